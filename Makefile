@@ -1,0 +1,95 @@
+# lockredis: distributed locks for PostgreSQL
+#
+#   make                      build
+#   make install              install
+#   make installcheck         pg_regress and TAP tests against the installed files
+#   make ASSERTS=1            with assertions of the extension's own code
+#   make SANITIZE=1           with the address and undefined-behaviour sanitizers
+#   make WERROR=1             warnings are errors
+
+EXTENSION = lockredis
+EXTVERSION = 1.0
+DATA = lockredis--1.0.sql
+MODULE_big = lockredis
+
+OBJS = \
+	src/keyname.o \
+	src/lockredis.o \
+	src/locktable.o \
+	src/locktable_due.o \
+	src/locktable_hold.o \
+	src/locktable_queue.o \
+	src/locktable_rows.o \
+	src/node.o \
+	src/redis_conn.o \
+	src/redis_listener.o \
+	src/redis_scripts.o \
+	src/redis_store.o \
+	src/redis_url.o \
+	src/renewals.o \
+	src/report.o \
+	src/session.o \
+	src/settings.o \
+	src/sqlfuncs.o \
+	src/stats.o \
+	src/subscriptions.o \
+	src/views.o \
+	src/wait_events.o \
+	src/waiting.o \
+	src/watchdog.o
+
+LUA = $(sort $(wildcard src/lua/*.lua))
+
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
+	-Wno-missing-field-initializers
+SHLIB_LINK = -lhiredis
+
+ifdef WERROR
+PG_CFLAGS += -Werror
+endif
+ifdef ASSERTS
+PG_CFLAGS += -DUSE_ASSERT_CHECKING
+endif
+ifdef SANITIZE
+PG_CFLAGS += -fsanitize=address,undefined -fno-omit-frame-pointer \
+	-fno-sanitize-recover=undefined -O1
+SHLIB_LINK += -fsanitize=address,undefined
+endif
+
+REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+REGRESS_OPTS = --temp-instance=./tmp_check_regress \
+	--temp-config=./test/regress.conf --temp-config=./tmp_check_redis.conf \
+	--load-extension=lockredis \
+	--encoding=UTF8 --no-locale
+TAP_TESTS = 1
+PROVE_TESTS ?= test/t/*.pl
+
+EXTRA_CLEAN = src/redis_lua.h tmp_check tmp_check_regress tmp_check_redis.conf \
+	test/bench/bare_hiredis
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+PG_PROVE_FLAGS += -I $(CURDIR)/test/perl
+
+# pg_regress as PGXS calls it, with a Redis beside it.
+pg_regress_installcheck = \
+	script/with-redis -c tmp_check_redis.conf \
+	$(top_builddir)/src/test/regress/pg_regress \
+	--inputdir=$(srcdir) --bindir='$(bindir)' $(EXTRA_REGRESS_OPTS)
+
+$(OBJS): $(wildcard src/*.h)
+src/redis_scripts.o src/redis_scripts.bc: src/redis_lua.h
+
+src/redis_lua.h: $(LUA) script/embed-lua
+	script/embed-lua $(LUA) > $@.tmp
+	mv $@.tmp $@
+
+# The bare hiredis loop that benchmarks compare with.
+test/bench/bare_hiredis: test/bench/bare_hiredis.c
+	$(CC) -O2 -Wall -Wextra -o $@ $< -lhiredis
+
+.PHONY: dist
+dist:
+	git archive --format zip --prefix=$(EXTENSION)-$(EXTVERSION)/ -o $(EXTENSION)-$(EXTVERSION).zip HEAD

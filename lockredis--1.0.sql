@@ -1,0 +1,214 @@
+/* lockredis--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION lockredis" to load this file. \quit
+
+--
+-- Taking and giving back
+--
+
+CREATE FUNCTION redis_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_lock(text, interval) IS
+'take a session-level Redis lock, waiting for it; reentrant.  lease: at least 10 milliseconds, not renewed; null: lockredis.lease, renewed by the watchdog.  Errors: 55P03 lock_timeout, 40001 the lock of this session was lost, 08001/08006 store unreachable, 42809 no lock at that key, 53400 out of slots';
+
+CREATE FUNCTION redis_try_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_lock(text, interval, interval) IS
+'take a session-level Redis lock within a time limit; false: somebody else has it.  wait: null = for ever.  lease and errors as redis_lock; an unreachable store is an error, not false';
+
+CREATE FUNCTION redis_unlock(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_unlock(text) IS
+'give back one session-level hold of a Redis lock; false with a warning: not held, or its lease was lost';
+
+CREATE FUNCTION redis_unlock_all()
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_unlock_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_unlock_all() IS
+'give back all session-level Redis locks of this session; returns the number of keys, without those that had been lost';
+
+CREATE FUNCTION redis_extend(key text, lease interval)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_extend'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_extend(text, interval) IS
+'keep the Redis lock of this session for at least that long from now, and end its renewal; null: have it renewed again.  Never shortens.  False: it was lost.  Errors: 55000 not held, 08006 no answer (the old lease stands)';
+
+CREATE FUNCTION redis_force_unlock(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_force_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_force_unlock(text) IS
+'take a Redis lock away from whoever has it; false: nobody had it.  Error 42809: the key holds something else.  For administrators';
+
+REVOKE ALL ON FUNCTION redis_force_unlock(text) FROM PUBLIC;
+
+--
+-- Asking the store
+--
+
+CREATE FUNCTION redis_is_locked(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_is_locked'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_is_locked(text) IS
+'does anybody have the lock?  Asked of the store.  Error 42809: the key holds something else';
+
+CREATE FUNCTION redis_lock_ttl(key text)
+RETURNS interval
+AS 'MODULE_PATHNAME', 'lockredis_lock_ttl'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_lock_ttl(text) IS
+'rest of the lease in milliseconds'' precision, asked of the store; null: nobody has the lock, or it never expires.  Error 42809: the key holds something else';
+
+CREATE FUNCTION redis_lock_owner(key text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_lock_owner'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_lock_owner(text) IS
+'who has the lock, asked of the store: instance uuid and number, as in redis_locks.owner; token: a token lock of another client; null: nobody.  Error 42809: the key holds something else';
+
+--
+-- Asking this session
+--
+
+CREATE FUNCTION redis_is_held(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_is_held'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_is_held(text) IS
+'does this session have the lock, and was it not lost?  Without a round trip';
+
+CREATE FUNCTION redis_hold_count(key text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'lockredis_hold_count'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_hold_count(text) IS
+'how often this session has the lock; 0 when it was lost.  Without a round trip';
+
+CREATE FUNCTION redis_assert_held(key text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_assert_held'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_assert_held(text) IS
+'raise 40001 if the lock of this session was lost, 55000 if it has none.  Without a round trip';
+
+--
+-- Views
+--
+
+CREATE FUNCTION lockredis_locks(
+    OUT pid integer,
+    OUT datid oid,
+    OUT usesysid oid,
+    OUT key text,
+    OUT kind text,
+    OUT scope text,
+    OUT granted boolean,
+    OUT hold_count integer,
+    OUT fence bigint,
+    OUT lease interval,
+    OUT renewed boolean,
+    OUT acquired_at timestamptz,
+    OUT waiting_since timestamptz,
+    OUT expires_in interval,
+    OUT renewals bigint,
+    OUT lost_at timestamptz,
+    OUT lost_reason text,
+    OUT owner text,
+    OUT blocked_by integer[])
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockredis_locks'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 100;
+
+COMMENT ON FUNCTION lockredis_locks() IS
+'rows of the view redis_locks, from the lock table of this server';
+
+CREATE VIEW redis_locks AS SELECT * FROM lockredis_locks();
+
+COMMENT ON VIEW redis_locks IS
+'a row for each hold or wait of this server, from its lock table; key and owner of other roles'' sessions are null without pg_read_all_stats';
+
+CREATE FUNCTION lockredis_stats(
+    OUT acquires bigint,
+    OUT reentries bigint,
+    OUT handoffs bigint,
+    OUT busy bigint,
+    OUT waits bigint,
+    OUT timeouts bigint,
+    OUT cancels bigint,
+    OUT deadlocks bigint,
+    OUT releases bigint,
+    OUT renewals bigint,
+    OUT losses bigint,
+    OUT commits_refused bigint,
+    OUT orphans bigint,
+    OUT connects bigint,
+    OUT errors bigint,
+    OUT reset_at timestamptz)
+RETURNS record
+AS 'MODULE_PATHNAME', 'lockredis_stats'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION lockredis_stats() IS
+'the row of the view redis_lock_stats';
+
+CREATE VIEW redis_lock_stats AS SELECT * FROM lockredis_stats();
+
+COMMENT ON VIEW redis_lock_stats IS
+'counts of this server since reset_at, from shared memory; not kept over a restart';
+
+CREATE FUNCTION redis_lock_stats_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_stats_reset'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_lock_stats_reset() IS
+'set all counts of redis_lock_stats to zero';
+
+REVOKE ALL ON FUNCTION redis_lock_stats_reset() FROM PUBLIC;
+
+CREATE FUNCTION lockredis_status(
+    OUT node integer,
+    OUT role text,
+    OUT address text,
+    OUT state text,
+    OUT round_trip interval,
+    OUT version text,
+    OUT renewal_lag interval,
+    OUT maxmemory_policy text,
+    OUT last_error text,
+    OUT last_error_at timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockredis_status'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
+
+COMMENT ON FUNCTION lockredis_status() IS
+'rows of the view redis_lock_status';
+
+CREATE VIEW redis_lock_status AS SELECT * FROM lockredis_status();
+
+COMMENT ON VIEW redis_lock_status IS
+'the nodes of the lock store as the watchdog sees them; address for members of pg_monitor only';
+
+GRANT SELECT ON redis_locks, redis_lock_stats, redis_lock_status TO PUBLIC;

@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock.h
+ *	  The one clock that leases and deadlines are counted on.
+ *
+ * Microseconds of CLOCK_BOOTTIME where there is one: it never jumps, all
+ * processes of the host share it, and unlike CLOCK_MONOTONIC it goes on while
+ * the machine sleeps, as the lease in the store does.  The wall clock
+ * (TimestampTz) is for showing only; nothing may be decided by it.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/clock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_CLOCK_H
+#define LR_CLOCK_H
+
+#include <time.h>
+
+#ifdef CLOCK_BOOTTIME
+#define LR_CLOCK_ID CLOCK_BOOTTIME
+#else
+#define LR_CLOCK_ID CLOCK_MONOTONIC
+#endif
+
+#define LR_US_PER_MS	INT64CONST(1000)
+#define LR_US_PER_S		INT64CONST(1000000)
+
+/* A moment that never comes; leaves room for adding to it. */
+#define LR_NEVER		(PG_INT64_MAX / 4)
+
+static inline int64
+lr_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(LR_CLOCK_ID, &ts);
+	return (int64) ts.tv_sec * LR_US_PER_S + ts.tv_nsec / 1000;
+}
+
+/* Milliseconds left until "until", rounded up, at least 0, for wait calls. */
+static inline long
+lr_ms_until(int64 until, int64 now)
+{
+	if (until <= now)
+		return 0;
+	return (long) Min((until - now + LR_US_PER_MS - 1) / LR_US_PER_MS,
+					  (int64) (PG_INT32_MAX / 2));
+}
+
+#endif							/* LR_CLOCK_H */

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  What differs between PostgreSQL 15 and 19, in one place.
+ *
+ * Every other file is written against the newest spelling and includes this
+ * one through lockredis.h.  It may contain preprocessor guards, type aliases
+ * and one-line shims only.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/compat.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_COMPAT_H
+#define LR_COMPAT_H
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 170000
+#include "storage/procnumber.h"
+#endif
+
+#if PG_VERSION_NUM < 150000
+#error "lockredis needs PostgreSQL 15 or newer"
+#endif
+
+/* 17 replaced PGPROC.pgprocno and the backend id by one process number. */
+#if PG_VERSION_NUM >= 170000
+#define LrMyProcNumber			MyProcNumber
+#else
+#define LrMyProcNumber			(MyProc->pgprocno)
+#endif
+
+/* 17 made WaitEventSets belong to a resource owner instead of a context. */
+#if PG_VERSION_NUM >= 170000
+#define LrCreateWaitEventSet(n)	CreateWaitEventSet(NULL, (n))
+#else
+#define LrCreateWaitEventSet(n)	CreateWaitEventSet(TopMemoryContext, (n))
+#endif
+
+/* 16 moved GUC memory out of plain malloc. */
+#if PG_VERSION_NUM >= 160000
+#define lr_guc_malloc(size)		guc_malloc(LOG, (size))
+#else
+#define lr_guc_malloc(size)		malloc(size)
+#endif
+
+/* 18 spells "does not return" as a prefix. */
+#if PG_VERSION_NUM >= 180000
+#define LR_NORETURN_PREFIX		pg_noreturn
+#define LR_NORETURN_SUFFIX
+#else
+#define LR_NORETURN_PREFIX
+#define LR_NORETURN_SUFFIX		pg_attribute_noreturn()
+#endif
+
+#endif							/* LR_COMPAT_H */

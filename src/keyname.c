@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * keyname.c
+ *	  From the key that a caller passes to the names used in a store.
+ *
+ * Stores speak UTF-8 whatever the database's encoding is, so that a key means
+ * the same to every client.  Touches settings (key_prefix) only.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/keyname.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "catalog/namespace.h"
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+
+#include "keyname.h"
+#include "settings.h"
+
+#define CHANNEL_PREFIX	"redisson_lock__channel"
+#define TOKEN_PREFIX	"redisson_lock_token"
+
+/*
+ * to_utf8 --- server encoding to UTF-8; raises for bytes that have no meaning
+ *
+ * pg_server_to_any() passes the text of a SQL_ASCII database through after
+ * verifying it, and returns its argument where there is nothing to convert.
+ */
+static const char *
+to_utf8(const char *s, int len, int *out_len)
+{
+	char	   *converted = pg_server_to_any(s, len, PG_UTF8);
+
+	*out_len = (converted == s) ? len : (int) strlen(converted);
+	return converted;
+}
+
+static void
+append_part(LrName *name, const char *part, int len)
+{
+	memcpy(name->data + name->len, part, len);
+	name->len += len;
+}
+
+/*
+ * lr_name_from_text --- validate a caller's key and make the full name
+ */
+void
+lr_name_from_text(const text *key, LrName *out)
+{
+	const char *part;
+	int			len;
+
+	out->len = 0;
+
+	if (lr_key_prefix[0] != '\0')
+	{
+		part = to_utf8(lr_key_prefix, strlen(lr_key_prefix), &len);
+		if (len > LR_PREFIX_MAX)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%s\" is longer than %d bytes in UTF-8",
+							"lockredis.key_prefix", LR_PREFIX_MAX)));
+		append_part(out, part, len);
+	}
+
+	part = to_utf8(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key), &len);
+	if (len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock key must not be empty")));
+	if (len > LR_KEY_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock key is too long"),
+				 errdetail("The key has %d bytes in UTF-8, at most %d are allowed.",
+						   len, LR_KEY_MAX)));
+	append_part(out, part, len);
+
+	out->data[out->len] = '\0';
+	out->hash = hash_bytes((const unsigned char *) out->data, out->len);
+}
+
+/*
+ * escape_non_ascii --- last resort of lr_name_to_show
+ */
+static char *
+escape_non_ascii(const char *data, int len)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < len; i++)
+	{
+		unsigned char c = data[i];
+
+		if (c >= 0x20 && c < 0x7f)
+			appendStringInfoChar(&buf, c);
+		else
+			appendStringInfo(&buf, "\\x%02x", c);
+	}
+	return buf.data;
+}
+
+/*
+ * lr_name_to_show --- a name or owner from the store, in the database's
+ * encoding
+ *
+ * What comes from the store may be any bytes, and a valid name may have
+ * characters that this database's encoding lacks.  Both must not make a view
+ * unreadable, so they are escaped instead of raised.
+ */
+char *
+lr_name_to_show(const char *data, int len)
+{
+	char	   *converted = NULL;
+
+	if (!pg_verify_mbstr(PG_UTF8, data, len, true))
+		return escape_non_ascii(data, len);
+
+	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII)
+		return pnstrdup(data, len);
+
+	for (int i = 0; i < len; i++)
+	{
+		if (IS_HIGHBIT_SET(data[i]))
+		{
+			Oid			proc = FindDefaultConversionProc(PG_UTF8, GetDatabaseEncoding());
+
+			if (OidIsValid(proc))
+			{
+				unsigned char *dest = palloc0(len * MAX_CONVERSION_GROWTH + 1);
+				int			done;
+
+				done = pg_do_encoding_conversion_buf(proc, PG_UTF8,
+													 GetDatabaseEncoding(),
+													 (unsigned char *) unconstify(char *, data),
+													 len, dest,
+													 len * MAX_CONVERSION_GROWTH + 1,
+													 true);
+				if (done == len)
+					converted = (char *) dest;
+			}
+			return converted ? converted : escape_non_ascii(data, len);
+		}
+	}
+	return pnstrdup(data, len);
+}
+
+/*
+ * derived_name --- Redisson's prefixName(): "prefix:{name}", or "prefix:name"
+ * when the name has a brace of its own
+ */
+static int
+derived_name(const char *prefix, const char *name, int len, char *out)
+{
+	bool		tagged = memchr(name, '{', len) != NULL;
+	int			n = strlen(prefix);
+
+	memcpy(out, prefix, n);
+	out[n++] = ':';
+	if (!tagged)
+		out[n++] = '{';
+	memcpy(out + n, name, len);
+	n += len;
+	if (!tagged)
+		out[n++] = '}';
+	return n;
+}
+
+int
+lr_channel_name(const char *name, int len, char *out)
+{
+	return derived_name(CHANNEL_PREFIX, name, len, out);
+}
+
+int
+lr_token_name(const char *name, int len, char *out)
+{
+	return derived_name(TOKEN_PREFIX, name, len, out);
+}

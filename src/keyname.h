@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * keyname.h
+ *	  From the key that a caller passes to the names used in a store.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/keyname.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_KEYNAME_H
+#define LR_KEYNAME_H
+
+#include "lockredis.h"
+
+/* A full name: prefix and key in UTF-8, with its hash. */
+typedef struct LrName
+{
+	int			len;
+	uint32		hash;
+	char		data[LR_NAME_MAX + 1];	/* NUL-terminated for debuggers only */
+} LrName;
+
+/* Longest derived name: "redisson_lock__channel:{" name "}". */
+#define LR_DERIVED_MAX		(LR_NAME_MAX + 32)
+
+/* Validate (22004 is the caller's, 22023, 22021), convert, prefix. Raises. */
+extern void lr_name_from_text(const text *key, LrName *out);
+
+/* For showing: in the database's encoding, palloc'd, \x escapes where needed. */
+extern char *lr_name_to_show(const char *data, int len);
+
+/* Redisson's derived names (protocols: prefixName).  Return the length. */
+extern int	lr_channel_name(const char *name, int len, char *out);
+extern int	lr_token_name(const char *name, int len, char *out);
+
+#endif							/* LR_KEYNAME_H */

@@ -1,0 +1,138 @@
+/*-------------------------------------------------------------------------
+ *
+ * lockredis.c
+ *	  Loading of the library: settings, shared memory, hooks, the watchdog.
+ *
+ * Without shared_preload_libraries the library can be loaded, but it has no
+ * shared memory and every function says so.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/lockredis.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "fmgr.h"
+#include "nodes/parsenodes.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "tcop/utility.h"
+
+#include "locktable.h"
+#include "node.h"
+#include "session.h"
+#include "settings.h"
+#include "stats.h"
+#include "store.h"
+#include "watchdog.h"
+
+#ifdef PG_MODULE_MAGIC_EXT
+PG_MODULE_MAGIC_EXT(.name = "lockredis",.version = LOCKREDIS_VERSION);
+#else
+PG_MODULE_MAGIC;
+#endif
+
+PGDLLEXPORT void _PG_init(void);
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+static ProcessUtility_hook_type prev_process_utility_hook = NULL;
+
+bool
+lr_is_preloaded(void)
+{
+	return locktable_is_attached();
+}
+
+void
+lr_require_preload(void)
+{
+	if (!lr_is_preloaded())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lockredis must be loaded via \"%s\"",
+						"shared_preload_libraries"),
+				 errhint("Add \"lockredis\" to \"%s\" and restart the server.",
+						 "shared_preload_libraries")));
+}
+
+const StoreRoutine *
+lr_store(void)
+{
+	return &redis_store;
+}
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	RequestAddinShmemSpace(locktable_shmem_size());
+	RequestAddinShmemSpace(stats_shmem_size());
+	RequestAddinShmemSpace(node_shmem_size());
+	RequestNamedLWLockTranche("lockredis", 1 + locktable_lwlocks());
+}
+
+/* Runs again after a crash-restart: nothing may be registered here. */
+static void
+startup_shmem(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	locktable_shmem_init();
+	stats_shmem_init();
+	node_shmem_init();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * process_utility --- DISCARD ALL gives back what the session holds
+ *
+ * As it does with advisory locks: a pooler hands the session to somebody else.
+ */
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string,
+				bool read_only_tree, ProcessUtilityContext context,
+				ParamListInfo params, QueryEnvironment *query_env,
+				DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+	bool		discard_all = IsA(stmt, DiscardStmt) &&
+		((DiscardStmt *) stmt)->target == DISCARD_ALL;
+
+	if (prev_process_utility_hook)
+		prev_process_utility_hook(pstmt, query_string, read_only_tree, context,
+								  params, query_env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context,
+								params, query_env, dest, qc);
+
+	if (discard_all)
+		session_discard();
+}
+
+void
+_PG_init(void)
+{
+	lr_define_settings();
+
+	/* pg_upgrade's servers need no locks and must start no worker. */
+	if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade)
+		return;
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+	prev_process_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+
+	watchdog_register();
+}

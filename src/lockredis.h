@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * lockredis.h
+ *	  What every file of the extension shares: limits and basic types.
+ *
+ * Included right after postgres.h.  Nothing here allocates, and nothing here
+ * knows about a particular store.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/lockredis.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LOCKREDIS_H
+#define LOCKREDIS_H
+
+#include "postgres.h"
+
+#include "clock.h"
+#include "compat.h"
+
+#define LOCKREDIS_VERSION	"1.0"
+
+/* Bytes in UTF-8: what a caller may pass, and what prefix and key make. */
+#define LR_KEY_MAX			255
+#define LR_PREFIX_MAX		64
+#define LR_NAME_MAX			(LR_PREFIX_MAX + LR_KEY_MAX)
+
+/*
+ * Owners as shown: "<uuid>:<number>" is at most 57 bytes, Redisson's writers
+ * and transactional locks have a few more.  A longer foreign owner is cut for
+ * showing; it is never compared in its cut form.
+ */
+#define LR_OWNER_MAX		96
+
+#define LR_UUID_LEN			36
+
+/* Index into one of the pools in shared memory, or LR_NONE. */
+typedef int32 LrIndex;
+
+#define LR_NONE				((LrIndex) -1)
+
+extern bool lr_is_preloaded(void);
+extern void lr_require_preload(void);
+
+#endif							/* LOCKREDIS_H */

@@ -1,0 +1,325 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable.h
+ *	  The lock table: who on this server holds or awaits which key.
+ *
+ * It lives in shared memory and is the local lock manager, split like
+ * PostgreSQL's LOCK and PROCLOCK: a key entry with a queue of waiting sessions
+ * and holds (key, session).  Pools of fixed size, linked by index, no
+ * pointers.  What the watchdog has to look at, and when, is a dense array
+ * beside the holds.
+ *
+ * Nothing in here does I/O, waits for anything but its own light-weight locks,
+ * or raises.  Functions that make somebody else able to go on wake them after
+ * the partition lock is released.
+ *
+ * Lock order: partition lock, then a pool's spinlock; never two partitions.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_LOCKTABLE_H
+#define LR_LOCKTABLE_H
+
+#include "lockredis.h"
+
+#include "datatype/timestamp.h"
+
+#include "keyname.h"
+
+/*
+ * States of a hold:
+ *
+ *	 WAITING --grant--> HELD --begin_release--> RELEASING --end--> (free)
+ *	   |                 |                          |
+ *	   |                 +--lose--> LOST --drop--> (free)
+ *	   |                              |             |
+ *	   +--- reply not read ---> ORPHAN <-- no answer+
+ *	   |                          |
+ *	   +--gave up--> (free)       +--watchdog gave it back--> (free)
+ */
+typedef enum HoldState
+{
+	HOLD_FREE = 0,
+	HOLD_WAITING,				/* queued, or its head asks the store */
+	HOLD_HELD,
+	HOLD_RELEASING,				/* its session is giving it back */
+	HOLD_LOST,					/* no longer had; its session has to see it */
+	HOLD_ORPHAN					/* nobody's; the watchdog gives it back */
+} HoldState;
+
+typedef enum LostReason
+{
+	LOST_NOT = 0,
+	LOST_EXPIRED,
+	LOST_DELETED,
+	LOST_TAKEN,
+	LOST_FORCED
+} LostReason;
+
+typedef enum LockScope
+{
+	SCOPE_SESSION,
+	SCOPE_XACT,
+	SCOPE_COUNT
+} LockScope;
+
+/* One scope's part of a hold. */
+typedef struct ScopeHold
+{
+	int32		count;			/* session: holds; xact: 0 or 1 */
+	bool		renewed;		/* by the watchdog, lease_ms long each time */
+	int64		lease_ms;		/* the longest asked for */
+	TimestampTz acquired_at;
+} ScopeHold;
+
+typedef struct LrHold
+{
+	uint32		hash;			/* of the key's name: leads to the partition */
+	LrIndex		key;
+	LrIndex		session;		/* LR_NONE: orphan */
+	LrIndex		next;			/* of the same key, or in the free list */
+	HoldState	state;
+	LostReason	lost_reason;
+	bool		give_back;		/* lost: something may remain in the store */
+	uint64		owner;			/* owner number, 0 = none yet */
+	ScopeHold	scope[SCOPE_COUNT];
+	int64		not_after;		/* orphan: the store's clock (ms) up to which
+								 * its create may still run; 0 = it cannot */
+	int64		fence;
+	int64		renewals;
+	TimestampTz lost_at;
+	char		taken_by[LR_OWNER_MAX];
+} LrHold;
+
+/* What a view shows of one hold or wait; a copy. */
+typedef struct LockTableRow
+{
+	int			pid;			/* 0 = orphan */
+	Oid			datid;
+	Oid			userid;
+	HoldState	state;
+	LostReason	lost_reason;
+	LockScope	scope;
+	ScopeHold	part;
+	uint64		owner;
+	int64		fence;
+	int64		renewals;
+	int64		deadline;		/* lr_now() time */
+	TimestampTz waiting_since;
+	TimestampTz lost_at;
+	char		taken_by[LR_OWNER_MAX];
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} LockTableRow;
+
+extern Size locktable_shmem_size(void);
+extern int	locktable_lwlocks(void);
+extern void locktable_shmem_init(void);
+extern bool locktable_is_attached(void);
+
+/* ---- this instance ---- */
+
+/* 36 characters, made anew with the shared memory. */
+extern const char *lr_instance_uuid(void);
+
+/* "<uuid>:<number>" into a buffer of LR_OWNER_MAX; returns the length. */
+extern int	lr_owner_text(uint64 owner, char *out);
+extern uint64 lt_new_owner(void);
+
+/* ---- sessions ---- */
+
+extern void lt_session_enter(void);
+extern void lt_session_leave(void);
+
+/* Pid of the session that has this slot; for messages. */
+extern int	lt_session_pid(LrIndex session);
+
+/* ---- acquiring ---- */
+
+typedef enum EnqueueResult
+{
+	ENQUEUED,
+	ENQUEUE_BUSY,				/* only_if_free, and it is not */
+	ENQUEUE_FULL
+} EnqueueResult;
+
+/*
+ * Reserve a hold and a place in the queue of the key.  With only_if_free,
+ * when no session of this server has the key or is before us.
+ */
+extern EnqueueResult lt_enqueue(const LrName *name, LockScope scope,
+								bool only_if_free, LrIndex *hold);
+
+typedef enum TurnResult
+{
+	TURN_TRY,					/* ask the store now */
+	TURN_WAIT,					/* not before look_again, or when woken */
+	TURN_FAILED					/* the store failed for the session before us */
+} TurnResult;
+
+/*
+ * Is it our turn?  retry_at: when a head that found the key busy may look
+ * again without being woken.  On TURN_TRY *subscribed says whether a release
+ * from now on is told by a message.
+ */
+extern TurnResult lt_turn(LrIndex hold, int64 retry_at, int64 *look_again,
+						  bool *subscribed);
+
+/* Have the watchdog subscribe to the key; true if it has already. */
+extern bool lt_want_subscription(LrIndex hold);
+
+/* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
+extern void lt_give_up(LrIndex hold);
+extern void lt_give_up_orphan(LrIndex hold, uint64 owner, int64 not_after);
+
+/* The store failed for us: so it does for all who queue for the key now. */
+extern void lt_fail_waiters(LrIndex hold);
+
+typedef enum GrantResult
+{
+	GRANTED,
+	GRANT_TOO_LATE,				/* the lease has ended before the reply came */
+	GRANT_CONFLICT				/* another session of this server has it */
+} GrantResult;
+
+/* The store gave us the lock: leave the queue, hold it until the deadline. */
+extern GrantResult lt_grant(LrIndex hold, uint64 owner, int64 deadline,
+							LockScope scope, int64 lease_ms, bool renewed,
+							int64 fence);
+
+/* ---- holding: for the session that owns the hold ---- */
+
+typedef struct HoldView
+{
+	HoldState	state;
+	LostReason	lost_reason;
+	TimestampTz lost_at;
+	int64		deadline;
+	uint64		owner;
+	int64		fence;
+	ScopeHold	scope[SCOPE_COUNT];
+	char		taken_by[LR_OWNER_MAX];
+} HoldView;
+
+/* Owner number and name, while the hold is there. */
+extern uint64 lt_owner(LrIndex hold);
+extern const char *lt_hold_name(LrIndex hold);
+
+/* A copy; a hold whose deadline has passed is marked lost first. */
+extern void lt_look(LrIndex hold, HoldView *view);
+
+/*
+ * Set one scope's part, and the deadline if it is later.  False when there is
+ * no free row for a second scope (nothing is changed then).
+ */
+extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+						 int64 deadline);
+
+/* An extend or re-entry lengthened the lease. */
+extern void lt_raise_deadline(LrIndex hold, int64 deadline);
+
+/* HELD to RELEASING.  False: it is lost. */
+extern bool lt_begin_release(LrIndex hold);
+extern void lt_end_release(LrIndex hold);
+
+/* RELEASING, and no answer: the watchdog goes on. */
+extern void lt_orphan(LrIndex hold);
+
+/* LOST, and its session has seen it. */
+extern void lt_drop_lost(LrIndex hold);
+
+/* ---- losing: for whoever finds it out ---- */
+
+/* Only if the hold is still held by that owner.  True if it was. */
+extern bool lt_lose(LrIndex hold, uint64 owner, LostReason reason,
+					const char *taken_by);
+
+/* The local hold of the key with that owner text, if any. */
+extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
+								  LostReason reason);
+
+/* ---- for the watchdog ---- */
+
+typedef enum DueAction
+{
+	DUE_NOTHING,
+	DUE_RENEW,
+	DUE_GIVE_BACK				/* an orphan, or what a loss may have left */
+} DueAction;
+
+typedef struct DueItem
+{
+	LrIndex		hold;
+	DueAction	action;
+	uint64		owner;
+	int64		lease_ms;
+	int64		not_after;
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} DueItem;
+
+/*
+ * Collect what is due at "now", at most max items.  Losses by expiry are
+ * marked on the way.  What is returned will not be due again before "again".
+ * With connected false nothing is returned, only postponed to "again".
+ */
+extern int	lt_collect_due(int64 now, bool connected, int64 again,
+						   DueItem *items, int max, bool *more);
+
+/* When the next item will be due. */
+extern int64 lt_next_due(void);
+
+/* Results of what was collected. */
+extern void lt_renewed(LrIndex hold, uint64 owner, int64 deadline);
+extern void lt_retry_at(LrIndex hold, uint64 owner, int64 at);
+extern void lt_given_back(LrIndex hold, uint64 owner);
+
+/* All that is renewed becomes due now (after the store came back). */
+extern void lt_renew_all_now(void);
+
+/* Number of holds in the table that are more than a wait. */
+extern int	lt_hold_count(void);
+
+/* Subscriptions. */
+typedef void (*WantedCallback) (const char *name, int name_len);
+
+extern bool lt_take_subscription_work(void);
+extern void lt_wanted_subscriptions(WantedCallback callback);
+extern void lt_subscription_confirmed(const char *name, int name_len);
+extern void lt_reset_subscriptions(void);
+
+/* False while somebody awaits the key. */
+extern bool lt_end_subscription(const char *name, int name_len);
+
+/* A release was told: wake one local waiter of the key. */
+extern void lt_wake_waiter(const char *name, int name_len);
+
+/* Sessions that ignored a wake-up for a second are passed over. */
+extern void lt_pass_over_sleepers(void);
+extern bool lt_has_waiters(void);
+extern void lt_wake_all_waiters(void);
+
+/* The watchdog itself. */
+extern void lt_watchdog_enter(void);
+extern void lt_watchdog_leave(void);
+extern bool lr_watchdog_running(void);
+extern void lr_wake_watchdog(void);
+
+/* The watchdog says until when it sleeps; false when it must not. */
+extern bool lt_watchdog_sleeps_until(int64 until);
+extern void lt_watchdog_is_awake(void);
+
+/* ---- for the views ---- */
+
+/*
+ * A palloc'd copy of all rows.  Rows of one key stand together: first those
+ * that have or had it, then the waiting ones in the order of their queue.
+ */
+extern LockTableRow *lt_rows(int *nrows);
+
+#endif							/* LR_LOCKTABLE_H */

@@ -1,0 +1,172 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable_int.h
+ *	  Structures of the lock table in shared memory, for locktable*.c only.
+ *
+ * Who may write what:
+ *	 - keys, holds, queue links: under the partition lock of the key;
+ *	 - free lists: under their pool's spinlock;
+ *	 - due times: by anybody, atomically (see locktable_due.c).
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable_int.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_LOCKTABLE_INT_H
+#define LR_LOCKTABLE_INT_H
+
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+
+#include "locktable.h"
+
+#define LT_PARTITIONS		64
+#define DUE_BLOCK			64
+
+/* node.c has the first lock of the tranche. */
+#define LT_FIRST_LWLOCK		1
+
+typedef enum SubscriptionState
+{
+	SUB_NONE,
+	SUB_WANTED,
+	SUB_CONFIRMED
+} SubscriptionState;
+
+typedef struct LrKey
+{
+	uint32		hash;
+	LrIndex		next;			/* of the same bucket, or in the free list */
+	LrIndex		first_hold;		/* all but waiting ones */
+	LrIndex		queue_head;		/* sessions, linked by their wait records */
+	LrIndex		queue_tail;
+	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
+	SubscriptionState subscription;
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} LrKey;
+
+typedef enum WaitState
+{
+	WAIT_NONE,
+	WAIT_QUEUED,
+	WAIT_FAILED					/* see lt_fail_waiters */
+} WaitState;
+
+/* A session awaits one key at a time, so this is part of its slot. */
+typedef struct LrWait
+{
+	WaitState	state;
+	uint32		hash;			/* of the key: leads to the partition */
+	LrIndex		key;
+	LrIndex		hold;
+	LockScope	scope;			/* that it is wanted for */
+	LrIndex		prev;			/* session before in the queue */
+	LrIndex		next;
+	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
+	bool		asleep;			/* counted in nwaiters */
+	TimestampTz since;
+} LrWait;
+
+typedef struct LrSession
+{
+	int			pid;			/* 0 = free */
+	Oid			datid;
+	Oid			userid;
+	LrWait		wait;
+} LrSession;
+
+/* The watchdog's view of one hold; same index. */
+typedef struct LrLease
+{
+	pg_atomic_uint64 owner;		/* 0 = the watchdog has nothing to do */
+	pg_atomic_uint64 deadline;	/* lr_now() time; only raised, and never once
+								 * it has passed */
+	pg_atomic_uint64 due;		/* when the watchdog has to look */
+} LrLease;
+
+typedef struct LrPool
+{
+	slock_t		mutex;
+	LrIndex		first_free;
+} LrPool;
+
+typedef struct LrTable
+{
+	char		uuid[LR_UUID_LEN + 1];
+	int			max_locks;
+	int			nbuckets;		/* a power of two, at least LT_PARTITIONS */
+	int			nsessions;
+	int			nblocks;
+	LrPool		key_pool;
+	LrPool		hold_pool;
+	pg_atomic_uint64 next_owner;
+	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
+	pg_atomic_uint32 nwaiters;
+
+	/* the watchdog */
+	pg_atomic_uint32 watchdog_proc; /* its process number + 1; 0 = none */
+	pg_atomic_uint64 sleeps_until;	/* 0 = it is awake */
+	pg_atomic_uint32 subscription_work;
+} LrTable;
+
+extern LrTable *lt_table;
+extern LrIndex *lt_buckets;
+extern LrKey *lt_keys;
+extern LrHold *lt_holds;
+extern LrLease *lt_leases;
+extern pg_atomic_uint64 *lt_block_due;
+extern LrSession *lt_sessions;
+
+/* Processes to wake once the partition lock is released. */
+typedef struct WakeList
+{
+	LrIndex		session;		/* LR_NONE = none */
+	bool		watchdog;
+} WakeList;
+
+#define WAKE_NOBODY		{LR_NONE, false}
+
+extern LWLock *lt_partition(uint32 hash);
+extern void lt_wake(const WakeList *wakes);
+extern void lt_wake_session(LrIndex session);
+
+/* Pools and keys.  All of these: partition lock held. */
+extern LrIndex lt_find_key(const char *name, int len, uint32 hash);
+extern LrIndex lt_make_key(const char *name, int len, uint32 hash);
+extern void lt_key_unused(LrIndex key);
+
+/* Rows are what max_locks counts. */
+extern bool lt_reserve_row(void);
+extern void lt_free_rows(int n);
+extern LrIndex lt_alloc_hold(void);
+extern int	lt_hold_rows(const LrHold *hold);
+extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
+
+/* Link, unlink and free; partition lock held. */
+extern void lt_link_hold(LrIndex hold);
+extern void lt_free_hold(LrIndex hold);
+
+/* The live local hold of the key; marks expired ones lost on the way. */
+extern LrIndex lt_live_hold(LrKey *key, int64 now, WakeList *wakes);
+extern void lt_lose_locked(LrIndex hold, LostReason reason,
+						   const char *taken_by, WakeList *wakes);
+
+/* locktable_queue.c: what a session needs before it waits. */
+extern void lt_queue_enter(void);
+
+extern uint32 lt_hash_name(const char *name, int len);
+
+/* Whoever is first in the queue may look again. */
+extern void lt_nudge_head(LrKey *key, WakeList *wakes);
+
+/* Due times; callable with or without a partition lock. */
+extern void lt_set_due(LrIndex hold, int64 due, WakeList *wakes);
+extern int64 lt_renew_lease_ms(const LrHold *hold);
+extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+
+#endif							/* LR_LOCKTABLE_INT_H */

@@ -1,0 +1,636 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable_queue.c
+ *	  The lock table: from a request to its grant.
+ *
+ * Sessions of this server that want the same key form a queue, first in first
+ * out, and only its head talks to the store.  The others sleep until they are
+ * the head; the head sleeps while a session of this server has the key, or
+ * until a release by somebody else is told.  Whoever leaves the queue for
+ * another reason than having got the lock wakes the next head, so a wake-up
+ * that reached somebody who gave up is handed on.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable_queue.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "locktable_int.h"
+#include "settings.h"
+
+/* A head that does not act on a wake-up for so long is passed over. */
+#define IGNORED_AFTER		LR_US_PER_S
+
+/* Without a watchdog nobody tells a waiter anything: it looks by itself. */
+#define LONELY_POLL			LR_US_PER_S
+
+/* Room for lt_fail_waiters, made when the session enters. */
+static LrIndex *to_wake = NULL;
+
+void
+lt_queue_enter(void)
+{
+	if (to_wake == NULL)
+		to_wake = MemoryContextAlloc(TopMemoryContext,
+									 sizeof(LrIndex) * lt_table->nsessions);
+}
+
+static LrWait *
+wait_of(LrIndex session)
+{
+	return &lt_sessions[session].wait;
+}
+
+/* ----------
+ * The queue.  Partition lock held.
+ * ----------
+ */
+
+static void
+queue_append(LrKey *key, LrIndex session)
+{
+	LrWait	   *w = wait_of(session);
+
+	w->prev = key->queue_tail;
+	w->next = LR_NONE;
+	if (key->queue_tail != LR_NONE)
+		wait_of(key->queue_tail)->next = session;
+	else
+		key->queue_head = session;
+	key->queue_tail = session;
+}
+
+static void
+queue_remove(LrKey *key, LrIndex session)
+{
+	LrWait	   *w = wait_of(session);
+
+	if (w->prev != LR_NONE)
+		wait_of(w->prev)->next = w->next;
+	else
+		key->queue_head = w->next;
+	if (w->next != LR_NONE)
+		wait_of(w->next)->prev = w->prev;
+	else
+		key->queue_tail = w->prev;
+	w->prev = w->next = LR_NONE;
+}
+
+/*
+ * lt_nudge_head --- the first of the queue may look again
+ */
+void
+lt_nudge_head(LrKey *key, WakeList *wakes)
+{
+	LrWait	   *w;
+
+	if (key->queue_head == LR_NONE)
+		return;
+	w = wait_of(key->queue_head);
+	if (w->woken_at == 0)
+		w->woken_at = lr_now();
+	wakes->session = key->queue_head;
+}
+
+/*
+ * leave_queue --- this session no longer waits
+ *
+ * The next head is nudged only by the caller, and only if the lock was not
+ * obtained.
+ */
+static void
+leave_queue(LrIndex self)
+{
+	LrWait	   *w = wait_of(self);
+
+	if (w->state == WAIT_QUEUED)
+		queue_remove(&lt_keys[w->key], self);
+	else
+		lt_keys[w->key].nfailed--;
+	if (w->asleep)
+		pg_atomic_fetch_sub_u32(&lt_table->nwaiters, 1);
+	w->asleep = false;
+	w->state = WAIT_NONE;
+	w->woken_at = 0;
+}
+
+/* ----------
+ * Entering and leaving
+ * ----------
+ */
+
+static void
+init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	memset(h, 0, sizeof(LrHold));
+	h->hash = hash;
+	h->key = key;
+	h->session = LrMyProcNumber;
+	h->next = LR_NONE;
+	h->state = HOLD_WAITING;
+}
+
+EnqueueResult
+lt_enqueue(const LrName *name, LockScope scope, bool only_if_free,
+		   LrIndex *hold)
+{
+	LrIndex		self = LrMyProcNumber;
+	LrWait	   *w = wait_of(self);
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+	bool		busy = false;
+
+	Assert(w->state == WAIT_NONE);
+	if (!lt_reserve_row())
+		return ENQUEUE_FULL;
+	*hold = lt_alloc_hold();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_make_key(name->data, name->len, name->hash);
+	init_waiting_hold(*hold, key, name->hash);
+	if (only_if_free)
+		busy = lt_keys[key].queue_head != LR_NONE ||
+			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
+	if (busy)
+		lt_free_hold(*hold);
+	else
+	{
+		w->state = WAIT_QUEUED;
+		w->hash = name->hash;
+		w->key = key;
+		w->hold = *hold;
+		w->scope = scope;
+		w->woken_at = 0;
+		w->asleep = false;
+		w->since = GetCurrentTimestamp();
+		queue_append(&lt_keys[key], self);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+	return busy ? ENQUEUE_BUSY : ENQUEUED;
+}
+
+/*
+ * give_up --- leave the queue without the lock; partition lock held
+ */
+static void
+give_up(WakeList *wakes)
+{
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	bool		queued = w->state == WAIT_QUEUED;
+	LrIndex		key = w->key;
+	bool		was_head = queued && lt_keys[key].queue_head == LrMyProcNumber;
+
+	leave_queue(LrMyProcNumber);
+	if (was_head)
+		lt_nudge_head(&lt_keys[key], wakes);
+}
+
+void
+lt_give_up(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	give_up(&wakes);
+	lt_free_hold(hold);			/* and the key's entry, if this was all */
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * lt_give_up_orphan --- leave the queue, and a request without a reply behind
+ *
+ * From here on the hold is the watchdog's.  It counts as a foreign holder.
+ */
+void
+lt_give_up_orphan(LrIndex hold, uint64 owner, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	h->owner = owner;
+	h->not_after = not_after;
+	give_up(&wakes);
+	lt_make_orphan(hold, &wakes);
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * lt_fail_waiters --- the store failed for us: so it does for all who wait
+ *
+ * They leave the queue at once, so that one that does not run cannot stand in
+ * the way of those who come later; each frees its hold when it runs.
+ */
+void
+lt_fail_waiters(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key;
+	LrIndex		session;
+	int			nwoken = 0;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = &lt_keys[lt_holds[hold].key];
+	session = key->queue_head;
+	while (session != LR_NONE)
+	{
+		LrWait	   *w = wait_of(session);
+		LrIndex		next = w->next;
+
+		if (session != LrMyProcNumber)
+		{
+			queue_remove(key, session);
+			key->nfailed++;
+			w->state = WAIT_FAILED;
+			to_wake[nwoken++] = session;
+		}
+		session = next;
+	}
+	LWLockRelease(lock);
+
+	for (int i = 0; i < nwoken; i++)
+		lt_wake_session(to_wake[i]);
+}
+
+/* ----------
+ * The turn
+ * ----------
+ */
+
+/*
+ * fall_asleep --- the first sleeper of the server starts the watchdog's tick
+ */
+static void
+fall_asleep(LrWait *w, WakeList *wakes)
+{
+	if (w->asleep)
+		return;
+	w->asleep = true;
+	if (pg_atomic_fetch_add_u32(&lt_table->nwaiters, 1) == 0)
+		wakes->watchdog = true;
+}
+
+/*
+ * head_turn --- we are first: may we ask the store?
+ */
+static TurnResult
+head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
+		  int64 *look_again, WakeList *wakes)
+{
+	LrIndex		live = lt_live_hold(key, now, wakes);
+
+	if (live != LR_NONE)
+	{
+		w->woken_at = 0;
+		*look_again = pg_atomic_read_u64(&lt_leases[live].deadline);
+		return TURN_WAIT;
+	}
+	if (w->woken_at != 0 || now >= retry_at)
+	{
+		w->woken_at = 0;
+		return TURN_TRY;
+	}
+	*look_again = retry_at;
+	return TURN_WAIT;
+}
+
+/*
+ * lt_turn --- is it our turn, and if not, when to look again unless woken
+ *
+ * A session that is not the head looks again when the present lease ends: it
+ * may have become the head without being told, and must not depend on the
+ * watchdog to see that a holder is gone.
+ */
+TurnResult
+lt_turn(LrIndex hold, int64 retry_at, int64 *look_again, bool *subscribed)
+{
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+	int64		now = lr_now();
+	LrKey	   *key;
+	TurnResult	turn = TURN_WAIT;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = &lt_keys[w->key];
+	*subscribed = key->subscription == SUB_CONFIRMED;
+	if (w->state == WAIT_FAILED)
+		turn = TURN_FAILED;
+	else if (key->queue_head == LrMyProcNumber)
+		turn = head_turn(key, w, now, retry_at, look_again, &wakes);
+	else
+	{
+		LrIndex		live = lt_live_hold(key, now, &wakes);
+
+		*look_again = live != LR_NONE ?
+			(int64) pg_atomic_read_u64(&lt_leases[live].deadline) :
+			now + lr_lease * LR_US_PER_MS;
+	}
+	if (turn == TURN_WAIT)
+	{
+		fall_asleep(w, &wakes);
+		if (!lr_watchdog_running())
+			*look_again = Min(*look_again, now + LONELY_POLL);
+	}
+	LWLockRelease(lock);
+
+	if (wakes.session == LrMyProcNumber)
+		wakes.session = LR_NONE;
+	lt_wake(&wakes);
+	return turn;
+}
+
+bool
+lt_want_subscription(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key;
+	bool		confirmed;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = &lt_keys[lt_holds[hold].key];
+	confirmed = key->subscription == SUB_CONFIRMED;
+	if (!confirmed)
+		key->subscription = SUB_WANTED;
+	LWLockRelease(lock);
+
+	if (!confirmed)
+	{
+		pg_atomic_write_u32(&lt_table->subscription_work, 1);
+		pg_memory_barrier();
+		lr_wake_watchdog();
+	}
+	return confirmed;
+}
+
+/*
+ * lt_grant --- the store gave us the lock
+ *
+ * If another session of this server still has it, one of the two is wrong, and
+ * it cannot be told here which: the key may have been deleted after either.
+ * So the newcomer gives way (its caller gives back what it got, checked by
+ * owner), and the other one's next renewal finds out.
+ */
+GrantResult
+lt_grant(LrIndex hold, uint64 owner, int64 deadline, LockScope scope,
+		 int64 lease_ms, bool renewed, int64 fence)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrLease    *lease = &lt_leases[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	TimestampTz acquired_at = GetCurrentTimestamp();
+	GrantResult result = GRANTED;
+	int64		now = lr_now();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (deadline <= now)
+		result = GRANT_TOO_LATE;
+	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
+		result = GRANT_CONFLICT;
+	else
+	{
+		leave_queue(LrMyProcNumber);
+		h->state = HOLD_HELD;
+		h->owner = owner;
+		h->fence = fence;
+		h->scope[scope].count = 1;
+		h->scope[scope].renewed = renewed;
+		h->scope[scope].lease_ms = lease_ms;
+		h->scope[scope].acquired_at = acquired_at;
+		lt_link_hold(hold);
+		pg_atomic_write_u64(&lease->deadline, deadline);
+		pg_atomic_write_u64(&lease->owner, owner);
+		lt_set_due(hold, lt_due_of_held(h, deadline), &wakes);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+	return result;
+}
+
+/* ----------
+ * Called by the watchdog
+ * ----------
+ */
+
+bool
+lt_has_waiters(void)
+{
+	return pg_atomic_read_u32(&lt_table->nwaiters) > 0;
+}
+
+/*
+ * lt_wake_all_waiters --- everybody looks again (the watchdog goes away)
+ */
+void
+lt_wake_all_waiters(void)
+{
+	for (LrIndex i = 0; i < lt_table->nsessions; i++)
+		if (wait_of(i)->state != WAIT_NONE)
+			lt_wake_session(i);
+}
+
+void
+lt_wake_waiter(const char *name, int name_len)
+{
+	uint32		hash = lt_hash_name(name, name_len);
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name, name_len, hash);
+	if (key != LR_NONE)
+		lt_nudge_head(&lt_keys[key], &wakes);
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * pass_over --- let the second go before a head that does not move
+ *
+ * Partition lock held.  The head keeps the second place; it may be stopped, or
+ * in the middle of a request, and goes on from there.
+ */
+static void
+pass_over(LrKey *key, LrIndex head, WakeList *wakes)
+{
+	LrWait	   *w = wait_of(head);
+	LrIndex		second = w->next;
+
+	w->woken_at = 0;
+	if (second != LR_NONE)
+	{
+		LrWait	   *s = wait_of(second);
+		LrIndex		third = s->next;
+
+		key->queue_head = second;
+		s->prev = LR_NONE;
+		s->next = head;
+		w->prev = second;
+		w->next = third;
+		if (third != LR_NONE)
+			wait_of(third)->prev = head;
+		else
+			key->queue_tail = head;
+	}
+	lt_nudge_head(key, wakes);
+}
+
+void
+lt_pass_over_sleepers(void)
+{
+	int64		now = lr_now();
+
+	for (LrIndex i = 0; i < lt_table->nsessions; i++)
+	{
+		LrWait	   *w = wait_of(i);
+		uint32		hash = w->hash;
+		WakeList	wakes = WAKE_NOBODY;
+		LWLock	   *lock;
+
+		/* A look without the lock, to leave the many others alone. */
+		if (w->state != WAIT_QUEUED || w->woken_at == 0 ||
+			now - w->woken_at < IGNORED_AFTER)
+			continue;
+
+		lock = lt_partition(hash);
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+		if (w->state == WAIT_QUEUED && w->hash == hash && w->woken_at != 0 &&
+			now - w->woken_at >= IGNORED_AFTER &&
+			lt_keys[w->key].queue_head == i)
+			pass_over(&lt_keys[w->key], i, &wakes);
+		LWLockRelease(lock);
+		lt_wake(&wakes);
+	}
+}
+
+/* ----------
+ * Subscriptions
+ * ----------
+ */
+
+bool
+lt_take_subscription_work(void)
+{
+	return pg_atomic_exchange_u32(&lt_table->subscription_work, 0) != 0;
+}
+
+/*
+ * lt_wanted_subscriptions --- names of the keys that somebody wants told
+ */
+void
+lt_wanted_subscriptions(WantedCallback callback)
+{
+	for (LrIndex i = 0; i < lt_table->nsessions; i++)
+	{
+		LrWait	   *w = wait_of(i);
+		uint32		hash = w->hash;
+		char		name[LR_NAME_MAX];
+		int			len = 0;
+		LWLock	   *lock;
+
+		if (w->state != WAIT_QUEUED)
+			continue;
+
+		lock = lt_partition(hash);
+		LWLockAcquire(lock, LW_SHARED);
+		if (w->state == WAIT_QUEUED && w->hash == hash &&
+			lt_keys[w->key].subscription == SUB_WANTED)
+		{
+			len = lt_keys[w->key].name_len;
+			memcpy(name, lt_keys[w->key].name, len);
+		}
+		LWLockRelease(lock);
+		if (len > 0)
+			callback(name, len);
+	}
+}
+
+/*
+ * lt_subscription_confirmed --- releases are told from now on
+ *
+ * The head tries once more: one may have happened before.
+ */
+void
+lt_subscription_confirmed(const char *name, int name_len)
+{
+	uint32		hash = lt_hash_name(name, name_len);
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name, name_len, hash);
+	if (key != LR_NONE)
+	{
+		lt_keys[key].subscription = SUB_CONFIRMED;
+		lt_nudge_head(&lt_keys[key], &wakes);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * lt_end_subscription --- nobody waits any more?
+ */
+bool
+lt_end_subscription(const char *name, int name_len)
+{
+	uint32		hash = lt_hash_name(name, name_len);
+	LWLock	   *lock = lt_partition(hash);
+	LrIndex		key;
+	bool		unused = true;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name, name_len, hash);
+	if (key != LR_NONE)
+	{
+		unused = lt_keys[key].queue_head == LR_NONE;
+		if (unused)
+			lt_keys[key].subscription = SUB_NONE;
+	}
+	LWLockRelease(lock);
+	return unused;
+}
+
+/*
+ * lt_reset_subscriptions --- no subscription stands any more
+ *
+ * The connection was lost, or the watchdog is a new one.  What is awaited is
+ * wanted again.
+ */
+void
+lt_reset_subscriptions(void)
+{
+	for (int b = 0; b < lt_table->nbuckets; b++)
+	{
+		LWLock	   *lock;
+
+		if (lt_buckets[b] == LR_NONE)
+			continue;
+		lock = lt_partition(b);
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
+			if (lt_keys[i].subscription != SUB_NONE)
+				lt_keys[i].subscription =
+					lt_keys[i].queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
+		LWLockRelease(lock);
+	}
+	pg_atomic_write_u32(&lt_table->subscription_work, 1);
+}

@@ -1,0 +1,38 @@
+-- release: give own locks back and wake those who wait for them.
+--
+-- KEYS  lock, channel; for each lock
+-- ARGV  publish command, message, then for each lock: owner, and for how many
+--       ms the key stays locked (0: not at all)
+-- reply for each lock how many were told, -1 if the owner is not there
+--
+-- An error does not keep the other locks from being released: it is the reply,
+-- but only after all were tried.  Repeating the script is harmless.
+
+local told = {}
+local err
+for i = 1, #KEYS, 2 do
+  local owner = ARGV[i + 2]
+  local there = redis.pcall('HEXISTS', KEYS[i], owner)
+  local n = -1
+  if there == 1 then
+    local keep = tonumber(ARGV[i + 3])
+    local done
+    if keep > 0 then
+      done = redis.pcall('PEXPIRE', KEYS[i], ARGV[i + 3])
+    else
+      done = redis.pcall('DEL', KEYS[i])
+    end
+    if type(done) ~= 'table' then
+      -- Published also when the key stays: waiters read its new TTL.
+      done = redis.pcall(ARGV[1], KEYS[i + 1], ARGV[2])
+      n = done
+    end
+    if type(done) == 'table' then
+      err = done
+    end
+  elseif there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
+    err = there
+  end
+  told[(i + 1) / 2] = n
+end
+return err or told

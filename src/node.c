@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * node.c
+ *	  What all processes of this server know about the store's node.
+ *
+ * One struct in shared memory.  Text and addresses are under the first LWLock
+ * of the tranche "lockredis" (the rest of the tranche is the lock table's);
+ * the flags that are looked at before every request are atomics.  Nothing
+ * here does I/O, and nothing is called while the lock is held.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/node.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "locktable.h"
+#include "node.h"
+
+/* A host name is resolved at most this often, however many ask for it. */
+#define RESOLVE_INTERVAL	(1 * LR_US_PER_S)
+
+typedef struct NodeShared
+{
+	pg_atomic_uint32 silent;	/* a request timed out; see node_set_silent */
+	pg_atomic_uint32 wanted;	/* somebody waits for addresses */
+	pg_atomic_uint64 resolved_at;	/* lr_now() of the last attempt, 0 = never */
+	NodeStatus	status;			/* under the lock */
+	NodeAddresses addresses;	/* under the lock */
+} NodeShared;
+
+static NodeShared *node = NULL;
+static LWLock *node_lock = NULL;
+
+Size
+node_shmem_size(void)
+{
+	return MAXALIGN(sizeof(NodeShared));
+}
+
+/*
+ * node_shmem_init --- attach, and initialize when nobody has
+ *
+ * Called with AddinShmemInitLock held.
+ */
+void
+node_shmem_init(void)
+{
+	bool		found;
+
+	node = ShmemInitStruct("lockredis node", node_shmem_size(), &found);
+	node_lock = &(GetNamedLWLockTranche("lockredis"))[0].lock;
+	if (found)
+		return;
+
+	memset(node, 0, sizeof(NodeShared));
+	pg_atomic_init_u32(&node->silent, 0);
+	pg_atomic_init_u32(&node->wanted, 0);
+	pg_atomic_init_u64(&node->resolved_at, 0);
+	node->status.state = NODE_CONNECTING;
+	node->status.round_trip_us = -1;
+}
+
+void
+node_get_status(NodeStatus *out)
+{
+	LWLockAcquire(node_lock, LW_SHARED);
+	*out = node->status;
+	LWLockRelease(node_lock);
+}
+
+void
+node_set_state(NodeState state)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	node->status.state = state;
+	LWLockRelease(node_lock);
+}
+
+/*
+ * node_set_facts --- what the node said of itself; NULL leaves a text alone
+ */
+void
+node_set_facts(const char *address, const char *version, const char *policy,
+			   bool replica)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	if (address)
+		strlcpy(node->status.address, address, sizeof(node->status.address));
+	if (version)
+		strlcpy(node->status.version, version, sizeof(node->status.version));
+	if (policy)
+		strlcpy(node->status.maxmemory_policy, policy,
+				sizeof(node->status.maxmemory_policy));
+	node->status.role_is_replica = replica;
+	LWLockRelease(node_lock);
+}
+
+void
+node_set_round_trip(int64 us)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	node->status.round_trip_us = us;
+	LWLockRelease(node_lock);
+}
+
+void
+node_set_error(const char *message)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	strlcpy(node->status.last_error, message, sizeof(node->status.last_error));
+	node->status.last_error_at = now;
+	LWLockRelease(node_lock);
+}
+
+uint32
+node_url_hash(const RedisUrl *url)
+{
+	return hash_combine(hash_bytes((const unsigned char *) url->host,
+								   strlen(url->host)),
+						(uint32) url->port);
+}
+
+/*
+ * node_publish_addresses --- the end of an attempt to resolve the host name
+ *
+ * A failed one (count 0) leaves addresses that were found before in use: they
+ * are better than none.
+ */
+void
+node_publish_addresses(const NodeAddresses *addresses)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	if (addresses->count > 0 ||
+		node->addresses.url_hash != addresses->url_hash)
+		node->addresses = *addresses;
+	LWLockRelease(node_lock);
+
+	pg_atomic_write_u64(&node->resolved_at, (uint64) lr_now());
+	pg_atomic_write_u32(&node->wanted, 0);
+}
+
+bool
+node_get_addresses(const RedisUrl *url, NodeAddresses *out)
+{
+	uint32		hash = node_url_hash(url);
+
+	LWLockAcquire(node_lock, LW_SHARED);
+	*out = node->addresses;
+	LWLockRelease(node_lock);
+
+	return out->count > 0 && out->url_hash == hash;
+}
+
+/*
+ * node_want_addresses --- ask for the host name to be resolved (again)
+ *
+ * Those who wait repeat this, so a request too soon after the last attempt
+ * is dropped.
+ */
+void
+node_want_addresses(void)
+{
+	int64		resolved_at = (int64) pg_atomic_read_u64(&node->resolved_at);
+
+	if (resolved_at != 0 && lr_now() - resolved_at < RESOLVE_INTERVAL)
+		return;
+	if (pg_atomic_exchange_u32(&node->wanted, 1) == 0)
+		lr_wake_watchdog();
+}
+
+bool
+node_addresses_wanted(void)
+{
+	return pg_atomic_read_u32(&node->wanted) != 0;
+}
+
+void
+node_set_silent(bool silent)
+{
+	if (pg_atomic_exchange_u32(&node->silent, silent ? 1 : 0) == 0 && silent)
+		lr_wake_watchdog();
+}
+
+bool
+node_is_silent(void)
+{
+	return pg_atomic_read_u32(&node->silent) != 0;
+}

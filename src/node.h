@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * node.h
+ *	  What all processes of this server know about the store's node.
+ *
+ * Kept in shared memory under one LWLock of its own, never held across I/O.
+ * The watchdog writes state, version, round trip and the addresses a host name
+ * resolved to (getaddrinfo cannot be interrupted, so sessions never resolve);
+ * sessions read addresses and may mark the node as not answering.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/node.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_NODE_H
+#define LR_NODE_H
+
+#include <sys/socket.h>
+
+#include "lockredis.h"
+#include "datatype/timestamp.h"
+#include "redis_url.h"
+#include "store.h"
+
+#define LR_MAX_ADDRESSES	4
+
+typedef enum NodeState
+{
+	NODE_CONNECTING,
+	NODE_UP,
+	NODE_DOWN
+} NodeState;
+
+typedef struct NodeAddresses
+{
+	uint32		url_hash;		/* of the host and port they belong to */
+	int			count;			/* 0 = not resolved (yet) */
+	struct sockaddr_storage addr[LR_MAX_ADDRESSES];
+	socklen_t	addr_len[LR_MAX_ADDRESSES];
+} NodeAddresses;
+
+typedef struct NodeStatus
+{
+	NodeState	state;
+	int			role_is_replica;
+	int64		round_trip_us;	/* of the last answered probe; -1 = none yet */
+	char		address[128];
+	char		version[32];
+	char		maxmemory_policy[32];
+	char		last_error[256];
+	TimestampTz last_error_at;	/* 0 = none */
+} NodeStatus;
+
+extern Size node_shmem_size(void);
+extern void node_shmem_init(void);
+
+/* Copy of the status. */
+extern void node_get_status(NodeStatus *out);
+
+/* Written by the watchdog. */
+extern void node_set_state(NodeState state);
+extern void node_set_facts(const char *address, const char *version,
+						   const char *policy, bool replica);
+extern void node_set_round_trip(int64 us);
+extern void node_set_error(const char *message);
+extern void node_publish_addresses(const NodeAddresses *addresses);
+
+/* Sessions: addresses of this URL; false when the watchdog has none yet. */
+extern bool node_get_addresses(const RedisUrl *url, NodeAddresses *out);
+
+/* Ask the watchdog to resolve host names again (it is woken). */
+extern void node_want_addresses(void);
+extern bool node_addresses_wanted(void);
+extern uint32 node_url_hash(const RedisUrl *url);
+
+/*
+ * A request timed out: nobody but the watchdog talks to the node until it has
+ * answered a probe.  Lock-free.
+ */
+extern void node_set_silent(bool silent);
+extern bool node_is_silent(void);
+
+#endif							/* LR_NODE_H */

@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.c
+ *	  What users are told when a lock or its store fails them.
+ *
+ * Addresses of nodes go to the server log only; passwords go nowhere.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/report.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/timestamp.h"
+
+#include "report.h"
+#include "settings.h"
+#include "stats.h"
+
+static const char *
+failure_message(StoreOutcome outcome)
+{
+	switch (outcome)
+	{
+		case STORE_DENIED:
+			return gettext_noop("the lock store refused the credentials of this server");
+		case STORE_REFUSED:
+			return gettext_noop("the lock store refused the request");
+		case STORE_DOWN:
+			return gettext_noop("could not reach the lock store");
+		default:
+			return gettext_noop("the lock store did not answer");
+	}
+}
+
+/*
+ * report_store_failure --- raise or warn that a request got no useful answer
+ */
+void
+report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
+{
+	int			sqlstate = error->sqlstate;
+
+	if (sqlstate == 0)
+		sqlstate = outcome == STORE_DENIED ?
+			ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION :
+			ERRCODE_CONNECTION_FAILURE;
+
+	lr_count(STAT_ERRORS);
+	ereport(elevel,
+			(errcode(sqlstate),
+			 errmsg_internal("%s", _(failure_message(outcome))),
+			 error->detail[0] == '\0' ? 0 :
+			 error->node > 0 ?
+			 errdetail("Node %d: %s", error->node, error->detail) :
+			 errdetail_internal("%s", error->detail),
+			 error->address[0] == '\0' ? 0 :
+			 errdetail_log("Node %d at %s: %s", error->node, error->address,
+						   error->detail),
+			 error->hint ? errhint("%s", _(error->hint)) :
+			 errhint("See the view redis_lock_status, and check \"%s\".",
+					 "lockredis.url")));
+}
+
+void
+report_wrong_type(const LrName *name, const StoreOp *op)
+{
+	char	   *shown = lr_name_to_show(name->data, name->len);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("key \"%s\" does not hold a reentrant lock", shown),
+			 op->value == STORE_VALUE_TOKEN ?
+			 errdetail("It holds a string that never expires, as a token lock without a time limit does.") :
+			 errdetail("It holds a value of type %s.", op->type_name),
+			 op->value == STORE_VALUE_TOKEN ?
+			 errhint("Give the lock of the other client a time limit, or use another key.") :
+			 errhint("Use another key.")));
+}
+
+char *
+lost_reason_text(LostReason reason, const char *taken_by)
+{
+	switch (reason)
+	{
+		case LOST_NOT:
+			break;
+		case LOST_EXPIRED:
+			return pstrdup("expired");
+		case LOST_DELETED:
+			return pstrdup("deleted");
+		case LOST_FORCED:
+			return pstrdup("forced");
+		case LOST_TAKEN:
+			return psprintf("taken by %s",
+							lr_name_to_show(taken_by, strlen(taken_by)));
+	}
+	return NULL;
+}
+
+static int
+lost_detail(const HoldView *view)
+{
+	char	   *when = pstrdup(timestamptz_to_str(view->lost_at));
+
+	switch (view->lost_reason)
+	{
+		case LOST_EXPIRED:
+			return errdetail("Its lease expired, seen at %s.", when);
+		case LOST_TAKEN:
+			return errdetail("It was taken by %s, seen at %s.",
+							 lr_name_to_show(view->taken_by,
+											 strlen(view->taken_by)),
+							 when);
+		case LOST_FORCED:
+			return errdetail("It was released by force at %s.", when);
+		default:
+			return errdetail("Its key was deleted in the store, seen at %s.", when);
+	}
+}
+
+void
+report_lost(int elevel, const LrName *name, const HoldView *view)
+{
+	char	   *shown = lr_name_to_show(name->data, name->len);
+
+	ereport(elevel,
+			(errcode(elevel >= ERROR ? ERRCODE_T_R_SERIALIZATION_FAILURE :
+					 ERRCODE_WARNING),
+			 errmsg("the lock \"%s\" was lost", shown),
+			 lost_detail(view),
+			 elevel >= ERROR ?
+			 errhint("Another client may hold it by now.  Call redis_unlock to acknowledge the loss, then start again.") : 0));
+}
+
+void
+report_table_full(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("out of slots for Redis locks"),
+			 errhint("You might need to increase \"%s\" (now %d).",
+					 "lockredis.max_locks", lr_max_locks)));
+}

@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.h
+ *	  What users are told when a lock or its store fails them.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/report.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REPORT_H
+#define LR_REPORT_H
+
+#include "lockredis.h"
+
+#include "keyname.h"
+#include "locktable.h"
+#include "store.h"
+
+/* An operation ended in an outcome from STORE_REFUSED on.  Counts it. */
+extern void report_store_failure(int elevel, StoreOutcome outcome,
+								 const StoreError *error);
+
+/* The key holds something that is no lock of this kind. */
+extern void report_wrong_type(const LrName *name, const StoreOp *op);
+
+/* A hold was lost (see HoldView). */
+extern void report_lost(int elevel, const LrName *name, const HoldView *view);
+
+/* The words of redis_locks.lost_reason; palloc'd. */
+extern char *lost_reason_text(LostReason reason, const char *taken_by);
+
+extern void report_table_full(void);
+
+#endif							/* LR_REPORT_H */

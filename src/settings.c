@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *	  The lockredis.* settings: definitions, checks, parsed forms.
+ *
+ * Check hooks run in the postmaster, in every backend at reload and outside
+ * transactions: no catalog access, no shared memory, no raising.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/settings.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/xact.h"
+#include "utils/guc.h"
+
+#include "settings.h"
+#include "store.h"
+
+int			lr_max_locks = 10000;
+char	   *lr_url = NULL;
+char	   *lr_password_file = NULL;
+int			lr_connect_timeout = 2000;
+int			lr_command_timeout = 3000;
+char	   *lr_key_prefix = NULL;
+int			lr_lease = 30000;
+const RedisUrl *lr_redis_url = NULL;
+uint32		lr_url_epoch = 0;
+
+/*
+ * warn_of_password --- a password in a setting ends up in the server log
+ *
+ * Said once where it is set (ALTER SYSTEM) or read first (the postmaster), not
+ * by every session that reloads.
+ */
+static void
+warn_of_password(void)
+{
+	if (IsUnderPostmaster && !IsTransactionState())
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("\"%s\" contains a password", "lockredis.url"),
+			 errdetail("The server writes changed settings to its log."),
+			 errhint("Set \"%s\" instead.", "lockredis.password_file")));
+}
+
+static bool
+check_url(char **newval, void **extra, GucSource source)
+{
+	RedisUrl	url;
+	RedisUrlError error;
+	RedisUrl   *copy;
+
+	switch (redis_url_parse(*newval, &url, &error))
+	{
+		case REDIS_URL_OK:
+			break;
+		case REDIS_URL_NOT_SERVED:
+			GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
+			GUC_check_errdetail("%s", error.detail);
+			return false;
+		case REDIS_URL_MALFORMED:
+			GUC_check_errdetail("%s", error.detail);
+			GUC_check_errhint("Write it as \"redis://user@host:port/db\" or \"unix:///path?db=n\".");
+			return false;
+	}
+
+	copy = lr_guc_malloc(sizeof(RedisUrl));
+	if (copy == NULL)
+		return false;
+	memcpy(copy, &url, sizeof(RedisUrl));
+	*extra = copy;
+	if (url.has_password && source > PGC_S_DEFAULT)
+		warn_of_password();
+	return true;
+}
+
+static void
+assign_url(const char *newval, void *extra)
+{
+	lr_redis_url = extra;
+	lr_url_epoch++;
+}
+
+static void
+assign_password_file(const char *newval, void *extra)
+{
+	lr_url_epoch++;
+}
+
+/* The length in UTF-8 is checked when a name is made. */
+static bool
+check_key_prefix(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) <= LR_PREFIX_MAX)
+		return true;
+	GUC_check_errdetail("It may have at most %d bytes.", LR_PREFIX_MAX);
+	return false;
+}
+
+void
+lr_define_settings(void)
+{
+	DefineCustomStringVariable("lockredis.url",
+							   "Where the locks are kept.",
+							   "redis://[user@]host[:port][/db] or unix:///path[?db=n].",
+							   &lr_url,
+							   "redis://127.0.0.1:6379",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   check_url, assign_url, NULL);
+
+	DefineCustomStringVariable("lockredis.password_file",
+							   "File with the password of the lock store.",
+							   "It must belong to the server's user and be readable by nobody else (0600).",
+							   &lr_password_file,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   NULL, assign_password_file, NULL);
+
+	DefineCustomIntVariable("lockredis.max_locks",
+							"Most holds and waits that this server can have at once.",
+							NULL,
+							&lr_max_locks,
+							10000, 10, 10000000,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.connect_timeout",
+							"Longest time to make a connection to the lock store.",
+							NULL,
+							&lr_connect_timeout,
+							2000, 10, 600000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.command_timeout",
+							"Longest time to wait for a reply of the lock store.",
+							"Together with connect_timeout it bounds a whole call, reconnect and repeat included.",
+							&lr_command_timeout,
+							3000, 10, 600000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomStringVariable("lockredis.key_prefix",
+							   "Put before every key.",
+							   NULL,
+							   &lr_key_prefix,
+							   "",
+							   PGC_SUSET,
+							   0,
+							   check_key_prefix, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.lease",
+							"Lease of a lock that is renewed; it is renewed at a third of it.",
+							NULL,
+							&lr_lease,
+							30000, 100, 24 * 60 * 60 * 1000,
+							PGC_USERSET,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	MarkGUCPrefixReserved("lockredis");
+}
+
+int64
+lr_call_budget(void)
+{
+	return ((int64) lr_connect_timeout + lr_command_timeout) * LR_US_PER_MS;
+}

@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  The lockredis.* settings and what is derived from them.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/settings.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_SETTINGS_H
+#define LR_SETTINGS_H
+
+#include "lockredis.h"
+#include "redis_url.h"
+
+extern int	lr_max_locks;
+extern char *lr_url;
+extern char *lr_password_file;
+extern int	lr_connect_timeout;	/* ms */
+extern int	lr_command_timeout; /* ms */
+extern char *lr_key_prefix;
+extern int	lr_lease;			/* ms */
+
+/* lockredis.url in parsed form; replaced as a whole by a reload. */
+extern const RedisUrl *lr_redis_url;
+
+/* Changes whenever url or password file were set, in this process. */
+extern uint32 lr_url_epoch;
+
+extern void lr_define_settings(void);
+
+#endif							/* LR_SETTINGS_H */

@@ -1,0 +1,306 @@
+/*-------------------------------------------------------------------------
+ *
+ * sqlfuncs.c
+ *	  The SQL functions: arguments in, results out.
+ *
+ * No state and no store here; see session.c.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/sqlfuncs.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "common/int.h"
+#include "datatype/timestamp.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "keyname.h"
+#include "report.h"
+#include "session.h"
+#include "settings.h"
+#include "waiting.h"
+
+#define LEASE_MIN_MS		10
+#define LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
+
+PG_FUNCTION_INFO_V1(lockredis_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_lock);
+PG_FUNCTION_INFO_V1(lockredis_unlock);
+PG_FUNCTION_INFO_V1(lockredis_unlock_all);
+PG_FUNCTION_INFO_V1(lockredis_extend);
+PG_FUNCTION_INFO_V1(lockredis_is_locked);
+PG_FUNCTION_INFO_V1(lockredis_lock_ttl);
+PG_FUNCTION_INFO_V1(lockredis_lock_owner);
+PG_FUNCTION_INFO_V1(lockredis_is_held);
+PG_FUNCTION_INFO_V1(lockredis_hold_count);
+PG_FUNCTION_INFO_V1(lockredis_assert_held);
+PG_FUNCTION_INFO_V1(lockredis_force_unlock);
+
+/* ----------
+ * Arguments
+ * ----------
+ */
+
+static void
+get_key(FunctionCallInfo fcinfo, LrName *name)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lock key must not be null")));
+	lr_require_preload();
+	lr_name_from_text(PG_GETARG_TEXT_PP(0), name);
+}
+
+/*
+ * interval_us --- microseconds of an interval; false if it is infinite or out
+ * of range, *sign then says of which one
+ *
+ * Days have 24 hours and months 30 days, as in EXTRACT(EPOCH ...).
+ */
+static bool
+interval_us(const Interval *i, int64 *us, int *sign)
+{
+	int64		days = (int64) i->month * DAYS_PER_MONTH + i->day;
+
+	*sign = days < 0 ? -1 : 1;
+#ifdef INTERVAL_NOT_FINITE
+	if (INTERVAL_NOT_FINITE(i))
+	{
+		*sign = INTERVAL_IS_NOBEGIN(i) ? -1 : 1;
+		return false;
+	}
+#endif
+	return !pg_mul_s64_overflow(days, USECS_PER_DAY, us) &&
+		!pg_add_s64_overflow(*us, i->time, us);
+}
+
+/*
+ * get_lease --- an optional lease in milliseconds; not given = renewed
+ */
+static int64
+get_lease(FunctionCallInfo fcinfo, int argno, bool *renewed)
+{
+	int64		us;
+	int64		ms;
+	int			sign;
+
+	*renewed = PG_ARGISNULL(argno);
+	if (*renewed)
+		return lr_lease;
+
+	if (!interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
+		us > LEASE_MAX_MS * LR_US_PER_MS)
+		ms = sign > 0 ? LEASE_MAX_MS + 1 : 0;
+	else
+		ms = us <= 0 ? 0 : (us + LR_US_PER_MS - 1) / LR_US_PER_MS;
+
+	if (ms < LEASE_MIN_MS || ms > LEASE_MAX_MS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lease must be between 10 milliseconds and 24 days")));
+	return ms;
+}
+
+/*
+ * get_wait --- an optional time limit in microseconds; not given = for ever
+ */
+static int64
+get_wait(FunctionCallInfo fcinfo, int argno)
+{
+	int64		us;
+	int			sign;
+
+	if (PG_ARGISNULL(argno))
+		return WAIT_FOREVER;
+	if (!interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign))
+		us = sign < 0 ? -1 : LR_NEVER;
+	if (us < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("wait must not be negative")));
+	return us >= LR_NEVER / 2 ? WAIT_FOREVER : us;
+}
+
+static Datum
+interval_from_ms(int64 ms)
+{
+	Interval   *result = palloc0(sizeof(Interval));
+
+	result->time = ms * LR_US_PER_MS;
+	return IntervalPGetDatum(result);
+}
+
+/* ----------
+ * Taking and giving back
+ * ----------
+ */
+
+Datum
+lockredis_lock(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	AcquireRequest request = {SCOPE_SESSION, WAIT_FOREVER};
+
+	get_key(fcinfo, &name);
+	request.lease_ms = get_lease(fcinfo, 1, &request.renewed);
+	(void) session_lock(&name, &request);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_lock(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	AcquireRequest request = {SCOPE_SESSION};
+
+	get_key(fcinfo, &name);
+	request.wait_us = get_wait(fcinfo, 1);
+	request.lease_ms = get_lease(fcinfo, 2, &request.renewed);
+	PG_RETURN_BOOL(session_lock(&name, &request));
+}
+
+Datum
+lockredis_unlock(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+
+	get_key(fcinfo, &name);
+	PG_RETURN_BOOL(session_unlock(&name));
+}
+
+Datum
+lockredis_unlock_all(PG_FUNCTION_ARGS)
+{
+	lr_require_preload();
+	PG_RETURN_INT64(session_unlock_all());
+}
+
+Datum
+lockredis_extend(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	bool		renewed;
+	int64		lease_ms;
+
+	get_key(fcinfo, &name);
+	lease_ms = get_lease(fcinfo, 1, &renewed);
+	PG_RETURN_BOOL(session_extend(&name, lease_ms, renewed));
+}
+
+Datum
+lockredis_force_unlock(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+
+	get_key(fcinfo, &name);
+	PG_RETURN_BOOL(session_force(&name));
+}
+
+/* ----------
+ * Asking the store
+ * ----------
+ */
+
+/*
+ * inspect --- who has the key; raises if it holds something else than a lock
+ */
+static void
+inspect(FunctionCallInfo fcinfo, StoreOp *op)
+{
+	LrName		name;
+
+	get_key(fcinfo, &name);
+	session_inspect(&name, op);
+	if (op->value == STORE_VALUE_OTHER)
+		report_wrong_type(&name, op);
+}
+
+Datum
+lockredis_is_locked(PG_FUNCTION_ARGS)
+{
+	StoreOp		op;
+
+	inspect(fcinfo, &op);
+	PG_RETURN_BOOL(op.value != STORE_VALUE_NONE);
+}
+
+Datum
+lockredis_lock_ttl(PG_FUNCTION_ARGS)
+{
+	StoreOp		op;
+
+	inspect(fcinfo, &op);
+	if (op.value == STORE_VALUE_NONE || op.ttl_ms == STORE_NO_TTL)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(interval_from_ms(op.ttl_ms));
+}
+
+Datum
+lockredis_lock_owner(PG_FUNCTION_ARGS)
+{
+	StoreOp		op;
+
+	inspect(fcinfo, &op);
+	if (op.value == STORE_VALUE_NONE)
+		PG_RETURN_NULL();
+
+	/* The string of a token lock is a credential: whoever knows it may unlock. */
+	if (op.value == STORE_VALUE_TOKEN)
+		PG_RETURN_TEXT_P(cstring_to_text("token"));
+	PG_RETURN_TEXT_P(cstring_to_text(lr_name_to_show(op.holder, strlen(op.holder))));
+}
+
+/* ----------
+ * Asking this session; no round trip
+ * ----------
+ */
+
+static bool
+look(FunctionCallInfo fcinfo, LrName *name, HoldView *view)
+{
+	get_key(fcinfo, name);
+	return session_look(name, view);
+}
+
+Datum
+lockredis_is_held(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	HoldView	view;
+
+	PG_RETURN_BOOL(look(fcinfo, &name, &view) && view.state == HOLD_HELD);
+}
+
+Datum
+lockredis_hold_count(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	HoldView	view;
+
+	if (!look(fcinfo, &name, &view) || view.state != HOLD_HELD)
+		PG_RETURN_INT32(0);
+	PG_RETURN_INT32(view.scope[SCOPE_SESSION].count + view.scope[SCOPE_XACT].count);
+}
+
+Datum
+lockredis_assert_held(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	HoldView	view;
+
+	if (!look(fcinfo, &name, &view))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("you don't own the Redis lock \"%s\"",
+						lr_name_to_show(name.data, name.len))));
+	if (view.state != HOLD_HELD)
+		report_lost(ERROR, &name, &view);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  Counters of what this server's sessions and watchdog did.
+ *
+ * A reset does not touch the counters, which only their own process may write:
+ * it remembers the sums of that moment, and readers subtract them.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/stats.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/timestamp.h"
+
+#include "stats.h"
+
+typedef struct StatsSlot
+{
+	pg_atomic_uint64 counter[STAT_COUNT];
+} StatsSlot;
+
+typedef struct StatsShared
+{
+	slock_t		mutex;			/* protects base and reset_at */
+	int64		base[STAT_COUNT];	/* sums at the last reset */
+	TimestampTz reset_at;
+	int			nslots;
+	StatsSlot	slot[FLEXIBLE_ARRAY_MEMBER];	/* by process number */
+} StatsShared;
+
+static StatsShared *stats = NULL;
+
+Size
+stats_shmem_size(void)
+{
+	return add_size(offsetof(StatsShared, slot),
+					mul_size(MaxBackends, sizeof(StatsSlot)));
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+stats_shmem_init(void)
+{
+	bool		found;
+
+	stats = ShmemInitStruct("lockredis statistics", stats_shmem_size(), &found);
+	if (found)
+		return;
+
+	memset(stats, 0, offsetof(StatsShared, slot));
+	SpinLockInit(&stats->mutex);
+	stats->reset_at = GetCurrentTimestamp();
+	stats->nslots = MaxBackends;
+	for (int i = 0; i < stats->nslots; i++)
+		for (int j = 0; j < STAT_COUNT; j++)
+			pg_atomic_init_u64(&stats->slot[i].counter[j], 0);
+}
+
+void
+lr_count(LrStat stat)
+{
+	lr_count_many(stat, 1);
+}
+
+/*
+ * lr_count_many --- add to a counter of this process
+ *
+ * Only this process writes the slot, so a read and a write do, without the
+ * price of an atomic addition.
+ */
+void
+lr_count_many(LrStat stat, int64 n)
+{
+	pg_atomic_uint64 *counter;
+
+	if (stats == NULL || MyProc == NULL || LrMyProcNumber >= stats->nslots)
+		return;
+	counter = &stats->slot[LrMyProcNumber].counter[stat];
+	pg_atomic_write_u64(counter, pg_atomic_read_u64(counter) + n);
+}
+
+static void
+sum_counters(int64 *sums)
+{
+	memset(sums, 0, sizeof(int64) * STAT_COUNT);
+	for (int i = 0; i < stats->nslots; i++)
+		for (int j = 0; j < STAT_COUNT; j++)
+			sums[j] += (int64) pg_atomic_read_u64(&stats->slot[i].counter[j]);
+}
+
+void
+stats_read(int64 *sums, TimestampTz *reset_at)
+{
+	int64		base[STAT_COUNT];
+
+	SpinLockAcquire(&stats->mutex);
+	memcpy(base, stats->base, sizeof(base));
+	*reset_at = stats->reset_at;
+	SpinLockRelease(&stats->mutex);
+
+	/* Sums only grow, so read after the base they are never below it. */
+	sum_counters(sums);
+	for (int j = 0; j < STAT_COUNT; j++)
+		sums[j] -= base[j];
+}
+
+void
+stats_reset(void)
+{
+	int64		sums[STAT_COUNT];
+	TimestampTz now = GetCurrentTimestamp();
+
+	sum_counters(sums);
+	SpinLockAcquire(&stats->mutex);
+	memcpy(stats->base, sums, sizeof(sums));
+	stats->reset_at = now;
+	SpinLockRelease(&stats->mutex);
+}

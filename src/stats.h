@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.h
+ *	  Counters of what this server's sessions and watchdog did.
+ *
+ * Each process adds to counters of its own slot in shared memory, so counting
+ * never contends; the slots outlive the processes and the view sums them.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/stats.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_STATS_H
+#define LR_STATS_H
+
+#include "lockredis.h"
+#include "datatype/timestamp.h"
+
+/* In the order of the columns of redis_lock_stats. */
+typedef enum LrStat
+{
+	STAT_ACQUIRES,				/* locks taken from nobody */
+	STAT_REENTRIES,				/* taken again by their holder */
+	STAT_HANDOFFS,				/* passed on inside this server */
+	STAT_BUSY,					/* tries that found another holder */
+	STAT_WAITS,					/* acquires that had to wait */
+	STAT_TIMEOUTS,				/* waits ended by a time limit */
+	STAT_CANCELS,				/* acquires ended by cancel or terminate */
+	STAT_DEADLOCKS,
+	STAT_RELEASES,				/* locks given back by their holder */
+	STAT_RENEWALS,
+	STAT_LOSSES,
+	STAT_COMMITS_REFUSED,
+	STAT_ORPHANS,				/* unanswered requests left to the watchdog */
+	STAT_CONNECTS,				/* connections made to the store */
+	STAT_ERRORS,				/* requests that the store failed or refused */
+	STAT_COUNT
+} LrStat;
+
+extern Size stats_shmem_size(void);
+extern void stats_shmem_init(void);
+
+/* Add one to a counter of this process.  Lock-free, cannot fail. */
+extern void lr_count(LrStat stat);
+extern void lr_count_many(LrStat stat, int64 n);
+
+/* Sums since the last reset, and when that was. */
+extern void stats_read(int64 *sums, TimestampTz *reset_at);
+extern void stats_reset(void);
+
+#endif							/* LR_STATS_H */

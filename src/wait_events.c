@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait_events.c
+ *	  What lockredis waits for, as pg_stat_activity shows it.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/wait_events.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "wait_events.h"
+
+uint32
+lr_wait_event(LrWaitEvent event)
+{
+#if PG_VERSION_NUM >= 170000
+	static const char *const names[WAIT_EVENT_LR_COUNT] = {
+		"LockRedisAcquire",
+		"LockRedisConnect",
+		"LockRedisReply",
+		"LockRedisWatchdogMain"
+	};
+	static uint32 ids[WAIT_EVENT_LR_COUNT];
+
+	if (ids[event] == 0)
+		ids[event] = WaitEventExtensionNew(names[event]);
+	return ids[event];
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}

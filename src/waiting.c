@@ -1,0 +1,404 @@
+/*-------------------------------------------------------------------------
+ *
+ * waiting.c
+ *	  One acquire, from the request to the lock.
+ *
+ * The session queues for the key in the lock table.  While it is the head and
+ * no session of this server has the key it asks the store.  A foreign holder
+ * is waited for as Redisson does: have the key's channel subscribed, ask once
+ * more, then sleep until the release is told or the holder's lease ends.
+ *
+ * An acquire can end at any moment by an error, and FATAL does not even pass
+ * PG_CATCH, so what has to be cleaned up stands in one static structure, which
+ * wait_abandon() brings to an end wherever it was.  Three things must not be
+ * left: a place in the queue, a hold record, and a lock in the store whose
+ * reply nobody read.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/waiting.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+
+#include "report.h"
+#include "session.h"
+#include "settings.h"
+#include "stats.h"
+#include "store.h"
+#include "wait_events.h"
+#include "waiting.h"
+
+/* Token locks of other clients tell nobody: look again after 50 to 500 ms. */
+#define POLL_MIN			(50 * LR_US_PER_MS)
+#define POLL_MAX			(500 * LR_US_PER_MS)
+
+/* Until the subscription stands, and for a holder whose lease never ends. */
+#define POLL_UNTOLD			LR_US_PER_S
+#define POLL_ENDLESS		(30 * LR_US_PER_S)
+
+/* How long a create that wants renewal waits for a watchdog. */
+#define WATCHDOG_PATIENCE	(5 * LR_US_PER_S)
+#define WATCHDOG_POLL_MS	50
+
+/* The acquire in progress. */
+typedef struct Acquire
+{
+	bool		active;
+	bool		asking;			/* op is with the store */
+	bool		slept;
+	LrIndex		hold;
+	const LrName *name;
+	const AcquireRequest *request;
+	int64		retry_at;		/* head: when to ask again unless woken */
+	int64		poll;			/* present interval for token locks */
+	StoreOp		op;
+} Acquire;
+
+static Acquire acq;
+
+/* ----------
+ * Asking the store
+ * ----------
+ */
+
+/*
+ * require_watchdog --- a lock that is to be renewed needs somebody who does it
+ */
+static void
+require_watchdog(void)
+{
+	int64		until = lr_now() + WATCHDOG_PATIENCE;
+
+	while (!lr_watchdog_running())
+	{
+		if (lr_now() >= until)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the lockredis watchdog is not running"),
+					 errdetail("The lease of the lock could not be renewed."),
+					 errhint("Check the server log and \"%s\", or pass a lease.",
+							 "max_worker_processes")));
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 WATCHDOG_POLL_MS, LR_WAIT_ACQUIRE);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static void
+ask_once(void)
+{
+	StoreOp    *op = &acq.op;
+
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = STORE_CREATE;
+	op->name = acq.name->data;
+	op->name_len = acq.name->len;
+	op->owner = lt_new_owner();
+	op->lease_ms = acq.request->lease_ms;
+	op->fenced = acq.request->fenced;
+
+	acq.asking = true;
+	session_run(op, STORE_WAIT);
+	acq.asking = false;
+}
+
+/*
+ * ask --- one attempt to create the lock
+ *
+ * Refused as too late (our idea of the store's clock was wrong): the reply
+ * brought the right time, so once more, with a new owner.
+ */
+static void
+ask(void)
+{
+	if (acq.request->renewed)
+		require_watchdog();
+	ask_once();
+	if (acq.op.outcome == STORE_LATE)
+		ask_once();
+}
+
+/*
+ * give_back_conflict --- the store gave us what another session here still has
+ *
+ * See lt_grant.  The outcome does not matter: should it fail, wait_abandon
+ * hands the owner to the watchdog, so pretend that nothing was taken only
+ * after it has worked.
+ */
+static void
+give_back_conflict(void)
+{
+	StoreOp		release;
+
+	memset(&release, 0, sizeof(release));
+	release.kind = STORE_RELEASE;
+	release.name = acq.name->data;
+	release.name_len = acq.name->len;
+	release.owner = acq.op.owner;
+	session_run(&release, STORE_WAIT);
+	if (release.outcome != STORE_OK && release.outcome != STORE_GONE)
+		report_store_failure(ERROR, release.outcome, session_store_error());
+	acq.op.outcome = STORE_PENDING;
+	acq.retry_at = lr_now() + POLL_MIN;
+}
+
+/*
+ * take --- the store said yes; true if the lock is ours
+ */
+static bool
+take(LrIndex *hold)
+{
+	const AcquireRequest *r = acq.request;
+	int64		deadline = acq.op.sent_at + r->lease_ms * LR_US_PER_MS;
+
+	switch (lt_grant(acq.hold, acq.op.owner, deadline, r->scope, r->lease_ms,
+					 r->renewed, acq.op.fence))
+	{
+		case GRANTED:
+			*hold = acq.hold;
+			acq.active = false;
+			lr_count(STAT_ACQUIRES);
+			return true;
+		case GRANT_CONFLICT:
+			give_back_conflict();
+			return false;
+		case GRANT_TOO_LATE:
+			break;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the lock store answered after the lease had ended"),
+			 errdetail("The lease is %lld ms.", (long long) r->lease_ms),
+			 errhint("Use a longer lease.")));
+	return false;				/* keep compiler quiet */
+}
+
+/*
+ * plan_retry --- somebody else has the key: when to ask again
+ *
+ * Unless woken: by a message if the subscription stood before we asked, by its
+ * confirmation if it did not.
+ */
+static void
+plan_retry(bool subscribed)
+{
+	int64		now = lr_now();
+	int64		ttl = acq.op.ttl_ms == STORE_NO_TTL ? POLL_ENDLESS :
+		(acq.op.ttl_ms + 1) * LR_US_PER_MS;
+
+	if (acq.op.value == STORE_VALUE_TOKEN)
+	{
+		acq.poll = Max(POLL_MIN, Min(acq.poll * 2, POLL_MAX));
+		acq.retry_at = now + Min(ttl, acq.poll);
+		return;
+	}
+	if (!subscribed)
+	{
+		(void) lt_want_subscription(acq.hold);
+		ttl = Min(ttl, POLL_UNTOLD);
+	}
+	acq.retry_at = now + Min(ttl, Max(POLL_ENDLESS, lr_lease * LR_US_PER_MS));
+}
+
+/* ----------
+ * The loop
+ * ----------
+ */
+
+/*
+ * raise_timeout --- 55P03 in PostgreSQL's own words
+ */
+static void
+raise_timeout(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("canceling statement due to lock timeout")));
+}
+
+static void
+sleep_until(int64 until)
+{
+	if (!acq.slept)
+	{
+		acq.slept = true;
+		lr_count(STAT_WAITS);
+	}
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 lr_ms_until(until, lr_now()), LR_WAIT_ACQUIRE);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * ask_as_head --- our turn; true if the lock is ours
+ */
+static bool
+ask_as_head(bool subscribed, LrIndex *hold)
+{
+	ask();
+	switch (acq.op.outcome)
+	{
+		case STORE_OK:
+			return take(hold);
+		case STORE_BUSY:
+			plan_retry(subscribed);
+			return false;
+		case STORE_WRONG_TYPE:
+			report_wrong_type(acq.name, &acq.op);
+			break;
+		case STORE_LATE:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("the lock store refused the request as too late"),
+					 errhint("Its clock may be unsteady.")));
+			break;
+		default:
+			report_store_failure(ERROR, acq.op.outcome, session_store_error());
+	}
+	return false;				/* keep compiler quiet */
+}
+
+/*
+ * acquire --- queue, ask, sleep, until the lock is had or the time is over
+ *
+ * Both limits bound the waiting for a holder; the shorter one decides between
+ * false and an error.  A request in flight is bounded by the store's budget.
+ */
+static bool
+acquire(LrIndex *hold)
+{
+	int64		start = lr_now();
+	int64		wait = acq.request->wait_us;
+	bool		limit_raises = LockTimeout > 0 &&
+		(wait == WAIT_FOREVER || LockTimeout * LR_US_PER_MS < wait);
+	int64		limit = LR_NEVER;
+	bool		asked = false;
+
+	if (limit_raises)
+		limit = start + LockTimeout * LR_US_PER_MS;
+	else if (wait != WAIT_FOREVER)
+		limit = start + wait;
+
+	for (;;)
+	{
+		int64		look_again;
+		bool		subscribed;
+		TurnResult	turn = lt_turn(acq.hold, acq.retry_at, &look_again, &subscribed);
+
+		if (turn == TURN_FAILED)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("could not reach the lock store"),
+					 errdetail("It failed the session of this server that was first in the queue for the same key.")));
+
+		if (lr_now() >= limit && (asked || turn == TURN_WAIT))
+		{
+			if (!limit_raises)
+				return false;
+			lr_count(STAT_TIMEOUTS);
+			raise_timeout();
+		}
+		if (turn == TURN_TRY)
+		{
+			asked = true;
+			if (ask_as_head(subscribed, hold))
+				return true;
+		}
+		else
+			sleep_until(Min(look_again, limit));
+	}
+}
+
+bool
+wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
+{
+	bool		taken = false;
+
+	Assert(!acq.active);
+	memset(&acq, 0, offsetof(Acquire, op));
+	acq.op.outcome = STORE_PENDING;
+	acq.name = name;
+	acq.request = request;
+	switch (lt_enqueue(name, request->scope, request->wait_us == 0,
+					   &acq.hold))
+	{
+		case ENQUEUED:
+			break;
+		case ENQUEUE_BUSY:
+			lr_count(STAT_BUSY);
+			return false;
+		case ENQUEUE_FULL:
+			report_table_full();
+	}
+	acq.active = true;
+
+	PG_TRY();
+	{
+		taken = acquire(hold);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() == ERRCODE_QUERY_CANCELED)
+			lr_count(STAT_CANCELS);
+		wait_abandon();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (!taken)
+	{
+		lr_count(acq.slept ? STAT_TIMEOUTS : STAT_BUSY);
+		wait_abandon();
+	}
+	return taken;
+}
+
+/*
+ * must_give_back --- may the store have given us the lock?
+ */
+static bool
+must_give_back(void)
+{
+	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN;
+}
+
+/* Class 08 with the store as such, not with this one key. */
+static bool
+store_failed(void)
+{
+	return acq.op.outcome >= STORE_REFUSED;
+}
+
+void
+wait_abandon(void)
+{
+	if (!acq.active)
+		return;
+	acq.active = false;
+
+	if (acq.asking)
+	{
+		/* Left in the middle of a request by an interrupt. */
+		session_abandon_store();
+		acq.asking = false;
+	}
+	else if (store_failed())
+		lt_fail_waiters(acq.hold);
+
+	if (must_give_back())
+		lt_give_up_orphan(acq.hold, acq.op.owner,
+						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);
+	else
+		lt_give_up(acq.hold);
+}

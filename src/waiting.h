@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * waiting.h
+ *	  One acquire, from the request to the lock.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/waiting.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_WAITING_H
+#define LR_WAITING_H
+
+#include "lockredis.h"
+
+#include "keyname.h"
+#include "locktable.h"
+
+#define WAIT_FOREVER		INT64CONST(-1)
+
+typedef struct AcquireRequest
+{
+	LockScope	scope;
+	int64		wait_us;		/* 0 = do not wait, or WAIT_FOREVER */
+	int64		lease_ms;
+	bool		renewed;		/* by the watchdog */
+	bool		fenced;			/* take a fencing token too */
+} AcquireRequest;
+
+/*
+ * True: the lock is had, *hold is its hold.  False: somebody else had it for
+ * all of wait_us.  Raises for everything else; whatever was or will be taken
+ * in the store is given back then.
+ */
+extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,
+						  LrIndex *hold);
+
+/*
+ * Clean up an acquire that was left by an error or by the end of the session.
+ * Does nothing if there is none.  Never raises.
+ */
+extern void wait_abandon(void);
+
+#endif							/* LR_WAITING_H */

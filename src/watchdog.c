@@ -1,0 +1,257 @@
+/*-------------------------------------------------------------------------
+ *
+ * watchdog.c
+ *	  The background worker: its start, its loop, its end.
+ *
+ * A static worker that is connected to no database, so that it serves all of
+ * them, does not stand in the way of DROP DATABASE, and runs on hot standbys
+ * too.  It holds no lock during I/O and never blocks on a socket: both of its
+ * connections are stepped without waiting, and it sleeps in one place only,
+ * until the next thing is due.  An error ends it and the postmaster starts it
+ * again; all it has to know is in shared memory.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/watchdog.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+
+#include "locktable.h"
+#include "node.h"
+#include "redis_store.h"
+#include "settings.h"
+#include "wait_events.h"
+#include "watchdog.h"
+
+/* Seconds until the postmaster starts it again after its end. */
+#define RESTART_AFTER		1
+
+/* The latch, the postmaster's death, and the sockets of both connections. */
+#define MAX_EVENTS			(2 + 2 * STORE_MAX_INTERESTS)
+
+/* What the wait event set was built for. */
+typedef struct Watched
+{
+	WaitEventSet *set;
+	uint32		renewals_epoch;
+	uint32		subscriptions_epoch;
+	int			n;
+	StoreInterest interest[2 * STORE_MAX_INTERESTS];
+	int			position[2 * STORE_MAX_INTERESTS];
+} Watched;
+
+static Watched watched;
+
+void
+watchdog_register(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = RESTART_AFTER;
+	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lockredis");
+	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name),
+			 "lockredis_watchdog_main");
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lockredis watchdog");
+	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lockredis watchdog");
+	RegisterBackgroundWorker(&worker);
+}
+
+/* before_shmem_exit */
+static void
+watchdog_leave(int code, Datum arg)
+{
+	lt_watchdog_leave();
+}
+
+/* ----------
+ * Sleeping
+ * ----------
+ */
+
+static bool
+same_sockets(const StoreInterest *interest, int n)
+{
+	if (watched.set == NULL || watched.n != n)
+		return false;
+	for (int i = 0; i < n; i++)
+		if (watched.interest[i].sock != interest[i].sock)
+			return false;
+	return true;
+}
+
+static void
+rebuild_set(const StoreInterest *interest, int n)
+{
+	if (watched.set != NULL)
+		FreeWaitEventSet(watched.set);
+	watched.set = NULL;
+	watched.set = LrCreateWaitEventSet(MAX_EVENTS);
+	AddWaitEventToSet(watched.set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(watched.set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	for (int i = 0; i < n; i++)
+	{
+		watched.interest[i] = interest[i];
+		watched.position[i] = AddWaitEventToSet(watched.set, interest[i].events,
+												interest[i].sock, NULL, NULL);
+	}
+	watched.n = n;
+}
+
+/*
+ * watch_sockets --- bring the wait event set up to date; until when to sleep
+ *
+ * A socket that was replaced may have the number of the old one, so the
+ * epochs decide whether the set must be made anew.
+ */
+static int64
+watch_sockets(void)
+{
+	StoreInterest interest[2 * STORE_MAX_INTERESTS];
+	int64		renewals_until;
+	int64		subscriptions_until;
+	uint32		renewals_epoch;
+	uint32		subscriptions_epoch;
+	int			n;
+
+	n = renewals_interests(interest, &renewals_until, &renewals_epoch);
+	n += subscriptions_interests(interest + n, &subscriptions_until,
+								 &subscriptions_epoch);
+
+	if (renewals_epoch != watched.renewals_epoch ||
+		subscriptions_epoch != watched.subscriptions_epoch ||
+		!same_sockets(interest, n))
+		rebuild_set(interest, n);
+	else
+	{
+		for (int i = 0; i < n; i++)
+		{
+			if (watched.interest[i].events == interest[i].events)
+				continue;
+			ModifyWaitEvent(watched.set, watched.position[i],
+							interest[i].events, NULL);
+			watched.interest[i].events = interest[i].events;
+		}
+	}
+	watched.renewals_epoch = renewals_epoch;
+	watched.subscriptions_epoch = subscriptions_epoch;
+	return Min(renewals_until, subscriptions_until);
+}
+
+/*
+ * sleep_until --- the only place where the watchdog sleeps
+ *
+ * It tells until when, so that whoever makes something due before wakes it;
+ * not while a batch is under way, as nothing more could be sent then.
+ */
+static void
+sleep_until(int64 until)
+{
+	WaitEvent	event;
+	int64		now = lr_now();
+
+	if (until > now &&
+		(renewals_under_way() || lt_watchdog_sleeps_until(until)))
+	{
+		(void) WaitEventSetWait(watched.set, lr_ms_until(until, now), &event, 1,
+								LR_WAIT_WATCHDOG);
+		lt_watchdog_is_awake();
+	}
+	ResetLatch(MyLatch);
+}
+
+/* ----------
+ * The loop
+ * ----------
+ */
+
+/*
+ * reload --- SIGHUP; a changed place of the store is treated like a failover
+ */
+static void
+reload(void)
+{
+	uint32		epoch = lr_url_epoch;
+
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	if (epoch == lr_url_epoch)
+		return;
+	node_set_silent(false);
+	renewals_reconnect();
+	subscriptions_reconnect();
+	lt_renew_all_now();
+}
+
+/*
+ * may_end --- asked to end, and nothing is left to be done for the sessions
+ *
+ * At a shutdown they end at the same time, and those whose release is not
+ * answered leave it to us.
+ */
+static bool
+may_end(int64 *end_at)
+{
+	if (!ShutdownRequestPending)
+		return false;
+	if (*end_at == 0)
+		*end_at = lr_now() + lr_command_timeout * LR_US_PER_MS;
+	return lt_hold_count() == 0 || lr_now() >= *end_at;
+}
+
+/* While it ends, look often whether the table is empty. */
+#define END_POLL			(20 * LR_US_PER_MS)
+
+static void
+one_round(bool ending)
+{
+	int64		until;
+
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+		reload();
+	if (node_addresses_wanted())
+		redis_resolve();
+	renewals_step();
+	subscriptions_step();
+
+	until = watch_sockets();
+	if (ending)
+		until = Min(until, lr_now() + END_POLL);
+	sleep_until(until);
+}
+
+void
+lockredis_watchdog_main(Datum arg)
+{
+	int64		end_at = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	CurrentResourceOwner = ResourceOwnerCreate(NULL, "lockredis watchdog");
+	pgstat_report_appname("lockredis watchdog");
+	pgstat_report_activity(STATE_IDLE, NULL);
+
+	before_shmem_exit(watchdog_leave, 0);
+	renewals_start();
+	subscriptions_start();
+	lt_watchdog_enter();
+
+	while (!may_end(&end_at))
+		one_round(end_at != 0);
+
+	/* Not 0, or it would not be started again after pg_terminate_backend. */
+	proc_exit(1);
+}
