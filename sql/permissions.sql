@@ -7,7 +7,7 @@ SET ROLE regress_lr_user;
 SELECT redis_lock('mine');
 SELECT key, owner IS NOT NULL AS owner FROM redis_locks;
 SELECT redis_unlock('mine');
-\set VERBOSITY terse
+\set VERBOSITY sqlstate
 SELECT redis_force_unlock('mine');
 SELECT redis_lock_stats_reset();
 SHOW lockredis.url;
