@@ -160,7 +160,10 @@ node_get_addresses(const RedisUrl *url, NodeAddresses *out)
 	*out = node->addresses;
 	LWLockRelease(node_lock);
 
-	return out->count > 0 && out->url_hash == hash;
+	/* They may be those of a host that lockredis.url named before. */
+	if (out->url_hash != hash)
+		out->count = 0;
+	return out->count > 0;
 }
 
 /*

@@ -130,10 +130,15 @@ create_integer(const redisReadTask *task, long long value)
 	return v;
 }
 
+/* The task still has the type that was announced. */
 static void *
 create_nil(const redisReadTask *task)
 {
-	return new_value(task);
+	RedisValue *v = new_value(task);
+
+	if (v != NULL)
+		v->type = REDIS_REPLY_NIL;
+	return v;
 }
 
 static void
@@ -227,6 +232,13 @@ redis_conn_fail(RedisConn *c, StoreOutcome failure, int sqlstate,
 	vsnprintf(c->error.detail, sizeof(c->error.detail), format, args);
 	va_end(args);
 	redis_conn_close(c);
+}
+
+static void
+sent_unasked(RedisConn *c)
+{
+	redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+					"The node sent something that was not asked for.");
 }
 
 /*
@@ -526,6 +538,7 @@ read_password(RedisConn *c)
 						ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 						"Could not open the password file: %s.",
 						strerror(error));
+		c->error.hint = gettext_noop("Check lockredis.password_file.");
 		return false;
 	}
 
@@ -783,6 +796,11 @@ take_greeting(RedisConn *c)
 	}
 	if (c->next_greeting == c->ngreetings)
 	{
+		if (c->reader->len > c->reader->pos)
+		{
+			sent_unasked(c);
+			return;
+		}
 		c->state = CONN_READY;
 		if (c->probe)
 			node_set_facts(c->error.address, c->version, c->policy, c->replica);
@@ -966,8 +984,7 @@ redis_conn_check(RedisConn *c)
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return true;
 	if (n > 0)
-		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
-						"The node sent something that was not asked for.");
+		sent_unasked(c);
 	else
 		connection_lost(c, n < 0 ? errno : 0);
 	return false;

@@ -70,7 +70,8 @@ struct StoreListener
 	bool		dirty;			/* some channel has something to be done */
 	dlist_head	unanswered;		/* channels, in the order of the requests */
 	bool		connected;		/* has been READY since the last loss */
-	bool		complained;		/* logged the present trouble */
+	bool		loss_logged;	/* since it was READY */
+	bool		refusal_logged; /* on this connection */
 	int64		retry_delay;
 	int64		next_try;
 	int64		heard_at;
@@ -176,9 +177,9 @@ listener_lost(StoreListener *l)
 	l->next_try = lr_now() + l->retry_delay;
 	l->retry_delay = Min(l->retry_delay * 2, RETRY_MAX);
 
-	if (!l->complained)
+	if (!l->loss_logged)
 	{
-		l->complained = true;
+		l->loss_logged = true;
 		ereport(LOG,
 				(errmsg("lockredis: no release messages from the lock store at %s",
 						l->conn.error.address),
@@ -291,9 +292,9 @@ take_refusal(StoreListener *l)
 	char		words[192];
 
 	(void) redis_error_words(l->conn.values, words, sizeof(words));
-	if (!l->complained)
+	if (!l->refusal_logged)
 	{
-		l->complained = true;
+		l->refusal_logged = true;
 		ereport(LOG,
 				(errmsg("lockredis: the lock store at %s refused a subscription",
 						l->conn.error.address),
@@ -428,9 +429,10 @@ connect_listener(StoreListener *l)
 	l->retry_delay = RETRY_MIN;
 	l->heard_at = now;
 	l->dirty = true;
-	if (l->complained)
+	l->refusal_logged = false;
+	if (l->loss_logged)
 	{
-		l->complained = false;
+		l->loss_logged = false;
 		ereport(LOG,
 				(errmsg("lockredis: release messages from the lock store at %s are back",
 						c->error.address)));

@@ -574,14 +574,25 @@ take_create(StoreHandle *h, StoreOp *op, const RedisValue *v)
 	return false;
 }
 
+/*
+ * take_told --- how many were told of a release, or that the owner is not there
+ *
+ * If the connection was lost over the same request before, it may well be that
+ * request which removed the owner: then nobody can say that it was gone.
+ */
 static bool
 take_told(StoreHandle *h, StoreOp *op, const RedisValue *v)
 {
+	bool		repeated = op->sent_at < oldest_command(h)->encoded_at;
+
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < -1 ||
 		v->integer > PG_INT32_MAX)
 		return false;
 	op->receivers = Max((int) v->integer, 0);
-	settle(h, op, v->integer < 0 ? STORE_GONE : STORE_OK);
+	if (v->integer >= 0)
+		settle(h, op, STORE_OK);
+	else
+		settle(h, op, repeated ? STORE_UNKNOWN : STORE_GONE);
 	return true;
 }
 
@@ -1070,6 +1081,19 @@ redis_abandon(StoreHandle *h)
 	give_up(h, STORE_DOWN);
 }
 
+/*
+ * refuse_batch --- fail it before anything is tried
+ */
+static void
+refuse_batch(StoreHandle *h, const char *detail)
+{
+	memset(&h->error, 0, sizeof(h->error));
+	h->error.sqlstate = ERRCODE_CONNECTION_FAILURE;
+	h->error.node = 1;
+	strlcpy(h->error.detail, detail, sizeof(h->error.detail));
+	give_up(h, STORE_DOWN);
+}
+
 static void
 redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 {
@@ -1102,13 +1126,12 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 
 	if (!h->patient && node_is_silent() && lr_watchdog_running())
 	{
-		h->error.sqlstate = ERRCODE_CONNECTION_FAILURE;
-		h->error.node = 1;
-		h->error.hint = NULL;
-		strlcpy(h->error.detail,
-				"The node did not answer lately; it is tried again in the background.",
-				sizeof(h->error.detail));
-		give_up(h, STORE_DOWN);
+		refuse_batch(h, "The node did not answer lately; it is tried again in the background.");
+		return;
+	}
+	if (lr_now() >= deadline)
+	{
+		refuse_batch(h, "There was no time left to ask the node.");
 		return;
 	}
 
