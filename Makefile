@@ -13,6 +13,8 @@ DATA = lockredis--1.0.sql
 MODULE_big = lockredis
 
 OBJS = \
+	src/fence.o \
+	src/job.o \
 	src/keyname.o \
 	src/lockredis.o \
 	src/locktable.o \
@@ -33,6 +35,7 @@ OBJS = \
 	src/sqlfuncs.o \
 	src/stats.o \
 	src/subscriptions.o \
+	src/transaction.o \
 	src/views.o \
 	src/wait_events.o \
 	src/waiting.o \

@@ -23,6 +23,117 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION redis_try_lock(text, interval, interval) IS
 'take a session-level Redis lock within a time limit; false: somebody else has it.  wait: null = for ever.  lease and errors as redis_lock; an unreachable store is an error, not false';
 
+CREATE FUNCTION redis_xact_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_xact_lock(text, interval) IS
+'take a transaction-level Redis lock, waiting for it; given back after the commit is visible, at rollback, or at rollback of its savepoint.  lease and errors as redis_lock; a lock that was lost makes COMMIT fail with 40001';
+
+CREATE FUNCTION redis_try_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_xact_lock(text, interval, interval) IS
+'take a transaction-level Redis lock within a time limit; false: somebody else has it.  wait, lease and errors as redis_try_lock';
+
+--
+-- Fencing
+--
+
+CREATE TABLE redis_fences (
+    key text PRIMARY KEY,
+    token bigint NOT NULL CHECK (token > 0),
+    recorded_at timestamptz NOT NULL
+);
+
+COMMENT ON TABLE redis_fences IS
+'highest fencing token recorded for each key, in the transactions that the lock protected; written by functions of lockredis only';
+COMMENT ON COLUMN redis_fences.key IS 'lock key with its prefix';
+COMMENT ON COLUMN redis_fences.token IS 'highest token recorded by a committed transaction';
+COMMENT ON COLUMN redis_fences.recorded_at IS 'clock_timestamp() when it was recorded';
+
+GRANT SELECT ON redis_fences TO PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('redis_fences', '');
+
+CREATE FUNCTION redis_fenced_lock(key text, lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_fenced_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_fenced_lock(text, interval) IS
+'take a session-level Redis lock and return its fencing token, from the store''s counter for the key (22003: used up).  lease and errors as redis_lock';
+
+CREATE FUNCTION redis_try_fenced_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_try_fenced_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_fenced_lock(text, interval, interval) IS
+'take a session-level Redis lock within a time limit and return its fencing token; null: somebody else has it.  wait, lease and errors as redis_try_lock';
+
+CREATE FUNCTION redis_fenced_xact_lock(key text, lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_fenced_xact_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION redis_fenced_xact_lock(text, interval) IS
+'take a transaction-level Redis lock and record its fencing token in redis_fences, in this transaction; returns the token.  Errors as redis_xact_lock; 40001 also when the row was changed since a REPEATABLE READ snapshot; 25006 on a standby';
+
+CREATE FUNCTION redis_try_fenced_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_try_fenced_xact_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION redis_try_fenced_xact_lock(text, interval, interval) IS
+'as redis_fenced_xact_lock within a time limit; null: somebody else has the lock';
+
+CREATE FUNCTION redis_fence(key text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_fence'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_fence(text) IS
+'fencing token of the lock that this session has; null: none, or it was lost.  Without a round trip';
+
+CREATE FUNCTION redis_fence_check(key text, token bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_fence_check'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION redis_fence_check(text, bigint) IS
+'record a fencing token issued elsewhere, 1 to 2^53-1 (else 22003), in this transaction; 40002: a higher one was recorded';
+
+REVOKE ALL ON FUNCTION redis_fence_check(text, bigint) FROM PUBLIC;
+
+CREATE FUNCTION redis_fence_forget(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_fence_forget'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION redis_fence_forget(text) IS
+'delete the row of a key that is no longer used from redis_fences; false: there was none.  For the owner of the extension';
+
+REVOKE ALL ON FUNCTION redis_fence_forget(text) FROM PUBLIC;
+
+--
+-- Jobs
+--
+
+CREATE PROCEDURE redis_with_lock(key text, command text, wait interval DEFAULT '0',
+    lease interval DEFAULT NULL, hold_at_least interval DEFAULT NULL, INOUT ran boolean DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'lockredis_with_lock'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE redis_with_lock(text, text, interval, interval, interval, boolean) IS
+'run a command under a Redis lock: take it, commit, run, commit, give it back.  ran: false = the lock was busy for all of wait.  hold_at_least: the key stays locked until that long after the start, even after an error or a crash.  Errors: those of the command, those of redis_try_lock, 2D000 inside a transaction block';
+
+--
+-- Giving back
+--
+
 CREATE FUNCTION redis_unlock(key text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_unlock'

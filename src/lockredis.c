@@ -28,6 +28,7 @@
 #include "settings.h"
 #include "stats.h"
 #include "store.h"
+#include "transaction.h"
 #include "watchdog.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -92,10 +93,50 @@ startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+static void
+next_process_utility(PlannedStmt *pstmt, const char *query_string,
+					 bool read_only_tree, ProcessUtilityContext context,
+					 ParamListInfo params, QueryEnvironment *query_env,
+					 DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_process_utility_hook)
+		prev_process_utility_hook(pstmt, query_string, read_only_tree, context,
+								  params, query_env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context,
+								params, query_env, dest, qc);
+}
+
 /*
- * process_utility --- DISCARD ALL gives back what the session holds
+ * procedural_utility --- a DO or CALL
+ */
+static void
+procedural_utility(PlannedStmt *pstmt, const char *query_string,
+				   bool read_only_tree, ProcessUtilityContext context,
+				   ParamListInfo params, QueryEnvironment *query_env,
+				   DestReceiver *dest, QueryCompletion *qc)
+{
+	xact_enter_procedural();
+	PG_TRY();
+	{
+		next_process_utility(pstmt, query_string, read_only_tree, context,
+							 params, query_env, dest, qc);
+	}
+	PG_CATCH();
+	{
+		xact_leave_procedural();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	xact_leave_procedural();
+}
+
+/*
+ * process_utility --- two things that have no other hook
  *
- * As it does with advisory locks: a pooler hands the session to somebody else.
+ * DISCARD ALL gives back what the session holds, as it does with advisory
+ * locks: a pooler hands the session to somebody else.  And a lock that is taken
+ * in a DO or CALL is taken inside a transaction that goes on.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string,
@@ -107,12 +148,12 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	bool		discard_all = IsA(stmt, DiscardStmt) &&
 		((DiscardStmt *) stmt)->target == DISCARD_ALL;
 
-	if (prev_process_utility_hook)
-		prev_process_utility_hook(pstmt, query_string, read_only_tree, context,
-								  params, query_env, dest, qc);
+	if (IsA(stmt, DoStmt) || IsA(stmt, CallStmt))
+		procedural_utility(pstmt, query_string, read_only_tree, context,
+						   params, query_env, dest, qc);
 	else
-		standard_ProcessUtility(pstmt, query_string, read_only_tree, context,
-								params, query_env, dest, qc);
+		next_process_utility(pstmt, query_string, read_only_tree, context,
+							 params, query_env, dest, qc);
 
 	if (discard_all)
 		session_discard();
@@ -134,5 +175,6 @@ _PG_init(void)
 	prev_process_utility_hook = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 
+	xact_register_callbacks();
 	watchdog_register();
 }

@@ -16,6 +16,8 @@
  */
 #include "lockredis.h"
 
+#include <signal.h>
+
 #include "common/hashfn.h"
 #include "port/pg_bitutils.h"
 #include "storage/ipc.h"
@@ -62,7 +64,7 @@ locktable_shmem_size(void)
 int
 locktable_lwlocks(void)
 {
-	return LT_PARTITIONS;
+	return LT_PARTITIONS + LT_SIGNAL_LOCKS;
 }
 
 /*
@@ -135,6 +137,8 @@ init_table(void)
 	for (int i = 0; i < lt_table->nblocks; i++)
 		pg_atomic_init_u64(&lt_block_due[i], LR_NEVER);
 	memset(lt_sessions, 0, sizeof(LrSession) * MaxBackends);
+	for (int i = 0; i < MaxBackends; i++)
+		pg_atomic_init_u32(&lt_sessions[i].nlost, 0);
 	SpinLockInit(&lt_table->key_pool.mutex);
 	lt_table->key_pool.first_free = 0;
 	SpinLockInit(&lt_table->hold_pool.mutex);
@@ -406,6 +410,9 @@ lt_session_enter(void)
 	s->datid = MyDatabaseId;
 	s->userid = GetSessionUserId();
 	s->wait.state = WAIT_NONE;
+	pg_atomic_write_u32(&s->nlost, 0);
+	s->committing = false;
+	s->signalled_at = 0;
 	s->pid = MyProcPid;
 }
 
@@ -427,6 +434,70 @@ lt_wake_session(LrIndex session)
 	SetLatch(&GetPGProcByNumber(session)->procLatch);
 }
 
+static LWLock *
+signal_lock(LrIndex session)
+{
+	return &(GetNamedLWLockTranche("lockredis"))
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
+}
+
+/*
+ * signal_loser --- lockredis.on_lost: end the statement or the session
+ *
+ * Never once its transaction is past pre-commit: it could only be cut in the
+ * wait for a synchronous standby then, which would not undo its commit.
+ */
+static void
+signal_loser(const WakeList *wakes)
+{
+	LrSession  *s = &lt_sessions[wakes->loser];
+	LWLock	   *lock = signal_lock(wakes->loser);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (s->pid == wakes->loser_pid && !s->committing &&
+		pg_atomic_read_u32(&s->nlost) > 0)
+	{
+		s->signalled_at = lr_now();
+		(void) kill(s->pid, wakes->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
+	}
+	LWLockRelease(lock);
+}
+
+/* A signal older than that has arrived. */
+#define SIGNAL_ARRIVES		LR_US_PER_S
+
+bool
+lt_begin_commit(void)
+{
+	LrSession  *s = &lt_sessions[LrMyProcNumber];
+	LWLock	   *lock = signal_lock(LrMyProcNumber);
+	bool		signalled;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	s->committing = true;
+	signalled = s->signalled_at != 0 && lr_now() - s->signalled_at < SIGNAL_ARRIVES;
+	LWLockRelease(lock);
+	return signalled;
+}
+
+void
+lt_end_commit(void)
+{
+	LrSession  *s = &lt_sessions[LrMyProcNumber];
+	LWLock	   *lock = signal_lock(LrMyProcNumber);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	s->committing = false;
+	s->signalled_at = 0;
+	LWLockRelease(lock);
+}
+
+int
+lt_lost_count(void)
+{
+	return (int) pg_atomic_read_u32(&lt_sessions[LrMyProcNumber].nlost);
+}
+
 /* Never under a lock. */
 void
 lt_wake(const WakeList *wakes)
@@ -435,6 +506,8 @@ lt_wake(const WakeList *wakes)
 		lt_wake_session(wakes->session);
 	if (wakes->watchdog)
 		lr_wake_watchdog();
+	if (wakes->loser != LR_NONE && wakes->loser != LrMyProcNumber)
+		signal_loser(wakes);
 }
 
 /* ----------

@@ -68,6 +68,34 @@ typedef enum LockScope
 	SCOPE_COUNT
 } LockScope;
 
+/* lockredis.commit_guard; of two the greater is the stricter. */
+typedef enum CommitGuard
+{
+	GUARD_OFF,
+	GUARD_LEASE,				/* enough of the lease must be left */
+	GUARD_VERIFY				/* the store must say that it is ours */
+} CommitGuard;
+
+/* lockredis.on_lost; of two the greater is the stricter. */
+typedef enum OnLost
+{
+	ON_LOST_MARK,
+	ON_LOST_CANCEL,
+	ON_LOST_TERMINATE
+} OnLost;
+
+/* How a lock is wanted. */
+typedef struct LockTerms
+{
+	LockScope	scope;
+	int64		lease_ms;
+	bool		renewed;		/* by the watchdog */
+	CommitGuard guard;
+	OnLost		on_lost;
+	int64		keep_until;		/* lr_now() time until which the key stays
+								 * locked after its release; 0 = not */
+} LockTerms;
+
 /* One scope's part of a hold. */
 typedef struct ScopeHold
 {
@@ -86,6 +114,11 @@ typedef struct LrHold
 	HoldState	state;
 	LostReason	lost_reason;
 	bool		give_back;		/* lost: something may remain in the store */
+	bool		committing;		/* its transaction is past pre-commit: renewed
+								 * even if its lease was given */
+	CommitGuard guard;
+	OnLost		on_lost;
+	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
 	ScopeHold	scope[SCOPE_COUNT];
 	int64		not_after;		/* orphan: the store's clock (ms) up to which
@@ -189,8 +222,7 @@ typedef enum GrantResult
 
 /* The store gave us the lock: leave the queue, hold it until the deadline. */
 extern GrantResult lt_grant(LrIndex hold, uint64 owner, int64 deadline,
-							LockScope scope, int64 lease_ms, bool renewed,
-							int64 fence);
+							const LockTerms *terms, int64 fence);
 
 /* ---- holding: for the session that owns the hold ---- */
 
@@ -202,6 +234,8 @@ typedef struct HoldView
 	int64		deadline;
 	uint64		owner;
 	int64		fence;
+	CommitGuard guard;
+	int64		keep_until;
 	ScopeHold	scope[SCOPE_COUNT];
 	char		taken_by[LR_OWNER_MAX];
 } HoldView;
@@ -220,8 +254,27 @@ extern void lt_look(LrIndex hold, HoldView *view);
 extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 						 int64 deadline);
 
-/* An extend or re-entry lengthened the lease. */
+/* Taken again: the stricter guard and the later keep_until count. */
+extern void lt_tighten(LrIndex hold, const LockTerms *terms);
+
+/* A plain hold got a fencing token, or a higher one. */
+extern void lt_set_fence(LrIndex hold, int64 fence);
+
+/* The store confirmed the lease at commit. */
 extern void lt_raise_deadline(LrIndex hold, int64 deadline);
+
+/* Past pre-commit (or not any more): given leases are renewed too. */
+extern void lt_set_committing(LrIndex hold, bool committing);
+
+/* How many holds of this session are lost. */
+extern int	lt_lost_count(void);
+
+/*
+ * From lt_begin_commit to lt_end_commit nobody signals this session.  True: a
+ * signal has just been sent and may still be on its way.
+ */
+extern bool lt_begin_commit(void);
+extern void lt_end_commit(void);
 
 /* HELD to RELEASING.  False: it is lost. */
 extern bool lt_begin_release(LrIndex hold);
@@ -259,6 +312,7 @@ typedef struct DueItem
 	uint64		owner;
 	int64		lease_ms;
 	int64		not_after;
+	int64		keep_ms;		/* give back: leave the key locked so long */
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } DueItem;

@@ -41,14 +41,20 @@ lower_bound(pg_atomic_uint64 *bound, int64 t)
 			break;
 }
 
-/* The longest lease that a scope of the hold wants renewed, 0 = none. */
+/*
+ * lt_renew_lease_ms --- the longest lease that a scope of the hold wants
+ * renewed, 0 = none
+ *
+ * From pre-commit to its release a transaction's hold is renewed in any case.
+ */
 int64
 lt_renew_lease_ms(const LrHold *hold)
 {
 	int64		lease_ms = 0;
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
-		if (hold->scope[i].count > 0 && hold->scope[i].renewed)
+		if (hold->scope[i].count > 0 &&
+			(hold->scope[i].renewed || (i == SCOPE_XACT && hold->committing)))
 			lease_ms = Max(lease_ms, hold->scope[i].lease_ms);
 	return lease_ms;
 }
@@ -164,6 +170,8 @@ collect_one(LrIndex hold, int64 now, bool connected, int64 again, DueItem *item)
 		item->action = decide(hold, now, connected, again, &wakes);
 		item->lease_ms = lt_renew_lease_ms(h);
 		item->not_after = h->state == HOLD_ORPHAN ? h->not_after : 0;
+		item->keep_ms = h->keep_until > now ?
+			(h->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS : 0;
 		item->name_len = key->name_len;
 		memcpy(item->name, key->name, key->name_len);
 	}

@@ -70,6 +70,14 @@ lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by,
 		pg_atomic_write_u64(&lt_leases[hold].owner, 0);
 	lt_nudge_head(key_of(hold), wakes);
 	lr_count(STAT_LOSSES);
+
+	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
+	if (h->on_lost != ON_LOST_MARK)
+	{
+		wakes->loser = h->session;
+		wakes->loser_pid = lt_sessions[h->session].pid;
+		wakes->on_lost = h->on_lost;
+	}
 }
 
 /*
@@ -150,6 +158,8 @@ copy_view(LrIndex hold, HoldView *view)
 	view->deadline = deadline_of(hold);
 	view->owner = h->owner;
 	view->fence = h->fence;
+	view->guard = h->guard;
+	view->keep_until = h->keep_until;
 	memcpy(view->scope, h->scope, sizeof(view->scope));
 	view->lost_reason = h->lost_reason;
 	view->lost_at = h->lost_at;
@@ -214,6 +224,65 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	return true;
 }
 
+/*
+ * lt_tighten --- the hold was taken again on other terms
+ */
+void
+lt_tighten(LrIndex hold, const LockTerms *terms)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = partition_of(hold);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	h->guard = Max(h->guard, terms->guard);
+	h->on_lost = Max(h->on_lost, terms->on_lost);
+	h->keep_until = Max(h->keep_until, terms->keep_until);
+	LWLockRelease(lock);
+}
+
+void
+lt_set_fence(LrIndex hold, int64 fence)
+{
+	LWLock	   *lock = partition_of(hold);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_holds[hold].fence = fence;
+	LWLockRelease(lock);
+}
+
+void
+lt_raise_deadline(LrIndex hold, int64 deadline)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = partition_of(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (h->state == HOLD_HELD && deadline_of(hold) > lr_now() &&
+		deadline > deadline_of(hold))
+	{
+		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
+		lt_set_due(hold, lt_due_of_held(h, deadline), &wakes);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+void
+lt_set_committing(LrIndex hold, bool committing)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = partition_of(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	h->committing = committing;
+	if (h->state == HOLD_HELD)
+		lt_set_due(hold, lt_due_of_held(h, deadline_of(hold)), &wakes);
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
 bool
 lt_begin_release(LrIndex hold)
 {
@@ -274,6 +343,7 @@ lt_drop_lost(LrIndex hold)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(lt_holds[hold].state == HOLD_LOST);
+	pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
 	if (lt_holds[hold].give_back)
 	{
 		lt_holds[hold].not_after = 0;

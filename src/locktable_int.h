@@ -27,6 +27,9 @@
 #define LT_PARTITIONS		64
 #define DUE_BLOCK			64
 
+/* Sessions share so many locks that guard their being signalled. */
+#define LT_SIGNAL_LOCKS		16
+
 /* node.c has the first lock of the tranche. */
 #define LT_FIRST_LWLOCK		1
 
@@ -75,6 +78,9 @@ typedef struct LrWait
 typedef struct LrSession
 {
 	int			pid;			/* 0 = free */
+	pg_atomic_uint32 nlost;		/* its holds that are lost */
+	bool		committing;		/* past pre-commit; under the signal lock */
+	int64		signalled_at;	/* lr_now() of the last signal; likewise */
 	Oid			datid;
 	Oid			userid;
 	LrWait		wait;
@@ -127,9 +133,12 @@ typedef struct WakeList
 {
 	LrIndex		session;		/* LR_NONE = none */
 	bool		watchdog;
+	LrIndex		loser;			/* session that lost a lock and is to be told */
+	int			loser_pid;
+	OnLost		on_lost;
 } WakeList;
 
-#define WAKE_NOBODY		{LR_NONE, false}
+#define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
 
 extern LWLock *lt_partition(uint32 hash);
 extern void lt_wake(const WakeList *wakes);

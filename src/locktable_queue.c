@@ -387,8 +387,8 @@ lt_want_subscription(LrIndex hold)
  * owner), and the other one's next renewal finds out.
  */
 GrantResult
-lt_grant(LrIndex hold, uint64 owner, int64 deadline, LockScope scope,
-		 int64 lease_ms, bool renewed, int64 fence)
+lt_grant(LrIndex hold, uint64 owner, int64 deadline, const LockTerms *terms,
+		 int64 fence)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
@@ -409,10 +409,13 @@ lt_grant(LrIndex hold, uint64 owner, int64 deadline, LockScope scope,
 		h->state = HOLD_HELD;
 		h->owner = owner;
 		h->fence = fence;
-		h->scope[scope].count = 1;
-		h->scope[scope].renewed = renewed;
-		h->scope[scope].lease_ms = lease_ms;
-		h->scope[scope].acquired_at = acquired_at;
+		h->guard = terms->guard;
+		h->on_lost = terms->on_lost;
+		h->keep_until = terms->keep_until;
+		h->scope[terms->scope].count = 1;
+		h->scope[terms->scope].renewed = terms->renewed;
+		h->scope[terms->scope].lease_ms = terms->lease_ms;
+		h->scope[terms->scope].acquired_at = acquired_at;
 		lt_link_hold(hold);
 		pg_atomic_write_u64(&lease->deadline, deadline);
 		pg_atomic_write_u64(&lease->owner, owner);

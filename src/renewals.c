@@ -237,6 +237,7 @@ fill_op(StoreOp *op, const DueItem *item)
 	op->name_len = item->name_len;
 	op->owner = item->owner;
 	op->lease_ms = item->lease_ms;
+	op->keep_ms = item->keep_ms;
 }
 
 static void

@@ -137,6 +137,24 @@ report_lost(int elevel, const LrName *name, const HoldView *view)
 }
 
 void
+report_commit_refused(const LrName *name, const HoldView *view)
+{
+	char	   *shown = lr_name_to_show(name->data, name->len);
+
+	if (view->state == HOLD_HELD)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not commit because the lease of the lock \"%s\" is about to end", shown),
+				 errdetail("It could not be renewed."),
+				 errhint("Start the transaction again.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not commit because the lock \"%s\" was lost", shown),
+			 lost_detail(view),
+			 errhint("Another client may have changed what the lock protects.  Start the transaction again.")));
+}
+
+void
 report_table_full(void)
 {
 	ereport(ERROR,

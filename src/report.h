@@ -29,6 +29,12 @@ extern void report_wrong_type(const LrName *name, const StoreOp *op);
 /* A hold was lost (see HoldView). */
 extern void report_lost(int elevel, const LrName *name, const HoldView *view);
 
+/*
+ * A transaction cannot commit because the lock was lost or, if the hold is
+ * still held, because too little of its lease is left.
+ */
+extern void report_commit_refused(const LrName *name, const HoldView *view);
+
 /* The words of redis_locks.lost_reason; palloc'd. */
 extern char *lost_reason_text(LostReason reason, const char *taken_by);
 

@@ -28,27 +28,15 @@
 
 #include "report.h"
 #include "session.h"
+#include "session_int.h"
 #include "settings.h"
 #include "stats.h"
+#include "transaction.h"
 
 /* ----------
  * Index of the holds of this session
  * ----------
  */
-
-typedef struct HeldKey
-{
-	const char *data;			/* in the lock table, once held */
-	int			len;
-	uint32		hash;
-} HeldKey;
-
-typedef struct HeldEntry
-{
-	HeldKey		key;
-	LrIndex		hold;			/* LR_NONE: reserved by an acquire */
-	char		status;
-} HeldEntry;
 
 static inline bool
 held_key_equal(HeldKey a, HeldKey b)
@@ -81,6 +69,9 @@ static bool pending = false;
 
 static StoreHandle *store_handle = NULL;
 
+int64		session_deadline_floor = LR_NEVER;
+int			session_nverified = 0;
+
 static HeldKey
 held_key(const LrName *name)
 {
@@ -97,13 +88,57 @@ forget_pending(void)
 	pending = false;
 }
 
-static HeldEntry *
-find_held(const LrName *name)
+HeldEntry *
+session_find(const LrName *name)
 {
 	if (held == NULL)
 		return NULL;
 	forget_pending();
 	return held_lookup(held, held_key(name));
+}
+
+HeldEntry *
+session_find_key(const HeldKey *key)
+{
+	return held_lookup(held, *key);
+}
+
+bool
+session_has_holds(void)
+{
+	return held != NULL && held->members > 0;
+}
+
+void
+session_walk(HeldCallback callback, void *arg)
+{
+	held_iterator it;
+	HeldEntry  *entry;
+
+	forget_pending();
+	held_start_iterate(held, &it);
+	while ((entry = held_iterate(held, &it)) != NULL)
+		callback(entry, arg);
+}
+
+static void
+delete_entry(HeldEntry *entry)
+{
+	if (entry->guard == GUARD_VERIFY)
+		session_nverified--;
+	held_delete_item(held, entry);
+	if (held->members == 0)
+		session_deadline_floor = LR_NEVER;
+}
+
+static void
+set_guard(HeldEntry *entry, CommitGuard guard)
+{
+	if (guard <= entry->guard)
+		return;
+	if (guard == GUARD_VERIFY)
+		session_nverified++;
+	entry->guard = guard;
 }
 
 /* ----------
@@ -114,10 +149,10 @@ find_held(const LrName *name)
 static void session_at_exit(int code, Datum arg);
 
 /*
- * enter --- what a session needs before its first lock or question
+ * session_enter --- what a session needs before its first lock or question
  */
-static void
-enter(void)
+void
+session_enter(void)
 {
 	static bool entered = false;
 
@@ -141,11 +176,17 @@ enter(void)
 void
 session_run(StoreOp *op, StoreStep how)
 {
+	session_run_many(op, 1, how);
+}
+
+void
+session_run_many(StoreOp *ops, int nops, StoreStep how)
+{
 	const StoreRoutine *store = lr_store();
 
 	PG_TRY();
 	{
-		store->start(store_handle, op, 1, lr_now() + lr_call_budget());
+		store->start(store_handle, ops, nops, lr_now() + lr_call_budget());
 		while (!store->step(store_handle, how))
 			;
 	}
@@ -212,14 +253,22 @@ reserve_batch(int n)
 	batch.size = size;
 }
 
+/* For how long the key is to stay locked after its release. */
+static int64
+keep_ms(const HoldView *view)
+{
+	int64		now = lr_now();
+
+	if (view->keep_until <= now)
+		return 0;
+	return (view->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS;
+}
+
 /*
- * add_to_batch --- take a hold out of the index and into the batch
- *
- * The entry is gone afterwards.  False: the hold is lost; *view says how, and
- * it is dropped.
+ * session_batch_add --- take a hold out of the index and into the batch
  */
-static bool
-add_to_batch(HeldEntry *entry, HoldView *view)
+bool
+session_batch_add(HeldEntry *entry, HoldView *view)
 {
 	LrIndex		hold = entry->hold;
 	HeldKey		key = entry->key;
@@ -228,31 +277,23 @@ add_to_batch(HeldEntry *entry, HoldView *view)
 	if (!lt_begin_release(hold))
 	{
 		lt_look(hold, view);
-		held_delete_item(held, entry);
+		delete_entry(entry);
 		lt_drop_lost(hold);
 		return false;
 	}
 
+	lt_look(hold, view);
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_RELEASE;
 	op->name = key.data;		/* stays while the hold is there */
 	op->name_len = key.len;
-	op->owner = lt_owner(hold);
+	op->owner = view->owner;
+	op->keep_ms = keep_ms(view);
 	batch.holds[batch.n++] = hold;
 	batch.active = true;
-	held_delete_item(held, entry);
+	delete_entry(entry);
 	return true;
 }
-
-/* How a batch of releases ended. */
-typedef struct ReleaseTally
-{
-	int			released;
-	int			gone;			/* found lost by the release itself */
-	int			unanswered;
-	StoreOutcome failure;		/* of one that was not answered */
-	char		taken_by[LR_OWNER_MAX]; /* of one that was gone */
-} ReleaseTally;
 
 /*
  * finish_batch --- apply the outcomes; what has none is left to the watchdog
@@ -292,13 +333,13 @@ finish_batch(ReleaseTally *tally)
 }
 
 /*
- * run_batch --- send what is in the batch, wait for the replies
+ * session_batch_run --- send what is in the batch, wait for the replies
  *
  * With STORE_WAIT it can be left by an interrupt; the holds are gone for the
  * session all the same.
  */
-static void
-run_batch(int64 deadline, StoreStep how, ReleaseTally *tally)
+void
+session_batch_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
 	const StoreRoutine *store = lr_store();
 
@@ -351,9 +392,31 @@ release_everything(ReleaseTally *tally)
 		entry = held_iterate(held, &it);
 		if (entry == NULL)
 			break;
-		(void) add_to_batch(entry, &view);
+		(void) session_batch_add(entry, &view);
 	}
-	run_batch(lr_now() + lr_command_timeout * LR_US_PER_MS, STORE_POLL, tally);
+	session_batch_run(lr_now() + lr_command_timeout * LR_US_PER_MS, STORE_POLL,
+					  tally);
+}
+
+/*
+ * session_clean_up --- after an error, or before the end of the session
+ *
+ * An error of any other kind than an interrupt has been cleaned up by those
+ * who raised it; FATAL passes them by.
+ */
+void
+session_clean_up(void)
+{
+	ReleaseTally tally;
+
+	wait_abandon();
+	if (batch.active)
+	{
+		session_abandon_store();
+		finish_batch(&tally);
+	}
+	if (held != NULL)
+		forget_pending();
 }
 
 /*
@@ -365,14 +428,7 @@ session_at_exit(int code, Datum arg)
 {
 	ReleaseTally tally;
 
-	wait_abandon();
-	if (batch.active)
-	{
-		/* A FATAL in the middle of a release. */
-		session_abandon_store();
-		finish_batch(&tally);
-	}
-	forget_pending();
+	session_clean_up();
 	release_everything(&tally);
 	lt_session_leave();
 }
@@ -395,11 +451,17 @@ session_discard(void)
  * ----------
  */
 
+bool
+session_reply_says_lost(const StoreOp *op)
+{
+	return op->outcome == STORE_GONE || op->outcome == STORE_WRONG_TYPE;
+}
+
 /*
- * lose_by_reply --- a reply said that our owner is not there
+ * session_lose_by_reply --- a reply said that our owner is not there
  */
-static void
-lose_by_reply(LrIndex hold, const StoreOp *op)
+void
+session_lose_by_reply(LrIndex hold, const StoreOp *op)
 {
 	lt_lose(hold, op->owner,
 			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
@@ -422,8 +484,8 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->count = count;
 	op->lease_ms = lease_ms;
 	session_run(op, STORE_WAIT);
-	if (op->outcome == STORE_GONE || op->outcome == STORE_WRONG_TYPE)
-		lose_by_reply(hold, op);
+	if (session_reply_says_lost(op))
+		session_lose_by_reply(hold, op);
 }
 
 /* The hold count that the store shows for us. */
@@ -439,15 +501,34 @@ store_count(const HoldView *view)
 static bool
 lease_is_short(const HoldView *view, const AcquireRequest *request)
 {
-	int64		want = request->lease_ms * LR_US_PER_MS;
+	int64		want = request->terms.lease_ms * LR_US_PER_MS;
 
-	if (request->renewed)
+	if (request->terms.renewed)
 		want = want * 2 / 3;
 	return view->deadline - lr_now() < want;
 }
 
 /*
+ * add_count --- one more hold in that scope of a copy
+ */
+static void
+add_count(ScopeHold *part, const LockTerms *terms)
+{
+	bool		first = part->count == 0;
+
+	if (first)
+		part->acquired_at = GetCurrentTimestamp();
+	part->renewed = terms->renewed || (!first && part->renewed);
+	part->lease_ms = Max(terms->lease_ms, first ? 0 : part->lease_ms);
+	if (terms->scope == SCOPE_SESSION || first)
+		part->count++;
+}
+
+/*
  * reenter --- take a lock again that this session has
+ *
+ * The first hold of the other scope needs a slot, which is reserved before
+ * anything is sent and given back if the store does not say yes.
  *
  * A request that gets no answer leaves nothing to give back: it acts only on
  * our owner, only lengthens, and the next one sets the count right.
@@ -455,53 +536,77 @@ lease_is_short(const HoldView *view, const AcquireRequest *request)
 static void
 reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 {
+	const LockTerms *terms = &request->terms;
 	LrIndex		hold = entry->hold;
 	HoldView	view;
-	ScopeHold  *part = &view.scope[request->scope];
+	ScopeHold  *part = &view.scope[terms->scope];
+	ScopeHold	before;
 	int64		deadline = 0;
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
 		report_lost(ERROR, name, &view);
 
-	if (part->count == 0)
-		part->acquired_at = GetCurrentTimestamp();
-	part->renewed = request->renewed || (part->count > 0 && part->renewed);
-	part->lease_ms = Max(request->lease_ms, part->count > 0 ? part->lease_ms : 0);
-	if (request->scope == SCOPE_SESSION || part->count == 0)
-		part->count++;
+	before = *part;
+	add_count(part, terms);
+	if (before.count == 0 && !lt_set_scope(hold, terms->scope, part, 0))
+		report_table_full();
 
-	if (store_count(&view) > 1 || lease_is_short(&view, request))
+	if ((part->count != before.count && store_count(&view) > 1) ||
+		terms->keep_until != 0 || lease_is_short(&view, request))
 	{
 		StoreOp		op;
 
-		run_set(hold, entry, view.owner, store_count(&view), request->lease_ms, &op);
-		if (op.outcome == STORE_GONE || op.outcome == STORE_WRONG_TYPE)
+		op.outcome = STORE_PENDING;
+		PG_TRY();
 		{
-			lt_look(hold, &view);
-			report_lost(ERROR, name, &view);
+			run_set(hold, entry, view.owner, store_count(&view),
+					lock_ttl_ms(terms), &op);
+			if (session_reply_says_lost(&op))
+			{
+				lt_look(hold, &view);
+				report_lost(ERROR, name, &view);
+			}
+			if (op.outcome != STORE_OK)
+				report_store_failure(ERROR, op.outcome, session_store_error());
 		}
-		if (op.outcome != STORE_OK)
-			report_store_failure(ERROR, op.outcome, session_store_error());
-		deadline = op.sent_at + request->lease_ms * LR_US_PER_MS;
+		PG_CATCH();
+		{
+			(void) lt_set_scope(hold, terms->scope, &before, 0);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+		deadline = op.sent_at + terms->lease_ms * LR_US_PER_MS;
 	}
-	if (!lt_set_scope(hold, request->scope, part, deadline))
-		report_table_full();
+	(void) lt_set_scope(hold, terms->scope, part, deadline);
+	lt_tighten(hold, terms);
+	set_guard(entry, terms->guard);
+	if (terms->scope == SCOPE_XACT && before.count == 0)
+		xact_track_hold(&entry->key, hold);
 	lr_count(STAT_REENTRIES);
 }
 
+/*
+ * session_lock --- see session.h
+ *
+ * All memory is reserved before the store is asked.
+ */
 bool
-session_lock(const LrName *name, const AcquireRequest *request)
+session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 {
 	HeldEntry  *entry;
 	bool		found;
 	LrIndex		hold;
+	HoldView	view;
 
-	enter();
-	entry = find_held(name);
+	session_enter();
+	xact_reserve();
+	entry = session_find(name);
 	if (entry != NULL)
 	{
 		reenter(name, entry, request);
+		if (got)
+			*got = entry;
 		return true;
 	}
 
@@ -509,6 +614,9 @@ session_lock(const LrName *name, const AcquireRequest *request)
 	pending_name = *name;
 	entry = held_insert(held, held_key(&pending_name), &found);
 	entry->hold = LR_NONE;
+	entry->job_count = 0;
+	entry->guard = GUARD_OFF;
+	entry->recorded = 0;
 	pending = true;
 
 	if (!wait_for_lock(name, request, &hold))
@@ -520,6 +628,16 @@ session_lock(const LrName *name, const AcquireRequest *request)
 	entry->hold = hold;
 	entry->key.data = lt_hold_name(hold);
 	pending = false;
+
+	lt_look(hold, &view);
+	session_deadline_floor = Min(session_deadline_floor, view.deadline);
+	set_guard(entry, request->terms.guard);
+	if (request->terms.scope == SCOPE_XACT)
+		xact_track_hold(&entry->key, hold);
+	else
+		xact_track_taken(view.owner);
+	if (got)
+		*got = entry;
 	return true;
 }
 
@@ -538,25 +656,27 @@ warn_not_held(const LrName *name)
 }
 
 /*
- * release_last --- the last hold of a key goes
+ * release_whole --- the last hold of a key goes
  */
 static bool
-release_last(const LrName *name, HeldEntry *entry)
+release_whole(const LrName *name, HeldEntry *entry)
 {
 	HoldView	view;
 	ReleaseTally tally;
 
-	if (!add_to_batch(entry, &view))
+	if (!session_batch_add(entry, &view))
 	{
+		xact_note_unlocked_loss(name, &view);
 		report_lost(WARNING, name, &view);
 		return false;
 	}
-	run_batch(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	session_batch_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	if (tally.gone > 0)
 	{
 		view.lost_reason = tally.taken_by[0] ? LOST_TAKEN : LOST_DELETED;
 		view.lost_at = GetCurrentTimestamp();
 		strlcpy(view.taken_by, tally.taken_by, LR_OWNER_MAX);
+		xact_note_unlocked_loss(name, &view);
 		report_lost(WARNING, name, &view);
 		return false;
 	}
@@ -566,37 +686,74 @@ release_last(const LrName *name, HeldEntry *entry)
 }
 
 /*
- * release_one --- one of several session-level holds of a key goes
+ * drop_lost_session_holds --- the session has seen that its lock was lost
  *
- * It is gone before the store hears of it; should that fail, the next request
- * writes the right count, and the last release does not look at it.
+ * A transaction that has it too sees the loss itself, at its commit.
  */
 static bool
-release_one(const LrName *name, HeldEntry *entry, HoldView *view)
+drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
+{
+	xact_note_unlocked_loss(name, view);
+	if (view->scope[SCOPE_XACT].count == 0)
+	{
+		LrIndex		hold = entry->hold;
+
+		delete_entry(entry);
+		lt_drop_lost(hold);
+	}
+	else
+	{
+		memset(&view->scope[SCOPE_SESSION], 0, sizeof(ScopeHold));
+		entry->job_count = 0;
+		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
+							&view->scope[SCOPE_SESSION], 0);
+	}
+	report_lost(WARNING, name, view);
+	return false;
+}
+
+/*
+ * release_some --- give back n of several holds of a key
+ *
+ * They are gone before the store hears of it; should that fail, the next
+ * request writes the right count, and the last release does not look at it.
+ */
+static bool
+release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 {
 	LrIndex		hold = entry->hold;
 	ScopeHold  *part = &view->scope[SCOPE_SESSION];
 	int			before = store_count(view);
 	StoreOp		op;
 
-	part->count--;
+	part->count -= n;
 	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0);
 	if (store_count(view) == before)
 		return true;
 
 	run_set(hold, entry, view->owner, store_count(view), 0, &op);
-	if (op.outcome == STORE_OK)
-		return true;
-	if (op.outcome != STORE_GONE && op.outcome != STORE_WRONG_TYPE)
+	if (session_reply_says_lost(&op))
 	{
-		report_store_failure(WARNING, op.outcome, session_store_error());
-		return true;
+		lt_look(hold, view);
+		return drop_lost_session_holds(name, entry, view);
 	}
-	lt_look(hold, view);
-	held_delete_item(held, entry);
-	lt_drop_lost(hold);
-	report_lost(WARNING, name, view);
-	return false;
+	if (op.outcome != STORE_OK)
+		report_store_failure(WARNING, op.outcome, session_store_error());
+	return true;
+}
+
+/*
+ * release_holds --- give back n session-level holds of a key
+ */
+static bool
+release_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
+{
+	if (view->state == HOLD_LOST)
+		return drop_lost_session_holds(name, entry, view);
+	if (view->scope[SCOPE_SESSION].count == n &&
+		view->scope[SCOPE_XACT].count == 0)
+		return release_whole(name, entry);
+	return release_some(name, entry, view, n);
 }
 
 bool
@@ -605,43 +762,101 @@ session_unlock(const LrName *name)
 	HeldEntry  *entry;
 	HoldView	view;
 
-	enter();
-	entry = find_held(name);
-	if (entry == NULL)
+	session_enter();
+	entry = session_find(name);
+	if (entry != NULL)
+		lt_look(entry->hold, &view);
+	if (entry == NULL ||
+		view.scope[SCOPE_SESSION].count - entry->job_count <= 0)
 	{
 		warn_not_held(name);
 		return false;
 	}
+	xact_warn_early_unlock();
+	return release_holds(name, entry, &view, 1);
+}
+
+/*
+ * session_unlock_job --- the job runner gives its hold back
+ */
+bool
+session_unlock_job(const LrName *name)
+{
+	HeldEntry  *entry;
+	HoldView	view;
+
+	entry = session_find(name);
+	if (entry == NULL)
+		return false;
 	lt_look(entry->hold, &view);
-	if (view.state == HOLD_LOST || view.scope[SCOPE_SESSION].count <= 1)
-		return release_last(name, entry);
-	return release_one(name, entry, &view);
+	entry->job_count--;
+	return release_holds(name, entry, &view, 1);
+}
+
+/* What session_unlock_all found. */
+typedef struct UnlockAll
+{
+	int			n;
+	LrName	   *names;
+} UnlockAll;
+
+static void
+collect_name(HeldEntry *entry, void *arg)
+{
+	UnlockAll  *all = arg;
+	LrName	   *name = &all->names[all->n++];
+
+	name->len = entry->key.len;
+	name->hash = entry->key.hash;
+	memcpy(name->data, entry->key.data, name->len);
+}
+
+/*
+ * unlock_all_of --- its session-level holds of one key, into the batch if that
+ * is all there is of it; true if there were any that were not lost
+ */
+static bool
+unlock_all_of(const LrName *name)
+{
+	HeldEntry  *entry = session_find(name);
+	HoldView	view;
+	int			n;
+
+	lt_look(entry->hold, &view);
+	n = view.scope[SCOPE_SESSION].count - entry->job_count;
+	if (n <= 0)
+		return false;
+	if (view.state != HOLD_LOST && view.scope[SCOPE_XACT].count == 0 &&
+		entry->job_count == 0)
+	{
+		if (session_batch_add(entry, &view))
+			return true;
+		xact_note_unlocked_loss(name, &view);
+		report_lost(WARNING, name, &view);
+		return false;
+	}
+	return release_holds(name, entry, &view, n);
 }
 
 int64
 session_unlock_all(void)
 {
-	held_iterator it;
-	HeldEntry  *entry;
+	UnlockAll	all = {0};
 	ReleaseTally tally;
+	int64		n = 0;
 
-	enter();
-	forget_pending();
-	for (;;)
-	{
-		HoldView	view;
-		LrName		name;
+	session_enter();
+	if (!session_has_holds())
+		return 0;
+	xact_warn_early_unlock();
+	all.names = palloc(sizeof(LrName) * held->members);
+	session_walk(collect_name, &all);
+	for (int i = 0; i < all.n; i++)
+		if (unlock_all_of(&all.names[i]))
+			n++;
+	pfree(all.names);
 
-		held_start_iterate(held, &it);
-		entry = held_iterate(held, &it);
-		if (entry == NULL)
-			break;
-		name.len = entry->key.len;
-		memcpy(name.data, entry->key.data, name.len);
-		if (!add_to_batch(entry, &view))
-			report_lost(WARNING, &name, &view);
-	}
-	run_batch(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	session_batch_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
 	if (tally.gone > 0)
@@ -650,7 +865,7 @@ session_unlock_all(void)
 				 errmsg_plural("%d Redis lock had been lost",
 							   "%d Redis locks had been lost",
 							   tally.gone, tally.gone)));
-	return tally.released + tally.unanswered;
+	return n - tally.gone;
 }
 
 /* ----------
@@ -663,8 +878,8 @@ session_look(const LrName *name, HoldView *view)
 {
 	HeldEntry  *entry;
 
-	enter();
-	entry = find_held(name);
+	session_enter();
+	entry = session_find(name);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, view);
@@ -678,8 +893,8 @@ session_extend(const LrName *name, int64 lease_ms, bool renewed)
 	HoldView	view;
 	StoreOp		op;
 
-	enter();
-	entry = find_held(name);
+	session_enter();
+	entry = session_find(name);
 	if (entry == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -713,7 +928,7 @@ session_extend(const LrName *name, int64 lease_ms, bool renewed)
 void
 session_inspect(const LrName *name, StoreOp *op)
 {
-	enter();
+	session_enter();
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_INSPECT;
 	op->name = name->data;

@@ -21,10 +21,18 @@
 #include "waiting.h"
 
 /* Take the lock, again if this session has it.  False: busy. */
-extern bool session_lock(const LrName *name, const AcquireRequest *request);
+struct HeldEntry;
+extern bool session_lock(const LrName *name, const AcquireRequest *request,
+						 struct HeldEntry **got);
+
+/* What a backend needs before its first lock or question; raises. */
+extern void session_enter(void);
 
 /* Give back one session-level hold.  False, with a WARNING: there was none. */
 extern bool session_unlock(const LrName *name);
+
+/* The job runner's own hold, which session_unlock does not touch. */
+extern bool session_unlock_job(const LrName *name);
 
 /* Give back all of them; the number of keys. */
 extern int64 session_unlock_all(void);

@@ -18,8 +18,23 @@
 #include "access/xact.h"
 #include "utils/guc.h"
 
+#include "locktable.h"
 #include "settings.h"
 #include "store.h"
+
+static const struct config_enum_entry commit_guard_options[] = {
+	{"lease", GUARD_LEASE, false},
+	{"verify", GUARD_VERIFY, false},
+	{"off", GUARD_OFF, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry on_lost_options[] = {
+	{"mark", ON_LOST_MARK, false},
+	{"cancel", ON_LOST_CANCEL, false},
+	{"terminate", ON_LOST_TERMINATE, false},
+	{NULL, 0, false}
+};
 
 int			lr_max_locks = 10000;
 char	   *lr_url = NULL;
@@ -28,6 +43,9 @@ int			lr_connect_timeout = 2000;
 int			lr_command_timeout = 3000;
 char	   *lr_key_prefix = NULL;
 int			lr_lease = 30000;
+bool		lr_session_locks = true;
+int			lr_commit_guard = GUARD_LEASE;
+int			lr_on_lost = ON_LOST_MARK;
 const RedisUrl *lr_redis_url = NULL;
 uint32		lr_url_epoch = 0;
 
@@ -168,6 +186,33 @@ lr_define_settings(void)
 							PGC_USERSET,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("lockredis.commit_guard",
+							 "What a commit asks of the locks of its transaction.",
+							 "lease: enough of the lease is left; verify: the store says so; off: nothing.",
+							 &lr_commit_guard,
+							 GUARD_LEASE, commit_guard_options,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("lockredis.on_lost",
+							 "What happens to a session when one of its locks is lost.",
+							 "mark: it finds out; cancel: its statement is canceled; terminate: it ends.",
+							 &lr_on_lost,
+							 ON_LOST_MARK, on_lost_options,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("lockredis.session_locks",
+							 "Allows session-level locks.",
+							 "Switch it off behind a pooler that gives a session to several clients.",
+							 &lr_session_locks,
+							 true,
+							 PGC_SUSET,
+							 0,
+							 NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("lockredis");
 }

@@ -23,6 +23,9 @@ extern int	lr_connect_timeout;	/* ms */
 extern int	lr_command_timeout; /* ms */
 extern char *lr_key_prefix;
 extern int	lr_lease;			/* ms */
+extern bool lr_session_locks;
+extern int	lr_commit_guard;	/* CommitGuard */
+extern int	lr_on_lost;			/* OnLost */
 
 /* lockredis.url in parsed form; replaced as a whole by a reload. */
 extern const RedisUrl *lr_redis_url;

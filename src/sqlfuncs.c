@@ -14,23 +14,42 @@
  */
 #include "lockredis.h"
 
+#include "access/htup_details.h"
 #include "common/int.h"
 #include "datatype/timestamp.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+#include "fence.h"
+#include "job.h"
 #include "keyname.h"
 #include "report.h"
 #include "session.h"
 #include "settings.h"
+#include "transaction.h"
 #include "waiting.h"
+
+/* The largest number that the store's scripts count exactly. */
+#define TOKEN_MAX			((INT64CONST(1) << 53) - 1)
 
 #define LEASE_MIN_MS		10
 #define LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
 
 PG_FUNCTION_INFO_V1(lockredis_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_lock);
+PG_FUNCTION_INFO_V1(lockredis_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_fenced_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_fenced_lock);
+PG_FUNCTION_INFO_V1(lockredis_fenced_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_fenced_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_with_lock);
+PG_FUNCTION_INFO_V1(lockredis_fence);
+PG_FUNCTION_INFO_V1(lockredis_fence_check);
+PG_FUNCTION_INFO_V1(lockredis_fence_forget);
 PG_FUNCTION_INFO_V1(lockredis_unlock);
 PG_FUNCTION_INFO_V1(lockredis_unlock_all);
 PG_FUNCTION_INFO_V1(lockredis_extend);
@@ -137,33 +156,175 @@ interval_from_ms(int64 ms)
 	return IntervalPGetDatum(result);
 }
 
+/*
+ * get_request --- on which terms the lock is wanted
+ *
+ * A negative number for an argument that the function does not have.
+ */
+static void
+get_request(FunctionCallInfo fcinfo, LockScope scope, int wait_arg,
+			int lease_arg, AcquireRequest *request)
+{
+	memset(request, 0, sizeof(AcquireRequest));
+	request->wait_us = wait_arg < 0 ? WAIT_FOREVER : get_wait(fcinfo, wait_arg);
+	request->terms.scope = scope;
+	request->terms.lease_ms = get_lease(fcinfo, lease_arg, &request->terms.renewed);
+	request->terms.guard = lr_commit_guard;
+	request->terms.on_lost = lr_on_lost;
+}
+
+/*
+ * require_session_locks --- lockredis.session_locks
+ */
+static void
+require_session_locks(void)
+{
+	if (!lr_session_locks)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("session-level Redis locks are not allowed"),
+				 errdetail("\"%s\" is off.", "lockredis.session_locks"),
+				 errhint("Use redis_xact_lock.")));
+}
+
 /* ----------
  * Taking and giving back
  * ----------
  */
 
+/*
+ * take --- a lock of either scope, without a token
+ */
+static bool
+take(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
+{
+	LrName		name;
+	AcquireRequest request;
+
+	get_key(fcinfo, &name);
+	get_request(fcinfo, scope, wait_arg, lease_arg, &request);
+	if (scope == SCOPE_SESSION)
+		require_session_locks();
+	xact_warn_snapshot(scope);
+	return session_lock(&name, &request, NULL);
+}
+
 Datum
 lockredis_lock(PG_FUNCTION_ARGS)
 {
-	LrName		name;
-	AcquireRequest request = {SCOPE_SESSION, WAIT_FOREVER};
-
-	get_key(fcinfo, &name);
-	request.lease_ms = get_lease(fcinfo, 1, &request.renewed);
-	(void) session_lock(&name, &request);
+	(void) take(fcinfo, SCOPE_SESSION, -1, 1);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_lock(PG_FUNCTION_ARGS)
 {
+	PG_RETURN_BOOL(take(fcinfo, SCOPE_SESSION, 1, 2));
+}
+
+Datum
+lockredis_xact_lock(PG_FUNCTION_ARGS)
+{
+	(void) take(fcinfo, SCOPE_XACT, -1, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_xact_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(take(fcinfo, SCOPE_XACT, 1, 2));
+}
+
+/*
+ * take_fenced --- a lock of either scope with its token; null: busy
+ */
+static Datum
+take_fenced(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
+{
 	LrName		name;
-	AcquireRequest request = {SCOPE_SESSION};
+	AcquireRequest request;
+	int64		token;
+	bool		taken;
 
 	get_key(fcinfo, &name);
-	request.wait_us = get_wait(fcinfo, 1);
-	request.lease_ms = get_lease(fcinfo, 2, &request.renewed);
-	PG_RETURN_BOOL(session_lock(&name, &request));
+	get_request(fcinfo, scope, wait_arg, lease_arg, &request);
+	if (scope == SCOPE_SESSION)
+		require_session_locks();
+	xact_warn_snapshot(scope);
+	taken = scope == SCOPE_SESSION ?
+		fence_lock(&name, &request, &token) :
+		fence_xact_lock(&name, &request,
+						get_func_namespace(fcinfo->flinfo->fn_oid), &token);
+	if (!taken)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
+}
+
+Datum
+lockredis_fenced_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced(fcinfo, SCOPE_SESSION, -1, 1);
+}
+
+Datum
+lockredis_try_fenced_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced(fcinfo, SCOPE_SESSION, 1, 2);
+}
+
+Datum
+lockredis_fenced_xact_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced(fcinfo, SCOPE_XACT, -1, 1);
+}
+
+Datum
+lockredis_try_fenced_xact_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced(fcinfo, SCOPE_XACT, 1, 2);
+}
+
+/*
+ * lockredis_with_lock --- CALL redis_with_lock(key, command, wait, lease,
+ * hold_at_least, ran)
+ */
+Datum
+lockredis_with_lock(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	AcquireRequest request;
+	TupleDesc	desc;
+	MemoryContext caller = CurrentMemoryContext;
+	Datum		value;
+	bool		isnull = false;
+	int64		keep_us = 0;
+	int			sign;
+	bool		ran;
+
+	get_key(fcinfo, &name);
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("command must not be null")));
+	get_request(fcinfo, SCOPE_SESSION, 2, 3, &request);
+	if (!PG_ARGISNULL(4) &&
+		(!interval_us(PG_GETARG_INTERVAL_P(4), &keep_us, &sign) ||
+		 keep_us < 0 || keep_us > LEASE_MAX_MS * LR_US_PER_MS))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("hold_at_least must be between 0 and 24 days")));
+	if (keep_us > 0)
+		request.terms.keep_until = lr_now() + keep_us;
+	job_require_control(fcinfo);
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	desc = BlessTupleDesc(desc);
+
+	ran = job_run(&name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+
+	MemoryContextSwitchTo(caller);
+	value = BoolGetDatum(ran);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, &value, &isnull)));
 }
 
 Datum
@@ -257,17 +418,65 @@ lockredis_lock_owner(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(lr_name_to_show(op.holder, strlen(op.holder))));
 }
 
-/* ----------
- * Asking this session; no round trip
- * ----------
+/*
+ * look --- at the hold of this session, without asking the store
  */
-
 static bool
 look(FunctionCallInfo fcinfo, LrName *name, HoldView *view)
 {
 	get_key(fcinfo, name);
 	return session_look(name, view);
 }
+
+/* ----------
+ * Fencing
+ * ----------
+ */
+
+Datum
+lockredis_fence(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	HoldView	view;
+
+	if (!look(fcinfo, &name, &view) || view.state != HOLD_HELD || view.fence == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(view.fence);
+}
+
+Datum
+lockredis_fence_check(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	int64		token;
+
+	get_key(fcinfo, &name);
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("fencing token must not be null")));
+	token = PG_GETARG_INT64(1);
+	if (token < 1 || token > TOKEN_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("fencing token must be between 1 and 2^53-1")));
+	fence_check(&name, get_func_namespace(fcinfo->flinfo->fn_oid), token);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_fence_forget(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+
+	get_key(fcinfo, &name);
+	PG_RETURN_BOOL(fence_forget(&name, get_func_namespace(fcinfo->flinfo->fn_oid)));
+}
+
+/* ----------
+ * Asking this session; no round trip
+ * ----------
+ */
 
 Datum
 lockredis_is_held(PG_FUNCTION_ARGS)

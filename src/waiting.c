@@ -93,6 +93,18 @@ require_watchdog(void)
 	}
 }
 
+/*
+ * lock_ttl_ms --- what the store is asked for: a key that must stay locked for
+ * a time does so even if this server crashes in the next moment
+ */
+int64
+lock_ttl_ms(const LockTerms *terms)
+{
+	int64		keep = terms->keep_until - lr_now();
+
+	return Max(terms->lease_ms, (keep + LR_US_PER_MS - 1) / LR_US_PER_MS);
+}
+
 static void
 ask_once(void)
 {
@@ -103,7 +115,7 @@ ask_once(void)
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
 	op->owner = lt_new_owner();
-	op->lease_ms = acq.request->lease_ms;
+	op->lease_ms = lock_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
 
 	acq.asking = true;
@@ -120,7 +132,7 @@ ask_once(void)
 static void
 ask(void)
 {
-	if (acq.request->renewed)
+	if (acq.request->terms.renewed)
 		require_watchdog();
 	ask_once();
 	if (acq.op.outcome == STORE_LATE)
@@ -158,10 +170,9 @@ static bool
 take(LrIndex *hold)
 {
 	const AcquireRequest *r = acq.request;
-	int64		deadline = acq.op.sent_at + r->lease_ms * LR_US_PER_MS;
+	int64		deadline = acq.op.sent_at + r->terms.lease_ms * LR_US_PER_MS;
 
-	switch (lt_grant(acq.hold, acq.op.owner, deadline, r->scope, r->lease_ms,
-					 r->renewed, acq.op.fence))
+	switch (lt_grant(acq.hold, acq.op.owner, deadline, &r->terms, acq.op.fence))
 	{
 		case GRANTED:
 			*hold = acq.hold;
@@ -177,7 +188,7 @@ take(LrIndex *hold)
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("the lock store answered after the lease had ended"),
-			 errdetail("The lease is %lld ms.", (long long) r->lease_ms),
+			 errdetail("The lease is %lld ms.", (long long) r->terms.lease_ms),
 			 errhint("Use a longer lease.")));
 	return false;				/* keep compiler quiet */
 }
@@ -330,7 +341,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	acq.op.outcome = STORE_PENDING;
 	acq.name = name;
 	acq.request = request;
-	switch (lt_enqueue(name, request->scope, request->wait_us == 0,
+	switch (lt_enqueue(name, request->terms.scope, request->wait_us == 0,
 					   &acq.hold))
 	{
 		case ENQUEUED:

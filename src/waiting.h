@@ -22,10 +22,8 @@
 
 typedef struct AcquireRequest
 {
-	LockScope	scope;
+	LockTerms	terms;
 	int64		wait_us;		/* 0 = do not wait, or WAIT_FOREVER */
-	int64		lease_ms;
-	bool		renewed;		/* by the watchdog */
 	bool		fenced;			/* take a fencing token too */
 } AcquireRequest;
 
@@ -36,6 +34,9 @@ typedef struct AcquireRequest
  */
 extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,
 						  LrIndex *hold);
+
+/* The time to live that a request on these terms asks for. */
+extern int64 lock_ttl_ms(const LockTerms *terms);
 
 /*
  * Clean up an acquire that was left by an error or by the end of the session.

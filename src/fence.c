@@ -1,0 +1,293 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.c
+ *	  Fencing tokens, and the table in which PostgreSQL decides by them.
+ *
+ * The store hands tokens out; the table has the highest one recorded for each
+ * key.  A token is recorded only above that, in the transaction whose writes
+ * it protects, so of two transactions that both believe they hold the key the
+ * later one at the row waits for the earlier one and then fails or sees its
+ * changes.  A store that lost its counter hands out numbers that are too low:
+ * then one owner-checked request raises the counter above the row.
+ *
+ * The table belongs to the owner of the extension, as whom it is written here:
+ * every name in the statements is qualified, operators too.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/fence.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "fence.h"
+#include "report.h"
+#include "transaction.h"
+
+#define FENCE_TABLE		"redis_fences"
+
+/* ----------
+ * The table
+ * ----------
+ */
+
+typedef enum FenceStatement
+{
+	FENCE_RAISE,
+	FENCE_READ,
+	FENCE_DELETE,
+	FENCE_STATEMENTS
+} FenceStatement;
+
+static const char *const statement_text[FENCE_STATEMENTS] = {
+	"INSERT INTO %s AS f (key, token, recorded_at) "
+	"VALUES ($1, $2, pg_catalog.clock_timestamp()) "
+	"ON CONFLICT (key) DO UPDATE "
+	"SET token = EXCLUDED.token, recorded_at = EXCLUDED.recorded_at "
+	"WHERE f.token OPERATOR(pg_catalog.<) EXCLUDED.token",
+	"SELECT token FROM %s WHERE key OPERATOR(pg_catalog.=) $1",
+	"DELETE FROM %s WHERE key OPERATOR(pg_catalog.=) $1"
+};
+
+/* Plans are kept for the schema they were made for. */
+static Oid	plans_schema = InvalidOid;
+static SPIPlanPtr plans[FENCE_STATEMENTS];
+
+static SPIPlanPtr
+get_plan(FenceStatement statement, Oid schema)
+{
+	static Oid	types[2] = {TEXTOID, INT8OID};
+
+	if (plans_schema != schema)
+	{
+		for (int i = 0; i < FENCE_STATEMENTS; i++)
+		{
+			if (plans[i] != NULL)
+				SPI_freeplan(plans[i]);
+			plans[i] = NULL;
+		}
+		plans_schema = schema;
+	}
+	if (plans[statement] == NULL)
+	{
+		char	   *table = quote_qualified_identifier(get_namespace_name(schema),
+													   FENCE_TABLE);
+		char	   *sql = psprintf(statement_text[statement], table);
+		SPIPlanPtr	plan = SPI_prepare(sql, statement == FENCE_RAISE ? 2 : 1, types);
+
+		if (plan == NULL)
+			elog(ERROR, "SPI_prepare failed: %s",
+				 SPI_result_code_string(SPI_result));
+		SPI_keepplan(plan);
+		plans[statement] = plan;
+	}
+	return plans[statement];
+}
+
+static Oid
+table_owner(Oid schema)
+{
+	Oid			table = get_relname_relid(FENCE_TABLE, schema);
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table \"%s\" of extension lockredis does not exist",
+						FENCE_TABLE)));
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * run_statement --- one statement on the fence table, as its owner
+ *
+ * The number of rows; of a SELECT *token is set.  If it raises, the abort of
+ * the (sub)transaction brings the user id back.
+ */
+static uint64
+run_statement(FenceStatement statement, Oid schema, const LrName *name,
+			  int64 *token)
+{
+	Oid			save_user;
+	int			save_context;
+	Datum		values[2];
+	uint64		processed;
+	int			expected = statement == FENCE_RAISE ? SPI_OK_INSERT :
+		statement == FENCE_READ ? SPI_OK_SELECT : SPI_OK_DELETE;
+
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(table_owner(schema),
+						   save_context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_NOFORCE_RLS);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+
+	values[0] = CStringGetTextDatum(lr_name_to_show(name->data, name->len));
+	values[1] = token ? Int64GetDatum(*token) : (Datum) 0;
+	if (SPI_execute_plan(get_plan(statement, schema), values, NULL, false, 0) != expected)
+		elog(ERROR, "could not use table \"%s\"", FENCE_TABLE);
+	processed = SPI_processed;
+	if (statement == FENCE_READ && processed > 0)
+	{
+		bool		isnull;
+
+		*token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+											 SPI_tuptable->tupdesc, 1, &isnull));
+	}
+
+	SPI_finish();
+	SetUserIdAndSecContext(save_user, save_context);
+	return processed;
+}
+
+/*
+ * raise_row --- record the token if it is above the row
+ *
+ * Waits for another transaction that has the row locked, and judges anew.
+ * False: *row has what is there, which is ours to see from now on, as the row
+ * is locked.
+ */
+static bool
+raise_row(const LrName *name, Oid schema, int64 token, int64 *row)
+{
+	int64		value = token;
+
+	for (;;)
+	{
+		if (run_statement(FENCE_RAISE, schema, name, &value) > 0)
+			return true;
+		if (run_statement(FENCE_READ, schema, name, row) > 0)
+			return false;
+
+		/* Deleted in between by redis_fence_forget. */
+	}
+}
+
+/* ----------
+ * Tokens
+ * ----------
+ */
+
+/*
+ * mint --- have the store give a hold a new token above "floor"
+ */
+static int64
+mint(const LrName *name, HeldEntry *entry, int64 floor)
+{
+	StoreOp		op;
+	HoldView	view;
+
+	lt_look(entry->hold, &view);
+	if (view.state == HOLD_LOST)
+		report_lost(ERROR, name, &view);
+
+	memset(&op, 0, sizeof(op));
+	op.kind = STORE_MINT;
+	op.name = name->data;
+	op.name_len = name->len;
+	op.owner = view.owner;
+	op.floor = floor;
+	session_run(&op, STORE_WAIT);
+	if (session_reply_says_lost(&op))
+	{
+		session_lose_by_reply(entry->hold, &op);
+		lt_look(entry->hold, &view);
+		report_lost(ERROR, name, &view);
+	}
+	if (op.outcome != STORE_OK)
+		report_store_failure(ERROR, op.outcome, session_store_error());
+	lt_set_fence(entry->hold, op.fence);
+	return op.fence;
+}
+
+bool
+fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
+{
+	HeldEntry  *entry;
+	HoldView	view;
+
+	session_enter();
+	request->fenced = true;
+
+	/* A plain hold gets its token first: a failure changes nothing then. */
+	entry = session_find(name);
+	if (entry != NULL)
+	{
+		lt_look(entry->hold, &view);
+		if (view.state == HOLD_HELD && view.fence == 0)
+			(void) mint(name, entry, 0);
+	}
+	if (!session_lock(name, request, &entry))
+		return false;
+	lt_look(entry->hold, &view);
+	*token = view.fence;
+	return true;
+}
+
+/*
+ * record --- write the hold's token to the fence table
+ *
+ * A row with that very token is fine if this hold wrote it: a store that lost
+ * its counter may have given the same number to somebody before.
+ */
+static int64
+record(const LrName *name, HeldEntry *entry, Oid schema, int64 token)
+{
+	int64		row;
+
+	if (entry->recorded == token)
+		return token;
+	while (!raise_row(name, schema, token, &row))
+		token = mint(name, entry, row);
+	entry->recorded = token;
+	xact_track_recorded(&entry->key, lt_owner(entry->hold));
+	return token;
+}
+
+bool
+fence_xact_lock(const LrName *name, AcquireRequest *request, Oid schema,
+				int64 *token)
+{
+	PreventCommandIfReadOnly("redis_fenced_xact_lock()");
+	request->terms.scope = SCOPE_XACT;
+	if (!fence_lock(name, request, token))
+		return false;
+	*token = record(name, session_find(name), schema, *token);
+	return true;
+}
+
+void
+fence_check(const LrName *name, Oid schema, int64 token)
+{
+	int64		row;
+
+	if (raise_row(name, schema, token, &row) || row == token)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_INTEGRITY_CONSTRAINT_VIOLATION),
+			 errmsg("fencing token " INT64_FORMAT " of lock \"%s\" is stale",
+					token, lr_name_to_show(name->data, name->len)),
+			 errdetail("Token " INT64_FORMAT " was recorded.", row)));
+}
+
+bool
+fence_forget(const LrName *name, Oid schema)
+{
+	return run_statement(FENCE_DELETE, schema, name, NULL) > 0;
+}

@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * job.c
+ *	  redis_with_lock: a command that several servers want to run once.
+ *
+ * Takes the lock, commits (so that the command starts on a fresh snapshot),
+ * runs the command, commits, gives the lock back.  If the command fails its
+ * error is raised again as it is, and the lock is given back at the end of the
+ * abort.  The hold is the runner's: redis_unlock in the command does not touch
+ * it, and a ROLLBACK in the command neither.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/job.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "nodes/parsenodes.h"
+#include "utils/builtins.h"
+
+#include "job.h"
+#include "transaction.h"
+
+/*
+ * job_require_control --- may the caller's transaction be ended?
+ */
+void
+job_require_control(FunctionCallInfo fcinfo)
+{
+	CallContext *context = (CallContext *) fcinfo->context;
+
+	if (context != NULL && IsA(context, CallContext) && !context->atomic &&
+		!IsSubTransaction())
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+			 errmsg("redis_with_lock cannot run inside a transaction block"),
+			 errdetail("It commits before and after the command."),
+			 errhint("Call it outside of BEGIN, of functions and of exception blocks, or use redis_xact_lock.")));
+}
+
+static void
+run_command(const char *command)
+{
+	SPIExecuteOptions options;
+	int			result;
+
+	memset(&options, 0, sizeof(options));
+	options.allow_nonatomic = true;
+	result = SPI_execute_extended(command, &options);
+	if (result < 0)
+		ereport(ERROR,
+				(errcode(result == SPI_ERROR_TRANSACTION ?
+						 ERRCODE_INVALID_TRANSACTION_TERMINATION :
+						 ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run this command under redis_with_lock"),
+				 errdetail_internal("%s", SPI_result_code_string(result))));
+}
+
+/*
+ * job_run --- false: the lock was busy for all of the time limit
+ *
+ * Nothing is committed then.
+ */
+bool
+job_run(const LrName *name, const AcquireRequest *request, const char *command)
+{
+	HeldEntry  *entry;
+
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect_ext failed");
+	if (!session_lock(name, request, &entry))
+	{
+		SPI_finish();
+		return false;
+	}
+	entry->job_count++;
+
+	PG_TRY();
+	{
+		SPI_commit();
+		run_command(command);
+		SPI_commit();
+	}
+	PG_CATCH();
+	{
+		xact_release_job_at_abort(name);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	(void) session_unlock_job(name);
+	SPI_finish();
+	return true;
+}

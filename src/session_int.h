@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_int.h
+ *	  The index of the holds of this backend, for session.c, transaction.c,
+ *	  fence.c and job.c only.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session_int.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_SESSION_INT_H
+#define LR_SESSION_INT_H
+
+#include "session.h"
+
+typedef struct HeldKey
+{
+	const char *data;			/* in the lock table, once held */
+	int			len;
+	uint32		hash;
+} HeldKey;
+
+typedef struct HeldEntry
+{
+	HeldKey		key;
+	LrIndex		hold;			/* LR_NONE: reserved by an acquire */
+	int			job_count;		/* session-level holds that only the job runner
+								 * gives back */
+	CommitGuard guard;			/* as in the lock table */
+	int64		recorded;		/* fencing token that this hold recorded in the
+								 * fence table, 0 = none */
+	char		status;
+} HeldEntry;
+
+/* How a batch of releases ended. */
+typedef struct ReleaseTally
+{
+	int			released;
+	int			gone;			/* found lost by the release itself */
+	int			unanswered;
+	StoreOutcome failure;		/* of one that was not answered */
+	LrIndex		gone_hold;		/* one that was gone, and who has it now */
+	char		taken_by[LR_OWNER_MAX];
+} ReleaseTally;
+
+/* Is there anything held, or left over by an interrupted call? */
+extern bool session_has_holds(void);
+
+/* The entry of a name or key; NULL if there is none. */
+extern HeldEntry *session_find(const LrName *name);
+extern HeldEntry *session_find_key(const HeldKey *key);
+
+/* Walk over all entries; nothing may be deleted meanwhile. */
+typedef void (*HeldCallback) (HeldEntry *entry, void *arg);
+extern void session_walk(HeldCallback callback, void *arg);
+
+/* Bring an acquire or release that was left by an error to its end. */
+extern void session_clean_up(void);
+
+/*
+ * A batch of releases.  Add entries (each is gone from the index then; false:
+ * it was lost, *view says how, and has been dropped), then run it.  Adding, and
+ * running with STORE_POLL, never raise.
+ */
+extern bool session_batch_add(HeldEntry *entry, HoldView *view);
+extern void session_batch_run(int64 deadline, StoreStep how,
+							  ReleaseTally *tally);
+
+/* Run some operations until each has an outcome; as session_run(). */
+extern void session_run_many(StoreOp *ops, int nops, StoreStep how);
+
+/* Mark the hold lost as the reply of an owner-checked operation says. */
+extern void session_lose_by_reply(LrIndex hold, const StoreOp *op);
+extern bool session_reply_says_lost(const StoreOp *op);
+
+/* The shortest deadline of all holds is not before this. */
+extern int64 session_deadline_floor;
+
+/* How many entries have GUARD_VERIFY. */
+extern int	session_nverified;
+
+#endif							/* LR_SESSION_INT_H */
