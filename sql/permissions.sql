@@ -41,7 +41,7 @@ SELECT c.oid::regclass FROM pg_class c
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
 WHERE obj_description(c.oid, 'pg_class') IS NULL;
 
--- and is volatile and parallel restricted
+-- all are volatile; those that write a table are not for parallel plans at all
 SELECT p.oid::regprocedure FROM pg_proc p
   JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
