@@ -243,20 +243,21 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 /*
  * record --- write the hold's token to the fence table
  *
- * A row with that very token is fine if this hold wrote it: a store that lost
- * its counter may have given the same number to somebody before.
+ * Once a transaction: the row is locked from then on.  A row with that very
+ * token is fine if this hold wrote it, and only then: a store that lost its
+ * counter may have given the same number to somebody before.
  */
 static int64
 record(const LrName *name, HeldEntry *entry, Oid schema, int64 token)
 {
 	int64		row;
 
-	if (entry->recorded == token)
+	if (entry->recorded_here && entry->recorded == token)
 		return token;
-	while (!raise_row(name, schema, token, &row))
+	while (!raise_row(name, schema, token, &row) &&
+		   !(row == token && entry->recorded == token))
 		token = mint(name, entry, row);
-	entry->recorded = token;
-	xact_track_recorded(&entry->key, lt_owner(entry->hold));
+	xact_track_recorded(entry, token);
 	return token;
 }
 

@@ -552,7 +552,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	if (before.count == 0 && !lt_set_scope(hold, terms->scope, part, 0))
 		report_table_full();
 
-	if ((part->count != before.count && store_count(&view) > 1) ||
+	if ((terms->scope == SCOPE_SESSION && store_count(&view) > 1) ||
 		terms->keep_until != 0 || lease_is_short(&view, request))
 	{
 		StoreOp		op;
@@ -617,6 +617,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	entry->job_count = 0;
 	entry->guard = GUARD_OFF;
 	entry->recorded = 0;
+	entry->recorded_here = false;
 	pending = true;
 
 	if (!wait_for_lock(name, request, &hold))

@@ -32,6 +32,7 @@ typedef struct HeldEntry
 	CommitGuard guard;			/* as in the lock table */
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */
+	bool		recorded_here;	/* and has its row locked in this transaction */
 	char		status;
 } HeldEntry;
 

@@ -50,6 +50,7 @@ typedef struct Track
 	HeldKey		key;			/* hold and recorded: stays while it is held */
 	LrIndex		hold;
 	uint64		owner;			/* taken and recorded: which acquire it was */
+	int64		before;			/* recorded: the token recorded until then */
 } Track;
 
 static Track *tracks = NULL;
@@ -129,12 +130,15 @@ xact_track_taken(uint64 owner)
 }
 
 void
-xact_track_recorded(const HeldKey *key, uint64 owner)
+xact_track_recorded(HeldEntry *entry, int64 token)
 {
 	Track	   *t = push(TRACK_RECORDED);
 
-	t->key = *key;
-	t->owner = owner;
+	t->key = entry->key;
+	t->owner = lt_owner(entry->hold);
+	t->before = entry->recorded;
+	entry->recorded = token;
+	entry->recorded_here = true;
 }
 
 /* ----------
@@ -166,15 +170,20 @@ end_hold(const Track *t)
 }
 
 /*
- * unrecord --- the row that a token was written to is rolled back
+ * end_record --- the row that a token was written to is unlocked
+ *
+ * The hold may have gone meanwhile, and its key been taken anew.
  */
 static void
-unrecord(const Track *t)
+end_record(const Track *t, bool commit)
 {
 	HeldEntry  *entry = session_find_key(&t->key);
 
-	if (entry != NULL && lt_owner(entry->hold) == t->owner)
-		entry->recorded = 0;
+	if (entry == NULL || lt_owner(entry->hold) != t->owner)
+		return;
+	entry->recorded_here = false;
+	if (!commit)
+		entry->recorded = t->before;
 }
 
 /*
@@ -187,9 +196,9 @@ pop_until(int keep, bool commit)
 {
 	int			top = ntracks;
 
-	for (int i = keep; i < top && !commit; i++)
+	for (int i = keep; i < top; i++)
 		if (tracks[i].kind == TRACK_RECORDED)
-			unrecord(&tracks[i]);
+			end_record(&tracks[i], commit);
 	for (int i = keep; i < top; i++)
 		if (tracks[i].kind == TRACK_HOLD)
 			end_hold(&tracks[i]);
