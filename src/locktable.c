@@ -22,6 +22,7 @@
 #include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "locktable_int.h"
@@ -185,8 +186,13 @@ lr_instance_uuid(void)
 int
 lr_owner_text(uint64 owner, char *out)
 {
-	return snprintf(out, LR_OWNER_MAX, "%s:" UINT64_FORMAT,
-					lt_table->uuid, owner);
+	int			len = LR_UUID_LEN;
+
+	memcpy(out, lt_table->uuid, len);
+	out[len++] = ':';
+	len += pg_ulltoa_n(owner, out + len);
+	out[len] = '\0';
+	return len;
 }
 
 uint64

@@ -30,6 +30,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "port/pg_bswap.h"
 #include "storage/fd.h"
 #include "utils/builtins.h"
 
@@ -816,8 +817,14 @@ redis_conn_advance(RedisConn *c)
 	for (;;)
 	{
 		int64		now = lr_now();
-		RedisConnState before = c->state;
+		RedisConnState before;
 
+		/* No password goes to where another lockredis.url pointed. */
+		if ((c->state == CONN_PAUSED || c->state == CONN_CONNECTING) &&
+			c->url_epoch != lr_url_epoch)
+			redis_conn_open(c, c->connect_until);
+
+		before = c->state;
 		switch (c->state)
 		{
 			case CONN_CLOSED:
@@ -1260,55 +1267,84 @@ redis_conn_set_clock(RedisConn *c, int64 us, int64 read_at)
 }
 
 /*
- * redis_error_words --- an error reply, fit to be shown, and what it means
+ * inner_words --- the words of an error inside a script
  *
- * Errors inside a script are wrapped differently by each version of Redis;
- * only the words themselves are kept.
+ * Each version of Redis wraps them differently: in front of them with the
+ * place in the script, once or twice, or behind them with that and the digest.
+ * Returns where they begin, and their length.
  */
-StoreOutcome
-redis_error_words(const RedisValue *value, char *out, size_t size)
+static const char *
+inner_words(const char *words, int *len)
 {
-	static const char *const denials[] = {
-		"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "-DENIED",
-		"ERR invalid password"
-	};
-	const char *words = value->str;
-	char	   *end;
+	static const char place[] = "@user_script:";
 
-	if (strncmp(words, "ERR Error running script", 24) == 0)
+	for (const char *p = words; (p = strstr(p, place)) != NULL;)
 	{
-		for (const char *p = words; (p = strstr(p, ": -")) != NULL; p += 3)
-		{
-			if (p[3] >= 'A' && p[3] <= 'Z')
-				words = p + 3;
-		}
+		p += sizeof(place) - 1;
+		p += strspn(p, " ");
+		p += strspn(p, "0123456789");
+		if (strncmp(p, ": ", 2) == 0 && p[2] != '\0')
+			words = p + 2;
 	}
 	if (*words == '-')
 		words++;
 
-	strlcpy(out, words, size);
-	end = strstr(out, " script: ");
-	if (end != NULL)
-		*end = '\0';
+	*len = strcspn(words, "\r\n");
+	if (strstr(words, ", on @user_script") != NULL)
+	{
+		for (const char *p = words; (p = strstr(p, " script: ")) != NULL; p++)
+			*len = p - words;
+	}
+	return words;
+}
+
+/*
+ * hide_user --- take the name of the user out of the node's words
+ *
+ * As in "User bob has no permissions".
+ */
+static void
+hide_user(char *words)
+{
+	const char *user = lr_redis_url->user;
+	char	   *p = strstr(words, "User ");
+	size_t		len = strlen(user);
+
+	if (p == NULL || len == 0)
+		return;
+	p += strlen("User ");
+	if (strncmp(p, user, len) == 0 && p[len] == ' ')
+		memmove(p, p + len + 1, strlen(p + len + 1) + 1);
+}
+
+/*
+ * redis_error_words --- an error reply, fit to be shown, and what it means
+ */
+StoreOutcome
+redis_error_words(const RedisValue *value, char *out, size_t size)
+{
+	/* The last ones are about a command inside a script. */
+	static const char *const denials[] = {
+		"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR invalid password",
+		"ERR ACL failure", "ERR The user executing the script can't",
+		"The user executing the script can't"
+	};
+	int			len;
+	const char *words = inner_words(value->str, &len);
+
+	strlcpy(out, words, Min(size, (size_t) len + 1));
 	for (char *p = out; *p; p++)
 	{
-		if (*p == '\r' || *p == '\n')
-		{
-			*p = '\0';
-			break;
-		}
 		if (*p < 0x20 || *p > 0x7e)
 			*p = '?';
 	}
+	hide_user(out);
 
 	for (int i = 0; i < lengthof(denials); i++)
 	{
 		if (strncmp(out, denials[i], strlen(denials[i])) == 0)
 			return STORE_DENIED;
 	}
-	/* Redis 6 about a command inside a script. */
-	if (strstr(out, "user executing the script can't") != NULL)
-		return STORE_DENIED;
 	return STORE_REFUSED;
 }
 

@@ -220,12 +220,8 @@ put_requests(StoreListener *l)
 	hash_seq_init(&seq, l->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
 	{
-		if (ch->unanswered || ch->refused)
-		{
-			/* Nothing to do, or an unwanted one to forget below. */
-			if (ch->unanswered || ch->wanted)
-				continue;
-		}
+		if (ch->unanswered || (ch->refused && ch->wanted))
+			continue;
 		if (ch->wanted == ch->asked)
 		{
 			if (!ch->wanted)

@@ -158,6 +158,21 @@ give_up(StoreHandle *h, StoreOutcome unsent)
 }
 
 /*
+ * mark_unsent --- this command surely did not run
+ *
+ * One for the same operation on a connection that was lost may have.
+ */
+static void
+mark_unsent(StoreOp *op, const RedisCommand *cmd)
+{
+	if (op->sent_at >= cmd->encoded_at)
+	{
+		op->sent_at = 0;
+		op->not_after = 0;
+	}
+}
+
+/*
  * ground_flight --- the connection is gone: what becomes of commands in flight
  *
  * Of which no byte was taken by the kernel, those have not been sent.  Others
@@ -181,11 +196,8 @@ ground_flight(StoreHandle *h)
 				if (op->kind == STORE_CREATE)
 					settle(h, op, STORE_UNKNOWN);
 			}
-			else if (op->sent_at >= cmd->encoded_at)
-			{
-				op->sent_at = 0;
-				op->not_after = 0;
-			}
+			else
+				mark_unsent(op, cmd);
 		}
 		land_oldest(h);
 	}
@@ -694,10 +706,7 @@ take_error(StoreHandle *h, const RedisCommand *cmd)
 		/* It did not run: open again for the next pass. */
 		h->missing |= 1 << op_script[ops->kind];
 		for (int i = 0; i < cmd->nops; i++)
-		{
-			ops[i].sent_at = 0;
-			ops[i].not_after = 0;
-		}
+			mark_unsent(&ops[i], cmd);
 		return;
 	}
 

@@ -163,6 +163,8 @@ judge_store(void)
 	}
 	if (answered)
 		node_set_silent(false);
+	if (nitems == 0 && ops[0].outcome == STORE_OK)
+		node_set_round_trip(lr_now() - ops[0].sent_at);
 	if (answered && !refused)
 		store_is_up();
 	else
