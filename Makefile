@@ -82,7 +82,7 @@ pg_regress_installcheck = \
 	$(top_builddir)/src/test/regress/pg_regress \
 	--inputdir=$(srcdir) --bindir='$(bindir)' $(EXTRA_REGRESS_OPTS)
 
-$(OBJS): $(wildcard src/*.h)
+$(OBJS): $(filter-out src/redis_lua.h,$(wildcard src/*.h))
 src/redis_scripts.o src/redis_scripts.bc: src/redis_lua.h
 
 src/redis_lua.h: $(LUA) script/embed-lua

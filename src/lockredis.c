@@ -162,10 +162,14 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 void
 _PG_init(void)
 {
+	/* Loaded later there is no shared memory; every function says so. */
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
 	lr_define_settings();
 
 	/* pg_upgrade's servers need no locks and must start no worker. */
-	if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade)
+	if (IsBinaryUpgrade)
 		return;
 
 	prev_shmem_request_hook = shmem_request_hook;

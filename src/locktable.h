@@ -325,6 +325,9 @@ typedef struct DueItem
 extern int	lt_collect_due(int64 now, bool connected, int64 again,
 						   DueItem *items, int max, bool *more);
 
+/* By how much the most delayed renewal is late, microseconds. */
+extern int64 lt_renewal_lag(void);
+
 /* When the next item will be due. */
 extern int64 lt_next_due(void);
 

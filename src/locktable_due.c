@@ -239,6 +239,28 @@ lt_renew_all_now(void)
 			lt_set_due(i, now, &wakes);
 }
 
+int64
+lt_renewal_lag(void)
+{
+	int64		lag = 0;
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		LrHold	   *h = &lt_holds[i];
+		uint32		hash = h->hash;
+		LWLock	   *lock;
+
+		if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
+			continue;
+		lock = lt_partition(hash);
+		LWLockAcquire(lock, LW_SHARED);
+		if (h->hash == hash && h->state == HOLD_HELD && lt_renew_lease_ms(h) > 0)
+			lag = Max(lag, lr_now() - lt_due_of_held(h, read_time(&lt_leases[i].deadline)));
+		LWLockRelease(lock);
+	}
+	return lag;
+}
+
 int
 lt_hold_count(void)
 {

@@ -1014,6 +1014,12 @@ redis_step(StoreHandle *h, StoreStep how)
 {
 	bool		readable = how == STORE_NOWAIT;
 
+	if (!h->active)
+	{
+		if (h->conn.state == CONN_READY)
+			(void) redis_conn_check(&h->conn);
+		return true;
+	}
 	for (;;)
 	{
 		process(h, readable);
@@ -1155,17 +1161,18 @@ static int
 redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 {
 	*epoch = h->conn.socket_epoch;
-	if (!h->active)
-	{
-		*until = LR_NEVER;
-		return 0;
-	}
-	*until = wait_until(h);
+	*until = h->active ? wait_until(h) : LR_NEVER;
 	if (h->conn.sock == PGINVALID_SOCKET)
 		return 0;
 	out->sock = h->conn.sock;
-	out->events = redis_conn_events(&h->conn);
+	out->events = h->active ? redis_conn_events(&h->conn) : WL_SOCKET_READABLE;
 	return 1;
+}
+
+static bool
+redis_connected(StoreHandle *h)
+{
+	return h->conn.state == CONN_READY;
 }
 
 /*
@@ -1209,6 +1216,7 @@ const StoreRoutine redis_store = {
 	.interests = redis_interests,
 	.reserve = redis_reserve,
 	.error = redis_error,
+	.connected = redis_connected,
 	.disconnect = redis_disconnect,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,

@@ -61,6 +61,7 @@ static NodeState node_state = NODE_CONNECTING;
 static int64 retry_delay = RETRY_MIN;
 static int64 next_try = 0;		/* not before, while the store is away */
 static int64 next_probe = 0;
+static uint32 connection_epoch = 0;
 static char warned_policy[32] = "";
 
 void
@@ -114,7 +115,6 @@ store_is_up(void)
 	ereport(LOG,
 			(errmsg("lockredis: the lock store at %s is up", status.address)));
 	warn_of_eviction(&status);
-	lt_renew_all_now();
 }
 
 static void
@@ -144,37 +144,58 @@ was_answered(StoreOutcome outcome)
 		outcome != STORE_UNKNOWN;
 }
 
-static bool
-was_refused(StoreOutcome outcome)
-{
-	return outcome == STORE_REFUSED || outcome == STORE_DENIED;
-}
-
+/*
+ * judge_store --- what the replies of a batch say about the store
+ *
+ * One that is loading, or a replica, answers TIME and refuses the rest: it is
+ * down.  That it denies us the right to one key says nothing about others.
+ */
 static void
 judge_store(void)
 {
+	bool		was_up = node_state == NODE_UP;
 	bool		answered = true;
-	bool		refused = false;
+	bool		usable = ops[0].outcome == STORE_OK;
+	uint32		epoch;
+	int64		until;
+	StoreInterest interest[STORE_MAX_INTERESTS];
 
 	for (int i = 0; i <= nitems; i++)
 	{
 		answered = answered && was_answered(ops[i].outcome);
-		refused = refused || was_refused(ops[i].outcome);
+		usable = usable && ops[i].outcome != STORE_REFUSED;
 	}
 	if (answered)
 		node_set_silent(false);
 	if (nitems == 0 && ops[0].outcome == STORE_OK)
 		node_set_round_trip(lr_now() - ops[0].sent_at);
-	if (answered && !refused)
-		store_is_up();
-	else
+	if (!answered || !usable)
+	{
 		store_is_down();
+		return;
+	}
+	store_is_up();
+
+	/* Over a new connection it may be another one, or one without our data. */
+	(void) lr_store()->interests(handle, interest, &until, &epoch);
+	if (!was_up || epoch != connection_epoch)
+		lt_renew_all_now();
+	connection_epoch = epoch;
 }
 
 /* ----------
  * A batch
  * ----------
  */
+
+/*
+ * retry_time --- when to try again what the store did not do
+ */
+static int64
+retry_time(void)
+{
+	return Max(next_try, lr_now() + RETRY_MIN);
+}
 
 static void
 apply_renewal(const DueItem *item, const StoreOp *op)
@@ -195,7 +216,7 @@ apply_renewal(const DueItem *item, const StoreOp *op)
 			lt_lose(item->hold, item->owner, LOST_TAKEN, op->type_name);
 			break;
 		default:
-			lt_retry_at(item->hold, item->owner, next_try);
+			lt_retry_at(item->hold, item->owner, retry_time());
 	}
 }
 
@@ -206,7 +227,7 @@ apply_give_back(const DueItem *item, const StoreOp *op, const StoreOp *time)
 		op->outcome == STORE_WRONG_TYPE;
 
 	if (!ran)
-		lt_retry_at(item->hold, item->owner, next_try);
+		lt_retry_at(item->hold, item->owner, retry_time());
 	else if (item->not_after == 0 ||
 			 (time->outcome == STORE_OK && time->store_ms > item->not_after))
 		lt_given_back(item->hold, item->owner);
@@ -263,13 +284,28 @@ wants_probe(int64 now)
 	return node_state != NODE_UP || node_is_silent() || now >= next_probe;
 }
 
+/*
+ * look_after_connection --- an idle connection that dies is noticed at once
+ */
+static void
+look_after_connection(void)
+{
+	if (!lr_store()->connected(handle))
+		return;
+	(void) lr_store()->step(handle, STORE_NOWAIT);
+	if (!lr_store()->connected(handle))
+		next_probe = 0;
+}
+
 void
 renewals_step(void)
 {
 	int64		now = lr_now();
 	bool		more;
 
-	if (under_way && lr_store()->step(handle, STORE_NOWAIT))
+	if (!under_way)
+		look_after_connection();
+	else if (lr_store()->step(handle, STORE_NOWAIT))
 		apply_batch();
 
 	if (under_way || now < next_try)

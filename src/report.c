@@ -26,7 +26,7 @@ failure_message(StoreOutcome outcome)
 	switch (outcome)
 	{
 		case STORE_DENIED:
-			return gettext_noop("the lock store refused the credentials of this server");
+			return gettext_noop("the lock store denied access");
 		case STORE_REFUSED:
 			return gettext_noop("the lock store refused the request");
 		case STORE_DOWN:
@@ -73,10 +73,12 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("key \"%s\" does not hold a reentrant lock", shown),
-			 op->value == STORE_VALUE_TOKEN ?
+			 op->value != STORE_VALUE_TOKEN ?
+			 errdetail("It holds a value of type %s.", op->type_name) :
+			 op->ttl_ms == STORE_NO_TTL ?
 			 errdetail("It holds a string that never expires, as a token lock without a time limit does.") :
-			 errdetail("It holds a value of type %s.", op->type_name),
-			 op->value == STORE_VALUE_TOKEN ?
+			 errdetail("It holds a string, as a token lock does."),
+			 op->value == STORE_VALUE_TOKEN && op->ttl_ms == STORE_NO_TTL ?
 			 errhint("Give the lock of the other client a time limit, or use another key.") :
 			 errhint("Use another key.")));
 }

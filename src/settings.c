@@ -74,7 +74,13 @@ check_url(char **newval, void **extra, GucSource source)
 	RedisUrlError error;
 	RedisUrl   *copy;
 
-	switch (redis_url_parse(*newval, &url, &error))
+	RedisUrlVerdict verdict = redis_url_parse(*newval, &url, &error);
+
+	/* The usual message would repeat the value, and a password in it. */
+	if (verdict != REDIS_URL_OK)
+		GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
+
+	switch (verdict)
 	{
 		case REDIS_URL_OK:
 			break;

@@ -188,7 +188,8 @@ typedef struct StoreRoutine
 	/*
 	 * For event loops that step with STORE_NOWAIT: which sockets to watch,
 	 * and until when at most (lr_now() time).  Returns their number.
-	 * "epoch" changes whenever a socket was replaced.
+	 * "epoch" changes whenever a socket was replaced.  Between batches kept
+	 * connections are watched too, and a step closes those that have died.
 	 */
 	int			(*interests) (StoreHandle *h, StoreInterest *out,
 							  int64 *until, uint32 *epoch);
@@ -197,6 +198,9 @@ typedef struct StoreRoutine
 	void		(*reserve) (StoreHandle *h, int n);
 
 	const StoreError *(*error) (StoreHandle *h);
+
+	/* Is there a kept connection that was good when last looked at? */
+	bool		(*connected) (StoreHandle *h);
 
 	/* Close all sockets now; the handle stays usable. */
 	void		(*disconnect) (StoreHandle *h);

@@ -303,7 +303,7 @@ lockredis_status(PG_FUNCTION_ARGS)
 	nulls[COL_ROUND_TRIP] = status.round_trip_us < 0;
 	values[COL_ROUND_TRIP] = interval_from_us(status.round_trip_us);
 	text_or_null(values, nulls, COL_VERSION, status.version);
-	values[COL_RENEWAL_LAG] = interval_from_us(Max(lr_now() - lt_next_due(), 0));
+	values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag());
 	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status.maxmemory_policy);
 	text_or_null(values, nulls, COL_LAST_ERROR, status.last_error);
 	nulls[COL_LAST_ERROR_AT] = status.last_error_at == 0;
