@@ -1,4 +1,5 @@
 -- One session: take, take again, give back, ask.
+SET intervalstyle = postgres;
 SELECT redis_is_held('k'), redis_hold_count('k'), redis_is_locked('k'),
        redis_lock_ttl('k') IS NULL AS no_ttl, redis_lock_owner('k') IS NULL AS no_owner;
 SELECT redis_lock('k');

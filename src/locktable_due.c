@@ -24,6 +24,12 @@
 
 #include "locktable_int.h"
 
+/*
+ * Renewals that are due a little later go out with those that are due now: a
+ * twelfth of their lease before, at most this.
+ */
+#define EARLY_MAX			(2 * LR_US_PER_S)
+
 static int64
 read_time(pg_atomic_uint64 *t)
 {
@@ -143,6 +149,19 @@ decide(LrIndex hold, int64 now, bool connected, int64 again, WakeList *wakes)
 }
 
 /*
+ * is_due --- or, of a renewal, nearly so?  Partition lock held
+ */
+static bool
+is_due(LrIndex hold, int64 now)
+{
+	int64		early = 0;
+
+	if (lt_holds[hold].state == HOLD_HELD)
+		early = Min(lt_renew_lease_ms(&lt_holds[hold]) * LR_US_PER_MS / 12, EARLY_MAX);
+	return read_time(&lt_leases[hold].due) - early <= now;
+}
+
+/*
  * collect_one --- look at a hold that seemed due; false if there was nothing
  */
 static bool
@@ -161,7 +180,7 @@ collect_one(LrIndex hold, int64 now, bool connected, int64 again, DueItem *item)
 	lock = lt_partition(hash);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->hash == hash && h->owner == owner &&
-		pg_atomic_read_u64(&lt_leases[hold].owner) == owner)
+		pg_atomic_read_u64(&lt_leases[hold].owner) == owner && is_due(hold, now))
 	{
 		LrKey	   *key = &lt_keys[h->key];
 
@@ -189,15 +208,18 @@ lt_collect_due(int64 now, bool connected, int64 again,
 {
 	int			n = 0;
 	DueItem		ignored;
+	int64		horizon = now;
 
 	*more = false;
+	if (connected && lt_next_due() <= now)
+		horizon += EARLY_MAX;
 	for (int b = 0; b < lt_table->nblocks; b++)
 	{
 		int			first = b * DUE_BLOCK;
 		int			last = Min(first + DUE_BLOCK, lt_table->max_locks);
 		int64		bound = LR_NEVER;
 
-		if (read_time(&lt_block_due[b]) > now)
+		if (read_time(&lt_block_due[b]) > horizon)
 			continue;
 		pg_atomic_exchange_u64(&lt_block_due[b], (uint64) LR_NEVER);
 
@@ -207,10 +229,12 @@ lt_collect_due(int64 now, bool connected, int64 again,
 
 			if (due <= now && !connected)
 				collect_one(i, now, false, again, &ignored);
-			else if (due <= now && n < max)
+			else if (due <= horizon && n < max)
 			{
 				if (collect_one(i, now, true, again, &items[n]))
 					n++;
+				else
+					bound = Min(bound, read_time(&lt_leases[i].due));
 			}
 			else
 			{

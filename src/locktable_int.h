@@ -71,6 +71,7 @@ typedef struct LrWait
 	LrIndex		prev;			/* session before in the queue */
 	LrIndex		next;
 	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
+	int64		looks_at;		/* when a sleeping head looks unwoken; 0 = n/a */
 	bool		asleep;			/* counted in nwaiters */
 	TimestampTz since;
 } LrWait;

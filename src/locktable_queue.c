@@ -119,6 +119,7 @@ leave_queue(LrIndex self)
 	w->asleep = false;
 	w->state = WAIT_NONE;
 	w->woken_at = 0;
+	w->looks_at = 0;
 }
 
 /* ----------
@@ -171,6 +172,7 @@ lt_enqueue(const LrName *name, LockScope scope, bool only_if_free,
 		w->hold = *hold;
 		w->scope = scope;
 		w->woken_at = 0;
+		w->looks_at = 0;
 		w->asleep = false;
 		w->since = GetCurrentTimestamp();
 		queue_append(&lt_keys[key], self);
@@ -327,12 +329,17 @@ lt_turn(LrIndex hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	TurnResult	turn = TURN_WAIT;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	w->looks_at = 0;
 	key = &lt_keys[w->key];
 	*subscribed = key->subscription == SUB_CONFIRMED;
 	if (w->state == WAIT_FAILED)
 		turn = TURN_FAILED;
 	else if (key->queue_head == LrMyProcNumber)
+	{
 		turn = head_turn(key, w, now, retry_at, look_again, &wakes);
+		if (turn == TURN_WAIT)
+			w->looks_at = *look_again;
+	}
 	else
 	{
 		LrIndex		live = lt_live_hold(key, now, &wakes);
@@ -477,6 +484,7 @@ pass_over(LrKey *key, LrIndex head, WakeList *wakes)
 	LrIndex		second = w->next;
 
 	w->woken_at = 0;
+	w->looks_at = 0;
 	if (second != LR_NONE)
 	{
 		LrWait	   *s = wait_of(second);
@@ -495,6 +503,17 @@ pass_over(LrKey *key, LrIndex head, WakeList *wakes)
 	lt_nudge_head(key, wakes);
 }
 
+/*
+ * ignores --- does not do what it was woken for, or wanted to do by itself?
+ */
+static bool
+ignores(const LrWait *w, int64 now)
+{
+	int64		since = w->woken_at != 0 ? w->woken_at : w->looks_at;
+
+	return w->state == WAIT_QUEUED && since != 0 && now - since >= IGNORED_AFTER;
+}
+
 void
 lt_pass_over_sleepers(void)
 {
@@ -508,15 +527,12 @@ lt_pass_over_sleepers(void)
 		LWLock	   *lock;
 
 		/* A look without the lock, to leave the many others alone. */
-		if (w->state != WAIT_QUEUED || w->woken_at == 0 ||
-			now - w->woken_at < IGNORED_AFTER)
+		if (!ignores(w, now))
 			continue;
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
-		if (w->state == WAIT_QUEUED && w->hash == hash && w->woken_at != 0 &&
-			now - w->woken_at >= IGNORED_AFTER &&
-			lt_keys[w->key].queue_head == i)
+		if (ignores(w, now) && w->hash == hash && lt_keys[w->key].queue_head == i)
 			pass_over(&lt_keys[w->key], i, &wakes);
 		LWLockRelease(lock);
 		lt_wake(&wakes);

@@ -223,6 +223,7 @@ typedef struct ReleaseBatch
 	int			size;
 	StoreOp    *ops;
 	LrIndex    *holds;
+	HoldView   *views;			/* of the holds when they were added */
 } ReleaseBatch;
 
 static ReleaseBatch batch;
@@ -243,11 +244,13 @@ reserve_batch(int n)
 	{
 		batch.ops = MemoryContextAlloc(TopMemoryContext, sizeof(StoreOp) * size);
 		batch.holds = MemoryContextAlloc(TopMemoryContext, sizeof(LrIndex) * size);
+		batch.views = MemoryContextAlloc(TopMemoryContext, sizeof(HoldView) * size);
 	}
 	else
 	{
 		batch.ops = repalloc_huge(batch.ops, sizeof(StoreOp) * (Size) size);
 		batch.holds = repalloc_huge(batch.holds, sizeof(LrIndex) * (Size) size);
+		batch.views = repalloc_huge(batch.views, sizeof(HoldView) * (Size) size);
 	}
 	lr_store()->reserve(store_handle, size);
 	batch.size = size;
@@ -289,10 +292,29 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	op->name_len = key.len;
 	op->owner = view->owner;
 	op->keep_ms = keep_ms(view);
+	batch.views[batch.n] = *view;
 	batch.holds[batch.n++] = hold;
 	batch.active = true;
 	delete_entry(entry);
 	return true;
+}
+
+/*
+ * note_gone --- the release found that the lock had been lost before
+ */
+static void
+note_gone(ReleaseTally *tally, const StoreOp *op, const HoldView *view)
+{
+	tally->gone++;
+	if (tally->gone > 1 && view->guard <= tally->gone_view.guard)
+		return;
+	tally->gone_name.len = op->name_len;
+	memcpy(tally->gone_name.data, op->name, op->name_len);
+	tally->gone_view = *view;
+	tally->gone_view.state = HOLD_LOST;
+	tally->gone_view.lost_reason = op->holder[0] ? LOST_TAKEN : LOST_DELETED;
+	tally->gone_view.lost_at = GetCurrentTimestamp();
+	strlcpy(tally->gone_view.taken_by, op->holder, LR_OWNER_MAX);
 }
 
 /*
@@ -316,8 +338,7 @@ finish_batch(ReleaseTally *tally)
 				break;
 			case STORE_GONE:
 			case STORE_WRONG_TYPE:
-				tally->gone++;
-				strlcpy(tally->taken_by, op->holder, LR_OWNER_MAX);
+				note_gone(tally, op, &batch.views[i]);
 				lt_end_release(batch.holds[i]);
 				break;
 			default:
@@ -541,7 +562,6 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	HoldView	view;
 	ScopeHold  *part = &view.scope[terms->scope];
 	ScopeHold	before;
-	int64		deadline = 0;
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
@@ -556,8 +576,8 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 		terms->keep_until != 0 || lease_is_short(&view, request))
 	{
 		StoreOp		op;
+		int64		deadline;
 
-		op.outcome = STORE_PENDING;
 		PG_TRY();
 		{
 			run_set(hold, entry, view.owner, store_count(&view),
@@ -569,6 +589,13 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 			}
 			if (op.outcome != STORE_OK)
 				report_store_failure(ERROR, op.outcome, session_store_error());
+
+			/* The old lease may have ended before the reply was read. */
+			deadline = op.sent_at + terms->lease_ms * LR_US_PER_MS;
+			(void) lt_set_scope(hold, terms->scope, part, deadline);
+			lt_look(hold, &view);
+			if (view.state == HOLD_LOST)
+				report_lost(ERROR, name, &view);
 		}
 		PG_CATCH();
 		{
@@ -576,9 +603,9 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
-		deadline = op.sent_at + terms->lease_ms * LR_US_PER_MS;
 	}
-	(void) lt_set_scope(hold, terms->scope, part, deadline);
+	else
+		(void) lt_set_scope(hold, terms->scope, part, 0);
 	lt_tighten(hold, terms);
 	set_guard(entry, terms->guard);
 	if (terms->scope == SCOPE_XACT && before.count == 0)
@@ -674,11 +701,8 @@ release_whole(const LrName *name, HeldEntry *entry)
 	session_batch_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	if (tally.gone > 0)
 	{
-		view.lost_reason = tally.taken_by[0] ? LOST_TAKEN : LOST_DELETED;
-		view.lost_at = GetCurrentTimestamp();
-		strlcpy(view.taken_by, tally.taken_by, LR_OWNER_MAX);
-		xact_note_unlocked_loss(name, &view);
-		report_lost(WARNING, name, &view);
+		xact_note_unlocked_loss(name, &tally.gone_view);
+		report_lost(WARNING, name, &tally.gone_view);
 		return false;
 	}
 	if (tally.unanswered > 0)
@@ -794,51 +818,73 @@ session_unlock_job(const LrName *name)
 	return release_holds(name, entry, &view, 1);
 }
 
-/* What session_unlock_all found. */
+/* One key of session_unlock_all. */
+typedef struct UnlockItem
+{
+	LrName		name;
+	bool		lost;
+	HoldView	view;			/* if it was lost */
+} UnlockItem;
+
 typedef struct UnlockAll
 {
 	int			n;
-	LrName	   *names;
+	UnlockItem *items;
 } UnlockAll;
 
 static void
 collect_name(HeldEntry *entry, void *arg)
 {
 	UnlockAll  *all = arg;
-	LrName	   *name = &all->names[all->n++];
+	UnlockItem *item = &all->items[all->n++];
 
-	name->len = entry->key.len;
-	name->hash = entry->key.hash;
-	memcpy(name->data, entry->key.data, name->len);
+	item->name.len = entry->key.len;
+	item->name.hash = entry->key.hash;
+	memcpy(item->name.data, entry->key.data, entry->key.len);
+	item->lost = false;
 }
 
 /*
- * unlock_all_of --- its session-level holds of one key, into the batch if that
- * is all there is of it; true if there were any that were not lost
+ * unlock_whole --- if all there is of a key can go, it goes into the batch
+ *
+ * False if the key had no hold to be given back, or some that stay.
  */
 static bool
-unlock_all_of(const LrName *name)
+unlock_whole(UnlockItem *item)
 {
-	HeldEntry  *entry = session_find(name);
+	HeldEntry  *entry = session_find(&item->name);
+	HoldView	view;
+
+	lt_look(entry->hold, &view);
+	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0)
+		return false;
+	item->lost = !session_batch_add(entry, &item->view);
+	return !item->lost;
+}
+
+/*
+ * unlock_part --- a transaction or the job runner has the key too
+ */
+static bool
+unlock_part(UnlockItem *item)
+{
+	HeldEntry  *entry = session_find(&item->name);
 	HoldView	view;
 	int			n;
 
+	if (entry == NULL)
+		return false;
 	lt_look(entry->hold, &view);
 	n = view.scope[SCOPE_SESSION].count - entry->job_count;
-	if (n <= 0)
-		return false;
-	if (view.state != HOLD_LOST && view.scope[SCOPE_XACT].count == 0 &&
-		entry->job_count == 0)
-	{
-		if (session_batch_add(entry, &view))
-			return true;
-		xact_note_unlocked_loss(name, &view);
-		report_lost(WARNING, name, &view);
-		return false;
-	}
-	return release_holds(name, entry, &view, n);
+	return n > 0 && release_holds(&item->name, entry, &view, n);
 }
 
+/*
+ * session_unlock_all --- see session.h
+ *
+ * Even a warning can raise (in an encoding that lacks a character of the key),
+ * so warnings come when all has been given back.
+ */
 int64
 session_unlock_all(void)
 {
@@ -849,24 +895,38 @@ session_unlock_all(void)
 	session_enter();
 	if (!session_has_holds())
 		return 0;
-	xact_warn_early_unlock();
-	all.names = palloc(sizeof(LrName) * held->members);
+	all.items = palloc_extended(sizeof(UnlockItem) * (Size) held->members,
+								MCXT_ALLOC_HUGE);
 	session_walk(collect_name, &all);
 	for (int i = 0; i < all.n; i++)
-		if (unlock_all_of(&all.names[i]))
+		if (unlock_whole(&all.items[i]))
 			n++;
-	pfree(all.names);
-
 	session_batch_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	n -= tally.gone;
+
+	xact_warn_early_unlock();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
 	if (tally.gone > 0)
+		xact_note_unlocked_loss(&tally.gone_name, &tally.gone_view);
+	if (tally.gone == 1)
+		report_lost(WARNING, &tally.gone_name, &tally.gone_view);
+	else if (tally.gone > 1)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg_plural("%d Redis lock had been lost",
-							   "%d Redis locks had been lost",
-							   tally.gone, tally.gone)));
-	return n - tally.gone;
+				 errmsg("%d Redis locks were lost", tally.gone)));
+	for (int i = 0; i < all.n; i++)
+	{
+		if (all.items[i].lost)
+		{
+			xact_note_unlocked_loss(&all.items[i].name, &all.items[i].view);
+			report_lost(WARNING, &all.items[i].name, &all.items[i].view);
+		}
+		else if (unlock_part(&all.items[i]))
+			n++;
+	}
+	pfree(all.items);
+	return n;
 }
 
 /* ----------

@@ -43,8 +43,8 @@ typedef struct ReleaseTally
 	int			gone;			/* found lost by the release itself */
 	int			unanswered;
 	StoreOutcome failure;		/* of one that was not answered */
-	LrIndex		gone_hold;		/* one that was gone, and who has it now */
-	char		taken_by[LR_OWNER_MAX];
+	LrName		gone_name;		/* of those that were gone, the one with the */
+	HoldView	gone_view;		/* strictest guard, as a lost hold */
 } ReleaseTally;
 
 /* Is there anything held, or left over by an interrupted call? */

@@ -263,7 +263,8 @@ ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_OK:
 			return take(hold);
 		case STORE_BUSY:
-			plan_retry(subscribed);
+			if (acq.request->wait_us != 0)
+				plan_retry(subscribed);
 			return false;
 		case STORE_WRONG_TYPE:
 			report_wrong_type(acq.name, &acq.op);
