@@ -4,7 +4,8 @@
 #   make install              install
 #   make installcheck         pg_regress and TAP tests against the installed files
 #   make ASSERTS=1            with assertions of the extension's own code
-#   make SANITIZE=1           with the address and undefined-behaviour sanitizers
+#   make SANITIZE=address,undefined
+#                             with these sanitizers
 #   make WERROR=1             warnings are errors
 
 EXTENSION = lockredis
@@ -54,9 +55,9 @@ ifdef ASSERTS
 PG_CFLAGS += -DUSE_ASSERT_CHECKING
 endif
 ifdef SANITIZE
-PG_CFLAGS += -fsanitize=address,undefined -fno-omit-frame-pointer \
+PG_CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 	-fno-sanitize-recover=undefined -O1
-SHLIB_LINK += -fsanitize=address,undefined
+SHLIB_LINK += -fsanitize=$(SANITIZE)
 endif
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))

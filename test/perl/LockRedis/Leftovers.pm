@@ -1,0 +1,121 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Leftovers - after a test nothing is left
+
+=head1 SYNOPSIS
+
+  my $before = descriptors($session, $other, $node);  # open descriptors
+  ...
+  nothing_left($node, $redis);
+  nothing_left([ $node_a, $node_b ], $redis, name => 'after a cancel',
+      keys => qr/^redisson_lock_token:/,     # keys that may stay
+      clients => 3,                          # exactly so many connections
+      descriptors => $before);
+
+=head1 DESCRIPTION
+
+One TAP test a call.  Within 15 seconds: no key in Redis, no row in redis_locks
+on any node, no subscribed channel, no more connections than one a session and
+two for each watchdog, descriptors as before.  What is still there is shown.
+Sessions that only look (psql without a lock function) have no connection.
+
+=cut
+
+package LockRedis::Leftovers;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use LockRedis::Session;
+use LockRedis::Wait qw(poll_until);
+use Test::More;
+
+our @EXPORT = qw(nothing_left descriptors);
+
+# Open descriptors of sessions and of nodes' watchdogs, by process id.
+sub descriptors
+{
+	my %open;
+
+	foreach my $thing (@_)
+	{
+		my $pid =
+			$thing->isa('LockRedis::Node')
+		  ? $thing->watchdog_pid
+		  : $thing->pid;
+		$open{$pid} = LockRedis::Session::descriptors_of($pid);
+	}
+	return \%open;
+}
+
+sub nothing_left
+{
+	my ($nodes, $redis, %opts) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @left;
+
+	$nodes = [$nodes] unless ref $nodes eq 'ARRAY';
+	eval {
+		poll_until(
+			'everything to be gone',
+			sub {
+				@left = _what_is_left($nodes, $redis, %opts);
+				return !@left;
+			},
+			15);
+	};
+	push @left, $@ if $@ && $@ !~ /^gave up/;
+	return ok(!@left, $opts{name} || 'nothing is left')
+	  || diag join "\n", 'still there:', @left;
+}
+
+sub _what_is_left
+{
+	my ($nodes, $redis, %opts) = @_;
+	my @left;
+	my $allowed = 0;
+
+	foreach my $node (@$nodes)
+	{
+		# A session counts itself: the one that asks has no connection.
+		my ($backends, $rows) = split /\n/, $node->safe_psql(
+			'postgres', q{
+			SELECT count(*) - 1 FROM pg_stat_activity
+			 WHERE backend_type = 'client backend';
+			SELECT l FROM redis_locks l;}), 2;
+
+		$allowed += $backends + 2;
+		push @left, 'redis_locks of ' . $node->name . ": $rows"
+		  if defined $rows;
+	}
+
+	foreach my $key ($redis->all_keys)
+	{
+		push @left, "key $key" unless $opts{keys} && $key =~ $opts{keys};
+	}
+	push @left, "channel $_" foreach $redis->channels;
+
+	my @clients = $redis->clients;
+	if (defined $opts{clients} ? @clients != $opts{clients} : @clients > $allowed)
+	{
+		push @left, scalar(@clients) . ' connections, wanted '
+		  . (defined $opts{clients} ? $opts{clients} : "at most $allowed");
+		push @left, map { "  $_->{name} $_->{addr} cmd=$_->{cmd}" } @clients;
+	}
+
+	my $before = $opts{descriptors} || {};
+	foreach my $pid (sort keys %$before)
+	{
+		my $now = LockRedis::Session::descriptors_of($pid);
+		push @left, "process $pid has $now descriptors, had $before->{$pid}"
+		  if $now != $before->{$pid};
+	}
+	return @left;
+}
+
+1;

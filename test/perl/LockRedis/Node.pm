@@ -1,0 +1,177 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Node - a PostgreSQL server with lockredis loaded
+
+=head1 SYNOPSIS
+
+  my $node = LockRedis::Node->create('main', redis => $redis);
+  my $node = LockRedis::Node->create('main', url => $proxy->url,
+      settings => { 'lockredis.lease' => '2s', max_connections => 300 },
+      initdb => ['--encoding=LATIN1', '--locale=C'], extension => 0);
+
+  $node->session(...)                    # see LockRedis::Session
+  $node->value($sql)                     # one value over a connection of its own
+  $node->set('lockredis.lease' => '1s'); # postgresql.conf, reload, in effect
+  $node->watchdog_pid;
+  $node->wait_for_waiters($key, $n);     # n sessions wait for the key
+  $node->wait_for_up;                    # redis_lock_status says up
+  $node->log_since_here; ... $node->logged(qr/.../);
+
+=head1 DESCRIPTION
+
+A PostgreSQL::Test::Cluster: everything of that class works too.  Restarts
+after a crash, as a server in production does.  The server's settings for a
+test are given by name; see test/regress.conf for pg_regress.
+
+=cut
+
+package LockRedis::Node;
+
+use strict;
+use warnings FATAL => 'all';
+
+use parent -norequire, 'PostgreSQL::Test::Cluster';
+
+use Carp;
+use LockRedis::Session;
+use LockRedis::Wait qw(poll_until);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils ();
+
+sub create
+{
+	my ($class, $name, %opts) = @_;
+	my $node = $class->new($name);
+	my %settings = (
+		shared_preload_libraries => 'lockredis',
+		restart_after_crash => 'on',
+		'lockredis.url' => $opts{url}
+		  || ($opts{redis} ? $opts{redis}->url : croak 'no url and no redis'),
+		%{ $opts{settings} || {} });
+
+	$node->init(extra => $opts{initdb} || [ '--encoding=UTF8', '--locale=C' ]);
+	$node->append_conf('postgresql.conf',
+		join "\n",
+		map { "$_ = " . _quote($settings{$_}) } sort keys %settings);
+	return $node if defined $opts{start} && !$opts{start};
+
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION lockredis')
+	  unless defined $opts{extension} && !$opts{extension};
+	return $node;
+}
+
+sub _quote
+{
+	my ($value) = @_;
+
+	$value =~ s/(['\\])/\\$1/g;
+	return "'$value'";
+}
+
+sub session
+{
+	my ($self, %opts) = @_;
+
+	return LockRedis::Session->new($self, %opts);
+}
+
+sub value
+{
+	my ($self, $sql, %opts) = @_;
+
+	return $self->safe_psql($opts{dbname} || 'postgres', $sql);
+}
+
+# Change settings in postgresql.conf and reload; returns when a new connection
+# sees them.
+sub set
+{
+	my ($self, %settings) = @_;
+
+	foreach my $name (sort keys %settings)
+	{
+		$self->append_conf('postgresql.conf',
+			"$name = " . _quote($settings{$name}));
+	}
+	my $before = $self->value('SELECT pg_conf_load_time()');
+	$self->reload;
+	poll_until('the new settings',
+		sub { $self->value('SELECT pg_conf_load_time()') ne $before });
+	return;
+}
+
+# Process id of the watchdog, undef when there is none.
+sub watchdog_pid
+{
+	my ($self) = @_;
+	my $pid = $self->value(
+		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lockredis watchdog'}
+	);
+
+	return $pid eq '' ? undef : $pid;
+}
+
+sub wait_for_waiters
+{
+	my ($self, $key, $count) = @_;
+
+	$key =~ s/'/''/g;
+	return poll_until(
+		"$count sessions to wait for $key",
+		sub {
+			$self->value(
+				"SELECT count(*) FROM redis_locks WHERE key = '$key' AND waiting_since IS NOT NULL"
+			) == $count;
+		});
+}
+
+sub wait_for_up
+{
+	my ($self) = @_;
+
+	return poll_until(
+		'the watchdog to reach the store',
+		sub {
+			$self->value(
+				q{SELECT count(*) FROM redis_lock_status WHERE state = 'up'}) > 0;
+		});
+}
+
+# Where the server log ends now; logged() looks from here on.
+sub log_since_here
+{
+	my ($self) = @_;
+
+	$self->{log_mark} = -s $self->logfile || 0;
+	return;
+}
+
+sub logged
+{
+	my ($self, $pattern) = @_;
+
+	return $self->log_text =~ $pattern;
+}
+
+# How often it was logged.
+sub times_logged
+{
+	my ($self, $pattern) = @_;
+
+	return scalar(() = $self->log_text =~ /$pattern/g);
+}
+
+sub log_text
+{
+	my ($self) = @_;
+
+	return PostgreSQL::Test::Utils::slurp_file($self->logfile,
+		$self->{log_mark} || 0);
+}
+
+1;

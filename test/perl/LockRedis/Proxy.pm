@@ -1,0 +1,132 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Proxy - drives test/fault/proxy
+
+=head1 SYNOPSIS
+
+  my $proxy = LockRedis::Proxy->new($redis);
+  $proxy->url;                                   # redis://127.0.0.1:PORT
+  my $id = $proxy->rule(match => 'EVALSHA', action => 'hold');
+  $proxy->rule(on => 'reply', match => $key, action => 'drop');
+  $proxy->rule(match => $key, action => 'delay', ms => 4000);
+  $proxy->wait_for_rule($id);                    # until it has acted (once)
+  $proxy->release;                               # forward all that is held
+  $proxy->clear;                                 # forget the rules
+  $proxy->mode('refuse');      # pass, refuse, silent, reset, hang
+  $proxy->latency(1);                            # ms, each direction
+  $proxy->reset_all;
+  $proxy->stats->{requests};                     # see test/fault/proxy
+
+A match is made of bytes; a text with non-ASCII characters has to be encoded.
+
+=cut
+
+package LockRedis::Proxy;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use File::Basename qw(dirname);
+use IO::Handle;
+use IO::Select;
+use IPC::Open2 qw(open2);
+use JSON::PP;
+use LockRedis::Wait qw(limit poll_until);
+
+my $program = dirname(__FILE__) . '/../../fault/proxy';
+my $json = JSON::PP->new->canonical->latin1;
+my @proxies;
+
+sub new
+{
+	my ($class, $redis, %opts) = @_;
+	my $target =
+	  $opts{unix} ? $redis->socket_path : '127.0.0.1:' . $redis->port;
+	my $pid = open2(my $out, my $in, $program, $target);
+	my $self = bless { pid => $pid, in => $in, out => $out, owner => $$ },
+	  $class;
+
+	push @proxies, $self;
+	$self->{port} = $self->_answer->{port};
+	return $self;
+}
+
+sub port { my ($self) = @_; return $self->{port}; }
+
+sub url { my ($self) = @_; return "redis://127.0.0.1:$self->{port}"; }
+
+sub rule { my ($self, %rule) = @_; return $self->_do('rule', %rule)->{id}; }
+
+sub clear { my ($self) = @_; return $self->_do('clear'); }
+
+sub release { my ($self) = @_; return $self->_do('release'); }
+
+sub mode { my ($self, $mode) = @_; return $self->_do('mode', to => $mode); }
+
+sub latency { my ($self, $ms) = @_; return $self->_do('latency', ms => $ms); }
+
+sub reset_all { my ($self) = @_; return $self->_do('reset_all'); }
+
+sub stats { my ($self) = @_; return $self->_do('stats'); }
+
+sub acted { my ($self, $id) = @_; return $self->stats->{acted}{$id}; }
+
+sub wait_for_rule
+{
+	my ($self, $id, $times) = @_;
+
+	$times = 1 unless defined $times;
+	return poll_until("rule $id of the proxy to act",
+		sub { $self->acted($id) >= $times });
+}
+
+sub stop
+{
+	my ($self) = @_;
+
+	return unless $self->{pid};
+	close $self->{in};
+	waitpid delete $self->{pid}, 0;
+	return;
+}
+
+sub _do
+{
+	my ($self, $what, %args) = @_;
+
+	print { $self->{in} } $json->encode({ do => $what, %args }), "\n";
+	$self->{in}->flush;
+	my $answer = $self->_answer;
+	croak "proxy: $answer->{error}" if exists $answer->{error};
+	return $answer;
+}
+
+sub _answer
+{
+	my ($self) = @_;
+
+	croak 'the proxy does not answer'
+	  unless IO::Select->new($self->{out})->can_read(limit(20));
+	my $line = readline $self->{out};
+	croak 'the proxy has ended' unless defined $line;
+	return $json->decode($line);
+}
+
+END
+{
+	my $exit_code = $?;
+
+	foreach my $proxy (grep { $_->{owner} == $$ && $_->{pid} } @proxies)
+	{
+		kill 'KILL', $proxy->{pid};
+		waitpid $proxy->{pid}, 0;
+	}
+	$? = $exit_code;
+}
+
+1;

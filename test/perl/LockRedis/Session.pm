@@ -1,0 +1,565 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Session - one psql, one backend, driven step by step
+
+=head1 SYNOPSIS
+
+  my $s = $node->session;                      # database postgres
+  my $s = $node->session(dbname => 'latin1', user => 'bob',
+      settings => { 'lockredis.lease' => '2s' });
+
+  my $r = $s->query("SELECT redis_try_lock('k')");   # waits for the end
+  $r->value; $r->out; $r->rows;                # 't', "t", [['t']]; NULL: 'NULL'
+  $r->error; $r->sqlstate; $r->detail; $r->hint;     # of the first error
+  $r->warnings; $r->notices;                   # lists of LockRedis::Message
+  $r->ms;                                      # as psql's \timing measured it
+
+  $s->start("SELECT redis_lock('k')");         # does not wait
+  $s->is_running;                              # reads what has come
+  my $r = $s->wait;  $s->wait(5);              # its result; dies when too late
+
+  $s->value($sql);                             # query, die on error, the value
+  $s->query_is($sql, $expected, $name);        # TAP: output, and no message
+  $s->query_warns($sql, $expected, $sqlstate, qr/text/, $name);
+  $s->query_fails($sql, $sqlstate, qr/message/, $name);
+
+  $s->pid;                                     # of the backend
+  $s->cancel; $s->terminate; $s->kill9;        # signals to the backend
+  $s->freeze; $s->thaw;
+  $s->quit;                                    # orderly, backend is gone after
+  $s->vanish;                                  # kill -9 of psql: client gone
+
+=head1 DESCRIPTION
+
+Plain pipes instead of background_psql: warnings, errors and their SQLSTATEs
+come apart from the rows, a lost connection is a result and no exception, and
+many sessions can wait at the same time.  While any test code waits with
+LockRedis::Wait, the output of all sessions is read.
+
+=cut
+
+package LockRedis::Session;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use IO::Poll qw(POLLIN POLLHUP POLLERR);
+use LockRedis::Wait qw(limit now poll_until pause);
+use POSIX ();
+use Test::More;
+
+my %sessions;    # by number, those with open output
+my $poll = IO::Poll->new;
+my $count = 0;
+
+LockRedis::Wait::on_pause(\&_read_all);
+
+# To be called by LockRedis::Node only.
+sub new
+{
+	my ($class, $node, %opts) = @_;
+	my $dbname = defined $opts{dbname} ? $opts{dbname} : 'postgres';
+	my $connstr = $node->connstr($dbname);
+
+	$connstr .= " user=$opts{user}" if defined $opts{user};
+	my $settings = $opts{settings} || {};
+	if (%$settings)
+	{
+		my $options = join ' ', map {
+			my $value = $settings->{$_};
+			$value =~ s/([\\ ])/\\$1/g;
+			"-c $_=$value"
+		} sort CORE::keys %$settings;
+		$options =~ s/([\\'])/\\$1/g;
+		$connstr .= " options='$options'";
+	}
+
+	my $self = bless {
+		number => ++$count,
+		node => $node,
+		out => '',
+		err => '',
+		open => 2,
+		serial => 0,
+		owner => $$
+	}, $class;
+
+	my ($in_read, $in, $out, $out_write, $err, $err_write);
+	pipe($in_read, $in) && pipe($out, $out_write) && pipe($err, $err_write)
+	  or die "could not make a pipe: $!";
+	my $pid = fork();
+	die "could not fork: $!" unless defined $pid;
+	if ($pid == 0)
+	{
+		# Closes nothing else: the other ends are close-on-exec.
+		POSIX::dup2(fileno $in_read, 0);
+		POSIX::dup2(fileno $out_write, 1);
+		POSIX::dup2(fileno $err_write, 2);
+		$ENV{PGCLIENTENCODING} = 'UTF8';
+		no warnings 'exec';
+		exec 'psql', '-X', '-A', '-t', '-q', '-P', 'null=NULL', '-v',
+		  'VERBOSITY=verbose', '-d', $connstr;
+		POSIX::_exit(127);
+	}
+	close $_ foreach $in_read, $out_write, $err_write;
+	foreach my $fh ($in, $out, $err)
+	{
+		binmode $fh;
+		$fh->blocking(0) unless $fh == $in;
+	}
+	$in->autoflush(1);
+	@$self{qw(psql in fh_out fh_err)} = ($pid, $in, $out, $err);
+	$sessions{ $self->{number} } = $self;
+	$poll->mask($_ => POLLIN) foreach $out, $err;
+
+	$self->{timing} = 0;
+	my $hello = $self->query('SELECT pg_backend_pid();');
+	if ($hello->{dead} || $hello->error)
+	{
+		croak 'could not connect: ' . $hello->{raw} unless $opts{may_fail};
+		$self->{hello} = $hello;
+		return $self;
+	}
+	$self->{pid} = $hello->value;
+	$self->query('\timing on');
+	$self->{timing} = 1;
+	return $self;
+}
+
+sub pid { my ($self) = @_; return $self->{pid}; }
+
+# Why a session with may_fail did not connect: psql's words, else undef.
+sub connect_error
+{
+	my ($self) = @_;
+
+	return $self->{hello} ? $self->{hello}{raw} : undef;
+}
+
+# Send without waiting.  psql sends statement by statement; use "\;" for one
+# request with several.
+sub start
+{
+	my ($self, $sql) = @_;
+
+	croak 'the session is busy' if $self->{running};
+	my $serial = ++$self->{serial};
+	my $mark = "==== end of query $serial ====";
+
+	$sql = "$sql;" unless $sql =~ /;\s*\z/ || $sql =~ /^\s*\\/;
+	utf8::encode($sql) if utf8::is_utf8($sql);
+	$self->{running} = { sql => $sql, mark => $mark };
+	note sprintf 'session %d: %s', $self->{number},
+	  length $sql > 500 ? substr($sql, 0, 500) . '...' : $sql;
+
+	# A psql that has gone shows as the end of its output.
+	local $SIG{PIPE} = 'IGNORE';
+	print { $self->{in} } "$sql\n\\echo '$mark'\n\\warn '$mark'\n";
+	return;
+}
+
+sub is_running
+{
+	my ($self) = @_;
+
+	return 0 unless $self->{running};
+	_read_all(0);
+	return !$self->_complete;
+}
+
+sub wait
+{
+	my ($self, $seconds) = @_;
+	my $running = $self->{running} or croak 'nothing to wait for';
+	my $until = now() + limit(defined $seconds ? $seconds : 60);
+
+	until ($self->_complete)
+	{
+		my $left = $until - now();
+		croak "session $self->{number} did not end: $running->{sql}"
+		  if $left <= 0;
+		_read_all($left);
+	}
+	my $result = $self->_take_result;
+	note sprintf 'session %d: %s%s', $self->{number}, $result->out,
+	  $result->{raw} eq '' ? '' : "\n$result->{raw}";
+	return $result;
+}
+
+sub query
+{
+	my ($self, $sql, $seconds) = @_;
+
+	$self->start($sql);
+	return $self->wait($seconds);
+}
+
+sub value
+{
+	my ($self, $sql) = @_;
+	my $result = $self->query($sql);
+
+	croak "$sql: $result->{raw}" if $result->{dead} || $result->error;
+	return $result->value;
+}
+
+# The query gives exactly this output and no warning, notice or error.
+sub query_is
+{
+	my ($self, $sql, $expected, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $result = $self->query($sql);
+
+	return is(
+		$result->out . $result->{raw} . ($result->dead ? '(connection lost)' : ''),
+		$expected,
+		defined $name ? $name : $sql);
+}
+
+# The query gives this output and exactly one warning.
+sub query_warns
+{
+	my ($self, $sql, $expected, $sqlstate, $pattern, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $result = $self->query($sql);
+	my @warnings = $result->warnings;
+
+	$name = $sql unless defined $name;
+	return ok( !$result->error
+		  && !$result->{dead}
+		  && $result->out eq $expected
+		  && @warnings == 1
+		  && $warnings[0]->sqlstate eq $sqlstate
+		  && $warnings[0]{raw} =~ $pattern,
+		$name)
+	  || diag "wanted $expected with one $sqlstate $pattern, got: "
+	  . $result->out
+	  . "\n$result->{raw}";
+}
+
+# The query fails with this SQLSTATE; $pattern is looked for in the whole
+# message, DETAIL and HINT included.
+sub query_fails
+{
+	my ($self, $sql, $sqlstate, $pattern, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return $self->query($sql)
+	  ->fails($sqlstate, $pattern, defined $name ? $name : $sql);
+}
+
+sub signal
+{
+	my ($self, $signal) = @_;
+
+	kill($signal, $self->{pid})
+	  or croak "could not signal backend $self->{pid}: $!";
+	return;
+}
+
+sub cancel { my ($self) = @_; return $self->signal('INT'); }
+
+sub terminate { my ($self) = @_; return $self->signal('TERM'); }
+
+sub kill9 { my ($self) = @_; return $self->signal('KILL'); }
+
+sub freeze
+{
+	my ($self) = @_;
+
+	$self->{frozen} = 1;
+	return $self->signal('STOP');
+}
+
+sub thaw
+{
+	my ($self) = @_;
+
+	delete $self->{frozen};
+	return $self->signal('CONT');
+}
+
+# True once the backend process is gone.
+sub is_gone
+{
+	my ($self) = @_;
+
+	return !kill(0, $self->{pid});
+}
+
+# Open descriptors of the backend.
+sub descriptors
+{
+	my ($self) = @_;
+
+	return descriptors_of($self->{pid});
+}
+
+sub descriptors_of
+{
+	my ($pid) = @_;
+
+	opendir my $dir, "/proc/$pid/fd" or croak "cannot look at $pid: $!";
+	return scalar grep { /^\d+$/ } readdir $dir;
+}
+
+# Ends psql and waits until its backend has gone too.
+sub quit
+{
+	my ($self) = @_;
+
+	return unless $self->{psql};
+	close $self->{in};
+	$self->_end;
+	return;
+}
+
+# The client disappears without a word.
+sub vanish
+{
+	my ($self) = @_;
+
+	kill 'KILL', $self->{psql};
+	$self->_end(no_backend => 1);
+	return;
+}
+
+sub _end
+{
+	my ($self, %opts) = @_;
+
+	poll_until("session $self->{number} to end",
+		sub { waitpid($self->{psql}, POSIX::WNOHANG()) != 0 }, 60);
+	delete $self->{psql};
+	delete $self->{running};
+	$self->_close($_) foreach qw(fh_out fh_err);
+	poll_until("backend $self->{pid} to end", sub { $self->is_gone }, 60)
+	  if $self->{pid} && !$opts{no_backend};
+	return;
+}
+
+sub _close
+{
+	my ($self, $which) = @_;
+	my $fh = delete $self->{$which} or return;
+
+	$poll->remove($fh);
+	close $fh;
+	delete $sessions{ $self->{number} } if --$self->{open} == 0;
+	return;
+}
+
+# Read the output of all sessions; waits for some at most $seconds.
+sub _read_all
+{
+	my ($seconds) = @_;
+
+	if (!%sessions)
+	{
+		select(undef, undef, undef, $seconds);
+		return;
+	}
+	return if $poll->poll($seconds) <= 0;
+	foreach my $self (values %sessions)
+	{
+		foreach my $which (qw(fh_out fh_err))
+		{
+			my $fh = $self->{$which} or next;
+			next unless $poll->events($fh) & (POLLIN | POLLHUP | POLLERR);
+			my $buffer = $which eq 'fh_out' ? \$self->{out} : \$self->{err};
+			my $got = sysread $fh, $$buffer, 65536, length $$buffer;
+			$self->_close($which) if defined $got && $got == 0;
+		}
+	}
+	return;
+}
+
+sub _complete
+{
+	my ($self) = @_;
+	my $mark = $self->{running}{mark};
+
+	return 1 unless $self->{fh_out} || $self->{fh_err};
+	return $self->{out} =~ /^\Q$mark\E\n/m && $self->{err} =~ /^\Q$mark\E\n/m;
+}
+
+sub _take_result
+{
+	my ($self) = @_;
+	my $mark = delete($self->{running})->{mark};
+	my %result = (dead => 0, ms => 0);
+
+	foreach my $which (qw(out err))
+	{
+		if ($self->{$which} =~ s/\A(.*?)^\Q$mark\E\n//ms)
+		{
+			$result{$which} = $1;
+		}
+		else
+		{
+			@result{ $which, 'dead' } = ($self->{$which}, 1);
+			$self->{$which} = '';
+		}
+	}
+	if ($self->{timing})
+	{
+		$result{ms} += $1
+		  while $result{out} =~ s/^Time: ([\d.]+) ms(?: \(.*\))?\n//m;
+	}
+	$result{out} =~ s/\n\z//;
+	$result{raw} = delete $result{err};
+	return LockRedis::Result->new(%result);
+}
+
+END
+{
+	my $exit_code = $?;
+
+	foreach my $self (values %sessions)
+	{
+		next unless $self->{owner} == $$ && $self->{psql};
+		kill 'CONT', $self->{pid} if $self->{frozen};
+		kill 'KILL', $self->{psql};
+		waitpid $self->{psql}, 0;
+	}
+	$? = $exit_code;
+}
+
+package LockRedis::Result;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Test::More;
+
+sub new
+{
+	my ($class, %fields) = @_;
+	my @messages;
+
+	# SQLSTATE and text follow the severity, by VERBOSITY=verbose.
+	foreach my $line (split /\n/, $fields{raw})
+	{
+		if ($line =~ /^([A-Z]+\d?):  ([0-9A-Z]{5}): (.*)/)
+		{
+			push @messages,
+			  bless {
+				severity => $1,
+				sqlstate => $2,
+				message => $3,
+				part => 'message',
+				raw => "$line\n"
+			  },
+			  'LockRedis::Message';
+		}
+		elsif (@messages)
+		{
+			my $last = $messages[-1];
+			$last->{raw} .= "$line\n";
+			if ($line =~
+				/^(DETAIL|HINT|CONTEXT|LOCATION|QUERY|STATEMENT|LINE \d+): +(.*)/)
+			{
+				$last->{part} = lc $1;
+				$last->{ lc $1 } = $2;
+			}
+			elsif ($last->{part} !~ /^line/)
+			{
+				$last->{ $last->{part} } .= "\n$line";
+			}
+		}
+	}
+	return bless { %fields, messages => \@messages }, $class;
+}
+
+sub out { my ($self) = @_; return $self->{out}; }
+
+sub ms { my ($self) = @_; return $self->{ms}; }
+
+# The connection was lost meanwhile.
+sub dead { my ($self) = @_; return $self->{dead}; }
+
+sub rows
+{
+	my ($self) = @_;
+
+	return [ map { [ split /\|/, $_, -1 ] } split /\n/, $self->{out}, -1 ];
+}
+
+# First column of the first row.
+sub value
+{
+	my ($self) = @_;
+
+	return $self->{out} =~ /\A([^|\n]*)/ ? $1 : undef;
+}
+
+sub _of
+{
+	my ($self, $pattern) = @_;
+
+	return grep { $_->{severity} =~ $pattern } @{ $self->{messages} };
+}
+
+sub warnings { my ($self) = @_; return $self->_of(qr/^WARNING$/); }
+
+sub notices { my ($self) = @_; return $self->_of(qr/^(?:NOTICE|INFO|LOG)$/); }
+
+sub _first_error
+{
+	my ($self) = @_;
+	my ($error) = $self->_of(qr/^(?:ERROR|FATAL|PANIC)$/);
+
+	return $error;
+}
+
+sub _error_field
+{
+	my ($self, $field) = @_;
+	my $error = $self->_first_error;
+
+	return $error ? $error->{$field} : undef;
+}
+
+sub error { my ($self) = @_; return $self->_error_field('message'); }
+
+sub sqlstate { my ($self) = @_; return $self->_error_field('sqlstate'); }
+
+sub detail { my ($self) = @_; return $self->_error_field('detail'); }
+
+sub hint { my ($self) = @_; return $self->_error_field('hint'); }
+
+# TAP: this is that error.
+sub fails
+{
+	my ($self, $sqlstate, $pattern, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $error = $self->_first_error;
+
+	return ok( $error
+		  && $error->{sqlstate} eq $sqlstate
+		  && $error->{raw} =~ $pattern,
+		$name)
+	  || diag "wanted $sqlstate $pattern, got: $self->{out}\n$self->{raw}";
+}
+
+package LockRedis::Message;
+
+use strict;
+use warnings FATAL => 'all';
+
+sub severity { my ($self) = @_; return $self->{severity}; }
+
+sub sqlstate { my ($self) = @_; return $self->{sqlstate}; }
+
+sub message { my ($self) = @_; return $self->{message}; }
+
+sub detail { my ($self) = @_; return $self->{detail}; }
+
+sub hint { my ($self) = @_; return $self->{hint}; }
+
+1;

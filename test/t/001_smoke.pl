@@ -1,0 +1,88 @@
+
+# Copyright (c) 2026, lockredis contributors
+
+# The shortest way through everything: two sessions, one key, one Redis.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $history = LockRedis::History->new;
+my $one = $node->session;
+my $two = $node->session;
+
+$node->wait_for_up;
+
+my $said = sub { return $_[0]->sqlstate || 'ok' };
+my $lock = sub {
+	my ($name, $session) = @_;
+	return $history->record($name, 'lock', 'smoke',
+		sub { $session->query("SELECT redis_lock('smoke')") }, $said);
+};
+my $unlock = sub {
+	my ($name, $session) = @_;
+	return $history->record($name, 'unlock', 'smoke',
+		sub { $session->query("SELECT redis_unlock('smoke')") }, $said);
+};
+
+# Taken: Redis has it as Redisson would write it, everybody else sees it.
+is($lock->('one', $one)->error, undef, 'a free lock is taken');
+my $hash = $redis->hash('smoke');
+like((keys %$hash)[0],
+	qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$/, 'owner in Redis');
+is_deeply([ values %$hash ], [1], 'count in Redis');
+cmp_ok($redis->cmd('PTTL', 'smoke'), '>', 20_000, 'lease in Redis');
+$one->query_is("SELECT redis_is_held('smoke'), redis_hold_count('smoke')",
+	't|1', 'the holder holds it');
+$two->query_is("SELECT redis_is_held('smoke'), redis_is_locked('smoke')",
+	'f|t', 'the other session sees it locked');
+$two->query_is("SELECT redis_try_lock('smoke')", 'f', 'and cannot take it');
+is( $node->value(
+		q{SELECT pid, key, scope, granted, hold_count FROM redis_locks}),
+	$one->pid . '|smoke|session|t|1',
+	'one row in redis_locks');
+
+# A waiter sleeps until the lock is given back, and has it then.
+my $waiting = $history->start('two', 'lock', 'smoke');
+$two->start("SELECT redis_lock('smoke')");
+$node->wait_for_waiters('smoke', 1);
+ok($two->is_running, 'a second session waits');
+$one->query_is("SELECT redis_is_held('smoke')", 't',
+	'the holder is not disturbed');
+is($unlock->('one', $one)->out, 't', 'given back');
+my $result = $two->wait(10);
+$history->end($waiting, $said->($result));
+is($result->error, undef, 'the waiter has it');
+$one->query_is("SELECT redis_is_held('smoke'), redis_is_locked('smoke')",
+	'f|t', 'the first session does not');
+
+# Not one's own: false and a warning, and nothing happens.
+$one->query_warns("SELECT redis_unlock('smoke')",
+	'f', '01000', qr/smoke|not held|own/, 'not held: false and a warning');
+$two->query_is("SELECT redis_is_held('smoke')", 't', 'and nothing else');
+is($unlock->('two', $two)->out, 't', 'given back again');
+
+# What a plain Redis client takes is respected, what it gives back is noticed.
+$redis->cmd('HSET', 'smoke', 'somebody:1', 1);
+$redis->cmd('PEXPIRE', 'smoke', 60_000);
+$one->query_is("SELECT redis_try_lock('smoke')",
+	'f', 'a lock of somebody else is respected');
+$one->start("SELECT redis_lock('smoke')");
+poll_until('the subscription', sub { $redis->channels == 1 });
+is(($redis->channels)[0], 'redisson_lock__channel:{smoke}',
+	"Redisson's channel");
+$redis->cmd('DEL', 'smoke');
+$redis->cmd('PUBLISH', 'redisson_lock__channel:{smoke}', '0');
+is($one->wait(15)->error, undef, 'woken by a message');
+
+# The end of a session is the end of its locks.
+$one->quit;
+nothing_left($node, $redis, name => 'nothing is left after the session');
+is_deeply([ $history->overlaps ], [], 'never two holders');
+is(scalar $history->entries, 4, 'four operations were recorded');
+
+$two->quit;
+done_testing();

@@ -1,0 +1,509 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Reentrancy and exclusion, as Redis and its other clients see them.  Checks of
+# the design: section 2, 1 (exclusion) and 2 (counts, own unlock for each hold);
+# section 4, key_prefix and encodings of keys; section 6, owners and what goes
+# over the wire; section 8, the counts of client commands.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $owner_like = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$/;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $other_node = LockRedis::Node->create('other', redis => $redis);
+
+# Nothing is renewed in the middle of counting.
+my %calm = ('lockredis.lease' => '10min');
+my $one = $node->session(settings => {%calm});
+my $two = $node->session(settings => {%calm});
+my $away = $other_node->session(settings => {%calm});
+
+$node->wait_for_up;
+$other_node->wait_for_up;
+
+sub channel
+{
+	my ($key) = @_;
+	return $key =~ /\{/
+	  ? "redisson_lock__channel:$key"
+	  : "redisson_lock__channel:{$key}";
+}
+
+# What was published since the subscription; a message of our own ends it.
+sub messages
+{
+	my ($ear, $channel) = @_;
+	my @messages;
+
+	$redis->cmd('PUBLISH', $channel, 'that was all');
+	while (1)
+	{
+		my $push = $ear->read_reply;
+		next unless $push->[0] eq 'message';
+		return \@messages if $push->[2] eq 'that was all';
+		push @messages, $push->[2];
+	}
+}
+
+# The owner of a key in Redis, which has to be its only field.
+sub owner_of
+{
+	my ($key) = @_;
+	my @fields = keys %{ $redis->hash($key) };
+
+	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
+}
+
+# Client commands of sessions while the code ran.  What is not known to come
+# from a watchdog counts as theirs.
+sub session_commands
+{
+	my ($do) = @_;
+	my $monitor = $redis->monitor;
+	my %watchdog;
+
+	$do->();
+	$watchdog{ $_->{addr} } = 1
+	  foreach grep { $_->{name} !~ /session/ } $redis->clients;
+	return map { [ $monitor->args($_) ] }
+	  grep { !/^[\d.]+ \[\d+ (.+?)\]/ || !$watchdog{$1} } $monitor->stop;
+}
+
+#
+# Counts.  One field, <uuid>:<number>, whose value is the number of holds; the
+# release is told once, when the last hold goes.
+#
+{
+	my $ear = $redis->connection;
+	$ear->send_command('SUBSCRIBE', channel('count'));
+	$ear->read_reply;
+
+	$one->query_is("SELECT redis_lock('count')", '', 'taken');
+	my $owner = owner_of('count');
+	like($owner, $owner_like, 'the owner is a uuid and a number');
+	is_deeply($redis->hash('count'), { $owner => 1 }, 'count 1 in Redis');
+	$one->query_is("SELECT redis_hold_count('count')", '1', 'count 1 here');
+	$one->query_is("SELECT redis_lock('count')", '', 'taken again');
+	is_deeply($redis->hash('count'), { $owner => 2 }, 'count 2 in Redis');
+	$one->query_is("SELECT redis_try_lock('count')", 't', 'and again');
+	is_deeply($redis->hash('count'), { $owner => 3 }, 'count 3 in Redis');
+	$one->query_is("SELECT redis_hold_count('count')", '3', 'count 3 here');
+	is( $node->value(
+			q{SELECT pid, key, kind, scope, granted, hold_count, renewed, owner
+			  FROM redis_locks}),
+		$one->pid . "|count|reentrant|session|t|3|t|$owner",
+		'one row in redis_locks');
+	cmp_ok($redis->cmd('PTTL', 'count'), '>', 500_000, 'with its lease');
+
+	$one->query_is("SELECT redis_unlock('count')", 't', 'one given back');
+	is_deeply($redis->hash('count'), { $owner => 2 }, 'count 2 in Redis');
+	$two->query_is("SELECT redis_try_lock('count')", 'f', 'still taken');
+	$one->query_is("SELECT redis_unlock('count')", 't', 'another one');
+	is_deeply($redis->hash('count'), { $owner => 1 }, 'count 1 in Redis');
+	$one->query_is(
+		"SELECT redis_is_held('count'), redis_hold_count('count')",
+		't|1', 'held with the last one');
+	is_deeply(messages($ear, channel('count')), [], 'nothing was told yet');
+	$one->query_is("SELECT redis_unlock('count')", 't', 'the last one');
+	is($redis->cmd('EXISTS', 'count'), 0, 'the key is gone');
+	is_deeply(messages($ear, channel('count')), ['0'], 'told once');
+	$one->query_warns("SELECT redis_unlock('count')",
+		'f', '01000', qr/own/, 'no hold is left');
+	is_deeply(messages($ear, channel('count')), [], 'and nothing told');
+
+	# Holds survive rollback, and redis_unlock_all drops every one of them.
+	$one->query('BEGIN; SELECT redis_lock(\'count\'); ROLLBACK');
+	$one->query_is("SELECT redis_hold_count('count')",
+		'1', 'a hold survives a rollback');
+	$one->query_is("SELECT redis_lock('count'), redis_lock('second')",
+		'|', 'two keys');
+	$one->query_is('SELECT redis_unlock_all()', '2',
+		'redis_unlock_all counts keys');
+	is_deeply([ $redis->all_keys ], [], 'both are gone');
+	is_deeply(messages($ear, channel('count')),
+		['0'], 'told once by redis_unlock_all');
+	$one->query_is("SELECT redis_hold_count('count')", '0', 'no hold is left');
+
+	# So does the end of a session.
+	my $brief = $node->session;
+	$brief->query("SELECT redis_lock('count'), redis_lock('count')");
+	$brief->quit;
+	poll_until('the key to go', sub { !$redis->cmd('EXISTS', 'count') });
+	is_deeply(messages($ear, channel('count')),
+		['0'], 'told once by the end of a session');
+
+	# And DISCARD ALL.
+	$one->query("SELECT redis_lock('count'), redis_lock('count')");
+	$one->query_is('DISCARD ALL', '', 'DISCARD ALL');
+	$one->query("SET lockredis.lease = '10min'");
+	is_deeply(messages($ear, channel('count')),
+		['0'], 'told once by DISCARD ALL');
+	$ear->disconnect;
+}
+
+#
+# What costs nothing.  The session that asks has no connection to Redis and
+# gets none; then Redis is stopped, so that a request would fail.
+#
+{
+	my $poor = $node->session(settings => {%calm});
+
+	$one->query("SELECT redis_lock('free')");
+	my $calls = $redis->script_calls;
+	my $clients = $redis->clients;
+	my @commands = session_commands(
+		sub {
+			$poor->query_is("SELECT redis_try_lock('free')",
+				'f', 'a local lock is busy');
+			$poor->query_is(
+				"SELECT redis_is_held('free'), redis_hold_count('free')",
+				'f|0', 'not held by another session');
+			$poor->query_fails("SELECT redis_assert_held('free')",
+				'55000', qr/own/, 'as redis_assert_held says');
+			$one->query_is(
+				"SELECT redis_is_held('free'), redis_hold_count('free')",
+				't|1', 'held by its own');
+			$one->query_is("SELECT redis_assert_held('free')",
+				'', 'as redis_assert_held says');
+		});
+	is_deeply(\@commands, [], 'no command was sent');
+	is($redis->script_calls, $calls, 'no script was called');
+	is(scalar $redis->clients, $clients, 'no connection was made');
+
+	$redis->freeze;
+	$poor->query_is("SELECT redis_try_lock('free')",
+		'f', 'a stopped Redis is not asked');
+	$one->query_is(
+		"SELECT redis_is_held('free'), redis_hold_count('free')",
+		't|1', 'nor by the holder');
+	$redis->thaw;
+	$one->query_is("SELECT redis_unlock('free')", 't', 'given back');
+	$poor->quit;
+}
+
+#
+# What costs one command: taking a free lock, giving it back, a try that finds
+# the lock of somebody else.
+#
+{
+	my $pair = q{
+		DO $$ BEGIN
+			FOR i IN 1 .. 100 LOOP
+				PERFORM redis_lock('pair');
+				PERFORM redis_unlock('pair');
+			END LOOP;
+		END $$};
+
+	$one->query($pair);
+	my $calls = $redis->script_calls;
+	my @commands = session_commands(sub { $one->query($pair) });
+	is(scalar @commands, 200, '100 pairs are 200 client commands');
+	is(scalar(grep { $_->[0] eq 'EVALSHA' && $_->[3] eq 'pair' } @commands),
+		200, 'of scripts for the key');
+	is($redis->script_calls - $calls, 200, 'as commandstats says');
+
+	$redis->cmd('HSET', 'foreign', 'somebody:1', 1);
+	$redis->cmd('PEXPIRE', 'foreign', 600_000);
+	my $subscribed = $redis->calls('subscribe');
+	@commands = session_commands(
+		sub {
+			$one->query(q{
+				DO $$ BEGIN
+					FOR i IN 1 .. 100 LOOP
+						IF redis_try_lock('foreign') THEN
+							RAISE EXCEPTION 'taken';
+						END IF;
+					END LOOP;
+				END $$});
+		});
+	is(scalar @commands, 100, '100 tries of a foreign lock are 100 commands');
+	is($redis->calls('subscribe') - $subscribed,
+		0, 'who does not wait needs no subscription');
+	is_deeply($redis->hash('foreign'), { 'somebody:1' => 1 }, 'left alone');
+	$redis->cmd('DEL', 'foreign');
+}
+
+#
+# Owners.  Each lock that is taken has a number of its own, of one uuid a start
+# of the server.
+#
+{
+	my %seen;
+	my $monitor = $redis->monitor;
+	my $take = q{
+		DO $$ BEGIN
+			FOR i IN 1 .. 50 LOOP
+				PERFORM redis_lock('owner ' || pg_backend_pid());
+				PERFORM redis_lock('owner ' || pg_backend_pid());
+				PERFORM redis_unlock_all();
+			END LOOP;
+		END $$};
+
+	$one->start($take);
+	$two->start($take);
+	$one->wait;
+	$two->wait;
+
+	# A create has the lease, the owner, and a time for arguments.
+	foreach my $args (map { [ $monitor->args($_) ] } $monitor->stop)
+	{
+		next unless $args->[0] eq 'EVALSHA' && @$args == 7;
+		my ($key, $lease, $owner) = @$args[ 3, 4, 5 ];
+		next unless $key =~ /^owner \d+$/ && $owner =~ $owner_like;
+		$seen{$owner}++;
+	}
+	is(scalar keys %seen, 100, '100 acquires are 100 owners');
+	is_deeply([ grep { $_ != 1 } values %seen ], [], 'each of them new');
+	is(scalar(keys %{ { map { (split /:/)[0] => 1 } keys %seen } }),
+		1, 'with one uuid');
+
+	$one->query("SELECT redis_lock('mine')");
+	$two->query("SELECT redis_lock('yours')");
+	isnt(owner_of('mine'), owner_of('yours'), 'two sessions are two owners');
+	$one->query_is("SELECT redis_lock_owner('yours')",
+		owner_of('yours'), 'asked by the other session');
+	$one->query('SELECT redis_unlock_all()');
+	$two->query('SELECT redis_unlock_all()');
+}
+
+#
+# Two servers on one Redis exclude each other.
+#
+{
+	$one->query_is("SELECT redis_try_lock('shared')", 't', 'taken here');
+	my $mine = owner_of('shared');
+	$away->query_is("SELECT redis_try_lock('shared')", 'f', 'busy there');
+	$away->query_is(
+		"SELECT redis_is_held('shared'), redis_is_locked('shared')",
+		'f|t', 'seen locked there');
+	$away->query_is("SELECT redis_lock_owner('shared')", $mine,
+		'with the owner');
+	$away->query_warns("SELECT redis_unlock('shared')",
+		'f', '01000', qr/own/, 'cannot be given back there');
+	is(owner_of('shared'), $mine, 'nothing has happened to it');
+	$one->query_is("SELECT redis_unlock('shared')", 't', 'given back here');
+	$away->query_is("SELECT redis_try_lock('shared')", 't', 'taken there');
+	isnt((split /:/, owner_of('shared'))[0],
+		(split /:/, $mine)[0], 'by another uuid');
+	$one->query_is("SELECT redis_try_lock('shared')", 'f', 'busy here');
+	$away->query_is("SELECT redis_unlock('shared')", 't', 'given back there');
+
+	# Two sessions of each read, add, and write a file under the lock.
+	my $file = PostgreSQL::Test::Utils::tempdir_short() . '/counter';
+	PostgreSQL::Test::Utils::append_to_file($file, "0\n");
+	my $add = qq{
+		DO \$\$ DECLARE n int; BEGIN
+			FOR i IN 1 .. 25 LOOP
+				PERFORM redis_lock('counter');
+				n := trim(pg_read_file('$file'), E'\\n');
+				EXECUTE format('COPY (SELECT %s) TO %L', n + 1, '$file');
+				PERFORM redis_unlock('counter');
+			END LOOP;
+		END \$\$};
+	my $away2 = $other_node->session(settings => {%calm});
+	my @all = ($one, $two, $away, $away2);
+	$_->start($add) foreach @all;
+	is_deeply([ map { $_->wait->error } @all ],
+		[ (undef) x @all ], 'four sessions of two servers add');
+	is(PostgreSQL::Test::Utils::slurp_file($file), "100\n", 'and none is lost');
+	$away2->quit;
+}
+
+#
+# Keys are any text.  Each is written in hexadecimal for psql; the name in
+# Redis is its UTF-8 bytes, and a waiter of it is woken over its channel.
+#
+{
+	my @keys = (
+		[ '255 bytes', 'x' x 255 ],
+		[ '255 bytes of UTF-8', "\xc3\xa9" x 127 . 'y' ],
+		[ 'one byte', '1' ],
+		[ 'quotes', q{it's "quoted" and `ticked`} ],
+		[ 'spaces', '  two  and one behind ' ],
+		[ 'newlines', "line\nline\r\n\r\n" ],
+		[ 'control characters', join '', map { chr } 1 .. 31, 127 ],
+		[ 'backslashes and percents', 'a\\b\\\\ %s %n \\x00' ],
+		[ 'non-ASCII', "\xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80 caf\xc3\xa9" ],
+		[ 'a request', "*1\r\n\$8\r\nFLUSHALL\r\n" ],
+		[ 'a hash tag', 'a{b}c' ],
+		[ 'braces', '}{' ]);
+
+	foreach my $case (@keys)
+	{
+		my ($what, $key) = @$case;
+		my $hex = unpack 'H*', $key;
+		my $sql = "convert_from('\\x$hex', 'UTF8')";
+
+		$one->query_is("SELECT redis_try_lock($sql)", 't', "$what: taken");
+		is_deeply([ $redis->all_keys ], [$key], "$what: name in Redis");
+		like(owner_of($key), $owner_like, "$what: a lock in Redis");
+		$two->query_is(
+			"SELECT redis_try_lock($sql),
+				(SELECT count(*) FROM redis_locks WHERE key = $sql)",
+			'f|1', "$what: busy here, and shown");
+		$away->query_is("SELECT redis_try_lock($sql)", 'f',
+			"$what: busy there");
+		$away->start("SELECT redis_lock($sql)");
+		poll_until('the subscription',
+			sub { $redis->subscribers(channel($key)) == 1 });
+		$one->query_is("SELECT redis_unlock($sql)", 't', "$what: given back");
+		is($away->wait(20)->error, undef, "$what: taken there");
+		$away->query_is("SELECT redis_unlock($sql)", 't', "$what: and back");
+	}
+	is_deeply([ $redis->all_keys ], [], 'no key is left');
+
+	# The same bytes in another order, or cut, are another key.
+	$one->query_is("SELECT redis_try_lock('ab'), redis_try_lock('ba'),
+			redis_try_lock('a'), redis_try_lock('A'), redis_try_lock('a ')",
+		't|t|t|t|t', 'five keys');
+	is_deeply([ $redis->all_keys ], [ 'A', 'a', 'a ', 'ab', 'ba' ],
+		'are five keys');
+	$one->query_is('SELECT redis_unlock_all()', '5', 'given back');
+}
+
+#
+# Encodings of the database.  Keys are UTF-8 in Redis whatever it is.
+#
+{
+	foreach my $encoding ('LATIN1', 'SQL_ASCII')
+	{
+		$node->safe_psql('postgres',
+			"CREATE DATABASE $encoding ENCODING $encoding LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+		);
+		$node->safe_psql(lc $encoding, 'CREATE EXTENSION lockredis');
+	}
+	my $latin1 = $node->session(dbname => 'latin1', settings => {%calm});
+	my $ascii = $node->session(dbname => 'sql_ascii', settings => {%calm});
+	my $cafe = "caf\xc3\xa9";
+
+	is($latin1->value("SELECT length('$cafe'), octet_length('$cafe')"),
+		'4', 'a LATIN1 database');
+	$latin1->query_is("SELECT redis_try_lock('$cafe')", 't', 'taken in LATIN1');
+	is_deeply([ $redis->all_keys ], [$cafe], 'UTF-8 in Redis');
+	$away->query_is("SELECT redis_try_lock('$cafe')",
+		'f', 'busy for a UTF-8 session of another server');
+	$one->query_is("SELECT redis_try_lock('$cafe')",
+		'f', 'busy for a UTF-8 session of this server');
+	$one->query_is('SELECT key FROM redis_locks',
+		$cafe, 'shown in the UTF-8 database');
+	$latin1->query_is('SELECT key FROM redis_locks',
+		$cafe, 'shown in the LATIN1 database');
+	$latin1->query_is("SELECT redis_unlock('$cafe')", 't', 'given back');
+	$away->query_is("SELECT redis_try_lock('$cafe')", 't', 'taken there');
+	$latin1->query_is("SELECT redis_try_lock('$cafe')", 'f', 'busy in LATIN1');
+	$away->query_is("SELECT redis_unlock('$cafe')", 't', 'given back there');
+
+	# 255 bytes are counted in UTF-8.
+	$latin1->query_is("SELECT redis_try_lock(repeat('\xc3\xa9', 127))",
+		't', '254 bytes of UTF-8');
+	$latin1->query_fails("SELECT redis_try_lock(repeat('\xc3\xa9', 128))",
+		'22023', qr/256 bytes/, '256 bytes of UTF-8, though 128 of LATIN1');
+	$latin1->query_is('SELECT redis_unlock_all()', '1', 'given back');
+
+	# A key that LATIN1 lacks.
+	$one->query("SELECT redis_lock('euro \xe2\x82\xac')");
+	$latin1->query_is('SELECT key FROM redis_locks',
+		'euro \xe2\x82\xac', 'shown with escapes in LATIN1');
+	$one->query_is('SELECT key FROM redis_locks',
+		"euro \xe2\x82\xac", 'but not in UTF-8');
+	$ascii->query_is('SELECT key FROM redis_locks',
+		"euro \xe2\x82\xac", 'and as it is in SQL_ASCII');
+	$ascii->query_is("SELECT redis_try_lock('euro \xe2\x82\xac')",
+		'f', 'the same key in SQL_ASCII');
+	$one->query('SELECT redis_unlock_all()');
+
+	$ascii->query_is("SELECT redis_try_lock(E'caf\\xc3\\xa9')",
+		't', 'taken in SQL_ASCII');
+	is_deeply([ $redis->all_keys ], [$cafe], 'the same bytes in Redis');
+	$latin1->query_is("SELECT redis_try_lock('$cafe')", 'f', 'busy in LATIN1');
+	$ascii->query_is("SELECT redis_unlock(E'caf\\xc3\\xa9')",
+		't', 'given back');
+	foreach my $call ('redis_lock', 'redis_try_lock', 'redis_unlock',
+		'redis_is_held', 'redis_is_locked')
+	{
+		$ascii->query_fails("SELECT $call(E'caf\\xe9')",
+			'22021', qr/encoding/, "$call in SQL_ASCII: no UTF-8");
+	}
+	is_deeply([ $redis->all_keys ], [], 'nothing was taken');
+	$latin1->quit;
+	$ascii->quit;
+}
+
+#
+# lockredis.key_prefix is part of the key in Redis and in redis_locks.
+#
+{
+	my $app = $node->session(
+		settings => { %calm, 'lockredis.key_prefix' => 'app:' });
+
+	$app->query_is("SELECT redis_try_lock('p')", 't', 'taken with a prefix');
+	is_deeply([ $redis->all_keys ], ['app:p'], 'the prefix in Redis');
+	$one->query_is('SELECT key FROM redis_locks', 'app:p',
+		'and in redis_locks');
+	$one->query_is("SELECT redis_try_lock('p')", 't', 'another key without');
+	$one->query_is("SELECT redis_try_lock('app:p')",
+		'f', 'the same one written whole');
+	$away->query_is("SELECT redis_lock_owner('app:p')",
+		owner_of('app:p'), 'elsewhere, too');
+	$away->start("SELECT redis_lock('app:p')");
+	poll_until('the subscription',
+		sub { $redis->subscribers(channel('app:p')) == 1 });
+
+	# What is held is found by its whole name.
+	$app->query("SET lockredis.key_prefix = ''");
+	$app->query_is("SELECT redis_is_held('p'), redis_is_held('app:p')",
+		'f|t', 'the prefix of the moment counts');
+	$app->query("SET lockredis.key_prefix = 'app:'");
+	$app->query_is("SELECT redis_unlock('p')", 't', 'given back');
+	is($away->wait(20)->error, undef, 'the release is told with the prefix');
+	$away->query('SELECT redis_unlock_all()');
+	$one->query('SELECT redis_unlock_all()');
+
+	# A tag in the prefix is the tag of all names derived.
+	$app->query("SET lockredis.key_prefix = '{app}'");
+	$app->query_is("SELECT redis_try_lock('p')", 't', 'a tag as prefix');
+	$away->start("SELECT redis_lock('{app}p')");
+	poll_until('the subscription',
+		sub { $redis->subscribers('redisson_lock__channel:{app}p') == 1 });
+	$app->query_is("SELECT redis_unlock('p')", 't', 'given back');
+	is($away->wait(20)->error, undef, 'told on its channel');
+	$away->query('SELECT redis_unlock_all()');
+
+	# The longest of both.
+	$app->query('SELECT set_config($$lockredis.key_prefix$$, repeat($$p$$, 64), false)');
+	$app->query_is("SELECT redis_try_lock(repeat('k', 255))",
+		't', '64 bytes of prefix and 255 of key');
+	is_deeply([ $redis->all_keys ], [ 'p' x 64 . 'k' x 255 ],
+		'are one key of 319 bytes');
+	$app->query_is("SELECT redis_unlock(repeat('k', 255))", 't', 'given back');
+	$app->query_fails("SELECT redis_try_lock(repeat('k', 256))",
+		'22023', qr/256 bytes/, 'the prefix does not count as key');
+	$app->query_fails(
+		'SELECT set_config($$lockredis.key_prefix$$, repeat($$p$$, 65), false)',
+		'22023', qr/64/, 'a prefix of 65 bytes');
+	$app->quit;
+}
+
+#
+# A new start of the server is a new uuid.
+#
+{
+	$one->query("SELECT redis_lock('start')");
+	my $before = owner_of('start');
+	$_->quit foreach $one, $two;
+	$node->restart;
+	my $anew = $node->session(settings => {%calm});
+	$anew->query_is("SELECT redis_try_lock('start')", 't',
+		'released by the end of its session');
+	isnt((split /:/, owner_of('start'))[0],
+		(split /:/, $before)[0], 'a new uuid after a restart');
+	$anew->quit;
+}
+
+$away->quit;
+nothing_left([ $node, $other_node ], $redis);
+done_testing();

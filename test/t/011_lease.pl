@@ -1,0 +1,676 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Leases: renewed, given, mixed, extended, and what happens at their end.
+# Checks of the design: section 1, redis_extend and the view redis_locks;
+# section 2, 2 (mixed leases), 3 (renewal), 6 (loss) and 7 (no resurrection);
+# section 6, renewals in few commands, a waiter that does not need the watchdog.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { 'lockredis.lease' => '1s' });
+my $one = $node->session;
+my $two = $node->session;
+my $viewer = $node->session;
+
+$node->wait_for_up;
+
+# When a key ends, on Redis' clock in ms: the earliest and the latest moment
+# that the replies allow.  Dies when there is no TTL.
+sub ends_at
+{
+	my ($key) = @_;
+	my $time = sub {
+		my ($s, $us) = @{ $redis->cmd('TIME') };
+		return $s * 1000 + $us / 1000;
+	};
+	my $before = $time->();
+	my $ttl = $redis->cmd('PTTL', $key);
+	my $after = $time->();
+
+	die "$key has no TTL: $ttl\n" if $ttl < 0;
+	return ($before + $ttl - 1, $after + $ttl + 1);
+}
+
+# TAP: what a statement did to the end of a key.
+sub end_of
+{
+	my ($key, $do) = @_;
+	my @before = ends_at($key);
+
+	$do->();
+	my @after = ends_at($key);
+	return { before => \@before, after => \@after };
+}
+
+sub not_shortened
+{
+	my ($end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name);
+}
+
+sub unchanged
+{
+	my ($end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return ok(
+		$end->{after}[1] >= $end->{before}[0]
+		  && $end->{after}[0] <= $end->{before}[1],
+		$name) || diag explain $end;
+}
+
+sub lengthened_by
+{
+	my ($ms, $end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return cmp_ok($end->{after}[0], '>=', $end->{before}[1] + $ms, $name);
+}
+
+sub owner_of
+{
+	my ($key) = @_;
+
+	return join ' ', sort keys %{ $redis->hash($key) };
+}
+
+# Columns of a key's rows in redis_locks
+sub row
+{
+	my ($key, $columns) = @_;
+
+	return $viewer->query("SELECT $columns FROM redis_locks WHERE key = '$key'")
+	  ->out;
+}
+
+#
+# Renewed: a session runs one long statement, and its lock is held for many
+# leases.  What comes next goes on meanwhile; time passes in watch(), which
+# looks at the TTL of the lock.
+#
+my $holder = $node->session;
+my $held_since = now();
+my $stats = $viewer->value('SELECT renewals FROM redis_lock_stats');
+$holder->query("SELECT redis_lock('long')");
+my $long_owner = owner_of('long');
+$holder->start('SELECT pg_sleep(6.2)');
+
+my @ttl;
+
+sub watch
+{
+	my ($seconds) = @_;
+	my $until = now() + $seconds;
+
+	do
+	{
+		push @ttl, $redis->cmd('PTTL', 'long');
+		pause(0.02);
+	} while (now() < $until);
+	return;
+}
+
+#
+# Given: not renewed, and ends.
+#
+{
+	my ($last, $rises) = (1500, 0);
+
+	$one->query_is("SELECT redis_lock('given', '1500ms')", '',
+		'given a lease');
+	is(row('given', 'granted, renewed, lease'),
+		't|f|00:00:01.5', 'as redis_locks shows');
+	while ((my $ttl = $redis->cmd('PTTL', 'given')) >= 0)
+	{
+		$rises++ if $ttl > $last;
+		$last = $ttl;
+		watch(0.02);
+	}
+	is($rises, 0, 'the TTL never rose, and ended');
+	$one->query_is("SELECT redis_is_held('given'), redis_hold_count('given')",
+		'f|0', 'not held any more');
+	is( row('given',
+			q{granted, hold_count, renewed, renewals, expires_in, lost_reason,
+			  lost_at BETWEEN acquired_at + '1400ms' AND clock_timestamp(),
+			  waiting_since, blocked_by, pid}),
+		'f|1|f|0|NULL|expired|t|NULL|NULL|' . $one->pid,
+		'a lost hold in redis_locks');
+	like(row('given', 'owner'), qr/:\d+$/, 'with the owner it had');
+	$one->query_warns("SELECT redis_unlock('given')",
+		'f', '01000', qr/lost.*expired/s, 'unlock says that it was lost');
+	is(row('given', 'count(*)'), '0', 'and then it is forgotten');
+	$one->query_warns("SELECT redis_unlock('given')",
+		'f', '01000', qr/own/, 'the loss is told once');
+	$one->query_is("SELECT redis_try_lock('given'), redis_unlock('given')",
+		't|t', 'it can be taken again');
+}
+
+#
+# Mixed: no re-entry shortens, and a scope is renewed if one of its holds
+# asked for it, until the last one is given back.
+#
+{
+	my $end;
+
+	# Given after given.
+	$one->query("SELECT redis_lock('short long', '1s')");
+	$end = end_of('short long',
+		sub { $one->query("SELECT redis_lock('short long', '20s')") });
+	lengthened_by(15_000, $end, 'a longer given lease lengthens');
+	is(row('short long', 'hold_count, renewed, lease'),
+		'2|f|00:00:20', 'and is shown');
+
+	$one->query("SELECT redis_lock('long short', '20s')");
+	$end = end_of('long short',
+		sub { $one->query("SELECT redis_lock('long short', '300ms')") });
+	unchanged($end, 'a shorter one does not');
+	is(row('long short', 'hold_count, renewed, lease'),
+		'2|f|00:00:20', 'nor in the view');
+
+	# Given after renewed.
+	$one->query("SELECT redis_lock('renewed short')");
+	$end = end_of('renewed short',
+		sub { $one->query("SELECT redis_lock('renewed short', '100ms')") });
+	not_shortened($end, 'a given lease does not shorten a renewed one');
+	is(row('renewed short', 'hold_count, renewed, lease'),
+		'2|t|00:00:01', 'which stays renewed');
+
+	$one->query("SELECT redis_lock('renewed long')");
+	$end = end_of('renewed long',
+		sub { $one->query("SELECT redis_lock('renewed long', '3s')") });
+	lengthened_by(1_000, $end, 'a longer one lengthens it');
+	is(row('renewed long', 'hold_count, renewed'), '2|t', 'still renewed');
+
+	# Renewed after given.
+	$one->query("SELECT redis_lock('given renewed', '1s')");
+	$one->query("SELECT redis_lock('given renewed')");
+	is(row('given renewed', 'hold_count, renewed'), '2|t',
+		'renewed from now on');
+
+	$one->query("SELECT redis_lock('endless renewed', '20s')");
+	$end = end_of('endless renewed',
+		sub { $one->query("SELECT redis_lock('endless renewed')") });
+	unchanged($end, 'a renewed one does not shorten a given one');
+
+	# Holds are not told apart: whichever is given back, it stays renewed.
+	$one->query_is(
+		"SELECT redis_unlock('renewed short'), redis_unlock('given renewed')",
+		't|t', 'one hold of each is given back');
+	is(row('renewed short', 'hold_count, renewed'),
+		'1|t', 'the last one is renewed');
+
+	# Longer than each of the short leases.
+	watch(2.5);
+	$one->query_is(
+		q{SELECT k, redis_is_held(k), redis_hold_count(k)
+		  FROM unnest(ARRAY['short long', 'long short', 'renewed short',
+			  'renewed long', 'given renewed', 'endless renewed']) k},
+		join("\n",
+			'short long|t|2', 'long short|t|2',
+			'renewed short|t|1', 'renewed long|t|2',
+			'given renewed|t|1', 'endless renewed|t|2'),
+		'all are held when the short leases are over');
+	cmp_ok(row('renewed short', 'renewals'), '>=', 2, 'renewed');
+	cmp_ok(row('given renewed', 'renewals'), '>=', 2, 'renewed, too');
+	watch(1.5);
+	$one->query_is("SELECT redis_is_held('renewed long')",
+		't', 'held when the longer given lease is over as well');
+	$one->query_is('SELECT redis_unlock_all()', '6', 'given back');
+	is_deeply([ grep { $_ ne 'long' } $redis->all_keys ], [], 'all of them');
+}
+
+#
+# What has become of the long statement and its lock.
+#
+{
+	watch(0.1) while $holder->is_running;
+	is($holder->wait->error, undef, 'a long statement');
+	my $leases = int(now() - $held_since);
+	my ($least, $most) = (sort { $a <=> $b } @ttl)[ 0, -1 ];
+	cmp_ok($least, '>', 0, 'the TTL never ran out');
+	cmp_ok($most, '<=', 1000, 'and was never longer than the lease');
+	is(owner_of('long'), $long_owner, 'the owner is the same');
+	$holder->query_is(
+		"SELECT redis_is_held('long'), redis_hold_count('long')",
+		't|1', 'and has it');
+
+	# Every third of a lease; a slow machine may be late, but not by the rest.
+	my $count = row('long', 'renewals');
+	cmp_ok($count, '>=', $leases, 'renewed at least once a lease');
+	cmp_ok($count, '<=', 3 * (now() - $held_since) + 2,
+		'and not more often than three times');
+	is(row('long', 'granted, renewed, lease, lost_at IS NULL'),
+		't|t|00:00:01|t', 'as redis_locks shows');
+	is(row('long', "expires_in BETWEEN '0' AND '1s'"),
+		't', 'with what is left');
+	cmp_ok($viewer->value('SELECT renewals FROM redis_lock_stats') - $stats,
+		'>=', $count, 'and redis_lock_stats counts them');
+}
+
+#
+# redis_extend
+#
+{
+	my $end;
+
+	$one->query_fails("SELECT redis_extend('none', '1s')",
+		'55000', qr/own/, 'extend what is not held');
+
+	$one->query("SELECT redis_lock('extend', '1s')");
+	my $owner = owner_of('extend');
+	$end = end_of('extend',
+		sub { $one->query_is("SELECT redis_extend('extend', '20s')", 't') });
+	lengthened_by(15_000, $end, 'extended');
+	is(row('extend', 'renewed, lease'), 'f|00:00:20', 'as shown');
+	is(row('extend', "expires_in BETWEEN '15s' AND '20s'"),
+		't', 'and here as well');
+	$end = end_of('extend',
+		sub { $one->query_is("SELECT redis_extend('extend', '100ms')", 't') });
+	unchanged($end, 'never shortened');
+	is(row('extend', "expires_in > '10s'"), 't', 'nor here');
+	is_deeply($redis->hash('extend'), { $owner => 1 }, 'the count stays');
+
+	# All holds of the session.
+	$one->query("SELECT redis_lock('extend')");
+	is(row('extend', 'hold_count, renewed'), '2|t', 'renewed by a re-entry');
+	$one->query_is("SELECT redis_extend('extend', '30s')", 't', 'extended');
+	is(row('extend', 'hold_count, renewed'), '2|f', 'ends renewal of both');
+	is_deeply($redis->hash('extend'), { $owner => 2 }, 'the count stays');
+	$one->query('SELECT redis_unlock_all()');
+
+	# What is left of a renewed lock runs out.
+	$one->query("SELECT redis_lock('runs out')");
+	$one->query_is("SELECT redis_extend('runs out', '1200ms')", 't',
+		'a renewed lock is given a lease');
+
+	# A given one is renewed again.
+	$one->query("SELECT redis_lock('goes on', '1s')");
+	$one->query_is("SELECT redis_extend('goes on', NULL)",
+		't', 'a given lease is renewed');
+	is(row('goes on', 'renewed, lease'), 't|00:00:01', 'as shown');
+
+	poll_until('the lock to run out',
+		sub { $one->value("SELECT redis_is_held('runs out')") eq 'f' });
+	pause(1.5);
+	$one->query_is(
+		"SELECT redis_is_held('runs out'), redis_is_held('goes on')",
+		'f|t', 'one has run out, the other one goes on');
+	is($redis->cmd('EXISTS', 'runs out'), 0, 'in Redis as well');
+	cmp_ok(row('goes on', 'renewals'), '>=', 2, 'renewed');
+	$one->query_is("SELECT redis_extend('runs out', '10s')",
+		'f', 'a lost lock is not extended');
+	$one->query_is("SELECT redis_extend('runs out', NULL)",
+		'f', 'nor renewed again');
+	is($redis->cmd('EXISTS', 'runs out'), 0, 'nor is it made again');
+
+	# Lost without knowing it.
+	$redis->cmd('DEL', 'goes on');
+	$one->query_is("SELECT redis_extend('goes on', '10s')",
+		'f', 'extend finds that it was deleted');
+	is(row('goes on', 'granted, lost_reason'), 'f|deleted', 'as shown');
+	is($redis->cmd('EXISTS', 'goes on'), 0, 'and does not make it again');
+	$one->query('SELECT redis_unlock_all()');
+}
+
+#
+# A local waiter takes over when a given lease has ended, whose holder sits in
+# a transaction and does nothing.
+#
+{
+	$one->query("SELECT redis_lock('over', '1500ms')");
+	$one->query("SELECT redis_lock('over', '1500ms')");
+	$two->start("SELECT redis_lock('over')");
+	$node->wait_for_waiters('over', 1);
+	is( $viewer->query(
+			q{SELECT granted, blocked_by FROM redis_locks
+			  WHERE key = 'over' AND waiting_since IS NOT NULL})->out,
+		'f|{' . $one->pid . '}',
+		'the waiter is blocked by the holder');
+	is($two->wait(20)->error, undef, 'the waiter has it');
+	my $taken_by = owner_of('over');
+	is( $viewer->query(
+			q{SELECT pid, granted, lost_reason, blocked_by,
+				expires_in IS NULL
+			  FROM redis_locks WHERE key = 'over' ORDER BY granted})->out,
+		join("\n",
+			$one->pid . '|f|expired|NULL|t', $two->pid . '|t|NULL|NULL|f'),
+		'one lost hold and one granted in redis_locks');
+	cmp_ok(
+		$viewer->value(
+			q{SELECT extract(milliseconds FROM b.acquired_at - a.acquired_at)
+			  FROM redis_locks a, redis_locks b
+			  WHERE a.key = 'over' AND b.key = 'over'
+			  AND NOT a.granted AND b.granted}),
+		'>=', 1400, 'not before the end of the lease');
+
+	$one->query_is("SELECT redis_is_held('over'), redis_hold_count('over')",
+		'f|0', 'the holder does not have it');
+	$one->query_fails("SELECT redis_assert_held('over')",
+		'40001', qr/lost.*expired/s, 'redis_assert_held');
+	foreach my $call (
+		"redis_lock('over')", "redis_try_lock('over')",
+		"redis_lock('over', '1s')", "redis_try_lock('over', '1s')")
+	{
+		$one->query_fails("SELECT $call", '40001', qr/lost.*redis_unlock/s,
+			"$call of the lost lock");
+	}
+	$one->query_is("SELECT redis_lock('something else')", '',
+		'another key can be taken');
+	$one->query_warns("SELECT redis_unlock('over')",
+		'f', '01000', qr/lost/, 'redis_unlock drops all holds of the key');
+	$one->query_warns("SELECT redis_unlock('over')",
+		'f', '01000', qr/own/, 'indeed all');
+	$one->query_is("SELECT redis_try_lock('over')", 'f', 'and it is busy');
+	$one->query_is("SELECT redis_unlock('something else')", 't',
+		'the other key is given back');
+
+	is(owner_of('over'), $taken_by, 'the new holder was not disturbed');
+	$two->query_is("SELECT redis_is_held('over'), redis_unlock('over')",
+		't|t', 'and gives it back');
+
+	# redis_unlock_all and DISCARD ALL end a loss as well.
+	$one->query("SELECT redis_lock('over', '50ms'), redis_lock('kept')");
+	poll_until('the end of the lease',
+		sub { $one->value("SELECT redis_is_held('over')") eq 'f' });
+	$one->query_warns('SELECT redis_unlock_all()', '1', '01000', qr/over.*lost/,
+		'redis_unlock_all warns of a lost one and does not count it');
+	$one->query_is("SELECT redis_try_lock('over', lease => '50ms')",
+		't', 'then it can be taken again');
+	poll_until('the end of the lease',
+		sub { $one->value("SELECT redis_is_held('over')") eq 'f' });
+	$one->query('DISCARD ALL');
+	$one->query_is("SELECT redis_try_lock('over'), redis_unlock('over')",
+		't|t', 'after DISCARD ALL, too');
+}
+
+#
+# The same without a watchdog that could tell anybody: it is stopped.  A given
+# lease ends, then a renewed one that nobody renews.  The waiters ask for given
+# leases, which need no renewal either.
+#
+{
+	my $watchdog = $node->watchdog_pid;
+	my $three = $node->session;
+
+	$one->query("SELECT redis_lock('dark', '3s'), redis_lock('dark too')");
+	$two->start("SELECT redis_lock('dark', '1min')");
+	$three->start("SELECT redis_lock('dark too', '1min')");
+	$node->wait_for_waiters('dark', 1);
+	$node->wait_for_waiters('dark too', 1);
+	kill 'STOP', $watchdog;
+	is($two->wait(20)->error, undef, 'a given lease has ended');
+	is($three->wait(20)->error, undef, 'a lease was not renewed');
+	my @owners = map { owner_of($_) } 'dark', 'dark too';
+	$one->query_is(
+		"SELECT redis_is_held('dark'), redis_is_held('dark too')",
+		'f|f', 'the holder has lost both');
+	kill 'CONT', $watchdog;
+
+	# What the watchdog wanted to renew and to give back are old owners.
+	pause(1);
+	is_deeply([ map { owner_of($_) } 'dark', 'dark too' ],
+		\@owners, 'the new holders are not disturbed');
+	$two->query_is("SELECT redis_is_held('dark'), redis_unlock('dark')",
+		't|t', 'one has it');
+	$three->query_is(
+		"SELECT redis_is_held('dark too'), redis_unlock('dark too')",
+		't|t', 'so has the other one');
+	$one->query_is("SELECT redis_is_held('dark too')", 'f', 'still lost');
+	is(row('dark too', 'granted, lost_reason'), 'f|expired', 'as shown');
+	my $result = $one->query('SELECT redis_unlock_all()');
+	is($result->out, '0', 'nothing to be given back');
+	is(scalar(my @w = $result->warnings), 2, 'two losses');
+	$three->quit;
+}
+
+# The stopped watchdog has not renewed this one either.
+$holder->query_is("SELECT redis_is_held('long')",
+	'f', 'a lock that nobody renews is lost');
+is($redis->cmd('EXISTS', 'long'), 0, 'in Redis as well');
+$holder->query_warns("SELECT redis_unlock('long')",
+	'f', '01000', qr/lost/, 'and it is told');
+$holder->quit;
+
+#
+# Precision: what is sent is the lease in milliseconds, rounded up.
+#
+{
+	my $monitor = $redis->monitor;
+	my %leases = (
+		'1234 ms' => 1234,
+		'1234.001 ms' => 1235,
+		'10 ms' => 10,
+		'9.001 ms' => 10,
+		'1 day 1 ms' => 86_400_001,
+		'24 days' => 2_073_600_000);
+	my %sent;
+
+	foreach my $lease (sort keys %leases)
+	{
+		$one->query("SELECT redis_try_lock('precise $lease', lease => '$lease')");
+		my $ttl = $redis->cmd('PTTL', "precise $lease");
+		cmp_ok($ttl, '<=', $leases{$lease}, "lease $lease: not longer");
+		cmp_ok($ttl, '>', $leases{$lease} - 5000, "lease $lease: not shorter");
+		$one->query('SELECT redis_unlock_all()');
+	}
+	$one->query("SET lockredis.lease = '1001ms'");
+	$one->query("SELECT redis_try_lock('precise')");
+	$one->query("RESET lockredis.lease");
+	$one->query('SELECT redis_unlock_all()');
+	foreach my $args (map { [ $monitor->args($_) ] } $monitor->stop)
+	{
+		next unless $args->[0] eq 'EVALSHA' && @$args == 7;
+		$sent{ $args->[3] } = $args->[4];
+	}
+	is_deeply(
+		\%sent,
+		{
+			precise => 1001,
+			map { ("precise $_" => $leases{$_}) } keys %leases
+		},
+		'milliseconds on the wire');
+}
+
+#
+# The shortest leases.  A busy machine may read the reply after the lease, which
+# is an error and no lock; whatever is taken ends, and nothing else happens.
+# Nothing may be written, as the loss of a session's lock refuses such a commit.
+#
+{
+	$one->query(q{
+		DO $$ DECLARE over int := 0; still int := 0; late int := 0; BEGIN
+			FOR i IN 1 .. 30 LOOP
+				BEGIN
+					PERFORM redis_lock('tiny', '10ms');
+					PERFORM pg_sleep(0.015);
+					IF redis_is_held('tiny') THEN
+						still := still + 1;
+					ELSE
+						over := over + 1;
+					END IF;
+					PERFORM redis_unlock('tiny');
+				EXCEPTION WHEN connection_failure THEN
+					late := late + 1;
+				END;
+			END LOOP;
+			PERFORM set_config('test.tiny',
+				format('%s over, %s late, %s still held', over, late, still),
+				false);
+		END $$});
+	my ($over, $late, $still) =
+	  $one->value("SELECT current_setting('test.tiny')") =~ /(\d+)/g;
+	note "leases of 10 ms: $over were over, $late replies came too late";
+	is($still, 0, 'no lease of 10 ms outlives its end');
+	is($over + $late, 30, 'each ends');
+	cmp_ok($over, '>', 0, 'some were taken');
+	poll_until('the key to go', sub { !$redis->cmd('EXISTS', 'tiny') });
+	$one->query_is(
+		"SELECT redis_try_lock('tiny', '10s'), redis_is_held('tiny'),
+			redis_unlock('tiny')",
+		't|t|t', 'it can be taken as ever');
+}
+
+#
+# Many: a thousand locks, taken in more than a third of a lease, are renewed in
+# few commands, and all survive.
+#
+{
+	my $many = $node->session(settings => { 'lockredis.lease' => '3s' });
+	my $locks = 1000;
+
+	$many->query(qq{
+		DO \$\$ BEGIN
+			FOR i IN 1 .. $locks LOOP
+				PERFORM redis_lock('many ' || i);
+				PERFORM pg_sleep(0.001);
+			END LOOP;
+		END \$\$});
+	my $scripts = $redis->script_calls;
+	my $renewed = $viewer->value('SELECT renewals FROM redis_lock_stats');
+
+	pause(5);
+	$renewed =
+	  $viewer->value('SELECT renewals FROM redis_lock_stats') - $renewed;
+	$scripts = $redis->script_calls - $scripts;
+	note "$renewed renewals of $locks locks with $scripts commands";
+	cmp_ok($renewed, '>=', 2 * $locks, 'each was renewed more than once a lease');
+	cmp_ok($renewed / $scripts, '>=', 100, 'a hundred with one command');
+	$many->query_is(
+		qq{SELECT count(*) FROM generate_series(1, $locks) i
+		   WHERE redis_is_held('many ' || i)},
+		$locks, 'all are held');
+	is(scalar(() = $redis->all_keys), $locks, 'all are in Redis');
+	is( $viewer->value(
+			q{SELECT count(*) FROM redis_locks WHERE key LIKE 'many %'
+			  AND granted AND renewals >= 2}),
+		$locks,
+		'all were renewed');
+	$many->query_is('SELECT redis_unlock_all()', $locks, 'given back');
+	$many->quit;
+}
+
+#
+# A reply that comes when the lease is over revives nothing.
+#
+# The session has the key for a second.  It enters again (or extends) with a
+# long lease: Redis does it, but the proxy keeps the reply until the deadline
+# has passed.  The session no longer has the lock then, must not say that it
+# has, and what Redis was told to keep for so long is given back.
+#
+{
+	my $proxy = LockRedis::Proxy->new($redis);
+	my $far = LockRedis::Node->create('far', url => $proxy->url);
+	my $three = $far->session;
+	my $four = $far->session;
+
+	$far->wait_for_up;
+	foreach my $case (
+		[ "redis_lock('late', '5min')", '40001', qr/lost/ ],
+		[ "redis_try_lock('late')", '40001', qr/lost/ ],
+		[ "redis_extend('late', '5min')", undef, 'f' ])
+	{
+		my ($call, $sqlstate, $says) = @$case;
+
+		$three->query_is("SELECT redis_try_lock('late', lease => '1500ms')",
+			't', 'taken for a moment');
+		my $rule = $proxy->rule(
+			on => 'reply',
+			match => 'late',
+			action => 'hold');
+		$three->start("SELECT $call");
+		$proxy->wait_for_rule($rule);
+		$four->start("SELECT redis_lock('late', '1min')");
+		poll_until(
+			'the end of the lease',
+			sub {
+				$far->value(
+					q{SELECT count(*) FROM redis_locks
+					  WHERE lost_at IS NOT NULL}) > 0;
+			});
+		$proxy->release;
+		my $result = $three->wait;
+		if (defined $sqlstate)
+		{
+			$result->fails($sqlstate, $says, "$call is too late");
+		}
+		else
+		{
+			is($result->out . $result->{raw}, $says, "$call is too late");
+		}
+		$three->query_is("SELECT redis_is_held('late')", 'f', 'lost');
+		is($four->wait(20)->error, undef, 'a waiter does not wait for it');
+		$four->query_is("SELECT redis_unlock('late')", 't', 'given back');
+		$three->query_warns("SELECT redis_unlock('late')",
+			'f', '01000', qr/lost/, 'the loss is told');
+	}
+	$three->quit;
+	$four->quit;
+	nothing_left($far, $redis, name => 'nothing is left of what was late',
+		clients => scalar(() = $redis->clients));
+}
+
+#
+# Redis is away for a moment: an extend that cannot be asked for, or is not
+# answered, is an error, and what there was stands.
+#
+{
+	my $three = $node->session(settings => { 'lockredis.lease' => '10s' });
+	my $stands = sub {
+		my ($name) = @_;
+		is(row('stands', 'granted, renewed, lease'),
+			't|t|00:00:10', "$name: the renewed one stands");
+		is( row('given', "granted, renewed, lease, expires_in < '1min'"),
+			't|f|00:01:00|t', "$name: the given one stands");
+	};
+
+	$three->query("SELECT redis_lock('stands')");
+	$three->query("SELECT redis_lock('given', '1min')");
+
+	$redis->stop(keep => 1);
+	$three->query_fails("SELECT redis_extend('stands', '30s')",
+		'08001', qr/lock store/, 'stopped: extend of a renewed lock');
+	$three->query_fails("SELECT redis_extend('given', NULL)",
+		'08001', qr/lock store/, 'stopped: extend of a given lease');
+	$three->query_fails("SELECT redis_extend('given', '10min')",
+		'08001', qr/lock store/, 'stopped: a longer one');
+	$stands->('stopped');
+	$redis->start;
+	my $renewals = row('stands', 'renewals');
+	poll_until('a renewal', sub { row('stands', 'renewals') > $renewals });
+	cmp_ok($redis->cmd('PTTL', 'given'), '<=', 60_000, 'with the old lease');
+
+	# The request arrives, and runs when Redis goes on.
+	$node->set('lockredis.command_timeout' => '500ms');
+	$three->query_is("SELECT redis_is_locked('given')", 't', 'connected');
+	$redis->freeze;
+	$three->query_fails("SELECT redis_extend('stands', '30s')",
+		'08006', qr/lock store/, 'frozen: extend of a renewed lock');
+	$stands->('frozen');
+	$redis->thaw;
+	$renewals = row('stands', 'renewals');
+	poll_until('a renewal', sub { row('stands', 'renewals') > $renewals });
+	$node->wait_for_up;
+
+	$three->query_is(
+		"SELECT redis_is_held('stands'), redis_is_held('given')",
+		't|t', 'both are held');
+	$three->query_is(
+		"SELECT redis_extend('given', '10min'), redis_extend('stands', '30s')",
+		't|t', 'now they are extended');
+	cmp_ok($redis->cmd('PTTL', 'given'), '>', 500_000, 'in Redis');
+	$three->query_is('SELECT redis_unlock_all()', '2', 'given back');
+	$three->quit;
+}
+
+$_->quit foreach $one, $two, $viewer;
+nothing_left($node, $redis);
+done_testing();

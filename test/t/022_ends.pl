@@ -1,0 +1,447 @@
+# Copyright (c) 2026, lockredis contributors
+
+# However a session or the server ends: design.md section 2, guarantee 4
+# (session-level locks are released by DISCARD ALL and by the end of the session
+# however it comes; after a crash of the server their leases end), and section 6
+# (many keys in one pipelined batch, in bounded time; what is not answered is
+# left to the watchdog, which at a shutdown of the server serves until nothing is
+# left or command_timeout has passed).
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+# The time-outs are far longer than what an end takes that does not have to
+# wait for them, so that a test can tell the two apart.
+my $command_s = limit(4);
+my $lease_s = limit(4);
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => {
+		max_connections => 50,
+		client_connection_check_interval => '100ms',
+		'lockredis.command_timeout' => "${command_s}s"
+	});
+
+$node->wait_for_up;
+
+# So many keys need several commands: more than one script takes.
+my $many = 250;
+my $many_commands = 3;
+
+sub hold_locks
+{
+	my ($s, $n) = @_;
+
+	return $s->value(
+		"SELECT count(redis_lock('end ' || i)) FROM generate_series(1, $n) i");
+}
+
+sub wait_until_gone
+{
+	my ($s) = @_;
+
+	poll_until('the backend to end', sub { $s->is_gone });
+	return;
+}
+
+# Locks of other sessions are none of its business.
+sub without_keeper { return grep { $_ ne 'keeper' } $redis->all_keys; }
+
+# ----------
+# With Redis there: everything is released when the session is gone
+# ----------
+
+my %ends = (
+	'quit' => sub { $_[0]->quit },
+	'a client that is killed' => sub { $_[0]->vanish },
+	'pg_terminate_backend, idle' => sub { $_[0]->terminate },
+	'pg_terminate_backend, active' => sub {
+		my ($s) = @_;
+		$s->start('SELECT pg_sleep(600)');
+		poll_until('the session to sleep',
+			sub {
+				$node->value(
+					'SELECT wait_event FROM pg_stat_activity WHERE pid = '
+					  . $s->pid) eq 'PgSleep';
+			});
+		$s->terminate;
+	},
+	'pg_terminate_backend, in a failed transaction' => sub {
+		my ($s) = @_;
+		$s->query("BEGIN; SELECT 1 / 0");
+		$s->terminate;
+	},
+	'idle_session_timeout' =>
+	  sub { $_[0]->query("SET idle_session_timeout = '10ms'") },
+	'idle_in_transaction_session_timeout' => sub {
+		$_[0]->query("SET idle_in_transaction_session_timeout = '10ms'; BEGIN");
+	},
+	'a client that is killed while the session waits' => sub {
+		my ($s) = @_;
+		$s->start("SELECT redis_lock('keeper')");
+		$node->wait_for_waiters('keeper', 1);
+		$s->vanish;
+	});
+
+my $keeper = $node->session;
+$keeper->query_is("SELECT redis_lock('keeper', '10 minutes')",
+	'', 'a session that nothing ends');
+
+# Release scripts are known to Redis from here on.
+$keeper->query_is("SELECT redis_lock('warm'), redis_unlock('warm')",
+	'|t', 'warming up');
+
+foreach my $end (sort keys %ends)
+{
+	foreach my $n (1, $many)
+	{
+		subtest "$end, $n locks" => sub {
+			my $s = $node->session;
+
+			is(hold_locks($s, $n), $n, 'locks held');
+			is(scalar(without_keeper()), $n, 'and in Redis');
+			my $calls = $redis->script_calls;
+			$ends{$end}->($s);
+			wait_until_gone($s);
+
+			$calls = $redis->script_calls - $calls;
+			is_deeply([ without_keeper() ],
+				[], 'none is left when the session is gone');
+			cmp_ok($calls, '<=', $n == 1 ? 1 : $many_commands,
+				"released with $calls commands");
+			is($node->value('SELECT count(*) FROM redis_locks'),
+				1, 'nor anything in the lock table');
+			$s->quit;
+		};
+	}
+}
+
+foreach my $n (1, $many)
+{
+	my $s = $node->session;
+
+	is(hold_locks($s, $n), $n, "$n locks held");
+	hold_locks($s, 1);
+	my $calls = $redis->script_calls;
+	$s->query_is('DISCARD ALL', '', "DISCARD ALL, $n locks");
+	$calls = $redis->script_calls - $calls;
+	is_deeply([ without_keeper() ], [], 'everything is released');
+	cmp_ok($calls, '<=', $n == 1 ? 1 : $many_commands,
+		"with $calls commands");
+	is($node->value('SELECT count(*) FROM redis_locks'),
+		1, 'nothing is in the lock table');
+	$s->query_is("SELECT redis_is_held('end 1')", 'f', 'nothing is held');
+	$s->query_is("SELECT redis_try_lock('end 1'), redis_unlock('end 1')",
+		't|t', 'locks can be taken again');
+	$s->query_fails('BEGIN; DISCARD ALL',
+		'25001', qr/cannot run inside a transaction/, 'not in a transaction');
+	$s->quit;
+}
+
+# A waiter has the lock at once, and not when the lease ends.
+{
+	my $s = $node->session;
+	my $waiter = $node->session;
+
+	hold_locks($s, 1);
+	$waiter->start("SELECT redis_lock('end 1')");
+	$node->wait_for_waiters('end 1', 1);
+	$s->terminate;
+	is($waiter->wait(10)->error, undef, 'a waiter goes on');
+	$waiter->query_is("SELECT redis_unlock('end 1')", 't', 'given back');
+	$_->quit foreach $s, $waiter;
+}
+
+# The functions go, the locks stay, and the end of the session releases them.
+{
+	my $s = $node->session;
+
+	hold_locks($s, 3);
+	$s->query_is('DROP EXTENSION lockredis', '', 'extension dropped');
+	is(scalar(without_keeper()), 3, 'the locks are held');
+	$s->quit;
+	is_deeply([ without_keeper() ], [], 'until the session ends');
+	$node->value('CREATE EXTENSION lockredis');
+	$keeper->query_is("SELECT redis_is_held('keeper')",
+		't', 'the other session was not disturbed');
+}
+
+# ----------
+# With Redis stopped
+# ----------
+
+# The sessions end at once, what they held is left to the watchdog; Redis comes
+# back with its data, and all is given back.
+{
+	my %s = map { $_ => $node->session } qw(quit terminate discard);
+
+	$s{$_}->query(
+		"SELECT count(redis_lock('$_ ' || i)) FROM generate_series(1, $many) i")
+	  foreach keys %s;
+	$redis->stop(keep => 1);
+	my $start = now();
+	$s{quit}->quit;
+	cmp_ok(now() - $start, '<', $command_s, 'Redis stopped: a quick quit');
+	$start = now();
+	$s{terminate}->terminate;
+	wait_until_gone($s{terminate});
+	cmp_ok(now() - $start, '<', $command_s, 'a quick pg_terminate_backend');
+	$start = now();
+	$s{discard}->query_warns('DISCARD ALL', '', '08001', qr/lock store/,
+		'DISCARD ALL warns');
+	cmp_ok(now() - $start, '<', $command_s, 'and is quick');
+	$s{discard}->query_is("SELECT redis_is_held('discard 1')",
+		'f', 'nothing is held after it');
+	is( $node->value(
+			q{SELECT count(*) FROM redis_locks WHERE pid IS NULL AND NOT granted}
+		),
+		3 * $many,
+		'the watchdog has it all');
+	$redis->start;
+	$node->wait_for_up;
+	poll_until('all to be given back', sub { without_keeper() == 0 });
+	pass('given back when Redis is back');
+	$_->quit foreach values %s;
+}
+
+# ----------
+# With Redis frozen
+# ----------
+
+# Nobody can know that it will not answer: the first one waits for
+# command_timeout, those after it do not.
+{
+	my %s = map { $_ => $node->session } qw(first second discard);
+
+	$s{$_}->query(
+		"SELECT count(redis_lock('$_ ' || i)) FROM generate_series(1, $many) i")
+	  foreach keys %s;
+	$redis->freeze;
+	my $start = now();
+	$s{first}->quit;
+	my $took = now() - $start;
+	cmp_ok($took, '<', $command_s + limit(10),
+		"Redis frozen: a session ends within the time limit ($took s)");
+	$start = now();
+	$s{second}->terminate;
+	wait_until_gone($s{second});
+	cmp_ok(now() - $start, '<', $command_s, 'the next one ends at once');
+	$start = now();
+	$s{discard}->query_warns('DISCARD ALL', '', '08006', qr/lock store/,
+		'DISCARD ALL warns');
+	cmp_ok(now() - $start, '<', $command_s, 'at once, too');
+	$redis->thaw;
+	poll_until('all to be given back', sub { without_keeper() == 0 });
+	pass('given back when Redis goes on');
+	$_->quit foreach values %s;
+}
+$keeper->quit;
+nothing_left($node, $redis, name => 'nothing is left of sessions');
+
+# ----------
+# Descriptors
+# ----------
+
+# Redis ends the connections 200 times, now while the lock is held and now
+# while it is not.
+{
+	my $s = $node->session;
+
+	$s->query_is("SELECT redis_lock('killed'), redis_unlock('killed')",
+		'|t', 'connected');
+	my $before = descriptors($s, $node);
+	my $failed = 0;
+	foreach my $i (1 .. 200)
+	{
+		my $result = $s->query("SELECT redis_lock('killed')");
+		$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal') if $i % 2;
+		$failed++
+		  if $result->error
+		  || $s->query("SELECT redis_unlock('killed')")->out ne 't';
+		$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal') unless $i % 2;
+	}
+	is($failed, 0, 'dead connections are made anew');
+	$s->query_is("SELECT redis_is_locked('killed')", 'f', 'connected');
+	nothing_left(
+		$node, $redis,
+		name => 'as many descriptors as before',
+		descriptors => $before);
+	$s->quit;
+}
+
+# ----------
+# Stopping the server
+# ----------
+
+sub server_is_down { return !-e $node->data_dir . '/postmaster.pid'; }
+
+# Smart: sessions go on, and so does the renewal of their locks; the last one's
+# end is the end of the server.
+{
+	my $lease = limit(2);
+	my $s = $node->session(settings => { 'lockredis.lease' => "${lease}s" });
+
+	hold_locks($s, 2);
+	kill 'TERM', $node->{_pid};
+	poll_until('new sessions to be refused',
+		sub { $node->session(may_fail => 1)->connect_error });
+	pause(1.5 * $lease);
+	$s->query_is(
+		"SELECT redis_is_held('end 1'), redis_is_held('end 2'), redis_unlock('end 2')",
+		't|t|t', 'smart stop: locks are renewed as long as there is a session');
+	my $start = now();
+	$s->quit;
+	poll_until('the server to end', \&server_is_down);
+	cmp_ok(now() - $start, '<', $command_s, 'smart stop: ended at once');
+	is_deeply([ $redis->all_keys ], [], 'smart stop: everything is released');
+	poll_until('its connections to end', sub { $redis->clients == 0 });
+	pass('smart stop: no connection is left');
+	$node->stop('fast', fail_ok => 1);
+}
+
+# Ten sessions that hold locks and ten that wait, some for the others, some for
+# a client elsewhere.
+sub busy_sessions
+{
+	my @holders =
+	  map { $node->session(settings => { 'lockredis.lease' => "${lease_s}s" }) }
+	  1 .. 10;
+	my @waiters = map { $node->session } 1 .. 10;
+
+	$holders[$_]->query(
+		"SELECT redis_lock('busy $_ ' || i) FROM generate_series(1, 20) i")
+	  foreach 0 .. 9;
+	$redis->cmd('HSET', 'elsewhere', 'client', 1);
+	foreach my $i (0 .. 9)
+	{
+		my $key = $i % 2 ? "busy $i 1" : 'elsewhere';
+		$waiters[$i]->start("SELECT redis_lock('$key')");
+	}
+	poll_until('all to wait',
+		sub {
+			$node->value(
+				'SELECT count(*) FROM redis_locks WHERE waiting_since IS NOT NULL'
+			) == 10;
+		});
+	return (@holders, @waiters);
+}
+
+# Fast.
+{
+	$node->start;
+	$node->wait_for_up;
+	my @sessions = busy_sessions();
+	my $start = now();
+	$node->stop('fast');
+	my $took = now() - $start;
+	cmp_ok($took, '<', $command_s, "fast stop: quick ($took s)");
+	is_deeply([ $redis->all_keys ],
+		['elsewhere'], 'fast stop: everything is released');
+	is_deeply($redis->hash('elsewhere'), { client => 1 },
+		"somebody else's lock is not touched");
+	poll_until('its connections to end', sub { $redis->clients == 0 });
+	$redis->cmd('DEL', 'elsewhere');
+	$_->quit foreach @sessions;
+}
+
+# Fast, with Redis frozen: the sessions wait for command_timeout, and so does
+# the watchdog.  What they have sent is done when Redis goes on, or the leases
+# end.
+{
+	$node->start;
+	$node->wait_for_up;
+	my @sessions = busy_sessions();
+	$redis->freeze;
+	my $start = now();
+	$node->stop('fast');
+	my $took = now() - $start;
+	$redis->thaw;
+	cmp_ok($took, '<', 2 * $command_s + limit(10),
+		"fast stop, Redis frozen: bounded ($took s)");
+	poll_until('all keys to go', sub { $redis->all_keys == 1 });
+	$redis->cmd('DEL', 'elsewhere');
+	$_->quit foreach @sessions;
+}
+
+# ----------
+# Crashes
+# ----------
+
+sub uuid_of { return (split /:/, $_[0])[0]; }
+
+# The locks of the crashed server stay until their leases end; to its successor
+# they are somebody else's.
+sub takes_over
+{
+	my ($uuid, $ttl, $seen_at, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $s = $node->session;
+
+	$s->query_is("SELECT redis_try_lock('crash 1')",
+		'f', "$name: the lock is still somebody's");
+	is(uuid_of($s->value("SELECT redis_lock_owner('crash 1')")),
+		$uuid, "$name: the old server's");
+	is($node->value('SELECT count(*) FROM redis_locks'),
+		0, "$name: the lock table is empty");
+	is($s->query("SELECT redis_lock('crash 1')")->error,
+		undef, "$name: had in the end");
+	cmp_ok(now() - $seen_at, '>', $ttl, "$name: not before the lease's end");
+	isnt(uuid_of((keys %{ $redis->hash('crash 1') })[0]),
+		$uuid, "$name: by a new instance");
+	$s->query_is("SELECT redis_unlock('crash 1')", 't', "$name: given back");
+	$s->quit;
+	return;
+}
+
+sub before_crash
+{
+	my @s =
+	  map { $node->session(settings => { 'lockredis.lease' => "${lease_s}s" }) }
+	  1 .. 3;
+
+	$s[0]->query("SELECT redis_lock('crash 1')");
+	$s[1]->query("SELECT redis_lock('crash 2')");
+	$s[2]->start("SELECT redis_lock('crash 2')");
+	$node->wait_for_waiters('crash 2', 1);
+	return (uuid_of((keys %{ $redis->hash('crash 1') })[0]), @s);
+}
+
+# A backend is killed: the server starts again by itself.
+{
+	$node->start;
+	$node->wait_for_up;
+	my ($uuid, @s) = before_crash();
+	my $watchdog = $node->watchdog_pid;
+
+	# Renewed by the watchdog, which ends at once: afterwards nothing is.
+	$s[1]->kill9;
+	wait_until_gone($_) foreach @s;
+	poll_until('the watchdog to end', sub { !kill 0, $watchdog });
+	my ($ttl, $seen_at) = ($redis->cmd('PTTL', 'crash 1') / 1000, now());
+	cmp_ok($ttl, '>', 0, 'crash: the locks stay in Redis');
+	poll_until('the server to be back',
+		sub { eval { $node->value('SELECT 1') } });
+	takes_over($uuid, $ttl, $seen_at, 'crash');
+	$_->quit foreach @s;
+	nothing_left($node, $redis, name => 'crash: nothing is left');
+}
+
+# The whole server is stopped without any cleaning up.
+{
+	my ($uuid, @s) = before_crash();
+
+	$node->stop('immediate');
+	my ($ttl, $seen_at) = ($redis->cmd('PTTL', 'crash 1') / 1000, now());
+	cmp_ok($ttl, '>', 0, 'immediate stop: the locks stay in Redis');
+	$node->start;
+	takes_over($uuid, $ttl, $seen_at, 'immediate stop');
+	$_->quit foreach @s;
+	nothing_left($node, $redis, name => 'immediate stop: nothing is left');
+}
+
+done_testing();

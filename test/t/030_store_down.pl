@@ -1,0 +1,525 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Redis is away: never there, stopped, restarted with and without its data,
+# frozen.
+#
+# The guarantees:
+# - unreachable is an error of class 08 at once, for redis_try_lock too, and
+#   never "false"; what is given back meanwhile is gone for the session, and the
+#   watchdog finishes;
+# - a call lasts at most one budget (connect_timeout + command_timeout), however
+#   many wait for the same key; a node that timed out is left to the watchdog
+#   until it answers;
+# - locks whose leases outlive the outage are kept, the others are lost, with
+#   the reason;
+# - nobody else's connection is harmed;
+# - the server log says once that the store went away and once that it is back;
+#   redis_lock_status knows it meanwhile.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my %timeouts = (
+	'lockredis.connect_timeout' => '500ms',
+	'lockredis.command_timeout' => '700ms');
+
+# A call in progress when the store went away, and one that is told at once.
+# The budget is 1.2 s; the rest is for a busy machine.
+my $budget_ms = 1000 * limit(5);
+my $at_once_ms = 1000 * limit(5);
+
+my $went_away = qr/LOG:  lockredis: the lock store is down/;
+my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
+my $unheard = qr/LOG:  lockredis: no release messages/;
+my $heard = qr/LOG:  lockredis: release messages .* are back/;
+
+sub status
+{
+	my ($node, $column) = @_;
+
+	return $node->value("SELECT $column FROM redis_lock_status");
+}
+
+sub wait_for_state
+{
+	my ($node, $state) = @_;
+
+	poll_until("state $state", sub { status($node, 'state') eq $state });
+	return;
+}
+
+# An error of class 08 within so many milliseconds.
+sub is_down
+{
+	my ($result, $pattern, $ms, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$result->fails($result->sqlstate || '', $pattern, $name)
+	  && like($result->sqlstate, qr/^080(?:01|06)$/, "$name: class 08")
+	  && cmp_ok($result->ms, '<', $ms, "$name: in time");
+	return;
+}
+
+sub lost_reason
+{
+	my ($node, $key) = @_;
+
+	return $node->value(
+		"SELECT lost_reason FROM redis_locks WHERE key = '$key' AND lost_at IS NOT NULL"
+	);
+}
+
+# Somebody else's lock for that many milliseconds, and whoever waits for it
+# knows that it ends then.
+sub held_by_another
+{
+	my ($redis, $key, $ms) = @_;
+
+	$redis->cmd('HSET', $key, 'somebody:1', 1);
+	$redis->cmd('PEXPIRE', $key, $ms);
+	$redis->cmd('PUBLISH', "redisson_lock__channel:{$key}", '0');
+	return;
+}
+
+# ----------
+# Not there when the server starts
+# ----------
+
+my $late_redis = LockRedis::Redis->new(name => 'late', start => 0);
+my $late = LockRedis::Node->create(
+	'late',
+	redis => $late_redis,
+	settings => \%timeouts);
+my $one = $late->session;
+
+is_down($one->query("SELECT redis_lock('k')"),
+	qr/could not reach the lock store.*Connection refused/s,
+	$at_once_ms, 'lock, store never there');
+is_down($one->query("SELECT redis_try_lock('k', '10s')"),
+	qr/Connection refused/, $at_once_ms, 'try, store never there');
+wait_for_state($late, 'down');
+is( status(
+		$late,
+		'node, role, round_trip, version, maxmemory_policy, last_error_at <= now()'
+	),
+	'1|master||||t',
+	'status of a store that was never there');
+like(status($late, 'last_error'), qr/Connection refused/, 'the last error');
+
+$late_redis->start;
+$late->wait_for_up;
+$one->query_is("SELECT redis_try_lock('k')", 't', 'works when it comes');
+is($late->times_logged($went_away), 1, 'logged once that it was not there');
+is($late->times_logged($came_back), 1, 'logged once that it came');
+like(
+	$late->log_text,
+	qr/lock store is down\n.*DETAIL:  127\.0\.0\.1:\d+: .*Connection refused/,
+	'with address and cause');
+$one->quit;
+nothing_left($late, $late_redis, name => 'nothing is left of the late store');
+$late->stop;
+$late_redis->stop;
+
+# ----------
+# There
+# ----------
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => \%timeouts);
+
+$node->wait_for_up;
+my $version = $redis->info('server')->{redis_version};
+is( status(
+		$node,
+		q{role, address, state, version, maxmemory_policy, last_error, round_trip > '0' AND round_trip < '1min'}
+	),
+	'master|127.0.0.1:' . $redis->port . "|up|$version|noeviction||t",
+	'status of a store that is up');
+
+# ----------
+# Stopped
+#
+# The locks are taken, then Redis saves its data and ends.  Nobody but the
+# watchdog notices by itself.
+# ----------
+
+my $holder = $node->session(settings => { 'lockredis.lease' => '60s' });
+my $many = $node->session(settings => { 'lockredis.lease' => '60s' });
+my $leaver = $node->session(settings => { 'lockredis.lease' => '60s' });
+my $other = $node->session;
+my @waiters = map { $node->session } 1 .. 4;
+
+$holder->value("SELECT redis_lock('$_')") foreach qw(kept twice twice given);
+$many->value("SELECT redis_lock('many$_')") foreach 1 .. 3;
+$leaver->value("SELECT redis_lock('leaver')");
+$other->value("SELECT redis_is_locked('k')");
+
+# Three wait for somebody else, in a queue, and one behind a local holder.
+held_by_another($redis, 'foreign', 60_000);
+$_->start("SELECT redis_lock('foreign')") foreach @waiters[ 0 .. 2 ];
+$waiters[3]->start("SELECT redis_lock('kept')");
+$node->wait_for_waiters('foreign', 3);
+$node->wait_for_waiters('kept', 1);
+poll_until('a subscription to foreign',
+	sub { $redis->subscribers('redisson_lock__channel:{foreign}') });
+
+$node->log_since_here;
+held_by_another($redis, 'foreign', 1000);
+$redis->stop(keep => 1);
+
+foreach my $call (
+	q{redis_lock('k')}, q{redis_try_lock('k')},
+	q{redis_try_lock('k', '10s', '1min')}, q{redis_is_locked('k')},
+	q{redis_lock_ttl('k')}, q{redis_lock_owner('k')},
+	q{redis_force_unlock('k')})
+{
+	is_down($other->query("SELECT $call"),
+		qr/Connection refused/, $at_once_ms, "$call, store stopped");
+}
+
+# When the foreign lease is over the head asks, and fails for all.
+my @ends = map { $_->wait(20) } @waiters[ 0 .. 2 ];
+is_deeply(
+	[ map { $_->sqlstate =~ /^080(?:01|06)$/ ? '08' : $_->{raw} } @ends ],
+	[ '08', '08', '08' ],
+	'all who wait for a foreign holder fail');
+is(scalar(grep { $_->detail =~ /first in the queue/ } @ends),
+	2, 'those behind the head fail with it');
+
+# The holder.
+$holder->query_is("SELECT redis_is_held('kept'), redis_hold_count('kept')",
+	't|1', 'the holder holds');
+is_down($holder->query("SELECT redis_lock('kept')"),
+	qr/Connection refused/, $at_once_ms, 'a re-entry that needs the store');
+is_down(
+	$holder->query("SELECT redis_extend('kept', '2min')"),
+	qr/Connection refused/,
+	$at_once_ms, 'extend');
+$holder->query_is(
+	q{SELECT redis_is_held('kept'), redis_hold_count('kept'), (SELECT renewed AND lease = '60s' FROM redis_locks WHERE key = 'kept' AND granted)},
+	't|1|t',
+	'which changed nothing');
+$other->query_is("SELECT redis_try_lock('kept')",
+	'f', 'a local holder is known without the store');
+ok($waiters[3]->is_running, 'who waits behind a local holder goes on waiting');
+
+# Giving back.
+$holder->query_warns("SELECT redis_unlock('twice')", 't', '08001',
+	qr/Connection refused/, 'one of two holds given back, store stopped');
+$holder->query_is("SELECT redis_hold_count('twice')", '1', 'one is left');
+$holder->query_warns("SELECT redis_unlock('given')", 't', '08001',
+	qr/Connection refused/, 'the last hold given back, store stopped');
+$holder->query_is("SELECT redis_is_held('given'), redis_hold_count('given')",
+	'f|0', 'and is gone');
+$holder->query_warns("SELECT redis_unlock('given')",
+	'f', '01000', qr/you don't own/, 'once');
+$many->query_warns("SELECT redis_unlock_all()", '3', '08001',
+	qr/Connection refused/, 'all given back, store stopped: one warning');
+$many->query_is("SELECT redis_unlock_all()", '0', 'once');
+$leaver->quit;
+
+# What is left belongs to the watchdog.
+is( $node->value(
+		q{SELECT string_agg(key, ' ' ORDER BY key), bool_and(pid IS NULL AND NOT granted)
+		  FROM redis_locks WHERE scope IS NULL}),
+	'given leaver many1 many2 many3|t',
+	'what was given back waits for the watchdog');
+
+# Several tries of the watchdog, and many failing calls.
+wait_for_state($node, 'down');
+my $tried_at = status($node, 'last_error_at');
+foreach my $round (1 .. 3)
+{
+	$other->query("SELECT redis_try_lock('k')") foreach 1 .. 10;
+	poll_until(
+		'another try of the watchdog',
+		sub { status($node, 'last_error_at') ne $tried_at });
+	$tried_at = status($node, 'last_error_at');
+}
+like(status($node, 'last_error'), qr/Connection refused/, 'the last error');
+is($node->times_logged($went_away), 1, 'logged once that the store is away');
+is($node->times_logged($came_back), 0, 'not yet that it is back');
+is($node->times_logged($unheard), 1, 'logged once that nothing is heard');
+
+# Back with its data.
+$redis->start;
+$node->wait_for_up;
+poll_until('what was given back to be gone',
+	sub { join(' ', $redis->all_keys) eq 'kept twice' });
+is($node->value('SELECT count(*) FROM redis_locks WHERE pid IS NULL'),
+	0, 'nothing is left for the watchdog');
+$holder->query_is("SELECT redis_is_held('kept'), redis_is_held('twice')",
+	't|t', 'the locks of the holder outlived it');
+poll_until('a renewal', sub { $redis->cmd('PTTL', 'kept') > 50_000 });
+
+# The store was not told of the release; the next request is right again.
+$holder->value("SELECT redis_lock('twice')");
+is((values %{ $redis->hash('twice') })[0], 2, 'the count is put right');
+$holder->query_is("SELECT redis_unlock_all()", '2', 'given back');
+is($waiters[3]->wait->error, undef, 'who waited behind the holder has it');
+$waiters[3]->query_is("SELECT redis_unlock('kept')", 't', 'and back');
+is($node->times_logged($went_away), 1, 'still logged once that it was away');
+is($node->times_logged($came_back), 1, 'logged once that it is back');
+
+# DISCARD ALL is the end of a session for a pooler: one warning too.
+$many->value("SELECT redis_lock('discarded$_')") foreach 1 .. 2;
+$redis->stop(keep => 1);
+my $discard = $many->query('DISCARD ALL');
+is(scalar($discard->warnings), 1, 'DISCARD ALL, store stopped: one warning');
+is($discard->error, undef, 'and no error');
+$redis->start;
+poll_until('the discarded locks to be gone', sub { !$redis->all_keys });
+
+# ----------
+# Restarted
+#
+# Connection ids start again at 1 when Redis restarts.  The strangers get the
+# ids that the sessions and the watchdog had before, and more.
+# ----------
+
+my $short = $node->session(settings => { 'lockredis.lease' => '9s' });
+$short->value("SELECT redis_lock('gone')");
+$short->value("SELECT redis_try_lock('given', lease => '1min')");
+$node->log_since_here;
+$redis->restart;
+my @strangers = map { $redis->connection } 1 .. 30;
+my @ids = map { $_->call('CLIENT', 'ID') } @strangers;
+
+poll_until('the loss to be seen', sub { lost_reason($node, 'gone') ne '' });
+is(lost_reason($node, 'gone'), 'deleted', 'lost with the data');
+$short->query_is("SELECT redis_is_held('gone')", 'f', 'not held any more');
+$short->query_fails("SELECT redis_assert_held('gone')",
+	'40001', qr/was lost/, 'the holder is told');
+$short->query_fails("SELECT redis_lock('gone')",
+	'40001', qr/was lost/, 'on each occasion');
+$short->query_warns("SELECT redis_unlock('gone')",
+	'f', '01000', qr/was lost/, 'and acknowledges it');
+$short->query_warns("SELECT redis_unlock('given')",
+	'f', '01000', qr/was lost.*deleted/s, 'a given lease is found lost then');
+$other->query_is("SELECT redis_try_lock('gone')", 't', 'free for others');
+$other->query_is("SELECT redis_unlock('gone')", 't', 'and back');
+
+# ----------
+# Frozen
+#
+# Redis accepts connections and requests, and does not answer.
+# ----------
+
+# One that has no connection yet.  Its request for one is the first thing that
+# gets no answer.
+wait_for_state($node, 'up');
+my $fresh = $node->session;
+$leaver = $node->session(settings => { 'lockredis.lease' => '60s' });
+$leaver->value("SELECT redis_lock('leaver')");
+$redis->freeze;
+is_down(
+	$fresh->query("SELECT redis_lock('frozen')"),
+	qr/accepted the connection but did not answer in time/,
+	$budget_ms, 'a new connection to a frozen node');
+$redis->thaw;
+wait_for_state($node, 'up');
+
+# A session that ends has to wait for an answer, for a while.
+$redis->freeze;
+my $start = now();
+$leaver->quit;
+cmp_ok(now() - $start, '<', limit(5), 'a session ends in a freeze');
+$redis->thaw;
+poll_until('its lock to be given back', sub { !$redis->cmd('EXISTS', 'leaver') });
+poll_until('the store to be back',
+	sub { $other->query("SELECT redis_try_lock('frozen')")->out eq 't' });
+$other->query_is("SELECT redis_unlock('frozen')", 't', 'thawed');
+
+# Kept connections.  A lease that ends in the freeze, one that does not, and a
+# release that is not answered.
+wait_for_state($node, 'up');
+my $brief = $node->session(settings => { 'lockredis.lease' => '1500ms' });
+$holder->value("SELECT redis_lock('$_')") foreach qw(long released local);
+$waiters[3]->start("SELECT redis_lock('local')");
+$node->wait_for_waiters('local', 1);
+my $waiting_since = now();
+$node->log_since_here;
+$brief->value("SELECT redis_lock('brief')");
+$redis->freeze;
+
+my $timed_out = $other->query("SELECT redis_try_lock('frozen')");
+is_down($timed_out, qr/did not answer/, $budget_ms, 'a frozen node');
+cmp_ok($timed_out->ms, '>', 600, 'which had its time to answer');
+
+# From here on all are told at once: twenty calls would last 14 s else.
+$start = now();
+my @told = map { $_->query("SELECT redis_try_lock('frozen')") }
+  map { $other, $waiters[$_], $fresh, $holder } 0 .. 2;
+push @told, map { $other->query("SELECT $_") } q{redis_lock('frozen')},
+  q{redis_lock('frozen')}, q{redis_try_lock('frozen', '10s')},
+  q{redis_is_locked('frozen')}, q{redis_lock_owner('frozen')},
+  q{redis_lock_ttl('frozen')}, q{redis_force_unlock('frozen')},
+  q{redis_is_locked('frozen')};
+cmp_ok(now() - $start, '<', 7, 'nobody else waits for a node that timed out');
+is( scalar(
+		grep {
+			$_->sqlstate eq '08006' && $_->detail =~ /did not answer lately/
+		} @told),
+	20,
+	'they are told so');
+$holder->query_warns("SELECT redis_unlock('released')", 't', '08006',
+	qr/did not answer/, 'a release is left to the watchdog');
+is($node->times_logged(qr/ERROR:  /), 21, 'every failed call is in the log');
+
+wait_for_state($node, 'down');
+poll_until('the end of the lease', sub { lost_reason($node, 'brief') ne '' });
+is(lost_reason($node, 'brief'), 'expired', 'a lease that ended is lost');
+$brief->query_is("SELECT redis_is_held('brief')", 'f', 'the holder sees it');
+$holder->query_is("SELECT redis_is_held('long'), redis_is_held('local')",
+	't|t', 'longer ones are held');
+ok($waiters[3]->is_running, 'who waits behind a local holder goes on waiting');
+
+$redis->thaw;
+$node->wait_for_up;
+$other->query_is("SELECT redis_try_lock('frozen')", 't', 'thawed: works again');
+$other->query_is("SELECT redis_unlock('frozen')", 't', 'in full');
+poll_until(
+	'what was left to the watchdog to be gone',
+	sub { join(' ', $redis->all_keys) eq 'local long' });
+$holder->query_is("SELECT redis_unlock('local')", 't', 'given back');
+is($waiters[3]->wait->error, undef, 'who waited behind the holder has it');
+$waiters[3]->query_is("SELECT redis_unlock('local')", 't', 'and back');
+$brief->query_warns("SELECT redis_unlock('brief')",
+	'f', '01000', qr/was lost.*expired/s, 'the loss is acknowledged');
+$holder->query_is("SELECT redis_unlock('long')", 't', 'kept and given back');
+is($node->times_logged($went_away), 1, 'logged once that it went away');
+is($node->times_logged($came_back), 1, 'logged once that it is back');
+
+# Sixteen wait for somebody else's lease, which ends in the freeze.  One asks,
+# and all fail with it: one after the other it would last 11 s.
+my @sixteen = (@waiters, map { $node->session } 1 .. 12);
+held_by_another($redis, 'hot', 60_000);
+$_->start("SELECT redis_lock('hot')") foreach @sixteen;
+$node->wait_for_waiters('hot', 16);
+poll_until('a subscription to hot',
+	sub { $redis->subscribers('redisson_lock__channel:{hot}') });
+held_by_another($redis, 'hot', 1500);
+$redis->freeze;
+
+my ($first_end, $last_end);
+my %running = map { $_->pid => $_ } @sixteen;
+poll_until(
+	'all sixteen to fail',
+	sub {
+		foreach my $pid (keys %running)
+		{
+			next if $running{$pid}->is_running;
+			delete $running{$pid};
+			$last_end = now();
+			$first_end = $last_end unless defined $first_end;
+		}
+		return !%running;
+	});
+@ends = map { $_->wait } @sixteen;
+cmp_ok($last_end - $first_end, '<', 6, 'sixteen waiters fail together');
+is(scalar(grep { $_->sqlstate eq '08006' } @ends), 16, 'with class 08');
+is(scalar(grep { $_->detail =~ /first in the queue/ } @ends),
+	15, 'fifteen of them because the first did');
+
+$redis->thaw;
+$node->wait_for_up;
+poll_until('the foreign lease to be over', sub { !$redis->all_keys });
+$waiters[0]->query_is("SELECT redis_try_lock('hot')", 't', 'thawed: works');
+$waiters[0]->query_is("SELECT redis_unlock('hot')", 't', 'again');
+
+# A request that was cancelled unread, and the strangers again.  The watchdog
+# keeps it in mind for as long as it could still have been answered.
+$node->set('lockredis.command_timeout' => '5s');
+$redis->freeze;
+$other->start("SELECT redis_lock('cancelled')");
+poll_until(
+	'the request to be under way',
+	sub {
+		$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
+			  . $other->pid) =~ /^(?:Extension|LockRedisReply)$/;
+	});
+$other->cancel;
+$other->wait->fails('57014', qr/cancel/, 'cancelled in a freeze');
+$redis->thaw;
+poll_until(
+	'the cancelled lock to be given back',
+	sub {
+		!$redis->all_keys
+		  && $node->value('SELECT count(*) FROM redis_locks') == 0;
+	});
+is_deeply([ map { $_->call('CLIENT', 'ID') } @strangers ],
+	\@ids, 'none of the connections of others was touched');
+is($redis->calls('client|kill'), 0, 'CLIENT KILL is never used');
+$_->disconnect foreach @strangers;
+$node->set(%timeouts);
+
+# ----------
+# Not where lockredis.url says
+# ----------
+
+my $port = PostgreSQL::Test::Cluster::get_free_port();
+$node->wait_for_up;
+$holder->value("SELECT redis_lock('elsewhere')");
+$node->log_since_here;
+$node->set('lockredis.url' => "redis://127.0.0.1:$port");
+is_down($other->query("SELECT redis_try_lock('k')"),
+	qr/Connection refused/, $at_once_ms, 'wrong port');
+wait_for_state($node, 'down');
+is($node->times_logged($went_away), 1, 'logged once');
+like($node->log_text, qr/DETAIL:  127\.0\.0\.1:$port: .*refused/,
+	'where it was looked for');
+is(status($node, 'address'), "127.0.0.1:$port", 'the view says so too');
+is(status($node, 'round_trip, version, maxmemory_policy'),
+	'||', 'and nothing of the node that was there before');
+$holder->query_is("SELECT redis_is_held('elsewhere')",
+	't', 'held until its lease ends');
+
+# Somebody who answers late: neither up nor down.
+my $proxy = LockRedis::Proxy->new($redis);
+$proxy->mode('silent');
+$node->set(
+	'lockredis.connect_timeout' => '60s',
+	'lockredis.url' => $proxy->url);
+poll_until('the watchdog to connect',
+	sub { $proxy->stats->{connections} > 0 });
+is(status($node, 'state'), 'connecting', 'connecting');
+$proxy->mode('pass');
+$proxy->release;
+$node->wait_for_up;
+$holder->query_is("SELECT redis_unlock('elsewhere')",
+	't', 'the lock was kept over all of this');
+$node->set(%timeouts, 'lockredis.url' => $redis->url);
+$node->wait_for_up;
+$proxy->stop;
+
+# ----------
+# A store that may throw locks away
+# ----------
+
+my $evicts = qr/WARNING:  the lock store at \S+ can evict locks/;
+$redis->cmd('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+$node->log_since_here;
+$node->set('lockredis.url' => $redis->unix_url);
+poll_until('the policy to be seen',
+	sub { status($node, 'maxmemory_policy') eq 'allkeys-lru' });
+$node->wait_for_up;
+poll_until('the warning', sub { $node->logged($evicts) });
+$node->set('lockredis.url' => $redis->url);
+poll_until('the other address',
+	sub { status($node, 'address') eq '127.0.0.1:' . $redis->port });
+$node->wait_for_up;
+is($node->times_logged($evicts), 1, 'a policy that evicts is warned of, once');
+like(
+	$node->log_text,
+	qr/DETAIL:  Its maxmemory-policy is "allkeys-lru"\.\n.*HINT:  .*noeviction/,
+	'with what to do');
+
+$_->quit foreach @sixteen, $holder, $many, $other, $short, $brief, $fresh;
+nothing_left($node, $redis);
+done_testing();

@@ -1,0 +1,789 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Redis answers, but not as one wishes: values that are no locks, refusals of
+# every kind, scripts and connections that vanish, passwords and rights.
+#
+# The guarantees:
+# - a refusal is an error with the node's words and its SQLSTATE, never "busy";
+#   what was or will be taken is given back, and nothing stays without a TTL;
+# - 42809 for what is no lock of this kind, and the value is left alone; a token
+#   lock's string is busy, and its value, a credential, is never shown;
+# - redis_force_unlock takes away only what it has seen, and tells who waits;
+# - SCRIPT FLUSH and CLIENT KILL are not noticed by users;
+# - a password never appears in a message, log line or view of ours, an address
+#   never in what a client is told.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+# Everything that any client is told.
+my @told;
+{
+	no warnings 'redefine';
+	my $new = \&LockRedis::Result::new;
+	*LockRedis::Result::new = sub {
+		my $result = $new->(@_);
+		push @told, "$result->{out}\n$result->{raw}";
+		return $result;
+	};
+}
+
+my $went_away = qr/LOG:  lockredis: the lock store is down/;
+my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $one = $node->session(settings => { 'lockredis.lease' => '60s' });
+my $two = $node->session(settings => { 'lockredis.lease' => '60s' });
+
+$two->query('\set SHOW_CONTEXT always');
+$node->wait_for_up;
+
+sub wait_for_state
+{
+	my ($state) = @_;
+
+	poll_until(
+		"state $state",
+		sub {
+			$node->value('SELECT state FROM redis_lock_status') eq $state;
+		});
+	return;
+}
+
+# All that is left belongs to the watchdog, and goes.
+sub all_given_back
+{
+	my ($name, @keys) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return ok(
+		eval {
+			poll_until(
+				'all to be given back',
+				sub {
+					"@keys" eq join(' ', $redis->all_keys)
+					  && $node->value(
+						'SELECT count(*) FROM redis_locks WHERE pid IS NULL')
+					  == 0;
+				},
+				15);
+		},
+		$name)
+	  || diag 'left: ', join ' ', $redis->all_keys;
+}
+
+# ----------
+# What is no lock
+# ----------
+
+my $no_lock = qr/does not hold a reentrant lock/;
+my %put = (
+	'a list' => ['RPUSH', 'v', 'x'],
+	'a set' => ['SADD', 'v', 'x'],
+	'a sorted set' => ['ZADD', 'v', 1, 'x'],
+	'a stream' => ['XADD', 'v', '*', 'x', 1],
+	'a hash with two fields' => ['HSET', 'v', 'a:1', 1, 'b:2', 1],
+	'a hash with a word' => ['HSET', 'v', 'a:1', 'one'],
+	'a hash with an empty value' => ['HSET', 'v', 'a:1', ''],
+	'a hash with a fraction' => ['HSET', 'v', 'a:1', '1.5'],
+	'a hash with a number too long' => ['HSET', 'v', 'a:1', '1' x 40]);
+
+foreach my $what (sort keys %put)
+{
+	$redis->cmd(@{ $put{$what} });
+	my $type = $redis->cmd('TYPE', 'v');
+	my $value = $redis->cmd('DUMP', 'v');
+	foreach my $call (
+		q{redis_lock('v')}, q{redis_try_lock('v')},
+		q{redis_try_lock('v', '1min')}, q{redis_is_locked('v')},
+		q{redis_lock_ttl('v')}, q{redis_lock_owner('v')},
+		q{redis_force_unlock('v')})
+	{
+		$one->query_fails("SELECT $call", '42809',
+			qr/$no_lock.*DETAIL:  It holds a value of type $type\.\nHINT:/s,
+			"$call of $what");
+	}
+	ok( $redis->cmd('DUMP', 'v') eq $value
+		  && $redis->cmd('PTTL', 'v') == -1,
+		"$what is left alone");
+	$redis->cmd('DEL', 'v');
+}
+
+# A token lock without a time limit: nobody else ever gets it, so say so.
+$redis->cmd('SET', 'token', 'credential-1');
+$one->query_fails("SELECT $_('token')", '42809',
+	qr/$no_lock.*never expires.*HINT:.*time limit/s, "$_ of a string without TTL")
+  foreach qw(redis_lock redis_try_lock redis_force_unlock);
+$one->query_is(
+	q{SELECT redis_is_locked('token'), redis_lock_ttl('token'), redis_lock_owner('token')},
+	't|NULL|token',
+	'locked for ever, by a token');
+is($redis->cmd('GET', 'token'), 'credential-1', 'the string is left alone');
+
+# One with a time limit is busy, and free when it expires.
+$redis->cmd('SET', 'token', 'credential-2', 'PX', 60_000);
+$one->query_is("SELECT redis_try_lock('token')", 'f', 'a token lock is busy');
+$one->query_is("SELECT redis_try_lock('token', '200ms')",
+	'f', 'and is waited for');
+$one->query_fails(
+	q{SET lock_timeout = '200ms'; SELECT redis_lock('token')},
+	'55P03', qr/canceling statement due to lock timeout/,
+	'and times out');
+$one->query('RESET lock_timeout');
+$one->query_is(
+	q{SELECT redis_is_locked('token'), redis_lock_ttl('token') BETWEEN '1s' AND '60s', redis_lock_owner('token')},
+	't|t|token',
+	'locked, its TTL, its kind');
+$one->query_fails("SELECT redis_force_unlock('token')",
+	'42809', $no_lock, 'not ours to take away');
+$one->start("SELECT redis_lock('token')");
+$node->wait_for_waiters('token', 1);
+$redis->cmd('SET', 'token', 'credential-3', 'PX', 500);
+is($one->wait(20)->error, undef, 'had when the token lock has expired');
+$one->query_is("SELECT redis_unlock('token')", 't', 'given back');
+
+# A lock whose value becomes something else is lost, and nothing is done to it.
+$one->value("SELECT redis_lock('v')");
+$redis->cmd('DEL', 'v');
+$redis->cmd('RPUSH', 'v', 'x');
+$one->query_fails("SELECT redis_lock('v')",
+	'40001', qr/was lost.*taken by \(list\)/s, 're-entry finds another value');
+$one->query_warns("SELECT redis_unlock('v')",
+	'f', '01000', qr/was lost.*taken by \(list\)/s, 'so does unlock');
+$one->query_fails("SELECT redis_lock('v')", '42809', $no_lock, 'no lock now');
+is($redis->cmd('TYPE', 'v'), 'list', 'the value is left alone');
+$redis->cmd('DEL', 'v');
+
+# ----------
+# By force
+# ----------
+
+my $redisson = '9f8b2f6e-1111-4222-8333-0123456789ab:42';
+my $ear = $redis->connection;
+$ear->call('SUBSCRIBE', 'redisson_lock__channel:{forced}');
+
+$one->query_is("SELECT redis_force_unlock('forced')", 'f', 'nothing to force');
+$redis->cmd('HSET', 'forced', $redisson, 2);
+$redis->cmd('PEXPIRE', 'forced', 60_000);
+$one->query_is("SELECT redis_lock_owner('forced')",
+	$redisson, "Redisson's owner");
+$one->query_is("SELECT redis_force_unlock('forced')", 't', 'taken away');
+is_deeply(
+	$ear->read_reply,
+	[ 'message', 'redisson_lock__channel:{forced}', '0' ],
+	'who waits is told');
+is($redis->cmd('EXISTS', 'forced'), 0, 'and it is gone');
+
+$redis->cmd('HSET', 'forced', $redisson, 1);
+$one->query_is("SELECT redis_force_unlock('forced')",
+	't', 'a lock without TTL too');
+
+# A foreign owner longer than any, not UTF-8, with a NUL byte.
+my $long = "\xff\x00\n" . 'x' x 5000;
+foreach my $owner ($long, "{'$long", 'y' x 96, '')
+{
+	my $length = length $owner;
+	$redis->cmd('HSET', 'forced', $owner, 1);
+	$redis->cmd('PEXPIRE', 'forced', 60_000);
+	$one->query_is("SELECT redis_try_lock('forced')",
+		'f', "busy: an owner of $length bytes");
+	my $shown = $one->query("SELECT redis_lock_owner('forced')");
+	is($shown->error, undef, 'is shown');
+	cmp_ok(length $shown->out, '<', 500, 'shortened');
+	$one->query_is("SELECT redis_force_unlock('forced')", 't', 'forced');
+	is($redis->cmd('EXISTS', 'forced'), 0, 'gone');
+}
+
+# Taken by one.
+$one->value("SELECT redis_lock('forced')");
+$redis->cmd('DEL', 'forced');
+$redis->cmd('HSET', 'forced', $long, 1);
+$one->query_warns("SELECT redis_unlock('forced')",
+	'f', '01000', qr/was lost/, 'taken by an owner of 5000 bytes');
+$redis->cmd('DEL', 'forced');
+
+# Only what was seen: between the look and the deletion the lock passes to
+# somebody whose name differs in its last byte.  The proxy holds the second
+# request with the key.
+my $proxy = LockRedis::Proxy->new($redis);
+$node->set('lockredis.url' => $proxy->url);
+foreach my $owners ([ 'a:1', 'a:2' ], [ $long . '1', $long . '2' ])
+{
+	my ($seen, $next) = @$owners;
+	$redis->cmd('HSET', 'forced', $seen, 1);
+	my $rule = $proxy->rule(match => 'forced', skip => 1, action => 'hold');
+	$one->start("SELECT redis_force_unlock('forced')");
+	$proxy->wait_for_rule($rule);
+	$redis->cmd('DEL', 'forced');
+	$redis->cmd('HSET', 'forced', $next, 1);
+	$proxy->release;
+	is($one->wait->out, 'f', 'the next owner was not seen');
+	ok($redis->hash('forced')->{$next}, 'and keeps the lock');
+	$redis->cmd('DEL', 'forced');
+	$proxy->clear;
+}
+$node->set('lockredis.url' => $redis->url);
+$proxy->stop;
+$ear->disconnect;
+
+# ----------
+# SCRIPT FLUSH
+# ----------
+
+$node->wait_for_up;
+$two->value("SELECT redis_lock('flushed')");
+foreach my $step (
+	[ q{redis_lock('flushed2')}, '' ],
+	[ q{redis_lock('flushed2')}, '' ],
+	[ q{redis_unlock('flushed2')}, 't' ],
+	[ q{redis_extend('flushed2', '2min')}, 't' ],
+	[ q{redis_is_locked('flushed2')}, 't' ],
+	[ q{redis_force_unlock('flushed')}, 't' ],
+	[ q{redis_unlock('flushed2')}, 't' ])
+{
+	my ($call, $out) = @$step;
+	$redis->cmd('SCRIPT', 'FLUSH');
+	$one->query_is("SELECT $call", $out, "$call after SCRIPT FLUSH");
+}
+$two->query_warns("SELECT redis_unlock('flushed')",
+	'f', '01000', qr/was lost.*by force/s, 'forced');
+
+# All the time, in the middle of many operations.
+$one->start(
+	q{DO $$BEGIN
+	FOR i IN 1..400 LOOP
+		PERFORM redis_lock('often' || i % 7);
+		IF NOT redis_unlock('often' || i % 7) THEN RAISE 'not held'; END IF;
+	END LOOP;
+	END$$});
+my $flushes = 0;
+while ($one->is_running)
+{
+	$redis->cmd('SCRIPT', 'FLUSH');
+	$flushes++;
+	pause(0.002);
+}
+my $result = $one->wait;
+is($result->{raw}, '', "400 pairs among $flushes times SCRIPT FLUSH");
+cmp_ok($flushes, '>', 3, 'in their middle');
+
+# The watchdog's renewals, and what a session does when it ends.
+my $brief = $node->session(settings => { 'lockredis.lease' => '2s' });
+$brief->value("SELECT redis_lock('flushed$_')") foreach 1 .. 3;
+my $renewals = q{SELECT min(renewals) FROM redis_locks WHERE granted};
+poll_until(
+	'three renewals, each after SCRIPT FLUSH',
+	sub {
+		$redis->cmd('SCRIPT', 'FLUSH');
+		return $node->value($renewals) >= 3;
+	});
+$brief->query_is(
+	q{SELECT redis_is_held('flushed1'), redis_is_held('flushed3')},
+	't|t', 'renewed');
+$one->value("SELECT redis_lock('exit$_')") foreach 1 .. 3;
+$redis->cmd('SCRIPT', 'FLUSH');
+$_->quit foreach $one, $brief;
+is_deeply([ $redis->all_keys ], [], 'given back at the end of the session');
+$one = $node->session(settings => { 'lockredis.lease' => '60s' });
+
+# ----------
+# CLIENT KILL
+# ----------
+
+sub kill_clients
+{
+	my ($name) = @_;
+	my @found = grep { $_->{name} =~ /^lockredis-$name/ } $redis->clients;
+
+	$redis->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach @found;
+	return scalar @found;
+}
+
+# At rest.
+my @three = (settings => { 'lockredis.lease' => '3s' });
+$brief = $node->session(@three);
+$brief->value("SELECT redis_lock('killed')");
+$one->value("SELECT redis_lock('mine')");
+$two->start("SELECT redis_lock('killed')");
+$node->wait_for_waiters('killed', 1);
+$node->log_since_here;
+my $pid = $one->pid;
+is(kill_clients("session-$pid\$"), 1, 'a session has one connection');
+$one->query_is("SELECT redis_is_locked('mine')", 't', 'inspect, then');
+kill_clients("session-$pid\$");
+$one->query_is("SELECT redis_lock('other')", '', 'lock, then');
+kill_clients("session-$pid\$");
+$one->query_is("SELECT redis_lock('other')", '', 're-entry, then');
+kill_clients("session-$pid\$");
+$one->query_is("SELECT redis_extend('other', '1h')", 't', 'extend, then');
+kill_clients("session-$pid\$");
+$one->query_is("SELECT redis_unlock('other')", 't', 'one unlock, then');
+kill_clients("session-$pid\$");
+$one->query_is("SELECT redis_unlock_all()", '2', 'unlock all');
+
+is(kill_clients('watchdog'), 1, 'the watchdog has one connection to ask');
+poll_until(
+	'renewals after the watchdog was cut off',
+	sub {
+		kill_clients('watchdog') if $node->value($renewals) < 2;
+		return $node->value($renewals) >= 3;
+	});
+$brief->query_is("SELECT redis_is_held('killed')",
+	't', 'the watchdog goes on renewing');
+is($node->times_logged($went_away), 0, 'nobody calls that down');
+
+# While waiting for a local holder.
+kill_clients('session-' . $two->pid . '$');
+$brief->query_is("SELECT redis_unlock('killed')", 't', 'given back');
+is($two->wait->error, undef, 'had by who waited, cut off meanwhile');
+$two->query_is("SELECT redis_unlock('killed')", 't', 'and given back');
+
+# While waiting for somebody else, whose lease never ends here: each of the
+# three connections, with and without a release in the gap.
+foreach my $what ('session', 'watchdog', 'listener')
+{
+	$redis->cmd('HSET', 'foreign', 'somebody:1', 1);
+	$redis->cmd('PEXPIRE', 'foreign', 300_000);
+	$two->start("SELECT redis_lock('foreign')");
+	poll_until('the subscription',
+		sub { $redis->subscribers('redisson_lock__channel:{foreign}') });
+	cmp_ok(kill_clients($what), '>=', 1, "the $what cut off");
+	poll_until(
+		'the subscription again',
+		sub { $redis->subscribers('redisson_lock__channel:{foreign}') });
+	ok($two->is_running, 'the waiter goes on waiting');
+	kill_clients($what);
+	$redis->cmd('DEL', 'foreign');
+	$redis->cmd('PUBLISH', 'redisson_lock__channel:{foreign}', '0');
+	is($two->wait->error, undef, "had after the $what was cut off again");
+	$two->query_is("SELECT redis_unlock('foreign')", 't', 'and given back');
+}
+$brief->quit;
+all_given_back('nothing is left of the cut connections');
+
+# ----------
+# Refusals.  Each is an error with the node's words; a lock that is held stays
+# held, what is given back goes when the node accepts it again.
+# ----------
+
+# Calls that the node refuses, and what it says.
+sub refused
+{
+	my ($sqlstate, $words, $what, @calls) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	foreach my $call (@calls)
+	{
+		$two->query_fails("SELECT $call", $sqlstate,
+			qr/the lock store refused.*\nDETAIL:  Node 1: The node answered: $words/,
+			"$what: $call");
+	}
+	return;
+}
+
+my @takes = (
+	q{redis_lock('r')}, q{redis_try_lock('r')},
+	q{redis_try_lock('r', '1min', '1min')});
+
+# A replica.
+$two->value("SELECT redis_lock('$_')") foreach qw(held back);
+$node->log_since_here;
+$redis->cmd('REPLICAOF', '127.0.0.1', 1);
+refused('08006', q{READONLY You can't write against a read only replica},
+	'READONLY', @takes, q{redis_lock('held')}, q{redis_extend('held', '2min')});
+$two->query_is(
+	q{SELECT redis_is_locked('held'), redis_is_locked('r'), redis_lock_ttl('held') > '0', redis_is_held('held'), redis_hold_count('held')},
+	't|f|t|t|1',
+	'a replica can be asked');
+$two->query_warns("SELECT redis_unlock('back')", 't', '08006',
+	qr/refused.*READONLY/s, 'unlock on a replica');
+wait_for_state('down');
+poll_until(
+	'the role',
+	sub {
+		$node->value('SELECT role FROM redis_lock_status') eq 'replica';
+	});
+like(
+	$node->value('SELECT last_error FROM redis_lock_status'),
+	qr/^The node answered: READONLY/,
+	'the last error');
+$redis->cmd('CONFIG', 'SET', 'replica-serve-stale-data', 'no');
+refused('08006', 'MASTERDOWN Link with MASTER is down',
+	'MASTERDOWN', @takes, q{redis_is_locked('held')});
+$redis->cmd('REPLICAOF', 'NO', 'ONE');
+$redis->cmd('CONFIG', 'SET', 'replica-serve-stale-data', 'yes');
+$node->wait_for_up;
+all_given_back('a master again: what was given back is gone', 'held');
+is($node->value('SELECT role FROM redis_lock_status'), 'master', 'the role');
+is($node->times_logged($went_away), 1, 'READONLY is logged once');
+is($node->times_logged($came_back), 1, 'and its end');
+$two->query_is("SELECT redis_unlock('held')", 't', 'held all the time');
+
+# Out of memory.  What needs none works.
+$two->value("SELECT redis_lock('$_')") foreach qw(held back);
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+refused('08006', q{OOM command not allowed when used memory > 'maxmemory'},
+	'OOM', @takes, q{redis_lock('held')});
+$two->query_is("SELECT redis_extend('held', '5min')", 't', 'OOM: extend works');
+cmp_ok($redis->cmd('PTTL', 'held'), '>', 200_000, 'OOM: and did');
+$two->query_is("SELECT redis_unlock('back')", 't', 'OOM: unlock works');
+$two->query_is("SELECT redis_hold_count('held')", '1', 'OOM: held once');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+all_given_back('nothing was taken while out of memory', 'held');
+$two->query_is("SELECT redis_unlock('held')", 't', 'OOM is over');
+
+# Redis cannot save its data: its working directory has gone.
+my $gone = PostgreSQL::Test::Utils::tempdir_short() . '/gone';
+mkdir $gone or die "could not create $gone: $!";
+my $unsafe = LockRedis::Redis->new(
+	name => 'unsafe',
+	config => { dir => $gone, save => [ 3600, 1 ] });
+$unsafe->cmd('SET', 'x', 1);
+rmdir $gone or die "could not remove $gone: $!";
+$unsafe->cmd('BGSAVE');
+poll_until('the background save to fail',
+	sub { $unsafe->info('persistence')->{rdb_last_bgsave_status} eq 'err' });
+$node->set('lockredis.url' => $unsafe->url);
+$node->wait_for_up;
+refused('08006', 'MISCONF Redis is configured to save RDB snapshots',
+	'MISCONF', @takes);
+is_deeply([ $unsafe->all_keys ], ['x'], 'MISCONF: nothing was taken');
+$node->set('lockredis.url' => $redis->url);
+$unsafe->kill9;
+
+# Loading.  The watchdog has seen Redis down before, has nothing to renew yet,
+# and is allowed TIME while Redis loads: that does not make it a store of locks.
+$node->wait_for_up;
+$two->value("SELECT redis_lock('held')");
+$redis->cmd('SET', "loading-$_", 'x') foreach 1 .. 1000;
+$node->log_since_here;
+$redis->stop(keep => 1);
+wait_for_state('down');
+$redis->configure(
+	'key-load-delay' => 3000,
+	'loading-process-events-interval-bytes' => 1024);
+$redis->start(loading => 1);
+refused('08006', 'LOADING Redis is loading the dataset in memory',
+	'LOADING', @takes, q{redis_is_locked('held')});
+$two->query_is("SELECT redis_is_held('held')", 't', 'LOADING: held');
+$redis->configure('key-load-delay' => 0);
+$redis->forget_loading;
+$node->wait_for_up;
+poll_until(
+	'a renewal of what was held',
+	sub {
+		$node->value(
+			q{SELECT renewals > 0 FROM redis_locks WHERE key = 'held'}) eq 't';
+	});
+is($node->times_logged($went_away), 1, 'stop and LOADING are logged once');
+is($node->times_logged($came_back), 1, 'and their end once');
+$two->query_is("SELECT redis_unlock('held')", 't', 'held over the restart');
+all_given_back('nothing is left of it');
+
+# No more clients.
+$redis->cmd('CONFIG', 'SET', 'maxclients', scalar($redis->clients) + 1);
+my $too_many = $node->session;
+$too_many->query_fails(
+	"SELECT redis_try_lock('r')",
+	'08006',
+	qr/max number of clients|closed the connection|connection .*was lost/,
+	'too many clients');
+$redis->cmd('CONFIG', 'SET', 'maxclients', 10_000);
+$too_many->query_is("SELECT redis_try_lock('r')", 't', 'room again');
+$too_many->quit;
+
+# ----------
+# Passwords
+# ----------
+
+my $secret = 'hemlich;$ 7%"\'';
+my $second = 'second-secret';
+my $wrong = 'wrong-secret';
+my $safe = LockRedis::Redis->new(name => 'safe', password => $secret);
+my $file = $node->basedir . '/password';
+
+sub write_password
+{
+	my ($text, $mode) = @_;
+
+	unlink $file;
+	open my $fh, '>', $file or die "could not create $file: $!";
+	binmode $fh;
+	print $fh $text;
+	close $fh or die $!;
+	chmod $mode, $file or die $!;
+	return;
+}
+
+my $denied = qr/the lock store denied access/;
+my $look_there = qr/HINT:  Check lockredis\.url and lockredis\.password_file/;
+
+$node->log_since_here;
+$node->set('lockredis.url' => $safe->url);
+$two->query_fails("SELECT redis_try_lock('p')",
+	'08004', qr/$denied.*NOAUTH.*$look_there/s, 'no password');
+$two->query_fails("SELECT redis_is_locked('p')",
+	'08004', qr/$denied.*NOAUTH.*$look_there/s, 'no password to look');
+wait_for_state('down');
+is($node->times_logged($went_away), 1, 'logged as down');
+
+# What is wrong with the file, in words.
+my $check_file = qr/HINT:  Check lockredis\.password_file/;
+$node->set('lockredis.password_file' => $file);
+foreach my $case (
+	[ undef, 0, qr/Could not open the password file: No such file/ ],
+	[ $secret, 0644, qr/.*group or world access.*0600/ ],
+	[ $secret, 0640, qr/.*group or world access.*0600/ ],
+	[ $secret, 0000, qr/Could not open the password file: Permission denied/ ],
+	[ '', 0600, qr/The password file is empty/ ],
+	[ "\n", 0600, qr/The password file is empty/ ],
+	[ "$secret\n\n", 0600, qr/.*more than one line/ ],
+	[ "$secret\0", 0600, qr/.*more than one line/ ],
+	[ 'x' x 600, 0600, qr/.*too long/ ])
+{
+	my ($text, $mode, $words) = @$case;
+	my $name = sprintf 'password file, mode %04o: %s', $mode, $words;
+
+	unlink $file;
+	write_password($text, $mode) if defined $text;
+	$two->query_fails(
+		"SELECT redis_try_lock('p')",
+		'08001',
+		qr/could not reach the lock store.*DETAIL:  Node 1: $words.*$check_file/s,
+		$name);
+}
+unlink $file;
+mkdir $file or die $!;
+$two->query_fails("SELECT redis_try_lock('p')",
+	'08001', qr/not a regular file/, 'the password file is a directory');
+rmdir $file or die $!;
+
+# Wrong, and right in several spellings.  The file is read at each connection.
+write_password($wrong, 0600);
+$two->query_fails("SELECT redis_try_lock('p')",
+	'08004', qr/$denied.*WRONGPASS.*$look_there/s, 'a wrong password');
+foreach my $case ([ $secret, 0600 ], [ "$secret\n", 0600 ],
+	[ "$secret\r\n", 0400 ])
+{
+	write_password(@$case);
+	$node->reload;
+	my $fresh = $node->session;
+	$fresh->query_is("SELECT redis_try_lock('p')", 't', 'the right password');
+	$fresh->quit;
+}
+$node->wait_for_up;
+$two->query_is("SELECT redis_try_lock('p', lease => '1min')",
+	't', 'the session that had the wrong one connects');
+
+# Changed: in Redis, in the file, and told by a reload.
+$safe->cmd('CONFIG', 'SET', 'requirepass', $second);
+$safe->{password} = $second;
+write_password("$second\n", 0600);
+$node->set('lockredis.command_timeout' => '4s');
+my $fresh = $node->session;
+$fresh->query_is("SELECT redis_try_lock('p2')", 't', 'a changed password');
+$two->query_is("SELECT redis_unlock('p')", 't', 'for who was there before');
+$fresh->query_is("SELECT redis_unlock('p2')", 't', 'and who was not');
+$node->wait_for_up;
+
+# A user and a password that nobody asks for.
+$node->set('lockredis.url' => $redis->url);
+$two->query_fails(
+	"SELECT redis_try_lock('p')",
+	'08004',
+	qr/$denied.*AUTH.*without any password/s,
+	'a password, and the node has none');
+$node->set('lockredis.password_file' => '');
+$node->wait_for_up;
+
+# ----------
+# Users and their rights
+# ----------
+
+my $port = $redis->port;
+write_password($second, 0600);
+$node->set('lockredis.password_file' => $file);
+
+# Reload with this user in the URL, and wait until new requests use it.
+sub user
+{
+	my ($user, @rules) = @_;
+
+	$redis->cmd('ACL', 'SETUSER', $user, 'reset', 'on', ">$second", @rules);
+	my $encoded = $user;
+	$encoded =~ s/([^A-Za-z0-9])/sprintf '%%%02X', ord $1/ge;
+	$node->set('lockredis.url' => "redis://$encoded\@127.0.0.1:$port");
+	return;
+}
+
+user('a@lice', '~*', '&*', '+@all');
+$node->wait_for_up;
+$two->query_is("SELECT redis_lock('u')", '', 'a user in the URL');
+is_deeply(
+	[ map { $_->{user} } grep { $_->{name} =~ /^lockredis/ } $redis->clients ],
+	[ ('a@lice') x 2 ],
+	'is who connects');
+$two->query_is("SELECT redis_unlock('u')", 't', 'with all rights');
+
+$node->set('lockredis.url' => "redis://nobody\@127.0.0.1:$port");
+$two->query_fails("SELECT redis_lock('u')",
+	'08004', qr/$denied.*WRONGPASS/s, 'an unknown user');
+
+# Rights that are missing.
+user('bob', '~*', '&*', '+@all', '-evalsha', '-eval');
+$two->query_fails("SELECT $_('u')",
+	'08004', qr/$denied.*NOPERM/s, "NOPERM for scripts: $_")
+  foreach qw(redis_lock redis_try_lock redis_is_locked redis_force_unlock);
+
+foreach my $rights ('-pexpire', '-pexpire -del')
+{
+	user('bob', '~*', '&*', '+@all', split / /, $rights);
+	$two->query_fails("SELECT $_('u')",
+		'08004', qr/$denied.*NOPERM|$denied.*can't run/s, "NOPERM, $rights: $_")
+	  foreach qw(redis_lock redis_try_lock);
+	is_deeply([ $redis->all_keys ],
+		[], "nothing is left without a TTL, $rights");
+}
+
+user('bob', '~mine:*', '~redisson_lock__channel:*', '&*', '+@all');
+$two->query_fails("SELECT redis_lock('u')",
+	'08004', qr/$denied.*NOPERM|$denied.*can't access/s,
+	'NOPERM for the key');
+$two->query_is("SELECT redis_lock('mine:u')", '', 'a key that is allowed');
+$two->query_is("SELECT redis_unlock('mine:u')", 't', 'and back');
+
+# No renewal: the lock is lost at its end, nothing else is.
+user('bob', '~*', '&*', '+@all');
+my $doomed = $node->session(settings => { 'lockredis.lease' => '2s' });
+$doomed->value("SELECT redis_lock('doomed')");
+$node->wait_for_up;
+$redis->cmd('ACL', 'SETUSER', 'bob', '-pexpire');
+poll_until(
+	'the end of a lease that may not be renewed',
+	sub {
+		$node->value(
+			q{SELECT lost_reason FROM redis_locks WHERE key = 'doomed' AND lost_at IS NOT NULL}
+		) eq 'expired';
+	});
+$doomed->query_warns("SELECT redis_unlock('doomed')",
+	'f', '01000', qr/was lost.*expired/s, 'the holder is told');
+$doomed->quit;
+all_given_back('nothing is left of it');
+
+# No messages: who waits looks by itself, who gives back is told.
+user('bob', '~*', 'resetchannels', '+@all');
+$redis->cmd('HSET', 'foreign', 'somebody:1', 1);
+$redis->cmd('PEXPIRE', 'foreign', 300_000);
+$node->log_since_here;
+$two->start("SELECT redis_lock('foreign')");
+$node->wait_for_waiters('foreign', 1);
+poll_until('the refusal of the subscription',
+	sub { $node->logged(qr/refused a subscription/) });
+$redis->cmd('DEL', 'foreign');
+is($two->wait->error, undef, 'had without any message');
+$two->query_warns("SELECT redis_unlock('foreign')",
+	't', '08004', qr/$denied.*NOPERM|$denied.*can't/s,
+	'given back, but nobody could be told');
+all_given_back('and gone');
+is($node->times_logged(qr/refused a subscription/),
+	1, 'the refusal is logged once');
+
+# ----------
+# A password in the URL: accepted with a warning, and never repeated by us
+# ----------
+
+$node->set('lockredis.password_file' => '');
+$redis->cmd('ACL', 'SETUSER', 'bob', 'reset', 'on', ">$second", '~*', '&*',
+	'+@all');
+my $url = "redis://bob:$second\@127.0.0.1:$port";
+
+$two->query_warns("ALTER SYSTEM SET lockredis.url = '$url'",
+	'', '01000', qr/lockredis\.url" contains a password.*HINT:.*password_file/s,
+	'warned of a password');
+$two->query_fails(
+	"ALTER SYSTEM SET lockredis.url = 'redis://bob:$second\@127.0.0.1:99999'",
+	'22023', qr/Invalid port/, 'a wrong URL with a password');
+$two->query('BEGIN');
+my $warned = qr/WARNING:  "lockredis\.url" contains a password/;
+$node->log_since_here;
+$node->reload;
+poll_until('the warning in the log', sub { $node->logged($warned) });
+$node->wait_for_up;
+poll_until(
+	'the new URL',
+	sub {
+		grep { $_->{user} eq 'bob' && $_->{name} =~ /watchdog/ } $redis->clients;
+	});
+$two->query_is('COMMIT', '', 'no session is bothered by a reload');
+$two->query_is("SELECT redis_try_lock('u')", 't', 'it is used');
+$two->query_is("SELECT redis_unlock('u')", 't', 'in full');
+
+# Workers of a parallel query take over the leader's settings.
+$two->query(join ';', map { "SET $_" } qw(
+	min_parallel_table_scan_size=0 parallel_setup_cost=0
+	parallel_tuple_cost=0 max_parallel_workers_per_gather=2
+	enable_indexscan=off enable_indexonlyscan=off));
+like($two->query('EXPLAIN SELECT count(*) FROM pg_proc')->out,
+	qr/Gather/, 'a parallel query');
+my $parallel = $two->query('SELECT count(*) > 0 FROM pg_proc');
+is($parallel->out . $parallel->{raw}, 't', 'which is not warned either');
+$node->log_since_here;
+$redis->cmd('ACL', 'SETUSER', 'bob', 'resetpass', '>another');
+kill_clients('');
+$two->query_fails("SELECT redis_try_lock('u')",
+	'08004', qr/$denied.*WRONGPASS/s, 'not right any more');
+
+# What an ordinary role may see of all this.
+$node->value('CREATE ROLE stranger LOGIN');
+my $stranger = $node->session(user => 'stranger');
+$stranger->query_fails("SHOW lockredis.$_",
+	'42501', qr/must be superuser|permission denied/, "SHOW lockredis.$_")
+  foreach qw(url password_file);
+$stranger->query_fails("SELECT current_setting('lockredis.url')",
+	'42501', qr/must be superuser|permission denied/, 'current_setting');
+$stranger->query_is(
+	q{SELECT count(*) FROM pg_settings WHERE name IN ('lockredis.url', 'lockredis.password_file')},
+	'0',
+	'pg_settings');
+$stranger->query_is(
+	'SELECT address IS NULL, last_error IS NULL FROM redis_lock_status',
+	't|f', 'no address in redis_lock_status');
+$stranger->query_fails("SELECT redis_try_lock('u')",
+	'08004', $denied, 'the store is down for all');
+$stranger->quit;
+
+$two->query('ALTER SYSTEM RESET lockredis.url');
+$node->set('lockredis.url' => $redis->url);
+$node->wait_for_up;
+
+# ----------
+# What was said
+# ----------
+
+my @secrets = ($secret, $second, $wrong, 'credential-\d');
+my $secrets = join '|', map { /\\d/ ? $_ : quotemeta } @secrets;
+my @leaks = grep { /$secrets/ } @told;
+is_deeply(\@leaks, [], 'no password and no token was told to a client');
+
+my $addresses = join '|', '127\.0\.0\.1', map { quotemeta }
+  map { ($_->port, $_->socket_path) } $redis, $safe, $unsafe;
+@leaks = grep { /$addresses/ } @told;
+is_deeply(\@leaks, [], 'no address was told to a client');
+
+# PostgreSQL itself logs statements and changed settings.
+@leaks = grep { /$secrets/ }
+  grep {
+	!/(?:LOG:  statement|STATEMENT): / && !/parameter "lockredis\.url" changed/
+  } split /^/, PostgreSQL::Test::Utils::slurp_file($node->logfile);
+is_deeply(\@leaks, [], 'nor does our part of the server log have one');
+unlike(
+	$node->value('SELECT l FROM redis_lock_status l'),
+	qr/$secrets/, 'nor a view');
+
+$_->quit foreach $one, $two;
+nothing_left($node, $redis);
+done_testing();

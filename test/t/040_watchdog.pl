@@ -1,0 +1,446 @@
+
+# Copyright (c) 2026, lockredis contributors
+
+# The watchdog as a process (design.md 2.3, 2.5, 4 "Without a running
+# watchdog", 6): it is seen, stands in nobody's way, may be terminated, killed,
+# stopped or missing, takes up changed settings, and does next to nothing when
+# nothing is to be done.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { 'lockredis.command_timeout' => '1s' });
+
+# Servers with a Redis of their own, so that its commands can be counted.
+my $redis2 = LockRedis::Redis->new(name => 'redis2');
+my $proxy = LockRedis::Proxy->new($redis2);
+my $orphans = LockRedis::Node->create(
+	'orphans',
+	url => $proxy->url,
+	settings => { 'lockredis.command_timeout' => '1s' });
+my $alone = LockRedis::Node->create(
+	'alone',
+	redis => $redis2,
+	settings => { max_worker_processes => 0 });
+
+# How often a process went to sleep so far: once for each wake-up.
+sub wakeups
+{
+	my ($pid) = @_;
+
+	open my $fh, '<', "/proc/$pid/status" or die "cannot look at $pid: $!";
+	my ($count) = map { /^voluntary_ctxt_switches:\s+(\d+)/ } <$fh>;
+	return $count;
+}
+
+# A lock of somebody who is no session of ours, as Redisson would write it.
+sub foreign_lock
+{
+	my ($server, $key) = @_;
+
+	$server->cmd('HSET', $key, 'somebody:1', 1);
+	$server->cmd('PEXPIRE', $key, 600_000);
+	return;
+}
+
+sub foreign_unlock
+{
+	my ($server, $key) = @_;
+
+	$server->cmd('DEL', $key);
+	$server->cmd('PUBLISH', "redisson_lock__channel:{$key}", '0');
+	return;
+}
+
+sub wait_for_subscribers
+{
+	my ($key, $count) = @_;
+
+	return poll_until("$count subscribers of $key",
+		sub { $redis->subscribers("redisson_lock__channel:{$key}") == $count });
+}
+
+sub owner_of
+{
+	my ($key) = @_;
+
+	return (keys %{ $redis->hash($key) })[0];
+}
+
+sub wait_for_new_watchdog
+{
+	my ($old) = @_;
+
+	return poll_until(
+		'another watchdog',
+		sub {
+			# The server may be restarting.
+			my $pid = eval { $node->watchdog_pid };
+			return defined $pid && $pid != $old && $pid;
+		});
+}
+
+$node->wait_for_up;
+$orphans->wait_for_up;
+
+#
+# It is seen, and it is connected to no database.
+#
+is( $node->value(
+		q{SELECT count(*), count(datname), min(backend_type)
+		    FROM pg_stat_activity WHERE backend_type LIKE '%lockredis%'}),
+	'1|0|lockredis watchdog',
+	'one watchdog in pg_stat_activity, without a database');
+
+#
+# DROP DATABASE and CREATE DATABASE wait until every process has taken notice
+# (a barrier), and refuse a database in use: so does the watchdog take notice,
+# also in the middle of a request that Redis does not answer.
+#
+sub databases
+{
+	my ($name) = @_;
+	my $session = $node->session(settings => { statement_timeout => '60s' });
+	my @failed = grep { defined }
+	  map { $session->query("$_ DATABASE scratch")->error } qw(CREATE DROP);
+
+	$session->quit;
+	return is("@failed", '', $name);
+}
+
+my $one = $node->session;
+my $two = $node->session;
+
+databases('CREATE and DROP DATABASE');
+$one->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",
+	't|t', 'a lock');
+$redis->freeze;
+$one->query_fails("SELECT redis_try_lock('frozen')", '08006', qr/store/,
+	'a request to a frozen Redis: from now on the watchdog asks');
+databases('CREATE and DROP DATABASE while Redis is frozen');
+$redis->thaw;
+$node->wait_for_up;
+poll_until('the end of the frozen request',
+	sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+
+#
+# No worker slot.  What is to be renewed is refused after some 5 seconds.
+# Meanwhile the idle watchdog of the other server wakes up for its probe of
+# Redis every 5 seconds only.
+#
+my $watchdog = $node->watchdog_pid;
+my ($lonely, $waiter) = ($alone->session, $alone->session);
+
+is($alone->watchdog_pid, undef, 'no slot: no watchdog');
+my $before = wakeups($watchdog);
+my $since = now();
+my $refused = $lonely->query("SELECT redis_lock('refused')");
+$refused->fails(
+	'55000',
+	qr/watchdog is not running.*HINT:.*max_worker_processes/s,
+	'no slot: what is to be renewed is refused');
+cmp_ok($refused->ms, '>=', 4_000, 'no slot: after some patience');
+cmp_ok($refused->ms, '<', 20_000, 'no slot: not much of it');
+is(scalar $redis2->all_keys, 0, 'no slot: nothing was taken');
+
+my $count = wakeups($watchdog) - $before;
+note sprintf 'idle: %d wake-ups in %.1f s', $count, now() - $since;
+cmp_ok($count, '<=', 5 + now() - $since, 'idle: next to no wake-ups');
+
+# A lock that is taken and given back does not wake it.
+$before = wakeups($watchdog);
+$one->query(
+	q{DO $$ BEGIN FOR i IN 1..2000 LOOP
+		PERFORM redis_lock('pair'); PERFORM redis_unlock('pair');
+	END LOOP; END $$});
+$count = wakeups($watchdog) - $before;
+note "2,000 pairs: $count wake-ups";
+cmp_ok($count, '<=', 40, 'locking and unlocking does not wake it');
+
+# Neither does a try that finds the lock with a foreign holder: nobody waits.
+foreign_lock($redis, 'busy');
+$before = wakeups($watchdog);
+my $subscribes = $redis->calls('subscribe');
+is( $one->value(
+		q{SELECT count(*) FROM generate_series(1, 2000) i
+		   WHERE redis_try_lock('busy')}),
+	0,
+	'2,000 tries in vain');
+$count = wakeups($watchdog) - $before;
+note "2,000 tries: $count wake-ups";
+cmp_ok($count, '<=', 40, 'a try in vain does not wake it');
+is($redis->calls('subscribe'), $subscribes, 'nor makes it listen');
+$redis->cmd('DEL', 'busy');
+
+# 100 locks that were taken one after another are renewed together.  They are
+# renewed every 10 seconds; what lies between is used for other tests.
+$one->query(
+	q{DO $$ BEGIN FOR i IN 1..100 LOOP
+		PERFORM redis_lock('held ' || i), pg_sleep(0.01);
+	END LOOP; END $$});
+$before = wakeups($watchdog);
+my $held_since = now();
+
+#
+# No worker slot: nothing else is refused, and waiters look once a second.
+#
+$lonely->query_is("SELECT redis_try_lock('given', '0', '60s')",
+	't', 'no slot: a given lease');
+$lonely->query_is(
+	"SELECT redis_try_lock('given', '0', '60s'), redis_hold_count('given')",
+	't|2', 'no slot: taken again');
+is((values %{ $redis2->hash('given') })[0], 2, 'no slot: counted in Redis');
+$waiter->start("SELECT redis_lock('given', '60s')");
+$alone->wait_for_waiters('given', 1);
+$lonely->query_is("SELECT redis_unlock('given'), redis_unlock('given')",
+	't|t', 'no slot: given back');
+is($waiter->wait(20)->error, undef, 'no slot: a local waiter has it');
+$waiter->query_is("SELECT redis_unlock('given')",
+	't', 'no slot: given back again');
+
+foreign_lock($redis2, 'polled');
+my $calls = $redis2->script_calls;
+my $polling = now();
+$waiter->start("SELECT redis_lock('polled', '60s')");
+poll_until('three polls', sub { $redis2->script_calls >= $calls + 4 });
+cmp_ok(now() - $polling, '>', 2, 'no slot: polling once a second');
+$redis2->cmd('DEL', 'polled');
+is($waiter->wait(20)->error, undef, 'no slot: a waiter polls');
+$_->quit foreach $lonely, $waiter;
+
+#
+# An orphan is given back again and again until its create can no longer run,
+# and then no more.  Its session is cancelled while the proxy holds the create,
+# which is delivered at once, within its time.
+#
+my $cancelled = $orphans->session;
+$cancelled->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",
+	't|t', 'orphan: through the proxy');
+my $monitor = $redis2->monitor;
+my $rule = $proxy->rule(match => 'orphan', action => 'hold');
+$cancelled->start("SELECT redis_lock('orphan')");
+$proxy->wait_for_rule($rule);
+$cancelled->cancel;
+$cancelled->wait->fails('57014', qr/cancel/, 'orphan: cancelled');
+$proxy->release;
+poll_until('the orphan to be given back',
+	sub { $orphans->value('SELECT count(*) FROM redis_locks') == 0 });
+my $repeats = grep { /orphan/ } $monitor->stop;
+note "orphan: $repeats commands";
+cmp_ok($repeats, '>=', 3,
+	'orphan: given back until its create can no longer run');
+cmp_ok($repeats, '<=', 40, 'orphan: not much more often than it has to be');
+is($redis2->cmd('EXISTS', 'orphan'), 0, 'orphan: gone from Redis');
+$monitor = $redis2->monitor;
+pause(2);
+my @after = $monitor->stop;
+cmp_ok(scalar @after, '<=', 4, 'orphan: then nothing more is sent')
+  || diag join "\n", @after;
+$cancelled->quit;
+nothing_left([ $alone, $orphans ], $redis2, name => 'nothing is left there');
+$alone->stop;
+$orphans->stop;
+$redis2->stop;
+
+# Back to the 100 locks.
+poll_until(
+	'renewals',
+	sub {
+		$node->value(
+			'SELECT count(*) FROM redis_locks WHERE granted AND renewals > 0'
+		) == 100;
+	});
+$count = wakeups($watchdog) - $before;
+note sprintf '100 locks: %d wake-ups in %.1f s', $count, now() - $held_since;
+cmp_ok($count, '<=', 20 + now() - $held_since, '100 held locks: few wake-ups');
+is($one->value('SELECT redis_unlock_all()'), 100, '100 held locks: given back');
+
+#
+# 1,000 locks are renewed in few commands a round, and none is lost.  Counted
+# over three rounds of all of them.
+#
+my $many = $node->session(settings => { 'lockredis.lease' => '4s' });
+my $renewals = sub {
+	return $node->value('SELECT min(renewals) FROM redis_locks');
+};
+$many->query(
+	q{DO $$ BEGIN FOR i IN 1..1000 LOOP
+		PERFORM redis_lock('many ' || i);
+	END LOOP; END $$});
+poll_until('the first renewals', sub { $renewals->() >= 1 });
+my $first = $renewals->();
+$monitor = $redis->monitor;
+poll_until('three rounds of renewals', sub { $renewals->() >= $first + 3 });
+my @commands = $monitor->stop;
+note '1,000 locks: ' . @commands . ' client commands in three rounds';
+cmp_ok(scalar @commands, '<=', 40, '1,000 locks: few commands a round');
+is( $node->value(
+		q{SELECT count(*), count(DISTINCT key) FROM redis_locks
+		   WHERE granted AND lost_at IS NULL}),
+	'1000|1000',
+	'1,000 locks: all are kept');
+is(scalar $redis->all_keys, 1000, '1,000 locks: all are in Redis');
+is($many->value('SELECT redis_unlock_all()'), 1000, '1,000 locks: given back');
+$many->quit;
+
+#
+# Terminated while it has work: it serves for a command_timeout more, is back
+# after a second, and what the new one has never seen taken is renewed.
+#
+my $holder = $node->session(settings => { 'lockredis.lease' => '6s' });
+$holder->query("SELECT redis_lock('kept'), redis_lock('wanted')");
+foreign_lock($redis, 'foreign');
+$one->start("SELECT redis_lock('wanted')");
+$two->start("SELECT redis_lock('foreign')");
+wait_for_subscribers('foreign', 1);
+
+my $owner = owner_of('kept');
+$node->value("SELECT pg_terminate_backend($watchdog)");
+$watchdog = wait_for_new_watchdog($watchdog);
+$holder->query_is("SELECT redis_is_held('kept')", 't', 'terminated: held');
+is_deeply($redis->hash('kept'), { $owner => 1 },
+	'terminated: the lock has survived in Redis');
+
+# The new watchdog listens again: the message wakes the waiter, whose holder
+# had ten minutes left.
+wait_for_subscribers('foreign', 1);
+foreign_unlock($redis, 'foreign');
+is($two->wait(20)->error, undef, 'terminated: woken by a message');
+poll_until(
+	'renewals by the new watchdog',
+	sub {
+		$node->value(q{SELECT renewals FROM redis_locks WHERE key = 'kept'}) >=
+		  3;
+	});
+$holder->query_is("SELECT redis_is_held('kept')", 't',
+	'terminated: still held after more than a lease');
+$holder->query_is("SELECT redis_unlock('wanted')",
+	't', 'terminated: released');
+is($one->wait(20)->error, undef, 'terminated: a local waiter goes on');
+$_->quit foreach $holder, $one, $two;
+
+# With nothing to serve it does not stay for command_timeout.
+$node->set('lockredis.command_timeout' => '120s');
+kill 'TERM', $watchdog;
+$watchdog = wait_for_new_watchdog($watchdog);
+pass('terminated: ends at once when the lock table is empty');
+$node->wait_for_up;
+
+#
+# Reload.  A new command_timeout counts for it: with the old one of 120 s the
+# store would not be found down.  A new default lease counts for sessions that
+# have not set their own.
+#
+$one = $node->session;
+$two = $node->session(settings => { 'lockredis.lease' => '40s' });
+$one->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",
+	't|t', 'reload: a lock before');
+$redis->freeze;
+$node->set(
+	'lockredis.command_timeout' => '500ms',
+	'lockredis.connect_timeout' => '500ms');
+my $failed = $one->query("SELECT redis_try_lock('frozen')");
+$failed->fails('08006', qr/store/, 'reload: a session fails');
+cmp_ok($failed->ms, '<', 20_000, 'reload: by the new timeouts');
+poll_until('the watchdog to see Redis frozen',
+	sub { $node->value('SELECT state FROM redis_lock_status') eq 'down' });
+is($node->watchdog_pid, $watchdog, 'reload: timeouts, by the same process');
+$redis->thaw;
+$node->wait_for_up;
+
+$one->query("SELECT redis_lock('before')");
+$node->set('lockredis.lease' => '90s', 'lockredis.command_timeout' => '1s');
+$one->query("SELECT redis_lock('after')");
+$two->query("SELECT redis_lock('own')");
+my %ttl = map { $_ => $redis->cmd('PTTL', $_) } qw(before after own);
+cmp_ok($ttl{before}, '<=', 30_000, 'reload: a lock keeps the lease it has');
+cmp_ok($ttl{after}, '>', 60_000, 'reload: the new lease of a session');
+cmp_ok($ttl{own}, '<=', 40_000, 'reload: a lease of its own stays');
+$_->quit foreach $one, $two;
+$node->set('lockredis.lease' => '30s');
+
+#
+# Stopped (SIGSTOP): uncontended locks need no watchdog; a waiter goes on when
+# the holder's lease has ended, given or renewed, without being told.
+#
+$one = $node->session(settings => { 'lockredis.lease' => '1s' });
+$two = $node->session;
+kill 'STOP', $watchdog;
+$one->query_is("SELECT redis_try_lock('free'), redis_unlock('free')",
+	't|t', 'stopped: an uncontended lock');
+foreach my $case ([ given => "'1s'" ], [ renewed => 'NULL' ])
+{
+	my ($key, $lease) = @$case;
+
+	$one->query("SELECT redis_lock('$key', $lease)");
+	$two->start("SELECT redis_lock('$key', '60s')");
+	is($two->wait(20)->error, undef,
+		"stopped: a waiter goes on at the end of a $key lease");
+	$one->query_fails("SELECT redis_assert_held('$key')",
+		'40001', qr/expired/, "stopped: the holder of a $key lease knows");
+}
+kill 'CONT', $watchdog;
+$two->query_is("SELECT redis_is_held('given'), redis_is_held('renewed')",
+	't|t', 'continued: it takes nothing from the next holder');
+$_->quit foreach $one, $two;
+nothing_left($node, $redis, name => 'nothing is left after the stop');
+
+#
+# Gone for longer than a second while a session waits for a foreign holder: the
+# postmaster is stopped, so that it cannot start another.  The waiter polls;
+# nobody tells it anything, and the holder had ten minutes left.
+#
+$one = $node->session;
+foreign_lock($redis, 'untold');
+$one->start("SELECT redis_lock('untold', '60s')");
+wait_for_subscribers('untold', 1);
+my $postmaster = $node->value(
+	q{SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)});
+kill 'STOP', $postmaster;
+kill 'TERM', $watchdog;
+wait_for_subscribers('untold', 0);
+$redis->cmd('DEL', 'untold');
+my $polled = eval { $one->wait(15)->error };
+my $gave_up = $@;
+kill 'CONT', $postmaster;
+is($gave_up . (defined $polled ? $polled : ''),
+	'', 'gone: a waiter polls');
+$one->wait(30) if $gave_up;
+$watchdog = wait_for_new_watchdog($watchdog);
+$one->quit;
+
+#
+# Killed: a crash-restart of the server.  Sessions are gone and what they held
+# is nobody's until its lease ends; the new instance is another owner.
+#
+$one = $node->session;
+$one->query("SELECT redis_lock('crash', '3s')");
+$owner = owner_of('crash');
+kill 'KILL', $watchdog;
+poll_until('the end of the session', sub { $one->is_gone });
+$watchdog = wait_for_new_watchdog($watchdog);
+$node->wait_for_up;
+is($node->value('SELECT count(*) FROM redis_locks'),
+	0, 'killed: the lock table is empty');
+$two = $node->session;
+$two->query_is("SELECT redis_try_lock('other'), redis_unlock('other')",
+	't|t', 'killed: locks work');
+$two->query_is("SELECT redis_try_lock('crash', '60s')",
+	't', 'killed: the old lock is free when its lease has ended');
+isnt(substr(owner_of('crash'), 0, 36),
+	substr($owner, 0, 36), 'killed: another instance');
+foreign_lock($redis, 'foreign');
+$two->start("SELECT redis_lock('foreign')");
+wait_for_subscribers('foreign', 1);
+foreign_unlock($redis, 'foreign');
+is($two->wait(20)->error, undef, 'killed: messages wake again');
+$_->quit foreach $one, $two;
+nothing_left($node, $redis, name => 'nothing is left after the crash');
+
+done_testing();

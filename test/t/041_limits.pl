@@ -1,0 +1,362 @@
+
+# Copyright (c) 2026, lockredis contributors
+
+# Limits and figures (design.md 1 "redis_lock_stats", 4 "lockredis.max_locks",
+# 5, 8 "memory"): a full lock table refuses before anything is sent, and every
+# row of redis_locks counts; 200 sessions get their turn; 1,000 locks and more
+# in one session; the counters are right; memory a slot.
+
+use strict;
+use warnings FATAL => 'all';
+
+use IPC::Run;
+use LockRedis::Test;
+
+my $max_locks = 12;
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $small = LockRedis::Node->create(
+	'small',
+	url => $proxy->url,
+	settings => {
+		'lockredis.max_locks' => $max_locks,
+		max_connections => 230
+	});
+my $large = LockRedis::Node->create(
+	'large',
+	redis => $redis,
+	settings => { max_connections => 230 });
+
+$small->wait_for_up;
+$large->wait_for_up;
+
+sub rows
+{
+	my ($where) = @_;
+
+	return $small->value('SELECT count(*) FROM redis_locks'
+		  . (defined $where ? " WHERE $where" : ''));
+}
+
+# Leases that nobody renews, so that only what a test does is sent.
+sub take
+{
+	my ($session, $from, $to) = @_;
+
+	return $session->query_is(
+		"SELECT count(redis_lock('k' || i, '1h')) FROM generate_series($from, $to) i",
+		$to - $from + 1, "taken: k$from to k$to");
+}
+
+sub is_full
+{
+	my ($session, $name, $sql) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $before = $redis->script_calls;
+
+	$session->query($sql || "SELECT redis_lock('one more', '1h')")->fails(
+		'53400',
+		qr/out of slots.*HINT:.*lockredis\.max_locks.*$max_locks/s, $name);
+	return is($redis->script_calls, $before, "$name: nothing was sent");
+}
+
+#
+# Holds.
+#
+my ($one, $two) = ($small->session, $small->session);
+
+take($one, 1, $max_locks);
+is_full($one, 'full of holds');
+is_full($two, 'full for other sessions',
+	"SELECT redis_try_lock('one more', '1s', '1h')");
+$one->query_is("SELECT redis_try_lock('k1', '0', '1h'), redis_hold_count('k1')",
+	't|2', 'taking again needs no slot');
+is_full($one, 'a second scope needs one', "SELECT redis_xact_lock('k1', '1h')");
+$one->query_is("SELECT redis_is_held('k1'), redis_hold_count('k1')",
+	't|2', 'what was held stays held');
+$one->query_is("SELECT redis_unlock('k1'), redis_unlock('k1')",
+	't|t', 'one given back');
+$two->query_is("SELECT redis_try_lock('one more', '0', '1h')",
+	't', 'its slot is free again');
+is(rows(), $max_locks, 'a row for each slot');
+$two->query_is("SELECT redis_unlock('one more')", 't', 'given back');
+
+# Two scopes of one key are two rows, in the view and in the count.
+$one->query_is(
+	"BEGIN; SELECT redis_xact_lock('k2', '1h') IS NOT NULL", 't',
+	'a second scope');
+is(rows(q{key = 'k2'}), 2, 'is a second row');
+is_full($two, 'and takes a slot');
+$one->query('COMMIT');
+$two->query_is("SELECT redis_try_lock('one more', '0', '1h'), redis_unlock('one more')",
+	't|t', 'which is free again after the transaction');
+
+#
+# Waits, whose ends give the slot back: a time limit, a cancel.
+#
+$two->start("SELECT redis_lock('k2', '1h')");
+$small->wait_for_waiters('k2', 1);
+is_full($one, 'full by a wait');
+$two->cancel;
+$two->wait->fails('57014', qr/cancel/, 'the wait is cancelled');
+take($one, 1, 1);
+is_full($two, 'full again');
+$one->query_is("SELECT redis_unlock('k1')", 't', 'given back');
+$two->query_is("SELECT redis_try_lock('k2', '100ms', '1h')",
+	'f', 'a wait that ends by its time limit');
+take($one, 1, 1);
+$one->query_is('SELECT redis_unlock_all()', $max_locks, 'all given back');
+
+#
+# Lost ones, until their session has seen it.
+#
+$one->query(
+	"SELECT count(redis_lock('k' || i, '500ms')) FROM generate_series(1, $max_locks) i"
+);
+poll_until('all leases to end',
+	sub { rows('lost_at IS NOT NULL') == $max_locks });
+is_full($two, 'full of lost ones');
+$one->query("SELECT redis_unlock('k1')");
+poll_until('the slot of the lost one', sub { rows() == $max_locks - 1 });
+$two->query_is("SELECT redis_try_lock('one more', '0', '1h'), redis_unlock('one more')",
+	't|t', 'one is seen to be lost, its slot is free');
+$one->query('SELECT redis_unlock_all()');
+poll_until('the slots of all lost ones', sub { rows() == 0 });
+
+#
+# Orphans, until the watchdog has given them back (it is stopped meanwhile).
+#
+my $watchdog = $small->watchdog_pid;
+kill 'STOP', $watchdog;
+take($one, 1, $max_locks - 1);
+my $rule = $proxy->rule(match => 'orphan', action => 'hold');
+$two->start("SELECT redis_lock('orphan', '1h')");
+$proxy->wait_for_rule($rule);
+$two->cancel;
+$two->wait->fails('57014', qr/cancel/, 'cancelled while it asks');
+is(rows('pid IS NULL AND NOT granted'), 1, 'an orphan');
+is_full($one, 'full by an orphan');
+$proxy->release;
+kill 'CONT', $watchdog;
+poll_until('the orphan to be given back', sub { rows('pid IS NULL') == 0 });
+take($two, $max_locks, $max_locks);
+$_->quit foreach $one, $two;
+nothing_left($small, $redis, name => 'nothing is left of full tables');
+
+#
+# The counters, after a known sequence.
+#
+my @columns = qw(acquires reentries handoffs busy waits timeouts cancels
+  deadlocks releases losses commits_refused orphans connects errors);
+my $stats = sub {
+	my %stats;
+
+	@stats{@columns} = split /\|/, $small->value(
+		'SELECT ' . join(', ', @columns) . ' FROM redis_lock_stats');
+	return \%stats;
+};
+($one, $two) = ($small->session, $small->session);
+$_->query("SELECT redis_is_locked('connect')") foreach $one, $two;
+my $reset_at = $small->value('SELECT reset_at FROM redis_lock_stats');
+$small->value('SELECT redis_lock_stats_reset()');
+my %expected = map { $_ => 0 } @columns;
+is_deeply($stats->(), \%expected, 'counters: reset');
+cmp_ok($small->value('SELECT reset_at FROM redis_lock_stats'),
+	'gt', $reset_at, 'counters: time of the reset');
+
+sub count_is
+{
+	my ($name, %more) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$expected{$_} += $more{$_} foreach keys %more;
+	return is_deeply($stats->(), \%expected, "counters: $name");
+}
+
+$one->query("SELECT redis_lock('c', '1h')") foreach 1 .. 3;
+count_is('taken three times', acquires => 1, reentries => 2);
+$two->query("SELECT redis_try_lock('c')") foreach 1 .. 2;
+count_is('busy', busy => 2);
+$two->query("SELECT redis_try_lock('c', '50ms')");
+count_is('waited in vain', waits => 1, timeouts => 1);
+$two->query(
+	"SET lock_timeout = '50ms'; SELECT redis_lock('c', '1h'); RESET lock_timeout"
+);
+count_is('lock_timeout', waits => 1, timeouts => 1);
+$two->start("SELECT redis_lock('c', '1h')");
+$small->wait_for_waiters('c', 1);
+poll_until('the wait', sub { $stats->()->{waits} > $expected{waits} });
+$two->cancel;
+$two->wait;
+count_is('cancelled', waits => 1, cancels => 1);
+$one->query("SELECT redis_unlock('c')") foreach 1 .. 3;
+count_is('given back three times', releases => 1);
+$one->query("SELECT redis_unlock('c')");
+count_is('not held');
+$one->query("BEGIN; SELECT redis_xact_lock('c', '1h'); COMMIT");
+count_is('in a transaction', acquires => 1, releases => 1);
+
+$one->query("SELECT redis_lock('c', '300ms')");
+poll_until('the loss', sub { $stats->()->{losses} > 0 });
+poll_until('it to be given back', sub { !$redis->cmd('EXISTS', 'c') });
+$one->query("SELECT redis_unlock('c')");
+poll_until('no row', sub { rows() == 0 });
+my $seen = $stats->();
+$expected{orphans} = $seen->{orphans};    # whether anything was left to do then
+count_is('lost', acquires => 1, losses => 1);
+
+$one->query("SELECT redis_lock('c', '1h')");
+$redis->cmd('DEL', 'c');
+$one->query("SELECT redis_unlock('c')");
+count_is('found lost by the release', acquires => 1, losses => 1);
+$one->query("BEGIN; SELECT redis_xact_lock('c', '300ms'), pg_sleep(0.4); COMMIT")
+  ->fails('40001', qr/lost/, 'a commit is refused');
+poll_until('no row', sub { rows() == 0 });
+$seen = $stats->();
+$expected{orphans} = $seen->{orphans};
+count_is('a commit is refused', acquires => 1, losses => 1, commits_refused => 1);
+
+$rule = $proxy->rule(match => 'orphan', action => 'hold');
+$one->start("SELECT redis_lock('orphan', '1h')");
+$proxy->wait_for_rule($rule);
+$one->cancel;
+$one->wait;
+$proxy->release;
+count_is('an orphan', cancels => 1, orphans => 1);
+poll_until('the orphan to be given back', sub { rows() == 0 });
+$redis->cmd('SET', 'd', 'no lock');
+$one->query("SELECT redis_lock('d', '1h')")->fails('42809', qr/lock/, 'no lock');
+count_is('one new connection', connects => 1);
+$redis->cmd('DEL', 'd');
+
+$rule = $proxy->rule(match => 'failed', action => 'reset', times => 0);
+$one->query("SELECT redis_lock('failed', '1h')")
+  ->fails('08006', qr/store/, 'the store fails');
+$proxy->clear;
+poll_until('the orphan to be given back', sub { rows() == 0 });
+$seen = $stats->();
+$expected{$_} = $seen->{$_} foreach qw(orphans connects);
+count_is('the store fails', errors => 1);
+
+my $renewing = $small->session(settings => { 'lockredis.lease' => '300ms' });
+my $renewals = $small->value('SELECT renewals FROM redis_lock_stats');
+$renewing->query("SELECT redis_lock('r')");
+poll_until('renewals',
+	sub { $small->value('SELECT renewals FROM redis_lock_stats') >= $renewals + 3 });
+cmp_ok($small->value('SELECT renewals FROM redis_locks'),
+	'>=', 3, 'counters: renewals, of the lock and of all');
+$_->quit foreach $one, $two, $renewing;
+nothing_left($small, $redis, name => 'nothing is left of the counted');
+
+#
+# Memory: what 10,000 slots take more than 12.
+#
+my $memory = sub {
+	return $_[0]->value(
+		q{SELECT sum(allocated_size) FROM pg_shmem_allocations
+		   WHERE name LIKE 'lockredis%'});
+};
+my $bytes =
+  ($memory->($large) - $memory->($small)) / (10_000 - $max_locks);
+note sprintf 'memory: %.1f bytes a slot', $bytes;
+cmp_ok($bytes, '<=', 1024, 'memory of a slot');
+cmp_ok($bytes, '>', 300, 'which is measured right');
+$small->stop;
+
+#
+# 200 sessions, on one key, on a few and on many: unprotected read, add, write.
+#
+$large->value('CREATE TABLE counter (k int PRIMARY KEY, v int NOT NULL)');
+$large->value('INSERT INTO counter SELECT i, 0 FROM generate_series(1, 500) i');
+my $script = "$PostgreSQL::Test::Utils::tmp_check/count.sql";
+
+foreach my $case ([ 1, 5 ], [ 3, 5 ], [ 500, 20 ])
+{
+	my ($keys, $transactions) = @$case;
+	my $name = "200 sessions, $keys keys";
+
+	open my $fh, '>', $script or die "could not write $script: $!";
+	print $fh <<"SQL";
+\\set k random(1, $keys)
+SELECT redis_lock('counter ' || :k);
+SELECT v + 1 AS v FROM counter WHERE k = :k \\gset
+UPDATE counter SET v = :v WHERE k = :k;
+SELECT redis_unlock('counter ' || :k) AS given_back \\gset
+\\if :given_back
+\\else
+SELECT 1/0;
+\\endif
+SQL
+	close $fh or die "could not write $script: $!";
+	$large->value('UPDATE counter SET v = 0');
+	my $since = now();
+	my $output = '';
+	IPC::Run::run(
+		[
+			'pgbench', '-n', '-c', 200, '-j', 2, '-t', $transactions, '-f',
+			$script, $large->connstr('postgres')
+		],
+		'>',
+		\$output,
+		'2>&1',
+		IPC::Run::timeout(240));
+	is($?, 0, "$name: nobody failed") || diag $output;
+	note sprintf '%s: %.1f s', $name, now() - $since;
+	is($large->value('SELECT sum(v) FROM counter'),
+		200 * $transactions, "$name: the count is exact");
+	nothing_left($large, $redis, name => "$name: nothing is left");
+}
+
+#
+# Many locks in one session.
+#
+my $many = $large->session;
+my $lock_many =
+  q{SELECT count(redis_lock('many ' || i)) FROM generate_series(1, 1000) i};
+
+$many->query_is($lock_many, 1000, '1,000 locks');
+is($redis->cmd('DBSIZE'), 1000, '1,000 locks: in Redis');
+is( $large->value(
+		q{SELECT count(DISTINCT key), count(DISTINCT owner), bool_and(granted)
+		    FROM redis_locks}),
+	'1000|1000|t',
+	'1,000 locks: in the view');
+$many->query_is(
+	q{SELECT count(*) FROM generate_series(1, 1000) i WHERE redis_is_held('many ' || i)},
+	1000,
+	'1,000 locks: held');
+my $calls = $redis->script_calls;
+$many->query_is('SELECT redis_unlock_all()', 1000,
+	'1,000 locks: given back at once');
+cmp_ok($redis->script_calls - $calls, '<=', 20, '1,000 locks: in few commands');
+nothing_left($large, $redis, name => '1,000 locks: nothing is left');
+
+$many->query_is($lock_many, 1000, '1,000 locks for DISCARD ALL');
+$many->query_is('DISCARD ALL', '', '1,000 locks: DISCARD ALL');
+nothing_left($large, $redis, name => '1,000 locks: nothing is left after it');
+
+# All that there are, given back by the end of the session.
+my $all = q{SELECT count(redis_lock('all ' || i)) FROM generate_series(1, 10000) i};
+$many->query_is($all, 10_000, '10,000 locks');
+my $other = $large->session;
+$other->query_fails("SELECT redis_lock('one more')",
+	'53400', qr/10000/, '10,000 locks: and no more');
+$many->quit;
+nothing_left($large, $redis, name => '10,000 locks: nothing is left');
+$other->query_is("SELECT redis_try_lock('one more'), redis_unlock('one more')",
+	't|t', '10,000 locks: all slots are free');
+$other->quit;
+$large->stop;
+
+#
+# A large table.
+#
+$large->append_conf('postgresql.conf', 'lockredis.max_locks = 300000');
+$large->start;
+$one = $large->session;
+$one->query_is("SELECT redis_try_lock('large'), redis_unlock('large')",
+	't|t', 'a table of 300,000 slots');
+$one->quit;
+nothing_left($large, $redis, name => 'nothing is left of it');
+
+done_testing();

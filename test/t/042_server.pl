@@ -1,0 +1,449 @@
+
+# Copyright (c) 2026, lockredis contributors
+
+# lockredis as a part of the server (design.md 2.8, 4): loaded or not, in
+# whatever schema, on a hot standby and after its promotion, beside parallel
+# workers, in single-user mode and pg_upgrade's servers, dumped and restored,
+# after a crash and a reload.
+
+use strict;
+use warnings FATAL => 'all';
+
+use IPC::Run;
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+
+# What $hint says without shared_preload_libraries.
+my $not_loaded = qr/must be loaded via.*HINT:.*shared_preload_libraries/s;
+
+# Calls of all functions of the extension, with some argument of each type.
+sub all_calls
+{
+	my ($node) = @_;
+
+	return split /\n/, $node->value(
+		q{
+		SELECT format('%s %s(%s)',
+					  CASE prokind WHEN 'p' THEN 'CALL'
+								   ELSE 'SELECT * FROM' END,
+					  p.oid::regproc,
+					  (SELECT string_agg(
+							  CASE a.type WHEN 'text'::regtype THEN '''k'''
+										  WHEN 'interval'::regtype THEN '''1s'''
+										  WHEN 'int8'::regtype THEN '1'
+										  ELSE 'NULL' END, ', ' ORDER BY a.n)
+						 FROM unnest(proargtypes) WITH ORDINALITY AS a(type, n)))
+		  FROM pg_proc p
+		  JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
+		  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
+		 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+		 ORDER BY 1});
+}
+
+sub owner_of
+{
+	my ($key) = @_;
+
+	return (keys %{ $redis->hash($key) })[0];
+}
+
+#
+# Not preloaded: CREATE EXTENSION loads the library.
+#
+my $plain = LockRedis::Node->create(
+	'plain',
+	redis => $redis,
+	extension => 0,
+	settings => { shared_preload_libraries => '' });
+my $one = $plain->session;
+$one->query_is('CREATE EXTENSION lockredis', '', 'not preloaded: created');
+my @calls = all_calls($plain);
+cmp_ok(scalar @calls, '>=', 16, 'not preloaded: functions are found');
+push @calls, map { "SELECT * FROM $_" }
+  qw(redis_locks redis_lock_stats redis_lock_status);
+foreach my $session ($one, $plain->session)
+{
+	my @wrong = grep {
+		my $result = $session->query($_);
+		($result->sqlstate || '') ne '55000' || $result->{raw} !~ $not_loaded
+	} @calls;
+	is("@wrong", '', 'not preloaded: every function and view says so');
+}
+$one->query_is(
+	"BEGIN; CREATE TABLE t (i int); INSERT INTO t VALUES (1); COMMIT; SELECT count(*) FROM t",
+	1,
+	'not preloaded: the session is fine');
+$one->query_is('DISCARD ALL', '', 'not preloaded: DISCARD ALL');
+$one->query_is('DROP EXTENSION lockredis; CREATE EXTENSION lockredis',
+	'', 'not preloaded: dropped and created again');
+is(scalar $redis->clients, 0, 'not preloaded: nobody went to Redis');
+$one->quit;
+
+# The same data directory, loaded as it should be.
+$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'lockredis'");
+$plain->restart;
+$plain->wait_for_up;
+is( $plain->value("SELECT redis_try_lock('k'), redis_unlock('k')"),
+	't|t',
+	'preloaded after a restart');
+
+#
+# pg_upgrade's servers (postgres -b): no watchdog, no locks, no harm.
+#
+$plain->stop;
+PostgreSQL::Test::Utils::system_or_bail('pg_ctl', '-w', '-D',
+	$plain->data_dir, '-l', $plain->logfile, '-o', '-b', 'start');
+$plain->_update_pid(1);
+is($plain->watchdog_pid, undef, 'binary upgrade: no watchdog');
+$one = $plain->session;
+$one->query_fails("SELECT redis_lock('k')",
+	'55000', $not_loaded, 'binary upgrade: no locks');
+$one->quit;
+$plain->stop;
+
+#
+# Single-user mode: given leases work, and end with the session.
+#
+sub single_user
+{
+	my ($sql, $name) = @_;
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run(
+		[
+			'postgres', '--single', '-F', '-j', '-D', $plain->data_dir,
+			'postgres'
+		],
+		'<',
+		\"$sql;\n\n",
+		'>',
+		\$out,
+		'2>',
+		\$err,
+		IPC::Run::timeout(180));
+	is($?, 0, "single-user mode: $name") || diag $err;
+	return "$out$err";
+}
+
+like(
+	single_user(
+		"SELECT redis_try_lock('single', '0', '600s') AS taken, redis_hold_count('single') AS holds",
+		'a given lease'),
+	qr/taken = "t".*holds = "1"/s,
+	'single-user mode: taken');
+is($redis->cmd('EXISTS', 'single'),
+	0, 'single-user mode: given back at its end');
+like(
+	single_user(
+		"DROP EXTENSION lockredis;\n\nCREATE EXTENSION lockredis", 'DDL'),
+	qr/^(?!.*ERROR)/s,
+	'single-user mode: dropped and created');
+
+#
+# Preloaded, but the extension is not created anywhere.
+#
+my $primary = LockRedis::Node->create(
+	'primary',
+	redis => $redis,
+	extension => 0,
+	settings => {
+		wal_level => 'replica',
+		max_wal_senders => 5,
+		'lockredis.command_timeout' => '1s'
+	});
+ok($primary->watchdog_pid, 'not created: the watchdog runs');
+is( $primary->value(
+		'CREATE TABLE t (i int); INSERT INTO t VALUES (1); SELECT count(*) FROM t'
+	),
+	1,
+	'not created: the server is fine');
+is($primary->value('DISCARD ALL; SELECT 1'), 1, 'not created: DISCARD ALL');
+
+#
+# In a schema that is not in the search path, also what uses tables or runs
+# commands; then in another one.
+#
+foreach my $schema ('locks', 'Other "schema"')
+{
+	my $q = $primary->value("SELECT quote_ident('$schema')");
+
+	$primary->value("CREATE SCHEMA $q; CREATE EXTENSION lockredis SCHEMA $q");
+	$one = $primary->session;
+	$one->query_is(
+		"SELECT $q.redis_try_lock('k'), $q.redis_hold_count('k'), $q.redis_unlock('k')",
+		't|1|t',
+		"schema $schema: locks");
+	$one->query_fails("SELECT redis_lock('k')", '42883', qr/redis_lock/,
+		"schema $schema: not without its name");
+	$one->query_is(
+		"BEGIN; SELECT $q.redis_fenced_xact_lock('k') > 0; COMMIT; SELECT count(*) FROM $q.redis_fences",
+		"t\n1",
+		"schema $schema: fenced");
+	$one->query_is(
+		"CALL $q.redis_with_lock('k', 'INSERT INTO t VALUES (2)')",
+		't', "schema $schema: a job");
+	$one->query_is("SELECT count(*) FROM $q.redis_locks",
+		0, "schema $schema: a view");
+
+	# A lock outlives the functions that took it.
+	$one->query("SELECT $q.redis_lock('outlives')");
+	$one->query_is("DROP EXTENSION lockredis; DROP SCHEMA $q",
+		'', "schema $schema: dropped");
+	is($redis->cmd('EXISTS', 'outlives'), 1, "schema $schema: still locked");
+	$one->quit;
+	poll_until('the lock to be given back',
+		sub { !$redis->cmd('EXISTS', 'outlives') });
+}
+$redis->cmd('FLUSHALL');    # the counters of the fences
+$primary->value('CREATE EXTENSION lockredis');
+
+#
+# Dump and restore.
+#
+my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump.sql";
+my $two;
+$primary->value('CREATE DATABASE source');
+$primary->value('CREATE DATABASE target');
+$primary->value('CREATE EXTENSION lockredis', dbname => 'source');
+$primary->value("SELECT redis_fenced_xact_lock('dumped')", dbname => 'source');
+$primary->command_ok(
+	[ 'pg_dump', '-f', $dump, $primary->connstr('source') ],
+	'pg_dump');
+$primary->command_ok(
+	[
+		'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d',
+		$primary->connstr('target')
+	],
+	'restore');
+is( $primary->value('SELECT key, token FROM redis_fences', dbname => 'target'),
+	'dumped|1',
+	'restored: the fence table');
+($one, $two) = ($primary->session(dbname => 'target'),
+	$primary->session(dbname => 'source'));
+$one->query_is("SELECT redis_try_lock('k')", 't', 'restored: locks work');
+$two->query_is("SELECT redis_try_lock('k')",
+	'f', 'restored: a key is one key in all databases');
+$_->quit foreach $one, $two;
+$redis->cmd('FLUSHALL');
+
+#
+# Parallel query: the functions stay in the leader, and what gets into a worker
+# by a function that is marked wrongly is refused there.
+#
+my $parallel =
+  $primary->value('SHOW server_version_num') >= 160000
+  ? 'debug_parallel_query'
+  : 'force_parallel_mode';
+$one = $primary->session;
+$one->query(
+	qq{
+	CREATE TABLE big AS SELECT i FROM generate_series(1, 20000) i;
+	ANALYZE big;
+	SET $parallel = on;
+	SET parallel_setup_cost = 0;
+	SET parallel_tuple_cost = 0;
+	SET min_parallel_table_scan_size = 0;});
+like(
+	$one->query(
+		'EXPLAIN ANALYZE SELECT count(*) FROM big WHERE i % 2 = 0')->out,
+	qr/Workers Launched: [1-9]/,
+	'parallel: workers run');
+$one->query_is(
+	"SELECT count(*) FROM big WHERE i <= 50 AND redis_try_lock('p ' || i)",
+	50, 'parallel: taken');
+$one->query_is(
+	"SELECT count(*) FROM big WHERE i <= 100 AND redis_is_held('p ' || i)",
+	50, 'parallel: by the leader');
+is( $primary->value('SELECT count(*), count(DISTINCT pid) FROM redis_locks'),
+	'50|1',
+	'parallel: by nobody else');
+$one->query_is('SELECT redis_unlock_all()', 50, 'parallel: given back');
+$one->query(
+	q{
+	CREATE FUNCTION sneak(k text) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE
+	AS $$ BEGIN RETURN redis_try_lock(k); END $$;
+	CREATE FUNCTION peep(k text) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE
+	AS $$ BEGIN RETURN redis_is_held(k); END $$;
+	SELECT redis_lock('mine');});
+foreach my $function ('sneak', 'peep')
+{
+	$one->query_fails("SELECT $function('mine')",
+		'25000', qr/parallel worker/, "parallel: $function in a worker is refused");
+}
+$one->query_is("RESET ALL; SELECT sneak('mine'), peep('mine')",
+	't|t', 'parallel: the session is fine');
+$one->quit;
+nothing_left($primary, $redis, name => 'parallel: nothing is left');
+
+#
+# A hot standby with the same library and the same Redis.
+#
+$primary->backup('backup');
+my $standby = LockRedis::Node->new('standby');
+$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+$standby->start;
+$standby->wait_for_up;
+$primary->wait_for_catchup($standby);
+
+$one = $primary->session;
+$two = $standby->session(settings => { 'lockredis.lease' => '5s' });
+$two->query_is('SELECT pg_is_in_recovery()', 't', 'standby: in recovery');
+$one->query("SELECT redis_lock('both')");
+$two->query_is("SELECT redis_try_lock('both')",
+	'f', 'standby: a lock of the primary excludes it');
+$two->start("SELECT redis_lock('both')");
+$standby->wait_for_waiters('both', 1);
+poll_until('the subscription',
+	sub { $redis->subscribers('redisson_lock__channel:{both}') == 1 });
+$one->query("SELECT redis_unlock('both')");
+is($two->wait(15)->error, undef, 'standby: woken by the primary');
+$one->query_is("SELECT redis_try_lock('both')",
+	'f', 'standby: its lock excludes the primary');
+$two->query_is(
+	"BEGIN; SELECT redis_try_xact_lock('transaction'); COMMIT",
+	't', 'standby: in a transaction');
+is($redis->cmd('EXISTS', 'transaction'), 0, 'standby: given back at commit');
+$two->query_fails("SELECT redis_fenced_xact_lock('fenced')",
+	'25006', qr/read-only|recovery/, 'standby: no writing of the fence table');
+$one->query("SELECT redis_lock('own')");
+isnt(
+	substr(owner_of('both'), 0, 36),
+	substr(owner_of('own'), 0, 36),
+	'standby: an instance of its own');
+
+# Promoted while a lock is held and another one awaited: both go on.
+my $watchdog = $standby->watchdog_pid;
+my $three = $standby->session;
+my $owner = owner_of('both');
+$one->query("SELECT redis_lock('awaited')");
+$three->start("SELECT redis_lock('awaited')");
+$standby->wait_for_waiters('awaited', 1);
+$standby->promote;
+$two->query_is("SELECT redis_is_held('both'), pg_is_in_recovery()",
+	't|f', 'promoted: still held');
+is_deeply($redis->hash('both'), { $owner => 1 }, 'promoted: the same in Redis');
+is($standby->watchdog_pid, $watchdog, 'promoted: the same watchdog');
+my $renewals =
+  $standby->value(q{SELECT renewals FROM redis_locks WHERE key = 'both'});
+$one->query("SELECT redis_unlock('awaited')");
+is($three->wait(15)->error, undef, 'promoted: a waiter goes on');
+$two->query_is("BEGIN; SELECT redis_fenced_xact_lock('fenced') > 0; COMMIT",
+	't', 'promoted: the fence table can be written');
+poll_until(
+	'a renewal',
+	sub {
+		$standby->value(q{SELECT renewals FROM redis_locks WHERE key = 'both'}) >
+		  $renewals;
+	});
+$two->query_is("SELECT redis_unlock('both')", 't', 'promoted: given back');
+$_->quit foreach $one, $two, $three;
+nothing_left(
+	[ $primary, $standby ], $redis,
+	name => 'promoted: nothing is left',
+	keys => qr/fenced/);
+$standby->stop;
+$redis->cmd('FLUSHALL');
+
+#
+# A crash-restart (a backend that was idle is killed): the lock table is empty,
+# nothing is done twice, all session slots can be used.
+#
+sub commands_of
+{
+	my ($session, $sql) = @_;
+	my $before = $redis->script_calls;
+
+	$session->query($sql);
+	return $redis->script_calls - $before;
+}
+
+foreach my $round (1, 2)
+{
+	($one, $two) = ($primary->session, $primary->session);
+	$one->query("SELECT redis_lock('crash', '1s')");
+	$two->query('SELECT 1');
+	$two->kill9;
+	poll_until('the crash', sub { $one->is_gone && $two->is_gone });
+	poll_until('the server to be back',
+		sub { eval { defined $primary->watchdog_pid } });
+	$_->quit foreach $one, $two;
+	$primary->wait_for_up;
+	is($primary->value('SELECT count(*) FROM redis_locks'),
+		0, "crash $round: the lock table is empty");
+	is( $primary->value('SELECT acquires, releases FROM redis_lock_stats'),
+		'0|0', "crash $round: so are the counters");
+
+	$one = $primary->session;
+	$one->query("SELECT redis_try_lock('warm'), redis_unlock('warm')");
+	is(commands_of($one, "SELECT redis_try_lock('k'), redis_unlock('k')"),
+		2, "crash $round: two commands a pair");
+	is( commands_of($one, "BEGIN; SELECT redis_xact_lock('k'); COMMIT"),
+		2, "crash $round: two commands a transaction");
+	$one->query("SELECT redis_lock('k')");
+	is(commands_of($one, 'DISCARD ALL'),
+		1, "crash $round: one release by DISCARD ALL");
+	$one->query("SELECT redis_lock('crash', '60s')");
+	is($one->value("SELECT redis_hold_count('crash')"),
+		1, "crash $round: the old lock ended with its lease");
+	my @sessions = map { $primary->session } 1 .. 5;
+	$sessions[$_]->query("SELECT redis_lock('slot $_')") foreach 0 .. 4;
+	is( $primary->value(
+			q{SELECT count(DISTINCT pid) FROM redis_locks WHERE key LIKE 'slot%'}),
+		5,
+		"crash $round: session slots");
+	$_->quit foreach $one, @sessions;
+	nothing_left($primary, $redis, name => "crash $round: nothing is left");
+}
+
+#
+# Reload.  If nothing has changed nobody connects anew; a wrong setting is
+# refused and the old one stays; another Redis is gone to at once, and what was
+# held is lost.
+#
+my $other = LockRedis::Redis->new(name => 'other');
+my $connections = sub { join ' ', sort map { $_->{id} } $redis->clients };
+($one, $two) = ($primary->session, $primary->session);
+$one->query("SELECT redis_lock('reload')");
+$two->query_is("SELECT redis_try_lock('reload')", 'f', 'reload: taken');
+my $before = $connections->();
+$primary->set('log_min_messages' => 'log');
+$one->query_is("SELECT redis_try_lock('reload'), redis_unlock('reload')",
+	't|t', 'reload: taken again');
+$two->query_is("SELECT redis_try_lock('reload')", 'f', 'reload: still taken');
+is($connections->(), $before, 'reload: no new connections for nothing');
+
+$primary->log_since_here;
+$primary->set('lockredis.url' => 'redis://nowhere:port');
+ok($primary->logged(qr/invalid value for parameter "lockredis.url"/),
+	'reload: a wrong URL is refused');
+$one->query_is("SELECT redis_try_lock('reload'), redis_unlock('reload')",
+	't|t', 'reload: the old one is still in use');
+
+$primary->set('lockredis.max_locks' => 20);
+is( $primary->value(
+		q{SELECT setting, pending_restart FROM pg_settings
+		   WHERE name = 'lockredis.max_locks'}),
+	'10000|t',
+	'reload: max_locks needs a restart');
+
+$primary->set('lockredis.url' => $other->url);
+poll_until(
+	'the loss',
+	sub {
+		$primary->value(
+			q{SELECT lost_reason FROM redis_locks WHERE key = 'reload'}) eq
+		  'deleted';
+	});
+$one->query_fails("SELECT redis_assert_held('reload')",
+	'40001', qr/lost/, 'another Redis: what was held is lost');
+$two->query_is("SELECT redis_try_lock('reload')",
+	't', 'another Redis: free there');
+is_deeply([ $other->all_keys ], ['reload'], 'another Redis: taken there');
+$one->query_warns("SELECT redis_unlock('reload')",
+	'f', '01000', qr/lost/, 'another Redis: acknowledged');
+$_->quit foreach $one, $two;
+nothing_left($primary, $other, name => 'nothing is left');
+is(scalar $redis->clients, 0, 'another Redis: the old one is left alone');
+
+done_testing();

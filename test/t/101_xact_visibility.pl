@@ -1,0 +1,380 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Whoever gets a transaction-level lock sees what its last holder has committed.
+# Checks of the design: section 2, 4 (released after the commit is visible and
+# PostgreSQL's own locks are gone), 6 (a session past pre-commit is never
+# signalled, its locks are renewed), 9 (the snapshot cases).
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+use PostgreSQL::Test::Cluster;
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => {
+		wal_level => 'replica',
+		max_wal_senders => 4,
+		synchronous_commit => 'remote_apply',
+		'lockredis.lease' => limit(3) . 's',
+		'lockredis.command_timeout' => limit(20) . 's'
+	});
+my $one = $node->session;
+my $two = $node->session;
+my $three = $node->session;
+
+$node->wait_for_up;
+
+# Statements that are no test by themselves.
+sub run
+{
+	my ($s, $sql) = @_;
+	my $result = $s->query($sql);
+
+	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
+	return $result;
+}
+
+run($one,
+	q{CREATE TABLE counter (n int);
+	  INSERT INTO counter VALUES (0);
+	  CREATE TABLE ledger (n int)});
+
+sub there
+{
+	my ($key) = @_;
+
+	return $redis->cmd('EXISTS', $key);
+}
+
+# ----------
+# A counter
+# ----------
+
+# Sessions read, add and write, nothing but the lock keeping them apart.
+{
+	my ($sessions, $rounds) = (4, 60);
+	my @all = map { $node->session } 1 .. $sessions;
+
+	$_->start(
+		qq{DO \$\$
+		   DECLARE
+		       seen int;
+		   BEGIN
+		       FOR i IN 1 .. $rounds LOOP
+		           PERFORM redis_xact_lock('counter');
+		           SELECT n INTO seen FROM counter;
+		           UPDATE counter SET n = seen + 1;
+		           COMMIT;
+		       END LOOP;
+		   END \$\$}) foreach @all;
+	is_deeply(
+		[ map { $_->wait(limit(60))->error } @all ],
+		[ (undef) x $sessions ],
+		'all sessions came through');
+	is( $node->value('SELECT n FROM counter'),
+		$sessions * $rounds,
+		'a counter under redis_xact_lock is exact');
+	$_->quit foreach @all;
+}
+
+# ----------
+# The four snapshot cases
+# ----------
+
+# One has the lock, has read the counter, and writes 1.  Two asks for the lock
+# meanwhile, in one of the ways below, and waits.  One commits; two reads, adds
+# 1, writes.  Right: two reads 1.  A lost update: it reads 0.
+sub two_reads
+{
+	my ($name, $lock, $read) = @_;
+
+	run($one,
+		q{UPDATE counter SET n = 0; TRUNCATE ledger; BEGIN;
+		  SELECT redis_xact_lock('case'); SELECT n FROM counter;
+		  UPDATE counter SET n = 1; INSERT INTO ledger VALUES (1)});
+	$two->start($lock);
+	$node->wait_for_waiters('case', 1);
+	run($one, 'COMMIT');
+	my $result = $two->wait;
+	is($result->error, undef, "$name: has the lock");
+	return $read ? $two->value($read) : $result->value;
+}
+
+is( two_reads(
+		'READ COMMITTED, a later statement',
+		"BEGIN; SELECT redis_xact_lock('case')",
+		'SELECT n FROM counter'),
+	1,
+	'reads what was committed');
+$two->query_is(
+	'UPDATE counter SET n = 1 + 1; COMMIT; SELECT n FROM counter',
+	2, 'and no update is lost');
+
+is( two_reads(
+		'READ COMMITTED, reading in the statement that locks',
+		"BEGIN; SELECT n, redis_xact_lock('case') FROM counter"),
+	0,
+	'reads what was there before');
+$two->query_is(
+	'UPDATE counter SET n = 0 + 1; COMMIT; SELECT n FROM counter',
+	1, 'and an update is lost');
+
+# PostgreSQL notices when the very row is written; not when something else is
+# derived from it.
+foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
+{
+	is( two_reads(
+			"$level, locking inside",
+			"BEGIN ISOLATION LEVEL $level; SELECT redis_xact_lock('case')",
+			'SELECT n FROM counter'),
+		0,
+		'reads what was there before');
+	$two->query_fails('UPDATE counter SET n = 0 + 1',
+		'40001', qr/concurrent update/, 'PostgreSQL refuses to write that row');
+	run($two, 'ROLLBACK');
+	is(there('case'), 0, 'the lock is given back');
+}
+is( two_reads(
+		'REPEATABLE READ, locking inside, writing elsewhere',
+		"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT redis_xact_lock('case')",
+		'SELECT count(*) FROM ledger'),
+	0,
+	'reads what was there before');
+$two->query_is(
+	'INSERT INTO ledger VALUES (0 + 1); COMMIT; SELECT count(*), max(n) FROM ledger',
+	'2|1', 'and an update is lost');
+
+foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
+{
+	is( two_reads(
+			"$level, locking before BEGIN",
+			"SELECT redis_lock('case')",
+			"BEGIN ISOLATION LEVEL $level; SELECT n FROM counter"),
+		1,
+		'reads what was committed');
+	$two->query_is(
+		"UPDATE counter SET n = 1 + 1; COMMIT; SELECT redis_unlock('case'); SELECT n FROM counter",
+		"t\n2", 'and no update is lost');
+}
+
+# And unlocking before COMMIT: three has the lock while the change of two
+# cannot be seen yet.
+run($two,
+	"UPDATE counter SET n = 0; BEGIN; SELECT redis_lock('case'); UPDATE counter SET n = 1; SELECT redis_unlock('case')"
+);
+$three->query_is(
+	"BEGIN; SELECT redis_xact_lock('case'); SELECT n FROM counter; COMMIT",
+	"\n0", 'unlocking before COMMIT shows the next holder the old state');
+run($two, 'COMMIT');
+
+# ----------
+# The release comes last
+# ----------
+
+# The release is held back on its way.  It has been sent, so by then the rows
+# must be visible and PostgreSQL's locks free, though the commit (or rollback)
+# has not returned.
+foreach my $end ('COMMIT', 'ROLLBACK')
+{
+	subtest "order of a $end" => sub {
+		run($one,
+			q{TRUNCATE ledger; BEGIN; LOCK TABLE counter IN ACCESS EXCLUSIVE MODE;
+			  SELECT pg_advisory_xact_lock(7); SELECT redis_xact_lock('last');
+			  INSERT INTO ledger VALUES (1)});
+		$two->query_fails(
+			'BEGIN; LOCK TABLE counter IN SHARE MODE NOWAIT; ROLLBACK',
+			'55P03', qr/could not obtain lock/, 'its table lock is held');
+		my $id = $proxy->rule(match => 'last', action => 'hold');
+		$one->start($end);
+		$proxy->wait_for_rule($id);
+		is(there('last'), 1, 'the Redis lock is still there');
+		$two->query_is('SELECT count(*) FROM ledger',
+			$end eq 'COMMIT' ? 1 : 0, 'the outcome is visible');
+		$two->query_is(
+			'BEGIN; LOCK TABLE counter IN ACCESS EXCLUSIVE MODE NOWAIT; SELECT pg_try_advisory_xact_lock(7); COMMIT',
+			't', 'PostgreSQL\'s locks are free');
+		ok($one->is_running, 'it has not returned');
+		$proxy->clear;
+		$proxy->release;
+		is($one->wait->error, undef, 'it returns');
+		is(there('last'), 0, 'with the Redis lock free');
+	};
+}
+
+# The same, as users see it: nobody who has the Redis lock finds a lock of the
+# holder before.
+{
+	my @all = map { $node->session } 1 .. 3;
+
+	$_->start(
+		q{DO $$
+		  BEGIN
+		      FOR i IN 1 .. 60 LOOP
+		          PERFORM redis_xact_lock('table');
+		          LOCK TABLE counter IN ACCESS EXCLUSIVE MODE NOWAIT;
+		          IF NOT pg_try_advisory_xact_lock(7) THEN
+		              RAISE 'advisory lock is taken';
+		          END IF;
+		          UPDATE counter SET n = n;
+		          IF i % 3 = 0 THEN
+		              ROLLBACK;
+		          ELSE
+		              COMMIT;
+		          END IF;
+		      END LOOP;
+		  END $$}) foreach @all;
+	is_deeply(
+		[ map { $_->wait(limit(60))->error } @all ],
+		[ undef, undef, undef ],
+		'whoever has the Redis lock gets PostgreSQL\'s at once');
+	$_->quit foreach @all;
+}
+
+# ----------
+# Synchronous replication
+# ----------
+
+# The standby is configured before anybody has to wait for it.
+$node->backup('base');
+my $standby = LockRedis::Node->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+$standby->wait_for_up;
+$node->set(synchronous_standby_names => 'standby');
+poll_until('the standby to be synchronous',
+	sub { $node->value('SELECT sync_state FROM pg_stat_replication') eq 'sync' }
+);
+
+sub wait_for_sync_rep
+{
+	my ($s) = @_;
+
+	return poll_until(
+		'the commit to wait for the standby',
+		sub {
+			$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
+				  . $s->pid) eq 'SyncRep';
+		});
+}
+
+# The standby does not get any WAL while its receiver is stopped.
+sub receiver
+{
+	my ($signal) = @_;
+	my $pid = $standby->value(
+		'SELECT pid FROM pg_stat_activity WHERE backend_type = \'walreceiver\'');
+
+	kill($signal, $pid) == 1 or die "could not signal $pid: $!";
+	return;
+}
+
+sub renewals
+{
+	my ($key) = @_;
+
+	return $node->value(
+		"SELECT renewals FROM redis_locks WHERE key = '$key' AND granted");
+}
+
+# One commits while the standby is stopped: its rows are not visible, so the
+# lock has to stay.  A session of the standby waits for the lock, has it when
+# the standby has applied the commit, and sees it.
+{
+	my $reader = $standby->session;
+
+	run($one, 'TRUNCATE ledger');
+	receiver('STOP');
+	run($one, "BEGIN; SELECT redis_xact_lock('sync'); INSERT INTO ledger VALUES (1)");
+	$one->start('COMMIT');
+	wait_for_sync_rep($one);
+	$reader->start("SELECT redis_lock('sync')");
+	$standby->wait_for_waiters('sync', 1);
+	my $renewals = renewals('sync');
+	poll_until('a lease and more to have passed',
+		sub { renewals('sync') >= $renewals + 4 });
+	ok($one->is_running && $reader->is_running,
+		'commit and the next holder wait for the standby');
+	is(there('sync'), 1, 'the lock is held as long');
+	$two->query_is(
+		"SELECT redis_try_lock('sync'); SELECT count(*) FROM ledger",
+		"f\n0", 'and the row is not visible');
+
+	receiver('CONT');
+	is($reader->wait->error, undef, 'a session of the standby gets the lock');
+	$reader->query_is('SELECT count(*) FROM ledger',
+		1, 'and sees the row there');
+	is($one->wait->error, undef, 'the commit has returned');
+	$reader->query_is("SELECT redis_unlock('sync')", 't', 'given back');
+	$reader->quit;
+}
+
+# The lock is lost while the commit waits: nobody may be told so, as a signal
+# would end the wait for the standby and not undo the commit.  What a signal
+# would have done is seen below.
+foreach my $on_lost (qw(cancel terminate))
+{
+	foreach my $scope (qw(transaction session))
+	{
+		subtest "on_lost = $on_lost, $scope" => sub {
+			my $s = $node->session(
+				settings => {
+					'lockredis.on_lost' => $on_lost,
+					'lockredis.lease' => limit(1) . 's'
+				});
+			my $lock = $scope eq 'session' ? 'redis_lock' : 'redis_xact_lock';
+
+			receiver('STOP');
+			run($s, "BEGIN; SELECT $lock('signal'); INSERT INTO ledger VALUES (2)");
+			$s->start('COMMIT');
+			wait_for_sync_rep($s);
+			$redis->cmd('DEL', 'signal');
+			poll_until(
+				'the loss to be found',
+				sub {
+					$node->value(
+						"SELECT count(*) FROM redis_locks WHERE key = 'signal' AND lost_reason = 'deleted'"
+					) == 1;
+				});
+			pause(0.3);
+			wait_for_sync_rep($s);
+			ok($s->is_running, 'it still waits for the standby');
+			receiver('CONT');
+			my $result = $s->wait;
+			is($result->{raw}, '', 'and commits without a word')
+			  if ok(!$result->dead, 'the session lives');
+			$s->query_warns("SELECT redis_unlock('signal')",
+				'f', '01000', qr/was lost/, 'the loss is known')
+			  if $scope eq 'session';
+			$s->query_is('SELECT 1', 1, 'the session goes on');
+			$s->quit;
+		};
+	}
+}
+
+# To be sure that the test above can fail: a cancel does end the wait.
+{
+	receiver('STOP');
+	run($one, "BEGIN; SELECT redis_xact_lock('signal'); INSERT INTO ledger VALUES (3)");
+	$one->start('COMMIT');
+	wait_for_sync_rep($one);
+	$one->cancel;
+	my $result = $one->wait;
+	like(
+		join('', map { $_->message } $result->warnings),
+		qr/canceling wait for synchronous replication/,
+		'a cancel by an administrator ends the wait');
+	is(there('signal'), 0, 'and the lock is given back');
+	receiver('CONT');
+}
+
+$_->quit foreach $one, $two, $three;
+$node->set(synchronous_standby_names => '');
+nothing_left([ $node, $standby ], $redis);
+$standby->stop;
+done_testing();

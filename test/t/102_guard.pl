@@ -1,0 +1,698 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The commit guard.  Checks of the design: section 2, 6 (a commit whose lock was
+# lost before pre-commit fails with 40001, says which lock, when and how; what
+# the loss of either scope means; the margin; commit_guard and on_lost; given
+# leases are renewed from pre-commit to the release), section 4 (settings are
+# copied when the lock is taken), section 5 (wording).
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => {
+		wal_level => 'replica',
+		max_wal_senders => 1,
+		max_prepared_transactions => 1,
+		'lockredis.lease' => '10min'
+	});
+my $far = LockRedis::Node->create(
+	'far',
+	url => $proxy->url,
+	settings => {
+		'lockredis.connect_timeout' => limit(2) . 's',
+		'lockredis.command_timeout' => limit(2) . 's'
+	});
+
+# Only quick has its locks renewed while a test looks.
+my $one = $node->session;
+my $two = $node->session;
+my $quick = $node->session(settings => { 'lockredis.lease' => limit(1) . 's' });
+
+$node->wait_for_up;
+$far->wait_for_up;
+
+# Statements that are no test by themselves.
+sub run
+{
+	my ($s, $sql) = @_;
+	my $result = $s->query($sql);
+
+	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
+	return $result;
+}
+
+run($one, 'CREATE TABLE t (a int)');
+$far->value('CREATE TABLE t (a int)');
+
+sub wait_until_lost
+{
+	my ($key) = @_;
+
+	return poll_until(
+		"$key to be lost",
+		sub {
+			$node->value(
+				"SELECT count(*) FROM redis_locks WHERE key = '$key' AND lost_at IS NOT NULL"
+			) > 0;
+		});
+}
+
+# Lost at once, seen by everybody of this server.
+sub lose
+{
+	foreach my $key (@_)
+	{
+		$two->value("SELECT redis_force_unlock('$key')") eq 't'
+		  or die "nobody had $key";
+	}
+	return;
+}
+
+sub refused
+{
+	return $node->value('SELECT commits_refused FROM redis_lock_stats');
+}
+
+sub rows
+{
+	return $node->value('SELECT count(*) FROM t');
+}
+
+# What an error says of a lock, in whole: which, when, how, what to do.
+my $when = qr{\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*( \S+)?};
+
+sub refusal
+{
+	my ($key, $how) = @_;
+
+	return qr/could not commit because the lock "\Q$key\E" was lost\nDETAIL:  $how $when\.\nHINT:  .*[Ss]tart the transaction again\./;
+}
+my $by_force = qr/It was released by force at/;
+
+# The commit fails, and that is the end of it for a transaction-level lock.
+sub commit_fails
+{
+	my ($s, $key, $how, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rows, $refused) = (rows(), refused());
+
+	return $s->query_fails('COMMIT', '40001', refusal($key, $how), $name)
+	  && is_deeply(
+		[ rows() - $rows, refused() - $refused ],
+		[ 0, 1 ],
+		"$name: nothing is committed, and it is counted");
+}
+
+sub commit_works
+{
+	my ($s, $written, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rows, $refused) = (rows(), refused());
+
+	return $s->query_is('COMMIT', '', $name) && is_deeply(
+		[ rows() - $rows, refused() - $refused ],
+		[ $written, 0 ],
+		"$name: it is committed");
+}
+
+# ----------
+# Transaction-level: each way to be lost
+# ----------
+
+# [how it is lost, the words, session, lease]; the renewals of quick find out.
+my @ways = (
+	[ 'its lease ran out', sub { }, qr/Its lease expired, seen at/, $one, "'50 ms'" ],
+	[
+		'deleted',
+		sub { $redis->cmd('DEL', 'k') },
+		qr/Its key was deleted in the store, seen at/,
+		$quick
+	],
+	[
+		'Redis was flushed',
+		sub { $redis->cmd('FLUSHALL') },
+		qr/Its key was deleted in the store, seen at/,
+		$quick
+	],
+	[
+		'taken by somebody else',
+		sub {
+			$redis->cmd('EVAL',
+				q{redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'other:7', 1) redis.call('PEXPIRE', KEYS[1], 600000)},
+				1, 'k');
+		},
+		qr/It was taken by other:7, seen at/,
+		$quick
+	],
+	[
+		'replaced by a string',
+		sub { $redis->cmd('SET', 'k', 'secret', 'PX', 600_000) },
+		qr/It was taken by \(string\), seen at/,
+		$quick
+	],
+	[ 'released by force', sub { lose('k') }, $by_force, $one ]);
+
+foreach my $way (@ways)
+{
+	my ($name, $lose, $how, $s, $lease) = @$way;
+	my $call = 'redis_xact_lock(\'k\'' . (defined $lease ? ", $lease)" : ')');
+
+	foreach my $write ('', 'INSERT INTO t VALUES (1)')
+	{
+		subtest "$name, " . ($write ? 'writing' : 'read-only') => sub {
+			run($s, "BEGIN; SELECT $call; $write");
+			$lose->();
+			wait_until_lost('k');
+			my $there = $redis->cmd('TYPE', 'k');
+			commit_fails($s, 'k', $how, 'COMMIT');
+			is($redis->cmd('TYPE', 'k'), $there, 'what is at the key stays');
+			$redis->cmd('DEL', 'k');
+			$s->query_is(
+				"SELECT redis_is_held('k'); BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (2)",
+				"f\n", 'the loss is over');
+			commit_works($s, 1, 'the next transaction commits');
+		};
+	}
+}
+
+# Nobody needs to find out before: the session sees itself that the lease ended.
+subtest 'nobody noticed' => sub {
+	my $watchdog = $node->watchdog_pid;
+	run($one, "BEGIN; SELECT redis_xact_lock('k', '100 ms'); INSERT INTO t VALUES (1)");
+	kill 'STOP', $watchdog;
+	poll_until('the lease to have ended', sub { !$redis->cmd('EXISTS', 'k') });
+	commit_fails($one, 'k', qr/Its lease expired, seen at/, 'COMMIT');
+	kill 'CONT', $watchdog;
+};
+
+subtest 'other ways to commit' => sub {
+	run($one, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	lose('k');
+	$one->query_fails('COMMIT AND CHAIN', '40001',
+		refusal('k', $by_force), 'COMMIT AND CHAIN');
+	run($one, 'ROLLBACK');
+	my $rows = rows();
+	$two->query_fails(
+		q{DO $$
+		  BEGIN
+		      INSERT INTO t VALUES (1);
+		      PERFORM redis_xact_lock('k');
+		      PERFORM redis_force_unlock('k');
+		      COMMIT;
+		      INSERT INTO t VALUES (2);
+		  END $$},
+		'40001',
+		qr/could not commit because the lock "k" was lost/,
+		'COMMIT in a DO block');
+	$two->query_fails(
+		q{INSERT INTO t VALUES (1) \; SELECT redis_xact_lock('k') \; SELECT redis_force_unlock('k')},
+		'40001',
+		refusal('k', $by_force),
+		'an implicit block');
+	$two->query_fails(
+		"INSERT INTO t SELECT redis_hold_count('k') FROM (SELECT redis_xact_lock('k'), redis_force_unlock('k') OFFSET 0) x",
+		'40001',
+		refusal('k', $by_force),
+		'a single statement');
+	is(rows() - $rows, 0, 'nothing was written');
+
+	# PREPARE TRANSACTION cannot be undone by this session either.
+	run($one, "SELECT redis_lock('k')");
+	lose('k');
+	$one->query_fails(
+		"BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'p'",
+		'40001', qr/the lock "k" was lost/,
+		'PREPARE TRANSACTION with a lost session-level lock');
+	is($node->value('SELECT count(*) FROM pg_prepared_xacts'),
+		0, 'nothing is prepared')
+	  || $node->value("ROLLBACK PREPARED 'p'");
+	$one->query("ROLLBACK; SELECT redis_unlock('k')");
+};
+
+# ----------
+# verify
+# ----------
+
+# The key is deleted, and COMMIT comes before any renewal: lease, which looks at
+# the clock only, misses that, and is documented to; verify does not.
+subtest 'a fresh deletion' => sub {
+	foreach my $write ('', 'INSERT INTO t VALUES (1)')
+	{
+		my $kind = $write ? 'writing' : 'read-only';
+		run($one, "BEGIN; $write; SELECT redis_xact_lock('fresh')");
+		$redis->cmd('DEL', 'fresh');
+		commit_works($one, $write ? 1 : 0, "lease, $kind, misses it");
+
+		run($one,
+			"BEGIN; SET LOCAL lockredis.commit_guard = 'verify'; $write; SELECT redis_xact_lock('fresh')"
+		);
+		$redis->cmd('DEL', 'fresh');
+		commit_fails(
+			$one, 'fresh',
+			qr/Its key was deleted in the store, seen at/,
+			"verify, $kind, finds it");
+	}
+	run($one, "SET lockredis.commit_guard = 'verify'; SELECT redis_lock('fresh')");
+	$redis->cmd('DEL', 'fresh');
+	run($one, 'BEGIN; SELECT 1; COMMIT');
+	run($one, 'RESET lockredis.commit_guard; BEGIN; INSERT INTO t VALUES (1)');
+	commit_fails(
+		$one, 'fresh',
+		qr/Its key was deleted in the store, seen at/,
+		'verify of a session-level lock, which was taken on that term');
+	$one->query_warns("SELECT redis_unlock('fresh')", 'f', '01000',
+		qr/deleted/, 'unlocked');
+};
+
+subtest 'what verify costs' => sub {
+	foreach my $guard (qw(lease verify off))
+	{
+		run($one, "SET lockredis.commit_guard = '$guard'");
+		my $before = $redis->script_calls;
+		run($one, "BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); INSERT INTO t VALUES (1)");
+		is($redis->script_calls - $before, 2, "$guard: two to take two locks");
+		$before = $redis->script_calls;
+		$one->query_is('COMMIT', '', 'commit');
+		is( $redis->script_calls - $before,
+			$guard eq 'verify' ? 2 : 1,
+			'one to release them, and with verify one to ask');
+	}
+	run($one, "SET lockredis.commit_guard = 'verify'; SELECT redis_lock('a')");
+	my $before = $redis->script_calls;
+	run($one, 'BEGIN; SELECT * FROM t; COMMIT');
+	is($redis->script_calls - $before, 0, 'nobody is asked for a reader');
+	run($one, 'INSERT INTO t VALUES (1)');
+	is($redis->script_calls - $before, 1, 'but for a writer');
+	run($one, "SELECT redis_unlock('a'); INSERT INTO t VALUES (1)");
+	is($redis->script_calls - $before, 2, 'nothing to verify any more');
+	run($one, 'RESET lockredis.commit_guard');
+};
+
+# ----------
+# Session-level locks
+# ----------
+
+subtest 'a lost session-level lock' => sub {
+	run($one, "SELECT redis_lock('s')");
+	lose('s');
+	run($one, 'BEGIN; SELECT count(*) FROM t');
+	commit_works($one, 0, 'a read-only transaction commits');
+	foreach my $round (1, 2)
+	{
+		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+		commit_fails($one, 's', $by_force, "a writing one, round $round");
+	}
+	my $rows = rows();
+	$one->query_fails('INSERT INTO t VALUES (1)',
+		'40001', refusal('s', $by_force), 'a single statement');
+	is(rows(), $rows, 'writes nothing');
+
+	# Unlocking does not mend the transaction that it is done in.
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	$one->query("SELECT redis_unlock('s')");
+	commit_fails($one, 's', $by_force, 'unlocked in the transaction');
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	commit_works($one, 1, 'the next one');
+
+	# Nor the other way round, the write after the unlock.
+	run($one, "SELECT redis_lock('s')");
+	lose('s');
+	$one->query("BEGIN; SELECT redis_unlock('s')");
+	run($one, 'INSERT INTO t VALUES (1)');
+	commit_fails($one, 's', $by_force, 'unlocked before it wrote');
+
+	foreach my $unlock ('SELECT redis_unlock(\'s\')', 'SELECT redis_unlock_all()', 'DISCARD ALL')
+	{
+		run($one, "SELECT redis_lock('s')");
+		lose('s');
+		$one->query($unlock);
+		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+		commit_works($one, 1, "acknowledged by $unlock");
+	}
+
+	run($one, "SELECT redis_lock('s')");
+	lose('s');
+	$one->query("BEGIN; SELECT redis_unlock('s')");
+	commit_works($one, 0, 'unlocked in a transaction that writes nothing');
+
+	run($one, "SELECT redis_lock('s', '50 ms')");
+	wait_until_lost('s');
+	$one->query_fails('INSERT INTO t VALUES (1)',
+		'40001', refusal('s', qr/Its lease expired, seen at/),
+		'a given lease that ran out is a loss');
+	$one->query("SELECT redis_unlock('s')");
+};
+
+# The release itself finds that the lock was not there any more.
+foreach my $unlock ("redis_unlock('s')", 'redis_unlock_all()')
+{
+	subtest "found by $unlock" => sub {
+		run($one, "SELECT redis_lock('s'); BEGIN; INSERT INTO t VALUES (1)");
+		$redis->cmd('DEL', 's');
+		my $result = $one->query("SELECT $unlock");
+		ok( (grep { $_->message =~ /lost/ } $result->warnings),
+			'a warning says so');
+		commit_fails($one, 's', qr/Its key was deleted in the store, seen at/,
+			'COMMIT');
+		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+		commit_works($one, 1, 'the next one');
+	};
+}
+
+# ----------
+# Savepoints
+# ----------
+
+# ROLLBACK TO takes back what was done under locks that were taken inside, so it
+# forgets their losses; not those of locks taken before.
+subtest 'savepoints' => sub {
+	run($one, 'BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a');
+	run($one, "SELECT redis_lock('in')");
+	lose('in');
+	$one->query("SELECT redis_unlock('in')");
+	run($one, 'INSERT INTO t VALUES (2); ROLLBACK TO a');
+	commit_works($one, 1, 'taken, lost and unlocked inside: forgotten');
+
+	run($one, "SELECT redis_lock('out'); BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a");
+	lose('out');
+	$one->query("SELECT redis_unlock('out')");
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'out', $by_force, 'taken before the transaction');
+
+	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out'); SAVEPOINT a");
+	lose('out');
+	$one->query("SELECT redis_unlock('out')");
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'out', $by_force, 'taken before the savepoint');
+
+	# Released savepoints belong to the one around them.
+	foreach my $back ('ROLLBACK TO a', 'RELEASE a')
+	{
+		run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SAVEPOINT b; SELECT redis_lock('in'); RELEASE b");
+		lose('in');
+		$one->query("SAVEPOINT c; SELECT redis_unlock('in')");
+		run($one, "RELEASE c; $back");
+		$back =~ /ROLLBACK/
+		  ? commit_works($one, 1, "taken in a released savepoint, $back")
+		  : commit_fails($one, 'in', $by_force,
+			"taken in a released savepoint, $back");
+	}
+
+	# Two losses: the one that is not forgotten counts, whatever their order.
+	foreach my $order ([qw(in out)], [qw(out in)])
+	{
+		run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out'); SAVEPOINT a; SELECT redis_lock('in')");
+		lose('in', 'out');
+		$one->query("SELECT redis_unlock('$_')") foreach @$order;
+		run($one, 'ROLLBACK TO a');
+		commit_fails($one, 'out', $by_force, "unlocked: @$order");
+	}
+
+	# A lock that is taken inside at both levels is taken inside.
+	run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SELECT redis_xact_lock('in'); SELECT redis_lock('in')");
+	lose('in');
+	$one->query("SELECT redis_unlock('in')");
+	run($one, 'ROLLBACK TO a');
+	commit_works($one, 1, 'a session-level lock on top of a transaction-level one');
+
+	# Not unlocked: a session-level loss stays, a transaction-level one goes.
+	run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SELECT redis_lock('in')");
+	lose('in');
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'in', $by_force, 'session-level, never unlocked');
+	$one->query("SELECT redis_unlock('in')");
+
+	run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SELECT redis_xact_lock('in')");
+	lose('in');
+	run($one, 'ROLLBACK TO a');
+	commit_works($one, 1, 'transaction-level, taken inside');
+
+	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('out'); SAVEPOINT a; SELECT redis_xact_lock('out')");
+	lose('out');
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'out', $by_force, 'transaction-level, taken before');
+
+	run($one, q{BEGIN; INSERT INTO t VALUES (1);
+		DO $$
+		BEGIN
+		    PERFORM redis_xact_lock('in'), redis_lock('in 2');
+		    PERFORM redis_force_unlock('in'), redis_force_unlock('in 2');
+		    PERFORM redis_unlock('in 2');
+		    PERFORM redis_xact_lock('in');
+		EXCEPTION WHEN serialization_failure THEN
+		END $$});
+	commit_works($one, 1, 'an exception block');
+};
+
+# ----------
+# commit_guard = off, and the strictest one
+# ----------
+
+subtest 'off' => sub {
+	run($one, "BEGIN; SET LOCAL lockredis.commit_guard = 'off'; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	lose('k');
+	commit_works($one, 1, 'a transaction-level lock');
+
+	run($one, "SET lockredis.commit_guard = 'off'; SELECT redis_lock('k'); SET lockredis.commit_guard = 'lease'; BEGIN; INSERT INTO t VALUES (1)");
+	lose('k');
+	commit_works($one, 1, 'a session-level one, whatever is set by now');
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	$one->query("SELECT redis_unlock('k')");
+	commit_works($one, 1, 'and unlocking it');
+
+	run($one, "BEGIN; SELECT redis_xact_lock('k'); SET LOCAL lockredis.commit_guard = 'off'; INSERT INTO t VALUES (1)");
+	lose('k');
+	commit_fails($one, 'k', $by_force, 'switched off too late');
+};
+
+subtest 'the strictest one of a key counts' => sub {
+	foreach my $order ([qw(off lease)], [qw(lease off)])
+	{
+		my ($first, $second) = @$order;
+		run($one, "BEGIN; INSERT INTO t VALUES (1);
+			SET LOCAL lockredis.commit_guard = '$first'; SELECT redis_xact_lock('k');
+			SET LOCAL lockredis.commit_guard = '$second'; SELECT redis_xact_lock('k')");
+		lose('k');
+		commit_fails($one, 'k', $by_force, "@$order");
+	}
+	run($one, "BEGIN; SELECT redis_xact_lock('k'); SET LOCAL lockredis.commit_guard = 'verify'; SELECT redis_xact_lock('k')");
+	$redis->cmd('DEL', 'k');
+	commit_fails($one, 'k', qr/Its key was deleted in the store, seen at/,
+		'lease verify');
+
+	# Of different keys each has its own.
+	run($one, "BEGIN; SELECT redis_xact_lock('k'); SET LOCAL lockredis.commit_guard = 'off'; SELECT redis_xact_lock('k2')");
+	lose('k2');
+	commit_works($one, 0, 'another key');
+
+	# A hold that has been given back does not count.
+	run($one, "SET lockredis.commit_guard = 'off'; SELECT redis_lock('k');
+		RESET lockredis.commit_guard; BEGIN; SELECT redis_xact_lock('k'); COMMIT");
+	lose('k');
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	commit_works($one, 1, 'only the hold with off is left');
+	$one->query("SELECT redis_unlock('k')");
+};
+
+# ----------
+# on_lost
+# ----------
+
+subtest 'on_lost' => sub {
+	run($one, "SET lockredis.on_lost = 'cancel'; BEGIN; SELECT redis_xact_lock('k')");
+	$one->start('SELECT pg_sleep(600)');
+	lose('k');
+	$one->wait->fails('57014', qr/cancel/, 'cancel ends the statement');
+
+	# Which is all that the signal was for: the next transaction has nothing to
+	# do with it.
+	run($one, "ROLLBACK; BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	commit_works($one, 1, 'the next transaction');
+
+	run($one, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	lose('k');
+	$one->query_is('SELECT 1', 1, 'an idle session is left alone');
+	commit_fails($one, 'k', $by_force, 'its commit fails');
+
+	run($one, "SELECT redis_lock('k')");
+	lose('k');
+	$one->query("SELECT redis_unlock('k')");
+	run($one, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	commit_works($one, 1, 'a signal to an idle session is over, too');
+
+	# By expiry, told by the watchdog; a session-level lock.
+	run($one, "SELECT redis_lock('k', '200 ms')");
+	$one->query('SELECT pg_sleep(600)')->fails('57014', qr/cancel/,
+		'a lease that ran out cancels');
+	$one->query("SELECT redis_unlock('k')");
+	run($one, 'RESET lockredis.on_lost');
+
+	run($one, "BEGIN; SELECT redis_xact_lock('k')");
+	$one->start('SELECT pg_sleep(1)');
+	lose('k');
+	is($one->wait->error, undef, 'mark does not');
+	commit_fails($one, 'k', $by_force, 'COMMIT');
+
+	foreach my $order ([qw(mark terminate)], [qw(terminate mark)], [qw(cancel terminate)])
+	{
+		my $s = $node->session;
+		foreach my $on_lost (@$order)
+		{
+			run($s, "SET lockredis.on_lost = '$on_lost'; SELECT redis_lock('k')");
+		}
+		$s->start('SELECT pg_sleep(600)');
+		lose('k');
+		$s->wait->fails('57P01', qr/terminating/, "terminate ends the session: @$order");
+		$s->quit;
+	}
+	my $idle = $node->session(settings => { 'lockredis.on_lost' => 'terminate' });
+	run($idle, "BEGIN; SELECT redis_xact_lock('k'), redis_xact_lock('k2')");
+	lose('k');
+	poll_until('the idle session to end', sub { $idle->is_gone });
+	$idle->quit;
+	is($redis->cmd('EXISTS', 'k2'), 0, 'its other locks are given back');
+};
+
+# ----------
+# After pre-commit
+# ----------
+
+# A standby that does not exist is waited for, for as long as the test likes.
+# The first session has the lock for NOTIFY meanwhile, and the second one waits
+# for that lock: both past pre-commit, with given leases that are long over.
+subtest 'given leases are renewed past pre-commit' => sub {
+	my $lease = limit(1) . 's';
+
+	$node->set(synchronous_standby_names => 'nobody');
+	foreach my $s ([ $one, 'k' ], [ $two, 'k2' ])
+	{
+		my ($session, $key) = @$s;
+
+		run($session, "BEGIN; SELECT redis_xact_lock('$key', '$lease'); INSERT INTO t VALUES (1); NOTIFY n");
+		$session->start('COMMIT');
+		my $state = $key eq 'k' ? 'IPC SyncRep' : 'Lock object';
+		poll_until(
+			"$key to wait: $state",
+			sub {
+				$node->value(
+					"SELECT wait_event_type || ' ' || wait_event FROM pg_stat_activity WHERE pid = "
+					  . $session->pid) eq $state;
+			});
+	}
+	poll_until(
+		'a lease and more to have passed',
+		sub {
+			$node->value(
+				"SELECT count(*) FROM redis_locks WHERE renewals >= 4 AND NOT renewed AND granted"
+			) == 2;
+		});
+	ok($redis->cmd('EXISTS', $_), "$_ is still held") foreach qw(k k2);
+	ok($_->is_running, 'the commit waits') foreach $one, $two;
+
+	# And what is lost now cannot stop the commit any more.
+	$redis->cmd('DEL', 'k');
+	wait_until_lost('k');
+	my $refused = refused();
+	$node->set(synchronous_standby_names => '');
+	foreach my $s ($one, $two)
+	{
+		my $result = $s->wait;
+		is($result->{raw}, '', 'committed');
+	}
+	is(refused(), $refused, 'neither was refused');
+	is(scalar($redis->all_keys), 0, 'both are released');
+};
+
+# ----------
+# The margin
+# ----------
+
+# Four given leases of the same length, committed when so much of them is left;
+# all are taken at once, because it takes as long as the lease.
+#
+# plenty    more than a tenth: no round trip
+# little    less than a tenth: renewed on the spot, one round trip
+# session   the same for a session-level lock of a writer
+# alone     less than a tenth, and the store cannot be reached: refused
+subtest 'margin' => sub {
+	my $lease = limit(5);
+	my %left = (plenty => $lease * 0.3, little => $lease * 0.06);
+	my %s = (
+		map({ ($_ => $node->session) } qw(plenty little session)),
+		alone => $far->session);
+	my $watch = $redis->monitor;
+
+	foreach my $name (sort keys %s)
+	{
+		my $lock = $name eq 'session' ? 'redis_lock' : 'redis_xact_lock';
+		my $left = $left{$name} || $left{little};
+
+		run($s{$name},
+			"BEGIN; SELECT $lock('$name', '$lease s'); INSERT INTO t VALUES (1)");
+		$s{$name}->start(
+			qq{SELECT pg_sleep(extract(epoch FROM expires_in) - $left) FROM redis_locks WHERE key = '$name';
+			   COMMIT});
+	}
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+
+	my %address = map { $_->{name} => $_->{addr} } $redis->clients;
+	foreach my $name (qw(plenty little session))
+	{
+		is($s{$name}->wait->error, undef, "$name: committed");
+	}
+	cmp_ok($redis->cmd('PTTL', 'session'),
+		'>', $lease * 900, 'the session-level lease was renewed');
+	$s{alone}->wait->fails(
+		'40001',
+		qr/could not commit because the lease of the lock "alone" is about to end\n.*HINT:  Start the transaction again/s,
+		'without the store it is refused');
+	is($far->value('SELECT count(*) FROM t'), 0, 'and nothing is committed');
+	is($far->value('SELECT commits_refused FROM redis_lock_stats'),
+		1, 'which is counted');
+	$s{alone}->query_is('ROLLBACK; SELECT 1', 1, 'the session goes on')
+	  if $s{alone}->query('SELECT 1')->value;
+
+	my @lines = $watch->stop;
+	my %sent;
+	foreach my $name (qw(plenty little session))
+	{
+		my $address = $address{ 'lockredis-session-' . $s{$name}->pid };
+		$sent{$name} = grep { /\[\d+ \Q$address\E\] "EVAL/ && /"$name"/ } @lines;
+	}
+	is_deeply(
+		\%sent,
+		{ plenty => 2, little => 3, session => 2 },
+		'take and release, and one to renew where little was left');
+	$s{session}->query_is("SELECT redis_unlock('session')", 't', 'unlocked');
+	$_->quit foreach values %s;
+	$proxy->mode('pass');
+	$far->wait_for_up;
+};
+
+# verify without an answer: nobody can say that the lock is ours.
+subtest 'verify without the store' => sub {
+	my $s = $far->session(settings => { 'lockredis.commit_guard' => 'verify' });
+
+	run($s, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	$s->query_fails('COMMIT', '08001', qr/could not reach the lock store/,
+		'the commit fails');
+	is($far->value('SELECT count(*) FROM t'), 0, 'nothing is committed');
+	$proxy->mode('pass');
+	$far->wait_for_up;
+	$s->quit;
+};
+
+$_->quit foreach $one, $two, $quick;
+nothing_left([ $node, $far ], $redis);
+done_testing();
