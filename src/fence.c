@@ -62,16 +62,24 @@ static const char *const statement_text[FENCE_STATEMENTS] = {
 	"DELETE FROM %s WHERE key OPERATOR(pg_catalog.=) $1"
 };
 
-/* Plans are kept for the schema they were made for. */
+/*
+ * Plans are kept for the schema they were made for, by its name: that is how
+ * they find the table again, and another schema may have that name now.
+ */
 static Oid	plans_schema = InvalidOid;
+static NameData plans_schema_name;
 static SPIPlanPtr plans[FENCE_STATEMENTS];
 
 static SPIPlanPtr
 get_plan(FenceStatement statement, Oid schema)
 {
 	static Oid	types[2] = {TEXTOID, INT8OID};
+	char	   *schema_name = get_namespace_name(schema);
 
-	if (plans_schema != schema)
+	if (schema_name == NULL)
+		elog(ERROR, "cache lookup failed for schema %u", schema);
+	if (plans_schema != schema ||
+		strcmp(NameStr(plans_schema_name), schema_name) != 0)
 	{
 		for (int i = 0; i < FENCE_STATEMENTS; i++)
 		{
@@ -80,11 +88,11 @@ get_plan(FenceStatement statement, Oid schema)
 			plans[i] = NULL;
 		}
 		plans_schema = schema;
+		namestrcpy(&plans_schema_name, schema_name);
 	}
 	if (plans[statement] == NULL)
 	{
-		char	   *table = quote_qualified_identifier(get_namespace_name(schema),
-													   FENCE_TABLE);
+		char	   *table = quote_qualified_identifier(schema_name, FENCE_TABLE);
 		char	   *sql = psprintf(statement_text[statement], table);
 		SPIPlanPtr	plan = SPI_prepare(sql, statement == FENCE_RAISE ? 2 : 1, types);
 

@@ -24,6 +24,8 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "nodes/parsenodes.h"
+#include "parser/parser.h"
+#include "tcop/dest.h"
 #include "utils/builtins.h"
 
 #include "job.h"
@@ -47,15 +49,22 @@ job_require_control(FunctionCallInfo fcinfo)
 			 errhint("Call it outside of BEGIN, of functions and of exception blocks, or use redis_xact_lock.")));
 }
 
+/*
+ * run_statement --- one statement of the command
+ *
+ * Only CALL and DO may end transactions themselves.  What a statement returns
+ * is thrown away.
+ */
 static void
-run_command(const char *command)
+run_statement(const char *statement, bool may_commit)
 {
 	SPIExecuteOptions options;
 	int			result;
 
 	memset(&options, 0, sizeof(options));
-	options.allow_nonatomic = true;
-	result = SPI_execute_extended(command, &options);
+	options.allow_nonatomic = may_commit;
+	options.dest = None_Receiver;
+	result = SPI_execute_extended(statement, &options);
 	if (result < 0)
 		ereport(ERROR,
 				(errcode(result == SPI_ERROR_TRANSACTION ?
@@ -63,6 +72,25 @@ run_command(const char *command)
 						 ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot run this command under redis_with_lock"),
 				 errdetail_internal("%s", SPI_result_code_string(result))));
+}
+
+/*
+ * run_command --- its statements one by one, each seeing what those before did
+ */
+static void
+run_command(const char *command)
+{
+	List	   *statements = raw_parser(command, RAW_PARSE_DEFAULT);
+	ListCell   *cell;
+
+	foreach(cell, statements)
+	{
+		RawStmt    *raw = lfirst_node(RawStmt, cell);
+		const char *text = command + raw->stmt_location;
+
+		run_statement(raw->stmt_len > 0 ? pnstrdup(text, raw->stmt_len) : text,
+					  IsA(raw->stmt, CallStmt) || IsA(raw->stmt, DoStmt));
+	}
 }
 
 /*
@@ -92,7 +120,7 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 	}
 	PG_CATCH();
 	{
-		xact_release_job_at_abort(name);
+		xact_release_job_at_abort(name);	/* entries move, so by its name */
 		PG_RE_THROW();
 	}
 	PG_END_TRY();

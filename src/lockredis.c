@@ -108,6 +108,30 @@ next_process_utility(PlannedStmt *pstmt, const char *query_string,
 }
 
 /*
+ * alter_system --- whoever sets a password in a setting is told
+ */
+static void
+alter_system(PlannedStmt *pstmt, const char *query_string,
+			 bool read_only_tree, ProcessUtilityContext context,
+			 ParamListInfo params, QueryEnvironment *query_env,
+			 DestReceiver *dest, QueryCompletion *qc)
+{
+	lr_in_alter_system = true;
+	PG_TRY();
+	{
+		next_process_utility(pstmt, query_string, read_only_tree, context,
+							 params, query_env, dest, qc);
+	}
+	PG_CATCH();
+	{
+		lr_in_alter_system = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	lr_in_alter_system = false;
+}
+
+/*
  * procedural_utility --- a DO or CALL
  */
 static void
@@ -132,11 +156,12 @@ procedural_utility(PlannedStmt *pstmt, const char *query_string,
 }
 
 /*
- * process_utility --- two things that have no other hook
+ * process_utility --- three things that have no other hook
  *
  * DISCARD ALL gives back what the session holds, as it does with advisory
- * locks: a pooler hands the session to somebody else.  And a lock that is taken
- * in a DO or CALL is taken inside a transaction that goes on.
+ * locks: a pooler hands the session to somebody else.  A lock that is taken in a
+ * DO or CALL is taken inside a transaction that goes on.  And a check of a
+ * setting cannot tell otherwise that it is for ALTER SYSTEM.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string,
@@ -151,6 +176,9 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	if (IsA(stmt, DoStmt) || IsA(stmt, CallStmt))
 		procedural_utility(pstmt, query_string, read_only_tree, context,
 						   params, query_env, dest, qc);
+	else if (IsA(stmt, AlterSystemStmt))
+		alter_system(pstmt, query_string, read_only_tree, context,
+					 params, query_env, dest, qc);
 	else
 		next_process_utility(pstmt, query_string, read_only_tree, context,
 							 params, query_env, dest, qc);

@@ -71,7 +71,8 @@ typedef struct LrWait
 	LrIndex		prev;			/* session before in the queue */
 	LrIndex		next;
 	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
-	int64		looks_at;		/* when a sleeping head looks unwoken; 0 = n/a */
+	int64		looks_at;		/* when a head looks again unwoken, or has ended
+								 * its request; 0 = it is no head */
 	bool		asleep;			/* counted in nwaiters */
 	TimestampTz since;
 } LrWait;

@@ -24,6 +24,7 @@
 
 #include "locktable_int.h"
 #include "settings.h"
+#include "store.h"
 
 /* A head that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
@@ -331,14 +332,13 @@ lt_turn(LrIndex hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	w->looks_at = 0;
 	key = &lt_keys[w->key];
-	*subscribed = key->subscription == SUB_CONFIRMED;
+	*subscribed = key->subscription == SUB_CONFIRMED && lr_watchdog_running();
 	if (w->state == WAIT_FAILED)
 		turn = TURN_FAILED;
 	else if (key->queue_head == LrMyProcNumber)
 	{
 		turn = head_turn(key, w, now, retry_at, look_again, &wakes);
-		if (turn == TURN_WAIT)
-			w->looks_at = *look_again;
+		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
 	}
 	else
 	{

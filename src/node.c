@@ -151,6 +151,16 @@ node_publish_addresses(const NodeAddresses *addresses)
 	pg_atomic_write_u32(&node->wanted, 0);
 }
 
+/*
+ * node_forget_addresses --- lockredis.url has changed: resolve it at once
+ */
+void
+node_forget_addresses(void)
+{
+	pg_atomic_write_u64(&node->resolved_at, 0);
+	pg_atomic_write_u32(&node->wanted, 1);
+}
+
 bool
 node_get_addresses(const RedisUrl *url, NodeAddresses *out)
 {
@@ -162,7 +172,7 @@ node_get_addresses(const RedisUrl *url, NodeAddresses *out)
 
 	/* They may be those of a host that lockredis.url named before. */
 	if (out->url_hash != hash)
-		out->count = 0;
+		memset(out, 0, sizeof(NodeAddresses));
 	return out->count > 0;
 }
 

@@ -38,6 +38,7 @@ typedef struct NodeAddresses
 {
 	uint32		url_hash;		/* of the host and port they belong to */
 	int			count;			/* 0 = not resolved (yet) */
+	char		error[128];		/* the resolver's words, if it failed */
 	struct sockaddr_storage addr[LR_MAX_ADDRESSES];
 	socklen_t	addr_len[LR_MAX_ADDRESSES];
 } NodeAddresses;
@@ -67,6 +68,7 @@ extern void node_set_facts(const char *address, const char *version,
 extern void node_set_round_trip(int64 us);
 extern void node_set_error(const char *message);
 extern void node_publish_addresses(const NodeAddresses *addresses);
+extern void node_forget_addresses(void);
 
 /* Sessions: addresses of this URL; false when the watchdog has none yet. */
 extern bool node_get_addresses(const RedisUrl *url, NodeAddresses *out);

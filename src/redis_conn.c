@@ -834,7 +834,12 @@ redis_conn_advance(RedisConn *c)
 			case CONN_PAUSED:
 				if (now >= c->connect_until)
 				{
-					if (c->addresses.count == 0)
+					if (c->addresses.count == 0 && c->addresses.error[0])
+						redis_conn_fail(c, STORE_DOWN,
+										ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+										"Could not resolve the host name in lockredis.url: %s.",
+										c->addresses.error);
+					else if (c->addresses.count == 0)
 						redis_conn_fail(c, STORE_DOWN,
 										ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 										"The host name in lockredis.url could not be resolved in time.");
@@ -1385,8 +1390,9 @@ redis_resolve(void)
 		{
 			char		message[256];
 
+			strlcpy(found.error, gai_strerror(rc), sizeof(found.error));
 			snprintf(message, sizeof(message),
-					 "could not resolve the host name: %s", gai_strerror(rc));
+					 "Could not resolve the host name in lockredis.url: %s.", found.error);
 			node_set_error(message);
 		}
 		else

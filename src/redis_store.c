@@ -95,6 +95,7 @@ static const RedisScriptId op_script[] = {
 	[STORE_MINT] = SCRIPT_MINT,
 	[STORE_FORCE] = SCRIPT_FORCE,
 	[STORE_INSPECT] = SCRIPT_INSPECT,
+	[STORE_PROBE] = SCRIPT_RENEW,
 };
 
 /* ----------
@@ -401,6 +402,9 @@ put_command(StoreHandle *h, int first, int n)
 			put_script(h, SCRIPT_INSPECT, 1, 0);
 			put_name(c, op);
 			break;
+		case STORE_PROBE:
+			put_script(h, SCRIPT_RENEW, 0, 0);
+			break;
 		case STORE_TIME:
 			redis_put_array(c, 1);
 			redis_put_bulk(c, "TIME", 4);
@@ -678,6 +682,11 @@ take_one(StoreHandle *h, StoreOp *op, const RedisValue *v)
 			return true;
 		case STORE_INSPECT:
 			return take_inspect(h, op, v);
+		case STORE_PROBE:
+			if (v->type != REDIS_REPLY_ARRAY || v->elements != 0)
+				return false;
+			settle(h, op, STORE_OK);
+			return true;
 		case STORE_TIME:
 			if (!redis_value_time(v, &number))
 				return false;
@@ -920,7 +929,8 @@ prepare_wait_set(StoreHandle *h)
 	{
 		set = LrCreateWaitEventSet(3);
 		AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-		AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+		if (IsUnderPostmaster)
+			AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 		c->wait_position = AddWaitEventToSet(set, events, c->sock, NULL, NULL);
 	}
 	PG_CATCH();

@@ -45,7 +45,9 @@
 /* A store that has nothing to do is asked whether it is there. */
 #define PROBE_INTERVAL		(5 * LR_US_PER_S)
 
-/* Names, owners and leases of the batch; op[0] is the TIME. */
+/* The batch; ops[0] is a TIME, ops[1] a PROBE, ops[2] the first item's. */
+#define FIRST_ITEM			2
+
 static DueItem *items = NULL;
 static StoreOp *ops = NULL;
 static int	nitems = 0;
@@ -68,7 +70,7 @@ void
 renewals_start(void)
 {
 	items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
-	ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (BATCH_MAX + 1));
+	ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (BATCH_MAX + FIRST_ITEM));
 	handle = lr_store()->open("watchdog");
 	node_set_state(NODE_CONNECTING);
 }
@@ -127,6 +129,8 @@ store_is_down(void)
 	node_set_error(error->detail);
 	if (node_state == NODE_DOWN)
 		return;
+	if (node_state == NODE_CONNECTING)
+		node_set_facts(error->address, NULL, NULL, false);
 
 	node_state = NODE_DOWN;
 	node_set_state(NODE_DOWN);
@@ -147,20 +151,20 @@ was_answered(StoreOutcome outcome)
 /*
  * judge_store --- what the replies of a batch say about the store
  *
- * One that is loading, or a replica, answers TIME and refuses the rest: it is
- * down.  That it denies us the right to one key says nothing about others.
+ * One that is loading answers TIME and refuses the rest: it is down.  That it
+ * denies us the right to one key says nothing about others.
  */
 static void
 judge_store(void)
 {
 	bool		was_up = node_state == NODE_UP;
 	bool		answered = true;
-	bool		usable = ops[0].outcome == STORE_OK;
+	bool		usable = ops[0].outcome == STORE_OK && ops[1].outcome == STORE_OK;
 	uint32		epoch;
 	int64		until;
 	StoreInterest interest[STORE_MAX_INTERESTS];
 
-	for (int i = 0; i <= nitems; i++)
+	for (int i = 0; i < FIRST_ITEM + nitems; i++)
 	{
 		answered = answered && was_answered(ops[i].outcome);
 		usable = usable && ops[i].outcome != STORE_REFUSED;
@@ -242,9 +246,9 @@ apply_batch(void)
 	for (int i = 0; i < nitems; i++)
 	{
 		if (items[i].action == DUE_RENEW)
-			apply_renewal(&items[i], &ops[i + 1]);
+			apply_renewal(&items[i], &ops[FIRST_ITEM + i]);
 		else
-			apply_give_back(&items[i], &ops[i + 1], &ops[0]);
+			apply_give_back(&items[i], &ops[FIRST_ITEM + i], &ops[0]);
 	}
 	nitems = 0;
 	under_way = false;
@@ -266,13 +270,14 @@ fill_op(StoreOp *op, const DueItem *item)
 static void
 start_batch(void)
 {
-	memset(&ops[0], 0, sizeof(StoreOp));
+	memset(ops, 0, sizeof(StoreOp) * FIRST_ITEM);
 	ops[0].kind = STORE_TIME;
+	ops[1].kind = STORE_PROBE;
 	for (int i = 0; i < nitems; i++)
-		fill_op(&ops[i + 1], &items[i]);
+		fill_op(&ops[FIRST_ITEM + i], &items[i]);
 	under_way = true;
 	next_look = lr_now() + LOOK_INTERVAL;
-	lr_store()->start(handle, ops, nitems + 1, lr_now() + lr_call_budget());
+	lr_store()->start(handle, ops, FIRST_ITEM + nitems, lr_now() + lr_call_budget());
 }
 
 /*
@@ -340,6 +345,8 @@ renewals_reconnect(void)
 	lr_store()->disconnect(handle);
 	node_state = NODE_CONNECTING;
 	node_set_state(NODE_CONNECTING);
+	node_set_facts("", "", "", false);
+	node_set_round_trip(-1);
 	retry_delay = RETRY_MIN;
 	next_try = 0;
 }

@@ -642,6 +642,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	entry = held_insert(held, held_key(&pending_name), &found);
 	entry->hold = LR_NONE;
 	entry->job_count = 0;
+	entry->failed_jobs = 0;
 	entry->guard = GUARD_OFF;
 	entry->recorded = 0;
 	entry->recorded_here = false;
@@ -705,6 +706,7 @@ release_whole(const LrName *name, HeldEntry *entry)
 		report_lost(WARNING, name, &tally.gone_view);
 		return false;
 	}
+	xact_warn_early_unlock();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
 	return true;
@@ -713,13 +715,14 @@ release_whole(const LrName *name, HeldEntry *entry)
 /*
  * drop_lost_session_holds --- the session has seen that its lock was lost
  *
- * A transaction that has it too sees the loss itself, at its commit.
+ * A transaction that has it too sees the loss itself, at its commit, and so
+ * does the job runner.
  */
 static bool
 drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
 {
 	xact_note_unlocked_loss(name, view);
-	if (view->scope[SCOPE_XACT].count == 0)
+	if (view->scope[SCOPE_XACT].count == 0 && entry->job_count == 0)
 	{
 		LrIndex		hold = entry->hold;
 
@@ -728,8 +731,7 @@ drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
 	}
 	else
 	{
-		memset(&view->scope[SCOPE_SESSION], 0, sizeof(ScopeHold));
-		entry->job_count = 0;
+		view->scope[SCOPE_SESSION].count = entry->job_count;
 		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
 							&view->scope[SCOPE_SESSION], 0);
 	}
@@ -797,7 +799,6 @@ session_unlock(const LrName *name)
 		warn_not_held(name);
 		return false;
 	}
-	xact_warn_early_unlock();
 	return release_holds(name, entry, &view, 1);
 }
 
@@ -815,6 +816,15 @@ session_unlock_job(const LrName *name)
 		return false;
 	lt_look(entry->hold, &view);
 	entry->job_count--;
+	if (view.state == HOLD_LOST && view.scope[SCOPE_SESSION].count > 1)
+	{
+		/* Others of this session have yet to see it. */
+		view.scope[SCOPE_SESSION].count--;
+		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
+							&view.scope[SCOPE_SESSION], 0);
+		report_lost(WARNING, name, &view);
+		return false;
+	}
 	return release_holds(name, entry, &view, 1);
 }
 
@@ -904,7 +914,8 @@ session_unlock_all(void)
 	session_batch_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	n -= tally.gone;
 
-	xact_warn_early_unlock();
+	if (tally.released > 0)
+		xact_warn_early_unlock();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
 	if (tally.gone > 0)

@@ -29,6 +29,7 @@ typedef struct HeldEntry
 	LrIndex		hold;			/* LR_NONE: reserved by an acquire */
 	int			job_count;		/* session-level holds that only the job runner
 								 * gives back */
+	int			failed_jobs;	/* of these, to be given back by the abort */
 	CommitGuard guard;			/* as in the lock table */
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */

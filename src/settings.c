@@ -15,7 +15,6 @@
  */
 #include "lockredis.h"
 
-#include "access/xact.h"
 #include "utils/guc.h"
 
 #include "locktable.h"
@@ -49,6 +48,15 @@ int			lr_on_lost = ON_LOST_MARK;
 const RedisUrl *lr_redis_url = NULL;
 uint32		lr_url_epoch = 0;
 
+/* An ALTER SYSTEM is being executed. */
+bool		lr_in_alter_system = false;
+
+static bool
+is_same(const char *a, const char *b)
+{
+	return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
 /*
  * warn_of_password --- a password in a setting ends up in the server log
  *
@@ -56,9 +64,9 @@ uint32		lr_url_epoch = 0;
  * by every session that reloads.
  */
 static void
-warn_of_password(void)
+warn_of_password(const char *newval)
 {
-	if (IsUnderPostmaster && !IsTransactionState())
+	if (is_same(lr_url, newval) || (IsUnderPostmaster && !lr_in_alter_system))
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
@@ -100,21 +108,24 @@ check_url(char **newval, void **extra, GucSource source)
 	memcpy(copy, &url, sizeof(RedisUrl));
 	*extra = copy;
 	if (url.has_password && source > PGC_S_DEFAULT)
-		warn_of_password();
+		warn_of_password(*newval);
 	return true;
 }
 
+/* A reload assigns what has not changed, too. */
 static void
 assign_url(const char *newval, void *extra)
 {
 	lr_redis_url = extra;
-	lr_url_epoch++;
+	if (!is_same(lr_url, newval))
+		lr_url_epoch++;
 }
 
 static void
 assign_password_file(const char *newval, void *extra)
 {
-	lr_url_epoch++;
+	if (!is_same(lr_password_file, newval))
+		lr_url_epoch++;
 }
 
 /* The length in UTF-8 is checked when a name is made. */

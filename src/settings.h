@@ -33,6 +33,9 @@ extern const RedisUrl *lr_redis_url;
 /* Changes whenever url or password file were set, in this process. */
 extern uint32 lr_url_epoch;
 
+/* Set while an ALTER SYSTEM is executed: only then its user is warned. */
+extern bool lr_in_alter_system;
+
 extern void lr_define_settings(void);
 
 #endif							/* LR_SETTINGS_H */

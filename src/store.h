@@ -51,6 +51,7 @@ typedef enum StoreOpKind
 	STORE_MINT,					/* own lock: a new fencing token above floor */
 	STORE_FORCE,				/* anybody's lock, by the owner text read before */
 	STORE_INSPECT,				/* who has it, for how long */
+	STORE_PROBE,				/* would it do our operations? no key */
 	STORE_TIME					/* the store's clock */
 } StoreOpKind;
 

@@ -76,9 +76,8 @@ static bool warned_unlock = false;
 static bool committing = false;
 static int	procedural_depth = 0;
 
-/* The hold of a job whose command failed. */
-static bool job_failed = false;
-static LrName failed_job;
+/* How many jobs have failed whose holds the abort has to give back. */
+static int	nfailed_jobs = 0;
 
 /*
  * xact_reserve --- room for three more: a hold, its record, and one to spare
@@ -244,22 +243,35 @@ subxact_callback(SubXactEvent event, SubTransactionId subid,
 	}
 }
 
+static void
+find_failed_job(HeldEntry *entry, void *arg)
+{
+	if (entry->failed_jobs > 0)
+		*(HeldEntry **) arg = entry;
+}
+
 /*
- * end_job --- give back the hold of a job that failed
+ * end_failed_jobs --- give back the holds of jobs that failed, of one key
+ *
+ * A job can run another.
  */
 static void
-end_job(void)
+end_failed_jobs(void)
 {
-	HeldEntry  *entry;
+	HeldEntry  *entry = NULL;
 	HoldView	view;
 
-	job_failed = false;
-	entry = session_find(&failed_job);
-	if (entry == NULL || entry->job_count == 0)
+	session_walk(find_failed_job, &entry);
+	if (entry == NULL)
+	{
+		nfailed_jobs = 0;
 		return;
+	}
 	lt_look(entry->hold, &view);
-	entry->job_count--;
-	view.scope[SCOPE_SESSION].count--;
+	nfailed_jobs -= entry->failed_jobs;
+	entry->job_count -= entry->failed_jobs;
+	view.scope[SCOPE_SESSION].count -= entry->failed_jobs;
+	entry->failed_jobs = 0;
 	if (view.scope[SCOPE_SESSION].count == 0 && view.scope[SCOPE_XACT].count == 0)
 		(void) session_batch_add(entry, &view);
 	else
@@ -294,11 +306,11 @@ release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level,
 
 	if (!is_commit)
 		session_clean_up();
-	if (ntracks > 0 || job_failed)
+	if (ntracks > 0 || nfailed_jobs > 0)
 	{
 		pop_until(0, is_commit);
-		if (job_failed && !is_commit)
-			end_job();
+		while (nfailed_jobs > 0 && !is_commit)
+			end_failed_jobs();
 		run_releases();
 	}
 	forget_transaction();
@@ -573,6 +585,10 @@ xact_warn_early_unlock(void)
 void
 xact_release_job_at_abort(const LrName *name)
 {
-	failed_job = *name;
-	job_failed = true;
+	HeldEntry  *entry = session_find(name);
+
+	if (entry == NULL || entry->failed_jobs == entry->job_count)
+		return;
+	entry->failed_jobs++;
+	nfailed_jobs++;
 }

@@ -56,7 +56,8 @@ typedef struct Acquire
 	LrIndex		hold;
 	const LrName *name;
 	const AcquireRequest *request;
-	int64		retry_at;		/* head: when to ask again unless woken */
+	int64		asked_at;		/* head: when the store was asked last */
+	int64		retry_at;		/* and when to ask again unless woken */
 	int64		poll;			/* present interval for token locks */
 	StoreOp		op;
 } Acquire;
@@ -306,7 +307,12 @@ acquire(LrIndex *hold)
 	{
 		int64		look_again;
 		bool		subscribed;
-		TurnResult	turn = lt_turn(acq.hold, acq.retry_at, &look_again, &subscribed);
+		TurnResult	turn;
+
+		/* Nobody tells of a release now, whatever was told to be awaited. */
+		if (!lr_watchdog_running())
+			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
+		turn = lt_turn(acq.hold, acq.retry_at, &look_again, &subscribed);
 
 		if (turn == TURN_FAILED)
 			ereport(ERROR,
@@ -324,6 +330,7 @@ acquire(LrIndex *hold)
 		if (turn == TURN_TRY)
 		{
 			asked = true;
+			acq.asked_at = lr_now();
 			if (ask_as_head(subscribed, hold))
 				return true;
 		}

@@ -188,6 +188,7 @@ reload(void)
 	if (epoch == lr_url_epoch)
 		return;
 	node_set_silent(false);
+	node_forget_addresses();
 	renewals_reconnect();
 	subscriptions_reconnect();
 	lt_renew_all_now();

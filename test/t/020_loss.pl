@@ -291,7 +291,7 @@ $redis->cmd('DEL', 'own 2');
 $result = $two->query('SELECT redis_unlock_all()');
 is($result->out, 2, 'redis_unlock_all does not count what it finds lost');
 is_deeply([ map { $_->sqlstate . ' ' . $_->message } $result->warnings ],
-	['01000 1 Redis lock had been lost'], 'and warns');
+	['01000 the lock "own 2" was lost'], 'and warns');
 
 $one->query_is("SELECT redis_lock('own', '1 hour') FROM generate_series(1, 3)",
 	"\n\n", 'held three times');

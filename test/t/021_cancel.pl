@@ -272,10 +272,9 @@ my @points = (
 		}
 	},
 
-	# A third session waits behind the one that is stopped; it must become the
-	# one that is woken.
+	# The next to wait is the one that is woken.
 	{
-		name => 'as waiter for somebody else, with another one behind',
+		name => 'as waiter for somebody else',
 		before => sub {
 			my ($s, $key) = @_;
 			foreign_lock($key);
@@ -545,6 +544,33 @@ foreach my $who ('a session of this server', 'a client elsewhere')
 			$one->quit;
 		};
 	}
+}
+
+# ----------
+# A wake-up that reaches somebody who gives up
+# ----------
+
+# one waits, three behind it; one is stopped by SIGSTOP.  The lock is given back,
+# which wakes one, but before it can act on that it is cancelled or terminated.
+# So three must be woken, and not sleep until the lease would have ended.
+foreach my $stop (grep { $_->{do} } @stops)
+{
+	my $one = connected_session();
+
+	$two->query_is("SELECT redis_lock('handed on')", '', 'held');
+	$one->start("SELECT redis_lock('handed on')");
+	$node->wait_for_waiters('handed on', 1);
+	$three->start("SELECT redis_lock('handed on')");
+	$node->wait_for_waiters('handed on', 2);
+	$one->freeze;
+	$two->query_is("SELECT redis_unlock('handed on')", 't', 'given back');
+	$stop->{do}->($one);
+	$one->thaw;
+	$one->wait(10)->fails(@{ $stop->{fails} },
+		"$stop->{name} just after a wake-up");
+	is($three->wait(10)->error, undef, 'the wake-up is handed on');
+	$three->query_is("SELECT redis_unlock('handed on')", 't', 'given back');
+	$one->quit;
 }
 
 # ----------
