@@ -45,11 +45,12 @@
 /* A store that has nothing to do is asked whether it is there. */
 #define PROBE_INTERVAL		(5 * LR_US_PER_S)
 
-/* The batch; ops[0] is a TIME, ops[1] a PROBE, ops[2] the first item's. */
-#define FIRST_ITEM			2
+/* The batch: a TIME, perhaps a PROBE, and an operation for each item. */
+#define MAX_HEADERS			2
 
 static DueItem *items = NULL;
 static StoreOp *ops = NULL;
+static int	nheaders = 0;
 static int	nitems = 0;
 static bool under_way = false;
 
@@ -70,7 +71,7 @@ void
 renewals_start(void)
 {
 	items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
-	ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (BATCH_MAX + FIRST_ITEM));
+	ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (BATCH_MAX + MAX_HEADERS));
 	handle = lr_store()->open("watchdog");
 	node_set_state(NODE_CONNECTING);
 }
@@ -159,15 +160,16 @@ judge_store(void)
 {
 	bool		was_up = node_state == NODE_UP;
 	bool		answered = true;
-	bool		usable = ops[0].outcome == STORE_OK && ops[1].outcome == STORE_OK;
+	bool		usable = ops[0].outcome == STORE_OK;
 	uint32		epoch;
 	int64		until;
 	StoreInterest interest[STORE_MAX_INTERESTS];
 
-	for (int i = 0; i < FIRST_ITEM + nitems; i++)
+	for (int i = 0; i < nheaders + nitems; i++)
 	{
 		answered = answered && was_answered(ops[i].outcome);
-		usable = usable && ops[i].outcome != STORE_REFUSED;
+		usable = usable && ops[i].outcome != STORE_REFUSED &&
+			(i >= nheaders || ops[i].outcome == STORE_OK);
 	}
 	if (answered)
 		node_set_silent(false);
@@ -246,9 +248,9 @@ apply_batch(void)
 	for (int i = 0; i < nitems; i++)
 	{
 		if (items[i].action == DUE_RENEW)
-			apply_renewal(&items[i], &ops[FIRST_ITEM + i]);
+			apply_renewal(&items[i], &ops[nheaders + i]);
 		else
-			apply_give_back(&items[i], &ops[FIRST_ITEM + i], &ops[0]);
+			apply_give_back(&items[i], &ops[nheaders + i], &ops[0]);
 	}
 	nitems = 0;
 	under_way = false;
@@ -268,16 +270,32 @@ fill_op(StoreOp *op, const DueItem *item)
 }
 
 static void
+add_header(StoreOpKind kind)
+{
+	StoreOp    *op = &ops[nheaders++];
+
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = kind;
+}
+
+/*
+ * start_batch --- send what was collected
+ *
+ * Whether the store would do our operations is asked only where it is not
+ * known: it may be loading when a new connection is made.
+ */
+static void
 start_batch(void)
 {
-	memset(ops, 0, sizeof(StoreOp) * FIRST_ITEM);
-	ops[0].kind = STORE_TIME;
-	ops[1].kind = STORE_PROBE;
+	nheaders = 0;
+	add_header(STORE_TIME);
+	if (node_state != NODE_UP || !lr_store()->connected(handle))
+		add_header(STORE_PROBE);
 	for (int i = 0; i < nitems; i++)
-		fill_op(&ops[FIRST_ITEM + i], &items[i]);
+		fill_op(&ops[nheaders + i], &items[i]);
 	under_way = true;
 	next_look = lr_now() + LOOK_INTERVAL;
-	lr_store()->start(handle, ops, FIRST_ITEM + nitems, lr_now() + lr_call_budget());
+	lr_store()->start(handle, ops, nheaders + nitems, lr_now() + lr_call_budget());
 }
 
 /*

@@ -11,7 +11,7 @@ end
 local owner = redis.call('HKEYS', KEYS[1])[1]
 if #owner > 95 or string.find(owner, '%z') then
   owner = string.gsub(string.sub(owner, 1, 40), '%z', '?') .. '...'
-    .. redis.sha1hex(string.sub(owner, 1, 4096) .. #owner)
+    .. redis.sha1hex(string.sub(owner, 1, 32768) .. string.sub(owner, -32768) .. #owner)
 end
 if owner ~= ARGV[3] then
   return -1

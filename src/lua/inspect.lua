@@ -15,7 +15,7 @@ if kind == 'hash' and redis.call('HLEN', KEYS[1]) == 1 then
     if string.find(count, '^%-?%d+$') then
       if #owner > 95 or string.find(owner, '%z') then
         owner = string.gsub(string.sub(owner, 1, 40), '%z', '?') .. '...'
-          .. redis.sha1hex(string.sub(owner, 1, 4096) .. #owner)
+          .. redis.sha1hex(string.sub(owner, 1, 32768) .. string.sub(owner, -32768) .. #owner)
       end
       return {kind, ttl, owner, count}
     end

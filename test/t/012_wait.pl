@@ -292,7 +292,9 @@ foreach my $how ('cancel', 'terminate', 'time limit', 'lock_timeout')
 	wait_for_waiters('hand on', 2);
 	pause($start + $limit + 0.1 - now()) if $how =~ /time/;
 
+	# The watchdog is given the time to wake it, but not to pass it over.
 	is(foreign_unlock('hand on'), 1, "$how: told");
+	pause(0.3);
 	$first->cancel if $how eq 'cancel';
 	$first->terminate if $how eq 'terminate';
 	$first->thaw;

@@ -14,7 +14,8 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 use Time::HiRes qw(usleep);
 
-# The budget of a request decides how long an orphan is looked after.
+# The budget of a request decides how long an orphan is looked after.  No lease
+# ends while a test waits: what goes away has been given back.
 my $command_ms = limit(1) * 1000;
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
@@ -22,6 +23,7 @@ my $node = LockRedis::Node->create(
 	'main',
 	url => $proxy->url,
 	settings => {
+		'lockredis.lease' => '1h',
 		'lockredis.connect_timeout' => "${command_ms}ms",
 		'lockredis.command_timeout' => "${command_ms}ms"
 	});

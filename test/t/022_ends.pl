@@ -14,7 +14,8 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
 # The time-outs are far longer than what an end takes that does not have to
-# wait for them, so that a test can tell the two apart.
+# wait for them, so that a test can tell the two apart.  Where a test does not
+# say otherwise no lease ends: what goes away has been given back.
 my $command_s = limit(4);
 my $lease_s = limit(4);
 my $redis = LockRedis::Redis->new;
@@ -24,6 +25,7 @@ my $node = LockRedis::Node->create(
 	settings => {
 		max_connections => 50,
 		client_connection_check_interval => '100ms',
+		'lockredis.lease' => '1h',
 		'lockredis.command_timeout' => "${command_s}s"
 	});
 

@@ -349,13 +349,25 @@ $other->quit;
 $large->stop;
 
 #
-# A large table.
+# A large table.  The effort for giving back what a session holds grows with the
+# number of its locks, not with its square: DISCARD ALL and the end of a session
+# do the same as redis_unlock_all, and nobody can interrupt them.
 #
 $large->append_conf('postgresql.conf', 'lockredis.max_locks = 300000');
 $large->start;
 $one = $large->session;
 $one->query_is("SELECT redis_try_lock('large'), redis_unlock('large')",
 	't|t', 'a table of 300,000 slots');
+my $lock_all =
+  q{SELECT count(redis_lock('all ' || i, '1h')) FROM generate_series(1, 80000) i};
+$one->query_is($lock_all, 80_000, '80,000 locks');
+my $result = $one->query('SELECT redis_unlock_all()');
+is($result->value, 80_000, '80,000 locks: given back');
+my $limit = 5 * $result->ms + 5_000;
+$one->query_is($lock_all, 80_000, '80,000 locks again');
+$result = $one->query('DISCARD ALL', 120);
+note sprintf '80,000 locks: DISCARD ALL took %d ms of %d', $result->ms, $limit;
+cmp_ok($result->ms, '<', $limit, '80,000 locks: DISCARD ALL takes not much longer');
 $one->quit;
 nothing_left($large, $redis, name => 'nothing is left of it');
 

@@ -658,8 +658,7 @@ subtest 'margin' => sub {
 	is($far->value('SELECT count(*) FROM t'), 0, 'and nothing is committed');
 	is($far->value('SELECT commits_refused FROM redis_lock_stats'),
 		1, 'which is counted');
-	$s{alone}->query_is('ROLLBACK; SELECT 1', 1, 'the session goes on')
-	  if $s{alone}->query('SELECT 1')->value;
+	$s{alone}->query_is('SELECT 1', 1, 'the session goes on');
 
 	my @lines = $watch->stop;
 	my %sent;
