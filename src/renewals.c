@@ -35,6 +35,9 @@
 /* So many holds in one batch: some 2 MB of requests, 10 ms of Redis. */
 #define BATCH_MAX			5000
 
+/* One that takes hardly longer than a round trip. */
+#define SMALL_BATCH			100
+
 /* An orphan is released again after this. */
 #define ORPHAN_REPEAT		(100 * LR_US_PER_MS)
 
@@ -173,7 +176,7 @@ judge_store(void)
 	}
 	if (answered)
 		node_set_silent(false);
-	if (nitems == 0 && ops[0].outcome == STORE_OK)
+	if (nitems <= SMALL_BATCH && ops[0].outcome == STORE_OK)
 		node_set_round_trip(lr_now() - ops[0].sent_at);
 	if (!answered || !usable)
 	{

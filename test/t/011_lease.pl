@@ -318,6 +318,16 @@ sub watch
 		'f', 'extend finds that it was deleted');
 	is(row('goes on', 'granted, lost_reason'), 'f|deleted', 'as shown');
 	is($redis->cmd('EXISTS', 'goes on'), 0, 'and does not make it again');
+
+	# So does a renewal.
+	$one->query("SELECT redis_lock('deleted')");
+	$redis->cmd('DEL', 'deleted');
+	poll_until('the next renewal',
+		sub { row('deleted', 'lost_reason') eq 'deleted' });
+	is($redis->cmd('EXISTS', 'deleted'), 0, 'a renewal makes nothing, either');
+	$one->query_is("SELECT redis_extend('deleted', '10s')",
+		'f', 'and it is not extended');
+	is($redis->cmd('EXISTS', 'deleted'), 0, 'nor made by that');
 	$one->query('SELECT redis_unlock_all()');
 }
 

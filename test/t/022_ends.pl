@@ -370,6 +370,35 @@ sub busy_sessions
 	$_->quit foreach @sessions;
 }
 
+# Fast, while a session waits for the reply of a create, which Redis has run: the
+# watchdog gives the lock back before it ends.
+{
+	my $proxy = LockRedis::Proxy->new($redis);
+
+	$node->append_conf('postgresql.conf',
+		"lockredis.url = '" . $proxy->url . "'");
+	$node->start;
+	$node->wait_for_up;
+	my $s = $node->session;
+	$s->query("SELECT redis_is_locked('unanswered')");
+	my $rule = $proxy->rule(
+		on => 'reply', match => 'unanswered', action => 'hold');
+	$s->start("SELECT redis_lock('unanswered')");
+	$proxy->wait_for_rule($rule);
+	is($redis->cmd('EXISTS', 'unanswered'),
+		1, 'fast stop, no reply: Redis has the lock');
+	my $start = now();
+	$node->stop('fast');
+	my $took = now() - $start;
+	cmp_ok($took, '<', $command_s + limit(10),
+		"fast stop, no reply: bounded ($took s)");
+	is_deeply([ $redis->all_keys ], [],
+		'fast stop, no reply: everything is released');
+	$s->quit;
+	$node->append_conf('postgresql.conf',
+		"lockredis.url = '" . $redis->url . "'");
+}
+
 # ----------
 # Crashes
 # ----------

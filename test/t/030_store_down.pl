@@ -118,6 +118,10 @@ like(
 	$late->log_text,
 	qr/lock store is down\n.*DETAIL:  127\.0\.0\.1:\d+: .*Connection refused/,
 	'with address and cause');
+like(
+	$late->log_text,
+	qr/ERROR:  could not reach the lock store\n.*DETAIL:  Node 1 at 127\.0\.0\.1:\d+: Could not connect/,
+	'the log has the address of a call that failed');
 $one->quit;
 nothing_left($late, $late_redis, name => 'nothing is left of the late store');
 $late->stop;

@@ -634,6 +634,25 @@ is_deeply(
 	'is who connects');
 $two->query_is("SELECT redis_unlock('u')", 't', 'with all rights');
 
+# As few rights as will do: the name of the connection and what Redis says of
+# itself are not worth failing for.
+user('min', '~*', '&*', '-@all', map { "+$_" } qw(
+	evalsha eval time pttl type hset hget hexists hlen hkeys hstrlen hdel
+	pexpire del publish subscribe unsubscribe ping));
+$node->wait_for_up;
+$two->query_is("SELECT redis_lock('u')", '', 'a user with few rights: lock');
+$two->query_is("SELECT redis_lock('u')", '', 're-entry');
+$two->query_is("SELECT redis_lock_ttl('u') > '0', redis_extend('u', '2min')",
+	't|t', 'look and extend');
+$two->query_is("SELECT redis_unlock('u'), redis_unlock('u')", 't|t', 'unlock');
+
+# One that needs no password.
+$node->set('lockredis.password_file' => '');
+user('carol', '~*', '&*', '+@all', 'nopass');
+$two->query_is("SELECT redis_try_lock('u')", 't', 'a user without password');
+$two->query_is("SELECT redis_unlock('u')", 't', 'and back');
+$node->set('lockredis.password_file' => $file);
+
 $node->set('lockredis.url' => "redis://nobody\@127.0.0.1:$port");
 $two->query_fails("SELECT redis_lock('u')",
 	'08004', qr/$denied.*WRONGPASS/s, 'an unknown user');

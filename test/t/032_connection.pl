@@ -395,9 +395,11 @@ foreach my $case (
 	$node->set('lockredis.url' => $url);
 	$one->query_is("SELECT redis_try_lock('where')", 't', "$name, db $db");
 	is(found_in($db), 'where', 'is the database');
-	is(scalar(grep { $_->{db} == $db } our_clients($redis)) > 0,
-		1, 'of the connection');
-	$one->query_is("SELECT redis_unlock('where')", 't', 'and unlock');
+	my ($client) =
+	  grep { $_->{name} eq 'lockredis-session-' . $one->pid } our_clients($redis);
+	is($client->{db}, $db, 'of the connection');
+	$redis->cmd('CLIENT', 'KILL', 'ID', $client->{id});
+	$one->query_is("SELECT redis_unlock('where')", 't', 'and of the next one');
 }
 
 SKIP:
@@ -420,9 +422,36 @@ $node->set('lockredis.url' => "unix://$socket.not");
 $one->query_fails("SELECT redis_try_lock('k')",
 	'08001', qr/Could not connect to the node: No such file/, 'no such socket');
 
+# A unix socket whose queue of connections is full.  (The kernel takes one more
+# than the backlog.)
+my $narrow =
+  LockRedis::Redis->new(name => 'narrow', config => { 'tcp-backlog' => 1 });
+$node->set(%short, 'lockredis.url' => $narrow->unix_url);
+$node->wait_for_up;
+my $late = $node->session;
+$narrow->freeze;
+my @fillers;
+do
+{
+	push @fillers,
+	  IO::Socket::UNIX->new(Peer => $narrow->socket_path, Blocking => 0);
+} while (defined $fillers[-1] && @fillers < 100);
+cmp_ok(scalar @fillers, '<', 100, 'the queue is full');
+my $result = $late->query("SELECT redis_try_lock('k')");
+$result->fails('08001', qr/Could not connect to the node in time/,
+	'a unix socket without room');
+cmp_ok($result->ms, '<', $in_time_ms, 'within the budget');
+$narrow->thaw;
+poll_until('room in the queue',
+	sub { $late->query("SELECT redis_try_lock('k')")->out eq 't' });
+$late->quit;
+$_->close foreach grep { defined } @fillers;
+$narrow->stop;
+$node->set(%default);
+
 # A name that nobody knows, by RFC 6761.
 $node->set('lockredis.url' => "redis://no-such-host.invalid:$port");
-my $result = $one->query("SELECT redis_try_lock('k')");
+$result = $one->query("SELECT redis_try_lock('k')");
 $result->fails('08001',
 	qr/could not reach.*host name in lockredis\.url/s,
 	'unknown host');
@@ -659,6 +688,10 @@ out_of_its_mind(
 	'an error with control characters',
 	qr/The node answered: ERR \?\[31mred\?\?end/,
 	script => "-ERR \e[31mred\a\xffend\r\n");
+out_of_its_mind('a node of a cluster, without any address',
+	qr/The node answered: (?:MOVED|ASK) 3999$/m,
+	script => "-$_ 3999 10.11.12.13:6381\r\n")
+  foreach qw(MOVED ASK);
 out_of_its_mind('NOSCRIPT for ever', qr/The node answered: NOSCRIPT/,
 	script => "-NOSCRIPT No matching script.\r\n");
 

@@ -163,6 +163,22 @@ $count = wakeups($watchdog) - $before;
 note "2,000 pairs: $count wake-ups";
 cmp_ok($count, '<=', 40, 'locking and unlocking does not wake it');
 
+# Two sessions that wait for each other do not either, each time.
+my $hot = q{DO $$ BEGIN FOR i IN 1..1000 LOOP
+	PERFORM redis_lock('hot'); PERFORM redis_unlock('hot');
+END LOOP; END $$};
+my $waits = $node->value('SELECT waits FROM redis_lock_stats');
+$before = wakeups($watchdog);
+$since = now();
+$_->start($hot) foreach $one, $two;
+$_->wait foreach $one, $two;
+$count = wakeups($watchdog) - $before;
+$waits = $node->value('SELECT waits FROM redis_lock_stats') - $waits;
+note "$waits waits: $count wake-ups";
+cmp_ok($waits, '>=', 200, 'two sessions wait for each other');
+cmp_ok($count, '<=', 40 + 3 * (now() - $since),
+	'waiting does not wake it each time');
+
 # Neither does a try that finds the lock with a foreign holder: nobody waits.
 foreign_lock($redis, 'busy');
 $before = wakeups($watchdog);
