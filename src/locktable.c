@@ -498,6 +498,14 @@ lt_end_commit(void)
 	LWLockRelease(lock);
 }
 
+void
+lt_forget_signal(void)
+{
+	/* A look without the lock: nearly always there was none. */
+	if (lt_sessions[LrMyProcNumber].signalled_at != 0)
+		lt_end_commit();
+}
+
 int
 lt_lost_count(void)
 {

@@ -101,6 +101,7 @@ typedef struct ScopeHold
 {
 	int32		count;			/* session: holds; xact: 0 or 1 */
 	bool		renewed;		/* by the watchdog, lease_ms long each time */
+	CommitGuard guard;			/* the strictest asked for */
 	int64		lease_ms;		/* the longest asked for */
 	TimestampTz acquired_at;
 } ScopeHold;
@@ -116,7 +117,6 @@ typedef struct LrHold
 	bool		give_back;		/* lost: something may remain in the store */
 	bool		committing;		/* its transaction is past pre-commit: renewed
 								 * even if its lease was given */
-	CommitGuard guard;
 	OnLost		on_lost;
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
@@ -234,7 +234,7 @@ typedef struct HoldView
 	int64		deadline;
 	uint64		owner;
 	int64		fence;
-	CommitGuard guard;
+	CommitGuard guard;			/* the strictest of both scopes */
 	int64		keep_until;
 	ScopeHold	scope[SCOPE_COUNT];
 	char		taken_by[LR_OWNER_MAX];
@@ -254,7 +254,7 @@ extern void lt_look(LrIndex hold, HoldView *view);
 extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 						 int64 deadline);
 
-/* Taken again: the stricter guard and the later keep_until count. */
+/* Taken again: the stricter on_lost and the later keep_until count. */
 extern void lt_tighten(LrIndex hold, const LockTerms *terms);
 
 /* A plain hold got a fencing token, or a higher one. */
@@ -275,6 +275,9 @@ extern int	lt_lost_count(void);
  */
 extern bool lt_begin_commit(void);
 extern void lt_end_commit(void);
+
+/* The transaction is over that a signal was meant for. */
+extern void lt_forget_signal(void);
 
 /* HELD to RELEASING.  False: it is lost. */
 extern bool lt_begin_release(LrIndex hold);

@@ -158,7 +158,10 @@ copy_view(LrIndex hold, HoldView *view)
 	view->deadline = deadline_of(hold);
 	view->owner = h->owner;
 	view->fence = h->fence;
-	view->guard = h->guard;
+	view->guard = GUARD_OFF;
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (h->scope[i].count > 0)
+			view->guard = Max(view->guard, h->scope[i].guard);
 	view->keep_until = h->keep_until;
 	memcpy(view->scope, h->scope, sizeof(view->scope));
 	view->lost_reason = h->lost_reason;
@@ -234,7 +237,6 @@ lt_tighten(LrIndex hold, const LockTerms *terms)
 	LWLock	   *lock = partition_of(hold);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	h->guard = Max(h->guard, terms->guard);
 	h->on_lost = Max(h->on_lost, terms->on_lost);
 	h->keep_until = Max(h->keep_until, terms->keep_until);
 	LWLockRelease(lock);

@@ -416,11 +416,11 @@ lt_grant(LrIndex hold, uint64 owner, int64 deadline, const LockTerms *terms,
 		h->state = HOLD_HELD;
 		h->owner = owner;
 		h->fence = fence;
-		h->guard = terms->guard;
 		h->on_lost = terms->on_lost;
 		h->keep_until = terms->keep_until;
 		h->scope[terms->scope].count = 1;
 		h->scope[terms->scope].renewed = terms->renewed;
+		h->scope[terms->scope].guard = terms->guard;
 		h->scope[terms->scope].lease_ms = terms->lease_ms;
 		h->scope[terms->scope].acquired_at = acquired_at;
 		lt_link_hold(hold);

@@ -1345,6 +1345,14 @@ redis_error_words(const RedisValue *value, char *out, size_t size)
 	}
 	hide_user(out);
 
+	/* A node of a cluster says where to go: no address for everybody. */
+	if (strncmp(out, "MOVED ", 6) == 0 || strncmp(out, "ASK ", 4) == 0)
+	{
+		char	   *slot = strchr(out, ' ') + 1;
+
+		slot[strcspn(slot, " ")] = '\0';
+	}
+
 	for (int i = 0; i < lengthof(denials); i++)
 	{
 		if (strncmp(out, denials[i], strlen(denials[i])) == 0)

@@ -224,6 +224,7 @@ typedef struct ReleaseBatch
 	StoreOp    *ops;
 	LrIndex    *holds;
 	HoldView   *views;			/* of the holds when they were added */
+	HeldKey    *keys;			/* for release_everything */
 } ReleaseBatch;
 
 static ReleaseBatch batch;
@@ -245,12 +246,14 @@ reserve_batch(int n)
 		batch.ops = MemoryContextAlloc(TopMemoryContext, sizeof(StoreOp) * size);
 		batch.holds = MemoryContextAlloc(TopMemoryContext, sizeof(LrIndex) * size);
 		batch.views = MemoryContextAlloc(TopMemoryContext, sizeof(HoldView) * size);
+		batch.keys = MemoryContextAlloc(TopMemoryContext, sizeof(HeldKey) * size);
 	}
 	else
 	{
 		batch.ops = repalloc_huge(batch.ops, sizeof(StoreOp) * (Size) size);
 		batch.holds = repalloc_huge(batch.holds, sizeof(LrIndex) * (Size) size);
 		batch.views = repalloc_huge(batch.views, sizeof(HoldView) * (Size) size);
+		batch.keys = repalloc_huge(batch.keys, sizeof(HeldKey) * (Size) size);
 	}
 	lr_store()->reserve(store_handle, size);
 	batch.size = size;
@@ -394,26 +397,31 @@ session_batch_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 	finish_batch(tally);
 }
 
+static void
+collect_key(HeldEntry *entry, void *arg)
+{
+	int		   *n = arg;
+
+	batch.keys[(*n)++] = entry->key;
+}
+
 /*
  * release_everything --- for the end of the session and DISCARD ALL
  *
- * Never raises, and lasts at most command_timeout.
+ * Never raises, and lasts at most command_timeout.  Deleting moves entries of
+ * the index, so their keys are collected first.
  */
 static void
 release_everything(ReleaseTally *tally)
 {
-	held_iterator it;
-	HeldEntry  *entry;
-	HoldView	view;
+	int			n = 0;
 
-	/* Deleting moves entries, so start anew for each. */
-	for (;;)
+	session_walk(collect_key, &n);
+	for (int i = 0; i < n; i++)
 	{
-		held_start_iterate(held, &it);
-		entry = held_iterate(held, &it);
-		if (entry == NULL)
-			break;
-		(void) session_batch_add(entry, &view);
+		HoldView	view;
+
+		(void) session_batch_add(session_find_key(&batch.keys[i]), &view);
 	}
 	session_batch_run(lr_now() + lr_command_timeout * LR_US_PER_MS, STORE_POLL,
 					  tally);
@@ -540,6 +548,7 @@ add_count(ScopeHold *part, const LockTerms *terms)
 	if (first)
 		part->acquired_at = GetCurrentTimestamp();
 	part->renewed = terms->renewed || (!first && part->renewed);
+	part->guard = Max(terms->guard, first ? GUARD_OFF : part->guard);
 	part->lease_ms = Max(terms->lease_ms, first ? 0 : part->lease_ms);
 	if (terms->scope == SCOPE_SESSION || first)
 		part->count++;
@@ -610,6 +619,8 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	set_guard(entry, terms->guard);
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		xact_track_hold(&entry->key, hold);
+	else if (before.count == 0)
+		xact_track_taken(view.owner);
 	lr_count(STAT_REENTRIES);
 }
 

@@ -287,6 +287,8 @@ forget_transaction(void)
 	warned_unlock = false;
 	if (committing)
 		lt_end_commit();
+	else if (session_has_holds())
+		lt_forget_signal();
 	committing = false;
 }
 
@@ -451,24 +453,35 @@ guard_holds(bool has_xid)
 }
 
 /*
- * guard_commit --- may this transaction commit?
+ * check_holds --- refuse if a lock of this transaction was lost
  *
  * Usually told by three numbers: nothing lost, nothing to verify, and no
- * deadline near.
+ * deadline near.  False: there is no lock that could matter.
  */
-static void
-guard_commit(void)
+static bool
+check_holds(void)
 {
 	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
 
 	if (unlocked_loss.active && has_xid)
 		refuse_commit(&unlocked_loss.name, &unlocked_loss.view);
 	if (!session_has_holds() || (nxact_holds == 0 && !has_xid))
-		return;
+		return false;
 
 	if (session_nverified > 0 || lt_lost_count() > 0 ||
 		session_deadline_floor - lr_now() <= MARGIN_MAX)
 		guard_holds(has_xid);
+	return true;
+}
+
+/*
+ * guard_commit --- may this transaction commit?
+ */
+static void
+guard_commit(void)
+{
+	if (!check_holds())
+		return;
 
 	committing = true;
 	if (lt_begin_commit())
@@ -494,6 +507,7 @@ xact_callback(XactEvent event, void *arg)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
+			(void) check_holds();
 			break;
 		default:
 			break;

@@ -290,11 +290,18 @@ poll_until('the discarded locks to be gone', sub { !$redis->all_keys });
 my $short = $node->session(settings => { 'lockredis.lease' => '9s' });
 $short->value("SELECT redis_lock('gone')");
 $short->value("SELECT redis_try_lock('given', lease => '1min')");
+held_by_another($redis, 'foreign', 300_000);
+$waiters[0]->start("SELECT redis_lock('foreign')");
+poll_until('a subscription to foreign',
+	sub { $redis->subscribers('redisson_lock__channel:{foreign}') });
 $node->log_since_here;
 $redis->restart;
 my @strangers = map { $redis->connection } 1 .. 30;
 my @ids = map { $_->call('CLIENT', 'ID') } @strangers;
 
+is($waiters[0]->wait(20)->error,
+	undef, 'who waits looks again, though the lease was a long one');
+$waiters[0]->query_is("SELECT redis_unlock('foreign')", 't', 'and gives back');
 poll_until('the loss to be seen', sub { lost_reason($node, 'gone') ne '' });
 is(lost_reason($node, 'gone'), 'deleted', 'lost with the data');
 $short->query_is("SELECT redis_is_held('gone')", 'f', 'not held any more');

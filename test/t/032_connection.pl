@@ -19,6 +19,7 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
+use Socket qw(AF_UNIX SOCK_STREAM pack_sockaddr_un);
 
 # Where something must be waited for in vain; the budget is 1.2 s.
 my %short = (
@@ -313,6 +314,31 @@ is(scalar(grep { $_->{name} =~ /session/ } our_clients($redis)),
 	3, 'still a connection for each session');
 $ten[0]->quit;
 
+# A Redis that ends connections which are idle for a second.  One that listens
+# in vain is missed by nobody.
+$redis->cmd('HSET', 'foreign', 'somebody:1', 1);
+$redis->cmd('PEXPIRE', 'foreign', 60_000);
+$two->start("SELECT redis_lock('foreign')");
+poll_until('the subscription',
+	sub { $redis->subscribers('redisson_lock__channel:{foreign}') });
+$redis->cmd('DEL', 'foreign');
+$redis->cmd('PUBLISH', 'redisson_lock__channel:{foreign}', '0');
+$two->wait;
+$two->value("SELECT redis_unlock('foreign')");
+$node->log_since_here;
+$redis->cmd('CONFIG', 'SET', 'timeout', 1);
+poll_until(
+	'all idle connections to be closed',
+	sub { !grep { $_->{name} !~ /watchdog/ } our_clients($redis) });
+$redis->cmd('CONFIG', 'SET', 'timeout', 0);
+$two->query_is("SELECT redis_try_lock('idle'), redis_unlock('idle')",
+	't|t', 'idle connections that were closed are made again');
+is(status('state'), 'up', 'the store was up all the time');
+is( $node->times_logged(
+		qr/lock store is down|no release messages|lock store at \S+ is up/),
+	0,
+	'all of which is no news');
+
 # ----------
 # Another Redis
 #
@@ -431,12 +457,15 @@ $node->wait_for_up;
 my $late = $node->session;
 $narrow->freeze;
 my @fillers;
-do
+my $full = 0;
+until ($full || @fillers == 100)
 {
-	push @fillers,
-	  IO::Socket::UNIX->new(Peer => $narrow->socket_path, Blocking => 0);
-} while (defined $fillers[-1] && @fillers < 100);
-cmp_ok(scalar @fillers, '<', 100, 'the queue is full');
+	socket(my $filler, AF_UNIX, SOCK_STREAM, 0) or die "no socket: $!";
+	$filler->blocking(0);
+	$full = !connect($filler, pack_sockaddr_un($narrow->socket_path));
+	push @fillers, $filler;
+}
+ok($full, 'the queue is full');
 my $result = $late->query("SELECT redis_try_lock('k')");
 $result->fails('08001', qr/Could not connect to the node in time/,
 	'a unix socket without room');
@@ -445,12 +474,11 @@ $narrow->thaw;
 poll_until('room in the queue',
 	sub { $late->query("SELECT redis_try_lock('k')")->out eq 't' });
 $late->quit;
-$_->close foreach grep { defined } @fillers;
+$_->close foreach @fillers;
 $narrow->stop;
-$node->set(%default);
 
 # A name that nobody knows, by RFC 6761.
-$node->set('lockredis.url' => "redis://no-such-host.invalid:$port");
+$node->set(%short, 'lockredis.url' => "redis://no-such-host.invalid:$port");
 $result = $one->query("SELECT redis_try_lock('k')");
 $result->fails('08001',
 	qr/could not reach.*host name in lockredis\.url/s,
@@ -832,7 +860,7 @@ $one->query_fails("SELECT redis_is_locked('slow')",
 	'08006', qr/did not answer/, 'another one that is too slow');
 works_again();
 $one->query_is(
-	"SELECT redis_is_locked('other'), pg_sleep(2) IS NULL, redis_is_locked('other')",
+	"SELECT redis_is_locked('other'), pg_sleep(1) IS NULL, redis_is_locked('other')",
 	'f|f|f',
 	'is not the answer to the next question');
 $redis->cmd('DEL', 'slow');

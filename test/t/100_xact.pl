@@ -38,7 +38,8 @@ run($one,
 
 # Redis has every script from here on, so that counts are right.
 run($one,
-	q{BEGIN; SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
+	q{BEGIN;
+	  SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
 	  SELECT redis_unlock_all(); COMMIT});
 
 # Statements that are no test by themselves.
@@ -149,7 +150,9 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'COMMIT AND CHAIN', 'ROLLBACK AND CHAIN')
 	my ($address) =
 	  map { $_->{addr} } grep { $_->{cmd} eq 'evalsha' } $redis->clients;
 	my $watch = $redis->monitor;
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('m'); COMMIT");
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('m');
+		 COMMIT");
 	my @lines = grep { !/"(?:TIME|INFO)"/i } $watch->stop;
 	is_deeply(
 		[ map { ($watch->args($_))[0] } @lines ],
@@ -163,7 +166,8 @@ costs($one, "SELECT redis_xact_lock('single')", '', 2,
 is(there('single'), 0, 'which ends with it');
 costs(
 	$one,
-	q{SELECT redis_xact_lock('implicit') \; SELECT redis_is_held('implicit') \; INSERT INTO t VALUES (2)},
+	q{SELECT redis_xact_lock('implicit') \;
+	  SELECT redis_is_held('implicit') \; INSERT INTO t VALUES (2)},
 	"\nt",
 	2,
 	'an implicit block');
@@ -231,7 +235,8 @@ is(there('before'), 0, 'released');
 # A session-level lock of a savepoint outlives its rollback, beside the
 # transaction-level one of the same key that does not.
 run($one,
-	q{BEGIN; SAVEPOINT a; SELECT redis_xact_lock('mixed'); SELECT redis_lock('mixed')}
+	q{BEGIN; SAVEPOINT a; SELECT redis_xact_lock('mixed');
+	  SELECT redis_lock('mixed')}
 );
 is(rows_of('mixed'), 'session 1, transaction 1', 'both scopes in a savepoint');
 costs($one, 'ROLLBACK TO a', '', 0, 'rolled back');
@@ -473,7 +478,8 @@ subtest 'the session keeps it' => sub {
 	foreach my $end ('COMMIT', 'ROLLBACK')
 	{
 		run($one,
-	"BEGIN; SELECT redis_xact_lock('both'); SELECT redis_lock('both'), redis_lock('both')"
+	"BEGIN; SELECT redis_xact_lock('both');
+	 SELECT redis_lock('both'), redis_lock('both')"
 		);
 		costs($one, $end, '', 0, $end);
 		is(count_in_redis('both'), 2, 'two holds in Redis');
@@ -525,7 +531,8 @@ $one->query_is("COMMIT PREPARED 'p'; SELECT redis_unlock('2pc')",
 # come yet: so it is one pipelined batch.
 {
 	run($one,
-	"BEGIN; SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
+	"BEGIN;
+	 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
 	);
 	is(scalar($redis->all_keys), 250, '250 locks');
 	my $before = $redis->script_calls;
@@ -553,7 +560,8 @@ costs(
 # taking something would be quadratic.
 {
 	my $taken = $one->query(
-		"BEGIN; SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
+		"BEGIN;
+		 SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
 		limit(120));
 	is($taken->out, 10000, '10,000 locks in one transaction');
 	is($redis->cmd('DBSIZE'), 10000, 'Redis has them all');
@@ -639,7 +647,9 @@ $one->query_is('COMMIT', '', 'given back');
 {
 	my $idle = $node->session(
 		settings => { idle_in_transaction_session_timeout => '100ms' });
-	run($idle, "SELECT redis_lock('session'); BEGIN; SELECT redis_xact_lock('idle')");
+	run($idle,
+		"SELECT redis_lock('session'); BEGIN;
+		 SELECT redis_xact_lock('idle')");
 	poll_until('the idle session to be ended', sub { $idle->is_gone });
 	is_deeply([ $redis->all_keys ], [], 'FATAL while idle gives back both kinds');
 	$idle->quit;
@@ -775,20 +785,26 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
 		warns($one, "SELECT redis_xact_lock('w2'); SELECT redis_try_lock('w3')",
 			[], 'once');
 		warns($one, 'COMMIT; SELECT redis_unlock_all()', [], 'end');
-		warns($one, "BEGIN ISOLATION LEVEL $level; SELECT redis_lock('w'); SELECT redis_lock('w')",
+		warns($one,
+			"BEGIN ISOLATION LEVEL $level; SELECT redis_lock('w');
+			 SELECT redis_lock('w')",
 			['snapshot'], 'a session-level one, too');
 		warns($one, "ROLLBACK AND CHAIN; SELECT redis_xact_lock('w')",
 			['snapshot'], 'again in the next transaction');
 		warns($one, 'COMMIT; SELECT redis_unlock_all()', [], 'end');
 
 		run($one, "SET default_transaction_isolation = '$level'");
-		warns($one, "SELECT redis_lock('w'); BEGIN; SELECT 1; COMMIT; SELECT redis_unlock('w')",
+		warns($one,
+			"SELECT redis_lock('w'); BEGIN; SELECT 1; COMMIT;
+			 SELECT redis_unlock('w')",
 			[], 'a session-level lock before BEGIN is right');
 		warns($one, "SELECT redis_xact_lock('w')",
 			['snapshot'], 'a transaction-level one as a statement');
 		warns($one, q{SELECT redis_lock('w') \; SELECT redis_unlock('w')},
 			['snapshot'], 'an implicit block');
-		warns($one, q{DO $$ BEGIN PERFORM redis_lock('w'), redis_lock('w'); PERFORM redis_unlock_all(); END $$},
+		warns($one,
+			q{DO $$ BEGIN PERFORM redis_lock('w'), redis_lock('w');
+			  PERFORM redis_unlock_all(); END $$},
 			['snapshot'], 'a DO block');
 		run($one,
 	q{CREATE OR REPLACE PROCEDURE warned() LANGUAGE plpgsql AS $$
@@ -811,7 +827,8 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
 }
 warns(
 	$one,
-	q{BEGIN; SELECT redis_xact_lock('w'); SELECT redis_lock('w2'); SELECT redis_unlock('w2'); COMMIT;
+	q{BEGIN; SELECT redis_xact_lock('w'); SELECT redis_lock('w2');
+	  SELECT redis_unlock('w2'); COMMIT;
 	  DO $$ BEGIN PERFORM redis_lock('w2'); PERFORM redis_unlock('w2'); END $$},
 	[],
 	'READ COMMITTED is fine');
@@ -840,7 +857,8 @@ warns($one, "BEGIN; INSERT INTO t VALUES (8); SELECT redis_unlock('early')",
 warns($one, "SELECT redis_unlock('early'); COMMIT", ['early'],
 	'giving back the last one is');
 warns($one,
-	"BEGIN; INSERT INTO t VALUES (9); SELECT redis_xact_lock('early'); SELECT redis_lock('early'); SELECT redis_unlock('early'); COMMIT",
+	"BEGIN; INSERT INTO t VALUES (9); SELECT redis_xact_lock('early');
+	 SELECT redis_lock('early'); SELECT redis_unlock('early'); COMMIT",
 	[], 'the transaction holds it to its end: no warning');
 
 $_->quit foreach $one, $two;

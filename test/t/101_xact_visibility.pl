@@ -159,14 +159,16 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
 		1,
 		'reads what was committed');
 	$two->query_is(
-		"UPDATE counter SET n = 1 + 1; COMMIT; SELECT redis_unlock('case'); SELECT n FROM counter",
+		"UPDATE counter SET n = 1 + 1; COMMIT; SELECT redis_unlock('case');
+		 SELECT n FROM counter",
 		"t\n2", 'and no update is lost');
 }
 
 # And unlocking before COMMIT: three has the lock while the change of two
 # cannot be seen yet.
 run($two,
-	"UPDATE counter SET n = 0; BEGIN; SELECT redis_lock('case'); UPDATE counter SET n = 1; SELECT redis_unlock('case')"
+	"UPDATE counter SET n = 0; BEGIN; SELECT redis_lock('case');
+	 UPDATE counter SET n = 1; SELECT redis_unlock('case')"
 );
 $three->query_is(
 	"BEGIN; SELECT redis_xact_lock('case'); SELECT n FROM counter; COMMIT",
@@ -290,7 +292,9 @@ sub renewals
 
 	run($one, 'TRUNCATE ledger');
 	receiver('STOP');
-	run($one, "BEGIN; SELECT redis_xact_lock('sync'); INSERT INTO ledger VALUES (1)");
+	run($one,
+		"BEGIN; SELECT redis_xact_lock('sync');
+		 INSERT INTO ledger VALUES (1)");
 	$one->start('COMMIT');
 	wait_for_sync_rep($one);
 	$reader->start("SELECT redis_lock('sync')");
@@ -330,7 +334,9 @@ foreach my $on_lost (qw(cancel terminate))
 			my $lock = $scope eq 'session' ? 'redis_lock' : 'redis_xact_lock';
 
 			receiver('STOP');
-			run($s, "BEGIN; SELECT $lock('signal'); INSERT INTO ledger VALUES (2)");
+			run($s,
+				"BEGIN; SELECT $lock('signal');
+				 INSERT INTO ledger VALUES (2)");
 			$s->start('COMMIT');
 			wait_for_sync_rep($s);
 			$redis->cmd('DEL', 'signal');
@@ -360,7 +366,9 @@ foreach my $on_lost (qw(cancel terminate))
 # To be sure that the test above can fail: a cancel does end the wait.
 {
 	receiver('STOP');
-	run($one, "BEGIN; SELECT redis_xact_lock('signal'); INSERT INTO ledger VALUES (3)");
+	run($one,
+		"BEGIN; SELECT redis_xact_lock('signal');
+		 INSERT INTO ledger VALUES (3)");
 	$one->start('COMMIT');
 	wait_for_sync_rep($one);
 	$one->cancel;

@@ -39,6 +39,9 @@ my $quick = $node->session(settings => { 'lockredis.lease' => limit(1) . 's' });
 $node->wait_for_up;
 $far->wait_for_up;
 
+# A given lease that is to end soon, though not before the reply is read.
+my $short = "'" . limit(0.2) * 1000 . " ms'";
+
 # Statements that are no test by themselves.
 sub run
 {
@@ -74,6 +77,20 @@ sub lose
 		  or die "nobody had $key";
 	}
 	return;
+}
+
+# Let the session run a long statement; a signal to an idle one does nothing.
+sub sleeps
+{
+	my ($s) = @_;
+
+	$s->start('SELECT pg_sleep(600)');
+	return poll_until(
+		'the session to sleep',
+		sub {
+			$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
+				  . $s->pid) eq 'PgSleep';
+		});
 }
 
 sub refused
@@ -129,7 +146,7 @@ sub commit_works
 
 # [how it is lost, the words, session, lease]; the renewals of quick find out.
 my @ways = (
-	[ 'its lease ran out', sub { }, qr/Its lease expired, seen at/, $one, "'50 ms'" ],
+	[ 'its lease ran out', sub { }, qr/Its lease expired, seen at/, $one, $short ],
 	[
 		'deleted',
 		sub { $redis->cmd('DEL', 'k') },
@@ -176,7 +193,8 @@ foreach my $way (@ways)
 			is($redis->cmd('TYPE', 'k'), $there, 'what is at the key stays');
 			$redis->cmd('DEL', 'k');
 			$s->query_is(
-				"SELECT redis_is_held('k'); BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (2)",
+				"SELECT redis_is_held('k'); BEGIN;
+				 SELECT redis_xact_lock('k'); INSERT INTO t VALUES (2)",
 				"f\n", 'the loss is over');
 			commit_works($s, 1, 'the next transaction commits');
 		};
@@ -186,7 +204,9 @@ foreach my $way (@ways)
 # Nobody needs to find out before: the session sees itself that the lease ended.
 subtest 'nobody noticed' => sub {
 	my $watchdog = $node->watchdog_pid;
-	run($one, "BEGIN; SELECT redis_xact_lock('k', '100 ms'); INSERT INTO t VALUES (1)");
+	run($one,
+		"BEGIN; SELECT redis_xact_lock('k', $short);
+		 INSERT INTO t VALUES (1)");
 	kill 'STOP', $watchdog;
 	poll_until('the lease to have ended', sub { !$redis->cmd('EXISTS', 'k') });
 	commit_fails($one, 'k', qr/Its lease expired, seen at/, 'COMMIT');
@@ -213,7 +233,8 @@ subtest 'other ways to commit' => sub {
 		qr/could not commit because the lock "k" was lost/,
 		'COMMIT in a DO block');
 	$two->query_fails(
-		q{INSERT INTO t VALUES (1) \; SELECT redis_xact_lock('k') \; SELECT redis_force_unlock('k')},
+		q{INSERT INTO t VALUES (1) \; SELECT redis_xact_lock('k') \;
+		  SELECT redis_force_unlock('k')},
 		'40001',
 		refusal('k', $by_force),
 		'an implicit block');
@@ -252,7 +273,8 @@ subtest 'a fresh deletion' => sub {
 		commit_works($one, $write ? 1 : 0, "lease, $kind, misses it");
 
 		run($one,
-			"BEGIN; SET LOCAL lockredis.commit_guard = 'verify'; $write; SELECT redis_xact_lock('fresh')"
+			"BEGIN; SET LOCAL lockredis.commit_guard = 'verify'; $write;
+			 SELECT redis_xact_lock('fresh')"
 		);
 		$redis->cmd('DEL', 'fresh');
 		commit_fails(
@@ -260,7 +282,8 @@ subtest 'a fresh deletion' => sub {
 			qr/Its key was deleted in the store, seen at/,
 			"verify, $kind, finds it");
 	}
-	run($one, "SET lockredis.commit_guard = 'verify'; SELECT redis_lock('fresh')");
+	run($one,
+		"SET lockredis.commit_guard = 'verify'; SELECT redis_lock('fresh')");
 	$redis->cmd('DEL', 'fresh');
 	run($one, 'BEGIN; SELECT 1; COMMIT');
 	run($one, 'RESET lockredis.commit_guard; BEGIN; INSERT INTO t VALUES (1)');
@@ -277,7 +300,9 @@ subtest 'what verify costs' => sub {
 	{
 		run($one, "SET lockredis.commit_guard = '$guard'");
 		my $before = $redis->script_calls;
-		run($one, "BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); INSERT INTO t VALUES (1)");
+		run($one,
+			"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b');
+			 INSERT INTO t VALUES (1)");
 		is($redis->script_calls - $before, 2, "$guard: two to take two locks");
 		$before = $redis->script_calls;
 		$one->query_is('COMMIT', '', 'commit');
@@ -285,14 +310,25 @@ subtest 'what verify costs' => sub {
 			$guard eq 'verify' ? 2 : 1,
 			'one to release them, and with verify one to ask');
 	}
-	run($one, "SET lockredis.commit_guard = 'verify'; SELECT redis_lock('a')");
-	my $before = $redis->script_calls;
+
+	# Many are asked about in few commands: 200 of them share one.
+	run($one, "SET lockredis.commit_guard = 'verify'");
+	run($one,
+		"BEGIN;
+		 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
+	);
+	my $calls = $redis->script_calls;
+	run($one, 'COMMIT');
+	is($redis->script_calls - $calls, 2 + 3, '250 locks: asked, then released');
+
+	run($one, "SELECT redis_lock('a')");
+	$calls = $redis->script_calls;
 	run($one, 'BEGIN; SELECT * FROM t; COMMIT');
-	is($redis->script_calls - $before, 0, 'nobody is asked for a reader');
+	is($redis->script_calls - $calls, 0, 'nobody is asked for a reader');
 	run($one, 'INSERT INTO t VALUES (1)');
-	is($redis->script_calls - $before, 1, 'but for a writer');
+	is($redis->script_calls - $calls, 1, 'but for a writer');
 	run($one, "SELECT redis_unlock('a'); INSERT INTO t VALUES (1)");
-	is($redis->script_calls - $before, 2, 'nothing to verify any more');
+	is($redis->script_calls - $calls, 2, 'nothing to verify any more');
 	run($one, 'RESET lockredis.commit_guard');
 };
 
@@ -343,7 +379,7 @@ subtest 'a lost session-level lock' => sub {
 	$one->query("BEGIN; SELECT redis_unlock('s')");
 	commit_works($one, 0, 'unlocked in a transaction that writes nothing');
 
-	run($one, "SELECT redis_lock('s', '50 ms')");
+	run($one, "SELECT redis_lock('s', $short)");
 	wait_until_lost('s');
 	$one->query_fails('INSERT INTO t VALUES (1)',
 		'40001', refusal('s', qr/Its lease expired, seen at/),
@@ -381,13 +417,17 @@ subtest 'savepoints' => sub {
 	run($one, 'INSERT INTO t VALUES (2); ROLLBACK TO a');
 	commit_works($one, 1, 'taken, lost and unlocked inside: forgotten');
 
-	run($one, "SELECT redis_lock('out'); BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a");
+	run($one,
+		"SELECT redis_lock('out'); BEGIN; INSERT INTO t VALUES (1);
+		 SAVEPOINT a");
 	lose('out');
 	$one->query("SELECT redis_unlock('out')");
 	run($one, 'ROLLBACK TO a');
 	commit_fails($one, 'out', $by_force, 'taken before the transaction');
 
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out'); SAVEPOINT a");
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out');
+		 SAVEPOINT a");
 	lose('out');
 	$one->query("SELECT redis_unlock('out')");
 	run($one, 'ROLLBACK TO a');
@@ -396,7 +436,9 @@ subtest 'savepoints' => sub {
 	# Released savepoints belong to the one around them.
 	foreach my $back ('ROLLBACK TO a', 'RELEASE a')
 	{
-		run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SAVEPOINT b; SELECT redis_lock('in'); RELEASE b");
+		run($one,
+			"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SAVEPOINT b;
+			 SELECT redis_lock('in'); RELEASE b");
 		lose('in');
 		$one->query("SAVEPOINT c; SELECT redis_unlock('in')");
 		run($one, "RELEASE c; $back");
@@ -409,7 +451,9 @@ subtest 'savepoints' => sub {
 	# Two losses: the one that is not forgotten counts, whatever their order.
 	foreach my $order ([qw(in out)], [qw(out in)])
 	{
-		run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out'); SAVEPOINT a; SELECT redis_lock('in')");
+		run($one,
+			"BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out');
+			 SAVEPOINT a; SELECT redis_lock('in')");
 		lose('in', 'out');
 		$one->query("SELECT redis_unlock('$_')") foreach @$order;
 		run($one, 'ROLLBACK TO a');
@@ -417,25 +461,33 @@ subtest 'savepoints' => sub {
 	}
 
 	# A lock that is taken inside at both levels is taken inside.
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SELECT redis_xact_lock('in'); SELECT redis_lock('in')");
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
+		 SELECT redis_xact_lock('in'); SELECT redis_lock('in')");
 	lose('in');
 	$one->query("SELECT redis_unlock('in')");
 	run($one, 'ROLLBACK TO a');
 	commit_works($one, 1, 'a session-level lock on top of a transaction-level one');
 
 	# Not unlocked: a session-level loss stays, a transaction-level one goes.
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SELECT redis_lock('in')");
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
+		 SELECT redis_lock('in')");
 	lose('in');
 	run($one, 'ROLLBACK TO a');
 	commit_fails($one, 'in', $by_force, 'session-level, never unlocked');
 	$one->query("SELECT redis_unlock('in')");
 
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SELECT redis_xact_lock('in')");
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
+		 SELECT redis_xact_lock('in')");
 	lose('in');
 	run($one, 'ROLLBACK TO a');
 	commit_works($one, 1, 'transaction-level, taken inside');
 
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('out'); SAVEPOINT a; SELECT redis_xact_lock('out')");
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('out');
+		 SAVEPOINT a; SELECT redis_xact_lock('out')");
 	lose('out');
 	run($one, 'ROLLBACK TO a');
 	commit_fails($one, 'out', $by_force, 'transaction-level, taken before');
@@ -457,18 +509,25 @@ subtest 'savepoints' => sub {
 # ----------
 
 subtest 'off' => sub {
-	run($one, "BEGIN; SET LOCAL lockredis.commit_guard = 'off'; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	run($one,
+		"BEGIN; SET LOCAL lockredis.commit_guard = 'off';
+		 SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
 	lose('k');
 	commit_works($one, 1, 'a transaction-level lock');
 
-	run($one, "SET lockredis.commit_guard = 'off'; SELECT redis_lock('k'); SET lockredis.commit_guard = 'lease'; BEGIN; INSERT INTO t VALUES (1)");
+	run($one,
+		"SET lockredis.commit_guard = 'off'; SELECT redis_lock('k');
+		 SET lockredis.commit_guard = 'lease'; BEGIN;
+		 INSERT INTO t VALUES (1)");
 	lose('k');
 	commit_works($one, 1, 'a session-level one, whatever is set by now');
 	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
 	$one->query("SELECT redis_unlock('k')");
 	commit_works($one, 1, 'and unlocking it');
 
-	run($one, "BEGIN; SELECT redis_xact_lock('k'); SET LOCAL lockredis.commit_guard = 'off'; INSERT INTO t VALUES (1)");
+	run($one,
+		"BEGIN; SELECT redis_xact_lock('k');
+		 SET LOCAL lockredis.commit_guard = 'off'; INSERT INTO t VALUES (1)");
 	lose('k');
 	commit_fails($one, 'k', $by_force, 'switched off too late');
 };
@@ -483,13 +542,19 @@ subtest 'the strictest one of a key counts' => sub {
 		lose('k');
 		commit_fails($one, 'k', $by_force, "@$order");
 	}
-	run($one, "BEGIN; SELECT redis_xact_lock('k'); SET LOCAL lockredis.commit_guard = 'verify'; SELECT redis_xact_lock('k')");
+	run($one,
+		"BEGIN; SELECT redis_xact_lock('k');
+		 SET LOCAL lockredis.commit_guard = 'verify';
+		 SELECT redis_xact_lock('k')");
 	$redis->cmd('DEL', 'k');
 	commit_fails($one, 'k', qr/Its key was deleted in the store, seen at/,
 		'lease verify');
 
 	# Of different keys each has its own.
-	run($one, "BEGIN; SELECT redis_xact_lock('k'); SET LOCAL lockredis.commit_guard = 'off'; SELECT redis_xact_lock('k2')");
+	run($one,
+		"BEGIN; SELECT redis_xact_lock('k');
+		 SET LOCAL lockredis.commit_guard = 'off';
+		 SELECT redis_xact_lock('k2')");
 	lose('k2');
 	commit_works($one, 0, 'another key');
 
@@ -507,14 +572,18 @@ subtest 'the strictest one of a key counts' => sub {
 # ----------
 
 subtest 'on_lost' => sub {
-	run($one, "SET lockredis.on_lost = 'cancel'; BEGIN; SELECT redis_xact_lock('k')");
-	$one->start('SELECT pg_sleep(600)');
+	run($one,
+		"SET lockredis.on_lost = 'cancel'; BEGIN;
+		 SELECT redis_xact_lock('k')");
+	sleeps($one);
 	lose('k');
 	$one->wait->fails('57014', qr/cancel/, 'cancel ends the statement');
 
 	# Which is all that the signal was for: the next transaction has nothing to
 	# do with it.
-	run($one, "ROLLBACK; BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	run($one,
+		"ROLLBACK; BEGIN; SELECT redis_xact_lock('k');
+		 INSERT INTO t VALUES (1)");
 	commit_works($one, 1, 'the next transaction');
 
 	run($one, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
@@ -529,9 +598,8 @@ subtest 'on_lost' => sub {
 	commit_works($one, 1, 'a signal to an idle session is over, too');
 
 	# By expiry, told by the watchdog; a session-level lock.
-	run($one, "SELECT redis_lock('k', '200 ms')");
-	$one->query('SELECT pg_sleep(600)')->fails('57014', qr/cancel/,
-		'a lease that ran out cancels');
+	$one->query("SELECT redis_lock('k', $short), pg_sleep(600)")
+	  ->fails('57014', qr/cancel/, 'a lease that ran out cancels');
 	$one->query("SELECT redis_unlock('k')");
 	run($one, 'RESET lockredis.on_lost');
 
@@ -548,7 +616,7 @@ subtest 'on_lost' => sub {
 		{
 			run($s, "SET lockredis.on_lost = '$on_lost'; SELECT redis_lock('k')");
 		}
-		$s->start('SELECT pg_sleep(600)');
+		sleeps($s);
 		lose('k');
 		$s->wait->fails('57P01', qr/terminating/, "terminate ends the session: @$order");
 		$s->quit;
@@ -576,7 +644,9 @@ subtest 'given leases are renewed past pre-commit' => sub {
 	{
 		my ($session, $key) = @$s;
 
-		run($session, "BEGIN; SELECT redis_xact_lock('$key', '$lease'); INSERT INTO t VALUES (1); NOTIFY n");
+		run($session,
+			"BEGIN; SELECT redis_xact_lock('$key', '$lease');
+			 INSERT INTO t VALUES (1); NOTIFY n");
 		$session->start('COMMIT');
 		my $state = $key eq 'k' ? 'IPC SyncRep' : 'Lock object';
 		poll_until(

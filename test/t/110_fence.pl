@@ -578,6 +578,32 @@ SQL
 	nothing_left($node, $redis, keys => $counters);
 };
 
+# The owner's own trigger on the table takes Redis locks while the record is
+# written, so many that whatever keeps account of them has to grow.
+subtest 'a trigger that takes locks' => sub {
+	$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION take_locks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM redis_xact_lock('many ' || i) FROM generate_series(1, 200) i;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER take_locks BEFORE INSERT OR UPDATE ON redis_fences
+	FOR EACH ROW EXECUTE FUNCTION take_locks();
+SQL
+	my $s = $node->session;
+
+	$s->query_is("BEGIN; SELECT redis_fenced_xact_lock('trigger')",
+		'1', 'recorded');
+	$s->query_is("SELECT count(*) FROM redis_locks", '201', 'with many locks');
+	$s->query_is("SELECT redis_fenced_xact_lock('trigger')",
+		'1', 'and known to be recorded');
+	$s->query_is('COMMIT', '', 'committed');
+	is(row('trigger'), 1, 'indeed');
+	$node->safe_psql('postgres', 'DROP TRIGGER take_locks ON redis_fences');
+	$s->quit;
+	nothing_left($node, $redis, keys => $counters);
+};
+
 # ----------
 # Tokens issued elsewhere
 # ----------
@@ -872,34 +898,77 @@ subtest 'another schema' => sub {
 };
 
 # The owner of a database owns the schema public and can rename it, but is no
-# superuser.  The session has used the table, so its statements are prepared; a
-# table of the same name stands where it was, with a trigger.
+# superuser.  A table of the same name stands where ours was, with a trigger:
+# whatever finds our table by its name must not run it as the owner of ours.
 subtest 'a schema that is put in the place of ours' => sub {
 	$node->safe_psql('postgres',
 		'CREATE ROLE carol LOGIN; CREATE DATABASE shop OWNER carol');
 	$node->safe_psql('shop', 'CREATE EXTENSION lockredis');
-	my $carol = $node->session(dbname => 'shop', user => 'carol');
+	my ($carol, $other) =
+	  map { $node->session(dbname => 'shop', user => 'carol') } 1 .. 2;
+	my $witness = sub {
+		return $node->value(q{SELECT string_agg(DISTINCT who, ' ') FROM w.witness},
+			dbname => 'shop');
+	};
 
+	# Her session has used the table, so its statements are prepared.
 	my $token = $carol->value("SELECT redis_fenced_xact_lock('shop')");
 	my $setup = $carol->query(<<'SQL');
-ALTER SCHEMA public RENAME TO real;
+CREATE SCHEMA w;
+CREATE TABLE w.witness (who text);
+CREATE FUNCTION w.trigger() RETURNS trigger LANGUAGE plpgsql
+	AS $$ BEGIN INSERT INTO w.witness VALUES (current_user); RETURN NEW; END $$;
+ALTER SCHEMA public RENAME TO other;
 CREATE SCHEMA public;
-CREATE TABLE public.redis_fences (LIKE real.redis_fences INCLUDING ALL);
-CREATE TABLE public.witness (who text);
-CREATE FUNCTION public.trigger() RETURNS trigger LANGUAGE plpgsql
-	AS $$ BEGIN INSERT INTO public.witness VALUES (current_user); RETURN NEW; END $$;
+CREATE TABLE public.redis_fences (LIKE other.redis_fences INCLUDING ALL);
 CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON public.redis_fences
-	FOR EACH ROW EXECUTE FUNCTION public.trigger();
+	FOR EACH ROW EXECUTE FUNCTION w.trigger();
 SQL
 	is($setup->{raw}, '', 'set up');
-	my $result = $carol->query("SELECT real.redis_fenced_xact_lock('shop')");
-	is($node->value('SELECT string_agg(who, \' \') FROM public.witness', dbname => 'shop'),
-		'', 'no code of hers has run as the owner of the extension');
+	my $result = $carol->query("SELECT other.redis_fenced_xact_lock('shop')");
+	is($witness->(), '', 'no code of hers has run as the owner of the extension');
 	is($result->out . ($result->error || ''),
 		$token + 1, 'and the token is recorded');
-	is($node->value('SELECT token FROM real.redis_fences', dbname => 'shop'),
-		$token + 1, 'where it belongs');
-	$carol->quit;
+	is( $node->value('SELECT token FROM other.redis_fences', dbname => 'shop'),
+		$token + 1,
+		'where it belongs');
+
+	# A second session of hers exchanges the two schemas again and again, so that
+	# some exchange comes after the name was looked up and before it is used.
+	$setup = $carol->query(<<'SQL');
+CREATE SEQUENCE w.stop;
+CREATE PROCEDURE w.swap() LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT (SELECT is_called FROM w.stop) LOOP
+		ALTER SCHEMA public RENAME TO between;
+		ALTER SCHEMA other RENAME TO public;
+		ALTER SCHEMA between RENAME TO other;
+		COMMIT;
+	END LOOP;
+END $$;
+CREATE PROCEDURE w.use(n int) LANGUAGE plpgsql AS $$
+DECLARE
+	recorded int := 0;
+BEGIN
+	WHILE recorded < n LOOP
+		BEGIN
+			PERFORM public.redis_fenced_xact_lock('shop');
+			recorded := recorded + 1;
+		EXCEPTION WHEN undefined_function OR undefined_table OR invalid_schema_name THEN
+			NULL;
+		END;
+		COMMIT;
+	END LOOP;
+END $$;
+SQL
+	is($setup->{raw}, '', 'set up');
+	$other->start('CALL w.swap()');
+	is($carol->query('CALL w.use(500)')->error, undef,
+		'500 tokens recorded while schemas are exchanged');
+	$node->value("SELECT nextval('w.stop')", dbname => 'shop');
+	is($other->wait->error, undef, 'many times');
+	is($witness->(), '', 'no code of hers has run as the owner of the extension');
+	$_->quit foreach $carol, $other;
 	nothing_left($node, $redis, keys => $counters);
 };
 

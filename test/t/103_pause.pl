@@ -1,0 +1,247 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A session that is stopped for longer than its lease, and comes back.  Checks of
+# the design: section 2, 3 (renewed as long as the session lives, stopped or
+# not), 6 (it cannot commit once its lease was lost; a renewal read after the
+# deadline does not revive), 7 (what it does late does not touch its successor);
+# the same with commit_guard = off, where the update is lost, shows that the
+# tests can fail.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $lease_ms = limit(0.5) * 1000;
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { 'lockredis.lease' => "${lease_ms}ms" });
+my $other_node = LockRedis::Node->create('other', redis => $redis);
+my $paused = $node->session;
+my $next = $node->session;
+my $other = $other_node->session;
+
+$_->wait_for_up foreach $node, $other_node;
+
+# Statements that are no test by themselves.
+sub run
+{
+	my ($s, $sql) = @_;
+	my $result = $s->query($sql);
+
+	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
+	return $result;
+}
+
+run($next, 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
+
+sub stop_watchdog
+{
+	my $pid = $node->watchdog_pid;
+
+	kill('STOP', $pid) == 1 or die "could not stop $pid: $!";
+	return $pid;
+}
+
+sub stopped
+{
+	my ($pid) = @_;
+
+	return poll_until(
+		"process $pid to be stopped",
+		sub {
+			open my $fh, '<', "/proc/$pid/stat" or die "process $pid: $!";
+			return <$fh> =~ /\) T /;
+		});
+}
+
+# Who takes the lock from the paused session, and how; what it changes is in the
+# table of the paused one in any case.  Their leases are not to end here.
+my %successor = (
+	'a session of the same server' => {
+		ask => sub {
+			$next->start("BEGIN; SELECT redis_xact_lock('pause', '10 min')");
+		},
+		has_it => sub { is($next->wait->error, undef, 'the waiter has the lock') },
+		keeps_it => sub {
+			$next->query_is("SELECT redis_is_held('pause')",
+				't', 'the successor still has it');
+		},
+		give_back => sub { }
+	},
+	'another server' => {
+		ask => sub { $other->start("SELECT redis_lock('pause', '10 min')") },
+		has_it => sub {
+			is($other->wait->error, undef, 'the other server has the lock');
+			run($next, 'BEGIN');
+		},
+		keeps_it => sub {
+			is( $other->value("SELECT redis_lock_owner('pause') = owner FROM redis_locks"),
+				't',
+				'the successor still has it');
+		},
+		give_back => sub {
+			$other->query_is("SELECT redis_unlock('pause')", 't', 'unlocked');
+		}
+	},
+	'another client' => {
+		ask => sub { },
+		has_it => sub {
+			poll_until('the client to get the lock',
+				sub { !$redis->cmd('EXISTS', 'pause') });
+			$redis->cmd('HSET', 'pause', 'client:1', 1);
+			$redis->cmd('PEXPIRE', 'pause', 600_000);
+			run($next, 'BEGIN');
+		},
+		keeps_it => sub {
+			is_deeply($redis->hash('pause'),
+				{ 'client:1' => 1 },
+				'the successor still has it');
+		},
+		give_back => sub { $redis->cmd('DEL', 'pause') }
+	});
+
+# Who is stopped: the backend, whose lease was given, or it and the watchdog that
+# should renew its lease; who goes on first then.
+my %pause = (
+	'a given lease' => {
+		lease => ", '$lease_ms ms'",
+		thaw => sub {
+			$paused->thaw;
+			return $paused->wait;
+		}
+	},
+	'a renewed lease, backend first' => {
+		lease => '',
+		watchdog => 1,
+		thaw => sub {
+			my ($watchdog) = @_;
+			$paused->thaw;
+			my $result = $paused->wait;
+			kill 'CONT', $watchdog;
+			return $result;
+		}
+	},
+	'a renewed lease, watchdog first' => {
+		lease => '',
+		watchdog => 1,
+		thaw => sub {
+			my ($watchdog) = @_;
+			kill 'CONT', $watchdog;
+			poll_until('the loss to be seen',
+				sub { $node->value('SELECT count(*) FROM redis_locks WHERE lost_at IS NOT NULL') > 0 });
+			$paused->thaw;
+			return $paused->wait;
+		}
+	});
+
+# paused       has the lock, has read 0, is stopped (and the watchdog)
+# successor    waits, has the lock when the lease is over, reads 0
+# paused       has been sent the write of 0 + 1 and COMMIT, goes on
+# successor    writes 0 + 1, commits
+#
+# Right: the paused one fails, and the counter is 1 because one has counted.
+# Without the guard two have counted, and it is 1 all the same.
+sub pause_test
+{
+	my ($pause, $successor, $guard, $lock) = @_;
+	my $watchdog;
+
+	$lock ||= 'redis_xact_lock';
+	run($next, 'UPDATE counter SET n = 0');
+	run($paused, "SET lockredis.commit_guard = '$guard'");
+	$paused->query_is(
+		"BEGIN; SELECT $lock('pause'$pause->{lease}); SELECT n FROM counter",
+		"\n0", 'the paused session has read');
+	$watchdog = stop_watchdog() if $pause->{watchdog};
+	$paused->freeze;
+	stopped($_) foreach grep { defined } $paused->pid, $watchdog;
+	$paused->start('UPDATE counter SET n = 0 + 1; COMMIT');
+
+	$successor->{ask}->();
+	$successor->{has_it}->();
+	$next->query_is('SELECT n FROM counter', 0, 'the successor has read');
+
+	my $result = $pause->{thaw}->($watchdog);
+	if ($guard eq 'off')
+	{
+		is($result->error, undef, 'without the guard the paused session commits');
+	}
+	else
+	{
+		$result->fails(
+			'40001',
+			qr/could not commit because the lock "pause" was lost\nDETAIL:  Its lease expired/,
+			'the paused session cannot commit');
+	}
+	$successor->{keeps_it}->();
+
+	# What its own function says is not asked before: it could find out then.
+	$next->query_is(
+		"UPDATE counter SET n = 0 + 1; COMMIT; SELECT n FROM counter",
+		1, $guard eq 'off' ? 'the update is lost' : 'the successor has counted');
+	$successor->{give_back}->();
+	$paused->query("SELECT redis_unlock('pause')") if $lock eq 'redis_lock';
+	return;
+}
+
+foreach my $pause (sort keys %pause)
+{
+	foreach my $successor (sort keys %successor)
+	{
+		subtest "$pause, $successor" =>
+		  sub { pause_test($pause{$pause}, $successor{$successor}, 'lease') };
+	}
+	subtest "$pause, without the guard" => sub {
+		pause_test($pause{$pause}, $successor{'a session of the same server'},
+			'off');
+	};
+}
+subtest 'a session-level lock' => sub {
+	pause_test(
+		$pause{'a renewed lease, backend first'},
+		$successor{'a session of the same server'},
+		'lease', 'redis_lock');
+};
+
+# Stopped for several leases, but the watchdog is not: it still has the lock, and
+# the other one waits for its commit.
+subtest 'the watchdog holds it for a stopped session' => sub {
+	run($next, 'UPDATE counter SET n = 0');
+	run($paused, "SET lockredis.commit_guard = 'lease'");
+	run($paused, "BEGIN; SELECT redis_xact_lock('pause'); SELECT n FROM counter");
+	$paused->freeze;
+	stopped($paused->pid);
+	$paused->start('UPDATE counter SET n = 0 + 1; COMMIT');
+	$other->start("SELECT redis_lock('pause')");
+	$next->start("SELECT redis_lock('pause', '1 min')");
+	$node->wait_for_waiters('pause', 1);
+	poll_until(
+		'many renewals',
+		sub {
+			$node->value(
+				q{SELECT renewals FROM redis_locks WHERE key = 'pause' AND granted})
+			  >= 10;
+		});
+	ok($_->is_running, 'another one waits') foreach $next, $other;
+	$paused->thaw;
+	is($paused->wait->error, undef, 'it commits');
+
+	# In whatever order the two get it.
+	poll_until('one of the two to have the lock',
+		sub { !$next->is_running || !$other->is_running });
+	my @order = $next->is_running ? ($other, $next) : ($next, $other);
+	foreach my $s (@order)
+	{
+		is($s->wait->error, undef, 'the waiter has the lock');
+		is($node->value('SELECT n FROM counter'), 1, 'and sees the change');
+		$s->query_is("SELECT redis_unlock('pause')", 't', 'unlocked');
+	}
+};
+
+$_->quit foreach $paused, $next, $other;
+nothing_left([ $node, $other_node ], $redis);
+done_testing();

@@ -1,0 +1,564 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The end of a transaction while Redis fails.  Checks of the design: section 6,
+# transaction end (all that may fail is in PRE_COMMIT; the release never raises,
+# delays the client by its budget at most, and what was not answered is given
+# back by the watchdog), section 2, 5 (no orphans), for COMMIT, ROLLBACK,
+# savepoints, exception blocks, FATAL and a crash.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+# Budget of a call, and what may be added on a busy machine.
+my $connect = limit(0.5);
+my $command = limit(1);
+my $budget = ($connect + $command) * 1000;
+my $slack = limit(2) * 1000;
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => {
+		'lockredis.lease' => '10min',
+		'lockredis.connect_timeout' => "${connect}s",
+		'lockredis.command_timeout' => "${command}s"
+	});
+my $one = $node->session;
+
+$node->wait_for_up;
+
+# Statements that are no test by themselves.
+sub run
+{
+	my ($s, $sql) = @_;
+	my $result = $s->query($sql);
+
+	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
+	return $result;
+}
+
+# Afterwards Redis has every script: a fault is to hit the first attempt.
+run($one,
+	q{CREATE TABLE t (a int);
+	  BEGIN; SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
+	  SELECT redis_unlock_all(); COMMIT;
+	  SET lockredis.commit_guard = 'verify'; SELECT redis_xact_lock('warm');
+	  RESET lockredis.commit_guard});
+
+sub rows
+{
+	return $node->value('SELECT count(*) FROM t');
+}
+
+# All is well again, and nothing has been forgotten.
+sub recovered
+{
+	my ($s, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$node->wait_for_up;
+	poll_until(
+		'all locks to be given back',
+		sub {
+			!$redis->all_keys && $node->value('SELECT count(*) FROM redis_locks') == 0;
+		});
+	poll_until('the store to be asked again',
+		sub { !$s->query("SELECT redis_is_locked('back')")->error });
+	return $s->query_is(
+		"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); COMMIT",
+		'|', "$name: locks work again, and all were given back");
+}
+
+# A release is the only request that publishes.
+my %fault = (
+	'stopped' => {
+		do => sub { $redis->stop(keep => 1) },
+		undo => sub { $redis->start }
+	},
+	'stopped, its data lost' => {
+		do => sub { $redis->stop },
+		undo => sub { $redis->start }
+	},
+	'frozen' => {
+		do => sub { $redis->freeze },
+		undo => sub { $redis->thaw }
+	},
+	'unreachable' => {
+		do => sub { $proxy->mode('hang'); $proxy->reset_all },
+		undo => sub { $proxy->mode('pass') }
+	},
+	'refusing connections' => {
+		do => sub { $proxy->mode('refuse'); $proxy->reset_all },
+		undo => sub { $proxy->mode('pass') }
+	},
+	'resetting connections' => {
+		do => sub { $proxy->mode('reset'); $proxy->reset_all },
+		undo => sub { $proxy->mode('pass') }
+	},
+	'dropping the reply' => {
+		do => sub {
+			$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop', times => 0);
+		},
+		undo => sub { $proxy->clear }
+	},
+	'sending half of the reply' => {
+		do => sub {
+			$proxy->rule(
+				on => 'reply',
+				match => 'PUBLISH',
+				action => 'truncate',
+				bytes => 3,
+				times => 0,
+				then => 'hold');
+		},
+		undo => sub { $proxy->clear; $proxy->release }
+	},
+	'answering with an error' => {
+		do => sub { $redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 1) },
+		undo => sub { $redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 0) }
+	});
+
+# [name, before the fault, the end under the fault, rows that are written,
+# whether the transaction goes on].
+my @ends = (
+	[ 'COMMIT', 'BEGIN; INSERT INTO t VALUES (1)', 'COMMIT', 1 ],
+	[ 'COMMIT of a reader', 'BEGIN', 'COMMIT', 0 ],
+	[ 'ROLLBACK', 'BEGIN; INSERT INTO t VALUES (1)', 'ROLLBACK', 0 ],
+	[
+		'ROLLBACK TO', 'BEGIN; INSERT INTO t VALUES (1); SAVEPOINT s',
+		'ROLLBACK TO s', 1, 1
+	]);
+
+# A session for each end; all of them end under the same fault at the same time.
+# None asks the store for a permission, so none fails.
+my @many = map { $node->session } @ends;
+
+foreach my $fault (sort keys %fault)
+{
+	subtest "Redis $fault" => sub {
+		my $before = rows();
+		my $rows = 0;
+
+		foreach my $i (0 .. $#ends)
+		{
+			my ($name, $begin) = @{ $ends[$i] };
+			run($many[$i], "$begin; SELECT redis_xact_lock('a $i'), redis_xact_lock('b $i')");
+		}
+		$fault{$fault}{do}->();
+		$many[$_]->start($ends[$_][2]) foreach 0 .. $#ends;
+		foreach my $i (0 .. $#ends)
+		{
+			my ($name, $begin, $sql, $written, $goes_on) = @{ $ends[$i] };
+			my $s = $many[$i];
+			my $result = $s->wait;
+			is($result->{raw}, '', "$name: works without a word");
+			cmp_ok($result->ms, '<', $budget + $slack, 'within its budget');
+			$s->query_is('SELECT 1', 1, 'the next statement works');
+			$rows += $written;
+			next unless $goes_on;
+			$result = $s->query('INSERT INTO t SELECT 2 WHERE false; COMMIT');
+			is($result->{raw}, '', 'the transaction goes on, and commits');
+			cmp_ok($result->ms, '<', $budget + $slack, 'in time');
+		}
+		is(rows() - $before, $rows, 'the outcomes are right');
+		$fault{$fault}{undo}->();
+		recovered($_, "Redis $fault") foreach $many[0], $many[-1];
+	};
+}
+$_->quit foreach @many;
+
+# What a fault does not stop: the release is repeated, and all keys are free
+# when COMMIT returns.
+my %hiccup = (
+	'scripts were flushed' => sub { $redis->cmd('SCRIPT', 'FLUSH') },
+	'the connection was closed' => sub { $proxy->reset_all },
+	'the connection was killed' =>
+	  sub { $redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes') },
+	'the request resets the connection' =>
+	  sub { $proxy->rule(match => 'PUBLISH', action => 'reset') },
+	'the reply resets the connection' =>
+	  sub { $proxy->rule(match => 'PUBLISH', action => 'cut') },
+	'Redis was restarted' => sub { $redis->restart(keep => 1) });
+
+foreach my $hiccup (sort keys %hiccup)
+{
+	foreach my $end (@ends[ 0, 3 ])
+	{
+		my ($name, $begin, $sql, $rows, $goes_on) = @$end;
+
+		subtest "$hiccup, $name" => sub {
+			my $before = rows();
+
+			# More than one command of the batch.
+			run($one,
+				"$begin;
+				 SELECT count(redis_xact_lock('k ' || i)) FROM generate_series(1, 120) i");
+			$hiccup{$hiccup}->();
+			my $result = $one->query($sql);
+			is($result->{raw}, '', 'works');
+			is(scalar($redis->all_keys), 0, 'all locks are given back by then');
+			run($one, 'COMMIT') if $goes_on;
+			is(rows() - $before, $rows, 'with the right outcome');
+			$proxy->clear;
+			recovered($one, $name);
+		};
+	}
+}
+
+# ----------
+# Savepoints and exception blocks under a fault
+# ----------
+
+# No release is answered.  Each round has a lock of its own if the store could
+# be asked (after a time-out it is left alone until the watchdog has heard from
+# it), and fails; the locks from before the loop stay, and so does the lock of
+# the round that succeeds.
+subtest 'exception blocks while no release is answered' => sub {
+	run($one, "BEGIN; SELECT redis_xact_lock('outer'); INSERT INTO t VALUES (1)");
+	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop', times => 0);
+	my $result = $one->query(
+		q{DO $$
+		  DECLARE
+		      failed int := 0;
+		      unreachable int := 0;
+		  BEGIN
+		      FOR i IN 1 .. 4 LOOP
+		          BEGIN
+		              PERFORM redis_xact_lock('round ' || i);
+		              RAISE division_by_zero;
+		          EXCEPTION
+		              WHEN division_by_zero THEN
+		                  failed := failed + 1;
+		              WHEN connection_failure THEN
+		                  unreachable := unreachable + 1;
+		          END;
+		          IF redis_is_held('round ' || i) OR NOT redis_is_held('outer') THEN
+		              RAISE 'wrong locks are held';
+		          END IF;
+		      END LOOP;
+		      RAISE NOTICE '%', failed > 0 AND failed + unreachable = 4;
+		  END $$});
+	is($result->error, undef, 'goes on');
+	is_deeply([ map { $_->message } $result->notices ], ['t'], 'each round failed');
+	cmp_ok($result->ms, '<', 4 * $budget + $slack, 'within a budget each');
+	my $before = rows();
+	$one->query_is('COMMIT', '', 'commits');
+	is(rows() - $before, 1, 'with its row');
+	$proxy->clear;
+	recovered($one, 'exception blocks');
+};
+
+# A re-entry that has to lengthen the lease fails in a savepoint: what was held
+# before is held, in one scope, and the transaction goes on.
+subtest 're-entries that are not answered' => sub {
+	foreach my $again ('redis_xact_lock', 'redis_lock')
+	{
+		my $before = rows();
+
+		run($one,
+			"BEGIN; INSERT INTO t VALUES (1);
+			 SELECT redis_xact_lock('a', '1 min'); SAVEPOINT s");
+		$proxy->rule(on => 'reply', match => 'EVALSHA', action => 'drop');
+		$one->query("SELECT $again('a', '1 h')")
+		  ->fails('08006', qr/did not answer/, "$again fails");
+		run($one, 'ROLLBACK TO s');
+		$one->query_is("SELECT redis_is_held('a'), redis_hold_count('a')",
+			't|1', 'held as before');
+		is( $node->value('SELECT scope, hold_count FROM redis_locks'),
+			'transaction|1', 'and shown so');
+		$one->query_is('COMMIT', '', 'commits');
+		is(rows() - $before, 1, 'with its row');
+		recovered($one, $again);
+	}
+};
+
+subtest 'nested savepoints, Redis frozen' => sub {
+	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('outer')");
+	run($one, "SAVEPOINT s$_; SELECT redis_xact_lock('in $_')") foreach 1 .. 5;
+	$redis->freeze;
+	my $result = $one->query('ROLLBACK TO s1');
+	is($result->error, undef, 'rolled back');
+	cmp_ok($result->ms, '<', $budget + $slack, 'five levels within one budget');
+	$result = $one->query('ROLLBACK');
+	is($result->error, undef, 'and all of it');
+	cmp_ok($result->ms, '<', $budget + $slack, 'in time');
+	$redis->thaw;
+	recovered($one, 'nested savepoints');
+};
+
+# ----------
+# Many locks, single statements, procedures
+# ----------
+
+subtest '1,000 locks, Redis frozen' => sub {
+	my $before = rows();
+
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1);
+		 SELECT count(redis_xact_lock('k ' || i)) FROM generate_series(1, 1000) i");
+	$redis->freeze;
+	my $result = $one->query('COMMIT');
+	is($result->{raw}, '', 'commits');
+	cmp_ok($result->ms, '<', $budget + $slack, 'within its budget');
+	is(rows() - $before, 1, 'with its row');
+	is( $node->value(
+			'SELECT count(*) FROM redis_locks WHERE pid IS NULL AND NOT granted'),
+		1000,
+		'all are left to the watchdog');
+	$redis->thaw;
+	recovered($one, '1,000 locks');
+};
+
+subtest 'a single statement, its release not answered' => sub {
+	my $before = rows();
+
+	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop');
+	my $result = $one->query(
+		"INSERT INTO t SELECT 1 FROM (SELECT redis_xact_lock('a') OFFSET 0) x");
+	is($result->{raw}, '', 'works');
+	cmp_ok($result->ms, '<', $budget + $slack, 'within its budget');
+	is(rows() - $before, 1, 'with its row');
+	recovered($one, 'a single statement');
+};
+
+subtest 'COMMIT in a DO block, its release not answered' => sub {
+	my $before = rows();
+
+	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop', times => 1);
+	my $result = $one->query(
+		q{DO $$
+		  BEGIN
+		      INSERT INTO t VALUES (1);
+		      PERFORM redis_xact_lock('a');
+		      COMMIT;
+		      INSERT INTO t VALUES (2);
+		      ROLLBACK;
+		      INSERT INTO t VALUES (3);
+		  END $$});
+	is($result->{raw}, '', 'goes on');
+	is(rows() - $before, 2, 'with the right rows');
+	recovered($one, 'a DO block');
+};
+
+subtest 'a statement fails, its release not answered' => sub {
+	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop');
+	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('a')");
+	my $result = $one->query('SELECT 1/0');
+	$result->fails('22012', qr/division by zero/, 'with its own error');
+	cmp_ok($result->ms, '<', $budget + $slack, 'in time');
+	$one->query_is('ROLLBACK', '', 'rolled back');
+	recovered($one, 'a failed statement');
+};
+
+# ----------
+# Before the commit: there it may fail, cleanly
+# ----------
+
+subtest 'the guard gets no answer' => sub {
+	my %no_answer = (
+		'Redis frozen' => [ sub { $redis->freeze }, sub { $redis->thaw } ],
+		'reply dropped' => [
+			sub { $proxy->rule(on => 'reply', match => 'verified', action => 'drop') },
+			sub { $proxy->clear }
+		],
+		'Redis stopped' =>
+		  [ sub { $redis->stop(keep => 1) }, sub { $redis->start } ]);
+
+	foreach my $name (sort keys %no_answer)
+	{
+		my $before = rows();
+
+		run($one,
+			"BEGIN; SET LOCAL lockredis.commit_guard = 'verify';
+			 SELECT redis_xact_lock('verified'); INSERT INTO t VALUES (1)");
+		$no_answer{$name}[0]->();
+		my $result = $one->query('COMMIT');
+		like($result->sqlstate, qr/^08/, "$name: the commit fails")
+		  || diag $result->{raw};
+
+		# Asking, then giving back; by then the node is known not to answer.
+		cmp_ok($result->ms, '<', 2 * $budget + $slack, 'in time');
+		is(rows(), $before, 'nothing is committed');
+		$one->query_is('SELECT 1', 1, 'the next statement works');
+		$no_answer{$name}[1]->();
+		recovered($one, $name);
+	}
+};
+
+subtest 'a deferred trigger cannot get its lock' => sub {
+	my $before = rows();
+
+	run($one,
+		q{CREATE FUNCTION take_deferred() RETURNS trigger LANGUAGE plpgsql AS $$
+		  BEGIN
+		      PERFORM redis_xact_lock('deferred');
+		      RETURN NULL;
+		  END $$;
+		  CREATE CONSTRAINT TRIGGER later AFTER INSERT ON t
+		  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION take_deferred();
+		  BEGIN; SELECT redis_xact_lock('a'); INSERT INTO t VALUES (1)});
+	$redis->freeze;
+	my $result = $one->query('COMMIT');
+	$result->fails('08006', qr/the lock store did not answer/,
+		'the commit fails');
+	cmp_ok($result->ms, '<', 2 * $budget + $slack, 'in time');
+	$redis->thaw;
+	is(rows(), $before, 'nothing is committed');
+	run($one, 'DROP TRIGGER later ON t');
+	recovered($one, 'a deferred trigger');
+};
+
+# A cancel while the guard waits: the transaction fails, and releases.
+subtest 'cancelled while the guard asks' => sub {
+	my $before = rows();
+	my $id;
+
+	run($one,
+		"BEGIN; SET LOCAL lockredis.commit_guard = 'verify';
+		 SELECT redis_xact_lock('verified'); INSERT INTO t VALUES (1)");
+	$id = $proxy->rule(match => 'verified', action => 'hold');
+	$one->start('COMMIT');
+	$proxy->wait_for_rule($id);
+	$one->cancel;
+	$one->wait->fails('57014', qr/cancel/, 'the commit fails');
+	$proxy->clear;
+	$proxy->release;
+	is(rows(), $before, 'nothing is committed');
+	recovered($one, 'cancelled');
+};
+
+# ----------
+# Sessions that end
+# ----------
+
+# The release is under way and is not answered; it cannot be interrupted, as the
+# transaction is committed, but it ends.
+foreach my $how ([ terminate => qr/57P01/ ], [ cancel => undef ])
+{
+	my ($signal, $state) = @$how;
+
+	subtest "$signal while the release is not answered" => sub {
+		my $s = $node->session;
+		my $before = rows();
+
+		run($s,
+			"SELECT redis_lock('session'); BEGIN; INSERT INTO t VALUES (1);
+			 SELECT redis_xact_lock('a')");
+		my $id = $proxy->rule(match => 'PUBLISH', action => 'hold');
+		$s->start('COMMIT');
+		$proxy->wait_for_rule($id);
+		is(rows() - $before, 1, 'it is committed');
+		my $begin = now();
+		$s->signal($signal eq 'cancel' ? 'INT' : 'TERM');
+		if ($signal eq 'cancel')
+		{
+			is($s->wait->{raw}, '', 'a cancel comes too late');
+			$s->query_is('SELECT 1', 1, 'and is forgotten');
+		}
+		else
+		{
+			poll_until('the backend to end', sub { $s->is_gone });
+			cmp_ok((now() - $begin) * 1000,
+				'<', 2 * $budget + $slack, 'it ends in time');
+			$s->wait;
+		}
+		$proxy->clear;
+		$proxy->release;
+		$s->quit;
+		recovered($one, $signal);
+	};
+}
+
+subtest 'terminated in a transaction, Redis frozen' => sub {
+	my $s = $node->session;
+	my $before = rows();
+
+	run($s,
+		"SELECT redis_lock('session'); BEGIN; INSERT INTO t VALUES (1);
+		 SELECT redis_xact_lock('a')");
+	$redis->freeze;
+	my $begin = now();
+	$s->terminate;
+	poll_until('the backend to end', sub { $s->is_gone });
+	cmp_ok((now() - $begin) * 1000, '<', 2 * $budget + $slack, 'it ends in time');
+	$redis->thaw;
+	is(rows(), $before, 'nothing is committed');
+	$s->quit;
+	recovered($one, 'terminated');
+};
+
+# FATAL in the middle of a statement, with locks of two levels.
+subtest 'FATAL in a savepoint, Redis frozen' => sub {
+	my $s = $node->session;
+
+	run($s,
+		"BEGIN; SELECT redis_xact_lock('a'); SAVEPOINT s;
+		 SELECT redis_xact_lock('b')");
+	$s->start('SELECT pg_sleep(600)');
+	poll_until('the session to sleep',
+		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
+	$redis->freeze;
+	my $begin = now();
+	$s->terminate;
+	poll_until('the backend to end', sub { $s->is_gone });
+	cmp_ok((now() - $begin) * 1000, '<', 2 * $budget + $slack, 'it ends in time');
+	$redis->thaw;
+	$s->quit;
+	recovered($one, 'FATAL');
+};
+
+# ----------
+# A crash in the middle of a commit
+# ----------
+
+# The backend is killed while its release is on the way: the server restarts,
+# the row is committed, the lock runs out, and nobody else is harmed.
+subtest 'crash' => sub {
+	my $victim = $node->session;
+	my $before = rows();
+
+	# Nobody renews it once the watchdog has been killed, too.
+	my $lease = limit(1) . 's';
+	run($victim,
+		"BEGIN; INSERT INTO t VALUES (1);
+		 SELECT redis_xact_lock('crash', '$lease')");
+	my $id = $proxy->rule(match => 'PUBLISH', action => 'hold');
+	$victim->start('COMMIT');
+	$proxy->wait_for_rule($id);
+	$victim->kill9;
+	ok($victim->wait->dead, 'the connection is lost');
+	poll_until(
+		'the server to be back',
+		sub {
+			$node->psql('postgres', 'SELECT 1', on_error_die => 0) == 0;
+		});
+	is(rows() - $before, 1, 'the row is committed');
+	is( $node->value('SELECT count(*) FROM redis_locks'),
+		0, 'the new instance knows of no lock');
+	$proxy->clear;
+	$proxy->release;
+	poll_until('the lease to end', sub { !$redis->cmd('EXISTS', 'crash') });
+	$one->quit;
+	$one = $node->session;
+	$victim->quit;
+	recovered($one, 'crash');
+};
+
+# ----------
+# All the time
+# ----------
+
+ok( !$node->logged(
+		qr/PANIC|TRAP:|while in COMMIT|signal (?:6|11)\b|out of shared memory/),
+	'no PANIC, no failed assertion, no warning of the transaction machinery');
+is($node->times_logged(qr/was terminated by signal/),
+	1, 'one process was killed, by the test');
+
+$one->quit;
+nothing_left($node, $redis);
+done_testing();

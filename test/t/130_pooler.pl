@@ -1,0 +1,403 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Behind a real PgBouncer: design.md section 2, guarantee 10.  In transaction
+# mode redis_xact_lock works and excludes, session-level locks are refused with
+# lockredis.session_locks = off, and what would happen otherwise is shown; in
+# session mode the reset query gives session-level locks back, DISCARD ALL as
+# well as redis_unlock_all(); clients that vanish leave nothing.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+# Where Debian has it.
+$ENV{PATH} .= ':/usr/sbin';
+need_tool('pgbouncer');
+
+# A psql behind the pooler: the backend it sees may serve others afterwards, so
+# the end of the client is not that of the backend.
+package PooledSession
+{
+	use parent -norequire, 'LockRedis::Session';
+
+	sub quit
+	{
+		my ($self) = @_;
+
+		return unless $self->{psql};
+		close $self->{in};
+		$self->_end(no_backend => 1);
+		return;
+	}
+}
+
+# A PgBouncer that offers the databases "tx" and "sess" in the two modes, with
+# two connections to the server each.  Ends with the test.
+package Pooler
+{
+	use LockRedis::Wait qw(poll_until);
+	use POSIX ();
+	use Test::More;
+
+	my @poolers;
+
+	sub new
+	{
+		my ($class, $node, $name, %settings) = @_;
+		my $dir = PostgreSQL::Test::Utils::tempdir_short();
+		my $self = bless {
+			dir => $dir,
+			port => PostgreSQL::Test::Cluster::get_free_port(),
+			log => "$PostgreSQL::Test::Utils::log_path/130_pooler_$name.log",
+			owner => $$
+		}, $class;
+		my $user = getpwuid $>;
+		my $server = 'host=' . $node->host . ' port=' . $node->port
+		  . " dbname=postgres user=$user";
+		my %all = (
+			listen_port => $self->{port},
+			unix_socket_dir => $dir,
+			auth_type => 'any',
+			default_pool_size => 2,
+			logfile => $self->{log},
+			%settings);
+
+		open my $conf, '>', "$dir/pgbouncer.ini" or die $!;
+		print $conf "[databases]\n",
+		  "tx = $server pool_mode=transaction\n",
+		  "sess = $server pool_mode=session\n",
+		  "[pgbouncer]\n",
+		  map { "$_ = $all{$_}\n" } sort keys %all;
+		close $conf or die $!;
+
+		my $pid = fork();
+		die "could not fork: $!" unless defined $pid;
+		if ($pid == 0)
+		{
+			open STDIN, '<', '/dev/null';
+			open STDOUT, '>>', $self->{log};
+			open STDERR, '>&', \*STDOUT;
+			no warnings 'exec';
+			exec 'pgbouncer', "$dir/pgbouncer.ini";
+			POSIX::_exit(127);
+		}
+		$self->{pid} = $pid;
+		push @poolers, $self;
+		poll_until(
+			"PgBouncer to listen (see $self->{log})",
+			sub {
+				die "PgBouncer ended at once, see $self->{log}\n"
+				  if waitpid($pid, POSIX::WNOHANG()) == $pid;
+				-S "$dir/.s.PGSQL.$self->{port}";
+			});
+		return $self;
+	}
+
+	# For LockRedis::Session.
+	sub connstr
+	{
+		my ($self, $dbname) = @_;
+
+		return "host=$self->{dir} port=$self->{port} dbname=$dbname";
+	}
+
+	sub session
+	{
+		my ($self, $dbname) = @_;
+
+		return PooledSession->new($self, dbname => $dbname);
+	}
+
+	# Its connections to the server end with it.
+	sub stop
+	{
+		my ($self) = @_;
+		my $pid = delete $self->{pid};
+
+		kill 'INT', $pid;
+		poll_until('PgBouncer to end',
+			sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
+		return;
+	}
+
+	END
+	{
+		my $exit_code = $?;
+
+		foreach my $pooler (grep { $_->{owner} == $$ && $_->{pid} } @poolers)
+		{
+			kill 'KILL', $pooler->{pid};
+			waitpid $pooler->{pid}, 0;
+		}
+		$? = $exit_code;
+	}
+}
+
+package main;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { client_connection_check_interval => '100ms' });
+
+$node->wait_for_up;
+$node->safe_psql('postgres',
+	'CREATE TABLE account (v bigint NOT NULL); INSERT INTO account VALUES (0)');
+
+my $pooler =
+  Pooler->new($node, 'default', server_reset_query => 'DISCARD ALL');
+
+# ----------
+# Transaction mode
+# ----------
+
+subtest 'transaction mode, transaction-level locks' => sub {
+	my ($one, $two) = map { $pooler->session('tx') } 1 .. 2;
+
+	# Both connections to the server serve both clients.
+	my $first = $one->value('BEGIN; SELECT pg_backend_pid()');
+	my $second = $two->value('BEGIN; SELECT pg_backend_pid()');
+	isnt($first, $second, 'two transactions, two backends');
+	$one->query_is("SELECT redis_xact_lock('tx')", '', 'locked by one client');
+	$two->query_is("SELECT redis_try_xact_lock('tx')",
+		'f', 'busy for the other one');
+	$two->start("SELECT redis_xact_lock('tx')");
+	$node->wait_for_waiters('tx', 1);
+	is($one->query('COMMIT')->error, undef, 'committed');
+	is($two->wait->error, undef, 'the other one has it');
+	$one->query_is(
+		"BEGIN; SELECT redis_try_xact_lock('tx'); ROLLBACK", 'f',
+		'busy the other way round');
+	is($two->query('COMMIT')->error, undef, 'committed');
+
+	# A client that comes next on the same backend holds nothing.
+	my %seen;
+	foreach my $i (1 .. 10)
+	{
+		foreach my $s ($one, $two)
+		{
+			my $row = $s->query(
+				"BEGIN; SELECT redis_hold_count('tx'), pg_backend_pid(); SELECT redis_xact_lock('tx'); COMMIT"
+			)->out;
+			$row =~ s/\|(\d+)\n$//;
+			$seen{$row}++;
+		}
+	}
+	is_deeply(\%seen, { 0 => 20 }, 'no transaction finds a lock that it has not taken');
+
+	# Fenced: each transaction has a token of its own.
+	my @tokens =
+	  map { $_->value("SELECT redis_fenced_xact_lock('tx')") } $one, $two, $one;
+	is("@tokens", '1 2 3', 'fencing tokens');
+	$_->quit foreach $one, $two;
+	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+};
+
+# Eight clients, two connections to the server; each transaction reads, and
+# writes one more.  Without the lock updates are lost.
+subtest 'transaction mode, under load' => sub {
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my $transactions = 8 * 40;
+
+	foreach my $lock ('', "SELECT redis_xact_lock('load');\n")
+	{
+		my $script = $dir . '/' . ($lock ? 'with' : 'without') . '.sql';
+		append_to_file($script,
+			"BEGIN;\n${lock}SELECT v AS seen FROM account \\gset\nUPDATE account SET v = :seen + 1;\nEND;\n"
+		);
+		my $run = sub {
+			$node->safe_psql('postgres', 'UPDATE account SET v = 0');
+			my ($out, $err) = run_command(
+				[
+					'pgbench', '-n', '-c', '8', '-j', '2', '-t', '40', '-f',
+					$script, $pooler->connstr('tx')
+				]);
+			note $out;
+			return $out =~ m{actually processed: $transactions/$transactions\n}
+			  && $node->value('SELECT v FROM account');
+		};
+
+		if ($lock)
+		{
+			is($run->(), $transactions, "$transactions transactions, none lost");
+		}
+		else
+		{
+			poll_until('an update to be lost without the lock',
+				sub { $run->() < $transactions });
+			pass('without the lock, updates are lost');
+		}
+	}
+	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+};
+
+# A session-level lock belongs to the backend, so the next client has it too.
+# That is why it can be refused.
+subtest 'transaction mode, session-level locks' => sub {
+	my ($one, $two) = map { $pooler->session('tx') } 1 .. 2;
+
+	# one alone: it is the only client that is active, so PgBouncer has given
+	# both the same backend.
+	my $backend = $one->value("SELECT pg_backend_pid() FROM redis_lock('shared')");
+	is($two->value('SELECT pg_backend_pid()'), $backend,
+		'another client on the same backend');
+	$two->query_is("SELECT redis_try_lock('shared')",
+		't', 'has the lock too: nobody is excluded');
+	$one->query_is('SELECT redis_unlock_all()', '1', 'given back');
+
+	$node->set('lockredis.session_locks' => 'off');
+	foreach my $function (
+		"redis_lock('shared')", "redis_try_lock('shared')",
+		"redis_fenced_lock('shared')", "redis_try_fenced_lock('shared')")
+	{
+		my $result = $one->query("SELECT $function");
+		$result->fails('0A000',
+			qr/session-level Redis locks are not allowed/,
+			"lockredis.session_locks = off: $function");
+		is($result->hint, 'Use redis_xact_lock.', 'with a hint');
+	}
+	$one->query_is("SELECT redis_xact_lock('shared')",
+		'', 'transaction-level locks are allowed');
+	$one->query_is("CALL redis_with_lock('shared', 'SELECT 1')",
+		't', 'and so is redis_with_lock');
+	$one->query_is(
+		"SELECT redis_is_held('shared'), redis_is_locked('shared'), redis_unlock_all()",
+		'f|f|0', 'and inspection');
+	$node->set('lockredis.session_locks' => 'on');
+	$_->quit foreach $one, $two;
+	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+};
+
+# ----------
+# Session mode
+# ----------
+
+# The client goes, PgBouncer keeps the connection and runs the reset query.
+my %resets = (
+	'DISCARD ALL' => $pooler,
+	'SELECT redis_unlock_all()' => undef,
+
+	# So the reset query it is.
+	'' => undef);
+
+foreach my $reset (reverse sort keys %resets)
+{
+	subtest 'session mode, '
+	  . ($reset eq '' ? 'no reset query' : $reset) => sub {
+		my $own = $resets{$reset}
+		  || Pooler->new($node, 'reset' . length $reset, server_reset_query => $reset);
+
+		foreach my $how ('quits', 'vanishes')
+		{
+			my $one = $own->session('sess');
+			my $backend = $one->pid;
+
+			$one->query_is("SELECT redis_lock('k ' || i) FROM generate_series(1, 3) i",
+				"\n\n", 'three locks');
+			$one->query("SELECT redis_lock('k 1')");
+			$how eq 'quits' ? $one->quit : $one->vanish;
+			if ($reset eq '')
+			{
+				my $two = $own->session('sess');
+				is($two->pid, $backend, "a client $how: the next one has its backend");
+				$two->query_is('SELECT redis_unlock_all()', '3', 'and its locks');
+				$two->quit;
+				next;
+			}
+			poll_until('the locks to be given back',
+				sub { !grep { /^k / } $redis->all_keys });
+			my $two = $own->session('sess');
+			is($two->pid, $backend, "a client $how: the next one has its backend");
+			$two->query_is(
+				"SELECT redis_hold_count('k 1'), redis_try_lock('k 1'), redis_hold_count('k 1')",
+				'0|t|1', 'but none of its locks');
+			$two->quit;
+		}
+		nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+		$own->stop unless $resets{$reset};
+	};
+}
+
+# ----------
+# Clients that vanish in the middle
+# ----------
+
+foreach my $mode ('tx', 'sess')
+{
+	# PgBouncer closes the connection to the server, whose backend ends.
+	subtest "$mode: a client vanishes in its transaction" => sub {
+		my $one = $pooler->session($mode);
+		my $two = $pooler->session($mode);
+		my $backend = $one->value(
+			"BEGIN; SELECT pg_backend_pid() FROM redis_xact_lock('gone')");
+
+		$one->query("INSERT INTO account VALUES (-1)");
+		$two->start("SELECT redis_xact_lock('gone')");
+		$node->wait_for_waiters('gone', 1);
+		$one->vanish;
+		is($two->wait->error, undef, 'the next one has the lock');
+		poll_until('its backend to end', sub { !kill 0, $backend });
+		is($node->value('SELECT count(*) FROM account WHERE v = -1'),
+			0, 'rolled back');
+		$two->quit;
+		nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+	};
+
+	# one holds; two waits and vanishes.  Nobody must be left in the queue; the
+	# server finds out by client_connection_check_interval.
+	subtest "$mode: a client vanishes while it waits" => sub {
+		my $one = $pooler->session($mode);
+		my $two = $pooler->session($mode);
+
+		$one->query("BEGIN; SELECT redis_xact_lock('gone')");
+		$two->start("SELECT redis_xact_lock('gone')");
+		$node->wait_for_waiters('gone', 1);
+		$two->vanish;
+		$node->wait_for_waiters('gone', 0);
+		$one->query_is("SELECT redis_is_held('gone')", 't',
+			'the holder is not disturbed');
+		is($one->query('COMMIT')->error, undef, 'and commits');
+		$one->quit;
+		nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+	};
+}
+
+# A job whose client vanishes: it is ended, and its lock given back.
+subtest 'tx: a client vanishes during redis_with_lock' => sub {
+	my $one = $pooler->session('tx');
+
+	$one->start(
+		"CALL redis_with_lock('gone', 'INSERT INTO account VALUES (-1); SELECT pg_sleep(600)')"
+	);
+	poll_until('the command to sleep',
+		sub {
+			$node->value(
+				q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}
+			) == 1;
+		});
+	$one->vanish;
+	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+	is($node->value('SELECT count(*) FROM account WHERE v = -1'),
+		0, 'rolled back');
+};
+
+# PgBouncer itself is killed, with locks of both kinds held through it.
+subtest 'the pooler is killed' => sub {
+	my @clients = map { $pooler->session($_) } 'tx', 'sess';
+
+	$clients[0]->query("BEGIN; SELECT redis_xact_lock('killed 1')");
+	$clients[1]->query("SELECT redis_lock('killed 2')");
+	is($node->value('SELECT count(*) FROM redis_locks'), 2, 'two locks');
+	kill 'KILL', $pooler->{pid};
+	waitpid $pooler->{pid}, 0;
+	delete $pooler->{pid};
+	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+	$_->quit foreach @clients;
+};
+
+done_testing();
