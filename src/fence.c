@@ -147,7 +147,7 @@ run_statement(FenceStatement statement, Oid schema, const LrName *name,
 		elog(ERROR, "SPI_connect failed");
 
 	values[0] = CStringGetTextDatum(lr_name_to_show(name->data, name->len));
-	values[1] = token ? Int64GetDatum(*token) : (Datum) 0;
+	values[1] = statement == FENCE_RAISE ? Int64GetDatum(*token) : (Datum) 0;
 	if (SPI_execute_plan(get_plan(statement, schema), values, NULL, false, 0) != expected)
 		elog(ERROR, "could not use table \"%s\"", FENCE_TABLE);
 	processed = SPI_processed;

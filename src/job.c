@@ -74,13 +74,42 @@ run_statement(const char *statement, bool may_commit)
 				 errdetail_internal("%s", SPI_result_code_string(result))));
 }
 
+/* A syntax error is at a place in the command, not in the CALL. */
+static void
+parse_error_callback(void *arg)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery((const char *) arg);
+	}
+}
+
+static List *
+parse_command(const char *command)
+{
+	ErrorContextCallback callback;
+	List	   *statements;
+
+	callback.callback = parse_error_callback;
+	callback.arg = unconstify(char *, command);
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	statements = raw_parser(command, RAW_PARSE_DEFAULT);
+	error_context_stack = callback.previous;
+	return statements;
+}
+
 /*
  * run_command --- its statements one by one, each seeing what those before did
  */
 static void
 run_command(const char *command)
 {
-	List	   *statements = raw_parser(command, RAW_PARSE_DEFAULT);
+	List	   *statements = parse_command(command);
 	ListCell   *cell;
 
 	foreach(cell, statements)

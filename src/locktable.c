@@ -289,6 +289,7 @@ lt_free_hold(LrIndex hold)
 	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
 	h->state = HOLD_FREE;
 	h->session = LR_NONE;
+	h->owner = 0;
 
 	/*
 	 * The key's entry first, the row last: whoever gets a row must find a
@@ -407,6 +408,13 @@ lt_key_unused(LrIndex key)
  * ----------
  */
 
+static LWLock *
+signal_lock(LrIndex session)
+{
+	return &(GetNamedLWLockTranche("lockredis"))
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
+}
+
 void
 lt_session_enter(void)
 {
@@ -422,10 +430,17 @@ lt_session_enter(void)
 	s->pid = MyProcPid;
 }
 
+/*
+ * lt_session_leave --- nobody may signal this process from here on
+ */
 void
 lt_session_leave(void)
 {
+	LWLock	   *lock = signal_lock(LrMyProcNumber);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_sessions[LrMyProcNumber].pid = 0;
+	LWLockRelease(lock);
 }
 
 int
@@ -438,13 +453,6 @@ void
 lt_wake_session(LrIndex session)
 {
 	SetLatch(&GetPGProcByNumber(session)->procLatch);
-}
-
-static LWLock *
-signal_lock(LrIndex session)
-{
-	return &(GetNamedLWLockTranche("lockredis"))
-		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
 }
 
 /*
@@ -464,7 +472,7 @@ signal_loser(const WakeList *wakes)
 		pg_atomic_read_u32(&s->nlost) > 0)
 	{
 		s->signalled_at = lr_now();
-		(void) kill(s->pid, wakes->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
+		(void) kill(wakes->loser_pid, wakes->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
 	}
 	LWLockRelease(lock);
 }

@@ -227,13 +227,16 @@ lt_collect_due(int64 now, bool connected, int64 again,
 		{
 			int64		due = read_time(&lt_leases[i].due);
 
+			/* Whoever gives it an owner sets its due time after that. */
+			if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
+				continue;
 			if (due <= now && !connected)
 				collect_one(i, now, false, again, &ignored);
 			else if (due <= horizon && n < max)
 			{
 				if (collect_one(i, now, true, again, &items[n]))
 					n++;
-				else
+				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
 					bound = Min(bound, read_time(&lt_leases[i].due));
 			}
 			else

@@ -45,6 +45,14 @@ key_of(LrIndex hold)
  * ----------
  */
 
+/* The watchdog has nothing to do for it any more. */
+static void
+nothing_due(LrIndex hold)
+{
+	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
+}
+
 /*
  * lt_lose_locked --- a held lock is gone
  *
@@ -67,7 +75,7 @@ lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by,
 	if (h->give_back)
 		lt_set_due(hold, lr_now(), wakes);
 	else
-		pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+		nothing_due(hold);
 	lt_nudge_head(key_of(hold), wakes);
 	lr_count(STAT_LOSSES);
 
@@ -494,7 +502,7 @@ lt_given_back(LrIndex hold, uint64 owner)
 		else if (h->state == HOLD_LOST)
 		{
 			h->give_back = false;
-			pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+			nothing_due(hold);
 			lt_nudge_head(key_of(hold), &wakes);
 		}
 	}

@@ -50,6 +50,9 @@
 /* Sent again because a script was not loaded: somebody flushes all the time. */
 #define PASSES_MAX			4
 
+/* Longer than anybody waits, and still good to calculate with (ms). */
+#define TTL_MAX				(LR_NEVER / LR_US_PER_MS - 1)
+
 /* The largest number that Lua and JSON have exactly. */
 #define TOKEN_MAX			INT64CONST(9007199254740991)
 
@@ -573,7 +576,7 @@ take_create(StoreHandle *h, StoreOp *op, const RedisValue *v)
 		case 4:
 			if (!is_ttl(&v[2]) || v[3].type != REDIS_REPLY_STRING)
 				return false;
-			op->ttl_ms = v[2].integer;
+			op->ttl_ms = Min(v[2].integer, TTL_MAX);
 			if (v[1].integer == 3)
 			{
 				strlcpy(op->type_name, v[3].str, sizeof(op->type_name));
@@ -636,7 +639,7 @@ take_inspect(StoreHandle *h, StoreOp *op, const RedisValue *v)
 	}
 	else
 		op->value = STORE_VALUE_OTHER;
-	op->ttl_ms = Max(v[2].integer, STORE_NO_TTL);
+	op->ttl_ms = Min(Max(v[2].integer, STORE_NO_TTL), TTL_MAX);
 	settle(h, op, STORE_OK);
 	return true;
 }

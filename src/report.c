@@ -61,6 +61,7 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 			 errdetail_log("Node %d at %s: %s", error->node, error->address,
 						   error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
+			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
 			 errhint("See the view redis_lock_status, and check \"%s\".",
 					 "lockredis.url")));
 }

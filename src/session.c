@@ -68,6 +68,7 @@ static LrName pending_name;
 static bool pending = false;
 
 static StoreHandle *store_handle = NULL;
+static bool entered = false;
 
 int64		session_deadline_floor = LR_NEVER;
 int			session_nverified = 0;
@@ -101,6 +102,12 @@ HeldEntry *
 session_find_key(const HeldKey *key)
 {
 	return held_lookup(held, *key);
+}
+
+bool
+session_is_entered(void)
+{
+	return entered;
 }
 
 bool
@@ -154,8 +161,6 @@ static void session_at_exit(int code, Datum arg);
 void
 session_enter(void)
 {
-	static bool entered = false;
-
 	lr_require_preload();
 	if (IsParallelWorker())
 		ereport(ERROR,
@@ -229,6 +234,14 @@ typedef struct ReleaseBatch
 
 static ReleaseBatch batch;
 
+static void *
+enlarge(void *array, Size size)
+{
+	if (array == NULL)
+		return MemoryContextAllocHuge(TopMemoryContext, size);
+	return repalloc_huge(array, size);
+}
+
 /*
  * reserve_batch --- room to release n holds at once
  */
@@ -241,20 +254,10 @@ reserve_batch(int n)
 		return;
 	while (size < n)
 		size *= 2;
-	if (batch.ops == NULL)
-	{
-		batch.ops = MemoryContextAlloc(TopMemoryContext, sizeof(StoreOp) * size);
-		batch.holds = MemoryContextAlloc(TopMemoryContext, sizeof(LrIndex) * size);
-		batch.views = MemoryContextAlloc(TopMemoryContext, sizeof(HoldView) * size);
-		batch.keys = MemoryContextAlloc(TopMemoryContext, sizeof(HeldKey) * size);
-	}
-	else
-	{
-		batch.ops = repalloc_huge(batch.ops, sizeof(StoreOp) * (Size) size);
-		batch.holds = repalloc_huge(batch.holds, sizeof(LrIndex) * (Size) size);
-		batch.views = repalloc_huge(batch.views, sizeof(HoldView) * (Size) size);
-		batch.keys = repalloc_huge(batch.keys, sizeof(HeldKey) * (Size) size);
-	}
+	batch.ops = enlarge(batch.ops, sizeof(StoreOp) * (Size) size);
+	batch.holds = enlarge(batch.holds, sizeof(LrIndex) * (Size) size);
+	batch.views = enlarge(batch.views, sizeof(HoldView) * (Size) size);
+	batch.keys = enlarge(batch.keys, sizeof(HeldKey) * (Size) size);
 	lr_store()->reserve(store_handle, size);
 	batch.size = size;
 }

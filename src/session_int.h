@@ -48,6 +48,9 @@ typedef struct ReleaseTally
 	HoldView	gone_view;		/* strictest guard, as a lost hold */
 } ReleaseTally;
 
+/* Has this backend used a lock function yet? */
+extern bool session_is_entered(void);
+
 /* Is there anything held, or left over by an interrupted call? */
 extern bool session_has_holds(void);
 

@@ -188,14 +188,15 @@ end_record(const Track *t, bool commit)
 /*
  * pop_until --- undo what is above "keep" on the stack
  *
- * Records first: the keys of holds that are released are no longer there.
+ * Records first (the keys of holds that are released are no longer there), the
+ * newest before those that it replaced.
  */
 static void
 pop_until(int keep, bool commit)
 {
 	int			top = ntracks;
 
-	for (int i = keep; i < top; i++)
+	for (int i = top - 1; i >= keep; i--)
 		if (tracks[i].kind == TRACK_RECORDED)
 			end_record(&tracks[i], commit);
 	for (int i = keep; i < top; i++)
@@ -287,7 +288,7 @@ forget_transaction(void)
 	warned_unlock = false;
 	if (committing)
 		lt_end_commit();
-	else if (session_has_holds())
+	else if (session_is_entered())
 		lt_forget_signal();
 	committing = false;
 }
@@ -326,13 +327,22 @@ release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level,
 /* Less than a tenth of the lease, at most a second, is too little to commit. */
 #define MARGIN_MAX			LR_US_PER_S
 
+/* The longest lease that a scope still wants. */
+static int64
+lease_of(const HoldView *view)
+{
+	int64		lease_ms = 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (view->scope[i].count > 0)
+			lease_ms = Max(lease_ms, view->scope[i].lease_ms);
+	return lease_ms;
+}
+
 static int64
 margin_of(const HoldView *view)
 {
-	int64		lease_ms = Max(view->scope[SCOPE_SESSION].lease_ms,
-							   view->scope[SCOPE_XACT].lease_ms);
-
-	return Min(lease_ms * LR_US_PER_MS / 10, MARGIN_MAX);
+	return Min(lease_of(view) * LR_US_PER_MS / 10, MARGIN_MAX);
 }
 
 static void
@@ -393,8 +403,7 @@ guard_one(HeldEntry *entry, void *arg)
 	op->name = entry->key.data;
 	op->name_len = entry->key.len;
 	op->owner = view.owner;
-	op->lease_ms = Max(view.scope[SCOPE_SESSION].lease_ms,
-					   view.scope[SCOPE_XACT].lease_ms);
+	op->lease_ms = lease_of(&view);
 	walk->holds[walk->n++] = entry->hold;
 }
 

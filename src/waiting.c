@@ -392,11 +392,19 @@ must_give_back(void)
 	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN;
 }
 
-/* Class 08 with the store as such, not with this one key. */
+/*
+ * store_failed --- as such, not for this request or this process only
+ */
 static bool
 store_failed(void)
 {
-	return acq.op.outcome >= STORE_REFUSED;
+	int			sqlstate;
+
+	if (acq.op.outcome < STORE_REFUSED)
+		return false;
+	sqlstate = session_store_error()->sqlstate;
+	return sqlstate == 0 ||
+		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
 }
 
 void

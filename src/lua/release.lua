@@ -2,7 +2,7 @@
 --
 -- KEYS  lock, channel; for each lock
 -- ARGV  publish command, message, then for each lock: owner, and for how many
---       ms the key stays locked (0: not at all)
+--       ms the key stays locked (0: not at all), by owner/kept then
 -- reply for each lock how many were told, -1 if the owner is not there
 --
 -- An error does not keep the other locks from being released: it is the reply,
@@ -18,7 +18,12 @@ for i = 1, #KEYS, 2 do
     local keep = tonumber(ARGV[i + 3])
     local done
     if keep > 0 then
-      done = redis.pcall('PEXPIRE', KEYS[i], ARGV[i + 3])
+      -- Under another name: a renewal that is late must not lengthen it.
+      done = redis.pcall('HSET', KEYS[i], owner .. '/kept', 1)
+      if type(done) ~= 'table' then
+        redis.call('HDEL', KEYS[i], owner)
+        done = redis.pcall('PEXPIRE', KEYS[i], ARGV[i + 3])
+      end
     else
       done = redis.pcall('DEL', KEYS[i])
     end

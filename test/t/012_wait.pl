@@ -693,6 +693,39 @@ foreach my $how ('cancel', 'terminate', 'time limit', 'lock_timeout')
 }
 
 #
+# A head that is stopped in the middle of its first try: nothing is subscribed
+# yet, so nobody will tell anything, and the end of the foreign lease is for it
+# alone to see.  It is passed over when a request can no longer be under way.
+#
+{
+	my $one = $far->session;
+	my $two = $far->session;
+
+	$far->set(
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms');
+	foreign_lock('halfway', 1500);
+	my $rule = $proxy->rule(
+		on => 'reply',
+		match => 'halfway',
+		action => 'hold');
+	$one->start("SELECT redis_lock('halfway')");
+	$proxy->wait_for_rule($rule);
+	$one->freeze;
+	$two->start("SELECT redis_lock('halfway')");
+	my $passed = eval { $two->wait(12)->error || 'taken' };
+	$proxy->release;
+	$one->thaw;
+	is($passed, 'taken', 'a head stopped while it asks is passed over');
+	$two->query("SELECT redis_unlock('halfway')") if defined $passed;
+	$one->wait(20);
+	$_->quit foreach $one, $two;
+	$far->set(
+		'lockredis.connect_timeout' => '2s',
+		'lockredis.command_timeout' => '3s');
+}
+
+#
 # Releases at any moment of a wait: none is missed.
 #
 {

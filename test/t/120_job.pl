@@ -403,6 +403,15 @@ SQL
 # ----------
 
 subtest 'commands' => sub {
+	$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE commits() LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO done VALUES ('b');
+	COMMIT;
+	INSERT INTO done VALUES ('c');
+	ROLLBACK;
+END $$;
+SQL
 	my %good = (
 		'several statements' => [
 			"INSERT INTO done VALUES ('a'); INSERT INTO done VALUES ('b'); UPDATE done SET what = what || 'x'",
@@ -419,6 +428,10 @@ subtest 'commands' => sub {
 		'DO' => [ "DO \$\$ BEGIN INSERT INTO done VALUES ('do'); END \$\$", 'do' ],
 		'EXPLAIN' => [ 'EXPLAIN SELECT 1', '' ],
 		'SHOW' => [ 'SHOW lockredis.lease', '' ],
+		'a procedure that commits, among other statements' => [
+			"INSERT INTO done VALUES ('a'); CALL commits(); INSERT INTO done VALUES ('d')",
+			'a b d'
+		],
 		'locks of its own' => [
 			"SELECT redis_xact_lock('x'); SELECT redis_fenced_xact_lock('y'); INSERT INTO done SELECT key FROM redis_locks ORDER BY key",
 			'command x y'
@@ -472,6 +485,14 @@ subtest 'commands' => sub {
 		is(done(), '', "$name: rolled back");
 		$one->query_is("SELECT redis_is_locked('command')", 'f',
 			"$name: released");
+	}
+
+	# The place of an error is one in the command, not in the CALL.
+	foreach my $last ('SELEC 1', 'SELECT no_such_column')
+	{
+		my $error = $one->query("CALL redis_with_lock('command', 'SELECT 1; $last')")->{raw};
+		like($error, qr/^LINE 1: [^C].*\Q$last\E\n/m, "$last: where it is");
+		like($error, qr/^QUERY: .*\Q$last\E$/m, "$last: in which query");
 	}
 	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
 	$redis->cmd('FLUSHALL');
