@@ -1171,7 +1171,7 @@ sub _answer_commands
 {
 	my ($conn, $in, $now, $answer) = @_;
 
-	while (defined(my $args = _command($in)))
+	while (defined fileno $conn && defined(my $args = _command($in)))
 	{
 		my $command = uc $args->[0];
 
@@ -1189,7 +1189,7 @@ sub _answer_commands
 		{
 			my $script = $now->{script};
 			$answer->($conn, ref $script ? $script->(@$args) : $script);
-			if (defined $now->{afterwards})
+			if (defined $now->{afterwards} && defined fileno $conn)
 			{
 				select undef, undef, undef, 0.03;
 				syswrite $conn, $now->{afterwards};
@@ -1199,7 +1199,6 @@ sub _answer_commands
 		{
 			syswrite $conn, $command eq 'INFO' ? "\$0\r\n\r\n" : "+OK\r\n";
 		}
-		last unless defined $$in;
 	}
 	return;
 }
