@@ -71,6 +71,10 @@ run_statement(const char *statement, bool may_commit)
 						 ERRCODE_INVALID_TRANSACTION_TERMINATION :
 						 ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot run this command under redis_with_lock"),
+				 result == SPI_ERROR_TRANSACTION ?
+				 errdetail("It must not begin or end transactions.") :
+				 result == SPI_ERROR_COPY ?
+				 errdetail("It must not copy from or to the client.") :
 				 errdetail_internal("%s", SPI_result_code_string(result))));
 }
 

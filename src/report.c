@@ -154,6 +154,8 @@ report_commit_refused(const LrName *name, const HoldView *view)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not commit because the lock \"%s\" was lost", shown),
 			 lost_detail(view),
+			 view->scope[SCOPE_SESSION].count > 0 ?
+			 errhint("Another client may have changed what the lock protects.  Call redis_unlock to acknowledge the loss, then start the transaction again.") :
 			 errhint("Another client may have changed what the lock protects.  Start the transaction again.")));
 }
 

@@ -21,7 +21,9 @@ for i = 1, #KEYS, 2 do
       -- Under another name: a renewal that is late must not lengthen it.
       done = redis.pcall('HSET', KEYS[i], owner .. '/kept', 1)
       if type(done) ~= 'table' then
-        redis.call('HDEL', KEYS[i], owner)
+        done = redis.pcall('HDEL', KEYS[i], owner)
+      end
+      if type(done) ~= 'table' then
         done = redis.pcall('PEXPIRE', KEYS[i], ARGV[i + 3])
       end
     else

@@ -122,10 +122,15 @@ sub disconnect
 sub _fill
 {
 	my ($self, $until) = @_;
-	my $left = $until - now();
+	my $select = IO::Select->new($self->{socket});
 
-	croak "no reply from Redis in time"
-	  if $left <= 0 || !IO::Select->new($self->{socket})->can_read($left);
+	# A signal (a child that was stopped or continued) ends a wait early.
+	while (1)
+	{
+		my $left = $until - now();
+		croak 'no reply from Redis in time' if $left <= 0;
+		last if $select->can_read($left);
+	}
 	my $count = sysread($self->{socket}, $self->{buffer}, 65536,
 		length $self->{buffer});
 	croak "Redis closed the connection" unless $count;
