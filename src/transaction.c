@@ -22,6 +22,7 @@
 #include "lockredis.h"
 
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -348,8 +349,14 @@ margin_of(const HoldView *view)
 static void
 refuse_commit(const LrName *name, const HoldView *view)
 {
+	HeldEntry  *entry = session_find(name);
+	HoldView	told = *view;
+
+	/* What is said of redis_unlock is not for the hold of the job runner. */
+	if (entry != NULL)
+		told.scope[SCOPE_SESSION].count -= entry->job_count;
 	lr_count(STAT_COMMITS_REFUSED);
-	report_commit_refused(name, view);
+	report_commit_refused(name, &told);
 }
 
 static void
@@ -428,6 +435,7 @@ judge_reply(LrIndex hold, const StoreOp *op)
 		report_store_failure(ERROR, op->outcome, session_store_error());
 	name.len = op->name_len;
 	memcpy(name.data, op->name, name.len);
+	name.hash = hash_bytes((const unsigned char *) name.data, name.len);
 	refuse_commit(&name, &view);
 }
 
@@ -559,6 +567,7 @@ xact_note_unlocked_loss(const LrName *name, const HoldView *view)
 	unlocked_loss.taken_in = taken_in;
 	unlocked_loss.name = *name;
 	unlocked_loss.view = *view;
+	unlocked_loss.view.scope[SCOPE_SESSION].count = 0;
 }
 
 void
