@@ -82,9 +82,9 @@ sub lose
 # Let the session run a long statement; a signal to an idle one does nothing.
 sub sleeps
 {
-	my ($s) = @_;
+	my ($s, $seconds) = @_;
 
-	$s->start('SELECT pg_sleep(600)');
+	$s->start('SELECT pg_sleep(' . ($seconds ? limit($seconds) : 600) . ')');
 	return poll_until(
 		'the session to sleep',
 		sub {
@@ -604,7 +604,7 @@ subtest 'on_lost' => sub {
 	run($one, 'RESET lockredis.on_lost');
 
 	run($one, "BEGIN; SELECT redis_xact_lock('k')");
-	$one->start('SELECT pg_sleep(1)');
+	sleeps($one, 1);
 	lose('k');
 	is($one->wait->error, undef, 'mark does not');
 	commit_fails($one, 'k', $by_force, 'COMMIT');
@@ -621,6 +621,16 @@ subtest 'on_lost' => sub {
 		$s->wait->fails('57P01', qr/terminating/, "terminate ends the session: @$order");
 		$s->quit;
 	}
+
+	# As with commit_guard, a hold that has been given back does not count.
+	run($one,
+		"SELECT redis_lock('k'); SET lockredis.on_lost = 'cancel';
+		 BEGIN; SELECT redis_xact_lock('k'); COMMIT; RESET lockredis.on_lost");
+	sleeps($one, 1);
+	lose('k');
+	is($one->wait->error, undef, 'only the hold with mark is left');
+	$one->query("SELECT redis_unlock('k')");
+
 	my $idle = $node->session(settings => { 'lockredis.on_lost' => 'terminate' });
 	run($idle, "BEGIN; SELECT redis_xact_lock('k'), redis_xact_lock('k2')");
 	lose('k');
