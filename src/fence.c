@@ -11,7 +11,8 @@
  * then one owner-checked request raises the counter above the row.
  *
  * The table belongs to the owner of the extension, as whom it is written here:
- * every name in the statements is qualified, operators too.
+ * every name in the statements is qualified, operators too, and whenever they
+ * are analyzed the table is checked to be ours.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,7 +27,9 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "lib/stringinfo.h"
+#include "nodes/params.h"
+#include "parser/parse_node.h"
+#include "parser/parse_param.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -63,41 +66,80 @@ static const char *const statement_text[FENCE_STATEMENTS] = {
 };
 
 /*
- * Plans are kept for the schema they were made for, by its name: that is how
- * they find the table again, and another schema may have that name now.
+ * Plans are kept for the table they were made for, and for the name that its
+ * schema had then.
  */
-static Oid	plans_schema = InvalidOid;
-static NameData plans_schema_name;
 static SPIPlanPtr plans[FENCE_STATEMENTS];
+static Oid	plans_table = InvalidOid;
+static NameData plans_schema;
+
+/*
+ * check_relations --- a statement must mean our table and no other
+ *
+ * Plans are made anew from their text when something has changed.  Whoever can
+ * rename our schema could put another table in its place, with triggers, and
+ * have them run as the owner of ours.  Called for each column that is named.
+ */
+static Node *
+check_relations(ParseState *pstate, ColumnRef *column)
+{
+	ListCell   *lc;
+
+	foreach(lc, pstate->p_rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION && rte->relid != plans_table)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("table \"%s\" of extension lockredis has moved",
+							FENCE_TABLE)));
+	}
+	return NULL;
+}
+
+static void
+set_up_parser(ParseState *pstate, void *arg)
+{
+	static const Oid types[2] = {TEXTOID, INT8OID};
+
+	setup_parse_fixed_parameters(pstate, types, lengthof(types));
+	pstate->p_pre_columnref_hook = check_relations;
+}
+
+static void
+forget_plans(void)
+{
+	for (int i = 0; i < FENCE_STATEMENTS; i++)
+	{
+		if (plans[i] != NULL)
+			SPI_freeplan(plans[i]);
+		plans[i] = NULL;
+	}
+}
 
 static SPIPlanPtr
-get_plan(FenceStatement statement, Oid schema)
+get_plan(FenceStatement statement, Oid schema, Oid table)
 {
-	static Oid	types[2] = {TEXTOID, INT8OID};
 	char	   *schema_name = get_namespace_name(schema);
 
 	if (schema_name == NULL)
 		elog(ERROR, "cache lookup failed for schema %u", schema);
-	if (plans_schema != schema ||
-		strcmp(NameStr(plans_schema_name), schema_name) != 0)
+	if (plans_table != table ||
+		strcmp(NameStr(plans_schema), schema_name) != 0)
 	{
-		for (int i = 0; i < FENCE_STATEMENTS; i++)
-		{
-			if (plans[i] != NULL)
-				SPI_freeplan(plans[i]);
-			plans[i] = NULL;
-		}
-		plans_schema = schema;
-		namestrcpy(&plans_schema_name, schema_name);
+		forget_plans();
+		plans_table = table;
+		namestrcpy(&plans_schema, schema_name);
 	}
 	if (plans[statement] == NULL)
 	{
-		char	   *table = quote_qualified_identifier(schema_name, FENCE_TABLE);
-		char	   *sql = psprintf(statement_text[statement], table);
-		SPIPlanPtr	plan = SPI_prepare(sql, statement == FENCE_RAISE ? 2 : 1, types);
+		char	   *sql = psprintf(statement_text[statement],
+								   quote_qualified_identifier(schema_name, FENCE_TABLE));
+		SPIPlanPtr	plan = SPI_prepare_params(sql, set_up_parser, NULL, 0);
 
 		if (plan == NULL)
-			elog(ERROR, "SPI_prepare failed: %s",
+			elog(ERROR, "SPI_prepare_params failed: %s",
 				 SPI_result_code_string(SPI_result));
 		SPI_keepplan(plan);
 		plans[statement] = plan;
@@ -105,21 +147,32 @@ get_plan(FenceStatement statement, Oid schema)
 	return plans[statement];
 }
 
+/*
+ * find_table --- the fence table and its owner
+ */
 static Oid
-table_owner(Oid schema)
+find_table(Oid schema, Oid *owner)
 {
 	Oid			table = get_relname_relid(FENCE_TABLE, schema);
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-	Oid			owner;
 
 	if (!HeapTupleIsValid(tuple))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table \"%s\" of extension lockredis does not exist",
 						FENCE_TABLE)));
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	*owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
 	ReleaseSysCache(tuple);
-	return owner;
+	return table;
+}
+
+static void
+set_param(ParamListInfo params, int i, Oid type, Datum value, bool isnull)
+{
+	params->params[i].ptype = type;
+	params->params[i].value = value;
+	params->params[i].isnull = isnull;
+	params->params[i].pflags = PARAM_FLAG_CONST;
 }
 
 /*
@@ -134,21 +187,28 @@ run_statement(FenceStatement statement, Oid schema, const LrName *name,
 {
 	Oid			save_user;
 	int			save_context;
-	Datum		values[2];
+	Oid			owner;
+	Oid			table = find_table(schema, &owner);
+	ParamListInfo params;
 	uint64		processed;
 	int			expected = statement == FENCE_RAISE ? SPI_OK_INSERT :
 		statement == FENCE_READ ? SPI_OK_SELECT : SPI_OK_DELETE;
 
 	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(table_owner(schema),
+	SetUserIdAndSecContext(owner,
 						   save_context | SECURITY_LOCAL_USERID_CHANGE |
 						   SECURITY_NOFORCE_RLS);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 
-	values[0] = CStringGetTextDatum(lr_name_to_show(name->data, name->len));
-	values[1] = statement == FENCE_RAISE ? Int64GetDatum(*token) : (Datum) 0;
-	if (SPI_execute_plan(get_plan(statement, schema), values, NULL, false, 0) != expected)
+	params = makeParamList(2);
+	set_param(params, 0, TEXTOID,
+			  CStringGetTextDatum(lr_name_to_show(name->data, name->len)), false);
+	set_param(params, 1, INT8OID,
+			  statement == FENCE_RAISE ? Int64GetDatum(*token) : (Datum) 0,
+			  statement != FENCE_RAISE);
+	if (SPI_execute_plan_with_paramlist(get_plan(statement, schema, table),
+										params, false, 0) != expected)
 		elog(ERROR, "could not use table \"%s\"", FENCE_TABLE);
 	processed = SPI_processed;
 	if (statement == FENCE_READ && processed > 0)
@@ -256,15 +316,23 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
  * counter may have given the same number to somebody before.
  */
 static int64
-record(const LrName *name, HeldEntry *entry, Oid schema, int64 token)
+record(const LrName *name, Oid schema, int64 token)
 {
+	HeldEntry  *entry = session_find(name);
 	int64		row;
 
 	if (entry->recorded_here && entry->recorded == token)
 		return token;
-	while (!raise_row(name, schema, token, &row) &&
-		   !(row == token && entry->recorded == token))
+	for (;;)
+	{
+		bool		raised = raise_row(name, schema, token, &row);
+
+		/* A trigger on the table may have taken locks: entries move then. */
+		entry = session_find(name);
+		if (raised || (row == token && entry->recorded == token))
+			break;
 		token = mint(name, entry, row);
+	}
 	xact_track_recorded(entry, token);
 	return token;
 }
@@ -277,7 +345,7 @@ fence_xact_lock(const LrName *name, AcquireRequest *request, Oid schema,
 	request->terms.scope = SCOPE_XACT;
 	if (!fence_lock(name, request, token))
 		return false;
-	*token = record(name, session_find(name), schema, *token);
+	*token = record(name, schema, *token);
 	return true;
 }
 

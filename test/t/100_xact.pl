@@ -245,6 +245,21 @@ $one->query_is('ROLLBACK', '', 'and so after the rollback of all');
 $one->query_is("SELECT redis_hold_count('mixed'), redis_unlock('mixed')",
 	'1|t', 'until it is unlocked');
 
+# What a savepoint has to remember of a lock goes with the lock.
+{
+	my $memory =
+	  q{SELECT total_bytes FROM pg_backend_memory_contexts WHERE name = 'TopMemoryContext'};
+	my $loop =
+	  q{DO $$ BEGIN FOR i IN 1 .. 4000 LOOP PERFORM redis_lock('loop'); PERFORM redis_unlock('loop'); END LOOP; END $$};
+
+	run($one, 'BEGIN; SAVEPOINT a; ' . $loop =~ s/4000/10/r);
+	my $before = $one->value($memory);
+	run($one, $loop);
+	cmp_ok($one->value($memory) - $before,
+		'<', 100_000, 'a loop in a savepoint takes no memory');
+	run($one, 'ROLLBACK');
+}
+
 # ----------
 # Exception blocks, procedures
 # ----------

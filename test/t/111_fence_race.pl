@@ -404,8 +404,8 @@ subtest 'a paused session that comes back' => sub {
 # ----------
 
 # Six sessions add one to the account, with leases that often end while they are
-# at it; now and then the key is deleted, or everything.  The guard is off.  Each step also
-# inserts a row, so the account must have as many as there are rows.
+# at it; now and then the key is deleted, or everything.  The guard is off.  Each
+# step also inserts a row, so the account must have as many as there are rows.
 subtest 'at random' => sub {
 	begin();
 	$node->safe_psql('postgres', <<'SQL');
