@@ -117,6 +117,7 @@ init_table(void)
 	pg_atomic_init_u64(&lt_table->next_owner, 1);
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
+	pg_atomic_init_u64(&lt_table->last_wait, 0);
 	pg_atomic_init_u32(&lt_table->watchdog_proc, 0);
 	pg_atomic_init_u64(&lt_table->sleeps_until, 0);
 	pg_atomic_init_u32(&lt_table->subscription_work, 0);

@@ -102,6 +102,7 @@ typedef struct ScopeHold
 	int32		count;			/* session: holds; xact: 0 or 1 */
 	bool		renewed;		/* by the watchdog, lease_ms long each time */
 	CommitGuard guard;			/* the strictest asked for */
+	OnLost		on_lost;		/* likewise */
 	int64		lease_ms;		/* the longest asked for */
 	TimestampTz acquired_at;
 } ScopeHold;
@@ -117,7 +118,6 @@ typedef struct LrHold
 	bool		give_back;		/* lost: something may remain in the store */
 	bool		committing;		/* its transaction is past pre-commit: renewed
 								 * even if its lease was given */
-	OnLost		on_lost;
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
 	ScopeHold	scope[SCOPE_COUNT];
@@ -254,7 +254,7 @@ extern void lt_look(LrIndex hold, HoldView *view);
 extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 						 int64 deadline);
 
-/* Taken again: the stricter on_lost and the later keep_until count. */
+/* Taken again: the later keep_until counts. */
 extern void lt_tighten(LrIndex hold, const LockTerms *terms);
 
 /* A plain hold got a fencing token, or a higher one. */

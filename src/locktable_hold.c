@@ -65,6 +65,7 @@ lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by,
 			   WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
+	OnLost		on_lost = ON_LOST_MARK;
 
 	Assert(h->state == HOLD_HELD);
 	h->state = HOLD_LOST;
@@ -80,11 +81,14 @@ lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by,
 	lr_count(STAT_LOSSES);
 
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
-	if (h->on_lost != ON_LOST_MARK)
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (h->scope[i].count > 0)
+			on_lost = Max(on_lost, h->scope[i].on_lost);
+	if (on_lost != ON_LOST_MARK)
 	{
 		wakes->loser = h->session;
 		wakes->loser_pid = lt_sessions[h->session].pid;
-		wakes->on_lost = h->on_lost;
+		wakes->on_lost = on_lost;
 	}
 }
 
@@ -245,7 +249,6 @@ lt_tighten(LrIndex hold, const LockTerms *terms)
 	LWLock	   *lock = partition_of(hold);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	h->on_lost = Max(h->on_lost, terms->on_lost);
 	h->keep_until = Max(h->keep_until, terms->keep_until);
 	LWLockRelease(lock);
 }

@@ -115,6 +115,7 @@ typedef struct LrTable
 	pg_atomic_uint64 next_owner;
 	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
 	pg_atomic_uint32 nwaiters;
+	pg_atomic_uint64 last_wait; /* lr_now() when the first of them fell asleep */
 
 	/* the watchdog */
 	pg_atomic_uint32 watchdog_proc; /* its process number + 1; 0 = none */

@@ -29,6 +29,11 @@
 /* A head that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
 
+/* The watchdog ticks once a second while there are waiters, and so long after;
+ * one that wakes so soon need not be woken. */
+#define TICK_ON				(3 * LR_US_PER_S)
+#define TICK_SOON			(1500 * LR_US_PER_MS)
+
 /* Without a watchdog nobody tells a waiter anything: it looks by itself. */
 #define LONELY_POLL			LR_US_PER_S
 
@@ -277,14 +282,21 @@ lt_fail_waiters(LrIndex hold)
 
 /*
  * fall_asleep --- the first sleeper of the server starts the watchdog's tick
+ *
+ * It ticks on for a while after the last one, so that sessions that wait for
+ * each other by turns do not wake it each time.
  */
 static void
-fall_asleep(LrWait *w, WakeList *wakes)
+fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 {
 	if (w->asleep)
 		return;
 	w->asleep = true;
-	if (pg_atomic_fetch_add_u32(&lt_table->nwaiters, 1) == 0)
+	if (pg_atomic_fetch_add_u32(&lt_table->nwaiters, 1) > 0)
+		return;
+	pg_atomic_write_u64(&lt_table->last_wait, (uint64) now);
+	pg_memory_barrier();
+	if ((int64) pg_atomic_read_u64(&lt_table->sleeps_until) > now + TICK_SOON)
 		wakes->watchdog = true;
 }
 
@@ -350,7 +362,7 @@ lt_turn(LrIndex hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	}
 	if (turn == TURN_WAIT)
 	{
-		fall_asleep(w, &wakes);
+		fall_asleep(w, now, &wakes);
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
@@ -416,11 +428,11 @@ lt_grant(LrIndex hold, uint64 owner, int64 deadline, const LockTerms *terms,
 		h->state = HOLD_HELD;
 		h->owner = owner;
 		h->fence = fence;
-		h->on_lost = terms->on_lost;
 		h->keep_until = terms->keep_until;
 		h->scope[terms->scope].count = 1;
 		h->scope[terms->scope].renewed = terms->renewed;
 		h->scope[terms->scope].guard = terms->guard;
+		h->scope[terms->scope].on_lost = terms->on_lost;
 		h->scope[terms->scope].lease_ms = terms->lease_ms;
 		h->scope[terms->scope].acquired_at = acquired_at;
 		lt_link_hold(hold);
@@ -441,7 +453,8 @@ lt_grant(LrIndex hold, uint64 owner, int64 deadline, const LockTerms *terms,
 bool
 lt_has_waiters(void)
 {
-	return pg_atomic_read_u32(&lt_table->nwaiters) > 0;
+	return pg_atomic_read_u32(&lt_table->nwaiters) > 0 ||
+		lr_now() - (int64) pg_atomic_read_u64(&lt_table->last_wait) < TICK_ON;
 }
 
 /*

@@ -177,7 +177,8 @@ listener_lost(StoreListener *l)
 	l->next_try = lr_now() + l->retry_delay;
 	l->retry_delay = Min(l->retry_delay * 2, RETRY_MAX);
 
-	if (!l->loss_logged)
+	/* One that nobody listens to may well be closed by the node as idle. */
+	if (!l->loss_logged && l->nwanted > 0)
 	{
 		l->loss_logged = true;
 		ereport(LOG,

@@ -552,6 +552,7 @@ add_count(ScopeHold *part, const LockTerms *terms)
 		part->acquired_at = GetCurrentTimestamp();
 	part->renewed = terms->renewed || (!first && part->renewed);
 	part->guard = Max(terms->guard, first ? GUARD_OFF : part->guard);
+	part->on_lost = Max(terms->on_lost, first ? ON_LOST_MARK : part->on_lost);
 	part->lease_ms = Max(terms->lease_ms, first ? 0 : part->lease_ms);
 	if (terms->scope == SCOPE_SESSION || first)
 		part->count++;
@@ -699,6 +700,30 @@ warn_not_held(const LrName *name)
 }
 
 /*
+ * ask_who_took --- a release found its owner gone: who is there instead?
+ *
+ * Only to say so; no answer leaves it at "deleted".
+ */
+static void
+ask_who_took(const LrName *name, HoldView *view)
+{
+	StoreOp		seen;
+
+	memset(&seen, 0, sizeof(seen));
+	seen.kind = STORE_INSPECT;
+	seen.name = name->data;
+	seen.name_len = name->len;
+	session_run(&seen, STORE_WAIT);
+	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
+		return;
+	view->lost_reason = LOST_TAKEN;
+	if (seen.value == STORE_VALUE_LOCK)
+		strlcpy(view->taken_by, seen.holder, LR_OWNER_MAX);
+	else
+		snprintf(view->taken_by, LR_OWNER_MAX, "(%s)", seen.type_name);
+}
+
+/*
  * release_whole --- the last hold of a key goes
  */
 static bool
@@ -717,9 +742,11 @@ release_whole(const LrName *name, HeldEntry *entry)
 	if (tally.gone > 0)
 	{
 		xact_note_unlocked_loss(name, &tally.gone_view);
+		ask_who_took(name, &tally.gone_view);
 		report_lost(WARNING, name, &tally.gone_view);
 		return false;
 	}
+	xact_forget_taken(view.owner);
 	xact_warn_early_unlock();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());

@@ -129,6 +129,19 @@ xact_track_taken(uint64 owner)
 		push(TRACK_TAKEN)->owner = owner;
 }
 
+/*
+ * xact_forget_taken --- it was given back and had not been lost
+ *
+ * Only the newest entry is looked at, which is enough for loops.
+ */
+void
+xact_forget_taken(uint64 owner)
+{
+	if (ntracks > 0 && tracks[ntracks - 1].kind == TRACK_TAKEN &&
+		tracks[ntracks - 1].owner == owner)
+		ntracks--;
+}
+
 void
 xact_track_recorded(HeldEntry *entry, int64 token)
 {

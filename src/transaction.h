@@ -27,6 +27,7 @@ extern void xact_reserve(void);
  */
 extern void xact_track_hold(const HeldKey *key, LrIndex hold);
 extern void xact_track_taken(uint64 owner);
+extern void xact_forget_taken(uint64 owner);
 extern void xact_track_recorded(HeldEntry *entry, int64 token);
 
 /* A lost session-level hold was unlocked: the commit must know. */

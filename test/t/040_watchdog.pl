@@ -1,4 +1,3 @@
-
 # Copyright (c) 2026, lockredis contributors
 
 # The watchdog as a process (design.md 2.3, 2.5, 4 "Without a running

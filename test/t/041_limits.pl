@@ -1,4 +1,3 @@
-
 # Copyright (c) 2026, lockredis contributors
 
 # Limits and figures (design.md 1 "redis_lock_stats", 4 "lockredis.max_locks",

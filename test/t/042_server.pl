@@ -1,4 +1,3 @@
-
 # Copyright (c) 2026, lockredis contributors
 
 # lockredis as a part of the server (design.md 2.8, 4): loaded or not, in

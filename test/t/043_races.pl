@@ -1,4 +1,3 @@
-
 # Copyright (c) 2026, lockredis contributors
 
 # Interleavings that are forced: processes stopped (SIGSTOP) at a point, and a
