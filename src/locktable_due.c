@@ -101,7 +101,8 @@ lt_watchdog_sleeps_until(int64 until)
 {
 	pg_atomic_write_u64(&lt_table->sleeps_until, (uint64) until);
 	pg_memory_barrier();
-	if (lt_next_due() >= until)
+	if (lt_next_due() >= until &&
+		(until <= lr_now() + TICK_SOON || !lt_has_waiters()))
 		return true;
 	lt_watchdog_is_awake();
 	return false;

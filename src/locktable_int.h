@@ -30,6 +30,9 @@
 /* Sessions share so many locks that guard their being signalled. */
 #define LT_SIGNAL_LOCKS		16
 
+/* A watchdog that ticks so soon need not be woken for the first waiter. */
+#define TICK_SOON			(1500 * LR_US_PER_MS)
+
 /* node.c has the first lock of the tranche. */
 #define LT_FIRST_LWLOCK		1
 

@@ -29,10 +29,8 @@
 /* A head that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
 
-/* The watchdog ticks once a second while there are waiters, and so long after;
- * one that wakes so soon need not be woken. */
+/* The watchdog ticks once a second while there are waiters, and so long after. */
 #define TICK_ON				(3 * LR_US_PER_S)
-#define TICK_SOON			(1500 * LR_US_PER_MS)
 
 /* Without a watchdog nobody tells a waiter anything: it looks by itself. */
 #define LONELY_POLL			LR_US_PER_S
