@@ -16,6 +16,7 @@ MODULE_big = lockredis
 OBJS = \
 	src/fence.o \
 	src/job.o \
+	src/keyed_table.o \
 	src/keyname.o \
 	src/lockredis.o \
 	src/locktable.o \
@@ -36,6 +37,10 @@ OBJS = \
 	src/sqlfuncs.o \
 	src/stats.o \
 	src/subscriptions.o \
+	src/table_requests.o \
+	src/table_rows.o \
+	src/table_store.o \
+	src/table_worker.o \
 	src/transaction.o \
 	src/views.o \
 	src/wait_events.o \

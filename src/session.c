@@ -506,7 +506,7 @@ session_lose_by_reply(LrIndex hold, const StoreOp *op)
  */
 static void
 run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
-		int64 lease_ms, StoreOp *op)
+		int64 lease_ms, bool keep, StoreOp *op)
 {
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_SET;
@@ -515,6 +515,7 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->owner = owner;
 	op->count = count;
 	op->lease_ms = lease_ms;
+	op->keep_ms = keep ? lease_ms : 0;
 	session_run(op, STORE_WAIT);
 	if (session_reply_says_lost(op))
 		session_lose_by_reply(hold, op);
@@ -594,7 +595,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 		PG_TRY();
 		{
 			run_set(hold, entry, view.owner, store_count(&view),
-					lock_ttl_ms(terms), &op);
+					lock_ttl_ms(terms), terms->keep_until != 0, &op);
 			if (session_reply_says_lost(&op))
 			{
 				lt_look(hold, &view);
@@ -799,7 +800,7 @@ release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 	if (store_count(view) == before)
 		return true;
 
-	run_set(hold, entry, view->owner, store_count(view), 0, &op);
+	run_set(hold, entry, view->owner, store_count(view), 0, false, &op);
 	if (session_reply_says_lost(&op))
 	{
 		lt_look(hold, view);
@@ -1017,7 +1018,8 @@ session_extend(const LrName *name, int64 lease_ms, bool renewed)
 	if (view.state == HOLD_LOST)
 		return false;
 
-	run_set(entry->hold, entry, view.owner, store_count(&view), lease_ms, &op);
+	run_set(entry->hold, entry, view.owner, store_count(&view), lease_ms, false,
+			&op);
 	if (op.outcome == STORE_GONE || op.outcome == STORE_WRONG_TYPE)
 		return false;
 	if (op.outcome != STORE_OK)
