@@ -427,7 +427,7 @@ lt_session_enter(void)
 
 	lt_queue_enter();
 	s->datid = MyDatabaseId;
-	s->userid = GetSessionUserId();
+	s->userid = GetAuthenticatedUserId();
 	s->wait.state = WAIT_NONE;
 	pg_atomic_write_u32(&s->nlost, 0);
 	s->committing = false;
