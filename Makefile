@@ -21,6 +21,7 @@ OBJS = \
 	src/lockredis.o \
 	src/locktable.o \
 	src/locktable_due.o \
+	src/locktable_handover.o \
 	src/locktable_hold.o \
 	src/locktable_queue.o \
 	src/locktable_rows.o \

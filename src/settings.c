@@ -43,6 +43,7 @@ static const struct config_enum_entry on_lost_options[] = {
 
 int			lr_mode = MODE_REDIS;
 int			lr_max_locks = 10000;
+int			lr_max_handoffs = 32;
 char	   *lr_database = NULL;
 bool		lr_table_synchronous_commit = false;
 char	   *lr_url = NULL;
@@ -201,6 +202,15 @@ lr_define_settings(void)
 							&lr_max_locks,
 							10000, 10, 10000000,
 							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.max_handoffs",
+							"How often in a row a lock passes between sessions of this server.",
+							"After that it is released, so that others get their turn; 0: at once.",
+							&lr_max_handoffs,
+							32, 0, 1000000,
+							PGC_SIGHUP,
 							0,
 							NULL, NULL, NULL);
 

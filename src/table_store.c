@@ -32,6 +32,7 @@
 
 #include "locktable.h"
 #include "node.h"
+#include "settings.h"
 #include "table_requests.h"
 #include "wait_events.h"
 
@@ -77,6 +78,9 @@ set_error(StoreHandle *h, int sqlstate, const char *detail, const char *hint)
 	h->error.sqlstate = sqlstate;
 	strlcpy(h->error.detail, detail, sizeof(h->error.detail));
 	h->error.hint = hint;
+	if (h->patient)
+		snprintf(h->error.address, sizeof(h->error.address), "database \"%s\"",
+				 lr_database);
 }
 
 /*
@@ -250,13 +254,17 @@ check_time(StoreHandle *h)
 {
 	if (!h->active || lr_now() < h->deadline)
 		return;
-	node_set_silent(true);
+	if (h->asked > 0)
+		node_set_silent(true);
 	take_back(h, ERRCODE_CONNECTION_FAILURE,
 			  table_worker_running() ?
 			  "The table worker did not answer in time." :
 			  "The table worker is not running.");
 }
 
+/*
+ * wait_latch --- the worker sets it when it has answered, even an abandoned one
+ */
 static void
 wait_latch(StoreHandle *h)
 {
