@@ -22,17 +22,23 @@
 #include "lockredis.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "executor/executor.h"
+#include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "keyed_table.h"
+
+/* A page with less room for inserts than this is pruned (bytes). */
+#define ROOM_TO_PRUNE		512
 
 /*
  * is_key_index --- unique, complete, and of the first column only
@@ -103,6 +109,39 @@ keyed_column(KeyedTable *table, int column, bool *isnull)
 	return slot_getattr(table->row, column, isnull);
 }
 
+/*
+ * prune_target --- free the page that inserts go to of dead rows, if it is
+ * nearly full
+ *
+ * Rows are inserted and deleted all the time, and nobody comes back to a page
+ * whose rows are all dead, so it would stay as it is until the next vacuum.
+ * PostgreSQL prunes a page that is used beyond its fill factor, and inserts
+ * stop short of that, so it is asked in the name of a relation that looks the
+ * same but wants its pages emptier.
+ */
+static void
+prune_target(Relation rel)
+{
+	BlockNumber target = RelationGetTargetBlock(rel);
+	Size		reserve = RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR);
+	StdRdOptions options;
+	RelationData eager;
+	Buffer		buffer;
+
+	if (target == InvalidBlockNumber || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		return;
+	buffer = ReadBuffer(rel, target);
+	if (PageGetHeapFreeSpace(BufferGetPage(buffer)) < reserve + ROOM_TO_PRUNE)
+	{
+		memset(&options, 0, sizeof(options));
+		options.fillfactor = HEAP_MIN_FILLFACTOR;
+		eager = *rel;
+		eager.rd_options = (bytea *) &options;
+		heap_page_prune_opt(&eager, buffer);
+	}
+	ReleaseBuffer(buffer);
+}
+
 void
 keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 {
@@ -113,6 +152,11 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 	memcpy(slot->tts_values, values, sizeof(Datum) * natts);
 	memcpy(slot->tts_isnull, nulls, sizeof(bool) * natts);
 	ExecStoreVirtualTuple(slot);
+
+	/* No pin of ours may be in the way. */
+	ExecClearTuple(table->row);
+	table_index_fetch_reset(table->scan->xs_heapfetch);
+	prune_target(table->rel);
 
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
 	LrInsertIndexTuples(table->indexes, slot, table->estate, false);
