@@ -27,18 +27,21 @@
  */
 #include "lockredis.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "locktable.h"
 #include "node.h"
@@ -337,23 +340,32 @@ sleep_ms(long timeout)
  * ----------
  */
 
+/*
+ * database_exists --- and accepts connections
+ *
+ * Read as a process does that is about to connect: without a database the
+ * indexes of the shared catalogs may not be usable yet.
+ */
 static bool
 database_exists(void)
 {
 	bool		exists = false;
-	Oid			database;
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
 
 	StartTransactionCommand();
-	database = get_database_oid(lr_database, true);
-	if (OidIsValid(database))
-	{
-		HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
-
-		exists = HeapTupleIsValid(tuple) &&
-			((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
-		if (HeapTupleIsValid(tuple))
-			ReleaseSysCache(tuple);
-	}
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_datname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum(lr_database));
+	scan = systable_beginscan(rel, DatabaseNameIndexId,
+							  criticalSharedRelcachesBuilt, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		exists = ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
 	return exists;
 }
