@@ -800,13 +800,15 @@ mint(TableOp *op, TableTrouble *trouble)
 	write_change(op, &change, trouble);
 }
 
+/*
+ * force --- the owner seen before stays in the operation: it may be carried out
+ * twice, if the first transaction fails
+ */
 static void
 force(TableOp *op, TableTrouble *trouble)
 {
-	char		seen[LR_OWNER_MAX];
+	char		owner[LR_OWNER_MAX];
 
-	memcpy(seen, op->holder, op->owner_text_len);
-	seen[op->owner_text_len] = '\0';
 	op->outcome = STORE_GONE;
 	switch (keyed_find(&rows, op_key(op)))
 	{
@@ -816,8 +818,9 @@ force(TableOp *op, TableTrouble *trouble)
 			blocked(op, trouble);
 			break;
 		case KEYED_ROW:
-			show_owner(op->holder);
-			if (strcmp(op->holder, seen) != 0)
+			show_owner(owner);
+			if (strlen(owner) != op->owner_text_len ||
+				memcmp(owner, op->holder, op->owner_text_len) != 0)
 				break;
 			if (keyed_delete(&rows))
 				op->outcome = STORE_OK;

@@ -74,6 +74,13 @@ typedef struct Job
 	TableOp    *op;
 } Job;
 
+typedef enum RunResult
+{
+	RUN_DONE,
+	RUN_NO_TABLES,				/* they cannot be used */
+	RUN_FAILED					/* an error */
+} RunResult;
+
 static Job *jobs = NULL;
 static int	jobs_size = 0;
 
@@ -187,11 +194,11 @@ commit(void)
  *
  * No operations: the sweep.
  */
-static bool
+static RunResult
 run_transaction(Job *job, int njobs, TableTrouble *trouble)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile bool done = false;
+	volatile RunResult result = RUN_FAILED;
 
 	PG_TRY();
 	{
@@ -205,10 +212,13 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 			if (njobs == 0)
 				rows_sweep();
 			commit();
-			done = true;
+			result = RUN_DONE;
 		}
 		else
+		{
 			AbortCurrentTransaction();
+			result = RUN_NO_TABLES;
+		}
 	}
 	PG_CATCH();
 	{
@@ -226,28 +236,39 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
-	return done;
+	return result;
+}
+
+static void
+run_one_by_one(int njobs)
+{
+	TableTrouble trouble;
+
+	for (int i = 0; i < njobs; i++)
+		if (run_transaction(&jobs[i], 1, &trouble) != RUN_DONE)
+			refuse(&jobs[i], &trouble);
 }
 
 /*
- * run_jobs --- together, or one by one
+ * run_jobs --- together, or else one by one
  *
- * What was found out about the tables when they could not be used holds for
- * all.
+ * Tables that are not there are looked for once more: they may have been made
+ * anew.
  */
 static void
 run_jobs(int njobs)
 {
 	TableTrouble trouble;
+	RunResult	result = run_transaction(jobs, njobs, &trouble);
 
-	if (run_transaction(jobs, njobs, &trouble))
-		return;
-	for (int i = 0; i < njobs; i++)
+	if (result == RUN_NO_TABLES && trouble.fault == TABLE_WRONG_FORM)
+		result = run_transaction(jobs, njobs, &trouble);
+	if (result == RUN_FAILED)
+		run_one_by_one(njobs);
+	else if (result == RUN_NO_TABLES)
 	{
-		TableTrouble alone;
-
-		if (!run_transaction(&jobs[i], 1, &alone))
-			refuse(&jobs[i], &alone);
+		for (int i = 0; i < njobs; i++)
+			refuse(&jobs[i], &trouble);
 	}
 }
 
@@ -306,6 +327,20 @@ serve(const TableTrouble *trouble)
 	}
 	for (int i = 0; i < nrequests; i++)
 		request_answer(requests[i]);
+}
+
+/*
+ * settle_transactions --- what a default of the server or the database must
+ * not decide for us
+ */
+static void
+settle_transactions(void)
+{
+	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_read_only", "off",
+					PGC_SUSET, PGC_S_OVERRIDE);
 }
 
 static void
@@ -467,7 +502,7 @@ lockredis_table_worker_main(Datum arg)
 	(void) requests_set_connecting(false);
 	pgstat_report_appname("lockredis table worker");
 	pgstat_report_activity(STATE_IDLE, NULL);
-	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	settle_transactions();
 	apply_settings();
 
 	rows_start();

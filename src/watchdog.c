@@ -185,7 +185,7 @@ reload(void)
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	if (epoch == lr_url_epoch)
+	if (epoch == lr_url_epoch || lr_mode == MODE_TABLE)
 		return;
 	node_set_silent(false);
 	node_forget_addresses();

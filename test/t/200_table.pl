@@ -23,7 +23,6 @@ my $node = LockRedis::Node->create(
 		'lockredis.connect_timeout' => '1s',
 		'lockredis.command_timeout' => '2s'
 	});
-$table->use_node($node);
 $node->wait_for_up;
 
 my $one = $node->session;
