@@ -267,6 +267,22 @@ lt_link_hold(LrIndex hold)
 }
 
 /*
+ * lt_unlink_hold --- no longer one of the key's; the watchdog has done with it
+ */
+void
+lt_unlink_hold(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrIndex    *link = &lt_keys[h->key].first_hold;
+
+	while (*link != hold)
+		link = &lt_holds[*link].next;
+	*link = h->next;
+	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
+}
+
+/*
  * lt_free_hold --- unlink a hold from its key and give its slot back
  *
  * The key's entry goes with its last hold and waiter.
@@ -279,15 +295,7 @@ lt_free_hold(LrIndex hold)
 	int			rows = lt_hold_rows(h);
 
 	if (h->state != HOLD_WAITING)
-	{
-		LrIndex    *link = &lt_keys[key].first_hold;
-
-		while (*link != hold)
-			link = &lt_holds[*link].next;
-		*link = h->next;
-	}
-	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
-	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
+		lt_unlink_hold(hold);
 	h->state = HOLD_FREE;
 	h->session = LR_NONE;
 	h->owner = 0;
@@ -376,6 +384,8 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->nhanded = 0;
 	key->handoffs = 0;
 	key->paused_until = 0;
+	key->no_pause_until = 0;
+	key->after_pause = false;
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);

@@ -127,6 +127,8 @@ typedef struct LrHold
 								 * its create may still run; 0 = it cannot */
 	int64		fence;
 	int64		handed_lease_ms;	/* handed: the lease that is renewed */
+	bool		count_unsure;	/* what the store shows of our count may be
+								 * wrong */
 	int64		renewals;
 	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
@@ -217,11 +219,14 @@ extern void lt_give_up_orphan(LrIndex hold, uint64 owner, int64 not_after);
 extern void lt_limit_orphan(LrIndex hold, uint64 owner, int64 not_after);
 
 /*
- * Held since TURN_HANDED, but the acquire failed after all, or the store says
- * that the lock is gone.
+ * Held since TURN_HANDED, but the acquire failed after all; or the store says
+ * that the lock is gone, and we wait on with the same hold.
  */
 extern void lt_pass_on(LrIndex hold);
-extern void lt_forget_gone(LrIndex hold);
+extern void lt_wait_again(LrIndex hold);
+
+/* The head asked the store, and somebody else has the key. */
+extern void lt_found_busy(LrIndex hold);
 
 /* The store failed for us: so it does for all who queue for the key now. */
 extern void lt_fail_waiters(LrIndex hold);
@@ -269,6 +274,9 @@ extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 
 /* Taken again: the later keep_until counts. */
 extern void lt_tighten(LrIndex hold, const LockTerms *terms);
+
+/* Does the store show the count that it should? */
+extern void lt_note_count(LrIndex hold, bool sure);
 
 /* A plain hold got a fencing token, or a higher one. */
 extern void lt_set_fence(LrIndex hold, int64 fence);

@@ -524,8 +524,11 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->owner = owner;
 	op->count = count;
 	op->lease_ms = lease_ms;
+	lt_note_count(hold, false);
 	session_run(op, STORE_WAIT);
-	if (session_reply_says_lost(op))
+	if (op->outcome == STORE_OK)
+		lt_note_count(hold, true);
+	else if (session_reply_says_lost(op))
 		session_lose_by_reply(hold, op);
 }
 

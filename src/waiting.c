@@ -196,29 +196,6 @@ take(LrIndex *hold)
 }
 
 /*
- * enqueue --- a place in the queue of the key; false if a try without waiting
- * finds another session there
- */
-static bool
-enqueue(void)
-{
-	acq.op.outcome = STORE_PENDING;
-	acq.retry_at = 0;
-	switch (lt_enqueue(acq.name, &acq.request->terms,
-					   acq.request->wait_us == 0, &acq.hold))
-	{
-		case ENQUEUED:
-			break;
-		case ENQUEUE_BUSY:
-			return false;
-		case ENQUEUE_FULL:
-			report_table_full();
-	}
-	acq.active = true;
-	return true;
-}
-
-/*
  * mint_for_handed --- a fencing token for a lock that came without one
  *
  * False: the store says that the lock is gone.
@@ -246,7 +223,7 @@ mint_for_handed(void)
  * take_handed --- a session of this server has passed the lock on to us
  *
  * False: it turned out to be gone before anybody was told that we have it, so
- * this is no loss, and we queue again.
+ * this is no loss, and we wait on as the first.
  */
 static bool
 take_handed(LrIndex *hold)
@@ -254,9 +231,8 @@ take_handed(LrIndex *hold)
 	acq.handed = true;
 	if (acq.request->fenced && !mint_for_handed())
 	{
-		acq.active = false;
 		acq.handed = false;
-		lt_forget_gone(acq.hold);
+		lt_wait_again(acq.hold);
 		return false;
 	}
 	*hold = acq.hold;
@@ -337,6 +313,7 @@ ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_OK:
 			return take(hold);
 		case STORE_BUSY:
+			lt_found_busy(acq.hold);
 			if (acq.request->wait_us != 0)
 				plan_retry(subscribed);
 			return false;
@@ -391,7 +368,6 @@ acquire(LrIndex *hold)
 		{
 			if (take_handed(hold))
 				return true;
-			(void) enqueue();
 			continue;
 		}
 		if (turn == TURN_FAILED)
@@ -429,11 +405,17 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	acq.op.outcome = STORE_PENDING;
 	acq.name = name;
 	acq.request = request;
-	if (!enqueue())
+	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
 	{
-		lr_count(STAT_BUSY);
-		return false;
+		case ENQUEUED:
+			break;
+		case ENQUEUE_BUSY:
+			lr_count(STAT_BUSY);
+			return false;
+		case ENQUEUE_FULL:
+			report_table_full();
 	}
+	acq.active = true;
 
 	PG_TRY();
 	{
