@@ -23,8 +23,11 @@
  */
 #include "lockredis.h"
 
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "nodes/params.h"
@@ -166,6 +169,48 @@ find_table(Oid schema, Oid *owner)
 	return table;
 }
 
+static Oid
+function_owner(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * check_triggers --- no code of others may run as the owner of the table
+ *
+ * GRANT ALL ON TABLE gives the right to make triggers, too: they would run in
+ * our statements, which everybody may have us execute.  The lock keeps new ones
+ * out until the end of the transaction.
+ */
+static void
+check_triggers(Oid table, Oid owner)
+{
+	Relation	rel = table_open(table, RowExclusiveLock);
+
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgisinternal ||
+			(trigger->tgqual == NULL && function_owner(trigger->tgfoid) == owner))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("trigger \"%s\" of table \"%s\" is not allowed",
+						trigger->tgname, FENCE_TABLE),
+				 errdetail("A trigger of this table must have no WHEN condition, and a function that belongs to the owner of the table."),
+				 errhint("Drop the trigger, and revoke the privilege TRIGGER on the table.")));
+	}
+	table_close(rel, NoLock);
+}
+
 static void
 set_param(ParamListInfo params, int i, Oid type, Datum value, bool isnull)
 {
@@ -194,6 +239,8 @@ run_statement(FenceStatement statement, Oid schema, const LrName *name,
 	int			expected = statement == FENCE_RAISE ? SPI_OK_INSERT :
 		statement == FENCE_READ ? SPI_OK_SELECT : SPI_OK_DELETE;
 
+	if (statement != FENCE_READ)
+		check_triggers(table, owner);
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(owner,
 						   save_context | SECURITY_LOCAL_USERID_CHANGE |
@@ -354,6 +401,7 @@ fence_check(const LrName *name, Oid schema, int64 token)
 {
 	int64		row;
 
+	PreventCommandIfReadOnly("redis_fence_check()");
 	if (raise_row(name, schema, token, &row) || row == token)
 		return;
 	ereport(ERROR,
@@ -366,5 +414,6 @@ fence_check(const LrName *name, Oid schema, int64 token)
 bool
 fence_forget(const LrName *name, Oid schema)
 {
+	PreventCommandIfReadOnly("redis_fence_forget()");
 	return run_statement(FENCE_DELETE, schema, name, NULL) > 0;
 }

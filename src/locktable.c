@@ -382,6 +382,9 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->queue_head = LR_NONE;
 	key->queue_tail = LR_NONE;
 	key->nfailed = 0;
+	key->nhanded = 0;
+	key->handoffs = 0;
+	key->paused_until = 0;
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
@@ -399,7 +402,8 @@ lt_key_unused(LrIndex key)
 	LrKey	   *k = &lt_keys[key];
 	LrIndex    *link;
 
-	if (k->first_hold != LR_NONE || k->queue_head != LR_NONE || k->nfailed > 0)
+	if (k->first_hold != LR_NONE || k->queue_head != LR_NONE ||
+		k->nfailed > 0 || k->nhanded > 0)
 		return;
 
 	link = bucket_of(k->hash);
@@ -432,7 +436,7 @@ lt_session_enter(void)
 
 	lt_queue_enter();
 	s->datid = MyDatabaseId;
-	s->userid = GetSessionUserId();
+	s->userid = GetAuthenticatedUserId();
 	s->wait.state = WAIT_NONE;
 	pg_atomic_write_u32(&s->nlost, 0);
 	s->committing = false;

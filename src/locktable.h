@@ -35,7 +35,8 @@
  * States of a hold:
  *
  *	 WAITING --grant--> HELD --begin_release--> RELEASING --end--> (free)
- *	   |                 |                          |
+ *	   |                 |  \_______________________|___ HANDED, see
+ *	   |                 |                          |    locktable_handover.c
  *	   |                 +--lose--> LOST --drop--> (free)
  *	   |                              |             |
  *	   +--- reply not read ---> ORPHAN <-- no answer+
@@ -48,6 +49,7 @@ typedef enum HoldState
 	HOLD_WAITING,				/* queued, or its head asks the store */
 	HOLD_HELD,
 	HOLD_RELEASING,				/* its session is giving it back */
+	HOLD_HANDED,				/* passed to a session that has yet to see it */
 	HOLD_LOST,					/* no longer had; its session has to see it */
 	HOLD_ORPHAN					/* nobody's; the watchdog gives it back */
 } HoldState;
@@ -124,6 +126,7 @@ typedef struct LrHold
 	int64		not_after;		/* orphan: the store's clock (ms) up to which
 								 * its create may still run; 0 = it cannot */
 	int64		fence;
+	int64		handed_lease_ms;	/* handed: the lease that is renewed */
 	int64		renewals;
 	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
@@ -185,22 +188,24 @@ typedef enum EnqueueResult
  * Reserve a hold and a place in the queue of the key.  With only_if_free,
  * when no session of this server has the key or is before us.
  */
-extern EnqueueResult lt_enqueue(const LrName *name, LockScope scope,
+extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
 								bool only_if_free, LrIndex *hold);
 
 typedef enum TurnResult
 {
 	TURN_TRY,					/* ask the store now */
 	TURN_WAIT,					/* not before look_again, or when woken */
+	TURN_HANDED,				/* a session of this server has passed it on to us */
 	TURN_FAILED					/* the store failed for the session before us */
 } TurnResult;
 
 /*
  * Is it our turn?  retry_at: when a head that found the key busy may look
  * again without being woken.  On TURN_TRY *subscribed says whether a release
- * from now on is told by a message.
+ * from now on is told by a message.  On TURN_HANDED the lock is held, and *hold
+ * is another one.
  */
-extern TurnResult lt_turn(LrIndex hold, int64 retry_at, int64 *look_again,
+extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
 						  bool *subscribed);
 
 /* Have the watchdog subscribe to the key; true if it has already. */
@@ -209,6 +214,13 @@ extern bool lt_want_subscription(LrIndex hold);
 /* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
 extern void lt_give_up(LrIndex hold);
 extern void lt_give_up_orphan(LrIndex hold, uint64 owner, int64 not_after);
+
+/*
+ * Held since TURN_HANDED, but the acquire failed after all, or the store says
+ * that the lock is gone.
+ */
+extern void lt_pass_on(LrIndex hold);
+extern void lt_forget_gone(LrIndex hold);
 
 /* The store failed for us: so it does for all who queue for the key now. */
 extern void lt_fail_waiters(LrIndex hold);
@@ -279,9 +291,18 @@ extern void lt_end_commit(void);
 /* The transaction is over that a signal was meant for. */
 extern void lt_forget_signal(void);
 
-/* HELD to RELEASING.  False: it is lost. */
-extern bool lt_begin_release(LrIndex hold);
-extern void lt_end_release(LrIndex hold);
+typedef enum ReleaseStart
+{
+	RELEASE_IN_STORE,			/* RELEASING: the store has to be asked */
+	RELEASE_HANDED_OVER,		/* a session of this server has it now */
+	RELEASE_LOST				/* there is nothing to release */
+} ReleaseStart;
+
+/* The session has done with a hold; *view is what it was. */
+extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
+
+/* The store has answered; so many others were told. */
+extern void lt_end_release(LrIndex hold, int receivers);
 
 /* RELEASING, and no answer: the watchdog goes on. */
 extern void lt_orphan(LrIndex hold);

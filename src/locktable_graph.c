@@ -36,7 +36,8 @@ holder_of(const LrKey *key, int64 now)
 	{
 		HoldState	state = lt_holds[i].state;
 
-		if ((state == HOLD_HELD || state == HOLD_RELEASING) &&
+		if ((state == HOLD_HELD || state == HOLD_RELEASING ||
+			 state == HOLD_HANDED) &&
 			(int64) pg_atomic_read_u64(&lt_leases[i].deadline) > now)
 			return i;
 	}
@@ -53,7 +54,7 @@ copy_wait(LrIndex session, LrIndex hold, KeyWait *wait)
 	wait->pid = s->pid;
 	wait->userid = s->userid;
 	wait->generation = s->wait.generation;
-	wait->scope = s->wait.scope;
+	wait->scope = s->wait.terms.scope;
 	wait->hold = hold;
 	wait->owner = h->owner;
 	wait->holder = h->session;

@@ -95,8 +95,8 @@ lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by,
 /*
  * lt_live_hold --- the hold that keeps others of this server from the key
  *
- * One that is being released counts until its lease ends: should its session
- * be stopped, the others go on then.
+ * One that is being released or handed over counts until its lease ends: should
+ * its session be stopped, the others go on then.
  */
 LrIndex
 lt_live_hold(LrKey *key, int64 now, WakeList *wakes)
@@ -108,7 +108,8 @@ lt_live_hold(LrKey *key, int64 now, WakeList *wakes)
 
 		if (state == HOLD_HELD && expired)
 			lt_lose_locked(i, LOST_EXPIRED, NULL, wakes);
-		else if ((state == HOLD_HELD || state == HOLD_RELEASING) && !expired)
+		else if (!expired && (state == HOLD_HELD || state == HOLD_RELEASING ||
+							  state == HOLD_HANDED))
 			return i;
 	}
 	return LR_NONE;
@@ -296,33 +297,39 @@ lt_set_committing(LrIndex hold, bool committing)
 	lt_wake(&wakes);
 }
 
-bool
-lt_begin_release(LrIndex hold)
+ReleaseStart
+lt_begin_release(LrIndex hold, HoldView *view)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = partition_of(hold);
 	WakeList	wakes = WAKE_NOBODY;
-	bool		held;
+	ReleaseStart start = RELEASE_IN_STORE;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_HELD && deadline_of(hold) <= lr_now())
 		lt_lose_locked(hold, LOST_EXPIRED, NULL, &wakes);
-	held = h->state == HOLD_HELD;
-	if (held)
+	copy_view(hold, view);
+	if (h->state == HOLD_LOST)
+		start = RELEASE_LOST;
+	else if (lt_hand_over(hold, &wakes))
+		start = RELEASE_HANDED_OVER;
+	else
 		h->state = HOLD_RELEASING;
 	LWLockRelease(lock);
 	lt_wake(&wakes);
-	return held;
+	return start;
 }
 
 void
-lt_end_release(LrIndex hold)
+lt_end_release(LrIndex hold, int receivers)
 {
 	LWLock	   *lock = partition_of(hold);
 	WakeList	wakes = WAKE_NOBODY;
+	int64		pause = lt_pause_after(receivers);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(lt_holds[hold].state == HOLD_RELEASING);
+	lt_begin_pause(key_of(hold), receivers, pause);
 	free_and_nudge(hold, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
@@ -348,6 +355,24 @@ lt_orphan(LrIndex hold)
 	lt_wake(&wakes);
 }
 
+/*
+ * lt_drop_lost_locked --- its session needs no longer be told; partition lock
+ * held
+ */
+void
+lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
+{
+	Assert(lt_holds[hold].state == HOLD_LOST);
+	pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
+	if (lt_holds[hold].give_back)
+	{
+		lt_holds[hold].not_after = 0;
+		lt_make_orphan(hold, wakes);
+	}
+	else
+		lt_free_hold(hold);
+}
+
 void
 lt_drop_lost(LrIndex hold)
 {
@@ -355,15 +380,7 @@ lt_drop_lost(LrIndex hold)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	Assert(lt_holds[hold].state == HOLD_LOST);
-	pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
-	if (lt_holds[hold].give_back)
-	{
-		lt_holds[hold].not_after = 0;
-		lt_make_orphan(hold, &wakes);
-	}
-	else
-		lt_free_hold(hold);
+	lt_drop_lost_locked(hold, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 }
@@ -386,6 +403,8 @@ lt_lose(LrIndex hold, uint64 owner, LostReason reason, const char *taken_by)
 	held = h->state == HOLD_HELD && h->hash == hash && h->owner == owner;
 	if (held)
 		lt_lose_locked(hold, reason, taken_by, &wakes);
+	else if (h->state == HOLD_HANDED && h->hash == hash && h->owner == owner)
+		lt_lose_handed(hold, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 	return held;
@@ -408,15 +427,17 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 		{
 			char		text[LR_OWNER_MAX];
 
-			if (lt_holds[i].state != HOLD_HELD)
+			if (lt_holds[i].state != HOLD_HELD && lt_holds[i].state != HOLD_HANDED)
 				continue;
 			lr_owner_text(lt_holds[i].owner, text);
-			if (strcmp(text, owner_text) == 0)
-			{
+			if (strcmp(text, owner_text) != 0)
+				continue;
+			if (lt_holds[i].state == HOLD_HELD)
 				lt_lose_locked(i, reason, NULL, &wakes);
-				found = true;
-				break;
-			}
+			else
+				lt_lose_handed(i, &wakes);
+			found = true;
+			break;
 		}
 	}
 	LWLockRelease(lock);
@@ -444,7 +465,12 @@ lt_renewed(LrIndex hold, uint64 owner, int64 deadline)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (h->state == HOLD_HELD && h->hash == hash && h->owner == owner)
+	if (h->state == HOLD_HANDED && h->hash == hash && h->owner == owner)
+	{
+		if (deadline_of(hold) > lr_now() && deadline > deadline_of(hold))
+			pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
+	}
+	else if (h->state == HOLD_HELD && h->hash == hash && h->owner == owner)
 	{
 		int64		current = deadline_of(hold);
 

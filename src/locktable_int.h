@@ -51,6 +51,10 @@ typedef struct LrKey
 	LrIndex		queue_head;		/* sessions, linked by their wait records */
 	LrIndex		queue_tail;
 	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
+	int			nhanded;		/* likewise in WAIT_HANDED */
+	int			handoffs;		/* in a row, since the store gave the lock */
+	int64		paused_until;	/* lr_now() time before which the head lets
+								 * others go first; 0 = no pause */
 	SubscriptionState subscription;
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -60,6 +64,7 @@ typedef enum WaitState
 {
 	WAIT_NONE,
 	WAIT_QUEUED,
+	WAIT_HANDED,				/* has been handed the lock, does not know yet */
 	WAIT_FAILED					/* see lt_fail_waiters */
 } WaitState;
 
@@ -69,8 +74,10 @@ typedef struct LrWait
 	WaitState	state;
 	uint32		hash;			/* of the key: leads to the partition */
 	LrIndex		key;
-	LrIndex		hold;
-	LockScope	scope;			/* that it is wanted for */
+	LrIndex		hold;			/* that it waits with */
+	LrIndex		handed;			/* and the one that it was handed */
+	LockTerms	terms;			/* on which the lock is wanted */
+	bool		trying;			/* asks the store */
 	LrIndex		prev;			/* session before in the queue */
 	LrIndex		next;
 	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
@@ -174,9 +181,27 @@ extern void lt_free_hold(LrIndex hold);
 extern LrIndex lt_live_hold(LrKey *key, int64 now, WakeList *wakes);
 extern void lt_lose_locked(LrIndex hold, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
+extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
+
+/* One hold on these terms, from now on. */
+extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
 /* locktable_queue.c: what a session needs before it waits. */
 extern void lt_queue_enter(void);
+
+/* The queue of a key; partition lock held. */
+extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
+extern void lt_queue_remove(LrKey *key, LrIndex session);
+extern void lt_leave_queue(LrIndex session);
+
+/* locktable_handover.c; partition lock held, but for lt_pause_after. */
+extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
+extern bool lt_accept(LrIndex *hold, WakeList *wakes);
+extern void lt_refuse_handed(WakeList *wakes);
+extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
+extern void lt_lose_handed(LrIndex hold, WakeList *wakes);
+extern int64 lt_pause_after(int receivers);
+extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
 
 extern uint32 lt_hash_name(const char *name, int len);
 

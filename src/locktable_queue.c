@@ -57,22 +57,26 @@ wait_of(LrIndex session)
  * ----------
  */
 
-static void
-queue_append(LrKey *key, LrIndex session)
+/*
+ * lt_queue_insert --- behind "prev", or as the first (LR_NONE)
+ */
+void
+lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 {
 	LrWait	   *w = wait_of(session);
+	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &wait_of(prev)->next;
 
-	w->prev = key->queue_tail;
-	w->next = LR_NONE;
-	if (key->queue_tail != LR_NONE)
-		wait_of(key->queue_tail)->next = session;
+	w->prev = prev;
+	w->next = *link;
+	*link = session;
+	if (w->next != LR_NONE)
+		wait_of(w->next)->prev = session;
 	else
-		key->queue_head = session;
-	key->queue_tail = session;
+		key->queue_tail = session;
 }
 
-static void
-queue_remove(LrKey *key, LrIndex session)
+void
+lt_queue_remove(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = wait_of(session);
 
@@ -104,24 +108,27 @@ lt_nudge_head(LrKey *key, WakeList *wakes)
 }
 
 /*
- * leave_queue --- this session no longer waits
+ * lt_leave_queue --- this session no longer waits
  *
  * The next head is nudged only by the caller, and only if the lock was not
  * obtained.
  */
-static void
-leave_queue(LrIndex self)
+void
+lt_leave_queue(LrIndex self)
 {
 	LrWait	   *w = wait_of(self);
 
 	if (w->state == WAIT_QUEUED)
-		queue_remove(&lt_keys[w->key], self);
+		lt_queue_remove(&lt_keys[w->key], self);
+	else if (w->state == WAIT_HANDED)
+		lt_keys[w->key].nhanded--;
 	else
 		lt_keys[w->key].nfailed--;
 	if (w->asleep)
 		pg_atomic_fetch_sub_u32(&lt_table->nwaiters, 1);
 	w->asleep = false;
 	w->state = WAIT_NONE;
+	w->handed = LR_NONE;
 	w->woken_at = 0;
 	w->looks_at = 0;
 }
@@ -145,7 +152,7 @@ init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
 }
 
 EnqueueResult
-lt_enqueue(const LrName *name, LockScope scope, bool only_if_free,
+lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		   LrIndex *hold)
 {
 	LrIndex		self = LrMyProcNumber;
@@ -175,12 +182,14 @@ lt_enqueue(const LrName *name, LockScope scope, bool only_if_free,
 		w->hash = name->hash;
 		w->key = key;
 		w->hold = *hold;
-		w->scope = scope;
+		w->handed = LR_NONE;
+		w->terms = *terms;
+		w->trying = false;
 		w->woken_at = 0;
 		w->looks_at = 0;
 		w->asleep = false;
 		w->since = GetCurrentTimestamp();
-		queue_append(&lt_keys[key], self);
+		lt_queue_insert(&lt_keys[key], self, lt_keys[key].queue_tail);
 	}
 	LWLockRelease(lock);
 	lt_wake(&wakes);
@@ -198,7 +207,12 @@ give_up(WakeList *wakes)
 	LrIndex		key = w->key;
 	bool		was_head = queued && lt_keys[key].queue_head == LrMyProcNumber;
 
-	leave_queue(LrMyProcNumber);
+	if (w->state == WAIT_HANDED)
+	{
+		lt_refuse_handed(wakes);
+		return;
+	}
+	lt_leave_queue(LrMyProcNumber);
 	if (was_head)
 		lt_nudge_head(&lt_keys[key], wakes);
 }
@@ -261,7 +275,7 @@ lt_fail_waiters(LrIndex hold)
 
 		if (session != LrMyProcNumber)
 		{
-			queue_remove(key, session);
+			lt_queue_remove(key, session);
 			key->nfailed++;
 			w->state = WAIT_FAILED;
 			to_wake[nwoken++] = session;
@@ -314,9 +328,16 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 		*look_again = pg_atomic_read_u64(&lt_leases[live].deadline);
 		return TURN_WAIT;
 	}
-	if (w->woken_at != 0 || now >= retry_at)
+	if (now < key->paused_until)
 	{
 		w->woken_at = 0;
+		*look_again = key->paused_until;
+		return TURN_WAIT;
+	}
+	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
+	{
+		w->woken_at = 0;
+		key->paused_until = 0;
 		return TURN_TRY;
 	}
 	*look_again = retry_at;
@@ -331,10 +352,10 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
  * watchdog to see that a holder is gone.
  */
 TurnResult
-lt_turn(LrIndex hold, int64 retry_at, int64 *look_again, bool *subscribed)
+lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 {
 	LrWait	   *w = wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_holds[*hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
 	int64		now = lr_now();
 	LrKey	   *key;
@@ -342,10 +363,13 @@ lt_turn(LrIndex hold, int64 retry_at, int64 *look_again, bool *subscribed)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	w->looks_at = 0;
+	w->trying = false;
 	key = &lt_keys[w->key];
 	*subscribed = key->subscription == SUB_CONFIRMED && lr_watchdog_running();
 	if (w->state == WAIT_FAILED)
 		turn = TURN_FAILED;
+	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
+		turn = TURN_HANDED;
 	else if (key->queue_head == LrMyProcNumber)
 	{
 		turn = head_turn(key, w, now, retry_at, look_again, &wakes);
@@ -365,6 +389,7 @@ lt_turn(LrIndex hold, int64 retry_at, int64 *look_again, bool *subscribed)
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
+	w->trying = turn == TURN_TRY;
 	LWLockRelease(lock);
 
 	if (wakes.session == LrMyProcNumber)
@@ -396,6 +421,20 @@ lt_want_subscription(LrIndex hold)
 	return confirmed;
 }
 
+void
+lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
+{
+	ScopeHold  *part = &h->scope[terms->scope];
+
+	part->count = 1;
+	part->renewed = terms->renewed;
+	part->guard = terms->guard;
+	part->on_lost = terms->on_lost;
+	part->lease_ms = terms->lease_ms;
+	part->acquired_at = now;
+	h->keep_until = terms->keep_until;
+}
+
 /*
  * lt_grant --- the store gave us the lock
  *
@@ -423,17 +462,13 @@ lt_grant(LrIndex hold, uint64 owner, int64 deadline, const LockTerms *terms,
 		result = GRANT_CONFLICT;
 	else
 	{
-		leave_queue(LrMyProcNumber);
+		lt_leave_queue(LrMyProcNumber);
+		lt_keys[h->key].handoffs = 0;
+		lt_keys[h->key].paused_until = 0;
 		h->state = HOLD_HELD;
 		h->owner = owner;
 		h->fence = fence;
-		h->keep_until = terms->keep_until;
-		h->scope[terms->scope].count = 1;
-		h->scope[terms->scope].renewed = terms->renewed;
-		h->scope[terms->scope].guard = terms->guard;
-		h->scope[terms->scope].on_lost = terms->on_lost;
-		h->scope[terms->scope].lease_ms = terms->lease_ms;
-		h->scope[terms->scope].acquired_at = acquired_at;
+		lt_set_terms(h, terms, acquired_at);
 		lt_link_hold(hold);
 		pg_atomic_write_u64(&lease->deadline, deadline);
 		pg_atomic_write_u64(&lease->owner, owner);
@@ -492,25 +527,14 @@ lt_wake_waiter(const char *name, int name_len)
 static void
 pass_over(LrKey *key, LrIndex head, WakeList *wakes)
 {
-	LrWait	   *w = wait_of(head);
-	LrIndex		second = w->next;
+	LrIndex		second = wait_of(head)->next;
 
-	w->woken_at = 0;
-	w->looks_at = 0;
+	wait_of(head)->woken_at = 0;
+	wait_of(head)->looks_at = 0;
 	if (second != LR_NONE)
 	{
-		LrWait	   *s = wait_of(second);
-		LrIndex		third = s->next;
-
-		key->queue_head = second;
-		s->prev = LR_NONE;
-		s->next = head;
-		w->prev = second;
-		w->next = third;
-		if (third != LR_NONE)
-			wait_of(third)->prev = head;
-		else
-			key->queue_tail = head;
+		lt_queue_remove(key, head);
+		lt_queue_insert(key, head, second);
 	}
 	lt_nudge_head(key, wakes);
 }
@@ -523,7 +547,8 @@ ignores(const LrWait *w, int64 now)
 {
 	int64		since = w->woken_at != 0 ? w->woken_at : w->looks_at;
 
-	return w->state == WAIT_QUEUED && since != 0 && now - since >= IGNORED_AFTER;
+	return (w->state == WAIT_QUEUED || w->state == WAIT_HANDED) &&
+		since != 0 && now - since >= IGNORED_AFTER;
 }
 
 void
@@ -544,7 +569,11 @@ lt_pass_over_sleepers(void)
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
-		if (ignores(w, now) && w->hash == hash && lt_keys[w->key].queue_head == i)
+		if (!ignores(w, now) || w->hash != hash)
+			 /* it has run meanwhile */ ;
+		else if (w->state == WAIT_HANDED)
+			lt_take_handed_back(i, &wakes);
+		else if (lt_keys[w->key].queue_head == i)
 			pass_over(&lt_keys[w->key], i, &wakes);
 		LWLockRelease(lock);
 		lt_wake(&wakes);

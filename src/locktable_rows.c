@@ -71,6 +71,13 @@ add_key(RowBuffer *buf, const LrKey *key)
 	{
 		const LrHold *h = &lt_holds[i];
 
+		if (h->state == HOLD_HANDED)
+		{
+			const LrWait *w = &lt_sessions[h->session].wait;
+
+			ok = add_row(buf, i, w->terms.scope, w->since);
+			continue;
+		}
 		if (h->scope[SCOPE_XACT].count > 0)
 			ok = add_row(buf, i, SCOPE_XACT, 0);
 		if (ok && (h->scope[SCOPE_SESSION].count > 0 ||
@@ -78,7 +85,7 @@ add_key(RowBuffer *buf, const LrKey *key)
 			ok = add_row(buf, i, SCOPE_SESSION, 0);
 	}
 	for (LrIndex s = key->queue_head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
-		ok = add_row(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.scope,
+		ok = add_row(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
 					 lt_sessions[s].wait.since);
 	return ok;
 }

@@ -48,15 +48,25 @@ typedef struct ChannelKey
 	char		channel[LR_DERIVED_MAX];
 } ChannelKey;
 
+/* A name that has the channel. */
+typedef struct ChannelUser
+{
+	int			len;
+	char		name[LR_NAME_MAX];
+	bool		wanted;			/* by the caller */
+	bool		told;			/* the caller, that it is confirmed */
+} ChannelUser;
+
+/*
+ * "x" and "{x}" have the same channel, so there is one user without a brace and
+ * one with.
+ */
 typedef struct Channel
 {
 	ChannelKey	key;
-	int			name_len;
-	char		name[LR_NAME_MAX];
-	bool		wanted;			/* by the caller */
+	ChannelUser users[2];
 	bool		asked;			/* the last request was SUBSCRIBE */
 	bool		unanswered;		/* is in the list of the listener */
-	bool		told;			/* the caller, that it is confirmed */
 	bool		refused;		/* by Redis; not asked again */
 	dlist_node	node;
 } Channel;
@@ -113,25 +123,42 @@ make_key(ChannelKey *key, const char *name, int name_len)
 	key->len = lr_channel_name(name, name_len, key->channel);
 }
 
+static ChannelUser *
+user_of(Channel *ch, const char *name, int name_len)
+{
+	return &ch->users[memchr(name, '{', name_len) != NULL];
+}
+
+static bool
+is_wanted(const Channel *ch)
+{
+	return ch->users[0].wanted || ch->users[1].wanted;
+}
+
 void
 redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
+	ChannelUser *user;
 	bool		found;
 
 	make_key(&key, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
 	if (!found)
 	{
-		ch->name_len = name_len;
-		memcpy(ch->name, name, name_len);
-		ch->wanted = ch->asked = ch->unanswered = false;
+		ch->users[0].wanted = ch->users[1].wanted = false;
+		ch->asked = ch->unanswered = false;
 	}
-	if (!ch->wanted)
+	user = user_of(ch, name, name_len);
+	if (!user->wanted)
+	{
 		l->nwanted++;
-	ch->wanted = true;
-	ch->told = false;
+		user->len = name_len;
+		memcpy(user->name, name, name_len);
+	}
+	user->wanted = true;
+	user->told = false;
 	ch->refused = false;
 	l->dirty = true;
 }
@@ -141,12 +168,16 @@ redis_listener_unsubscribe(StoreListener *l, const char *name, int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
+	ChannelUser *user;
 
 	make_key(&key, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
-	if (ch == NULL || !ch->wanted)
+	if (ch == NULL)
 		return;
-	ch->wanted = false;
+	user = user_of(ch, name, name_len);
+	if (!user->wanted)
+		return;
+	user->wanted = false;
 	l->nwanted--;
 	l->dirty = true;
 }
@@ -168,7 +199,10 @@ listener_lost(StoreListener *l)
 
 	hash_seq_init(&seq, l->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
-		ch->asked = ch->unanswered = ch->told = ch->refused = false;
+	{
+		ch->asked = ch->unanswered = ch->refused = false;
+		ch->users[0].told = ch->users[1].told = false;
+	}
 	dlist_init(&l->unanswered);
 	l->dirty = true;
 	l->connected = false;
@@ -203,6 +237,23 @@ expect_answer(StoreListener *l)
 }
 
 /*
+ * tell_users --- that the channel is subscribed to
+ */
+static void
+tell_users(StoreListener *l, Channel *ch)
+{
+	for (int i = 0; i < lengthof(ch->users); i++)
+	{
+		ChannelUser *user = &ch->users[i];
+
+		if (!user->wanted || user->told)
+			continue;
+		user->told = true;
+		l->callback(STORE_LISTEN_CONFIRMED, user->name, user->len);
+	}
+}
+
+/*
  * put_requests --- ask for what is wanted, tell what is confirmed
  *
  * Requests beyond what the buffer should hold are left for the next time.
@@ -221,17 +272,16 @@ put_requests(StoreListener *l)
 	hash_seq_init(&seq, l->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
 	{
-		if (ch->unanswered || (ch->refused && ch->wanted))
+		bool		wanted = is_wanted(ch);
+
+		if (ch->unanswered || (ch->refused && wanted))
 			continue;
-		if (ch->wanted == ch->asked)
+		if (wanted == ch->asked)
 		{
-			if (!ch->wanted)
+			if (wanted)
+				tell_users(l, ch);
+			else
 				(void) hash_search(l->channels, &ch->key, HASH_REMOVE, NULL);
-			else if (!ch->told)
-			{
-				ch->told = true;
-				l->callback(STORE_LISTEN_CONFIRMED, ch->name, ch->name_len);
-			}
 			continue;
 		}
 
@@ -242,9 +292,9 @@ put_requests(StoreListener *l)
 			return;
 		}
 		redis_put_array(c, 2);
-		redis_put_text(c, ch->wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+		redis_put_text(c, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
 		redis_put_bulk(c, ch->key.channel, ch->key.len);
-		ch->asked = ch->wanted;
+		ch->asked = wanted;
 		ch->unanswered = true;
 		dlist_push_tail(&l->unanswered, &ch->node);
 		expect_answer(l);
@@ -340,8 +390,10 @@ take_push(StoreListener *l)
 
 	if (strcmp(v[1].str, "message") == 0)
 	{
-		if (ch != NULL && ch->wanted)
-			l->callback(STORE_LISTEN_RELEASED, ch->name, ch->name_len);
+		for (int i = 0; ch != NULL && i < lengthof(ch->users); i++)
+			if (ch->users[i].wanted)
+				l->callback(STORE_LISTEN_RELEASED, ch->users[i].name,
+							ch->users[i].len);
 		return true;
 	}
 	if (ch == NULL || !ch->unanswered ||

@@ -226,6 +226,7 @@ typedef struct ReleaseBatch
 {
 	bool		active;
 	int			n;
+	int			nhanded;		/* besides, passed on inside this server */
 	int			size;
 	StoreOp    *ops;
 	LrIndex    *holds;
@@ -276,6 +277,8 @@ keep_ms(const HoldView *view)
 
 /*
  * session_batch_add --- take a hold out of the index and into the batch
+ *
+ * Into the batch goes only what no session of this server was waiting for.
  */
 bool
 session_batch_add(HeldEntry *entry, HoldView *view)
@@ -284,15 +287,20 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	HeldKey		key = entry->key;
 	StoreOp    *op = &batch.ops[batch.n];
 
-	if (!lt_begin_release(hold))
+	delete_entry(entry);
+	switch (lt_begin_release(hold, view))
 	{
-		lt_look(hold, view);
-		delete_entry(entry);
-		lt_drop_lost(hold);
-		return false;
+		case RELEASE_LOST:
+			lt_drop_lost(hold);
+			return false;
+		case RELEASE_HANDED_OVER:
+			batch.nhanded++;
+			batch.active = true;
+			return true;
+		case RELEASE_IN_STORE:
+			break;
 	}
 
-	lt_look(hold, view);
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_RELEASE;
 	op->name = key.data;		/* stays while the hold is there */
@@ -302,7 +310,6 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	batch.views[batch.n] = *view;
 	batch.holds[batch.n++] = hold;
 	batch.active = true;
-	delete_entry(entry);
 	return true;
 }
 
@@ -333,6 +340,7 @@ static void
 finish_batch(ReleaseTally *tally)
 {
 	memset(tally, 0, sizeof(ReleaseTally));
+	tally->released = batch.nhanded;
 	for (int i = 0; i < batch.n; i++)
 	{
 		StoreOp    *op = &batch.ops[i];
@@ -341,12 +349,12 @@ finish_batch(ReleaseTally *tally)
 		{
 			case STORE_OK:
 				tally->released++;
-				lt_end_release(batch.holds[i]);
+				lt_end_release(batch.holds[i], op->receivers);
 				break;
 			case STORE_GONE:
 			case STORE_WRONG_TYPE:
 				note_gone(tally, op, &batch.views[i]);
-				lt_end_release(batch.holds[i]);
+				lt_end_release(batch.holds[i], 0);
 				break;
 			default:
 				tally->unanswered++;
@@ -357,6 +365,7 @@ finish_batch(ReleaseTally *tally)
 	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
 	lr_count_many(STAT_LOSSES, tally->gone);
 	batch.n = 0;
+	batch.nhanded = 0;
 	batch.active = false;
 }
 
@@ -373,7 +382,7 @@ session_batch_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 
 	if (batch.n == 0)
 	{
-		memset(tally, 0, sizeof(ReleaseTally));
+		finish_batch(tally);
 		return;
 	}
 	if (how == STORE_POLL)

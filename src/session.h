@@ -58,6 +58,7 @@ extern bool session_force(const LrName *name);
  */
 extern void session_run(StoreOp *op, StoreStep how);
 extern void session_abandon_store(void);
+extern bool session_reply_says_lost(const StoreOp *op);
 extern const StoreError *session_store_error(void);
 
 #endif							/* LR_SESSION_H */

@@ -79,7 +79,6 @@ extern void session_run_many(StoreOp *ops, int nops, StoreStep how);
 
 /* Mark the hold lost as the reply of an owner-checked operation says. */
 extern void session_lose_by_reply(LrIndex hold, const StoreOp *op);
-extern bool session_reply_says_lost(const StoreOp *op);
 
 /* The shortest deadline of all holds is not before this. */
 extern int64 session_deadline_floor;

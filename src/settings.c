@@ -36,6 +36,7 @@ static const struct config_enum_entry on_lost_options[] = {
 };
 
 int			lr_max_locks = 10000;
+int			lr_max_handoffs = 32;
 char	   *lr_url = NULL;
 char	   *lr_password_file = NULL;
 int			lr_connect_timeout = 2000;
@@ -165,6 +166,15 @@ lr_define_settings(void)
 							&lr_max_locks,
 							10000, 10, 10000000,
 							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.max_handoffs",
+							"How often in a row a lock passes between sessions of this server.",
+							"After that it is released, so that others get their turn; 0: at once.",
+							&lr_max_handoffs,
+							32, 0, 1000000,
+							PGC_SIGHUP,
 							0,
 							NULL, NULL, NULL);
 

@@ -19,6 +19,7 @@
 extern int	lr_max_locks;
 extern char *lr_url;
 extern char *lr_password_file;
+extern int	lr_max_handoffs;
 extern int	lr_connect_timeout;	/* ms */
 extern int	lr_command_timeout; /* ms */
 extern char *lr_key_prefix;

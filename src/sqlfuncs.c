@@ -19,6 +19,7 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -170,15 +171,34 @@ get_request(FunctionCallInfo fcinfo, LockScope scope, int wait_arg,
 	request->terms.scope = scope;
 	request->terms.lease_ms = get_lease(fcinfo, lease_arg, &request->terms.renewed);
 	request->terms.guard = lr_commit_guard;
-	request->terms.on_lost = lr_on_lost;
+	request->terms.on_lost = InSecurityRestrictedOperation() ? ON_LOST_MARK :
+		lr_on_lost;
 }
 
 /*
- * require_session_locks --- lockredis.session_locks
+ * require_unrestricted --- holds of the session belong to who commands it
+ *
+ * ANALYZE, REINDEX, REFRESH and autovacuum run code of a table's owner in a
+ * session of somebody else.  That code must not give back what the session
+ * holds, nor leave anything behind in it.  PostgreSQL refuses DISCARD and
+ * LISTEN there for the same reason.
+ */
+static void
+require_unrestricted(void)
+{
+	if (InSecurityRestrictedOperation())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot take or give back session-level Redis locks within security-restricted operation")));
+}
+
+/*
+ * require_session_locks --- may the session take session-level locks here?
  */
 static void
 require_session_locks(void)
 {
+	require_unrestricted();
 	if (!lr_session_locks)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -333,6 +353,7 @@ lockredis_unlock(PG_FUNCTION_ARGS)
 	LrName		name;
 
 	get_key(fcinfo, &name);
+	require_unrestricted();
 	PG_RETURN_BOOL(session_unlock(&name));
 }
 
@@ -340,6 +361,7 @@ Datum
 lockredis_unlock_all(PG_FUNCTION_ARGS)
 {
 	lr_require_preload();
+	require_unrestricted();
 	PG_RETURN_INT64(session_unlock_all());
 }
 
@@ -352,6 +374,7 @@ lockredis_extend(PG_FUNCTION_ARGS)
 
 	get_key(fcinfo, &name);
 	lease_ms = get_lease(fcinfo, 1, &renewed);
+	require_unrestricted();
 	PG_RETURN_BOOL(session_extend(&name, lease_ms, renewed));
 }
 

@@ -76,7 +76,7 @@ set_column(RowValues *row, int column, Datum value)
 static bool
 is_waiting(const LockTableRow *row)
 {
-	return row->state == HOLD_WAITING;
+	return row->state == HOLD_WAITING || row->state == HOLD_HANDED;
 }
 
 static bool

@@ -53,6 +53,7 @@ typedef struct Acquire
 {
 	bool		active;
 	bool		asking;			/* op is with the store */
+	bool		handed;			/* hold is held, but not yet told to anybody */
 	bool		slept;
 	LrIndex		hold;
 	const LrName *name;
@@ -196,6 +197,78 @@ take(LrIndex *hold)
 }
 
 /*
+ * enqueue --- a place in the queue of the key; false if a try without waiting
+ * finds another session there
+ */
+static bool
+enqueue(void)
+{
+	acq.op.outcome = STORE_PENDING;
+	acq.retry_at = 0;
+	switch (lt_enqueue(acq.name, &acq.request->terms,
+					   acq.request->wait_us == 0, &acq.hold))
+	{
+		case ENQUEUED:
+			break;
+		case ENQUEUE_BUSY:
+			return false;
+		case ENQUEUE_FULL:
+			report_table_full();
+	}
+	acq.active = true;
+	return true;
+}
+
+/*
+ * mint_for_handed --- a fencing token for a lock that came without one
+ *
+ * False: the store says that the lock is gone.
+ */
+static bool
+mint_for_handed(void)
+{
+	StoreOp		op;
+
+	memset(&op, 0, sizeof(op));
+	op.kind = STORE_MINT;
+	op.name = acq.name->data;
+	op.name_len = acq.name->len;
+	op.owner = lt_owner(acq.hold);
+	session_run(&op, STORE_WAIT);
+	if (session_reply_says_lost(&op))
+		return false;
+	if (op.outcome != STORE_OK)
+		report_store_failure(ERROR, op.outcome, session_store_error());
+	lt_set_fence(acq.hold, op.fence);
+	return true;
+}
+
+/*
+ * take_handed --- a session of this server has passed the lock on to us
+ *
+ * False: it turned out to be gone before anybody was told that we have it, so
+ * this is no loss, and we queue again.
+ */
+static bool
+take_handed(LrIndex *hold)
+{
+	acq.handed = true;
+	if (acq.request->fenced && !mint_for_handed())
+	{
+		acq.active = false;
+		acq.handed = false;
+		lt_forget_gone(acq.hold);
+		return false;
+	}
+	*hold = acq.hold;
+	acq.active = false;
+	acq.handed = false;
+	lr_count(STAT_ACQUIRES);
+	lr_count(STAT_HANDOFFS);
+	return true;
+}
+
+/*
  * plan_retry --- somebody else has the key: when to ask again
  *
  * Unless woken: by a message if the subscription stood before we asked, by its
@@ -316,8 +389,15 @@ acquire(LrIndex *hold)
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
-		turn = lt_turn(acq.hold, acq.retry_at, &look_again, &subscribed);
+		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed);
 
+		if (turn == TURN_HANDED)
+		{
+			if (take_handed(hold))
+				return true;
+			(void) enqueue();
+			continue;
+		}
 		if (turn == TURN_FAILED)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -354,18 +434,11 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	long_wait_reset();
 	acq.name = name;
 	acq.request = request;
-	switch (lt_enqueue(name, request->terms.scope, request->wait_us == 0,
-					   &acq.hold))
+	if (!enqueue())
 	{
-		case ENQUEUED:
-			break;
-		case ENQUEUE_BUSY:
-			lr_count(STAT_BUSY);
-			return false;
-		case ENQUEUE_FULL:
-			report_table_full();
+		lr_count(STAT_BUSY);
+		return false;
 	}
-	acq.active = true;
 
 	PG_TRY();
 	{
@@ -419,6 +492,12 @@ wait_abandon(void)
 		return;
 	acq.active = false;
 
+	if (acq.handed)
+	{
+		acq.handed = false;
+		lt_pass_on(acq.hold);
+		return;
+	}
 	if (acq.asking)
 	{
 		/* Left in the middle of a request by an interrupt. */

@@ -3,13 +3,15 @@
  * bare_hiredis.c
  *	  What a pair of lock and unlock costs with nothing but hiredis.
  *
- * Runs the extension's own create and release scripts in a loop on one
- * blocking connection: two commands and two round trips a pair, and no check
- * that a real client would leave out.  test/bench/pair compares with it.
- * Prints one line for each line read from standard input, so that rounds can
- * be interleaved with those of others on a warm connection:
+ * Runs the extension's own create and release scripts in a loop on blocking
+ * connections: two commands and two round trips a pair, and no check that a
+ * real client would leave out.  A lock that is taken is asked for again at
+ * once.  Each client is a thread with a connection of its own.
  *
- *	  N				run N pairs; prints "SECONDS CPU_SECONDS"
+ * Besides the requests of client.h it answers
+ *
+ *	  N				run N pairs; "SECONDS CPU_SECONDS" (test/bench/pair)
+ *	  ping PORT N	the median round trip of N times PING, in nanoseconds
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,18 +21,39 @@
  *-------------------------------------------------------------------------
  */
 #include <hiredis/hiredis.h>
+#include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "client.h"
 
 #define OWNER_UUID	"6f1c1f6e-0b0f-4c0e-9a3b-5d8a1c2e7f40"
 #define LEASE		"30000"
 #define MAX_ARGS	12
+#define MAX_CLIENTS	128
+#define MAX_PORTS	8
+#define SHA1_LEN	40
 
-static redisContext *conn;
+typedef struct Server
+{
+	int			port;
+	redisContext *conn[MAX_CLIENTS];
+} Server;
+
+typedef struct Thread
+{
+	pthread_t	id;
+	redisContext *conn;
+	const char *prefix;
+	Client		client;
+} Thread;
+
+static Server servers[MAX_PORTS];
+static Thread threads[MAX_CLIENTS];
+static const char *socket_path;
+static const char *script_dir = "src/lua";
+static char create_sha1[SHA1_LEN + 1];
+static char release_sha1[SHA1_LEN + 1];
 
 static void
 die(const char *format,...)
@@ -55,7 +78,7 @@ seconds_of(clockid_t clock)
 }
 
 static redisReply *
-command(int argc, const char **argv)
+command(redisContext *conn, int argc, const char **argv)
 {
 	size_t		lengths[MAX_ARGS];
 	redisReply *reply;
@@ -72,7 +95,7 @@ command(int argc, const char **argv)
 
 /* Load a script of src/lua and remember its digest. */
 static void
-load_script(const char *dir, const char *name, char *sha1)
+load_script(redisContext *conn, const char *name, char *sha1)
 {
 	char		path[1024];
 	char		text[16384];
@@ -81,7 +104,7 @@ load_script(const char *dir, const char *name, char *sha1)
 	FILE	   *file;
 	redisReply *reply;
 
-	snprintf(path, sizeof(path), "%s/%s.lua", dir, name);
+	snprintf(path, sizeof(path), "%s/%s.lua", script_dir, name);
 	file = fopen(path, "r");
 	if (file == NULL)
 		die("could not open \"%s\"", path);
@@ -91,73 +114,248 @@ load_script(const char *dir, const char *name, char *sha1)
 	text[len] = '\0';
 	fclose(file);
 
-	reply = command(3, argv);
-	if (reply->type != REDIS_REPLY_STRING || reply->len != 40)
+	reply = command(conn, 3, argv);
+	if (reply->type != REDIS_REPLY_STRING || reply->len != SHA1_LEN)
 		die("unexpected reply to SCRIPT LOAD");
-	memcpy(sha1, reply->str, 41);
+	memcpy(sha1, reply->str, SHA1_LEN + 1);
 	freeReplyObject(reply);
+}
+
+/* The connection of a client to a port, made when it is first used. */
+static redisContext *
+connection(int port, int client)
+{
+	Server	   *server = servers;
+
+	while (server->port != 0 && server->port != port)
+	{
+		if (++server == servers + MAX_PORTS)
+			die("too many ports");
+	}
+	if (client >= MAX_CLIENTS)
+		die("too many clients");
+	server->port = port;
+	if (server->conn[client] == NULL)
+	{
+		redisContext *conn = socket_path ? redisConnectUnix(socket_path) :
+			redisConnect("127.0.0.1", port);
+
+		if (conn == NULL || conn->err)
+			die("could not connect: %s", conn ? conn->errstr : "out of memory");
+		load_script(conn, "create", create_sha1);
+		load_script(conn, "release", release_sha1);
+		server->conn[client] = conn;
+	}
+	return server->conn[client];
 }
 
 static long long
-first_integer(const redisReply *reply)
+first_integer(redisReply *reply)
 {
+	long long	integer;
+
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 1 ||
 		reply->element[0]->type != REDIS_REPLY_INTEGER)
 		die("unexpected reply");
-	return reply->element[0]->integer;
+	integer = reply->element[0]->integer;
+	freeReplyObject(reply);
+	return integer;
+}
+
+/* False: somebody else has it. */
+static bool
+take(redisContext *conn, const char *key, const char *owner)
+{
+	char		not_after[32];
+	const char *argv[] = {"EVALSHA", create_sha1, "1", key, LEASE, owner,
+	not_after};
+	long long	answer;
+
+	snprintf(not_after, sizeof(not_after), "%lld",
+			 (long long) (seconds_of(CLOCK_REALTIME) * 1000) + 60000);
+	answer = first_integer(command(conn, 7, argv));
+	if (answer != 0 && answer != 1)
+		die("the lock cannot be taken");
+	return answer == 0;
 }
 
 static void
-run_pair(const char *create, const char *release, const char *key,
-		 const char *channel)
+give_back(redisContext *conn, const char *key, const char *owner)
 {
-	static unsigned long long number = 0;
-	char		owner[80];
-	char		not_after[32];
-	const char *create_argv[] = {"EVALSHA", create, "1", key, LEASE, owner,
-	not_after};
-	const char *release_argv[] = {"EVALSHA", release, "2", key, channel,
+	char		channel[512];
+	const char *argv[] = {"EVALSHA", release_sha1, "2", key, channel,
 	"PUBLISH", "0", owner, "0"};
-	redisReply *reply;
 
-	snprintf(owner, sizeof(owner), "%s:%llu", OWNER_UUID, ++number);
-	snprintf(not_after, sizeof(not_after), "%lld",
-			 (long long) (seconds_of(CLOCK_REALTIME) * 1000) + 60000);
-
-	reply = command(7, create_argv);
-	if (first_integer(reply) != 0)
-		die("the lock is not free");
-	freeReplyObject(reply);
-
-	reply = command(9, release_argv);
-	if (first_integer(reply) < 0)
+	snprintf(channel, sizeof(channel), "redisson_lock__channel:{%s}", key);
+	if (first_integer(command(conn, 9, argv)) < 0)
 		die("the lock was lost");
-	freeReplyObject(reply);
+}
+
+static void
+next_owner(char *owner, size_t size, int client)
+{
+	static __thread unsigned long long number = 0;
+
+	snprintf(owner, size, OWNER_UUID ":%d%012llu", client + 1, ++number);
+}
+
+static void *
+work(void *arg)
+{
+	Thread	   *thread = arg;
+	Client	   *client = &thread->client;
+	char		owner[96];
+	char		key[256];
+
+	while (client_next(client))
+	{
+		if (client->mode == KEY_HOT)
+			snprintf(key, sizeof(key), "%s", thread->prefix);
+		else
+			snprintf(key, sizeof(key), "%s:%d", thread->prefix, client->key);
+		next_owner(owner, sizeof(owner), client->number);
+		while (!take(thread->conn, key, owner))
+			;
+		client_locked(client);
+		client_unlocking(client);
+		give_back(thread->conn, key, owner);
+	}
+	return NULL;
+}
+
+static void
+run_clients(Board *board, const char *line)
+{
+	static char text[HISTOGRAM_TEXT];
+	static Client sum;
+	char		kind[16];
+	char		prefix[128];
+	char		mode[16];
+	int			port;
+	int			clients;
+	int			base;
+	long long	start;
+	long long	until;
+	long long	hold;
+	long long	pause;
+
+	if (board == NULL)
+		die("started without a board");
+	if (sscanf(line, "run %d %d %15s %d %lld %lld %127s %15s %lld %lld",
+			   &port, &clients, kind, &base, &start, &until, prefix, mode,
+			   &hold, &pause) != 10)
+		die("unknown request: %s", line);
+
+	for (int i = 0; i < clients; i++)
+	{
+		Client	   *client = &threads[i].client;
+
+		threads[i].conn = connection(port, i);
+		threads[i].prefix = prefix;
+		memset(client, 0, sizeof(Client));
+		client->board = board;
+		client->number = base + i;
+		client->start = start;
+		client->until = until;
+		client->hold_ns = hold * 1000;
+		client->pause_ns = pause * 1000;
+		if (!client_set_mode(client, mode))
+			die("unknown mode: %s", mode);
+	}
+	for (int i = 0; i < clients; i++)
+	{
+		if (pthread_create(&threads[i].id, NULL, work, &threads[i]) != 0)
+			die("could not create a thread");
+	}
+	memset(&sum, 0, sizeof(sum));
+	for (int i = 0; i < clients; i++)
+	{
+		Client	   *client = &threads[i].client;
+
+		pthread_join(threads[i].id, NULL);
+		sum.pairs += client->pairs;
+		sum.steps += client->steps;
+		histogram_merge(&sum.lock, &client->lock);
+		histogram_merge(&sum.pair, &client->pair);
+		histogram_merge(&sum.wake, &client->wake);
+	}
+	printf("ok %lld %lld 0", (long long) sum.pairs, (long long) sum.steps);
+	fputs(histogram_text(&sum.lock, text), stdout);
+	fputs(histogram_text(&sum.pair, text), stdout);
+	puts(histogram_text(&sum.wake, text));
+}
+
+static void
+run_pairs(redisContext *conn, const char *key, long pairs)
+{
+	double		wall = seconds_of(CLOCK_MONOTONIC);
+	double		cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+
+	for (long i = 0; i < pairs; i++)
+	{
+		char		owner[96];
+
+		next_owner(owner, sizeof(owner), 0);
+		if (!take(conn, key, owner))
+			die("the lock is not free");
+		give_back(conn, key, owner);
+	}
+	printf("%.6f %.6f\n", seconds_of(CLOCK_MONOTONIC) - wall,
+		   seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	int64_t		x = *(const int64_t *) a;
+	int64_t		y = *(const int64_t *) b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+run_pings(const char *line)
+{
+	static int64_t taken[10000];
+	const char *argv[] = {"PING"};
+	int			port;
+	int			times;
+
+	if (sscanf(line, "ping %d %d", &port, &times) != 2 || times < 1 ||
+		times > (int) (sizeof(taken) / sizeof(taken[0])))
+		die("unknown request: %s", line);
+	for (int i = 0; i < times; i++)
+	{
+		redisContext *conn = connection(port, 0);
+		int64_t		begin = bench_now();
+
+		freeReplyObject(command(conn, 1, argv));
+		taken[i] = bench_now() - begin;
+	}
+	qsort(taken, times, sizeof(taken[0]), compare);
+	printf("%lld\n", (long long) taken[times / 2]);
 }
 
 int
 main(int argc, char **argv)
 {
+	Board	   *board = NULL;
 	const char *key = "bare";
-	const char *dir = "src/lua";
-	const char *host = "127.0.0.1";
-	const char *socket_path = NULL;
+	char		line[512];
 	int			port = 6379;
-	char		channel[512];
-	char		create[41];
-	char		release[41];
-	char		line[64];
 	int			opt;
 
-	while ((opt = getopt(argc, argv, "d:h:k:p:s:")) != -1)
+	while ((opt = getopt(argc, argv, "b:d:k:p:s:")) != -1)
 	{
 		switch (opt)
 		{
-			case 'd':
-				dir = optarg;
+			case 'b':
+				board = bench_map_board(optarg);
+				if (board == NULL)
+					die("could not map \"%s\"", optarg);
 				break;
-			case 'h':
-				host = optarg;
+			case 'd':
+				script_dir = optarg;
 				break;
 			case 'k':
 				key = optarg;
@@ -169,36 +367,25 @@ main(int argc, char **argv)
 				socket_path = optarg;
 				break;
 			default:
-				fprintf(stderr, "usage: bare_hiredis [-h host] [-p port] "
-						"[-s socket] [-k key] [-d directory of scripts]\n");
+				fprintf(stderr, "usage: bare_hiredis [-p port] [-s socket] "
+						"[-k key] [-d directory of scripts] [-b board]\n");
 				return 2;
 		}
 	}
 
-	conn = socket_path ? redisConnectUnix(socket_path) :
-		redisConnect(host, port);
-	if (conn == NULL || conn->err)
-		die("could not connect: %s", conn ? conn->errstr : "out of memory");
-
-	load_script(dir, "create", create);
-	load_script(dir, "release", release);
-	snprintf(channel, sizeof(channel), "redisson_lock__channel:{%s}", key);
-
 	while (fgets(line, sizeof(line), stdin) != NULL)
 	{
 		long		pairs = strtol(line, NULL, 10);
-		double		wall = seconds_of(CLOCK_MONOTONIC);
-		double		cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 
-		if (pairs <= 0)
-			die("how many pairs?");
-		for (long i = 0; i < pairs; i++)
-			run_pair(create, release, key, channel);
-		printf("%.6f %.6f\n", seconds_of(CLOCK_MONOTONIC) - wall,
-			   seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+		if (strncmp(line, "run ", 4) == 0)
+			run_clients(board, line);
+		else if (strncmp(line, "ping ", 5) == 0)
+			run_pings(line);
+		else if (pairs > 0)
+			run_pairs(connection(port, 0), key, pairs);
+		else
+			die("unknown request: %s", line);
 		fflush(stdout);
 	}
-
-	redisFree(conn);
 	return 0;
 }

@@ -1,0 +1,313 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable_handover.c
+ *	  The lock table: a lock passes from one session of this server to the next.
+ *
+ * A release with a local waiter need not go to the store: the hold itself,
+ * with its owner number and its lease, passes to the head of the queue.  To
+ * everybody else the lock is held by the same owner all the time.  The hold
+ * keeps its slot, so a renewal that is under way counts for the next holder.
+ *
+ *	 HELD --release--> HANDED --the new session runs--> HELD
+ *						 |
+ *						 +--it gave up, was stopped, or the lease ended-->
+ *						 |	  HANDED to the next, or ORPHAN
+ *						 +--found gone in the store--> (free)
+ *
+ * The session that is handed a lock does not know before it runs, and may be
+ * canceled or out of time just then, so until it accepts it keeps the hold
+ * that it waited with: whatever happens, it can go back to the queue.
+ *
+ * Others must get their turn: after lockredis.max_handoffs in a row the lock
+ * is really released, and if somebody elsewhere waits for it the next head here
+ * holds back for a moment.
+ *
+ * All of this is done under the partition lock of the key.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable_handover.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/timestamp.h"
+
+#include "locktable_int.h"
+#include "node.h"
+#include "settings.h"
+
+/*
+ * How long the head holds back.  A client elsewhere is told by a message and
+ * has to ask then: it needs a round trip after the message, and time to run.
+ */
+#define PAUSE_MIN			(5 * LR_US_PER_MS)
+#define PAUSE_ROUND_TRIPS	2
+
+/* Less than that of a lease is too little to pass on. */
+#define LEFT_MAX			LR_US_PER_S
+
+static LrWait *
+wait_of(LrIndex session)
+{
+	return &lt_sessions[session].wait;
+}
+
+/*
+ * renewed_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
+ */
+static int64
+renewed_lease_ms(const LrHold *h)
+{
+	int64		lease_ms = 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+	{
+		if (h->scope[i].count == 0)
+			continue;
+		if (!h->scope[i].renewed)
+			return 0;
+		lease_ms = Max(lease_ms, h->scope[i].lease_ms);
+	}
+	return lease_ms;
+}
+
+/*
+ * may_pass --- can this lock serve the next session as it is?
+ *
+ * What the store knows of it, a count of one and a renewed lease, must be what
+ * the next one wants.
+ */
+static bool
+may_pass(int64 lease_ms, int64 left, const LrWait *w)
+{
+	return w->terms.renewed && w->terms.lease_ms == lease_ms &&
+		w->terms.keep_until == 0 && !w->trying &&
+		left > Min(lease_ms * LR_US_PER_MS / 10, LEFT_MAX);
+}
+
+/*
+ * hand_to_head --- the hold goes to the first of the queue
+ */
+static void
+hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrKey	   *key = &lt_keys[h->key];
+	LrIndex		session = key->queue_head;
+	LrWait	   *w = wait_of(session);
+
+	lt_queue_remove(key, session);
+	key->nhanded++;
+	key->handoffs++;
+	w->state = WAIT_HANDED;
+	w->handed = hold;
+	w->woken_at = lr_now();
+	w->looks_at = 0;
+
+	lt_free_rows(lt_hold_rows(h) - 1);
+	memset(h->scope, 0, sizeof(h->scope));
+	h->state = HOLD_HANDED;
+	h->session = session;
+	h->handed_lease_ms = lease_ms;
+	h->committing = false;
+	h->fence = 0;
+	h->renewals = 0;
+	wakes->session = session;
+}
+
+/*
+ * lt_hand_over --- pass a lock on that its session has done with
+ *
+ * False: it has to be released in the store.
+ */
+bool
+lt_hand_over(LrIndex hold, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrKey	   *key = &lt_keys[h->key];
+	int64		now = lr_now();
+	int64		left = (int64) pg_atomic_read_u64(&lt_leases[hold].deadline) - now;
+	int64		lease_ms;
+
+	if (key->queue_head == LR_NONE || key->handoffs >= lr_max_handoffs ||
+		!lr_watchdog_running())
+		return false;
+	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
+	if (h->scope[SCOPE_SESSION].count > 1 || h->keep_until > now ||
+		!may_pass(lease_ms, left, wait_of(key->queue_head)))
+		return false;
+	hand_to_head(hold, lease_ms, wakes);
+	return true;
+}
+
+/*
+ * pass_on --- a handed lock does not stay with the session it was handed to
+ */
+static void
+pass_on(LrIndex hold, WakeList *wakes)
+{
+	if (lt_hand_over(hold, wakes))
+		return;
+	lt_holds[hold].not_after = 0;
+	lt_make_orphan(hold, wakes);
+}
+
+/*
+ * back_to_queue --- the session waits on, as the first or after the first
+ */
+static void
+back_to_queue(LrIndex session, bool first)
+{
+	LrWait	   *w = wait_of(session);
+	LrKey	   *key = &lt_keys[w->key];
+
+	Assert(w->state == WAIT_HANDED);
+	w->state = WAIT_QUEUED;
+	w->handed = LR_NONE;
+	w->woken_at = 0;
+	key->nhanded--;
+	lt_queue_insert(key, session, first ? LR_NONE : key->queue_head);
+}
+
+/*
+ * lt_accept --- the session that was handed a lock runs
+ *
+ * False: its lease has ended meanwhile, and the session is the head again.
+ */
+bool
+lt_accept(LrIndex *hold, WakeList *wakes)
+{
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrIndex		handed = w->handed;
+	LrHold	   *h = &lt_holds[handed];
+	int64		deadline = (int64) pg_atomic_read_u64(&lt_leases[handed].deadline);
+
+	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
+	if (deadline <= lr_now())
+	{
+		back_to_queue(LrMyProcNumber, true);
+		h->not_after = 0;
+		lt_make_orphan(handed, wakes);
+		return false;
+	}
+
+	h->state = HOLD_HELD;
+	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
+	lt_set_due(handed, lt_due_of_held(h, deadline), wakes);
+	lt_leave_queue(LrMyProcNumber);
+	lt_free_hold(*hold);
+	*hold = handed;
+	return true;
+}
+
+/*
+ * lt_refuse_handed --- the session that was handed a lock has given up
+ */
+void
+lt_refuse_handed(WakeList *wakes)
+{
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrIndex		handed = w->handed;
+
+	lt_leave_queue(LrMyProcNumber);
+	pass_on(handed, wakes);
+}
+
+/*
+ * lt_take_handed_back --- the session that was handed a lock does not run
+ *
+ * The next one gets it, or it is released; this session comes after that.
+ */
+void
+lt_take_handed_back(LrIndex session, WakeList *wakes)
+{
+	LrIndex		handed = wait_of(session)->handed;
+
+	pass_on(handed, wakes);
+	back_to_queue(session, false);
+}
+
+/*
+ * lt_lose_handed --- a handed lock was found gone: nothing to pass on
+ */
+void
+lt_lose_handed(LrIndex hold, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrKey	   *key = &lt_keys[h->key];
+
+	back_to_queue(h->session, true);
+	lt_nudge_head(key, wakes);
+	lt_free_hold(hold);
+}
+
+/*
+ * lt_pass_on --- give up a lock that was accepted, but not yet told to anybody
+ */
+void
+lt_pass_on(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (h->state == HOLD_HELD)
+		pass_on(hold, &wakes);
+	else if (h->state == HOLD_LOST)
+		lt_drop_lost_locked(hold, &wakes);
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * lt_forget_gone --- nobody has been told of it, so it is not a loss
+ */
+void
+lt_forget_gone(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (lt_holds[hold].state == HOLD_LOST)
+		lt_drop_lost_locked(hold, &wakes);
+	else
+	{
+		lt_nudge_head(&lt_keys[lt_holds[hold].key], &wakes);
+		lt_free_hold(hold);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * lt_pause_after --- how long the next head holds back after a real release
+ *
+ * "receivers" is how many were told of it; one may be this server's watchdog.
+ * Call it without a lock.
+ */
+int64
+lt_pause_after(int receivers)
+{
+	NodeStatus	status;
+
+	if (receivers == 0)
+		return 0;
+	node_get_status(&status);
+	return Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * status.round_trip_us);
+}
+
+/*
+ * lt_begin_pause --- somebody elsewhere may go first
+ */
+void
+lt_begin_pause(LrKey *key, int receivers, int64 pause)
+{
+	key->handoffs = 0;
+	if (receivers > (key->subscription == SUB_CONFIRMED ? 1 : 0))
+		key->paused_until = lr_now() + pause;
+}
