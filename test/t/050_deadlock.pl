@@ -20,7 +20,7 @@ my $node = LockRedis::Node->create(
 	redis => $redis,
 	settings => {
 		deadlock_timeout => '1h',
-		max_worker_processes => 16,
+		max_prepared_transactions => 1,
 		log_statement => 'none',
 		log_min_error_statement => 'panic'
 	});
@@ -273,6 +273,34 @@ foreach my $case (@postgres_locks)
 }
 
 #
+# One edge is that of a queue of PostgreSQL: other would share the table with
+# eager, but not go before third, who wants it for itself.
+#
+{
+	my ($other, $third) = @patient;
+	my @pids = map { $_->pid } $eager, $other, $third;
+
+	$_->query('BEGIN') foreach $eager, $other, $third;
+	$eager->query('LOCK TABLE t IN SHARE MODE');
+	$other->query("SELECT redis_xact_lock('a')");
+	$third->start('LOCK TABLE t');
+	wait_for_lock($third);
+	$other->start('LOCK TABLE t IN SHARE MODE');
+	wait_for_lock($other);
+	is_deadlock(
+		$eager->query("SELECT redis_xact_lock('a')"),
+		'ahead in a queue',
+		key_edge($eager, 'a', 'transaction', $other),
+		qr/Process $pids[1] waits for ShareLock on relation \d+ of database \d+; blocked by process $pids[2]\./,
+		qr/Process $pids[2] waits for AccessExclusiveLock on relation \d+ of database \d+; blocked by process $pids[0]\./);
+	$eager->query('ROLLBACK');
+	is_clean($third->wait(10), 'ahead in a queue, the one ahead');
+	$third->query('COMMIT');
+	is_clean($other->wait(10), 'ahead in a queue');
+	$other->query('COMMIT');
+}
+
+#
 # No cycle: whoever has the key waits for a row, of somebody who does not wait;
 # and a session that waits for a shorter time than deadlock_timeout.
 #
@@ -289,6 +317,17 @@ foreach my $case (@postgres_locks)
 		'a holder who waits for somebody else is no deadlock');
 	$third->query('COMMIT');
 	is_clean($other->wait(10), 'no cycle');
+
+	# Nor if that one is a prepared transaction, which is no process.
+	$third->query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 1; PREPARE TRANSACTION 'p'");
+	$other->query('COMMIT');
+	$other->query("BEGIN; SELECT redis_xact_lock('a')");
+	$other->start('UPDATE t SET n = n + 1 WHERE id = 1');
+	wait_for_lock($other);
+	$eager->query_is("SELECT redis_try_lock('a', '300ms')", 'f',
+		'nor is a prepared transaction');
+	$third->query("COMMIT PREPARED 'p'");
+	is_clean($other->wait(10), 'a prepared transaction');
 
 	$third->query("SELECT redis_lock('b')");
 	$other->start("SELECT redis_lock('b')");
