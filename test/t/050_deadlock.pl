@@ -319,8 +319,8 @@ foreach my $case (@postgres_locks)
 	is_clean($other->wait(10), 'no cycle');
 
 	# Nor if that one is a prepared transaction, which is no process.
-	$third->query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 1; PREPARE TRANSACTION 'p'");
 	$other->query('COMMIT');
+	$third->query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 1; PREPARE TRANSACTION 'p'");
 	$other->query("BEGIN; SELECT redis_xact_lock('a')");
 	$other->start('UPDATE t SET n = n + 1 WHERE id = 1');
 	wait_for_lock($other);
