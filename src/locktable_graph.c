@@ -6,8 +6,10 @@
  * A session in a key's queue waits for the session of this server that has the
  * key.  That it also waits for those ahead of it in the queue is left out:
  * they wait for the same holder and for nothing else, so a cycle through one
- * of them is one without it too.  This way each session has one edge at most,
- * and a thousand sessions in one queue cost each of them as much as one does.
+ * of them is one without it too.  (Parallel workers of one of them may wait for
+ * somebody else, but that keeps nobody from the key before it has it.)  This
+ * way each session has one edge at most, and a thousand sessions in one queue
+ * cost each of them as much as one does.
  *
  * All here are copies of single moments.  What makes a cycle out of them is in
  * deadlock.c.

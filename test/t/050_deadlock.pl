@@ -492,6 +492,11 @@ foreach my $case (@postgres_locks)
 	}
 }
 
-$_->quit foreach $eager, @patient, $viewer;
+# A session that ends reports what it has counted for pg_stat_database.
+$_->quit foreach $eager, @patient;
+is( $viewer->value('SELECT sum(deadlocks) FROM pg_stat_database'),
+	deadlocks(), 'pg_stat_database counts them too');
+
+$viewer->quit;
 nothing_left($node, $redis);
 done_testing();
