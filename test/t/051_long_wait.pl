@@ -201,9 +201,9 @@ sub pids
 #
 # All of a cycle find it in the same moment.
 #
-# Each session has the key of its number and waits for the next one's.  They are
-# stopped before the last one closes the cycle (by being thawed itself), so
-# that when all go on the time of each is over, and all look at once.
+# Each session has the key of its number and waits for the next one's.  Each is
+# stopped as soon as it queues, so nobody looks before the last one has closed
+# the cycle; when all go on the time of each is over, and they look at once.
 #
 foreach my $round (1 .. 12)
 {
