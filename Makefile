@@ -14,16 +14,19 @@ DATA = lockredis--1.0.sql
 MODULE_big = lockredis
 
 OBJS = \
+	src/deadlock.o \
 	src/fence.o \
 	src/job.o \
 	src/keyname.o \
 	src/lockredis.o \
 	src/locktable.o \
 	src/locktable_due.o \
+	src/locktable_graph.o \
 	src/locktable_handover.o \
 	src/locktable_hold.o \
 	src/locktable_queue.o \
 	src/locktable_rows.o \
+	src/long_wait.o \
 	src/node.o \
 	src/redis_conn.o \
 	src/redis_listener.o \

@@ -5,7 +5,8 @@
  *
  * The transitions are in locktable_queue.c (from request to grant),
  * locktable_hold.c (from grant to end), locktable_due.c (what the watchdog has
- * to do, and when) and locktable_rows.c (what views see).
+ * to do, and when), locktable_rows.c (what views see) and locktable_graph.c (who
+ * waits for whom).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -65,7 +66,7 @@ locktable_shmem_size(void)
 int
 locktable_lwlocks(void)
 {
-	return LT_PARTITIONS + LT_SIGNAL_LOCKS;
+	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 1;
 }
 
 /*
@@ -324,6 +325,14 @@ lt_partition(uint32 hash)
 {
 	return &(GetNamedLWLockTranche("lockredis"))
 		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
+}
+
+/* One at a time decides whether it has to break a cycle. */
+LWLock *
+lt_deadlock_lock(void)
+{
+	return &(GetNamedLWLockTranche("lockredis"))
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
 }
 
 uint32

@@ -13,7 +13,8 @@
  * or raises.  Functions that make somebody else able to go on wake them after
  * the partition lock is released.
  *
- * Lock order: partition lock, then a pool's spinlock; never two partitions.
+ * Lock order: partition lock, then a pool's spinlock; never two partitions.  The
+ * deadlock lock is taken alone.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -403,6 +404,42 @@ extern void lr_wake_watchdog(void);
 /* The watchdog says until when it sleeps; false when it must not. */
 extern bool lt_watchdog_sleeps_until(int64 until);
 extern void lt_watchdog_is_awake(void);
+
+/* ---- the wait-for graph ---- */
+
+/* A session waits for a key that another session of this server has. */
+typedef struct KeyWait
+{
+	int			pid;
+	Oid			userid;
+	uint64		generation;		/* see lt_wait_generation */
+	LockScope	scope;			/* that it is wanted for */
+	LrIndex		hold;			/* what it waits for, */
+	uint64		owner;			/* its owner number */
+	LrIndex		holder;			/* and the session that has it */
+	int			holder_pid;
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} KeyWait;
+
+/* False: it does not wait, or for nobody of this server. */
+extern bool lt_key_wait(LrIndex session, KeyWait *wait);
+
+/* Tells waits of a session from each other; 0 = it does not wait for a key. */
+extern uint64 lt_wait_generation(LrIndex session);
+
+/*
+ * This session found itself in a cycle of these sessions, with these wait
+ * generations.  True: it has to leave.  False: one of them does already.
+ */
+extern bool lt_claim_deadlock(const LrIndex *sessions,
+							  const uint64 *generations, int n);
+
+/*
+ * The queue that this session stands in, as pids, and the session of this
+ * server that has the key, or 0.  False: it does not wait any more.
+ */
+extern bool lt_own_queue(int *pids, int room, int *npids, int *holder_pid);
 
 /* ---- for the views ---- */
 

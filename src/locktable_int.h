@@ -86,6 +86,9 @@ typedef struct LrWait
 	int64		looks_at;		/* when a head looks again unwoken, or has ended
 								 * its request; 0 = it is no head */
 	bool		asleep;			/* counted in nwaiters */
+	uint64		generation;		/* one more with each wait in this slot */
+	uint64		leaving;		/* generation that a deadlock ends; under the
+								 * deadlock lock */
 	TimestampTz since;
 } LrWait;
 
@@ -156,6 +159,7 @@ typedef struct WakeList
 #define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
 
 extern LWLock *lt_partition(uint32 hash);
+extern LWLock *lt_deadlock_lock(void);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
 

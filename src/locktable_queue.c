@@ -177,6 +177,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		lt_free_hold(*hold);
 	else
 	{
+		w->generation++;
 		w->state = WAIT_QUEUED;
 		w->hash = name->hash;
 		w->key = key;

@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "long_wait.h"
 #include "report.h"
 #include "session.h"
 #include "session_int.h"
@@ -692,6 +693,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		xact_track_hold(&entry->key, hold);
 	else
 		xact_track_taken(view.owner);
+	long_wait_acquired(name);
 	if (got)
 		*got = entry;
 	return true;

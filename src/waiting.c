@@ -27,6 +27,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
+#include "long_wait.h"
 #include "report.h"
 #include "session.h"
 #include "settings.h"
@@ -293,12 +294,15 @@ sleep_until(int64 until)
 	{
 		acq.slept = true;
 		lr_count(STAT_WAITS);
+		long_wait_begin();
 	}
+	until = Min(until, long_wait_look_at());
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 lr_ms_until(until, lr_now()), LR_WAIT_ACQUIRE);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	long_wait_look(acq.name);
 }
 
 /*
@@ -403,6 +407,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	Assert(!acq.active);
 	memset(&acq, 0, offsetof(Acquire, op));
 	acq.op.outcome = STORE_PENDING;
+	long_wait_reset();
 	acq.name = name;
 	acq.request = request;
 	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
