@@ -254,6 +254,23 @@ lt_tighten(LrIndex hold, const LockTerms *terms)
 	LWLockRelease(lock);
 }
 
+/*
+ * lt_note_count --- a request that sets the count was answered, or was not
+ *
+ * Only its session writes it, so it can be looked at without the lock.
+ */
+void
+lt_note_count(LrIndex hold, bool sure)
+{
+	LWLock	   *lock = partition_of(hold);
+
+	if (lt_holds[hold].count_unsure == !sure)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_holds[hold].count_unsure = !sure;
+	LWLockRelease(lock);
+}
+
 void
 lt_set_fence(LrIndex hold, int64 fence)
 {

@@ -24,9 +24,12 @@
 #include "lockredis.h"
 
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
+#include "long_wait.h"
+#include "node.h"
 #include "report.h"
 #include "session.h"
 #include "settings.h"
@@ -96,6 +99,31 @@ require_watchdog(void)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+/*
+ * is_left_behind --- does lockredis.url mean another place to the watchdog?
+ *
+ * A session reads changed settings between statements only, so one that waits,
+ * or takes locks in a long DO or CALL, would go on where nobody renews or
+ * listens any more.
+ */
+static bool
+is_left_behind(void)
+{
+	uint32		place = node_get_place();
+
+	return ConfigReloadPending && place != 0 && place != lr_place;
+}
+
+static void
+report_left_behind(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the lock store has another place now"),
+			 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
+			 errhint("Start the statement again.")));
 }
 
 /*
@@ -178,6 +206,12 @@ take(LrIndex *hold)
 	const AcquireRequest *r = acq.request;
 	int64		deadline = acq.op.sent_at + r->terms.lease_ms * LR_US_PER_MS;
 
+	/* The watchdog could not give it back there. */
+	if (is_left_behind())
+	{
+		give_back_conflict();
+		report_left_behind();
+	}
 	switch (lt_grant(acq.hold, acq.op.owner, deadline, &r->terms, acq.op.fence))
 	{
 		case GRANTED:
@@ -197,29 +231,6 @@ take(LrIndex *hold)
 			 errdetail("The lease is %lld ms.", (long long) r->terms.lease_ms),
 			 errhint("Use a longer lease.")));
 	return false;				/* keep compiler quiet */
-}
-
-/*
- * enqueue --- a place in the queue of the key; false if a try without waiting
- * finds another session there
- */
-static bool
-enqueue(void)
-{
-	acq.op.outcome = STORE_PENDING;
-	acq.retry_at = 0;
-	switch (lt_enqueue(acq.name, &acq.request->terms,
-					   acq.request->wait_us == 0, &acq.hold))
-	{
-		case ENQUEUED:
-			break;
-		case ENQUEUE_BUSY:
-			return false;
-		case ENQUEUE_FULL:
-			report_table_full();
-	}
-	acq.active = true;
-	return true;
 }
 
 /*
@@ -250,7 +261,7 @@ mint_for_handed(void)
  * take_handed --- a session of this server has passed the lock on to us
  *
  * False: it turned out to be gone before anybody was told that we have it, so
- * this is no loss, and we queue again.
+ * this is no loss, and we wait on as the first.
  */
 static bool
 take_handed(LrIndex *hold)
@@ -258,9 +269,8 @@ take_handed(LrIndex *hold)
 	acq.handed = true;
 	if (acq.request->fenced && !mint_for_handed())
 	{
-		acq.active = false;
 		acq.handed = false;
-		lt_forget_gone(acq.hold);
+		lt_wait_again(acq.hold);
 		return false;
 	}
 	*hold = acq.hold;
@@ -323,12 +333,15 @@ sleep_until(int64 until)
 	{
 		acq.slept = true;
 		lr_count(STAT_WAITS);
+		long_wait_begin();
 	}
+	until = Min(until, long_wait_look_at());
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 lr_ms_until(until, lr_now()), LR_WAIT_ACQUIRE);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	long_wait_look(acq.name);
 }
 
 /*
@@ -343,6 +356,7 @@ ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_OK:
 			return take(hold);
 		case STORE_BUSY:
+			lt_found_busy(acq.hold);
 			if (acq.request->wait_us != 0)
 				plan_retry(subscribed);
 			return false;
@@ -388,6 +402,9 @@ acquire(LrIndex *hold)
 		bool		subscribed;
 		TurnResult	turn;
 
+		if (is_left_behind())
+			report_left_behind();
+
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
@@ -397,7 +414,6 @@ acquire(LrIndex *hold)
 		{
 			if (take_handed(hold))
 				return true;
-			(void) enqueue();
 			continue;
 		}
 		if (turn == TURN_FAILED)
@@ -433,13 +449,20 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	Assert(!acq.active);
 	memset(&acq, 0, offsetof(Acquire, op));
 	acq.op.outcome = STORE_PENDING;
+	long_wait_reset();
 	acq.name = name;
 	acq.request = request;
-	if (!enqueue())
+	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
 	{
-		lr_count(STAT_BUSY);
-		return false;
+		case ENQUEUED:
+			break;
+		case ENQUEUE_BUSY:
+			lr_count(STAT_BUSY);
+			return false;
+		case ENQUEUE_FULL:
+			report_table_full();
 	}
+	acq.active = true;
 
 	PG_TRY();
 	{

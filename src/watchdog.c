@@ -189,9 +189,11 @@ reload(void)
 		return;
 	node_set_silent(false);
 	node_forget_addresses();
+	node_set_place(lr_place);
 	renewals_reconnect();
 	subscriptions_reconnect();
 	lt_renew_all_now();
+	lt_wake_all_waiters();
 }
 
 /*
@@ -246,6 +248,8 @@ lockredis_watchdog_main(Datum arg)
 	pgstat_report_activity(STATE_IDLE, NULL);
 
 	before_shmem_exit(watchdog_leave, 0);
+	if (lr_mode != MODE_TABLE)
+		node_set_place(lr_place);
 	renewals_start();
 	subscriptions_start();
 	lt_watchdog_enter();
