@@ -17,6 +17,7 @@ OBJS = \
 	src/deadlock.o \
 	src/fence.o \
 	src/job.o \
+	src/keyed_table.o \
 	src/keyname.o \
 	src/lockredis.o \
 	src/locktable.o \
@@ -40,6 +41,10 @@ OBJS = \
 	src/sqlfuncs.o \
 	src/stats.o \
 	src/subscriptions.o \
+	src/table_requests.o \
+	src/table_rows.o \
+	src/table_store.o \
+	src/table_worker.o \
 	src/transaction.o \
 	src/views.o \
 	src/wait_events.o \

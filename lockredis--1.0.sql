@@ -119,6 +119,53 @@ COMMENT ON FUNCTION redis_fence_forget(text) IS
 REVOKE ALL ON FUNCTION redis_fence_forget(text) FROM PUBLIC;
 
 --
+-- Table mode
+--
+
+CREATE TABLE redis_lock_rows (
+    key text COLLATE "C" PRIMARY KEY,
+    owner text NOT NULL,
+    hold_count integer NOT NULL DEFAULT 1,
+    fence bigint,
+    lease interval,
+    acquired_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz NOT NULL,
+    instance uuid,
+    comment text
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_threshold = 100000,
+    autovacuum_analyze_scale_factor = 0
+);
+
+COMMENT ON TABLE redis_lock_rows IS
+'table mode: a row for each lock that somebody has, written by the table worker of lockredis.database, and by programs without lockredis that take locks with INSERT and give them back with DELETE';
+COMMENT ON COLUMN redis_lock_rows.key IS 'lock key with its prefix';
+COMMENT ON COLUMN redis_lock_rows.owner IS 'who has it: instance uuid and number as in redis_locks.owner, or any text of a program of its own';
+COMMENT ON COLUMN redis_lock_rows.hold_count IS 'how often its session has it';
+COMMENT ON COLUMN redis_lock_rows.fence IS 'fencing token of this hold; null: none was asked for';
+COMMENT ON COLUMN redis_lock_rows.lease IS 'lease that expires_at was counted with';
+COMMENT ON COLUMN redis_lock_rows.acquired_at IS 'clock_timestamp() when it was taken';
+COMMENT ON COLUMN redis_lock_rows.expires_at IS 'end of the lease on the wall clock; a lock of a running lockredis instance is judged by a clock that does not jump instead';
+COMMENT ON COLUMN redis_lock_rows.instance IS 'instance of lockredis, whose locks end with it; null: counts until expires_at';
+COMMENT ON COLUMN redis_lock_rows.comment IS 'free for programs that write rows themselves';
+
+CREATE TABLE redis_lock_counters (
+    key text COLLATE "C" PRIMARY KEY,
+    token bigint NOT NULL
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE redis_lock_counters IS
+'table mode: the fencing token handed out last for each key; written by the table worker';
+COMMENT ON COLUMN redis_lock_counters.key IS 'lock key with its prefix';
+COMMENT ON COLUMN redis_lock_counters.token IS 'fencing token handed out last';
+
+SELECT pg_catalog.pg_extension_config_dump('redis_lock_counters', '');
+
+--
 -- Jobs
 --
 

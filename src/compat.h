@@ -55,6 +55,30 @@
 #define lr_guc_malloc(size)		malloc(size)
 #endif
 
+/* 16 tells summarizing indexes apart when a row was updated. */
+#if PG_VERSION_NUM >= 160000
+#define LrUpdateIndexes			TU_UpdateIndexes
+#define LrIndexesNeedUpdate(u)	((u) != TU_None)
+#define LrOnlySummarizing(u)	((u) == TU_Summarizing)
+#define LrInsertIndexTuples(rri, slot, estate, summarizing) \
+	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, false, NULL, NIL, (summarizing)))
+#else
+#define LrUpdateIndexes			bool
+#define LrIndexesNeedUpdate(u)	(u)
+#define LrOnlySummarizing(u)	false
+#define LrInsertIndexTuples(rri, slot, estate, summarizing) \
+	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, false, NULL, NIL))
+#endif
+
+/* 18 instruments index scans. */
+#if PG_VERSION_NUM >= 180000
+#define LrIndexBeginScan(rel, index, snapshot, nkeys) \
+	index_beginscan((rel), (index), (snapshot), NULL, (nkeys), 0)
+#else
+#define LrIndexBeginScan(rel, index, snapshot, nkeys) \
+	index_beginscan((rel), (index), (snapshot), (nkeys), 0)
+#endif
+
 /* 18 spells "does not return" as a prefix. */
 #if PG_VERSION_NUM >= 180000
 #define LR_NORETURN_PREFIX		pg_noreturn

@@ -28,6 +28,8 @@
 #include "settings.h"
 #include "stats.h"
 #include "store.h"
+#include "table_requests.h"
+#include "table_worker.h"
 #include "transaction.h"
 #include "watchdog.h"
 
@@ -64,7 +66,7 @@ lr_require_preload(void)
 const StoreRoutine *
 lr_store(void)
 {
-	return &redis_store;
+	return lr_mode == MODE_TABLE ? &table_store : &redis_store;
 }
 
 static void
@@ -76,6 +78,8 @@ request_shmem(void)
 	RequestAddinShmemSpace(locktable_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
+	if (lr_mode == MODE_TABLE)
+		RequestAddinShmemSpace(requests_shmem_size());
 	RequestNamedLWLockTranche("lockredis", 1 + locktable_lwlocks());
 }
 
@@ -90,6 +94,8 @@ startup_shmem(void)
 	locktable_shmem_init();
 	stats_shmem_init();
 	node_shmem_init();
+	if (lr_mode == MODE_TABLE)
+		requests_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -209,4 +215,6 @@ _PG_init(void)
 
 	xact_register_callbacks();
 	watchdog_register();
+	if (lr_mode == MODE_TABLE)
+		table_worker_register();
 }

@@ -516,7 +516,7 @@ session_lose_by_reply(LrIndex hold, const StoreOp *op)
  */
 static void
 run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
-		int64 lease_ms, StoreOp *op)
+		int64 lease_ms, bool keep, StoreOp *op)
 {
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_SET;
@@ -525,6 +525,7 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->owner = owner;
 	op->count = count;
 	op->lease_ms = lease_ms;
+	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(hold, false);
 	session_run(op, STORE_WAIT);
 	if (op->outcome == STORE_OK)
@@ -607,7 +608,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 		PG_TRY();
 		{
 			run_set(hold, entry, view.owner, store_count(&view),
-					lock_ttl_ms(terms), &op);
+					lock_ttl_ms(terms), terms->keep_until != 0, &op);
 			if (session_reply_says_lost(&op))
 			{
 				lt_look(hold, &view);
@@ -813,7 +814,7 @@ release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 	if (store_count(view) == before)
 		return true;
 
-	run_set(hold, entry, view->owner, store_count(view), 0, &op);
+	run_set(hold, entry, view->owner, store_count(view), 0, false, &op);
 	if (session_reply_says_lost(&op))
 	{
 		lt_look(hold, view);
@@ -1031,7 +1032,8 @@ session_extend(const LrName *name, int64 lease_ms, bool renewed)
 	if (view.state == HOLD_LOST)
 		return false;
 
-	run_set(entry->hold, entry, view.owner, store_count(&view), lease_ms, &op);
+	run_set(entry->hold, entry, view.owner, store_count(&view), lease_ms, false,
+			&op);
 	if (op.outcome == STORE_GONE || op.outcome == STORE_WRONG_TYPE)
 		return false;
 	if (op.outcome != STORE_OK)

@@ -22,6 +22,12 @@
 #include "settings.h"
 #include "store.h"
 
+static const struct config_enum_entry mode_options[] = {
+	{"redis", MODE_REDIS, false},
+	{"table", MODE_TABLE, false},
+	{NULL, 0, false}
+};
+
 static const struct config_enum_entry commit_guard_options[] = {
 	{"lease", GUARD_LEASE, false},
 	{"verify", GUARD_VERIFY, false},
@@ -36,8 +42,11 @@ static const struct config_enum_entry on_lost_options[] = {
 	{NULL, 0, false}
 };
 
+int			lr_mode = MODE_REDIS;
 int			lr_max_locks = 10000;
 int			lr_max_handoffs = 32;
+char	   *lr_database = NULL;
+bool		lr_table_synchronous_commit = false;
 char	   *lr_url = NULL;
 char	   *lr_password_file = NULL;
 int			lr_connect_timeout = 2000;
@@ -175,6 +184,33 @@ check_key_prefix(char **newval, void **extra, GucSource source)
 void
 lr_define_settings(void)
 {
+	DefineCustomEnumVariable("lockredis.mode",
+							 "What keeps the locks.",
+							 "redis: the server at lockredis.url; table: a table in lockredis.database.",
+							 &lr_mode,
+							 MODE_REDIS, mode_options,
+							 PGC_POSTMASTER,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("lockredis.database",
+							   "Database with the table that keeps the locks in table mode.",
+							   NULL,
+							   &lr_database,
+							   "postgres",
+							   PGC_POSTMASTER,
+							   0,
+							   NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
+							 "Has table mode wait until the rows of locks are on disk.",
+							 "Off is safe: a lock ends with the server anyway.",
+							 &lr_table_synchronous_commit,
+							 false,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+
 	DefineCustomStringVariable("lockredis.url",
 							   "Where the locks are kept.",
 							   "redis://[user@]host[:port][/db] or unix:///path[?db=n].",

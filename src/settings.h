@@ -16,7 +16,17 @@
 #include "lockredis.h"
 #include "redis_url.h"
 
+/* lockredis.mode */
+typedef enum StoreMode
+{
+	MODE_REDIS,
+	MODE_TABLE
+} StoreMode;
+
+extern int	lr_mode;			/* StoreMode */
 extern int	lr_max_locks;
+extern char *lr_database;
+extern bool lr_table_synchronous_commit;
 extern char *lr_url;
 extern char *lr_password_file;
 extern int	lr_max_handoffs;

@@ -22,7 +22,7 @@
  *   start() on it must abandon by itself.
  * - step(STORE_POLL) is for places where nothing may raise, allocate in a
  *   memory context, or touch a latch (transaction end, process exit): it
- *   waits with poll(2) only.
+ *   waits with poll(2) or short sleeps only.
  * - An operation that may have reached the store and has no reply ends as
  *   STORE_UNKNOWN, one that surely has not as STORE_DOWN.
  * - A STORE_CREATE is handed to the store once.  Sending it again is allowed
@@ -92,7 +92,9 @@ typedef struct StoreOp
 								 * else NULL */
 	int			owner_text_len;
 	int64		lease_ms;		/* create, set (0: leave it), renew */
-	int64		keep_ms;		/* release: leave the key locked that long */
+	int64		keep_ms;		/* release: leave the key locked that long;
+								 * create, set: it will be, even if this
+								 * server crashes */
 	int			count;			/* set: the hold count to write */
 	bool		fenced;			/* create: take a fencing token too */
 	int64		floor;			/* mint: the token must be above it */
@@ -131,7 +133,7 @@ typedef enum StoreStep
 {
 	STORE_NOWAIT,				/* do what is possible now, and return */
 	STORE_WAIT,					/* wait with the latch, interruptible */
-	STORE_POLL					/* wait with poll(2), raise nothing */
+	STORE_POLL					/* wait without the latch, raise nothing */
 } StoreStep;
 
 /* A socket that an event loop of the caller has to watch. */
@@ -220,6 +222,7 @@ typedef struct StoreRoutine
 } StoreRoutine;
 
 extern const StoreRoutine redis_store;
+extern const StoreRoutine table_store;
 
 /* The store of this server's mode. */
 extern const StoreRoutine *lr_store(void);

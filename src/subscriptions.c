@@ -8,6 +8,9 @@
  * awaits any more stays subscribed for a moment, so that a busy key does not
  * subscribe and unsubscribe with each wait.
  *
+ * A store that tells nothing has no listener; then this looks after the waiting
+ * sessions only.
+ *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
@@ -160,7 +163,8 @@ subscriptions_start(void)
 	ctl.hcxt = TopMemoryContext;
 	subscriptions = hash_create("lockredis subscriptions", 64, &ctl,
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	listener = lr_store()->listener_open(on_event);
+	if (lr_store()->features & STORE_HAS_PUSH)
+		listener = lr_store()->listener_open(on_event);
 	lt_reset_subscriptions();
 }
 
@@ -169,9 +173,12 @@ subscriptions_step(void)
 {
 	int64		now = lr_now();
 
-	if (lt_take_subscription_work())
-		lt_wanted_subscriptions(subscribe);
-	lr_store()->listener_step(listener);
+	if (listener != NULL)
+	{
+		if (lt_take_subscription_work())
+			lt_wanted_subscriptions(subscribe);
+		lr_store()->listener_step(listener);
+	}
 	if (needs_tick() && now >= next_tick)
 	{
 		lt_pass_over_sleepers();
@@ -189,6 +196,8 @@ subscriptions_reconnect(void)
 	HASH_SEQ_STATUS seq;
 	Subscription *s;
 
+	if (listener == NULL)
+		return;
 	lr_store()->listener_close(listener);
 	listener = lr_store()->listener_open(on_event);
 	all_unconfirmed();
@@ -200,7 +209,12 @@ subscriptions_reconnect(void)
 int
 subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
-	int			n = lr_store()->listener_interests(listener, out, until, epoch);
+	int			n = 0;
+
+	*until = LR_NEVER;
+	*epoch = 0;
+	if (listener != NULL)
+		n = lr_store()->listener_interests(listener, out, until, epoch);
 
 	if (needs_tick())
 		*until = Min(*until, next_tick);

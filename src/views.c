@@ -29,6 +29,7 @@
 #include "locktable.h"
 #include "node.h"
 #include "report.h"
+#include "settings.h"
 #include "stats.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
@@ -287,7 +288,8 @@ lockredis_status(PG_FUNCTION_ARGS)
 	node_get_status(&status);
 
 	values[COL_NODE] = Int32GetDatum(1);
-	values[COL_ROLE] = CStringGetTextDatum(status.role_is_replica ? "replica" : "master");
+	values[COL_ROLE] = CStringGetTextDatum(lr_mode == MODE_TABLE ? "table" :
+										   status.role_is_replica ? "replica" : "master");
 	text_or_null(values, nulls, COL_ADDRESS,
 				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status.address : "");
 	values[COL_STATE] = CStringGetTextDatum(state_name(status.state));

@@ -22,6 +22,7 @@ lr_wait_event(LrWaitEvent event)
 		"LockRedisAcquire",
 		"LockRedisConnect",
 		"LockRedisReply",
+		"LockRedisTableMain",
 		"LockRedisWatchdogMain"
 	};
 	static uint32 ids[WAIT_EVENT_LR_COUNT];

@@ -24,6 +24,7 @@ typedef enum LrWaitEvent
 	WAIT_EVENT_LR_ACQUIRE,		/* LockRedisAcquire: a holder to release */
 	WAIT_EVENT_LR_CONNECT,		/* LockRedisConnect: a connection to be made */
 	WAIT_EVENT_LR_REPLY,		/* LockRedisReply: a reply of the store */
+	WAIT_EVENT_LR_TABLE,		/* LockRedisTableMain: requests to the table */
 	WAIT_EVENT_LR_WATCHDOG,		/* LockRedisWatchdogMain: work or messages */
 	WAIT_EVENT_LR_COUNT
 } LrWaitEvent;
@@ -33,6 +34,7 @@ extern uint32 lr_wait_event(LrWaitEvent event);
 #define LR_WAIT_ACQUIRE		lr_wait_event(WAIT_EVENT_LR_ACQUIRE)
 #define LR_WAIT_CONNECT		lr_wait_event(WAIT_EVENT_LR_CONNECT)
 #define LR_WAIT_REPLY		lr_wait_event(WAIT_EVENT_LR_REPLY)
+#define LR_WAIT_TABLE		lr_wait_event(WAIT_EVENT_LR_TABLE)
 #define LR_WAIT_WATCHDOG	lr_wait_event(WAIT_EVENT_LR_WATCHDOG)
 
 #endif							/* LR_WAIT_EVENTS_H */

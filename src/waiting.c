@@ -46,6 +46,9 @@
 #define POLL_UNTOLD			LR_US_PER_S
 #define POLL_ENDLESS		(30 * LR_US_PER_S)
 
+/* A store that never tells of a release. */
+#define POLL_TABLE			(500 * LR_US_PER_MS)
+
 /* How long a create that wants renewal waits for a watchdog. */
 #define WATCHDOG_PATIENCE	(5 * LR_US_PER_S)
 #define WATCHDOG_POLL_MS	50
@@ -147,6 +150,7 @@ ask_once(void)
 	op->owner = lt_new_owner();
 	op->lease_ms = lock_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
+	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
 
 	acq.asking = true;
 	session_run(op, STORE_WAIT);
@@ -296,7 +300,9 @@ plan_retry(bool subscribed)
 		acq.retry_at = now + Min(ttl, acq.poll);
 		return;
 	}
-	if (!subscribed)
+	if (!(lr_store()->features & STORE_HAS_PUSH))
+		ttl = Min(ttl, POLL_TABLE);
+	else if (!subscribed)
 	{
 		(void) lt_want_subscription(acq.hold);
 		ttl = Min(ttl, POLL_UNTOLD);

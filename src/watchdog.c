@@ -185,7 +185,7 @@ reload(void)
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	if (epoch == lr_url_epoch)
+	if (epoch == lr_url_epoch || lr_mode == MODE_TABLE)
 		return;
 	node_set_silent(false);
 	node_forget_addresses();
@@ -248,7 +248,8 @@ lockredis_watchdog_main(Datum arg)
 	pgstat_report_activity(STATE_IDLE, NULL);
 
 	before_shmem_exit(watchdog_leave, 0);
-	node_set_place(lr_place);
+	if (lr_mode != MODE_TABLE)
+		node_set_place(lr_place);
 	renewals_start();
 	subscriptions_start();
 	lt_watchdog_enter();

@@ -13,6 +13,8 @@ LockRedis::Node - a PostgreSQL server with lockredis loaded
       settings => { 'lockredis.lease' => '2s', max_connections => 300 },
       initdb => ['--encoding=LATIN1', '--locale=C'], extension => 0);
 
+  my $node = LockRedis::Node->create('main', mode => 'table');
+
   $node->session(...)                    # see LockRedis::Session
   $node->value($sql)                     # one value over a connection of its own
   $node->set('lockredis.lease' => '1s'); # postgresql.conf, reload, in effect
@@ -49,10 +51,10 @@ sub create
 	my %settings = (
 		shared_preload_libraries => 'lockredis',
 		restart_after_crash => 'on',
-		'lockredis.url' => $opts{url}
-		  || ($opts{redis} ? $opts{redis}->url : croak 'no url and no redis'),
+		_store_settings(%opts),
 		%{ $opts{settings} || {} });
 
+	$opts{redis}->use_node($node) if ref $opts{redis} eq 'LockRedis::Table';
 	$node->init(extra => $opts{initdb} || [ '--encoding=UTF8', '--locale=C' ]);
 	$node->append_conf('postgresql.conf',
 		join "\n",
@@ -63,6 +65,17 @@ sub create
 	$node->safe_psql('postgres', 'CREATE EXTENSION lockredis')
 	  unless defined $opts{extension} && !$opts{extension};
 	return $node;
+}
+
+# Where the locks are kept.
+sub _store_settings
+{
+	my (%opts) = @_;
+
+	return ('lockredis.mode' => 'table')
+	  if ($opts{mode} || '') eq 'table' || ref $opts{redis} eq 'LockRedis::Table';
+	return ('lockredis.url' => $opts{url}
+		  || ($opts{redis} ? $opts{redis}->url : croak 'no url and no redis'));
 }
 
 sub _quote
@@ -111,6 +124,17 @@ sub watchdog_pid
 	my ($self) = @_;
 	my $pid = $self->value(
 		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lockredis watchdog'}
+	);
+
+	return $pid eq '' ? undef : $pid;
+}
+
+# Process id of the table worker, undef when there is none.
+sub table_worker_pid
+{
+	my ($self) = @_;
+	my $pid = $self->value(
+		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lockredis table worker'}
 	);
 
 	return $pid eq '' ? undef : $pid;

@@ -45,6 +45,7 @@ use LockRedis::Node;
 use LockRedis::Proxy;
 use LockRedis::Redis;
 use LockRedis::Session;
+use LockRedis::Table;
 use LockRedis::Wait qw(now pause poll_until);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Table - the table of table mode, as a program without lockredis uses it
+
+=head1 SYNOPSIS
+
+  my $table = LockRedis::Table->new;
+  my $node = LockRedis::Node->create('main', redis => $table);  # mode = table
+
+  $table->hash('key');                  # { owner => count }, live or not
+  $table->all_keys;
+  $table->cmd('EXISTS', 'key');         # and PTTL (-2: no row), DEL, FLUSHALL,
+                                        # DBSIZE, HSET, PEXPIRE, PUBLISH
+  $table->take('key', 'somebody', '10s');   # true if it was free
+  $table->give_back('key', 'somebody');     # true if it was theirs
+
+=head1 DESCRIPTION
+
+Stands where tests pass a LockRedis::Redis, with those of its methods that a
+test of locks needs to look at the store or to take a lock away.
+
+=cut
+
+package LockRedis::Table;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+
+sub new
+{
+	my ($class) = @_;
+
+	return bless {}, $class;
+}
+
+# The server whose table it is; called by LockRedis::Node.
+sub use_node
+{
+	my ($self, $node) = @_;
+
+	$self->{node} = $node;
+	return $self;
+}
+
+sub _quote
+{
+	my ($text) = @_;
+
+	$text =~ s/'/''/g;
+	return "'$text'";
+}
+
+sub _value
+{
+	my ($self, $sql) = @_;
+
+	croak 'use_node was not called' unless $self->{node};
+	return $self->{node}->value($sql);
+}
+
+sub hash
+{
+	my ($self, $key) = @_;
+	my $row = $self->_value(
+		'SELECT hold_count, owner FROM redis_lock_rows WHERE key = '
+		  . _quote($key));
+
+	return {} if $row eq '';
+	my ($count, $owner) = split /\|/, $row, 2;
+	return { $owner => $count };
+}
+
+sub all_keys
+{
+	my ($self) = @_;
+
+	return split /\n/, $self->_value('SELECT key FROM redis_lock_rows ORDER BY 1');
+}
+
+# Nobody listens, and nobody is connected.
+sub channels { return }
+sub clients { return }
+
+my %command = (
+	EXISTS => sub { 'SELECT count(*) FROM redis_lock_rows WHERE key = ' . _quote($_[0]) },
+	PTTL => sub {
+		'SELECT coalesce((SELECT round(1000 * extract(epoch FROM'
+		  . ' expires_at - clock_timestamp())) FROM redis_lock_rows WHERE key = '
+		  . _quote($_[0]) . '), -2)';
+	},
+	DEL => sub {
+		'WITH gone AS (DELETE FROM redis_lock_rows WHERE key = '
+		  . _quote($_[0]) . ' RETURNING 1) SELECT count(*) FROM gone';
+	},
+	DBSIZE => sub { 'SELECT count(*) FROM redis_lock_rows' },
+	HSET => sub {
+		'INSERT INTO redis_lock_rows (key, owner, hold_count, expires_at) VALUES ('
+		  . join(', ', map { _quote($_) } @_) . q{, 'infinity')};
+	},
+	PEXPIRE => sub {
+		"UPDATE redis_lock_rows SET expires_at = clock_timestamp() + $_[1] * interval '1 ms' WHERE key = "
+		  . _quote($_[0]);
+	},
+	PUBLISH => sub { 'SELECT 0' },
+	FLUSHALL => sub { 'DELETE FROM redis_lock_counters; DELETE FROM redis_lock_rows' });
+
+sub cmd
+{
+	my ($self, $command, @args) = @_;
+
+	croak "no $command in a table" unless $command{$command};
+	return $self->_value($command{$command}->(@args));
+}
+
+# As README tells programs without lockredis to do.
+sub take
+{
+	my ($self, $key, $owner, $lease) = @_;
+
+	return $self->_value(
+		sprintf q{
+		WITH taken AS (
+			INSERT INTO redis_lock_rows AS r (key, owner, lease, expires_at)
+			VALUES (%s, %s, %s, clock_timestamp() + %3$s::interval)
+			ON CONFLICT (key) DO UPDATE
+			SET owner = EXCLUDED.owner, hold_count = 1, fence = NULL,
+				lease = EXCLUDED.lease, acquired_at = clock_timestamp(),
+				expires_at = EXCLUDED.expires_at, instance = NULL,
+				comment = EXCLUDED.comment
+			WHERE r.expires_at <= clock_timestamp()
+			RETURNING 1)
+		SELECT count(*) FROM taken},
+		_quote($key), _quote($owner), _quote($lease)) == 1;
+}
+
+sub give_back
+{
+	my ($self, $key, $owner) = @_;
+
+	return $self->_value(
+		sprintf q{
+		WITH gone AS (
+			DELETE FROM redis_lock_rows WHERE key = %s AND owner = %s RETURNING 1)
+		SELECT count(*) FROM gone}, _quote($key), _quote($owner)) == 1;
+}
+
+1;
