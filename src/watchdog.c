@@ -249,6 +249,7 @@ lockredis_watchdog_main(Datum arg)
 
 	before_shmem_exit(watchdog_leave, 0);
 	if (lr_mode != MODE_TABLE)
+		if (lr_mode != MODE_TABLE)
 		node_set_place(lr_place);
 	renewals_start();
 	subscriptions_start();
