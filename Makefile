@@ -75,7 +75,7 @@ TAP_TESTS = 1
 PROVE_TESTS ?= test/t/*.pl
 
 EXTRA_CLEAN = src/redis_lua.h tmp_check tmp_check_regress tmp_check_redis.conf \
-	test/bench/bare_hiredis
+	test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
@@ -96,9 +96,18 @@ src/redis_lua.h: $(LUA) script/embed-lua
 	script/embed-lua $(LUA) > $@.tmp
 	mv $@.tmp $@
 
-# The bare hiredis loop that benchmarks compare with.
-test/bench/bare_hiredis: test/bench/bare_hiredis.c
-	$(CC) -O2 -Wall -Wextra -o $@ $< -lhiredis
+# Programs of script/bench
+.PHONY: bench
+bench: test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
+
+test/bench/bare_hiredis: test/bench/bare_hiredis.c test/bench/client.h
+	$(CC) -O2 -Wall -Wextra -pthread -o $@ $< -lhiredis
+
+test/bench/delay_proxy: test/bench/delay_proxy.c
+	$(CC) -O2 -Wall -Wextra -o $@ $<
+
+test/bench/probe.so: test/bench/probe.c test/bench/client.h
+	$(CC) $(CFLAGS) $(CPPFLAGS) $(CFLAGS_SL) -shared -o $@ $<
 
 .PHONY: dist
 dist:

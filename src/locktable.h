@@ -214,6 +214,7 @@ extern bool lt_want_subscription(LrIndex hold);
 /* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
 extern void lt_give_up(LrIndex hold);
 extern void lt_give_up_orphan(LrIndex hold, uint64 owner, int64 not_after);
+extern void lt_limit_orphan(LrIndex hold, uint64 owner, int64 not_after);
 
 /*
  * Held since TURN_HANDED, but the acquire failed after all, or the store says

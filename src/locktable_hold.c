@@ -356,6 +356,26 @@ lt_orphan(LrIndex hold)
 }
 
 /*
+ * lt_limit_orphan --- a create of it cannot run later than "not_after"
+ *
+ * What its session thought of the store's clock may be wrong: a clock that
+ * was ahead and has been set back must not keep the orphan until it gets
+ * there again.
+ */
+void
+lt_limit_orphan(LrIndex hold, uint64 owner, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[hold];
+	uint32		hash = h->hash;
+	LWLock	   *lock = lt_partition(hash);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (h->state == HOLD_ORPHAN && h->hash == hash && h->owner == owner)
+		h->not_after = Min(h->not_after, not_after);
+	LWLockRelease(lock);
+}
+
+/*
  * lt_drop_lost_locked --- its session needs no longer be told; partition lock
  * held
  */

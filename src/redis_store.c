@@ -959,7 +959,11 @@ prepare_wait_set(StoreHandle *h)
 }
 
 /*
- * wait_latch --- wait for the socket or the latch; true if the socket is ready
+ * wait_latch --- wait for the socket or the latch; true if the socket may be
+ * ready
+ *
+ * It may when the time is over: a process that was stopped for long finds the
+ * reply there, which tells more than a time-out.
  */
 static bool
 wait_latch(StoreHandle *h)
@@ -983,6 +987,7 @@ wait_latch(StoreHandle *h)
 			return false;
 		n = WaitEventSetWait(c->wait_set, timeout, occurred, lengthof(occurred),
 							 wait_event);
+		ready = n == 0;
 		for (int i = 0; i < n; i++)
 		{
 			if (occurred[i].events & WL_LATCH_SET)
@@ -1019,7 +1024,7 @@ wait_poll(StoreHandle *h)
 		pfd.events |= POLLOUT;
 
 	/* A signal only makes us look at the time and come back. */
-	return poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) > 0;
+	return poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) >= 0;
 }
 
 static bool

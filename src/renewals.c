@@ -241,7 +241,12 @@ apply_give_back(const DueItem *item, const StoreOp *op, const StoreOp *time)
 			 (time->outcome == STORE_OK && time->store_ms > item->not_after))
 		lt_given_back(item->hold, item->owner);
 	else
+	{
+		if (time->outcome == STORE_OK)
+			lt_limit_orphan(item->hold, item->owner,
+							time->store_ms + lr_call_budget() / LR_US_PER_MS);
 		lt_retry_at(item->hold, item->owner, lr_now() + ORPHAN_REPEAT);
+	}
 }
 
 static void

@@ -75,7 +75,8 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("key \"%s\" does not hold a reentrant lock", shown),
 			 op->value != STORE_VALUE_TOKEN ?
-			 errdetail("It holds a value of type %s.", op->type_name) :
+			 errdetail("It holds a value of type %s.",
+					   lr_name_to_show(op->type_name, strlen(op->type_name))) :
 			 op->ttl_ms == STORE_NO_TTL ?
 			 errdetail("It holds a string that never expires, as a token lock without a time limit does.") :
 			 errdetail("It holds a string, as a token lock does."),

@@ -432,7 +432,7 @@ is_deeply([ $redis->all_keys ], [], 'of the transaction');
 run($one,
 	q{CREATE FUNCTION locking(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 	  BEGIN
-	      PERFORM redis_xact_lock('ddl');
+	      PERFORM public.redis_xact_lock('ddl');
 	      RETURN i;
 	  END $$;
 	  CREATE TABLE first AS SELECT i FROM generate_series(1, 50) i;
