@@ -14,6 +14,7 @@ DATA = lockredis--1.0.sql
 MODULE_big = lockredis
 
 OBJS = \
+	src/fallback.o \
 	src/fence.o \
 	src/job.o \
 	src/keyed_table.o \

@@ -35,6 +35,7 @@
 
 #include "utils/timestamp.h"
 
+#include "fallback.h"
 #include "locktable_int.h"
 #include "node.h"
 #include "settings.h"
@@ -119,6 +120,19 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 }
 
 /*
+ * has_had_its_turns --- is it time to let others try?
+ *
+ * Not while Redis is away, and nobody would get the key for the rest of a
+ * lease.
+ */
+static bool
+has_had_its_turns(const LrHold *h, const LrKey *key)
+{
+	return key->handoffs >= lr_max_handoffs &&
+		(h->store != STORE_TABLE || fallback_hold_off(h->hash) == 0);
+}
+
+/*
  * lt_hand_over --- pass a lock on that its session has done with
  *
  * False: it has to be released in the store.
@@ -132,7 +146,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	int64		left = (int64) pg_atomic_read_u64(&lt_leases[hold].deadline) - now;
 	int64		lease_ms;
 
-	if (key->queue_head == LR_NONE || key->handoffs >= lr_max_handoffs ||
+	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
 		!lr_watchdog_running())
 		return false;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
@@ -151,7 +165,6 @@ pass_on(LrIndex hold, WakeList *wakes)
 {
 	if (lt_hand_over(hold, wakes))
 		return;
-	lt_holds[hold].not_after = 0;
 	lt_make_orphan(hold, wakes);
 }
 
@@ -189,14 +202,13 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	if (deadline <= lr_now())
 	{
 		back_to_queue(LrMyProcNumber, true);
-		h->not_after = 0;
 		lt_make_orphan(handed, wakes);
 		return false;
 	}
 
 	h->state = HOLD_HELD;
 	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
-	lt_set_due(handed, lt_due_of_held(h, deadline), wakes);
+	lt_set_due_of_held(handed, wakes);
 	lt_leave_queue(LrMyProcNumber);
 	lt_free_hold(*hold);
 	*hold = handed;
@@ -231,17 +243,30 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 }
 
 /*
+ * forget_or_orphan --- it is gone from a store, but perhaps not from the other
+ */
+static void
+forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	lt_forget_trace(&lt_holds[hold], where);
+	if (lt_holds[hold].traces != 0)
+		lt_make_orphan(hold, wakes);
+	else
+		lt_free_hold(hold);
+}
+
+/*
  * lt_lose_handed --- a handed lock was found gone: nothing to pass on
  */
 void
-lt_lose_handed(LrIndex hold, WakeList *wakes)
+lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 
 	back_to_queue(h->session, true);
 	lt_nudge_head(key, wakes);
-	lt_free_hold(hold);
+	forget_or_orphan(hold, where, wakes);
 }
 
 /*
@@ -267,7 +292,7 @@ lt_pass_on(LrIndex hold)
  * lt_forget_gone --- nobody has been told of it, so it is not a loss
  */
 void
-lt_forget_gone(LrIndex hold)
+lt_forget_gone(LrIndex hold, StoreId where)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
@@ -278,7 +303,7 @@ lt_forget_gone(LrIndex hold)
 	else
 	{
 		lt_nudge_head(&lt_keys[lt_holds[hold].key], &wakes);
-		lt_free_hold(hold);
+		forget_or_orphan(hold, where, &wakes);
 	}
 	LWLockRelease(lock);
 	lt_wake(&wakes);
@@ -297,7 +322,7 @@ lt_pause_after(int receivers)
 
 	if (receivers == 0)
 		return 0;
-	node_get_status(&status);
+	node_get_status(STORE_REDIS, &status);
 	return Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * status.round_trip_us);
 }
 
