@@ -49,6 +49,9 @@
  * not seen what happened meanwhile. */
 #define STALL_MIN			LR_US_PER_S
 
+/* Of a Redis that is there. */
+#define SLOW_ANSWER			(100 * LR_US_PER_MS)
+
 /* A time to live is remembered for as long as it is, at least that many s. */
 #define TTL_REMEMBERED		3600
 
@@ -174,6 +177,14 @@ int64
 fallback_silent_since(void)
 {
 	return is_on() ? read_time(&shared->silent_since) : 0;
+}
+
+bool
+fallback_is_silent(void)
+{
+	int64		silent_since = fallback_silent_since();
+
+	return silent_since != 0 && lr_now() - silent_since > SLOW_ANSWER;
 }
 
 uint32

@@ -57,6 +57,9 @@ extern void fallback_saw_ttl(uint32 hash, int64 ttl_ms);
 /* lr_now() of the first request since Redis last answered; 0 = it does. */
 extern int64 fallback_silent_since(void);
 
+/* It has been silent for longer than a slow answer takes. */
+extern bool fallback_is_silent(void);
+
 /* Changes when those whose create failed should ask again. */
 extern uint32 fallback_epoch(void);
 

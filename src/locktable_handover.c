@@ -122,14 +122,16 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 /*
  * has_had_its_turns --- is it time to let others try?
  *
- * Not while Redis is away, and nobody would get the key for the rest of a
- * lease.
+ * Not while Redis is away: nobody could give the lock back, or get it again for
+ * the rest of a lease.
  */
 static bool
 has_had_its_turns(const LrHold *h, const LrKey *key)
 {
-	return key->handoffs >= lr_max_handoffs &&
-		(h->store != STORE_TABLE || fallback_hold_off(h->hash) == 0);
+	if (key->handoffs < lr_max_handoffs)
+		return false;
+	return h->store == STORE_TABLE ? fallback_hold_off(h->hash) == 0 :
+		!fallback_is_silent();
 }
 
 /*

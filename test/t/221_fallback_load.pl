@@ -41,19 +41,21 @@ $node->safe_psql(
 	'postgres', qq{
 	CREATE TABLE counter (k integer PRIMARY KEY, v bigint NOT NULL);
 	INSERT INTO counter SELECT k, 0 FROM generate_series(1, $keys) k;
-	CREATE TABLE had (k integer, pid integer, asked timestamptz,
-		since timestamptz, until timestamptz);});
+	CREATE TABLE had (k integer, pid integer, asked bigint, since bigint,
+		until bigint);
+	CREATE FUNCTION us() RETURNS bigint LANGUAGE sql VOLATILE AS
+		'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint';});
 
 my $script = "$PostgreSQL::Test::Utils::tmp_check/fallback_load.sql";
 append_to_file($script, <<"END");
 \\set k random(1, $keys)
-SELECT clock_timestamp() AS asked \\gset
+SELECT us() AS asked \\gset
 BEGIN;
 SELECT redis_xact_lock('load:' || :k);
-SELECT v AS x, clock_timestamp() AS since FROM counter WHERE k = :k \\gset
+SELECT v AS x, us() AS since FROM counter WHERE k = :k \\gset
 \\sleep 2 ms
 UPDATE counter SET v = :x + 1 WHERE k = :k;
-INSERT INTO had VALUES (:k, pg_backend_pid(), :'asked', :'since', clock_timestamp());
+INSERT INTO had VALUES (:k, pg_backend_pid(), :asked, :since, us());
 COMMIT;
 END
 
@@ -158,7 +160,7 @@ diag sprintf '%d faults, %d switches, %d moved, %d lost, %d transactions;'
   . ' a request waited for %.1f s at most', $faults,
   split(/\|/, $node->value(
 	  'SELECT switches, moves, losses FROM redis_lock_stats')),
-  $processed, $node->value('SELECT extract(epoch FROM max(since - asked)) FROM had');
+  $processed, $node->value('SELECT max(since - asked) / 1000000.0 FROM had');
 
 $node->wait_for_store('master');
 poll_until('the rows to be gone', sub { !$table->all_keys }, 30);
