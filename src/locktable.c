@@ -5,7 +5,8 @@
  *
  * The transitions are in locktable_queue.c (from request to grant),
  * locktable_hold.c (from grant to end), locktable_due.c (what the watchdog has
- * to do, and when) and locktable_rows.c (what views see).
+ * to do, and when), locktable_rows.c (what views see) and locktable_graph.c (who
+ * waits for whom).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -66,7 +67,7 @@ locktable_shmem_size(void)
 int
 locktable_lwlocks(void)
 {
-	return LT_PARTITIONS + LT_SIGNAL_LOCKS;
+	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 1;
 }
 
 /*
@@ -272,6 +273,21 @@ lt_link_hold(LrIndex hold)
 }
 
 /*
+ * lt_unlink_hold --- no longer one of the key's; the watchdog has done with it
+ */
+void
+lt_unlink_hold(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrIndex    *link = &lt_keys[h->key].first_hold;
+
+	while (*link != hold)
+		link = &lt_holds[*link].next;
+	*link = h->next;
+	lt_nothing_due(hold);
+}
+
+/*
  * lt_free_hold --- unlink a hold from its key and give its slot back
  *
  * The key's entry goes with its last hold and waiter.
@@ -284,14 +300,7 @@ lt_free_hold(LrIndex hold)
 	int			rows = lt_hold_rows(h);
 
 	if (h->state != HOLD_WAITING)
-	{
-		LrIndex    *link = &lt_keys[key].first_hold;
-
-		while (*link != hold)
-			link = &lt_holds[*link].next;
-		*link = h->next;
-	}
-	lt_nothing_due(hold);
+		lt_unlink_hold(hold);
 	h->state = HOLD_FREE;
 	h->session = LR_NONE;
 	h->owner = 0;
@@ -320,6 +329,14 @@ lt_partition(uint32 hash)
 {
 	return &(GetNamedLWLockTranche("lockredis"))
 		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
+}
+
+/* One at a time decides whether it has to break a cycle. */
+LWLock *
+lt_deadlock_lock(void)
+{
+	return &(GetNamedLWLockTranche("lockredis"))
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
 }
 
 uint32
@@ -381,6 +398,8 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->handoffs = 0;
 	key->paused_until = 0;
 	key->here_since = 0;
+	key->no_pause_until = 0;
+	key->after_pause = false;
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);

@@ -13,7 +13,8 @@
  * or raises.  Functions that make somebody else able to go on wake them after
  * the partition lock is released.
  *
- * Lock order: partition lock, then a pool's spinlock; never two partitions.
+ * Lock order: partition lock, then a pool's spinlock; never two partitions.  The
+ * deadlock lock is taken alone.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -136,6 +137,8 @@ typedef struct LrHold
 										 * still run; 0 = none */
 	int64		fence;
 	int64		handed_lease_ms;	/* handed: the lease that is renewed */
+	bool		count_unsure;	/* what the store shows of our count may be
+								 * wrong */
 	int64		renewals;
 	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
@@ -233,11 +236,14 @@ extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
 							int64 not_after);
 
 /*
- * Held since TURN_HANDED, but the acquire failed after all, or the store says
- * that the lock is gone.
+ * Held since TURN_HANDED, but the acquire failed after all; or the store says
+ * that the lock is gone, and we wait on with the same hold.
  */
 extern void lt_pass_on(LrIndex hold);
-extern void lt_forget_gone(LrIndex hold, StoreId where);
+extern void lt_wait_again(LrIndex *hold, StoreId where);
+
+/* The head asked the store, and somebody else has the key. */
+extern void lt_found_busy(LrIndex hold);
 
 /* The store failed for us: so it does for all who queue for the key now. */
 extern void lt_fail_waiters(LrIndex hold);
@@ -303,6 +309,9 @@ extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 
 /* Taken again: the later keep_until counts. */
 extern void lt_tighten(LrIndex hold, const LockTerms *terms);
+
+/* Does the store show the count that it should? */
+extern void lt_note_count(LrIndex hold, bool sure);
 
 /* A plain hold got a fencing token, or a higher one. */
 extern void lt_set_fence(LrIndex hold, int64 fence);
@@ -455,6 +464,42 @@ extern void lr_wake_watchdog(void);
  */
 extern bool lt_watchdog_sleeps_until(int64 until, uint32 stores);
 extern void lt_watchdog_is_awake(void);
+
+/* ---- the wait-for graph ---- */
+
+/* A session waits for a key that another session of this server has. */
+typedef struct KeyWait
+{
+	int			pid;
+	Oid			userid;
+	uint64		generation;		/* see lt_wait_generation */
+	LockScope	scope;			/* that it is wanted for */
+	LrIndex		hold;			/* what it waits for, */
+	uint64		owner;			/* its owner number */
+	LrIndex		holder;			/* and the session that has it */
+	int			holder_pid;
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} KeyWait;
+
+/* False: it does not wait, or for nobody of this server. */
+extern bool lt_key_wait(LrIndex session, KeyWait *wait);
+
+/* Tells waits of a session from each other; 0 = it does not wait for a key. */
+extern uint64 lt_wait_generation(LrIndex session);
+
+/*
+ * This session found itself in a cycle of these sessions, with these wait
+ * generations.  True: it has to leave.  False: one of them does already.
+ */
+extern bool lt_claim_deadlock(const LrIndex *sessions,
+							  const uint64 *generations, int n);
+
+/*
+ * The queue that this session stands in, as pids, and the session of this
+ * server that has the key, or 0.  False: it does not wait any more.
+ */
+extern bool lt_own_queue(int *pids, int room, int *npids, int *holder_pid);
 
 /* ---- for the views ---- */
 

@@ -307,6 +307,23 @@ lt_tighten(LrIndex hold, const LockTerms *terms)
 	LWLockRelease(lock);
 }
 
+/*
+ * lt_note_count --- a request that sets the count was answered, or was not
+ *
+ * Only its session writes it, so it can be looked at without the lock.
+ */
+void
+lt_note_count(LrIndex hold, bool sure)
+{
+	LWLock	   *lock = partition_of(hold);
+
+	if (lt_holds[hold].count_unsure == !sure)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_holds[hold].count_unsure = !sure;
+	LWLockRelease(lock);
+}
+
 void
 lt_set_fence(LrIndex hold, int64 fence)
 {
@@ -706,6 +723,7 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 		{
 			h->store = store;
 			h->moves++;
+			h->count_unsure = Max(1, h->scope[SCOPE_SESSION].count) != item->count;
 			h->here_since = store == STORE_TABLE ? fallback_silent_since() : 0;
 			lr_count(STAT_MOVES);
 			if (h->state == HOLD_HELD)

@@ -57,6 +57,8 @@ typedef struct LrKey
 								 * others go first; 0 = no pause */
 	int64		here_since;		/* this server has had it ever since Redis fell
 								 * silent then; 0 = not */
+	int64		no_pause_until; /* none again before */
+	bool		after_pause;	/* the head asks the store after one */
 	SubscriptionState subscription;
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -86,6 +88,9 @@ typedef struct LrWait
 	int64		looks_at;		/* when a head looks again unwoken, or has ended
 								 * its request; 0 = it is no head */
 	bool		asleep;			/* counted in nwaiters */
+	uint64		generation;		/* one more with each wait in this slot */
+	uint64		leaving;		/* generation that a deadlock ends; under the
+								 * deadlock lock */
 	TimestampTz since;
 } LrWait;
 
@@ -157,6 +162,7 @@ typedef struct WakeList
 #define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
 
 extern LWLock *lt_partition(uint32 hash);
+extern LWLock *lt_deadlock_lock(void);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
 
@@ -177,6 +183,7 @@ extern void lt_forget_trace(LrHold *h, StoreId store);
 
 /* Link, unlink and free; partition lock held. */
 extern void lt_link_hold(LrIndex hold);
+extern void lt_unlink_hold(LrIndex hold);
 extern void lt_free_hold(LrIndex hold);
 
 /* The live local hold of the key; marks expired ones lost on the way. */
@@ -192,6 +199,8 @@ extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 extern void lt_queue_enter(void);
 
 /* The queue of a key; partition lock held. */
+extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash);
+extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern void lt_queue_remove(LrKey *key, LrIndex session);
 extern void lt_leave_queue(LrIndex session);
@@ -204,6 +213,8 @@ extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
 extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
 extern int64 lt_pause_after(int receivers);
 extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
+extern void lt_end_pause(LrKey *key);
+extern void lt_judge_pause(LrKey *key, bool got_it);
 
 extern uint32 lt_hash_name(const char *name, int len);
 

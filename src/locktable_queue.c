@@ -139,8 +139,8 @@ lt_leave_queue(LrIndex self)
  * ----------
  */
 
-static void
-init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
+void
+lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -170,7 +170,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
-	init_waiting_hold(*hold, key, name->hash);
+	lt_init_waiting_hold(*hold, key, name->hash);
 	if (only_if_free)
 		busy = lt_keys[key].queue_head != LR_NONE ||
 			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
@@ -178,6 +178,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		lt_free_hold(*hold);
 	else
 	{
+		w->generation++;
 		w->state = WAIT_QUEUED;
 		w->hash = name->hash;
 		w->key = key;
@@ -276,7 +277,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 	fresh = lt_alloc_hold();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	init_waiting_hold(fresh, h->key, h->hash);
+	lt_init_waiting_hold(fresh, h->key, h->hash);
 	w->hold = fresh;
 	set_unanswered(h, store, owner, not_after);
 	lt_make_orphan(*hold, &wakes);
@@ -330,13 +331,13 @@ lt_fail_waiters(LrIndex hold)
  */
 
 /*
- * fall_asleep --- the first sleeper of the server starts the watchdog's tick
+ * lt_fall_asleep --- the first sleeper of the server starts the watchdog's tick
  *
  * It ticks on for a while after the last one, so that sessions that wait for
  * each other by turns do not wake it each time.
  */
-static void
-fall_asleep(LrWait *w, int64 now, WakeList *wakes)
+void
+lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 {
 	if (w->asleep)
 		return;
@@ -375,7 +376,7 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
 	{
 		w->woken_at = 0;
-		key->paused_until = 0;
+		lt_end_pause(key);
 		return TURN_TRY;
 	}
 	*look_again = retry_at;
@@ -423,7 +424,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	}
 	if (turn == TURN_WAIT)
 	{
-		fall_asleep(w, now, &wakes);
+		lt_fall_asleep(w, now, &wakes);
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
@@ -434,6 +435,20 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 		wakes.session = LR_NONE;
 	lt_wake(&wakes);
 	return turn;
+}
+
+void
+lt_found_busy(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+
+	/* A look without the lock: only the head, which we are, writes it. */
+	if (!key->after_pause)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_judge_pause(key, false);
+	LWLockRelease(lock);
 }
 
 bool
@@ -507,7 +522,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 	{
 		lt_leave_queue(LrMyProcNumber);
 		lt_keys[h->key].handoffs = 0;
-		lt_keys[h->key].paused_until = 0;
+		lt_judge_pause(&lt_keys[h->key], true);
 		h->state = HOLD_HELD;
 		h->store = store;
 		h->traces = STORE_BIT(store);

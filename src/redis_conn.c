@@ -964,10 +964,19 @@ conn_send(RedisConn *c, const char *buf, size_t len)
 	return n;
 }
 
+/*
+ * connection_lost --- the node has ended the connection
+ *
+ * Servers that expect TLS, and others that do not understand what we say,
+ * often just do that.
+ */
 static void
 connection_lost(RedisConn *c, int error)
 {
-	if (error == 0)
+	if (c->state == CONN_HANDSHAKE && c->first_byte == 0)
+		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+						"The node closed the connection without an answer: it may expect TLS, or be no Redis server.");
+	else if (error == 0)
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 						"The node closed the connection.");
 	else
@@ -1149,7 +1158,7 @@ protocol_failed(RedisConn *c)
 {
 	const char *what = "The node's answer is not in Redis's protocol.";
 
-	if (!c->understood && c->first_byte == 'H')
+	if (!c->understood && (c->first_byte == 'H' || c->first_byte == '<'))
 		what = "The node's answer is not in Redis's protocol: it seems to be an HTTP server.";
 	else if (!c->understood && (c->first_byte == 0x15 || c->first_byte == 0x16))
 		what = "The node's answer is not in Redis's protocol: it seems to expect TLS.";

@@ -14,6 +14,8 @@
  */
 #include "lockredis.h"
 
+#include "catalog/pg_authid.h"
+#include "utils/acl.h"
 #include "utils/timestamp.h"
 
 #include "report.h"
@@ -168,4 +170,12 @@ report_table_full(void)
 			 errmsg("out of slots for Redis locks"),
 			 errhint("You might need to increase \"%s\" (now %d).",
 					 "lockredis.max_locks", lr_max_locks)));
+}
+
+bool
+lr_may_see_keys_of(Oid role)
+{
+	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		return true;
+	return OidIsValid(role) && has_privs_of_role(GetUserId(), role);
 }

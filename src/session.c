@@ -27,6 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "fallback.h"
+#include "long_wait.h"
 #include "report.h"
 #include "session.h"
 #include "session_int.h"
@@ -599,8 +600,11 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->count = count;
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
+	lt_note_count(hold, false);
 	session_run_held(hold, op);
-	if (session_reply_says_lost(op))
+	if (op->outcome == STORE_OK)
+		lt_note_count(hold, true);
+	else if (session_reply_says_lost(op))
 		session_lose_by_reply(hold, op);
 }
 
@@ -770,6 +774,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		xact_track_hold(&entry->key, hold);
 	else
 		xact_track_taken(view.owner);
+	long_wait_acquired(name);
 	if (got)
 		*got = entry;
 	return true;

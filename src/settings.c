@@ -15,6 +15,7 @@
  */
 #include "lockredis.h"
 
+#include "common/hashfn.h"
 #include "utils/guc.h"
 
 #include "locktable.h"
@@ -63,12 +64,6 @@ uint32		lr_url_epoch = 0;
 /* An ALTER SYSTEM is being executed. */
 bool		lr_in_alter_system = false;
 
-static bool
-is_same(const char *a, const char *b)
-{
-	return a != NULL && b != NULL && strcmp(a, b) == 0;
-}
-
 /*
  * warn_of_password --- a password in a setting ends up in the server log
  *
@@ -78,7 +73,9 @@ is_same(const char *a, const char *b)
 static void
 warn_of_password(const char *newval)
 {
-	if (is_same(lr_url, newval) || (IsUnderPostmaster && !lr_in_alter_system))
+	if (IsUnderPostmaster && !lr_in_alter_system)
+		return;
+	if (lr_url != NULL && strcmp(lr_url, newval) == 0)
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
@@ -124,19 +121,39 @@ check_url(char **newval, void **extra, GucSource source)
 	return true;
 }
 
-/* A reload assigns what has not changed, too. */
+/*
+ * has_changed --- a reload assigns what has not changed, too
+ *
+ * The variable itself cannot tell: when a parallel worker starts, PostgreSQL
+ * assigns the default after it has freed the value before.
+ */
+static bool
+has_changed(const char *newval, uint64 *assigned)
+{
+	uint64		hash = newval == NULL ? 0 :
+		hash_bytes_extended((const unsigned char *) newval, strlen(newval), 0);
+	bool		changed = hash != *assigned;
+
+	*assigned = hash;
+	return changed;
+}
+
 static void
 assign_url(const char *newval, void *extra)
 {
+	static uint64 assigned = 0;
+
 	lr_redis_url = extra;
-	if (!is_same(lr_url, newval))
+	if (has_changed(newval, &assigned))
 		lr_url_epoch++;
 }
 
 static void
 assign_password_file(const char *newval, void *extra)
 {
-	if (!is_same(lr_password_file, newval))
+	static uint64 assigned = 0;
+
+	if (has_changed(newval, &assigned))
 		lr_url_epoch++;
 }
 

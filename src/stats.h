@@ -29,7 +29,7 @@ typedef enum LrStat
 	STAT_WAITS,					/* acquires that had to wait */
 	STAT_TIMEOUTS,				/* waits ended by a time limit */
 	STAT_CANCELS,				/* acquires ended by cancel or terminate */
-	STAT_DEADLOCKS,
+	STAT_DEADLOCKS,				/* waits ended to break one */
 	STAT_RELEASES,				/* locks given back by their holder */
 	STAT_RENEWALS,
 	STAT_LOSSES,

@@ -120,15 +120,6 @@ blockers(const LockTableRow *rows, int i)
 										   true, TYPALIGN_INT));
 }
 
-/* Names and owners are for the role itself and for pg_read_all_stats. */
-static bool
-may_see(const LockTableRow *row)
-{
-	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
-		return true;
-	return OidIsValid(row->userid) && has_privs_of_role(GetUserId(), row->userid);
-}
-
 static void
 fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 {
@@ -190,7 +181,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 	}
 	else
 		fill_hold(v, row, now);
-	if (may_see(row))
+	if (lr_may_see_keys_of(row->userid))
 		fill_private(v, row);
 }
 

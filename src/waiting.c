@@ -28,6 +28,7 @@
 #include "storage/proc.h"
 
 #include "fallback.h"
+#include "long_wait.h"
 #include "node.h"
 #include "report.h"
 #include "session.h"
@@ -268,29 +269,6 @@ take(LrIndex *hold)
 }
 
 /*
- * enqueue --- a place in the queue of the key; false if a try without waiting
- * finds another session there
- */
-static bool
-enqueue(void)
-{
-	acq.op.outcome = STORE_PENDING;
-	acq.retry_at = 0;
-	switch (lt_enqueue(acq.name, &acq.request->terms,
-					   acq.request->wait_us == 0, &acq.hold))
-	{
-		case ENQUEUED:
-			break;
-		case ENQUEUE_BUSY:
-			return false;
-		case ENQUEUE_FULL:
-			report_table_full();
-	}
-	acq.active = true;
-	return true;
-}
-
-/*
  * mint_for_handed --- a fencing token for a lock that came without one
  *
  * False: the store says that the lock is gone.
@@ -320,7 +298,7 @@ mint_for_handed(StoreId *where)
  * take_handed --- a session of this server has passed the lock on to us
  *
  * False: it turned out to be gone before anybody was told that we have it, so
- * this is no loss, and we queue again.
+ * this is no loss, and we wait on as the first.
  */
 static bool
 take_handed(LrIndex *hold)
@@ -330,9 +308,8 @@ take_handed(LrIndex *hold)
 	acq.handed = true;
 	if (acq.request->fenced && !mint_for_handed(&where))
 	{
-		acq.active = false;
 		acq.handed = false;
-		lt_forget_gone(acq.hold, where);
+		lt_wait_again(&acq.hold, where);
 		return false;
 	}
 	*hold = acq.hold;
@@ -395,12 +372,15 @@ sleep_until(int64 until)
 	{
 		acq.slept = true;
 		lr_count(STAT_WAITS);
+		long_wait_begin();
 	}
+	until = Min(until, long_wait_look_at());
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 lr_ms_until(until, lr_now()), LR_WAIT_ACQUIRE);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	long_wait_look(acq.name);
 }
 
 /*
@@ -471,6 +451,7 @@ ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_OK:
 			return take(hold);
 		case STORE_BUSY:
+			lt_found_busy(acq.hold);
 			if (acq.request->wait_us != 0)
 				plan_retry(subscribed);
 			return false;
@@ -545,7 +526,6 @@ acquire(LrIndex *hold)
 		{
 			if (take_handed(hold))
 				return true;
-			(void) enqueue();
 			continue;
 		}
 		if (turn == TURN_FAILED)
@@ -579,13 +559,20 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	Assert(!acq.active);
 	memset(&acq, 0, offsetof(Acquire, op));
 	acq.op.outcome = STORE_PENDING;
+	long_wait_reset();
 	acq.name = name;
 	acq.request = request;
-	if (!enqueue())
+	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
 	{
-		lr_count(STAT_BUSY);
-		return false;
+		case ENQUEUED:
+			break;
+		case ENQUEUE_BUSY:
+			lr_count(STAT_BUSY);
+			return false;
+		case ENQUEUE_FULL:
+			report_table_full();
 	}
+	acq.active = true;
 
 	PG_TRY();
 	{
