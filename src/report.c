@@ -33,6 +33,8 @@ failure_message(StoreOutcome outcome)
 			return gettext_noop("the lock store refused the request");
 		case STORE_DOWN:
 			return gettext_noop("could not reach the lock store");
+		case STORE_BUSY:
+			return gettext_noop("the lock store is blocked by another transaction");
 		default:
 			return gettext_noop("the lock store did not answer");
 	}
@@ -64,8 +66,10 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 						   error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
 			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
-			 errhint("See the view redis_lock_status, and check \"%s\".",
-					 "lockredis.url")));
+			 lr_mode == MODE_TABLE ?
+			 errhint("See the view redis_lock_status and the server log.") :
+			 errhint("See the view redis_lock_status, and check \"%s\".  With \"%s\" set to \"%s\" no Redis is needed.",
+					 "lockredis.url", "lockredis.mode", "table")));
 }
 
 void

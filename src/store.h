@@ -22,7 +22,7 @@
  *   start() on it must abandon by itself.
  * - step(STORE_POLL) is for places where nothing may raise, allocate in a
  *   memory context, or touch a latch (transaction end, process exit): it
- *   waits with poll(2) only.
+ *   waits with poll(2) or short sleeps only.
  * - An operation that may have reached the store and has no reply ends as
  *   STORE_UNKNOWN, one that surely has not as STORE_DOWN.
  * - A STORE_CREATE is handed to the store once.  Sending it again is allowed

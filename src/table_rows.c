@@ -18,10 +18,11 @@
  * A row that does not count any more may be overwritten by the next owner, and
  * is deleted by the sweep.
  *
- * redis_lock_counters has the last fencing token of each key.  A transaction
- * that hands one out is flushed even with synchronous_commit off, because a
- * token must not come twice after a crash; the locks themselves die with the
- * server.
+ * redis_lock_counters has the last fencing token of each key.
+ *
+ * With synchronous_commit off a crash may undo what was committed last.  That
+ * does not matter to locks that die with the server, but a token must not come
+ * twice, and a key that is to stay locked must: such transactions are flushed.
  *
  * The code runs as the owner of the tables, who could have put a function into
  * an index of theirs.
@@ -117,7 +118,7 @@ static KeyedTable rows;
 static KeyedTable counters;
 static Oid	save_user;
 static int	save_context;
-static bool minted;
+static bool must_flush;
 
 void
 rows_start(void)
@@ -313,7 +314,7 @@ rows_begin(TableTrouble *trouble)
 		requests_new_epoch();
 	tables_known = true;
 	locked_out = false;
-	minted = false;
+	must_flush = false;
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(rows.rel->rd_rel->relowner,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
@@ -333,7 +334,7 @@ rows_end(void)
 bool
 rows_must_flush(void)
 {
-	return minted;
+	return must_flush;
 }
 
 /* ----------
@@ -572,7 +573,7 @@ next_token(TableOp *op, int64 floor, TableTrouble *trouble)
 		nulls[COL_COUNTER_KEY - 1] = nulls[COL_TOKEN - 1] = false;
 		keyed_insert(&counters, values, nulls);
 	}
-	minted = true;
+	must_flush = true;
 	op->fence = token;
 	return true;
 }
@@ -640,6 +641,7 @@ create(TableOp *op, TableTrouble *trouble)
 		return;
 	}
 	remember(op->owner, op->lease_ms);
+	must_flush = must_flush || op->keep_ms > 0;
 	op->outcome = STORE_OK;
 }
 
@@ -729,7 +731,10 @@ set(TableOp *op, TableTrouble *trouble)
 	if (op->lease_ms > 0)
 		lengthen(op, &change);
 	if (op->keep_ms > 0)
+	{
 		change_column(&change, COL_INSTANCE, (Datum) 0, true);
+		must_flush = true;
+	}
 	write_change(op, &change, trouble);
 }
 
@@ -761,6 +766,7 @@ keep(TableOp *op, TableTrouble *trouble)
 	change_column(&change, COL_EXPIRES_AT,
 				  TimestampTzGetDatum(wall_after(op->keep_ms)), false);
 	change_column(&change, COL_INSTANCE, (Datum) 0, true);
+	must_flush = true;
 	write_change(op, &change, trouble);
 }
 
@@ -794,13 +800,15 @@ mint(TableOp *op, TableTrouble *trouble)
 	write_change(op, &change, trouble);
 }
 
+/*
+ * force --- the owner seen before stays in the operation: it may be carried out
+ * twice, if the first transaction fails
+ */
 static void
 force(TableOp *op, TableTrouble *trouble)
 {
-	char		seen[LR_OWNER_MAX];
+	char		owner[LR_OWNER_MAX];
 
-	memcpy(seen, op->holder, op->owner_text_len);
-	seen[op->owner_text_len] = '\0';
 	op->outcome = STORE_GONE;
 	switch (keyed_find(&rows, op_key(op)))
 	{
@@ -810,8 +818,9 @@ force(TableOp *op, TableTrouble *trouble)
 			blocked(op, trouble);
 			break;
 		case KEYED_ROW:
-			show_owner(op->holder);
-			if (strcmp(op->holder, seen) != 0)
+			show_owner(owner);
+			if (strlen(owner) != op->owner_text_len ||
+				memcmp(owner, op->holder, op->owner_text_len) != 0)
 				break;
 			if (keyed_delete(&rows))
 				op->outcome = STORE_OK;

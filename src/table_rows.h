@@ -46,7 +46,7 @@ extern void rows_end(void);
  */
 extern void rows_execute(TableOp *op, TableTrouble *trouble);
 
-/* Has a fencing token been handed out since rows_begin()? */
+/* Has something been done since rows_begin() that must survive a crash? */
 extern bool rows_must_flush(void);
 
 /* Delete rows that nobody has any more. */

@@ -27,18 +27,21 @@
  */
 #include "lockredis.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/relcache.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "locktable.h"
 #include "node.h"
@@ -70,6 +73,13 @@ typedef struct Job
 	TableRequest *request;
 	TableOp    *op;
 } Job;
+
+typedef enum RunResult
+{
+	RUN_DONE,
+	RUN_NO_TABLES,				/* they cannot be used */
+	RUN_FAILED					/* an error */
+} RunResult;
 
 static Job *jobs = NULL;
 static int	jobs_size = 0;
@@ -184,11 +194,11 @@ commit(void)
  *
  * No operations: the sweep.
  */
-static bool
+static RunResult
 run_transaction(Job *job, int njobs, TableTrouble *trouble)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile bool done = false;
+	volatile RunResult result = RUN_FAILED;
 
 	PG_TRY();
 	{
@@ -202,10 +212,13 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 			if (njobs == 0)
 				rows_sweep();
 			commit();
-			done = true;
+			result = RUN_DONE;
 		}
 		else
+		{
 			AbortCurrentTransaction();
+			result = RUN_NO_TABLES;
+		}
 	}
 	PG_CATCH();
 	{
@@ -223,28 +236,39 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
-	return done;
+	return result;
+}
+
+static void
+run_one_by_one(int njobs)
+{
+	TableTrouble trouble;
+
+	for (int i = 0; i < njobs; i++)
+		if (run_transaction(&jobs[i], 1, &trouble) != RUN_DONE)
+			refuse(&jobs[i], &trouble);
 }
 
 /*
- * run_jobs --- together, or one by one
+ * run_jobs --- together, or else one by one
  *
- * What was found out about the tables when they could not be used holds for
- * all.
+ * Tables that are not there are looked for once more: they may have been made
+ * anew.
  */
 static void
 run_jobs(int njobs)
 {
 	TableTrouble trouble;
+	RunResult	result = run_transaction(jobs, njobs, &trouble);
 
-	if (run_transaction(jobs, njobs, &trouble))
-		return;
-	for (int i = 0; i < njobs; i++)
+	if (result == RUN_NO_TABLES && trouble.fault == TABLE_WRONG_FORM)
+		result = run_transaction(jobs, njobs, &trouble);
+	if (result == RUN_FAILED)
+		run_one_by_one(njobs);
+	else if (result == RUN_NO_TABLES)
 	{
-		TableTrouble alone;
-
-		if (!run_transaction(&jobs[i], 1, &alone))
-			refuse(&jobs[i], &alone);
+		for (int i = 0; i < njobs; i++)
+			refuse(&jobs[i], &trouble);
 	}
 }
 
@@ -305,6 +329,20 @@ serve(const TableTrouble *trouble)
 		request_answer(requests[i]);
 }
 
+/*
+ * settle_transactions --- what a default of the server or the database must
+ * not decide for us
+ */
+static void
+settle_transactions(void)
+{
+	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_read_only", "off",
+					PGC_SUSET, PGC_S_OVERRIDE);
+}
+
 static void
 apply_settings(void)
 {
@@ -337,23 +375,32 @@ sleep_ms(long timeout)
  * ----------
  */
 
+/*
+ * database_exists --- and accepts connections
+ *
+ * Read as a process does that is about to connect: without a database the
+ * indexes of the shared catalogs may not be usable yet.
+ */
 static bool
 database_exists(void)
 {
 	bool		exists = false;
-	Oid			database;
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
 
 	StartTransactionCommand();
-	database = get_database_oid(lr_database, true);
-	if (OidIsValid(database))
-	{
-		HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
-
-		exists = HeapTupleIsValid(tuple) &&
-			((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
-		if (HeapTupleIsValid(tuple))
-			ReleaseSysCache(tuple);
-	}
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_datname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum(lr_database));
+	scan = systable_beginscan(rel, DatabaseNameIndexId,
+							  criticalSharedRelcachesBuilt, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		exists = ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
 	return exists;
 }
@@ -455,7 +502,7 @@ lockredis_table_worker_main(Datum arg)
 	(void) requests_set_connecting(false);
 	pgstat_report_appname("lockredis table worker");
 	pgstat_report_activity(STATE_IDLE, NULL);
-	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	settle_transactions();
 	apply_settings();
 
 	rows_start();

@@ -186,7 +186,7 @@ reload(void)
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
 	fallback_reload();
-	if (epoch == lr_url_epoch)
+	if (epoch == lr_url_epoch || !lr_has_store(STORE_REDIS))
 		return;
 	node_set_silent(STORE_REDIS, false);
 	node_forget_addresses();

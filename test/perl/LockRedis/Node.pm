@@ -54,6 +54,7 @@ sub create
 		_store_settings(%opts),
 		%{ $opts{settings} || {} });
 
+	$opts{redis}->use_node($node) if ref $opts{redis} eq 'LockRedis::Table';
 	$node->init(extra => $opts{initdb} || [ '--encoding=UTF8', '--locale=C' ]);
 	$node->append_conf('postgresql.conf',
 		join "\n",

@@ -10,11 +10,11 @@ LockRedis::Table - the table of table mode, as a program without lockredis uses 
 
   my $table = LockRedis::Table->new;
   my $node = LockRedis::Node->create('main', redis => $table);  # mode = table
-  $table->use_node($node);
 
   $table->hash('key');                  # { owner => count }, live or not
   $table->all_keys;
-  $table->cmd('EXISTS', 'key');         # and PTTL (-2: no row), DEL, FLUSHALL
+  $table->cmd('EXISTS', 'key');         # and PTTL (-2: no row), DEL, FLUSHALL,
+                                        # DBSIZE, HSET, PEXPIRE, PUBLISH
   $table->take('key', 'somebody', '10s');   # true if it was free
   $table->give_back('key', 'somebody');     # true if it was theirs
 
@@ -39,7 +39,7 @@ sub new
 	return bless {}, $class;
 }
 
-# The server whose table it is.
+# The server whose table it is; called by LockRedis::Node.
 sub use_node
 {
 	my ($self, $node) = @_;
@@ -98,6 +98,16 @@ my %command = (
 		'WITH gone AS (DELETE FROM redis_lock_rows WHERE key = '
 		  . _quote($_[0]) . ' RETURNING 1) SELECT count(*) FROM gone';
 	},
+	DBSIZE => sub { 'SELECT count(*) FROM redis_lock_rows' },
+	HSET => sub {
+		'INSERT INTO redis_lock_rows (key, owner, hold_count, expires_at) VALUES ('
+		  . join(', ', map { _quote($_) } @_) . q{, 'infinity')};
+	},
+	PEXPIRE => sub {
+		"UPDATE redis_lock_rows SET expires_at = clock_timestamp() + $_[1] * interval '1 ms' WHERE key = "
+		  . _quote($_[0]);
+	},
+	PUBLISH => sub { 'SELECT 0' },
 	FLUSHALL => sub { 'DELETE FROM redis_lock_counters; DELETE FROM redis_lock_rows' });
 
 sub cmd
