@@ -324,10 +324,21 @@ lt_free_hold(LrIndex hold)
  * ----------
  */
 
+/* GetNamedLWLockTranche() compares names. */
+static inline LWLockPadded *
+lt_tranche(void)
+{
+	static LWLockPadded *tranche = NULL;
+
+	if (tranche == NULL)
+		tranche = GetNamedLWLockTranche("lockredis");
+	return tranche;
+}
+
 LWLock *
 lt_partition(uint32 hash)
 {
-	return &(GetNamedLWLockTranche("lockredis"))
+	return &lt_tranche()
 		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
 }
 
@@ -440,7 +451,7 @@ lt_key_unused(LrIndex key)
 static LWLock *
 signal_lock(LrIndex session)
 {
-	return &(GetNamedLWLockTranche("lockredis"))
+	return &lt_tranche()
 		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
 }
 

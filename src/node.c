@@ -34,6 +34,7 @@ typedef struct NodeShared
 	pg_atomic_uint32 silent[STORE_COUNT];	/* a request timed out; see
 											 * node_set_silent */
 	pg_atomic_uint32 wanted;	/* somebody waits for addresses */
+	pg_atomic_uint32 place;		/* see node_get_place */
 	pg_atomic_uint64 resolved_at;	/* lr_now() of the last attempt, 0 = never */
 	NodeStatus	status[STORE_COUNT];	/* under the lock */
 	NodeAddresses addresses;	/* under the lock; of Redis */
@@ -65,6 +66,7 @@ node_shmem_init(void)
 
 	memset(node, 0, sizeof(NodeShared));
 	pg_atomic_init_u32(&node->wanted, 0);
+	pg_atomic_init_u32(&node->place, 0);
 	pg_atomic_init_u64(&node->resolved_at, 0);
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
@@ -137,6 +139,18 @@ node_url_hash(const RedisUrl *url)
 	return hash_combine(hash_bytes((const unsigned char *) url->host,
 								   strlen(url->host)),
 						(uint32) url->port);
+}
+
+void
+node_set_place(uint32 place)
+{
+	pg_atomic_write_u32(&node->place, place);
+}
+
+uint32
+node_get_place(void)
+{
+	return pg_atomic_read_u32(&node->place);
 }
 
 /*

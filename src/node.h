@@ -71,6 +71,13 @@ extern void node_set_error(StoreId id, const char *message);
 extern void node_publish_addresses(const NodeAddresses *addresses);
 extern void node_forget_addresses(void);
 
+/*
+ * Where the watchdog looks after the locks: lr_place as it has read
+ * lockredis.url; 0 = not known.  Lock-free.
+ */
+extern void node_set_place(uint32 place);
+extern uint32 node_get_place(void);
+
 /* Sessions: addresses of this URL; false when the watchdog has none yet. */
 extern bool node_get_addresses(const RedisUrl *url, NodeAddresses *out);
 

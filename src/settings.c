@@ -60,6 +60,7 @@ int			lr_commit_guard = GUARD_LEASE;
 int			lr_on_lost = ON_LOST_MARK;
 const RedisUrl *lr_redis_url = NULL;
 uint32		lr_url_epoch = 0;
+uint32		lr_place = 0;
 
 /* An ALTER SYSTEM is being executed. */
 bool		lr_in_alter_system = false;
@@ -138,14 +139,29 @@ has_changed(const char *newval, uint64 *assigned)
 	return changed;
 }
 
+/*
+ * place_of --- a number for the server and database, whatever the password is
+ */
+static uint32
+place_of(const RedisUrl *url)
+{
+	RedisUrl	copy = *url;
+
+	memset(copy.password, 0, sizeof(copy.password));
+	copy.has_password = false;
+	return hash_bytes((const unsigned char *) &copy, sizeof(copy)) | 1;
+}
+
 static void
 assign_url(const char *newval, void *extra)
 {
 	static uint64 assigned = 0;
 
 	lr_redis_url = extra;
-	if (has_changed(newval, &assigned))
-		lr_url_epoch++;
+	if (!has_changed(newval, &assigned))
+		return;
+	lr_url_epoch++;
+	lr_place = lr_redis_url != NULL ? place_of(lr_redis_url) : 0;
 }
 
 static void

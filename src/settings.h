@@ -46,6 +46,9 @@ extern const RedisUrl *lr_redis_url;
 /* Changes whenever url or password file were set, in this process. */
 extern uint32 lr_url_epoch;
 
+/* A number for the server and database that it names. */
+extern uint32 lr_place;
+
 /* Set while an ALTER SYSTEM is executed: only then its user is warned. */
 extern bool lr_in_alter_system;
 

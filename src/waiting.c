@@ -24,6 +24,7 @@
 #include "lockredis.h"
 
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
@@ -109,6 +110,31 @@ require_watchdog(void)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+/*
+ * is_left_behind --- does lockredis.url mean another place to the watchdog?
+ *
+ * A session reads changed settings between statements only, so one that waits,
+ * or takes locks in a long DO or CALL, would go on where nobody renews or
+ * listens any more.
+ */
+static bool
+is_left_behind(void)
+{
+	uint32		place = node_get_place();
+
+	return ConfigReloadPending && place != 0 && place != lr_place;
+}
+
+static void
+report_left_behind(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the lock store has another place now"),
+			 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
+			 errhint("Start the statement again.")));
 }
 
 /*
@@ -243,6 +269,12 @@ take(LrIndex *hold)
 	const AcquireRequest *r = acq.request;
 	int64		deadline = acq.op.sent_at + r->terms.lease_ms * LR_US_PER_MS;
 
+	/* The watchdog could not give it back there. */
+	if (is_left_behind())
+	{
+		give_back(0);
+		report_left_behind();
+	}
 	switch (lt_grant(acq.hold, acq.op.store, acq.op.owner, deadline, &r->terms,
 					 acq.op.fence))
 	{
@@ -514,6 +546,9 @@ acquire(LrIndex *hold)
 		int64		look_again;
 		bool		subscribed;
 		TurnResult	turn;
+
+		if (is_left_behind())
+			report_left_behind();
 
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())

@@ -190,9 +190,11 @@ reload(void)
 		return;
 	node_set_silent(STORE_REDIS, false);
 	node_forget_addresses();
+	node_set_place(lr_place);
 	renewals_reconnect();
 	subscriptions_reconnect();
 	lt_renew_all_now(STORE_REDIS);
+	lt_wake_all_waiters();
 }
 
 /*
@@ -249,6 +251,7 @@ lockredis_watchdog_main(Datum arg)
 
 	before_shmem_exit(watchdog_leave, 0);
 	fallback_start();
+	node_set_place(lr_place);
 	renewals_start();
 	subscriptions_start();
 	lt_watchdog_enter();
