@@ -177,6 +177,7 @@ session_enter(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] == NULL && lr_has_store(i))
 			store_handle[i] = lr_store(i)->open("session");
+	failed_store = fallback_current();
 	lt_session_enter();
 	on_shmem_exit(session_at_exit, 0);
 	entered = true;
@@ -186,6 +187,18 @@ void
 session_run(StoreOp *op, StoreStep how)
 {
 	session_run_many(op, 1, how);
+}
+
+/*
+ * has_failed --- without saying anything of the lock
+ *
+ * Only a create is busy because somebody has the key; else the store is.
+ */
+static bool
+has_failed(const StoreOp *op)
+{
+	return op->outcome >= STORE_REFUSED ||
+		(op->outcome == STORE_BUSY && op->kind != STORE_CREATE);
 }
 
 /*
@@ -203,7 +216,7 @@ run_on(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
 	while (!store->step(handle, how))
 		;
 	for (int i = 0; i < nops; i++)
-		if (ops[i].outcome >= STORE_REFUSED)
+		if (has_failed(&ops[i]))
 			failed_store = id;
 }
 

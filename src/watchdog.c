@@ -251,7 +251,8 @@ lockredis_watchdog_main(Datum arg)
 
 	before_shmem_exit(watchdog_leave, 0);
 	fallback_start();
-	node_set_place(lr_place);
+	if (lr_has_store(STORE_REDIS))
+		node_set_place(lr_place);
 	renewals_start();
 	subscriptions_start();
 	lt_watchdog_enter();
