@@ -65,6 +65,7 @@ typedef struct FallbackShared
 	pg_atomic_uint32 epoch;
 	pg_atomic_uint64 answered_at;
 	pg_atomic_uint64 silent_since;	/* see fallback_silent_since() */
+	pg_atomic_uint64 looked_at; /* when the watchdog looked last */
 
 	/* The settings of the server that are in effect here, microseconds. */
 	pg_atomic_uint64 after;
@@ -81,7 +82,6 @@ static FallbackShared *shared = NULL;
 
 /* The watchdog's. */
 static int64 steady_since = 0;	/* has answered all the time since; 0 = not */
-static int64 last_step = 0;
 
 static bool
 is_on(void)
@@ -138,6 +138,7 @@ fallback_shmem_init(void)
 	pg_atomic_init_u32(&shared->epoch, 0);
 	pg_atomic_init_u64(&shared->answered_at, (uint64) lr_now());
 	pg_atomic_init_u64(&shared->silent_since, 0);
+	pg_atomic_init_u64(&shared->looked_at, 0);
 	pg_atomic_init_u64(&shared->after, lr_fallback_after * LR_US_PER_MS);
 	pg_atomic_init_u64(&shared->lease, lr_lease * LR_US_PER_MS);
 	SpinLockInit(&shared->mutex);
@@ -152,6 +153,16 @@ static int64
 read_time(pg_atomic_uint64 *t)
 {
 	return (int64) pg_atomic_read_u64(t);
+}
+
+/*
+ * is_watched --- does the watchdog know what Redis did lately?
+ */
+static bool
+is_watched(int64 now)
+{
+	return now - read_time(&shared->looked_at) <=
+		Max(STALL_MIN, read_time(&shared->after) / 2);
 }
 
 /* ----------
@@ -176,7 +187,7 @@ fallback_current(void)
 int64
 fallback_silent_since(void)
 {
-	return is_on() ? read_time(&shared->silent_since) : 0;
+	return is_on() && is_watched(lr_now()) ? read_time(&shared->silent_since) : 0;
 }
 
 bool
@@ -223,7 +234,7 @@ fallback_hold_off(uint32 hash)
 	if (ttl == TTL_ENDLESS)
 		return LR_NEVER;
 	left = Max(read_time(&shared->lease), ttl * LR_US_PER_S);
-	if (silent_since != 0)
+	if (silent_since != 0 && is_watched(now))
 		left -= now - silent_since;
 	return Max(left, 0);
 }
@@ -397,16 +408,14 @@ return_to_redis(int64 steady)
 static void
 notice_stall(int64 now)
 {
-	int64		limit = Max(STALL_MIN, read_time(&shared->after) / 2);
-
-	if (now - last_step > limit)
+	if (!is_watched(now))
 	{
 		if (read_time(&shared->silent_since) != 0)
 			pg_atomic_write_u64(&shared->silent_since, (uint64) now);
 		if (steady_since != 0)
 			steady_since = now;
 	}
-	last_step = now;
+	pg_atomic_write_u64(&shared->looked_at, (uint64) now);
 }
 
 /*

@@ -54,7 +54,10 @@ extern int64 fallback_hold_off(uint32 hash);
 /* The key is locked in Redis for that long (ms, or STORE_NO_TTL). */
 extern void fallback_saw_ttl(uint32 hash, int64 ttl_ms);
 
-/* lr_now() of the first request since Redis last answered; 0 = it does. */
+/*
+ * lr_now() of the first request that Redis has not answered; 0 = it does, or
+ * nobody watches.
+ */
 extern int64 fallback_silent_since(void);
 
 /* It has been silent for longer than a slow answer takes. */

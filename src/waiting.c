@@ -150,13 +150,13 @@ lock_ttl_ms(const LockTerms *terms)
 }
 
 static void
-ask_once(void)
+ask_once(StoreId store)
 {
 	StoreOp    *op = &acq.op;
 
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_CREATE;
-	op->store = fallback_current();
+	op->store = store;
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
 	op->owner = lt_new_owner();
@@ -196,18 +196,18 @@ require_counter(const AcquireRequest *request, StoreId store)
  * Then it is as if he did.
  */
 static bool
-must_hold_off(void)
+must_hold_off(StoreId store)
 {
 	StoreOp    *op = &acq.op;
 	int64		left;
 
-	if (fallback_current() != STORE_TABLE)
+	if (store != STORE_TABLE)
 		return false;
 	left = fallback_hold_off(acq.name->hash);
 	if (left == 0 || lt_key_stayed_here(acq.hold))
 		return false;
 	memset(op, 0, sizeof(StoreOp));
-	op->store = STORE_TABLE;
+	op->store = store;
 	op->outcome = STORE_BUSY;
 	op->value = STORE_VALUE_LOCK;
 	op->ttl_ms = Min(left / LR_US_PER_MS + 1, HOLD_OFF_TTL_MAX);
@@ -223,15 +223,18 @@ must_hold_off(void)
 static void
 ask(void)
 {
+	StoreId		store;
+
 	if (acq.request->terms.renewed)
 		require_watchdog();
 	acq.epoch = fallback_epoch();
-	require_counter(acq.request, fallback_current());
-	if (must_hold_off())
+	store = fallback_current();
+	require_counter(acq.request, store);
+	if (must_hold_off(store))
 		return;
-	ask_once();
+	ask_once(store);
 	if (acq.op.outcome == STORE_LATE)
-		ask_once();
+		ask_once(store);
 }
 
 /*
