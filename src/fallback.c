@@ -319,11 +319,19 @@ fallback_asked(int64 now)
 		pg_atomic_write_u64(&shared->silent_since, (uint64) now);
 }
 
+/*
+ * fallback_answered --- an answer that was long in coming is no steady Redis
+ */
 void
 fallback_answered(int64 now)
 {
+	int64		silent_since;
+
 	if (!is_on())
 		return;
+	silent_since = read_time(&shared->silent_since);
+	if (silent_since != 0 && now - silent_since > fallback_probe_interval())
+		steady_since = 0;
 	pg_atomic_write_u64(&shared->answered_at, (uint64) now);
 	pg_atomic_write_u64(&shared->silent_since, 0);
 	if (steady_since == 0)
@@ -385,10 +393,13 @@ leave_redis(int64 silence)
 	NodeStatus	status;
 	char		why[256];
 
+	/* A request may still be under way that nobody has given up yet. */
+	steady_since = 0;
 	node_get_status(STORE_REDIS, &status);
 	snprintf(why, sizeof(why), _("Redis has not answered for %.1f s: %.190s"),
 			 silence / (double) LR_US_PER_S,
-			 status.last_error[0] ? status.last_error : _("It is silent."));
+			 status.state == NODE_DOWN ? status.last_error :
+			 _("A request is under way."));
 	change(STORE_TABLE, why);
 }
 

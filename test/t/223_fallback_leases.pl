@@ -95,6 +95,29 @@ $_->quit foreach values %renewed, $given;
 nothing_left($node, $redis, name => 'leases: nothing is left');
 
 #
+# A request that nobody has given up yet when the table takes over: its command
+# timeout is longer than fallback_after.  Answered in the end, it says that Redis
+# is there, and not that it has been all the time.
+#
+
+my $counted = $node->value('SELECT switches FROM redis_lock_stats');
+$node->set('lockredis.command_timeout' => '20s');
+$node->log_since_here;
+$redis->freeze;
+$node->wait_for_store('table');
+pause(3);
+is($node->value('SELECT switches FROM redis_lock_stats'),
+	$counted + 1, 'under way: to the table, and not to and fro');
+ok(!$node->logged(qr/the lock store is down/), 'under way: all the time');
+$redis->thaw;
+pause(1);
+is($node->store_in_use, 'table', 'under way: an answer is not yet steady');
+$node->wait_for_store('master');
+is($node->value('SELECT switches FROM redis_lock_stats'),
+	$counted + 2, 'under way: back when it is');
+$node->set('lockredis.command_timeout' => '500ms');
+
+#
 # Redisson, which Redis is not away for, takes the key when our lease there has
 # run out.
 #
