@@ -123,10 +123,10 @@ foreach my $path ('s', 's, pg_temp, pg_catalog')
 	is(told(), '', "path $path: the script has called nothing of bob's");
 	is($node->value($strangers), '', "path $path: and uses nothing of it");
 	is( $node->value(
-			q{SELECT extconfig = ARRAY['s.redis_fences'::regclass::oid] FROM pg_extension WHERE extname = 'lockredis'}
+			q{SELECT extconfig = ARRAY['s.redis_fences'::regclass::oid, 's.redis_lock_counters'::regclass::oid] FROM pg_extension WHERE extname = 'lockredis'}
 		),
 		't',
-		"path $path: the table in the schema is the one to be dumped");
+		"path $path: the tables in the schema are those to be dumped");
 	is( $node->value(
 			q{SELECT count(*) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
 			   JOIN pg_proc p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
