@@ -459,13 +459,10 @@ waits_for_store(void)
 		return false;
 	if (refused && ++acq.refusals > 1 && redis_is_up())
 		return false;
-	if (acq.op.outcome == STORE_UNKNOWN)
-	{
-		if (!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner,
-							 acq.op.not_after))
-			return false;
-		lr_count(STAT_ERRORS);
-	}
+	if (acq.op.outcome == STORE_UNKNOWN &&
+		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.not_after))
+		return false;
+	lr_count(STAT_ERRORS);
 	acq.failure = acq.op.outcome;
 	acq.op.outcome = STORE_PENDING;
 	acq.store_failed = true;

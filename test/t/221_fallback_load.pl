@@ -20,7 +20,10 @@ my $keys = 3;
 my $seed = $ENV{LOCKREDIS_TEST_SEED} || time;
 
 srand $seed;
-note "seed $seed (set LOCKREDIS_TEST_SEED to repeat it)";
+
+# Shorter and longer than it takes to go to the table.
+my $timeout = (qw(300ms 500ms 2s))[ rand 3 ];
+note "seed $seed (set LOCKREDIS_TEST_SEED to repeat it), command_timeout $timeout";
 
 my $redis = LockRedis::Redis->new;
 my $table = LockRedis::Table->new;
@@ -32,7 +35,7 @@ my $node = LockRedis::Node->create(
 		'lockredis.fallback_after' => '1s',
 		'lockredis.lease' => '3s',
 		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms',
+		'lockredis.command_timeout' => $timeout,
 		log_statement => 'none'
 	});
 $table->use_node($node);

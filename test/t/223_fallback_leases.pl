@@ -80,6 +80,11 @@ $given->query_is("SELECT redis_is_held('given $_')", 't', "given, $_")
 $renewed{'500ms'}->query_is("SELECT redis_is_held('renewed 500ms')",
 	'f', 'one that ends before is lost');
 $given->query_is("SELECT redis_is_held('given 500ms')", 'f', 'given or not');
+is( $given->value(
+		q{SELECT bool_and(clock_timestamp() + expires_in <= acquired_at + lease)
+		  FROM redis_locks WHERE key IN ('given 30s', 'given 5min')}),
+	't',
+	'a given lease is carried and not lengthened');
 poll_until('a given lease to end',
 	sub { $given->value("SELECT redis_is_held('given 2s')") eq 'f' });
 $renewed{'3s'}->query_is("SELECT redis_is_held('renewed 3s')",
@@ -147,13 +152,18 @@ $java->stop;
 poll_until('the row to be gone', sub { !$table->all_keys });
 
 #
-# A watchdog that is stopped for longer than fallback_after while Redis is there
-# knows nothing about Redis when it goes on.
+# A watchdog that is stopped for longer than fallback_after knows nothing of Redis
+# when it goes on.  Its request got no answer, as Redis was frozen for a moment,
+# and the connection is gone: that is all that it finds.
 #
 
 my $switches = $node->value('SELECT switches FROM redis_lock_stats');
 my $watchdog = $node->watchdog_pid;
+$redis->freeze;
+pause(0.4);
 kill 'STOP', $watchdog;
+$proxy->reset_all;
+$redis->thaw;
 pause(2.5);
 kill 'CONT', $watchdog;
 pause(1);
