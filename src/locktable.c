@@ -34,7 +34,7 @@ LrIndex    *lt_buckets = NULL;
 LrKey	   *lt_keys = NULL;
 LrHold	   *lt_holds = NULL;
 LrLease    *lt_leases = NULL;
-pg_atomic_uint64 *lt_block_due = NULL;
+pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 LrSession  *lt_sessions = NULL;
 
 static int
@@ -58,7 +58,8 @@ locktable_shmem_size(void)
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
-	size = add_size(size, MAXALIGN(mul_size(block_count(), sizeof(pg_atomic_uint64))));
+	for (int s = 0; s < STORE_COUNT; s++)
+		size = add_size(size, MAXALIGN(mul_size(block_count(), sizeof(pg_atomic_uint64))));
 	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(LrSession))));
 	return size;
 }
@@ -120,7 +121,8 @@ init_table(void)
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
 	pg_atomic_init_u64(&lt_table->last_wait, 0);
 	pg_atomic_init_u32(&lt_table->watchdog_proc, 0);
-	pg_atomic_init_u64(&lt_table->sleeps_until, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		pg_atomic_init_u64(&lt_table->sleeps_until[s], 0);
 	pg_atomic_init_u32(&lt_table->subscription_work, 0);
 
 	for (int i = 0; i < lt_table->nbuckets; i++)
@@ -135,10 +137,12 @@ init_table(void)
 		lt_holds[i].next = next;
 		pg_atomic_init_u64(&lt_leases[i].owner, 0);
 		pg_atomic_init_u64(&lt_leases[i].deadline, 0);
-		pg_atomic_init_u64(&lt_leases[i].due, LR_NEVER);
+		for (int s = 0; s < STORE_COUNT; s++)
+			pg_atomic_init_u64(&lt_leases[i].due[s], LR_NEVER);
 	}
-	for (int i = 0; i < lt_table->nblocks; i++)
-		pg_atomic_init_u64(&lt_block_due[i], LR_NEVER);
+	for (int s = 0; s < STORE_COUNT; s++)
+		for (int i = 0; i < lt_table->nblocks; i++)
+			pg_atomic_init_u64(&lt_block_due[s][i], LR_NEVER);
 	memset(lt_sessions, 0, sizeof(LrSession) * MaxBackends);
 	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u32(&lt_sessions[i].nlost, 0);
@@ -161,8 +165,9 @@ locktable_shmem_init(void)
 	lt_keys = (LrKey *) carve(&area, lr_max_locks * sizeof(LrKey));
 	lt_holds = (LrHold *) carve(&area, lr_max_locks * sizeof(LrHold));
 	lt_leases = (LrLease *) carve(&area, lr_max_locks * sizeof(LrLease));
-	lt_block_due = (pg_atomic_uint64 *) carve(&area,
-											  block_count() * sizeof(pg_atomic_uint64));
+	for (int s = 0; s < STORE_COUNT; s++)
+		lt_block_due[s] = (pg_atomic_uint64 *) carve(&area,
+													 block_count() * sizeof(pg_atomic_uint64));
 	lt_sessions = (LrSession *) carve(&area, MaxBackends * sizeof(LrSession));
 	if (!found)
 		init_table();
@@ -279,8 +284,7 @@ lt_unlink_hold(LrIndex hold)
 	while (*link != hold)
 		link = &lt_holds[*link].next;
 	*link = h->next;
-	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
-	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
+	lt_nothing_due(hold);
 }
 
 /*
@@ -404,6 +408,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->nhanded = 0;
 	key->handoffs = 0;
 	key->paused_until = 0;
+	key->here_since = 0;
 	key->no_pause_until = 0;
 	key->after_pause = false;
 	key->subscription = SUB_NONE;

@@ -35,6 +35,7 @@
 
 #include "utils/timestamp.h"
 
+#include "fallback.h"
 #include "locktable_int.h"
 #include "node.h"
 #include "settings.h"
@@ -132,6 +133,21 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 }
 
 /*
+ * has_had_its_turns --- is it time to let others try?
+ *
+ * Not while Redis is away: nobody could give the lock back, or get it again for
+ * the rest of a lease.
+ */
+static bool
+has_had_its_turns(const LrHold *h, const LrKey *key)
+{
+	if (key->handoffs < lr_max_handoffs)
+		return false;
+	return h->store == STORE_TABLE ? fallback_hold_off(h->hash) == 0 :
+		!fallback_is_silent();
+}
+
+/*
  * lt_hand_over --- pass a lock on that its session has done with
  *
  * False: it has to be released in the store.
@@ -145,7 +161,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	int64		left = (int64) pg_atomic_read_u64(&lt_leases[hold].deadline) - now;
 	int64		lease_ms;
 
-	if (key->queue_head == LR_NONE || key->handoffs >= lr_max_handoffs ||
+	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
 		!lr_watchdog_running())
 		return false;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
@@ -165,7 +181,6 @@ pass_on(LrIndex hold, WakeList *wakes)
 {
 	if (lt_hand_over(hold, wakes))
 		return;
-	lt_holds[hold].not_after = 0;
 	lt_make_orphan(hold, wakes);
 }
 
@@ -204,14 +219,13 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	if (!enough_left(h->handed_lease_ms, deadline - lr_now()))
 	{
 		back_to_queue(LrMyProcNumber, true);
-		h->not_after = 0;
 		lt_make_orphan(handed, wakes);
 		return false;
 	}
 
 	h->state = HOLD_HELD;
 	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
-	lt_set_due(handed, lt_due_of_held(h, deadline), wakes);
+	lt_set_due_of_held(handed, wakes);
 	lt_leave_queue(LrMyProcNumber);
 	lt_free_hold(*hold);
 	*hold = handed;
@@ -246,17 +260,30 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 }
 
 /*
+ * forget_or_orphan --- it is gone from a store, but perhaps not from the other
+ */
+static void
+forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	lt_forget_trace(&lt_holds[hold], where);
+	if (lt_holds[hold].traces != 0)
+		lt_make_orphan(hold, wakes);
+	else
+		lt_free_hold(hold);
+}
+
+/*
  * lt_lose_handed --- a handed lock was found gone: nothing to pass on
  */
 void
-lt_lose_handed(LrIndex hold, WakeList *wakes)
+lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 
 	back_to_queue(h->session, true);
 	lt_nudge_head(key, wakes);
-	lt_free_hold(hold);
+	forget_or_orphan(hold, where, wakes);
 }
 
 /*
@@ -282,25 +309,41 @@ lt_pass_on(LrIndex hold)
  * lt_wait_again --- a lock that was accepted is gone, and nobody was told of it
  *
  * So it is not a loss.  The hold becomes the one that the session waits with,
- * as the first.
+ * as the first; unless it has left something in the other store, for which it is
+ * needed.  With no row left for another one that runs out by itself.
  */
 void
-lt_wait_again(LrIndex hold)
+lt_wait_again(LrIndex *hold, StoreId where)
 {
-	LrHold	   *h = &lt_holds[hold];
+	LrHold	   *h = &lt_holds[*hold];
 	LrWait	   *w = wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(h->hash);
+	LrIndex		key = h->key;
+	uint32		hash = h->hash;
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+	bool		reserved = lt_reserve_row();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_LOST)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
-	lt_unlink_hold(hold);
-	lt_init_waiting_hold(hold, h->key, h->hash);
+	lt_forget_trace(h, where);
+	if (h->traces != 0 && reserved)
+	{
+		lt_make_orphan(*hold, &wakes);
+		*hold = lt_alloc_hold();
+		reserved = false;
+	}
+	else
+		lt_unlink_hold(*hold);
+	lt_init_waiting_hold(*hold, key, hash);
 	w->state = WAIT_QUEUED;
-	w->hold = hold;
+	w->hold = *hold;
 	w->woken_at = lr_now();
-	lt_queue_insert(&lt_keys[h->key], LrMyProcNumber, LR_NONE);
+	lt_queue_insert(&lt_keys[key], LrMyProcNumber, LR_NONE);
 	LWLockRelease(lock);
+	if (reserved)
+		lt_free_rows(1);
+	lt_wake(&wakes);
 }
 
 /*
@@ -316,7 +359,7 @@ lt_pause_after(int receivers)
 
 	if (receivers == 0)
 		return 0;
-	node_get_status(&status);
+	node_get_status(STORE_REDIS, &status);
 	return Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * status.round_trip_us);
 }
 

@@ -362,7 +362,7 @@ static void
 connect_timed_out(RedisConn *c, const char *detail)
 {
 	if (lr_now() - c->opened_at >= lr_connect_timeout * LR_US_PER_MS)
-		node_set_silent(true);
+		node_set_silent(STORE_REDIS, true);
 	redis_conn_fail(c, STORE_DOWN,
 					ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 					"%s", detail);
@@ -797,7 +797,7 @@ take_greeting(RedisConn *c)
 				now = lr_now();
 				redis_conn_set_clock(c, us, now);
 				if (c->probe)
-					node_set_round_trip(now - c->greeted_at);
+					node_set_round_trip(STORE_REDIS, now - c->greeted_at);
 				break;
 			case GREET_INFO:
 				if (v->type == REDIS_REPLY_STRING)
@@ -824,7 +824,7 @@ take_greeting(RedisConn *c)
 		c->state = CONN_READY;
 		block_briefly(c);
 		if (c->probe)
-			node_set_facts(c->error.address, c->version, c->policy, c->replica);
+			node_set_facts(STORE_REDIS, c->error.address, c->version, c->policy, c->replica);
 	}
 }
 
@@ -1452,7 +1452,7 @@ redis_resolve(void)
 			strlcpy(found.error, gai_strerror(rc), sizeof(found.error));
 			snprintf(message, sizeof(message),
 					 "Could not resolve the host name in lockredis.url: %s.", found.error);
-			node_set_error(message);
+			node_set_error(STORE_REDIS, message);
 		}
 		else
 		{

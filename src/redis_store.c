@@ -852,8 +852,8 @@ process(StoreHandle *h, bool readable)
 			connection_gone(h, !c->garbled);
 			continue;
 		}
-		if (node_is_silent())
-			node_set_silent(false);
+		if (node_is_silent(STORE_REDIS))
+			node_set_silent(STORE_REDIS, false);
 		finish(h);
 		readable = got == REDIS_READ_FULL;
 	}
@@ -886,7 +886,7 @@ check_time(StoreHandle *h)
 			return;
 		/* If it had all of its time, nobody else needs to wait as long. */
 		if (now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
-			node_set_silent(true);
+			node_set_silent(STORE_REDIS, true);
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 						"The node did not answer in time.");
 	}
@@ -1180,7 +1180,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	if (!h->active)
 		return;
 
-	if (!h->patient && node_is_silent() && lr_watchdog_running())
+	if (!h->patient && node_is_silent(STORE_REDIS) && lr_watchdog_running())
 	{
 		refuse_batch(h, "The node did not answer lately; it is tried again in the background.");
 		return;

@@ -66,7 +66,7 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 						   error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
 			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
-			 lr_mode == MODE_TABLE ?
+			 lr_mode != MODE_REDIS ?
 			 errhint("See the view redis_lock_status and the server log.") :
 			 errhint("See the view redis_lock_status, and check \"%s\".  With \"%s\" set to \"%s\" no Redis is needed.",
 					 "lockredis.url", "lockredis.mode", "table")));

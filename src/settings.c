@@ -25,6 +25,7 @@
 static const struct config_enum_entry mode_options[] = {
 	{"redis", MODE_REDIS, false},
 	{"table", MODE_TABLE, false},
+	{"fallback", MODE_FALLBACK, false},
 	{NULL, 0, false}
 };
 
@@ -44,6 +45,7 @@ static const struct config_enum_entry on_lost_options[] = {
 
 int			lr_mode = MODE_REDIS;
 int			lr_max_locks = 10000;
+int			lr_fallback_after = 10000;
 int			lr_max_handoffs = 32;
 char	   *lr_database = NULL;
 bool		lr_table_synchronous_commit = false;
@@ -186,7 +188,7 @@ lr_define_settings(void)
 {
 	DefineCustomEnumVariable("lockredis.mode",
 							 "What keeps the locks.",
-							 "redis: the server at lockredis.url; table: a table in lockredis.database.",
+							 "redis: the server at lockredis.url; table: a table in lockredis.database; fallback: the table while Redis is away.",
 							 &lr_mode,
 							 MODE_REDIS, mode_options,
 							 PGC_POSTMASTER,
@@ -201,6 +203,15 @@ lr_define_settings(void)
 							   PGC_POSTMASTER,
 							   0,
 							   NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.fallback_after",
+							"How long Redis does not answer before the table keeps the locks.",
+							"In mode fallback; below two thirds of lockredis.lease.",
+							&lr_fallback_after,
+							10000, 500, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
 							 "Has table mode wait until the rows of locks are on disk.",

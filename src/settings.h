@@ -20,11 +20,13 @@
 typedef enum StoreMode
 {
 	MODE_REDIS,
-	MODE_TABLE
+	MODE_TABLE,
+	MODE_FALLBACK
 } StoreMode;
 
 extern int	lr_mode;			/* StoreMode */
 extern int	lr_max_locks;
+extern int	lr_fallback_after;	/* ms */
 extern char *lr_database;
 extern bool lr_table_synchronous_commit;
 extern char *lr_url;

@@ -37,6 +37,8 @@ typedef enum LrStat
 	STAT_ORPHANS,				/* unanswered requests left to the watchdog */
 	STAT_CONNECTS,				/* connections made to the store */
 	STAT_ERRORS,				/* requests that the store failed or refused */
+	STAT_SWITCHES,				/* fallback: from one store to the other */
+	STAT_MOVES,					/* fallback: held locks that went with it */
 	STAT_COUNT
 } LrStat;
 

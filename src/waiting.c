@@ -28,6 +28,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
+#include "fallback.h"
 #include "long_wait.h"
 #include "node.h"
 #include "report.h"
@@ -49,6 +50,12 @@
 /* A store that never tells of a release. */
 #define POLL_TABLE			(500 * LR_US_PER_MS)
 
+/* A store that failed, unless there is news of it. */
+#define POLL_STORE			LR_US_PER_S
+
+/* What is told of a key that may be had elsewhere for ever (ms). */
+#define HOLD_OFF_TTL_MAX	(24 * 60 * 60 * INT64CONST(1000))
+
 /* How long a create that wants renewal waits for a watchdog. */
 #define WATCHDOG_PATIENCE	(5 * LR_US_PER_S)
 #define WATCHDOG_POLL_MS	50
@@ -60,6 +67,10 @@ typedef struct Acquire
 	bool		asking;			/* op is with the store */
 	bool		handed;			/* hold is held, but not yet told to anybody */
 	bool		slept;
+	bool		store_failed;	/* the last request, in fallback mode */
+	StoreOutcome failure;		/* its outcome */
+	int			refusals;
+	uint32		epoch;			/* fallback_epoch() then */
 	LrIndex		hold;
 	const LrName *name;
 	const AcquireRequest *request;
@@ -139,12 +150,13 @@ lock_ttl_ms(const LockTerms *terms)
 }
 
 static void
-ask_once(void)
+ask_once(StoreId store)
 {
 	StoreOp    *op = &acq.op;
 
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_CREATE;
+	op->store = store;
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
 	op->owner = lt_new_owner();
@@ -155,6 +167,51 @@ ask_once(void)
 	acq.asking = true;
 	session_run(op, STORE_WAIT);
 	acq.asking = false;
+	if (op->outcome == STORE_BUSY && op->store == STORE_REDIS)
+		fallback_saw_ttl(acq.name->hash, op->ttl_ms);
+}
+
+/*
+ * require_counter --- does the store hand out tokens that mean something?
+ *
+ * In fallback mode those of the table are no continuation of those of Redis.
+ * At transaction level the fence table sees to that.
+ */
+void
+require_counter(const AcquireRequest *request, StoreId store)
+{
+	if (!request->fenced || request->terms.scope != SCOPE_SESSION ||
+		store != STORE_TABLE || !lr_has_store(STORE_REDIS))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("session-level fencing tokens are not available while Redis is out of reach"),
+			 errdetail("Locks are kept in the table, which does not know the counters in Redis."),
+			 errhint("Use redis_fenced_xact_lock.")));
+}
+
+/*
+ * must_hold_off --- may somebody elsewhere still have the key?
+ *
+ * Then it is as if he did.
+ */
+static bool
+must_hold_off(StoreId store)
+{
+	StoreOp    *op = &acq.op;
+	int64		left;
+
+	if (store != STORE_TABLE)
+		return false;
+	left = fallback_hold_off(acq.name->hash);
+	if (left == 0 || lt_key_stayed_here(acq.hold))
+		return false;
+	memset(op, 0, sizeof(StoreOp));
+	op->store = store;
+	op->outcome = STORE_BUSY;
+	op->value = STORE_VALUE_LOCK;
+	op->ttl_ms = Min(left / LR_US_PER_MS + 1, HOLD_OFF_TTL_MAX);
+	return true;
 }
 
 /*
@@ -166,27 +223,36 @@ ask_once(void)
 static void
 ask(void)
 {
+	StoreId		store;
+
 	if (acq.request->terms.renewed)
 		require_watchdog();
-	ask_once();
+	acq.epoch = fallback_epoch();
+	store = fallback_current();
+	require_counter(acq.request, store);
+	if (must_hold_off(store))
+		return;
+	ask_once(store);
 	if (acq.op.outcome == STORE_LATE)
-		ask_once();
+		ask_once(store);
 }
 
 /*
- * give_back_conflict --- the store gave us what another session here still has
+ * give_back --- the store gave us what another session here still has, or has
+ * given up to give locks at all
  *
  * See lt_grant.  The outcome does not matter: should it fail, wait_abandon
  * hands the owner to the watchdog, so pretend that nothing was taken only
  * after it has worked.
  */
 static void
-give_back_conflict(void)
+give_back(int64 retry_at)
 {
 	StoreOp		release;
 
 	memset(&release, 0, sizeof(release));
 	release.kind = STORE_RELEASE;
+	release.store = acq.op.store;
 	release.name = acq.name->data;
 	release.name_len = acq.name->len;
 	release.owner = acq.op.owner;
@@ -194,7 +260,7 @@ give_back_conflict(void)
 	if (release.outcome != STORE_OK && release.outcome != STORE_GONE)
 		report_store_failure(ERROR, release.outcome, session_store_error());
 	acq.op.outcome = STORE_PENDING;
-	acq.retry_at = lr_now() + POLL_MIN;
+	acq.retry_at = retry_at;
 }
 
 /*
@@ -209,10 +275,11 @@ take(LrIndex *hold)
 	/* The watchdog could not give it back there. */
 	if (is_left_behind())
 	{
-		give_back_conflict();
+		give_back(0);
 		report_left_behind();
 	}
-	switch (lt_grant(acq.hold, acq.op.owner, deadline, &r->terms, acq.op.fence))
+	switch (lt_grant(acq.hold, acq.op.store, acq.op.owner, deadline, &r->terms,
+					 acq.op.fence))
 	{
 		case GRANTED:
 			*hold = acq.hold;
@@ -220,7 +287,10 @@ take(LrIndex *hold)
 			lr_count(STAT_ACQUIRES);
 			return true;
 		case GRANT_CONFLICT:
-			give_back_conflict();
+			give_back(lr_now() + POLL_MIN);
+			return false;
+		case GRANT_STALE:
+			give_back(0);
 			return false;
 		case GRANT_TOO_LATE:
 			break;
@@ -239,7 +309,7 @@ take(LrIndex *hold)
  * False: the store says that the lock is gone.
  */
 static bool
-mint_for_handed(void)
+mint_for_handed(StoreId *where)
 {
 	StoreOp		op;
 
@@ -248,7 +318,9 @@ mint_for_handed(void)
 	op.name = acq.name->data;
 	op.name_len = acq.name->len;
 	op.owner = lt_owner(acq.hold);
-	session_run(&op, STORE_WAIT);
+	session_run_held(acq.hold, &op);
+	require_counter(acq.request, op.store);
+	*where = op.store;
 	if (session_reply_says_lost(&op))
 		return false;
 	if (op.outcome != STORE_OK)
@@ -266,11 +338,13 @@ mint_for_handed(void)
 static bool
 take_handed(LrIndex *hold)
 {
+	StoreId		where;
+
 	acq.handed = true;
-	if (acq.request->fenced && !mint_for_handed())
+	if (acq.request->fenced && !mint_for_handed(&where))
 	{
 		acq.handed = false;
-		lt_wait_again(acq.hold);
+		lt_wait_again(&acq.hold, where);
 		return false;
 	}
 	*hold = acq.hold;
@@ -300,7 +374,7 @@ plan_retry(bool subscribed)
 		acq.retry_at = now + Min(ttl, acq.poll);
 		return;
 	}
-	if (!(lr_store()->features & STORE_HAS_PUSH))
+	if (!(lr_store(acq.op.store)->features & STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
 	else if (!subscribed)
 	{
@@ -345,12 +419,65 @@ sleep_until(int64 until)
 }
 
 /*
+ * store_failed --- as such, not for this request or this process only
+ */
+static bool
+store_failed(void)
+{
+	int			sqlstate;
+
+	if (acq.op.outcome < STORE_REFUSED)
+		return false;
+	sqlstate = session_store_error()->sqlstate;
+	return sqlstate == 0 ||
+		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
+}
+
+static bool
+redis_is_up(void)
+{
+	NodeStatus	status;
+
+	node_get_status(STORE_REDIS, &status);
+	return status.state == NODE_UP;
+}
+
+/*
+ * waits_for_store --- is this a failure that a waiting call outlives?
+ *
+ * In fallback mode one store or the other is there after a while.  What the
+ * request may have taken is left to the watchdog, under its own record.  One
+ * that refuses us and does answer the watchdog will go on to do so.
+ */
+static bool
+waits_for_store(void)
+{
+	bool		refused = acq.op.outcome == STORE_REFUSED ||
+		acq.op.outcome == STORE_DENIED;
+
+	if (acq.request->wait_us == 0 || lr_mode != MODE_FALLBACK || !store_failed())
+		return false;
+	if (refused && ++acq.refusals > 1 && redis_is_up())
+		return false;
+	if (acq.op.outcome == STORE_UNKNOWN &&
+		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.not_after))
+		return false;
+	lr_count(STAT_ERRORS);
+	acq.failure = acq.op.outcome;
+	acq.op.outcome = STORE_PENDING;
+	acq.store_failed = true;
+	acq.retry_at = lr_now() + POLL_STORE;
+	return true;
+}
+
+/*
  * ask_as_head --- our turn; true if the lock is ours
  */
 static bool
 ask_as_head(bool subscribed, LrIndex *hold)
 {
 	ask();
+	acq.store_failed = false;
 	switch (acq.op.outcome)
 	{
 		case STORE_OK:
@@ -370,9 +497,27 @@ ask_as_head(bool subscribed, LrIndex *hold)
 					 errhint("Its clock may be unsteady.")));
 			break;
 		default:
-			report_store_failure(ERROR, acq.op.outcome, session_store_error());
+			if (!waits_for_store())
+				report_store_failure(ERROR, acq.op.outcome, session_store_error());
 	}
-	return false;				/* keep compiler quiet */
+	return false;
+}
+
+/*
+ * end_at_limit --- the time is over: false, or an error
+ */
+static void
+end_at_limit(bool limit_raises)
+{
+	if (limit_raises)
+	{
+		lr_count(STAT_TIMEOUTS);
+		raise_timeout();
+	}
+
+	/* That somebody else has the lock is not known. */
+	if (acq.store_failed)
+		report_store_failure(ERROR, acq.failure, session_store_error());
 }
 
 /*
@@ -408,6 +553,8 @@ acquire(LrIndex *hold)
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
+		if (acq.epoch != fallback_epoch())
+			acq.retry_at = 0;
 		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed);
 
 		if (turn == TURN_HANDED)
@@ -424,10 +571,8 @@ acquire(LrIndex *hold)
 
 		if (lr_now() >= limit && (asked || turn == TURN_WAIT))
 		{
-			if (!limit_raises)
-				return false;
-			lr_count(STAT_TIMEOUTS);
-			raise_timeout();
+			end_at_limit(limit_raises);
+			return false;
 		}
 		if (turn == TURN_TRY)
 		{
@@ -494,21 +639,6 @@ must_give_back(void)
 	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN;
 }
 
-/*
- * store_failed --- as such, not for this request or this process only
- */
-static bool
-store_failed(void)
-{
-	int			sqlstate;
-
-	if (acq.op.outcome < STORE_REFUSED)
-		return false;
-	sqlstate = session_store_error()->sqlstate;
-	return sqlstate == 0 ||
-		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
-}
-
 void
 wait_abandon(void)
 {
@@ -528,11 +658,11 @@ wait_abandon(void)
 		session_abandon_store();
 		acq.asking = false;
 	}
-	else if (store_failed())
+	else if (lr_mode != MODE_FALLBACK && store_failed())
 		lt_fail_waiters(acq.hold);
 
 	if (must_give_back())
-		lt_give_up_orphan(acq.hold, acq.op.owner,
+		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner,
 						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);
 	else
 		lt_give_up(acq.hold);
