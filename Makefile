@@ -14,6 +14,8 @@ DATA = lockredis--1.0.sql
 MODULE_big = lockredis
 
 OBJS = \
+	src/deadlock.o \
+	src/fallback.o \
 	src/fence.o \
 	src/job.o \
 	src/keyed_table.o \
@@ -21,10 +23,12 @@ OBJS = \
 	src/lockredis.o \
 	src/locktable.o \
 	src/locktable_due.o \
+	src/locktable_graph.o \
 	src/locktable_handover.o \
 	src/locktable_hold.o \
 	src/locktable_queue.o \
 	src/locktable_rows.o \
+	src/long_wait.o \
 	src/node.o \
 	src/redis_conn.o \
 	src/redis_listener.o \

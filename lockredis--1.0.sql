@@ -323,6 +323,8 @@ CREATE FUNCTION lockredis_stats(
     OUT orphans bigint,
     OUT connects bigint,
     OUT errors bigint,
+    OUT switches bigint,
+    OUT moves bigint,
     OUT reset_at timestamptz)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_stats'
@@ -356,7 +358,10 @@ CREATE FUNCTION lockredis_status(
     OUT renewal_lag interval,
     OUT maxmemory_policy text,
     OUT last_error text,
-    OUT last_error_at timestamptz)
+    OUT last_error_at timestamptz,
+    OUT in_use boolean,
+    OUT since timestamptz,
+    OUT reason text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockredis_status'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
@@ -367,6 +372,6 @@ COMMENT ON FUNCTION lockredis_status() IS
 CREATE VIEW redis_lock_status AS SELECT * FROM lockredis_status();
 
 COMMENT ON VIEW redis_lock_status IS
-'the nodes of the lock store as the watchdog sees them; address for members of pg_monitor only';
+'the stores of locks as the watchdog sees them; address for members of pg_monitor only.  in_use: new locks go there; since, reason: in fallback mode, when and why that changed last';
 
 GRANT SELECT ON redis_locks, redis_lock_stats, redis_lock_status TO PUBLIC;

@@ -35,8 +35,10 @@
 /* 17 replaced PGPROC.pgprocno and the backend id by one process number. */
 #if PG_VERSION_NUM >= 170000
 #define LrMyProcNumber			MyProcNumber
+#define LrProcNumberOf(proc)	GetNumberFromPGProc(proc)
 #else
 #define LrMyProcNumber			(MyProc->pgprocno)
+#define LrProcNumberOf(proc)	((proc)->pgprocno)
 #endif
 
 /* 17 made WaitEventSets belong to a resource owner instead of a context. */

@@ -303,7 +303,8 @@ raise_row(const LrName *name, Oid schema, int64 token, int64 *row)
  * mint --- have the store give a hold a new token above "floor"
  */
 static int64
-mint(const LrName *name, HeldEntry *entry, int64 floor)
+mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
+	 int64 floor)
 {
 	StoreOp		op;
 	HoldView	view;
@@ -318,7 +319,8 @@ mint(const LrName *name, HeldEntry *entry, int64 floor)
 	op.name_len = name->len;
 	op.owner = view.owner;
 	op.floor = floor;
-	session_run(&op, STORE_WAIT);
+	session_run_held(entry->hold, &op);
+	require_counter(request, op.store);
 	if (session_reply_says_lost(&op))
 	{
 		session_lose_by_reply(entry->hold, &op);
@@ -345,8 +347,10 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 	if (entry != NULL)
 	{
 		lt_look(entry->hold, &view);
+		if (view.state == HOLD_HELD)
+			require_counter(request, view.store);
 		if (view.state == HOLD_HELD && view.fence == 0)
-			(void) mint(name, entry, 0);
+			(void) mint(name, entry, request, 0);
 	}
 	if (!session_lock(name, request, &entry))
 		return false;
@@ -363,7 +367,8 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
  * counter may have given the same number to somebody before.
  */
 static int64
-record(const LrName *name, Oid schema, int64 token)
+record(const LrName *name, const AcquireRequest *request, Oid schema,
+	   int64 token)
 {
 	HeldEntry  *entry = session_find(name);
 	int64		row;
@@ -378,7 +383,7 @@ record(const LrName *name, Oid schema, int64 token)
 		entry = session_find(name);
 		if (raised || (row == token && entry->recorded == token))
 			break;
-		token = mint(name, entry, row);
+		token = mint(name, entry, request, row);
 	}
 	xact_track_recorded(entry, token);
 	return token;
@@ -392,7 +397,7 @@ fence_xact_lock(const LrName *name, AcquireRequest *request, Oid schema,
 	request->terms.scope = SCOPE_XACT;
 	if (!fence_lock(name, request, token))
 		return false;
-	*token = record(name, schema, *token);
+	*token = record(name, request, schema, *token);
 	return true;
 }
 

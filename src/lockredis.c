@@ -22,6 +22,7 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 
+#include "fallback.h"
 #include "locktable.h"
 #include "node.h"
 #include "session.h"
@@ -64,9 +65,16 @@ lr_require_preload(void)
 }
 
 const StoreRoutine *
-lr_store(void)
+lr_store(StoreId id)
 {
-	return lr_mode == MODE_TABLE ? &table_store : &redis_store;
+	return id == STORE_TABLE ? &table_store : &redis_store;
+}
+
+bool
+lr_has_store(StoreId id)
+{
+	return lr_mode == MODE_FALLBACK ||
+		lr_mode == (id == STORE_TABLE ? MODE_TABLE : MODE_REDIS);
 }
 
 static void
@@ -78,7 +86,9 @@ request_shmem(void)
 	RequestAddinShmemSpace(locktable_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
-	if (lr_mode == MODE_TABLE)
+	if (lr_mode == MODE_FALLBACK)
+		RequestAddinShmemSpace(fallback_shmem_size());
+	if (lr_has_store(STORE_TABLE))
 		RequestAddinShmemSpace(requests_shmem_size());
 	RequestNamedLWLockTranche("lockredis", 1 + locktable_lwlocks());
 }
@@ -94,7 +104,9 @@ startup_shmem(void)
 	locktable_shmem_init();
 	stats_shmem_init();
 	node_shmem_init();
-	if (lr_mode == MODE_TABLE)
+	if (lr_mode == MODE_FALLBACK)
+		fallback_shmem_init();
+	if (lr_has_store(STORE_TABLE))
 		requests_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -205,6 +217,7 @@ _PG_init(void)
 	/* pg_upgrade's servers need no locks and must start no worker. */
 	if (IsBinaryUpgrade)
 		return;
+	fallback_check_settings();
 
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shmem;
@@ -215,6 +228,6 @@ _PG_init(void)
 
 	xact_register_callbacks();
 	watchdog_register();
-	if (lr_mode == MODE_TABLE)
+	if (lr_has_store(STORE_TABLE))
 		table_worker_register();
 }

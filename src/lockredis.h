@@ -42,6 +42,14 @@ typedef int32 LrIndex;
 
 #define LR_NONE				((LrIndex) -1)
 
+/* The places where locks can be kept; fallback mode has both. */
+typedef enum StoreId
+{
+	STORE_REDIS,
+	STORE_TABLE,
+	STORE_COUNT
+} StoreId;
+
 extern bool lr_is_preloaded(void);
 extern void lr_require_preload(void);
 

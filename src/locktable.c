@@ -5,7 +5,8 @@
  *
  * The transitions are in locktable_queue.c (from request to grant),
  * locktable_hold.c (from grant to end), locktable_due.c (what the watchdog has
- * to do, and when) and locktable_rows.c (what views see).
+ * to do, and when), locktable_rows.c (what views see) and locktable_graph.c (who
+ * waits for whom).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,7 +34,7 @@ LrIndex    *lt_buckets = NULL;
 LrKey	   *lt_keys = NULL;
 LrHold	   *lt_holds = NULL;
 LrLease    *lt_leases = NULL;
-pg_atomic_uint64 *lt_block_due = NULL;
+pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 LrSession  *lt_sessions = NULL;
 
 static int
@@ -57,7 +58,8 @@ locktable_shmem_size(void)
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
-	size = add_size(size, MAXALIGN(mul_size(block_count(), sizeof(pg_atomic_uint64))));
+	for (int s = 0; s < STORE_COUNT; s++)
+		size = add_size(size, MAXALIGN(mul_size(block_count(), sizeof(pg_atomic_uint64))));
 	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(LrSession))));
 	return size;
 }
@@ -65,7 +67,7 @@ locktable_shmem_size(void)
 int
 locktable_lwlocks(void)
 {
-	return LT_PARTITIONS + LT_SIGNAL_LOCKS;
+	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 1;
 }
 
 /*
@@ -119,7 +121,8 @@ init_table(void)
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
 	pg_atomic_init_u64(&lt_table->last_wait, 0);
 	pg_atomic_init_u32(&lt_table->watchdog_proc, 0);
-	pg_atomic_init_u64(&lt_table->sleeps_until, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		pg_atomic_init_u64(&lt_table->sleeps_until[s], 0);
 	pg_atomic_init_u32(&lt_table->subscription_work, 0);
 
 	for (int i = 0; i < lt_table->nbuckets; i++)
@@ -134,10 +137,12 @@ init_table(void)
 		lt_holds[i].next = next;
 		pg_atomic_init_u64(&lt_leases[i].owner, 0);
 		pg_atomic_init_u64(&lt_leases[i].deadline, 0);
-		pg_atomic_init_u64(&lt_leases[i].due, LR_NEVER);
+		for (int s = 0; s < STORE_COUNT; s++)
+			pg_atomic_init_u64(&lt_leases[i].due[s], LR_NEVER);
 	}
-	for (int i = 0; i < lt_table->nblocks; i++)
-		pg_atomic_init_u64(&lt_block_due[i], LR_NEVER);
+	for (int s = 0; s < STORE_COUNT; s++)
+		for (int i = 0; i < lt_table->nblocks; i++)
+			pg_atomic_init_u64(&lt_block_due[s][i], LR_NEVER);
 	memset(lt_sessions, 0, sizeof(LrSession) * MaxBackends);
 	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u32(&lt_sessions[i].nlost, 0);
@@ -160,8 +165,9 @@ locktable_shmem_init(void)
 	lt_keys = (LrKey *) carve(&area, lr_max_locks * sizeof(LrKey));
 	lt_holds = (LrHold *) carve(&area, lr_max_locks * sizeof(LrHold));
 	lt_leases = (LrLease *) carve(&area, lr_max_locks * sizeof(LrLease));
-	lt_block_due = (pg_atomic_uint64 *) carve(&area,
-											  block_count() * sizeof(pg_atomic_uint64));
+	for (int s = 0; s < STORE_COUNT; s++)
+		lt_block_due[s] = (pg_atomic_uint64 *) carve(&area,
+													 block_count() * sizeof(pg_atomic_uint64));
 	lt_sessions = (LrSession *) carve(&area, MaxBackends * sizeof(LrSession));
 	if (!found)
 		init_table();
@@ -267,6 +273,21 @@ lt_link_hold(LrIndex hold)
 }
 
 /*
+ * lt_unlink_hold --- no longer one of the key's; the watchdog has done with it
+ */
+void
+lt_unlink_hold(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrIndex    *link = &lt_keys[h->key].first_hold;
+
+	while (*link != hold)
+		link = &lt_holds[*link].next;
+	*link = h->next;
+	lt_nothing_due(hold);
+}
+
+/*
  * lt_free_hold --- unlink a hold from its key and give its slot back
  *
  * The key's entry goes with its last hold and waiter.
@@ -279,15 +300,7 @@ lt_free_hold(LrIndex hold)
 	int			rows = lt_hold_rows(h);
 
 	if (h->state != HOLD_WAITING)
-	{
-		LrIndex    *link = &lt_keys[key].first_hold;
-
-		while (*link != hold)
-			link = &lt_holds[*link].next;
-		*link = h->next;
-	}
-	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
-	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
+		lt_unlink_hold(hold);
 	h->state = HOLD_FREE;
 	h->session = LR_NONE;
 	h->owner = 0;
@@ -311,11 +324,30 @@ lt_free_hold(LrIndex hold)
  * ----------
  */
 
+/* GetNamedLWLockTranche() compares names. */
+static inline LWLockPadded *
+lt_tranche(void)
+{
+	static LWLockPadded *tranche = NULL;
+
+	if (tranche == NULL)
+		tranche = GetNamedLWLockTranche("lockredis");
+	return tranche;
+}
+
 LWLock *
 lt_partition(uint32 hash)
 {
-	return &(GetNamedLWLockTranche("lockredis"))
+	return &lt_tranche()
 		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
+}
+
+/* One at a time decides whether it has to break a cycle. */
+LWLock *
+lt_deadlock_lock(void)
+{
+	return &(GetNamedLWLockTranche("lockredis"))
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
 }
 
 uint32
@@ -376,6 +408,9 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->nhanded = 0;
 	key->handoffs = 0;
 	key->paused_until = 0;
+	key->here_since = 0;
+	key->no_pause_until = 0;
+	key->after_pause = false;
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
@@ -416,7 +451,7 @@ lt_key_unused(LrIndex key)
 static LWLock *
 signal_lock(LrIndex session)
 {
-	return &(GetNamedLWLockTranche("lockredis"))
+	return &lt_tranche()
 		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
 }
 

@@ -13,7 +13,8 @@
  * or raises.  Functions that make somebody else able to go on wake them after
  * the partition lock is released.
  *
- * Lock order: partition lock, then a pool's spinlock; never two partitions.
+ * Lock order: partition lock, then a pool's spinlock; never two partitions.  The
+ * deadlock lock is taken alone.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -109,6 +110,11 @@ typedef struct ScopeHold
 	TimestampTz acquired_at;
 } ScopeHold;
 
+#define STORE_BIT(id)		(1U << (id))
+
+/* An LrHold.not_after that nobody knows: its watchdog has gone. */
+#define NOT_AFTER_UNKNOWN	PG_INT64_MAX
+
 typedef struct LrHold
 {
 	uint32		hash;			/* of the key's name: leads to the partition */
@@ -117,16 +123,22 @@ typedef struct LrHold
 	LrIndex		next;			/* of the same key, or in the free list */
 	HoldState	state;
 	LostReason	lost_reason;
-	bool		give_back;		/* lost: something may remain in the store */
 	bool		committing;		/* its transaction is past pre-commit: renewed
 								 * even if its lease was given */
+	StoreId		store;			/* whose word the deadline is */
+	uint32		moves;			/* raised whenever that changes */
+	uint32		traces;			/* STORE_BITs: where our owner may be */
+	int64		here_since;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
 	ScopeHold	scope[SCOPE_COUNT];
-	int64		not_after;		/* orphan: the store's clock (ms) up to which
-								 * its create may still run; 0 = it cannot */
+	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
+										 * a create that was not answered may
+										 * still run; 0 = none */
 	int64		fence;
 	int64		handed_lease_ms;	/* handed: the lease that is renewed */
+	bool		count_unsure;	/* what the store shows of our count may be
+								 * wrong */
 	int64		renewals;
 	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
@@ -213,15 +225,25 @@ extern bool lt_want_subscription(LrIndex hold);
 
 /* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
 extern void lt_give_up(LrIndex hold);
-extern void lt_give_up_orphan(LrIndex hold, uint64 owner, int64 not_after);
-extern void lt_limit_orphan(LrIndex hold, uint64 owner, int64 not_after);
+extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
+							  int64 not_after);
 
 /*
- * Held since TURN_HANDED, but the acquire failed after all, or the store says
- * that the lock is gone.
+ * Leave a request without a reply behind, but keep the place in the queue, with
+ * another hold.  False: there is no room for one.
+ */
+extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
+							int64 not_after);
+
+/*
+ * Held since TURN_HANDED, but the acquire failed after all; or the store says
+ * that the lock is gone, and we wait on with the same hold.
  */
 extern void lt_pass_on(LrIndex hold);
-extern void lt_forget_gone(LrIndex hold);
+extern void lt_wait_again(LrIndex *hold, StoreId where);
+
+/* The head asked the store, and somebody else has the key. */
+extern void lt_found_busy(LrIndex hold);
 
 /* The store failed for us: so it does for all who queue for the key now. */
 extern void lt_fail_waiters(LrIndex hold);
@@ -230,12 +252,20 @@ typedef enum GrantResult
 {
 	GRANTED,
 	GRANT_TOO_LATE,				/* the lease has ended before the reply came */
+	GRANT_STALE,				/* locks are no longer taken in that store */
 	GRANT_CONFLICT				/* another session of this server has it */
 } GrantResult;
 
 /* The store gave us the lock: leave the queue, hold it until the deadline. */
-extern GrantResult lt_grant(LrIndex hold, uint64 owner, int64 deadline,
-							const LockTerms *terms, int64 fence);
+extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
+							int64 deadline, const LockTerms *terms,
+							int64 fence);
+
+/*
+ * Has this server had the key ever since Redis fell silent?  Then nobody
+ * elsewhere can have it.
+ */
+extern bool lt_key_stayed_here(LrIndex hold);
 
 /* ---- holding: for the session that owns the hold ---- */
 
@@ -245,6 +275,8 @@ typedef struct HoldView
 	LostReason	lost_reason;
 	TimestampTz lost_at;
 	int64		deadline;
+	StoreId		store;
+	uint32		moves;
 	uint64		owner;
 	int64		fence;
 	CommitGuard guard;			/* the strictest of both scopes */
@@ -257,24 +289,35 @@ typedef struct HoldView
 extern uint64 lt_owner(LrIndex hold);
 extern const char *lt_hold_name(LrIndex hold);
 
+/* Where it is, and whether it is still there. */
+extern void lt_place(LrIndex hold, StoreId *store, uint32 *moves);
+extern bool lt_has_moved(LrIndex hold, uint32 moves);
+
+/* The store of whichever session of this server has the key. */
+extern StoreId lt_store_of_key(const LrName *name);
+
 /* A copy; a hold whose deadline has passed is marked lost first. */
 extern void lt_look(LrIndex hold, HoldView *view);
 
 /*
- * Set one scope's part, and the deadline if it is later.  False when there is
- * no free row for a second scope (nothing is changed then).
+ * Set one scope's part, and the deadline if it is later and the hold has not
+ * been moved since the store was asked for it (deadline 0: none was).  False
+ * when there is no free row for a second scope (nothing is changed then).
  */
 extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-						 int64 deadline);
+						 int64 deadline, uint32 moves);
 
 /* Taken again: the later keep_until counts. */
 extern void lt_tighten(LrIndex hold, const LockTerms *terms);
+
+/* Does the store show the count that it should? */
+extern void lt_note_count(LrIndex hold, bool sure);
 
 /* A plain hold got a fencing token, or a higher one. */
 extern void lt_set_fence(LrIndex hold, int64 fence);
 
 /* The store confirmed the lease at commit. */
-extern void lt_raise_deadline(LrIndex hold, int64 deadline);
+extern void lt_raise_deadline(LrIndex hold, int64 deadline, uint32 moves);
 
 /* Past pre-commit (or not any more): given leases are renewed too. */
 extern void lt_set_committing(LrIndex hold, bool committing);
@@ -303,7 +346,7 @@ typedef enum ReleaseStart
 extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
 
 /* The store has answered; so many others were told. */
-extern void lt_end_release(LrIndex hold, int receivers);
+extern void lt_end_release(LrIndex hold, StoreId store, int receivers);
 
 /* RELEASING, and no answer: the watchdog goes on. */
 extern void lt_orphan(LrIndex hold);
@@ -313,9 +356,12 @@ extern void lt_drop_lost(LrIndex hold);
 
 /* ---- losing: for whoever finds it out ---- */
 
-/* Only if the hold is still held by that owner.  True if it was. */
-extern bool lt_lose(LrIndex hold, uint64 owner, LostReason reason,
-					const char *taken_by);
+/*
+ * A store said that the owner is gone.  Only if the hold is still held by that
+ * owner and has not been moved since.  True if it was.
+ */
+extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
+					LostReason reason, const char *taken_by);
 
 /* The local hold of the key with that owner text, if any. */
 extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
@@ -327,7 +373,8 @@ typedef enum DueAction
 {
 	DUE_NOTHING,
 	DUE_RENEW,
-	DUE_GIVE_BACK				/* an orphan, or what a loss may have left */
+	DUE_GIVE_BACK,				/* an orphan, or what a loss or a move left */
+	DUE_MOVE					/* held, and belongs into this store now */
 } DueAction;
 
 typedef struct DueItem
@@ -335,34 +382,53 @@ typedef struct DueItem
 	LrIndex		hold;
 	DueAction	action;
 	uint64		owner;
+	uint32		moves;
+	int			count;			/* move: the hold count that the store shows */
 	int64		lease_ms;
 	int64		not_after;
-	int64		keep_ms;		/* give back: leave the key locked so long */
+	int64		keep_ms;		/* the key has to stay locked so long */
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } DueItem;
 
 /*
- * Collect what is due at "now", at most max items.  Losses by expiry are
- * marked on the way.  What is returned will not be due again before "again".
- * With connected false nothing is returned, only postponed to "again".
+ * Collect what is due in a store at "now", at most max items.  Losses by
+ * expiry are marked on the way.  What is returned will not be due again before
+ * "again".  With connected false nothing is returned, only postponed to "again".
  */
-extern int	lt_collect_due(int64 now, bool connected, int64 again,
+extern int	lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 						   DueItem *items, int max, bool *more);
 
-/* By how much the most delayed renewal is late, microseconds. */
-extern int64 lt_renewal_lag(void);
+/* By how much the most delayed renewal there is late, microseconds. */
+extern int64 lt_renewal_lag(StoreId store);
 
-/* When the next item will be due. */
-extern int64 lt_next_due(void);
+/* When the next item will be due there. */
+extern int64 lt_next_due(StoreId store);
 
-/* Results of what was collected. */
-extern void lt_renewed(LrIndex hold, uint64 owner, int64 deadline);
-extern void lt_retry_at(LrIndex hold, uint64 owner, int64 at);
-extern void lt_given_back(LrIndex hold, uint64 owner);
+/* Results of what was collected from a store. */
+extern void lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline);
+extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
+extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 
-/* All that is renewed becomes due now (after the store came back). */
-extern void lt_renew_all_now(void);
+/* No create of it can run later than that, by the store's clock. */
+extern void lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store,
+							int64 not_after);
+
+/*
+ * The store has the lock, until "deadline"; or it has not, or it is not known.
+ * "not_after": see LrHold.
+ */
+extern void lt_moved(const DueItem *item, StoreId store, int64 deadline,
+					 int64 not_after);
+extern void lt_not_moved(const DueItem *item, StoreId store, int64 at,
+						 int64 not_after);
+
+/* Somebody else has the key there: lost. */
+extern void lt_lose_by_move(const DueItem *item, StoreId store,
+							const char *taken_by, int64 not_after);
+
+/* All becomes due now (the store came back, or takes new locks again). */
+extern void lt_renew_all_now(StoreId store);
 
 /* Number of holds in the table that are more than a wait. */
 extern int	lt_hold_count(void);
@@ -392,9 +458,48 @@ extern void lt_watchdog_leave(void);
 extern bool lr_watchdog_running(void);
 extern void lr_wake_watchdog(void);
 
-/* The watchdog says until when it sleeps; false when it must not. */
-extern bool lt_watchdog_sleeps_until(int64 until);
+/*
+ * The watchdog says until when it sleeps; false when it must not.  "stores"
+ * (STORE_BITs): those whose due times matter.
+ */
+extern bool lt_watchdog_sleeps_until(int64 until, uint32 stores);
 extern void lt_watchdog_is_awake(void);
+
+/* ---- the wait-for graph ---- */
+
+/* A session waits for a key that another session of this server has. */
+typedef struct KeyWait
+{
+	int			pid;
+	Oid			userid;
+	uint64		generation;		/* see lt_wait_generation */
+	LockScope	scope;			/* that it is wanted for */
+	LrIndex		hold;			/* what it waits for, */
+	uint64		owner;			/* its owner number */
+	LrIndex		holder;			/* and the session that has it */
+	int			holder_pid;
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} KeyWait;
+
+/* False: it does not wait, or for nobody of this server. */
+extern bool lt_key_wait(LrIndex session, KeyWait *wait);
+
+/* Tells waits of a session from each other; 0 = it does not wait for a key. */
+extern uint64 lt_wait_generation(LrIndex session);
+
+/*
+ * This session found itself in a cycle of these sessions, with these wait
+ * generations.  True: it has to leave.  False: one of them does already.
+ */
+extern bool lt_claim_deadlock(const LrIndex *sessions,
+							  const uint64 *generations, int n);
+
+/*
+ * The queue that this session stands in, as pids, and the session of this
+ * server that has the key, or 0.  False: it does not wait any more.
+ */
+extern bool lt_own_queue(int *pids, int room, int *npids, int *holder_pid);
 
 /* ---- for the views ---- */
 

@@ -7,6 +7,12 @@
  * orphan to give back.  Per block of holds there is a lower bound of their due
  * times, so that looking for work costs a few reads a thousand holds.
  *
+ * In fallback mode there is all of this for each of the two stores, so that
+ * one that is away holds up nothing in the other.  What is due in the store
+ * that a lock is not in: to move it there, if new locks go there; or else to
+ * delete the row that it has left in the table.  What it has left in Redis stays
+ * until it runs out: Redis is away, and if it comes back it is good to have.
+ *
  * No lock guards the bounds.  Whoever sets a due time writes it first, then
  * lowers the bound; the watchdog raises the bound first, then reads the due
  * times.  With a full barrier between the two steps on either side at least
@@ -22,6 +28,7 @@
  */
 #include "lockredis.h"
 
+#include "fallback.h"
 #include "locktable_int.h"
 
 /*
@@ -76,32 +83,110 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 }
 
 void
-lt_set_due(LrIndex hold, int64 due, WakeList *wakes)
+lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
 {
-	pg_atomic_write_u64(&lt_leases[hold].due, (uint64) due);
+	pg_atomic_write_u64(&lt_leases[hold].due[store], (uint64) due);
 	pg_memory_barrier();
-	lower_bound(&lt_block_due[hold / DUE_BLOCK], due);
+	lower_bound(&lt_block_due[store][hold / DUE_BLOCK], due);
 	pg_memory_barrier();
-	if (due < read_time(&lt_table->sleeps_until))
+	if (due < read_time(&lt_table->sleeps_until[store]))
 		wakes->watchdog = true;
 }
 
+static void
+set_never_due(LrIndex hold, StoreId store)
+{
+	pg_atomic_write_u64(&lt_leases[hold].due[store], LR_NEVER);
+}
+
+/*
+ * lt_nothing_due --- the watchdog has nothing to do for it any more
+ */
+void
+lt_nothing_due(LrIndex hold)
+{
+	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		set_never_due(hold, s);
+}
+
+/*
+ * lt_set_due_in_traces --- wherever something of it may be
+ */
+void
+lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
+{
+	for (int s = 0; s < STORE_COUNT; s++)
+	{
+		if (lt_holds[hold].traces & STORE_BIT(s))
+			lt_set_due(hold, s, due, wakes);
+		else
+			set_never_due(hold, s);
+	}
+}
+
+/*
+ * is_wanted_in --- has a held lock to be moved to this store, where it is not?
+ */
+static bool
+is_wanted_in(const LrHold *h, StoreId store)
+{
+	return store != h->store && fallback_current() == store;
+}
+
+/*
+ * is_left_in --- has a held lock left something behind that should go?
+ */
+static bool
+is_left_in(const LrHold *h, StoreId store)
+{
+	return store != h->store && store == STORE_TABLE &&
+		(h->traces & STORE_BIT(store)) != 0;
+}
+
+/*
+ * lt_set_due_of_held --- in both stores, by its present lease
+ */
+void
+lt_set_due_of_held(LrIndex hold, WakeList *wakes)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	for (int s = 0; s < STORE_COUNT; s++)
+	{
+		if (s == h->store)
+			lt_set_due(hold, s, lt_due_of_held(h, read_time(&lt_leases[hold].deadline)),
+					   wakes);
+		else if (is_wanted_in(h, s) || is_left_in(h, s))
+			lt_set_due(hold, s, lr_now(), wakes);
+		else
+			set_never_due(hold, s);
+	}
+}
+
 int64
-lt_next_due(void)
+lt_next_due(StoreId store)
 {
 	int64		next = LR_NEVER;
 
 	for (int b = 0; b < lt_table->nblocks; b++)
-		next = Min(next, read_time(&lt_block_due[b]));
+		next = Min(next, read_time(&lt_block_due[store][b]));
 	return next;
 }
 
 bool
-lt_watchdog_sleeps_until(int64 until)
+lt_watchdog_sleeps_until(int64 until, uint32 stores)
 {
-	pg_atomic_write_u64(&lt_table->sleeps_until, (uint64) until);
+	int64		next = LR_NEVER;
+
+	for (int s = 0; s < STORE_COUNT; s++)
+		if (stores & STORE_BIT(s))
+			pg_atomic_write_u64(&lt_table->sleeps_until[s], (uint64) until);
 	pg_memory_barrier();
-	if (lt_next_due() >= until &&
+	for (int s = 0; s < STORE_COUNT; s++)
+		if (stores & STORE_BIT(s))
+			next = Min(next, lt_next_due(s));
+	if (next >= until &&
 		(until <= lr_now() + TICK_SOON || !lt_has_waiters()))
 		return true;
 	lt_watchdog_is_awake();
@@ -111,7 +196,53 @@ lt_watchdog_sleeps_until(int64 until)
 void
 lt_watchdog_is_awake(void)
 {
-	pg_atomic_write_u64(&lt_table->sleeps_until, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		pg_atomic_write_u64(&lt_table->sleeps_until[s], 0);
+}
+
+/*
+ * decide_here --- of a lock that is held in this store
+ */
+static DueAction
+decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	int64		deadline = read_time(&lt_leases[hold].deadline);
+	bool		renewed = lt_renew_lease_ms(h) > 0;
+
+	if (!renewed || connected)
+		lt_set_due(hold, h->store, deadline, wakes);
+	else
+		lt_set_due(hold, h->store, Min(again, deadline), wakes);
+	return renewed && connected ? DUE_RENEW : DUE_NOTHING;
+}
+
+/*
+ * decide_elsewhere --- of a lock that is held in the other store
+ *
+ * That something of it may be here is noted before it is sent, so that it is
+ * given back whatever becomes of the hold, of the reply and of this process.
+ */
+static DueAction
+decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
+				 WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	if (!is_wanted_in(h, store) && !is_left_in(h, store))
+	{
+		set_never_due(hold, store);
+		return DUE_NOTHING;
+	}
+	lt_set_due(hold, store, again, wakes);
+	if (!connected)
+		return DUE_NOTHING;
+	if (!is_wanted_in(h, store))
+		return DUE_GIVE_BACK;
+	h->traces |= STORE_BIT(store);
+	if (store == STORE_REDIS)
+		h->not_after[store] = NOT_AFTER_UNKNOWN;
+	return DUE_MOVE;
 }
 
 /*
@@ -121,31 +252,26 @@ lt_watchdog_is_awake(void)
  * seen on time whatever becomes of the renewal, or "again".
  */
 static DueAction
-decide(LrIndex hold, int64 now, bool connected, int64 again, WakeList *wakes)
+decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
+	   WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
-	int64		deadline = read_time(&lt_leases[hold].deadline);
-	bool		renewed = lt_renew_lease_ms(h) > 0;
 
-	if (h->state == HOLD_HELD && deadline <= now)
-		lt_lose_locked(hold, LOST_EXPIRED, NULL, wakes);
+	if (h->state == HOLD_HELD && read_time(&lt_leases[hold].deadline) <= now)
+		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
 
 	if (h->state == HOLD_HELD)
+		return h->store == store ? decide_here(hold, connected, again, wakes) :
+			decide_elsewhere(hold, store, connected, again, wakes);
+	if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
+		(h->traces & STORE_BIT(store)) != 0)
 	{
-		if (!renewed || connected)
-			lt_set_due(hold, deadline, wakes);
-		else
-			lt_set_due(hold, Min(again, deadline), wakes);
-		return renewed && connected ? DUE_RENEW : DUE_NOTHING;
-	}
-	if (h->state == HOLD_ORPHAN || (h->state == HOLD_LOST && h->give_back))
-	{
-		lt_set_due(hold, again, wakes);
+		lt_set_due(hold, store, again, wakes);
 		return connected ? DUE_GIVE_BACK : DUE_NOTHING;
 	}
 
 	/* It is being released: its session sets the next due time, if any. */
-	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
+	set_never_due(hold, store);
 	return DUE_NOTHING;
 }
 
@@ -153,20 +279,54 @@ decide(LrIndex hold, int64 now, bool connected, int64 again, WakeList *wakes)
  * is_due --- or, of a renewal, nearly so?  Partition lock held
  */
 static bool
-is_due(LrIndex hold, int64 now)
+is_due(LrIndex hold, StoreId store, int64 now)
 {
+	LrHold	   *h = &lt_holds[hold];
 	int64		early = 0;
 
-	if (lt_holds[hold].state == HOLD_HELD)
-		early = Min(lt_renew_lease_ms(&lt_holds[hold]) * LR_US_PER_MS / 12, EARLY_MAX);
-	return read_time(&lt_leases[hold].due) - early <= now;
+	if (h->state == HOLD_HELD && h->store == store)
+		early = Min(lt_renew_lease_ms(h) * LR_US_PER_MS / 12, EARLY_MAX);
+	return read_time(&lt_leases[hold].due[store]) - early <= now;
+}
+
+/*
+ * fill_item --- what is to be done, and what it takes; partition lock held
+ *
+ * A move asks for all that the hold believes to have: a lease that was given,
+ * what is left of one, and the time for which the key has to stay locked.
+ */
+static void
+fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item)
+{
+	const LrHold *h = &lt_holds[hold];
+	const LrKey *key = &lt_keys[h->key];
+
+	item->hold = hold;
+	item->owner = h->owner;
+	item->moves = h->moves;
+	item->count = Max(1, h->scope[SCOPE_SESSION].count);
+	item->not_after = not_after;
+	item->lease_ms = lt_renew_lease_ms(h);
+	item->keep_ms = h->keep_until > now ?
+		(h->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS : 0;
+	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
+		item->keep_ms = 0;		/* only its last release keeps the key locked */
+	if (item->action == DUE_MOVE)
+	{
+		int64		left = read_time(&lt_leases[hold].deadline) - now;
+
+		item->lease_ms = Max(item->lease_ms, (left + LR_US_PER_MS - 1) / LR_US_PER_MS);
+	}
+	item->name_len = key->name_len;
+	memcpy(item->name, key->name, key->name_len);
 }
 
 /*
  * collect_one --- look at a hold that seemed due; false if there was nothing
  */
 static bool
-collect_one(LrIndex hold, int64 now, bool connected, int64 again, DueItem *item)
+collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
+			DueItem *item)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint64		owner = pg_atomic_read_u64(&lt_leases[hold].owner);
@@ -181,19 +341,13 @@ collect_one(LrIndex hold, int64 now, bool connected, int64 again, DueItem *item)
 	lock = lt_partition(hash);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->hash == hash && h->owner == owner &&
-		pg_atomic_read_u64(&lt_leases[hold].owner) == owner && is_due(hold, now))
+		pg_atomic_read_u64(&lt_leases[hold].owner) == owner &&
+		is_due(hold, store, now))
 	{
-		LrKey	   *key = &lt_keys[h->key];
+		int64		not_after = h->not_after[store];
 
-		item->hold = hold;
-		item->owner = owner;
-		item->action = decide(hold, now, connected, again, &wakes);
-		item->lease_ms = lt_renew_lease_ms(h);
-		item->not_after = h->state == HOLD_ORPHAN ? h->not_after : 0;
-		item->keep_ms = h->keep_until > now ?
-			(h->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS : 0;
-		item->name_len = key->name_len;
-		memcpy(item->name, key->name, key->name_len);
+		item->action = decide(hold, store, now, connected, again, &wakes);
+		fill_item(hold, store, now, not_after, item);
 	}
 	LWLockRelease(lock);
 
@@ -204,7 +358,7 @@ collect_one(LrIndex hold, int64 now, bool connected, int64 again, DueItem *item)
 }
 
 int
-lt_collect_due(int64 now, bool connected, int64 again,
+lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 			   DueItem *items, int max, bool *more)
 {
 	int			n = 0;
@@ -212,7 +366,7 @@ lt_collect_due(int64 now, bool connected, int64 again,
 	int64		horizon = now;
 
 	*more = false;
-	if (connected && lt_next_due() <= now)
+	if (connected && lt_next_due(store) <= now)
 		horizon += EARLY_MAX;
 	for (int b = 0; b < lt_table->nblocks; b++)
 	{
@@ -220,25 +374,25 @@ lt_collect_due(int64 now, bool connected, int64 again,
 		int			last = Min(first + DUE_BLOCK, lt_table->max_locks);
 		int64		bound = LR_NEVER;
 
-		if (read_time(&lt_block_due[b]) > horizon)
+		if (read_time(&lt_block_due[store][b]) > horizon)
 			continue;
-		pg_atomic_exchange_u64(&lt_block_due[b], (uint64) LR_NEVER);
+		pg_atomic_exchange_u64(&lt_block_due[store][b], (uint64) LR_NEVER);
 
 		for (LrIndex i = first; i < last; i++)
 		{
-			int64		due = read_time(&lt_leases[i].due);
+			int64		due = read_time(&lt_leases[i].due[store]);
 
 			/* Whoever gives it an owner sets its due time after that. */
 			if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
 				continue;
 			if (due <= now && !connected)
-				collect_one(i, now, false, again, &ignored);
+				collect_one(i, store, now, false, again, &ignored);
 			else if (due <= horizon && n < max)
 			{
-				if (collect_one(i, now, true, again, &items[n]))
+				if (collect_one(i, store, now, true, again, &items[n]))
 					n++;
 				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-					bound = Min(bound, read_time(&lt_leases[i].due));
+					bound = Min(bound, read_time(&lt_leases[i].due[store]));
 			}
 			else
 			{
@@ -246,29 +400,29 @@ lt_collect_due(int64 now, bool connected, int64 again,
 				*more = *more || due <= now;
 			}
 		}
-		lower_bound(&lt_block_due[b], bound);
+		lower_bound(&lt_block_due[store][b], bound);
 	}
 	return n;
 }
 
 /*
- * lt_renew_all_now --- make everything due, after the store came back
+ * lt_renew_all_now --- make everything due there
  *
  * What is not renewed is looked at too, and finds nothing to do.
  */
 void
-lt_renew_all_now(void)
+lt_renew_all_now(StoreId store)
 {
 	int64		now = lr_now();
 	WakeList	wakes = WAKE_NOBODY;
 
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-			lt_set_due(i, now, &wakes);
+			lt_set_due(i, store, now, &wakes);
 }
 
 int64
-lt_renewal_lag(void)
+lt_renewal_lag(StoreId store)
 {
 	int64		lag = 0;
 
@@ -282,7 +436,8 @@ lt_renewal_lag(void)
 			continue;
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
-		if (h->hash == hash && h->state == HOLD_HELD && lt_renew_lease_ms(h) > 0)
+		if (h->hash == hash && h->state == HOLD_HELD && h->store == store &&
+			lt_renew_lease_ms(h) > 0)
 			lag = Max(lag, lr_now() - lt_due_of_held(h, read_time(&lt_leases[i].deadline)));
 		LWLockRelease(lock);
 	}

@@ -35,6 +35,7 @@
 
 #include "utils/timestamp.h"
 
+#include "fallback.h"
 #include "locktable_int.h"
 #include "node.h"
 #include "settings.h"
@@ -45,6 +46,9 @@
  */
 #define PAUSE_MIN			(5 * LR_US_PER_MS)
 #define PAUSE_ROUND_TRIPS	2
+
+/* After one in which nobody came there is none for so many times its length. */
+#define VAIN_REST			20
 
 /* Less than that of a lease is too little to pass on. */
 #define LEFT_MAX			LR_US_PER_S
@@ -75,6 +79,15 @@ renewed_lease_ms(const LrHold *h)
 }
 
 /*
+ * enough_left --- more of the lease than the commit guard wants
+ */
+static bool
+enough_left(int64 lease_ms, int64 left)
+{
+	return left > Min(lease_ms * LR_US_PER_MS / 10, LEFT_MAX);
+}
+
+/*
  * may_pass --- can this lock serve the next session as it is?
  *
  * What the store knows of it, a count of one and a renewed lease, must be what
@@ -84,8 +97,7 @@ static bool
 may_pass(int64 lease_ms, int64 left, const LrWait *w)
 {
 	return w->terms.renewed && w->terms.lease_ms == lease_ms &&
-		w->terms.keep_until == 0 && !w->trying &&
-		left > Min(lease_ms * LR_US_PER_MS / 10, LEFT_MAX);
+		w->terms.keep_until == 0 && !w->trying && enough_left(lease_ms, left);
 }
 
 /*
@@ -106,6 +118,8 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	w->handed = hold;
 	w->woken_at = lr_now();
 	w->looks_at = 0;
+	/* Until it runs somebody has to look whether it does. */
+	lt_fall_asleep(w, w->woken_at, wakes);
 
 	lt_free_rows(lt_hold_rows(h) - 1);
 	memset(h->scope, 0, sizeof(h->scope));
@@ -116,6 +130,21 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	h->fence = 0;
 	h->renewals = 0;
 	wakes->session = session;
+}
+
+/*
+ * has_had_its_turns --- is it time to let others try?
+ *
+ * Not while Redis is away: nobody could give the lock back, or get it again for
+ * the rest of a lease.
+ */
+static bool
+has_had_its_turns(const LrHold *h, const LrKey *key)
+{
+	if (key->handoffs < lr_max_handoffs)
+		return false;
+	return h->store == STORE_TABLE ? fallback_hold_off(h->hash) == 0 :
+		!fallback_is_silent();
 }
 
 /*
@@ -132,11 +161,12 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	int64		left = (int64) pg_atomic_read_u64(&lt_leases[hold].deadline) - now;
 	int64		lease_ms;
 
-	if (key->queue_head == LR_NONE || key->handoffs >= lr_max_handoffs ||
+	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
 		!lr_watchdog_running())
 		return false;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
-	if (h->scope[SCOPE_SESSION].count > 1 || h->keep_until > now ||
+	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
+		h->keep_until > now ||
 		!may_pass(lease_ms, left, wait_of(key->queue_head)))
 		return false;
 	hand_to_head(hold, lease_ms, wakes);
@@ -151,7 +181,6 @@ pass_on(LrIndex hold, WakeList *wakes)
 {
 	if (lt_hand_over(hold, wakes))
 		return;
-	lt_holds[hold].not_after = 0;
 	lt_make_orphan(hold, wakes);
 }
 
@@ -175,7 +204,8 @@ back_to_queue(LrIndex session, bool first)
 /*
  * lt_accept --- the session that was handed a lock runs
  *
- * False: its lease has ended meanwhile, and the session is the head again.
+ * False: too little is left of its lease by now, and the session is the head
+ * again.
  */
 bool
 lt_accept(LrIndex *hold, WakeList *wakes)
@@ -186,17 +216,16 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	int64		deadline = (int64) pg_atomic_read_u64(&lt_leases[handed].deadline);
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
-	if (deadline <= lr_now())
+	if (!enough_left(h->handed_lease_ms, deadline - lr_now()))
 	{
 		back_to_queue(LrMyProcNumber, true);
-		h->not_after = 0;
 		lt_make_orphan(handed, wakes);
 		return false;
 	}
 
 	h->state = HOLD_HELD;
 	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
-	lt_set_due(handed, lt_due_of_held(h, deadline), wakes);
+	lt_set_due_of_held(handed, wakes);
 	lt_leave_queue(LrMyProcNumber);
 	lt_free_hold(*hold);
 	*hold = handed;
@@ -231,17 +260,30 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 }
 
 /*
+ * forget_or_orphan --- it is gone from a store, but perhaps not from the other
+ */
+static void
+forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	lt_forget_trace(&lt_holds[hold], where);
+	if (lt_holds[hold].traces != 0)
+		lt_make_orphan(hold, wakes);
+	else
+		lt_free_hold(hold);
+}
+
+/*
  * lt_lose_handed --- a handed lock was found gone: nothing to pass on
  */
 void
-lt_lose_handed(LrIndex hold, WakeList *wakes)
+lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 
 	back_to_queue(h->session, true);
 	lt_nudge_head(key, wakes);
-	lt_free_hold(hold);
+	forget_or_orphan(hold, where, wakes);
 }
 
 /*
@@ -264,23 +306,43 @@ lt_pass_on(LrIndex hold)
 }
 
 /*
- * lt_forget_gone --- nobody has been told of it, so it is not a loss
+ * lt_wait_again --- a lock that was accepted is gone, and nobody was told of it
+ *
+ * So it is not a loss.  The hold becomes the one that the session waits with,
+ * as the first; unless it has left something in the other store, for which it is
+ * needed.  With no row left for another one that runs out by itself.
  */
 void
-lt_forget_gone(LrIndex hold)
+lt_wait_again(LrIndex *hold, StoreId where)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrHold	   *h = &lt_holds[*hold];
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrIndex		key = h->key;
+	uint32		hash = h->hash;
+	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
+	bool		reserved = lt_reserve_row();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (lt_holds[hold].state == HOLD_LOST)
-		lt_drop_lost_locked(hold, &wakes);
-	else
+	if (h->state == HOLD_LOST)
+		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
+	lt_forget_trace(h, where);
+	if (h->traces != 0 && reserved)
 	{
-		lt_nudge_head(&lt_keys[lt_holds[hold].key], &wakes);
-		lt_free_hold(hold);
+		lt_make_orphan(*hold, &wakes);
+		*hold = lt_alloc_hold();
+		reserved = false;
 	}
+	else
+		lt_unlink_hold(*hold);
+	lt_init_waiting_hold(*hold, key, hash);
+	w->state = WAIT_QUEUED;
+	w->hold = *hold;
+	w->woken_at = lr_now();
+	lt_queue_insert(&lt_keys[key], LrMyProcNumber, LR_NONE);
 	LWLockRelease(lock);
+	if (reserved)
+		lt_free_rows(1);
 	lt_wake(&wakes);
 }
 
@@ -297,17 +359,48 @@ lt_pause_after(int receivers)
 
 	if (receivers == 0)
 		return 0;
-	node_get_status(&status);
+	node_get_status(STORE_REDIS, &status);
 	return Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * status.round_trip_us);
 }
 
 /*
  * lt_begin_pause --- somebody elsewhere may go first
+ *
+ * Who was told may only not have ended a subscription yet: where nobody came
+ * in the last pause, there is none for a time that makes it cost little.
  */
 void
 lt_begin_pause(LrKey *key, int receivers, int64 pause)
 {
+	int64		now = lr_now();
+
 	key->handoffs = 0;
-	if (receivers > (key->subscription == SUB_CONFIRMED ? 1 : 0))
-		key->paused_until = lr_now() + pause;
+	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0) ||
+		now < key->no_pause_until)
+		return;
+	key->paused_until = now + pause;
+	key->no_pause_until = key->paused_until + pause * VAIN_REST;
+}
+
+/*
+ * lt_end_pause --- the head may ask the store
+ */
+void
+lt_end_pause(LrKey *key)
+{
+	key->after_pause = key->paused_until != 0;
+	key->paused_until = 0;
+}
+
+/*
+ * lt_judge_pause --- did the head get the lock after a pause?
+ *
+ * If not, somebody else came, and may come again.
+ */
+void
+lt_judge_pause(LrKey *key, bool got_it)
+{
+	if (key->after_pause && !got_it)
+		key->no_pause_until = 0;
+	key->after_pause = false;
 }

@@ -19,6 +19,7 @@
 
 #include "utils/timestamp.h"
 
+#include "fallback.h"
 #include "locktable_int.h"
 #include "stats.h"
 
@@ -45,24 +46,23 @@ key_of(LrIndex hold)
  * ----------
  */
 
-/* The watchdog has nothing to do for it any more. */
-static void
-nothing_due(LrIndex hold)
+void
+lt_forget_trace(LrHold *h, StoreId store)
 {
-	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
-	pg_atomic_write_u64(&lt_leases[hold].due, LR_NEVER);
+	if (h->not_after[store] == 0)
+		h->traces &= ~STORE_BIT(store);
 }
 
 /*
- * lt_lose_locked --- a held lock is gone
+ * lt_lose_locked --- a held lock is gone, as that store says
  *
  * After an expiry something may remain in the store (a renewal whose reply was
  * not read may have run, and its clock ends the lease a little later than
  * ours), so the watchdog gives that back.
  */
 void
-lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by,
-			   WakeList *wakes)
+lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
+			   const char *taken_by, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	OnLost		on_lost = ON_LOST_MARK;
@@ -72,11 +72,12 @@ lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by,
 	h->lost_reason = reason;
 	h->lost_at = GetCurrentTimestamp();
 	strlcpy(h->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
-	h->give_back = reason == LOST_EXPIRED;
-	if (h->give_back)
-		lt_set_due(hold, lr_now(), wakes);
+	if (reason != LOST_EXPIRED)
+		lt_forget_trace(h, where);
+	if (h->traces != 0)
+		lt_set_due_in_traces(hold, lr_now(), wakes);
 	else
-		nothing_due(hold);
+		lt_nothing_due(hold);
 	lt_nudge_head(key_of(hold), wakes);
 	lr_count(STAT_LOSSES);
 
@@ -107,7 +108,7 @@ lt_live_hold(LrKey *key, int64 now, WakeList *wakes)
 		bool		expired = deadline_of(i) <= now;
 
 		if (state == HOLD_HELD && expired)
-			lt_lose_locked(i, LOST_EXPIRED, NULL, wakes);
+			lt_lose_locked(i, lt_holds[i].store, LOST_EXPIRED, NULL, wakes);
 		else if (!expired && (state == HOLD_HELD || state == HOLD_RELEASING ||
 							  state == HOLD_HANDED))
 			return i;
@@ -116,10 +117,10 @@ lt_live_hold(LrKey *key, int64 now, WakeList *wakes)
 }
 
 /*
- * lt_make_orphan --- leave a hold to the watchdog
+ * leave_to_watchdog --- it is nobody's; what there is of it is to be given back
  */
-void
-lt_make_orphan(LrIndex hold, WakeList *wakes)
+static void
+leave_to_watchdog(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -130,8 +131,17 @@ lt_make_orphan(LrIndex hold, WakeList *wakes)
 	h->state = HOLD_ORPHAN;
 	h->session = LR_NONE;
 	pg_atomic_write_u64(&lt_leases[hold].owner, h->owner);
-	lt_set_due(hold, lr_now(), wakes);
+	lt_set_due_in_traces(hold, lr_now(), wakes);
 	lt_nudge_head(key_of(hold), wakes);
+}
+
+/*
+ * lt_make_orphan --- a request of it was not answered, or not even sent
+ */
+void
+lt_make_orphan(LrIndex hold, WakeList *wakes)
+{
+	leave_to_watchdog(hold, wakes);
 	lr_count(STAT_ORPHANS);
 }
 
@@ -169,6 +179,8 @@ copy_view(LrIndex hold, HoldView *view)
 
 	view->state = h->state;
 	view->deadline = deadline_of(hold);
+	view->store = h->store;
+	view->moves = h->moves;
 	view->owner = h->owner;
 	view->fence = h->fence;
 	view->guard = GUARD_OFF;
@@ -198,15 +210,56 @@ lt_look(LrIndex hold, HoldView *view)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (lt_holds[hold].state == HOLD_HELD && deadline_of(hold) <= lr_now())
-		lt_lose_locked(hold, LOST_EXPIRED, NULL, &wakes);
+		lt_lose_locked(hold, lt_holds[hold].store, LOST_EXPIRED, NULL, &wakes);
 	copy_view(hold, view);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 }
 
+void
+lt_place(LrIndex hold, StoreId *store, uint32 *moves)
+{
+	LWLock	   *lock = partition_of(hold);
+
+	LWLockAcquire(lock, LW_SHARED);
+	*store = lt_holds[hold].store;
+	*moves = lt_holds[hold].moves;
+	LWLockRelease(lock);
+}
+
+bool
+lt_has_moved(LrIndex hold, uint32 moves)
+{
+	StoreId		store;
+	uint32		present;
+
+	lt_place(hold, &store, &present);
+	return present != moves;
+}
+
+/*
+ * lt_store_of_key --- where a lock of this key is looked for
+ */
+StoreId
+lt_store_of_key(const LrName *name)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	StoreId		store = fallback_current();
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_SHARED);
+	key = lt_find_key(name->data, name->len, name->hash);
+	if (key != LR_NONE)
+		for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+			if (lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED)
+				store = lt_holds[i].store;
+	LWLockRelease(lock);
+	return store;
+}
+
 bool
 lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-			 int64 deadline)
+			 int64 deadline, uint32 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
@@ -228,12 +281,12 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 		int64		now = lr_now();
 		int64		current = deadline_of(hold);
 
-		if (current > now && deadline > current)
+		if (current > now && deadline > current && moves == h->moves)
 		{
 			pg_atomic_write_u64(&lease->deadline, deadline);
 			current = deadline;
 		}
-		lt_set_due(hold, lt_due_of_held(h, current), &wakes);
+		lt_set_due(hold, h->store, lt_due_of_held(h, current), &wakes);
 	}
 	LWLockRelease(lock);
 	lt_wake(&wakes);
@@ -254,6 +307,23 @@ lt_tighten(LrIndex hold, const LockTerms *terms)
 	LWLockRelease(lock);
 }
 
+/*
+ * lt_note_count --- a request that sets the count was answered, or was not
+ *
+ * Only its session writes it, so it can be looked at without the lock.
+ */
+void
+lt_note_count(LrIndex hold, bool sure)
+{
+	LWLock	   *lock = partition_of(hold);
+
+	if (lt_holds[hold].count_unsure == !sure)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_holds[hold].count_unsure = !sure;
+	LWLockRelease(lock);
+}
+
 void
 lt_set_fence(LrIndex hold, int64 fence)
 {
@@ -265,7 +335,7 @@ lt_set_fence(LrIndex hold, int64 fence)
 }
 
 void
-lt_raise_deadline(LrIndex hold, int64 deadline)
+lt_raise_deadline(LrIndex hold, int64 deadline, uint32 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = partition_of(hold);
@@ -273,10 +343,10 @@ lt_raise_deadline(LrIndex hold, int64 deadline)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_HELD && deadline_of(hold) > lr_now() &&
-		deadline > deadline_of(hold))
+		deadline > deadline_of(hold) && moves == h->moves)
 	{
 		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
-		lt_set_due(hold, lt_due_of_held(h, deadline), &wakes);
+		lt_set_due(hold, h->store, lt_due_of_held(h, deadline), &wakes);
 	}
 	LWLockRelease(lock);
 	lt_wake(&wakes);
@@ -292,7 +362,7 @@ lt_set_committing(LrIndex hold, bool committing)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	h->committing = committing;
 	if (h->state == HOLD_HELD)
-		lt_set_due(hold, lt_due_of_held(h, deadline_of(hold)), &wakes);
+		lt_set_due(hold, h->store, lt_due_of_held(h, deadline_of(hold)), &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 }
@@ -307,7 +377,7 @@ lt_begin_release(LrIndex hold, HoldView *view)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_HELD && deadline_of(hold) <= lr_now())
-		lt_lose_locked(hold, LOST_EXPIRED, NULL, &wakes);
+		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, &wakes);
 	copy_view(hold, view);
 	if (h->state == HOLD_LOST)
 		start = RELEASE_LOST;
@@ -321,16 +391,22 @@ lt_begin_release(LrIndex hold, HoldView *view)
 }
 
 void
-lt_end_release(LrIndex hold, int receivers)
+lt_end_release(LrIndex hold, StoreId store, int receivers)
 {
+	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = partition_of(hold);
 	WakeList	wakes = WAKE_NOBODY;
 	int64		pause = lt_pause_after(receivers);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	Assert(lt_holds[hold].state == HOLD_RELEASING);
+	Assert(h->state == HOLD_RELEASING);
 	lt_begin_pause(key_of(hold), receivers, pause);
-	free_and_nudge(hold, &wakes);
+	key_of(hold)->here_since = h->here_since;
+	lt_forget_trace(h, store);
+	if (h->traces != 0)
+		leave_to_watchdog(hold, &wakes);
+	else
+		free_and_nudge(hold, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 }
@@ -349,7 +425,6 @@ lt_orphan(LrIndex hold)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(lt_holds[hold].state == HOLD_RELEASING);
-	lt_holds[hold].not_after = 0;
 	lt_make_orphan(hold, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
@@ -363,15 +438,15 @@ lt_orphan(LrIndex hold)
  * there again.
  */
 void
-lt_limit_orphan(LrIndex hold, uint64 owner, int64 not_after)
+lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store, int64 not_after)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint32		hash = h->hash;
 	LWLock	   *lock = lt_partition(hash);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (h->state == HOLD_ORPHAN && h->hash == hash && h->owner == owner)
-		h->not_after = Min(h->not_after, not_after);
+	if (h->hash == hash && h->owner == owner)
+		h->not_after[store] = Min(h->not_after[store], not_after);
 	LWLockRelease(lock);
 }
 
@@ -384,11 +459,8 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 {
 	Assert(lt_holds[hold].state == HOLD_LOST);
 	pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
-	if (lt_holds[hold].give_back)
-	{
-		lt_holds[hold].not_after = 0;
+	if (lt_holds[hold].traces != 0)
 		lt_make_orphan(hold, wakes);
-	}
 	else
 		lt_free_hold(hold);
 }
@@ -411,20 +483,23 @@ lt_drop_lost(LrIndex hold)
  */
 
 bool
-lt_lose(LrIndex hold, uint64 owner, LostReason reason, const char *taken_by)
+lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
+		LostReason reason, const char *taken_by)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint32		hash = h->hash;
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
+	bool		same;
 	bool		held;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	held = h->state == HOLD_HELD && h->hash == hash && h->owner == owner;
+	same = h->hash == hash && h->owner == owner && h->moves == moves;
+	held = same && h->state == HOLD_HELD;
 	if (held)
-		lt_lose_locked(hold, reason, taken_by, &wakes);
-	else if (h->state == HOLD_HANDED && h->hash == hash && h->owner == owner)
-		lt_lose_handed(hold, &wakes);
+		lt_lose_locked(hold, where, reason, taken_by, &wakes);
+	else if (same && h->state == HOLD_HANDED)
+		lt_lose_handed(hold, where, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 	return held;
@@ -453,9 +528,9 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 			if (strcmp(text, owner_text) != 0)
 				continue;
 			if (lt_holds[i].state == HOLD_HELD)
-				lt_lose_locked(i, reason, NULL, &wakes);
+				lt_lose_locked(i, lt_holds[i].store, reason, NULL, &wakes);
 			else
-				lt_lose_handed(i, &wakes);
+				lt_lose_handed(i, lt_holds[i].store, &wakes);
 			found = true;
 			break;
 		}
@@ -471,13 +546,30 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
  */
 
 /*
+ * raise_deadline --- a store has the lock until then; partition lock held
+ *
+ * Not after the present deadline: others may have gone on by then.  Returns
+ * false if it had passed.
+ */
+static bool
+raise_deadline(LrIndex hold, int64 deadline)
+{
+	int64		current = deadline_of(hold);
+
+	if (current <= lr_now())
+		return false;
+	if (deadline > current)
+		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
+	return true;
+}
+
+/*
  * lt_renewed --- a renewal was answered
  *
- * It counts only if the hold still has that owner, and not after the deadline:
- * others may have gone on by then.
+ * It counts only if the hold still has that owner, and is where it was.
  */
 void
-lt_renewed(LrIndex hold, uint64 owner, int64 deadline)
+lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint32		hash = h->hash;
@@ -485,34 +577,45 @@ lt_renewed(LrIndex hold, uint64 owner, int64 deadline)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (h->state == HOLD_HANDED && h->hash == hash && h->owner == owner)
+	if (h->hash != hash || h->owner != owner || h->moves != moves)
+		 /* it is another one, or elsewhere */ ;
+	else if (h->state == HOLD_HANDED)
+		(void) raise_deadline(hold, deadline);
+	else if (h->state == HOLD_HELD)
 	{
-		if (deadline_of(hold) > lr_now() && deadline > deadline_of(hold))
-			pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
-	}
-	else if (h->state == HOLD_HELD && h->hash == hash && h->owner == owner)
-	{
-		int64		current = deadline_of(hold);
-
-		if (current <= lr_now())
-			lt_lose_locked(hold, LOST_EXPIRED, NULL, &wakes);
-		else
+		if (raise_deadline(hold, deadline))
 		{
-			current = Max(current, deadline);
-			pg_atomic_write_u64(&lt_leases[hold].deadline, current);
 			h->renewals++;
-			lt_set_due(hold, lt_due_of_held(h, current), &wakes);
+			lt_set_due(hold, h->store, lt_due_of_held(h, deadline_of(hold)), &wakes);
 		}
+		else
+			lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, &wakes);
 	}
 	LWLockRelease(lock);
 	lt_wake(&wakes);
+}
+
+/*
+ * retry_at --- partition lock held
+ */
+static void
+retry_at(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	if (h->state == HOLD_HELD)
+		lt_set_due(hold, store,
+				   h->store == store ? Min(at, deadline_of(hold)) : at, wakes);
+	else if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
+			 (h->traces & STORE_BIT(store)) != 0)
+		lt_set_due(hold, store, at, wakes);
 }
 
 /*
  * lt_retry_at --- what was collected did not come through
  */
 void
-lt_retry_at(LrIndex hold, uint64 owner, int64 at)
+lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint32		hash = h->hash;
@@ -521,22 +624,18 @@ lt_retry_at(LrIndex hold, uint64 owner, int64 at)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->hash == hash && h->owner == owner)
-	{
-		if (h->state == HOLD_HELD)
-			lt_set_due(hold, Min(at, deadline_of(hold)), &wakes);
-		else if (h->state == HOLD_ORPHAN ||
-				 (h->state == HOLD_LOST && h->give_back))
-			lt_set_due(hold, at, &wakes);
-	}
+		retry_at(hold, store, at, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 }
 
 /*
  * lt_given_back --- nothing of that owner remains in the store
+ *
+ * A lock that is held, in the other one, may be wanted here again.
  */
 void
-lt_given_back(LrIndex hold, uint64 owner)
+lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint32		hash = h->hash;
@@ -546,14 +645,130 @@ lt_given_back(LrIndex hold, uint64 owner)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->hash == hash && h->owner == owner)
 	{
-		if (h->state == HOLD_ORPHAN)
+		h->not_after[store] = 0;
+		lt_forget_trace(h, store);
+		if (h->state == HOLD_HELD)
+			lt_set_due_of_held(hold, &wakes);
+		else if (h->state == HOLD_ORPHAN && h->traces == 0)
 			free_and_nudge(hold, &wakes);
-		else if (h->state == HOLD_LOST)
+		else if (h->state == HOLD_LOST && h->traces == 0)
 		{
-			h->give_back = false;
-			nothing_due(hold);
+			lt_nothing_due(hold);
 			lt_nudge_head(key_of(hold), &wakes);
 		}
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/* ----------
+ * For the watchdog: a lock goes to another store
+ * ----------
+ */
+
+/*
+ * note_move --- whatever became of the hold: what may be in that store
+ *
+ * False: there is no such hold any more.  Partition lock held.
+ */
+static bool
+note_move(const DueItem *item, StoreId store, int64 not_after, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[item->hold];
+
+	if (h->owner != item->owner || (h->traces & STORE_BIT(store)) == 0)
+		return false;
+	h->not_after[store] = not_after;
+	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
+		lt_set_due(item->hold, store, lr_now(), wakes);
+	return true;
+}
+
+static bool
+may_move(const DueItem *item)
+{
+	const LrHold *h = &lt_holds[item->hold];
+
+	return (h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
+		h->moves == item->moves;
+}
+
+/*
+ * lt_moved --- the store has the lock too: its word counts from now on
+ *
+ * What the old store has stays, for the watchdog to give back.  A hold whose
+ * deadline has passed was lost before, and what came of this is given back.
+ */
+void
+lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[item->hold];
+	uint32		hash = h->hash;
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (h->hash == hash && note_move(item, store, not_after, &wakes) &&
+		may_move(item))
+	{
+		/* A lease that was given ends when it ends. */
+		if (!raise_deadline(item->hold,
+							lt_renew_lease_ms(h) > 0 || h->state == HOLD_HANDED ?
+							deadline : 0))
+		{
+			if (h->state == HOLD_HELD)
+				lt_lose_locked(item->hold, h->store, LOST_EXPIRED, NULL, &wakes);
+		}
+		else
+		{
+			h->store = store;
+			h->moves++;
+			h->count_unsure = Max(1, h->scope[SCOPE_SESSION].count) != item->count;
+			h->here_since = store == STORE_TABLE ? fallback_silent_since() : 0;
+			lr_count(STAT_MOVES);
+			if (h->state == HOLD_HELD)
+				lt_set_due_of_held(item->hold, &wakes);
+		}
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * lt_not_moved --- not yet, or it is not known
+ */
+void
+lt_not_moved(const DueItem *item, StoreId store, int64 at, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[item->hold];
+	uint32		hash = h->hash;
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (h->hash == hash && note_move(item, store, not_after, &wakes))
+		retry_at(item->hold, store, at, &wakes);
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+void
+lt_lose_by_move(const DueItem *item, StoreId store, const char *taken_by,
+				int64 not_after)
+{
+	LrHold	   *h = &lt_holds[item->hold];
+	uint32		hash = h->hash;
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (h->hash == hash && note_move(item, store, not_after, &wakes) &&
+		may_move(item))
+	{
+		if (h->state == HOLD_HELD)
+			lt_lose_locked(item->hold, store, LOST_TAKEN, taken_by, &wakes);
+		else
+			lt_lose_handed(item->hold, store, &wakes);
 	}
 	LWLockRelease(lock);
 	lt_wake(&wakes);

@@ -55,6 +55,10 @@ typedef struct LrKey
 	int			handoffs;		/* in a row, since the store gave the lock */
 	int64		paused_until;	/* lr_now() time before which the head lets
 								 * others go first; 0 = no pause */
+	int64		here_since;		/* this server has had it ever since Redis fell
+								 * silent then; 0 = not */
+	int64		no_pause_until; /* none again before */
+	bool		after_pause;	/* the head asks the store after one */
 	SubscriptionState subscription;
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -84,6 +88,9 @@ typedef struct LrWait
 	int64		looks_at;		/* when a head looks again unwoken, or has ended
 								 * its request; 0 = it is no head */
 	bool		asleep;			/* counted in nwaiters */
+	uint64		generation;		/* one more with each wait in this slot */
+	uint64		leaving;		/* generation that a deadlock ends; under the
+								 * deadlock lock */
 	TimestampTz since;
 } LrWait;
 
@@ -104,7 +111,7 @@ typedef struct LrLease
 	pg_atomic_uint64 owner;		/* 0 = the watchdog has nothing to do */
 	pg_atomic_uint64 deadline;	/* lr_now() time; only raised, and never once
 								 * it has passed */
-	pg_atomic_uint64 due;		/* when the watchdog has to look */
+	pg_atomic_uint64 due[STORE_COUNT];	/* when the watchdog has to look */
 } LrLease;
 
 typedef struct LrPool
@@ -129,7 +136,8 @@ typedef struct LrTable
 
 	/* the watchdog */
 	pg_atomic_uint32 watchdog_proc; /* its process number + 1; 0 = none */
-	pg_atomic_uint64 sleeps_until;	/* 0 = it is awake */
+	pg_atomic_uint64 sleeps_until[STORE_COUNT]; /* unless something is due
+												 * there; 0 = it is awake */
 	pg_atomic_uint32 subscription_work;
 } LrTable;
 
@@ -138,7 +146,7 @@ extern LrIndex *lt_buckets;
 extern LrKey *lt_keys;
 extern LrHold *lt_holds;
 extern LrLease *lt_leases;
-extern pg_atomic_uint64 *lt_block_due;
+extern pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 extern LrSession *lt_sessions;
 
 /* Processes to wake once the partition lock is released. */
@@ -154,6 +162,7 @@ typedef struct WakeList
 #define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
 
 extern LWLock *lt_partition(uint32 hash);
+extern LWLock *lt_deadlock_lock(void);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
 
@@ -169,13 +178,17 @@ extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
 extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
 
+/* Nothing of it is in that store any more, unless a create may still run. */
+extern void lt_forget_trace(LrHold *h, StoreId store);
+
 /* Link, unlink and free; partition lock held. */
 extern void lt_link_hold(LrIndex hold);
+extern void lt_unlink_hold(LrIndex hold);
 extern void lt_free_hold(LrIndex hold);
 
 /* The live local hold of the key; marks expired ones lost on the way. */
 extern LrIndex lt_live_hold(LrKey *key, int64 now, WakeList *wakes);
-extern void lt_lose_locked(LrIndex hold, LostReason reason,
+extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
@@ -186,6 +199,8 @@ extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 extern void lt_queue_enter(void);
 
 /* The queue of a key; partition lock held. */
+extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash);
+extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern void lt_queue_remove(LrKey *key, LrIndex session);
 extern void lt_leave_queue(LrIndex session);
@@ -195,9 +210,11 @@ extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
-extern void lt_lose_handed(LrIndex hold, WakeList *wakes);
+extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
 extern int64 lt_pause_after(int receivers);
 extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
+extern void lt_end_pause(LrKey *key);
+extern void lt_judge_pause(LrKey *key, bool got_it);
 
 extern uint32 lt_hash_name(const char *name, int len);
 
@@ -205,7 +222,11 @@ extern uint32 lt_hash_name(const char *name, int len);
 extern void lt_nudge_head(LrKey *key, WakeList *wakes);
 
 /* Due times; callable with or without a partition lock. */
-extern void lt_set_due(LrIndex hold, int64 due, WakeList *wakes);
+extern void lt_set_due(LrIndex hold, StoreId store, int64 due,
+					   WakeList *wakes);
+extern void lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes);
+extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
+extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
 

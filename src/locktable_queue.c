@@ -22,6 +22,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "fallback.h"
 #include "locktable_int.h"
 #include "settings.h"
 #include "store.h"
@@ -138,8 +139,8 @@ lt_leave_queue(LrIndex self)
  * ----------
  */
 
-static void
-init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
+void
+lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -169,7 +170,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
-	init_waiting_hold(*hold, key, name->hash);
+	lt_init_waiting_hold(*hold, key, name->hash);
 	if (only_if_free)
 		busy = lt_keys[key].queue_head != LR_NONE ||
 			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
@@ -177,6 +178,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		lt_free_hold(*hold);
 	else
 	{
+		w->generation++;
 		w->state = WAIT_QUEUED;
 		w->hash = name->hash;
 		w->key = key;
@@ -230,24 +232,60 @@ lt_give_up(LrIndex hold)
 }
 
 /*
+ * set_unanswered --- a create of that owner may have run, or may yet
+ */
+static void
+set_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
+{
+	h->owner = owner;
+	h->store = store;
+	h->traces = STORE_BIT(store);
+	h->not_after[store] = not_after;
+}
+
+/*
  * lt_give_up_orphan --- leave the queue, and a request without a reply behind
  *
  * From here on the hold is the watchdog's.  It counts as a foreign holder.
  */
 void
-lt_give_up_orphan(LrIndex hold, uint64 owner, int64 not_after)
+lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, int64 not_after)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(h->hash);
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	h->owner = owner;
-	h->not_after = not_after;
+	set_unanswered(h, store, owner, not_after);
 	give_up(&wakes);
 	lt_make_orphan(hold, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
+}
+
+bool
+lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[*hold];
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		fresh;
+
+	if (!lt_reserve_row())
+		return false;
+	fresh = lt_alloc_hold();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_init_waiting_hold(fresh, h->key, h->hash);
+	w->hold = fresh;
+	set_unanswered(h, store, owner, not_after);
+	lt_make_orphan(*hold, &wakes);
+	w->woken_at = 0;			/* that was our own doing */
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+	*hold = fresh;
+	return true;
 }
 
 /*
@@ -293,13 +331,13 @@ lt_fail_waiters(LrIndex hold)
  */
 
 /*
- * fall_asleep --- the first sleeper of the server starts the watchdog's tick
+ * lt_fall_asleep --- the first sleeper of the server starts the watchdog's tick
  *
  * It ticks on for a while after the last one, so that sessions that wait for
  * each other by turns do not wake it each time.
  */
-static void
-fall_asleep(LrWait *w, int64 now, WakeList *wakes)
+void
+lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 {
 	if (w->asleep)
 		return;
@@ -308,8 +346,10 @@ fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 		return;
 	pg_atomic_write_u64(&lt_table->last_wait, (uint64) now);
 	pg_memory_barrier();
-	if ((int64) pg_atomic_read_u64(&lt_table->sleeps_until) > now + TICK_SOON)
-		wakes->watchdog = true;
+	for (int s = 0; s < STORE_COUNT; s++)
+		if ((int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
+			return;
+	wakes->watchdog = true;
 }
 
 /*
@@ -336,7 +376,7 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
 	{
 		w->woken_at = 0;
-		key->paused_until = 0;
+		lt_end_pause(key);
 		return TURN_TRY;
 	}
 	*look_again = retry_at;
@@ -384,7 +424,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	}
 	if (turn == TURN_WAIT)
 	{
-		fall_asleep(w, now, &wakes);
+		lt_fall_asleep(w, now, &wakes);
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
@@ -395,6 +435,20 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 		wakes.session = LR_NONE;
 	lt_wake(&wakes);
 	return turn;
+}
+
+void
+lt_found_busy(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+
+	/* A look without the lock: only the head, which we are, writes it. */
+	if (!key->after_pause)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_judge_pause(key, false);
+	LWLockRelease(lock);
 }
 
 bool
@@ -437,14 +491,17 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
 /*
  * lt_grant --- the store gave us the lock
  *
+ * In fallback mode the table may have done so just when Redis was back: it is
+ * asked there again.
+ *
  * If another session of this server still has it, one of the two is wrong, and
  * it cannot be told here which: the key may have been deleted after either.
  * So the newcomer gives way (its caller gives back what it got, checked by
  * owner), and the other one's next renewal finds out.
  */
 GrantResult
-lt_grant(LrIndex hold, uint64 owner, int64 deadline, const LockTerms *terms,
-		 int64 fence)
+lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
+		 const LockTerms *terms, int64 fence)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
@@ -457,25 +514,47 @@ lt_grant(LrIndex hold, uint64 owner, int64 deadline, const LockTerms *terms,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (deadline <= now)
 		result = GRANT_TOO_LATE;
+	else if (store == STORE_TABLE && fallback_current() != STORE_TABLE)
+		result = GRANT_STALE;
 	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
 		result = GRANT_CONFLICT;
 	else
 	{
 		lt_leave_queue(LrMyProcNumber);
 		lt_keys[h->key].handoffs = 0;
-		lt_keys[h->key].paused_until = 0;
+		lt_judge_pause(&lt_keys[h->key], true);
 		h->state = HOLD_HELD;
+		h->store = store;
+		h->traces = STORE_BIT(store);
+		h->here_since = store == STORE_TABLE ? fallback_silent_since() : 0;
 		h->owner = owner;
 		h->fence = fence;
 		lt_set_terms(h, terms, acquired_at);
 		lt_link_hold(hold);
 		pg_atomic_write_u64(&lease->deadline, deadline);
 		pg_atomic_write_u64(&lease->owner, owner);
-		lt_set_due(hold, lt_due_of_held(h, deadline), &wakes);
+
+		/* Known from here on: now look where it belongs. */
+		pg_memory_barrier();
+		lt_set_due_of_held(hold, &wakes);
 	}
 	LWLockRelease(lock);
 	lt_wake(&wakes);
 	return result;
+}
+
+bool
+lt_key_stayed_here(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	int64		silent_since = fallback_silent_since();
+	bool		stayed;
+
+	LWLockAcquire(lock, LW_SHARED);
+	stayed = silent_since != 0 &&
+		lt_keys[lt_holds[hold].key].here_since == silent_since;
+	LWLockRelease(lock);
+	return stayed;
 }
 
 /* ----------

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * node.c
- *	  What all processes of this server know about the store's node.
+ *	  What all processes of this server know about the nodes of its stores.
  *
  * One struct in shared memory.  Text and addresses are under the first LWLock
  * of the tranche "lockredis" (the rest of the tranche is the lock table's);
@@ -31,11 +31,13 @@
 
 typedef struct NodeShared
 {
-	pg_atomic_uint32 silent;	/* a request timed out; see node_set_silent */
+	pg_atomic_uint32 silent[STORE_COUNT];	/* a request timed out; see
+											 * node_set_silent */
 	pg_atomic_uint32 wanted;	/* somebody waits for addresses */
+	pg_atomic_uint32 place;		/* see node_get_place */
 	pg_atomic_uint64 resolved_at;	/* lr_now() of the last attempt, 0 = never */
-	NodeStatus	status;			/* under the lock */
-	NodeAddresses addresses;	/* under the lock */
+	NodeStatus	status[STORE_COUNT];	/* under the lock */
+	NodeAddresses addresses;	/* under the lock; of Redis */
 } NodeShared;
 
 static NodeShared *node = NULL;
@@ -63,26 +65,30 @@ node_shmem_init(void)
 		return;
 
 	memset(node, 0, sizeof(NodeShared));
-	pg_atomic_init_u32(&node->silent, 0);
 	pg_atomic_init_u32(&node->wanted, 0);
+	pg_atomic_init_u32(&node->place, 0);
 	pg_atomic_init_u64(&node->resolved_at, 0);
-	node->status.state = NODE_CONNECTING;
-	node->status.round_trip_us = -1;
+	for (int i = 0; i < STORE_COUNT; i++)
+	{
+		pg_atomic_init_u32(&node->silent[i], 0);
+		node->status[i].state = NODE_CONNECTING;
+		node->status[i].round_trip_us = -1;
+	}
 }
 
 void
-node_get_status(NodeStatus *out)
+node_get_status(StoreId id, NodeStatus *out)
 {
 	LWLockAcquire(node_lock, LW_SHARED);
-	*out = node->status;
+	*out = node->status[id];
 	LWLockRelease(node_lock);
 }
 
 void
-node_set_state(NodeState state)
+node_set_state(StoreId id, NodeState state)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	node->status.state = state;
+	node->status[id].state = state;
 	LWLockRelease(node_lock);
 }
 
@@ -90,37 +96,40 @@ node_set_state(NodeState state)
  * node_set_facts --- what the node said of itself; NULL leaves a text alone
  */
 void
-node_set_facts(const char *address, const char *version, const char *policy,
-			   bool replica)
+node_set_facts(StoreId id, const char *address, const char *version,
+			   const char *policy, bool replica)
 {
+	NodeStatus *status = &node->status[id];
+
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	if (address)
-		strlcpy(node->status.address, address, sizeof(node->status.address));
+		strlcpy(status->address, address, sizeof(status->address));
 	if (version)
-		strlcpy(node->status.version, version, sizeof(node->status.version));
+		strlcpy(status->version, version, sizeof(status->version));
 	if (policy)
-		strlcpy(node->status.maxmemory_policy, policy,
-				sizeof(node->status.maxmemory_policy));
-	node->status.role_is_replica = replica;
+		strlcpy(status->maxmemory_policy, policy,
+				sizeof(status->maxmemory_policy));
+	status->role_is_replica = replica;
 	LWLockRelease(node_lock);
 }
 
 void
-node_set_round_trip(int64 us)
+node_set_round_trip(StoreId id, int64 us)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	node->status.round_trip_us = us;
+	node->status[id].round_trip_us = us;
 	LWLockRelease(node_lock);
 }
 
 void
-node_set_error(const char *message)
+node_set_error(StoreId id, const char *message)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	strlcpy(node->status.last_error, message, sizeof(node->status.last_error));
-	node->status.last_error_at = now;
+	strlcpy(node->status[id].last_error, message,
+			sizeof(node->status[id].last_error));
+	node->status[id].last_error_at = now;
 	LWLockRelease(node_lock);
 }
 
@@ -130,6 +139,18 @@ node_url_hash(const RedisUrl *url)
 	return hash_combine(hash_bytes((const unsigned char *) url->host,
 								   strlen(url->host)),
 						(uint32) url->port);
+}
+
+void
+node_set_place(uint32 place)
+{
+	pg_atomic_write_u32(&node->place, place);
+}
+
+uint32
+node_get_place(void)
+{
+	return pg_atomic_read_u32(&node->place);
 }
 
 /*
@@ -200,14 +221,14 @@ node_addresses_wanted(void)
 }
 
 void
-node_set_silent(bool silent)
+node_set_silent(StoreId id, bool silent)
 {
-	if (pg_atomic_exchange_u32(&node->silent, silent ? 1 : 0) == 0 && silent)
+	if (pg_atomic_exchange_u32(&node->silent[id], silent ? 1 : 0) == 0 && silent)
 		lr_wake_watchdog();
 }
 
 bool
-node_is_silent(void)
+node_is_silent(StoreId id)
 {
-	return pg_atomic_read_u32(&node->silent) != 0;
+	return pg_atomic_read_u32(&node->silent[id]) != 0;
 }

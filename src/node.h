@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * node.h
- *	  What all processes of this server know about the store's node.
+ *	  What all processes of this server know about the nodes of its stores.
  *
  * Kept in shared memory under one LWLock of its own, never held across I/O.
  * The watchdog writes state, version, round trip and the addresses a host name
@@ -59,16 +59,24 @@ extern Size node_shmem_size(void);
 extern void node_shmem_init(void);
 
 /* Copy of the status. */
-extern void node_get_status(NodeStatus *out);
+extern void node_get_status(StoreId id, NodeStatus *out);
 
 /* Written by the watchdog. */
-extern void node_set_state(NodeState state);
-extern void node_set_facts(const char *address, const char *version,
-						   const char *policy, bool replica);
-extern void node_set_round_trip(int64 us);
-extern void node_set_error(const char *message);
+extern void node_set_state(StoreId id, NodeState state);
+extern void node_set_facts(StoreId id, const char *address,
+						   const char *version, const char *policy,
+						   bool replica);
+extern void node_set_round_trip(StoreId id, int64 us);
+extern void node_set_error(StoreId id, const char *message);
 extern void node_publish_addresses(const NodeAddresses *addresses);
 extern void node_forget_addresses(void);
+
+/*
+ * Where the watchdog looks after the locks: lr_place as it has read
+ * lockredis.url; 0 = not known.  Lock-free.
+ */
+extern void node_set_place(uint32 place);
+extern uint32 node_get_place(void);
 
 /* Sessions: addresses of this URL; false when the watchdog has none yet. */
 extern bool node_get_addresses(const RedisUrl *url, NodeAddresses *out);
@@ -82,7 +90,7 @@ extern uint32 node_url_hash(const RedisUrl *url);
  * A request timed out: nobody but the watchdog talks to the node until it has
  * answered a probe.  Lock-free.
  */
-extern void node_set_silent(bool silent);
-extern bool node_is_silent(void);
+extern void node_set_silent(StoreId id, bool silent);
+extern bool node_is_silent(StoreId id);
 
 #endif							/* LR_NODE_H */

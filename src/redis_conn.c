@@ -33,12 +33,18 @@
 #include "port/pg_bswap.h"
 #include "storage/fd.h"
 #include "utils/builtins.h"
+#include "utils/wait_event.h"
 
 #include "redis_conn.h"
 #include "redis_store.h"
 #include "settings.h"
+#include "wait_events.h"
 
 #define OUT_INITIAL			4096
+
+/* A reply that comes so soon is waited for in recv(). */
+#define BRIEFLY_MS			10
+
 #define RECEIVE_CHUNK		16384
 
 /* How often to look whether the watchdog has resolved the host name. */
@@ -356,7 +362,7 @@ static void
 connect_timed_out(RedisConn *c, const char *detail)
 {
 	if (lr_now() - c->opened_at >= lr_connect_timeout * LR_US_PER_MS)
-		node_set_silent(true);
+		node_set_silent(STORE_REDIS, true);
 	redis_conn_fail(c, STORE_DOWN,
 					ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 					"%s", detail);
@@ -433,6 +439,19 @@ set_socket_options(pgsocket sock)
 						  sizeof(unacked));
 	}
 #endif
+}
+
+/*
+ * block_briefly --- from now on a plain recv() waits for BRIEFLY_MS
+ */
+static void
+block_briefly(RedisConn *c)
+{
+	struct timeval limit = {0, BRIEFLY_MS * 1000};
+
+	c->can_wait_briefly =
+		setsockopt(c->sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
+		pg_set_block(c->sock);
 }
 
 /*
@@ -778,7 +797,7 @@ take_greeting(RedisConn *c)
 				now = lr_now();
 				redis_conn_set_clock(c, us, now);
 				if (c->probe)
-					node_set_round_trip(now - c->greeted_at);
+					node_set_round_trip(STORE_REDIS, now - c->greeted_at);
 				break;
 			case GREET_INFO:
 				if (v->type == REDIS_REPLY_STRING)
@@ -803,8 +822,9 @@ take_greeting(RedisConn *c)
 			return;
 		}
 		c->state = CONN_READY;
+		block_briefly(c);
 		if (c->probe)
-			node_set_facts(c->error.address, c->version, c->policy, c->replica);
+			node_set_facts(STORE_REDIS, c->error.address, c->version, c->policy, c->replica);
 	}
 }
 
@@ -948,8 +968,28 @@ conn_recv(RedisConn *c, char *buf, size_t len)
 	ssize_t		n;
 
 	do
-		n = recv(c->sock, buf, len, 0);
+		n = recv(c->sock, buf, len, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/*
+ * conn_recv_soon --- the same, after waiting for a short time
+ *
+ * A signal ends the wait: with a time limit on the socket recv() is never
+ * restarted.  One that comes right before it costs that time at most.
+ */
+static ssize_t
+conn_recv_soon(RedisConn *c, char *buf, size_t len)
+{
+	ssize_t		n;
+	int			error;
+
+	pgstat_report_wait_start(LR_WAIT_REPLY);
+	n = recv(c->sock, buf, len, 0);
+	error = errno;
+	pgstat_report_wait_end();
+	errno = error == EINTR ? EAGAIN : error;
 	return n;
 }
 
@@ -959,7 +999,7 @@ conn_send(RedisConn *c, const char *buf, size_t len)
 	ssize_t		n;
 
 	do
-		n = send(c->sock, buf, len, MSG_NOSIGNAL);
+		n = send(c->sock, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	return n;
 }
@@ -1176,8 +1216,10 @@ RedisRead
 redis_conn_receive(RedisConn *c)
 {
 	char		buf[RECEIVE_CHUNK];
-	ssize_t		n = conn_recv(c, buf, sizeof(buf));
+	ssize_t		n = c->wait_briefly ? conn_recv_soon(c, buf, sizeof(buf)) :
+		conn_recv(c, buf, sizeof(buf));
 
+	c->wait_briefly = false;
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return REDIS_READ_NOTHING;
 	if (n <= 0)
@@ -1410,7 +1452,7 @@ redis_resolve(void)
 			strlcpy(found.error, gai_strerror(rc), sizeof(found.error));
 			snprintf(message, sizeof(message),
 					 "Could not resolve the host name in lockredis.url: %s.", found.error);
-			node_set_error(message);
+			node_set_error(STORE_REDIS, message);
 		}
 		else
 		{

@@ -38,6 +38,12 @@
 /* A connection that says nothing for so long is asked whether it is alive. */
 #define PING_AFTER			(5 * LR_US_PER_S)
 
+/*
+ * Reads in one step.  Messages may come as fast as they can be taken: the
+ * watchdog has leases to renew meanwhile.
+ */
+#define READS_MAX			8
+
 /* Bytes not yet taken by the kernel, beyond which requests wait. */
 #define OUT_HIGH_WATER		65536
 
@@ -404,17 +410,21 @@ take_push(StoreListener *l)
 }
 
 /*
- * take_pushes --- read all that is there; false when the connection is gone
+ * take_pushes --- read what is there; false when the connection is gone
+ *
+ * What is left makes the socket readable at once in the next wait.
  */
 static bool
 take_pushes(StoreListener *l)
 {
 	RedisConn  *c = &l->conn;
 	RedisRead	got;
+	int			nreads = 0;
 
 	do
 	{
 		got = redis_conn_receive(c);
+		nreads++;
 		while (redis_conn_reply(c))
 		{
 			l->heard_at = lr_now();
@@ -428,7 +438,7 @@ take_pushes(StoreListener *l)
 		}
 		if (c->state == CONN_CLOSED)
 			return false;
-	} while (got == REDIS_READ_FULL);
+	} while (got == REDIS_READ_FULL && nreads < READS_MAX);
 
 	if (!dlist_is_empty(&l->unanswered))
 		expect_answer(l);

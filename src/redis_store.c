@@ -852,8 +852,8 @@ process(StoreHandle *h, bool readable)
 			connection_gone(h, !c->garbled);
 			continue;
 		}
-		if (node_is_silent())
-			node_set_silent(false);
+		if (node_is_silent(STORE_REDIS))
+			node_set_silent(STORE_REDIS, false);
 		finish(h);
 		readable = got == REDIS_READ_FULL;
 	}
@@ -886,7 +886,7 @@ check_time(StoreHandle *h)
 			return;
 		/* If it had all of its time, nobody else needs to wait as long. */
 		if (now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
-			node_set_silent(true);
+			node_set_silent(STORE_REDIS, true);
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 						"The node did not answer in time.");
 	}
@@ -1027,10 +1027,28 @@ wait_poll(StoreHandle *h)
 	return poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) >= 0;
 }
 
+/*
+ * may_wait_briefly --- let recv() itself wait for the reply, once
+ *
+ * Most replies are there before a wait event set is worth asking: it saves a
+ * system call in each request.  What may raise when the set is made must do
+ * so in any case, not only behind a slow reply.
+ */
+static bool
+may_wait_briefly(StoreHandle *h, StoreStep how)
+{
+	RedisConn  *c = &h->conn;
+
+	return how != STORE_NOWAIT && c->state == CONN_READY &&
+		c->can_wait_briefly && h->flight_n > 0 && c->out_len == 0 &&
+		(how != STORE_WAIT || prepare_wait_set(h));
+}
+
 static bool
 redis_step(StoreHandle *h, StoreStep how)
 {
 	bool		readable = how == STORE_NOWAIT;
+	bool		waited = false;
 
 	if (!h->active)
 	{
@@ -1044,6 +1062,11 @@ redis_step(StoreHandle *h, StoreStep how)
 		check_time(h);
 		if (!h->active)
 			return true;
+		if (!waited && may_wait_briefly(h, how))
+		{
+			waited = readable = h->conn.wait_briefly = true;
+			continue;
+		}
 		switch (how)
 		{
 			case STORE_NOWAIT:
@@ -1157,7 +1180,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	if (!h->active)
 		return;
 
-	if (!h->patient && node_is_silent() && lr_watchdog_running())
+	if (!h->patient && node_is_silent(STORE_REDIS) && lr_watchdog_running())
 	{
 		refuse_batch(h, "The node did not answer lately; it is tried again in the background.");
 		return;

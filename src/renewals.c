@@ -3,17 +3,22 @@
  * renewals.c
  *	  The watchdog's own requests: renewals, and giving back what was left.
  *
- * One connection, one batch at a time: what is due is collected from the lock
- * table, sent pipelined, and the replies are applied if the holds still have
- * the owners they had.  While a batch is under way leases that end are still
- * seen on time.
+ * For each store one connection, one batch at a time: what is due there is
+ * collected from the lock table, sent pipelined, and the replies are applied if
+ * the holds still have the owners they had.  While a batch is under way leases
+ * that end are still seen on time.  The stores know nothing of each other here.
  *
  * An orphan whose create may still be on its way is released again and again
  * until a release has run after the last moment at which the create may run,
  * both on the store's own clock: TIME goes out before the releases, so a
  * release in the same batch has run later than that.
  *
- * Here is also decided whether the store is up, and it is logged once each way.
+ * A lock that is held in the other store and belongs into this one is created
+ * here with the same owner, and then set: a set that succeeds says that it is
+ * here, whether this create, an earlier one whose reply was not read, or what
+ * it had left here did that.
+ *
+ * Here is also decided whether a store is up, and it is logged once each way.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,6 +31,7 @@
 
 #include "utils/memutils.h"
 
+#include "fallback.h"
 #include "locktable.h"
 #include "node.h"
 #include "settings.h"
@@ -48,35 +54,62 @@
 /* A store that has nothing to do is asked whether it is there. */
 #define PROBE_INTERVAL		(5 * LR_US_PER_S)
 
-/* The batch: a TIME, perhaps a PROBE, and an operation for each item. */
+/* The batch: a TIME, perhaps a PROBE, and the operations of each item. */
 #define MAX_HEADERS			2
-
-static DueItem *items = NULL;
-static StoreOp *ops = NULL;
-static int	nheaders = 0;
-static int	nitems = 0;
-static bool under_way = false;
+#define MAX_OPS				(MAX_HEADERS + 2 * BATCH_MAX)
 
 /* While a batch is under way, ends of leases are looked for so often. */
 #define LOOK_INTERVAL		(50 * LR_US_PER_MS)
 
-static int64 next_look = 0;
+typedef struct Renewals
+{
+	StoreId		id;
+	const StoreRoutine *store;
+	StoreHandle *handle;
 
-static StoreHandle *handle = NULL;
-static NodeState node_state = NODE_CONNECTING;
-static int64 retry_delay = RETRY_MIN;
-static int64 next_try = 0;		/* not before, while the store is away */
-static int64 next_probe = 0;
-static uint32 connection_epoch = 0;
+	/* The batch. */
+	bool		under_way;
+	int			nheaders;
+	int			nitems;
+	int			nops;
+	DueItem    *items;
+	int		   *first_op;		/* of each item */
+	StoreOp    *ops;
+	int64		next_look;
+
+	/* Is the store there? */
+	NodeState	state;
+	int64		retry_delay;
+	int64		next_try;		/* not before, while the store is away */
+	int64		next_probe;
+	uint32		connection_epoch;
+} Renewals;
+
+static Renewals renewals[STORE_COUNT];
 static char warned_policy[32] = "";
+
+static void
+start_one(StoreId id)
+{
+	Renewals   *r = &renewals[id];
+
+	r->id = id;
+	r->store = lr_store(id);
+	r->handle = r->store->open("watchdog");
+	r->items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
+	r->first_op = MemoryContextAlloc(TopMemoryContext, sizeof(int) * BATCH_MAX);
+	r->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
+	r->state = NODE_CONNECTING;
+	r->retry_delay = RETRY_MIN;
+	node_set_state(id, NODE_CONNECTING);
+}
 
 void
 renewals_start(void)
 {
-	items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
-	ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (BATCH_MAX + MAX_HEADERS));
-	handle = lr_store()->open("watchdog");
-	node_set_state(NODE_CONNECTING);
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i))
+			start_one(i);
 }
 
 /* ----------
@@ -102,42 +135,56 @@ warn_of_eviction(const NodeStatus *status)
 			 errhint("Set it to \"noeviction\".")));
 }
 
+static int64
+probe_interval(const Renewals *r)
+{
+	return r->id == STORE_REDIS ?
+		Min(PROBE_INTERVAL, fallback_probe_interval()) : PROBE_INTERVAL;
+}
+
 static void
-store_is_up(void)
+store_is_up(Renewals *r)
 {
 	NodeStatus	status;
-	bool		was_down = node_state != NODE_UP;
+	bool		was_down = r->state != NODE_UP;
 
-	node_state = NODE_UP;
-	retry_delay = RETRY_MIN;
-	next_try = 0;
-	next_probe = lr_now() + PROBE_INTERVAL;
-	node_set_silent(false);
+	r->state = NODE_UP;
+	r->retry_delay = RETRY_MIN;
+	r->next_try = 0;
+	r->next_probe = lr_now() + probe_interval(r);
+	node_set_silent(r->id, false);
+	if (r->id == STORE_REDIS)
+		fallback_answered(lr_now());
 	if (!was_down)
 		return;
 
-	node_set_state(NODE_UP);
-	node_get_status(&status);
+	node_set_state(r->id, NODE_UP);
+	node_get_status(r->id, &status);
 	ereport(LOG,
 			(errmsg("lockredis: the lock store at %s is up", status.address)));
 	warn_of_eviction(&status);
 }
 
 static void
-store_is_down(void)
+store_is_down(Renewals *r)
 {
-	const StoreError *error = lr_store()->error(handle);
+	const StoreError *error = r->store->error(r->handle);
 
-	next_try = lr_now() + retry_delay;
-	retry_delay = Min(retry_delay * 2, RETRY_MAX);
-	node_set_error(error->detail);
-	if (node_state == NODE_DOWN)
+	r->next_try = lr_now() + r->retry_delay;
+	r->retry_delay = Min(r->retry_delay * 2, RETRY_MAX);
+	if (r->id == STORE_REDIS)
+	{
+		r->next_try = Min(r->next_try, lr_now() + probe_interval(r));
+		fallback_failed();
+	}
+	node_set_error(r->id, error->detail);
+	if (r->state == NODE_DOWN)
 		return;
-	if (node_state == NODE_CONNECTING)
-		node_set_facts(error->address, NULL, NULL, false);
+	if (r->state == NODE_CONNECTING)
+		node_set_facts(r->id, error->address, NULL, NULL, false);
 
-	node_state = NODE_DOWN;
-	node_set_state(NODE_DOWN);
+	r->state = NODE_DOWN;
+	node_set_state(r->id, NODE_DOWN);
 	ereport(LOG,
 			(errmsg("lockredis: the lock store is down"),
 			 errdetail_internal("%s%s%s", error->address,
@@ -152,6 +199,13 @@ was_answered(StoreOutcome outcome)
 		outcome != STORE_UNKNOWN;
 }
 
+/* What only adds to what is there: a store that is full refuses it. */
+static bool
+is_of_move(const StoreOp *op)
+{
+	return op->kind == STORE_CREATE || op->kind == STORE_SET;
+}
+
 /*
  * judge_store --- what the replies of a batch say about the store
  *
@@ -159,37 +213,40 @@ was_answered(StoreOutcome outcome)
  * denies us the right to one key says nothing about others.
  */
 static void
-judge_store(void)
+judge_store(Renewals *r)
 {
-	bool		was_up = node_state == NODE_UP;
+	bool		was_up = r->state == NODE_UP;
 	bool		answered = true;
-	bool		usable = ops[0].outcome == STORE_OK;
+	bool		usable = r->ops[0].outcome == STORE_OK;
 	uint32		epoch;
 	int64		until;
 	StoreInterest interest[STORE_MAX_INTERESTS];
 
-	for (int i = 0; i < nheaders + nitems; i++)
+	for (int i = 0; i < r->nops; i++)
 	{
-		answered = answered && was_answered(ops[i].outcome);
-		usable = usable && ops[i].outcome != STORE_REFUSED &&
-			(i >= nheaders || ops[i].outcome == STORE_OK);
+		const StoreOp *op = &r->ops[i];
+
+		answered = answered && was_answered(op->outcome);
+		usable = usable &&
+			(op->outcome != STORE_REFUSED || is_of_move(op)) &&
+			(i >= r->nheaders || op->outcome == STORE_OK);
 	}
 	if (answered)
-		node_set_silent(false);
-	if (nitems <= SMALL_BATCH && ops[0].outcome == STORE_OK)
-		node_set_round_trip(lr_now() - ops[0].sent_at);
+		node_set_silent(r->id, false);
+	if (r->nitems <= SMALL_BATCH && r->ops[0].outcome == STORE_OK)
+		node_set_round_trip(r->id, lr_now() - r->ops[0].sent_at);
 	if (!answered || !usable)
 	{
-		store_is_down();
+		store_is_down(r);
 		return;
 	}
-	store_is_up();
+	store_is_up(r);
 
 	/* Over a new connection it may be another one, or one without our data. */
-	(void) lr_store()->interests(handle, interest, &until, &epoch);
-	if (!was_up || epoch != connection_epoch)
-		lt_renew_all_now();
-	connection_epoch = epoch;
+	(void) r->store->interests(r->handle, interest, &until, &epoch);
+	if (!was_up || epoch != r->connection_epoch)
+		lt_renew_all_now(r->id);
+	r->connection_epoch = epoch;
 }
 
 /* ----------
@@ -201,89 +258,182 @@ judge_store(void)
  * retry_time --- when to try again what the store did not do
  */
 static int64
-retry_time(void)
+retry_time(const Renewals *r)
 {
-	return Max(next_try, lr_now() + RETRY_MIN);
+	return Max(r->next_try, lr_now() + RETRY_MIN);
 }
 
 static void
-apply_renewal(const DueItem *item, const StoreOp *op)
+apply_renewal(Renewals *r, const DueItem *item, const StoreOp *op)
 {
 	switch (op->outcome)
 	{
 		case STORE_OK:
-			lt_renewed(item->hold, item->owner,
+			lt_renewed(item->hold, item->owner, item->moves,
 					   op->sent_at + item->lease_ms * LR_US_PER_MS);
 			lr_count(STAT_RENEWALS);
 			break;
 		case STORE_GONE:
-			lt_lose(item->hold, item->owner,
+			lt_lose(item->hold, item->owner, r->id, item->moves,
 					op->holder[0] != '\0' ? LOST_TAKEN : LOST_DELETED,
 					op->holder);
 			break;
 		case STORE_WRONG_TYPE:
-			lt_lose(item->hold, item->owner, LOST_TAKEN, op->type_name);
+			lt_lose(item->hold, item->owner, r->id, item->moves, LOST_TAKEN,
+					op->type_name);
 			break;
 		default:
-			lt_retry_at(item->hold, item->owner, retry_time());
+			lt_retry_at(item->hold, item->owner, r->id, retry_time(r));
 	}
 }
 
 static void
-apply_give_back(const DueItem *item, const StoreOp *op, const StoreOp *time)
+apply_give_back(Renewals *r, const DueItem *item, const StoreOp *op)
 {
+	const StoreOp *time = &r->ops[0];
 	bool		ran = op->outcome == STORE_OK || op->outcome == STORE_GONE ||
 		op->outcome == STORE_WRONG_TYPE;
 
 	if (!ran)
-		lt_retry_at(item->hold, item->owner, retry_time());
+		lt_retry_at(item->hold, item->owner, r->id, retry_time(r));
 	else if (item->not_after == 0 ||
 			 (time->outcome == STORE_OK && time->store_ms > item->not_after))
-		lt_given_back(item->hold, item->owner);
+		lt_given_back(item->hold, item->owner, r->id);
 	else
 	{
 		if (time->outcome == STORE_OK)
-			lt_limit_orphan(item->hold, item->owner,
+			lt_limit_orphan(item->hold, item->owner, r->id,
 							time->store_ms + lr_call_budget() / LR_US_PER_MS);
-		lt_retry_at(item->hold, item->owner, lr_now() + ORPHAN_REPEAT);
+		lt_retry_at(item->hold, item->owner, r->id, lr_now() + ORPHAN_REPEAT);
 	}
 }
 
-static void
-apply_batch(void)
+/*
+ * pending_create --- until when a create of this move, or one before it whose
+ * reply was not read either, may still run
+ */
+static int64
+pending_create(const Renewals *r, const DueItem *item, const StoreOp *create)
 {
-	judge_store();
-	for (int i = 0; i < nitems; i++)
+	const StoreOp *time = &r->ops[0];
+	int64		not_after = item->not_after;
+
+	if (not_after != 0 && time->outcome == STORE_OK)
+		not_after = time->store_ms > not_after ? 0 :
+			Min(not_after, time->store_ms + lr_call_budget() / LR_US_PER_MS);
+	if (create->outcome == STORE_UNKNOWN)
+		not_after = Max(not_after, create->not_after);
+	return not_after;
+}
+
+/*
+ * is_taken --- has somebody else the key, for whom ours must give way?
+ *
+ * Redis decides then.  In the table it is a program that knows nothing of
+ * Redis: the lock stays where it is, for as long as that goes well.  And what
+ * an earlier owner of this server has left is given back soon.
+ */
+static bool
+is_taken(const Renewals *r, const StoreOp *set)
+{
+	if (r->id != STORE_REDIS)
+		return false;
+	if (set->outcome == STORE_WRONG_TYPE)
+		return true;
+	return set->outcome == STORE_GONE && set->holder[0] != '\0' &&
+		strncmp(set->holder, lr_instance_uuid(), LR_UUID_LEN) != 0;
+}
+
+static void
+apply_move(Renewals *r, const DueItem *item, const StoreOp *create)
+{
+	const StoreOp *set = create + 1;
+	int64		not_after = pending_create(r, item, create);
+
+	if (set->outcome == STORE_OK)
+		lt_moved(item, r->id, set->sent_at + item->lease_ms * LR_US_PER_MS,
+				 not_after);
+	else if (is_taken(r, set))
+		lt_lose_by_move(item, r->id,
+						set->outcome == STORE_GONE ? set->holder : set->type_name,
+						not_after);
+	else
+		lt_not_moved(item, r->id, retry_time(r), not_after);
+}
+
+static void
+apply_batch(Renewals *r)
+{
+	judge_store(r);
+	for (int i = 0; i < r->nitems; i++)
 	{
-		if (items[i].action == DUE_RENEW)
-			apply_renewal(&items[i], &ops[nheaders + i]);
-		else
-			apply_give_back(&items[i], &ops[nheaders + i], &ops[0]);
+		const DueItem *item = &r->items[i];
+		const StoreOp *op = &r->ops[r->first_op[i]];
+
+		switch (item->action)
+		{
+			case DUE_RENEW:
+				apply_renewal(r, item, op);
+				break;
+			case DUE_GIVE_BACK:
+				apply_give_back(r, item, op);
+				break;
+			case DUE_MOVE:
+				apply_move(r, item, op);
+				break;
+			case DUE_NOTHING:
+				break;
+		}
 	}
-	nitems = 0;
-	under_way = false;
-	next_look = 0;
+	r->nitems = 0;
+	r->under_way = false;
+	r->next_look = 0;
 }
 
-static void
-fill_op(StoreOp *op, const DueItem *item)
+static StoreOp *
+add_op(Renewals *r, StoreOpKind kind)
 {
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = item->action == DUE_RENEW ? STORE_RENEW : STORE_RELEASE;
-	op->name = item->name;
-	op->name_len = item->name_len;
-	op->owner = item->owner;
-	op->lease_ms = item->lease_ms;
-	op->keep_ms = item->keep_ms;
-}
-
-static void
-add_header(StoreOpKind kind)
-{
-	StoreOp    *op = &ops[nheaders++];
+	StoreOp    *op = &r->ops[r->nops++];
 
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = kind;
+	op->store = r->id;
+	return op;
+}
+
+static void
+add_item_op(Renewals *r, const DueItem *item, StoreOpKind kind)
+{
+	StoreOp    *op = add_op(r, kind);
+
+	op->name = item->name;
+	op->name_len = item->name_len;
+	op->owner = item->owner;
+	op->count = item->count;
+	op->lease_ms = item->lease_ms;
+	op->keep_ms = item->keep_ms;
+	if (is_of_move(op))
+		op->lease_ms = Max(item->lease_ms, item->keep_ms);
+}
+
+static void
+add_item(Renewals *r, int i)
+{
+	const DueItem *item = &r->items[i];
+
+	r->first_op[i] = r->nops;
+	switch (item->action)
+	{
+		case DUE_RENEW:
+			add_item_op(r, item, STORE_RENEW);
+			break;
+		case DUE_MOVE:
+			add_item_op(r, item, STORE_CREATE);
+			add_item_op(r, item, STORE_SET);
+			break;
+		default:
+			add_item_op(r, item, STORE_RELEASE);
+	}
 }
 
 /*
@@ -293,109 +443,158 @@ add_header(StoreOpKind kind)
  * known: it may be loading when a new connection is made.
  */
 static void
-start_batch(void)
+start_batch(Renewals *r)
 {
-	nheaders = 0;
-	add_header(STORE_TIME);
-	if (node_state != NODE_UP || !lr_store()->connected(handle))
-		add_header(STORE_PROBE);
-	for (int i = 0; i < nitems; i++)
-		fill_op(&ops[nheaders + i], &items[i]);
-	under_way = true;
-	next_look = lr_now() + LOOK_INTERVAL;
-	lr_store()->start(handle, ops, nheaders + nitems, lr_now() + lr_call_budget());
+	r->nops = 0;
+	add_op(r, STORE_TIME);
+	if (r->state != NODE_UP || !r->store->connected(r->handle))
+		add_op(r, STORE_PROBE);
+	r->nheaders = r->nops;
+	for (int i = 0; i < r->nitems; i++)
+		add_item(r, i);
+	r->under_way = true;
+	r->next_look = lr_now() + LOOK_INTERVAL;
+	if (r->id == STORE_REDIS)
+		fallback_asked(lr_now());
+	r->store->start(r->handle, r->ops, r->nops, lr_now() + lr_call_budget());
 }
 
 /*
  * wants_probe --- nothing is due, but the store is to be asked
  */
 static bool
-wants_probe(int64 now)
+wants_probe(const Renewals *r, int64 now)
 {
-	return node_state != NODE_UP || node_is_silent() || now >= next_probe;
+	return r->state != NODE_UP || node_is_silent(r->id) || now >= r->next_probe;
 }
 
 /*
  * look_after_connection --- an idle connection that dies is noticed at once
  */
 static void
-look_after_connection(void)
+look_after_connection(Renewals *r)
 {
-	if (!lr_store()->connected(handle))
+	if (!r->store->connected(r->handle))
 		return;
-	(void) lr_store()->step(handle, STORE_NOWAIT);
-	if (!lr_store()->connected(handle))
-		next_probe = 0;
+	(void) r->store->step(r->handle, STORE_NOWAIT);
+	if (!r->store->connected(r->handle))
+		r->next_probe = 0;
+}
+
+static void
+step_one(Renewals *r)
+{
+	int64		now = lr_now();
+	bool		more;
+
+	if (!r->under_way)
+		look_after_connection(r);
+	else if (r->store->step(r->handle, STORE_NOWAIT))
+		apply_batch(r);
+
+	if (r->under_way || now < r->next_try)
+	{
+		/* Nothing can be sent now, but leases end all the same. */
+		if (now >= r->next_look)
+			(void) lt_collect_due(r->id, now, false,
+								  Max(r->next_try, now + LOOK_INTERVAL),
+								  NULL, 0, &more);
+		if (r->under_way)
+			r->next_look = now + LOOK_INTERVAL;
+		return;
+	}
+	r->nitems = lt_collect_due(r->id, now, true, now + RETRY_MAX, r->items,
+							   BATCH_MAX, &more);
+	if (r->nitems == 0 && !wants_probe(r, now))
+		return;
+	start_batch(r);
+	if (r->store->step(r->handle, STORE_NOWAIT))
+		apply_batch(r);
 }
 
 void
 renewals_step(void)
 {
-	int64		now = lr_now();
-	bool		more;
-
-	if (!under_way)
-		look_after_connection();
-	else if (lr_store()->step(handle, STORE_NOWAIT))
-		apply_batch();
-
-	if (under_way || now < next_try)
-	{
-		/* Nothing can be sent now, but leases end all the same. */
-		if (now >= next_look)
-			(void) lt_collect_due(now, false, Max(next_try, now + LOOK_INTERVAL),
-								  NULL, 0, &more);
-		if (under_way)
-			next_look = now + LOOK_INTERVAL;
-		return;
-	}
-	nitems = lt_collect_due(now, true, now + RETRY_MAX, items, BATCH_MAX, &more);
-	if (nitems == 0 && !wants_probe(now))
-		return;
-	start_batch();
-	if (lr_store()->step(handle, STORE_NOWAIT))
-		apply_batch();
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i))
+			step_one(&renewals[i]);
 }
 
 /*
- * renewals_reconnect --- the store's place has changed
+ * renewals_reconnect --- the place of Redis has changed
  */
 void
 renewals_reconnect(void)
 {
-	if (under_way)
+	Renewals   *r = &renewals[STORE_REDIS];
+
+	if (!lr_has_store(STORE_REDIS))
+		return;
+	if (r->under_way)
 	{
-		lr_store()->abandon(handle);
-		apply_batch();
+		r->store->abandon(r->handle);
+		apply_batch(r);
 	}
-	lr_store()->disconnect(handle);
-	node_state = NODE_CONNECTING;
-	node_set_state(NODE_CONNECTING);
-	node_set_facts("", "", "", false);
-	node_set_round_trip(-1);
-	retry_delay = RETRY_MIN;
-	next_try = 0;
+	r->store->disconnect(r->handle);
+	r->state = NODE_CONNECTING;
+	node_set_state(r->id, NODE_CONNECTING);
+	node_set_facts(r->id, "", "", "", false);
+	node_set_round_trip(r->id, -1);
+	r->retry_delay = RETRY_MIN;
+	r->next_try = 0;
 }
 
-int
-renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+static int
+interests_of(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
 {
-	int			n = lr_store()->interests(handle, out, until, epoch);
+	int			n = r->store->interests(r->handle, out, until, epoch);
 
-	if (under_way)
-		*until = Min(*until, next_look);
+	if (r->under_way)
+		*until = Min(*until, r->next_look);
 	else
 	{
-		bool		steady = node_state == NODE_UP && !node_is_silent();
+		bool		steady = r->state == NODE_UP && !node_is_silent(r->id);
 
-		*until = Min(*until, steady ? next_probe : next_try);
-		*until = Min(*until, lt_next_due());
+		*until = Min(*until, steady ? r->next_probe : r->next_try);
+		*until = Min(*until, lt_next_due(r->id));
 	}
 	return n;
 }
 
-bool
-renewals_under_way(void)
+/*
+ * renewals_interests --- of both stores; "epoch" changes if that of one does
+ */
+int
+renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
-	return under_way;
+	int			n = 0;
+
+	*until = LR_NEVER;
+	*epoch = 0;
+	for (int i = 0; i < STORE_COUNT; i++)
+	{
+		int64		its_until;
+		uint32		its_epoch;
+
+		if (!lr_has_store(i))
+			continue;
+		n += interests_of(&renewals[i], out + n, &its_until, &its_epoch);
+		*until = Min(*until, its_until);
+		*epoch += its_epoch;
+	}
+	return n;
+}
+
+/*
+ * renewals_idle --- STORE_BITs of the stores where something could be sent
+ */
+uint32
+renewals_idle(void)
+{
+	uint32		idle = 0;
+
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (!renewals[i].under_way)
+			idle |= STORE_BIT(i);
+	return idle;
 }

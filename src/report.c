@@ -14,6 +14,8 @@
  */
 #include "lockredis.h"
 
+#include "catalog/pg_authid.h"
+#include "utils/acl.h"
 #include "utils/timestamp.h"
 
 #include "report.h"
@@ -64,7 +66,7 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 						   error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
 			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
-			 lr_mode == MODE_TABLE ?
+			 lr_mode != MODE_REDIS ?
 			 errhint("See the view redis_lock_status and the server log.") :
 			 errhint("See the view redis_lock_status, and check \"%s\".  With \"%s\" set to \"%s\" no Redis is needed.",
 					 "lockredis.url", "lockredis.mode", "table")));
@@ -172,4 +174,12 @@ report_table_full(void)
 			 errmsg("out of slots for Redis locks"),
 			 errhint("You might need to increase \"%s\" (now %d).",
 					 "lockredis.max_locks", lr_max_locks)));
+}
+
+bool
+lr_may_see_keys_of(Oid role)
+{
+	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		return true;
+	return OidIsValid(role) && has_privs_of_role(GetUserId(), role);
 }

@@ -40,4 +40,10 @@ extern char *lost_reason_text(LostReason reason, const char *taken_by);
 
 extern void report_table_full(void);
 
+/*
+ * May the caller see the keys and owners of sessions of this role?  InvalidOid
+ * is nobody's.
+ */
+extern bool lr_may_see_keys_of(Oid role);
+
 #endif							/* LR_REPORT_H */

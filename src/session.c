@@ -26,6 +26,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "fallback.h"
+#include "long_wait.h"
 #include "report.h"
 #include "session.h"
 #include "session_int.h"
@@ -67,7 +69,8 @@ static held_hash *held = NULL;
 static LrName pending_name;
 static bool pending = false;
 
-static StoreHandle *store_handle = NULL;
+static StoreHandle *store_handle[STORE_COUNT];
+static StoreId failed_store = STORE_REDIS;	/* whose error is told */
 static bool entered = false;
 
 int64		session_deadline_floor = LR_NEVER;
@@ -171,8 +174,10 @@ session_enter(void)
 
 	if (held == NULL)
 		held = held_create(TopMemoryContext, 16, NULL);
-	if (store_handle == NULL)
-		store_handle = lr_store()->open("session");
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] == NULL && lr_has_store(i))
+			store_handle[i] = lr_store(i)->open("session");
+	failed_store = fallback_current();
 	lt_session_enter();
 	on_shmem_exit(session_at_exit, 0);
 	entered = true;
@@ -184,35 +189,96 @@ session_run(StoreOp *op, StoreStep how)
 	session_run_many(op, 1, how);
 }
 
+/*
+ * has_failed --- without saying anything of the lock
+ *
+ * Only a create is busy because somebody has the key; else the store is.
+ */
+static bool
+has_failed(const StoreOp *op)
+{
+	return op->outcome >= STORE_REFUSED ||
+		(op->outcome == STORE_BUSY && op->kind != STORE_CREATE);
+}
+
+/*
+ * run_on --- operations of one store, until each has an outcome
+ *
+ * With STORE_WAIT it can be left by an interrupt.
+ */
+static void
+run_on(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
+{
+	const StoreRoutine *store = lr_store(id);
+	StoreHandle *handle = store_handle[id];
+
+	store->start(handle, ops, nops, deadline);
+	while (!store->step(handle, how))
+		;
+	for (int i = 0; i < nops; i++)
+		if (has_failed(&ops[i]))
+			failed_store = id;
+}
+
+/*
+ * run_by_store --- neighbours of the same store together
+ */
+static void
+run_by_store(StoreOp *ops, int nops, int64 deadline, StoreStep how)
+{
+	int			n;
+
+	for (int i = 0; i < nops; i += n)
+	{
+		n = 1;
+		while (i + n < nops && ops[i + n].store == ops[i].store)
+			n++;
+		run_on(ops[i].store, ops + i, n, deadline, how);
+	}
+}
+
 void
 session_run_many(StoreOp *ops, int nops, StoreStep how)
 {
-	const StoreRoutine *store = lr_store();
-
 	PG_TRY();
 	{
-		store->start(store_handle, ops, nops, lr_now() + lr_call_budget());
-		while (!store->step(store_handle, how))
-			;
+		run_by_store(ops, nops, lr_now() + lr_call_budget(), how);
 	}
 	PG_CATCH();
 	{
-		store->abandon(store_handle);
+		session_abandon_store();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 }
 
+/* A lock that is moved while it is asked about is asked about again. */
+#define MOVES_MAX			3
+
+void
+session_run_held(LrIndex hold, StoreOp *op)
+{
+	for (int i = 0; i < MOVES_MAX; i++)
+	{
+		lt_place(hold, &op->store, &op->moves);
+		session_run(op, STORE_WAIT);
+		if (!lt_has_moved(hold, op->moves))
+			break;
+	}
+}
+
 void
 session_abandon_store(void)
 {
-	lr_store()->abandon(store_handle);
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] != NULL)
+			lr_store(i)->abandon(store_handle[i]);
 }
 
 const StoreError *
 session_store_error(void)
 {
-	return lr_store()->error(store_handle);
+	return lr_store(failed_store)->error(store_handle[failed_store]);
 }
 
 /* ----------
@@ -259,7 +325,9 @@ reserve_batch(int n)
 	batch.holds = enlarge(batch.holds, sizeof(LrIndex) * (Size) size);
 	batch.views = enlarge(batch.views, sizeof(HoldView) * (Size) size);
 	batch.keys = enlarge(batch.keys, sizeof(HeldKey) * (Size) size);
-	lr_store()->reserve(store_handle, size);
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] != NULL)
+			lr_store(i)->reserve(store_handle[i], size);
 	batch.size = size;
 }
 
@@ -305,7 +373,10 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	op->name = key.data;		/* stays while the hold is there */
 	op->name_len = key.len;
 	op->owner = view->owner;
+	op->store = view->store;
 	op->keep_ms = keep_ms(view);
+	if (op->keep_ms > 0)
+		fallback_saw_ttl(key.hash, op->keep_ms);
 	batch.views[batch.n] = *view;
 	batch.holds[batch.n++] = hold;
 	batch.active = true;
@@ -348,12 +419,12 @@ finish_batch(ReleaseTally *tally)
 		{
 			case STORE_OK:
 				tally->released++;
-				lt_end_release(batch.holds[i], op->receivers);
+				lt_end_release(batch.holds[i], op->store, op->receivers);
 				break;
 			case STORE_GONE:
 			case STORE_WRONG_TYPE:
 				note_gone(tally, op, &batch.views[i]);
-				lt_end_release(batch.holds[i], 0);
+				lt_end_release(batch.holds[i], op->store, 0);
 				break;
 			default:
 				tally->unanswered++;
@@ -368,6 +439,34 @@ finish_batch(ReleaseTally *tally)
 	batch.active = false;
 }
 
+static void
+swap_in_batch(int i, int j)
+{
+	StoreOp		op = batch.ops[i];
+	LrIndex		hold = batch.holds[i];
+	HoldView	view = batch.views[i];
+
+	batch.ops[i] = batch.ops[j];
+	batch.holds[i] = batch.holds[j];
+	batch.views[i] = batch.views[j];
+	batch.ops[j] = op;
+	batch.holds[j] = hold;
+	batch.views[j] = view;
+}
+
+/*
+ * sort_batch --- what is in the table first: that does not take long
+ */
+static void
+sort_batch(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < batch.n; i++)
+		if (batch.ops[i].store == STORE_TABLE)
+			swap_in_batch(n++, i);
+}
+
 /*
  * session_batch_run --- send what is in the batch, wait for the replies
  *
@@ -377,30 +476,19 @@ finish_batch(ReleaseTally *tally)
 void
 session_batch_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
-	const StoreRoutine *store = lr_store();
-
-	if (batch.n == 0)
-	{
-		finish_batch(tally);
-		return;
-	}
+	if (lr_has_store(STORE_REDIS) && lr_has_store(STORE_TABLE))
+		sort_batch();
 	if (how == STORE_POLL)
-	{
-		store->start(store_handle, batch.ops, batch.n, deadline);
-		while (!store->step(store_handle, how))
-			;
-	}
+		run_by_store(batch.ops, batch.n, deadline, how);
 	else
 	{
 		PG_TRY();
 		{
-			store->start(store_handle, batch.ops, batch.n, deadline);
-			while (!store->step(store_handle, how))
-				;
+			run_by_store(batch.ops, batch.n, deadline, how);
 		}
 		PG_CATCH();
 		{
-			store->abandon(store_handle);
+			session_abandon_store();
 			finish_batch(tally);
 			PG_RE_THROW();
 		}
@@ -504,7 +592,7 @@ session_reply_says_lost(const StoreOp *op)
 void
 session_lose_by_reply(LrIndex hold, const StoreOp *op)
 {
-	lt_lose(hold, op->owner,
+	lt_lose(hold, op->owner, op->store, op->moves,
 			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
 			LOST_TAKEN : LOST_DELETED,
 			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
@@ -525,8 +613,11 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->count = count;
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
-	session_run(op, STORE_WAIT);
-	if (session_reply_says_lost(op))
+	lt_note_count(hold, false);
+	session_run_held(hold, op);
+	if (op->outcome == STORE_OK)
+		lt_note_count(hold, true);
+	else if (session_reply_says_lost(op))
 		session_lose_by_reply(hold, op);
 }
 
@@ -592,7 +683,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 
 	before = *part;
 	add_count(part, terms);
-	if (before.count == 0 && !lt_set_scope(hold, terms->scope, part, 0))
+	if (before.count == 0 && !lt_set_scope(hold, terms->scope, part, 0, 0))
 		report_table_full();
 
 	if ((terms->scope == SCOPE_SESSION && store_count(&view) > 1) ||
@@ -603,32 +694,38 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 
 		PG_TRY();
 		{
-			run_set(hold, entry, view.owner, store_count(&view),
-					lock_ttl_ms(terms), terms->keep_until != 0, &op);
-			if (session_reply_says_lost(&op))
-			{
-				lt_look(hold, &view);
-				report_lost(ERROR, name, &view);
-			}
-			if (op.outcome != STORE_OK)
-				report_store_failure(ERROR, op.outcome, session_store_error());
+			ScopeHold	wanted = *part;
 
-			/* The old lease may have ended before the reply was read. */
-			deadline = op.sent_at + terms->lease_ms * LR_US_PER_MS;
-			(void) lt_set_scope(hold, terms->scope, part, deadline);
-			lt_look(hold, &view);
-			if (view.state == HOLD_LOST)
-				report_lost(ERROR, name, &view);
+			do
+			{
+				run_set(hold, entry, view.owner, store_count(&view),
+						lock_ttl_ms(terms), terms->keep_until != 0, &op);
+				if (session_reply_says_lost(&op))
+				{
+					lt_look(hold, &view);
+					report_lost(ERROR, name, &view);
+				}
+				if (op.outcome != STORE_OK)
+					report_store_failure(ERROR, op.outcome, session_store_error());
+
+				/* The old lease may have ended before the reply was read. */
+				deadline = op.sent_at + terms->lease_ms * LR_US_PER_MS;
+				(void) lt_set_scope(hold, terms->scope, &wanted, deadline,
+									op.moves);
+				lt_look(hold, &view);
+				if (view.state == HOLD_LOST)
+					report_lost(ERROR, name, &view);
+			} while (view.moves != op.moves);
 		}
 		PG_CATCH();
 		{
-			(void) lt_set_scope(hold, terms->scope, &before, 0);
+			(void) lt_set_scope(hold, terms->scope, &before, 0, 0);
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
 	}
 	else
-		(void) lt_set_scope(hold, terms->scope, part, 0);
+		(void) lt_set_scope(hold, terms->scope, part, 0, 0);
 	lt_tighten(hold, terms);
 	set_guard(entry, terms->guard);
 	if (terms->scope == SCOPE_XACT && before.count == 0)
@@ -690,6 +787,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		xact_track_hold(&entry->key, hold);
 	else
 		xact_track_taken(view.owner);
+	long_wait_acquired(name);
 	if (got)
 		*got = entry;
 	return true;
@@ -723,6 +821,7 @@ ask_who_took(const LrName *name, HoldView *view)
 	seen.kind = STORE_INSPECT;
 	seen.name = name->data;
 	seen.name_len = name->len;
+	seen.store = view->store;
 	session_run(&seen, STORE_WAIT);
 	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
 		return;
@@ -784,7 +883,7 @@ drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
 	{
 		view->scope[SCOPE_SESSION].count = entry->job_count;
 		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-							&view->scope[SCOPE_SESSION], 0);
+							&view->scope[SCOPE_SESSION], 0, 0);
 	}
 	report_lost(WARNING, name, view);
 	return false;
@@ -805,7 +904,7 @@ release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 	StoreOp		op;
 
 	part->count -= n;
-	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0);
+	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0, 0);
 	if (store_count(view) == before)
 		return true;
 
@@ -872,7 +971,7 @@ session_unlock_job(const LrName *name)
 		/* Others of this session have yet to see it. */
 		view.scope[SCOPE_SESSION].count--;
 		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-							&view.scope[SCOPE_SESSION], 0);
+							&view.scope[SCOPE_SESSION], 0, 0);
 		report_lost(WARNING, name, &view);
 		return false;
 	}
@@ -1027,25 +1126,28 @@ session_extend(const LrName *name, int64 lease_ms, bool renewed)
 	if (view.state == HOLD_LOST)
 		return false;
 
-	run_set(entry->hold, entry, view.owner, store_count(&view), lease_ms, false,
-			&op);
-	if (op.outcome == STORE_GONE || op.outcome == STORE_WRONG_TYPE)
-		return false;
-	if (op.outcome != STORE_OK)
-		report_store_failure(ERROR, op.outcome, session_store_error());
-
-	for (int i = 0; i < SCOPE_COUNT; i++)
+	do
 	{
-		ScopeHold  *part = &view.scope[i];
+		run_set(entry->hold, entry, view.owner, store_count(&view), lease_ms,
+				false, &op);
+		if (op.outcome == STORE_GONE || op.outcome == STORE_WRONG_TYPE)
+			return false;
+		if (op.outcome != STORE_OK)
+			report_store_failure(ERROR, op.outcome, session_store_error());
 
-		if (part->count == 0)
-			continue;
-		part->renewed = renewed;
-		part->lease_ms = lease_ms;
-		(void) lt_set_scope(entry->hold, i, part,
-							op.sent_at + lease_ms * LR_US_PER_MS);
-	}
-	lt_look(entry->hold, &view);
+		for (int i = 0; i < SCOPE_COUNT; i++)
+		{
+			ScopeHold  *part = &view.scope[i];
+
+			if (part->count == 0)
+				continue;
+			part->renewed = renewed;
+			part->lease_ms = lease_ms;
+			(void) lt_set_scope(entry->hold, i, part,
+								op.sent_at + lease_ms * LR_US_PER_MS, op.moves);
+		}
+		lt_look(entry->hold, &view);
+	} while (view.state == HOLD_HELD && view.moves != op.moves);
 	return view.state == HOLD_HELD;
 }
 
@@ -1055,6 +1157,7 @@ session_inspect(const LrName *name, StoreOp *op)
 	session_enter();
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_INSPECT;
+	op->store = lt_store_of_key(name);
 	op->name = name->data;
 	op->name_len = name->len;
 	session_run(op, STORE_WAIT);
@@ -1076,6 +1179,7 @@ session_force(const LrName *name)
 
 	memset(&op, 0, sizeof(StoreOp));
 	op.kind = STORE_FORCE;
+	op.store = seen.store;
 	op.name = name->data;
 	op.name_len = name->len;
 	op.owner_text = seen.holder;

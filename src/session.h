@@ -57,6 +57,12 @@ extern bool session_force(const LrName *name);
  * CHECK_FOR_INTERRUPTS does; the operation has an outcome then too.
  */
 extern void session_run(StoreOp *op, StoreStep how);
+
+/*
+ * The same for an operation on a held lock, in the store where that is: sets
+ * store and moves.
+ */
+extern void session_run_held(LrIndex hold, StoreOp *op);
 extern void session_abandon_store(void);
 extern bool session_reply_says_lost(const StoreOp *op);
 extern const StoreError *session_store_error(void);

@@ -74,7 +74,10 @@ extern bool session_batch_add(HeldEntry *entry, HoldView *view);
 extern void session_batch_run(int64 deadline, StoreStep how,
 							  ReleaseTally *tally);
 
-/* Run some operations until each has an outcome; as session_run(). */
+/*
+ * Run some operations, each in its store, until each has an outcome; as
+ * session_run().
+ */
 extern void session_run_many(StoreOp *ops, int nops, StoreStep how);
 
 /* Mark the hold lost as the reply of an owner-checked operation says. */

@@ -15,6 +15,7 @@
  */
 #include "lockredis.h"
 
+#include "common/hashfn.h"
 #include "utils/guc.h"
 
 #include "locktable.h"
@@ -24,6 +25,7 @@
 static const struct config_enum_entry mode_options[] = {
 	{"redis", MODE_REDIS, false},
 	{"table", MODE_TABLE, false},
+	{"fallback", MODE_FALLBACK, false},
 	{NULL, 0, false}
 };
 
@@ -43,6 +45,7 @@ static const struct config_enum_entry on_lost_options[] = {
 
 int			lr_mode = MODE_REDIS;
 int			lr_max_locks = 10000;
+int			lr_fallback_after = 10000;
 int			lr_max_handoffs = 32;
 char	   *lr_database = NULL;
 bool		lr_table_synchronous_commit = false;
@@ -57,15 +60,10 @@ int			lr_commit_guard = GUARD_LEASE;
 int			lr_on_lost = ON_LOST_MARK;
 const RedisUrl *lr_redis_url = NULL;
 uint32		lr_url_epoch = 0;
+uint32		lr_place = 0;
 
 /* An ALTER SYSTEM is being executed. */
 bool		lr_in_alter_system = false;
-
-static bool
-is_same(const char *a, const char *b)
-{
-	return a != NULL && b != NULL && strcmp(a, b) == 0;
-}
 
 /*
  * warn_of_password --- a password in a setting ends up in the server log
@@ -76,7 +74,9 @@ is_same(const char *a, const char *b)
 static void
 warn_of_password(const char *newval)
 {
-	if (is_same(lr_url, newval) || (IsUnderPostmaster && !lr_in_alter_system))
+	if (IsUnderPostmaster && !lr_in_alter_system)
+		return;
+	if (lr_url != NULL && strcmp(lr_url, newval) == 0)
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
@@ -122,19 +122,54 @@ check_url(char **newval, void **extra, GucSource source)
 	return true;
 }
 
-/* A reload assigns what has not changed, too. */
+/*
+ * has_changed --- a reload assigns what has not changed, too
+ *
+ * The variable itself cannot tell: when a parallel worker starts, PostgreSQL
+ * assigns the default after it has freed the value before.
+ */
+static bool
+has_changed(const char *newval, uint64 *assigned)
+{
+	uint64		hash = newval == NULL ? 0 :
+		hash_bytes_extended((const unsigned char *) newval, strlen(newval), 0);
+	bool		changed = hash != *assigned;
+
+	*assigned = hash;
+	return changed;
+}
+
+/*
+ * place_of --- a number for the server and database, whatever the password is
+ */
+static uint32
+place_of(const RedisUrl *url)
+{
+	RedisUrl	copy = *url;
+
+	memset(copy.password, 0, sizeof(copy.password));
+	copy.has_password = false;
+	return hash_bytes((const unsigned char *) &copy, sizeof(copy)) | 1;
+}
+
 static void
 assign_url(const char *newval, void *extra)
 {
+	static uint64 assigned = 0;
+
 	lr_redis_url = extra;
-	if (!is_same(lr_url, newval))
-		lr_url_epoch++;
+	if (!has_changed(newval, &assigned))
+		return;
+	lr_url_epoch++;
+	lr_place = lr_redis_url != NULL ? place_of(lr_redis_url) : 0;
 }
 
 static void
 assign_password_file(const char *newval, void *extra)
 {
-	if (!is_same(lr_password_file, newval))
+	static uint64 assigned = 0;
+
+	if (has_changed(newval, &assigned))
 		lr_url_epoch++;
 }
 
@@ -153,7 +188,7 @@ lr_define_settings(void)
 {
 	DefineCustomEnumVariable("lockredis.mode",
 							 "What keeps the locks.",
-							 "redis: the server at lockredis.url; table: a table in lockredis.database.",
+							 "redis: the server at lockredis.url; table: a table in lockredis.database; fallback: the table while Redis is away.",
 							 &lr_mode,
 							 MODE_REDIS, mode_options,
 							 PGC_POSTMASTER,
@@ -168,6 +203,15 @@ lr_define_settings(void)
 							   PGC_POSTMASTER,
 							   0,
 							   NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.fallback_after",
+							"How long Redis does not answer before the table keeps the locks.",
+							"In mode fallback; below two thirds of lockredis.lease.",
+							&lr_fallback_after,
+							10000, 500, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
 							 "Has table mode wait until the rows of locks are on disk.",

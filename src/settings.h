@@ -20,11 +20,13 @@
 typedef enum StoreMode
 {
 	MODE_REDIS,
-	MODE_TABLE
+	MODE_TABLE,
+	MODE_FALLBACK
 } StoreMode;
 
 extern int	lr_mode;			/* StoreMode */
 extern int	lr_max_locks;
+extern int	lr_fallback_after;	/* ms */
 extern char *lr_database;
 extern bool lr_table_synchronous_commit;
 extern char *lr_url;
@@ -43,6 +45,9 @@ extern const RedisUrl *lr_redis_url;
 
 /* Changes whenever url or password file were set, in this process. */
 extern uint32 lr_url_epoch;
+
+/* A number for the server and database that it names. */
+extern uint32 lr_place;
 
 /* Set while an ALTER SYSTEM is executed: only then its user is warned. */
 extern bool lr_in_alter_system;

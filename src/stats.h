@@ -29,7 +29,7 @@ typedef enum LrStat
 	STAT_WAITS,					/* acquires that had to wait */
 	STAT_TIMEOUTS,				/* waits ended by a time limit */
 	STAT_CANCELS,				/* acquires ended by cancel or terminate */
-	STAT_DEADLOCKS,
+	STAT_DEADLOCKS,				/* waits ended to break one */
 	STAT_RELEASES,				/* locks given back by their holder */
 	STAT_RENEWALS,
 	STAT_LOSSES,
@@ -37,6 +37,8 @@ typedef enum LrStat
 	STAT_ORPHANS,				/* unanswered requests left to the watchdog */
 	STAT_CONNECTS,				/* connections made to the store */
 	STAT_ERRORS,				/* requests that the store failed or refused */
+	STAT_SWITCHES,				/* fallback: from one store to the other */
+	STAT_MOVES,					/* fallback: held locks that went with it */
 	STAT_COUNT
 } LrStat;
 

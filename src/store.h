@@ -84,6 +84,10 @@ typedef struct StoreOp
 {
 	StoreOpKind kind;
 
+	/* The caller's own: where it goes, and HoldView.moves of its hold. */
+	StoreId		store;
+	uint32		moves;
+
 	/* Arguments.  Pointers stay valid until there is an outcome. */
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */
 	int			name_len;
@@ -224,8 +228,10 @@ typedef struct StoreRoutine
 extern const StoreRoutine redis_store;
 extern const StoreRoutine table_store;
 
-/* The store of this server's mode. */
-extern const StoreRoutine *lr_store(void);
+extern const StoreRoutine *lr_store(StoreId id);
+
+/* Is it used in this server's mode? */
+extern bool lr_has_store(StoreId id);
 
 /* One whole call's budget: connect_timeout + command_timeout, microseconds. */
 extern int64 lr_call_budget(void);

@@ -49,6 +49,13 @@ static HTAB *subscriptions = NULL;
 static StoreListener *listener = NULL;
 static int64 next_tick = 0;
 
+/* The one that tells. */
+static const StoreRoutine *
+store(void)
+{
+	return lr_store(STORE_REDIS);
+}
+
 static Subscription *
 find_subscription(const char *name, int len, HASHACTION action, bool *found)
 {
@@ -121,7 +128,7 @@ subscribe(const char *name, int name_len)
 	if (!found)
 	{
 		s->confirmed = false;
-		lr_store()->listener_subscribe(listener, name, name_len);
+		store()->listener_subscribe(listener, name, name_len);
 	}
 	else if (s->confirmed)
 		lt_subscription_confirmed(name, name_len);
@@ -141,7 +148,7 @@ drop_idle(void)
 		s->idle = lt_end_subscription(s->key.name, s->key.len);
 		if (s->idle && was_idle)
 		{
-			lr_store()->listener_unsubscribe(listener, s->key.name, s->key.len);
+			store()->listener_unsubscribe(listener, s->key.name, s->key.len);
 			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
 		}
 	}
@@ -163,8 +170,8 @@ subscriptions_start(void)
 	ctl.hcxt = TopMemoryContext;
 	subscriptions = hash_create("lockredis subscriptions", 64, &ctl,
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	if (lr_store()->features & STORE_HAS_PUSH)
-		listener = lr_store()->listener_open(on_event);
+	if (lr_has_store(STORE_REDIS))
+		listener = store()->listener_open(on_event);
 	lt_reset_subscriptions();
 }
 
@@ -177,7 +184,7 @@ subscriptions_step(void)
 	{
 		if (lt_take_subscription_work())
 			lt_wanted_subscriptions(subscribe);
-		lr_store()->listener_step(listener);
+		store()->listener_step(listener);
 	}
 	if (needs_tick() && now >= next_tick)
 	{
@@ -198,12 +205,12 @@ subscriptions_reconnect(void)
 
 	if (listener == NULL)
 		return;
-	lr_store()->listener_close(listener);
-	listener = lr_store()->listener_open(on_event);
+	store()->listener_close(listener);
+	listener = store()->listener_open(on_event);
 	all_unconfirmed();
 	hash_seq_init(&seq, subscriptions);
 	while ((s = hash_seq_search(&seq)) != NULL)
-		lr_store()->listener_subscribe(listener, s->key.name, s->key.len);
+		store()->listener_subscribe(listener, s->key.name, s->key.len);
 }
 
 int
@@ -214,7 +221,7 @@ subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	*until = LR_NEVER;
 	*epoch = 0;
 	if (listener != NULL)
-		n = lr_store()->listener_interests(listener, out, until, epoch);
+		n = store()->listener_interests(listener, out, until, epoch);
 
 	if (needs_tick())
 		*until = Min(*until, next_tick);

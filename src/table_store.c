@@ -149,8 +149,8 @@ read_answer(StoreHandle *h)
 	request_free(request);
 	h->done += h->asked;
 	h->asked = 0;
-	if (!h->patient && node_is_silent())
-		node_set_silent(false);
+	if (!h->patient && node_is_silent(STORE_TABLE))
+		node_set_silent(STORE_TABLE, false);
 	if (h->done == h->nops)
 		finish(h);
 }
@@ -255,7 +255,7 @@ check_time(StoreHandle *h)
 	if (!h->active || lr_now() < h->deadline)
 		return;
 	if (h->asked > 0)
-		node_set_silent(true);
+		node_set_silent(STORE_TABLE, true);
 	take_back(h, ERRCODE_CONNECTION_FAILURE,
 			  table_worker_running() ?
 			  "The table worker did not answer in time." :
@@ -394,7 +394,7 @@ table_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	if (RecoveryInProgress())
 		refuse_batch(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
 					 "This server is a standby: it cannot write the table of locks.");
-	else if (!h->patient && node_is_silent() && lr_watchdog_running())
+	else if (!h->patient && node_is_silent(STORE_TABLE) && lr_watchdog_running())
 		refuse_batch(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 					 "The table worker did not answer lately; it is tried again in the background.");
 	else if (lr_now() >= deadline)

@@ -480,7 +480,7 @@ say_where(void)
 	char		where[128];
 
 	snprintf(where, sizeof(where), "database \"%s\"", lr_database);
-	node_set_facts(where, PG_VERSION, NULL, false);
+	node_set_facts(STORE_TABLE, where, PG_VERSION, NULL, false);
 }
 
 void

@@ -178,7 +178,7 @@ end_hold(const Track *t)
 		return;
 	}
 	memset(&none, 0, sizeof(none));
-	(void) lt_set_scope(t->hold, SCOPE_XACT, &none, 0);
+	(void) lt_set_scope(t->hold, SCOPE_XACT, &none, 0, 0);
 	lt_set_committing(t->hold, false);
 }
 
@@ -291,7 +291,7 @@ end_failed_jobs(void)
 		(void) session_batch_add(entry, &view);
 	else
 		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-							&view.scope[SCOPE_SESSION], 0);
+							&view.scope[SCOPE_SESSION], 0, 0);
 }
 
 static void
@@ -423,6 +423,8 @@ guard_one(HeldEntry *entry, void *arg)
 	op->name = entry->key.data;
 	op->name_len = entry->key.len;
 	op->owner = view.owner;
+	op->store = view.store;
+	op->moves = view.moves;
 	op->lease_ms = lease_of(&view);
 	walk->holds[walk->n++] = entry->hold;
 }
@@ -431,13 +433,16 @@ guard_one(HeldEntry *entry, void *arg)
  * judge_reply --- the store was asked about a hold
  */
 static void
-judge_reply(LrIndex hold, const StoreOp *op)
+judge_reply(LrIndex hold, StoreOp *op)
 {
 	HoldView	view;
 	LrName		name;
 
+	if (lt_has_moved(hold, op->moves))
+		session_run_held(hold, op);
 	if (op->outcome == STORE_OK)
-		lt_raise_deadline(hold, op->sent_at + op->lease_ms * LR_US_PER_MS);
+		lt_raise_deadline(hold, op->sent_at + op->lease_ms * LR_US_PER_MS,
+						  op->moves);
 	else if (session_reply_says_lost(op))
 		session_lose_by_reply(hold, op);
 

@@ -25,6 +25,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "fallback.h"
 #include "keyname.h"
 #include "locktable.h"
 #include "node.h"
@@ -119,15 +120,6 @@ blockers(const LockTableRow *rows, int i)
 										   true, TYPALIGN_INT));
 }
 
-/* Names and owners are for the role itself and for pg_read_all_stats. */
-static bool
-may_see(const LockTableRow *row)
-{
-	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
-		return true;
-	return OidIsValid(row->userid) && has_privs_of_role(GetUserId(), row->userid);
-}
-
 static void
 fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 {
@@ -189,7 +181,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 	}
 	else
 		fill_hold(v, row, now);
-	if (may_see(row))
+	if (lr_may_see_keys_of(row->userid))
 		fill_private(v, row);
 }
 
@@ -258,6 +250,7 @@ enum StatusColumn
 {
 	COL_NODE, COL_ROLE, COL_ADDRESS, COL_STATE, COL_ROUND_TRIP, COL_VERSION,
 	COL_RENEWAL_LAG, COL_MAXMEMORY_POLICY, COL_LAST_ERROR, COL_LAST_ERROR_AT,
+	COL_IN_USE, COL_SINCE, COL_REASON,
 	STATUS_COLUMNS
 };
 
@@ -284,32 +277,69 @@ text_or_null(Datum *values, bool *nulls, int column, const char *s)
 		values[column] = CStringGetTextDatum(s);
 }
 
-Datum
-lockredis_status(PG_FUNCTION_ARGS)
+/*
+ * fill_use --- in fallback mode: is this the store of new locks, since when and
+ * why?
+ */
+static void
+fill_use(StoreId id, Datum *values, bool *nulls)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	FallbackStatus fallback;
+
+	values[COL_IN_USE] = BoolGetDatum(true);
+	nulls[COL_SINCE] = nulls[COL_REASON] = true;
+	if (lr_mode != MODE_FALLBACK)
+		return;
+	fallback_get_status(&fallback);
+	values[COL_IN_USE] = BoolGetDatum(fallback.current == id);
+	values[COL_SINCE] = TimestampTzGetDatum(fallback.since);
+	nulls[COL_SINCE] = false;
+	text_or_null(values, nulls, COL_REASON, fallback.why);
+}
+
+static const char *
+role_name(StoreId id, const NodeStatus *status)
+{
+	if (id == STORE_TABLE)
+		return "table";
+	return status->role_is_replica ? "replica" : "master";
+}
+
+static void
+put_status(ReturnSetInfo *rsinfo, StoreId id, int number)
+{
 	NodeStatus	status;
 	Datum		values[STATUS_COLUMNS] = {0};
 	bool		nulls[STATUS_COLUMNS] = {0};
 
-	lr_require_preload();
-	InitMaterializedSRF(fcinfo, 0);
-	node_get_status(&status);
-
-	values[COL_NODE] = Int32GetDatum(1);
-	values[COL_ROLE] = CStringGetTextDatum(lr_mode == MODE_TABLE ? "table" :
-										   status.role_is_replica ? "replica" : "master");
+	node_get_status(id, &status);
+	values[COL_NODE] = Int32GetDatum(number);
+	values[COL_ROLE] = CStringGetTextDatum(role_name(id, &status));
 	text_or_null(values, nulls, COL_ADDRESS,
 				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status.address : "");
 	values[COL_STATE] = CStringGetTextDatum(state_name(status.state));
 	nulls[COL_ROUND_TRIP] = status.round_trip_us < 0;
 	values[COL_ROUND_TRIP] = interval_from_us(status.round_trip_us);
 	text_or_null(values, nulls, COL_VERSION, status.version);
-	values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag());
+	values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(id));
 	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status.maxmemory_policy);
 	text_or_null(values, nulls, COL_LAST_ERROR, status.last_error);
 	nulls[COL_LAST_ERROR_AT] = status.last_error_at == 0;
 	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status.last_error_at);
+	fill_use(id, values, nulls);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+lockredis_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			number = 0;
+
+	lr_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i))
+			put_status(rsinfo, i, ++number);
 	return (Datum) 0;
 }

@@ -24,9 +24,13 @@
 #include "lockredis.h"
 
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
+#include "fallback.h"
+#include "long_wait.h"
+#include "node.h"
 #include "report.h"
 #include "session.h"
 #include "settings.h"
@@ -46,6 +50,12 @@
 /* A store that never tells of a release. */
 #define POLL_TABLE			(500 * LR_US_PER_MS)
 
+/* A store that failed, unless there is news of it. */
+#define POLL_STORE			LR_US_PER_S
+
+/* What is told of a key that may be had elsewhere for ever (ms). */
+#define HOLD_OFF_TTL_MAX	(24 * 60 * 60 * INT64CONST(1000))
+
 /* How long a create that wants renewal waits for a watchdog. */
 #define WATCHDOG_PATIENCE	(5 * LR_US_PER_S)
 #define WATCHDOG_POLL_MS	50
@@ -57,6 +67,10 @@ typedef struct Acquire
 	bool		asking;			/* op is with the store */
 	bool		handed;			/* hold is held, but not yet told to anybody */
 	bool		slept;
+	bool		store_failed;	/* the last request, in fallback mode */
+	StoreOutcome failure;		/* its outcome */
+	int			refusals;
+	uint32		epoch;			/* fallback_epoch() then */
 	LrIndex		hold;
 	const LrName *name;
 	const AcquireRequest *request;
@@ -99,6 +113,31 @@ require_watchdog(void)
 }
 
 /*
+ * is_left_behind --- does lockredis.url mean another place to the watchdog?
+ *
+ * A session reads changed settings between statements only, so one that waits,
+ * or takes locks in a long DO or CALL, would go on where nobody renews or
+ * listens any more.
+ */
+static bool
+is_left_behind(void)
+{
+	uint32		place = node_get_place();
+
+	return ConfigReloadPending && place != 0 && place != lr_place;
+}
+
+static void
+report_left_behind(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the lock store has another place now"),
+			 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
+			 errhint("Start the statement again.")));
+}
+
+/*
  * lock_ttl_ms --- what the store is asked for: a key that must stay locked for
  * a time does so even if this server crashes in the next moment
  */
@@ -111,12 +150,13 @@ lock_ttl_ms(const LockTerms *terms)
 }
 
 static void
-ask_once(void)
+ask_once(StoreId store)
 {
 	StoreOp    *op = &acq.op;
 
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_CREATE;
+	op->store = store;
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
 	op->owner = lt_new_owner();
@@ -127,6 +167,51 @@ ask_once(void)
 	acq.asking = true;
 	session_run(op, STORE_WAIT);
 	acq.asking = false;
+	if (op->outcome == STORE_BUSY && op->store == STORE_REDIS)
+		fallback_saw_ttl(acq.name->hash, op->ttl_ms);
+}
+
+/*
+ * require_counter --- does the store hand out tokens that mean something?
+ *
+ * In fallback mode those of the table are no continuation of those of Redis.
+ * At transaction level the fence table sees to that.
+ */
+void
+require_counter(const AcquireRequest *request, StoreId store)
+{
+	if (!request->fenced || request->terms.scope != SCOPE_SESSION ||
+		store != STORE_TABLE || !lr_has_store(STORE_REDIS))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("session-level fencing tokens are not available while Redis is out of reach"),
+			 errdetail("Locks are kept in the table, which does not know the counters in Redis."),
+			 errhint("Use redis_fenced_xact_lock.")));
+}
+
+/*
+ * must_hold_off --- may somebody elsewhere still have the key?
+ *
+ * Then it is as if he did.
+ */
+static bool
+must_hold_off(StoreId store)
+{
+	StoreOp    *op = &acq.op;
+	int64		left;
+
+	if (store != STORE_TABLE)
+		return false;
+	left = fallback_hold_off(acq.name->hash);
+	if (left == 0 || lt_key_stayed_here(acq.hold))
+		return false;
+	memset(op, 0, sizeof(StoreOp));
+	op->store = store;
+	op->outcome = STORE_BUSY;
+	op->value = STORE_VALUE_LOCK;
+	op->ttl_ms = Min(left / LR_US_PER_MS + 1, HOLD_OFF_TTL_MAX);
+	return true;
 }
 
 /*
@@ -138,27 +223,36 @@ ask_once(void)
 static void
 ask(void)
 {
+	StoreId		store;
+
 	if (acq.request->terms.renewed)
 		require_watchdog();
-	ask_once();
+	acq.epoch = fallback_epoch();
+	store = fallback_current();
+	require_counter(acq.request, store);
+	if (must_hold_off(store))
+		return;
+	ask_once(store);
 	if (acq.op.outcome == STORE_LATE)
-		ask_once();
+		ask_once(store);
 }
 
 /*
- * give_back_conflict --- the store gave us what another session here still has
+ * give_back --- the store gave us what another session here still has, or has
+ * given up to give locks at all
  *
  * See lt_grant.  The outcome does not matter: should it fail, wait_abandon
  * hands the owner to the watchdog, so pretend that nothing was taken only
  * after it has worked.
  */
 static void
-give_back_conflict(void)
+give_back(int64 retry_at)
 {
 	StoreOp		release;
 
 	memset(&release, 0, sizeof(release));
 	release.kind = STORE_RELEASE;
+	release.store = acq.op.store;
 	release.name = acq.name->data;
 	release.name_len = acq.name->len;
 	release.owner = acq.op.owner;
@@ -166,7 +260,7 @@ give_back_conflict(void)
 	if (release.outcome != STORE_OK && release.outcome != STORE_GONE)
 		report_store_failure(ERROR, release.outcome, session_store_error());
 	acq.op.outcome = STORE_PENDING;
-	acq.retry_at = lr_now() + POLL_MIN;
+	acq.retry_at = retry_at;
 }
 
 /*
@@ -178,7 +272,14 @@ take(LrIndex *hold)
 	const AcquireRequest *r = acq.request;
 	int64		deadline = acq.op.sent_at + r->terms.lease_ms * LR_US_PER_MS;
 
-	switch (lt_grant(acq.hold, acq.op.owner, deadline, &r->terms, acq.op.fence))
+	/* The watchdog could not give it back there. */
+	if (is_left_behind())
+	{
+		give_back(0);
+		report_left_behind();
+	}
+	switch (lt_grant(acq.hold, acq.op.store, acq.op.owner, deadline, &r->terms,
+					 acq.op.fence))
 	{
 		case GRANTED:
 			*hold = acq.hold;
@@ -186,7 +287,10 @@ take(LrIndex *hold)
 			lr_count(STAT_ACQUIRES);
 			return true;
 		case GRANT_CONFLICT:
-			give_back_conflict();
+			give_back(lr_now() + POLL_MIN);
+			return false;
+		case GRANT_STALE:
+			give_back(0);
 			return false;
 		case GRANT_TOO_LATE:
 			break;
@@ -200,35 +304,12 @@ take(LrIndex *hold)
 }
 
 /*
- * enqueue --- a place in the queue of the key; false if a try without waiting
- * finds another session there
- */
-static bool
-enqueue(void)
-{
-	acq.op.outcome = STORE_PENDING;
-	acq.retry_at = 0;
-	switch (lt_enqueue(acq.name, &acq.request->terms,
-					   acq.request->wait_us == 0, &acq.hold))
-	{
-		case ENQUEUED:
-			break;
-		case ENQUEUE_BUSY:
-			return false;
-		case ENQUEUE_FULL:
-			report_table_full();
-	}
-	acq.active = true;
-	return true;
-}
-
-/*
  * mint_for_handed --- a fencing token for a lock that came without one
  *
  * False: the store says that the lock is gone.
  */
 static bool
-mint_for_handed(void)
+mint_for_handed(StoreId *where)
 {
 	StoreOp		op;
 
@@ -237,7 +318,9 @@ mint_for_handed(void)
 	op.name = acq.name->data;
 	op.name_len = acq.name->len;
 	op.owner = lt_owner(acq.hold);
-	session_run(&op, STORE_WAIT);
+	session_run_held(acq.hold, &op);
+	require_counter(acq.request, op.store);
+	*where = op.store;
 	if (session_reply_says_lost(&op))
 		return false;
 	if (op.outcome != STORE_OK)
@@ -250,17 +333,18 @@ mint_for_handed(void)
  * take_handed --- a session of this server has passed the lock on to us
  *
  * False: it turned out to be gone before anybody was told that we have it, so
- * this is no loss, and we queue again.
+ * this is no loss, and we wait on as the first.
  */
 static bool
 take_handed(LrIndex *hold)
 {
+	StoreId		where;
+
 	acq.handed = true;
-	if (acq.request->fenced && !mint_for_handed())
+	if (acq.request->fenced && !mint_for_handed(&where))
 	{
-		acq.active = false;
 		acq.handed = false;
-		lt_forget_gone(acq.hold);
+		lt_wait_again(&acq.hold, where);
 		return false;
 	}
 	*hold = acq.hold;
@@ -290,7 +374,7 @@ plan_retry(bool subscribed)
 		acq.retry_at = now + Min(ttl, acq.poll);
 		return;
 	}
-	if (!(lr_store()->features & STORE_HAS_PUSH))
+	if (!(lr_store(acq.op.store)->features & STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
 	else if (!subscribed)
 	{
@@ -323,12 +407,67 @@ sleep_until(int64 until)
 	{
 		acq.slept = true;
 		lr_count(STAT_WAITS);
+		long_wait_begin();
 	}
+	until = Min(until, long_wait_look_at());
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 lr_ms_until(until, lr_now()), LR_WAIT_ACQUIRE);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	long_wait_look(acq.name);
+}
+
+/*
+ * store_failed --- as such, not for this request or this process only
+ */
+static bool
+store_failed(void)
+{
+	int			sqlstate;
+
+	if (acq.op.outcome < STORE_REFUSED)
+		return false;
+	sqlstate = session_store_error()->sqlstate;
+	return sqlstate == 0 ||
+		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
+}
+
+static bool
+redis_is_up(void)
+{
+	NodeStatus	status;
+
+	node_get_status(STORE_REDIS, &status);
+	return status.state == NODE_UP;
+}
+
+/*
+ * waits_for_store --- is this a failure that a waiting call outlives?
+ *
+ * In fallback mode one store or the other is there after a while.  What the
+ * request may have taken is left to the watchdog, under its own record.  One
+ * that refuses us and does answer the watchdog will go on to do so.
+ */
+static bool
+waits_for_store(void)
+{
+	bool		refused = acq.op.outcome == STORE_REFUSED ||
+		acq.op.outcome == STORE_DENIED;
+
+	if (acq.request->wait_us == 0 || lr_mode != MODE_FALLBACK || !store_failed())
+		return false;
+	if (refused && ++acq.refusals > 1 && redis_is_up())
+		return false;
+	if (acq.op.outcome == STORE_UNKNOWN &&
+		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.not_after))
+		return false;
+	lr_count(STAT_ERRORS);
+	acq.failure = acq.op.outcome;
+	acq.op.outcome = STORE_PENDING;
+	acq.store_failed = true;
+	acq.retry_at = lr_now() + POLL_STORE;
+	return true;
 }
 
 /*
@@ -338,11 +477,13 @@ static bool
 ask_as_head(bool subscribed, LrIndex *hold)
 {
 	ask();
+	acq.store_failed = false;
 	switch (acq.op.outcome)
 	{
 		case STORE_OK:
 			return take(hold);
 		case STORE_BUSY:
+			lt_found_busy(acq.hold);
 			if (acq.request->wait_us != 0)
 				plan_retry(subscribed);
 			return false;
@@ -356,9 +497,27 @@ ask_as_head(bool subscribed, LrIndex *hold)
 					 errhint("Its clock may be unsteady.")));
 			break;
 		default:
-			report_store_failure(ERROR, acq.op.outcome, session_store_error());
+			if (!waits_for_store())
+				report_store_failure(ERROR, acq.op.outcome, session_store_error());
 	}
-	return false;				/* keep compiler quiet */
+	return false;
+}
+
+/*
+ * end_at_limit --- the time is over: false, or an error
+ */
+static void
+end_at_limit(bool limit_raises)
+{
+	if (limit_raises)
+	{
+		lr_count(STAT_TIMEOUTS);
+		raise_timeout();
+	}
+
+	/* That somebody else has the lock is not known. */
+	if (acq.store_failed)
+		report_store_failure(ERROR, acq.failure, session_store_error());
 }
 
 /*
@@ -388,16 +547,20 @@ acquire(LrIndex *hold)
 		bool		subscribed;
 		TurnResult	turn;
 
+		if (is_left_behind())
+			report_left_behind();
+
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
+		if (acq.epoch != fallback_epoch())
+			acq.retry_at = 0;
 		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed);
 
 		if (turn == TURN_HANDED)
 		{
 			if (take_handed(hold))
 				return true;
-			(void) enqueue();
 			continue;
 		}
 		if (turn == TURN_FAILED)
@@ -408,10 +571,8 @@ acquire(LrIndex *hold)
 
 		if (lr_now() >= limit && (asked || turn == TURN_WAIT))
 		{
-			if (!limit_raises)
-				return false;
-			lr_count(STAT_TIMEOUTS);
-			raise_timeout();
+			end_at_limit(limit_raises);
+			return false;
 		}
 		if (turn == TURN_TRY)
 		{
@@ -433,13 +594,20 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	Assert(!acq.active);
 	memset(&acq, 0, offsetof(Acquire, op));
 	acq.op.outcome = STORE_PENDING;
+	long_wait_reset();
 	acq.name = name;
 	acq.request = request;
-	if (!enqueue())
+	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
 	{
-		lr_count(STAT_BUSY);
-		return false;
+		case ENQUEUED:
+			break;
+		case ENQUEUE_BUSY:
+			lr_count(STAT_BUSY);
+			return false;
+		case ENQUEUE_FULL:
+			report_table_full();
 	}
+	acq.active = true;
 
 	PG_TRY();
 	{
@@ -471,21 +639,6 @@ must_give_back(void)
 	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN;
 }
 
-/*
- * store_failed --- as such, not for this request or this process only
- */
-static bool
-store_failed(void)
-{
-	int			sqlstate;
-
-	if (acq.op.outcome < STORE_REFUSED)
-		return false;
-	sqlstate = session_store_error()->sqlstate;
-	return sqlstate == 0 ||
-		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
-}
-
 void
 wait_abandon(void)
 {
@@ -505,11 +658,11 @@ wait_abandon(void)
 		session_abandon_store();
 		acq.asking = false;
 	}
-	else if (store_failed())
+	else if (lr_mode != MODE_FALLBACK && store_failed())
 		lt_fail_waiters(acq.hold);
 
 	if (must_give_back())
-		lt_give_up_orphan(acq.hold, acq.op.owner,
+		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner,
 						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);
 	else
 		lt_give_up(acq.hold);

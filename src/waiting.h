@@ -35,6 +35,12 @@ typedef struct AcquireRequest
 extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,
 						  LrIndex *hold);
 
+/*
+ * Raise if the request wants a fencing token that this store cannot give in the
+ * present mode.
+ */
+extern void require_counter(const AcquireRequest *request, StoreId store);
+
 /* The time to live that a request on these terms asks for. */
 extern int64 lock_ttl_ms(const LockTerms *terms);
 

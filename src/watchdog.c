@@ -24,6 +24,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 
+#include "fallback.h"
 #include "locktable.h"
 #include "node.h"
 #include "redis_store.h"
@@ -151,8 +152,8 @@ watch_sockets(void)
 /*
  * sleep_until --- the only place where the watchdog sleeps
  *
- * It tells until when, so that whoever makes something due before wakes it;
- * not while a batch is under way, as nothing more could be sent then.
+ * It tells until when, so that whoever makes something due before wakes it; not
+ * for a store with a batch under way, as nothing more could be sent there then.
  */
 static void
 sleep_until(int64 until)
@@ -160,8 +161,7 @@ sleep_until(int64 until)
 	WaitEvent	event;
 	int64		now = lr_now();
 
-	if (until > now &&
-		(renewals_under_way() || lt_watchdog_sleeps_until(until)))
+	if (until > now && lt_watchdog_sleeps_until(until, renewals_idle()))
 	{
 		(void) WaitEventSetWait(watched.set, lr_ms_until(until, now), &event, 1,
 								LR_WAIT_WATCHDOG);
@@ -185,13 +185,16 @@ reload(void)
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	if (epoch == lr_url_epoch || lr_mode == MODE_TABLE)
+	fallback_reload();
+	if (epoch == lr_url_epoch || !lr_has_store(STORE_REDIS))
 		return;
-	node_set_silent(false);
+	node_set_silent(STORE_REDIS, false);
 	node_forget_addresses();
+	node_set_place(lr_place);
 	renewals_reconnect();
 	subscriptions_reconnect();
-	lt_renew_all_now();
+	lt_renew_all_now(STORE_REDIS);
+	lt_wake_all_waiters();
 }
 
 /*
@@ -224,9 +227,10 @@ one_round(bool ending)
 	if (node_addresses_wanted())
 		redis_resolve();
 	renewals_step();
+	fallback_step();
 	subscriptions_step();
 
-	until = watch_sockets();
+	until = Min(watch_sockets(), fallback_next());
 	if (ending)
 		until = Min(until, lr_now() + END_POLL);
 	sleep_until(until);
@@ -246,6 +250,9 @@ lockredis_watchdog_main(Datum arg)
 	pgstat_report_activity(STATE_IDLE, NULL);
 
 	before_shmem_exit(watchdog_leave, 0);
+	fallback_start();
+	if (lr_has_store(STORE_REDIS))
+		node_set_place(lr_place);
 	renewals_start();
 	subscriptions_start();
 	lt_watchdog_enter();

@@ -28,7 +28,7 @@ extern PGDLLEXPORT LR_NORETURN_PREFIX void lockredis_watchdog_main(Datum arg) LR
 extern void renewals_start(void);
 extern void renewals_reconnect(void);
 extern void renewals_step(void);
-extern bool renewals_under_way(void);
+extern uint32 renewals_idle(void);
 extern int	renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
 /* subscriptions.c */

@@ -374,13 +374,9 @@ $one->query_is("SELECT redis_try_lock('one')", 't', 'taken at the new place');
 is_deeply([ $other->all_keys ], [ 'one', 'two' ], 'where it is');
 is(status('address'), '127.0.0.1:' . $other->port, 'known to the view');
 
-# What the waiter still got at the old place does not last unseen.
-is($waiter->wait->error, undef, 'the waiter gets its lock where it asked');
-poll_until(
-	'its loss',
-	sub { $waiter->value("SELECT redis_is_held('foreign')") eq 'f' });
-$waiter->query_warns("SELECT redis_unlock('foreign')",
-	'f', '01000', qr/was lost/, 'which the watchdog does not find: lost');
+# Nobody looks after the old place any more.
+$waiter->wait->fails('08006', qr/has another place now/,
+	'who was waiting is told to start again');
 $_->value("SELECT redis_is_locked('k')") foreach $one, $two, $waiter;
 is_deeply([ map { $_->{name} } our_clients($redis) ],
 	[], 'nobody is connected to the old place any more');

@@ -134,6 +134,22 @@ sub set
 	return;
 }
 
+# In fallback mode: which store new locks go to, and wait until it is that one.
+sub store_in_use
+{
+	my ($self) = @_;
+
+	return $self->value('SELECT role FROM redis_lock_status WHERE in_use');
+}
+
+sub wait_for_store
+{
+	my ($self, $role) = @_;
+
+	return poll_until("locks to go to the $role",
+		sub { $self->store_in_use eq $role }, 30);
+}
+
 # Process id of the watchdog, undef when there is none.
 sub watchdog_pid
 {

@@ -1,0 +1,949 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What can happen between the moment a session is handed a lock and the moment
+# it runs: design.md section 6, "Hand-over".  Each interleaving is forced with
+# processes that are stopped (SIGSTOP) and a proxy that holds one request or one
+# reply.  Checks that at no time two sessions have the lock, that nobody in the
+# queue is forgotten, that a lock which was not accepted is passed on or given
+# back in Redis, that what nobody was told of is no loss, and that a renewal
+# that was under way counts for whoever has the lock then.
+#
+# one has the lock, two is next and is handed it, three and four come behind;
+# "somebody" is another client.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+
+# Requests that are held must not run out of time ...
+my $patient = LockRedis::Node->create(
+	'patient',
+	url => $proxy->url,
+	settings => {
+		'lockredis.lease' => '10min',
+		'lockredis.connect_timeout' => '30s',
+		'lockredis.command_timeout' => '60s'
+	});
+
+# ... except here.
+my $brisk = LockRedis::Node->create(
+	'brisk',
+	url => $proxy->url,
+	settings => {
+		'lockredis.lease' => '10min',
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => limit(1) . 's'
+	});
+my $counters = qr/^redisson_lock_token:/;
+my $lease = limit(2);
+
+# In milliseconds: a session is surely stopped before so long has passed.
+my $time = limit(1.2) * 1000;
+
+$_->wait_for_up foreach $patient, $brisk;
+my $node = $patient;
+
+# Statements that are no test by themselves.
+sub run
+{
+	my ($s, $sql) = @_;
+	my $result = $s->query($sql);
+
+	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
+	return $result;
+}
+
+# Sessions that have a connection, on a Redis that knows the scripts.
+sub sessions
+{
+	my ($count, %settings) = @_;
+	my @sessions = map { $node->session(settings => \%settings) } 1 .. $count;
+
+	run($_,
+		"SELECT redis_lock('warm'), redis_fenced_lock('warm'), redis_unlock_all()"
+	) foreach @sessions;
+	return @sessions;
+}
+
+sub end_of
+{
+	my ($name, @sessions) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$_->quit foreach @sessions;
+	return nothing_left(
+		[ $patient, $brisk ],
+		$redis,
+		keys => $counters,
+		name => "$name: nothing is left");
+}
+
+# Where a key was subscribed to, which ends after seconds: what is left is looked
+# at in the end.
+sub leave
+{
+	$_->quit foreach @_;
+	return;
+}
+
+sub owner_of
+{
+	my ($key) = @_;
+	my @fields = keys %{ $redis->hash($key) };
+
+	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
+}
+
+sub stat_of
+{
+	my ($column) = @_;
+
+	return $node->value("SELECT $column FROM redis_lock_stats");
+}
+
+# They wait for the key, in this order.
+sub queue_up
+{
+	my ($key, @waiters) = @_;
+	my $n = 0;
+
+	while (my ($s, $sql) = splice @waiters, 0, 2)
+	{
+		$s->start($sql);
+		$node->wait_for_waiters($key, ++$n);
+	}
+	return;
+}
+
+# From one to two, which is stopped.  On return two has been handed the lock and
+# does not know.
+sub hand_to_stopped
+{
+	my ($key, $one, $two) = @_;
+
+	$two->freeze;
+	my $owner = owner_of($key);
+	run($one, "SELECT redis_unlock('$key')");
+	is(owner_of($key), $owner, "$key: handed over, Redis does not hear of it");
+	return $owner;
+}
+
+sub granted
+{
+	my ($key) = @_;
+
+	return $node->value(
+		"SELECT coalesce(string_agg(pid::text, ' '), 'nobody') FROM redis_locks WHERE granted AND key = '$key'"
+	);
+}
+
+sub somebody_takes
+{
+	my ($key) = @_;
+
+	$redis->cmd('HSET', $key, 'somebody:1', 1);
+	$redis->cmd('PEXPIRE', $key, 600_000);
+	return;
+}
+
+sub free
+{
+	my ($key) = @_;
+
+	$redis->cmd('DEL', $key);
+	$redis->cmd('PUBLISH', "redisson_lock__channel:{$key}", '0');
+	return;
+}
+
+sub wait_for_key
+{
+	my ($key, $there) = @_;
+
+	return poll_until(
+		"$key " . ($there ? 'to be there' : 'to be gone'),
+		sub { $redis->cmd('EXISTS', $key) == $there });
+}
+
+# What the proxy held has been passed on when this returns.
+sub let_go
+{
+	$proxy->release;
+	$proxy->clear;
+	return poll_until('the proxy to have let go',
+		sub { $proxy->stats->{held} == 0 });
+}
+
+# s is told that it has the lock, and is the only one.
+sub got
+{
+	my ($s, $key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $result = $s->wait(limit(15));
+
+	return is(defined $result->error ? $result->{raw} : granted($key), $s->pid,
+		$name);
+}
+
+# The others, each in its turn.
+sub rest_in_order
+{
+	my ($key, $holder, @rest) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	foreach my $next (@rest)
+	{
+		is(scalar(grep { $_->is_running } @rest),
+			scalar @rest, "$key: the rest waits");
+		run($holder, "SELECT redis_unlock('$key')");
+		got($next, $key, "$key: then the next one has it");
+		$holder = shift @rest;
+	}
+	run($holder, "SELECT redis_unlock('$key')");
+	return;
+}
+
+#
+# The next one is stopped: after a second it is taken back, and passed on.
+#
+# two is stopped, one gives back, two does not accept.  three is handed it.  two
+# goes on and waits, as if nothing had happened; then it is its turn.
+#
+# With max_handoffs 1 it cannot be passed on once more, so it is released in
+# Redis, by the watchdog, and three takes it there.
+#
+foreach my $max (32, 1)
+{
+	my $key = "stopped, max $max";
+
+	$node->set('lockredis.max_handoffs' => $max);
+	my ($one, $two, $three) = sessions(3);
+	run($one, "SELECT redis_lock('$key')");
+	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
+	my $calls = $redis->script_calls;
+	my $owner = hand_to_stopped($key, $one, $two);
+	is(granted($key), 'nobody', "$key: it has not been accepted");
+	is( $node->value(
+			"SELECT blocked_by FROM redis_locks WHERE pid = " . $three->pid),
+		'{' . $two->pid . '}',
+		"$key: the others wait for the one that is stopped");
+	got($three, $key, "$key: the next one has it");
+
+	if ($max == 1)
+	{
+		isnt(owner_of($key), $owner, "$key: taken in Redis");
+	}
+	else
+	{
+		is(owner_of($key), $owner, "$key: passed on");
+		is($redis->script_calls - $calls, 0, "$key: without a word to Redis");
+	}
+	$two->thaw;
+	poll_until(
+		'two to wait again',
+		sub {
+			$node->value(
+				"SELECT blocked_by FROM redis_locks WHERE pid = " . $two->pid) eq
+			  '{' . $three->pid . '}';
+		});
+	ok($two->is_running, "$key: the one that was stopped waits");
+	is(granted($key), $three->pid, "$key: there is one holder");
+	rest_in_order($key, $three, $two);
+	end_of($key, $one, $two, $three);
+}
+$node->set('lockredis.max_handoffs' => 32);
+
+# Two that are stopped: a second each.  Whoever was passed over is not last.
+{
+	my $key = 'two stopped';
+	my ($one, $two, $three, $four, $five) = sessions(5);
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two,
+		$three, $four, $five);
+	$three->freeze;
+	my $owner = hand_to_stopped($key, $one, $two);
+	got($four, $key, "$key: the first that runs has it");
+	is(owner_of($key), $owner, "$key: passed on twice");
+	$_->thaw foreach $two, $three;
+	run($four, "SELECT redis_unlock('$key')");
+	poll_until('one of them to have it', sub { granted($key) =~ /^\d+$/ });
+
+	my %left = map { $_->pid => $_ } $two, $three, $five;
+	my @order;
+	while (%left)
+	{
+		poll_until('the next one', sub { $left{ granted($key) } });
+		my $holder = delete $left{ granted($key) };
+		push @order, $holder->pid;
+		die 'not got' if defined $holder->wait->error;
+		run($holder, "SELECT redis_unlock('$key')");
+	}
+	is(scalar @order, 3, "$key: each has its turn");
+	end_of($key, $one, $two, $three, $four, $five);
+}
+
+#
+# Nobody else waits here: it is released in Redis, for those elsewhere.
+#
+# Case "somebody": somebody takes it; two goes on and waits for somebody.
+# Case "nobody": two goes on and takes it.
+#
+foreach my $who ('somebody', 'nobody')
+{
+	my $key = "stopped and $who";
+	my ($one, $two) = sessions(2);
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up($key, $two => "SELECT redis_lock('$key')");
+	my $owner = hand_to_stopped($key, $one, $two);
+	wait_for_key($key, 0);
+	pass("$key: released in Redis");
+	is(granted($key), 'nobody', "$key: nobody has it");
+	somebody_takes($key) if $who eq 'somebody';
+	$two->thaw;
+
+	if ($who eq 'somebody')
+	{
+		poll_until('the subscription',
+			sub { $redis->subscribers("redisson_lock__channel:{$key}") > 0 });
+		ok($two->is_running, "$key: waits");
+		is(owner_of($key), 'somebody:1', "$key: and does not disturb");
+		free($key);
+	}
+	got($two, $key, "$key: then it has it");
+	isnt(owner_of($key), $owner, "$key: taken anew");
+	rest_in_order($key, $two);
+	leave($one, $two);
+}
+
+#
+# It gives up at the moment when it is handed the lock.
+#
+# two is stopped, is handed the lock, is signalled (or its time has ended
+# meanwhile), and goes on: the signal is the first that it sees.  three must have
+# the lock at once, from shared memory.  Without three it is released in Redis.
+#
+foreach my $case (
+	[ 'cancel', 'three' ],
+	[ 'cancel', 'nobody' ],
+	[ 'terminate', 'three' ],
+	[ 'terminate', 'nobody' ],
+	[ 'statement_timeout', 'three' ])
+{
+	my ($how, $behind) = @$case;
+	my $key = "$how, $behind behind";
+	my ($one, $two, $three) = sessions(3);
+	my $since = now();
+
+	run($one, "SELECT redis_lock('$key')");
+	run($two, "SET statement_timeout = '$time ms'")
+	  if $how eq 'statement_timeout';
+	queue_up($key, $two => "SELECT redis_lock('$key')");
+	$two->freeze;
+	if ($behind eq 'three')
+	{
+		$three->start("SELECT redis_lock('$key')");
+		$node->wait_for_waiters($key, 2);
+	}
+	pause($since + $time / 1000 + 0.3 - now()) if $how eq 'statement_timeout';
+	my $calls = $redis->script_calls;
+	my ($handoffs, $losses) = (stat_of('handoffs'), stat_of('losses'));
+	my $owner = hand_to_stopped($key, $one, $two);
+	$two->$how if $how ne 'statement_timeout';
+	$two->thaw;
+	my $result = $two->wait;
+	ok($result->dead, "$key: terminated") if $how eq 'terminate';
+	$result->fails('57014', qr/canceling statement/, "$key: ended")
+	  if $how ne 'terminate';
+
+	if ($behind eq 'three')
+	{
+		got($three, $key, "$key: the next one has it");
+		is(owner_of($key), $owner, "$key: passed on");
+		is($redis->script_calls - $calls, 0, "$key: without a word to Redis");
+		is(stat_of('handoffs') - $handoffs, 1, "$key: one hand-over is counted");
+		rest_in_order($key, $three);
+	}
+	else
+	{
+		wait_for_key($key, 0);
+		pass("$key: released in Redis");
+	}
+	is(stat_of('losses'), $losses, "$key: no loss");
+	end_of($key, $one, $two, $three);
+}
+
+#
+# The time that it would have waited is over when it is handed the lock, but it
+# has not run since: it has the lock, or it has not and three has.
+#
+foreach my $case (
+	[ 'lock_timeout', "SELECT redis_lock('KEY')" ],
+	[ 'wait', "SELECT redis_try_lock('KEY', 'TIME ms')" ])
+{
+	my ($how, $sql) = @$case;
+	my $key = "$how over";
+	my ($one, $two, $three) = sessions(3);
+	my $since = now();
+
+	$sql =~ s/KEY/$key/;
+	$sql =~ s/TIME/$time/;
+	run($one, "SELECT redis_lock('$key')");
+	run($two, "SET lock_timeout = '$time ms'") if $how eq 'lock_timeout';
+	queue_up($key, $two => $sql);
+	$two->freeze;
+	$three->start("SELECT redis_lock('$key')");
+	$node->wait_for_waiters($key, 2);
+	pause($since + $time / 1000 + 0.3 - now());
+	my $owner = hand_to_stopped($key, $one, $two);
+	$two->thaw;
+	my $result = $two->wait;
+	my $told = defined $result->error ? $result->sqlstate : $result->value;
+	my $held = $two->value("SELECT redis_is_held('$key')");
+	my %true = (
+		'lock_timeout' => { t => '', f => '55P03' },
+		'wait' => { t => 't', f => 'f' });
+
+	is($told, $true{$how}{$held}, "$key: it is told what is true");
+	if ($held eq 't')
+	{
+		ok($three->is_running, "$key: the next one waits");
+		run($two, "SELECT redis_unlock('$key')");
+	}
+	got($three, $key, "$key: the next one has it");
+	is(owner_of($key), $owner, "$key: passed on");
+	rest_in_order($key, $three);
+	end_of($key, $one, $two, $three);
+}
+
+#
+# The lease ends while it is handed.
+#
+# The watchdog is stopped, so nobody renews the lock or takes it back.  two is
+# stopped and is handed the lock, whose lease ends.
+#
+# Case "three": three, who waits behind, goes on by itself then and takes it in
+# Redis.  two goes on: the lock it was handed is no longer there to be accepted,
+# and it waits for three.
+# Case "somebody": somebody takes it, two goes on and waits.
+# Case "nobody": two takes it anew.
+# Case "nearly": there is a little left, too little to begin with; two takes it
+# anew.
+#
+foreach my $who ('three', 'somebody', 'nobody', 'nearly')
+{
+	my $key = "ended, $who";
+	my ($one, $two, $three) = sessions(3, 'lockredis.lease' => "${lease}s");
+	my $watchdog = $node->watchdog_pid;
+	my $losses = stat_of('losses');
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up(
+		$key,
+		$two => "SELECT redis_lock('$key')",
+		$who eq 'three' ? ($three => "SELECT redis_lock('$key')") : ());
+	kill 'STOP', $watchdog;
+	my $owner = hand_to_stopped($key, $one, $two);
+	if ($who eq 'three')
+	{
+		got($three, $key, "$key: the next one has it");
+		isnt(owner_of($key), $owner, "$key: taken anew");
+	}
+	elsif ($who eq 'nearly')
+	{
+		# The margin is a tenth.
+		pause(0.01) while $redis->cmd('PTTL', $key) > $lease * 90;
+	}
+	else
+	{
+		wait_for_key($key, 0);
+		somebody_takes($key) if $who eq 'somebody';
+	}
+	$two->thaw;
+	if ($who =~ /^(?:three|somebody)$/)
+	{
+		my $holder = owner_of($key);
+		poll_until(
+			'two to wait again',
+			sub {
+				$node->value(
+					"SELECT blocked_by FROM redis_locks WHERE waiting_since IS NOT NULL AND pid = "
+					  . $two->pid) eq
+				  ($who eq 'three' ? '{' . $three->pid . '}' : '{}');
+			});
+		pause(0.3);
+		ok($two->is_running, "$key: the one that was stopped waits");
+		is(owner_of($key), $holder, "$key: and does not disturb");
+	}
+	kill 'CONT', $watchdog;
+	run($three, "SELECT redis_unlock('$key')") if $who eq 'three';
+	free($key) if $who eq 'somebody';
+	got($two, $key, "$key: in the end it has it");
+	isnt(owner_of($key), $owner, "$key: taken anew");
+	is(stat_of('losses'), $losses, "$key: no loss, as nobody had been told");
+	rest_in_order($key, $two);
+	leave($one, $two, $three);
+}
+
+#
+# Taken away while it is handed.
+#
+# two is stopped and is handed the lock; redis_force_unlock takes it away.
+# Nobody had been told of it, so nobody has lost it: two, still the first, goes
+# on and takes it anew, and three comes after two.
+#
+{
+	my $key = 'forced';
+	my ($one, $two, $three) = sessions(3, 'lockredis.on_lost' => 'terminate');
+	my $losses = stat_of('losses');
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
+	my $owner = hand_to_stopped($key, $one, $two);
+	is($node->value("SELECT redis_force_unlock('$key')"), 't',
+		"$key: taken away");
+	is( $node->value(
+			"SELECT count(*) FROM redis_locks WHERE lost_at IS NOT NULL"),
+		0,
+		"$key: no row is lost");
+	$two->thaw;
+	got($two, $key, "$key: the first takes it");
+	isnt(owner_of($key), $owner, "$key: anew");
+	is(stat_of('losses'), $losses, "$key: no loss");
+	rest_in_order($key, $two, $three);
+	end_of($key, $one, $two, $three);
+}
+
+#
+# Deleted while it is handed.
+#
+# A plain lock is found gone at the next renewal: that is the loss of two, who
+# was told of it.  A fenced waiter asks for a token and is told that the lock has
+# gone: it takes it anew, still the first, and nothing was lost.
+#
+foreach my $sql ('redis_lock', 'redis_fenced_lock')
+{
+	my $key = "deleted, $sql";
+	my ($one, $two, $three) = sessions(3, 'lockredis.lease' => "${lease}s");
+	my $losses = stat_of('losses');
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up(
+		$key,
+		$two => "SELECT $sql('$key')",
+		$three => "SELECT redis_lock('$key')");
+	my $owner = hand_to_stopped($key, $one, $two);
+	$redis->cmd('DEL', $key);
+	$two->thaw;
+
+	if ($sql eq 'redis_lock')
+	{
+		die 'not got' if defined $two->wait->error;
+		got($three, $key, "$key: the next one has it when that is found out");
+		$two->query_fails(
+			"SELECT redis_assert_held('$key')",
+			'40001',
+			qr/deleted|taken/,
+			"$key: the one before has lost it");
+		$two->query_warns(
+			"SELECT redis_unlock('$key')", 'f',
+			'01000', qr/lost/,
+			"$key: acknowledged");
+		is(stat_of('losses') - $losses, 1, "$key: one loss");
+		rest_in_order($key, $three);
+	}
+	else
+	{
+		got($two, $key, "$key: still the first");
+		isnt(owner_of($key), $owner, "$key: taken anew");
+		$two->query_is("SELECT redis_fence('$key') > 0",
+			't', "$key: with a token");
+		rest_in_order($key, $two, $three);
+		is(stat_of('losses'), $losses, "$key: no loss");
+	}
+	end_of($key, $one, $two, $three);
+}
+
+# The same, and the key holds something else now.
+{
+	my $key = 'another type';
+	my ($one, $two, $three) = sessions(3);
+	my $losses = stat_of('losses');
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up($key, $two => "SELECT redis_fenced_lock('$key')");
+	hand_to_stopped($key, $one, $two);
+	$redis->cmd('DEL', $key);
+	$redis->cmd('LPUSH', $key, 'x');
+	$two->thaw;
+	$two->wait(limit(15))->fails('42809', qr/\Q$key/, "$key: says so");
+	is(stat_of('losses'), $losses, "$key: no loss");
+	$redis->cmd('DEL', $key);
+	run($three, "SELECT redis_try_lock('$key')");
+	is(granted($key), $three->pid, "$key: can be had again");
+	rest_in_order($key, $three);
+	end_of($key, $one, $two, $three);
+}
+
+#
+# No token for a fenced waiter.
+#
+# Redis is stopped.  one gives back, two is handed the lock and asks for a token;
+# there is no answer (or two is cancelled or terminated while it asks).  three,
+# who needs none, has the lock at once; without three it is released as soon as
+# Redis answers.
+#
+$node = $brisk;
+foreach my $case (
+	[ 'no answer', 'three' ],
+	[ 'no answer', 'nobody' ],
+	[ 'cancel', 'three' ],
+	[ 'terminate', 'three' ],
+	[ 'terminate', 'nobody' ])
+{
+	my ($how, $behind) = @$case;
+	my $key = "no token, $how, $behind behind";
+	my ($one, $two, $three) = sessions(3);
+	my $losses = stat_of('losses');
+
+	run($one, "SELECT redis_lock('$key')");
+	# A further lock, which the end of the session has to give back.
+	run($two, "SELECT redis_lock('other of $key')");
+	queue_up(
+		$key,
+		$two => "SELECT redis_fenced_lock('$key')",
+		$behind eq 'three' ? ($three => "SELECT redis_lock('$key')") : ());
+	my $owner = owner_of($key);
+	my $rule;
+	if ($how eq 'no answer')
+	{
+		$redis->freeze;
+	}
+	else
+	{
+		$rule = $proxy->rule(on => 'reply', match => $key, action => 'hold');
+	}
+	run($one, "SELECT redis_unlock('$key')");
+	if ($rule)
+	{
+		$proxy->wait_for_rule($rule);
+		$two->$how;
+	}
+	my $result = $two->wait(limit(15));
+	$result->fails('08006', qr/lock store/, "$key: it fails")
+	  if $how eq 'no answer';
+	$result->fails('57014', qr/cancel/, "$key: cancelled") if $how eq 'cancel';
+	ok($result->dead, "$key: terminated") if $how eq 'terminate';
+	if ($behind eq 'three')
+	{
+		is($three->wait(limit(15))->error, undef, "$key: the next one has it");
+		is(granted($key), $three->pid, "$key: and is the only one");
+	}
+	$redis->thaw;
+	let_go() if $rule;
+	if ($behind eq 'three')
+	{
+		is(owner_of($key), $owner, "$key: passed on");
+		$two->query_is(
+			"SELECT redis_is_held('$key'), redis_fence('$key')",
+			'f|NULL',
+			"$key: nothing is held by the one that failed"
+		) if $how ne 'terminate';
+		$node->wait_for_up;
+		rest_in_order($key, $three);
+	}
+	else
+	{
+		wait_for_key($key, 0);
+		pass("$key: released in Redis");
+	}
+	poll_until(
+		'Redis to be asked again',
+		sub {
+			defined $one->query("SELECT redis_is_locked('$key')")->error ? 0 : 1;
+		});
+	is(stat_of('losses'), $losses, "$key: no loss");
+	end_of($key, $one, $two, $three);
+}
+$node = $patient;
+
+#
+# What Redis shows of the count may be wrong.
+#
+# one takes the lock again and is cancelled while it waits for the reply; the
+# request runs afterwards, and Redis shows two holds.  The next holder, who has
+# one, must not be shown with two: the lock is not handed over.
+#
+{
+	my $key = 'count';
+	my ($one, $two) = sessions(2);
+
+	run($one, "SELECT redis_lock('$key')");
+	my $owner = owner_of($key);
+	my $rule = $proxy->rule(match => $key, action => 'hold');
+	$one->start("SELECT redis_lock('$key')");
+	$proxy->wait_for_rule($rule);
+	$one->cancel;
+	$one->wait->fails('57014', qr/cancel/, "$key: cancelled");
+	let_go();
+	poll_until('two holds', sub { $redis->hash($key)->{$owner} == 2 });
+	$one->query_is("SELECT redis_hold_count('$key')", '1', "$key: it has one");
+	queue_up($key, $two => "SELECT redis_lock('$key')");
+	run($one, "SELECT redis_unlock('$key')");
+	got($two, $key, "$key: the next one has it");
+	my $next = $two->value("SELECT redis_lock_owner('$key')");
+	isnt($next, $owner, "$key: taken anew");
+	is_deeply($redis->hash($key), { $next => 1 }, "$key: and counted right");
+
+	# Once a request has set it, it is right again.
+	run($two, "SELECT redis_lock('$key'), redis_unlock('$key')");
+	queue_up($key, $one => "SELECT redis_lock('$key')");
+	run($two, "SELECT redis_unlock('$key')");
+	got($one, $key, "$key: back again");
+	is_deeply($redis->hash($key), { $next => 1 }, "$key: handed over");
+	rest_in_order($key, $one);
+	end_of($key, $one, $two);
+}
+
+#
+# Terminated in the middle of releasing several.
+#
+# one gives back three locks: two waits for the first, three for the last; the
+# release of the one in between is held by the proxy, and one is terminated.
+# What was handed over stays so, the other one is given back.
+#
+{
+	my ($one, $two, $three) = sessions(3);
+
+	run($one, "SELECT redis_lock('several $_')") foreach 1 .. 3;
+	queue_up('several 1', $two => "SELECT redis_lock('several 1')");
+	queue_up('several 3', $three => "SELECT redis_lock('several 3')");
+	my $rule = $proxy->rule(match => 'several 2', action => 'hold');
+	my @owners = map { owner_of("several $_") } 1, 3;
+	$one->start('SELECT redis_unlock_all()');
+	$proxy->wait_for_rule($rule);
+	got($two, 'several 1', 'several: the first is handed over');
+	got($three, 'several 3', 'several: the last one too');
+	$one->terminate;
+	ok($one->wait->dead, 'several: terminated while it waits for a reply');
+	let_go();
+	wait_for_key('several 2', 0);
+	is_deeply([ map { owner_of("several $_") } 1, 3 ],
+		\@owners, 'several: those that were handed over are not disturbed');
+	$two->query_is("SELECT redis_is_held('several 1'), redis_unlock('several 1')",
+		't|t', 'several: held');
+	$three->query_is(
+		"SELECT redis_is_held('several 3'), redis_unlock('several 3')",
+		't|t', 'several: held');
+	end_of('several', $one, $two, $three);
+}
+
+#
+# The watchdog ends while a lock is handed.
+#
+# two is stopped and is handed the lock, the watchdog is terminated.  The next
+# one takes the lock back.
+#
+{
+	$node = $brisk;
+	my $key = 'watchdog ends';
+	my ($one, $two, $three) = sessions(3);
+	my $watchdog = $node->watchdog_pid;
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
+	kill 'STOP', $watchdog;
+	my $owner = hand_to_stopped($key, $one, $two);
+	kill 'TERM', $watchdog;
+	kill 'CONT', $watchdog;
+	poll_until(
+		'another watchdog',
+		sub {
+			my $pid = $node->watchdog_pid;
+			defined $pid && $pid != $watchdog;
+		});
+	got($three, $key, "$key: the next one has it");
+	is(owner_of($key), $owner, "$key: passed on");
+	$two->thaw;
+	$node->wait_for_up;
+	rest_in_order($key, $three, $two);
+	end_of($key, $one, $two, $three);
+	$node = $patient;
+}
+
+#
+# A renewal is due while the lock is handed.
+#
+# two is stopped for longer than a third of the lease, but not for a second: the
+# watchdog comes by and finds nothing to renew.  two goes on, and its lock is
+# renewed from then on.
+#
+{
+	my $key = 'due';
+	my ($one, $two) = sessions(2, 'lockredis.lease' => "${lease}s");
+
+	run($one, "SELECT redis_lock('$key')");
+	queue_up($key, $two => "SELECT redis_lock('$key')");
+	my $owner = hand_to_stopped($key, $one, $two);
+	pause(0.75);
+	$two->thaw;
+	got($two, $key, "$key: accepted");
+	poll_until(
+		'some renewals',
+		sub {
+			$node->value("SELECT renewals FROM redis_locks WHERE key = '$key'")
+			  >= 3;
+		});
+	pass("$key: renewed");
+	$two->query_is("SELECT redis_is_held('$key')", 't', "$key: held");
+	rest_in_order($key, $two);
+	end_of($key, $one, $two);
+}
+
+#
+# A renewal is under way when the lock is handed over.
+#
+# The watchdog's renewal for one runs and the proxy holds its reply.  two has the
+# lock by then (or is stopped, and does not know yet).  The reply counts for two:
+# its lease is as long as the renewal has made it.
+#
+# Case "gone": the request is held, and the key deleted before it runs.  The
+# reply is two's loss; if two does not know yet, it is none, and two takes the
+# lock anew.
+#
+foreach my $case (
+	[ 'counts', 'runs' ],
+	[ 'counts', 'is stopped' ],
+	[ 'gone', 'runs' ],
+	[ 'gone', 'is stopped' ])
+{
+	my ($what, $state) = @$case;
+	my $key = "renewal $what, two $state";
+	my ($one, $two) = sessions(2, 'lockredis.lease' => "${lease}s");
+	my $losses = stat_of('losses');
+	my $ends = sub {
+		return $node->value(
+			"SELECT extract(epoch FROM clock_timestamp() + expires_in) FROM redis_locks WHERE granted AND key = '$key'"
+		);
+	};
+
+	# A batch has been dealt with when another one has.
+	my $applied = sub {
+		my $renewals =
+		  "SELECT renewals FROM redis_locks WHERE key = 'other of $key'";
+		my $before = $node->value($renewals);
+
+		poll_until('another renewal', sub { $node->value($renewals) > $before });
+	};
+
+	run($one, "SELECT redis_lock('$key'), redis_lock('other of $key')");
+	queue_up($key, $two => "SELECT redis_lock('$key')");
+	my $rule = $proxy->rule(
+		on => $what eq 'counts' ? 'reply' : 'request',
+		match => $key,
+		action => 'hold');
+	$proxy->wait_for_rule($rule);
+	my $until = $ends->();
+	$two->freeze if $state ne 'runs';
+	my $owner = owner_of($key);
+	run($one, "SELECT redis_unlock('$key')");
+	die 'not got' if $state eq 'runs' && defined $two->wait->error;
+	$redis->cmd('DEL', $key) if $what eq 'gone';
+
+	# Another renewal would do what this one has done.
+	$proxy->rule(match => $key, action => 'hold', times => 0)
+	  if $what eq 'counts';
+	$proxy->release;
+	if ($what eq 'counts')
+	{
+		if ($state ne 'runs')
+		{
+			# It counts in any case, but before two runs is what is meant here.
+			pause(0.2);
+			$two->thaw;
+			die 'not got' if defined $two->wait->error;
+		}
+		poll_until('the lease to be longer',
+			sub { $ends->() - $until > $lease / 6 }, 1);
+		pass("$key: the reply counts");
+		is(owner_of($key), $owner, "$key: it is the same lock");
+		let_go();
+		is(stat_of('losses'), $losses, "$key: no loss");
+		$two->query_is("SELECT redis_is_held('$key')", 't', "$key: held");
+	}
+	elsif ($state eq 'runs')
+	{
+		$proxy->clear;
+		poll_until('the loss', sub { stat_of('losses') - $losses == 1 });
+		$two->query_warns(
+			"SELECT redis_unlock('$key')", 'f',
+			'01000', qr/deleted/,
+			"$key: a loss");
+		run($two, "SELECT redis_lock('$key')");
+	}
+	else
+	{
+		$proxy->clear;
+		$applied->();
+		$two->thaw;
+		got($two, $key, "$key: taken anew");
+		isnt(owner_of($key), $owner, "$key: as another owner");
+		is(stat_of('losses'), $losses, "$key: no loss");
+	}
+	rest_in_order($key, $two);
+	end_of($key, $one, $two);
+}
+
+#
+# A head that asks Redis is not handed the lock.
+#
+# somebody lets go; two, the head, asks, and the proxy holds its request.  After
+# its time two is passed over: three takes the key, and gives it back.  two is
+# the head again, but its request is still on its way: nothing may be handed to
+# it.  The key is released in Redis, and after a second four takes it, as two does
+# not move.  Then two's request runs and finds four; two waits, and is handed the
+# lock by four.
+#
+{
+	my $key = 'asking';
+	my ($one, $two, $three, $four) = sessions(4);
+	my $handoffs = stat_of('handoffs');
+
+	somebody_takes($key);
+	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three, $four);
+	poll_until('the subscription',
+		sub { $redis->subscribers("redisson_lock__channel:{$key}") > 0 });
+	poll_until(
+		'no more requests',
+		sub {
+			my $before = $redis->script_calls;
+			pause(0.2);
+			$redis->script_calls == $before;
+		});
+	my $rule = $proxy->rule(match => $key, action => 'hold');
+	free($key);
+	$proxy->wait_for_rule($rule);
+
+	# Told again: two does not react.
+	free($key);
+	got($three, $key, "$key: the head is passed over");
+	my $owner = owner_of($key);
+	run($three, "SELECT redis_unlock('$key')");
+	isnt(owner_of($key), $owner, "$key: not handed to the one that asks");
+	got($four, $key, "$key: it is passed over again");
+	let_go();
+	pause(0.3);
+	ok($two->is_running, "$key: it waits then");
+	is(granted($key), $four->pid, "$key: one holder");
+	rest_in_order($key, $four, $two);
+	is(stat_of('handoffs') - $handoffs, 1, "$key: and is handed it");
+	leave($one, $two, $three, $four);
+}
+
+end_of('in the end');
+done_testing();

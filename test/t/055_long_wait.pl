@@ -1,0 +1,301 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Waits longer than deadlock_timeout.  Of several sessions that find the same
+# cycle at the same time one ends, and no session ends that is in none, however
+# much they wait (design.md section 6, "Deadlocks").  log_lock_waits logs
+# such a wait as it does for PostgreSQL's locks.  redis_locks.blocked_by names
+# those of this server who have the key or are ahead in its queue (section 1).
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => {
+		deadlock_timeout => '50ms',
+		log_min_error_statement => 'panic'
+	});
+my @s = map { $node->session } 1 .. 6;
+my $viewer = $node->session;
+
+$node->wait_for_up;
+$viewer->query(
+	'CREATE TABLE t (id int PRIMARY KEY, n int);
+	 INSERT INTO t SELECT i, 0 FROM generate_series(1, 4) i');
+
+sub deadlocks
+{
+	return $viewer->value('SELECT deadlocks FROM redis_lock_stats');
+}
+
+sub wait_for_waiters
+{
+	my ($key, $count) = @_;
+
+	return poll_until(
+		"$count waiters for $key",
+		sub {
+			$viewer->value(
+				"SELECT count(*) FROM redis_locks
+				 WHERE key = '$key' AND waiting_since IS NOT NULL") == $count;
+		});
+}
+
+sub pids
+{
+	return join ', ', map { $_->pid } @_;
+}
+
+#
+# blocked_by.  The holder has the lock at both levels, which are two rows, and
+# stands there once.
+#
+{
+	my ($holder, @queue) = @s[ 0 .. 3 ];
+
+	$holder->query("BEGIN; SELECT redis_lock('a'), redis_xact_lock('a')");
+	foreach my $i (0 .. 2)
+	{
+		$queue[$i]->start("SELECT redis_lock('a')");
+		wait_for_waiters('a', $i + 1);
+	}
+	foreach my $i (0 .. 2)
+	{
+		my $pid = $queue[$i]->pid;
+		my $blockers = join ',', map { $_->pid } $holder, @queue[ 0 .. $i - 1 ];
+
+		is($viewer->value("SELECT blocked_by FROM redis_locks WHERE pid = $pid"),
+			"{$blockers}", "number $i of the queue is blocked by all before it");
+	}
+	is( $viewer->value(
+			'SELECT count(*) FROM redis_locks WHERE granted AND blocked_by IS NULL'),
+		2, 'nobody blocks a holder');
+
+	# In the middle somebody gives up.
+	$queue[1]->cancel;
+	$queue[1]->wait(10)->fails('57014', qr/user request/, 'cancelled');
+	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[2]->pid),
+		'{' . $holder->pid . ',' . $queue[0]->pid . '}',
+		'one that has given up blocks nobody');
+	$holder->query("COMMIT; SELECT redis_unlock('a')");
+	$queue[0]->wait(10);
+	wait_for_waiters('a', 1);
+	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[2]->pid),
+		'{' . $queue[0]->pid . '}', 'the next holder does');
+	$queue[0]->query("SELECT redis_unlock('a')");
+	$queue[2]->wait(10);
+	$queue[2]->query("SELECT redis_unlock('a')");
+
+	# Somebody elsewhere is no process of this server.
+	$redis->cmd('HSET', 'a', '11111111-2222-3333-4444-555555555555:1', 1);
+	$redis->cmd('PEXPIRE', 'a', 600_000);
+	$queue[0]->start("SELECT redis_lock('a')");
+	wait_for_waiters('a', 1);
+	is($viewer->value('SELECT blocked_by FROM redis_locks'),
+		'{}', 'nobody here blocks the first one behind a foreign holder');
+	$queue[1]->start("SELECT redis_lock('a')");
+	wait_for_waiters('a', 2);
+	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[1]->pid),
+		'{' . $queue[0]->pid . '}', 'but the second one waits for the first');
+	$_->cancel foreach @queue[ 0, 1 ];
+	$_->wait(10)->fails('57014', qr/user request/, 'cancelled') foreach @queue[ 0, 1 ];
+	$redis->cmd('DEL', 'a');
+}
+
+#
+# log_lock_waits, behind a local holder.
+#
+{
+	my ($holder, $one, $two, $quiet) = @s;
+	my ($pid, $pid_two, $pid_quiet) = map { $_->pid } $one, $two, $quiet;
+
+	$node->log_since_here;
+	$_->query('SET log_lock_waits = on') foreach $one, $two;
+	$holder->query("SELECT redis_lock('a')");
+	$one->query("SET deadlock_timeout = '1h'");
+	$one->start("SELECT redis_lock('a')");
+	wait_for_waiters('a', 1);
+	$quiet->start("SELECT redis_lock('a')");
+	wait_for_waiters('a', 2);
+	$two->start("SELECT redis_lock('a')");
+	poll_until(
+		'the wait to be logged',
+		sub {
+			$node->logged(
+				qr/LOG:  process $pid_two still waiting for Redis lock "a" after \d+\.\d{3} ms\n/);
+		});
+	my $queue = pids($one, $quiet, $two);
+	my $holding = $holder->pid;
+	like($node->log_text,
+		qr/DETAIL:  Process holding the lock: $holding\. Wait queue: $queue\.\n/,
+		'the log has the holder and the queue');
+
+	# It goes on looking, and is not logged again.
+	pause(0.3);
+	$holder->query("SELECT redis_unlock('a')");
+	$one->wait(10);
+	$one->query("SELECT redis_unlock('a')");
+	$quiet->wait(10);
+	$quiet->query("SELECT redis_unlock('a')");
+	$two->wait(10);
+	$two->query("SELECT redis_unlock('a')");
+	is($node->times_logged(qr/process $pid_two still waiting/), 1, 'once');
+	is($node->times_logged(
+			qr/LOG:  process $pid_two acquired Redis lock "a" after \d+\.\d{3} ms\n/),
+		1, 'and once that it got the lock');
+	is($node->times_logged(qr/process ($pid|$pid_quiet) (still|acquired)/),
+		0, 'not a wait within deadlock_timeout, and not without log_lock_waits');
+	$one->query('RESET deadlock_timeout');
+
+	# No wait, no word of it.
+	$node->log_since_here;
+	$two->query("SELECT redis_lock('a'), redis_unlock('a')");
+	is($node->times_logged(qr/Redis lock/), 0, 'a lock that was free is not logged');
+}
+
+# Behind a foreign holder; and without success.
+{
+	my $one = $s[1];
+	my $pid = $one->pid;
+
+	$node->log_since_here;
+	$redis->cmd('HSET', 'a', '11111111-2222-3333-4444-555555555555:1', 1);
+	$redis->cmd('PEXPIRE', 'a', 600_000);
+	$one->query_is("SELECT redis_try_lock('a', '500ms')", 'f', 'in vain');
+	like($node->log_text,
+		qr/process $pid still waiting for Redis lock "a".*\n.*DETAIL:  No process of this server is holding the lock\. Wait queue: $pid\.\n/,
+		'a foreign holder is nobody of this server');
+	is($node->times_logged(qr/acquired/), 0, 'nothing was acquired');
+	$redis->cmd('DEL', 'a');
+}
+
+# A deadlock is logged even if the error is caught.
+{
+	my ($other, $one) = @s;
+	my $pid = $one->pid;
+
+	$node->log_since_here;
+	$other->query("SET deadlock_timeout = '1h'");
+	$one->query("SELECT redis_lock('a')");
+	$other->query("SELECT redis_lock('b')");
+	$other->start("SELECT redis_lock('a')");
+	wait_for_waiters('a', 1);
+	$one->query_is(
+		q{DO $$ BEGIN PERFORM redis_lock('b');
+		  EXCEPTION WHEN deadlock_detected THEN NULL; END $$},
+		'', 'a deadlock that is caught');
+	like($node->log_text,
+		qr/LOG:  process $pid detected deadlock while waiting for Redis lock "b" after \d+\.\d{3} ms\n/,
+		'is logged');
+	unlike($node->log_text, qr/ERROR/, 'though not as an error');
+	$one->query("SELECT redis_unlock('a')");
+	$other->wait(10);
+	$other->query('RESET deadlock_timeout; SELECT redis_unlock_all()');
+	$_->query('RESET log_lock_waits') foreach @s;
+}
+
+#
+# All of a cycle find it in the same moment.
+#
+# Each session has the key of its number and waits for the next one's.  Each is
+# stopped as soon as it queues, so nobody looks before the last one has closed
+# the cycle; when all go on the time of each is over, and they look at once.
+#
+foreach my $round (1 .. 12)
+{
+	my $n = 2 + $round % 5;
+	my @ring = @s[ 0 .. $n - 1 ];
+	my $before = deadlocks();
+
+	foreach my $i (0 .. $n - 1)
+	{
+		$ring[$i]->query("BEGIN; SELECT redis_xact_lock('k$i')");
+		$ring[$i]->query("SET LOCAL deadlock_timeout = '300ms'");
+	}
+	foreach my $i (0 .. $n - 1)
+	{
+		my $next = ($i + 1) % $n;
+
+		$ring[$i]->start("SELECT redis_xact_lock('k$next')");
+		wait_for_waiters("k$next", 1);
+		$ring[$i]->freeze;
+	}
+	pause(0.35);
+	$_->thaw foreach @ring;
+
+	# Whoever has got all it wants, or has failed, lets the next one go on.
+	my %open = map { $_ => $_ } @ring;
+	my @victims;
+
+	poll_until(
+		'all of the ring to end',
+		sub {
+			foreach my $session (values %open)
+			{
+				next if $session->is_running;
+				my $result = $session->wait;
+
+				push @victims, $result->sqlstate if $result->error;
+				$session->query('ROLLBACK');
+				delete $open{$session};
+			}
+			return !%open;
+		},
+		30);
+	is("@victims", '40P01', "one of $n dies");
+	is(deadlocks() - $before, 1, 'and is counted');
+}
+
+#
+# No false alarm.
+#
+# Transactions that take a few keys and rows, in one order, but many of them at
+# once and with as many looks as can be: each wait of a millisecond is one.  What
+# is wanted changes from one transaction to the next, so there are always
+# some that wait for keys of others who wait for rows.
+#
+{
+	my $before = deadlocks();
+	my $runs = 500;
+
+	$node->log_since_here;
+	foreach my $session (@s)
+	{
+		$session->query("SET deadlock_timeout = '1ms'; SET log_lock_waits = on");
+		$session->start(
+			qq{DO \$\$
+			DECLARE
+				wanted int;
+			BEGIN
+				FOR i IN 1 .. $runs LOOP
+					wanted := trunc(random() * 15) + 1;
+					FOR k IN 1 .. 4 LOOP
+						CONTINUE WHEN (wanted >> (k - 1)) & 1 = 0;
+						IF random() < 0.6 THEN
+							PERFORM redis_xact_lock('k' || k);
+						END IF;
+						UPDATE t SET n = n + 1 WHERE id = k;
+						IF random() < 0.1 THEN
+							PERFORM pg_sleep(0.002);
+						END IF;
+					END LOOP;
+					COMMIT;
+				END LOOP;
+			END \$\$});
+	}
+	my @errors = grep { defined } map { $_->wait(120)->error } @s;
+
+	is(scalar @errors, 0, 'no session is the victim of a deadlock that is none');
+	diag($_->message) foreach @errors;
+	is(deadlocks(), $before, 'none was counted');
+	my $looks = $node->times_logged(qr/still waiting for Redis lock/);
+	cmp_ok($looks, '>', 100, "they looked ($looks times)");
+}
+
+$_->quit foreach @s, $viewer;
+nothing_left($node, $redis);
+done_testing();

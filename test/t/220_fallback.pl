@@ -1,0 +1,241 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Fallback mode, one outage after the other: when Redis has not answered for
+# lockredis.fallback_after the table keeps the locks; what sessions hold goes
+# with them and comes back, or is lost and told; a key that nobody here had is
+# free only one lease later, or the longest time to live seen on it; each change
+# is logged once, counted and shown.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+use PostgreSQL::Test::Utils;
+
+my $redis = LockRedis::Redis->new;
+my $table = LockRedis::Table->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => {
+		'lockredis.mode' => 'fallback',
+		'lockredis.fallback_after' => '1s',
+		'lockredis.lease' => '6s',
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms'
+	});
+$table->use_node($node);
+$node->wait_for_up;
+my $uuid;
+
+my $counters = qr/^redisson_lock_token:/;
+
+sub owner_in
+{
+	my ($hash) = @_;
+
+	return join ',', map { "$_=$hash->{$_}" } sort keys %$hash;
+}
+
+sub stat_of
+{
+	my ($column) = @_;
+
+	return $node->value("SELECT $column FROM redis_lock_stats");
+}
+
+sub wait_for_row
+{
+	my ($key, $owner) = @_;
+
+	return poll_until("$key to be in the table as $owner",
+		sub { owner_in($table->hash($key)) eq $owner });
+}
+
+#
+# Settings
+#
+
+{
+	my $bad = LockRedis::Node->create(
+		'bad',
+		redis => $redis,
+		start => 0,
+		settings => {
+			'lockredis.mode' => 'fallback',
+			'lockredis.fallback_after' => '20s',
+			'lockredis.lease' => '30s'
+		});
+
+	ok(!$bad->start(fail_ok => 1), 'two thirds of the lease are too much');
+	like(slurp_file($bad->logfile),
+		qr/"lockredis.fallback_after" must be below two thirds of "lockredis.lease"/,
+		'and the log says so');
+}
+
+is( $node->value(
+		'SELECT role, state, in_use, since IS NOT NULL, reason
+		 FROM redis_lock_status ORDER BY node'),
+	"master|up|t|t|\ntable|up|f|t|",
+	'both stores are there, and Redis is in use');
+
+$node->log_since_here;
+$node->set('lockredis.fallback_after' => '5s');
+poll_until('the watchdog to say that this does not fit',
+	sub { $node->logged(qr/"lockredis.fallback_after" must be below/) });
+$node->set('lockredis.fallback_after' => '1s');
+
+#
+# The first outage: Redis is killed, and comes back empty.
+#
+
+my $one = $node->session;
+my $two = $node->session;
+my $three = $node->session;
+my $new = $node->session;
+
+$one->query_is("SELECT redis_lock('renewed'), redis_lock('renewed')", '|', 'twice');
+$one->query_is("SELECT redis_lock('given', '5 minutes')", '', 'with a given lease');
+$one->query_is("SELECT redis_lock('extended')", '', 'another');
+$two->query_is("SELECT redis_lock('short', '700 ms')", '', 'one that is too short');
+$two->query_is("BEGIN; SELECT redis_xact_lock('xact')", '', 'of a transaction');
+$three->query_is("SELECT redis_lock('released')", '', 'to be given back');
+my $owner = owner_in($redis->hash('renewed'));
+($uuid) = $owner =~ /^([^:]+)/;
+
+# Somebody elsewhere, with a lease longer than ours.
+$redis->cmd('HSET', 'long', 'somebody:1', 1);
+$redis->cmd('PEXPIRE', 'long', 15000);
+$new->query_is("SELECT redis_try_lock('long')", 'f', 'a longer lease is seen');
+$new->query("SELECT redis_fenced_xact_lock('fenced')");
+$new->query("SELECT redis_fenced_xact_lock('fenced')");
+
+$node->log_since_here;
+my $killed = now();
+$redis->kill9;
+
+# Before the switch.
+$new->query_fails("SELECT redis_try_lock('new')", '08001', qr/lock store/,
+	'without waiting it is an error');
+$new->query_fails("SELECT redis_try_lock('new', '100 ms')", '08001',
+	qr/lock store/, 'and not "busy" if it waits in vain');
+$new->query_fails("SET lock_timeout = '100ms'; SELECT redis_lock('new')",
+	'55P03', qr/lock timeout/, 'lock_timeout decides as ever');
+$new->query('RESET lock_timeout');
+
+# A waiting call outlives the switch.
+$new->start("SELECT redis_lock('new')");
+
+$node->wait_for_store('table');
+cmp_ok(now() - $killed, '<', limit(5), 'soon after fallback_after');
+is( $node->value('SELECT state, in_use FROM redis_lock_status ORDER BY node'),
+	"down|f\nup|t", 'shown');
+like($node->value('SELECT reason FROM redis_lock_status WHERE in_use'),
+	qr/^Redis has not answered for \d/, 'with the reason');
+
+wait_for_row('renewed', $owner);
+foreach my $key (qw(given xact extended released))
+{
+	poll_until("$key to be in the table", sub { $table->cmd('EXISTS', $key) eq '1' });
+}
+like(owner_in($table->hash('given')), qr/^\Q$uuid\E:\d+=1$/, 'a given lease is carried');
+like(owner_in($table->hash('xact')), qr/^\Q$uuid\E:\d+=1$/, 'a transaction too');
+cmp_ok($table->cmd('PTTL', 'given'), '>', 200_000, 'with all that is left of it');
+$one->query_is("SELECT redis_is_held('renewed'), redis_hold_count('renewed')",
+	't|2', 'held all the time');
+$two->query_fails("SAVEPOINT s; SELECT redis_assert_held('short')", '40001',
+	qr/lost/, 'a short lease is lost, and told');
+$two->query('ROLLBACK TO s');
+$two->query_warns("SELECT redis_unlock('short')", 'f', '01000', qr/lost/,
+	'until it is unlocked');
+
+# Locks in the table are full locks.
+$one->query_is("SELECT redis_lock('renewed')", '', 'taken a third time');
+is(owner_in($table->hash('renewed')), $owner =~ s/=2$/=3/r, 'seen in the row');
+$one->query_is("SELECT redis_extend('extended', '1 minute')", 't', 'extended');
+cmp_ok($table->cmd('PTTL', 'extended'), '>', 30_000, 'seen in the row');
+$three->query_is("SELECT redis_unlock('released')", 't', 'given back');
+poll_until('its row to go', sub { $table->cmd('EXISTS', 'released') eq '0' });
+is($node->value("SELECT redis_is_locked('renewed'), redis_lock_owner('renewed')"),
+	"t|" . ($owner =~ s/=.*//r), 'asked of the table');
+
+# A key that nobody here had may be had by somebody else for one lease.
+$three->query_is("SELECT redis_try_lock('never seen')", 'f', 'may be had by others');
+ok($new->is_running, 'the waiting call waits on');
+$new->wait(20);
+cmp_ok(now() - $killed, '>=', 6, 'for one lease since Redis was there');
+$three->query_is("SELECT redis_try_lock('never seen')", 't', 'free after that');
+$three->query_is("SELECT redis_unlock('never seen')", 't', 'given back');
+$three->query_is("SELECT redis_try_lock('never seen')", 't', 'and free at once');
+$three->query_is("SELECT redis_unlock('never seen')", 't', 'given back');
+$three->query_is("SELECT redis_try_lock('long')", 'f', 'a longer lease is waited for');
+
+# Fencing tokens.
+$three->query_fails("SELECT redis_try_fenced_lock('session fenced')", '0A000',
+	qr/redis_fenced_xact_lock/, 'no session-level tokens');
+my $token = $node->value("SELECT token FROM redis_fences WHERE key = 'fenced'");
+cmp_ok($three->value("SELECT redis_fenced_xact_lock('fenced')"),
+	'>', $token, 'those that are recorded go on');
+
+# And back.
+$redis->start;
+$node->wait_for_store('master');
+poll_until('the lock to be in Redis',
+	sub { owner_in($redis->hash('renewed')) eq $owner =~ s/=2$/=3/r });
+poll_until('the rows to be gone', sub { !$table->all_keys });
+$one->query_is("SELECT redis_is_held('renewed'), redis_is_held('given')", 't|t',
+	'held all the time');
+cmp_ok($redis->cmd('PTTL', 'given'), '>', 200_000, 'with all that is left of it');
+like(owner_in($redis->hash('new')), qr/^\Q$uuid\E:/, 'what was taken in the table');
+$two->query_is('COMMIT', '', 'a transaction outlives both switches');
+ok(!%{ $redis->hash('xact') }, 'and gives its lock back in Redis');
+
+is($node->times_logged(qr/locks are kept in the table from now on/), 1, 'logged once');
+is($node->times_logged(qr/locks are kept in Redis again/), 1, 'each way');
+is(stat_of('switches'), 2, 'counted');
+is(stat_of('moves'), 5 + 5, 'and so are the locks that went along');
+is(stat_of('losses'), 1, 'nothing but the short one was lost');
+
+$one->query_is('SELECT redis_unlock_all()', '3', 'given back');
+$new->query_is('SELECT redis_unlock_all()', '1', 'given back');
+nothing_left($node, $redis, keys => $counters);
+
+#
+# The second: frozen, and with its data when it is back.  Meanwhile somebody
+# elsewhere takes a key that a session here has in the table: the conflict is
+# told to the session and to nobody else.
+#
+
+$redis->cmd('DEL', 'long');
+$one->query_is("SELECT redis_lock('mine'), redis_lock('contested')", '|', 'two locks');
+$owner = owner_in($redis->hash('mine'));
+$node->log_since_here;
+$redis->freeze;
+$node->wait_for_store('table');
+wait_for_row('mine', $owner);
+poll_until('the other to be carried', sub { $table->cmd('EXISTS', 'contested') eq '1' });
+$redis->thaw;
+$redis->cmd('DEL', 'contested');
+$redis->cmd('HSET', 'contested', 'somebody:1', 1);
+$redis->cmd('PEXPIRE', 'contested', 60000);
+$one->query_is("SELECT redis_is_held('contested')", 't', 'not yet known');
+$node->wait_for_store('master');
+poll_until('the conflict to be told',
+	sub { $one->value("SELECT redis_is_held('contested')") eq 'f' });
+is( $node->value(
+		"SELECT lost_reason FROM redis_locks WHERE key = 'contested'"),
+	'taken by somebody:1',
+	'with the one who has it');
+is_deeply($redis->hash('contested'), { 'somebody:1' => 1 }, 'who goes on');
+$one->query_is("SELECT redis_is_held('mine')", 't', 'the other lock is held');
+is(owner_in($redis->hash('mine')), $owner, 'by the same owner');
+$one->query_warns("SELECT redis_unlock('contested')", 'f', '01000', qr/taken by/,
+	'told again');
+$one->query_is("SELECT redis_unlock('mine')", 't', 'given back');
+$redis->cmd('DEL', 'contested');
+poll_until('the rows to be gone', sub { !$table->all_keys });
+nothing_left($node, $redis, keys => $counters);
+
+$_->quit foreach $one, $two, $three, $new;
+done_testing();

@@ -1,0 +1,288 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Fallback mode at the moments where a lock passes from one store to the other:
+# waiters stay in their queue over both switches and get the lock in turn; a
+# Redis that comes and goes makes nobody go to and fro; a lock is given back
+# wherever it may be, whatever stopped in the middle (the table worker, the
+# watchdog, a request without an answer, a row of somebody else in the way);
+# what this server itself has left in Redis is no conflict.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $table = LockRedis::Table->new;
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => {
+		'lockredis.mode' => 'fallback',
+		'lockredis.fallback_after' => '1s',
+		'lockredis.lease' => '4s',
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms'
+	});
+$table->use_node($node);
+$node->wait_for_up;
+
+my $counters = qr/^redisson_lock_token:/;
+
+sub owner_in
+{
+	my ($hash) = @_;
+
+	return (keys %$hash)[0] // '';
+}
+
+# Redis runs on and nobody here reaches it, as with a broken network.
+sub cut_off
+{
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	$node->wait_for_store('table');
+	return;
+}
+
+sub reconnect
+{
+	$proxy->mode('pass');
+	$node->wait_for_store('master');
+	return;
+}
+
+sub wait_for_key
+{
+	my ($store, $key, $owner) = @_;
+
+	return poll_until("$key to belong to $owner",
+		sub { owner_in($store->hash($key)) eq $owner });
+}
+
+sub stat_of
+{
+	my ($column) = @_;
+
+	return $node->value("SELECT $column FROM redis_lock_stats");
+}
+
+sub workers_signal
+{
+	my ($signal, $pid) = @_;
+
+	kill $signal, $pid or die "could not signal $pid: $!";
+	return;
+}
+
+#
+# Waiters over both switches.  One has the lock, three wait in order.
+#
+
+my ($one, $two, $three, $four) = map { $node->session } 1 .. 4;
+
+$one->query_is("SELECT redis_lock('queue')", '', 'the first has it');
+foreach my $i (1 .. 3)
+{
+	my $s = ($two, $three, $four)[ $i - 1 ];
+
+	$s->start("SELECT redis_lock('queue')");
+	$node->wait_for_waiters('queue', $i);
+}
+my $owner = owner_in($redis->hash('queue'));
+
+cut_off();
+wait_for_key($table, 'queue', $owner);
+$one->query_is("SELECT redis_unlock('queue')", 't', 'given back in the table');
+is($two->wait(10)->error, undef, 'the second has it');
+ok($three->is_running && $four->is_running, 'and nobody else');
+
+reconnect();
+wait_for_key($redis, 'queue', $owner);
+poll_until('the row to be gone', sub { !$table->all_keys });
+$two->query_is("SELECT redis_is_held('queue')", 't', 'held over the way back');
+$two->query_is("SELECT redis_unlock('queue')", 't', 'given back in Redis');
+is($three->wait(10)->error, undef, 'the third has it');
+ok($four->is_running, 'the fourth waits');
+
+$three->query_is("SELECT redis_unlock('queue')", 't', 'given back');
+is($four->wait(10)->error, undef, 'the fourth has it');
+$four->query_is("SELECT redis_unlock('queue')", 't', 'given back');
+
+# One that cannot be handed over to the next, who wants another lease.  A long one
+# was seen on the key, so nobody would get it for a minute if it had been free.
+$redis->cmd('HSET', 'ours', 'somebody:1', 1);
+$redis->cmd('PEXPIRE', 'ours', 60000);
+$one->query_is("SELECT redis_try_lock('ours')", 'f', 'a long lease is seen');
+$redis->cmd('DEL', 'ours');
+$one->query_is("SELECT redis_lock('ours')", '', 'then the key is ours');
+cut_off();
+poll_until('the lock to be in the table', sub { $table->cmd('EXISTS', 'ours') eq '1' });
+$two->start("SELECT redis_lock('ours', '1 minute')");
+$node->wait_for_waiters('ours', 1);
+$one->query_is("SELECT redis_unlock('ours')", 't', 'given back');
+is($two->wait(20)->error, undef,
+	'a key that this server has had all the time is free at once');
+$two->query_is("SELECT redis_unlock('ours')", 't', 'given back');
+reconnect();
+nothing_left($node, $redis, name => 'nothing is left of the queue');
+is(stat_of('losses'), 0, 'nothing was lost');
+
+#
+# A Redis that comes and goes.
+#
+
+my $switches = stat_of('switches');
+for (1 .. 5)
+{
+	$redis->freeze;
+	pause(0.5);
+	$redis->thaw;
+	pause(0.5);
+}
+is(stat_of('switches'), $switches, 'not to the table');
+cut_off();
+for (1 .. 4)
+{
+	$proxy->mode('pass');
+	pause(0.5);
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	pause(0.3);
+}
+is(stat_of('switches'), $switches + 1, 'and not back');
+$one->query_is("SELECT redis_try_lock('flapping')", 'f',
+	'somebody may have got a key while Redis was there');
+reconnect();
+$one->query_is("SELECT redis_try_lock('flapping')", 't', 'when it is steady');
+$one->query_is("SELECT redis_unlock('flapping')", 't', 'given back');
+
+#
+# The table worker is stopped while locks are carried over.  One lock is given
+# back meanwhile, one runs out; the rows that the worker writes when it goes on
+# belong to nobody and have to go.
+#
+
+$one->query_is("SELECT redis_lock('given back')", '', 'one lock');
+$two->query_is("SELECT redis_lock('runs out', '3 s')", '', 'another');
+$three->query_is("SELECT redis_lock('stays', '1 minute')", '', 'a third');
+$owner = owner_in($redis->hash('stays'));
+my $worker = $node->table_worker_pid;
+
+workers_signal('STOP', $worker);
+cut_off();
+$one->query_warns("SELECT redis_unlock('given back')", 't', '08001', qr/lock store/,
+	'given back without an answer');
+poll_until('the other to run out',
+	sub { $two->value("SELECT redis_is_held('runs out')") eq 'f' });
+$two->query_warns("SELECT redis_unlock('runs out')", 'f', '01000', qr/lost/, 'told');
+$three->query_is("SELECT redis_is_held('stays')", 't', 'a longer lease stands');
+workers_signal('CONT', $worker);
+wait_for_key($table, 'stays', $owner);
+poll_until('the rows of the others to go',
+	sub { join(' ', $table->all_keys) eq 'stays' });
+
+# The worker is terminated: the next one goes on.
+$node->value("SELECT pg_terminate_backend($worker)");
+poll_until('another worker',
+	sub { ($node->table_worker_pid || $worker) != $worker });
+$four->query_is("SELECT redis_try_lock('stays')", 'f', 'the lock stands');
+$three->query_is("SELECT redis_extend('stays', '2 minutes')", 't', 'and works');
+
+# So is the watchdog: the next one knows what is going on.
+my $watchdog = $node->watchdog_pid;
+$node->value("SELECT pg_terminate_backend($watchdog)");
+poll_until('another watchdog',
+	sub { ($node->watchdog_pid || $watchdog) != $watchdog });
+is($node->store_in_use, 'table', 'the table is in use');
+reconnect();
+wait_for_key($redis, 'stays', $owner);
+$three->query_is("SELECT redis_unlock('stays')", 't', 'given back');
+nothing_left($node, $redis, name => 'nothing is left of stopped workers');
+
+#
+# Somebody who knows only the table has the row.  The lock is not carried over
+# while that is so, and its session keeps it for as long as Redis had promised.
+#
+
+$one->query_is("SELECT redis_lock('row', '3 s')", '', 'a lock');
+ok($table->take('row', 'a program', '1 minute'), 'a program takes it in the table');
+cut_off();
+$one->query_is("SELECT redis_is_held('row')", 't', 'held while the lease runs');
+poll_until('the lease to end', sub { $one->value("SELECT redis_is_held('row')") eq 'f' });
+$one->query_warns("SELECT redis_unlock('row')", 'f', '01000', qr/lease/, 'told');
+is(owner_in($table->hash('row')), 'a program', 'the row stands');
+pause(4);
+$one->query_is("SELECT redis_try_lock('row')", 'f', 'and counts');
+ok($table->give_back('row', 'a program'), 'given back');
+$one->query_is("SELECT redis_try_lock('row')", 't', 'free');
+$one->query_is("SELECT redis_unlock('row')", 't', 'given back');
+reconnect();
+nothing_left($node, $redis, name => 'nothing is left of the row');
+
+#
+# A create that Redis carried out, and nobody read the answer: the waiting call
+# goes on in the table, and gets the key there; what it has left in Redis is
+# given back first when Redis is there, and is no conflict.
+#
+
+my $rule = $proxy->rule(match => 'unread', on => 'reply', action => 'hold');
+$one->start("SELECT redis_lock('unread')");
+$proxy->wait_for_rule($rule);
+$proxy->mode('refuse');
+$proxy->reset_all;
+my $left = owner_in($redis->hash('unread'));
+like($left, qr/:/, 'Redis has it');
+$redis->cmd('PEXPIRE', 'unread', 60000);
+is($one->wait(20)->error, undef, 'taken in the end');
+is($node->store_in_use, 'table', 'in the table');
+my $mine = owner_in($table->hash('unread'));
+isnt($mine, $left, 'by another owner');
+is(owner_in($redis->hash('unread')), $left, 'Redis still has the first');
+reconnect();
+wait_for_key($redis, 'unread', $mine);
+$one->query_is("SELECT redis_is_held('unread')", 't', 'held all the time');
+$one->query_is("SELECT redis_unlock('unread')", 't', 'given back');
+nothing_left($node, $redis, name => 'nothing is left of the unread answer');
+
+#
+# A move whose create was not answered: Redis has the lock, and the session gives
+# it back before that is known.
+#
+
+$one->query_is("SELECT redis_lock('half way', '1 minute')", '', 'a lock');
+$owner = owner_in($redis->hash('half way'));
+cut_off();
+wait_for_key($table, 'half way', $owner);
+$redis->cmd('DEL', 'half way');
+$proxy->clear;
+$rule = $proxy->rule(match => 'half way', on => 'reply', action => 'hold');
+$proxy->mode('pass');
+$proxy->wait_for_rule($rule);
+wait_for_key($redis, 'half way', $owner);
+$one->query_is("SELECT redis_unlock('half way')", 't', 'given back in the table');
+$proxy->release;
+poll_until('Redis to be free of it', sub { !%{ $redis->hash('half way') } });
+$node->wait_for_store('master');
+nothing_left($node, $redis, name => 'nothing is left half way');
+
+#
+# hold_at_least, a job that begins with Redis and ends without.
+#
+
+$one->start("CALL redis_with_lock('job', 'SELECT pg_sleep(3)', '0', NULL, '20 s')");
+poll_until('the job to run', sub { %{ $redis->hash('job') } });
+cut_off();
+is($one->wait(20)->error, undef, 'the job ends');
+cmp_ok($table->cmd('PTTL', 'job'), '>', 5000, 'the key stays locked in the table');
+reconnect();
+cmp_ok($redis->cmd('PTTL', 'job'), '>', 5000, 'and in Redis');
+$two->query_is("CALL redis_with_lock('job', 'SELECT 1', '0', NULL, NULL)", 'f',
+	'so it does not run again');
+$redis->cmd('DEL', 'job');
+$table->cmd('DEL', 'job');
+nothing_left($node, $redis, name => 'nothing is left of the job');
+
+$_->quit foreach $one, $two, $three, $four;
+done_testing();

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Fallback mode and the ends of servers: a crash during an outage, and a standby,
+# which stays with Redis, and is promoted with rows of the dead primary in its
+# table.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $table = LockRedis::Table->new;
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => {
+		'lockredis.mode' => 'fallback',
+		'lockredis.fallback_after' => '1s',
+		'lockredis.lease' => '3s',
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms',
+		wal_level => 'replica',
+		max_wal_senders => 4
+	});
+$table->use_node($node);
+$node->wait_for_up;
+
+sub owner_in
+{
+	my ($hash) = @_;
+
+	return (keys %$hash)[0] // '';
+}
+
+sub cut_off
+{
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	$node->wait_for_store('table');
+	return;
+}
+
+sub reconnect
+{
+	$proxy->mode('pass');
+	$node->wait_for_store('master');
+	return;
+}
+
+#
+# A crash during an outage: the new instance has nothing, begins with Redis, and
+# goes to the table; rows of the old one do not count.
+#
+
+my $one = $node->session;
+$one->query_is("SELECT redis_lock('crash')", '', 'crash: held');
+cut_off();
+poll_until('the lock to be in the table', sub { $table->cmd('EXISTS', 'crash') eq '1' });
+my $owner = owner_in($table->hash('crash'));
+$one->kill9;
+poll_until('the server to be there again',
+	sub { eval { $node->store_in_use } });
+$node->wait_for_store('table');
+my $two = $node->session;
+$two->start("SELECT redis_lock('crash')");
+is($two->wait(20)->error, undef, 'crash: free when a lease is over');
+isnt(owner_in($table->hash('crash')), $owner, 'crash: by a new owner');
+$owner = owner_in($table->hash('crash'));
+reconnect();
+poll_until('the lock to be in Redis',
+	sub { owner_in($redis->hash('crash')) eq $owner });
+$two->query_is("SELECT redis_is_held('crash')", 't', 'crash: held over the way back');
+$two->query_is("SELECT redis_unlock('crash')", 't', 'crash: given back');
+$two->quit;
+nothing_left($node, $redis, name => 'crash: nothing is left');
+
+#
+# A standby has no table to write.
+#
+
+$node->backup('backup');
+my $standby = LockRedis::Node->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+$standby->wait_for_up;
+$one = $node->session;
+$one->query_is("SELECT redis_lock('failover')", '', 'failover: the primary has it');
+cut_off();
+poll_until('the row to be there', sub { $table->cmd('EXISTS', 'failover') eq '1' });
+pause(1.5);
+is($standby->store_in_use, 'master', 'standby: it stays with Redis');
+$two = $standby->session;
+$two->query_fails("SELECT redis_try_lock('failover')",
+	'08001', qr/lock store/, 'standby: so there are no locks');
+$node->wait_for_catchup($standby);
+$node->stop('immediate');
+$standby->promote;
+$standby->wait_for_store('table');
+$two->start("SELECT redis_lock('failover')");
+is($two->wait(20)->error, undef, 'failover: the new primary takes it in the table');
+$table->use_node($standby);
+isnt(owner_in($table->hash('failover')), '', 'failover: it is there');
+$two->query_is("SELECT redis_unlock('failover')", 't', 'failover: given back');
+$proxy->mode('pass');
+$standby->wait_for_store('master');
+$two->quit;
+nothing_left($standby, $redis, name => 'failover: nothing is left');
+done_testing();

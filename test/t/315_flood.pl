@@ -1,0 +1,70 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Messages on the channel of an awaited key that come faster than they can be
+# taken, from a client that is broken or means harm.
+#
+# The guarantees: the watchdog goes on renewing meanwhile, so that nobody loses
+# a lock; the waiter still waits; and it is woken when the flood is over.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+use POSIX ();
+
+need_tool('redis-benchmark');
+
+# So that Redis does not end the flood by cutting off the listener.
+my $redis = LockRedis::Redis->new(
+	config => { 'client-output-buffer-limit' => [qw(pubsub 1gb 0 0)] });
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $lease = limit(2);
+my $holder = $node->session(settings => { 'lockredis.lease' => "${lease}s" });
+my $waiter = $node->session;
+
+$redis->cmd('HSET', 'awaited', 'foreign:1', 1);
+$redis->cmd('PEXPIRE', 'awaited', 600_000);
+$holder->query(
+	q{SELECT redis_lock('held' || n) FROM generate_series(1, 50) n});
+$waiter->start(q{SELECT redis_lock('awaited')});
+$node->wait_for_waiters('awaited', 1);
+poll_until('the subscription',
+	sub { $redis->subscribers('redisson_lock__channel:{awaited}') });
+
+sub renewals { return $node->value('SELECT renewals FROM redis_lock_stats'); }
+
+# Two leases long: who renews nothing until it is over has lost everything.
+my $flood = fork();
+die "could not fork: $!" unless defined $flood;
+if ($flood == 0)
+{
+	no warnings 'exec';
+	open STDOUT, '>', '/dev/null';
+	exec 'redis-benchmark', '-s', $redis->socket_path, '-q', '-n', 2_000_000_000,
+	  '-P', 200, '-c', 4, 'PUBLISH', 'redisson_lock__channel:{awaited}', 0;
+	POSIX::_exit(127);
+}
+my $before = renewals();
+my $published = $redis->calls('publish');
+pause(2 * $lease);
+$published = $redis->calls('publish') - $published;
+my $renewed = renewals() - $before;
+kill 'KILL', $flood;
+waitpid $flood, 0;
+
+note sprintf '%d messages in %.0f s, %d renewals', $published, 2 * $lease,
+  $renewed;
+cmp_ok($published, '>', 50_000, 'there was a flood');
+cmp_ok($renewed, '>=', 100, 'each lock was renewed twice meanwhile');
+$holder->query_is(
+	q{SELECT count(*) FROM generate_series(1, 50) n WHERE redis_is_held('held' || n)},
+	'50', 'no lock was lost');
+ok($waiter->is_running, 'the waiter waits');
+
+$redis->cmd('DEL', 'awaited');
+$redis->cmd('PUBLISH', 'redisson_lock__channel:{awaited}', 0);
+is($waiter->wait(30)->error, undef, 'and has its lock after the flood');
+$_->quit foreach $holder, $waiter;
+nothing_left($node, $redis);
+done_testing();

@@ -1,0 +1,265 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Restarts and reloads while locks are held and awaited:
+# - after a crash what the server had stays locked in Redis until its leases or
+#   hold_at_least end, not longer; nobody of the new start takes it for his own,
+#   and tokens go on above those that were given out
+# - a restart with other settings leaves the locks of the old place alone
+# - the extension without the library: readable, dumpable, said so by all calls,
+#   and settings without a definition are everybody's to read
+# - a reload: another lease is for new locks; at another place a transaction
+#   that lost its lock cannot commit and waiters go on at once; a place out of
+#   reach loses nothing while leases last; a password is changed under way
+
+use strict;
+use warnings FATAL => 'all';
+
+use IPC::Run;
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new(name => 'first');
+my $other = LockRedis::Redis->new(name => 'second');
+my $node = LockRedis::Node->create('main', redis => $redis);
+$node->safe_psql('postgres',
+	'CREATE ROLE bob LOGIN; CREATE TABLE t (what text); GRANT ALL ON t TO bob');
+
+sub owner_of
+{
+	my ($key, $where) = @_;
+
+	return (keys %{ ($where || $redis)->hash($key) })[0];
+}
+
+# ----------
+# A crash
+# ----------
+
+# The server stops without a word to Redis while
+#
+#   one     has a renewed lock, and one with a given lease
+#   two     has recorded a token and not committed
+#   three   has run a job whose key stays locked
+#   four    awaits the lock of one
+my ($one, $two, $three, $four) =
+  map { $node->session(settings => { 'lockredis.lease' => '6s' }) } 1 .. 4;
+$one->query("SELECT redis_lock('renewed'), redis_lock('given', '8s')");
+my $recorded = $two->value("SELECT redis_fenced_xact_lock('fenced')");
+my $given_out = $two->value("BEGIN; SELECT redis_fenced_xact_lock('fenced')");
+$two->query(q{INSERT INTO t VALUES ('never committed')});
+$three->query_is("CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '10s')",
+	't', 'a job that holds for at least 10 s');
+$four->start("SELECT redis_lock('renewed')");
+$node->wait_for_waiters('renewed', 1);
+my %owner = map { $_ => owner_of($_) } qw(renewed given fenced kept);
+my $crashed_at = now();
+$node->stop('immediate');
+is_deeply({ map { $_ => owner_of($_) } keys %owner },
+	\%owner, 'after the crash Redis has what it had');
+$_->quit foreach $one, $two, $three, $four;
+$node->start;
+
+is($node->value('SELECT count(*) FROM redis_locks'), 0, 'the server has none');
+is($node->value('SELECT count(*) FROM t'), 0, 'what was not committed is gone');
+is($node->value(q{SELECT token FROM redis_fences WHERE key = 'fenced'}),
+	$recorded, 'so is its token');
+($one, $two, $three) = map { $node->session } 1 .. 3;
+$one->query_is("SELECT redis_try_lock('kept')", 'f',
+	'hold_at_least holds over the crash');
+$one->query_warns("SELECT redis_unlock('kept')",
+	'f', '01000', qr/you don't own/, 'and is nobody\'s to end');
+$one->query_is('SELECT redis_unlock_all()', '0', 'by no means');
+
+# All wait at once; each gets its lock when the old lease ends.
+$one->start("SELECT redis_lock('renewed')");
+$two->start("SELECT redis_lock('given')");
+$three->start("SELECT redis_fenced_xact_lock('fenced')");
+is($_->wait(30)->error, undef, 'the lease of the old one ends') foreach $one, $two;
+my $result = $three->wait(30);
+is($result->error, undef, 'that of the fenced one, too');
+cmp_ok($result->value, '>', $given_out, 'a token above the one that was given out');
+is($node->value(q{SELECT token FROM redis_fences WHERE key = 'fenced'}),
+	$result->value, 'is recorded');
+isnt(
+	substr(owner_of('renewed'), 0, 36),
+	substr($owner{renewed}, 0, 36),
+	'owners have another uuid');
+$three->query_is("SELECT redis_try_lock('kept', '30s')", 't',
+	'hold_at_least ends as well');
+cmp_ok(now() - $crashed_at, '>', 5, 'and not before its time');
+$_->quit foreach $one, $two, $three;
+nothing_left($node, $redis, name => 'nothing of the crash is left',
+	keys => qr/^redisson_lock_token:/);
+
+# ----------
+# Restarts with other settings
+# ----------
+
+# An orderly restart gives everything back before.
+($one, $two) = map { $node->session } 1 .. 2;
+$one->query("SELECT redis_lock('session')");
+$two->query("BEGIN; SELECT redis_xact_lock('transaction')");
+$node->append_conf('postgresql.conf',
+	"lockredis.url = '" . $other->url . "'\nlockredis.key_prefix = 'app:'\nlockredis.max_locks = 50");
+$node->restart;
+$_->quit foreach $one, $two;
+is_deeply([ grep { !/^redisson_lock_token:/ } $redis->all_keys ],
+	[], 'a restart: all was given back to the old place');
+is($node->value('SHOW lockredis.max_locks'), 50, 'with another size');
+$redis->cmd('HSET', 'app:k', 'holder:1', 1);
+$one = $node->session;
+$one->query_is("SELECT redis_try_lock('k')", 't', 'with another place');
+is_deeply([ $other->all_keys ], ['app:k'], 'and another prefix');
+is(scalar $redis->clients, 0, 'nobody is at the old one');
+$one->quit;
+$redis->cmd('FLUSHALL');
+
+# The library is no longer loaded.  Its settings have no definition then, so
+# PostgreSQL shows them to everybody: no password belongs into the URL.
+$node->safe_psql('postgres', "SELECT redis_fenced_xact_lock('kept')");
+my $preload = $node->value('SHOW shared_preload_libraries');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+my $bob = $node->session(user => 'bob');
+$bob->query_fails("SELECT redis_lock('k')", '55000',
+	qr/must be loaded via.*HINT.*shared_preload_libraries/s, 'without the library');
+$bob->query_fails('SELECT * FROM redis_locks', '55000', qr/must be loaded/,
+	'nor are there views');
+$bob->query_is(q{SELECT key, token FROM redis_fences WHERE key = 'app:kept'}, 'app:kept|1',
+	'the fence table can be read');
+my $fresh = $node->session(user => 'bob');
+$fresh->query_is('SHOW lockredis.url', $other->url,
+	'and everybody sees what postgresql.conf says');
+$fresh->quit;
+my $dump;
+IPC::Run::run([ 'pg_dump', '-d', $node->connstr('postgres') ], '>', \$dump);
+like($dump, qr/^app:kept\t1\t/m, 'it can be dumped');
+$bob->quit;
+$node->append_conf('postgresql.conf',
+	"shared_preload_libraries = '$preload'\nlockredis.key_prefix = ''\nlockredis.url = '"
+	  . $redis->url . q{'});
+$node->restart;
+$node->wait_for_up;
+$bob = $node->session(user => 'bob');
+$bob->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'with it again');
+$bob->query_fails('SHOW lockredis.url', '42501', qr/permission denied|must be superuser/,
+	'and nobody sees it');
+$bob->quit;
+$_->cmd('FLUSHALL') foreach $redis, $other;
+
+# ----------
+# Reload: lease
+# ----------
+
+$node->set('lockredis.lease' => '2s');
+($one, $two) = map { $node->session } 1 .. 2;
+$one->query("SELECT redis_lock('before')");
+$node->set('lockredis.lease' => '10min');
+poll_until('the setting', sub { $one->value('SHOW lockredis.lease') eq '10min' });
+my $renewals = q{SELECT renewals FROM redis_locks WHERE key = 'before'};
+my $so_far = $node->value($renewals);
+$one->query("SELECT redis_lock('after')");
+is( $node->value('SELECT key, lease FROM redis_locks ORDER BY key'),
+	"after|00:10:00\nbefore|00:00:02",
+	'a new lease is for new locks');
+poll_until('renewals as before', sub { $node->value($renewals) >= $so_far + 2 });
+cmp_ok($redis->cmd('PTTL', 'before'), '<=', 2000, 'by its own lease');
+$one->query_is("SELECT redis_lock('before'), redis_hold_count('before'); SELECT redis_unlock_all()",
+	"|2\n2", 'taken again, and given back');
+
+# ----------
+# Reload: another place
+# ----------
+
+# One has written under a lock of its transaction, two has a lock of its session,
+# three waits for a foreign holder and would for ten minutes.  Then the place
+# changes.  A session goes there with its next statement, so three is cancelled,
+# unless it has been told.
+$redis->cmd('HSET', 'foreign', 'holder:1', 1);
+$redis->cmd('PEXPIRE', 'foreign', 600_000);
+$three = $node->session;
+$one->query("BEGIN; SELECT redis_xact_lock('written'); INSERT INTO t VALUES ('lost')");
+$two->query("SELECT redis_lock('held')");
+$three->start("SELECT redis_lock('foreign')");
+$node->wait_for_waiters('foreign', 1);
+$node->set('lockredis.url' => $other->url);
+poll_until(
+	'the losses',
+	sub {
+		$node->value(q{SELECT count(*) FROM redis_locks WHERE lost_reason = 'deleted'}) == 2;
+	});
+$one->query_fails('COMMIT', '40001', qr/could not commit.*written.*lost/s,
+	'another place: who lost its lock cannot commit');
+is($node->value('SELECT count(*) FROM t'), 0, 'nothing was written');
+$two->query_fails("SELECT redis_assert_held('held')",
+	'40001', qr/lost.*deleted/s, 'another place: a session-level lock is lost');
+$two->query_warns("SELECT redis_unlock('held')", 'f', '01000', qr/lost/, 'acknowledged');
+$two->query_is("SELECT redis_try_lock('written')", 't', 'and free there');
+$three->cancel if $three->is_running;
+is($three->wait->out, '', 'who waited has ended without it');
+$three->query_is("SELECT redis_try_lock('foreign')", 't', 'and gets it there');
+is_deeply([ $other->all_keys ], [ 'foreign', 'written' ], 'locks are at the new place');
+is_deeply($redis->hash('foreign'), { 'holder:1' => 1 },
+	'those of others at the old one are left alone');
+$_->query('SELECT redis_unlock_all()') foreach $two, $three;
+nothing_left($node, $other, name => 'nothing is left at the new place');
+$redis->cmd('FLUSHALL');
+
+# A place out of reach: nothing is lost while leases last, and all is there when
+# the place is the right one again.
+$one->query("SELECT redis_lock('held')");
+my $owner = owner_of('held', $other);
+$redis->cmd('HSET', 'foreign', 'holder:1', 1);
+$node->set('lockredis.url' => 'unix:///nonexistent/redis.sock');
+poll_until('the store to be down',
+	sub { $node->value('SELECT state FROM redis_lock_status') eq 'down' });
+$two->query_fails("SELECT redis_try_lock('other')",
+	'08001', qr/could not reach.*HINT.*lockredis\.url/s, 'out of reach');
+$one->query_is("SELECT redis_is_held('held')", 't', 'what is held stays held');
+$node->set('lockredis.url' => $other->url);
+$node->wait_for_up;
+$one->query_is("SELECT redis_is_held('held'), redis_lock_owner('held')", "t|$owner",
+	'back in reach: still held, by the same owner');
+$one->query_is("SELECT redis_unlock('held')", 't', 'and given back');
+$redis->cmd('FLUSHALL');
+
+# ----------
+# Reload: password
+# ----------
+
+# The password is changed in Redis and in its file, all connections are cut,
+# nobody is reloaded: who holds and who waits go on with the new one.
+my $file = $node->basedir . '/secret';
+my $write = sub {
+	unlink $file;
+	open my $fh, '>', $file or die "could not create $file: $!";
+	print $fh $_[0];
+	close $fh or die $!;
+	chmod 0600, $file or die $!;
+};
+$write->('secret-1');
+$other->cmd('CONFIG', 'SET', 'requirepass', 'secret-1');
+$other->{password} = 'secret-1';
+$node->set('lockredis.password_file' => $file);
+$node->wait_for_up;
+$one->query("SELECT redis_lock('held')");
+$other->cmd('HSET', 'foreign', 'holder:1', 1);
+$other->cmd('PEXPIRE', 'foreign', 600_000);
+$two->start("SELECT redis_lock('foreign')");
+$node->wait_for_waiters('foreign', 1);
+my $channel = 'redisson_lock__channel:{foreign}';
+poll_until('the subscription', sub { $other->subscribers($channel) == 1 });
+$other->cmd('CONFIG', 'SET', 'requirepass', 'secret-2');
+$other->{password} = 'secret-2';
+$write->('secret-2');
+$other->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach $other->clients;
+poll_until('the subscription', sub { $other->subscribers($channel) == 1 });
+$one->query_is("SELECT redis_lock('held'), redis_unlock('held'), redis_unlock('held')",
+	'|t|t', 'a new password: who holds goes on');
+$other->cmd('DEL', 'foreign');
+$other->cmd('PUBLISH', $channel, 0);
+is($two->wait(10)->error, undef, 'a new password: who waits is woken');
+$two->query('SELECT redis_unlock_all()');
+
+$_->quit foreach $one, $two, $three;
+nothing_left($node, $other);
+done_testing();

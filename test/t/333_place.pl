@@ -1,0 +1,77 @@
+# Copyright (c) 2026, lockredis contributors
+
+# lockredis.url changes while statements run.  A session reads its settings
+# between statements only, so it is told instead of being left where nobody
+# renews or listens:
+# - who waits for a foreign or for a local holder is told, soon, and starts again
+# - who takes locks in a long statement is told at the next one
+# - nothing is taken or left behind at the old place
+# - a reload that changes something else disturbs nobody
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $old = LockRedis::Redis->new(name => 'old');
+my $new = LockRedis::Redis->new(name => 'new');
+my $node = LockRedis::Node->create('main', redis => $old,
+	settings => { 'lockredis.lease' => '10min' });
+$node->safe_psql('postgres', 'CREATE TABLE go_on (what text)');
+my $moved = qr/has another place.*DETAIL:.*lockredis\.url.*HINT:  Start/s;
+
+#
+#   holder    has "local"
+#   one       awaits "foreign", which another client has, for ten minutes
+#   two       awaits "local"
+#   loop      takes and gives back in one statement that goes on
+#
+my ($holder, $one, $two, $loop) = map { $node->session } 1 .. 4;
+$old->cmd('HSET', 'foreign', 'holder:1', 1);
+$old->cmd('PEXPIRE', 'foreign', 600_000);
+$holder->query("SELECT redis_lock('local')");
+$one->start("SELECT redis_lock('foreign')");
+$two->start("SELECT redis_lock('local')");
+$loop->start(<<'SQL');
+DO $$ BEGIN
+	LOOP
+		PERFORM redis_lock('loop');
+		PERFORM redis_unlock('loop');
+		INSERT INTO go_on VALUES ('loop');
+		COMMIT;
+	END LOOP;
+END $$
+SQL
+$node->wait_for_waiters($_, 1) foreach 'foreign', 'local';
+
+# Something else.
+$node->set('lockredis.command_timeout' => '4s');
+pause(2);
+ok($_->is_running, 'another setting: nobody is disturbed') foreach $one, $two, $loop;
+
+# The place.
+$node->set('lockredis.url' => $new->url);
+$one->wait(15)->fails('08006', $moved, 'who waits for a foreign holder is told');
+$two->wait(15)->fails('08006', $moved, 'who waits for a local holder is told');
+$loop->wait(15)->fails('08006', $moved, 'who takes locks in a long statement is told');
+$holder->query_fails("SELECT redis_assert_held('local')", '40001', qr/lost/,
+	'who had a lock has lost it');
+$holder->query_warns("SELECT redis_unlock('local')", 'f', '01000', qr/lost/,
+	'and acknowledges that');
+$one->query_is("SELECT redis_try_lock('foreign')", 't', 'the next statement is there');
+$two->query_is("SELECT redis_try_lock('local')", 't', 'for everybody');
+$loop->query_is("SELECT redis_try_lock('loop')", 't', 'for the loop, too');
+is_deeply([ $new->all_keys ], [ 'foreign', 'local', 'loop' ], 'all of it is there');
+is_deeply([ grep { !/^(?:foreign|local)$/ } $old->all_keys ],
+	[], 'and what was taken at the old place was given back');
+is_deeply($old->hash('foreign'), { 'holder:1' => 1 }, 'but that of others');
+
+# Without a change, who begins to wait after a reload waits.
+$holder->start("SELECT redis_lock('loop')");
+$node->wait_for_waiters('loop', 1);
+$loop->query_is("SELECT redis_unlock('loop')", 't', 'given back');
+is($holder->wait(10)->error, undef, 'had');
+
+$_->quit foreach $holder, $one, $two, $loop;
+nothing_left($node, $new);
+done_testing();
