@@ -8,7 +8,7 @@ LockRedis::Table - the table of table mode, as a program without lockredis uses 
 
 =head1 SYNOPSIS
 
-  my $table = LockRedis::Table->new;
+  my $table = LockRedis::Table->new;    # dbname => lockredis.database
   my $node = LockRedis::Node->create('main', redis => $table);  # mode = table
 
   $table->hash('key');                  # { owner => count }, live or not
@@ -34,9 +34,9 @@ use Carp;
 
 sub new
 {
-	my ($class) = @_;
+	my ($class, %opts) = @_;
 
-	return bless {}, $class;
+	return bless { dbname => $opts{dbname} || 'postgres' }, $class;
 }
 
 # The server whose table it is; called by LockRedis::Node.
@@ -61,7 +61,7 @@ sub _value
 	my ($self, $sql) = @_;
 
 	croak 'use_node was not called' unless $self->{node};
-	return $self->{node}->value($sql);
+	return $self->{node}->value($sql, dbname => $self->{dbname});
 }
 
 sub hash
