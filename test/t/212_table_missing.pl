@@ -139,10 +139,17 @@ is_up('database and extension created');
 	is_down(qr/"redis_lock_rows" is not as the script/, 'another type');
 	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows ALTER hold_count TYPE integer');
 	is_up('the type is back');
-	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows RENAME TO away');
-	is_down(qr/has no table "redis_lock_rows"/, 'renamed');
-	$node->safe_psql('locks', 'ALTER TABLE away RENAME TO redis_lock_rows');
-	is_up('the name is back');
+	$node->safe_psql(
+		'locks', q{
+		CREATE TABLE copy (LIKE redis_lock_rows INCLUDING ALL);
+		ALTER EXTENSION lockredis DROP TABLE redis_lock_rows;
+		DROP TABLE redis_lock_rows});
+	is_down(qr/has no table "redis_lock_rows"/, 'table dropped');
+	$node->safe_psql(
+		'locks', q{
+		ALTER TABLE copy RENAME TO redis_lock_rows;
+		ALTER EXTENSION lockredis ADD TABLE redis_lock_rows});
+	is_up('table made anew');
 }
 
 # The database goes, by force, and comes back.
