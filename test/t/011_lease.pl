@@ -10,7 +10,7 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
+my $redis = lock_store;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
@@ -460,7 +460,7 @@ $holder->quit;
 #
 # Precision: what is sent is the lease in milliseconds, rounded up.
 #
-{
+of_redis 'no requests that could be looked at' => sub {
 	my $monitor = $redis->monitor;
 	my %leases = (
 		'1234 ms' => 1234,
@@ -495,7 +495,7 @@ $holder->quit;
 			map { ("precise $_" => $leases{$_}) } keys %leases
 		},
 		'milliseconds on the wire');
-}
+};
 
 #
 # The shortest leases.  A busy machine may read the reply after the lease, which
@@ -551,16 +551,18 @@ $holder->quit;
 				PERFORM pg_sleep(0.001);
 			END LOOP;
 		END \$\$});
-	my $scripts = $redis->script_calls;
+	my $scripts = of_redis 'no commands' => sub { $redis->script_calls };
 	my $renewed = $viewer->value('SELECT renewals FROM redis_lock_stats');
 
 	pause(5);
 	$renewed =
 	  $viewer->value('SELECT renewals FROM redis_lock_stats') - $renewed;
-	$scripts = $redis->script_calls - $scripts;
-	note "$renewed renewals of $locks locks with $scripts commands";
 	cmp_ok($renewed, '>=', 2 * $locks, 'each was renewed more than once a lease');
-	cmp_ok($renewed / $scripts, '>=', 100, 'a hundred with one command');
+	of_redis 'no commands' => sub {
+		$scripts = $redis->script_calls - $scripts;
+		note "$renewed renewals of $locks locks with $scripts commands";
+		cmp_ok($renewed / $scripts, '>=', 100, 'a hundred with one command');
+	};
 	$many->query_is(
 		qq{SELECT count(*) FROM generate_series(1, $locks) i
 		   WHERE redis_is_held('many ' || i)},
@@ -583,7 +585,7 @@ $holder->quit;
 # has passed.  The session no longer has the lock then, must not say that it
 # has, and what Redis was told to keep for so long is given back.
 #
-{
+of_redis 'nothing that could keep a reply' => sub {
 	my $proxy = LockRedis::Proxy->new($redis);
 	my $far = LockRedis::Node->create('far', url => $proxy->url);
 	my $three = $far->session;
@@ -633,7 +635,7 @@ $holder->quit;
 	$four->quit;
 	nothing_left([ $far, $node ], $redis,
 		name => 'nothing is left of what was late');
-}
+};
 
 #
 # Redis is away for a moment: an extend that cannot be asked for, or is not
@@ -652,15 +654,17 @@ $holder->quit;
 	$three->query("SELECT redis_lock('stands')");
 	$three->query("SELECT redis_lock('given', '1min')");
 
-	$redis->stop(keep => 1);
-	$three->query_fails("SELECT redis_extend('stands', '30s')",
-		'08001', qr/lock store/, 'stopped: extend of a renewed lock');
-	$three->query_fails("SELECT redis_extend('given', NULL)",
-		'08001', qr/lock store/, 'stopped: extend of a given lease');
-	$three->query_fails("SELECT redis_extend('given', '10min')",
-		'08001', qr/lock store/, 'stopped: a longer one');
-	$stands->('stopped');
-	$redis->start;
+	of_redis 'the worker is always started again' => sub {
+		$redis->stop(keep => 1);
+		$three->query_fails("SELECT redis_extend('stands', '30s')",
+			'08001', qr/lock store/, 'stopped: extend of a renewed lock');
+		$three->query_fails("SELECT redis_extend('given', NULL)",
+			'08001', qr/lock store/, 'stopped: extend of a given lease');
+		$three->query_fails("SELECT redis_extend('given', '10min')",
+			'08001', qr/lock store/, 'stopped: a longer one');
+		$stands->('stopped');
+		$redis->start;
+	};
 	my $renewals = row('stands', 'renewals');
 	poll_until('a renewal', sub { row('stands', 'renewals') > $renewals });
 	cmp_ok($redis->cmd('PTTL', 'given'), '<=', 60_000, 'with the old lease');

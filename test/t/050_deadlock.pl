@@ -14,7 +14,7 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
+my $redis = lock_store;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,

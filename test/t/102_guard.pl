@@ -12,8 +12,8 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
+my $redis = lock_store;
+my $proxy = $redis->proxy;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
@@ -23,9 +23,10 @@ my $node = LockRedis::Node->create(
 		max_prepared_transactions => 1,
 		'lockredis.lease' => '10min'
 	});
-my $far = LockRedis::Node->create(
+my $far = $node->another(
 	'far',
-	url => $proxy->url,
+	redis => $redis,
+	proxy => $proxy,
 	settings => {
 		'lockredis.connect_timeout' => limit(2) . 's',
 		'lockredis.command_timeout' => limit(2) . 's'
@@ -53,7 +54,7 @@ sub run
 }
 
 run($one, 'CREATE TABLE t (a int)');
-$far->value('CREATE TABLE t (a int)');
+$far->value('CREATE TABLE IF NOT EXISTS t (a int)');
 
 sub wait_until_lost
 {
@@ -161,21 +162,20 @@ my @ways = (
 	],
 	[
 		'taken by somebody else',
-		sub {
-			$redis->cmd('EVAL',
-				q{redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'other:7', 1) redis.call('PEXPIRE', KEYS[1], 600000)},
-				1, 'k');
-		},
+		sub { $redis->replace_owner('k', 'other:7') },
 		qr/It was taken by other:7, seen at/,
 		$quick
 	],
-	[
+	[ 'released by force', sub { lose('k') }, $by_force, $one ]);
+of_redis 'everything is a row' => sub {
+	push @ways,
+	  [
 		'replaced by a string',
 		sub { $redis->cmd('SET', 'k', 'secret', 'PX', 600_000) },
 		qr/It was taken by \(string\), seen at/,
 		$quick
-	],
-	[ 'released by force', sub { lose('k') }, $by_force, $one ]);
+	  ];
+};
 
 foreach my $way (@ways)
 {
@@ -295,41 +295,43 @@ subtest 'a fresh deletion' => sub {
 		qr/deleted/, 'unlocked');
 };
 
-subtest 'what verify costs' => sub {
-	foreach my $guard (qw(lease verify off))
-	{
-		run($one, "SET lockredis.commit_guard = '$guard'");
-		my $before = $redis->script_calls;
+of_redis 'no commands that could be counted' => sub {
+	subtest 'what verify costs' => sub {
+		foreach my $guard (qw(lease verify off))
+		{
+			run($one, "SET lockredis.commit_guard = '$guard'");
+			my $before = $redis->script_calls;
+			run($one,
+				"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b');
+				 INSERT INTO t VALUES (1)");
+			is($redis->script_calls - $before, 2, "$guard: two to take two locks");
+			$before = $redis->script_calls;
+			$one->query_is('COMMIT', '', 'commit');
+			is( $redis->script_calls - $before,
+				$guard eq 'verify' ? 2 : 1,
+				'one to release them, and with verify one to ask');
+		}
+
+		# Many are asked about in few commands: 200 of them share one.
+		run($one, "SET lockredis.commit_guard = 'verify'");
 		run($one,
-			"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b');
-			 INSERT INTO t VALUES (1)");
-		is($redis->script_calls - $before, 2, "$guard: two to take two locks");
-		$before = $redis->script_calls;
-		$one->query_is('COMMIT', '', 'commit');
-		is( $redis->script_calls - $before,
-			$guard eq 'verify' ? 2 : 1,
-			'one to release them, and with verify one to ask');
-	}
+			"BEGIN;
+			 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
+		);
+		my $calls = $redis->script_calls;
+		run($one, 'COMMIT');
+		is($redis->script_calls - $calls, 2 + 3, '250 locks: asked, then released');
 
-	# Many are asked about in few commands: 200 of them share one.
-	run($one, "SET lockredis.commit_guard = 'verify'");
-	run($one,
-		"BEGIN;
-		 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
-	);
-	my $calls = $redis->script_calls;
-	run($one, 'COMMIT');
-	is($redis->script_calls - $calls, 2 + 3, '250 locks: asked, then released');
-
-	run($one, "SELECT redis_lock('a')");
-	$calls = $redis->script_calls;
-	run($one, 'BEGIN; SELECT * FROM t; COMMIT');
-	is($redis->script_calls - $calls, 0, 'nobody is asked for a reader');
-	run($one, 'INSERT INTO t VALUES (1)');
-	is($redis->script_calls - $calls, 1, 'but for a writer');
-	run($one, "SELECT redis_unlock('a'); INSERT INTO t VALUES (1)");
-	is($redis->script_calls - $calls, 2, 'nothing to verify any more');
-	run($one, 'RESET lockredis.commit_guard');
+		run($one, "SELECT redis_lock('a')");
+		$calls = $redis->script_calls;
+		run($one, 'BEGIN; SELECT * FROM t; COMMIT');
+		is($redis->script_calls - $calls, 0, 'nobody is asked for a reader');
+		run($one, 'INSERT INTO t VALUES (1)');
+		is($redis->script_calls - $calls, 1, 'but for a writer');
+		run($one, "SELECT redis_unlock('a'); INSERT INTO t VALUES (1)");
+		is($redis->script_calls - $calls, 2, 'nothing to verify any more');
+		run($one, 'RESET lockredis.commit_guard');
+	};
 };
 
 # ----------
@@ -703,74 +705,78 @@ subtest 'given leases are renewed past pre-commit' => sub {
 # little    less than a tenth: renewed on the spot, one round trip
 # session   the same for a session-level lock of a writer
 # alone     less than a tenth, and the store cannot be reached: refused
-subtest 'margin' => sub {
-	my $lease = limit(5) < 10 ? limit(5) : 10;
-	my %left = (plenty => $lease * 0.3, little => $lease * 0.06);
-	my %s = (
-		map({ ($_ => $node->session) } qw(plenty little session)),
-		alone => $far->session);
-	my $watch = $redis->monitor;
+of_redis 'the store cannot be out of reach' => sub {
+	subtest 'margin' => sub {
+		my $lease = limit(5) < 10 ? limit(5) : 10;
+		my %left = (plenty => $lease * 0.3, little => $lease * 0.06);
+		my %s = (
+			map({ ($_ => $node->session) } qw(plenty little session)),
+			alone => $far->session);
+		my $watch = $redis->monitor;
 
-	foreach my $name (sort keys %s)
-	{
-		my $lock = $name eq 'session' ? 'redis_lock' : 'redis_xact_lock';
-		my $left = $left{$name} || $left{little};
+		foreach my $name (sort keys %s)
+		{
+			my $lock = $name eq 'session' ? 'redis_lock' : 'redis_xact_lock';
+			my $left = $left{$name} || $left{little};
 
-		run($s{$name},
-			"BEGIN; SELECT $lock('$name', '$lease s'); INSERT INTO t VALUES (1)");
-		$s{$name}->start(
-			qq{SELECT pg_sleep(extract(epoch FROM expires_in) - $left) FROM redis_locks WHERE key = '$name';
-			   COMMIT});
-	}
-	$proxy->mode('refuse');
-	$proxy->reset_all;
+			run($s{$name},
+				"BEGIN; SELECT $lock('$name', '$lease s'); INSERT INTO t VALUES (1)");
+			$s{$name}->start(
+				qq{SELECT pg_sleep(extract(epoch FROM expires_in) - $left) FROM redis_locks WHERE key = '$name';
+				   COMMIT});
+		}
+		$proxy->mode('refuse');
+		$proxy->reset_all;
 
-	my %address = map { $_->{name} => $_->{addr} } $redis->clients;
-	foreach my $name (qw(plenty little session))
-	{
-		is($s{$name}->wait->error, undef, "$name: committed");
-	}
-	cmp_ok($redis->cmd('PTTL', 'session'),
-		'>', $lease * 900, 'the session-level lease was renewed');
-	$s{alone}->wait->fails(
-		'40001',
-		qr/could not commit because the lease of the lock "alone" is about to end\n.*HINT:  Start the transaction again/s,
-		'without the store it is refused');
-	is($far->value('SELECT count(*) FROM t'), 0, 'and nothing is committed');
-	is($far->value('SELECT commits_refused FROM redis_lock_stats'),
-		1, 'which is counted');
-	$s{alone}->query_is('SELECT 1', 1, 'the session goes on');
+		my %address = map { $_->{name} => $_->{addr} } $redis->clients;
+		foreach my $name (qw(plenty little session))
+		{
+			is($s{$name}->wait->error, undef, "$name: committed");
+		}
+		cmp_ok($redis->cmd('PTTL', 'session'),
+			'>', $lease * 900, 'the session-level lease was renewed');
+		$s{alone}->wait->fails(
+			'40001',
+			qr/could not commit because the lease of the lock "alone" is about to end\n.*HINT:  Start the transaction again/s,
+			'without the store it is refused');
+		is($far->value('SELECT count(*) FROM t'), 0, 'and nothing is committed');
+		is($far->value('SELECT commits_refused FROM redis_lock_stats'),
+			1, 'which is counted');
+		$s{alone}->query_is('SELECT 1', 1, 'the session goes on');
 
-	my @lines = $watch->stop;
-	my %sent;
-	foreach my $name (qw(plenty little session))
-	{
-		my $address = $address{ 'lockredis-session-' . $s{$name}->pid };
-		$sent{$name} = grep { /\[\d+ \Q$address\E\] "EVAL/ && /"$name"/ } @lines;
-	}
-	is_deeply(
-		\%sent,
-		{ plenty => 2, little => 3, session => 2 },
-		'take and release, and one to renew where little was left');
-	$s{session}->query_is("SELECT redis_unlock('session')", 't', 'unlocked');
-	$_->quit foreach values %s;
-	$proxy->mode('pass');
-	$far->wait_for_up;
+		my @lines = $watch->stop;
+		my %sent;
+		foreach my $name (qw(plenty little session))
+		{
+			my $address = $address{ 'lockredis-session-' . $s{$name}->pid };
+			$sent{$name} = grep { /\[\d+ \Q$address\E\] "EVAL/ && /"$name"/ } @lines;
+		}
+		is_deeply(
+			\%sent,
+			{ plenty => 2, little => 3, session => 2 },
+			'take and release, and one to renew where little was left');
+		$s{session}->query_is("SELECT redis_unlock('session')", 't', 'unlocked');
+		$_->quit foreach values %s;
+		$proxy->mode('pass');
+		$far->wait_for_up;
+	};
 };
 
 # verify without an answer: nobody can say that the lock is ours.
-subtest 'verify without the store' => sub {
-	my $s = $far->session(settings => { 'lockredis.commit_guard' => 'verify' });
+of_redis 'the store cannot be out of reach' => sub {
+	subtest 'verify without the store' => sub {
+		my $s = $far->session(settings => { 'lockredis.commit_guard' => 'verify' });
 
-	run($s, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
-	$proxy->mode('refuse');
-	$proxy->reset_all;
-	$s->query_fails('COMMIT', '08001', qr/could not reach the lock store/,
-		'the commit fails');
-	is($far->value('SELECT count(*) FROM t'), 0, 'nothing is committed');
-	$proxy->mode('pass');
-	$far->wait_for_up;
-	$s->quit;
+		run($s, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+		$proxy->mode('refuse');
+		$proxy->reset_all;
+		$s->query_fails('COMMIT', '08001', qr/could not reach the lock store/,
+			'the commit fails');
+		is($far->value('SELECT count(*) FROM t'), 0, 'nothing is committed');
+		$proxy->mode('pass');
+		$far->wait_for_up;
+		$s->quit;
+	};
 };
 
 $_->quit foreach $one, $two, $quick;

@@ -15,7 +15,7 @@ use LockRedis::Wait qw(limit);
 
 # A holder is paused for longer than this.
 my $lease = limit(1);
-my $redis = LockRedis::Redis->new;
+my $redis = lock_store;
 my $node = LockRedis::Node->create('main', redis => $redis);
 
 $node->wait_for_up;
@@ -76,8 +76,9 @@ sub write_account
 # A client elsewhere takes the lock as RFencedLock does; returns its token.
 sub take_elsewhere
 {
-	my $token = $redis->cmd('INCR', 'redisson_lock_token:{acct}');
+	my $token = ($redis->token('acct') || 0) + 1;
 
+	$redis->set_token('acct', $token);
 	$redis->cmd('HSET', 'acct', 'elsewhere:1', 1);
 	$redis->cmd('PEXPIRE', 'acct', 600_000);
 	return $token;
@@ -336,67 +337,69 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 # and watchdog of A are stopped for longer than the lease, as the whole machine
 # would be.  Server B takes the lock, its client writes to A with the token that
 # B gave it.  A goes on: one must not be able to do anything.
-subtest 'a paused session that comes back' => sub {
-	my $b = LockRedis::Node->create('b', redis => $redis);
-	my $on_b = $b->session;
-	my $watchdog = $node->watchdog_pid;
+of_redis 'there is one server' => sub {
+	subtest 'a paused session that comes back' => sub {
+		my $b = LockRedis::Node->create('b', redis => $redis);
+		my $on_b = $b->session;
+		my $watchdog = $node->watchdog_pid;
 
-	begin();
-	$b->wait_for_up;
-	$_->query("SET lockredis.lease = '$lease s'; SET lockredis.commit_guard = off")
-	  foreach $one, $two;
-	$one->query_is("SELECT redis_fenced_lock('acct')", '1', 'A has token 1');
-	kill 'STOP', $watchdog;
-	$one->freeze;
-
-	$on_b->query_is("SELECT redis_fenced_lock('acct')",
-		'2', 'B has token 2 when the lease has ended');
-	$two->query_is("BEGIN; SELECT redis_fence_check('acct', 2)",
-		'', 'which its client passes to A');
-	write_account($two, read_account($two) + 10);
-	is($two->query('COMMIT')->error, undef, 'it commits');
-
-	$one->thaw;
-	kill 'CONT', $watchdog;
-	$one->query('BEGIN');
-	$one->query_fails("SELECT redis_fenced_xact_lock('acct')",
-		'40001', qr/the lock "acct" was lost/, 'A comes back, and is refused');
-	$one->query('ROLLBACK; SELECT redis_unlock_all()');
-	is(account(), 110, 'no update is lost');
-	$on_b->query_is("SELECT redis_is_held('acct'), redis_unlock('acct')",
-		't|t', 'B was not disturbed');
-
-	# Inside its transaction, with the row: B's client waits, and one's commit is
-	# the guard's business.
-	foreach my $guard ('lease', 'off')
-	{
-		$one->query("SET lockredis.commit_guard = $guard");
-		my $before = account();
-		my $token = $one->value("BEGIN; SELECT redis_fenced_xact_lock('acct')");
-		my $seen = read_account($one);
+		begin();
+		$b->wait_for_up;
+		$_->query("SET lockredis.lease = '$lease s'; SET lockredis.commit_guard = off")
+		  foreach $one, $two;
+		$one->query_is("SELECT redis_fenced_lock('acct')", '1', 'A has token 1');
 		kill 'STOP', $watchdog;
 		$one->freeze;
 
-		my $next = $on_b->value("SELECT redis_fenced_lock('acct')");
-		is($next, $token + 1, "guard $guard: B has the next token");
-		$two->query('BEGIN');
-		$two->start("SELECT redis_fence_check('acct', $next)");
-		wait_for_row_lock($two);
+		$on_b->query_is("SELECT redis_fenced_lock('acct')",
+			'2', 'B has token 2 when the lease has ended');
+		$two->query_is("BEGIN; SELECT redis_fence_check('acct', 2)",
+			'', 'which its client passes to A');
+		write_account($two, read_account($two) + 10);
+		is($two->query('COMMIT')->error, undef, 'it commits');
+
 		$one->thaw;
 		kill 'CONT', $watchdog;
-		write_account($one, $seen + 1);
-		my $result = $one->query('COMMIT');
-		is($result->sqlstate, $guard eq 'lease' ? '40001' : undef,
-			"guard $guard: the commit of A");
-		is($two->wait->error, undef, "B's client goes on after it");
-		write_account($two, read_account($two) + 10);
-		is($two->query('COMMIT')->error, undef, 'and commits');
-		is(account() - $before, $guard eq 'lease' ? 10 : 11, 'no update is lost');
-		$on_b->query('SELECT redis_unlock_all()');
-	}
-	$on_b->quit;
-	finish($b);
-	$b->stop;
+		$one->query('BEGIN');
+		$one->query_fails("SELECT redis_fenced_xact_lock('acct')",
+			'40001', qr/the lock "acct" was lost/, 'A comes back, and is refused');
+		$one->query('ROLLBACK; SELECT redis_unlock_all()');
+		is(account(), 110, 'no update is lost');
+		$on_b->query_is("SELECT redis_is_held('acct'), redis_unlock('acct')",
+			't|t', 'B was not disturbed');
+
+		# Inside its transaction, with the row: B's client waits, and one's commit is
+		# the guard's business.
+		foreach my $guard ('lease', 'off')
+		{
+			$one->query("SET lockredis.commit_guard = $guard");
+			my $before = account();
+			my $token = $one->value("BEGIN; SELECT redis_fenced_xact_lock('acct')");
+			my $seen = read_account($one);
+			kill 'STOP', $watchdog;
+			$one->freeze;
+
+			my $next = $on_b->value("SELECT redis_fenced_lock('acct')");
+			is($next, $token + 1, "guard $guard: B has the next token");
+			$two->query('BEGIN');
+			$two->start("SELECT redis_fence_check('acct', $next)");
+			wait_for_row_lock($two);
+			$one->thaw;
+			kill 'CONT', $watchdog;
+			write_account($one, $seen + 1);
+			my $result = $one->query('COMMIT');
+			is($result->sqlstate, $guard eq 'lease' ? '40001' : undef,
+				"guard $guard: the commit of A");
+			is($two->wait->error, undef, "B's client goes on after it");
+			write_account($two, read_account($two) + 10);
+			is($two->query('COMMIT')->error, undef, 'and commits');
+			is(account() - $before, $guard eq 'lease' ? 10 : 11, 'no update is lost');
+			$on_b->query('SELECT redis_unlock_all()');
+		}
+		$on_b->quit;
+		finish($b);
+		$b->stop;
+	};
 };
 
 # ----------

@@ -139,7 +139,7 @@ package Pooler
 
 package main;
 
-my $redis = LockRedis::Redis->new;
+my $redis = lock_store;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,

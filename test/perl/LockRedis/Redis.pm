@@ -18,6 +18,8 @@ LockRedis::Redis - a throwaway Redis server of a test
 
   $redis->cmd('HGETALL', $key);      # any bytes; dies on an error reply
   $redis->hash($key);                # { field => value }
+  $redis->token($key); $redis->set_token($key, 7);   # undef: none
+  $redis->replace_owner($key, 'somebody:1');
   $redis->all_keys;                     # sorted names
   $redis->stop; $redis->start; $redis->restart(keep => 1);
   $redis->kill9; $redis->freeze; $redis->thaw;
@@ -90,6 +92,42 @@ sub proxy
 	my ($self) = @_;
 
 	return LockRedis::Proxy->new($self);
+}
+
+# The fencing token handed out last; undef: none
+sub token
+{
+	my ($self, $key) = @_;
+
+	return $self->cmd('GET', _counter($key));
+}
+
+# undef: the counter is lost
+sub set_token
+{
+	my ($self, $key, $value) = @_;
+
+	$self->cmd(defined $value ? ('SET', _counter($key), $value) : ('DEL', _counter($key)));
+	return;
+}
+
+sub _counter
+{
+	my ($key) = @_;
+
+	return 'redisson_lock_token:' . ($key =~ /\{.+\}/ ? $key : "{$key}");
+}
+
+# Somebody else has the lock now.
+sub replace_owner
+{
+	my ($self, $key, $owner) = @_;
+
+	$self->cmd(
+		'EVAL',
+		q{redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 600000)},
+		1, $key, $owner);
+	return;
 }
 
 # Settings that the next start takes; a list reference for several words.

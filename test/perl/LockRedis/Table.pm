@@ -61,7 +61,10 @@ sub _value
 	my ($self, $sql) = @_;
 
 	croak 'use_node was not called' unless $self->{node};
-	return $self->{node}->value($sql, dbname => $self->{dbname});
+
+	# A test may let commits wait for a standby, but not its own.
+	return $self->{node}->value("SET synchronous_commit = local; $sql",
+		dbname => $self->{dbname});
 }
 
 sub hash
@@ -87,9 +90,49 @@ sub all_keys
 }
 
 # Nobody listens, nobody is connected, and nothing is in between.
-sub channels { return }
-sub clients { return }
+my @none;
+sub channels { return @none }
+sub clients { return @none }
 sub proxy { return }
+
+# Nor are there commands.
+sub script_calls { return }
+sub calls { return }
+
+sub token
+{
+	my ($self, $key) = @_;
+	my $token = $self->_value(
+		'SELECT token FROM redis_lock_counters WHERE key = ' . _quote($key));
+
+	return $token eq '' ? undef : $token;
+}
+
+sub set_token
+{
+	my ($self, $key, $value) = @_;
+
+	$self->_value(
+		'DELETE FROM redis_lock_counters WHERE key = ' . _quote($key));
+	$self->_value('INSERT INTO redis_lock_counters VALUES ('
+		  . _quote($key)
+		  . ", $value)")
+	  if defined $value;
+	return;
+}
+
+sub replace_owner
+{
+	my ($self, $key, $owner) = @_;
+
+	$self->_value(
+		sprintf q{
+		UPDATE redis_lock_rows
+		SET owner = %s, hold_count = 1, fence = NULL, instance = NULL,
+			expires_at = clock_timestamp() + interval '10 min'
+		WHERE key = %s}, _quote($owner), _quote($key));
+	return;
+}
 
 # The table worker does nothing.
 sub freeze
@@ -120,6 +163,10 @@ sub DESTROY
 
 my %command = (
 	EXISTS => sub { 'SELECT count(*) FROM redis_lock_rows WHERE key = ' . _quote($_[0]) },
+	TYPE => sub {
+		q{SELECT CASE count(*) WHEN 0 THEN 'none' ELSE 'row' END FROM redis_lock_rows WHERE key = }
+		  . _quote($_[0]);
+	},
 	PTTL => sub {
 		'SELECT coalesce((SELECT round(1000 * extract(epoch FROM'
 		  . ' expires_at - clock_timestamp())) FROM redis_lock_rows WHERE key = '

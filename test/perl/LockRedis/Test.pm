@@ -115,6 +115,7 @@ sub same_tests_in_table
 	my $file = dirname($0) . "/$name.pl";
 
 	$in_table = 1;
+	package main;
 	do(File::Spec->rel2abs($file)) or die $@ || "could not read $file: $!\n";
 	return;
 }

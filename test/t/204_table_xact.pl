@@ -1,0 +1,10 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Locks that follow the transaction: 100_xact against the table.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('100_xact');
