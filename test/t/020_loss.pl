@@ -15,16 +15,17 @@ use LockRedis::Wait qw(limit);
 # Leases have to outlast what a busy machine does between two statements.
 my $lease_ms = limit(2) * 1000;
 my $short_ms = $lease_ms / 4;
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
+my $redis = lock_store;
+my $proxy = $redis->proxy;
 my $node = LockRedis::Node->create(
 	'main',
-	url => $proxy->url,
+	redis => $redis,
+	proxy => $proxy,
 	settings => {
 		'lockredis.lease' => "${lease_ms}ms",
 		'lockredis.command_timeout' => limit(2) . 's'
 	});
-my $other = LockRedis::Node->create(
+my $other = $node->another(
 	'other',
 	redis => $redis,
 	settings => { 'lockredis.lease' => "${lease_ms}ms" });
@@ -155,28 +156,29 @@ $one->query_is("SELECT redis_unlock('deleted')", 't', 'given back');
 
 # The other owner's lease is its own business.
 $one->query_is("SELECT redis_lock('taken')", '', 'held');
-replace('taken', 'HSET', 'taken', 'somebody else:7', 2);
-$redis->cmd('PEXPIRE', 'taken', 60_000);
+$redis->replace_owner('taken', 'somebody else:7');
 wait_until_lost('taken');
 is_lost($one, 'taken', 'taken by somebody else:7', qr/taken by somebody else:7/,
 	'key taken by somebody else');
-is_deeply($redis->hash('taken'), { 'somebody else:7' => 2 },
+is_deeply($redis->hash('taken'), { 'somebody else:7' => 1 },
 	'whose lock is as it was');
 $one->query_is("SELECT redis_try_lock('taken')", 'f', 'and respected');
 $redis->cmd('DEL', 'taken');
 
-# Other types, too: with a TTL (a token lock) and without.
-$one->query_is("SELECT redis_lock('string'), redis_lock('list')", '|', 'held');
-replace('string', 'SET', 'string', 'secret token', 'PX', 60_000);
-replace('list', 'RPUSH', 'list', 'x');
-wait_until_lost($_) foreach qw(string list);
-is_lost($one, 'string', 'taken by \(string\)', qr/taken by \(string\)/,
-	'key became a string');
-is_lost($one, 'list', 'taken by \(list\)', qr/taken by \(list\)/,
-	'key became a list');
-is($redis->cmd('GET', 'string'), 'secret token', 'the string is as it was');
-is_deeply($redis->cmd('LRANGE', 'list', 0, -1), ['x'], 'the list as well');
-$redis->cmd('DEL', 'string', 'list');
+of_redis 'everything is a row' => sub {
+	# Other types, too: with a TTL (a token lock) and without.
+	$one->query_is("SELECT redis_lock('string'), redis_lock('list')", '|', 'held');
+	replace('string', 'SET', 'string', 'secret token', 'PX', 60_000);
+	replace('list', 'RPUSH', 'list', 'x');
+	wait_until_lost($_) foreach qw(string list);
+	is_lost($one, 'string', 'taken by \(string\)', qr/taken by \(string\)/,
+		'key became a string');
+	is_lost($one, 'list', 'taken by \(list\)', qr/taken by \(list\)/,
+		'key became a list');
+	is($redis->cmd('GET', 'string'), 'secret token', 'the string is as it was');
+	is_deeply($redis->cmd('LRANGE', 'list', 0, -1), ['x'], 'the list as well');
+	$redis->cmd('DEL', 'string', 'list');
+};
 
 # All at once; what another session waited for goes to it.
 $one->query_is("SELECT redis_lock('flushed 1'), redis_lock('flushed 2')",
@@ -205,7 +207,7 @@ $two->query_is("SELECT redis_is_held('flushed 2'), redis_unlock('flushed 2')",
 $one->query_is("SELECT redis_lock('all ' || i) FROM generate_series(1, 4) i",
 	"\n\n\n", 'four locks');
 $redis->cmd('DEL', 'all 2');
-replace('all 3', 'HSET', 'all 3', 'thief', 1);
+$redis->replace_owner('all 3', 'thief');
 wait_until_lost($_) foreach 'all 2', 'all 3';
 my $result = $one->query('SELECT redis_unlock_all()');
 is($result->out, 2, 'redis_unlock_all counts what was held');
@@ -270,20 +272,22 @@ $one->query_fails("SELECT redis_assert_held('own')",
 	'55000', qr/don't own/, 'and there is nothing to acknowledge');
 
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
-replace('own', 'HSET', 'own', 'thief', 1);
+$redis->replace_owner('own', 'thief');
 $one->query_warns("SELECT redis_unlock('own')",
 	'f', '01000', qr/the lock "own" was lost\n.*taken by thief/s,
 	'the final release finds somebody else');
 is_deeply($redis->hash('own'), { thief => 1 }, 'whose lock is not touched');
 $redis->cmd('DEL', 'own');
 
-$one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
-replace('own', 'SET', 'own', 'x');
-$one->query_warns("SELECT redis_unlock('own')",
-	'f', '01000', qr/the lock "own" was lost\n.*taken by \(string\)/s,
-	'the final release finds another type');
-is($redis->cmd('GET', 'own'), 'x', 'which is not touched');
-$redis->cmd('DEL', 'own');
+of_redis 'everything is a row' => sub {
+	$one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
+	replace('own', 'SET', 'own', 'x');
+	$one->query_warns("SELECT redis_unlock('own')",
+		'f', '01000', qr/the lock "own" was lost\n.*taken by \(string\)/s,
+		'the final release finds another type');
+	is($redis->cmd('GET', 'own'), 'x', 'which is not touched');
+	$redis->cmd('DEL', 'own');
+};
 
 $two->query_is("SELECT redis_lock('own ' || i, '1 hour') FROM generate_series(1, 3) i",
 	"\n\n", 'three locks');
@@ -311,7 +315,7 @@ is($redis->cmd('EXISTS', 'own'), 0, 'and does not write it');
 is_lost($one, 'own', 'deleted', qr/deleted/, 'found by taking it again');
 
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
-replace('own', 'HSET', 'own', 'thief', 1);
+$redis->replace_owner('own', 'thief');
 $one->query_fails("SELECT redis_lock('own', '1 hour')",
 	'40001', qr/taken by thief/, 'taking it again finds somebody else');
 is_lost($one, 'own', 'taken by thief', qr/taken by thief/,
@@ -354,13 +358,15 @@ is_lost($one, 'forced', 'forced', qr/by force/, "taken by the holder's force");
 $one->query_is("SELECT redis_force_unlock('forced')", 'f',
 	'nobody has it: false');
 
-# From another server it is a deletion like any other.
-$one->query_is("SELECT redis_lock('forced')", '', 'held');
-is($other->value("SELECT redis_force_unlock('forced')"),
-	't', 'taken away by another server');
-wait_until_lost('forced');
-is_lost($one, 'forced', 'deleted', qr/deleted/,
-	'taken by force of another server');
+of_redis 'there is one server' => sub {
+	# From another server it is a deletion like any other.
+	$one->query_is("SELECT redis_lock('forced')", '', 'held');
+	is($other->value("SELECT redis_force_unlock('forced')"),
+		't', 'taken away by another server');
+	wait_until_lost('forced');
+	is_lost($one, 'forced', 'deleted', qr/deleted/,
+		'taken by force of another server');
+};
 
 # ----------
 # Expired
@@ -386,222 +392,228 @@ kill 'CONT', $watchdog;
 is_lost($one, 'given', 'expired', qr/expired/,
 	'a lease that ran out while the watchdog was stopped');
 
-# A lease that ended while its release was on the way is no error.
-$one->query_is("SELECT redis_lock('given', '${short_ms}ms')", '', 'held');
-my $rule =
-  $proxy->rule(on => 'reply', match => 'given', action => 'hold');
-$one->start("SELECT redis_unlock('given')");
-$proxy->wait_for_rule($rule);
-poll_until('the lease to end', sub { $redis->cmd('EXISTS', 'given') == 0 });
-pause($short_ms / 1000);
-$proxy->release;
-$result = $one->wait;
-is($result->out . $result->{raw},
-	't', 'a release that was answered after the end of the lease');
+# What follows needs a store that can be out of reach, and replies that can be
+# late.
+of_redis 'neither can be' => sub {
 
-# ----------
-# Replies that come after the end of the lease
-# ----------
-
-# one takes a short lease and takes it again with a long one; Redis has
-# lengthened the lease, but the reply is held until the short one has ended.
-$one->query_is("SELECT redis_lock('late', '${short_ms}ms')", '', 'held');
-$rule = $proxy->rule(on => 'reply', match => 'late', action => 'hold');
-$one->start("SELECT redis_lock('late', '1 hour')");
-$proxy->wait_for_rule($rule);
-wait_until_lost('late');
-$proxy->release;
-$one->wait->fails('40001', qr/expired/,
-	'taking it again does not succeed after the end of the lease');
-poll_until('what remained in Redis to be given back',
-	sub { $redis->cmd('EXISTS', 'late') == 0 });
-is_lost($one, 'late', 'expired', qr/expired/, 'taken again too late');
-
-$one->query_is("SELECT redis_lock('late', '${short_ms}ms')", '', 'held');
-$rule = $proxy->rule(on => 'reply', match => 'late', action => 'hold');
-$one->start("SELECT redis_extend('late', '1 hour')");
-$proxy->wait_for_rule($rule);
-wait_until_lost('late');
-$proxy->release;
-$result = $one->wait;
-is($result->out . $result->{raw},
-	'f', 'an extension does not succeed after the end of the lease');
-poll_until('what remained in Redis to be given back',
-	sub { $redis->cmd('EXISTS', 'late') == 0 });
-is_lost($one, 'late', 'expired', qr/expired/, 'extended too late');
-
-# The same with a renewal: the reply is held until the lease, as it was before
-# the renewal, has ended.  Then it comes, and says that all is well.
-$rule = $proxy->rule(
-	on => 'reply', match => 'late', skip => 1, action => 'hold');
-$one->query_is("SELECT redis_lock('late')", '', 'held');
-$proxy->wait_for_rule($rule);
-wait_until_lost('late');
-$proxy->release;
-poll_until('what remained in Redis to be given back',
-	sub { $redis->cmd('EXISTS', 'late') == 0 });
-is( $node->value(q{SELECT renewals FROM redis_locks WHERE key = 'late'}),
-	0, 'the late reply did not count');
-is_lost($one, 'late', 'expired', qr/expired/,
-	'a late renewal reply does not revive');
-
-# The renewal itself is held until the lease has ended in Redis, too, and
-# somebody else has the key.
-$rule = $proxy->rule(match => 'late', skip => 1, action => 'hold');
-$one->query_is("SELECT redis_lock('late')", '', 'held');
-$proxy->wait_for_rule($rule);
-wait_until_lost('late');
-poll_until('the lease to end in Redis',
-	sub { $redis->cmd('HSETNX', 'late', 'next', 1) == 1 });
-$redis->cmd('PEXPIRE', 'late', 60_000);
-my $calls = $redis->script_calls;
-$proxy->release;
-poll_until('the renewal to run', sub { $redis->script_calls > $calls });
-is_deeply($redis->hash('late'), { next => 1 },
-	'a late renewal does not touch the next owner');
-is_lost($one, 'late', 'expired', qr/expired/, 'a late renewal');
-$redis->cmd('DEL', 'late');
-
-# ----------
-# What remains in Redis after a loss is given back
-# ----------
-
-# Renewals run, but none is answered: Redis has the lock when we have declared
-# it lost.  It has been made to last for ever there, so nothing but the
-# watchdog can remove it; a session of another server waits for that.
-my $waiter = $other->session;
-$rule = $proxy->rule(
-	on => 'reply', match => 'remains', skip => 1, action => 'drop', times => 0);
-$one->query_is("SELECT redis_lock('remains')", '', 'held');
-$proxy->wait_for_rule($rule);
-$redis->cmd('PERSIST', 'remains');
-$waiter->start("SELECT redis_lock('remains')");
-$other->wait_for_waiters('remains', 1);
-wait_until_lost('remains');
-is($redis->cmd('PTTL', 'remains'), -1, 'Redis has it without end');
-$proxy->clear;
-is($waiter->wait->error, undef, 'given back, and somebody else has it');
-is_lost($one, 'remains', 'expired', qr/expired/,
-	'declared lost, then given back');
-$waiter->query_is("SELECT redis_is_held('remains'), redis_unlock('remains')",
-	't|t', 'the next owner was not disturbed');
-wait_until_reachable();
-
-# The same, but the loss is acknowledged before anything can be given back.
-$rule = $proxy->rule(
-	on => 'reply', match => 'remains', skip => 1, action => 'drop', times => 0);
-$one->query_is("SELECT redis_lock('remains')", '', 'held');
-$proxy->wait_for_rule($rule);
-$redis->cmd('PERSIST', 'remains');
-wait_until_lost('remains');
-$one->query_warns("SELECT redis_unlock('remains')",
-	'f', '01000', qr/expired/, 'acknowledged');
-$proxy->clear;
-poll_until('it to be given back',
-	sub { $redis->cmd('EXISTS', 'remains') == 0 });
-nothing_left([ $node, $other ], $redis,
-	name => 'nothing remains after the loss was acknowledged');
-wait_until_reachable();
-
-# ----------
-# A renewal that overlaps a release
-# ----------
-
-# The watchdog's renewal is held on the way.  Meanwhile one gives the lock back
-# over its own connection, and somebody else takes it: another session of this
-# server, whose hold may be in the same slot, and then a client elsewhere.
-# When the renewal arrives it must neither touch their lock nor have anybody
-# marked lost.
-foreach my $who ('of this server', 'elsewhere')
-{
-	$losses = losses();
-	$rule = $proxy->rule(match => 'overlap', skip => 1, action => 'hold');
-	$one->query_is("SELECT redis_lock('overlap')", '', 'held');
+	# A lease that ended while its release was on the way is no error.
+	$one->query_is("SELECT redis_lock('given', '${short_ms}ms')", '', 'held');
+	my $rule =
+	  $proxy->rule(on => 'reply', match => 'given', action => 'hold');
+	$one->start("SELECT redis_unlock('given')");
 	$proxy->wait_for_rule($rule);
-	$one->query_is("SELECT redis_unlock('overlap')", 't',
-		'given back while a renewal is on its way');
-	if ($who eq 'elsewhere')
-	{
-		$redis->cmd('HSET', 'overlap', 'elsewhere', 1);
-		$redis->cmd('PEXPIRE', 'overlap', 1000);
-	}
-	else
-	{
-		$two->query_is("SELECT redis_lock('overlap', '10 minutes')",
-			'', 'taken by another session');
-	}
-	my $hash = $redis->hash('overlap');
-	my $ttl = $redis->cmd('PTTL', 'overlap');
-	$calls = $redis->script_calls;
+	poll_until('the lease to end', sub { $redis->cmd('EXISTS', 'given') == 0 });
+	pause($short_ms / 1000);
+	$proxy->release;
+	$result = $one->wait;
+	is($result->out . $result->{raw},
+		't', 'a release that was answered after the end of the lease');
+
+	# ----------
+	# Replies that come after the end of the lease
+	# ----------
+
+	# one takes a short lease and takes it again with a long one; Redis has
+	# lengthened the lease, but the reply is held until the short one has ended.
+	$one->query_is("SELECT redis_lock('late', '${short_ms}ms')", '', 'held');
+	$rule = $proxy->rule(on => 'reply', match => 'late', action => 'hold');
+	$one->start("SELECT redis_lock('late', '1 hour')");
+	$proxy->wait_for_rule($rule);
+	wait_until_lost('late');
+	$proxy->release;
+	$one->wait->fails('40001', qr/expired/,
+		'taking it again does not succeed after the end of the lease');
+	poll_until('what remained in Redis to be given back',
+		sub { $redis->cmd('EXISTS', 'late') == 0 });
+	is_lost($one, 'late', 'expired', qr/expired/, 'taken again too late');
+
+	$one->query_is("SELECT redis_lock('late', '${short_ms}ms')", '', 'held');
+	$rule = $proxy->rule(on => 'reply', match => 'late', action => 'hold');
+	$one->start("SELECT redis_extend('late', '1 hour')");
+	$proxy->wait_for_rule($rule);
+	wait_until_lost('late');
+	$proxy->release;
+	$result = $one->wait;
+	is($result->out . $result->{raw},
+		'f', 'an extension does not succeed after the end of the lease');
+	poll_until('what remained in Redis to be given back',
+		sub { $redis->cmd('EXISTS', 'late') == 0 });
+	is_lost($one, 'late', 'expired', qr/expired/, 'extended too late');
+
+	# The same with a renewal: the reply is held until the lease, as it was before
+	# the renewal, has ended.  Then it comes, and says that all is well.
+	$rule = $proxy->rule(
+		on => 'reply', match => 'late', skip => 1, action => 'hold');
+	$one->query_is("SELECT redis_lock('late')", '', 'held');
+	$proxy->wait_for_rule($rule);
+	wait_until_lost('late');
+	$proxy->release;
+	poll_until('what remained in Redis to be given back',
+		sub { $redis->cmd('EXISTS', 'late') == 0 });
+	is( $node->value(q{SELECT renewals FROM redis_locks WHERE key = 'late'}),
+		0, 'the late reply did not count');
+	is_lost($one, 'late', 'expired', qr/expired/,
+		'a late renewal reply does not revive');
+
+	# The renewal itself is held until the lease has ended in Redis, too, and
+	# somebody else has the key.
+	$rule = $proxy->rule(match => 'late', skip => 1, action => 'hold');
+	$one->query_is("SELECT redis_lock('late')", '', 'held');
+	$proxy->wait_for_rule($rule);
+	wait_until_lost('late');
+	poll_until('the lease to end in Redis',
+		sub { $redis->cmd('HSETNX', 'late', 'next', 1) == 1 });
+	$redis->cmd('PEXPIRE', 'late', 60_000);
+	my $calls = $redis->script_calls;
 	$proxy->release;
 	poll_until('the renewal to run', sub { $redis->script_calls > $calls });
-	if ($who eq 'elsewhere')
+	is_deeply($redis->hash('late'), { next => 1 },
+		'a late renewal does not touch the next owner');
+	is_lost($one, 'late', 'expired', qr/expired/, 'a late renewal');
+	$redis->cmd('DEL', 'late');
+
+	# ----------
+	# What remains in Redis after a loss is given back
+	# ----------
+
+	# Renewals run, but none is answered: Redis has the lock when we have declared
+	# it lost.  It has been made to last for ever there, so nothing but the
+	# watchdog can remove it; a session of another server waits for that.
+	my $waiter = $other->session;
+	$rule = $proxy->rule(
+		on => 'reply', match => 'remains', skip => 1, action => 'drop', times => 0);
+	$one->query_is("SELECT redis_lock('remains')", '', 'held');
+	$proxy->wait_for_rule($rule);
+	$redis->cmd('PERSIST', 'remains');
+	$waiter->start("SELECT redis_lock('remains')");
+	$other->wait_for_waiters('remains', 1);
+	wait_until_lost('remains');
+	is($redis->cmd('PTTL', 'remains'), -1, 'Redis has it without end');
+	$proxy->clear;
+	is($waiter->wait->error, undef, 'given back, and somebody else has it');
+	is_lost($one, 'remains', 'expired', qr/expired/,
+		'declared lost, then given back');
+	$waiter->query_is("SELECT redis_is_held('remains'), redis_unlock('remains')",
+		't|t', 'the next owner was not disturbed');
+	wait_until_reachable();
+
+	# The same, but the loss is acknowledged before anything can be given back.
+	$rule = $proxy->rule(
+		on => 'reply', match => 'remains', skip => 1, action => 'drop', times => 0);
+	$one->query_is("SELECT redis_lock('remains')", '', 'held');
+	$proxy->wait_for_rule($rule);
+	$redis->cmd('PERSIST', 'remains');
+	wait_until_lost('remains');
+	$one->query_warns("SELECT redis_unlock('remains')",
+		'f', '01000', qr/expired/, 'acknowledged');
+	$proxy->clear;
+	poll_until('it to be given back',
+		sub { $redis->cmd('EXISTS', 'remains') == 0 });
+	nothing_left([ $node, $other ], $redis,
+		name => 'nothing remains after the loss was acknowledged');
+	wait_until_reachable();
+
+	# ----------
+	# A renewal that overlaps a release
+	# ----------
+
+	# The watchdog's renewal is held on the way.  Meanwhile one gives the lock back
+	# over its own connection, and somebody else takes it: another session of this
+	# server, whose hold may be in the same slot, and then a client elsewhere.
+	# When the renewal arrives it must neither touch their lock nor have anybody
+	# marked lost.
+	foreach my $who ('of this server', 'elsewhere')
 	{
-		poll_until('the lease to end', sub { !$redis->cmd('EXISTS', 'overlap') },
-			1.5);
-		pass("a renewal does not lengthen the lock of a client $who");
+		$losses = losses();
+		$rule = $proxy->rule(match => 'overlap', skip => 1, action => 'hold');
+		$one->query_is("SELECT redis_lock('overlap')", '', 'held');
+		$proxy->wait_for_rule($rule);
+		$one->query_is("SELECT redis_unlock('overlap')", 't',
+			'given back while a renewal is on its way');
+		if ($who eq 'elsewhere')
+		{
+			$redis->cmd('HSET', 'overlap', 'elsewhere', 1);
+			$redis->cmd('PEXPIRE', 'overlap', 1000);
+		}
+		else
+		{
+			$two->query_is("SELECT redis_lock('overlap', '10 minutes')",
+				'', 'taken by another session');
+		}
+		my $hash = $redis->hash('overlap');
+		my $ttl = $redis->cmd('PTTL', 'overlap');
+		$calls = $redis->script_calls;
+		$proxy->release;
+		poll_until('the renewal to run', sub { $redis->script_calls > $calls });
+		if ($who eq 'elsewhere')
+		{
+			poll_until('the lease to end', sub { !$redis->cmd('EXISTS', 'overlap') },
+				1.5);
+			pass("a renewal does not lengthen the lock of a client $who");
+		}
+		else
+		{
+			is_deeply($redis->hash('overlap'), $hash,
+				"a renewal does not touch the lock of a session $who");
+			cmp_ok($redis->cmd('PTTL', 'overlap'), '<=', $ttl, 'nor its lease');
+		}
+
+		# One more round trip of the watchdog: it has read that reply by then.
+		$one->query_is("SELECT redis_lock('after')", '', 'another lock');
+		poll_until('its renewal',
+			sub {
+				$node->value(
+					q{SELECT renewals > 0 FROM redis_locks WHERE key = 'after'})
+				  eq 't';
+			});
+		$one->query_is("SELECT redis_unlock('after')", 't', 'given back');
+		if ($who ne 'elsewhere')
+		{
+			$two->query_is(
+				"SELECT redis_is_held('overlap'), redis_unlock('overlap')",
+				't|t', 'the next holder is not marked lost');
+		}
+		is(losses(), $losses, 'nobody has lost anything');
 	}
-	else
-	{
-		is_deeply($redis->hash('overlap'), $hash,
-			"a renewal does not touch the lock of a session $who");
-		cmp_ok($redis->cmd('PTTL', 'overlap'), '<=', $ttl, 'nor its lease');
-	}
 
-	# One more round trip of the watchdog: it has read that reply by then.
-	$one->query_is("SELECT redis_lock('after')", '', 'another lock');
-	poll_until('its renewal',
-		sub {
-			$node->value(
-				q{SELECT renewals > 0 FROM redis_locks WHERE key = 'after'})
-			  eq 't';
-		});
-	$one->query_is("SELECT redis_unlock('after')", 't', 'given back');
-	if ($who ne 'elsewhere')
-	{
-		$two->query_is(
-			"SELECT redis_is_held('overlap'), redis_unlock('overlap')",
-			't|t', 'the next holder is not marked lost');
-	}
-	is(losses(), $losses, 'nobody has lost anything');
-}
+	# ----------
+	# Redis goes away
+	# ----------
 
-# ----------
-# Redis goes away
-# ----------
+	# For longer than the lease.
+	$one->query_is("SELECT redis_lock('away')", '', 'held');
+	$redis->stop;
+	wait_until_lost('away');
+	$one->query_is("SELECT redis_is_held('away')", 'f', 'not held');
+	$one->query_fails("SELECT redis_lock('away')",
+		'40001', qr/expired/, 'lost, not unreachable');
+	$redis->start;
+	wait_until_reachable();
+	is_lost($one, 'away', 'expired', qr/expired/,
+		'Redis was away for longer than the lease');
+	warm_up();
 
-# For longer than the lease.
-$one->query_is("SELECT redis_lock('away')", '', 'held');
-$redis->stop;
-wait_until_lost('away');
-$one->query_is("SELECT redis_is_held('away')", 'f', 'not held');
-$one->query_fails("SELECT redis_lock('away')",
-	'40001', qr/expired/, 'lost, not unreachable');
-$redis->start;
-wait_until_reachable();
-is_lost($one, 'away', 'expired', qr/expired/,
-	'Redis was away for longer than the lease');
-warm_up();
+	# The same, with the data still there afterwards: given back.
+	$one->query_is("SELECT redis_lock('away')", '', 'held');
+	$redis->cmd('PERSIST', 'away');
+	$redis->stop(keep => 1);
+	wait_until_lost('away');
+	$redis->start;
+	poll_until('it to be given back', sub { $redis->cmd('EXISTS', 'away') == 0 });
+	wait_until_reachable();
+	is_lost($one, 'away', 'expired', qr/expired/, 'Redis was away, data kept');
 
-# The same, with the data still there afterwards: given back.
-$one->query_is("SELECT redis_lock('away')", '', 'held');
-$redis->cmd('PERSIST', 'away');
-$redis->stop(keep => 1);
-wait_until_lost('away');
-$redis->start;
-poll_until('it to be given back', sub { $redis->cmd('EXISTS', 'away') == 0 });
-wait_until_reachable();
-is_lost($one, 'away', 'expired', qr/expired/, 'Redis was away, data kept');
-
-# Only for a moment, but without its data.  The lease is longer than a restart
-# takes, so it is the next renewal that finds out.
-my $long_ms = limit(6) * 1000;
-$one->query_is("SET lockredis.lease = '${long_ms}ms'; SELECT redis_lock('empty')",
-	'', 'held');
-$redis->restart;
-wait_until_lost('empty');
-is_lost($one, 'empty', 'deleted', qr/deleted/, 'Redis was restarted empty');
+	# Only for a moment, but without its data.  The lease is longer than a restart
+	# takes, so it is the next renewal that finds out.
+	my $long_ms = limit(6) * 1000;
+	$one->query_is("SET lockredis.lease = '${long_ms}ms'; SELECT redis_lock('empty')",
+		'', 'held');
+	$redis->restart;
+	wait_until_lost('empty');
+	is_lost($one, 'empty', 'deleted', qr/deleted/, 'Redis was restarted empty');
+	$waiter->quit;
+};
 
 nothing_left([ $node, $other ], $redis);
-$_->quit foreach $one, $two, $waiter;
+$_->quit foreach $one, $two;
 done_testing();

@@ -1094,34 +1094,36 @@ subtest 'a read-only transaction' => sub {
 	nothing_left($node, $redis, keys => $counters);
 };
 
-subtest 'a standby' => sub {
-	$node->backup('fence');
-	my $standby = LockRedis::Node->new('standby');
-	$standby->init_from_backup($node, 'fence', has_streaming => 1);
-	$standby->start;
-	$node->wait_for_catchup($standby);
-	$standby->wait_for_up;
-	my $s = $standby->session;
-	my $token = $s->value("SELECT redis_fenced_lock('standby')");
+of_redis 'it takes no locks' => sub {
+	subtest 'a standby' => sub {
+		$node->backup('fence');
+		my $standby = LockRedis::Node->new('standby');
+		$standby->init_from_backup($node, 'fence', has_streaming => 1);
+		$standby->start;
+		$node->wait_for_catchup($standby);
+		$standby->wait_for_up;
+		my $s = $standby->session;
+		my $token = $s->value("SELECT redis_fenced_lock('standby')");
 
-	is($token, counter('standby'), 'session-level tokens can be had');
-	$two->query_is("SELECT redis_try_fenced_lock('standby')",
-		'NULL', 'and exclude those of the primary');
-	foreach my $key ('standby', 'standby 2')
-	{
-		$s->query_fails("SELECT $_('$key')",
-			'25006', qr/recovery|read-only/, "$_ of $key")
-		  foreach 'redis_fenced_xact_lock', 'redis_try_fenced_xact_lock',
-		  'redis_fence_forget';
-		$s->query_fails("SELECT redis_fence_check('$key', 1)",
-			'25006', qr/recovery|read-only/, "redis_fence_check of $key");
-	}
-	is(counter('standby 2'), undef, 'nothing was taken for it');
-	$s->query_is("SELECT redis_fence('standby'), redis_unlock('standby')",
-		"$token|t", 'the hold is not disturbed');
-	$s->quit;
-	nothing_left([ $node, $standby ], $redis, keys => $counters);
-	$standby->stop;
+		is($token, counter('standby'), 'session-level tokens can be had');
+		$two->query_is("SELECT redis_try_fenced_lock('standby')",
+			'NULL', 'and exclude those of the primary');
+		foreach my $key ('standby', 'standby 2')
+		{
+			$s->query_fails("SELECT $_('$key')",
+				'25006', qr/recovery|read-only/, "$_ of $key")
+			  foreach 'redis_fenced_xact_lock', 'redis_try_fenced_xact_lock',
+			  'redis_fence_forget';
+			$s->query_fails("SELECT redis_fence_check('$key', 1)",
+				'25006', qr/recovery|read-only/, "redis_fence_check of $key");
+		}
+		is(counter('standby 2'), undef, 'nothing was taken for it');
+		$s->query_is("SELECT redis_fence('standby'), redis_unlock('standby')",
+			"$token|t", 'the hold is not disturbed');
+		$s->quit;
+		nothing_left([ $node, $standby ], $redis, keys => $counters);
+		$standby->stop;
+	};
 };
 
 # ----------

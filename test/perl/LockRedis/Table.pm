@@ -113,11 +113,11 @@ sub set_token
 	my ($self, $key, $value) = @_;
 
 	$self->_value(
-		'DELETE FROM redis_lock_counters WHERE key = ' . _quote($key));
-	$self->_value('INSERT INTO redis_lock_counters VALUES ('
-		  . _quote($key)
-		  . ", $value)")
-	  if defined $value;
+		defined $value
+		? sprintf 'INSERT INTO redis_lock_counters VALUES (%s, %s)'
+		  . ' ON CONFLICT (key) DO UPDATE SET token = EXCLUDED.token',
+		_quote($key), $value
+		: 'DELETE FROM redis_lock_counters WHERE key = ' . _quote($key));
 	return;
 }
 

@@ -1,0 +1,10 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Losses, and what is told of them: 020_loss against the table.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('020_loss');
