@@ -33,12 +33,18 @@
 #include "port/pg_bswap.h"
 #include "storage/fd.h"
 #include "utils/builtins.h"
+#include "utils/wait_event.h"
 
 #include "redis_conn.h"
 #include "redis_store.h"
 #include "settings.h"
+#include "wait_events.h"
 
 #define OUT_INITIAL			4096
+
+/* A reply that comes so soon is waited for in recv(). */
+#define BRIEFLY_MS			10
+
 #define RECEIVE_CHUNK		16384
 
 /* How often to look whether the watchdog has resolved the host name. */
@@ -436,6 +442,19 @@ set_socket_options(pgsocket sock)
 }
 
 /*
+ * block_briefly --- from now on a plain recv() waits for BRIEFLY_MS
+ */
+static void
+block_briefly(RedisConn *c)
+{
+	struct timeval limit = {0, BRIEFLY_MS * 1000};
+
+	c->can_wait_briefly =
+		setsockopt(c->sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
+		pg_set_block(c->sock);
+}
+
+/*
  * start_address --- a socket for the next address
  */
 static void
@@ -803,6 +822,7 @@ take_greeting(RedisConn *c)
 			return;
 		}
 		c->state = CONN_READY;
+		block_briefly(c);
 		if (c->probe)
 			node_set_facts(STORE_REDIS, c->error.address, c->version, c->policy, c->replica);
 	}
@@ -948,8 +968,28 @@ conn_recv(RedisConn *c, char *buf, size_t len)
 	ssize_t		n;
 
 	do
-		n = recv(c->sock, buf, len, 0);
+		n = recv(c->sock, buf, len, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/*
+ * conn_recv_soon --- the same, after waiting for a short time
+ *
+ * A signal ends the wait: with a time limit on the socket recv() is never
+ * restarted.  One that comes right before it costs that time at most.
+ */
+static ssize_t
+conn_recv_soon(RedisConn *c, char *buf, size_t len)
+{
+	ssize_t		n;
+	int			error;
+
+	pgstat_report_wait_start(LR_WAIT_REPLY);
+	n = recv(c->sock, buf, len, 0);
+	error = errno;
+	pgstat_report_wait_end();
+	errno = error == EINTR ? EAGAIN : error;
 	return n;
 }
 
@@ -959,7 +999,7 @@ conn_send(RedisConn *c, const char *buf, size_t len)
 	ssize_t		n;
 
 	do
-		n = send(c->sock, buf, len, MSG_NOSIGNAL);
+		n = send(c->sock, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	return n;
 }
@@ -1176,8 +1216,10 @@ RedisRead
 redis_conn_receive(RedisConn *c)
 {
 	char		buf[RECEIVE_CHUNK];
-	ssize_t		n = conn_recv(c, buf, sizeof(buf));
+	ssize_t		n = c->wait_briefly ? conn_recv_soon(c, buf, sizeof(buf)) :
+		conn_recv(c, buf, sizeof(buf));
 
+	c->wait_briefly = false;
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return REDIS_READ_NOTHING;
 	if (n <= 0)

@@ -86,6 +86,8 @@ typedef struct RedisConn
 	uint32		wait_events;	/* that it waits for */
 	uint32		socket_epoch;	/* changes with each socket */
 	uint32		url_epoch;		/* lr_url_epoch when opened */
+	bool		can_wait_briefly;	/* a plain recv() has a time limit */
+	bool		wait_briefly;	/* the next redis_conn_receive() may use it */
 	bool		probe;			/* tell node.c what the node says of itself */
 	char		role[32];
 

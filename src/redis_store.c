@@ -1027,10 +1027,28 @@ wait_poll(StoreHandle *h)
 	return poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) >= 0;
 }
 
+/*
+ * may_wait_briefly --- let recv() itself wait for the reply, once
+ *
+ * Most replies are there before a wait event set is worth asking: it saves a
+ * system call in each request.  What may raise when the set is made must do
+ * so in any case, not only behind a slow reply.
+ */
+static bool
+may_wait_briefly(StoreHandle *h, StoreStep how)
+{
+	RedisConn  *c = &h->conn;
+
+	return how != STORE_NOWAIT && c->state == CONN_READY &&
+		c->can_wait_briefly && h->flight_n > 0 && c->out_len == 0 &&
+		(how != STORE_WAIT || prepare_wait_set(h));
+}
+
 static bool
 redis_step(StoreHandle *h, StoreStep how)
 {
 	bool		readable = how == STORE_NOWAIT;
+	bool		waited = false;
 
 	if (!h->active)
 	{
@@ -1044,6 +1062,11 @@ redis_step(StoreHandle *h, StoreStep how)
 		check_time(h);
 		if (!h->active)
 			return true;
+		if (!waited && may_wait_briefly(h, how))
+		{
+			waited = readable = h->conn.wait_briefly = true;
+			continue;
+		}
 		switch (how)
 		{
 			case STORE_NOWAIT:

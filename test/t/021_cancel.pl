@@ -16,7 +16,7 @@ use Time::HiRes qw(usleep);
 
 # The budget of a request decides how long an orphan is looked after.  No lease
 # ends while a test waits: what goes away has been given back.
-my $command_ms = limit(1) * 1000;
+my $command_ms = limit(2) * 1000;
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
 my $node = LockRedis::Node->create(

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Sessions of one server that take and give back locks in DO loops, with the
+# functions of test/bench/probe.c around them.
+
+package Bench::Backends;
+
+use strict;
+use warnings FATAL => 'all';
+
+my $loop = 'DO $$ BEGIN WHILE bench_next() LOOP %s END LOOP; END $$';
+my $xact_loop =
+  'DO $$ DECLARE nothing text; BEGIN WHILE bench_next() LOOP'
+  . ' PERFORM %s, bench_locked(); nothing := bench_unlocking(); COMMIT;'
+  . ' END LOOP; END $$';
+
+my %statement = (
+	session => sprintf($loop,
+		'PERFORM redis_lock(bench_key()), bench_locked();'
+		  . ' PERFORM bench_unlocking(), redis_unlock(bench_key());'),
+	fenced => sprintf($loop,
+		'PERFORM redis_fenced_lock(bench_key()), bench_locked();'
+		  . ' PERFORM bench_unlocking(), redis_unlock(bench_key());'),
+	advisory => sprintf($loop,
+		'PERFORM pg_advisory_lock(bench_number()), bench_locked();'
+		  . ' PERFORM bench_unlocking(), pg_advisory_unlock(bench_number());'),
+	# No lock at all: for the test that the check finds what it should
+	none => sprintf($loop,
+		'PERFORM bench_locked(); PERFORM pg_sleep(0); PERFORM bench_unlocking();'),
+	xact => sprintf($xact_loop, 'redis_xact_lock(bench_key())'),
+	advisory_xact => sprintf($xact_loop, 'pg_advisory_xact_lock(bench_number())'));
+
+# Sessions of each server, shared by all kinds of locks.
+my %pool;
+
+sub new
+{
+	my ($class, %opts) = @_;
+
+	die "no such kind: $opts{kind}" unless $statement{ $opts{kind} };
+	return bless {%opts}, $class;
+}
+
+sub create_functions
+{
+	my ($class, $node, $library) = @_;
+
+	$node->safe_psql('postgres', <<END);
+CREATE FUNCTION bench_begin(board text, prefix text, mode text, number int,
+	start bigint, until bigint, hold bigint, pause bigint)
+	RETURNS void LANGUAGE c STRICT AS '$library';
+CREATE FUNCTION bench_attach(board text)
+	RETURNS void LANGUAGE c STRICT AS '$library';
+CREATE FUNCTION bench_next() RETURNS boolean LANGUAGE c AS '$library';
+CREATE FUNCTION bench_key() RETURNS text LANGUAGE c AS '$library';
+CREATE FUNCTION bench_number() RETURNS bigint LANGUAGE c AS '$library';
+CREATE FUNCTION bench_locked() RETURNS void LANGUAGE c AS '$library';
+CREATE FUNCTION bench_unlocking() RETURNS void LANGUAGE c AS '$library';
+CREATE FUNCTION bench_result() RETURNS text LANGUAGE c AS '$library';
+END
+	return;
+}
+
+sub name { my ($self) = @_; return $self->{kind}; }
+
+sub at_distance { my ($self) = @_; return $self->{kind} !~ /advisory/; }
+
+# The first sessions of a server.
+sub sessions
+{
+	my ($class, $node, $count) = @_;
+	my $sessions = $pool{ $node->name } ||= [];
+
+	push @$sessions, $node->session while @$sessions < $count;
+	return @$sessions[ 0 .. $count - 1 ];
+}
+
+sub pids
+{
+	my ($self) = @_;
+
+	return map { $_->pid } @{ $self->{sessions} };
+}
+
+# Before start: which sessions will work.
+sub choose
+{
+	my ($self, $clients) = @_;
+
+	$self->{sessions} ||= [];
+	@{ $self->{sessions} } =
+	    $self->{session}
+	  ? ($self->{session})
+	  : Bench::Backends->sessions($self->{node}, $clients);
+	return;
+}
+
+# Where Redis is the server knows itself.
+sub start
+{
+	my ($self, %work) = @_;
+	my $number = $work{base};
+
+	$self->choose($work{clients});
+	foreach my $session (@{ $self->{sessions} })
+	{
+		$session->start(sprintf
+			  q{SELECT bench_begin('%s', '%s', '%s', %d, %d, %d, %d, %d); %s; SELECT bench_result()},
+			$self->{board}->path, @work{qw(prefix mode)}, $number++,
+			@work{qw(start until hold pause)}, $statement{ $self->{kind} });
+	}
+	return;
+}
+
+sub finish
+{
+	my ($self) = @_;
+	my @results;
+
+	foreach my $session (@{ $self->{sessions} })
+	{
+		my $result = $session->wait(180);
+		my $line = (split /\n/, $result->out)[-1];
+
+		die "$self->{kind}: $result->{raw}\n"
+		  if $result->{raw} ne '' || $result->{dead};
+		push @results, [ split / /, $line ];
+	}
+	return \@results;
+}
+
+1;

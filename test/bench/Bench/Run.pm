@@ -1,0 +1,534 @@
+# Copyright (c) 2026, lockredis contributors
+
+# One run of the benchmark: its Redis, its servers, the contenders, and how they
+# are put to work side by side.
+#
+#	slice   some contenders at work at the same time, once
+#	cell    contenders one after the other, round by round, and what came of it
+
+package Bench::Run;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Bench::Backends;
+use Bench::Board;
+use Bench::Histogram;
+use Bench::Meter;
+use Bench::Peer;
+use Exporter 'import';
+use JSON::PP ();
+use LockRedis::Redisson;
+use LockRedis::Test;
+use POSIX ();
+use PostgreSQL::Test::Utils;
+
+our @EXPORT_OK = qw(median);
+
+# In the order in which they are shown.
+my @names = qw(bare session xact fenced advisory advisory_xact
+  redisson redsync redis_py none);
+
+# Half a millisecond each way
+my $proxy_delay_us = 500;
+
+# Takes: report (where progress goes), quick, sizes (how much of what, a hash),
+# programs (the directory test/bench), contenders (names; all without).
+sub new
+{
+	my ($class, %opts) = @_;
+	my $self = bless {
+		%opts,
+		started => now(),
+		dir => PostgreSQL::Test::Utils::tempdir(),
+		missing => {}
+	}, $class;
+
+	$self->{board} = Bench::Board->new("$self->{dir}/board");
+	$self->{redis} = LockRedis::Redis->new;
+	$self->_start_servers;
+	$self->_start_proxy;
+	$self->{contenders} = { map { $_->name => $_ } $self->_start_contenders };
+	$self->{result} = {
+		quick => $self->{quick} ? JSON::PP::true : JSON::PP::false,
+		rounds => $self->size('rounds'),
+		cells => [],
+		missing => $self->{missing},
+		versions => $self->_versions,
+		cpus => Bench::Meter::processors(),
+		cpu_model => Bench::Meter::processor_model()
+	};
+	$self->{result}{round_trip_us} = $self->round_trip(0);
+	return $self;
+}
+
+# Two servers: waiting for each other is waiting for somebody elsewhere.
+sub _start_servers
+{
+	my ($self) = @_;
+	my %more = (
+		near => {
+			max_connections => $self->size('waiters') + 100,
+			'lockredis.max_locks' => 10_000 + 2 * $self->size('held')->[-1]
+		},
+		other => {});
+
+	foreach my $name (qw(near other))
+	{
+		$self->{$name} = LockRedis::Node->create(
+			$name,
+			redis => $self->{redis},
+			settings => { log_statement => 'none', %{ $more{$name} } });
+		Bench::Backends->create_functions($self->{$name},
+			"$self->{programs}/probe.so");
+		$self->{$name}->wait_for_up;
+	}
+	$self->{can_hand_over} = $self->{near}->value(
+		q{SELECT count(*) FROM pg_settings WHERE name = 'lockredis.max_handoffs'}
+	);
+	return;
+}
+
+sub _start_proxy
+{
+	my ($self) = @_;
+
+	pipe(my $in_read, my $in) && pipe(my $out, my $out_write)
+	  or die "could not make a pipe: $!";
+	my $pid = fork();
+	die "could not fork: $!" unless defined $pid;
+	if ($pid == 0)
+	{
+		POSIX::dup2(fileno $in_read, 0);
+		POSIX::dup2(fileno $out_write, 1);
+		no warnings 'exec';
+		exec "$self->{programs}/delay_proxy", $self->{redis}->port,
+		  $proxy_delay_us;
+		POSIX::_exit(127);
+	}
+	close $_ foreach $in_read, $out_write;
+	chomp(my $port = <$out> // die "delay_proxy did not start\n");
+	@$self{qw(proxy_pid proxy_stdin proxy_port)} = ($pid, $in, $port);
+	return;
+}
+
+sub _wanted
+{
+	my ($self, $name) = @_;
+
+	return $name ne 'none' unless $self->{wanted};
+	return scalar grep { $_ eq $name } @{ $self->{wanted} };
+}
+
+sub _start_contenders
+{
+	my ($self) = @_;
+	my @contenders;
+
+	foreach my $kind (qw(session xact fenced advisory advisory_xact none))
+	{
+		push @contenders,
+		  Bench::Backends->new(
+			kind => $kind,
+			node => $self->{near},
+			board => $self->{board})
+		  if $self->_wanted($kind);
+	}
+	my %commands = $self->_peer_commands;
+	foreach my $name (grep { $self->_wanted($_) } sort keys %commands)
+	{
+		my ($why_not, @command) = @{ $commands{$name} };
+
+		if (defined $why_not)
+		{
+			$self->{missing}{$name} = $why_not;
+			$self->say('%s is not measured: %s', $name, $why_not);
+			next;
+		}
+		push @contenders,
+		  Bench::Peer->new(
+			name => $name,
+			command => [ @command, $self->{board}->path ],
+			environment =>
+			  { PYTHONPATH => "$self->{programs}/peers/python/target" },
+			log => "$PostgreSQL::Test::Utils::log_path/$name.log");
+	}
+	return @contenders;
+}
+
+# What the programs are run by, after the reason why they cannot be.
+sub _peer_commands
+{
+	my ($self) = @_;
+	my $peers = "$self->{programs}/peers";
+	my $class_path = eval { LockRedis::Redisson->build };
+
+	return (
+		bare => [ undef, "$self->{programs}/bare_hiredis", '-b' ],
+		redisson => [
+			defined $class_path ? undef : $@,
+			'java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+			'-cp', $class_path, "$peers/java/RedissonPeer.java"
+		],
+		redsync => [
+			-x "$peers/go/target/redsync" ? undef : 'it could not be built',
+			"$peers/go/target/redsync"
+		],
+		redis_py => [
+			-d "$peers/python/target/redis"
+			? undef
+			: 'it could not be installed',
+			'python3',
+			"$peers/python/redis_py.py"
+		]);
+}
+
+sub _versions
+{
+	my ($self) = @_;
+
+	return {
+		redis => $self->{redis}->info('server')->{redis_version},
+		postgresql => $self->{near}->value('SHOW server_version'),
+		hand_over => $self->{can_hand_over} ? JSON::PP::true : JSON::PP::false
+	};
+}
+
+sub stop
+{
+	my ($self) = @_;
+
+	foreach my $contender (values %{ $self->{contenders} })
+	{
+		$contender->stop if $contender->can('stop');
+	}
+	close $self->{proxy_stdin};
+	waitpid $self->{proxy_pid}, 0;
+	$self->{$_}->stop('fast') foreach qw(near other);
+	$self->{redis}->stop;
+	return;
+}
+
+sub say
+{
+	my ($self, $format, @args) = @_;
+
+	printf { $self->{report} } "%5.0f s  $format\n", now() - $self->{started},
+	  @args;
+	return;
+}
+
+sub size
+{
+	my ($self, $what) = @_;
+
+	return $self->{sizes}{$what} // die "no such size: $what";
+}
+
+sub contender
+{
+	my ($self, $name) = @_;
+
+	return $self->{contenders}{$name};
+}
+
+# Those of the names that take part.
+sub here
+{
+	my ($self, @some) = @_;
+
+	return grep { $self->{contenders}{$_} } @some;
+}
+
+sub all { my ($self) = @_; return $self->here(@names); }
+
+sub median
+{
+	my @sorted = sort { $a <=> $b } @_;
+
+	return 0 unless @sorted;
+	return ($sorted[ int($#sorted / 2) ] + $sorted[ int(@sorted / 2) ]) / 2;
+}
+
+# ---- a slice ----
+
+# Each of the list is [contender, work...]: clients, prefix and mode, if need be
+# base, separate, hold and pause (client.h).  Returns what each has done, and
+# what that took.  Options: far (over the proxy), traced (be patient).
+sub slice
+{
+	my ($self, $seconds, $list, %opts) = @_;
+	my $clients = 0;
+
+	foreach my $entry (@$list)
+	{
+		my ($contender, %work) = @$entry;
+
+		$contender->choose($work{clients}) if $contender->can('choose');
+		$clients += $work{clients};
+	}
+
+	# Those that a peer starts later are left out: they do so when warming up.
+	my @pids = map { [ $_->[0]->pids ] } @$list;
+	my @cpu = map { Bench::Meter::cpu_of(@$_) } @pids;
+	my $redis_cpu = Bench::Meter::cpu_of($self->{redis}->pid);
+	my $commands = $self->{redis}->script_calls;
+	my $counted = $self->{board}->sum;
+
+	# The last to be told must have heard of it.
+	my $start = now() + ($opts{traced} ? 0.3 : 0.02) + 0.001 * $clients;
+	foreach my $entry (@$list)
+	{
+		my ($contender, %work) = @$entry;
+
+		$contender->start(
+			port => $opts{far} ? $self->{proxy_port} : $self->{redis}->port,
+			base => 0, separate => 0, hold => 0, pause => 0,
+			%work,
+			start => int($start * 1e9),
+			until => int(($start + $seconds) * 1e9));
+	}
+	my @done = map { _sum_of($_->[0]->finish) } @$list;
+
+	$redis_cpu = Bench::Meter::cpu_of($self->{redis}->pid) - $redis_cpu;
+	$commands = $self->{redis}->script_calls - $commands;
+	$counted = $self->{board}->sum - $counted;
+	my $steps = 0;
+	$steps += $_->{steps} foreach @done;
+	foreach my $i (0 .. $#done)
+	{
+		my $done = $done[$i];
+
+		$done->{rate} = $done->{pairs} / $seconds;
+		$done->{cpu} = Bench::Meter::cpu_of(@{ $pids[$i] }) - $cpu[$i];
+		$done->{redis_cpu} = $redis_cpu;
+		$done->{commands} = $commands;
+		$done->{lost_updates} = $steps - $counted;
+	}
+	return @done;
+}
+
+# One result of those of all clients
+sub _sum_of
+{
+	my ($results) = @_;
+	my %sum = (pairs => 0, steps => 0, errors => 0);
+	my @histograms = qw(lock pair wake);
+
+	$sum{$_} = Bench::Histogram->new foreach @histograms;
+	foreach my $words (@$results)
+	{
+		my @words = @$words;
+
+		$sum{$_} += shift @words foreach qw(pairs steps errors);
+		$sum{$_}->add_text(shift @words) foreach @histograms;
+	}
+	return \%sum;
+}
+
+# ---- a cell ----
+
+# Work: part, link (direct or 1 ms), clients, mode, seconds, and the names of
+# the contenders.  Options: count (commands and system calls too), prepare (code
+# that gets the names), label (shown instead of the link).
+sub cell
+{
+	my ($self, %work) = @_;
+	my $far = $work{link} ne 'direct';
+	my @turns =
+	  grep { !$far || $self->contender($_)->at_distance } @{ $work{names} };
+	my $run = sub {
+		my ($name, $seconds, %how) = @_;
+		my @entry = (
+			$self->contender($name),
+			clients => $work{clients},
+			prefix => "$work{part}:$name",
+			mode => $work{mode});
+		my ($done) = $self->slice($seconds, [ \@entry ], far => $far, %how);
+
+		return $done;
+	};
+	my %seen;
+
+	$run->($_, 0.1) foreach @turns;
+	$work{prepare}->(@turns) if $work{prepare};
+	foreach my $round (1 .. $self->size('rounds'))
+	{
+		# Another goes first each time.
+		push @turns, shift @turns;
+		foreach my $name (@turns)
+		{
+			_add($seen{$name} ||= _nothing(), $run->($name, $work{seconds}));
+		}
+	}
+
+	foreach my $name (grep { $seen{$_} } @names)
+	{
+		my $cell = _cell_of($seen{$name});
+
+		@$cell{qw(part clients contender)} = (@work{qw(part clients)}, $name);
+		$cell->{link} = $work{label} || $work{link};
+		$self->_count($cell, $name, $run) if $work{count};
+		$self->add_cell($cell);
+	}
+	return;
+}
+
+sub _nothing
+{
+	return {
+		lock => Bench::Histogram->new,
+		pair => Bench::Histogram->new,
+		rate => [], cpu => [], redis_cpu => [],
+		steps => 0, commands => 0, errors => 0, lost_updates => 0
+	};
+}
+
+sub _add
+{
+	my ($all, $done) = @_;
+
+	push @{ $all->{rate} }, $done->{rate};
+	foreach my $cpu (qw(cpu redis_cpu))
+	{
+		push @{ $all->{$cpu} }, 1e6 * $done->{$cpu} / ($done->{steps} || 1);
+	}
+	$all->{$_} += $done->{$_} foreach qw(steps commands errors lost_updates);
+	$all->{$_}->add($done->{$_}) foreach qw(lock pair);
+	return;
+}
+
+sub _cell_of
+{
+	my ($all) = @_;
+
+	return {
+		rate => $all->{rate},
+		cpu_us => $all->{cpu},
+		redis_cpu_us => $all->{redis_cpu},
+		steps => $all->{steps},
+		errors => $all->{errors},
+		lost_updates => $all->{lost_updates},
+		script_calls => $all->{steps} ? $all->{commands} / $all->{steps} : undef,
+		lock_us => $all->{lock}->summary,
+		pair_us => $all->{pair}->summary
+	};
+}
+
+# What one pair sends, and asks of the system, in slices of their own
+sub _count
+{
+	my ($self, $cell, $name, $run) = @_;
+	my $done;
+	my $per_pair = sub {
+		my ($count) = @_;
+		return { map { $_ => $count->{$_} / $done->{steps} } keys %$count };
+	};
+
+	my $commands = Bench::Meter::commands($self->{redis},
+		sub { $done = $run->($name, $self->size('monitor_slice')) });
+	$cell->{commands} = $per_pair->($commands) if $done->{steps};
+	# Tracing many processes takes its time.
+	return if $self->{quick} && $cell->{clients} > 1;
+	my $calls = Bench::Meter::system_calls(
+		[ $self->contender($name)->pids ],
+		sub { $done = $run->($name, $self->size('trace_slice'), traced => 1) });
+	$cell->{system_calls} = $per_pair->($calls) if $calls && $done->{steps};
+	return;
+}
+
+sub add_cell
+{
+	my ($self, $cell) = @_;
+	my @rates = sort { $a <=> $b } @{ $cell->{rate} };
+
+	push @{ $self->{result}{cells} }, $cell;
+	$self->say(
+		'%-12s %-8s %3d clients  %-13s %8.0f pairs/s (%.0f to %.0f)  %s commands%s',
+		@$cell{qw(part link clients contender)},
+		median(@rates),
+		@rates[ 0, -1 ],
+		defined $cell->{script_calls}
+		? sprintf('%.2f', $cell->{script_calls})
+		: '-',
+		$cell->{lost_updates} ? "  $cell->{lost_updates} LOST UPDATES" : '');
+	return;
+}
+
+# ---- circumstances ----
+
+# Compilers at run time want some time first.
+sub warm_up
+{
+	my ($self) = @_;
+	my $redisson = $self->contender('redisson');
+
+	return if !$redisson || $self->{warm}++;
+	foreach my $clients (1, 16)
+	{
+		$self->slice($self->size('warm_up'),
+			[ [ $redisson, clients => $clients, prefix => 'warm', mode => 'own' ] ]
+		);
+	}
+	return;
+}
+
+# Microseconds of a PING
+sub round_trip
+{
+	my ($self, $far) = @_;
+	my $bare = $self->contender('bare') or return undef;
+
+	$bare->send_line(sprintf 'ping %d 300',
+		$far ? $self->{proxy_port} : $self->{redis}->port);
+	return $bare->read_line(60) / 1000;
+}
+
+# Fix processes to one processor, or (undef) to none.
+sub pin
+{
+	my ($self, $cpu, @pids) = @_;
+	my $cpus = defined $cpu ? $cpu : '0-' . ($self->{result}{cpus} - 1);
+
+	foreach my $pid (@pids)
+	{
+		system("taskset -a -p -c $cpus $pid >/dev/null 2>&1") == 0
+		  or die "taskset failed\n";
+	}
+	return;
+}
+
+# The same over a round trip that takes longer
+sub at_distance
+{
+	my ($self, $code) = @_;
+
+	$self->_move_servers($self->{proxy_port});
+	my $cpu = Bench::Meter::cpu_of($self->{proxy_pid});
+	my $begin = now();
+	$code->();
+	$self->{result}{proxy_cpu_share} =
+	  (Bench::Meter::cpu_of($self->{proxy_pid}) - $cpu) / (now() - $begin);
+	$self->_move_servers($self->{redis}->port);
+	return;
+}
+
+sub _move_servers
+{
+	my ($self, $port) = @_;
+
+	foreach my $node (@$self{qw(near other)})
+	{
+		$node->set('lockredis.url' => "redis://127.0.0.1:$port");
+		poll_until(
+			'the server to reach Redis where it is now',
+			sub {
+				$node->value(
+					"SELECT count(*) FROM redis_lock_status WHERE state = 'up' AND address LIKE '%$port'"
+				) > 0;
+			});
+	}
+	return;
+}
+
+1;

@@ -1,0 +1,225 @@
+// Copyright (c) 2026, lockredis contributors
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.StringJoiner;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.locks.LockSupport;
+import org.redisson.Redisson;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/**
+ * Redisson's RLock as a service would use it, with its watchdog and default settings, behind the
+ * line protocol of client.h. Each client is a thread; those that stand for separate servers have a
+ * RedissonClient each.
+ */
+public final class RedissonPeer {
+
+    private static final int SEQUENCE_SIZE = 65536;
+    private static final int SEQUENCE_START = 16384;
+    private static final int RELEASED_AT = 8 * 1024;
+    private static final int RELEASER = 8 * 1025;
+
+    private final ByteBuffer board;
+    private final Map<String, RedissonClient> services = new HashMap<>();
+    private final ExecutorService threads = Executors.newCachedThreadPool(task -> {
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        return thread;
+    });
+
+    private RedissonPeer(ByteBuffer board) {
+        this.board = board;
+    }
+
+    public static void main(String[] args) throws Exception {
+        ByteBuffer board;
+        try (FileChannel file = FileChannel.open(
+                Path.of(args[0]), StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+            board = file.map(FileChannel.MapMode.READ_WRITE, 0, file.size());
+        }
+        RedissonPeer peer = new RedissonPeer(board.order(ByteOrder.nativeOrder()));
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        String line;
+        while ((line = in.readLine()) != null) {
+            System.out.println(peer.run(new Request(line)));
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static final class Request {
+        final String port;
+        final int clients;
+        final boolean separate;
+        final int base;
+        final long start;
+        final long until;
+        final String prefix;
+        final String mode;
+        final long hold;
+        final long pause;
+
+        Request(String line) {
+            String[] words = line.split(" ");
+            if (words.length != 11 || !words[0].equals("run")) {
+                throw new IllegalArgumentException("unknown request: " + line);
+            }
+            port = words[1];
+            clients = Integer.parseInt(words[2]);
+            separate = words[3].equals("separate");
+            base = Integer.parseInt(words[4]);
+            start = Long.parseLong(words[5]);
+            until = Long.parseLong(words[6]);
+            prefix = words[7];
+            mode = words[8];
+            hold = Long.parseLong(words[9]) * 1000;
+            pause = Long.parseLong(words[10]) * 1000;
+        }
+    }
+
+    /** Counts durations in 16 steps for each power of two. */
+    private static final class Histogram {
+        private final int[] counts = new int[1024];
+
+        void add(long ns) {
+            long n = Math.max(ns, 16);
+            int e = 63 - Long.numberOfLeadingZeros(n);
+            counts[e * 16 + (int) (n >> (e - 4) & 15)]++;
+        }
+
+        void merge(Histogram other) {
+            for (int i = 0; i < counts.length; i++) {
+                counts[i] += other.counts[i];
+            }
+        }
+
+        @Override
+        public String toString() {
+            StringJoiner words = new StringJoiner(",");
+            words.setEmptyValue("-");
+            for (int i = 0; i < counts.length; i++) {
+                if (counts[i] > 0) {
+                    words.add(i + ":" + counts[i]);
+                }
+            }
+            return words.toString();
+        }
+    }
+
+    private static final class Result {
+        long pairs;
+        long steps;
+        long errors;
+        final Histogram lock = new Histogram();
+        final Histogram pair = new Histogram();
+        final Histogram wake = new Histogram();
+
+        void merge(Result other) {
+            pairs += other.pairs;
+            steps += other.steps;
+            errors += other.errors;
+            lock.merge(other.lock);
+            pair.merge(other.pair);
+            wake.merge(other.wake);
+        }
+
+        @Override
+        public String toString() {
+            return String.join(" ", "ok", "" + pairs, "" + steps, "" + errors, "" + lock,
+                    "" + pair, "" + wake);
+        }
+    }
+
+    private RedissonClient service(Request request, int client) {
+        String name = request.separate ? request.port + "/" + client : request.port;
+        return services.computeIfAbsent(name, made -> {
+            Config config = new Config();
+            config.useSingleServer().setAddress("redis://127.0.0.1:" + request.port);
+            return Redisson.create(config);
+        });
+    }
+
+    private Result run(Request request) throws Exception {
+        List<Future<Result>> clients = new ArrayList<>();
+        for (int i = 0; i < request.clients; i++) {
+            int client = i;
+            RedissonClient service = service(request, i);
+            clients.add(threads.submit(() -> work(request, service, request.base + client)));
+        }
+        Result sum = new Result();
+        for (Future<Result> client : clients) {
+            sum.merge(client.get());
+        }
+        return sum;
+    }
+
+    private static void sleepUntil(long at) {
+        long left;
+        while ((left = at - System.nanoTime()) > 0) {
+            LockSupport.parkNanos(left);
+        }
+    }
+
+    private Result work(Request request, RedissonClient service, int number) {
+        Result result = new Result();
+        boolean hot = request.mode.equals("hot");
+        boolean zipf = request.mode.equals("zipf");
+        int key = hot ? 0 : number;
+        String name = hot ? request.prefix : request.prefix + ":" + key;
+
+        sleepUntil(request.start);
+        long begin = System.nanoTime();
+        for (int place = number * 4001; begin < request.until; place++) {
+            if (zipf) {
+                key = board.getInt(SEQUENCE_START + 4 * (place % SEQUENCE_SIZE));
+                name = request.prefix + ":" + key;
+            }
+
+            RLock lock = service.getLock(name);
+            lock.lock();
+            try {
+                long got = System.nanoTime();
+                long releasedAt = board.getLong(RELEASED_AT);
+                if (hot && board.getLong(RELEASER) != number + 1 && begin < releasedAt) {
+                    result.wake.add(got - releasedAt);
+                }
+                result.lock.add(got - begin);
+                long value = board.getLong(8 * key);
+                if (request.hold > 0) {
+                    sleepUntil(got + request.hold);
+                    board.putLong(RELEASER, number + 1);
+                    board.putLong(RELEASED_AT, System.nanoTime());
+                }
+                board.putLong(8 * key, value + 1);
+            } finally {
+                lock.unlock();
+            }
+
+            long done = System.nanoTime();
+            result.steps++;
+            if (done <= request.until) {
+                result.pairs++;
+                result.pair.add(done - begin);
+            }
+            if (request.pause > 0) {
+                sleepUntil(done + request.pause);
+                done = System.nanoTime();
+            }
+            begin = done;
+        }
+        return result;
+    }
+}

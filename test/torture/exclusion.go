@@ -1,0 +1,227 @@
+// Copyright (c) 2026, lockredis contributors
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The lock as an object whose calls take effect one after the other, each at
+// one moment between its start and its end.  The state is what clients may
+// believe, not what the store has:
+//
+//   - a granted lock is the client's from some moment of the call on,
+//   - an acquire that ended with an error, or with busy, has given nothing: it
+//     is not in the model,
+//   - a release, answered or not, ends the client's part during the call; that
+//     the store may have the key for longer is of no interest here,
+//   - a client that was killed or cut off had the lock until some moment between
+//     its last answer and the notice of its death: opDrop with these times,
+//   - a fencing token is higher than those of all former holders.
+type lockState struct {
+	owner string
+	count int
+	token int64
+}
+
+func lockStep(state, input, _ interface{}) (bool, interface{}) {
+	s := state.(lockState)
+	c := input.(Call)
+
+	switch c.Op {
+	case opLock:
+		switch {
+		case s.owner == "":
+			if c.Token != 0 && c.Token <= s.token {
+				return false, s
+			}
+			s.owner, s.count = c.Client, 1
+		case s.owner == c.Client:
+			if c.Token != 0 && c.Token < s.token {
+				return false, s
+			}
+			s.count++
+		default:
+			return false, s
+		}
+		if c.Token > s.token {
+			s.token = c.Token
+		}
+		return true, s
+	case opUnlock:
+		if s.owner != c.Client {
+			return false, s
+		}
+		s.count--
+		if s.count == 0 {
+			s.owner = ""
+		}
+		return true, s
+	case opDrop:
+		if s.owner != c.Client {
+			return false, s
+		}
+		s.owner, s.count = "", 0
+		return true, s
+	case opHeld:
+		return (s.owner == c.Client) == (c.Result == "true"), s
+	case opCount:
+		n := 0
+		if s.owner == c.Client {
+			n = s.count
+		}
+		return n == c.Count, s
+	}
+	panic("not in the model: " + c.Op)
+}
+
+func describeCall(input, _ interface{}) string {
+	c := input.(Call)
+	text := c.Client + " " + c.Op
+	if c.Token != 0 {
+		text += fmt.Sprintf(" token %d", c.Token)
+	}
+	if c.Op == opHeld {
+		text += " " + c.Result
+	}
+	if c.Op == opCount {
+		text += fmt.Sprintf(" %d", c.Count)
+	}
+	return text
+}
+
+var lockModel = porcupine.Model{
+	Init:              func() interface{} { return lockState{} },
+	Step:              lockStep,
+	DescribeOperation: describeCall,
+	DescribeState: func(state interface{}) string {
+		s := state.(lockState)
+		return fmt.Sprintf("%s x%d, token %d", s.owner, s.count, s.token)
+	},
+}
+
+func inModel(c *Call) bool {
+	switch c.Op {
+	case opLock, opUnlock:
+		return c.Result == resultOK
+	case opDrop:
+		return true
+	case opHeld:
+		return c.Result == "true" || c.Result == "false"
+	case opCount:
+		return c.Result == resultOK
+	}
+	return false
+}
+
+// checkExclusion judges each key by itself, which is enough: an object is
+// linearizable if and only if its parts are.  picture is where to draw a
+// history that is refused ("": nowhere).
+func checkExclusion(calls []Call, limit time.Duration, picture string) []Finding {
+	var found []Finding
+
+	keys := byKey(calls)
+	for _, key := range sortedKeys(keys) {
+		var ops []porcupine.Operation
+		ids := map[string]int{}
+
+		for _, c := range keys[key] {
+			if !inModel(&c) || c.End == 0 {
+				continue
+			}
+			id, known := ids[c.Client]
+			if !known {
+				id = len(ids)
+				ids[c.Client] = id
+			}
+			ops = append(ops, porcupine.Operation{ClientId: id, Input: c,
+				Call: c.Start, Return: c.End})
+		}
+
+		// Drawing needs all partial results, which take long to collect: only
+		// when it is known that there is something to be seen.
+		switch porcupine.CheckOperationsTimeout(lockModel, ops, limit) {
+		case porcupine.Ok:
+		case porcupine.Unknown:
+			found = append(found, Finding{"exclusion", fmt.Sprintf(
+				"%s: %d calls could not be judged within %v", key, len(ops), limit)})
+		case porcupine.Illegal:
+			text := fmt.Sprintf("%s: no order of its %d calls is one of a lock", key, len(ops))
+			for _, line := range contradictions(keys[key]) {
+				text += "\n    " + line
+			}
+			if picture != "" {
+				_, info := porcupine.CheckOperationsVerbose(lockModel, ops, limit)
+				path := picture + "-" + key + ".html"
+				if porcupine.VisualizePath(lockModel, info, path) == nil {
+					text += "\n    drawn in " + path
+				}
+			}
+			found = append(found, Finding{"exclusion", text})
+		}
+	}
+	return found
+}
+
+// contradictions are what a reader sees at once: times when two clients surely
+// had the lock, and tokens that went backwards.  A help for the reader only;
+// the judgement is the model's.
+func contradictions(calls []Call) []string {
+	type span struct {
+		client     string
+		from, to   int64
+		token      int64
+		depth      int
+		unfinished bool
+	}
+	var lines []string
+	var spans []*span
+	open := map[string]*span{}
+
+	for i := range calls {
+		c := &calls[i]
+		if !inModel(c) || c.End == 0 {
+			continue
+		}
+		s := open[c.Client]
+		switch c.Op {
+		case opLock:
+			if s == nil {
+				s = &span{client: c.Client, from: c.End, to: 1<<63 - 1, token: c.Token}
+				open[c.Client] = s
+				spans = append(spans, s)
+			}
+			s.depth++
+		case opUnlock, opDrop:
+			if s == nil {
+				lines = append(lines, fmt.Sprintf("%s: %s without a lock, at %.6f s",
+					c.Client, c.Op, seconds(c.Start)))
+				continue
+			}
+			s.depth--
+			if s.depth == 0 || c.Op == opDrop {
+				s.to = c.Start
+				delete(open, c.Client)
+			}
+		}
+	}
+	for i, a := range spans {
+		for _, b := range spans[i+1:] {
+			if a.client != b.client && a.from < b.to && b.from < a.to && len(lines) < 10 {
+				lines = append(lines, fmt.Sprintf(
+					"%s had it from %.6f to %.6f s, %s from %.6f to %.6f s",
+					a.client, seconds(a.from), seconds(a.to),
+					b.client, seconds(b.from), seconds(b.to)))
+			}
+			if a.token != 0 && b.token != 0 && a.to < b.from && a.token >= b.token &&
+				len(lines) < 10 {
+				lines = append(lines, fmt.Sprintf("token %d of %s, then %d of %s",
+					a.token, a.client, b.token, b.client))
+			}
+		}
+	}
+	return lines
+}

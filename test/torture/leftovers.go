@@ -1,0 +1,107 @@
+// Copyright (c) 2026, lockredis contributors
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// After a cut of the network the end of a connection arrives late: the kernel
+// repeats it at intervals that grow with the cut, or a keepalive finds it out.
+const lateGoodbye = 10 * time.Second
+
+// checkLeftovers: when all clients have gone and no fault is on, within this time
+// there is no lock in Redis, no hold, wait or orphan on any server, no
+// subscription, and no connection but those of the watchdogs.
+func (e *Environment) checkLeftovers(limit time.Duration) []Finding {
+	var left []string
+
+	for start := time.Now(); ; sleepMillis(200) {
+		left = e.leftovers()
+		patience := limit
+		if len(left) == 0 {
+			left = e.connectionsLeft()
+			patience += lateGoodbye
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Since(start) > patience {
+			limit = patience
+			break
+		}
+	}
+	return []Finding{{"leftovers", fmt.Sprintf("after %.0f s there is still: %s",
+		limit.Seconds(), strings.Join(left, "; "))}}
+}
+
+// What lockredis and Redisson leave on purpose
+func staysInRedis(key string) bool {
+	return strings.HasPrefix(key, "redisson_lock_token:")
+}
+
+func (e *Environment) leftovers() []string {
+	var left []string
+
+	for _, node := range e.nodes {
+		rows, err := node.query("SELECT l FROM redis_locks l")
+		if err != nil {
+			left = append(left, node.name+": "+err.Error())
+		}
+		for _, row := range rows {
+			left = append(left, "redis_locks of "+node.name+": "+row[0])
+		}
+		rows, err = node.query("SELECT a FROM (SELECT pid, application_name, state, " +
+			"wait_event_type, wait_event, query_start, query FROM pg_stat_activity " +
+			"WHERE backend_type = 'client backend' AND application_name <> 'torture control') a")
+		if err != nil {
+			left = append(left, node.name+": "+err.Error())
+		}
+		for _, row := range rows {
+			left = append(left, "session of "+node.name+": "+row[0])
+		}
+	}
+	reply, err := e.redis.cmd("KEYS", "*")
+	if err != nil {
+		return append(left, "Redis: "+err.Error())
+	}
+	for _, key := range reply.([]interface{}) {
+		if !staysInRedis(key.(string)) {
+			ttl, _ := e.redis.cmd("PTTL", key)
+			what, _ := e.redis.cmd("HGETALL", key)
+			left = append(left, fmt.Sprintf("key %v: %v, TTL %v ms", key, what, ttl))
+		}
+	}
+	if reply, err = e.redis.cmd("PUBSUB", "CHANNELS", "redisson_lock__channel*"); err == nil {
+		for _, channel := range reply.([]interface{}) {
+			left = append(left, fmt.Sprintf("subscription of %v", channel))
+		}
+	}
+	return left
+}
+
+// Two for each watchdog may stay.
+func (e *Environment) connectionsLeft() []string {
+	ids, err := e.redis.clients()
+	if err != nil || len(ids) > 2*len(e.nodes) {
+		return []string{fmt.Sprintf("%d connections of lockredis %v", len(ids), err)}
+	}
+	return nil
+}
+
+// clear takes away what a finding or a negative control has left, so that it is
+// not found again.
+func (e *Environment) clear() {
+	e.redis.cmd("FLUSHALL")
+	for _, node := range e.nodes {
+		node.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity " +
+			"WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); sleepMillis(200) {
+		if len(e.leftovers()) == 0 {
+			return
+		}
+	}
+}

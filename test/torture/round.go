@@ -1,0 +1,308 @@
+// Copyright (c) 2026, lockredis contributors
+
+package main
+
+import (
+	"fmt"
+	"math/rand"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Spec says what is done in a round, and what must hold.
+type Spec struct {
+	name      string
+	lease     time.Duration
+	budget    time.Duration // connect_timeout and command_timeout together
+	guard     string        // lockredis.commit_guard
+	onLost    []string
+	handoffs  []int // lockredis.max_handoffs, one of
+	sessions  int   // on each server
+	bare      int
+	bareWrite func(*Session, string, int64) // with its lock and token; nil: nothing
+	redisson  int
+	keys      int
+	think     time.Duration // at most
+	hold      time.Duration // at most
+	work      func(*Session)
+	mishaps   float64                // how often workGuarded
+	mishap    func(*Session, string) // has this before it commits
+	deadlocks bool                   // may occur
+	losses    bool                   // faults last longer than the lease
+	faults    func(*Fault) bool
+	gap       time.Duration // at least, between two faults
+
+	lockTimeouts []time.Duration
+
+	// For negative controls: started beside the others
+	intruder func(*Round)
+}
+
+// A Round is some seconds of work and faults.
+type Round struct {
+	env   *Environment
+	spec  Spec
+	name  string
+	keys  []string
+	hist  *History
+	rng   *rand.Rand
+	until time.Time
+	hurry int32 // sessions set a short statement_timeout
+	ended int32
+
+	writerSeed int64
+
+	sessions []*Session
+
+	mu           sync.Mutex
+	acknowledged map[string]map[string]bool // commits, by node
+	found        []Finding
+	losses       []string
+	commits      int
+	stalled      int64
+}
+
+func newRound(e *Environment, spec Spec, name string, seed int64) *Round {
+	r := &Round{env: e, spec: spec, name: name, hist: &History{},
+
+		rng: rand.New(rand.NewSource(seed)), acknowledged: map[string]map[string]bool{}}
+
+	for i := 0; i < spec.keys; i++ {
+		r.keys = append(r.keys, fmt.Sprintf("%s-%d", name, i))
+	}
+	for _, node := range e.nodes {
+		r.acknowledged[node.name] = map[string]bool{}
+	}
+	return r
+}
+
+// Writers are made when they are needed, by many clients; what they do at random
+// is only to think.
+func (r *Round) seedOfWriter() int64 { return atomic.AddInt64(&r.writerSeed, 1) }
+
+func (r *Round) over() bool {
+	return atomic.LoadInt32(&r.ended) != 0 || time.Now().After(r.until)
+}
+
+func (r *Round) find(check, format string, args ...interface{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.found) < 20 {
+		r.found = append(r.found, Finding{check, fmt.Sprintf(format, args...)})
+	}
+}
+
+// lost: a lock was lost though no fault lasted so long.
+func (r *Round) lost(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.losses = append(r.losses, what)
+}
+
+func (r *Round) committed(node *Postgres, tag string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acknowledged[node.name][tag] = true
+}
+
+func (r *Round) prepare() error {
+	handoffs := r.spec.handoffs[r.rng.Intn(len(r.spec.handoffs))]
+
+	for _, node := range r.env.nodes {
+		err := node.set(map[string]string{
+			"lockredis.connect_timeout": millis(r.spec.budget / 2),
+			"lockredis.command_timeout": millis(r.spec.budget / 2),
+			"lockredis.max_handoffs":    fmt.Sprint(handoffs),
+		})
+		if err != nil {
+			return err
+		}
+		for _, key := range r.keys {
+			if _, err := node.query("INSERT INTO guarded VALUES ('" + key + "', 0)"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run does the work for so long, ends it, and judges.
+func (r *Round) run(length time.Duration) error {
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	e := r.env
+	var work sync.WaitGroup
+	start := func(f func()) {
+		work.Add(1)
+		go func() {
+			defer work.Done()
+			f()
+		}()
+	}
+
+	var redissonClient string
+	if e.redisson != nil && r.spec.redisson > 0 {
+		var err error
+		if redissonClient, err = e.connectRedisson(r.spec.lease); err != nil {
+			return fmt.Errorf("Redisson: %w", err)
+		}
+	}
+	stall := startStallMeter()
+	r.until = time.Now().Add(length)
+	for _, node := range e.nodes {
+		for i := 0; i < r.spec.sessions; i++ {
+			s := newSession(r, fmt.Sprintf("%s.%d", node.name, i+1), node, r.rng.Int63())
+			r.sessions = append(r.sessions, s)
+			start(func() { s.run(r.spec.work) })
+		}
+	}
+	for i := 0; i < r.spec.bare; i++ {
+		b, err := newBare(r, fmt.Sprintf("bare.%d", i+1), e.bare.address(),
+			e.options.lua, r.rng.Int63())
+		if err != nil {
+			return err
+		}
+		start(b.run)
+	}
+	for i := 0; i < r.spec.redisson; i++ {
+		t := &RedissonThread{name: fmt.Sprintf("redisson.%d", i+1),
+			target: fmt.Sprintf("%s.%d", redissonClient, i+1), j: e.redisson, w: r,
+			rng: rand.New(rand.NewSource(r.rng.Int63()))}
+		if redissonClient != "" {
+			start(t.run)
+		}
+	}
+	if r.spec.intruder != nil {
+		start(func() { r.spec.intruder(r) })
+	}
+
+	err := r.injectFaults()
+	atomic.StoreInt32(&r.ended, 1)
+	if err != nil {
+		return err
+	}
+	r.waitForEnd(&work)
+	if redissonClient != "" {
+		e.redisson.call(redissonLimit, redissonClient, "shutdown")
+	}
+	r.stalled = stall.end()
+	r.judge()
+	return nil
+}
+
+// After the last fault everybody gives back what he has, so everybody who waits
+// gets it, at the latest when the lease of one who died has ended.
+func (r *Round) waitForEnd(work *sync.WaitGroup) {
+	done := make(chan struct{})
+
+	go func() {
+		work.Wait()
+		close(done)
+	}()
+	limit := bareLease + r.spec.lease + r.spec.budget + 10*time.Second
+	select {
+	case <-done:
+		return
+	case <-time.After(limit):
+	}
+	calls, _ := r.hist.snapshot()
+	for i := range calls {
+		if calls[i].End == 0 {
+			r.find("ends", "%s %s of %s has not ended %.0f s after everything else",
+				calls[i].Client, calls[i].Op, calls[i].Key, limit.Seconds())
+		}
+	}
+	for _, node := range r.env.nodes {
+		rows, err := node.query("SELECT l FROM redis_locks l")
+		r.find("ends", "redis_locks of %s then: %v %v", node.name, rows, err)
+		node.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity " +
+			"WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+	}
+	select {
+	case <-done:
+	case <-time.After(hangLimit):
+		r.find("ends", "the clients of this round do not end")
+	}
+}
+
+// A machine that stood still for so long may have lost a lease by that.
+func (r *Round) tolerated() int64 { return int64(r.spec.lease) / 4 }
+
+func (r *Round) judge() {
+	e := r.env
+	calls, faults := r.hist.snapshot()
+	bounds := Bounds{budget: r.spec.budget, lease: r.spec.lease}
+
+	// Only the locks of a dead server stay until their leases end.
+	patience := 6 * time.Second
+	if r.crashes() || r.spec.losses {
+		patience += r.spec.lease + 2*time.Second
+	}
+	found := e.checkLeftovers(patience)
+	found = append(found, checkEnds(calls, faults, bounds)...)
+	if !r.spec.losses {
+		found = append(found, checkExclusion(calls, 20*time.Second,
+			filepath.Join(e.options.dir, r.name))...)
+		found = append(found, checkWakeups(calls, faults, bounds)...)
+		found = append(found, checkBusy(calls, faults, bounds)...)
+		if r.stalled < r.tolerated() {
+			for _, what := range r.losses {
+				found = append(found, Finding{"losses", what})
+			}
+		}
+	}
+	for _, node := range e.nodes {
+		more, commits := checkGuarded(node, r.keys, r.acknowledged[node.name])
+		found = append(found, more...)
+		r.commits += commits
+		for _, line := range node.badLog() {
+			found = append(found, Finding{"server log", node.name + ": " + line})
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found = append(r.found, found...)
+	if len(r.found) > 0 {
+		r.hist.save(filepath.Join(e.options.dir, r.name+".history"))
+	}
+}
+
+// summary is a line about the round.
+func (r *Round) summary() string {
+	calls, faults := r.hist.snapshot()
+	names := map[string]int{}
+	granted := 0
+
+	for _, w := range faults {
+		names[w.Name]++
+	}
+	for i := range calls {
+		if calls[i].Op == opLock && calls[i].Result == resultOK {
+			granted++
+		}
+	}
+	text := fmt.Sprintf("%s %s: %d calls, %d granted", r.name, r.spec.name, len(calls), granted)
+	if r.commits > 0 {
+		text += fmt.Sprintf(", %d guarded commits", r.commits)
+	}
+	if len(r.losses) > 0 && !r.spec.losses {
+		text += fmt.Sprintf(", %d losses", len(r.losses))
+	}
+	if r.stalled > r.tolerated() {
+		text += fmt.Sprintf(", the machine stood still for %.1f s", seconds(r.stalled))
+	}
+	var done []string
+	for _, part := range strings.Split(counts(names), ", ") {
+		if part != "" {
+			done = append(done, part)
+		}
+	}
+	if len(done) == 0 {
+		return text + "; no faults"
+	}
+	return text + "; " + strings.Join(done, ", ")
+}

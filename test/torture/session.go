@@ -1,0 +1,524 @@
+// Copyright (c) 2026, lockredis contributors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What a session is doing, for faults that look for a victim.
+const (
+	phaseIdle = iota
+	phaseAcquiring
+	phaseHolding
+	phaseReleasing
+	phaseCount
+)
+
+// A Session is a client of lockredis: one backend after the other, when faults
+// take them away.
+type Session struct {
+	name string
+	node *Postgres
+	rng  *rand.Rand
+	w    *Round
+
+	conn      *pgconn.PgConn
+	settings  map[string]string
+	warnings  []*pgconn.Notice
+	holds     map[string]*hold
+	inTx      bool
+	unsure    bool  // an acquire may have been granted, and its statement failed
+	lastAlive int64 // end of the last statement that was answered
+	crashed   bool  // the backend went without giving back what it had
+
+	lockTimeout time.Duration
+	hurried     bool // statement_timeout is short
+
+	writers Writers // its own connections beside this one
+
+	pid   int32
+	phase int32
+}
+
+// What the session has of one key
+type hold struct {
+	session int
+	xact    bool
+}
+
+// How long a statement may take before the session is given up as hung.
+const hangLimit = 60 * time.Second
+
+func newSession(w *Round, name string, node *Postgres, seed int64) *Session {
+	return &Session{name: name, node: node, w: w,
+		rng: rand.New(rand.NewSource(seed)), holds: map[string]*hold{}, writers: Writers{}}
+}
+
+func (s *Session) setPhase(phase int32) int32 {
+	return atomic.SwapInt32(&s.phase, phase)
+}
+
+func (s *Session) chance(p float64) bool { return s.rng.Float64() < p }
+
+// think is what a client does between its calls.
+func (s *Session) think(most time.Duration) {
+	time.Sleep(time.Duration(s.rng.Int63n(int64(most) + 1)))
+}
+
+// connect until it works or the round is over.
+func (s *Session) connect() bool {
+	s.lockTimeout = s.w.spec.lockTimeouts[s.rng.Intn(len(s.w.spec.lockTimeouts))]
+	settings := map[string]string{
+		"application_name":       s.name,
+		"lockredis.lease":        millis(s.w.spec.lease),
+		"lockredis.commit_guard": s.w.spec.guard,
+		"lockredis.on_lost":      s.w.spec.onLost[s.rng.Intn(len(s.w.spec.onLost))],
+		"lock_timeout":           millis(s.lockTimeout),
+	}
+	config, err := s.node.config(settings)
+	if err != nil {
+		panic(err)
+	}
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		s.warnings = append(s.warnings, n)
+	}
+	for !s.w.over() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		conn, err := pgconn.ConnectConfig(ctx, config)
+		cancel()
+		if err == nil {
+			s.conn = conn
+			s.inTx, s.hurried, s.crashed = false, false, false
+			s.lastAlive = now()
+			atomic.StoreInt32(&s.pid, int32(conn.PID()))
+			return true
+		}
+		sleepMillis(100)
+	}
+	return false
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%dms", d.Milliseconds())
+}
+
+func (s *Session) dead() bool { return s.conn == nil || s.conn.IsClosed() }
+
+// exec runs one statement.
+func (s *Session) exec(sql string) ([][]string, error) {
+	if s.dead() {
+		return nil, errors.New("no connection")
+	}
+	s.warnings = nil
+	ctx, cancel := context.WithTimeout(context.Background(), hangLimit)
+	results, err := s.conn.Exec(ctx, sql).ReadAll()
+	timedOut := ctx.Err() != nil
+	cancel()
+	if err == nil {
+		s.lastAlive = now()
+		return textRows(results), nil
+	}
+	if timedOut {
+		s.w.find("ends", "%s: %s had no answer within %v", s.name, sql, hangLimit)
+	}
+	var pgErr *pgconn.PgError
+	if !s.dead() && errors.As(err, &pgErr) {
+		s.lastAlive = now()
+		s.judgeError(sql, pgErr)
+	}
+	s.crashed = s.dead() && s.code(err) != "57P01"
+	return nil, err
+}
+
+// code is the SQLSTATE of an error, or "lost connection".
+func (s *Session) code(err error) string {
+	var pgErr *pgconn.PgError
+
+	if errors.As(err, &pgErr) {
+		return pgErr.Code
+	}
+	return "lost connection"
+}
+
+// judgeError: is this an error that a session has to expect in this round?
+func (s *Session) judgeError(sql string, err *pgconn.PgError) {
+	switch {
+	case err.Code == "57014", err.Code == "57P01", err.Code == "57P02",
+		err.Code == "57P03", err.Code == "55P03", err.Code == "53300",
+		strings.HasPrefix(err.Code, "08"):
+		return
+	case err.Code == "25P02" && s.inTx:
+		return
+	case err.Code == "55000" && strings.Contains(err.Message, "watchdog"):
+		return
+	case err.Code == "40P01" && s.w.spec.deadlocks:
+		return
+	case err.Code == "40001" || err.Code == "40002":
+		if s.w.spec.losses {
+			return
+		}
+		s.w.lost(fmt.Sprintf("%s: %s: %s (%s)", s.name, sql, err.Message, err.Detail))
+		return
+	}
+	s.w.find("errors", "%s: %s: %s %s (%s)", s.name, sql, err.Code, err.Message, err.Detail)
+}
+
+// lossWarned looks for the warning of a lock that was found lost; unanswered,
+// for that of a store that did not answer a release.
+func (s *Session) lossWarned() bool {
+	for _, n := range s.warnings {
+		if strings.Contains(n.Message, "lost") {
+			if !s.w.spec.losses {
+				s.w.lost(fmt.Sprintf("%s: %s (%s)", s.name, n.Message, n.Detail))
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Session) unanswered() bool {
+	for _, n := range s.warnings {
+		if strings.HasPrefix(n.Code, "08") {
+			return true
+		}
+	}
+	return false
+}
+
+// How a lock is wanted
+type want struct {
+	xact, fenced bool
+	try          bool
+	wait         time.Duration // with try
+	lease        time.Duration // 0: renewed
+}
+
+func (s *Session) statement(key string, a want) string {
+	name := "lock"
+	if a.xact {
+		name = "xact_lock"
+	}
+	if a.fenced {
+		name = "fenced_" + name
+	}
+	args := "'" + key + "'"
+	if a.try {
+		name = "try_" + name
+		args += ", '" + millis(a.wait) + "'"
+	}
+	if a.lease != 0 {
+		args += ", lease => '" + millis(a.lease) + "'"
+	}
+	return "SELECT redis_" + name + "(" + args + ")"
+}
+
+// acquire takes a lock.  After an error it has cleaned up.
+func (s *Session) acquire(key string, a want) bool {
+	h := s.holds[key]
+	call := &Call{Client: s.name, Op: opLock, Key: key, Queues: true, Limit: -1}
+	if a.try {
+		call.Limit = int64(a.wait)
+		call.Queues = a.wait > 0
+	}
+	if s.lockTimeout > 0 && (call.Limit < 0 || int64(s.lockTimeout) < call.Limit) {
+		call.Limit = int64(s.lockTimeout)
+	}
+	if a.xact && h != nil && h.xact {
+		// Adds nothing, but is refused if the lock is lost.
+		call.Op, call.Queues = opHeld, false
+	}
+	s.w.hist.begin(call)
+	before := s.setPhase(phaseAcquiring)
+	rows, err := s.exec(s.statement(key, a))
+	s.setPhase(before)
+	if err != nil {
+		call.Lingers = s.crashed
+		s.w.hist.end(call, s.code(err))
+		// An interrupt may come between the function's end and the statement's:
+		// a session-level lock stays then, as an advisory lock does.
+		s.unsure = !a.xact
+		s.cleanUp(call.Start)
+		return false
+	}
+
+	value := rows[0][0]
+	if call.Op == opHeld {
+		s.w.hist.end(call, "true")
+		return true
+	}
+	granted := !a.try || (a.fenced && value != "") || value == "t"
+	if !granted {
+		s.w.hist.end(call, resultBusy)
+		return false
+	}
+	if a.fenced {
+		call.Token, _ = strconv.ParseInt(value, 10, 64)
+	}
+	s.w.hist.end(call, resultOK)
+	if h == nil {
+		h = &hold{}
+		s.holds[key] = h
+	}
+	if a.xact {
+		h.xact = true
+	} else {
+		h.session++
+	}
+	s.setPhase(phaseHolding)
+	return true
+}
+
+// release gives back one session-level hold.
+func (s *Session) release(key string) bool {
+	h := s.holds[key]
+	call := s.w.hist.begin(&Call{Client: s.name, Op: opUnlock, Key: key})
+
+	s.setPhase(phaseReleasing)
+	rows, err := s.exec("SELECT redis_unlock('" + key + "')")
+	if err != nil {
+		s.w.hist.end(call, s.code(err))
+		s.cleanUp(call.Start)
+		return false
+	}
+	call.Lingers = s.unanswered()
+	if rows[0][0] != "t" {
+		if !s.lossWarned() {
+			s.w.find("errors", "%s: redis_unlock(%s) says that it was not held", s.name, key)
+		}
+		// Session-level ones only; but a transaction has lost it just as well.
+		call.Op = opDrop
+		s.w.hist.end(call, resultOK)
+		delete(s.holds, key)
+		s.restPhase()
+		return false
+	}
+	s.w.hist.end(call, resultOK)
+	h.session--
+	if h.session == 0 && !h.xact {
+		delete(s.holds, key)
+	}
+	s.restPhase()
+	return true
+}
+
+func (s *Session) restPhase() {
+	if len(s.holds) > 0 {
+		s.setPhase(phaseHolding)
+	} else {
+		s.setPhase(phaseIdle)
+	}
+}
+
+func (s *Session) begin() bool {
+	if _, err := s.exec("BEGIN"); err != nil {
+		s.cleanUp(now())
+		return false
+	}
+	s.inTx = true
+	return true
+}
+
+// finish ends the transaction, and with it what is held at its level.
+func (s *Session) finish(command string) bool {
+	var calls []*Call
+
+	for key, h := range s.holds {
+		if h.xact {
+			calls = append(calls, s.w.hist.begin(
+				&Call{Client: s.name, Op: opUnlock, Key: key}))
+		}
+	}
+	start := now()
+	s.setPhase(phaseReleasing)
+	_, err := s.exec(command)
+	for _, call := range calls {
+		if err != nil {
+			s.w.hist.end(call, s.code(err))
+			continue
+		}
+		s.w.hist.end(call, resultOK)
+		h := s.holds[call.Key]
+		h.xact = false
+		if h.session == 0 {
+			delete(s.holds, call.Key)
+		}
+	}
+	if err != nil {
+		for _, call := range calls {
+			if call.Start < start {
+				start = call.Start
+			}
+		}
+		s.cleanUp(start)
+		return false
+	}
+	s.inTx = false
+	s.restPhase()
+	return true
+}
+
+// rollbackTo gives back one key that was taken after the savepoint, with
+// nothing else held of it.
+func (s *Session) rollbackTo(savepoint, key string) bool {
+	call := s.w.hist.begin(&Call{Client: s.name, Op: opUnlock, Key: key})
+
+	if _, err := s.exec("ROLLBACK TO " + savepoint); err != nil {
+		s.w.hist.end(call, s.code(err))
+		s.cleanUp(call.Start)
+		return false
+	}
+	s.w.hist.end(call, resultOK)
+	delete(s.holds, key)
+	s.restPhase()
+	return true
+}
+
+// isHeld and holdCount ask lockredis what it thinks.
+func (s *Session) isHeld(key string) bool {
+	call := s.w.hist.begin(&Call{Client: s.name, Op: opHeld, Key: key})
+
+	rows, err := s.exec("SELECT redis_is_held('" + key + "')")
+	if err != nil {
+		s.w.hist.end(call, s.code(err))
+		s.cleanUp(call.Start)
+		return false
+	}
+	s.w.hist.end(call, map[string]string{"t": "true"}[rows[0][0]]+
+		map[string]string{"f": "false"}[rows[0][0]])
+	return true
+}
+
+func (s *Session) holdCount(key string) bool {
+	call := s.w.hist.begin(&Call{Client: s.name, Op: opCount, Key: key})
+
+	rows, err := s.exec("SELECT redis_hold_count('" + key + "')")
+	if err != nil {
+		s.w.hist.end(call, s.code(err))
+		s.cleanUp(call.Start)
+		return false
+	}
+	call.Count, _ = strconv.Atoi(rows[0][0])
+	s.w.hist.end(call, resultOK)
+	return true
+}
+
+// drop says that nothing is held any more, since some moment after start.
+func (s *Session) drop(start int64, lingers bool) {
+	end := now()
+
+	for key := range s.holds {
+		s.w.hist.add(Call{Client: s.name, Op: opDrop, Key: key, Start: start,
+			End: end, Result: resultOK, Lingers: lingers})
+	}
+	s.holds = map[string]*hold{}
+	s.inTx, s.unsure = false, false
+	s.setPhase(phaseIdle)
+}
+
+// cleanUp after an error of a statement that began at start: end the
+// transaction, give back everything, whatever it takes.
+func (s *Session) cleanUp(start int64) {
+	s.setPhase(phaseReleasing)
+	lingers := false
+	for tries := 0; !s.dead(); tries++ {
+		if tries == 20 {
+			// Storms of cancels leave no other way.
+			s.disconnect()
+			return
+		}
+		if s.hurried {
+			if _, err := s.exec("SET statement_timeout = 0"); err != nil && !s.inTx {
+				continue
+			}
+		}
+		if s.inTx {
+			if _, err := s.exec("ROLLBACK"); err != nil {
+				continue
+			}
+			s.inTx = false
+			if s.hurried {
+				continue
+			}
+		}
+		s.hurried = false
+		if len(s.holds) > 0 || s.unsure {
+			if _, err := s.exec("SELECT redis_unlock_all()"); err != nil {
+				continue
+			}
+			s.lossWarned()
+			lingers = s.unanswered()
+		}
+		s.drop(start, lingers)
+		return
+	}
+	// The backend has gone at some moment since it was heard of last.
+	if s.lastAlive < start {
+		start = s.lastAlive
+	}
+	s.drop(start, s.crashed)
+}
+
+// disconnect ends the session as a client does that has no more to say.  It may
+// have been terminated before.
+func (s *Session) disconnect() {
+	start := s.lastAlive
+
+	if s.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), hangLimit)
+		s.conn.Close(ctx)
+		cancel()
+		s.conn = nil
+	}
+	atomic.StoreInt32(&s.pid, 0)
+	s.drop(start, s.crashed || s.w.crashes())
+}
+
+// run does one piece of work after the other until the round is over.
+func (s *Session) run(work func(*Session)) {
+	for !s.w.over() {
+		if s.dead() {
+			s.drop(s.lastAlive, s.crashed)
+			if !s.connect() {
+				break
+			}
+		}
+		s.hurry()
+		work(s)
+		s.think(s.w.spec.think)
+	}
+	s.writers.close()
+	if s.dead() || s.chance(0.5) {
+		s.disconnect()
+		return
+	}
+	// The others give back in good order.
+	s.cleanUp(now())
+	s.disconnect()
+}
+
+// hurry sets a short statement_timeout while a storm of them is on.
+func (s *Session) hurry() {
+	want := atomic.LoadInt32(&s.w.hurry) != 0
+
+	if want == s.hurried || s.inTx {
+		return
+	}
+	limit := 0
+	if want {
+		limit = 1 + s.rng.Intn(60)
+	}
+	if _, err := s.exec(fmt.Sprintf("SET statement_timeout = %d", limit)); err == nil {
+		s.hurried = want
+	}
+}

@@ -1,0 +1,142 @@
+// Copyright (c) 2026, lockredis contributors
+
+package main
+
+import "time"
+
+// The kinds of rounds.  The lease is what decides: faults that are shorter must
+// not break anything that a lock promises; those that are longer, or take the
+// data of Redis, must not get past the fencing.
+
+const (
+	longLease  = 8 * time.Second
+	shortLease = 1500 * time.Millisecond
+)
+
+func ordinary(name string) Spec {
+	return Spec{
+		name:         name,
+		lease:        longLease,
+		budget:       2 * time.Second,
+		guard:        "lease",
+		onLost:       []string{"mark", "cancel"},
+		handoffs:     []int{0, 4, 32},
+		sessions:     5,
+		bare:         2,
+		redisson:     2,
+		keys:         3,
+		think:        60 * time.Millisecond,
+		hold:         40 * time.Millisecond,
+		work:         anyWork,
+		faults:       func(f *Fault) bool { return !f.breaks },
+		gap:          700 * time.Millisecond,
+		lockTimeouts: []time.Duration{0, 0, 500 * time.Millisecond, 2 * time.Second},
+	}
+}
+
+// exclusionSpec: any work, any fault that is shorter than the lease.
+func exclusionSpec() Spec { return ordinary("exclusion") }
+
+// orphansSpec: a lease that outlasts the round, and nothing that kills a server: a
+// lock that was taken unnoticed, and not given back, is still there at the end.
+func orphansSpec() Spec {
+	s := ordinary("orphans")
+	s.lease = 20 * time.Second
+	s.budget = time.Second
+	s.faults = func(f *Fault) bool { return !f.breaks && !f.crash }
+	return s
+}
+
+// calmSpec: no fault at all, so that each wake-up and each "busy" is judged.
+func calmSpec() Spec {
+	s := ordinary("calm")
+	s.faults = nil
+	s.gap = 200 * time.Millisecond
+	return s
+}
+
+// hotSpec: one key, nobody rests; canceled and terminated at the moment of a
+// hand-over, but nothing that would excuse a waiter who is not woken.
+func hotSpec() Spec {
+	s := ordinary("hot key")
+	s.keys = 1
+	s.sessions = 7
+	s.bare = 1
+	s.think = 10 * time.Millisecond
+	s.hold = 10 * time.Millisecond
+	s.lockTimeouts = []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}
+	s.faults = func(f *Fault) bool { return f.sessions && f.mild }
+	s.gap = 300 * time.Millisecond
+	return s
+}
+
+// deadlockSpec: keys taken in any order.  Within a server a deadlock is found;
+// across servers a time limit ends it.
+func deadlockSpec() Spec {
+	s := ordinary("deadlocks")
+	s.deadlocks = true
+	s.work = func(session *Session) {
+		if session.chance(0.7) {
+			workTwoKeys(session)
+		} else {
+			anyWork(session)
+		}
+	}
+	s.keys = 4
+	s.lockTimeouts = []time.Duration{time.Second, 2 * time.Second}
+	s.faults = func(f *Fault) bool { return f.sessions && !f.crash }
+	return s
+}
+
+// fencingSpec: everything, for longer than the lease, with Redis losing its data
+// and its time.
+func fencingSpec() Spec {
+	s := ordinary("fencing")
+	s.lease = shortLease
+	s.losses = true
+	s.work = workFenced
+	s.bareWrite = (*Session).writeFenced
+	s.redisson = 0
+	s.onLost = []string{"mark", "cancel", "terminate"}
+	s.faults = func(*Fault) bool { return true }
+	s.gap = 300 * time.Millisecond
+	return s
+}
+
+// guardSpec: sessions that are stopped for longer than their lease before they
+// commit.  A stop after the guard has looked, which nothing but fencing can help
+// against, is not among the faults.
+func guardSpec() Spec {
+	s := fencingSpec()
+	s.name = "commit guard"
+	s.lease = 2 * time.Second
+	s.work = workGuarded
+	s.bareWrite = func(writer *Session, key string, _ int64) { writer.writePlain(key) }
+	s.mishaps = 0.1
+	s.mishap = stopForLong
+	s.keys = 2
+	s.onLost = []string{"mark"}
+	s.faults = func(f *Fault) bool {
+		return f.name == "cancels" || f.name == "terminates" || f.name == "statement_timeout"
+	}
+	return s
+}
+
+// verifySpec: locks that are deleted before their holders commit.
+func verifySpec() Spec {
+	s := guardSpec()
+	s.name = "commit guard, verify"
+	s.guard = "verify"
+	s.mishaps = 0.3
+	s.mishap = loseKey
+	return s
+}
+
+// specOf is what kind of round the n-th is.
+func specOf(n int) Spec {
+	kinds := []func() Spec{exclusionSpec, fencingSpec, hotSpec, orphansSpec, guardSpec,
+		fencingSpec, deadlockSpec, exclusionSpec, calmSpec, orphansSpec, fencingSpec,
+		hotSpec, verifySpec}
+
+	return kinds[n%len(kinds)]()
+}
