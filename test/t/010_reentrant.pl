@@ -12,9 +12,9 @@ use LockRedis::Test;
 
 my $owner_like = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$/;
 
-my $redis = LockRedis::Redis->new;
+my $redis = lock_store;
 my $node = LockRedis::Node->create('main', redis => $redis);
-my $other_node = LockRedis::Node->create('other', redis => $redis);
+my $other_node = $node->another('other', redis => $redis);
 
 # Nothing is renewed in the middle of counting.
 my %calm = ('lockredis.lease' => '10min');
@@ -49,6 +49,33 @@ sub messages
 	}
 }
 
+# TAP: what others were told of "count" since this was asked last.
+my $ear;
+
+sub were_told
+{
+	my ($messages, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	of_redis 'it tells nobody' => sub {
+		is_deeply(messages($ear, channel('count')), $messages, $name);
+	};
+	return;
+}
+
+# Somebody elsewhere waits for a key that is locked here.
+sub wait_for_listener
+{
+	my ($key) = @_;
+
+	$other_node->wait_for_waiters($key, 1);
+	of_redis 'nobody listens' => sub {
+		poll_until('the subscription',
+			sub { $redis->subscribers(channel($key)) == 1 });
+	};
+	return;
+}
+
 # The owner of a key in Redis, which has to be its only field.
 sub owner_of
 {
@@ -78,9 +105,11 @@ sub session_commands
 # release is told once, when the last hold goes.
 #
 {
-	my $ear = $redis->connection;
-	$ear->send_command('SUBSCRIBE', channel('count'));
-	$ear->read_reply;
+	of_redis 'nobody listens' => sub {
+		$ear = $redis->connection;
+		$ear->send_command('SUBSCRIBE', channel('count'));
+		$ear->read_reply;
+	};
 
 	$one->query_is("SELECT redis_lock('count')", '', 'taken');
 	my $owner = owner_of('count');
@@ -107,13 +136,13 @@ sub session_commands
 	$one->query_is(
 		"SELECT redis_is_held('count'), redis_hold_count('count')",
 		't|1', 'held with the last one');
-	is_deeply(messages($ear, channel('count')), [], 'nothing was told yet');
+	were_told([], 'nothing was told yet');
 	$one->query_is("SELECT redis_unlock('count')", 't', 'the last one');
 	is($redis->cmd('EXISTS', 'count'), 0, 'the key is gone');
-	is_deeply(messages($ear, channel('count')), ['0'], 'told once');
+	were_told(['0'], 'told once');
 	$one->query_warns("SELECT redis_unlock('count')",
 		'f', '01000', qr/own/, 'no hold is left');
-	is_deeply(messages($ear, channel('count')), [], 'and nothing told');
+	were_told([], 'and nothing told');
 
 	# Holds survive rollback, and redis_unlock_all drops every one of them.
 	$one->query('BEGIN; SELECT redis_lock(\'count\'); ROLLBACK');
@@ -124,8 +153,7 @@ sub session_commands
 	$one->query_is('SELECT redis_unlock_all()', '2',
 		'redis_unlock_all counts keys');
 	is_deeply([ $redis->all_keys ], [], 'both are gone');
-	is_deeply(messages($ear, channel('count')),
-		['0'], 'told once by redis_unlock_all');
+	were_told(['0'], 'told once by redis_unlock_all');
 	$one->query_is("SELECT redis_hold_count('count')", '0', 'no hold is left');
 
 	# So does the end of a session.
@@ -133,16 +161,14 @@ sub session_commands
 	$brief->query("SELECT redis_lock('count'), redis_lock('count')");
 	$brief->quit;
 	poll_until('the key to go', sub { !$redis->cmd('EXISTS', 'count') });
-	is_deeply(messages($ear, channel('count')),
-		['0'], 'told once by the end of a session');
+	were_told(['0'], 'told once by the end of a session');
 
 	# And DISCARD ALL.
 	$one->query("SELECT redis_lock('count'), redis_lock('count')");
 	$one->query_is('DISCARD ALL', '', 'DISCARD ALL');
 	$one->query("SET lockredis.lease = '10min'");
-	is_deeply(messages($ear, channel('count')),
-		['0'], 'told once by DISCARD ALL');
-	$ear->disconnect;
+	were_told(['0'], 'told once by DISCARD ALL');
+	$ear->disconnect if $ear;
 }
 
 #
@@ -153,30 +179,34 @@ sub session_commands
 	my $poor = $node->session(settings => {%calm});
 
 	$one->query("SELECT redis_lock('free')");
-	my $calls = $redis->script_calls;
-	my $clients = $redis->clients;
-	my @commands = session_commands(
-		sub {
-			$poor->query_is("SELECT redis_try_lock('free')",
-				'f', 'a local lock is busy');
-			$poor->query_is(
-				"SELECT redis_is_held('free'), redis_hold_count('free')",
-				'f|0', 'not held by another session');
-			$poor->query_fails("SELECT redis_assert_held('free')",
-				'55000', qr/own/, 'as redis_assert_held says');
-			$one->query_is(
-				"SELECT redis_is_held('free'), redis_hold_count('free')",
-				't|1', 'held by its own');
-			$one->query_is("SELECT redis_assert_held('free')",
-				'', 'as redis_assert_held says');
-		});
-	is_deeply(\@commands, [], 'no command was sent');
-	is($redis->script_calls, $calls, 'no script was called');
-	is(scalar $redis->clients, $clients, 'no connection was made');
+	my $ask = sub {
+		$poor->query_is("SELECT redis_try_lock('free')",
+			'f', 'a local lock is busy');
+		$poor->query_is(
+			"SELECT redis_is_held('free'), redis_hold_count('free')",
+			'f|0', 'not held by another session');
+		$poor->query_fails("SELECT redis_assert_held('free')",
+			'55000', qr/own/, 'as redis_assert_held says');
+		$one->query_is(
+			"SELECT redis_is_held('free'), redis_hold_count('free')",
+			't|1', 'held by its own');
+		$one->query_is("SELECT redis_assert_held('free')",
+			'', 'as redis_assert_held says');
+	};
+	of_redis 'no commands, no connections' => sub {
+		my $calls = $redis->script_calls;
+		my $clients = $redis->clients;
+		my @commands = session_commands($ask);
+
+		is_deeply(\@commands, [], 'no command was sent');
+		is($redis->script_calls, $calls, 'no script was called');
+		is(scalar $redis->clients, $clients, 'no connection was made');
+	};
 
 	$redis->freeze;
+	$ask->();
 	$poor->query_is("SELECT redis_try_lock('free')",
-		'f', 'a stopped Redis is not asked');
+		'f', 'a stopped store is not asked');
 	$one->query_is(
 		"SELECT redis_is_held('free'), redis_hold_count('free')",
 		't|1', 'nor by the holder');
@@ -189,7 +219,7 @@ sub session_commands
 # What costs one command: taking a free lock, giving it back, a try that finds
 # the lock of somebody else.
 #
-{
+of_redis 'no commands that could be counted' => sub {
 	my $pair = q{
 		DO $$ BEGIN
 			FOR i IN 1 .. 100 LOOP
@@ -225,13 +255,13 @@ sub session_commands
 		0, 'who does not wait needs no subscription');
 	is_deeply($redis->hash('foreign'), { 'somebody:1' => 1 }, 'left alone');
 	$redis->cmd('DEL', 'foreign');
-}
+};
 
 #
 # Owners.  Each lock that is taken has a number of its own, of one uuid a start
 # of the server.
 #
-{
+of_redis 'no commands that show the owners' => sub {
 	my %seen;
 	my $monitor = $redis->monitor;
 	my $take = q{
@@ -260,7 +290,9 @@ sub session_commands
 	is_deeply([ grep { $_ != 1 } values %seen ], [], 'each of them new');
 	is(scalar(keys %{ { map { (split /:/)[0] => 1 } keys %seen } }),
 		1, 'with one uuid');
+};
 
+{
 	$one->query("SELECT redis_lock('mine')");
 	$two->query("SELECT redis_lock('yours')");
 	isnt(owner_of('mine'), owner_of('yours'), 'two sessions are two owners');
@@ -287,8 +319,10 @@ sub session_commands
 	is(owner_of('shared'), $mine, 'nothing has happened to it');
 	$one->query_is("SELECT redis_unlock('shared')", 't', 'given back here');
 	$away->query_is("SELECT redis_try_lock('shared')", 't', 'taken there');
-	isnt((split /:/, owner_of('shared'))[0],
-		(split /:/, $mine)[0], 'by another uuid');
+	of_redis 'there is one server' => sub {
+		isnt((split /:/, owner_of('shared'))[0],
+			(split /:/, $mine)[0], 'by another uuid');
+	};
 	$one->query_is("SELECT redis_try_lock('shared')", 'f', 'busy here');
 	$away->query_is("SELECT redis_unlock('shared')", 't', 'given back there');
 
@@ -348,8 +382,7 @@ sub session_commands
 		$away->query_is("SELECT redis_try_lock($sql)", 'f',
 			"$what: busy there");
 		$away->start("SELECT redis_lock($sql)");
-		poll_until('the subscription',
-			sub { $redis->subscribers(channel($key)) == 1 });
+		wait_for_listener($key);
 		$one->query_is("SELECT redis_unlock($sql)", 't', "$what: given back");
 		is($away->wait(20)->error, undef, "$what: taken there");
 		$away->query_is("SELECT redis_unlock($sql)", 't', "$what: and back");
@@ -450,8 +483,7 @@ sub session_commands
 	$away->query_is("SELECT redis_lock_owner('app:p')",
 		owner_of('app:p'), 'elsewhere, too');
 	$away->start("SELECT redis_lock('app:p')");
-	poll_until('the subscription',
-		sub { $redis->subscribers(channel('app:p')) == 1 });
+	wait_for_listener('app:p');
 
 	# What is held is found by its whole name.
 	$app->query("SET lockredis.key_prefix = ''");
@@ -467,8 +499,7 @@ sub session_commands
 	$app->query("SET lockredis.key_prefix = '{app}'");
 	$app->query_is("SELECT redis_try_lock('p')", 't', 'a tag as prefix');
 	$away->start("SELECT redis_lock('{app}p')");
-	poll_until('the subscription',
-		sub { $redis->subscribers('redisson_lock__channel:{app}p') == 1 });
+	wait_for_listener('{app}p');
 	$app->query_is("SELECT redis_unlock('p')", 't', 'given back');
 	is($away->wait(20)->error, undef, 'told on its channel');
 	$away->query('SELECT redis_unlock_all()');

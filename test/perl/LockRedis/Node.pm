@@ -14,6 +14,11 @@ LockRedis::Node - a PostgreSQL server with lockredis loaded
       initdb => ['--encoding=LATIN1', '--locale=C'], extension => 0);
 
   my $node = LockRedis::Node->create('main', mode => 'table');
+  my $node = LockRedis::Node->create('main', redis => lock_store);
+  my $other = $node->another('other', redis => $redis);
+
+  # A server through a proxy if there is one (not in front of a table)
+  LockRedis::Node->create('main', redis => $redis, proxy => $redis->proxy);
 
   $node->session(...)                    # see LockRedis::Session
   $node->value($sql)                     # one value over a connection of its own
@@ -67,6 +72,16 @@ sub create
 	return $node;
 }
 
+# Another server of the same locks.  A table has none: it is the same one then,
+# with other sessions.
+sub another
+{
+	my ($self, $name, %opts) = @_;
+
+	return $self if ref $opts{redis} eq 'LockRedis::Table';
+	return LockRedis::Node->create($name, %opts);
+}
+
 # Where the locks are kept.
 sub _store_settings
 {
@@ -74,8 +89,9 @@ sub _store_settings
 
 	return ('lockredis.mode' => 'table')
 	  if ($opts{mode} || '') eq 'table' || ref $opts{redis} eq 'LockRedis::Table';
+	my $where = $opts{proxy} || $opts{redis};
 	return ('lockredis.url' => $opts{url}
-		  || ($opts{redis} ? $opts{redis}->url : croak 'no url and no redis'));
+		  || ($where ? $where->url : croak 'no url and no redis'));
 }
 
 sub _quote

@@ -84,6 +84,14 @@ sub url { my ($self) = @_; return "redis://127.0.0.1:$self->{port}"; }
 
 sub unix_url { my ($self) = @_; return 'unix://' . $self->socket_path; }
 
+# Between the sessions and this Redis
+sub proxy
+{
+	my ($self) = @_;
+
+	return LockRedis::Proxy->new($self);
+}
+
 # Settings that the next start takes; a list reference for several words.
 sub configure
 {

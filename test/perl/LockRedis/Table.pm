@@ -8,7 +8,7 @@ LockRedis::Table - the table of table mode, as a program without lockredis uses 
 
 =head1 SYNOPSIS
 
-  my $table = LockRedis::Table->new;
+  my $table = LockRedis::Table->new;    # dbname => lockredis.database
   my $node = LockRedis::Node->create('main', redis => $table);  # mode = table
 
   $table->hash('key');                  # { owner => count }, live or not
@@ -34,9 +34,9 @@ use Carp;
 
 sub new
 {
-	my ($class) = @_;
+	my ($class, %opts) = @_;
 
-	return bless {}, $class;
+	return bless { dbname => $opts{dbname} || 'postgres' }, $class;
 }
 
 # The server whose table it is; called by LockRedis::Node.
@@ -61,7 +61,7 @@ sub _value
 	my ($self, $sql) = @_;
 
 	croak 'use_node was not called' unless $self->{node};
-	return $self->{node}->value($sql);
+	return $self->{node}->value($sql, dbname => $self->{dbname});
 }
 
 sub hash
@@ -80,12 +80,43 @@ sub all_keys
 {
 	my ($self) = @_;
 
-	return split /\n/, $self->_value('SELECT key FROM redis_lock_rows ORDER BY 1');
+	# In hexadecimal, as there may be newlines in them
+	return map { pack 'H*', $_ } split /\n/, $self->_value(
+		q{SELECT encode(convert_to(key, 'UTF8'), 'hex') FROM redis_lock_rows ORDER BY key}
+	);
 }
 
-# Nobody listens, and nobody is connected.
+# Nobody listens, nobody is connected, and nothing is in between.
 sub channels { return }
 sub clients { return }
+sub proxy { return }
+
+# The table worker does nothing.
+sub freeze
+{
+	my ($self) = @_;
+
+	$self->{frozen} = $self->{node}->table_worker_pid;
+	kill 'STOP', $self->{frozen};
+	return;
+}
+
+sub thaw
+{
+	my ($self) = @_;
+
+	kill 'CONT', delete $self->{frozen} if $self->{frozen};
+	return;
+}
+
+# A server whose worker is stopped could not be.
+sub DESTROY
+{
+	my ($self) = @_;
+
+	$self->thaw;
+	return;
+}
 
 my %command = (
 	EXISTS => sub { 'SELECT count(*) FROM redis_lock_rows WHERE key = ' . _quote($_[0]) },
@@ -107,6 +138,7 @@ my %command = (
 		"UPDATE redis_lock_rows SET expires_at = clock_timestamp() + $_[1] * interval '1 ms' WHERE key = "
 		  . _quote($_[0]);
 	},
+	TIME => sub { 'SELECT extract(epoch FROM clock_timestamp())' },
 	PUBLISH => sub { 'SELECT 0' },
 	FLUSHALL => sub { 'DELETE FROM redis_lock_counters; DELETE FROM redis_lock_rows' });
 
@@ -115,7 +147,8 @@ sub cmd
 	my ($self, $command, @args) = @_;
 
 	croak "no $command in a table" unless $command{$command};
-	return $self->_value($command{$command}->(@args));
+	my $value = $self->_value($command{$command}->(@args));
+	return $command eq 'TIME' ? [ split /\./, $value ] : $value;
 }
 
 # As README tells programs without lockredis to do.

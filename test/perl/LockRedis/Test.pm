@@ -23,7 +23,31 @@ LockRedis::Test - what every TAP test of lockredis begins with
 Loads the modules beside it, exports Test::More, poll_until, pause, now,
 nothing_left and descriptors.
 
+A test that holds for every store begins with
+
+  my $redis = lock_store;
+
+and runs against a Redis, or, started by a file that calls same_tests_in_table,
+against the table of table mode.
+
 =over
+
+=item lock_store(...)
+
+A LockRedis::Redis, made with these arguments, or a LockRedis::Table.
+
+=item of_redis($why, sub { ... })
+
+A part that speaks of Redis itself, with the reason why there is no such thing
+in a table: called for a Redis only.
+
+=item of_table($why, sub { ... })
+
+The other way round.
+
+=item same_tests_in_table($name)
+
+Runs the test file of that name against the table.
 
 =item need_tool($program)
 
@@ -39,6 +63,8 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use File::Basename qw(dirname);
+use File::Spec;
 use LockRedis::History;
 use LockRedis::Leftovers;
 use LockRedis::Node;
@@ -53,7 +79,45 @@ use Test::More;
 
 our @EXPORT = (
 	@Test::More::EXPORT,
-	qw(now pause poll_until nothing_left descriptors need_tool));
+	qw(now pause poll_until nothing_left descriptors need_tool lock_store
+	  of_redis of_table same_tests_in_table));
+
+my $in_table = 0;
+
+sub lock_store
+{
+	my (@args) = @_;
+
+	return $in_table ? LockRedis::Table->new : LockRedis::Redis->new(@args);
+}
+
+sub of_redis
+{
+	my ($why, $do) = @_;
+
+	return $do->() unless $in_table;
+	note "not in a table: $why";
+	return;
+}
+
+sub of_table
+{
+	my ($why, $do) = @_;
+
+	return $do->() if $in_table;
+	note "not in Redis: $why";
+	return;
+}
+
+sub same_tests_in_table
+{
+	my ($name) = @_;
+	my $file = dirname($0) . "/$name.pl";
+
+	$in_table = 1;
+	do(File::Spec->rel2abs($file)) or die $@ || "could not read $file: $!\n";
+	return;
+}
 
 sub need_tool
 {

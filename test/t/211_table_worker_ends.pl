@@ -1,0 +1,295 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Table mode: ends of the worker, of the server and of sessions while requests
+# are with the worker.  Checks of the design: section 2, guarantee 1 (nothing is
+# taken twice), 4 (after a crash of the server its rows are cleared) and 5 (no
+# orphans: what a session that was cancelled or ended has asked for is undone).
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $table = LockRedis::Table->new;
+# As if there could be a standby, so that a commit can be made to wait for it.
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $table,
+	settings => {
+		wal_level => 'replica',
+		max_wal_senders => 1,
+		max_connections => 50,
+		'lockredis.lease' => '1h',
+		'lockredis.command_timeout' => limit(20) . 's'
+	});
+my @s;
+
+sub sessions
+{
+	my ($count) = @_;
+
+	$node->wait_for_up;
+	@s = map { $node->session } 1 .. $count;
+	$_->query("SELECT redis_try_lock('hello'), redis_unlock('hello')") foreach @s;
+	return;
+}
+
+# Each session asks for a key of its own; returns when all have.
+sub ask
+{
+	$s[$_]->start("SELECT redis_lock('key $_')") foreach 0 .. $#s;
+	poll_until(
+		'all requests to be submitted',
+		sub {
+			$node->value(
+				q{SELECT count(*) FROM pg_stat_activity
+				  WHERE backend_type = 'client backend' AND state = 'active'
+				  AND wait_event_type = 'Extension'}) == @s;
+		});
+	return;
+}
+
+sub another_worker
+{
+	my ($pid) = @_;
+
+	return poll_until('another worker',
+		sub { my $new = $node->table_worker_pid; $new && $new != $pid });
+}
+
+# TAP: of the keys that were asked for, those of these sessions are locked, each
+# by its session, and nobody has any other.
+sub have_theirs
+{
+	my ($name, @who) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	poll_until('what is nobody\'s to go',
+		sub { $table->all_keys == @who
+			  && $node->value('SELECT count(*) FROM redis_locks') == @who });
+	is( $node->value(
+			q{SELECT string_agg(key, ',' ORDER BY key)
+			  FROM redis_locks JOIN redis_lock_rows USING (key, owner)
+			  WHERE granted}),
+		join(',', map { "key $_" } @who),
+		"$name: they have what they were given");
+	foreach my $i (0 .. $#s)
+	{
+		next unless $s[$i]->pid && !$s[$i]->is_gone;
+		my $expected = (grep { $_ == $i } @who) ? 't' : 'f';
+		$s[$i]->query_is("SELECT redis_is_held('key $i')",
+			$expected, "$name: session $i");
+	}
+	return;
+}
+
+sub give_back
+{
+	my ($name, @who) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	foreach my $i (@who)
+	{
+		$s[$i]->query_is("SELECT redis_unlock('key $i')",
+			't', "$name: session $i gives it back");
+	}
+	$_->quit foreach @s;
+	nothing_left($node, $table, name => "$name: nothing is left");
+	return;
+}
+
+# Requests that the worker has not taken: it is stopped.  Of six sessions one is
+# cancelled, one is told to end, one runs into statement_timeout; then the worker
+# is told to end before it does anything else.
+{
+	sessions(6);
+	my $pid = $node->table_worker_pid;
+
+	$s[3]->query("SET statement_timeout = '4s'");
+	kill 'STOP', $pid;
+	ask();
+	$s[1]->cancel;
+	$s[1]->wait->fails('57014', qr/user request/, 'submitted: cancelled');
+	$s[2]->terminate;
+	$s[2]->wait->fails('57P01', qr/terminating/, 'submitted: terminated');
+	$s[3]->wait->fails('57014', qr/statement timeout/, 'submitted: timed out');
+	is_deeply([ $table->all_keys ], [], 'submitted: nothing has been done');
+	kill 'TERM', $pid;
+	kill 'CONT', $pid;
+	is($s[$_]->wait(limit(15))->error, undef, "submitted: session $_ has its lock")
+	  foreach 0, 4, 5;
+	another_worker($pid);
+	have_theirs('submitted', 0, 4, 5);
+	give_back('submitted', 0, 4, 5);
+}
+
+# Requests in the middle of a batch: all six are in one transaction, whose commit
+# waits for a standby that there is not.  Some sessions end, then the worker is
+# told to: it has committed, and whose sessions are still there have the locks.
+sub in_the_middle
+{
+	my $pid = $node->table_worker_pid;
+	my @before = $table->all_keys;
+
+	$node->set(
+		'synchronous_standby_names' => 'nobody',
+		'lockredis.table_synchronous_commit' => 'on');
+
+	# It is the checkpointer that tells the others of standbys.
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	kill 'STOP', $pid;
+	ask();
+	kill 'CONT', $pid;
+	poll_until('the worker to hang in its commit',
+		sub {
+			$node->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $pid")
+			  eq 'SyncRep';
+		});
+	is_deeply([ $table->all_keys ], \@before, 'middle: nobody sees the rows');
+	return $pid;
+}
+
+sub commit_again
+{
+	$node->set(
+		'synchronous_standby_names' => '',
+		'lockredis.table_synchronous_commit' => 'off');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	return;
+}
+
+{
+	sessions(6);
+	my $pid = in_the_middle();
+
+	$s[1]->cancel;
+	$s[1]->wait->fails('57014', qr/user request/, 'middle: cancelled');
+	$s[2]->terminate;
+	$s[2]->wait->fails('57P01', qr/terminating/, 'middle: terminated');
+	$s[3]->vanish;
+	$node->value("SELECT pg_terminate_backend($pid)");
+	is($s[$_]->wait(limit(15))->error, undef, "middle: session $_ has its lock")
+	  foreach 0, 4, 5;
+	commit_again();
+	another_worker($pid);
+	have_theirs('middle', 0, 4, 5);
+	give_back('middle', 0, 4, 5);
+}
+
+# The worker is killed there: the rows are on disk, of an instance that has
+# ended with the server, and count for nobody.
+{
+	sessions(3);
+	ok($table->take('theirs', 'some program', '1h'), 'a row of a program');
+	$s[0]->query_is("SELECT redis_lock('before')", '', 'a lock that is held');
+	my $pid = in_the_middle();
+	kill 'KILL', $pid;
+	ok($s[$_]->wait(limit(15))->dead, "killed: the crash ends session $_")
+	  foreach 0 .. 2;
+	$_->quit foreach @s;
+	poll_until('the server to be back',
+		sub { eval { $node->value('SELECT 1') } });
+	commit_again();
+	$node->wait_for_up;
+	poll_until('rows of the dead instance to be cleared',
+		sub { $table->all_keys == 1 });
+	is_deeply($table->hash('theirs'), { 'some program' => 1 },
+		'killed: the row of the program stays');
+	my $s = $node->session;
+	$s->query_is("SELECT redis_try_lock('before'), redis_try_lock('key 0')",
+		't|t', 'killed: both are free');
+	$s->quit;
+	ok($table->give_back('theirs', 'some program'), 'and goes');
+	nothing_left($node, $table, name => 'killed: nothing is left');
+}
+
+# A backend is killed with its request at the worker.
+{
+	sessions(2);
+	my $pid = $node->table_worker_pid;
+
+	kill 'STOP', $pid;
+	ask();
+	$s[0]->kill9;
+	ok($s[$_]->wait(limit(15))->dead, "backend killed: session $_ ends")
+	  foreach 0, 1;
+	kill 'CONT', $pid;
+	$_->quit foreach @s;
+	poll_until('the server to be back',
+		sub { eval { $node->value('SELECT 1') } });
+	$node->wait_for_up;
+	nothing_left($node, $table, name => 'backend killed: nothing is left');
+}
+
+# At random: eight sessions take one of two keys, look whether anybody else is
+# there (an advisory lock, given back before), and are cancelled at any moment;
+# the worker is told to end now and then.
+{
+	sessions(8);
+	my $until = now() + 8;
+	my ($rounds, $canceled, $workers) = (0, 0, 0);
+	my @bad;
+	my $work = q{
+		SELECT pg_advisory_unlock_all(); SELECT redis_unlock_all();
+		DO $$ DECLARE k int; BEGIN
+			FOR i IN 1 .. 30 LOOP
+				k := 1 + (2 * random())::int % 2;
+				PERFORM redis_lock('random ' || k);
+				IF NOT pg_try_advisory_lock(k) THEN
+					RAISE EXCEPTION 'taken twice';
+				END IF;
+				PERFORM pg_sleep(0.001);
+				PERFORM pg_advisory_unlock(k);
+				PERFORM redis_unlock('random ' || k);
+			END LOOP;
+		END $$};
+
+	$_->start($work) foreach @s;
+	while (now() < $until)
+	{
+		my $s = $s[ rand @s ];
+
+		pause(0.02 * rand());
+		$s->cancel;
+		$canceled++;
+		if ($canceled % 100 == 50)
+		{
+			$workers++;
+			$node->value('SELECT pg_terminate_backend(' . ($node->table_worker_pid || 0) . ')');
+		}
+		foreach my $free (grep { !$_->is_running } @s)
+		{
+			my $error = $free->wait->sqlstate;
+			push @bad, $error if defined $error && $error ne '57014';
+			$rounds++;
+			$free->start($work);
+		}
+	}
+
+	# Who was cancelled has the lock that others may wait for.
+	my @busy = @s;
+	poll_until(
+		'all to come to an end',
+		sub {
+			foreach my $free (grep { !$_->is_running } @busy)
+			{
+				my $error = $free->wait->sqlstate;
+				push @bad, $error if defined $error && $error ne '57014';
+				$free->query('SELECT pg_advisory_unlock_all(); SELECT redis_unlock_all()');
+			}
+			@busy = grep { $_->is_running } @busy;
+			return !@busy;
+		});
+	note "$canceled cancels and $workers ends of the worker in $rounds rounds";
+	cmp_ok($workers, '>', 0, 'random: the worker was ended');
+	is_deeply(\@bad, [], 'random: no error but of the cancels');
+	$node->wait_for_up;
+	nothing_left($node, $table, name => 'random: nothing is left of it');
+	$s[0]->query_is("SELECT redis_try_lock('random 1'), redis_try_lock('random 2')",
+		't|t', 'random: both are free');
+	$_->quit foreach @s;
+}
+
+nothing_left($node, $table);
+done_testing();

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Table mode without its table, and what administrators do to it.  Checks of the
+# design, section 4: the database or the extension is missing at first, goes and
+# comes back, without a restart; redis_lock_status says what is wrong; DROP
+# DATABASE of others, VACUUM FULL, LOCK TABLE; a standby refuses with a clear
+# error, and after its promotion has no locks but those that need no server.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $table = LockRedis::Table->new(dbname => 'locks');
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $table,
+	settings => {
+		wal_level => 'replica',
+		max_wal_senders => 4,
+		hot_standby => 'on',
+		'lockredis.database' => 'locks',
+		'lockredis.command_timeout' => limit(2) . 's'
+	});
+my $one = $node->session;
+
+# TAP: requests fail with that, and the status comes to say the same.
+sub is_down
+{
+	my ($says, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $error;
+
+	# While a worker ends and another one starts the words are others.
+	poll_until(
+		"an error like $says",
+		sub {
+			$error = $one->query("SELECT redis_try_lock('down')");
+			return ($error->sqlstate || '') eq '55000' && $error->{raw} =~ $says;
+		});
+	$error->fails('55000', $says, "$name: a request");
+	poll_until(
+		'the status to say so',
+		sub {
+			$one->value('SELECT state FROM redis_lock_status') eq 'down'
+			  && $one->value('SELECT last_error FROM redis_lock_status') =~ $says;
+		});
+	$one->query_is('SELECT count(*) FROM redis_locks', '0', "$name: no lock");
+	return;
+}
+
+sub is_up
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	poll_until('the lock store to be there',
+		sub { !$one->query("SELECT redis_is_locked('up')")->error });
+	$node->wait_for_up;
+	$one->query_is("SELECT redis_try_lock('up'), redis_unlock('up')",
+		't|t', "$name: works");
+	return;
+}
+
+# ----------
+# Missing at first
+# ----------
+
+is_down(qr/database "locks" does not exist/i, 'no database');
+$node->safe_psql('postgres', 'CREATE DATABASE locks');
+is_down(qr/extension "lockredis" does not exist in database "locks"/i,
+	'no extension');
+$node->safe_psql('locks', 'CREATE SCHEMA elsewhere; CREATE EXTENSION lockredis SCHEMA elsewhere');
+$node->safe_psql('postgres', 'ALTER DATABASE locks SET search_path = elsewhere');
+is_up('database and extension created');
+
+# ----------
+# What an administrator does
+# ----------
+
+{
+	my $two = $node->session;
+
+	$one->query_is("SELECT redis_lock('kept')", '', 'a lock');
+	$node->safe_psql('postgres', 'CREATE DATABASE other');
+	$two->query_is("SELECT redis_try_lock('x'), redis_unlock('x')", 't|t', 'busy');
+	$node->safe_psql('postgres', 'DROP DATABASE other');
+	pass('another database is dropped');
+	$one->query_is("SELECT redis_is_held('kept')", 't', 'nothing is lost by that');
+	my ($status, undef, $error) = $node->psql('postgres', 'DROP DATABASE locks');
+	isnt($status, 0, 'the database of locks is not');
+	like($error, qr/being accessed by other users/, 'as it is in use');
+	$node->psql('locks', 'VACUUM FULL redis_lock_rows, redis_lock_counters',
+		on_error_die => 1);
+	$node->psql('locks', 'REINDEX TABLE redis_lock_rows', on_error_die => 1);
+	$node->psql('locks', 'ANALYZE redis_lock_rows', on_error_die => 1);
+	$two->query_is("SELECT redis_try_lock('kept'), redis_lock_owner('kept') IS NOT NULL",
+		'f|t', 'VACUUM FULL and REINDEX: the lock is there');
+	$one->query_is("SELECT redis_extend('kept', '1h'), redis_unlock('kept')",
+		't|t', 'and is its own');
+
+	# Locked out for a while; what is asked then is done afterwards, once.
+	my $admin = $node->session(dbname => 'locks');
+	$one->query_is("SELECT redis_lock('kept')", '', 'a lock');
+	$admin->query('BEGIN; LOCK TABLE redis_lock_rows IN SHARE MODE');
+	$two->query_is("SELECT redis_try_lock('out')", 'f', 'LOCK TABLE: busy');
+	$one->query_warns("SELECT redis_unlock('kept')", 't', '55P03',
+		qr/locked the table/, 'LOCK TABLE: a release');
+	$two->start("SELECT redis_lock('out')");
+	$node->wait_for_waiters('out', 1);
+	$admin->query('COMMIT');
+	is($two->wait(limit(6))->error, undef, 'LOCK TABLE: it goes on');
+	$two->query_is("SELECT redis_unlock('out')", 't', 'LOCK TABLE: given back');
+	nothing_left($node, $table, name => 'LOCK TABLE: the release came to be');
+	$_->quit foreach $two, $admin;
+}
+
+# The extension is dropped while a lock is held, and created again: the lock is
+# lost, which is told, and the key is free.
+{
+	my $two = $node->session;
+
+	$one->query_is("SELECT redis_lock('dropped', '1h')", '', 'a lock');
+	$node->safe_psql('locks', 'DROP EXTENSION lockredis');
+	$two->query_fails("SELECT redis_try_lock('down')",
+		'55000', qr/extension "lockredis" does not exist/i, 'DROP EXTENSION');
+	$node->safe_psql('locks', 'CREATE EXTENSION lockredis SCHEMA elsewhere');
+	$one->query_is("SELECT redis_extend('dropped', '2h')",
+		'f', 'DROP EXTENSION: the lock is lost');
+	$one->query_warns("SELECT redis_unlock('dropped')",
+		'f', '01000', qr/lost/, 'DROP EXTENSION: as is told');
+	$two->query_is("SELECT redis_try_lock('dropped'), redis_unlock('dropped')",
+		't|t', 'CREATE EXTENSION: the key is free');
+	$two->quit;
+
+	# Tables of another form are not written.
+	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows ALTER hold_count TYPE bigint');
+	is_down(qr/"redis_lock_rows" is not as the script/, 'another type');
+	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows ALTER hold_count TYPE integer');
+	is_up('the type is back');
+	$node->safe_psql(
+		'locks', q{
+		CREATE TABLE copy (LIKE redis_lock_rows INCLUDING ALL);
+		ALTER EXTENSION lockredis DROP TABLE redis_lock_rows;
+		DROP TABLE redis_lock_rows});
+	is_down(qr/has no table "redis_lock_rows"/, 'table dropped');
+	$node->safe_psql(
+		'locks', q{
+		ALTER TABLE copy RENAME TO redis_lock_rows;
+		ALTER EXTENSION lockredis ADD TABLE redis_lock_rows});
+	is_up('table made anew');
+}
+
+# The database goes, by force, and comes back.
+$node->safe_psql('postgres', 'DROP DATABASE locks WITH (FORCE)');
+is_down(qr/database "locks" does not exist/i, 'DROP DATABASE');
+$node->safe_psql('postgres', 'CREATE DATABASE locks');
+$node->safe_psql('locks', 'CREATE EXTENSION lockredis');
+is_up('database created anew');
+
+# ----------
+# A standby
+# ----------
+
+{
+	$one->query_is("SELECT redis_lock('primary', '1h')", '', 'a lock of the primary');
+	$one->query_is(
+		q{CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '1h')},
+		't', 'a key that stays locked');
+	ok($table->take('by hand', 'some program', '1h'), 'a row of a program');
+	$one->query_is("SELECT redis_fenced_lock('fence')", '1', 'a token');
+	$node->backup('base');
+	my $standby = LockRedis::Node->new('standby');
+	$standby->init_from_backup($node, 'base', has_streaming => 1);
+	$standby->start;
+	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+
+	my $there = $standby->session;
+	is( $standby->value(
+			'SELECT count(*) FROM redis_lock_rows', dbname => 'locks'),
+		4,
+		'the rows are on the standby');
+	foreach my $call (
+		"redis_lock('x')", "redis_try_lock('primary')",
+		"redis_fenced_lock('x')", "redis_is_locked('primary')")
+	{
+		$there->query_fails("SELECT $call", '25006', qr/standby/,
+			"standby: $call");
+	}
+	is($standby->table_worker_pid, undef, 'no table worker there');
+
+	$node->stop;
+	$standby->promote;
+	$standby->wait_for_up;
+	$there->query_is(
+		q{SELECT redis_try_lock('primary'), redis_try_lock('kept'),
+			redis_try_lock('by hand')},
+		't|f|f', 'promoted: of the locks those are left that need no server');
+	$there->query_is("SELECT redis_fenced_lock('fence')",
+		'2', 'promoted: tokens go on');
+	$there->query_is('SELECT redis_unlock_all()', '2', 'promoted: given back');
+	$table->use_node($standby);
+	$table->cmd('DEL', $_) foreach 'kept', 'by hand';
+	$there->quit;
+	nothing_left($standby, $table);
+}
+
+done_testing();

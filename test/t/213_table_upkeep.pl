@@ -1,0 +1,247 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Table mode: what it leaves and what it costs.  Checks of issue 7: the table
+# stays small however many pairs of lock and unlock there were (rows are pruned
+# as they go, updates stay on their page, autovacuum keeps up); the worker sleeps
+# when there is nothing to do; many requests share a commit; commits reach the
+# disk when they are told to, and always those of tokens and of kept keys.
+#
+# LOCKREDIS_TEST_PAIRS: so many pairs (1000000 takes some minutes)
+
+use strict;
+use warnings FATAL => 'all';
+
+use IPC::Run;
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+use PostgreSQL::Test::Utils;
+
+my $pairs = $ENV{LOCKREDIS_TEST_PAIRS} || 100_000;
+my $clients = 16;
+my $table = LockRedis::Table->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $table,
+	settings => {
+		wal_level => 'replica',
+		max_wal_senders => 1,
+		autovacuum_naptime => '1s',
+		'lockredis.lease' => '10min'
+	});
+my $viewer = $node->session;
+
+$node->wait_for_up;
+
+# Transaction numbers handed out so far; sessions that only lock need none.
+sub transactions
+{
+	return $viewer->value(
+		'SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint');
+}
+
+sub stat_of
+{
+	my ($column) = @_;
+
+	return $viewer->value(
+		"SELECT $column FROM pg_stat_user_tables WHERE relname = 'redis_lock_rows'");
+}
+
+sub size
+{
+	return $viewer->value(q{SELECT pg_total_relation_size('redis_lock_rows')});
+}
+
+sub pgbench
+{
+	my ($script, $count, $name) = @_;
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
+	my $output = '';
+
+	PostgreSQL::Test::Utils::append_to_file($file, $script);
+	IPC::Run::run(
+		[
+			'pgbench', '-n', '-c', $clients, '-j', 2, '-t',
+			int($count / $clients), '-f', $file, $node->connstr('postgres')
+		],
+		'>',
+		\$output,
+		'2>&1');
+	is($?, 0, "$name: nobody failed") || diag $output;
+	return;
+}
+
+#
+# Idle: the worker wakes up for its sweep, and for nothing else.
+#
+{
+	my $pid = $node->table_worker_pid;
+	my $switches = sub {
+		my $text = PostgreSQL::Test::Utils::slurp_file("/proc/$pid/status");
+		return $text =~ /^voluntary_ctxt_switches:\s+(\d+)/m ? $1 : die $text;
+	};
+
+	# Statistics of what it has just done are reported a moment later.
+	pause(2);
+	my $before = $switches->();
+	pause(4);
+	my $wakes = $switches->() - $before;
+	note "idle: $wakes in four seconds";
+	cmp_ok($wakes, '<=', 12, 'idle: the worker sleeps');
+}
+
+#
+# A batch: requests of 16 sessions that the worker finds together are one
+# transaction.
+#
+{
+	my @s = map { $node->session } 1 .. $clients;
+	my $worker = $node->table_worker_pid;
+
+	$_->query("SELECT redis_try_lock('hello'), redis_unlock('hello')") foreach @s;
+	kill 'STOP', $worker;
+	$s[$_]->start("SELECT redis_lock('batch $_')") foreach 0 .. $#s;
+	poll_until(
+		'all requests to be submitted',
+		sub {
+			$viewer->value(
+				q{SELECT count(*) FROM pg_stat_activity
+				  WHERE backend_type = 'client backend' AND state = 'active'
+				  AND wait_event_type = 'Extension'}) == $clients;
+		});
+	my $before = transactions();
+	kill 'CONT', $worker;
+	is_deeply([ map { $_->wait->error } @s ],
+		[ (undef) x $clients ], 'batch: all have their lock');
+
+	# One of another kind may come in between: a sweep, a vacuum, a renewal.
+	my $took = transactions() - $before;
+	note "batch: $took transactions";
+	cmp_ok($took, '<=', 4, "batch: $clients requests share a commit");
+	is( $viewer->value(
+			q{SELECT count(*) FROM redis_lock_rows WHERE key LIKE 'batch %'}),
+		$clients,
+		'batch: and are all there');
+	$_->quit foreach @s;
+	nothing_left($node, $table, name => 'batch: nothing is left');
+}
+
+#
+# Pairs of lock and unlock, on keys of each session's own and on keys of all.
+#
+{
+	my $before = transactions();
+	my $since = now();
+	my $limit = 4 * 1024 * 1024;
+
+	pgbench(<<'SQL', $pairs, 'pairs');
+SELECT redis_lock('own ' || :client_id);
+SELECT redis_unlock('own ' || :client_id);
+SQL
+	my $took = transactions() - $before;
+	note sprintf '%d pairs in %.1f s with %d transactions, table of %d bytes',
+	  $pairs, now() - $since, $took, size();
+	cmp_ok($took, '<', 2 * $pairs, 'pairs: fewer commits than requests');
+	cmp_ok(size(), '<=', $limit, 'pairs: the table is small');
+
+	pgbench(<<'SQL', $pairs / 4, 'many_keys');
+\set k random(1, 100000)
+SELECT redis_lock('key ' || :k);
+SELECT redis_unlock('key ' || :k);
+SQL
+	note sprintf 'many keys: table of %d bytes', size();
+	cmp_ok(size(), '<=', $limit, 'many keys: the table is small');
+
+	# Taken again and given back: the count in the row changes, on its page.
+	my ($updates, $hot) = map { stat_of($_) } 'n_tup_upd', 'n_tup_hot_upd';
+	pgbench(<<'SQL', $pairs / 8, 'again');
+SELECT redis_lock('own ' || :client_id);
+SELECT redis_lock('own ' || :client_id);
+SELECT redis_unlock('own ' || :client_id);
+SELECT redis_unlock('own ' || :client_id);
+SQL
+	my $expected = 2 * $clients * int($pairs / 8 / $clients);
+	poll_until('the statistics',
+		sub { stat_of('n_tup_upd') - $updates >= $expected });
+	$updates = stat_of('n_tup_upd') - $updates;
+	$hot = stat_of('n_tup_hot_upd') - $hot;
+	note sprintf '%d updates, %d HOT, table of %d bytes', $updates, $hot, size();
+	cmp_ok($hot, '>=', 0.8 * $updates, 'again: most updates are HOT');
+
+	# Autovacuum has something to do, and does it: what is dead goes.
+	poll_until('autovacuum', sub { stat_of('autovacuum_count') > 0 }, 60);
+	pass('autovacuum comes by itself');
+	cmp_ok(stat_of('n_dead_tup'), '<', 20_000, 'and few rows are dead');
+	is(stat_of('n_live_tup') < 1000 ? 'few' : stat_of('n_live_tup'),
+		'few', 'nor live');
+	nothing_left($node, $table, name => 'pairs: nothing is left');
+}
+
+#
+# synchronous_commit.  Off, a commit of the worker waits for nothing, though no
+# standby confirms it, and whatever the setting of the server is; on, it waits.
+#
+{
+	my $one = $node->session(settings => { statement_timeout => limit(4) . 's' });
+
+	$node->set(
+		'synchronous_standby_names' => 'nobody',
+		'synchronous_commit' => 'on');
+
+	# It is the checkpointer that tells the others of standbys.
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$one->query_is("SELECT redis_try_lock('sync'), redis_fenced_lock('token')",
+		't|1', 'off: nobody is waited for');
+	$one->query_is('SELECT redis_unlock_all()', '2', 'off: nor for a release');
+	$node->set('lockredis.table_synchronous_commit' => 'on');
+	$one->query_fails("SELECT redis_try_lock('sync')",
+		'57014', qr/statement timeout/, 'on: the commit waits');
+	$node->set(
+		'synchronous_standby_names' => '',
+		'lockredis.table_synchronous_commit' => 'off');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	nothing_left($node, $table, name => 'on: nothing is left of it');
+	$one->quit;
+}
+
+#
+# A crash undoes what was not flushed, and tokens and kept keys were.  The WAL
+# writer is kept from doing it in passing.
+#
+{
+	$node->append_conf('postgresql.conf', "wal_writer_delay = '10s'");
+	$node->append_conf('postgresql.conf', "wal_writer_flush_after = '1GB'");
+	$node->append_conf('postgresql.conf', 'autovacuum = off');
+	$viewer->quit;
+	$node->restart;
+	$node->wait_for_up;
+	foreach my $round (1 .. 3)
+	{
+		my $one = $node->session;
+		my $token = $one->value("SELECT redis_fenced_lock('crash')");
+
+		$node->stop('immediate');
+		$one->quit;
+		$node->start;
+		$node->wait_for_up;
+		$one = $node->session;
+		cmp_ok($one->value("SELECT redis_fenced_lock('crash')"),
+			'>', $token, "crash $round: a token does not come twice");
+		$one->query_is(
+			"CALL redis_with_lock('kept $round', 'SELECT 1', hold_at_least => '1h')",
+			't', "crash $round: a job");
+		$node->stop('immediate');
+		$one->quit;
+		$node->start;
+		$node->wait_for_up;
+		$one = $node->session;
+		$one->query_is("SELECT redis_try_lock('kept $round')",
+			'f', "crash $round: a kept key is kept");
+		$one->query_is("SELECT redis_force_unlock('kept $round')",
+			't', "crash $round: it was there");
+		$one->quit;
+	}
+}
+
+nothing_left($node, $table);
+done_testing();
