@@ -64,7 +64,8 @@ typedef struct FallbackShared
 	pg_atomic_uint32 current;	/* StoreId */
 	pg_atomic_uint32 epoch;
 	pg_atomic_uint64 answered_at;
-	pg_atomic_uint64 silent_since;	/* see fallback_silent_since() */
+	pg_atomic_uint64 silent_since;	/* when the first request went out that it
+									 * has not answered; 0 = it has */
 	pg_atomic_uint64 looked_at; /* when the watchdog looked last */
 
 	/* The settings of the server that are in effect here, microseconds. */
@@ -185,17 +186,21 @@ fallback_current(void)
 }
 
 int64
-fallback_silent_since(void)
+fallback_answered_at(void)
 {
-	return is_on() && is_watched(lr_now()) ? read_time(&shared->silent_since) : 0;
+	return is_on() && is_watched(lr_now()) ? read_time(&shared->answered_at) : LR_NEVER;
 }
 
 bool
 fallback_is_silent(void)
 {
-	int64		silent_since = fallback_silent_since();
+	int64		now = lr_now();
+	int64		silent_since;
 
-	return silent_since != 0 && lr_now() - silent_since > SLOW_ANSWER;
+	if (!is_on() || !is_watched(now))
+		return false;
+	silent_since = read_time(&shared->silent_since);
+	return silent_since != 0 && now - silent_since > SLOW_ANSWER;
 }
 
 uint32
@@ -423,6 +428,7 @@ notice_stall(int64 now)
 	{
 		if (read_time(&shared->silent_since) != 0)
 			pg_atomic_write_u64(&shared->silent_since, (uint64) now);
+		pg_atomic_write_u64(&shared->answered_at, (uint64) now);
 		if (steady_since != 0)
 			steady_since = now;
 	}

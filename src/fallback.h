@@ -54,11 +54,8 @@ extern int64 fallback_hold_off(uint32 hash);
 /* The key is locked in Redis for that long (ms, or STORE_NO_TTL). */
 extern void fallback_saw_ttl(uint32 hash, int64 ttl_ms);
 
-/*
- * lr_now() of the first request that Redis has not answered; 0 = it does, or
- * nobody watches.
- */
-extern int64 fallback_silent_since(void);
+/* lr_now() when Redis last answered; LR_NEVER if nobody watches. */
+extern int64 fallback_answered_at(void);
 
 /* It has been silent for longer than a slow answer takes. */
 extern bool fallback_is_silent(void);

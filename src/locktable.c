@@ -408,7 +408,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->nhanded = 0;
 	key->handoffs = 0;
 	key->paused_until = 0;
-	key->here_since = 0;
+	key->here_from = 0;
 	key->no_pause_until = 0;
 	key->after_pause = false;
 	key->subscription = SUB_NONE;

@@ -128,7 +128,7 @@ typedef struct LrHold
 	StoreId		store;			/* whose word the deadline is */
 	uint32		moves;			/* raised whenever that changes */
 	uint32		traces;			/* STORE_BITs: where our owner may be */
-	int64		here_since;		/* see LrKey */
+	int64		here_from;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
 	ScopeHold	scope[SCOPE_COUNT];
@@ -262,7 +262,7 @@ extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
 							int64 fence);
 
 /*
- * Has this server had the key ever since Redis fell silent?  Then nobody
+ * Has this server had the key when Redis fell silent, or since?  Then nobody
  * elsewhere can have it.
  */
 extern bool lt_key_stayed_here(LrIndex hold);
@@ -348,8 +348,11 @@ extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
 /* The store has answered; so many others were told. */
 extern void lt_end_release(LrIndex hold, StoreId store, int receivers);
 
-/* RELEASING, and no answer: the watchdog goes on. */
-extern void lt_orphan(LrIndex hold);
+/*
+ * RELEASING, and no answer: the watchdog goes on.  "sent_at": of the request;
+ * 0 = it was not even sent.
+ */
+extern void lt_orphan(LrIndex hold, int64 sent_at);
 
 /* LOST, and its session has seen it. */
 extern void lt_drop_lost(LrIndex hold);

@@ -401,7 +401,7 @@ lt_end_release(LrIndex hold, StoreId store, int receivers)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
 	lt_begin_pause(key_of(hold), receivers, pause);
-	key_of(hold)->here_since = h->here_since;
+	key_of(hold)->here_from = h->here_from;
 	lt_forget_trace(h, store);
 	if (h->traces != 0)
 		leave_to_watchdog(hold, &wakes);
@@ -418,13 +418,20 @@ lt_end_release(LrIndex hold, StoreId store, int receivers)
  * wait for but one that has run.
  */
 void
-lt_orphan(LrIndex hold)
+lt_orphan(LrIndex hold, int64 sent_at)
 {
+	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = partition_of(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	Assert(lt_holds[hold].state == HOLD_RELEASING);
+	Assert(h->state == HOLD_RELEASING);
+
+	/* It was ours until then, and Redis does not answer since. */
+	if (h->store == STORE_TABLE)
+		key_of(hold)->here_from = h->here_from;
+	else
+		key_of(hold)->here_from = sent_at != 0 ? sent_at : lr_now();
 	lt_make_orphan(hold, &wakes);
 	LWLockRelease(lock);
 	lt_wake(&wakes);
@@ -724,7 +731,7 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 			h->store = store;
 			h->moves++;
 			h->count_unsure = Max(1, h->scope[SCOPE_SESSION].count) != item->count;
-			h->here_since = store == STORE_TABLE ? fallback_silent_since() : 0;
+			h->here_from = store == STORE_TABLE ? lr_now() : 0;
 			lr_count(STAT_MOVES);
 			if (h->state == HOLD_HELD)
 				lt_set_due_of_held(item->hold, &wakes);

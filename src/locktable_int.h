@@ -55,8 +55,8 @@ typedef struct LrKey
 	int			handoffs;		/* in a row, since the store gave the lock */
 	int64		paused_until;	/* lr_now() time before which the head lets
 								 * others go first; 0 = no pause */
-	int64		here_since;		/* this server has had it ever since Redis fell
-								 * silent then; 0 = not */
+	int64		here_from;		/* nobody elsewhere has it, if Redis has not
+								 * answered since then; 0 = not known */
 	int64		no_pause_until; /* none again before */
 	bool		after_pause;	/* the head asks the store after one */
 	SubscriptionState subscription;

@@ -526,7 +526,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 		h->state = HOLD_HELD;
 		h->store = store;
 		h->traces = STORE_BIT(store);
-		h->here_since = store == STORE_TABLE ? fallback_silent_since() : 0;
+		h->here_from = store == STORE_TABLE ? now : 0;
 		h->owner = owner;
 		h->fence = fence;
 		lt_set_terms(h, terms, acquired_at);
@@ -547,12 +547,10 @@ bool
 lt_key_stayed_here(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-	int64		silent_since = fallback_silent_since();
 	bool		stayed;
 
 	LWLockAcquire(lock, LW_SHARED);
-	stayed = silent_since != 0 &&
-		lt_keys[lt_holds[hold].key].here_since == silent_since;
+	stayed = fallback_answered_at() < lt_keys[lt_holds[hold].key].here_from;
 	LWLockRelease(lock);
 	return stayed;
 }

@@ -429,7 +429,7 @@ finish_batch(ReleaseTally *tally)
 			default:
 				tally->unanswered++;
 				tally->failure = op->outcome;
-				lt_orphan(batch.holds[i]);
+				lt_orphan(batch.holds[i], op->sent_at);
 		}
 	}
 	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);

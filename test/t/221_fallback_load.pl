@@ -133,13 +133,13 @@ while (now() < $end)
 	my $name = $names[ rand @names ];
 
 	send_bystander();
-	pause(rand 1.5);
+	pause(rand 0.8);
 	note sprintf '%.1f s before the end: %s', $end - now(), $name;
 	$fault{$name}->();
 	$faults++;
 	terminate_worker(rand() < 0.5 ? 'watchdog' : 'table worker') if rand() < 0.3;
 	end_bystander();
-	pause(rand 2);
+	pause(rand 5);
 }
 end_bystander() while @bystanders;
 $pgbench->finish;

@@ -300,7 +300,7 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 			my %allowed = map { $_ => 1 } @{ $may{ $function->[0] } || [] };
 
 			# Leases of milliseconds may end before anything else does.
-			if (grep { $_->[0] =~ /\b0 months 0 days (?:9001|9999|10000) / } @$args)
+			if (grep { $_->[0] =~ /(?:\b0 months 0|-1 months 30) days (?:9001|9999|10000) / } @$args)
 			{
 				$allowed{$_} = 1
 				  foreach 'ERROR 40001', 'ERROR 08006', 'WARNING 01000';

@@ -274,7 +274,7 @@ func plantedHold(e *Environment, _ *Verdict) []Finding {
 		return nil
 	}
 	found := e.checkLeftovers(time.Second)
-	s.disconnect()
+	s.disconnect(false)
 	return found
 }
 

@@ -434,7 +434,7 @@ func (s *Session) cleanUp(start int64) {
 	for tries := 0; !s.dead(); tries++ {
 		if tries == 20 {
 			// Storms of cancels leave no other way.
-			s.disconnect()
+			s.disconnect(false)
 			return
 		}
 		if s.hurried {
@@ -470,18 +470,22 @@ func (s *Session) cleanUp(start int64) {
 }
 
 // disconnect ends the session as a client does that has no more to say.  It may
-// have been terminated before.
-func (s *Session) disconnect() {
+// have been terminated before.  With cut its connection just ends: the backend
+// finds out, and gives back, at some moment after that.
+func (s *Session) disconnect(cut bool) {
 	start := s.lastAlive
 
 	if s.conn != nil {
+		if cut {
+			s.conn.Conn().Close()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), hangLimit)
 		s.conn.Close(ctx)
 		cancel()
 		s.conn = nil
 	}
 	atomic.StoreInt32(&s.pid, 0)
-	s.drop(start, s.crashed || s.w.crashes())
+	s.drop(start, cut || s.crashed || s.w.crashes())
 }
 
 // run does one piece of work after the other until the round is over.
@@ -499,12 +503,12 @@ func (s *Session) run(work func(*Session)) {
 	}
 	s.writers.close()
 	if s.dead() || s.chance(0.5) {
-		s.disconnect()
+		s.disconnect(false)
 		return
 	}
 	// The others give back in good order.
 	s.cleanUp(now())
-	s.disconnect()
+	s.disconnect(false)
 }
 
 // hurry sets a short statement_timeout while a storm of them is on.

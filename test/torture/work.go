@@ -260,10 +260,7 @@ func workVanish(s *Session) {
 		return
 	}
 	s.think(s.w.spec.hold)
-	if s.chance(0.5) {
-		s.conn.Conn().Close()
-	}
-	s.disconnect()
+	s.disconnect(s.chance(0.5))
 }
 
 func workJob(s *Session) {
@@ -390,7 +387,7 @@ func (m Writers) to(r *Round, name string, node *Postgres) *Session {
 
 func (m Writers) close() {
 	for _, writer := range m {
-		writer.disconnect()
+		writer.disconnect(false)
 	}
 }
 
