@@ -1187,7 +1187,8 @@ BEGIN
 				NULL;
 			END;
 			PERFORM draw(k);
-		EXCEPTION WHEN serialization_failure THEN
+		-- The latter if the test is just changing the counter in a table
+		EXCEPTION WHEN serialization_failure OR lock_not_available THEN
 			PERFORM nextval('failures');
 		END;
 		IF random() < 0.2 THEN
@@ -1220,7 +1221,7 @@ SQL
 	}
 	$node->value("SELECT nextval('stop')");
 	is_deeply([ map { my $r = $_->wait; $r->error ? $r->{raw} : () } @workers ],
-		[], 'no session failed but by 40001');
+		[], 'no session failed otherwise');
 	my ($updates, $down, $broken) = split /\|/, $node->value(<<'SQL');
 SELECT count(*) FILTER (WHERE op = 'UPDATE'),
 	count(*) FILTER (WHERE new <= old),
