@@ -132,7 +132,7 @@ sub pgbench
 {
 	my $before = transactions();
 	my $since = now();
-	my $limit = 4 * 1024 * 1024;
+	my $limit = 3 * 1024 * 1024;
 
 	pgbench(<<'SQL', $pairs, 'pairs');
 SELECT redis_lock('own ' || :client_id);
