@@ -265,13 +265,23 @@ has_form(Relation rel, const Oid *types, int ncolumns)
 }
 
 static bool
-open_keyed(KeyedTable *table, Oid relid, const Oid *types, int ncolumns,
-		   TableTrouble *trouble)
+open_keyed(KeyedTable *table, Oid relid, const char *name, const Oid *types,
+		   int ncolumns, TableTrouble *trouble)
 {
 	Relation	rel = open_table(relid, trouble);
 
 	if (rel == NULL)
 		return false;
+
+	/* Programs with SQL know it by its name. */
+	if (strcmp(RelationGetRelationName(rel), name) != 0)
+	{
+		tables_known = false;
+		set_trouble(trouble, TABLE_WRONG_FORM,
+					ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+					"Table \"%s\" of the extension has another name now.", name);
+		return false;
+	}
 	if (!has_form(rel, types, ncolumns) || !keyed_begin(table, rel))
 	{
 		set_trouble(trouble, TABLE_WRONG_FORM,
@@ -286,8 +296,10 @@ open_keyed(KeyedTable *table, Oid relid, const Oid *types, int ncolumns,
 static bool
 open_both(TableTrouble *trouble)
 {
-	return open_keyed(&rows, rows_oid, row_types, ROW_COLUMNS, trouble) &&
-		open_keyed(&counters, counters_oid, counter_types, COUNTER_COLUMNS, trouble);
+	return open_keyed(&rows, rows_oid, ROWS_TABLE, row_types, ROW_COLUMNS,
+					  trouble) &&
+		open_keyed(&counters, counters_oid, COUNTERS_TABLE, counter_types,
+				   COUNTER_COLUMNS, trouble);
 }
 
 static bool

@@ -139,6 +139,12 @@ is_up('database and extension created');
 	is_down(qr/"redis_lock_rows" is not as the script/, 'another type');
 	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows ALTER hold_count TYPE integer');
 	is_up('the type is back');
+
+	# Nor those that programs with SQL no longer find by their name.
+	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows RENAME TO renamed');
+	is_down(qr/has no table "redis_lock_rows"/, 'another name');
+	$node->safe_psql('locks', 'ALTER TABLE renamed RENAME TO redis_lock_rows');
+	is_up('the name is back');
 	$node->safe_psql(
 		'locks', q{
 		CREATE TABLE copy (LIKE redis_lock_rows INCLUDING ALL);
