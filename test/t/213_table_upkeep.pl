@@ -182,7 +182,8 @@ SQL
 # standby confirms it, and whatever the setting of the server is; on, it waits.
 #
 {
-	my $one = $node->session(settings => { statement_timeout => limit(4) . 's' });
+	# Less than the budget of a request.
+	my $one = $node->session(settings => { statement_timeout => '4s' });
 
 	$node->set(
 		'synchronous_standby_names' => 'nobody',
