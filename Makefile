@@ -50,7 +50,8 @@ OBJS = \
 	src/views.o \
 	src/wait_events.o \
 	src/waiting.o \
-	src/watchdog.o
+	src/watchdog.o \
+	src/worker.o
 
 LUA = $(sort $(wildcard src/lua/*.lua))
 

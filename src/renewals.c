@@ -594,7 +594,7 @@ renewals_idle(void)
 	uint32		idle = 0;
 
 	for (int i = 0; i < STORE_COUNT; i++)
-		if (!renewals[i].under_way)
+		if (lr_has_store(i) && !renewals[i].under_way)
 			idle |= STORE_BIT(i);
 	return idle;
 }

@@ -50,9 +50,7 @@
 #include "table_rows.h"
 #include "table_worker.h"
 #include "wait_events.h"
-
-/* Seconds until the postmaster starts it again after its end. */
-#define RESTART_AFTER		1
+#include "worker.h"
 
 /* How often rows that nobody has any more are deleted. */
 #define SWEEP_INTERVAL		(10 * LR_US_PER_S)
@@ -90,18 +88,8 @@ static volatile sig_atomic_t committing = false;
 void
 table_worker_register(void)
 {
-	BackgroundWorker worker;
-
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = RESTART_AFTER;
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lockredis");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name),
-			 "lockredis_table_worker_main");
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lockredis table worker");
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lockredis table worker");
-	RegisterBackgroundWorker(&worker);
+	worker_register("lockredis table worker", "lockredis_table_worker_main",
+					BgWorkerStart_RecoveryFinished);
 }
 
 /* before_shmem_exit */
@@ -438,16 +426,6 @@ look_for_database(void)
  * ----------
  */
 
-static bool
-may_end(int64 *end_at)
-{
-	if (!ShutdownRequestPending)
-		return false;
-	if (*end_at == 0)
-		*end_at = lr_now() + END_LIMIT;
-	return lt_hold_count() == 0 || lr_now() >= *end_at;
-}
-
 static void
 one_round(bool ending)
 {
@@ -508,7 +486,7 @@ lockredis_table_worker_main(Datum arg)
 	rows_start();
 	before_shmem_exit(worker_leave, 0);
 	requests_worker_enter();
-	while (!may_end(&end_at))
+	while (!worker_may_end(&end_at, END_LIMIT))
 		one_round(end_at != 0);
 
 	/* Not 0, or it would not be started again after pg_terminate_backend. */

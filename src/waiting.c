@@ -67,8 +67,8 @@ typedef struct Acquire
 	bool		asking;			/* op is with the store */
 	bool		handed;			/* hold is held, but not yet told to anybody */
 	bool		slept;
-	bool		store_failed;	/* the last request, in fallback mode */
-	StoreOutcome failure;		/* its outcome */
+	StoreOutcome failure;		/* of the last request, if a waiting call outlives
+								 * it; else STORE_PENDING */
 	int			refusals;
 	uint32		epoch;			/* fallback_epoch() then */
 	LrIndex		hold;
@@ -465,7 +465,6 @@ waits_for_store(void)
 	lr_count(STAT_ERRORS);
 	acq.failure = acq.op.outcome;
 	acq.op.outcome = STORE_PENDING;
-	acq.store_failed = true;
 	acq.retry_at = lr_now() + POLL_STORE;
 	return true;
 }
@@ -477,7 +476,7 @@ static bool
 ask_as_head(bool subscribed, LrIndex *hold)
 {
 	ask();
-	acq.store_failed = false;
+	acq.failure = STORE_PENDING;
 	switch (acq.op.outcome)
 	{
 		case STORE_OK:
@@ -516,7 +515,7 @@ end_at_limit(bool limit_raises)
 	}
 
 	/* That somebody else has the lock is not known. */
-	if (acq.store_failed)
+	if (acq.failure != STORE_PENDING)
 		report_store_failure(ERROR, acq.failure, session_store_error());
 }
 

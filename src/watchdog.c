@@ -31,9 +31,7 @@
 #include "settings.h"
 #include "wait_events.h"
 #include "watchdog.h"
-
-/* Seconds until the postmaster starts it again after its end. */
-#define RESTART_AFTER		1
+#include "worker.h"
 
 /* The latch, the postmaster's death, and the sockets of both connections. */
 #define MAX_EVENTS			(2 + 2 * STORE_MAX_INTERESTS)
@@ -54,18 +52,8 @@ static Watched watched;
 void
 watchdog_register(void)
 {
-	BackgroundWorker worker;
-
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = RESTART_AFTER;
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "lockredis");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name),
-			 "lockredis_watchdog_main");
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "lockredis watchdog");
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "lockredis watchdog");
-	RegisterBackgroundWorker(&worker);
+	worker_register("lockredis watchdog", "lockredis_watchdog_main",
+					BgWorkerStart_ConsistentState);
 }
 
 /* before_shmem_exit */
@@ -197,22 +185,6 @@ reload(void)
 	lt_wake_all_waiters();
 }
 
-/*
- * may_end --- asked to end, and nothing is left to be done for the sessions
- *
- * At a shutdown they end at the same time, and those whose release is not
- * answered leave it to us.
- */
-static bool
-may_end(int64 *end_at)
-{
-	if (!ShutdownRequestPending)
-		return false;
-	if (*end_at == 0)
-		*end_at = lr_now() + lr_command_timeout * LR_US_PER_MS;
-	return lt_hold_count() == 0 || lr_now() >= *end_at;
-}
-
 /* While it ends, look often whether the table is empty. */
 #define END_POLL			(20 * LR_US_PER_MS)
 
@@ -257,7 +229,7 @@ lockredis_watchdog_main(Datum arg)
 	subscriptions_start();
 	lt_watchdog_enter();
 
-	while (!may_end(&end_at))
+	while (!worker_may_end(&end_at, lr_command_timeout * LR_US_PER_MS))
 		one_round(end_at != 0);
 
 	/* Not 0, or it would not be started again after pg_terminate_backend. */

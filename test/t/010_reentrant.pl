@@ -76,28 +76,12 @@ sub wait_for_listener
 	return;
 }
 
-# The owner of a key in Redis, which has to be its only field.
-sub owner_of
-{
-	my ($key) = @_;
-	my @fields = keys %{ $redis->hash($key) };
-
-	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
-}
-
-# Client commands of sessions while the code ran.  What is not known to come
-# from a watchdog counts as theirs.
 sub session_commands
 {
 	my ($do) = @_;
-	my $monitor = $redis->monitor;
-	my %watchdog;
 
-	$do->();
-	$watchdog{ $_->{addr} } = 1
-	  foreach grep { $_->{name} !~ /session/ } $redis->clients;
-	return map { [ $monitor->args($_) ] }
-	  grep { !/^[\d.]+ \[\d+ (.+?)\]/ || !$watchdog{$1} } $monitor->stop;
+	return map { [ LockRedis::Redis::Monitor->args($_) ] }
+	  $redis->session_commands($do);
 }
 
 #
@@ -112,7 +96,7 @@ sub session_commands
 	};
 
 	$one->query_is("SELECT redis_lock('count')", '', 'taken');
-	my $owner = owner_of('count');
+	my $owner = $redis->owner_of('count');
 	like($owner, $owner_like, 'the owner is a uuid and a number');
 	is_deeply($redis->hash('count'), { $owner => 1 }, 'count 1 in Redis');
 	$one->query_is("SELECT redis_hold_count('count')", '1', 'count 1 here');
@@ -295,9 +279,9 @@ of_redis 'no commands that show the owners' => sub {
 {
 	$one->query("SELECT redis_lock('mine')");
 	$two->query("SELECT redis_lock('yours')");
-	isnt(owner_of('mine'), owner_of('yours'), 'two sessions are two owners');
+	isnt($redis->owner_of('mine'), $redis->owner_of('yours'), 'two sessions are two owners');
 	$one->query_is("SELECT redis_lock_owner('yours')",
-		owner_of('yours'), 'asked by the other session');
+		$redis->owner_of('yours'), 'asked by the other session');
 	$one->query('SELECT redis_unlock_all()');
 	$two->query('SELECT redis_unlock_all()');
 }
@@ -307,7 +291,7 @@ of_redis 'no commands that show the owners' => sub {
 #
 {
 	$one->query_is("SELECT redis_try_lock('shared')", 't', 'taken here');
-	my $mine = owner_of('shared');
+	my $mine = $redis->owner_of('shared');
 	$away->query_is("SELECT redis_try_lock('shared')", 'f', 'busy there');
 	$away->query_is(
 		"SELECT redis_is_held('shared'), redis_is_locked('shared')",
@@ -316,11 +300,11 @@ of_redis 'no commands that show the owners' => sub {
 		'with the owner');
 	$away->query_warns("SELECT redis_unlock('shared')",
 		'f', '01000', qr/own/, 'cannot be given back there');
-	is(owner_of('shared'), $mine, 'nothing has happened to it');
+	is($redis->owner_of('shared'), $mine, 'nothing has happened to it');
 	$one->query_is("SELECT redis_unlock('shared')", 't', 'given back here');
 	$away->query_is("SELECT redis_try_lock('shared')", 't', 'taken there');
 	of_redis 'there is one server' => sub {
-		isnt((split /:/, owner_of('shared'))[0],
+		isnt((split /:/, $redis->owner_of('shared'))[0],
 			(split /:/, $mine)[0], 'by another uuid');
 	};
 	$one->query_is("SELECT redis_try_lock('shared')", 'f', 'busy here');
@@ -374,7 +358,7 @@ of_redis 'no commands that show the owners' => sub {
 
 		$one->query_is("SELECT redis_try_lock($sql)", 't', "$what: taken");
 		is_deeply([ $redis->all_keys ], [$key], "$what: name in Redis");
-		like(owner_of($key), $owner_like, "$what: a lock in Redis");
+		like($redis->owner_of($key), $owner_like, "$what: a lock in Redis");
 		$two->query_is(
 			"SELECT redis_try_lock($sql),
 				(SELECT count(*) FROM redis_locks WHERE key = $sql)",
@@ -481,7 +465,7 @@ of_redis 'no commands that show the owners' => sub {
 	$one->query_is("SELECT redis_try_lock('app:p')",
 		'f', 'the same one written whole');
 	$away->query_is("SELECT redis_lock_owner('app:p')",
-		owner_of('app:p'), 'elsewhere, too');
+		$redis->owner_of('app:p'), 'elsewhere, too');
 	$away->start("SELECT redis_lock('app:p')");
 	wait_for_listener('app:p');
 
@@ -524,13 +508,13 @@ of_redis 'no commands that show the owners' => sub {
 #
 {
 	$one->query("SELECT redis_lock('start')");
-	my $before = owner_of('start');
+	my $before = $redis->owner_of('start');
 	$_->quit foreach $one, $two;
 	$node->restart;
 	my $anew = $node->session(settings => {%calm});
 	$anew->query_is("SELECT redis_try_lock('start')", 't',
 		'released by the end of its session');
-	isnt((split /:/, owner_of('start'))[0],
+	isnt((split /:/, $redis->owner_of('start'))[0],
 		(split /:/, $before)[0], 'a new uuid after a restart');
 	$anew->quit;
 }

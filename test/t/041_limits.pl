@@ -9,7 +9,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use IPC::Run;
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT counting_script);
 
 my $max_locks = 12;
 my $redis = LockRedis::Redis->new;
@@ -275,17 +275,7 @@ foreach my $case ([ 1, 5 ], [ 3, 5 ], [ 500, 20 ])
 	my $name = "200 sessions, $keys keys";
 
 	open my $fh, '>', $script or die "could not write $script: $!";
-	print $fh <<"SQL";
-\\set k random(1, $keys)
-SELECT redis_lock('counter ' || :k);
-SELECT v + 1 AS v FROM counter WHERE k = :k \\gset
-UPDATE counter SET v = :v WHERE k = :k;
-SELECT redis_unlock('counter ' || :k) AS given_back \\gset
-\\if :given_back
-\\else
-SELECT 1/0;
-\\endif
-SQL
+	print $fh counting_script($keys);
 	close $fh or die "could not write $script: $!";
 	$large->value('UPDATE counter SET v = 0');
 	my $since = now();

@@ -11,7 +11,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 my $redis = LockRedis::Redis->new;
@@ -48,54 +48,7 @@ foreach my $s ($one, $two, $three, $four)
 }
 $redis->cmd('DEL', 'redisson_lock_token:{warm}');
 
-# Statements that are no test by themselves.
-sub run
-{
-	my ($s, $sql) = @_;
-	my $result = $s->query($sql);
-
-	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
-	return $result;
-}
-
 sub handoffs { return $node->value('SELECT handoffs FROM redis_lock_stats'); }
-
-# The owner of a key in Redis, which has to be its only field.
-sub owner_of
-{
-	my ($key) = @_;
-	my @fields = keys %{ $redis->hash($key) };
-
-	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
-}
-
-# Each waits in the queue, in this order, and nobody asks Redis for it.
-sub queue_up
-{
-	my ($key, @waiters) = @_;
-	my $n = 0;
-
-	while (my ($s, $sql) = splice @waiters, 0, 2)
-	{
-		$s->start($sql);
-		$node->wait_for_waiters($key, ++$n);
-	}
-	return;
-}
-
-# Client commands of sessions while the code ran.  What is not known to come
-# from a watchdog counts as theirs.
-sub session_commands
-{
-	my ($do) = @_;
-	my $monitor = $redis->monitor;
-	my %watchdog;
-
-	$do->();
-	$watchdog{ $_->{addr} } = 1
-	  foreach grep { $_->{name} !~ /session/ } $redis->clients;
-	return grep { !/^[\d.]+ \[\d+ (.+?)\]/ || !$watchdog{$1} } $monitor->stop;
-}
 
 # Ends the test of a key that is held by nobody any more.
 sub gone
@@ -119,11 +72,11 @@ sub gone
 	my ($calls, $owner);
 
 	run($one, "SELECT redis_lock('round')");
-	$owner = owner_of('round');
+	$owner = $redis->owner_of('round');
 	$calls = $redis->script_calls;
-	my @commands = session_commands(
+	my @commands = $redis->session_commands(
 		sub {
-			queue_up('round', map { $_ => "SELECT redis_lock('round')" } $two,
+			$node->queue_up('round', map { $_ => "SELECT redis_lock('round')" } $two,
 				$three, $four);
 			my @holders = ($one, $two, $three, $four);
 
@@ -154,7 +107,7 @@ sub gone
 		'round: to Redis it is one owner all the time');
 
 	$calls = $redis->script_calls;
-	is( scalar session_commands(sub { run($four, "SELECT redis_unlock('round')") }
+	is( scalar $redis->session_commands(sub { run($four, "SELECT redis_unlock('round')") }
 		),
 		1,
 		'round: the last one releases it with one command');
@@ -185,13 +138,13 @@ foreach my $max (32, 0, 1, 3)
 		  foreach $one, $two;
 	}
 	run($holder, "SELECT redis_lock('in a row')");
-	push @owners, owner_of('in a row');
+	push @owners, $redis->owner_of('in a row');
 	foreach my $turn (1 .. $turns)
 	{
-		queue_up('in a row', $waiter => "SELECT redis_lock('in a row')");
+		$node->queue_up('in a row', $waiter => "SELECT redis_lock('in a row')");
 		run($holder, "SELECT redis_unlock('in a row')");
 		die 'not got' if defined $waiter->wait->error;
-		push @owners, owner_of('in a row');
+		push @owners, $redis->owner_of('in a row');
 		push @changes, $turn if $owners[-1] ne $owners[-2];
 		($holder, $waiter) = ($waiter, $holder);
 	}
@@ -304,10 +257,10 @@ sub check_pair
 	my ($key, $name, $taker, $give) = @_;
 	my ($wait, $scope, $fenced) = @$taker;
 	my $sql = with_key($wait, $key);
-	my $owner = owner_of($key);
+	my $owner = $redis->owner_of($key);
 	my $before = handoffs();
 
-	queue_up($key, $two => $sql);
+	$node->queue_up($key, $two => $sql);
 	my $calls = $redis->script_calls;
 	$give->();
 	my $got = $two->wait(limit(10));
@@ -317,7 +270,7 @@ sub check_pair
 	is( $calls,
 		$fenced ? 1 : 0,
 		"$name: " . ($fenced ? 'one call, for the token' : 'no call'));
-	is(owner_of($key), $owner, "$name: the owner stays");
+	is($redis->owner_of($key), $owner, "$name: the owner stays");
 	is( row_of($two, $key),
 		"$scope|t|1|t|0|t|t|t|" . ($fenced ? 't' : 'f'),
 		"$name: its row");
@@ -361,13 +314,13 @@ foreach my $taker (@takers)
 		PERFORM pg_sleep(600);
 	END $$});
 	poll_until('the block to have it', sub { $redis->cmd('EXISTS', 'block') });
-	my $owner = owner_of('block');
+	my $owner = $redis->owner_of('block');
 	my $before = handoffs();
 	is($two->query("SELECT redis_lock('block')", limit(10))->error,
 		undef, 'exception block: got');
 	ok($one->is_running, 'exception block: while the function goes on');
 	is(handoffs() - $before, 1, 'exception block: handed over');
-	is(owner_of('block'), $owner, 'exception block: the owner stays');
+	is($redis->owner_of('block'), $owner, 'exception block: the owner stays');
 	run($two, "SELECT redis_unlock('block')");
 	$one->cancel;
 	$one->wait->fails('57014', qr/cancel/, 'exception block: the end');
@@ -400,7 +353,7 @@ foreach my $end ('quit', 'terminate', 'vanish')
 		poll_until('the job to have the lock',
 			sub { $redis->cmd('EXISTS', 'job') });
 		my $calls = $redis->script_calls;
-		my $owner = owner_of('job');
+		my $owner = $redis->owner_of('job');
 		is( $two->query(
 				"CALL redis_with_lock('job', 'INSERT INTO t VALUES (2)', wait => '1min')",
 				limit(20))->out,
@@ -421,7 +374,7 @@ foreach my $end ('quit', 'terminate', 'vanish')
 	my @tokens = run($one, "SELECT redis_fenced_lock('tokens')")->value;
 	my $before = handoffs();
 
-	queue_up(
+	$node->queue_up(
 		'tokens',
 		$two => "SELECT redis_fenced_lock('tokens')",
 		$three => "SELECT redis_lock('tokens')",
@@ -453,7 +406,7 @@ foreach my $end ('quit', 'terminate', 'vanish')
 	is(handoffs() - $before, 3, 'tokens: three hand-overs');
 
 	# A plain holder gets one at its first fenced use, and keeps it.
-	queue_up('tokens', $one => "SELECT redis_lock('tokens')");
+	$node->queue_up('tokens', $one => "SELECT redis_lock('tokens')");
 	run($four, "SELECT redis_unlock('tokens')");
 	$one->wait;
 	push @tokens, run($one, "SELECT redis_fenced_lock('tokens')")->value;
@@ -468,7 +421,7 @@ foreach my $end ('quit', 'terminate', 'vanish')
 	# Each is recorded by the transaction that got it.
 	run($one, 'BEGIN');
 	my @recorded = run($one, "SELECT redis_fenced_xact_lock('tokens')")->value;
-	queue_up('tokens', $two => "BEGIN; SELECT redis_fenced_xact_lock('tokens')");
+	$node->queue_up('tokens', $two => "BEGIN; SELECT redis_fenced_xact_lock('tokens')");
 	run($one, 'COMMIT');
 	is($node->value("SELECT token FROM redis_fences WHERE key = 'tokens'"),
 		$recorded[0], 'tokens: recorded by the first transaction');
@@ -558,8 +511,8 @@ foreach my $case (@not)
 	my $key = "not: $what";
 
 	run($one, with_key($_, $key)) foreach @$before;
-	my ($owner, $count) = (owner_of($key), handoffs());
-	queue_up($key, $two => with_key($wait, $key));
+	my ($owner, $count) = ($redis->owner_of($key), handoffs());
+	$node->queue_up($key, $two => with_key($wait, $key));
 	my $calls = $redis->script_calls;
 	run($one, with_key($give, $key));
 	is($two->wait(limit(10))->error, undef, "$key: got");
@@ -569,7 +522,7 @@ foreach my $case (@not)
 
 	if (!$ends)
 	{
-		isnt(owner_of($key), $owner, "$key: another owner");
+		isnt($redis->owner_of($key), $owner, "$key: another owner");
 		run($two, "SELECT redis_unlock('$key')");
 	}
 	run($one, 'RESET lockredis.lease');
@@ -606,7 +559,7 @@ foreach my $case (@not)
 
 	$node->set('lockredis.command_timeout' => '500ms');
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, $two => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	kill 'STOP', $postmaster;
 	kill 'TERM', $watchdog;
 	eval {
@@ -644,7 +597,7 @@ foreach my $case (@not)
 	my $acquired =
 	  $node->value("SELECT acquired_at FROM redis_locks WHERE key = '$key'");
 	my $owner = $node->value("SELECT owner FROM redis_locks WHERE key = '$key'");
-	queue_up(
+	$node->queue_up(
 		$key,
 		$two => "SELECT redis_lock('$key')",
 		$three => "SELECT redis_lock('$key')",
@@ -712,8 +665,8 @@ my $lease = limit(1);
 	  "SELECT renewals FROM redis_locks WHERE granted AND key = '$key'";
 
 	run($sessions[0], "SELECT redis_lock('$key')");
-	my $owner = owner_of($key);
-	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } @sessions[ 1, 2 ]);
+	my $owner = $redis->owner_of($key);
+	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } @sessions[ 1, 2 ]);
 	foreach my $n (0 .. 2)
 	{
 		poll_until('some renewals', sub { $node->value($renewals) >= 3 });
@@ -728,7 +681,7 @@ my $lease = limit(1);
 		die 'not got' if defined $sessions[ $n + 1 ]->wait->error;
 		cmp_ok($node->value($renewals), '<', 3, 'renewed: counted anew');
 	}
-	is(owner_of($key), $owner, 'renewed: one owner all the time');
+	is($redis->owner_of($key), $owner, 'renewed: one owner all the time');
 
 	# expires_in is that of the lease that it was handed with.
 	is( $node->value(
@@ -785,7 +738,7 @@ foreach my $case (
 	# From the strictest to the usual one.
 	run($strict, "SELECT redis_lock('$key')");
 	run($usual, 'BEGIN');
-	queue_up($key, $usual => "SELECT redis_xact_lock('$key')");
+	$node->queue_up($key, $usual => "SELECT redis_xact_lock('$key')");
 	run($strict, "SELECT redis_unlock('$key')");
 	die 'not got' if defined $usual->wait->error;
 	run($usual, 'INSERT INTO t VALUES (3)');
@@ -802,7 +755,7 @@ foreach my $case (
 
 	# From the strictest to the one who does not care.
 	run($strict, "SELECT redis_lock('$key')");
-	queue_up($key, $lax => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $lax => "SELECT redis_lock('$key')");
 	run($strict, "SELECT redis_unlock('$key')");
 	die 'not got' if defined $lax->wait->error;
 	$lose->($key);
@@ -816,7 +769,7 @@ foreach my $case (
 
 	# And from there to the strictest: it is terminated.
 	run($lax, "SELECT redis_lock('$key')");
-	queue_up($key, $strict => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $strict => "SELECT redis_lock('$key')");
 	run($lax, "SELECT redis_unlock('$key')");
 	die 'not got' if defined $strict->wait->error;
 	$lose->($key);
@@ -842,7 +795,7 @@ foreach my $case (
 	foreach my $case ('kept', 'gone')
 	{
 		run($plain, "SELECT redis_lock('$key')");
-		queue_up($key,
+		$node->queue_up($key,
 			$verify =>
 			  "BEGIN; INSERT INTO t VALUES (6); SELECT redis_xact_lock('$key')");
 		run($plain, "SELECT redis_unlock('$key')");

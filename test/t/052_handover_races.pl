@@ -14,7 +14,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 my $redis = LockRedis::Redis->new;
@@ -47,16 +47,6 @@ my $time = limit(1.2) * 1000;
 
 $_->wait_for_up foreach $patient, $brisk;
 my $node = $patient;
-
-# Statements that are no test by themselves.
-sub run
-{
-	my ($s, $sql) = @_;
-	my $result = $s->query($sql);
-
-	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
-	return $result;
-}
 
 # Sessions that have a connection, on a Redis that knows the scripts.
 sub sessions
@@ -91,33 +81,11 @@ sub leave
 	return;
 }
 
-sub owner_of
-{
-	my ($key) = @_;
-	my @fields = keys %{ $redis->hash($key) };
-
-	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
-}
-
 sub stat_of
 {
 	my ($column) = @_;
 
 	return $node->value("SELECT $column FROM redis_lock_stats");
-}
-
-# They wait for the key, in this order.
-sub queue_up
-{
-	my ($key, @waiters) = @_;
-	my $n = 0;
-
-	while (my ($s, $sql) = splice @waiters, 0, 2)
-	{
-		$s->start($sql);
-		$node->wait_for_waiters($key, ++$n);
-	}
-	return;
 }
 
 # From one to two, which is stopped.  On return two has been handed the lock and
@@ -127,9 +95,9 @@ sub hand_to_stopped
 	my ($key, $one, $two) = @_;
 
 	$two->freeze;
-	my $owner = owner_of($key);
+	my $owner = $redis->owner_of($key);
 	run($one, "SELECT redis_unlock('$key')");
-	is(owner_of($key), $owner, "$key: handed over, Redis does not hear of it");
+	is($redis->owner_of($key), $owner, "$key: handed over, Redis does not hear of it");
 	return $owner;
 }
 
@@ -223,7 +191,7 @@ foreach my $max (32, 1)
 	$node->set('lockredis.max_handoffs' => $max);
 	my ($one, $two, $three) = sessions(3);
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
+	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
 	my $calls = $redis->script_calls;
 	my $owner = hand_to_stopped($key, $one, $two);
 	is(granted($key), 'nobody', "$key: it has not been accepted");
@@ -235,11 +203,11 @@ foreach my $max (32, 1)
 
 	if ($max == 1)
 	{
-		isnt(owner_of($key), $owner, "$key: taken in Redis");
+		isnt($redis->owner_of($key), $owner, "$key: taken in Redis");
 	}
 	else
 	{
-		is(owner_of($key), $owner, "$key: passed on");
+		is($redis->owner_of($key), $owner, "$key: passed on");
 		is($redis->script_calls - $calls, 0, "$key: without a word to Redis");
 	}
 	$two->thaw;
@@ -263,12 +231,12 @@ $node->set('lockredis.max_handoffs' => 32);
 	my ($one, $two, $three, $four, $five) = sessions(5);
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two,
+	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two,
 		$three, $four, $five);
 	$three->freeze;
 	my $owner = hand_to_stopped($key, $one, $two);
 	got($four, $key, "$key: the first that runs has it");
-	is(owner_of($key), $owner, "$key: passed on twice");
+	is($redis->owner_of($key), $owner, "$key: passed on twice");
 	$_->thaw foreach $two, $three;
 	run($four, "SELECT redis_unlock('$key')");
 	poll_until('one of them to have it', sub { granted($key) =~ /^\d+$/ });
@@ -299,7 +267,7 @@ foreach my $who ('somebody', 'nobody')
 	my ($one, $two) = sessions(2);
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, $two => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	my $owner = hand_to_stopped($key, $one, $two);
 	wait_for_key($key, 0);
 	pass("$key: released in Redis");
@@ -312,11 +280,11 @@ foreach my $who ('somebody', 'nobody')
 		poll_until('the subscription',
 			sub { $redis->subscribers("redisson_lock__channel:{$key}") > 0 });
 		ok($two->is_running, "$key: waits");
-		is(owner_of($key), 'somebody:1', "$key: and does not disturb");
+		is($redis->owner_of($key), 'somebody:1', "$key: and does not disturb");
 		free($key);
 	}
 	got($two, $key, "$key: then it has it");
-	isnt(owner_of($key), $owner, "$key: taken anew");
+	isnt($redis->owner_of($key), $owner, "$key: taken anew");
 	rest_in_order($key, $two);
 	leave($one, $two);
 }
@@ -343,7 +311,7 @@ foreach my $case (
 	run($one, "SELECT redis_lock('$key')");
 	run($two, "SET statement_timeout = '$time ms'")
 	  if $how eq 'statement_timeout';
-	queue_up($key, $two => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	$two->freeze;
 	if ($behind eq 'three')
 	{
@@ -364,7 +332,7 @@ foreach my $case (
 	if ($behind eq 'three')
 	{
 		got($three, $key, "$key: the next one has it");
-		is(owner_of($key), $owner, "$key: passed on");
+		is($redis->owner_of($key), $owner, "$key: passed on");
 		is($redis->script_calls - $calls, 0, "$key: without a word to Redis");
 		is(stat_of('handoffs') - $handoffs, 1, "$key: one hand-over is counted");
 		rest_in_order($key, $three);
@@ -395,7 +363,7 @@ foreach my $case (
 	$sql =~ s/TIME/$time/;
 	run($one, "SELECT redis_lock('$key')");
 	run($two, "SET lock_timeout = '$time ms'") if $how eq 'lock_timeout';
-	queue_up($key, $two => $sql);
+	$node->queue_up($key, $two => $sql);
 	$two->freeze;
 	$three->start("SELECT redis_lock('$key')");
 	$node->wait_for_waiters($key, 2);
@@ -416,7 +384,7 @@ foreach my $case (
 		run($two, "SELECT redis_unlock('$key')");
 	}
 	got($three, $key, "$key: the next one has it");
-	is(owner_of($key), $owner, "$key: passed on");
+	is($redis->owner_of($key), $owner, "$key: passed on");
 	rest_in_order($key, $three);
 	end_of($key, $one, $two, $three);
 }
@@ -443,7 +411,7 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 	my $losses = stat_of('losses');
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up(
+	$node->queue_up(
 		$key,
 		$two => "SELECT redis_lock('$key')",
 		$who eq 'three' ? ($three => "SELECT redis_lock('$key')") : ());
@@ -452,7 +420,7 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 	if ($who eq 'three')
 	{
 		got($three, $key, "$key: the next one has it");
-		isnt(owner_of($key), $owner, "$key: taken anew");
+		isnt($redis->owner_of($key), $owner, "$key: taken anew");
 	}
 	elsif ($who eq 'nearly')
 	{
@@ -467,7 +435,7 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 	$two->thaw;
 	if ($who =~ /^(?:three|somebody)$/)
 	{
-		my $holder = owner_of($key);
+		my $holder = $redis->owner_of($key);
 		poll_until(
 			'two to wait again',
 			sub {
@@ -478,13 +446,13 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 			});
 		pause(0.3);
 		ok($two->is_running, "$key: the one that was stopped waits");
-		is(owner_of($key), $holder, "$key: and does not disturb");
+		is($redis->owner_of($key), $holder, "$key: and does not disturb");
 	}
 	kill 'CONT', $watchdog;
 	run($three, "SELECT redis_unlock('$key')") if $who eq 'three';
 	free($key) if $who eq 'somebody';
 	got($two, $key, "$key: in the end it has it");
-	isnt(owner_of($key), $owner, "$key: taken anew");
+	isnt($redis->owner_of($key), $owner, "$key: taken anew");
 	is(stat_of('losses'), $losses, "$key: no loss, as nobody had been told");
 	rest_in_order($key, $two);
 	leave($one, $two, $three);
@@ -503,7 +471,7 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 	my $losses = stat_of('losses');
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
+	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
 	my $owner = hand_to_stopped($key, $one, $two);
 	is($node->value("SELECT redis_force_unlock('$key')"), 't',
 		"$key: taken away");
@@ -513,7 +481,7 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 		"$key: no row is lost");
 	$two->thaw;
 	got($two, $key, "$key: the first takes it");
-	isnt(owner_of($key), $owner, "$key: anew");
+	isnt($redis->owner_of($key), $owner, "$key: anew");
 	is(stat_of('losses'), $losses, "$key: no loss");
 	rest_in_order($key, $two, $three);
 	end_of($key, $one, $two, $three);
@@ -533,7 +501,7 @@ foreach my $sql ('redis_lock', 'redis_fenced_lock')
 	my $losses = stat_of('losses');
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up(
+	$node->queue_up(
 		$key,
 		$two => "SELECT $sql('$key')",
 		$three => "SELECT redis_lock('$key')");
@@ -560,7 +528,7 @@ foreach my $sql ('redis_lock', 'redis_fenced_lock')
 	else
 	{
 		got($two, $key, "$key: still the first");
-		isnt(owner_of($key), $owner, "$key: taken anew");
+		isnt($redis->owner_of($key), $owner, "$key: taken anew");
 		$two->query_is("SELECT redis_fence('$key') > 0",
 			't', "$key: with a token");
 		rest_in_order($key, $two, $three);
@@ -576,7 +544,7 @@ foreach my $sql ('redis_lock', 'redis_fenced_lock')
 	my $losses = stat_of('losses');
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, $two => "SELECT redis_fenced_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_fenced_lock('$key')");
 	hand_to_stopped($key, $one, $two);
 	$redis->cmd('DEL', $key);
 	$redis->cmd('LPUSH', $key, 'x');
@@ -614,11 +582,11 @@ foreach my $case (
 	run($one, "SELECT redis_lock('$key')");
 	# A further lock, which the end of the session has to give back.
 	run($two, "SELECT redis_lock('other of $key')");
-	queue_up(
+	$node->queue_up(
 		$key,
 		$two => "SELECT redis_fenced_lock('$key')",
 		$behind eq 'three' ? ($three => "SELECT redis_lock('$key')") : ());
-	my $owner = owner_of($key);
+	my $owner = $redis->owner_of($key);
 	my $rule;
 	if ($how eq 'no answer')
 	{
@@ -648,7 +616,7 @@ foreach my $case (
 	let_go() if $rule;
 	if ($behind eq 'three')
 	{
-		is(owner_of($key), $owner, "$key: passed on");
+		is($redis->owner_of($key), $owner, "$key: passed on");
 		$two->query_is(
 			"SELECT redis_is_held('$key'), redis_fence('$key')",
 			'f|NULL',
@@ -684,7 +652,7 @@ $node = $patient;
 	my ($one, $two) = sessions(2);
 
 	run($one, "SELECT redis_lock('$key')");
-	my $owner = owner_of($key);
+	my $owner = $redis->owner_of($key);
 	my $rule = $proxy->rule(match => $key, action => 'hold');
 	$one->start("SELECT redis_lock('$key')");
 	$proxy->wait_for_rule($rule);
@@ -693,7 +661,7 @@ $node = $patient;
 	let_go();
 	poll_until('two holds', sub { $redis->hash($key)->{$owner} == 2 });
 	$one->query_is("SELECT redis_hold_count('$key')", '1', "$key: it has one");
-	queue_up($key, $two => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	run($one, "SELECT redis_unlock('$key')");
 	got($two, $key, "$key: the next one has it");
 	my $next = $two->value("SELECT redis_lock_owner('$key')");
@@ -702,7 +670,7 @@ $node = $patient;
 
 	# Once a request has set it, it is right again.
 	run($two, "SELECT redis_lock('$key'), redis_unlock('$key')");
-	queue_up($key, $one => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $one => "SELECT redis_lock('$key')");
 	run($two, "SELECT redis_unlock('$key')");
 	got($one, $key, "$key: back again");
 	is_deeply($redis->hash($key), { $next => 1 }, "$key: handed over");
@@ -721,10 +689,10 @@ $node = $patient;
 	my ($one, $two, $three) = sessions(3);
 
 	run($one, "SELECT redis_lock('several $_')") foreach 1 .. 3;
-	queue_up('several 1', $two => "SELECT redis_lock('several 1')");
-	queue_up('several 3', $three => "SELECT redis_lock('several 3')");
+	$node->queue_up('several 1', $two => "SELECT redis_lock('several 1')");
+	$node->queue_up('several 3', $three => "SELECT redis_lock('several 3')");
 	my $rule = $proxy->rule(match => 'several 2', action => 'hold');
-	my @owners = map { owner_of("several $_") } 1, 3;
+	my @owners = map { $redis->owner_of("several $_") } 1, 3;
 	$one->start('SELECT redis_unlock_all()');
 	$proxy->wait_for_rule($rule);
 	got($two, 'several 1', 'several: the first is handed over');
@@ -733,7 +701,7 @@ $node = $patient;
 	ok($one->wait->dead, 'several: terminated while it waits for a reply');
 	let_go();
 	wait_for_key('several 2', 0);
-	is_deeply([ map { owner_of("several $_") } 1, 3 ],
+	is_deeply([ map { $redis->owner_of("several $_") } 1, 3 ],
 		\@owners, 'several: those that were handed over are not disturbed');
 	$two->query_is("SELECT redis_is_held('several 1'), redis_unlock('several 1')",
 		't|t', 'several: held');
@@ -756,7 +724,7 @@ $node = $patient;
 	my $watchdog = $node->watchdog_pid;
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
+	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three);
 	kill 'STOP', $watchdog;
 	my $owner = hand_to_stopped($key, $one, $two);
 	kill 'TERM', $watchdog;
@@ -768,7 +736,7 @@ $node = $patient;
 			defined $pid && $pid != $watchdog;
 		});
 	got($three, $key, "$key: the next one has it");
-	is(owner_of($key), $owner, "$key: passed on");
+	is($redis->owner_of($key), $owner, "$key: passed on");
 	$two->thaw;
 	$node->wait_for_up;
 	rest_in_order($key, $three, $two);
@@ -788,7 +756,7 @@ $node = $patient;
 	my ($one, $two) = sessions(2, 'lockredis.lease' => "${lease}s");
 
 	run($one, "SELECT redis_lock('$key')");
-	queue_up($key, $two => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	my $owner = hand_to_stopped($key, $one, $two);
 	pause(0.75);
 	$two->thaw;
@@ -842,7 +810,7 @@ foreach my $case (
 	};
 
 	run($one, "SELECT redis_lock('$key'), redis_lock('other of $key')");
-	queue_up($key, $two => "SELECT redis_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	my $rule = $proxy->rule(
 		on => $what eq 'counts' ? 'reply' : 'request',
 		match => $key,
@@ -850,7 +818,7 @@ foreach my $case (
 	$proxy->wait_for_rule($rule);
 	my $until = $ends->();
 	$two->freeze if $state ne 'runs';
-	my $owner = owner_of($key);
+	my $owner = $redis->owner_of($key);
 	run($one, "SELECT redis_unlock('$key')");
 	die 'not got' if $state eq 'runs' && defined $two->wait->error;
 	$redis->cmd('DEL', $key) if $what eq 'gone';
@@ -871,7 +839,7 @@ foreach my $case (
 		poll_until('the lease to be longer',
 			sub { $ends->() - $until > $lease / 6 }, 1);
 		pass("$key: the reply counts");
-		is(owner_of($key), $owner, "$key: it is the same lock");
+		is($redis->owner_of($key), $owner, "$key: it is the same lock");
 		let_go();
 		is(stat_of('losses'), $losses, "$key: no loss");
 		$two->query_is("SELECT redis_is_held('$key')", 't', "$key: held");
@@ -892,7 +860,7 @@ foreach my $case (
 		$applied->();
 		$two->thaw;
 		got($two, $key, "$key: taken anew");
-		isnt(owner_of($key), $owner, "$key: as another owner");
+		isnt($redis->owner_of($key), $owner, "$key: as another owner");
 		is(stat_of('losses'), $losses, "$key: no loss");
 	}
 	rest_in_order($key, $two);
@@ -915,7 +883,7 @@ foreach my $case (
 	my $handoffs = stat_of('handoffs');
 
 	somebody_takes($key);
-	queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three, $four);
+	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three, $four);
 	poll_until('the subscription',
 		sub { $redis->subscribers("redisson_lock__channel:{$key}") > 0 });
 	poll_until(
@@ -932,9 +900,9 @@ foreach my $case (
 	# Told again: two does not react.
 	free($key);
 	got($three, $key, "$key: the head is passed over");
-	my $owner = owner_of($key);
+	my $owner = $redis->owner_of($key);
 	run($three, "SELECT redis_unlock('$key')");
-	isnt(owner_of($key), $owner, "$key: not handed to the one that asks");
+	isnt($redis->owner_of($key), $owner, "$key: not handed to the one that asks");
 	got($four, $key, "$key: it is passed over again");
 	let_go();
 	pause(0.3);

@@ -10,7 +10,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 my $redis = lock_store;
@@ -42,16 +42,6 @@ run($one,
 	q{BEGIN;
 	  SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
 	  SELECT redis_unlock_all(); COMMIT});
-
-# Statements that are no test by themselves.
-sub run
-{
-	my ($s, $sql) = @_;
-	my $result = $s->query($sql);
-
-	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
-	return $result;
-}
 
 # Does Redis have the lock?
 sub there

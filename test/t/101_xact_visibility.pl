@@ -8,7 +8,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 use PostgreSQL::Test::Cluster;
 
@@ -29,16 +29,6 @@ my $two = $node->session;
 my $three = $node->session;
 
 $node->wait_for_up;
-
-# Statements that are no test by themselves.
-sub run
-{
-	my ($s, $sql) = @_;
-	my $result = $s->query($sql);
-
-	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
-	return $result;
-}
 
 run($one,
 	q{CREATE TABLE counter (n int);

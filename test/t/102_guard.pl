@@ -9,7 +9,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 my $redis = lock_store;
@@ -42,16 +42,6 @@ $far->wait_for_up;
 
 # A given lease that is to end soon, though not before the reply is read.
 my $short = "'" . limit(0.2) * 1000 . " ms'";
-
-# Statements that are no test by themselves.
-sub run
-{
-	my ($s, $sql) = @_;
-	my $result = $s->query($sql);
-
-	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
-	return $result;
-}
 
 run($one, 'CREATE TABLE t (a int)');
 $far->value('CREATE TABLE IF NOT EXISTS t (a int)');

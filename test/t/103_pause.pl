@@ -10,7 +10,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 my $lease_ms = limit(0.5) * 1000;
@@ -25,16 +25,6 @@ my $next = $node->session;
 my $other = $other_node->session;
 
 $_->wait_for_up foreach $node, $other_node;
-
-# Statements that are no test by themselves.
-sub run
-{
-	my ($s, $sql) = @_;
-	my $result = $s->query($sql);
-
-	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
-	return $result;
-}
 
 run($next, 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
 

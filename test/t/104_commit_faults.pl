@@ -9,7 +9,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 # Budget of a call, and what may be added on a busy machine.
@@ -31,16 +31,6 @@ my $node = LockRedis::Node->create(
 my $one = $node->session;
 
 $node->wait_for_up;
-
-# Statements that are no test by themselves.
-sub run
-{
-	my ($s, $sql) = @_;
-	my $result = $s->query($sql);
-
-	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
-	return $result;
-}
 
 # Afterwards Redis has every script: a fault is to hit the first attempt.
 run($one,

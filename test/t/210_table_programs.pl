@@ -11,7 +11,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use IPC::Run;
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT counting_script);
 use LockRedis::Wait qw(limit);
 use PostgreSQL::Test::Utils;
 
@@ -38,17 +38,7 @@ foreach my $case ([ 1, 25 ], [ 3, 25 ], [ 20, 50 ])
 	my $script = "$PostgreSQL::Test::Utils::tmp_check/count_$keys.sql";
 	my $output = '';
 
-	PostgreSQL::Test::Utils::append_to_file($script, <<"SQL");
-\\set k random(1, $keys)
-SELECT redis_lock('counter ' || :k);
-SELECT v + 1 AS v FROM counter WHERE k = :k \\gset
-UPDATE counter SET v = :v WHERE k = :k;
-SELECT redis_unlock('counter ' || :k) AS given_back \\gset
-\\if :given_back
-\\else
-SELECT 1/0;
-\\endif
-SQL
+	PostgreSQL::Test::Utils::append_to_file($script, counting_script($keys));
 	$node->value('UPDATE counter SET v = 0');
 	IPC::Run::run(
 		[

@@ -10,7 +10,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT owner_in);
 
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
@@ -29,29 +29,6 @@ $table->use_node($node);
 $node->wait_for_up;
 
 my $counters = qr/^redisson_lock_token:/;
-
-sub owner_in
-{
-	my ($hash) = @_;
-
-	return (keys %$hash)[0] // '';
-}
-
-# Redis runs on and nobody here reaches it, as with a broken network.
-sub cut_off
-{
-	$proxy->mode('refuse');
-	$proxy->reset_all;
-	$node->wait_for_store('table');
-	return;
-}
-
-sub reconnect
-{
-	$proxy->mode('pass');
-	$node->wait_for_store('master');
-	return;
-}
 
 sub wait_for_key
 {
@@ -92,13 +69,13 @@ foreach my $i (1 .. 3)
 }
 my $owner = owner_in($redis->hash('queue'));
 
-cut_off();
+$node->cut_off($proxy);
 wait_for_key($table, 'queue', $owner);
 $one->query_is("SELECT redis_unlock('queue')", 't', 'given back in the table');
 is($two->wait(10)->error, undef, 'the second has it');
 ok($three->is_running && $four->is_running, 'and nobody else');
 
-reconnect();
+$node->reconnect($proxy);
 wait_for_key($redis, 'queue', $owner);
 poll_until('the row to be gone', sub { !$table->all_keys });
 $two->query_is("SELECT redis_is_held('queue')", 't', 'held over the way back');
@@ -117,7 +94,7 @@ $redis->cmd('PEXPIRE', 'ours', 60000);
 $one->query_is("SELECT redis_try_lock('ours')", 'f', 'a long lease is seen');
 $redis->cmd('DEL', 'ours');
 $one->query_is("SELECT redis_lock('ours')", '', 'then the key is ours');
-cut_off();
+$node->cut_off($proxy);
 poll_until('the lock to be in the table', sub { $table->cmd('EXISTS', 'ours') eq '1' });
 $two->start("SELECT redis_lock('ours', '1 minute')");
 $node->wait_for_waiters('ours', 1);
@@ -125,7 +102,7 @@ $one->query_is("SELECT redis_unlock('ours')", 't', 'given back');
 is($two->wait(20)->error, undef,
 	'a key that this server has had all the time is free at once');
 $two->query_is("SELECT redis_unlock('ours')", 't', 'given back');
-reconnect();
+$node->reconnect($proxy);
 nothing_left($node, $redis, name => 'nothing is left of the queue');
 is(stat_of('losses'), 0, 'nothing was lost');
 
@@ -142,7 +119,7 @@ for (1 .. 5)
 	pause(0.5);
 }
 is(stat_of('switches'), $switches, 'not to the table');
-cut_off();
+$node->cut_off($proxy);
 for (1 .. 4)
 {
 	$proxy->mode('pass');
@@ -154,7 +131,7 @@ for (1 .. 4)
 is(stat_of('switches'), $switches + 1, 'and not back');
 $one->query_is("SELECT redis_try_lock('flapping')", 'f',
 	'somebody may have got a key while Redis was there');
-reconnect();
+$node->reconnect($proxy);
 $one->query_is("SELECT redis_try_lock('flapping')", 't', 'when it is steady');
 $one->query_is("SELECT redis_unlock('flapping')", 't', 'given back');
 
@@ -171,7 +148,7 @@ $owner = owner_in($redis->hash('stays'));
 my $worker = $node->table_worker_pid;
 
 workers_signal('STOP', $worker);
-cut_off();
+$node->cut_off($proxy);
 $one->query_warns("SELECT redis_unlock('given back')", 't', '08001', qr/lock store/,
 	'given back without an answer');
 poll_until('the other to run out',
@@ -196,7 +173,7 @@ $node->value("SELECT pg_terminate_backend($watchdog)");
 poll_until('another watchdog',
 	sub { ($node->watchdog_pid || $watchdog) != $watchdog });
 is($node->store_in_use, 'table', 'the table is in use');
-reconnect();
+$node->reconnect($proxy);
 wait_for_key($redis, 'stays', $owner);
 $three->query_is("SELECT redis_unlock('stays')", 't', 'given back');
 nothing_left($node, $redis, name => 'nothing is left of stopped workers');
@@ -208,7 +185,7 @@ nothing_left($node, $redis, name => 'nothing is left of stopped workers');
 
 $one->query_is("SELECT redis_lock('row', '3 s')", '', 'a lock');
 ok($table->take('row', 'a program', '1 minute'), 'a program takes it in the table');
-cut_off();
+$node->cut_off($proxy);
 $one->query_is("SELECT redis_is_held('row')", 't', 'held while the lease runs');
 poll_until('the lease to end', sub { $one->value("SELECT redis_is_held('row')") eq 'f' });
 $one->query_warns("SELECT redis_unlock('row')", 'f', '01000', qr/lease/, 'told');
@@ -218,7 +195,7 @@ $one->query_is("SELECT redis_try_lock('row')", 'f', 'and counts');
 ok($table->give_back('row', 'a program'), 'given back');
 $one->query_is("SELECT redis_try_lock('row')", 't', 'free');
 $one->query_is("SELECT redis_unlock('row')", 't', 'given back');
-reconnect();
+$node->reconnect($proxy);
 nothing_left($node, $redis, name => 'nothing is left of the row');
 
 #
@@ -240,7 +217,7 @@ is($node->store_in_use, 'table', 'in the table');
 my $mine = owner_in($table->hash('unread'));
 isnt($mine, $left, 'by another owner');
 is(owner_in($redis->hash('unread')), $left, 'Redis still has the first');
-reconnect();
+$node->reconnect($proxy);
 wait_for_key($redis, 'unread', $mine);
 $one->query_is("SELECT redis_is_held('unread')", 't', 'held all the time');
 $one->query_is("SELECT redis_unlock('unread')", 't', 'given back');
@@ -253,7 +230,7 @@ nothing_left($node, $redis, name => 'nothing is left of the unread answer');
 
 $one->query_is("SELECT redis_lock('half way', '1 minute')", '', 'a lock');
 $owner = owner_in($redis->hash('half way'));
-cut_off();
+$node->cut_off($proxy);
 wait_for_key($table, 'half way', $owner);
 $redis->cmd('DEL', 'half way');
 $proxy->clear;
@@ -273,10 +250,10 @@ nothing_left($node, $redis, name => 'nothing is left half way');
 
 $one->start("CALL redis_with_lock('job', 'SELECT pg_sleep(3)', '0', NULL, '20 s')");
 poll_until('the job to run', sub { %{ $redis->hash('job') } });
-cut_off();
+$node->cut_off($proxy);
 is($one->wait(20)->error, undef, 'the job ends');
 cmp_ok($table->cmd('PTTL', 'job'), '>', 5000, 'the key stays locked in the table');
-reconnect();
+$node->reconnect($proxy);
 cmp_ok($redis->cmd('PTTL', 'job'), '>', 5000, 'and in Redis');
 $two->query_is("CALL redis_with_lock('job', 'SELECT 1', '0', NULL, NULL)", 'f',
 	'so it does not run again');

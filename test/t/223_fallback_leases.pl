@@ -8,7 +8,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Redisson;
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT owner_in);
 
 LockRedis::Redisson->need;
 
@@ -28,28 +28,6 @@ my $node = LockRedis::Node->create(
 $table->use_node($node);
 $node->wait_for_up;
 
-sub owner_in
-{
-	my ($hash) = @_;
-
-	return (keys %$hash)[0] // '';
-}
-
-sub cut_off
-{
-	$proxy->mode('refuse');
-	$proxy->reset_all;
-	$node->wait_for_store('table');
-	return;
-}
-
-sub reconnect
-{
-	$proxy->mode('pass');
-	$node->wait_for_store('master');
-	return;
-}
-
 #
 # Leases from 500 ms to 5 minutes, renewed and given.
 #
@@ -64,7 +42,7 @@ foreach my $lease (sort keys %renewed)
 	$given->query("SELECT redis_lock('given $lease', '$lease')");
 }
 $given->query("SELECT redis_extend('given 3s', '10 s'), redis_extend('given 2s', '6 s')");
-cut_off();
+$node->cut_off($proxy);
 foreach my $lease (qw(3s 30s 5min))
 {
 	poll_until("$lease to be in the table",
@@ -89,7 +67,7 @@ poll_until('a given lease to end',
 	sub { $given->value("SELECT redis_is_held('given 2s')") eq 'f' });
 $renewed{'3s'}->query_is("SELECT redis_is_held('renewed 3s')",
 	't', 'while others are renewed in the table');
-reconnect();
+$node->reconnect($proxy);
 foreach my $lease (qw(3s 30s 5min))
 {
 	poll_until("$lease to be in Redis", sub { %{ $redis->hash("renewed $lease") } });
@@ -131,12 +109,12 @@ my $java = LockRedis::Redisson->new;
 $java->connect('a', $redis, watchdog => 3000);
 my $one = $node->session;
 $one->query_is("SELECT redis_lock('both')", '', 'conflict: a session has it');
-cut_off();
+$node->cut_off($proxy);
 poll_until('the lock to be in the table', sub { $table->cmd('EXISTS', 'both') eq '1' });
 is($java->value('a.1', 'tryLock', 'both', 10000, -1),
 	'true', 'conflict: Redisson takes it when the lease in Redis has ended');
 $one->query_is("SELECT redis_is_held('both')", 't', 'conflict: which we cannot know');
-reconnect();
+$node->reconnect($proxy);
 poll_until('the conflict to be told',
 	sub { $one->value("SELECT redis_is_held('both')") eq 'f' });
 $one->query_fails("SELECT redis_assert_held('both')",

@@ -7,7 +7,7 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT owner_in);
 
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
@@ -27,28 +27,6 @@ my $node = LockRedis::Node->create(
 $table->use_node($node);
 $node->wait_for_up;
 
-sub owner_in
-{
-	my ($hash) = @_;
-
-	return (keys %$hash)[0] // '';
-}
-
-sub cut_off
-{
-	$proxy->mode('refuse');
-	$proxy->reset_all;
-	$node->wait_for_store('table');
-	return;
-}
-
-sub reconnect
-{
-	$proxy->mode('pass');
-	$node->wait_for_store('master');
-	return;
-}
-
 #
 # A crash during an outage: the new instance has nothing, begins with Redis, and
 # goes to the table; rows of the old one do not count.
@@ -56,7 +34,7 @@ sub reconnect
 
 my $one = $node->session;
 $one->query_is("SELECT redis_lock('crash')", '', 'crash: held');
-cut_off();
+$node->cut_off($proxy);
 poll_until('the lock to be in the table', sub { $table->cmd('EXISTS', 'crash') eq '1' });
 my $owner = owner_in($table->hash('crash'));
 $one->kill9;
@@ -68,7 +46,7 @@ $two->start("SELECT redis_lock('crash')");
 is($two->wait(20)->error, undef, 'crash: free when a lease is over');
 isnt(owner_in($table->hash('crash')), $owner, 'crash: by a new owner');
 $owner = owner_in($table->hash('crash'));
-reconnect();
+$node->reconnect($proxy);
 poll_until('the lock to be in Redis',
 	sub { owner_in($redis->hash('crash')) eq $owner });
 $two->query_is("SELECT redis_is_held('crash')", 't', 'crash: held over the way back');
@@ -87,7 +65,7 @@ $standby->start;
 $standby->wait_for_up;
 $one = $node->session;
 $one->query_is("SELECT redis_lock('failover')", '', 'failover: the primary has it');
-cut_off();
+$node->cut_off($proxy);
 poll_until('the row to be there', sub { $table->cmd('EXISTS', 'failover') eq '1' });
 pause(1.5);
 is($standby->store_in_use, 'master', 'standby: it stays with Redis');

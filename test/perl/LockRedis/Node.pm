@@ -150,6 +150,24 @@ sub wait_for_store
 		sub { $self->store_in_use eq $role }, 30);
 }
 
+# Redis runs on and nobody here reaches it, as with a broken network.
+sub cut_off
+{
+	my ($self, $proxy) = @_;
+
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	return $self->wait_for_store('table');
+}
+
+sub reconnect
+{
+	my ($self, $proxy) = @_;
+
+	$proxy->mode('pass');
+	return $self->wait_for_store('master');
+}
+
 # Process id of the watchdog, undef when there is none.
 sub watchdog_pid
 {
@@ -184,6 +202,20 @@ sub wait_for_waiters
 				"SELECT count(*) FROM redis_locks WHERE key = '$key' AND waiting_since IS NOT NULL"
 			) == $count;
 		});
+}
+
+# Sessions, each with its statement, wait for the key in this order.
+sub queue_up
+{
+	my ($self, $key, @waiters) = @_;
+	my $n = 0;
+
+	while (my ($s, $sql) = splice @waiters, 0, 2)
+	{
+		$s->start($sql);
+		$self->wait_for_waiters($key, ++$n);
+	}
+	return;
 }
 
 sub wait_for_up

@@ -371,6 +371,15 @@ sub hash
 	return { @{ $self->cmd('HGETALL', $key) } };
 }
 
+# The owner of a lock, which has to be the only field there.
+sub owner_of
+{
+	my ($self, $key) = @_;
+	my @fields = keys %{ $self->hash($key) };
+
+	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
+}
+
 sub all_keys
 {
 	my ($self) = @_;
@@ -480,6 +489,20 @@ sub monitor
 	my ($self) = @_;
 
 	return LockRedis::Redis::Monitor->new($self);
+}
+
+# Client commands of sessions while the code ran, as MONITOR shows them.  What is
+# not known to come from a watchdog counts as theirs.
+sub session_commands
+{
+	my ($self, $do) = @_;
+	my $monitor = $self->monitor;
+	my %watchdog;
+
+	$do->();
+	$watchdog{ $_->{addr} } = 1
+	  foreach grep { $_->{name} !~ /session/ } $self->clients;
+	return grep { !/^[\d.]+ \[\d+ (.+?)\]/ || !$watchdog{$1} } $monitor->stop;
 }
 
 END

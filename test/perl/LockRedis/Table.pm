@@ -79,6 +79,13 @@ sub hash
 	return { $owner => $count };
 }
 
+sub owner_of
+{
+	my ($self, $key) = @_;
+
+	return LockRedis::Redis::owner_of($self, $key);
+}
+
 sub all_keys
 {
 	my ($self) = @_;

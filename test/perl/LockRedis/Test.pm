@@ -49,6 +49,20 @@ The other way round.
 
 Runs the test file of that name against the table.
 
+=item run($session, $sql)
+
+Statements that are no test by themselves: dies unless they succeed.  Exported
+when asked for, as are the next two.
+
+=item owner_in($hash)
+
+The owner in what the method hash() of a store returns, '' if there is none.
+
+=item counting_script($keys)
+
+For pgbench: reads a counter of the table "counter", adds, writes, with nothing
+but the lock "counter k" around it.
+
 =item need_tool($program)
 
 Skips the test file when the program is missing; under CI that is a failure.
@@ -81,6 +95,7 @@ our @EXPORT = (
 	@Test::More::EXPORT,
 	qw(now pause poll_until nothing_left descriptors need_tool lock_store
 	  of_redis of_table same_tests_in_table));
+our @EXPORT_OK = qw(run owner_in counting_script);
 
 my $in_table = 0;
 
@@ -118,6 +133,39 @@ sub same_tests_in_table
 	package main;
 	do(File::Spec->rel2abs($file)) or die $@ || "could not read $file: $!\n";
 	return;
+}
+
+sub run
+{
+	my ($s, $sql) = @_;
+	my $result = $s->query($sql);
+
+	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
+	return $result;
+}
+
+sub owner_in
+{
+	my ($hash) = @_;
+
+	return (keys %$hash)[0] // '';
+}
+
+sub counting_script
+{
+	my ($keys) = @_;
+
+	return <<"SQL";
+\\set k random(1, $keys)
+SELECT redis_lock('counter ' || :k);
+SELECT v + 1 AS v FROM counter WHERE k = :k \\gset
+UPDATE counter SET v = :v WHERE k = :k;
+SELECT redis_unlock('counter ' || :k) AS given_back \\gset
+\\if :given_back
+\\else
+SELECT 1/0;
+\\endif
+SQL
 }
 
 sub need_tool
