@@ -345,7 +345,9 @@ keep_ms(const HoldView *view)
 /*
  * session_batch_add --- take a hold out of the index and into the batch
  *
- * Into the batch goes only what no session of this server was waiting for.
+ * Into the batch goes only what no session of this server was waiting for.  A
+ * loss is noted before its record goes: whatever is raised or cancelled later,
+ * the commit knows of it.
  */
 bool
 session_batch_add(HeldEntry *entry, HoldView *view)
@@ -358,6 +360,7 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	switch (lt_begin_release(hold, view))
 	{
 		case RELEASE_LOST:
+			xact_note_unlocked_loss(key.data, key.len, view);
 			lt_drop_lost(hold);
 			return false;
 		case RELEASE_HANDED_OVER:
@@ -385,20 +388,23 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 
 /*
  * note_gone --- the release found that the lock had been lost before
+ *
+ * Each one is noted for the commit; one is named in the warning.
  */
 static void
-note_gone(ReleaseTally *tally, const StoreOp *op, const HoldView *view)
+note_gone(ReleaseTally *tally, const StoreOp *op, HoldView *view)
 {
-	tally->gone++;
-	if (tally->gone > 1 && view->guard <= tally->gone_view.guard)
+	view->state = HOLD_LOST;
+	view->lost_reason = op->holder[0] ? LOST_TAKEN : LOST_DELETED;
+	view->lost_at = GetCurrentTimestamp();
+	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
+	xact_note_unlocked_loss(op->name, op->name_len, view);
+
+	if (tally->gone++ > 0)
 		return;
 	tally->gone_name.len = op->name_len;
 	memcpy(tally->gone_name.data, op->name, op->name_len);
 	tally->gone_view = *view;
-	tally->gone_view.state = HOLD_LOST;
-	tally->gone_view.lost_reason = op->holder[0] ? LOST_TAKEN : LOST_DELETED;
-	tally->gone_view.lost_at = GetCurrentTimestamp();
-	strlcpy(tally->gone_view.taken_by, op->holder, LR_OWNER_MAX);
 }
 
 /*
@@ -571,6 +577,7 @@ session_discard(void)
 		return;
 	forget_pending();
 	release_everything(&tally);
+	xact_forget_unlocked_losses();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
 }
@@ -810,7 +817,8 @@ warn_not_held(const LrName *name)
 /*
  * ask_who_took --- a release found its owner gone: who is there instead?
  *
- * Only to say so; no answer leaves it at "deleted".
+ * Only to say so; no answer leaves it at "deleted".  Whoever is cancelled in
+ * here is told of the loss all the same.
  */
 static void
 ask_who_took(const LrName *name, HoldView *view)
@@ -822,7 +830,16 @@ ask_who_took(const LrName *name, HoldView *view)
 	seen.name = name->data;
 	seen.name_len = name->len;
 	seen.store = view->store;
-	session_run(&seen, STORE_WAIT);
+	PG_TRY();
+	{
+		session_run(&seen, STORE_WAIT);
+	}
+	PG_CATCH();
+	{
+		report_lost(WARNING, name, view);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
 		return;
 	view->lost_reason = LOST_TAKEN;
@@ -843,14 +860,12 @@ release_whole(const LrName *name, HeldEntry *entry)
 
 	if (!session_batch_add(entry, &view))
 	{
-		xact_note_unlocked_loss(name, &view);
 		report_lost(WARNING, name, &view);
 		return false;
 	}
 	session_batch_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	if (tally.gone > 0)
 	{
-		xact_note_unlocked_loss(name, &tally.gone_view);
 		ask_who_took(name, &tally.gone_view);
 		report_lost(WARNING, name, &tally.gone_view);
 		return false;
@@ -871,7 +886,7 @@ release_whole(const LrName *name, HeldEntry *entry)
 static bool
 drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
 {
-	xact_note_unlocked_loss(name, view);
+	xact_note_unlocked_loss(name->data, name->len, view);
 	if (view->scope[SCOPE_XACT].count == 0 && entry->job_count == 0)
 	{
 		LrIndex		hold = entry->hold;
@@ -1043,7 +1058,8 @@ unlock_part(UnlockItem *item)
  * session_unlock_all --- see session.h
  *
  * Even a warning can raise (in an encoding that lacks a character of the key),
- * so warnings come when all has been given back.
+ * so warnings come when all has been given back.  Losses have been noted for the
+ * commit by then, so it does not matter if none of the warnings is made.
  */
 int64
 session_unlock_all(void)
@@ -1068,8 +1084,6 @@ session_unlock_all(void)
 		xact_warn_early_unlock();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
-	if (tally.gone > 0)
-		xact_note_unlocked_loss(&tally.gone_name, &tally.gone_view);
 	if (tally.gone == 1)
 		report_lost(WARNING, &tally.gone_name, &tally.gone_view);
 	else if (tally.gone > 1)
@@ -1079,10 +1093,7 @@ session_unlock_all(void)
 	for (int i = 0; i < all.n; i++)
 	{
 		if (all.items[i].lost)
-		{
-			xact_note_unlocked_loss(&all.items[i].name, &all.items[i].view);
 			report_lost(WARNING, &all.items[i].name, &all.items[i].view);
-		}
 		else if (unlock_part(&all.items[i]))
 			n++;
 	}

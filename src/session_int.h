@@ -44,8 +44,8 @@ typedef struct ReleaseTally
 	int			gone;			/* found lost by the release itself */
 	int			unanswered;
 	StoreOutcome failure;		/* of one that was not answered */
-	LrName		gone_name;		/* of those that were gone, the one with the */
-	HoldView	gone_view;		/* strictest guard, as a lost hold */
+	LrName		gone_name;		/* the first of those that were gone, */
+	HoldView	gone_view;		/* as a lost hold */
 } ReleaseTally;
 
 /* Has this backend used a lock function yet? */
@@ -68,7 +68,8 @@ extern void session_clean_up(void);
 /*
  * A batch of releases.  Add entries (each is gone from the index then; false:
  * it was lost, *view says how, and has been dropped), then run it.  Adding, and
- * running with STORE_POLL, never raise.
+ * running with STORE_POLL, never raise.  Losses that either finds are noted for
+ * the commit, see xact_note_unlocked_loss().
  */
 extern bool session_batch_add(HeldEntry *entry, HoldView *view);
 extern void session_batch_run(int64 deadline, StoreStep how,

@@ -566,15 +566,17 @@ xact_register_callbacks(void)
  * xact_note_unlocked_loss --- unlocking does not undo what the loss may have
  * done to this transaction
  *
- * One is enough: the one whose lock was taken at the lowest nesting level
- * stays, as a rollback that forgets it forgets the others too.
+ * Of several losses one is kept: that whose lock was taken at the lowest nesting
+ * level, as a rollback that forgets it forgets the others too.  So it takes no
+ * memory, and each of them can be noted wherever it is found: at the end of a
+ * subtransaction too, where the entries of what was taken in it are still there.
  */
 void
-xact_note_unlocked_loss(const LrName *name, const HoldView *view)
+xact_note_unlocked_loss(const char *name, int len, const HoldView *view)
 {
 	SubTransactionId taken_in = InvalidSubTransactionId;
 
-	if (view->guard == GUARD_OFF || !IsTransactionState())
+	if (view->guard == GUARD_OFF || view->scope[SCOPE_SESSION].count == 0)
 		return;
 	for (int i = ntracks - 1; i >= 0; i--)
 		if (tracks[i].kind == TRACK_TAKEN && tracks[i].owner == view->owner)
@@ -583,9 +585,17 @@ xact_note_unlocked_loss(const LrName *name, const HoldView *view)
 		return;
 	unlocked_loss.active = true;
 	unlocked_loss.taken_in = taken_in;
-	unlocked_loss.name = *name;
+	unlocked_loss.name.len = len;
+	unlocked_loss.name.hash = hash_bytes((const unsigned char *) name, len);
+	memcpy(unlocked_loss.name.data, name, len);
 	unlocked_loss.view = *view;
 	unlocked_loss.view.scope[SCOPE_SESSION].count = 0;
+}
+
+void
+xact_forget_unlocked_losses(void)
+{
+	unlocked_loss.active = false;
 }
 
 void

@@ -30,8 +30,15 @@ extern void xact_track_taken(uint64 owner);
 extern void xact_forget_taken(uint64 owner);
 extern void xact_track_recorded(HeldEntry *entry, int64 token);
 
-/* A lost session-level hold was unlocked: the commit must know. */
-extern void xact_note_unlocked_loss(const LrName *name, const HoldView *view);
+/*
+ * A lost hold goes: if it was a session-level one, the commit must know.  Never
+ * raises, and comes before the record of the loss is dropped.
+ */
+extern void xact_note_unlocked_loss(const char *name, int len,
+									const HoldView *view);
+
+/* DISCARD ALL, which has a transaction of its own: nothing to protect. */
+extern void xact_forget_unlocked_losses(void);
 
 /* Warnings, each once a transaction. */
 extern void xact_warn_snapshot(LockScope scope);
