@@ -286,7 +286,10 @@ session_store_error(void)
  * ----------
  */
 
-/* The batch that is being released; its arrays are reserved at acquire. */
+/*
+ * The batch that is being released; its arrays are reserved at acquire.  A hold
+ * that stays can be in it too, to have its count written.
+ */
 typedef struct ReleaseBatch
 {
 	bool		active;
@@ -329,6 +332,13 @@ reserve_batch(int n)
 		if (store_handle[i] != NULL)
 			lr_store(i)->reserve(store_handle[i], size);
 	batch.size = size;
+}
+
+/* The hold count that the store shows for us. */
+static int
+store_count(const HoldView *view)
+{
+	return Max(1, view->scope[SCOPE_SESSION].count);
 }
 
 /* For how long the key is to stay locked after its release. */
@@ -386,6 +396,50 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	return true;
 }
 
+static void
+fill_set(StoreOp *op, const HeldKey *key, uint64 owner, int count)
+{
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = STORE_SET;
+	op->name = key->data;
+	op->name_len = key->len;
+	op->owner = owner;
+	op->count = count;
+}
+
+/*
+ * session_batch_set_count --- see session_int.h
+ */
+void
+session_batch_set_count(const HeldEntry *entry, const HoldView *view)
+{
+	StoreOp    *op = &batch.ops[batch.n];
+
+	lt_note_count(entry->hold, false);
+	if (view->state != HOLD_HELD)
+		return;
+	fill_set(op, &entry->key, view->owner, store_count(view));
+	op->store = view->store;
+	op->moves = view->moves;
+	batch.views[batch.n] = *view;
+	batch.holds[batch.n++] = entry->hold;
+	batch.active = true;
+}
+
+/*
+ * finish_count --- the store was asked to write the count of a hold that stays
+ *
+ * If it did not, the hold is not handed over, and the next request writes it.
+ */
+static void
+finish_count(LrIndex hold, const StoreOp *op)
+{
+	if (op->outcome == STORE_OK && !lt_has_moved(hold, op->moves))
+		lt_note_count(hold, true);
+	else if (session_reply_says_lost(op))
+		session_lose_by_reply(hold, op);
+}
+
 /*
  * note_gone --- the release found that the lock had been lost before
  *
@@ -421,6 +475,11 @@ finish_batch(ReleaseTally *tally)
 	{
 		StoreOp    *op = &batch.ops[i];
 
+		if (op->kind == STORE_SET)
+		{
+			finish_count(batch.holds[i], op);
+			continue;
+		}
 		switch (op->outcome)
 		{
 			case STORE_OK:
@@ -612,12 +671,7 @@ static void
 run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 		int64 lease_ms, bool keep, StoreOp *op)
 {
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_SET;
-	op->name = entry->key.data;
-	op->name_len = entry->key.len;
-	op->owner = owner;
-	op->count = count;
+	fill_set(op, &entry->key, owner, count);
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(hold, false);
@@ -626,13 +680,6 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 		lt_note_count(hold, true);
 	else if (session_reply_says_lost(op))
 		session_lose_by_reply(hold, op);
-}
-
-/* The hold count that the store shows for us. */
-static int
-store_count(const HoldView *view)
-{
-	return Max(1, view->scope[SCOPE_SESSION].count);
 }
 
 /*

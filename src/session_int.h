@@ -72,6 +72,12 @@ extern void session_clean_up(void);
  * the commit, see xact_note_unlocked_loss().
  */
 extern bool session_batch_add(HeldEntry *entry, HoldView *view);
+
+/*
+ * A hold that stays has fewer holds than the store shows: have the right count
+ * written with the batch.  *view is what it is now.
+ */
+extern void session_batch_set_count(const HeldEntry *entry, const HoldView *view);
 extern void session_batch_run(int64 deadline, StoreStep how,
 							  ReleaseTally *tally);
 

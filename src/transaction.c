@@ -288,10 +288,13 @@ end_failed_jobs(void)
 	view.scope[SCOPE_SESSION].count -= entry->failed_jobs;
 	entry->failed_jobs = 0;
 	if (view.scope[SCOPE_SESSION].count == 0 && view.scope[SCOPE_XACT].count == 0)
+	{
 		(void) session_batch_add(entry, &view);
-	else
-		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-							&view.scope[SCOPE_SESSION], 0, 0);
+		return;
+	}
+	(void) lt_set_scope(entry->hold, SCOPE_SESSION,
+						&view.scope[SCOPE_SESSION], 0, 0);
+	session_batch_set_count(entry, &view);
 }
 
 static void
