@@ -1007,6 +1007,8 @@ wait_latch(StoreHandle *h)
 
 /*
  * wait_poll --- the same with poll(2) and without the latch
+ *
+ * The names of the wait events have been allocated by redis_open().
  */
 static bool
 wait_poll(StoreHandle *h)
@@ -1014,6 +1016,7 @@ wait_poll(StoreHandle *h)
 	RedisConn  *c = &h->conn;
 	uint32		events = redis_conn_events(c);
 	struct pollfd pfd;
+	bool		ready;
 
 	pfd.fd = c->sock;			/* ignored by poll() when there is none */
 	pfd.events = 0;
@@ -1024,7 +1027,10 @@ wait_poll(StoreHandle *h)
 		pfd.events |= POLLOUT;
 
 	/* A signal only makes us look at the time and come back. */
-	return poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) >= 0;
+	pgstat_report_wait_start(c->state == CONN_READY ? LR_WAIT_REPLY : LR_WAIT_CONNECT);
+	ready = poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) >= 0;
+	pgstat_report_wait_end();
+	return ready;
 }
 
 /*

@@ -84,6 +84,24 @@ held_key(const LrName *name)
 	return key;
 }
 
+/* An index of so many entries is not worth to be made smaller. */
+#define INDEX_SIZE_KEPT		256
+
+/*
+ * trim_index --- nothing is held: begin again with a small one
+ */
+static void
+trim_index(void)
+{
+	held_hash  *small;
+
+	if (held->members > 0 || held->size <= INDEX_SIZE_KEPT)
+		return;
+	small = held_create(TopMemoryContext, 16, NULL);
+	held_destroy(held);
+	held = small;
+}
+
 static void
 forget_pending(void)
 {
@@ -305,11 +323,46 @@ typedef struct ReleaseBatch
 static ReleaseBatch batch;
 
 static void *
-enlarge(void *array, Size size)
+resize(void *array, Size size)
 {
 	if (array == NULL)
 		return MemoryContextAllocHuge(TopMemoryContext, size);
 	return repalloc_huge(array, size);
+}
+
+/*
+ * resize_batch --- "size" says no more than what all of the arrays have, even
+ * if this is left by an error
+ */
+static void
+resize_batch(int size)
+{
+	batch.size = Min(batch.size, size);
+	batch.ops = resize(batch.ops, sizeof(StoreOp) * (Size) size);
+	batch.holds = resize(batch.holds, sizeof(LrIndex) * (Size) size);
+	batch.views = resize(batch.views, sizeof(HoldView) * (Size) size);
+	batch.keys = resize(batch.keys, sizeof(HeldKey) * (Size) size);
+	batch.size = size;
+}
+
+/* A batch of that size is not worth to be made smaller. */
+#define BATCH_SIZE_KEPT		128
+
+/*
+ * trim_batch --- a session that once held many locks holds n now
+ *
+ * Leaves room for as many again, so that one that goes up and down does not pay
+ * each time.  Not at the end of a transaction: it is the next acquire then.
+ */
+static void
+trim_batch(int n)
+{
+	int			size = batch.size;
+
+	while (size > BATCH_SIZE_KEPT && n <= size / 4)
+		size /= 2;
+	if (size < batch.size && !batch.active)
+		resize_batch(size);
 }
 
 /*
@@ -318,20 +371,18 @@ enlarge(void *array, Size size)
 static void
 reserve_batch(int n)
 {
-	int			size = Max(batch.size, 4);
+	int			size;
 
+	trim_batch(n);
 	if (n <= batch.size)
 		return;
+	size = Max(batch.size, 4);
 	while (size < n)
 		size *= 2;
-	batch.ops = enlarge(batch.ops, sizeof(StoreOp) * (Size) size);
-	batch.holds = enlarge(batch.holds, sizeof(LrIndex) * (Size) size);
-	batch.views = enlarge(batch.views, sizeof(HoldView) * (Size) size);
-	batch.keys = enlarge(batch.keys, sizeof(HeldKey) * (Size) size);
+	resize_batch(size);
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] != NULL)
 			lr_store(i)->reserve(store_handle[i], size);
-	batch.size = size;
 }
 
 /* The hold count that the store shows for us. */
@@ -813,6 +864,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		return true;
 	}
 
+	trim_index();
 	reserve_batch(held->members + 1);
 	pending_name = *name;
 	entry = held_insert(held, held_key(&pending_name), &found);
@@ -1145,6 +1197,7 @@ session_unlock_all(void)
 			n++;
 	}
 	pfree(all.items);
+	trim_batch(held->members);
 	return n;
 }
 

@@ -290,7 +290,9 @@ wait_poll(StoreHandle *h)
 				  "The table worker is not running.");
 		return;
 	}
+	pgstat_report_wait_start(LR_WAIT_REPLY);
 	pg_usleep(h->poll);
+	pgstat_report_wait_end();
 	h->poll = Min(h->poll + h->poll / 4, POLL_MAX);
 }
 
