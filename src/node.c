@@ -29,6 +29,9 @@
 /* A host name is resolved at most this often, however many ask for it. */
 #define RESOLVE_INTERVAL	(1 * LR_US_PER_S)
 
+/* What is usual is the best of so many round trips. */
+#define ROUND_TRIPS			8
+
 typedef struct NodeShared
 {
 	pg_atomic_uint32 silent[STORE_COUNT];	/* a request timed out; see
@@ -36,6 +39,11 @@ typedef struct NodeShared
 	pg_atomic_uint32 wanted;	/* somebody waits for addresses */
 	pg_atomic_uint32 place;		/* see node_get_place */
 	pg_atomic_uint64 resolved_at;	/* lr_now() of the last attempt, 0 = never */
+	pg_atomic_uint64 usual_round_trip[STORE_COUNT]; /* microseconds, 0 = not
+													 * known */
+	int64		round_trips[STORE_COUNT][ROUND_TRIPS];	/* the last ones; under
+														 * the lock */
+	int			next_round_trip[STORE_COUNT];	/* likewise */
 	NodeStatus	status[STORE_COUNT];	/* under the lock */
 	NodeAddresses addresses;	/* under the lock; of Redis */
 } NodeShared;
@@ -73,6 +81,7 @@ node_shmem_init(void)
 		pg_atomic_init_u32(&node->silent[i], 0);
 		node->status[i].state = NODE_CONNECTING;
 		node->status[i].round_trip_us = -1;
+		pg_atomic_init_u64(&node->usual_round_trip[i], 0);
 	}
 }
 
@@ -113,12 +122,47 @@ node_set_facts(StoreId id, const char *address, const char *version,
 	LWLockRelease(node_lock);
 }
 
+/*
+ * note_round_trip --- the last one counts for what is usual; lock held
+ *
+ * A store that was slow for a while is not one that is far away.
+ */
+static void
+note_round_trip(StoreId id, int64 us)
+{
+	int64	   *last = node->round_trips[id];
+	int64		usual = us;
+
+	last[node->next_round_trip[id] % ROUND_TRIPS] = us;
+	node->next_round_trip[id]++;
+	for (int i = 0; i < Min(node->next_round_trip[id], ROUND_TRIPS); i++)
+		usual = Min(usual, last[i]);
+	pg_atomic_write_u64(&node->usual_round_trip[id], (uint64) usual);
+}
+
+/* -1: not known (any more). */
 void
 node_set_round_trip(StoreId id, int64 us)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	node->status[id].round_trip_us = us;
+	if (us >= 0)
+		note_round_trip(id, us);
+	else
+	{
+		node->next_round_trip[id] = 0;
+		pg_atomic_write_u64(&node->usual_round_trip[id], 0);
+	}
 	LWLockRelease(node_lock);
+}
+
+/*
+ * node_usual_round_trip --- 0 while none has been measured
+ */
+int64
+node_usual_round_trip(StoreId id)
+{
+	return (int64) pg_atomic_read_u64(&node->usual_round_trip[id]);
 }
 
 void

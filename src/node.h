@@ -67,6 +67,9 @@ extern void node_set_facts(StoreId id, const char *address,
 						   const char *version, const char *policy,
 						   bool replica);
 extern void node_set_round_trip(StoreId id, int64 us);
+
+/* What can be expected: microseconds, 0 = not known.  Takes no lock. */
+extern int64 node_usual_round_trip(StoreId id);
 extern void node_set_error(StoreId id, const char *message);
 extern void node_publish_addresses(const NodeAddresses *addresses);
 extern void node_forget_addresses(void);

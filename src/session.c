@@ -28,6 +28,7 @@
 
 #include "fallback.h"
 #include "long_wait.h"
+#include "node.h"
 #include "report.h"
 #include "session.h"
 #include "session_int.h"
@@ -611,6 +612,49 @@ session_batch_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 		PG_END_TRY();
 	}
 	finish_batch(tally);
+}
+
+/* The end of a transaction waits so long for its releases, or */
+#define END_PATIENCE		(100 * LR_US_PER_MS)
+/* so many of the usual round trips to a store that is far away, at most */
+#define END_ROUND_TRIPS		3
+/* so long; */
+#define END_PATIENCE_MAX	LR_US_PER_S
+/* and a little for each lock, of which there may be thousands. */
+#define END_PATIENCE_EACH	(LR_US_PER_MS / 5)
+
+static int64
+end_patience(void)
+{
+	int64		usual = 0;
+
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i))
+			usual = Max(usual, node_usual_round_trip(i));
+	return Min(Max(END_PATIENCE,
+				   Min(END_ROUND_TRIPS * usual, END_PATIENCE_MAX)) +
+			   batch.n * END_PATIENCE_EACH,
+			   lr_call_budget());
+}
+
+/*
+ * session_batch_run_at_end --- see session_int.h
+ *
+ * All locks of the (sub)transaction are free by now, but for what is sent here,
+ * and yet somebody waits: the client, those whom a NOTIFY of the transaction
+ * wakes after this, and in a ROLLBACK TO those who want a lock of the parent.  So
+ * a release that is not answered soon is left to the watchdog: its hold becomes
+ * an orphan, which is sent again at once.  What that costs: the reply may still
+ * come, so this connection is closed, and the next request makes a new one; and
+ * until the watchdog has had its answer the key is locked for everybody, this
+ * session included.
+ */
+void
+session_batch_run_at_end(void)
+{
+	ReleaseTally tally;
+
+	session_batch_run(lr_now() + end_patience(), STORE_POLL, &tally);
 }
 
 static void

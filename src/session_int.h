@@ -81,6 +81,9 @@ extern void session_batch_set_count(const HeldEntry *entry, const HoldView *view
 extern void session_batch_run(int64 deadline, StoreStep how,
 							  ReleaseTally *tally);
 
+/* Run it at the end of a (sub)transaction.  Never raises, and is brief. */
+extern void session_batch_run_at_end(void);
+
 /*
  * Run some operations, each in its store, until each has an outcome; as
  * session_run().

@@ -4,10 +4,13 @@
  *	  Locks that follow the transaction, and the guard of its commit.
  *
  * All that may fail is done at PRE_COMMIT: an error later would be a PANIC.
- * The releases go out at RESOURCE_RELEASE_AFTER_LOCKS of the top transaction:
- * its changes are visible then and its heavyweight locks are gone, so a slow
- * store holds up nobody but this client.  Nothing in there raises, allocates
- * or looks at the latch; see session_batch_run() with STORE_POLL.
+ * The releases go out at RESOURCE_RELEASE_AFTER_LOCKS of the top transaction, or
+ * of a subtransaction that aborts: its changes are visible then (or undone) and
+ * its heavyweight locks are gone.  A slow store holds up this client, and those
+ * whom a NOTIFY of the transaction wakes after that, for some 100 ms at most; a
+ * ROLLBACK TO also those who wait for a lock of the transaction itself.  Nothing
+ * in there raises, allocates or looks at the latch; see
+ * session_batch_run_at_end().
  *
  * What belongs to a subtransaction stands on a stack.  A subtransaction that
  * commits leaves its entries to its parent, one that aborts takes them away.
@@ -219,43 +222,57 @@ pop_until(int keep, bool commit)
 	ntracks = keep;
 }
 
-static void
-run_releases(void)
+/*
+ * first_of_subxact --- where the entries of a subtransaction begin
+ */
+static int
+first_of_subxact(SubTransactionId subid)
 {
-	ReleaseTally tally;
+	int			first = ntracks;
 
-	session_batch_run(lr_now() + lr_call_budget(), STORE_POLL, &tally);
+	while (first > 0 && tracks[first - 1].subid == subid)
+		first--;
+	return first;
 }
 
 static void
 subxact_callback(SubXactEvent event, SubTransactionId subid,
 				 SubTransactionId parent, void *arg)
 {
-	int			keep = ntracks;
-
 	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
 		session_clean_up();
-	if (event != SUBXACT_EVENT_COMMIT_SUB && event != SUBXACT_EVENT_ABORT_SUB)
-		return;
-
-	while (keep > 0 && tracks[keep - 1].subid == subid)
-	{
-		keep--;
-		if (event == SUBXACT_EVENT_COMMIT_SUB)
-			tracks[keep].subid = parent;
-	}
-	if (unlocked_loss.active && unlocked_loss.taken_in == subid)
-	{
-		if (event == SUBXACT_EVENT_COMMIT_SUB)
-			unlocked_loss.taken_in = parent;
-		else
+		if (unlocked_loss.taken_in == subid)
 			unlocked_loss.active = false;
 	}
-	if (event == SUBXACT_EVENT_ABORT_SUB && keep < ntracks)
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
-		pop_until(keep, false);
-		run_releases();
+		for (int i = first_of_subxact(subid); i < ntracks; i++)
+			tracks[i].subid = parent;
+		if (unlocked_loss.taken_in == subid)
+			unlocked_loss.taken_in = parent;
 	}
+}
+
+/*
+ * end_aborted_subxact --- its heavyweight locks are gone: now its Redis locks
+ *
+ * CurrentResourceOwner tells that it is the owner of the subtransaction itself,
+ * not that of a portal in it.
+ */
+static void
+end_aborted_subxact(void)
+{
+	int			first;
+
+	if (ntracks == 0 || !IsSubTransaction() ||
+		CurrentResourceOwner != CurTransactionResourceOwner)
+		return;
+	first = first_of_subxact(GetCurrentSubTransactionId());
+	if (first == ntracks)
+		return;
+	pop_until(first, false);
+	session_batch_run_at_end();
 }
 
 static void
@@ -311,7 +328,8 @@ forget_transaction(void)
 }
 
 /*
- * release_callback --- the place where a transaction's locks are given back
+ * release_callback --- the place where a transaction's locks are given back, and
+ * those of a subtransaction that aborts
  *
  * Called for each resource owner of every transaction, so it must be quick
  * when there is nothing to do.
@@ -320,8 +338,11 @@ static void
 release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level,
 				 void *arg)
 {
-	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level ||
-		CurrentResourceOwner != TopTransactionResourceOwner)
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
+		return;
+	if (!is_top_level && !is_commit)
+		end_aborted_subxact();
+	if (!is_top_level || CurrentResourceOwner != TopTransactionResourceOwner)
 		return;
 
 	if (!is_commit)
@@ -331,7 +352,7 @@ release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level,
 		pop_until(0, is_commit);
 		while (nfailed_jobs > 0 && !is_commit)
 			end_failed_jobs();
-		run_releases();
+		session_batch_run_at_end();
 	}
 	forget_transaction();
 }
