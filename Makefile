@@ -29,6 +29,7 @@ OBJS = \
 	src/locktable_queue.o \
 	src/locktable_rows.o \
 	src/long_wait.o \
+	src/loss_log.o \
 	src/node.o \
 	src/redis_conn.o \
 	src/redis_listener.o \

@@ -24,6 +24,7 @@
 
 #include "fallback.h"
 #include "locktable.h"
+#include "loss_log.h"
 #include "node.h"
 #include "session.h"
 #include "settings.h"
@@ -84,13 +85,15 @@ request_shmem(void)
 		prev_shmem_request_hook();
 
 	RequestAddinShmemSpace(locktable_shmem_size());
+	RequestAddinShmemSpace(loss_log_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
 	if (lr_mode == MODE_FALLBACK)
 		RequestAddinShmemSpace(fallback_shmem_size());
 	if (lr_has_store(STORE_TABLE))
 		RequestAddinShmemSpace(requests_shmem_size());
-	RequestNamedLWLockTranche("lockredis", 1 + locktable_lwlocks());
+	RequestNamedLWLockTranche("lockredis",
+							  1 + locktable_lwlocks() + loss_log_lwlocks());
 }
 
 /* Runs again after a crash-restart: nothing may be registered here. */
@@ -102,6 +105,7 @@ startup_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	locktable_shmem_init();
+	loss_log_shmem_init(1 + locktable_lwlocks());
 	stats_shmem_init();
 	node_shmem_init();
 	if (lr_mode == MODE_FALLBACK)

@@ -13,8 +13,8 @@
  * or raises.  Functions that make somebody else able to go on wake them after
  * the partition lock is released.
  *
- * Lock order: partition lock, then a pool's spinlock; never two partitions.  The
- * deadlock lock is taken alone.
+ * Lock order: partition lock, then a pool's spinlock or the lock of loss_log.c;
+ * never two partitions.  The deadlock lock is taken alone.
  *
  * Copyright (c) 2026, lockredis contributors
  *

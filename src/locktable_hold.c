@@ -21,6 +21,7 @@
 
 #include "fallback.h"
 #include "locktable_int.h"
+#include "loss_log.h"
 #include "stats.h"
 
 static LWLock *
@@ -80,6 +81,9 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 		lt_nothing_due(hold);
 	lt_nudge_head(key_of(hold), wakes);
 	lr_count(STAT_LOSSES);
+	loss_log_add(lt_sessions[h->session].pid, key_of(hold)->name,
+				 key_of(hold)->name_len, h->scope, reason, taken_by);
+	wakes->watchdog = true;
 
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
 	for (int i = 0; i < SCOPE_COUNT; i++)

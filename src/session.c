@@ -28,6 +28,7 @@
 
 #include "fallback.h"
 #include "long_wait.h"
+#include "loss_log.h"
 #include "node.h"
 #include "report.h"
 #include "session.h"
@@ -505,6 +506,8 @@ note_gone(ReleaseTally *tally, const StoreOp *op, HoldView *view)
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
 	xact_note_unlocked_loss(op->name, op->name_len, view);
+	loss_log_add(MyProcPid, op->name, op->name_len, view->scope,
+				 view->lost_reason, view->taken_by);
 
 	if (tally->gone++ > 0)
 		return;
@@ -551,6 +554,8 @@ finish_batch(ReleaseTally *tally)
 	}
 	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
 	lr_count_many(STAT_LOSSES, tally->gone);
+	if (tally->gone > 0)
+		lr_wake_watchdog();
 	batch.n = 0;
 	batch.nhanded = 0;
 	batch.active = false;

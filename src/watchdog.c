@@ -26,6 +26,7 @@
 
 #include "fallback.h"
 #include "locktable.h"
+#include "loss_log.h"
 #include "node.h"
 #include "redis_store.h"
 #include "settings.h"
@@ -201,8 +202,9 @@ one_round(bool ending)
 	renewals_step();
 	fallback_step();
 	subscriptions_step();
+	loss_log_write();
 
-	until = Min(watch_sockets(), fallback_next());
+	until = Min(watch_sockets(), Min(fallback_next(), loss_log_next()));
 	if (ending)
 		until = Min(until, lr_now() + END_POLL);
 	sleep_until(until);
@@ -231,6 +233,7 @@ lockredis_watchdog_main(Datum arg)
 
 	while (!worker_may_end(&end_at, lr_command_timeout * LR_US_PER_MS))
 		one_round(end_at != 0);
+	loss_log_finish();
 
 	/* Not 0, or it would not be started again after pg_terminate_backend. */
 	proc_exit(1);
