@@ -43,7 +43,8 @@ typedef struct NodeShared
 													 * known */
 	int64		round_trips[STORE_COUNT][ROUND_TRIPS];	/* the last ones; under
 														 * the lock */
-	int			next_round_trip[STORE_COUNT];	/* likewise */
+	int			nround_trips[STORE_COUNT];	/* likewise: how many there are, */
+	int			next_round_trip[STORE_COUNT];	/* and where the next one goes */
 	NodeStatus	status[STORE_COUNT];	/* under the lock */
 	NodeAddresses addresses;	/* under the lock; of Redis */
 } NodeShared;
@@ -133,9 +134,10 @@ note_round_trip(StoreId id, int64 us)
 	int64	   *last = node->round_trips[id];
 	int64		usual = us;
 
-	last[node->next_round_trip[id] % ROUND_TRIPS] = us;
-	node->next_round_trip[id]++;
-	for (int i = 0; i < Min(node->next_round_trip[id], ROUND_TRIPS); i++)
+	last[node->next_round_trip[id]] = us;
+	node->next_round_trip[id] = (node->next_round_trip[id] + 1) % ROUND_TRIPS;
+	node->nround_trips[id] = Min(node->nround_trips[id] + 1, ROUND_TRIPS);
+	for (int i = 0; i < node->nround_trips[id]; i++)
 		usual = Min(usual, last[i]);
 	pg_atomic_write_u64(&node->usual_round_trip[id], (uint64) usual);
 }
@@ -150,7 +152,7 @@ node_set_round_trip(StoreId id, int64 us)
 		note_round_trip(id, us);
 	else
 	{
-		node->next_round_trip[id] = 0;
+		node->nround_trips[id] = node->next_round_trip[id] = 0;
 		pg_atomic_write_u64(&node->usual_round_trip[id], 0);
 	}
 	LWLockRelease(node_lock);
