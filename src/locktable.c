@@ -411,6 +411,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->here_from = 0;
 	key->no_pause_until = 0;
 	key->after_pause = false;
+	key->searched_at = 0;
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);

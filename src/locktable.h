@@ -492,6 +492,19 @@ extern bool lt_key_wait(LrIndex session, KeyWait *wait);
 extern uint64 lt_wait_generation(LrIndex session);
 
 /*
+ * A search from a key is one for all who wait for it.  Of those who ask one is
+ * to search, if nobody has done so for "interval"; false: when to ask again.
+ */
+extern bool lt_begin_search(int64 interval, int64 *ask_again);
+
+/* Such a search came to another session that waits for the same key: */
+extern void lt_suspect_waiter(LrIndex session, uint64 generation);
+extern bool lt_is_suspected(void);
+
+/* Asked by that one itself, which looks then. */
+extern bool lt_take_suspicion(void);
+
+/*
  * This session found itself in a cycle of these sessions, with these wait
  * generations.  True: it has to leave.  False: one of them does already.
  */
