@@ -15,6 +15,7 @@
  */
 #include "lockredis.h"
 
+#include "commands/extension.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
 #include "storage/ipc.h"
@@ -205,12 +206,32 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 		session_discard();
 }
 
+/*
+ * warn_of_late_load --- CREATE EXTENSION works without the preload, so that a
+ * dump can be restored, and would look like a success
+ */
+static void
+warn_of_late_load(void)
+{
+	if (creating_extension && !IsBinaryUpgrade)
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lockredis is not loaded via \"%s\"",
+						"shared_preload_libraries"),
+				 errdetail("Its functions raise errors until it is."),
+				 errhint("Add \"lockredis\" to \"%s\" and restart the server.",
+						 "shared_preload_libraries")));
+}
+
 void
 _PG_init(void)
 {
 	/* Loaded later there is no shared memory; every function says so. */
 	if (!process_shared_preload_libraries_in_progress)
+	{
+		warn_of_late_load();
 		return;
+	}
 
 	lr_define_settings();
 
