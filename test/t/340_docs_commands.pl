@@ -1,13 +1,15 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What the documentation gives to be pasted can be pasted, and does what it says:
-# docs/acl.md into redis-cli, the two loops of docs/snapshots.md into psql.
+# docs/acl.md into redis-cli, the two loops of docs/snapshots.md into psql.  And
+# each script asks for what it needs, and no more.
 
 use strict;
 use warnings FATAL => 'all';
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use IPC::Run;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils ();
 
@@ -175,6 +177,35 @@ $fenced->quit;
 	$session->query_fails($wrong, '55000', qr/account:2/,
 		'snapshots.md: redis_assert_held tells');
 	$session->quit;
+}
+
+#
+# script/bootstrap, where there is nothing but what PostgreSQL and a compiler are
+# called by
+#
+{
+	my $path = PostgreSQL::Test::Utils::tempdir();
+	my $asked = sub {
+		my @run = ("$docs/../script/bootstrap", @_);
+		local $ENV{PATH} = $path;
+
+		IPC::Run::run(\@run, \'', '>', \my $out, '2>', \my $err);
+		return $out . ($err =~ s/^bootstrap: please .*hold://r);
+	};
+
+	foreach my $tool (qw(sh sed cat id mktemp cc gcc make runuser pg_config))
+	{
+		my ($found) = grep { -x } map { "$_/$tool" } split /:/, $ENV{PATH};
+
+		symlink $found, "$path/$tool" or die "$tool: $!" if defined $found;
+	}
+	$ENV{PG_CONFIG} = 'pg_config' unless defined $ENV{PG_CONFIG};
+	is($asked->('demo', '--no-redis'), '', 'demo --no-redis needs no more');
+	is($asked->('demo'), " redis-server redis-tools\n", 'demo needs a Redis');
+	foreach my $for ([], ['test'], ['bench'], ['--bench'])
+	{
+		like($asked->(@$for), qr/redis-server.* maven.* valgrind/, "@$for: the tests need more");
+	}
 }
 
 nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
