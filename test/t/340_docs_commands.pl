@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What the documentation gives to be pasted can be pasted, and does what it says:
-# docs/acl.md into redis-cli, the two loops of docs/snapshots.md into psql.  And
-# each script asks for what it needs, and no more.
+# docs/acl.md into redis-cli, the two loops of docs/snapshots.md and what creates
+# the extension into psql.  And each script asks for what it needs, and no more.
 
 use strict;
 use warnings FATAL => 'all';
@@ -177,6 +177,38 @@ $fenced->quit;
 	$session->query_fails($wrong, '55000', qr/account:2/,
 		'snapshots.md: redis_assert_held tells');
 	$session->quit;
+}
+
+#
+# CREATE EXTENSION, wherever it stands, and what takes back a grant
+#
+$node->value('CREATE ROLE alice LOGIN');
+foreach my $file ('../README.md', 'security.md', 'table-mode.md')
+{
+	my @create = grep { /CREATE EXTENSION lockredis/ } blocks($file);
+	my $admin;
+	my $alice;
+
+	is(scalar @create, 1, "$file: one place that creates the extension");
+	$node->value('CREATE DATABASE app');
+	$admin = $node->session(dbname => 'app');
+	$admin->query_is($create[0], '', "$file: can be pasted");
+	$alice = $node->session(dbname => 'app', user => 'alice');
+	$alice->query_is("SELECT redis_try_lock('jobs:1'), redis_unlock('jobs:1')",
+		't|t', "$file: the functions are found");
+	$_->quit foreach $admin, $alice;
+	$node->value('DROP DATABASE app');
+}
+{
+	my ($revoke) = grep { /^REVOKE.*redis_force_unlock/ } blocks('security.md');
+	my $handed_out = q{SELECT count(*) FROM pg_proc WHERE proname IN
+		  ('redis_force_unlock', 'redis_fence_check', 'redis_fence_forget', 'redis_lock_stats_reset')
+		AND has_function_privilege('alice', oid, 'EXECUTE')};
+
+	$node->value('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO alice');
+	is($node->value($handed_out), 4, 'a grant on all functions of public hands them out');
+	$node->value($revoke);
+	is($node->value($handed_out), 0, 'security.md: taken back');
 }
 
 #
