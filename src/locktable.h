@@ -335,6 +335,9 @@ extern void lt_end_commit(void);
 /* The transaction is over that a signal was meant for. */
 extern void lt_forget_signal(void);
 
+/* Does this session have a session-level hold there, with that owner number? */
+extern bool lt_has_session_part(LrIndex hold, uint64 owner);
+
 typedef enum ReleaseStart
 {
 	RELEASE_IN_STORE,			/* RELEASING: the store has to be asked */

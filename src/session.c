@@ -731,7 +731,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		xact_track_hold(&entry->key, hold);
 	else if (before.count == 0)
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	lr_count(STAT_REENTRIES);
 }
 
@@ -768,6 +768,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	entry->guard = GUARD_OFF;
 	entry->recorded = 0;
 	entry->recorded_here = false;
+	entry->taken = 0;
 	pending = true;
 
 	if (!wait_for_lock(name, request, &hold))
@@ -786,7 +787,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	if (request->terms.scope == SCOPE_XACT)
 		xact_track_hold(&entry->key, hold);
 	else
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	long_wait_acquired(name);
 	if (got)
 		*got = entry;

@@ -34,6 +34,7 @@ typedef struct HeldEntry
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */
 	bool		recorded_here;	/* and has its row locked in this transaction */
+	uint64		taken;			/* number of its TRACK_TAKEN, see transaction.c */
 	char		status;
 } HeldEntry;
 

@@ -48,9 +48,10 @@ typedef struct Track
 {
 	TrackKind	kind;
 	SubTransactionId subid;
-	HeldKey		key;			/* hold and recorded: stays while it is held */
-	LrIndex		hold;
+	HeldKey		key;			/* stays while it is held */
+	LrIndex		hold;			/* hold and taken */
 	uint64		owner;			/* taken and recorded: which acquire it was */
+	uint64		number;			/* taken: HeldEntry.taken of the newest */
 	int64		before;			/* recorded: the token recorded until then */
 } Track;
 
@@ -81,17 +82,65 @@ static int	procedural_depth = 0;
 static int	nfailed_jobs = 0;
 
 /*
+ * still_matters --- can what it tells still be asked for?
+ *
+ * A session-level hold that was given back, and found fine then, cannot be lost
+ * any more; of a loss that was noted the note knows all.  The key of an entry
+ * may be looked at only if the hold is there.
+ */
+static bool
+still_matters(const Track *t)
+{
+	HeldEntry  *entry;
+
+	if (t->kind != TRACK_TAKEN)
+		return true;
+	if (!lt_has_session_part(t->hold, t->owner))
+		return false;
+	entry = session_find_key(&t->key);
+	return entry != NULL && entry->hold == t->hold && entry->taken == t->number;
+}
+
+static void
+drop_what_is_over(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < ntracks; i++)
+		if (still_matters(&tracks[i]))
+			tracks[n++] = tracks[i];
+	ntracks = n;
+}
+
+/* An array of that size is not worth to be made smaller. */
+#define TRACKS_KEPT			128
+
+/*
  * xact_reserve --- room for three more: a hold, its record, and one to spare
+ *
+ * What is over goes when the room is used up.  If more than half of it is needed
+ * even so it grows, so each entry is looked at twice on average, and the array
+ * has no more than four times what is needed.
  */
 void
 xact_reserve(void)
 {
-	int			size = Max(tracks_size, 8);
+	int			size;
 
+	if (ntracks == 0 && tracks_size > TRACKS_KEPT)
+	{
+		pfree(tracks);
+		tracks = NULL;
+		tracks_size = 0;
+	}
 	if (ntracks + 3 <= tracks_size)
 		return;
-	while (size < ntracks + 3)
+	drop_what_is_over();
+	size = Max(tracks_size, 8);
+	while (size < 2 * (ntracks + 3))
 		size *= 2;
+	if (size == tracks_size)
+		return;
 	if (tracks == NULL)
 		tracks = MemoryContextAlloc(TopMemoryContext, sizeof(Track) * size);
 	else
@@ -123,16 +172,27 @@ xact_track_hold(const HeldKey *key, LrIndex hold)
 
 /* Only a subtransaction can be rolled back and leave the loss unseen. */
 void
-xact_track_taken(uint64 owner)
+xact_track_taken(HeldEntry *entry)
 {
-	if (IsSubTransaction())
-		push(TRACK_TAKEN)->owner = owner;
+	static uint64 last_number = 0;
+	Track	   *t;
+
+	entry->taken = 0;
+	if (!IsSubTransaction())
+		return;
+	t = push(TRACK_TAKEN);
+	t->key = entry->key;
+	t->hold = entry->hold;
+	t->owner = lt_owner(entry->hold);
+	t->number = ++last_number;
+	entry->taken = t->number;
 }
 
 /*
  * xact_forget_taken --- it was given back and had not been lost
  *
- * Only the newest entry is looked at, which is enough for loops.
+ * Only the newest entry is looked at, which is enough for most loops; others go
+ * when the room is used up.
  */
 void
 xact_forget_taken(uint64 owner)
@@ -576,7 +636,7 @@ xact_note_unlocked_loss(const LrName *name, const HoldView *view)
 
 	if (view->guard == GUARD_OFF || !IsTransactionState())
 		return;
-	for (int i = ntracks - 1; i >= 0; i--)
+	for (int i = ntracks - 1; i >= 0 && taken_in == InvalidSubTransactionId; i--)
 		if (tracks[i].kind == TRACK_TAKEN && tracks[i].owner == view->owner)
 			taken_in = tracks[i].subid;
 	if (unlocked_loss.active && unlocked_loss.taken_in <= taken_in)

@@ -26,7 +26,7 @@ extern void xact_reserve(void);
  * hold was taken, a session-level one was taken, a token was recorded.
  */
 extern void xact_track_hold(const HeldKey *key, LrIndex hold);
-extern void xact_track_taken(uint64 owner);
+extern void xact_track_taken(HeldEntry *entry);
 extern void xact_forget_taken(uint64 owner);
 extern void xact_track_recorded(HeldEntry *entry, int64 token);
 
