@@ -14,6 +14,7 @@
 #ifndef LR_SESSION_INT_H
 #define LR_SESSION_INT_H
 
+#include "report.h"
 #include "session.h"
 
 typedef struct HeldKey
@@ -58,6 +59,9 @@ extern bool session_has_holds(void);
 /* The entry of a name or key; NULL if there is none. */
 extern HeldEntry *session_find(const LrName *name);
 extern HeldEntry *session_find_key(const HeldKey *key);
+
+/* Whose loss it is, if it is one. */
+extern LossLevel session_loss_level(const HeldEntry *entry, const HoldView *view);
 
 /* Walk over all entries; nothing may be deleted meanwhile. */
 typedef void (*HeldCallback) (HeldEntry *entry, void *arg);

@@ -422,14 +422,15 @@ margin_of(const HoldView *view)
 static void
 refuse_commit(const LrName *name, const HoldView *view)
 {
-	HeldEntry  *entry = session_find(name);
-	HoldView	told = *view;
-
-	/* What is said of redis_unlock is not for the hold of the job runner. */
-	if (entry != NULL)
-		told.scope[SCOPE_SESSION].count -= entry->job_count;
 	lr_count(STAT_COMMITS_REFUSED);
-	report_commit_refused(name, &told);
+	report_commit_refused(name, view, session_loss_level(session_find(name), view));
+}
+
+static void
+refuse_commit_unlocked(void)
+{
+	lr_count(STAT_COMMITS_REFUSED);
+	report_commit_refused(&unlocked_loss.name, &unlocked_loss.view, LOSS_UNLOCKED);
 }
 
 static void
@@ -559,7 +560,7 @@ check_holds(void)
 	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
 
 	if (unlocked_loss.active && has_xid)
-		refuse_commit(&unlocked_loss.name, &unlocked_loss.view);
+		refuse_commit_unlocked();
 	if (!session_has_holds() || (nxact_holds == 0 && !has_xid))
 		return false;
 
