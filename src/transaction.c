@@ -420,10 +420,15 @@ margin_of(const HoldView *view)
 }
 
 static void
-refuse_commit(const LrName *name, const HoldView *view)
+refuse_commit(const HeldEntry *entry, const HoldView *view)
 {
+	LrName		name;
+
+	name.len = entry->key.len;
+	name.hash = entry->key.hash;
+	memcpy(name.data, entry->key.data, name.len);
 	lr_count(STAT_COMMITS_REFUSED);
-	report_commit_refused(name, view, session_loss_level(session_find(name), view));
+	report_commit_refused(&name, view, session_loss_level(entry, view));
 }
 
 static void
@@ -433,27 +438,48 @@ refuse_commit_unlocked(void)
 	report_commit_refused(&unlocked_loss.name, &unlocked_loss.view, LOSS_UNLOCKED);
 }
 
-static void
-name_of(const HeldEntry *entry, LrName *name)
-{
-	name->len = entry->key.len;
-	name->hash = entry->key.hash;
-	memcpy(name->data, entry->key.data, name->len);
-}
-
 /* What a walk over the holds is for. */
 typedef struct GuardWalk
 {
 	bool		has_xid;
+	bool		verified;		/* the store has been asked of all that want it */
+	bool		failed;			/* and did not answer for one */
 	int64		now;
 	int64		floor;			/* earliest deadline that was seen */
+	HeldEntry  *lost;			/* one that was found lost */
+	HoldView	lost_view;
 	int			n;				/* holds that the store must be asked about */
 	StoreOp    *ops;
-	LrIndex    *holds;
+	HeldEntry **entries;
 } GuardWalk;
 
 /*
- * guard_one --- look at one hold: refuse, ask the store, or let it be
+ * note_lost --- of several losses one is told
+ *
+ * That of a session-level hold comes first: starting the transaction again does
+ * not end it.
+ */
+static void
+note_lost(GuardWalk *walk, HeldEntry *entry, const HoldView *view)
+{
+	if (walk->lost != NULL &&
+		(session_loss_level(walk->lost, &walk->lost_view) == LOSS_OF_SESSION ||
+		 session_loss_level(entry, view) != LOSS_OF_SESSION))
+		return;
+	walk->lost = entry;
+	walk->lost_view = *view;
+}
+
+static bool
+must_ask(const GuardWalk *walk, const HoldView *view)
+{
+	if (view->guard == GUARD_VERIFY && !walk->verified)
+		return true;
+	return view->deadline - walk->now <= margin_of(view);
+}
+
+/*
+ * guard_one --- look at one hold: note its loss, ask the store, or let it be
  */
 static void
 guard_one(HeldEntry *entry, void *arg)
@@ -470,12 +496,10 @@ guard_one(HeldEntry *entry, void *arg)
 		return;
 	if (view.state == HOLD_LOST)
 	{
-		LrName		name;
-
-		name_of(entry, &name);
-		refuse_commit(&name, &view);
+		note_lost(walk, entry, &view);
+		return;
 	}
-	if (view.guard == GUARD_LEASE && view.deadline - walk->now > margin_of(&view))
+	if (!must_ask(walk, &view))
 		return;
 
 	op = &walk->ops[walk->n];
@@ -487,17 +511,19 @@ guard_one(HeldEntry *entry, void *arg)
 	op->store = view.store;
 	op->moves = view.moves;
 	op->lease_ms = lease_of(&view);
-	walk->holds[walk->n++] = entry->hold;
+	walk->entries[walk->n++] = entry;
 }
 
 /*
- * judge_reply --- the store was asked about a hold
+ * apply_reply --- the store was asked about a hold
+ *
+ * What it says of the lease or the loss goes into the lock table, where the next
+ * look finds it.
  */
 static void
-judge_reply(LrIndex hold, StoreOp *op)
+apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
 {
 	HoldView	view;
-	LrName		name;
 
 	if (lt_has_moved(hold, op->moves))
 		session_run_held(hold, op);
@@ -506,16 +532,25 @@ judge_reply(LrIndex hold, StoreOp *op)
 						  op->moves);
 	else if (session_reply_says_lost(op))
 		session_lose_by_reply(hold, op);
+	else
+	{
+		walk->failed = true;
+		lt_look(hold, &view);
+		if (view.state == HOLD_HELD && view.guard == GUARD_VERIFY)
+			report_store_failure(ERROR, op->outcome, session_store_error());
+	}
+}
 
-	lt_look(hold, &view);
-	if (view.state == HOLD_HELD && op->outcome == STORE_OK)
-		return;
-	if (view.state == HOLD_HELD && view.guard == GUARD_VERIFY)
-		report_store_failure(ERROR, op->outcome, session_store_error());
-	name.len = op->name_len;
-	memcpy(name.data, op->name, name.len);
-	name.hash = hash_bytes((const unsigned char *) name.data, name.len);
-	refuse_commit(&name, &view);
+/*
+ * ask_store --- have renewed what is too near its end, or to be verified
+ */
+static void
+ask_store(GuardWalk *walk)
+{
+	session_run_many(walk->ops, walk->n, STORE_WAIT);
+	for (int i = 0; i < walk->n; i++)
+		apply_reply(walk, walk->entries[i]->hold, &walk->ops[i]);
+	walk->verified = true;
 }
 
 static void
@@ -524,50 +559,66 @@ count_entry(HeldEntry *entry, void *arg)
 	(*(int *) arg)++;
 }
 
+/* A lease that does not outlast so many requests is too short to commit by. */
+#define GUARD_REQUESTS		5
+
 /*
  * guard_holds --- look at each hold, and ask the store where that is needed
+ *
+ * While the store is asked time passes for all holds, also for those that were
+ * fine before.  So all are looked at again, until there is nothing to ask: then
+ * all are judged by the same instant, which is now.
  */
 static void
 guard_holds(bool has_xid)
 {
-	GuardWalk	walk = {.has_xid = has_xid,.now = lr_now(),.floor = LR_NEVER};
+	GuardWalk	walk = {.has_xid = has_xid};
 	int			n = 0;
 
 	session_walk(count_entry, &n);
 	walk.ops = palloc_extended(sizeof(StoreOp) * (Size) n, MCXT_ALLOC_HUGE);
-	walk.holds = palloc(sizeof(LrIndex) * n);
-	session_walk(guard_one, &walk);
-	if (walk.n > 0)
+	walk.entries = palloc_extended(sizeof(HeldEntry *) * (Size) n, MCXT_ALLOC_HUGE);
+	for (int asked = 0;; asked++)
 	{
-		session_run_many(walk.ops, walk.n, STORE_WAIT);
-		for (int i = 0; i < walk.n; i++)
-			judge_reply(walk.holds[i], &walk.ops[i]);
+		walk.now = lr_now();
+		walk.floor = LR_NEVER;
+		walk.lost = NULL;
+		walk.n = 0;
+		session_walk(guard_one, &walk);
+		if (walk.lost != NULL)
+			refuse_commit(walk.lost, &walk.lost_view);
+		if (walk.n == 0)
+			break;
+		if (walk.failed || asked == GUARD_REQUESTS)
+		{
+			HoldView	view;
+
+			lt_look(walk.entries[0]->hold, &view);
+			refuse_commit(walk.entries[0], &view);
+		}
+		ask_store(&walk);
 	}
 	session_deadline_floor = walk.floor;
 	pfree(walk.ops);
-	pfree(walk.holds);
+	pfree(walk.entries);
 }
 
 /*
  * check_holds --- refuse if a lock of this transaction was lost
  *
  * Usually told by three numbers: nothing lost, nothing to verify, and no
- * deadline near.  False: there is no lock that could matter.
+ * deadline near.
  */
-static bool
-check_holds(void)
+static void
+check_holds(bool has_xid)
 {
-	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
-
 	if (unlocked_loss.active && has_xid)
 		refuse_commit_unlocked();
 	if (!session_has_holds() || (nxact_holds == 0 && !has_xid))
-		return false;
-
+		return;
 	if (session_nverified > 0 || lt_lost_count() > 0 ||
 		session_deadline_floor - lr_now() <= MARGIN_MAX)
 		guard_holds(has_xid);
-	return true;
 }
 
 /*
@@ -576,9 +627,11 @@ check_holds(void)
 static void
 guard_commit(void)
 {
-	if (!check_holds())
-		return;
+	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
 
+	check_holds(has_xid);
+	if (!session_has_holds() || (nxact_holds == 0 && !has_xid))
+		return;
 	committing = true;
 	if (lt_begin_commit())
 		ereport(ERROR,
@@ -603,7 +656,7 @@ xact_callback(XactEvent event, void *arg)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
-			(void) check_holds();
+			check_holds(TransactionIdIsValid(GetTopTransactionIdIfAny()));
 			break;
 		default:
 			break;
