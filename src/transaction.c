@@ -362,8 +362,6 @@ forget_transaction(void)
 	warned_unlock = false;
 	if (committing)
 		lt_end_commit();
-	else if (session_is_entered())
-		lt_forget_signal();
 	committing = false;
 }
 
@@ -612,8 +610,6 @@ guard_holds(bool has_xid)
 static void
 check_holds(bool has_xid)
 {
-	if (unlocked_loss.active && has_xid)
-		refuse_commit_unlocked();
 	if (!session_has_holds() || (nxact_holds == 0 && !has_xid))
 		return;
 	if (session_nverified > 0 || lt_lost_count() > 0 ||
@@ -621,26 +617,60 @@ check_holds(bool has_xid)
 		guard_holds(has_xid);
 }
 
+/* ----------
+ * The commit
+ * ----------
+ */
+
 /*
- * guard_commit --- may this transaction commit?
+ * begin_commit --- nobody signals this session from here on
+ *
+ * True: it was signalled before, and if no statement has ended by that yet the
+ * next CHECK_FOR_INTERRUPTS raises it.  The caller has to see to it that there is
+ * one before the wait for a synchronous standby, which a cancel ends with no more
+ * than a warning.
+ */
+static bool
+begin_commit(void)
+{
+	/* Without holds nobody does. */
+	if (session_has_holds())
+	{
+		committing = true;
+		lt_begin_commit();
+	}
+	return lt_take_signal();
+}
+
+/*
+ * guard_commit --- may this transaction commit, or be prepared?
+ *
+ * Nobody can tell here that a NOTIFY is pending.
  */
 static void
 guard_commit(void)
 {
 	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
+	bool		signalled;
 
-	check_holds(has_xid);
-	if (!session_has_holds() || (nxact_holds == 0 && !has_xid))
+	if (!session_is_entered())
 		return;
-	committing = true;
-	if (lt_begin_commit())
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not commit because a Redis lock of this session was lost"),
-				 errhint("Start again.")));
+	if (unlocked_loss.active && has_xid)
+		refuse_commit_unlocked();
+	signalled = begin_commit();
+	check_holds(has_xid);
+	if (signalled)
+		CHECK_FOR_INTERRUPTS();
 	for (int i = 0; i < ntracks; i++)
 		if (tracks[i].kind == TRACK_HOLD)
 			lt_set_committing(tracks[i].hold, true);
+}
+
+void
+xact_before_commit_prepared(void)
+{
+	if (session_is_entered() && begin_commit())
+		CHECK_FOR_INTERRUPTS();
 }
 
 static void
@@ -656,7 +686,7 @@ xact_callback(XactEvent event, void *arg)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
-			check_holds(TransactionIdIsValid(GetTopTransactionIdIfAny()));
+			guard_commit();
 			break;
 		default:
 			break;

@@ -18,6 +18,12 @@
 /* Once, when the library is preloaded. */
 extern void xact_register_callbacks(void);
 
+/*
+ * COMMIT PREPARED is about to run, for which there is no callback: no signal of
+ * on_lost from here to the end of the statement.
+ */
+extern void xact_before_commit_prepared(void);
+
 /* Room for what one call may have to remember.  May raise. */
 extern void xact_reserve(void);
 
