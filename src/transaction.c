@@ -23,6 +23,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -645,6 +646,12 @@ begin_commit(void)
 /*
  * guard_commit --- may this transaction commit, or be prepared?
  *
+ * The transaction in which PostgreSQL drops the temporary tables of a session
+ * that ends is not the user's.  All others are: those of statements that commit
+ * in between (VACUUM, CREATE INDEX CONCURRENTLY) too, for whom an error there is
+ * nothing new; and those of workers that run functions of users.  What a backend
+ * does between statements (notifications, invalidations) writes nothing.
+ *
  * Nobody can tell here that a NOTIFY is pending.
  */
 static void
@@ -653,7 +660,7 @@ guard_commit(void)
 	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	bool		signalled;
 
-	if (!session_is_entered())
+	if (proc_exit_inprogress || !session_is_entered())
 		return;
 	if (unlocked_loss.active && has_xid)
 		refuse_commit_unlocked();
