@@ -325,15 +325,18 @@ extern void lt_set_committing(LrIndex hold, bool committing);
 /* How many holds of this session are lost. */
 extern int	lt_lost_count(void);
 
-/*
- * From lt_begin_commit to lt_end_commit nobody signals this session.  True: a
- * signal has just been sent and may still be on its way.
- */
-extern bool lt_begin_commit(void);
+/* From lt_begin_commit to lt_end_commit nobody signals this session. */
+extern void lt_begin_commit(void);
 extern void lt_end_commit(void);
 
-/* The transaction is over that a signal was meant for. */
-extern void lt_forget_signal(void);
+/*
+ * Has this session been signalled (on_lost) since it was last asked?  If so the
+ * signal has arrived: its handler has run when this returns.
+ */
+extern bool lt_take_signal(void);
+
+/* Does this session have a session-level hold there, with that owner number? */
+extern bool lt_has_session_part(LrIndex hold, uint64 owner);
 
 typedef enum ReleaseStart
 {

@@ -101,7 +101,8 @@ typedef struct LrSession
 	int			pid;			/* 0 = free */
 	pg_atomic_uint32 nlost;		/* its holds that are lost */
 	bool		committing;		/* past pre-commit; under the signal lock */
-	int64		signalled_at;	/* lr_now() of the last signal; likewise */
+	bool		signalled;		/* was sent a signal, and has not asked since
+								 * (lt_take_signal); likewise */
 	Oid			datid;
 	Oid			userid;
 	LrWait		wait;

@@ -439,7 +439,7 @@ poll_until(
 		  'deleted';
 	});
 $one->query_fails("SELECT redis_assert_held('reload')",
-	'40001', qr/lost/, 'another Redis: what was held is lost');
+	'55000', qr/lost/, 'another Redis: what was held is lost');
 $two->query_is("SELECT redis_try_lock('reload')",
 	't', 'another Redis: free there');
 is_deeply([ $other->all_keys ], ['reload'], 'another Redis: taken there');
