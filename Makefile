@@ -27,6 +27,7 @@ OBJS = \
 	src/locktable_handover.o \
 	src/locktable_hold.o \
 	src/locktable_queue.o \
+	src/locktable_refused.o \
 	src/locktable_rows.o \
 	src/long_wait.o \
 	src/node.o \

@@ -140,6 +140,9 @@ typedef struct LrHold
 	bool		count_unsure;	/* what the store shows of our count may be
 								 * wrong */
 	int64		renewals;
+	int			refusals;		/* by the store, in a row; see locktable_refused.c */
+	bool		alone;			/* its key is refused, and others with it */
+	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
 	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
 } LrHold;
@@ -390,6 +393,8 @@ typedef struct DueItem
 	int64		lease_ms;
 	int64		not_after;
 	int64		keep_ms;		/* the key has to stay locked so long */
+	bool		refused;		/* when it was asked for last */
+	bool		alone;			/* not together with others in a request */
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } DueItem;
@@ -412,6 +417,17 @@ extern int64 lt_next_due(StoreId store);
 extern void lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
+
+/* The store refused it, for what it asked; or has not done so this time. */
+typedef struct Refusal
+{
+	bool		first;			/* in a row: worth saying */
+	bool		over;			/* orphan or lost: what there was has run out */
+	int64		again;			/* when to try again */
+} Refusal;
+
+extern Refusal lt_refused(const DueItem *item, bool alone);
+extern void lt_not_refused(const DueItem *item);
 
 /* No create of it can run later than that, by the store's clock. */
 extern void lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store,

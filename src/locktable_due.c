@@ -284,7 +284,7 @@ is_due(LrIndex hold, StoreId store, int64 now)
 	LrHold	   *h = &lt_holds[hold];
 	int64		early = 0;
 
-	if (h->state == HOLD_HELD && h->store == store)
+	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0)
 		early = Min(lt_renew_lease_ms(h) * LR_US_PER_MS / 12, EARLY_MAX);
 	return read_time(&lt_leases[hold].due[store]) - early <= now;
 }
@@ -317,6 +317,8 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 
 		item->lease_ms = Max(item->lease_ms, (left + LR_US_PER_MS - 1) / LR_US_PER_MS);
 	}
+	item->refused = h->refusals > 0;
+	item->alone = h->alone;
 	item->name_len = key->name_len;
 	memcpy(item->name, key->name, key->name_len);
 }

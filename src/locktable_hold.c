@@ -124,6 +124,7 @@ leave_to_watchdog(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
+	lt_note_end(hold);
 	lt_free_rows(lt_hold_rows(h) - 1);
 	memset(h->scope, 0, sizeof(h->scope));
 	if (h->state == HOLD_WAITING)

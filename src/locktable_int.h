@@ -230,4 +230,7 @@ extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
 
+/* locktable_refused.c; partition lock held. */
+extern void lt_note_end(LrIndex hold);
+
 #endif							/* LR_LOCKTABLE_INT_H */

@@ -58,12 +58,9 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 			(errcode(sqlstate),
 			 errmsg_internal("%s", _(failure_message(outcome))),
 			 error->detail[0] == '\0' ? 0 :
-			 error->node > 0 ?
-			 errdetail("Node %d: %s", error->node, error->detail) :
 			 errdetail_internal("%s", error->detail),
 			 error->address[0] == '\0' ? 0 :
-			 errdetail_log("Node %d at %s: %s", error->node, error->address,
-						   error->detail),
+			 errdetail_log("%s: %s", error->address, error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
 			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
 			 lr_mode != MODE_REDIS ?
