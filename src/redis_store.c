@@ -774,7 +774,7 @@ note_error(StoreHandle *h, StoreOutcome outcome, const char *words)
 	{
 		h->drop = true;
 		if (h->conn.by_name)
-			node_want_addresses();
+			node_want_addresses(WANT_MASTER);
 	}
 	if (strncmp(words, "NOAUTH", 6) == 0)
 		h->drop = true;
