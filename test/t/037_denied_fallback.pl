@@ -48,24 +48,36 @@ my $away = qr/locks are kept in the table from now on/;
 $one->value(q{SELECT redis_lock('app:1'), redis_lock('other:1')});
 $node->log_since_here;
 forbid();
-poll_until('the lock to be lost', sub { $one->value(q{SELECT redis_is_held('other:1')}) eq 'f' });
+poll_until('the lock to be lost',
+	sub { $one->value(q{SELECT redis_is_held('other:1')}) eq 'f' });
 is($node->times_logged($away), 0, 'one key that is denied is no outage');
 $one->query_is(q{SELECT redis_is_held('app:1')}, 't', 'the other lock is held');
 $one->query_warns(q{SELECT redis_unlock('other:1')},
 	'f', '01000', qr/was lost.*expired/s, 'and the loss is told');
 
-# On the way back from the table.
-$node->cut_off($proxy);
-poll_until('the lock to be carried over',
-	sub { owner_in($table->hash('app:1')) ne '' });
 poll_until(
-	'the key not to be held off',
-	sub { $one->value(q{SELECT redis_try_lock('other:2')}) eq 't' });
+	'what it left to have ended',
+	sub {
+		$node->value(q{SELECT count(*) FROM redis_locks WHERE key = 'other:1'}) == 0;
+	});
+
+# On the way back from the table.
+$redis->cmd('ACL', 'SETUSER', 'bob', '~*');
+$one->value(q{SET lockredis.lease = '60s'});
+$one->value(q{SELECT redis_unlock('app:1')});
+$one->value(q{SELECT redis_lock('app:2'), redis_lock('other:2')});
+$node->cut_off($proxy);
+foreach my $key (qw(app:2 other:2))
+{
+	poll_until("$key to be carried over",
+		sub { owner_in($table->hash($key)) ne '' });
+}
+forbid();
 $redis->cmd('CONFIG', 'RESETSTAT');
 my $began = now();
 $node->reconnect($proxy);
 poll_until('the lock to be carried back',
-	sub { owner_in($table->hash('app:1')) eq '' });
+	sub { owner_in($table->hash('app:2')) eq '' });
 like(
 	$node->log_text,
 	qr/refuses to take over the lock "other:2"\n.*DETAIL:  .*NOPERM/,
@@ -76,9 +88,9 @@ like(
 poll_until('the third try', sub { rejected() >= 6 });
 cmp_ok(now() - $began, '>', 4.9, 'it is asked for at growing intervals');
 is($node->store_in_use, 'master', 'locks are kept in Redis');
-$one->query_is(q{SELECT redis_is_held('other:2'), redis_is_held('app:1')},
+$one->query_is(q{SELECT redis_is_held('other:2'), redis_is_held('app:2')},
 	't|t', 'both are held');
-$one->query_is(q{SELECT redis_unlock('other:2'), redis_unlock('app:1')},
+$one->query_is(q{SELECT redis_unlock('other:2'), redis_unlock('app:2')},
 	't|t', 'and given back');
 $redis->cmd('ACL', 'SETUSER', 'bob', '~*');
 $one->quit;
