@@ -599,6 +599,24 @@ session_lose_by_reply(LrIndex hold, const StoreOp *op)
 }
 
 /*
+ * session_loss_level --- see session_int.h
+ *
+ * redis_unlock cannot give back what the job runner holds.
+ */
+LossLevel
+session_loss_level(const HeldEntry *entry, const HoldView *view)
+{
+	return view->scope[SCOPE_SESSION].count > entry->job_count ?
+		LOSS_OF_SESSION : LOSS_OF_XACT;
+}
+
+void
+session_refuse_lost(const LrName *name, const HoldView *view)
+{
+	report_lost_used(name, view, session_loss_level(session_find(name), view));
+}
+
+/*
  * run_set --- have the store write count and lease of a lock that we hold
  */
 static void
@@ -660,6 +678,20 @@ add_count(ScopeHold *part, const LockTerms *terms)
 }
 
 /*
+ * refuse_lost_at_reentry --- what was lost is what was held before
+ */
+static void
+refuse_lost_at_reentry(const LrName *name, LrIndex hold, LockScope scope,
+					   const ScopeHold *before)
+{
+	HoldView	view;
+
+	lt_look(hold, &view);
+	view.scope[scope] = *before;
+	session_refuse_lost(name, &view);
+}
+
+/*
  * reenter --- take a lock again that this session has
  *
  * The first hold of the other scope needs a slot, which is reserved before
@@ -679,7 +711,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 
 	before = *part;
 	add_count(part, terms);
@@ -701,10 +733,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 				run_set(hold, entry, view.owner, store_count(&view),
 						lock_ttl_ms(terms), terms->keep_until != 0, &op);
 				if (session_reply_says_lost(&op))
-				{
-					lt_look(hold, &view);
-					report_lost(ERROR, name, &view);
-				}
+					refuse_lost_at_reentry(name, hold, terms->scope, &before);
 				if (op.outcome != STORE_OK)
 					report_store_failure(ERROR, op.outcome, session_store_error());
 
@@ -714,7 +743,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 									op.moves);
 				lt_look(hold, &view);
 				if (view.state == HOLD_LOST)
-					report_lost(ERROR, name, &view);
+					refuse_lost_at_reentry(name, hold, terms->scope, &before);
 			} while (view.moves != op.moves);
 		}
 		PG_CATCH();
@@ -731,7 +760,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		xact_track_hold(&entry->key, hold);
 	else if (before.count == 0)
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	lr_count(STAT_REENTRIES);
 }
 
@@ -768,6 +797,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	entry->guard = GUARD_OFF;
 	entry->recorded = 0;
 	entry->recorded_here = false;
+	entry->taken = 0;
 	pending = true;
 
 	if (!wait_for_lock(name, request, &hold))
@@ -786,7 +816,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	if (request->terms.scope == SCOPE_XACT)
 		xact_track_hold(&entry->key, hold);
 	else
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	long_wait_acquired(name);
 	if (got)
 		*got = entry;
