@@ -460,12 +460,18 @@ lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store, int64 not_after)
 /*
  * lt_drop_lost_locked --- its session needs no longer be told; partition lock
  * held
+ *
+ * A count of losses that is too low lets a commit pass, so it is lowered for
+ * nothing else; what is held, against all rules, is given back.
  */
 void
 lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 {
-	Assert(lt_holds[hold].state == HOLD_LOST);
-	pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
+	bool		lost = lt_holds[hold].state == HOLD_LOST;
+
+	Assert(lost);
+	if (lost)
+		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
 	if (lt_holds[hold].traces != 0)
 		lt_make_orphan(hold, wakes);
 	else

@@ -438,13 +438,9 @@ judge_reply(LrIndex hold, StoreOp *op)
 	HoldView	view;
 	LrName		name;
 
-	if (lt_has_moved(hold, op->moves))
-		session_run_held(hold, op);
-	if (op->outcome == STORE_OK)
+	if (!session_settle_held(hold, op) && op->outcome == STORE_OK)
 		lt_raise_deadline(hold, op->sent_at + op->lease_ms * LR_US_PER_MS,
 						  op->moves);
-	else if (session_reply_says_lost(op))
-		session_lose_by_reply(hold, op);
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_HELD && op->outcome == STORE_OK)
