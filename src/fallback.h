@@ -36,7 +36,7 @@ typedef struct FallbackStatus
 extern Size fallback_shmem_size(void);
 extern void fallback_shmem_init(void);
 
-/* Raises if the settings do not fit each other; at the start of the server. */
+/* Warns of settings that do not fit each other; at the start of the server. */
 extern void fallback_check_settings(void);
 
 /* ---- for all processes, lock-free ---- */
