@@ -317,6 +317,25 @@ fallback_reload(void)
 	fallback_start();
 }
 
+/*
+ * fallback_new_place --- Redis is another one, which may have served others until
+ * now
+ *
+ * So a silence begins anew, and no key is known to have stayed here.
+ */
+void
+fallback_new_place(void)
+{
+	int64		now = lr_now();
+
+	if (!is_on())
+		return;
+	if (read_time(&shared->silent_since) != 0)
+		pg_atomic_write_u64(&shared->silent_since, (uint64) now);
+	pg_atomic_write_u64(&shared->answered_at, (uint64) now);
+	steady_since = 0;
+}
+
 void
 fallback_asked(int64 now)
 {

@@ -70,6 +70,9 @@ extern void fallback_get_status(FallbackStatus *out);
 extern void fallback_start(void);
 extern void fallback_reload(void);
 
+/* Redis is at another place: what was known of it is of the old one. */
+extern void fallback_new_place(void);
+
 /* Redis was asked something; it answered; it did not, or with a refusal. */
 extern void fallback_asked(int64 now);
 extern void fallback_answered(int64 now);

@@ -43,6 +43,7 @@
 
 #include "fallback.h"
 #include "locktable_int.h"
+#include "settings.h"
 
 /*
  * Renewals that are due a little later go out with those that are due now: a
@@ -212,6 +213,15 @@ is_left_in(const LrHold *h, StoreId store)
 }
 
 /*
+ * is_to_be_asked --- lockredis.url has changed: is it at the new place?
+ */
+static bool
+is_to_be_asked(const LrHold *h)
+{
+	return h->store == STORE_REDIS && lt_is_at_old_place(h);
+}
+
+/*
  * lt_set_due_of_held --- in both stores, by its present lease
  */
 void
@@ -221,7 +231,9 @@ lt_set_due_of_held(LrIndex hold, WakeList *wakes)
 
 	for (int s = 0; s < STORE_COUNT; s++)
 	{
-		if (s == h->store)
+		if (s == h->store && is_to_be_asked(h))
+			lt_set_due(hold, s, lr_now(), wakes);
+		else if (s == h->store)
 			lt_set_due(hold, s, lt_due_of_held(h, read_time(&lt_leases[hold].deadline)),
 					   wakes);
 		else if (is_wanted_in(h, s) || is_left_in(h, s))
@@ -269,19 +281,21 @@ lt_watchdog_is_awake(void)
 
 /*
  * decide_here --- of a lock that is held in this store
+ *
+ * It is renewed, or asked about because lockredis.url has changed.
  */
 static DueAction
 decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = read_time(&lt_leases[hold].deadline);
-	bool		renewed = lt_renew_lease_ms(h) > 0;
+	bool		asked = lt_renew_lease_ms(h) > 0 || is_to_be_asked(h);
 
-	if (!renewed || connected)
+	if (!asked || connected)
 		lt_set_due(hold, h->store, deadline, wakes);
 	else
 		lt_set_due(hold, h->store, Min(again, deadline), wakes);
-	return renewed && connected ? DUE_RENEW : DUE_NOTHING;
+	return asked && connected ? DUE_RENEW : DUE_NOTHING;
 }
 
 /*
@@ -308,7 +322,10 @@ decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 		return DUE_GIVE_BACK;
 	h->traces |= STORE_BIT(store);
 	if (store == STORE_REDIS)
+	{
 		h->not_after[store] = NOT_AFTER_UNKNOWN;
+		h->place = lr_place;
+	}
 	return DUE_MOVE;
 }
 
@@ -375,7 +392,10 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 	item->moves = h->moves;
 	item->count = Max(1, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;
+	item->at_old_place = store == STORE_REDIS && lt_is_at_old_place(h);
 	item->lease_ms = lt_renew_lease_ms(h);
+	if (item->action == DUE_RENEW)
+		item->lease_ms = Max(item->lease_ms, 1);	/* to ask changes nothing */
 	item->keep_ms = h->keep_until > now ?
 		(h->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS : 0;
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
