@@ -38,6 +38,7 @@ OBJS = \
 	src/redis_url.o \
 	src/renewals.o \
 	src/report.o \
+	src/resolver.o \
 	src/session.o \
 	src/settings.o \
 	src/sqlfuncs.o \

@@ -26,16 +26,12 @@
 #include "locktable.h"
 #include "node.h"
 
-/* A host name is resolved at most this often, however many ask for it. */
-#define RESOLVE_INTERVAL	(1 * LR_US_PER_S)
-
 typedef struct NodeShared
 {
 	pg_atomic_uint32 silent[STORE_COUNT];	/* a request timed out; see
 											 * node_set_silent */
-	pg_atomic_uint32 wanted;	/* somebody waits for addresses */
+	pg_atomic_uint32 wanted;	/* WANT_xxx: somebody asks for addresses */
 	pg_atomic_uint32 place;		/* see node_get_place */
-	pg_atomic_uint64 resolved_at;	/* lr_now() of the last attempt, 0 = never */
 	NodeStatus	status[STORE_COUNT];	/* under the lock */
 	NodeAddresses addresses;	/* under the lock; of Redis */
 } NodeShared;
@@ -67,7 +63,6 @@ node_shmem_init(void)
 	memset(node, 0, sizeof(NodeShared));
 	pg_atomic_init_u32(&node->wanted, 0);
 	pg_atomic_init_u32(&node->place, 0);
-	pg_atomic_init_u64(&node->resolved_at, 0);
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
 		pg_atomic_init_u32(&node->silent[i], 0);
@@ -163,23 +158,13 @@ void
 node_publish_addresses(const NodeAddresses *addresses)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	if (addresses->count > 0 ||
+	if (addresses->count > 0 || node->addresses.count == 0 ||
 		node->addresses.url_hash != addresses->url_hash)
 		node->addresses = *addresses;
 	LWLockRelease(node_lock);
 
-	pg_atomic_write_u64(&node->resolved_at, (uint64) lr_now());
+	/* Who has asked while it was under way gets the same answer. */
 	pg_atomic_write_u32(&node->wanted, 0);
-}
-
-/*
- * node_forget_addresses --- lockredis.url has changed: resolve it at once
- */
-void
-node_forget_addresses(void)
-{
-	pg_atomic_write_u64(&node->resolved_at, 0);
-	pg_atomic_write_u32(&node->wanted, 1);
 }
 
 bool
@@ -200,24 +185,28 @@ node_get_addresses(const RedisUrl *url, NodeAddresses *out)
 /*
  * node_want_addresses --- ask for the host name to be resolved (again)
  *
- * Those who wait repeat this, so a request too soon after the last attempt
- * is dropped.
+ * Those who wait repeat this.  When it is done, or whether, decides the
+ * watchdog.
  */
 void
-node_want_addresses(void)
+node_want_addresses(uint32 why)
 {
-	int64		resolved_at = (int64) pg_atomic_read_u64(&node->resolved_at);
-
-	if (resolved_at != 0 && lr_now() - resolved_at < RESOLVE_INTERVAL)
+	if ((pg_atomic_read_u32(&node->wanted) & why) == why)
 		return;
-	if (pg_atomic_exchange_u32(&node->wanted, 1) == 0)
+	if ((pg_atomic_fetch_or_u32(&node->wanted, why) & why) != why)
 		lr_wake_watchdog();
 }
 
-bool
+uint32
 node_addresses_wanted(void)
 {
-	return pg_atomic_read_u32(&node->wanted) != 0;
+	return pg_atomic_read_u32(&node->wanted);
+}
+
+void
+node_drop_wish(uint32 why)
+{
+	pg_atomic_fetch_and_u32(&node->wanted, ~why);
 }
 
 void

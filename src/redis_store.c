@@ -744,7 +744,7 @@ take_error(StoreHandle *h, const RedisCommand *cmd)
 	{
 		h->drop = true;
 		if (h->conn.by_name && !h->stays)
-			node_want_addresses();
+			node_want_addresses(WANT_MASTER);
 	}
 	if (strncmp(words, "NOAUTH", 6) == 0)
 		h->drop = true;

@@ -610,3 +610,15 @@ renewals_idle(void)
 			idle |= STORE_BIT(i);
 	return idle;
 }
+
+/*
+ * renewals_connected --- is there a connection to Redis that serves us?
+ */
+bool
+renewals_connected(void)
+{
+	const Renewals *r = &renewals[STORE_REDIS];
+
+	return lr_has_store(STORE_REDIS) && r->state == NODE_UP &&
+		!node_is_silent(r->id) && r->store->connected(r->handle);
+}

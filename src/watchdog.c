@@ -6,9 +6,10 @@
  * A static worker that is connected to no database, so that it serves all of
  * them, does not stand in the way of DROP DATABASE, and runs on hot standbys
  * too.  It holds no lock during I/O and never blocks on a socket: both of its
- * connections are stepped without waiting, and it sleeps in one place only,
- * until the next thing is due.  An error ends it and the postmaster starts it
- * again; all it has to know is in shared memory.
+ * connections are stepped without waiting, another process resolves host
+ * names, and it sleeps in one place only, until the next thing is due.  An
+ * error ends it and the postmaster starts it again; all it has to know is in
+ * shared memory.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,14 +28,17 @@
 #include "fallback.h"
 #include "locktable.h"
 #include "node.h"
-#include "redis_store.h"
+#include "resolver.h"
 #include "settings.h"
 #include "wait_events.h"
 #include "watchdog.h"
 #include "worker.h"
 
-/* The latch, the postmaster's death, and the sockets of both connections. */
-#define MAX_EVENTS			(2 + 2 * STORE_MAX_INTERESTS)
+/* The sockets of both connections, and the resolver's pipe. */
+#define MAX_INTERESTS		(2 * STORE_MAX_INTERESTS + 1)
+
+/* These, the latch, and the postmaster's death. */
+#define MAX_EVENTS			(2 + MAX_INTERESTS)
 
 /* What the wait event set was built for. */
 typedef struct Watched
@@ -42,9 +46,10 @@ typedef struct Watched
 	WaitEventSet *set;
 	uint32		renewals_epoch;
 	uint32		subscriptions_epoch;
+	uint32		resolver_epoch;
 	int			n;
-	StoreInterest interest[2 * STORE_MAX_INTERESTS];
-	int			position[2 * STORE_MAX_INTERESTS];
+	StoreInterest interest[MAX_INTERESTS];
+	int			position[MAX_INTERESTS];
 } Watched;
 
 static Watched watched;
@@ -61,6 +66,7 @@ static void
 watchdog_leave(int code, Datum arg)
 {
 	lt_watchdog_leave();
+	resolver_stop();
 }
 
 /* ----------
@@ -106,19 +112,23 @@ rebuild_set(const StoreInterest *interest, int n)
 static int64
 watch_sockets(void)
 {
-	StoreInterest interest[2 * STORE_MAX_INTERESTS];
+	StoreInterest interest[MAX_INTERESTS];
 	int64		renewals_until;
 	int64		subscriptions_until;
+	int64		resolver_until;
 	uint32		renewals_epoch;
 	uint32		subscriptions_epoch;
+	uint32		resolver_epoch;
 	int			n;
 
 	n = renewals_interests(interest, &renewals_until, &renewals_epoch);
 	n += subscriptions_interests(interest + n, &subscriptions_until,
 								 &subscriptions_epoch);
+	n += resolver_interests(interest + n, &resolver_until, &resolver_epoch);
 
 	if (renewals_epoch != watched.renewals_epoch ||
 		subscriptions_epoch != watched.subscriptions_epoch ||
+		resolver_epoch != watched.resolver_epoch ||
 		!same_sockets(interest, n))
 		rebuild_set(interest, n);
 	else
@@ -134,7 +144,8 @@ watch_sockets(void)
 	}
 	watched.renewals_epoch = renewals_epoch;
 	watched.subscriptions_epoch = subscriptions_epoch;
-	return Min(renewals_until, subscriptions_until);
+	watched.resolver_epoch = resolver_epoch;
+	return Min(Min(renewals_until, subscriptions_until), resolver_until);
 }
 
 /*
@@ -178,7 +189,7 @@ reload(void)
 	if (epoch == lr_url_epoch || !lr_has_store(STORE_REDIS))
 		return;
 	node_set_silent(STORE_REDIS, false);
-	node_forget_addresses();
+	resolver_restart();
 	node_set_place(lr_place);
 	if (place != lr_place)
 		fallback_new_place();
@@ -199,8 +210,7 @@ one_round(bool ending)
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 		reload();
-	if (node_addresses_wanted())
-		redis_resolve();
+	resolver_step(renewals_connected());
 	renewals_step();
 	fallback_step();
 	subscriptions_step();

@@ -37,6 +37,7 @@ extern void renewals_start(void);
 extern void renewals_reconnect(bool place_changed);
 extern void renewals_step(void);
 extern uint32 renewals_idle(void);
+extern bool renewals_connected(void);
 extern int	renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
 /* farewell.c */
