@@ -8,7 +8,7 @@
  * before; any other is lost, and its owner is still at the old place until its
  * time to live ends, though nobody looks after it.  So what was lost or left
  * behind is given back there, over the connection that the watchdog had, for as
- * long as that stands and at most for a lease.  Each is tried once: it is a
+ * long as that stands and is needed, and at most for a lease.  Each is tried once: it is a
  * courtesy to those who still go to the old place.
  *
  * A batch that was under way is read to its end, as the connection would be
@@ -32,6 +32,9 @@
 /* What awaits a batch; with more the lock table keeps it. */
 #define QUEUE_MAX			1000
 
+/* Whether there is anything left is looked at so often. */
+#define LOOK_INTERVAL		(500 * LR_US_PER_MS)
+
 typedef struct Farewell
 {
 	const StoreRoutine *store;	/* NULL = lockredis.url has never changed */
@@ -39,6 +42,7 @@ typedef struct Farewell
 	bool		active;
 	bool		under_way;
 	int64		until;
+	int64		next_look;		/* whether anything is there */
 	int			nqueued;
 	DueItem    *queue;
 } Farewell;
@@ -81,6 +85,7 @@ farewell_begin(const StoreRoutine *store, bool under_way, Workplace *w)
 	farewell.active = true;
 	farewell.under_way = under_way;
 	farewell.until = lr_now() + lr_lease * LR_US_PER_MS;
+	farewell.next_look = lr_now() + LOOK_INTERVAL;
 }
 
 bool
@@ -119,6 +124,24 @@ send_queue(void)
 	farewell.store->start(at->handle, at->ops, n, lr_now() + lr_call_budget());
 }
 
+/*
+ * is_over --- is there nobody to talk to, or nothing to say?
+ */
+static bool
+is_over(void)
+{
+	int64		now = lr_now();
+
+	if (farewell.under_way)
+		return false;
+	if (!farewell.store->connected(farewell.at.handle) || now >= farewell.until)
+		return true;
+	if (farewell.nqueued > 0 || now < farewell.next_look)
+		return false;
+	farewell.next_look = now + LOOK_INTERVAL;
+	return !lt_has_old_place();
+}
+
 void
 farewell_step(void)
 {
@@ -128,8 +151,7 @@ farewell_step(void)
 		return;
 	if (store->step(farewell.at.handle, STORE_NOWAIT))
 		farewell.under_way = false;
-	if (!farewell.under_way &&
-		(!store->connected(farewell.at.handle) || lr_now() >= farewell.until))
+	if (is_over())
 		end_farewell();
 	else if (!farewell.under_way && farewell.nqueued > 0)
 	{
@@ -154,8 +176,7 @@ farewell_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	if (farewell.store == NULL)
 		return 0;
 	n = farewell.store->interests(farewell.at.handle, out, until, epoch);
-	if (farewell.active)
-		*until = farewell.nqueued > 0 && !farewell.under_way ? 0 :
-			Min(*until, farewell.until);
+	if (farewell.active && !farewell.under_way)
+		*until = farewell.nqueued > 0 ? 0 : Min(farewell.next_look, farewell.until);
 	return n;
 }

@@ -437,6 +437,9 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 /* All becomes due now (the store came back, or takes new locks again). */
 extern void lt_renew_all_now(StoreId store);
 
+/* May anything still be where lockredis.url pointed before?  Walks over all. */
+extern bool lt_has_old_place(void);
+
 /* Number of holds in the table that are more than a wait. */
 extern int	lt_hold_count(void);
 

@@ -623,6 +623,20 @@ lt_renew_all_now(StoreId store)
 			force_due(i, store, now);
 }
 
+/*
+ * lt_has_old_place --- a look without the locks: who comes too late is left to
+ * its time to live
+ */
+bool
+lt_has_old_place(void)
+{
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
+			lt_is_at_old_place(&lt_holds[i]))
+			return true;
+	return false;
+}
+
 int64
 lt_renewal_lag(StoreId store)
 {

@@ -80,12 +80,13 @@ note_place(LrHold *h)
 
 /*
  * found_moved --- is it not there because lockredis.url was changed?
+ *
+ * If somebody else has the key there, to say so says more.
  */
 static bool
 found_moved(const LrHold *h, StoreId where, LostReason reason)
 {
-	return where == STORE_REDIS && lt_is_at_old_place(h) &&
-		(reason == LOST_DELETED || reason == LOST_TAKEN);
+	return reason == LOST_DELETED && where == STORE_REDIS && lt_is_at_old_place(h);
 }
 
 /*
@@ -104,10 +105,7 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 
 	Assert(h->state == HOLD_HELD);
 	if (found_moved(h, where, reason))
-	{
 		reason = LOST_MOVED;
-		taken_by = NULL;
-	}
 	h->state = HOLD_LOST;
 	h->lost_reason = reason;
 	h->lost_at = GetCurrentTimestamp();

@@ -402,8 +402,8 @@ note_gone(ReleaseTally *tally, const StoreOp *op, const HoldView *view)
 	memcpy(tally->gone_name.data, op->name, op->name_len);
 	tally->gone_view = *view;
 	tally->gone_view.state = HOLD_LOST;
-	tally->gone_view.lost_reason = op->store == STORE_REDIS && view->place != lr_place ?
-		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
+	tally->gone_view.lost_reason = op->holder[0] ? LOST_TAKEN :
+		op->store == STORE_REDIS && view->place != lr_place ? LOST_MOVED : LOST_DELETED;
 	tally->gone_view.lost_at = GetCurrentTimestamp();
 	strlcpy(tally->gone_view.taken_by, op->holder, LR_OWNER_MAX);
 }
@@ -865,8 +865,6 @@ ask_who_took(const LrName *name, HoldView *view)
 	seen.name = name->data;
 	seen.name_len = name->len;
 	seen.store = view->store;
-	if (view->lost_reason == LOST_MOVED)
-		return;					/* nobody took it */
 	session_run(&seen, STORE_WAIT);
 	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
 		return;
