@@ -21,6 +21,7 @@ OBJS = \
 	src/job.o \
 	src/keyed_table.o \
 	src/keyname.o \
+	src/lock_waits.o \
 	src/lockredis.o \
 	src/locktable.o \
 	src/locktable_due.o \

@@ -312,7 +312,7 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 
 	lt_look(entry->hold, &view);
 	if (view.state == HOLD_LOST)
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 
 	memset(&op, 0, sizeof(op));
 	op.kind = STORE_MINT;
@@ -325,7 +325,7 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 	if (lost)
 	{
 		lt_look(entry->hold, &view);
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 	}
 	if (op.outcome != STORE_OK)
 		report_store_failure(ERROR, op.outcome, session_store_error());

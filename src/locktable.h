@@ -328,15 +328,18 @@ extern void lt_set_committing(LrIndex hold, bool committing);
 /* How many holds of this session are lost. */
 extern int	lt_lost_count(void);
 
-/*
- * From lt_begin_commit to lt_end_commit nobody signals this session.  True: a
- * signal has just been sent and may still be on its way.
- */
-extern bool lt_begin_commit(void);
+/* From lt_begin_commit to lt_end_commit nobody signals this session. */
+extern void lt_begin_commit(void);
 extern void lt_end_commit(void);
 
-/* The transaction is over that a signal was meant for. */
-extern void lt_forget_signal(void);
+/*
+ * Has this session been signalled (on_lost) since it was last asked?  If so the
+ * signal has arrived: its handler has run when this returns.
+ */
+extern bool lt_take_signal(void);
+
+/* Does this session have a session-level hold there, with that owner number? */
+extern bool lt_has_session_part(LrIndex hold, uint64 owner);
 
 typedef enum ReleaseStart
 {
@@ -497,6 +500,19 @@ extern bool lt_key_wait(LrIndex session, KeyWait *wait);
 
 /* Tells waits of a session from each other; 0 = it does not wait for a key. */
 extern uint64 lt_wait_generation(LrIndex session);
+
+/*
+ * A search from a key is one for all who wait for it.  Of those who ask one is
+ * to search, if nobody has done so for "interval"; false: when to ask again.
+ */
+extern bool lt_begin_search(int64 interval, int64 *ask_again);
+
+/* Such a search came to another session that waits for the same key: */
+extern void lt_suspect_waiter(LrIndex session, uint64 generation);
+extern bool lt_is_suspected(void);
+
+/* Asked by that one itself, which looks then. */
+extern bool lt_take_suspicion(void);
 
 /*
  * This session found itself in a cycle of these sessions, with these wait

@@ -235,6 +235,21 @@ copy_view(LrIndex hold, HoldView *view)
 		strlcpy(view->taken_by, h->taken_by, LR_OWNER_MAX);
 }
 
+/*
+ * lt_has_session_part --- see locktable.h
+ *
+ * Without the lock: what is ours nobody else gives away, and what is not is
+ * seen by its session or owner number, which is never used twice.
+ */
+bool
+lt_has_session_part(LrIndex hold, uint64 owner)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	return h->session == LrMyProcNumber && h->owner == owner &&
+		h->scope[SCOPE_SESSION].count > 0;
+}
+
 void
 lt_look(LrIndex hold, HoldView *view)
 {

@@ -59,6 +59,7 @@ typedef struct LrKey
 								 * answered since then; 0 = not known */
 	int64		no_pause_until; /* none again before */
 	bool		after_pause;	/* the head asks the store after one */
+	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	SubscriptionState subscription;
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -91,6 +92,7 @@ typedef struct LrWait
 	uint64		generation;		/* one more with each wait in this slot */
 	uint64		leaving;		/* generation that a deadlock ends; under the
 								 * deadlock lock */
+	uint64		suspected;		/* generation that may be in one; 0 = none */
 	TimestampTz since;
 } LrWait;
 
@@ -99,7 +101,8 @@ typedef struct LrSession
 	int			pid;			/* 0 = free */
 	pg_atomic_uint32 nlost;		/* its holds that are lost */
 	bool		committing;		/* past pre-commit; under the signal lock */
-	int64		signalled_at;	/* lr_now() of the last signal; likewise */
+	bool		signalled;		/* was sent a signal, and has not asked since
+								 * (lt_take_signal); likewise */
 	Oid			datid;
 	Oid			userid;
 	LrWait		wait;

@@ -611,8 +611,8 @@ lose_by_reply(LrIndex hold, const StoreOp *op)
  * The reply counts if the hold is still where it was sent.  To look for that
  * first and to mark it lost then is not enough: it can be moved in between.  So
  * what is asked afterwards is where it is, and a hold that is elsewhere is asked
- * about there.  Only true says that it is lost, never the outcome alone: what
- * was moved each time it was asked about is not known to be there.
+ * about there.  The outcome that is left says so of nothing but what is lost:
+ * where a hold is that was moved each time it was asked about is not known.
  */
 bool
 session_settle_held(LrIndex hold, StoreOp *op)
@@ -639,6 +639,24 @@ session_ask_held(LrIndex hold, StoreOp *op)
 {
 	ask_where_it_is(hold, op);
 	return session_settle_held(hold, op);
+}
+
+/*
+ * session_loss_level --- see session_int.h
+ *
+ * redis_unlock cannot give back what the job runner holds.
+ */
+LossLevel
+session_loss_level(const HeldEntry *entry, const HoldView *view)
+{
+	return view->scope[SCOPE_SESSION].count > entry->job_count ?
+		LOSS_OF_SESSION : LOSS_OF_XACT;
+}
+
+void
+session_refuse_lost(const LrName *name, const HoldView *view)
+{
+	report_lost_used(name, view, session_loss_level(session_find(name), view));
 }
 
 /*
@@ -703,6 +721,20 @@ add_count(ScopeHold *part, const LockTerms *terms)
 }
 
 /*
+ * refuse_lost_at_reentry --- what was lost is what was held before
+ */
+static void
+refuse_lost_at_reentry(const LrName *name, LrIndex hold, LockScope scope,
+					   const ScopeHold *before)
+{
+	HoldView	view;
+
+	lt_look(hold, &view);
+	view.scope[scope] = *before;
+	session_refuse_lost(name, &view);
+}
+
+/*
  * reenter --- take a lock again that this session has
  *
  * The first hold of the other scope needs a slot, which is reserved before
@@ -722,7 +754,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 
 	before = *part;
 	add_count(part, terms);
@@ -744,10 +776,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 				run_set(hold, entry, view.owner, store_count(&view),
 						lock_ttl_ms(terms), terms->keep_until != 0, &op);
 				if (session_reply_says_lost(&op))
-				{
-					lt_look(hold, &view);
-					report_lost(ERROR, name, &view);
-				}
+					refuse_lost_at_reentry(name, hold, terms->scope, &before);
 				if (op.outcome != STORE_OK)
 					report_store_failure(ERROR, op.outcome, session_store_error());
 
@@ -757,7 +786,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 									op.moves);
 				lt_look(hold, &view);
 				if (view.state == HOLD_LOST)
-					report_lost(ERROR, name, &view);
+					refuse_lost_at_reentry(name, hold, terms->scope, &before);
 			} while (view.moves != op.moves);
 		}
 		PG_CATCH();
@@ -774,7 +803,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		xact_track_hold(&entry->key, hold);
 	else if (before.count == 0)
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	lr_count(STAT_REENTRIES);
 }
 
@@ -811,6 +840,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	entry->guard = GUARD_OFF;
 	entry->recorded = 0;
 	entry->recorded_here = false;
+	entry->taken = 0;
 	pending = true;
 
 	if (!wait_for_lock(name, request, &hold))
@@ -829,7 +859,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	if (request->terms.scope == SCOPE_XACT)
 		xact_track_hold(&entry->key, hold);
 	else
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	long_wait_acquired(name);
 	if (got)
 		*got = entry;

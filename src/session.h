@@ -43,6 +43,9 @@ extern void session_discard(void);
 /* Of this session, without asking the store.  False: no hold, not even lost. */
 extern bool session_look(const LrName *name, HoldView *view);
 
+/* Raise that a lost hold of this session was to be used. */
+extern void session_refuse_lost(const LrName *name, const HoldView *view);
+
 /* Keep the hold at least that long from now.  False: it is lost. */
 extern bool session_extend(const LrName *name, int64 lease_ms, bool renewed);
 

@@ -14,6 +14,7 @@
 #ifndef LR_SESSION_INT_H
 #define LR_SESSION_INT_H
 
+#include "report.h"
 #include "session.h"
 
 typedef struct HeldKey
@@ -34,6 +35,7 @@ typedef struct HeldEntry
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */
 	bool		recorded_here;	/* and has its row locked in this transaction */
+	uint64		taken;			/* number of its TRACK_TAKEN, see transaction.c */
 	char		status;
 } HeldEntry;
 
@@ -57,6 +59,9 @@ extern bool session_has_holds(void);
 /* The entry of a name or key; NULL if there is none. */
 extern HeldEntry *session_find(const LrName *name);
 extern HeldEntry *session_find_key(const HeldKey *key);
+
+/* Whose loss it is, if it is one. */
+extern LossLevel session_loss_level(const HeldEntry *entry, const HoldView *view);
 
 /* Walk over all entries; nothing may be deleted meanwhile. */
 typedef void (*HeldCallback) (HeldEntry *entry, void *arg);

@@ -151,7 +151,7 @@ $one->value("SELECT redis_lock('v')");
 $redis->cmd('DEL', 'v');
 $redis->cmd('RPUSH', 'v', 'x');
 $one->query_fails("SELECT redis_lock('v')",
-	'40001', qr/was lost.*taken by \(list\)/s, 're-entry finds another value');
+	'55000', qr/was lost.*taken by \(list\)/s, 're-entry finds another value');
 $one->query_warns("SELECT redis_unlock('v')",
 	'f', '01000', qr/was lost.*taken by \(list\)/s, 'so does unlock');
 $one->query_fails("SELECT redis_lock('v')", '42809', $no_lock, 'no lock now');

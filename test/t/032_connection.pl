@@ -365,7 +365,7 @@ poll_until(
 			'SELECT count(*) FROM redis_locks WHERE lost_at IS NOT NULL') == 2;
 	});
 $two->query_fails("SELECT redis_assert_held('two')",
-	'40001', qr/taken by newcomer:1/, 'taken at the new place');
+	'55000', qr/taken by newcomer:1/, 'taken at the new place');
 $two->query_warns("SELECT redis_unlock('two')",
 	'f', '01000', qr/was lost/, 'acknowledged');
 $one->query_warns("SELECT redis_unlock('one')",

@@ -126,7 +126,7 @@ like(owner_in($table->hash('xact')), qr/^\Q$uuid\E:\d+=1$/, 'a transaction too')
 cmp_ok($table->cmd('PTTL', 'given'), '>', 200_000, 'with all that is left of it');
 $one->query_is("SELECT redis_is_held('renewed'), redis_hold_count('renewed')",
 	't|2', 'held all the time');
-$two->query_fails("SAVEPOINT s; SELECT redis_assert_held('short')", '40001',
+$two->query_fails("SAVEPOINT s; SELECT redis_assert_held('short')", '55000',
 	qr/lost/, 'a short lease is lost, and told');
 $two->query('ROLLBACK TO s');
 $two->query_warns("SELECT redis_unlock('short')", 'f', '01000', qr/lost/,

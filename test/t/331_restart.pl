@@ -191,7 +191,7 @@ $one->query_fails('COMMIT', '40001', qr/could not commit.*written.*lost/s,
 	'another place: who lost its lock cannot commit');
 is($node->value('SELECT count(*) FROM t'), 0, 'nothing was written');
 $two->query_fails("SELECT redis_assert_held('held')",
-	'40001', qr/lost.*deleted/s, 'another place: a session-level lock is lost');
+	'55000', qr/lost.*deleted/s, 'another place: a session-level lock is lost');
 $two->query_warns("SELECT redis_unlock('held')", 'f', '01000', qr/lost/, 'acknowledged');
 $two->query_is("SELECT redis_try_lock('written')", 't', 'and free there');
 $three->cancel if $three->is_running;
