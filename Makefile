@@ -16,6 +16,7 @@ MODULE_big = lockredis
 OBJS = \
 	src/deadlock.o \
 	src/fallback.o \
+	src/farewell.o \
 	src/fence.o \
 	src/job.o \
 	src/keyed_table.o \

@@ -61,7 +61,8 @@ typedef enum LostReason
 	LOST_EXPIRED,
 	LOST_DELETED,
 	LOST_TAKEN,
-	LOST_FORCED
+	LOST_FORCED,
+	LOST_MOVED					/* it is where lockredis.url pointed before */
 } LostReason;
 
 typedef enum LockScope
@@ -128,6 +129,7 @@ typedef struct LrHold
 	StoreId		store;			/* whose word the deadline is */
 	uint32		moves;			/* raised whenever that changes */
 	uint32		traces;			/* STORE_BITs: where our owner may be */
+	uint32		place;			/* lr_place of what Redis has of it */
 	int64		here_from;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
@@ -280,6 +282,7 @@ typedef struct HoldView
 	int64		deadline;
 	StoreId		store;
 	uint32		moves;
+	uint32		place;
 	uint64		owner;
 	int64		fence;
 	CommitGuard guard;			/* the strictest of both scopes */
@@ -393,6 +396,7 @@ typedef struct DueItem
 	uint64		owner;
 	uint32		moves;
 	int			count;			/* move: the hold count that the store shows */
+	bool		at_old_place;	/* give back: something may be there, too */
 	int64		lease_ms;
 	int64		not_after;
 	int64		keep_ms;		/* the key has to stay locked so long */
@@ -451,6 +455,9 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 
 /* All becomes due now (the store came back, or takes new locks again). */
 extern void lt_renew_all_now(StoreId store);
+
+/* May anything still be where lockredis.url pointed before?  Walks over all. */
+extern bool lt_has_old_place(void);
 
 /* Number of holds in the table that are more than a wait. */
 extern int	lt_hold_count(void);

@@ -69,6 +69,8 @@ struct StoreHandle
 {
 	RedisConn	conn;
 	bool		patient;		/* watchdog: asks a silent node too */
+	bool		stays;			/* see store.h: the node is not the one that
+								 * others talk to */
 
 	/* The batch. */
 	bool		active;
@@ -258,7 +260,7 @@ connection_gone(StoreHandle *h, bool try_again)
 {
 	ground_flight(h);
 	h->error = h->conn.error;
-	if (h->left > 0 && try_again && !h->reconnected)
+	if (h->left > 0 && try_again && !h->reconnected && !h->stays)
 	{
 		h->reconnected = true;
 		start_pass(h);
@@ -773,7 +775,7 @@ note_error(StoreHandle *h, StoreOutcome outcome, const char *words)
 	if (strncmp(words, "READONLY", 8) == 0)
 	{
 		h->drop = true;
-		if (h->conn.by_name)
+		if (h->conn.by_name && !h->stays)
 			node_want_addresses(WANT_MASTER);
 	}
 	if (strncmp(words, "NOAUTH", 6) == 0)
@@ -850,7 +852,8 @@ take_one(StoreHandle *h, StoreOp *op, const RedisValue *v)
 		case STORE_FACTS:
 			if (v->type != REDIS_REPLY_STRING)
 				return false;
-			redis_conn_take_info(&h->conn, v->str);
+			if (!h->stays)
+				redis_conn_take_info(&h->conn, v->str);
 			settle(h, op, STORE_OK);
 			return true;
 	}
@@ -1066,7 +1069,7 @@ process(StoreHandle *h, bool readable)
 			connection_gone(h, !c->garbled);
 			continue;
 		}
-		if (node_is_silent(STORE_REDIS))
+		if (!h->stays && node_is_silent(STORE_REDIS))
 			node_set_silent(STORE_REDIS, false);
 		finish(h);
 		readable = got == REDIS_READ_FULL;
@@ -1099,7 +1102,8 @@ check_time(StoreHandle *h)
 		if (now < h->reply_until)
 			return;
 		/* If it had all of its time, nobody else needs to wait as long. */
-		if (now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
+		if (!h->stays &&
+			now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
 			node_set_silent(STORE_REDIS, true);
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 						"The node did not answer in time.");
@@ -1406,10 +1410,17 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		return;
 	}
 
-	if (c->state == CONN_READY && c->url_epoch != lr_url_epoch)
+	if (c->state == CONN_READY && c->url_epoch != lr_url_epoch && !h->stays)
 		redis_conn_close(c);
 	if (c->state != CONN_READY || !redis_conn_check(c))
+	{
+		if (h->stays)
+		{
+			refuse_batch(h, "The connection was lost.");
+			return;
+		}
 		redis_conn_open(c, deadline);
+	}
 	process(h, false);
 }
 
@@ -1460,6 +1471,13 @@ redis_disconnect(StoreHandle *h)
 {
 	redis_abandon(h);
 	redis_conn_close(&h->conn);
+	h->stays = false;
+}
+
+static void
+redis_stay(StoreHandle *h)
+{
+	h->stays = true;
 }
 
 const StoreRoutine redis_store = {
@@ -1474,6 +1492,7 @@ const StoreRoutine redis_store = {
 	.error = redis_error,
 	.connected = redis_connected,
 	.disconnect = redis_disconnect,
+	.stay = redis_stay,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,
 	.listener_unsubscribe = redis_listener_unsubscribe,

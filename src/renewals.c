@@ -40,9 +40,6 @@
 #include "stats.h"
 #include "watchdog.h"
 
-/* So many holds in one batch: some 2 MB of requests, 10 ms of Redis. */
-#define BATCH_MAX			5000
-
 /* One that takes hardly longer than a round trip. */
 #define SMALL_BATCH			100
 
@@ -58,13 +55,6 @@
 
 /* What a store says of itself may change: its role, its settings. */
 #define FACTS_INTERVAL		(5 * LR_US_PER_S)
-
-/*
- * The batch: a TIME, perhaps a PROBE, the operations of each item, and perhaps
- * FACTS.
- */
-#define MAX_HEADERS			2
-#define MAX_OPS				(MAX_HEADERS + 2 * BATCH_MAX + 1)
 
 /* While a batch is under way, ends of leases are looked for so often. */
 #define LOOK_INTERVAL		(50 * LR_US_PER_MS)
@@ -103,16 +93,24 @@ static char warned_policy[32] = "";
 static bool warned_replica = false;
 
 static void
+use_workplace(Renewals *r, const Workplace *w)
+{
+	r->handle = w->handle;
+	r->items = w->items;
+	r->ops = w->ops;
+}
+
+static void
 start_one(StoreId id)
 {
 	Renewals   *r = &renewals[id];
+	Workplace	w;
 
 	r->id = id;
 	r->store = lr_store(id);
-	r->handle = r->store->open("watchdog");
-	r->items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
+	workplace_make(r->store, &w);
+	use_workplace(r, &w);
 	r->first_op = MemoryContextAlloc(TopMemoryContext, sizeof(int) * BATCH_MAX);
-	r->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
 	r->state = NODE_CONNECTING;
 	r->retry_delay = RETRY_MIN;
 	node_set_state(id, NODE_CONNECTING);
@@ -442,7 +440,10 @@ apply_give_back(Renewals *r, DueItem *item, const StoreOp *op)
 		(item->not_after == 0 ||
 		 (time->outcome == STORE_OK && time->store_ms > item->not_after)))
 	{
-		lt_given_back(item->hold, item->owner, r->id);
+		if (!item->at_old_place || farewell_give_back(item))
+			lt_given_back(item->hold, item->owner, r->id);
+		else
+			lt_retry_at(item->hold, item->owner, r->id, lr_now() + ORPHAN_REPEAT);
 		return;
 	}
 	if (item->not_after != 0 && time->outcome == STORE_OK)
@@ -688,24 +689,32 @@ renewals_step(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (lr_has_store(i))
 			step_one(&renewals[i]);
+	farewell_step();
 }
 
 /*
- * renewals_reconnect --- the place of Redis has changed
+ * renewals_reconnect --- lockredis.url or the password has changed
+ *
+ * Replies to what is under way count for nothing: they would be of the old place.
+ * The caller makes everything due.
  */
 void
-renewals_reconnect(void)
+renewals_reconnect(bool place_changed)
 {
 	Renewals   *r = &renewals[STORE_REDIS];
 
-	if (!lr_has_store(STORE_REDIS))
-		return;
-	if (r->under_way)
+	if (place_changed && r->store->connected(r->handle))
 	{
-		r->store->abandon(r->handle);
-		apply_batch(r);
+		Workplace	w = {r->handle, r->items, r->ops};
+
+		farewell_begin(r->store, r->under_way, &w);
+		use_workplace(r, &w);
 	}
 	r->store->disconnect(r->handle);
+	r->nitems = 0;
+	r->nrefused = 0;
+	r->under_way = false;
+	r->next_look = 0;
 	r->state = NODE_CONNECTING;
 	node_forget(r->id);
 	r->retry_delay = RETRY_MIN;
@@ -735,10 +744,9 @@ interests_of(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
 int
 renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
-	int			n = 0;
+	int			n;
 
-	*until = LR_NEVER;
-	*epoch = 0;
+	n = farewell_interests(out, until, epoch);
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
 		int64		its_until;

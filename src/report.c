@@ -101,6 +101,8 @@ lost_reason_text(LostReason reason, const char *taken_by)
 			return pstrdup("deleted");
 		case LOST_FORCED:
 			return pstrdup("forced");
+		case LOST_MOVED:
+			return pstrdup("moved");
 		case LOST_TAKEN:
 			return psprintf("taken by %s",
 							lr_name_to_show(taken_by, strlen(taken_by)));
@@ -124,6 +126,9 @@ lost_detail(const HoldView *view)
 							 when);
 		case LOST_FORCED:
 			return errdetail("It was released by force at %s.", when);
+		case LOST_MOVED:
+			return errdetail("\"%s\" was changed, and it is not at the new place, seen at %s.",
+							 "lockredis.url", when);
 		default:
 			return errdetail("Its key was deleted in the store, seen at %s.", when);
 	}

@@ -255,13 +255,19 @@ session_run_many(StoreOp *ops, int nops, StoreStep how)
 /* A lock that is moved while it is asked about is asked about again. */
 #define MOVES_MAX			3
 
+static void
+ask_where_it_is(LrIndex hold, StoreOp *op)
+{
+	lt_place(hold, &op->store, &op->moves);
+	session_run(op, STORE_WAIT);
+}
+
 void
 session_run_held(LrIndex hold, StoreOp *op)
 {
 	for (int i = 0; i < MOVES_MAX; i++)
 	{
-		lt_place(hold, &op->store, &op->moves);
-		session_run(op, STORE_WAIT);
+		ask_where_it_is(hold, op);
 		if (!lt_has_moved(hold, op->moves))
 			break;
 	}
@@ -396,7 +402,8 @@ note_gone(ReleaseTally *tally, const StoreOp *op, const HoldView *view)
 	memcpy(tally->gone_name.data, op->name, op->name_len);
 	tally->gone_view = *view;
 	tally->gone_view.state = HOLD_LOST;
-	tally->gone_view.lost_reason = op->holder[0] ? LOST_TAKEN : LOST_DELETED;
+	tally->gone_view.lost_reason = op->holder[0] ? LOST_TAKEN :
+		op->store == STORE_REDIS && view->place != lr_place ? LOST_MOVED : LOST_DELETED;
 	tally->gone_view.lost_at = GetCurrentTimestamp();
 	strlcpy(tally->gone_view.taken_by, op->holder, LR_OWNER_MAX);
 }
@@ -587,15 +594,51 @@ session_reply_says_lost(const StoreOp *op)
 }
 
 /*
- * session_lose_by_reply --- a reply said that our owner is not there
+ * lose_by_reply --- a reply said that our owner is not there
  */
-void
-session_lose_by_reply(LrIndex hold, const StoreOp *op)
+static void
+lose_by_reply(LrIndex hold, const StoreOp *op)
 {
 	lt_lose(hold, op->owner, op->store, op->moves,
 			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
 			LOST_TAKEN : LOST_DELETED,
 			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+}
+
+/*
+ * session_settle_held --- a lock that we hold was asked about; is it lost?
+ *
+ * The reply counts if the hold is still where it was sent.  To look for that
+ * first and to mark it lost then is not enough: it can be moved in between.  So
+ * what is asked afterwards is where it is, and a hold that is elsewhere is asked
+ * about there.  The outcome that is left says so of nothing but what is lost:
+ * where a hold is that was moved each time it was asked about is not known.
+ */
+bool
+session_settle_held(LrIndex hold, StoreOp *op)
+{
+	for (int i = 0; i <= MOVES_MAX; i++)
+	{
+		if (session_reply_says_lost(op))
+			lose_by_reply(hold, op);
+		if (!lt_has_moved(hold, op->moves))
+			return session_reply_says_lost(op);
+		if (i < MOVES_MAX)
+			ask_where_it_is(hold, op);
+	}
+	if (session_reply_says_lost(op))
+		op->outcome = STORE_UNKNOWN;
+	return false;
+}
+
+/*
+ * session_ask_held --- the same with the asking
+ */
+bool
+session_ask_held(LrIndex hold, StoreOp *op)
+{
+	ask_where_it_is(hold, op);
+	return session_settle_held(hold, op);
 }
 
 /*
@@ -618,6 +661,8 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 
 /*
  * run_set --- have the store write count and lease of a lock that we hold
+ *
+ * An outcome that says so means that the hold is lost.
  */
 static void
 run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
@@ -632,11 +677,9 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(hold, false);
-	session_run_held(hold, op);
+	(void) session_ask_held(hold, op);
 	if (op->outcome == STORE_OK)
 		lt_note_count(hold, true);
-	else if (session_reply_says_lost(op))
-		session_lose_by_reply(hold, op);
 }
 
 /* The hold count that the store shows for us. */

@@ -219,6 +219,13 @@ typedef struct StoreRoutine
 	/* Close all sockets now; the handle stays usable. */
 	void		(*disconnect) (StoreHandle *h);
 
+	/*
+	 * Until disconnect() serve over the connection that there is, wherever
+	 * the settings point now, and make no other: without it all is
+	 * STORE_DOWN.  NULL: a store that has but one place.
+	 */
+	void		(*stay) (StoreHandle *h);
+
 	/* The listener: NULL without STORE_HAS_PUSH. */
 	StoreListener *(*listener_open) (StoreEventCallback callback);
 	void		(*listener_subscribe) (StoreListener *l, const char *name,
