@@ -16,6 +16,7 @@ MODULE_big = lockredis
 OBJS = \
 	src/deadlock.o \
 	src/fallback.o \
+	src/farewell.o \
 	src/fence.o \
 	src/job.o \
 	src/keyed_table.o \
@@ -28,6 +29,7 @@ OBJS = \
 	src/locktable_handover.o \
 	src/locktable_hold.o \
 	src/locktable_queue.o \
+	src/locktable_refused.o \
 	src/locktable_rows.o \
 	src/long_wait.o \
 	src/loss_log.o \

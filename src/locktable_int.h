@@ -181,6 +181,9 @@ extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
 extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
 
+/* Does Redis have it where lockredis.url pointed before, for all we know? */
+extern bool lt_is_at_old_place(const LrHold *h);
+
 /* Nothing of it is in that store any more, unless a create may still run. */
 extern void lt_forget_trace(LrHold *h, StoreId store);
 
@@ -232,5 +235,8 @@ extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
 extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+
+/* locktable_refused.c; partition lock held. */
+extern void lt_note_end(LrIndex hold);
 
 #endif							/* LR_LOCKTABLE_INT_H */

@@ -25,6 +25,10 @@
 
 #include "locktable.h"
 #include "node.h"
+#include "settings.h"
+
+/* Errors of sessions are shown at most this often. */
+#define REPORT_INTERVAL		(100 * LR_US_PER_MS)
 
 /* What is usual is the best of so many round trips. */
 #define ROUND_TRIPS			8
@@ -33,6 +37,8 @@ typedef struct NodeShared
 {
 	pg_atomic_uint32 silent[STORE_COUNT];	/* a request timed out; see
 											 * node_set_silent */
+	pg_atomic_uint64 reported_at[STORE_COUNT];	/* lr_now() of the last error
+												 * of a session */
 	pg_atomic_uint32 wanted;	/* WANT_xxx: somebody asks for addresses */
 	pg_atomic_uint32 place;		/* see node_get_place */
 	pg_atomic_uint64 usual_round_trip[STORE_COUNT]; /* microseconds, 0 = not
@@ -75,6 +81,7 @@ node_shmem_init(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
 		pg_atomic_init_u32(&node->silent[i], 0);
+		pg_atomic_init_u64(&node->reported_at[i], 0);
 		node->status[i].state = NODE_CONNECTING;
 		node->status[i].round_trip_us = -1;
 		pg_atomic_init_u64(&node->usual_round_trip[i], 0);
@@ -171,6 +178,38 @@ node_set_error(StoreId id, const char *message)
 	strlcpy(node->status[id].last_error, message,
 			sizeof(node->status[id].last_error));
 	node->status[id].last_error_at = now;
+	LWLockRelease(node_lock);
+}
+
+/*
+ * node_report_error --- see node.h
+ *
+ * Who has not read yet that lockredis.url was changed speaks of another node.
+ */
+void
+node_report_error(StoreId id, const char *message)
+{
+	uint32		place = node_get_place();
+	uint64		now = (uint64) lr_now();
+	uint64		before = pg_atomic_read_u64(&node->reported_at[id]);
+
+	if (id == STORE_REDIS && place != 0 && place != lr_place)
+		return;
+	if ((before != 0 && now - before < REPORT_INTERVAL) ||
+		!pg_atomic_compare_exchange_u64(&node->reported_at[id], &before, now))
+		return;
+	node_set_error(id, message);
+}
+
+void
+node_forget(StoreId id)
+{
+	NodeStatus *status = &node->status[id];
+
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	memset(status, 0, sizeof(NodeStatus));
+	status->state = NODE_CONNECTING;
+	status->round_trip_us = -1;
 	LWLockRelease(node_lock);
 }
 

@@ -75,6 +75,16 @@ extern void node_set_round_trip(StoreId id, int64 us);
 /* What can be expected: microseconds, 0 = not known.  Takes no lock. */
 extern int64 node_usual_round_trip(StoreId id);
 extern void node_set_error(StoreId id, const char *message);
+
+/* lockredis.url has changed: what the node before it said is of no interest. */
+extern void node_forget(StoreId id);
+
+/*
+ * Sessions: what the store told this one, perhaps only this one.  Not more often
+ * than is worth while.
+ */
+extern void node_report_error(StoreId id, const char *message);
+
 extern void node_publish_addresses(const NodeAddresses *addresses);
 
 /*

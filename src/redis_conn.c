@@ -232,7 +232,6 @@ redis_conn_fail(RedisConn *c, StoreOutcome failure, int sqlstate,
 
 	c->failure = failure;
 	c->error.sqlstate = sqlstate;
-	c->error.node = 1;
 	c->error.hint = NULL;
 	va_start(args, format);
 	vsnprintf(c->error.detail, sizeof(c->error.detail), format, args);
@@ -761,6 +760,13 @@ take_info(RedisConn *c, const char *info)
 		c->replica = strcmp(value, "master") != 0;
 }
 
+void
+redis_conn_take_info(RedisConn *c, const char *info)
+{
+	take_info(c, info);
+	node_set_facts(STORE_REDIS, NULL, c->version, c->policy, c->replica);
+}
+
 /*
  * handshake_error --- an error reply to one of the greetings
  *
@@ -793,7 +799,8 @@ handshake_error(RedisConn *c, RedisGreeting greeting)
 					ERRCODE_CONNECTION_FAILURE,
 					"The node answered: %s", words);
 	if (outcome == STORE_DENIED)
-		c->error.hint = gettext_noop("Check lockredis.url and lockredis.password_file.");
+		c->error.hint = strncmp(words, "NOPERM", 6) == 0 ? redis_rights_hint :
+			gettext_noop("Check lockredis.url and lockredis.password_file.");
 }
 
 /*
@@ -1409,6 +1416,9 @@ hide_user(char *words)
 		memmove(p, p + len + 1, strlen(p + len + 1) + 1);
 }
 
+const char *const redis_rights_hint =
+gettext_noop("The user of Redis lacks a right: the command ACL LOG shows there which one, and docs/acl.md lists those that are needed.");
+
 /*
  * redis_error_words --- an error reply, fit to be shown, and what it means
  */
@@ -1423,14 +1433,20 @@ redis_error_words(const RedisValue *value, char *out, size_t size)
 	};
 	int			len;
 	const char *words = inner_words(value->str, &len);
+	char	   *p;
 
 	strlcpy(out, words, Min(size, (size_t) len + 1));
-	for (char *p = out; *p; p++)
+	for (p = out; *p; p++)
 	{
 		if (*p < 0x20 || *p > 0x7e)
 			*p = '?';
 	}
 	hide_user(out);
+
+	/* What others see too must not name our keys. */
+	p = strstr(out, ", with args beginning with");
+	if (p != NULL)
+		*p = '\0';
 
 	/* A node of a cluster says where to go: no address for everybody. */
 	if (strncmp(out, "MOVED ", 6) == 0 || strncmp(out, "ASK ", 4) == 0)

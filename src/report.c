@@ -58,12 +58,9 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 			(errcode(sqlstate),
 			 errmsg_internal("%s", _(failure_message(outcome))),
 			 error->detail[0] == '\0' ? 0 :
-			 error->node > 0 ?
-			 errdetail("Node %d: %s", error->node, error->detail) :
 			 errdetail_internal("%s", error->detail),
 			 error->address[0] == '\0' ? 0 :
-			 errdetail_log("Node %d at %s: %s", error->node, error->address,
-						   error->detail),
+			 errdetail_log("%s: %s", error->address, error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
 			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
 			 lr_mode != MODE_REDIS ?
@@ -104,6 +101,8 @@ lost_reason_text(LostReason reason, const char *taken_by)
 			return pstrdup("deleted");
 		case LOST_FORCED:
 			return pstrdup("forced");
+		case LOST_MOVED:
+			return pstrdup("moved");
 		case LOST_TAKEN:
 			return psprintf("taken by %s",
 							lr_name_to_show(taken_by, strlen(taken_by)));
@@ -127,6 +126,9 @@ lost_detail(const HoldView *view)
 							 when);
 		case LOST_FORCED:
 			return errdetail("It was released by force at %s.", when);
+		case LOST_MOVED:
+			return errdetail("\"%s\" was changed, and it is not at the new place, seen at %s.",
+							 "lockredis.url", when);
 		default:
 			return errdetail("Its key was deleted in the store, seen at %s.", when);
 	}

@@ -275,13 +275,19 @@ session_run_many(StoreOp *ops, int nops, StoreStep how)
 /* A lock that is moved while it is asked about is asked about again. */
 #define MOVES_MAX			3
 
+static void
+ask_where_it_is(LrIndex hold, StoreOp *op)
+{
+	lt_place(hold, &op->store, &op->moves);
+	session_run(op, STORE_WAIT);
+}
+
 void
 session_run_held(LrIndex hold, StoreOp *op)
 {
 	for (int i = 0; i < MOVES_MAX; i++)
 	{
-		lt_place(hold, &op->store, &op->moves);
-		session_run(op, STORE_WAIT);
+		ask_where_it_is(hold, op);
 		if (!lt_has_moved(hold, op->moves))
 			break;
 	}
@@ -480,6 +486,18 @@ session_batch_set_count(const HeldEntry *entry, const HoldView *view)
 }
 
 /*
+ * lose_by_reply --- a reply said that our owner is not there
+ */
+static void
+lose_by_reply(LrIndex hold, const StoreOp *op)
+{
+	lt_lose(hold, op->owner, op->store, op->moves,
+			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
+			LOST_TAKEN : LOST_DELETED,
+			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+}
+
+/*
  * finish_count --- the store was asked to write the count of a hold that stays
  *
  * If it did not, the hold is not handed over, and the next request writes it.
@@ -490,7 +508,7 @@ finish_count(LrIndex hold, const StoreOp *op)
 	if (op->outcome == STORE_OK && !lt_has_moved(hold, op->moves))
 		lt_note_count(hold, true);
 	else if (session_reply_says_lost(op))
-		session_lose_by_reply(hold, op);
+		lose_by_reply(hold, op);
 }
 
 /*
@@ -502,7 +520,8 @@ static void
 note_gone(ReleaseTally *tally, const StoreOp *op, HoldView *view)
 {
 	view->state = HOLD_LOST;
-	view->lost_reason = op->holder[0] ? LOST_TAKEN : LOST_DELETED;
+	view->lost_reason = op->store == STORE_REDIS && view->place != lr_place ?
+		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
 	xact_note_unlocked_loss(op->name, op->name_len, view);
@@ -753,15 +772,39 @@ session_reply_says_lost(const StoreOp *op)
 }
 
 /*
- * session_lose_by_reply --- a reply said that our owner is not there
+ * session_settle_held --- a lock that we hold was asked about; is it lost?
+ *
+ * The reply counts if the hold is still where it was sent.  To look for that
+ * first and to mark it lost then is not enough: it can be moved in between.  So
+ * what is asked afterwards is where it is, and a hold that is elsewhere is asked
+ * about there.  The outcome that is left says so of nothing but what is lost:
+ * where a hold is that was moved each time it was asked about is not known.
  */
-void
-session_lose_by_reply(LrIndex hold, const StoreOp *op)
+bool
+session_settle_held(LrIndex hold, StoreOp *op)
 {
-	lt_lose(hold, op->owner, op->store, op->moves,
-			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
-			LOST_TAKEN : LOST_DELETED,
-			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+	for (int i = 0; i <= MOVES_MAX; i++)
+	{
+		if (session_reply_says_lost(op))
+			lose_by_reply(hold, op);
+		if (!lt_has_moved(hold, op->moves))
+			return session_reply_says_lost(op);
+		if (i < MOVES_MAX)
+			ask_where_it_is(hold, op);
+	}
+	if (session_reply_says_lost(op))
+		op->outcome = STORE_UNKNOWN;
+	return false;
+}
+
+/*
+ * session_ask_held --- the same with the asking
+ */
+bool
+session_ask_held(LrIndex hold, StoreOp *op)
+{
+	ask_where_it_is(hold, op);
+	return session_settle_held(hold, op);
 }
 
 /*
@@ -784,6 +827,8 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 
 /*
  * run_set --- have the store write count and lease of a lock that we hold
+ *
+ * An outcome that says so means that the hold is lost.
  */
 static void
 run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
@@ -793,11 +838,9 @@ run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(hold, false);
-	session_run_held(hold, op);
+	(void) session_ask_held(hold, op);
 	if (op->outcome == STORE_OK)
 		lt_note_count(hold, true);
-	else if (session_reply_says_lost(op))
-		session_lose_by_reply(hold, op);
 }
 
 /*

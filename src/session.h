@@ -66,6 +66,9 @@ extern void session_run(StoreOp *op, StoreStep how);
  * store and moves.
  */
 extern void session_run_held(LrIndex hold, StoreOp *op);
+
+/* And the hold is marked lost if the answer says so.  True: it is lost. */
+extern bool session_ask_held(LrIndex hold, StoreOp *op);
 extern void session_abandon_store(void);
 extern bool session_reply_says_lost(const StoreOp *op);
 extern const StoreError *session_store_error(void);

@@ -95,8 +95,12 @@ extern void session_batch_run_at_end(void);
  */
 extern void session_run_many(StoreOp *ops, int nops, StoreStep how);
 
-/* Mark the hold lost as the reply of an owner-checked operation says. */
-extern void session_lose_by_reply(LrIndex hold, const StoreOp *op);
+/*
+ * An owner-checked operation of a lock that we hold was answered: repeat it while
+ * the lock has been moved since, mark the hold lost if the answer says so.  True:
+ * it is lost.
+ */
+extern bool session_settle_held(LrIndex hold, StoreOp *op);
 
 /* The shortest deadline of all holds is not before this. */
 extern int64 session_deadline_floor;

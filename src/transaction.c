@@ -548,13 +548,11 @@ apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
 {
 	HoldView	view;
 
-	if (lt_has_moved(hold, op->moves))
-		session_run_held(hold, op);
+	if (session_settle_held(hold, op))
+		return;
 	if (op->outcome == STORE_OK)
 		lt_raise_deadline(hold, op->sent_at + op->lease_ms * LR_US_PER_MS,
 						  op->moves);
-	else if (session_reply_says_lost(op))
-		session_lose_by_reply(hold, op);
 	else
 	{
 		walk->failed = true;

@@ -182,6 +182,7 @@ static void
 reload(void)
 {
 	uint32		epoch = lr_url_epoch;
+	uint32		place = lr_place;
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
@@ -191,7 +192,9 @@ reload(void)
 	node_set_silent(STORE_REDIS, false);
 	resolver_restart();
 	node_set_place(lr_place);
-	renewals_reconnect();
+	if (place != lr_place)
+		fallback_new_place();
+	renewals_reconnect(place != lr_place);
 	subscriptions_reconnect();
 	lt_renew_all_now(STORE_REDIS);
 	lt_wake_all_waiters();

@@ -120,7 +120,7 @@ like(
 	'with address and cause');
 like(
 	$late->log_text,
-	qr/ERROR:  could not reach the lock store\n.*DETAIL:  Node 1 at 127\.0\.0\.1:\d+: Could not connect/,
+	qr/ERROR:  could not reach the lock store\n.*DETAIL:  127\.0\.0\.1:\d+: Could not connect/,
 	'the log has the address of a call that failed');
 $one->quit;
 nothing_left($late, $late_redis, name => 'nothing is left of the late store');

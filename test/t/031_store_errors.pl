@@ -382,7 +382,7 @@ sub refused
 	foreach my $call (@calls)
 	{
 		$two->query_fails("SELECT $call", $sqlstate,
-			qr/the lock store refused.*\nDETAIL:  Node 1: The node answered: $words/,
+			qr/the lock store refused.*\nDETAIL:  The node answered: $words/,
 			"$what: $call");
 	}
 	return;
@@ -561,7 +561,7 @@ foreach my $case (
 	$two->query_fails(
 		"SELECT redis_try_lock('p')",
 		'08001',
-		qr/could not reach the lock store.*DETAIL:  Node 1: $words.*$check_file/s,
+		qr/could not reach the lock store.*DETAIL:  $words.*$check_file/s,
 		$name);
 }
 unlink $file;
