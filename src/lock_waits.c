@@ -101,6 +101,21 @@ slot_of(const LockWaits *waits, int pid)
 }
 
 /*
+ * pid_of --- 0 if it has no process
+ *
+ * Before 17 the pid of one that has ended stays, and may be that of another one
+ * by now.  Its latch has no owner.
+ */
+static int
+pid_of(LrIndex process)
+{
+	PGPROC	   *proc = GetPGProcByNumber(process);
+	int			pid = proc->pid;
+
+	return proc->procLatch.owner_pid == pid ? pid : 0;
+}
+
+/*
  * map_pids --- those of the moment; one that is started later waits for nobody
  * who could wait for us already
  */
@@ -115,7 +130,7 @@ map_pids(LockWaits *waits)
 		waits->slots[i] = LR_NONE;
 	for (LrIndex i = 0; i < MaxBackends; i++)
 	{
-		int			pid = GetPGProcByNumber(i)->pid;
+		int			pid = pid_of(i);
 		uint32		slot = slot_of(waits, pid);
 
 		if (pid == 0)

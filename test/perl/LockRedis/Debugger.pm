@@ -14,6 +14,7 @@ LockRedis::Debugger - stops a server process in the middle of a function
   $session->start("SELECT redis_lock('k')");
   $stop->wait_for_stop;                    # it has come to that function
   $stop->out_of('fallback_current');       # ... has called that, and it returned
+  $stop->tell('print lr_mode');            # commands of gdb, and what it says
   ...                                      # whatever has to happen meanwhile
   $stop->let_go;                           # it goes on, and gdb ends
 
@@ -109,6 +110,14 @@ sub out_of
 	my $answer = $self->_do('finish');
 	croak "no return from $function: $answer" unless $answer =~ /Run till exit/;
 	return;
+}
+
+# Commands for gdb while the process is stopped; what it says to them
+sub tell
+{
+	my ($self, $commands) = @_;
+
+	return $self->_do($commands);
 }
 
 sub let_go
