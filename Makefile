@@ -16,10 +16,12 @@ MODULE_big = lockredis
 OBJS = \
 	src/deadlock.o \
 	src/fallback.o \
+	src/farewell.o \
 	src/fence.o \
 	src/job.o \
 	src/keyed_table.o \
 	src/keyname.o \
+	src/lock_waits.o \
 	src/lockredis.o \
 	src/locktable.o \
 	src/locktable_due.o \
@@ -27,8 +29,10 @@ OBJS = \
 	src/locktable_handover.o \
 	src/locktable_hold.o \
 	src/locktable_queue.o \
+	src/locktable_refused.o \
 	src/locktable_rows.o \
 	src/long_wait.o \
+	src/loss_log.o \
 	src/node.o \
 	src/redis_conn.o \
 	src/redis_listener.o \
@@ -38,6 +42,7 @@ OBJS = \
 	src/renewals.o \
 	src/replicated.o \
 	src/report.o \
+	src/resolver.o \
 	src/session.o \
 	src/settings.o \
 	src/sqlfuncs.o \

@@ -92,6 +92,14 @@
 	index_beginscan((rel), (index), (snapshot), (nkeys), 0)
 #endif
 
+/* 17 limits transactions too, not only statements and the pauses between. */
+#if PG_VERSION_NUM >= 170000
+#define LrUnlimitTransactions() \
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE)
+#else
+#define LrUnlimitTransactions()	((void) 0)
+#endif
+
 /* 18 spells "does not return" as a prefix. */
 #if PG_VERSION_NUM >= 180000
 #define LR_NORETURN_PREFIX		pg_noreturn

@@ -339,10 +339,11 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 {
 	StoreOp		op;
 	HoldView	view;
+	bool		lost;
 
 	lt_look(entry->hold, &view);
 	if (view.state == HOLD_LOST)
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 
 	memset(&op, 0, sizeof(op));
 	op.kind = STORE_MINT;
@@ -350,13 +351,12 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 	op.name_len = name->len;
 	op.owner = view.owner;
 	op.floor = floor;
-	session_run_held(entry->hold, &op);
+	lost = session_ask_held(entry->hold, &op);
 	require_counter(request, op.store);
-	if (session_reply_says_lost(&op))
+	if (lost)
 	{
-		session_lose_by_reply(entry->hold, &op);
 		lt_look(entry->hold, &view);
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 	}
 	if (op.outcome != STORE_OK)
 		report_store_failure(ERROR, op.outcome, session_store_error());

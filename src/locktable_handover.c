@@ -166,7 +166,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
-		h->keep_until > now ||
+		h->keep_until > now || lt_is_at_old_place(h) ||
 		!may_pass(lease_ms, left, wait_of(key->queue_head)))
 		return false;
 	hand_to_head(hold, lease_ms, wakes);

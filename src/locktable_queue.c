@@ -240,6 +240,7 @@ set_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
 	h->owner = owner;
 	h->store = store;
 	h->traces = STORE_BIT(store);
+	h->place = lr_place;
 	h->not_after[store] = not_after;
 }
 
@@ -526,6 +527,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 		h->state = HOLD_HELD;
 		h->store = store;
 		h->traces = STORE_BIT(store);
+		h->place = lr_place;
 		h->here_from = store == STORE_TABLE ? now : 0;
 		h->owner = owner;
 		h->fence = fence;

@@ -435,6 +435,18 @@ store_failed(void)
 		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
 }
 
+/*
+ * is_shared_failure --- would it fail the others in the queue too?
+ *
+ * Not that a right is missing, perhaps to what only we have asked for.
+ */
+static bool
+is_shared_failure(void)
+{
+	return store_failed() &&
+		!(acq.op.outcome == STORE_DENIED && acq.op.own_fault);
+}
+
 static bool
 redis_is_up(void)
 {
@@ -672,7 +684,7 @@ wait_abandon(void)
 		session_abandon_store();
 		acq.asking = false;
 	}
-	else if (lr_mode != MODE_FALLBACK && store_failed())
+	else if (lr_mode != MODE_FALLBACK && is_shared_failure())
 		lt_fail_waiters(acq.hold);
 
 	if (must_give_back())
