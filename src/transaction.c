@@ -120,7 +120,7 @@ drop_what_is_over(void)
 #define TRACKS_KEPT			128
 
 /*
- * xact_reserve --- room for three more: a hold, its record, and one to spare
+ * xact_reserve --- room for one more
  *
  * What is over goes when the room is used up.  If more than half of it is needed
  * even so it grows, so each entry is looked at twice on average, and the array
@@ -137,11 +137,11 @@ xact_reserve(void)
 		tracks = NULL;
 		tracks_size = 0;
 	}
-	if (ntracks + 3 <= tracks_size)
+	if (ntracks < tracks_size)
 		return;
 	drop_what_is_over();
 	size = Max(tracks_size, 8);
-	while (size < 2 * (ntracks + 3))
+	while (size < 2 * (ntracks + 1))
 		size *= 2;
 	if (size == tracks_size)
 		return;
