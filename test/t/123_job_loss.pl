@@ -10,7 +10,7 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my $redis = lock_store;
+my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
