@@ -17,6 +17,7 @@
 #ifndef LR_COMPAT_H
 #define LR_COMPAT_H
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -68,6 +69,11 @@
 #define LrOnlySummarizing(u)	false
 #define LrInsertIndexTuples(rri, slot, estate, summarizing) \
 	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, false, NULL, NIL))
+#endif
+
+/* 15.2 made it possible to know a pipeline; before, nothing tells. */
+#ifndef XACT_FLAGS_PIPELINING
+#define XACT_FLAGS_PIPELINING	0
 #endif
 
 /* 18 instruments index scans. */

@@ -360,6 +360,24 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 }
 
 /*
+ * is_recorded_here --- has the row this token since earlier in the transaction?
+ *
+ * Nobody else could change it since, as the row is locked.  This transaction
+ * could: by redis_fence_forget, redis_fence_check of another token, statements
+ * of the table's owner, or with a new table.  And what it did may have been
+ * rolled back.  So the row is asked, which locks and writes nothing.
+ */
+static bool
+is_recorded_here(const LrName *name, const HeldEntry *entry, Oid schema,
+				 int64 token)
+{
+	int64		row;
+
+	return entry->recorded_here && entry->recorded == token &&
+		run_statement(FENCE_READ, schema, name, &row) > 0 && row == token;
+}
+
+/*
  * record --- write the hold's token to the fence table
  *
  * Once a transaction: the row is locked from then on.  A row with that very
@@ -373,7 +391,7 @@ record(const LrName *name, const AcquireRequest *request, Oid schema,
 	HeldEntry  *entry = session_find(name);
 	int64		row;
 
-	if (entry->recorded_here && entry->recorded == token)
+	if (is_recorded_here(name, entry, schema, token))
 		return token;
 	for (;;)
 	{
