@@ -56,6 +56,13 @@
 #define lr_guc_malloc(size)		malloc(size)
 #endif
 
+/* 16 renamed the backends' status by its place in the copy. */
+#if PG_VERSION_NUM >= 160000
+#define LrLocalBackendStatus(i)	pgstat_get_local_beentry_by_index(i)
+#else
+#define LrLocalBackendStatus(i)	pgstat_fetch_stat_local_beentry(i)
+#endif
+
 /* 16 tells summarizing indexes apart when a row was updated. */
 #if PG_VERSION_NUM >= 160000
 #define LrUpdateIndexes			TU_UpdateIndexes

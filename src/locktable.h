@@ -551,4 +551,14 @@ extern bool lt_own_queue(int *pids, int room, int *npids, int *holder_pid);
  */
 extern LockTableRow *lt_rows(int *nrows);
 
+/* How many of these rows have their lock, and how many wait, without a copy. */
+extern void lt_count_rows(int64 *granted, int64 *waiting);
+
+/* What a hold in this state is to the views. */
+static inline bool
+lt_is_granted(HoldState state)
+{
+	return state == HOLD_HELD || state == HOLD_RELEASING;
+}
+
 #endif							/* LR_LOCKTABLE_H */
