@@ -501,7 +501,7 @@ apply_move(Renewals *r, DueItem *item, const StoreOp *create)
 		lt_lose_by_move(item, r->id,
 						set->outcome == STORE_GONE ? set->holder : set->type_name,
 						not_after);
-	else if (is_refused(set))
+	else if (is_refused(set) || is_refused(create))
 		lt_not_moved(item, r->id, note_refusal(r, item, set).again, not_after);
 	else
 		lt_not_moved(item, r->id, retry_time(r), not_after);
