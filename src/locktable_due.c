@@ -249,7 +249,11 @@ lt_next_due(StoreId store)
 	int64		next = LR_NEVER;
 
 	for (int b = 0; b < lt_table->nblocks; b++)
-		next = Min(next, read_time(&lt_block_due[store][b]));
+	{
+		int64		bound = read_time(&lt_block_due[store][b]);
+
+		next = Min(next, bound);
+	}
 	return next;
 }
 
@@ -597,7 +601,11 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 				if (collect_one(i, store, now, true, again, &items[n]))
 					n++;
 				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-					bound = Min(bound, read_due(i, store));
+				{
+					/* Read once: Min() would take a later value than it judged. */
+					due = read_due(i, store);
+					bound = Min(bound, due);
+				}
 			}
 			else
 			{

@@ -1422,6 +1422,6 @@ session_force(const LrName *name)
 		return false;
 	if (op.outcome != STORE_OK)
 		report_store_failure(ERROR, op.outcome, session_store_error());
-	lt_lose_by_owner_text(name, seen.holder, LOST_FORCED);
+	lt_lose_by_owner_text(name, seen.holder, op.store, LOST_FORCED);
 	return true;
 }

@@ -784,6 +784,12 @@ xact_leave_procedural(void)
 		procedural_depth--;
 }
 
+bool
+xact_in_outermost_procedural(void)
+{
+	return procedural_depth == 1;
+}
+
 /*
  * xact_warn_snapshot --- the lock protects nothing that is read from a snapshot
  * taken before it

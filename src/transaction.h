@@ -54,6 +54,9 @@ extern void xact_warn_early_unlock(void);
 extern void xact_enter_procedural(void);
 extern void xact_leave_procedural(void);
 
+/* Is one running, and no other around it? */
+extern bool xact_in_outermost_procedural(void);
+
 /* The job runner's command failed: release its hold at the end of the abort. */
 extern void xact_release_job_at_abort(const LrName *name);
 
