@@ -9,8 +9,8 @@
 #   make WERROR=1             warnings are errors
 
 EXTENSION = lockredis
-EXTVERSION = 1.0
-DATA = lockredis--1.0.sql
+EXTVERSION = 1.1
+DATA = lockredis--1.0.sql lockredis--1.0--1.1.sql
 MODULE_big = lockredis
 
 OBJS = \
@@ -40,6 +40,7 @@ OBJS = \
 	src/redis_store.o \
 	src/redis_url.o \
 	src/renewals.o \
+	src/replicated.o \
 	src/report.o \
 	src/resolver.o \
 	src/session.o \

@@ -375,9 +375,12 @@ extern void lt_drop_lost(LrIndex hold);
 extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
 					LostReason reason, const char *taken_by);
 
-/* The local hold of the key with that owner text, if any. */
+/*
+ * The local hold of the key with that owner text, if any: it is gone from that
+ * store, which need not be the one that it is in by now.
+ */
 extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-								  LostReason reason);
+								  StoreId where, LostReason reason);
 
 /* ---- for the watchdog ---- */
 
@@ -550,5 +553,15 @@ extern bool lt_own_queue(int *pids, int room, int *npids, int *holder_pid);
  * that have or had it, then the waiting ones in the order of their queue.
  */
 extern LockTableRow *lt_rows(int *nrows);
+
+/* How many of these rows have their lock, and how many wait, without a copy. */
+extern void lt_count_rows(int64 *granted, int64 *waiting);
+
+/* What a hold in this state is to the views. */
+static inline bool
+lt_is_granted(HoldState state)
+{
+	return state == HOLD_HELD || state == HOLD_RELEASING;
+}
 
 #endif							/* LR_LOCKTABLE_H */

@@ -24,7 +24,7 @@ extern void xact_register_callbacks(void);
  */
 extern void xact_before_commit_prepared(void);
 
-/* Room for what one call may have to remember.  May raise. */
+/* Room for one entry, before one is made.  May raise. */
 extern void xact_reserve(void);
 
 /*
@@ -43,7 +43,10 @@ extern void xact_track_recorded(HeldEntry *entry, int64 token);
 extern void xact_note_unlocked_loss(const char *name, int len,
 									const HoldView *view);
 
-/* DISCARD ALL, which has a transaction of its own: nothing to protect. */
+/*
+ * The transaction has done nothing under those locks: it is that of a DISCARD
+ * ALL, or began when a job had ended.
+ */
 extern void xact_forget_unlocked_losses(void);
 
 /* Warnings, each once a transaction. */
@@ -53,6 +56,9 @@ extern void xact_warn_early_unlock(void);
 /* Statements that hold a transaction open without a block: DO and CALL. */
 extern void xact_enter_procedural(void);
 extern void xact_leave_procedural(void);
+
+/* Is one running, and no other around it? */
+extern bool xact_in_outermost_procedural(void);
 
 /* The job runner's command failed: release its hold at the end of the abort. */
 extern void xact_release_job_at_abort(const LrName *name);

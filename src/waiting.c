@@ -67,6 +67,7 @@ typedef struct Acquire
 	bool		asking;			/* op is with the store */
 	bool		handed;			/* hold is held, but not yet told to anybody */
 	bool		slept;
+	int64		began;			/* when the first of its sleeps began */
 	StoreOutcome failure;		/* of the last request, if a waiting call outlives
 								 * it; else STORE_PENDING */
 	int			refusals;
@@ -406,6 +407,7 @@ sleep_until(int64 until)
 	if (!acq.slept)
 	{
 		acq.slept = true;
+		acq.began = lr_now();
 		lr_count(STAT_WAITS);
 		long_wait_begin();
 	}
@@ -597,6 +599,16 @@ acquire(LrIndex *hold)
 	}
 }
 
+/*
+ * count_wait --- the acquire has ended: for how long did it wait?
+ */
+static void
+count_wait(void)
+{
+	if (acq.slept)
+		lr_count_many(STAT_WAITED, lr_now() - acq.began);
+}
+
 bool
 wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 {
@@ -633,7 +645,9 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	}
 	PG_END_TRY();
 
-	if (!taken)
+	if (taken)
+		count_wait();
+	else
 	{
 		lr_count(acq.slept ? STAT_TIMEOUTS : STAT_BUSY);
 		wait_abandon();
@@ -656,6 +670,7 @@ wait_abandon(void)
 	if (!acq.active)
 		return;
 	acq.active = false;
+	count_wait();
 
 	if (acq.handed)
 	{
