@@ -95,7 +95,8 @@ found_moved(const LrHold *h, StoreId where, LostReason reason)
  *
  * After an expiry something may remain in the store (a renewal whose reply was
  * not read may have run, and its clock ends the lease a little later than
- * ours), so the watchdog gives that back.
+ * ours), so the watchdog gives that back.  Whoever finds the lock gone when the
+ * lease has ended anyway has found an expiry.
  */
 void
 lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
@@ -107,6 +108,8 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 	Assert(h->state == HOLD_HELD);
 	if (found_moved(h, where, reason))
 		reason = LOST_MOVED;
+	else if (reason == LOST_DELETED && deadline_of(hold) <= lr_now())
+		reason = LOST_EXPIRED;
 	h->state = HOLD_LOST;
 	h->lost_reason = reason;
 	h->lost_at = GetCurrentTimestamp();
