@@ -50,7 +50,7 @@ AS 'MODULE_PATHNAME', 'lockredis_application_name'
 LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION lockredis_application_name(integer) IS
-'application_name of a session, for the view redis_locks; null for other roles'' sessions without pg_read_all_stats';
+'application_name of a session, for the view redis_locks; null: there is no such session';
 
 -- New columns of views stand at the end: views of users that use them stay.
 CREATE OR REPLACE VIEW redis_locks AS
@@ -66,7 +66,7 @@ SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
 FROM lockredis_locks() l;
 
 COMMENT ON VIEW redis_locks IS
-'a row for each hold or wait of this server, from its lock table; key, owner, lost_reason and application_name of other roles'' sessions are null without pg_read_all_stats';
+'a row for each hold or wait of this server, from its lock table; key, owner and lost_reason of other roles'' sessions, and of orphans, are null without pg_read_all_stats';
 COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan, which the watchdog is about to give back';
 COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
@@ -74,9 +74,9 @@ COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store'
 COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant';
 COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
-COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits';
+COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
 COMMENT ON COLUMN redis_locks.fence IS 'fencing token of the hold; null: none was asked for';
-COMMENT ON COLUMN redis_locks.lease IS 'longest lease asked for at this scope';
+COMMENT ON COLUMN redis_locks.lease IS 'longest lease asked for at this scope; null as hold_count';
 COMMENT ON COLUMN redis_locks.renewed IS 'is the lease renewed by the watchdog?';
 COMMENT ON COLUMN redis_locks.acquired_at IS 'when it was taken';
 COMMENT ON COLUMN redis_locks.waiting_since IS 'since when the session waits; null: it does not';
@@ -134,7 +134,7 @@ COMMENT ON COLUMN redis_lock_stats.errors IS 'requests that the store failed or 
 COMMENT ON COLUMN redis_lock_stats.switches IS 'fallback mode: changes from one store to the other';
 COMMENT ON COLUMN redis_lock_stats.moves IS 'fallback mode: held locks that went along';
 COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of the server, or redis_lock_stats_reset()';
-COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time waited for holders in all, in seconds; a wait counts when it ends, however it ends';
+COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time that waits took in all, in seconds; each counts when it ends, however it ends';
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
 
@@ -159,7 +159,7 @@ COMMENT ON COLUMN redis_lock_status.round_trip IS 'of a request and its answer, 
 COMMENT ON COLUMN redis_lock_status.version IS 'of Redis; of a table, of PostgreSQL';
 COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is';
 COMMENT ON COLUMN redis_lock_status.maxmemory_policy IS 'maxmemory-policy of Redis; anything but noeviction can throw locks away';
-COMMENT ON COLUMN redis_lock_status.last_error IS 'last failure, also when it is over';
+COMMENT ON COLUMN redis_lock_status.last_error IS 'last failure with this lockredis.url, of the watchdog or of a session, also when it is over';
 COMMENT ON COLUMN redis_lock_status.last_error_at IS 'when that was';
 COMMENT ON COLUMN redis_lock_status.in_use IS 'do new locks go there?';
 COMMENT ON COLUMN redis_lock_status.since IS 'fallback mode: when in_use changed last';

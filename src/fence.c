@@ -430,6 +430,7 @@ record(const LrName *name, const AcquireRequest *request, Oid schema,
 			break;
 		token = mint(name, entry, request, row);
 	}
+	xact_reserve();				/* such a trigger may have used up the room */
 	xact_track_recorded(entry, token);
 	return token;
 }

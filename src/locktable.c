@@ -4,9 +4,10 @@
  *	  The lock table: shared memory, pools, keys and session slots.
  *
  * The transitions are in locktable_queue.c (from request to grant),
- * locktable_hold.c (from grant to end), locktable_due.c (what the watchdog has
- * to do, and when), locktable_rows.c (what views see) and locktable_graph.c (who
- * waits for whom).
+ * locktable_hold.c (from grant to end), locktable_handover.c (from session to
+ * session), locktable_due.c (what the watchdog has to do, and when),
+ * locktable_refused.c (what it is refused), locktable_rows.c (what views see) and
+ * locktable_graph.c (who waits for whom).
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -375,9 +375,12 @@ extern void lt_drop_lost(LrIndex hold);
 extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
 					LostReason reason, const char *taken_by);
 
-/* The local hold of the key with that owner text, if any. */
+/*
+ * The local hold of the key with that owner text, if any: it is gone from that
+ * store, which need not be the one that it is in by now.
+ */
 extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-								  LostReason reason);
+								  StoreId where, LostReason reason);
 
 /* ---- for the watchdog ---- */
 

@@ -105,11 +105,12 @@ lower_bound(pg_atomic_uint64 *bound, int64 t)
  * renewed, 0 = none
  *
  * From pre-commit to its release a transaction's hold is renewed in any case.
+ * One that is handed over has no scopes, but the lease that all of them had.
  */
 int64
 lt_renew_lease_ms(const LrHold *hold)
 {
-	int64		lease_ms = 0;
+	int64		lease_ms = hold->state == HOLD_HANDED ? hold->handed_lease_ms : 0;
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (hold->scope[i].count > 0 &&
@@ -249,7 +250,11 @@ lt_next_due(StoreId store)
 	int64		next = LR_NEVER;
 
 	for (int b = 0; b < lt_table->nblocks; b++)
-		next = Min(next, read_time(&lt_block_due[store][b]));
+	{
+		int64		bound = read_time(&lt_block_due[store][b]);
+
+		next = Min(next, bound);
+	}
 	return next;
 }
 
@@ -330,6 +335,17 @@ decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 }
 
 /*
+ * is_handed_here --- on its way to its next session, which sets the due times
+ * when it runs, but does not know of a look that was forced before
+ */
+static bool
+is_handed_here(LrIndex hold, StoreId store, int64 now)
+{
+	return lt_holds[hold].state == HOLD_HANDED && lt_holds[hold].store == store &&
+		read_time(&lt_leases[hold].deadline) > now;
+}
+
+/*
  * decide --- what is to be done for a hold that is due; partition lock held
  *
  * Its next due time is set first: the end of its lease, so that an expiry is
@@ -347,6 +363,8 @@ decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 	if (h->state == HOLD_HELD)
 		return h->store == store ? decide_here(hold, connected, again, wakes) :
 			decide_elsewhere(hold, store, connected, again, wakes);
+	if (is_handed_here(hold, store, now))
+		return decide_here(hold, connected, again, wakes);
 	if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 		(h->traces & STORE_BIT(store)) != 0)
 	{
@@ -354,7 +372,7 @@ decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		return connected ? DUE_GIVE_BACK : DUE_NOTHING;
 	}
 
-	/* It is being released: its session sets the next due time, if any. */
+	/* It is passing on or being released: that sets the next due time, if any. */
 	set_never_due(hold, store);
 	return DUE_NOTHING;
 }
@@ -597,7 +615,11 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 				if (collect_one(i, store, now, true, again, &items[n]))
 					n++;
 				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-					bound = Min(bound, read_due(i, store));
+				{
+					/* Read once: Min() would take a later value than it judged. */
+					due = read_due(i, store);
+					bound = Min(bound, due);
+				}
 			}
 			else
 			{

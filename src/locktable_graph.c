@@ -143,6 +143,10 @@ lt_begin_search(int64 interval, int64 *ask_again)
 	return begin;
 }
 
+/*
+ * lt_suspect_waiter --- without a lock: only that session acts on the number,
+ * and only while it is that of its present wait
+ */
 void
 lt_suspect_waiter(LrIndex session, uint64 generation)
 {

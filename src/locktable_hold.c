@@ -583,7 +583,7 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
 
 bool
 lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-					  LostReason reason)
+					  StoreId where, LostReason reason)
 {
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
@@ -604,9 +604,9 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 			if (strcmp(text, owner_text) != 0)
 				continue;
 			if (lt_holds[i].state == HOLD_HELD)
-				lt_lose_locked(i, lt_holds[i].store, reason, NULL, &wakes);
+				lt_lose_locked(i, where, reason, NULL, &wakes);
 			else
-				lt_lose_handed(i, lt_holds[i].store, &wakes);
+				lt_lose_handed(i, where, &wakes);
 			found = true;
 			break;
 		}
@@ -783,6 +783,11 @@ may_move(const DueItem *item)
  *
  * What the old store has stays, for the watchdog to give back.  A hold whose
  * deadline has passed was lost before, and what came of this is given back.
+ *
+ * While the request was under way the old store may have granted more than the
+ * new one did: by a re-entry, or renewals while the reply was late.  The new
+ * store would not keep that promise, so the lock stays where it is, and is
+ * moved once more with what it has now.
  */
 void
 lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
@@ -797,9 +802,11 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 		may_move(item))
 	{
 		/* A lease that was given ends when it ends. */
-		if (!raise_deadline(item->hold,
-							lt_renew_lease_ms(h) > 0 || h->state == HOLD_HANDED ?
-							deadline : 0))
+		if (deadline < deadline_of(item->hold))
+			retry_at(item->hold, store, lr_now(), &wakes);
+		else if (!raise_deadline(item->hold,
+								 lt_renew_lease_ms(h) > 0 || h->state == HOLD_HANDED ?
+								 deadline : 0))
 		{
 			if (h->state == HOLD_HELD)
 				lt_lose_locked(item->hold, h->store, LOST_EXPIRED, NULL, &wakes);

@@ -348,7 +348,8 @@ lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 	pg_atomic_write_u64(&lt_table->last_wait, (uint64) now);
 	pg_memory_barrier();
 	for (int s = 0; s < STORE_COUNT; s++)
-		if ((int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
+		if (lr_has_store(s) &&
+			(int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
 			return;
 	wakes->watchdog = true;
 }

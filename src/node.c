@@ -144,19 +144,12 @@ note_round_trip(StoreId id, int64 us)
 	pg_atomic_write_u64(&node->usual_round_trip[id], (uint64) usual);
 }
 
-/* -1: not known (any more). */
 void
 node_set_round_trip(StoreId id, int64 us)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	node->status[id].round_trip_us = us;
-	if (us >= 0)
-		note_round_trip(id, us);
-	else
-	{
-		node->nround_trips[id] = node->next_round_trip[id] = 0;
-		pg_atomic_write_u64(&node->usual_round_trip[id], 0);
-	}
+	note_round_trip(id, us);
 	LWLockRelease(node_lock);
 }
 
@@ -210,6 +203,8 @@ node_forget(StoreId id)
 	memset(status, 0, sizeof(NodeStatus));
 	status->state = NODE_CONNECTING;
 	status->round_trip_us = -1;
+	node->nround_trips[id] = node->next_round_trip[id] = 0;
+	pg_atomic_write_u64(&node->usual_round_trip[id], 0);
 	LWLockRelease(node_lock);
 }
 

@@ -14,8 +14,9 @@
  * connection was lost (the next pass goes out on a new one).
  * A create that may have been read by Redis never gets into another pass.
  *
- * In the steady state an operation costs four system calls: a non-blocking
- * read that shows the kept connection to be good, a write, a wait, a read.
+ * In the steady state an operation costs three system calls: a non-blocking
+ * read that shows the kept connection to be good, a write, and a read that
+ * waits for a short time; only a slower reply needs the wait event set.
  *
  * Copyright (c) 2026, lockredis contributors
  *

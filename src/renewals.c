@@ -495,13 +495,17 @@ apply_move(Renewals *r, DueItem *item, const StoreOp *create)
 	int64		not_after = pending_create(r, item, create);
 
 	if (set->outcome == STORE_OK)
+	{
+		if (item->refused)
+			lt_not_refused(item);
 		lt_moved(item, r->id, set->sent_at + item->lease_ms * LR_US_PER_MS,
 				 not_after);
+	}
 	else if (is_taken(r, set))
 		lt_lose_by_move(item, r->id,
 						set->outcome == STORE_GONE ? set->holder : set->type_name,
 						not_after);
-	else if (is_refused(set))
+	else if (is_refused(set) || is_refused(create))
 		lt_not_moved(item, r->id, note_refusal(r, item, set).again, not_after);
 	else
 		lt_not_moved(item, r->id, retry_time(r), not_after);

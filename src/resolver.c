@@ -15,8 +15,8 @@
  * until getaddrinfo() returns, and a fault in one of the system's modules for
  * names, or the kernel's lack of memory, would restart the server.  This
  * process first gives up shared memory and all that the watchdog has open; any
- * signal ends it, and nobody else notices.  It needs no slot for a worker
- * either.
+ * signal that ends one of the server ends it, and nobody else notices.  It
+ * needs no slot for a worker either.
  *
  * The postmaster does not know it, but has its signals reach it: they are sent
  * to the watchdog's process group.

@@ -1126,33 +1126,47 @@ drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
 }
 
 /*
- * release_some --- give back n of several holds of a key
+ * lower_count --- n of several holds of a key go
  *
  * They are gone before the store hears of it; should that fail, the next
  * request writes the right count, and the last release does not look at it.
+ *
+ * False: the lock is lost.  *view is then what was held until now: that was lost.
  */
 static bool
-release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
+lower_count(HeldEntry *entry, HoldView *view, int n)
 {
 	LrIndex		hold = entry->hold;
+	HoldView	before = *view;
 	ScopeHold  *part = &view->scope[SCOPE_SESSION];
-	int			before = store_count(view);
 	StoreOp		op;
 
 	part->count -= n;
 	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0, 0);
-	if (store_count(view) == before)
-		return true;
-
-	run_set(hold, entry, view->owner, store_count(view), 0, false, &op);
-	if (session_reply_says_lost(&op))
+	if (view->state == HOLD_HELD)
 	{
+		if (store_count(view) == store_count(&before))
+			return true;
+		run_set(hold, entry, view->owner, store_count(view), 0, false, &op);
+		if (op.outcome == STORE_OK)
+			return true;
+		if (!session_reply_says_lost(&op))
+		{
+			report_store_failure(WARNING, op.outcome, session_store_error());
+			return true;
+		}
 		lt_look(hold, view);
-		return drop_lost_session_holds(name, entry, view);
 	}
-	if (op.outcome != STORE_OK)
-		report_store_failure(WARNING, op.outcome, session_store_error());
-	return true;
+	view->guard = before.guard;
+	view->scope[SCOPE_SESSION] = before.scope[SCOPE_SESSION];
+	return false;
+}
+
+static bool
+release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
+{
+	return lower_count(entry, view, n) ||
+		drop_lost_session_holds(name, entry, view);
 }
 
 /*
@@ -1190,28 +1204,32 @@ session_unlock(const LrName *name)
 
 /*
  * session_unlock_job --- the job runner gives its hold back
+ *
+ * The transaction has begun after the job's last commit: it has done nothing
+ * under the lock.  What else the session has of it has yet to see a loss.
  */
 bool
 session_unlock_job(const LrName *name)
 {
 	HeldEntry  *entry;
 	HoldView	view;
+	bool		released;
 
 	entry = session_find(name);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, &view);
 	entry->job_count--;
-	if (view.state == HOLD_LOST && view.scope[SCOPE_SESSION].count > 1)
+	if (view.scope[SCOPE_SESSION].count == 1)
 	{
-		/* Others of this session have yet to see it. */
-		view.scope[SCOPE_SESSION].count--;
-		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-							&view.scope[SCOPE_SESSION], 0, 0);
-		report_lost(WARNING, name, &view);
-		return false;
+		released = release_holds(name, entry, &view, 1);
+		xact_forget_unlocked_losses();
+		return released;
 	}
-	return release_holds(name, entry, &view, 1);
+	released = lower_count(entry, &view, 1);
+	if (!released)
+		report_lost(WARNING, name, &view);
+	return released;
 }
 
 /* One key of session_unlock_all. */
@@ -1422,6 +1440,6 @@ session_force(const LrName *name)
 		return false;
 	if (op.outcome != STORE_OK)
 		report_store_failure(ERROR, op.outcome, session_store_error());
-	lt_lose_by_owner_text(name, seen.holder, LOST_FORCED);
+	lt_lose_by_owner_text(name, seen.holder, op.store, LOST_FORCED);
 	return true;
 }

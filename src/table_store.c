@@ -391,6 +391,7 @@ table_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		ops[i].outcome = STORE_PENDING;
 		ops[i].sent_at = 0;
 		ops[i].not_after = 0;
+		ops[i].own_fault = false;
 	}
 	if (!h->active)
 		return;

@@ -120,7 +120,7 @@ drop_what_is_over(void)
 #define TRACKS_KEPT			128
 
 /*
- * xact_reserve --- room for three more: a hold, its record, and one to spare
+ * xact_reserve --- room for one more
  *
  * What is over goes when the room is used up.  If more than half of it is needed
  * even so it grows, so each entry is looked at twice on average, and the array
@@ -137,11 +137,11 @@ xact_reserve(void)
 		tracks = NULL;
 		tracks_size = 0;
 	}
-	if (ntracks + 3 <= tracks_size)
+	if (ntracks < tracks_size)
 		return;
 	drop_what_is_over();
 	size = Max(tracks_size, 8);
-	while (size < 2 * (ntracks + 3))
+	while (size < 2 * (ntracks + 1))
 		size *= 2;
 	if (size == tracks_size)
 		return;
@@ -469,7 +469,7 @@ typedef struct GuardWalk
 	bool		failed;			/* and did not answer for one */
 	int64		now;
 	int64		floor;			/* earliest deadline that was seen */
-	HeldEntry  *lost;			/* one that was found lost */
+	HeldEntry  *lost;			/* one that was found lost, to be told */
 	HoldView	lost_view;
 	int			n;				/* holds that the store must be asked about */
 	StoreOp    *ops;
@@ -580,6 +580,22 @@ count_entry(HeldEntry *entry, void *arg)
 	(*(int *) arg)++;
 }
 
+/*
+ * refuse_unrenewed --- of what is too near its end one is told, as of losses
+ */
+static void
+refuse_unrenewed(GuardWalk *walk)
+{
+	HoldView	view;
+
+	for (int i = 0; i < walk->n; i++)
+	{
+		lt_look(walk->entries[i]->hold, &view);
+		note_lost(walk, walk->entries[i], &view);
+	}
+	refuse_commit(walk->lost, &walk->lost_view);
+}
+
 /* A lease that does not outlast so many requests is too short to commit by. */
 #define GUARD_REQUESTS		5
 
@@ -611,12 +627,7 @@ guard_holds(bool has_xid)
 		if (walk.n == 0)
 			break;
 		if (walk.failed || asked == GUARD_REQUESTS)
-		{
-			HoldView	view;
-
-			lt_look(walk.entries[0]->hold, &view);
-			refuse_commit(walk.entries[0], &view);
-		}
+			refuse_unrenewed(&walk);
 		ask_store(&walk);
 	}
 	session_deadline_floor = walk.floor;

@@ -24,7 +24,7 @@ extern void xact_register_callbacks(void);
  */
 extern void xact_before_commit_prepared(void);
 
-/* Room for what one call may have to remember.  May raise. */
+/* Room for one entry, before one is made.  May raise. */
 extern void xact_reserve(void);
 
 /*
@@ -43,7 +43,10 @@ extern void xact_track_recorded(HeldEntry *entry, int64 token);
 extern void xact_note_unlocked_loss(const char *name, int len,
 									const HoldView *view);
 
-/* DISCARD ALL, which has a transaction of its own: nothing to protect. */
+/*
+ * The transaction has done nothing under those locks: it is that of a DISCARD
+ * ALL, or began when a job had ended.
+ */
 extern void xact_forget_unlocked_losses(void);
 
 /* Warnings, each once a transaction. */

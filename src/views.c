@@ -206,22 +206,22 @@ lockredis_locks(PG_FUNCTION_ARGS)
 }
 
 /*
- * lockredis_application_name --- of the session with this pid; null also for
- * who may not see its keys
+ * lockredis_application_name --- of the session with this pid
+ *
+ * From the same copy as pg_stat_activity, which shows it to everybody.
  */
 Datum
 lockredis_application_name(PG_FUNCTION_ARGS)
 {
 	int			pid = PG_GETARG_INT32(0);
 
-	/* From the same copy as pg_stat_activity. */
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		const PgBackendStatus *status = &LrLocalBackendStatus(i)->backendStatus;
 
 		if (status->st_procpid != pid)
 			continue;
-		if (status->st_appname == NULL || !lr_may_see_keys_of(status->st_userid))
+		if (status->st_appname == NULL)
 			break;
 		PG_RETURN_TEXT_P(cstring_to_text(status->st_appname));
 	}

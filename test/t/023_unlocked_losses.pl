@@ -194,6 +194,31 @@ foreach my $how ('SAVEPOINT', 'EXCEPTION')
 }
 
 # ----------
+# Of several holds of a key, beside one of the transaction
+# ----------
+
+# All session-level holds go, so that their number is 0 when the store is asked
+# to write what is left and says that the lock is gone.  The transaction-level
+# hold is lost too, but its subtransaction is rolled back, or its guard is off.
+run($one,
+	q{SELECT redis_lock('several'), redis_lock('several');
+	  BEGIN; INSERT INTO t VALUES (1); SAVEPOINT s; SELECT redis_xact_lock('several')});
+$redis->cmd('DEL', 'several');
+$one->query_warns('SELECT redis_unlock_all()',
+	0, '01000', qr/"several" was lost/, 'several holds, found lost');
+run($one, 'ROLLBACK TO s');
+is_refused('several', 'several holds, that of the transaction rolled back');
+
+run($one,
+	q{SELECT redis_lock('several'), redis_lock('several');
+	  BEGIN; INSERT INTO t VALUES (1); SET LOCAL lockredis.commit_guard = off;
+	  SELECT redis_xact_lock('several')});
+$redis->cmd('DEL', 'several');
+$one->query_warns('SELECT redis_unlock_all()',
+	0, '01000', qr/"several" was lost/, 'several holds, found lost');
+is_refused('several', 'several holds, that of the transaction without a guard');
+
+# ----------
 # What is no unlocked loss
 # ----------
 

@@ -200,6 +200,19 @@ sub wait_event
 	cmp_ok($far->value('SELECT orphans FROM redis_lock_stats'),
 		'<', 5, 'is waited for by usual commits');
 	$proxy->latency(0);
+
+	# It was near before lockredis.url was changed.
+	$far->set('lockredis.url' => $redis->url);
+	$far->wait_for_up;
+	run($s, "BEGIN; SELECT redis_xact_lock('near'); COMMIT");
+	$proxy->latency(100);
+	$far->set('lockredis.url' => $proxy->url);
+	$far->wait_for_up;
+	my $before = $far->value('SELECT orphans FROM redis_lock_stats');
+	run($s, "BEGIN; SELECT redis_xact_lock('far $_'); COMMIT") foreach 1 .. 5;
+	cmp_ok($far->value('SELECT orphans FROM redis_lock_stats') - $before,
+		'<', 5, 'wherever it was before');
+	$proxy->latency(0);
 	$s->quit;
 	poll_until('all to be given back', sub { !$redis->all_keys });
 	$far->stop;

@@ -138,5 +138,26 @@ foreach my $name (grep { $_ ne 'mint' } @names)
 
 $node->reconnect($proxy);
 $_->{session}->quit foreach @case{@names};
+
+# Taken away by force in Redis, and before that is noted the hold is carried over
+# to the table: it is lost, and its row, which nobody has deleted, is given back.
+my ($holder, $other) = ($node->session, $node->session);
+$holder->query_is("SELECT redis_lock('forced')", '', 'forced: held');
+my $forced = owner_in($redis->hash('forced'));
+my $stop = LockRedis::Debugger->new($other->pid);
+$stop->run_to('lt_lose_by_owner_text');
+$other->start("SELECT redis_force_unlock('forced')");
+$stop->wait_for_stop;
+is_deeply($redis->hash('forced'), {}, 'forced: not in Redis any more');
+$node->cut_off($proxy);
+poll_until('the forced lock to be carried over',
+	sub { owner_in($table->hash('forced')) eq $forced });
+$stop->let_go;
+is($other->wait(20)->out, 't', 'forced: taken away');
+poll_until('its row to be given back', sub { !%{ $table->hash('forced') } });
+$holder->query_warns("SELECT redis_unlock('forced')", 'f', '01000', qr/lost/,
+	'forced: lost');
+$node->reconnect($proxy);
+$_->quit foreach $holder, $other;
 nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
 done_testing();

@@ -7,13 +7,18 @@
 #   privileges and the fence table, and waits only for who records a token
 # - an update that needs a newer library fails as a whole
 # - the first version works with this library, and is like a new one after its
-#   update; views of users stay, with what they show and who may read them
+#   update; views of users stay, with what they show and who may read them; in
+#   table mode the worker, whose tables change, goes on
 # - SET SCHEMA is refused; only the owner may do any of it
 
 use strict;
 use warnings FATAL => 'all';
 
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use JSON::PP qw(decode_json);
 use LockRedis::Test;
+use PostgreSQL::Test::Utils ();
 
 my $directory = `pg_config --sharedir`;
 chomp $directory;
@@ -35,6 +40,15 @@ is( $node->value(
 	),
 	'',
 	'each version has a path to this one');
+
+# What the files that are not read by PostgreSQL call it.
+my $top = dirname(abs_path(__FILE__)) . '/../..';
+my $meta = decode_json(PostgreSQL::Test::Utils::slurp_file("$top/META.json"));
+is($meta->{version}, "$this.0", 'META.json');
+is($meta->{provides}{lockredis}{version}, "$this.0", 'META.json, what it provides');
+ok(-e "$top/$meta->{provides}{lockredis}{file}", 'META.json, in which file');
+like(PostgreSQL::Test::Utils::slurp_file("$top/Makefile"),
+	qr/^EXTVERSION = \Q$this\E$/m, 'Makefile');
 
 # ----------
 # The first version
@@ -120,7 +134,7 @@ $first->query_is('SELECT one_of(l), l.datname FROM redis_locks l',
 	'held|first', 'a function of its row type');
 is($first->query('EXECUTE rows')->out, $first->pid . '|held', 'a prepared statement');
 $first->query_is(
-	q{SELECT has_table_privilege('reader', 'redis_locks', 'SELECT'), has_table_privilege('reader', 'redis_fences', 'SELECT'), relacl::text LIKE '%{=%' FROM pg_class WHERE oid = 'redis_locks'::regclass},
+	q{SELECT has_table_privilege('reader', 'redis_locks', 'SELECT'), has_table_privilege('reader', 'redis_fences', 'SELECT'), has_table_privilege('public', 'redis_locks', 'SELECT')},
 	't|t|f', 'privileges are as they were set');
 $first->query_is("SELECT redis_unlock('held')", 't', 'the holder has it');
 $first->query(
@@ -134,6 +148,25 @@ is( $node->value($catalog, dbname => 'first'),
 $first->quit;
 $node->safe_psql('postgres', "DROP DATABASE $_") foreach 'first', 'fresh';
 $redis->cmd('FLUSHALL');
+
+# In table mode the worker writes what the update changes.
+my $table = LockRedis::Node->create('table', mode => 'table', extension => 0);
+$table->safe_psql('postgres', q{CREATE EXTENSION lockredis VERSION '1.0'});
+$table->wait_for_up;
+my ($keeper, $updater) =
+  map { $table->session(settings => { 'lockredis.lease' => '6s' }) } 1 .. 2;
+$keeper->query_is("SELECT redis_lock('held')", '', 'table mode: taken with 1.0');
+is($updater->query('ALTER EXTENSION lockredis UPDATE')->error, undef, 'table mode: updated');
+my $renewed = $table->value('SELECT renewals FROM redis_locks');
+poll_until('table mode: a renewal',
+	sub { $table->value('SELECT renewals FROM redis_locks') > $renewed });
+$updater->query_is(
+	"SELECT redis_try_lock('held'), redis_try_lock('more'), redis_unlock('more')",
+	'f|t|t', 'table mode: works on');
+$keeper->query_is("SELECT redis_unlock('held')", 't', 'table mode: the holder has it');
+is($table->value('SELECT count(*) FROM redis_lock_rows'), 0, 'table mode: given back');
+$_->quit foreach $keeper, $updater;
+$table->stop;
 
 # ----------
 # Two later versions
