@@ -10,12 +10,21 @@
 CREATE FUNCTION lockredis_replicated()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'lockredis_replicated'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION lockredis_replicated() IS
 'trigger of the tables of lockredis, for changes that are replicated from another server: rows of locks are ignored, tokens are raised and never lowered or deleted, TRUNCATE is refused (55000)';
 
 REVOKE ALL ON FUNCTION lockredis_replicated() FROM PUBLIC;
+
+-- The fence table first: who has recorded a token is waited for, and meanwhile
+-- the table worker, which writes the others, must not be kept out of them.
+CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_fences
+    FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
+CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_fences
+    EXECUTE FUNCTION lockredis_replicated();
+ALTER TABLE redis_fences ENABLE REPLICA TRIGGER lockredis_replicated;
+ALTER TABLE redis_fences ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
 
 CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_rows
     FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
@@ -30,13 +39,6 @@ CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_lock_count
     EXECUTE FUNCTION lockredis_replicated();
 ALTER TABLE redis_lock_counters ENABLE REPLICA TRIGGER lockredis_replicated;
 ALTER TABLE redis_lock_counters ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
-
-CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_fences
-    FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
-CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_fences
-    EXECUTE FUNCTION lockredis_replicated();
-ALTER TABLE redis_fences ENABLE REPLICA TRIGGER lockredis_replicated;
-ALTER TABLE redis_fences ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
 
 --
 -- redis_locks

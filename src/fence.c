@@ -28,9 +28,7 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "nodes/params.h"
 #include "parser/parse_node.h"
@@ -201,12 +199,10 @@ check_triggers(Oid table, Oid owner)
 	{
 		const Trigger *trigger = &rel->trigdesc->triggers[i];
 
-		/* As ours, which keep the rows of other servers out. */
-		if (trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA &&
-			SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
-			continue;
 		if (trigger->tgisinternal ||
-			(trigger->tgqual == NULL && function_owner(trigger->tgfoid) == owner))
+			(trigger->tgqual == NULL &&
+			 (function_owner(trigger->tgfoid) == owner ||
+			  replicated_is_trigger(trigger->tgfoid))))
 			continue;
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

@@ -29,6 +29,9 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "nodes/params.h"
+#include "parser/parse_node.h"
+#include "parser/parse_param.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -39,7 +42,7 @@ PG_FUNCTION_INFO_V1(lockredis_replicated);
 
 bool		replicated_is_own = false;
 
-/* The columns of a table of tokens, in this order. */
+/* The columns of tables of tokens, in this order. */
 #define TOKEN_COLUMNS	3
 
 static const char *const token_column[TOKEN_COLUMNS] = {
@@ -47,87 +50,156 @@ static const char *const token_column[TOKEN_COLUMNS] = {
 };
 static const Oid token_type[TOKEN_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID};
 
-static const char *const raise_fence =
-"INSERT INTO %s AS t (key, token, recorded_at) VALUES ($1, $2, $3) "
-"ON CONFLICT (key) DO UPDATE "
-"SET token = EXCLUDED.token, recorded_at = EXCLUDED.recorded_at "
-"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token";
+typedef struct TokenTable
+{
+	const char *name;
+	int			ncolumns;
+	const char *raise;
+} TokenTable;
 
-static const char *const raise_counter =
-"INSERT INTO %s AS t (key, token) VALUES ($1, $2) "
-"ON CONFLICT (key) DO UPDATE SET token = EXCLUDED.token "
-"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token";
+static const TokenTable token_tables[] = {
+	{"redis_fences", 3,
+		"INSERT INTO %s AS t (key, token, recorded_at) VALUES ($1, $2, $3) "
+		"ON CONFLICT (key) DO UPDATE "
+		"SET token = EXCLUDED.token, recorded_at = EXCLUDED.recorded_at "
+	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"},
+	{"redis_lock_counters", 2,
+		"INSERT INTO %s AS t (key, token) VALUES ($1, $2) "
+		"ON CONFLICT (key) DO UPDATE SET token = EXCLUDED.token "
+	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"}
+};
 
-/* A row that came, or is there.  recorded_at may not be a column of it. */
+/* A row that came, or is there. */
 typedef struct TokenRow
 {
-	int			ncolumns;
 	Datum		value[TOKEN_COLUMNS];
-	char		isnull[TOKEN_COLUMNS];	/* as SPI wants it */
+	bool		isnull[TOKEN_COLUMNS];
 } TokenRow;
 
+/* The table whose row is raised; see check_relations. */
+static Oid	raised_table;
+
 /*
- * get_token_row --- false: this is no table of tokens
+ * find_token_table --- NULL: its rows are locks
  */
-static bool
-get_token_row(Relation rel, HeapTuple tuple, TokenRow *row)
+static const TokenTable *
+find_token_table(Relation rel)
+{
+	for (int i = 0; i < lengthof(token_tables); i++)
+		if (strcmp(RelationGetRelationName(rel), token_tables[i].name) == 0)
+			return &token_tables[i];
+	return NULL;
+}
+
+static void
+get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
+			  TokenRow *row)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
-	for (row->ncolumns = 0; row->ncolumns < TOKEN_COLUMNS; row->ncolumns++)
+	for (int i = 0; i < table->ncolumns; i++)
 	{
-		int			i = row->ncolumns;
 		int			column = SPI_fnumber(desc, token_column[i]);
-		bool		isnull;
 
-		if (column <= 0)
-			break;
-		if (SPI_gettypeid(desc, column) != token_type[i])
-			elog(ERROR, "unexpected type of column \"%s\"", token_column[i]);
-		row->value[i] = SPI_getbinval(tuple, desc, column, &isnull);
-		row->isnull[i] = isnull ? 'n' : ' ';
+		if (column <= 0 || SPI_gettypeid(desc, column) != token_type[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"%s\" is not as the script of the extension makes it",
+							table->name)));
+		row->value[i] = SPI_getbinval(tuple, desc, column, &row->isnull[i]);
 	}
-	return row->ncolumns >= 2;
+}
+
+/*
+ * check_relations --- the statement must mean the table of the trigger
+ *
+ * Somebody could rename its schema just now and put another table in its place,
+ * with triggers, and have them run as the owner of ours.
+ */
+static Node *
+check_relations(ParseState *pstate, ColumnRef *column)
+{
+	ListCell   *lc;
+
+	foreach(lc, pstate->p_rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION && rte->relid != raised_table)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("a table of extension lockredis has moved")));
+	}
+	return NULL;
+}
+
+static void
+set_up_parser(ParseState *pstate, void *arg)
+{
+	setup_parse_fixed_parameters(pstate, token_type, TOKEN_COLUMNS);
+	pstate->p_pre_columnref_hook = check_relations;
+}
+
+static void
+run_raise(Relation rel, const TokenTable *table, const TokenRow *row)
+{
+	char	   *schema = get_namespace_name(RelationGetNamespace(rel));
+	ParamListInfo params = makeParamList(TOKEN_COLUMNS);
+	SPIPlanPtr	plan;
+
+	if (schema == NULL)
+		elog(ERROR, "cache lookup failed for schema %u", RelationGetNamespace(rel));
+	for (int i = 0; i < TOKEN_COLUMNS; i++)
+	{
+		ParamExternData *param = &params->params[i];
+
+		param->ptype = token_type[i];
+		param->isnull = i >= table->ncolumns || row->isnull[i];
+		param->value = param->isnull ? (Datum) 0 : row->value[i];
+		param->pflags = PARAM_FLAG_CONST;
+	}
+	raised_table = RelationGetRelid(rel);
+	plan = SPI_prepare_params(psprintf(table->raise,
+									   quote_qualified_identifier(schema, table->name)),
+							  set_up_parser, NULL, 0);
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare_params failed: %s", SPI_result_code_string(SPI_result));
+	if (SPI_execute_plan_with_paramlist(plan, params, false, 0) != SPI_OK_INSERT)
+		elog(ERROR, "could not use table \"%s\"", table->name);
 }
 
 /*
  * raise_token --- insert the row, or raise the one that is there
  *
  * As the owner of the table, since a subscription may have the right to insert
- * only.  If it raises, the abort brings the user id back.
+ * only.  Of triggers only those run that the owner has enabled for replicas: who
+ * may only make triggers cannot.  If it raises, the abort brings the user id
+ * back.
  */
 static void
-raise_token(Relation rel, TokenRow *row)
+raise_token(Relation rel, const TokenTable *table, const TokenRow *row)
 {
-	char	   *name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-												  RelationGetRelationName(rel));
-	char	   *sql = psprintf(row->ncolumns == TOKEN_COLUMNS ? raise_fence : raise_counter,
-							   name);
-	Oid			types[TOKEN_COLUMNS];
 	Oid			save_user;
 	int			save_context;
 
-	memcpy(types, token_type, sizeof(types));
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   save_context | SECURITY_LOCAL_USERID_CHANGE |
 						   SECURITY_NOFORCE_RLS);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(sql, row->ncolumns, types, row->value, row->isnull,
-							  false, 0) != SPI_OK_INSERT)
-		elog(ERROR, "could not use table %s", name);
+	run_raise(rel, table, row);
 	SPI_finish();
 	SetUserIdAndSecContext(save_user, save_context);
 }
 
 static void
-raise_token_as_own(Relation rel, TokenRow *row)
+raise_token_as_own(Relation rel, const TokenTable *table, const TokenRow *row)
 {
 	replicated_is_own = true;
 	PG_TRY();
 	{
-		raise_token(rel, row);
+		raise_token(rel, table, row);
 	}
 	PG_FINALLY();
 	{
@@ -140,12 +212,13 @@ raise_token_as_own(Relation rel, TokenRow *row)
  * is_raise --- does the new row have the same key and a higher token?
  */
 static bool
-is_raise(Relation rel, HeapTuple old_tuple, const TokenRow *new_row)
+is_raise(Relation rel, const TokenTable *table, HeapTuple old_tuple,
+		 const TokenRow *new_row)
 {
 	TokenRow	old_row;
 
-	(void) get_token_row(rel, old_tuple, &old_row);
-	return new_row->isnull[0] == ' ' && new_row->isnull[1] == ' ' &&
+	get_token_row(rel, table, old_tuple, &old_row);
+	return !new_row->isnull[0] && !new_row->isnull[1] &&
 		strcmp(TextDatumGetCString(old_row.value[0]),
 			   TextDatumGetCString(new_row->value[0])) == 0 &&
 		DatumGetInt64(old_row.value[1]) < DatumGetInt64(new_row->value[1]);
@@ -175,6 +248,25 @@ is_replicated(void)
 }
 
 /*
+ * apply_row --- the row that is to be written; NULL: ignore it
+ */
+static HeapTuple
+apply_row(TriggerData *data, HeapTuple tuple)
+{
+	Relation	rel = data->tg_relation;
+	const TokenTable *table = find_token_table(rel);
+	TokenRow	row;
+
+	if (table == NULL || TRIGGER_FIRED_BY_DELETE(data->tg_event))
+		return NULL;
+	get_token_row(rel, table, tuple, &row);
+	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+		return is_raise(rel, table, data->tg_trigtuple, &row) ? tuple : NULL;
+	raise_token_as_own(rel, table, &row);
+	return NULL;
+}
+
+/*
  * lockredis_replicated --- trigger, before each row and before TRUNCATE; null:
  * the row is ignored
  */
@@ -183,13 +275,13 @@ lockredis_replicated(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;
 	HeapTuple	tuple;
-	TokenRow	row;
-	bool		update;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(data->tg_event))
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(data->tg_event) ||
+		TRIGGER_FIRED_FOR_ROW(data->tg_event) == TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("%s must be called by a trigger that fires before", "lockredis_replicated()")));
+				 errmsg("%s must be called by a trigger that fires before each row, or before TRUNCATE",
+						"lockredis_replicated()")));
 
 	if (TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
 	{
@@ -197,17 +289,16 @@ lockredis_replicated(PG_FUNCTION_ARGS)
 			refuse_truncate(data->tg_relation);
 		return PointerGetDatum(NULL);
 	}
-	update = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
-	tuple = update ? data->tg_newtuple : data->tg_trigtuple;
-	if (!is_replicated())
-		return PointerGetDatum(tuple);
+	tuple = TRIGGER_FIRED_BY_UPDATE(data->tg_event) ? data->tg_newtuple :
+		data->tg_trigtuple;
+	return PointerGetDatum(is_replicated() ? apply_row(data, tuple) : tuple);
+}
 
-	if (TRIGGER_FIRED_BY_DELETE(data->tg_event) ||
-		!get_token_row(data->tg_relation, tuple, &row))
-		return PointerGetDatum(NULL);
-	if (update)
-		return PointerGetDatum(is_raise(data->tg_relation, data->tg_trigtuple, &row) ?
-							   tuple : NULL);
-	raise_token_as_own(data->tg_relation, &row);
-	return PointerGetDatum(NULL);
+bool
+replicated_is_trigger(Oid function)
+{
+	FmgrInfo	info;
+
+	fmgr_info(function, &info);
+	return info.fn_addr == lockredis_replicated;
 }

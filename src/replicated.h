@@ -18,4 +18,7 @@
 /* What is written now is this server's own, whatever the session's role. */
 extern bool replicated_is_own;
 
+/* Is it our trigger function, whoever made it by ALTER EXTENSION UPDATE? */
+extern bool replicated_is_trigger(Oid function);
+
 #endif							/* LR_REPLICATED_H */
