@@ -215,6 +215,7 @@ lockredis_application_name(PG_FUNCTION_ARGS)
 {
 	int			pid = PG_GETARG_INT32(0);
 
+	lr_require_preload();
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		const PgBackendStatus *status = &LrLocalBackendStatus(i)->backendStatus;

@@ -31,12 +31,14 @@ sub all_calls
 							  CASE a.type WHEN 'text'::regtype THEN '''k'''
 										  WHEN 'interval'::regtype THEN '''1s'''
 										  WHEN 'int8'::regtype THEN '1'
+										  WHEN 'int4'::regtype THEN '1'
 										  ELSE 'NULL' END, ', ' ORDER BY a.n)
 						 FROM unnest(proargtypes) WITH ORDINALITY AS a(type, n)))
 		  FROM pg_proc p
 		  JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
 		  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
 		 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+		   AND p.prorettype <> 'trigger'::regtype
 		 ORDER BY 1});
 }
 

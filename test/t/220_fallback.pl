@@ -56,6 +56,8 @@ sub wait_for_row
 # Settings
 #
 
+poll_until('the table worker to be there',
+	sub { $node->value(q{SELECT state FROM redis_lock_status WHERE role = 'table'}) eq 'up' });
 is( $node->value(
 		'SELECT role, state, in_use, since IS NOT NULL, reason
 		 FROM redis_lock_status ORDER BY node'),

@@ -330,6 +330,7 @@ sub quoted
 }
 
 my %harmless = map { $_ => 1 } qw(EVALSHA EVAL TIME CLIENT INFO AUTH PING);
+poll_until('earlier subscriptions to end', sub { !$redis->channels });
 foreach my $key (@keys)
 {
 	my $q = quoted($key);
