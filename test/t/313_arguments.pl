@@ -187,6 +187,7 @@ sub functions
 			FROM pg_proc JOIN pg_depend ON classid = 'pg_proc'::regclass
 				AND objid = pg_proc.oid AND deptype = 'e'
 			JOIN pg_extension e ON refobjid = e.oid AND extname = 'lockredis'
+			WHERE prorettype <> 'trigger'::regtype
 			ORDER BY 1, 3})->rows })
 	{
 		my ($name, $kind, $args) = @$row;
