@@ -1,0 +1,260 @@
+/*-------------------------------------------------------------------------
+ *
+ * ledger.c
+ *	  What a session knows to be true, beside what the product says: which of
+ *	  its locks were lost, whether it was told, and whether its commit may pass.
+ *
+ * The rules are those of the contract.  A commit must fail if a guarded lock of
+ * its transaction was known to be lost before the guard looked last, which is
+ * not before the last of its waits for the store; or if a lost session-level
+ * lock was unlocked in it, but for one that was taken in a subtransaction that
+ * has been rolled back.  It must not fail with "was lost" without such a cause.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/ledger.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "workload.h"
+
+#include "../../../src/locktable_int.h"
+
+#define MAX_TAKEN	64
+
+typedef struct Taken
+{
+	uint64		owner;
+	CommitGuard guard;
+	SubTransactionId sub;		/* in which it was taken, 0 = before */
+	bool		unlocked_loss;	/* lost, and unlocked in this transaction */
+} Taken;
+
+static Taken taken[MAX_TAKEN];
+static int	ntaken = 0;
+
+static int	losses_seen;		/* in this statement */
+static int	losses_told;
+static int64 guard_looks_after;
+
+/* ----------
+ * Taking and losing
+ * ----------
+ */
+
+static Taken *
+find(uint64 owner)
+{
+	for (int i = ntaken - 1; i >= 0; i--)
+		if (taken[i].owner == owner)
+			return &taken[i];
+	return NULL;
+}
+
+void
+ledger_taken(const HeldEntry *entry, LockScope scope)
+{
+	uint64		owner = lt_holds[entry->hold].owner;
+	Taken	   *t = find(owner);
+
+	if (t == NULL)
+	{
+		if (ntaken == MAX_TAKEN)
+		{
+			memmove(&taken[0], &taken[1], sizeof(Taken) * (MAX_TAKEN - 1));
+			ntaken--;
+		}
+		t = &taken[ntaken++];
+		t->owner = owner;
+		t->sub = GetCurrentSubTransactionId();
+		t->unlocked_loss = false;
+		t->guard = GUARD_OFF;
+	}
+	t->guard = Max(t->guard, entry->guard);
+}
+
+/* This session has given up a lock that was lost: it must be told. */
+static void
+note_loss(uint64 owner, CommitGuard guard)
+{
+	Taken	   *t = find(owner);
+
+	/* At the end of a transaction or session nobody needs to know any more. */
+	if (t == NULL || backend_must_not_raise != NULL || backend_exiting)
+		return;
+	losses_seen++;
+	if (guard == GUARD_OFF || xact_depth() == 0)
+		return;
+	t->unlocked_loss = true;
+}
+
+/* Linked before the product's own; see the Makefile. */
+extern void __wrap_lt_drop_lost(LrIndex hold);
+extern void __real_lt_drop_lost(LrIndex hold);
+
+void
+__wrap_lt_drop_lost(LrIndex hold)
+{
+	CommitGuard guard = GUARD_OFF;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (lt_holds[hold].scope[i].count > 0)
+			guard = Max(guard, lt_holds[hold].scope[i].guard);
+	note_loss(lt_holds[hold].owner, guard);
+	__real_lt_drop_lost(hold);
+}
+
+void
+ledger_release_gone(uint64 owner)
+{
+	Taken	   *t = find(owner);
+
+	if (t != NULL)
+		note_loss(owner, t->guard);
+}
+
+/* ----------
+ * Statements and transactions
+ * ----------
+ */
+
+void
+ledger_statement(void)
+{
+	losses_seen = losses_told = 0;
+}
+
+void
+ledger_statement_ends(void)
+{
+	if (losses_seen > 0 && losses_told == 0)
+		sim_fail("loss not told", "%d lost locks were dropped, and nobody was told",
+				 losses_seen);
+}
+
+void
+ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit)
+{
+	for (int i = 0; i < ntaken; i++)
+	{
+		if (taken[i].sub != sub)
+			continue;
+		taken[i].sub = parent;
+		if (!commit)
+			taken[i].unlocked_loss = false;
+	}
+}
+
+void
+ledger_transaction_ends(void)
+{
+	for (int i = 0; i < ntaken; i++)
+	{
+		taken[i].sub = InvalidSubTransactionId;
+		taken[i].unlocked_loss = false;
+	}
+}
+
+/* ----------
+ * The guard
+ * ----------
+ */
+
+void
+ledger_guard_begins(void)
+{
+	guard_looks_after = sim_now();
+}
+
+void
+ledger_waited(void)
+{
+	guard_looks_after = sim_now();
+}
+
+static bool
+has_xid(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+static bool
+is_guarded(const LrHold *h)
+{
+	CommitGuard guard = GUARD_OFF;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (h->scope[i].count > 0)
+			guard = Max(guard, h->scope[i].guard);
+	return guard != GUARD_OFF && (h->scope[SCOPE_XACT].count > 0 || has_xid());
+}
+
+/* When it was lost, or its lease has ended or will end. */
+static int64
+end_of(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	if (h->state == HOLD_LOST)
+		return h->lost_at - INT64CONST(800000000) * SIM_S;
+	if (h->state == HOLD_HELD)
+		return (int64) lt_leases[hold].deadline.value;
+	return SIM_NEVER;
+}
+
+static bool
+has_unlocked_loss(void)
+{
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].unlocked_loss)
+			return true;
+	return false;
+}
+
+void
+ledger_guard_passed(void)
+{
+	if (has_xid() && has_unlocked_loss())
+		sim_fail("commit under a loss",
+				 "a lost lock was unlocked in this transaction, which commits");
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->session != LrMyProcNumber ||
+			(h->state != HOLD_HELD && h->state != HOLD_LOST) || !is_guarded(h))
+			continue;
+		if (end_of(i) < guard_looks_after)
+			sim_fail("commit under a loss",
+					 "%s was lost %.3f ms before the guard looked last, and the commit goes on",
+					 lt_keys[h->key].name, (guard_looks_after - end_of(i)) / 1000.0);
+	}
+}
+
+/* Is there a lock that makes this commit fail? */
+static bool
+has_cause(void)
+{
+	if (has_unlocked_loss())
+		return true;
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->session == LrMyProcNumber && is_guarded(h) &&
+			end_of(i) < sim_now() + SIM_S)
+			return true;
+	}
+	return false;
+}
+
+void
+ledger_told(int elevel, int sqlstate, const char *message)
+{
+	if (elevel >= WARNING && strstr(message, "lost") != NULL)
+		losses_told++;
+	if (elevel >= ERROR && xact_in_pre_commit &&
+		strstr(message, "could not commit") != NULL && !has_cause())
+		sim_fail("refused without a cause", "%s", message);
+}
