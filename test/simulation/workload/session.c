@@ -388,6 +388,7 @@ control(Kind kind)
 			{
 				sim_trace("DISCARD ALL");
 				session_discard();
+				ledger_statement(); /* it says nothing of losses */
 			}
 			return true;
 		case DO_EXIT:

@@ -137,8 +137,10 @@ check_hold(LrIndex k, LrIndex i)
 
 	/* The watchdog must look in time at what is its business. */
 	if (h->state == HOLD_HELD &&
-		time_of(&lt_leases[i].due[h->store]) > deadline_of(i))
-		BROKEN("hold %d of %s is not due before its lease ends", i, key->name);
+		time_of(&lt_leases[i].due[h->store]) > Max(deadline_of(i), sim_now()))
+		BROKEN("hold %d of %s is due at %.6f s and its lease ends at %.6f s", i,
+			   key->name, time_of(&lt_leases[i].due[h->store]) / (double) SIM_S,
+			   deadline_of(i) / (double) SIM_S);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 		for (int s = 0; s < STORE_COUNT; s++)
 			if ((h->traces & STORE_BIT(s)) != 0 &&
