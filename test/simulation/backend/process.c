@@ -19,6 +19,8 @@
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
+#include "../models/table_model.h"
+
 #define CALLBACKS_MAX 8
 
 typedef struct Callback
@@ -132,6 +134,7 @@ sim_postmaster_init(void)
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
+	table_model_attach();
 }
 
 void

@@ -72,11 +72,18 @@ clock_ms(void)
 	return redis_clock() / SIM_MS;
 }
 
+void
+redis_note_robbed(const char *owner)
+{
+	if (nrobbed < MAX_ROBBED)
+		snprintf(robbed[nrobbed++], REDIS_OWNER, "%s", owner);
+}
+
 static void
 rob(const Key *k)
 {
-	if (k->there && nrobbed < MAX_ROBBED)
-		strcpy(robbed[nrobbed++], k->owner);
+	if (k->there)
+		redis_note_robbed(k->owner);
 }
 
 bool

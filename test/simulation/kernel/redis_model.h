@@ -114,6 +114,7 @@ extern bool redis_has_key(const char *key);
 
 /* Was something of that owner taken away that it did not give back? */
 extern bool redis_was_robbed(const char *owner);
+extern void redis_note_robbed(const char *owner);
 extern bool redis_is_denied(const char *key);
 
 /* A key whose owner begins with this text and that is not merely kept. */

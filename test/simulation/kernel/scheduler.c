@@ -387,6 +387,10 @@ sim_block(int64_t until, bool parked, const char *what)
 	count_step();
 	if (p->signals == 0)
 	{
+		if (until >= SIM_NEVER)
+			sim_trace("sleeps (%s)", what);
+		else
+			sim_trace("sleeps (%s, %.3f ms)", what, (until - now) / 1000.0);
 		p->state = WAITING;
 		p->wake_at = until;
 		p->parked = parked;
@@ -403,7 +407,11 @@ sim_wake(int pid)
 	Process    *p = process_of(pid);
 
 	if (p != NULL && p->waits_on == NULL)
+	{
+		if (current >= 0 && p->state == WAITING)
+			sim_trace("wakes %s", p->name);
 		make_ready(p);
+	}
 }
 
 void

@@ -73,6 +73,35 @@ catch_crashes(void)
 	sigaction(SIGFPE, &action, NULL);
 }
 
+/* With --keep-going: how often each check failed, and where first. */
+#define CHECKS_MAX	64
+
+static struct
+{
+	char		check[sizeof(failure.check)];
+	uint64_t	times;
+	uint64_t	seed;
+}			counted[CHECKS_MAX];
+static int	ncounted;
+
+static void
+count_failure(void)
+{
+	int			i;
+
+	for (i = 0; i < ncounted; i++)
+		if (strcmp(counted[i].check, failure.check) == 0)
+			break;
+	if (i == CHECKS_MAX)
+		return;
+	if (i == ncounted)
+	{
+		strcpy(counted[ncounted].check, failure.check);
+		counted[ncounted++].seed = seed;
+	}
+	counted[i].times++;
+}
+
 static void
 usage(void)
 {
@@ -158,6 +187,7 @@ main(int argc, char **argv)
 			continue;
 		failed++;
 		printf("seed %" PRIu64 ": %s: %s\n", seed, failure.check, failure.message);
+		count_failure();
 		if (!keep_going)
 		{
 			if (shrinking)
@@ -165,6 +195,9 @@ main(int argc, char **argv)
 			break;
 		}
 	}
+	for (int i = 0; keep_going && i < ncounted; i++)
+		printf("  %8" PRIu64 " times, first with seed %" PRIu64 ": %s\n",
+			   counted[i].times, counted[i].seed, counted[i].check);
 	if (reached)
 		reached_report();
 	printf("simulate: %" PRIu64 " schedules, %" PRIu64 " failed, %" PRIu64 " steps, %"

@@ -232,7 +232,10 @@ ledger_guard_passed(void)
 	}
 }
 
-/* Is there a lock that makes this commit fail? */
+/*
+ * Is there a lock that makes this commit fail?  One that is lost and whose
+ * session is signalled for that does so even if it is not guarded.
+ */
 static bool
 has_cause(void)
 {
@@ -242,8 +245,10 @@ has_cause(void)
 	{
 		const LrHold *h = &lt_holds[i];
 
-		if (h->session == LrMyProcNumber && is_guarded(h) &&
-			end_of(i) < sim_now() + SIM_S)
+		if (h->session != LrMyProcNumber)
+			continue;
+		if (h->state == HOLD_LOST ||
+			(is_guarded(h) && end_of(i) < sim_now() + SIM_S))
 			return true;
 	}
 	return false;

@@ -24,11 +24,15 @@
 
 #include "../kernel/network.h"
 #include "../kernel/redis_model.h"
+#include "../models/table_model.h"
 
 #define BROKEN(...) sim_fail("lock table", __VA_ARGS__)
 
 /* Redis counts in milliseconds, of which it drops the rest. */
 #define CLOCK_GRAIN		(2 * SIM_MS)
+
+/* So that others get their turn; some round trips are enough for that. */
+#define PAUSE_MAX		(2 * SIM_S)
 
 extern void sim_check_step(void);
 extern void sim_check_end(void);
@@ -157,16 +161,17 @@ check_store(LrIndex k, LrIndex i)
 	char		owner[LR_OWNER_MAX];
 	int64		until;
 
-	if (h->store != STORE_REDIS || (h->state != HOLD_HELD && h->state != HOLD_HANDED) ||
-		deadline_of(i) <= sim_now())
+	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || deadline_of(i) <= sim_now())
 		return;
 	lr_owner_text(h->owner, owner);
-	until = redis_owned_until(lt_keys[k].name, owner);
+	until = h->store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
+		table_owned_until(lt_keys[k].name, lt_keys[k].name_len, h->owner);
 	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
 		sim_fail("held without a lock",
-				 "%s is %s by session %d for another %.3f ms; Redis has it for %.3f ms",
+				 "%s is %s by session %d for another %.3f ms; %s has it for %.3f ms",
 				 lt_keys[k].name, state_names[h->state], h->session,
 				 (deadline_of(i) - sim_now()) / 1000.0,
+				 h->store == STORE_REDIS ? "Redis" : "the table",
 				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 }
 
@@ -193,6 +198,9 @@ check_key(LrIndex k)
 		live = i;
 	}
 	check_queue(k);
+	if (key->paused_until - sim_now() > PAUSE_MAX)
+		sim_fail("long pause", "the head of the queue of %s holds back for %.3f s", key->name,
+				 (key->paused_until - sim_now()) / (double) SIM_S);
 	if (key->first_hold == LR_NONE && key->queue_head == LR_NONE &&
 		key->nfailed == 0 && key->nhanded == 0)
 		BROKEN("nobody has or awaits %s, and it has an entry", key->name);
@@ -350,7 +358,7 @@ check_sleepers(void)
 		const LrKey *key = &lt_keys[w->key];
 		bool		is_free = good && w->state == WAIT_QUEUED && key->queue_head == s &&
 			key->first_hold == LR_NONE && !redis_is_denied(key->name) &&
-			!redis_has_key(key->name);
+			!redis_has_key(key->name) && sim_now() >= key->paused_until;
 
 		if (!is_free)
 			free_since[s] = 0;
@@ -399,6 +407,8 @@ sim_check_end(void)
 						 lt_keys[lt_holds[i].key].name, state_names[lt_holds[i].state]);
 		BROKEN("%d rows and no holds", (int) lt_table->nrows.value);
 	}
+	if (lr_mode != MODE_REDIS && (key = table_find_row()) != NULL)
+		sim_fail("left behind", "the table has %s of this server", key);
 	key = redis_find_owner(lr_instance_uuid());
 	if (key != NULL)
 		sim_fail("left behind", "Redis has %s of this server", key);
