@@ -106,7 +106,7 @@ static void
 usage(void)
 {
 	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback]\n"
-		  "                [--trace] [--keep-going] [--no-shrink] [--reached] PRODUCT.so\n",
+		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK] PRODUCT.so\n",
 		  stderr);
 	exit(2);
 }
@@ -123,6 +123,7 @@ main(int argc, char **argv)
 		{"keep-going", no_argument, NULL, 'k'},
 		{"no-shrink", no_argument, NULL, 'S'},
 		{"reached", no_argument, NULL, 'r'},
+		{"until", required_argument, NULL, 'u'},
 		{NULL, 0, NULL, 0}
 	};
 	double		minutes = 1;
@@ -133,6 +134,7 @@ main(int argc, char **argv)
 	bool		keep_going = false;
 	bool		shrinking = true;
 	bool		reached = false;
+	const char *until = NULL;	/* other checks do not end the run */
 	double		began;
 	int			c;
 
@@ -164,6 +166,9 @@ main(int argc, char **argv)
 			case 'r':
 				reached = true;
 				break;
+			case 'u':
+				until = optarg;
+				break;
 			default:
 				usage();
 		}
@@ -188,7 +193,7 @@ main(int argc, char **argv)
 		failed++;
 		printf("seed %" PRIu64 ": %s: %s\n", seed, failure.check, failure.message);
 		count_failure();
-		if (!keep_going)
+		if (!keep_going && (until == NULL || strcmp(until, failure.check) == 0))
 		{
 			if (shrinking)
 				shrink_and_show();

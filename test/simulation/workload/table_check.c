@@ -317,8 +317,8 @@ check_watchdog(void)
 			if (lt_leases[i].owner.value == 0)
 				continue;
 			if (due < time_of(&lt_block_due[s][i / DUE_BLOCK]))
-				BROKEN("hold %d is due at %.3f s, its block at %.3f s", i,
-					   due / (double) SIM_S,
+				BROKEN("hold %d (%s) is due in store %d at %.6f s, its block at %.6f s", i,
+					   state_names[lt_holds[i].state], s, due / (double) SIM_S,
 					   time_of(&lt_block_due[s][i / DUE_BLOCK]) / (double) SIM_S);
 			if (due < time_of(&lt_table->sleeps_until[s]) &&
 				!shared_root->proc_global.allProcs[SLOT_WATCHDOG].procLatch.is_set)
