@@ -27,7 +27,9 @@ typedef struct Taken
 {
 	uint64		owner;
 	CommitGuard guard;
-	SubTransactionId sub;		/* in which it was taken, 0 = before */
+	SubTransactionId sub;		/* in which it was taken, 0 = before; of both
+								 * levels the session's counts */
+	bool		at_session;		/* is it held at session level? */
 	bool		unlocked_loss;	/* lost, and unlocked in this transaction */
 } Taken;
 
@@ -69,7 +71,13 @@ ledger_taken(const HeldEntry *entry, LockScope scope)
 		t->owner = owner;
 		t->sub = GetCurrentSubTransactionId();
 		t->unlocked_loss = false;
+		t->at_session = false;
 		t->guard = GUARD_OFF;
+	}
+	if (scope == SCOPE_SESSION && !t->at_session)
+	{
+		t->at_session = true;
+		t->sub = GetCurrentSubTransactionId();
 	}
 	t->guard = Max(t->guard, entry->guard);
 }
@@ -103,6 +111,29 @@ __wrap_lt_drop_lost(LrIndex hold)
 			guard = Max(guard, lt_holds[hold].scope[i].guard);
 	note_loss(lt_holds[hold].owner, guard);
 	__real_lt_drop_lost(hold);
+}
+
+/* The session's part of a lock that the transaction has too. */
+extern bool __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+								int64 deadline, uint32 moves);
+extern bool __real_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+								int64 deadline, uint32 moves);
+
+bool
+__wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+					int64 deadline, uint32 moves)
+{
+	const LrHold *h = &lt_holds[hold];
+	Taken	   *t = find(h->owner);
+
+	if (t != NULL && scope == SCOPE_SESSION && part->count == 0 &&
+		h->scope[SCOPE_SESSION].count > 0)
+	{
+		t->at_session = false;
+		if (h->state == HOLD_LOST)
+			note_loss(h->owner, t->guard);
+	}
+	return __real_lt_set_scope(hold, scope, part, deadline, moves);
 }
 
 void
