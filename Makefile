@@ -9,17 +9,19 @@
 #   make WERROR=1             warnings are errors
 
 EXTENSION = lockredis
-EXTVERSION = 1.0
-DATA = lockredis--1.0.sql
+EXTVERSION = 1.1
+DATA = lockredis--1.0.sql lockredis--1.0--1.1.sql
 MODULE_big = lockredis
 
 OBJS = \
 	src/deadlock.o \
 	src/fallback.o \
+	src/farewell.o \
 	src/fence.o \
 	src/job.o \
 	src/keyed_table.o \
 	src/keyname.o \
+	src/lock_waits.o \
 	src/lockredis.o \
 	src/locktable.o \
 	src/locktable_due.o \
@@ -27,8 +29,10 @@ OBJS = \
 	src/locktable_handover.o \
 	src/locktable_hold.o \
 	src/locktable_queue.o \
+	src/locktable_refused.o \
 	src/locktable_rows.o \
 	src/long_wait.o \
+	src/loss_log.o \
 	src/node.o \
 	src/redis_conn.o \
 	src/redis_listener.o \
@@ -36,7 +40,9 @@ OBJS = \
 	src/redis_store.o \
 	src/redis_url.o \
 	src/renewals.o \
+	src/replicated.o \
 	src/report.o \
+	src/resolver.o \
 	src/session.o \
 	src/settings.o \
 	src/sqlfuncs.o \

@@ -10,20 +10,22 @@
 #   top       the clone
 #   run       the directory of this run ('' before prepare)
 #   bindir    programs of the private PostgreSQL
+#   needs     what script/bootstrap is to install
 #
 
+needs=(test)
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 run='' bindir='' as_user=() run_path=''
 
 # prepare NAME [MAKE-ARGUMENT ...]: status 1, with make's output, if the build
-# fails
+# fails.  Installs what "needs" says, the arguments of script/bootstrap.
 prepare()
 {
 	local name=$1 pg_config tool user=postgres
 	shift
 
 	# Often called as a condition, where "set -e" does nothing.
-	"$top/script/bootstrap" || return 1
+	"$top/script/bootstrap" "${needs[@]}" || return 1
 	export PG_CONFIG=${PG_CONFIG:-pg_config}
 
 	# A short name: it is part of the names of sockets.

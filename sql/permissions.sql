@@ -31,7 +31,7 @@ SELECT key, owner IS NOT NULL AS owner FROM redis_locks;
 RESET ROLE;
 SELECT redis_unlock('whose');
 
--- every function and view has a comment
+-- every function, table, view and column has a comment
 SELECT p.oid::regprocedure FROM pg_proc p
   JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
@@ -41,7 +41,12 @@ SELECT c.oid::regclass FROM pg_class c
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
 WHERE obj_description(c.oid, 'pg_class') IS NULL;
 
--- all are volatile; those that write a table are not for parallel plans at all
+SELECT a.attrelid::regclass, a.attname FROM pg_attribute a
+  JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'v')
+  JOIN pg_depend d ON d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
+WHERE a.attnum > 0 AND NOT a.attisdropped AND col_description(a.attrelid, a.attnum) IS NULL;
+-- all but a look at another session are volatile; those that write a table are not for parallel plans at all
 SELECT p.oid::regprocedure FROM pg_proc p
   JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'

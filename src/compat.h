@@ -17,6 +17,7 @@
 #ifndef LR_COMPAT_H
 #define LR_COMPAT_H
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -55,6 +56,13 @@
 #define lr_guc_malloc(size)		malloc(size)
 #endif
 
+/* 16 renamed the backends' status by its place in the copy. */
+#if PG_VERSION_NUM >= 160000
+#define LrLocalBackendStatus(i)	pgstat_get_local_beentry_by_index(i)
+#else
+#define LrLocalBackendStatus(i)	pgstat_fetch_stat_local_beentry(i)
+#endif
+
 /* 16 tells summarizing indexes apart when a row was updated. */
 #if PG_VERSION_NUM >= 160000
 #define LrUpdateIndexes			TU_UpdateIndexes
@@ -70,6 +78,11 @@
 	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, false, NULL, NIL))
 #endif
 
+/* 15.2 made it possible to know a pipeline; before, nothing tells. */
+#ifndef XACT_FLAGS_PIPELINING
+#define XACT_FLAGS_PIPELINING	0
+#endif
+
 /* 18 instruments index scans. */
 #if PG_VERSION_NUM >= 180000
 #define LrIndexBeginScan(rel, index, snapshot, nkeys) \
@@ -77,6 +90,14 @@
 #else
 #define LrIndexBeginScan(rel, index, snapshot, nkeys) \
 	index_beginscan((rel), (index), (snapshot), (nkeys), 0)
+#endif
+
+/* 17 limits transactions too, not only statements and the pauses between. */
+#if PG_VERSION_NUM >= 170000
+#define LrUnlimitTransactions() \
+	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE)
+#else
+#define LrUnlimitTransactions()	((void) 0)
 #endif
 
 /* 18 spells "does not return" as a prefix. */

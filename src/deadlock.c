@@ -3,24 +3,35 @@
  * deadlock.c
  *	  Sessions of this server that wait for each other in a circle.
  *
- * A session that has waited for a key for deadlock_timeout looks whether it
- * waits for itself, over other keys and over PostgreSQL's own locks, and does so
- * again each deadlock_timeout: the cycle may be closed later, by somebody who
- * waits for a row and whom PostgreSQL's detector, which does not know our
- * locks, leaves waiting.  Each cycle that PostgreSQL cannot see has a session
- * in it that waits for a key, and that one finds it.
+ * A cycle that PostgreSQL's detector cannot see, as it does not know our locks,
+ * has a session W in it that waits for a key, and so an edge from W to the
+ * session H that has the key.  All who wait for the key wait for H.  So one
+ * search that begins at H, by whichever of them, is one for all of them: it
+ * comes to each W from which H is waited for over others, that is to each that
+ * is in a cycle over this key.  Hence a key is searched from once each
+ * deadlock_timeout, and not by each of its waiters (long_wait.c), again and
+ * again, since a cycle may be closed later, by somebody who waits for a row and
+ * whom PostgreSQL's detector leaves waiting.
+ *
+ * Nobody ends because of what somebody else has found, though: a waiter of the
+ * same key to whom the search came is suspected and told so, and looks itself
+ * once it has waited for its own deadlock_timeout.
+ *
+ * Nothing is lost if whoever searches leaves in the middle: the next of them
+ * searches a deadlock_timeout later.  Nor if the key changes hands, as those who
+ * sleep in a cycle take and give back nothing: its H stays.  A cycle that is
+ * closed when W begins to wait is found by its first look: either nobody has
+ * searched from the key since, and W does it, or somebody has, when W stood in
+ * the queue, and W is suspected.
  *
  * The wait-for graph is read piece by piece, while it changes, so what looks
  * like a cycle may consist of edges that never were at the same time.  Hence
- * a cycle is followed a second time, and counts only if each process in it is
- * found in the very same wait, for the same one.  Somebody who sleeps takes and
- * gives back nothing, so at the moment between the two passes all of these
- * edges were there together.
+ * a cycle is followed twice more, and counts only if each process in it is
+ * found both times in the very same wait, for the same one.  Somebody who
+ * sleeps takes and gives back nothing, so at the moment between the two passes
+ * all of these edges were there together.
  *
  * Of several that find the same cycle the first one to claim it breaks it.
- *
- * Only reads PostgreSQL's lock manager, and only for a process that waits in
- * it: for a look at one wait all its partitions are locked (in shared mode).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -35,12 +46,10 @@
 #include "nodes/pg_list.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
 #include "utils/backend_status.h"
 
 #include "deadlock.h"
+#include "lock_waits.h"
 #include "locktable.h"
 #include "report.h"
 #include "stats.h"
@@ -57,23 +66,20 @@ typedef struct Edge
 	int			pid;			/* who sleeps: the waiter or its worker */
 	int			blocker_pid;
 	uint64		generation;		/* of the waiter's wait for a key, if any */
-
-	/* either for a key ... */
 	bool		is_key;
-	KeyWait		key;
-
-	/* ... or for one of PostgreSQL's locks */
-	LOCKTAG		tag;
-	LOCKMODE	mode;
-	uint64		since;
+	KeyWait		key;			/* for a key, */
+	LockWait	lock;			/* or for one of PostgreSQL's locks */
 } Edge;
 
-/* Breadth first, so that the cycle found is the shortest. */
+/* Breadth first, so that the cycle found is short. */
 typedef struct Search
 {
-	LrIndex    *found;			/* nodes, in the order they were found in */
-	int			nfound;
-	Edge	  **found_by;		/* by node: the edge that led to it */
+	LrIndex    *reached;		/* processes, in the order they were found in */
+	int			nreached;
+	LrIndex    *from;			/* by process: whose edge led to it */
+	LockWaits  *locks;
+	KeyWait		own;			/* what this session waits for */
+	int			nsuspects;
 } Search;
 
 struct Deadlock
@@ -82,216 +88,110 @@ struct Deadlock
 };
 
 /* ----------
- * Waits for PostgreSQL's locks
- * ----------
- */
-
-/*
- * waits_for_lock --- does the process, or a parallel worker of it, wait?
- *
- * For the many who have no parallel workers this is a look without any lock.
- */
-static bool
-waits_for_lock(LrIndex node)
-{
-	PGPROC	   *proc = GetPGProcByNumber(node);
-	PGPROC	   *leader = proc->lockGroupLeader;
-	LWLock	   *lock;
-	dlist_iter	iter;
-	bool		waits = false;
-
-	if (leader == NULL)
-		return proc->waitLock != NULL;
-
-	lock = LockHashPartitionLockByProc(leader);
-	LWLockAcquire(lock, LW_SHARED);
-	if (proc->lockGroupLeader == leader)
-	{
-		dlist_foreach(iter, &leader->lockGroupMembers)
-		{
-			PGPROC	   *member = dlist_container(PGPROC, lockGroupLink, iter.cur);
-
-			waits = waits || member->waitLock != NULL;
-		}
-	}
-	LWLockRelease(lock);
-	return waits;
-}
-
-/* The instance of the process that waits. */
-static const LockInstanceData *
-blocked_instance(const BlockedProcData *blocked, const LockInstanceData *locks)
-{
-	for (int i = 0; i < blocked->num_locks; i++)
-		if (locks[i].pid == blocked->pid)
-			return &locks[i];
-	return NULL;
-}
-
-static bool
-is_ahead(const BlockedProcData *blocked, const int *waiters, int pid)
-{
-	for (int i = 0; i < blocked->num_waiters; i++)
-		if (waiters[i] == pid)
-			return true;
-	return false;
-}
-
-/*
- * blocks --- does "other" keep "self" from the lock?  As pg_blocking_pids() has
- * it: it holds a conflicting one, or awaits one and is ahead in the queue.
- */
-static bool
-blocks(const BlockedProcData *blocked, const int *waiters,
-	   const LockInstanceData *self, const LockInstanceData *other)
-{
-	LOCKMASK	conflicts =
-		GetLockTagsMethodTable(&self->locktag)->conflictTab[self->waitLockMode];
-
-	if (other->leaderPid == self->leaderPid)
-		return false;
-	if (conflicts & other->holdMask)
-		return true;
-	return other->waitLockMode != NoLock &&
-		(conflicts & LOCKBIT_ON(other->waitLockMode)) != 0 &&
-		is_ahead(blocked, waiters, other->pid);
-}
-
-/*
- * make_lock_edge --- NULL if it does not wait any more, or the other one is a
- * prepared transaction or the startup process, which wait for nobody
- */
-static Edge *
-make_lock_edge(LrIndex node, const LockInstanceData *self, int blocker_pid)
-{
-	PGPROC	   *sleeper = BackendPidGetProc(self->pid);
-	PGPROC	   *blocker = BackendPidGetProc(blocker_pid);
-	Edge	   *edge;
-
-	if (sleeper == NULL || blocker == NULL)
-		return NULL;
-	edge = palloc0(sizeof(Edge));
-	edge->waiter = node;
-	edge->blocker = LrProcNumberOf(blocker);
-	edge->pid = self->pid;
-	edge->blocker_pid = blocker_pid;
-	edge->generation = lt_wait_generation(node);
-	edge->tag = self->locktag;
-	edge->mode = self->waitLockMode;
-	edge->since = pg_atomic_read_u64(&sleeper->waitStart);
-	return edge;
-}
-
-static List *
-add_lock_edges(List *edges, LrIndex node)
-{
-	const BlockedProcsData *data =
-		GetBlockerStatusData(GetPGProcByNumber(node)->pid);
-
-	for (int i = 0; i < data->nprocs; i++)
-	{
-		const BlockedProcData *blocked = &data->procs[i];
-		const LockInstanceData *locks = &data->locks[blocked->first_lock];
-		const int  *waiters = &data->waiter_pids[blocked->first_waiter];
-		const LockInstanceData *self = blocked_instance(blocked, locks);
-
-		if (self == NULL || self->waitLockMode == NoLock)
-			continue;
-		for (int j = 0; j < blocked->num_locks; j++)
-		{
-			Edge	   *edge = NULL;
-
-			if (blocks(blocked, waiters, self, &locks[j]))
-				edge = make_lock_edge(node, self, locks[j].leaderPid);
-			if (edge != NULL)
-				edges = lappend(edges, edge);
-		}
-	}
-	return edges;
-}
-
-/* ----------
  * The search
  * ----------
  */
 
-static List *
-add_key_edge(List *edges, LrIndex node)
+static bool
+is_reached(void *arg, LrIndex process)
 {
-	Edge	   *edge = palloc0(sizeof(Edge));
+	const Search *search = arg;
 
-	if (!lt_key_wait(node, &edge->key))
-	{
-		pfree(edge);
-		return edges;
-	}
-	edge->waiter = node;
-	edge->blocker = edge->key.holder;
-	edge->pid = edge->key.pid;
-	edge->blocker_pid = edge->key.holder_pid;
-	edge->generation = edge->key.generation;
-	edge->is_key = true;
-	return lappend(edges, edge);
+	return process == LrMyProcNumber || search->from[process] != LR_NONE;
 }
 
-static List *
-edges_from(LrIndex node)
+static void
+found_edge(void *arg, LrIndex waiter, LrIndex blocker)
 {
-	List	   *edges = add_key_edge(NIL, node);
+	Search	   *search = arg;
 
-	if (waits_for_lock(node))
-		edges = add_lock_edges(edges, node);
-	return edges;
+	if (search->from[blocker] != LR_NONE)
+		return;
+	search->from[blocker] = waiter;
+	if (blocker != LrMyProcNumber)
+		search->reached[search->nreached++] = blocker;
 }
 
-/* Back from the edge that closes the cycle to this session. */
-static List *
-cycle_that_ends_with(const Search *search, Edge *last)
+/*
+ * follow_key --- the one edge that a wait for a key is
+ *
+ * Who waits for the same key as this session is in a cycle that we need not be
+ * in.
+ */
+static void
+follow_key(Search *search, LrIndex process)
 {
-	List	   *cycle = list_make1(last);
+	KeyWait		wait;
 
-	for (Edge *e = last; e->waiter != LrMyProcNumber;)
+	if (!lt_key_wait(process, &wait))
+		return;
+	found_edge(search, process, wait.holder);
+	if (process != LrMyProcNumber && wait.hold == search->own.hold &&
+		wait.owner == search->own.owner)
 	{
-		e = search->found_by[e->waiter];
-		cycle = lcons(e, cycle);
+		lt_suspect_waiter(process, wait.generation);
+		search->nsuspects++;
 	}
-	return cycle;
 }
 
-static List *
-find_cycle(void)
+/*
+ * search_from_key --- is this session reached from the one that has its key?
+ *
+ * Goes to the end all the same: others of the same key are not to be missed.
+ */
+static bool
+search_from_key(Search *search)
 {
-	Search		search;
+	memset(search, 0, sizeof(Search));
+	if (!lt_key_wait(LrMyProcNumber, &search->own))
+		return false;
+	search->reached = palloc(sizeof(LrIndex) * (MaxBackends + 1));
+	search->from = palloc(sizeof(LrIndex) * MaxBackends);
+	for (LrIndex i = 0; i < MaxBackends; i++)
+		search->from[i] = LR_NONE;
+	search->locks = lock_waits_create(found_edge, is_reached, search);
 
-	search.found = palloc(sizeof(LrIndex) * MaxBackends);
-	search.found_by = palloc0(sizeof(Edge *) * MaxBackends);
-	search.found[0] = LrMyProcNumber;
-	search.nfound = 1;
-
-	for (int i = 0; i < search.nfound; i++)
+	search->reached[search->nreached++] = LrMyProcNumber;
+	for (int i = 0; i < search->nreached; i++)
 	{
-		ListCell   *lc;
-
-		foreach(lc, edges_from(search.found[i]))
-		{
-			Edge	   *edge = lfirst(lc);
-
-			if (edge->blocker == LrMyProcNumber)
-				return cycle_that_ends_with(&search, edge);
-			if (search.found_by[edge->blocker] == NULL)
-			{
-				search.found_by[edge->blocker] = edge;
-				search.found[search.nfound++] = edge->blocker;
-			}
-		}
+		follow_key(search, search->reached[i]);
+		lock_waits_follow(search->locks, search->reached[i]);
 	}
-	return NIL;
+	ereport(DEBUG1,
+			(errmsg_internal("searched for a deadlock: %d processes, %d looks into the lock manager, %zu bytes, %d suspects",
+							 search->nreached, lock_waits_looks(search->locks),
+							 lock_waits_memory(search->locks), search->nsuspects)));
+	return search->from[LrMyProcNumber] != LR_NONE;
 }
 
 /* ----------
- * The second pass
+ * The two passes
  * ----------
  */
+
+/* NULL: it does not wait for that one any more. */
+static Edge *
+read_edge(LrIndex waiter, LrIndex blocker)
+{
+	Edge	   *edge = palloc0(sizeof(Edge));
+
+	edge->waiter = waiter;
+	edge->blocker = blocker;
+	if (lt_key_wait(waiter, &edge->key) && edge->key.holder == blocker)
+	{
+		edge->is_key = true;
+		edge->pid = edge->key.pid;
+		edge->blocker_pid = edge->key.holder_pid;
+		edge->generation = edge->key.generation;
+		return edge;
+	}
+	if (!lock_wait_between(waiter, blocker, &edge->lock))
+		return NULL;
+	edge->pid = edge->lock.pid;
+	edge->blocker_pid = edge->lock.blocker_pid;
+	edge->generation = lt_wait_generation(waiter);
+	return edge;
+}
 
 /*
  * same_wait --- the same process in the same wait for the same one?
@@ -304,26 +204,49 @@ static bool
 same_wait(const Edge *a, const Edge *b)
 {
 	if (a->is_key != b->is_key || a->generation != b->generation ||
-		a->pid != b->pid ||
-		a->blocker != b->blocker || a->blocker_pid != b->blocker_pid)
+		a->pid != b->pid || a->blocker_pid != b->blocker_pid)
 		return false;
 	if (a->is_key)
 		return a->key.hold == b->key.hold && a->key.owner == b->key.owner;
-	return a->mode == b->mode && a->since == b->since && a->since != 0 &&
-		memcmp(&a->tag, &b->tag, sizeof(LOCKTAG)) == 0;
+	return a->lock.mode == b->lock.mode &&
+		a->lock.since == b->lock.since && a->lock.since != 0 &&
+		memcmp(&a->lock.tag, &b->lock.tag, sizeof(LOCKTAG)) == 0;
+}
+
+/* The cycle, from this session back to itself; NIL if it is none any more. */
+static List *
+first_pass(const Search *search)
+{
+	List	   *cycle = NIL;
+	LrIndex		blocker = LrMyProcNumber;
+
+	do
+	{
+		LrIndex		waiter = search->from[blocker];
+		Edge	   *edge = read_edge(waiter, blocker);
+
+		if (edge == NULL)
+			return NIL;
+		cycle = lcons(edge, cycle);
+		blocker = waiter;
+	} while (blocker != LrMyProcNumber);
+	return cycle;
 }
 
 static bool
-is_found_again(const Edge *edge)
+second_pass(const List *cycle)
 {
-	List	   *edges = edge->is_key ?
-		add_key_edge(NIL, edge->waiter) : add_lock_edges(NIL, edge->waiter);
 	ListCell   *lc;
 
-	foreach(lc, edges)
-		if (same_wait(edge, lfirst(lc)))
-			return true;
-	return false;
+	foreach(lc, cycle)
+	{
+		const Edge *edge = lfirst(lc);
+		const Edge *again = read_edge(edge->waiter, edge->blocker);
+
+		if (again == NULL || !same_wait(edge, again))
+			return false;
+	}
+	return true;
 }
 
 /*
@@ -350,16 +273,14 @@ claim(const List *cycle)
 Deadlock *
 deadlock_find(void)
 {
-	List	   *cycle = find_cycle();
+	Search		search;
 	Deadlock   *deadlock;
-	ListCell   *lc;
+	List	   *cycle;
 
-	if (cycle == NIL)
+	if (!search_from_key(&search))
 		return NULL;
-	foreach(lc, cycle)
-		if (!is_found_again(lfirst(lc)))
-			return NULL;
-	if (!claim(cycle))
+	cycle = first_pass(&search);
+	if (cycle == NIL || !second_pass(cycle) || !claim(cycle))
 		return NULL;
 	deadlock = palloc(sizeof(Deadlock));
 	deadlock->edges = cycle;
@@ -391,11 +312,12 @@ describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 		StringInfoData tag;
 
 		initStringInfo(&tag);
-		DescribeLockTag(&tag, &edge->tag);
+		DescribeLockTag(&tag, &edge->lock.tag);
 		appendStringInfo(buf,
 						 _("Process %d waits for %s on %s; blocked by process %d."),
 						 edge->pid,
-						 GetLockmodeName(edge->tag.locktag_lockmethodid, edge->mode),
+						 GetLockmodeName(edge->lock.tag.locktag_lockmethodid,
+										 edge->lock.mode),
 						 tag.data, edge->blocker_pid);
 		return;
 	}

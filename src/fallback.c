@@ -104,24 +104,35 @@ fallback_shmem_size(void)
 }
 
 /*
- * are_good --- a renewed lock must live to see the table: at least two thirds
- * of its lease are left when Redis falls silent
+ * safe_after --- how long Redis may be silent, at most, before the table takes
+ * over: a renewed lock must live to see that
+ *
+ * At least two thirds of its lease are left when Redis falls silent.
  */
-static bool
-are_good(int64 after_ms, int64 lease_ms)
+static int64
+safe_after(void)
 {
-	return after_ms * 3 < lease_ms * 2;
+	return Min(lr_fallback_after, ((int64) lr_lease * 2 - 1) / 3);
 }
 
+/*
+ * fallback_check_settings --- do they fit each other?
+ *
+ * Settings that do not are no reason to keep a database from starting, and a
+ * reload must not accept what the next start refuses.  So both tell the same
+ * and go on with what is safe.
+ */
 void
 fallback_check_settings(void)
 {
-	if (is_on() && !are_good(lr_fallback_after, lr_lease))
-		ereport(FATAL,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"%s\" must be below two thirds of \"%s\"",
-						"lockredis.fallback_after", "lockredis.lease"),
-				 errdetail("Locks would be lost before they could be carried over to the table.")));
+	if (!is_on() || safe_after() == lr_fallback_after)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("\"%s\" must be below two thirds of \"%s\"",
+					"lockredis.fallback_after", "lockredis.lease"),
+			 errdetail("Locks would be lost before they could be carried over to the table, so %lld ms are used instead of %d ms.",
+					   (long long) safe_after(), lr_fallback_after)));
 }
 
 /* Called with AddinShmemInitLock held. */
@@ -140,7 +151,7 @@ fallback_shmem_init(void)
 	pg_atomic_init_u64(&shared->answered_at, (uint64) lr_now());
 	pg_atomic_init_u64(&shared->silent_since, 0);
 	pg_atomic_init_u64(&shared->looked_at, 0);
-	pg_atomic_init_u64(&shared->after, lr_fallback_after * LR_US_PER_MS);
+	pg_atomic_init_u64(&shared->after, safe_after() * LR_US_PER_MS);
 	pg_atomic_init_u64(&shared->lease, lr_lease * LR_US_PER_MS);
 	SpinLockInit(&shared->mutex);
 	shared->status.current = STORE_REDIS;
@@ -287,34 +298,42 @@ steady_time(void)
 	return Max(STEADY_MIN, read_time(&shared->after) / 2);
 }
 
+/*
+ * fallback_start --- what the watchdog has read is in effect
+ */
 void
 fallback_start(void)
 {
-	if (is_on())
-		fallback_reload();
+	if (!is_on())
+		return;
+	pg_atomic_write_u64(&shared->after, safe_after() * LR_US_PER_MS);
+	pg_atomic_write_u64(&shared->lease, lr_lease * LR_US_PER_MS);
 }
 
-/*
- * fallback_reload --- settings that do not fit each other change nothing
- */
 void
 fallback_reload(void)
 {
+	fallback_check_settings();
+	fallback_start();
+}
+
+/*
+ * fallback_new_place --- Redis is another one, which may have served others until
+ * now
+ *
+ * So a silence begins anew, and no key is known to have stayed here.
+ */
+void
+fallback_new_place(void)
+{
+	int64		now = lr_now();
+
 	if (!is_on())
 		return;
-	if (are_good(lr_fallback_after, lr_lease))
-	{
-		pg_atomic_write_u64(&shared->after, lr_fallback_after * LR_US_PER_MS);
-		pg_atomic_write_u64(&shared->lease, lr_lease * LR_US_PER_MS);
-		return;
-	}
-	ereport(LOG,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("lockredis: \"%s\" must be below two thirds of \"%s\"",
-					"lockredis.fallback_after", "lockredis.lease"),
-			 errdetail("The values %lld ms and %lld ms stay in effect for the fallback.",
-					   (long long) (read_time(&shared->after) / LR_US_PER_MS),
-					   (long long) (read_time(&shared->lease) / LR_US_PER_MS))));
+	if (read_time(&shared->silent_since) != 0)
+		pg_atomic_write_u64(&shared->silent_since, (uint64) now);
+	pg_atomic_write_u64(&shared->answered_at, (uint64) now);
+	steady_since = 0;
 }
 
 void

@@ -36,7 +36,7 @@ typedef struct FallbackStatus
 extern Size fallback_shmem_size(void);
 extern void fallback_shmem_init(void);
 
-/* Raises if the settings do not fit each other; at the start of the server. */
+/* Warns of settings that do not fit each other; at the start of the server. */
 extern void fallback_check_settings(void);
 
 /* ---- for all processes, lock-free ---- */
@@ -69,6 +69,9 @@ extern void fallback_get_status(FallbackStatus *out);
 
 extern void fallback_start(void);
 extern void fallback_reload(void);
+
+/* Redis is at another place: what was known of it is of the old one. */
+extern void fallback_new_place(void);
 
 /* Redis was asked something; it answered; it did not, or with a refusal. */
 extern void fallback_asked(int64 now);

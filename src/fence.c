@@ -40,6 +40,7 @@
 #include "utils/syscache.h"
 
 #include "fence.h"
+#include "replicated.h"
 #include "report.h"
 #include "transaction.h"
 
@@ -199,7 +200,9 @@ check_triggers(Oid table, Oid owner)
 		const Trigger *trigger = &rel->trigdesc->triggers[i];
 
 		if (trigger->tgisinternal ||
-			(trigger->tgqual == NULL && function_owner(trigger->tgfoid) == owner))
+			(trigger->tgqual == NULL &&
+			 (function_owner(trigger->tgfoid) == owner ||
+			  replicated_is_trigger(trigger->tgfoid))))
 			continue;
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -221,14 +224,13 @@ set_param(ParamListInfo params, int i, Oid type, Datum value, bool isnull)
 }
 
 /*
- * run_statement --- one statement on the fence table, as its owner
+ * run_as_owner --- run_statement, as the owner of the table
  *
- * The number of rows; of a SELECT *token is set.  If it raises, the abort of
- * the (sub)transaction brings the user id back.
+ * If it raises, the abort of the (sub)transaction brings the user id back.
  */
 static uint64
-run_statement(FenceStatement statement, Oid schema, const LrName *name,
-			  int64 *token)
+run_as_owner(FenceStatement statement, Oid schema, const LrName *name,
+			 int64 *token)
 {
 	Oid			save_user;
 	int			save_context;
@@ -272,6 +274,31 @@ run_statement(FenceStatement statement, Oid schema, const LrName *name,
 }
 
 /*
+ * run_statement --- one statement on the fence table
+ *
+ * The number of rows; of a SELECT *token is set.
+ */
+static uint64
+run_statement(FenceStatement statement, Oid schema, const LrName *name,
+			  int64 *token)
+{
+	bool		save_own = replicated_is_own;
+	uint64		processed = 0;
+
+	replicated_is_own = true;
+	PG_TRY();
+	{
+		processed = run_as_owner(statement, schema, name, token);
+	}
+	PG_FINALLY();
+	{
+		replicated_is_own = save_own;
+	}
+	PG_END_TRY();
+	return processed;
+}
+
+/*
  * raise_row --- record the token if it is above the row
  *
  * Waits for another transaction that has the row locked, and judges anew.
@@ -308,10 +335,11 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 {
 	StoreOp		op;
 	HoldView	view;
+	bool		lost;
 
 	lt_look(entry->hold, &view);
 	if (view.state == HOLD_LOST)
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 
 	memset(&op, 0, sizeof(op));
 	op.kind = STORE_MINT;
@@ -319,13 +347,12 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 	op.name_len = name->len;
 	op.owner = view.owner;
 	op.floor = floor;
-	session_run_held(entry->hold, &op);
+	lost = session_ask_held(entry->hold, &op);
 	require_counter(request, op.store);
-	if (session_reply_says_lost(&op))
+	if (lost)
 	{
-		session_lose_by_reply(entry->hold, &op);
 		lt_look(entry->hold, &view);
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 	}
 	if (op.outcome != STORE_OK)
 		report_store_failure(ERROR, op.outcome, session_store_error());
@@ -360,6 +387,24 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 }
 
 /*
+ * is_recorded_here --- has the row this token since earlier in the transaction?
+ *
+ * Nobody else could change it since, as the row is locked.  This transaction
+ * could: by redis_fence_forget, redis_fence_check of another token, statements
+ * of the table's owner, or with a new table.  And what it did may have been
+ * rolled back.  So the row is asked, which locks and writes nothing.
+ */
+static bool
+is_recorded_here(const LrName *name, const HeldEntry *entry, Oid schema,
+				 int64 token)
+{
+	int64		row;
+
+	return entry->recorded_here && entry->recorded == token &&
+		run_statement(FENCE_READ, schema, name, &row) > 0 && row == token;
+}
+
+/*
  * record --- write the hold's token to the fence table
  *
  * Once a transaction: the row is locked from then on.  A row with that very
@@ -373,7 +418,7 @@ record(const LrName *name, const AcquireRequest *request, Oid schema,
 	HeldEntry  *entry = session_find(name);
 	int64		row;
 
-	if (entry->recorded_here && entry->recorded == token)
+	if (is_recorded_here(name, entry, schema, token))
 		return token;
 	for (;;)
 	{
@@ -385,6 +430,7 @@ record(const LrName *name, const AcquireRequest *request, Oid schema,
 			break;
 		token = mint(name, entry, request, row);
 	}
+	xact_reserve();				/* such a trigger may have used up the room */
 	xact_track_recorded(entry, token);
 	return token;
 }

@@ -39,14 +39,31 @@ job_require_control(FunctionCallInfo fcinfo)
 {
 	CallContext *context = (CallContext *) fcinfo->context;
 
+	/*
+	 * Commands of a pipeline up to its Sync are one transaction, although not
+	 * all versions of PostgreSQL call that a block.
+	 */
 	if (context != NULL && IsA(context, CallContext) && !context->atomic &&
-		!IsSubTransaction())
+		!IsSubTransaction() && !(MyXactFlags & XACT_FLAGS_PIPELINING))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
 			 errmsg("redis_with_lock cannot run inside a transaction block"),
 			 errdetail("It commits before and after the command."),
-			 errhint("Call it outside of BEGIN, of functions and of exception blocks, or use redis_xact_lock.")));
+			 errhint("Call it outside of BEGIN, of functions and of exception blocks, and first in a pipeline, or use redis_xact_lock.")));
+}
+
+/*
+ * commit_call --- what follows in a pipeline is another transaction
+ *
+ * As after each command of PostgreSQL that commits by itself.  So a job can
+ * follow a job.  Not inside of another CALL or DO, which may go on to write.
+ */
+static void
+commit_call(void)
+{
+	if (xact_in_outermost_procedural())
+		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 }
 
 /*
@@ -141,6 +158,7 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 	if (!session_lock(name, request, &entry))
 	{
 		SPI_finish();
+		commit_call();
 		return false;
 	}
 	entry->job_count++;
@@ -160,5 +178,6 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 
 	(void) session_unlock_job(name);
 	SPI_finish();
+	commit_call();
 	return true;
 }

@@ -15,6 +15,7 @@
  */
 #include "lockredis.h"
 
+#include "commands/extension.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
 #include "storage/ipc.h"
@@ -24,6 +25,7 @@
 
 #include "fallback.h"
 #include "locktable.h"
+#include "loss_log.h"
 #include "node.h"
 #include "session.h"
 #include "settings.h"
@@ -84,13 +86,15 @@ request_shmem(void)
 		prev_shmem_request_hook();
 
 	RequestAddinShmemSpace(locktable_shmem_size());
+	RequestAddinShmemSpace(loss_log_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
 	if (lr_mode == MODE_FALLBACK)
 		RequestAddinShmemSpace(fallback_shmem_size());
 	if (lr_has_store(STORE_TABLE))
 		RequestAddinShmemSpace(requests_shmem_size());
-	RequestNamedLWLockTranche("lockredis", 1 + locktable_lwlocks());
+	RequestNamedLWLockTranche("lockredis",
+							  1 + locktable_lwlocks() + loss_log_lwlocks());
 }
 
 /* Runs again after a crash-restart: nothing may be registered here. */
@@ -102,6 +106,7 @@ startup_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	locktable_shmem_init();
+	loss_log_shmem_init(1 + locktable_lwlocks());
 	stats_shmem_init();
 	node_shmem_init();
 	if (lr_mode == MODE_FALLBACK)
@@ -173,13 +178,22 @@ procedural_utility(PlannedStmt *pstmt, const char *query_string,
 	xact_leave_procedural();
 }
 
+static bool
+is_commit_prepared(Node *stmt)
+{
+	return IsA(stmt, TransactionStmt) &&
+		((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED;
+}
+
 /*
- * process_utility --- three things that have no other hook
+ * process_utility --- four things that have no other hook
  *
  * DISCARD ALL gives back what the session holds, as it does with advisory
  * locks: a pooler hands the session to somebody else.  A lock that is taken in a
  * DO or CALL is taken inside a transaction that goes on.  And a check of a
- * setting cannot tell otherwise that it is for ALTER SYSTEM.
+ * setting cannot tell otherwise that it is for ALTER SYSTEM.  COMMIT PREPARED
+ * commits, and waits for a standby, without any callback; ROLLBACK PREPARED waits
+ * too, but if that is cut nothing is missing that anybody has seen.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string,
@@ -191,6 +205,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	bool		discard_all = IsA(stmt, DiscardStmt) &&
 		((DiscardStmt *) stmt)->target == DISCARD_ALL;
 
+	if (is_commit_prepared(stmt))
+		xact_before_commit_prepared();
 	if (IsA(stmt, DoStmt) || IsA(stmt, CallStmt))
 		procedural_utility(pstmt, query_string, read_only_tree, context,
 						   params, query_env, dest, qc);
@@ -205,12 +221,32 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 		session_discard();
 }
 
+/*
+ * warn_of_late_load --- CREATE EXTENSION works without the preload, so that a
+ * dump can be restored, and would look like a success
+ */
+static void
+warn_of_late_load(void)
+{
+	if (creating_extension && !IsBinaryUpgrade)
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lockredis is not loaded via \"%s\"",
+						"shared_preload_libraries"),
+				 errdetail("Its functions raise errors until it is."),
+				 errhint("Add \"lockredis\" to \"%s\" and restart the server.",
+						 "shared_preload_libraries")));
+}
+
 void
 _PG_init(void)
 {
 	/* Loaded later there is no shared memory; every function says so. */
 	if (!process_shared_preload_libraries_in_progress)
+	{
+		warn_of_late_load();
 		return;
+	}
 
 	lr_define_settings();
 

@@ -4,9 +4,10 @@
  *	  The lock table: shared memory, pools, keys and session slots.
  *
  * The transitions are in locktable_queue.c (from request to grant),
- * locktable_hold.c (from grant to end), locktable_due.c (what the watchdog has
- * to do, and when), locktable_rows.c (what views see) and locktable_graph.c (who
- * waits for whom).
+ * locktable_hold.c (from grant to end), locktable_handover.c (from session to
+ * session), locktable_due.c (what the watchdog has to do, and when),
+ * locktable_refused.c (what it is refused), locktable_rows.c (what views see) and
+ * locktable_graph.c (who waits for whom).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -411,6 +412,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->here_from = 0;
 	key->no_pause_until = 0;
 	key->after_pause = false;
+	key->searched_at = 0;
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
@@ -466,7 +468,7 @@ lt_session_enter(void)
 	s->wait.state = WAIT_NONE;
 	pg_atomic_write_u32(&s->nlost, 0);
 	s->committing = false;
-	s->signalled_at = 0;
+	s->signalled = false;
 	s->pid = MyProcPid;
 }
 
@@ -511,47 +513,78 @@ signal_loser(const WakeList *wakes)
 	if (s->pid == wakes->loser_pid && !s->committing &&
 		pg_atomic_read_u32(&s->nlost) > 0)
 	{
-		s->signalled_at = lr_now();
+		s->signalled = true;
 		(void) kill(wakes->loser_pid, wakes->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
 	}
 	LWLockRelease(lock);
 }
 
-/* A signal older than that has arrived. */
-#define SIGNAL_ARRIVES		LR_US_PER_S
-
-bool
-lt_begin_commit(void)
+static void
+set_committing(bool committing)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = signal_lock(LrMyProcNumber);
-	bool		signalled;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	s->committing = true;
-	signalled = s->signalled_at != 0 && lr_now() - s->signalled_at < SIGNAL_ARRIVES;
+	s->committing = committing;
 	LWLockRelease(lock);
-	return signalled;
+}
+
+void
+lt_begin_commit(void)
+{
+	set_committing(true);
 }
 
 void
 lt_end_commit(void)
 {
+	set_committing(false);
+}
+
+/*
+ * let_signals_arrive --- run the handlers of what was sent to this process
+ *
+ * kill() has made the signal pending when it returns, but does not wait until
+ * another process has run its handler.  To unblock a pending signal does: at
+ * least one is delivered before sigprocmask() returns, and there are two kinds.
+ */
+static void
+let_signals_arrive(void)
+{
+	sigset_t	signals;
+	sigset_t	before;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	for (int i = 0; i < 2; i++)
+	{
+		sigprocmask(SIG_BLOCK, &signals, &before);
+		sigprocmask(SIG_SETMASK, &before, NULL);
+	}
+}
+
+/*
+ * lt_take_signal --- see locktable.h
+ *
+ * Whoever sends one holds the signal lock meanwhile, so what is not found here
+ * has not been sent yet.
+ */
+bool
+lt_take_signal(void)
+{
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = signal_lock(LrMyProcNumber);
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	s->committing = false;
-	s->signalled_at = 0;
-	LWLockRelease(lock);
-}
-
-void
-lt_forget_signal(void)
-{
 	/* A look without the lock: nearly always there was none. */
-	if (lt_sessions[LrMyProcNumber].signalled_at != 0)
-		lt_end_commit();
+	if (!s->signalled)
+		return false;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	s->signalled = false;
+	LWLockRelease(lock);
+	let_signals_arrive();
+	return true;
 }
 
 int

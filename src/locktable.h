@@ -13,8 +13,8 @@
  * or raises.  Functions that make somebody else able to go on wake them after
  * the partition lock is released.
  *
- * Lock order: partition lock, then a pool's spinlock; never two partitions.  The
- * deadlock lock is taken alone.
+ * Lock order: partition lock, then a pool's spinlock or the lock of loss_log.c;
+ * never two partitions.  The deadlock lock is taken alone.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -61,7 +61,8 @@ typedef enum LostReason
 	LOST_EXPIRED,
 	LOST_DELETED,
 	LOST_TAKEN,
-	LOST_FORCED
+	LOST_FORCED,
+	LOST_MOVED					/* it is where lockredis.url pointed before */
 } LostReason;
 
 typedef enum LockScope
@@ -128,6 +129,7 @@ typedef struct LrHold
 	StoreId		store;			/* whose word the deadline is */
 	uint32		moves;			/* raised whenever that changes */
 	uint32		traces;			/* STORE_BITs: where our owner may be */
+	uint32		place;			/* lr_place of what Redis has of it */
 	int64		here_from;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
@@ -140,6 +142,9 @@ typedef struct LrHold
 	bool		count_unsure;	/* what the store shows of our count may be
 								 * wrong */
 	int64		renewals;
+	int			refusals;		/* by the store, in a row; see locktable_refused.c */
+	bool		alone;			/* its key is refused, and others with it */
+	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
 	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
 } LrHold;
@@ -277,6 +282,7 @@ typedef struct HoldView
 	int64		deadline;
 	StoreId		store;
 	uint32		moves;
+	uint32		place;
 	uint64		owner;
 	int64		fence;
 	CommitGuard guard;			/* the strictest of both scopes */
@@ -325,15 +331,18 @@ extern void lt_set_committing(LrIndex hold, bool committing);
 /* How many holds of this session are lost. */
 extern int	lt_lost_count(void);
 
-/*
- * From lt_begin_commit to lt_end_commit nobody signals this session.  True: a
- * signal has just been sent and may still be on its way.
- */
-extern bool lt_begin_commit(void);
+/* From lt_begin_commit to lt_end_commit nobody signals this session. */
+extern void lt_begin_commit(void);
 extern void lt_end_commit(void);
 
-/* The transaction is over that a signal was meant for. */
-extern void lt_forget_signal(void);
+/*
+ * Has this session been signalled (on_lost) since it was last asked?  If so the
+ * signal has arrived: its handler has run when this returns.
+ */
+extern bool lt_take_signal(void);
+
+/* Does this session have a session-level hold there, with that owner number? */
+extern bool lt_has_session_part(LrIndex hold, uint64 owner);
 
 typedef enum ReleaseStart
 {
@@ -366,9 +375,12 @@ extern void lt_drop_lost(LrIndex hold);
 extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
 					LostReason reason, const char *taken_by);
 
-/* The local hold of the key with that owner text, if any. */
+/*
+ * The local hold of the key with that owner text, if any: it is gone from that
+ * store, which need not be the one that it is in by now.
+ */
 extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-								  LostReason reason);
+								  StoreId where, LostReason reason);
 
 /* ---- for the watchdog ---- */
 
@@ -387,9 +399,12 @@ typedef struct DueItem
 	uint64		owner;
 	uint32		moves;
 	int			count;			/* move: the hold count that the store shows */
+	bool		at_old_place;	/* give back: something may be there, too */
 	int64		lease_ms;
 	int64		not_after;
 	int64		keep_ms;		/* the key has to stay locked so long */
+	bool		refused;		/* when it was asked for last */
+	bool		alone;			/* not together with others in a request */
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } DueItem;
@@ -413,6 +428,17 @@ extern void lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline)
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 
+/* The store refused it, for what it asked; or has not done so this time. */
+typedef struct Refusal
+{
+	bool		first;			/* in a row: worth saying */
+	bool		over;			/* orphan or lost: what there was has run out */
+	int64		again;			/* when to try again */
+} Refusal;
+
+extern Refusal lt_refused(const DueItem *item, bool alone);
+extern void lt_not_refused(const DueItem *item);
+
 /* No create of it can run later than that, by the store's clock. */
 extern void lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store,
 							int64 not_after);
@@ -432,6 +458,9 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 
 /* All becomes due now (the store came back, or takes new locks again). */
 extern void lt_renew_all_now(StoreId store);
+
+/* May anything still be where lockredis.url pointed before?  Walks over all. */
+extern bool lt_has_old_place(void);
 
 /* Number of holds in the table that are more than a wait. */
 extern int	lt_hold_count(void);
@@ -492,6 +521,19 @@ extern bool lt_key_wait(LrIndex session, KeyWait *wait);
 extern uint64 lt_wait_generation(LrIndex session);
 
 /*
+ * A search from a key is one for all who wait for it.  Of those who ask one is
+ * to search, if nobody has done so for "interval"; false: when to ask again.
+ */
+extern bool lt_begin_search(int64 interval, int64 *ask_again);
+
+/* Such a search came to another session that waits for the same key: */
+extern void lt_suspect_waiter(LrIndex session, uint64 generation);
+extern bool lt_is_suspected(void);
+
+/* Asked by that one itself, which looks then. */
+extern bool lt_take_suspicion(void);
+
+/*
  * This session found itself in a cycle of these sessions, with these wait
  * generations.  True: it has to leave.  False: one of them does already.
  */
@@ -511,5 +553,15 @@ extern bool lt_own_queue(int *pids, int room, int *npids, int *holder_pid);
  * that have or had it, then the waiting ones in the order of their queue.
  */
 extern LockTableRow *lt_rows(int *nrows);
+
+/* How many of these rows have their lock, and how many wait, without a copy. */
+extern void lt_count_rows(int64 *granted, int64 *waiting);
+
+/* What a hold in this state is to the views. */
+static inline bool
+lt_is_granted(HoldState state)
+{
+	return state == HOLD_HELD || state == HOLD_RELEASING;
+}
 
 #endif							/* LR_LOCKTABLE_H */

@@ -8,8 +8,8 @@
  * they wait for the same holder and for nothing else, so a cycle through one
  * of them is one without it too.  (Parallel workers of one of them may wait for
  * somebody else, but that keeps nobody from the key before it has it.)  This
- * way each session has one edge at most, and a thousand sessions in one queue
- * cost each of them as much as one does.
+ * way each session has one edge at most, all sessions of a queue have the same
+ * one, and one of them can search for all.
  *
  * All here are copies of single moments.  What makes a cycle out of them is in
  * deadlock.c.
@@ -109,6 +109,70 @@ lt_wait_generation(LrIndex session)
 	const LrWait *w = &lt_sessions[session].wait;
 
 	return w->state == WAIT_QUEUED ? w->generation : 0;
+}
+
+/*
+ * lt_begin_search --- true: this session is the one who does it
+ *
+ * Without a key there is nothing to search from.
+ */
+bool
+lt_begin_search(int64 interval, int64 *ask_again)
+{
+	const LrWait *w = &lt_sessions[LrMyProcNumber].wait;
+	int64		now = lr_now();
+	LWLock	   *lock;
+	LrKey	   *key;
+	bool		begin = false;
+
+	*ask_again = now + interval;
+	if (w->state != WAIT_QUEUED)
+		return false;
+	lock = lt_partition(w->hash);
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (w->state == WAIT_QUEUED)
+	{
+		key = &lt_keys[w->key];
+		begin = key->searched_at + interval <= now;
+		if (begin)
+			key->searched_at = now;
+		else
+			*ask_again = key->searched_at + interval;
+	}
+	LWLockRelease(lock);
+	return begin;
+}
+
+/*
+ * lt_suspect_waiter --- without a lock: only that session acts on the number,
+ * and only while it is that of its present wait
+ */
+void
+lt_suspect_waiter(LrIndex session, uint64 generation)
+{
+	lt_sessions[session].wait.suspected = generation;
+	lt_wake_session(session);
+}
+
+bool
+lt_is_suspected(void)
+{
+	const LrWait *w = &lt_sessions[LrMyProcNumber].wait;
+
+	return w->suspected != 0 && w->suspected == w->generation;
+}
+
+/*
+ * lt_take_suspicion --- to be asked before the search, so that one that comes
+ * meanwhile is not lost
+ */
+bool
+lt_take_suspicion(void)
+{
+	bool		suspected = lt_is_suspected();
+
+	lt_sessions[LrMyProcNumber].wait.suspected = 0;
+	return suspected;
 }
 
 /*

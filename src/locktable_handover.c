@@ -46,6 +46,7 @@
  */
 #define PAUSE_MIN			(5 * LR_US_PER_MS)
 #define PAUSE_ROUND_TRIPS	2
+#define PAUSE_MAX			(500 * LR_US_PER_MS)
 
 /* After one in which nobody came there is none for so many times its length. */
 #define VAIN_REST			20
@@ -166,7 +167,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
-		h->keep_until > now ||
+		h->keep_until > now || lt_is_at_old_place(h) ||
 		!may_pass(lease_ms, left, wait_of(key->queue_head)))
 		return false;
 	hand_to_head(hold, lease_ms, wakes);
@@ -350,17 +351,17 @@ lt_wait_again(LrIndex *hold, StoreId where)
  * lt_pause_after --- how long the next head holds back after a real release
  *
  * "receivers" is how many were told of it; one may be this server's watchdog.
- * Call it without a lock.
+ * The usual round trip, since the last one may include for how long the watchdog
+ * was stopped.
  */
 int64
 lt_pause_after(int receivers)
 {
-	NodeStatus	status;
+	int64		round_trip = node_usual_round_trip(STORE_REDIS);
 
 	if (receivers == 0)
 		return 0;
-	node_get_status(STORE_REDIS, &status);
-	return Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * status.round_trip_us);
+	return Min(Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * round_trip), PAUSE_MAX);
 }
 
 /*

@@ -21,6 +21,8 @@
 
 #include "fallback.h"
 #include "locktable_int.h"
+#include "loss_log.h"
+#include "settings.h"
 #include "stats.h"
 
 static LWLock *
@@ -46,11 +48,46 @@ key_of(LrIndex hold)
  * ----------
  */
 
+bool
+lt_is_at_old_place(const LrHold *h)
+{
+	return (h->traces & STORE_BIT(STORE_REDIS)) != 0 && h->place != lr_place;
+}
+
+/*
+ * lt_forget_trace --- the store that this process talks to has nothing of it
+ *
+ * Another one, at the place where Redis was before, may: only the watchdog can
+ * give that back.
+ */
 void
 lt_forget_trace(LrHold *h, StoreId store)
 {
-	if (h->not_after[store] == 0)
-		h->traces &= ~STORE_BIT(store);
+	if (h->not_after[store] != 0 ||
+		(store == STORE_REDIS && lt_is_at_old_place(h)))
+		return;
+	h->traces &= ~STORE_BIT(store);
+}
+
+/*
+ * note_place --- Redis has said that it has the lock, where this process asks
+ */
+static void
+note_place(LrHold *h)
+{
+	if (h->store == STORE_REDIS)
+		h->place = lr_place;
+}
+
+/*
+ * found_moved --- is it not there because lockredis.url was changed?
+ *
+ * If somebody else has the key there, to say so says more.
+ */
+static bool
+found_moved(const LrHold *h, StoreId where, LostReason reason)
+{
+	return reason == LOST_DELETED && where == STORE_REDIS && lt_is_at_old_place(h);
 }
 
 /*
@@ -58,7 +95,8 @@ lt_forget_trace(LrHold *h, StoreId store)
  *
  * After an expiry something may remain in the store (a renewal whose reply was
  * not read may have run, and its clock ends the lease a little later than
- * ours), so the watchdog gives that back.
+ * ours), so the watchdog gives that back.  Whoever finds the lock gone when the
+ * lease has ended anyway has found an expiry.
  */
 void
 lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
@@ -68,6 +106,10 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 	OnLost		on_lost = ON_LOST_MARK;
 
 	Assert(h->state == HOLD_HELD);
+	if (found_moved(h, where, reason))
+		reason = LOST_MOVED;
+	else if (reason == LOST_DELETED && deadline_of(hold) <= lr_now())
+		reason = LOST_EXPIRED;
 	h->state = HOLD_LOST;
 	h->lost_reason = reason;
 	h->lost_at = GetCurrentTimestamp();
@@ -80,6 +122,9 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 		lt_nothing_due(hold);
 	lt_nudge_head(key_of(hold), wakes);
 	lr_count(STAT_LOSSES);
+	loss_log_add(lt_sessions[h->session].pid, key_of(hold)->name,
+				 key_of(hold)->name_len, h->scope, reason, taken_by);
+	wakes->watchdog = true;
 
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
 	for (int i = 0; i < SCOPE_COUNT; i++)
@@ -124,6 +169,7 @@ leave_to_watchdog(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
+	lt_note_end(hold);
 	lt_free_rows(lt_hold_rows(h) - 1);
 	memset(h->scope, 0, sizeof(h->scope));
 	if (h->state == HOLD_WAITING)
@@ -181,6 +227,7 @@ copy_view(LrIndex hold, HoldView *view)
 	view->deadline = deadline_of(hold);
 	view->store = h->store;
 	view->moves = h->moves;
+	view->place = h->place;
 	view->owner = h->owner;
 	view->fence = h->fence;
 	view->guard = GUARD_OFF;
@@ -194,6 +241,21 @@ copy_view(LrIndex hold, HoldView *view)
 	view->taken_by[0] = '\0';
 	if (h->state == HOLD_LOST)
 		strlcpy(view->taken_by, h->taken_by, LR_OWNER_MAX);
+}
+
+/*
+ * lt_has_session_part --- see locktable.h
+ *
+ * Without the lock: what is ours nobody else gives away, and what is not is
+ * seen by its session or owner number, which is never used twice.
+ */
+bool
+lt_has_session_part(LrIndex hold, uint64 owner)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	return h->session == LrMyProcNumber && h->owner == owner &&
+		h->scope[SCOPE_SESSION].count > 0;
 }
 
 void
@@ -276,6 +338,8 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
 	lt_free_rows(rows - lt_hold_rows(h));
+	if (deadline != 0 && moves == h->moves)
+		note_place(h);
 	if (h->state == HOLD_HELD)
 	{
 		int64		now = lr_now();
@@ -342,6 +406,8 @@ lt_raise_deadline(LrIndex hold, int64 deadline, uint32 moves)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (moves == h->moves)
+		note_place(h);
 	if (h->state == HOLD_HELD && deadline_of(hold) > lr_now() &&
 		deadline > deadline_of(hold) && moves == h->moves)
 	{
@@ -460,12 +526,18 @@ lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store, int64 not_after)
 /*
  * lt_drop_lost_locked --- its session needs no longer be told; partition lock
  * held
+ *
+ * A count of losses that is too low lets a commit pass, so it is lowered for
+ * nothing else; what is held, against all rules, is given back.
  */
 void
 lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 {
-	Assert(lt_holds[hold].state == HOLD_LOST);
-	pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
+	bool		lost = lt_holds[hold].state == HOLD_LOST;
+
+	Assert(lost);
+	if (lost)
+		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
 	if (lt_holds[hold].traces != 0)
 		lt_make_orphan(hold, wakes);
 	else
@@ -514,7 +586,7 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
 
 bool
 lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-					  LostReason reason)
+					  StoreId where, LostReason reason)
 {
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
@@ -535,9 +607,9 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 			if (strcmp(text, owner_text) != 0)
 				continue;
 			if (lt_holds[i].state == HOLD_HELD)
-				lt_lose_locked(i, lt_holds[i].store, reason, NULL, &wakes);
+				lt_lose_locked(i, where, reason, NULL, &wakes);
 			else
-				lt_lose_handed(i, lt_holds[i].store, &wakes);
+				lt_lose_handed(i, where, &wakes);
 			found = true;
 			break;
 		}
@@ -573,7 +645,8 @@ raise_deadline(LrIndex hold, int64 deadline)
 /*
  * lt_renewed --- a renewal was answered
  *
- * It counts only if the hold still has that owner, and is where it was.
+ * It counts only if the hold still has that owner, and is where it was.  A
+ * given lease is not renewed, but asked about when lockredis.url has changed.
  */
 void
 lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline)
@@ -587,12 +660,17 @@ lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline)
 	if (h->hash != hash || h->owner != owner || h->moves != moves)
 		 /* it is another one, or elsewhere */ ;
 	else if (h->state == HOLD_HANDED)
+	{
+		note_place(h);
 		(void) raise_deadline(hold, deadline);
+	}
 	else if (h->state == HOLD_HELD)
 	{
+		note_place(h);
 		if (raise_deadline(hold, deadline))
 		{
-			h->renewals++;
+			if (lt_renew_lease_ms(h) > 0)
+				h->renewals++;
 			lt_set_due(hold, h->store, lt_due_of_held(h, deadline_of(hold)), &wakes);
 		}
 		else
@@ -637,7 +715,8 @@ lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
 }
 
 /*
- * lt_given_back --- nothing of that owner remains in the store
+ * lt_given_back --- nothing of that owner remains in the store, and the place
+ * where that was before has been seen to
  *
  * A lock that is held, in the other one, may be wanted here again.
  */
@@ -653,6 +732,8 @@ lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 	if (h->hash == hash && h->owner == owner)
 	{
 		h->not_after[store] = 0;
+		if (store == STORE_REDIS)
+			h->place = lr_place;
 		lt_forget_trace(h, store);
 		if (h->state == HOLD_HELD)
 			lt_set_due_of_held(hold, &wakes);
@@ -705,6 +786,11 @@ may_move(const DueItem *item)
  *
  * What the old store has stays, for the watchdog to give back.  A hold whose
  * deadline has passed was lost before, and what came of this is given back.
+ *
+ * While the request was under way the old store may have granted more than the
+ * new one did: by a re-entry, or renewals while the reply was late.  The new
+ * store would not keep that promise, so the lock stays where it is, and is
+ * moved once more with what it has now.
  */
 void
 lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
@@ -719,9 +805,11 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 		may_move(item))
 	{
 		/* A lease that was given ends when it ends. */
-		if (!raise_deadline(item->hold,
-							lt_renew_lease_ms(h) > 0 || h->state == HOLD_HANDED ?
-							deadline : 0))
+		if (deadline < deadline_of(item->hold))
+			retry_at(item->hold, store, lr_now(), &wakes);
+		else if (!raise_deadline(item->hold,
+								 lt_renew_lease_ms(h) > 0 || h->state == HOLD_HANDED ?
+								 deadline : 0))
 		{
 			if (h->state == HOLD_HELD)
 				lt_lose_locked(item->hold, h->store, LOST_EXPIRED, NULL, &wakes);

@@ -59,6 +59,7 @@ typedef struct LrKey
 								 * answered since then; 0 = not known */
 	int64		no_pause_until; /* none again before */
 	bool		after_pause;	/* the head asks the store after one */
+	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	SubscriptionState subscription;
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -91,6 +92,7 @@ typedef struct LrWait
 	uint64		generation;		/* one more with each wait in this slot */
 	uint64		leaving;		/* generation that a deadlock ends; under the
 								 * deadlock lock */
+	uint64		suspected;		/* generation that may be in one; 0 = none */
 	TimestampTz since;
 } LrWait;
 
@@ -99,7 +101,8 @@ typedef struct LrSession
 	int			pid;			/* 0 = free */
 	pg_atomic_uint32 nlost;		/* its holds that are lost */
 	bool		committing;		/* past pre-commit; under the signal lock */
-	int64		signalled_at;	/* lr_now() of the last signal; likewise */
+	bool		signalled;		/* was sent a signal, and has not asked since
+								 * (lt_take_signal); likewise */
 	Oid			datid;
 	Oid			userid;
 	LrWait		wait;
@@ -178,6 +181,9 @@ extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
 extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
 
+/* Does Redis have it where lockredis.url pointed before, for all we know? */
+extern bool lt_is_at_old_place(const LrHold *h);
+
 /* Nothing of it is in that store any more, unless a create may still run. */
 extern void lt_forget_trace(LrHold *h, StoreId store);
 
@@ -229,5 +235,8 @@ extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
 extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+
+/* locktable_refused.c; partition lock held. */
+extern void lt_note_end(LrIndex hold);
 
 #endif							/* LR_LOCKTABLE_INT_H */

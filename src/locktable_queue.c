@@ -240,6 +240,7 @@ set_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
 	h->owner = owner;
 	h->store = store;
 	h->traces = STORE_BIT(store);
+	h->place = lr_place;
 	h->not_after[store] = not_after;
 }
 
@@ -347,7 +348,8 @@ lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 	pg_atomic_write_u64(&lt_table->last_wait, (uint64) now);
 	pg_memory_barrier();
 	for (int s = 0; s < STORE_COUNT; s++)
-		if ((int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
+		if (lr_has_store(s) &&
+			(int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
 			return;
 	wakes->watchdog = true;
 }
@@ -526,6 +528,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 		h->state = HOLD_HELD;
 		h->store = store;
 		h->traces = STORE_BIT(store);
+		h->place = lr_place;
 		h->here_from = store == STORE_TABLE ? now : 0;
 		h->owner = owner;
 		h->fence = fence;

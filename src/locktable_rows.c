@@ -90,6 +90,42 @@ add_key(RowBuffer *buf, const LrKey *key)
 	return ok;
 }
 
+/*
+ * count_key --- as add_key
+ */
+static void
+count_key(const LrKey *key, int64 *granted, int64 *waiting)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->state == HOLD_HANDED)
+			(*waiting)++;
+		else if (lt_is_granted(h->state))
+			*granted += h->scope[SCOPE_XACT].count > 0 &&
+				h->scope[SCOPE_SESSION].count > 0 ? 2 : 1;
+	}
+	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_sessions[s].wait.next)
+		(*waiting)++;
+}
+
+void
+lt_count_rows(int64 *granted, int64 *waiting)
+{
+	*granted = *waiting = 0;
+	for (int p = 0; p < LT_PARTITIONS; p++)
+	{
+		LWLock	   *lock = lt_partition(p);
+
+		LWLockAcquire(lock, LW_SHARED);
+		for (int b = p; b < lt_table->nbuckets; b += LT_PARTITIONS)
+			for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
+				count_key(&lt_keys[i], granted, waiting);
+		LWLockRelease(lock);
+	}
+}
+
 static bool
 add_partition(RowBuffer *buf, int partition)
 {

@@ -5,7 +5,9 @@
  *
  * The same as for PostgreSQL's locks: the session looks for a deadlock, and
  * with log_lock_waits the wait is logged, once when it has become long and once
- * when it has ended with the lock.  It looks again each deadlock_timeout.
+ * when it has ended with the lock.  It looks again each deadlock_timeout.  Of
+ * those who wait for one key one searches, for all (see deadlock.c); another
+ * one only if that search came to it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -127,9 +129,9 @@ long_wait_acquired(const LrName *name)
  */
 
 static void
-look(const LrName *name)
+look(const LrName *name, bool search)
 {
-	Deadlock   *deadlock = deadlock_find();
+	Deadlock   *deadlock = search ? deadlock_find() : NULL;
 
 	if (deadlock != NULL)
 	{
@@ -144,20 +146,23 @@ look(const LrName *name)
 void
 long_wait_look(const LrName *name)
 {
+	int64		interval = DeadlockTimeout * LR_US_PER_MS;
 	MemoryContext scratch;
 	MemoryContext old;
+	bool		search;
 
-	if (lr_now() < look_at)
+	if (lr_now() < look_at && !(looked && lt_is_suspected()))
 		return;
+	search = lt_begin_search(interval, &look_at);
+	if (lt_take_suspicion())
+		search = true;
 
 	/* A wait may last for days; an error leaves this to our caller's context. */
 	scratch = AllocSetContextCreate(CurrentMemoryContext, "lockredis long wait",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(scratch);
-	look(name);
+	look(name, search);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(scratch);
-
 	looked = true;
-	look_at = lr_now() + DeadlockTimeout * LR_US_PER_MS;
 }

@@ -4,9 +4,9 @@
  *	  What all processes of this server know about the nodes of its stores.
  *
  * Kept in shared memory under one LWLock of its own, never held across I/O.
- * The watchdog writes state, version, round trip and the addresses a host name
- * resolved to (getaddrinfo cannot be interrupted, so sessions never resolve);
- * sessions read addresses and may mark the node as not answering.
+ * The watchdog writes state, version, round trip and the addresses that a host
+ * name resolved to (see resolver.h); sessions read addresses, may ask for new
+ * ones, and may mark the node as not answering.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -43,6 +43,10 @@ typedef struct NodeAddresses
 	socklen_t	addr_len[LR_MAX_ADDRESSES];
 } NodeAddresses;
 
+/* Why addresses are asked for; bits. */
+#define WANT_REACHABLE		1	/* none are known, or nobody answers at these */
+#define WANT_MASTER			2	/* who answers there takes no writes any more */
+
 typedef struct NodeStatus
 {
 	NodeState	state;
@@ -67,9 +71,21 @@ extern void node_set_facts(StoreId id, const char *address,
 						   const char *version, const char *policy,
 						   bool replica);
 extern void node_set_round_trip(StoreId id, int64 us);
+
+/* What can be expected: microseconds, 0 = not known.  Takes no lock. */
+extern int64 node_usual_round_trip(StoreId id);
 extern void node_set_error(StoreId id, const char *message);
+
+/* lockredis.url has changed: what the node before it said is of no interest. */
+extern void node_forget(StoreId id);
+
+/*
+ * Sessions: what the store told this one, perhaps only this one.  Not more often
+ * than is worth while.
+ */
+extern void node_report_error(StoreId id, const char *message);
+
 extern void node_publish_addresses(const NodeAddresses *addresses);
-extern void node_forget_addresses(void);
 
 /*
  * Where the watchdog looks after the locks: lr_place as it has read
@@ -81,9 +97,13 @@ extern uint32 node_get_place(void);
 /* Sessions: addresses of this URL; false when the watchdog has none yet. */
 extern bool node_get_addresses(const RedisUrl *url, NodeAddresses *out);
 
-/* Ask the watchdog to resolve host names again (it is woken). */
-extern void node_want_addresses(void);
-extern bool node_addresses_wanted(void);
+/*
+ * Ask the watchdog to have the host name resolved (it is woken); what has been
+ * asked for since the last answer.
+ */
+extern void node_want_addresses(uint32 why);
+extern uint32 node_addresses_wanted(void);
+extern void node_drop_wish(uint32 why);
 extern uint32 node_url_hash(const RedisUrl *url);
 
 /*

@@ -21,7 +21,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -47,7 +46,7 @@
 
 #define RECEIVE_CHUNK		16384
 
-/* How often to look whether the watchdog has resolved the host name. */
+/* How often to look whether the host name has been resolved. */
 #define RESOLVE_POLL		(50 * LR_US_PER_MS)
 
 /* A unix socket whose backlog is full says so at once: try again soon. */
@@ -233,7 +232,6 @@ redis_conn_fail(RedisConn *c, StoreOutcome failure, int sqlstate,
 
 	c->failure = failure;
 	c->error.sqlstate = sqlstate;
-	c->error.node = 1;
 	c->error.hint = NULL;
 	va_start(args, format);
 	vsnprintf(c->error.detail, sizeof(c->error.detail), format, args);
@@ -273,12 +271,12 @@ find_addresses(RedisConn *c)
 	const RedisUrl *url = lr_redis_url;
 	NodeAddresses *a = &c->addresses;
 
-	if (url->scheme == REDIS_TCP && !url->host_is_numeric)
+	if (redis_url_has_name(url))
 	{
 		c->by_name = true;
 		if (node_get_addresses(url, a))
 			return true;
-		node_want_addresses();
+		node_want_addresses(WANT_REACHABLE);
 		return false;
 	}
 
@@ -354,6 +352,16 @@ redis_conn_open(RedisConn *c, int64 until)
 }
 
 /*
+ * ask_for_addresses --- no good node there: the name may have moved
+ */
+static void
+ask_for_addresses(const RedisConn *c)
+{
+	if (c->by_name)
+		node_want_addresses(WANT_REACHABLE);
+}
+
+/*
  * connect_timed_out --- no sign of life
  *
  * If it had all of connect_timeout, nobody else needs to wait as long.
@@ -363,6 +371,7 @@ connect_timed_out(RedisConn *c, const char *detail)
 {
 	if (lr_now() - c->opened_at >= lr_connect_timeout * LR_US_PER_MS)
 		node_set_silent(STORE_REDIS, true);
+	ask_for_addresses(c);
 	redis_conn_fail(c, STORE_DOWN,
 					ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 					"%s", detail);
@@ -382,19 +391,39 @@ address_failed(RedisConn *c, int error)
 		return;
 	}
 
-	/* The name may have moved to another address. */
-	if (c->by_name)
-		node_want_addresses();
-
 	if (error == ETIMEDOUT)
+	{
 		connect_timed_out(c, "Could not connect to the node in time.");
-	else if (error == EMFILE)
+		return;
+	}
+	ask_for_addresses(c);
+	redis_conn_fail(c, STORE_DOWN,
+					ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					"Could not connect to the node: %s.", strerror(error));
+}
+
+/*
+ * no_socket --- give up for the lack of something here
+ *
+ * That says nothing about any address: there is no use in trying the next one,
+ * nor in having the name resolved.
+ */
+static void
+no_socket(RedisConn *c, int error)
+{
+	if (error == EMFILE)
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_INSUFFICIENT_RESOURCES,
 						"Too many open files in this server process.");
 	else
-		redis_conn_fail(c, STORE_DOWN,
-						ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
-						"Could not connect to the node: %s.", strerror(error));
+		redis_conn_fail(c, STORE_DOWN, ERRCODE_INSUFFICIENT_RESOURCES,
+						"Could not create a socket: %s.", strerror(error));
+}
+
+static bool
+is_lack(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS ||
+		error == ENOMEM;
 }
 
 /*
@@ -466,7 +495,7 @@ start_address(RedisConn *c, int64 now)
 
 	if (!AcquireExternalFD())
 	{
-		address_failed(c, EMFILE);
+		no_socket(c, EMFILE);
 		return;
 	}
 	c->sock = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -475,7 +504,10 @@ start_address(RedisConn *c, int64 now)
 		int			error = errno;
 
 		ReleaseExternalFD();
-		address_failed(c, error);
+		if (is_lack(error))
+			no_socket(c, error);
+		else
+			address_failed(c, error);
 		return;
 	}
 	c->socket_epoch++;
@@ -728,6 +760,13 @@ take_info(RedisConn *c, const char *info)
 		c->replica = strcmp(value, "master") != 0;
 }
 
+void
+redis_conn_take_info(RedisConn *c, const char *info)
+{
+	take_info(c, info);
+	node_set_facts(STORE_REDIS, NULL, c->version, c->policy, c->replica);
+}
+
 /*
  * handshake_error --- an error reply to one of the greetings
  *
@@ -760,7 +799,8 @@ handshake_error(RedisConn *c, RedisGreeting greeting)
 					ERRCODE_CONNECTION_FAILURE,
 					"The node answered: %s", words);
 	if (outcome == STORE_DENIED)
-		c->error.hint = gettext_noop("Check lockredis.url and lockredis.password_file.");
+		c->error.hint = strncmp(words, "NOPERM", 6) == 0 ? redis_rights_hint :
+			gettext_noop("Check lockredis.url and lockredis.password_file.");
 }
 
 /*
@@ -1013,6 +1053,8 @@ conn_send(RedisConn *c, const char *buf, size_t len)
 static void
 connection_lost(RedisConn *c, int error)
 {
+	if (c->state == CONN_HANDSHAKE)
+		ask_for_addresses(c);
 	if (c->state == CONN_HANDSHAKE && c->first_byte == 0)
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 						"The node closed the connection without an answer: it may expect TLS, or be no Redis server.");
@@ -1203,6 +1245,7 @@ protocol_failed(RedisConn *c)
 	else if (!c->understood && (c->first_byte == 0x15 || c->first_byte == 0x16))
 		what = "The node's answer is not in Redis's protocol: it seems to expect TLS.";
 	c->garbled = true;
+	ask_for_addresses(c);
 	redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, "%s", what);
 }
 
@@ -1373,6 +1416,9 @@ hide_user(char *words)
 		memmove(p, p + len + 1, strlen(p + len + 1) + 1);
 }
 
+const char *const redis_rights_hint =
+gettext_noop("The user of Redis lacks a right: the command ACL LOG shows there which one, and docs/acl.md lists those that are needed.");
+
 /*
  * redis_error_words --- an error reply, fit to be shown, and what it means
  */
@@ -1387,14 +1433,20 @@ redis_error_words(const RedisValue *value, char *out, size_t size)
 	};
 	int			len;
 	const char *words = inner_words(value->str, &len);
+	char	   *p;
 
 	strlcpy(out, words, Min(size, (size_t) len + 1));
-	for (char *p = out; *p; p++)
+	for (p = out; *p; p++)
 	{
 		if (*p < 0x20 || *p > 0x7e)
 			*p = '?';
 	}
 	hide_user(out);
+
+	/* What others see too must not name our keys. */
+	p = strstr(out, ", with args beginning with");
+	if (p != NULL)
+		*p = '\0';
 
 	/* A node of a cluster says where to go: no address for everybody. */
 	if (strncmp(out, "MOVED ", 6) == 0 || strncmp(out, "ASK ", 4) == 0)
@@ -1410,64 +1462,4 @@ redis_error_words(const RedisValue *value, char *out, size_t size)
 			return STORE_DENIED;
 	}
 	return STORE_REFUSED;
-}
-
-/* ----------
- * Host names
- * ----------
- */
-
-/*
- * redis_resolve --- the addresses of lockredis.url's host, for everybody
- *
- * Blocks as long as the resolver likes, which is why only the watchdog does
- * it.
- */
-void
-redis_resolve(void)
-{
-	const RedisUrl *url = lr_redis_url;
-	NodeAddresses found;
-	struct addrinfo hints;
-	struct addrinfo *list = NULL;
-	char		port[16];
-	int			rc;
-
-	memset(&found, 0, sizeof(found));
-	found.url_hash = node_url_hash(url);
-
-	if (url->scheme == REDIS_TCP && !url->host_is_numeric)
-	{
-		memset(&hints, 0, sizeof(hints));
-		hints.ai_family = AF_UNSPEC;
-		hints.ai_socktype = SOCK_STREAM;
-		hints.ai_flags = AI_NUMERICSERV;
-		snprintf(port, sizeof(port), "%d", url->port);
-
-		rc = getaddrinfo(url->host, port, &hints, &list);
-		if (rc != 0)
-		{
-			char		message[256];
-
-			strlcpy(found.error, gai_strerror(rc), sizeof(found.error));
-			snprintf(message, sizeof(message),
-					 "Could not resolve the host name in lockredis.url: %s.", found.error);
-			node_set_error(STORE_REDIS, message);
-		}
-		else
-		{
-			for (struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next)
-			{
-				if (found.count == LR_MAX_ADDRESSES)
-					break;
-				if (ai->ai_addrlen > sizeof(found.addr[0]))
-					continue;
-				memcpy(&found.addr[found.count], ai->ai_addr, ai->ai_addrlen);
-				found.addr_len[found.count] = ai->ai_addrlen;
-				found.count++;
-			}
-			freeaddrinfo(list);
-		}
-	}
-	node_publish_addresses(&found);
 }

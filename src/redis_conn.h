@@ -173,6 +173,12 @@ extern bool redis_conn_reply(RedisConn *c);
 extern StoreOutcome redis_error_words(const RedisValue *value, char *out,
 									  size_t size);
 
+/* What to do about a right that is missing; a hint. */
+extern const char *const redis_rights_hint;
+
+/* The reply of INFO: what the node says of itself, for node.h. */
+extern void redis_conn_take_info(RedisConn *c, const char *info);
+
 /* The reply of TIME, microseconds; false when it is none. */
 extern bool redis_value_time(const RedisValue *value, int64 *us);
 

@@ -351,7 +351,9 @@ take_refusal(StoreListener *l)
 		ereport(LOG,
 				(errmsg("lockredis: the lock store at %s refused a subscription",
 						l->conn.error.address),
-				 errdetail_internal("The node answered: %s", words)));
+				 errdetail_internal("The node answered: %s", words),
+				 strncmp(words, "NOPERM", 6) != 0 ? 0 :
+				 errhint("%s", _(redis_rights_hint))));
 	}
 	if (!dlist_is_empty(&l->unanswered))
 	{

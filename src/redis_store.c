@@ -10,11 +10,13 @@
  *
  * A batch goes through its array in passes.  The first is all there is unless
  * a script was not loaded (the next pass sends what is still open, that script
- * in full) or the connection was lost (the next pass goes out on a new one).
+ * in full), a command for several locks was refused (see take_error), or the
+ * connection was lost (the next pass goes out on a new one).
  * A create that may have been read by Redis never gets into another pass.
  *
- * In the steady state an operation costs four system calls: a non-blocking
- * read that shows the kept connection to be good, a write, a wait, a read.
+ * In the steady state an operation costs three system calls: a non-blocking
+ * read that shows the kept connection to be good, a write, and a read that
+ * waits for a short time; only a slower reply needs the wait event set.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -59,7 +61,7 @@
 typedef struct RedisCommand
 {
 	int			first;			/* its operations: ops[first ..] */
-	int			nops;
+	int			nops;			/* 0: does it run scripts at all? */
 	uint64		starts_at;		/* in the stream of the connection */
 	int64		encoded_at;
 } RedisCommand;
@@ -68,6 +70,8 @@ struct StoreHandle
 {
 	RedisConn	conn;
 	bool		patient;		/* watchdog: asks a silent node too */
+	bool		stays;			/* see store.h: the node is not the one that
+								 * others talk to */
 
 	/* The batch. */
 	bool		active;
@@ -83,6 +87,9 @@ struct StoreHandle
 	bool		drop;			/* close when the batch is done */
 	uint32		missing;		/* scripts that were found not loaded */
 	uint32		in_full;		/* scripts to send in full in this pass */
+	bool		runs_scripts;	/* it has done so in this batch */
+	bool		doubt;			/* it has refused what it may refuse to all */
+	bool		proving;		/* asked whether it runs scripts: wait for that */
 	RedisCommand flight[FLIGHT_MAX];
 	int			flight_first;
 	int			flight_n;
@@ -100,6 +107,19 @@ static const RedisScriptId op_script[] = {
 	[STORE_INSPECT] = SCRIPT_INSPECT,
 	[STORE_PROBE] = SCRIPT_RENEW,
 };
+
+static bool
+is_script(StoreOpKind kind)
+{
+	return kind != STORE_TIME && kind != STORE_FACTS;
+}
+
+/* These take several locks in one command. */
+static bool
+is_shared(StoreOpKind kind)
+{
+	return kind == STORE_RENEW || kind == STORE_RELEASE;
+}
 
 /* ----------
  * Outcomes
@@ -213,6 +233,21 @@ start_pass(StoreHandle *h)
 	h->next = 0;
 	h->in_full = h->missing;
 	h->missing = 0;
+	h->proving = false;
+}
+
+/*
+ * report_error --- have what a session was told in redis_lock_status too
+ *
+ * The watchdog says there itself what it finds, and what is due to this process
+ * alone is nobody's business.
+ */
+static void
+report_error(StoreHandle *h)
+{
+	if (!h->patient &&
+		ERRCODE_TO_CATEGORY(h->error.sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
+		node_report_error(STORE_REDIS, h->error.detail);
 }
 
 /*
@@ -226,13 +261,14 @@ connection_gone(StoreHandle *h, bool try_again)
 {
 	ground_flight(h);
 	h->error = h->conn.error;
-	if (h->left > 0 && try_again && !h->reconnected)
+	if (h->left > 0 && try_again && !h->reconnected && !h->stays)
 	{
 		h->reconnected = true;
 		start_pass(h);
 		redis_conn_open(&h->conn, h->deadline);
 		return;
 	}
+	report_error(h);
 	give_up(h, h->conn.failure);
 }
 
@@ -269,6 +305,8 @@ group_size(const StoreHandle *h, int first)
 	int			max = 1;
 	int			n = 1;
 
+	if (h->ops[first].alone)
+		return 1;
 	if (kind == STORE_RENEW)
 		max = RENEW_GROUP;
 	else if (kind == STORE_RELEASE)
@@ -276,6 +314,7 @@ group_size(const StoreHandle *h, int first)
 
 	while (n < max && first + n < h->nops &&
 		   h->ops[first + n].kind == kind &&
+		   !h->ops[first + n].alone &&
 		   h->ops[first + n].outcome == STORE_PENDING)
 		n++;
 	return n;
@@ -412,11 +451,32 @@ put_command(StoreHandle *h, int first, int n)
 			redis_put_array(c, 1);
 			redis_put_bulk(c, "TIME", 4);
 			break;
+		case STORE_FACTS:
+			redis_put_array(c, 1);
+			redis_put_bulk(c, "INFO", 4);
+			break;
 	}
 
 	/* EVAL has loaded it for the commands behind. */
-	if (op->kind != STORE_TIME)
+	if (is_script(op->kind))
 		h->in_full &= ~(1 << op_script[op->kind]);
+}
+
+/*
+ * push_command --- remember what was put together: ops[first .. first + n)
+ */
+static void
+push_command(StoreHandle *h, int first, int n, uint64 starts_at, int64 now)
+{
+	RedisCommand *cmd = &h->flight[(h->flight_first + h->flight_n) % FLIGHT_MAX];
+
+	if (h->flight_n == 0)
+		note_progress(h, now);
+	h->flight_n++;
+	cmd->first = first;
+	cmd->nops = n;
+	cmd->starts_at = starts_at;
+	cmd->encoded_at = now;
 }
 
 /*
@@ -432,7 +492,6 @@ encode_next(StoreHandle *h)
 	int			first = h->next;
 	int			n = group_size(h, first);
 	int64		now = lr_now();
-	RedisCommand *cmd;
 	uint32		in_full = h->in_full;
 	uint64		starts_at = c->bytes_put;
 
@@ -469,15 +528,40 @@ encode_next(StoreHandle *h)
 			h->ops[i].sent_at = now;
 	}
 	h->next = first + n;
+	push_command(h, first, n, starts_at, now);
+}
 
-	if (h->flight_n == 0)
-		note_progress(h, now);
-	cmd = &h->flight[(h->flight_first + h->flight_n) % FLIGHT_MAX];
-	h->flight_n++;
-	cmd->first = first;
-	cmd->nops = n;
-	cmd->starts_at = starts_at;
-	cmd->encoded_at = now;
+/*
+ * refuse_rest --- the node does nothing for anybody
+ */
+static void
+refuse_rest(StoreHandle *h, StoreOutcome outcome)
+{
+	for (int i = 0; i < h->nops; i++)
+		if (h->ops[i].outcome == STORE_PENDING)
+			settle(h, &h->ops[i], outcome);
+}
+
+/*
+ * encode_proof --- ask whether the node runs scripts at all, with no key
+ *
+ * Without memory even for that, what was refused stays refused.
+ */
+static void
+encode_proof(StoreHandle *h)
+{
+	uint64		starts_at = h->conn.bytes_put;
+
+	put_script(h, SCRIPT_RENEW, 0, 0);
+	if (h->conn.out_failed)
+	{
+		redis_conn_unput(&h->conn, starts_at);
+		refuse_rest(h, STORE_REFUSED);
+		return;
+	}
+	h->in_full &= ~(1 << SCRIPT_RENEW);
+	h->proving = true;
+	push_command(h, 0, 0, starts_at, lr_now());
 }
 
 /*
@@ -494,9 +578,11 @@ send_commands(StoreHandle *h)
 	{
 		bool		more;
 
+		if (h->doubt && !h->runs_scripts && !h->proving)
+			encode_proof(h);
 		while (h->next < h->nops && h->ops[h->next].outcome != STORE_PENDING)
 			h->next++;
-		more = h->next < h->nops && h->flight_n < FLIGHT_MAX;
+		more = h->next < h->nops && h->flight_n < FLIGHT_MAX && !h->proving;
 		if (more && c->out_len - c->out_pos < OUT_HIGH_WATER)
 		{
 			encode_next(h);
@@ -645,6 +731,73 @@ take_inspect(StoreHandle *h, StoreOp *op, const RedisValue *v)
 }
 
 /*
+ * concerns_all --- would everybody get this answer, whatever he asks for?
+ *
+ * One that is not known here may be about one key.
+ */
+static bool
+concerns_all(const char *words)
+{
+	static const char *const codes[] = {
+		"LOADING", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS",
+		"CLUSTERDOWN", "BUSY", "UNKILLABLE", "NOSCRIPT", "NOAUTH", "WRONGPASS",
+		"DENIED", "ERR invalid password", "ERR max number of clients"
+	};
+
+	for (int i = 0; i < lengthof(codes); i++)
+		if (strncmp(words, codes[i], strlen(codes[i])) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * note_error --- the node refuses something, in these words
+ */
+static void
+note_error(StoreHandle *h, StoreOutcome outcome, const char *words)
+{
+	h->error = h->conn.error;
+	h->error.hint = NULL;
+	h->error.sqlstate = outcome == STORE_DENIED ?
+		ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION :
+		ERRCODE_CONNECTION_FAILURE;
+	if (strncmp(words, "FENCERANGE", 10) == 0)
+		h->error.sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
+	if (outcome == STORE_DENIED && !concerns_all(words))
+		h->error.hint = redis_rights_hint;
+	snprintf(h->error.detail, sizeof(h->error.detail),
+			 "The node answered: %s", words);
+	report_error(h);
+
+	/*
+	 * A replica may have been a master when we connected, and whoever is not
+	 * authenticated may be after connecting again.
+	 */
+	if (strncmp(words, "READONLY", 8) == 0)
+	{
+		h->drop = true;
+		if (h->conn.by_name && !h->stays)
+			node_want_addresses(WANT_MASTER);
+	}
+	if (strncmp(words, "NOAUTH", 6) == 0)
+		h->drop = true;
+}
+
+/*
+ * take_own_error --- one lock of several has an error for a reply
+ */
+static void
+take_own_error(StoreHandle *h, StoreOp *op, const RedisValue *v)
+{
+	char		words[192];
+	StoreOutcome outcome = redis_error_words(v, words, sizeof(words));
+
+	note_error(h, outcome, words);
+	op->own_fault = !concerns_all(words);
+	settle(h, op, outcome);
+}
+
+/*
  * take_one --- the reply, or the part of it, for one operation
  *
  * False: it is none of the replies that there can be.
@@ -697,58 +850,135 @@ take_one(StoreHandle *h, StoreOp *op, const RedisValue *v)
 			redis_conn_set_clock(&h->conn, number, lr_now());
 			settle(h, op, STORE_OK);
 			return true;
+		case STORE_FACTS:
+			if (v->type != REDIS_REPLY_STRING)
+				return false;
+			if (!h->stays)
+				redis_conn_take_info(&h->conn, v->str);
+			settle(h, op, STORE_OK);
+			return true;
 	}
 	return false;
 }
 
 /*
+ * may_go_alone --- is this refusal of a command worth asking for each of its
+ * locks?
+ *
+ * Redis checks the rights to all keys before it runs a script, so one key that
+ * is not allowed keeps the others from being served.  The watchdog also wants
+ * to know of a single one whether it is the lock or all locks.
+ */
+static bool
+may_go_alone(const StoreHandle *h, const RedisCommand *cmd, const char *words)
+{
+	return is_shared(h->ops[cmd->first].kind) && h->passes < PASSES_MAX &&
+		!concerns_all(words) &&
+		(cmd->nops > 1 || (h->patient && !h->runs_scripts));
+}
+
+/*
+ * go_alone --- open again for the next pass, each in a command of its own
+ *
+ * Who has no right to a key is told so before the script runs; of other errors
+ * nobody knows how far it came.
+ */
+static void
+go_alone(StoreHandle *h, const RedisCommand *cmd, StoreOutcome outcome)
+{
+	for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
+	{
+		h->ops[i].alone = true;
+		if (outcome == STORE_DENIED)
+			mark_unsent(&h->ops[i], cmd);
+	}
+	h->doubt = true;
+}
+
+/*
  * take_error --- an error reply to a command
+ *
+ * If it was for several locks, one of them may be the cause.  They are tried
+ * one by one, in the same batch: but only when a script without a key shows that
+ * this node runs scripts, or thousands of commands would be refused one by one.
  */
 static void
 take_error(StoreHandle *h, const RedisCommand *cmd)
 {
 	const RedisValue *v = h->conn.values;
 	StoreOp    *ops = &h->ops[cmd->first];
+	bool		is_proof = cmd->nops == 0;
 	char		words[192];
 	StoreOutcome outcome;
 
-	if (ops->kind != STORE_TIME && h->passes < PASSES_MAX &&
+	if ((is_proof || is_script(ops->kind)) && h->passes < PASSES_MAX &&
 		strncmp(v->str, "NOSCRIPT", 8) == 0)
 	{
 		/* It did not run: open again for the next pass. */
-		h->missing |= 1 << op_script[ops->kind];
+		h->missing |= 1 << (is_proof ? SCRIPT_RENEW : op_script[ops->kind]);
 		for (int i = 0; i < cmd->nops; i++)
 			mark_unsent(&ops[i], cmd);
+		if (is_proof)
+		{
+			h->passes++;
+			start_pass(h);
+		}
 		return;
 	}
 
 	outcome = redis_error_words(v, words, sizeof(words));
-	h->error = h->conn.error;
-	h->error.node = 1;
-	h->error.hint = NULL;
-	h->error.sqlstate = outcome == STORE_DENIED ?
-		ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION :
-		ERRCODE_CONNECTION_FAILURE;
-	if (strncmp(words, "FENCERANGE", 10) == 0)
-		h->error.sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
-	snprintf(h->error.detail, sizeof(h->error.detail),
-			 "The node answered: %s", words);
-
-	/*
-	 * A replica may have been a master when we connected, and whoever is not
-	 * authenticated may be after connecting again.
-	 */
-	if (strncmp(words, "READONLY", 8) == 0)
+	if (!is_proof && ops->kind == STORE_FACTS)
 	{
-		h->drop = true;
-		if (h->conn.by_name)
-			node_want_addresses();
+		/* Not worth failing for. */
+		settle(h, ops, outcome);
+		return;
 	}
-	if (strncmp(words, "NOAUTH", 6) == 0)
-		h->drop = true;
+	note_error(h, outcome, words);
+	if (is_proof)
+		refuse_rest(h, outcome);
+	else if (may_go_alone(h, cmd, words))
+		go_alone(h, cmd, outcome);
+	else
+	{
+		for (int i = 0; i < cmd->nops; i++)
+		{
+			ops[i].own_fault = cmd->nops == 1 && !concerns_all(words) &&
+				(h->runs_scripts || !h->patient);
+			settle(h, &ops[i], outcome);
+		}
+	}
+}
 
-	for (int i = 0; i < cmd->nops; i++)
-		settle(h, &ops[i], outcome);
+/*
+ * take_good --- a reply that is no error; false if there is no such reply
+ */
+static bool
+take_good(StoreHandle *h, const RedisCommand *cmd)
+{
+	const RedisValue *v = h->conn.values;
+	StoreOp    *ops = &h->ops[cmd->first];
+	bool		good = true;
+
+	if (cmd->nops == 0)
+	{
+		h->proving = false;
+		h->runs_scripts = true;
+		return v->type == REDIS_REPLY_ARRAY && v->elements == 0;
+	}
+	h->runs_scripts = h->runs_scripts || is_script(ops->kind);
+	if (!is_shared(ops->kind))
+		return take_one(h, ops, v);
+
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != cmd->nops)
+		return false;
+	for (int i = 0; good && i < cmd->nops; i++)
+	{
+		if (v[1 + i].type == REDIS_REPLY_ERROR)
+			take_own_error(h, &ops[i], &v[1 + i]);
+		else
+			good = take_one(h, &ops[i], &v[1 + i]);
+	}
+	return good;
 }
 
 /*
@@ -757,9 +987,7 @@ take_error(StoreHandle *h, const RedisCommand *cmd)
 static bool
 take_reply(StoreHandle *h)
 {
-	const RedisValue *v = h->conn.values;
 	RedisCommand *cmd = oldest_command(h);
-	bool		good = true;
 
 	/* Nobody can answer what has not been sent. */
 	if (cmd == NULL || h->conn.bytes_sent <= cmd->starts_at)
@@ -768,19 +996,9 @@ take_reply(StoreHandle *h)
 		return false;
 	}
 
-	if (v->type == REDIS_REPLY_ERROR)
+	if (h->conn.values->type == REDIS_REPLY_ERROR)
 		take_error(h, cmd);
-	else if (h->ops[cmd->first].kind == STORE_RENEW ||
-			 h->ops[cmd->first].kind == STORE_RELEASE)
-	{
-		good = v->type == REDIS_REPLY_ARRAY && v->elements == cmd->nops;
-		for (int i = 0; good && i < cmd->nops; i++)
-			good = take_one(h, &h->ops[cmd->first + i], &v[1 + i]);
-	}
-	else
-		good = take_one(h, &h->ops[cmd->first], v);
-
-	if (!good)
+	else if (!take_good(h, cmd))
 	{
 		nonsense(h);
 		return false;
@@ -826,7 +1044,7 @@ process(StoreHandle *h, bool readable)
 
 		if (h->flight_n == 0 && h->next >= h->nops)
 		{
-			/* Something was not loaded: the next pass. */
+			/* Something was not loaded, or is to go alone: the next pass. */
 			h->passes++;
 			start_pass(h);
 		}
@@ -852,7 +1070,7 @@ process(StoreHandle *h, bool readable)
 			connection_gone(h, !c->garbled);
 			continue;
 		}
-		if (node_is_silent(STORE_REDIS))
+		if (!h->stays && node_is_silent(STORE_REDIS))
 			node_set_silent(STORE_REDIS, false);
 		finish(h);
 		readable = got == REDIS_READ_FULL;
@@ -885,7 +1103,8 @@ check_time(StoreHandle *h)
 		if (now < h->reply_until)
 			return;
 		/* If it had all of its time, nobody else needs to wait as long. */
-		if (now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
+		if (!h->stays &&
+			now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
 			node_set_silent(STORE_REDIS, true);
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 						"The node did not answer in time.");
@@ -1007,6 +1226,8 @@ wait_latch(StoreHandle *h)
 
 /*
  * wait_poll --- the same with poll(2) and without the latch
+ *
+ * The names of the wait events have been allocated by redis_open().
  */
 static bool
 wait_poll(StoreHandle *h)
@@ -1014,6 +1235,7 @@ wait_poll(StoreHandle *h)
 	RedisConn  *c = &h->conn;
 	uint32		events = redis_conn_events(c);
 	struct pollfd pfd;
+	bool		ready;
 
 	pfd.fd = c->sock;			/* ignored by poll() when there is none */
 	pfd.events = 0;
@@ -1024,7 +1246,10 @@ wait_poll(StoreHandle *h)
 		pfd.events |= POLLOUT;
 
 	/* A signal only makes us look at the time and come back. */
-	return poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) >= 0;
+	pgstat_report_wait_start(c->state == CONN_READY ? LR_WAIT_REPLY : LR_WAIT_CONNECT);
+	ready = poll(&pfd, 1, (int) lr_ms_until(wait_until(h), lr_now())) >= 0;
+	pgstat_report_wait_end();
+	return ready;
 }
 
 /*
@@ -1145,7 +1370,6 @@ refuse_batch(StoreHandle *h, const char *detail)
 {
 	memset(&h->error, 0, sizeof(h->error));
 	h->error.sqlstate = ERRCODE_CONNECTION_FAILURE;
-	h->error.node = 1;
 	strlcpy(h->error.detail, detail, sizeof(h->error.detail));
 	give_up(h, STORE_DOWN);
 }
@@ -1167,6 +1391,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	h->reconnected = false;
 	h->drop = false;
 	h->missing = h->in_full = 0;
+	h->runs_scripts = h->doubt = h->proving = false;
 	h->error.sqlstate = 0;
 	h->error.detail[0] = '\0';
 	h->active = nops > 0;
@@ -1176,6 +1401,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		ops[i].outcome = STORE_PENDING;
 		ops[i].sent_at = 0;
 		ops[i].not_after = 0;
+		ops[i].own_fault = false;
 	}
 	if (!h->active)
 		return;
@@ -1191,10 +1417,17 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		return;
 	}
 
-	if (c->state == CONN_READY && c->url_epoch != lr_url_epoch)
+	if (c->state == CONN_READY && c->url_epoch != lr_url_epoch && !h->stays)
 		redis_conn_close(c);
 	if (c->state != CONN_READY || !redis_conn_check(c))
+	{
+		if (h->stays)
+		{
+			refuse_batch(h, "The connection was lost.");
+			return;
+		}
 		redis_conn_open(c, deadline);
+	}
 	process(h, false);
 }
 
@@ -1245,6 +1478,13 @@ redis_disconnect(StoreHandle *h)
 {
 	redis_abandon(h);
 	redis_conn_close(&h->conn);
+	h->stays = false;
+}
+
+static void
+redis_stay(StoreHandle *h)
+{
+	h->stays = true;
 }
 
 const StoreRoutine redis_store = {
@@ -1259,6 +1499,7 @@ const StoreRoutine redis_store = {
 	.error = redis_error,
 	.connected = redis_connected,
 	.disconnect = redis_disconnect,
+	.stay = redis_stay,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,
 	.listener_unsubscribe = redis_listener_unsubscribe,

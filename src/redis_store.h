@@ -4,7 +4,7 @@
  *	  What the Redis store needs beside the store interface.
  *
  * redis_listener.c provides the listener functions of the StoreRoutine that
- * redis_store.c fills in; the watchdog calls redis_resolve().
+ * redis_store.c fills in.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -17,12 +17,6 @@
 #define LR_REDIS_STORE_H
 
 #include "store.h"
-
-/*
- * Watchdog only, when node_addresses_wanted(): resolve the host name of
- * lockredis.url for all processes.  Blocks.
- */
-extern void redis_resolve(void);
 
 extern StoreListener *redis_listener_open(StoreEventCallback callback);
 extern void redis_listener_subscribe(StoreListener *l, const char *name,

@@ -55,6 +55,13 @@ typedef struct RedisUrlError
 								 * shows a password */
 } RedisUrlError;
 
+/* Does it name a host that has to be looked up? */
+static inline bool
+redis_url_has_name(const RedisUrl *url)
+{
+	return url->scheme == REDIS_TCP && !url->host_is_numeric;
+}
+
 extern RedisUrlVerdict redis_url_parse(const char *text, RedisUrl *url,
 									   RedisUrlError *error);
 

@@ -19,6 +19,8 @@
  * it had left here did that.
  *
  * Here is also decided whether a store is up, and it is logged once each way.
+ * That it refuses what is asked for one lock is no sign of that (see
+ * locktable_refused.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -38,9 +40,6 @@
 #include "stats.h"
 #include "watchdog.h"
 
-/* So many holds in one batch: some 2 MB of requests, 10 ms of Redis. */
-#define BATCH_MAX			5000
-
 /* One that takes hardly longer than a round trip. */
 #define SMALL_BATCH			100
 
@@ -54,9 +53,8 @@
 /* A store that has nothing to do is asked whether it is there. */
 #define PROBE_INTERVAL		(5 * LR_US_PER_S)
 
-/* The batch: a TIME, perhaps a PROBE, and the operations of each item. */
-#define MAX_HEADERS			2
-#define MAX_OPS				(MAX_HEADERS + 2 * BATCH_MAX)
+/* What a store says of itself may change: its role, its settings. */
+#define FACTS_INTERVAL		(5 * LR_US_PER_S)
 
 /* While a batch is under way, ends of leases are looked for so often. */
 #define LOOK_INTERVAL		(50 * LR_US_PER_MS)
@@ -82,23 +80,37 @@ typedef struct Renewals
 	int64		retry_delay;
 	int64		next_try;		/* not before, while the store is away */
 	int64		next_probe;
+	int64		next_facts;
 	uint32		connection_epoch;
+
+	/* What was refused for the first time, of this batch. */
+	int			nrefused;
+	DueItem	   *first_refused;
 } Renewals;
 
 static Renewals renewals[STORE_COUNT];
 static char warned_policy[32] = "";
+static bool warned_replica = false;
+
+static void
+use_workplace(Renewals *r, const Workplace *w)
+{
+	r->handle = w->handle;
+	r->items = w->items;
+	r->ops = w->ops;
+}
 
 static void
 start_one(StoreId id)
 {
 	Renewals   *r = &renewals[id];
+	Workplace	w;
 
 	r->id = id;
 	r->store = lr_store(id);
-	r->handle = r->store->open("watchdog");
-	r->items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
+	workplace_make(r->store, &w);
+	use_workplace(r, &w);
 	r->first_op = MemoryContextAlloc(TopMemoryContext, sizeof(int) * BATCH_MAX);
-	r->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
 	r->state = NODE_CONNECTING;
 	r->retry_delay = RETRY_MIN;
 	node_set_state(id, NODE_CONNECTING);
@@ -135,6 +147,37 @@ warn_of_eviction(const NodeStatus *status)
 			 errhint("Set it to \"noeviction\".")));
 }
 
+/*
+ * warn_of_role --- a store that does not take locks
+ */
+static void
+warn_of_role(const NodeStatus *status)
+{
+	if (status->role_is_replica == warned_replica)
+		return;
+	warned_replica = status->role_is_replica;
+	if (warned_replica)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("the lock store at %s is a replica", status->address),
+				 errdetail("It takes no locks."),
+				 errhint("Let \"%s\" name the master.", "lockredis.url")));
+}
+
+/*
+ * look_at_facts --- the store has said something of itself
+ */
+static void
+look_at_facts(Renewals *r)
+{
+	NodeStatus	status;
+
+	r->next_facts = lr_now() + FACTS_INTERVAL;
+	node_get_status(r->id, &status);
+	warn_of_eviction(&status);
+	warn_of_role(&status);
+}
+
 static int64
 probe_interval(const Renewals *r)
 {
@@ -162,7 +205,6 @@ store_is_up(Renewals *r)
 	node_get_status(r->id, &status);
 	ereport(LOG,
 			(errmsg("lockredis: the lock store at %s is up", status.address)));
-	warn_of_eviction(&status);
 }
 
 static void
@@ -207,10 +249,40 @@ is_of_move(const StoreOp *op)
 }
 
 /*
- * judge_store --- what the replies of a batch say about the store
+ * is_usable --- does this reply leave the store one of locks?
  *
  * One that is loading answers TIME and refuses the rest: it is down.  That it
  * denies us the right to one key says nothing about others.
+ */
+static bool
+is_usable(const StoreOp *op)
+{
+	if (is_of_move(op) || op->kind == STORE_FACTS || op->own_fault)
+		return true;
+	return op->outcome != STORE_REFUSED && op->outcome != STORE_DENIED;
+}
+
+/*
+ * judge_facts --- has the store said something of itself?
+ *
+ * It does so when a connection is made, and when asked.  Who may not ask does
+ * not ask again on this connection.
+ */
+static void
+judge_facts(Renewals *r, bool new_connection)
+{
+	const StoreOp *last = &r->ops[r->nops - 1];
+
+	if (r->id != STORE_REDIS)
+		return;
+	if (new_connection || (last->kind == STORE_FACTS && last->outcome == STORE_OK))
+		look_at_facts(r);
+	else if (last->kind == STORE_FACTS)
+		r->next_facts = LR_NEVER;
+}
+
+/*
+ * judge_store --- what the replies of a batch say about the store
  */
 static void
 judge_store(Renewals *r)
@@ -227,8 +299,7 @@ judge_store(Renewals *r)
 		const StoreOp *op = &r->ops[i];
 
 		answered = answered && was_answered(op->outcome);
-		usable = usable &&
-			(op->outcome != STORE_REFUSED || is_of_move(op)) &&
+		usable = usable && is_usable(op) &&
 			(i >= r->nheaders || op->outcome == STORE_OK);
 	}
 	if (answered)
@@ -246,6 +317,7 @@ judge_store(Renewals *r)
 	(void) r->store->interests(r->handle, interest, &until, &epoch);
 	if (!was_up || epoch != r->connection_epoch)
 		lt_renew_all_now(r->id);
+	judge_facts(r, epoch != r->connection_epoch);
 	r->connection_epoch = epoch;
 }
 
@@ -263,12 +335,69 @@ retry_time(const Renewals *r)
 	return Max(r->next_try, lr_now() + RETRY_MIN);
 }
 
-static void
-apply_renewal(Renewals *r, const DueItem *item, const StoreOp *op)
+static bool
+is_refused(const StoreOp *op)
 {
+	return op->own_fault &&
+		(op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED);
+}
+
+/*
+ * note_refusal --- the store does other things, but not this
+ */
+static Refusal
+note_refusal(Renewals *r, DueItem *item, const StoreOp *op)
+{
+	Refusal		refusal = lt_refused(item, op->alone);
+
+	if (refusal.first && r->nrefused++ == 0)
+		r->first_refused = item;
+	return refusal;
+}
+
+/*
+ * tell_of_refusals --- once for each lock, in one message for those of a batch
+ */
+static void
+tell_of_refusals(Renewals *r)
+{
+	const StoreError *error = r->store->error(r->handle);
+	const DueItem *item = r->first_refused;
+	char	   *shown;
+
+	if (r->nrefused == 0)
+		return;
+	node_set_error(r->id, error->detail);
+	shown = lr_name_to_show(item->name, item->name_len);
+	ereport(LOG,
+			(item->action == DUE_RENEW ?
+			 errmsg("lockredis: the lock store refuses to renew the lock \"%s\"", shown) :
+			 item->action == DUE_GIVE_BACK ?
+			 errmsg("lockredis: the lock store refuses to release the lock \"%s\"", shown) :
+			 errmsg("lockredis: the lock store refuses to take over the lock \"%s\"", shown),
+			 r->nrefused == 1 ? errdetail_internal("%s", error->detail) :
+			 errdetail_plural("%s  So it does for %d other lock.",
+							  "%s  So it does for %d other locks.",
+							  r->nrefused - 1, error->detail, r->nrefused - 1),
+			 error->hint ? errhint("%s", _(error->hint)) : 0));
+	pfree(shown);
+	r->nrefused = 0;
+}
+
+static void
+apply_renewal(Renewals *r, DueItem *item, const StoreOp *op)
+{
+	if (is_refused(op))
+	{
+		lt_retry_at(item->hold, item->owner, r->id,
+					note_refusal(r, item, op).again);
+		return;
+	}
 	switch (op->outcome)
 	{
 		case STORE_OK:
+			if (item->refused)
+				lt_not_refused(item);
 			lt_renewed(item->hold, item->owner, item->moves,
 					   op->sent_at + item->lease_ms * LR_US_PER_MS);
 			lr_count(STAT_RENEWALS);
@@ -287,25 +416,40 @@ apply_renewal(Renewals *r, const DueItem *item, const StoreOp *op)
 	}
 }
 
+/*
+ * apply_give_back --- it is given back when a release has run after the last
+ * create, or is refused and what there is has run out
+ */
 static void
-apply_give_back(Renewals *r, const DueItem *item, const StoreOp *op)
+apply_give_back(Renewals *r, DueItem *item, const StoreOp *op)
 {
 	const StoreOp *time = &r->ops[0];
 	bool		ran = op->outcome == STORE_OK || op->outcome == STORE_GONE ||
 		op->outcome == STORE_WRONG_TYPE;
+	Refusal		refusal = {.over = true,.again = lr_now() + ORPHAN_REPEAT};
 
-	if (!ran)
-		lt_retry_at(item->hold, item->owner, r->id, retry_time(r));
-	else if (item->not_after == 0 ||
-			 (time->outcome == STORE_OK && time->store_ms > item->not_after))
-		lt_given_back(item->hold, item->owner, r->id);
-	else
+	if (is_refused(op))
+		refusal = note_refusal(r, item, op);
+	else if (!ran)
 	{
-		if (time->outcome == STORE_OK)
-			lt_limit_orphan(item->hold, item->owner, r->id,
-							time->store_ms + lr_call_budget() / LR_US_PER_MS);
-		lt_retry_at(item->hold, item->owner, r->id, lr_now() + ORPHAN_REPEAT);
+		lt_retry_at(item->hold, item->owner, r->id, retry_time(r));
+		return;
 	}
+
+	if (refusal.over &&
+		(item->not_after == 0 ||
+		 (time->outcome == STORE_OK && time->store_ms > item->not_after)))
+	{
+		if (!item->at_old_place || farewell_give_back(item))
+			lt_given_back(item->hold, item->owner, r->id);
+		else
+			lt_retry_at(item->hold, item->owner, r->id, lr_now() + ORPHAN_REPEAT);
+		return;
+	}
+	if (item->not_after != 0 && time->outcome == STORE_OK)
+		lt_limit_orphan(item->hold, item->owner, r->id,
+						time->store_ms + lr_call_budget() / LR_US_PER_MS);
+	lt_retry_at(item->hold, item->owner, r->id, refusal.again);
 }
 
 /*
@@ -345,18 +489,24 @@ is_taken(const Renewals *r, const StoreOp *set)
 }
 
 static void
-apply_move(Renewals *r, const DueItem *item, const StoreOp *create)
+apply_move(Renewals *r, DueItem *item, const StoreOp *create)
 {
 	const StoreOp *set = create + 1;
 	int64		not_after = pending_create(r, item, create);
 
 	if (set->outcome == STORE_OK)
+	{
+		if (item->refused)
+			lt_not_refused(item);
 		lt_moved(item, r->id, set->sent_at + item->lease_ms * LR_US_PER_MS,
 				 not_after);
+	}
 	else if (is_taken(r, set))
 		lt_lose_by_move(item, r->id,
 						set->outcome == STORE_GONE ? set->holder : set->type_name,
 						not_after);
+	else if (is_refused(set) || is_refused(create))
+		lt_not_moved(item, r->id, note_refusal(r, item, set).again, not_after);
 	else
 		lt_not_moved(item, r->id, retry_time(r), not_after);
 }
@@ -367,7 +517,7 @@ apply_batch(Renewals *r)
 	judge_store(r);
 	for (int i = 0; i < r->nitems; i++)
 	{
-		const DueItem *item = &r->items[i];
+		DueItem    *item = &r->items[i];
 		const StoreOp *op = &r->ops[r->first_op[i]];
 
 		switch (item->action)
@@ -385,6 +535,7 @@ apply_batch(Renewals *r)
 				break;
 		}
 	}
+	tell_of_refusals(r);
 	r->nitems = 0;
 	r->under_way = false;
 	r->next_look = 0;
@@ -412,6 +563,7 @@ add_item_op(Renewals *r, const DueItem *item, StoreOpKind kind)
 	op->count = item->count;
 	op->lease_ms = item->lease_ms;
 	op->keep_ms = item->keep_ms;
+	op->alone = item->alone;
 	if (is_of_move(op))
 		op->lease_ms = Max(item->lease_ms, item->keep_ms);
 }
@@ -437,21 +589,44 @@ add_item(Renewals *r, int i)
 }
 
 /*
- * start_batch --- send what was collected
+ * wants_proof --- is it unknown whether the store would do our operations?
  *
- * Whether the store would do our operations is asked only where it is not
- * known: it may be loading when a new connection is made.
+ * It may be loading when a new connection is made.  And where one lock may be
+ * refused, that must be told from that all are.
+ */
+static bool
+wants_proof(const Renewals *r)
+{
+	if (r->state != NODE_UP || !r->store->connected(r->handle))
+		return true;
+	for (int i = 0; i < r->nitems; i++)
+		if (r->items[i].alone || r->items[i].action == DUE_MOVE)
+			return true;
+	return false;
+}
+
+static bool
+wants_facts(const Renewals *r)
+{
+	return r->id == STORE_REDIS && r->state == NODE_UP &&
+		r->store->connected(r->handle) && lr_now() >= r->next_facts;
+}
+
+/*
+ * start_batch --- send what was collected
  */
 static void
 start_batch(Renewals *r)
 {
 	r->nops = 0;
 	add_op(r, STORE_TIME);
-	if (r->state != NODE_UP || !r->store->connected(r->handle))
+	if (wants_proof(r))
 		add_op(r, STORE_PROBE);
 	r->nheaders = r->nops;
 	for (int i = 0; i < r->nitems; i++)
 		add_item(r, i);
+	if (wants_facts(r))
+		add_op(r, STORE_FACTS);
 	r->under_way = true;
 	r->next_look = lr_now() + LOOK_INTERVAL;
 	if (r->id == STORE_REDIS)
@@ -518,28 +693,34 @@ renewals_step(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (lr_has_store(i))
 			step_one(&renewals[i]);
+	farewell_step();
 }
 
 /*
- * renewals_reconnect --- the place of Redis has changed
+ * renewals_reconnect --- lockredis.url or the password has changed
+ *
+ * Replies to what is under way count for nothing: they would be of the old place.
+ * The caller makes everything due.
  */
 void
-renewals_reconnect(void)
+renewals_reconnect(bool place_changed)
 {
 	Renewals   *r = &renewals[STORE_REDIS];
 
-	if (!lr_has_store(STORE_REDIS))
-		return;
-	if (r->under_way)
+	if (place_changed && r->store->connected(r->handle))
 	{
-		r->store->abandon(r->handle);
-		apply_batch(r);
+		Workplace	w = {r->handle, r->items, r->ops};
+
+		farewell_begin(r->store, r->under_way, &w);
+		use_workplace(r, &w);
 	}
 	r->store->disconnect(r->handle);
+	r->nitems = 0;
+	r->nrefused = 0;
+	r->under_way = false;
+	r->next_look = 0;
 	r->state = NODE_CONNECTING;
-	node_set_state(r->id, NODE_CONNECTING);
-	node_set_facts(r->id, "", "", "", false);
-	node_set_round_trip(r->id, -1);
+	node_forget(r->id);
 	r->retry_delay = RETRY_MIN;
 	r->next_try = 0;
 }
@@ -567,10 +748,9 @@ interests_of(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
 int
 renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
-	int			n = 0;
+	int			n;
 
-	*until = LR_NEVER;
-	*epoch = 0;
+	n = farewell_interests(out, until, epoch);
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
 		int64		its_until;
@@ -597,4 +777,16 @@ renewals_idle(void)
 		if (lr_has_store(i) && !renewals[i].under_way)
 			idle |= STORE_BIT(i);
 	return idle;
+}
+
+/*
+ * renewals_connected --- is there a connection to Redis that serves us?
+ */
+bool
+renewals_connected(void)
+{
+	const Renewals *r = &renewals[STORE_REDIS];
+
+	return lr_has_store(STORE_REDIS) && r->state == NODE_UP &&
+		!node_is_silent(r->id) && r->store->connected(r->handle);
 }

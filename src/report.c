@@ -58,12 +58,9 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 			(errcode(sqlstate),
 			 errmsg_internal("%s", _(failure_message(outcome))),
 			 error->detail[0] == '\0' ? 0 :
-			 error->node > 0 ?
-			 errdetail("Node %d: %s", error->node, error->detail) :
 			 errdetail_internal("%s", error->detail),
 			 error->address[0] == '\0' ? 0 :
-			 errdetail_log("Node %d at %s: %s", error->node, error->address,
-						   error->detail),
+			 errdetail_log("%s: %s", error->address, error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
 			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
 			 lr_mode != MODE_REDIS ?
@@ -104,6 +101,8 @@ lost_reason_text(LostReason reason, const char *taken_by)
 			return pstrdup("deleted");
 		case LOST_FORCED:
 			return pstrdup("forced");
+		case LOST_MOVED:
+			return pstrdup("moved");
 		case LOST_TAKEN:
 			return psprintf("taken by %s",
 							lr_name_to_show(taken_by, strlen(taken_by)));
@@ -127,6 +126,9 @@ lost_detail(const HoldView *view)
 							 when);
 		case LOST_FORCED:
 			return errdetail("It was released by force at %s.", when);
+		case LOST_MOVED:
+			return errdetail("\"%s\" was changed, and it is not at the new place, seen at %s.",
+							 "lockredis.url", when);
 		default:
 			return errdetail("Its key was deleted in the store, seen at %s.", when);
 	}
@@ -138,32 +140,64 @@ report_lost(int elevel, const LrName *name, const HoldView *view)
 	char	   *shown = lr_name_to_show(name->data, name->len);
 
 	ereport(elevel,
-			(errcode(elevel >= ERROR ? ERRCODE_T_R_SERIALIZATION_FAILURE :
-					 ERRCODE_WARNING),
+			(errcode(ERRCODE_WARNING),
 			 errmsg("the lock \"%s\" was lost", shown),
-			 lost_detail(view),
-			 elevel >= ERROR ?
-			 errhint("Another client may hold it by now.  Call redis_unlock to acknowledge the loss, then start again.") : 0));
+			 lost_detail(view)));
+}
+
+static int
+code_of_loss(LossLevel level)
+{
+	return errcode(level == LOSS_OF_XACT ? ERRCODE_T_R_SERIALIZATION_FAILURE :
+				   ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE);
 }
 
 void
-report_commit_refused(const LrName *name, const HoldView *view)
+report_lost_used(const LrName *name, const HoldView *view, LossLevel level)
+{
+	char	   *shown = lr_name_to_show(name->data, name->len);
+
+	ereport(ERROR,
+			(code_of_loss(level),
+			 errmsg("the lock \"%s\" was lost", shown),
+			 lost_detail(view),
+			 level == LOSS_OF_XACT ?
+			 errhint("Another client may hold it by now.  Start the transaction again.") :
+			 errhint("Another client may hold it by now.  Call redis_unlock to acknowledge the loss, then start again.")));
+}
+
+static int
+hint_of_refusal(LossLevel level)
+{
+	switch (level)
+	{
+		case LOSS_OF_SESSION:
+			return errhint("Another client may have changed what the lock protects.  Call redis_unlock to acknowledge the loss, then start the transaction again.");
+		case LOSS_UNLOCKED:
+			return errhint("Another client may have changed what the lock protects.  After redis_unlock the session has it no more: take it again, then start the transaction again.");
+		default:
+			return errhint("Another client may have changed what the lock protects.  Start the transaction again.");
+	}
+}
+
+void
+report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
 {
 	char	   *shown = lr_name_to_show(name->data, name->len);
 
 	if (view->state == HOLD_HELD)
 		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				(code_of_loss(level),
 				 errmsg("could not commit because the lease of the lock \"%s\" is about to end", shown),
-				 errdetail("It could not be renewed."),
-				 errhint("Start the transaction again.")));
+				 errdetail("It could not be renewed in time."),
+				 level == LOSS_OF_XACT ?
+				 errhint("Start the transaction again.") :
+				 errhint("Call redis_unlock and take the lock again, then start the transaction again.")));
 	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			(code_of_loss(level),
 			 errmsg("could not commit because the lock \"%s\" was lost", shown),
 			 lost_detail(view),
-			 view->scope[SCOPE_SESSION].count > 0 ?
-			 errhint("Another client may have changed what the lock protects.  Call redis_unlock to acknowledge the loss, then start the transaction again.") :
-			 errhint("Another client may have changed what the lock protects.  Start the transaction again.")));
+			 hint_of_refusal(level)));
 }
 
 void

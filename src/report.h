@@ -26,14 +26,31 @@ extern void report_store_failure(int elevel, StoreOutcome outcome,
 /* The key holds something that is no lock of this kind. */
 extern void report_wrong_type(const LrName *name, const StoreOp *op);
 
-/* A hold was lost (see HoldView). */
+/* A hold was lost (see HoldView); a warning. */
 extern void report_lost(int elevel, const LrName *name, const HoldView *view);
+
+/*
+ * Whose loss refuses something.  Only where the lock was the transaction's can
+ * starting it again on the same connection succeed, which is what 40001 says;
+ * else the loss would refuse it again, or it would run without the lock.
+ */
+typedef enum LossLevel
+{
+	LOSS_OF_XACT,				/* the job runner's hold, too */
+	LOSS_OF_SESSION,			/* of both levels, too */
+	LOSS_UNLOCKED				/* of a session-level hold, unlocked since */
+} LossLevel;
+
+/* A lost hold was used. */
+extern void report_lost_used(const LrName *name, const HoldView *view,
+							 LossLevel level);
 
 /*
  * A transaction cannot commit because the lock was lost or, if the hold is
  * still held, because too little of its lease is left.
  */
-extern void report_commit_refused(const LrName *name, const HoldView *view);
+extern void report_commit_refused(const LrName *name, const HoldView *view,
+								  LossLevel level);
 
 /* The words of redis_locks.lost_reason; palloc'd. */
 extern char *lost_reason_text(LostReason reason, const char *taken_by);

@@ -28,6 +28,8 @@
 
 #include "fallback.h"
 #include "long_wait.h"
+#include "loss_log.h"
+#include "node.h"
 #include "report.h"
 #include "session.h"
 #include "session_int.h"
@@ -82,6 +84,24 @@ held_key(const LrName *name)
 	HeldKey		key = {name->data, name->len, name->hash};
 
 	return key;
+}
+
+/* An index of so many entries is not worth to be made smaller. */
+#define INDEX_SIZE_KEPT		256
+
+/*
+ * trim_index --- nothing is held: begin again with a small one
+ */
+static void
+trim_index(void)
+{
+	held_hash  *small;
+
+	if (held->members > 0 || held->size <= INDEX_SIZE_KEPT)
+		return;
+	small = held_create(TopMemoryContext, 16, NULL);
+	held_destroy(held);
+	held = small;
 }
 
 static void
@@ -255,13 +275,19 @@ session_run_many(StoreOp *ops, int nops, StoreStep how)
 /* A lock that is moved while it is asked about is asked about again. */
 #define MOVES_MAX			3
 
+static void
+ask_where_it_is(LrIndex hold, StoreOp *op)
+{
+	lt_place(hold, &op->store, &op->moves);
+	session_run(op, STORE_WAIT);
+}
+
 void
 session_run_held(LrIndex hold, StoreOp *op)
 {
 	for (int i = 0; i < MOVES_MAX; i++)
 	{
-		lt_place(hold, &op->store, &op->moves);
-		session_run(op, STORE_WAIT);
+		ask_where_it_is(hold, op);
 		if (!lt_has_moved(hold, op->moves))
 			break;
 	}
@@ -286,7 +312,10 @@ session_store_error(void)
  * ----------
  */
 
-/* The batch that is being released; its arrays are reserved at acquire. */
+/*
+ * The batch that is being released; its arrays are reserved at acquire.  A hold
+ * that stays can be in it too, to have its count written.
+ */
 typedef struct ReleaseBatch
 {
 	bool		active;
@@ -302,11 +331,46 @@ typedef struct ReleaseBatch
 static ReleaseBatch batch;
 
 static void *
-enlarge(void *array, Size size)
+resize(void *array, Size size)
 {
 	if (array == NULL)
 		return MemoryContextAllocHuge(TopMemoryContext, size);
 	return repalloc_huge(array, size);
+}
+
+/*
+ * resize_batch --- "size" says no more than what all of the arrays have, even
+ * if this is left by an error
+ */
+static void
+resize_batch(int size)
+{
+	batch.size = Min(batch.size, size);
+	batch.ops = resize(batch.ops, sizeof(StoreOp) * (Size) size);
+	batch.holds = resize(batch.holds, sizeof(LrIndex) * (Size) size);
+	batch.views = resize(batch.views, sizeof(HoldView) * (Size) size);
+	batch.keys = resize(batch.keys, sizeof(HeldKey) * (Size) size);
+	batch.size = size;
+}
+
+/* A batch of that size is not worth to be made smaller. */
+#define BATCH_SIZE_KEPT		128
+
+/*
+ * trim_batch --- a session that once held many locks holds n now
+ *
+ * Leaves room for as many again, so that one that goes up and down does not pay
+ * each time.  Not at the end of a transaction: it is the next acquire then.
+ */
+static void
+trim_batch(int n)
+{
+	int			size = batch.size;
+
+	while (size > BATCH_SIZE_KEPT && n <= size / 4)
+		size /= 2;
+	if (size < batch.size && !batch.active)
+		resize_batch(size);
 }
 
 /*
@@ -315,20 +379,25 @@ enlarge(void *array, Size size)
 static void
 reserve_batch(int n)
 {
-	int			size = Max(batch.size, 4);
+	int			size;
 
+	trim_batch(n);
 	if (n <= batch.size)
 		return;
+	size = Max(batch.size, 4);
 	while (size < n)
 		size *= 2;
-	batch.ops = enlarge(batch.ops, sizeof(StoreOp) * (Size) size);
-	batch.holds = enlarge(batch.holds, sizeof(LrIndex) * (Size) size);
-	batch.views = enlarge(batch.views, sizeof(HoldView) * (Size) size);
-	batch.keys = enlarge(batch.keys, sizeof(HeldKey) * (Size) size);
+	resize_batch(size);
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] != NULL)
 			lr_store(i)->reserve(store_handle[i], size);
-	batch.size = size;
+}
+
+/* The hold count that the store shows for us. */
+static int
+store_count(const HoldView *view)
+{
+	return Max(1, view->scope[SCOPE_SESSION].count);
 }
 
 /* For how long the key is to stay locked after its release. */
@@ -345,7 +414,9 @@ keep_ms(const HoldView *view)
 /*
  * session_batch_add --- take a hold out of the index and into the batch
  *
- * Into the batch goes only what no session of this server was waiting for.
+ * Into the batch goes only what no session of this server was waiting for.  A
+ * loss is noted before its record goes: whatever is raised or cancelled later,
+ * the commit knows of it.
  */
 bool
 session_batch_add(HeldEntry *entry, HoldView *view)
@@ -358,6 +429,7 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	switch (lt_begin_release(hold, view))
 	{
 		case RELEASE_LOST:
+			xact_note_unlocked_loss(key.data, key.len, view);
 			lt_drop_lost(hold);
 			return false;
 		case RELEASE_HANDED_OVER:
@@ -383,22 +455,84 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	return true;
 }
 
+static void
+fill_set(StoreOp *op, const HeldKey *key, uint64 owner, int count)
+{
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = STORE_SET;
+	op->name = key->data;
+	op->name_len = key->len;
+	op->owner = owner;
+	op->count = count;
+}
+
 /*
- * note_gone --- the release found that the lock had been lost before
+ * session_batch_set_count --- see session_int.h
+ */
+void
+session_batch_set_count(const HeldEntry *entry, const HoldView *view)
+{
+	StoreOp    *op = &batch.ops[batch.n];
+
+	lt_note_count(entry->hold, false);
+	if (view->state != HOLD_HELD)
+		return;
+	fill_set(op, &entry->key, view->owner, store_count(view));
+	op->store = view->store;
+	op->moves = view->moves;
+	batch.views[batch.n] = *view;
+	batch.holds[batch.n++] = entry->hold;
+	batch.active = true;
+}
+
+/*
+ * lose_by_reply --- a reply said that our owner is not there
  */
 static void
-note_gone(ReleaseTally *tally, const StoreOp *op, const HoldView *view)
+lose_by_reply(LrIndex hold, const StoreOp *op)
 {
-	tally->gone++;
-	if (tally->gone > 1 && view->guard <= tally->gone_view.guard)
+	lt_lose(hold, op->owner, op->store, op->moves,
+			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
+			LOST_TAKEN : LOST_DELETED,
+			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+}
+
+/*
+ * finish_count --- the store was asked to write the count of a hold that stays
+ *
+ * If it did not, the hold is not handed over, and the next request writes it.
+ */
+static void
+finish_count(LrIndex hold, const StoreOp *op)
+{
+	if (op->outcome == STORE_OK && !lt_has_moved(hold, op->moves))
+		lt_note_count(hold, true);
+	else if (session_reply_says_lost(op))
+		lose_by_reply(hold, op);
+}
+
+/*
+ * note_gone --- the release found that the lock had been lost before
+ *
+ * Each one is noted for the commit; one is named in the warning.
+ */
+static void
+note_gone(ReleaseTally *tally, const StoreOp *op, HoldView *view)
+{
+	view->state = HOLD_LOST;
+	view->lost_reason = op->store == STORE_REDIS && view->place != lr_place ?
+		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
+	view->lost_at = GetCurrentTimestamp();
+	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
+	xact_note_unlocked_loss(op->name, op->name_len, view);
+	loss_log_add(MyProcPid, op->name, op->name_len, view->scope,
+				 view->lost_reason, view->taken_by);
+
+	if (tally->gone++ > 0)
 		return;
 	tally->gone_name.len = op->name_len;
 	memcpy(tally->gone_name.data, op->name, op->name_len);
 	tally->gone_view = *view;
-	tally->gone_view.state = HOLD_LOST;
-	tally->gone_view.lost_reason = op->holder[0] ? LOST_TAKEN : LOST_DELETED;
-	tally->gone_view.lost_at = GetCurrentTimestamp();
-	strlcpy(tally->gone_view.taken_by, op->holder, LR_OWNER_MAX);
 }
 
 /*
@@ -415,6 +549,11 @@ finish_batch(ReleaseTally *tally)
 	{
 		StoreOp    *op = &batch.ops[i];
 
+		if (op->kind == STORE_SET)
+		{
+			finish_count(batch.holds[i], op);
+			continue;
+		}
 		switch (op->outcome)
 		{
 			case STORE_OK:
@@ -434,6 +573,8 @@ finish_batch(ReleaseTally *tally)
 	}
 	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
 	lr_count_many(STAT_LOSSES, tally->gone);
+	if (tally->gone > 0)
+		lr_wake_watchdog();
 	batch.n = 0;
 	batch.nhanded = 0;
 	batch.active = false;
@@ -495,6 +636,49 @@ session_batch_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 		PG_END_TRY();
 	}
 	finish_batch(tally);
+}
+
+/* The end of a transaction waits so long for its releases, or */
+#define END_PATIENCE		(100 * LR_US_PER_MS)
+/* so many of the usual round trips to a store that is far away, at most */
+#define END_ROUND_TRIPS		3
+/* so long; */
+#define END_PATIENCE_MAX	LR_US_PER_S
+/* and a little for each lock, of which there may be thousands. */
+#define END_PATIENCE_EACH	(LR_US_PER_MS / 5)
+
+static int64
+end_patience(void)
+{
+	int64		usual = 0;
+
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i))
+			usual = Max(usual, node_usual_round_trip(i));
+	return Min(Max(END_PATIENCE,
+				   Min(END_ROUND_TRIPS * usual, END_PATIENCE_MAX)) +
+			   batch.n * END_PATIENCE_EACH,
+			   lr_call_budget());
+}
+
+/*
+ * session_batch_run_at_end --- see session_int.h
+ *
+ * All locks of the (sub)transaction are free by now, but for what is sent here,
+ * and yet somebody waits: the client, those whom a NOTIFY of the transaction
+ * wakes after this, and in a ROLLBACK TO those who want a lock of the parent.  So
+ * a release that is not answered soon is left to the watchdog: its hold becomes
+ * an orphan, which is sent again at once.  What that costs: the reply may still
+ * come, so this connection is closed, and the next request makes a new one; and
+ * until the watchdog has had its answer the key is locked for everybody, this
+ * session included.
+ */
+void
+session_batch_run_at_end(void)
+{
+	ReleaseTally tally;
+
+	session_batch_run(lr_now() + end_patience(), STORE_POLL, &tally);
 }
 
 static void
@@ -571,6 +755,7 @@ session_discard(void)
 		return;
 	forget_pending();
 	release_everything(&tally);
+	xact_forget_unlocked_losses();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
 }
@@ -587,45 +772,75 @@ session_reply_says_lost(const StoreOp *op)
 }
 
 /*
- * session_lose_by_reply --- a reply said that our owner is not there
+ * session_settle_held --- a lock that we hold was asked about; is it lost?
+ *
+ * The reply counts if the hold is still where it was sent.  To look for that
+ * first and to mark it lost then is not enough: it can be moved in between.  So
+ * what is asked afterwards is where it is, and a hold that is elsewhere is asked
+ * about there.  The outcome that is left says so of nothing but what is lost:
+ * where a hold is that was moved each time it was asked about is not known.
  */
-void
-session_lose_by_reply(LrIndex hold, const StoreOp *op)
+bool
+session_settle_held(LrIndex hold, StoreOp *op)
 {
-	lt_lose(hold, op->owner, op->store, op->moves,
-			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
-			LOST_TAKEN : LOST_DELETED,
-			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+	for (int i = 0; i <= MOVES_MAX; i++)
+	{
+		if (session_reply_says_lost(op))
+			lose_by_reply(hold, op);
+		if (!lt_has_moved(hold, op->moves))
+			return session_reply_says_lost(op);
+		if (i < MOVES_MAX)
+			ask_where_it_is(hold, op);
+	}
+	if (session_reply_says_lost(op))
+		op->outcome = STORE_UNKNOWN;
+	return false;
+}
+
+/*
+ * session_ask_held --- the same with the asking
+ */
+bool
+session_ask_held(LrIndex hold, StoreOp *op)
+{
+	ask_where_it_is(hold, op);
+	return session_settle_held(hold, op);
+}
+
+/*
+ * session_loss_level --- see session_int.h
+ *
+ * redis_unlock cannot give back what the job runner holds.
+ */
+LossLevel
+session_loss_level(const HeldEntry *entry, const HoldView *view)
+{
+	return view->scope[SCOPE_SESSION].count > entry->job_count ?
+		LOSS_OF_SESSION : LOSS_OF_XACT;
+}
+
+void
+session_refuse_lost(const LrName *name, const HoldView *view)
+{
+	report_lost_used(name, view, session_loss_level(session_find(name), view));
 }
 
 /*
  * run_set --- have the store write count and lease of a lock that we hold
+ *
+ * An outcome that says so means that the hold is lost.
  */
 static void
 run_set(LrIndex hold, const HeldEntry *entry, uint64 owner, int count,
 		int64 lease_ms, bool keep, StoreOp *op)
 {
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_SET;
-	op->name = entry->key.data;
-	op->name_len = entry->key.len;
-	op->owner = owner;
-	op->count = count;
+	fill_set(op, &entry->key, owner, count);
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(hold, false);
-	session_run_held(hold, op);
+	(void) session_ask_held(hold, op);
 	if (op->outcome == STORE_OK)
 		lt_note_count(hold, true);
-	else if (session_reply_says_lost(op))
-		session_lose_by_reply(hold, op);
-}
-
-/* The hold count that the store shows for us. */
-static int
-store_count(const HoldView *view)
-{
-	return Max(1, view->scope[SCOPE_SESSION].count);
 }
 
 /*
@@ -660,6 +875,20 @@ add_count(ScopeHold *part, const LockTerms *terms)
 }
 
 /*
+ * refuse_lost_at_reentry --- what was lost is what was held before
+ */
+static void
+refuse_lost_at_reentry(const LrName *name, LrIndex hold, LockScope scope,
+					   const ScopeHold *before)
+{
+	HoldView	view;
+
+	lt_look(hold, &view);
+	view.scope[scope] = *before;
+	session_refuse_lost(name, &view);
+}
+
+/*
  * reenter --- take a lock again that this session has
  *
  * The first hold of the other scope needs a slot, which is reserved before
@@ -679,7 +908,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
-		report_lost(ERROR, name, &view);
+		session_refuse_lost(name, &view);
 
 	before = *part;
 	add_count(part, terms);
@@ -701,10 +930,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 				run_set(hold, entry, view.owner, store_count(&view),
 						lock_ttl_ms(terms), terms->keep_until != 0, &op);
 				if (session_reply_says_lost(&op))
-				{
-					lt_look(hold, &view);
-					report_lost(ERROR, name, &view);
-				}
+					refuse_lost_at_reentry(name, hold, terms->scope, &before);
 				if (op.outcome != STORE_OK)
 					report_store_failure(ERROR, op.outcome, session_store_error());
 
@@ -714,7 +940,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 									op.moves);
 				lt_look(hold, &view);
 				if (view.state == HOLD_LOST)
-					report_lost(ERROR, name, &view);
+					refuse_lost_at_reentry(name, hold, terms->scope, &before);
 			} while (view.moves != op.moves);
 		}
 		PG_CATCH();
@@ -731,7 +957,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		xact_track_hold(&entry->key, hold);
 	else if (before.count == 0)
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	lr_count(STAT_REENTRIES);
 }
 
@@ -759,6 +985,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		return true;
 	}
 
+	trim_index();
 	reserve_batch(held->members + 1);
 	pending_name = *name;
 	entry = held_insert(held, held_key(&pending_name), &found);
@@ -768,6 +995,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	entry->guard = GUARD_OFF;
 	entry->recorded = 0;
 	entry->recorded_here = false;
+	entry->taken = 0;
 	pending = true;
 
 	if (!wait_for_lock(name, request, &hold))
@@ -786,7 +1014,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	if (request->terms.scope == SCOPE_XACT)
 		xact_track_hold(&entry->key, hold);
 	else
-		xact_track_taken(view.owner);
+		xact_track_taken(entry);
 	long_wait_acquired(name);
 	if (got)
 		*got = entry;
@@ -810,7 +1038,8 @@ warn_not_held(const LrName *name)
 /*
  * ask_who_took --- a release found its owner gone: who is there instead?
  *
- * Only to say so; no answer leaves it at "deleted".
+ * Only to say so; no answer leaves it at "deleted".  Whoever is cancelled in
+ * here is told of the loss all the same.
  */
 static void
 ask_who_took(const LrName *name, HoldView *view)
@@ -822,7 +1051,16 @@ ask_who_took(const LrName *name, HoldView *view)
 	seen.name = name->data;
 	seen.name_len = name->len;
 	seen.store = view->store;
-	session_run(&seen, STORE_WAIT);
+	PG_TRY();
+	{
+		session_run(&seen, STORE_WAIT);
+	}
+	PG_CATCH();
+	{
+		report_lost(WARNING, name, view);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
 		return;
 	view->lost_reason = LOST_TAKEN;
@@ -843,14 +1081,12 @@ release_whole(const LrName *name, HeldEntry *entry)
 
 	if (!session_batch_add(entry, &view))
 	{
-		xact_note_unlocked_loss(name, &view);
 		report_lost(WARNING, name, &view);
 		return false;
 	}
 	session_batch_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	if (tally.gone > 0)
 	{
-		xact_note_unlocked_loss(name, &tally.gone_view);
 		ask_who_took(name, &tally.gone_view);
 		report_lost(WARNING, name, &tally.gone_view);
 		return false;
@@ -871,7 +1107,7 @@ release_whole(const LrName *name, HeldEntry *entry)
 static bool
 drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
 {
-	xact_note_unlocked_loss(name, view);
+	xact_note_unlocked_loss(name->data, name->len, view);
 	if (view->scope[SCOPE_XACT].count == 0 && entry->job_count == 0)
 	{
 		LrIndex		hold = entry->hold;
@@ -890,33 +1126,47 @@ drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
 }
 
 /*
- * release_some --- give back n of several holds of a key
+ * lower_count --- n of several holds of a key go
  *
  * They are gone before the store hears of it; should that fail, the next
  * request writes the right count, and the last release does not look at it.
+ *
+ * False: the lock is lost.  *view is then what was held until now: that was lost.
  */
 static bool
-release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
+lower_count(HeldEntry *entry, HoldView *view, int n)
 {
 	LrIndex		hold = entry->hold;
+	HoldView	before = *view;
 	ScopeHold  *part = &view->scope[SCOPE_SESSION];
-	int			before = store_count(view);
 	StoreOp		op;
 
 	part->count -= n;
 	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0, 0);
-	if (store_count(view) == before)
-		return true;
-
-	run_set(hold, entry, view->owner, store_count(view), 0, false, &op);
-	if (session_reply_says_lost(&op))
+	if (view->state == HOLD_HELD)
 	{
+		if (store_count(view) == store_count(&before))
+			return true;
+		run_set(hold, entry, view->owner, store_count(view), 0, false, &op);
+		if (op.outcome == STORE_OK)
+			return true;
+		if (!session_reply_says_lost(&op))
+		{
+			report_store_failure(WARNING, op.outcome, session_store_error());
+			return true;
+		}
 		lt_look(hold, view);
-		return drop_lost_session_holds(name, entry, view);
 	}
-	if (op.outcome != STORE_OK)
-		report_store_failure(WARNING, op.outcome, session_store_error());
-	return true;
+	view->guard = before.guard;
+	view->scope[SCOPE_SESSION] = before.scope[SCOPE_SESSION];
+	return false;
+}
+
+static bool
+release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
+{
+	return lower_count(entry, view, n) ||
+		drop_lost_session_holds(name, entry, view);
 }
 
 /*
@@ -954,28 +1204,32 @@ session_unlock(const LrName *name)
 
 /*
  * session_unlock_job --- the job runner gives its hold back
+ *
+ * The transaction has begun after the job's last commit: it has done nothing
+ * under the lock.  What else the session has of it has yet to see a loss.
  */
 bool
 session_unlock_job(const LrName *name)
 {
 	HeldEntry  *entry;
 	HoldView	view;
+	bool		released;
 
 	entry = session_find(name);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, &view);
 	entry->job_count--;
-	if (view.state == HOLD_LOST && view.scope[SCOPE_SESSION].count > 1)
+	if (view.scope[SCOPE_SESSION].count == 1)
 	{
-		/* Others of this session have yet to see it. */
-		view.scope[SCOPE_SESSION].count--;
-		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-							&view.scope[SCOPE_SESSION], 0, 0);
-		report_lost(WARNING, name, &view);
-		return false;
+		released = release_holds(name, entry, &view, 1);
+		xact_forget_unlocked_losses();
+		return released;
 	}
-	return release_holds(name, entry, &view, 1);
+	released = lower_count(entry, &view, 1);
+	if (!released)
+		report_lost(WARNING, name, &view);
+	return released;
 }
 
 /* One key of session_unlock_all. */
@@ -1043,7 +1297,8 @@ unlock_part(UnlockItem *item)
  * session_unlock_all --- see session.h
  *
  * Even a warning can raise (in an encoding that lacks a character of the key),
- * so warnings come when all has been given back.
+ * so warnings come when all has been given back.  Losses have been noted for the
+ * commit by then, so it does not matter if none of the warnings is made.
  */
 int64
 session_unlock_all(void)
@@ -1068,8 +1323,6 @@ session_unlock_all(void)
 		xact_warn_early_unlock();
 	if (tally.unanswered > 0)
 		report_store_failure(WARNING, tally.failure, session_store_error());
-	if (tally.gone > 0)
-		xact_note_unlocked_loss(&tally.gone_name, &tally.gone_view);
 	if (tally.gone == 1)
 		report_lost(WARNING, &tally.gone_name, &tally.gone_view);
 	else if (tally.gone > 1)
@@ -1079,14 +1332,12 @@ session_unlock_all(void)
 	for (int i = 0; i < all.n; i++)
 	{
 		if (all.items[i].lost)
-		{
-			xact_note_unlocked_loss(&all.items[i].name, &all.items[i].view);
 			report_lost(WARNING, &all.items[i].name, &all.items[i].view);
-		}
 		else if (unlock_part(&all.items[i]))
 			n++;
 	}
 	pfree(all.items);
+	trim_batch(held->members);
 	return n;
 }
 
@@ -1189,6 +1440,6 @@ session_force(const LrName *name)
 		return false;
 	if (op.outcome != STORE_OK)
 		report_store_failure(ERROR, op.outcome, session_store_error());
-	lt_lose_by_owner_text(name, seen.holder, LOST_FORCED);
+	lt_lose_by_owner_text(name, seen.holder, op.store, LOST_FORCED);
 	return true;
 }

@@ -43,6 +43,9 @@ extern void session_discard(void);
 /* Of this session, without asking the store.  False: no hold, not even lost. */
 extern bool session_look(const LrName *name, HoldView *view);
 
+/* Raise that a lost hold of this session was to be used. */
+extern void session_refuse_lost(const LrName *name, const HoldView *view);
+
 /* Keep the hold at least that long from now.  False: it is lost. */
 extern bool session_extend(const LrName *name, int64 lease_ms, bool renewed);
 
@@ -63,6 +66,9 @@ extern void session_run(StoreOp *op, StoreStep how);
  * store and moves.
  */
 extern void session_run_held(LrIndex hold, StoreOp *op);
+
+/* And the hold is marked lost if the answer says so.  True: it is lost. */
+extern bool session_ask_held(LrIndex hold, StoreOp *op);
 extern void session_abandon_store(void);
 extern bool session_reply_says_lost(const StoreOp *op);
 extern const StoreError *session_store_error(void);

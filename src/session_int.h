@@ -14,6 +14,7 @@
 #ifndef LR_SESSION_INT_H
 #define LR_SESSION_INT_H
 
+#include "report.h"
 #include "session.h"
 
 typedef struct HeldKey
@@ -34,6 +35,7 @@ typedef struct HeldEntry
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */
 	bool		recorded_here;	/* and has its row locked in this transaction */
+	uint64		taken;			/* number of its TRACK_TAKEN, see transaction.c */
 	char		status;
 } HeldEntry;
 
@@ -44,8 +46,8 @@ typedef struct ReleaseTally
 	int			gone;			/* found lost by the release itself */
 	int			unanswered;
 	StoreOutcome failure;		/* of one that was not answered */
-	LrName		gone_name;		/* of those that were gone, the one with the */
-	HoldView	gone_view;		/* strictest guard, as a lost hold */
+	LrName		gone_name;		/* the first of those that were gone, */
+	HoldView	gone_view;		/* as a lost hold */
 } ReleaseTally;
 
 /* Has this backend used a lock function yet? */
@@ -58,6 +60,9 @@ extern bool session_has_holds(void);
 extern HeldEntry *session_find(const LrName *name);
 extern HeldEntry *session_find_key(const HeldKey *key);
 
+/* Whose loss it is, if it is one. */
+extern LossLevel session_loss_level(const HeldEntry *entry, const HoldView *view);
+
 /* Walk over all entries; nothing may be deleted meanwhile. */
 typedef void (*HeldCallback) (HeldEntry *entry, void *arg);
 extern void session_walk(HeldCallback callback, void *arg);
@@ -68,11 +73,21 @@ extern void session_clean_up(void);
 /*
  * A batch of releases.  Add entries (each is gone from the index then; false:
  * it was lost, *view says how, and has been dropped), then run it.  Adding, and
- * running with STORE_POLL, never raise.
+ * running with STORE_POLL, never raise.  Losses that either finds are noted for
+ * the commit, see xact_note_unlocked_loss().
  */
 extern bool session_batch_add(HeldEntry *entry, HoldView *view);
+
+/*
+ * A hold that stays has fewer holds than the store shows: have the right count
+ * written with the batch.  *view is what it is now.
+ */
+extern void session_batch_set_count(const HeldEntry *entry, const HoldView *view);
 extern void session_batch_run(int64 deadline, StoreStep how,
 							  ReleaseTally *tally);
+
+/* Run it at the end of a (sub)transaction.  Never raises, and is brief. */
+extern void session_batch_run_at_end(void);
 
 /*
  * Run some operations, each in its store, until each has an outcome; as
@@ -80,8 +95,12 @@ extern void session_batch_run(int64 deadline, StoreStep how,
  */
 extern void session_run_many(StoreOp *ops, int nops, StoreStep how);
 
-/* Mark the hold lost as the reply of an owner-checked operation says. */
-extern void session_lose_by_reply(LrIndex hold, const StoreOp *op);
+/*
+ * An owner-checked operation of a lock that we hold was answered: repeat it while
+ * the lock has been moved since, mark the hold lost if the answer says so.  True:
+ * it is lost.
+ */
+extern bool session_settle_held(LrIndex hold, StoreOp *op);
 
 /* The shortest deadline of all holds is not before this. */
 extern int64 session_deadline_floor;

@@ -533,6 +533,6 @@ lockredis_assert_held(PG_FUNCTION_ARGS)
 				 errmsg("you don't own the Redis lock \"%s\"",
 						lr_name_to_show(name.data, name.len))));
 	if (view.state != HOLD_HELD)
-		report_lost(ERROR, &name, &view);
+		session_refuse_lost(&name, &view);
 	PG_RETURN_VOID();
 }

@@ -19,7 +19,7 @@
 #include "lockredis.h"
 #include "datatype/timestamp.h"
 
-/* In the order of the columns of redis_lock_stats. */
+/* In the order of the columns of redis_lock_stats, up to STAT_MOVES. */
 typedef enum LrStat
 {
 	STAT_ACQUIRES,				/* locks taken from nobody */
@@ -39,6 +39,7 @@ typedef enum LrStat
 	STAT_ERRORS,				/* requests that the store failed or refused */
 	STAT_SWITCHES,				/* fallback: from one store to the other */
 	STAT_MOVES,					/* fallback: held locks that went with it */
+	STAT_WAITED,				/* microseconds of waits that have ended */
 	STAT_COUNT
 } LrStat;
 

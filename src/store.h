@@ -29,6 +29,9 @@
  *   only when the store has said that it did not run (NOSCRIPT).
  *   All other operations check the owner and may be repeated.
  * - No operation but STORE_RELEASE with keep_ms lowers a time to live.
+ * - Operations may share a request, but not its refusal: those that were refused
+ *   together are tried one by one before that is their outcome, unless the
+ *   store refuses everybody.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -52,6 +55,7 @@ typedef enum StoreOpKind
 	STORE_FORCE,				/* anybody's lock, by the owner text read before */
 	STORE_INSPECT,				/* who has it, for how long */
 	STORE_PROBE,				/* would it do our operations? no key */
+	STORE_FACTS,				/* what it says of itself, for node.h; no key */
 	STORE_TIME					/* the store's clock */
 } StoreOpKind;
 
@@ -102,6 +106,8 @@ typedef struct StoreOp
 	int			count;			/* set: the hold count to write */
 	bool		fenced;			/* create: take a fencing token too */
 	int64		floor;			/* mint: the token must be above it */
+	bool		alone;			/* renew, release: in a request of its own, since
+								 * others would be refused with it */
 
 	/* Results. */
 	StoreOutcome outcome;
@@ -114,6 +120,8 @@ typedef struct StoreOp
 	int64		fence;			/* create (fenced), mint; else 0 */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force: how many were told */
+	bool		own_fault;		/* refused, denied: this one, for what it asks;
+								 * the store does others */
 	StoreValueKind value;		/* busy, wrong type, inspect */
 	char		holder[LR_OWNER_MAX];	/* busy, gone, inspect; may be cut */
 	char		type_name[16];	/* wrong type, inspect: the store's word */
@@ -126,7 +134,6 @@ typedef struct StoreOp
 typedef struct StoreError
 {
 	int			sqlstate;		/* 08001, 08006, 08004, ...; 0 = none */
-	int			node;			/* 1, 2, ...; 0 = no particular one */
 	char		detail[256];	/* one sentence with the node's words, without
 								 * any address, user or password */
 	char		address[128];	/* for the server log and pg_monitor only */
@@ -211,6 +218,13 @@ typedef struct StoreRoutine
 
 	/* Close all sockets now; the handle stays usable. */
 	void		(*disconnect) (StoreHandle *h);
+
+	/*
+	 * Until disconnect() serve over the connection that there is, wherever
+	 * the settings point now, and make no other: without it all is
+	 * STORE_DOWN.  NULL: a store that has but one place.
+	 */
+	void		(*stay) (StoreHandle *h);
 
 	/* The listener: NULL without STORE_HAS_PUSH. */
 	StoreListener *(*listener_open) (StoreEventCallback callback);

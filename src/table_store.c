@@ -247,14 +247,16 @@ proceed(StoreHandle *h)
 /*
  * check_time --- has the worker had its time?
  *
- * Nobody else needs to wait as long: they leave it to the watchdog.
+ * If it had all of command_timeout, nobody else needs to wait as long: they
+ * leave it to the watchdog.
  */
 static void
 check_time(StoreHandle *h)
 {
 	if (!h->active || lr_now() < h->deadline)
 		return;
-	if (h->asked > 0)
+	if (h->asked > 0 &&
+		lr_now() - h->ops[h->done].sent_at >= lr_command_timeout * LR_US_PER_MS)
 		node_set_silent(STORE_TABLE, true);
 	take_back(h, ERRCODE_CONNECTION_FAILURE,
 			  table_worker_running() ?
@@ -290,7 +292,9 @@ wait_poll(StoreHandle *h)
 				  "The table worker is not running.");
 		return;
 	}
+	pgstat_report_wait_start(LR_WAIT_REPLY);
 	pg_usleep(h->poll);
+	pgstat_report_wait_end();
 	h->poll = Min(h->poll + h->poll / 4, POLL_MAX);
 }
 
@@ -387,6 +391,7 @@ table_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		ops[i].outcome = STORE_PENDING;
 		ops[i].sent_at = 0;
 		ops[i].not_after = 0;
+		ops[i].own_fault = false;
 	}
 	if (!h->active)
 		return;

@@ -320,10 +320,17 @@ serve(const TableTrouble *trouble)
 /*
  * settle_transactions --- what a default of the server or the database must
  * not decide for us
+ *
+ * The time limits as autovacuum does it: one of them would end the worker while
+ * it waits for a table that somebody locks, or for a standby.
  */
 static void
 settle_transactions(void)
 {
+	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("idle_in_transaction_session_timeout", "0",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	LrUnlimitTransactions();
 	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
@@ -408,6 +415,7 @@ look_for_database(void)
 			 lr_database);
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	settle_transactions();
 	before_shmem_exit(worker_leave, 0);
 	requests_worker_enter();
 	while (!ShutdownRequestPending && !database_exists())

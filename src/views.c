@@ -21,6 +21,7 @@
 #include "funcapi.h"
 #include "utils/acl.h"
 #include "utils/array.h"
+#include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -34,7 +35,9 @@
 #include "stats.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
+PG_FUNCTION_INFO_V1(lockredis_application_name);
 PG_FUNCTION_INFO_V1(lockredis_stats);
+PG_FUNCTION_INFO_V1(lockredis_waits);
 PG_FUNCTION_INFO_V1(lockredis_stats_reset);
 PG_FUNCTION_INFO_V1(lockredis_status);
 
@@ -82,12 +85,6 @@ is_waiting(const LockTableRow *row)
 }
 
 static bool
-is_granted(const LockTableRow *row)
-{
-	return row->state == HOLD_HELD || row->state == HOLD_RELEASING;
-}
-
-static bool
 same_key(const LockTableRow *a, const LockTableRow *b)
 {
 	return a->name_len == b->name_len && memcmp(a->name, b->name, a->name_len) == 0;
@@ -113,7 +110,7 @@ blockers(const LockTableRow *rows, int i)
 	{
 		bool		again = n > 0 && DatumGetInt32(pids[n - 1]) == rows[j].pid;
 
-		if ((is_granted(&rows[j]) || is_waiting(&rows[j])) && !again)
+		if ((lt_is_granted(rows[j].state) || is_waiting(&rows[j])) && !again)
 			pids[n++] = Int32GetDatum(rows[j].pid);
 	}
 	return PointerGetDatum(construct_array(pids, n, INT4OID, sizeof(int32),
@@ -133,7 +130,7 @@ fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 	}
 	if (row->fence != 0)
 		set_column(v, COL_FENCE, Int64GetDatum(row->fence));
-	if (is_granted(row))
+	if (lt_is_granted(row->state))
 		set_column(v, COL_EXPIRES_IN, interval_from_us(Max(row->deadline - now, 0)));
 	if (row->state == HOLD_LOST)
 		set_column(v, COL_LOST_AT, TimestampTzGetDatum(row->lost_at));
@@ -165,7 +162,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 	memset(v->isnull, true, sizeof(v->isnull));
 
 	set_column(v, COL_KIND, CStringGetTextDatum("reentrant"));
-	set_column(v, COL_GRANTED, BoolGetDatum(is_granted(row)));
+	set_column(v, COL_GRANTED, BoolGetDatum(lt_is_granted(row->state)));
 	if (row->state != HOLD_ORPHAN)
 	{
 		set_column(v, COL_PID, Int32GetDatum(row->pid));
@@ -208,29 +205,83 @@ lockredis_locks(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/*
+ * lockredis_application_name --- of the session with this pid
+ *
+ * From the same copy as pg_stat_activity, which shows it to everybody.
+ */
+Datum
+lockredis_application_name(PG_FUNCTION_ARGS)
+{
+	int			pid = PG_GETARG_INT32(0);
+
+	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
+	{
+		const PgBackendStatus *status = &LrLocalBackendStatus(i)->backendStatus;
+
+		if (status->st_procpid != pid)
+			continue;
+		if (status->st_appname == NULL)
+			break;
+		PG_RETURN_TEXT_P(cstring_to_text(status->st_appname));
+	}
+	PG_RETURN_NULL();
+}
+
 /* ----------
  * redis_lock_stats
  * ----------
  */
+
+static Datum
+form_row(FunctionCallInfo fcinfo, Datum *values)
+{
+	TupleDesc	desc;
+	bool	   *nulls;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	nulls = palloc0(sizeof(bool) * desc->natts);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* Counts that are columns of lockredis_stats(). */
+#define STATS_COLUMNS		(STAT_MOVES + 1)
 
 Datum
 lockredis_stats(PG_FUNCTION_ARGS)
 {
 	int64		sums[STAT_COUNT];
 	TimestampTz reset_at;
-	TupleDesc	desc;
-	Datum		values[STAT_COUNT + 1];
-	bool		nulls[STAT_COUNT + 1] = {0};
+	Datum		values[STATS_COLUMNS + 1];
 
 	lr_require_preload();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	stats_read(sums, &reset_at);
-	for (int i = 0; i < STAT_COUNT; i++)
+	for (int i = 0; i < STATS_COLUMNS; i++)
 		values[i] = Int64GetDatum(sums[i]);
-	values[STAT_COUNT] = TimestampTzGetDatum(reset_at);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
-													  values, nulls)));
+	values[STATS_COLUMNS] = TimestampTzGetDatum(reset_at);
+	return form_row(fcinfo, values);
+}
+
+/*
+ * lockredis_waits --- for how long was waited; what is held and awaited now
+ */
+Datum
+lockredis_waits(PG_FUNCTION_ARGS)
+{
+	int64		sums[STAT_COUNT];
+	TimestampTz reset_at;
+	int64		held;
+	int64		waiting;
+	Datum		values[3];
+
+	lr_require_preload();
+	stats_read(sums, &reset_at);
+	lt_count_rows(&held, &waiting);
+	values[0] = Float8GetDatum((double) sums[STAT_WAITED] / LR_US_PER_S);
+	values[1] = Int64GetDatum(held);
+	values[2] = Int64GetDatum(waiting);
+	return form_row(fcinfo, values);
 }
 
 Datum

@@ -67,6 +67,7 @@ typedef struct Acquire
 	bool		asking;			/* op is with the store */
 	bool		handed;			/* hold is held, but not yet told to anybody */
 	bool		slept;
+	int64		began;			/* when the first of its sleeps began */
 	StoreOutcome failure;		/* of the last request, if a waiting call outlives
 								 * it; else STORE_PENDING */
 	int			refusals;
@@ -406,6 +407,7 @@ sleep_until(int64 until)
 	if (!acq.slept)
 	{
 		acq.slept = true;
+		acq.began = lr_now();
 		lr_count(STAT_WAITS);
 		long_wait_begin();
 	}
@@ -431,6 +433,18 @@ store_failed(void)
 	sqlstate = session_store_error()->sqlstate;
 	return sqlstate == 0 ||
 		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
+}
+
+/*
+ * is_shared_failure --- would it fail the others in the queue too?
+ *
+ * Not that a right is missing, perhaps to what only we have asked for.
+ */
+static bool
+is_shared_failure(void)
+{
+	return store_failed() &&
+		!(acq.op.outcome == STORE_DENIED && acq.op.own_fault);
 }
 
 static bool
@@ -585,6 +599,16 @@ acquire(LrIndex *hold)
 	}
 }
 
+/*
+ * count_wait --- the acquire has ended: for how long did it wait?
+ */
+static void
+count_wait(void)
+{
+	if (acq.slept)
+		lr_count_many(STAT_WAITED, lr_now() - acq.began);
+}
+
 bool
 wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 {
@@ -621,7 +645,9 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	}
 	PG_END_TRY();
 
-	if (!taken)
+	if (taken)
+		count_wait();
+	else
 	{
 		lr_count(acq.slept ? STAT_TIMEOUTS : STAT_BUSY);
 		wait_abandon();
@@ -644,6 +670,7 @@ wait_abandon(void)
 	if (!acq.active)
 		return;
 	acq.active = false;
+	count_wait();
 
 	if (acq.handed)
 	{
@@ -657,7 +684,7 @@ wait_abandon(void)
 		session_abandon_store();
 		acq.asking = false;
 	}
-	else if (lr_mode != MODE_FALLBACK && store_failed())
+	else if (lr_mode != MODE_FALLBACK && is_shared_failure())
 		lt_fail_waiters(acq.hold);
 
 	if (must_give_back())

@@ -6,9 +6,10 @@
  * A static worker that is connected to no database, so that it serves all of
  * them, does not stand in the way of DROP DATABASE, and runs on hot standbys
  * too.  It holds no lock during I/O and never blocks on a socket: both of its
- * connections are stepped without waiting, and it sleeps in one place only,
- * until the next thing is due.  An error ends it and the postmaster starts it
- * again; all it has to know is in shared memory.
+ * connections are stepped without waiting, another process resolves host
+ * names, and it sleeps in one place only, until the next thing is due.  An
+ * error ends it and the postmaster starts it again; all it has to know is in
+ * shared memory.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,15 +27,19 @@
 
 #include "fallback.h"
 #include "locktable.h"
+#include "loss_log.h"
 #include "node.h"
-#include "redis_store.h"
+#include "resolver.h"
 #include "settings.h"
 #include "wait_events.h"
 #include "watchdog.h"
 #include "worker.h"
 
-/* The latch, the postmaster's death, and the sockets of both connections. */
-#define MAX_EVENTS			(2 + 2 * STORE_MAX_INTERESTS)
+/* The sockets of both connections, and the resolver's pipe. */
+#define MAX_INTERESTS		(2 * STORE_MAX_INTERESTS + 1)
+
+/* These, the latch, and the postmaster's death. */
+#define MAX_EVENTS			(2 + MAX_INTERESTS)
 
 /* What the wait event set was built for. */
 typedef struct Watched
@@ -42,9 +47,10 @@ typedef struct Watched
 	WaitEventSet *set;
 	uint32		renewals_epoch;
 	uint32		subscriptions_epoch;
+	uint32		resolver_epoch;
 	int			n;
-	StoreInterest interest[2 * STORE_MAX_INTERESTS];
-	int			position[2 * STORE_MAX_INTERESTS];
+	StoreInterest interest[MAX_INTERESTS];
+	int			position[MAX_INTERESTS];
 } Watched;
 
 static Watched watched;
@@ -61,6 +67,7 @@ static void
 watchdog_leave(int code, Datum arg)
 {
 	lt_watchdog_leave();
+	resolver_stop();
 }
 
 /* ----------
@@ -106,19 +113,23 @@ rebuild_set(const StoreInterest *interest, int n)
 static int64
 watch_sockets(void)
 {
-	StoreInterest interest[2 * STORE_MAX_INTERESTS];
+	StoreInterest interest[MAX_INTERESTS];
 	int64		renewals_until;
 	int64		subscriptions_until;
+	int64		resolver_until;
 	uint32		renewals_epoch;
 	uint32		subscriptions_epoch;
+	uint32		resolver_epoch;
 	int			n;
 
 	n = renewals_interests(interest, &renewals_until, &renewals_epoch);
 	n += subscriptions_interests(interest + n, &subscriptions_until,
 								 &subscriptions_epoch);
+	n += resolver_interests(interest + n, &resolver_until, &resolver_epoch);
 
 	if (renewals_epoch != watched.renewals_epoch ||
 		subscriptions_epoch != watched.subscriptions_epoch ||
+		resolver_epoch != watched.resolver_epoch ||
 		!same_sockets(interest, n))
 		rebuild_set(interest, n);
 	else
@@ -134,7 +145,8 @@ watch_sockets(void)
 	}
 	watched.renewals_epoch = renewals_epoch;
 	watched.subscriptions_epoch = subscriptions_epoch;
-	return Min(renewals_until, subscriptions_until);
+	watched.resolver_epoch = resolver_epoch;
+	return Min(Min(renewals_until, subscriptions_until), resolver_until);
 }
 
 /*
@@ -170,6 +182,7 @@ static void
 reload(void)
 {
 	uint32		epoch = lr_url_epoch;
+	uint32		place = lr_place;
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
@@ -177,9 +190,11 @@ reload(void)
 	if (epoch == lr_url_epoch || !lr_has_store(STORE_REDIS))
 		return;
 	node_set_silent(STORE_REDIS, false);
-	node_forget_addresses();
+	resolver_restart();
 	node_set_place(lr_place);
-	renewals_reconnect();
+	if (place != lr_place)
+		fallback_new_place();
+	renewals_reconnect(place != lr_place);
 	subscriptions_reconnect();
 	lt_renew_all_now(STORE_REDIS);
 	lt_wake_all_waiters();
@@ -196,13 +211,13 @@ one_round(bool ending)
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 		reload();
-	if (node_addresses_wanted())
-		redis_resolve();
+	resolver_step(renewals_connected());
 	renewals_step();
 	fallback_step();
 	subscriptions_step();
+	loss_log_write();
 
-	until = Min(watch_sockets(), fallback_next());
+	until = Min(watch_sockets(), Min(fallback_next(), loss_log_next()));
 	if (ending)
 		until = Min(until, lr_now() + END_POLL);
 	sleep_until(until);
@@ -231,6 +246,7 @@ lockredis_watchdog_main(Datum arg)
 
 	while (!worker_may_end(&end_at, lr_command_timeout * LR_US_PER_MS))
 		one_round(end_at != 0);
+	loss_log_finish();
 
 	/* Not 0, or it would not be started again after pg_terminate_backend. */
 	proc_exit(1);

@@ -3,13 +3,13 @@
 -- KEYS  lock, channel; for each lock
 -- ARGV  publish command, message, then for each lock: owner, and for how many
 --       ms the key stays locked (0: not at all), by owner/kept then
--- reply for each lock how many were told, -1 if the owner is not there
+-- reply for each lock how many were told, -1 if the owner is not there, or an
+--       error
 --
--- An error does not keep the other locks from being released: it is the reply,
--- but only after all were tried.  Repeating the script is harmless.
+-- An error of one lock does not keep the others from being released.  Repeating
+-- the script is harmless.
 
 local told = {}
-local err
 for i = 1, #KEYS, 2 do
   local owner = ARGV[i + 2]
   local there = redis.pcall('HEXISTS', KEYS[i], owner)
@@ -32,14 +32,11 @@ for i = 1, #KEYS, 2 do
     if type(done) ~= 'table' then
       -- Published also when the key stays: waiters read its new TTL.
       done = redis.pcall(ARGV[1], KEYS[i + 1], ARGV[2])
-      n = done
     end
-    if type(done) == 'table' then
-      err = done
-    end
+    n = done
   elseif there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-    err = there
+    n = there
   end
   told[(i + 1) / 2] = n
 end
-return err or told
+return told

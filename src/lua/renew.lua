@@ -2,9 +2,9 @@
 --
 -- KEYS  locks
 -- ARGV  for each lock: owner, lease in ms
--- reply for each lock 1, or who has it instead ('' = nobody)
+-- reply for each lock 1, or who has it instead ('' = nobody), or an error
 --
--- A key of another type is no reason to leave the others to expire.
+-- What is wrong with one lock is no reason to leave the others to expire.
 
 local reply = {}
 local gt = (redis.REDIS_VERSION_NUM or 0) >= 0x00070000
@@ -13,17 +13,18 @@ for i = 1, #KEYS do
   local lease = ARGV[2 * i]
   local there = redis.pcall('HEXISTS', key, ARGV[2 * i - 1])
   if there == 1 then
+    local done
     if gt then
-      redis.call('PEXPIRE', key, lease, 'GT')
+      done = redis.pcall('PEXPIRE', key, lease, 'GT')
     else
-      local ttl = redis.call('PTTL', key)
-      if ttl >= 0 and ttl < tonumber(lease) then
-        redis.call('PEXPIRE', key, lease)
+      done = redis.pcall('PTTL', key)
+      if type(done) ~= 'table' and done >= 0 and done < tonumber(lease) then
+        done = redis.pcall('PEXPIRE', key, lease)
       end
     end
-    reply[i] = 1
+    reply[i] = type(done) == 'table' and done or 1
   elseif there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-    return there
+    reply[i] = there
   else
     local kind = redis.call('TYPE', key).ok
     if kind == 'none' then

@@ -369,12 +369,12 @@ sub watch
 	$one->query_is("SELECT redis_is_held('over'), redis_hold_count('over')",
 		'f|0', 'the holder does not have it');
 	$one->query_fails("SELECT redis_assert_held('over')",
-		'40001', qr/lost.*expired/s, 'redis_assert_held');
+		'55000', qr/lost.*expired/s, 'redis_assert_held');
 	foreach my $call (
 		"redis_lock('over')", "redis_try_lock('over')",
 		"redis_lock('over', '1s')", "redis_try_lock('over', '1s')")
 	{
-		$one->query_fails("SELECT $call", '40001', qr/lost.*redis_unlock/s,
+		$one->query_fails("SELECT $call", '55000', qr/lost.*redis_unlock/s,
 			"$call of the lost lock");
 	}
 	$one->query_is("SELECT redis_lock('something else')", '',
@@ -593,8 +593,8 @@ of_redis 'nothing that could keep a reply' => sub {
 
 	$far->wait_for_up;
 	foreach my $case (
-		[ "redis_lock('late', '5min')", '40001', qr/lost/ ],
-		[ "redis_try_lock('late')", '40001', qr/lost/ ],
+		[ "redis_lock('late', '5min')", '55000', qr/lost/ ],
+		[ "redis_try_lock('late')", '55000', qr/lost/ ],
 		[ "redis_extend('late', '5min')", undef, 'f' ])
 	{
 		my ($call, $sqlstate, $says) = @$case;

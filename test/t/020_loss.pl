@@ -107,13 +107,13 @@ sub is_lost
 		$s->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key')",
 			'f|0', 'not held, count 0');
 		$s->query_fails("SELECT redis_assert_held('$key')",
-			'40001', $detail, 'redis_assert_held fails');
+			'55000', $detail, 'redis_assert_held fails');
 		$s->query_fails("SELECT redis_lock('$key')",
-			'40001', $detail, 'redis_lock fails');
+			'55000', $detail, 'redis_lock fails');
 		$s->query_fails("SELECT redis_lock('$key', '1 minute')",
-			'40001', $detail, 'redis_lock with a lease fails');
+			'55000', $detail, 'redis_lock with a lease fails');
 		$s->query_fails("SELECT redis_try_lock('$key')",
-			'40001', $detail, 'redis_try_lock fails');
+			'55000', $detail, 'redis_try_lock fails');
 		$s->query_is("SELECT redis_extend('$key', '1 hour')",
 			'f', 'redis_extend says no');
 		$s->query_is("SELECT redis_extend('$key', NULL)",
@@ -310,14 +310,14 @@ $one->query_warns("SELECT redis_unlock('own')",
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
 $redis->cmd('DEL', 'own');
 $one->query_fails("SELECT redis_lock('own', '1 hour')",
-	'40001', qr/deleted/, 'taking it again finds the key deleted');
+	'55000', qr/deleted/, 'taking it again finds the key deleted');
 is($redis->cmd('EXISTS', 'own'), 0, 'and does not write it');
 is_lost($one, 'own', 'deleted', qr/deleted/, 'found by taking it again');
 
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
 $redis->replace_owner('own', 'thief');
 $one->query_fails("SELECT redis_lock('own', '1 hour')",
-	'40001', qr/taken by thief/, 'taking it again finds somebody else');
+	'55000', qr/taken by thief/, 'taking it again finds somebody else');
 is_lost($one, 'own', 'taken by thief', qr/taken by thief/,
 	'taken, found by taking it again');
 $redis->cmd('DEL', 'own');
@@ -387,7 +387,7 @@ $one->query_is("SELECT redis_lock('given', '${short_ms}ms')", '', 'held');
 poll_until('the lease to end',
 	sub { $one->value("SELECT redis_is_held('given')") eq 'f' });
 $one->query_fails("SELECT redis_assert_held('given')",
-	'40001', qr/expired/, 'expired without the watchdog');
+	'55000', qr/expired/, 'expired without the watchdog');
 kill 'CONT', $watchdog;
 is_lost($one, 'given', 'expired', qr/expired/,
 	'a lease that ran out while the watchdog was stopped');
@@ -421,7 +421,7 @@ of_redis 'neither can be' => sub {
 	$proxy->wait_for_rule($rule);
 	wait_until_lost('late');
 	$proxy->release;
-	$one->wait->fails('40001', qr/expired/,
+	$one->wait->fails('55000', qr/expired/,
 		'taking it again does not succeed after the end of the lease');
 	poll_until('what remained in Redis to be given back',
 		sub { $redis->cmd('EXISTS', 'late') == 0 });
@@ -586,7 +586,7 @@ of_redis 'neither can be' => sub {
 	wait_until_lost('away');
 	$one->query_is("SELECT redis_is_held('away')", 'f', 'not held');
 	$one->query_fails("SELECT redis_lock('away')",
-		'40001', qr/expired/, 'lost, not unreachable');
+		'55000', qr/expired/, 'lost, not unreachable');
 	$redis->start;
 	wait_until_reachable();
 	is_lost($one, 'away', 'expired', qr/expired/,

@@ -120,7 +120,7 @@ like(
 	'with address and cause');
 like(
 	$late->log_text,
-	qr/ERROR:  could not reach the lock store\n.*DETAIL:  Node 1 at 127\.0\.0\.1:\d+: Could not connect/,
+	qr/ERROR:  could not reach the lock store\n.*DETAIL:  127\.0\.0\.1:\d+: Could not connect/,
 	'the log has the address of a call that failed');
 $one->quit;
 nothing_left($late, $late_redis, name => 'nothing is left of the late store');
@@ -306,9 +306,9 @@ poll_until('the loss to be seen', sub { lost_reason($node, 'gone') ne '' });
 is(lost_reason($node, 'gone'), 'deleted', 'lost with the data');
 $short->query_is("SELECT redis_is_held('gone')", 'f', 'not held any more');
 $short->query_fails("SELECT redis_assert_held('gone')",
-	'40001', qr/was lost/, 'the holder is told');
+	'55000', qr/was lost/, 'the holder is told');
 $short->query_fails("SELECT redis_lock('gone')",
-	'40001', qr/was lost/, 'on each occasion');
+	'55000', qr/was lost/, 'on each occasion');
 $short->query_warns("SELECT redis_unlock('gone')",
 	'f', '01000', qr/was lost/, 'and acknowledges it');
 $short->query_warns("SELECT redis_unlock('given')",

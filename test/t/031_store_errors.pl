@@ -151,7 +151,7 @@ $one->value("SELECT redis_lock('v')");
 $redis->cmd('DEL', 'v');
 $redis->cmd('RPUSH', 'v', 'x');
 $one->query_fails("SELECT redis_lock('v')",
-	'40001', qr/was lost.*taken by \(list\)/s, 're-entry finds another value');
+	'55000', qr/was lost.*taken by \(list\)/s, 're-entry finds another value');
 $one->query_warns("SELECT redis_unlock('v')",
 	'f', '01000', qr/was lost.*taken by \(list\)/s, 'so does unlock');
 $one->query_fails("SELECT redis_lock('v')", '42809', $no_lock, 'no lock now');
@@ -382,7 +382,7 @@ sub refused
 	foreach my $call (@calls)
 	{
 		$two->query_fails("SELECT $call", $sqlstate,
-			qr/the lock store refused.*\nDETAIL:  Node 1: The node answered: $words/,
+			qr/the lock store refused.*\nDETAIL:  The node answered: $words/,
 			"$what: $call");
 	}
 	return;
@@ -561,7 +561,7 @@ foreach my $case (
 	$two->query_fails(
 		"SELECT redis_try_lock('p')",
 		'08001',
-		qr/could not reach the lock store.*DETAIL:  Node 1: $words.*$check_file/s,
+		qr/could not reach the lock store.*DETAIL:  $words.*$check_file/s,
 		$name);
 }
 unlink $file;

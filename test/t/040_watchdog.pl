@@ -409,7 +409,7 @@ foreach my $case ([ given => "'1s'" ], [ renewed => 'NULL' ])
 	is($two->wait(20)->error, undef,
 		"stopped: a waiter goes on at the end of a $key lease");
 	$one->query_fails("SELECT redis_assert_held('$key')",
-		'40001', qr/expired/, "stopped: the holder of a $key lease knows");
+		'55000', qr/expired/, "stopped: the holder of a $key lease knows");
 }
 kill 'CONT', $watchdog;
 $two->query_is("SELECT redis_is_held('given'), redis_is_held('renewed')",

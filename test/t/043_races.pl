@@ -205,7 +205,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	$one->query_is("SELECT redis_is_held('both stopped')",
 		'f', 'both stopped: the session knows');
 	$one->query_fails("SELECT redis_lock('both stopped')",
-		'40001', qr/expired/, 'both stopped: and does not take it again');
+		'55000', qr/expired/, 'both stopped: and does not take it again');
 	kill 'CONT', $watchdog;
 	$one->query_warns("SELECT redis_unlock('both stopped')",
 		'f', '01000', qr/expired/, 'both stopped: acknowledged');
@@ -326,7 +326,7 @@ foreach my $case ('before', 'after')
 		# one gives way, two finds out by its next renewal, one goes on.
 		is($one->wait(30)->error, undef, "$name: one has it in the end");
 		$two->query_fails("SELECT redis_assert_held('$key')",
-			'40001', qr/deleted|taken/, "$name: two knows that it was lost");
+			'55000', qr/deleted|taken/, "$name: two knows that it was lost");
 		$two->query_warns("SELECT redis_unlock('$key')",
 			'f', '01000', qr/lost/, "$name: acknowledged");
 	}

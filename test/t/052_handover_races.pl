@@ -515,7 +515,7 @@ foreach my $sql ('redis_lock', 'redis_fenced_lock')
 		got($three, $key, "$key: the next one has it when that is found out");
 		$two->query_fails(
 			"SELECT redis_assert_held('$key')",
-			'40001',
+			'55000',
 			qr/deleted|taken/,
 			"$key: the one before has lost it");
 		$two->query_warns(

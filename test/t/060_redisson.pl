@@ -432,9 +432,9 @@ foreach my $key (
 			"f|$reason",
 			"force, $key: found by a renewal");
 		$holder->query_fails("SELECT redis_assert_held('$key')",
-			'40001', qr/lost/, "force, $key: the holder is told");
+			'55000', qr/lost/, "force, $key: the holder is told");
 		$holder->query_fails("SELECT redis_try_lock('$key')",
-			'40001', qr/lost/, "force, $key: and cannot go on as if nothing was");
+			'55000', qr/lost/, "force, $key: and cannot go on as if nothing was");
 		$holder->query_warns("SELECT redis_unlock('$key')",
 			'f', '01000', qr/lost/, "force, $key: until it gives it back");
 		next unless $waiter;

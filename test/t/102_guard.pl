@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # The commit guard.  Checks of the design: section 2, 6 (a commit whose lock was
-# lost before pre-commit fails with 40001, says which lock, when and how; what
-# the loss of either scope means; the margin; commit_guard and on_lost; given
+# lost before pre-commit fails, with 40001 or 55000, says which lock, when and how;
+# what the loss of either scope means; the margin; commit_guard and on_lost; given
 # leases are renewed from pre-commit to the release), section 4 (settings are
 # copied when the lock is taken), section 5 (wording).
 
@@ -105,14 +105,15 @@ sub refusal
 }
 my $by_force = qr/It was released by force at/;
 
-# The commit fails, and that is the end of it for a transaction-level lock.
+# The commit fails, and that is the end of it for a transaction-level lock: only
+# that is told by 40001.
 sub commit_fails
 {
-	my ($s, $key, $how, $name) = @_;
+	my ($s, $key, $how, $name, $sqlstate) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($rows, $refused) = (rows(), refused());
 
-	return $s->query_fails('COMMIT', '40001', refusal($key, $how), $name)
+	return $s->query_fails('COMMIT', $sqlstate || '40001', refusal($key, $how), $name)
 	  && is_deeply(
 		[ rows() - $rows, refused() - $refused ],
 		[ 0, 1 ],
@@ -240,7 +241,7 @@ subtest 'other ways to commit' => sub {
 	lose('k');
 	$one->query_fails(
 		"BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'p'",
-		'40001', qr/the lock "k" was lost/,
+		'55000', qr/the lock "k" was lost/,
 		'PREPARE TRANSACTION with a lost session-level lock');
 	is($node->value('SELECT count(*) FROM pg_prepared_xacts'),
 		0, 'nothing is prepared')
@@ -280,7 +281,8 @@ subtest 'a fresh deletion' => sub {
 	commit_fails(
 		$one, 'fresh',
 		qr/Its key was deleted in the store, seen at/,
-		'verify of a session-level lock, which was taken on that term');
+		'verify of a session-level lock, which was taken on that term',
+		'55000');
 	$one->query_warns("SELECT redis_unlock('fresh')", 'f', '01000',
 		qr/deleted/, 'unlocked');
 };
@@ -336,17 +338,17 @@ subtest 'a lost session-level lock' => sub {
 	foreach my $round (1, 2)
 	{
 		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
-		commit_fails($one, 's', $by_force, "a writing one, round $round");
+		commit_fails($one, 's', $by_force, "a writing one, round $round", '55000');
 	}
 	my $rows = rows();
 	$one->query_fails('INSERT INTO t VALUES (1)',
-		'40001', refusal('s', $by_force), 'a single statement');
+		'55000', refusal('s', $by_force), 'a single statement');
 	is(rows(), $rows, 'writes nothing');
 
 	# Unlocking does not mend the transaction that it is done in.
 	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
 	$one->query("SELECT redis_unlock('s')");
-	commit_fails($one, 's', $by_force, 'unlocked in the transaction');
+	commit_fails($one, 's', $by_force, 'unlocked in the transaction', '55000');
 	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
 	commit_works($one, 1, 'the next one');
 
@@ -355,7 +357,7 @@ subtest 'a lost session-level lock' => sub {
 	lose('s');
 	$one->query("BEGIN; SELECT redis_unlock('s')");
 	run($one, 'INSERT INTO t VALUES (1)');
-	commit_fails($one, 's', $by_force, 'unlocked before it wrote');
+	commit_fails($one, 's', $by_force, 'unlocked before it wrote', '55000');
 
 	foreach my $unlock ('SELECT redis_unlock(\'s\')', 'SELECT redis_unlock_all()', 'DISCARD ALL')
 	{
@@ -374,7 +376,7 @@ subtest 'a lost session-level lock' => sub {
 	run($one, "SELECT redis_lock('s', $short)");
 	wait_until_lost('s');
 	$one->query_fails('INSERT INTO t VALUES (1)',
-		'40001', refusal('s', qr/Its lease expired, seen at/),
+		'55000', refusal('s', qr/Its lease expired, seen at/),
 		'a given lease that ran out is a loss');
 	$one->query("SELECT redis_unlock('s')");
 };
@@ -389,7 +391,7 @@ foreach my $unlock ("redis_unlock('s')", 'redis_unlock_all()')
 		ok( (grep { $_->message =~ /lost/ } $result->warnings),
 			'a warning says so');
 		commit_fails($one, 's', qr/Its key was deleted in the store, seen at/,
-			'COMMIT');
+			'COMMIT', '55000');
 		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
 		commit_works($one, 1, 'the next one');
 	};
@@ -415,7 +417,7 @@ subtest 'savepoints' => sub {
 	lose('out');
 	$one->query("SELECT redis_unlock('out')");
 	run($one, 'ROLLBACK TO a');
-	commit_fails($one, 'out', $by_force, 'taken before the transaction');
+	commit_fails($one, 'out', $by_force, 'taken before the transaction', '55000');
 
 	run($one,
 		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out');
@@ -423,7 +425,7 @@ subtest 'savepoints' => sub {
 	lose('out');
 	$one->query("SELECT redis_unlock('out')");
 	run($one, 'ROLLBACK TO a');
-	commit_fails($one, 'out', $by_force, 'taken before the savepoint');
+	commit_fails($one, 'out', $by_force, 'taken before the savepoint', '55000');
 
 	# Released savepoints belong to the one around them.
 	foreach my $back ('ROLLBACK TO a', 'RELEASE a')
@@ -437,7 +439,7 @@ subtest 'savepoints' => sub {
 		$back =~ /ROLLBACK/
 		  ? commit_works($one, 1, "taken in a released savepoint, $back")
 		  : commit_fails($one, 'in', $by_force,
-			"taken in a released savepoint, $back");
+			"taken in a released savepoint, $back", '55000');
 	}
 
 	# Two losses: the one that is not forgotten counts, whatever their order.
@@ -449,7 +451,7 @@ subtest 'savepoints' => sub {
 		lose('in', 'out');
 		$one->query("SELECT redis_unlock('$_')") foreach @$order;
 		run($one, 'ROLLBACK TO a');
-		commit_fails($one, 'out', $by_force, "unlocked: @$order");
+		commit_fails($one, 'out', $by_force, "unlocked: @$order", '55000');
 	}
 
 	# A lock that is taken inside at both levels is taken inside.
@@ -467,7 +469,7 @@ subtest 'savepoints' => sub {
 		 SELECT redis_lock('in')");
 	lose('in');
 	run($one, 'ROLLBACK TO a');
-	commit_fails($one, 'in', $by_force, 'session-level, never unlocked');
+	commit_fails($one, 'in', $by_force, 'session-level, never unlocked', '55000');
 	$one->query("SELECT redis_unlock('in')");
 
 	run($one,

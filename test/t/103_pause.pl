@@ -163,7 +163,7 @@ sub pause_test
 	else
 	{
 		$result->fails(
-			'40001',
+			$lock eq 'redis_lock' ? '55000' : '40001',
 			qr/could not commit because the lock "pause" was lost\nDETAIL:  Its lease expired/,
 			'the paused session cannot commit');
 	}

@@ -184,7 +184,7 @@ foreach my $recorded (0, 1)
 		$one->thaw;
 		$one->query('BEGIN');
 		$one->query_fails("SELECT redis_fenced_xact_lock('acct')",
-			'40001', qr/the lock "acct" was lost/, 'the old one is refused');
+			'55000', qr/the lock "acct" was lost/, 'the old one is refused');
 		$one->query('ROLLBACK');
 
 		# A client that has only the number, no session of ours.
@@ -252,7 +252,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 		my $result = $one->wait;
 		if ($end eq 'COMMIT')
 		{
-			$result->fails('40001',
+			$result->fails('55000',
 				qr/the lock "acct" was lost.*taken by elsewhere:1/s,
 				'the old one fails');
 			$one->query('ROLLBACK');
@@ -362,7 +362,7 @@ of_redis 'there is one server' => sub {
 		kill 'CONT', $watchdog;
 		$one->query('BEGIN');
 		$one->query_fails("SELECT redis_fenced_xact_lock('acct')",
-			'40001', qr/the lock "acct" was lost/, 'A comes back, and is refused');
+			'55000', qr/the lock "acct" was lost/, 'A comes back, and is refused');
 		$one->query('ROLLBACK; SELECT redis_unlock_all()');
 		is(account(), 110, 'no update is lost');
 		$on_b->query_is("SELECT redis_is_held('acct'), redis_unlock('acct')",

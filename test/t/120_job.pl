@@ -491,12 +491,13 @@ SQL
 			"$name: released");
 	}
 
-	# The place of an error is one in the command, not in the CALL.
+	# The place of an error is one in the command, not in the CALL.  (Before
+	# PostgreSQL 18 a statement begins with the blank that is before it.)
 	foreach my $last ('SELEC 1', 'SELECT no_such_column')
 	{
 		my $error = $one->query("CALL redis_with_lock('command', 'SELECT 1; $last')")->{raw};
-		like($error, qr/^LINE 1: [^C].*\Q$last\E\n/m, "$last: where it is");
-		like($error, qr/^QUERY: .*\Q$last\E$/m, "$last: in which query");
+		like($error, qr/^LINE 1:\s+(?:SELECT 1; )?\Q$last\E\n/m, "$last: where it is");
+		like($error, qr/^QUERY:\s+(?:SELECT 1; )?\Q$last\E$/m, "$last: in which query");
 	}
 	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
 	$redis->cmd('FLUSHALL');

@@ -107,7 +107,7 @@ sub row
 	is(row('renewed', "lease, expires_at > clock_timestamp() + interval '59 min'"),
 		'01:00:00|t', 'the row too');
 	$two->query_is("SELECT redis_force_unlock('renewed')", 't', 'by force');
-	$one->query_fails("SELECT redis_assert_held('renewed')", '40001', qr/lost/,
+	$one->query_fails("SELECT redis_assert_held('renewed')", '55000', qr/lost/,
 		'its session is told');
 	$one->query_warns("SELECT redis_unlock('renewed')", 'f', '01000', qr/force/,
 		'and forgets it');

@@ -224,14 +224,15 @@ sub commit_again
 
 # At random: eight sessions take one of two keys, look whether anybody else is
 # there (an advisory lock, given back before), and are cancelled at any moment;
-# the worker is told to end now and then.
+# the worker is told to end now and then.  Both are given back in one statement,
+# so that no cancel comes before one and not before the other.
 {
 	sessions(8);
 	my $until = now() + 8;
 	my ($rounds, $canceled, $workers) = (0, 0, 0);
 	my @bad;
 	my $work = q{
-		SELECT pg_advisory_unlock_all(); SELECT redis_unlock_all();
+		SELECT pg_advisory_unlock_all(), redis_unlock_all();
 		DO $$ DECLARE k int; BEGIN
 			FOR i IN 1 .. 30 LOOP
 				k := 1 + (2 * random())::int % 2;
@@ -272,13 +273,20 @@ sub commit_again
 	poll_until(
 		'all to come to an end',
 		sub {
-			foreach my $free (grep { !$_->is_running } @busy)
+			my @running;
+
+			foreach my $s (@busy)
 			{
-				my $error = $free->wait->sqlstate;
+				if ($s->is_running)
+				{
+					push @running, $s;
+					next;
+				}
+				my $error = $s->wait->sqlstate;
 				push @bad, $error if defined $error && $error ne '57014';
-				$free->query('SELECT pg_advisory_unlock_all(); SELECT redis_unlock_all()');
+				$s->query('SELECT pg_advisory_unlock_all(); SELECT redis_unlock_all()');
 			}
-			@busy = grep { $_->is_running } @busy;
+			@busy = @running;
 			return !@busy;
 		});
 	note "$canceled cancels and $workers ends of the worker in $rounds rounds";

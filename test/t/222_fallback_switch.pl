@@ -245,6 +245,33 @@ $node->wait_for_store('master');
 nothing_left($node, $redis, name => 'nothing is left half way');
 
 #
+# A move whose answer is late: meanwhile the table grants an hour.  Redis has
+# granted a minute, and would not keep what the session counts on, so the lock
+# stays in the table until Redis has granted the rest of the hour too.
+#
+
+$one->query_is("SELECT redis_lock('late', '1 minute')", '', 'a lock');
+$owner = owner_in($redis->hash('late'));
+$node->cut_off($proxy);
+wait_for_key($table, 'late', $owner);
+$redis->cmd('DEL', 'late');
+$proxy->clear;
+my $moves = stat_of('moves');
+$rule = $proxy->rule(match => 'late', on => 'reply', action => 'hold');
+$proxy->mode('pass');
+$proxy->wait_for_rule($rule);
+wait_for_key($redis, 'late', $owner);
+$one->query_is("SELECT redis_extend('late', '1 hour')", 't', 'an hour, in the table');
+$proxy->clear;
+$proxy->release;
+poll_until('the lock to be moved',
+	sub { stat_of('moves') > $moves });
+cmp_ok($redis->cmd('PTTL', 'late'), '>', 30 * 60 * 1000, 'Redis has granted it too');
+$one->query_is("SELECT redis_unlock('late')", 't', 'given back');
+$node->wait_for_store('master');
+nothing_left($node, $redis, name => 'nothing is left of the late answer');
+
+#
 # hold_at_least, a job that begins with Redis and ends without.
 #
 

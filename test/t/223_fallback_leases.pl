@@ -118,7 +118,7 @@ $node->reconnect($proxy);
 poll_until('the conflict to be told',
 	sub { $one->value("SELECT redis_is_held('both')") eq 'f' });
 $one->query_fails("SELECT redis_assert_held('both')",
-	'40001', qr/taken by \Q@{[ owner_in($redis->hash('both')) ]}\E/,
+	'55000', qr/taken by \Q@{[ owner_in($redis->hash('both')) ]}\E/,
 	'conflict: told to the session');
 is($java->call('a.1', 'unlock', 'both')->error, undef, 'conflict: not to Redisson');
 $one->query_warns("SELECT redis_unlock('both')", 'f', '01000', qr/taken by/,

@@ -67,15 +67,15 @@ sub hostile_to
 
 # What may come out of a call beside its result, class 08, and 22003 for a
 # counter that the server says is used up: 42809 for something that is no lock,
-# 40001 for one that is said to be gone, 55P03 for waiting too long, and what
-# follows in a block, 25P02 and 3B001.
+# 40001 or 55000 for one that is said to be gone (a transaction's or a session's),
+# 55P03 for waiting too long, and what follows in a block, 25P02 and 3B001.
 my @calls = (
 	[ q{SELECT redis_try_lock(:'k')}, qw(42809) ],
 	[ q{SELECT redis_try_lock(:'k', '5ms', '6s')}, qw(42809 55P03) ],
 	[ q{SELECT redis_lock(:'k')}, qw(42809 55P03) ],
 	[
 		q{SELECT redis_try_lock(:'k'); SELECT redis_try_lock(:'k'); SELECT redis_unlock(:'k')},
-		qw(42809 40001)
+		qw(42809 55000)
 	],
 	[ q{SELECT redis_try_xact_lock(:'k')}, qw(42809 40001) ],
 	[
@@ -90,7 +90,7 @@ my @calls = (
 	[ q{SELECT redis_try_fenced_xact_lock(:'k')}, qw(42809 40001) ],
 	[
 		q{SELECT redis_try_lock(:'k'); SELECT redis_try_fenced_lock(:'k')},
-		qw(42809 40001)
+		qw(42809 55000)
 	],
 	[ q{\set had f
 	SELECT redis_try_lock(:'k') AS had \gset
@@ -100,14 +100,14 @@ my @calls = (
 	}, qw(42809 40001) ],
 	[
 		q{SELECT redis_try_lock(:'k' || n) FROM generate_series(1, 20) n; SELECT redis_unlock_all()},
-		qw(42809 40001)
+		qw(42809 55000)
 	],
 	[ q{SELECT redis_lock_owner(:'k')}, qw(42809) ],
 	[ q{SELECT redis_is_locked(:'k'), redis_lock_ttl(:'k')}, qw(42809) ],
 	[ q{SELECT redis_force_unlock(:'k')}, qw(42809) ],
 	[
 		q{CALL redis_with_lock(:'k', 'SELECT 1', hold_at_least => '20ms')},
-		qw(42809 40001)
+		qw(42809 55000)
 	]);
 my @always = qw(08001 08004 08006 22003);
 
@@ -266,7 +266,7 @@ $one->query(q{
 				IF NOT redis_is_held('kept' || k) THEN
 					PERFORM redis_try_lock('kept' || k);
 				END IF;
-			EXCEPTION WHEN serialization_failure THEN
+			EXCEPTION WHEN object_not_in_prerequisite_state THEN
 				PERFORM redis_unlock('kept' || k);
 			END;
 		END LOOP;

@@ -303,7 +303,7 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 			if (grep { $_->[0] =~ /(?:\b0 months 0|-1 months 30) days (?:9001|9999|10000) / } @$args)
 			{
 				$allowed{$_} = 1
-				  foreach 'ERROR 40001', 'ERROR 08006', 'WARNING 01000';
+				  foreach 'ERROR 40001', 'ERROR 55000', 'ERROR 08006', 'WARNING 01000';
 			}
 
 			$seen{$_}++ foreach @states;

@@ -404,7 +404,7 @@ $redis->cmd('FLUSHALL');
 # ----------
 
 # Everything that the extension makes, and what PUBLIC may do with it.
-is( $node->value(<<'SQL'), 'redis_fence_check redis_fence_forget redis_force_unlock redis_lock_stats_reset', 'functions that are not for everybody');
+is( $node->value(<<'SQL'), 'lockredis_replicated redis_fence_check redis_fence_forget redis_force_unlock redis_lock_stats_reset', 'functions that are not for everybody');
 SELECT string_agg(p.proname, ' ' ORDER BY p.proname COLLATE "C")
   FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'

@@ -184,7 +184,8 @@ my @calls = split /\n/, $node->value(
 	SELECT format('%s %s(%s)',
 				  CASE prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.oid::regproc,
 				  (SELECT string_agg(
-						  CASE WHEN a.n = 1 THEN '''k'''
+						  CASE WHEN a.type = 'int4'::regtype THEN '1'
+							   WHEN a.n = 1 THEN '''k'''
 							   WHEN a.type = 'text'::regtype THEN '''SELECT'''
 							   WHEN a.type = 'interval'::regtype THEN '''1s'''
 							   WHEN a.type = 'int8'::regtype THEN '1000'
@@ -193,6 +194,7 @@ my @calls = split /\n/, $node->value(
 	  FROM pg_proc p
 	  JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
+	 WHERE p.prorettype <> 'trigger'::regtype
 	 ORDER BY p.proname LIKE '%unlock%', 1});
 cmp_ok(scalar @calls, '>=', 25, 'functions are found');
 push @calls, map { "SELECT * FROM locks.$_" }

@@ -6,12 +6,19 @@
 # - an update in place disturbs no holder, waiter, transaction or job, keeps
 #   privileges and the fence table, and waits only for who records a token
 # - an update that needs a newer library fails as a whole
+# - the first version works with this library, and is like a new one after its
+#   update; views of users stay, with what they show and who may read them; in
+#   table mode the worker, whose tables change, goes on
 # - SET SCHEMA is refused; only the owner may do any of it
 
 use strict;
 use warnings FATAL => 'all';
 
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use JSON::PP qw(decode_json);
 use LockRedis::Test;
+use PostgreSQL::Test::Utils ();
 
 my $directory = `pg_config --sharedir`;
 chomp $directory;
@@ -33,6 +40,133 @@ is( $node->value(
 	),
 	'',
 	'each version has a path to this one');
+
+# What the files that are not read by PostgreSQL call it.
+my $top = dirname(abs_path(__FILE__)) . '/../..';
+my $meta = decode_json(PostgreSQL::Test::Utils::slurp_file("$top/META.json"));
+is($meta->{version}, "$this.0", 'META.json');
+is($meta->{provides}{lockredis}{version}, "$this.0", 'META.json, what it provides');
+ok(-e "$top/$meta->{provides}{lockredis}{file}", 'META.json, in which file');
+like(PostgreSQL::Test::Utils::slurp_file("$top/Makefile"),
+	qr/^EXTVERSION = \Q$this\E$/m, 'Makefile');
+
+# ----------
+# The first version
+# ----------
+
+# Everything that the extension has, with comments and privileges, but for OIDs.
+my $catalog = <<'SQL';
+SELECT string_agg(what, E'\n' ORDER BY what COLLATE "C") FROM (
+	SELECT concat_ws(' ', 'function', p.oid::regprocedure, pg_get_functiondef(p.oid), p.proacl, obj_description(p.oid, 'pg_proc')) AS what
+	  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+	UNION ALL
+	SELECT concat_ws(' ', 'relation', c.oid::regclass, c.relkind, c.relacl, c.reloptions, obj_description(c.oid, 'pg_class'), pg_get_viewdef(c.oid))
+	  FROM pg_class c JOIN pg_depend d ON d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+	UNION ALL
+	SELECT concat_ws(' ', 'column', a.attrelid::regclass, a.attnum, a.attname, a.atttypid::regtype, a.attnotnull, a.attacl, col_description(a.attrelid, a.attnum))
+	  FROM pg_attribute a JOIN pg_depend d ON d.objid = a.attrelid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+	 WHERE a.attnum > 0
+	UNION ALL
+	SELECT concat_ws(' ', 'trigger', pg_get_triggerdef(oid), tgenabled) FROM pg_trigger
+	UNION ALL
+	SELECT concat_ws(' ', 'constraint', conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid > 16383
+	UNION ALL
+	SELECT concat_ws(' ', 'extension', extversion, extrelocatable, extconfig::regclass[], extcondition) FROM pg_extension WHERE extname = 'lockredis') x
+SQL
+
+# Each function, with arguments that suit it.
+my $calls = <<'SQL';
+SELECT format('%s %s(%s)', CASE prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.oid::regproc,
+	(SELECT string_agg(CASE WHEN a.type = 'int4'::regtype THEN '1' WHEN a.n = 1 THEN $$'k'$$ WHEN a.type = 'text'::regtype THEN $$'SELECT'$$
+		WHEN a.type = 'interval'::regtype THEN $$'1min'$$ WHEN a.type = 'int8'::regtype THEN '1000' ELSE 'NULL' END, ', ' ORDER BY a.n)
+	   FROM unnest(proargtypes) WITH ORDINALITY AS a(type, n)))
+  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
+ WHERE p.prorettype <> 'trigger'::regtype
+ ORDER BY p.proname LIKE '%unlock%', p.proname LIKE '%assert%', 1
+SQL
+my @views = map { "SELECT * FROM $_" } qw(redis_locks redis_lock_stats redis_lock_status redis_fences);
+
+sub use_everything
+{
+	my ($s, $dbname, $name) = @_;
+	my @failed;
+
+	foreach my $call (@views, (split /\n/, $node->value($calls, dbname => $dbname)), @views)
+	{
+		my $result = $s->query($call);
+		push @failed, "$call: " . $result->error->message if $result->error;
+	}
+	is("@failed", '', "$name: every function and view works");
+	$s->query('SELECT redis_unlock_all()');
+	return;
+}
+
+$node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'first', 'fresh';
+$node->safe_psql('first', q{CREATE EXTENSION lockredis VERSION '1.0'});
+$node->safe_psql('fresh', 'CREATE EXTENSION lockredis');
+my $first = $node->session(dbname => 'first');
+$first->query("SELECT redis_lock('k')");
+use_everything($first, 'first', '1.0');
+$first->query(<<'SQL');
+CREATE ROLE reader;
+CREATE VIEW mine AS SELECT * FROM redis_locks;
+CREATE VIEW numbers AS SELECT acquires, reset_at FROM redis_lock_stats;
+CREATE VIEW stores AS SELECT s FROM redis_lock_status s;
+CREATE VIEW internal AS SELECT key FROM lockredis_locks();
+CREATE FUNCTION one_of(redis_locks) RETURNS text LANGUAGE sql AS 'SELECT $1.key';
+GRANT SELECT ON mine, redis_fences TO reader;
+REVOKE SELECT ON redis_locks FROM PUBLIC;
+GRANT SELECT ON redis_locks TO reader;
+PREPARE rows AS SELECT pid, key FROM redis_locks;
+SELECT redis_lock('held');
+EXECUTE rows;
+SQL
+like($first->query('SELECT * FROM mine')->out, qr/\|held\|/, 'a view of a user');
+is($first->query('ALTER EXTENSION lockredis UPDATE')->error, undef, 'updated from 1.0');
+like($first->query('SELECT * FROM mine')->out,
+	qr/^\d+(\|[^|]*){18}$/, 'it has its columns');
+$first->query_is('SELECT key FROM mine', 'held', 'and shows what there is');
+$first->query_is(
+	'SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM stores), (SELECT key FROM internal)',
+	'1|1|held', 'so do others');
+$first->query_is('SELECT one_of(l), l.datname FROM redis_locks l',
+	'held|first', 'a function of its row type');
+is($first->query('EXECUTE rows')->out, $first->pid . '|held', 'a prepared statement');
+$first->query_is(
+	q{SELECT has_table_privilege('reader', 'redis_locks', 'SELECT'), has_table_privilege('reader', 'redis_fences', 'SELECT'), has_table_privilege('public', 'redis_locks', 'SELECT')},
+	't|t|f', 'privileges are as they were set');
+$first->query_is("SELECT redis_unlock('held')", 't', 'the holder has it');
+$first->query(
+	'DROP VIEW mine, numbers, stores, internal; DROP FUNCTION one_of; REVOKE SELECT ON redis_locks, redis_fences FROM reader; REVOKE ALL ON redis_locks FROM postgres; GRANT ALL ON redis_locks TO postgres; GRANT SELECT ON redis_locks TO PUBLIC'
+);
+$first->query("SELECT redis_lock('k')");
+use_everything($first, 'first', 'updated');
+is( $node->value($catalog, dbname => 'first'),
+	$node->value($catalog, dbname => 'fresh'),
+	'what was updated is like what is new');
+$first->quit;
+$node->safe_psql('postgres', "DROP DATABASE $_") foreach 'first', 'fresh';
+$redis->cmd('FLUSHALL');
+
+# In table mode the worker writes what the update changes.
+my $table = LockRedis::Node->create('table', mode => 'table', extension => 0);
+$table->safe_psql('postgres', q{CREATE EXTENSION lockredis VERSION '1.0'});
+$table->wait_for_up;
+my ($keeper, $updater) =
+  map { $table->session(settings => { 'lockredis.lease' => '6s' }) } 1 .. 2;
+$keeper->query_is("SELECT redis_lock('held')", '', 'table mode: taken with 1.0');
+is($updater->query('ALTER EXTENSION lockredis UPDATE')->error, undef, 'table mode: updated');
+my $renewed = $table->value('SELECT renewals FROM redis_locks');
+poll_until('table mode: a renewal',
+	sub { $table->value('SELECT renewals FROM redis_locks') > $renewed });
+$updater->query_is(
+	"SELECT redis_try_lock('held'), redis_try_lock('more'), redis_unlock('more')",
+	'f|t|t', 'table mode: works on');
+$keeper->query_is("SELECT redis_unlock('held')", 't', 'table mode: the holder has it');
+is($table->value('SELECT count(*) FROM redis_lock_rows'), 0, 'table mode: given back');
+$_->quit foreach $keeper, $updater;
+$table->stop;
 
 # ----------
 # Two later versions
@@ -60,7 +194,8 @@ END
 }
 
 # What updates usually do: a column, a new function, one and a view replaced.
-script($this, 'next', <<'SQL');
+my $view = $node->value(q{SELECT rtrim(pg_get_viewdef('redis_locks'::regclass), ';')});
+script($this, 'next', <<"SQL");
 ALTER TABLE redis_fences ADD COLUMN recorded_by regrole;
 CREATE FUNCTION redis_now_held(key text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_is_held'
@@ -68,7 +203,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 CREATE OR REPLACE FUNCTION redis_is_held(key text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_is_held'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10;
-CREATE OR REPLACE VIEW redis_locks AS SELECT *, 'new' AS more FROM lockredis_locks();
+CREATE OR REPLACE VIEW redis_locks AS SELECT v.*, 'new' AS more FROM ($view) v;
 SQL
 script('next', 'too-new', <<'SQL');
 CREATE FUNCTION redis_first() RETURNS boolean LANGUAGE sql AS 'SELECT true';

@@ -185,13 +185,13 @@ $node->set('lockredis.url' => $other->url);
 poll_until(
 	'the losses',
 	sub {
-		$node->value(q{SELECT count(*) FROM redis_locks WHERE lost_reason = 'deleted'}) == 2;
+		$node->value(q{SELECT count(*) FROM redis_locks WHERE lost_reason = 'moved'}) == 2;
 	});
 $one->query_fails('COMMIT', '40001', qr/could not commit.*written.*lost/s,
 	'another place: who lost its lock cannot commit');
 is($node->value('SELECT count(*) FROM t'), 0, 'nothing was written');
 $two->query_fails("SELECT redis_assert_held('held')",
-	'40001', qr/lost.*deleted/s, 'another place: a session-level lock is lost');
+	'55000', qr/lost.*not at the new place/s, 'another place: a session-level lock is lost');
 $two->query_warns("SELECT redis_unlock('held')", 'f', '01000', qr/lost/, 'acknowledged');
 $two->query_is("SELECT redis_try_lock('written')", 't', 'and free there');
 $three->cancel if $three->is_running;

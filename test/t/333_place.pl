@@ -54,7 +54,7 @@ $node->set('lockredis.url' => $new->url);
 $one->wait(15)->fails('08006', $moved, 'who waits for a foreign holder is told');
 $two->wait(15)->fails('08006', $moved, 'who waits for a local holder is told');
 $loop->wait(15)->fails('08006', $moved, 'who takes locks in a long statement is told');
-$holder->query_fails("SELECT redis_assert_held('local')", '40001', qr/lost/,
+$holder->query_fails("SELECT redis_assert_held('local')", '55000', qr/lost/,
 	'who had a lock has lost it');
 $holder->query_warns("SELECT redis_unlock('local')", 'f', '01000', qr/lost/,
 	'and acknowledges that');

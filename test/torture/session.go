@@ -163,7 +163,9 @@ func (s *Session) judgeError(sql string, err *pgconn.PgError) {
 		return
 	case err.Code == "40P01" && s.w.spec.deadlocks:
 		return
-	case err.Code == "40001" || err.Code == "40002":
+	case err.Code == "40001" || err.Code == "40002" ||
+		err.Code == "55000" && (strings.Contains(err.Message, "was lost") ||
+			strings.Contains(err.Message, "about to end")):
 		if s.w.spec.losses {
 			return
 		}

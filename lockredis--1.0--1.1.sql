@@ -1,0 +1,185 @@
+/* lockredis--1.0--1.1.sql */
+
+-- complain if script is sourced in psql, rather than via ALTER EXTENSION
+\echo Use "ALTER EXTENSION lockredis UPDATE TO '1.1'" to load this file. \quit
+
+--
+-- What logical replication brings into the tables is about other locks
+--
+
+CREATE FUNCTION lockredis_replicated()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'lockredis_replicated'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION lockredis_replicated() IS
+'trigger of the tables of lockredis, for changes that are replicated from another server: rows of locks are ignored, tokens are raised and never lowered or deleted, TRUNCATE is refused (55000)';
+
+REVOKE ALL ON FUNCTION lockredis_replicated() FROM PUBLIC;
+
+-- The fence table first: who has recorded a token is waited for, and meanwhile
+-- the table worker, which writes the others, must not be kept out of them.
+CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_fences
+    FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
+CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_fences
+    EXECUTE FUNCTION lockredis_replicated();
+ALTER TABLE redis_fences ENABLE REPLICA TRIGGER lockredis_replicated;
+ALTER TABLE redis_fences ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
+
+CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_rows
+    FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
+CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_lock_rows
+    EXECUTE FUNCTION lockredis_replicated();
+ALTER TABLE redis_lock_rows ENABLE REPLICA TRIGGER lockredis_replicated;
+ALTER TABLE redis_lock_rows ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
+
+CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_counters
+    FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
+CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_lock_counters
+    EXECUTE FUNCTION lockredis_replicated();
+ALTER TABLE redis_lock_counters ENABLE REPLICA TRIGGER lockredis_replicated;
+ALTER TABLE redis_lock_counters ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
+
+--
+-- redis_locks
+--
+
+CREATE FUNCTION lockredis_application_name(pid integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_application_name'
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION lockredis_application_name(integer) IS
+'application_name of a session, for the view redis_locks; null: there is no such session';
+
+-- New columns of views stand at the end: views of users that use them stay.
+CREATE OR REPLACE VIEW redis_locks AS
+SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
+    l.hold_count, l.fence, l.lease, l.renewed, l.acquired_at, l.waiting_since,
+    l.expires_in, l.renewals, l.lost_at, l.lost_reason, l.owner, l.blocked_by,
+    pg_catalog.date_part('epoch', l.lease) AS lease_seconds,
+    pg_catalog.date_part('epoch', l.expires_in) AS expires_in_seconds,
+    (SELECT d.datname FROM pg_catalog.pg_database d
+     WHERE d.oid OPERATOR(pg_catalog.=) l.datid) AS datname,
+    pg_catalog.pg_get_userbyid(l.usesysid) AS usename,
+    lockredis_application_name(l.pid) AS application_name
+FROM lockredis_locks() l;
+
+COMMENT ON VIEW redis_locks IS
+'a row for each hold or wait of this server, from its lock table; key, owner and lost_reason of other roles'' sessions, and of orphans, are null without pg_read_all_stats';
+COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan, which the watchdog is about to give back';
+COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
+COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
+COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store';
+COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant';
+COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
+COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
+COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
+COMMENT ON COLUMN redis_locks.fence IS 'fencing token of the hold; null: none was asked for';
+COMMENT ON COLUMN redis_locks.lease IS 'longest lease asked for at this scope; null as hold_count';
+COMMENT ON COLUMN redis_locks.renewed IS 'is the lease renewed by the watchdog?';
+COMMENT ON COLUMN redis_locks.acquired_at IS 'when it was taken';
+COMMENT ON COLUMN redis_locks.waiting_since IS 'since when the session waits; null: it does not';
+COMMENT ON COLUMN redis_locks.expires_in IS 'rest of the lease, as this server counts; null unless granted';
+COMMENT ON COLUMN redis_locks.renewals IS 'how often the lease was renewed';
+COMMENT ON COLUMN redis_locks.lost_at IS 'when the loss was seen; null: not lost';
+COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), or taken by <owner>';
+COMMENT ON COLUMN redis_locks.owner IS 'owner as in the store, <instance>:<number>; null while it waits';
+COMMENT ON COLUMN redis_locks.blocked_by IS 'process ids of this server that have the key or are ahead in its queue; empty: somebody elsewhere has it; null unless waiting';
+COMMENT ON COLUMN redis_locks.lease_seconds IS 'lease in seconds';
+COMMENT ON COLUMN redis_locks.expires_in_seconds IS 'expires_in in seconds';
+COMMENT ON COLUMN redis_locks.datname IS 'name of the session''s database';
+COMMENT ON COLUMN redis_locks.usename IS 'name of the role that the session has logged in as';
+COMMENT ON COLUMN redis_locks.application_name IS 'application_name of the session, as in pg_stat_activity';
+
+--
+-- redis_lock_stats
+--
+
+CREATE FUNCTION lockredis_waits(
+    OUT wait_seconds double precision,
+    OUT held bigint,
+    OUT waiting bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'lockredis_waits'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION lockredis_waits() IS
+'further columns of the view redis_lock_stats';
+
+CREATE OR REPLACE VIEW redis_lock_stats AS
+SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
+    s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
+    s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
+    s.reset_at, w.wait_seconds, w.held, w.waiting
+FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
+
+COMMENT ON VIEW redis_lock_stats IS
+'counts of this server since reset_at, from shared memory, not kept over a restart; held and waiting are of this moment';
+COMMENT ON COLUMN redis_lock_stats.acquires IS 'locks taken from nobody, or handed over';
+COMMENT ON COLUMN redis_lock_stats.reentries IS 'locks taken again by their holder';
+COMMENT ON COLUMN redis_lock_stats.handoffs IS 'of the acquires, those from another session of this server, without the store';
+COMMENT ON COLUMN redis_lock_stats.busy IS 'tries without waiting that found somebody else';
+COMMENT ON COLUMN redis_lock_stats.waits IS 'acquires that had to wait';
+COMMENT ON COLUMN redis_lock_stats.timeouts IS 'waits that a time limit ended';
+COMMENT ON COLUMN redis_lock_stats.cancels IS 'acquires that were canceled';
+COMMENT ON COLUMN redis_lock_stats.deadlocks IS 'waits that ended to break a deadlock';
+COMMENT ON COLUMN redis_lock_stats.releases IS 'locks given back by their holder';
+COMMENT ON COLUMN redis_lock_stats.renewals IS 'leases renewed by the watchdog';
+COMMENT ON COLUMN redis_lock_stats.losses IS 'locks that were lost';
+COMMENT ON COLUMN redis_lock_stats.commits_refused IS 'transactions that could not commit because of a lost lock';
+COMMENT ON COLUMN redis_lock_stats.orphans IS 'requests without an answer that were left to the watchdog';
+COMMENT ON COLUMN redis_lock_stats.connects IS 'connections made to the store';
+COMMENT ON COLUMN redis_lock_stats.errors IS 'requests that the store failed or refused';
+COMMENT ON COLUMN redis_lock_stats.switches IS 'fallback mode: changes from one store to the other';
+COMMENT ON COLUMN redis_lock_stats.moves IS 'fallback mode: held locks that went along';
+COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of the server, or redis_lock_stats_reset()';
+COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time that waits took in all, in seconds; each counts when it ends, however it ends';
+COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
+COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
+
+--
+-- redis_lock_status
+--
+
+CREATE OR REPLACE VIEW redis_lock_status AS
+SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
+    s.renewal_lag, s.maxmemory_policy, s.last_error, s.last_error_at, s.in_use,
+    s.since, s.reason,
+    s.state OPERATOR(pg_catalog.=) 'up' AS up,
+    pg_catalog.date_part('epoch', s.round_trip) AS round_trip_seconds,
+    pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds
+FROM lockredis_status() s;
+
+COMMENT ON COLUMN redis_lock_status.node IS 'number of the store, from 1';
+COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (which refuses locks), or table';
+COMMENT ON COLUMN redis_lock_status.address IS 'host and port or socket; null without pg_monitor';
+COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the watchdog sees it';
+COMMENT ON COLUMN redis_lock_status.round_trip IS 'of a request and its answer, as last measured; null: not yet';
+COMMENT ON COLUMN redis_lock_status.version IS 'of Redis; of a table, of PostgreSQL';
+COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is';
+COMMENT ON COLUMN redis_lock_status.maxmemory_policy IS 'maxmemory-policy of Redis; anything but noeviction can throw locks away';
+COMMENT ON COLUMN redis_lock_status.last_error IS 'last failure with this lockredis.url, of the watchdog or of a session, also when it is over';
+COMMENT ON COLUMN redis_lock_status.last_error_at IS 'when that was';
+COMMENT ON COLUMN redis_lock_status.in_use IS 'do new locks go there?';
+COMMENT ON COLUMN redis_lock_status.since IS 'fallback mode: when in_use changed last';
+COMMENT ON COLUMN redis_lock_status.reason IS 'fallback mode: why in_use changed last';
+COMMENT ON COLUMN redis_lock_status.up IS 'is state up?';
+COMMENT ON COLUMN redis_lock_status.round_trip_seconds IS 'round_trip in seconds';
+COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in seconds';
+
+--
+-- 40001 is for what a new transaction on the same connection can cure
+--
+
+COMMENT ON FUNCTION redis_lock(text, interval) IS
+'take a session-level Redis lock, waiting for it; reentrant.  lease: at least 10 milliseconds, not renewed; null: lockredis.lease, renewed by the watchdog.  Errors: 55P03 lock_timeout, 55000 the lock of this session was lost (redis_unlock acknowledges that; 40001 if only this transaction had it), 08001/08006 store unreachable, 42809 no lock at that key, 53400 out of slots';
+
+COMMENT ON FUNCTION redis_xact_lock(text, interval) IS
+'take a transaction-level Redis lock, waiting for it; given back after the commit is visible, at rollback, or at rollback of its savepoint.  lease and errors as redis_lock; a lock that was lost makes COMMIT fail with 40001';
+
+COMMENT ON FUNCTION redis_assert_held(text) IS
+'raise an error if this session does not have the lock: 55000 if it has none or lost it at session level (redis_unlock acknowledges that), 40001 if it lost it at transaction level.  Without a round trip';
+
+COMMENT ON PROCEDURE redis_with_lock(text, text, interval, interval, interval, boolean) IS
+'run a command under a Redis lock: take it, commit, run, commit, give it back.  ran: false = the lock was busy for all of wait.  hold_at_least: the key stays locked until that long after the start, even after an error or a crash.  Errors: those of the command, those of redis_try_lock, 40001 the lock was lost before a commit, 2D000 inside a transaction block or after other commands of a pipeline';

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Debugger - stops a server process in the middle of a function
+
+=head1 SYNOPSIS
+
+  LockRedis::Debugger->need;               # skips the test without gdb
+  my $stop = LockRedis::Debugger->new($session->pid);
+  $stop->run_to('lt_lose');                # the process goes on
+  $session->start("SELECT redis_lock('k')");
+  $stop->wait_for_stop;                    # it has come to that function
+  $stop->out_of('fallback_current');       # ... has called that, and it returned
+  $stop->tell('print lr_mode');            # commands of gdb, and what it says
+  ...                                      # whatever has to happen meanwhile
+  $stop->let_go;                           # it goes on, and gdb ends
+
+For interleavings that no fault from outside forces: between two steps of one
+process in shared memory.  Several processes can be stopped at a time.
+
+=cut
+
+package LockRedis::Debugger;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use IO::Handle;
+use IO::Select;
+use IPC::Open2 qw(open2);
+# Before this module: what is stopped goes on before servers are shut down.
+use LockRedis::Test ();
+use LockRedis::Wait qw(limit now pause);
+
+my @debuggers;
+my @own_signals = qw(SIGUSR1 SIGUSR2 SIGALRM SIGHUP SIGTERM SIGURG SIGPIPE SIGCHLD);
+
+sub need
+{
+	my $scope = '/proc/sys/kernel/yama/ptrace_scope';
+	my $why = 'gdb is missing';
+
+	foreach my $dir (split /:/, $ENV{PATH})
+	{
+		next unless -x "$dir/gdb";
+		$why = '';
+	}
+	if ($why eq '' && $> != 0 && open(my $fh, '<', $scope))
+	{
+		$why = "$scope forbids to look into other processes" if <$fh> > 0;
+		close $fh;
+	}
+	return if $why eq '';
+	die "$why\n" if $ENV{CI};
+	Test::More::plan(skip_all => $why);
+	return;
+}
+
+sub new
+{
+	my ($class, $pid) = @_;
+	my $gdb = open2(my $out, my $in, 'LC_ALL=C exec gdb -q -nx 2>&1');
+	my $self = bless
+	  { gdb => $gdb, in => $in, out => $out, owner => $$, asked => 0, read => '' },
+	  $class;
+
+	push @debuggers, $self;
+	$in->autoflush(1);
+	$self->_do('set confirm off');
+	$self->_do('set pagination off');
+	$self->_do("handle $_ nostop noprint pass") foreach @own_signals;
+	my $answer = $self->_do("attach $pid");
+	croak "gdb cannot attach: $answer" if $answer =~ /not permitted|No such process/;
+	return $self;
+}
+
+# Stop at the beginning of that function, the next time.
+sub run_to
+{
+	my ($self, $function) = @_;
+
+	my $answer = $self->_do("tbreak $function");
+	croak "gdb knows no $function: $answer" unless $answer =~ /reakpoint \d/;
+	$self->{function} = $function;
+	$self->_ask('continue');
+	return;
+}
+
+sub wait_for_stop
+{
+	my ($self) = @_;
+	my $answer = $self->_answer;
+
+	croak "no stop at $self->{function}: $answer"
+	  unless $answer =~ /\b\Q$self->{function}\E \(/;
+	return;
+}
+
+# From where it is stopped to the return of that function.
+sub out_of
+{
+	my ($self, $function) = @_;
+
+	$self->run_to($function);
+	$self->wait_for_stop;
+	my $answer = $self->_do('finish');
+	croak "no return from $function: $answer" unless $answer =~ /Run till exit/;
+	return;
+}
+
+# Commands for gdb while the process is stopped; what it says to them
+sub tell
+{
+	my ($self, $commands) = @_;
+
+	return $self->_do($commands);
+}
+
+sub let_go
+{
+	my ($self) = @_;
+
+	return unless $self->{gdb};
+	$self->_do('delete');
+	$self->_do('detach');
+	print { $self->{in} } "quit\n";
+	close $self->{in};
+	waitpid delete $self->{gdb}, 0;
+	return;
+}
+
+sub _ask
+{
+	my ($self, $command) = @_;
+
+	$self->{asked}++;
+	print { $self->{in} } "$command\necho \\n\@\@$self->{asked}\@\@\\n\n";
+	return;
+}
+
+# What gdb says until it has done with the last command.
+sub _answer
+{
+	my ($self) = @_;
+	my $until = now() + limit(60);
+
+	while (1)
+	{
+		if ($self->{read} =~ /^(.*?)\@\@$self->{asked}\@\@\n(.*)\z/s)
+		{
+			$self->{read} = $2;
+			return $1;
+		}
+		croak "gdb does not answer: $self->{read}" if now() > $until;
+		pause(0);
+		next unless IO::Select->new($self->{out})->can_read(0.1);
+		sysread($self->{out}, $self->{read}, 65536, length $self->{read})
+		  or croak "gdb has ended: $self->{read}";
+	}
+}
+
+sub _do
+{
+	my ($self, $command) = @_;
+
+	$self->_ask($command);
+	return $self->_answer;
+}
+
+END
+{
+	my $exit_code = $?;
+
+	foreach my $debugger (grep { $_->{owner} == $$ && $_->{gdb} } @debuggers)
+	{
+		kill 'KILL', $debugger->{gdb};
+		waitpid $debugger->{gdb}, 0;
+	}
+	$? = $exit_code;
+}
+
+1;

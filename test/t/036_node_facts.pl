@@ -1,0 +1,138 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What this server knows of its Redis (design.md 1 "redis_lock_status"): facts
+# that change while it is connected are seen and warned of, once each; the last
+# error is one of this Redis, and those are shown too that only sessions are told.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $one = $node->session;
+
+$node->wait_for_up;
+
+sub status
+{
+	my ($what) = @_;
+
+	return $node->value("SELECT $what FROM redis_lock_status");
+}
+
+sub set_policy
+{
+	my ($policy) = @_;
+
+	return $redis->cmd('CONFIG', 'SET', 'maxmemory-policy', $policy);
+}
+
+sub watchdog_socket
+{
+	my ($client) = grep { $_->{name} eq 'lockredis-watchdog-' . $node->watchdog_pid }
+	  $redis->clients;
+
+	return $client && $client->{id};
+}
+
+# ----------
+# A policy that evicts, set while nobody connects
+# ----------
+
+my $evicts = qr/WARNING:  the lock store at \S+ can evict locks/;
+my $connection = watchdog_socket();
+$node->log_since_here;
+set_policy('volatile-lru');
+poll_until('the warning', sub { $node->logged($evicts) });
+is(status('maxmemory_policy'), 'volatile-lru', 'the view shows it');
+like(
+	$node->log_text,
+	qr/DETAIL:  Its maxmemory-policy is "volatile-lru"\.\n.*HINT:  .*noeviction/,
+	'keys with a time to live are what it evicts');
+is(watchdog_socket(), $connection, 'over the same connection');
+set_policy('noeviction');
+poll_until('the policy', sub { status('maxmemory_policy') eq 'noeviction' });
+is($node->times_logged($evicts), 1, 'warned once');
+
+# The connection is lost, and is there again before anybody could call it down.
+$node->log_since_here;
+set_policy('allkeys-lru');
+$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+poll_until('the warning', sub { $node->logged($evicts) });
+poll_until('another connection',
+	sub { (watchdog_socket() // $connection) != $connection });
+is($node->times_logged($evicts), 1, 'warned once');
+is($node->times_logged(qr/is down/), 0, 'which was not down');
+set_policy('noeviction');
+poll_until('the policy', sub { status('maxmemory_policy') eq 'noeviction' });
+
+# ----------
+# A master that becomes a replica: nobody asks it for anything
+# ----------
+
+$redis->cmd('REPLICAOF', '127.0.0.1', 1);
+poll_until('the role', sub { status('role') eq 'replica' });
+poll_until('the warning of a replica',
+	sub { $node->logged(qr/WARNING:  the lock store at \S+ is a replica/) });
+is(status('state'), 'up', 'it answers');
+is(status('last_error IS NULL'), 't', 'and has refused nothing');
+
+# Only a session is told, and the view knows it.
+$one->query_fails("SELECT redis_try_lock('k')", '08006', qr/READONLY/,
+	'no locks on a replica');
+like(status('last_error'), qr/^The node answered: READONLY/,
+	'an error that only a session was told');
+is(status("last_error_at > now() - interval '1 hour'"), 't', 'and when');
+$redis->cmd('REPLICAOF', 'NO', 'ONE');
+poll_until('the role', sub { status('role') eq 'master' });
+is($node->times_logged(qr/is a replica/), 1, 'warned once');
+
+# ----------
+# Another URL: what was said of the Redis before is forgotten
+# ----------
+
+my $second = LockRedis::Redis->new(name => 'second');
+$node->set('lockredis.url' => $second->url);
+$node->wait_for_up;
+is(status('last_error IS NULL AND last_error_at IS NULL'),
+	't', 'no error of another URL');
+is(status('address'), '127.0.0.1:' . $second->port, 'the address of this one');
+
+# No right to a key: the state is up, the error has what to look at.
+$second->cmd('ACL', 'SETUSER', 'eve', 'on', 'nopass', '~mine:*',
+	'~redisson_lock__channel:*', '&*', '+@all', '-info');
+$node->set('lockredis.url' => 'redis://eve@127.0.0.1:' . $second->port);
+$node->wait_for_up;
+$one->query_fails("SELECT redis_lock('theirs')",
+	'08004', qr/denied access.*NOPERM.*HINT:.*ACL LOG.*docs\/acl\.md/s,
+	'the hint speaks of the right that is missing');
+like(status('last_error'), qr/^The node answered: .*NOPERM/, 'and the view');
+is(status('state'), 'up', 'of a store that is up');
+is(status('version IS NULL AND maxmemory_policy IS NULL'),
+	't', 'that does not say what it is');
+
+# Who may not ask is told so when connecting, and once more.
+my $denied = sub {
+	my $line = $second->info('commandstats')->{cmdstat_info} // '';
+	return $line =~ /rejected_calls=(\d+)/ ? $1 : 0;
+};
+poll_until('the facts to be asked for', sub { $denied->() == 4 });
+my $asked = sub { $second->calls('time') };
+my $before = $asked->();
+poll_until('two more probes', sub { $asked->() >= $before + 2 });
+is($denied->(), 4, 'not asked for again');
+
+# A right that connecting needs.
+$second->cmd('ACL', 'SETUSER', 'eve', '-time');
+$second->cmd('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+$one->query_fails("SELECT redis_lock('mine:k')",
+	'08004', qr/denied access.*NOPERM.*HINT:.*ACL LOG/s,
+	'the same hint when connecting');
+
+$node->set('lockredis.url' => $redis->url);
+$node->wait_for_up;
+$one->quit;
+nothing_left($node, $redis);
+done_testing();

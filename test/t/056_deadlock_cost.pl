@@ -1,0 +1,370 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What the search for deadlocks costs, and that one search a key, by whichever
+# of its waiters, finds the cycles of all of them (src/deadlock.c).
+#
+# Costs are counted, not timed: the server says at DEBUG1 how many processes a
+# search came to, how often it looked into PostgreSQL's lock manager, and how much
+# memory it had.  With LOCKREDIS_DEADLOCK_WAITERS=1000 in the environment that
+# many wait for the row, and the time is shown too; see test/README.md.
+
+use strict;
+use warnings FATAL => 'all';
+
+use IPC::Run;
+use LockRedis::Test;
+use PostgreSQL::Test::Utils ();
+
+my $waiters = $ENV{LOCKREDIS_DEADLOCK_WAITERS} || 60;
+my $of_key = $waiters < 100 ? 8 : 100;
+my $look_ms = $ENV{LOCKREDIS_DEADLOCK_WAITERS} ? 1000 : 100;
+my $scripts = 0;
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => {
+		deadlock_timeout => '1h',
+		max_connections => $waiters + $of_key + 40,
+		log_min_error_statement => 'panic',
+		log_line_prefix => '[%p] '
+	});
+my $viewer = $node->session;
+
+$node->wait_for_up;
+$viewer->query(
+	'CREATE TABLE t (id int PRIMARY KEY, n int) WITH (autovacuum_enabled = off);
+	 INSERT INTO t SELECT i, 0 FROM generate_series(1, 9) i');
+
+# Logs each of its searches.
+sub searcher
+{
+	my ($timeout) = @_;
+
+	return $node->session(
+		settings => { deadlock_timeout => $timeout, log_min_messages => 'debug1' });
+}
+
+# Those in the log: as hashes.
+sub searches
+{
+	my $log = $node->log_text;
+	my @found;
+
+	while ($log =~
+		/^\[(\d+)\] DEBUG:\s+searched for a deadlock: (\d+) processes, (\d+) looks into the lock manager, (\d+) bytes, (\d+) suspects/mg)
+	{
+		push @found,
+		  { pid => $1, processes => $2, looks => $3, bytes => $4, suspects => $5 };
+	}
+	return @found;
+}
+
+sub wait_for_search
+{
+	my ($what, $which) = @_;
+	my @found;
+
+	poll_until($what, sub { @found = grep { $which->($_) } searches(); @found > 0 });
+	return $found[-1];
+}
+
+sub wait_for_lock
+{
+	my ($session) = @_;
+	my $pid = $session->pid;
+
+	return poll_until(
+		"$pid to wait for a lock of PostgreSQL",
+		sub {
+			$viewer->value(
+				"SELECT wait_event_type = 'Lock' FROM pg_stat_activity
+				 WHERE pid = $pid") eq 't';
+		});
+}
+
+# That many connections, each with this statement; one process starts them.
+sub crowd
+{
+	my ($count, $sql, $options) = @_;
+	my $script = "$PostgreSQL::Test::Utils::tmp_check/crowd" . ++$scripts . '.sql';
+
+	open my $fh, '>', $script or die "could not write $script: $!";
+	print $fh $sql;
+	close $fh or die "could not write $script: $!";
+	my $run = IPC::Run::start(
+		[
+			'pgbench', '-n', '-c', $count, '-j', 1, '-t', 1, '-f', $script,
+			$node->connstr('postgres') . " options='$options'"
+		],
+		\'', '>', \my $out, '2>&1');
+
+	return $run;
+}
+
+sub is_victim
+{
+	my ($session, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return $session->wait(60)->fails('40P01', qr/deadlock detected/, $name);
+}
+
+#
+# A hot row: one session updates it, a crowd waits, and behind it who has the
+# key, for which a second crowd waits.  A look at the queue of the tuple, one at
+# the transaction that updates, and no more, whoever of the second crowd it is.
+#
+my %seen;
+foreach my $n (15, $waiters)
+{
+	my $updater = $node->session;
+	my $holder = $node->session;
+
+	$updater->query('BEGIN; UPDATE t SET n = 0 WHERE id = 1');
+	my $rows = crowd($n, 'UPDATE t SET n = 0 WHERE id = 1;', '');
+	poll_until(
+		"$n waiters for the row",
+		sub {
+			$viewer->value(
+				"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+			  == $n;
+		});
+	$holder->query("BEGIN; SELECT redis_lock('hot')");
+	$holder->start('UPDATE t SET n = 0 WHERE id = 1');
+	wait_for_lock($holder);
+
+	$node->log_since_here;
+	my $began = now();
+	my $keys = crowd($of_key, "SELECT redis_lock('hot'), redis_unlock('hot');",
+		"-c deadlock_timeout=${look_ms}ms -c log_min_messages=debug1");
+	$node->wait_for_waiters('hot', $of_key);
+	poll_until('five searches', sub { searches() >= 5 });
+	my @found = searches();
+	my $took = now() - $began;
+
+	is_deeply(
+		[ map { "$_->{processes} processes, $_->{looks} looks" } @found ],
+		[ map { $n + 3 . ' processes, 2 looks' } @found ],
+		"$n wait for the row: each search comes to all, with one look at each lock");
+	cmp_ok(scalar @found, '<=', 1000 * $took / $look_ms + 1,
+		"$of_key wait for the key: one of them searches at a time");
+	$seen{$n} = (sort { $b <=> $a } map { $_->{bytes} } @found)[0];
+	cmp_ok($seen{$n}, '<=', 1024 * 1024, 'in less than a megabyte');
+
+	if ($ENV{LOCKREDIS_DEADLOCK_WAITERS} && $n == $waiters)
+	{
+		show_cost();
+	}
+
+	$updater->query('ROLLBACK');
+	$holder->wait(300);
+	$holder->query("COMMIT; SELECT redis_unlock('hot')");
+	foreach my $crowd ($rows, $keys)
+	{
+		$crowd->finish;
+		is($crowd->full_result(0), 0, 'all of the crowd went on');
+	}
+	$_->quit foreach $updater, $holder;
+}
+cmp_ok(
+	$seen{$waiters} - $seen{15},
+	'<=',
+	1000 * ($waiters - 15) + 16 * 1024,
+	'memory grows with the waiters, and not with their square');
+
+# The processes that wait for the key: their processor time in 20 s
+sub show_cost
+{
+	my $pids = $viewer->value(
+		"SELECT string_agg(pid::text, ' ') FROM redis_locks WHERE waiting_since IS NOT NULL");
+	my $spent = sub {
+		my $sum = 0;
+
+		foreach my $pid (split ' ', $pids)
+		{
+			open my $file, '<', "/proc/$pid/schedstat" or next;
+			$sum += (split ' ', <$file>)[0] / 1e9;
+			close $file;
+		}
+		return $sum;
+	};
+	my ($before, $searches, $began) = ($spent->(), scalar(searches()), now());
+
+	pause(20);
+	my $s = $spent->() - $before;
+	diag(sprintf '%d wait for the row, %d for the key: %d bytes; %d searches in %.1f s, %.3f s of processor time of all waiters: %.2f %% of a core',
+		$waiters, $of_key, $seen{$waiters}, searches() - $searches,
+		now() - $began, $s, 100 * $s / (now() - $began));
+	return;
+}
+
+#
+# Cycles.  searcher searches all the time and stands first in the queue, and
+# another waiter of the same key is in the cycle: the holder waits for a row of
+# its.
+#
+#   holder has k;  second has row 2, waits for k;  holder waits for row 2
+#
+sub begin_cycle
+{
+	my ($holder, $second, $key) = @_;
+
+	$holder->query("BEGIN; SELECT redis_xact_lock('$key')");
+	$second->query('BEGIN; UPDATE t SET n = 0 WHERE id = 2');
+	return;
+}
+
+sub close_cycle
+{
+	my ($holder) = @_;
+
+	$holder->start('UPDATE t SET n = 0 WHERE id = 2');
+	wait_for_lock($holder);
+	return;
+}
+
+# The search of another one comes to it; it looks itself, and only it ends.
+{
+	my $first = searcher('20ms');
+	my $second = searcher('1s');
+	my $holder = $node->session;
+
+	begin_cycle($holder, $second, 'told');
+	$first->start("SELECT redis_lock('told')");
+	$node->wait_for_waiters('told', 1);
+	$node->log_since_here;
+	$second->start("SELECT redis_lock('told')");
+	$node->wait_for_waiters('told', 2);
+	close_cycle($holder);
+	is_victim($second, 'a waiter to whom the search of another one came');
+	wait_for_search('the search that came to it',
+		sub { $_[0]{pid} == $first->pid && $_[0]{suspects} == 1 });
+	ok($first->is_running, 'who is in no cycle waits on');
+	$second->query('ROLLBACK');
+	$holder->wait(30);
+	$holder->query('COMMIT');
+	is($first->wait(30)->error, undef, 'and gets the lock');
+	$first->query("SELECT redis_unlock('told')");
+	$_->quit foreach $first, $second, $holder;
+}
+
+# Told or not: nobody ends before it has waited for its own deadlock_timeout.
+{
+	my $first = searcher('20ms');
+	my $second = searcher('1h');
+	my $holder = $node->session;
+
+	begin_cycle($holder, $second, 'patient');
+	$first->start("SELECT redis_lock('patient')");
+	$second->start("SELECT redis_lock('patient')");
+	$node->wait_for_waiters('patient', 2);
+	$node->log_since_here;
+	close_cycle($holder);
+	wait_for_search('three searches that come to it',
+		sub { 3 <= grep { $_->{suspects} == 1 } searches() });
+	ok($second->is_running, 'a patient session is told, and waits on');
+	is((scalar grep { $_->{pid} == $second->pid } searches()),
+		0, 'and does not search');
+	$second->cancel;
+	$second->wait(30)->fails('57014', qr/user request/, 'it is canceled');
+	$second->query('ROLLBACK');
+	$holder->wait(30);
+	$holder->query('COMMIT');
+	is($first->wait(30)->error, undef, 'the first one gets the lock');
+	$first->query("SELECT redis_unlock('patient')");
+	$_->quit foreach $first, $second, $holder;
+}
+
+# The one who has searched stops, or leaves, before the cycle is closed.
+foreach my $how ('stops', 'leaves')
+{
+	my $first = searcher('100ms');
+	my $second = searcher('200ms');
+	my $holder = $node->session;
+
+	begin_cycle($holder, $second, $how);
+	$node->log_since_here;
+	$first->start("SELECT redis_lock('$how')");
+	wait_for_search('the first one', sub { $_[0]{pid} == $first->pid });
+	$second->start("SELECT redis_lock('$how')");
+	$node->wait_for_waiters($how, 2);
+	if ($how eq 'stops')
+	{
+		$first->freeze;
+	}
+	else
+	{
+		$first->cancel;
+		$first->wait(30)->fails('57014', qr/user request/, 'the first one is canceled');
+	}
+	close_cycle($holder);
+	is_victim($second, "the first one $how: the next one searches");
+	$first->thaw if $how eq 'stops';
+	$second->query('ROLLBACK');
+	$holder->wait(30);
+	$holder->query('COMMIT');
+	is($first->wait(30)->error, undef, 'the first one gets the lock')
+	  if $how eq 'stops';
+	$_->quit foreach $first, $second, $holder;
+}
+
+# Two cycles over one key: neither is enough for the holder to go on.
+#
+#   holder has k;  second and third have t in share mode and wait for k;
+#   holder wants to write t
+{
+	my $first = searcher('50ms');
+	my @both = (searcher('200ms'), searcher('200ms'));
+	my $holder = $node->session;
+
+	$holder->query("BEGIN; SELECT redis_xact_lock('both')");
+	$_->query('BEGIN; LOCK TABLE t IN SHARE MODE') foreach @both;
+	$first->start("SELECT redis_lock('both')");
+	$_->start("SELECT redis_lock('both')") foreach @both;
+	$node->wait_for_waiters('both', 3);
+	$holder->start('UPDATE t SET n = 0 WHERE id = 3');
+	wait_for_lock($holder);
+	foreach my $i (0, 1)
+	{
+		is_victim($both[$i], 'each of two cycles over one key is broken');
+		$both[$i]->query('ROLLBACK');
+	}
+	is($holder->wait(30)->error, undef, 'the holder goes on');
+	$holder->query('COMMIT');
+	is($first->wait(30)->error, undef, 'and so does who was in neither');
+	$first->query("SELECT redis_unlock('both')");
+	$_->quit foreach $first, @both, $holder;
+}
+
+# An edge that follows from the look for another one: holder wants to write t, and
+# is kept from it only by share, who stands ahead of it, and is itself kept from
+# t by writer.
+#
+#   writer has t;  share waits for t;  holder has k, waits for t;  writer waits for k
+{
+	my $writer = searcher('100ms');
+	my $share = $node->session;
+	my $holder = $node->session;
+
+	$writer->query('BEGIN; UPDATE t SET n = 0 WHERE id = 4');
+	$holder->query("BEGIN; SELECT redis_xact_lock('soft')");
+	$share->query('BEGIN');
+	$share->start('LOCK TABLE t IN SHARE MODE');
+	wait_for_lock($share);
+	$holder->start('UPDATE t SET n = 0 WHERE id = 5');
+	wait_for_lock($holder);
+	$node->log_since_here;
+	$writer->start("SELECT redis_lock('soft')");
+	is_victim($writer, 'a cycle over two modes of one lock');
+	is_deeply(
+		[ map { "$_->{processes} processes, $_->{looks} looks" } (searches())[-1] ],
+		['3 processes, 1 looks'], 'found with one look');
+	$writer->query('ROLLBACK');
+	$_->wait(30), $_->query('COMMIT') foreach $share, $holder;
+	$_->quit foreach $writer, $share, $holder;
+}
+
+$viewer->quit;
+nothing_left($node, $redis);
+done_testing();

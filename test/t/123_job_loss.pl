@@ -1,0 +1,93 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A job's lock that is found lost when the runner gives it back: design.md
+# section 2, 6.  What else the session has of that key is lost as well and has yet
+# to be told of; the transaction that goes on after the job has done nothing under
+# the job's lock, so it may commit.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { 'lockredis.lease' => '10min' });
+my $one = $node->session;
+my $blocker = $node->session;
+
+$node->wait_for_up;
+run($one, 'CREATE TABLE t (a int)');
+
+my $job = q{CALL redis_with_lock('k', 'SELECT pg_advisory_lock_shared(1)', ran => ran)};
+my $in_a_do = sub {
+	my ($more) = @_;
+	return "DO \$\$ DECLARE ran boolean; BEGIN $job; $more; END \$\$";
+};
+
+# The lock goes while the command runs, which has written nothing.
+sub run_and_lose
+{
+	my ($sql, $lose) = @_;
+
+	run($blocker, 'SELECT pg_advisory_lock(1)');
+	$one->start($sql);
+	poll_until('the command to wait',
+		sub { $node->value('SELECT count(*) FROM pg_locks WHERE NOT granted') == 1 });
+	$lose->();
+	run($blocker, 'SELECT pg_advisory_unlock(1)');
+	my $result = $one->wait;
+	run($one, 'SELECT pg_advisory_unlock_all()');
+	return $result;
+}
+
+# How the session knows: it does not before it gives the lock back; or it does.
+my %lose = (
+	'found by the release' => sub { $redis->cmd('DEL', 'k') },
+	'known before' => sub { $node->value("SELECT redis_force_unlock('k')") });
+
+foreach my $how (sort keys %lose)
+{
+	# The session has the key too.
+	foreach my $holds (1, 2)
+	{
+		run($one, "SELECT redis_lock('k')") foreach 1 .. $holds;
+		my $result = run_and_lose($in_a_do->('NULL'), $lose{$how});
+		is($result->error, undef, "$how, $holds holds: the job ends");
+		is_deeply(
+			[ map { $_->message } $result->warnings ],
+			['the lock "k" was lost'],
+			'with a warning');
+		$one->query_fails('INSERT INTO t VALUES (1)',
+			'55000', qr/"k" was lost.*redis_unlock/s, 'what the session has is lost');
+		$one->query_warns("SELECT redis_unlock('k')", 'f', '01000', qr/"k" was lost/,
+			'until it is unlocked');
+		$one->query_is('INSERT INTO t VALUES (1); DELETE FROM t', '', 'which ends it');
+	}
+
+	# It has not.
+	my $result = run_and_lose($in_a_do->('INSERT INTO t VALUES (2)'), $lose{$how});
+	is($result->error, undef, "$how: what comes after the job is committed");
+	is_deeply(
+		[ map { $_->message } $result->warnings ],
+		['the lock "k" was lost'],
+		'with a warning');
+	is($node->value('SELECT count(*) FROM t'), 1, 'indeed');
+	run($one, 'DELETE FROM t');
+}
+
+# What the session unlocks then is another matter.
+{
+	run($one, "SELECT redis_lock('k')");
+	my $result =
+	  run_and_lose($in_a_do->("INSERT INTO t VALUES (3); PERFORM redis_unlock('k')"),
+		$lose{'known before'});
+	$result->fails('55000', qr/"k" was lost/, 'a loss that is unlocked after the job');
+	is($node->value('SELECT count(*) FROM t'), 0, 'nothing was written');
+}
+
+$_->quit foreach $one, $blocker;
+nothing_left($node, $redis);
+done_testing();

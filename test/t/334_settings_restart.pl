@@ -1,0 +1,109 @@
+# Copyright (c) 2026, lockredis contributors
+
+# No setting keeps a database from starting that a reload has accepted:
+# - fallback mode with settings that do not fit each other starts, says so, and
+#   goes by the largest value that is safe; a reload says the same; a restart
+#   after that reload, orderly or after a crash, is no different
+# - what PostgreSQL refuses itself is a WARNING at the start
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT owner_in);
+use PostgreSQL::Test::Utils;
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $table = LockRedis::Table->new;
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => {
+		'lockredis.mode' => 'fallback',
+		'lockredis.fallback_after' => '20s',
+		'lockredis.lease' => '9s',
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms'
+	});
+$table->use_node($node);
+$node->wait_for_up;
+
+sub does_not_fit
+{
+	my ($used) = @_;
+
+	my $message = qr/"lockredis.fallback_after" must be below two thirds of "lockredis.lease"/;
+
+	return qr/WARNING:  $message\n.*DETAIL:  .* $used ms are used instead of 20000 ms/;
+}
+
+# An outage: a renewed lock lives to see the table.
+sub outage
+{
+	my ($when) = @_;
+	my $s = $node->session;
+
+	$s->query_is("SELECT redis_lock('kept')", '', "$when: held");
+	my $owner = owner_in($redis->hash('kept'));
+	$node->cut_off($proxy);
+	poll_until("$when: the lock to be carried over, or lost",
+		sub {
+			owner_in($table->hash('kept')) eq $owner
+			  || $s->value("SELECT redis_is_held('kept')") eq 'f';
+		});
+	$s->query_is("SELECT redis_is_held('kept')", 't', "$when: carried over in time");
+	$s->query_is("SELECT redis_unlock('kept')", 't', "$when: given back");
+	$s->quit;
+	$node->reconnect($proxy);
+	return;
+}
+
+like(slurp_file($node->logfile), does_not_fit(5999), 'it has started, and says so');
+is($node->value('SHOW lockredis.fallback_after'), '20s', 'the setting is what it is');
+outage('start');
+
+$node->log_since_here;
+$node->set('lockredis.lease' => '6s');
+poll_until('the reload to be told', sub { $node->logged(does_not_fit(3999)) });
+pass('a reload says the same');
+
+$node->log_since_here;
+$node->restart;
+ok($node->logged(does_not_fit(3999)), 'and so does the restart, which succeeds');
+$node->wait_for_up;
+
+my $victim = $node->session;
+$victim->kill9;
+poll_until('the server to be there again', sub { eval { $node->store_in_use } });
+$node->wait_for_up;
+outage('crash');
+
+$node->log_since_here;
+$node->set('lockredis.fallback_after' => '1s');
+pause(1);
+ok(!$node->logged(qr/must be below two thirds/), 'settings that fit are nothing to tell');
+nothing_left($node, $redis);
+$node->stop;
+
+#
+# Malformed values: PostgreSQL goes on with the default.
+#
+
+my %malformed = (
+	'lockredis.mode' => 'redsi',
+	'lockredis.url' => 'http://127.0.0.1',
+	'lockredis.key_prefix' => 'x' x 65,
+	'lockredis.lease' => '1ms',
+	'lockredis.max_locks' => '-1',
+	'lockredis.nonsense' => '1');
+
+foreach my $name (sort keys %malformed)
+{
+	my $other = LockRedis::Node->create('m' . ($name =~ s/\W//gr), extension => 0,
+		url => $redis->url, start => 0, settings => { $name => $malformed{$name} });
+
+	ok($other->start(fail_ok => 1), "$name = $malformed{$name}: starts");
+	like(slurp_file($other->logfile), qr/WARNING: .*\Q$name\E/, 'and says so');
+	$other->stop;
+}
+done_testing();

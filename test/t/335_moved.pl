@@ -1,0 +1,166 @@
+# Copyright (c) 2026, lockredis contributors
+
+# lockredis.url points elsewhere:
+# - what is not at the new place is lost, and "moved" is the reason if nobody else
+#   has the key there, whoever finds it (the watchdog, the release, the commit
+#   guard), whatever its lease
+# - what is at the old place is given back there, and nothing else
+# - so it is when a request was under way there, or a lock is released at that
+#   moment
+# - an old place that is dead delays nobody
+# - the same Redis under another name: nothing is lost, nothing is given back
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT owner_in);
+
+my $old = LockRedis::Redis->new(name => 'old');
+my $new = LockRedis::Redis->new(name => 'new');
+my $proxy = LockRedis::Proxy->new($old);
+my $node = LockRedis::Node->create('main', url => $proxy->url,
+	settings => { 'lockredis.lease' => '10min' });
+$node->safe_psql('postgres', 'CREATE TABLE written (what text)');
+my ($one, $two, $three) = map { $node->session } 1 .. 3;
+
+sub go_to
+{
+	my ($url) = @_;
+
+	$node->set('lockredis.url' => $url);
+	$node->wait_for_up;
+	return;
+}
+
+sub reason
+{
+	my ($key) = @_;
+
+	return $node->value("SELECT DISTINCT lost_reason FROM redis_locks WHERE key = '$key'");
+}
+
+sub only_at_old
+{
+	return join ' ', $old->all_keys;
+}
+
+#
+# All that can be held.
+#
+
+$old->cmd('HSET', 'foreign', 'somebody:1', 1);
+$one->query_is("SELECT redis_lock('renewed'), redis_lock('renewed')", '|', 'held: renewed');
+$one->query_is("SELECT redis_lock('given', '1 hour')", '', 'held: with a given lease');
+$two->query("BEGIN; INSERT INTO written VALUES ('two')");
+$two->query_is("SELECT redis_xact_lock('xact')", '', 'held: by a transaction');
+$three->query("SET lockredis.on_lost = 'cancel'");
+$three->query_is("SELECT redis_lock('told')", '', 'held: wants to be told');
+$three->start('SELECT pg_sleep(600)');
+$new->cmd('HSET', 'given', 'somebody:1', 1);
+$node->log_since_here;
+go_to($new->url);
+
+foreach my $key (qw(renewed given xact told))
+{
+	poll_until("$key to be lost", sub { reason($key) ne '' });
+}
+is(reason($_), 'moved', "moved: $_") foreach qw(renewed xact told);
+is(reason('given'), 'taken by somebody:1', 'moved: if nobody else has the key there');
+$three->wait(20)->fails('57014', qr/cancel/, 'moved: told');
+poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
+is_deeply($old->hash('foreign'), { 'somebody:1' => 1 }, 'moved: but for what is not ours');
+is_deeply($new->hash('given'), { 'somebody:1' => 1 }, 'moved: here, too');
+is(scalar(grep { $_ ne 'given' } $new->all_keys), 0, 'moved: nothing was made here');
+like($two->query('COMMIT')->detail // '', qr/"lockredis.url" was changed/,
+	'moved: the transaction is told');
+$one->query_warns("SELECT redis_unlock('renewed')",
+	'f', '01000', qr/"lockredis.url" was changed/, 'moved: told');
+$one->query_warns("SELECT redis_unlock('given')", 'f', '01000', qr/taken by/,
+	'moved: so is who has it now');
+$three->query_warns("SELECT redis_unlock('told')", 'f', '01000', qr/was changed/,
+	'moved: acknowledged');
+$one->query_is("SELECT redis_try_lock('renewed')", 't', 'moved: free at the new place');
+$one->query_is("SELECT redis_unlock('renewed')", 't', 'moved: given back');
+$new->cmd('DEL', 'given');
+
+#
+# Released by its session before the watchdog has looked.
+#
+
+go_to($proxy->url);
+$one->query_is("SELECT redis_lock('release')", '', 'release: held');
+$two->query("BEGIN; INSERT INTO written VALUES ('two')");
+$two->query_is("SELECT redis_xact_lock('verify')", '', 'release: one to be verified');
+my $watchdog = $node->watchdog_pid;
+kill 'STOP', $watchdog;
+$node->set('lockredis.url' => $new->url);
+$one->query_warns("SELECT redis_unlock('release')",
+	'f', '01000', qr/"lockredis.url" was changed/, 'release: told');
+$two->query("SET LOCAL lockredis.commit_guard = 'verify'");
+$two->query_is("SELECT redis_xact_lock('verify')", '', 'release: with the stricter guard');
+like($two->query('COMMIT')->detail // '', qr/"lockredis.url" was changed/,
+	'release: the guard finds out');
+is(only_at_old(), 'foreign release verify', 'release: the old place has them');
+kill 'CONT', $watchdog;
+poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
+pass('release: no more');
+$node->wait_for_up;
+
+#
+# A request was under way.
+#
+
+go_to($proxy->url);
+$one->query("SET lockredis.lease = '12s'");
+my $rule = $proxy->rule(match => 'under way', on => 'reply', skip => 1, action => 'hold');
+$one->query_is("SELECT redis_lock('under way')", '', 'under way: held');
+$proxy->wait_for_rule($rule);
+go_to($new->url);
+poll_until('the lock to be lost', sub { reason('under way') eq 'moved' });
+isnt(owner_in($old->hash('under way')), '', 'under way: at the old place');
+$old->cmd('PEXPIRE', 'under way', 600_000);
+$proxy->release;
+poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
+$one->query_warns("SELECT redis_unlock('under way')", 'f', '01000', qr/was changed/,
+	'under way: told');
+$one->query('RESET lockredis.lease');
+$proxy->clear;
+
+#
+# The same Redis under another name.
+#
+
+my $losses = $node->value('SELECT losses FROM redis_lock_stats');
+$one->query_is("SELECT redis_lock('same'), redis_lock('same given', '1 hour')", '|',
+	'same: held');
+my $owner = owner_in($new->hash('same'));
+go_to($new->unix_url);
+poll_until('the lock to be asked for',
+	sub {
+		$node->value("SELECT sum(renewals) FROM redis_locks WHERE key = 'same'") > 0;
+	});
+$two->query_is("SELECT redis_try_lock('same given')", 'f', 'same: locked');
+$one->query_is("SELECT redis_is_held('same'), redis_is_held('same given')", 't|t', 'same: held');
+is(owner_in($new->hash('same')), $owner, 'same: by the same owner');
+is($node->value('SELECT losses FROM redis_lock_stats'), $losses, 'same: nothing is lost');
+$one->query_is("SELECT redis_unlock('same'), redis_unlock('same given')", 't|t',
+	'same: given back');
+
+#
+# The old place is dead.
+#
+
+go_to($proxy->url);
+$one->query_is("SELECT redis_lock('dead')", '', 'dead: held');
+$old->freeze;
+go_to($new->url);
+poll_until('the lock to be lost', sub { reason('dead') eq 'moved' });
+$one->query_warns("SELECT redis_unlock('dead')", 'f', '01000', qr/was changed/, 'dead: told');
+$one->query_is("SELECT redis_try_lock('dead')", 't', 'dead: free at the new place');
+$one->query_is("SELECT redis_unlock('dead')", 't', 'dead: given back');
+$old->thaw;
+poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
+
+$_->quit foreach $one, $two, $three;
+nothing_left($node, $new);
+done_testing();

@@ -1,0 +1,244 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What the documentation gives to be pasted can be pasted, and does what it says:
+# docs/acl.md into redis-cli, the two loops of docs/snapshots.md and what creates
+# the extension into psql.  And each script asks for what it needs, and no more.
+
+use strict;
+use warnings FATAL => 'all';
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use IPC::Run;
+use LockRedis::Test;
+use PostgreSQL::Test::Utils ();
+
+my $docs = dirname(abs_path(__FILE__)) . '/../../docs';
+
+# The blocks of a file, in their order.
+sub blocks
+{
+	my ($file) = @_;
+	my $text = PostgreSQL::Test::Utils::slurp_file("$docs/$file");
+
+	return $text =~ /^```\w*\n(.*?)^```$/msg;
+}
+
+# As redis-cli does with what is pasted at its prompt: a line is a command.
+sub paste
+{
+	my ($redis, $block) = @_;
+
+	return map {
+		my $line = $_;
+		my $reply = $redis->try_cmd(split ' ', $line);
+
+		[ $line, ref $reply ? $$reply : $reply ];
+	} grep { /\S/ } split /\n/, $block;
+}
+
+sub all_ok
+{
+	my ($name, @replies) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @wrong = grep { $_->[1] ne 'OK' } @replies;
+
+	ok(@replies > 0 && !@wrong, "$name: can be pasted")
+	  || diag join "\n", map { "$_->[0]: $_->[1]" } @wrong;
+	return;
+}
+
+#
+# docs/acl.md
+#
+my $redis = LockRedis::Redis->new;
+my @acl = blocks('acl.md');
+my @rules = grep { /^ACL SETUSER/ } @acl;
+my @others = grep { !/^ACL SETUSER/ } @acl;
+my ($rule, $tokens, $all, $all_tokens) = @rules;
+
+is(scalar @rules, 4, 'acl.md: four rules');
+ok($rule =~ /~jobs:/ && $rule !~ /token/, 'acl.md: first the one for some keys');
+ok($all =~ /~\*/, 'acl.md: then the one for all');
+my ($settings) = grep { /lockredis\.url/ } @others;
+my ($log) = grep { /^redis-cli/ } @others;
+is(scalar @others, 2, 'acl.md: and settings, and how to see what was refused');
+
+my ($password) = $rule =~ /^ACL SETUSER lockredis on >(\S+)/;
+my $secret = PostgreSQL::Test::Utils::tempdir_short() . '/password';
+open my $fh, '>', $secret or die "could not write $secret: $!";
+print $fh "$password\n";
+close $fh or die "could not write $secret: $!";
+chmod 0600, $secret or die "could not chmod $secret: $!";
+
+# Its own user, at the port and with the file of this test.
+$settings =~ s/redis\.example\.com:6379/'127.0.0.1:' . $redis->port/e
+  or die 'no address in acl.md';
+$settings =~ s{'/etc/postgresql/lockredis\.password'}{'$secret'}
+  or die 'no password file in acl.md';
+
+all_ok('acl.md: some keys', paste($redis, $rule));
+my $node = LockRedis::Node->create('main', redis => $redis, start => 0);
+$node->append_conf('postgresql.conf', $settings);
+$node->start;
+$node->value('CREATE EXTENSION IF NOT EXISTS lockredis');
+$node->wait_for_up;
+
+# Keys, channels, commands: waiting for somebody else's lock has them all.
+sub works
+{
+	my ($name, $key) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $session = $node->session;
+
+	$session->query_is(
+		"SELECT redis_try_lock('$key'), redis_hold_count('$key'), redis_is_locked('$key'),
+		        redis_extend('$key', '1 min'), redis_unlock('$key')",
+		't|1|t|t|t', "$name: lock and unlock");
+	$redis->cmd('HSET', $key, '11111111-2222-3333-4444-555555555555:1', 1);
+	$redis->cmd('PEXPIRE', $key, 600_000);
+	$session->start("SELECT redis_lock('$key'), redis_unlock('$key')");
+	poll_until("$name: a subscription",
+		sub { $redis->subscribers("redisson_lock__channel:{$key}") == 1 });
+	$redis->cmd('DEL', $key);
+	$redis->cmd('PUBLISH', "redisson_lock__channel:{$key}", 0);
+	is($session->wait(30)->out, '|t', "$name: woken by a message");
+	$session->quit;
+	return;
+}
+
+sub is_refused
+{
+	my ($sql, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $session = $node->session;
+	my $result = $session->query($sql);
+
+	like($result->error ? $result->{raw} : '', qr/NOPERM|permission/i, $name);
+	$session->quit;
+	return;
+}
+
+works('some keys', 'jobs:1');
+is_refused("SELECT redis_try_lock('other')", 'some keys: no others');
+is_refused("SELECT redis_try_fenced_lock('jobs:2')", 'some keys: no tokens');
+ok( scalar @{ $redis->cmd(split ' ', $log =~ s/^redis-cli//r) } > 0,
+	'acl.md: the log of what was refused');
+all_ok('acl.md: tokens', paste($redis, $tokens));
+my $fenced = $node->session;
+$fenced->query_is(
+	"SELECT redis_try_fenced_lock('jobs:3') > 0, redis_unlock('jobs:3')",
+	't|t', 'some keys: with tokens');
+is_refused("SELECT redis_try_fenced_lock('other')", 'some keys: tokens of no others');
+all_ok('acl.md: all keys', paste($redis, $all));
+works('all keys', 'other');
+all_ok('acl.md: all keys, tokens', paste($redis, $all_tokens));
+$fenced->query_is("SELECT redis_try_fenced_lock('other') > 0, redis_unlock('other')",
+	't|t', 'all keys: with tokens');
+$fenced->quit;
+
+#
+# docs/snapshots.md: a loop that commits
+#
+# From the second pass on the first variant has nothing; the second one has the
+# lock of its row, in each.
+#
+{
+	my ($wrong, $right) = grep { /LOOP/ } blocks('snapshots.md');
+	my $session = $node->session;
+	my $expected = qr/UPDATE account SET/;
+
+	$session->query(
+		'CREATE TABLE account (id int PRIMARY KEY, balance int);
+		 INSERT INTO account SELECT i, 100 FROM generate_series(1, 3) i;
+		 CREATE TABLE pass (account int, held bool)');
+	foreach my $case ([ $wrong, '1:t 2:f 3:f', 'locks taken by the query' ],
+		[ $right, '1:t 2:t 3:t', 'locks taken in the loop' ])
+	{
+		my ($block, $held, $name) = @$case;
+		my $result = $session->query($block);
+
+		is($result->error, undef, "snapshots.md, $name: runs");
+		is($session->value("SELECT string_agg(balance::text, ' ') FROM account"),
+			join(' ', ($block eq $wrong ? 110 : 120) x 3), "snapshots.md, $name: does it all");
+
+		# The same with a look at the lock where the work begins
+		$block =~ s{(?=UPDATE account SET)}
+			{INSERT INTO pass SELECT r.id, redis_is_held('account:' || r.id);\n}
+			or die 'no UPDATE in the loop';
+		$session->query("TRUNCATE pass");
+		$session->query($block);
+		is($session->value("SELECT string_agg(account || ':' || held, ' ' ORDER BY account) FROM pass")
+				=~ s/(true|false)/substr $1, 0, 1/ger,
+			$held, "snapshots.md, $name: who is held in which pass");
+		$session->query('UPDATE account SET balance = 110');
+	}
+	$wrong =~ s{(?=UPDATE account SET)}{PERFORM redis_assert_held('account:' || r.id);\n};
+	$session->query_fails($wrong, '55000', qr/account:2/,
+		'snapshots.md: redis_assert_held tells');
+	$session->quit;
+}
+
+#
+# CREATE EXTENSION, wherever it stands, and what takes back a grant
+#
+$node->value('CREATE ROLE alice LOGIN');
+foreach my $file ('../README.md', 'security.md', 'table-mode.md')
+{
+	my @create = grep { /CREATE EXTENSION lockredis/ } blocks($file);
+	my $admin;
+	my $alice;
+
+	is(scalar @create, 1, "$file: one place that creates the extension");
+	$node->value('CREATE DATABASE app');
+	$admin = $node->session(dbname => 'app');
+	$admin->query_is($create[0], '', "$file: can be pasted");
+	$alice = $node->session(dbname => 'app', user => 'alice');
+	$alice->query_is("SELECT redis_try_lock('jobs:1'), redis_unlock('jobs:1')",
+		't|t', "$file: the functions are found");
+	$_->quit foreach $admin, $alice;
+	$node->value('DROP DATABASE app');
+}
+{
+	my ($revoke) = grep { /^REVOKE.*redis_force_unlock/ } blocks('security.md');
+	my $handed_out = q{SELECT count(*) FROM pg_proc WHERE proname IN
+		  ('redis_force_unlock', 'redis_fence_check', 'redis_fence_forget', 'redis_lock_stats_reset')
+		AND has_function_privilege('alice', oid, 'EXECUTE')};
+
+	$node->value('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO alice');
+	is($node->value($handed_out), 4, 'a grant on all functions of public hands them out');
+	$node->value($revoke);
+	is($node->value($handed_out), 0, 'security.md: taken back');
+}
+
+#
+# script/bootstrap, where there is nothing but what PostgreSQL and a compiler are
+# called by
+#
+{
+	my $path = PostgreSQL::Test::Utils::tempdir();
+	my $asked = sub {
+		my @run = ("$docs/../script/bootstrap", @_);
+		local $ENV{PATH} = $path;
+
+		IPC::Run::run(\@run, \'', '>', \my $out, '2>', \my $err);
+		return $out . ($err =~ s/^bootstrap: please .*hold://r);
+	};
+
+	foreach my $tool (qw(sh sed cat id mktemp cc gcc make runuser pg_config))
+	{
+		my ($found) = grep { -x } map { "$_/$tool" } split /:/, $ENV{PATH};
+
+		symlink $found, "$path/$tool" or die "$tool: $!" if defined $found;
+	}
+	$ENV{PG_CONFIG} = 'pg_config' unless defined $ENV{PG_CONFIG};
+	is($asked->('demo', '--no-redis'), '', 'demo --no-redis needs no more');
+	is($asked->('demo'), " redis-server redis-tools\n", 'demo needs a Redis');
+	foreach my $for ([], ['test'], ['bench'], ['--bench'])
+	{
+		like($asked->(@$for), qr/redis-server.* maven.* valgrind/, "@$for: the tests need more");
+	}
+}
+
+nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+done_testing();
