@@ -87,6 +87,8 @@ extern bool sim_compare_u32(volatile pg_atomic_uint32 *p, uint32 *expected, uint
 extern bool sim_compare_u64(volatile pg_atomic_uint64 *p, uint64 *expected, uint64 v);
 extern uint32 sim_add_u32(volatile pg_atomic_uint32 *p, int32 v);
 extern uint64 sim_add_u64(volatile pg_atomic_uint64 *p, int64 v);
+extern uint32 sim_or_u32(volatile pg_atomic_uint32 *p, uint32 v);
+extern uint32 sim_and_u32(volatile pg_atomic_uint32 *p, uint32 v);
 extern void sim_full_barrier(void);
 extern void sim_one_barrier(void);
 
@@ -191,6 +193,28 @@ sim_add_u64(volatile pg_atomic_uint64 *p, int64 v)
 	full_step("add");
 	p->value += v;
 	return p->value - v;
+}
+
+uint32
+sim_or_u32(volatile pg_atomic_uint32 *p, uint32 v)
+{
+	uint32		before;
+
+	full_step("or");
+	before = p->value;
+	p->value |= v;
+	return before;
+}
+
+uint32
+sim_and_u32(volatile pg_atomic_uint32 *p, uint32 v)
+{
+	uint32		before;
+
+	full_step("and");
+	before = p->value;
+	p->value &= v;
+	return before;
 }
 
 void

@@ -40,7 +40,7 @@ typedef struct SimShared
 	{
 		char		name[64];
 		void	   *start;
-	}			structs[8];
+	}			structs[16];
 } SimShared;
 
 #define shared_root		((SimShared *) sim_root)

@@ -101,6 +101,18 @@ errdetail(const char *format,...)
 }
 
 int
+errdetail_plural(const char *singular, const char *plural, unsigned long n,...)
+{
+	va_list		args;
+
+	va_start(args, n);
+	vsnprintf(reports[top].detail, sizeof(reports[top].detail),
+			  n == 1 ? singular : plural, args);
+	va_end(args);
+	return 0;
+}
+
+int
 errdetail_internal(const char *format,...)
 {
 	FORMAT(detail);

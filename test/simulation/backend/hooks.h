@@ -32,6 +32,8 @@ extern bool sim_compare_u32(volatile pg_atomic_uint32 *p, uint32 *expected, uint
 extern bool sim_compare_u64(volatile pg_atomic_uint64 *p, uint64 *expected, uint64 v);
 extern uint32 sim_add_u32(volatile pg_atomic_uint32 *p, int32 v);
 extern uint64 sim_add_u64(volatile pg_atomic_uint64 *p, int64 v);
+extern uint32 sim_or_u32(volatile pg_atomic_uint32 *p, uint32 v);
+extern uint32 sim_and_u32(volatile pg_atomic_uint32 *p, uint32 v);
 extern void sim_full_barrier(void);
 extern void sim_one_barrier(void);
 extern void sim_check_for_interrupts(void);
@@ -48,6 +50,8 @@ extern void sim_check_for_interrupts(void);
 #define pg_atomic_fetch_add_u64(p, v)	sim_add_u64((p), (v))
 #define pg_atomic_fetch_sub_u32(p, v)	sim_add_u32((p), -(v))
 #define pg_atomic_fetch_sub_u64(p, v)	sim_add_u64((p), -(v))
+#define pg_atomic_fetch_or_u32(p, v)	sim_or_u32((p), (v))
+#define pg_atomic_fetch_and_u32(p, v)	sim_and_u32((p), (v))
 
 #undef pg_memory_barrier
 #undef pg_read_barrier

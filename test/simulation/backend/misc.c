@@ -299,6 +299,9 @@ BackendPidGetProc(int pid)
  * ----------
  */
 
+static uint32 wait_event_info;
+uint32	   *my_wait_event_info = &wait_event_info;
+
 void
 pgstat_report_activity(BackendState state, const char *cmd_str)
 {

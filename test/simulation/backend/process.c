@@ -14,6 +14,7 @@
 
 #include <signal.h>
 
+#include "commands/extension.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -42,6 +43,8 @@ int			LockTimeout = 0;
 int			DeadlockTimeout = 1000;
 bool		log_lock_waits = false;
 bool		backend_exiting = false;
+bool		proc_exit_inprogress = false;
+bool		creating_extension = false;
 bool		process_shared_preload_libraries_in_progress = false;
 shmem_request_hook_type shmem_request_hook = NULL;
 shmem_startup_hook_type shmem_startup_hook = NULL;
@@ -185,7 +188,7 @@ on_shmem_exit(pg_on_exit_callback function, Datum arg)
 void
 proc_exit(int code)
 {
-	backend_exiting = true;
+	backend_exiting = proc_exit_inprogress = true;
 	InterruptPending = false;
 	ProcDiePending = false;
 	QueryCancelPending = false;

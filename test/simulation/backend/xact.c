@@ -24,6 +24,7 @@ static char owner_sub[DEPTH_MAX][1];
 #define TOP_OWNER	((ResourceOwner) owner_top)
 
 ResourceOwner CurrentResourceOwner = NULL;
+ResourceOwner CurTransactionResourceOwner = NULL;
 ResourceOwner TopTransactionResourceOwner = NULL;
 
 int			XactIsoLevel = XACT_READ_COMMITTED;
@@ -127,6 +128,14 @@ release(ResourceOwner owner, bool commit, bool top)
 	CurrentResourceOwner = before;
 }
 
+/* Of the (sub)transaction that is the current one. */
+static void
+set_owner(void)
+{
+	CurTransactionResourceOwner = CurrentResourceOwner = depth == 1 ? TOP_OWNER :
+		(ResourceOwner) owner_sub[depth - 1];
+}
+
 void
 xact_start(void)
 {
@@ -135,7 +144,8 @@ xact_start(void)
 	subid[1] = TopSubTransactionId;
 	next_subid = TopSubTransactionId + 1;
 	has_xid = false;
-	TopTransactionResourceOwner = CurrentResourceOwner = TOP_OWNER;
+	TopTransactionResourceOwner = TOP_OWNER;
+	set_owner();
 	sim_trace("transaction starts");
 }
 
@@ -144,7 +154,8 @@ end(void)
 {
 	depth = 0;
 	has_xid = false;
-	TopTransactionResourceOwner = CurrentResourceOwner = NULL;
+	TopTransactionResourceOwner = NULL;
+	CurTransactionResourceOwner = CurrentResourceOwner = NULL;
 	backend_must_not_raise = NULL;
 }
 
@@ -182,6 +193,7 @@ abort_sub(void)
 	sub_callback(SUBXACT_EVENT_ABORT_SUB, subid[depth], subid[depth - 1], NULL);
 	release((ResourceOwner) owner_sub[depth - 1], false, false);
 	depth--;
+	set_owner();
 	backend_must_not_raise = NULL;
 	RESUME_INTERRUPTS();
 }
@@ -210,7 +222,7 @@ xact_sub_start(void)
 	Assert(depth > 0 && depth < DEPTH_MAX);
 	depth++;
 	subid[depth] = next_subid++;
-	CurrentResourceOwner = (ResourceOwner) owner_sub[depth - 1];
+	set_owner();
 	sub_callback(SUBXACT_EVENT_START_SUB, subid[depth], subid[depth - 1], NULL);
 	sim_trace("subtransaction %d starts", (int) subid[depth]);
 }
@@ -224,8 +236,7 @@ xact_sub_commit(void)
 	sub_callback(SUBXACT_EVENT_COMMIT_SUB, subid[depth], subid[depth - 1], NULL);
 	release((ResourceOwner) owner_sub[depth - 1], true, false);
 	depth--;
-	CurrentResourceOwner = depth == 1 ? TOP_OWNER :
-		(ResourceOwner) owner_sub[depth - 1];
+	set_owner();
 }
 
 void
@@ -234,6 +245,4 @@ xact_sub_abort(void)
 	Assert(depth > 1);
 	sim_trace("subtransaction %d is rolled back", (int) subid[depth]);
 	abort_sub();
-	CurrentResourceOwner = depth == 1 ? TOP_OWNER :
-		(ResourceOwner) owner_sub[depth - 1];
 }

@@ -5,7 +5,8 @@
  *	  simulated network.
  *
  * What matters above store.h is as there: a batch goes out in commands of
- * neighbours of the same kind, one refused key refuses its command, a batch is
+ * neighbours of the same kind, one refused key refuses its command, whose operations
+ * are then tried one by one if the node runs scripts at all, a batch is
  * repeated once over a new connection but for creates, what was sent and not
  * answered is unknown, a node that let a request time out is marked silent, a
  * create carries the latest moment at which it may run by an estimate of the
@@ -31,11 +32,12 @@
 #include "redis_link.h"
 
 #define FLIGHT_MAX	256
+#define PASSES_MAX	4
 
 typedef struct Command
 {
 	int			first;
-	int			n;
+	int			n;				/* 0: does the node run scripts at all? */
 	int64		sent_at;
 } Command;
 
@@ -43,6 +45,7 @@ struct StoreHandle
 {
 	RedisLink	link;
 	bool		patient;
+	bool		stays;
 
 	bool		active;
 	StoreOp    *ops;
@@ -53,6 +56,10 @@ struct StoreHandle
 	int64		progress_at;
 	int64		reply_until;
 	bool		reconnected;
+	int			passes;
+	bool		runs_scripts;
+	bool		doubt;
+	bool		proving;
 	Command		flight[FLIGHT_MAX];
 	int			flight_first;
 	int			flight_n;
@@ -70,7 +77,6 @@ set_error(StoreHandle *h, int sqlstate, const char *detail)
 {
 	memset(&h->error, 0, sizeof(h->error));
 	h->error.sqlstate = sqlstate;
-	h->error.node = 1;
 	strlcpy(h->error.detail, detail, sizeof(h->error.detail));
 }
 
@@ -104,6 +110,13 @@ give_up(StoreHandle *h)
 }
 
 static void
+start_pass(StoreHandle *h)
+{
+	h->next = 0;
+	h->proving = false;
+}
+
+static void
 ground_flight(StoreHandle *h)
 {
 	for (; h->flight_n > 0; h->flight_n--)
@@ -123,10 +136,10 @@ connection_gone(StoreHandle *h, bool try_again, const char *detail)
 	link_close(&h->link);
 	ground_flight(h);
 	set_error(h, ERRCODE_CONNECTION_FAILURE, detail);
-	if (h->left > 0 && try_again && !h->reconnected)
+	if (h->left > 0 && try_again && !h->reconnected && !h->stays)
 	{
 		h->reconnected = true;
-		h->next = 0;
+		start_pass(h);
 		link_open(&h->link);
 		return;
 	}
@@ -150,6 +163,7 @@ verb_of(StoreOpKind kind)
 		[STORE_FORCE] = REDIS_FORCE,
 		[STORE_INSPECT] = REDIS_INSPECT,
 		[STORE_PROBE] = REDIS_PROBE,
+		[STORE_FACTS] = REDIS_TIME,
 		[STORE_TIME] = REDIS_TIME,
 	};
 
@@ -183,20 +197,57 @@ fill(StoreHandle *h, StoreOp *op, int64 now, RedisArg *a)
 	a->fenced = op->fenced;
 }
 
+static bool
+is_shared(StoreOpKind kind)
+{
+	return kind == STORE_RENEW || kind == STORE_RELEASE;
+}
+
+/* Of each command when it is put together. */
+static Command *
+push_command(StoreHandle *h, int first)
+{
+	Command    *c = &h->flight[(h->flight_first + h->flight_n) % FLIGHT_MAX];
+	int64		now = lr_now();
+
+	c->first = first;
+	c->n = 0;
+	c->sent_at = now;
+	if (h->flight_n++ == 0)
+	{
+		h->progress_at = now;
+		h->reply_until = Min(h->deadline, now + lr_command_timeout * LR_US_PER_MS);
+	}
+	return c;
+}
+
+static void
+send_proof(StoreHandle *h)
+{
+	RedisRequest q;
+
+	memset(&q, 0, sizeof(q));
+	q.verb = REDIS_PROBE;
+	q.n = 1;
+	h->proving = true;
+	(void) push_command(h, 0);
+	sim_yield("send");
+	net_send(h->link.conn, &q, sizeof(q));
+}
+
 static void
 send_command(StoreHandle *h)
 {
 	StoreOp    *op = &h->ops[h->next];
-	int			max = op->kind == STORE_RENEW || op->kind == STORE_RELEASE ? REDIS_GROUP : 1;
-	int64		now = lr_now();
-	Command    *c = &h->flight[(h->flight_first + h->flight_n) % FLIGHT_MAX];
+	int			max = is_shared(op->kind) && !op->alone ? REDIS_GROUP : 1;
+	Command    *c = push_command(h, h->next);
+	int64		now = c->sent_at;
 	RedisRequest q;
 
 	memset(&q, 0, sizeof(q));
 	q.verb = verb_of(op->kind);
-	c->first = h->next;
-	c->sent_at = now;
 	while (q.n < max && h->next < h->nops && h->ops[h->next].kind == op->kind &&
+		   (q.n == 0 || !h->ops[h->next].alone) &&
 		   h->ops[h->next].outcome == STORE_PENDING)
 	{
 		fill(h, &h->ops[h->next], now, &q.arg[q.n++]);
@@ -205,11 +256,6 @@ send_command(StoreHandle *h)
 		h->next++;
 	}
 	c->n = q.n;
-	if (h->flight_n++ == 0)
-	{
-		h->progress_at = now;
-		h->reply_until = Min(h->deadline, now + lr_command_timeout * LR_US_PER_MS);
-	}
 	sim_yield("send");
 	net_send(h->link.conn, &q, sizeof(q));
 }
@@ -219,9 +265,11 @@ send_commands(StoreHandle *h)
 {
 	for (;;)
 	{
+		if (h->doubt && !h->runs_scripts && !h->proving)
+			send_proof(h);
 		while (h->next < h->nops && h->ops[h->next].outcome != STORE_PENDING)
 			h->next++;
-		if (h->next == h->nops || h->flight_n == FLIGHT_MAX)
+		if (h->next == h->nops || h->flight_n == FLIGHT_MAX || h->proving)
 			return;
 		send_command(h);
 	}
@@ -272,14 +320,75 @@ take_answer(StoreHandle *h, StoreOp *op, const RedisAnswer *a, bool repeated)
 	}
 }
 
+/*
+ * go_alone --- open again for the next pass, each in a command of its own
+ *
+ * Who has no right to a key is told so before anything is done.
+ */
+static void
+go_alone(StoreHandle *h, const Command *c)
+{
+	for (int i = c->first; i < c->first + c->n; i++)
+	{
+		h->ops[i].alone = true;
+		if (h->ops[i].sent_at == c->sent_at)
+			h->ops[i].sent_at = 0;
+	}
+	h->doubt = true;
+}
+
+static void
+refuse_rest(StoreHandle *h, StoreOutcome outcome)
+{
+	for (int i = 0; i < h->nops; i++)
+		if (h->ops[i].outcome == STORE_PENDING)
+			settle(h, &h->ops[i], outcome);
+}
+
+/* Is it worth asking for each of its locks? */
+static bool
+may_go_alone(const StoreHandle *h, const Command *c, const RedisReply *r)
+{
+	return is_shared(h->ops[c->first].kind) && h->passes < PASSES_MAX && !r->loading &&
+		(c->n > 1 || (h->patient && !h->runs_scripts));
+}
+
 static void
 take_refusal(StoreHandle *h, const Command *c, const RedisReply *r)
 {
-	set_error(h, r->denied ? ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION :
-			  ERRCODE_CONNECTION_FAILURE,
-			  r->denied ? "The node answered: NOPERM" : "The node answered: LOADING");
-	for (int i = c->first; i < c->first + c->n; i++)
-		settle(h, &h->ops[i], r->denied ? STORE_DENIED : STORE_REFUSED);
+	StoreOutcome outcome = r->loading ? STORE_REFUSED : STORE_DENIED;
+
+	set_error(h, r->loading ? ERRCODE_CONNECTION_FAILURE :
+			  ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION,
+			  r->loading ? "The node answered: LOADING" : "The node answered: NOPERM");
+	if (c->n == 0)
+		refuse_rest(h, outcome);
+	else if (may_go_alone(h, c, r))
+		go_alone(h, c);
+	else
+		for (int i = c->first; i < c->first + c->n; i++)
+		{
+			h->ops[i].own_fault = c->n == 1 && !r->loading &&
+				(h->runs_scripts || !h->patient);
+			settle(h, &h->ops[i], outcome);
+		}
+}
+
+static void
+take_good(StoreHandle *h, const Command *c, const RedisReply *r)
+{
+	if (r->verb == REDIS_TIME || r->verb == REDIS_CREATE)
+		link_set_clock(&h->link, r->answer[0].store_ms * LR_US_PER_MS);
+	if (r->verb != REDIS_TIME)
+		h->runs_scripts = true;
+	if (c->n == 0)
+		h->proving = false;
+	for (int i = 0; i < c->n; i++)
+	{
+		StoreOp    *op = &h->ops[c->first + i];
+
+		take_answer(h, op, &r->answer[i], op->sent_at < c->sent_at);
+	}
 }
 
 static void
@@ -291,16 +400,7 @@ take_reply(StoreHandle *h, const RedisReply *r)
 	if (r->denied || r->loading)
 		take_refusal(h, c, r);
 	else
-	{
-		if (r->verb == REDIS_TIME || r->verb == REDIS_CREATE)
-			link_set_clock(&h->link, r->answer[0].store_ms * LR_US_PER_MS);
-		for (int i = 0; i < c->n; i++)
-		{
-			StoreOp    *op = &h->ops[c->first + i];
-
-			take_answer(h, op, &r->answer[i], op->sent_at < c->sent_at);
-		}
-	}
+		take_good(h, c, r);
 	h->flight_first = (h->flight_first + 1) % FLIGHT_MAX;
 	h->flight_n--;
 	h->progress_at = lr_now();
@@ -328,6 +428,11 @@ process(StoreHandle *h)
 		}
 		if (h->link.state != LINK_READY)
 			return;
+		if (h->flight_n == 0 && h->next >= h->nops)
+		{
+			h->passes++;
+			start_pass(h);
+		}
 		send_commands(h);
 		sim_yield("receive");
 		while (h->active && h->flight_n > 0 &&
@@ -337,7 +442,7 @@ process(StoreHandle *h)
 			heard = true;
 			finish(h);
 		}
-		if (heard && node_is_silent(STORE_REDIS))
+		if (heard && !h->stays && node_is_silent(STORE_REDIS))
 			node_set_silent(STORE_REDIS, false);
 		if (!h->active)
 			return;
@@ -369,7 +474,7 @@ check_time(StoreHandle *h)
 	}
 	if (now < h->reply_until)
 		return;
-	if (now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
+	if (!h->stays && now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
 		node_set_silent(STORE_REDIS, true);
 	connection_gone(h, false, "The node did not answer in time.");
 }
@@ -498,6 +603,8 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	h->deadline = deadline;
 	h->reply_until = deadline;
 	h->reconnected = false;
+	h->passes = 0;
+	h->runs_scripts = h->doubt = h->proving = false;
 	h->error.sqlstate = 0;
 	h->error.detail[0] = '\0';
 	h->active = nops > 0;
@@ -506,6 +613,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		ops[i].outcome = STORE_PENDING;
 		ops[i].sent_at = 0;
 		ops[i].not_after = 0;
+		ops[i].own_fault = false;
 	}
 	if (!h->active)
 		return;
@@ -520,6 +628,11 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		return;
 	}
 	link_check(&h->link);
+	if (h->link.state != LINK_READY && h->stays)
+	{
+		refuse(h, "The connection was lost.");
+		return;
+	}
 	if (h->link.state != LINK_READY)
 		link_open(&h->link);
 	process(h);
@@ -554,15 +667,13 @@ redis_disconnect(StoreHandle *h)
 {
 	redis_abandon(h);
 	link_close(&h->link);
+	h->stays = false;
 }
 
-void
-redis_resolve(void)
+static void
+redis_stay(StoreHandle *h)
 {
-	NodeAddresses none;
-
-	memset(&none, 0, sizeof(none));
-	node_publish_addresses(&none);
+	h->stays = true;
 }
 
 const StoreRoutine redis_store = {
@@ -577,6 +688,7 @@ const StoreRoutine redis_store = {
 	.error = redis_error,
 	.connected = redis_connected,
 	.disconnect = redis_disconnect,
+	.stay = redis_stay,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,
 	.listener_unsubscribe = redis_listener_unsubscribe,

@@ -235,6 +235,7 @@ execute(Row *in, TableOp *op)
 			op->store_ms = sim_now() / SIM_MS;
 			break;
 		case STORE_PROBE:
+		case STORE_FACTS:
 			break;
 	}
 	sim_trace("table: operation %d on %.*s of %llu: outcome %d", op->kind, op->name_len,
