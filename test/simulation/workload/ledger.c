@@ -22,6 +22,7 @@
 #include "../../../src/locktable_int.h"
 
 #define MAX_TAKEN	64
+#define MAX_HOLDS	64
 
 typedef struct Taken
 {
@@ -39,6 +40,7 @@ static int	ntaken = 0;
 static int	losses_seen;		/* in this statement */
 static int	losses_told;
 static int64 guard_looks_after;
+static uint64 lost_then[MAX_HOLDS];	/* by hold: owner, if it was lost then */
 
 /* ----------
  * Taking and losing
@@ -129,9 +131,10 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	if (t != NULL && scope == SCOPE_SESSION && part->count == 0 &&
 		h->scope[SCOPE_SESSION].count > 0)
 	{
-		t->at_session = false;
-		if (h->state == HOLD_LOST)
+		/* If not, it was about to be taken there, and was not. */
+		if (t->at_session && h->state == HOLD_LOST)
 			note_loss(h->owner, t->guard);
+		t->at_session = false;
 	}
 	return __real_lt_set_scope(hold, scope, part, deadline, moves);
 }
@@ -192,16 +195,40 @@ ledger_transaction_ends(void)
  * ----------
  */
 
+/*
+ * look --- what the guard, which looks after this, has to know of
+ *
+ * A loss is known when it is counted, which is a moment after it is seen in the
+ * hold.
+ */
+static void
+look(void)
+{
+	uint32		n = 0;
+
+	Assert(lt_table->max_locks <= MAX_HOLDS);
+	guard_looks_after = sim_now();
+	memset(lost_then, 0, sizeof(lost_then));
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (lt_holds[i].session == LrMyProcNumber && lt_holds[i].state == HOLD_LOST)
+		{
+			lost_then[i] = lt_holds[i].owner;
+			n++;
+		}
+	if (n != lt_sessions[LrMyProcNumber].nlost.value)
+		memset(lost_then, 0, sizeof(lost_then));
+}
+
 void
 ledger_guard_begins(void)
 {
-	guard_looks_after = sim_now();
+	look();
 }
 
 void
 ledger_waited(void)
 {
-	guard_looks_after = sim_now();
+	look();
 }
 
 static bool
@@ -256,7 +283,8 @@ ledger_guard_passed(void)
 		if (h->session != LrMyProcNumber ||
 			(h->state != HOLD_HELD && h->state != HOLD_LOST) || !is_guarded(h))
 			continue;
-		if (end_of(i) < guard_looks_after)
+		if (h->state == HOLD_LOST ? lost_then[i] == h->owner :
+			end_of(i) < guard_looks_after)
 			sim_fail("commit under a loss",
 					 "%s was lost %.3f ms before the guard looked last, and the commit goes on",
 					 lt_keys[h->key].name, (guard_looks_after - end_of(i)) / 1000.0);

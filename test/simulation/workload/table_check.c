@@ -48,6 +48,15 @@ time_of(pg_atomic_uint64 *t)
 	return (int64) t->value;
 }
 
+/* A look that is forced is marked by a negative time. */
+static int64
+due_of(LrIndex hold, StoreId store)
+{
+	int64		due = time_of(&lt_leases[hold].due[store]);
+
+	return due < 0 ? -due : due;
+}
+
 static int64
 deadline_of(LrIndex hold)
 {
@@ -141,14 +150,14 @@ check_hold(LrIndex k, LrIndex i)
 
 	/* The watchdog must look in time at what is its business. */
 	if (h->state == HOLD_HELD &&
-		time_of(&lt_leases[i].due[h->store]) > Max(deadline_of(i), sim_now()))
+		due_of(i, h->store) > Max(deadline_of(i), sim_now()))
 		BROKEN("hold %d of %s is due at %.6f s and its lease ends at %.6f s", i,
-			   key->name, time_of(&lt_leases[i].due[h->store]) / (double) SIM_S,
+			   key->name, due_of(i, h->store) / (double) SIM_S,
 			   deadline_of(i) / (double) SIM_S);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 		for (int s = 0; s < STORE_COUNT; s++)
 			if ((h->traces & STORE_BIT(s)) != 0 &&
-				time_of(&lt_leases[i].due[s]) >= LR_NEVER)
+				due_of(i, s) >= LR_NEVER)
 				BROKEN("hold %d of %s is %s, and never due", i, key->name,
 					   state_names[h->state]);
 }
@@ -312,7 +321,7 @@ check_watchdog(void)
 			continue;
 		for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		{
-			int64		due = time_of(&lt_leases[i].due[s]);
+			int64		due = due_of(i, s);
 
 			if (lt_leases[i].owner.value == 0)
 				continue;
@@ -332,7 +341,7 @@ check_watchdog(void)
 	if (lr_mode == MODE_FALLBACK)
 		for (LrIndex i = 0; i < lt_table->max_locks; i++)
 			if (lt_holds[i].state == HOLD_HELD && lt_holds[i].store != fallback_current() &&
-				time_of(&lt_leases[i].due[fallback_current()]) >= LR_NEVER)
+				due_of(i, fallback_current()) >= LR_NEVER)
 				BROKEN("hold %d of %s is not due to be moved", i,
 					   lt_keys[lt_holds[i].key].name);
 }
