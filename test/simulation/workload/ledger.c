@@ -37,6 +37,7 @@ typedef struct Taken
 static Taken taken[MAX_TAKEN];
 static int	ntaken = 0;
 
+static int64 statement_began;
 static int	losses_seen;		/* in this statement */
 static int	losses_told;
 static int64 guard_looks_after;
@@ -131,8 +132,12 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	if (t != NULL && scope == SCOPE_SESSION && part->count == 0 &&
 		h->scope[SCOPE_SESSION].count > 0)
 	{
-		/* If not, it was about to be taken there, and was not. */
-		if (t->at_session && h->state == HOLD_LOST)
+		/*
+		 * If not at session level, it was about to be taken there, and was not.
+		 * One that is lost while it is given up was given up before.
+		 */
+		if (t->at_session && h->state == HOLD_LOST &&
+			h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
 			note_loss(h->owner, t->guard);
 		t->at_session = false;
 	}
@@ -156,6 +161,7 @@ ledger_release_gone(uint64 owner)
 void
 ledger_statement(void)
 {
+	statement_began = sim_now();
 	losses_seen = losses_told = 0;
 }
 
@@ -316,7 +322,8 @@ has_cause(void)
 void
 ledger_told(int elevel, int sqlstate, const char *message)
 {
-	if (elevel >= WARNING && strstr(message, "lost") != NULL)
+	/* A statement that was cut short says so; the loss is in the server log. */
+	if (elevel >= ERROR || (elevel >= WARNING && strstr(message, "lost") != NULL))
 		losses_told++;
 	if (elevel >= ERROR && xact_in_pre_commit &&
 		strstr(message, "could not commit") != NULL && !has_cause())
