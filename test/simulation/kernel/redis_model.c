@@ -31,6 +31,7 @@ typedef struct Key
 	int64_t		expires_at;		/* on its clock */
 	int64_t		fence;
 	bool		denied;
+	bool		was_denied;
 } Key;
 
 typedef struct Subscriber
@@ -406,6 +407,7 @@ redis_deny_key(const char *key, bool deny)
 {
 	sim_trace("redis: %s is %s", key, deny ? "denied" : "allowed");
 	find(key)->denied = deny;
+	find(key)->was_denied = true;
 }
 
 bool
@@ -485,6 +487,10 @@ redis_has_key(const char *key)
 	return find(key)->there;
 }
 
+/*
+ * What is refused is given up when it should have run out, which it has not if
+ * the clock was set back.
+ */
 const char *
 redis_find_owner(const char *prefix)
 {
@@ -493,7 +499,8 @@ redis_find_owner(const char *prefix)
 		Key		   *k = find(keys[i].name);
 
 		if (k->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
-			strstr(k->owner, "/kept") == NULL)
+			strstr(k->owner, "/kept") == NULL &&
+			!(k->was_denied && redis_was_robbed(k->owner)))
 			return k->name;
 	}
 	return NULL;

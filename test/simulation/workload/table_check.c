@@ -309,6 +309,19 @@ check_counts(void)
  * ----------
  */
 
+/*
+ * is_stale_mark --- a look that was forced when nobody had the slot
+ *
+ * The bound of its block need not know of it: whoever sets a due time there
+ * lowers it then.
+ */
+static bool
+is_stale_mark(LrIndex i, StoreId s)
+{
+	return time_of(&lt_leases[i].due[s]) < 0 && lt_holds[i].store != s &&
+		fallback_current() != s && (lt_holds[i].traces & STORE_BIT(s)) == 0;
+}
+
 /* It sleeps: is it to be woken in time? */
 static void
 check_watchdog(void)
@@ -323,7 +336,7 @@ check_watchdog(void)
 		{
 			int64		due = due_of(i, s);
 
-			if (lt_leases[i].owner.value == 0)
+			if (lt_leases[i].owner.value == 0 || is_stale_mark(i, s))
 				continue;
 			if (due < time_of(&lt_block_due[s][i / DUE_BLOCK]))
 				BROKEN("hold %d (%s) is due in store %d at %.6f s, its block at %.6f s", i,
