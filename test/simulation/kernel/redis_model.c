@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config.h"
 #include "network.h"
 #include "redis_model.h"
 
@@ -488,9 +489,21 @@ redis_has_key(const char *key)
 }
 
 /*
- * What is refused is given up when it should have run out, which it has not if
- * the clock was set back.
+ * is_given_up --- what is refused is left when it should have run out
+ *
+ * It has not yet if the clock was set back, or if the last renewal was a while on
+ * its way.
  */
+static bool
+is_given_up(const Key *k)
+{
+	int64_t		on_its_way = (sim_config.connect_timeout_ms +
+							  sim_config.command_timeout_ms) * SIM_MS;
+
+	return k->was_denied &&
+		(redis_was_robbed(k->owner) || k->expires_at - redis_clock() <= on_its_way);
+}
+
 const char *
 redis_find_owner(const char *prefix)
 {
@@ -500,7 +513,7 @@ redis_find_owner(const char *prefix)
 
 		if (k->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
 			strstr(k->owner, "/kept") == NULL &&
-			!(k->was_denied && redis_was_robbed(k->owner)))
+			!is_given_up(k))
 			return k->name;
 	}
 	return NULL;
