@@ -21,6 +21,7 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/spin.h"
 
 extern uint32 sim_read_u32(volatile pg_atomic_uint32 *p);
 extern uint64 sim_read_u64(volatile pg_atomic_uint64 *p);
@@ -59,6 +60,14 @@ extern void sim_check_for_interrupts(void);
 #define pg_memory_barrier()				sim_full_barrier()
 #define pg_read_barrier()				sim_one_barrier()
 #define pg_write_barrier()				sim_one_barrier()
+
+/* Both are barriers. */
+extern void backend_drain(void);
+
+#undef SpinLockAcquire
+#undef SpinLockRelease
+#define SpinLockAcquire(lock)			do { backend_drain(); S_LOCK(lock); } while (0)
+#define SpinLockRelease(lock)			do { backend_drain(); S_UNLOCK(lock); } while (0)
 
 #undef CHECK_FOR_INTERRUPTS
 #define CHECK_FOR_INTERRUPTS()			sim_check_for_interrupts()

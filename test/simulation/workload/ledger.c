@@ -32,11 +32,13 @@ typedef struct Taken
 								 * levels the session's counts */
 	bool		at_session;		/* is it held at session level? */
 	bool		unlocked_loss;	/* lost, and unlocked in this transaction */
+	bool		may_be_loss;	/* likewise, or lost while it was unlocked */
 } Taken;
 
 static Taken taken[MAX_TAKEN];
 static int	ntaken = 0;
 
+static bool release_was_gone;		/* in this transaction */
 static int64 statement_began;
 static int	losses_seen;		/* in this statement */
 static int	losses_told;
@@ -73,7 +75,7 @@ ledger_taken(const HeldEntry *entry, LockScope scope)
 		t = &taken[ntaken++];
 		t->owner = owner;
 		t->sub = GetCurrentSubTransactionId();
-		t->unlocked_loss = false;
+		t->unlocked_loss = t->may_be_loss = false;
 		t->at_session = false;
 		t->guard = GUARD_OFF;
 	}
@@ -97,7 +99,7 @@ note_loss(uint64 owner, CommitGuard guard)
 	losses_seen++;
 	if (guard == GUARD_OFF || xact_depth() == 0)
 		return;
-	t->unlocked_loss = true;
+	t->unlocked_loss = t->may_be_loss = true;
 }
 
 /* Linked before the product's own; see the Makefile. */
@@ -114,6 +116,21 @@ __wrap_lt_drop_lost(LrIndex hold)
 			guard = Max(guard, lt_holds[hold].scope[i].guard);
 	note_loss(lt_holds[hold].owner, guard);
 	__real_lt_drop_lost(hold);
+}
+
+/* A release found nothing, whatever the store. */
+extern void __wrap_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+								LostReason reason, const char *taken_by);
+extern void __real_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+								LostReason reason, const char *taken_by);
+
+void
+__wrap_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+					LostReason reason, const char *taken_by)
+{
+	if (backend_locks_held() == 0)
+		release_was_gone = true;
+	__real_loss_log_add(pid, name, len, scope, reason, taken_by);
 }
 
 /* The session's part of a lock that the transaction has too. */
@@ -136,9 +153,12 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 		 * If not at session level, it was about to be taken there, and was not.
 		 * One that is lost while it is given up was given up before.
 		 */
-		if (t->at_session && h->state == HOLD_LOST &&
-			h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
-			note_loss(h->owner, t->guard);
+		if (t->at_session && h->state == HOLD_LOST)
+		{
+			t->may_be_loss = true;
+			if (h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
+				note_loss(h->owner, t->guard);
+		}
 		t->at_session = false;
 	}
 	return __real_lt_set_scope(hold, scope, part, deadline, moves);
@@ -182,17 +202,18 @@ ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit)
 			continue;
 		taken[i].sub = parent;
 		if (!commit)
-			taken[i].unlocked_loss = false;
+			taken[i].unlocked_loss = taken[i].may_be_loss = false;
 	}
 }
 
 void
 ledger_transaction_ends(void)
 {
+	release_was_gone = false;
 	for (int i = 0; i < ntaken; i++)
 	{
 		taken[i].sub = InvalidSubTransactionId;
-		taken[i].unlocked_loss = false;
+		taken[i].unlocked_loss = taken[i].may_be_loss = false;
 	}
 }
 
@@ -304,8 +325,11 @@ ledger_guard_passed(void)
 static bool
 has_cause(void)
 {
-	if (has_unlocked_loss())
+	if (release_was_gone)
 		return true;
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].may_be_loss)
+			return true;
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 	{
 		const LrHold *h = &lt_holds[i];
