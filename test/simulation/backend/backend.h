@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * backend.h
+ *	  The stand-in for PostgreSQL: what its files share, and what the workload
+ *	  uses of it beside PostgreSQL's own names.
+ *
+ * Linked into the product, so each process has statics of its own here too.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/backend.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_BACKEND_H
+#define SIM_BACKEND_H
+
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+
+#include "../kernel/config.h"
+#include "../kernel/sim.h"
+
+/* PostgreSQL's part of shared memory; in the arena, at sim_root. */
+typedef struct SimShared
+{
+	PROC_HDR	proc_global;
+	LWLockPadded *main_locks;
+	LWLockPadded *tranche;
+	int			ntranche;
+	int			nstructs;
+	struct
+	{
+		char		name[64];
+		void	   *start;
+	}			structs[16];
+} SimShared;
+
+#define shared_root		((SimShared *) sim_root)
+
+/* ---- process.c ---- */
+
+extern void backend_init(void);
+extern bool backend_exiting;
+
+/* ---- lwlock.c ---- */
+
+extern int	backend_locks_held(void);
+extern void backend_must_hold_no_lock(const char *doing);
+extern void backend_release_locks(void);
+
+/* ---- atomics.c ---- */
+
+extern void backend_drain(void);
+
+/* ---- errors.c ---- */
+
+/* The reason why nothing may raise or allocate just now, or NULL. */
+extern const char *backend_must_not_raise;
+
+/* Called for what is told to the client (elevel >= WARNING) and logged. */
+extern void (*backend_told) (int elevel, int sqlstate, const char *message);
+
+/* Of the error that was caught last. */
+extern int	backend_error_code(void);
+extern const char *backend_error_message(void);
+
+extern void backend_statement_timeout(int64 until);
+
+/* ---- xact.c ---- */
+
+extern void xact_start(void);
+extern void xact_commit(void);
+extern void xact_abort(void);
+extern void xact_sub_start(void);
+extern void xact_sub_commit(void);
+extern void xact_sub_abort(void);
+extern void xact_assign_xid(void);
+extern int	xact_depth(void);	/* 0 = none, 1 = top, ... */
+extern bool xact_in_pre_commit;
+
+/* Called before and after the guard of a commit. */
+extern void (*xact_guard_begins) (void);
+extern void (*xact_guard_passed) (void);
+
+extern void sim_check_for_interrupts(void);
+
+#endif							/* SIM_BACKEND_H */

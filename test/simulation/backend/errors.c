@@ -1,0 +1,376 @@
+/*-------------------------------------------------------------------------
+ *
+ * errors.c
+ *	  ereport, and what interrupts do.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/errors.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "backend.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+typedef struct Report
+{
+	int			elevel;
+	int			sqlstate;
+	char		message[400];
+	char		detail[400];
+} Report;
+
+#define REPORTS_MAX 5
+
+static Report reports[REPORTS_MAX];
+static int	top = -1;
+static Report last_error;
+
+sigjmp_buf *PG_exception_stack = NULL;
+ErrorContextCallback *error_context_stack = NULL;
+const char *backend_must_not_raise = NULL;
+void		(*backend_told) (int elevel, int sqlstate, const char *message);
+
+bool
+errstart(int elevel, const char *domain)
+{
+	backend_must_hold_no_lock("ereport");
+	if (elevel == ERROR && PG_exception_stack == NULL)
+		elevel = FATAL;
+	if (elevel >= ERROR && backend_must_not_raise != NULL)
+	{
+		sim_fail("must not raise", "an error is raised %s", backend_must_not_raise);
+	}
+	if (++top == REPORTS_MAX)
+		sim_fail("must not raise", "errors within errors");
+	memset(&reports[top], 0, sizeof(Report));
+	reports[top].elevel = elevel;
+	reports[top].sqlstate = elevel >= ERROR ? ERRCODE_INTERNAL_ERROR :
+		elevel >= WARNING ? ERRCODE_WARNING : 0;
+	return true;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+int
+errcode(int sqlstate)
+{
+	reports[top].sqlstate = sqlstate;
+	return 0;
+}
+
+#define FORMAT(field) \
+	do { \
+		va_list args; \
+		va_start(args, format); \
+		vsnprintf(reports[top].field, sizeof(reports[top].field), format, args); \
+		va_end(args); \
+	} while (0)
+
+int
+errmsg(const char *format,...)
+{
+	FORMAT(message);
+	return 0;
+}
+
+int
+errmsg_internal(const char *format,...)
+{
+	FORMAT(message);
+	return 0;
+}
+
+int
+errdetail(const char *format,...)
+{
+	FORMAT(detail);
+	return 0;
+}
+
+int
+errdetail_plural(const char *singular, const char *plural, unsigned long n,...)
+{
+	va_list		args;
+
+	va_start(args, n);
+	vsnprintf(reports[top].detail, sizeof(reports[top].detail),
+			  n == 1 ? singular : plural, args);
+	va_end(args);
+	return 0;
+}
+
+int
+errdetail_internal(const char *format,...)
+{
+	FORMAT(detail);
+	return 0;
+}
+
+int
+errdetail_log(const char *format,...)
+{
+	return 0;
+}
+
+int
+errhint(const char *format,...)
+{
+	return 0;
+}
+
+int
+errhint_internal(const char *format,...)
+{
+	return 0;
+}
+
+int
+geterrcode(void)
+{
+	return reports[top].sqlstate;
+}
+
+void
+pre_format_elog_string(int errnumber, const char *domain)
+{
+}
+
+char *
+format_elog_string(const char *format,...)
+{
+	return "";
+}
+
+void
+FlushErrorState(void)
+{
+	top = -1;
+}
+
+int
+backend_error_code(void)
+{
+	return last_error.sqlstate;
+}
+
+const char *
+backend_error_message(void)
+{
+	return last_error.message;
+}
+
+static const char *
+level_name(int elevel)
+{
+	return elevel >= PANIC ? "PANIC" : elevel >= FATAL ? "FATAL" :
+		elevel >= ERROR ? "ERROR" : elevel >= WARNING ? "WARNING" : "LOG";
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+	Report	   *r = &reports[top];
+
+	sim_trace("%s: %s %s%s%s", level_name(r->elevel), unpack_sql_state(r->sqlstate),
+			  r->message, r->detail[0] ? " / " : "", r->detail);
+	if (backend_told != NULL)
+		backend_told(r->elevel, r->sqlstate, r->message);
+	if (r->elevel < ERROR)
+	{
+		top--;
+		sim_yield("report");
+		return;
+	}
+	last_error = *r;
+	if (r->elevel >= PANIC)
+		sim_fail("panic", "%s", r->message);
+	InterruptHoldoffCount = 0;
+	QueryCancelHoldoffCount = 0;
+	if (r->elevel >= FATAL)
+	{
+		PG_exception_stack = NULL;
+		top--;
+		proc_exit(1);
+	}
+	pg_re_throw();
+}
+
+void
+pg_re_throw(void)
+{
+	if (PG_exception_stack == NULL)
+		proc_exit(1);
+	siglongjmp(*PG_exception_stack, 1);
+}
+
+char *
+unpack_sql_state(int sqlstate)
+{
+	static char text[6];
+
+	for (int i = 0; i < 5; i++)
+	{
+		text[i] = PGUNSIXBIT(sqlstate);
+		sqlstate >>= 6;
+	}
+	return text;
+}
+
+void
+ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
+{
+	const char *name = strrchr(file, '/');
+
+	sim_fail("assertion", "%s, %s line %d", condition, name ? name + 1 : file, line);
+}
+
+/* ----------
+ * Interrupts
+ * ----------
+ */
+
+volatile sig_atomic_t InterruptPending = false;
+volatile sig_atomic_t QueryCancelPending = false;
+volatile sig_atomic_t ProcDiePending = false;
+volatile sig_atomic_t ConfigReloadPending = false;
+volatile sig_atomic_t ShutdownRequestPending = false;
+volatile uint32 InterruptHoldoffCount = 0;
+volatile uint32 QueryCancelHoldoffCount = 0;
+volatile uint32 CritSectionCount = 0;
+
+static pqsigfunc handler[32];
+static int64 statement_ends_at = SIM_NEVER;
+static int64 statement_number = 0;
+
+pqsigfunc
+pqsignal(int signo, pqsigfunc func)
+{
+	pqsigfunc	before = handler[signo];
+
+	handler[signo] = func;
+	return before;
+}
+
+static void
+set_own_latch(void)
+{
+	MyLatch->is_set = true;
+}
+
+void
+SignalHandlerForConfigReload(int signo)
+{
+	ConfigReloadPending = true;
+	set_own_latch();
+}
+
+void
+SignalHandlerForShutdownRequest(int signo)
+{
+	ShutdownRequestPending = true;
+	set_own_latch();
+}
+
+void
+StatementCancelHandler(int signo)
+{
+	if (!backend_exiting)
+	{
+		InterruptPending = true;
+		QueryCancelPending = true;
+	}
+	set_own_latch();
+}
+
+void
+die(int signo)
+{
+	if (!backend_exiting)
+	{
+		InterruptPending = true;
+		ProcDiePending = true;
+	}
+	set_own_latch();
+}
+
+/* Called by the kernel when the process runs again. */
+extern void sim_backend_signal(int signo);
+
+void
+sim_backend_signal(int signo)
+{
+	if (signo == SIGALRM)
+	{
+		if (sim_now() >= statement_ends_at)
+			StatementCancelHandler(signo);
+	}
+	else if (handler[signo] != NULL)
+		handler[signo] (signo);
+}
+
+static void
+alarm_rings(void *arg, int64_t pid)
+{
+	(void) sim_kill((int) pid, SIGALRM);
+}
+
+void
+backend_statement_timeout(int64 until)
+{
+	statement_number++;
+	statement_ends_at = until;
+	if (until < SIM_NEVER)
+		sim_at(until, alarm_rings, NULL, MyProcPid);
+}
+
+void
+sim_check_for_interrupts(void)
+{
+	backend_must_hold_no_lock("CHECK_FOR_INTERRUPTS");
+	sim_yield("interrupts?");
+	if (InterruptPending)
+		ProcessInterrupts();
+}
+
+void
+ProcessInterrupts(void)
+{
+	if (InterruptHoldoffCount != 0 || CritSectionCount != 0)
+		return;
+	InterruptPending = false;
+	if (ProcDiePending)
+	{
+		ProcDiePending = false;
+		QueryCancelPending = false;
+		ereport(FATAL,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("terminating connection due to administrator command")));
+	}
+	if (QueryCancelPending)
+	{
+		if (QueryCancelHoldoffCount != 0)
+		{
+			InterruptPending = true;
+			return;
+		}
+		QueryCancelPending = false;
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("canceling statement due to %s",
+						sim_now() >= statement_ends_at ? "statement timeout" :
+						"user request")));
+	}
+}

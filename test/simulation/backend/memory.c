@@ -1,0 +1,198 @@
+/*-------------------------------------------------------------------------
+ *
+ * memory.c
+ *	  Memory contexts.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/memory.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "backend.h"
+
+#include "utils/memutils.h"
+
+typedef struct Context Context;
+
+typedef struct Chunk
+{
+	struct Chunk *prev;
+	struct Chunk *next;
+	Context    *context;
+	Size		size;
+} Chunk;
+
+struct Context
+{
+	Context    *parent;
+	Context    *first_child;
+	Context    *next;			/* of the same parent */
+	Chunk		chunks;
+};
+
+MemoryContext TopMemoryContext = NULL;
+MemoryContext CurrentMemoryContext = NULL;
+
+static Context *
+as_context(MemoryContext context)
+{
+	return (Context *) context;
+}
+
+MemoryContext
+AllocSetContextCreateInternal(MemoryContext parent, const char *name,
+							  Size minContextSize, Size initBlockSize,
+							  Size maxBlockSize)
+{
+	Context    *c = sim_heap_alloc(sizeof(Context));
+
+	memset(c, 0, sizeof(Context));
+	c->chunks.prev = c->chunks.next = &c->chunks;
+	c->parent = as_context(parent);
+	if (parent != NULL)
+	{
+		c->next = c->parent->first_child;
+		c->parent->first_child = c;
+	}
+	return (MemoryContext) c;
+}
+
+static void
+free_chunk(Chunk *chunk)
+{
+	chunk->prev->next = chunk->next;
+	chunk->next->prev = chunk->prev;
+	sim_heap_free(chunk);
+}
+
+void
+MemoryContextReset(MemoryContext context)
+{
+	Context    *c = as_context(context);
+
+	while (c->first_child != NULL)
+		MemoryContextDelete((MemoryContext) c->first_child);
+	while (c->chunks.next != &c->chunks)
+		free_chunk(c->chunks.next);
+}
+
+void
+MemoryContextDelete(MemoryContext context)
+{
+	Context    *c = as_context(context);
+
+	MemoryContextReset(context);
+	if (c->parent != NULL)
+	{
+		Context   **link = &c->parent->first_child;
+
+		while (*link != c)
+			link = &(*link)->next;
+		*link = c->next;
+	}
+	sim_heap_free(c);
+}
+
+static void *
+alloc(MemoryContext context, Size size)
+{
+	Context    *c = as_context(context);
+	Chunk	   *chunk;
+
+	backend_must_hold_no_lock("an allocation");
+	if (backend_must_not_raise != NULL)
+		sim_fail("must not allocate", "memory is allocated %s", backend_must_not_raise);
+	chunk = sim_heap_alloc(sizeof(Chunk) + size);
+	chunk->context = c;
+	chunk->size = size;
+	chunk->next = c->chunks.next;
+	chunk->prev = &c->chunks;
+	c->chunks.next->prev = chunk;
+	c->chunks.next = chunk;
+	memset(chunk + 1, 0x7f, size);
+	return chunk + 1;
+}
+
+static void *
+zeroed(void *p, Size size)
+{
+	return memset(p, 0, size);
+}
+
+void *
+MemoryContextAlloc(MemoryContext context, Size size)
+{
+	return alloc(context, size);
+}
+
+void *
+MemoryContextAllocZero(MemoryContext context, Size size)
+{
+	return zeroed(alloc(context, size), size);
+}
+
+void *
+MemoryContextAllocHuge(MemoryContext context, Size size)
+{
+	return alloc(context, size);
+}
+
+void *
+MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
+{
+	void	   *p = alloc(context, size);
+
+	return flags & MCXT_ALLOC_ZERO ? zeroed(p, size) : p;
+}
+
+void *
+palloc(Size size)
+{
+	return alloc(CurrentMemoryContext, size);
+}
+
+void *
+palloc0(Size size)
+{
+	return zeroed(palloc(size), size);
+}
+
+void *
+palloc_extended(Size size, int flags)
+{
+	return MemoryContextAllocExtended(CurrentMemoryContext, size, flags);
+}
+
+void
+pfree(void *pointer)
+{
+	free_chunk((Chunk *) pointer - 1);
+}
+
+void *
+repalloc(void *pointer, Size size)
+{
+	Chunk	   *chunk = (Chunk *) pointer - 1;
+	void	   *p = alloc((MemoryContext) chunk->context, size);
+
+	memcpy(p, pointer, Min(size, chunk->size));
+	free_chunk(chunk);
+	return p;
+}
+
+void *
+repalloc_huge(void *pointer, Size size)
+{
+	return repalloc(pointer, size);
+}
+
+/* malloc() in the product, for values of settings */
+extern void *__wrap_malloc(size_t size);
+
+void *
+__wrap_malloc(size_t size)
+{
+	return sim_heap_alloc(size);
+}

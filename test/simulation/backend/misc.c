@@ -1,0 +1,362 @@
+/*-------------------------------------------------------------------------
+ *
+ * misc.c
+ *	  The rest of what the product takes from PostgreSQL: texts, lists, clocks,
+ *	  and what is never asked here.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/misc.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "backend.h"
+
+#undef snprintf
+#undef vsnprintf
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "nodes/pg_list.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/procarray.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/backend_status.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+/* ----------
+ * Texts
+ * ----------
+ */
+
+size_t
+strlcpy(char *dst, const char *src, size_t size)
+{
+	size_t		n = strlen(src);
+
+	if (size > 0)
+	{
+		size_t		m = Min(n, size - 1);
+
+		memcpy(dst, src, m);
+		dst[m] = '\0';
+	}
+	return n;
+}
+
+int
+pg_vsnprintf(char *str, size_t count, const char *fmt, va_list args)
+{
+	return vsnprintf(str, count, fmt, args);
+}
+
+int
+pg_snprintf(char *str, size_t count, const char *fmt,...)
+{
+	va_list		args;
+	int			n;
+
+	va_start(args, fmt);
+	n = vsnprintf(str, count, fmt, args);
+	va_end(args);
+	return n;
+}
+
+int
+pg_strncasecmp(const char *a, const char *b, size_t n)
+{
+	return strncasecmp(a, b, n);
+}
+
+int
+pg_ulltoa_n(uint64 value, char *a)
+{
+	char		text[24];
+	int			n = snprintf(text, sizeof(text), "%llu", (unsigned long long) value);
+
+	memcpy(a, text, n);
+	return n;
+}
+
+char *
+pnstrdup(const char *in, Size len)
+{
+	char	   *out = palloc(len + 1);
+
+	memcpy(out, in, len);
+	out[len] = '\0';
+	return out;
+}
+
+char *
+pstrdup(const char *in)
+{
+	return pnstrdup(in, strlen(in));
+}
+
+char *
+psprintf(const char *fmt,...)
+{
+	char		text[1024];
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	return pstrdup(text);
+}
+
+void
+initStringInfo(StringInfo str)
+{
+	str->maxlen = 8192;
+	str->data = palloc(str->maxlen);
+	str->data[0] = '\0';
+	str->len = 0;
+}
+
+void
+appendStringInfo(StringInfo str, const char *fmt,...)
+{
+	va_list		args;
+
+	va_start(args, fmt);
+	str->len += vsnprintf(str->data + str->len, str->maxlen - str->len, fmt, args);
+	va_end(args);
+	str->len = Min(str->len, str->maxlen - 1);
+}
+
+void
+appendStringInfoChar(StringInfo str, char ch)
+{
+	appendStringInfo(str, "%c", ch);
+}
+
+/* All names here are ASCII. */
+char *
+pg_server_to_any(const char *s, int len, int encoding)
+{
+	return unconstify(char *, s);
+}
+
+bool
+pg_verify_mbstr(int encoding, const char *mbstr, int len, bool noError)
+{
+	return true;
+}
+
+int
+GetDatabaseEncoding(void)
+{
+	return PG_UTF8;
+}
+
+Oid
+FindDefaultConversionProc(int32 for_encoding, int32 to_encoding)
+{
+	return InvalidOid;
+}
+
+int
+pg_do_encoding_conversion_buf(Oid proc, int src_encoding, int dest_encoding,
+							  unsigned char *src, int srclen,
+							  unsigned char *dest, int destlen, bool noError)
+{
+	return 0;
+}
+
+/* ----------
+ * Lists
+ * ----------
+ */
+
+static List *
+make_list(NodeTag tag, int n)
+{
+	List	   *list = palloc(offsetof(List, initial_elements) + 64 * sizeof(ListCell));
+
+	Assert(n <= 64);
+	list->type = tag;
+	list->length = n;
+	list->max_length = 64;
+	list->elements = list->initial_elements;
+	return list;
+}
+
+List *
+list_make1_impl(NodeTag t, ListCell datum1)
+{
+	List	   *list = make_list(t, 1);
+
+	list->elements[0] = datum1;
+	return list;
+}
+
+List *
+lappend(List *list, void *datum)
+{
+	ListCell	cell = {.ptr_value = datum};
+
+	if (list == NIL)
+		return list_make1_impl(T_List, cell);
+	Assert(list->length < list->max_length);
+	list->elements[list->length++] = cell;
+	return list;
+}
+
+List *
+lcons(void *datum, List *list)
+{
+	ListCell	cell = {.ptr_value = datum};
+
+	if (list == NIL)
+		return list_make1_impl(T_List, cell);
+	Assert(list->length < list->max_length);
+	memmove(&list->elements[1], &list->elements[0], sizeof(ListCell) * list->length);
+	list->elements[0] = cell;
+	list->length++;
+	return list;
+}
+
+/* ----------
+ * Clocks and numbers
+ * ----------
+ */
+
+TimestampTz
+GetCurrentTimestamp(void)
+{
+	return sim_now() + INT64CONST(800000000) * SIM_S;
+}
+
+const char *
+timestamptz_to_str(TimestampTz t)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "%.6f s",
+			 (t - INT64CONST(800000000) * SIM_S) / (double) SIM_S);
+	return text;
+}
+
+bool
+pg_strong_random(void *buf, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		((unsigned char *) buf)[i] = (unsigned char) sim_draw(256);
+	return true;
+}
+
+/* ----------
+ * Who is who
+ * ----------
+ */
+
+Oid
+GetAuthenticatedUserId(void)
+{
+	return 10;
+}
+
+Oid
+GetUserId(void)
+{
+	return 10;
+}
+
+bool
+has_privs_of_role(Oid member, Oid role)
+{
+	return true;
+}
+
+bool
+RecoveryInProgress(void)
+{
+	return false;
+}
+
+PGPROC *
+BackendPidGetProc(int pid)
+{
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		if (ProcGlobal->allProcs[i].pid == pid)
+			return &ProcGlobal->allProcs[i];
+	return NULL;
+}
+
+/* ----------
+ * What is counted elsewhere
+ * ----------
+ */
+
+static uint32 wait_event_info;
+uint32	   *my_wait_event_info = &wait_event_info;
+
+void
+pgstat_report_activity(BackendState state, const char *cmd_str)
+{
+}
+
+void
+pgstat_report_appname(const char *appname)
+{
+}
+
+void
+pgstat_report_deadlock(void)
+{
+}
+
+const char *
+pgstat_get_backend_current_activity(int pid, bool checkUser)
+{
+	return "";
+}
+
+/* ----------
+ * Never asked: nobody waits for PostgreSQL's own locks here
+ * ----------
+ */
+
+BlockedProcsData *
+GetBlockerStatusData(int blocked_pid)
+{
+	sim_fail("simulator", "GetBlockerStatusData is called");
+}
+
+LockMethod
+GetLockTagsMethodTable(const LOCKTAG *locktag)
+{
+	sim_fail("simulator", "GetLockTagsMethodTable is called");
+}
+
+const char *
+GetLockmodeName(LOCKMETHODID lockmethodid, LOCKMODE mode)
+{
+	return "";
+}
+
+void
+DescribeLockTag(StringInfo buf, const LOCKTAG *tag)
+{
+}
+
+ProcessUtility_hook_type ProcessUtility_hook = NULL;
+
+void
+standard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+						bool readOnlyTree, ProcessUtilityContext context,
+						ParamListInfo params, QueryEnvironment *queryEnv,
+						DestReceiver *dest, QueryCompletion *qc)
+{
+}

@@ -1,0 +1,248 @@
+/*-------------------------------------------------------------------------
+ *
+ * xact.c
+ *	  Transactions: which callbacks are called when, as in PostgreSQL's xact.c.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/xact.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "backend.h"
+
+#include "access/transam.h"
+#include "utils/resowner.h"
+
+#define DEPTH_MAX	8
+
+/* An opaque thing with an address of its own. */
+static char owner_top[1];
+static char owner_sub[DEPTH_MAX][1];
+
+#define TOP_OWNER	((ResourceOwner) owner_top)
+
+ResourceOwner CurrentResourceOwner = NULL;
+ResourceOwner CurTransactionResourceOwner = NULL;
+ResourceOwner TopTransactionResourceOwner = NULL;
+
+int			XactIsoLevel = XACT_READ_COMMITTED;
+bool		xact_in_pre_commit = false;
+void		(*xact_guard_begins) (void);
+void		(*xact_guard_passed) (void);
+
+static XactCallback xact_callback;
+static SubXactCallback sub_callback;
+static ResourceReleaseCallback release_callback;
+
+static int	depth = 0;
+static SubTransactionId subid[DEPTH_MAX + 1];
+static SubTransactionId next_subid;
+static bool has_xid = false;
+
+void
+RegisterXactCallback(XactCallback callback, void *arg)
+{
+	Assert(xact_callback == NULL);
+	xact_callback = callback;
+}
+
+void
+RegisterSubXactCallback(SubXactCallback callback, void *arg)
+{
+	Assert(sub_callback == NULL);
+	sub_callback = callback;
+}
+
+void
+RegisterResourceReleaseCallback(ResourceReleaseCallback callback, void *arg)
+{
+	Assert(release_callback == NULL);
+	release_callback = callback;
+}
+
+ResourceOwner
+ResourceOwnerCreate(ResourceOwner parent, const char *name)
+{
+	return TOP_OWNER;
+}
+
+SubTransactionId
+GetCurrentSubTransactionId(void)
+{
+	return depth == 0 ? InvalidSubTransactionId : subid[depth];
+}
+
+int
+GetCurrentTransactionNestLevel(void)
+{
+	return depth;
+}
+
+bool
+IsSubTransaction(void)
+{
+	return depth > 1;
+}
+
+bool
+IsTransactionState(void)
+{
+	return depth > 0;
+}
+
+bool
+IsTransactionBlock(void)
+{
+	return depth > 0;
+}
+
+TransactionId
+GetTopTransactionIdIfAny(void)
+{
+	return has_xid ? FirstNormalTransactionId : InvalidTransactionId;
+}
+
+void
+xact_assign_xid(void)
+{
+	has_xid = true;
+}
+
+int
+xact_depth(void)
+{
+	return depth;
+}
+
+static void
+release(ResourceOwner owner, bool commit, bool top)
+{
+	ResourceOwner before = CurrentResourceOwner;
+
+	CurrentResourceOwner = owner;
+	release_callback(RESOURCE_RELEASE_BEFORE_LOCKS, commit, top, NULL);
+	release_callback(RESOURCE_RELEASE_LOCKS, commit, top, NULL);
+	release_callback(RESOURCE_RELEASE_AFTER_LOCKS, commit, top, NULL);
+	CurrentResourceOwner = before;
+}
+
+/* Of the (sub)transaction that is the current one. */
+static void
+set_owner(void)
+{
+	CurTransactionResourceOwner = CurrentResourceOwner = depth == 1 ? TOP_OWNER :
+		(ResourceOwner) owner_sub[depth - 1];
+}
+
+void
+xact_start(void)
+{
+	Assert(depth == 0);
+	depth = 1;
+	subid[1] = TopSubTransactionId;
+	next_subid = TopSubTransactionId + 1;
+	has_xid = false;
+	TopTransactionResourceOwner = TOP_OWNER;
+	set_owner();
+	sim_trace("transaction starts");
+}
+
+static void
+end(void)
+{
+	depth = 0;
+	has_xid = false;
+	TopTransactionResourceOwner = NULL;
+	CurTransactionResourceOwner = CurrentResourceOwner = NULL;
+	backend_must_not_raise = NULL;
+}
+
+void
+xact_commit(void)
+{
+	Assert(depth == 1);
+	sim_yield("commit");
+	xact_in_pre_commit = true;
+	xact_guard_begins();
+	xact_callback(XACT_EVENT_PRE_COMMIT, NULL);
+	xact_guard_passed();
+	xact_in_pre_commit = false;
+	HOLD_INTERRUPTS();
+	backend_must_not_raise = "after pre-commit";
+
+	/* The flush, and a standby. */
+	sim_yield("flush");
+	if (sim_chance(50))
+		pg_usleep((long) SIM_PICK(100, 5 * SIM_MS, 500 * SIM_MS, 3 * SIM_S));
+	sim_trace("transaction is visible");
+	xact_callback(XACT_EVENT_COMMIT, NULL);
+	release(TOP_OWNER, true, true);
+	end();
+	RESUME_INTERRUPTS();
+	sim_trace("transaction has ended");
+}
+
+static void
+abort_sub(void)
+{
+	HOLD_INTERRUPTS();
+	backend_release_locks();
+	backend_must_not_raise = "in the abort of a subtransaction";
+	sub_callback(SUBXACT_EVENT_ABORT_SUB, subid[depth], subid[depth - 1], NULL);
+	release((ResourceOwner) owner_sub[depth - 1], false, false);
+	depth--;
+	set_owner();
+	backend_must_not_raise = NULL;
+	RESUME_INTERRUPTS();
+}
+
+void
+xact_abort(void)
+{
+	xact_in_pre_commit = false;
+	if (depth == 0)
+		return;
+	sim_trace("rollback");
+	while (depth > 1)
+		abort_sub();
+	HOLD_INTERRUPTS();
+	backend_release_locks();
+	backend_must_not_raise = "in an abort";
+	xact_callback(XACT_EVENT_ABORT, NULL);
+	release(TOP_OWNER, false, true);
+	end();
+	RESUME_INTERRUPTS();
+}
+
+void
+xact_sub_start(void)
+{
+	Assert(depth > 0 && depth < DEPTH_MAX);
+	depth++;
+	subid[depth] = next_subid++;
+	set_owner();
+	sub_callback(SUBXACT_EVENT_START_SUB, subid[depth], subid[depth - 1], NULL);
+	sim_trace("subtransaction %d starts", (int) subid[depth]);
+}
+
+void
+xact_sub_commit(void)
+{
+	Assert(depth > 1);
+	sim_trace("subtransaction %d commits", (int) subid[depth]);
+	sub_callback(SUBXACT_EVENT_PRE_COMMIT_SUB, subid[depth], subid[depth - 1], NULL);
+	sub_callback(SUBXACT_EVENT_COMMIT_SUB, subid[depth], subid[depth - 1], NULL);
+	release((ResourceOwner) owner_sub[depth - 1], true, false);
+	depth--;
+	set_owner();
+}
+
+void
+xact_sub_abort(void)
+{
+	Assert(depth > 1);
+	sim_trace("subtransaction %d is rolled back", (int) subid[depth]);
+	abort_sub();
+}

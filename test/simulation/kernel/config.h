@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * config.h
+ *	  What a schedule is set up with.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/config.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_CONFIG_H
+#define SIM_CONFIG_H
+
+#include "sim.h"
+
+typedef struct SimConfig
+{
+	/* settings of the server; backend/settings.c */
+	int			mode;			/* 0 redis, 1 table, 2 fallback */
+	int			max_locks;
+	int			max_handoffs;
+	int			lease_ms;
+	int			connect_timeout_ms;
+	int			command_timeout_ms;
+	int			fallback_after_ms;
+	int			deadlock_timeout_ms;
+	bool		weak_memory;	/* writes of atomics are seen later */
+
+	/* the workload */
+	int			nsessions;
+	int			nkeys;
+	uint32_t	mix;			/* which statements there are; session.c */
+
+	/* and how it goes */
+	int			left[SIM_MAX_PROCS];	/* statements still to come */
+	bool		calm;			/* no more cancels and faults */
+} SimConfig;
+
+extern SimConfig sim_config;
+
+#endif							/* SIM_CONFIG_H */

@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * kernel.h
+ *	  Between the files of the kernel.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/kernel.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_KERNEL_H
+#define SIM_KERNEL_H
+
+#include "sim.h"
+
+/* ---- choice.c ---- */
+
+typedef struct ChoiceLog
+{
+	uint32_t   *choice;
+	uint32_t	n;
+	uint32_t	size;
+} ChoiceLog;
+
+/* Draw from the seed; or what the log says, and 0 behind its end. */
+extern void choices_from_seed(uint64_t seed);
+extern void choices_from_log(const ChoiceLog *log);
+
+/* What was drawn. */
+extern const ChoiceLog *choices_made(void);
+extern void choice_log_copy(ChoiceLog *to, const ChoiceLog *from);
+
+/* ---- trace.c ---- */
+
+extern void trace_begin(bool tracing);
+extern const char *trace_text(void);
+
+typedef struct Failure
+{
+	bool		failed;
+	char		check[64];
+	char		message[512];
+} Failure;
+
+extern Failure failure;
+extern void reached_report(void);
+
+/* ---- process.c ---- */
+
+/* Copies of the product, one for each process and one that observes. */
+extern void copies_load(const char *path, int n);
+extern void *copy_symbol(int copy, const char *name);
+extern void copy_restore(int copy);
+extern void arena_reset(void);
+extern void heap_free_all(int slot);
+
+/* The one that observes, after those of the processes. */
+#define OBSERVER	SIM_MAX_PROCS
+
+/* ---- scheduler.c ---- */
+
+/* How a schedule is run; drawn by whoever sets it up. */
+typedef struct Tempo
+{
+	uint32_t	switch_permille;	/* at a step somebody else goes on */
+	uint32_t	stall_permille100;	/* in 100,000: the process stops there */
+	int			max_stall;		/* up to which entry of stall_lengths[] */
+} Tempo;
+
+extern void scheduler_reset(void);
+extern void scheduler_tempo(const Tempo *tempo);
+
+/* A process begins in this slot at that time. */
+extern void process_start(int slot, const char *name, void (*body) (int slot), int64_t when);
+extern bool process_is_running(int slot);
+
+/* Called between any two steps, and before time jumps. */
+extern void (*scheduler_check) (void);
+
+/* Run until "done" says so; false: nobody can go on. */
+extern bool scheduler_run(bool (*done) (void));
+
+extern uint64_t scheduler_steps;
+extern uint64_t scheduler_switches;
+
+/* Call it; false: something failed in it. */
+extern bool scheduler_try(void (*body) (void));
+extern void scheduler_leave(void) __attribute__((noreturn));
+
+/* Of each process: what its handlers are called through, and what else its
+ * machine does. */
+extern void (*process_signal[SIM_MAX_PROCS]) (int signo);
+extern void (*process_ended) (int slot, int code);
+extern void (*process_stalls) (int slot);
+
+#endif							/* SIM_KERNEL_H */

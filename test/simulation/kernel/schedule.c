@@ -1,0 +1,196 @@
+/*-------------------------------------------------------------------------
+ *
+ * schedule.c
+ *	  One schedule: set up, run, judged.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/schedule.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "faults.h"
+#include "kernel.h"
+#include "redis_model.h"
+#include "schedule.h"
+
+#define WATCHDOG		0
+#define TABLE_WORKER	1
+#define FIRST_SESSION	2
+
+/* The watchdog may take so long to give back what is left. */
+#define TIME_TO_TIDY	(200 * SIM_S)
+
+SimConfig	sim_config;
+
+int			schedule_mode = -1;	/* as drawn */
+
+typedef void (*Body) (int slot);
+
+static Body body[SIM_MAX_PROCS];
+static void (*drain[SIM_MAX_PROCS]) (void);
+static void (*postmaster_init) (void);
+static void (*check_step) (void);
+static void (*check_end) (void);
+static bool (*is_empty) (void);
+
+static int64_t ends_at;
+
+static void
+drain_stalled(int slot)
+{
+	drain[slot] ();
+}
+
+/* What a postmaster does. */
+static void
+start_again(int slot, int code)
+{
+	char		name[16];
+
+	(void) code;
+	if (slot < FIRST_SESSION)
+		process_start(slot, slot == WATCHDOG ? "watchdog" : "worker", body[slot],
+					  sim_now() + SIM_S);
+	else if (sim_config.left[slot] > 0)
+	{
+		snprintf(name, sizeof(name), "session%d", slot % 100);
+		process_start(slot, name, body[slot], sim_now() + 500);
+	}
+}
+
+void
+schedule_load(const char *product)
+{
+	copies_load(product, SIM_MAX_PROCS);
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+	{
+		*(void **) &body[i] = copy_symbol(i, "sim_backend_main");
+		*(void **) &drain[i] = copy_symbol(i, "backend_drain");
+		*(void **) &process_signal[i] = copy_symbol(i, "sim_backend_signal");
+	}
+	*(void **) &postmaster_init = copy_symbol(OBSERVER, "sim_postmaster_init");
+	*(void **) &check_step = copy_symbol(OBSERVER, "sim_check_step");
+	*(void **) &check_end = copy_symbol(OBSERVER, "sim_check_end");
+	*(void **) &is_empty = copy_symbol(OBSERVER, "sim_is_empty");
+	scheduler_check = check_step;
+	process_stalls = drain_stalled;
+	process_ended = start_again;
+}
+
+/* ----------
+ * Set up
+ * ----------
+ */
+
+static void
+draw_config(void)
+{
+	SimConfig  *c = &sim_config;
+	int			statements;
+
+	memset(c, 0, sizeof(SimConfig));
+	c->mode = schedule_mode >= 0 ? schedule_mode : 0;
+	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
+	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);
+	c->max_locks = (int) SIM_PICK(40, 40, 12);
+	c->max_handoffs = (int) SIM_PICK(32, 3, 1, 0);
+	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
+	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
+	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
+	c->fallback_after_ms = 500;
+	if (c->mode == 2 && c->lease_ms < 1000)
+		c->lease_ms = 3000;
+	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
+	c->weak_memory = sim_draw(2) != 0;
+
+	/* Some kinds of statements are left out, others in. */
+	c->mix = UINT32_MAX;
+	for (int i = 5; i < 20; i++)
+		if (sim_chance(250))
+			c->mix &= ~(UINT32_C(1) << i);
+	statements = (int) SIM_PICK(20, 8, 60);
+	for (int i = 0; i < c->nsessions; i++)
+		c->left[FIRST_SESSION + i] = statements;
+}
+
+static void
+draw_tempo(void)
+{
+	Tempo		tempo;
+
+	tempo.switch_permille = (uint32_t) SIM_PICK(30, 5, 150, 500);
+	tempo.stall_permille100 = (uint32_t) SIM_PICK(0, 0, 20, 100, 400);
+	tempo.max_stall = (int) SIM_PICK(2, 3, 5, 7, 8);
+	scheduler_tempo(&tempo);
+}
+
+static bool
+sessions_done(void)
+{
+	for (int i = FIRST_SESSION; i < SIM_MAX_PROCS; i++)
+		if (process_is_running(i) || sim_config.left[i] > 0)
+			return false;
+	return true;
+}
+
+static bool
+tidied_up(void)
+{
+	return is_empty() || sim_now() >= ends_at;
+}
+
+static void
+calm_down(void *arg, int64_t n)
+{
+	Tempo		calm = {30, 0, 0};
+
+	(void) arg;
+	(void) n;
+	sim_config.calm = true;
+	faults_end();
+	scheduler_tempo(&calm);
+}
+
+static void
+run(void)
+{
+	draw_config();
+	copy_restore(OBSERVER);
+	heap_free_all(-1);
+	postmaster_init();
+	draw_tempo();
+	process_start(WATCHDOG, "watchdog", body[WATCHDOG], sim_now());
+	if (sim_config.mode != 0)
+		process_start(TABLE_WORKER, "worker", body[TABLE_WORKER], sim_now());
+	for (int i = 0; i < sim_config.nsessions; i++)
+		start_again(FIRST_SESSION + i, 0);
+	faults_begin();
+	sim_at(sim_now() + SIM_PICK(5 * SIM_S, 20 * SIM_S, 60 * SIM_S), calm_down, NULL, 0);
+
+	if (!scheduler_run(sessions_done))
+		sim_fail("stuck", "nobody can go on");
+	if (!sim_config.calm)
+		calm_down(NULL, 0);
+	ends_at = sim_now() + TIME_TO_TIDY;
+	if (!scheduler_run(tidied_up))
+		sim_fail("stuck", "nobody can go on");
+	check_end();
+}
+
+bool
+schedule_run(bool tracing)
+{
+	arena_reset();
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		heap_free_all(i);
+	scheduler_reset();
+	redis_reset();
+	trace_begin(tracing);
+	return scheduler_try(run);
+}

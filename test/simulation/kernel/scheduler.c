@@ -1,0 +1,593 @@
+/*-------------------------------------------------------------------------
+ *
+ * scheduler.c
+ *	  Who runs next, and what time it is.
+ *
+ * Each process is a coroutine on a stack of its own.  At each step it may have
+ * to give way: to another process, or to an event of the kernel (a message that
+ * arrives, a fault).  It may also be stopped for a while, as by SIGSTOP or by a
+ * machine that has other things to do.  Time goes on by a microsecond with each
+ * step, and jumps when nobody can run.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/scheduler.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "kernel.h"
+
+#define STACK_SIZE	(512 * 1024)
+#define MAX_EVENTS	4096
+
+/* A schedule that takes longer than that does not end by itself. */
+#define MAX_STEPS	3000000
+#define MAX_TIME	(3600 * SIM_S)
+
+#define START_TIME	(1000 * SIM_S)
+
+static const int64_t stall_lengths[] = {
+	20, 300, 3 * SIM_MS, 40 * SIM_MS, 200 * SIM_MS, 900 * SIM_MS,
+	2 * SIM_S, 5 * SIM_S, 12 * SIM_S
+};
+
+typedef enum ProcessState
+{
+	ENDED,
+	READY,
+	WAITING
+} ProcessState;
+
+typedef struct Process
+{
+	char		name[16];
+	int			pid;
+	ProcessState state;
+	bool		parked;
+	bool		begun;
+	int64_t		wake_at;
+	int64_t		stopped_until;
+	const void *waits_on;
+	uint32_t	signals;
+	void		(*body) (int slot);
+	ucontext_t	context;
+	jmp_buf		jump;
+	char	   *stack;
+} Process;
+
+typedef struct Event
+{
+	int64_t		when;
+	uint64_t	seq;
+	SimEvent	run;
+	void	   *arg;
+	int64_t		n;
+} Event;
+
+static Process processes[SIM_MAX_PROCS];
+static int	current = -1;
+static int	next_pid;
+static int64_t now = START_TIME;
+static int64_t quiet_since;
+static uint64_t steps;
+static Tempo tempo;
+
+static Event events[MAX_EVENTS];
+static int	nevents;
+static uint64_t next_seq;
+
+static jmp_buf main_jump;
+static jmp_buf try_jump;
+
+uint64_t	scheduler_steps;
+uint64_t	scheduler_switches;
+void		(*scheduler_check) (void);
+
+void
+scheduler_reset(void)
+{
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		processes[i].state = ENDED;
+	current = -1;
+	next_pid = 101;
+	now = START_TIME;
+	quiet_since = 0;
+	steps = 0;
+	nevents = 0;
+	next_seq = 0;
+	memset(&tempo, 0, sizeof(tempo));
+}
+
+void
+scheduler_tempo(const Tempo *t)
+{
+	tempo = *t;
+}
+
+int64_t
+sim_now(void)
+{
+	return now;
+}
+
+int
+sim_slot(void)
+{
+	return current;
+}
+
+int
+sim_pid(void)
+{
+	return current < 0 ? 100 : processes[current].pid;
+}
+
+const char *
+process_name(void)
+{
+	return current < 0 ? "-" : processes[current].name;
+}
+
+/* 0 = it does not run. */
+int
+process_pid(int slot)
+{
+	return processes[slot].state == ENDED ? 0 : processes[slot].pid;
+}
+
+bool
+process_is_running(int slot)
+{
+	return processes[slot].state != ENDED;
+}
+
+void
+sim_disturbed(int64_t until)
+{
+	if (until > quiet_since)
+		quiet_since = until;
+}
+
+int64_t
+sim_quiet_since(void)
+{
+	return quiet_since;
+}
+
+/* ----------
+ * Events
+ * ----------
+ */
+
+void
+sim_at(int64_t when, SimEvent run, void *arg, int64_t n)
+{
+	Event	   *e;
+
+	if (nevents == MAX_EVENTS)
+		sim_fail("simulator", "too many events");
+	e = &events[nevents++];
+	e->when = when;
+	e->seq = next_seq++;
+	e->run = run;
+	e->arg = arg;
+	e->n = n;
+}
+
+static Event *
+first_event(void)
+{
+	Event	   *first = NULL;
+
+	for (int i = 0; i < nevents; i++)
+		if (first == NULL || events[i].when < first->when ||
+			(events[i].when == first->when && events[i].seq < first->seq))
+			first = &events[i];
+	return first;
+}
+
+static void
+run_event(Event *event)
+{
+	Event		e = *event;
+
+	*event = events[--nevents];
+	e.run(e.arg, e.n);
+}
+
+/* ----------
+ * Switching
+ * ----------
+ */
+
+static void
+back_to_main(void)
+{
+	Process    *p = &processes[current];
+
+	scheduler_switches++;
+	if (_setjmp(p->jump) == 0)
+		_longjmp(main_jump, 1);
+}
+
+static void
+entry(int slot)
+{
+	processes[slot].body(slot);
+	sim_exit(0);
+}
+
+/* Run a process until it gives way. */
+static void
+resume(int slot)
+{
+	Process    *p = &processes[slot];
+
+	current = slot;
+	if (_setjmp(main_jump) == 0)
+	{
+		if (p->begun)
+			_longjmp(p->jump, 1);
+		p->begun = true;
+		getcontext(&p->context);
+		p->context.uc_stack.ss_sp = p->stack;
+		p->context.uc_stack.ss_size = STACK_SIZE;
+		p->context.uc_link = NULL;
+		makecontext(&p->context, (void (*) (void)) entry, 1, slot);
+		setcontext(&p->context);
+	}
+	current = -1;
+}
+
+/* The schedule is over: nothing that runs now goes on. */
+void
+scheduler_leave(void)
+{
+	_longjmp(try_jump, 1);
+}
+
+bool
+scheduler_try(void (*body) (void))
+{
+	if (_setjmp(try_jump) != 0)
+	{
+		current = -1;
+		return false;
+	}
+	body();
+	return true;
+}
+
+/* ----------
+ * Signals
+ * ----------
+ */
+
+void		(*process_signal[SIM_MAX_PROCS]) (int signo);
+
+static Process *
+process_of(int pid)
+{
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		if (processes[i].state != ENDED && processes[i].pid == pid)
+			return &processes[i];
+	return NULL;
+}
+
+static void
+make_ready(Process *p)
+{
+	if (p->state == WAITING)
+		p->state = READY;
+	p->waits_on = NULL;
+}
+
+int
+sim_kill(int pid, int signo)
+{
+	Process    *p = process_of(pid);
+
+	if (p == NULL)
+		return -1;
+	sim_trace("signal %d to %s", signo, p->name);
+	p->signals |= UINT32_C(1) << signo;
+
+	/* A lock is waited for without looking at signals. */
+	if (p->waits_on == NULL)
+		make_ready(p);
+	return 0;
+}
+
+/* The handlers of the running process. */
+static void
+take_signals(void)
+{
+	Process    *p = &processes[current];
+
+	while (p->signals != 0)
+	{
+		int			signo = __builtin_ctz(p->signals);
+
+		p->signals &= p->signals - 1;
+		process_signal[current] (signo);
+	}
+}
+
+/* ----------
+ * Steps
+ * ----------
+ */
+
+static void
+count_step(void)
+{
+	scheduler_steps++;
+	if (++steps > MAX_STEPS)
+		sim_fail("endless", "no end after %d steps", MAX_STEPS);
+	now++;
+}
+
+static bool
+stall(Process *p, const char *what)
+{
+	int64_t		length;
+
+	if (tempo.stall_permille100 == 0 || !sim_chance_of(tempo.stall_permille100, 100000))
+		return false;
+	length = stall_lengths[sim_draw(tempo.max_stall + 1)];
+	length += sim_draw((uint32_t) (length / 2));
+	p->stopped_until = now + length;
+	sim_trace("is stopped for %.3f ms (at %s)", length / 1000.0, what);
+	if (length >= 10 * SIM_MS)
+		sim_disturbed(p->stopped_until);
+	return true;
+}
+
+void		(*process_stalls) (int slot);
+
+void
+sim_yield(const char *what)
+{
+	Process    *p;
+
+	if (current < 0)
+		return;
+	p = &processes[current];
+	count_step();
+	if (stall(p, what))
+	{
+		if (process_stalls != NULL)
+			process_stalls(current);
+		back_to_main();
+	}
+	else if (sim_chance(tempo.switch_permille))
+		back_to_main();
+	if (p->signals != 0)
+		take_signals();
+}
+
+void
+sim_block(int64_t until, bool parked, const char *what)
+{
+	Process    *p = &processes[current];
+
+	if (current < 0)
+	{
+		fprintf(stderr, "the kernel cannot sleep (%s)\n", what);
+		abort();
+	}
+	count_step();
+	if (p->signals == 0)
+	{
+		if (until >= SIM_NEVER)
+			sim_trace("sleeps (%s)", what);
+		else
+			sim_trace("sleeps (%s, %.3f ms)", what, (until - now) / 1000.0);
+		p->state = WAITING;
+		p->wake_at = until;
+		p->parked = parked;
+		back_to_main();
+		p->parked = false;
+	}
+	if (p->signals != 0)
+		take_signals();
+}
+
+void
+sim_wake(int pid)
+{
+	Process    *p = process_of(pid);
+
+	if (p != NULL && p->waits_on == NULL)
+	{
+		if (current >= 0 && p->state == WAITING)
+			sim_trace("wakes %s", p->name);
+		make_ready(p);
+	}
+}
+
+void
+sim_block_on(const void *object, const char *what)
+{
+	Process    *p = &processes[current];
+
+	count_step();
+	sim_trace("waits for %s", what);
+	p->state = WAITING;
+	p->wake_at = SIM_NEVER;
+	p->waits_on = object;
+	back_to_main();
+}
+
+void
+sim_wake_on(const void *object)
+{
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		if (processes[i].state == WAITING && processes[i].waits_on == object)
+			make_ready(&processes[i]);
+}
+
+bool
+sim_is_parked(int slot)
+{
+	return processes[slot].state == ENDED || processes[slot].parked;
+}
+
+bool
+sim_all_parked(void)
+{
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		if (!sim_is_parked(i))
+			return false;
+	return true;
+}
+
+/* ----------
+ * Begin and end
+ * ----------
+ */
+
+static void
+begin(void *arg, int64_t slot)
+{
+	Process    *p = &processes[slot];
+
+	copy_restore(slot);
+	heap_free_all(slot);
+	if (p->stack == NULL)
+		p->stack = malloc(STACK_SIZE);
+	p->pid = next_pid++;
+	p->state = READY;
+	p->begun = false;
+	p->parked = false;
+	p->stopped_until = 0;
+	p->waits_on = NULL;
+	p->signals = 0;
+	sim_trace("%s starts, pid %d", p->name, p->pid);
+}
+
+void
+process_start(int slot, const char *name, void (*body) (int slot), int64_t when)
+{
+	snprintf(processes[slot].name, sizeof(processes[slot].name), "%s", name);
+	processes[slot].body = body;
+	sim_at(when, begin, NULL, slot);
+}
+
+void		(*process_ended) (int slot, int code);
+
+void
+sim_exit(int code)
+{
+	int			slot = current;
+
+	sim_trace("ends with %d", code);
+	processes[slot].state = ENDED;
+	current = -1;
+	if (process_ended != NULL)
+		process_ended(slot, code);
+	current = slot;
+	_longjmp(main_jump, 1);
+}
+
+/* ----------
+ * The loop
+ * ----------
+ */
+
+static bool
+can_run(Process *p)
+{
+	if (p->state == WAITING && p->wake_at <= now)
+		make_ready(p);
+	return p->state == READY && p->stopped_until <= now;
+}
+
+/* When will there be something to do? */
+static int64_t
+next_time(void)
+{
+	int64_t		next = SIM_NEVER;
+	Event	   *e = first_event();
+
+	if (e != NULL)
+		next = e->when;
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+	{
+		Process    *p = &processes[i];
+		int64_t		t;
+
+		if (p->state == ENDED)
+			continue;
+		t = p->state == WAITING ? p->wake_at : p->stopped_until;
+		if (t < p->stopped_until)
+			t = p->stopped_until;
+		if (t < next)
+			next = t;
+	}
+	return next;
+}
+
+/*
+ * Somebody, or -1: the first event.  False: nobody now.  The last one goes on if
+ * the draw is 0.
+ */
+static bool
+choose(int last, int *who)
+{
+	int			candidate[SIM_MAX_PROCS + 1];
+	int			n = 0;
+	Event	   *e = first_event();
+
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+	{
+		int			slot = (i + (last < 0 ? 0 : last)) % SIM_MAX_PROCS;
+
+		if (can_run(&processes[slot]))
+			candidate[n++] = slot;
+	}
+	if (e != NULL && e->when <= now)
+		candidate[n++] = -1;
+	if (n == 0)
+		return false;
+	*who = candidate[sim_draw(n)];
+	return true;
+}
+
+bool
+scheduler_run(bool (*done) (void))
+{
+	int			last = -1;
+
+	while (!done())
+	{
+		int			who;
+
+		scheduler_check();
+		if (!choose(last, &who))
+		{
+			int64_t		next = next_time();
+
+			if (next >= SIM_NEVER)
+				return false;
+			now = next > now ? next : now + 1;
+			if (now > START_TIME + MAX_TIME)
+				sim_fail("endless", "no end after an hour");
+			continue;
+		}
+		if (who < 0)
+			run_event(first_event());
+		else
+			resume(who);
+		last = who;
+	}
+	return true;
+}

@@ -1,0 +1,213 @@
+/*-------------------------------------------------------------------------
+ *
+ * simulate.c
+ *	  The program: schedules from seeds, until one fails or the time is over.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/simulate.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "schedule.h"
+#include "shrink.h"
+
+static uint64_t seed;
+
+static double
+seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static void
+crashed(int signo)
+{
+	char		text[128];
+	int			n = snprintf(text, sizeof(text),
+							 "simulate: seed %" PRIu64 ": crashed with signal %d\n",
+							 seed, signo);
+
+	if (write(STDOUT_FILENO, text, n) < 0)
+		_exit(4);
+	if (sim_tracing)
+	{
+		const char *t = trace_text();
+		size_t		len = strlen(t);
+
+		if (write(STDOUT_FILENO, len > 6000 ? t + len - 6000 : t, len > 6000 ? 6000 : len) < 0)
+			_exit(4);
+	}
+	_exit(3);
+}
+
+static void
+catch_crashes(void)
+{
+	static char stack[65536];
+	stack_t		alternate = {.ss_sp = stack,.ss_size = sizeof(stack)};
+	struct sigaction action;
+
+	sigaltstack(&alternate, NULL);
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = crashed;
+	action.sa_flags = SA_ONSTACK;
+	sigaction(SIGSEGV, &action, NULL);
+	sigaction(SIGBUS, &action, NULL);
+	sigaction(SIGABRT, &action, NULL);
+	sigaction(SIGFPE, &action, NULL);
+}
+
+/* With --keep-going: how often each check failed, and where first. */
+#define CHECKS_MAX	64
+
+static struct
+{
+	char		check[sizeof(failure.check)];
+	uint64_t	times;
+	uint64_t	seed;
+}			counted[CHECKS_MAX];
+static int	ncounted;
+
+static void
+count_failure(void)
+{
+	int			i;
+
+	for (i = 0; i < ncounted; i++)
+		if (strcmp(counted[i].check, failure.check) == 0)
+			break;
+	if (i == CHECKS_MAX)
+		return;
+	if (i == ncounted)
+	{
+		strcpy(counted[ncounted].check, failure.check);
+		counted[ncounted++].seed = seed;
+	}
+	counted[i].times++;
+}
+
+static void
+usage(void)
+{
+	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback]\n"
+		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK] PRODUCT.so\n",
+		  stderr);
+	exit(2);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"minutes", required_argument, NULL, 'm'},
+		{"schedules", required_argument, NULL, 'n'},
+		{"seed", required_argument, NULL, 's'},
+		{"mode", required_argument, NULL, 'M'},
+		{"trace", no_argument, NULL, 't'},
+		{"keep-going", no_argument, NULL, 'k'},
+		{"no-shrink", no_argument, NULL, 'S'},
+		{"reached", no_argument, NULL, 'r'},
+		{"until", required_argument, NULL, 'u'},
+		{NULL, 0, NULL, 0}
+	};
+	double		minutes = 1;
+	uint64_t	schedules = 0;
+	uint64_t	done = 0;
+	uint64_t	failed = 0;
+	bool		tracing = false;
+	bool		keep_going = false;
+	bool		shrinking = true;
+	bool		reached = false;
+	const char *until = NULL;	/* other checks do not end the run */
+	double		began;
+	int			c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		switch (c)
+		{
+			case 'm':
+				minutes = atof(optarg);
+				break;
+			case 'n':
+				schedules = strtoull(optarg, NULL, 10);
+				break;
+			case 's':
+				seed = strtoull(optarg, NULL, 10);
+				break;
+			case 'M':
+				schedule_mode = strcmp(optarg, "table") == 0 ? 1 :
+					strcmp(optarg, "fallback") == 0 ? 2 : 0;
+				break;
+			case 't':
+				tracing = true;
+				break;
+			case 'k':
+				keep_going = true;
+				break;
+			case 'S':
+				shrinking = false;
+				break;
+			case 'r':
+				reached = true;
+				break;
+			case 'u':
+				until = optarg;
+				break;
+			default:
+				usage();
+		}
+	if (optind != argc - 1)
+		usage();
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	schedule_load(argv[optind]);
+	catch_crashes();
+
+	began = seconds();
+	for (; schedules > 0 ? done < schedules : seconds() - began < minutes * 60; seed++)
+	{
+		bool		good;
+
+		choices_from_seed(seed);
+		good = schedule_run(tracing);
+		done++;
+		if (tracing)
+			fputs(trace_text(), stdout);
+		if (good)
+			continue;
+		failed++;
+		printf("seed %" PRIu64 ": %s: %s\n", seed, failure.check, failure.message);
+		count_failure();
+		if (!keep_going && (until == NULL || strcmp(until, failure.check) == 0))
+		{
+			if (shrinking)
+				shrink_and_show();
+			break;
+		}
+	}
+	for (int i = 0; keep_going && i < ncounted; i++)
+		printf("  %8" PRIu64 " times, first with seed %" PRIu64 ": %s\n",
+			   counted[i].times, counted[i].seed, counted[i].check);
+	if (reached)
+		reached_report();
+	printf("simulate: %" PRIu64 " schedules, %" PRIu64 " failed, %" PRIu64 " steps, %"
+		   PRIu64 " switches, %.1f s, %.0f schedules a minute\n",
+		   done, failed, scheduler_steps, scheduler_switches, seconds() - began,
+		   done / (seconds() - began) * 60);
+	return failed > 0 ? 1 : 0;
+}

@@ -1,0 +1,355 @@
+/*-------------------------------------------------------------------------
+ *
+ * ledger.c
+ *	  What a session knows to be true, beside what the product says: which of
+ *	  its locks were lost, whether it was told, and whether its commit may pass.
+ *
+ * The rules are those of the contract.  A commit must fail if a guarded lock of
+ * its transaction was known to be lost before the guard looked last, which is
+ * not before the last of its waits for the store; or if a lost session-level
+ * lock was unlocked in it, but for one that was taken in a subtransaction that
+ * has been rolled back.  It must not fail with "was lost" without such a cause.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/ledger.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "workload.h"
+
+#include "../../../src/locktable_int.h"
+
+#define MAX_TAKEN	64
+#define MAX_HOLDS	64
+
+typedef struct Taken
+{
+	uint64		owner;
+	CommitGuard guard;
+	SubTransactionId sub;		/* in which it was taken, 0 = before; of both
+								 * levels the session's counts */
+	bool		at_session;		/* is it held at session level? */
+	bool		unlocked_loss;	/* lost, and unlocked in this transaction */
+	bool		may_be_loss;	/* likewise, or lost while it was unlocked */
+} Taken;
+
+static Taken taken[MAX_TAKEN];
+static int	ntaken = 0;
+
+static bool release_was_gone;		/* in this transaction */
+static int64 statement_began;
+static int	losses_seen;		/* in this statement */
+static int	losses_told;
+static int64 guard_looks_after;
+static uint64 lost_then[MAX_HOLDS];	/* by hold: owner, if it was lost then */
+
+/* ----------
+ * Taking and losing
+ * ----------
+ */
+
+static Taken *
+find(uint64 owner)
+{
+	for (int i = ntaken - 1; i >= 0; i--)
+		if (taken[i].owner == owner)
+			return &taken[i];
+	return NULL;
+}
+
+void
+ledger_taken(const HeldEntry *entry, LockScope scope)
+{
+	uint64		owner = lt_holds[entry->hold].owner;
+	Taken	   *t = find(owner);
+
+	if (t == NULL)
+	{
+		if (ntaken == MAX_TAKEN)
+		{
+			memmove(&taken[0], &taken[1], sizeof(Taken) * (MAX_TAKEN - 1));
+			ntaken--;
+		}
+		t = &taken[ntaken++];
+		t->owner = owner;
+		t->sub = GetCurrentSubTransactionId();
+		t->unlocked_loss = t->may_be_loss = false;
+		t->at_session = false;
+		t->guard = GUARD_OFF;
+	}
+	if (scope == SCOPE_SESSION && !t->at_session)
+	{
+		t->at_session = true;
+		t->sub = GetCurrentSubTransactionId();
+	}
+	t->guard = Max(t->guard, entry->guard);
+}
+
+/* This session has given up a lock that was lost: it must be told. */
+static void
+note_loss(uint64 owner, CommitGuard guard)
+{
+	Taken	   *t = find(owner);
+
+	/* At the end of a transaction or session nobody needs to know any more. */
+	if (t == NULL || backend_must_not_raise != NULL || backend_exiting)
+		return;
+	losses_seen++;
+	if (guard == GUARD_OFF || xact_depth() == 0)
+		return;
+	t->unlocked_loss = t->may_be_loss = true;
+}
+
+/* Linked before the product's own; see the Makefile. */
+extern void __wrap_lt_drop_lost(LrIndex hold);
+extern void __real_lt_drop_lost(LrIndex hold);
+
+void
+__wrap_lt_drop_lost(LrIndex hold)
+{
+	CommitGuard guard = GUARD_OFF;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (lt_holds[hold].scope[i].count > 0)
+			guard = Max(guard, lt_holds[hold].scope[i].guard);
+	note_loss(lt_holds[hold].owner, guard);
+	__real_lt_drop_lost(hold);
+}
+
+/* A release found nothing, whatever the store. */
+extern void __wrap_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+								LostReason reason, const char *taken_by);
+extern void __real_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+								LostReason reason, const char *taken_by);
+
+void
+__wrap_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+					LostReason reason, const char *taken_by)
+{
+	if (backend_locks_held() == 0)
+		release_was_gone = true;
+	__real_loss_log_add(pid, name, len, scope, reason, taken_by);
+}
+
+/* The session's part of a lock that the transaction has too. */
+extern bool __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+								int64 deadline, uint32 moves);
+extern bool __real_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+								int64 deadline, uint32 moves);
+
+bool
+__wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+					int64 deadline, uint32 moves)
+{
+	const LrHold *h = &lt_holds[hold];
+	Taken	   *t = find(h->owner);
+
+	if (t != NULL && scope == SCOPE_SESSION && part->count == 0 &&
+		h->scope[SCOPE_SESSION].count > 0)
+	{
+		/*
+		 * If not at session level, it was about to be taken there, and was not.
+		 * One that is lost while it is given up was given up before.
+		 */
+		if (t->at_session && h->state == HOLD_LOST)
+		{
+			t->may_be_loss = true;
+			if (h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
+				note_loss(h->owner, t->guard);
+		}
+		t->at_session = false;
+	}
+	return __real_lt_set_scope(hold, scope, part, deadline, moves);
+}
+
+void
+ledger_release_gone(uint64 owner)
+{
+	Taken	   *t = find(owner);
+
+	if (t != NULL)
+		note_loss(owner, t->guard);
+}
+
+/* ----------
+ * Statements and transactions
+ * ----------
+ */
+
+void
+ledger_statement(void)
+{
+	statement_began = sim_now();
+	losses_seen = losses_told = 0;
+}
+
+void
+ledger_statement_ends(void)
+{
+	if (losses_seen > 0 && losses_told == 0)
+		sim_fail("loss not told", "%d lost locks were dropped, and nobody was told",
+				 losses_seen);
+}
+
+void
+ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit)
+{
+	for (int i = 0; i < ntaken; i++)
+	{
+		if (taken[i].sub != sub)
+			continue;
+		taken[i].sub = parent;
+		if (!commit)
+			taken[i].unlocked_loss = taken[i].may_be_loss = false;
+	}
+}
+
+void
+ledger_transaction_ends(void)
+{
+	release_was_gone = false;
+	for (int i = 0; i < ntaken; i++)
+	{
+		taken[i].sub = InvalidSubTransactionId;
+		taken[i].unlocked_loss = taken[i].may_be_loss = false;
+	}
+}
+
+/* ----------
+ * The guard
+ * ----------
+ */
+
+/*
+ * look --- what the guard, which looks after this, has to know of
+ *
+ * A loss is known when it is counted, which is a moment after it is seen in the
+ * hold.
+ */
+static void
+look(void)
+{
+	uint32		n = 0;
+
+	Assert(lt_table->max_locks <= MAX_HOLDS);
+	guard_looks_after = sim_now();
+	memset(lost_then, 0, sizeof(lost_then));
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (lt_holds[i].session == LrMyProcNumber && lt_holds[i].state == HOLD_LOST)
+		{
+			lost_then[i] = lt_holds[i].owner;
+			n++;
+		}
+	if (n != lt_sessions[LrMyProcNumber].nlost.value)
+		memset(lost_then, 0, sizeof(lost_then));
+}
+
+void
+ledger_guard_begins(void)
+{
+	look();
+}
+
+void
+ledger_waited(void)
+{
+	look();
+}
+
+static bool
+has_xid(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+static bool
+is_guarded(const LrHold *h)
+{
+	CommitGuard guard = GUARD_OFF;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (h->scope[i].count > 0)
+			guard = Max(guard, h->scope[i].guard);
+	return guard != GUARD_OFF && (h->scope[SCOPE_XACT].count > 0 || has_xid());
+}
+
+/* When it was lost, or its lease has ended or will end. */
+static int64
+end_of(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	if (h->state == HOLD_LOST)
+		return h->lost_at - INT64CONST(800000000) * SIM_S;
+	if (h->state == HOLD_HELD)
+		return (int64) lt_leases[hold].deadline.value;
+	return SIM_NEVER;
+}
+
+static bool
+has_unlocked_loss(void)
+{
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].unlocked_loss)
+			return true;
+	return false;
+}
+
+void
+ledger_guard_passed(void)
+{
+	if (has_xid() && has_unlocked_loss())
+		sim_fail("commit under a loss",
+				 "a lost lock was unlocked in this transaction, which commits");
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->session != LrMyProcNumber ||
+			(h->state != HOLD_HELD && h->state != HOLD_LOST) || !is_guarded(h))
+			continue;
+		if (h->state == HOLD_LOST ? lost_then[i] == h->owner :
+			end_of(i) < guard_looks_after)
+			sim_fail("commit under a loss",
+					 "%s was lost %.3f ms before the guard looked last, and the commit goes on",
+					 lt_keys[h->key].name, (guard_looks_after - end_of(i)) / 1000.0);
+	}
+}
+
+/*
+ * Is there a lock that makes this commit fail?  One that is lost and whose
+ * session is signalled for that does so even if it is not guarded.
+ */
+static bool
+has_cause(void)
+{
+	if (release_was_gone)
+		return true;
+	for (int i = 0; i < ntaken; i++)
+		if (taken[i].may_be_loss)
+			return true;
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->session != LrMyProcNumber)
+			continue;
+		if (h->state == HOLD_LOST ||
+			(is_guarded(h) && end_of(i) < sim_now() + SIM_S))
+			return true;
+	}
+	return false;
+}
+
+void
+ledger_told(int elevel, int sqlstate, const char *message)
+{
+	/* A statement that was cut short says so; the loss is in the server log. */
+	if (elevel >= ERROR || (elevel >= WARNING && strstr(message, "lost") != NULL))
+		losses_told++;
+	if (elevel >= ERROR && xact_in_pre_commit &&
+		strstr(message, "could not commit") != NULL && !has_cause())
+		sim_fail("refused without a cause", "%s", message);
+}

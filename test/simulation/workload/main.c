@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * main.c
+ *	  Where a simulated process begins.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/main.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "workload.h"
+
+#include "../../../src/watchdog.h"
+
+extern void sim_backend_main(int slot);
+
+void
+sim_backend_main(int slot)
+{
+	backend_init();
+	if (slot == SLOT_WATCHDOG)
+		lockredis_watchdog_main(0);
+	if (slot == SLOT_TABLE_WORKER)
+		table_worker_main();
+	session_main(slot);
+}
