@@ -5,7 +5,7 @@
  *
  * A static worker that is connected to no database, so that it serves all of
  * them, does not stand in the way of DROP DATABASE, and runs on hot standbys
- * too.  It holds no lock during I/O and never blocks on a socket: both of its
+ * too.  It holds no lock during I/O and never blocks on a socket: its
  * connections are stepped without waiting, another process resolves host
  * names, and it sleeps in one place only, until the next thing is due.  An
  * error ends it and the postmaster starts it again; all it has to know is in
@@ -35,7 +35,10 @@
 #include "watchdog.h"
 #include "worker.h"
 
-/* The sockets of both connections, and the resolver's pipe. */
+/*
+ * The sockets of the stores and of the listener, of which there are a few only,
+ * the one that is kept to give back at an old place, and the resolver's pipe.
+ */
 #define MAX_INTERESTS		(2 * STORE_MAX_INTERESTS + 1)
 
 /* These, the latch, and the postmaster's death. */
