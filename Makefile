@@ -13,54 +13,13 @@ EXTVERSION = 1.1
 DATA = lockredis--1.0.sql lockredis--1.0--1.1.sql
 MODULE_big = lockredis
 
-OBJS = \
-	src/deadlock.o \
-	src/fallback.o \
-	src/farewell.o \
-	src/fence.o \
-	src/job.o \
-	src/keyed_table.o \
-	src/keyname.o \
-	src/lock_waits.o \
-	src/lockredis.o \
-	src/locktable.o \
-	src/locktable_due.o \
-	src/locktable_graph.o \
-	src/locktable_handover.o \
-	src/locktable_hold.o \
-	src/locktable_queue.o \
-	src/locktable_refused.o \
-	src/locktable_rows.o \
-	src/long_wait.o \
-	src/loss_log.o \
-	src/node.o \
-	src/redis_conn.o \
-	src/redis_listener.o \
-	src/redis_scripts.o \
-	src/redis_store.o \
-	src/redis_url.o \
-	src/renewals.o \
-	src/replicated.o \
-	src/report.o \
-	src/resolver.o \
-	src/session.o \
-	src/settings.o \
-	src/sqlfuncs.o \
-	src/stats.o \
-	src/subscriptions.o \
-	src/table_requests.o \
-	src/table_rows.o \
-	src/table_store.o \
-	src/table_worker.o \
-	src/transaction.o \
-	src/views.o \
-	src/wait_events.o \
-	src/waiting.o \
-	src/watchdog.o \
-	src/worker.o
+# Every C file below src is part of the library.
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c src/*/*/*.c)))
+SRC_HEADERS = $(wildcard src/*.h src/*/*.h src/*/*/*.h)
 
-LUA = $(sort $(wildcard src/lua/*.lua))
+LUA = $(sort $(wildcard src/kinds/*/*.lua))
 
+PG_CPPFLAGS = -Isrc
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers
 SHLIB_LINK = -lhiredis
@@ -85,7 +44,7 @@ REGRESS_OPTS = --temp-instance=./tmp_check_regress \
 TAP_TESTS = 1
 PROVE_TESTS ?= test/t/*.pl
 
-EXTRA_CLEAN = src/redis_lua.h tmp_check tmp_check_regress tmp_check_redis.conf \
+EXTRA_CLEAN = src/store/redis/redis_lua.h tmp_check tmp_check_regress tmp_check_redis.conf \
 	test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
 
 PG_CONFIG ?= pg_config
@@ -100,10 +59,10 @@ pg_regress_installcheck = \
 	$(top_builddir)/src/test/regress/pg_regress \
 	--inputdir=$(srcdir) --bindir='$(bindir)' $(EXTRA_REGRESS_OPTS)
 
-$(OBJS): $(filter-out src/redis_lua.h,$(wildcard src/*.h))
-src/redis_scripts.o src/redis_scripts.bc: src/redis_lua.h
+$(OBJS): $(filter-out src/store/redis/redis_lua.h,$(SRC_HEADERS))
+src/store/redis/scripts.o src/redis_scripts.bc: src/store/redis/redis_lua.h
 
-src/redis_lua.h: $(LUA) script/embed-lua
+src/store/redis/redis_lua.h: $(LUA) script/embed-lua
 	script/embed-lua $(LUA) > $@.tmp
 	mv $@.tmp $@
 

@@ -23,18 +23,18 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 
-#include "fallback.h"
-#include "locktable.h"
-#include "loss_log.h"
-#include "node.h"
-#include "session.h"
+#include "watchdog/fallback.h"
+#include "locktable/locktable.h"
+#include "watchdog/loss_log.h"
+#include "store/node.h"
+#include "session/session.h"
 #include "settings.h"
 #include "stats.h"
-#include "store.h"
-#include "table_requests.h"
-#include "table_worker.h"
-#include "transaction.h"
-#include "watchdog.h"
+#include "store/store.h"
+#include "store/table/requests.h"
+#include "store/table/table_worker.h"
+#include "session/transaction.h"
+#include "watchdog/watchdog.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
 PG_MODULE_MAGIC_EXT(.name = "lockredis",.version = LOCKREDIS_VERSION);

@@ -16,8 +16,8 @@
 #include "lockredis.h"
 
 #include "keyname.h"
-#include "locktable.h"
-#include "store.h"
+#include "locktable/locktable.h"
+#include "store/store.h"
 
 /* An operation ended in an outcome from STORE_REFUSED on.  Counts it. */
 extern void report_store_failure(int elevel, StoreOutcome outcome,

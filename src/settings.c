@@ -18,9 +18,9 @@
 #include "common/hashfn.h"
 #include "utils/guc.h"
 
-#include "locktable.h"
+#include "locktable/locktable.h"
 #include "settings.h"
-#include "store.h"
+#include "store/store.h"
 
 static const struct config_enum_entry mode_options[] = {
 	{"redis", MODE_REDIS, false},

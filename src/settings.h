@@ -14,7 +14,7 @@
 #define LR_SETTINGS_H
 
 #include "lockredis.h"
-#include "redis_url.h"
+#include "store/redis/url.h"
 
 /* lockredis.mode */
 typedef enum StoreMode

@@ -5,7 +5,7 @@
  *
  *		url [SEED [CASES]]
  *
- * Linked with src/redis_url.c and PostgreSQL's libpgport, with the address and
+ * Linked with src/store/redis/url.c and PostgreSQL's libpgport, with the address and
  * undefined-behaviour sanitizers.  Half of the cases are texts: a good URL
  * that was cut, spliced and flipped, in a block of memory that ends where the
  * text does.  For each of them holds what the header of the parser promises.
@@ -29,7 +29,7 @@
 #include <ctype.h>
 #include <limits.h>
 
-#include "redis_url.h"
+#include "store/redis/url.h"
 
 #define TEXT_MAX	2048
 #define SECRET		"Tr0ub4dor"

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Host names are resolved by a process of its own (src/resolver.c):
+# Host names are resolved by a process of its own (src/watchdog/resolver.c):
 #
 # - a resolver that hangs holds up neither renewals nor a shutdown;
 # - nothing is resolved while the watchdog's connection serves it, nor for the

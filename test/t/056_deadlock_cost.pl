@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What the search for deadlocks costs, and that one search a key, by whichever
-# of its waiters, finds the cycles of all of them (src/deadlock.c).
+# of its waiters, finds the cycles of all of them (src/session/deadlock.c).
 #
 # Costs are counted, not timed: the server says at DEBUG1 how many processes a
 # search came to, how often it looked into PostgreSQL's lock manager, and how much

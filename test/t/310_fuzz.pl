@@ -30,7 +30,7 @@ command_ok(
 		'gcc', '-g', '-O1', '-Wall', '-Werror', '-fsanitize=address,undefined',
 		'-fno-sanitize-recover=all', "-I$dir{'includedir-server'}",
 		"-I$top/src", '-o', $fuzzer, "$top/test/fuzz/url.c",
-		"$top/src/redis_url.c", "-L$dir{pkglibdir}", "-L$dir{libdir}",
+		"$top/src/store/redis/url.c", "-L$dir{pkglibdir}", "-L$dir{libdir}",
 		'-lpgport'
 	],
 	'the fuzzer is built');

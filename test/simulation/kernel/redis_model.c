@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * redis_model.c
- *	  A model of Redis: what the scripts in src/lua do, on a map of keys.
+ *	  A model of Redis: what the scripts in src/kinds do, on a map of keys.
  *
  * A command is carried out at once when it arrives, like a script.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * redis_model.h
- *	  A model of Redis: what the scripts in src/lua do, on a map of keys.
+ *	  A model of Redis: what the scripts in src/kinds do, on a map of keys.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -13,8 +13,8 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/lock_waits.h"
-#include "../../../src/resolver.h"
+#include "../../../src/session/lock_waits.h"
+#include "../../../src/watchdog/resolver.h"
 
 /* ----------
  * resolver.c

@@ -21,9 +21,9 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/locktable.h"
-#include "../../../src/node.h"
-#include "../../../src/redis_store.h"
+#include "../../../src/locktable/locktable.h"
+#include "../../../src/store/node.h"
+#include "../../../src/store/redis/redis_store.h"
 #include "../../../src/settings.h"
 
 #include "../kernel/network.h"

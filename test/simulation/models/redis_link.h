@@ -13,7 +13,7 @@
 #ifndef SIM_REDIS_LINK_H
 #define SIM_REDIS_LINK_H
 
-#include "../../../src/store.h"
+#include "../../../src/store/store.h"
 #include "../backend/backend.h"
 #include "../backend/hooks.h"
 

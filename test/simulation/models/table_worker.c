@@ -24,10 +24,10 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
-#include "../../../src/node.h"
-#include "../../../src/table_requests.h"
-#include "../../../src/table_worker.h"
-#include "../../../src/worker.h"
+#include "../../../src/store/node.h"
+#include "../../../src/store/table/requests.h"
+#include "../../../src/store/table/table_worker.h"
+#include "../../../src/watchdog/worker.h"
 #include "../kernel/redis_model.h"
 #include "table_model.h"
 

@@ -19,7 +19,7 @@
  */
 #include "workload.h"
 
-#include "../../../src/locktable_int.h"
+#include "../../../src/locktable/locktable_int.h"
 
 #define MAX_TAKEN	64
 #define MAX_HOLDS	64

@@ -12,7 +12,7 @@
  */
 #include "workload.h"
 
-#include "../../../src/watchdog.h"
+#include "../../../src/watchdog/watchdog.h"
 
 extern void sim_backend_main(int slot);
 

@@ -17,9 +17,9 @@
  */
 #include "workload.h"
 
-#include "../../../src/fallback.h"
-#include "../../../src/locktable_int.h"
-#include "../../../src/node.h"
+#include "../../../src/watchdog/fallback.h"
+#include "../../../src/locktable/locktable_int.h"
+#include "../../../src/store/node.h"
 #include "../../../src/settings.h"
 
 #include "../kernel/network.h"

@@ -1,0 +1,640 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable.c
+ *	  The lock table: shared memory, pools, keys and session slots.
+ *
+ * The transitions are in locktable_queue.c (from request to grant),
+ * locktable_hold.c (from grant to end), locktable_handover.c (from session to
+ * session), locktable_due.c (what the watchdog has to do, and when),
+ * locktable_refused.c (what it is refused), locktable_rows.c (what views see) and
+ * locktable_graph.c (who waits for whom).
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/locktable.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include <signal.h>
+
+#include "common/hashfn.h"
+#include "port/pg_bitutils.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "locktable/locktable_int.h"
+#include "settings.h"
+
+LrTable    *lt_table = NULL;
+LrIndex    *lt_buckets = NULL;
+LrKey	   *lt_keys = NULL;
+LrHold	   *lt_holds = NULL;
+LrLease    *lt_leases = NULL;
+pg_atomic_uint64 *lt_block_due[STORE_COUNT];
+LrSession  *lt_sessions = NULL;
+
+static int
+bucket_count(void)
+{
+	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks));
+}
+
+static int
+block_count(void)
+{
+	return (lr_max_locks + DUE_BLOCK - 1) / DUE_BLOCK;
+}
+
+Size
+locktable_shmem_size(void)
+{
+	Size		size = MAXALIGN(sizeof(LrTable));
+
+	size = add_size(size, MAXALIGN(mul_size(bucket_count(), sizeof(LrIndex))));
+	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
+	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
+	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
+	for (int s = 0; s < STORE_COUNT; s++)
+		size = add_size(size, MAXALIGN(mul_size(block_count(), sizeof(pg_atomic_uint64))));
+	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(LrSession))));
+	return size;
+}
+
+int
+locktable_lwlocks(void)
+{
+	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 1;
+}
+
+/*
+ * make_uuid --- a random UUID (version 4) as text
+ *
+ * Taken anew with the shared memory: owners of a server that crashed are
+ * foreign to the next one, so nothing of theirs can be mistaken for ours.
+ */
+static void
+make_uuid(char *out)
+{
+	unsigned char b[16];
+	static const char hex[] = "0123456789abcdef";
+	int			n = 0;
+
+	if (!pg_strong_random(b, sizeof(b)))
+		ereport(FATAL,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	b[6] = (b[6] & 0x0f) | 0x40;
+	b[8] = (b[8] & 0x3f) | 0x80;
+	for (int i = 0; i < 16; i++)
+	{
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			out[n++] = '-';
+		out[n++] = hex[b[i] >> 4];
+		out[n++] = hex[b[i] & 0x0f];
+	}
+	out[n] = '\0';
+}
+
+static char *
+carve(char **area, Size size)
+{
+	char	   *p = *area;
+
+	*area += MAXALIGN(size);
+	return p;
+}
+
+static void
+init_table(void)
+{
+	make_uuid(lt_table->uuid);
+	lt_table->max_locks = lr_max_locks;
+	lt_table->nbuckets = bucket_count();
+	lt_table->nblocks = block_count();
+	lt_table->nsessions = MaxBackends;
+	pg_atomic_init_u64(&lt_table->next_owner, 1);
+	pg_atomic_init_u32(&lt_table->nrows, 0);
+	pg_atomic_init_u32(&lt_table->nwaiters, 0);
+	pg_atomic_init_u64(&lt_table->last_wait, 0);
+	pg_atomic_init_u32(&lt_table->watchdog_proc, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		pg_atomic_init_u64(&lt_table->sleeps_until[s], 0);
+	pg_atomic_init_u32(&lt_table->subscription_work, 0);
+
+	for (int i = 0; i < lt_table->nbuckets; i++)
+		lt_buckets[i] = LR_NONE;
+	for (int i = 0; i < lr_max_locks; i++)
+	{
+		LrIndex		next = i + 1 < lr_max_locks ? i + 1 : LR_NONE;
+
+		memset(&lt_keys[i], 0, sizeof(LrKey));
+		lt_keys[i].next = next;
+		memset(&lt_holds[i], 0, sizeof(LrHold));
+		lt_holds[i].next = next;
+		pg_atomic_init_u64(&lt_leases[i].owner, 0);
+		pg_atomic_init_u64(&lt_leases[i].deadline, 0);
+		for (int s = 0; s < STORE_COUNT; s++)
+			pg_atomic_init_u64(&lt_leases[i].due[s], LR_NEVER);
+	}
+	for (int s = 0; s < STORE_COUNT; s++)
+		for (int i = 0; i < lt_table->nblocks; i++)
+			pg_atomic_init_u64(&lt_block_due[s][i], LR_NEVER);
+	memset(lt_sessions, 0, sizeof(LrSession) * MaxBackends);
+	for (int i = 0; i < MaxBackends; i++)
+		pg_atomic_init_u32(&lt_sessions[i].nlost, 0);
+	SpinLockInit(&lt_table->key_pool.mutex);
+	lt_table->key_pool.first_free = 0;
+	SpinLockInit(&lt_table->hold_pool.mutex);
+	lt_table->hold_pool.first_free = 0;
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+locktable_shmem_init(void)
+{
+	bool		found;
+	char	   *area = ShmemInitStruct("lockredis lock table",
+									   locktable_shmem_size(), &found);
+
+	lt_table = (LrTable *) carve(&area, sizeof(LrTable));
+	lt_buckets = (LrIndex *) carve(&area, bucket_count() * sizeof(LrIndex));
+	lt_keys = (LrKey *) carve(&area, lr_max_locks * sizeof(LrKey));
+	lt_holds = (LrHold *) carve(&area, lr_max_locks * sizeof(LrHold));
+	lt_leases = (LrLease *) carve(&area, lr_max_locks * sizeof(LrLease));
+	for (int s = 0; s < STORE_COUNT; s++)
+		lt_block_due[s] = (pg_atomic_uint64 *) carve(&area,
+													 block_count() * sizeof(pg_atomic_uint64));
+	lt_sessions = (LrSession *) carve(&area, MaxBackends * sizeof(LrSession));
+	if (!found)
+		init_table();
+}
+
+bool
+locktable_is_attached(void)
+{
+	return lt_table != NULL;
+}
+
+/* ----------
+ * This instance
+ * ----------
+ */
+
+const char *
+lr_instance_uuid(void)
+{
+	return lt_table->uuid;
+}
+
+int
+lr_owner_text(uint64 owner, char *out)
+{
+	int			len = LR_UUID_LEN;
+
+	memcpy(out, lt_table->uuid, len);
+	out[len++] = ':';
+	len += pg_ulltoa_n(owner, out + len);
+	out[len] = '\0';
+	return len;
+}
+
+uint64
+lt_new_owner(void)
+{
+	return pg_atomic_fetch_add_u64(&lt_table->next_owner, 1);
+}
+
+/* ----------
+ * Pools
+ * ----------
+ */
+
+/*
+ * lt_reserve_row --- one more row of redis_locks, if max_locks allows it
+ */
+bool
+lt_reserve_row(void)
+{
+	uint32		n = pg_atomic_read_u32(&lt_table->nrows);
+
+	do
+	{
+		if (n >= (uint32) lt_table->max_locks)
+			return false;
+	} while (!pg_atomic_compare_exchange_u32(&lt_table->nrows, &n, n + 1));
+	return true;
+}
+
+void
+lt_free_rows(int n)
+{
+	if (n > 0)
+		pg_atomic_fetch_sub_u32(&lt_table->nrows, n);
+}
+
+/*
+ * lt_alloc_hold --- a hold for a row that was reserved
+ *
+ * Each hold has a row of its own and there are as many holds as rows, so this
+ * cannot fail.
+ */
+LrIndex
+lt_alloc_hold(void)
+{
+	LrIndex		hold;
+
+	SpinLockAcquire(&lt_table->hold_pool.mutex);
+	hold = lt_table->hold_pool.first_free;
+	Assert(hold != LR_NONE);
+	lt_table->hold_pool.first_free = lt_holds[hold].next;
+	SpinLockRelease(&lt_table->hold_pool.mutex);
+	return hold;
+}
+
+/* A hold takes a row, and another one when both scopes have it. */
+int
+lt_hold_rows(const LrHold *hold)
+{
+	return (hold->scope[SCOPE_SESSION].count > 0 &&
+			hold->scope[SCOPE_XACT].count > 0) ? 2 : 1;
+}
+
+void
+lt_link_hold(LrIndex hold)
+{
+	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+
+	lt_holds[hold].next = key->first_hold;
+	key->first_hold = hold;
+}
+
+/*
+ * lt_unlink_hold --- no longer one of the key's; the watchdog has done with it
+ */
+void
+lt_unlink_hold(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrIndex    *link = &lt_keys[h->key].first_hold;
+
+	while (*link != hold)
+		link = &lt_holds[*link].next;
+	*link = h->next;
+	lt_nothing_due(hold);
+}
+
+/*
+ * lt_free_hold --- unlink a hold from its key and give its slot back
+ *
+ * The key's entry goes with its last hold and waiter.
+ */
+void
+lt_free_hold(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrIndex		key = h->key;
+	int			rows = lt_hold_rows(h);
+
+	if (h->state != HOLD_WAITING)
+		lt_unlink_hold(hold);
+	h->state = HOLD_FREE;
+	h->session = LR_NONE;
+	h->owner = 0;
+
+	/*
+	 * The key's entry first, the row last: whoever gets a row must find a
+	 * hold, and whoever gets a hold must find a key entry.
+	 */
+	lt_key_unused(key);
+
+	SpinLockAcquire(&lt_table->hold_pool.mutex);
+	h->next = lt_table->hold_pool.first_free;
+	lt_table->hold_pool.first_free = hold;
+	SpinLockRelease(&lt_table->hold_pool.mutex);
+
+	lt_free_rows(rows);
+}
+
+/* ----------
+ * Keys
+ * ----------
+ */
+
+/* GetNamedLWLockTranche() compares names. */
+static inline LWLockPadded *
+lt_tranche(void)
+{
+	static LWLockPadded *tranche = NULL;
+
+	if (tranche == NULL)
+		tranche = GetNamedLWLockTranche("lockredis");
+	return tranche;
+}
+
+LWLock *
+lt_partition(uint32 hash)
+{
+	return &lt_tranche()
+		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
+}
+
+/* One at a time decides whether it has to break a cycle. */
+LWLock *
+lt_deadlock_lock(void)
+{
+	return &(GetNamedLWLockTranche("lockredis"))
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
+}
+
+uint32
+lt_hash_name(const char *name, int len)
+{
+	return hash_bytes((const unsigned char *) name, len);
+}
+
+/* nbuckets is a multiple of LT_PARTITIONS: a bucket is in one partition. */
+static LrIndex *
+bucket_of(uint32 hash)
+{
+	return &lt_buckets[hash & (lt_table->nbuckets - 1)];
+}
+
+LrIndex
+lt_find_key(const char *name, int len, uint32 hash)
+{
+	LrIndex		i;
+
+	for (i = *bucket_of(hash); i != LR_NONE; i = lt_keys[i].next)
+	{
+		LrKey	   *key = &lt_keys[i];
+
+		if (key->hash == hash && key->name_len == len &&
+			memcmp(key->name, name, len) == 0)
+			return i;
+	}
+	return LR_NONE;
+}
+
+/*
+ * lt_make_key --- find the key's entry or make one
+ *
+ * There are as many entries as holds, and the caller has a hold for it.
+ */
+LrIndex
+lt_make_key(const char *name, int len, uint32 hash)
+{
+	LrIndex		i = lt_find_key(name, len, hash);
+	LrKey	   *key;
+
+	if (i != LR_NONE)
+		return i;
+
+	SpinLockAcquire(&lt_table->key_pool.mutex);
+	i = lt_table->key_pool.first_free;
+	Assert(i != LR_NONE);
+	lt_table->key_pool.first_free = lt_keys[i].next;
+	SpinLockRelease(&lt_table->key_pool.mutex);
+
+	key = &lt_keys[i];
+	key->hash = hash;
+	key->first_hold = LR_NONE;
+	key->queue_head = LR_NONE;
+	key->queue_tail = LR_NONE;
+	key->nfailed = 0;
+	key->nhanded = 0;
+	key->handoffs = 0;
+	key->paused_until = 0;
+	key->here_from = 0;
+	key->no_pause_until = 0;
+	key->after_pause = false;
+	key->searched_at = 0;
+	key->subscription = SUB_NONE;
+	key->name_len = len;
+	memcpy(key->name, name, len);
+	key->next = *bucket_of(hash);
+	*bucket_of(hash) = i;
+	return i;
+}
+
+/*
+ * lt_key_unused --- free the key's entry if nobody holds or awaits it
+ */
+void
+lt_key_unused(LrIndex key)
+{
+	LrKey	   *k = &lt_keys[key];
+	LrIndex    *link;
+
+	if (k->first_hold != LR_NONE || k->queue_head != LR_NONE ||
+		k->nfailed > 0 || k->nhanded > 0)
+		return;
+
+	link = bucket_of(k->hash);
+	while (*link != key)
+		link = &lt_keys[*link].next;
+	*link = k->next;
+
+	SpinLockAcquire(&lt_table->key_pool.mutex);
+	k->next = lt_table->key_pool.first_free;
+	lt_table->key_pool.first_free = key;
+	SpinLockRelease(&lt_table->key_pool.mutex);
+}
+
+/* ----------
+ * Sessions
+ * ----------
+ */
+
+static LWLock *
+signal_lock(LrIndex session)
+{
+	return &lt_tranche()
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
+}
+
+void
+lt_session_enter(void)
+{
+	LrSession  *s = &lt_sessions[LrMyProcNumber];
+
+	lt_queue_enter();
+	s->datid = MyDatabaseId;
+	s->userid = GetAuthenticatedUserId();
+	s->wait.state = WAIT_NONE;
+	pg_atomic_write_u32(&s->nlost, 0);
+	s->committing = false;
+	s->signalled = false;
+	s->pid = MyProcPid;
+}
+
+/*
+ * lt_session_leave --- nobody may signal this process from here on
+ */
+void
+lt_session_leave(void)
+{
+	LWLock	   *lock = signal_lock(LrMyProcNumber);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_sessions[LrMyProcNumber].pid = 0;
+	LWLockRelease(lock);
+}
+
+int
+lt_session_pid(LrIndex session)
+{
+	return lt_sessions[session].pid;
+}
+
+void
+lt_wake_session(LrIndex session)
+{
+	SetLatch(&GetPGProcByNumber(session)->procLatch);
+}
+
+/*
+ * signal_loser --- lockredis.on_lost: end the statement or the session
+ *
+ * Never once its transaction is past pre-commit: it could only be cut in the
+ * wait for a synchronous standby then, which would not undo its commit.
+ */
+static void
+signal_loser(const WakeList *wakes)
+{
+	LrSession  *s = &lt_sessions[wakes->loser];
+	LWLock	   *lock = signal_lock(wakes->loser);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (s->pid == wakes->loser_pid && !s->committing &&
+		pg_atomic_read_u32(&s->nlost) > 0)
+	{
+		s->signalled = true;
+		(void) kill(wakes->loser_pid, wakes->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
+	}
+	LWLockRelease(lock);
+}
+
+static void
+set_committing(bool committing)
+{
+	LrSession  *s = &lt_sessions[LrMyProcNumber];
+	LWLock	   *lock = signal_lock(LrMyProcNumber);
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	s->committing = committing;
+	LWLockRelease(lock);
+}
+
+void
+lt_begin_commit(void)
+{
+	set_committing(true);
+}
+
+void
+lt_end_commit(void)
+{
+	set_committing(false);
+}
+
+/*
+ * let_signals_arrive --- run the handlers of what was sent to this process
+ *
+ * kill() has made the signal pending when it returns, but does not wait until
+ * another process has run its handler.  To unblock a pending signal does: at
+ * least one is delivered before sigprocmask() returns, and there are two kinds.
+ */
+static void
+let_signals_arrive(void)
+{
+	sigset_t	signals;
+	sigset_t	before;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	for (int i = 0; i < 2; i++)
+	{
+		sigprocmask(SIG_BLOCK, &signals, &before);
+		sigprocmask(SIG_SETMASK, &before, NULL);
+	}
+}
+
+/*
+ * lt_take_signal --- see locktable.h
+ *
+ * Whoever sends one holds the signal lock meanwhile, so what is not found here
+ * has not been sent yet.
+ */
+bool
+lt_take_signal(void)
+{
+	LrSession  *s = &lt_sessions[LrMyProcNumber];
+	LWLock	   *lock = signal_lock(LrMyProcNumber);
+
+	/* A look without the lock: nearly always there was none. */
+	if (!s->signalled)
+		return false;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	s->signalled = false;
+	LWLockRelease(lock);
+	let_signals_arrive();
+	return true;
+}
+
+int
+lt_lost_count(void)
+{
+	return (int) pg_atomic_read_u32(&lt_sessions[LrMyProcNumber].nlost);
+}
+
+/* Never under a lock. */
+void
+lt_wake(const WakeList *wakes)
+{
+	if (wakes->session != LR_NONE)
+		lt_wake_session(wakes->session);
+	if (wakes->watchdog)
+		lr_wake_watchdog();
+	if (wakes->loser != LR_NONE && wakes->loser != LrMyProcNumber)
+		signal_loser(wakes);
+}
+
+/* ----------
+ * The watchdog's presence
+ * ----------
+ */
+
+void
+lt_watchdog_enter(void)
+{
+	lt_watchdog_is_awake();
+	pg_atomic_write_u32(&lt_table->watchdog_proc, (uint32) LrMyProcNumber + 1);
+}
+
+void
+lt_watchdog_leave(void)
+{
+	pg_atomic_write_u32(&lt_table->watchdog_proc, 0);
+	lt_wake_all_waiters();		/* they look by themselves from now on */
+}
+
+bool
+lr_watchdog_running(void)
+{
+	return pg_atomic_read_u32(&lt_table->watchdog_proc) != 0;
+}
+
+void
+lr_wake_watchdog(void)
+{
+	uint32		proc = pg_atomic_read_u32(&lt_table->watchdog_proc);
+
+	if (proc != 0)
+		lt_wake_session((LrIndex) proc - 1);
+}

@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable_int.h
+ *	  Structures of the lock table in shared memory, for locktable*.c only.
+ *
+ * Who may write what:
+ *	 - keys, holds, queue links: under the partition lock of the key;
+ *	 - free lists: under their pool's spinlock;
+ *	 - due times: by anybody, atomically (see locktable_due.c).
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/locktable_int.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_LOCKTABLE_INT_H
+#define LR_LOCKTABLE_INT_H
+
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+
+#include "locktable/locktable.h"
+
+#define LT_PARTITIONS		64
+#define DUE_BLOCK			64
+
+/* Sessions share so many locks that guard their being signalled. */
+#define LT_SIGNAL_LOCKS		16
+
+/* A watchdog that ticks so soon need not be woken for the first waiter. */
+#define TICK_SOON			(1500 * LR_US_PER_MS)
+
+/* node.c has the first lock of the tranche. */
+#define LT_FIRST_LWLOCK		1
+
+typedef enum SubscriptionState
+{
+	SUB_NONE,
+	SUB_WANTED,
+	SUB_CONFIRMED
+} SubscriptionState;
+
+typedef struct LrKey
+{
+	uint32		hash;
+	LrIndex		next;			/* of the same bucket, or in the free list */
+	LrIndex		first_hold;		/* all but waiting ones */
+	LrIndex		queue_head;		/* sessions, linked by their wait records */
+	LrIndex		queue_tail;
+	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
+	int			nhanded;		/* likewise in WAIT_HANDED */
+	int			handoffs;		/* in a row, since the store gave the lock */
+	int64		paused_until;	/* lr_now() time before which the head lets
+								 * others go first; 0 = no pause */
+	int64		here_from;		/* nobody elsewhere has it, if Redis has not
+								 * answered since then; 0 = not known */
+	int64		no_pause_until; /* none again before */
+	bool		after_pause;	/* the head asks the store after one */
+	int64		searched_at;	/* lr_now() of the last search for a deadlock */
+	SubscriptionState subscription;
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} LrKey;
+
+typedef enum WaitState
+{
+	WAIT_NONE,
+	WAIT_QUEUED,
+	WAIT_HANDED,				/* has been handed the lock, does not know yet */
+	WAIT_FAILED					/* see lt_fail_waiters */
+} WaitState;
+
+/* A session awaits one key at a time, so this is part of its slot. */
+typedef struct LrWait
+{
+	WaitState	state;
+	uint32		hash;			/* of the key: leads to the partition */
+	LrIndex		key;
+	LrIndex		hold;			/* that it waits with */
+	LrIndex		handed;			/* and the one that it was handed */
+	LockTerms	terms;			/* on which the lock is wanted */
+	bool		trying;			/* asks the store */
+	LrIndex		prev;			/* session before in the queue */
+	LrIndex		next;
+	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
+	int64		looks_at;		/* when a head looks again unwoken, or has ended
+								 * its request; 0 = it is no head */
+	bool		asleep;			/* counted in nwaiters */
+	uint64		generation;		/* one more with each wait in this slot */
+	uint64		leaving;		/* generation that a deadlock ends; under the
+								 * deadlock lock */
+	uint64		suspected;		/* generation that may be in one; 0 = none */
+	TimestampTz since;
+} LrWait;
+
+typedef struct LrSession
+{
+	int			pid;			/* 0 = free */
+	pg_atomic_uint32 nlost;		/* its holds that are lost */
+	bool		committing;		/* past pre-commit; under the signal lock */
+	bool		signalled;		/* was sent a signal, and has not asked since
+								 * (lt_take_signal); likewise */
+	Oid			datid;
+	Oid			userid;
+	LrWait		wait;
+} LrSession;
+
+/* The watchdog's view of one hold; same index. */
+typedef struct LrLease
+{
+	pg_atomic_uint64 owner;		/* 0 = the watchdog has nothing to do */
+	pg_atomic_uint64 deadline;	/* lr_now() time; only raised, and never once
+								 * it has passed */
+	pg_atomic_uint64 due[STORE_COUNT];	/* when the watchdog has to look */
+} LrLease;
+
+typedef struct LrPool
+{
+	slock_t		mutex;
+	LrIndex		first_free;
+} LrPool;
+
+typedef struct LrTable
+{
+	char		uuid[LR_UUID_LEN + 1];
+	int			max_locks;
+	int			nbuckets;		/* a power of two, at least LT_PARTITIONS */
+	int			nsessions;
+	int			nblocks;
+	LrPool		key_pool;
+	LrPool		hold_pool;
+	pg_atomic_uint64 next_owner;
+	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
+	pg_atomic_uint32 nwaiters;
+	pg_atomic_uint64 last_wait; /* lr_now() when the first of them fell asleep */
+
+	/* the watchdog */
+	pg_atomic_uint32 watchdog_proc; /* its process number + 1; 0 = none */
+	pg_atomic_uint64 sleeps_until[STORE_COUNT]; /* unless something is due
+												 * there; 0 = it is awake */
+	pg_atomic_uint32 subscription_work;
+} LrTable;
+
+extern LrTable *lt_table;
+extern LrIndex *lt_buckets;
+extern LrKey *lt_keys;
+extern LrHold *lt_holds;
+extern LrLease *lt_leases;
+extern pg_atomic_uint64 *lt_block_due[STORE_COUNT];
+extern LrSession *lt_sessions;
+
+/* Processes to wake once the partition lock is released. */
+typedef struct WakeList
+{
+	LrIndex		session;		/* LR_NONE = none */
+	bool		watchdog;
+	LrIndex		loser;			/* session that lost a lock and is to be told */
+	int			loser_pid;
+	OnLost		on_lost;
+} WakeList;
+
+#define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
+
+extern LWLock *lt_partition(uint32 hash);
+extern LWLock *lt_deadlock_lock(void);
+extern void lt_wake(const WakeList *wakes);
+extern void lt_wake_session(LrIndex session);
+
+/* Pools and keys.  All of these: partition lock held. */
+extern LrIndex lt_find_key(const char *name, int len, uint32 hash);
+extern LrIndex lt_make_key(const char *name, int len, uint32 hash);
+extern void lt_key_unused(LrIndex key);
+
+/* Rows are what max_locks counts. */
+extern bool lt_reserve_row(void);
+extern void lt_free_rows(int n);
+extern LrIndex lt_alloc_hold(void);
+extern int	lt_hold_rows(const LrHold *hold);
+extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
+
+/* Does Redis have it where lockredis.url pointed before, for all we know? */
+extern bool lt_is_at_old_place(const LrHold *h);
+
+/* Nothing of it is in that store any more, unless a create may still run. */
+extern void lt_forget_trace(LrHold *h, StoreId store);
+
+/* Link, unlink and free; partition lock held. */
+extern void lt_link_hold(LrIndex hold);
+extern void lt_unlink_hold(LrIndex hold);
+extern void lt_free_hold(LrIndex hold);
+
+/* The live local hold of the key; marks expired ones lost on the way. */
+extern LrIndex lt_live_hold(LrKey *key, int64 now, WakeList *wakes);
+extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
+						   const char *taken_by, WakeList *wakes);
+extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
+
+/* One hold on these terms, from now on. */
+extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
+
+/* locktable_queue.c: what a session needs before it waits. */
+extern void lt_queue_enter(void);
+
+/* The queue of a key; partition lock held. */
+extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash);
+extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
+extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
+extern void lt_queue_remove(LrKey *key, LrIndex session);
+extern void lt_leave_queue(LrIndex session);
+
+/* locktable_handover.c; partition lock held, but for lt_pause_after. */
+extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
+extern bool lt_accept(LrIndex *hold, WakeList *wakes);
+extern void lt_refuse_handed(WakeList *wakes);
+extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
+extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
+extern int64 lt_pause_after(int receivers);
+extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
+extern void lt_end_pause(LrKey *key);
+extern void lt_judge_pause(LrKey *key, bool got_it);
+
+extern uint32 lt_hash_name(const char *name, int len);
+
+/* Whoever is first in the queue may look again. */
+extern void lt_nudge_head(LrKey *key, WakeList *wakes);
+
+/* Due times; callable with or without a partition lock. */
+extern void lt_set_due(LrIndex hold, StoreId store, int64 due,
+					   WakeList *wakes);
+extern void lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes);
+extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
+extern void lt_nothing_due(LrIndex hold);
+extern int64 lt_renew_lease_ms(const LrHold *hold);
+extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+
+/* locktable_refused.c; partition lock held. */
+extern void lt_note_end(LrIndex hold);
+
+#endif							/* LR_LOCKTABLE_INT_H */

@@ -1,0 +1,775 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable_queue.c
+ *	  The lock table: from a request to its grant.
+ *
+ * Sessions of this server that want the same key form a queue, first in first
+ * out, and only its head talks to the store.  The others sleep until they are
+ * the head; the head sleeps while a session of this server has the key, or
+ * until a release by somebody else is told.  Whoever leaves the queue for
+ * another reason than having got the lock wakes the next head, so a wake-up
+ * that reached somebody who gave up is handed on.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/queue.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "watchdog/fallback.h"
+#include "locktable/locktable_int.h"
+#include "settings.h"
+#include "store/store.h"
+
+/* A head that does not act on a wake-up for so long is passed over. */
+#define IGNORED_AFTER		LR_US_PER_S
+
+/* The watchdog ticks once a second while there are waiters, and so long after. */
+#define TICK_ON				(3 * LR_US_PER_S)
+
+/* Without a watchdog nobody tells a waiter anything: it looks by itself. */
+#define LONELY_POLL			LR_US_PER_S
+
+/* Room for lt_fail_waiters, made when the session enters. */
+static LrIndex *to_wake = NULL;
+
+void
+lt_queue_enter(void)
+{
+	if (to_wake == NULL)
+		to_wake = MemoryContextAlloc(TopMemoryContext,
+									 sizeof(LrIndex) * lt_table->nsessions);
+}
+
+static LrWait *
+wait_of(LrIndex session)
+{
+	return &lt_sessions[session].wait;
+}
+
+/* ----------
+ * The queue.  Partition lock held.
+ * ----------
+ */
+
+/*
+ * lt_queue_insert --- behind "prev", or as the first (LR_NONE)
+ */
+void
+lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
+{
+	LrWait	   *w = wait_of(session);
+	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &wait_of(prev)->next;
+
+	w->prev = prev;
+	w->next = *link;
+	*link = session;
+	if (w->next != LR_NONE)
+		wait_of(w->next)->prev = session;
+	else
+		key->queue_tail = session;
+}
+
+void
+lt_queue_remove(LrKey *key, LrIndex session)
+{
+	LrWait	   *w = wait_of(session);
+
+	if (w->prev != LR_NONE)
+		wait_of(w->prev)->next = w->next;
+	else
+		key->queue_head = w->next;
+	if (w->next != LR_NONE)
+		wait_of(w->next)->prev = w->prev;
+	else
+		key->queue_tail = w->prev;
+	w->prev = w->next = LR_NONE;
+}
+
+/*
+ * lt_nudge_head --- the first of the queue may look again
+ */
+void
+lt_nudge_head(LrKey *key, WakeList *wakes)
+{
+	LrWait	   *w;
+
+	if (key->queue_head == LR_NONE)
+		return;
+	w = wait_of(key->queue_head);
+	if (w->woken_at == 0)
+		w->woken_at = lr_now();
+	wakes->session = key->queue_head;
+}
+
+/*
+ * lt_leave_queue --- this session no longer waits
+ *
+ * The next head is nudged only by the caller, and only if the lock was not
+ * obtained.
+ */
+void
+lt_leave_queue(LrIndex self)
+{
+	LrWait	   *w = wait_of(self);
+
+	if (w->state == WAIT_QUEUED)
+		lt_queue_remove(&lt_keys[w->key], self);
+	else if (w->state == WAIT_HANDED)
+		lt_keys[w->key].nhanded--;
+	else
+		lt_keys[w->key].nfailed--;
+	if (w->asleep)
+		pg_atomic_fetch_sub_u32(&lt_table->nwaiters, 1);
+	w->asleep = false;
+	w->state = WAIT_NONE;
+	w->handed = LR_NONE;
+	w->woken_at = 0;
+	w->looks_at = 0;
+}
+
+/* ----------
+ * Entering and leaving
+ * ----------
+ */
+
+void
+lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	memset(h, 0, sizeof(LrHold));
+	h->hash = hash;
+	h->key = key;
+	h->session = LrMyProcNumber;
+	h->next = LR_NONE;
+	h->state = HOLD_WAITING;
+}
+
+EnqueueResult
+lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
+		   LrIndex *hold)
+{
+	LrIndex		self = LrMyProcNumber;
+	LrWait	   *w = wait_of(self);
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+	bool		busy = false;
+
+	Assert(w->state == WAIT_NONE);
+	if (!lt_reserve_row())
+		return ENQUEUE_FULL;
+	*hold = lt_alloc_hold();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_make_key(name->data, name->len, name->hash);
+	lt_init_waiting_hold(*hold, key, name->hash);
+	if (only_if_free)
+		busy = lt_keys[key].queue_head != LR_NONE ||
+			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
+	if (busy)
+		lt_free_hold(*hold);
+	else
+	{
+		w->generation++;
+		w->state = WAIT_QUEUED;
+		w->hash = name->hash;
+		w->key = key;
+		w->hold = *hold;
+		w->handed = LR_NONE;
+		w->terms = *terms;
+		w->trying = false;
+		w->woken_at = 0;
+		w->looks_at = 0;
+		w->asleep = false;
+		w->since = GetCurrentTimestamp();
+		lt_queue_insert(&lt_keys[key], self, lt_keys[key].queue_tail);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+	return busy ? ENQUEUE_BUSY : ENQUEUED;
+}
+
+/*
+ * give_up --- leave the queue without the lock; partition lock held
+ */
+static void
+give_up(WakeList *wakes)
+{
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	bool		queued = w->state == WAIT_QUEUED;
+	LrIndex		key = w->key;
+	bool		was_head = queued && lt_keys[key].queue_head == LrMyProcNumber;
+
+	if (w->state == WAIT_HANDED)
+	{
+		lt_refuse_handed(wakes);
+		return;
+	}
+	lt_leave_queue(LrMyProcNumber);
+	if (was_head)
+		lt_nudge_head(&lt_keys[key], wakes);
+}
+
+void
+lt_give_up(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	give_up(&wakes);
+	lt_free_hold(hold);			/* and the key's entry, if this was all */
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * set_unanswered --- a create of that owner may have run, or may yet
+ */
+static void
+set_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
+{
+	h->owner = owner;
+	h->store = store;
+	h->traces = STORE_BIT(store);
+	h->place = lr_place;
+	h->not_after[store] = not_after;
+}
+
+/*
+ * lt_give_up_orphan --- leave the queue, and a request without a reply behind
+ *
+ * From here on the hold is the watchdog's.  It counts as a foreign holder.
+ */
+void
+lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	set_unanswered(h, store, owner, not_after);
+	give_up(&wakes);
+	lt_make_orphan(hold, &wakes);
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+bool
+lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[*hold];
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		fresh;
+
+	if (!lt_reserve_row())
+		return false;
+	fresh = lt_alloc_hold();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_init_waiting_hold(fresh, h->key, h->hash);
+	w->hold = fresh;
+	set_unanswered(h, store, owner, not_after);
+	lt_make_orphan(*hold, &wakes);
+	w->woken_at = 0;			/* that was our own doing */
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+	*hold = fresh;
+	return true;
+}
+
+/*
+ * lt_fail_waiters --- the store failed for us: so it does for all who wait
+ *
+ * They leave the queue at once, so that one that does not run cannot stand in
+ * the way of those who come later; each frees its hold when it runs.
+ */
+void
+lt_fail_waiters(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key;
+	LrIndex		session;
+	int			nwoken = 0;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = &lt_keys[lt_holds[hold].key];
+	session = key->queue_head;
+	while (session != LR_NONE)
+	{
+		LrWait	   *w = wait_of(session);
+		LrIndex		next = w->next;
+
+		if (session != LrMyProcNumber)
+		{
+			lt_queue_remove(key, session);
+			key->nfailed++;
+			w->state = WAIT_FAILED;
+			to_wake[nwoken++] = session;
+		}
+		session = next;
+	}
+	LWLockRelease(lock);
+
+	for (int i = 0; i < nwoken; i++)
+		lt_wake_session(to_wake[i]);
+}
+
+/* ----------
+ * The turn
+ * ----------
+ */
+
+/*
+ * lt_fall_asleep --- the first sleeper of the server starts the watchdog's tick
+ *
+ * It ticks on for a while after the last one, so that sessions that wait for
+ * each other by turns do not wake it each time.
+ */
+void
+lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
+{
+	if (w->asleep)
+		return;
+	w->asleep = true;
+	if (pg_atomic_fetch_add_u32(&lt_table->nwaiters, 1) > 0)
+		return;
+	pg_atomic_write_u64(&lt_table->last_wait, (uint64) now);
+	pg_memory_barrier();
+	for (int s = 0; s < STORE_COUNT; s++)
+		if (lr_has_store(s) &&
+			(int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
+			return;
+	wakes->watchdog = true;
+}
+
+/*
+ * head_turn --- we are first: may we ask the store?
+ */
+static TurnResult
+head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
+		  int64 *look_again, WakeList *wakes)
+{
+	LrIndex		live = lt_live_hold(key, now, wakes);
+
+	if (live != LR_NONE)
+	{
+		w->woken_at = 0;
+		*look_again = pg_atomic_read_u64(&lt_leases[live].deadline);
+		return TURN_WAIT;
+	}
+	if (now < key->paused_until)
+	{
+		w->woken_at = 0;
+		*look_again = key->paused_until;
+		return TURN_WAIT;
+	}
+	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
+	{
+		w->woken_at = 0;
+		lt_end_pause(key);
+		return TURN_TRY;
+	}
+	*look_again = retry_at;
+	return TURN_WAIT;
+}
+
+/*
+ * lt_turn --- is it our turn, and if not, when to look again unless woken
+ *
+ * A session that is not the head looks again when the present lease ends: it
+ * may have become the head without being told, and must not depend on the
+ * watchdog to see that a holder is gone.
+ */
+TurnResult
+lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
+{
+	LrWait	   *w = wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(lt_holds[*hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+	int64		now = lr_now();
+	LrKey	   *key;
+	TurnResult	turn = TURN_WAIT;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	w->looks_at = 0;
+	w->trying = false;
+	key = &lt_keys[w->key];
+	*subscribed = key->subscription == SUB_CONFIRMED && lr_watchdog_running();
+	if (w->state == WAIT_FAILED)
+		turn = TURN_FAILED;
+	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
+		turn = TURN_HANDED;
+	else if (key->queue_head == LrMyProcNumber)
+	{
+		turn = head_turn(key, w, now, retry_at, look_again, &wakes);
+		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
+	}
+	else
+	{
+		LrIndex		live = lt_live_hold(key, now, &wakes);
+
+		*look_again = live != LR_NONE ?
+			(int64) pg_atomic_read_u64(&lt_leases[live].deadline) :
+			now + lr_lease * LR_US_PER_MS;
+	}
+	if (turn == TURN_WAIT)
+	{
+		lt_fall_asleep(w, now, &wakes);
+		if (!lr_watchdog_running())
+			*look_again = Min(*look_again, now + LONELY_POLL);
+	}
+	w->trying = turn == TURN_TRY;
+	LWLockRelease(lock);
+
+	if (wakes.session == LrMyProcNumber)
+		wakes.session = LR_NONE;
+	lt_wake(&wakes);
+	return turn;
+}
+
+void
+lt_found_busy(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+
+	/* A look without the lock: only the head, which we are, writes it. */
+	if (!key->after_pause)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_judge_pause(key, false);
+	LWLockRelease(lock);
+}
+
+bool
+lt_want_subscription(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key;
+	bool		confirmed;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = &lt_keys[lt_holds[hold].key];
+	confirmed = key->subscription == SUB_CONFIRMED;
+	if (!confirmed)
+		key->subscription = SUB_WANTED;
+	LWLockRelease(lock);
+
+	if (!confirmed)
+	{
+		pg_atomic_write_u32(&lt_table->subscription_work, 1);
+		pg_memory_barrier();
+		lr_wake_watchdog();
+	}
+	return confirmed;
+}
+
+void
+lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
+{
+	ScopeHold  *part = &h->scope[terms->scope];
+
+	part->count = 1;
+	part->renewed = terms->renewed;
+	part->guard = terms->guard;
+	part->on_lost = terms->on_lost;
+	part->lease_ms = terms->lease_ms;
+	part->acquired_at = now;
+	h->keep_until = terms->keep_until;
+}
+
+/*
+ * lt_grant --- the store gave us the lock
+ *
+ * In fallback mode the table may have done so just when Redis was back: it is
+ * asked there again.
+ *
+ * If another session of this server still has it, one of the two is wrong, and
+ * it cannot be told here which: the key may have been deleted after either.
+ * So the newcomer gives way (its caller gives back what it got, checked by
+ * owner), and the other one's next renewal finds out.
+ */
+GrantResult
+lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
+		 const LockTerms *terms, int64 fence)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrLease    *lease = &lt_leases[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	TimestampTz acquired_at = GetCurrentTimestamp();
+	GrantResult result = GRANTED;
+	int64		now = lr_now();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (deadline <= now)
+		result = GRANT_TOO_LATE;
+	else if (store == STORE_TABLE && fallback_current() != STORE_TABLE)
+		result = GRANT_STALE;
+	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
+		result = GRANT_CONFLICT;
+	else
+	{
+		lt_leave_queue(LrMyProcNumber);
+		lt_keys[h->key].handoffs = 0;
+		lt_judge_pause(&lt_keys[h->key], true);
+		h->state = HOLD_HELD;
+		h->store = store;
+		h->traces = STORE_BIT(store);
+		h->place = lr_place;
+		h->here_from = store == STORE_TABLE ? now : 0;
+		h->owner = owner;
+		h->fence = fence;
+		lt_set_terms(h, terms, acquired_at);
+		lt_link_hold(hold);
+		pg_atomic_write_u64(&lease->deadline, deadline);
+		pg_atomic_write_u64(&lease->owner, owner);
+
+		/* Known from here on: now look where it belongs. */
+		pg_memory_barrier();
+		lt_set_due_of_held(hold, &wakes);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+	return result;
+}
+
+bool
+lt_key_stayed_here(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	bool		stayed;
+
+	LWLockAcquire(lock, LW_SHARED);
+	stayed = fallback_answered_at() < lt_keys[lt_holds[hold].key].here_from;
+	LWLockRelease(lock);
+	return stayed;
+}
+
+/* ----------
+ * Called by the watchdog
+ * ----------
+ */
+
+bool
+lt_has_waiters(void)
+{
+	return pg_atomic_read_u32(&lt_table->nwaiters) > 0 ||
+		lr_now() - (int64) pg_atomic_read_u64(&lt_table->last_wait) < TICK_ON;
+}
+
+/*
+ * lt_wake_all_waiters --- everybody looks again (the watchdog goes away)
+ */
+void
+lt_wake_all_waiters(void)
+{
+	for (LrIndex i = 0; i < lt_table->nsessions; i++)
+		if (wait_of(i)->state != WAIT_NONE)
+			lt_wake_session(i);
+}
+
+void
+lt_wake_waiter(const char *name, int name_len)
+{
+	uint32		hash = lt_hash_name(name, name_len);
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name, name_len, hash);
+	if (key != LR_NONE)
+		lt_nudge_head(&lt_keys[key], &wakes);
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * pass_over --- let the second go before a head that does not move
+ *
+ * Partition lock held.  The head keeps the second place; it may be stopped, or
+ * in the middle of a request, and goes on from there.
+ */
+static void
+pass_over(LrKey *key, LrIndex head, WakeList *wakes)
+{
+	LrIndex		second = wait_of(head)->next;
+
+	wait_of(head)->woken_at = 0;
+	wait_of(head)->looks_at = 0;
+	if (second != LR_NONE)
+	{
+		lt_queue_remove(key, head);
+		lt_queue_insert(key, head, second);
+	}
+	lt_nudge_head(key, wakes);
+}
+
+/*
+ * ignores --- does not do what it was woken for, or wanted to do by itself?
+ */
+static bool
+ignores(const LrWait *w, int64 now)
+{
+	int64		since = w->woken_at != 0 ? w->woken_at : w->looks_at;
+
+	return (w->state == WAIT_QUEUED || w->state == WAIT_HANDED) &&
+		since != 0 && now - since >= IGNORED_AFTER;
+}
+
+void
+lt_pass_over_sleepers(void)
+{
+	int64		now = lr_now();
+
+	for (LrIndex i = 0; i < lt_table->nsessions; i++)
+	{
+		LrWait	   *w = wait_of(i);
+		uint32		hash = w->hash;
+		WakeList	wakes = WAKE_NOBODY;
+		LWLock	   *lock;
+
+		/* A look without the lock, to leave the many others alone. */
+		if (!ignores(w, now))
+			continue;
+
+		lock = lt_partition(hash);
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+		if (!ignores(w, now) || w->hash != hash)
+			 /* it has run meanwhile */ ;
+		else if (w->state == WAIT_HANDED)
+			lt_take_handed_back(i, &wakes);
+		else if (lt_keys[w->key].queue_head == i)
+			pass_over(&lt_keys[w->key], i, &wakes);
+		LWLockRelease(lock);
+		lt_wake(&wakes);
+	}
+}
+
+/* ----------
+ * Subscriptions
+ * ----------
+ */
+
+bool
+lt_take_subscription_work(void)
+{
+	return pg_atomic_exchange_u32(&lt_table->subscription_work, 0) != 0;
+}
+
+/*
+ * lt_wanted_subscriptions --- names of the keys that somebody wants told
+ */
+void
+lt_wanted_subscriptions(WantedCallback callback)
+{
+	for (LrIndex i = 0; i < lt_table->nsessions; i++)
+	{
+		LrWait	   *w = wait_of(i);
+		uint32		hash = w->hash;
+		char		name[LR_NAME_MAX];
+		int			len = 0;
+		LWLock	   *lock;
+
+		if (w->state != WAIT_QUEUED)
+			continue;
+
+		lock = lt_partition(hash);
+		LWLockAcquire(lock, LW_SHARED);
+		if (w->state == WAIT_QUEUED && w->hash == hash &&
+			lt_keys[w->key].subscription == SUB_WANTED)
+		{
+			len = lt_keys[w->key].name_len;
+			memcpy(name, lt_keys[w->key].name, len);
+		}
+		LWLockRelease(lock);
+		if (len > 0)
+			callback(name, len);
+	}
+}
+
+/*
+ * lt_subscription_confirmed --- releases are told from now on
+ *
+ * The head tries once more: one may have happened before.
+ */
+void
+lt_subscription_confirmed(const char *name, int name_len)
+{
+	uint32		hash = lt_hash_name(name, name_len);
+	LWLock	   *lock = lt_partition(hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name, name_len, hash);
+	if (key != LR_NONE)
+	{
+		lt_keys[key].subscription = SUB_CONFIRMED;
+		lt_nudge_head(&lt_keys[key], &wakes);
+	}
+	LWLockRelease(lock);
+	lt_wake(&wakes);
+}
+
+/*
+ * lt_end_subscription --- nobody waits any more?
+ */
+bool
+lt_end_subscription(const char *name, int name_len)
+{
+	uint32		hash = lt_hash_name(name, name_len);
+	LWLock	   *lock = lt_partition(hash);
+	LrIndex		key;
+	bool		unused = true;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name, name_len, hash);
+	if (key != LR_NONE)
+	{
+		unused = lt_keys[key].queue_head == LR_NONE;
+		if (unused)
+			lt_keys[key].subscription = SUB_NONE;
+	}
+	LWLockRelease(lock);
+	return unused;
+}
+
+/*
+ * lt_reset_subscriptions --- no subscription stands any more
+ *
+ * The connection was lost, or the watchdog is a new one.  What is awaited is
+ * wanted again.
+ */
+void
+lt_reset_subscriptions(void)
+{
+	for (int b = 0; b < lt_table->nbuckets; b++)
+	{
+		LWLock	   *lock;
+
+		if (lt_buckets[b] == LR_NONE)
+			continue;
+		lock = lt_partition(b);
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
+			if (lt_keys[i].subscription != SUB_NONE)
+				lt_keys[i].subscription =
+					lt_keys[i].queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
+		LWLockRelease(lock);
+	}
+	pg_atomic_write_u32(&lt_table->subscription_work, 1);
+}

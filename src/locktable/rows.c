@@ -1,0 +1,167 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable_rows.c
+ *	  The lock table as views see it: a copy, one partition at a time.
+ *
+ * Rows of different partitions may be of slightly different moments, as in
+ * pg_locks without its lock on all partitions; rows of one key agree.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/rows.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+
+#include "locktable/locktable_int.h"
+
+typedef struct RowBuffer
+{
+	LockTableRow *rows;
+	int			used;
+	int			size;
+} RowBuffer;
+
+/* Partition lock held: no allocation.  False when there is no room. */
+static bool
+add_row(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since)
+{
+	const LrHold *h = &lt_holds[hold];
+	const LrKey *key = &lt_keys[h->key];
+	LockTableRow *row;
+
+	if (buf->used == buf->size)
+		return false;
+	row = &buf->rows[buf->used++];
+	row->pid = 0;
+	row->datid = InvalidOid;
+	row->userid = InvalidOid;
+	if (h->session != LR_NONE)
+	{
+		row->pid = lt_sessions[h->session].pid;
+		row->datid = lt_sessions[h->session].datid;
+		row->userid = lt_sessions[h->session].userid;
+	}
+	row->state = h->state;
+	row->lost_reason = h->lost_reason;
+	row->scope = scope;
+	row->part = h->scope[scope];
+	row->owner = h->owner;
+	row->fence = h->fence;
+	row->renewals = h->renewals;
+	row->deadline = (int64) pg_atomic_read_u64(&lt_leases[hold].deadline);
+	row->waiting_since = waiting_since;
+	row->lost_at = h->lost_at;
+	strlcpy(row->taken_by, h->taken_by, LR_OWNER_MAX);
+	row->name_len = key->name_len;
+	memcpy(row->name, key->name, key->name_len);
+	return true;
+}
+
+static bool
+add_key(RowBuffer *buf, const LrKey *key)
+{
+	bool		ok = true;
+
+	for (LrIndex i = key->first_hold; ok && i != LR_NONE; i = lt_holds[i].next)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->state == HOLD_HANDED)
+		{
+			const LrWait *w = &lt_sessions[h->session].wait;
+
+			ok = add_row(buf, i, w->terms.scope, w->since);
+			continue;
+		}
+		if (h->scope[SCOPE_XACT].count > 0)
+			ok = add_row(buf, i, SCOPE_XACT, 0);
+		if (ok && (h->scope[SCOPE_SESSION].count > 0 ||
+				   h->scope[SCOPE_XACT].count == 0))
+			ok = add_row(buf, i, SCOPE_SESSION, 0);
+	}
+	for (LrIndex s = key->queue_head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
+		ok = add_row(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
+					 lt_sessions[s].wait.since);
+	return ok;
+}
+
+/*
+ * count_key --- as add_key
+ */
+static void
+count_key(const LrKey *key, int64 *granted, int64 *waiting)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->state == HOLD_HANDED)
+			(*waiting)++;
+		else if (lt_is_granted(h->state))
+			*granted += h->scope[SCOPE_XACT].count > 0 &&
+				h->scope[SCOPE_SESSION].count > 0 ? 2 : 1;
+	}
+	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_sessions[s].wait.next)
+		(*waiting)++;
+}
+
+void
+lt_count_rows(int64 *granted, int64 *waiting)
+{
+	*granted = *waiting = 0;
+	for (int p = 0; p < LT_PARTITIONS; p++)
+	{
+		LWLock	   *lock = lt_partition(p);
+
+		LWLockAcquire(lock, LW_SHARED);
+		for (int b = p; b < lt_table->nbuckets; b += LT_PARTITIONS)
+			for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
+				count_key(&lt_keys[i], granted, waiting);
+		LWLockRelease(lock);
+	}
+}
+
+static bool
+add_partition(RowBuffer *buf, int partition)
+{
+	LWLock	   *lock = lt_partition(partition);
+	bool		ok = true;
+
+	LWLockAcquire(lock, LW_SHARED);
+	for (int b = partition; ok && b < lt_table->nbuckets; b += LT_PARTITIONS)
+		for (LrIndex i = lt_buckets[b]; ok && i != LR_NONE; i = lt_keys[i].next)
+			ok = add_key(buf, &lt_keys[i]);
+	LWLockRelease(lock);
+	return ok;
+}
+
+LockTableRow *
+lt_rows(int *nrows)
+{
+	RowBuffer	buf;
+
+	buf.used = 0;
+	buf.size = lt_hold_count() + 64;
+	buf.rows = MemoryContextAllocHuge(CurrentMemoryContext,
+									  sizeof(LockTableRow) * (Size) buf.size);
+
+	for (int p = 0; p < LT_PARTITIONS; p++)
+	{
+		int			before = buf.used;
+
+		while (!add_partition(&buf, p))
+		{
+			buf.used = before;
+			buf.size *= 2;
+			buf.rows = repalloc_huge(buf.rows,
+									 sizeof(LockTableRow) * (Size) buf.size);
+		}
+	}
+	*nrows = buf.used;
+	return buf.rows;
+}

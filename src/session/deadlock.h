@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.h
+ *	  Sessions of this server that wait for each other in a circle.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/deadlock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_DEADLOCK_H
+#define LR_DEADLOCK_H
+
+#include "lockredis.h"
+
+typedef struct Deadlock Deadlock;
+
+/*
+ * For a session that waits for a key: is it in a cycle, and the one that has to
+ * break it?  NULL if not.  Allocates in the current memory context.
+ */
+extern Deadlock *deadlock_find(void);
+
+/* Raises 40P01. */
+extern void deadlock_report(const Deadlock *deadlock);
+
+#endif							/* LR_DEADLOCK_H */

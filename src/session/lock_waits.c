@@ -1,0 +1,421 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock_waits.c
+ *	  Who waits for whom in PostgreSQL's lock manager.
+ *
+ * Only reads it, and only for a process that waits in it: for a look at one wait
+ * all its partitions are locked (in shared mode).
+ *
+ * A look brings all who hold or await the lock, and the queue up to the process
+ * that was asked for.  Of a thousand processes in one queue each has an edge to
+ * all ahead of it, which is half a million; but whoever searches from the last
+ * one needs the thousand only that lead to somebody new.  So those ahead are
+ * not asked for again: their edges follow from the same look.  And whoever
+ * awaits the same mode nearer to the head is kept from it by nobody whom the
+ * search has not reached by then, so each mode is gone through once.  It takes
+ * a second look at a lock only for a process that stands behind the one for
+ * which it was looked at first, and is reached by another way.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/lock_waits.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "port/pg_bitutils.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+
+#include "session/lock_waits.h"
+
+/* Processes whose modes have been gone through, at most. */
+#define PASSES_MAX			2
+
+struct LockWaits
+{
+	LockEdgeFound found;
+	LockIsReached is_reached;
+	void	   *arg;
+
+	/* by process: its edges have been told */
+	bool	   *covered;
+
+	/* processes by their pid: open addressing; NULL until the first look */
+	LrIndex    *slots;
+	uint32		mask;
+
+	int			looks;
+	Size		memory;
+};
+
+/* One lock, as it was when somebody looked. */
+typedef struct Look
+{
+	const LockInstanceData *instances;
+	int			ninstances;
+	LrIndex    *processes;		/* by instance; LR_NONE = waits for nobody */
+	LrIndex    *leaders;
+	int		   *places;			/* by instance: in the queue; -1 = not known to
+								 * be ahead of the one that was asked for */
+	int		   *queue;			/* instances by place, -1 = none */
+	int			npasses[MAX_LOCKMODES];
+	LrIndex		passed[MAX_LOCKMODES];	/* the leader for whom the first was */
+} Look;
+
+LockWaits *
+lock_waits_create(LockEdgeFound found, LockIsReached is_reached, void *arg)
+{
+	LockWaits  *waits = palloc0(sizeof(LockWaits));
+
+	waits->found = found;
+	waits->is_reached = is_reached;
+	waits->arg = arg;
+	waits->covered = palloc0(sizeof(bool) * MaxBackends);
+	return waits;
+}
+
+int
+lock_waits_looks(const LockWaits *waits)
+{
+	return waits->looks;
+}
+
+Size
+lock_waits_memory(const LockWaits *waits)
+{
+	return waits->memory;
+}
+
+/* ----------
+ * Processes by pid
+ * ----------
+ */
+
+static uint32
+slot_of(const LockWaits *waits, int pid)
+{
+	return ((uint32) pid * 0x9E3779B1U >> 7) & waits->mask;
+}
+
+/*
+ * pid_of --- 0 if it has no process
+ *
+ * Before 17 the pid of one that has ended stays, and may be that of another one
+ * by now.  Its latch has no owner.
+ */
+static int
+pid_of(LrIndex process)
+{
+	PGPROC	   *proc = GetPGProcByNumber(process);
+	int			pid = proc->pid;
+
+	return proc->procLatch.owner_pid == pid ? pid : 0;
+}
+
+/*
+ * map_pids --- those of the moment; one that is started later waits for nobody
+ * who could wait for us already
+ */
+static void
+map_pids(LockWaits *waits)
+{
+	uint32		size = pg_nextpower2_32(Max(MaxBackends * 2, 16));
+
+	waits->mask = size - 1;
+	waits->slots = palloc(sizeof(LrIndex) * size);
+	for (uint32 i = 0; i < size; i++)
+		waits->slots[i] = LR_NONE;
+	for (LrIndex i = 0; i < MaxBackends; i++)
+	{
+		int			pid = pid_of(i);
+		uint32		slot = slot_of(waits, pid);
+
+		if (pid == 0)
+			continue;
+		while (waits->slots[slot] != LR_NONE)
+			slot = (slot + 1) & waits->mask;
+		waits->slots[slot] = i;
+	}
+}
+
+/*
+ * process_of --- LR_NONE: a prepared transaction or the startup process, which
+ * wait for nobody, or somebody who has ended
+ */
+static LrIndex
+process_of(const LockWaits *waits, int pid)
+{
+	uint32		slot = slot_of(waits, pid);
+
+	if (pid == 0)
+		return LR_NONE;
+	for (; waits->slots[slot] != LR_NONE; slot = (slot + 1) & waits->mask)
+		if (GetPGProcByNumber(waits->slots[slot])->pid == pid)
+			return waits->slots[slot];
+	return LR_NONE;
+}
+
+/* ----------
+ * Who waits
+ * ----------
+ */
+
+static bool
+is_news(const LockWaits *waits, const PGPROC *proc)
+{
+	return proc->waitLock != NULL && !waits->covered[LrProcNumberOf(proc)];
+}
+
+/*
+ * has_news --- does the process, or a parallel worker of it, wait for something
+ * that has not been looked at for it?
+ *
+ * For those who never had parallel workers this is a look without any lock.
+ */
+static bool
+has_news(const LockWaits *waits, LrIndex process)
+{
+	PGPROC	   *proc = GetPGProcByNumber(process);
+	PGPROC	   *leader = proc->lockGroupLeader;
+	LWLock	   *lock;
+	dlist_iter	iter;
+	bool		news = false;
+
+	if (leader == NULL)
+		return is_news(waits, proc);
+
+	lock = LockHashPartitionLockByProc(leader);
+	LWLockAcquire(lock, LW_SHARED);
+	if (proc->lockGroupLeader == leader)
+	{
+		dlist_foreach(iter, &leader->lockGroupMembers)
+			news = news ||
+			is_news(waits, dlist_container(PGPROC, lockGroupLink, iter.cur));
+	}
+	LWLockRelease(lock);
+	return news;
+}
+
+static void
+free_data(BlockedProcsData *data)
+{
+	pfree(data->procs);
+	pfree(data->locks);
+	pfree(data->waiter_pids);
+	pfree(data);
+}
+
+/* The instance of a process that waits; -1 if there is none. */
+static int
+waiting_instance(const BlockedProcData *blocked, const LockInstanceData *instances)
+{
+	for (int i = 0; i < blocked->num_locks; i++)
+		if (instances[i].pid == blocked->pid)
+			return instances[i].waitLockMode == NoLock ? -1 : i;
+	return -1;
+}
+
+/*
+ * blocks --- does "other" keep "self" from the lock?  As pg_blocking_pids() has
+ * it: it holds a conflicting one, or awaits one and is ahead in the queue.
+ */
+static bool
+blocks(const LockInstanceData *self, const LockInstanceData *other, bool is_ahead)
+{
+	LOCKMASK	conflicts =
+		GetLockTagsMethodTable(&self->locktag)->conflictTab[self->waitLockMode];
+
+	if (other->leaderPid == self->leaderPid)
+		return false;
+	if (conflicts & other->holdMask)
+		return true;
+	return is_ahead && (conflicts & LOCKBIT_ON(other->waitLockMode)) != 0;
+}
+
+/* ----------
+ * All that one look tells
+ * ----------
+ */
+
+static void
+begin_look(const LockWaits *waits, const BlockedProcsData *data,
+		   const BlockedProcData *blocked, Look *look)
+{
+	const int  *pids = &data->waiter_pids[blocked->first_waiter];
+	int		   *instance_of = palloc(sizeof(int) * MaxBackends);
+	int			n = blocked->num_locks;
+
+	memset(look, 0, sizeof(Look));
+	look->instances = &data->locks[blocked->first_lock];
+	look->ninstances = n;
+	look->processes = palloc(sizeof(LrIndex) * n);
+	look->leaders = palloc(sizeof(LrIndex) * n);
+	look->places = palloc(sizeof(int) * n);
+	look->queue = palloc(sizeof(int) * (blocked->num_waiters + 1));
+
+	for (LrIndex i = 0; i < MaxBackends; i++)
+		instance_of[i] = -1;
+	for (int i = 0; i < n; i++)
+	{
+		look->processes[i] = process_of(waits, look->instances[i].pid);
+		look->leaders[i] = process_of(waits, look->instances[i].leaderPid);
+		look->places[i] = -1;
+		if (look->processes[i] != LR_NONE)
+			instance_of[look->processes[i]] = i;
+	}
+	for (int place = 0; place < blocked->num_waiters; place++)
+	{
+		LrIndex		process = process_of(waits, pids[place]);
+		int			i = process == LR_NONE ? -1 : instance_of[process];
+
+		look->queue[place] = i;
+		if (i >= 0)
+			look->places[i] = place;
+	}
+	pfree(instance_of);
+}
+
+static void
+end_look(Look *look)
+{
+	pfree(look->processes);
+	pfree(look->leaders);
+	pfree(look->places);
+	pfree(look->queue);
+}
+
+/*
+ * tell_blockers --- of the waiter at this place of the queue, unless they are
+ * reached
+ *
+ * Called for one place after the other towards the head.  So who awaits a mode
+ * that was gone through before is kept from it by the same ones, or fewer; and by
+ * the processes of the group for which it was: hence a second pass, for another
+ * group.
+ */
+static void
+tell_blockers(LockWaits *waits, Look *look, int self, int place)
+{
+	LOCKMODE	mode = look->instances[self].waitLockMode;
+	LrIndex		leader = look->leaders[self];
+
+	waits->covered[look->processes[self]] = true;
+	if (look->npasses[mode] == PASSES_MAX ||
+		(look->npasses[mode] == 1 && look->passed[mode] == leader))
+		return;
+	if (look->npasses[mode]++ == 0)
+		look->passed[mode] = leader;
+
+	for (int i = 0; i < look->ninstances; i++)
+		if (look->leaders[i] != LR_NONE &&
+			blocks(&look->instances[self], &look->instances[i],
+				   look->places[i] >= 0 && look->places[i] < place))
+			waits->found(waits->arg, leader, look->leaders[i]);
+}
+
+/* The process waits for the lock; of those ahead all who are reached by that. */
+static void
+follow_queue(LockWaits *waits, const BlockedProcsData *data,
+			 const BlockedProcData *blocked)
+{
+	int			self = waiting_instance(blocked, &data->locks[blocked->first_lock]);
+	Look		look;
+
+	if (self < 0)
+		return;
+	begin_look(waits, data, blocked, &look);
+	if (look.processes[self] != LR_NONE && look.leaders[self] != LR_NONE)
+	{
+		tell_blockers(waits, &look, self, blocked->num_waiters);
+		for (int place = blocked->num_waiters - 1; place >= 0; place--)
+		{
+			int			i = look.queue[place];
+
+			if (i >= 0 && look.instances[i].waitLockMode != NoLock &&
+				look.leaders[i] != LR_NONE &&
+				waits->is_reached(waits->arg, look.leaders[i]))
+				tell_blockers(waits, &look, i, place);
+		}
+	}
+	waits->memory = Max(waits->memory,
+						MemoryContextMemAllocated(CurrentMemoryContext, true));
+	end_look(&look);
+}
+
+void
+lock_waits_follow(LockWaits *waits, LrIndex process)
+{
+	BlockedProcsData *data;
+
+	if (!has_news(waits, process))
+		return;
+	if (waits->slots == NULL)
+		map_pids(waits);
+	waits->looks++;
+	data = GetBlockerStatusData(GetPGProcByNumber(process)->pid);
+	for (int i = 0; i < data->nprocs; i++)
+		follow_queue(waits, data, &data->procs[i]);
+	free_data(data);
+}
+
+/* ----------
+ * One edge
+ * ----------
+ */
+
+static bool
+is_ahead(const BlockedProcsData *data, const BlockedProcData *blocked, int pid)
+{
+	const int  *pids = &data->waiter_pids[blocked->first_waiter];
+
+	for (int i = 0; i < blocked->num_waiters; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+static bool
+is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
+			  int blocker_pid, LockWait *wait)
+{
+	const LockInstanceData *instances = &data->locks[blocked->first_lock];
+	int			self = waiting_instance(blocked, instances);
+	PGPROC	   *sleeper;
+
+	if (self < 0)
+		return false;
+	for (int i = 0; i < blocked->num_locks; i++)
+	{
+		if (instances[i].leaderPid != blocker_pid ||
+			!blocks(&instances[self], &instances[i],
+					is_ahead(data, blocked, instances[i].pid)))
+			continue;
+		sleeper = BackendPidGetProc(blocked->pid);
+		if (sleeper == NULL)
+			return false;
+		wait->pid = blocked->pid;
+		wait->blocker_pid = blocker_pid;
+		wait->tag = instances[self].locktag;
+		wait->mode = instances[self].waitLockMode;
+		wait->since = pg_atomic_read_u64(&sleeper->waitStart);
+		return true;
+	}
+	return false;
+}
+
+bool
+lock_wait_between(LrIndex waiter, LrIndex blocker, LockWait *wait)
+{
+	int			blocker_pid = GetPGProcByNumber(blocker)->pid;
+	BlockedProcsData *data =
+		GetBlockerStatusData(GetPGProcByNumber(waiter)->pid);
+	bool		found = false;
+
+	for (int i = 0; !found && blocker_pid != 0 && i < data->nprocs; i++)
+		found = is_blocked_by(data, &data->procs[i], blocker_pid, wait);
+	free_data(data);
+	return found;
+}

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * long_wait.c
+ *	  What happens when a wait for a key lasts longer than deadlock_timeout.
+ *
+ * The same as for PostgreSQL's locks: the session looks for a deadlock, and
+ * with log_lock_waits the wait is logged, once when it has become long and once
+ * when it has ended with the lock.  It looks again each deadlock_timeout.  Of
+ * those who wait for one key one searches, for all (see deadlock.c); another
+ * one only if that search came to it.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/long_wait.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "lib/stringinfo.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+
+#include "session/deadlock.h"
+#include "locktable/locktable.h"
+#include "session/long_wait.h"
+
+/* A session has one wait at a time. */
+static int64 since;
+static int64 look_at = LR_NEVER;
+static bool looked;
+
+void
+long_wait_reset(void)
+{
+	look_at = LR_NEVER;
+	looked = false;
+}
+
+void
+long_wait_begin(void)
+{
+	since = lr_now();
+	look_at = since + DeadlockTimeout * LR_US_PER_MS;
+}
+
+int64
+long_wait_look_at(void)
+{
+	return look_at;
+}
+
+/* ----------
+ * log_lock_waits
+ * ----------
+ */
+
+static void
+waited(long *ms, int *us)
+{
+	int64		elapsed = lr_now() - since;
+
+	*ms = (long) (elapsed / LR_US_PER_MS);
+	*us = (int) (elapsed % LR_US_PER_MS);
+}
+
+static void
+log_wait(const LrName *name)
+{
+	int		   *pids = palloc(sizeof(int) * MaxBackends);
+	char	   *shown = lr_name_to_show(name->data, name->len);
+	StringInfoData queue;
+	int			npids;
+	int			holder;
+	long		ms;
+	int			us;
+
+	/* It has become our turn in this moment. */
+	if (!lt_own_queue(pids, MaxBackends, &npids, &holder))
+		return;
+
+	initStringInfo(&queue);
+	for (int i = 0; i < npids; i++)
+		appendStringInfo(&queue, i == 0 ? "%d" : ", %d", pids[i]);
+	waited(&ms, &us);
+	ereport(LOG,
+			(errmsg("process %d still waiting for Redis lock \"%s\" after %ld.%03d ms",
+					MyProcPid, shown, ms, us),
+			 holder != 0 ?
+			 errdetail_log("Process holding the lock: %d. Wait queue: %s.",
+						   holder, queue.data) :
+			 errdetail_log("No process of this server is holding the lock. Wait queue: %s.",
+						   queue.data)));
+}
+
+/*
+ * log_deadlock --- besides the error, which may be caught by its caller
+ */
+static void
+log_deadlock(const LrName *name)
+{
+	long		ms;
+	int			us;
+
+	waited(&ms, &us);
+	ereport(LOG,
+			(errmsg("process %d detected deadlock while waiting for Redis lock \"%s\" after %ld.%03d ms",
+					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+}
+
+void
+long_wait_acquired(const LrName *name)
+{
+	long		ms;
+	int			us;
+
+	if (!looked || !log_lock_waits)
+		return;
+	waited(&ms, &us);
+	ereport(LOG,
+			(errmsg("process %d acquired Redis lock \"%s\" after %ld.%03d ms",
+					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+}
+
+/* ----------
+ * The look
+ * ----------
+ */
+
+static void
+look(const LrName *name, bool search)
+{
+	Deadlock   *deadlock = search ? deadlock_find() : NULL;
+
+	if (deadlock != NULL)
+	{
+		if (log_lock_waits)
+			log_deadlock(name);
+		deadlock_report(deadlock);
+	}
+	if (log_lock_waits && !looked)
+		log_wait(name);
+}
+
+void
+long_wait_look(const LrName *name)
+{
+	int64		interval = DeadlockTimeout * LR_US_PER_MS;
+	MemoryContext scratch;
+	MemoryContext old;
+	bool		search;
+
+	if (lr_now() < look_at && !(looked && lt_is_suspected()))
+		return;
+	search = lt_begin_search(interval, &look_at);
+	if (lt_take_suspicion())
+		search = true;
+
+	/* A wait may last for days; an error leaves this to our caller's context. */
+	scratch = AllocSetContextCreate(CurrentMemoryContext, "lockredis long wait",
+									ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(scratch);
+	look(name, search);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(scratch);
+	looked = true;
+}

@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *	  The Redis locks of this backend: take, give back, ask, end.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/session.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_SESSION_H
+#define LR_SESSION_H
+
+#include "lockredis.h"
+
+#include "keyname.h"
+#include "locktable/locktable.h"
+#include "store/store.h"
+#include "session/waiting.h"
+
+/* Take the lock, again if this session has it.  False: busy. */
+struct HeldEntry;
+extern bool session_lock(const LrName *name, const AcquireRequest *request,
+						 struct HeldEntry **got);
+
+/* What a backend needs before its first lock or question; raises. */
+extern void session_enter(void);
+
+/* Give back one session-level hold.  False, with a WARNING: there was none. */
+extern bool session_unlock(const LrName *name);
+
+/* The job runner's own hold, which session_unlock does not touch. */
+extern bool session_unlock_job(const LrName *name);
+
+/* Give back all of them; the number of keys. */
+extern int64 session_unlock_all(void);
+
+/* DISCARD ALL: the same, but a cancel cannot stop it and it raises nothing. */
+extern void session_discard(void);
+
+/* Of this session, without asking the store.  False: no hold, not even lost. */
+extern bool session_look(const LrName *name, HoldView *view);
+
+/* Raise that a lost hold of this session was to be used. */
+extern void session_refuse_lost(const LrName *name, const HoldView *view);
+
+/* Keep the hold at least that long from now.  False: it is lost. */
+extern bool session_extend(const LrName *name, int64 lease_ms, bool renewed);
+
+/* Ask the store who has the key; raises unless it says. */
+extern void session_inspect(const LrName *name, StoreOp *op);
+
+/* Take the lock away from whoever has it.  False: nobody had it. */
+extern bool session_force(const LrName *name);
+
+/*
+ * For waiting.c: run one operation until it has an outcome.  Raises only what
+ * CHECK_FOR_INTERRUPTS does; the operation has an outcome then too.
+ */
+extern void session_run(StoreOp *op, StoreStep how);
+
+/*
+ * The same for an operation on a held lock, in the store where that is: sets
+ * store and moves.
+ */
+extern void session_run_held(LrIndex hold, StoreOp *op);
+
+/* And the hold is marked lost if the answer says so.  True: it is lost. */
+extern bool session_ask_held(LrIndex hold, StoreOp *op);
+extern void session_abandon_store(void);
+extern bool session_reply_says_lost(const StoreOp *op);
+extern const StoreError *session_store_error(void);
+
+#endif							/* LR_SESSION_H */

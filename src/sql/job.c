@@ -1,0 +1,183 @@
+/*-------------------------------------------------------------------------
+ *
+ * job.c
+ *	  redis_with_lock: a command that several servers want to run once.
+ *
+ * Takes the lock, commits (so that the command starts on a fresh snapshot),
+ * runs the command, commits, gives the lock back.  If the command fails its
+ * error is raised again as it is, and the lock is given back at the end of the
+ * abort.  The hold is the runner's: redis_unlock in the command does not touch
+ * it, and a ROLLBACK in the command neither.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/sql/job.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
+#include "tcop/dest.h"
+#include "utils/builtins.h"
+
+#include "sql/job.h"
+#include "session/transaction.h"
+
+/*
+ * job_require_control --- may the caller's transaction be ended?
+ */
+void
+job_require_control(FunctionCallInfo fcinfo)
+{
+	CallContext *context = (CallContext *) fcinfo->context;
+
+	/*
+	 * Commands of a pipeline up to its Sync are one transaction, although not
+	 * all versions of PostgreSQL call that a block.
+	 */
+	if (context != NULL && IsA(context, CallContext) && !context->atomic &&
+		!IsSubTransaction() && !(MyXactFlags & XACT_FLAGS_PIPELINING))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+			 errmsg("redis_with_lock cannot run inside a transaction block"),
+			 errdetail("It commits before and after the command."),
+			 errhint("Call it outside of BEGIN, of functions and of exception blocks, and first in a pipeline, or use redis_xact_lock.")));
+}
+
+/*
+ * commit_call --- what follows in a pipeline is another transaction
+ *
+ * As after each command of PostgreSQL that commits by itself.  So a job can
+ * follow a job.  Not inside of another CALL or DO, which may go on to write.
+ */
+static void
+commit_call(void)
+{
+	if (xact_in_outermost_procedural())
+		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
+}
+
+/*
+ * run_statement --- one statement of the command
+ *
+ * Only CALL and DO may end transactions themselves.  What a statement returns
+ * is thrown away.
+ */
+static void
+run_statement(const char *statement, bool may_commit)
+{
+	SPIExecuteOptions options;
+	int			result;
+
+	memset(&options, 0, sizeof(options));
+	options.allow_nonatomic = may_commit;
+	options.dest = None_Receiver;
+	result = SPI_execute_extended(statement, &options);
+	if (result < 0)
+		ereport(ERROR,
+				(errcode(result == SPI_ERROR_TRANSACTION ?
+						 ERRCODE_INVALID_TRANSACTION_TERMINATION :
+						 ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run this command under redis_with_lock"),
+				 result == SPI_ERROR_TRANSACTION ?
+				 errdetail("It must not begin or end transactions.") :
+				 result == SPI_ERROR_COPY ?
+				 errdetail("It must not copy from or to the client.") :
+				 errdetail_internal("%s", SPI_result_code_string(result))));
+}
+
+/* A syntax error is at a place in the command, not in the CALL. */
+static void
+parse_error_callback(void *arg)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery((const char *) arg);
+	}
+}
+
+static List *
+parse_command(const char *command)
+{
+	ErrorContextCallback callback;
+	List	   *statements;
+
+	callback.callback = parse_error_callback;
+	callback.arg = unconstify(char *, command);
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	statements = raw_parser(command, RAW_PARSE_DEFAULT);
+	error_context_stack = callback.previous;
+	return statements;
+}
+
+/*
+ * run_command --- its statements one by one, each seeing what those before did
+ */
+static void
+run_command(const char *command)
+{
+	List	   *statements = parse_command(command);
+	ListCell   *cell;
+
+	foreach(cell, statements)
+	{
+		RawStmt    *raw = lfirst_node(RawStmt, cell);
+		const char *text = command + raw->stmt_location;
+
+		run_statement(raw->stmt_len > 0 ? pnstrdup(text, raw->stmt_len) : text,
+					  IsA(raw->stmt, CallStmt) || IsA(raw->stmt, DoStmt));
+	}
+}
+
+/*
+ * job_run --- false: the lock was busy for all of the time limit
+ *
+ * Nothing is committed then.
+ */
+bool
+job_run(const LrName *name, const AcquireRequest *request, const char *command)
+{
+	HeldEntry  *entry;
+
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect_ext failed");
+	if (!session_lock(name, request, &entry))
+	{
+		SPI_finish();
+		commit_call();
+		return false;
+	}
+	entry->job_count++;
+
+	PG_TRY();
+	{
+		SPI_commit();
+		run_command(command);
+		SPI_commit();
+	}
+	PG_CATCH();
+	{
+		xact_release_job_at_abort(name);	/* entries move, so by its name */
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	(void) session_unlock_job(name);
+	SPI_finish();
+	commit_call();
+	return true;
+}

@@ -1,0 +1,304 @@
+/*-------------------------------------------------------------------------
+ *
+ * replicated.c
+ *	  What logical replication brings into the tables of the extension.
+ *
+ * A publication FOR ALL TABLES, or of our schema, has our tables too.  At its
+ * subscriber they are about the locks of that server, which has sessions of its
+ * own.  So a trigger that fires for replicated changes only decides:
+ *	 - rows of locks (redis_lock_rows) are the business of the server that wrote
+ *	   them: ignored.  Else a release there would delete a lock that is held
+ *	   here, and an acquire there would fail here on the primary key, for ever;
+ *	 - tokens (redis_fences, redis_lock_counters) must never go down, and must
+ *	   not come twice after the subscriber took over: the higher one stays, and
+ *	   nothing is deleted;
+ *	 - TRUNCATE cannot be ignored by a trigger, and is refused.
+ *
+ * The trigger is called before the primary key is checked.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/sql/replicated.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "nodes/params.h"
+#include "parser/parse_node.h"
+#include "parser/parse_param.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "sql/replicated.h"
+
+PG_FUNCTION_INFO_V1(lockredis_replicated);
+
+bool		replicated_is_own = false;
+
+/* The columns of tables of tokens, in this order. */
+#define TOKEN_COLUMNS	3
+
+static const char *const token_column[TOKEN_COLUMNS] = {
+	"key", "token", "recorded_at"
+};
+static const Oid token_type[TOKEN_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID};
+
+typedef struct TokenTable
+{
+	const char *name;
+	int			ncolumns;
+	const char *raise;
+} TokenTable;
+
+static const TokenTable token_tables[] = {
+	{"redis_fences", 3,
+		"INSERT INTO %s AS t (key, token, recorded_at) VALUES ($1, $2, $3) "
+		"ON CONFLICT (key) DO UPDATE "
+		"SET token = EXCLUDED.token, recorded_at = EXCLUDED.recorded_at "
+	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"},
+	{"redis_lock_counters", 2,
+		"INSERT INTO %s AS t (key, token) VALUES ($1, $2) "
+		"ON CONFLICT (key) DO UPDATE SET token = EXCLUDED.token "
+	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"}
+};
+
+/* A row that came, or is there. */
+typedef struct TokenRow
+{
+	Datum		value[TOKEN_COLUMNS];
+	bool		isnull[TOKEN_COLUMNS];
+} TokenRow;
+
+/* The table whose row is raised; see check_relations. */
+static Oid	raised_table;
+
+/*
+ * find_token_table --- NULL: its rows are locks
+ */
+static const TokenTable *
+find_token_table(Relation rel)
+{
+	for (int i = 0; i < lengthof(token_tables); i++)
+		if (strcmp(RelationGetRelationName(rel), token_tables[i].name) == 0)
+			return &token_tables[i];
+	return NULL;
+}
+
+static void
+get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
+			  TokenRow *row)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < table->ncolumns; i++)
+	{
+		int			column = SPI_fnumber(desc, token_column[i]);
+
+		if (column <= 0 || SPI_gettypeid(desc, column) != token_type[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"%s\" is not as the script of the extension makes it",
+							table->name)));
+		row->value[i] = SPI_getbinval(tuple, desc, column, &row->isnull[i]);
+	}
+}
+
+/*
+ * check_relations --- the statement must mean the table of the trigger
+ *
+ * Somebody could rename its schema just now and put another table in its place,
+ * with triggers, and have them run as the owner of ours.
+ */
+static Node *
+check_relations(ParseState *pstate, ColumnRef *column)
+{
+	ListCell   *lc;
+
+	foreach(lc, pstate->p_rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION && rte->relid != raised_table)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("a table of extension lockredis has moved")));
+	}
+	return NULL;
+}
+
+static void
+set_up_parser(ParseState *pstate, void *arg)
+{
+	setup_parse_fixed_parameters(pstate, token_type, TOKEN_COLUMNS);
+	pstate->p_pre_columnref_hook = check_relations;
+}
+
+static void
+run_raise(Relation rel, const TokenTable *table, const TokenRow *row)
+{
+	char	   *schema = get_namespace_name(RelationGetNamespace(rel));
+	ParamListInfo params = makeParamList(TOKEN_COLUMNS);
+	SPIPlanPtr	plan;
+
+	if (schema == NULL)
+		elog(ERROR, "cache lookup failed for schema %u", RelationGetNamespace(rel));
+	for (int i = 0; i < TOKEN_COLUMNS; i++)
+	{
+		ParamExternData *param = &params->params[i];
+
+		param->ptype = token_type[i];
+		param->isnull = i >= table->ncolumns || row->isnull[i];
+		param->value = param->isnull ? (Datum) 0 : row->value[i];
+		param->pflags = PARAM_FLAG_CONST;
+	}
+	raised_table = RelationGetRelid(rel);
+	plan = SPI_prepare_params(psprintf(table->raise,
+									   quote_qualified_identifier(schema, table->name)),
+							  set_up_parser, NULL, 0);
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare_params failed: %s", SPI_result_code_string(SPI_result));
+	if (SPI_execute_plan_with_paramlist(plan, params, false, 0) != SPI_OK_INSERT)
+		elog(ERROR, "could not use table \"%s\"", table->name);
+}
+
+/*
+ * raise_token --- insert the row, or raise the one that is there
+ *
+ * As the owner of the table, since a subscription may have the right to insert
+ * only.  Of triggers only those run that the owner has enabled for replicas: who
+ * may only make triggers cannot.  If it raises, the abort brings the user id
+ * back.
+ */
+static void
+raise_token(Relation rel, const TokenTable *table, const TokenRow *row)
+{
+	Oid			save_user;
+	int			save_context;
+
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   save_context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_NOFORCE_RLS);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	run_raise(rel, table, row);
+	SPI_finish();
+	SetUserIdAndSecContext(save_user, save_context);
+}
+
+static void
+raise_token_as_own(Relation rel, const TokenTable *table, const TokenRow *row)
+{
+	replicated_is_own = true;
+	PG_TRY();
+	{
+		raise_token(rel, table, row);
+	}
+	PG_FINALLY();
+	{
+		replicated_is_own = false;
+	}
+	PG_END_TRY();
+}
+
+/*
+ * is_raise --- does the new row have the same key and a higher token?
+ */
+static bool
+is_raise(Relation rel, const TokenTable *table, HeapTuple old_tuple,
+		 const TokenRow *new_row)
+{
+	TokenRow	old_row;
+
+	get_token_row(rel, table, old_tuple, &old_row);
+	return !new_row->isnull[0] && !new_row->isnull[1] &&
+		strcmp(TextDatumGetCString(old_row.value[0]),
+			   TextDatumGetCString(new_row->value[0])) == 0 &&
+		DatumGetInt64(old_row.value[1]) < DatumGetInt64(new_row->value[1]);
+}
+
+static void
+refuse_truncate(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot apply TRUNCATE of another server to table \"%s\"",
+					RelationGetRelationName(rel)),
+			 errdetail("Its rows are about the locks of this server."),
+			 errhint("Skip the transaction with ALTER SUBSCRIPTION ... SKIP, and leave tables of lockredis out of the publication.")));
+}
+
+/*
+ * is_replicated --- trust nobody with the choice when this is to happen
+ *
+ * ALTER TABLE ... ENABLE TRIGGER ALL makes the triggers fire for everybody.
+ */
+static bool
+is_replicated(void)
+{
+	return SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
+		!replicated_is_own;
+}
+
+/*
+ * apply_row --- the row that is to be written; NULL: ignore it
+ */
+static HeapTuple
+apply_row(TriggerData *data, HeapTuple tuple)
+{
+	Relation	rel = data->tg_relation;
+	const TokenTable *table = find_token_table(rel);
+	TokenRow	row;
+
+	if (table == NULL || TRIGGER_FIRED_BY_DELETE(data->tg_event))
+		return NULL;
+	get_token_row(rel, table, tuple, &row);
+	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+		return is_raise(rel, table, data->tg_trigtuple, &row) ? tuple : NULL;
+	raise_token_as_own(rel, table, &row);
+	return NULL;
+}
+
+/*
+ * lockredis_replicated --- trigger, before each row and before TRUNCATE; null:
+ * the row is ignored
+ */
+Datum
+lockredis_replicated(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	HeapTuple	tuple;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(data->tg_event) ||
+		TRIGGER_FIRED_FOR_ROW(data->tg_event) == TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("%s must be called by a trigger that fires before each row, or before TRUNCATE",
+						"lockredis_replicated()")));
+
+	if (TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
+	{
+		if (is_replicated())
+			refuse_truncate(data->tg_relation);
+		return PointerGetDatum(NULL);
+	}
+	tuple = TRIGGER_FIRED_BY_UPDATE(data->tg_event) ? data->tg_newtuple :
+		data->tg_trigtuple;
+	return PointerGetDatum(is_replicated() ? apply_row(data, tuple) : tuple);
+}
+
+bool
+replicated_is_trigger(Oid function)
+{
+	FmgrInfo	info;
+
+	fmgr_info(function, &info);
+	return info.fn_addr == lockredis_replicated;
+}

@@ -1,0 +1,397 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *	  The functions behind redis_locks, redis_lock_stats, redis_lock_status.
+ *
+ * They read copies of shared memory and never talk to the store.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/sql/views.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/backend_status.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "watchdog/fallback.h"
+#include "keyname.h"
+#include "locktable/locktable.h"
+#include "store/node.h"
+#include "report.h"
+#include "settings.h"
+#include "stats.h"
+
+PG_FUNCTION_INFO_V1(lockredis_locks);
+PG_FUNCTION_INFO_V1(lockredis_application_name);
+PG_FUNCTION_INFO_V1(lockredis_stats);
+PG_FUNCTION_INFO_V1(lockredis_waits);
+PG_FUNCTION_INFO_V1(lockredis_stats_reset);
+PG_FUNCTION_INFO_V1(lockredis_status);
+
+static Datum
+interval_from_us(int64 us)
+{
+	Interval   *result = palloc0(sizeof(Interval));
+
+	result->time = us;
+	return IntervalPGetDatum(result);
+}
+
+/* ----------
+ * redis_locks
+ * ----------
+ */
+
+enum LocksColumn
+{
+	COL_PID, COL_DATID, COL_USESYSID, COL_KEY, COL_KIND, COL_SCOPE,
+	COL_GRANTED, COL_HOLD_COUNT, COL_FENCE, COL_LEASE, COL_RENEWED,
+	COL_ACQUIRED_AT, COL_WAITING_SINCE, COL_EXPIRES_IN, COL_RENEWALS,
+	COL_LOST_AT, COL_LOST_REASON, COL_OWNER, COL_BLOCKED_BY,
+	LOCKS_COLUMNS
+};
+
+/* A row under construction: all columns are null until they are set. */
+typedef struct RowValues
+{
+	Datum		value[LOCKS_COLUMNS];
+	bool		isnull[LOCKS_COLUMNS];
+} RowValues;
+
+static void
+set_column(RowValues *row, int column, Datum value)
+{
+	row->value[column] = value;
+	row->isnull[column] = false;
+}
+
+static bool
+is_waiting(const LockTableRow *row)
+{
+	return row->state == HOLD_WAITING || row->state == HOLD_HANDED;
+}
+
+static bool
+same_key(const LockTableRow *a, const LockTableRow *b)
+{
+	return a->name_len == b->name_len && memcmp(a->name, b->name, a->name_len) == 0;
+}
+
+/*
+ * blockers --- local pids that hold the key or are ahead in its queue
+ *
+ * Rows of one key stand together, the queue in its order, so they are before
+ * this one.
+ */
+static Datum
+blockers(const LockTableRow *rows, int i)
+{
+	int			first = i;
+	int			n = 0;
+	Datum	   *pids;
+
+	while (first > 0 && same_key(&rows[first - 1], &rows[i]))
+		first--;
+	pids = palloc(sizeof(Datum) * (i - first + 1));
+	for (int j = first; j < i; j++)
+	{
+		bool		again = n > 0 && DatumGetInt32(pids[n - 1]) == rows[j].pid;
+
+		if ((lt_is_granted(rows[j].state) || is_waiting(&rows[j])) && !again)
+			pids[n++] = Int32GetDatum(rows[j].pid);
+	}
+	return PointerGetDatum(construct_array(pids, n, INT4OID, sizeof(int32),
+										   true, TYPALIGN_INT));
+}
+
+static void
+fill_hold(RowValues *v, const LockTableRow *row, int64 now)
+{
+	if (row->state != HOLD_ORPHAN)
+	{
+		set_column(v, COL_HOLD_COUNT, Int32GetDatum(row->part.count));
+		set_column(v, COL_LEASE, interval_from_us(row->part.lease_ms * LR_US_PER_MS));
+		set_column(v, COL_RENEWED, BoolGetDatum(row->part.renewed));
+		set_column(v, COL_ACQUIRED_AT, TimestampTzGetDatum(row->part.acquired_at));
+		set_column(v, COL_RENEWALS, Int64GetDatum(row->renewals));
+	}
+	if (row->fence != 0)
+		set_column(v, COL_FENCE, Int64GetDatum(row->fence));
+	if (lt_is_granted(row->state))
+		set_column(v, COL_EXPIRES_IN, interval_from_us(Max(row->deadline - now, 0)));
+	if (row->state == HOLD_LOST)
+		set_column(v, COL_LOST_AT, TimestampTzGetDatum(row->lost_at));
+}
+
+static void
+fill_private(RowValues *v, const LockTableRow *row)
+{
+	char		owner[LR_OWNER_MAX];
+
+	set_column(v, COL_KEY, CStringGetTextDatum(lr_name_to_show(row->name, row->name_len)));
+	if (!is_waiting(row))
+	{
+		lr_owner_text(row->owner, owner);
+		set_column(v, COL_OWNER, CStringGetTextDatum(owner));
+	}
+	if (row->state == HOLD_LOST)
+		set_column(v, COL_LOST_REASON,
+				   CStringGetTextDatum(lost_reason_text(row->lost_reason,
+														row->taken_by)));
+}
+
+static void
+fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
+{
+	const LockTableRow *row = &rows[i];
+
+	memset(v->value, 0, sizeof(v->value));
+	memset(v->isnull, true, sizeof(v->isnull));
+
+	set_column(v, COL_KIND, CStringGetTextDatum("reentrant"));
+	set_column(v, COL_GRANTED, BoolGetDatum(lt_is_granted(row->state)));
+	if (row->state != HOLD_ORPHAN)
+	{
+		set_column(v, COL_PID, Int32GetDatum(row->pid));
+		set_column(v, COL_DATID, ObjectIdGetDatum(row->datid));
+		set_column(v, COL_USESYSID, ObjectIdGetDatum(row->userid));
+		set_column(v, COL_SCOPE, CStringGetTextDatum(row->scope == SCOPE_XACT ?
+													 "transaction" : "session"));
+	}
+	if (is_waiting(row))
+	{
+		set_column(v, COL_WAITING_SINCE, TimestampTzGetDatum(row->waiting_since));
+		set_column(v, COL_BLOCKED_BY, blockers(rows, i));
+	}
+	else
+		fill_hold(v, row, now);
+	if (lr_may_see_keys_of(row->userid))
+		fill_private(v, row);
+}
+
+Datum
+lockredis_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	LockTableRow *rows;
+	int			nrows;
+	int64		now;
+
+	lr_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	rows = lt_rows(&nrows);
+	now = lr_now();
+	for (int i = 0; i < nrows; i++)
+	{
+		RowValues	v;
+
+		fill_row(&v, rows, i, now);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, v.value, v.isnull);
+	}
+	pfree(rows);
+	return (Datum) 0;
+}
+
+/*
+ * lockredis_application_name --- of the session with this pid
+ *
+ * From the same copy as pg_stat_activity, which shows it to everybody.
+ */
+Datum
+lockredis_application_name(PG_FUNCTION_ARGS)
+{
+	int			pid = PG_GETARG_INT32(0);
+
+	lr_require_preload();
+	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
+	{
+		const PgBackendStatus *status = &LrLocalBackendStatus(i)->backendStatus;
+
+		if (status->st_procpid != pid)
+			continue;
+		if (status->st_appname == NULL)
+			break;
+		PG_RETURN_TEXT_P(cstring_to_text(status->st_appname));
+	}
+	PG_RETURN_NULL();
+}
+
+/* ----------
+ * redis_lock_stats
+ * ----------
+ */
+
+static Datum
+form_row(FunctionCallInfo fcinfo, Datum *values)
+{
+	TupleDesc	desc;
+	bool	   *nulls;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	nulls = palloc0(sizeof(bool) * desc->natts);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* Counts that are columns of lockredis_stats(). */
+#define STATS_COLUMNS		(STAT_MOVES + 1)
+
+Datum
+lockredis_stats(PG_FUNCTION_ARGS)
+{
+	int64		sums[STAT_COUNT];
+	TimestampTz reset_at;
+	Datum		values[STATS_COLUMNS + 1];
+
+	lr_require_preload();
+	stats_read(sums, &reset_at);
+	for (int i = 0; i < STATS_COLUMNS; i++)
+		values[i] = Int64GetDatum(sums[i]);
+	values[STATS_COLUMNS] = TimestampTzGetDatum(reset_at);
+	return form_row(fcinfo, values);
+}
+
+/*
+ * lockredis_waits --- for how long was waited; what is held and awaited now
+ */
+Datum
+lockredis_waits(PG_FUNCTION_ARGS)
+{
+	int64		sums[STAT_COUNT];
+	TimestampTz reset_at;
+	int64		held;
+	int64		waiting;
+	Datum		values[3];
+
+	lr_require_preload();
+	stats_read(sums, &reset_at);
+	lt_count_rows(&held, &waiting);
+	values[0] = Float8GetDatum((double) sums[STAT_WAITED] / LR_US_PER_S);
+	values[1] = Int64GetDatum(held);
+	values[2] = Int64GetDatum(waiting);
+	return form_row(fcinfo, values);
+}
+
+Datum
+lockredis_stats_reset(PG_FUNCTION_ARGS)
+{
+	lr_require_preload();
+	stats_reset();
+	PG_RETURN_VOID();
+}
+
+/* ----------
+ * redis_lock_status
+ * ----------
+ */
+
+enum StatusColumn
+{
+	COL_NODE, COL_ROLE, COL_ADDRESS, COL_STATE, COL_ROUND_TRIP, COL_VERSION,
+	COL_RENEWAL_LAG, COL_MAXMEMORY_POLICY, COL_LAST_ERROR, COL_LAST_ERROR_AT,
+	COL_IN_USE, COL_SINCE, COL_REASON,
+	STATUS_COLUMNS
+};
+
+static const char *
+state_name(NodeState state)
+{
+	switch (state)
+	{
+		case NODE_UP:
+			return "up";
+		case NODE_DOWN:
+			return "down";
+		case NODE_CONNECTING:
+			break;
+	}
+	return "connecting";
+}
+
+static void
+text_or_null(Datum *values, bool *nulls, int column, const char *s)
+{
+	nulls[column] = s[0] == '\0';
+	if (s[0] != '\0')
+		values[column] = CStringGetTextDatum(s);
+}
+
+/*
+ * fill_use --- in fallback mode: is this the store of new locks, since when and
+ * why?
+ */
+static void
+fill_use(StoreId id, Datum *values, bool *nulls)
+{
+	FallbackStatus fallback;
+
+	values[COL_IN_USE] = BoolGetDatum(true);
+	nulls[COL_SINCE] = nulls[COL_REASON] = true;
+	if (lr_mode != MODE_FALLBACK)
+		return;
+	fallback_get_status(&fallback);
+	values[COL_IN_USE] = BoolGetDatum(fallback.current == id);
+	values[COL_SINCE] = TimestampTzGetDatum(fallback.since);
+	nulls[COL_SINCE] = false;
+	text_or_null(values, nulls, COL_REASON, fallback.why);
+}
+
+static const char *
+role_name(StoreId id, const NodeStatus *status)
+{
+	if (id == STORE_TABLE)
+		return "table";
+	return status->role_is_replica ? "replica" : "master";
+}
+
+static void
+put_status(ReturnSetInfo *rsinfo, StoreId id, int number)
+{
+	NodeStatus	status;
+	Datum		values[STATUS_COLUMNS] = {0};
+	bool		nulls[STATUS_COLUMNS] = {0};
+
+	node_get_status(id, &status);
+	values[COL_NODE] = Int32GetDatum(number);
+	values[COL_ROLE] = CStringGetTextDatum(role_name(id, &status));
+	text_or_null(values, nulls, COL_ADDRESS,
+				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status.address : "");
+	values[COL_STATE] = CStringGetTextDatum(state_name(status.state));
+	nulls[COL_ROUND_TRIP] = status.round_trip_us < 0;
+	values[COL_ROUND_TRIP] = interval_from_us(status.round_trip_us);
+	text_or_null(values, nulls, COL_VERSION, status.version);
+	values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(id));
+	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status.maxmemory_policy);
+	text_or_null(values, nulls, COL_LAST_ERROR, status.last_error);
+	nulls[COL_LAST_ERROR_AT] = status.last_error_at == 0;
+	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status.last_error_at);
+	fill_use(id, values, nulls);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+lockredis_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			number = 0;
+
+	lr_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i))
+			put_status(rsinfo, i, ++number);
+	return (Datum) 0;
+}

@@ -1,0 +1,572 @@
+/*-------------------------------------------------------------------------
+ *
+ * redis_listener.c
+ *	  Release messages of Redis: the listener of the store interface.
+ *
+ * One connection with a subscription for each awaited key.  Only the watchdog
+ * has one.  It never waits: listener_step() does what is possible, and
+ * listener_interests() says when to call it again.
+ *
+ * For each channel the entry says what the caller wants and what was last
+ * asked of Redis.  At most one request a channel is unanswered at a time;
+ * what was wanted meanwhile is asked when the answer has come.  So an answer
+ * never speaks of an older wish, and a confirmed subscription has no gap.
+ * Redis answers in order, which is how an error is put down to its channel.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/listener.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "lib/ilist.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "keyname.h"
+#include "store/redis/conn.h"
+#include "store/redis/redis_store.h"
+#include "settings.h"
+#include "stats.h"
+
+#define RETRY_MIN			(100 * LR_US_PER_MS)
+#define RETRY_MAX			(1 * LR_US_PER_S)
+
+/* A connection that says nothing for so long is asked whether it is alive. */
+#define PING_AFTER			(5 * LR_US_PER_S)
+
+/*
+ * Reads in one step.  Messages may come as fast as they can be taken: the
+ * watchdog has leases to renew meanwhile.
+ */
+#define READS_MAX			8
+
+/* Bytes not yet taken by the kernel, beyond which requests wait. */
+#define OUT_HIGH_WATER		65536
+
+/* Zero-padded, so that it can be compared as a blob. */
+typedef struct ChannelKey
+{
+	int			len;
+	char		channel[LR_DERIVED_MAX];
+} ChannelKey;
+
+/* A name that has the channel. */
+typedef struct ChannelUser
+{
+	int			len;
+	char		name[LR_NAME_MAX];
+	bool		wanted;			/* by the caller */
+	bool		told;			/* the caller, that it is confirmed */
+} ChannelUser;
+
+/*
+ * "x" and "{x}" have the same channel, so there is one user without a brace and
+ * one with.
+ */
+typedef struct Channel
+{
+	ChannelKey	key;
+	ChannelUser users[2];
+	bool		asked;			/* the last request was SUBSCRIBE */
+	bool		unanswered;		/* is in the list of the listener */
+	bool		refused;		/* by Redis; not asked again */
+	dlist_node	node;
+} Channel;
+
+struct StoreListener
+{
+	RedisConn	conn;
+	StoreEventCallback callback;
+	HTAB	   *channels;
+	int			nwanted;
+	bool		dirty;			/* some channel has something to be done */
+	dlist_head	unanswered;		/* channels, in the order of the requests */
+	bool		connected;		/* has been READY since the last loss */
+	bool		loss_logged;	/* since it was READY */
+	bool		refusal_logged; /* on this connection */
+	int64		retry_delay;
+	int64		next_try;
+	int64		heard_at;
+	int64		answer_until;	/* something must be heard before; 0 = need not */
+};
+
+StoreListener *
+redis_listener_open(StoreEventCallback callback)
+{
+	StoreListener *l = MemoryContextAllocZero(TopMemoryContext,
+											  sizeof(StoreListener));
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(ChannelKey);
+	ctl.entrysize = sizeof(Channel);
+	ctl.hcxt = TopMemoryContext;
+	l->channels = hash_create("lockredis channels", 64, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	l->callback = callback;
+	l->retry_delay = RETRY_MIN;
+	dlist_init(&l->unanswered);
+	redis_conn_init(&l->conn, "listener", false);
+	return l;
+}
+
+void
+redis_listener_close(StoreListener *l)
+{
+	redis_conn_free(&l->conn);
+	hash_destroy(l->channels);
+	pfree(l);
+}
+
+static void
+make_key(ChannelKey *key, const char *name, int name_len)
+{
+	memset(key, 0, sizeof(ChannelKey));
+	key->len = lr_channel_name(name, name_len, key->channel);
+}
+
+static ChannelUser *
+user_of(Channel *ch, const char *name, int name_len)
+{
+	return &ch->users[memchr(name, '{', name_len) != NULL];
+}
+
+static bool
+is_wanted(const Channel *ch)
+{
+	return ch->users[0].wanted || ch->users[1].wanted;
+}
+
+void
+redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
+{
+	ChannelKey	key;
+	Channel    *ch;
+	ChannelUser *user;
+	bool		found;
+
+	make_key(&key, name, name_len);
+	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		ch->users[0].wanted = ch->users[1].wanted = false;
+		ch->asked = ch->unanswered = false;
+	}
+	user = user_of(ch, name, name_len);
+	if (!user->wanted)
+	{
+		l->nwanted++;
+		user->len = name_len;
+		memcpy(user->name, name, name_len);
+	}
+	user->wanted = true;
+	user->told = false;
+	ch->refused = false;
+	l->dirty = true;
+}
+
+void
+redis_listener_unsubscribe(StoreListener *l, const char *name, int name_len)
+{
+	ChannelKey	key;
+	Channel    *ch;
+	ChannelUser *user;
+
+	make_key(&key, name, name_len);
+	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
+	if (ch == NULL)
+		return;
+	user = user_of(ch, name, name_len);
+	if (!user->wanted)
+		return;
+	user->wanted = false;
+	l->nwanted--;
+	l->dirty = true;
+}
+
+/* ----------
+ * The connection ends
+ * ----------
+ */
+
+/*
+ * listener_lost --- the connection is closed, or could not be made
+ */
+static void
+listener_lost(StoreListener *l)
+{
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
+	bool		was_connected = l->connected;
+
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+	{
+		ch->asked = ch->unanswered = ch->refused = false;
+		ch->users[0].told = ch->users[1].told = false;
+	}
+	dlist_init(&l->unanswered);
+	l->dirty = true;
+	l->connected = false;
+	l->answer_until = 0;
+
+	l->next_try = lr_now() + l->retry_delay;
+	l->retry_delay = Min(l->retry_delay * 2, RETRY_MAX);
+
+	/* One that nobody listens to may well be closed by the node as idle. */
+	if (!l->loss_logged && l->nwanted > 0)
+	{
+		l->loss_logged = true;
+		ereport(LOG,
+				(errmsg("lockredis: no release messages from the lock store at %s",
+						l->conn.error.address),
+				 errdetail_internal("%s", l->conn.error.detail)));
+	}
+	if (was_connected)
+		l->callback(STORE_LISTEN_LOST, NULL, 0);
+}
+
+/* ----------
+ * Sending
+ * ----------
+ */
+
+static void
+expect_answer(StoreListener *l)
+{
+	if (l->answer_until == 0)
+		l->answer_until = lr_now() + lr_command_timeout * LR_US_PER_MS;
+}
+
+/*
+ * tell_users --- that the channel is subscribed to
+ */
+static void
+tell_users(StoreListener *l, Channel *ch)
+{
+	for (int i = 0; i < lengthof(ch->users); i++)
+	{
+		ChannelUser *user = &ch->users[i];
+
+		if (!user->wanted || user->told)
+			continue;
+		user->told = true;
+		l->callback(STORE_LISTEN_CONFIRMED, user->name, user->len);
+	}
+}
+
+/*
+ * put_requests --- ask for what is wanted, tell what is confirmed
+ *
+ * Requests beyond what the buffer should hold are left for the next time.
+ */
+static void
+put_requests(StoreListener *l)
+{
+	RedisConn  *c = &l->conn;
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
+
+	if (!l->dirty)
+		return;
+	l->dirty = false;
+
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+	{
+		bool		wanted = is_wanted(ch);
+
+		if (ch->unanswered || (ch->refused && wanted))
+			continue;
+		if (wanted == ch->asked)
+		{
+			if (wanted)
+				tell_users(l, ch);
+			else
+				(void) hash_search(l->channels, &ch->key, HASH_REMOVE, NULL);
+			continue;
+		}
+
+		if (c->out_len - c->out_pos >= OUT_HIGH_WATER)
+		{
+			l->dirty = true;
+			hash_seq_term(&seq);
+			return;
+		}
+		redis_put_array(c, 2);
+		redis_put_text(c, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+		redis_put_bulk(c, ch->key.channel, ch->key.len);
+		ch->asked = wanted;
+		ch->unanswered = true;
+		dlist_push_tail(&l->unanswered, &ch->node);
+		expect_answer(l);
+	}
+}
+
+/*
+ * ping_if_idle --- a connection that died silently shows only when asked
+ */
+static void
+ping_if_idle(StoreListener *l, int64 now)
+{
+	if (l->answer_until != 0 || now < l->heard_at + PING_AFTER)
+		return;
+	redis_put_array(&l->conn, 1);
+	redis_put_text(&l->conn, "PING");
+	expect_answer(l);
+}
+
+/* ----------
+ * Receiving
+ * ----------
+ */
+
+static void
+answered(StoreListener *l, Channel *ch)
+{
+	ch->unanswered = false;
+	dlist_delete(&ch->node);
+	l->dirty = true;
+}
+
+/*
+ * take_refusal --- an error reply belongs to the oldest unanswered request
+ *
+ * The connection serves other keys, so it is kept.  Who waits for a release
+ * of this key gets no confirmation and has to poll.
+ */
+static void
+take_refusal(StoreListener *l)
+{
+	char		words[192];
+
+	(void) redis_error_words(l->conn.values, words, sizeof(words));
+	if (!l->refusal_logged)
+	{
+		l->refusal_logged = true;
+		ereport(LOG,
+				(errmsg("lockredis: the lock store at %s refused a subscription",
+						l->conn.error.address),
+				 errdetail_internal("The node answered: %s", words),
+				 strncmp(words, "NOPERM", 6) != 0 ? 0 :
+				 errhint("%s", _(redis_rights_hint))));
+	}
+	if (!dlist_is_empty(&l->unanswered))
+	{
+		Channel    *ch = dlist_head_element(Channel, node, &l->unanswered);
+
+		answered(l, ch);
+		ch->refused = true;
+		ch->asked = false;
+	}
+}
+
+/*
+ * take_push --- a message or the answer to a request; false if it is neither
+ */
+static bool
+take_push(StoreListener *l)
+{
+	const RedisValue *v = l->conn.values;
+	ChannelKey	key;
+	Channel    *ch;
+
+	if (v->type == REDIS_REPLY_ERROR)
+	{
+		take_refusal(l);
+		return true;
+	}
+	/* The answer to PING depends on whether there are subscriptions. */
+	if (v->type == REDIS_REPLY_STATUS)
+		return strcmp(v->str, "PONG") == 0;
+	if (v->type != REDIS_REPLY_ARRAY || v->elements < 2 ||
+		v[1].type != REDIS_REPLY_STRING || v[2].type != REDIS_REPLY_STRING)
+		return false;
+	if (v->elements == 2)
+		return strcmp(v[1].str, "pong") == 0;
+	if (v->elements != 3 || v[2].len > LR_DERIVED_MAX)
+		return false;
+
+	memset(&key, 0, sizeof(key));
+	key.len = v[2].len;
+	memcpy(key.channel, v[2].str, v[2].len);
+	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
+
+	if (strcmp(v[1].str, "message") == 0)
+	{
+		for (int i = 0; ch != NULL && i < lengthof(ch->users); i++)
+			if (ch->users[i].wanted)
+				l->callback(STORE_LISTEN_RELEASED, ch->users[i].name,
+							ch->users[i].len);
+		return true;
+	}
+	if (ch == NULL || !ch->unanswered ||
+		strcmp(v[1].str, ch->asked ? "subscribe" : "unsubscribe") != 0)
+		return false;
+	answered(l, ch);
+	return true;
+}
+
+/*
+ * take_pushes --- read what is there; false when the connection is gone
+ *
+ * What is left makes the socket readable at once in the next wait.
+ */
+static bool
+take_pushes(StoreListener *l)
+{
+	RedisConn  *c = &l->conn;
+	RedisRead	got;
+	int			nreads = 0;
+
+	do
+	{
+		got = redis_conn_receive(c);
+		nreads++;
+		while (redis_conn_reply(c))
+		{
+			l->heard_at = lr_now();
+			l->answer_until = 0;
+			if (!take_push(l))
+			{
+				redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+								"The node's answer makes no sense.");
+				return false;
+			}
+		}
+		if (c->state == CONN_CLOSED)
+			return false;
+	} while (got == REDIS_READ_FULL && nreads < READS_MAX);
+
+	if (!dlist_is_empty(&l->unanswered))
+		expect_answer(l);
+	return true;
+}
+
+/* ----------
+ * Stepping
+ * ----------
+ */
+
+/*
+ * connect_listener --- make the connection if it is time; true when it is there
+ */
+static bool
+connect_listener(StoreListener *l)
+{
+	RedisConn  *c = &l->conn;
+	int64		now = lr_now();
+
+	if (c->state == CONN_READY && c->url_epoch != lr_url_epoch)
+	{
+		redis_conn_close(c);
+		listener_lost(l);
+		l->next_try = now;
+	}
+	if (c->state == CONN_READY)
+		return true;
+
+	if (c->state == CONN_CLOSED)
+	{
+		if (l->nwanted == 0 || now < l->next_try)
+			return false;
+		redis_conn_open(c, LR_NEVER);
+	}
+	redis_conn_advance(c);
+	if (c->state == CONN_CLOSED)
+	{
+		listener_lost(l);
+		return false;
+	}
+	if (c->state != CONN_READY)
+		return false;
+
+	lr_count(STAT_CONNECTS);
+	l->connected = true;
+	l->retry_delay = RETRY_MIN;
+	l->heard_at = now;
+	l->dirty = true;
+	l->refusal_logged = false;
+	if (l->loss_logged)
+	{
+		l->loss_logged = false;
+		ereport(LOG,
+				(errmsg("lockredis: release messages from the lock store at %s are back",
+						c->error.address)));
+	}
+	return true;
+}
+
+void
+redis_listener_step(StoreListener *l)
+{
+	RedisConn  *c = &l->conn;
+	int64		now;
+
+	if (!connect_listener(l))
+		return;
+	if (!take_pushes(l))
+	{
+		listener_lost(l);
+		return;
+	}
+
+	now = lr_now();
+	if (l->answer_until != 0 && now >= l->answer_until)
+	{
+		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+						"The node did not answer in time.");
+		listener_lost(l);
+		return;
+	}
+	ping_if_idle(l, now);
+
+	do
+	{
+		put_requests(l);
+		if (c->out_failed)
+			redis_conn_fail(c, STORE_DOWN, ERRCODE_OUT_OF_MEMORY,
+							"Out of memory.");
+		else
+			(void) redis_conn_flush(c);
+		if (c->state == CONN_CLOSED)
+		{
+			listener_lost(l);
+			return;
+		}
+	} while (l->dirty && c->out_pos == c->out_len);
+}
+
+int
+redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
+						 uint32 *epoch)
+{
+	const RedisConn *c = &l->conn;
+
+	*epoch = c->socket_epoch;
+	switch (c->state)
+	{
+		case CONN_CLOSED:
+			*until = l->nwanted > 0 ? l->next_try : LR_NEVER;
+			return 0;
+		case CONN_READY:
+			*until = l->answer_until != 0 ? l->answer_until :
+				l->heard_at + PING_AFTER;
+			break;
+		default:
+			*until = redis_conn_until(c);
+			break;
+	}
+	/* Something was wanted since the last step. */
+	if (l->dirty && c->state == CONN_READY && c->out_pos == c->out_len)
+		*until = 0;
+	if (c->sock == PGINVALID_SOCKET)
+		return 0;
+	out->sock = c->sock;
+	out->events = redis_conn_events(c);
+	return 1;
+}

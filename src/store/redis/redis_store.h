@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * redis_store.h
+ *	  What the Redis store needs beside the store interface.
+ *
+ * redis_listener.c provides the listener functions of the StoreRoutine that
+ * redis_store.c fills in.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/redis_store.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REDIS_STORE_H
+#define LR_REDIS_STORE_H
+
+#include "store/store.h"
+
+extern StoreListener *redis_listener_open(StoreEventCallback callback);
+extern void redis_listener_subscribe(StoreListener *l, const char *name,
+									 int name_len);
+extern void redis_listener_unsubscribe(StoreListener *l, const char *name,
+									   int name_len);
+extern void redis_listener_step(StoreListener *l);
+extern int	redis_listener_interests(StoreListener *l, StoreInterest *out,
+									 int64 *until, uint32 *epoch);
+extern void redis_listener_close(StoreListener *l);
+
+#endif							/* LR_REDIS_STORE_H */

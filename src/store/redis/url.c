@@ -1,0 +1,504 @@
+/*-------------------------------------------------------------------------
+ *
+ * redis_url.c
+ *	  Parser of lockredis.url.
+ *
+ * Runs in a GUC check hook, in the postmaster too: it allocates nothing,
+ * raises nothing and looks nothing up.  What is wrong is told by its position
+ * and by the name of the part; no text of the URL is ever repeated, because
+ * any part of a malformed one may be a password.
+ *
+ * Forms that later versions will serve are checked as strictly as the served
+ * ones, so that "not offered" is said only of what is otherwise right.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/url.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <limits.h>
+
+#include "store/redis/url.h"
+
+#define REDIS_DEFAULT_PORT	6379
+#define IPV6_TEXT_MAX		64
+
+/* A part of the text: [at, end).  Positions shown count from base. */
+typedef struct UrlCursor
+{
+	const char *base;
+	const char *at;
+	const char *end;
+	RedisUrlError *error;
+} UrlCursor;
+
+typedef enum UrlForm
+{
+	FORM_REDIS,
+	FORM_TLS,
+	FORM_SENTINEL,
+	FORM_CLUSTER,
+	FORM_UNIX
+} UrlForm;
+
+static const struct
+{
+	const char *scheme;
+	UrlForm		form;
+	const char *not_served;		/* NULL: served */
+} url_forms[] =
+{
+	{"redis", FORM_REDIS, NULL},
+	{"unix", FORM_UNIX, NULL},
+	{"rediss", FORM_TLS, "Connections with TLS (rediss://) are not offered by this version."},
+	{"redis-sentinel", FORM_SENTINEL, "Sentinel (redis-sentinel://) is not offered by this version."},
+	{"redis-cluster", FORM_CLUSTER, "Redis Cluster (redis-cluster://) is not offered by this version."},
+};
+
+/*
+ * malformed --- say what is wrong and where
+ */
+static RedisUrlVerdict
+malformed(const UrlCursor *c, const char *where, const char *what)
+{
+	snprintf(c->error->detail, sizeof(c->error->detail),
+			 "%s at position %d.", what, (int) (where - c->base) + 1);
+	return REDIS_URL_MALFORMED;
+}
+
+static int
+hex_value(char ch)
+{
+	if (ch >= '0' && ch <= '9')
+		return ch - '0';
+	if (ch >= 'a' && ch <= 'f')
+		return ch - 'a' + 10;
+	if (ch >= 'A' && ch <= 'F')
+		return ch - 'A' + 10;
+	return -1;
+}
+
+/*
+ * decode --- percent-decode [from, to) into a buffer, as a C string
+ *
+ * "too_long" and "control" are the messages for these two mistakes.
+ */
+static RedisUrlVerdict
+decode(const UrlCursor *c, const char *from, const char *to,
+	   char *out, size_t size, const char *too_long, const char *control)
+{
+	size_t		n = 0;
+
+	for (const char *p = from; p < to; p++)
+	{
+		unsigned char ch = (unsigned char) *p;
+
+		if (ch == '%')
+		{
+			int			high = p + 1 < to ? hex_value(p[1]) : -1;
+			int			low = p + 2 < to ? hex_value(p[2]) : -1;
+
+			if (high < 0 || low < 0)
+				return malformed(c, p, "Invalid percent-escape (two hexadecimal digits must follow the percent sign)");
+			ch = (unsigned char) (high * 16 + low);
+			if (ch < 0x20 || ch == 0x7f)
+				return malformed(c, p, control);
+			p += 2;
+		}
+		if (n + 1 >= size)
+			return malformed(c, p, too_long);
+		out[n++] = (char) ch;
+	}
+	out[n] = '\0';
+	return REDIS_URL_OK;
+}
+
+/*
+ * parse_number --- the digits [from, to), at most "max"; -1 if it is not one
+ */
+static int64
+parse_number(const char *from, const char *to, int64 max)
+{
+	int64		value = 0;
+
+	if (from == to)
+		return -1;
+	for (const char *p = from; p < to; p++)
+	{
+		if (!isdigit((unsigned char) *p))
+			return -1;
+		value = value * 10 + (*p - '0');
+		if (value > max)
+			return -1;
+	}
+	return value;
+}
+
+static RedisUrlVerdict
+parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
+{
+	int64		value = parse_number(from, to, INT_MAX);
+
+	if (value < 0)
+		return malformed(c, from, "Invalid database number (a number from 0 to 2147483647 is expected)");
+	*db = (int) value;
+	return REDIS_URL_OK;
+}
+
+/*
+ * parse_host --- a name or address without brackets around it
+ */
+static RedisUrlVerdict
+parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *url)
+{
+	bool		only_digits = true;
+	struct in_addr v4;
+
+	if (from == to)
+		return malformed(c, from, "Empty host");
+	if (to - from >= LR_HOST_MAX)
+		return malformed(c, from, "Host too long (255 characters at most)");
+
+	for (const char *p = from; p < to; p++)
+	{
+		if (!isalnum((unsigned char) *p) && *p != '.' && *p != '-' && *p != '_')
+			return malformed(c, p, "Invalid character in host");
+		if (*p == '.' && (p == from || p[-1] == '.'))
+			return malformed(c, p, "Empty label in host");
+		if (!isdigit((unsigned char) *p) && *p != '.')
+			only_digits = false;
+	}
+
+	memcpy(url->host, from, to - from);
+	url->host[to - from] = '\0';
+	url->host_is_numeric = inet_pton(AF_INET, url->host, &v4) == 1;
+	if (only_digits && !url->host_is_numeric)
+		return malformed(c, from, "Invalid IPv4 address");
+	return REDIS_URL_OK;
+}
+
+/*
+ * parse_host_port --- host[:port] or [v6][:port]
+ */
+static RedisUrlVerdict
+parse_host_port(const UrlCursor *c, const char *from, const char *to,
+				RedisUrl *url)
+{
+	const char *port = NULL;
+
+	url->port = REDIS_DEFAULT_PORT;
+
+	if (from < to && *from == '[')
+	{
+		const char *close = memchr(from, ']', to - from);
+		struct in6_addr v6;
+		int			len;
+
+		if (close == NULL)
+			return malformed(c, from, "Missing closing bracket of the IPv6 address that starts");
+		len = (int) (close - from) - 1;
+		if (len == 0)
+			return malformed(c, from, "Empty host");
+		if (len >= IPV6_TEXT_MAX)
+			return malformed(c, from, "Invalid IPv6 address");
+		memcpy(url->host, from + 1, len);
+		url->host[len] = '\0';
+		if (inet_pton(AF_INET6, url->host, &v6) != 1)
+			return malformed(c, from + 1, "Invalid IPv6 address");
+		url->host_is_numeric = true;
+		if (close + 1 < to)
+		{
+			if (close[1] != ':')
+				return malformed(c, close + 1, "Only a port may follow the closing bracket: unexpected text");
+			port = close + 2;
+		}
+	}
+	else
+	{
+		const char *colon = memchr(from, ':', to - from);
+		RedisUrlVerdict verdict;
+
+		if (colon != NULL)
+		{
+			if (memchr(colon + 1, ':', to - colon - 1) != NULL)
+				return malformed(c, from, "Several colons (an IPv6 address must be in brackets) in the host and port");
+			port = colon + 1;
+		}
+		verdict = parse_host(c, from, colon ? colon : to, url);
+		if (verdict != REDIS_URL_OK)
+			return verdict;
+	}
+
+	if (port != NULL)
+	{
+		int64		value = parse_number(port, to, 65535);
+
+		if (value < 1)
+			return malformed(c, port, "Invalid port (a number from 1 to 65535 is expected)");
+		url->port = (int) value;
+	}
+	return REDIS_URL_OK;
+}
+
+/*
+ * parse_userinfo --- user, user:password or :password
+ */
+static RedisUrlVerdict
+parse_userinfo(const UrlCursor *c, const char *from, const char *to,
+			   RedisUrl *url)
+{
+	const char *colon = memchr(from, ':', to - from);
+	RedisUrlVerdict verdict;
+
+	if (from == to)
+		return malformed(c, from, "Empty user name");
+
+	verdict = decode(c, from, colon ? colon : to, url->user, sizeof(url->user),
+					 "User name too long (255 bytes at most)",
+					 "Control character in the user name");
+	if (verdict != REDIS_URL_OK || colon == NULL)
+		return verdict;
+
+	if (colon + 1 == to)
+		return malformed(c, to, "Empty password");
+	verdict = decode(c, colon + 1, to, url->password, sizeof(url->password),
+					 "Password too long (511 bytes at most)",
+					 "Control character in the password");
+	if (verdict == REDIS_URL_OK)
+		url->has_password = true;
+	return verdict;
+}
+
+/*
+ * parse_authority --- [userinfo@]host[:port], or a list of hosts
+ *
+ * Of a list the last host is left in *url: lists are not served.
+ */
+static RedisUrlVerdict
+parse_authority(const UrlCursor *c, const char *from, const char *to,
+				bool list, RedisUrl *url)
+{
+	const char *at = NULL;
+	RedisUrlVerdict verdict;
+
+	for (const char *p = from; p < to; p++)
+	{
+		if (*p == '@')
+			at = p;
+	}
+	if (at != NULL)
+	{
+		verdict = parse_userinfo(c, from, at, url);
+		if (verdict != REDIS_URL_OK)
+			return verdict;
+		from = at + 1;
+	}
+
+	if (!list)
+		return parse_host_port(c, from, to, url);
+
+	for (;;)
+	{
+		const char *comma = memchr(from, ',', to - from);
+
+		verdict = parse_host_port(c, from, comma ? comma : to, url);
+		if (verdict != REDIS_URL_OK || comma == NULL)
+			return verdict;
+		from = comma + 1;
+	}
+}
+
+/*
+ * parse_unix --- what follows unix://
+ */
+static RedisUrlVerdict
+parse_unix(const UrlCursor *c, RedisUrl *url)
+{
+	const char *query = memchr(c->at, '?', c->end - c->at);
+	const char *path_end = query ? query : c->end;
+	RedisUrlVerdict verdict;
+
+	if (c->at == path_end)
+		return malformed(c, c->at, "Empty socket path");
+	if (*c->at != '/')
+		return malformed(c, c->at, "The socket path must be absolute (unix:///path): relative path");
+	if (c->at + 1 == path_end)
+		return malformed(c, c->at, "The socket path names no file");
+
+	url->scheme = REDIS_UNIX;
+	verdict = decode(c, c->at, path_end, url->path, sizeof(url->path),
+					 "Socket path too long (107 bytes at most)",
+					 "Control character in the socket path");
+	if (verdict != REDIS_URL_OK || query == NULL)
+		return verdict;
+
+	if (c->end - query < 4 || strncmp(query, "?db=", 4) != 0)
+		return malformed(c, query + 1, "Unknown query parameter (only db is known)");
+	if (memchr(query, '&', c->end - query) != NULL)
+		return malformed(c, memchr(query, '&', c->end - query),
+						 "Unknown query parameter (only one db is allowed)");
+	return parse_db(c, query + 4, c->end, &url->db);
+}
+
+/*
+ * parse_tcp --- what follows the scheme of a form with hosts
+ */
+static RedisUrlVerdict
+parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
+{
+	bool		list = form == FORM_SENTINEL || form == FORM_CLUSTER;
+	const char *path = c->at;
+	const char *db;
+	RedisUrlVerdict verdict;
+
+	for (const char *p = c->at; p < c->end; p++)
+	{
+		if (*p == '?')
+			return malformed(c, p, "Unknown query parameter (none is known for this scheme)");
+		if (*p == '#')
+			return malformed(c, p, "Unexpected fragment");
+	}
+	while (path < c->end && *path != '/')
+		path++;
+
+	url->scheme = REDIS_TCP;
+	verdict = parse_authority(c, c->at, path, list, url);
+	if (verdict != REDIS_URL_OK)
+		return verdict;
+
+	db = path;
+	if (form == FORM_SENTINEL)
+	{
+		const char *service = path + 1;
+
+		if (path == c->end || service == c->end || *service == '/')
+			return malformed(c, path, "Missing service name");
+		for (db = service; db < c->end && *db != '/'; db++)
+		{
+			if (!isalnum((unsigned char) *db) && strchr(".-_", *db) == NULL)
+				return malformed(c, db, "Invalid character in service name");
+		}
+	}
+
+	/* Nothing, a lone slash, or a slash and the database. */
+	if (db == c->end || db + 1 == c->end)
+		return REDIS_URL_OK;
+	if (form == FORM_CLUSTER)
+		return malformed(c, db + 1, "A cluster has no database numbers: unexpected text");
+	return parse_db(c, db + 1, c->end, &url->db);
+}
+
+/*
+ * parse_one --- one URL of the list
+ */
+static RedisUrlVerdict
+parse_one(UrlCursor *c, RedisUrl *url)
+{
+	const char *scheme_end = NULL;
+	RedisUrlVerdict verdict;
+
+	memset(url, 0, sizeof(*url));
+
+	for (const char *p = c->at; p + 3 <= c->end; p++)
+	{
+		if (strncmp(p, "://", 3) == 0)
+		{
+			scheme_end = p;
+			break;
+		}
+	}
+	if (scheme_end == NULL || scheme_end == c->at)
+		return malformed(c, c->at, "Missing scheme (redis:// or unix:// is expected)");
+
+	for (int i = 0; i < lengthof(url_forms); i++)
+	{
+		size_t		len = strlen(url_forms[i].scheme);
+
+		if (len != (size_t) (scheme_end - c->at) ||
+			pg_strncasecmp(c->at, url_forms[i].scheme, len) != 0)
+			continue;
+
+		c->at = scheme_end + 3;
+		if (url_forms[i].form == FORM_UNIX)
+			verdict = parse_unix(c, url);
+		else
+			verdict = parse_tcp(c, url_forms[i].form, url);
+
+		if (verdict == REDIS_URL_OK && url_forms[i].not_served != NULL)
+		{
+			strlcpy(c->error->detail, url_forms[i].not_served,
+					sizeof(c->error->detail));
+			return REDIS_URL_NOT_SERVED;
+		}
+		return verdict;
+	}
+	return malformed(c, c->at, "Unknown scheme (redis:// or unix:// is expected)");
+}
+
+/*
+ * redis_url_parse --- the value of lockredis.url
+ *
+ * *url is meaningful only with REDIS_URL_OK, *error only without.
+ */
+RedisUrlVerdict
+redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
+{
+	UrlCursor	c = {text, text, text + strlen(text), error};
+	RedisUrlVerdict worst = REDIS_URL_OK;
+	int			nurls = 0;
+
+	memset(url, 0, sizeof(*url));
+	error->detail[0] = '\0';
+
+	if (*text == '\0')
+	{
+		strlcpy(error->detail, "The URL is empty.", sizeof(error->detail));
+		return REDIS_URL_MALFORMED;
+	}
+
+	for (const char *p = text; *p; p++)
+	{
+		unsigned char ch = (unsigned char) *p;
+
+		if (ch == ' ')
+		{
+			if (p == text || p[1] == '\0' || p[1] == ' ')
+				return malformed(&c, p, "Unexpected space (single spaces separate several URLs)");
+		}
+		else if (ch < 0x20 || ch == 0x7f)
+			return malformed(&c, p, "Control character");
+		else if (ch >= 0x80)
+			return malformed(&c, p, "Character that is not ASCII (it must be percent-encoded)");
+	}
+
+	for (const char *start = text; start != NULL;)
+	{
+		const char *space = strchr(start, ' ');
+		RedisUrlVerdict verdict;
+
+		c.at = start;
+		c.end = space ? space : text + strlen(text);
+		verdict = parse_one(&c, url);
+		if (verdict == REDIS_URL_MALFORMED)
+			return verdict;
+		if (verdict == REDIS_URL_NOT_SERVED)
+			worst = verdict;
+		nurls++;
+		start = space ? space + 1 : NULL;
+	}
+
+	if (nurls > 1)
+	{
+		strlcpy(error->detail,
+				"Several URLs (independent masters) are not offered by this version.",
+				sizeof(error->detail));
+		return REDIS_URL_NOT_SERVED;
+	}
+	return worst;
+}

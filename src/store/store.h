@@ -1,0 +1,253 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.h
+ *	  What a place that keeps locks (Redis, a table) offers to the rest.
+ *
+ * A store runs operations in batches.  The caller fills an array of StoreOp,
+ * calls start() and then step() until it says that each operation has an
+ * outcome.  No call is one blocking request a key, so that a pipelined batch,
+ * several independent masters, a cluster or a worker that answers through
+ * shared memory fit behind the same five functions.  Nothing above this
+ * interface knows which store it talks to.
+ *
+ * Who uses it: sessions (one handle each), the watchdog (one handle and one
+ * listener).  A handle belongs to one process and serves one batch at a time.
+ *
+ * Rules for every implementation:
+ *
+ * - start() and step() report through the outcome of each operation, never by
+ *   raising.  The only thing that may raise is CHECK_FOR_INTERRUPTS(), and
+ *   only in step(STORE_WAIT).  After such a longjmp the caller must call
+ *   abandon() before anything else; until then the handle is dirty and
+ *   start() on it must abandon by itself.
+ * - step(STORE_POLL) is for places where nothing may raise, allocate in a
+ *   memory context, or touch a latch (transaction end, process exit): it
+ *   waits with poll(2) or short sleeps only.
+ * - An operation that may have reached the store and has no reply ends as
+ *   STORE_UNKNOWN, one that surely has not as STORE_DOWN.
+ * - A STORE_CREATE is handed to the store once.  Sending it again is allowed
+ *   only when the store has said that it did not run (NOSCRIPT).
+ *   All other operations check the owner and may be repeated.
+ * - No operation but STORE_RELEASE with keep_ms lowers a time to live.
+ * - Operations may share a request, but not its refusal: those that were refused
+ *   together are tried one by one before that is their outcome, unless the
+ *   store refuses everybody.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/store.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_STORE_H
+#define LR_STORE_H
+
+#include "lockredis.h"
+
+typedef enum StoreOpKind
+{
+	STORE_CREATE,				/* take a lock that nobody has */
+	STORE_SET,					/* own lock: set the count, lengthen the lease */
+	STORE_RELEASE,				/* own lock: give it back, wake its waiters */
+	STORE_RENEW,				/* own lock: lengthen the lease */
+	STORE_MINT,					/* own lock: a new fencing token above floor */
+	STORE_FORCE,				/* anybody's lock, by the owner text read before */
+	STORE_INSPECT,				/* who has it, for how long */
+	STORE_PROBE,				/* would it do our operations? no key */
+	STORE_FACTS,				/* what it says of itself, for node.h; no key */
+	STORE_TIME					/* the store's clock */
+} StoreOpKind;
+
+typedef enum StoreOutcome
+{
+	STORE_PENDING = 0,			/* no outcome yet */
+	STORE_OK,
+	STORE_BUSY,					/* create: another owner; ttl_ms and holder say */
+	STORE_GONE,					/* the owner is not there; holder says who is */
+	STORE_LATE,					/* create: read after not_after, nothing done */
+	STORE_WRONG_TYPE,			/* the key holds something else; see type_name */
+	STORE_REFUSED,				/* the node answered with an error */
+	STORE_DENIED,				/* the node refused user or password, or the
+								 * rights of that user */
+	STORE_DOWN,					/* surely never reached the store */
+	STORE_UNKNOWN				/* may have run: no reply was read */
+} StoreOutcome;
+
+typedef enum StoreValueKind
+{
+	STORE_VALUE_NONE,			/* nothing at the key */
+	STORE_VALUE_LOCK,			/* a lock of ours or of Redisson */
+	STORE_VALUE_TOKEN,			/* a string: a token lock (redis-py, redsync) */
+	STORE_VALUE_OTHER			/* no lock at all */
+} StoreValueKind;
+
+#define STORE_NO_TTL	(-1)	/* ttl_ms of a value that never expires */
+
+typedef struct StoreOp
+{
+	StoreOpKind kind;
+
+	/* The caller's own: where it goes, and HoldView.moves of its hold. */
+	StoreId		store;
+	uint32		moves;
+
+	/* Arguments.  Pointers stay valid until there is an outcome. */
+	const char *name;			/* full key name, UTF-8; not NUL-terminated */
+	int			name_len;
+	uint64		owner;			/* owner number of this instance */
+	const char *owner_text;		/* STORE_FORCE: the owner as inspected, whole;
+								 * else NULL */
+	int			owner_text_len;
+	int64		lease_ms;		/* create, set (0: leave it), renew */
+	int64		keep_ms;		/* release: leave the key locked that long;
+								 * create, set: it will be, even if this
+								 * server crashes */
+	int			count;			/* set: the hold count to write */
+	bool		fenced;			/* create: take a fencing token too */
+	int64		floor;			/* mint: the token must be above it */
+	bool		alone;			/* renew, release: in a request of its own, since
+								 * others would be refused with it */
+
+	/* Results. */
+	StoreOutcome outcome;
+	int64		sent_at;		/* lr_now() before the first byte went out, 0 =
+								 * nothing was sent */
+	int64		not_after;		/* create, once sent: the store's clock (ms)
+								 * after which it can no longer run */
+	int64		store_ms;		/* create, time: the store's clock */
+	int64		ttl_ms;			/* busy, inspect */
+	int64		fence;			/* create (fenced), mint; else 0 */
+	int			hold_count;		/* inspect of a lock */
+	int			receivers;		/* release, force: how many were told */
+	bool		own_fault;		/* refused, denied: this one, for what it asks;
+								 * the store does others */
+	StoreValueKind value;		/* busy, wrong type, inspect */
+	char		holder[LR_OWNER_MAX];	/* busy, gone, inspect; may be cut */
+	char		type_name[16];	/* wrong type, inspect: the store's word */
+} StoreOp;
+
+/*
+ * Why the last batch had an outcome from STORE_REFUSED on.  Plain buffers, so
+ * that it can be written where nothing may be allocated.
+ */
+typedef struct StoreError
+{
+	int			sqlstate;		/* 08001, 08006, 08004, ...; 0 = none */
+	char		detail[256];	/* one sentence with the node's words, without
+								 * any address, user or password */
+	char		address[128];	/* for the server log and pg_monitor only */
+	const char *hint;			/* static text or NULL */
+} StoreError;
+
+typedef enum StoreStep
+{
+	STORE_NOWAIT,				/* do what is possible now, and return */
+	STORE_WAIT,					/* wait with the latch, interruptible */
+	STORE_POLL					/* wait without the latch, raise nothing */
+} StoreStep;
+
+/* A socket that an event loop of the caller has to watch. */
+typedef struct StoreInterest
+{
+	pgsocket	sock;
+	uint32		events;			/* WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE */
+} StoreInterest;
+
+#define STORE_MAX_INTERESTS		16
+
+/* What a store can do; looked at by the code above it. */
+#define STORE_HAS_FENCE			0x01	/* tokens: create fenced, mint */
+#define STORE_HAS_PUSH			0x02	/* wakes waiters itself: has a listener */
+
+typedef struct StoreHandle StoreHandle;
+typedef struct StoreListener StoreListener;
+
+/* What a listener tells.  CONFIRMED: every message from now on arrives. */
+typedef enum StoreEvent
+{
+	STORE_LISTEN_CONFIRMED,
+	STORE_LISTEN_RELEASED,		/* somebody gave the lock back */
+	STORE_LISTEN_LOST			/* name NULL: connection lost, all are void */
+} StoreEvent;
+
+typedef void (*StoreEventCallback) (StoreEvent event, const char *name,
+									int name_len);
+
+typedef struct StoreRoutine
+{
+	const char *name;			/* "redis" */
+	int			features;
+
+	/*
+	 * Make a handle in TopMemoryContext; does not connect.  "role" is shown
+	 * to the store as part of the connection's name.
+	 */
+	StoreHandle *(*open) (const char *role);
+
+	/*
+	 * Hand over a batch.  "deadline" (lr_now() time) bounds the whole of it,
+	 * connecting included; within it connect_timeout and command_timeout
+	 * bound each part.  Sends what it can without waiting.
+	 */
+	void		(*start) (StoreHandle *h, StoreOp *ops, int nops,
+						  int64 deadline);
+
+	/* True when every operation of the batch has an outcome. */
+	bool		(*step) (StoreHandle *h, StoreStep how);
+
+	/* Give the batch up: closes what is dirty, gives each an outcome. */
+	void		(*abandon) (StoreHandle *h);
+
+	/*
+	 * For event loops that step with STORE_NOWAIT: which sockets to watch,
+	 * and until when at most (lr_now() time).  Returns their number.
+	 * "epoch" changes whenever a socket was replaced.  Between batches kept
+	 * connections are watched too, and a step closes those that have died.
+	 */
+	int			(*interests) (StoreHandle *h, StoreInterest *out,
+							  int64 *until, uint32 *epoch);
+
+	/* Make room so that a batch of releases of n keys can go out unraised. */
+	void		(*reserve) (StoreHandle *h, int n);
+
+	const StoreError *(*error) (StoreHandle *h);
+
+	/* Is there a kept connection that was good when last looked at? */
+	bool		(*connected) (StoreHandle *h);
+
+	/* Close all sockets now; the handle stays usable. */
+	void		(*disconnect) (StoreHandle *h);
+
+	/*
+	 * Until disconnect() serve over the connection that there is, wherever
+	 * the settings point now, and make no other: without it all is
+	 * STORE_DOWN.  NULL: a store that has but one place.
+	 */
+	void		(*stay) (StoreHandle *h);
+
+	/* The listener: NULL without STORE_HAS_PUSH. */
+	StoreListener *(*listener_open) (StoreEventCallback callback);
+	void		(*listener_subscribe) (StoreListener *l, const char *name,
+									   int name_len);
+	void		(*listener_unsubscribe) (StoreListener *l, const char *name,
+										 int name_len);
+	/* Reads and writes what is possible; connects again when it is time. */
+	void		(*listener_step) (StoreListener *l);
+	int			(*listener_interests) (StoreListener *l, StoreInterest *out,
+									   int64 *until, uint32 *epoch);
+	void		(*listener_close) (StoreListener *l);
+} StoreRoutine;
+
+extern const StoreRoutine redis_store;
+extern const StoreRoutine table_store;
+
+extern const StoreRoutine *lr_store(StoreId id);
+
+/* Is it used in this server's mode? */
+extern bool lr_has_store(StoreId id);
+
+/* One whole call's budget: connect_timeout + command_timeout, microseconds. */
+extern int64 lr_call_budget(void);
+
+#endif							/* LR_STORE_H */

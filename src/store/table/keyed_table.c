@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * keyed_table.c
+ *	  A table with a unique text key, read and written without waiting for
+ *	  anybody's transaction; see keyed_table.h.
+ *
+ * Looks a key up with a dirty snapshot, which tells whether another
+ * transaction is about to insert it, and changes rows without waiting.  What is
+ * left is the moment between looking and inserting: the insert then waits for
+ * the other one within lock_timeout and fails, which the caller repeats.
+ *
+ * No trigger fires, no constraint but those of the indexes is checked, and no
+ * row-level security applies: the caller writes what its own script created.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/keyed_table.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_index.h"
+#include "executor/executor.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "store/table/keyed_table.h"
+
+/* A page with less room for inserts than this is pruned (bytes). */
+#define ROOM_TO_PRUNE		512
+
+/*
+ * is_key_index --- unique, complete, and of the first column only
+ */
+static bool
+is_key_index(Relation index)
+{
+	Form_pg_index form = index->rd_index;
+
+	return form->indisunique && form->indisvalid && form->indimmediate &&
+		form->indnkeyatts == 1 && form->indkey.values[0] == 1 &&
+		RelationGetIndexPredicate(index) == NIL;
+}
+
+bool
+keyed_begin(KeyedTable *table, Relation rel)
+{
+	Relation	index = NULL;
+
+	memset(table, 0, sizeof(KeyedTable));
+	table->rel = rel;
+	table->estate = CreateExecutorState();
+	table->indexes = makeNode(ResultRelInfo);
+	InitResultRelInfo(table->indexes, rel, 0, NULL, 0);
+	ExecOpenIndices(table->indexes, false);
+	table->row = table_slot_create(rel, NULL);
+	table->changed = table_slot_create(rel, NULL);
+
+	for (int i = 0; i < table->indexes->ri_NumIndices && index == NULL; i++)
+		if (is_key_index(table->indexes->ri_IndexRelationDescs[i]))
+			index = table->indexes->ri_IndexRelationDescs[i];
+	if (index == NULL)
+		return false;
+
+	InitDirtySnapshot(table->dirty);
+	table->collation = index->rd_indcollation[0];
+	table->scan = LrIndexBeginScan(rel, index, &table->dirty, 1);
+	return true;
+}
+
+void
+keyed_end(KeyedTable *table)
+{
+	if (table->scan != NULL)
+		index_endscan(table->scan);
+	ExecDropSingleTupleTableSlot(table->row);
+	ExecDropSingleTupleTableSlot(table->changed);
+	ExecCloseIndices(table->indexes);
+	FreeExecutorState(table->estate);
+}
+
+KeyedFound
+keyed_find(KeyedTable *table, Datum key)
+{
+	ScanKeyData scan_key;
+
+	ScanKeyEntryInitialize(&scan_key, 0, 1, BTEqualStrategyNumber, InvalidOid,
+						   table->collation, F_TEXTEQ, key);
+	index_rescan(table->scan, &scan_key, 1, NULL, 0);
+	if (!index_getnext_slot(table->scan, ForwardScanDirection, table->row))
+		return KEYED_NOTHING;
+	return TransactionIdIsValid(table->dirty.xmin) ? KEYED_BLOCKED : KEYED_ROW;
+}
+
+Datum
+keyed_column(KeyedTable *table, int column, bool *isnull)
+{
+	return slot_getattr(table->row, column, isnull);
+}
+
+/*
+ * prune_target --- free the page that inserts go to of dead rows, if it is
+ * nearly full
+ *
+ * Rows are inserted and deleted all the time, and nobody comes back to a page
+ * whose rows are all dead, so it would stay as it is until the next vacuum.
+ * PostgreSQL prunes a page that is used beyond its fill factor, and inserts
+ * stop short of that, so it is asked in the name of a relation that looks the
+ * same but wants its pages emptier.
+ */
+static void
+prune_target(Relation rel)
+{
+	BlockNumber target = RelationGetTargetBlock(rel);
+	Size		reserve = RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR);
+	StdRdOptions options;
+	RelationData eager;
+	Buffer		buffer;
+
+	if (target == InvalidBlockNumber || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		return;
+	buffer = ReadBuffer(rel, target);
+	if (PageGetHeapFreeSpace(BufferGetPage(buffer)) < reserve + ROOM_TO_PRUNE)
+	{
+		memset(&options, 0, sizeof(options));
+		options.fillfactor = HEAP_MIN_FILLFACTOR;
+		eager = *rel;
+		eager.rd_options = (bytea *) &options;
+		heap_page_prune_opt(&eager, buffer);
+	}
+	ReleaseBuffer(buffer);
+}
+
+void
+keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
+{
+	TupleTableSlot *slot = table->changed;
+	int			natts = slot->tts_tupleDescriptor->natts;
+
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, values, sizeof(Datum) * natts);
+	memcpy(slot->tts_isnull, nulls, sizeof(bool) * natts);
+	ExecStoreVirtualTuple(slot);
+
+	/* No pin of ours may be in the way. */
+	ExecClearTuple(table->row);
+	table_index_fetch_reset(table->scan->xs_heapfetch);
+	prune_target(table->rel);
+
+	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
+	LrInsertIndexTuples(table->indexes, slot, table->estate, false);
+	ResetPerTupleExprContext(table->estate);
+	CommandCounterIncrement();
+}
+
+bool
+keyed_update(KeyedTable *table, int ncolumns, const int *columns,
+			 const Datum *values, const bool *nulls)
+{
+	TupleTableSlot *slot = table->changed;
+	bool		should_free;
+	HeapTuple	old = ExecFetchSlotHeapTuple(table->row, false, &should_free);
+	HeapTuple	new = heap_modify_tuple_by_cols(old,
+												RelationGetDescr(table->rel),
+												ncolumns,
+												unconstify(int *, columns),
+												unconstify(Datum *, values),
+												unconstify(bool *, nulls));
+	TM_FailureData failure;
+	LockTupleMode mode;
+	LrUpdateIndexes update_indexes;
+
+	if (should_free)
+		heap_freetuple(old);
+	ExecForceStoreHeapTuple(new, slot, true);
+	if (table_tuple_update(table->rel, &table->row->tts_tid, slot,
+						   GetCurrentCommandId(true), GetActiveSnapshot(),
+						   InvalidSnapshot, false, &failure, &mode,
+						   &update_indexes) != TM_Ok)
+		return false;
+	if (LrIndexesNeedUpdate(update_indexes))
+		LrInsertIndexTuples(table->indexes, slot, table->estate,
+							LrOnlySummarizing(update_indexes));
+	ResetPerTupleExprContext(table->estate);
+	CommandCounterIncrement();
+	return true;
+}
+
+bool
+keyed_delete_at(Relation rel, ItemPointer tid)
+{
+	TM_FailureData failure;
+
+	if (table_tuple_delete(rel, tid, GetCurrentCommandId(true),
+						   GetActiveSnapshot(), InvalidSnapshot, false,
+						   &failure, false) != TM_Ok)
+		return false;
+	CommandCounterIncrement();
+	return true;
+}
+
+bool
+keyed_delete(KeyedTable *table)
+{
+	return keyed_delete_at(table->rel, &table->row->tts_tid);
+}

@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * keyed_table.h
+ *	  A table with a unique text key, read and written without waiting for
+ *	  anybody's transaction.
+ *
+ * The table worker serves all sessions, so it must not stand in a queue
+ * because somebody inserted the row of one key and went to lunch.  SQL has no
+ * statement that inserts, or else says at once that another transaction is
+ * about to; the table access functions have all that is needed.
+ *
+ * Used inside a transaction, with an active snapshot.  Rows are seen as they
+ * are at this moment, not as of a snapshot.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/keyed_table.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_KEYED_TABLE_H
+#define LR_KEYED_TABLE_H
+
+#include "lockredis.h"
+
+#include "access/relscan.h"
+#include "executor/tuptable.h"
+#include "nodes/execnodes.h"
+#include "utils/snapshot.h"
+
+#define KEYED_MAX_COLUMNS	16
+
+typedef struct KeyedTable
+{
+	Relation	rel;
+	ResultRelInfo *indexes;
+	EState	   *estate;
+	IndexScanDesc scan;			/* of the key's index, with: */
+	SnapshotData dirty;
+	Oid			collation;
+	TupleTableSlot *row;		/* what was found */
+	TupleTableSlot *changed;	/* what is to be written */
+} KeyedTable;
+
+typedef enum KeyedFound
+{
+	KEYED_NOTHING,
+	KEYED_ROW,
+	KEYED_BLOCKED				/* somebody's open transaction inserts it */
+} KeyedFound;
+
+/*
+ * The relation is open and locked; its first column is the key.  False: it has
+ * no unique index on that.
+ */
+extern bool keyed_begin(KeyedTable *table, Relation rel);
+extern void keyed_end(KeyedTable *table);
+
+extern KeyedFound keyed_find(KeyedTable *table, Datum key);
+
+/* A column of the row that was found; from 1. */
+extern Datum keyed_column(KeyedTable *table, int column, bool *isnull);
+
+/* Raises if somebody inserts the same key in this very moment. */
+extern void keyed_insert(KeyedTable *table, const Datum *values,
+						 const bool *nulls);
+
+/*
+ * Change or delete the row that was found.  False: somebody's transaction is
+ * at it, or has just changed it.
+ */
+extern bool keyed_update(KeyedTable *table, int ncolumns, const int *columns,
+						 const Datum *values, const bool *nulls);
+extern bool keyed_delete(KeyedTable *table);
+
+/* Delete a row found in another way. */
+extern bool keyed_delete_at(Relation rel, ItemPointer tid);
+
+#endif							/* LR_KEYED_TABLE_H */

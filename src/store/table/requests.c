@@ -1,0 +1,293 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_requests.c
+ *	  Requests to the table worker in shared memory; see table_requests.h.
+ *
+ * An array of requests, one for each process that can have one and the last
+ * for the watchdog, and a pool of operations in which each has its part.  The
+ * state of a request is an atomic that says whose the rest of it is.
+ *
+ * The watchdog's request stands last and the worker goes through them in order.
+ * So if the watchdog gives back what an abandoned request may have taken, and
+ * both are found in one go, they are still carried out in the right order.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/requests.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "storage/proc.h"
+#include "storage/shmem.h"
+
+#include "store/table/requests.h"
+
+/* worker: nobody */
+#define NO_WORKER			0
+
+typedef struct Requests
+{
+	pg_atomic_uint32 worker;	/* its proc number + 1, or NO_WORKER */
+	pg_atomic_uint32 wanted;	/* something was submitted: the worker must
+								 * not go to sleep, or has been woken */
+	pg_atomic_uint32 epoch;
+	pg_atomic_uint32 connecting;	/* the worker, to its database */
+	int			nrequests;
+	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
+} Requests;
+
+static Requests *requests = NULL;
+static TableOp *pool = NULL;
+
+/* The worker's: what it has taken. */
+static TableRequest **taken = NULL;
+
+static int
+request_count(void)
+{
+	return MaxBackends + 1;
+}
+
+static Size
+requests_size(void)
+{
+	return MAXALIGN(add_size(offsetof(Requests, request),
+							 mul_size(request_count(), sizeof(TableRequest))));
+}
+
+static Size
+pool_size(void)
+{
+	return mul_size(add_size(mul_size(MaxBackends, REQUEST_ROOM),
+							 REQUEST_ROOM_WATCHDOG),
+					sizeof(TableOp));
+}
+
+Size
+requests_shmem_size(void)
+{
+	return add_size(requests_size(), pool_size());
+}
+
+/*
+ * requests_shmem_init --- attach, and initialize when nobody has
+ *
+ * Called with AddinShmemInitLock held.
+ */
+void
+requests_shmem_init(void)
+{
+	bool		found;
+
+	requests = ShmemInitStruct("lockredis table requests",
+							   requests_shmem_size(), &found);
+	pool = (TableOp *) ((char *) requests + requests_size());
+	if (found)
+		return;
+
+	memset(requests, 0, requests_shmem_size());
+	pg_atomic_init_u32(&requests->worker, NO_WORKER);
+	pg_atomic_init_u32(&requests->wanted, 0);
+	pg_atomic_init_u32(&requests->epoch, 0);
+	pg_atomic_init_u32(&requests->connecting, 0);
+	requests->nrequests = request_count();
+	for (int i = 0; i < requests->nrequests; i++)
+	{
+		TableRequest *request = &requests->request[i];
+
+		pg_atomic_init_u32(&request->state, REQUEST_FREE);
+		request->first_op = i * REQUEST_ROOM;
+		request->room = i == MaxBackends ? REQUEST_ROOM_WATCHDOG : REQUEST_ROOM;
+	}
+}
+
+TableOp *
+request_op(TableRequest *request, int i)
+{
+	Assert(i < request->room);
+	return &pool[request->first_op + i];
+}
+
+RequestState
+request_state(TableRequest *request)
+{
+	RequestState state = pg_atomic_read_u32(&request->state);
+
+	/* What belongs to a state was written before it. */
+	pg_read_barrier();
+	return state;
+}
+
+static bool
+change_state(TableRequest *request, RequestState from, RequestState to)
+{
+	uint32		expected = from;
+
+	return pg_atomic_compare_exchange_u32(&request->state, &expected, to);
+}
+
+/* ----------
+ * For the process that asks
+ * ----------
+ */
+
+/*
+ * request_open --- the request of this process
+ *
+ * Whoever had it before may have left something in it.
+ */
+TableRequest *
+request_open(bool watchdog)
+{
+	TableRequest *request =
+		&requests->request[watchdog ? MaxBackends : LrMyProcNumber];
+
+	if (!request_withdraw(request) && request_state(request) == REQUEST_DONE)
+		request_free(request);
+	return request;
+}
+
+static void
+wake_worker(void)
+{
+	uint32		worker;
+
+	/* Once is enough until it has looked. */
+	if (pg_atomic_exchange_u32(&requests->wanted, 1) != 0)
+		return;
+	worker = pg_atomic_read_u32(&requests->worker);
+	if (worker != NO_WORKER)
+		SetLatch(&GetPGProcByNumber(worker - 1)->procLatch);
+}
+
+void
+request_submit(TableRequest *request)
+{
+	Assert(request_state(request) == REQUEST_FREE);
+	request->client = LrMyProcNumber;
+	request->fault = TABLE_FAULT_NONE;
+	request->sqlstate = 0;
+	request->detail[0] = '\0';
+	pg_write_barrier();
+	pg_atomic_write_u32(&request->state, REQUEST_SUBMITTED);
+	wake_worker();
+}
+
+bool
+request_withdraw(TableRequest *request)
+{
+	return change_state(request, REQUEST_SUBMITTED, REQUEST_FREE) ||
+		(!change_state(request, REQUEST_TAKEN, REQUEST_ABANDONED) &&
+		 request_state(request) == REQUEST_FREE);
+}
+
+void
+request_free(TableRequest *request)
+{
+	Assert(request_state(request) == REQUEST_DONE);
+	pg_memory_barrier();
+	pg_atomic_write_u32(&request->state, REQUEST_FREE);
+}
+
+bool
+table_worker_running(void)
+{
+	return pg_atomic_read_u32(&requests->worker) != NO_WORKER;
+}
+
+uint32
+table_epoch(void)
+{
+	return pg_atomic_read_u32(&requests->epoch);
+}
+
+/* ----------
+ * For the worker
+ * ----------
+ */
+
+/*
+ * requests_worker_enter --- a worker is there
+ *
+ * What the last one had taken may have been committed or not: nobody can say,
+ * and it is not carried out again.
+ */
+void
+requests_worker_enter(void)
+{
+	taken = MemoryContextAlloc(TopMemoryContext,
+							   sizeof(TableRequest *) * requests->nrequests);
+	for (int i = 0; i < requests->nrequests; i++)
+	{
+		TableRequest *request = &requests->request[i];
+		RequestState state = request_state(request);
+
+		if (state != REQUEST_TAKEN && state != REQUEST_ABANDONED)
+			continue;
+		for (int j = 0; j < request->nops; j++)
+			request_op(request, j)->outcome = STORE_UNKNOWN;
+		request_answer(request);
+	}
+	requests_new_epoch();
+	pg_atomic_write_u32(&requests->worker, LrMyProcNumber + 1);
+	pg_atomic_write_u32(&requests->wanted, 1);
+	SetLatch(MyLatch);
+}
+
+void
+requests_worker_leave(void)
+{
+	pg_atomic_write_u32(&requests->worker, NO_WORKER);
+}
+
+void
+requests_new_epoch(void)
+{
+	(void) pg_atomic_fetch_add_u32(&requests->epoch, 1);
+}
+
+/*
+ * requests_set_connecting --- note it; what it was before
+ */
+bool
+requests_set_connecting(bool connecting)
+{
+	return pg_atomic_exchange_u32(&requests->connecting, connecting ? 1 : 0) != 0;
+}
+
+bool
+requests_wanted(void)
+{
+	return pg_atomic_exchange_u32(&requests->wanted, 0) != 0;
+}
+
+TableRequest **
+requests_take(int *n)
+{
+	*n = 0;
+	for (int i = 0; i < requests->nrequests; i++)
+	{
+		TableRequest *request = &requests->request[i];
+
+		if (pg_atomic_read_u32(&request->state) == REQUEST_SUBMITTED &&
+			change_state(request, REQUEST_SUBMITTED, REQUEST_TAKEN))
+			taken[(*n)++] = request;
+	}
+	return taken;
+}
+
+void
+request_answer(TableRequest *request)
+{
+	int			client = request->client;
+
+	pg_write_barrier();
+	if (!change_state(request, REQUEST_TAKEN, REQUEST_DONE))
+		(void) change_state(request, REQUEST_ABANDONED, REQUEST_FREE);
+
+	/* Even if it was abandoned: its process may want to ask anew. */
+	SetLatch(&GetPGProcByNumber(client)->procLatch);
+}

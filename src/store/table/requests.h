@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_requests.h
+ *	  What sessions and the watchdog ask of the table worker, and its answers.
+ *
+ * One request a process, in shared memory: plain data, no pointers.  The
+ * process fills it and submits it, the worker takes it, carries it out and
+ * answers it.  Who may do what is decided by the state alone:
+ *
+ *	 FREE --submit--> SUBMITTED --take--> TAKEN --answer--> DONE --free--> FREE
+ *						  |                 |
+ *						  +--withdraw       +--withdraw--> ABANDONED
+ *						  |  (never ran)	   (may have run)	|
+ *						  v                                     |
+ *						 FREE <-----------answer----------------+
+ *
+ * A request that was withdrawn before it was taken surely never runs.  The
+ * worker runs requests one batch after the other, so whatever is submitted
+ * after an abandoned one is carried out after it.
+ *
+ * Nothing in here waits, allocates or raises.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/requests.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_TABLE_REQUESTS_H
+#define LR_TABLE_REQUESTS_H
+
+#include "lockredis.h"
+
+#include "port/atomics.h"
+
+#include "store/store.h"
+
+/* Operations in one request; larger batches go in pieces. */
+#define REQUEST_ROOM			4
+#define REQUEST_ROOM_WATCHDOG	256
+
+typedef enum RequestState
+{
+	REQUEST_FREE,
+	REQUEST_SUBMITTED,
+	REQUEST_TAKEN,
+	REQUEST_DONE,
+	REQUEST_ABANDONED
+} RequestState;
+
+/* Why the worker could not do what was asked; decides the hint. */
+typedef enum TableFault
+{
+	TABLE_FAULT_NONE,
+	TABLE_NO_DATABASE,
+	TABLE_NO_EXTENSION,
+	TABLE_WRONG_FORM,			/* the tables or the encoding */
+	TABLE_BLOCKED,				/* by somebody's open transaction */
+	TABLE_ERROR					/* an error of PostgreSQL's own */
+} TableFault;
+
+/* One operation; the fields are those of StoreOp. */
+typedef struct TableOp
+{
+	StoreOpKind kind;
+	uint64		owner;
+	int64		lease_ms;
+	int64		keep_ms;
+	int			count;
+	bool		fenced;
+	int64		floor;
+	int			name_len;
+	int			owner_text_len; /* force: in "holder" */
+
+	StoreOutcome outcome;
+	int64		store_ms;
+	int64		ttl_ms;
+	int64		fence;
+	int			hold_count;
+	StoreValueKind value;
+	char		holder[LR_OWNER_MAX];
+	char		name[LR_NAME_MAX];
+} TableOp;
+
+typedef struct TableRequest
+{
+	pg_atomic_uint32 state;		/* RequestState */
+	int			client;			/* proc number, to be woken */
+	int			first_op;		/* its operations in the pool */
+	int			room;
+	int			nops;
+
+	/* Of the last operation that could not be done. */
+	TableFault	fault;
+	int			sqlstate;
+	char		detail[256];
+} TableRequest;
+
+extern Size requests_shmem_size(void);
+extern void requests_shmem_init(void);
+
+extern TableOp *request_op(TableRequest *request, int i);
+
+/* ---- for the process that asks ---- */
+
+/* The request of this process, free or still abandoned. */
+extern TableRequest *request_open(bool watchdog);
+extern RequestState request_state(TableRequest *request);
+extern void request_submit(TableRequest *request);
+
+/*
+ * Do not want it any more.  True: it never ran.  False: it may have (or, if
+ * its state is REQUEST_DONE now, it has).
+ */
+extern bool request_withdraw(TableRequest *request);
+
+/* DONE, and the answers have been read. */
+extern void request_free(TableRequest *request);
+
+/* Is there a worker that takes requests? */
+extern bool table_worker_running(void);
+
+/* Changes when the worker starts or finds the tables (again). */
+extern uint32 table_epoch(void);
+
+/* ---- for the worker ---- */
+
+extern void requests_worker_enter(void);
+extern void requests_worker_leave(void);
+extern void requests_new_epoch(void);
+
+/* Did the worker before this one end while it connected to its database? */
+extern bool requests_set_connecting(bool connecting);
+
+/* Has anything been submitted since this was asked last? */
+extern bool requests_wanted(void);
+
+/* Take all that was submitted; an array that stays the worker's own. */
+extern TableRequest **requests_take(int *n);
+
+/* All its operations have outcomes: wake whoever asked. */
+extern void request_answer(TableRequest *request);
+
+#endif							/* LR_TABLE_REQUESTS_H */

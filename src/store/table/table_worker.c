@@ -1,0 +1,502 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_worker.c
+ *	  The background worker that keeps the table of table mode.
+ *
+ * It is connected to lockredis.database and carries out what all processes of
+ * this server submit, in transactions of its own: so a row is visible when its
+ * session is told, whatever becomes of the session's transaction.  What was
+ * submitted while a transaction ran goes into the next one together, which is
+ * how many requests share a commit under load.
+ *
+ * If a transaction fails its operations are tried once more, each in one of its
+ * own, so that one that cannot be done spoils no other.
+ *
+ * A database that does not exist is fatal to a process that connects to it.
+ * Then the next worker connects to none and looks for it, and says meanwhile
+ * what is wrong.
+ *
+ * It starts when recovery has ended: on a standby there is none.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/table_worker.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_database.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+
+#include "locktable/locktable.h"
+#include "store/node.h"
+#include "settings.h"
+#include "store/table/requests.h"
+#include "store/table/table_rows.h"
+#include "store/table/table_worker.h"
+#include "wait_events.h"
+#include "watchdog/worker.h"
+
+/* How often rows that nobody has any more are deleted. */
+#define SWEEP_INTERVAL		(10 * LR_US_PER_S)
+
+/* How often an absent database is looked for. */
+#define LOOK_INTERVAL_MS	1000L
+
+/* When asked to end: serve the sessions that end too, but not for ever. */
+#define END_LIMIT			(3 * LR_US_PER_S)
+#define END_POLL_MS			20L
+
+/* For tables that somebody locks, and a key that is being inserted. */
+#define LOCK_TIMEOUT		"200ms"
+
+/* One operation of one request. */
+typedef struct Job
+{
+	TableRequest *request;
+	TableOp    *op;
+} Job;
+
+typedef enum RunResult
+{
+	RUN_DONE,
+	RUN_NO_TABLES,				/* they cannot be used */
+	RUN_FAILED					/* an error */
+} RunResult;
+
+static Job *jobs = NULL;
+static int	jobs_size = 0;
+
+/* Waiting for a standby in a commit: only die() ends that. */
+static volatile sig_atomic_t committing = false;
+
+void
+table_worker_register(void)
+{
+	worker_register("lockredis table worker", "lockredis_table_worker_main",
+					BgWorkerStart_RecoveryFinished);
+}
+
+/* before_shmem_exit */
+static void
+worker_leave(int code, Datum arg)
+{
+	requests_worker_leave();
+}
+
+/* SIGTERM */
+static void
+handle_terminate(SIGNAL_ARGS)
+{
+	if (committing)
+		die(postgres_signal_arg);
+	else
+		SignalHandlerForShutdownRequest(postgres_signal_arg);
+}
+
+/* ----------
+ * Outcomes
+ * ----------
+ */
+
+static void
+note_trouble(TableRequest *request, const TableTrouble *trouble)
+{
+	request->fault = trouble->fault;
+	request->sqlstate = trouble->sqlstate;
+	strlcpy(request->detail, trouble->detail, sizeof(request->detail));
+}
+
+/*
+ * refuse --- an operation that was not done, for that reason
+ *
+ * What is blocked counts as busy: somebody may be about to have the lock.
+ */
+static void
+refuse(Job *job, const TableTrouble *trouble)
+{
+	job->op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BUSY : STORE_REFUSED;
+	job->op->value = STORE_VALUE_LOCK;
+	job->op->ttl_ms = BLOCKED_TTL_MS;
+	job->op->holder[0] = '\0';
+	note_trouble(job->request, trouble);
+}
+
+static void
+trouble_of_error(const ErrorData *error, TableTrouble *trouble)
+{
+	bool		blocked = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+		error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION;
+
+	trouble->fault = blocked ? TABLE_BLOCKED : TABLE_ERROR;
+	trouble->sqlstate = blocked ? ERRCODE_LOCK_NOT_AVAILABLE : error->sqlerrcode;
+	snprintf(trouble->detail, sizeof(trouble->detail), "%s: %s.",
+			 blocked ? "Another transaction was in the way" :
+			 "The table worker failed", error->message);
+}
+
+/* ----------
+ * A transaction
+ * ----------
+ */
+
+static void
+execute(Job *job)
+{
+	TableTrouble trouble = {0};
+
+	rows_execute(job->op, &trouble);
+	if (trouble.fault != TABLE_FAULT_NONE)
+		note_trouble(job->request, &trouble);
+}
+
+static void
+commit(void)
+{
+	if (rows_must_flush())
+		ForceSyncCommit();
+	rows_end();
+	PopActiveSnapshot();
+	committing = synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
+	CommitTransactionCommand();
+	committing = false;
+}
+
+/*
+ * run_transaction --- all of these operations, or none
+ *
+ * No operations: the sweep.
+ */
+static RunResult
+run_transaction(Job *job, int njobs, TableTrouble *trouble)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile RunResult result = RUN_FAILED;
+
+	PG_TRY();
+	{
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		if (rows_begin(trouble))
+		{
+			for (int i = 0; i < njobs; i++)
+				execute(&job[i]);
+			if (njobs == 0)
+				rows_sweep();
+			commit();
+			result = RUN_DONE;
+		}
+		else
+		{
+			AbortCurrentTransaction();
+			result = RUN_NO_TABLES;
+		}
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		committing = false;
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		trouble_of_error(error, trouble);
+		if (trouble->fault == TABLE_ERROR && njobs <= 1)
+			EmitErrorReport();
+		FlushErrorState();
+		FreeErrorData(error);
+		AbortCurrentTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return result;
+}
+
+static void
+run_one_by_one(int njobs)
+{
+	TableTrouble trouble;
+
+	for (int i = 0; i < njobs; i++)
+		if (run_transaction(&jobs[i], 1, &trouble) != RUN_DONE)
+			refuse(&jobs[i], &trouble);
+}
+
+/*
+ * run_jobs --- together, or else one by one
+ *
+ * Tables that are not there are looked for once more: they may have been made
+ * anew.
+ */
+static void
+run_jobs(int njobs)
+{
+	TableTrouble trouble;
+	RunResult	result = run_transaction(jobs, njobs, &trouble);
+
+	if (result == RUN_NO_TABLES && trouble.fault == TABLE_WRONG_FORM)
+		result = run_transaction(jobs, njobs, &trouble);
+	if (result == RUN_FAILED)
+		run_one_by_one(njobs);
+	else if (result == RUN_NO_TABLES)
+	{
+		for (int i = 0; i < njobs; i++)
+			refuse(&jobs[i], &trouble);
+	}
+}
+
+/* ----------
+ * Requests
+ * ----------
+ */
+
+static void
+reserve_jobs(int n)
+{
+	if (n <= jobs_size)
+		return;
+	jobs_size = Max(n, 1024);
+	if (jobs == NULL)
+		jobs = MemoryContextAlloc(TopMemoryContext, sizeof(Job) * jobs_size);
+	else
+		jobs = repalloc(jobs, sizeof(Job) * jobs_size);
+}
+
+static int
+collect_jobs(TableRequest **requests, int nrequests)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nrequests; i++)
+	{
+		reserve_jobs(n + requests[i]->nops);
+		for (int j = 0; j < requests[i]->nops; j++)
+		{
+			jobs[n].request = requests[i];
+			jobs[n++].op = request_op(requests[i], j);
+		}
+	}
+	return n;
+}
+
+/*
+ * serve --- answer what was submitted; "trouble" if there are no tables
+ */
+static void
+serve(const TableTrouble *trouble)
+{
+	int			nrequests;
+	TableRequest **requests = requests_take(&nrequests);
+	int			njobs = collect_jobs(requests, nrequests);
+
+	if (njobs == 0)
+		return;
+	if (trouble == NULL)
+		run_jobs(njobs);
+	else
+	{
+		for (int i = 0; i < njobs; i++)
+			refuse(&jobs[i], trouble);
+	}
+	for (int i = 0; i < nrequests; i++)
+		request_answer(requests[i]);
+}
+
+/*
+ * settle_transactions --- what a default of the server or the database must
+ * not decide for us
+ *
+ * The time limits as autovacuum does it: one of them would end the worker while
+ * it waits for a table that somebody locks, or for a standby.
+ */
+static void
+settle_transactions(void)
+{
+	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("idle_in_transaction_session_timeout", "0",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	LrUnlimitTransactions();
+	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_read_only", "off",
+					PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+static void
+apply_settings(void)
+{
+	SetConfigOption("synchronous_commit",
+					lr_table_synchronous_commit ? "on" : "off",
+					PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+static void
+look_after_settings(void)
+{
+	if (!ConfigReloadPending)
+		return;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	apply_settings();
+}
+
+static void
+sleep_ms(long timeout)
+{
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 timeout, LR_WAIT_TABLE);
+	ResetLatch(MyLatch);
+}
+
+/* ----------
+ * Without the database
+ * ----------
+ */
+
+/*
+ * database_exists --- and accepts connections
+ *
+ * Read as a process does that is about to connect: without a database the
+ * indexes of the shared catalogs may not be usable yet.
+ */
+static bool
+database_exists(void)
+{
+	bool		exists = false;
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	StartTransactionCommand();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_datname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum(lr_database));
+	scan = systable_beginscan(rel, DatabaseNameIndexId,
+							  criticalSharedRelcachesBuilt, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		exists = ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	CommitTransactionCommand();
+	return exists;
+}
+
+/*
+ * look_for_database --- until it is there; the next worker connects to it
+ */
+static void
+look_for_database(void)
+{
+	TableTrouble trouble = {0};
+
+	trouble.fault = TABLE_NO_DATABASE;
+	trouble.sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	snprintf(trouble.detail, sizeof(trouble.detail),
+			 "Database \"%s\" does not exist, or accepts no connections.",
+			 lr_database);
+
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	settle_transactions();
+	before_shmem_exit(worker_leave, 0);
+	requests_worker_enter();
+	while (!ShutdownRequestPending && !database_exists())
+	{
+		CHECK_FOR_INTERRUPTS();
+		look_after_settings();
+		if (requests_wanted())
+			serve(&trouble);
+		sleep_ms(LOOK_INTERVAL_MS);
+	}
+	proc_exit(1);
+}
+
+/* ----------
+ * The loop
+ * ----------
+ */
+
+static void
+one_round(bool ending)
+{
+	static int64 next_sweep = 0;
+	int64		now;
+	long		timeout;
+	long		report;
+
+	CHECK_FOR_INTERRUPTS();
+	look_after_settings();
+	if (requests_wanted())
+		serve(NULL);
+
+	now = lr_now();
+	if (now >= next_sweep)
+	{
+		TableTrouble trouble;
+
+		(void) run_transaction(NULL, 0, &trouble);
+		next_sweep = now + SWEEP_INTERVAL;
+	}
+	timeout = ending ? END_POLL_MS : lr_ms_until(next_sweep, now);
+	report = pgstat_report_stat(false);
+	sleep_ms(report > 0 ? Min(timeout, report) : timeout);
+}
+
+static void
+say_where(void)
+{
+	char		where[128];
+
+	snprintf(where, sizeof(where), "database \"%s\"", lr_database);
+	node_set_facts(STORE_TABLE, where, PG_VERSION, NULL, false);
+}
+
+void
+lockredis_table_worker_main(Datum arg)
+{
+	int64		end_at = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, handle_terminate);
+	BackgroundWorkerUnblockSignals();
+
+	say_where();
+	if (requests_set_connecting(true))
+	{
+		(void) requests_set_connecting(false);
+		look_for_database();
+	}
+	BackgroundWorkerInitializeConnection(lr_database, NULL, 0);
+	(void) requests_set_connecting(false);
+	pgstat_report_appname("lockredis table worker");
+	pgstat_report_activity(STATE_IDLE, NULL);
+	settle_transactions();
+	apply_settings();
+
+	rows_start();
+	before_shmem_exit(worker_leave, 0);
+	requests_worker_enter();
+	while (!worker_may_end(&end_at, END_LIMIT))
+		one_round(end_at != 0);
+
+	/* Not 0, or it would not be started again after pg_terminate_backend. */
+	proc_exit(1);
+}

@@ -1,0 +1,183 @@
+/*-------------------------------------------------------------------------
+ *
+ * farewell.c
+ *	  The watchdog's requests to the place where Redis was before.
+ *
+ * When lockredis.url points elsewhere the watchdog looks for each lock at the
+ * new place.  One that is there (the same Redis under another name) is held as
+ * before; any other is lost, and its owner is still at the old place until its
+ * time to live ends, though nobody looks after it.  So what was lost or left
+ * behind is given back there, over the connection that the watchdog had, for as
+ * long as that stands and is needed, and at most for a lease.  Each is tried once: it is a
+ * courtesy to those who still go to the old place.
+ *
+ * A batch that was under way is read to its end, as the connection would be
+ * useless otherwise, but its replies count for nothing: they are of the old
+ * place, and everything is asked anew.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/watchdog/farewell.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+
+#include "settings.h"
+#include "watchdog/watchdog.h"
+
+/* What awaits a batch; with more the lock table keeps it. */
+#define QUEUE_MAX			1000
+
+/* Whether there is anything left is looked at so often. */
+#define LOOK_INTERVAL		(500 * LR_US_PER_MS)
+
+typedef struct Farewell
+{
+	const StoreRoutine *store;	/* NULL = lockredis.url has never changed */
+	Workplace	at;				/* kept for the next time */
+	bool		active;
+	bool		under_way;
+	int64		until;
+	int64		next_look;		/* whether anything is there */
+	int			nqueued;
+	DueItem    *queue;
+} Farewell;
+
+static Farewell farewell;
+
+void
+workplace_make(const StoreRoutine *store, Workplace *w)
+{
+	w->handle = store->open("watchdog");
+	w->items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
+	w->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
+}
+
+static void
+end_farewell(void)
+{
+	farewell.store->disconnect(farewell.at.handle);
+	farewell.active = false;
+	farewell.under_way = false;
+	farewell.nqueued = 0;
+}
+
+void
+farewell_begin(const StoreRoutine *store, bool under_way, Workplace *w)
+{
+	Workplace	old = *w;
+
+	if (farewell.store == NULL)
+	{
+		farewell.queue = MemoryContextAlloc(TopMemoryContext,
+											sizeof(DueItem) * QUEUE_MAX);
+		workplace_make(store, &farewell.at);
+		farewell.store = store;
+	}
+	end_farewell();
+	*w = farewell.at;
+	farewell.at = old;
+	store->stay(old.handle);
+	farewell.active = true;
+	farewell.under_way = under_way;
+	farewell.until = lr_now() + lr_lease * LR_US_PER_MS;
+	farewell.next_look = lr_now() + LOOK_INTERVAL;
+}
+
+bool
+farewell_give_back(const DueItem *item)
+{
+	if (!farewell.active)
+		return true;
+	if (farewell.nqueued == QUEUE_MAX)
+		return false;
+	farewell.queue[farewell.nqueued++] = *item;
+	return true;
+}
+
+/*
+ * send_queue --- what has been said good-bye to so far
+ */
+static void
+send_queue(void)
+{
+	Workplace  *at = &farewell.at;
+	int			n = farewell.nqueued;
+
+	memcpy(at->items, farewell.queue, sizeof(DueItem) * n);
+	memset(at->ops, 0, sizeof(StoreOp) * n);
+	for (int i = 0; i < n; i++)
+	{
+		at->ops[i].kind = STORE_RELEASE;
+		at->ops[i].store = STORE_REDIS;
+		at->ops[i].name = at->items[i].name;
+		at->ops[i].name_len = at->items[i].name_len;
+		at->ops[i].owner = at->items[i].owner;
+		at->ops[i].keep_ms = at->items[i].keep_ms;
+		at->ops[i].alone = at->items[i].alone;
+	}
+	farewell.nqueued = 0;
+	farewell.under_way = true;
+	farewell.store->start(at->handle, at->ops, n, lr_now() + lr_call_budget());
+}
+
+/*
+ * is_over --- is there nobody to talk to, or nothing to say?
+ */
+static bool
+is_over(void)
+{
+	int64		now = lr_now();
+
+	if (farewell.under_way)
+		return false;
+	if (!farewell.store->connected(farewell.at.handle) || now >= farewell.until)
+		return true;
+	if (farewell.nqueued > 0 || now < farewell.next_look)
+		return false;
+	farewell.next_look = now + LOOK_INTERVAL;
+	return !lt_has_old_place();
+}
+
+void
+farewell_step(void)
+{
+	const StoreRoutine *store = farewell.store;
+
+	if (!farewell.active)
+		return;
+	if (store->step(farewell.at.handle, STORE_NOWAIT))
+		farewell.under_way = false;
+	if (is_over())
+		end_farewell();
+	else if (!farewell.under_way && farewell.nqueued > 0)
+	{
+		send_queue();
+		(void) store->step(farewell.at.handle, STORE_NOWAIT);
+	}
+}
+
+/*
+ * farewell_interests --- as renewals_interests
+ *
+ * The epoch counts when nothing is going on, too: else it could be the same
+ * again when one socket goes and another comes.
+ */
+int
+farewell_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+{
+	int			n;
+
+	*until = LR_NEVER;
+	*epoch = 0;
+	if (farewell.store == NULL)
+		return 0;
+	n = farewell.store->interests(farewell.at.handle, out, until, epoch);
+	if (farewell.active && !farewell.under_way)
+		*until = farewell.nqueued > 0 ? 0 : Min(farewell.next_look, farewell.until);
+	return n;
+}

@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * subscriptions.c
+ *	  The watchdog's ear: releases of awaited keys, told by the store.
+ *
+ * One connection listens for all keys that sessions of this server await.  A
+ * message wakes one of them, the head of the key's queue.  A key that nobody
+ * awaits any more stays subscribed for a moment, so that a busy key does not
+ * subscribe and unsubscribe with each wait.
+ *
+ * A store that tells nothing has no listener; then this looks after the waiting
+ * sessions only.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/watchdog/subscriptions.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "keyname.h"
+#include "locktable/locktable.h"
+#include "store/store.h"
+#include "watchdog/watchdog.h"
+
+/* How often waiters and idle subscriptions are looked after. */
+#define TICK				LR_US_PER_S
+
+/* Zero-padded, so that it can be compared as a blob. */
+typedef struct SubscriptionKey
+{
+	int			len;
+	char		name[LR_NAME_MAX];
+} SubscriptionKey;
+
+typedef struct Subscription
+{
+	SubscriptionKey key;
+	bool		confirmed;
+	bool		idle;			/* nobody awaited it at the last tick */
+} Subscription;
+
+static HTAB *subscriptions = NULL;
+static StoreListener *listener = NULL;
+static int64 next_tick = 0;
+
+/* The one that tells. */
+static const StoreRoutine *
+store(void)
+{
+	return lr_store(STORE_REDIS);
+}
+
+static Subscription *
+find_subscription(const char *name, int len, HASHACTION action, bool *found)
+{
+	SubscriptionKey key;
+
+	memset(&key, 0, sizeof(key));
+	key.len = len;
+	memcpy(key.name, name, len);
+	return hash_search(subscriptions, &key, action, found);
+}
+
+/* ----------
+ * Called by the listener
+ * ----------
+ */
+
+static void
+all_unconfirmed(void)
+{
+	HASH_SEQ_STATUS seq;
+	Subscription *s;
+
+	hash_seq_init(&seq, subscriptions);
+	while ((s = hash_seq_search(&seq)) != NULL)
+		s->confirmed = false;
+	lt_reset_subscriptions();
+}
+
+static void
+on_event(StoreEvent event, const char *name, int name_len)
+{
+	Subscription *s;
+
+	switch (event)
+	{
+		case STORE_LISTEN_CONFIRMED:
+			s = find_subscription(name, name_len, HASH_FIND, NULL);
+			if (s == NULL)
+				break;
+			s->confirmed = true;
+			lt_subscription_confirmed(name, name_len);
+			break;
+		case STORE_LISTEN_RELEASED:
+			lt_wake_waiter(name, name_len);
+			break;
+		case STORE_LISTEN_LOST:
+			all_unconfirmed();
+			break;
+	}
+}
+
+/* ----------
+ * Called by the loop
+ * ----------
+ */
+
+/*
+ * subscribe --- a session awaits this key
+ *
+ * Its entry in the lock table may be a new one for a key that we listen to
+ * already.
+ */
+static void
+subscribe(const char *name, int name_len)
+{
+	bool		found;
+	Subscription *s = find_subscription(name, name_len, HASH_ENTER, &found);
+
+	s->idle = false;
+	if (!found)
+	{
+		s->confirmed = false;
+		store()->listener_subscribe(listener, name, name_len);
+	}
+	else if (s->confirmed)
+		lt_subscription_confirmed(name, name_len);
+}
+
+static void
+drop_idle(void)
+{
+	HASH_SEQ_STATUS seq;
+	Subscription *s;
+
+	hash_seq_init(&seq, subscriptions);
+	while ((s = hash_seq_search(&seq)) != NULL)
+	{
+		bool		was_idle = s->idle;
+
+		s->idle = lt_end_subscription(s->key.name, s->key.len);
+		if (s->idle && was_idle)
+		{
+			store()->listener_unsubscribe(listener, s->key.name, s->key.len);
+			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
+		}
+	}
+}
+
+static bool
+needs_tick(void)
+{
+	return lt_has_waiters() || hash_get_num_entries(subscriptions) > 0;
+}
+
+void
+subscriptions_start(void)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = sizeof(SubscriptionKey);
+	ctl.entrysize = sizeof(Subscription);
+	ctl.hcxt = TopMemoryContext;
+	subscriptions = hash_create("lockredis subscriptions", 64, &ctl,
+								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	if (lr_has_store(STORE_REDIS))
+		listener = store()->listener_open(on_event);
+	lt_reset_subscriptions();
+}
+
+void
+subscriptions_step(void)
+{
+	int64		now = lr_now();
+
+	if (listener != NULL)
+	{
+		if (lt_take_subscription_work())
+			lt_wanted_subscriptions(subscribe);
+		store()->listener_step(listener);
+	}
+	if (needs_tick() && now >= next_tick)
+	{
+		lt_pass_over_sleepers();
+		drop_idle();
+		next_tick = now + TICK;
+	}
+}
+
+/*
+ * subscriptions_reconnect --- the store's place has changed
+ */
+void
+subscriptions_reconnect(void)
+{
+	HASH_SEQ_STATUS seq;
+	Subscription *s;
+
+	if (listener == NULL)
+		return;
+	store()->listener_close(listener);
+	listener = store()->listener_open(on_event);
+	all_unconfirmed();
+	hash_seq_init(&seq, subscriptions);
+	while ((s = hash_seq_search(&seq)) != NULL)
+		store()->listener_subscribe(listener, s->key.name, s->key.len);
+}
+
+int
+subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+{
+	int			n = 0;
+
+	*until = LR_NEVER;
+	*epoch = 0;
+	if (listener != NULL)
+		n = store()->listener_interests(listener, out, until, epoch);
+
+	if (needs_tick())
+		*until = Min(*until, next_tick);
+	return n;
+}

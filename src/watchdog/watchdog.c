@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ *
+ * watchdog.c
+ *	  The background worker: its start, its loop, its end.
+ *
+ * A static worker that is connected to no database, so that it serves all of
+ * them, does not stand in the way of DROP DATABASE, and runs on hot standbys
+ * too.  It holds no lock during I/O and never blocks on a socket: its
+ * connections are stepped without waiting, another process resolves host
+ * names, and it sleeps in one place only, until the next thing is due.  An
+ * error ends it and the postmaster starts it again; all it has to know is in
+ * shared memory.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/watchdog/watchdog.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+
+#include "watchdog/fallback.h"
+#include "locktable/locktable.h"
+#include "watchdog/loss_log.h"
+#include "store/node.h"
+#include "watchdog/resolver.h"
+#include "settings.h"
+#include "wait_events.h"
+#include "watchdog/watchdog.h"
+#include "watchdog/worker.h"
+
+/*
+ * The sockets of the stores and of the listener, of which there are a few only,
+ * the one that is kept to give back at an old place, and the resolver's pipe.
+ */
+#define MAX_INTERESTS		(2 * STORE_MAX_INTERESTS + 1)
+
+/* These, the latch, and the postmaster's death. */
+#define MAX_EVENTS			(2 + MAX_INTERESTS)
+
+/* What the wait event set was built for. */
+typedef struct Watched
+{
+	WaitEventSet *set;
+	uint32		renewals_epoch;
+	uint32		subscriptions_epoch;
+	uint32		resolver_epoch;
+	int			n;
+	StoreInterest interest[MAX_INTERESTS];
+	int			position[MAX_INTERESTS];
+} Watched;
+
+static Watched watched;
+
+void
+watchdog_register(void)
+{
+	worker_register("lockredis watchdog", "lockredis_watchdog_main",
+					BgWorkerStart_ConsistentState);
+}
+
+/* before_shmem_exit */
+static void
+watchdog_leave(int code, Datum arg)
+{
+	lt_watchdog_leave();
+	resolver_stop();
+}
+
+/* ----------
+ * Sleeping
+ * ----------
+ */
+
+static bool
+same_sockets(const StoreInterest *interest, int n)
+{
+	if (watched.set == NULL || watched.n != n)
+		return false;
+	for (int i = 0; i < n; i++)
+		if (watched.interest[i].sock != interest[i].sock)
+			return false;
+	return true;
+}
+
+static void
+rebuild_set(const StoreInterest *interest, int n)
+{
+	if (watched.set != NULL)
+		FreeWaitEventSet(watched.set);
+	watched.set = NULL;
+	watched.set = LrCreateWaitEventSet(MAX_EVENTS);
+	AddWaitEventToSet(watched.set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(watched.set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	for (int i = 0; i < n; i++)
+	{
+		watched.interest[i] = interest[i];
+		watched.position[i] = AddWaitEventToSet(watched.set, interest[i].events,
+												interest[i].sock, NULL, NULL);
+	}
+	watched.n = n;
+}
+
+/*
+ * watch_sockets --- bring the wait event set up to date; until when to sleep
+ *
+ * A socket that was replaced may have the number of the old one, so the
+ * epochs decide whether the set must be made anew.
+ */
+static int64
+watch_sockets(void)
+{
+	StoreInterest interest[MAX_INTERESTS];
+	int64		renewals_until;
+	int64		subscriptions_until;
+	int64		resolver_until;
+	uint32		renewals_epoch;
+	uint32		subscriptions_epoch;
+	uint32		resolver_epoch;
+	int			n;
+
+	n = renewals_interests(interest, &renewals_until, &renewals_epoch);
+	n += subscriptions_interests(interest + n, &subscriptions_until,
+								 &subscriptions_epoch);
+	n += resolver_interests(interest + n, &resolver_until, &resolver_epoch);
+
+	if (renewals_epoch != watched.renewals_epoch ||
+		subscriptions_epoch != watched.subscriptions_epoch ||
+		resolver_epoch != watched.resolver_epoch ||
+		!same_sockets(interest, n))
+		rebuild_set(interest, n);
+	else
+	{
+		for (int i = 0; i < n; i++)
+		{
+			if (watched.interest[i].events == interest[i].events)
+				continue;
+			ModifyWaitEvent(watched.set, watched.position[i],
+							interest[i].events, NULL);
+			watched.interest[i].events = interest[i].events;
+		}
+	}
+	watched.renewals_epoch = renewals_epoch;
+	watched.subscriptions_epoch = subscriptions_epoch;
+	watched.resolver_epoch = resolver_epoch;
+	return Min(Min(renewals_until, subscriptions_until), resolver_until);
+}
+
+/*
+ * sleep_until --- the only place where the watchdog sleeps
+ *
+ * It tells until when, so that whoever makes something due before wakes it; not
+ * for a store with a batch under way, as nothing more could be sent there then.
+ */
+static void
+sleep_until(int64 until)
+{
+	WaitEvent	event;
+	int64		now = lr_now();
+
+	if (until > now && lt_watchdog_sleeps_until(until, renewals_idle()))
+	{
+		(void) WaitEventSetWait(watched.set, lr_ms_until(until, now), &event, 1,
+								LR_WAIT_WATCHDOG);
+		lt_watchdog_is_awake();
+	}
+	ResetLatch(MyLatch);
+}
+
+/* ----------
+ * The loop
+ * ----------
+ */
+
+/*
+ * reload --- SIGHUP; a changed place of the store is treated like a failover
+ */
+static void
+reload(void)
+{
+	uint32		epoch = lr_url_epoch;
+	uint32		place = lr_place;
+
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	fallback_reload();
+	if (epoch == lr_url_epoch || !lr_has_store(STORE_REDIS))
+		return;
+	node_set_silent(STORE_REDIS, false);
+	resolver_restart();
+	node_set_place(lr_place);
+	if (place != lr_place)
+		fallback_new_place();
+	renewals_reconnect(place != lr_place);
+	subscriptions_reconnect();
+	lt_renew_all_now(STORE_REDIS);
+	lt_wake_all_waiters();
+}
+
+/* While it ends, look often whether the table is empty. */
+#define END_POLL			(20 * LR_US_PER_MS)
+
+static void
+one_round(bool ending)
+{
+	int64		until;
+
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+		reload();
+	resolver_step(renewals_connected());
+	renewals_step();
+	fallback_step();
+	subscriptions_step();
+	loss_log_write();
+
+	until = Min(watch_sockets(), Min(fallback_next(), loss_log_next()));
+	if (ending)
+		until = Min(until, lr_now() + END_POLL);
+	sleep_until(until);
+}
+
+void
+lockredis_watchdog_main(Datum arg)
+{
+	int64		end_at = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	CurrentResourceOwner = ResourceOwnerCreate(NULL, "lockredis watchdog");
+	pgstat_report_appname("lockredis watchdog");
+	pgstat_report_activity(STATE_IDLE, NULL);
+
+	before_shmem_exit(watchdog_leave, 0);
+	fallback_start();
+	if (lr_has_store(STORE_REDIS))
+		node_set_place(lr_place);
+	renewals_start();
+	subscriptions_start();
+	lt_watchdog_enter();
+
+	while (!worker_may_end(&end_at, lr_command_timeout * LR_US_PER_MS))
+		one_round(end_at != 0);
+	loss_log_finish();
+
+	/* Not 0, or it would not be started again after pg_terminate_backend. */
+	proc_exit(1);
+}
