@@ -44,7 +44,7 @@ REGRESS_OPTS = --temp-instance=./tmp_check_regress \
 TAP_TESTS = 1
 PROVE_TESTS ?= test/t/*.pl
 
-EXTRA_CLEAN = src/store/redis/redis_lua.h tmp_check tmp_check_regress tmp_check_redis.conf \
+EXTRA_CLEAN = src/kinds/lua_ids.h src/store/redis/lua_texts.h tmp_check tmp_check_regress tmp_check_redis.conf \
 	test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
 
 PG_CONFIG ?= pg_config
@@ -59,11 +59,16 @@ pg_regress_installcheck = \
 	$(top_builddir)/src/test/regress/pg_regress \
 	--inputdir=$(srcdir) --bindir='$(bindir)' $(EXTRA_REGRESS_OPTS)
 
-$(OBJS): $(filter-out src/store/redis/redis_lua.h,$(SRC_HEADERS))
-src/store/redis/scripts.o src/redis_scripts.bc: src/store/redis/redis_lua.h
+$(OBJS) $(OBJS:.o=.bc): src/kinds/lua_ids.h
+$(OBJS): $(filter-out src/kinds/lua_ids.h src/store/redis/lua_texts.h,$(SRC_HEADERS))
+src/store/redis/scripts.o src/store/redis/scripts.bc: src/store/redis/lua_texts.h
 
-src/store/redis/redis_lua.h: $(LUA) script/embed-lua
-	script/embed-lua $(LUA) > $@.tmp
+src/kinds/lua_ids.h: $(LUA) script/embed-lua
+	script/embed-lua ids $(LUA) > $@.tmp
+	mv $@.tmp $@
+
+src/store/redis/lua_texts.h: $(LUA) script/embed-lua
+	script/embed-lua texts $(LUA) > $@.tmp
 	mv $@.tmp $@
 
 # Programs of script/bench

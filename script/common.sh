@@ -33,7 +33,8 @@ prepare()
 	mkdir "$run/src" "$run/tmp" "$run/home"
 	tar -C "$top" --exclude=./.git --exclude='./tmp_check*' --exclude='*.o' \
 		--exclude='*.bc' --exclude='*.so' --exclude=./results \
-		--exclude='./regression.*' --exclude=./src/store/redis/redis_lua.h -cf - . |
+		--exclude='./regression.*' --exclude=./src/kinds/lua_ids.h \
+		--exclude=./src/store/redis/lua_texts.h -cf - . |
 		tar -C "$run/src" --no-same-owner -xf - || return 1
 	pg_config=$("$top/script/private-postgres" "$run/postgres") || return 1
 	bindir=$(dirname "$pg_config")

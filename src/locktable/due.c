@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locktable_due.c
+ * due.c
  *	  The lock table: what the watchdog has to do, and when.
  *
  * Each hold has a due time in a dense array: a renewal, the end of a lease, an

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locktable_graph.c
+ * graph.c
  *	  The lock table as a part of the wait-for graph.
  *
  * A session in a key's queue waits for the session of this server that has the

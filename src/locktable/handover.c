@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locktable_handover.c
+ * handover.c
  *	  The lock table: a lock passes from one session of this server to the next.
  *
  * A release with a local waiter need not go to the store: the hold itself,

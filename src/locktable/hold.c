@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locktable_hold.c
+ * hold.c
  *	  The lock table: from the grant of a hold to its end.
  *
  * A hold belongs to its session, with two exceptions: anybody who finds out

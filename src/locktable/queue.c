@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locktable_queue.c
+ * queue.c
  *	  The lock table: from a request to its grant.
  *
  * Sessions of this server that want the same key form a queue, first in first

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locktable_refused.c
+ * refused.c
  *	  The lock table: what the store refuses to do for one lock.
  *
  * The right to a key may be missing, or memory for what a release has to leave

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locktable_rows.c
+ * rows.c
  *	  The lock table as views see it: a copy, one partition at a time.
  *
  * Rows of different partitions may be of slightly different moments, as in

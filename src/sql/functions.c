@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * sqlfuncs.c
+ * functions.c
  *	  The SQL functions: arguments in, results out.
  *
  * No state and no store here; see session.c.

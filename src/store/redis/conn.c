@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * redis_conn.c
+ * conn.c
  *	  One connection to a Redis node, as a machine that never blocks.
  *
  * Used by the store handles and by the listener.  Nothing in here waits,

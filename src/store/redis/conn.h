@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * redis_conn.h
+ * conn.h
  *	  One connection to a Redis node, as a machine that never blocks.
  *
  *		CLOSED --open--> PAUSED <--> CONNECTING --> HANDSHAKE --> READY

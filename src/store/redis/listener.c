@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * redis_listener.c
+ * listener.c
  *	  Release messages of Redis: the listener of the store interface.
  *
  * One connection with a subscription for each awaited key.  Only the watchdog

@@ -97,15 +97,15 @@ struct StoreHandle
 	StoreError	error;
 };
 
-static const RedisScriptId op_script[] = {
-	[STORE_CREATE] = SCRIPT_CREATE,
-	[STORE_SET] = SCRIPT_SET,
-	[STORE_RELEASE] = SCRIPT_RELEASE,
-	[STORE_RENEW] = SCRIPT_RENEW,
-	[STORE_MINT] = SCRIPT_MINT,
-	[STORE_FORCE] = SCRIPT_FORCE,
-	[STORE_INSPECT] = SCRIPT_INSPECT,
-	[STORE_PROBE] = SCRIPT_RENEW,
+static const LuaId op_script[] = {
+	[STORE_CREATE] = LUA_REENTRANT_CREATE,
+	[STORE_SET] = LUA_REENTRANT_SET,
+	[STORE_RELEASE] = LUA_REENTRANT_RELEASE,
+	[STORE_RENEW] = LUA_REENTRANT_RENEW,
+	[STORE_MINT] = LUA_REENTRANT_MINT,
+	[STORE_FORCE] = LUA_REENTRANT_FORCE,
+	[STORE_INSPECT] = LUA_REENTRANT_INSPECT,
+	[STORE_PROBE] = LUA_REENTRANT_RENEW,
 };
 
 static bool
@@ -354,7 +354,7 @@ put_token(RedisConn *c, const StoreOp *op)
  * put_script --- the beginning of a script call
  */
 static void
-put_script(StoreHandle *h, RedisScriptId id, int nkeys, int nargs)
+put_script(StoreHandle *h, LuaId id, int nkeys, int nargs)
 {
 	RedisConn  *c = &h->conn;
 	const RedisScript *script = redis_script(id);
@@ -385,7 +385,7 @@ put_command(StoreHandle *h, int first, int n)
 	switch (op->kind)
 	{
 		case STORE_CREATE:
-			put_script(h, SCRIPT_CREATE, op->fenced ? 2 : 1, 3);
+			put_script(h, LUA_REENTRANT_CREATE, op->fenced ? 2 : 1, 3);
 			put_name(c, op);
 			if (op->fenced)
 				put_token(c, op);
@@ -394,14 +394,14 @@ put_command(StoreHandle *h, int first, int n)
 			redis_put_int(c, op->not_after);
 			break;
 		case STORE_SET:
-			put_script(h, SCRIPT_SET, 1, 3);
+			put_script(h, LUA_REENTRANT_SET, 1, 3);
 			put_name(c, op);
 			put_owner(c, op->owner);
 			redis_put_int(c, op->count);
 			redis_put_int(c, op->lease_ms);
 			break;
 		case STORE_RELEASE:
-			put_script(h, SCRIPT_RELEASE, 2 * n, 2 + 2 * n);
+			put_script(h, LUA_REENTRANT_RELEASE, 2 * n, 2 + 2 * n);
 			for (int i = 0; i < n; i++)
 			{
 				put_name(c, &op[i]);
@@ -416,7 +416,7 @@ put_command(StoreHandle *h, int first, int n)
 			}
 			break;
 		case STORE_RENEW:
-			put_script(h, SCRIPT_RENEW, n, 2 * n);
+			put_script(h, LUA_REENTRANT_RENEW, n, 2 * n);
 			for (int i = 0; i < n; i++)
 				put_name(c, &op[i]);
 			for (int i = 0; i < n; i++)
@@ -426,14 +426,14 @@ put_command(StoreHandle *h, int first, int n)
 			}
 			break;
 		case STORE_MINT:
-			put_script(h, SCRIPT_MINT, 2, 2);
+			put_script(h, LUA_REENTRANT_MINT, 2, 2);
 			put_name(c, op);
 			put_token(c, op);
 			put_owner(c, op->owner);
 			redis_put_int(c, op->floor);
 			break;
 		case STORE_FORCE:
-			put_script(h, SCRIPT_FORCE, 2, 3);
+			put_script(h, LUA_REENTRANT_FORCE, 2, 3);
 			put_name(c, op);
 			put_channel(c, op);
 			redis_put_bulk(c, "PUBLISH", 7);
@@ -441,11 +441,11 @@ put_command(StoreHandle *h, int first, int n)
 			redis_put_bulk(c, op->owner_text, op->owner_text_len);
 			break;
 		case STORE_INSPECT:
-			put_script(h, SCRIPT_INSPECT, 1, 0);
+			put_script(h, LUA_REENTRANT_INSPECT, 1, 0);
 			put_name(c, op);
 			break;
 		case STORE_PROBE:
-			put_script(h, SCRIPT_RENEW, 0, 0);
+			put_script(h, LUA_REENTRANT_RENEW, 0, 0);
 			break;
 		case STORE_TIME:
 			redis_put_array(c, 1);
@@ -552,14 +552,14 @@ encode_proof(StoreHandle *h)
 {
 	uint64		starts_at = h->conn.bytes_put;
 
-	put_script(h, SCRIPT_RENEW, 0, 0);
+	put_script(h, LUA_REENTRANT_RENEW, 0, 0);
 	if (h->conn.out_failed)
 	{
 		redis_conn_unput(&h->conn, starts_at);
 		refuse_rest(h, STORE_REFUSED);
 		return;
 	}
-	h->in_full &= ~(1 << SCRIPT_RENEW);
+	h->in_full &= ~(1 << LUA_REENTRANT_RENEW);
 	h->proving = true;
 	push_command(h, 0, 0, starts_at, lr_now());
 }
@@ -915,7 +915,7 @@ take_error(StoreHandle *h, const RedisCommand *cmd)
 		strncmp(v->str, "NOSCRIPT", 8) == 0)
 	{
 		/* It did not run: open again for the next pass. */
-		h->missing |= 1 << (is_proof ? SCRIPT_RENEW : op_script[ops->kind]);
+		h->missing |= 1 << (is_proof ? LUA_REENTRANT_RENEW : op_script[ops->kind]);
 		for (int i = 0; i < cmd->nops; i++)
 			mark_unsent(&ops[i], cmd);
 		if (is_proof)
@@ -1319,7 +1319,7 @@ redis_open(const char *role)
 	h->patient = strcmp(role, "watchdog") == 0;
 
 	/* What may raise on first use must not do so later. */
-	(void) redis_script(SCRIPT_CREATE);
+	(void) redis_script(LUA_REENTRANT_CREATE);
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
@@ -1461,7 +1461,7 @@ redis_reserve(StoreHandle *h, int n)
 {
 	/* Name, channel and owner with what frames them. */
 	size_t		per_key = 2 * (LR_NAME_MAX + 32) + LR_OWNER_MAX + 64;
-	size_t		script = redis_script(SCRIPT_RELEASE)->text_len + 256;
+	size_t		script = redis_script(LUA_REENTRANT_RELEASE)->text_len + 256;
 
 	(void) redis_conn_room(&h->conn,
 						   Min(n, RELEASE_GROUP) * per_key + script);

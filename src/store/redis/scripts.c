@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * redis_scripts.c
+ * scripts.c
  *	  The Lua scripts of src/kinds with their SHA1 digests.
  *
  * The digests name the scripts towards Redis (EVALSHA).  They are computed
@@ -19,19 +19,18 @@
 #include "common/cryptohash.h"
 #include "common/sha1.h"
 
-#include "store/redis/redis_lua.h"
 #include "store/redis/scripts.h"
 
-static RedisScript scripts[SCRIPT_COUNT] =
+static const struct
 {
-	[SCRIPT_CREATE] = {"create", lua_create, sizeof(lua_create) - 1},
-	[SCRIPT_SET] = {"set", lua_set, sizeof(lua_set) - 1},
-	[SCRIPT_RELEASE] = {"release", lua_release, sizeof(lua_release) - 1},
-	[SCRIPT_RENEW] = {"renew", lua_renew, sizeof(lua_renew) - 1},
-	[SCRIPT_MINT] = {"mint", lua_mint, sizeof(lua_mint) - 1},
-	[SCRIPT_FORCE] = {"force", lua_force, sizeof(lua_force) - 1},
-	[SCRIPT_INSPECT] = {"inspect", lua_inspect, sizeof(lua_inspect) - 1},
+	const char *name;
+	const char *text;
+}			lua_scripts[LUA_COUNT] =
+{
+#include "store/redis/lua_texts.h"
 };
+
+static RedisScript scripts[LUA_COUNT];
 
 static bool scripts_ready = false;
 
@@ -43,11 +42,15 @@ make_digests(void)
 {
 	static const char digits[] = "0123456789abcdef";
 
-	for (int i = 0; i < SCRIPT_COUNT; i++)
+	for (int i = 0; i < LUA_COUNT; i++)
 	{
 		RedisScript *script = &scripts[i];
 		uint8		digest[SHA1_DIGEST_LENGTH];
 		pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA1);
+
+		script->name = lua_scripts[i].name;
+		script->text = lua_scripts[i].text;
+		script->text_len = strlen(script->text);
 
 		if (ctx == NULL)
 			ereport(ERROR,
@@ -80,7 +83,7 @@ make_digests(void)
 }
 
 const RedisScript *
-redis_script(RedisScriptId id)
+redis_script(LuaId id)
 {
 	if (!scripts_ready)
 		make_digests();

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * redis_url.c
+ * url.c
  *	  Parser of lockredis.url.
  *
  * Runs in a GUC check hook, in the postmaster too: it allocates nothing,

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * redis_url.h
+ * url.h
  *	  lockredis.url: from text to a plain structure.
  *
  * The parser allocates nothing and raises nothing, because it runs in a GUC

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * table_requests.c
+ * requests.c
  *	  Requests to the table worker in shared memory; see table_requests.h.
  *
  * An array of requests, one for each process that can have one and the last

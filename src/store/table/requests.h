@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * table_requests.h
+ * requests.h
  *	  What sessions and the watchdog ask of the table worker, and its answers.
  *
  * One request a process, in shared memory: plain data, no pointers.  The

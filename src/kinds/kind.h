@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * kind.h
+ *	  What a kind of lock is: one constant description.
+ *
+ * The lock table, the wait loop, the watchdog and the stores know kinds by
+ * these descriptions only; as PostgreSQL's lock manager knows its lock methods
+ * by their conflict tables.  A new kind is a description in a file of its own,
+ * its scripts beside it, and its SQL functions.  Nobody asks which kind it is:
+ * what differs has a field here.
+ *
+ * Constant data: nothing in this folder calls anything but keyname.c, has state,
+ * or does I/O.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/kind.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_KIND_H
+#define LR_KIND_H
+
+#include "lockredis.h"
+
+#include "kinds/lua_ids.h"
+#include "store/op.h"
+
+typedef enum KindId
+{
+	KIND_REENTRANT,
+	KIND_COUNT
+} KindId;
+
+#define KIND_BIT(id)		(1U << (id))
+
+/* The keys that a script is given of a lock. */
+typedef enum KindKey
+{
+	KEY_END = 0,
+	KEY_LOCK,
+	KEY_CHANNEL,
+	KEY_COUNTER					/* of its fencing tokens */
+} KindKey;
+
+/* The arguments that a script is given; fields of StoreOp. */
+typedef enum KindArg
+{
+	ARG_END = 0,
+	ARG_OWNER,
+	ARG_OWNER_TEXT,
+	ARG_LEASE,
+	ARG_KEEP,
+	ARG_HOLDS,					/* the hold count */
+	ARG_NOT_AFTER,
+	ARG_FLOOR,
+	ARG_PUBLISH,				/* the command that publishes */
+	ARG_RELEASED				/* and its message */
+} KindArg;
+
+/* How the answer for one lock is read. */
+typedef enum KindReply
+{
+	REPLY_CREATED,				/* taken, busy, late or no lock of ours */
+	REPLY_DONE,					/* 1, or who has it instead */
+	REPLY_TOKEN,				/* a token, or who has it instead */
+	REPLY_TOLD,					/* how many were told, -1: the owner is gone */
+	REPLY_INSPECTED				/* what there is */
+} KindReply;
+
+#define KIND_MAX_KEYS		4
+#define KIND_MAX_ARGS		6
+
+/* An operation of store.h as the call of a script. */
+typedef struct KindCall
+{
+	LuaId		script;
+	KindKey		keys[KIND_MAX_KEYS];	/* of each lock, up to KEY_END */
+	KindKey		fenced_key;		/* one more when a token is wanted */
+	KindArg		once[KIND_MAX_ARGS];	/* arguments of the call, */
+	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock */
+	int			group;			/* so many locks share a call; 1 = each has its
+								 * own, and its answer is no array of answers */
+	KindReply	reply;
+} KindCall;
+
+typedef struct LockKind
+{
+	const char *name;			/* as redis_locks.kind shows it */
+
+	/*
+	 * KIND_BITs of the holds of other sessions that there cannot be beside one
+	 * of this kind.  Symmetric: checked by lr_kinds_conflict().
+	 */
+	uint32		excludes;
+
+	/*
+	 * May a session of this server pass it to the next one, without the store?
+	 */
+	bool		handed_over;
+
+	/* Does the same session count up when it takes it again? */
+	bool		counted;
+
+	KindCall	calls[STORE_CALLS];
+} LockKind;
+
+extern const LockKind reentrant_kind;
+
+extern const LockKind *lr_kind(KindId id);
+
+/* Can two sessions not have these at the same time? */
+extern bool lr_kinds_conflict(KindId one, KindId other);
+
+#endif							/* LR_KIND_H */

@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * kinds.c
+ *	  The kinds of lock that there are.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/kinds.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+static const LockKind *const kinds[KIND_COUNT] =
+{
+	[KIND_REENTRANT] = &reentrant_kind,
+};
+
+const LockKind *
+lr_kind(KindId id)
+{
+	return kinds[id];
+}
+
+bool
+lr_kinds_conflict(KindId one, KindId other)
+{
+	bool		conflict = (kinds[one]->excludes & KIND_BIT(other)) != 0;
+
+	Assert(conflict == ((kinds[other]->excludes & KIND_BIT(one)) != 0));
+	return conflict;
+}

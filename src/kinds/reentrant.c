@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * reentrant.c
+ *	  The reentrant lock: Redisson's RLock and, with a token, RFencedLock.
+ *
+ * A hash with one field, the owner, whose value is the hold count.  Everybody
+ * else is excluded; its session may take it again.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/reentrant.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+/* Locks in one script: more would hold up Redis. */
+#define RENEW_GROUP			200
+#define RELEASE_GROUP		100
+
+const LockKind reentrant_kind = {
+	.name = "reentrant",
+	.excludes = KIND_BIT(KIND_REENTRANT),
+	.handed_over = true,
+	.counted = true,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_REENTRANT_CREATE,
+			.keys = {KEY_LOCK},
+			.fenced_key = KEY_COUNTER,
+			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER},
+			.group = 1,
+			.reply = REPLY_CREATED,
+		},
+		[STORE_SET] = {
+			.script = LUA_REENTRANT_SET,
+			.keys = {KEY_LOCK},
+			.each = {ARG_OWNER, ARG_HOLDS, ARG_LEASE},
+			.group = 1,
+			.reply = REPLY_DONE,
+		},
+		[STORE_RELEASE] = {
+			.script = LUA_REENTRANT_RELEASE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_OWNER, ARG_KEEP},
+			.group = RELEASE_GROUP,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_RENEW] = {
+			.script = LUA_REENTRANT_RENEW,
+			.keys = {KEY_LOCK},
+			.each = {ARG_OWNER, ARG_LEASE},
+			.group = RENEW_GROUP,
+			.reply = REPLY_DONE,
+		},
+		[STORE_MINT] = {
+			.script = LUA_REENTRANT_MINT,
+			.keys = {KEY_LOCK, KEY_COUNTER},
+			.each = {ARG_OWNER, ARG_FLOOR},
+			.group = 1,
+			.reply = REPLY_TOKEN,
+		},
+		[STORE_FORCE] = {
+			.script = LUA_REENTRANT_FORCE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_OWNER_TEXT},
+			.group = 1,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_INSPECT] = {
+			.script = LUA_REENTRANT_INSPECT,
+			.keys = {KEY_LOCK},
+			.group = 1,
+			.reply = REPLY_INSPECTED,
+		},
+	},
+};

@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * op.h
+ *	  The operations of a store, and how they end.
+ *
+ * Apart from store.h, which has the rest of the interface, since the kinds of
+ * locks are described in these terms.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/op.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_STORE_OP_H
+#define LR_STORE_OP_H
+
+typedef enum StoreOpKind
+{
+	STORE_CREATE,				/* take a lock that nobody has */
+	STORE_SET,					/* own lock: set the count, lengthen the lease */
+	STORE_RELEASE,				/* own lock: give it back, wake its waiters */
+	STORE_RENEW,				/* own lock: lengthen the lease */
+	STORE_MINT,					/* own lock: a new fencing token above floor */
+	STORE_FORCE,				/* anybody's lock, by the owner text read before */
+	STORE_INSPECT,				/* who has it, for how long */
+	STORE_CALLS,				/* so many concern a lock, and go by its kind */
+	STORE_PROBE = STORE_CALLS,				/* would it do our operations? no key */
+	STORE_FACTS,				/* what it says of itself, for node.h; no key */
+	STORE_TIME					/* the store's clock */
+} StoreOpKind;
+
+typedef enum StoreOutcome
+{
+	STORE_PENDING = 0,			/* no outcome yet */
+	STORE_OK,
+	STORE_BUSY,					/* create: another owner; ttl_ms and holder say */
+	STORE_GONE,					/* the owner is not there; holder says who is */
+	STORE_LATE,					/* create: read after not_after, nothing done */
+	STORE_WRONG_TYPE,			/* the key holds something else; see type_name */
+	STORE_REFUSED,				/* the node answered with an error */
+	STORE_DENIED,				/* the node refused user or password, or the
+								 * rights of that user */
+	STORE_DOWN,					/* surely never reached the store */
+	STORE_UNKNOWN				/* may have run: no reply was read */
+} StoreOutcome;
+
+typedef enum StoreValueKind
+{
+	STORE_VALUE_NONE,			/* nothing at the key */
+	STORE_VALUE_LOCK,			/* a lock of ours or of Redisson */
+	STORE_VALUE_TOKEN,			/* a string: a token lock (redis-py, redsync) */
+	STORE_VALUE_OTHER			/* no lock at all */
+} StoreValueKind;
+
+#endif							/* LR_STORE_OP_H */
