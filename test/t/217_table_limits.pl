@@ -6,6 +6,8 @@
 #
 #   somebody has locked redis_lock_rows;  a session asks for a lock;  the worker
 #   waits for the table, 200 ms at a time, longer than each limit
+#
+# Proves G25, G29.
 
 use strict;
 use warnings FATAL => 'all';

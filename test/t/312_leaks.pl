@@ -6,6 +6,8 @@
 #
 # Looked at: memory of the processes and memory contexts, sockets, rows of the
 # lock table, keys and connections in Redis.
+#
+# Proves G30.
 
 use strict;
 use warnings FATAL => 'all';
