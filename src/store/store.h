@@ -127,6 +127,7 @@ typedef struct StoreInterest
 #define STORE_HAS_FENCE			0x01	/* tokens: create fenced, mint */
 #define STORE_HAS_PUSH			0x02	/* wakes waiters itself: has a listener */
 
+/* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 
