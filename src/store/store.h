@@ -48,8 +48,6 @@
 #include "kinds/kind.h"
 #include "store/op.h"
 
-#define STORE_NO_TTL	(-1)	/* ttl_ms of a value that never expires */
-
 typedef struct StoreOp
 {
 	StoreOpKind kind;
