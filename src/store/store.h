@@ -48,8 +48,6 @@
 #include "kinds/kind.h"
 #include "store/op.h"
 
-#define STORE_NO_TTL	(-1)	/* ttl_ms of a value that never expires */
-
 typedef struct StoreOp
 {
 	StoreOpKind kind;
@@ -127,6 +125,7 @@ typedef struct StoreInterest
 #define STORE_HAS_FENCE			0x01	/* tokens: create fenced, mint */
 #define STORE_HAS_PUSH			0x02	/* wakes waiters itself: has a listener */
 
+/* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 
