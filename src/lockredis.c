@@ -25,7 +25,8 @@
 
 #include "watchdog/fallback.h"
 #include "locktable/locktable.h"
-#include "watchdog/loss_log.h"
+#include "instance.h"
+#include "locktable/losses.h"
 #include "store/node.h"
 #include "session/session.h"
 #include "settings.h"
@@ -85,8 +86,9 @@ request_shmem(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
+	RequestAddinShmemSpace(instance_shmem_size());
 	RequestAddinShmemSpace(locktable_shmem_size());
-	RequestAddinShmemSpace(loss_log_shmem_size());
+	RequestAddinShmemSpace(losses_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
 	if (lr_mode == MODE_FALLBACK)
@@ -94,7 +96,7 @@ request_shmem(void)
 	if (lr_has_store(STORE_TABLE))
 		RequestAddinShmemSpace(requests_shmem_size());
 	RequestNamedLWLockTranche("lockredis",
-							  1 + locktable_lwlocks() + loss_log_lwlocks());
+							  1 + locktable_lwlocks() + losses_lwlocks());
 }
 
 /* Runs again after a crash-restart: nothing may be registered here. */
@@ -105,8 +107,9 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	instance_shmem_init();
 	locktable_shmem_init();
-	loss_log_shmem_init(1 + locktable_lwlocks());
+	losses_shmem_init(1 + locktable_lwlocks());
 	stats_shmem_init();
 	node_shmem_init();
 	if (lr_mode == MODE_FALLBACK)

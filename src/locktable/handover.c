@@ -37,6 +37,7 @@
 
 #include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
 #include "store/node.h"
 #include "settings.h"
 
@@ -320,6 +321,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	LrWait	   *w = wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
 	uint32		hash = h->hash;
+	KindId		kind = h->kind;
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		reserved = lt_reserve_row();
@@ -336,7 +338,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	}
 	else
 		lt_unlink_hold(*hold);
-	lt_init_waiting_hold(*hold, key, hash);
+	lt_init_waiting_hold(*hold, key, hash, kind);
 	w->state = WAIT_QUEUED;
 	w->hold = *hold;
 	w->woken_at = lr_now();

@@ -24,6 +24,8 @@
 
 #include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
+#include "locktable/watch.h"
 #include "settings.h"
 #include "store/store.h"
 
@@ -140,11 +142,12 @@ lt_leave_queue(LrIndex self)
  */
 
 void
-lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
+lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, KindId kind)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	memset(h, 0, sizeof(LrHold));
+	h->kind = kind;
 	h->hash = hash;
 	h->key = key;
 	h->session = LrMyProcNumber;
@@ -170,7 +173,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
-	lt_init_waiting_hold(*hold, key, name->hash);
+	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
 	if (only_if_free)
 		busy = lt_keys[key].queue_head != LR_NONE ||
 			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
@@ -278,7 +281,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 	fresh = lt_alloc_hold();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(fresh, h->key, h->hash);
+	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
 	w->hold = fresh;
 	set_unanswered(h, store, owner, not_after);
 	lt_make_orphan(*hold, &wakes);
@@ -584,7 +587,7 @@ lt_wake_all_waiters(void)
 void
 lt_wake_waiter(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
@@ -709,7 +712,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 void
 lt_subscription_confirmed(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
@@ -731,7 +734,7 @@ lt_subscription_confirmed(const char *name, int name_len)
 bool
 lt_end_subscription(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	LrIndex		key;
 	bool		unused = true;

@@ -29,6 +29,8 @@
 #include "storage/proc.h"
 
 #include "watchdog/fallback.h"
+#include "instance.h"
+#include "locktable/wait.h"
 #include "session/long_wait.h"
 #include "store/node.h"
 #include "report.h"
@@ -160,7 +162,7 @@ ask_once(StoreId store)
 	op->store = store;
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
-	op->owner = lt_new_owner();
+	op->owner = lr_new_owner();
 	op->lease_ms = lock_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;

@@ -28,7 +28,8 @@
 
 #include "watchdog/fallback.h"
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "instance.h"
+#include "locktable/rows.h"
 #include "store/node.h"
 #include "report.h"
 #include "settings.h"

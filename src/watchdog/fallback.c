@@ -36,7 +36,7 @@
 #include "utils/timestamp.h"
 
 #include "watchdog/fallback.h"
-#include "locktable/locktable.h"
+#include "locktable/watch.h"
 #include "store/node.h"
 #include "settings.h"
 #include "stats.h"

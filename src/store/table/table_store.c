@@ -30,7 +30,7 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/node.h"
 #include "settings.h"
 #include "store/table/requests.h"

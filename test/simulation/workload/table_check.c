@@ -17,6 +17,7 @@
  */
 #include "workload.h"
 
+#include "../../../src/instance.h"
 #include "../../../src/watchdog/fallback.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/node.h"
@@ -326,7 +327,7 @@ is_stale_mark(LrIndex i, StoreId s)
 static void
 check_watchdog(void)
 {
-	if (lt_table->watchdog_proc.value == 0)
+	if (!lr_watchdog_running())
 		return;
 	for (int s = 0; s < STORE_COUNT; s++)
 	{
