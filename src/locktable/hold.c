@@ -19,8 +19,8 @@
 
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
+#include "store/current.h"
 #include "watchdog/loss_log.h"
 #include "settings.h"
 #include "stats.h"
@@ -306,7 +306,7 @@ StoreId
 lt_store_of_key(const LrName *name)
 {
 	LWLock	   *lock = lt_partition(name->hash);
-	StoreId		store = fallback_current();
+	StoreId		store = current_store();
 	LrIndex		key;
 
 	LWLockAcquire(lock, LW_SHARED);

@@ -21,6 +21,7 @@
 #include "lockredis.h"
 
 #include "locktable/locktable_int.h"
+#include "settings.h"
 #include "store/store.h"
 
 /* The first pause, which each refusal doubles, so many times. */
