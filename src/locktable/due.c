@@ -41,11 +41,11 @@
 
 #include "port/pg_bitutils.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
 #include "locktable/rows.h"
 #include "locktable/watch.h"
 #include "settings.h"
+#include "store/current.h"
 
 /*
  * Renewals that are due a little later go out with those that are due now: a
@@ -202,7 +202,7 @@ lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
 static bool
 is_wanted_in(const LrHold *h, StoreId store)
 {
-	return store != h->store && fallback_current() == store;
+	return store != h->store && current_store() == store;
 }
 
 /*

@@ -35,11 +35,11 @@
 
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "store/node.h"
 #include "settings.h"
+#include "store/silence.h"
 
 /*
  * How long the head holds back.  A client elsewhere is told by a message and
@@ -145,8 +145,8 @@ has_had_its_turns(const LrHold *h, const LrKey *key)
 {
 	if (key->handoffs < lr_max_handoffs)
 		return false;
-	return h->store == STORE_TABLE ? fallback_hold_off(h->hash) == 0 :
-		!fallback_is_silent();
+	return h->store == STORE_TABLE ? silence_hold_off(h->hash) == 0 :
+		!silence_is_noticed();
 }
 
 /*

@@ -19,11 +19,11 @@
 
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "locktable/losses.h"
 #include "locktable/watch.h"
+#include "store/current.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -309,7 +309,7 @@ StoreId
 lt_store_of_key(const LrName *name)
 {
 	LWLock	   *lock = lt_partition(name->hash);
-	StoreId		store = fallback_current();
+	StoreId		store = current_store();
 	LrIndex		key;
 
 	LWLockAcquire(lock, LW_SHARED);

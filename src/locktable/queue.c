@@ -22,12 +22,14 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "locktable/watch.h"
 #include "settings.h"
+#include "store/current.h"
+#include "store/silence.h"
 #include "store/store.h"
+#include "store/stores.h"
 
 /* A head that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
@@ -519,7 +521,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (deadline <= now)
 		result = GRANT_TOO_LATE;
-	else if (store == STORE_TABLE && fallback_current() != STORE_TABLE)
+	else if (store == STORE_TABLE && current_store() != STORE_TABLE)
 		result = GRANT_STALE;
 	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
 		result = GRANT_CONFLICT;
@@ -556,7 +558,7 @@ lt_key_stayed_here(LrIndex hold)
 	bool		stayed;
 
 	LWLockAcquire(lock, LW_SHARED);
-	stayed = fallback_answered_at() < lt_keys[lt_holds[hold].key].here_from;
+	stayed = silence_lasts_since(lt_keys[lt_holds[hold].key].here_from);
 	LWLockRelease(lock);
 	return stayed;
 }

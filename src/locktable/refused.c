@@ -22,6 +22,7 @@
 
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
+#include "settings.h"
 #include "store/store.h"
 
 /* The first pause, which each refusal doubles, so many times. */

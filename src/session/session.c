@@ -26,7 +26,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "session/long_wait.h"
 #include "instance.h"
 #include "locktable/losses.h"
@@ -61,6 +60,9 @@ held_key_equal(HeldKey a, HeldKey b)
 #define SH_DECLARE
 #define SH_DEFINE
 #include "lib/simplehash.h"
+#include "store/current.h"
+#include "store/silence.h"
+#include "store/stores.h"
 
 static held_hash *held = NULL;
 
@@ -198,7 +200,7 @@ session_enter(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] == NULL && lr_has_store(i))
 			store_handle[i] = lr_store(i)->open("session");
-	failed_store = fallback_current();
+	failed_store = current_store();
 	lt_session_enter();
 	on_shmem_exit(session_at_exit, 0);
 	entered = true;
@@ -449,7 +451,7 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	op->store = view->store;
 	op->keep_ms = keep_ms(view);
 	if (op->keep_ms > 0)
-		fallback_saw_ttl(key.hash, op->keep_ms);
+		silence_saw_ttl(key.hash, op->keep_ms);
 	batch.views[batch.n] = *view;
 	batch.holds[batch.n++] = hold;
 	batch.active = true;

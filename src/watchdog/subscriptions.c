@@ -25,7 +25,7 @@
 
 #include "keyname.h"
 #include "locktable/watch.h"
-#include "store/store.h"
+#include "store/stores.h"
 #include "watchdog/watchdog.h"
 
 /* How often waiters and idle subscriptions are looked after. */
