@@ -16,9 +16,12 @@
  */
 #include "lockredis.h"
 
+#include "locktable/losses.h"
 #include "report.h"
 #include "session/ask.h"
-#include "watchdog/fallback.h"
+#include "settings.h"
+#include "store/current.h"
+#include "store/stores.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
 static StoreId failed_store = STORE_REDIS;	/* whose error is told */
@@ -30,7 +33,7 @@ ask_open(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] == NULL && lr_has_store(i))
 			store_handle[i] = lr_store(i)->open("session");
-	failed_store = fallback_current();
+	failed_store = current_store();
 	is_open = true;
 }
 

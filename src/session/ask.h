@@ -15,7 +15,7 @@
 
 #include "lockredis.h"
 
-#include "locktable/locktable.h"
+#include "locktable/hold.h"
 #include "session/held.h"
 #include "store/store.h"
 

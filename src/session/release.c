@@ -19,18 +19,19 @@
  */
 #include "lockredis.h"
 
-#include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "instance.h"
+#include "locktable/losses.h"
 #include "session/ask.h"
 #include "session/release.h"
 #include "session/track.h"
 #include "settings.h"
 #include "stats.h"
 #include "store/node.h"
-#include "watchdog/fallback.h"
-#include "watchdog/loss_log.h"
+#include "store/silence.h"
+#include "store/stores.h"
 
 /* What an operation of the batch is about. */
 typedef struct ReleaseItem
@@ -191,7 +192,7 @@ release_add(HeldEntry *entry, HoldView *view)
 	op->store = view->store;
 	op->keep_ms = release_keep_ms(view);
 	if (op->keep_ms > 0)
-		fallback_saw_ttl(key.hash, op->keep_ms);
+		silence_saw_ttl(key.hash, op->keep_ms);
 	return true;
 }
 
@@ -245,8 +246,8 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
 	track_unlocked_loss(&item->key, view);
-	loss_log_add(MyProcPid, op->name, op->name_len, view->scope,
-				 view->lost_reason, view->taken_by);
+	losses_add(MyProcPid, op->name, op->name_len, view->scope,
+			   view->lost_reason, view->taken_by);
 
 	if (tally->gone++ > 0)
 		return;

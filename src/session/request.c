@@ -13,7 +13,7 @@
 #include "lockredis.h"
 
 #include "session/request.h"
-#include "store/store.h"
+#include "store/stores.h"
 
 /*
  * request_ttl_ms --- what the store is asked for: a key that must stay locked for

@@ -227,7 +227,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	}
 	else
 		(void) lt_set_scope(hold, terms->scope, part, 0, 0);
-	lt_tighten(hold, terms);
+	lt_keep_longer(hold, terms->keep_until);
 	held_tighten_guard(entry, terms->guard);
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		track_hold(&entry->key, hold);

@@ -16,7 +16,7 @@
 #include "lockredis.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "terms.h"
 
 /* Once, when the library is preloaded. */
 extern void xact_register_callbacks(void);

@@ -58,7 +58,7 @@
 #include "utils/uuid.h"
 
 #include "store/table/keyed_table.h"
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/table/table_rows.h"
 
 #define ROWS_TABLE			"redis_lock_rows"

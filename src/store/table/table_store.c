@@ -30,7 +30,7 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/node.h"
 #include "settings.h"
 #include "store/table/requests.h"
@@ -436,7 +436,9 @@ table_connected(StoreHandle *h)
 
 const StoreRoutine table_store = {
 	.name = "table",
-	.features = STORE_HAS_FENCE,
+	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY,
+	.shmem_size = requests_shmem_size,
+	.shmem_init = requests_shmem_init,
 	.open = table_open_handle,
 	.start = table_start,
 	.step = table_step,
