@@ -22,6 +22,7 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
+#include "locktable/losses.h"
 #include "report.h"
 #include "session/ask.h"
 #include "session/held.h"
@@ -31,6 +32,7 @@
 #include "session/track.h"
 #include "session/transaction.h"
 #include "session/waiting.h"
+#include "settings.h"
 #include "stats.h"
 
 /* ----------
