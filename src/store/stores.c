@@ -40,13 +40,22 @@ stores_shmem_size(void)
 	return size;
 }
 
-/* Called with AddinShmemInitLock held. */
+/*
+ * stores_shmem_init --- their own, and their entries in the table of nodes
+ *
+ * Called with AddinShmemInitLock held, when there is that table.
+ */
 void
 stores_shmem_init(void)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
-		if (lr_has_store(i) && stores[i]->shmem_init != NULL)
+	{
+		if (!lr_has_store(i))
+			continue;
+		node_enter(stores[i]->node, i, stores[i]->role);
+		if (stores[i]->shmem_init != NULL)
 			stores[i]->shmem_init();
+	}
 }
 
 const StoreRoutine *
@@ -59,6 +68,30 @@ bool
 lr_store_can(StoreId id, int feature)
 {
 	return (stores[id]->features & feature) != 0;
+}
+
+StoreId
+lr_store_with(int feature)
+{
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i) && lr_store_can(i, feature))
+			return i;
+	return STORE_COUNT;
+}
+
+int64
+lr_usual_round_trip(StoreId id)
+{
+	return node_usual_round_trip(stores[id]->node);
+}
+
+bool
+lr_store_is_up(StoreId id)
+{
+	NodeStatus	status;
+
+	(void) node_get_status(stores[id]->node, &status);
+	return status.state == NODE_UP;
 }
 
 bool

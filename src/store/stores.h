@@ -25,6 +25,15 @@ extern const StoreRoutine *lr_store(StoreId id);
 /* Can it do that (STORE_HAS_FENCE and the like)? */
 extern bool lr_store_can(StoreId id, int feature);
 
+/* The one that is used here and can do that; STORE_COUNT: there is none. */
+extern StoreId lr_store_with(int feature);
+
+/* What can be expected of it: microseconds, 0 = not known.  Takes no lock. */
+extern int64 lr_usual_round_trip(StoreId id);
+
+/* Did it serve the watchdog when that asked last? */
+extern bool lr_store_is_up(StoreId id);
+
 /* Is it used in this server's mode? */
 extern bool lr_has_store(StoreId id);
 

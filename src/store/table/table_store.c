@@ -149,8 +149,8 @@ read_answer(StoreHandle *h)
 	request_free(request);
 	h->done += h->asked;
 	h->asked = 0;
-	if (!h->patient && node_is_silent(STORE_TABLE))
-		node_set_silent(STORE_TABLE, false);
+	if (!h->patient && node_is_silent(NODE_TABLE))
+		node_set_silent(NODE_TABLE, false);
 	if (h->done == h->nops)
 		finish(h);
 }
@@ -257,7 +257,7 @@ check_time(StoreHandle *h)
 		return;
 	if (h->asked > 0 &&
 		lr_now() - h->ops[h->done].sent_at >= lr_command_timeout * LR_US_PER_MS)
-		node_set_silent(STORE_TABLE, true);
+		node_set_silent(NODE_TABLE, true);
 	take_back(h, ERRCODE_CONNECTION_FAILURE,
 			  table_worker_running() ?
 			  "The table worker did not answer in time." :
@@ -399,7 +399,7 @@ table_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	if (RecoveryInProgress())
 		refuse_batch(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
 					 "This server is a standby: it cannot write the table of locks.");
-	else if (!h->patient && node_is_silent(STORE_TABLE) && lr_watchdog_running())
+	else if (!h->patient && node_is_silent(NODE_TABLE) && lr_watchdog_running())
 		refuse_batch(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 					 "The table worker did not answer lately; it is tried again in the background.");
 	else if (lr_now() >= deadline)
@@ -437,6 +437,8 @@ table_connected(StoreHandle *h)
 const StoreRoutine table_store = {
 	.name = "table",
 	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY,
+	.node = NODE_TABLE,
+	.role = ROLE_TABLE,
 	.shmem_size = requests_shmem_size,
 	.shmem_init = requests_shmem_init,
 	.open = table_open_handle,

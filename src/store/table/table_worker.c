@@ -472,7 +472,7 @@ say_where(void)
 	char		where[128];
 
 	snprintf(where, sizeof(where), "database \"%s\"", lr_database);
-	node_set_facts(STORE_TABLE, where, PG_VERSION, NULL, false);
+	node_set_facts(NODE_TABLE, where, PG_VERSION, NULL, ROLE_TABLE);
 }
 
 void

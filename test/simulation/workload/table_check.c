@@ -18,6 +18,7 @@
 #include "workload.h"
 
 #include "../../../src/store/current.h"
+#include "../../../src/store/stores.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/node.h"
 #include "../../../src/settings.h"
