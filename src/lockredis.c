@@ -23,7 +23,9 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 
+#include "instance.h"
 #include "locktable/locktable.h"
+#include "locktable/losses.h"
 #include "session/session.h"
 #include "session/transaction.h"
 #include "settings.h"
@@ -35,7 +37,6 @@
 #include "store/stores.h"
 #include "store/table/table_worker.h"
 #include "watchdog/fallback.h"
-#include "watchdog/loss_log.h"
 #include "watchdog/watchdog.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -50,32 +51,15 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
-bool
-lr_is_preloaded(void)
-{
-	return locktable_is_attached();
-}
-
-void
-lr_require_preload(void)
-{
-	if (!lr_is_preloaded())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lockredis must be loaded via \"%s\"",
-						"shared_preload_libraries"),
-				 errhint("Add \"lockredis\" to \"%s\" and restart the server.",
-						 "shared_preload_libraries")));
-}
-
 static void
 request_shmem(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
+	RequestAddinShmemSpace(instance_shmem_size());
 	RequestAddinShmemSpace(locktable_shmem_size());
-	RequestAddinShmemSpace(loss_log_shmem_size());
+	RequestAddinShmemSpace(losses_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
 	RequestAddinShmemSpace(addresses_shmem_size());
@@ -83,7 +67,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(silence_shmem_size());
 	RequestAddinShmemSpace(stores_shmem_size());
 	RequestNamedLWLockTranche("lockredis",
-							  1 + locktable_lwlocks() + loss_log_lwlocks());
+							  1 + locktable_lwlocks() + losses_lwlocks());
 }
 
 /* Runs again after a crash-restart: nothing may be registered here. */
@@ -94,8 +78,9 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	instance_shmem_init();
 	locktable_shmem_init();
-	loss_log_shmem_init(1 + locktable_lwlocks());
+	losses_shmem_init(1 + locktable_lwlocks());
 	stats_shmem_init();
 	node_shmem_init();
 	addresses_shmem_init();

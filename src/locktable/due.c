@@ -42,6 +42,8 @@
 #include "port/pg_bitutils.h"
 
 #include "locktable/locktable_int.h"
+#include "locktable/rows.h"
+#include "locktable/watch.h"
 #include "settings.h"
 #include "store/current.h"
 
@@ -406,6 +408,7 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 	const LrKey *key = &lt_keys[h->key];
 
 	item->hold = hold;
+	item->kind = h->kind;
 	item->owner = h->owner;
 	item->moves = h->moves;
 	item->count = Max(1, h->scope[SCOPE_SESSION].count);
@@ -685,7 +688,7 @@ lt_renewal_lag(StoreId store)
 }
 
 int
-lt_hold_count(void)
+lt_row_count(void)
 {
 	return (int) pg_atomic_read_u32(&lt_table->nrows);
 }

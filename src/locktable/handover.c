@@ -36,6 +36,7 @@
 #include "utils/timestamp.h"
 
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
 #include "store/node.h"
 #include "settings.h"
 #include "store/silence.h"
@@ -321,6 +322,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	LrWait	   *w = wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
 	uint32		hash = h->hash;
+	KindId		kind = h->kind;
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		reserved = lt_reserve_row();
@@ -337,7 +339,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	}
 	else
 		lt_unlink_hold(*hold);
-	lt_init_waiting_hold(*hold, key, hash);
+	lt_init_waiting_hold(*hold, key, hash, kind);
 	w->state = WAIT_QUEUED;
 	w->hold = *hold;
 	w->woken_at = lr_now();

@@ -23,6 +23,8 @@
 #include "utils/timestamp.h"
 
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
+#include "locktable/watch.h"
 #include "settings.h"
 #include "store/current.h"
 #include "store/silence.h"
@@ -142,11 +144,12 @@ lt_leave_queue(LrIndex self)
  */
 
 void
-lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
+lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, KindId kind)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	memset(h, 0, sizeof(LrHold));
+	h->kind = kind;
 	h->hash = hash;
 	h->key = key;
 	h->session = LrMyProcNumber;
@@ -172,7 +175,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
-	lt_init_waiting_hold(*hold, key, name->hash);
+	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
 	if (only_if_free)
 		busy = lt_keys[key].queue_head != LR_NONE ||
 			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
@@ -280,7 +283,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 	fresh = lt_alloc_hold();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(fresh, h->key, h->hash);
+	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
 	w->hold = fresh;
 	set_unanswered(h, store, owner, not_after);
 	lt_make_orphan(*hold, &wakes);
@@ -586,7 +589,7 @@ lt_wake_all_waiters(void)
 void
 lt_wake_waiter(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
@@ -711,7 +714,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 void
 lt_subscription_confirmed(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
@@ -733,7 +736,7 @@ lt_subscription_confirmed(const char *name, int name_len)
 bool
 lt_end_subscription(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	LrIndex		key;
 	bool		unused = true;

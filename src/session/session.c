@@ -27,7 +27,8 @@
 #include "utils/timestamp.h"
 
 #include "session/long_wait.h"
-#include "watchdog/loss_log.h"
+#include "instance.h"
+#include "locktable/losses.h"
 #include "store/node.h"
 #include "report.h"
 #include "session/session.h"
@@ -527,8 +528,8 @@ note_gone(ReleaseTally *tally, const StoreOp *op, HoldView *view)
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
 	xact_note_unlocked_loss(op->name, op->name_len, view);
-	loss_log_add(MyProcPid, op->name, op->name_len, view->scope,
-				 view->lost_reason, view->taken_by);
+	losses_add(MyProcPid, op->name, op->name_len, view->scope,
+			   view->lost_reason, view->taken_by);
 
 	if (tally->gone++ > 0)
 		return;
@@ -954,7 +955,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	}
 	else
 		(void) lt_set_scope(hold, terms->scope, part, 0, 0);
-	lt_tighten(hold, terms);
+	lt_keep_longer(hold, terms->keep_until);
 	set_guard(entry, terms->guard);
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		xact_track_hold(&entry->key, hold);

@@ -28,6 +28,8 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
+#include "instance.h"
+#include "locktable/wait.h"
 #include "session/long_wait.h"
 #include "store/current.h"
 #include "store/node.h"
@@ -162,7 +164,7 @@ ask_once(StoreId store)
 	op->store = store;
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
-	op->owner = lt_new_owner();
+	op->owner = lr_new_owner();
 	op->lease_ms = lock_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;

@@ -27,7 +27,8 @@
 #include "utils/tuplestore.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "instance.h"
+#include "locktable/rows.h"
 #include "store/current.h"
 #include "store/node.h"
 #include "report.h"

@@ -22,7 +22,7 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/node.h"
 
 /* Errors of sessions are shown at most this often. */

@@ -49,8 +49,6 @@
 #include "store/node.h"
 #include "store/op.h"
 
-#define STORE_NO_TTL	(-1)	/* ttl_ms of a value that never expires */
-
 typedef struct StoreOp
 {
 	StoreOpKind kind;
@@ -140,6 +138,7 @@ typedef struct StoreInterest
 										 * and nobody else: whoever has a key
 										 * there took it here */
 
+/* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 

@@ -25,7 +25,7 @@
 
 #include "access/xlog.h"
 
-#include "locktable/locktable.h"
+#include "locktable/watch.h"
 #include "settings.h"
 #include "stats.h"
 #include "store/current.h"

@@ -33,7 +33,9 @@
 
 #include "utils/memutils.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
+#include "locktable/losses.h"
+#include "locktable/watch.h"
 #include "settings.h"
 #include "stats.h"
 #include "store/node.h"
@@ -553,6 +555,7 @@ add_item_op(Renewals *r, const DueItem *item, StoreOpKind kind)
 {
 	StoreOp    *op = add_op(r, kind);
 
+	op->lock_kind = item->kind;
 	op->name = item->name;
 	op->name_len = item->name_len;
 	op->owner = item->owner;

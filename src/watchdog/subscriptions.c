@@ -24,7 +24,7 @@
 #include "utils/memutils.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "locktable/watch.h"
 #include "store/stores.h"
 #include "watchdog/watchdog.h"
 

@@ -26,7 +26,7 @@
 #include "storage/ipc.h"
 
 #include "watchdog/fallback.h"
-#include "locktable/locktable.h"
+#include "locktable/watch.h"
 #include "watchdog/loss_log.h"
 #include "store/node.h"
 #include "store/stores.h"

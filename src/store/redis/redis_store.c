@@ -32,7 +32,7 @@
 #include "utils/memutils.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/node.h"
 #include "store/redis/conn.h"
 #include "store/redis/scripts.h"

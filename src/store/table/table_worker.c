@@ -43,7 +43,6 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "locktable/locktable.h"
 #include "store/node.h"
 #include "settings.h"
 #include "store/stores.h"

@@ -21,7 +21,7 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/locktable/locktable.h"
+#include "../../../src/instance.h"
 #include "../../../src/store/node.h"
 #include "../../../src/store/redis/redis_store.h"
 #include "../../../src/settings.h"

@@ -17,11 +17,13 @@
  */
 #include "workload.h"
 
+#include "../../../src/instance.h"
 #include "../../../src/store/current.h"
 #include "../../../src/store/stores.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/node.h"
 #include "../../../src/settings.h"
+#include "../../../src/store/stores.h"
 
 #include "../kernel/network.h"
 #include "../kernel/redis_model.h"
@@ -327,7 +329,7 @@ is_stale_mark(LrIndex i, StoreId s)
 static void
 check_watchdog(void)
 {
-	if (lt_table->watchdog_proc.value == 0)
+	if (!lr_watchdog_running())
 		return;
 	for (int s = 0; s < STORE_COUNT; s++)
 	{
