@@ -34,7 +34,6 @@
 #include "report.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/stores.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
 PG_FUNCTION_INFO_V1(lockredis_application_name);

@@ -21,7 +21,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/addresses.h"
 
 typedef struct HostEntry

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * stores.c
- *	  The stores that there are, and which of them this server uses.
+ *	  The stores that there are.
  *
  * This is where a store becomes known by its id; whoever has to treat one
- * unlike another asks what it can do.  The mode is fixed when the server starts,
- * so nothing here changes.
+ * unlike another asks what it can do.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -92,22 +91,4 @@ lr_store_is_up(StoreId id)
 
 	(void) node_get_status(stores[id]->node, &status);
 	return status.state == NODE_UP;
-}
-
-bool
-lr_has_store(StoreId id)
-{
-	return lr_has_fallback() || id == lr_first_store();
-}
-
-StoreId
-lr_first_store(void)
-{
-	return lr_mode == MODE_TABLE ? STORE_TABLE : STORE_REDIS;
-}
-
-bool
-lr_has_fallback(void)
-{
-	return lr_mode == MODE_FALLBACK;
 }

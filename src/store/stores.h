@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * stores.h
- *	  The stores that there are, and which of them this server uses.
+ *	  The stores that there are.
+ *
+ * Which of them this server uses says its mode (settings.h).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,14 +35,5 @@ extern int64 lr_usual_round_trip(StoreId id);
 
 /* Did it serve the watchdog when that asked last? */
 extern bool lr_store_is_up(StoreId id);
-
-/* Is it used in this server's mode? */
-extern bool lr_has_store(StoreId id);
-
-/* The one that new locks go to as long as it answers. */
-extern StoreId lr_first_store(void);
-
-/* Is there another one that takes its place when it does not? */
-extern bool lr_has_fallback(void);
 
 #endif							/* LR_STORES_H */

@@ -45,7 +45,6 @@
 
 #include "store/node.h"
 #include "settings.h"
-#include "store/stores.h"
 #include "store/table/requests.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_worker.h"
