@@ -806,10 +806,6 @@ mint(TableOp *op, TableTrouble *trouble)
 	write_change(op, &change, trouble);
 }
 
-/*
- * force --- the owner seen before stays in the operation: it may be carried out
- * twice, if the first transaction fails
- */
 static void
 force(TableOp *op, TableTrouble *trouble)
 {
@@ -826,7 +822,7 @@ force(TableOp *op, TableTrouble *trouble)
 		case KEYED_ROW:
 			show_owner(owner);
 			if (strlen(owner) != op->owner_text_len ||
-				memcmp(owner, op->holder, op->owner_text_len) != 0)
+				memcmp(owner, op->owner_text, op->owner_text_len) != 0)
 				break;
 			if (keyed_delete(&rows))
 				op->outcome = STORE_OK;

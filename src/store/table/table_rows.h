@@ -22,14 +22,6 @@
 /* Whoever meets what is blocked by a transaction looks again after (ms). */
 #define BLOCKED_TTL_MS		100
 
-/* What became of an attempt to use the tables. */
-typedef struct TableTrouble
-{
-	TableFault	fault;			/* TABLE_FAULT_NONE: none */
-	int			sqlstate;
-	char		detail[256];
-} TableTrouble;
-
 /* Once, in a process that is connected to lockredis.database. */
 extern void rows_start(void);
 

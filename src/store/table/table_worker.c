@@ -114,14 +114,6 @@ handle_terminate(SIGNAL_ARGS)
  * ----------
  */
 
-static void
-note_trouble(TableRequest *request, const TableTrouble *trouble)
-{
-	request->fault = trouble->fault;
-	request->sqlstate = trouble->sqlstate;
-	strlcpy(request->detail, trouble->detail, sizeof(request->detail));
-}
-
 /*
  * refuse --- an operation that was not done, for that reason
  *
@@ -134,7 +126,7 @@ refuse(Job *job, const TableTrouble *trouble)
 	job->op->value = STORE_VALUE_LOCK;
 	job->op->ttl_ms = BLOCKED_TTL_MS;
 	job->op->holder[0] = '\0';
-	note_trouble(job->request, trouble);
+	job->request->trouble = *trouble;
 }
 
 static void
@@ -162,7 +154,7 @@ execute(Job *job)
 
 	rows_execute(job->op, &trouble);
 	if (trouble.fault != TABLE_FAULT_NONE)
-		note_trouble(job->request, &trouble);
+		job->request->trouble = trouble;
 }
 
 static void
