@@ -35,6 +35,7 @@
 #include "port/atomics.h"
 
 #include "store/store.h"
+#include "store/table/trouble.h"
 
 /* Operations in one request; larger batches go in pieces. */
 #define REQUEST_ROOM			4
@@ -48,25 +49,6 @@ typedef enum RequestState
 	REQUEST_DONE,
 	REQUEST_ABANDONED
 } RequestState;
-
-/* Why the worker could not do what was asked; decides the hint. */
-typedef enum TableFault
-{
-	TABLE_FAULT_NONE,
-	TABLE_NO_DATABASE,
-	TABLE_NO_EXTENSION,
-	TABLE_WRONG_FORM,			/* the tables or the encoding */
-	TABLE_BLOCKED,				/* by somebody's open transaction */
-	TABLE_ERROR					/* an error of PostgreSQL's own */
-} TableFault;
-
-/* What is wrong when something could not be done. */
-typedef struct TableTrouble
-{
-	TableFault	fault;			/* TABLE_FAULT_NONE: nothing */
-	int			sqlstate;
-	char		detail[256];
-} TableTrouble;
 
 /*
  * A StoreOp on its way to the worker and back: what the table needs of it, with

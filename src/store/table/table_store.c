@@ -92,24 +92,6 @@ table_first_open(const TableHandle *h)
 	return &h->batch.ops[h->batch.nops - h->batch.left];
 }
 
-static const char *
-fault_hint(TableFault fault)
-{
-	switch (fault)
-	{
-		case TABLE_NO_DATABASE:
-			return gettext_noop("Create the database, and the extension in it, or set \"lockredis.database\" to another one.");
-		case TABLE_NO_EXTENSION:
-			return gettext_noop("Run CREATE EXTENSION lockredis in the database that \"lockredis.database\" names.");
-		case TABLE_WRONG_FORM:
-			return gettext_noop("Set \"lockredis.database\" to a database with encoding UTF8 and the extension as its script makes it.");
-		case TABLE_BLOCKED:
-			return gettext_noop("Look for transactions that were left open in the database that \"lockredis.database\" names.");
-		default:
-			return NULL;
-	}
-}
-
 /*
  * read_answers --- the request is done: take what it says
  */
@@ -124,7 +106,7 @@ read_answers(TableHandle *h)
 	h->asked = 0;
 	if (request->trouble.fault != TABLE_FAULT_NONE)
 		table_set_error(h, request->trouble.sqlstate, request->trouble.detail,
-						fault_hint(request->trouble.fault));
+						table_trouble_hint(request->trouble.fault));
 	request_free(request);
 	if (!h->patient && node_is_silent(STORE_TABLE))
 		node_set_silent(STORE_TABLE, false);
