@@ -18,7 +18,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/op.h"
 #include "store/table/lifetime.h"
 #include "store/table/tables.h"

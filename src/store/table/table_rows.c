@@ -29,7 +29,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/table/keyed_table.h"
 #include "store/table/lifetime.h"
 #include "store/table/table_rows.h"

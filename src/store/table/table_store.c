@@ -30,7 +30,7 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "settings.h"
 #include "store/batch.h"
 #include "store/node.h"
@@ -362,7 +362,9 @@ table_connected(StoreHandle *handle)
 
 const StoreRoutine table_store = {
 	.name = "table",
-	.features = STORE_HAS_FENCE,
+	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY,
+	.shmem_size = requests_shmem_size,
+	.shmem_init = requests_shmem_init,
 	.open = table_open_handle,
 	.start = table_start,
 	.step = table_step,
