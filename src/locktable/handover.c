@@ -35,10 +35,12 @@
 
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
 #include "store/node.h"
 #include "settings.h"
+#include "store/silence.h"
+#include "store/stores.h"
 
 /*
  * How long the head holds back.  A client elsewhere is told by a message and
@@ -144,8 +146,8 @@ has_had_its_turns(const LrHold *h, const LrKey *key)
 {
 	if (key->handoffs < lr_max_handoffs)
 		return false;
-	return h->store == STORE_TABLE ? fallback_hold_off(h->hash) == 0 :
-		!fallback_is_silent();
+	return h->store == STORE_TABLE ? silence_hold_off(h->hash) == 0 :
+		!silence_is_noticed();
 }
 
 /*
@@ -320,6 +322,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	LrWait	   *w = wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
 	uint32		hash = h->hash;
+	KindId		kind = h->kind;
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		reserved = lt_reserve_row();
@@ -336,7 +339,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	}
 	else
 		lt_unlink_hold(*hold);
-	lt_init_waiting_hold(*hold, key, hash);
+	lt_init_waiting_hold(*hold, key, hash, kind);
 	w->state = WAIT_QUEUED;
 	w->hold = *hold;
 	w->woken_at = lr_now();
@@ -357,7 +360,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 int64
 lt_pause_after(int receivers)
 {
-	int64		round_trip = node_usual_round_trip(STORE_REDIS);
+	int64		round_trip = lr_usual_round_trip(STORE_REDIS);
 
 	if (receivers == 0)
 		return 0;

@@ -15,8 +15,8 @@
 
 #include "../backend/backend.h"
 
-#include "../../../src/locktable/locktable.h"
-#include "../../../src/session/session_int.h"
+#include "../../../src/locktable/hold.h"
+#include "../../../src/session/session.h"
 
 /* Slots of processes. */
 #define SLOT_WATCHDOG		0
