@@ -425,7 +425,7 @@ foreach my $point (@points)
 	nothing_left($node, $redis, name => "nothing is left $point->{name}");
 }
 
-$two->quit;
+$_->quit foreach $two, $three;
 nothing_left($node, $redis, clients => 2,
 	name => 'only the watchdog is connected');
 done_testing();

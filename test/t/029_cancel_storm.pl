@@ -185,6 +185,5 @@ cmp_ok($struck, '>=', 20, 'timed out at random: many time-outs');
 end_storm('timed out at random');
 
 $_->quit foreach @workers;
-nothing_left($node, $redis, clients => 2,
-	name => 'only the watchdog is connected');
+nothing_left($node, $redis, name => 'only the watchdog is connected');
 done_testing();
