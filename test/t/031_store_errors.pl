@@ -272,15 +272,6 @@ $one = $node->session(settings => { 'lockredis.lease' => '60s' });
 # CLIENT KILL
 # ----------
 
-sub kill_clients
-{
-	my ($name) = @_;
-	my @found = grep { $_->{name} =~ /^lockredis-$name/ } $redis->clients;
-
-	$redis->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach @found;
-	return scalar @found;
-}
-
 # At rest.
 my @three = (settings => { 'lockredis.lease' => '3s' });
 $brief = $node->session(@three);
@@ -290,24 +281,24 @@ $two->start("SELECT redis_lock('killed')");
 $node->wait_for_waiters('killed', 1);
 $node->log_since_here;
 my $pid = $one->pid;
-is(kill_clients("session-$pid\$"), 1, 'a session has one connection');
+is($redis->kill_clients("session-$pid\$"), 1, 'a session has one connection');
 $one->query_is("SELECT redis_is_locked('mine')", 't', 'inspect, then');
-kill_clients("session-$pid\$");
+$redis->kill_clients("session-$pid\$");
 $one->query_is("SELECT redis_lock('other')", '', 'lock, then');
-kill_clients("session-$pid\$");
+$redis->kill_clients("session-$pid\$");
 $one->query_is("SELECT redis_lock('other')", '', 're-entry, then');
-kill_clients("session-$pid\$");
+$redis->kill_clients("session-$pid\$");
 $one->query_is("SELECT redis_extend('other', '1h')", 't', 'extend, then');
-kill_clients("session-$pid\$");
+$redis->kill_clients("session-$pid\$");
 $one->query_is("SELECT redis_unlock('other')", 't', 'one unlock, then');
-kill_clients("session-$pid\$");
+$redis->kill_clients("session-$pid\$");
 $one->query_is("SELECT redis_unlock_all()", '2', 'unlock all');
 
-is(kill_clients('watchdog'), 1, 'the watchdog has one connection to ask');
+is($redis->kill_clients('watchdog'), 1, 'the watchdog has one connection to ask');
 poll_until(
 	'renewals after the watchdog was cut off',
 	sub {
-		kill_clients('watchdog') if $node->value($renewals) < 2;
+		$redis->kill_clients('watchdog') if $node->value($renewals) < 2;
 		return $node->value($renewals) >= 3;
 	});
 $brief->query_is("SELECT redis_is_held('killed')",
@@ -315,7 +306,7 @@ $brief->query_is("SELECT redis_is_held('killed')",
 is($node->times_logged($went_away), 0, 'nobody calls that down');
 
 # While waiting for a local holder.
-kill_clients('session-' . $two->pid . '$');
+$redis->kill_clients('session-' . $two->pid . '$');
 $brief->query_is("SELECT redis_unlock('killed')", 't', 'given back');
 is($two->wait->error, undef, 'had by who waited, cut off meanwhile');
 $two->query_is("SELECT redis_unlock('killed')", 't', 'and given back');
@@ -328,12 +319,12 @@ foreach my $what ('session', 'watchdog', 'listener')
 	$two->start("SELECT redis_lock('foreign')");
 	poll_until('the subscription',
 		sub { $redis->subscribers($redis->channel('foreign')) });
-	cmp_ok(kill_clients($what), '>=', 1, "the $what cut off");
+	cmp_ok($redis->kill_clients($what), '>=', 1, "the $what cut off");
 	poll_until(
 		'the subscription again',
 		sub { $redis->subscribers($redis->channel('foreign')) });
 	ok($two->is_running, 'the waiter goes on waiting');
-	kill_clients($what);
+	$redis->kill_clients($what);
 	$redis->foreign_unlock('foreign');
 	is($two->wait->error, undef, "had after the $what was cut off again");
 	$two->query_is("SELECT redis_unlock('foreign')", 't', 'and given back');
@@ -397,7 +388,7 @@ all_given_back('a master again: what was given back is gone', 'held');
 is($node->times_logged($went_away), 1, 'READONLY is logged once');
 is($node->times_logged($came_back), 1, 'and its end');
 $two->query_is("SELECT redis_unlock('held')", 't', 'held all the time');
-kill_clients('watchdog');
+$redis->kill_clients('watchdog');
 poll_until(
 	'the role after connecting again',
 	sub {

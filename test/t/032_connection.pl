@@ -14,6 +14,7 @@
 use strict;
 use warnings FATAL => 'all';
 
+use IO::Socket::IP;
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 use Socket qw(AF_UNIX SOCK_STREAM pack_sockaddr_un);

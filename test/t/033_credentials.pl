@@ -304,7 +304,7 @@ my $parallel = $two->query('SELECT count(*) > 0 FROM pg_proc');
 is($parallel->out . $parallel->{raw}, 't', 'which is not warned either');
 $node->log_since_here;
 $redis->cmd('ACL', 'SETUSER', 'bob', 'resetpass', '>another');
-kill_clients('');
+$redis->kill_clients('');
 $two->query_fails("SELECT redis_try_lock('u')",
 	'08004', qr/$denied.*WRONGPASS/s, 'not right any more');
 

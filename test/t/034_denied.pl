@@ -60,11 +60,7 @@ sub clean_up
 	my ($name) = @_;
 
 	allow();
-	foreach my $client ($redis->clients)
-	{
-		$redis->cmd('CLIENT', 'KILL', 'ID', $client->{id})
-		  if $client->{name} =~ /watchdog/;
-	}
+	$redis->kill_clients('watchdog');
 	return poll_until(
 		"$name: the watchdog to be done",
 		sub { $node->count_locks == 0 });

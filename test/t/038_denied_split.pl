@@ -33,8 +33,7 @@ $node->wait_for_up;
 sub clean_up
 {
 	$redis->cmd('ACL', 'SETUSER', 'bob', '~*');
-	$redis->cmd('CLIENT', 'KILL', 'ID', $_->{id})
-	  foreach grep { $_->{name} =~ /watchdog/ } $redis->clients;
+	$redis->kill_clients('watchdog');
 	return poll_until('the watchdog to be done', sub { $node->count_locks == 0 });
 }
 

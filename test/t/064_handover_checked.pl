@@ -58,8 +58,7 @@ sub is_asked_for
 	my $before = renewals('witness');
 	$one->query("SELECT redis_unlock('$key')");
 	$redis->cmd('DEL', $key);
-	$redis->cmd('CLIENT', 'KILL', 'ID', $_->{id})
-	  foreach grep { $_->{name} =~ /watchdog/ } $redis->clients;
+	$redis->kill_clients('watchdog');
 	poll_until('others to be asked for', sub { renewals('witness') > $before });
 	my $valid = now() - $began < 0.9;
 	$two->thaw;

@@ -227,7 +227,6 @@ SQL
 # ----------
 
 $node->safe_psql('postgres', <<'SQL');
-CREATE ROLE bob LOGIN;
 CREATE ROLE service LOGIN;
 GRANT EXECUTE ON FUNCTION redis_fence_check(text, bigint) TO service;
 SQL

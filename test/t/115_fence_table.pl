@@ -47,6 +47,8 @@ sub row
 
 my $seen = "SELECT max(token) FROM redis_fences WHERE key = ";
 
+$node->safe_psql('postgres', 'CREATE ROLE bob LOGIN');
+
 subtest 'ordinary roles' => sub {
 	my $bob = $node->session(user => 'bob');
 

@@ -90,8 +90,7 @@ $stop->run_to('lt_set_due');
 $one->start("SELECT redis_xact_lock('asked')");
 $stop->wait_for_stop;
 $redis->cmd('DEL', 'asked');
-$redis->cmd('CLIENT', 'KILL', 'ID', $_->{id})
-  foreach grep { $_->{name} =~ /watchdog/ } $redis->clients;
+$redis->kill_clients('watchdog');
 wait_for_watchdog();
 $stop->let_go;
 is($one->wait(20)->error, undef, 'asked: done');

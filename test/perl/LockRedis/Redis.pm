@@ -445,6 +445,17 @@ sub clients
 	return @clients;
 }
 
+# Cuts off connections of ours by the beginning of their names ("session-42$",
+# "watchdog"); returns how many.
+sub kill_clients
+{
+	my ($self, $name) = @_;
+	my @found = grep { $_->{name} =~ /^lockredis-$name/ } $self->clients;
+
+	$self->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach @found;
+	return scalar @found;
+}
+
 # How to call redis-cli against this server, for output as users see it.
 sub cli_command
 {
