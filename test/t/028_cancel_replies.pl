@@ -10,66 +10,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::Cancels;
 use LockRedis::Wait qw(limit);
 
-# The budget of a request decides how long an orphan is looked after.  No lease
-# ends while a test waits: what goes away has been given back.
-my $command_ms = limit(2) * 1000;
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.lease' => '1h',
-		'lockredis.connect_timeout' => "${command_ms}ms",
-		'lockredis.command_timeout' => "${command_ms}ms"
-	});
-my $two = $node->session;
-my $three = $node->session;
-
-$node->wait_for_up;
-
-sub key_is_free
-{
-	my ($key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	poll_until("$key to be free", sub { $redis->cmd('EXISTS', $key) == 0 });
-	return pass($name);
-}
-
-sub is_awaited
-{
-	my ($key) = @_;
-
-	return $redis->subscribers($redis->channel($key)) == 1;
-}
-
-# What nobody waits for any more has arrived at Redis.
-sub deliver
-{
-	my $calls = $redis->script_calls;
-
-	$proxy->release;
-	poll_until('what was held to run',
-		sub { $redis->script_calls > $calls });
-	return;
-}
-
-$node->warm_up($two, "${command_ms}ms");
-
-my $rule;
-
-sub hold_next
-{
-	my ($key, %rule) = @_;
-
-	$rule = $proxy->rule(match => $key, action => 'hold', %rule);
-	return;
-}
-
-sub rule_acted { $proxy->wait_for_rule($rule); return; }
+start_servers();
 
 # ----------
 # Somebody takes the key before a request arrives that nobody waits for

@@ -8,24 +8,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
+use LockRedis::Topic::Cancels;
 use Time::HiRes qw(usleep);
 
-# The budget of a request decides how long an orphan is looked after.  No lease
-# ends while a test waits: what goes away has been given back.
-my $command_ms = limit(2) * 1000;
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.lease' => '1h',
-		'lockredis.connect_timeout' => "${command_ms}ms",
-		'lockredis.command_timeout' => "${command_ms}ms"
-	});
-
-$node->wait_for_up;
+start_servers();
 
 # ----------
 # Storms
@@ -184,6 +170,6 @@ is_deeply([ keys %fatal ], [], 'timed out at random: no other error');
 cmp_ok($struck, '>=', 20, 'timed out at random: many time-outs');
 end_storm('timed out at random');
 
-$_->quit foreach @workers;
+$_->quit foreach @workers, $two, $three;
 nothing_left($node, $redis, name => 'only the watchdog is connected');
 done_testing();

@@ -18,39 +18,9 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 use LockRedis::Told qw(nothing_leaked);
+use LockRedis::Topic::Refusals;
 
-my $went_away = qr/LOG:  lockredis: the lock store is down/;
-my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
-
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my $one = $node->session(settings => { 'lockredis.lease' => '60s' });
-my $two = $node->session(settings => { 'lockredis.lease' => '60s' });
-
-$two->query('\set SHOW_CONTEXT always');
-$node->wait_for_up;
-
-# All that is left belongs to the watchdog, and goes.
-sub all_given_back
-{
-	my ($name, @keys) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return ok(
-		eval {
-			poll_until(
-				'all to be given back',
-				sub {
-					"@keys" eq join(' ', $redis->all_keys)
-					  && $node->value(
-						'SELECT count(*) FROM redis_locks WHERE pid IS NULL')
-					  == 0;
-				},
-				15);
-		},
-		$name)
-	  || diag 'left: ', join ' ', $redis->all_keys;
-}
+start_servers();
 
 # ----------
 # What is no lock

@@ -16,20 +16,8 @@ use warnings FATAL => 'all';
 
 use IO::Socket::IP;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
+use LockRedis::Topic::Budgets;
 use Socket qw(AF_UNIX SOCK_STREAM pack_sockaddr_un);
-
-# Where something must be waited for in vain; the budget is 1.2 s.
-my %short = (
-	'lockredis.connect_timeout' => '500ms',
-	'lockredis.command_timeout' => '700ms');
-
-# The defaults: room enough for a busy machine.
-my %default = (
-	'lockredis.connect_timeout' => '2s',
-	'lockredis.command_timeout' => '3s');
-
-my $in_time_ms = 1000 * limit(5);
 
 my $redis = LockRedis::Redis->new(config => { bind => [ '127.0.0.1', '-::1' ] });
 my $node = LockRedis::Node->create('main', redis => $redis);

@@ -12,19 +12,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
-
-# Where something must be waited for in vain; the budget is 1.2 s.
-my %short = (
-	'lockredis.connect_timeout' => '500ms',
-	'lockredis.command_timeout' => '700ms');
-
-# The defaults: room enough for a busy machine.
-my %default = (
-	'lockredis.connect_timeout' => '2s',
-	'lockredis.command_timeout' => '3s');
-
-my $in_time_ms = 1000 * limit(5);
+use LockRedis::Topic::Budgets;
 
 my $cut_off = qr/closed the connection|connection to the node was lost/;
 my $redis = LockRedis::Redis->new;

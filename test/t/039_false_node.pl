@@ -15,20 +15,8 @@ use FindBin;
 use lib "$FindBin::RealBin/../fuzz";
 use LockRedis::FakeNode;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
+use LockRedis::Topic::Budgets;
 use Process qw(private_kb);
-
-# Where something must be waited for in vain; the budget is 1.2 s.
-my %short = (
-	'lockredis.connect_timeout' => '500ms',
-	'lockredis.command_timeout' => '700ms');
-
-# The defaults: room enough for a busy machine.
-my %default = (
-	'lockredis.connect_timeout' => '2s',
-	'lockredis.command_timeout' => '3s');
-
-my $in_time_ms = 1000 * limit(5);
 
 my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create('main', redis => $redis);

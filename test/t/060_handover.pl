@@ -10,53 +10,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Handover;
 use LockRedis::Wait qw(limit);
 
-my $redis = LockRedis::Redis->new;
-
-# Nothing is renewed while commands are counted.
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '10min' });
-
-$node->wait_for_up;
-$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE t (a int);
-
--- Returns when somebody waits for the key.
-CREATE PROCEDURE await_waiter(k text) LANGUAGE plpgsql AS $$
-BEGIN
-	WHILE NOT EXISTS (SELECT FROM redis_locks
-					   WHERE key = k AND waiting_since IS NOT NULL) LOOP
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END $$;
-SQL
-
-my ($one, $two, $three, $four) = map { $node->session } 1 .. 4;
-
-# Connections are made, and Redis knows the scripts.
-foreach my $s ($one, $two, $three, $four)
-{
-	$s->query(
-		"SELECT redis_lock('warm'), redis_fenced_lock('warm'), redis_unlock_all()"
-	);
-}
-$redis->cmd('DEL', 'redisson_lock_token:{warm}');
-
-# Ends the test of a key that is held by nobody any more.
-sub gone
-{
-	my ($key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return is(
-		$redis->cmd('EXISTS', $key) +
-		  $node->value("SELECT count(*) FROM redis_locks WHERE key = '$key'"),
-		0,
-		"$name: nothing is left");
-}
+start_servers();
 
 #
 # What it costs, and who is next: one has it, the others come one after the
@@ -227,13 +184,6 @@ my @takers = (
 	[ q{SELECT redis_fenced_lock('KEY')}, 'session', 'fenced' ],
 	[ q{SELECT redis_try_fenced_lock('KEY', '1min')}, 'session', 'fenced' ],
 	[ q{BEGIN; SELECT redis_fenced_xact_lock('KEY')}, 'transaction', 'fenced' ]);
-
-sub with_key
-{
-	my ($sql, $key) = @_;
-
-	return $sql =~ s/KEY/$key/gr;
-}
 
 sub row_of
 {

@@ -15,8 +15,8 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Handover;
 use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::HandoverRaces;
 use LockRedis::Wait qw(limit);
 
 start_servers();

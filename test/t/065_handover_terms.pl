@@ -9,61 +9,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Handover;
 use LockRedis::Wait qw(limit);
 
-my $redis = LockRedis::Redis->new;
-
-# Nothing is renewed while commands are counted.
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '10min' });
-
-$node->wait_for_up;
-$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE t (a int);
-
--- Returns when somebody waits for the key.
-CREATE PROCEDURE await_waiter(k text) LANGUAGE plpgsql AS $$
-BEGIN
-	WHILE NOT EXISTS (SELECT FROM redis_locks
-					   WHERE key = k AND waiting_since IS NOT NULL) LOOP
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END $$;
-SQL
-
-my $counters = qr/^redisson_lock_token:/;
-my ($one, $two, $three, $four) = map { $node->session } 1 .. 4;
-
-# Connections are made, and Redis knows the scripts.
-foreach my $s ($one, $two, $three, $four)
-{
-	$s->query(
-		"SELECT redis_lock('warm'), redis_fenced_lock('warm'), redis_unlock_all()"
-	);
-}
-$redis->cmd('DEL', 'redisson_lock_token:{warm}');
-
-sub with_key
-{
-	my ($sql, $key) = @_;
-
-	return $sql =~ s/KEY/$key/gr;
-}
-
-# Ends the test of a key that is held by nobody any more.
-sub gone
-{
-	my ($key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return is(
-		$redis->cmd('EXISTS', $key) +
-		  $node->value("SELECT count(*) FROM redis_locks WHERE key = '$key'"),
-		0,
-		"$name: nothing is left");
-}
+start_servers();
 
 #
 # Where Redis has to know: another lease, given leases, hold_at_least, several

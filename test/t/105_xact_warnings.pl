@@ -8,37 +8,9 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
+use LockRedis::Topic::Transactions;
 
-my $redis = lock_store;
-my $proxy = $redis->proxy;
-
-# Nothing is renewed in the middle of counting.
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	proxy => $proxy,
-	settings => {
-		'lockredis.lease' => '10min',
-		'lockredis.max_locks' => 10_100,
-		'lockredis.command_timeout' => limit(20) . 's',
-		max_prepared_transactions => 2,
-		max_parallel_workers => 4
-	});
-my $one = $node->session;
-my $two = $node->session;
-
-$node->wait_for_up;
-run($one,
-	q{CREATE TABLE t (a int);
-	  CREATE TABLE pairs (a int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)}
-);
-
-# Redis has every script from here on, so that counts are right.
-run($one,
-	q{BEGIN;
-	  SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
-	  SELECT redis_unlock_all(); COMMIT});
+start_servers();
 
 # ----------
 # lockredis.session_locks

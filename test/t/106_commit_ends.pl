@@ -9,49 +9,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::CommitFaults;
 use LockRedis::Wait qw(limit);
 
-# Budget of a call, and what may be added on a busy machine.
-my $connect = limit(0.5);
-my $command = limit(1);
-my $budget = ($connect + $command) * 1000;
-my $slack = limit(2) * 1000;
-
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.lease' => '10min',
-		'lockredis.connect_timeout' => "${connect}s",
-		'lockredis.command_timeout' => "${command}s"
-	});
-my $one = $node->session;
-
-$node->wait_for_up;
-
-# Afterwards Redis has every script: a fault is to hit the first attempt.
-run($one,
-	q{CREATE TABLE t (a int);
-	  BEGIN; SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
-	  SELECT redis_unlock_all(); COMMIT;
-	  SET lockredis.commit_guard = 'verify'; SELECT redis_xact_lock('warm');
-	  RESET lockredis.commit_guard});
-
-# All is well again, and nothing has been forgotten.
-sub recovered
-{
-	my ($s, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	poll_until('all locks to be given back',
-		sub { !$redis->all_keys && $node->count_locks == 0 });
-	$node->wait_until_asked($s);
-	return $s->query_is(
-		"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); COMMIT",
-		'|', "$name: locks work again, and all were given back");
-}
+start_servers();
 
 # ----------
 # Before the commit: there it may fail, cleanly

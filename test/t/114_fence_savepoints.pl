@@ -8,44 +8,9 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::Fencing;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { wal_level => 'replica', max_wal_senders => 4 });
-
-$node->wait_for_up;
-
-my $one = $node->session;
-my $two = $node->session;
-
-# Counters stay in Redis, as Redisson's do.
-my $counters = qr/^redisson_lock_token:/;
-
-sub counter
-{
-	my ($key) = @_;
-
-	return $redis->token($key);
-}
-
-sub set_counter
-{
-	my ($key, $value) = @_;
-
-	$redis->set_token($key, $value);
-	return;
-}
-
-# As committed.
-sub row
-{
-	my ($key, $dbname) = @_;
-
-	return $node->value("SELECT token FROM redis_fences WHERE key = '$key'",
-		dbname => $dbname);
-}
+start_servers();
 
 # ----------
 # Savepoints

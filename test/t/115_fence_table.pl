@@ -9,37 +9,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::Fencing;
 use PostgreSQL::Test::Utils;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { wal_level => 'replica', max_wal_senders => 4 });
-
-$node->wait_for_up;
-
-my $one = $node->session;
-my $two = $node->session;
-
-# Counters stay in Redis, as Redisson's do.
-my $counters = qr/^redisson_lock_token:/;
-
-sub counter
-{
-	my ($key) = @_;
-
-	return $redis->token($key);
-}
-
-# As committed.
-sub row
-{
-	my ($key, $dbname) = @_;
-
-	return $node->value("SELECT token FROM redis_fences WHERE key = '$key'",
-		dbname => $dbname);
-}
+start_servers();
 
 # ----------
 # Who may write the table

@@ -8,62 +8,11 @@
 use strict;
 use warnings FATAL => 'all';
 
-use LockRedis::Test qw(:DEFAULT quoted);
-use LockRedis::Wait qw(limit);
+use LockRedis::Test;
+use LockRedis::Topic::Jobs;
 use PostgreSQL::Test::Utils;
 
-my $lease_ms = limit(2) * 1000;
-my $redis = lock_store;
-my %settings = (
-	'lockredis.lease' => "${lease_ms}ms",
-	'lockredis.command_timeout' => limit(2) . 's');
-my $node =
-  LockRedis::Node->create('main', redis => $redis, settings => \%settings);
-
-$node->wait_for_up;
-$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE done (what text);
-CREATE ROLE bob LOGIN;
-GRANT ALL ON done TO bob;
-SQL
-
-my $one = $node->session;
-my $two = $node->session;
-
-# What was done, in order; forgotten by asking.
-sub done
-{
-	return $node->value(
-		q{WITH d AS (DELETE FROM done RETURNING ctid, what) SELECT string_agg(what, ' ' ORDER BY ctid) FROM d}
-	);
-}
-
-# Start a job whose command sleeps once it has done its first part, and wait
-# until it does.
-sub start_sleeper
-{
-	my ($s, $key, %opts) = @_;
-	my $command = ($opts{before} || "INSERT INTO done VALUES ('begun')")
-	  . '; SELECT pg_sleep(600)';
-	my $more = $opts{more} ? ", $opts{more}" : '';
-
-	$s->start("CALL redis_with_lock('$key', " . quoted($command) . "$more)");
-	wait_for_sleep($s);
-	return;
-}
-
-sub wait_for_sleep
-{
-	my ($s) = @_;
-
-	return poll_until(
-		'the command to sleep',
-		sub {
-			$node->value(
-				"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = "
-				  . $s->pid) == 1;
-		});
-}
+start_servers();
 
 # ----------
 # What it does

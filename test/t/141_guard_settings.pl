@@ -9,93 +9,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Guard;
 use LockRedis::Wait qw(limit);
 
-my $redis = lock_store;
-my $proxy = $redis->proxy;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => {
-		wal_level => 'replica',
-		max_wal_senders => 1,
-		max_prepared_transactions => 1,
-		'lockredis.lease' => '10min'
-	});
-my $far = $node->another(
-	'far',
-	redis => $redis,
-	proxy => $proxy,
-	settings => {
-		'lockredis.connect_timeout' => limit(2) . 's',
-		'lockredis.command_timeout' => limit(2) . 's'
-	});
-
-# Only quick has its locks renewed while a test looks.
-my $one = $node->session;
-my $two = $node->session;
-my $quick = $node->session(settings => { 'lockredis.lease' => limit(1) . 's' });
-
-$node->wait_for_up;
-$far->wait_for_up;
-
-# A given lease that is to end soon, though not before the reply is read.
-my $short = "'" . limit(0.2) * 1000 . " ms'";
-
-run($one, 'CREATE TABLE t (a int)');
-$far->value('CREATE TABLE IF NOT EXISTS t (a int)');
-
-# Let the session run a long statement; a signal to an idle one does nothing.
-sub sleeps
-{
-	my ($s, $seconds) = @_;
-
-	$s->start('SELECT pg_sleep(' . ($seconds ? limit($seconds) : 600) . ')');
-	return poll_until(
-		'the session to sleep',
-		sub {
-			$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
-				  . $s->pid) eq 'PgSleep';
-		});
-}
-
-# What an error says of a lock, in whole: which, when, how, what to do.
-my $when = qr{\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*( \S+)?};
-
-sub refusal
-{
-	my ($key, $how) = @_;
-
-	return qr/could not commit because the lock "\Q$key\E" was lost\nDETAIL:  $how $when\.\nHINT:  .*[Ss]tart the transaction again\./;
-}
-my $by_force = qr/It was released by force at/;
-
-# The commit fails, and that is the end of it for a transaction-level lock: only
-# that is told by 40001.
-sub commit_fails
-{
-	my ($s, $key, $how, $name, $sqlstate) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
-
-	return $s->query_fails('COMMIT', $sqlstate || '40001', refusal($key, $how), $name)
-	  && is_deeply(
-		[ $node->count_rows('t') - $rows, $node->lock_stat('commits_refused') - $refused ],
-		[ 0, 1 ],
-		"$name: nothing is committed, and it is counted");
-}
-
-sub commit_works
-{
-	my ($s, $written, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
-
-	return $s->query_is('COMMIT', '', $name) && is_deeply(
-		[ $node->count_rows('t') - $rows, $node->lock_stat('commits_refused') - $refused ],
-		[ $written, 0 ],
-		"$name: it is committed");
-}
+start_servers();
 
 # ----------
 # commit_guard = off, and the strictest one

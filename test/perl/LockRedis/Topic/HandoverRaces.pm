@@ -4,11 +4,11 @@
 
 =head1 NAME
 
-LockRedis::Handover - what the tests of hand-over races have in common
+LockRedis::Topic::HandoverRaces - what the tests of hand-over races have in common
 
 =head1 SYNOPSIS
 
-  use LockRedis::Handover;
+  use LockRedis::Topic::HandoverRaces;
   use LockRedis::Test;
 
   start_servers();
@@ -28,7 +28,7 @@ otherwise.
 
 =cut
 
-package LockRedis::Handover;
+package LockRedis::Topic::HandoverRaces;
 
 use strict;
 use warnings FATAL => 'all';
