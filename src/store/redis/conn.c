@@ -24,10 +24,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 #include "port/pg_bswap.h"
 #include "storage/fd.h"
@@ -1250,6 +1254,31 @@ protocol_failed(RedisConn *c)
 }
 
 /*
+ * conn_forget_unread --- what the node surely never reads has not been sent
+ *
+ * For a connection that the node has ended in order: its FIN acknowledged all
+ * that had got there until then.  What is not acknowledged came later, when
+ * nobody was there to read it.  After a reset that is not known, since the bytes
+ * that were read last may not have been acknowledged.
+ *
+ * So a node that was restarted a moment ago costs no request.  That its end of
+ * the connection was closed, not just shut for writing, is what Redis does; else
+ * a create may run twice, for the same owner.  A layer of encryption has other
+ * numbers of bytes than the kernel, and must not come here.
+ */
+static void
+conn_forget_unread(RedisConn *c)
+{
+#ifdef SIOCOUTQ
+	int			family = c->addresses.addr[c->next_address - 1].ss_family;
+	int			unread;
+
+	if (family != AF_UNIX && ioctl(c->sock, SIOCOUTQ, &unread) == 0 && unread > 0)
+		c->bytes_sent -= Min((uint64) unread, c->bytes_sent);
+#endif
+}
+
+/*
  * redis_conn_receive --- read once
  *
  * After REDIS_READ_FULL take the replies before the next call: that is what
@@ -1267,6 +1296,8 @@ redis_conn_receive(RedisConn *c)
 		return REDIS_READ_NOTHING;
 	if (n <= 0)
 	{
+		if (n == 0)
+			conn_forget_unread(c);
 		connection_lost(c, n < 0 ? errno : 0);
 		return REDIS_READ_LOST;
 	}

@@ -119,7 +119,8 @@ typedef struct RedisConn
 	size_t		out_len;
 	bool		out_failed;		/* no memory; what was put is not complete */
 	uint64		bytes_put;
-	uint64		bytes_sent;
+	uint64		bytes_sent;		/* to the kernel; once the node has ended the
+								 * connection, those that it may have read */
 
 	/* Input. */
 	redisReader *reader;

@@ -199,8 +199,8 @@ mark_unsent(StoreOp *op, const RedisCommand *cmd)
 /*
  * ground_flight --- the connection is gone: what becomes of commands in flight
  *
- * Of which no byte was taken by the kernel, those have not been sent.  Others
- * may have run: a create ends here, the rest stays open and may be repeated.
+ * Of which no byte can have been read, those have not been sent.  Others may have
+ * run: a create ends here, the rest stays open and may be repeated.
  */
 static void
 ground_flight(StoreHandle *h)
