@@ -1074,10 +1074,11 @@ connection_lost(RedisConn *c, int error)
 /*
  * redis_conn_check --- is this idle connection still good?
  *
- * Nothing to read is what a good one looks like.
+ * Nothing to read is what a good one looks like.  One that was heard lately is
+ * not asked.
  */
 bool
-redis_conn_check(RedisConn *c)
+redis_conn_check(RedisConn *c, bool lately)
 {
 	char		byte;
 	ssize_t		n;
@@ -1085,6 +1086,8 @@ redis_conn_check(RedisConn *c)
 	/* Part of a reply too many may have been read already. */
 	if (c->reader->len > c->reader->pos)
 		n = 1;
+	else if (lately)
+		return true;
 	else
 		n = conn_recv(c, &byte, 1);
 

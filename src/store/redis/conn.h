@@ -154,8 +154,11 @@ extern void redis_conn_fail(RedisConn *c, StoreOutcome failure, int sqlstate,
 extern uint32 redis_conn_events(const RedisConn *c);
 extern int64 redis_conn_until(const RedisConn *c);
 
-/* Is a kept connection still good?  Closes it when not. */
-extern bool redis_conn_check(RedisConn *c);
+/*
+ * Is a kept connection still good?  Closes it when not.  "lately": it was good a
+ * moment ago, so only what has been read already is looked at.
+ */
+extern bool redis_conn_check(RedisConn *c, bool lately);
 
 /* Output. */
 extern bool redis_conn_room(RedisConn *c, size_t size);

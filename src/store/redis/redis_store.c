@@ -14,9 +14,10 @@
  * connection was lost (the next pass goes out on a new one).
  * A create that may have been read by Redis never gets into another pass.
  *
- * In the steady state an operation costs three system calls: a non-blocking
- * read that shows the kept connection to be good, a write, and a read that
- * waits for a short time; only a slower reply needs the wait event set.
+ * In the steady state an operation costs two system calls: a write, and a read
+ * that waits for a short time; only a slower reply needs the wait event set.  A
+ * connection that has not been used for a moment is looked at first, by a read
+ * that does not wait.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -48,6 +49,14 @@
 /* Commands in flight, and bytes not yet taken by the kernel. */
 #define FLIGHT_MAX			256
 #define OUT_HIGH_WATER		65536
+
+/*
+ * A connection that was heard so short a time ago is not looked at before it is
+ * used again.  If the node has ended it since, that is found when the reply is
+ * read, and nothing is lost by it; but a reply too many would be taken for that
+ * to the next request, and who sends one may do so a little later.
+ */
+#define HEARD_LATELY		(10 * LR_US_PER_MS)
 
 /* Sent again because a script was not loaded: somebody flushes all the time. */
 #define PASSES_MAX			4
@@ -1278,7 +1287,7 @@ redis_step(StoreHandle *h, StoreStep how)
 	if (!h->active)
 	{
 		if (h->conn.state == CONN_READY)
-			(void) redis_conn_check(&h->conn);
+			(void) redis_conn_check(&h->conn, false);
 		return true;
 	}
 	for (;;)
@@ -1378,6 +1387,7 @@ static void
 redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 {
 	RedisConn  *c = &h->conn;
+	int64		now;
 
 	forget_batch(h);
 
@@ -1411,7 +1421,8 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		refuse_batch(h, "The node did not answer lately; it is tried again in the background.");
 		return;
 	}
-	if (lr_now() >= deadline)
+	now = lr_now();
+	if (now >= deadline)
 	{
 		refuse_batch(h, "There was no time left to ask the node.");
 		return;
@@ -1419,7 +1430,8 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 
 	if (c->state == CONN_READY && c->url_epoch != lr_url_epoch && !h->stays)
 		redis_conn_close(c);
-	if (c->state != CONN_READY || !redis_conn_check(c))
+	if (c->state != CONN_READY ||
+		!redis_conn_check(c, now - h->progress_at < HEARD_LATELY))
 	{
 		if (h->stays)
 		{
