@@ -268,14 +268,20 @@ conn_lost(RedisConn *c, int error)
  * redis_conn_check --- is this idle connection still good?
  *
  * Nothing to read is what a good one looks like; but part of a reply too many
- * may have been read already.
+ * may have been read already.  One that was heard lately is not asked.
  */
 bool
-redis_conn_check(RedisConn *c)
+redis_conn_check(RedisConn *c, bool lately)
 {
 	char		byte;
-	ssize_t		n = resp_in_has_more(&c->in) ? 1 :
-		redis_socket_recv(&c->socket, &byte, 1);
+	ssize_t		n;
+
+	if (resp_in_has_more(&c->in))
+		n = 1;
+	else if (lately)
+		return true;
+	else
+		n = redis_socket_recv(&c->socket, &byte, 1);
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return true;
@@ -337,6 +343,26 @@ conn_garbled(RedisConn *c)
 }
 
 /*
+ * conn_forget_unread --- what the node surely never reads has not been sent
+ *
+ * For a connection that the node has ended in order: its FIN acknowledged all
+ * that had got there until then.  What is not acknowledged came later, when
+ * nobody was there to read it.  After a reset that is not known, since the bytes
+ * that were read last may not have been acknowledged.
+ *
+ * So a node that was restarted a moment ago costs no request.  That its end of
+ * the connection was closed, not just shut for writing, is what Redis does; else
+ * a create may run twice, for the same owner.
+ */
+static void
+conn_forget_unread(RedisConn *c)
+{
+	uint64		unread = redis_socket_unread(&c->socket);
+
+	c->out.sent -= Min(unread, c->out.sent);
+}
+
+/*
  * redis_conn_receive --- read once
  *
  * After REDIS_READ_FULL take the replies before the next call: that is what
@@ -353,6 +379,8 @@ redis_conn_receive(RedisConn *c, bool briefly)
 		return REDIS_READ_NOTHING;
 	if (n <= 0)
 	{
+		if (n == 0)
+			conn_forget_unread(c);
 		conn_lost(c, n < 0 ? errno : 0);
 		return REDIS_READ_LOST;
 	}

@@ -88,8 +88,11 @@ extern void redis_conn_fail(RedisConn *c, int sqlstate, const char *detail);
 extern uint32 redis_conn_events(const RedisConn *c);
 extern int64 redis_conn_until(const RedisConn *c);
 
-/* Is a kept connection still good?  Closes it when not. */
-extern bool redis_conn_check(RedisConn *c);
+/*
+ * Is a kept connection still good?  Closes it when not.  "lately": it was good a
+ * moment ago, so only what has been read already is looked at.
+ */
+extern bool redis_conn_check(RedisConn *c, bool lately);
 
 /* Send what the kernel takes; false if that closed it. */
 extern bool redis_conn_flush(RedisConn *c);

@@ -25,6 +25,14 @@
 #include "store/node.h"
 #include "store/redis/node_batch.h"
 
+/*
+ * A connection that was heard so short a time ago is not looked at before it is
+ * used again.  If the node has ended it since, that is found when the reply is
+ * read, and nothing is lost by it; but a reply too many would be taken for that
+ * to the next request, and who sends one may do so a little later.
+ */
+#define HEARD_LATELY		(10 * LR_US_PER_MS)
+
 /* Sent again because a script was not loaded: somebody flushes all the time. */
 #define PASSES_MAX			4
 
@@ -93,8 +101,8 @@ flight_never_ran(StoreOp *op, const RedisCommand *cmd)
 /*
  * flight_ground --- the connection is gone: what becomes of commands in flight
  *
- * Of which no byte was taken by the kernel, those have not been sent.  Others
- * may have run: a create ends here, the rest stays open and may be repeated.
+ * Of which no byte can have been read, those have not been sent.  Others may have
+ * run: a create ends here, the rest stays open and may be repeated.
  */
 static void
 flight_ground(NodeBatch *b)
@@ -791,10 +799,10 @@ node_batch_abandon(NodeBatch *b)
  * nbatch_has_connection --- is there one that was good just now, to where the
  * settings point?
  *
- * This is one system call for each batch.
+ * Here is decided whether that is worth a system call.
  */
 static bool
-nbatch_has_connection(NodeBatch *b)
+nbatch_has_connection(NodeBatch *b, int64 now)
 {
 	RedisConn  *c = &b->conn;
 
@@ -803,12 +811,15 @@ nbatch_has_connection(NodeBatch *b)
 		redis_conn_close(c);
 		redis_target_from_settings(&b->target);
 	}
-	return c->state == CONN_READY && redis_conn_check(c);
+	return c->state == CONN_READY &&
+		redis_conn_check(c, now - b->progress_at < HEARD_LATELY);
 }
 
 void
 node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 {
+	int64		now = lr_now();
+
 	nbatch_drop(b);
 	batch_start(&b->batch, ops, nops, deadline);
 	b->passes = 1;
@@ -822,9 +833,9 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 
 	if (!b->patient && node_is_silent(b->target.node) && lr_watchdog_running())
 		nbatch_refuse(b, "The node did not answer lately; it is tried again in the background.");
-	else if (lr_now() >= deadline)
+	else if (now >= deadline)
 		nbatch_refuse(b, "There was no time left to ask the node.");
-	else if (nbatch_has_connection(b))
+	else if (nbatch_has_connection(b, now))
 		node_batch_process(b, false, false);
 	else if (b->target.node == NODE_NONE)
 		nbatch_refuse(b, "The connection was lost.");

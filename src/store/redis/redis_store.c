@@ -6,9 +6,10 @@
  * A handle has one node, and lets node_batch.c do the work; here are the ways
  * of waiting for it.
  *
- * In the steady state an operation costs three system calls: a read that does
- * not wait and shows the kept connection to be good, a write, and a read that
- * waits for a short time.  Only a slower reply needs the wait event set.
+ * In the steady state an operation costs two system calls: a write, and a read
+ * that waits for a short time; only a slower reply needs the wait event set.  A
+ * connection that has not been used for a moment is looked at first, by a read
+ * that does not wait.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -168,7 +169,7 @@ redis_step(StoreHandle *h, StoreStep how)
 	if (!b->batch.active)
 	{
 		if (b->conn.state == CONN_READY)
-			(void) redis_conn_check(&b->conn);
+			(void) redis_conn_check(&b->conn, false);
 		return true;
 	}
 	for (;;)

@@ -39,7 +39,8 @@ typedef struct RespOut
 	size_t		len;
 	bool		failed;			/* no memory; what was put is not complete */
 	uint64		put;			/* bytes in all, since the last reset */
-	uint64		sent;
+	uint64		sent;			/* to the kernel; once the node has ended the
+								 * connection, those that it may have read */
 } RespOut;
 
 /* A reply is values[0]; the elements of an array are values[1], [2], ... */

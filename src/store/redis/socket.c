@@ -17,8 +17,12 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 #include "storage/fd.h"
 
@@ -104,6 +108,7 @@ redis_socket_open(RedisSocket *s, int family)
 		ReleaseExternalFD();
 		return error;
 	}
+	s->family = family;
 	s->epoch++;
 	s->can_wait = false;
 	if (family != AF_UNIX)
@@ -183,6 +188,24 @@ redis_socket_send(RedisSocket *s, const char *buf, size_t len)
 		n = send(s->fd, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	return n;
+}
+
+/*
+ * redis_socket_unread --- see socket.h
+ *
+ * The kernel's number.  A layer of encryption has other numbers of bytes, and
+ * has to say 0 here.
+ */
+size_t
+redis_socket_unread(const RedisSocket *s)
+{
+#ifdef SIOCOUTQ
+	int			unread;
+
+	if (s->family != AF_UNIX && ioctl(s->fd, SIOCOUTQ, &unread) == 0 && unread > 0)
+		return unread;
+#endif
+	return 0;
 }
 
 /* ----------

@@ -20,6 +20,7 @@
 typedef struct RedisSocket
 {
 	pgsocket	fd;
+	int			family;			/* AF_xxx */
 	uint32		epoch;			/* changes with each descriptor */
 	bool		can_wait;		/* recv() has a time limit */
 	WaitEventSet *set;			/* watches it, and the latch; or NULL */
@@ -42,6 +43,12 @@ extern ssize_t redis_socket_send(RedisSocket *s, const char *buf, size_t len);
 
 /* The same after waiting for a short time; a signal ends the wait. */
 extern ssize_t redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len);
+
+/*
+ * So many bytes of those that were sent has the peer not acknowledged; 0 where
+ * that is not known.
+ */
+extern size_t redis_socket_unread(const RedisSocket *s);
 
 /* Have the set wait for these events, too; false: it could not be made. */
 extern bool redis_socket_watch(RedisSocket *s, uint32 events);
