@@ -135,7 +135,7 @@ conn_ready(RedisConn *c)
 	{
 		node_set_round_trip(c->target->node, hs->round_trip);
 		node_set_facts(c->target->node, c->failure.error.address,
-					   c->facts.version, c->facts.policy, c->facts.replica);
+					   c->facts.version, c->facts.policy, c->facts.role);
 	}
 }
 
@@ -425,5 +425,5 @@ redis_conn_take_info(RedisConn *c, const char *info)
 	redis_facts_read(&c->facts, info);
 	if (c->target->node != NODE_NONE)
 		node_set_facts(c->target->node, NULL, c->facts.version, c->facts.policy,
-					   c->facts.replica);
+					   c->facts.role);
 }

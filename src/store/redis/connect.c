@@ -100,7 +100,7 @@ connect_find_addresses(RedisConnect *d, const RedisTarget *t)
 		connect_numeric_address(&t->url, &d->addresses);
 		return true;
 	}
-	if (node_get_addresses(&t->url, &d->addresses))
+	if (addresses_get(t->url.host, t->url.port, &d->addresses))
 		return true;
 	redis_target_want_addresses(t, WANT_REACHABLE);
 	return false;

@@ -260,7 +260,7 @@ redis_facts_read(RedisFacts *facts, const char *info)
 	(void) facts_field(info, "maxmemory_policy", facts->policy,
 					   sizeof(facts->policy));
 	if (facts_field(info, "role", value, sizeof(value)))
-		facts->replica = strcmp(value, "master") != 0;
+		facts->role = strcmp(value, "master") == 0 ? ROLE_MASTER : ROLE_REPLICA;
 }
 
 /*

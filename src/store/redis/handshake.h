@@ -39,7 +39,7 @@ typedef struct RedisFacts
 {
 	char		version[32];
 	char		policy[32];		/* maxmemory_policy */
-	bool		replica;
+	NodeRole	role;
 } RedisFacts;
 
 typedef struct RedisHandshake

@@ -166,7 +166,7 @@ nbatch_report_error(const NodeBatch *b)
 
 	if (!b->patient &&
 		ERRCODE_TO_CATEGORY(error->sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
-		node_report_error(b->target.node, error->detail);
+		node_report_error(b->target.node, b->target.place, error->detail);
 }
 
 /*

@@ -292,6 +292,8 @@ const StoreRoutine redis_store = {
 	.name = "redis",
 	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
 		STORE_HAS_PLACE | STORE_LATE_CREATES,
+	.node = NODE_REDIS,
+	.role = ROLE_MASTER,
 	.open = redis_open,
 	.start = redis_start,
 	.step = redis_step,

@@ -24,6 +24,7 @@ redis_target_from_settings(RedisTarget *t)
 	explicit_bzero(t, sizeof(RedisTarget));
 	t->node = NODE_REDIS;
 	t->version = lr_url_epoch;
+	t->place = lr_place;
 	t->url = *lr_redis_url;
 	if (lr_password_file != NULL)
 		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
@@ -57,7 +58,7 @@ void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
 {
 	if (t->node != NODE_NONE && redis_url_has_name(&t->url))
-		node_want_addresses(why);
+		addresses_want(t->node, t->url.host, t->url.port, why);
 }
 
 void

@@ -24,21 +24,20 @@
 
 #include <limits.h>
 
+#include "store/addresses.h"
 #include "store/node.h"
 #include "store/redis/url.h"
 
-/* Until the table of nodes has several entries. */
-typedef StoreId NodeId;
-
-#define NODE_REDIS			STORE_REDIS
-#define NODE_NONE			STORE_COUNT
+/* Not in the table of nodes. */
+#define NODE_NONE			(-1)
 
 typedef struct RedisTarget
 {
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it
 								 * is not one of this server's any more, see
 								 * redis_target_leave */
-	uint32		version;		/* lr_url_epoch of the settings it was made of */
+	uint32		version;		/* lr_url_epoch of the settings it was made of, */
+	uint32		place;			/* and their lr_place */
 	RedisUrl	url;			/* where, which database, as whom */
 	bool		tls;			/* not served yet */
 
@@ -64,7 +63,7 @@ extern void redis_target_leave(RedisTarget *t);
 /* For the server log and pg_monitor: no user, no password. */
 extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
 
-/* Have the host name resolved again, if it has one; WANT_xxx of node.h. */
+/* Have the host name resolved again, if it has one; WANT_xxx of addresses.h. */
 extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
 
 /* It has let all of a time limit pass without a sign of life, or has answered. */
