@@ -202,6 +202,9 @@ redis_conn_advance(RedisConn *c)
 		conn_shake_hands(c);
 }
 
+/*
+ * redis_conn_events --- for what the socket is to be watched
+ */
 uint32
 redis_conn_events(const RedisConn *c)
 {
@@ -219,6 +222,11 @@ redis_conn_events(const RedisConn *c)
 	return 0;
 }
 
+/*
+ * redis_conn_until --- when redis_conn_advance() is due whatever happens
+ *
+ * Of replies that do not come the connection knows nothing.
+ */
 int64
 redis_conn_until(const RedisConn *c)
 {

@@ -282,6 +282,9 @@ connect_look(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 		connect_address_failed(d, t, s, f, error);
 }
 
+/*
+ * redis_connect_step --- see connect.h
+ */
 ConnectResult
 redis_connect_step(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 				   RedisFailure *f)

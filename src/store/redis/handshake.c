@@ -195,6 +195,11 @@ handshake_put_questions(RedisHandshake *hs, bool probe, RespOut *out)
 	}
 }
 
+/*
+ * redis_handshake_start --- see handshake.h
+ *
+ * Nothing is sent yet: without memory for all of it there is no connection.
+ */
 bool
 redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
 					  const char *role, bool probe, RespOut *out,
@@ -344,6 +349,9 @@ handshake_good(RedisHandshake *hs, RedisGreeting greeting, const RedisValue *v)
 	return false;
 }
 
+/*
+ * redis_handshake_take --- the reply to the oldest request
+ */
 HandshakeResult
 redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 					 const RedisValue *v, RedisFailure *f)

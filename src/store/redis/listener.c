@@ -93,6 +93,9 @@ struct StoreListener
 	int64		answer_until;	/* something must be heard before; 0 = need not */
 };
 
+/*
+ * redis_listener_open --- make it; it connects when something is wanted
+ */
 StoreListener *
 redis_listener_open(StoreEventCallback callback)
 {
@@ -141,6 +144,11 @@ listener_is_wanted(const Channel *ch)
 	return ch->users[0].wanted || ch->users[1].wanted;
 }
 
+/*
+ * redis_listener_subscribe --- have messages of this key
+ *
+ * Asked for again, it is confirmed again.
+ */
 void
 redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
 {
@@ -169,6 +177,9 @@ redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
 	l->dirty = true;
 }
 
+/*
+ * redis_listener_unsubscribe --- messages of this key are of no interest any more
+ */
 void
 redis_listener_unsubscribe(StoreListener *l, const char *name, int name_len)
 {
@@ -516,6 +527,9 @@ listener_connect(StoreListener *l)
 	return true;
 }
 
+/*
+ * redis_listener_step --- do all that can be done without waiting
+ */
 void
 redis_listener_step(StoreListener *l)
 {
@@ -556,6 +570,9 @@ redis_listener_step(StoreListener *l)
 	} while (l->dirty && resp_out_is_empty(&c->out));
 }
 
+/*
+ * redis_listener_interests --- see StoreRoutine.interests
+ */
 int
 redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 						 uint32 *epoch)

@@ -656,6 +656,11 @@ nbatch_take_replies(NodeBatch *b)
 	return true;
 }
 
+/*
+ * node_batch_process --- see node_batch.h
+ *
+ * Sends before it reads, so that the node has something to do meanwhile.
+ */
 void
 node_batch_process(NodeBatch *b, bool readable, bool briefly)
 {
@@ -701,6 +706,9 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly)
 	}
 }
 
+/*
+ * node_batch_check_time --- end the batch whose time is up
+ */
 void
 node_batch_check_time(NodeBatch *b)
 {
@@ -815,6 +823,9 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 		redis_conn_check(c, now - b->progress_at < HEARD_LATELY);
 }
 
+/*
+ * node_batch_start --- see node_batch.h
+ */
 void
 node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 {

@@ -62,6 +62,9 @@ redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
  * ----------
  */
 
+/*
+ * op_put_key --- one key of a lock
+ */
 static void
 op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 {
@@ -93,6 +96,9 @@ op_put_owner(RespOut *out, uint64 owner)
 	resp_put_bulk(out, text, lr_owner_text(owner, text));
 }
 
+/*
+ * op_put_arg --- one argument, from the field of the operation that it is
+ */
 static void
 op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 {
@@ -190,7 +196,8 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 {
 	bool		fenced = ops->fenced;
 
-	Assert(n == 1 || (n <= call->group && call->fenced_key == KEY_END));
+	Assert(call->keys[0] != KEY_END);
+	Assert(n == 1 || n <= call->group);
 	op_put_script(out, call->script, in_full,
 				  n * op_count_keys(call, fenced),
 				  op_count_args(call->once) + n * op_count_args(call->each));
@@ -337,6 +344,9 @@ op_take_obstacle(StoreOp *op, const RedisValue *v)
 	return STORE_BUSY;
 }
 
+/*
+ * op_take_created --- the reply to a create
+ */
 static StoreOutcome
 op_take_created(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 {

@@ -158,6 +158,9 @@ redis_may_wait_briefly(NodeBatch *b, StoreStep how)
 		node_batch_awaits_reply(b) && (how != STORE_WAIT || redis_watch(b));
 }
 
+/*
+ * redis_step --- go on with the batch, waiting as "how" says, to its end
+ */
 static bool
 redis_step(StoreHandle *h, StoreStep how)
 {

@@ -183,6 +183,9 @@ resp_out_undo(RespOut *out, uint64 put)
  * ----------
  */
 
+/*
+ * resp_new_value --- the next value of the reply; the first one begins it
+ */
 static RedisValue *
 resp_new_value(const redisReadTask *task)
 {
@@ -203,6 +206,9 @@ resp_new_value(const redisReadTask *task)
 	return v;
 }
 
+/*
+ * resp_string --- a string, an error or a status; cut where the room ends
+ */
 static void *
 resp_string(const redisReadTask *task, char *str, size_t len)
 {

@@ -94,6 +94,9 @@ socket_set_options(pgsocket sock)
 #endif
 }
 
+/*
+ * redis_socket_open --- see socket.h
+ */
 int
 redis_socket_open(RedisSocket *s, int family)
 {
