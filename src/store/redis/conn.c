@@ -380,8 +380,12 @@ RedisRead
 redis_conn_receive(RedisConn *c, bool briefly)
 {
 	char		buf[RECEIVE_CHUNK];
-	ssize_t		n = briefly ? redis_socket_recv_soon(&c->socket, buf, sizeof(buf)) :
-		redis_socket_recv(&c->socket, buf, sizeof(buf));
+	ssize_t		n;
+
+	if (briefly)
+		n = redis_socket_recv_soon(&c->socket, buf, sizeof(buf));
+	else
+		n = redis_socket_recv(&c->socket, buf, sizeof(buf));
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return REDIS_READ_NOTHING;

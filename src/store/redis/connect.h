@@ -27,7 +27,7 @@ typedef struct RedisConnect
 	int64		until;			/* be connected, and greeted */
 	NodeAddresses addresses;	/* none: not known yet */
 	int			next_address;
-	int64		address_until;	/* the one that is tried, while there is a socket */
+	int64		address_until;	/* for the one that is tried: there is a socket */
 	int64		pause_until;	/* what to do when there is none */
 } RedisConnect;
 

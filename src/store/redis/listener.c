@@ -112,7 +112,7 @@ redis_listener_open(StoreEventCallback callback)
 	l->callback = callback;
 	l->retry_delay = RETRY_MIN;
 	dlist_init(&l->unanswered);
-	redis_target_from_settings(&l->target);
+	redis_target_set(&l->target, NODE_REDIS);
 	redis_conn_init(&l->conn, "listener", false);
 	return l;
 }
@@ -355,7 +355,8 @@ listener_take_refusal(StoreListener *l)
 {
 	char		words[REDIS_WORDS_MAX];
 
-	(void) redis_error_words(l->conn.in.values, l->target.url.user, words, sizeof(words));
+	(void) redis_error_words(l->conn.in.values, l->target.url.user, words,
+							 sizeof(words));
 	if (!l->refusal_logged)
 	{
 		l->refusal_logged = true;
@@ -377,7 +378,7 @@ listener_take_refusal(StoreListener *l)
 }
 
 /*
- * listener_take_push --- a message or the answer to a request; false if it is neither
+ * listener_take_push --- a message or the answer to a request; false: it is none
  */
 static bool
 listener_take_push(StoreListener *l)
@@ -473,7 +474,7 @@ listener_change_target(StoreListener *l)
 	bool		was_ready = l->conn.state == CONN_READY;
 
 	redis_conn_close(&l->conn);
-	redis_target_from_settings(&l->target);
+	redis_target_set(&l->target, l->target.node);
 	if (was_ready)
 	{
 		listener_lost(l);

@@ -629,7 +629,7 @@ nbatch_connect(NodeBatch *b)
 
 	if (c->state == CONN_CONNECTING && redis_target_is_outdated(&b->target))
 	{
-		redis_target_from_settings(&b->target);
+		redis_target_set(&b->target, b->target.node);
 		redis_conn_open(c, &b->target, c->connect.until);
 	}
 	redis_conn_advance(c);
@@ -756,10 +756,10 @@ node_batch_awaits_reply(const NodeBatch *b)
  */
 
 void
-node_batch_init(NodeBatch *b, const char *role, bool patient)
+node_batch_init(NodeBatch *b, NodeId node, const char *role, bool patient)
 {
 	b->patient = patient;
-	redis_target_from_settings(&b->target);
+	redis_target_set(&b->target, node);
 	redis_conn_init(&b->conn, role, patient);
 }
 
@@ -814,10 +814,10 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 {
 	RedisConn  *c = &b->conn;
 
-	if (b->target.node != NODE_NONE && redis_target_is_outdated(&b->target))
+	if (redis_target_is_outdated(&b->target))
 	{
 		redis_conn_close(c);
-		redis_target_from_settings(&b->target);
+		redis_target_set(&b->target, b->target.node);
 	}
 	return c->state == CONN_READY &&
 		redis_conn_check(c, now - b->progress_at < HEARD_LATELY);

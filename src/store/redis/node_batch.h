@@ -71,7 +71,8 @@ typedef struct NodeBatch
 } NodeBatch;
 
 /* Raises when out of memory. */
-extern void node_batch_init(NodeBatch *b, const char *role, bool patient);
+extern void node_batch_init(NodeBatch *b, NodeId node, const char *role,
+							bool patient);
 
 /* Begin; what is refused at once has its outcome. */
 extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,

@@ -219,7 +219,7 @@ redis_open(const char *role)
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
-	node_batch_init(&h->node, role, strcmp(role, "watchdog") == 0);
+	node_batch_init(&h->node, NODE_REDIS, role, strcmp(role, "watchdog") == 0);
 	return (StoreHandle *) h;
 }
 
@@ -282,7 +282,7 @@ redis_disconnect(StoreHandle *h)
 
 	node_batch_abandon(b);
 	redis_conn_close(&b->conn);
-	redis_target_from_settings(&b->target);
+	redis_target_set(&b->target, NODE_REDIS);
 }
 
 static void

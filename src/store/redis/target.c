@@ -18,11 +18,16 @@
 #include "store/redis/target.h"
 #include "settings.h"
 
+/*
+ * redis_target_set --- see target.h
+ *
+ * There is but one URL, so it is that of every node.
+ */
 void
-redis_target_from_settings(RedisTarget *t)
+redis_target_set(RedisTarget *t, NodeId node)
 {
 	explicit_bzero(t, sizeof(RedisTarget));
-	t->node = NODE_REDIS;
+	t->node = node;
 	t->version = lr_url_epoch;
 	t->place = lr_place;
 	t->url = *lr_redis_url;
@@ -33,7 +38,7 @@ redis_target_from_settings(RedisTarget *t)
 bool
 redis_target_is_outdated(const RedisTarget *t)
 {
-	return t->version != lr_url_epoch;
+	return t->node != NODE_NONE && t->version != lr_url_epoch;
 }
 
 void

@@ -48,10 +48,10 @@ typedef struct RedisTarget
 	char		password_file[PATH_MAX + 1];
 } RedisTarget;
 
-/* The node that the settings name now. */
-extern void redis_target_from_settings(RedisTarget *t);
+/* This node, as the settings have it now. */
+extern void redis_target_set(RedisTarget *t, NodeId node);
 
-/* Have the settings been changed since? */
+/* Have the settings been changed since?  Not of interest for one that was left. */
 extern bool redis_target_is_outdated(const RedisTarget *t);
 
 /*
