@@ -14,6 +14,7 @@
  */
 #include "lockredis.h"
 
+#include "instance.h"
 #include "access/htup_details.h"
 #include "common/int.h"
 #include "datatype/timestamp.h"
@@ -31,7 +32,6 @@
 #include "session/session.h"
 #include "settings.h"
 #include "session/transaction.h"
-#include "session/waiting.h"
 
 /* The largest number that the store's scripts count exactly. */
 #define TOKEN_MAX			((INT64CONST(1) << 53) - 1)
