@@ -351,7 +351,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 int64
 lt_pause_after(StoreId store, int receivers)
 {
-	int64		round_trip = node_usual_round_trip(store);
+	int64		round_trip = lr_usual_round_trip(store);
 
 	if (receivers == 0)
 		return 0;

@@ -389,7 +389,7 @@ release_patience(void)
 
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (lr_has_store(i))
-			usual = Max(usual, node_usual_round_trip(i));
+			usual = Max(usual, lr_usual_round_trip(i));
 	return Min(Max(END_PATIENCE,
 				   Min(END_ROUND_TRIPS * usual, END_PATIENCE_MAX)) +
 			   batch.n * END_PATIENCE_EACH,

@@ -17,6 +17,7 @@
  */
 #include "lockredis.h"
 
+#include "instance.h"
 #include "access/parallel.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"

@@ -419,15 +419,6 @@ is_shared_failure(void)
 		!(acq.op.outcome == STORE_DENIED && acq.op.own_fault);
 }
 
-static bool
-redis_is_up(void)
-{
-	NodeStatus	status;
-
-	node_get_status(STORE_REDIS, &status);
-	return status.state == NODE_UP;
-}
-
 /*
  * waits_for_store --- is this a failure that a waiting call outlives?
  *
@@ -443,7 +434,7 @@ waits_for_store(void)
 
 	if (acq.request->wait_us == 0 || lr_mode != MODE_FALLBACK || !store_failed())
 		return false;
-	if (refused && ++acq.refusals > 1 && redis_is_up())
+	if (refused && ++acq.refusals > 1 && lr_store_is_up(lr_first_store()))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN &&
 		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.not_after))
