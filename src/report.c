@@ -76,7 +76,8 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("key \"%s\" does not hold a reentrant lock", shown),
+			 errmsg("key \"%s\" does not hold a %s lock", shown,
+					lr_kind(op->lock_kind)->name),
 			 op->value != STORE_VALUE_TOKEN ?
 			 errdetail("It holds a value of type %s.",
 					   lr_name_to_show(op->type_name, strlen(op->type_name))) :

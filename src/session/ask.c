@@ -52,12 +52,22 @@ ask_reserve(int n)
 }
 
 void
-ask_prepare_set(StoreOp *op, const HeldKey *key, const HoldView *view)
+ask_prepare(StoreOp *op, StoreOpKind kind, const HeldKey *key, StoreId store)
 {
 	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_SET;
+	op->kind = kind;
+	op->lock_kind = key->kind;
+	op->store = store;
 	op->name = key->data;
 	op->name_len = key->len;
+}
+
+void
+ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
+				 const HoldView *view)
+{
+	ask_prepare(op, kind, key, view->store);
+	op->moves = view->moves;
 	op->owner = view->owner;
 	op->count = ask_shown_count(view);
 }

@@ -184,12 +184,7 @@ release_add(HeldEntry *entry, HoldView *view)
 	}
 
 	op = release_next(hold, &key, view);
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_RELEASE;
-	op->name = key.data;
-	op->name_len = key.len;
-	op->owner = view->owner;
-	op->store = view->store;
+	ask_prepare_held(op, STORE_RELEASE, &key, view);
 	op->keep_ms = release_keep_ms(view);
 	if (op->keep_ms > 0)
 		silence_saw_ttl(key.hash, op->keep_ms);
@@ -205,9 +200,7 @@ release_add_count(const HeldEntry *entry, const HoldView *view)
 	if (view->state != HOLD_HELD)
 		return;
 	op = release_next(entry->hold, &entry->key, view);
-	ask_prepare_set(op, &entry->key, view);
-	op->store = view->store;
-	op->moves = view->moves;
+	ask_prepare_held(op, STORE_SET, &entry->key, view);
 }
 
 /* ----------

@@ -99,7 +99,7 @@ session_discard(void)
 void
 session_refuse_lost(const LrName *name, const HoldView *view)
 {
-	report_lost_used(name, view, held_loss_level(held_find(name), view));
+	report_lost_used(name, view, held_loss_level(held_find(name, view->kind), view));
 }
 
 /*
@@ -111,7 +111,7 @@ static void
 session_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
 			  bool keep, StoreOp *op)
 {
-	ask_prepare_set(op, &entry->key, view);
+	ask_prepare_held(op, STORE_SET, &entry->key, view);
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(entry->hold, false);
@@ -251,7 +251,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 
 	session_enter();
 	track_reserve();
-	entry = held_find(name);
+	entry = held_find(name, request->terms.kind);
 	if (entry != NULL)
 	{
 		reenter(name, entry, request);
@@ -261,7 +261,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	}
 
 	release_reserve(held_count() + 1);
-	held_reserve(name);
+	held_reserve(name, request->terms.kind);
 	if (!wait_for_lock(name, request, &hold))
 	{
 		held_forget_reserved();
@@ -301,13 +301,10 @@ warn_not_held(const LrName *name)
 static void
 ask_who_took(const LrName *name, HoldView *view)
 {
+	HeldKey		key = held_key(name, view->kind);
 	StoreOp		seen;
 
-	memset(&seen, 0, sizeof(seen));
-	seen.kind = STORE_INSPECT;
-	seen.name = name->data;
-	seen.name_len = name->len;
-	seen.store = view->store;
+	ask_prepare(&seen, STORE_INSPECT, &key, view->store);
 	PG_TRY();
 	{
 		ask_run(&seen, STORE_WAIT);
@@ -441,13 +438,13 @@ release_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 }
 
 bool
-session_unlock(const LrName *name)
+session_unlock(const LrName *name, KindId kind)
 {
 	HeldEntry  *entry;
 	HoldView	view;
 
 	session_enter();
-	entry = held_find(name);
+	entry = held_find(name, kind);
 	if (entry != NULL)
 		lt_look(entry->hold, &view);
 	if (entry == NULL ||
@@ -466,13 +463,13 @@ session_unlock(const LrName *name)
  * under the lock.  What else the session has of it has yet to see a loss.
  */
 bool
-session_unlock_job(const LrName *name)
+session_unlock_job(const LrName *name, KindId kind)
 {
 	HeldEntry  *entry;
 	HoldView	view;
 	bool		released;
 
-	entry = held_find(name);
+	entry = held_find(name, kind);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, &view);
@@ -493,6 +490,7 @@ session_unlock_job(const LrName *name)
 typedef struct UnlockItem
 {
 	LrName		name;
+	KindId		kind;
 	bool		lost;
 	HoldView	view;			/* if it was lost */
 } UnlockItem;
@@ -509,9 +507,8 @@ collect_name(HeldEntry *entry, void *arg)
 	UnlockAll  *all = arg;
 	UnlockItem *item = &all->items[all->n++];
 
-	item->name.len = entry->key.len;
-	item->name.hash = entry->key.hash;
-	memcpy(item->name.data, entry->key.data, entry->key.len);
+	held_copy_name(&entry->key, &item->name);
+	item->kind = entry->key.kind;
 	item->lost = false;
 }
 
@@ -523,7 +520,7 @@ collect_name(HeldEntry *entry, void *arg)
 static bool
 unlock_whole(UnlockItem *item)
 {
-	HeldEntry  *entry = held_find(&item->name);
+	HeldEntry  *entry = held_find(&item->name, item->kind);
 	HoldView	view;
 
 	lt_look(entry->hold, &view);
@@ -539,7 +536,7 @@ unlock_whole(UnlockItem *item)
 static bool
 unlock_part(UnlockItem *item)
 {
-	HeldEntry  *entry = held_find(&item->name);
+	HeldEntry  *entry = held_find(&item->name, item->kind);
 	HoldView	view;
 	int			n;
 
@@ -604,12 +601,12 @@ session_unlock_all(void)
  */
 
 bool
-session_look(const LrName *name, HoldView *view)
+session_look(const LrName *name, KindId kind, HoldView *view)
 {
 	HeldEntry  *entry;
 
 	session_enter();
-	entry = held_find(name);
+	entry = held_find(name, kind);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, view);
@@ -617,14 +614,14 @@ session_look(const LrName *name, HoldView *view)
 }
 
 bool
-session_extend(const LrName *name, int64 lease_ms, bool renewed)
+session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 {
 	HeldEntry  *entry;
 	HoldView	view;
 	StoreOp		op;
 
 	session_enter();
-	entry = held_find(name);
+	entry = held_find(name, kind);
 	if (entry == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -659,36 +656,31 @@ session_extend(const LrName *name, int64 lease_ms, bool renewed)
 }
 
 void
-session_inspect(const LrName *name, StoreOp *op)
+session_inspect(const LrName *name, KindId kind, StoreOp *op)
 {
+	HeldKey		key = held_key(name, kind);
+
 	session_enter();
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_INSPECT;
-	op->store = lt_store_of_key(name);
-	op->name = name->data;
-	op->name_len = name->len;
+	ask_prepare(op, STORE_INSPECT, &key, lt_store_of_key(name));
 	ask_run(op, STORE_WAIT);
 	if (op->outcome != STORE_OK)
 		ask_report_failure(ERROR, op->outcome);
 }
 
 bool
-session_force(const LrName *name)
+session_force(const LrName *name, KindId kind)
 {
+	HeldKey		key = held_key(name, kind);
 	StoreOp		seen;
 	StoreOp		op;
 
-	session_inspect(name, &seen);
+	session_inspect(name, kind, &seen);
 	if (seen.value == STORE_VALUE_NONE)
 		return false;
 	if (seen.value != STORE_VALUE_LOCK)
 		report_wrong_type(name, &seen);
 
-	memset(&op, 0, sizeof(StoreOp));
-	op.kind = STORE_FORCE;
-	op.store = seen.store;
-	op.name = name->data;
-	op.name_len = name->len;
+	ask_prepare(&op, STORE_FORCE, &key, seen.store);
 	op.owner_text = seen.holder;
 	op.owner_text_len = strlen(seen.holder);
 	ask_run(&op, STORE_WAIT);

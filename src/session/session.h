@@ -32,10 +32,10 @@ extern bool session_lock(const LrName *name, const AcquireRequest *request,
 extern void session_enter(void);
 
 /* Give back one session-level hold.  False, with a WARNING: there was none. */
-extern bool session_unlock(const LrName *name);
+extern bool session_unlock(const LrName *name, KindId kind);
 
 /* The job runner's own hold, which session_unlock does not touch. */
-extern bool session_unlock_job(const LrName *name);
+extern bool session_unlock_job(const LrName *name, KindId kind);
 
 /* Give back all of them; the number of keys. */
 extern int64 session_unlock_all(void);
@@ -44,18 +44,19 @@ extern int64 session_unlock_all(void);
 extern void session_discard(void);
 
 /* Of this session, without asking the store.  False: no hold, not even lost. */
-extern bool session_look(const LrName *name, HoldView *view);
+extern bool session_look(const LrName *name, KindId kind, HoldView *view);
 
 /* Raise that a lost hold of this session was to be used. */
 extern void session_refuse_lost(const LrName *name, const HoldView *view);
 
 /* Keep the hold at least that long from now.  False: it is lost. */
-extern bool session_extend(const LrName *name, int64 lease_ms, bool renewed);
+extern bool session_extend(const LrName *name, KindId kind, int64 lease_ms,
+						   bool renewed);
 
 /* Ask the store who has the key; raises unless it says. */
-extern void session_inspect(const LrName *name, StoreOp *op);
+extern void session_inspect(const LrName *name, KindId kind, StoreOp *op);
 
 /* Take the lock away from whoever has it.  False: nobody had it. */
-extern bool session_force(const LrName *name);
+extern bool session_force(const LrName *name, KindId kind);
 
 #endif							/* LR_SESSION_H */

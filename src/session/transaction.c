@@ -382,9 +382,9 @@ xact_warn_early_unlock(void)
 }
 
 void
-xact_release_job_at_abort(const LrName *name)
+xact_release_job_at_abort(const LrName *name, KindId kind)
 {
-	HeldEntry  *entry = held_find(name);
+	HeldEntry  *entry = held_find(name, kind);
 
 	if (entry == NULL || entry->failed_jobs == entry->job_count)
 		return;

@@ -32,6 +32,7 @@
 #include "locktable/wait.h"
 #include "report.h"
 #include "session/ask.h"
+#include "session/held.h"
 #include "session/long_wait.h"
 #include "session/waiting.h"
 #include "settings.h"
@@ -77,6 +78,7 @@ typedef struct Acquire
 	uint32		epoch;			/* current_epoch() then */
 	LrIndex		hold;
 	const LrName *name;
+	HeldKey		key;			/* the same, with its kind */
 	const AcquireRequest *request;
 	int64		asked_at;		/* head: when the store was asked last */
 	int64		retry_at;		/* and when to ask again unless woken */
@@ -146,11 +148,7 @@ ask_once(StoreId store)
 {
 	StoreOp    *op = &acq.op;
 
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_CREATE;
-	op->store = store;
-	op->name = acq.name->data;
-	op->name_len = acq.name->len;
+	ask_prepare(op, STORE_CREATE, &acq.key, store);
 	op->owner = lr_new_owner();
 	op->lease_ms = request_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
@@ -179,8 +177,7 @@ must_hold_off(StoreId store)
 	left = silence_hold_off(acq.name->hash);
 	if (left == 0 || lt_key_stayed_here(acq.hold))
 		return false;
-	memset(op, 0, sizeof(StoreOp));
-	op->store = store;
+	ask_prepare(op, STORE_CREATE, &acq.key, store);
 	op->outcome = STORE_BUSY;
 	op->value = STORE_VALUE_LOCK;
 	op->ttl_ms = Min(left / LR_US_PER_MS + 1, HOLD_OFF_TTL_MAX);
@@ -223,11 +220,7 @@ give_back(int64 retry_at)
 {
 	StoreOp		release;
 
-	memset(&release, 0, sizeof(release));
-	release.kind = STORE_RELEASE;
-	release.store = acq.op.store;
-	release.name = acq.name->data;
-	release.name_len = acq.name->len;
+	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
 	release.owner = acq.op.owner;
 	ask_run(&release, STORE_WAIT);
 	if (release.outcome != STORE_OK && release.outcome != STORE_GONE)
@@ -286,10 +279,7 @@ mint_for_handed(StoreId *where)
 {
 	StoreOp		op;
 
-	memset(&op, 0, sizeof(op));
-	op.kind = STORE_MINT;
-	op.name = acq.name->data;
-	op.name_len = acq.name->len;
+	ask_prepare(&op, STORE_MINT, &acq.key, acq.op.store);
 	op.owner = lt_owner(acq.hold);
 	ask_run_held(acq.hold, &op);
 	request_require_counter(acq.request, op.store);
@@ -591,6 +581,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	acq.op.outcome = STORE_PENDING;
 	long_wait_reset();
 	acq.name = name;
+	acq.key = held_key(name, request->terms.kind);
 	acq.request = request;
 	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
 	{

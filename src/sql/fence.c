@@ -343,11 +343,7 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 	if (view.state == HOLD_LOST)
 		session_refuse_lost(name, &view);
 
-	memset(&op, 0, sizeof(op));
-	op.kind = STORE_MINT;
-	op.name = name->data;
-	op.name_len = name->len;
-	op.owner = view.owner;
+	ask_prepare_held(&op, STORE_MINT, &entry->key, &view);
 	op.floor = floor;
 	lost = ask_held(entry->hold, &op);
 	request_require_counter(request, op.store);
@@ -372,7 +368,7 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 	request->fenced = true;
 
 	/* A plain hold gets its token first: a failure changes nothing then. */
-	entry = held_find(name);
+	entry = held_find(name, request->terms.kind);
 	if (entry != NULL)
 	{
 		lt_look(entry->hold, &view);
@@ -417,7 +413,7 @@ static int64
 record(const LrName *name, const AcquireRequest *request, Oid schema,
 	   int64 token)
 {
-	HeldEntry  *entry = held_find(name);
+	HeldEntry  *entry = held_find(name, request->terms.kind);
 	int64		row;
 
 	if (is_recorded_here(name, entry, schema, token))
@@ -427,7 +423,7 @@ record(const LrName *name, const AcquireRequest *request, Oid schema,
 		bool		raised = raise_row(name, schema, token, &row);
 
 		/* A trigger on the table may have taken locks: entries move then. */
-		entry = held_find(name);
+		entry = held_find(name, request->terms.kind);
 		if (raised || (row == token && entry->recorded == token))
 			break;
 		token = mint(name, entry, request, row);

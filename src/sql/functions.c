@@ -162,11 +162,12 @@ interval_from_ms(int64 ms)
  * A negative number for an argument that the function does not have.
  */
 static void
-get_request(FunctionCallInfo fcinfo, LockScope scope, int wait_arg,
-			int lease_arg, AcquireRequest *request)
+get_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
+			int wait_arg, int lease_arg, AcquireRequest *request)
 {
 	memset(request, 0, sizeof(AcquireRequest));
 	request->wait_us = wait_arg < 0 ? WAIT_FOREVER : get_wait(fcinfo, wait_arg);
+	request->terms.kind = kind;
 	request->terms.scope = scope;
 	request->terms.lease_ms = get_lease(fcinfo, lease_arg, &request->terms.renewed);
 	request->terms.guard = lr_commit_guard;
@@ -221,7 +222,7 @@ take(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
 	AcquireRequest request;
 
 	get_key(fcinfo, &name);
-	get_request(fcinfo, scope, wait_arg, lease_arg, &request);
+	get_request(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg, &request);
 	if (scope == SCOPE_SESSION)
 		require_session_locks();
 	xact_warn_snapshot(scope);
@@ -266,7 +267,7 @@ take_fenced(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_ar
 	bool		taken;
 
 	get_key(fcinfo, &name);
-	get_request(fcinfo, scope, wait_arg, lease_arg, &request);
+	get_request(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg, &request);
 	if (scope == SCOPE_SESSION)
 		require_session_locks();
 	xact_warn_snapshot(scope);
@@ -325,7 +326,7 @@ lockredis_with_lock(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("command must not be null")));
-	get_request(fcinfo, SCOPE_SESSION, 2, 3, &request);
+	get_request(fcinfo, KIND_REENTRANT, SCOPE_SESSION, 2, 3, &request);
 	if (!PG_ARGISNULL(4) &&
 		(!interval_us(PG_GETARG_INTERVAL_P(4), &keep_us, &sign) ||
 		 keep_us < 0 || keep_us > LEASE_MAX_MS * LR_US_PER_MS))
@@ -353,7 +354,7 @@ lockredis_unlock(PG_FUNCTION_ARGS)
 
 	get_key(fcinfo, &name);
 	require_unrestricted();
-	PG_RETURN_BOOL(session_unlock(&name));
+	PG_RETURN_BOOL(session_unlock(&name, KIND_REENTRANT));
 }
 
 Datum
@@ -374,7 +375,7 @@ lockredis_extend(PG_FUNCTION_ARGS)
 	get_key(fcinfo, &name);
 	lease_ms = get_lease(fcinfo, 1, &renewed);
 	require_unrestricted();
-	PG_RETURN_BOOL(session_extend(&name, lease_ms, renewed));
+	PG_RETURN_BOOL(session_extend(&name, KIND_REENTRANT, lease_ms, renewed));
 }
 
 Datum
@@ -383,7 +384,7 @@ lockredis_force_unlock(PG_FUNCTION_ARGS)
 	LrName		name;
 
 	get_key(fcinfo, &name);
-	PG_RETURN_BOOL(session_force(&name));
+	PG_RETURN_BOOL(session_force(&name, KIND_REENTRANT));
 }
 
 /* ----------
@@ -400,7 +401,7 @@ inspect(FunctionCallInfo fcinfo, StoreOp *op)
 	LrName		name;
 
 	get_key(fcinfo, &name);
-	session_inspect(&name, op);
+	session_inspect(&name, KIND_REENTRANT, op);
 	if (op->value == STORE_VALUE_OTHER)
 		report_wrong_type(&name, op);
 }
@@ -447,7 +448,7 @@ static bool
 look(FunctionCallInfo fcinfo, LrName *name, HoldView *view)
 {
 	get_key(fcinfo, name);
-	return session_look(name, view);
+	return session_look(name, KIND_REENTRANT, view);
 }
 
 /* ----------

@@ -172,12 +172,13 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 	}
 	PG_CATCH();
 	{
-		xact_release_job_at_abort(name);	/* entries move, so by its name */
+		/* Entries move, so by its name. */
+		xact_release_job_at_abort(name, request->terms.kind);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
-	(void) session_unlock_job(name);
+	(void) session_unlock_job(name, request->terms.kind);
 	SPI_finish();
 	commit_call();
 	return true;

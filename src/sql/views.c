@@ -163,7 +163,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 	memset(v->value, 0, sizeof(v->value));
 	memset(v->isnull, true, sizeof(v->isnull));
 
-	set_column(v, COL_KIND, CStringGetTextDatum("reentrant"));
+	set_column(v, COL_KIND, CStringGetTextDatum(lr_kind(row->kind)->name));
 	set_column(v, COL_GRANTED, BoolGetDatum(lt_is_granted(row->state)));
 	if (row->state != HOLD_ORPHAN)
 	{
