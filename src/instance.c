@@ -79,6 +79,18 @@ instance_shmem_init(void)
 	pg_atomic_init_u32(&instance->watchdog_proc, 0);
 }
 
+void
+lr_require_preload(void)
+{
+	if (instance == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lockredis must be loaded via \"%s\"",
+						"shared_preload_libraries"),
+				 errhint("Add \"lockredis\" to \"%s\" and restart the server.",
+						 "shared_preload_libraries")));
+}
+
 /* ----------
  * Names
  * ----------

@@ -23,6 +23,9 @@
 extern Size instance_shmem_size(void);
 extern void instance_shmem_init(void);
 
+/* Raises where the library was not preloaded: it has no shared memory then. */
+extern void lr_require_preload(void);
+
 /* 36 characters, made anew with the shared memory. */
 extern const char *lr_instance_uuid(void);
 

@@ -50,24 +50,6 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
-bool
-lr_is_preloaded(void)
-{
-	return locktable_is_attached();
-}
-
-void
-lr_require_preload(void)
-{
-	if (!lr_is_preloaded())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lockredis must be loaded via \"%s\"",
-						"shared_preload_libraries"),
-				 errhint("Add \"lockredis\" to \"%s\" and restart the server.",
-						 "shared_preload_libraries")));
-}
-
 static void
 request_shmem(void)
 {

@@ -141,12 +141,6 @@ locktable_shmem_init(void)
 		init_table();
 }
 
-bool
-locktable_is_attached(void)
-{
-	return lt_table != NULL;
-}
-
 /* ----------
  * Pools
  * ----------

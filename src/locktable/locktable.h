@@ -125,6 +125,5 @@ typedef struct ScopeHold
 extern Size locktable_shmem_size(void);
 extern int	locktable_lwlocks(void);
 extern void locktable_shmem_init(void);
-extern bool locktable_is_attached(void);
 
 #endif							/* LR_LOCKTABLE_H */

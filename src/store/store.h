@@ -48,8 +48,6 @@
 #include "kinds/kind.h"
 #include "store/op.h"
 
-#define STORE_NO_TTL	(-1)	/* ttl_ms of a value that never expires */
-
 typedef struct StoreOp
 {
 	StoreOpKind kind;
@@ -139,6 +137,7 @@ typedef struct StoreInterest
 										 * and nobody else: whoever has a key
 										 * there took it here */
 
+/* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 
