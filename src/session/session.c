@@ -22,6 +22,7 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
+#include "instance.h"
 #include "locktable/losses.h"
 #include "report.h"
 #include "session/ask.h"
