@@ -24,7 +24,7 @@
 #include "store/stores.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
-static StoreId failed_store = STORE_REDIS;	/* whose error is told */
+static StoreId failed_store;	/* whose error is told */
 static bool is_open = false;
 
 void

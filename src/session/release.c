@@ -136,7 +136,7 @@ release_keep_ms(const HoldView *view)
 
 	if (view->keep_until <= now)
 		return 0;
-	return (view->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS;
+	return lr_ms_up(view->keep_until - now);
 }
 
 /*
@@ -234,7 +234,8 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	HoldView   *view = &item->view;
 
 	view->state = HOLD_LOST;
-	view->lost_reason = op->store == STORE_REDIS && view->place != lr_place ?
+	view->lost_reason =
+		lr_store_can(op->store, STORE_HAS_PLACE) && view->place != lr_place ?
 		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
@@ -327,7 +328,7 @@ release_swap(int i, int j)
 }
 
 /*
- * release_sort --- what is in the table first: that does not take long
+ * release_sort --- what is kept on this server first: that does not take long
  */
 static void
 release_sort(void)
@@ -335,14 +336,14 @@ release_sort(void)
 	int			n = 0;
 
 	for (int i = 0; i < batch.n; i++)
-		if (batch.ops[i].store == STORE_TABLE)
+		if (lr_store_can(batch.ops[i].store, STORE_SERVER_ONLY))
 			release_swap(n++, i);
 }
 
 void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
-	if (lr_has_store(STORE_REDIS) && lr_has_store(STORE_TABLE))
+	if (lr_has_fallback())
 		release_sort();
 	if (how == STORE_POLL)
 		ask_run_until(batch.ops, batch.n, deadline, how);

@@ -157,7 +157,7 @@ ask_once(StoreId store)
 	acq.asking = true;
 	ask_run(op, STORE_WAIT);
 	acq.asking = false;
-	if (op->outcome == STORE_BUSY && op->store == STORE_REDIS)
+	if (op->outcome == STORE_BUSY && !lr_store_can(store, STORE_SERVER_ONLY))
 		silence_saw_ttl(acq.name->hash, op->ttl_ms);
 }
 
@@ -172,7 +172,7 @@ must_hold_off(StoreId store)
 	StoreOp    *op = &acq.op;
 	int64		left;
 
-	if (store != STORE_TABLE)
+	if (!lr_store_can(store, STORE_SERVER_ONLY))
 		return false;
 	left = silence_hold_off(acq.name->hash);
 	if (left == 0 || lt_key_stayed_here(acq.hold))
@@ -337,7 +337,7 @@ plan_retry(bool subscribed)
 		acq.retry_at = now + Min(ttl, acq.poll);
 		return;
 	}
-	if (!(lr_store(acq.op.store)->features & STORE_HAS_PUSH))
+	if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
 	else if (!subscribed)
 	{
@@ -410,11 +410,11 @@ is_shared_failure(void)
 }
 
 static bool
-redis_is_up(void)
+first_store_is_up(void)
 {
 	NodeStatus	status;
 
-	node_get_status(STORE_REDIS, &status);
+	node_get_status(lr_first_store(), &status);
 	return status.state == NODE_UP;
 }
 
@@ -431,9 +431,9 @@ waits_for_store(void)
 	bool		refused = acq.op.outcome == STORE_REFUSED ||
 		acq.op.outcome == STORE_DENIED;
 
-	if (acq.request->wait_us == 0 || lr_mode != MODE_FALLBACK || !store_failed())
+	if (acq.request->wait_us == 0 || !lr_has_fallback() || !store_failed())
 		return false;
-	if (refused && ++acq.refusals > 1 && redis_is_up())
+	if (refused && ++acq.refusals > 1 && first_store_is_up())
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN &&
 		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.not_after))
@@ -647,7 +647,7 @@ wait_abandon(void)
 		ask_abandon();
 		acq.asking = false;
 	}
-	else if (lr_mode != MODE_FALLBACK && is_shared_failure())
+	else if (!lr_has_fallback() && is_shared_failure())
 		lt_fail_waiters(acq.hold);
 
 	if (must_give_back())

@@ -33,9 +33,6 @@
 #include "settings.h"
 #include "session/transaction.h"
 
-/* The largest number that the store's scripts count exactly. */
-#define TOKEN_MAX			((INT64CONST(1) << 53) - 1)
-
 #define LEASE_MIN_MS		10
 #define LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
 
@@ -119,7 +116,7 @@ get_lease(FunctionCallInfo fcinfo, int argno, bool *renewed)
 		us > LEASE_MAX_MS * LR_US_PER_MS)
 		ms = sign > 0 ? LEASE_MAX_MS + 1 : 0;
 	else
-		ms = us <= 0 ? 0 : (us + LR_US_PER_MS - 1) / LR_US_PER_MS;
+		ms = us <= 0 ? 0 : lr_ms_up(us);
 
 	if (ms < LEASE_MIN_MS || ms > LEASE_MAX_MS)
 		ereport(ERROR,
@@ -480,7 +477,7 @@ lockredis_fence_check(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("fencing token must not be null")));
 	token = PG_GETARG_INT64(1);
-	if (token < 1 || token > TOKEN_MAX)
+	if (token < 1 || token > STORE_TOKEN_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("fencing token must be between 1 and 2^53-1")));
