@@ -89,6 +89,19 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 			 errhint("Use another key.")));
 }
 
+/*
+ * report_not_held --- an error, or the warning of a release
+ */
+void
+report_not_held(int elevel, const LrName *name)
+{
+	ereport(elevel,
+			(errcode(elevel >= ERROR ?
+					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_WARNING),
+			 errmsg("you don't own the Redis lock \"%s\"",
+					lr_name_to_show(name->data, name->len))));
+}
+
 char *
 lost_reason_text(LostReason reason, const char *taken_by)
 {

@@ -228,6 +228,24 @@ ask_held(LrIndex hold, StoreOp *op)
 	return ask_settle(hold, op);
 }
 
+/*
+ * ask_write --- see ask.h
+ *
+ * Until it has answered it is not known which count the store shows.
+ */
+void
+ask_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
+		  bool keep, StoreOp *op)
+{
+	ask_prepare_held(op, STORE_SET, &entry->key, view);
+	op->lease_ms = lease_ms;
+	op->keep_ms = keep ? lease_ms : 0;
+	lt_note_count(entry->hold, false);
+	(void) ask_held(entry->hold, op);
+	if (op->outcome == STORE_OK)
+		lt_note_count(entry->hold, true);
+}
+
 /* ----------
  * What went wrong
  * ----------

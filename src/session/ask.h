@@ -69,6 +69,14 @@ extern void ask_run_held(LrIndex hold, StoreOp *op);
 extern bool ask_held(LrIndex hold, StoreOp *op);
 
 /*
+ * Have the store write the count of a view of a lock that we hold, and lengthen
+ * its lease to that (0: leave it); "keep": even if this server crashes.  An
+ * outcome that says so means that it is lost.
+ */
+extern void ask_write(const HeldEntry *entry, const HoldView *view,
+					  int64 lease_ms, bool keep, StoreOp *op);
+
+/*
  * An owner-checked operation of a lock that we hold was answered: repeat it while
  * the lock has been moved since, mark the hold lost if the answer says so.  True:
  * it is lost.

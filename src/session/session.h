@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *	  The Redis locks of this backend: take, give back, ask, end.
+ *	  The Redis locks of this backend: take, ask, change, end.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -30,15 +30,6 @@ extern bool session_lock(const LrName *name, const AcquireRequest *request,
 
 /* What a backend needs before its first lock or question; raises. */
 extern void session_enter(void);
-
-/* Give back one session-level hold.  False, with a WARNING: there was none. */
-extern bool session_unlock(const LrName *name, KindId kind);
-
-/* The job runner's own hold, which session_unlock does not touch. */
-extern bool session_unlock_job(const LrName *name, KindId kind);
-
-/* Give back all of them; the number of keys. */
-extern int64 session_unlock_all(void);
 
 /* DISCARD ALL: the same, but a cancel cannot stop it and it raises nothing. */
 extern void session_discard(void);

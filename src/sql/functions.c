@@ -30,6 +30,7 @@
 #include "keyname.h"
 #include "report.h"
 #include "session/session.h"
+#include "session/unlock.h"
 #include "settings.h"
 #include "session/transaction.h"
 
@@ -526,10 +527,7 @@ lockredis_assert_held(PG_FUNCTION_ARGS)
 	HoldView	view;
 
 	if (!look(fcinfo, &name, &view))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("you don't own the Redis lock \"%s\"",
-						lr_name_to_show(name.data, name.len))));
+		report_not_held(ERROR, &name);
 	if (view.state != HOLD_HELD)
 		session_refuse_lost(&name, &view);
 	PG_RETURN_VOID();

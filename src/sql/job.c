@@ -31,6 +31,7 @@
 #include "sql/job.h"
 #include "session/session.h"
 #include "session/transaction.h"
+#include "session/unlock.h"
 
 /*
  * job_require_control --- may the caller's transaction be ended?

@@ -21,6 +21,7 @@
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 
+#include "../../../src/session/unlock.h"
 #include "../../../src/settings.h"
 
 /* Kinds of statements: bits of SimShared.mix. */
