@@ -29,7 +29,6 @@
 #include "session/track.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/node.h"
 #include "store/silence.h"
 #include "store/stores.h"
 
@@ -383,7 +382,7 @@ release_patience(void)
 
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (lr_has_store(i))
-			usual = Max(usual, node_usual_round_trip(i));
+			usual = Max(usual, lr_usual_round_trip(i));
 	return Min(Max(END_PATIENCE,
 				   Min(END_ROUND_TRIPS * usual, END_PATIENCE_MAX)) +
 			   batch.n * END_PATIENCE_EACH,

@@ -13,6 +13,7 @@
 #include "lockredis.h"
 
 #include "session/request.h"
+#include "settings.h"
 #include "store/stores.h"
 
 /*

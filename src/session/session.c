@@ -34,7 +34,6 @@
 #include "session/track.h"
 #include "session/transaction.h"
 #include "session/waiting.h"
-#include "settings.h"
 #include "stats.h"
 
 /* ----------

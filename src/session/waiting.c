@@ -412,15 +412,6 @@ wait_failure_is_shared(void)
 		!(acq.op.outcome == STORE_DENIED && acq.op.own_fault);
 }
 
-static bool
-wait_first_store_is_up(void)
-{
-	NodeStatus	status;
-
-	node_get_status(lr_first_store(), &status);
-	return status.state == NODE_UP;
-}
-
 /*
  * wait_outlive_failure --- wait on although the store has failed, if this is a
  * failure that a waiting call outlives; false: it is not
@@ -437,7 +428,7 @@ wait_outlive_failure(void)
 
 	if (acq.request->wait_us == 0 || !lr_has_fallback() || !wait_store_failed())
 		return false;
-	if (refused && ++acq.refusals > 1 && wait_first_store_is_up())
+	if (refused && ++acq.refusals > 1 && lr_store_is_up(lr_first_store()))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN &&
 		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.not_after))

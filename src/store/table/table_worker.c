@@ -45,7 +45,6 @@
 
 #include "store/node.h"
 #include "settings.h"
-#include "store/stores.h"
 #include "store/table/requests.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_worker.h"
@@ -471,7 +470,7 @@ say_where(void)
 	char		where[128];
 
 	snprintf(where, sizeof(where), "database \"%s\"", lr_database);
-	node_set_facts(STORE_TABLE, where, PG_VERSION, NULL, false);
+	node_set_facts(NODE_TABLE, where, PG_VERSION, NULL, ROLE_TABLE);
 }
 
 void
