@@ -346,6 +346,36 @@ session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 	return view.state == HOLD_HELD;
 }
 
+/*
+ * session_mint --- see session.h
+ */
+int64
+session_mint(const LrName *name, const HeldEntry *entry,
+			 const AcquireRequest *request, int64 floor)
+{
+	StoreOp		op;
+	HoldView	view;
+	bool		lost;
+
+	lt_look(entry->hold, &view);
+	if (view.state == HOLD_LOST)
+		session_refuse_lost(name, &view);
+
+	ask_prepare_held(&op, STORE_MINT, &entry->key, &view);
+	op.floor = floor;
+	lost = ask_held(entry->hold, &op);
+	request_require_counter(request, op.store);
+	if (lost)
+	{
+		lt_look(entry->hold, &view);
+		session_refuse_lost(name, &view);
+	}
+	if (op.outcome != STORE_OK)
+		ask_report_failure(ERROR, op.outcome);
+	lt_set_fence(entry->hold, op.fence);
+	return op.fence;
+}
+
 void
 session_inspect(const LrName *name, KindId kind, StoreOp *op)
 {

@@ -44,6 +44,13 @@ extern void session_refuse_lost(const LrName *name, const HoldView *view);
 extern bool session_extend(const LrName *name, KindId kind, int64 lease_ms,
 						   bool renewed);
 
+/*
+ * Have the store give the hold a new fencing token above "floor"; raises unless
+ * it does.
+ */
+extern int64 session_mint(const LrName *name, const HeldEntry *entry,
+						  const AcquireRequest *request, int64 floor);
+
 /* Ask the store who has the key; raises unless it says. */
 extern void session_inspect(const LrName *name, KindId kind, StoreOp *op);
 
