@@ -108,8 +108,8 @@ read_answers(TableHandle *h)
 		table_set_error(h, request->trouble.sqlstate, request->trouble.detail,
 						table_trouble_hint(request->trouble.fault));
 	request_free(request);
-	if (!h->patient && node_is_silent(STORE_TABLE))
-		node_set_silent(STORE_TABLE, false);
+	if (!h->patient && node_is_silent(NODE_TABLE))
+		node_set_silent(NODE_TABLE, false);
 	batch_finish(&h->batch);
 }
 
@@ -202,7 +202,7 @@ table_check_time(TableHandle *h)
 		return;
 	if (h->asked > 0 &&
 		now - table_first_open(h)->sent_at >= lr_command_timeout * LR_US_PER_MS)
-		node_set_silent(STORE_TABLE, true);
+		node_set_silent(NODE_TABLE, true);
 	take_back(h, requests_have_worker() ?
 			  "The table worker did not answer in time." : NOT_RUNNING);
 }
@@ -328,7 +328,7 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 	if (RecoveryInProgress())
 		table_fail(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
 				   "This server is a standby: it cannot write the table of locks.");
-	else if (!h->patient && node_is_silent(STORE_TABLE) && lr_watchdog_running())
+	else if (!h->patient && node_is_silent(NODE_TABLE) && lr_watchdog_running())
 		table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 				   "The table worker did not answer lately; it is tried again in the background.");
 	else if (lr_now() >= deadline)
@@ -369,6 +369,8 @@ table_connected(StoreHandle *handle)
 const StoreRoutine table_store = {
 	.name = "table",
 	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY,
+	.node = NODE_TABLE,
+	.role = ROLE_TABLE,
 	.shmem_size = requests_shmem_size,
 	.shmem_init = requests_shmem_init,
 	.open = table_open_handle,

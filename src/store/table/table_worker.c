@@ -45,7 +45,6 @@
 
 #include "settings.h"
 #include "store/node.h"
-#include "store/stores.h"
 #include "store/table/lifetime.h"
 #include "store/table/requests.h"
 #include "store/table/table_rows.h"
@@ -478,7 +477,7 @@ show_database(void)
 	char		where[128];
 
 	snprintf(where, sizeof(where), "database \"%s\"", lr_database);
-	node_set_facts(STORE_TABLE, where, PG_VERSION, NULL, false);
+	node_set_facts(NODE_TABLE, where, PG_VERSION, NULL, ROLE_TABLE);
 }
 
 /*
