@@ -18,7 +18,8 @@
  * worker runs requests one batch after the other, so whatever is submitted
  * after an abandoned one is carried out after it.
  *
- * Nothing in here waits, allocates or raises.
+ * Nothing in here waits or raises, and nothing allocates but a worker that
+ * starts.
  *
  * Copyright (c) 2026, lockredis contributors
  *
