@@ -30,6 +30,7 @@
 #include "session/transaction.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/addresses.h"
 #include "store/current.h"
 #include "store/node.h"
 #include "store/silence.h"
@@ -61,6 +62,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(losses_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
+	RequestAddinShmemSpace(addresses_shmem_size());
 	RequestAddinShmemSpace(current_shmem_size());
 	RequestAddinShmemSpace(silence_shmem_size());
 	RequestAddinShmemSpace(stores_shmem_size());
@@ -81,6 +83,7 @@ startup_shmem(void)
 	losses_shmem_init(1 + locktable_lwlocks());
 	stats_shmem_init();
 	node_shmem_init();
+	addresses_shmem_init();
 	current_shmem_init();
 	silence_shmem_init();
 	stores_shmem_init();

@@ -20,7 +20,6 @@
 
 #include "settings.h"
 #include "terms.h"
-#include "store/store.h"
 
 static const struct config_enum_entry mode_options[] = {
 	{"redis", MODE_REDIS, false},
@@ -328,4 +327,22 @@ int64
 lr_call_budget(void)
 {
 	return ((int64) lr_connect_timeout + lr_command_timeout) * LR_US_PER_MS;
+}
+
+bool
+lr_has_store(StoreId id)
+{
+	return lr_has_fallback() || id == lr_first_store();
+}
+
+StoreId
+lr_first_store(void)
+{
+	return lr_mode == MODE_TABLE ? STORE_TABLE : STORE_REDIS;
+}
+
+bool
+lr_has_fallback(void)
+{
+	return lr_mode == MODE_FALLBACK;
 }

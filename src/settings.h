@@ -55,6 +55,15 @@ extern bool lr_in_alter_system;
 /* One whole call's budget: connect_timeout + command_timeout, microseconds. */
 extern int64 lr_call_budget(void);
 
+/* Is this store used in the server's mode? */
+extern bool lr_has_store(StoreId id);
+
+/* The one that new locks go to as long as it answers. */
+extern StoreId lr_first_store(void);
+
+/* Is there another one that takes its place when it does not? */
+extern bool lr_has_fallback(void);
+
 extern void lr_define_settings(void);
 
 #endif							/* LR_SETTINGS_H */

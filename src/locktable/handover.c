@@ -40,6 +40,7 @@
 #include "store/node.h"
 #include "settings.h"
 #include "store/silence.h"
+#include "store/stores.h"
 
 /*
  * How long the head holds back.  A client elsewhere is told by a message and
@@ -359,7 +360,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 int64
 lt_pause_after(int receivers)
 {
-	int64		round_trip = node_usual_round_trip(STORE_REDIS);
+	int64		round_trip = lr_usual_round_trip(STORE_REDIS);
 
 	if (receivers == 0)
 		return 0;

@@ -29,7 +29,6 @@
 #include "store/current.h"
 #include "store/silence.h"
 #include "store/store.h"
-#include "store/stores.h"
 
 /* A head that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S

@@ -34,7 +34,6 @@
 #include "report.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/stores.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
 PG_FUNCTION_INFO_V1(lockredis_application_name);
@@ -352,35 +351,43 @@ fill_use(StoreId id, Datum *values, bool *nulls)
 }
 
 static const char *
-role_name(StoreId id, const NodeStatus *status)
+role_name(NodeRole role)
 {
-	if (id == STORE_TABLE)
-		return "table";
-	return status->role_is_replica ? "replica" : "master";
+	switch (role)
+	{
+		case ROLE_REPLICA:
+			return "replica";
+		case ROLE_TABLE:
+			return "table";
+		case ROLE_MASTER:
+			break;
+	}
+	return "master";
 }
 
+/*
+ * put_status --- the row of a node
+ */
 static void
-put_status(ReturnSetInfo *rsinfo, StoreId id, int number)
+put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, int number)
 {
-	NodeStatus	status;
 	Datum		values[STATUS_COLUMNS] = {0};
 	bool		nulls[STATUS_COLUMNS] = {0};
 
-	node_get_status(id, &status);
 	values[COL_NODE] = Int32GetDatum(number);
-	values[COL_ROLE] = CStringGetTextDatum(role_name(id, &status));
+	values[COL_ROLE] = CStringGetTextDatum(role_name(status->role));
 	text_or_null(values, nulls, COL_ADDRESS,
-				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status.address : "");
-	values[COL_STATE] = CStringGetTextDatum(state_name(status.state));
-	nulls[COL_ROUND_TRIP] = status.round_trip_us < 0;
-	values[COL_ROUND_TRIP] = interval_from_us(status.round_trip_us);
-	text_or_null(values, nulls, COL_VERSION, status.version);
-	values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(id));
-	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status.maxmemory_policy);
-	text_or_null(values, nulls, COL_LAST_ERROR, status.last_error);
-	nulls[COL_LAST_ERROR_AT] = status.last_error_at == 0;
-	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status.last_error_at);
-	fill_use(id, values, nulls);
+				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status->address : "");
+	values[COL_STATE] = CStringGetTextDatum(state_name(status->state));
+	nulls[COL_ROUND_TRIP] = status->round_trip_us < 0;
+	values[COL_ROUND_TRIP] = interval_from_us(status->round_trip_us);
+	text_or_null(values, nulls, COL_VERSION, status->version);
+	values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(status->store));
+	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status->maxmemory_policy);
+	text_or_null(values, nulls, COL_LAST_ERROR, status->last_error);
+	nulls[COL_LAST_ERROR_AT] = status->last_error_at == 0;
+	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status->last_error_at);
+	fill_use(status->store, values, nulls);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -388,12 +395,13 @@ Datum
 lockredis_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	NodeStatus	status;
 	int			number = 0;
 
 	lr_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; i < STORE_COUNT; i++)
-		if (lr_has_store(i))
-			put_status(rsinfo, i, ++number);
+	for (NodeId i = 0; i < NODE_MAX; i++)
+		if (node_get_status(i, &status))
+			put_status(rsinfo, &status, ++number);
 	return (Datum) 0;
 }

@@ -19,8 +19,8 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
+#include "settings.h"
 #include "store/current.h"
-#include "store/stores.h"
 
 typedef struct CurrentShared
 {

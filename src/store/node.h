@@ -3,10 +3,10 @@
  * node.h
  *	  What all processes of this server know about the nodes of its stores.
  *
- * Kept in shared memory under one LWLock of its own, never held across I/O.
- * The watchdog writes state, version, round trip and the addresses that a host
- * name resolved to (see resolver.h); sessions read addresses, may ask for new
- * ones, and may mark the node as not answering.
+ * A table in shared memory with an entry for each node: a Redis process, or the
+ * table.  Under one LWLock of its own, never held across I/O.  The watchdog
+ * writes what it finds; sessions may mark a node as not answering and show what
+ * it told them.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -18,14 +18,18 @@
 #ifndef LR_NODE_H
 #define LR_NODE_H
 
-#include <sys/socket.h>
-
 #include "lockredis.h"
 #include "datatype/timestamp.h"
-#include "store/redis/url.h"
-#include "store/store.h"
+#include "storage/lwlock.h"
 
-#define LR_MAX_ADDRESSES	4
+/* An entry of the table. */
+typedef int NodeId;
+
+#define NODE_MAX			32
+
+/* The entries are shown in this order: those of Redis first, the table last. */
+#define NODE_REDIS			0
+#define NODE_TABLE			(NODE_MAX - 1)
 
 typedef enum NodeState
 {
@@ -34,23 +38,18 @@ typedef enum NodeState
 	NODE_DOWN
 } NodeState;
 
-typedef struct NodeAddresses
+typedef enum NodeRole
 {
-	uint32		url_hash;		/* of the host and port they belong to */
-	int			count;			/* 0 = not resolved (yet) */
-	char		error[128];		/* the resolver's words, if it failed */
-	struct sockaddr_storage addr[LR_MAX_ADDRESSES];
-	socklen_t	addr_len[LR_MAX_ADDRESSES];
-} NodeAddresses;
-
-/* Why addresses are asked for; bits. */
-#define WANT_REACHABLE		1	/* none are known, or nobody answers at these */
-#define WANT_MASTER			2	/* who answers there takes no writes any more */
+	ROLE_MASTER,
+	ROLE_REPLICA,
+	ROLE_TABLE
+} NodeRole;
 
 typedef struct NodeStatus
 {
+	StoreId		store;
+	NodeRole	role;
 	NodeState	state;
-	int			role_is_replica;
 	int64		round_trip_us;	/* of the last answered probe; -1 = none yet */
 	char		address[128];
 	char		version[32];
@@ -62,55 +61,48 @@ typedef struct NodeStatus
 extern Size node_shmem_size(void);
 extern void node_shmem_init(void);
 
-/* Copy of the status. */
-extern void node_get_status(StoreId id, NodeStatus *out);
+/* The lock that protects the texts here and the addresses (addresses.h). */
+extern LWLock *node_lwlock(void);
 
-/* Written by the watchdog. */
-extern void node_set_state(StoreId id, NodeState state);
-extern void node_set_facts(StoreId id, const char *address,
+/* There is such a node; "role" is its own until it has told another. */
+extern void node_enter(NodeId node, StoreId store, NodeRole role);
+
+/* Copy of the status; false: there is no such node. */
+extern bool node_get_status(NodeId node, NodeStatus *out);
+
+/* Written by the watchdog.  A NULL text is left alone. */
+extern void node_set_state(NodeId node, NodeState state);
+extern void node_set_facts(NodeId node, const char *address,
 						   const char *version, const char *policy,
-						   bool replica);
-extern void node_set_round_trip(StoreId id, int64 us);
+						   NodeRole role);
+extern void node_set_address(NodeId node, const char *address);
+extern void node_set_round_trip(NodeId node, int64 us);
+extern void node_set_error(NodeId node, const char *message);
+
+/* The settings have changed: what the node before it said is of no interest. */
+extern void node_forget(NodeId node);
 
 /* What can be expected: microseconds, 0 = not known.  Takes no lock. */
-extern int64 node_usual_round_trip(StoreId id);
-extern void node_set_error(StoreId id, const char *message);
-
-/* lockredis.url has changed: what the node before it said is of no interest. */
-extern void node_forget(StoreId id);
+extern int64 node_usual_round_trip(NodeId node);
 
 /*
- * Sessions: what the store told this one, perhaps only this one.  Not more often
- * than is worth while.
+ * Sessions: what the node told this one, perhaps only this one.  Not more often
+ * than is worth while.  "place" is the lr_place that it belongs to, 0 if to none.
  */
-extern void node_report_error(StoreId id, const char *message);
-
-extern void node_publish_addresses(const NodeAddresses *addresses);
+extern void node_report_error(NodeId node, uint32 place, const char *message);
 
 /*
- * Where the watchdog looks after the locks: lr_place as it has read
- * lockredis.url; 0 = not known.  Lock-free.
+ * Whose nodes these are: lr_place as the watchdog has read it; 0 = not known.
+ * Lock-free.
  */
 extern void node_set_place(uint32 place);
 extern uint32 node_get_place(void);
-
-/* Sessions: addresses of this URL; false when the watchdog has none yet. */
-extern bool node_get_addresses(const RedisUrl *url, NodeAddresses *out);
-
-/*
- * Ask the watchdog to have the host name resolved (it is woken); what has been
- * asked for since the last answer.
- */
-extern void node_want_addresses(uint32 why);
-extern uint32 node_addresses_wanted(void);
-extern void node_drop_wish(uint32 why);
-extern uint32 node_url_hash(const RedisUrl *url);
 
 /*
  * A request timed out: nobody but the watchdog talks to the node until it has
  * answered a probe.  Lock-free.
  */
-extern void node_set_silent(StoreId id, bool silent);
-extern bool node_is_silent(StoreId id);
+extern void node_set_silent(NodeId node, bool silent);
+extern bool node_is_silent(NodeId node);
 
 #endif							/* LR_NODE_H */

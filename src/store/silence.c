@@ -28,8 +28,8 @@
 #include "storage/shmem.h"
 
 #include "settings.h"
+#include "store/op.h"
 #include "store/silence.h"
-#include "store/stores.h"
 
 /* Of a Redis that is there. */
 #define SLOW_ANSWER			(100 * LR_US_PER_MS)

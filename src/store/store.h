@@ -46,6 +46,7 @@
 #include "lockredis.h"
 
 #include "kinds/kind.h"
+#include "store/node.h"
 #include "store/op.h"
 
 typedef struct StoreOp
@@ -156,6 +157,8 @@ typedef struct StoreRoutine
 {
 	const char *name;			/* "redis" */
 	int			features;		/* STORE_HAS_FENCE and the like */
+	NodeId		node;			/* its first node, and what that is */
+	NodeRole	role;
 
 	/* Its shared memory, where it is used; NULL: none. */
 	Size		(*shmem_size) (void);

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * stores.c
- *	  The stores that there are, and which of them this server uses.
+ *	  The stores that there are.
  *
  * This is where a store becomes known by its id; whoever has to treat one
- * unlike another asks what it can do.  The mode is fixed when the server starts,
- * so nothing here changes.
+ * unlike another asks what it can do.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -40,13 +39,22 @@ stores_shmem_size(void)
 	return size;
 }
 
-/* Called with AddinShmemInitLock held. */
+/*
+ * stores_shmem_init --- their own, and their entries in the table of nodes
+ *
+ * Called with AddinShmemInitLock held, when there is that table.
+ */
 void
 stores_shmem_init(void)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
-		if (lr_has_store(i) && stores[i]->shmem_init != NULL)
+	{
+		if (!lr_has_store(i))
+			continue;
+		node_enter(stores[i]->node, i, stores[i]->role);
+		if (stores[i]->shmem_init != NULL)
 			stores[i]->shmem_init();
+	}
 }
 
 const StoreRoutine *
@@ -61,20 +69,26 @@ lr_store_can(StoreId id, int feature)
 	return (stores[id]->features & feature) != 0;
 }
 
-bool
-lr_has_store(StoreId id)
-{
-	return lr_has_fallback() || id == lr_first_store();
-}
-
 StoreId
-lr_first_store(void)
+lr_store_with(int feature)
 {
-	return lr_mode == MODE_TABLE ? STORE_TABLE : STORE_REDIS;
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i) && lr_store_can(i, feature))
+			return i;
+	return STORE_COUNT;
+}
+
+int64
+lr_usual_round_trip(StoreId id)
+{
+	return node_usual_round_trip(stores[id]->node);
 }
 
 bool
-lr_has_fallback(void)
+lr_store_is_up(StoreId id)
 {
-	return lr_mode == MODE_FALLBACK;
+	NodeStatus	status;
+
+	(void) node_get_status(stores[id]->node, &status);
+	return status.state == NODE_UP;
 }

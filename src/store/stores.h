@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * stores.h
- *	  The stores that there are, and which of them this server uses.
+ *	  The stores that there are.
+ *
+ * Which of them this server uses says its mode (settings.h).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,13 +27,13 @@ extern const StoreRoutine *lr_store(StoreId id);
 /* Can it do that (STORE_HAS_FENCE and the like)? */
 extern bool lr_store_can(StoreId id, int feature);
 
-/* Is it used in this server's mode? */
-extern bool lr_has_store(StoreId id);
+/* The one that is used here and can do that; STORE_COUNT: there is none. */
+extern StoreId lr_store_with(int feature);
 
-/* The one that new locks go to as long as it answers. */
-extern StoreId lr_first_store(void);
+/* What can be expected of it: microseconds, 0 = not known.  Takes no lock. */
+extern int64 lr_usual_round_trip(StoreId id);
 
-/* Is there another one that takes its place when it does not? */
-extern bool lr_has_fallback(void);
+/* Did it serve the watchdog when that asked last? */
+extern bool lr_store_is_up(StoreId id);
 
 #endif							/* LR_STORES_H */

@@ -214,7 +214,7 @@ leave_redis(int64 silence)
 
 	/* A request may still be under way that nobody has given up yet. */
 	steady_since = 0;
-	node_get_status(STORE_REDIS, &status);
+	(void) node_get_status(lr_store(STORE_REDIS)->node, &status);
 	snprintf(why, sizeof(why), _("Redis has not answered for %.1f s: %.190s"),
 			 silence / (double) LR_US_PER_S,
 			 status.state == NODE_DOWN ? status.last_error :

@@ -27,6 +27,7 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
+#include "store/stores.h"
 #include "watchdog/watchdog.h"
 
 /* What awaits a batch; with more the lock table keeps it. */
@@ -38,6 +39,7 @@
 typedef struct Farewell
 {
 	const StoreRoutine *store;	/* NULL = lockredis.url has never changed */
+	StoreId		id;
 	Workplace	at;				/* kept for the next time */
 	bool		active;
 	bool		under_way;
@@ -50,9 +52,9 @@ typedef struct Farewell
 static Farewell farewell;
 
 void
-workplace_make(const StoreRoutine *store, Workplace *w)
+workplace_make(StoreId store, Workplace *w)
 {
-	w->handle = store->open("watchdog");
+	w->handle = lr_store(store)->open("watchdog");
 	w->items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
 	w->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
 }
@@ -67,7 +69,7 @@ end_farewell(void)
 }
 
 void
-farewell_begin(const StoreRoutine *store, bool under_way, Workplace *w)
+farewell_begin(StoreId store, bool under_way, Workplace *w)
 {
 	Workplace	old = *w;
 
@@ -76,12 +78,13 @@ farewell_begin(const StoreRoutine *store, bool under_way, Workplace *w)
 		farewell.queue = MemoryContextAlloc(TopMemoryContext,
 											sizeof(DueItem) * QUEUE_MAX);
 		workplace_make(store, &farewell.at);
-		farewell.store = store;
+		farewell.store = lr_store(store);
+		farewell.id = store;
 	}
 	end_farewell();
 	*w = farewell.at;
 	farewell.at = old;
-	store->stay(old.handle);
+	farewell.store->stay(old.handle);
 	farewell.active = true;
 	farewell.under_way = under_way;
 	farewell.until = lr_now() + lr_lease * LR_US_PER_MS;
@@ -113,7 +116,7 @@ send_queue(void)
 	for (int i = 0; i < n; i++)
 	{
 		at->ops[i].kind = STORE_RELEASE;
-		at->ops[i].store = STORE_REDIS;
+		at->ops[i].store = farewell.id;
 		at->ops[i].name = at->items[i].name;
 		at->ops[i].name_len = at->items[i].name_len;
 		at->ops[i].owner = at->items[i].owner;

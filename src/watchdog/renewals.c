@@ -111,12 +111,12 @@ start_one(StoreId id)
 
 	r->id = id;
 	r->store = lr_store(id);
-	workplace_make(r->store, &w);
+	workplace_make(id, &w);
 	use_workplace(r, &w);
 	r->first_op = MemoryContextAlloc(TopMemoryContext, sizeof(int) * BATCH_MAX);
 	r->state = NODE_CONNECTING;
 	r->retry_delay = RETRY_MIN;
-	node_set_state(id, NODE_CONNECTING);
+	node_set_state(r->store->node, NODE_CONNECTING);
 }
 
 void
@@ -156,9 +156,9 @@ warn_of_eviction(const NodeStatus *status)
 static void
 warn_of_role(const NodeStatus *status)
 {
-	if (status->role_is_replica == warned_replica)
+	if ((status->role == ROLE_REPLICA) == warned_replica)
 		return;
-	warned_replica = status->role_is_replica;
+	warned_replica = status->role == ROLE_REPLICA;
 	if (warned_replica)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -176,7 +176,7 @@ look_at_facts(Renewals *r)
 	NodeStatus	status;
 
 	r->next_facts = lr_now() + FACTS_INTERVAL;
-	node_get_status(r->id, &status);
+	(void) node_get_status(r->store->node, &status);
 	warn_of_eviction(&status);
 	warn_of_role(&status);
 }
@@ -197,13 +197,13 @@ store_is_up(Renewals *r)
 	r->retry_delay = RETRY_MIN;
 	r->next_try = 0;
 	r->next_probe = lr_now() + probe_interval(r);
-	node_set_silent(r->id, false);
+	node_set_silent(r->store->node, false);
 	fallback_answered(r->id, lr_now());
 	if (!was_down)
 		return;
 
-	node_set_state(r->id, NODE_UP);
-	node_get_status(r->id, &status);
+	node_set_state(r->store->node, NODE_UP);
+	(void) node_get_status(r->store->node, &status);
 	ereport(LOG,
 			(errmsg("lockredis: the lock store at %s is up", status.address)));
 }
@@ -216,14 +216,14 @@ store_is_down(Renewals *r)
 	r->next_try = lr_now() + Min(r->retry_delay, probe_interval(r));
 	r->retry_delay = Min(r->retry_delay * 2, RETRY_MAX);
 	fallback_failed(r->id);
-	node_set_error(r->id, error->detail);
+	node_set_error(r->store->node, error->detail);
 	if (r->state == NODE_DOWN)
 		return;
-	if (r->state == NODE_CONNECTING)
-		node_set_facts(r->id, error->address, NULL, NULL, false);
+	if (r->state == NODE_CONNECTING && error->address[0] != '\0')
+		node_set_address(r->store->node, error->address);
 
 	r->state = NODE_DOWN;
-	node_set_state(r->id, NODE_DOWN);
+	node_set_state(r->store->node, NODE_DOWN);
 	ereport(LOG,
 			(errmsg("lockredis: the lock store is down"),
 			 errdetail_internal("%s%s%s", error->address,
@@ -300,9 +300,9 @@ judge_store(Renewals *r)
 			(i >= r->nheaders || op->outcome == STORE_OK);
 	}
 	if (answered)
-		node_set_silent(r->id, false);
+		node_set_silent(r->store->node, false);
 	if (r->nitems <= SMALL_BATCH && r->ops[0].outcome == STORE_OK)
-		node_set_round_trip(r->id, lr_now() - r->ops[0].sent_at);
+		node_set_round_trip(r->store->node, lr_now() - r->ops[0].sent_at);
 	if (!answered || !usable)
 	{
 		store_is_down(r);
@@ -364,7 +364,7 @@ tell_of_refusals(Renewals *r)
 
 	if (r->nrefused == 0)
 		return;
-	node_set_error(r->id, error->detail);
+	node_set_error(r->store->node, error->detail);
 	shown = lr_name_to_show(item->name, item->name_len);
 	ereport(LOG,
 			(item->action == DUE_RENEW ?
@@ -638,7 +638,7 @@ start_batch(Renewals *r)
 static bool
 wants_probe(const Renewals *r, int64 now)
 {
-	return r->state != NODE_UP || node_is_silent(r->id) || now >= r->next_probe;
+	return r->state != NODE_UP || node_is_silent(r->store->node) || now >= r->next_probe;
 }
 
 /*
@@ -701,15 +701,15 @@ renewals_step(void)
  * The caller makes everything due.
  */
 void
-renewals_reconnect(bool place_changed)
+renewals_reconnect(StoreId store, bool place_changed)
 {
-	Renewals   *r = &renewals[STORE_REDIS];
+	Renewals   *r = &renewals[store];
 
 	if (place_changed && r->store->connected(r->handle))
 	{
 		Workplace	w = {r->handle, r->items, r->ops};
 
-		farewell_begin(r->store, r->under_way, &w);
+		farewell_begin(r->id, r->under_way, &w);
 		use_workplace(r, &w);
 	}
 	r->store->disconnect(r->handle);
@@ -718,7 +718,7 @@ renewals_reconnect(bool place_changed)
 	r->under_way = false;
 	r->next_look = 0;
 	r->state = NODE_CONNECTING;
-	node_forget(r->id);
+	node_forget(r->store->node);
 	r->retry_delay = RETRY_MIN;
 	r->next_try = 0;
 }
@@ -732,7 +732,7 @@ interests_of(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
 		*until = Min(*until, r->next_look);
 	else
 	{
-		bool		steady = r->state == NODE_UP && !node_is_silent(r->id);
+		bool		steady = r->state == NODE_UP && !node_is_silent(r->store->node);
 
 		*until = Min(*until, steady ? r->next_probe : r->next_try);
 		*until = Min(*until, lt_next_due(r->id));
@@ -778,13 +778,18 @@ renewals_idle(void)
 }
 
 /*
- * renewals_connected --- is there a connection to Redis that serves us?
+ * renewals_serves --- is there a connection to this node that serves us?
  */
 bool
-renewals_connected(void)
+renewals_serves(NodeId node)
 {
-	const Renewals *r = &renewals[STORE_REDIS];
+	for (int i = 0; i < STORE_COUNT; i++)
+	{
+		const Renewals *r = &renewals[i];
 
-	return lr_has_store(STORE_REDIS) && r->state == NODE_UP &&
-		!node_is_silent(r->id) && r->store->connected(r->handle);
+		if (lr_has_store(i) && r->store->node == node)
+			return r->state == NODE_UP && !node_is_silent(node) &&
+				r->store->connected(r->handle);
+	}
+	return false;
 }

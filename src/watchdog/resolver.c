@@ -45,13 +45,14 @@
 #include "storage/pg_shmem.h"
 #include "utils/ps_status.h"
 
+#include "store/addresses.h"
 #include "store/node.h"
 #include "watchdog/resolver.h"
-#include "settings.h"
 
-/* A name is resolved at most this often; rarer each time that fails. */
+/* A name is resolved at most this often; half as often each time that fails. */
 #define INTERVAL_MIN		(1 * LR_US_PER_S)
 #define INTERVAL_MAX		(5 * LR_US_PER_S)
+#define INTERVAL_DOUBLED	3
 
 /* No answer for so long, in seconds: ask anew. */
 #define ANSWER_LIMIT		60
@@ -71,14 +72,19 @@ typedef struct Resolver
 	pgsocket	pipe;			/* its answer; PGINVALID_SOCKET = not awaited */
 	uint32		pipe_epoch;		/* changes with each pipe */
 	int64		give_up_at;
-	uint32		url_hash;		/* of what was asked for */
-	int64		interval;
-	int64		not_before;		/* the next one */
+	uint32		question;		/* the number of what was asked */
+	AddressWish wish;			/* likewise: what it was */
 } Resolver;
 
+/* What goes through the pipe. */
+typedef struct Answer
+{
+	uint32		question;
+	NodeAddresses found;
+} Answer;
+
 static Resolver resolver = {
-	.pipe = PGINVALID_SOCKET,
-	.interval = INTERVAL_MIN
+	.pipe = PGINVALID_SOCKET
 };
 
 /* ----------
@@ -161,8 +167,11 @@ leave_server(pid_t watchdog, int pipe_end)
 	close_inherited(pipe_end);
 }
 
+/*
+ * look_up --- ask the system for the addresses
+ */
 static void
-look_up(const RedisUrl *url, NodeAddresses *found)
+look_up(const AddressWish *wish, NodeAddresses *found)
 {
 	struct addrinfo hints;
 	struct addrinfo *list = NULL;
@@ -173,9 +182,9 @@ look_up(const RedisUrl *url, NodeAddresses *found)
 	hints.ai_family = AF_UNSPEC;
 	hints.ai_socktype = SOCK_STREAM;
 	hints.ai_flags = AI_NUMERICSERV;
-	snprintf(port, sizeof(port), "%d", url->port);
+	snprintf(port, sizeof(port), "%d", wish->port);
 
-	rc = getaddrinfo(url->host, port, &hints, &list);
+	rc = getaddrinfo(wish->host, port, &hints, &list);
 	if (rc != 0)
 	{
 		strlcpy(found->error,
@@ -196,22 +205,22 @@ look_up(const RedisUrl *url, NodeAddresses *found)
 }
 
 /*
- * ask --- what the process does
+ * answer_question --- what the process does
  *
  * What it writes is less than a pipe takes at once.
  */
 static void
-ask(const RedisUrl *url, pid_t watchdog, int pipe_end)
+answer_question(pid_t watchdog, int pipe_end)
 {
-	NodeAddresses found;
+	Answer		answer;
 
-	StaticAssertStmt(sizeof(found) <= 4096, "answer does not fit into a pipe");
+	StaticAssertStmt(sizeof(answer) <= 4096, "answer does not fit into a pipe");
 
 	leave_server(watchdog, pipe_end);
-	memset(&found, 0, sizeof(found));
-	found.url_hash = node_url_hash(url);
-	look_up(url, &found);
-	if (write(FIRST_INHERITED, &found, sizeof(found)) != sizeof(found))
+	memset(&answer, 0, sizeof(answer));
+	answer.question = resolver.question;
+	look_up(&resolver.wish, &answer.found);
+	if (write(FIRST_INHERITED, &answer, sizeof(answer)) != sizeof(answer))
 		_exit(1);
 	_exit(0);
 }
@@ -244,8 +253,8 @@ report_failure(const char *why)
 
 	snprintf(message, sizeof(message),
 			 "Could not resolve the host name in lockredis.url: %s.", why);
-	node_set_error(STORE_REDIS, message);
-	if (resolver.interval == INTERVAL_MIN)
+	node_set_error(resolver.wish.node, message);
+	if (resolver.wish.failures == 0)
 		ereport(LOG,
 				(errmsg("lockredis: could not resolve the host name in \"%s\": %s",
 						"lockredis.url", why)));
@@ -259,10 +268,7 @@ conclude(const NodeAddresses *found)
 {
 	if (found->count == 0)
 		report_failure(found->error);
-	resolver.not_before = lr_now() + resolver.interval;
-	resolver.interval = found->count > 0 ? INTERVAL_MIN :
-		Min(2 * resolver.interval, INTERVAL_MAX);
-	node_publish_addresses(found);
+	addresses_publish(&resolver.wish, found);
 }
 
 static void
@@ -271,7 +277,6 @@ conclude_failed(const char *why)
 	NodeAddresses none;
 
 	memset(&none, 0, sizeof(none));
-	none.url_hash = resolver.url_hash;
 	strlcpy(none.error, why, sizeof(none.error));
 	conclude(&none);
 }
@@ -287,13 +292,13 @@ conclude_not_started(int error)
 }
 
 /*
- * start --- fork
+ * start_asking --- fork
  *
  * With all signals blocked, so that no handler of the watchdog runs in the
  * new process, where it would set the flags of a copy and touch the latch.
  */
 static void
-start(const RedisUrl *url)
+start_asking(const AddressWish *wish)
 {
 	sigset_t	all;
 	sigset_t	before;
@@ -301,7 +306,8 @@ start(const RedisUrl *url)
 	int			ends[2];
 	int			error;
 
-	resolver.url_hash = node_url_hash(url);
+	resolver.question++;
+	resolver.wish = *wish;
 	if (!AcquireExternalFD())
 	{
 		conclude_not_started(EMFILE);
@@ -323,7 +329,7 @@ start(const RedisUrl *url)
 	resolver.pid = fork();
 	error = errno;
 	if (resolver.pid == 0)
-		ask(url, watchdog, ends[1]);
+		answer_question(watchdog, ends[1]);
 	(void) sigprocmask(SIG_SETMASK, &before, NULL);
 	(void) close(ends[1]);
 
@@ -343,9 +349,11 @@ start(const RedisUrl *url)
  */
 
 static bool
-makes_sense(const NodeAddresses *found)
+makes_sense(const Answer *answer)
 {
-	return found->url_hash == resolver.url_hash &&
+	const NodeAddresses *found = &answer->found;
+
+	return answer->question == resolver.question &&
 		found->count >= 0 && found->count <= LR_MAX_ADDRESSES &&
 		memchr(found->error, '\0', sizeof(found->error)) != NULL;
 }
@@ -356,8 +364,8 @@ makes_sense(const NodeAddresses *found)
 static void
 read_answer(void)
 {
-	NodeAddresses found;
-	ssize_t		n = read(resolver.pipe, &found, sizeof(found));
+	Answer		answer;
+	ssize_t		n = read(resolver.pipe, &answer, sizeof(answer));
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
 	{
@@ -365,8 +373,8 @@ read_answer(void)
 			return;
 		conclude_failed("there was no answer");
 	}
-	else if (n == sizeof(found) && makes_sense(&found))
-		conclude(&found);
+	else if (n == sizeof(answer) && makes_sense(&answer))
+		conclude(&answer.found);
 	else
 		conclude_failed("the process for that ended without an answer");
 	close_pipe();
@@ -390,38 +398,73 @@ reap(void)
  * as there is nothing to write.
  */
 static bool
-is_needed(uint32 why, bool connected)
+is_needed(const AddressWish *wish, NodeServes serves)
 {
-	NodeAddresses known;
+	return !wish->known || (wish->why & WANT_MASTER) != 0 || !serves(wish->node);
+}
 
-	if (!redis_url_has_name(lr_redis_url))
-		return false;
-	return !connected || (why & WANT_MASTER) != 0 ||
-		!node_get_addresses(lr_redis_url, &known);
+/*
+ * when_to_ask --- this name, again
+ */
+static int64
+when_to_ask(const AddressWish *wish)
+{
+	int64		interval = INTERVAL_MIN;
+
+	if (wish->concluded_at == 0)
+		return 0;
+	if (wish->failures > 0)
+		interval <<= Min(wish->failures - 1, INTERVAL_DOUBLED);
+	return wish->concluded_at + Min(interval, INTERVAL_MAX);
+}
+
+/*
+ * next_wish --- the name to ask for first, and when; LR_NEVER if none is wanted
+ *
+ * With "serves" it drops the wishes that need not be granted.
+ */
+static int64
+next_wish(AddressWish *first, NodeServes serves)
+{
+	AddressWish wish;
+	int64		first_at = LR_NEVER;
+
+	for (int i = 0; i < ADDRESSES_MAX; i++)
+	{
+		if (!addresses_wish(i, &wish))
+			continue;
+		if (serves != NULL && !is_needed(&wish, serves))
+			addresses_drop_wish(&wish);
+		else if (when_to_ask(&wish) < first_at)
+		{
+			first_at = when_to_ask(&wish);
+			*first = wish;
+		}
+	}
+	return first_at;
 }
 
 void
-resolver_step(bool connected)
+resolver_step(NodeServes serves)
 {
-	uint32		why;
+	AddressWish wish;
 
 	if (resolver.pipe != PGINVALID_SOCKET)
 		read_answer();
 	if (resolver.pid != 0 && resolver.pipe == PGINVALID_SOCKET)
 		reap();
-	why = node_addresses_wanted();
-	if (resolver.pid != 0 || why == 0)
-		return;
-
-	if (!is_needed(why, connected))
-		node_drop_wish(why);
-	else if (lr_now() >= resolver.not_before)
-		start(lr_redis_url);
+	if (resolver.pid == 0 && next_wish(&wish, serves) <= lr_now())
+		start_asking(&wish);
 }
 
+/*
+ * resolver_interests --- the pipe, or when there is something to do
+ */
 int
 resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
+	AddressWish wish;
+
 	*epoch = resolver.pipe_epoch;
 	*until = LR_NEVER;
 	if (resolver.pipe != PGINVALID_SOCKET)
@@ -433,8 +476,8 @@ resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	}
 	if (resolver.pid != 0)
 		*until = lr_now() + REAP_INTERVAL;
-	else if (node_addresses_wanted() != 0)
-		*until = resolver.not_before;
+	else
+		*until = next_wish(&wish, NULL);
 	return 0;
 }
 
@@ -444,9 +487,7 @@ resolver_restart(void)
 	close_pipe();
 	if (resolver.pid != 0)
 		(void) kill(resolver.pid, SIGKILL);
-	resolver.interval = INTERVAL_MIN;
-	resolver.not_before = 0;
-	node_want_addresses(WANT_REACHABLE);
+	addresses_forget();
 }
 
 /*

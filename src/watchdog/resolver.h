@@ -3,8 +3,8 @@
  * resolver.h
  *	  Has host names resolved, without waiting for it.
  *
- * Runs in the watchdog only.  It is asked with node_want_addresses(), by any
- * process, and answers with node_publish_addresses().
+ * Runs in the watchdog only.  It is asked through store/addresses.h, by any
+ * process, for any number of names, and answers there, one after the other.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,13 +21,16 @@
 #include "store/store.h"
 
 /*
- * Take an answer that has come, start what is wanted.  "connected": the
- * watchdog's own connection serves it, so what is known is good enough.
+ * Does a connection of the watchdog to this node serve it, so that what is known
+ * of its addresses is good enough?
  */
-extern void resolver_step(bool connected);
+typedef bool (*NodeServes) (NodeId node);
+
+/* Take an answer that has come, start what is wanted. */
+extern void resolver_step(NodeServes serves);
 extern int	resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
-/* lockredis.url has changed: resolve it at once, whatever is under way. */
+/* The settings name other hosts: whatever is under way is of no use. */
 extern void resolver_restart(void);
 
 /* At the end of the watchdog: leave no process behind. */

@@ -46,15 +46,10 @@ typedef struct Subscription
 } Subscription;
 
 static HTAB *subscriptions = NULL;
+/* The one that tells, and its listener; NULL: there is none. */
+static const StoreRoutine *teller = NULL;
 static StoreListener *listener = NULL;
 static int64 next_tick = 0;
-
-/* The one that tells. */
-static const StoreRoutine *
-store(void)
-{
-	return lr_store(STORE_REDIS);
-}
 
 static Subscription *
 find_subscription(const char *name, int len, HASHACTION action, bool *found)
@@ -128,7 +123,7 @@ subscribe(const char *name, int name_len)
 	if (!found)
 	{
 		s->confirmed = false;
-		store()->listener_subscribe(listener, name, name_len);
+		teller->listener_subscribe(listener, name, name_len);
 	}
 	else if (s->confirmed)
 		lt_subscription_confirmed(name, name_len);
@@ -148,7 +143,7 @@ drop_idle(void)
 		s->idle = lt_end_subscription(s->key.name, s->key.len);
 		if (s->idle && was_idle)
 		{
-			store()->listener_unsubscribe(listener, s->key.name, s->key.len);
+			teller->listener_unsubscribe(listener, s->key.name, s->key.len);
 			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
 		}
 	}
@@ -170,8 +165,11 @@ subscriptions_start(void)
 	ctl.hcxt = TopMemoryContext;
 	subscriptions = hash_create("lockredis subscriptions", 64, &ctl,
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	if (lr_has_store(STORE_REDIS))
-		listener = store()->listener_open(on_event);
+	if (lr_store_with(STORE_HAS_PUSH) != STORE_COUNT)
+	{
+		teller = lr_store(lr_store_with(STORE_HAS_PUSH));
+		listener = teller->listener_open(on_event);
+	}
 	lt_reset_subscriptions();
 }
 
@@ -184,7 +182,7 @@ subscriptions_step(void)
 	{
 		if (lt_take_subscription_work())
 			lt_wanted_subscriptions(subscribe);
-		store()->listener_step(listener);
+		teller->listener_step(listener);
 	}
 	if (needs_tick() && now >= next_tick)
 	{
@@ -205,12 +203,12 @@ subscriptions_reconnect(void)
 
 	if (listener == NULL)
 		return;
-	store()->listener_close(listener);
-	listener = store()->listener_open(on_event);
+	teller->listener_close(listener);
+	listener = teller->listener_open(on_event);
 	all_unconfirmed();
 	hash_seq_init(&seq, subscriptions);
 	while ((s = hash_seq_search(&seq)) != NULL)
-		store()->listener_subscribe(listener, s->key.name, s->key.len);
+		teller->listener_subscribe(listener, s->key.name, s->key.len);
 }
 
 int
@@ -221,7 +219,7 @@ subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	*until = LR_NEVER;
 	*epoch = 0;
 	if (listener != NULL)
-		n = store()->listener_interests(listener, out, until, epoch);
+		n = teller->listener_interests(listener, out, until, epoch);
 
 	if (needs_tick())
 		*until = Min(*until, next_tick);

@@ -180,27 +180,29 @@ sleep_until(int64 until)
  */
 
 /*
- * reload --- SIGHUP; a changed place of the store is treated like a failover
+ * reload_settings --- SIGHUP; a changed place of the store is treated like a
+ * failover
  */
 static void
-reload(void)
+reload_settings(void)
 {
 	uint32		epoch = lr_url_epoch;
 	uint32		place = lr_place;
+	StoreId		store = lr_store_with(STORE_HAS_PLACE);
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
 	fallback_reload();
-	if (epoch == lr_url_epoch || !lr_has_store(STORE_REDIS))
+	if (epoch == lr_url_epoch || store == STORE_COUNT)
 		return;
-	node_set_silent(STORE_REDIS, false);
+	node_set_silent(lr_store(store)->node, false);
 	resolver_restart();
 	node_set_place(lr_place);
 	if (place != lr_place)
-		fallback_new_place(STORE_REDIS);
-	renewals_reconnect(place != lr_place);
+		fallback_new_place(store);
+	renewals_reconnect(store, place != lr_place);
 	subscriptions_reconnect();
-	lt_renew_all_now(STORE_REDIS);
+	lt_renew_all_now(store);
 	lt_wake_all_waiters();
 }
 
@@ -214,8 +216,8 @@ one_round(bool ending)
 
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
-		reload();
-	resolver_step(renewals_connected());
+		reload_settings();
+	resolver_step(renewals_serves);
 	renewals_step();
 	fallback_step();
 	subscriptions_step();
@@ -242,7 +244,7 @@ lockredis_watchdog_main(Datum arg)
 
 	before_shmem_exit(watchdog_leave, 0);
 	fallback_start();
-	if (lr_has_store(STORE_REDIS))
+	if (lr_store_with(STORE_HAS_PLACE) != STORE_COUNT)
 		node_set_place(lr_place);
 	renewals_start();
 	subscriptions_start();

@@ -37,10 +37,10 @@ extern PGDLLEXPORT LR_NORETURN_PREFIX void lockredis_watchdog_main(Datum arg) LR
 
 /* renewals.c */
 extern void renewals_start(void);
-extern void renewals_reconnect(bool place_changed);
+extern void renewals_reconnect(StoreId store, bool place_changed);
 extern void renewals_step(void);
 extern uint32 renewals_idle(void);
-extern bool renewals_connected(void);
+extern bool renewals_serves(NodeId node);
 extern int	renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
 /* farewell.c */
@@ -53,14 +53,13 @@ typedef struct Workplace
 	StoreOp    *ops;
 } Workplace;
 
-extern void workplace_make(const StoreRoutine *store, Workplace *w);
+extern void workplace_make(StoreId store, Workplace *w);
 
 /*
  * lockredis.url has changed: take over the connection to the old place, with the
  * batch that is under way there, and leave another workplace.
  */
-extern void farewell_begin(const StoreRoutine *store, bool under_way,
-						   Workplace *w);
+extern void farewell_begin(StoreId store, bool under_way, Workplace *w);
 
 /* Give this back there; false: there is no room just now. */
 extern bool farewell_give_back(const DueItem *item);

@@ -274,9 +274,9 @@ find_addresses(RedisConn *c)
 	if (redis_url_has_name(url))
 	{
 		c->by_name = true;
-		if (node_get_addresses(url, a))
+		if (addresses_get(url->host, url->port, a))
 			return true;
-		node_want_addresses(WANT_REACHABLE);
+		addresses_want(NODE_REDIS, url->host, url->port, WANT_REACHABLE);
 		return false;
 	}
 
@@ -358,7 +358,8 @@ static void
 ask_for_addresses(const RedisConn *c)
 {
 	if (c->by_name)
-		node_want_addresses(WANT_REACHABLE);
+		addresses_want(NODE_REDIS, lr_redis_url->host, lr_redis_url->port,
+					   WANT_REACHABLE);
 }
 
 /*
@@ -370,7 +371,7 @@ static void
 connect_timed_out(RedisConn *c, const char *detail)
 {
 	if (lr_now() - c->opened_at >= lr_connect_timeout * LR_US_PER_MS)
-		node_set_silent(STORE_REDIS, true);
+		node_set_silent(NODE_REDIS, true);
 	ask_for_addresses(c);
 	redis_conn_fail(c, STORE_DOWN,
 					ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
@@ -764,7 +765,8 @@ void
 redis_conn_take_info(RedisConn *c, const char *info)
 {
 	take_info(c, info);
-	node_set_facts(STORE_REDIS, NULL, c->version, c->policy, c->replica);
+	node_set_facts(NODE_REDIS, NULL, c->version, c->policy,
+				   c->replica ? ROLE_REPLICA : ROLE_MASTER);
 }
 
 /*
@@ -837,7 +839,7 @@ take_greeting(RedisConn *c)
 				now = lr_now();
 				redis_conn_set_clock(c, us, now);
 				if (c->probe)
-					node_set_round_trip(STORE_REDIS, now - c->greeted_at);
+					node_set_round_trip(NODE_REDIS, now - c->greeted_at);
 				break;
 			case GREET_INFO:
 				if (v->type == REDIS_REPLY_STRING)
@@ -864,7 +866,8 @@ take_greeting(RedisConn *c)
 		c->state = CONN_READY;
 		block_briefly(c);
 		if (c->probe)
-			node_set_facts(STORE_REDIS, c->error.address, c->version, c->policy, c->replica);
+			node_set_facts(NODE_REDIS, c->error.address, c->version, c->policy,
+						   c->replica ? ROLE_REPLICA : ROLE_MASTER);
 	}
 }
 

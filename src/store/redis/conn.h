@@ -30,6 +30,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "store/addresses.h"
 #include "store/node.h"
 #include "store/redis/url.h"
 #include "store/store.h"

@@ -247,7 +247,7 @@ report_error(StoreHandle *h)
 {
 	if (!h->patient &&
 		ERRCODE_TO_CATEGORY(h->error.sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
-		node_report_error(STORE_REDIS, h->error.detail);
+		node_report_error(NODE_REDIS, lr_place, h->error.detail);
 }
 
 /*
@@ -777,7 +777,8 @@ note_error(StoreHandle *h, StoreOutcome outcome, const char *words)
 	{
 		h->drop = true;
 		if (h->conn.by_name && !h->stays)
-			node_want_addresses(WANT_MASTER);
+			addresses_want(NODE_REDIS, lr_redis_url->host, lr_redis_url->port,
+						   WANT_MASTER);
 	}
 	if (strncmp(words, "NOAUTH", 6) == 0)
 		h->drop = true;
@@ -1070,8 +1071,8 @@ process(StoreHandle *h, bool readable)
 			connection_gone(h, !c->garbled);
 			continue;
 		}
-		if (!h->stays && node_is_silent(STORE_REDIS))
-			node_set_silent(STORE_REDIS, false);
+		if (!h->stays && node_is_silent(NODE_REDIS))
+			node_set_silent(NODE_REDIS, false);
 		finish(h);
 		readable = got == REDIS_READ_FULL;
 	}
@@ -1105,7 +1106,7 @@ check_time(StoreHandle *h)
 		/* If it had all of its time, nobody else needs to wait as long. */
 		if (!h->stays &&
 			now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
-			node_set_silent(STORE_REDIS, true);
+			node_set_silent(NODE_REDIS, true);
 		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 						"The node did not answer in time.");
 	}
@@ -1406,7 +1407,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	if (!h->active)
 		return;
 
-	if (!h->patient && node_is_silent(STORE_REDIS) && lr_watchdog_running())
+	if (!h->patient && node_is_silent(NODE_REDIS) && lr_watchdog_running())
 	{
 		refuse_batch(h, "The node did not answer lately; it is tried again in the background.");
 		return;
@@ -1491,6 +1492,8 @@ const StoreRoutine redis_store = {
 	.name = "redis",
 	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
 		STORE_HAS_PLACE | STORE_LATE_CREATES,
+	.node = NODE_REDIS,
+	.role = ROLE_MASTER,
 	.open = redis_open,
 	.start = redis_start,
 	.step = redis_step,

@@ -22,7 +22,7 @@
  */
 
 void
-resolver_step(bool connected)
+resolver_step(NodeServes serves)
 {
 }
 

@@ -442,8 +442,8 @@ process(StoreHandle *h)
 			heard = true;
 			finish(h);
 		}
-		if (heard && !h->stays && node_is_silent(STORE_REDIS))
-			node_set_silent(STORE_REDIS, false);
+		if (heard && !h->stays && node_is_silent(NODE_REDIS))
+			node_set_silent(NODE_REDIS, false);
 		if (!h->active)
 			return;
 		if (net_state(h->link.conn) == NET_CLOSED)
@@ -475,7 +475,7 @@ check_time(StoreHandle *h)
 	if (now < h->reply_until)
 		return;
 	if (!h->stays && now - h->progress_at >= lr_command_timeout * LR_US_PER_MS)
-		node_set_silent(STORE_REDIS, true);
+		node_set_silent(NODE_REDIS, true);
 	connection_gone(h, false, "The node did not answer in time.");
 }
 
@@ -617,7 +617,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 	}
 	if (!h->active)
 		return;
-	if (!h->patient && node_is_silent(STORE_REDIS) && lr_watchdog_running())
+	if (!h->patient && node_is_silent(NODE_REDIS) && lr_watchdog_running())
 	{
 		refuse(h, "The node did not answer lately; it is tried again in the background.");
 		return;
@@ -680,6 +680,8 @@ const StoreRoutine redis_store = {
 	.name = "redis",
 	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
 		STORE_HAS_PLACE | STORE_LATE_CREATES,
+	.node = NODE_REDIS,
+	.role = ROLE_MASTER,
 	.open = redis_open,
 	.start = redis_start,
 	.step = redis_step,

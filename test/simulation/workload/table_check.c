@@ -19,6 +19,7 @@
 
 #include "../../../src/instance.h"
 #include "../../../src/store/current.h"
+#include "../../../src/store/stores.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/node.h"
 #include "../../../src/settings.h"
