@@ -41,14 +41,20 @@ lr_now(void)
 	return (int64) ts.tv_sec * LR_US_PER_S + ts.tv_nsec / 1000;
 }
 
+/* Microseconds in whole milliseconds, rounded up. */
+static inline int64
+lr_ms_up(int64 us)
+{
+	return (us + LR_US_PER_MS - 1) / LR_US_PER_MS;
+}
+
 /* Milliseconds left until "until", rounded up, at least 0, for wait calls. */
 static inline long
 lr_ms_until(int64 until, int64 now)
 {
 	if (until <= now)
 		return 0;
-	return (long) Min((until - now + LR_US_PER_MS - 1) / LR_US_PER_MS,
-					  (int64) (PG_INT32_MAX / 2));
+	return (long) Min(lr_ms_up(until - now), (int64) (PG_INT32_MAX / 2));
 }
 
 #endif							/* LR_CLOCK_H */

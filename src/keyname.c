@@ -49,6 +49,12 @@ append_part(LrName *name, const char *part, int len)
 	name->len += len;
 }
 
+uint32
+lr_name_hash(const char *name, int len)
+{
+	return hash_bytes((const unsigned char *) name, len);
+}
+
 /*
  * lr_name_from_text --- validate a caller's key and make the full name
  */
@@ -85,7 +91,7 @@ lr_name_from_text(const text *key, LrName *out)
 	append_part(out, part, len);
 
 	out->data[out->len] = '\0';
-	out->hash = hash_bytes((const unsigned char *) out->data, out->len);
+	out->hash = lr_name_hash(out->data, out->len);
 }
 
 /*

@@ -23,6 +23,9 @@ typedef struct LrName
 	char		data[LR_NAME_MAX + 1];	/* NUL-terminated for debuggers only */
 } LrName;
 
+/* The hash of a full name, of which LrName.hash is one. */
+extern uint32 lr_name_hash(const char *name, int len);
+
 /* Longest derived name: "redisson_lock__channel:{" name "}". */
 #define LR_DERIVED_MAX		(LR_NAME_MAX + 32)
 

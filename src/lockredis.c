@@ -23,17 +23,19 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 
-#include "watchdog/fallback.h"
+#include "instance.h"
 #include "locktable/locktable.h"
-#include "watchdog/loss_log.h"
-#include "store/node.h"
+#include "locktable/losses.h"
 #include "session/session.h"
+#include "session/transaction.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/store.h"
-#include "store/table/requests.h"
+#include "store/current.h"
+#include "store/node.h"
+#include "store/silence.h"
+#include "store/stores.h"
 #include "store/table/table_worker.h"
-#include "session/transaction.h"
+#include "watchdog/fallback.h"
 #include "watchdog/watchdog.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -48,53 +50,22 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
-bool
-lr_is_preloaded(void)
-{
-	return locktable_is_attached();
-}
-
-void
-lr_require_preload(void)
-{
-	if (!lr_is_preloaded())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lockredis must be loaded via \"%s\"",
-						"shared_preload_libraries"),
-				 errhint("Add \"lockredis\" to \"%s\" and restart the server.",
-						 "shared_preload_libraries")));
-}
-
-const StoreRoutine *
-lr_store(StoreId id)
-{
-	return id == STORE_TABLE ? &table_store : &redis_store;
-}
-
-bool
-lr_has_store(StoreId id)
-{
-	return lr_mode == MODE_FALLBACK ||
-		lr_mode == (id == STORE_TABLE ? MODE_TABLE : MODE_REDIS);
-}
-
 static void
 request_shmem(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
+	RequestAddinShmemSpace(instance_shmem_size());
 	RequestAddinShmemSpace(locktable_shmem_size());
-	RequestAddinShmemSpace(loss_log_shmem_size());
+	RequestAddinShmemSpace(losses_shmem_size());
 	RequestAddinShmemSpace(stats_shmem_size());
 	RequestAddinShmemSpace(node_shmem_size());
-	if (lr_mode == MODE_FALLBACK)
-		RequestAddinShmemSpace(fallback_shmem_size());
-	if (lr_has_store(STORE_TABLE))
-		RequestAddinShmemSpace(requests_shmem_size());
+	RequestAddinShmemSpace(current_shmem_size());
+	RequestAddinShmemSpace(silence_shmem_size());
+	RequestAddinShmemSpace(stores_shmem_size());
 	RequestNamedLWLockTranche("lockredis",
-							  1 + locktable_lwlocks() + loss_log_lwlocks());
+							  1 + locktable_lwlocks() + losses_lwlocks());
 }
 
 /* Runs again after a crash-restart: nothing may be registered here. */
@@ -105,14 +76,14 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	instance_shmem_init();
 	locktable_shmem_init();
-	loss_log_shmem_init(1 + locktable_lwlocks());
+	losses_shmem_init(1 + locktable_lwlocks());
 	stats_shmem_init();
 	node_shmem_init();
-	if (lr_mode == MODE_FALLBACK)
-		fallback_shmem_init();
-	if (lr_has_store(STORE_TABLE))
-		requests_shmem_init();
+	current_shmem_init();
+	silence_shmem_init();
+	stores_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -264,6 +235,5 @@ _PG_init(void)
 
 	xact_register_callbacks();
 	watchdog_register();
-	if (lr_has_store(STORE_TABLE))
-		table_worker_register();
+	table_worker_register();
 }

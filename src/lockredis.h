@@ -50,7 +50,4 @@ typedef enum StoreId
 	STORE_COUNT
 } StoreId;
 
-extern bool lr_is_preloaded(void);
-extern void lr_require_preload(void);
-
 #endif							/* LOCKREDIS_H */

@@ -18,8 +18,8 @@
 #include "common/hashfn.h"
 #include "utils/guc.h"
 
-#include "locktable/locktable.h"
 #include "settings.h"
+#include "terms.h"
 #include "store/store.h"
 
 static const struct config_enum_entry mode_options[] = {

@@ -52,6 +52,9 @@ extern uint32 lr_place;
 /* Set while an ALTER SYSTEM is executed: only then its user is warned. */
 extern bool lr_in_alter_system;
 
+/* One whole call's budget: connect_timeout + command_timeout, microseconds. */
+extern int64 lr_call_budget(void);
+
 extern void lr_define_settings(void);
 
 #endif							/* LR_SETTINGS_H */

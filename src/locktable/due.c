@@ -41,9 +41,11 @@
 
 #include "port/pg_bitutils.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
+#include "locktable/rows.h"
+#include "locktable/watch.h"
 #include "settings.h"
+#include "store/current.h"
 
 /*
  * Renewals that are due a little later go out with those that are due now: a
@@ -200,7 +202,7 @@ lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
 static bool
 is_wanted_in(const LrHold *h, StoreId store)
 {
-	return store != h->store && fallback_current() == store;
+	return store != h->store && current_store() == store;
 }
 
 /*
@@ -406,6 +408,7 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 	const LrKey *key = &lt_keys[h->key];
 
 	item->hold = hold;
+	item->kind = h->kind;
 	item->owner = h->owner;
 	item->moves = h->moves;
 	item->count = Max(1, h->scope[SCOPE_SESSION].count);
@@ -685,7 +688,7 @@ lt_renewal_lag(StoreId store)
 }
 
 int
-lt_hold_count(void)
+lt_row_count(void)
 {
 	return (int) pg_atomic_read_u32(&lt_table->nrows);
 }

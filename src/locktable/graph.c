@@ -23,6 +23,7 @@
  */
 #include "lockredis.h"
 
+#include "locktable/graph.h"
 #include "locktable/locktable_int.h"
 
 /*

@@ -35,10 +35,11 @@
 
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
 #include "store/node.h"
 #include "settings.h"
+#include "store/silence.h"
 
 /*
  * How long the head holds back.  A client elsewhere is told by a message and
@@ -144,8 +145,8 @@ has_had_its_turns(const LrHold *h, const LrKey *key)
 {
 	if (key->handoffs < lr_max_handoffs)
 		return false;
-	return h->store == STORE_TABLE ? fallback_hold_off(h->hash) == 0 :
-		!fallback_is_silent();
+	return h->store == STORE_TABLE ? silence_hold_off(h->hash) == 0 :
+		!silence_is_noticed();
 }
 
 /*
@@ -320,6 +321,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	LrWait	   *w = wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
 	uint32		hash = h->hash;
+	KindId		kind = h->kind;
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		reserved = lt_reserve_row();
@@ -336,7 +338,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	}
 	else
 		lt_unlink_hold(*hold);
-	lt_init_waiting_hold(*hold, key, hash);
+	lt_init_waiting_hold(*hold, key, hash, kind);
 	w->state = WAIT_QUEUED;
 	w->hold = *hold;
 	w->woken_at = lr_now();

@@ -19,9 +19,11 @@
 
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
+#include "locktable/hold.h"
 #include "locktable/locktable_int.h"
-#include "watchdog/loss_log.h"
+#include "locktable/losses.h"
+#include "locktable/watch.h"
+#include "store/current.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -122,8 +124,8 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 		lt_nothing_due(hold);
 	lt_nudge_head(key_of(hold), wakes);
 	lr_count(STAT_LOSSES);
-	loss_log_add(lt_sessions[h->session].pid, key_of(hold)->name,
-				 key_of(hold)->name_len, h->scope, reason, taken_by);
+	losses_add(lt_sessions[h->session].pid, key_of(hold)->name,
+			   key_of(hold)->name_len, h->scope, reason, taken_by);
 	wakes->watchdog = true;
 
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
@@ -224,6 +226,7 @@ copy_view(LrIndex hold, HoldView *view)
 	const LrHold *h = &lt_holds[hold];
 
 	view->state = h->state;
+	view->kind = h->kind;
 	view->deadline = deadline_of(hold);
 	view->store = h->store;
 	view->moves = h->moves;
@@ -244,7 +247,7 @@ copy_view(LrIndex hold, HoldView *view)
 }
 
 /*
- * lt_has_session_part --- see locktable.h
+ * lt_has_session_part --- see hold.h
  *
  * Without the lock: what is ours nobody else gives away, and what is not is
  * seen by its session or owner number, which is never used twice.
@@ -306,7 +309,7 @@ StoreId
 lt_store_of_key(const LrName *name)
 {
 	LWLock	   *lock = lt_partition(name->hash);
-	StoreId		store = fallback_current();
+	StoreId		store = current_store();
 	LrIndex		key;
 
 	LWLockAcquire(lock, LW_SHARED);
@@ -358,16 +361,16 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 }
 
 /*
- * lt_tighten --- the hold was taken again on other terms
+ * lt_keep_longer --- the hold was taken again, and is to leave the key locked
  */
 void
-lt_tighten(LrIndex hold, const LockTerms *terms)
+lt_keep_longer(LrIndex hold, int64 keep_until)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = partition_of(hold);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	h->keep_until = Max(h->keep_until, terms->keep_until);
+	h->keep_until = Max(h->keep_until, keep_until);
 	LWLockRelease(lock);
 }
 

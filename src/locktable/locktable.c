@@ -3,11 +3,10 @@
  * locktable.c
  *	  The lock table: shared memory, pools, keys and session slots.
  *
- * The transitions are in locktable_queue.c (from request to grant),
- * locktable_hold.c (from grant to end), locktable_handover.c (from session to
- * session), locktable_due.c (what the watchdog has to do, and when),
- * locktable_refused.c (what it is refused), locktable_rows.c (what views see) and
- * locktable_graph.c (who waits for whom).
+ * The transitions are in queue.c (from request to grant), hold.c (from grant to
+ * end), handover.c (from session to session), due.c (what the watchdog has to do,
+ * and when), refused.c (what it is refused), rows.c (what views see) and graph.c
+ * (who waits for whom).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,14 +19,14 @@
 
 #include <signal.h>
 
-#include "common/hashfn.h"
 #include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "locktable/hold.h"
 #include "locktable/locktable_int.h"
+#include "locktable/watch.h"
 #include "settings.h"
 
 LrTable    *lt_table = NULL;
@@ -71,35 +70,6 @@ locktable_lwlocks(void)
 	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 1;
 }
 
-/*
- * make_uuid --- a random UUID (version 4) as text
- *
- * Taken anew with the shared memory: owners of a server that crashed are
- * foreign to the next one, so nothing of theirs can be mistaken for ours.
- */
-static void
-make_uuid(char *out)
-{
-	unsigned char b[16];
-	static const char hex[] = "0123456789abcdef";
-	int			n = 0;
-
-	if (!pg_strong_random(b, sizeof(b)))
-		ereport(FATAL,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	b[6] = (b[6] & 0x0f) | 0x40;
-	b[8] = (b[8] & 0x3f) | 0x80;
-	for (int i = 0; i < 16; i++)
-	{
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			out[n++] = '-';
-		out[n++] = hex[b[i] >> 4];
-		out[n++] = hex[b[i] & 0x0f];
-	}
-	out[n] = '\0';
-}
-
 static char *
 carve(char **area, Size size)
 {
@@ -112,16 +82,13 @@ carve(char **area, Size size)
 static void
 init_table(void)
 {
-	make_uuid(lt_table->uuid);
 	lt_table->max_locks = lr_max_locks;
 	lt_table->nbuckets = bucket_count();
 	lt_table->nblocks = block_count();
 	lt_table->nsessions = MaxBackends;
-	pg_atomic_init_u64(&lt_table->next_owner, 1);
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
 	pg_atomic_init_u64(&lt_table->last_wait, 0);
-	pg_atomic_init_u32(&lt_table->watchdog_proc, 0);
 	for (int s = 0; s < STORE_COUNT; s++)
 		pg_atomic_init_u64(&lt_table->sleeps_until[s], 0);
 	pg_atomic_init_u32(&lt_table->subscription_work, 0);
@@ -172,41 +139,6 @@ locktable_shmem_init(void)
 	lt_sessions = (LrSession *) carve(&area, MaxBackends * sizeof(LrSession));
 	if (!found)
 		init_table();
-}
-
-bool
-locktable_is_attached(void)
-{
-	return lt_table != NULL;
-}
-
-/* ----------
- * This instance
- * ----------
- */
-
-const char *
-lr_instance_uuid(void)
-{
-	return lt_table->uuid;
-}
-
-int
-lr_owner_text(uint64 owner, char *out)
-{
-	int			len = LR_UUID_LEN;
-
-	memcpy(out, lt_table->uuid, len);
-	out[len++] = ':';
-	len += pg_ulltoa_n(owner, out + len);
-	out[len] = '\0';
-	return len;
-}
-
-uint64
-lt_new_owner(void)
-{
-	return pg_atomic_fetch_add_u64(&lt_table->next_owner, 1);
 }
 
 /* ----------
@@ -351,12 +283,6 @@ lt_deadlock_lock(void)
 		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
 }
 
-uint32
-lt_hash_name(const char *name, int len)
-{
-	return hash_bytes((const unsigned char *) name, len);
-}
-
 /* nbuckets is a multiple of LT_PARTITIONS: a bucket is in one partition. */
 static LrIndex *
 bucket_of(uint32 hash)
@@ -485,12 +411,6 @@ lt_session_leave(void)
 	LWLockRelease(lock);
 }
 
-int
-lt_session_pid(LrIndex session)
-{
-	return lt_sessions[session].pid;
-}
-
 void
 lt_wake_session(LrIndex session)
 {
@@ -566,7 +486,7 @@ let_signals_arrive(void)
 }
 
 /*
- * lt_take_signal --- see locktable.h
+ * lt_take_signal --- see hold.h
  *
  * Whoever sends one holds the signal lock meanwhile, so what is not found here
  * has not been sent yet.
@@ -614,27 +534,12 @@ void
 lt_watchdog_enter(void)
 {
 	lt_watchdog_is_awake();
-	pg_atomic_write_u32(&lt_table->watchdog_proc, (uint32) LrMyProcNumber + 1);
+	lr_watchdog_enter();
 }
 
 void
 lt_watchdog_leave(void)
 {
-	pg_atomic_write_u32(&lt_table->watchdog_proc, 0);
+	lr_watchdog_leave();
 	lt_wake_all_waiters();		/* they look by themselves from now on */
-}
-
-bool
-lr_watchdog_running(void)
-{
-	return pg_atomic_read_u32(&lt_table->watchdog_proc) != 0;
-}
-
-void
-lr_wake_watchdog(void)
-{
-	uint32		proc = pg_atomic_read_u32(&lt_table->watchdog_proc);
-
-	if (proc != 0)
-		lt_wake_session((LrIndex) proc - 1);
 }

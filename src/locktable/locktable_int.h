@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * locktable_int.h
- *	  Structures of the lock table in shared memory, for locktable*.c only.
+ *	  Structures of the lock table in shared memory, for src/locktable/ only.
  *
  * Who may write what:
  *	 - keys, holds, queue links: under the partition lock of the key;
  *	 - free lists: under their pool's spinlock;
- *	 - due times: by anybody, atomically (see locktable_due.c).
+ *	 - due times: by anybody, atomically (see due.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,6 +22,7 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 
+#include "instance.h"
 #include "locktable/locktable.h"
 
 #define LT_PARTITIONS		64
@@ -35,6 +36,9 @@
 
 /* node.c has the first lock of the tranche. */
 #define LT_FIRST_LWLOCK		1
+
+/* An LrHold.not_after that nobody knows: its watchdog has gone. */
+#define NOT_AFTER_UNKNOWN	PG_INT64_MAX
 
 typedef enum SubscriptionState
 {
@@ -64,6 +68,40 @@ typedef struct LrKey
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } LrKey;
+
+typedef struct LrHold
+{
+	KindId		kind;
+	uint32		hash;			/* of the key's name: leads to the partition */
+	LrIndex		key;
+	LrIndex		session;		/* LR_NONE: orphan */
+	LrIndex		next;			/* of the same key, or in the free list */
+	HoldState	state;
+	LostReason	lost_reason;
+	bool		committing;		/* its transaction is past pre-commit: renewed
+								 * even if its lease was given */
+	StoreId		store;			/* whose word the deadline is */
+	uint32		moves;			/* raised whenever that changes */
+	uint32		traces;			/* STORE_BITs: where our owner may be */
+	uint32		place;			/* lr_place of what Redis has of it */
+	int64		here_from;		/* see LrKey */
+	int64		keep_until;		/* see LockTerms */
+	uint64		owner;			/* owner number, 0 = none yet */
+	ScopeHold	scope[SCOPE_COUNT];
+	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
+										 * a create that was not answered may
+										 * still run; 0 = none */
+	int64		fence;
+	int64		handed_lease_ms;	/* handed: the lease that is renewed */
+	bool		count_unsure;	/* what the store shows of our count may be
+								 * wrong */
+	int64		renewals;
+	int			refusals;		/* by the store, in a row; see refused.c */
+	bool		alone;			/* its key is refused, and others with it */
+	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
+	TimestampTz lost_at;
+	char		taken_by[LR_OWNER_MAX];
+} LrHold;
 
 typedef enum WaitState
 {
@@ -125,20 +163,17 @@ typedef struct LrPool
 
 typedef struct LrTable
 {
-	char		uuid[LR_UUID_LEN + 1];
 	int			max_locks;
 	int			nbuckets;		/* a power of two, at least LT_PARTITIONS */
 	int			nsessions;
 	int			nblocks;
 	LrPool		key_pool;
 	LrPool		hold_pool;
-	pg_atomic_uint64 next_owner;
 	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
 	pg_atomic_uint32 nwaiters;
 	pg_atomic_uint64 last_wait; /* lr_now() when the first of them fell asleep */
 
 	/* the watchdog */
-	pg_atomic_uint32 watchdog_proc; /* its process number + 1; 0 = none */
 	pg_atomic_uint64 sleeps_until[STORE_COUNT]; /* unless something is due
 												 * there; 0 = it is awake */
 	pg_atomic_uint32 subscription_work;
@@ -201,17 +236,18 @@ extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 /* One hold on these terms, from now on. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
-/* locktable_queue.c: what a session needs before it waits. */
+/* queue.c: what a session needs before it waits. */
 extern void lt_queue_enter(void);
 
 /* The queue of a key; partition lock held. */
-extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash);
+extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
+								 KindId kind);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern void lt_queue_remove(LrKey *key, LrIndex session);
 extern void lt_leave_queue(LrIndex session);
 
-/* locktable_handover.c; partition lock held, but for lt_pause_after. */
+/* handover.c; partition lock held, but for lt_pause_after. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
@@ -221,8 +257,6 @@ extern int64 lt_pause_after(int receivers);
 extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
 extern void lt_end_pause(LrKey *key);
 extern void lt_judge_pause(LrKey *key, bool got_it);
-
-extern uint32 lt_hash_name(const char *name, int len);
 
 /* Whoever is first in the queue may look again. */
 extern void lt_nudge_head(LrKey *key, WakeList *wakes);
@@ -236,7 +270,7 @@ extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
 
-/* locktable_refused.c; partition lock held. */
+/* refused.c; partition lock held. */
 extern void lt_note_end(LrIndex hold);
 
 #endif							/* LR_LOCKTABLE_INT_H */

@@ -22,10 +22,14 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
+#include "locktable/watch.h"
 #include "settings.h"
+#include "store/current.h"
+#include "store/silence.h"
 #include "store/store.h"
+#include "store/stores.h"
 
 /* A head that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
@@ -140,11 +144,12 @@ lt_leave_queue(LrIndex self)
  */
 
 void
-lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash)
+lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, KindId kind)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	memset(h, 0, sizeof(LrHold));
+	h->kind = kind;
 	h->hash = hash;
 	h->key = key;
 	h->session = LrMyProcNumber;
@@ -170,7 +175,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
-	lt_init_waiting_hold(*hold, key, name->hash);
+	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
 	if (only_if_free)
 		busy = lt_keys[key].queue_head != LR_NONE ||
 			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
@@ -278,7 +283,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 	fresh = lt_alloc_hold();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(fresh, h->key, h->hash);
+	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
 	w->hold = fresh;
 	set_unanswered(h, store, owner, not_after);
 	lt_make_orphan(*hold, &wakes);
@@ -516,7 +521,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (deadline <= now)
 		result = GRANT_TOO_LATE;
-	else if (store == STORE_TABLE && fallback_current() != STORE_TABLE)
+	else if (store == STORE_TABLE && current_store() != STORE_TABLE)
 		result = GRANT_STALE;
 	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
 		result = GRANT_CONFLICT;
@@ -553,7 +558,7 @@ lt_key_stayed_here(LrIndex hold)
 	bool		stayed;
 
 	LWLockAcquire(lock, LW_SHARED);
-	stayed = fallback_answered_at() < lt_keys[lt_holds[hold].key].here_from;
+	stayed = silence_lasts_since(lt_keys[lt_holds[hold].key].here_from);
 	LWLockRelease(lock);
 	return stayed;
 }
@@ -584,7 +589,7 @@ lt_wake_all_waiters(void)
 void
 lt_wake_waiter(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
@@ -709,7 +714,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 void
 lt_subscription_confirmed(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
@@ -731,7 +736,7 @@ lt_subscription_confirmed(const char *name, int name_len)
 bool
 lt_end_subscription(const char *name, int name_len)
 {
-	uint32		hash = lt_hash_name(name, name_len);
+	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
 	LrIndex		key;
 	bool		unused = true;

@@ -21,6 +21,8 @@
 #include "lockredis.h"
 
 #include "locktable/locktable_int.h"
+#include "locktable/watch.h"
+#include "settings.h"
 #include "store/store.h"
 
 /* The first pause, which each refusal doubles, so many times. */
@@ -115,7 +117,7 @@ refuse_left(LrIndex hold, int64 now, Refusal *result)
 }
 
 /*
- * lt_refused --- see locktable.h
+ * lt_refused --- see watch.h
  */
 Refusal
 lt_refused(const DueItem *item, bool alone)

@@ -18,6 +18,8 @@
 #include "utils/memutils.h"
 
 #include "locktable/locktable_int.h"
+#include "locktable/rows.h"
+#include "locktable/watch.h"
 
 typedef struct RowBuffer
 {
@@ -46,6 +48,7 @@ add_row(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since
 		row->datid = lt_sessions[h->session].datid;
 		row->userid = lt_sessions[h->session].userid;
 	}
+	row->kind = h->kind;
 	row->state = h->state;
 	row->lost_reason = h->lost_reason;
 	row->scope = scope;
@@ -146,7 +149,7 @@ lt_rows(int *nrows)
 	RowBuffer	buf;
 
 	buf.used = 0;
-	buf.size = lt_hold_count() + 64;
+	buf.size = lt_row_count() + 64;
 	buf.rows = MemoryContextAllocHuge(CurrentMemoryContext,
 									  sizeof(LockTableRow) * (Size) buf.size);
 

@@ -50,7 +50,7 @@
 
 #include "session/deadlock.h"
 #include "session/lock_waits.h"
-#include "locktable/locktable.h"
+#include "locktable/graph.h"
 #include "report.h"
 #include "stats.h"
 

@@ -23,7 +23,7 @@
 #include "utils/memutils.h"
 
 #include "session/deadlock.h"
-#include "locktable/locktable.h"
+#include "locktable/graph.h"
 #include "session/long_wait.h"
 
 /* A session has one wait at a time. */

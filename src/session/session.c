@@ -26,9 +26,9 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "watchdog/fallback.h"
 #include "session/long_wait.h"
-#include "watchdog/loss_log.h"
+#include "instance.h"
+#include "locktable/losses.h"
 #include "store/node.h"
 #include "report.h"
 #include "session/session.h"
@@ -60,6 +60,9 @@ held_key_equal(HeldKey a, HeldKey b)
 #define SH_DECLARE
 #define SH_DEFINE
 #include "lib/simplehash.h"
+#include "store/current.h"
+#include "store/silence.h"
+#include "store/stores.h"
 
 static held_hash *held = NULL;
 
@@ -197,7 +200,7 @@ session_enter(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] == NULL && lr_has_store(i))
 			store_handle[i] = lr_store(i)->open("session");
-	failed_store = fallback_current();
+	failed_store = current_store();
 	lt_session_enter();
 	on_shmem_exit(session_at_exit, 0);
 	entered = true;
@@ -448,7 +451,7 @@ session_batch_add(HeldEntry *entry, HoldView *view)
 	op->store = view->store;
 	op->keep_ms = keep_ms(view);
 	if (op->keep_ms > 0)
-		fallback_saw_ttl(key.hash, op->keep_ms);
+		silence_saw_ttl(key.hash, op->keep_ms);
 	batch.views[batch.n] = *view;
 	batch.holds[batch.n++] = hold;
 	batch.active = true;
@@ -525,8 +528,8 @@ note_gone(ReleaseTally *tally, const StoreOp *op, HoldView *view)
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
 	xact_note_unlocked_loss(op->name, op->name_len, view);
-	loss_log_add(MyProcPid, op->name, op->name_len, view->scope,
-				 view->lost_reason, view->taken_by);
+	losses_add(MyProcPid, op->name, op->name_len, view->scope,
+			   view->lost_reason, view->taken_by);
 
 	if (tally->gone++ > 0)
 		return;
@@ -952,7 +955,7 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 	}
 	else
 		(void) lt_set_scope(hold, terms->scope, part, 0, 0);
-	lt_tighten(hold, terms);
+	lt_keep_longer(hold, terms->keep_until);
 	set_guard(entry, terms->guard);
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		xact_track_hold(&entry->key, hold);

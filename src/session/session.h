@@ -16,7 +16,7 @@
 #include "lockredis.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "locktable/hold.h"
 #include "store/store.h"
 #include "session/waiting.h"
 

@@ -25,7 +25,6 @@
 #include "lockredis.h"
 
 #include "access/xact.h"
-#include "common/hashfn.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -770,7 +769,7 @@ xact_note_unlocked_loss(const char *name, int len, const HoldView *view)
 	unlocked_loss.active = true;
 	unlocked_loss.taken_in = taken_in;
 	unlocked_loss.name.len = len;
-	unlocked_loss.name.hash = hash_bytes((const unsigned char *) name, len);
+	unlocked_loss.name.hash = lr_name_hash(name, len);
 	memcpy(unlocked_loss.name.data, name, len);
 	unlocked_loss.view = *view;
 	unlocked_loss.view.scope[SCOPE_SESSION].count = 0;

@@ -28,14 +28,18 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
-#include "watchdog/fallback.h"
+#include "instance.h"
+#include "locktable/wait.h"
 #include "session/long_wait.h"
+#include "store/current.h"
 #include "store/node.h"
 #include "report.h"
 #include "session/session.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/silence.h"
 #include "store/store.h"
+#include "store/stores.h"
 #include "wait_events.h"
 #include "session/waiting.h"
 
@@ -71,7 +75,7 @@ typedef struct Acquire
 	StoreOutcome failure;		/* of the last request, if a waiting call outlives
 								 * it; else STORE_PENDING */
 	int			refusals;
-	uint32		epoch;			/* fallback_epoch() then */
+	uint32		epoch;			/* current_epoch() then */
 	LrIndex		hold;
 	const LrName *name;
 	const AcquireRequest *request;
@@ -160,7 +164,7 @@ ask_once(StoreId store)
 	op->store = store;
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
-	op->owner = lt_new_owner();
+	op->owner = lr_new_owner();
 	op->lease_ms = lock_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
@@ -169,7 +173,7 @@ ask_once(StoreId store)
 	session_run(op, STORE_WAIT);
 	acq.asking = false;
 	if (op->outcome == STORE_BUSY && op->store == STORE_REDIS)
-		fallback_saw_ttl(acq.name->hash, op->ttl_ms);
+		silence_saw_ttl(acq.name->hash, op->ttl_ms);
 }
 
 /*
@@ -204,7 +208,7 @@ must_hold_off(StoreId store)
 
 	if (store != STORE_TABLE)
 		return false;
-	left = fallback_hold_off(acq.name->hash);
+	left = silence_hold_off(acq.name->hash);
 	if (left == 0 || lt_key_stayed_here(acq.hold))
 		return false;
 	memset(op, 0, sizeof(StoreOp));
@@ -228,8 +232,8 @@ ask(void)
 
 	if (acq.request->terms.renewed)
 		require_watchdog();
-	acq.epoch = fallback_epoch();
-	store = fallback_current();
+	acq.epoch = current_epoch();
+	store = current_store();
 	require_counter(acq.request, store);
 	if (must_hold_off(store))
 		return;
@@ -566,7 +570,7 @@ acquire(LrIndex *hold)
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
-		if (acq.epoch != fallback_epoch())
+		if (acq.epoch != current_epoch())
 			acq.retry_at = 0;
 		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed);
 

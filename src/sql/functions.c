@@ -14,6 +14,7 @@
  */
 #include "lockredis.h"
 
+#include "instance.h"
 #include "access/htup_details.h"
 #include "common/int.h"
 #include "datatype/timestamp.h"

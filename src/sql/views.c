@@ -26,13 +26,15 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "watchdog/fallback.h"
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "instance.h"
+#include "locktable/rows.h"
+#include "store/current.h"
 #include "store/node.h"
 #include "report.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/stores.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
 PG_FUNCTION_INFO_V1(lockredis_application_name);
@@ -336,17 +338,17 @@ text_or_null(Datum *values, bool *nulls, int column, const char *s)
 static void
 fill_use(StoreId id, Datum *values, bool *nulls)
 {
-	FallbackStatus fallback;
+	CurrentStatus current;
 
 	values[COL_IN_USE] = BoolGetDatum(true);
 	nulls[COL_SINCE] = nulls[COL_REASON] = true;
-	if (lr_mode != MODE_FALLBACK)
+	if (!lr_has_fallback())
 		return;
-	fallback_get_status(&fallback);
-	values[COL_IN_USE] = BoolGetDatum(fallback.current == id);
-	values[COL_SINCE] = TimestampTzGetDatum(fallback.since);
+	current_get_status(&current);
+	values[COL_IN_USE] = BoolGetDatum(current.store == id);
+	values[COL_SINCE] = TimestampTzGetDatum(current.since);
 	nulls[COL_SINCE] = false;
-	text_or_null(values, nulls, COL_REASON, fallback.why);
+	text_or_null(values, nulls, COL_REASON, current.why);
 }
 
 static const char *

@@ -23,7 +23,7 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/node.h"
 #include "settings.h"
 

@@ -16,6 +16,15 @@
 #ifndef LR_STORE_OP_H
 #define LR_STORE_OP_H
 
+#include "lockredis.h"
+
+/* The largest fencing token: what Lua and JSON still have exactly, 2^53 - 1. */
+#define STORE_TOKEN_MAX		INT64CONST(9007199254740991)
+
+/* Times to live (ms): for ever, and the longest that is calculated with. */
+#define STORE_NO_TTL		(-1)
+#define STORE_TTL_MAX		(LR_NEVER / LR_US_PER_MS - 1)
+
 typedef enum StoreOpKind
 {
 	STORE_CREATE,				/* take a lock that nobody has */
@@ -26,7 +35,7 @@ typedef enum StoreOpKind
 	STORE_FORCE,				/* anybody's lock, by the owner text read before */
 	STORE_INSPECT,				/* who has it, for how long */
 	STORE_CALLS,				/* so many concern a lock, and go by its kind */
-	STORE_PROBE = STORE_CALLS,				/* would it do our operations? no key */
+	STORE_PROBE = STORE_CALLS,	/* would it do our operations? no key */
 	STORE_FACTS,				/* what it says of itself, for node.h; no key */
 	STORE_TIME					/* the store's clock */
 } StoreOpKind;

@@ -49,8 +49,6 @@
 #include "kinds/kind.h"
 #include "store/op.h"
 
-#define STORE_NO_TTL	(-1)	/* ttl_ms of a value that never expires */
-
 typedef struct StoreOp
 {
 	StoreOpKind kind;
@@ -124,10 +122,23 @@ typedef struct StoreInterest
 
 #define STORE_MAX_INTERESTS		16
 
-/* What a store can do; looked at by the code above it. */
+/*
+ * What a store can do and is; the code above goes by these, never by which store
+ * it is.
+ */
 #define STORE_HAS_FENCE			0x01	/* tokens: create fenced, mint */
 #define STORE_HAS_PUSH			0x02	/* wakes waiters itself: has a listener */
+#define STORE_HAS_FACTS			0x04	/* says something of itself: STORE_FACTS */
+#define STORE_HAS_PLACE			0x08	/* a setting says where it is, and may
+										 * point elsewhere while locks are held:
+										 * lr_place, stay() */
+#define STORE_LATE_CREATES		0x10	/* a create may run after its caller has
+										 * given it up, until not_after */
+#define STORE_SERVER_ONLY		0x20	/* excludes the sessions of this server
+										 * and nobody else: whoever has a key
+										 * there took it here */
 
+/* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 
@@ -145,7 +156,11 @@ typedef void (*StoreEventCallback) (StoreEvent event, const char *name,
 typedef struct StoreRoutine
 {
 	const char *name;			/* "redis" */
-	int			features;
+	int			features;		/* STORE_HAS_FENCE and the like */
+
+	/* Its shared memory, where it is used; NULL: none. */
+	Size		(*shmem_size) (void);
+	void		(*shmem_init) (void);
 
 	/*
 	 * Make a handle in TopMemoryContext; does not connect.  "role" is shown
@@ -209,13 +224,5 @@ typedef struct StoreRoutine
 
 extern const StoreRoutine redis_store;
 extern const StoreRoutine table_store;
-
-extern const StoreRoutine *lr_store(StoreId id);
-
-/* Is it used in this server's mode? */
-extern bool lr_has_store(StoreId id);
-
-/* One whole call's budget: connect_timeout + command_timeout, microseconds. */
-extern int64 lr_call_budget(void);
 
 #endif							/* LR_STORE_H */

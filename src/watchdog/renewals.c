@@ -33,11 +33,14 @@
 
 #include "utils/memutils.h"
 
-#include "watchdog/fallback.h"
-#include "locktable/locktable.h"
-#include "store/node.h"
+#include "instance.h"
+#include "locktable/losses.h"
+#include "locktable/watch.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/node.h"
+#include "store/stores.h"
+#include "watchdog/fallback.h"
 #include "watchdog/watchdog.h"
 
 /* One that takes hardly longer than a round trip. */
@@ -181,8 +184,7 @@ look_at_facts(Renewals *r)
 static int64
 probe_interval(const Renewals *r)
 {
-	return r->id == STORE_REDIS ?
-		Min(PROBE_INTERVAL, fallback_probe_interval()) : PROBE_INTERVAL;
+	return Min(PROBE_INTERVAL, fallback_probe_interval(r->id));
 }
 
 static void
@@ -196,8 +198,7 @@ store_is_up(Renewals *r)
 	r->next_try = 0;
 	r->next_probe = lr_now() + probe_interval(r);
 	node_set_silent(r->id, false);
-	if (r->id == STORE_REDIS)
-		fallback_answered(lr_now());
+	fallback_answered(r->id, lr_now());
 	if (!was_down)
 		return;
 
@@ -212,13 +213,9 @@ store_is_down(Renewals *r)
 {
 	const StoreError *error = r->store->error(r->handle);
 
-	r->next_try = lr_now() + r->retry_delay;
+	r->next_try = lr_now() + Min(r->retry_delay, probe_interval(r));
 	r->retry_delay = Min(r->retry_delay * 2, RETRY_MAX);
-	if (r->id == STORE_REDIS)
-	{
-		r->next_try = Min(r->next_try, lr_now() + probe_interval(r));
-		fallback_failed();
-	}
+	fallback_failed(r->id);
 	node_set_error(r->id, error->detail);
 	if (r->state == NODE_DOWN)
 		return;
@@ -273,7 +270,7 @@ judge_facts(Renewals *r, bool new_connection)
 {
 	const StoreOp *last = &r->ops[r->nops - 1];
 
-	if (r->id != STORE_REDIS)
+	if (!lr_store_can(r->id, STORE_HAS_FACTS))
 		return;
 	if (new_connection || (last->kind == STORE_FACTS && last->outcome == STORE_OK))
 		look_at_facts(r);
@@ -473,14 +470,15 @@ pending_create(const Renewals *r, const DueItem *item, const StoreOp *create)
 /*
  * is_taken --- has somebody else the key, for whom ours must give way?
  *
- * Redis decides then.  In the table it is a program that knows nothing of
- * Redis: the lock stays where it is, for as long as that goes well.  And what
- * an earlier owner of this server has left is given back soon.
+ * A store that excludes others decides then.  In one that excludes only us it is
+ * a program that knows nothing of the other store: the lock stays where it is,
+ * for as long as that goes well.  And what an earlier owner of this server has
+ * left is given back soon.
  */
 static bool
 is_taken(const Renewals *r, const StoreOp *set)
 {
-	if (r->id != STORE_REDIS)
+	if (lr_store_can(r->id, STORE_SERVER_ONLY))
 		return false;
 	if (set->outcome == STORE_WRONG_TYPE)
 		return true;
@@ -557,6 +555,7 @@ add_item_op(Renewals *r, const DueItem *item, StoreOpKind kind)
 {
 	StoreOp    *op = add_op(r, kind);
 
+	op->lock_kind = item->kind;
 	op->name = item->name;
 	op->name_len = item->name_len;
 	op->owner = item->owner;
@@ -608,7 +607,7 @@ wants_proof(const Renewals *r)
 static bool
 wants_facts(const Renewals *r)
 {
-	return r->id == STORE_REDIS && r->state == NODE_UP &&
+	return lr_store_can(r->id, STORE_HAS_FACTS) && r->state == NODE_UP &&
 		r->store->connected(r->handle) && lr_now() >= r->next_facts;
 }
 
@@ -629,8 +628,7 @@ start_batch(Renewals *r)
 		add_op(r, STORE_FACTS);
 	r->under_way = true;
 	r->next_look = lr_now() + LOOK_INTERVAL;
-	if (r->id == STORE_REDIS)
-		fallback_asked(lr_now());
+	fallback_asked(r->id, lr_now());
 	r->store->start(r->handle, r->ops, r->nops, lr_now() + lr_call_budget());
 }
 

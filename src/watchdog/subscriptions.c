@@ -24,8 +24,8 @@
 #include "utils/memutils.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
-#include "store/store.h"
+#include "locktable/watch.h"
+#include "store/stores.h"
 #include "watchdog/watchdog.h"
 
 /* How often waiters and idle subscriptions are looked after. */

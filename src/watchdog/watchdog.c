@@ -26,9 +26,10 @@
 #include "storage/ipc.h"
 
 #include "watchdog/fallback.h"
-#include "locktable/locktable.h"
+#include "locktable/watch.h"
 #include "watchdog/loss_log.h"
 #include "store/node.h"
+#include "store/stores.h"
 #include "watchdog/resolver.h"
 #include "settings.h"
 #include "wait_events.h"
@@ -196,7 +197,7 @@ reload(void)
 	resolver_restart();
 	node_set_place(lr_place);
 	if (place != lr_place)
-		fallback_new_place();
+		fallback_new_place(STORE_REDIS);
 	renewals_reconnect(place != lr_place);
 	subscriptions_reconnect();
 	lt_renew_all_now(STORE_REDIS);

@@ -19,7 +19,7 @@
 
 #include "lockredis.h"
 
-#include "locktable/locktable.h"
+#include "locktable/watch.h"
 #include "store/store.h"
 
 /* So many holds in one batch: some 2 MB of requests, 10 ms of Redis. */

@@ -16,7 +16,7 @@
 
 #include "postmaster/interrupt.h"
 
-#include "locktable/locktable.h"
+#include "locktable/watch.h"
 #include "watchdog/worker.h"
 
 /* Seconds until the postmaster starts one again after its end. */
@@ -51,5 +51,5 @@ worker_may_end(int64 *end_at, int64 limit)
 		return false;
 	if (*end_at == 0)
 		*end_at = lr_now() + limit;
-	return lt_hold_count() == 0 || lr_now() >= *end_at;
+	return lt_row_count() == 0 || lr_now() >= *end_at;
 }

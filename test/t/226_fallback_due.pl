@@ -70,7 +70,7 @@ $node->log_since_here;
 $stop->run_to('lt_set_due_of_held');
 $one->start("SELECT redis_lock('granted')");
 $stop->wait_for_stop;
-$stop->out_of('fallback_current');
+$stop->out_of('current_store');
 my $owner = owner_in($redis->hash('granted'));
 $proxy->mode('refuse');
 $proxy->reset_all;

@@ -33,7 +33,7 @@
 #include "utils/memutils.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/node.h"
 #include "store/redis/conn.h"
 #include "store/redis/scripts.h"
@@ -1501,7 +1501,8 @@ redis_stay(StoreHandle *h)
 
 const StoreRoutine redis_store = {
 	.name = "redis",
-	.features = STORE_HAS_FENCE | STORE_HAS_PUSH,
+	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
+		STORE_HAS_PLACE | STORE_LATE_CREATES,
 	.open = redis_open,
 	.start = redis_start,
 	.step = redis_step,

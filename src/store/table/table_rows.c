@@ -58,7 +58,7 @@
 #include "utils/uuid.h"
 
 #include "store/table/keyed_table.h"
-#include "locktable/locktable.h"
+#include "instance.h"
 #include "store/table/table_rows.h"
 
 #define ROWS_TABLE			"redis_lock_rows"
@@ -66,12 +66,6 @@
 
 /* Appended to the owner of a key that stays locked after its release. */
 #define KEPT_SUFFIX			"/kept"
-
-/* The largest number that Lua and JSON have exactly, as in Redis. */
-#define TOKEN_MAX			INT64CONST(9007199254740991)
-
-/* Longer than anybody waits, and still good to calculate with (ms). */
-#define TTL_MAX				(LR_NEVER / LR_US_PER_MS - 1)
 
 enum RowColumn
 {
@@ -421,7 +415,7 @@ own_left_ms(const char *owner, int len, int64 lease_ms)
 		return lease_ms;
 	}
 	left = entry->until - lr_now();
-	return left <= 0 ? 0 : (left + LR_US_PER_MS - 1) / LR_US_PER_MS;
+	return left <= 0 ? 0 : lr_ms_up(left);
 }
 
 static int64
@@ -433,7 +427,7 @@ wall_left_ms(TimestampTz expires_at)
 		return STORE_NO_TTL;
 	if (expires_at <= now)
 		return 0;
-	return Min((expires_at - now + LR_US_PER_MS - 1) / LR_US_PER_MS, TTL_MAX);
+	return Min(lr_ms_up(expires_at - now), STORE_TTL_MAX);
 }
 
 /*
@@ -559,7 +553,7 @@ next_token(TableOp *op, int64 floor, TableTrouble *trouble)
 	if (found == KEYED_ROW)
 		token = DatumGetInt64(keyed_column(&counters, COL_TOKEN, &isnull));
 	token = Max(token, floor) + 1;
-	if (token < 1 || token > TOKEN_MAX)
+	if (token < 1 || token > STORE_TOKEN_MAX)
 	{
 		op->outcome = STORE_REFUSED;
 		set_trouble(trouble, TABLE_ERROR, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,

@@ -30,9 +30,10 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "locktable/locktable.h"
-#include "store/node.h"
+#include "instance.h"
 #include "settings.h"
+#include "store/batch.h"
+#include "store/node.h"
 #include "store/table/requests.h"
 #include "wait_events.h"
 
@@ -40,22 +41,16 @@
 #define POLL_MIN			50L
 #define POLL_MAX			1000L
 
-struct StoreHandle
+#define NOT_RUNNING			"The table worker is not running."
+
+typedef struct TableHandle
 {
+	StoreBatch	batch;			/* settled from the first operation on */
 	TableRequest *request;
 	bool		patient;		/* watchdog: asks a silent worker too */
-
-	/* The batch. */
-	bool		active;
-	StoreOp    *ops;
-	int			nops;
-	int			done;			/* so many have outcomes, */
-	int			asked;			/* and so many more are with the worker */
-	int64		deadline;
+	int			asked;			/* so many operations are with the worker */
 	long		poll;			/* present interval of STORE_POLL */
-
-	StoreError	error;
-};
+} TableHandle;
 
 /* ----------
  * Outcomes
@@ -63,42 +58,38 @@ struct StoreHandle
  */
 
 static void
-finish(StoreHandle *h)
+table_set_error(TableHandle *h, int sqlstate, const char *detail,
+				const char *hint)
 {
-	h->active = false;
-	h->asked = 0;
-	h->ops = NULL;
-	h->nops = 0;
-}
-
-static void
-set_error(StoreHandle *h, int sqlstate, const char *detail, const char *hint)
-{
-	memset(&h->error, 0, sizeof(h->error));
-	h->error.sqlstate = sqlstate;
-	strlcpy(h->error.detail, detail, sizeof(h->error.detail));
-	h->error.hint = hint;
+	batch_set_error(&h->batch, sqlstate, detail);
+	h->batch.error.hint = hint;
 	if (h->patient)
-		snprintf(h->error.address, sizeof(h->error.address), "database \"%s\"",
-				 lr_database);
+		snprintf(h->batch.error.address, sizeof(h->batch.error.address),
+				 "database \"%s\"", lr_database);
 }
 
 /*
- * settle_rest --- nothing more will be asked or read
+ * table_fail --- nothing more will be asked or read: end the batch
+ *
+ * "unsent" is the outcome of what has not been carried out.
  */
 static void
-settle_rest(StoreHandle *h, StoreOutcome asked, StoreOutcome unasked)
+table_fail(TableHandle *h, StoreOutcome unsent, int sqlstate, const char *detail)
 {
-	for (int i = h->done; i < h->nops; i++)
-	{
-		StoreOp    *op = &h->ops[i];
-		bool		was_asked = i < h->done + h->asked;
+	table_set_error(h, sqlstate, detail, NULL);
+	batch_give_up(&h->batch, unsent);
+	batch_finish(&h->batch);
+	h->asked = 0;
+}
 
-		op->outcome = was_asked ? asked : unasked;
-		if (op->outcome == STORE_DOWN || op->outcome == STORE_REFUSED)
-			op->sent_at = 0;
-	}
-	finish(h);
+/*
+ * table_first_open --- the first operation that has no outcome; from there on
+ * "asked" of them are with the worker
+ */
+static StoreOp *
+table_first_open(const TableHandle *h)
+{
+	return &h->batch.ops[h->batch.nops - h->batch.left];
 }
 
 static const char *
@@ -119,10 +110,12 @@ fault_hint(TableFault fault)
 	}
 }
 
+/*
+ * copy_answer --- what the worker says of one operation
+ */
 static void
 copy_answer(StoreOp *op, const TableOp *answer)
 {
-	op->outcome = answer->outcome;
 	op->store_ms = answer->store_ms;
 	op->ttl_ms = answer->ttl_ms;
 	op->fence = answer->fence;
@@ -135,46 +128,54 @@ copy_answer(StoreOp *op, const TableOp *answer)
 }
 
 /*
- * read_answer --- the request is done: take what it says
+ * read_answers --- the request is done: take what it says
  */
 static void
-read_answer(StoreHandle *h)
+read_answers(TableHandle *h)
 {
 	TableRequest *request = h->request;
+	StoreOp    *ops = table_first_open(h);
 
 	for (int i = 0; i < h->asked; i++)
-		copy_answer(&h->ops[h->done + i], request_op(request, i));
-	if (request->fault != TABLE_FAULT_NONE)
-		set_error(h, request->sqlstate, request->detail, fault_hint(request->fault));
-	request_free(request);
-	h->done += h->asked;
+	{
+		const TableOp *answer = request_op(request, i);
+
+		copy_answer(&ops[i], answer);
+		batch_settle(&h->batch, &ops[i], answer->outcome);
+	}
 	h->asked = 0;
+	if (request->fault != TABLE_FAULT_NONE)
+		table_set_error(h, request->sqlstate, request->detail,
+						fault_hint(request->fault));
+	request_free(request);
 	if (!h->patient && node_is_silent(STORE_TABLE))
 		node_set_silent(STORE_TABLE, false);
-	if (h->done == h->nops)
-		finish(h);
+	batch_finish(&h->batch);
 }
 
 /*
  * take_back --- end the batch without waiting any longer
  */
 static void
-take_back(StoreHandle *h, int sqlstate, const char *detail)
+take_back(TableHandle *h, const char *detail)
 {
-	bool		never_ran = true;
-
 	if (h->asked > 0)
 	{
-		never_ran = request_withdraw(h->request);
-		if (!never_ran && request_state(h->request) == REQUEST_DONE)
+		StoreOp    *ops = table_first_open(h);
+
+		if (request_withdraw(h->request))
 		{
-			read_answer(h);
-			if (!h->active)
+			for (int i = 0; i < h->asked; i++)
+				batch_mark_unsent(&ops[i]);
+		}
+		else if (request_state(h->request) == REQUEST_DONE)
+		{
+			read_answers(h);
+			if (!h->batch.active)
 				return;
 		}
 	}
-	set_error(h, sqlstate, detail, NULL);
-	settle_rest(h, never_ran ? STORE_DOWN : STORE_UNKNOWN, STORE_DOWN);
+	table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, detail);
 }
 
 /* ----------
@@ -182,8 +183,11 @@ take_back(StoreHandle *h, int sqlstate, const char *detail)
  * ----------
  */
 
+/*
+ * fill_op --- an operation as the worker gets it
+ */
 static void
-fill(TableOp *out, const StoreOp *op)
+fill_op(TableOp *out, const StoreOp *op)
 {
 	/* All but the texts, of which only so much as is there. */
 	memset(out, 0, offsetof(TableOp, name));
@@ -205,22 +209,23 @@ fill(TableOp *out, const StoreOp *op)
 }
 
 /*
- * ask --- hand the next piece over, unless an abandoned one is still with the
- * worker
+ * submit_next --- hand the next piece over, unless an abandoned one is still
+ * with the worker
  */
 static void
-ask(StoreHandle *h)
+submit_next(TableHandle *h)
 {
 	TableRequest *request = h->request;
+	StoreOp    *ops = table_first_open(h);
 	int64		now = lr_now();
-	int			n = Min(request->room, h->nops - h->done);
+	int			n = Min(request->room, h->batch.left);
 
 	if (request_state(request) != REQUEST_FREE)
 		return;
 	for (int i = 0; i < n; i++)
 	{
-		fill(request_op(request, i), &h->ops[h->done + i]);
-		h->ops[h->done + i].sent_at = now;
+		fill_op(request_op(request, i), &ops[i]);
+		ops[i].sent_at = now;
 	}
 	request->nops = n;
 	h->asked = n;
@@ -229,67 +234,70 @@ ask(StoreHandle *h)
 }
 
 /*
- * proceed --- do all that can be done without waiting
+ * table_proceed --- do all that can be done without waiting
  */
 static void
-proceed(StoreHandle *h)
+table_proceed(TableHandle *h)
 {
-	while (h->active)
+	while (h->batch.active)
 	{
 		if (h->asked == 0)
-			ask(h);
+			submit_next(h);
 		if (h->asked == 0 || request_state(h->request) != REQUEST_DONE)
 			return;
-		read_answer(h);
+		read_answers(h);
 	}
 }
 
 /*
- * check_time --- has the worker had its time?
+ * table_check_time --- has the worker had its time?
  *
  * If it had all of command_timeout, nobody else needs to wait as long: they
  * leave it to the watchdog.
  */
 static void
-check_time(StoreHandle *h)
+table_check_time(TableHandle *h)
 {
-	if (!h->active || lr_now() < h->deadline)
+	int64		now;
+
+	if (!h->batch.active)
+		return;
+	now = lr_now();
+	if (now < h->batch.deadline)
 		return;
 	if (h->asked > 0 &&
-		lr_now() - h->ops[h->done].sent_at >= lr_command_timeout * LR_US_PER_MS)
+		now - table_first_open(h)->sent_at >= lr_command_timeout * LR_US_PER_MS)
 		node_set_silent(STORE_TABLE, true);
-	take_back(h, ERRCODE_CONNECTION_FAILURE,
-			  table_worker_running() ?
-			  "The table worker did not answer in time." :
-			  "The table worker is not running.");
+	take_back(h, table_worker_running() ?
+			  "The table worker did not answer in time." : NOT_RUNNING);
 }
 
 /*
- * wait_latch --- the worker sets it when it has answered, even an abandoned one
+ * table_wait_latch --- the worker sets it when it has answered, even an
+ * abandoned one
  */
 static void
-wait_latch(StoreHandle *h)
+table_wait_latch(TableHandle *h)
 {
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 lr_ms_until(h->deadline, lr_now()), LR_WAIT_REPLY);
+					 lr_ms_until(h->batch.deadline, lr_now()), LR_WAIT_REPLY);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
 
 /*
- * wait_poll --- without the latch
+ * table_wait_poll --- without the latch
  *
  * At the end of a session or transaction nobody waits for a worker that is
  * not there: the watchdog gives back what is left when it is.
  */
 static void
-wait_poll(StoreHandle *h)
+table_wait_poll(TableHandle *h)
 {
 	if (!table_worker_running())
 	{
-		take_back(h, ERRCODE_CONNECTION_FAILURE,
-				  "The table worker is not running.");
+		take_back(h, NOT_RUNNING);
 		return;
 	}
 	pgstat_report_wait_start(LR_WAIT_REPLY);
@@ -299,23 +307,25 @@ wait_poll(StoreHandle *h)
 }
 
 static bool
-table_step(StoreHandle *h, StoreStep how)
+table_step(StoreHandle *handle, StoreStep how)
 {
+	TableHandle *h = (TableHandle *) handle;
+
 	for (;;)
 	{
-		proceed(h);
-		check_time(h);
-		if (!h->active)
+		table_proceed(h);
+		table_check_time(h);
+		if (!h->batch.active)
 			return true;
 		switch (how)
 		{
 			case STORE_NOWAIT:
 				return false;
 			case STORE_WAIT:
-				wait_latch(h);
+				table_wait_latch(h);
 				break;
 			case STORE_POLL:
-				wait_poll(h);
+				table_wait_poll(h);
 				break;
 		}
 	}
@@ -329,114 +339,97 @@ table_step(StoreHandle *h, StoreStep how)
 static StoreHandle *
 table_open_handle(const char *role)
 {
-	StoreHandle *h = MemoryContextAllocZero(TopMemoryContext, sizeof(StoreHandle));
+	TableHandle *h = MemoryContextAllocZero(TopMemoryContext, sizeof(TableHandle));
 
 	/* What may raise on first use must not do so later. */
 	(void) LR_WAIT_REPLY;
 
 	h->patient = strcmp(role, "watchdog") == 0;
 	h->request = request_open(h->patient);
-	return h;
+	return (StoreHandle *) h;
 }
 
 /*
- * forget_batch --- drop a batch without touching its operations
- *
- * For those that were left by a longjmp: their memory may be gone.
+ * table_forget_batch --- drop a batch that a longjmp has left
  */
 static void
-forget_batch(StoreHandle *h)
+table_forget_batch(TableHandle *h)
 {
-	if (h->active && h->asked > 0 && !request_withdraw(h->request) &&
+	if (h->batch.active && h->asked > 0 && !request_withdraw(h->request) &&
 		request_state(h->request) == REQUEST_DONE)
 		request_free(h->request);
-	finish(h);
+	h->asked = 0;
+	batch_forget(&h->batch);
 }
 
 static void
-table_abandon(StoreHandle *h)
+table_abandon(StoreHandle *handle)
 {
-	if (h->active)
-		take_back(h, ERRCODE_CONNECTION_FAILURE,
-				  "The request was given up before it was answered.");
+	TableHandle *h = (TableHandle *) handle;
+
+	if (h->batch.active)
+		take_back(h, "The request was given up before it was answered.");
 }
 
 /*
- * refuse_batch --- fail it before anything is tried
+ * table_start --- begin a batch, unless it is known to be in vain
  */
 static void
-refuse_batch(StoreHandle *h, StoreOutcome outcome, int sqlstate,
-			 const char *detail)
+table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 {
-	set_error(h, sqlstate, detail, NULL);
-	settle_rest(h, outcome, outcome);
-}
+	TableHandle *h = (TableHandle *) handle;
 
-static void
-table_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
-{
-	forget_batch(h);
-
-	h->ops = ops;
-	h->nops = nops;
-	h->done = h->asked = 0;
-	h->deadline = deadline;
-	h->poll = POLL_MIN;
-	h->error.sqlstate = 0;
-	h->error.detail[0] = '\0';
-	h->error.hint = NULL;
-	h->active = nops > 0;
-	for (int i = 0; i < nops; i++)
-	{
-		ops[i].outcome = STORE_PENDING;
-		ops[i].sent_at = 0;
-		ops[i].not_after = 0;
-		ops[i].own_fault = false;
-	}
-	if (!h->active)
+	table_forget_batch(h);
+	batch_start(&h->batch, ops, nops, deadline);
+	if (!h->batch.active)
 		return;
 
 	if (RecoveryInProgress())
-		refuse_batch(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
-					 "This server is a standby: it cannot write the table of locks.");
+		table_fail(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
+				   "This server is a standby: it cannot write the table of locks.");
 	else if (!h->patient && node_is_silent(STORE_TABLE) && lr_watchdog_running())
-		refuse_batch(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
-					 "The table worker did not answer lately; it is tried again in the background.");
+		table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+				   "The table worker did not answer lately; it is tried again in the background.");
 	else if (lr_now() >= deadline)
-		refuse_batch(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
-					 "There was no time left to ask the table worker.");
+		table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+				   "There was no time left to ask the table worker.");
 	else
-		proceed(h);
+		table_proceed(h);
 }
 
 static int
-table_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
+table_interests(StoreHandle *handle, StoreInterest *out, int64 *until,
+				uint32 *epoch)
 {
+	TableHandle *h = (TableHandle *) handle;
+
 	*epoch = table_epoch();
-	*until = h->active ? h->deadline : LR_NEVER;
+	*until = h->batch.active ? h->batch.deadline : LR_NEVER;
 	return 0;
 }
 
 static void
-table_reserve(StoreHandle *h, int n)
+table_reserve(StoreHandle *handle, int n)
 {
 }
 
 static const StoreError *
-table_error(StoreHandle *h)
+table_error(StoreHandle *handle)
 {
-	return &h->error;
+	return &((TableHandle *) handle)->batch.error;
 }
 
 static bool
-table_connected(StoreHandle *h)
+table_connected(StoreHandle *handle)
 {
 	return table_worker_running();
 }
 
 const StoreRoutine table_store = {
 	.name = "table",
-	.features = STORE_HAS_FENCE,
+	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY,
+	.shmem_size = requests_shmem_size,
+	.shmem_init = requests_shmem_init,
 	.open = table_open_handle,
 	.start = table_start,
 	.step = table_step,

@@ -43,9 +43,9 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "locktable/locktable.h"
 #include "store/node.h"
 #include "settings.h"
+#include "store/stores.h"
 #include "store/table/requests.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_worker.h"
@@ -85,9 +85,14 @@ static int	jobs_size = 0;
 /* Waiting for a standby in a commit: only die() ends that. */
 static volatile sig_atomic_t committing = false;
 
+/*
+ * table_worker_register --- where the table is used
+ */
 void
 table_worker_register(void)
 {
+	if (!lr_has_store(STORE_TABLE))
+		return;
 	worker_register("lockredis table worker", "lockredis_table_worker_main",
 					BgWorkerStart_RecoveryFinished);
 }

@@ -13,7 +13,7 @@ LockRedis::Debugger - stops a server process in the middle of a function
   $stop->run_to('lt_lose');                # the process goes on
   $session->start("SELECT redis_lock('k')");
   $stop->wait_for_stop;                    # it has come to that function
-  $stop->out_of('fallback_current');       # ... has called that, and it returned
+  $stop->out_of('current_store');          # ... has called that, and it returned
   $stop->tell('print lr_mode');            # commands of gdb, and what it says
   ...                                      # whatever has to happen meanwhile
   $stop->let_go;                           # it goes on, and gdb ends

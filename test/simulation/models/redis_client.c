@@ -21,7 +21,7 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/locktable/locktable.h"
+#include "../../../src/instance.h"
 #include "../../../src/store/node.h"
 #include "../../../src/store/redis/redis_store.h"
 #include "../../../src/settings.h"
@@ -678,7 +678,8 @@ redis_stay(StoreHandle *h)
 
 const StoreRoutine redis_store = {
 	.name = "redis",
-	.features = STORE_HAS_FENCE | STORE_HAS_PUSH,
+	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
+		STORE_HAS_PLACE | STORE_LATE_CREATES,
 	.open = redis_open,
 	.start = redis_start,
 	.step = redis_step,

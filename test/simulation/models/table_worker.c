@@ -24,6 +24,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "../../../src/instance.h"
 #include "../../../src/store/node.h"
 #include "../../../src/store/table/requests.h"
 #include "../../../src/store/table/table_worker.h"

@@ -119,18 +119,18 @@ __wrap_lt_drop_lost(LrIndex hold)
 }
 
 /* A release found nothing, whatever the store. */
-extern void __wrap_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+extern void __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 								LostReason reason, const char *taken_by);
-extern void __real_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+extern void __real_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 								LostReason reason, const char *taken_by);
 
 void
-__wrap_loss_log_add(int pid, const char *name, int len, const ScopeHold *scope,
+__wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 					LostReason reason, const char *taken_by)
 {
 	if (backend_locks_held() == 0)
 		release_was_gone = true;
-	__real_loss_log_add(pid, name, len, scope, reason, taken_by);
+	__real_losses_add(pid, name, len, scope, reason, taken_by);
 }
 
 /* The session's part of a lock that the transaction has too. */

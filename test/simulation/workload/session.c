@@ -18,7 +18,6 @@
 #include <setjmp.h>
 #include <signal.h>
 
-#include "common/hashfn.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 
@@ -149,7 +148,7 @@ draw_key(LrName *name)
 	memset(name, 0, sizeof(LrName));
 	name->len = snprintf(name->data, sizeof(name->data), "k%d",
 							(int) sim_draw(sim_config.nkeys));
-	name->hash = hash_bytes((const unsigned char *) name->data, name->len);
+	name->hash = lr_name_hash(name->data, name->len);
 }
 
 static void

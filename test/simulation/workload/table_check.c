@@ -17,10 +17,12 @@
  */
 #include "workload.h"
 
-#include "../../../src/watchdog/fallback.h"
+#include "../../../src/instance.h"
+#include "../../../src/store/current.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/node.h"
 #include "../../../src/settings.h"
+#include "../../../src/store/stores.h"
 
 #include "../kernel/network.h"
 #include "../kernel/redis_model.h"
@@ -319,14 +321,14 @@ static bool
 is_stale_mark(LrIndex i, StoreId s)
 {
 	return time_of(&lt_leases[i].due[s]) < 0 && lt_holds[i].store != s &&
-		fallback_current() != s && (lt_holds[i].traces & STORE_BIT(s)) == 0;
+		current_store() != s && (lt_holds[i].traces & STORE_BIT(s)) == 0;
 }
 
 /* It sleeps: is it to be woken in time? */
 static void
 check_watchdog(void)
 {
-	if (lt_table->watchdog_proc.value == 0)
+	if (!lr_watchdog_running())
 		return;
 	for (int s = 0; s < STORE_COUNT; s++)
 	{
@@ -353,8 +355,8 @@ check_watchdog(void)
 	/* What is held in one store and belongs into the other. */
 	if (lr_mode == MODE_FALLBACK)
 		for (LrIndex i = 0; i < lt_table->max_locks; i++)
-			if (lt_holds[i].state == HOLD_HELD && lt_holds[i].store != fallback_current() &&
-				due_of(i, fallback_current()) >= LR_NEVER)
+			if (lt_holds[i].state == HOLD_HELD && lt_holds[i].store != current_store() &&
+				due_of(i, current_store()) >= LR_NEVER)
 				BROKEN("hold %d of %s is not due to be moved", i,
 					   lt_keys[lt_holds[i].key].name);
 }

@@ -15,7 +15,7 @@
 
 #include "../backend/backend.h"
 
-#include "../../../src/locktable/locktable.h"
+#include "../../../src/locktable/hold.h"
 #include "../../../src/session/session_int.h"
 
 /* Slots of processes. */

@@ -1,0 +1,121 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold.h
+ *	  The lock table for the session that has a lock: what it has, its commit and
+ *	  its release.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/hold.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_LOCKTABLE_HOLD_H
+#define LR_LOCKTABLE_HOLD_H
+
+#include "locktable/locktable.h"
+
+/* From its first use of the extension to its end. */
+extern void lt_session_enter(void);
+extern void lt_session_leave(void);
+
+/* What there is of a hold; a copy. */
+typedef struct HoldView
+{
+	HoldState	state;
+	LostReason	lost_reason;
+	TimestampTz lost_at;
+	int64		deadline;
+	KindId		kind;
+	StoreId		store;
+	uint32		moves;
+	uint32		place;
+	uint64		owner;
+	int64		fence;
+	CommitGuard guard;			/* the strictest of both scopes */
+	int64		keep_until;
+	ScopeHold	scope[SCOPE_COUNT];
+	char		taken_by[LR_OWNER_MAX];
+} HoldView;
+
+/* Owner number and name, while the hold is there. */
+extern uint64 lt_owner(LrIndex hold);
+extern const char *lt_hold_name(LrIndex hold);
+
+/* Where it is, and whether it is still there. */
+extern void lt_place(LrIndex hold, StoreId *store, uint32 *moves);
+extern bool lt_has_moved(LrIndex hold, uint32 moves);
+
+/* The store of whichever session of this server has the key. */
+extern StoreId lt_store_of_key(const LrName *name);
+
+/* A copy; a hold whose deadline has passed is marked lost first. */
+extern void lt_look(LrIndex hold, HoldView *view);
+
+/*
+ * Set one scope's part, and the deadline if it is later and the hold has not
+ * been moved since the store was asked for it (deadline 0: none was).  False
+ * when there is no free row for a second scope (nothing is changed then).
+ */
+extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+						 int64 deadline, uint32 moves);
+
+/* Taken again: the later of both times until which it stays locked counts. */
+extern void lt_keep_longer(LrIndex hold, int64 keep_until);
+
+/* Does the store show the count that it should? */
+extern void lt_note_count(LrIndex hold, bool sure);
+
+/* A plain hold got a fencing token, or a higher one. */
+extern void lt_set_fence(LrIndex hold, int64 fence);
+
+/* ---- the commit ---- */
+
+/* The store confirmed the lease. */
+extern void lt_raise_deadline(LrIndex hold, int64 deadline, uint32 moves);
+
+/* Past pre-commit (or not any more): given leases are renewed too. */
+extern void lt_set_committing(LrIndex hold, bool committing);
+
+/* How many holds of this session are lost. */
+extern int	lt_lost_count(void);
+
+/* From lt_begin_commit to lt_end_commit nobody signals this session. */
+extern void lt_begin_commit(void);
+extern void lt_end_commit(void);
+
+/*
+ * Has this session been signalled (on_lost) since it was last asked?  If so the
+ * signal has arrived: its handler has run when this returns.
+ */
+extern bool lt_take_signal(void);
+
+/* Does this session have a session-level hold there, with that owner number? */
+extern bool lt_has_session_part(LrIndex hold, uint64 owner);
+
+/* ---- the end ---- */
+
+typedef enum ReleaseStart
+{
+	RELEASE_IN_STORE,			/* RELEASING: the store has to be asked */
+	RELEASE_HANDED_OVER,		/* a session of this server has it now */
+	RELEASE_LOST				/* there is nothing to release */
+} ReleaseStart;
+
+/* The session has done with a hold; *view is what it was. */
+extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
+
+/* The store has answered; so many others were told. */
+extern void lt_end_release(LrIndex hold, StoreId store, int receivers);
+
+/*
+ * RELEASING, and no answer: the watchdog goes on.  "sent_at": of the request;
+ * 0 = it was not even sent.
+ */
+extern void lt_orphan(LrIndex hold, int64 sent_at);
+
+/* LOST, and its session has seen it. */
+extern void lt_drop_lost(LrIndex hold);
+
+#endif							/* LR_LOCKTABLE_HOLD_H */

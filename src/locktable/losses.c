@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * losses.c
+ *	  Losses of locks that nobody has written to the server log yet.
+ *
+ * Whoever finds a loss may not log it: it holds a partition of the lock table
+ * locked, or is at the end of a transaction or of its process, where a message
+ * could raise.  So a plain record of each loss goes into a ring in shared memory,
+ * for the watchdog (loss_log.c).  One that is started anew goes on with what is
+ * in the ring.
+ *
+ * Its lock is the one that may be taken below that of a partition.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/losses.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "locktable/losses.h"
+
+/* Not much more than is logged at once; see loss_log.c. */
+#define RING_SIZE			64
+
+/* All of it is written under the lock; atomics are looked at without. */
+typedef struct LossRing
+{
+	int			first;
+	pg_atomic_uint32 n;			/* in the ring */
+	pg_atomic_uint64 left_out;	/* not logged, and nobody told so yet */
+	LossRecord	ring[RING_SIZE];
+} LossRing;
+
+static LossRing *losses = NULL;
+static LWLock *losses_lock = NULL;
+
+Size
+losses_shmem_size(void)
+{
+	return MAXALIGN(sizeof(LossRing));
+}
+
+int
+losses_lwlocks(void)
+{
+	return 1;
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+losses_shmem_init(int first_lwlock)
+{
+	bool		found;
+
+	losses = ShmemInitStruct("lockredis losses", losses_shmem_size(), &found);
+	losses_lock = &(GetNamedLWLockTranche("lockredis"))[first_lwlock].lock;
+	if (found)
+		return;
+	losses->first = 0;
+	pg_atomic_init_u32(&losses->n, 0);
+	pg_atomic_init_u64(&losses->left_out, 0);
+}
+
+/*
+ * losses_fill --- of both scopes the stricter setting is told
+ */
+static void
+losses_fill(LossRecord *r, int pid, const char *name, int len,
+			const ScopeHold *scope, LostReason reason, const char *taken_by)
+{
+	r->pid = pid;
+	r->reason = reason;
+	r->on_lost = ON_LOST_MARK;
+	for (int i = 0; i < SCOPE_COUNT; i++)
+	{
+		r->in_scope[i] = scope[i].count > 0;
+		if (r->in_scope[i])
+			r->on_lost = Max(r->on_lost, scope[i].on_lost);
+	}
+	r->name_len = len;
+	memcpy(r->name, name, len);
+	strlcpy(r->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
+}
+
+/*
+ * losses_add --- in a full ring there is no room but for the number
+ */
+void
+losses_add(int pid, const char *name, int len, const ScopeHold *scope,
+		   LostReason reason, const char *taken_by)
+{
+	uint32		n;
+
+	LWLockAcquire(losses_lock, LW_EXCLUSIVE);
+	n = pg_atomic_read_u32(&losses->n);
+	if (n < RING_SIZE)
+	{
+		losses_fill(&losses->ring[(losses->first + n) % RING_SIZE], pid, name,
+					len, scope, reason, taken_by);
+		pg_atomic_write_u32(&losses->n, n + 1);
+	}
+	else
+		pg_atomic_fetch_add_u64(&losses->left_out, 1);
+	LWLockRelease(losses_lock);
+}
+
+bool
+losses_any(void)
+{
+	return pg_atomic_read_u32(&losses->n) > 0;
+}
+
+/*
+ * losses_take --- only the watchdog does, so what was seen without the lock is
+ * still there
+ */
+bool
+losses_take(LossRecord *r)
+{
+	uint32		n;
+
+	if (!losses_any())
+		return false;
+	LWLockAcquire(losses_lock, LW_EXCLUSIVE);
+	n = pg_atomic_read_u32(&losses->n);
+	*r = losses->ring[losses->first];
+	losses->first = (losses->first + 1) % RING_SIZE;
+	pg_atomic_write_u32(&losses->n, n - 1);
+	LWLockRelease(losses_lock);
+	return true;
+}
+
+void
+losses_leave_out(void)
+{
+	pg_atomic_fetch_add_u64(&losses->left_out, 1);
+}
+
+bool
+losses_any_left_out(void)
+{
+	return pg_atomic_read_u64(&losses->left_out) > 0;
+}
+
+uint64
+losses_take_left_out(void)
+{
+	return pg_atomic_exchange_u64(&losses->left_out, 0);
+}

@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.h
+ *	  The lock table for a session that acquires: the queue of a key.
+ *
+ * A session awaits one key at a time.  Only the head of a queue asks the store,
+ * and only while no session of this server has the key; see queue.c.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/wait.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_LOCKTABLE_WAIT_H
+#define LR_LOCKTABLE_WAIT_H
+
+#include "locktable/locktable.h"
+
+typedef enum EnqueueResult
+{
+	ENQUEUED,
+	ENQUEUE_BUSY,				/* only_if_free, and it is not */
+	ENQUEUE_FULL
+} EnqueueResult;
+
+/*
+ * Reserve a hold and a place in the queue of the key.  With only_if_free,
+ * when no session of this server has the key or is before us.
+ */
+extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
+								bool only_if_free, LrIndex *hold);
+
+typedef enum TurnResult
+{
+	TURN_TRY,					/* ask the store now */
+	TURN_WAIT,					/* not before look_again, or when woken */
+	TURN_HANDED,				/* a session of this server has passed it on to us */
+	TURN_FAILED					/* the store failed for the session before us */
+} TurnResult;
+
+/*
+ * Is it our turn?  retry_at: when a head that found the key busy may look
+ * again without being woken.  On TURN_TRY *subscribed says whether a release
+ * from now on is told by a message.  On TURN_HANDED the lock is held, and *hold
+ * is another one.
+ */
+extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
+						  bool *subscribed);
+
+/* Have the watchdog subscribe to the key; true if it has already. */
+extern bool lt_want_subscription(LrIndex hold);
+
+/* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
+extern void lt_give_up(LrIndex hold);
+extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
+							  int64 not_after);
+
+/*
+ * Leave a request without a reply behind, but keep the place in the queue, with
+ * another hold.  False: there is no room for one.
+ */
+extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
+							int64 not_after);
+
+/*
+ * Held since TURN_HANDED, but the acquire failed after all; or the store says
+ * that the lock is gone, and we wait on with the same hold.
+ */
+extern void lt_pass_on(LrIndex hold);
+extern void lt_wait_again(LrIndex *hold, StoreId where);
+
+/* The head asked the store, and somebody else has the key. */
+extern void lt_found_busy(LrIndex hold);
+
+/* The store failed for us: so it does for all who queue for the key now. */
+extern void lt_fail_waiters(LrIndex hold);
+
+typedef enum GrantResult
+{
+	GRANTED,
+	GRANT_TOO_LATE,				/* the lease has ended before the reply came */
+	GRANT_STALE,				/* locks are no longer taken in that store */
+	GRANT_CONFLICT				/* another session of this server has it */
+} GrantResult;
+
+/* The store gave us the lock: leave the queue, hold it until the deadline. */
+extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
+							int64 deadline, const LockTerms *terms,
+							int64 fence);
+
+/*
+ * Has this server had the key when Redis fell silent, or since?  Then nobody
+ * elsewhere can have it.
+ */
+extern bool lt_key_stayed_here(LrIndex hold);
+
+#endif							/* LR_LOCKTABLE_WAIT_H */

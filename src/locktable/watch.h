@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * watch.h
+ *	  The lock table for the watchdog: what is due, what came of it, whom to tell.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/watch.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_LOCKTABLE_WATCH_H
+#define LR_LOCKTABLE_WATCH_H
+
+#include "locktable/locktable.h"
+
+typedef enum DueAction
+{
+	DUE_NOTHING,
+	DUE_RENEW,
+	DUE_GIVE_BACK,				/* an orphan, or what a loss or a move left */
+	DUE_MOVE					/* held, and belongs into this store now */
+} DueAction;
+
+typedef struct DueItem
+{
+	LrIndex		hold;
+	DueAction	action;
+	KindId		kind;
+	uint64		owner;
+	uint32		moves;
+	int			count;			/* move: the hold count that the store shows */
+	bool		at_old_place;	/* give back: something may be there, too */
+	int64		lease_ms;
+	int64		not_after;
+	int64		keep_ms;		/* the key has to stay locked so long */
+	bool		refused;		/* when it was asked for last */
+	bool		alone;			/* not together with others in a request */
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} DueItem;
+
+/*
+ * Collect what is due in a store at "now", at most max items.  Losses by
+ * expiry are marked on the way.  What is returned will not be due again before
+ * "again".  With connected false nothing is returned, only postponed to "again".
+ */
+extern int	lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
+						   DueItem *items, int max, bool *more);
+
+/* When the next item will be due there. */
+extern int64 lt_next_due(StoreId store);
+
+/* All becomes due now (the store came back, or takes new locks again). */
+extern void lt_renew_all_now(StoreId store);
+
+/* May anything still be where lockredis.url pointed before?  Walks over all. */
+extern bool lt_has_old_place(void);
+
+/* Rows in use, those of waiting sessions too: 0 = there is nothing to do. */
+extern int	lt_row_count(void);
+
+/* ---- results of what was collected from a store ---- */
+
+extern void lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline);
+extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
+extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
+
+/* The store refused it, for what it asked; or has not done so this time. */
+typedef struct Refusal
+{
+	bool		first;			/* in a row: worth saying */
+	bool		over;			/* orphan or lost: what there was has run out */
+	int64		again;			/* when to try again */
+} Refusal;
+
+extern Refusal lt_refused(const DueItem *item, bool alone);
+extern void lt_not_refused(const DueItem *item);
+
+/* No create of it can run later than that, by the store's clock. */
+extern void lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store,
+							int64 not_after);
+
+/*
+ * The store has the lock, until "deadline"; or it has not, or it is not known.
+ * "not_after": the store's clock (ms) up to which the create may still run, 0 =
+ * it cannot.
+ */
+extern void lt_moved(const DueItem *item, StoreId store, int64 deadline,
+					 int64 not_after);
+extern void lt_not_moved(const DueItem *item, StoreId store, int64 at,
+						 int64 not_after);
+
+/* Somebody else has the key there: lost. */
+extern void lt_lose_by_move(const DueItem *item, StoreId store,
+							const char *taken_by, int64 not_after);
+
+/* ---- subscriptions ---- */
+
+typedef void (*WantedCallback) (const char *name, int name_len);
+
+extern bool lt_take_subscription_work(void);
+extern void lt_wanted_subscriptions(WantedCallback callback);
+extern void lt_subscription_confirmed(const char *name, int name_len);
+extern void lt_reset_subscriptions(void);
+
+/* False while somebody awaits the key. */
+extern bool lt_end_subscription(const char *name, int name_len);
+
+/* ---- waiters ---- */
+
+/* A release was told: wake one local waiter of the key. */
+extern void lt_wake_waiter(const char *name, int name_len);
+
+/* Sessions that ignored a wake-up for a second are passed over. */
+extern void lt_pass_over_sleepers(void);
+extern bool lt_has_waiters(void);
+extern void lt_wake_all_waiters(void);
+
+/* ---- the watchdog itself ---- */
+
+extern void lt_watchdog_enter(void);
+extern void lt_watchdog_leave(void);
+
+/*
+ * The watchdog says until when it sleeps; false when it must not.  "stores"
+ * (STORE_BITs): those whose due times matter.
+ */
+extern bool lt_watchdog_sleeps_until(int64 until, uint32 stores);
+extern void lt_watchdog_is_awake(void);
+
+#endif							/* LR_LOCKTABLE_WATCH_H */

@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * batch.c
+ *	  A batch under way: what every store keeps of one, and how it ends; see
+ *	  batch.h.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/batch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/batch.h"
+
+/*
+ * batch_start --- begin with the results that every operation has
+ *
+ * The others count only with the outcome that they belong to.
+ */
+void
+batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
+{
+	batch->active = nops > 0;
+	batch->ops = ops;
+	batch->nops = nops;
+	batch->left = nops;
+	batch->deadline = deadline;
+
+	/* Without its buffers: this is done for each lock. */
+	batch->error.sqlstate = 0;
+	batch->error.detail[0] = '\0';
+	batch->error.address[0] = '\0';
+	batch->error.hint = NULL;
+
+	for (int i = 0; i < nops; i++)
+	{
+		ops[i].outcome = STORE_PENDING;
+		ops[i].sent_at = 0;
+		ops[i].not_after = 0;
+		ops[i].own_fault = false;
+	}
+}
+
+void
+batch_settle(StoreBatch *batch, StoreOp *op, StoreOutcome outcome)
+{
+	Assert(op >= batch->ops && op < batch->ops + batch->nops);
+	Assert(op->outcome == STORE_PENDING && outcome != STORE_PENDING);
+	op->outcome = outcome;
+	batch->left--;
+}
+
+void
+batch_mark_unsent(StoreOp *op)
+{
+	op->sent_at = 0;
+	op->not_after = 0;
+}
+
+void
+batch_give_up(StoreBatch *batch, StoreOutcome unsent)
+{
+	for (int i = 0; i < batch->nops && batch->left > 0; i++)
+	{
+		StoreOp    *op = &batch->ops[i];
+
+		if (op->outcome == STORE_PENDING)
+			batch_settle(batch, op, op->sent_at != 0 ? STORE_UNKNOWN : unsent);
+	}
+}
+
+bool
+batch_finish(StoreBatch *batch)
+{
+	if (!batch->active || batch->left > 0)
+		return false;
+	batch_forget(batch);
+	return true;
+}
+
+void
+batch_forget(StoreBatch *batch)
+{
+	batch->active = false;
+	batch->ops = NULL;
+	batch->nops = 0;
+	batch->left = 0;
+}
+
+void
+batch_set_error(StoreBatch *batch, int sqlstate, const char *detail)
+{
+	batch->error.sqlstate = sqlstate;
+	strlcpy(batch->error.detail, detail, sizeof(batch->error.detail));
+	batch->error.address[0] = '\0';
+	batch->error.hint = NULL;
+}

@@ -1,0 +1,268 @@
+/*-------------------------------------------------------------------------
+ *
+ * silence.c
+ *	  Since when Redis has not answered, and what others may have there since.
+ *
+ * A key that nobody here has may be had by somebody elsewhere, whose lease runs
+ * on after the last moment at which Redis may have served him.  That moment is
+ * taken to be when the first request went out that Redis did not answer.  The
+ * table gives such keys away only one lease later, or the longest time to live
+ * that was seen on the key, if that is longer.  These are remembered in an
+ * array of fixed size by the hash of the key; two keys that share an entry only
+ * delay each other.
+ *
+ * Written by the watchdog only, but for the array, which anybody writes
+ * atomically.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/silence.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "port/atomics.h"
+#include "port/pg_bitutils.h"
+#include "storage/shmem.h"
+
+#include "settings.h"
+#include "store/silence.h"
+#include "store/stores.h"
+
+/* Of a Redis that is there. */
+#define SLOW_ANSWER			(100 * LR_US_PER_MS)
+
+/* There are at least so many entries for times to live. */
+#define TTLS_MIN			1024
+
+/* A time to live is remembered for as long as it is, at least that many s. */
+#define TTL_REMEMBERED		3600
+
+/* Of one that never ends (s): what it is taken to be, and for how long. */
+#define TTL_ENDLESS			PG_UINT32_MAX
+#define ENDLESS_REMEMBERED	86400
+
+typedef struct SilenceShared
+{
+	pg_atomic_uint64 answered_at;
+	pg_atomic_uint64 since;		/* when the first request went out that it has
+								 * not answered; 0 = it has */
+	pg_atomic_uint64 looked_at; /* when the watchdog looked last */
+
+	/* The settings of the server that are in effect here, microseconds. */
+	pg_atomic_uint64 stall;
+	pg_atomic_uint64 lease;
+
+	uint32		nttls;			/* a power of two */
+	pg_atomic_uint64 ttl[FLEXIBLE_ARRAY_MEMBER];	/* s, and when seen (s) */
+} SilenceShared;
+
+/* In fallback mode. */
+static SilenceShared *shared = NULL;
+
+static uint32
+silence_nttls(void)
+{
+	return pg_nextpower2_32(Max(lr_max_locks, TTLS_MIN));
+}
+
+Size
+silence_shmem_size(void)
+{
+	if (!lr_has_fallback())
+		return 0;
+	return add_size(offsetof(SilenceShared, ttl),
+					mul_size(silence_nttls(), sizeof(pg_atomic_uint64)));
+}
+
+/*
+ * silence_shmem_init --- attach, and initialize when nobody has
+ *
+ * Called with AddinShmemInitLock held.  The watchdog has not looked yet, so
+ * nothing counts before it has told the limits.
+ */
+void
+silence_shmem_init(void)
+{
+	bool		found;
+
+	if (!lr_has_fallback())
+		return;
+	shared = ShmemInitStruct("lockredis silence", silence_shmem_size(), &found);
+	if (found)
+		return;
+
+	memset(shared, 0, offsetof(SilenceShared, ttl));
+	pg_atomic_init_u64(&shared->answered_at, (uint64) lr_now());
+	pg_atomic_init_u64(&shared->since, 0);
+	pg_atomic_init_u64(&shared->looked_at, 0);
+	pg_atomic_init_u64(&shared->stall, 0);
+	pg_atomic_init_u64(&shared->lease, lr_lease * LR_US_PER_MS);
+	shared->nttls = silence_nttls();
+	for (uint32 i = 0; i < shared->nttls; i++)
+		pg_atomic_init_u64(&shared->ttl[i], 0);
+}
+
+static int64
+read_time(pg_atomic_uint64 *t)
+{
+	return (int64) pg_atomic_read_u64(t);
+}
+
+/* Does the watchdog know what Redis did lately? */
+static bool
+silence_is_watched(int64 now)
+{
+	return now - read_time(&shared->looked_at) <= read_time(&shared->stall);
+}
+
+/* ----------
+ * For all processes
+ * ----------
+ */
+
+bool
+silence_lasts_since(int64 when)
+{
+	return lr_has_fallback() && silence_is_watched(lr_now()) &&
+		read_time(&shared->answered_at) < when;
+}
+
+bool
+silence_is_noticed(void)
+{
+	int64		now = lr_now();
+	int64		since;
+
+	if (!lr_has_fallback() || !silence_is_watched(now))
+		return false;
+	since = read_time(&shared->since);
+	return since != 0 && now - since > SLOW_ANSWER;
+}
+
+/*
+ * seen_ttl --- the time to live that was seen on the key, in s; 0 = none that
+ * matters
+ */
+static uint32
+seen_ttl(uint64 entry)
+{
+	uint32		ttl = (uint32) (entry >> 32);
+	uint32		seen_at = (uint32) entry;
+	int64		kept = ttl == TTL_ENDLESS ? ENDLESS_REMEMBERED :
+		Max(ttl, TTL_REMEMBERED);
+
+	return lr_now() / LR_US_PER_S < (int64) seen_at + kept ? ttl : 0;
+}
+
+/*
+ * silence_hold_off --- until the lease that somebody may have in Redis has run out
+ *
+ * Counted from the beginning of the silence; while Redis may answer, all of it.
+ */
+int64
+silence_hold_off(uint32 hash)
+{
+	int64		now = lr_now();
+	int64		since;
+	uint32		ttl;
+	int64		left;
+
+	if (!lr_has_fallback())
+		return 0;
+	since = read_time(&shared->since);
+	ttl = seen_ttl(pg_atomic_read_u64(&shared->ttl[hash & (shared->nttls - 1)]));
+	if (ttl == TTL_ENDLESS)
+		return LR_NEVER;
+	left = Max(read_time(&shared->lease), ttl * LR_US_PER_S);
+	if (since != 0 && silence_is_watched(now))
+		left -= now - since;
+	return Max(left, 0);
+}
+
+/*
+ * silence_saw_ttl --- remember a time to live that is longer than a lease, or
+ * than what is remembered
+ */
+void
+silence_saw_ttl(uint32 hash, int64 ttl_ms)
+{
+	pg_atomic_uint64 *entry;
+	uint64		before;
+	uint64		after;
+	uint32		ttl = TTL_ENDLESS;
+
+	if (!lr_has_fallback())
+		return;
+	if (ttl_ms != STORE_NO_TTL)
+	{
+		if (ttl_ms * LR_US_PER_MS <= read_time(&shared->lease))
+			return;
+		ttl = (uint32) Min((ttl_ms + 999) / 1000, (int64) TTL_ENDLESS);
+	}
+	entry = &shared->ttl[hash & (shared->nttls - 1)];
+	before = pg_atomic_read_u64(entry);
+	after = (uint64) ttl << 32 | (uint32) (lr_now() / LR_US_PER_S);
+	while (seen_ttl(before) <= ttl &&
+		   !pg_atomic_compare_exchange_u64(entry, &before, after))
+		;
+}
+
+/* ----------
+ * For the watchdog
+ * ----------
+ */
+
+void
+silence_set_limits(int64 stall, int64 lease)
+{
+	pg_atomic_write_u64(&shared->stall, (uint64) stall);
+	pg_atomic_write_u64(&shared->lease, (uint64) lease);
+}
+
+bool
+silence_look(int64 now)
+{
+	bool		was_watched = silence_is_watched(now);
+
+	if (!was_watched)
+		silence_begin_anew(now);
+	pg_atomic_write_u64(&shared->looked_at, (uint64) now);
+	return was_watched;
+}
+
+void
+silence_begin_anew(int64 now)
+{
+	if (read_time(&shared->since) != 0)
+		pg_atomic_write_u64(&shared->since, (uint64) now);
+	pg_atomic_write_u64(&shared->answered_at, (uint64) now);
+}
+
+void
+silence_asked(int64 now)
+{
+	if (read_time(&shared->since) == 0)
+		pg_atomic_write_u64(&shared->since, (uint64) now);
+}
+
+void
+silence_answered(int64 now)
+{
+	pg_atomic_write_u64(&shared->answered_at, (uint64) now);
+	pg_atomic_write_u64(&shared->since, 0);
+}
+
+int64
+silence_since(void)
+{
+	return read_time(&shared->since);
+}
+
+int64
+silence_last_answer(void)
+{
+	return read_time(&shared->answered_at);
+}
