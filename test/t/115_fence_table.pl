@@ -20,7 +20,11 @@ start_servers();
 
 my $seen = "SELECT max(token) FROM redis_fences WHERE key = ";
 
-$node->safe_psql('postgres', 'CREATE ROLE bob LOGIN');
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE bob LOGIN;
+CREATE ROLE service LOGIN;
+GRANT EXECUTE ON FUNCTION redis_fence_check(text, bigint) TO service;
+SQL
 
 subtest 'ordinary roles' => sub {
 	my $bob = $node->session(user => 'bob');
