@@ -96,7 +96,7 @@ ok($before <= $asked && $asked <= now_ns(),
 #
 {
 	my $key = 'counter lock';
-	my $file = "$PostgreSQL::Test::Utils::log_path/060_redisson.counter.history";
+	my $file = "$PostgreSQL::Test::Utils::log_path/070_redisson.counter.history";
 	my ($workers, $steps) = (8, 200);
 	my %children;
 
