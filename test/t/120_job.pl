@@ -78,7 +78,7 @@ CREATE CONSTRAINT TRIGGER nap AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION nap();
 SQL
 	$one->start("CALL redis_with_lock('visible', 'INSERT INTO slow VALUES (1)')");
-	wait_for_sleep($one);
+	$node->wait_for_event($one, 'PgSleep');
 	$two->query_is(
 		"CALL redis_with_lock('visible', 'INSERT INTO done SELECT count(*)::text FROM slow', wait => NULL)",
 		't', 'a second job waits for the commit of the first');

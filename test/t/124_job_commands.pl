@@ -145,7 +145,7 @@ BEGIN
 END $$;
 SQL
 	$one->start("CALL redis_with_lock('steps', 'CALL steps()')");
-	wait_for_sleep($one);
+	$node->wait_for_event($one, 'PgSleep');
 	is(done(), '1/1/true 3/1/true', 'commits and rollbacks of the command');
 	$two->query_is("CALL redis_with_lock('steps', 'SELECT 1')", 'f',
 		'the lock stays');

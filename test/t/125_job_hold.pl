@@ -26,7 +26,7 @@ subtest 'a lease that ends during the command' => sub {
 	$one->start(
 		"CALL redis_with_lock('lost', 'INSERT INTO done VALUES (''late''); SELECT pg_sleep($nap)', lease => '$lease s')"
 	);
-	wait_for_sleep($one);
+	$node->wait_for_event($one, 'PgSleep');
 	$two->query_is(
 		"CALL redis_with_lock('lost', 'INSERT INTO done VALUES (''next'')', wait => NULL)",
 		't', 'the next one has it when the lease has ended');
@@ -303,7 +303,7 @@ subtest 'Redis is frozen when the job ends' => sub {
 	$one->start(
 		"CALL redis_with_lock('frozen', 'INSERT INTO done VALUES (''ran''); SELECT pg_sleep(0.5)', lease => '1 hour')"
 	);
-	wait_for_sleep($one);
+	$node->wait_for_event($one, 'PgSleep');
 	$redis->freeze;
 	my $result = $one->wait;
 	is($result->out, 't', 'it has run');

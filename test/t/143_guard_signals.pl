@@ -27,18 +27,6 @@ $node->wait_for_up;
 run($one, 'CREATE TABLE t (a int)');
 run($two, "SELECT redis_is_locked('connected')");
 
-sub waits_for
-{
-	my ($s, $event) = @_;
-
-	return poll_until(
-		"the session to wait: $event",
-		sub {
-			$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
-				  . $s->pid) eq $event;
-		});
-}
-
 sub works
 {
 	my ($sql, $name) = @_;
@@ -63,7 +51,7 @@ foreach my $guard (qw(lease verify off))
 			"SET lockredis.commit_guard = '$guard'; BEGIN; INSERT INTO t VALUES (1);
 			 SAVEPOINT s; SELECT redis_xact_lock('k')");
 		$one->start('SELECT pg_sleep(600)');
-		waits_for($one, 'PgSleep');
+		$node->wait_for_event($one, 'PgSleep');
 		$two->take_away('k');
 		$one->wait->fails('57014', qr/cancel/, 'cancelled');
 		works('ROLLBACK TO s; COMMIT', 'COMMIT');
@@ -104,7 +92,7 @@ foreach my $end (
 		run($one, "SELECT redis_lock('k'); $begin");
 		$node->set(synchronous_standby_names => 'nobody');
 		$one->start($sql);
-		waits_for($one, 'SyncRep');
+		$node->wait_for_event($one, 'SyncRep');
 		$two->take_away('k');
 		$node->set(synchronous_standby_names => '');
 		is($one->wait->{raw}, '', 'its wait was not cut');
@@ -122,7 +110,7 @@ subtest 'signals come again afterwards' => sub {
 	$one->query_fails("COMMIT PREPARED 'none'", '42704', qr/does not exist/,
 		'with a lock');
 	$one->start('SELECT pg_sleep(600)');
-	waits_for($one, 'PgSleep');
+	$node->wait_for_event($one, 'PgSleep');
 	$two->take_away('k');
 	$one->wait->fails('57014', qr/cancel/, 'the next statement is cancelled');
 	$one->query("SELECT redis_unlock('k')");

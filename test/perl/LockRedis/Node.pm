@@ -267,6 +267,19 @@ sub wait_for_postgres_lock
 		});
 }
 
+# The session waits for that (pg_stat_activity.wait_event).
+sub wait_for_event
+{
+	my ($self, $session, $event) = @_;
+
+	return poll_until(
+		"session $session->{number} to wait: $event",
+		sub {
+			$self->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
+				  . $session->pid) eq $event;
+		});
+}
+
 # In fallback mode: which store new locks go to, and wait until it is that one.
 sub store_in_use
 {

@@ -23,7 +23,7 @@ use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($lease_ms $redis %settings $node $one $two start_servers done
-  start_sleeper wait_for_sleep);
+  start_sleeper);
 
 our ($lease_ms, $redis, %settings, $node, $one, $two);
 
@@ -67,21 +67,8 @@ sub start_sleeper
 	my $more = $opts{more} ? ", $opts{more}" : '';
 
 	$s->start("CALL redis_with_lock('$key', " . quoted($command) . "$more)");
-	wait_for_sleep($s);
+	$node->wait_for_event($s, 'PgSleep');
 	return;
-}
-
-sub wait_for_sleep
-{
-	my ($s) = @_;
-
-	return poll_until(
-		'the command to sleep',
-		sub {
-			$node->value(
-				"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = "
-				  . $s->pid) == 1;
-		});
 }
 
 1;
