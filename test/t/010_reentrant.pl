@@ -9,21 +9,17 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::TwoServers;
 
-my $owner_like = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$/;
+start_servers();
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my $other_node = $node->another('other', redis => $redis);
+sub session_commands
+{
+	my ($do) = @_;
 
-# Nothing is renewed in the middle of counting.
-my %calm = ('lockredis.lease' => '10min');
-my $one = $node->session(settings => {%calm});
-my $two = $node->session(settings => {%calm});
-my $away = $other_node->session(settings => {%calm});
-
-$node->wait_for_up;
-$other_node->wait_for_up;
+	return map { [ LockRedis::Monitor->args($_) ] }
+	  $redis->session_commands($do);
+}
 
 # What was published since the subscription; a message of our own ends it.
 sub messages
@@ -53,14 +49,6 @@ sub were_told
 		is_deeply(messages($ear, $redis->channel('count')), $messages, $name);
 	};
 	return;
-}
-
-sub session_commands
-{
-	my ($do) = @_;
-
-	return map { [ LockRedis::Monitor->args($_) ] }
-	  $redis->session_commands($do);
 }
 
 #

@@ -8,17 +8,36 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::Leases;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '1s' });
-my $one = $node->session;
-my $two = $node->session;
-my $viewer = $node->session;
+start_servers();
 
-$node->wait_for_up;
+sub lengthened_by
+{
+	my ($ms, $end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return cmp_ok($end->{after}[0], '>=', $end->{before}[1] + $ms, $name);
+}
+
+sub unchanged
+{
+	my ($end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return ok(
+		$end->{after}[1] >= $end->{before}[0]
+		  && $end->{after}[0] <= $end->{before}[1],
+		$name) || diag explain $end;
+}
+
+sub not_shortened
+{
+	my ($end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name);
+}
 
 # When a key ends, on Redis' clock in ms: the earliest and the latest moment
 # that the replies allow.  Dies when there is no TTL.
@@ -46,42 +65,6 @@ sub end_of
 	$do->();
 	my @after = ends_at($key);
 	return { before => \@before, after => \@after };
-}
-
-sub not_shortened
-{
-	my ($end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name);
-}
-
-sub unchanged
-{
-	my ($end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return ok(
-		$end->{after}[1] >= $end->{before}[0]
-		  && $end->{after}[0] <= $end->{before}[1],
-		$name) || diag explain $end;
-}
-
-sub lengthened_by
-{
-	my ($ms, $end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return cmp_ok($end->{after}[0], '>=', $end->{before}[1] + $ms, $name);
-}
-
-# Columns of a key's rows in redis_locks
-sub row
-{
-	my ($key, $columns) = @_;
-
-	return $viewer->query("SELECT $columns FROM redis_locks WHERE key = '$key'")
-	  ->out;
 }
 
 #

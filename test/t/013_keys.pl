@@ -8,23 +8,9 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::TwoServers;
 
-my $owner_like = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$/;
-
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my $other_node = $node->another('other', redis => $redis);
-
-# Nothing is renewed in the middle of counting.
-my %calm = ('lockredis.lease' => '10min');
-my $one = $node->session(settings => {%calm});
-my $two = $node->session(settings => {%calm});
-my $away = $other_node->session(settings => {%calm});
-
-$node->wait_for_up;
-$other_node->wait_for_up;
-
-# TAP: what others were told of "count" since this was asked last.
+start_servers();
 
 # Somebody elsewhere waits for a key that is locked here.
 sub wait_for_listener

@@ -9,26 +9,9 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::Leases;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '1s' });
-my $one = $node->session;
-my $two = $node->session;
-my $viewer = $node->session;
-
-$node->wait_for_up;
-
-# Columns of a key's rows in redis_locks
-sub row
-{
-	my ($key, $columns) = @_;
-
-	return $viewer->query("SELECT $columns FROM redis_locks WHERE key = '$key'")
-	  ->out;
-}
+start_servers();
 
 #
 # A local waiter takes over when a given lease has ended, whose holder sits in

@@ -14,6 +14,20 @@ use LockRedis::Wait qw(limit);
 
 start_servers();
 
+# Let the session run a long statement; a signal to an idle one does nothing.
+sub sleeps
+{
+	my ($s, $seconds) = @_;
+
+	$s->start('SELECT pg_sleep(' . ($seconds ? limit($seconds) : 600) . ')');
+	return poll_until(
+		'the session to sleep',
+		sub {
+			$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
+				  . $s->pid) eq 'PgSleep';
+		});
+}
+
 # ----------
 # commit_guard = off, and the strictest one
 # ----------

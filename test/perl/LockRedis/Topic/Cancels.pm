@@ -4,7 +4,8 @@
 
 =head1 NAME
 
-LockRedis::Topic::Cancels - sessions that are interrupted while the proxy holds their requests
+LockRedis::Topic::Cancels - sessions that are interrupted while the proxy holds
+their requests
 
 =head1 DESCRIPTION
 
@@ -48,7 +49,6 @@ sub start_servers
 	$node->wait_for_up;
 
 	$node->warm_up($two, "${command_ms}ms");
-
 	return;
 }
 

@@ -4,7 +4,8 @@
 
 =head1 NAME
 
-LockRedis::Topic::CommitFaults - a server whose Redis fails at the end of transactions
+LockRedis::Topic::CommitFaults - a server whose Redis fails at the end of
+transactions
 
 =head1 DESCRIPTION
 

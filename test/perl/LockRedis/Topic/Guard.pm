@@ -23,7 +23,7 @@ use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($redis $proxy $node $far $one $two $quick $short $when
-  $by_force start_servers refusal commit_fails commit_works sleeps);
+  $by_force start_servers refusal commit_fails commit_works);
 
 our ($redis, $proxy, $node, $far, $one, $two, $quick, $short, $when, $by_force);
 
@@ -102,20 +102,6 @@ sub commit_works
 		[ $node->count_rows('t') - $rows, $node->lock_stat('commits_refused') - $refused ],
 		[ $written, 0 ],
 		"$name: it is committed");
-}
-
-# Let the session run a long statement; a signal to an idle one does nothing.
-sub sleeps
-{
-	my ($s, $seconds) = @_;
-
-	$s->start('SELECT pg_sleep(' . ($seconds ? limit($seconds) : 600) . ')');
-	return poll_until(
-		'the session to sleep',
-		sub {
-			$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
-				  . $s->pid) eq 'PgSleep';
-		});
 }
 
 1;

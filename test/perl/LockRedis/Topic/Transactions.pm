@@ -4,7 +4,8 @@
 
 =head1 NAME
 
-LockRedis::Topic::Transactions - a server and two sessions for tests of transaction-level locks
+LockRedis::Topic::Transactions - a server and two sessions for tests of
+transaction-level locks
 
 =head1 DESCRIPTION
 
