@@ -75,17 +75,7 @@ package Pooler
 		  map { "$_ = $all{$_}\n" } sort keys %all;
 		close $conf or die $!;
 
-		my $pid = fork();
-		die "could not fork: $!" unless defined $pid;
-		if ($pid == 0)
-		{
-			open STDIN, '<', '/dev/null';
-			open STDOUT, '>>', $self->{log};
-			open STDERR, '>&', \*STDOUT;
-			no warnings 'exec';
-			exec 'pgbouncer', "$dir/pgbouncer.ini";
-			POSIX::_exit(127);
-		}
+		my $pid = LockRedis::Program::start_program($self->{log}, 'pgbouncer', "$dir/pgbouncer.ini");
 		$self->{pid} = $pid;
 		push @poolers, $self;
 		poll_until(

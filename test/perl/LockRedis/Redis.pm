@@ -46,6 +46,7 @@ use parent 'LockRedis::RedisLocks';
 
 use Carp;
 use LockRedis::Monitor;
+use LockRedis::Program qw(start_program);
 use LockRedis::Resp;
 use LockRedis::Wait qw(limit now poll_until);
 use POSIX ();
@@ -136,18 +137,7 @@ sub start
 	}
 	close $conf or die $!;
 
-	my $pid = fork();
-	die "could not fork: $!" unless defined $pid;
-	if ($pid == 0)
-	{
-		open STDIN, '<', '/dev/null';
-		open STDOUT, '>>', $self->{log};
-		open STDERR, '>&', \*STDOUT;
-		no warnings 'exec';
-		exec 'redis-server', "$self->{dir}/redis.conf";
-		print STDERR "could not run redis-server: $!\n";
-		POSIX::_exit(127);
-	}
+	my $pid = start_program($self->{log}, 'redis-server', "$self->{dir}/redis.conf");
 	$self->{pid} = $pid;
 
 	poll_until("Redis \"$self->{name}\" to start (see $self->{log})",
