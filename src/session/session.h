@@ -17,13 +17,16 @@
 
 #include "keyname.h"
 #include "locktable/hold.h"
+#include "session/held.h"
+#include "session/request.h"
 #include "store/store.h"
-#include "session/waiting.h"
 
-/* Take the lock, again if this session has it.  False: busy. */
-struct HeldEntry;
+/*
+ * Take the lock, again if this session has it.  False: busy.  *got, unless NULL
+ * was passed, is good until the next call of this or any function below.
+ */
 extern bool session_lock(const LrName *name, const AcquireRequest *request,
-						 struct HeldEntry **got);
+						 HeldEntry **got);
 
 /* What a backend needs before its first lock or question; raises. */
 extern void session_enter(void);
@@ -54,23 +57,5 @@ extern void session_inspect(const LrName *name, StoreOp *op);
 
 /* Take the lock away from whoever has it.  False: nobody had it. */
 extern bool session_force(const LrName *name);
-
-/*
- * For waiting.c: run one operation until it has an outcome.  Raises only what
- * CHECK_FOR_INTERRUPTS does; the operation has an outcome then too.
- */
-extern void session_run(StoreOp *op, StoreStep how);
-
-/*
- * The same for an operation on a held lock, in the store where that is: sets
- * store and moves.
- */
-extern void session_run_held(LrIndex hold, StoreOp *op);
-
-/* And the hold is marked lost if the answer says so.  True: it is lost. */
-extern bool session_ask_held(LrIndex hold, StoreOp *op);
-extern void session_abandon_store(void);
-extern bool session_reply_says_lost(const StoreOp *op);
-extern const StoreError *session_store_error(void);
 
 #endif							/* LR_SESSION_H */

@@ -13,7 +13,10 @@
 #ifndef LR_TRANSACTION_H
 #define LR_TRANSACTION_H
 
-#include "session/session_int.h"
+#include "lockredis.h"
+
+#include "keyname.h"
+#include "terms.h"
 
 /* Once, when the library is preloaded. */
 extern void xact_register_callbacks(void);
@@ -24,30 +27,8 @@ extern void xact_register_callbacks(void);
  */
 extern void xact_before_commit_prepared(void);
 
-/* Room for one entry, before one is made.  May raise. */
-extern void xact_reserve(void);
-
-/*
- * Remember for the present subtransaction, without raising: a transaction-level
- * hold was taken, a session-level one was taken, a token was recorded.
- */
-extern void xact_track_hold(const HeldKey *key, LrIndex hold);
-extern void xact_track_taken(HeldEntry *entry);
-extern void xact_forget_taken(uint64 owner);
-extern void xact_track_recorded(HeldEntry *entry, int64 token);
-
-/*
- * A lost hold goes: if it was a session-level one, the commit must know.  Never
- * raises, and comes before the record of the loss is dropped.
- */
-extern void xact_note_unlocked_loss(const char *name, int len,
-									const HoldView *view);
-
-/*
- * The transaction has done nothing under those locks: it is that of a DISCARD
- * ALL, or began when a job had ended.
- */
-extern void xact_forget_unlocked_losses(void);
+/* Bring whatever was left by an error to its end.  Never raises. */
+extern void xact_clean_up(void);
 
 /* Warnings, each once a transaction. */
 extern void xact_warn_snapshot(LockScope scope);

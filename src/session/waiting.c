@@ -30,18 +30,17 @@
 
 #include "instance.h"
 #include "locktable/wait.h"
-#include "session/long_wait.h"
-#include "store/current.h"
-#include "store/node.h"
 #include "report.h"
-#include "session/session.h"
+#include "session/ask.h"
+#include "session/long_wait.h"
+#include "session/waiting.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/current.h"
+#include "store/node.h"
 #include "store/silence.h"
-#include "store/store.h"
 #include "store/stores.h"
 #include "wait_events.h"
-#include "session/waiting.h"
 
 /* Token locks of other clients tell nobody: look again after 50 to 500 ms. */
 #define POLL_MIN			(50 * LR_US_PER_MS)
@@ -142,18 +141,6 @@ report_left_behind(void)
 			 errhint("Start the statement again.")));
 }
 
-/*
- * lock_ttl_ms --- what the store is asked for: a key that must stay locked for
- * a time does so even if this server crashes in the next moment
- */
-int64
-lock_ttl_ms(const LockTerms *terms)
-{
-	int64		keep = terms->keep_until - lr_now();
-
-	return Max(terms->lease_ms, (keep + LR_US_PER_MS - 1) / LR_US_PER_MS);
-}
-
 static void
 ask_once(StoreId store)
 {
@@ -165,34 +152,15 @@ ask_once(StoreId store)
 	op->name = acq.name->data;
 	op->name_len = acq.name->len;
 	op->owner = lr_new_owner();
-	op->lease_ms = lock_ttl_ms(&acq.request->terms);
+	op->lease_ms = request_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
 
 	acq.asking = true;
-	session_run(op, STORE_WAIT);
+	ask_run(op, STORE_WAIT);
 	acq.asking = false;
 	if (op->outcome == STORE_BUSY && op->store == STORE_REDIS)
 		silence_saw_ttl(acq.name->hash, op->ttl_ms);
-}
-
-/*
- * require_counter --- does the store hand out tokens that mean something?
- *
- * In fallback mode those of the table are no continuation of those of Redis.
- * At transaction level the fence table sees to that.
- */
-void
-require_counter(const AcquireRequest *request, StoreId store)
-{
-	if (!request->fenced || request->terms.scope != SCOPE_SESSION ||
-		store != STORE_TABLE || !lr_has_store(STORE_REDIS))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("session-level fencing tokens are not available while Redis is out of reach"),
-			 errdetail("Locks are kept in the table, which does not know the counters in Redis."),
-			 errhint("Use redis_fenced_xact_lock.")));
 }
 
 /*
@@ -234,7 +202,7 @@ ask(void)
 		require_watchdog();
 	acq.epoch = current_epoch();
 	store = current_store();
-	require_counter(acq.request, store);
+	request_require_counter(acq.request, store);
 	if (must_hold_off(store))
 		return;
 	ask_once(store);
@@ -261,9 +229,9 @@ give_back(int64 retry_at)
 	release.name = acq.name->data;
 	release.name_len = acq.name->len;
 	release.owner = acq.op.owner;
-	session_run(&release, STORE_WAIT);
+	ask_run(&release, STORE_WAIT);
 	if (release.outcome != STORE_OK && release.outcome != STORE_GONE)
-		report_store_failure(ERROR, release.outcome, session_store_error());
+		ask_report_failure(ERROR, release.outcome);
 	acq.op.outcome = STORE_PENDING;
 	acq.retry_at = retry_at;
 }
@@ -323,13 +291,13 @@ mint_for_handed(StoreId *where)
 	op.name = acq.name->data;
 	op.name_len = acq.name->len;
 	op.owner = lt_owner(acq.hold);
-	session_run_held(acq.hold, &op);
-	require_counter(acq.request, op.store);
+	ask_run_held(acq.hold, &op);
+	request_require_counter(acq.request, op.store);
 	*where = op.store;
-	if (session_reply_says_lost(&op))
+	if (ask_says_lost(&op))
 		return false;
 	if (op.outcome != STORE_OK)
-		report_store_failure(ERROR, op.outcome, session_store_error());
+		ask_report_failure(ERROR, op.outcome);
 	lt_set_fence(acq.hold, op.fence);
 	return true;
 }
@@ -434,7 +402,7 @@ store_failed(void)
 
 	if (acq.op.outcome < STORE_REFUSED)
 		return false;
-	sqlstate = session_store_error()->sqlstate;
+	sqlstate = ask_error()->sqlstate;
 	return sqlstate == 0 ||
 		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
 }
@@ -506,7 +474,7 @@ ask_as_head(bool subscribed, LrIndex *hold)
 			break;
 		default:
 			if (!waits_for_store())
-				report_store_failure(ERROR, acq.op.outcome, session_store_error());
+				ask_report_failure(ERROR, acq.op.outcome);
 	}
 	return false;
 }
@@ -525,7 +493,7 @@ end_at_limit(bool limit_raises)
 
 	/* That somebody else has the lock is not known. */
 	if (acq.failure != STORE_PENDING)
-		report_store_failure(ERROR, acq.failure, session_store_error());
+		ask_report_failure(ERROR, acq.failure);
 }
 
 /*
@@ -676,7 +644,7 @@ wait_abandon(void)
 	if (acq.asking)
 	{
 		/* Left in the middle of a request by an interrupt. */
-		session_abandon_store();
+		ask_abandon();
 		acq.asking = false;
 	}
 	else if (lr_mode != MODE_FALLBACK && is_shared_failure())

@@ -16,16 +16,7 @@
 #include "lockredis.h"
 
 #include "keyname.h"
-#include "locktable/locktable.h"
-
-#define WAIT_FOREVER		INT64CONST(-1)
-
-typedef struct AcquireRequest
-{
-	LockTerms	terms;
-	int64		wait_us;		/* 0 = do not wait, or WAIT_FOREVER */
-	bool		fenced;			/* take a fencing token too */
-} AcquireRequest;
+#include "session/request.h"
 
 /*
  * True: the lock is had, *hold is its hold.  False: somebody else had it for
@@ -34,15 +25,6 @@ typedef struct AcquireRequest
  */
 extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,
 						  LrIndex *hold);
-
-/*
- * Raise if the request wants a fencing token that this store cannot give in the
- * present mode.
- */
-extern void require_counter(const AcquireRequest *request, StoreId store);
-
-/* The time to live that a request on these terms asks for. */
-extern int64 lock_ttl_ms(const LockTerms *terms);
 
 /*
  * Clean up an acquire that was left by an error or by the end of the session.

@@ -41,8 +41,10 @@
 
 #include "sql/fence.h"
 #include "sql/replicated.h"
-#include "report.h"
-#include "session/transaction.h"
+#include "session/ask.h"
+#include "session/held.h"
+#include "session/session.h"
+#include "session/track.h"
 
 #define FENCE_TABLE		"redis_fences"
 
@@ -347,15 +349,15 @@ mint(const LrName *name, HeldEntry *entry, const AcquireRequest *request,
 	op.name_len = name->len;
 	op.owner = view.owner;
 	op.floor = floor;
-	lost = session_ask_held(entry->hold, &op);
-	require_counter(request, op.store);
+	lost = ask_held(entry->hold, &op);
+	request_require_counter(request, op.store);
 	if (lost)
 	{
 		lt_look(entry->hold, &view);
 		session_refuse_lost(name, &view);
 	}
 	if (op.outcome != STORE_OK)
-		report_store_failure(ERROR, op.outcome, session_store_error());
+		ask_report_failure(ERROR, op.outcome);
 	lt_set_fence(entry->hold, op.fence);
 	return op.fence;
 }
@@ -370,12 +372,12 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 	request->fenced = true;
 
 	/* A plain hold gets its token first: a failure changes nothing then. */
-	entry = session_find(name);
+	entry = held_find(name);
 	if (entry != NULL)
 	{
 		lt_look(entry->hold, &view);
 		if (view.state == HOLD_HELD)
-			require_counter(request, view.store);
+			request_require_counter(request, view.store);
 		if (view.state == HOLD_HELD && view.fence == 0)
 			(void) mint(name, entry, request, 0);
 	}
@@ -415,7 +417,7 @@ static int64
 record(const LrName *name, const AcquireRequest *request, Oid schema,
 	   int64 token)
 {
-	HeldEntry  *entry = session_find(name);
+	HeldEntry  *entry = held_find(name);
 	int64		row;
 
 	if (is_recorded_here(name, entry, schema, token))
@@ -425,13 +427,13 @@ record(const LrName *name, const AcquireRequest *request, Oid schema,
 		bool		raised = raise_row(name, schema, token, &row);
 
 		/* A trigger on the table may have taken locks: entries move then. */
-		entry = session_find(name);
+		entry = held_find(name);
 		if (raised || (row == token && entry->recorded == token))
 			break;
 		token = mint(name, entry, request, row);
 	}
-	xact_reserve();				/* such a trigger may have used up the room */
-	xact_track_recorded(entry, token);
+	track_reserve();				/* such a trigger may have used up the room */
+	track_recorded(entry, token);
 	return token;
 }
 

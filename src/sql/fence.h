@@ -13,7 +13,10 @@
 #ifndef LR_FENCE_H
 #define LR_FENCE_H
 
-#include "session/session_int.h"
+#include "lockredis.h"
+
+#include "keyname.h"
+#include "session/request.h"
 
 /* Take a lock with its token.  False: busy. */
 extern bool fence_lock(const LrName *name, AcquireRequest *request,

@@ -32,7 +32,6 @@
 #include "session/session.h"
 #include "settings.h"
 #include "session/transaction.h"
-#include "session/waiting.h"
 
 /* The largest number that the store's scripts count exactly. */
 #define TOKEN_MAX			((INT64CONST(1) << 53) - 1)

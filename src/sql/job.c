@@ -29,6 +29,7 @@
 #include "utils/builtins.h"
 
 #include "sql/job.h"
+#include "session/session.h"
 #include "session/transaction.h"
 
 /*

@@ -17,7 +17,8 @@
 
 #include "fmgr.h"
 
-#include "session/session.h"
+#include "keyname.h"
+#include "session/request.h"
 
 /* Raises 2D000 where the transaction cannot be ended. */
 extern void job_require_control(FunctionCallInfo fcinfo);

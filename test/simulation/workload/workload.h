@@ -16,7 +16,7 @@
 #include "../backend/backend.h"
 
 #include "../../../src/locktable/hold.h"
-#include "../../../src/session/session_int.h"
+#include "../../../src/session/session.h"
 
 /* Slots of processes. */
 #define SLOT_WATCHDOG		0

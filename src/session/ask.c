@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * ask.c
+ *	  What this backend asks the stores.
+ *
+ * One handle a store, through which all requests of the session go, one batch
+ * at a time.  A request on a lock that is held goes where the lock is, and is
+ * repeated if it was moved to another store meanwhile.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/ask.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/losses.h"
+#include "report.h"
+#include "session/ask.h"
+#include "settings.h"
+#include "store/current.h"
+#include "store/stores.h"
+
+static StoreHandle *store_handle[STORE_COUNT];
+static StoreId failed_store = STORE_REDIS;	/* whose error is told */
+static bool is_open = false;
+
+void
+ask_open(void)
+{
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] == NULL && lr_has_store(i))
+			store_handle[i] = lr_store(i)->open("session");
+	failed_store = current_store();
+	is_open = true;
+}
+
+bool
+ask_is_open(void)
+{
+	return is_open;
+}
+
+void
+ask_reserve(int n)
+{
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] != NULL)
+			lr_store(i)->reserve(store_handle[i], n);
+}
+
+void
+ask_prepare_set(StoreOp *op, const HeldKey *key, const HoldView *view)
+{
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = STORE_SET;
+	op->name = key->data;
+	op->name_len = key->len;
+	op->owner = view->owner;
+	op->count = ask_shown_count(view);
+}
+
+/* ----------
+ * Running operations
+ * ----------
+ */
+
+/*
+ * ask_has_failed --- without saying anything of the lock
+ *
+ * Only a create is busy because somebody has the key; else the store is.
+ */
+static bool
+ask_has_failed(const StoreOp *op)
+{
+	return op->outcome >= STORE_REFUSED ||
+		(op->outcome == STORE_BUSY && op->kind != STORE_CREATE);
+}
+
+/*
+ * ask_one_store --- operations of one store, until each has an outcome
+ *
+ * With STORE_WAIT it can be left by an interrupt.
+ */
+static void
+ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
+{
+	const StoreRoutine *store = lr_store(id);
+	StoreHandle *handle = store_handle[id];
+
+	store->start(handle, ops, nops, deadline);
+	while (!store->step(handle, how))
+		;
+	for (int i = 0; i < nops; i++)
+		if (ask_has_failed(&ops[i]))
+			failed_store = id;
+}
+
+/*
+ * ask_run_until --- neighbours of the same store together
+ */
+void
+ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
+{
+	int			n;
+
+	for (int i = 0; i < nops; i += n)
+	{
+		n = 1;
+		while (i + n < nops && ops[i + n].store == ops[i].store)
+			n++;
+		ask_one_store(ops[i].store, ops + i, n, deadline, how);
+	}
+}
+
+void
+ask_run_many(StoreOp *ops, int nops, StoreStep how)
+{
+	PG_TRY();
+	{
+		ask_run_until(ops, nops, lr_now() + lr_call_budget(), how);
+	}
+	PG_CATCH();
+	{
+		ask_abandon();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+void
+ask_run(StoreOp *op, StoreStep how)
+{
+	ask_run_many(op, 1, how);
+}
+
+void
+ask_abandon(void)
+{
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] != NULL)
+			lr_store(i)->abandon(store_handle[i]);
+}
+
+/* ----------
+ * Asking about a lock that we hold
+ * ----------
+ */
+
+/* A lock that is moved while it is asked about is asked about again. */
+#define MOVES_MAX			3
+
+static void
+ask_where_it_is(LrIndex hold, StoreOp *op)
+{
+	lt_place(hold, &op->store, &op->moves);
+	ask_run(op, STORE_WAIT);
+}
+
+void
+ask_run_held(LrIndex hold, StoreOp *op)
+{
+	for (int i = 0; i < MOVES_MAX; i++)
+	{
+		ask_where_it_is(hold, op);
+		if (!lt_has_moved(hold, op->moves))
+			break;
+	}
+}
+
+bool
+ask_says_lost(const StoreOp *op)
+{
+	return op->outcome == STORE_GONE || op->outcome == STORE_WRONG_TYPE;
+}
+
+void
+ask_lose_hold(LrIndex hold, const StoreOp *op)
+{
+	lt_lose(hold, op->owner, op->store, op->moves,
+			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
+			LOST_TAKEN : LOST_DELETED,
+			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+}
+
+/*
+ * ask_settle --- a lock that we hold was asked about; is it lost?
+ *
+ * The reply counts if the hold is still where it was sent.  To look for that
+ * first and to mark it lost then is not enough: it can be moved in between.  So
+ * what is asked afterwards is where it is, and a hold that is elsewhere is asked
+ * about there.  The outcome that is left says so of nothing but what is lost:
+ * where a hold is that was moved each time it was asked about is not known.
+ */
+bool
+ask_settle(LrIndex hold, StoreOp *op)
+{
+	for (int i = 0; i <= MOVES_MAX; i++)
+	{
+		if (ask_says_lost(op))
+			ask_lose_hold(hold, op);
+		if (!lt_has_moved(hold, op->moves))
+			return ask_says_lost(op);
+		if (i < MOVES_MAX)
+			ask_where_it_is(hold, op);
+	}
+	if (ask_says_lost(op))
+		op->outcome = STORE_UNKNOWN;
+	return false;
+}
+
+bool
+ask_held(LrIndex hold, StoreOp *op)
+{
+	ask_where_it_is(hold, op);
+	return ask_settle(hold, op);
+}
+
+/* ----------
+ * What went wrong
+ * ----------
+ */
+
+const StoreError *
+ask_error(void)
+{
+	return lr_store(failed_store)->error(store_handle[failed_store]);
+}
+
+void
+ask_report_failure(int elevel, StoreOutcome outcome)
+{
+	report_store_failure(elevel, outcome, ask_error());
+}

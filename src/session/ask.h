@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * ask.h
+ *	  What this backend asks the stores.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/ask.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_ASK_H
+#define LR_ASK_H
+
+#include "lockredis.h"
+
+#include "locktable/hold.h"
+#include "session/held.h"
+#include "store/store.h"
+
+/* Handles of the stores of this server's mode; connects to none.  May raise. */
+extern void ask_open(void);
+extern bool ask_is_open(void);
+
+/* Room for a batch of n releases, which may then not raise. */
+extern void ask_reserve(int n);
+
+/* The hold count that the store shows for us. */
+static inline int
+ask_shown_count(const HoldView *view)
+{
+	return Max(1, view->scope[SCOPE_SESSION].count);
+}
+
+/* Have it write that count. */
+extern void ask_prepare_set(StoreOp *op, const HeldKey *key, const HoldView *view);
+
+/*
+ * Run operations, each in its store, until each has an outcome.  Raises only
+ * what CHECK_FOR_INTERRUPTS does, and only with STORE_WAIT; the operations have
+ * outcomes then, too.
+ */
+extern void ask_run(StoreOp *op, StoreStep how);
+extern void ask_run_many(StoreOp *ops, int nops, StoreStep how);
+
+/*
+ * The same until that time at most, and whoever catches what it raises has to
+ * call ask_abandon() himself, which is what gives the operations outcomes.
+ */
+extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how);
+extern void ask_abandon(void);
+
+/*
+ * Run an operation on a lock that we hold in the store where that is: sets store
+ * and moves.
+ */
+extern void ask_run_held(LrIndex hold, StoreOp *op);
+
+/* And the hold is marked lost if the answer says so.  True: it is lost. */
+extern bool ask_held(LrIndex hold, StoreOp *op);
+
+/*
+ * An owner-checked operation of a lock that we hold was answered: repeat it while
+ * the lock has been moved since, mark the hold lost if the answer says so.  True:
+ * it is lost.
+ */
+extern bool ask_settle(LrIndex hold, StoreOp *op);
+
+/* The answer says that our owner is not there; and so the hold is lost. */
+extern bool ask_says_lost(const StoreOp *op);
+extern void ask_lose_hold(LrIndex hold, const StoreOp *op);
+
+/* Of the store that failed last */
+extern const StoreError *ask_error(void);
+
+/* Raise or warn of it. */
+extern void ask_report_failure(int elevel, StoreOutcome outcome);
+
+#endif							/* LR_ASK_H */

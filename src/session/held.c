@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * held.c
+ *	  The index of the holds of this backend.
+ *
+ * What the session holds stands in the lock table; here is a private index of
+ * it by key.  It asks no store and nobody of this folder.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/held.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+
+#include "session/held.h"
+
+static inline bool
+held_key_equal(HeldKey a, HeldKey b)
+{
+	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
+#define SH_PREFIX held_index
+#define SH_ELEMENT_TYPE HeldEntry
+#define SH_KEY_TYPE HeldKey
+#define SH_KEY key
+#define SH_HASH_KEY(tb, k) (k).hash
+#define SH_EQUAL(tb, a, b) held_key_equal(a, b)
+#define SH_STORE_HASH
+#define SH_GET_HASH(tb, entry) (entry)->key.hash
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static held_index_hash *held_index = NULL;
+
+/*
+ * An entry that was reserved has no hold, and stands under this name.  Should
+ * its acquire fail, it stays behind until the next call removes it.
+ */
+static LrName reserved_name;
+static bool is_reserved = false;
+
+int64		held_deadline_floor = LR_NEVER;
+int			held_nverified = 0;
+
+#define INDEX_SIZE_FIRST	16
+
+/* An index of so many entries is not worth to be made smaller. */
+#define INDEX_SIZE_KEPT		256
+
+void
+held_copy_name(const HeldKey *key, LrName *name)
+{
+	name->len = key->len;
+	name->hash = key->hash;
+	memcpy(name->data, key->data, key->len);
+}
+
+void
+held_open(void)
+{
+	if (held_index == NULL)
+		held_index = held_index_create(TopMemoryContext, INDEX_SIZE_FIRST, NULL);
+}
+
+int
+held_count(void)
+{
+	return held_index == NULL ? 0 : (int) held_index->members;
+}
+
+/*
+ * held_trim --- nothing is held: begin again with a small index
+ */
+static void
+held_trim(void)
+{
+	held_index_hash *small;
+
+	if (held_index->members > 0 || held_index->size <= INDEX_SIZE_KEPT)
+		return;
+	small = held_index_create(TopMemoryContext, INDEX_SIZE_FIRST, NULL);
+	held_index_destroy(held_index);
+	held_index = small;
+}
+
+void
+held_forget_reserved(void)
+{
+	if (is_reserved)
+		held_index_delete(held_index, held_key(&reserved_name));
+	is_reserved = false;
+}
+
+HeldEntry *
+held_find(const LrName *name)
+{
+	if (held_index == NULL)
+		return NULL;
+	held_forget_reserved();
+	return held_index_lookup(held_index, held_key(name));
+}
+
+HeldEntry *
+held_find_key(const HeldKey *key)
+{
+	return held_index_lookup(held_index, *key);
+}
+
+void
+held_walk(HeldCallback callback, void *arg)
+{
+	held_index_iterator it;
+	HeldEntry  *entry;
+
+	held_forget_reserved();
+	held_index_start_iterate(held_index, &it);
+	while ((entry = held_index_iterate(held_index, &it)) != NULL)
+		callback(entry, arg);
+}
+
+/*
+ * held_reserve --- room for a hold, and all of it that may fail
+ */
+void
+held_reserve(const LrName *name)
+{
+	HeldEntry  *entry;
+	bool		found;
+
+	held_trim();
+	reserved_name = *name;
+	entry = held_index_insert(held_index, held_key(&reserved_name), &found);
+	entry->hold = LR_NONE;
+	entry->job_count = 0;
+	entry->failed_jobs = 0;
+	entry->guard = GUARD_OFF;
+	entry->recorded = 0;
+	entry->recorded_here = false;
+	entry->taken = 0;
+	is_reserved = true;
+}
+
+/*
+ * held_complete --- the lock was had: never raises
+ *
+ * From here on the key's name is that in the lock table, which stays there as
+ * long as the hold.
+ */
+HeldEntry *
+held_complete(LrIndex hold, CommitGuard guard)
+{
+	HeldEntry  *entry = held_index_lookup(held_index, held_key(&reserved_name));
+	HoldView	view;
+
+	entry->hold = hold;
+	entry->key.data = lt_hold_name(hold);
+	is_reserved = false;
+
+	lt_look(hold, &view);
+	held_deadline_floor = Min(held_deadline_floor, view.deadline);
+	held_tighten_guard(entry, guard);
+	return entry;
+}
+
+void
+held_delete(HeldEntry *entry)
+{
+	if (entry->guard == GUARD_VERIFY)
+		held_nverified--;
+	held_index_delete_item(held_index, entry);
+	if (held_index->members == 0)
+		held_deadline_floor = LR_NEVER;
+}
+
+void
+held_tighten_guard(HeldEntry *entry, CommitGuard guard)
+{
+	if (guard <= entry->guard)
+		return;
+	if (guard == GUARD_VERIFY)
+		held_nverified++;
+	entry->guard = guard;
+}
+
+/*
+ * held_loss_level --- see held.h
+ *
+ * redis_unlock cannot give back what the job runner holds.
+ */
+LossLevel
+held_loss_level(const HeldEntry *entry, const HoldView *view)
+{
+	return view->scope[SCOPE_SESSION].count > entry->job_count ?
+		LOSS_OF_SESSION : LOSS_OF_XACT;
+}

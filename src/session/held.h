@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * held.h
+ *	  The index of the holds of this backend.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/held.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_HELD_H
+#define LR_HELD_H
+
+#include "lockredis.h"
+
+#include "keyname.h"
+#include "locktable/hold.h"
+#include "report.h"
+
+typedef struct HeldKey
+{
+	const char *data;			/* in the lock table, once held */
+	int			len;
+	uint32		hash;
+} HeldKey;
+
+typedef struct HeldEntry
+{
+	HeldKey		key;
+	LrIndex		hold;			/* LR_NONE: reserved by an acquire */
+	int			job_count;		/* session-level holds that only the job runner
+								 * gives back */
+	int			failed_jobs;	/* of these, to be given back by the abort */
+	CommitGuard guard;			/* as in the lock table */
+	int64		recorded;		/* fencing token that this hold recorded in the
+								 * fence table, 0 = none */
+	bool		recorded_here;	/* and has its row locked in this transaction */
+	uint64		taken;			/* number of its TRACK_TAKEN, see track.h */
+	char		status;			/* of simplehash */
+} HeldEntry;
+
+/* The key as the index has it; points into *name. */
+static inline HeldKey
+held_key(const LrName *name)
+{
+	HeldKey		key = {name->data, name->len, name->hash};
+
+	return key;
+}
+
+/* And back: a copy of the name. */
+extern void held_copy_name(const HeldKey *key, LrName *name);
+
+/* Before anything else of this file.  May raise. */
+extern void held_open(void);
+
+/* How many are there, one that was left by an interrupted acquire included? */
+extern int	held_count(void);
+
+/* The entry of a name or key; NULL if there is none. */
+extern HeldEntry *held_find(const LrName *name);
+extern HeldEntry *held_find_key(const HeldKey *key);
+
+/* Walk over all entries; nothing may be deleted meanwhile. */
+typedef void (*HeldCallback) (HeldEntry *entry, void *arg);
+extern void held_walk(HeldCallback callback, void *arg);
+
+/*
+ * An acquire makes its entry before it asks the store, because afterwards
+ * nothing may fail, and completes it with the hold.
+ */
+extern void held_reserve(const LrName *name);
+extern HeldEntry *held_complete(LrIndex hold, CommitGuard guard);
+
+/*
+ * Remove what was reserved and not completed; the next call that looks does so,
+ * too.
+ */
+extern void held_forget_reserved(void);
+
+/* Moves other entries. */
+extern void held_delete(HeldEntry *entry);
+
+/* A stricter guard is asked for. */
+extern void held_tighten_guard(HeldEntry *entry, CommitGuard guard);
+
+/* Whose loss it is, if it is one. */
+extern LossLevel held_loss_level(const HeldEntry *entry, const HoldView *view);
+
+/* The shortest deadline of all holds is not before this. */
+extern int64 held_deadline_floor;
+
+/* How many entries have GUARD_VERIFY. */
+extern int	held_nverified;
+
+#endif							/* LR_HELD_H */

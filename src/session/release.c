@@ -1,0 +1,445 @@
+/*-------------------------------------------------------------------------
+ *
+ * release.c
+ *	  Giving back: a batch of releases.
+ *
+ * One batch serves redis_unlock, redis_unlock_all, the end of a transaction,
+ * DISCARD ALL and the end of the session, and cannot raise in the latter three.
+ *
+ * A hold is taken out of the index before its release is sent: it is gone for
+ * the session whatever the store does.  What was not answered is left to the
+ * watchdog.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/release.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "instance.h"
+#include "locktable/losses.h"
+#include "session/ask.h"
+#include "session/release.h"
+#include "session/track.h"
+#include "settings.h"
+#include "stats.h"
+#include "store/node.h"
+#include "store/silence.h"
+#include "store/stores.h"
+
+/* What an operation of the batch is about. */
+typedef struct ReleaseItem
+{
+	LrIndex		hold;
+	HeldKey		key;			/* stays while the hold is there */
+	HoldView	view;			/* of the hold when it was added */
+} ReleaseItem;
+
+/*
+ * The batch that is being released; its arrays are reserved at acquire.  A hold
+ * that stays can be in it too, to have its count written.
+ */
+typedef struct ReleaseBatch
+{
+	bool		active;
+	int			n;
+	int			nhanded;		/* besides, passed on inside this server */
+	int			size;
+	StoreOp    *ops;
+	ReleaseItem *items;			/* by operation */
+	HeldKey    *keys;			/* for release_everything */
+} ReleaseBatch;
+
+static ReleaseBatch batch;
+
+/* ----------
+ * Its memory
+ * ----------
+ */
+
+static void *
+release_resize_array(void *array, Size size)
+{
+	if (array == NULL)
+		return MemoryContextAllocHuge(TopMemoryContext, size);
+	return repalloc_huge(array, size);
+}
+
+/*
+ * release_resize --- "size" says no more than what all of the arrays have, even
+ * if this is left by an error
+ */
+static void
+release_resize(int size)
+{
+	batch.size = Min(batch.size, size);
+	batch.ops = release_resize_array(batch.ops, sizeof(StoreOp) * (Size) size);
+	batch.items = release_resize_array(batch.items,
+									   sizeof(ReleaseItem) * (Size) size);
+	batch.keys = release_resize_array(batch.keys, sizeof(HeldKey) * (Size) size);
+	batch.size = size;
+}
+
+#define BATCH_SIZE_FIRST	4
+
+/* A batch of that size is not worth to be made smaller. */
+#define BATCH_SIZE_KEPT		128
+
+/*
+ * release_trim --- a session that once held many locks holds n now
+ *
+ * Leaves room for as many again, so that one that goes up and down does not pay
+ * each time.  Not at the end of a transaction: it is the next acquire then.
+ */
+void
+release_trim(int n)
+{
+	int			size = batch.size;
+
+	while (size > BATCH_SIZE_KEPT && n <= size / 4)
+		size /= 2;
+	if (size < batch.size && !batch.active)
+		release_resize(size);
+}
+
+void
+release_reserve(int n)
+{
+	int			size;
+
+	release_trim(n);
+	if (n <= batch.size)
+		return;
+	size = Max(batch.size, BATCH_SIZE_FIRST);
+	while (size < n)
+		size *= 2;
+	release_resize(size);
+	ask_reserve(size);
+}
+
+/* ----------
+ * Filling it
+ * ----------
+ */
+
+/* For how long the key is to stay locked after its release (ms). */
+static int64
+release_keep_ms(const HoldView *view)
+{
+	int64		now = lr_now();
+
+	if (view->keep_until <= now)
+		return 0;
+	return (view->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS;
+}
+
+/*
+ * release_next --- a place in the batch
+ */
+static StoreOp *
+release_next(LrIndex hold, const HeldKey *key, const HoldView *view)
+{
+	ReleaseItem *item = &batch.items[batch.n];
+
+	item->hold = hold;
+	item->key = *key;
+	item->view = *view;
+	batch.active = true;
+	return &batch.ops[batch.n++];
+}
+
+/*
+ * release_add --- take a hold out of the index and into the batch
+ *
+ * Into the batch goes only what no session of this server was waiting for.  A
+ * loss is noted before its record goes: whatever is raised or cancelled later,
+ * the commit knows of it.
+ */
+bool
+release_add(HeldEntry *entry, HoldView *view)
+{
+	LrIndex		hold = entry->hold;
+	HeldKey		key = entry->key;
+	StoreOp    *op;
+
+	held_delete(entry);
+	switch (lt_begin_release(hold, view))
+	{
+		case RELEASE_LOST:
+			track_unlocked_loss(&key, view);
+			lt_drop_lost(hold);
+			return false;
+		case RELEASE_HANDED_OVER:
+			batch.nhanded++;
+			batch.active = true;
+			return true;
+		case RELEASE_IN_STORE:
+			break;
+	}
+
+	op = release_next(hold, &key, view);
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = STORE_RELEASE;
+	op->name = key.data;
+	op->name_len = key.len;
+	op->owner = view->owner;
+	op->store = view->store;
+	op->keep_ms = release_keep_ms(view);
+	if (op->keep_ms > 0)
+		silence_saw_ttl(key.hash, op->keep_ms);
+	return true;
+}
+
+void
+release_add_count(const HeldEntry *entry, const HoldView *view)
+{
+	StoreOp    *op;
+
+	lt_note_count(entry->hold, false);
+	if (view->state != HOLD_HELD)
+		return;
+	op = release_next(entry->hold, &entry->key, view);
+	ask_prepare_set(op, &entry->key, view);
+	op->store = view->store;
+	op->moves = view->moves;
+}
+
+/* ----------
+ * What became of it
+ * ----------
+ */
+
+/*
+ * release_finish_count --- the store was asked to write the count of a hold that
+ * stays
+ *
+ * If it did not, the hold is not handed over, and the next request writes it.
+ */
+static void
+release_finish_count(LrIndex hold, const StoreOp *op)
+{
+	if (op->outcome == STORE_OK && !lt_has_moved(hold, op->moves))
+		lt_note_count(hold, true);
+	else if (ask_says_lost(op))
+		ask_lose_hold(hold, op);
+}
+
+/*
+ * release_note_gone --- the release found that the lock had been lost before
+ *
+ * Each one is noted for the commit; one is named in the warning.
+ */
+static void
+release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
+{
+	HoldView   *view = &item->view;
+
+	view->state = HOLD_LOST;
+	view->lost_reason = op->store == STORE_REDIS && view->place != lr_place ?
+		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
+	view->lost_at = GetCurrentTimestamp();
+	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
+	track_unlocked_loss(&item->key, view);
+	losses_add(MyProcPid, op->name, op->name_len, view->scope,
+			   view->lost_reason, view->taken_by);
+
+	if (tally->gone++ > 0)
+		return;
+	held_copy_name(&item->key, &tally->gone_name);
+	tally->gone_view = *view;
+}
+
+/*
+ * release_finish_one --- apply the outcome of a release
+ */
+static void
+release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
+{
+	switch (op->outcome)
+	{
+		case STORE_OK:
+			tally->released++;
+			lt_end_release(item->hold, op->store, op->receivers);
+			break;
+		case STORE_GONE:
+		case STORE_WRONG_TYPE:
+			release_note_gone(tally, op, item);
+			lt_end_release(item->hold, op->store, 0);
+			break;
+		default:
+			tally->unanswered++;
+			tally->failure = op->outcome;
+			lt_orphan(item->hold, op->sent_at);
+	}
+}
+
+/*
+ * release_finish --- apply the outcomes; what has none is left to the watchdog
+ *
+ * Never raises.
+ */
+static void
+release_finish(ReleaseTally *tally)
+{
+	memset(tally, 0, sizeof(ReleaseTally));
+	tally->released = batch.nhanded;
+	for (int i = 0; i < batch.n; i++)
+	{
+		if (batch.ops[i].kind == STORE_SET)
+			release_finish_count(batch.items[i].hold, &batch.ops[i]);
+		else
+			release_finish_one(tally, &batch.ops[i], &batch.items[i]);
+	}
+	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
+	lr_count_many(STAT_LOSSES, tally->gone);
+	if (tally->gone > 0)
+		lr_wake_watchdog();
+	batch.n = 0;
+	batch.nhanded = 0;
+	batch.active = false;
+}
+
+void
+release_clean_up(void)
+{
+	ReleaseTally tally;
+
+	if (!batch.active)
+		return;
+	ask_abandon();
+	release_finish(&tally);
+}
+
+/* ----------
+ * Running it
+ * ----------
+ */
+
+static void
+release_swap(int i, int j)
+{
+	StoreOp		op = batch.ops[i];
+	ReleaseItem item = batch.items[i];
+
+	batch.ops[i] = batch.ops[j];
+	batch.items[i] = batch.items[j];
+	batch.ops[j] = op;
+	batch.items[j] = item;
+}
+
+/*
+ * release_sort --- what is in the table first: that does not take long
+ */
+static void
+release_sort(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < batch.n; i++)
+		if (batch.ops[i].store == STORE_TABLE)
+			release_swap(n++, i);
+}
+
+void
+release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
+{
+	if (lr_has_store(STORE_REDIS) && lr_has_store(STORE_TABLE))
+		release_sort();
+	if (how == STORE_POLL)
+		ask_run_until(batch.ops, batch.n, deadline, how);
+	else
+	{
+		PG_TRY();
+		{
+			ask_run_until(batch.ops, batch.n, deadline, how);
+		}
+		PG_CATCH();
+		{
+			ask_abandon();
+			release_finish(tally);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+	}
+	release_finish(tally);
+}
+
+/* The end of a transaction waits so long for its releases, or */
+#define END_PATIENCE		(100 * LR_US_PER_MS)
+/* so many of the usual round trips to a store that is far away, at most */
+#define END_ROUND_TRIPS		3
+/* so long; */
+#define END_PATIENCE_MAX	LR_US_PER_S
+/* and a little for each lock, of which there may be thousands. */
+#define END_PATIENCE_EACH	(LR_US_PER_MS / 5)
+
+/*
+ * release_patience --- how long the end of a transaction waits for this batch
+ */
+static int64
+release_patience(void)
+{
+	int64		usual = 0;
+
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i))
+			usual = Max(usual, lr_usual_round_trip(i));
+	return Min(Max(END_PATIENCE,
+				   Min(END_ROUND_TRIPS * usual, END_PATIENCE_MAX)) +
+			   batch.n * END_PATIENCE_EACH,
+			   lr_call_budget());
+}
+
+/*
+ * release_run_at_end --- see release.h
+ *
+ * All locks of the (sub)transaction are free by now, but for what is sent here,
+ * and yet somebody waits: the client, those whom a NOTIFY of the transaction
+ * wakes after this, and in a ROLLBACK TO those who want a lock of the parent.  So
+ * a release that is not answered soon is left to the watchdog: its hold becomes
+ * an orphan, which is sent again at once.  What that costs: the reply may still
+ * come, so this connection is closed, and the next request makes a new one; and
+ * until the watchdog has had its answer the key is locked for everybody, this
+ * session included.
+ */
+void
+release_run_at_end(void)
+{
+	ReleaseTally tally;
+
+	release_run(lr_now() + release_patience(), STORE_POLL, &tally);
+}
+
+static void
+release_collect_key(HeldEntry *entry, void *arg)
+{
+	int		   *n = arg;
+
+	batch.keys[(*n)++] = entry->key;
+}
+
+/*
+ * release_everything --- see release.h
+ *
+ * Deleting moves entries of the index, so their keys are collected first.
+ */
+void
+release_everything(ReleaseTally *tally)
+{
+	int			n = 0;
+
+	held_walk(release_collect_key, &n);
+	for (int i = 0; i < n; i++)
+	{
+		HoldView	view;
+
+		(void) release_add(held_find_key(&batch.keys[i]), &view);
+	}
+	release_run(lr_now() + lr_command_timeout * LR_US_PER_MS, STORE_POLL, tally);
+}

@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * request.h
+ *	  How a lock is asked for.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/request.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REQUEST_H
+#define LR_REQUEST_H
+
+#include "lockredis.h"
+
+#include "locktable/locktable.h"
+
+#define WAIT_FOREVER		INT64CONST(-1)
+
+typedef struct AcquireRequest
+{
+	LockTerms	terms;
+	int64		wait_us;		/* 0 = do not wait, or WAIT_FOREVER */
+	bool		fenced;			/* take a fencing token too */
+} AcquireRequest;
+
+/*
+ * Raise if the request wants a fencing token that this store cannot give in the
+ * present mode.
+ */
+extern void request_require_counter(const AcquireRequest *request, StoreId store);
+
+/* The time to live (ms) that a request on these terms asks for. */
+extern int64 request_ttl_ms(const LockTerms *terms);
+
+#endif							/* LR_REQUEST_H */
