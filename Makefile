@@ -59,6 +59,9 @@ pg_regress_installcheck = \
 	$(top_builddir)/src/test/regress/pg_regress \
 	--inputdir=$(srcdir) --bindir='$(bindir)' $(EXTRA_REGRESS_OPTS)
 
+# The library shows PostgreSQL what is marked PGDLLEXPORT, and nothing else.
+$(OBJS): override CFLAGS += -fvisibility=hidden
+
 $(OBJS) $(OBJS:.o=.bc): src/kinds/lua_ids.h
 $(OBJS): $(filter-out src/kinds/lua_ids.h src/store/redis/lua_texts.h,$(SRC_HEADERS))
 src/store/redis/scripts.o src/store/redis/scripts.bc: src/store/redis/lua_texts.h
