@@ -41,17 +41,12 @@
 
 #include "port/pg_bitutils.h"
 
+#include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/rows.h"
 #include "locktable/watch.h"
-#include "settings.h"
 #include "store/current.h"
-
-/*
- * Renewals that are due a little later go out with those that are due now: a
- * twelfth of their lease before, at most this.
- */
-#define EARLY_MAX			(2 * LR_US_PER_S)
+#include "store/stores.h"
 
 /* What has no lease to lose comes after renewals that have less time left. */
 #define GIVE_BACK_WITHIN	(10 * LR_US_PER_S)
@@ -59,19 +54,13 @@
 /* See urgency(). */
 #define URGENCY_CLASSES		256
 
-static int64
-read_time(pg_atomic_uint64 *t)
-{
-	return (int64) pg_atomic_read_u64(t);
-}
-
 /*
  * read_due --- when the watchdog has to look, or was told to look in any case
  */
 static int64
 read_due(LrIndex hold, StoreId store)
 {
-	int64		due = read_time(&lt_leases[hold].due[store]);
+	int64		due = lt_read_time(&lt_leases[hold].due[store]);
 
 	return due < 0 ? -due : due;
 }
@@ -128,7 +117,7 @@ lt_renew_lease_ms(const LrHold *hold)
 int64
 lt_due_of_held(const LrHold *hold, int64 deadline)
 {
-	return deadline - lt_renew_lease_ms(hold) * LR_US_PER_MS * 2 / 3;
+	return deadline - lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
 }
 
 void
@@ -138,7 +127,7 @@ lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
 	pg_memory_barrier();
 	lower_bound(&lt_block_due[store][hold / DUE_BLOCK], due);
 	pg_memory_barrier();
-	if (due < read_time(&lt_table->sleeps_until[store]))
+	if (due < lt_read_time(&lt_table->sleeps_until[store]))
 		wakes->watchdog = true;
 }
 
@@ -211,7 +200,7 @@ is_wanted_in(const LrHold *h, StoreId store)
 static bool
 is_left_in(const LrHold *h, StoreId store)
 {
-	return store != h->store && store == STORE_TABLE &&
+	return store != h->store && lr_store_can(store, STORE_SERVER_ONLY) &&
 		(h->traces & STORE_BIT(store)) != 0;
 }
 
@@ -221,7 +210,7 @@ is_left_in(const LrHold *h, StoreId store)
 static bool
 is_to_be_asked(const LrHold *h)
 {
-	return h->store == STORE_REDIS && lt_is_at_old_place(h);
+	return lt_is_at_old_place(h, h->store);
 }
 
 /*
@@ -237,7 +226,7 @@ lt_set_due_of_held(LrIndex hold, WakeList *wakes)
 		if (s == h->store && is_to_be_asked(h))
 			lt_set_due(hold, s, lr_now(), wakes);
 		else if (s == h->store)
-			lt_set_due(hold, s, lt_due_of_held(h, read_time(&lt_leases[hold].deadline)),
+			lt_set_due(hold, s, lt_due_of_held(h, lt_deadline(hold)),
 					   wakes);
 		else if (is_wanted_in(h, s) || is_left_in(h, s))
 			lt_set_due(hold, s, lr_now(), wakes);
@@ -253,7 +242,7 @@ lt_next_due(StoreId store)
 
 	for (int b = 0; b < lt_table->nblocks; b++)
 	{
-		int64		bound = read_time(&lt_block_due[store][b]);
+		int64		bound = lt_read_time(&lt_block_due[store][b]);
 
 		next = Min(next, bound);
 	}
@@ -295,7 +284,7 @@ static DueAction
 decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
-	int64		deadline = read_time(&lt_leases[hold].deadline);
+	int64		deadline = lt_deadline(hold);
 	bool		asked = lt_renew_lease_ms(h) > 0 || is_to_be_asked(h);
 
 	if (!asked || connected)
@@ -327,12 +316,7 @@ decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 		return DUE_NOTHING;
 	if (!is_wanted_in(h, store))
 		return DUE_GIVE_BACK;
-	h->traces |= STORE_BIT(store);
-	if (store == STORE_REDIS)
-	{
-		h->not_after[store] = NOT_AFTER_UNKNOWN;
-		h->place = lr_place;
-	}
+	lt_trace_of_move(h, store);
 	return DUE_MOVE;
 }
 
@@ -344,7 +328,7 @@ static bool
 is_handed_here(LrIndex hold, StoreId store, int64 now)
 {
 	return lt_holds[hold].state == HOLD_HANDED && lt_holds[hold].store == store &&
-		read_time(&lt_leases[hold].deadline) > now;
+		lt_deadline(hold) > now;
 }
 
 /*
@@ -359,7 +343,7 @@ decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	if (h->state == HOLD_HELD && read_time(&lt_leases[hold].deadline) <= now)
+	if (h->state == HOLD_HELD && lt_deadline(hold) <= now)
 		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
 
 	if (h->state == HOLD_HELD)
@@ -391,7 +375,7 @@ is_due(LrIndex hold, StoreId store, int64 now)
 	int64		early = 0;
 
 	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0)
-		early = Min(lt_renew_lease_ms(h) * LR_US_PER_MS / 12, EARLY_MAX);
+		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
 	return read_due(hold, store) - early <= now;
 }
 
@@ -413,7 +397,7 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 	item->moves = h->moves;
 	item->count = Max(1, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;
-	item->at_old_place = store == STORE_REDIS && lt_is_at_old_place(h);
+	item->at_old_place = lt_is_at_old_place(h, store);
 	item->lease_ms = lt_renew_lease_ms(h);
 	if (item->action == DUE_RENEW)
 		item->lease_ms = Max(item->lease_ms, 1);	/* to ask changes nothing */
@@ -423,7 +407,7 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 		item->keep_ms = 0;		/* only its last release keeps the key locked */
 	if (item->action == DUE_MOVE)
 	{
-		int64		left = read_time(&lt_leases[hold].deadline) - now;
+		int64		left = lt_deadline(hold) - now;
 
 		item->lease_ms = Max(item->lease_ms, (left + LR_US_PER_MS - 1) / LR_US_PER_MS);
 	}
@@ -483,7 +467,7 @@ urgency(LrIndex hold, StoreId store, int64 now)
 {
 	HoldState	state = lt_holds[hold].state;
 	int64		ends = state == HOLD_HELD || state == HOLD_HANDED ?
-		read_time(&lt_leases[hold].deadline) :
+		lt_deadline(hold) :
 		read_due(hold, store) + GIVE_BACK_WITHIN;
 	uint64		left = ends <= now ? 0 : (uint64) (ends - now);
 	int			top;
@@ -507,7 +491,7 @@ count_due(StoreId store, int64 until)
 		LrIndex		first = b * DUE_BLOCK;
 		LrIndex		last = Min(first + DUE_BLOCK, lt_table->max_locks);
 
-		if (read_time(&lt_block_due[store][b]) > until)
+		if (lt_read_time(&lt_block_due[store][b]) > until)
 			continue;
 		for (LrIndex i = first; i < last; i++)
 			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
@@ -539,7 +523,7 @@ choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 		LrIndex		first = b * DUE_BLOCK;
 		LrIndex		last = Min(first + DUE_BLOCK, lt_table->max_locks);
 
-		if (read_time(&lt_block_due[store][b]) > choice->horizon)
+		if (lt_read_time(&lt_block_due[store][b]) > choice->horizon)
 			continue;
 		for (LrIndex i = first; i < last; i++)
 			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
@@ -563,7 +547,7 @@ choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
 	choice->room = 0;
 	if (!connected || lt_next_due(store) > now)
 		return;
-	choice->horizon += EARLY_MAX;
+	choice->horizon += LR_EARLY_MAX;
 	if (count_due(store, choice->horizon) > max)
 		choose_urgent(store, now, max, choice);
 }
@@ -599,7 +583,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 		int			last = Min(first + DUE_BLOCK, lt_table->max_locks);
 		int64		bound = LR_NEVER;
 
-		if (read_time(&lt_block_due[store][b]) > choice.horizon)
+		if (lt_read_time(&lt_block_due[store][b]) > choice.horizon)
 			continue;
 		pg_atomic_exchange_u64(&lt_block_due[store][b], (uint64) LR_NEVER);
 
@@ -659,7 +643,7 @@ lt_has_old_place(void)
 {
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-			lt_is_at_old_place(&lt_holds[i]))
+			lt_is_at_any_old_place(&lt_holds[i]))
 			return true;
 	return false;
 }
@@ -681,7 +665,7 @@ lt_renewal_lag(StoreId store)
 		LWLockAcquire(lock, LW_SHARED);
 		if (h->hash == hash && h->state == HOLD_HELD && h->store == store &&
 			lt_renew_lease_ms(h) > 0)
-			lag = Max(lag, lr_now() - lt_due_of_held(h, read_time(&lt_leases[i].deadline)));
+			lag = Max(lag, lr_now() - lt_due_of_held(h, lt_deadline(i)));
 		LWLockRelease(lock);
 	}
 	return lag;

@@ -41,7 +41,7 @@ holder_of(const LrKey *key, int64 now)
 
 		if ((state == HOLD_HELD || state == HOLD_RELEASING ||
 			 state == HOLD_HANDED) &&
-			(int64) pg_atomic_read_u64(&lt_leases[i].deadline) > now)
+			lt_deadline(i) > now)
 			return i;
 	}
 	return LR_NONE;

@@ -35,6 +35,7 @@
 
 #include "utils/timestamp.h"
 
+#include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "store/node.h"
@@ -52,15 +53,6 @@
 
 /* After one in which nobody came there is none for so many times its length. */
 #define VAIN_REST			20
-
-/* Less than that of a lease is too little to pass on. */
-#define LEFT_MAX			LR_US_PER_S
-
-static LrWait *
-wait_of(LrIndex session)
-{
-	return &lt_sessions[session].wait;
-}
 
 /*
  * renewed_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
@@ -87,7 +79,7 @@ renewed_lease_ms(const LrHold *h)
 static bool
 enough_left(int64 lease_ms, int64 left)
 {
-	return left > Min(lease_ms * LR_US_PER_MS / 10, LEFT_MAX);
+	return left > lr_commit_margin(lease_ms * LR_US_PER_MS);
 }
 
 /*
@@ -112,7 +104,7 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 	LrIndex		session = key->queue_head;
-	LrWait	   *w = wait_of(session);
+	LrWait	   *w = lt_wait_of(session);
 
 	lt_queue_remove(key, session);
 	key->nhanded++;
@@ -146,7 +138,7 @@ has_had_its_turns(const LrHold *h, const LrKey *key)
 {
 	if (key->handoffs < lr_max_handoffs)
 		return false;
-	return h->store == STORE_TABLE ? silence_hold_off(h->hash) == 0 :
+	return lr_store_can(h->store, STORE_SERVER_ONLY) ? silence_hold_off(h->hash) == 0 :
 		!silence_is_noticed();
 }
 
@@ -161,7 +153,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 	int64		now = lr_now();
-	int64		left = (int64) pg_atomic_read_u64(&lt_leases[hold].deadline) - now;
+	int64		left = lt_deadline(hold) - now;
 	int64		lease_ms;
 
 	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
@@ -169,8 +161,8 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
-		h->keep_until > now || lt_is_at_old_place(h) ||
-		!may_pass(lease_ms, left, wait_of(key->queue_head)))
+		h->keep_until > now || lt_is_at_any_old_place(h) ||
+		!may_pass(lease_ms, left, lt_wait_of(key->queue_head)))
 		return false;
 	hand_to_head(hold, lease_ms, wakes);
 	return true;
@@ -193,7 +185,7 @@ pass_on(LrIndex hold, WakeList *wakes)
 static void
 back_to_queue(LrIndex session, bool first)
 {
-	LrWait	   *w = wait_of(session);
+	LrWait	   *w = lt_wait_of(session);
 	LrKey	   *key = &lt_keys[w->key];
 
 	Assert(w->state == WAIT_HANDED);
@@ -213,10 +205,10 @@ back_to_queue(LrIndex session, bool first)
 bool
 lt_accept(LrIndex *hold, WakeList *wakes)
 {
-	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		handed = w->handed;
 	LrHold	   *h = &lt_holds[handed];
-	int64		deadline = (int64) pg_atomic_read_u64(&lt_leases[handed].deadline);
+	int64		deadline = lt_deadline(handed);
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
 	if (!enough_left(h->handed_lease_ms, deadline - lr_now()))
@@ -241,7 +233,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 void
 lt_refuse_handed(WakeList *wakes)
 {
-	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		handed = w->handed;
 
 	lt_leave_queue(LrMyProcNumber);
@@ -256,7 +248,7 @@ lt_refuse_handed(WakeList *wakes)
 void
 lt_take_handed_back(LrIndex session, WakeList *wakes)
 {
-	LrIndex		handed = wait_of(session)->handed;
+	LrIndex		handed = lt_wait_of(session)->handed;
 
 	pass_on(handed, wakes);
 	back_to_queue(session, false);
@@ -304,8 +296,7 @@ lt_pass_on(LrIndex hold)
 		pass_on(hold, &wakes);
 	else if (h->state == HOLD_LOST)
 		lt_drop_lost_locked(hold, &wakes);
-	LWLockRelease(lock);
-	lt_wake(&wakes);
+	lt_unlock(lock, &wakes);
 }
 
 /*
@@ -319,7 +310,7 @@ void
 lt_wait_again(LrIndex *hold, StoreId where)
 {
 	LrHold	   *h = &lt_holds[*hold];
-	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
 	uint32		hash = h->hash;
 	KindId		kind = h->kind;
@@ -358,9 +349,9 @@ lt_wait_again(LrIndex *hold, StoreId where)
  * was stopped.
  */
 int64
-lt_pause_after(int receivers)
+lt_pause_after(StoreId store, int receivers)
 {
-	int64		round_trip = lr_usual_round_trip(STORE_REDIS);
+	int64		round_trip = lr_usual_round_trip(store);
 
 	if (receivers == 0)
 		return 0;

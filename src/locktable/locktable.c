@@ -1,12 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * locktable.c
- *	  The lock table: shared memory, pools, keys and session slots.
+ *	  The lock table: shared memory, pools, keys and locks.
  *
- * The transitions are in queue.c (from request to grant), hold.c (from grant to
- * end), handover.c (from session to session), due.c (what the watchdog has to do,
- * and when), refused.c (what it is refused), rows.c (what views see) and graph.c
- * (who waits for whom).
+ * The transitions are in queue.c (enter, take turns, leave), grant.c (the store
+ * said yes), hold.c (its session has it, and gives it back), handover.c (from
+ * session to session), lose.c (it is gone, or nobody's), answers.c (what came of
+ * the watchdog's requests) and refused.c (what stores refuse); due.c knows what the
+ * watchdog has to do, and when.  sessions.c has the slots of sessions, traces.c
+ * what is where, subscriptions.c of what somebody wants to be told; graph.c and
+ * rows.c only look.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -17,16 +20,11 @@
  */
 #include "lockredis.h"
 
-#include <signal.h>
-
 #include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
-#include "locktable/hold.h"
 #include "locktable/locktable_int.h"
-#include "locktable/watch.h"
 #include "settings.h"
 
 LrTable    *lt_table = NULL;
@@ -257,32 +255,6 @@ lt_free_hold(LrIndex hold)
  * ----------
  */
 
-/* GetNamedLWLockTranche() compares names. */
-static inline LWLockPadded *
-lt_tranche(void)
-{
-	static LWLockPadded *tranche = NULL;
-
-	if (tranche == NULL)
-		tranche = GetNamedLWLockTranche("lockredis");
-	return tranche;
-}
-
-LWLock *
-lt_partition(uint32 hash)
-{
-	return &lt_tranche()
-		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
-}
-
-/* One at a time decides whether it has to break a cycle. */
-LWLock *
-lt_deadlock_lock(void)
-{
-	return &(GetNamedLWLockTranche("lockredis"))
-		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
-}
-
 /* nbuckets is a multiple of LT_PARTITIONS: a bucket is in one partition. */
 static LrIndex *
 bucket_of(uint32 hash)
@@ -372,174 +344,83 @@ lt_key_unused(LrIndex key)
 }
 
 /* ----------
- * Sessions
+ * Locks
  * ----------
  */
 
-static LWLock *
-signal_lock(LrIndex session)
+/* GetNamedLWLockTranche() compares names. */
+static inline LWLockPadded *
+lt_tranche(void)
+{
+	static LWLockPadded *tranche = NULL;
+
+	if (tranche == NULL)
+		tranche = GetNamedLWLockTranche("lockredis");
+	return tranche;
+}
+
+LWLock *
+lt_partition(uint32 hash)
+{
+	return &lt_tranche()
+		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
+}
+
+/* Guards that a session is signalled. */
+LWLock *
+lt_signal_lock(LrIndex session)
 {
 	return &lt_tranche()
 		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
 }
 
-void
-lt_session_enter(void)
+/* One at a time decides whether it has to break a cycle. */
+LWLock *
+lt_deadlock_lock(void)
 {
-	LrSession  *s = &lt_sessions[LrMyProcNumber];
-
-	lt_queue_enter();
-	s->datid = MyDatabaseId;
-	s->userid = GetAuthenticatedUserId();
-	s->wait.state = WAIT_NONE;
-	pg_atomic_write_u32(&s->nlost, 0);
-	s->committing = false;
-	s->signalled = false;
-	s->pid = MyProcPid;
+	return &lt_tranche()
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
 }
 
 /*
- * lt_session_leave --- nobody may signal this process from here on
+ * lt_lock_hold --- that of the partition of a hold of this session, whose key
+ * stays what it is
  */
-void
-lt_session_leave(void)
+LWLock *
+lt_lock_hold(LrIndex hold)
 {
-	LWLock	   *lock = signal_lock(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_sessions[LrMyProcNumber].pid = 0;
-	LWLockRelease(lock);
-}
-
-void
-lt_wake_session(LrIndex session)
-{
-	SetLatch(&GetPGProcByNumber(session)->procLatch);
+	return lock;
 }
 
 /*
- * signal_loser --- lockredis.on_lost: end the statement or the session
+ * lt_lock_owned --- the same, of a hold that is somebody else's, if it still is
+ * that owner's
  *
- * Never once its transaction is past pre-commit: it could only be cut in the
- * wait for a synchronous standby then, which would not undo its commit.
+ * NULL, and nothing is locked: it is of another key or owner by now.
  */
-static void
-signal_loser(const WakeList *wakes)
+LWLock *
+lt_lock_owned(LrIndex hold, uint64 owner)
 {
-	LrSession  *s = &lt_sessions[wakes->loser];
-	LWLock	   *lock = signal_lock(wakes->loser);
+	const LrHold *h = &lt_holds[hold];
+	uint32		hash = h->hash;
+	LWLock	   *lock = lt_partition(hash);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (s->pid == wakes->loser_pid && !s->committing &&
-		pg_atomic_read_u32(&s->nlost) > 0)
-	{
-		s->signalled = true;
-		(void) kill(wakes->loser_pid, wakes->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
-	}
+	if (h->hash == hash && h->owner == owner)
+		return lock;
 	LWLockRelease(lock);
-}
-
-static void
-set_committing(bool committing)
-{
-	LrSession  *s = &lt_sessions[LrMyProcNumber];
-	LWLock	   *lock = signal_lock(LrMyProcNumber);
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	s->committing = committing;
-	LWLockRelease(lock);
-}
-
-void
-lt_begin_commit(void)
-{
-	set_committing(true);
-}
-
-void
-lt_end_commit(void)
-{
-	set_committing(false);
+	return NULL;
 }
 
 /*
- * let_signals_arrive --- run the handlers of what was sent to this process
- *
- * kill() has made the signal pending when it returns, but does not wait until
- * another process has run its handler.  To unblock a pending signal does: at
- * least one is delivered before sigprocmask() returns, and there are two kinds.
+ * lt_unlock --- and wake those who can go on: never under the lock
  */
-static void
-let_signals_arrive(void)
+void
+lt_unlock(LWLock *lock, const WakeList *wakes)
 {
-	sigset_t	signals;
-	sigset_t	before;
-
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	for (int i = 0; i < 2; i++)
-	{
-		sigprocmask(SIG_BLOCK, &signals, &before);
-		sigprocmask(SIG_SETMASK, &before, NULL);
-	}
-}
-
-/*
- * lt_take_signal --- see hold.h
- *
- * Whoever sends one holds the signal lock meanwhile, so what is not found here
- * has not been sent yet.
- */
-bool
-lt_take_signal(void)
-{
-	LrSession  *s = &lt_sessions[LrMyProcNumber];
-	LWLock	   *lock = signal_lock(LrMyProcNumber);
-
-	/* A look without the lock: nearly always there was none. */
-	if (!s->signalled)
-		return false;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	s->signalled = false;
 	LWLockRelease(lock);
-	let_signals_arrive();
-	return true;
-}
-
-int
-lt_lost_count(void)
-{
-	return (int) pg_atomic_read_u32(&lt_sessions[LrMyProcNumber].nlost);
-}
-
-/* Never under a lock. */
-void
-lt_wake(const WakeList *wakes)
-{
-	if (wakes->session != LR_NONE)
-		lt_wake_session(wakes->session);
-	if (wakes->watchdog)
-		lr_wake_watchdog();
-	if (wakes->loser != LR_NONE && wakes->loser != LrMyProcNumber)
-		signal_loser(wakes);
-}
-
-/* ----------
- * The watchdog's presence
- * ----------
- */
-
-void
-lt_watchdog_enter(void)
-{
-	lt_watchdog_is_awake();
-	lr_watchdog_enter();
-}
-
-void
-lt_watchdog_leave(void)
-{
-	lr_watchdog_leave();
-	lt_wake_all_waiters();		/* they look by themselves from now on */
+	lt_wake(wakes);
 }

@@ -187,6 +187,30 @@ extern LrLease *lt_leases;
 extern pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 extern LrSession *lt_sessions;
 
+static inline LrWait *
+lt_wait_of(LrIndex session)
+{
+	return &lt_sessions[session].wait;
+}
+
+static inline LrKey *
+lt_key_of(LrIndex hold)
+{
+	return &lt_keys[lt_holds[hold].key];
+}
+
+static inline int64
+lt_read_time(pg_atomic_uint64 *t)
+{
+	return (int64) pg_atomic_read_u64(t);
+}
+
+static inline int64
+lt_deadline(LrIndex hold)
+{
+	return lt_read_time(&lt_leases[hold].deadline);
+}
+
 /* Processes to wake once the partition lock is released. */
 typedef struct WakeList
 {
@@ -199,10 +223,16 @@ typedef struct WakeList
 
 #define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
 
-extern LWLock *lt_partition(uint32 hash);
-extern LWLock *lt_deadlock_lock(void);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
+
+/* Locks; all are released with lt_unlock() where somebody may be to be woken. */
+extern LWLock *lt_partition(uint32 hash);
+extern LWLock *lt_signal_lock(LrIndex session);
+extern LWLock *lt_deadlock_lock(void);
+extern LWLock *lt_lock_hold(LrIndex hold);
+extern LWLock *lt_lock_owned(LrIndex hold, uint64 owner);
+extern void lt_unlock(LWLock *lock, const WakeList *wakes);
 
 /* Pools and keys.  All of these: partition lock held. */
 extern LrIndex lt_find_key(const char *name, int len, uint32 hash);
@@ -214,18 +244,26 @@ extern bool lt_reserve_row(void);
 extern void lt_free_rows(int n);
 extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
-extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
 
-/* Does Redis have it where lockredis.url pointed before, for all we know? */
-extern bool lt_is_at_old_place(const LrHold *h);
-
-/* Nothing of it is in that store any more, unless a create may still run. */
+/* traces.c: what is where; partition lock held. */
+extern bool lt_is_at_old_place(const LrHold *h, StoreId store);
+extern bool lt_is_at_any_old_place(const LrHold *h);
+extern void lt_note_place(LrHold *h, StoreId store);
+extern void lt_first_trace(LrHold *h, StoreId store, uint64 owner);
+extern void lt_trace_of_move(LrHold *h, StoreId store);
 extern void lt_forget_trace(LrHold *h, StoreId store);
+extern int64 lt_here_since(StoreId store, int64 when);
 
 /* Link, unlink and free; partition lock held. */
 extern void lt_link_hold(LrIndex hold);
 extern void lt_unlink_hold(LrIndex hold);
 extern void lt_free_hold(LrIndex hold);
+
+/* lose.c; partition lock held. */
+extern void lt_lose_if_expired(LrIndex hold, WakeList *wakes);
+extern void lt_leave_to_watchdog(LrIndex hold, WakeList *wakes);
+extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
+extern void lt_free_and_nudge(LrIndex hold, WakeList *wakes);
 
 /* The live local hold of the key; marks expired ones lost on the way. */
 extern LrIndex lt_live_hold(LrKey *key, int64 now, WakeList *wakes);
@@ -253,7 +291,7 @@ extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
 extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
-extern int64 lt_pause_after(int receivers);
+extern int64 lt_pause_after(StoreId store, int receivers);
 extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
 extern void lt_end_pause(LrKey *key);
 extern void lt_judge_pause(LrKey *key, bool got_it);

@@ -26,9 +26,7 @@
 #include "locktable/wait.h"
 #include "locktable/watch.h"
 #include "settings.h"
-#include "store/current.h"
-#include "store/silence.h"
-#include "store/store.h"
+#include "store/stores.h"
 
 /* A head that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
@@ -50,12 +48,6 @@ lt_queue_enter(void)
 									 sizeof(LrIndex) * lt_table->nsessions);
 }
 
-static LrWait *
-wait_of(LrIndex session)
-{
-	return &lt_sessions[session].wait;
-}
-
 /* ----------
  * The queue.  Partition lock held.
  * ----------
@@ -67,14 +59,14 @@ wait_of(LrIndex session)
 void
 lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 {
-	LrWait	   *w = wait_of(session);
-	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &wait_of(prev)->next;
+	LrWait	   *w = lt_wait_of(session);
+	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &lt_wait_of(prev)->next;
 
 	w->prev = prev;
 	w->next = *link;
 	*link = session;
 	if (w->next != LR_NONE)
-		wait_of(w->next)->prev = session;
+		lt_wait_of(w->next)->prev = session;
 	else
 		key->queue_tail = session;
 }
@@ -82,14 +74,14 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 void
 lt_queue_remove(LrKey *key, LrIndex session)
 {
-	LrWait	   *w = wait_of(session);
+	LrWait	   *w = lt_wait_of(session);
 
 	if (w->prev != LR_NONE)
-		wait_of(w->prev)->next = w->next;
+		lt_wait_of(w->prev)->next = w->next;
 	else
 		key->queue_head = w->next;
 	if (w->next != LR_NONE)
-		wait_of(w->next)->prev = w->prev;
+		lt_wait_of(w->next)->prev = w->prev;
 	else
 		key->queue_tail = w->prev;
 	w->prev = w->next = LR_NONE;
@@ -105,7 +97,7 @@ lt_nudge_head(LrKey *key, WakeList *wakes)
 
 	if (key->queue_head == LR_NONE)
 		return;
-	w = wait_of(key->queue_head);
+	w = lt_wait_of(key->queue_head);
 	if (w->woken_at == 0)
 		w->woken_at = lr_now();
 	wakes->session = key->queue_head;
@@ -120,7 +112,7 @@ lt_nudge_head(LrKey *key, WakeList *wakes)
 void
 lt_leave_queue(LrIndex self)
 {
-	LrWait	   *w = wait_of(self);
+	LrWait	   *w = lt_wait_of(self);
 
 	if (w->state == WAIT_QUEUED)
 		lt_queue_remove(&lt_keys[w->key], self);
@@ -161,7 +153,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		   LrIndex *hold)
 {
 	LrIndex		self = LrMyProcNumber;
-	LrWait	   *w = wait_of(self);
+	LrWait	   *w = lt_wait_of(self);
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
@@ -196,8 +188,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->since = GetCurrentTimestamp();
 		lt_queue_insert(&lt_keys[key], self, lt_keys[key].queue_tail);
 	}
-	LWLockRelease(lock);
-	lt_wake(&wakes);
+	lt_unlock(lock, &wakes);
 	return busy ? ENQUEUE_BUSY : ENQUEUED;
 }
 
@@ -207,7 +198,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 static void
 give_up(WakeList *wakes)
 {
-	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	bool		queued = w->state == WAIT_QUEUED;
 	LrIndex		key = w->key;
 	bool		was_head = queued && lt_keys[key].queue_head == LrMyProcNumber;
@@ -231,20 +222,16 @@ lt_give_up(LrIndex hold)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	give_up(&wakes);
 	lt_free_hold(hold);			/* and the key's entry, if this was all */
-	LWLockRelease(lock);
-	lt_wake(&wakes);
+	lt_unlock(lock, &wakes);
 }
 
 /*
- * set_unanswered --- a create of that owner may have run, or may yet
+ * note_unanswered --- a create of that owner may have run, or may yet
  */
 static void
-set_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
+note_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
 {
-	h->owner = owner;
-	h->store = store;
-	h->traces = STORE_BIT(store);
-	h->place = lr_place;
+	lt_first_trace(h, store, owner);
 	h->not_after[store] = not_after;
 }
 
@@ -261,18 +248,17 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, int64 not_after)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	set_unanswered(h, store, owner, not_after);
+	note_unanswered(h, store, owner, not_after);
 	give_up(&wakes);
 	lt_make_orphan(hold, &wakes);
-	LWLockRelease(lock);
-	lt_wake(&wakes);
+	lt_unlock(lock, &wakes);
 }
 
 bool
 lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 {
 	LrHold	   *h = &lt_holds[*hold];
-	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_partition(h->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		fresh;
@@ -284,11 +270,10 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
 	w->hold = fresh;
-	set_unanswered(h, store, owner, not_after);
+	note_unanswered(h, store, owner, not_after);
 	lt_make_orphan(*hold, &wakes);
 	w->woken_at = 0;			/* that was our own doing */
-	LWLockRelease(lock);
-	lt_wake(&wakes);
+	lt_unlock(lock, &wakes);
 	*hold = fresh;
 	return true;
 }
@@ -312,7 +297,7 @@ lt_fail_waiters(LrIndex hold)
 	session = key->queue_head;
 	while (session != LR_NONE)
 	{
-		LrWait	   *w = wait_of(session);
+		LrWait	   *w = lt_wait_of(session);
 		LrIndex		next = w->next;
 
 		if (session != LrMyProcNumber)
@@ -370,7 +355,7 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	if (live != LR_NONE)
 	{
 		w->woken_at = 0;
-		*look_again = pg_atomic_read_u64(&lt_leases[live].deadline);
+		*look_again = lt_deadline(live);
 		return TURN_WAIT;
 	}
 	if (now < key->paused_until)
@@ -399,7 +384,7 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 TurnResult
 lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 {
-	LrWait	   *w = wait_of(LrMyProcNumber);
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_partition(lt_holds[*hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
 	int64		now = lr_now();
@@ -425,7 +410,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 		LrIndex		live = lt_live_hold(key, now, &wakes);
 
 		*look_again = live != LR_NONE ?
-			(int64) pg_atomic_read_u64(&lt_leases[live].deadline) :
+			lt_deadline(live) :
 			now + lr_lease * LR_US_PER_MS;
 	}
 	if (turn == TURN_WAIT)
@@ -457,111 +442,6 @@ lt_found_busy(LrIndex hold)
 	LWLockRelease(lock);
 }
 
-bool
-lt_want_subscription(LrIndex hold)
-{
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-	LrKey	   *key;
-	bool		confirmed;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = &lt_keys[lt_holds[hold].key];
-	confirmed = key->subscription == SUB_CONFIRMED;
-	if (!confirmed)
-		key->subscription = SUB_WANTED;
-	LWLockRelease(lock);
-
-	if (!confirmed)
-	{
-		pg_atomic_write_u32(&lt_table->subscription_work, 1);
-		pg_memory_barrier();
-		lr_wake_watchdog();
-	}
-	return confirmed;
-}
-
-void
-lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
-{
-	ScopeHold  *part = &h->scope[terms->scope];
-
-	part->count = 1;
-	part->renewed = terms->renewed;
-	part->guard = terms->guard;
-	part->on_lost = terms->on_lost;
-	part->lease_ms = terms->lease_ms;
-	part->acquired_at = now;
-	h->keep_until = terms->keep_until;
-}
-
-/*
- * lt_grant --- the store gave us the lock
- *
- * In fallback mode the table may have done so just when Redis was back: it is
- * asked there again.
- *
- * If another session of this server still has it, one of the two is wrong, and
- * it cannot be told here which: the key may have been deleted after either.
- * So the newcomer gives way (its caller gives back what it got, checked by
- * owner), and the other one's next renewal finds out.
- */
-GrantResult
-lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
-		 const LockTerms *terms, int64 fence)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LrLease    *lease = &lt_leases[hold];
-	LWLock	   *lock = lt_partition(h->hash);
-	WakeList	wakes = WAKE_NOBODY;
-	TimestampTz acquired_at = GetCurrentTimestamp();
-	GrantResult result = GRANTED;
-	int64		now = lr_now();
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (deadline <= now)
-		result = GRANT_TOO_LATE;
-	else if (store == STORE_TABLE && current_store() != STORE_TABLE)
-		result = GRANT_STALE;
-	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
-		result = GRANT_CONFLICT;
-	else
-	{
-		lt_leave_queue(LrMyProcNumber);
-		lt_keys[h->key].handoffs = 0;
-		lt_judge_pause(&lt_keys[h->key], true);
-		h->state = HOLD_HELD;
-		h->store = store;
-		h->traces = STORE_BIT(store);
-		h->place = lr_place;
-		h->here_from = store == STORE_TABLE ? now : 0;
-		h->owner = owner;
-		h->fence = fence;
-		lt_set_terms(h, terms, acquired_at);
-		lt_link_hold(hold);
-		pg_atomic_write_u64(&lease->deadline, deadline);
-		pg_atomic_write_u64(&lease->owner, owner);
-
-		/* Known from here on: now look where it belongs. */
-		pg_memory_barrier();
-		lt_set_due_of_held(hold, &wakes);
-	}
-	LWLockRelease(lock);
-	lt_wake(&wakes);
-	return result;
-}
-
-bool
-lt_key_stayed_here(LrIndex hold)
-{
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-	bool		stayed;
-
-	LWLockAcquire(lock, LW_SHARED);
-	stayed = silence_lasts_since(lt_keys[lt_holds[hold].key].here_from);
-	LWLockRelease(lock);
-	return stayed;
-}
-
 /* ----------
  * Called by the watchdog
  * ----------
@@ -572,17 +452,6 @@ lt_has_waiters(void)
 {
 	return pg_atomic_read_u32(&lt_table->nwaiters) > 0 ||
 		lr_now() - (int64) pg_atomic_read_u64(&lt_table->last_wait) < TICK_ON;
-}
-
-/*
- * lt_wake_all_waiters --- everybody looks again (the watchdog goes away)
- */
-void
-lt_wake_all_waiters(void)
-{
-	for (LrIndex i = 0; i < lt_table->nsessions; i++)
-		if (wait_of(i)->state != WAIT_NONE)
-			lt_wake_session(i);
 }
 
 void
@@ -597,8 +466,7 @@ lt_wake_waiter(const char *name, int name_len)
 	key = lt_find_key(name, name_len, hash);
 	if (key != LR_NONE)
 		lt_nudge_head(&lt_keys[key], &wakes);
-	LWLockRelease(lock);
-	lt_wake(&wakes);
+	lt_unlock(lock, &wakes);
 }
 
 /*
@@ -610,10 +478,10 @@ lt_wake_waiter(const char *name, int name_len)
 static void
 pass_over(LrKey *key, LrIndex head, WakeList *wakes)
 {
-	LrIndex		second = wait_of(head)->next;
+	LrIndex		second = lt_wait_of(head)->next;
 
-	wait_of(head)->woken_at = 0;
-	wait_of(head)->looks_at = 0;
+	lt_wait_of(head)->woken_at = 0;
+	lt_wait_of(head)->looks_at = 0;
 	if (second != LR_NONE)
 	{
 		lt_queue_remove(key, head);
@@ -641,7 +509,7 @@ lt_pass_over_sleepers(void)
 
 	for (LrIndex i = 0; i < lt_table->nsessions; i++)
 	{
-		LrWait	   *w = wait_of(i);
+		LrWait	   *w = lt_wait_of(i);
 		uint32		hash = w->hash;
 		WakeList	wakes = WAKE_NOBODY;
 		LWLock	   *lock;
@@ -661,119 +529,4 @@ lt_pass_over_sleepers(void)
 		LWLockRelease(lock);
 		lt_wake(&wakes);
 	}
-}
-
-/* ----------
- * Subscriptions
- * ----------
- */
-
-bool
-lt_take_subscription_work(void)
-{
-	return pg_atomic_exchange_u32(&lt_table->subscription_work, 0) != 0;
-}
-
-/*
- * lt_wanted_subscriptions --- names of the keys that somebody wants told
- */
-void
-lt_wanted_subscriptions(WantedCallback callback)
-{
-	for (LrIndex i = 0; i < lt_table->nsessions; i++)
-	{
-		LrWait	   *w = wait_of(i);
-		uint32		hash = w->hash;
-		char		name[LR_NAME_MAX];
-		int			len = 0;
-		LWLock	   *lock;
-
-		if (w->state != WAIT_QUEUED)
-			continue;
-
-		lock = lt_partition(hash);
-		LWLockAcquire(lock, LW_SHARED);
-		if (w->state == WAIT_QUEUED && w->hash == hash &&
-			lt_keys[w->key].subscription == SUB_WANTED)
-		{
-			len = lt_keys[w->key].name_len;
-			memcpy(name, lt_keys[w->key].name, len);
-		}
-		LWLockRelease(lock);
-		if (len > 0)
-			callback(name, len);
-	}
-}
-
-/*
- * lt_subscription_confirmed --- releases are told from now on
- *
- * The head tries once more: one may have happened before.
- */
-void
-lt_subscription_confirmed(const char *name, int name_len)
-{
-	uint32		hash = lr_name_hash(name, name_len);
-	LWLock	   *lock = lt_partition(hash);
-	WakeList	wakes = WAKE_NOBODY;
-	LrIndex		key;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_find_key(name, name_len, hash);
-	if (key != LR_NONE)
-	{
-		lt_keys[key].subscription = SUB_CONFIRMED;
-		lt_nudge_head(&lt_keys[key], &wakes);
-	}
-	LWLockRelease(lock);
-	lt_wake(&wakes);
-}
-
-/*
- * lt_end_subscription --- nobody waits any more?
- */
-bool
-lt_end_subscription(const char *name, int name_len)
-{
-	uint32		hash = lr_name_hash(name, name_len);
-	LWLock	   *lock = lt_partition(hash);
-	LrIndex		key;
-	bool		unused = true;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_find_key(name, name_len, hash);
-	if (key != LR_NONE)
-	{
-		unused = lt_keys[key].queue_head == LR_NONE;
-		if (unused)
-			lt_keys[key].subscription = SUB_NONE;
-	}
-	LWLockRelease(lock);
-	return unused;
-}
-
-/*
- * lt_reset_subscriptions --- no subscription stands any more
- *
- * The connection was lost, or the watchdog is a new one.  What is awaited is
- * wanted again.
- */
-void
-lt_reset_subscriptions(void)
-{
-	for (int b = 0; b < lt_table->nbuckets; b++)
-	{
-		LWLock	   *lock;
-
-		if (lt_buckets[b] == LR_NONE)
-			continue;
-		lock = lt_partition(b);
-		LWLockAcquire(lock, LW_EXCLUSIVE);
-		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
-			if (lt_keys[i].subscription != SUB_NONE)
-				lt_keys[i].subscription =
-					lt_keys[i].queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
-		LWLockRelease(lock);
-	}
-	pg_atomic_write_u32(&lt_table->subscription_work, 1);
 }

@@ -23,7 +23,6 @@
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
 #include "settings.h"
-#include "store/store.h"
 
 /* The first pause, which each refusal doubles, so many times. */
 #define AGAIN_FIRST			LR_US_PER_S
@@ -34,12 +33,6 @@
 
 /* What is tried again in the same tenth of a second is tried together. */
 #define AGAIN_STEP			(100 * LR_US_PER_MS)
-
-static int64
-deadline_of(LrIndex hold)
-{
-	return (int64) pg_atomic_read_u64(&lt_leases[hold].deadline);
-}
 
 /*
  * longest_lease_ms --- that anybody may have asked the store for
@@ -80,7 +73,7 @@ lt_note_end(LrIndex hold)
 	if (h->state == HOLD_WAITING)
 		h->ends_at = Max(h->ends_at, lt_sessions[h->session].wait.terms.keep_until);
 	else
-		h->ends_at = Max(h->ends_at, Max(deadline_of(hold), h->keep_until));
+		h->ends_at = Max(h->ends_at, Max(lt_deadline(hold), h->keep_until));
 }
 
 static int64
@@ -96,7 +89,7 @@ pause_after(int refusals)
 static void
 refuse_held(LrIndex hold, int64 now, Refusal *result)
 {
-	int64		left = deadline_of(hold) - now;
+	int64		left = lt_deadline(hold) - now;
 
 	result->again = Min(result->again, now + Max(left / 4, AGAIN_MIN));
 }

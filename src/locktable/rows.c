@@ -56,7 +56,7 @@ add_row(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since
 	row->owner = h->owner;
 	row->fence = h->fence;
 	row->renewals = h->renewals;
-	row->deadline = (int64) pg_atomic_read_u64(&lt_leases[hold].deadline);
+	row->deadline = lt_deadline(hold);
 	row->waiting_since = waiting_since;
 	row->lost_at = h->lost_at;
 	strlcpy(row->taken_by, h->taken_by, LR_OWNER_MAX);

@@ -26,7 +26,8 @@
  * - An operation that may have reached the store and has no reply ends as
  *   STORE_UNKNOWN, one that surely has not as STORE_DOWN.
  * - A STORE_CREATE is handed to the store once.  Sending it again is allowed
- *   only when the store has said that it did not run (NOSCRIPT).
+ *   only when it surely did not run: the store has said so (NOSCRIPT), or it had
+ *   ended the connection before.
  *   All other operations check the owner and may be repeated.
  * - No operation but STORE_RELEASE with keep_ms lowers a time to live.
  * - Operations may share a request, but not its refusal: those that were refused

@@ -20,7 +20,7 @@
  *
  * Here is also decided whether a store is up, and it is logged once each way.
  * That it refuses what is asked for one lock is no sign of that (see
- * locktable_refused.c).
+ * refused.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -17,6 +17,9 @@ LockRedis::Node - a PostgreSQL server with lockredis loaded
   my $node = LockRedis::Node->create('main', redis => lock_store);
   my $other = $node->another('other', redis => $redis);
 
+  # Of another installation of PostgreSQL, with another build of lockredis
+  LockRedis::Node->create('old', redis => $redis, install_path => $dir);
+
   # A server through a proxy if there is one (not in front of a table)
   LockRedis::Node->create('main', redis => $redis, proxy => $redis->proxy);
 
@@ -52,7 +55,8 @@ use PostgreSQL::Test::Utils ();
 sub create
 {
 	my ($class, $name, %opts) = @_;
-	my $node = $class->new($name);
+	my $node = $class->new($name,
+		$opts{install_path} ? (install_path => $opts{install_path}) : ());
 	my %settings = (
 		shared_preload_libraries => 'lockredis',
 		restart_after_crash => 'on',

@@ -13,7 +13,7 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/store/redis/redis_store.h"
+#include "../../../src/store/redis/listener.h"
 #include "../../../src/settings.h"
 
 #include "../kernel/network.h"

@@ -1,20 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * redis_store.h
- *	  What the Redis store needs beside the store interface.
+ * listener.h
+ *	  Release messages of Redis: the listener functions of the store interface.
  *
- * redis_listener.c provides the listener functions of the StoreRoutine that
- * redis_store.c fills in.
+ * What they do is said at StoreRoutine, of which redis_store.c fills in the rest.
  *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
- *	  src/store/redis/redis_store.h
+ *	  src/store/redis/listener.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef LR_REDIS_STORE_H
-#define LR_REDIS_STORE_H
+#ifndef LR_REDIS_LISTENER_H
+#define LR_REDIS_LISTENER_H
 
 #include "store/store.h"
 
@@ -28,4 +27,4 @@ extern int	redis_listener_interests(StoreListener *l, StoreInterest *out,
 									 int64 *until, uint32 *epoch);
 extern void redis_listener_close(StoreListener *l);
 
-#endif							/* LR_REDIS_STORE_H */
+#endif							/* LR_REDIS_LISTENER_H */

@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.c
+ *	  The lock table: the store has given a lock to the head of a queue.
+ *
+ * Only the head asked, so there should be nobody else; but a head can be stopped
+ * for so long that the next one was let go before it.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/grant.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/timestamp.h"
+
+#include "locktable/locktable_int.h"
+#include "locktable/wait.h"
+#include "store/current.h"
+#include "store/silence.h"
+#include "store/stores.h"
+
+/*
+ * lt_set_terms --- one hold, of one scope, from now on
+ */
+void
+lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
+{
+	ScopeHold  *part = &h->scope[terms->scope];
+
+	part->count = 1;
+	part->renewed = terms->renewed;
+	part->guard = terms->guard;
+	part->on_lost = terms->on_lost;
+	part->lease_ms = terms->lease_ms;
+	part->acquired_at = now;
+	h->keep_until = terms->keep_until;
+}
+
+/*
+ * lt_grant --- the store gave us the lock
+ *
+ * A store that excludes this server only may have done so just when the other one
+ * was back, where others take the key: it is asked there again.
+ *
+ * If another session of this server still has it, one of the two is wrong, and
+ * it cannot be told here which: the key may have been deleted after either.
+ * So the newcomer gives way (its caller gives back what it got, checked by
+ * owner), and the other one's next renewal finds out.
+ */
+GrantResult
+lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
+		 const LockTerms *terms, int64 fence)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrLease    *lease = &lt_leases[hold];
+	TimestampTz acquired_at = GetCurrentTimestamp();
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+	GrantResult result = GRANTED;
+	int64		now = lr_now();
+
+	if (deadline <= now)
+		result = GRANT_TOO_LATE;
+	else if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
+		result = GRANT_STALE;
+	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
+		result = GRANT_CONFLICT;
+	else
+	{
+		lt_leave_queue(LrMyProcNumber);
+		lt_keys[h->key].handoffs = 0;
+		lt_judge_pause(&lt_keys[h->key], true);
+		lt_first_trace(h, store, owner);
+		h->state = HOLD_HELD;
+		h->here_from = lt_here_since(store, now);
+		h->fence = fence;
+		lt_set_terms(h, terms, acquired_at);
+		lt_link_hold(hold);
+		pg_atomic_write_u64(&lease->deadline, deadline);
+		pg_atomic_write_u64(&lease->owner, owner);
+
+		/* Known from here on: now look where it belongs. */
+		pg_memory_barrier();
+		lt_set_due_of_held(hold, &wakes);
+	}
+	lt_unlock(lock, &wakes);
+	return result;
+}
+
+/*
+ * lt_key_stayed_here --- see wait.h
+ */
+bool
+lt_key_stayed_here(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	bool		stayed;
+
+	LWLockAcquire(lock, LW_SHARED);
+	stayed = silence_lasts_since(lt_key_of(hold)->here_from);
+	LWLockRelease(lock);
+	return stayed;
+}

@@ -1,0 +1,262 @@
+/*-------------------------------------------------------------------------
+ *
+ * lose.c
+ *	  The lock table: a hold that is gone, or is nobody's any more.
+ *
+ * Anybody who finds out that a hold is gone may turn it from held to lost; that is
+ * the only transition that others than its session may make.  Its session needs to
+ * be told, and lets it go then.  What may be left of it in a store, and what was
+ * not answered, becomes an orphan: from there on it is the watchdog's.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/lose.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/timestamp.h"
+
+#include "locktable/hold.h"
+#include "locktable/locktable_int.h"
+#include "locktable/losses.h"
+#include "stats.h"
+
+/* ----------
+ * Partition lock held
+ * ----------
+ */
+
+/*
+ * tell_loser --- its session is to be told by a signal, if it wanted that
+ */
+static void
+tell_loser(const LrHold *h, WakeList *wakes)
+{
+	OnLost		on_lost = ON_LOST_MARK;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (h->scope[i].count > 0)
+			on_lost = Max(on_lost, h->scope[i].on_lost);
+	if (on_lost == ON_LOST_MARK)
+		return;
+	wakes->loser = h->session;
+	wakes->loser_pid = lt_sessions[h->session].pid;
+	wakes->on_lost = on_lost;
+}
+
+/*
+ * lt_lose_locked --- a held lock is gone, as that store says
+ *
+ * After an expiry something may remain in the store (a renewal whose reply was
+ * not read may have run, and its clock ends the lease a little later than
+ * ours), so the watchdog gives that back.  Whoever finds the lock gone when the
+ * lease has ended anyway has found an expiry; or that lockredis.url was changed,
+ * unless somebody else has the key there: to say so says more.
+ */
+void
+lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
+			   const char *taken_by, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	const LrKey *key = lt_key_of(hold);
+
+	Assert(h->state == HOLD_HELD);
+	if (reason == LOST_DELETED && lt_is_at_old_place(h, where))
+		reason = LOST_MOVED;
+	else if (reason == LOST_DELETED && lt_deadline(hold) <= lr_now())
+		reason = LOST_EXPIRED;
+	h->state = HOLD_LOST;
+	h->lost_reason = reason;
+	h->lost_at = GetCurrentTimestamp();
+	strlcpy(h->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
+	if (reason != LOST_EXPIRED)
+		lt_forget_trace(h, where);
+	if (h->traces != 0)
+		lt_set_due_in_traces(hold, lr_now(), wakes);
+	else
+		lt_nothing_due(hold);
+	lt_nudge_head(lt_key_of(hold), wakes);
+	lr_count(STAT_LOSSES);
+	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope,
+			   reason, taken_by);
+	wakes->watchdog = true;
+	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
+	tell_loser(h, wakes);
+}
+
+/*
+ * lt_lose_if_expired --- whoever sees a lease at its end marks it
+ */
+void
+lt_lose_if_expired(LrIndex hold, WakeList *wakes)
+{
+	if (lt_holds[hold].state == HOLD_HELD && lt_deadline(hold) <= lr_now())
+		lt_lose_locked(hold, lt_holds[hold].store, LOST_EXPIRED, NULL, wakes);
+}
+
+/*
+ * lt_live_hold --- the hold that keeps others of this server from the key
+ *
+ * One that is being released or handed over counts until its lease ends: should
+ * its session be stopped, the others go on then.
+ */
+LrIndex
+lt_live_hold(LrKey *key, int64 now, WakeList *wakes)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		HoldState	state = lt_holds[i].state;
+		bool		expired = lt_deadline(i) <= now;
+
+		if (state == HOLD_HELD && expired)
+			lt_lose_locked(i, lt_holds[i].store, LOST_EXPIRED, NULL, wakes);
+		else if (!expired && (state == HOLD_HELD || state == HOLD_RELEASING ||
+							  state == HOLD_HANDED))
+			return i;
+	}
+	return LR_NONE;
+}
+
+/*
+ * lt_leave_to_watchdog --- it is nobody's; what there is of it is to be given back
+ */
+void
+lt_leave_to_watchdog(LrIndex hold, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	lt_note_end(hold);
+	lt_free_rows(lt_hold_rows(h) - 1);
+	memset(h->scope, 0, sizeof(h->scope));
+	if (h->state == HOLD_WAITING)
+		lt_link_hold(hold);
+	h->state = HOLD_ORPHAN;
+	h->session = LR_NONE;
+	pg_atomic_write_u64(&lt_leases[hold].owner, h->owner);
+	lt_set_due_in_traces(hold, lr_now(), wakes);
+	lt_nudge_head(lt_key_of(hold), wakes);
+}
+
+/*
+ * lt_make_orphan --- a request of it was not answered, or not even sent
+ */
+void
+lt_make_orphan(LrIndex hold, WakeList *wakes)
+{
+	lt_leave_to_watchdog(hold, wakes);
+	lr_count(STAT_ORPHANS);
+}
+
+/*
+ * lt_free_and_nudge --- nothing of it is anywhere
+ */
+void
+lt_free_and_nudge(LrIndex hold, WakeList *wakes)
+{
+	LrKey	   *key = lt_key_of(hold);
+
+	lt_nudge_head(key, wakes);
+	lt_free_hold(hold);
+}
+
+/*
+ * lt_drop_lost_locked --- its session needs no longer be told
+ *
+ * A count of losses that is too low lets a commit pass, so it is lowered for
+ * nothing else; what is held, against all rules, is given back.
+ */
+void
+lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
+{
+	bool		lost = lt_holds[hold].state == HOLD_LOST;
+
+	Assert(lost);
+	if (lost)
+		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
+	if (lt_holds[hold].traces != 0)
+		lt_make_orphan(hold, wakes);
+	else
+		lt_free_hold(hold);
+}
+
+/* ----------
+ * For whoever finds out
+ * ----------
+ */
+
+void
+lt_drop_lost(LrIndex hold)
+{
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	lt_drop_lost_locked(hold, &wakes);
+	lt_unlock(lock, &wakes);
+}
+
+/*
+ * lt_lose --- see losses.h
+ *
+ * What is handed over nobody has lost: its next session has not seen it yet.
+ */
+bool
+lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
+		LostReason reason, const char *taken_by)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_owned(hold, owner);
+	WakeList	wakes = WAKE_NOBODY;
+	bool		same = lock != NULL && h->moves == moves;
+	bool		held = same && h->state == HOLD_HELD;
+
+	if (held)
+		lt_lose_locked(hold, where, reason, taken_by, &wakes);
+	else if (same && h->state == HOLD_HANDED)
+		lt_lose_handed(hold, where, &wakes);
+	if (lock != NULL)
+		lt_unlock(lock, &wakes);
+	return held;
+}
+
+/*
+ * find_owner --- the hold of the key that somebody has under that name
+ */
+static LrIndex
+find_owner(const LrKey *key, const char *owner_text)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		char		text[LR_OWNER_MAX];
+
+		if (lt_holds[i].state != HOLD_HELD && lt_holds[i].state != HOLD_HANDED)
+			continue;
+		lr_owner_text(lt_holds[i].owner, text);
+		if (strcmp(text, owner_text) == 0)
+			return i;
+	}
+	return LR_NONE;
+}
+
+bool
+lt_lose_by_owner_text(const LrName *name, const char *owner_text,
+					  StoreId where, LostReason reason)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+	LrIndex		hold = LR_NONE;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name->data, name->len, name->hash);
+	if (key != LR_NONE)
+		hold = find_owner(&lt_keys[key], owner_text);
+	if (hold != LR_NONE && lt_holds[hold].state == HOLD_HELD)
+		lt_lose_locked(hold, where, reason, NULL, &wakes);
+	else if (hold != LR_NONE)
+		lt_lose_handed(hold, where, &wakes);
+	lt_unlock(lock, &wakes);
+	return hold != LR_NONE;
+}

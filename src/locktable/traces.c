@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * traces.c
+ *	  The lock table: in which stores, and where, something of a hold may be.
+ *
+ * A trace goes when its store has said that nothing of the owner is there, and
+ * not before: what was sent and not answered, or lies where lockredis.url pointed
+ * before, is still to be given back.
+ *
+ * Partition lock held.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/traces.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/locktable_int.h"
+#include "settings.h"
+#include "store/stores.h"
+
+/*
+ * lt_is_at_old_place --- may it be where the settings pointed that store before?
+ */
+bool
+lt_is_at_old_place(const LrHold *h, StoreId store)
+{
+	return (h->traces & STORE_BIT(store)) != 0 && h->place != lr_place &&
+		lr_store_can(store, STORE_HAS_PLACE);
+}
+
+bool
+lt_is_at_any_old_place(const LrHold *h)
+{
+	for (int s = 0; s < STORE_COUNT; s++)
+		if (lt_is_at_old_place(h, s))
+			return true;
+	return false;
+}
+
+/*
+ * lt_note_place --- the store has said that it has the lock, where this process
+ * asks
+ */
+void
+lt_note_place(LrHold *h, StoreId store)
+{
+	if (lr_store_can(store, STORE_HAS_PLACE))
+		h->place = lr_place;
+}
+
+/*
+ * lt_first_trace --- a create of that owner has run there, or may yet
+ */
+void
+lt_first_trace(LrHold *h, StoreId store, uint64 owner)
+{
+	h->owner = owner;
+	h->store = store;
+	h->traces = STORE_BIT(store);
+	h->place = lr_place;
+}
+
+/*
+ * lt_trace_of_move --- a create of it is about to be sent there
+ */
+void
+lt_trace_of_move(LrHold *h, StoreId store)
+{
+	h->traces |= STORE_BIT(store);
+	if (lr_store_can(store, STORE_LATE_CREATES))
+		h->not_after[store] = NOT_AFTER_UNKNOWN;
+	lt_note_place(h, store);
+}
+
+/*
+ * lt_forget_trace --- the store that this process talks to has nothing of it
+ *
+ * Another one, at the place where it was before, may: only the watchdog can give
+ * that back.
+ */
+void
+lt_forget_trace(LrHold *h, StoreId store)
+{
+	if (h->not_after[store] != 0 || lt_is_at_old_place(h, store))
+		return;
+	h->traces &= ~STORE_BIT(store);
+}
+
+/*
+ * lt_here_since --- taken there then: since when can nobody elsewhere have the
+ * key, if the store that all share is silent?
+ *
+ * That others may have it in the shared store says nothing.
+ */
+int64
+lt_here_since(StoreId store, int64 when)
+{
+	return lr_store_can(store, STORE_SERVER_ONLY) ? when : 0;
+}
