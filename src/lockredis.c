@@ -51,6 +51,9 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
+/*
+ * request_shmem --- as much as each part says
+ */
 static void
 request_shmem(void)
 {
@@ -212,6 +215,9 @@ warn_of_late_load(void)
 						 "shared_preload_libraries")));
 }
 
+/*
+ * _PG_init --- called when the library is loaded
+ */
 void
 _PG_init(void)
 {

@@ -20,8 +20,6 @@
 #include "clock.h"
 #include "compat.h"
 
-#define LOCKREDIS_VERSION	"1.0"
-
 /* Bytes in UTF-8: what a caller may pass, and what prefix and key make. */
 #define LR_KEY_MAX			255
 #define LR_PREFIX_MAX		64

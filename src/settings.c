@@ -84,6 +84,9 @@ warn_of_password(const char *newval)
 			 errhint("Set \"%s\" instead.", "lockredis.password_file")));
 }
 
+/*
+ * check_url --- parse it, and keep the parsed form for assign_url
+ */
 static bool
 check_url(char **newval, void **extra, GucSource source)
 {
