@@ -298,6 +298,9 @@ xact_before_commit_prepared(void)
 		CHECK_FOR_INTERRUPTS();
 }
 
+/*
+ * xact_callback --- before a commit, where it can still be refused
+ */
 static void
 xact_callback(XactEvent event, void *arg)
 {
