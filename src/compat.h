@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between PostgreSQL 15 and 19, in one place.
+ *	  What differs between PostgreSQL 15 to 18, in one place.
  *
  * Every other file is written against the newest spelling and includes this
  * one through lockredis.h.  It may contain preprocessor guards, type aliases
