@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * answers.c
- *	  What the answers to a batch say about the locks in it.
+ * replies.c
+ *	  What the replies to a batch say about the locks in it.
  *
  * Each goes to the lock table, which heeds it if the hold still has the owner
  * that it had when it was collected.
@@ -9,7 +9,7 @@
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
- *	  src/watchdog/answers.c
+ *	  src/watchdog/replies.c
  *
  *-------------------------------------------------------------------------
  */
@@ -22,13 +22,13 @@
 #include "stats.h"
 #include "store/node.h"
 #include "store/stores.h"
-#include "watchdog/answers.h"
 #include "watchdog/farewell.h"
+#include "watchdog/replies.h"
 
 /* An orphan is released again after this. */
 #define ORPHAN_REPEAT		(100 * LR_US_PER_MS)
 
-typedef struct Answers
+typedef struct Replies
 {
 	const DueBatch *batch;
 	StoreId		store;
@@ -37,7 +37,7 @@ typedef struct Answers
 	/* What was refused for the first time. */
 	int			nrefused;
 	const DueItem *first_refused;
-} Answers;
+} Replies;
 
 /* ----------
  * Refusals
@@ -55,12 +55,12 @@ is_refused(const StoreOp *op)
  * note_refusal --- the store does other things, but not this
  */
 static Refusal
-note_refusal(Answers *a, const DueItem *item, const StoreOp *op)
+note_refusal(Replies *r, const DueItem *item, const StoreOp *op)
 {
 	Refusal		refusal = lt_refused(item, op->alone);
 
-	if (refusal.first && a->nrefused++ == 0)
-		a->first_refused = item;
+	if (refusal.first && r->nrefused++ == 0)
+		r->first_refused = item;
 	return refusal;
 }
 
@@ -68,14 +68,14 @@ note_refusal(Answers *a, const DueItem *item, const StoreOp *op)
  * tell_of_refusals --- once for each lock, in one message for those of a batch
  */
 static void
-tell_of_refusals(const Answers *a)
+tell_of_refusals(const Replies *r)
 {
-	const DueBatch *b = a->batch;
+	const DueBatch *b = r->batch;
 	const StoreError *error = b->store->error(b->at.handle);
-	const DueItem *item = a->first_refused;
+	const DueItem *item = r->first_refused;
 	char	   *shown;
 
-	if (a->nrefused == 0)
+	if (r->nrefused == 0)
 		return;
 	node_set_error(b->store->node, error->detail);
 	shown = lr_name_to_show(item->name, item->name_len);
@@ -85,10 +85,10 @@ tell_of_refusals(const Answers *a)
 			 item->action == DUE_GIVE_BACK ?
 			 errmsg("lockredis: the lock store refuses to release the lock \"%s\"", shown) :
 			 errmsg("lockredis: the lock store refuses to take over the lock \"%s\"", shown),
-			 a->nrefused == 1 ? errdetail_internal("%s", error->detail) :
+			 r->nrefused == 1 ? errdetail_internal("%s", error->detail) :
 			 errdetail_plural("%s  So it does for %d other lock.",
 							  "%s  So it does for %d other locks.",
-							  a->nrefused - 1, error->detail, a->nrefused - 1),
+							  r->nrefused - 1, error->detail, r->nrefused - 1),
 			 error->hint ? errhint("%s", _(error->hint)) : 0));
 	pfree(shown);
 }
@@ -102,12 +102,12 @@ tell_of_refusals(const Answers *a)
  * apply_renewal --- it has been renewed, is lost, or is tried again
  */
 static void
-apply_renewal(Answers *a, const DueItem *item, const StoreOp *op)
+apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 {
 	if (is_refused(op))
 	{
-		lt_retry_at(item->hold, item->owner, a->store,
-					note_refusal(a, item, op).again);
+		lt_retry_at(item->hold, item->owner, r->store,
+					note_refusal(r, item, op).again);
 		return;
 	}
 	switch (op->outcome)
@@ -120,16 +120,16 @@ apply_renewal(Answers *a, const DueItem *item, const StoreOp *op)
 			lr_count(STAT_RENEWALS);
 			break;
 		case STORE_GONE:
-			lt_lose(item->hold, item->owner, a->store, item->moves,
+			lt_lose(item->hold, item->owner, r->store, item->moves,
 					op->holder[0] != '\0' ? LOST_TAKEN : LOST_DELETED,
 					op->holder);
 			break;
 		case STORE_WRONG_TYPE:
-			lt_lose(item->hold, item->owner, a->store, item->moves, LOST_TAKEN,
+			lt_lose(item->hold, item->owner, r->store, item->moves, LOST_TAKEN,
 					op->type_name);
 			break;
 		default:
-			lt_retry_at(item->hold, item->owner, a->store, a->retry_at);
+			lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
 	}
 }
 
@@ -150,18 +150,18 @@ end_of_calls(const StoreOp *time)
  * create, or is refused and what there is has run out
  */
 static void
-apply_give_back(Answers *a, const DueItem *item, const StoreOp *op)
+apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 {
-	const StoreOp *time = &a->batch->at.ops[0];
+	const StoreOp *time = &r->batch->at.ops[0];
 	bool		ran = op->outcome == STORE_OK || op->outcome == STORE_GONE ||
 		op->outcome == STORE_WRONG_TYPE;
 	Refusal		refusal = {.over = true,.again = lr_now() + ORPHAN_REPEAT};
 
 	if (is_refused(op))
-		refusal = note_refusal(a, item, op);
+		refusal = note_refusal(r, item, op);
 	else if (!ran)
 	{
-		lt_retry_at(item->hold, item->owner, a->store, a->retry_at);
+		lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
 		return;
 	}
 
@@ -170,15 +170,15 @@ apply_give_back(Answers *a, const DueItem *item, const StoreOp *op)
 		 (time->outcome == STORE_OK && time->store_ms > item->not_after)))
 	{
 		if (!item->at_old_place || farewell_give_back(item))
-			lt_given_back(item->hold, item->owner, a->store);
+			lt_given_back(item->hold, item->owner, r->store);
 		else
-			lt_retry_at(item->hold, item->owner, a->store, lr_now() + ORPHAN_REPEAT);
+			lt_retry_at(item->hold, item->owner, r->store, lr_now() + ORPHAN_REPEAT);
 		return;
 	}
 	if (item->not_after != 0 && time->outcome == STORE_OK)
-		lt_limit_orphan(item->hold, item->owner, a->store,
+		lt_limit_orphan(item->hold, item->owner, r->store,
 						end_of_calls(time));
-	lt_retry_at(item->hold, item->owner, a->store, refusal.again);
+	lt_retry_at(item->hold, item->owner, r->store, refusal.again);
 }
 
 /* ----------
@@ -191,9 +191,9 @@ apply_give_back(Answers *a, const DueItem *item, const StoreOp *op)
  * reply was not read either, may still run
  */
 static int64
-pending_create(const Answers *a, const DueItem *item, const StoreOp *create)
+pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
 {
-	const StoreOp *time = &a->batch->at.ops[0];
+	const StoreOp *time = &r->batch->at.ops[0];
 	int64		not_after = item->not_after;
 
 	if (not_after != 0 && time->outcome == STORE_OK)
@@ -213,9 +213,9 @@ pending_create(const Answers *a, const DueItem *item, const StoreOp *create)
  * left is given back soon.
  */
 static bool
-is_taken(const Answers *a, const StoreOp *set)
+is_taken(const Replies *r, const StoreOp *set)
 {
-	if (lr_store_can(a->store, STORE_SERVER_ONLY))
+	if (lr_store_can(r->store, STORE_SERVER_ONLY))
 		return false;
 	if (set->outcome == STORE_WRONG_TYPE)
 		return true;
@@ -227,35 +227,35 @@ is_taken(const Answers *a, const StoreOp *set)
  * apply_move --- it is here now, somebody else has the key, or it is tried again
  */
 static void
-apply_move(Answers *a, const DueItem *item, const StoreOp *create)
+apply_move(Replies *r, const DueItem *item, const StoreOp *create)
 {
 	const StoreOp *set = create + 1;
-	int64		not_after = pending_create(a, item, create);
+	int64		not_after = pending_create(r, item, create);
 
 	if (set->outcome == STORE_OK)
 	{
 		if (item->refused)
 			lt_not_refused(item);
-		lt_moved(item, a->store, set->sent_at + item->lease_ms * LR_US_PER_MS,
+		lt_moved(item, r->store, set->sent_at + item->lease_ms * LR_US_PER_MS,
 				 not_after);
 	}
-	else if (is_taken(a, set))
-		lt_lose_by_move(item, a->store,
+	else if (is_taken(r, set))
+		lt_lose_by_move(item, r->store,
 						set->outcome == STORE_GONE ? set->holder : set->type_name,
 						not_after);
 	else if (is_refused(set) || is_refused(create))
-		lt_not_moved(item, a->store, note_refusal(a, item, set).again, not_after);
+		lt_not_moved(item, r->store, note_refusal(r, item, set).again, not_after);
 	else
-		lt_not_moved(item, a->store, a->retry_at, not_after);
+		lt_not_moved(item, r->store, r->retry_at, not_after);
 }
 
 /*
- * answers_apply --- item by item
+ * replies_apply --- item by item
  */
 void
-answers_apply(const DueBatch *b, int64 retry_at)
+replies_apply(const DueBatch *b, int64 retry_at)
 {
-	Answers		a = {.batch = b,.store = b->id,.retry_at = retry_at};
+	Replies		r = {.batch = b,.store = b->id,.retry_at = retry_at};
 
 	for (int i = 0; i < b->nitems; i++)
 	{
@@ -265,17 +265,17 @@ answers_apply(const DueBatch *b, int64 retry_at)
 		switch (item->action)
 		{
 			case DUE_RENEW:
-				apply_renewal(&a, item, op);
+				apply_renewal(&r, item, op);
 				break;
 			case DUE_GIVE_BACK:
-				apply_give_back(&a, item, op);
+				apply_give_back(&r, item, op);
 				break;
 			case DUE_MOVE:
-				apply_move(&a, item, op);
+				apply_move(&r, item, op);
 				break;
 			case DUE_NOTHING:
 				break;
 		}
 	}
-	tell_of_refusals(&a);
+	tell_of_refusals(&r);
 }
