@@ -7,7 +7,7 @@
 #   taking again, looking, trying what a local session has, handing over: none
 # - the counters that the locks protect miss no pair, and would miss some if
 #   nothing excluded
-# - results.json and results.svg can be parsed
+# - results.json, results.svg and summary.svg can be parsed
 #
 # Proves G31.
 
@@ -68,14 +68,17 @@ like(
 	slurp_file("$out/results.md"),
 	qr/^\| redis_lock \|.*^\| redis_xact_lock \|/ms,
 	'a table');
-command_like(
-	[
-		'python3', '-c',
-		'import sys, xml.etree.ElementTree as E;'
-		  . 'print(sum(e.tag.endswith("rect") for e in E.parse(sys.argv[1]).iter()))',
-		"$out/results.svg"
-	],
-	qr/^\d{2,}$/,
-	'a picture with bars');
+foreach my $picture ('results', 'summary')
+{
+	command_like(
+		[
+			'python3', '-c',
+			'import sys, xml.etree.ElementTree as E;'
+			  . 'print(sum(e.tag.endswith("rect") for e in E.parse(sys.argv[1]).iter()))',
+			"$out/$picture.svg"
+		],
+		qr/^[1-9]\d*$/,
+		"$picture: a picture with bars");
+}
 
 done_testing();
