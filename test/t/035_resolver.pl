@@ -362,6 +362,40 @@ poll_until('the name to be asked for', sub { askers('a') > $before });
 $one->query_is("SELECT redis_unlock('k')", 't', 'and unlock');
 
 #
+# A statement that began before the settings were changed looks for the old name:
+# nobody asks for it, least of all while others await the new one.
+#
+name_answers('a');
+$node->set('lockredis.url' => 'redis://a.shim.test');
+works_again($two);
+$two->start(<<'SQL');
+DO $$ BEGIN
+	LOOP
+		BEGIN
+			PERFORM redis_is_locked('k');
+		EXCEPTION WHEN connection_exception THEN
+			NULL;
+		END;
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+END $$
+SQL
+poll_until('the process to be reaped', sub { !children($watchdog) });
+name_hangs('a');
+$before = askers('a');
+$node->log_since_here;
+$node->set('lockredis.url' => 'redis://b.shim.test');
+works_again($one);
+$proxy->reset_all;
+pause(2);
+is(scalar askers('a'), $before, 'nobody asks for the old name');
+$two->cancel;
+$two->wait(20)->fails('57014', qr/cancel/, 'the statement goes on until then');
+is($node->times_logged(qr/could not resolve the host name/), 0, 'and nothing of it in the log');
+$node->set('lockredis.url' => 'redis://a.shim.test');
+poll_until('the name to be asked for', sub { askers('a') > $before });
+
+#
 # The watchdog ends, the server too: nothing is left, and nobody waits.
 #
 $resolver = (askers('a'))[-1];

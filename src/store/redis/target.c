@@ -59,10 +59,17 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
 				 url->host, url->port);
 }
 
+/*
+ * redis_target_want_addresses --- see target.h
+ *
+ * A session that has not read changed settings yet wants those of another host:
+ * they would be told as this one's, and who awaits this one's would wait longer.
+ */
 void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
 {
-	if (t->node != NODE_NONE && redis_url_has_name(&t->url))
+	if (t->node != NODE_NONE && redis_url_has_name(&t->url) &&
+		!node_place_is_other(t->place))
 		addresses_want(t->node, t->url.host, t->url.port, why);
 }
 
