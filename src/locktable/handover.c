@@ -38,21 +38,9 @@
 #include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
-#include "store/node.h"
 #include "settings.h"
 #include "store/silence.h"
 #include "store/stores.h"
-
-/*
- * How long the head holds back.  A client elsewhere is told by a message and
- * has to ask then: it needs a round trip after the message, and time to run.
- */
-#define PAUSE_MIN			(5 * LR_US_PER_MS)
-#define PAUSE_ROUND_TRIPS	2
-#define PAUSE_MAX			(500 * LR_US_PER_MS)
-
-/* After one in which nobody came there is none for so many times its length. */
-#define VAIN_REST			20
 
 /*
  * renewed_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
@@ -180,23 +168,6 @@ pass_on(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * back_to_queue --- the session waits on, as the first or after the first
- */
-static void
-back_to_queue(LrIndex session, bool first)
-{
-	LrWait	   *w = lt_wait_of(session);
-	LrKey	   *key = &lt_keys[w->key];
-
-	Assert(w->state == WAIT_HANDED);
-	w->state = WAIT_QUEUED;
-	w->handed = LR_NONE;
-	w->woken_at = 0;
-	key->nhanded--;
-	lt_queue_insert(key, session, first ? LR_NONE : key->queue_head);
-}
-
-/*
  * lt_accept --- the session that was handed a lock runs
  *
  * False: too little is left of its lease by now, and the session is the head
@@ -213,7 +184,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
 	if (!enough_left(h->handed_lease_ms, deadline - lr_now()))
 	{
-		back_to_queue(LrMyProcNumber, true);
+		lt_back_to_queue(LrMyProcNumber, true);
 		lt_make_orphan(handed, wakes);
 		return false;
 	}
@@ -251,34 +222,7 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 	LrIndex		handed = lt_wait_of(session)->handed;
 
 	pass_on(handed, wakes);
-	back_to_queue(session, false);
-}
-
-/*
- * forget_or_orphan --- it is gone from a store, but perhaps not from the other
- */
-static void
-forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
-{
-	lt_forget_trace(&lt_holds[hold], where);
-	if (lt_holds[hold].traces != 0)
-		lt_make_orphan(hold, wakes);
-	else
-		lt_free_hold(hold);
-}
-
-/*
- * lt_lose_handed --- a handed lock was found gone: nothing to pass on
- */
-void
-lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LrKey	   *key = &lt_keys[h->key];
-
-	back_to_queue(h->session, true);
-	lt_nudge_head(key, wakes);
-	forget_or_orphan(hold, where, wakes);
+	lt_back_to_queue(session, false);
 }
 
 /*
@@ -339,63 +283,4 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	if (reserved)
 		lt_free_rows(1);
 	lt_wake(&wakes);
-}
-
-/*
- * lt_pause_after --- how long the next head holds back after a real release
- *
- * "receivers" is how many were told of it; one may be this server's watchdog.
- * The usual round trip, since the last one may include for how long the watchdog
- * was stopped.
- */
-int64
-lt_pause_after(StoreId store, int receivers)
-{
-	int64		round_trip = lr_usual_round_trip(store);
-
-	if (receivers == 0)
-		return 0;
-	return Min(Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * round_trip), PAUSE_MAX);
-}
-
-/*
- * lt_begin_pause --- somebody elsewhere may go first
- *
- * Who was told may only not have ended a subscription yet: where nobody came
- * in the last pause, there is none for a time that makes it cost little.
- */
-void
-lt_begin_pause(LrKey *key, int receivers, int64 pause)
-{
-	int64		now = lr_now();
-
-	key->handoffs = 0;
-	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0) ||
-		now < key->no_pause_until)
-		return;
-	key->paused_until = now + pause;
-	key->no_pause_until = key->paused_until + pause * VAIN_REST;
-}
-
-/*
- * lt_end_pause --- the head may ask the store
- */
-void
-lt_end_pause(LrKey *key)
-{
-	key->after_pause = key->paused_until != 0;
-	key->paused_until = 0;
-}
-
-/*
- * lt_judge_pause --- did the head get the lock after a pause?
- *
- * If not, somebody else came, and may come again.
- */
-void
-lt_judge_pause(LrKey *key, bool got_it)
-{
-	if (key->after_pause && !got_it)
-		key->no_pause_until = 0;
-	key->after_pause = false;
 }

@@ -3,13 +3,7 @@
  * locktable.c
  *	  The lock table: shared memory, pools, keys and locks.
  *
- * The transitions are in queue.c (enter, take turns, leave), grant.c (the store
- * said yes), hold.c (its session has it, and gives it back), handover.c (from
- * session to session), lose.c (it is gone, or nobody's), answers.c (what came of
- * the watchdog's requests) and refused.c (what stores refuse); due.c knows what the
- * watchdog has to do, and when.  sessions.c has the slots of sessions, traces.c
- * what is where, subscriptions.c of what somebody wants to be told; graph.c and
- * rows.c only look.
+ * README.md says which other file has what.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -201,6 +195,19 @@ lt_link_hold(LrIndex hold)
 
 	lt_holds[hold].next = key->first_hold;
 	key->first_hold = hold;
+}
+
+/*
+ * lt_nothing_due --- the watchdog has nothing to do for it any more
+ *
+ * A look that is forced just then waits for the next hold in this slot.
+ */
+void
+lt_nothing_due(LrIndex hold)
+{
+	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		pg_atomic_write_u64(&lt_leases[hold].due[s], LR_NEVER);
 }
 
 /*
@@ -415,12 +422,3 @@ lt_lock_owned(LrIndex hold, uint64 owner)
 	return NULL;
 }
 
-/*
- * lt_unlock --- and wake those who can go on: never under the lock
- */
-void
-lt_unlock(LWLock *lock, const WakeList *wakes)
-{
-	LWLockRelease(lock);
-	lt_wake(wakes);
-}

@@ -223,6 +223,9 @@ typedef struct WakeList
 
 #define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
 
+/* sessions.c: room for as many as there can be, to be woken by this process. */
+extern LrIndex *lt_wake_room;
+extern void lt_make_wake_room(void);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
 
@@ -269,28 +272,28 @@ extern void lt_free_and_nudge(LrIndex hold, WakeList *wakes);
 extern LrIndex lt_live_hold(LrKey *key, int64 now, WakeList *wakes);
 extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
+extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
 /* One hold on these terms, from now on. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
-/* queue.c: what a session needs before it waits. */
-extern void lt_queue_enter(void);
-
-/* The queue of a key; partition lock held. */
+/* queue.c: the queue of a key; partition lock held. */
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
 								 KindId kind);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern void lt_queue_remove(LrKey *key, LrIndex session);
 extern void lt_leave_queue(LrIndex session);
+extern void lt_back_to_queue(LrIndex session, bool first);
 
-/* handover.c; partition lock held, but for lt_pause_after. */
+/* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
-extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
+
+/* pause.c; partition lock held, but for lt_pause_after. */
 extern int64 lt_pause_after(StoreId store, int receivers);
 extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
 extern void lt_end_pause(LrKey *key);
@@ -299,7 +302,11 @@ extern void lt_judge_pause(LrKey *key, bool got_it);
 /* Whoever is first in the queue may look again. */
 extern void lt_nudge_head(LrKey *key, WakeList *wakes);
 
-/* Due times; callable with or without a partition lock. */
+/* due_times.c; callable with or without a partition lock. */
+extern int64 lt_read_due(LrIndex hold, StoreId store);
+extern void lt_lower_bound(pg_atomic_uint64 *bound, int64 t);
+extern void lt_set_never_due(LrIndex hold, StoreId store);
+extern void lt_take_due(LrIndex hold, StoreId store);
 extern void lt_set_due(LrIndex hold, StoreId store, int64 due,
 					   WakeList *wakes);
 extern void lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes);
@@ -307,6 +314,9 @@ extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
 extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
+extern bool lt_is_left_in(const LrHold *h, StoreId store);
+extern bool lt_is_to_be_asked(const LrHold *h);
 
 /* refused.c; partition lock held. */
 extern void lt_note_end(LrIndex hold);

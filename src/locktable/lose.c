@@ -182,6 +182,33 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 		lt_free_hold(hold);
 }
 
+/*
+ * forget_or_orphan --- it is gone from a store, but perhaps not from the other
+ */
+static void
+forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	lt_forget_trace(&lt_holds[hold], where);
+	if (lt_holds[hold].traces != 0)
+		lt_make_orphan(hold, wakes);
+	else
+		lt_free_hold(hold);
+}
+
+/*
+ * lt_lose_handed --- a handed lock was found gone: nothing to pass on
+ */
+void
+lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrKey	   *key = &lt_keys[h->key];
+
+	lt_back_to_queue(h->session, true);
+	lt_nudge_head(key, wakes);
+	forget_or_orphan(hold, where, wakes);
+}
+
 /* ----------
  * For whoever finds out
  * ----------

@@ -19,9 +19,13 @@
 
 #include <signal.h>
 
+#include "utils/memutils.h"
+
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
+
+LrIndex    *lt_wake_room = NULL;
 
 /* ----------
  * Slots
@@ -33,7 +37,7 @@ lt_session_enter(void)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 
-	lt_queue_enter();
+	lt_make_wake_room();
 	s->datid = MyDatabaseId;
 	s->userid = GetAuthenticatedUserId();
 	s->wait.state = WAIT_NONE;
@@ -60,6 +64,17 @@ lt_session_leave(void)
  * Waking
  * ----------
  */
+
+/*
+ * lt_make_wake_room --- what a process needs before it can wake others
+ */
+void
+lt_make_wake_room(void)
+{
+	if (lt_wake_room == NULL)
+		lt_wake_room = MemoryContextAlloc(TopMemoryContext,
+										  sizeof(LrIndex) * lt_table->nsessions);
+}
 
 void
 lt_wake_session(LrIndex session)
@@ -99,6 +114,16 @@ lt_wake(const WakeList *wakes)
 		lr_wake_watchdog();
 	if (wakes->loser != LR_NONE && wakes->loser != LrMyProcNumber)
 		signal_loser(wakes);
+}
+
+/*
+ * lt_unlock --- and wake those who can go on: never under the lock
+ */
+void
+lt_unlock(LWLock *lock, const WakeList *wakes)
+{
+	LWLockRelease(lock);
+	lt_wake(wakes);
 }
 
 /*
@@ -195,17 +220,3 @@ lt_lost_count(void)
  * The watchdog's presence
  * ----------
  */
-
-void
-lt_watchdog_enter(void)
-{
-	lt_watchdog_is_awake();
-	lr_watchdog_enter();
-}
-
-void
-lt_watchdog_leave(void)
-{
-	lr_watchdog_leave();
-	lt_wake_all_waiters();		/* they look by themselves from now on */
-}
