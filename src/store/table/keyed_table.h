@@ -24,6 +24,7 @@
 
 #include "lockredis.h"
 
+#include "access/genam.h"
 #include "access/relscan.h"
 #include "executor/tuptable.h"
 #include "nodes/execnodes.h"

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  Requests to the table worker in shared memory; see table_requests.h.
+ *	  Requests to the table worker in shared memory; see requests.h.
  *
  * An array of requests, one for each process that can have one and the last
  * for the watchdog, and a pool of operations in which each has its part.  The
@@ -150,6 +150,60 @@ request_open(bool watchdog)
 	return request;
 }
 
+/*
+ * request_put_op --- an operation as the worker gets it
+ *
+ * The rest of the buffers for texts stays as it is: there are hundreds of bytes
+ * of it, and this is done for each lock.
+ */
+void
+request_put_op(TableRequest *request, int i, const StoreOp *op)
+{
+	TableOp    *out = request_op(request, i);
+
+	memset(out, 0, offsetof(TableOp, name));
+	out->kind = op->kind;
+	out->lock_kind = op->lock_kind;
+	out->owner = op->owner;
+	out->lease_ms = op->lease_ms;
+	out->keep_ms = op->keep_ms;
+	out->count = op->count;
+	out->fenced = op->fenced;
+	out->floor = op->floor;
+	out->name_len = op->name_len;
+	if (op->name_len > 0)
+		memcpy(out->name, op->name, op->name_len);
+	if (op->kind == STORE_FORCE)
+	{
+		out->owner_text_len = Min(op->owner_text_len, LR_OWNER_MAX);
+		memcpy(out->owner_text, op->owner_text, out->owner_text_len);
+	}
+}
+
+/*
+ * request_get_answer --- the results of an operation, but the outcome, which is
+ * returned
+ *
+ * The table knows of no type but its own, tells nobody of a release, and
+ * nothing is on its way to it for long: it sets no not_after.
+ */
+StoreOutcome
+request_get_answer(TableRequest *request, int i, StoreOp *op)
+{
+	const TableOp *answer = request_op(request, i);
+
+	Assert(request_state(request) == REQUEST_DONE);
+	op->store_ms = answer->store_ms;
+	op->ttl_ms = answer->ttl_ms;
+	op->fence = answer->fence;
+	op->hold_count = answer->hold_count;
+	op->value = answer->value;
+	strlcpy(op->holder, answer->holder, sizeof(op->holder));
+	strlcpy(op->type_name, answer->value == STORE_VALUE_NONE ? "none" : "row",
+			sizeof(op->type_name));
+	return answer->outcome;
+}
+
 static void
 wake_worker(void)
 {
@@ -168,9 +222,7 @@ request_submit(TableRequest *request)
 {
 	Assert(request_state(request) == REQUEST_FREE);
 	request->client = LrMyProcNumber;
-	request->fault = TABLE_FAULT_NONE;
-	request->sqlstate = 0;
-	request->detail[0] = '\0';
+	request->trouble.fault = TABLE_FAULT_NONE;
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->state, REQUEST_SUBMITTED);
 	wake_worker();

@@ -35,6 +35,7 @@
 #include "port/atomics.h"
 
 #include "store/store.h"
+#include "store/table/trouble.h"
 
 /* Operations in one request; larger batches go in pieces. */
 #define REQUEST_ROOM			4
@@ -49,21 +50,15 @@ typedef enum RequestState
 	REQUEST_ABANDONED
 } RequestState;
 
-/* Why the worker could not do what was asked; decides the hint. */
-typedef enum TableFault
-{
-	TABLE_FAULT_NONE,
-	TABLE_NO_DATABASE,
-	TABLE_NO_EXTENSION,
-	TABLE_WRONG_FORM,			/* the tables or the encoding */
-	TABLE_BLOCKED,				/* by somebody's open transaction */
-	TABLE_ERROR					/* an error of PostgreSQL's own */
-} TableFault;
-
-/* One operation; the fields are those of StoreOp. */
+/*
+ * A StoreOp on its way to the worker and back: what the table needs of it, with
+ * the texts in it.  The fields mean what they mean there; request_put_op() and
+ * request_get_answer() alone copy from one to the other.
+ */
 typedef struct TableOp
 {
 	StoreOpKind kind;
+	KindId		lock_kind;
 	uint64		owner;
 	int64		lease_ms;
 	int64		keep_ms;
@@ -71,7 +66,7 @@ typedef struct TableOp
 	bool		fenced;
 	int64		floor;
 	int			name_len;
-	int			owner_text_len; /* force: in "holder" */
+	int			owner_text_len;
 
 	StoreOutcome outcome;
 	int64		store_ms;
@@ -80,7 +75,10 @@ typedef struct TableOp
 	int			hold_count;
 	StoreValueKind value;
 	char		holder[LR_OWNER_MAX];
+
+	/* The texts, not terminated. */
 	char		name[LR_NAME_MAX];
+	char		owner_text[LR_OWNER_MAX];
 } TableOp;
 
 typedef struct TableRequest
@@ -91,10 +89,7 @@ typedef struct TableRequest
 	int			room;
 	int			nops;
 
-	/* Of the last operation that could not be done. */
-	TableFault	fault;
-	int			sqlstate;
-	char		detail[256];
+	TableTrouble trouble;		/* the last that one of its operations met */
 } TableRequest;
 
 extern Size requests_shmem_size(void);
@@ -107,6 +102,9 @@ extern TableOp *request_op(TableRequest *request, int i);
 /* The request of this process, free or still abandoned. */
 extern TableRequest *request_open(bool watchdog);
 extern RequestState request_state(TableRequest *request);
+
+/* Write operation i of a free request; the caller sets nops. */
+extern void request_put_op(TableRequest *request, int i, const StoreOp *op);
 extern void request_submit(TableRequest *request);
 
 /*
@@ -115,7 +113,10 @@ extern void request_submit(TableRequest *request);
  */
 extern bool request_withdraw(TableRequest *request);
 
-/* DONE, and the answers have been read. */
+/* What became of operation i of a request that is DONE; the outcome. */
+extern StoreOutcome request_get_answer(TableRequest *request, int i, StoreOp *op);
+
+/* The answers have been read. */
 extern void request_free(TableRequest *request);
 
 /* Is there a worker that takes requests? */

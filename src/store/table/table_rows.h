@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * table_rows.h
- *	  The tables of table mode, and what each operation does to them.
+ *	  What each operation does to the rows of the tables.
  *
- * For the table worker only.
+ * For the table worker only, between tables_open() and tables_close().
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -18,38 +18,18 @@
 #include "lockredis.h"
 
 #include "store/table/requests.h"
-
-/* Whoever meets what is blocked by a transaction looks again after (ms). */
-#define BLOCKED_TTL_MS		100
-
-/* What became of an attempt to use the tables. */
-typedef struct TableTrouble
-{
-	TableFault	fault;			/* TABLE_FAULT_NONE: none */
-	int			sqlstate;
-	char		detail[256];
-} TableTrouble;
-
-/* Once, in a process that is connected to lockredis.database. */
-extern void rows_start(void);
+#include "store/table/tables.h"
 
 /*
- * Inside a transaction: open the tables.  False: they cannot be used, *trouble
- * says why.
+ * Carry one operation out; its outcome is set.  If *trouble is set too, that is
+ * why it could not be done.
  */
-extern bool rows_begin(TableTrouble *trouble);
-extern void rows_end(void);
+extern void rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
 
-/*
- * Carry one operation out; its outcome is set.  STORE_BUSY of anything but a
- * create: the row is blocked by another transaction.
- */
-extern void rows_execute(TableOp *op, TableTrouble *trouble);
+/* The outcome of an operation that was not carried out, for this reason. */
+extern void rows_refuse(TableOp *op, const TableTrouble *trouble);
 
-/* Has something been done since rows_begin() that must survive a crash? */
-extern bool rows_must_flush(void);
-
-/* Delete rows that nobody has any more. */
-extern void rows_sweep(void);
+/* Delete rows that do not count any more. */
+extern void rows_sweep(LockTables *tables);
 
 #endif							/* LR_TABLE_ROWS_H */

@@ -92,41 +92,6 @@ table_first_open(const TableHandle *h)
 	return &h->batch.ops[h->batch.nops - h->batch.left];
 }
 
-static const char *
-fault_hint(TableFault fault)
-{
-	switch (fault)
-	{
-		case TABLE_NO_DATABASE:
-			return gettext_noop("Create the database, and the extension in it, or set \"lockredis.database\" to another one.");
-		case TABLE_NO_EXTENSION:
-			return gettext_noop("Run CREATE EXTENSION lockredis in the database that \"lockredis.database\" names.");
-		case TABLE_WRONG_FORM:
-			return gettext_noop("Set \"lockredis.database\" to a database with encoding UTF8 and the extension as its script makes it.");
-		case TABLE_BLOCKED:
-			return gettext_noop("Look for transactions that were left open in the database that \"lockredis.database\" names.");
-		default:
-			return NULL;
-	}
-}
-
-/*
- * copy_answer --- what the worker says of one operation
- */
-static void
-copy_answer(StoreOp *op, const TableOp *answer)
-{
-	op->store_ms = answer->store_ms;
-	op->ttl_ms = answer->ttl_ms;
-	op->fence = answer->fence;
-	op->hold_count = answer->hold_count;
-	op->value = answer->value;
-	strlcpy(op->type_name, answer->value == STORE_VALUE_NONE ? "none" : "row",
-			sizeof(op->type_name));
-	if (op->kind != STORE_FORCE)
-		strlcpy(op->holder, answer->holder, sizeof(op->holder));
-}
-
 /*
  * read_answers --- the request is done: take what it says
  */
@@ -137,16 +102,11 @@ read_answers(TableHandle *h)
 	StoreOp    *ops = table_first_open(h);
 
 	for (int i = 0; i < h->asked; i++)
-	{
-		const TableOp *answer = request_op(request, i);
-
-		copy_answer(&ops[i], answer);
-		batch_settle(&h->batch, &ops[i], answer->outcome);
-	}
+		batch_settle(&h->batch, &ops[i], request_get_answer(request, i, &ops[i]));
 	h->asked = 0;
-	if (request->fault != TABLE_FAULT_NONE)
-		table_set_error(h, request->sqlstate, request->detail,
-						fault_hint(request->fault));
+	if (request->trouble.fault != TABLE_FAULT_NONE)
+		table_set_error(h, request->trouble.sqlstate, request->trouble.detail,
+						table_trouble_hint(request->trouble.fault));
 	request_free(request);
 	if (!h->patient && node_is_silent(NODE_TABLE))
 		node_set_silent(NODE_TABLE, false);
@@ -184,31 +144,6 @@ take_back(TableHandle *h, const char *detail)
  */
 
 /*
- * fill_op --- an operation as the worker gets it
- */
-static void
-fill_op(TableOp *out, const StoreOp *op)
-{
-	/* All but the texts, of which only so much as is there. */
-	memset(out, 0, offsetof(TableOp, name));
-	out->kind = op->kind;
-	out->owner = op->owner;
-	out->lease_ms = op->lease_ms;
-	out->keep_ms = op->keep_ms;
-	out->count = op->count;
-	out->fenced = op->fenced;
-	out->floor = op->floor;
-	out->name_len = op->name_len;
-	if (op->name_len > 0)
-		memcpy(out->name, op->name, op->name_len);
-	if (op->kind == STORE_FORCE)
-	{
-		out->owner_text_len = Min(op->owner_text_len, LR_OWNER_MAX - 1);
-		memcpy(out->holder, op->owner_text, out->owner_text_len);
-	}
-}
-
-/*
  * submit_next --- hand the next piece over, unless an abandoned one is still
  * with the worker
  */
@@ -224,7 +159,7 @@ submit_next(TableHandle *h)
 		return;
 	for (int i = 0; i < n; i++)
 	{
-		fill_op(request_op(request, i), &ops[i]);
+		request_put_op(request, i, &ops[i]);
 		ops[i].sent_at = now;
 	}
 	request->nops = n;

@@ -43,8 +43,10 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-#include "store/node.h"
 #include "settings.h"
+#include "store/node.h"
+#include "store/stores.h"
+#include "store/table/lifetime.h"
 #include "store/table/requests.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_worker.h"
@@ -118,40 +120,35 @@ handle_terminate(SIGNAL_ARGS)
  * ----------
  */
 
+/*
+ * refuse_job --- it was not carried out, for this reason
+ */
 static void
-note_trouble(TableRequest *request, const TableTrouble *trouble)
+refuse_job(Job *job, const TableTrouble *trouble)
 {
-	request->fault = trouble->fault;
-	request->sqlstate = trouble->sqlstate;
-	strlcpy(request->detail, trouble->detail, sizeof(request->detail));
+	rows_refuse(job->op, trouble);
+	job->request->trouble = *trouble;
 }
 
 /*
- * refuse --- an operation that was not done, for that reason
+ * trouble_of_error --- what an error in a transaction is to who asked
  *
- * What is blocked counts as busy: somebody may be about to have the lock.
+ * A table that stayed locked for lock_timeout, and a key that somebody inserted
+ * in that very moment, are others being in the way and no error of ours.
  */
-static void
-refuse(Job *job, const TableTrouble *trouble)
-{
-	job->op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BUSY : STORE_REFUSED;
-	job->op->value = STORE_VALUE_LOCK;
-	job->op->ttl_ms = BLOCKED_TTL_MS;
-	job->op->holder[0] = '\0';
-	note_trouble(job->request, trouble);
-}
-
 static void
 trouble_of_error(const ErrorData *error, TableTrouble *trouble)
 {
-	bool		blocked = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
-		error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION;
-
-	trouble->fault = blocked ? TABLE_BLOCKED : TABLE_ERROR;
-	trouble->sqlstate = blocked ? ERRCODE_LOCK_NOT_AVAILABLE : error->sqlerrcode;
-	snprintf(trouble->detail, sizeof(trouble->detail), "%s: %s.",
-			 blocked ? "Another transaction was in the way" :
-			 "The table worker failed", error->message);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
+		error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+	{
+		table_trouble_set(trouble, TABLE_BLOCKED,
+						  "Another transaction was in the way: %s.", error->message);
+		return;
+	}
+	table_trouble_set(trouble, TABLE_ERROR, "The table worker failed: %s.",
+					  error->message);
+	trouble->sqlstate = error->sqlerrcode;
 }
 
 /* ----------
@@ -160,21 +157,25 @@ trouble_of_error(const ErrorData *error, TableTrouble *trouble)
  */
 
 static void
-execute(Job *job)
+execute_job(LockTables *tables, Job *job)
 {
-	TableTrouble trouble = {0};
+	TableTrouble trouble;
 
-	rows_execute(job->op, &trouble);
+	trouble.fault = TABLE_FAULT_NONE;
+	rows_execute(tables, job->op, &trouble);
 	if (trouble.fault != TABLE_FAULT_NONE)
-		note_trouble(job->request, &trouble);
+		job->request->trouble = trouble;
 }
 
+/*
+ * commit_tables --- what was done to them, with all that it takes to be kept
+ */
 static void
-commit(void)
+commit_tables(LockTables *tables)
 {
-	if (rows_must_flush())
+	if (tables->must_flush)
 		ForceSyncCommit();
-	rows_end();
+	tables_close(tables);
 	PopActiveSnapshot();
 	committing = synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 	CommitTransactionCommand();
@@ -194,16 +195,19 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 
 	PG_TRY();
 	{
+		LockTables *tables;
+
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		if (rows_begin(trouble))
+		tables = tables_open(trouble);
+		if (tables != NULL)
 		{
 			for (int i = 0; i < njobs; i++)
-				execute(&job[i]);
+				execute_job(tables, &job[i]);
 			if (njobs == 0)
-				rows_sweep();
-			commit();
+				rows_sweep(tables);
+			commit_tables(tables);
 			result = RUN_DONE;
 		}
 		else
@@ -238,7 +242,7 @@ run_one_by_one(int njobs)
 
 	for (int i = 0; i < njobs; i++)
 		if (run_transaction(&jobs[i], 1, &trouble) != RUN_DONE)
-			refuse(&jobs[i], &trouble);
+			refuse_job(&jobs[i], &trouble);
 }
 
 /*
@@ -260,7 +264,7 @@ run_jobs(int njobs)
 	else if (result == RUN_NO_TABLES)
 	{
 		for (int i = 0; i < njobs; i++)
-			refuse(&jobs[i], &trouble);
+			refuse_job(&jobs[i], &trouble);
 	}
 }
 
@@ -315,7 +319,7 @@ serve(const TableTrouble *trouble)
 	else
 	{
 		for (int i = 0; i < njobs; i++)
-			refuse(&jobs[i], trouble);
+			refuse_job(&jobs[i], trouble);
 	}
 	for (int i = 0; i < nrequests; i++)
 		request_answer(requests[i]);
@@ -410,13 +414,11 @@ database_exists(void)
 static void
 look_for_database(void)
 {
-	TableTrouble trouble = {0};
+	TableTrouble trouble;
 
-	trouble.fault = TABLE_NO_DATABASE;
-	trouble.sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-	snprintf(trouble.detail, sizeof(trouble.detail),
-			 "Database \"%s\" does not exist, or accepts no connections.",
-			 lr_database);
+	table_trouble_set(&trouble, TABLE_NO_DATABASE,
+					  "Database \"%s\" does not exist, or accepts no connections.",
+					  lr_database);
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	settle_transactions();
@@ -495,7 +497,7 @@ lockredis_table_worker_main(Datum arg)
 	settle_transactions();
 	apply_settings();
 
-	rows_start();
+	lifetime_start();
 	before_shmem_exit(worker_leave, 0);
 	requests_worker_enter();
 	while (!worker_may_end(&end_at, END_LIMIT))

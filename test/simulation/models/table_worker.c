@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * table_worker.c
- *	  Stands for table_worker.c and table_rows.c: takes requests, carries them out
- *	  on a model of the rows, answers.
+ *	  Stands for the product's table_worker.c and what it does to the tables: takes
+ *	  requests, carries them out on a model of the rows, answers.
  *
- * The requests and their states are the product's (table_requests.c), and so is
- * the client (table_store.c).  A worker may end at any moment, with its
+ * The requests and their states are the product's (requests.c), and so is the
+ * client (table_store.c).  A worker may end at any moment, with its
  * transaction committed or not.  Some rows are blocked at times, as by the open
  * transaction of a program.
  *
@@ -188,7 +188,7 @@ force(Row *r, TableOp *op)
 	if (r->there)
 		show(r, &seen);
 	if (!r->there || r->until <= sim_now() ||
-		strncmp(seen.holder, op->holder, op->owner_text_len) != 0)
+		strncmp(seen.holder, op->owner_text, op->owner_text_len) != 0)
 		return false;
 	redis_note_robbed(seen.holder);
 	r->there = false;
@@ -255,9 +255,10 @@ refuse_blocked(TableRequest *request, TableOp *op)
 	op->value = STORE_VALUE_LOCK;
 	op->ttl_ms = 100;
 	op->holder[0] = '\0';
-	request->fault = TABLE_BLOCKED;
-	request->sqlstate = ERRCODE_LOCK_NOT_AVAILABLE;
-	strlcpy(request->detail, "Another transaction was in the way.", sizeof(request->detail));
+	request->trouble.fault = TABLE_BLOCKED;
+	request->trouble.sqlstate = ERRCODE_LOCK_NOT_AVAILABLE;
+	strlcpy(request->trouble.detail, "Another transaction was in the way.",
+			sizeof(request->trouble.detail));
 }
 
 /* The worker may end here. */

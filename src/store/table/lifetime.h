@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * lifetime.h
+ *	  Until when a row of redis_lock_rows counts.
+ *
+ * That is decided by its instance:
+ *
+ * - ours: taken by a session of this server.  It counts on lr_now()'s clock,
+ *	 which never jumps, for one lease from the moment it was last written.  The
+ *	 table worker remembers that moment; a row it does not remember (it may have
+ *	 been started anew) counts for one lease from when it is first seen.
+ * - null: taken by somebody who needs no server to be there: a program with SQL
+ *	 and no functions, or one of our locks that is to outlive us
+ *	 (hold_at_least).  It counts until expires_at, on the wall clock.
+ * - another one: of an instance that has ended, and its locks with it.
+ *
+ * A row that does not count any more may be overwritten by the next owner, and
+ * is deleted by the sweep.
+ *
+ * For the table worker only: the memory is its own.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/lifetime.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_TABLE_LIFETIME_H
+#define LR_TABLE_LIFETIME_H
+
+#include "lockredis.h"
+
+#include "executor/tuptable.h"
+
+/* Once, in the worker. */
+extern void lifetime_start(void);
+
+/* The instance of rows that are ours, as their column has it. */
+extern Datum lifetime_instance(void);
+
+/* The row of this owner number was written now, and counts for a lease. */
+extern void lifetime_remember(uint64 owner, int64 lease_ms);
+extern void lifetime_forget(uint64 owner);
+
+/* Forget what is remembered of rows that do not count any more. */
+extern void lifetime_forget_ended(void);
+
+/*
+ * How long the row in a slot still counts, in milliseconds: 0 = not any more,
+ * STORE_NO_TTL = for ever.
+ */
+extern int64 lifetime_left_ms(TupleTableSlot *slot);
+
+#endif							/* LR_TABLE_LIFETIME_H */

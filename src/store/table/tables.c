@@ -1,0 +1,243 @@
+/*-------------------------------------------------------------------------
+ *
+ * tables.c
+ *	  The tables of table mode: finding them, checking them, opening them; see
+ *	  tables.h.
+ *
+ * The code runs as the owner of the tables, who could have put a function into
+ * an index of theirs.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/tables.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "store/table/requests.h"
+#include "store/table/tables.h"
+
+#define ROWS_TABLE			"redis_lock_rows"
+#define COUNTERS_TABLE		"redis_lock_counters"
+
+static const Oid row_types[ROW_COLUMNS] = {
+	TEXTOID, TEXTOID, INT4OID, INT8OID, INTERVALOID, TIMESTAMPTZOID,
+	TIMESTAMPTZOID, UUIDOID, TEXTOID
+};
+
+static const Oid counter_types[COUNTER_COLUMNS] = {TEXTOID, INT8OID};
+
+/* What was found last; looked up anew when they are gone. */
+static Oid	rows_oid = InvalidOid;
+static Oid	counters_oid = InvalidOid;
+static bool tables_known = false;
+
+/* The tables are locked by somebody: not waited for a second time. */
+static bool locked_out = false;
+
+/* Between tables_open and tables_close. */
+static LockTables opened;
+static Oid	save_user;
+static int	save_context;
+
+/*
+ * has_good_encoding --- are the keys in this database what they are in Redis?
+ */
+static bool
+has_good_encoding(TableTrouble *trouble)
+{
+	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII)
+		return true;
+	table_trouble_set(trouble, TABLE_WRONG_FORM,
+					  "Database \"%s\" has encoding %s; keys are UTF8.",
+					  get_database_name(MyDatabaseId), GetDatabaseEncodingName());
+	return false;
+}
+
+/*
+ * extension_schema --- where our extension is in this database, or InvalidOid
+ */
+static Oid
+extension_schema(void)
+{
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	Oid			schema = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum("lockredis"));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return schema;
+}
+
+/*
+ * find_tables --- look them up by name in the schema of the extension
+ */
+static bool
+find_tables(TableTrouble *trouble)
+{
+	Oid			schema = extension_schema();
+
+	if (!OidIsValid(schema))
+	{
+		table_trouble_set(trouble, TABLE_NO_EXTENSION,
+						  "Extension \"lockredis\" does not exist in database \"%s\".",
+						  get_database_name(MyDatabaseId));
+		return false;
+	}
+	rows_oid = get_relname_relid(ROWS_TABLE, schema);
+	counters_oid = get_relname_relid(COUNTERS_TABLE, schema);
+	if (OidIsValid(rows_oid) && OidIsValid(counters_oid))
+		return true;
+	table_trouble_set(trouble, TABLE_WRONG_FORM,
+					  "The extension in database \"%s\" has no table \"%s\".",
+					  get_database_name(MyDatabaseId),
+					  OidIsValid(rows_oid) ? COUNTERS_TABLE : ROWS_TABLE);
+	return false;
+}
+
+/*
+ * lock_relation --- without standing in a queue for long
+ *
+ * Somebody who locks the table out keeps all keys from us, so for once we wait
+ * (lock_timeout raises); after that we only try.
+ */
+static bool
+lock_relation(Oid relid)
+{
+	if (ConditionalLockRelationOid(relid, RowExclusiveLock))
+		return true;
+	if (locked_out)
+		return false;
+	locked_out = true;
+	LockRelationOid(relid, RowExclusiveLock);
+	return true;
+}
+
+/*
+ * open_relation --- NULL: it is gone, or somebody has locked it
+ */
+static Relation
+open_relation(Oid relid, TableTrouble *trouble)
+{
+	Relation	rel;
+
+	if (!lock_relation(relid))
+	{
+		table_trouble_set(trouble, TABLE_BLOCKED,
+						  "Another session has locked the table of locks.");
+		return NULL;
+	}
+	rel = try_table_open(relid, NoLock);
+	if (rel == NULL)
+	{
+		/* Dropped, and perhaps made again: look for it anew. */
+		tables_known = false;
+		table_trouble_set(trouble, TABLE_WRONG_FORM,
+						  "The tables of the extension have been dropped.");
+	}
+	return rel;
+}
+
+/*
+ * has_form --- are its first columns those that the script made?
+ */
+static bool
+has_form(Relation rel, const Oid *types, int ncolumns)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	if (rel->rd_rel->relkind != RELKIND_RELATION ||
+		desc->natts < ncolumns || desc->natts > KEYED_MAX_COLUMNS)
+		return false;
+	for (int i = 0; i < ncolumns; i++)
+		if (TupleDescAttr(desc, i)->atttypid != types[i])
+			return false;
+	return true;
+}
+
+/*
+ * open_checked --- open one of the tables if it is as it should be
+ */
+static bool
+open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
+			 int ncolumns, TableTrouble *trouble)
+{
+	Relation	rel = open_relation(relid, trouble);
+
+	if (rel == NULL)
+		return false;
+
+	/* Programs with SQL know it by its name. */
+	if (strcmp(RelationGetRelationName(rel), name) != 0)
+	{
+		tables_known = false;
+		table_trouble_set(trouble, TABLE_WRONG_FORM,
+						  "Table \"%s\" of the extension has another name now.",
+						  name);
+		return false;
+	}
+	if (!has_form(rel, types, ncolumns) || !keyed_begin(table, rel))
+	{
+		table_trouble_set(trouble, TABLE_WRONG_FORM,
+						  "Table \"%s\" is not as the script of the extension makes it.",
+						  name);
+		return false;
+	}
+	return true;
+}
+
+LockTables *
+tables_open(TableTrouble *trouble)
+{
+	memset(trouble, 0, sizeof(TableTrouble));
+	if (!has_good_encoding(trouble) ||
+		(!tables_known && !find_tables(trouble)) ||
+		!open_checked(&opened.rows, rows_oid, ROWS_TABLE, row_types,
+					  ROW_COLUMNS, trouble) ||
+		!open_checked(&opened.counters, counters_oid, COUNTERS_TABLE,
+					  counter_types, COUNTER_COLUMNS, trouble))
+		return NULL;
+
+	if (!tables_known)
+		requests_new_epoch();
+	tables_known = true;
+	locked_out = false;
+	opened.must_flush = false;
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(opened.rows.rel->rd_rel->relowner,
+						   save_context | SECURITY_RESTRICTED_OPERATION);
+	return &opened;
+}
+
+void
+tables_close(LockTables *tables)
+{
+	SetUserIdAndSecContext(save_user, save_context);
+	keyed_end(&tables->counters);
+	table_close(tables->counters.rel, NoLock);
+	keyed_end(&tables->rows);
+	table_close(tables->rows.rel, NoLock);
+}
