@@ -76,7 +76,8 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("key \"%s\" does not hold a reentrant lock", shown),
+			 errmsg("key \"%s\" does not hold a %s lock", shown,
+					lr_kind(op->lock_kind)->name),
 			 op->value != STORE_VALUE_TOKEN ?
 			 errdetail("It holds a value of type %s.",
 					   lr_name_to_show(op->type_name, strlen(op->type_name))) :
@@ -86,6 +87,19 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 			 op->value == STORE_VALUE_TOKEN && op->ttl_ms == STORE_NO_TTL ?
 			 errhint("Give the lock of the other client a time limit, or use another key.") :
 			 errhint("Use another key.")));
+}
+
+/*
+ * report_not_held --- an error, or the warning of a release
+ */
+void
+report_not_held(int elevel, const LrName *name)
+{
+	ereport(elevel,
+			(errcode(elevel >= ERROR ?
+					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_WARNING),
+			 errmsg("you don't own the Redis lock \"%s\"",
+					lr_name_to_show(name->data, name->len))));
 }
 
 char *

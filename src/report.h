@@ -26,6 +26,9 @@ extern void report_store_failure(int elevel, StoreOutcome outcome,
 /* The key holds something that is no lock of this kind. */
 extern void report_wrong_type(const LrName *name, const StoreOp *op);
 
+/* The session does not have the lock that is to be used or given back. */
+extern void report_not_held(int elevel, const LrName *name);
+
 /* A hold was lost (see HoldView); a warning. */
 extern void report_lost(int elevel, const LrName *name, const HoldView *view);
 

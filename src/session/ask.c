@@ -24,7 +24,7 @@
 #include "store/stores.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
-static StoreId failed_store = STORE_REDIS;	/* whose error is told */
+static StoreId failed_store;	/* whose error is told */
 static bool is_open = false;
 
 void
@@ -52,12 +52,22 @@ ask_reserve(int n)
 }
 
 void
-ask_prepare_set(StoreOp *op, const HeldKey *key, const HoldView *view)
+ask_prepare(StoreOp *op, StoreOpKind kind, const HeldKey *key, StoreId store)
 {
 	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_SET;
+	op->kind = kind;
+	op->lock_kind = key->kind;
+	op->store = store;
 	op->name = key->data;
 	op->name_len = key->len;
+}
+
+void
+ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
+				 const HoldView *view)
+{
+	ask_prepare(op, kind, key, view->store);
+	op->moves = view->moves;
 	op->owner = view->owner;
 	op->count = ask_shown_count(view);
 }
@@ -216,6 +226,24 @@ ask_held(LrIndex hold, StoreOp *op)
 {
 	ask_where_it_is(hold, op);
 	return ask_settle(hold, op);
+}
+
+/*
+ * ask_write --- see ask.h
+ *
+ * Until it has answered it is not known which count the store shows.
+ */
+void
+ask_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
+		  bool keep, StoreOp *op)
+{
+	ask_prepare_held(op, STORE_SET, &entry->key, view);
+	op->lease_ms = lease_ms;
+	op->keep_ms = keep ? lease_ms : 0;
+	lt_note_count(entry->hold, false);
+	(void) ask_held(entry->hold, op);
+	if (op->outcome == STORE_OK)
+		lt_note_count(entry->hold, true);
 }
 
 /* ----------

@@ -33,8 +33,16 @@ ask_shown_count(const HoldView *view)
 	return Max(1, view->scope[SCOPE_SESSION].count);
 }
 
-/* Have it write that count. */
-extern void ask_prepare_set(StoreOp *op, const HeldKey *key, const HoldView *view);
+/* An operation on a lock, with nothing but its name and kind. */
+extern void ask_prepare(StoreOp *op, StoreOpKind kind, const HeldKey *key,
+						StoreId store);
+
+/*
+ * One on a lock that we hold: as its owner, and where it was when it was looked
+ * at.  STORE_SET writes the count that it had then.
+ */
+extern void ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
+							 const HoldView *view);
 
 /*
  * Run operations, each in its store, until each has an outcome.  Raises only
@@ -59,6 +67,14 @@ extern void ask_run_held(LrIndex hold, StoreOp *op);
 
 /* And the hold is marked lost if the answer says so.  True: it is lost. */
 extern bool ask_held(LrIndex hold, StoreOp *op);
+
+/*
+ * Have the store write the count of a view of a lock that we hold, and lengthen
+ * its lease to that (0: leave it); "keep": even if this server crashes.  An
+ * outcome that says so means that it is lost.
+ */
+extern void ask_write(const HeldEntry *entry, const HoldView *view,
+					  int64 lease_ms, bool keep, StoreOp *op);
 
 /*
  * An owner-checked operation of a lock that we hold was answered: repeat it while

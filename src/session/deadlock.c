@@ -93,7 +93,7 @@ struct Deadlock
  */
 
 static bool
-is_reached(void *arg, LrIndex process)
+deadlock_is_reached(void *arg, LrIndex process)
 {
 	const Search *search = arg;
 
@@ -101,7 +101,7 @@ is_reached(void *arg, LrIndex process)
 }
 
 static void
-found_edge(void *arg, LrIndex waiter, LrIndex blocker)
+deadlock_found_edge(void *arg, LrIndex waiter, LrIndex blocker)
 {
 	Search	   *search = arg;
 
@@ -113,19 +113,19 @@ found_edge(void *arg, LrIndex waiter, LrIndex blocker)
 }
 
 /*
- * follow_key --- the one edge that a wait for a key is
+ * deadlock_follow_key --- the one edge that a wait for a key is
  *
  * Who waits for the same key as this session is in a cycle that we need not be
  * in.
  */
 static void
-follow_key(Search *search, LrIndex process)
+deadlock_follow_key(Search *search, LrIndex process)
 {
 	KeyWait		wait;
 
 	if (!lt_key_wait(process, &wait))
 		return;
-	found_edge(search, process, wait.holder);
+	deadlock_found_edge(search, process, wait.holder);
 	if (process != LrMyProcNumber && wait.hold == search->own.hold &&
 		wait.owner == search->own.owner)
 	{
@@ -135,12 +135,12 @@ follow_key(Search *search, LrIndex process)
 }
 
 /*
- * search_from_key --- is this session reached from the one that has its key?
+ * deadlock_search --- is this session reached from the one that has its key?
  *
  * Goes to the end all the same: others of the same key are not to be missed.
  */
 static bool
-search_from_key(Search *search)
+deadlock_search(Search *search)
 {
 	memset(search, 0, sizeof(Search));
 	if (!lt_key_wait(LrMyProcNumber, &search->own))
@@ -149,12 +149,13 @@ search_from_key(Search *search)
 	search->from = palloc(sizeof(LrIndex) * MaxBackends);
 	for (LrIndex i = 0; i < MaxBackends; i++)
 		search->from[i] = LR_NONE;
-	search->locks = lock_waits_create(found_edge, is_reached, search);
+	search->locks = lock_waits_create(deadlock_found_edge, deadlock_is_reached,
+									  search);
 
 	search->reached[search->nreached++] = LrMyProcNumber;
 	for (int i = 0; i < search->nreached; i++)
 	{
-		follow_key(search, search->reached[i]);
+		deadlock_follow_key(search, search->reached[i]);
 		lock_waits_follow(search->locks, search->reached[i]);
 	}
 	ereport(DEBUG1,
@@ -169,9 +170,12 @@ search_from_key(Search *search)
  * ----------
  */
 
-/* NULL: it does not wait for that one any more. */
+/*
+ * deadlock_read_edge --- as it is now; NULL: it does not wait for that one any
+ * more
+ */
 static Edge *
-read_edge(LrIndex waiter, LrIndex blocker)
+deadlock_read_edge(LrIndex waiter, LrIndex blocker)
 {
 	Edge	   *edge = palloc0(sizeof(Edge));
 
@@ -194,14 +198,14 @@ read_edge(LrIndex waiter, LrIndex blocker)
 }
 
 /*
- * same_wait --- the same process in the same wait for the same one?
+ * deadlock_is_same_wait --- the same process in the same wait for the same one?
  *
  * Waits for PostgreSQL's locks are told apart by their start, which is noted a
  * moment after the wait has begun, and is read here after everything else: so
  * two edges with the same start are of waits that were there between.
  */
 static bool
-same_wait(const Edge *a, const Edge *b)
+deadlock_is_same_wait(const Edge *a, const Edge *b)
 {
 	if (a->is_key != b->is_key || a->generation != b->generation ||
 		a->pid != b->pid || a->blocker_pid != b->blocker_pid)
@@ -213,9 +217,12 @@ same_wait(const Edge *a, const Edge *b)
 		memcmp(&a->lock.tag, &b->lock.tag, sizeof(LOCKTAG)) == 0;
 }
 
-/* The cycle, from this session back to itself; NIL if it is none any more. */
+/*
+ * deadlock_first_pass --- the cycle, from this session back to itself; NIL if it
+ * is none any more
+ */
 static List *
-first_pass(const Search *search)
+deadlock_first_pass(const Search *search)
 {
 	List	   *cycle = NIL;
 	LrIndex		blocker = LrMyProcNumber;
@@ -223,7 +230,7 @@ first_pass(const Search *search)
 	do
 	{
 		LrIndex		waiter = search->from[blocker];
-		Edge	   *edge = read_edge(waiter, blocker);
+		Edge	   *edge = deadlock_read_edge(waiter, blocker);
 
 		if (edge == NULL)
 			return NIL;
@@ -233,27 +240,30 @@ first_pass(const Search *search)
 	return cycle;
 }
 
+/*
+ * deadlock_second_pass --- is each edge of it still the same?
+ */
 static bool
-second_pass(const List *cycle)
+deadlock_second_pass(const List *cycle)
 {
 	ListCell   *lc;
 
 	foreach(lc, cycle)
 	{
 		const Edge *edge = lfirst(lc);
-		const Edge *again = read_edge(edge->waiter, edge->blocker);
+		const Edge *again = deadlock_read_edge(edge->waiter, edge->blocker);
 
-		if (again == NULL || !same_wait(edge, again))
+		if (again == NULL || !deadlock_is_same_wait(edge, again))
 			return false;
 	}
 	return true;
 }
 
 /*
- * claim --- let the others of the cycle go on, unless one lets us go on
+ * deadlock_claim --- let the others of the cycle go on, unless one lets us go on
  */
 static bool
-claim(const List *cycle)
+deadlock_claim(const List *cycle)
 {
 	LrIndex    *sessions = palloc(sizeof(LrIndex) * list_length(cycle));
 	uint64	   *generations = palloc(sizeof(uint64) * list_length(cycle));
@@ -270,6 +280,11 @@ claim(const List *cycle)
 	return lt_claim_deadlock(sessions, generations, n);
 }
 
+/*
+ * deadlock_find --- see deadlock.h
+ *
+ * Searched, found in two passes, and claimed: then it is ours to break.
+ */
 Deadlock *
 deadlock_find(void)
 {
@@ -277,10 +292,10 @@ deadlock_find(void)
 	Deadlock   *deadlock;
 	List	   *cycle;
 
-	if (!search_from_key(&search))
+	if (!deadlock_search(&search))
 		return NULL;
-	cycle = first_pass(&search);
-	if (cycle == NIL || !second_pass(cycle) || !claim(cycle))
+	cycle = deadlock_first_pass(&search);
+	if (cycle == NIL || !deadlock_second_pass(cycle) || !deadlock_claim(cycle))
 		return NULL;
 	deadlock = palloc(sizeof(Deadlock));
 	deadlock->edges = cycle;
@@ -293,17 +308,20 @@ deadlock_find(void)
  */
 
 /*
- * may_show_key --- to the caller: what it would see in redis_locks, and a key
- * that it holds itself
+ * deadlock_may_show_key --- to the caller: what it would see in redis_locks, and
+ * a key that it holds itself
  */
 static bool
-may_show_key(const KeyWait *wait)
+deadlock_may_show_key(const KeyWait *wait)
 {
 	return wait->holder == LrMyProcNumber || lr_may_see_keys_of(wait->userid);
 }
 
+/*
+ * deadlock_describe_edge --- one line of the error's detail
+ */
 static void
-describe_edge(StringInfo buf, const Edge *edge, bool in_log)
+deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 {
 	if (buf->len > 0)
 		appendStringInfoChar(buf, '\n');
@@ -323,7 +341,7 @@ describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 	}
 
 	appendStringInfo(buf, _("Process %d waits for Redis lock"), edge->pid);
-	if (in_log || may_show_key(&edge->key))
+	if (in_log || deadlock_may_show_key(&edge->key))
 		appendStringInfo(buf, " \"%s\"",
 						 lr_name_to_show(edge->key.name, edge->key.name_len));
 	appendStringInfo(buf, edge->key.scope == SCOPE_XACT ?
@@ -332,6 +350,11 @@ describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 					 edge->blocker_pid);
 }
 
+/*
+ * deadlock_report --- see deadlock.h
+ *
+ * In the server log the names are complete, and the queries follow.
+ */
 void
 deadlock_report(const Deadlock *deadlock)
 {
@@ -343,8 +366,8 @@ deadlock_report(const Deadlock *deadlock)
 	initStringInfo(&log);
 	foreach(lc, deadlock->edges)
 	{
-		describe_edge(&client, lfirst(lc), false);
-		describe_edge(&log, lfirst(lc), true);
+		deadlock_describe_edge(&client, lfirst(lc), false);
+		deadlock_describe_edge(&log, lfirst(lc), true);
 	}
 	foreach(lc, deadlock->edges)
 	{

@@ -131,13 +131,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 		return;
 
 	op = &walk->ops[walk->n];
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_RENEW;
-	op->name = entry->key.data;
-	op->name_len = entry->key.len;
-	op->owner = view.owner;
-	op->store = view.store;
-	op->moves = view.moves;
+	ask_prepare_held(op, STORE_RENEW, &entry->key, &view);
 	op->lease_ms = guard_lease(&view);
 	walk->entries[walk->n++] = entry;
 }

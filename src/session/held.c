@@ -4,7 +4,8 @@
  *	  The index of the holds of this backend.
  *
  * What the session holds stands in the lock table; here is a private index of
- * it by key.  It asks no store and nobody of this folder.
+ * it by name and kind: the same name can be had as locks of two kinds, which the
+ * stores keep apart.  It asks no store and nobody of this folder.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,7 +23,7 @@
 static inline bool
 held_key_equal(HeldKey a, HeldKey b)
 {
-	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+	return a.len == b.len && a.kind == b.kind && memcmp(a.data, b.data, a.len) == 0;
 }
 
 #define SH_PREFIX held_index
@@ -45,6 +46,7 @@ static held_index_hash *held_index = NULL;
  * its acquire fail, it stays behind until the next call removes it.
  */
 static LrName reserved_name;
+static HeldKey reserved_key;
 static bool is_reserved = false;
 
 int64		held_deadline_floor = LR_NEVER;
@@ -95,17 +97,17 @@ void
 held_forget_reserved(void)
 {
 	if (is_reserved)
-		held_index_delete(held_index, held_key(&reserved_name));
+		held_index_delete(held_index, reserved_key);
 	is_reserved = false;
 }
 
 HeldEntry *
-held_find(const LrName *name)
+held_find(const LrName *name, KindId kind)
 {
 	if (held_index == NULL)
 		return NULL;
 	held_forget_reserved();
-	return held_index_lookup(held_index, held_key(name));
+	return held_index_lookup(held_index, held_key(name, kind));
 }
 
 HeldEntry *
@@ -130,14 +132,15 @@ held_walk(HeldCallback callback, void *arg)
  * held_reserve --- room for a hold, and all of it that may fail
  */
 void
-held_reserve(const LrName *name)
+held_reserve(const LrName *name, KindId kind)
 {
 	HeldEntry  *entry;
 	bool		found;
 
 	held_trim();
 	reserved_name = *name;
-	entry = held_index_insert(held_index, held_key(&reserved_name), &found);
+	reserved_key = held_key(&reserved_name, kind);
+	entry = held_index_insert(held_index, reserved_key, &found);
 	entry->hold = LR_NONE;
 	entry->job_count = 0;
 	entry->failed_jobs = 0;
@@ -157,7 +160,7 @@ held_reserve(const LrName *name)
 HeldEntry *
 held_complete(LrIndex hold, CommitGuard guard)
 {
-	HeldEntry  *entry = held_index_lookup(held_index, held_key(&reserved_name));
+	HeldEntry  *entry = held_index_lookup(held_index, reserved_key);
 	HoldView	view;
 
 	entry->hold = hold;

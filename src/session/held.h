@@ -16,6 +16,7 @@
 #include "lockredis.h"
 
 #include "keyname.h"
+#include "kinds/kind.h"
 #include "locktable/hold.h"
 #include "report.h"
 
@@ -23,7 +24,8 @@ typedef struct HeldKey
 {
 	const char *data;			/* in the lock table, once held */
 	int			len;
-	uint32		hash;
+	uint32		hash;			/* of the name */
+	KindId		kind;
 } HeldKey;
 
 typedef struct HeldEntry
@@ -43,9 +45,9 @@ typedef struct HeldEntry
 
 /* The key as the index has it; points into *name. */
 static inline HeldKey
-held_key(const LrName *name)
+held_key(const LrName *name, KindId kind)
 {
-	HeldKey		key = {name->data, name->len, name->hash};
+	HeldKey		key = {name->data, name->len, name->hash, kind};
 
 	return key;
 }
@@ -59,8 +61,8 @@ extern void held_open(void);
 /* How many are there, one that was left by an interrupted acquire included? */
 extern int	held_count(void);
 
-/* The entry of a name or key; NULL if there is none. */
-extern HeldEntry *held_find(const LrName *name);
+/* The entry of a lock; NULL if there is none. */
+extern HeldEntry *held_find(const LrName *name, KindId kind);
 extern HeldEntry *held_find_key(const HeldKey *key);
 
 /* Walk over all entries; nothing may be deleted meanwhile. */
@@ -71,7 +73,7 @@ extern void held_walk(HeldCallback callback, void *arg);
  * An acquire makes its entry before it asks the store, because afterwards
  * nothing may fail, and completes it with the hold.
  */
-extern void held_reserve(const LrName *name);
+extern void held_reserve(const LrName *name, KindId kind);
 extern HeldEntry *held_complete(LrIndex hold, CommitGuard guard);
 
 /*

@@ -95,19 +95,19 @@ lock_waits_memory(const LockWaits *waits)
  */
 
 static uint32
-slot_of(const LockWaits *waits, int pid)
+slot_of_pid(const LockWaits *waits, int pid)
 {
 	return ((uint32) pid * 0x9E3779B1U >> 7) & waits->mask;
 }
 
 /*
- * pid_of --- 0 if it has no process
+ * pid_of_process --- 0 if it has no process
  *
  * Before 17 the pid of one that has ended stays, and may be that of another one
  * by now.  Its latch has no owner.
  */
 static int
-pid_of(LrIndex process)
+pid_of_process(LrIndex process)
 {
 	PGPROC	   *proc = GetPGProcByNumber(process);
 	int			pid = proc->pid;
@@ -130,8 +130,8 @@ map_pids(LockWaits *waits)
 		waits->slots[i] = LR_NONE;
 	for (LrIndex i = 0; i < MaxBackends; i++)
 	{
-		int			pid = pid_of(i);
-		uint32		slot = slot_of(waits, pid);
+		int			pid = pid_of_process(i);
+		uint32		slot = slot_of_pid(waits, pid);
 
 		if (pid == 0)
 			continue;
@@ -142,13 +142,13 @@ map_pids(LockWaits *waits)
 }
 
 /*
- * process_of --- LR_NONE: a prepared transaction or the startup process, which
+ * process_of_pid --- LR_NONE: a prepared transaction or the startup process, which
  * wait for nobody, or somebody who has ended
  */
 static LrIndex
-process_of(const LockWaits *waits, int pid)
+process_of_pid(const LockWaits *waits, int pid)
 {
-	uint32		slot = slot_of(waits, pid);
+	uint32		slot = slot_of_pid(waits, pid);
 
 	if (pid == 0)
 		return LR_NONE;
@@ -219,11 +219,14 @@ waiting_instance(const BlockedProcData *blocked, const LockInstanceData *instanc
 }
 
 /*
- * blocks --- does "other" keep "self" from the lock?  As pg_blocking_pids() has
- * it: it holds a conflicting one, or awaits one and is ahead in the queue.
+ * instance_blocks --- does "other" keep "self" from the lock?
+ *
+ * As pg_blocking_pids() has it: it holds a conflicting one, or awaits one and is
+ * ahead in the queue.
  */
 static bool
-blocks(const LockInstanceData *self, const LockInstanceData *other, bool is_ahead)
+instance_blocks(const LockInstanceData *self, const LockInstanceData *other,
+				bool is_ahead)
 {
 	LOCKMASK	conflicts =
 		GetLockTagsMethodTable(&self->locktag)->conflictTab[self->waitLockMode];
@@ -240,6 +243,10 @@ blocks(const LockInstanceData *self, const LockInstanceData *other, bool is_ahea
  * ----------
  */
 
+/*
+ * begin_look --- of all who hold or await a lock: which processes they are, and
+ * who of them stands where in the queue
+ */
 static void
 begin_look(const LockWaits *waits, const BlockedProcsData *data,
 		   const BlockedProcData *blocked, Look *look)
@@ -260,15 +267,15 @@ begin_look(const LockWaits *waits, const BlockedProcsData *data,
 		instance_of[i] = -1;
 	for (int i = 0; i < n; i++)
 	{
-		look->processes[i] = process_of(waits, look->instances[i].pid);
-		look->leaders[i] = process_of(waits, look->instances[i].leaderPid);
+		look->processes[i] = process_of_pid(waits, look->instances[i].pid);
+		look->leaders[i] = process_of_pid(waits, look->instances[i].leaderPid);
 		look->places[i] = -1;
 		if (look->processes[i] != LR_NONE)
 			instance_of[look->processes[i]] = i;
 	}
 	for (int place = 0; place < blocked->num_waiters; place++)
 	{
-		LrIndex		process = process_of(waits, pids[place]);
+		LrIndex		process = process_of_pid(waits, pids[place]);
 		int			i = process == LR_NONE ? -1 : instance_of[process];
 
 		look->queue[place] = i;
@@ -311,12 +318,15 @@ tell_blockers(LockWaits *waits, Look *look, int self, int place)
 
 	for (int i = 0; i < look->ninstances; i++)
 		if (look->leaders[i] != LR_NONE &&
-			blocks(&look->instances[self], &look->instances[i],
-				   look->places[i] >= 0 && look->places[i] < place))
+			instance_blocks(&look->instances[self], &look->instances[i],
+							look->places[i] >= 0 && look->places[i] < place))
 			waits->found(waits->arg, leader, look->leaders[i]);
 }
 
-/* The process waits for the lock; of those ahead all who are reached by that. */
+/*
+ * follow_queue --- tell whom the process waits for, and then of those ahead of it
+ * all who are reached by that
+ */
 static void
 follow_queue(LockWaits *waits, const BlockedProcsData *data,
 			 const BlockedProcData *blocked)
@@ -377,6 +387,10 @@ is_ahead(const BlockedProcsData *data, const BlockedProcData *blocked, int pid)
 	return false;
 }
 
+/*
+ * is_blocked_by --- is it that process who keeps this one from the lock?  *wait
+ * says how.
+ */
 static bool
 is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
 			  int blocker_pid, LockWait *wait)
@@ -390,8 +404,8 @@ is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
 	for (int i = 0; i < blocked->num_locks; i++)
 	{
 		if (instances[i].leaderPid != blocker_pid ||
-			!blocks(&instances[self], &instances[i],
-					is_ahead(data, blocked, instances[i].pid)))
+			!instance_blocks(&instances[self], &instances[i],
+							 is_ahead(data, blocked, instances[i].pid)))
 			continue;
 		sleeper = BackendPidGetProc(blocked->pid);
 		if (sleeper == NULL)

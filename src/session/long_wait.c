@@ -57,7 +57,7 @@ long_wait_look_at(void)
  */
 
 static void
-waited(long *ms, int *us)
+long_wait_elapsed(long *ms, int *us)
 {
 	int64		elapsed = lr_now() - since;
 
@@ -65,8 +65,11 @@ waited(long *ms, int *us)
 	*us = (int) (elapsed % LR_US_PER_MS);
 }
 
+/*
+ * long_wait_log --- as PostgreSQL does for its own locks
+ */
 static void
-log_wait(const LrName *name)
+long_wait_log(const LrName *name)
 {
 	int		   *pids = palloc(sizeof(int) * MaxBackends);
 	char	   *shown = lr_name_to_show(name->data, name->len);
@@ -83,7 +86,7 @@ log_wait(const LrName *name)
 	initStringInfo(&queue);
 	for (int i = 0; i < npids; i++)
 		appendStringInfo(&queue, i == 0 ? "%d" : ", %d", pids[i]);
-	waited(&ms, &us);
+	long_wait_elapsed(&ms, &us);
 	ereport(LOG,
 			(errmsg("process %d still waiting for Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, shown, ms, us),
@@ -95,15 +98,15 @@ log_wait(const LrName *name)
 }
 
 /*
- * log_deadlock --- besides the error, which may be caught by its caller
+ * long_wait_log_deadlock --- besides the error, which may be caught by its caller
  */
 static void
-log_deadlock(const LrName *name)
+long_wait_log_deadlock(const LrName *name)
 {
 	long		ms;
 	int			us;
 
-	waited(&ms, &us);
+	long_wait_elapsed(&ms, &us);
 	ereport(LOG,
 			(errmsg("process %d detected deadlock while waiting for Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
@@ -117,7 +120,7 @@ long_wait_acquired(const LrName *name)
 
 	if (!looked || !log_lock_waits)
 		return;
-	waited(&ms, &us);
+	long_wait_elapsed(&ms, &us);
 	ereport(LOG,
 			(errmsg("process %d acquired Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
@@ -128,21 +131,30 @@ long_wait_acquired(const LrName *name)
  * ----------
  */
 
+/*
+ * long_wait_look_now --- for a deadlock, if this session is the one to search, and
+ * for what is to be logged
+ */
 static void
-look(const LrName *name, bool search)
+long_wait_look_now(const LrName *name, bool search)
 {
 	Deadlock   *deadlock = search ? deadlock_find() : NULL;
 
 	if (deadlock != NULL)
 	{
 		if (log_lock_waits)
-			log_deadlock(name);
+			long_wait_log_deadlock(name);
 		deadlock_report(deadlock);
 	}
 	if (log_lock_waits && !looked)
-		log_wait(name);
+		long_wait_log(name);
 }
 
+/*
+ * long_wait_look --- see long_wait.h
+ *
+ * Also before its own time, if the search of another session came to it.
+ */
 void
 long_wait_look(const LrName *name)
 {
@@ -161,7 +173,7 @@ long_wait_look(const LrName *name)
 	scratch = AllocSetContextCreate(CurrentMemoryContext, "lockredis long wait",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(scratch);
-	look(name, search);
+	long_wait_look_now(name, search);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(scratch);
 	looked = true;

@@ -29,7 +29,6 @@
 #include "session/track.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/node.h"
 #include "store/silence.h"
 #include "store/stores.h"
 
@@ -136,7 +135,7 @@ release_keep_ms(const HoldView *view)
 
 	if (view->keep_until <= now)
 		return 0;
-	return (view->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS;
+	return lr_ms_up(view->keep_until - now);
 }
 
 /*
@@ -184,12 +183,7 @@ release_add(HeldEntry *entry, HoldView *view)
 	}
 
 	op = release_next(hold, &key, view);
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_RELEASE;
-	op->name = key.data;
-	op->name_len = key.len;
-	op->owner = view->owner;
-	op->store = view->store;
+	ask_prepare_held(op, STORE_RELEASE, &key, view);
 	op->keep_ms = release_keep_ms(view);
 	if (op->keep_ms > 0)
 		silence_saw_ttl(key.hash, op->keep_ms);
@@ -205,9 +199,7 @@ release_add_count(const HeldEntry *entry, const HoldView *view)
 	if (view->state != HOLD_HELD)
 		return;
 	op = release_next(entry->hold, &entry->key, view);
-	ask_prepare_set(op, &entry->key, view);
-	op->store = view->store;
-	op->moves = view->moves;
+	ask_prepare_held(op, STORE_SET, &entry->key, view);
 }
 
 /* ----------
@@ -241,7 +233,8 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	HoldView   *view = &item->view;
 
 	view->state = HOLD_LOST;
-	view->lost_reason = op->store == STORE_REDIS && view->place != lr_place ?
+	view->lost_reason =
+		lr_store_can(op->store, STORE_HAS_PLACE) && view->place != lr_place ?
 		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
@@ -334,7 +327,7 @@ release_swap(int i, int j)
 }
 
 /*
- * release_sort --- what is in the table first: that does not take long
+ * release_sort --- what is kept on this server first: that does not take long
  */
 static void
 release_sort(void)
@@ -342,14 +335,14 @@ release_sort(void)
 	int			n = 0;
 
 	for (int i = 0; i < batch.n; i++)
-		if (batch.ops[i].store == STORE_TABLE)
+		if (lr_store_can(batch.ops[i].store, STORE_SERVER_ONLY))
 			release_swap(n++, i);
 }
 
 void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
-	if (lr_has_store(STORE_REDIS) && lr_has_store(STORE_TABLE))
+	if (lr_has_fallback())
 		release_sort();
 	if (how == STORE_POLL)
 		ask_run_until(batch.ops, batch.n, deadline, how);

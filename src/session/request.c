@@ -23,9 +23,7 @@
 int64
 request_ttl_ms(const LockTerms *terms)
 {
-	int64		keep = terms->keep_until - lr_now();
-
-	return Max(terms->lease_ms, (keep + LR_US_PER_MS - 1) / LR_US_PER_MS);
+	return Max(terms->lease_ms, lr_ms_up(terms->keep_until - lr_now()));
 }
 
 /*
@@ -38,7 +36,7 @@ void
 request_require_counter(const AcquireRequest *request, StoreId store)
 {
 	if (!request->fenced || request->terms.scope != SCOPE_SESSION ||
-		store != STORE_TABLE || !lr_has_store(STORE_REDIS))
+		!lr_store_can(store, STORE_SERVER_ONLY) || !lr_has_fallback())
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The Redis locks of this backend: take, give back, ask, end.
+ *	  The Redis locks of this backend: take, ask, change, end.
  *
- * One function for each thing that a user can want.  What they are made of is
- * below: how a lock is waited for (waiting.c), how it is given back (release.c),
- * what the transaction does with it (transaction.c, track.c), what is held
- * (held.c), and how the stores are asked (ask.c).
+ * One function for each thing that a user can want; to give back is in unlock.c.
+ * What they are made of is below: how a lock is waited for (waiting.c), how it is
+ * given back (release.c), what the transaction does with it (transaction.c,
+ * track.c), what is held (held.c), and how the stores are asked (ask.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -17,23 +17,23 @@
  */
 #include "lockredis.h"
 
-#include "instance.h"
 #include "access/parallel.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
+#include "instance.h"
 #include "locktable/losses.h"
 #include "report.h"
 #include "session/ask.h"
 #include "session/held.h"
 #include "session/long_wait.h"
 #include "session/release.h"
+#include "session/request.h"
 #include "session/session.h"
 #include "session/track.h"
 #include "session/transaction.h"
 #include "session/waiting.h"
-#include "settings.h"
 #include "stats.h"
 
 /* ----------
@@ -78,6 +78,11 @@ session_enter(void)
 	entered = true;
 }
 
+/*
+ * session_discard --- see session.h
+ *
+ * Of losses nothing is said: who has the session next has nothing to do with them.
+ */
 void
 session_discard(void)
 {
@@ -100,32 +105,14 @@ session_discard(void)
 void
 session_refuse_lost(const LrName *name, const HoldView *view)
 {
-	report_lost_used(name, view, held_loss_level(held_find(name), view));
+	report_lost_used(name, view, held_loss_level(held_find(name, view->kind), view));
 }
 
 /*
- * session_write --- have the store write count and lease of a lock that we hold
- *
- * An outcome that says so means that the hold is lost.
- */
-static void
-session_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
-			  bool keep, StoreOp *op)
-{
-	ask_prepare_set(op, &entry->key, view);
-	op->lease_ms = lease_ms;
-	op->keep_ms = keep ? lease_ms : 0;
-	lt_note_count(entry->hold, false);
-	(void) ask_held(entry->hold, op);
-	if (op->outcome == STORE_OK)
-		lt_note_count(entry->hold, true);
-}
-
-/*
- * lease_is_short --- must a re-entry lengthen the lease?
+ * session_lease_is_short --- must a re-entry lengthen the lease?
  */
 static bool
-lease_is_short(const HoldView *view, const AcquireRequest *request)
+session_lease_is_short(const HoldView *view, const AcquireRequest *request)
 {
 	int64		want = request->terms.lease_ms * LR_US_PER_MS;
 
@@ -135,10 +122,10 @@ lease_is_short(const HoldView *view, const AcquireRequest *request)
 }
 
 /*
- * add_count --- one more hold in that scope of a copy
+ * session_add_count --- one more hold in that scope of a copy
  */
 static void
-add_count(ScopeHold *part, const LockTerms *terms)
+session_add_count(ScopeHold *part, const LockTerms *terms)
 {
 	bool		first = part->count == 0;
 
@@ -153,10 +140,10 @@ add_count(ScopeHold *part, const LockTerms *terms)
 }
 
 /*
- * refuse_lost_at_reentry --- what was lost is what was held before
+ * session_refuse_reentry --- what was lost is what was held before
  */
 static void
-refuse_lost_at_reentry(const LrName *name, LrIndex hold, LockScope scope,
+session_refuse_reentry(const LrName *name, LrIndex hold, LockScope scope,
 					   const ScopeHold *before)
 {
 	HoldView	view;
@@ -167,7 +154,38 @@ refuse_lost_at_reentry(const LrName *name, LrIndex hold, LockScope scope,
 }
 
 /*
- * reenter --- take a lock again that this session has
+ * session_send_reentry --- have the store write the count and lengthen the lease
+ *
+ * *view is what is wanted, and then what is had; "before" what was had before in
+ * the scope that is wanted.
+ */
+static void
+session_send_reentry(const LrName *name, const HeldEntry *entry,
+					 const LockTerms *terms, HoldView *view,
+					 const ScopeHold *before)
+{
+	ScopeHold	wanted = view->scope[terms->scope];
+	StoreOp		op;
+
+	do
+	{
+		ask_write(entry, view, request_ttl_ms(terms), terms->keep_until != 0, &op);
+		if (ask_says_lost(&op))
+			session_refuse_reentry(name, entry->hold, terms->scope, before);
+		if (op.outcome != STORE_OK)
+			ask_report_failure(ERROR, op.outcome);
+
+		/* The old lease may have ended before the reply was read. */
+		(void) lt_set_scope(entry->hold, terms->scope, &wanted,
+							op.sent_at + terms->lease_ms * LR_US_PER_MS, op.moves);
+		lt_look(entry->hold, view);
+		if (view->state == HOLD_LOST)
+			session_refuse_reentry(name, entry->hold, terms->scope, before);
+	} while (view->moves != op.moves);
+}
+
+/*
+ * session_reenter --- take a lock again that this session has
  *
  * The first hold of the other scope needs a slot, which is reserved before
  * anything is sent and given back if the store does not say yes.
@@ -176,7 +194,7 @@ refuse_lost_at_reentry(const LrName *name, LrIndex hold, LockScope scope,
  * our owner, only lengthens, and the next one sets the count right.
  */
 static void
-reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
+session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 {
 	const LockTerms *terms = &request->terms;
 	LrIndex		hold = entry->hold;
@@ -189,37 +207,16 @@ reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
 		session_refuse_lost(name, &view);
 
 	before = *part;
-	add_count(part, terms);
+	session_add_count(part, terms);
 	if (before.count == 0 && !lt_set_scope(hold, terms->scope, part, 0, 0))
 		report_table_full();
 
 	if ((terms->scope == SCOPE_SESSION && ask_shown_count(&view) > 1) ||
-		terms->keep_until != 0 || lease_is_short(&view, request))
+		terms->keep_until != 0 || session_lease_is_short(&view, request))
 	{
-		StoreOp		op;
-		int64		deadline;
-
 		PG_TRY();
 		{
-			ScopeHold	wanted = *part;
-
-			do
-			{
-				session_write(entry, &view, request_ttl_ms(terms),
-							  terms->keep_until != 0, &op);
-				if (ask_says_lost(&op))
-					refuse_lost_at_reentry(name, hold, terms->scope, &before);
-				if (op.outcome != STORE_OK)
-					ask_report_failure(ERROR, op.outcome);
-
-				/* The old lease may have ended before the reply was read. */
-				deadline = op.sent_at + terms->lease_ms * LR_US_PER_MS;
-				(void) lt_set_scope(hold, terms->scope, &wanted, deadline,
-									op.moves);
-				lt_look(hold, &view);
-				if (view.state == HOLD_LOST)
-					refuse_lost_at_reentry(name, hold, terms->scope, &before);
-			} while (view.moves != op.moves);
+			session_send_reentry(name, entry, terms, &view, &before);
 		}
 		PG_CATCH();
 		{
@@ -252,17 +249,17 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 
 	session_enter();
 	track_reserve();
-	entry = held_find(name);
+	entry = held_find(name, request->terms.kind);
 	if (entry != NULL)
 	{
-		reenter(name, entry, request);
+		session_reenter(name, entry, request);
 		if (got)
 			*got = entry;
 		return true;
 	}
 
 	release_reserve(held_count() + 1);
-	held_reserve(name);
+	held_reserve(name, request->terms.kind);
 	if (!wait_for_lock(name, request, &hold))
 	{
 		held_forget_reserved();
@@ -280,416 +277,137 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 }
 
 /* ----------
- * Giving back
- * ----------
- */
-
-static void
-warn_not_held(const LrName *name)
-{
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("you don't own the Redis lock \"%s\"",
-					lr_name_to_show(name->data, name->len))));
-}
-
-/*
- * ask_who_took --- a release found its owner gone: who is there instead?
- *
- * Only to say so; no answer leaves it at "deleted".  Whoever is cancelled in
- * here is told of the loss all the same.
- */
-static void
-ask_who_took(const LrName *name, HoldView *view)
-{
-	StoreOp		seen;
-
-	memset(&seen, 0, sizeof(seen));
-	seen.kind = STORE_INSPECT;
-	seen.name = name->data;
-	seen.name_len = name->len;
-	seen.store = view->store;
-	PG_TRY();
-	{
-		ask_run(&seen, STORE_WAIT);
-	}
-	PG_CATCH();
-	{
-		report_lost(WARNING, name, view);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
-		return;
-	view->lost_reason = LOST_TAKEN;
-	if (seen.value == STORE_VALUE_LOCK)
-		strlcpy(view->taken_by, seen.holder, LR_OWNER_MAX);
-	else
-		snprintf(view->taken_by, LR_OWNER_MAX, "(%s)", seen.type_name);
-}
-
-/*
- * release_whole --- the last hold of a key goes
- */
-static bool
-release_whole(const LrName *name, HeldEntry *entry)
-{
-	HoldView	view;
-	ReleaseTally tally;
-
-	if (!release_add(entry, &view))
-	{
-		report_lost(WARNING, name, &view);
-		return false;
-	}
-	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
-	if (tally.gone > 0)
-	{
-		ask_who_took(name, &tally.gone_view);
-		report_lost(WARNING, name, &tally.gone_view);
-		return false;
-	}
-	track_forget_taken(view.owner);
-	xact_warn_early_unlock();
-	if (tally.unanswered > 0)
-		ask_report_failure(WARNING, tally.failure);
-	return true;
-}
-
-/*
- * drop_lost_session_holds --- the session has seen that its lock was lost
- *
- * A transaction that has it too sees the loss itself, at its commit, and so
- * does the job runner.
- */
-static bool
-drop_lost_session_holds(const LrName *name, HeldEntry *entry, HoldView *view)
-{
-	track_unlocked_loss(&entry->key, view);
-	if (view->scope[SCOPE_XACT].count == 0 && entry->job_count == 0)
-	{
-		LrIndex		hold = entry->hold;
-
-		held_delete(entry);
-		lt_drop_lost(hold);
-	}
-	else
-	{
-		view->scope[SCOPE_SESSION].count = entry->job_count;
-		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-							&view->scope[SCOPE_SESSION], 0, 0);
-	}
-	report_lost(WARNING, name, view);
-	return false;
-}
-
-/*
- * lower_count --- n of several holds of a key go
- *
- * They are gone before the store hears of it; should that fail, the next
- * request writes the right count, and the last release does not look at it.
- *
- * False: the lock is lost.  *view is then what was held until now: that was lost.
- */
-static bool
-lower_count(HeldEntry *entry, HoldView *view, int n)
-{
-	LrIndex		hold = entry->hold;
-	HoldView	before = *view;
-	ScopeHold  *part = &view->scope[SCOPE_SESSION];
-	StoreOp		op;
-
-	part->count -= n;
-	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0, 0);
-	if (view->state == HOLD_HELD)
-	{
-		if (ask_shown_count(view) == ask_shown_count(&before))
-			return true;
-		session_write(entry, view, 0, false, &op);
-		if (op.outcome == STORE_OK)
-			return true;
-		if (!ask_says_lost(&op))
-		{
-			ask_report_failure(WARNING, op.outcome);
-			return true;
-		}
-		lt_look(hold, view);
-	}
-	view->guard = before.guard;
-	view->scope[SCOPE_SESSION] = before.scope[SCOPE_SESSION];
-	return false;
-}
-
-static bool
-release_some(const LrName *name, HeldEntry *entry, HoldView *view, int n)
-{
-	return lower_count(entry, view, n) ||
-		drop_lost_session_holds(name, entry, view);
-}
-
-/*
- * release_holds --- give back n session-level holds of a key
- */
-static bool
-release_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
-{
-	if (view->state == HOLD_LOST)
-		return drop_lost_session_holds(name, entry, view);
-	if (view->scope[SCOPE_SESSION].count == n &&
-		view->scope[SCOPE_XACT].count == 0)
-		return release_whole(name, entry);
-	return release_some(name, entry, view, n);
-}
-
-bool
-session_unlock(const LrName *name)
-{
-	HeldEntry  *entry;
-	HoldView	view;
-
-	session_enter();
-	entry = held_find(name);
-	if (entry != NULL)
-		lt_look(entry->hold, &view);
-	if (entry == NULL ||
-		view.scope[SCOPE_SESSION].count - entry->job_count <= 0)
-	{
-		warn_not_held(name);
-		return false;
-	}
-	return release_holds(name, entry, &view, 1);
-}
-
-/*
- * session_unlock_job --- the job runner gives its hold back
- *
- * The transaction has begun after the job's last commit: it has done nothing
- * under the lock.  What else the session has of it has yet to see a loss.
- */
-bool
-session_unlock_job(const LrName *name)
-{
-	HeldEntry  *entry;
-	HoldView	view;
-	bool		released;
-
-	entry = held_find(name);
-	if (entry == NULL)
-		return false;
-	lt_look(entry->hold, &view);
-	entry->job_count--;
-	if (view.scope[SCOPE_SESSION].count == 1)
-	{
-		released = release_holds(name, entry, &view, 1);
-		track_forget_unlocked_losses();
-		return released;
-	}
-	released = lower_count(entry, &view, 1);
-	if (!released)
-		report_lost(WARNING, name, &view);
-	return released;
-}
-
-/* One key of session_unlock_all. */
-typedef struct UnlockItem
-{
-	LrName		name;
-	bool		lost;
-	HoldView	view;			/* if it was lost */
-} UnlockItem;
-
-typedef struct UnlockAll
-{
-	int			n;
-	UnlockItem *items;
-} UnlockAll;
-
-static void
-collect_name(HeldEntry *entry, void *arg)
-{
-	UnlockAll  *all = arg;
-	UnlockItem *item = &all->items[all->n++];
-
-	item->name.len = entry->key.len;
-	item->name.hash = entry->key.hash;
-	memcpy(item->name.data, entry->key.data, entry->key.len);
-	item->lost = false;
-}
-
-/*
- * unlock_whole --- if all there is of a key can go, it goes into the batch
- *
- * False if the key had no hold to be given back, or some that stay.
- */
-static bool
-unlock_whole(UnlockItem *item)
-{
-	HeldEntry  *entry = held_find(&item->name);
-	HoldView	view;
-
-	lt_look(entry->hold, &view);
-	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0)
-		return false;
-	item->lost = !release_add(entry, &item->view);
-	return !item->lost;
-}
-
-/*
- * unlock_part --- a transaction or the job runner has the key too
- */
-static bool
-unlock_part(UnlockItem *item)
-{
-	HeldEntry  *entry = held_find(&item->name);
-	HoldView	view;
-	int			n;
-
-	if (entry == NULL)
-		return false;
-	lt_look(entry->hold, &view);
-	n = view.scope[SCOPE_SESSION].count - entry->job_count;
-	return n > 0 && release_holds(&item->name, entry, &view, n);
-}
-
-/*
- * session_unlock_all --- see session.h
- *
- * Even a warning can raise (in an encoding that lacks a character of the key),
- * so warnings come when all has been given back.  Losses have been noted for the
- * commit by then, so it does not matter if none of the warnings is made.
- */
-int64
-session_unlock_all(void)
-{
-	UnlockAll	all = {0};
-	ReleaseTally tally;
-	int64		n = 0;
-
-	session_enter();
-	if (held_count() == 0)
-		return 0;
-	all.items = palloc_extended(sizeof(UnlockItem) * (Size) held_count(),
-								MCXT_ALLOC_HUGE);
-	held_walk(collect_name, &all);
-	for (int i = 0; i < all.n; i++)
-		if (unlock_whole(&all.items[i]))
-			n++;
-	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
-	n -= tally.gone;
-
-	if (tally.released > 0)
-		xact_warn_early_unlock();
-	if (tally.unanswered > 0)
-		ask_report_failure(WARNING, tally.failure);
-	if (tally.gone == 1)
-		report_lost(WARNING, &tally.gone_name, &tally.gone_view);
-	else if (tally.gone > 1)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("%d Redis locks were lost", tally.gone)));
-	for (int i = 0; i < all.n; i++)
-	{
-		if (all.items[i].lost)
-			report_lost(WARNING, &all.items[i].name, &all.items[i].view);
-		else if (unlock_part(&all.items[i]))
-			n++;
-	}
-	pfree(all.items);
-	release_trim(held_count());
-	return n;
-}
-
-/* ----------
  * Asking and changing
  * ----------
  */
 
 bool
-session_look(const LrName *name, HoldView *view)
+session_look(const LrName *name, KindId kind, HoldView *view)
 {
 	HeldEntry  *entry;
 
 	session_enter();
-	entry = held_find(name);
+	entry = held_find(name, kind);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, view);
 	return true;
 }
 
+/*
+ * session_extend_scopes --- the store has lengthened the lease: so do we
+ */
+static void
+session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, bool renewed)
+{
+	for (int i = 0; i < SCOPE_COUNT; i++)
+	{
+		ScopeHold  *part = &view->scope[i];
+
+		if (part->count == 0)
+			continue;
+		part->renewed = renewed;
+		part->lease_ms = op->lease_ms;
+		(void) lt_set_scope(hold, i, part,
+							op->sent_at + op->lease_ms * LR_US_PER_MS, op->moves);
+	}
+}
+
+/*
+ * session_extend --- see session.h
+ *
+ * A lock that was moved meanwhile is extended where it is now.
+ */
 bool
-session_extend(const LrName *name, int64 lease_ms, bool renewed)
+session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 {
 	HeldEntry  *entry;
 	HoldView	view;
 	StoreOp		op;
 
 	session_enter();
-	entry = held_find(name);
+	entry = held_find(name, kind);
 	if (entry == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("you don't own the Redis lock \"%s\"",
-						lr_name_to_show(name->data, name->len))));
+		report_not_held(ERROR, name);
 	lt_look(entry->hold, &view);
 	if (view.state == HOLD_LOST)
 		return false;
 
 	do
 	{
-		session_write(entry, &view, lease_ms, false, &op);
-		if (op.outcome == STORE_GONE || op.outcome == STORE_WRONG_TYPE)
+		ask_write(entry, &view, lease_ms, false, &op);
+		if (ask_says_lost(&op))
 			return false;
 		if (op.outcome != STORE_OK)
 			ask_report_failure(ERROR, op.outcome);
-
-		for (int i = 0; i < SCOPE_COUNT; i++)
-		{
-			ScopeHold  *part = &view.scope[i];
-
-			if (part->count == 0)
-				continue;
-			part->renewed = renewed;
-			part->lease_ms = lease_ms;
-			(void) lt_set_scope(entry->hold, i, part,
-								op.sent_at + lease_ms * LR_US_PER_MS, op.moves);
-		}
+		session_extend_scopes(entry->hold, &view, &op, renewed);
 		lt_look(entry->hold, &view);
 	} while (view.state == HOLD_HELD && view.moves != op.moves);
 	return view.state == HOLD_HELD;
 }
 
-void
-session_inspect(const LrName *name, StoreOp *op)
+/*
+ * session_mint --- see session.h
+ */
+int64
+session_mint(const LrName *name, const HeldEntry *entry,
+			 const AcquireRequest *request, int64 floor)
 {
+	StoreOp		op;
+	HoldView	view;
+	bool		lost;
+
+	lt_look(entry->hold, &view);
+	if (view.state == HOLD_LOST)
+		session_refuse_lost(name, &view);
+
+	ask_prepare_held(&op, STORE_MINT, &entry->key, &view);
+	op.floor = floor;
+	lost = ask_held(entry->hold, &op);
+	request_require_counter(request, op.store);
+	if (lost)
+	{
+		lt_look(entry->hold, &view);
+		session_refuse_lost(name, &view);
+	}
+	if (op.outcome != STORE_OK)
+		ask_report_failure(ERROR, op.outcome);
+	lt_set_fence(entry->hold, op.fence);
+	return op.fence;
+}
+
+void
+session_inspect(const LrName *name, KindId kind, StoreOp *op)
+{
+	HeldKey		key = held_key(name, kind);
+
 	session_enter();
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_INSPECT;
-	op->store = lt_store_of_key(name);
-	op->name = name->data;
-	op->name_len = name->len;
+	ask_prepare(op, STORE_INSPECT, &key, lt_store_of_key(name));
 	ask_run(op, STORE_WAIT);
 	if (op->outcome != STORE_OK)
 		ask_report_failure(ERROR, op->outcome);
 }
 
+/*
+ * session_force --- see session.h
+ *
+ * By the owner that was there a moment ago, so that it takes the lock from nobody
+ * who has come since.
+ */
 bool
-session_force(const LrName *name)
+session_force(const LrName *name, KindId kind)
 {
+	HeldKey		key = held_key(name, kind);
 	StoreOp		seen;
 	StoreOp		op;
 
-	session_inspect(name, &seen);
+	session_inspect(name, kind, &seen);
 	if (seen.value == STORE_VALUE_NONE)
 		return false;
 	if (seen.value != STORE_VALUE_LOCK)
 		report_wrong_type(name, &seen);
 
-	memset(&op, 0, sizeof(StoreOp));
-	op.kind = STORE_FORCE;
-	op.store = seen.store;
-	op.name = name->data;
-	op.name_len = name->len;
+	ask_prepare(&op, STORE_FORCE, &key, seen.store);
 	op.owner_text = seen.holder;
 	op.owner_text_len = strlen(seen.holder);
 	ask_run(&op, STORE_WAIT);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *	  The Redis locks of this backend: take, give back, ask, end.
+ *	  The Redis locks of this backend: take, ask, change, end.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,31 +31,30 @@ extern bool session_lock(const LrName *name, const AcquireRequest *request,
 /* What a backend needs before its first lock or question; raises. */
 extern void session_enter(void);
 
-/* Give back one session-level hold.  False, with a WARNING: there was none. */
-extern bool session_unlock(const LrName *name);
-
-/* The job runner's own hold, which session_unlock does not touch. */
-extern bool session_unlock_job(const LrName *name);
-
-/* Give back all of them; the number of keys. */
-extern int64 session_unlock_all(void);
-
 /* DISCARD ALL: the same, but a cancel cannot stop it and it raises nothing. */
 extern void session_discard(void);
 
 /* Of this session, without asking the store.  False: no hold, not even lost. */
-extern bool session_look(const LrName *name, HoldView *view);
+extern bool session_look(const LrName *name, KindId kind, HoldView *view);
 
 /* Raise that a lost hold of this session was to be used. */
 extern void session_refuse_lost(const LrName *name, const HoldView *view);
 
 /* Keep the hold at least that long from now.  False: it is lost. */
-extern bool session_extend(const LrName *name, int64 lease_ms, bool renewed);
+extern bool session_extend(const LrName *name, KindId kind, int64 lease_ms,
+						   bool renewed);
+
+/*
+ * Have the store give the hold a new fencing token above "floor"; raises unless
+ * it does.
+ */
+extern int64 session_mint(const LrName *name, const HeldEntry *entry,
+						  const AcquireRequest *request, int64 floor);
 
 /* Ask the store who has the key; raises unless it says. */
-extern void session_inspect(const LrName *name, StoreOp *op);
+extern void session_inspect(const LrName *name, KindId kind, StoreOp *op);
 
 /* Take the lock away from whoever has it.  False: nobody had it. */
-extern bool session_force(const LrName *name);
+extern bool session_force(const LrName *name, KindId kind);
 
 #endif							/* LR_SESSION_H */

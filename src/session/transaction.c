@@ -207,15 +207,15 @@ xact_forget(void)
 }
 
 /*
- * xact_release_callback --- the place where a transaction's locks are given back, and
- * those of a subtransaction that aborts
+ * xact_release_callback --- where a transaction's locks are given back, and those
+ * of a subtransaction that aborts
  *
  * Called for each resource owner of every transaction, so it must be quick
  * when there is nothing to do.
  */
 static void
 xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level,
-				 void *arg)
+					  void *arg)
 {
 	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
 		return;
@@ -382,9 +382,9 @@ xact_warn_early_unlock(void)
 }
 
 void
-xact_release_job_at_abort(const LrName *name)
+xact_release_job_at_abort(const LrName *name, KindId kind)
 {
-	HeldEntry  *entry = held_find(name);
+	HeldEntry  *entry = held_find(name, kind);
 
 	if (entry == NULL || entry->failed_jobs == entry->job_count)
 		return;

@@ -16,6 +16,7 @@
 #include "lockredis.h"
 
 #include "keyname.h"
+#include "kinds/kind.h"
 #include "terms.h"
 
 /* Once, when the library is preloaded. */
@@ -42,6 +43,6 @@ extern void xact_leave_procedural(void);
 extern bool xact_in_outermost_procedural(void);
 
 /* The job runner's command failed: release its hold at the end of the abort. */
-extern void xact_release_job_at_abort(const LrName *name);
+extern void xact_release_job_at_abort(const LrName *name, KindId kind);
 
 #endif							/* LR_TRANSACTION_H */

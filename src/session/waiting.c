@@ -32,6 +32,7 @@
 #include "locktable/wait.h"
 #include "report.h"
 #include "session/ask.h"
+#include "session/held.h"
 #include "session/long_wait.h"
 #include "session/waiting.h"
 #include "settings.h"
@@ -77,6 +78,7 @@ typedef struct Acquire
 	uint32		epoch;			/* current_epoch() then */
 	LrIndex		hold;
 	const LrName *name;
+	HeldKey		key;			/* the same, with its kind */
 	const AcquireRequest *request;
 	int64		asked_at;		/* head: when the store was asked last */
 	int64		retry_at;		/* and when to ask again unless woken */
@@ -92,10 +94,10 @@ static Acquire acq;
  */
 
 /*
- * require_watchdog --- a lock that is to be renewed needs somebody who does it
+ * wait_require_watchdog --- a lock that is to be renewed needs somebody who does it
  */
 static void
-require_watchdog(void)
+wait_require_watchdog(void)
 {
 	int64		until = lr_now() + WATCHDOG_PATIENCE;
 
@@ -117,14 +119,14 @@ require_watchdog(void)
 }
 
 /*
- * is_left_behind --- does lockredis.url mean another place to the watchdog?
+ * wait_is_left_behind --- does lockredis.url mean another place to the watchdog?
  *
  * A session reads changed settings between statements only, so one that waits,
  * or takes locks in a long DO or CALL, would go on where nobody renews or
  * listens any more.
  */
 static bool
-is_left_behind(void)
+wait_is_left_behind(void)
 {
 	uint32		place = node_get_place();
 
@@ -132,7 +134,7 @@ is_left_behind(void)
 }
 
 static void
-report_left_behind(void)
+wait_report_left_behind(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -142,15 +144,11 @@ report_left_behind(void)
 }
 
 static void
-ask_once(StoreId store)
+wait_send_create(StoreId store)
 {
 	StoreOp    *op = &acq.op;
 
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_CREATE;
-	op->store = store;
-	op->name = acq.name->data;
-	op->name_len = acq.name->len;
+	ask_prepare(op, STORE_CREATE, &acq.key, store);
 	op->owner = lr_new_owner();
 	op->lease_ms = request_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
@@ -159,28 +157,27 @@ ask_once(StoreId store)
 	acq.asking = true;
 	ask_run(op, STORE_WAIT);
 	acq.asking = false;
-	if (op->outcome == STORE_BUSY && op->store == STORE_REDIS)
+	if (op->outcome == STORE_BUSY && !lr_store_can(store, STORE_SERVER_ONLY))
 		silence_saw_ttl(acq.name->hash, op->ttl_ms);
 }
 
 /*
- * must_hold_off --- may somebody elsewhere still have the key?
+ * wait_must_hold_off --- may somebody elsewhere still have the key?
  *
  * Then it is as if he did.
  */
 static bool
-must_hold_off(StoreId store)
+wait_must_hold_off(StoreId store)
 {
 	StoreOp    *op = &acq.op;
 	int64		left;
 
-	if (store != STORE_TABLE)
+	if (!lr_store_can(store, STORE_SERVER_ONLY))
 		return false;
 	left = silence_hold_off(acq.name->hash);
 	if (left == 0 || lt_key_stayed_here(acq.hold))
 		return false;
-	memset(op, 0, sizeof(StoreOp));
-	op->store = store;
+	ask_prepare(op, STORE_CREATE, &acq.key, store);
 	op->outcome = STORE_BUSY;
 	op->value = STORE_VALUE_LOCK;
 	op->ttl_ms = Min(left / LR_US_PER_MS + 1, HOLD_OFF_TTL_MAX);
@@ -188,30 +185,30 @@ must_hold_off(StoreId store)
 }
 
 /*
- * ask --- one attempt to create the lock
+ * wait_ask_store --- one attempt to create the lock
  *
  * Refused as too late (our idea of the store's clock was wrong): the reply
  * brought the right time, so once more, with a new owner.
  */
 static void
-ask(void)
+wait_ask_store(void)
 {
 	StoreId		store;
 
 	if (acq.request->terms.renewed)
-		require_watchdog();
+		wait_require_watchdog();
 	acq.epoch = current_epoch();
 	store = current_store();
 	request_require_counter(acq.request, store);
-	if (must_hold_off(store))
+	if (wait_must_hold_off(store))
 		return;
-	ask_once(store);
+	wait_send_create(store);
 	if (acq.op.outcome == STORE_LATE)
-		ask_once(store);
+		wait_send_create(store);
 }
 
 /*
- * give_back --- the store gave us what another session here still has, or has
+ * wait_give_back --- the store gave us what another session here still has, or has
  * given up to give locks at all
  *
  * See lt_grant.  The outcome does not matter: should it fail, wait_abandon
@@ -219,15 +216,11 @@ ask(void)
  * after it has worked.
  */
 static void
-give_back(int64 retry_at)
+wait_give_back(int64 retry_at)
 {
 	StoreOp		release;
 
-	memset(&release, 0, sizeof(release));
-	release.kind = STORE_RELEASE;
-	release.store = acq.op.store;
-	release.name = acq.name->data;
-	release.name_len = acq.name->len;
+	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
 	release.owner = acq.op.owner;
 	ask_run(&release, STORE_WAIT);
 	if (release.outcome != STORE_OK && release.outcome != STORE_GONE)
@@ -237,19 +230,19 @@ give_back(int64 retry_at)
 }
 
 /*
- * take --- the store said yes; true if the lock is ours
+ * wait_take_granted --- the store said yes; true if the lock is ours
  */
 static bool
-take(LrIndex *hold)
+wait_take_granted(LrIndex *hold)
 {
 	const AcquireRequest *r = acq.request;
 	int64		deadline = acq.op.sent_at + r->terms.lease_ms * LR_US_PER_MS;
 
 	/* The watchdog could not give it back there. */
-	if (is_left_behind())
+	if (wait_is_left_behind())
 	{
-		give_back(0);
-		report_left_behind();
+		wait_give_back(0);
+		wait_report_left_behind();
 	}
 	switch (lt_grant(acq.hold, acq.op.store, acq.op.owner, deadline, &r->terms,
 					 acq.op.fence))
@@ -260,10 +253,10 @@ take(LrIndex *hold)
 			lr_count(STAT_ACQUIRES);
 			return true;
 		case GRANT_CONFLICT:
-			give_back(lr_now() + POLL_MIN);
+			wait_give_back(lr_now() + POLL_MIN);
 			return false;
 		case GRANT_STALE:
-			give_back(0);
+			wait_give_back(0);
 			return false;
 		case GRANT_TOO_LATE:
 			break;
@@ -277,19 +270,16 @@ take(LrIndex *hold)
 }
 
 /*
- * mint_for_handed --- a fencing token for a lock that came without one
+ * wait_mint_for_handed --- a fencing token for a lock that came without one
  *
  * False: the store says that the lock is gone.
  */
 static bool
-mint_for_handed(StoreId *where)
+wait_mint_for_handed(StoreId *where)
 {
 	StoreOp		op;
 
-	memset(&op, 0, sizeof(op));
-	op.kind = STORE_MINT;
-	op.name = acq.name->data;
-	op.name_len = acq.name->len;
+	ask_prepare(&op, STORE_MINT, &acq.key, acq.op.store);
 	op.owner = lt_owner(acq.hold);
 	ask_run_held(acq.hold, &op);
 	request_require_counter(acq.request, op.store);
@@ -303,18 +293,18 @@ mint_for_handed(StoreId *where)
 }
 
 /*
- * take_handed --- a session of this server has passed the lock on to us
+ * wait_take_handed --- a session of this server has passed the lock on to us
  *
  * False: it turned out to be gone before anybody was told that we have it, so
  * this is no loss, and we wait on as the first.
  */
 static bool
-take_handed(LrIndex *hold)
+wait_take_handed(LrIndex *hold)
 {
 	StoreId		where;
 
 	acq.handed = true;
-	if (acq.request->fenced && !mint_for_handed(&where))
+	if (acq.request->fenced && !wait_mint_for_handed(&where))
 	{
 		acq.handed = false;
 		lt_wait_again(&acq.hold, where);
@@ -329,13 +319,13 @@ take_handed(LrIndex *hold)
 }
 
 /*
- * plan_retry --- somebody else has the key: when to ask again
+ * wait_plan_retry --- somebody else has the key: when to ask again
  *
  * Unless woken: by a message if the subscription stood before we asked, by its
  * confirmation if it did not.
  */
 static void
-plan_retry(bool subscribed)
+wait_plan_retry(bool subscribed)
 {
 	int64		now = lr_now();
 	int64		ttl = acq.op.ttl_ms == STORE_NO_TTL ? POLL_ENDLESS :
@@ -347,7 +337,7 @@ plan_retry(bool subscribed)
 		acq.retry_at = now + Min(ttl, acq.poll);
 		return;
 	}
-	if (!(lr_store(acq.op.store)->features & STORE_HAS_PUSH))
+	if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
 	else if (!subscribed)
 	{
@@ -363,18 +353,21 @@ plan_retry(bool subscribed)
  */
 
 /*
- * raise_timeout --- 55P03 in PostgreSQL's own words
+ * wait_raise_timeout --- 55P03 in PostgreSQL's own words
  */
 static void
-raise_timeout(void)
+wait_raise_timeout(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("canceling statement due to lock timeout")));
 }
 
+/*
+ * wait_sleep --- until then, or until somebody has news for us
+ */
 static void
-sleep_until(int64 until)
+wait_sleep(int64 until)
 {
 	if (!acq.slept)
 	{
@@ -393,10 +386,10 @@ sleep_until(int64 until)
 }
 
 /*
- * store_failed --- as such, not for this request or this process only
+ * wait_store_failed --- as such, not for this request or this process only
  */
 static bool
-store_failed(void)
+wait_store_failed(void)
 {
 	int			sqlstate;
 
@@ -408,31 +401,32 @@ store_failed(void)
 }
 
 /*
- * is_shared_failure --- would it fail the others in the queue too?
+ * wait_failure_is_shared --- would it fail the others in the queue too?
  *
  * Not that a right is missing, perhaps to what only we have asked for.
  */
 static bool
-is_shared_failure(void)
+wait_failure_is_shared(void)
 {
-	return store_failed() &&
+	return wait_store_failed() &&
 		!(acq.op.outcome == STORE_DENIED && acq.op.own_fault);
 }
 
 /*
- * waits_for_store --- is this a failure that a waiting call outlives?
+ * wait_outlive_failure --- wait on although the store has failed, if this is a
+ * failure that a waiting call outlives; false: it is not
  *
  * In fallback mode one store or the other is there after a while.  What the
  * request may have taken is left to the watchdog, under its own record.  One
  * that refuses us and does answer the watchdog will go on to do so.
  */
 static bool
-waits_for_store(void)
+wait_outlive_failure(void)
 {
 	bool		refused = acq.op.outcome == STORE_REFUSED ||
 		acq.op.outcome == STORE_DENIED;
 
-	if (acq.request->wait_us == 0 || lr_mode != MODE_FALLBACK || !store_failed())
+	if (acq.request->wait_us == 0 || !lr_has_fallback() || !wait_store_failed())
 		return false;
 	if (refused && ++acq.refusals > 1 && lr_store_is_up(lr_first_store()))
 		return false;
@@ -447,21 +441,21 @@ waits_for_store(void)
 }
 
 /*
- * ask_as_head --- our turn; true if the lock is ours
+ * wait_ask_as_head --- our turn; true if the lock is ours
  */
 static bool
-ask_as_head(bool subscribed, LrIndex *hold)
+wait_ask_as_head(bool subscribed, LrIndex *hold)
 {
-	ask();
+	wait_ask_store();
 	acq.failure = STORE_PENDING;
 	switch (acq.op.outcome)
 	{
 		case STORE_OK:
-			return take(hold);
+			return wait_take_granted(hold);
 		case STORE_BUSY:
 			lt_found_busy(acq.hold);
 			if (acq.request->wait_us != 0)
-				plan_retry(subscribed);
+				wait_plan_retry(subscribed);
 			return false;
 		case STORE_WRONG_TYPE:
 			report_wrong_type(acq.name, &acq.op);
@@ -473,22 +467,22 @@ ask_as_head(bool subscribed, LrIndex *hold)
 					 errhint("Its clock may be unsteady.")));
 			break;
 		default:
-			if (!waits_for_store())
+			if (!wait_outlive_failure())
 				ask_report_failure(ERROR, acq.op.outcome);
 	}
 	return false;
 }
 
 /*
- * end_at_limit --- the time is over: false, or an error
+ * wait_end_at_limit --- the time is over: false, or an error
  */
 static void
-end_at_limit(bool limit_raises)
+wait_end_at_limit(bool limit_raises)
 {
 	if (limit_raises)
 	{
 		lr_count(STAT_TIMEOUTS);
-		raise_timeout();
+		wait_raise_timeout();
 	}
 
 	/* That somebody else has the lock is not known. */
@@ -497,25 +491,35 @@ end_at_limit(bool limit_raises)
 }
 
 /*
- * acquire --- queue, ask, sleep, until the lock is had or the time is over
+ * wait_limit --- until when to wait for a holder
  *
- * Both limits bound the waiting for a holder; the shorter one decides between
- * false and an error.  A request in flight is bounded by the store's budget.
+ * Both lock_timeout and the caller's limit bound it; the shorter one decides
+ * between an error and false.
+ */
+static int64
+wait_limit(bool *raises)
+{
+	int64		now = lr_now();
+	int64		wait = acq.request->wait_us;
+
+	*raises = LockTimeout > 0 &&
+		(wait == WAIT_FOREVER || LockTimeout * LR_US_PER_MS < wait);
+	if (*raises)
+		return now + LockTimeout * LR_US_PER_MS;
+	return wait == WAIT_FOREVER ? LR_NEVER : now + wait;
+}
+
+/*
+ * wait_until_had --- queue, ask, sleep, until the lock is had or the time is over
+ *
+ * A request in flight is not bounded by the limit, but by the store's budget.
  */
 static bool
-acquire(LrIndex *hold)
+wait_until_had(LrIndex *hold)
 {
-	int64		start = lr_now();
-	int64		wait = acq.request->wait_us;
-	bool		limit_raises = LockTimeout > 0 &&
-		(wait == WAIT_FOREVER || LockTimeout * LR_US_PER_MS < wait);
-	int64		limit = LR_NEVER;
+	bool		limit_raises;
+	int64		limit = wait_limit(&limit_raises);
 	bool		asked = false;
-
-	if (limit_raises)
-		limit = start + LockTimeout * LR_US_PER_MS;
-	else if (wait != WAIT_FOREVER)
-		limit = start + wait;
 
 	for (;;)
 	{
@@ -523,8 +527,8 @@ acquire(LrIndex *hold)
 		bool		subscribed;
 		TurnResult	turn;
 
-		if (is_left_behind())
-			report_left_behind();
+		if (wait_is_left_behind())
+			wait_report_left_behind();
 
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
@@ -535,7 +539,7 @@ acquire(LrIndex *hold)
 
 		if (turn == TURN_HANDED)
 		{
-			if (take_handed(hold))
+			if (wait_take_handed(hold))
 				return true;
 			continue;
 		}
@@ -547,31 +551,36 @@ acquire(LrIndex *hold)
 
 		if (lr_now() >= limit && (asked || turn == TURN_WAIT))
 		{
-			end_at_limit(limit_raises);
+			wait_end_at_limit(limit_raises);
 			return false;
 		}
 		if (turn == TURN_TRY)
 		{
 			asked = true;
 			acq.asked_at = lr_now();
-			if (ask_as_head(subscribed, hold))
+			if (wait_ask_as_head(subscribed, hold))
 				return true;
 		}
 		else
-			sleep_until(Min(look_again, limit));
+			wait_sleep(Min(look_again, limit));
 	}
 }
 
 /*
- * count_wait --- the acquire has ended: for how long did it wait?
+ * wait_count_time --- the acquire has ended: for how long did it wait?
  */
 static void
-count_wait(void)
+wait_count_time(void)
 {
 	if (acq.slept)
 		lr_count_many(STAT_WAITED, lr_now() - acq.began);
 }
 
+/*
+ * wait_for_lock --- see waiting.h
+ *
+ * Here and in wait_abandon() begins and ends all that must not be left behind.
+ */
 bool
 wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 {
@@ -582,6 +591,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	acq.op.outcome = STORE_PENDING;
 	long_wait_reset();
 	acq.name = name;
+	acq.key = held_key(name, request->terms.kind);
 	acq.request = request;
 	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
 	{
@@ -597,7 +607,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 
 	PG_TRY();
 	{
-		taken = acquire(hold);
+		taken = wait_until_had(hold);
 	}
 	PG_CATCH();
 	{
@@ -609,7 +619,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	PG_END_TRY();
 
 	if (taken)
-		count_wait();
+		wait_count_time();
 	else
 	{
 		lr_count(acq.slept ? STAT_TIMEOUTS : STAT_BUSY);
@@ -619,21 +629,27 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 }
 
 /*
- * must_give_back --- may the store have given us the lock?
+ * wait_may_be_taken --- may the store have given us the lock?
  */
 static bool
-must_give_back(void)
+wait_may_be_taken(void)
 {
 	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN;
 }
 
+/*
+ * wait_abandon --- see waiting.h
+ *
+ * Whoever is behind us in the queue is failed, too, if the store has failed us as
+ * it would fail him: so a whole queue takes no longer than its head.
+ */
 void
 wait_abandon(void)
 {
 	if (!acq.active)
 		return;
 	acq.active = false;
-	count_wait();
+	wait_count_time();
 
 	if (acq.handed)
 	{
@@ -647,10 +663,10 @@ wait_abandon(void)
 		ask_abandon();
 		acq.asking = false;
 	}
-	else if (lr_mode != MODE_FALLBACK && is_shared_failure())
+	else if (!lr_has_fallback() && wait_failure_is_shared())
 		lt_fail_waiters(acq.hold);
 
-	if (must_give_back())
+	if (wait_may_be_taken())
 		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner,
 						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);
 	else

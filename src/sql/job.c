@@ -28,14 +28,17 @@
 #include "tcop/dest.h"
 #include "utils/builtins.h"
 
-#include "sql/job.h"
 #include "session/session.h"
 #include "session/transaction.h"
+#include "session/unlock.h"
+#include "sql/arguments.h"
+
+PG_FUNCTION_INFO_V1(lockredis_with_lock);
 
 /*
  * job_require_control --- may the caller's transaction be ended?
  */
-void
+static void
 job_require_control(FunctionCallInfo fcinfo)
 {
 	CallContext *context = (CallContext *) fcinfo->context;
@@ -55,26 +58,26 @@ job_require_control(FunctionCallInfo fcinfo)
 }
 
 /*
- * commit_call --- what follows in a pipeline is another transaction
+ * job_commit_call --- what follows in a pipeline is another transaction
  *
  * As after each command of PostgreSQL that commits by itself.  So a job can
  * follow a job.  Not inside of another CALL or DO, which may go on to write.
  */
 static void
-commit_call(void)
+job_commit_call(void)
 {
 	if (xact_in_outermost_procedural())
 		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 }
 
 /*
- * run_statement --- one statement of the command
+ * job_run_statement --- one statement of the command
  *
  * Only CALL and DO may end transactions themselves.  What a statement returns
  * is thrown away.
  */
 static void
-run_statement(const char *statement, bool may_commit)
+job_run_statement(const char *statement, bool may_commit)
 {
 	SPIExecuteOptions options;
 	int			result;
@@ -98,7 +101,7 @@ run_statement(const char *statement, bool may_commit)
 
 /* A syntax error is at a place in the command, not in the CALL. */
 static void
-parse_error_callback(void *arg)
+job_parse_error(void *arg)
 {
 	int			position = geterrposition();
 
@@ -111,12 +114,12 @@ parse_error_callback(void *arg)
 }
 
 static List *
-parse_command(const char *command)
+job_parse_command(const char *command)
 {
 	ErrorContextCallback callback;
 	List	   *statements;
 
-	callback.callback = parse_error_callback;
+	callback.callback = job_parse_error;
 	callback.arg = unconstify(char *, command);
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
@@ -126,12 +129,12 @@ parse_command(const char *command)
 }
 
 /*
- * run_command --- its statements one by one, each seeing what those before did
+ * job_run_command --- its statements one by one, each seeing what those before did
  */
 static void
-run_command(const char *command)
+job_run_command(const char *command)
 {
-	List	   *statements = parse_command(command);
+	List	   *statements = job_parse_command(command);
 	ListCell   *cell;
 
 	foreach(cell, statements)
@@ -139,8 +142,8 @@ run_command(const char *command)
 		RawStmt    *raw = lfirst_node(RawStmt, cell);
 		const char *text = command + raw->stmt_location;
 
-		run_statement(raw->stmt_len > 0 ? pnstrdup(text, raw->stmt_len) : text,
-					  IsA(raw->stmt, CallStmt) || IsA(raw->stmt, DoStmt));
+		job_run_statement(raw->stmt_len > 0 ? pnstrdup(text, raw->stmt_len) : text,
+						  IsA(raw->stmt, CallStmt) || IsA(raw->stmt, DoStmt));
 	}
 }
 
@@ -149,7 +152,7 @@ run_command(const char *command)
  *
  * Nothing is committed then.
  */
-bool
+static bool
 job_run(const LrName *name, const AcquireRequest *request, const char *command)
 {
 	HeldEntry  *entry;
@@ -159,7 +162,7 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 	if (!session_lock(name, request, &entry))
 	{
 		SPI_finish();
-		commit_call();
+		job_commit_call();
 		return false;
 	}
 	entry->job_count++;
@@ -167,18 +170,56 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 	PG_TRY();
 	{
 		SPI_commit();
-		run_command(command);
+		job_run_command(command);
 		SPI_commit();
 	}
 	PG_CATCH();
 	{
-		xact_release_job_at_abort(name);	/* entries move, so by its name */
+		/* Entries move, so by its name. */
+		xact_release_job_at_abort(name, request->terms.kind);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
-	(void) session_unlock_job(name);
+	(void) session_unlock_job(name, request->terms.kind);
 	SPI_finish();
-	commit_call();
+	job_commit_call();
 	return true;
+}
+
+/*
+ * lockredis_with_lock --- CALL redis_with_lock(key, command, wait, lease,
+ * hold_at_least, ran)
+ */
+Datum
+lockredis_with_lock(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	AcquireRequest request;
+	TupleDesc	desc;
+	MemoryContext caller = CurrentMemoryContext;
+	Datum		value;
+	bool		isnull = false;
+	int64		keep_us;
+	bool		ran;
+
+	arg_key(fcinfo, &name);
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("command must not be null")));
+	arg_request(fcinfo, KIND_REENTRANT, SCOPE_SESSION, 2, 3, &request);
+	keep_us = arg_keep_us(fcinfo, 4);
+	if (keep_us > 0)
+		request.terms.keep_until = lr_now() + keep_us;
+	job_require_control(fcinfo);
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	desc = BlessTupleDesc(desc);
+
+	ran = job_run(&name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+
+	MemoryContextSwitchTo(caller);
+	value = BoolGetDatum(ran);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, &value, &isnull)));
 }

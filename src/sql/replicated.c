@@ -76,7 +76,7 @@ typedef struct TokenRow
 	bool		isnull[TOKEN_COLUMNS];
 } TokenRow;
 
-/* The table whose row is raised; see check_relations. */
+/* The table whose row is raised; see replicated_check_relations. */
 static Oid	raised_table;
 
 /*
@@ -111,13 +111,13 @@ get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
 }
 
 /*
- * check_relations --- the statement must mean the table of the trigger
+ * replicated_check_relations --- the statement must mean the table of the trigger
  *
  * Somebody could rename its schema just now and put another table in its place,
  * with triggers, and have them run as the owner of ours.
  */
 static Node *
-check_relations(ParseState *pstate, ColumnRef *column)
+replicated_check_relations(ParseState *pstate, ColumnRef *column)
 {
 	ListCell   *lc;
 
@@ -134,10 +134,10 @@ check_relations(ParseState *pstate, ColumnRef *column)
 }
 
 static void
-set_up_parser(ParseState *pstate, void *arg)
+replicated_set_up_parser(ParseState *pstate, void *arg)
 {
 	setup_parse_fixed_parameters(pstate, token_type, TOKEN_COLUMNS);
-	pstate->p_pre_columnref_hook = check_relations;
+	pstate->p_pre_columnref_hook = replicated_check_relations;
 }
 
 static void
@@ -161,7 +161,7 @@ run_raise(Relation rel, const TokenTable *table, const TokenRow *row)
 	raised_table = RelationGetRelid(rel);
 	plan = SPI_prepare_params(psprintf(table->raise,
 									   quote_qualified_identifier(schema, table->name)),
-							  set_up_parser, NULL, 0);
+							  replicated_set_up_parser, NULL, 0);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare_params failed: %s", SPI_result_code_string(SPI_result));
 	if (SPI_execute_plan_with_paramlist(plan, params, false, 0) != SPI_OK_INSERT)

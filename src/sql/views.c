@@ -33,6 +33,7 @@
 #include "store/node.h"
 #include "report.h"
 #include "settings.h"
+#include "sql/arguments.h"
 #include "stats.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
@@ -41,15 +42,6 @@ PG_FUNCTION_INFO_V1(lockredis_stats);
 PG_FUNCTION_INFO_V1(lockredis_waits);
 PG_FUNCTION_INFO_V1(lockredis_stats_reset);
 PG_FUNCTION_INFO_V1(lockredis_status);
-
-static Datum
-interval_from_us(int64 us)
-{
-	Interval   *result = palloc0(sizeof(Interval));
-
-	result->time = us;
-	return IntervalPGetDatum(result);
-}
 
 /* ----------
  * redis_locks
@@ -92,13 +84,13 @@ same_key(const LockTableRow *a, const LockTableRow *b)
 }
 
 /*
- * blockers --- local pids that hold the key or are ahead in its queue
+ * blocking_pids --- local pids that hold the key or are ahead in its queue
  *
  * Rows of one key stand together, the queue in its order, so they are before
  * this one.
  */
 static Datum
-blockers(const LockTableRow *rows, int i)
+blocking_pids(const LockTableRow *rows, int i)
 {
 	int			first = i;
 	int			n = 0;
@@ -162,7 +154,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 	memset(v->value, 0, sizeof(v->value));
 	memset(v->isnull, true, sizeof(v->isnull));
 
-	set_column(v, COL_KIND, CStringGetTextDatum("reentrant"));
+	set_column(v, COL_KIND, CStringGetTextDatum(lr_kind(row->kind)->name));
 	set_column(v, COL_GRANTED, BoolGetDatum(lt_is_granted(row->state)));
 	if (row->state != HOLD_ORPHAN)
 	{
@@ -175,7 +167,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 	if (is_waiting(row))
 	{
 		set_column(v, COL_WAITING_SINCE, TimestampTzGetDatum(row->waiting_since));
-		set_column(v, COL_BLOCKED_BY, blockers(rows, i));
+		set_column(v, COL_BLOCKED_BY, blocking_pids(rows, i));
 	}
 	else
 		fill_hold(v, row, now);

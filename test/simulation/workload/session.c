@@ -21,6 +21,7 @@
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 
+#include "../../../src/session/unlock.h"
 #include "../../../src/settings.h"
 
 /* Kinds of statements: bits of SimShared.mix. */
@@ -169,6 +170,7 @@ take(LockScope scope, int64 wait_us)
 	draw_key(&name);
 	memset(&request, 0, sizeof(request));
 	request.wait_us = wait_us;
+	request.terms.kind = KIND_REENTRANT;
 	request.terms.scope = scope;
 	draw_lease(&request.terms.lease_ms, &request.terms.renewed);
 	request.terms.guard = lr_commit_guard;
@@ -191,7 +193,7 @@ unlock(void)
 
 	draw_key(&name);
 	sim_trace("unlock(%s)", name.data);
-	sim_trace("-> %d", session_unlock(&name));
+	sim_trace("-> %d", session_unlock(&name, KIND_REENTRANT));
 }
 
 static void
@@ -205,7 +207,7 @@ extend(void)
 	draw_lease(&lease_ms, &renewed);
 	sim_trace("extend(%s, %lld ms%s)", name.data, (long long) lease_ms,
 			  renewed ? " renewed" : "");
-	sim_trace("-> %d", session_extend(&name, lease_ms, renewed));
+	sim_trace("-> %d", session_extend(&name, KIND_REENTRANT, lease_ms, renewed));
 }
 
 static void
@@ -215,7 +217,7 @@ force(void)
 
 	draw_key(&name);
 	sim_trace("force_unlock(%s)", name.data);
-	sim_trace("-> %d", session_force(&name));
+	sim_trace("-> %d", session_force(&name, KIND_REENTRANT));
 }
 
 static void

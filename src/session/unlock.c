@@ -1,0 +1,323 @@
+/*-------------------------------------------------------------------------
+ *
+ * unlock.c
+ *	  The Redis locks of this backend: give back.
+ *
+ * What goes with the transaction goes in transaction.c; here is what a user, or
+ * the job runner, gives back.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/unlock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "report.h"
+#include "session/ask.h"
+#include "session/held.h"
+#include "session/release.h"
+#include "session/session.h"
+#include "session/track.h"
+#include "session/transaction.h"
+#include "session/unlock.h"
+#include "settings.h"
+
+/*
+ * unlock_ask_who_took --- a release found its owner gone: who is there instead?
+ *
+ * Only to say so; no answer leaves it at "deleted".  Whoever is cancelled in
+ * here is told of the loss all the same.
+ */
+static void
+unlock_ask_who_took(const LrName *name, HoldView *view)
+{
+	HeldKey		key = held_key(name, view->kind);
+	StoreOp		seen;
+
+	ask_prepare(&seen, STORE_INSPECT, &key, view->store);
+	PG_TRY();
+	{
+		ask_run(&seen, STORE_WAIT);
+	}
+	PG_CATCH();
+	{
+		report_lost(WARNING, name, view);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
+		return;
+	view->lost_reason = LOST_TAKEN;
+	if (seen.value == STORE_VALUE_LOCK)
+		strlcpy(view->taken_by, seen.holder, LR_OWNER_MAX);
+	else
+		snprintf(view->taken_by, LR_OWNER_MAX, "(%s)", seen.type_name);
+}
+
+/*
+ * unlock_last --- the last hold of a key goes
+ */
+static bool
+unlock_last(const LrName *name, HeldEntry *entry)
+{
+	HoldView	view;
+	ReleaseTally tally;
+
+	if (!release_add(entry, &view))
+	{
+		report_lost(WARNING, name, &view);
+		return false;
+	}
+	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	if (tally.gone > 0)
+	{
+		unlock_ask_who_took(name, &tally.gone_view);
+		report_lost(WARNING, name, &tally.gone_view);
+		return false;
+	}
+	track_forget_taken(view.owner);
+	xact_warn_early_unlock();
+	if (tally.unanswered > 0)
+		ask_report_failure(WARNING, tally.failure);
+	return true;
+}
+
+/*
+ * unlock_lost --- the session has seen that its lock was lost
+ *
+ * A transaction that has it too sees the loss itself, at its commit, and so
+ * does the job runner.
+ */
+static bool
+unlock_lost(const LrName *name, HeldEntry *entry, HoldView *view)
+{
+	track_unlocked_loss(&entry->key, view);
+	if (view->scope[SCOPE_XACT].count == 0 && entry->job_count == 0)
+	{
+		LrIndex		hold = entry->hold;
+
+		held_delete(entry);
+		lt_drop_lost(hold);
+	}
+	else
+	{
+		view->scope[SCOPE_SESSION].count = entry->job_count;
+		(void) lt_set_scope(entry->hold, SCOPE_SESSION,
+							&view->scope[SCOPE_SESSION], 0, 0);
+	}
+	report_lost(WARNING, name, view);
+	return false;
+}
+
+/*
+ * unlock_lower_count --- n of several holds of a key go
+ *
+ * They are gone before the store hears of it; should that fail, the next
+ * request writes the right count, and the last release does not look at it.
+ *
+ * False: the lock is lost.  *view is then what was held until now: that was lost.
+ */
+static bool
+unlock_lower_count(HeldEntry *entry, HoldView *view, int n)
+{
+	LrIndex		hold = entry->hold;
+	HoldView	before = *view;
+	ScopeHold  *part = &view->scope[SCOPE_SESSION];
+	StoreOp		op;
+
+	part->count -= n;
+	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0, 0);
+	if (view->state == HOLD_HELD)
+	{
+		if (ask_shown_count(view) == ask_shown_count(&before))
+			return true;
+		ask_write(entry, view, 0, false, &op);
+		if (op.outcome == STORE_OK)
+			return true;
+		if (!ask_says_lost(&op))
+		{
+			ask_report_failure(WARNING, op.outcome);
+			return true;
+		}
+		lt_look(hold, view);
+	}
+	view->guard = before.guard;
+	view->scope[SCOPE_SESSION] = before.scope[SCOPE_SESSION];
+	return false;
+}
+
+/*
+ * unlock_holds --- give back n session-level holds of a key
+ */
+static bool
+unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
+{
+	if (view->state == HOLD_LOST)
+		return unlock_lost(name, entry, view);
+	if (view->scope[SCOPE_SESSION].count == n &&
+		view->scope[SCOPE_XACT].count == 0)
+		return unlock_last(name, entry);
+	return unlock_lower_count(entry, view, n) ||
+		unlock_lost(name, entry, view);
+}
+
+bool
+session_unlock(const LrName *name, KindId kind)
+{
+	HeldEntry  *entry;
+	HoldView	view;
+
+	session_enter();
+	entry = held_find(name, kind);
+	if (entry != NULL)
+		lt_look(entry->hold, &view);
+	if (entry == NULL ||
+		view.scope[SCOPE_SESSION].count - entry->job_count <= 0)
+	{
+		report_not_held(WARNING, name);
+		return false;
+	}
+	return unlock_holds(name, entry, &view, 1);
+}
+
+/*
+ * session_unlock_job --- the job runner gives its hold back
+ *
+ * The transaction has begun after the job's last commit: it has done nothing
+ * under the lock.  What else the session has of it has yet to see a loss.
+ */
+bool
+session_unlock_job(const LrName *name, KindId kind)
+{
+	HeldEntry  *entry;
+	HoldView	view;
+	bool		released;
+
+	entry = held_find(name, kind);
+	if (entry == NULL)
+		return false;
+	lt_look(entry->hold, &view);
+	entry->job_count--;
+	if (view.scope[SCOPE_SESSION].count == 1)
+	{
+		released = unlock_holds(name, entry, &view, 1);
+		track_forget_unlocked_losses();
+		return released;
+	}
+	released = unlock_lower_count(entry, &view, 1);
+	if (!released)
+		report_lost(WARNING, name, &view);
+	return released;
+}
+
+/* One key of session_unlock_all. */
+typedef struct UnlockItem
+{
+	LrName		name;
+	KindId		kind;
+	bool		lost;
+	HoldView	view;			/* if it was lost */
+} UnlockItem;
+
+typedef struct UnlockAll
+{
+	int			n;
+	UnlockItem *items;
+} UnlockAll;
+
+static void
+unlock_collect_name(HeldEntry *entry, void *arg)
+{
+	UnlockAll  *all = arg;
+	UnlockItem *item = &all->items[all->n++];
+
+	held_copy_name(&entry->key, &item->name);
+	item->kind = entry->key.kind;
+	item->lost = false;
+}
+
+/*
+ * unlock_all_of_key --- if all there is of a key can go, it goes into the batch
+ *
+ * False if the key had no hold to be given back, or some that stay.
+ */
+static bool
+unlock_all_of_key(UnlockItem *item)
+{
+	HeldEntry  *entry = held_find(&item->name, item->kind);
+	HoldView	view;
+
+	lt_look(entry->hold, &view);
+	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0)
+		return false;
+	item->lost = !release_add(entry, &item->view);
+	return !item->lost;
+}
+
+/*
+ * unlock_rest_of_key --- a transaction or the job runner has the key too
+ */
+static bool
+unlock_rest_of_key(UnlockItem *item)
+{
+	HeldEntry  *entry = held_find(&item->name, item->kind);
+	HoldView	view;
+	int			n;
+
+	if (entry == NULL)
+		return false;
+	lt_look(entry->hold, &view);
+	n = view.scope[SCOPE_SESSION].count - entry->job_count;
+	return n > 0 && unlock_holds(&item->name, entry, &view, n);
+}
+
+/*
+ * session_unlock_all --- see session.h
+ *
+ * Even a warning can raise (in an encoding that lacks a character of the key),
+ * so warnings come when all has been given back.  Losses have been noted for the
+ * commit by then, so it does not matter if none of the warnings is made.
+ */
+int64
+session_unlock_all(void)
+{
+	UnlockAll	all = {0};
+	ReleaseTally tally;
+	int64		n = 0;
+
+	session_enter();
+	if (held_count() == 0)
+		return 0;
+	all.items = palloc_extended(sizeof(UnlockItem) * (Size) held_count(),
+								MCXT_ALLOC_HUGE);
+	held_walk(unlock_collect_name, &all);
+	for (int i = 0; i < all.n; i++)
+		if (unlock_all_of_key(&all.items[i]))
+			n++;
+	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	n -= tally.gone;
+
+	if (tally.released > 0)
+		xact_warn_early_unlock();
+	if (tally.unanswered > 0)
+		ask_report_failure(WARNING, tally.failure);
+	if (tally.gone == 1)
+		report_lost(WARNING, &tally.gone_name, &tally.gone_view);
+	else if (tally.gone > 1)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("%d Redis locks were lost", tally.gone)));
+	for (int i = 0; i < all.n; i++)
+	{
+		if (all.items[i].lost)
+			report_lost(WARNING, &all.items[i].name, &all.items[i].view);
+		else if (unlock_rest_of_key(&all.items[i]))
+			n++;
+	}
+	pfree(all.items);
+	release_trim(held_count());
+	return n;
+}

@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * arguments.c
+ *	  What SQL functions are passed, and whether they may be called here.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/sql/arguments.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "common/int.h"
+#include "datatype/timestamp.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "instance.h"
+#include "settings.h"
+#include "sql/arguments.h"
+
+#define LEASE_MIN_MS		10
+#define LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
+
+void
+arg_key(FunctionCallInfo fcinfo, LrName *name)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lock key must not be null")));
+	lr_require_preload();
+	lr_name_from_text(PG_GETARG_TEXT_PP(0), name);
+}
+
+/*
+ * arg_interval_us --- microseconds of an interval; false if it is infinite or out
+ * of range, *sign then says of which one
+ *
+ * Days have 24 hours and months 30 days, as in EXTRACT(EPOCH ...).
+ */
+static bool
+arg_interval_us(const Interval *i, int64 *us, int *sign)
+{
+	int64		days = (int64) i->month * DAYS_PER_MONTH + i->day;
+
+	*sign = days < 0 ? -1 : 1;
+#ifdef INTERVAL_NOT_FINITE
+	if (INTERVAL_NOT_FINITE(i))
+	{
+		*sign = INTERVAL_IS_NOBEGIN(i) ? -1 : 1;
+		return false;
+	}
+#endif
+	return !pg_mul_s64_overflow(days, USECS_PER_DAY, us) &&
+		!pg_add_s64_overflow(*us, i->time, us);
+}
+
+/*
+ * arg_lease_ms --- an optional lease in milliseconds; not given = renewed
+ */
+int64
+arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
+{
+	int64		us;
+	int64		ms;
+	int			sign;
+
+	*renewed = PG_ARGISNULL(argno);
+	if (*renewed)
+		return lr_lease;
+
+	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
+		us > LEASE_MAX_MS * LR_US_PER_MS)
+		ms = sign > 0 ? LEASE_MAX_MS + 1 : 0;
+	else
+		ms = us <= 0 ? 0 : lr_ms_up(us);
+
+	if (ms < LEASE_MIN_MS || ms > LEASE_MAX_MS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lease must be between 10 milliseconds and 24 days")));
+	return ms;
+}
+
+/*
+ * arg_wait_us --- an optional time limit in microseconds; not given = for ever
+ */
+static int64
+arg_wait_us(FunctionCallInfo fcinfo, int argno)
+{
+	int64		us;
+	int			sign;
+
+	if (PG_ARGISNULL(argno))
+		return WAIT_FOREVER;
+	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign))
+		us = sign < 0 ? -1 : LR_NEVER;
+	if (us < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("wait must not be negative")));
+	return us >= LR_NEVER / 2 ? WAIT_FOREVER : us;
+}
+
+Datum
+interval_from_us(int64 us)
+{
+	Interval   *result = palloc0(sizeof(Interval));
+
+	result->time = us;
+	return IntervalPGetDatum(result);
+}
+
+/*
+ * arg_request --- on which terms the lock is wanted
+ *
+ * A negative number for an argument that the function does not have.
+ */
+void
+arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
+			int wait_arg, int lease_arg, AcquireRequest *request)
+{
+	memset(request, 0, sizeof(AcquireRequest));
+	request->wait_us = wait_arg < 0 ? WAIT_FOREVER : arg_wait_us(fcinfo, wait_arg);
+	request->terms.kind = kind;
+	request->terms.scope = scope;
+	request->terms.lease_ms = arg_lease_ms(fcinfo, lease_arg,
+										   &request->terms.renewed);
+	request->terms.guard = lr_commit_guard;
+	request->terms.on_lost = InSecurityRestrictedOperation() ? ON_LOST_MARK :
+		lr_on_lost;
+}
+
+/*
+ * arg_keep_us --- for how long the key is to stay locked at least; not given = 0
+ */
+int64
+arg_keep_us(FunctionCallInfo fcinfo, int argno)
+{
+	int64		us;
+	int			sign;
+
+	if (PG_ARGISNULL(argno))
+		return 0;
+	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
+		us < 0 || us > LEASE_MAX_MS * LR_US_PER_MS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("hold_at_least must be between 0 and 24 days")));
+	return us;
+}
+
+/*
+ * require_unrestricted --- holds of the session belong to who commands it
+ *
+ * ANALYZE, REINDEX, REFRESH and autovacuum run code of a table's owner in a
+ * session of somebody else.  That code must not give back what the session
+ * holds, nor leave anything behind in it.  PostgreSQL refuses DISCARD and
+ * LISTEN there for the same reason.
+ */
+void
+require_unrestricted(void)
+{
+	if (InSecurityRestrictedOperation())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot take or give back session-level Redis locks within security-restricted operation")));
+}
+
+/*
+ * require_session_locks --- may the session take session-level locks here?
+ */
+void
+require_session_locks(void)
+{
+	require_unrestricted();
+	if (!lr_session_locks)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("session-level Redis locks are not allowed"),
+				 errdetail("\"%s\" is off.", "lockredis.session_locks"),
+				 errhint("Use redis_xact_lock.")));
+}

@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * arguments.h
+ *	  What SQL functions are passed, and whether they may be called here.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/sql/arguments.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_ARGUMENTS_H
+#define LR_ARGUMENTS_H
+
+#include "lockredis.h"
+
+#include "fmgr.h"
+
+#include "keyname.h"
+#include "session/request.h"
+
+/* The first argument: a key.  Raises if it is none, or without the preload. */
+extern void arg_key(FunctionCallInfo fcinfo, LrName *name);
+
+/*
+ * On which terms a lock is wanted.  A negative number for an argument that the
+ * function does not have.
+ */
+extern void arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
+						int wait_arg, int lease_arg, AcquireRequest *request);
+
+/* A lease; not given: that of the settings, and renewed. */
+extern int64 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed);
+
+/* hold_at_least of redis_with_lock; not given: 0. */
+extern int64 arg_keep_us(FunctionCallInfo fcinfo, int argno);
+
+/* May what the session holds be touched here?  Raises if not. */
+extern void require_unrestricted(void);
+
+/* May session-level locks be taken here?  Raises if not. */
+extern void require_session_locks(void);
+
+/* A result of type interval */
+extern Datum interval_from_us(int64 us);
+
+#endif							/* LR_ARGUMENTS_H */
