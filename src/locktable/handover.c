@@ -73,13 +73,14 @@ enough_left(int64 lease_ms, int64 left)
 /*
  * may_pass --- can this lock serve the next session as it is?
  *
- * What the store knows of it, a count of one and a renewed lease, must be what
- * the next one wants.
+ * What the store knows of it, its kind, a count of one and a renewed lease, must be
+ * what the next one wants.
  */
 static bool
-may_pass(int64 lease_ms, int64 left, const LrWait *w)
+may_pass(KindId kind, int64 lease_ms, int64 left, const LrWait *w)
 {
-	return w->terms.renewed && w->terms.lease_ms == lease_ms &&
+	return w->terms.kind == kind &&
+		w->terms.renewed && w->terms.lease_ms == lease_ms &&
 		w->terms.keep_until == 0 && !w->trying && enough_left(lease_ms, left);
 }
 
@@ -94,7 +95,7 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	LrIndex		session = key->queue_head;
 	LrWait	   *w = lt_wait_of(session);
 
-	lt_queue_remove(key, session);
+	(void) lt_queue_remove(key, session);
 	key->nhanded++;
 	key->handoffs++;
 	w->state = WAIT_HANDED;
@@ -112,7 +113,7 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	h->committing = false;
 	h->fence = 0;
 	h->renewals = 0;
-	wakes->session = session;
+	lt_add_to_wake(wakes, session);
 }
 
 /*
@@ -131,6 +132,18 @@ has_had_its_turns(const LrHold *h, const LrKey *key)
 }
 
 /*
+ * is_alone --- does no other session have the key beside it?
+ */
+static bool
+is_alone(LrIndex hold, int64 now)
+{
+	for (LrIndex i = lt_key_of(hold)->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (i != hold && lt_is_live(i, now))
+			return false;
+	return true;
+}
+
+/*
  * lt_hand_over --- pass a lock on that its session has done with
  *
  * False: it has to be released in the store.
@@ -145,12 +158,13 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	int64		lease_ms;
 
 	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
-		!lr_watchdog_running())
+		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over ||
+		!is_alone(hold, now))
 		return false;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
 		h->keep_until > now || lt_is_at_any_old_place(h) ||
-		!may_pass(lease_ms, left, lt_wait_of(key->queue_head)))
+		!may_pass(h->kind, lease_ms, left, lt_wait_of(key->queue_head)))
 		return false;
 	hand_to_head(hold, lease_ms, wakes);
 	return true;
@@ -192,7 +206,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	h->state = HOLD_HELD;
 	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
 	lt_set_due_of_held(handed, wakes);
-	lt_leave_queue(LrMyProcNumber);
+	(void) lt_leave_queue(LrMyProcNumber);
 	lt_free_hold(*hold);
 	*hold = handed;
 	return true;
@@ -207,7 +221,7 @@ lt_refuse_handed(WakeList *wakes)
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		handed = w->handed;
 
-	lt_leave_queue(LrMyProcNumber);
+	(void) lt_leave_queue(LrMyProcNumber);
 	pass_on(handed, wakes);
 }
 

@@ -310,11 +310,15 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->first_hold = LR_NONE;
 	key->queue_head = LR_NONE;
 	key->queue_tail = LR_NONE;
+	key->front_tail = LR_NONE;
+	memset(key->nfront, 0, sizeof(key->nfront));
+	key->queue_kinds = 0;
 	key->nfailed = 0;
 	key->nhanded = 0;
 	key->handoffs = 0;
 	key->paused_until = 0;
 	key->here_from = 0;
+	key->here_kind = KIND_REENTRANT;
 	key->no_pause_until = 0;
 	key->after_pause = false;
 	key->searched_at = 0;

@@ -64,13 +64,19 @@ lt_begin_pause(LrKey *key, int receivers, int64 pause)
 }
 
 /*
- * lt_end_pause --- the head may ask the store
+ * lt_end_pause --- one in front may ask the store, and so may the others
+ *
+ * These slept until the end of the pause, and would not find that there was one.
  */
 void
-lt_end_pause(LrKey *key)
+lt_end_pause(LrKey *key, WakeList *wakes)
 {
-	key->after_pause = key->paused_until != 0;
+	bool		paused = key->paused_until != 0;
+
+	key->after_pause = paused;
 	key->paused_until = 0;
+	if (paused && key->front_tail != key->queue_head)
+		lt_nudge_front(key, wakes);
 }
 
 /*

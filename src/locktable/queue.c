@@ -4,6 +4,14 @@
  *	  The lock table: the queue of a key.
  *
  * Sessions of this server that want the same key form a queue, first in first out.
+ * Its front is the first of them and those right behind it that can have the key
+ * together with all before them: they ask the store, and are woken, together.  Nobody
+ * goes before one who came earlier and would be kept from the key by it.  Of a kind
+ * that excludes itself the front is the first one, the head.
+ *
+ * The front is kept as a number of sessions of each kind, so that it costs the same
+ * to enter or leave it however many wait.
+ *
  * What they do in it is in turn.c.
  *
  * Partition lock held.
@@ -20,8 +28,95 @@
 #include "locktable/locktable_int.h"
 #include "settings.h"
 
+StaticAssertDecl(KIND_COUNT <= LT_MAX_KINDS, "no room for all kinds of locks");
+
+static KindId
+queue_kind(LrIndex session)
+{
+	return lt_wait_of(session)->terms.kind;
+}
+
+/*
+ * lt_front_kinds --- the kinds of those in front
+ */
+uint32
+lt_front_kinds(const LrKey *key)
+{
+	uint32		kinds = 0;
+
+	for (int k = 0; k < LT_MAX_KINDS; k++)
+		if (key->nfront[k] > 0)
+			kinds |= KIND_BIT(k);
+	return kinds;
+}
+
+/*
+ * queue_front_excludes --- kinds that cannot be had together with those in front
+ */
+static uint32
+queue_front_excludes(const LrKey *key)
+{
+	uint32		excluded = 0;
+
+	for (int k = 0; k < LT_MAX_KINDS; k++)
+		if (key->nfront[k] > 0)
+			excluded |= lr_kind(k)->excludes;
+	return excluded;
+}
+
+/*
+ * lt_would_be_in_front --- if a session queued for that kind now
+ */
+bool
+lt_would_be_in_front(const LrKey *key, KindId kind)
+{
+	return key->front_tail == key->queue_tail &&
+		(queue_front_excludes(key) & KIND_BIT(kind)) == 0;
+}
+
+/*
+ * queue_extend_front --- by those who can join it; true if there was any
+ */
+static bool
+queue_extend_front(LrKey *key)
+{
+	LrIndex		next = key->front_tail == LR_NONE ? key->queue_head :
+		lt_wait_of(key->front_tail)->next;
+	LrIndex		before = key->front_tail;
+	uint32		excluded;
+
+	if (next == LR_NONE)
+		return false;
+	excluded = queue_front_excludes(key);
+	while (next != LR_NONE && (excluded & KIND_BIT(queue_kind(next))) == 0)
+	{
+		lt_wait_of(next)->in_front = true;
+		key->nfront[queue_kind(next)]++;
+		key->front_tail = next;
+		excluded |= lr_kind(queue_kind(next))->excludes;
+		next = lt_wait_of(next)->next;
+	}
+	return key->front_tail != before;
+}
+
+/*
+ * queue_leave_front --- it is still linked, but no longer in front
+ */
+static void
+queue_leave_front(LrKey *key, LrIndex session)
+{
+	LrWait	   *w = lt_wait_of(session);
+
+	w->in_front = false;
+	key->nfront[queue_kind(session)]--;
+	if (key->front_tail == session)
+		key->front_tail = w->prev;
+}
+
 /*
  * lt_queue_insert --- behind "prev", or as the first (LR_NONE)
+ *
+ * Who comes in anywhere but as the last may part those in front.
  */
 void
 lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
@@ -29,6 +124,13 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 	LrWait	   *w = lt_wait_of(session);
 	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &lt_wait_of(prev)->next;
 
+	if (key->queue_head == LR_NONE)
+		key->queue_kinds = 0;
+	key->queue_kinds |= KIND_BIT(queue_kind(session));
+	if (prev != key->queue_tail)
+		while (key->front_tail != LR_NONE)
+			queue_leave_front(key, key->front_tail);
+	w->in_front = false;
 	w->prev = prev;
 	w->next = *link;
 	*link = session;
@@ -36,13 +138,20 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 		lt_wait_of(w->next)->prev = session;
 	else
 		key->queue_tail = session;
+	(void) queue_extend_front(key);
 }
 
-void
+/*
+ * lt_queue_remove --- true: others have come to the front
+ */
+bool
 lt_queue_remove(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
+	bool		was_in_front = w->in_front;
 
+	if (was_in_front)
+		queue_leave_front(key, session);
 	if (w->prev != LR_NONE)
 		lt_wait_of(w->prev)->next = w->next;
 	else
@@ -52,37 +161,60 @@ lt_queue_remove(LrKey *key, LrIndex session)
 	else
 		key->queue_tail = w->prev;
 	w->prev = w->next = LR_NONE;
+	return was_in_front && queue_extend_front(key);
 }
 
 /*
- * lt_nudge_head --- the first of the queue may look again
- */
-void
-lt_nudge_head(LrKey *key, WakeList *wakes)
-{
-	LrWait	   *w;
-
-	if (key->queue_head == LR_NONE)
-		return;
-	w = lt_wait_of(key->queue_head);
-	if (w->woken_at == 0)
-		w->woken_at = lr_now();
-	wakes->session = key->queue_head;
-}
-
-/*
- * lt_leave_queue --- this session no longer waits
+ * lt_nudge_front --- those in front may look again
  *
- * The next head is nudged only by the caller, and only if the lock was not
- * obtained.
+ * They are all that is to be woken: whom this was told of before is among them, or
+ * has been taken out of the queue since.
  */
 void
+lt_nudge_front(LrKey *key, WakeList *wakes)
+{
+	int64		now;
+
+	if (key->front_tail == LR_NONE)
+		return;
+	now = lr_now();
+	wakes->nsessions = 0;
+	for (LrIndex i = key->queue_head;; i = lt_wait_of(i)->next)
+	{
+		if (lt_wait_of(i)->woken_at == 0)
+			lt_wait_of(i)->woken_at = now;
+		lt_add_to_wake(wakes, i);
+		if (i == key->front_tail)
+			break;
+	}
+}
+
+/*
+ * lt_nudge_after --- a lock of that kind is no longer had
+ *
+ * Whoever could have had the key beside it has not waited for that.
+ */
+void
+lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
+{
+	if ((queue_front_excludes(key) & KIND_BIT(kind)) != 0)
+		lt_nudge_front(key, wakes);
+}
+
+/*
+ * lt_leave_queue --- this session no longer waits; true: others have come to the
+ * front
+ *
+ * They are nudged only by the caller, and only if the lock was not obtained.
+ */
+bool
 lt_leave_queue(LrIndex self)
 {
 	LrWait	   *w = lt_wait_of(self);
+	bool		others = false;
 
 	if (w->state == WAIT_QUEUED)
-		lt_queue_remove(&lt_keys[w->key], self);
+		others = lt_queue_remove(&lt_keys[w->key], self);
 	else if (w->state == WAIT_HANDED)
 		lt_keys[w->key].nhanded--;
 	else
@@ -94,6 +226,7 @@ lt_leave_queue(LrIndex self)
 	w->handed = LR_NONE;
 	w->woken_at = 0;
 	w->looks_at = 0;
+	return others;
 }
 
 /*

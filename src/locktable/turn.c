@@ -3,11 +3,11 @@
  * turn.c
  *	  The lock table: a session takes its turn in the queue of a key.
  *
- * Only the head of a queue talks to the store.  The others sleep until they are the
- * head; the head sleeps while a session of this server has the key, or until a
- * release by somebody else is told.  Whoever leaves the queue for another reason than
- * having got the lock wakes the next head, so a wake-up that reached somebody who gave
- * up is handed on.
+ * Only those in front of a queue talk to the store (see queue.c).  The others sleep
+ * until they are there; those in front sleep while a session of this server has the
+ * key, or until a release by somebody else is told.  Whoever leaves the queue for
+ * another reason than having got the lock wakes those who come to the front by that,
+ * so a wake-up that reached somebody who gave up is handed on.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -47,8 +47,9 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	key = lt_make_key(name->data, name->len, name->hash);
 	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
 	if (only_if_free)
-		busy = lt_keys[key].queue_head != LR_NONE ||
-			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
+		busy = !lt_would_be_in_front(&lt_keys[key], terms->kind) ||
+			lt_conflicting_hold(&lt_keys[key], self, terms->kind, lr_now(),
+								&wakes) != LR_NONE;
 	if (busy)
 		lt_free_hold(*hold);
 	else
@@ -78,18 +79,15 @@ static void
 give_up(WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	bool		queued = w->state == WAIT_QUEUED;
 	LrIndex		key = w->key;
-	bool		was_head = queued && lt_keys[key].queue_head == LrMyProcNumber;
 
 	if (w->state == WAIT_HANDED)
 	{
 		lt_refuse_handed(wakes);
 		return;
 	}
-	lt_leave_queue(LrMyProcNumber);
-	if (was_head)
-		lt_nudge_head(&lt_keys[key], wakes);
+	if (lt_leave_queue(LrMyProcNumber))
+		lt_nudge_front(&lt_keys[key], wakes);
 }
 
 void
@@ -167,9 +165,9 @@ void
 lt_fail_waiters(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key;
 	LrIndex		session;
-	int			nwoken = 0;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = &lt_keys[lt_holds[hold].key];
@@ -181,32 +179,30 @@ lt_fail_waiters(LrIndex hold)
 
 		if (session != LrMyProcNumber)
 		{
-			lt_queue_remove(key, session);
+			(void) lt_queue_remove(key, session);
 			key->nfailed++;
 			w->state = WAIT_FAILED;
-			lt_wake_room[nwoken++] = session;
+			lt_add_to_wake(&wakes, session);
 		}
 		session = next;
 	}
-	LWLockRelease(lock);
-
-	for (int i = 0; i < nwoken; i++)
-		lt_wake_session(lt_wake_room[i]);
+	lt_unlock(lock, &wakes);
 }
 
 /*
- * head_turn --- we are first: may we ask the store?
+ * front_turn --- we are in front: may we ask the store?
  */
 static TurnResult
-head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
-		  int64 *look_again, WakeList *wakes)
+front_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
+		   int64 *look_again, WakeList *wakes)
 {
-	LrIndex		live = lt_live_hold(key, now, wakes);
+	LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber, w->terms.kind,
+											 now, wakes);
 
-	if (live != LR_NONE)
+	if (holder != LR_NONE)
 	{
 		w->woken_at = 0;
-		*look_again = lt_deadline(live);
+		*look_again = lt_deadline(holder);
 		return TURN_WAIT;
 	}
 	if (now < key->paused_until)
@@ -217,8 +213,8 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	}
 	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
 	{
+		lt_end_pause(key, wakes);
 		w->woken_at = 0;
-		lt_end_pause(key);
 		return TURN_TRY;
 	}
 	*look_again = retry_at;
@@ -228,9 +224,9 @@ head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 /*
  * lt_turn --- is it our turn, and if not, when to look again unless woken
  *
- * A session that is not the head looks again when the present lease ends: it
- * may have become the head without being told, and must not depend on the
- * watchdog to see that a holder is gone.
+ * A session that is not in front looks again when the present lease ends: it may
+ * have come there without being told, and must not depend on the watchdog to see
+ * that a holder is gone.
  */
 TurnResult
 lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
@@ -251,17 +247,17 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 		turn = TURN_FAILED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
 		turn = TURN_HANDED;
-	else if (key->queue_head == LrMyProcNumber)
+	else if (w->in_front)
 	{
-		turn = head_turn(key, w, now, retry_at, look_again, &wakes);
+		turn = front_turn(key, w, now, retry_at, look_again, &wakes);
 		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
 	}
 	else
 	{
-		LrIndex		live = lt_live_hold(key, now, &wakes);
+		LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber,
+												 w->terms.kind, now, &wakes);
 
-		*look_again = live != LR_NONE ?
-			lt_deadline(live) :
+		*look_again = holder != LR_NONE ? lt_deadline(holder) :
 			now + lr_lease * LR_US_PER_MS;
 	}
 	if (turn == TURN_WAIT)
@@ -271,11 +267,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
 	w->trying = turn == TURN_TRY;
-	LWLockRelease(lock);
-
-	if (wakes.session == LrMyProcNumber)
-		wakes.session = LR_NONE;
-	lt_wake(&wakes);
+	lt_unlock(lock, &wakes);
 	return turn;
 }
 
@@ -285,7 +277,7 @@ lt_found_busy(LrIndex hold)
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
 
-	/* A look without the lock: only the head, which we are, writes it. */
+	/* A look without the lock: nearly always there was no pause. */
 	if (!key->after_pause)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);

@@ -15,7 +15,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
 
-/* A head that does not act on a wake-up for so long is passed over. */
+/* One in front that does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
 
 /* The watchdog ticks once a second while there are waiters, and so long after. */
@@ -29,6 +29,7 @@
 void
 lt_watchdog_enter(void)
 {
+	lt_make_wake_room();
 	lt_watchdog_is_awake();
 	lr_watchdog_enter();
 }
@@ -83,29 +84,29 @@ lt_wake_waiter(const char *name, int name_len)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name, name_len, hash);
 	if (key != LR_NONE)
-		lt_nudge_head(&lt_keys[key], &wakes);
+		lt_nudge_front(&lt_keys[key], &wakes);
 	lt_unlock(lock, &wakes);
 }
 
 /*
- * pass_over --- let the second go before a head that does not move
+ * pass_over --- let the next go before one in front that does not move
  *
- * Partition lock held.  The head keeps the second place; it may be stopped, or
+ * Partition lock held.  It keeps the place behind that one; it may be stopped, or
  * in the middle of a request, and goes on from there.
  */
 static void
-pass_over(LrKey *key, LrIndex head, WakeList *wakes)
+pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 {
-	LrIndex		second = lt_wait_of(head)->next;
+	LrIndex		next = lt_wait_of(key->front_tail)->next;
 
-	lt_wait_of(head)->woken_at = 0;
-	lt_wait_of(head)->looks_at = 0;
-	if (second != LR_NONE)
+	lt_wait_of(session)->woken_at = 0;
+	lt_wait_of(session)->looks_at = 0;
+	if (next != LR_NONE)
 	{
-		lt_queue_remove(key, head);
-		lt_queue_insert(key, head, second);
+		(void) lt_queue_remove(key, session);
+		lt_queue_insert(key, session, next);
 	}
-	lt_nudge_head(key, wakes);
+	lt_nudge_front(key, wakes);
 }
 
 /*
@@ -142,7 +143,7 @@ lt_pass_over_sleepers(void)
 			 /* it has run meanwhile */ ;
 		else if (w->state == WAIT_HANDED)
 			lt_take_handed_back(i, &wakes);
-		else if (lt_keys[w->key].queue_head == i)
+		else if (w->in_front)
 			pass_over(&lt_keys[w->key], i, &wakes);
 		LWLockRelease(lock);
 		lt_wake(&wakes);
