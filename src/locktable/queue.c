@@ -143,14 +143,16 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 
 /*
  * lt_queue_remove --- true: others have come to the front
+ *
+ * Not only who was in front itself kept others from there, but also the first who
+ * was not.
  */
 bool
 lt_queue_remove(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
-	bool		was_in_front = w->in_front;
 
-	if (was_in_front)
+	if (w->in_front)
 		queue_leave_front(key, session);
 	if (w->prev != LR_NONE)
 		lt_wait_of(w->prev)->next = w->next;
@@ -161,7 +163,7 @@ lt_queue_remove(LrKey *key, LrIndex session)
 	else
 		key->queue_tail = w->prev;
 	w->prev = w->next = LR_NONE;
-	return was_in_front && queue_extend_front(key);
+	return queue_extend_front(key);
 }
 
 /*
