@@ -9,7 +9,8 @@
 #   make WERROR=1             warnings are errors
 
 EXTENSION = lockredis
-EXTVERSION = 1.1
+# The control file says which version this is.
+EXTVERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" lockredis.control)
 DATA = lockredis--1.0.sql lockredis--1.0--1.1.sql
 MODULE_big = lockredis
 
@@ -19,7 +20,7 @@ SRC_HEADERS = $(wildcard src/*.h src/*/*.h src/*/*/*.h)
 
 LUA = $(sort $(wildcard src/kinds/*/*.lua))
 
-PG_CPPFLAGS = -Isrc
+PG_CPPFLAGS = -Isrc -DLOCKREDIS_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers
 SHLIB_LINK = -lhiredis
@@ -58,6 +59,9 @@ pg_regress_installcheck = \
 	script/with-redis -c tmp_check_redis.conf \
 	$(top_builddir)/src/test/regress/pg_regress \
 	--inputdir=$(srcdir) --bindir='$(bindir)' $(EXTRA_REGRESS_OPTS)
+
+# The library shows PostgreSQL what is marked PGDLLEXPORT, and nothing else.
+$(OBJS): override CFLAGS += -fvisibility=hidden
 
 $(OBJS) $(OBJS:.o=.bc): src/kinds/lua_ids.h
 $(OBJS): $(filter-out src/kinds/lua_ids.h src/store/redis/lua_texts.h,$(SRC_HEADERS))

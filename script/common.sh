@@ -17,6 +17,16 @@ needs=(test)
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 run='' bindir='' as_user=() run_path=''
 
+# copy_tree FROM TO: the sources of a clone, without what was built there
+copy_tree()
+{
+	tar -C "$1" --exclude=./.git --exclude='./tmp_check*' --exclude='*.o' \
+		--exclude='*.bc' --exclude='*.so' --exclude=./results \
+		--exclude='./regression.*' --exclude=./src/kinds/lua_ids.h \
+		--exclude=./src/store/redis/lua_texts.h -cf - . |
+		tar -C "$2" --no-same-owner -xf -
+}
+
 # prepare NAME [MAKE-ARGUMENT ...]: status 1, with make's output, if the build
 # fails.  Installs what "needs" says, the arguments of script/bootstrap.
 prepare()
@@ -31,11 +41,7 @@ prepare()
 	# A short name: it is part of the names of sockets.
 	run=$(mktemp -d "/tmp/lockredis-$name.XXXXXX") || return 1
 	mkdir "$run/src" "$run/tmp" "$run/home"
-	tar -C "$top" --exclude=./.git --exclude='./tmp_check*' --exclude='*.o' \
-		--exclude='*.bc' --exclude='*.so' --exclude=./results \
-		--exclude='./regression.*' --exclude=./src/kinds/lua_ids.h \
-		--exclude=./src/store/redis/lua_texts.h -cf - . |
-		tar -C "$run/src" --no-same-owner -xf - || return 1
+	copy_tree "$top" "$run/src" || return 1
 	pg_config=$("$top/script/private-postgres" "$run/postgres") || return 1
 	bindir=$(dirname "$pg_config")
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between PostgreSQL 15 and 19, in one place.
+ *	  What differs between PostgreSQL 15 to 18, in one place.
  *
  * Every other file is written against the newest spelling and includes this
  * one through lockredis.h.  It may contain preprocessor guards, type aliases
@@ -18,6 +18,7 @@
 #define LR_COMPAT_H
 
 #include "access/xact.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -31,6 +32,26 @@
 
 #if PG_VERSION_NUM < 150000
 #error "lockredis needs PostgreSQL 15 or newer"
+#endif
+
+/*
+ * 16 hides what a library does not mark as exported; before, marks meant nothing.
+ * Ours is hidden with any version (see the Makefile).
+ */
+#if PG_VERSION_NUM < 160000
+#undef PGDLLEXPORT
+#define PGDLLEXPORT				__attribute__((visibility("default")))
+#undef PG_FUNCTION_INFO_V1
+#define PG_FUNCTION_INFO_V1(funcname) \
+extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
+extern PGDLLEXPORT const Pg_finfo_record *CppConcat(pg_finfo_, funcname) (void); \
+const Pg_finfo_record * \
+CppConcat(pg_finfo_, funcname) (void) \
+{ \
+	static const Pg_finfo_record my_finfo = {1}; \
+	return &my_finfo; \
+} \
+extern int no_such_variable
 #endif
 
 /* 17 replaced PGPROC.pgprocno and the backend id by one process number. */

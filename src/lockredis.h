@@ -3,8 +3,7 @@
  * lockredis.h
  *	  What every file of the extension shares: limits and basic types.
  *
- * Included right after postgres.h.  Nothing here allocates, and nothing here
- * knows about a particular store.
+ * Included first in each file, since it brings postgres.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,8 +20,6 @@
 #include "clock.h"
 #include "compat.h"
 
-#define LOCKREDIS_VERSION	"1.0"
-
 /* Bytes in UTF-8: what a caller may pass, and what prefix and key make. */
 #define LR_KEY_MAX			255
 #define LR_PREFIX_MAX		64
@@ -31,7 +28,7 @@
 /*
  * Owners as shown: "<uuid>:<number>" is at most 57 bytes, Redisson's writers
  * and transactional locks have a few more.  A longer foreign owner is cut for
- * showing; it is never compared in its cut form.
+ * showing, and in its cut form it is never taken for an owner.
  */
 #define LR_OWNER_MAX		96
 

@@ -96,6 +96,9 @@ sum_counters(int64 *sums)
 			sums[j] += (int64) pg_atomic_read_u64(&stats->slot[i].counter[j]);
 }
 
+/*
+ * stats_read --- see stats.h
+ */
 void
 stats_read(int64 *sums, TimestampTz *reset_at)
 {

@@ -9,8 +9,7 @@
  * its scripts beside it, and its SQL functions.  Nobody asks which kind it is:
  * what differs has a field here.
  *
- * Constant data: nothing in this folder calls anything but keyname.c, has state,
- * or does I/O.
+ * Constant data: nothing in this folder calls anything, has state, or does I/O.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -72,7 +71,10 @@ typedef enum KindReply
 #define KIND_MAX_KEYS		4
 #define KIND_MAX_ARGS		6
 
-/* An operation of store.h as the call of a script. */
+/*
+ * An operation of store.h as the call of a script.  One without keys is none that
+ * this kind has.
+ */
 typedef struct KindCall
 {
 	LuaId		script;

@@ -112,6 +112,9 @@ make_host(const char *host, int port)
  * ----------
  */
 
+/*
+ * addresses_get --- see addresses.h
+ */
 bool
 addresses_get(const char *host, int port, NodeAddresses *out)
 {

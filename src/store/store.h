@@ -26,9 +26,11 @@
  * - An operation that may have reached the store and has no reply ends as
  *   STORE_UNKNOWN, one that surely has not as STORE_DOWN.
  * - A STORE_CREATE is handed to the store once.  Sending it again is allowed
- *   only when the store has said that it did not run (NOSCRIPT).
+ *   only when it surely did not run: the store has said so (NOSCRIPT), or it had
+ *   ended the connection before.
  *   All other operations check the owner and may be repeated.
- * - No operation but STORE_RELEASE with keep_ms lowers a time to live.
+ * - No operation but STORE_RELEASE with keep_ms lowers a time to live; a release
+ *   without it and STORE_FORCE end it.
  * - Operations may share a request, but not its refusal: those that were refused
  *   together are tried one by one before that is their outcome, unless the
  *   store refuses everybody.

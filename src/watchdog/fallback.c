@@ -25,6 +25,7 @@
 
 #include "access/xlog.h"
 
+#include "lease.h"
 #include "locktable/watch.h"
 #include "settings.h"
 #include "stats.h"
@@ -54,12 +55,14 @@ static int64 steady_since = 0;	/* has answered all the time since; 0 = not */
  * fallback_safe_after --- how long Redis may be silent, at most, before the table
  * takes over: a renewed lock must live to see that
  *
- * At least two thirds of its lease are left when Redis falls silent.
+ * So much of its lease is left, at least, when Redis falls silent.
  */
 static int64
 fallback_safe_after(void)
 {
-	return Min(lr_fallback_after, ((int64) lr_lease * 2 - 1) / 3);
+	int64		left = lr_left_at_renewal(lr_lease * LR_US_PER_MS);
+
+	return Min(lr_fallback_after, (left - 1) / LR_US_PER_MS);
 }
 
 /*

@@ -28,13 +28,13 @@
 
 #include "settings.h"
 #include "store/stores.h"
-#include "watchdog/watchdog.h"
+#include "watchdog/farewell.h"
 
-/* What awaits a batch; with more the lock table keeps it. */
+/* What awaits a batch, of at most DUE_BATCH_MAX; more the lock table keeps. */
 #define QUEUE_MAX			1000
 
 /* Whether there is anything left is looked at so often. */
-#define LOOK_INTERVAL		(500 * LR_US_PER_MS)
+#define OLD_PLACE_INTERVAL	(500 * LR_US_PER_MS)
 
 typedef struct Farewell
 {
@@ -51,16 +51,8 @@ typedef struct Farewell
 
 static Farewell farewell;
 
-void
-workplace_make(StoreId store, Workplace *w)
-{
-	w->handle = lr_store(store)->open("watchdog");
-	w->items = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueItem) * BATCH_MAX);
-	w->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
-}
-
 static void
-end_farewell(void)
+farewell_end(void)
 {
 	farewell.store->disconnect(farewell.at.handle);
 	farewell.active = false;
@@ -68,6 +60,11 @@ end_farewell(void)
 	farewell.nqueued = 0;
 }
 
+/*
+ * farewell_begin --- see farewell.h
+ *
+ * What was still to be said to the place before that one is dropped.
+ */
 void
 farewell_begin(StoreId store, bool under_way, Workplace *w)
 {
@@ -81,14 +78,14 @@ farewell_begin(StoreId store, bool under_way, Workplace *w)
 		farewell.store = lr_store(store);
 		farewell.id = store;
 	}
-	end_farewell();
+	farewell_end();
 	*w = farewell.at;
 	farewell.at = old;
 	farewell.store->stay(old.handle);
 	farewell.active = true;
 	farewell.under_way = under_way;
 	farewell.until = lr_now() + lr_lease * LR_US_PER_MS;
-	farewell.next_look = lr_now() + LOOK_INTERVAL;
+	farewell.next_look = lr_now() + OLD_PLACE_INTERVAL;
 }
 
 bool
@@ -103,36 +100,27 @@ farewell_give_back(const DueItem *item)
 }
 
 /*
- * send_queue --- what has been said good-bye to so far
+ * farewell_send --- what has been said good-bye to so far
  */
 static void
-send_queue(void)
+farewell_send(void)
 {
 	Workplace  *at = &farewell.at;
 	int			n = farewell.nqueued;
 
 	memcpy(at->items, farewell.queue, sizeof(DueItem) * n);
-	memset(at->ops, 0, sizeof(StoreOp) * n);
 	for (int i = 0; i < n; i++)
-	{
-		at->ops[i].kind = STORE_RELEASE;
-		at->ops[i].store = farewell.id;
-		at->ops[i].name = at->items[i].name;
-		at->ops[i].name_len = at->items[i].name_len;
-		at->ops[i].owner = at->items[i].owner;
-		at->ops[i].keep_ms = at->items[i].keep_ms;
-		at->ops[i].alone = at->items[i].alone;
-	}
+		due_batch_op(&at->ops[i], farewell.id, STORE_RELEASE, &at->items[i]);
 	farewell.nqueued = 0;
 	farewell.under_way = true;
 	farewell.store->start(at->handle, at->ops, n, lr_now() + lr_call_budget());
 }
 
 /*
- * is_over --- is there nobody to talk to, or nothing to say?
+ * farewell_is_over --- is there nobody to talk to, or nothing to say?
  */
 static bool
-is_over(void)
+farewell_is_over(void)
 {
 	int64		now = lr_now();
 
@@ -142,10 +130,13 @@ is_over(void)
 		return true;
 	if (farewell.nqueued > 0 || now < farewell.next_look)
 		return false;
-	farewell.next_look = now + LOOK_INTERVAL;
+	farewell.next_look = now + OLD_PLACE_INTERVAL;
 	return !lt_has_old_place();
 }
 
+/*
+ * farewell_step --- the old place's part of a round of the watchdog
+ */
 void
 farewell_step(void)
 {
@@ -155,11 +146,11 @@ farewell_step(void)
 		return;
 	if (store->step(farewell.at.handle, STORE_NOWAIT))
 		farewell.under_way = false;
-	if (is_over())
-		end_farewell();
+	if (farewell_is_over())
+		farewell_end();
 	else if (!farewell.under_way && farewell.nqueued > 0)
 	{
-		send_queue();
+		farewell_send();
 		(void) store->step(farewell.at.handle, STORE_NOWAIT);
 	}
 }

@@ -70,6 +70,9 @@ write_left_out(void)
 						(unsigned long long) n)));
 }
 
+/*
+ * loss_log_write --- what has come since, as far as there may be lines for it
+ */
 void
 loss_log_write(void)
 {

@@ -261,10 +261,10 @@ report_failure(const char *why)
 }
 
 /*
- * conclude --- the end of an attempt, good or bad
+ * conclude_asking --- the end of an attempt, good or bad
  */
 static void
-conclude(const NodeAddresses *found)
+conclude_asking(const NodeAddresses *found)
 {
 	if (found->count == 0)
 		report_failure(found->error);
@@ -272,13 +272,13 @@ conclude(const NodeAddresses *found)
 }
 
 static void
-conclude_failed(const char *why)
+conclude_failure(const char *why)
 {
 	NodeAddresses none;
 
 	memset(&none, 0, sizeof(none));
 	strlcpy(none.error, why, sizeof(none.error));
-	conclude(&none);
+	conclude_asking(&none);
 }
 
 static void
@@ -288,7 +288,7 @@ conclude_not_started(int error)
 
 	snprintf(why, sizeof(why), "could not start a process for that: %s",
 			 strerror(error));
-	conclude_failed(why);
+	conclude_failure(why);
 }
 
 /*
@@ -371,12 +371,12 @@ read_answer(void)
 	{
 		if (lr_now() < resolver.give_up_at)
 			return;
-		conclude_failed("there was no answer");
+		conclude_failure("there was no answer");
 	}
 	else if (n == sizeof(answer) && makes_sense(&answer))
-		conclude(&answer.found);
+		conclude_asking(&answer.found);
 	else
-		conclude_failed("the process for that ended without an answer");
+		conclude_failure("the process for that ended without an answer");
 	close_pipe();
 
 	/* It has ended, or is not to go on. */
@@ -384,7 +384,7 @@ read_answer(void)
 }
 
 static void
-reap(void)
+reap_asker(void)
 {
 	if (waitpid(resolver.pid, NULL, WNOHANG) != 0)
 		resolver.pid = 0;
@@ -452,7 +452,7 @@ resolver_step(NodeServes serves)
 	if (resolver.pipe != PGINVALID_SOCKET)
 		read_answer();
 	if (resolver.pid != 0 && resolver.pipe == PGINVALID_SOCKET)
-		reap();
+		reap_asker();
 	if (resolver.pid == 0 && next_wish(&wish, serves) <= lr_now())
 		start_asking(&wish);
 }
@@ -505,7 +505,7 @@ resolver_stop(void)
 	(void) kill(resolver.pid, SIGKILL);
 	for (int i = 0; i < REAPS_AT_END && resolver.pid != 0; i++)
 	{
-		reap();
+		reap_asker();
 		if (resolver.pid != 0)
 			pg_usleep(REAP_INTERVAL);
 	}

@@ -26,7 +26,7 @@
 #include "keyname.h"
 #include "locktable/watch.h"
 #include "store/stores.h"
-#include "watchdog/watchdog.h"
+#include "watchdog/subscriptions.h"
 
 /* How often waiters and idle subscriptions are looked after. */
 #define TICK				LR_US_PER_S
@@ -79,8 +79,11 @@ all_unconfirmed(void)
 	lt_reset_subscriptions();
 }
 
+/*
+ * on_listener_event --- called by the listener, in subscriptions_step
+ */
 static void
-on_event(StoreEvent event, const char *name, int name_len)
+on_listener_event(StoreEvent event, const char *name, int name_len)
 {
 	Subscription *s;
 
@@ -108,13 +111,13 @@ on_event(StoreEvent event, const char *name, int name_len)
  */
 
 /*
- * subscribe --- a session awaits this key
+ * subscribe_key --- a session awaits this key
  *
  * Its entry in the lock table may be a new one for a key that we listen to
  * already.
  */
 static void
-subscribe(const char *name, int name_len)
+subscribe_key(const char *name, int name_len)
 {
 	bool		found;
 	Subscription *s = find_subscription(name, name_len, HASH_ENTER, &found);
@@ -129,8 +132,11 @@ subscribe(const char *name, int name_len)
 		lt_subscription_confirmed(name, name_len);
 }
 
+/*
+ * drop_idle_subscriptions --- of keys that nobody awaited at this tick and the last
+ */
 static void
-drop_idle(void)
+drop_idle_subscriptions(void)
 {
 	HASH_SEQ_STATUS seq;
 	Subscription *s;
@@ -150,11 +156,14 @@ drop_idle(void)
 }
 
 static bool
-needs_tick(void)
+subscriptions_need_tick(void)
 {
 	return lt_has_waiters() || hash_get_num_entries(subscriptions) > 0;
 }
 
+/*
+ * subscriptions_start --- a new watchdog listens to nothing
+ */
 void
 subscriptions_start(void)
 {
@@ -168,11 +177,14 @@ subscriptions_start(void)
 	if (lr_store_with(STORE_HAS_PUSH) != STORE_COUNT)
 	{
 		teller = lr_store(lr_store_with(STORE_HAS_PUSH));
-		listener = teller->listener_open(on_event);
+		listener = teller->listener_open(on_listener_event);
 	}
 	lt_reset_subscriptions();
 }
 
+/*
+ * subscriptions_step --- listen to what is awaited now, hear what was told
+ */
 void
 subscriptions_step(void)
 {
@@ -181,13 +193,13 @@ subscriptions_step(void)
 	if (listener != NULL)
 	{
 		if (lt_take_subscription_work())
-			lt_wanted_subscriptions(subscribe);
+			lt_wanted_subscriptions(subscribe_key);
 		teller->listener_step(listener);
 	}
-	if (needs_tick() && now >= next_tick)
+	if (subscriptions_need_tick() && now >= next_tick)
 	{
 		lt_pass_over_sleepers();
-		drop_idle();
+		drop_idle_subscriptions();
 		next_tick = now + TICK;
 	}
 }
@@ -204,7 +216,7 @@ subscriptions_reconnect(void)
 	if (listener == NULL)
 		return;
 	teller->listener_close(listener);
-	listener = teller->listener_open(on_event);
+	listener = teller->listener_open(on_listener_event);
 	all_unconfirmed();
 	hash_seq_init(&seq, subscriptions);
 	while ((s = hash_seq_search(&seq)) != NULL)
@@ -221,7 +233,7 @@ subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	if (listener != NULL)
 		n = teller->listener_interests(listener, out, until, epoch);
 
-	if (needs_tick())
+	if (subscriptions_need_tick())
 		*until = Min(*until, next_tick);
 	return n;
 }

@@ -25,14 +25,16 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 
-#include "watchdog/fallback.h"
 #include "locktable/watch.h"
-#include "watchdog/loss_log.h"
+#include "settings.h"
 #include "store/node.h"
 #include "store/stores.h"
-#include "watchdog/resolver.h"
-#include "settings.h"
 #include "wait_events.h"
+#include "watchdog/fallback.h"
+#include "watchdog/loss_log.h"
+#include "watchdog/renewals.h"
+#include "watchdog/resolver.h"
+#include "watchdog/subscriptions.h"
 #include "watchdog/watchdog.h"
 #include "watchdog/worker.h"
 
@@ -90,8 +92,11 @@ same_sockets(const StoreInterest *interest, int n)
 	return true;
 }
 
+/*
+ * rebuild_wait_set --- for these sockets
+ */
 static void
-rebuild_set(const StoreInterest *interest, int n)
+rebuild_wait_set(const StoreInterest *interest, int n)
 {
 	if (watched.set != NULL)
 		FreeWaitEventSet(watched.set);
@@ -135,7 +140,7 @@ watch_sockets(void)
 		subscriptions_epoch != watched.subscriptions_epoch ||
 		resolver_epoch != watched.resolver_epoch ||
 		!same_sockets(interest, n))
-		rebuild_set(interest, n);
+		rebuild_wait_set(interest, n);
 	else
 	{
 		for (int i = 0; i < n; i++)
@@ -206,11 +211,11 @@ reload_settings(void)
 	lt_wake_all_waiters();
 }
 
-/* While it ends, look often whether the table is empty. */
-#define END_POLL			(20 * LR_US_PER_MS)
-
+/*
+ * watchdog_round --- do all that is due, then sleep until the next thing is
+ */
 static void
-one_round(bool ending)
+watchdog_round(bool ending)
 {
 	int64		until;
 
@@ -225,10 +230,13 @@ one_round(bool ending)
 
 	until = Min(watch_sockets(), Min(fallback_next(), loss_log_next()));
 	if (ending)
-		until = Min(until, lr_now() + END_POLL);
+		until = Min(until, lr_now() + WORKER_END_POLL);
 	sleep_until(until);
 }
 
+/*
+ * lockredis_watchdog_main --- the process
+ */
 void
 lockredis_watchdog_main(Datum arg)
 {
@@ -251,7 +259,7 @@ lockredis_watchdog_main(Datum arg)
 	lt_watchdog_enter();
 
 	while (!worker_may_end(&end_at, lr_command_timeout * LR_US_PER_MS))
-		one_round(end_at != 0);
+		watchdog_round(end_at != 0);
 	loss_log_finish();
 
 	/* Not 0, or it would not be started again after pg_terminate_backend. */

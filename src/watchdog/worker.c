@@ -22,6 +22,9 @@
 /* Seconds until the postmaster starts one again after its end. */
 #define RESTART_AFTER		1
 
+/*
+ * worker_register --- see worker.h
+ */
 void
 worker_register(const char *name, const char *function, BgWorkerStartTime start)
 {

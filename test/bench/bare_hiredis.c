@@ -51,7 +51,7 @@ typedef struct Thread
 static Server servers[MAX_PORTS];
 static Thread threads[MAX_CLIENTS];
 static const char *socket_path;
-static const char *script_dir = "src/lua";
+static const char *script_dir = "src/kinds/reentrant";
 static char create_sha1[SHA1_LEN + 1];
 static char release_sha1[SHA1_LEN + 1];
 
@@ -93,7 +93,7 @@ command(redisContext *conn, int argc, const char **argv)
 	return reply;
 }
 
-/* Load a script of src/lua and remember its digest. */
+/* Load a script of src/kinds/reentrant and remember its digest. */
 static void
 load_script(redisContext *conn, const char *name, char *sha1)
 {

@@ -101,6 +101,16 @@ is(fault_of_link("$top/README.md", 'docs/none.md'),
 is(fault_of_link("$top/README.md", 'docs/fencing.md#none'),
 	'no such heading: docs/fencing.md#none', 'and a heading');
 
+# Files that are named and not linked to
+foreach my $page ("$top/README.md", grep { m{^\Q$top\E/docs/} } @pages)
+{
+	my $name = $page =~ s{^\Q$top\E/}{}r;
+	my @named = prose($page) =~ m{`((?:src|test|script|docs)/[\w./-]+)`}g;
+
+	is(join(' ', grep { !-e "$top/$_" && $_ ne 'docs/bench/last' } @named),
+		'', "$name: files that it names");
+}
+
 # Pages that nobody is led to
 my %linked = map { $_ => 1 } map {
 	my $page = $_;

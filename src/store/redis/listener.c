@@ -4,8 +4,8 @@
  *	  Release messages of Redis: the listener of the store interface.
  *
  * One connection with a subscription for each awaited key.  Only the watchdog
- * has one.  It never waits: listener_step() does what is possible, and
- * listener_interests() says when to call it again.
+ * has one.  It never waits: redis_listener_step() does what is possible, and
+ * redis_listener_interests() says when to call it again.
  *
  * For each channel the entry says what the caller wants and what was last
  * asked of Redis.  At most one request a channel is unanswered at a time;
@@ -28,7 +28,8 @@
 
 #include "keyname.h"
 #include "store/redis/conn.h"
-#include "store/redis/redis_store.h"
+#include "store/redis/listener.h"
+#include "store/redis/target.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -43,9 +44,6 @@
  * watchdog has leases to renew meanwhile.
  */
 #define READS_MAX			8
-
-/* Bytes not yet taken by the kernel, beyond which requests wait. */
-#define OUT_HIGH_WATER		65536
 
 /* Zero-padded, so that it can be compared as a blob. */
 typedef struct ChannelKey
@@ -79,6 +77,7 @@ typedef struct Channel
 
 struct StoreListener
 {
+	RedisTarget target;
 	RedisConn	conn;
 	StoreEventCallback callback;
 	HTAB	   *channels;
@@ -94,6 +93,9 @@ struct StoreListener
 	int64		answer_until;	/* something must be heard before; 0 = need not */
 };
 
+/*
+ * redis_listener_open --- make it; it connects when something is wanted
+ */
 StoreListener *
 redis_listener_open(StoreEventCallback callback)
 {
@@ -110,6 +112,7 @@ redis_listener_open(StoreEventCallback callback)
 	l->callback = callback;
 	l->retry_delay = RETRY_MIN;
 	dlist_init(&l->unanswered);
+	redis_target_set(&l->target, NODE_REDIS);
 	redis_conn_init(&l->conn, "listener", false);
 	return l;
 }
@@ -123,24 +126,29 @@ redis_listener_close(StoreListener *l)
 }
 
 static void
-make_key(ChannelKey *key, const char *name, int name_len)
+listener_channel_key(ChannelKey *key, const char *name, int name_len)
 {
 	memset(key, 0, sizeof(ChannelKey));
 	key->len = lr_channel_name(name, name_len, key->channel);
 }
 
 static ChannelUser *
-user_of(Channel *ch, const char *name, int name_len)
+listener_user_of(Channel *ch, const char *name, int name_len)
 {
 	return &ch->users[memchr(name, '{', name_len) != NULL];
 }
 
 static bool
-is_wanted(const Channel *ch)
+listener_is_wanted(const Channel *ch)
 {
 	return ch->users[0].wanted || ch->users[1].wanted;
 }
 
+/*
+ * redis_listener_subscribe --- have messages of this key
+ *
+ * Asked for again, it is confirmed again.
+ */
 void
 redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
 {
@@ -149,14 +157,14 @@ redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
 	ChannelUser *user;
 	bool		found;
 
-	make_key(&key, name, name_len);
+	listener_channel_key(&key, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
 	if (!found)
 	{
 		ch->users[0].wanted = ch->users[1].wanted = false;
 		ch->asked = ch->unanswered = false;
 	}
-	user = user_of(ch, name, name_len);
+	user = listener_user_of(ch, name, name_len);
 	if (!user->wanted)
 	{
 		l->nwanted++;
@@ -169,6 +177,9 @@ redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
 	l->dirty = true;
 }
 
+/*
+ * redis_listener_unsubscribe --- messages of this key are of no interest any more
+ */
 void
 redis_listener_unsubscribe(StoreListener *l, const char *name, int name_len)
 {
@@ -176,11 +187,11 @@ redis_listener_unsubscribe(StoreListener *l, const char *name, int name_len)
 	Channel    *ch;
 	ChannelUser *user;
 
-	make_key(&key, name, name_len);
+	listener_channel_key(&key, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
 	if (ch == NULL)
 		return;
-	user = user_of(ch, name, name_len);
+	user = listener_user_of(ch, name, name_len);
 	if (!user->wanted)
 		return;
 	user->wanted = false;
@@ -223,8 +234,8 @@ listener_lost(StoreListener *l)
 		l->loss_logged = true;
 		ereport(LOG,
 				(errmsg("lockredis: no release messages from the lock store at %s",
-						l->conn.error.address),
-				 errdetail_internal("%s", l->conn.error.detail)));
+						l->conn.failure.error.address),
+				 errdetail_internal("%s", l->conn.failure.error.detail)));
 	}
 	if (was_connected)
 		l->callback(STORE_LISTEN_LOST, NULL, 0);
@@ -236,17 +247,17 @@ listener_lost(StoreListener *l)
  */
 
 static void
-expect_answer(StoreListener *l)
+listener_expect_answer(StoreListener *l)
 {
 	if (l->answer_until == 0)
 		l->answer_until = lr_now() + lr_command_timeout * LR_US_PER_MS;
 }
 
 /*
- * tell_users --- that the channel is subscribed to
+ * listener_tell_users --- that the channel is subscribed to
  */
 static void
-tell_users(StoreListener *l, Channel *ch)
+listener_tell_users(StoreListener *l, Channel *ch)
 {
 	for (int i = 0; i < lengthof(ch->users); i++)
 	{
@@ -260,12 +271,12 @@ tell_users(StoreListener *l, Channel *ch)
 }
 
 /*
- * put_requests --- ask for what is wanted, tell what is confirmed
+ * listener_put_requests --- ask for what is wanted, tell what is confirmed
  *
  * Requests beyond what the buffer should hold are left for the next time.
  */
 static void
-put_requests(StoreListener *l)
+listener_put_requests(StoreListener *l)
 {
 	RedisConn  *c = &l->conn;
 	HASH_SEQ_STATUS seq;
@@ -278,46 +289,46 @@ put_requests(StoreListener *l)
 	hash_seq_init(&seq, l->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
 	{
-		bool		wanted = is_wanted(ch);
+		bool		wanted = listener_is_wanted(ch);
 
 		if (ch->unanswered || (ch->refused && wanted))
 			continue;
 		if (wanted == ch->asked)
 		{
 			if (wanted)
-				tell_users(l, ch);
+				listener_tell_users(l, ch);
 			else
 				(void) hash_search(l->channels, &ch->key, HASH_REMOVE, NULL);
 			continue;
 		}
 
-		if (c->out_len - c->out_pos >= OUT_HIGH_WATER)
+		if (resp_out_is_high(&c->out))
 		{
 			l->dirty = true;
 			hash_seq_term(&seq);
 			return;
 		}
-		redis_put_array(c, 2);
-		redis_put_text(c, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
-		redis_put_bulk(c, ch->key.channel, ch->key.len);
+		resp_put_array(&c->out, 2);
+		resp_put_text(&c->out, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+		resp_put_bulk(&c->out, ch->key.channel, ch->key.len);
 		ch->asked = wanted;
 		ch->unanswered = true;
 		dlist_push_tail(&l->unanswered, &ch->node);
-		expect_answer(l);
+		listener_expect_answer(l);
 	}
 }
 
 /*
- * ping_if_idle --- a connection that died silently shows only when asked
+ * listener_ping_if_idle --- a connection that died silently shows only when asked
  */
 static void
-ping_if_idle(StoreListener *l, int64 now)
+listener_ping_if_idle(StoreListener *l, int64 now)
 {
 	if (l->answer_until != 0 || now < l->heard_at + PING_AFTER)
 		return;
-	redis_put_array(&l->conn, 1);
-	redis_put_text(&l->conn, "PING");
-	expect_answer(l);
+	resp_put_array(&l->conn.out, 1);
+	resp_put_text(&l->conn.out, "PING");
+	listener_expect_answer(l);
 }
 
 /* ----------
@@ -326,7 +337,7 @@ ping_if_idle(StoreListener *l, int64 now)
  */
 
 static void
-answered(StoreListener *l, Channel *ch)
+listener_answered(StoreListener *l, Channel *ch)
 {
 	ch->unanswered = false;
 	dlist_delete(&ch->node);
@@ -334,50 +345,51 @@ answered(StoreListener *l, Channel *ch)
 }
 
 /*
- * take_refusal --- an error reply belongs to the oldest unanswered request
+ * listener_take_refusal --- an error reply belongs to the oldest unanswered request
  *
  * The connection serves other keys, so it is kept.  Who waits for a release
  * of this key gets no confirmation and has to poll.
  */
 static void
-take_refusal(StoreListener *l)
+listener_take_refusal(StoreListener *l)
 {
-	char		words[192];
+	char		words[REDIS_WORDS_MAX];
 
-	(void) redis_error_words(l->conn.values, words, sizeof(words));
+	(void) redis_error_words(l->conn.in.values, l->target.url.user, words,
+							 sizeof(words));
 	if (!l->refusal_logged)
 	{
 		l->refusal_logged = true;
 		ereport(LOG,
 				(errmsg("lockredis: the lock store at %s refused a subscription",
-						l->conn.error.address),
+						l->conn.failure.error.address),
 				 errdetail_internal("The node answered: %s", words),
-				 strncmp(words, "NOPERM", 6) != 0 ? 0 :
+				 !redis_words_begin(words, "NOPERM") ? 0 :
 				 errhint("%s", _(redis_rights_hint))));
 	}
 	if (!dlist_is_empty(&l->unanswered))
 	{
 		Channel    *ch = dlist_head_element(Channel, node, &l->unanswered);
 
-		answered(l, ch);
+		listener_answered(l, ch);
 		ch->refused = true;
 		ch->asked = false;
 	}
 }
 
 /*
- * take_push --- a message or the answer to a request; false if it is neither
+ * listener_take_push --- a message or the answer to a request; false: it is none
  */
 static bool
-take_push(StoreListener *l)
+listener_take_push(StoreListener *l)
 {
-	const RedisValue *v = l->conn.values;
+	const RedisValue *v = l->conn.in.values;
 	ChannelKey	key;
 	Channel    *ch;
 
 	if (v->type == REDIS_REPLY_ERROR)
 	{
-		take_refusal(l);
+		listener_take_refusal(l);
 		return true;
 	}
 	/* The answer to PING depends on whether there are subscriptions. */
@@ -407,17 +419,17 @@ take_push(StoreListener *l)
 	if (ch == NULL || !ch->unanswered ||
 		strcmp(v[1].str, ch->asked ? "subscribe" : "unsubscribe") != 0)
 		return false;
-	answered(l, ch);
+	listener_answered(l, ch);
 	return true;
 }
 
 /*
- * take_pushes --- read what is there; false when the connection is gone
+ * listener_take_pushes --- read what is there; false when the connection is gone
  *
  * What is left makes the socket readable at once in the next wait.
  */
 static bool
-take_pushes(StoreListener *l)
+listener_take_pushes(StoreListener *l)
 {
 	RedisConn  *c = &l->conn;
 	RedisRead	got;
@@ -425,15 +437,15 @@ take_pushes(StoreListener *l)
 
 	do
 	{
-		got = redis_conn_receive(c);
+		got = redis_conn_receive(c, false);
 		nreads++;
 		while (redis_conn_reply(c))
 		{
 			l->heard_at = lr_now();
 			l->answer_until = 0;
-			if (!take_push(l))
+			if (!listener_take_push(l))
 			{
-				redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+				redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
 								"The node's answer makes no sense.");
 				return false;
 			}
@@ -443,7 +455,7 @@ take_pushes(StoreListener *l)
 	} while (got == REDIS_READ_FULL && nreads < READS_MAX);
 
 	if (!dlist_is_empty(&l->unanswered))
-		expect_answer(l);
+		listener_expect_answer(l);
 	return true;
 }
 
@@ -453,20 +465,35 @@ take_pushes(StoreListener *l)
  */
 
 /*
- * connect_listener --- make the connection if it is time; true when it is there
+ * listener_change_target --- the settings point elsewhere, or have another
+ * password
+ */
+static void
+listener_change_target(StoreListener *l)
+{
+	bool		was_ready = l->conn.state == CONN_READY;
+
+	redis_conn_close(&l->conn);
+	redis_target_set(&l->target, l->target.node);
+	if (was_ready)
+	{
+		listener_lost(l);
+		l->next_try = lr_now();
+	}
+}
+
+/*
+ * listener_connect --- make the connection if it is time; true when it is there
  */
 static bool
-connect_listener(StoreListener *l)
+listener_connect(StoreListener *l)
 {
 	RedisConn  *c = &l->conn;
 	int64		now = lr_now();
 
-	if (c->state == CONN_READY && c->url_epoch != lr_url_epoch)
-	{
-		redis_conn_close(c);
-		listener_lost(l);
-		l->next_try = now;
-	}
+	/* No password goes to where another lockredis.url pointed. */
+	if (redis_target_is_outdated(&l->target) && c->state != CONN_HANDSHAKE)
+		listener_change_target(l);
 	if (c->state == CONN_READY)
 		return true;
 
@@ -474,7 +501,7 @@ connect_listener(StoreListener *l)
 	{
 		if (l->nwanted == 0 || now < l->next_try)
 			return false;
-		redis_conn_open(c, LR_NEVER);
+		redis_conn_open(c, &l->target, LR_NEVER);
 	}
 	redis_conn_advance(c);
 	if (c->state == CONN_CLOSED)
@@ -496,20 +523,23 @@ connect_listener(StoreListener *l)
 		l->loss_logged = false;
 		ereport(LOG,
 				(errmsg("lockredis: release messages from the lock store at %s are back",
-						c->error.address)));
+						c->failure.error.address)));
 	}
 	return true;
 }
 
+/*
+ * redis_listener_step --- do all that can be done without waiting
+ */
 void
 redis_listener_step(StoreListener *l)
 {
 	RedisConn  *c = &l->conn;
 	int64		now;
 
-	if (!connect_listener(l))
+	if (!listener_connect(l))
 		return;
-	if (!take_pushes(l))
+	if (!listener_take_pushes(l))
 	{
 		listener_lost(l);
 		return;
@@ -518,18 +548,18 @@ redis_listener_step(StoreListener *l)
 	now = lr_now();
 	if (l->answer_until != 0 && now >= l->answer_until)
 	{
-		redis_conn_fail(c, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+		redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
 						"The node did not answer in time.");
 		listener_lost(l);
 		return;
 	}
-	ping_if_idle(l, now);
+	listener_ping_if_idle(l, now);
 
 	do
 	{
-		put_requests(l);
-		if (c->out_failed)
-			redis_conn_fail(c, STORE_DOWN, ERRCODE_OUT_OF_MEMORY,
+		listener_put_requests(l);
+		if (c->out.failed)
+			redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY,
 							"Out of memory.");
 		else
 			(void) redis_conn_flush(c);
@@ -538,16 +568,19 @@ redis_listener_step(StoreListener *l)
 			listener_lost(l);
 			return;
 		}
-	} while (l->dirty && c->out_pos == c->out_len);
+	} while (l->dirty && resp_out_is_empty(&c->out));
 }
 
+/*
+ * redis_listener_interests --- see StoreRoutine.interests
+ */
 int
 redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 						 uint32 *epoch)
 {
 	const RedisConn *c = &l->conn;
 
-	*epoch = c->socket_epoch;
+	*epoch = c->socket.epoch;
 	switch (c->state)
 	{
 		case CONN_CLOSED:
@@ -562,11 +595,11 @@ redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 			break;
 	}
 	/* Something was wanted since the last step. */
-	if (l->dirty && c->state == CONN_READY && c->out_pos == c->out_len)
+	if (l->dirty && c->state == CONN_READY && resp_out_is_empty(&c->out))
 		*until = 0;
-	if (c->sock == PGINVALID_SOCKET)
+	if (c->socket.fd == PGINVALID_SOCKET)
 		return 0;
-	out->sock = c->sock;
+	out->sock = c->socket.fd;
 	out->events = redis_conn_events(c);
 	return 1;
 }

@@ -14,7 +14,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
+#include "lockredis.h"
 
 #include "common/cryptohash.h"
 #include "common/sha1.h"
@@ -35,10 +35,10 @@ static RedisScript scripts[LUA_COUNT];
 static bool scripts_ready = false;
 
 /*
- * make_digests --- fill in sha1 of every script; raises when SHA1 is refused
+ * scripts_make_digests --- fill in sha1 of every script; raises when SHA1 is refused
  */
 static void
-make_digests(void)
+scripts_make_digests(void)
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -86,6 +86,6 @@ const RedisScript *
 redis_script(LuaId id)
 {
 	if (!scripts_ready)
-		make_digests();
+		scripts_make_digests();
 	return &scripts[id];
 }

@@ -62,10 +62,10 @@ static const struct
 };
 
 /*
- * malformed --- say what is wrong and where
+ * url_malformed --- say what is wrong and where
  */
 static RedisUrlVerdict
-malformed(const UrlCursor *c, const char *where, const char *what)
+url_malformed(const UrlCursor *c, const char *where, const char *what)
 {
 	snprintf(c->error->detail, sizeof(c->error->detail),
 			 "%s at position %d.", what, (int) (where - c->base) + 1);
@@ -73,7 +73,7 @@ malformed(const UrlCursor *c, const char *where, const char *what)
 }
 
 static int
-hex_value(char ch)
+url_hex_value(char ch)
 {
 	if (ch >= '0' && ch <= '9')
 		return ch - '0';
@@ -85,13 +85,13 @@ hex_value(char ch)
 }
 
 /*
- * decode --- percent-decode [from, to) into a buffer, as a C string
+ * url_decode --- percent-decode [from, to) into a buffer, as a C string
  *
  * "too_long" and "control" are the messages for these two mistakes.
  */
 static RedisUrlVerdict
-decode(const UrlCursor *c, const char *from, const char *to,
-	   char *out, size_t size, const char *too_long, const char *control)
+url_decode(const UrlCursor *c, const char *from, const char *to,
+		   char *out, size_t size, const char *too_long, const char *control)
 {
 	size_t		n = 0;
 
@@ -101,18 +101,18 @@ decode(const UrlCursor *c, const char *from, const char *to,
 
 		if (ch == '%')
 		{
-			int			high = p + 1 < to ? hex_value(p[1]) : -1;
-			int			low = p + 2 < to ? hex_value(p[2]) : -1;
+			int			high = p + 1 < to ? url_hex_value(p[1]) : -1;
+			int			low = p + 2 < to ? url_hex_value(p[2]) : -1;
 
 			if (high < 0 || low < 0)
-				return malformed(c, p, "Invalid percent-escape (two hexadecimal digits must follow the percent sign)");
+				return url_malformed(c, p, "Invalid percent-escape (two hexadecimal digits must follow the percent sign)");
 			ch = (unsigned char) (high * 16 + low);
 			if (ch < 0x20 || ch == 0x7f)
-				return malformed(c, p, control);
+				return url_malformed(c, p, control);
 			p += 2;
 		}
 		if (n + 1 >= size)
-			return malformed(c, p, too_long);
+			return url_malformed(c, p, too_long);
 		out[n++] = (char) ch;
 	}
 	out[n] = '\0';
@@ -120,10 +120,10 @@ decode(const UrlCursor *c, const char *from, const char *to,
 }
 
 /*
- * parse_number --- the digits [from, to), at most "max"; -1 if it is not one
+ * url_parse_number --- the digits [from, to), at most "max"; -1 if it is not one
  */
 static int64
-parse_number(const char *from, const char *to, int64 max)
+url_parse_number(const char *from, const char *to, int64 max)
 {
 	int64		value = 0;
 
@@ -141,36 +141,36 @@ parse_number(const char *from, const char *to, int64 max)
 }
 
 static RedisUrlVerdict
-parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
+url_parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
 {
-	int64		value = parse_number(from, to, INT_MAX);
+	int64		value = url_parse_number(from, to, INT_MAX);
 
 	if (value < 0)
-		return malformed(c, from, "Invalid database number (a number from 0 to 2147483647 is expected)");
+		return url_malformed(c, from, "Invalid database number (a number from 0 to 2147483647 is expected)");
 	*db = (int) value;
 	return REDIS_URL_OK;
 }
 
 /*
- * parse_host --- a name or address without brackets around it
+ * url_parse_host --- a name or address without brackets around it
  */
 static RedisUrlVerdict
-parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *url)
+url_parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *url)
 {
 	bool		only_digits = true;
 	struct in_addr v4;
 
 	if (from == to)
-		return malformed(c, from, "Empty host");
+		return url_malformed(c, from, "Empty host");
 	if (to - from >= LR_HOST_MAX)
-		return malformed(c, from, "Host too long (255 characters at most)");
+		return url_malformed(c, from, "Host too long (255 characters at most)");
 
 	for (const char *p = from; p < to; p++)
 	{
 		if (!isalnum((unsigned char) *p) && *p != '.' && *p != '-' && *p != '_')
-			return malformed(c, p, "Invalid character in host");
+			return url_malformed(c, p, "Invalid character in host");
 		if (*p == '.' && (p == from || p[-1] == '.'))
-			return malformed(c, p, "Empty label in host");
+			return url_malformed(c, p, "Empty label in host");
 		if (!isdigit((unsigned char) *p) && *p != '.')
 			only_digits = false;
 	}
@@ -179,16 +179,16 @@ parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *url)
 	url->host[to - from] = '\0';
 	url->host_is_numeric = inet_pton(AF_INET, url->host, &v4) == 1;
 	if (only_digits && !url->host_is_numeric)
-		return malformed(c, from, "Invalid IPv4 address");
+		return url_malformed(c, from, "Invalid IPv4 address");
 	return REDIS_URL_OK;
 }
 
 /*
- * parse_host_port --- host[:port] or [v6][:port]
+ * url_parse_host_port --- host[:port] or [v6][:port]
  */
 static RedisUrlVerdict
-parse_host_port(const UrlCursor *c, const char *from, const char *to,
-				RedisUrl *url)
+url_parse_host_port(const UrlCursor *c, const char *from, const char *to,
+					RedisUrl *url)
 {
 	const char *port = NULL;
 
@@ -201,21 +201,21 @@ parse_host_port(const UrlCursor *c, const char *from, const char *to,
 		int			len;
 
 		if (close == NULL)
-			return malformed(c, from, "Missing closing bracket of the IPv6 address that starts");
+			return url_malformed(c, from, "Missing closing bracket of the IPv6 address that starts");
 		len = (int) (close - from) - 1;
 		if (len == 0)
-			return malformed(c, from, "Empty host");
+			return url_malformed(c, from, "Empty host");
 		if (len >= IPV6_TEXT_MAX)
-			return malformed(c, from, "Invalid IPv6 address");
+			return url_malformed(c, from, "Invalid IPv6 address");
 		memcpy(url->host, from + 1, len);
 		url->host[len] = '\0';
 		if (inet_pton(AF_INET6, url->host, &v6) != 1)
-			return malformed(c, from + 1, "Invalid IPv6 address");
+			return url_malformed(c, from + 1, "Invalid IPv6 address");
 		url->host_is_numeric = true;
 		if (close + 1 < to)
 		{
 			if (close[1] != ':')
-				return malformed(c, close + 1, "Only a port may follow the closing bracket: unexpected text");
+				return url_malformed(c, close + 1, "Only a port may follow the closing bracket: unexpected text");
 			port = close + 2;
 		}
 	}
@@ -227,62 +227,62 @@ parse_host_port(const UrlCursor *c, const char *from, const char *to,
 		if (colon != NULL)
 		{
 			if (memchr(colon + 1, ':', to - colon - 1) != NULL)
-				return malformed(c, from, "Several colons (an IPv6 address must be in brackets) in the host and port");
+				return url_malformed(c, from, "Several colons (an IPv6 address must be in brackets) in the host and port");
 			port = colon + 1;
 		}
-		verdict = parse_host(c, from, colon ? colon : to, url);
+		verdict = url_parse_host(c, from, colon ? colon : to, url);
 		if (verdict != REDIS_URL_OK)
 			return verdict;
 	}
 
 	if (port != NULL)
 	{
-		int64		value = parse_number(port, to, 65535);
+		int64		value = url_parse_number(port, to, 65535);
 
 		if (value < 1)
-			return malformed(c, port, "Invalid port (a number from 1 to 65535 is expected)");
+			return url_malformed(c, port, "Invalid port (a number from 1 to 65535 is expected)");
 		url->port = (int) value;
 	}
 	return REDIS_URL_OK;
 }
 
 /*
- * parse_userinfo --- user, user:password or :password
+ * url_parse_userinfo --- user, user:password or :password
  */
 static RedisUrlVerdict
-parse_userinfo(const UrlCursor *c, const char *from, const char *to,
-			   RedisUrl *url)
+url_parse_userinfo(const UrlCursor *c, const char *from, const char *to,
+				   RedisUrl *url)
 {
 	const char *colon = memchr(from, ':', to - from);
 	RedisUrlVerdict verdict;
 
 	if (from == to)
-		return malformed(c, from, "Empty user name");
+		return url_malformed(c, from, "Empty user name");
 
-	verdict = decode(c, from, colon ? colon : to, url->user, sizeof(url->user),
-					 "User name too long (255 bytes at most)",
-					 "Control character in the user name");
+	verdict = url_decode(c, from, colon ? colon : to, url->user, sizeof(url->user),
+						 "User name too long (255 bytes at most)",
+						 "Control character in the user name");
 	if (verdict != REDIS_URL_OK || colon == NULL)
 		return verdict;
 
 	if (colon + 1 == to)
-		return malformed(c, to, "Empty password");
-	verdict = decode(c, colon + 1, to, url->password, sizeof(url->password),
-					 "Password too long (511 bytes at most)",
-					 "Control character in the password");
+		return url_malformed(c, to, "Empty password");
+	verdict = url_decode(c, colon + 1, to, url->password, sizeof(url->password),
+						 "Password too long (511 bytes at most)",
+						 "Control character in the password");
 	if (verdict == REDIS_URL_OK)
 		url->has_password = true;
 	return verdict;
 }
 
 /*
- * parse_authority --- [userinfo@]host[:port], or a list of hosts
+ * url_parse_authority --- [userinfo@]host[:port], or a list of hosts
  *
  * Of a list the last host is left in *url: lists are not served.
  */
 static RedisUrlVerdict
-parse_authority(const UrlCursor *c, const char *from, const char *to,
-				bool list, RedisUrl *url)
+url_parse_authority(const UrlCursor *c, const char *from, const char *to,
+					bool list, RedisUrl *url)
 {
 	const char *at = NULL;
 	RedisUrlVerdict verdict;
@@ -294,20 +294,20 @@ parse_authority(const UrlCursor *c, const char *from, const char *to,
 	}
 	if (at != NULL)
 	{
-		verdict = parse_userinfo(c, from, at, url);
+		verdict = url_parse_userinfo(c, from, at, url);
 		if (verdict != REDIS_URL_OK)
 			return verdict;
 		from = at + 1;
 	}
 
 	if (!list)
-		return parse_host_port(c, from, to, url);
+		return url_parse_host_port(c, from, to, url);
 
 	for (;;)
 	{
 		const char *comma = memchr(from, ',', to - from);
 
-		verdict = parse_host_port(c, from, comma ? comma : to, url);
+		verdict = url_parse_host_port(c, from, comma ? comma : to, url);
 		if (verdict != REDIS_URL_OK || comma == NULL)
 			return verdict;
 		from = comma + 1;
@@ -315,42 +315,42 @@ parse_authority(const UrlCursor *c, const char *from, const char *to,
 }
 
 /*
- * parse_unix --- what follows unix://
+ * url_parse_unix --- what follows unix://
  */
 static RedisUrlVerdict
-parse_unix(const UrlCursor *c, RedisUrl *url)
+url_parse_unix(const UrlCursor *c, RedisUrl *url)
 {
 	const char *query = memchr(c->at, '?', c->end - c->at);
 	const char *path_end = query ? query : c->end;
 	RedisUrlVerdict verdict;
 
 	if (c->at == path_end)
-		return malformed(c, c->at, "Empty socket path");
+		return url_malformed(c, c->at, "Empty socket path");
 	if (*c->at != '/')
-		return malformed(c, c->at, "The socket path must be absolute (unix:///path): relative path");
+		return url_malformed(c, c->at, "The socket path must be absolute (unix:///path): relative path");
 	if (c->at + 1 == path_end)
-		return malformed(c, c->at, "The socket path names no file");
+		return url_malformed(c, c->at, "The socket path names no file");
 
 	url->scheme = REDIS_UNIX;
-	verdict = decode(c, c->at, path_end, url->path, sizeof(url->path),
-					 "Socket path too long (107 bytes at most)",
-					 "Control character in the socket path");
+	verdict = url_decode(c, c->at, path_end, url->path, sizeof(url->path),
+						 "Socket path too long (107 bytes at most)",
+						 "Control character in the socket path");
 	if (verdict != REDIS_URL_OK || query == NULL)
 		return verdict;
 
 	if (c->end - query < 4 || strncmp(query, "?db=", 4) != 0)
-		return malformed(c, query + 1, "Unknown query parameter (only db is known)");
+		return url_malformed(c, query + 1, "Unknown query parameter (only db is known)");
 	if (memchr(query, '&', c->end - query) != NULL)
-		return malformed(c, memchr(query, '&', c->end - query),
-						 "Unknown query parameter (only one db is allowed)");
-	return parse_db(c, query + 4, c->end, &url->db);
+		return url_malformed(c, memchr(query, '&', c->end - query),
+							 "Unknown query parameter (only one db is allowed)");
+	return url_parse_db(c, query + 4, c->end, &url->db);
 }
 
 /*
- * parse_tcp --- what follows the scheme of a form with hosts
+ * url_parse_tcp --- what follows the scheme of a form with hosts
  */
 static RedisUrlVerdict
-parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
+url_parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 {
 	bool		list = form == FORM_SENTINEL || form == FORM_CLUSTER;
 	const char *path = c->at;
@@ -360,15 +360,15 @@ parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 	for (const char *p = c->at; p < c->end; p++)
 	{
 		if (*p == '?')
-			return malformed(c, p, "Unknown query parameter (none is known for this scheme)");
+			return url_malformed(c, p, "Unknown query parameter (none is known for this scheme)");
 		if (*p == '#')
-			return malformed(c, p, "Unexpected fragment");
+			return url_malformed(c, p, "Unexpected fragment");
 	}
 	while (path < c->end && *path != '/')
 		path++;
 
 	url->scheme = REDIS_TCP;
-	verdict = parse_authority(c, c->at, path, list, url);
+	verdict = url_parse_authority(c, c->at, path, list, url);
 	if (verdict != REDIS_URL_OK)
 		return verdict;
 
@@ -378,11 +378,11 @@ parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 		const char *service = path + 1;
 
 		if (path == c->end || service == c->end || *service == '/')
-			return malformed(c, path, "Missing service name");
+			return url_malformed(c, path, "Missing service name");
 		for (db = service; db < c->end && *db != '/'; db++)
 		{
 			if (!isalnum((unsigned char) *db) && strchr(".-_", *db) == NULL)
-				return malformed(c, db, "Invalid character in service name");
+				return url_malformed(c, db, "Invalid character in service name");
 		}
 	}
 
@@ -390,15 +390,15 @@ parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 	if (db == c->end || db + 1 == c->end)
 		return REDIS_URL_OK;
 	if (form == FORM_CLUSTER)
-		return malformed(c, db + 1, "A cluster has no database numbers: unexpected text");
-	return parse_db(c, db + 1, c->end, &url->db);
+		return url_malformed(c, db + 1, "A cluster has no database numbers: unexpected text");
+	return url_parse_db(c, db + 1, c->end, &url->db);
 }
 
 /*
- * parse_one --- one URL of the list
+ * url_parse_one --- one URL of the list
  */
 static RedisUrlVerdict
-parse_one(UrlCursor *c, RedisUrl *url)
+url_parse_one(UrlCursor *c, RedisUrl *url)
 {
 	const char *scheme_end = NULL;
 	RedisUrlVerdict verdict;
@@ -414,7 +414,7 @@ parse_one(UrlCursor *c, RedisUrl *url)
 		}
 	}
 	if (scheme_end == NULL || scheme_end == c->at)
-		return malformed(c, c->at, "Missing scheme (redis:// or unix:// is expected)");
+		return url_malformed(c, c->at, "Missing scheme (redis:// or unix:// is expected)");
 
 	for (int i = 0; i < lengthof(url_forms); i++)
 	{
@@ -426,9 +426,9 @@ parse_one(UrlCursor *c, RedisUrl *url)
 
 		c->at = scheme_end + 3;
 		if (url_forms[i].form == FORM_UNIX)
-			verdict = parse_unix(c, url);
+			verdict = url_parse_unix(c, url);
 		else
-			verdict = parse_tcp(c, url_forms[i].form, url);
+			verdict = url_parse_tcp(c, url_forms[i].form, url);
 
 		if (verdict == REDIS_URL_OK && url_forms[i].not_served != NULL)
 		{
@@ -438,7 +438,7 @@ parse_one(UrlCursor *c, RedisUrl *url)
 		}
 		return verdict;
 	}
-	return malformed(c, c->at, "Unknown scheme (redis:// or unix:// is expected)");
+	return url_malformed(c, c->at, "Unknown scheme (redis:// or unix:// is expected)");
 }
 
 /*
@@ -469,12 +469,12 @@ redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
 		if (ch == ' ')
 		{
 			if (p == text || p[1] == '\0' || p[1] == ' ')
-				return malformed(&c, p, "Unexpected space (single spaces separate several URLs)");
+				return url_malformed(&c, p, "Unexpected space (single spaces separate several URLs)");
 		}
 		else if (ch < 0x20 || ch == 0x7f)
-			return malformed(&c, p, "Control character");
+			return url_malformed(&c, p, "Control character");
 		else if (ch >= 0x80)
-			return malformed(&c, p, "Character that is not ASCII (it must be percent-encoded)");
+			return url_malformed(&c, p, "Character that is not ASCII (it must be percent-encoded)");
 	}
 
 	for (const char *start = text; start != NULL;)
@@ -484,7 +484,7 @@ redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
 
 		c.at = start;
 		c.end = space ? space : text + strlen(text);
-		verdict = parse_one(&c, url);
+		verdict = url_parse_one(&c, url);
 		if (verdict == REDIS_URL_MALFORMED)
 			return verdict;
 		if (verdict == REDIS_URL_NOT_SERVED)

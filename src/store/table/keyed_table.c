@@ -53,6 +53,12 @@ is_key_index(Relation index)
 		RelationGetIndexPredicate(index) == NIL;
 }
 
+/*
+ * keyed_begin --- see keyed_table.h
+ *
+ * If there is no such index, what was opened is left to the end of the
+ * transaction, which the caller aborts.
+ */
 bool
 keyed_begin(KeyedTable *table, Relation rel)
 {
@@ -142,6 +148,11 @@ prune_target(Relation rel)
 	ReleaseBuffer(buffer);
 }
 
+/*
+ * keyed_insert --- a row and its index entries
+ *
+ * The page is pruned before, while we have no pin of it.
+ */
 void
 keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 {
@@ -153,7 +164,6 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 	memcpy(slot->tts_isnull, nulls, sizeof(bool) * natts);
 	ExecStoreVirtualTuple(slot);
 
-	/* No pin of ours may be in the way. */
 	ExecClearTuple(table->row);
 	table_index_fetch_reset(table->scan->xs_heapfetch);
 	prune_target(table->rel);
@@ -164,6 +174,13 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 	CommandCounterIncrement();
 }
 
+/*
+ * keyed_update --- write the row that was found anew, with these columns
+ * changed
+ *
+ * Index entries only where PostgreSQL says that they are needed: a renewal
+ * should be a HOT update.
+ */
 bool
 keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 			 const Datum *values, const bool *nulls)
@@ -197,6 +214,10 @@ keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 	return true;
 }
 
+/*
+ * keyed_delete_at --- without waiting: if anybody is at the row, or has been
+ * since it was seen, it is not deleted
+ */
 bool
 keyed_delete_at(Relation rel, ItemPointer tid)
 {

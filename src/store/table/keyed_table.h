@@ -53,7 +53,7 @@ typedef enum KeyedFound
 
 /*
  * The relation is open and locked; its first column is the key.  False: it has
- * no unique index on that.
+ * no unique index on that, and the transaction has to be aborted.
  */
 extern bool keyed_begin(KeyedTable *table, Relation rel);
 extern void keyed_end(KeyedTable *table);

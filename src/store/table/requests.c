@@ -28,6 +28,9 @@
 /* worker: nobody */
 #define NO_WORKER			0
 
+/* The index of the watchdog's request; those before are for proc numbers. */
+#define WATCHDOG_REQUEST	MaxBackends
+
 typedef struct Requests
 {
 	pg_atomic_uint32 worker;	/* its proc number + 1, or NO_WORKER */
@@ -48,7 +51,7 @@ static TableRequest **taken = NULL;
 static int
 request_count(void)
 {
-	return MaxBackends + 1;
+	return WATCHDOG_REQUEST + 1;
 }
 
 static Size
@@ -58,12 +61,16 @@ requests_size(void)
 							 mul_size(request_count(), sizeof(TableRequest))));
 }
 
+int
+requests_max_ops(void)
+{
+	return MaxBackends * REQUEST_ROOM + REQUEST_ROOM_WATCHDOG;
+}
+
 static Size
 pool_size(void)
 {
-	return mul_size(add_size(mul_size(MaxBackends, REQUEST_ROOM),
-							 REQUEST_ROOM_WATCHDOG),
-					sizeof(TableOp));
+	return mul_size(requests_max_ops(), sizeof(TableOp));
 }
 
 Size
@@ -100,7 +107,8 @@ requests_shmem_init(void)
 
 		pg_atomic_init_u32(&request->state, REQUEST_FREE);
 		request->first_op = i * REQUEST_ROOM;
-		request->room = i == MaxBackends ? REQUEST_ROOM_WATCHDOG : REQUEST_ROOM;
+		request->room = i == WATCHDOG_REQUEST ?
+			REQUEST_ROOM_WATCHDOG : REQUEST_ROOM;
 	}
 }
 
@@ -122,7 +130,7 @@ request_state(TableRequest *request)
 }
 
 static bool
-change_state(TableRequest *request, RequestState from, RequestState to)
+request_change_state(TableRequest *request, RequestState from, RequestState to)
 {
 	uint32		expected = from;
 
@@ -143,7 +151,7 @@ TableRequest *
 request_open(bool watchdog)
 {
 	TableRequest *request =
-		&requests->request[watchdog ? MaxBackends : LrMyProcNumber];
+		&requests->request[watchdog ? WATCHDOG_REQUEST : LrMyProcNumber];
 
 	if (!request_withdraw(request) && request_state(request) == REQUEST_DONE)
 		request_free(request);
@@ -231,8 +239,8 @@ request_submit(TableRequest *request)
 bool
 request_withdraw(TableRequest *request)
 {
-	return change_state(request, REQUEST_SUBMITTED, REQUEST_FREE) ||
-		(!change_state(request, REQUEST_TAKEN, REQUEST_ABANDONED) &&
+	return request_change_state(request, REQUEST_SUBMITTED, REQUEST_FREE) ||
+		(!request_change_state(request, REQUEST_TAKEN, REQUEST_ABANDONED) &&
 		 request_state(request) == REQUEST_FREE);
 }
 
@@ -245,13 +253,13 @@ request_free(TableRequest *request)
 }
 
 bool
-table_worker_running(void)
+requests_have_worker(void)
 {
 	return pg_atomic_read_u32(&requests->worker) != NO_WORKER;
 }
 
 uint32
-table_epoch(void)
+requests_epoch(void)
 {
 	return pg_atomic_read_u32(&requests->epoch);
 }
@@ -301,9 +309,6 @@ requests_new_epoch(void)
 	(void) pg_atomic_fetch_add_u32(&requests->epoch, 1);
 }
 
-/*
- * requests_set_connecting --- note it; what it was before
- */
 bool
 requests_set_connecting(bool connecting)
 {
@@ -325,7 +330,7 @@ requests_take(int *n)
 		TableRequest *request = &requests->request[i];
 
 		if (pg_atomic_read_u32(&request->state) == REQUEST_SUBMITTED &&
-			change_state(request, REQUEST_SUBMITTED, REQUEST_TAKEN))
+			request_change_state(request, REQUEST_SUBMITTED, REQUEST_TAKEN))
 			taken[(*n)++] = request;
 	}
 	return taken;
@@ -337,8 +342,8 @@ request_answer(TableRequest *request)
 	int			client = request->client;
 
 	pg_write_barrier();
-	if (!change_state(request, REQUEST_TAKEN, REQUEST_DONE))
-		(void) change_state(request, REQUEST_ABANDONED, REQUEST_FREE);
+	if (!request_change_state(request, REQUEST_TAKEN, REQUEST_DONE))
+		(void) request_change_state(request, REQUEST_ABANDONED, REQUEST_FREE);
 
 	/* Even if it was abandoned: its process may want to ask anew. */
 	SetLatch(&GetPGProcByNumber(client)->procLatch);

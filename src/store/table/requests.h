@@ -18,7 +18,8 @@
  * worker runs requests one batch after the other, so whatever is submitted
  * after an abandoned one is carried out after it.
  *
- * Nothing in here waits, allocates or raises.
+ * Nothing in here waits or raises, and nothing allocates but a worker that
+ * starts.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -120,18 +121,25 @@ extern StoreOutcome request_get_answer(TableRequest *request, int i, StoreOp *op
 extern void request_free(TableRequest *request);
 
 /* Is there a worker that takes requests? */
-extern bool table_worker_running(void);
+extern bool requests_have_worker(void);
 
 /* Changes when the worker starts or finds the tables (again). */
-extern uint32 table_epoch(void);
+extern uint32 requests_epoch(void);
 
 /* ---- for the worker ---- */
+
+/* So many operations there can be in all requests together. */
+extern int	requests_max_ops(void);
 
 extern void requests_worker_enter(void);
 extern void requests_worker_leave(void);
 extern void requests_new_epoch(void);
 
-/* Did the worker before this one end while it connected to its database? */
+/*
+ * Note that the worker connects to its database, or no longer does.  Returns
+ * what was noted before: true at the start of a worker says that the last one
+ * ended over it.
+ */
 extern bool requests_set_connecting(bool connecting);
 
 /* Has anything been submitted since this was asked last? */

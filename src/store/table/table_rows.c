@@ -551,6 +551,9 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,
 				 "each kind of lock says what it does to the rows");
 
+/*
+ * rows_execute --- see table_rows.h
+ */
 void
 rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
@@ -566,6 +569,12 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		op->store_ms = lr_now() / LR_US_PER_MS;
 }
 
+/*
+ * rows_sweep --- see table_rows.h
+ *
+ * As seen by a snapshot: a row that somebody is inserting is swept next time,
+ * and one that somebody has changed since is not deleted.
+ */
 void
 rows_sweep(LockTables *tables)
 {

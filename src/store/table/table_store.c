@@ -203,7 +203,7 @@ table_check_time(TableHandle *h)
 	if (h->asked > 0 &&
 		now - table_first_open(h)->sent_at >= lr_command_timeout * LR_US_PER_MS)
 		node_set_silent(NODE_TABLE, true);
-	take_back(h, table_worker_running() ?
+	take_back(h, requests_have_worker() ?
 			  "The table worker did not answer in time." : NOT_RUNNING);
 }
 
@@ -230,7 +230,7 @@ table_wait_latch(TableHandle *h)
 static void
 table_wait_poll(TableHandle *h)
 {
-	if (!table_worker_running())
+	if (!requests_have_worker())
 	{
 		take_back(h, NOT_RUNNING);
 		return;
@@ -241,6 +241,12 @@ table_wait_poll(TableHandle *h)
 	h->poll = Min(h->poll + h->poll / 4, POLL_MAX);
 }
 
+/*
+ * table_step --- see store.h
+ *
+ * Asking again, when the piece before is done or an abandoned request has been
+ * answered, is part of it.
+ */
 static bool
 table_step(StoreHandle *handle, StoreStep how)
 {
@@ -338,7 +344,7 @@ table_interests(StoreHandle *handle, StoreInterest *out, int64 *until,
 {
 	TableHandle *h = (TableHandle *) handle;
 
-	*epoch = table_epoch();
+	*epoch = requests_epoch();
 	*until = h->batch.active ? h->batch.deadline : LR_NEVER;
 	return 0;
 }
@@ -357,7 +363,7 @@ table_error(StoreHandle *handle)
 static bool
 table_connected(StoreHandle *handle)
 {
-	return table_worker_running();
+	return requests_have_worker();
 }
 
 const StoreRoutine table_store = {

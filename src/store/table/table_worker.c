@@ -45,7 +45,6 @@
 
 #include "settings.h"
 #include "store/node.h"
-#include "store/stores.h"
 #include "store/table/lifetime.h"
 #include "store/table/requests.h"
 #include "store/table/table_rows.h"
@@ -61,7 +60,6 @@
 
 /* When asked to end: serve the sessions that end too, but not for ever. */
 #define END_LIMIT			(3 * LR_US_PER_S)
-#define END_POLL_MS			20L
 
 /* For tables that somebody locks, and a key that is being inserted. */
 #define LOCK_TIMEOUT		"200ms"
@@ -80,8 +78,8 @@ typedef enum RunResult
 	RUN_FAILED					/* an error */
 } RunResult;
 
+/* Room for all that can be submitted at once. */
 static Job *jobs = NULL;
-static int	jobs_size = 0;
 
 /* Waiting for a standby in a commit: only die() ends that. */
 static volatile sig_atomic_t committing = false;
@@ -103,6 +101,17 @@ static void
 worker_leave(int code, Datum arg)
 {
 	requests_worker_leave();
+}
+
+/*
+ * worker_enter --- from here on requests come to this worker
+ */
+static void
+worker_enter(void)
+{
+	jobs = MemoryContextAlloc(TopMemoryContext, sizeof(Job) * requests_max_ops());
+	before_shmem_exit(worker_leave, 0);
+	requests_worker_enter();
 }
 
 /* SIGTERM */
@@ -273,18 +282,9 @@ run_jobs(int njobs)
  * ----------
  */
 
-static void
-reserve_jobs(int n)
-{
-	if (n <= jobs_size)
-		return;
-	jobs_size = Max(n, 1024);
-	if (jobs == NULL)
-		jobs = MemoryContextAlloc(TopMemoryContext, sizeof(Job) * jobs_size);
-	else
-		jobs = repalloc(jobs, sizeof(Job) * jobs_size);
-}
-
+/*
+ * collect_jobs --- the operations of all these requests, in their order
+ */
 static int
 collect_jobs(TableRequest **requests, int nrequests)
 {
@@ -292,7 +292,6 @@ collect_jobs(TableRequest **requests, int nrequests)
 
 	for (int i = 0; i < nrequests; i++)
 	{
-		reserve_jobs(n + requests[i]->nops);
 		for (int j = 0; j < requests[i]->nops; j++)
 		{
 			jobs[n].request = requests[i];
@@ -303,10 +302,10 @@ collect_jobs(TableRequest **requests, int nrequests)
 }
 
 /*
- * serve --- answer what was submitted; "trouble" if there are no tables
+ * serve_requests --- answer what was submitted; "trouble" if there are no tables
  */
 static void
-serve(const TableTrouble *trouble)
+serve_requests(const TableTrouble *trouble)
 {
 	int			nrequests;
 	TableRequest **requests = requests_take(&nrequests);
@@ -355,7 +354,7 @@ apply_settings(void)
 }
 
 static void
-look_after_settings(void)
+reload_settings(void)
 {
 	if (!ConfigReloadPending)
 		return;
@@ -365,7 +364,7 @@ look_after_settings(void)
 }
 
 static void
-sleep_ms(long timeout)
+worker_sleep(long timeout)
 {
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -422,15 +421,14 @@ look_for_database(void)
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	settle_transactions();
-	before_shmem_exit(worker_leave, 0);
-	requests_worker_enter();
+	worker_enter();
 	while (!ShutdownRequestPending && !database_exists())
 	{
 		CHECK_FOR_INTERRUPTS();
-		look_after_settings();
+		reload_settings();
 		if (requests_wanted())
-			serve(&trouble);
-		sleep_ms(LOOK_INTERVAL_MS);
+			serve_requests(&trouble);
+		worker_sleep(LOOK_INTERVAL_MS);
 	}
 	proc_exit(1);
 }
@@ -440,8 +438,11 @@ look_for_database(void)
  * ----------
  */
 
+/*
+ * worker_round --- serve, sweep when it is time, and sleep
+ */
 static void
-one_round(bool ending)
+worker_round(bool ending)
 {
 	static int64 next_sweep = 0;
 	int64		now;
@@ -449,9 +450,9 @@ one_round(bool ending)
 	long		report;
 
 	CHECK_FOR_INTERRUPTS();
-	look_after_settings();
+	reload_settings();
 	if (requests_wanted())
-		serve(NULL);
+		serve_requests(NULL);
 
 	now = lr_now();
 	if (now >= next_sweep)
@@ -461,13 +462,16 @@ one_round(bool ending)
 		(void) run_transaction(NULL, 0, &trouble);
 		next_sweep = now + SWEEP_INTERVAL;
 	}
-	timeout = ending ? END_POLL_MS : lr_ms_until(next_sweep, now);
+	timeout = ending ? (long) lr_ms_up(WORKER_END_POLL) : lr_ms_until(next_sweep, now);
 	report = pgstat_report_stat(false);
-	sleep_ms(report > 0 ? Min(timeout, report) : timeout);
+	worker_sleep(report > 0 ? Min(timeout, report) : timeout);
 }
 
+/*
+ * show_database --- have redis_lock_status say where the tables are
+ */
 static void
-say_where(void)
+show_database(void)
 {
 	char		where[128];
 
@@ -475,6 +479,12 @@ say_where(void)
 	node_set_facts(NODE_TABLE, where, PG_VERSION, NULL, ROLE_TABLE);
 }
 
+/*
+ * lockredis_table_worker_main --- the table worker's life
+ *
+ * If the one before ended while it connected, the database is probably not
+ * there.
+ */
 void
 lockredis_table_worker_main(Datum arg)
 {
@@ -484,7 +494,7 @@ lockredis_table_worker_main(Datum arg)
 	pqsignal(SIGTERM, handle_terminate);
 	BackgroundWorkerUnblockSignals();
 
-	say_where();
+	show_database();
 	if (requests_set_connecting(true))
 	{
 		(void) requests_set_connecting(false);
@@ -498,10 +508,9 @@ lockredis_table_worker_main(Datum arg)
 	apply_settings();
 
 	lifetime_start();
-	before_shmem_exit(worker_leave, 0);
-	requests_worker_enter();
+	worker_enter();
 	while (!worker_may_end(&end_at, END_LIMIT))
-		one_round(end_at != 0);
+		worker_round(end_at != 0);
 
 	/* Not 0, or it would not be started again after pg_terminate_backend. */
 	proc_exit(1);

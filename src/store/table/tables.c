@@ -209,6 +209,12 @@ open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
 	return true;
 }
 
+/*
+ * tables_open --- see tables.h
+ *
+ * Whatever waits for the tables to be usable, as the watchdog does, sees the new
+ * epoch.
+ */
 LockTables *
 tables_open(TableTrouble *trouble)
 {

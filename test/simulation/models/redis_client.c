@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * redis_client.c
- *	  Stands for redis_store.c and redis_conn.c: the store interface, over the
+ *	  Stands for redis_store.c and all below it: the store interface, over the
  *	  simulated network.
  *
  * What matters above store.h is as there: a batch goes out in commands of
@@ -23,7 +23,7 @@
 
 #include "../../../src/instance.h"
 #include "../../../src/store/node.h"
-#include "../../../src/store/redis/redis_store.h"
+#include "../../../src/store/redis/listener.h"
 #include "../../../src/settings.h"
 
 #include "../kernel/network.h"

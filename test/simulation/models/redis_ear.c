@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * redis_ear.c
- *	  Stands for redis_listener.c: releases of awaited keys, over the simulated
+ *	  Stands for redis/listener.c: releases of awaited keys, over the simulated
  *	  network.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -13,7 +13,7 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/store/redis/redis_store.h"
+#include "../../../src/store/redis/listener.h"
 #include "../../../src/settings.h"
 
 #include "../kernel/network.h"

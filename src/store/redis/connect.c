@@ -1,0 +1,314 @@
+/*-------------------------------------------------------------------------
+ *
+ * connect.c
+ *	  From a target to a connected socket: its addresses, one after the other.
+ *
+ * There is no socket while there is nothing to try: until the addresses of a
+ * host name are known, or there is room in a socket's backlog.  Nothing in here
+ * waits, raises or allocates.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/connect.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "port/pg_bswap.h"
+
+#include "settings.h"
+#include "store/redis/connect.h"
+
+/* How often to look whether the host name has been resolved. */
+#define RESOLVE_POLL		(50 * LR_US_PER_MS)
+
+/* A unix socket whose backlog is full says so at once: try again soon. */
+#define BACKLOG_POLL		(10 * LR_US_PER_MS)
+
+void
+redis_connect_start(RedisConnect *d, int64 until)
+{
+	int64		now = lr_now();
+
+	d->opened_at = now;
+	d->until = Min(until, now + lr_connect_timeout * LR_US_PER_MS);
+	d->addresses.count = 0;
+	d->addresses.error[0] = '\0';
+	d->next_address = 0;
+	d->pause_until = now;
+}
+
+/* ----------
+ * Addresses
+ * ----------
+ */
+
+/*
+ * connect_numeric_address --- a path or a numeric host as the only address
+ */
+static void
+connect_numeric_address(const RedisUrl *url, NodeAddresses *a)
+{
+	memset(a, 0, sizeof(NodeAddresses));
+	a->count = 1;
+	if (url->scheme == REDIS_UNIX)
+	{
+		struct sockaddr_un *un = (struct sockaddr_un *) &a->addr[0];
+
+		StaticAssertStmt(sizeof(url->path) <= sizeof(un->sun_path),
+						 "socket path does not fit");
+		un->sun_family = AF_UNIX;
+		strlcpy(un->sun_path, url->path, sizeof(un->sun_path));
+		a->addr_len[0] = sizeof(struct sockaddr_un);
+	}
+	else if (strchr(url->host, ':') != NULL)
+	{
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *) &a->addr[0];
+
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = pg_hton16((uint16) url->port);
+		(void) inet_pton(AF_INET6, url->host, &in6->sin6_addr);
+		a->addr_len[0] = sizeof(struct sockaddr_in6);
+	}
+	else
+	{
+		struct sockaddr_in *in = (struct sockaddr_in *) &a->addr[0];
+
+		in->sin_family = AF_INET;
+		in->sin_port = pg_hton16((uint16) url->port);
+		(void) inet_pton(AF_INET, url->host, &in->sin_addr);
+		a->addr_len[0] = sizeof(struct sockaddr_in);
+	}
+}
+
+/*
+ * connect_find_addresses --- false when they are not known yet
+ */
+static bool
+connect_find_addresses(RedisConnect *d, const RedisTarget *t)
+{
+	if (!redis_url_has_name(&t->url))
+	{
+		connect_numeric_address(&t->url, &d->addresses);
+		return true;
+	}
+	if (addresses_get(t->url.host, t->url.port, &d->addresses))
+		return true;
+	redis_target_want_addresses(t, WANT_REACHABLE);
+	return false;
+}
+
+/* ----------
+ * Failures
+ * ----------
+ */
+
+static ConnectResult
+connect_failed(RedisFailure *f, const char *detail)
+{
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  NULL, "%s", detail);
+	return CONNECT_FAILED;
+}
+
+void
+redis_connect_timed_out(const RedisConnect *d, const RedisTarget *t,
+						RedisFailure *f, const char *detail)
+{
+	if (lr_now() - d->opened_at >= lr_connect_timeout * LR_US_PER_MS)
+		redis_target_set_silent(t, true);
+	redis_target_want_addresses(t, WANT_REACHABLE);
+	(void) connect_failed(f, detail);
+}
+
+/*
+ * connect_address_failed --- this address is no good: the next one, or give up
+ *
+ * No good node there: the name may have moved.
+ */
+static ConnectResult
+connect_address_failed(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
+					   RedisFailure *f, int error)
+{
+	redis_socket_close(s);
+	if (d->next_address < d->addresses.count)
+	{
+		d->pause_until = 0;
+		return CONNECT_UNDER_WAY;
+	}
+	if (error == ETIMEDOUT)
+	{
+		redis_connect_timed_out(d, t, f, "Could not connect to the node in time.");
+		return CONNECT_FAILED;
+	}
+	redis_target_want_addresses(t, WANT_REACHABLE);
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  "Could not connect to the node: %s.", strerror(error));
+	return CONNECT_FAILED;
+}
+
+/*
+ * connect_no_socket --- give up for the lack of something here
+ *
+ * That says nothing about any address: there is no use in trying the next one,
+ * nor in having the name resolved.
+ */
+static ConnectResult
+connect_no_socket(RedisFailure *f, int error)
+{
+	if (error == EMFILE)
+		redis_failure_set(f, STORE_DOWN, ERRCODE_INSUFFICIENT_RESOURCES, NULL,
+						  "Too many open files in this server process.");
+	else
+		redis_failure_set(f, STORE_DOWN, ERRCODE_INSUFFICIENT_RESOURCES, NULL,
+						  "Could not create a socket: %s.", strerror(error));
+	return CONNECT_FAILED;
+}
+
+static bool
+connect_is_lack(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS ||
+		error == ENOMEM;
+}
+
+/*
+ * connect_out_of_time --- nothing is being tried, and the time is up
+ */
+static ConnectResult
+connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
+					RedisFailure *f)
+{
+	if (d->addresses.count == 0 && d->addresses.error[0] == '\0')
+		return connect_failed(f, "The host name in lockredis.url could not be resolved in time.");
+	if (d->addresses.count > 0)
+	{
+		d->next_address = d->addresses.count;
+		return connect_address_failed(d, t, s, f, ETIMEDOUT);
+	}
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  "Could not resolve the host name in lockredis.url: %s.",
+					  d->addresses.error);
+	return CONNECT_FAILED;
+}
+
+/* ----------
+ * Trying
+ * ----------
+ */
+
+/*
+ * connect_try_address --- a socket for the next address
+ *
+ * Addresses that swallow packets must leave time for the others.
+ */
+static ConnectResult
+connect_try_address(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
+					RedisFailure *f, int64 now)
+{
+	int			i = d->next_address++;
+	int			left = d->addresses.count - i;
+	int			error = redis_socket_open(s, d->addresses.addr[i].ss_family);
+
+	if (error != 0)
+		return connect_is_lack(error) ? connect_no_socket(f, error) :
+			connect_address_failed(d, t, s, f, error);
+	d->address_until = now + Max(d->until - now, 0) / left;
+
+	while (connect(s->fd, (struct sockaddr *) &d->addresses.addr[i],
+				   d->addresses.addr_len[i]) < 0)
+	{
+		if (errno == EINTR)
+			continue;
+		if (errno == EINPROGRESS || errno == EALREADY || errno == EISCONN)
+			return CONNECT_UNDER_WAY;
+		if (errno != EAGAIN)
+			return connect_address_failed(d, t, s, f, errno);
+		redis_socket_close(s);
+		d->next_address--;
+		d->pause_until = now + BACKLOG_POLL;
+		return CONNECT_UNDER_WAY;
+	}
+	return CONNECT_UNDER_WAY;
+}
+
+/*
+ * connect_begin_next --- there is no socket: make one if it is time
+ */
+static ConnectResult
+connect_begin_next(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
+				   RedisFailure *f, int64 now)
+{
+	if (now >= d->until)
+		return connect_out_of_time(d, t, s, f);
+	if (now < d->pause_until)
+		return CONNECT_UNDER_WAY;
+	if (d->addresses.count == 0 && !connect_find_addresses(d, t))
+	{
+		d->pause_until = now + RESOLVE_POLL;
+		return CONNECT_UNDER_WAY;
+	}
+	return connect_try_address(d, t, s, f, now);
+}
+
+/*
+ * connect_look --- has connect() finished?
+ */
+static ConnectResult
+connect_look(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
+			 RedisFailure *f, int64 now)
+{
+	struct pollfd pfd = {.fd = s->fd,.events = POLLOUT};
+	int			error = 0;
+	socklen_t	len = sizeof(error);
+
+	if (poll(&pfd, 1, 0) <= 0)
+		return now < d->address_until ? CONNECT_UNDER_WAY :
+			connect_address_failed(d, t, s, f, ETIMEDOUT);
+	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+		error = errno;
+	return error == 0 ? CONNECT_DONE :
+		connect_address_failed(d, t, s, f, error);
+}
+
+/*
+ * redis_connect_step --- see connect.h
+ */
+ConnectResult
+redis_connect_step(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
+				   RedisFailure *f)
+{
+	for (;;)
+	{
+		int64		now = lr_now();
+		bool		has_socket = s->fd != PGINVALID_SOCKET;
+		ConnectResult result = has_socket ? connect_look(d, t, s, f, now) :
+			connect_begin_next(d, t, s, f, now);
+
+		if (result != CONNECT_UNDER_WAY)
+			return result;
+
+		/* Go on unless both are as before: waiting for the same thing. */
+		if (has_socket == (s->fd != PGINVALID_SOCKET) &&
+			(has_socket || d->pause_until > now))
+			return CONNECT_UNDER_WAY;
+	}
+}
+
+int64
+redis_connect_next(const RedisConnect *d, const RedisSocket *s)
+{
+	return Min(s->fd != PGINVALID_SOCKET ? d->address_until : d->pause_until,
+			   d->until);
+}

@@ -1,0 +1,375 @@
+/*-------------------------------------------------------------------------
+ *
+ * handshake.c
+ *	  What is said first on a connection: who we are; and what the node is.
+ *
+ * The password is read here, and is in memory until AUTH is answered.  Nothing
+ * in here waits (but for the file it is in), raises or allocates.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/handshake.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/redis/handshake.h"
+
+/* ----------
+ * The password
+ * ----------
+ */
+
+/*
+ * password_open --- open the file and see who may read it
+ *
+ * Returns the descriptor; or -1 with what is wrong in "problem", which is empty
+ * when errno tells.
+ */
+static int
+password_open(const char *path, const char **problem)
+{
+	struct stat st;
+	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	*problem = "";
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+	{
+		int			error = errno;
+
+		(void) close(fd);
+		errno = error;
+		return -1;
+	}
+	if (!S_ISREG(st.st_mode))
+		*problem = "The password file is not a regular file.";
+	else if (st.st_uid != geteuid())
+		*problem = "The password file does not belong to the user of the database server.";
+	else if (st.st_mode & (S_IRWXG | S_IRWXO))
+		*problem = "The password file has group or world access; it should have permissions u=rw (0600) or less.";
+	else
+		return fd;
+	(void) close(fd);
+	return -1;
+}
+
+/*
+ * password_from_line --- the file's content without the end of its line
+ *
+ * Returns what is wrong with it, or NULL.
+ */
+static const char *
+password_from_line(const char *buf, ssize_t len, char *secret)
+{
+	if (len > 0 && buf[len - 1] == '\n')
+		len--;
+	if (len > 0 && buf[len - 1] == '\r')
+		len--;
+	if (len == 0)
+		return "The password file is empty.";
+	if (len >= LR_SECRET_MAX)
+		return "The password in the password file is too long.";
+	if (memchr(buf, '\0', len) != NULL || memchr(buf, '\n', len) != NULL)
+		return "The password file has more than one line.";
+	memcpy(secret, buf, len);
+	secret[len] = '\0';
+	return NULL;
+}
+
+/*
+ * password_read --- the password of the file; false when that failed
+ *
+ * Read anew for each connection, so that a changed file takes effect.
+ */
+static bool
+password_read(const char *path, char *secret, RedisFailure *f)
+{
+	static const char *const hint = gettext_noop("Check lockredis.password_file.");
+	const char *problem;
+	char		buf[LR_SECRET_MAX + 2];
+	int			fd = password_open(path, &problem);
+
+	if (fd < 0 && problem[0] == '\0')
+	{
+		redis_failure_set(f, STORE_DOWN,
+						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, hint,
+						  "Could not open the password file: %s.",
+						  strerror(errno));
+		return false;
+	}
+	if (fd >= 0)
+	{
+		ssize_t		len = read(fd, buf, sizeof(buf));
+
+		(void) close(fd);
+		problem = len < 0 ? "Could not read the password file." :
+			password_from_line(buf, len, secret);
+		explicit_bzero(buf, sizeof(buf));
+	}
+	if (problem != NULL)
+		redis_failure_set(f, STORE_DOWN,
+						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, hint,
+						  "%s", problem);
+	return problem == NULL;
+}
+
+void
+redis_handshake_forget_secret(RedisHandshake *hs)
+{
+	explicit_bzero(hs->secret, sizeof(hs->secret));
+}
+
+/* ----------
+ * Requests
+ * ----------
+ */
+
+static void
+handshake_expect(RedisHandshake *hs, RedisGreeting greeting)
+{
+	Assert(hs->ngreetings < REDIS_MAX_GREETINGS);
+	hs->greetings[hs->ngreetings++] = greeting;
+}
+
+/*
+ * handshake_put_identity --- AUTH, SELECT and the connection's name
+ */
+static void
+handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
+					   const char *role, RespOut *out)
+{
+	const RedisUrl *url = &t->url;
+	char		name[64];
+
+	if (hs->secret[0] != '\0' || url->user[0] != '\0')
+	{
+		resp_put_array(out, url->user[0] != '\0' ? 3 : 2);
+		resp_put_text(out, "AUTH");
+		if (url->user[0] != '\0')
+			resp_put_text(out, url->user);
+		resp_put_text(out, hs->secret);
+		handshake_expect(hs, GREET_AUTH);
+	}
+	if (url->db != 0)
+	{
+		resp_put_array(out, 2);
+		resp_put_text(out, "SELECT");
+		resp_put_int(out, url->db);
+		handshake_expect(hs, GREET_SELECT);
+	}
+
+	snprintf(name, sizeof(name), "lockredis-%s-%d", role, MyProcPid);
+	resp_put_array(out, 3);
+	resp_put_text(out, "CLIENT");
+	resp_put_text(out, "SETNAME");
+	resp_put_text(out, name);
+	handshake_expect(hs, GREET_NAME);
+}
+
+/*
+ * handshake_put_questions --- what time it is there, and what the node is
+ */
+static void
+handshake_put_questions(RedisHandshake *hs, bool probe, RespOut *out)
+{
+	static const char *const sections[] = {"server", "memory", "replication"};
+
+	resp_put_array(out, 1);
+	resp_put_text(out, "TIME");
+	handshake_expect(hs, GREET_TIME);
+
+	for (int i = 0; probe && i < lengthof(sections); i++)
+	{
+		resp_put_array(out, 2);
+		resp_put_text(out, "INFO");
+		resp_put_text(out, sections[i]);
+		handshake_expect(hs, GREET_INFO);
+	}
+}
+
+/*
+ * redis_handshake_start --- see handshake.h
+ *
+ * Nothing is sent yet: without memory for all of it there is no connection.
+ */
+bool
+redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
+					  const char *role, bool probe, RespOut *out,
+					  RedisFailure *f)
+{
+	memset(hs, 0, sizeof(RedisHandshake));
+	if (t->password_file[0] == '\0')
+		strlcpy(hs->secret, t->url.password, sizeof(hs->secret));
+	else if (!password_read(t->password_file, hs->secret, f))
+		return false;
+
+	handshake_put_identity(hs, t, role, out);
+	handshake_put_questions(hs, probe, out);
+	if (out->failed)
+	{
+		redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
+						  "Out of memory.");
+		return false;
+	}
+	hs->sent_at = lr_now();
+	return true;
+}
+
+/* ----------
+ * Replies
+ * ----------
+ */
+
+/*
+ * facts_field --- the value of a field of INFO; false if it is not there
+ */
+static bool
+facts_field(const char *info, const char *field, char *out, size_t size)
+{
+	size_t		len = strlen(field);
+
+	for (const char *line = info; line != NULL;)
+	{
+		if (strncmp(line, field, len) == 0 && line[len] == ':')
+		{
+			size_t		n = strcspn(line + len + 1, "\r\n");
+
+			strlcpy(out, line + len + 1, Min(size, n + 1));
+			redis_words_clean(out);
+			return true;
+		}
+		line = strchr(line, '\n');
+		if (line != NULL)
+			line++;
+	}
+	return false;
+}
+
+void
+redis_facts_read(RedisFacts *facts, const char *info)
+{
+	char		value[32];
+
+	if (facts_field(info, "valkey_version", value, sizeof(value)))
+		snprintf(facts->version, sizeof(facts->version), "Valkey %.20s", value);
+	else if (facts_field(info, "redis_version", value, sizeof(value)))
+		strlcpy(facts->version, value, sizeof(facts->version));
+	(void) facts_field(info, "maxmemory_policy", facts->policy,
+					   sizeof(facts->policy));
+	if (facts_field(info, "role", value, sizeof(value)))
+		facts->role = strcmp(value, "master") == 0 ? ROLE_MASTER : ROLE_REPLICA;
+}
+
+/*
+ * redis_clock_offset --- see handshake.h
+ *
+ * Taken as read at that moment.  So the node's clock is never thought to be
+ * further than it is, and a request limited by it never runs too late; the
+ * error the other way is at most the time that the reply was under way.
+ */
+int64
+redis_clock_offset(int64 us, int64 read_at)
+{
+	return us - read_at;
+}
+
+/*
+ * handshake_error --- an error reply to one of the requests
+ *
+ * The name of the connection and the facts are not worth failing for, unless
+ * the node says that we have to authenticate.
+ */
+static HandshakeResult
+handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
+				const RedisTarget *t, const RedisValue *v, RedisFailure *f)
+{
+	char		words[REDIS_WORDS_MAX];
+	StoreOutcome outcome = redis_error_words(v, t->url.user, words,
+											 sizeof(words));
+	bool		full = strstr(words, "max number of clients") != NULL;
+
+	if (greeting == GREET_AUTH && !full && !redis_words_begin(words, "LOADING"))
+		outcome = STORE_DENIED;
+	if ((greeting == GREET_NAME || greeting == GREET_INFO) &&
+		!full && !redis_words_begin(words, "NOAUTH") &&
+		!redis_words_begin(words, "DENIED"))
+		return HANDSHAKE_UNDER_WAY;
+
+	/* Some answer an unknown command by repeating it. */
+	if (hs->secret[0] != '\0' && strstr(v->str, hs->secret) != NULL)
+		strlcpy(words, "(not shown: it repeats the password)", sizeof(words));
+
+	if (outcome == STORE_DENIED)
+		redis_failure_set(f, outcome,
+						  ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION,
+						  redis_words_begin(words, "NOPERM") ? redis_rights_hint :
+						  gettext_noop("Check lockredis.url and lockredis.password_file."),
+						  "The node answered: %s", words);
+	else
+		redis_failure_set(f, outcome, ERRCODE_CONNECTION_FAILURE, NULL,
+						  "The node answered: %s", words);
+	return HANDSHAKE_FAILED;
+}
+
+/*
+ * handshake_good --- a reply that is no error; false if there is no such reply
+ */
+static bool
+handshake_good(RedisHandshake *hs, RedisGreeting greeting, const RedisValue *v)
+{
+	int64		us;
+	int64		now;
+
+	switch (greeting)
+	{
+		case GREET_AUTH:
+		case GREET_SELECT:
+		case GREET_NAME:
+			return v->type == REDIS_REPLY_STATUS;
+		case GREET_TIME:
+			if (!resp_value_time(v, &us))
+				return false;
+			now = lr_now();
+			hs->clock_offset = redis_clock_offset(us, now);
+			hs->round_trip = now - hs->sent_at;
+			return true;
+		case GREET_INFO:
+			if (v->type == REDIS_REPLY_STRING)
+				redis_facts_read(&hs->facts, v->str);
+			return true;
+	}
+	return false;
+}
+
+/*
+ * redis_handshake_take --- the reply to the oldest request
+ */
+HandshakeResult
+redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
+					 const RedisValue *v, RedisFailure *f)
+{
+	RedisGreeting greeting = hs->greetings[hs->next++];
+
+	if (v->type == REDIS_REPLY_ERROR)
+	{
+		if (handshake_error(hs, greeting, t, v, f) == HANDSHAKE_FAILED)
+			return HANDSHAKE_FAILED;
+	}
+	else if (!handshake_good(hs, greeting, v))
+	{
+		redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
+						  "The node's answer makes no sense in Redis's protocol.");
+		return HANDSHAKE_FAILED;
+	}
+	if (greeting == GREET_AUTH)
+		redis_handshake_forget_secret(hs);
+	return hs->next == hs->ngreetings ? HANDSHAKE_DONE : HANDSHAKE_UNDER_WAY;
+}

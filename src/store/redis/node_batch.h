@@ -1,0 +1,101 @@
+/*-------------------------------------------------------------------------
+ *
+ * node_batch.h
+ *	  A batch of operations at one Redis node.
+ *
+ * The batch goes through its operations in passes.  The first is all there is
+ * unless a script was not loaded (the next pass sends what is still open, that
+ * script in full), a command for several locks was refused (each goes alone in
+ * the next one), or the connection was lost (the next one goes out on a new
+ * connection).  A create that may have been read never gets into another pass.
+ *
+ * Nothing waits here: who does says when there is something to read, and when a
+ * time limit has passed.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/node_batch.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REDIS_NODE_BATCH_H
+#define LR_REDIS_NODE_BATCH_H
+
+#include "lockredis.h"
+
+#include "store/batch.h"
+#include "store/redis/conn.h"
+#include "store/redis/ops.h"
+#include "store/redis/target.h"
+
+/* Commands in flight. */
+#define FLIGHT_MAX			256
+
+typedef struct RedisCommand
+{
+	int			first;			/* its operations: ops[first ..] */
+	int			nops;			/* 0: does it run scripts at all? */
+	uint64		starts_at;		/* in the stream of the connection */
+	int64		encoded_at;
+} RedisCommand;
+
+typedef struct NodeBatch
+{
+	RedisTarget target;
+	RedisConn	conn;			/* to it, kept between batches */
+	bool		patient;		/* watchdog: asks a silent node too */
+	StoreBatch	batch;
+
+	/* The pass. */
+	int			passes;
+	int			next;			/* operation to be put into a command */
+	ScriptSet	missing;		/* scripts that were found not loaded */
+	ScriptSet	in_full;		/* scripts to send in full in this pass */
+
+	/* Commands in flight: a ring, so that nothing is allocated on the way. */
+	RedisCommand flight[FLIGHT_MAX];
+	int			flight_first;
+	int			flight_n;
+
+	/* The connection during the batch. */
+	int64		progress_at;	/* the node was last heard, or asked */
+	int64		reply_until;	/* it must be heard again */
+	bool		reconnected;	/* once, after commands were sent */
+	bool		drop;			/* close when the batch is done */
+
+	/* What is known of the node. */
+	bool		runs_scripts;	/* it has done so in this batch */
+	bool		doubt;			/* it has refused what it may refuse to all */
+	bool		proving;		/* asked whether it runs scripts: wait for that */
+} NodeBatch;
+
+/* Raises when out of memory. */
+extern void node_batch_init(NodeBatch *b, NodeId node, const char *role,
+							bool patient);
+
+/* Begin; what is refused at once has its outcome. */
+extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,
+							 int64 deadline);
+
+/*
+ * Do all that can be done without waiting.  "readable": reading is worth the
+ * try; right after a request was sent it is not.  "briefly": reading may wait
+ * for a short time.
+ */
+extern void node_batch_process(NodeBatch *b, bool readable, bool briefly);
+
+/* Is the time for connecting or for a reply up?  Until when is it not? */
+extern void node_batch_check_time(NodeBatch *b);
+extern int64 node_batch_until(const NodeBatch *b);
+
+/* Are replies awaited, and all requests sent? */
+extern bool node_batch_awaits_reply(const NodeBatch *b);
+
+/* For lack of something in this process there is no connection. */
+extern void node_batch_fail(NodeBatch *b, int sqlstate, const char *detail);
+
+/* End it without waiting any longer; each operation gets an outcome. */
+extern void node_batch_abandon(NodeBatch *b);
+
+#endif							/* LR_REDIS_NODE_BATCH_H */

@@ -1,0 +1,495 @@
+/*-------------------------------------------------------------------------
+ *
+ * ops.c
+ *	  One operation of the store interface on the wire, and back.
+ *
+ * Bytes in memory only: no connection, no batch.  Nothing in here raises (once
+ * the scripts are there), allocates in a memory context or waits.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/ops.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "instance.h"
+#include "keyname.h"
+#include "store/redis/ops.h"
+
+/* ----------
+ * Which call it is
+ * ----------
+ */
+
+/*
+ * op_call --- the description of an operation on a lock; NULL: it is on none
+ */
+static const KindCall *
+op_call(const StoreOp *op)
+{
+	return op->kind < STORE_CALLS ?
+		&lr_kind(op->lock_kind)->calls[op->kind] : NULL;
+}
+
+bool
+redis_op_script(const StoreOp *op, LuaId *script)
+{
+	const KindCall *call = op_call(op);
+
+	*script = call != NULL ? call->script : REDIS_PROOF_SCRIPT;
+	return call != NULL || op->kind == STORE_PROBE;
+}
+
+int
+redis_op_group(const StoreOp *op)
+{
+	const KindCall *call = op_call(op);
+
+	return call != NULL ? call->group : 1;
+}
+
+bool
+redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
+{
+	return one->kind == other->kind && one->lock_kind == other->lock_kind;
+}
+
+/* ----------
+ * Requests
+ * ----------
+ */
+
+/*
+ * op_put_key --- one key of a lock
+ */
+static void
+op_put_key(RespOut *out, const StoreOp *op, KindKey key)
+{
+	char		derived[LR_DERIVED_MAX];
+
+	switch (key)
+	{
+		case KEY_END:
+			break;
+		case KEY_LOCK:
+			resp_put_bulk(out, op->name, op->name_len);
+			break;
+		case KEY_CHANNEL:
+			resp_put_bulk(out, derived,
+						  lr_channel_name(op->name, op->name_len, derived));
+			break;
+		case KEY_COUNTER:
+			resp_put_bulk(out, derived,
+						  lr_token_name(op->name, op->name_len, derived));
+			break;
+	}
+}
+
+static void
+op_put_owner(RespOut *out, uint64 owner)
+{
+	char		text[LR_OWNER_MAX];
+
+	resp_put_bulk(out, text, lr_owner_text(owner, text));
+}
+
+/*
+ * op_put_arg --- one argument, from the field of the operation that it is
+ */
+static void
+op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
+{
+	switch (arg)
+	{
+		case ARG_END:
+			break;
+		case ARG_OWNER:
+			op_put_owner(out, op->owner);
+			break;
+		case ARG_OWNER_TEXT:
+			resp_put_bulk(out, op->owner_text, op->owner_text_len);
+			break;
+		case ARG_LEASE:
+			resp_put_int(out, op->lease_ms);
+			break;
+		case ARG_KEEP:
+			resp_put_int(out, op->keep_ms);
+			break;
+		case ARG_HOLDS:
+			resp_put_int(out, op->count);
+			break;
+		case ARG_NOT_AFTER:
+			resp_put_int(out, op->not_after);
+			break;
+		case ARG_FLOOR:
+			resp_put_int(out, op->floor);
+			break;
+		case ARG_PUBLISH:
+			resp_put_bulk(out, "PUBLISH", 7);
+			break;
+		case ARG_RELEASED:
+			resp_put_bulk(out, "0", 1);
+			break;
+	}
+}
+
+static void
+op_put_args(RespOut *out, const StoreOp *op, const KindArg *args)
+{
+	for (int i = 0; i < KIND_MAX_ARGS && args[i] != ARG_END; i++)
+		op_put_arg(out, op, args[i]);
+}
+
+static int
+op_count_keys(const KindCall *call, bool fenced)
+{
+	int			n = 0;
+
+	while (n < KIND_MAX_KEYS && call->keys[n] != KEY_END)
+		n++;
+	return n + (fenced && call->fenced_key != KEY_END);
+}
+
+static int
+op_count_args(const KindArg *args)
+{
+	int			n = 0;
+
+	while (n < KIND_MAX_ARGS && args[n] != ARG_END)
+		n++;
+	return n;
+}
+
+/*
+ * op_put_script --- the beginning of a script call
+ */
+static void
+op_put_script(RespOut *out, LuaId id, ScriptSet in_full, int nkeys, int nargs)
+{
+	const RedisScript *script = redis_script(id);
+
+	resp_put_array(out, 3 + nkeys + nargs);
+	if (in_full & SCRIPT_BIT(id))
+	{
+		resp_put_bulk(out, "EVAL", 4);
+		resp_put_bulk(out, script->text, script->text_len);
+	}
+	else
+	{
+		resp_put_bulk(out, "EVALSHA", 7);
+		resp_put_bulk(out, script->sha1, 40);
+	}
+	resp_put_int(out, nkeys);
+}
+
+/*
+ * op_put_call --- the call of a script for n locks, as its description says
+ *
+ * The keys of each lock, the arguments of the call, the arguments of each lock.
+ */
+static void
+op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
+			ScriptSet in_full)
+{
+	bool		fenced = ops->fenced;
+
+	Assert(call->keys[0] != KEY_END);
+	Assert(n == 1 || n <= call->group);
+	op_put_script(out, call->script, in_full,
+				  n * op_count_keys(call, fenced),
+				  op_count_args(call->once) + n * op_count_args(call->each));
+	for (int i = 0; i < n; i++)
+	{
+		for (int k = 0; k < KIND_MAX_KEYS && call->keys[k] != KEY_END; k++)
+			op_put_key(out, &ops[i], call->keys[k]);
+		if (fenced)
+			op_put_key(out, &ops[i], call->fenced_key);
+	}
+	op_put_args(out, ops, call->once);
+	for (int i = 0; i < n; i++)
+		op_put_args(out, &ops[i], call->each);
+}
+
+static void
+op_put_plain(RespOut *out, const char *command)
+{
+	resp_put_array(out, 1);
+	resp_put_text(out, command);
+}
+
+void
+redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full)
+{
+	const KindCall *call = op_call(ops);
+
+	if (call != NULL)
+		op_put_call(out, call, ops, n, in_full);
+	else if (ops->kind == STORE_PROBE)
+		redis_put_proof(out, in_full);
+	else
+		op_put_plain(out, ops->kind == STORE_TIME ? "TIME" : "INFO");
+}
+
+void
+redis_put_proof(RespOut *out, ScriptSet in_full)
+{
+	op_put_script(out, REDIS_PROOF_SCRIPT, in_full, 0, 0);
+}
+
+/*
+ * redis_release_size --- see ops.h
+ *
+ * Of each kind the keys with what frames them, an owner, and a number; once the
+ * script and the beginning.
+ */
+size_t
+redis_release_size(int n)
+{
+	size_t		size = 0;
+
+	for (int i = 0; i < KIND_COUNT; i++)
+	{
+		const KindCall *call = &lr_kind(i)->calls[STORE_RELEASE];
+		size_t		per_lock = op_count_keys(call, false) * (LR_NAME_MAX + 32) +
+			LR_OWNER_MAX + 64;
+		size_t		once = redis_script(call->script)->text_len + 256;
+
+		size = Max(size, Min(n, call->group) * per_lock + once);
+	}
+	return size;
+}
+
+/* ----------
+ * Replies
+ *
+ * Each reader returns the outcome, STORE_PENDING when there is no such reply.
+ * ----------
+ */
+
+static void
+op_copy_holder(StoreOp *op, const RedisValue *v)
+{
+	strlcpy(op->holder, v->str, sizeof(op->holder));
+}
+
+/*
+ * op_take_number --- a number in a range, or a text that says who has it instead
+ */
+static StoreOutcome
+op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most)
+{
+	if (v->type == REDIS_REPLY_INTEGER)
+		return v->integer >= least && v->integer <= most ? STORE_OK :
+			STORE_PENDING;
+	if (v->type != REDIS_REPLY_STRING)
+		return STORE_PENDING;
+	op_copy_holder(op, v);
+	return STORE_GONE;
+}
+
+/*
+ * What the script that creates says first; see its text.
+ */
+typedef enum CreateReply
+{
+	CREATE_DONE = 0,			/* then the token and the clock */
+	CREATE_BUSY = 1,			/* then TTL and owner */
+	CREATE_LATE = 2,			/* then 0 and the clock */
+	CREATE_WRONG_TYPE = 3,		/* then TTL and type */
+	CREATE_TOKEN = 4			/* then TTL and value: a lock of another program */
+} CreateReply;
+
+/*
+ * op_take_clock --- the rest of the reply when nothing was in the way
+ */
+static StoreOutcome
+op_take_clock(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+{
+	bool		done = v[1].integer == CREATE_DONE;
+
+	if (v[2].type != REDIS_REPLY_INTEGER || v[3].type != REDIS_REPLY_INTEGER ||
+		v[2].integer < 0 || v[2].integer > STORE_TOKEN_MAX ||
+		v[3].integer < 0 || v[3].integer > STORE_TOKEN_MAX / LR_US_PER_MS ||
+		(done && op->fenced && v[2].integer == 0))
+		return STORE_PENDING;
+	op->fence = v[2].integer;
+	op->store_ms = v[3].integer;
+	answer->clock = op->store_ms * LR_US_PER_MS;
+	return done ? STORE_OK : STORE_LATE;
+}
+
+/*
+ * op_take_obstacle --- the rest of the reply when something was
+ */
+static StoreOutcome
+op_take_obstacle(StoreOp *op, const RedisValue *v)
+{
+	if (v[2].type != REDIS_REPLY_INTEGER || v[2].integer < STORE_NO_TTL ||
+		v[3].type != REDIS_REPLY_STRING)
+		return STORE_PENDING;
+	op->ttl_ms = Min(v[2].integer, STORE_TTL_MAX);
+	if (v[1].integer == CREATE_WRONG_TYPE)
+	{
+		strlcpy(op->type_name, v[3].str, sizeof(op->type_name));
+		op->value = strcmp(op->type_name, "string") == 0 ?
+			STORE_VALUE_TOKEN : STORE_VALUE_OTHER;
+		return STORE_WRONG_TYPE;
+	}
+	op_copy_holder(op, &v[3]);
+	op->value = v[1].integer == CREATE_BUSY ? STORE_VALUE_LOCK :
+		STORE_VALUE_TOKEN;
+	return STORE_BUSY;
+}
+
+/*
+ * op_take_created --- the reply to a create
+ */
+static StoreOutcome
+op_take_created(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+{
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != 3 ||
+		v[1].type != REDIS_REPLY_INTEGER)
+		return STORE_PENDING;
+	switch (v[1].integer)
+	{
+		case CREATE_DONE:
+		case CREATE_LATE:
+			return op_take_clock(op, v, answer);
+		case CREATE_BUSY:
+		case CREATE_WRONG_TYPE:
+		case CREATE_TOKEN:
+			return op_take_obstacle(op, v);
+	}
+	return STORE_PENDING;
+}
+
+static StoreOutcome
+op_take_token(StoreOp *op, const RedisValue *v)
+{
+	StoreOutcome outcome = op_take_number(op, v, Max(op->floor + 1, 1),
+										  STORE_TOKEN_MAX);
+
+	if (outcome == STORE_OK)
+		op->fence = v->integer;
+	return outcome;
+}
+
+/*
+ * op_take_told --- how many were told of a release, or that the owner is not there
+ *
+ * If the connection was lost over the same request before, it may well be that
+ * request which removed the owner: then nobody can say that it was gone.
+ */
+static StoreOutcome
+op_take_told(StoreOp *op, const RedisValue *v, bool repeated)
+{
+	if (v->type != REDIS_REPLY_INTEGER || v->integer < -1 ||
+		v->integer > PG_INT32_MAX)
+		return STORE_PENDING;
+	op->receivers = Max((int) v->integer, 0);
+	if (v->integer >= 0)
+		return STORE_OK;
+	return repeated ? STORE_UNKNOWN : STORE_GONE;
+}
+
+/*
+ * op_take_inspected --- type, TTL, owner and hold count
+ */
+static StoreOutcome
+op_take_inspected(StoreOp *op, const RedisValue *v)
+{
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
+		v[1].type != REDIS_REPLY_STRING ||
+		v[2].type != REDIS_REPLY_INTEGER || v[2].integer < -2 ||
+		v[3].type != REDIS_REPLY_STRING || v[4].type != REDIS_REPLY_STRING)
+		return STORE_PENDING;
+
+	strlcpy(op->type_name, v[1].str, sizeof(op->type_name));
+	if (strcmp(op->type_name, "none") == 0)
+		op->value = STORE_VALUE_NONE;
+	else if (strcmp(op->type_name, "string") == 0)
+		op->value = STORE_VALUE_TOKEN;
+	else if (v[4].len > 0)
+	{
+		int64		count = strtoi64(v[4].str, NULL, 10);
+
+		op->value = STORE_VALUE_LOCK;
+		op->hold_count = (int) Min(Max(count, PG_INT32_MIN), PG_INT32_MAX);
+		op_copy_holder(op, &v[3]);
+	}
+	else
+		op->value = STORE_VALUE_OTHER;
+	op->ttl_ms = Min(Max(v[2].integer, STORE_NO_TTL), STORE_TTL_MAX);
+	return STORE_OK;
+}
+
+/*
+ * op_take_call --- the reply of a script for one lock, as its description says
+ */
+static StoreOutcome
+op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
+			 RedisAnswer *answer)
+{
+	switch (reply)
+	{
+		case REPLY_CREATED:
+			return op_take_created(op, v, answer);
+		case REPLY_DONE:
+			return op_take_number(op, v, 1, 1);
+		case REPLY_TOKEN:
+			return op_take_token(op, v);
+		case REPLY_TOLD:
+			return op_take_told(op, v, repeated);
+		case REPLY_INSPECTED:
+			return op_take_inspected(op, v);
+	}
+	return STORE_PENDING;
+}
+
+/*
+ * op_take_plain --- the reply of what concerns no lock
+ */
+static StoreOutcome
+op_take_plain(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+{
+	switch (op->kind)
+	{
+		case STORE_PROBE:
+			return redis_take_proof(v) ? STORE_OK : STORE_PENDING;
+		case STORE_TIME:
+			if (!resp_value_time(v, &answer->clock))
+				return STORE_PENDING;
+			op->store_ms = answer->clock / LR_US_PER_MS;
+			return STORE_OK;
+		case STORE_FACTS:
+			if (v->type != REDIS_REPLY_STRING)
+				return STORE_PENDING;
+			answer->info = v->str;
+			return STORE_OK;
+		default:
+			return STORE_PENDING;
+	}
+}
+
+bool
+redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
+			  RedisAnswer *answer)
+{
+	const KindCall *call = op_call(op);
+
+	answer->clock = 0;
+	answer->info = NULL;
+	answer->outcome = call != NULL ?
+		op_take_call(op, call->reply, v, repeated, answer) :
+		op_take_plain(op, v, answer);
+	return answer->outcome != STORE_PENDING;
+}
+
+bool
+redis_take_proof(const RedisValue *v)
+{
+	return v->type == REDIS_REPLY_ARRAY && v->elements == 0;
+}

@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * ops.h
+ *	  One operation of the store interface on the wire, and back.
+ *
+ * What an operation on a lock looks like is in the description of the lock's
+ * kind (kinds/kind.h): which script, which keys and arguments, how its reply is
+ * read.  Here they are put and taken, whatever kind it is.  What concerns no
+ * lock (probe, clock, facts) is here alone.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/ops.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REDIS_OPS_H
+#define LR_REDIS_OPS_H
+
+#include "lockredis.h"
+
+#include "store/redis/resp.h"
+#include "store/redis/scripts.h"
+#include "store/store.h"
+
+/* A set of scripts. */
+typedef uint64 ScriptSet;
+
+#define SCRIPT_BIT(id)		((ScriptSet) 1 << (id))
+
+StaticAssertDecl(LUA_COUNT <= 64, "more scripts than a set can have");
+
+/* What the reply for one operation says, beside the results in it. */
+typedef struct RedisAnswer
+{
+	StoreOutcome outcome;
+	int64		clock;			/* the node's, microseconds; 0 = not told */
+	const char *info;			/* the reply of INFO, or NULL */
+} RedisAnswer;
+
+/* Are operations like this one calls of a script?  Which is in *script. */
+extern bool redis_op_script(const StoreOp *op, LuaId *script);
+
+/*
+ * So many operations like this one, on locks of the same kind, go into one
+ * command.  With more than 1 the reply is an array with an element for each,
+ * however many there are.
+ */
+extern int	redis_op_group(const StoreOp *op);
+extern bool redis_ops_are_alike(const StoreOp *one, const StoreOp *other);
+
+/*
+ * Put ops[0 .. n), which are alike, as one command; "in_full" has the scripts
+ * that are sent as text.
+ */
+extern void redis_put_ops(RespOut *out, const StoreOp *ops, int n,
+						  ScriptSet in_full);
+
+/*
+ * Take the reply, or the part of it, for one operation that is no error.
+ * "repeated": the same request may have run before.  False: it is none of the
+ * replies that there can be.
+ */
+extern bool redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
+						  RedisAnswer *answer);
+
+/*
+ * The script that shows whether the node runs scripts at all: with no key it does
+ * nothing.
+ */
+#define REDIS_PROOF_SCRIPT	LUA_REENTRANT_RENEW
+
+extern void redis_put_proof(RespOut *out, ScriptSet in_full);
+extern bool redis_take_proof(const RedisValue *v);
+
+/* So many bytes has a command that gives back up to n locks, at most. */
+extern size_t redis_release_size(int n);
+
+#endif							/* LR_REDIS_OPS_H */

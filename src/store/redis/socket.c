@@ -1,0 +1,267 @@
+/*-------------------------------------------------------------------------
+ *
+ * socket.c
+ *	  The socket of a connection: its bytes, and what watches it.
+ *
+ * Nothing in here raises.  Nothing waits but redis_socket_recv_soon(), for
+ * BRIEFLY_MS at most.  Only redis_socket_watch() allocates.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/socket.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
+
+#include "storage/fd.h"
+
+#include "settings.h"
+#include "store/redis/socket.h"
+#include "wait_events.h"
+
+/* A reply that comes so soon is waited for in recv(). */
+#define BRIEFLY_MS			10
+
+/* Probes of idle connections, so that firewalls and we notice dead ones. */
+#define KEEPALIVE_IDLE_S	30
+#define KEEPALIVE_INTERVAL_S	10
+#define KEEPALIVE_COUNT		3
+
+/* ----------
+ * Opening and closing
+ * ----------
+ */
+
+void
+redis_socket_init(RedisSocket *s)
+{
+	memset(s, 0, sizeof(RedisSocket));
+	s->fd = PGINVALID_SOCKET;
+}
+
+/*
+ * socket_set_options --- no delay, and dead peers noticed
+ *
+ * Failures do not matter: the connection works without.
+ */
+static void
+socket_set_options(pgsocket sock)
+{
+	int			on = 1;
+
+	(void) setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	(void) setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+#ifdef TCP_KEEPIDLE
+	{
+		int			idle = KEEPALIVE_IDLE_S;
+
+		(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	}
+#endif
+#ifdef TCP_KEEPINTVL
+	{
+		int			interval = KEEPALIVE_INTERVAL_S;
+
+		(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPINTVL, &interval,
+						  sizeof(interval));
+	}
+#endif
+#ifdef TCP_KEEPCNT
+	{
+		int			count = KEEPALIVE_COUNT;
+
+		(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	}
+#endif
+#ifdef TCP_USER_TIMEOUT
+	{
+		unsigned int unacked = lr_connect_timeout + lr_command_timeout;
+
+		(void) setsockopt(sock, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked,
+						  sizeof(unacked));
+	}
+#endif
+}
+
+/*
+ * redis_socket_open --- see socket.h
+ */
+int
+redis_socket_open(RedisSocket *s, int family)
+{
+	Assert(s->fd == PGINVALID_SOCKET);
+	if (!AcquireExternalFD())
+		return EMFILE;
+	s->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->fd == PGINVALID_SOCKET)
+	{
+		int			error = errno;
+
+		ReleaseExternalFD();
+		return error;
+	}
+	s->family = family;
+	s->epoch++;
+	s->can_wait = false;
+	if (family != AF_UNIX)
+		socket_set_options(s->fd);
+	return 0;
+}
+
+/*
+ * redis_socket_close --- if there is one; and the set that watches it before
+ */
+void
+redis_socket_close(RedisSocket *s)
+{
+	if (s->fd == PGINVALID_SOCKET)
+		return;
+	if (s->set != NULL)
+		FreeWaitEventSet(s->set);
+	s->set = NULL;
+	closesocket(s->fd);
+	ReleaseExternalFD();
+	s->fd = PGINVALID_SOCKET;
+	s->epoch++;
+}
+
+void
+redis_socket_block_briefly(RedisSocket *s)
+{
+	struct timeval limit = {0, BRIEFLY_MS * 1000};
+
+	s->can_wait =
+		setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
+		pg_set_block(s->fd);
+}
+
+/* ----------
+ * Bytes
+ * ----------
+ */
+
+ssize_t
+redis_socket_recv(RedisSocket *s, char *buf, size_t len)
+{
+	ssize_t		n;
+
+	do
+		n = recv(s->fd, buf, len, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/*
+ * redis_socket_recv_soon --- see socket.h
+ *
+ * With a time limit on the socket recv() is never restarted.  A signal that
+ * comes right before it costs that time at most.
+ */
+ssize_t
+redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len)
+{
+	ssize_t		n;
+	int			error;
+
+	pgstat_report_wait_start(LR_WAIT_REPLY);
+	n = recv(s->fd, buf, len, 0);
+	error = errno;
+	pgstat_report_wait_end();
+	errno = error == EINTR ? EAGAIN : error;
+	return n;
+}
+
+ssize_t
+redis_socket_send(RedisSocket *s, const char *buf, size_t len)
+{
+	ssize_t		n;
+
+	do
+		n = send(s->fd, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/*
+ * redis_socket_unread --- see socket.h
+ *
+ * The kernel's number.  A layer of encryption has other numbers of bytes, and
+ * has to say 0 here.
+ */
+size_t
+redis_socket_unread(const RedisSocket *s)
+{
+#ifdef SIOCOUTQ
+	int			unread;
+
+	if (s->family != AF_UNIX && ioctl(s->fd, SIOCOUTQ, &unread) == 0 && unread > 0)
+		return unread;
+#endif
+	return 0;
+}
+
+/* ----------
+ * Watching
+ * ----------
+ */
+
+/*
+ * socket_make_set --- a set with the latch, the postmaster and the socket
+ *
+ * Creating one can raise (no descriptors left, say), which becomes NULL: only
+ * resources that are ours are at stake.
+ */
+static WaitEventSet *
+socket_make_set(RedisSocket *s, uint32 events)
+{
+	MemoryContext context = CurrentMemoryContext;
+	WaitEventSet *volatile set = NULL;
+	volatile bool good = true;
+
+	PG_TRY();
+	{
+		set = LrCreateWaitEventSet(3);
+		AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+		if (IsUnderPostmaster)
+			AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+		s->position = AddWaitEventToSet(set, events, s->fd, NULL, NULL);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		if (set != NULL)
+			FreeWaitEventSet(set);
+		good = false;
+	}
+	PG_END_TRY();
+	return good ? set : NULL;
+}
+
+/*
+ * redis_socket_watch --- see socket.h
+ *
+ * The set is made once a socket, normally before anything but the handshake is
+ * sent.
+ */
+bool
+redis_socket_watch(RedisSocket *s, uint32 events)
+{
+	if (s->set == NULL)
+		s->set = socket_make_set(s, events);
+	else if (s->events != events)
+		ModifyWaitEvent(s->set, s->position, events, NULL);
+	s->events = events;
+	return s->set != NULL;
+}

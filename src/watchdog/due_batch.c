@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * due_batch.c
+ *	  What is due in a store, as one batch of operations.
+ *
+ * An orphan whose create may still be on its way is released again and again
+ * until a release has run after the last moment at which the create may run,
+ * both on the store's own clock: TIME goes out before the releases, so a
+ * release in the same batch has run later than that.
+ *
+ * A lock that is held in the other store and belongs into this one is created
+ * here with the same owner, and then set: a set that succeeds says that it is
+ * here, whether this create, an earlier one whose reply was not read, or what
+ * it had left here did that.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/watchdog/due_batch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+
+#include "store/stores.h"
+#include "watchdog/due_batch.h"
+
+/* TIME and PROBE; CREATE and SET of a move; FACTS */
+#define MAX_HEADERS			2
+#define MAX_ITEM_OPS		2
+#define MAX_OPS				(MAX_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
+
+void
+workplace_make(StoreId store, Workplace *w)
+{
+	w->handle = lr_store(store)->open("watchdog");
+	w->items = MemoryContextAllocHuge(TopMemoryContext,
+									  sizeof(DueItem) * DUE_BATCH_MAX);
+	w->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
+}
+
+void
+due_batch_make(DueBatch *b, StoreId store)
+{
+	memset(b, 0, sizeof(DueBatch));
+	b->id = store;
+	b->store = lr_store(store);
+	workplace_make(store, &b->at);
+	b->first_op = MemoryContextAlloc(TopMemoryContext,
+									 sizeof(int) * DUE_BATCH_MAX);
+}
+
+/*
+ * due_batch_op --- what concerns the lock of an item
+ *
+ * A lock that is moved takes along how long its key has to stay locked.
+ */
+void
+due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
+{
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = kind;
+	op->lock_kind = item->kind;
+	op->store = store;
+	op->name = item->name;
+	op->name_len = item->name_len;
+	op->owner = item->owner;
+	op->count = item->count;
+	op->lease_ms = item->lease_ms;
+	op->keep_ms = item->keep_ms;
+	op->alone = item->alone;
+	if (due_op_adds(op))
+		op->lease_ms = Max(item->lease_ms, item->keep_ms);
+}
+
+static void
+add_item_op(DueBatch *b, StoreOpKind kind, const DueItem *item)
+{
+	due_batch_op(&b->at.ops[b->nops++], b->id, kind, item);
+}
+
+/*
+ * add_item --- the operations of one item
+ */
+static void
+add_item(DueBatch *b, int i)
+{
+	const DueItem *item = &b->at.items[i];
+
+	b->first_op[i] = b->nops;
+	switch (item->action)
+	{
+		case DUE_RENEW:
+			add_item_op(b, STORE_RENEW, item);
+			break;
+		case DUE_MOVE:
+			add_item_op(b, STORE_CREATE, item);
+			add_item_op(b, STORE_SET, item);
+			break;
+		case DUE_GIVE_BACK:
+			add_item_op(b, STORE_RELEASE, item);
+			break;
+		case DUE_NOTHING:
+			break;
+	}
+}
+
+/* One that concerns no lock. */
+static void
+add_header_op(DueBatch *b, StoreOpKind kind)
+{
+	StoreOp    *op = &b->at.ops[b->nops++];
+
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = kind;
+	op->store = b->id;
+}
+
+void
+due_batch_fill(DueBatch *b, bool probe, bool facts)
+{
+	b->nops = 0;
+	add_header_op(b, STORE_TIME);
+	if (probe)
+		add_header_op(b, STORE_PROBE);
+	b->nheaders = b->nops;
+	for (int i = 0; i < b->nitems; i++)
+		add_item(b, i);
+	if (facts)
+		add_header_op(b, STORE_FACTS);
+}

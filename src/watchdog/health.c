@@ -1,0 +1,292 @@
+/*-------------------------------------------------------------------------
+ *
+ * health.c
+ *	  Is a store there?  Judged by what it answers the watchdog.
+ *
+ * It is up when it has answered everything and done what was asked, and down
+ * when not; that is logged once each way, shown in redis_lock_status, and told
+ * to fallback.c.  That it refuses what is asked for one lock is no sign of it
+ * (see locktable/refused.c).  A store that has nothing to do is asked now and
+ * then; one that is away is asked again and again.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/watchdog/health.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/stores.h"
+#include "watchdog/fallback.h"
+#include "watchdog/health.h"
+
+/* One that takes hardly longer than a round trip. */
+#define SMALL_BATCH			100
+
+/* A store that has nothing to do is asked whether it is there. */
+#define PROBE_INTERVAL		(5 * LR_US_PER_S)
+
+/* What a store says of itself may change: its role, its settings. */
+#define FACTS_INTERVAL		(5 * LR_US_PER_S)
+
+void
+health_start(StoreHealth *h, StoreId id)
+{
+	memset(h, 0, sizeof(StoreHealth));
+	h->id = id;
+	h->node = lr_store(id)->node;
+	h->state = NODE_CONNECTING;
+	h->retry_delay = HEALTH_RETRY_MIN;
+	node_set_state(h->node, NODE_CONNECTING);
+}
+
+void
+health_forget(StoreHealth *h)
+{
+	h->state = NODE_CONNECTING;
+	h->retry_delay = HEALTH_RETRY_MIN;
+	h->next_try = 0;
+	node_forget(h->node);
+}
+
+/* ----------
+ * What the store says of itself
+ * ----------
+ */
+
+/*
+ * warn_of_eviction --- a store that may throw locks away
+ */
+static void
+warn_of_eviction(StoreHealth *h, const NodeStatus *status)
+{
+	if (strcmp(status->maxmemory_policy, h->warned_policy) == 0)
+		return;
+	strlcpy(h->warned_policy, status->maxmemory_policy, sizeof(h->warned_policy));
+	if (h->warned_policy[0] == '\0' || strcmp(h->warned_policy, "noeviction") == 0)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("the lock store at %s can evict locks", status->address),
+			 errdetail("Its maxmemory-policy is \"%s\".", h->warned_policy),
+			 errhint("Set it to \"noeviction\".")));
+}
+
+/*
+ * warn_of_role --- a store that does not take locks
+ */
+static void
+warn_of_role(StoreHealth *h, const NodeStatus *status)
+{
+	if ((status->role == ROLE_REPLICA) == h->warned_replica)
+		return;
+	h->warned_replica = status->role == ROLE_REPLICA;
+	if (h->warned_replica)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("the lock store at %s is a replica", status->address),
+				 errdetail("It takes no locks."),
+				 errhint("Let \"%s\" name the master.", "lockredis.url")));
+}
+
+/*
+ * judge_facts --- has the store said something of itself?
+ *
+ * It does so when a connection is made, and when asked.  Who may not ask does
+ * not ask again on this connection.
+ */
+static void
+judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
+{
+	const StoreOp *last = &b->at.ops[b->nops - 1];
+	NodeStatus	status;
+
+	if (!lr_store_can(h->id, STORE_HAS_FACTS))
+		return;
+	if (new_connection || (last->kind == STORE_FACTS && last->outcome == STORE_OK))
+	{
+		h->next_facts = lr_now() + FACTS_INTERVAL;
+		(void) node_get_status(h->node, &status);
+		warn_of_eviction(h, &status);
+		warn_of_role(h, &status);
+	}
+	else if (last->kind == STORE_FACTS)
+		h->next_facts = LR_NEVER;
+}
+
+/* ----------
+ * Up or down
+ * ----------
+ */
+
+static int64
+probe_interval(const StoreHealth *h)
+{
+	return Min(PROBE_INTERVAL, fallback_probe_interval(h->id));
+}
+
+/*
+ * store_is_up --- it has answered and done everything
+ */
+static void
+store_is_up(StoreHealth *h)
+{
+	NodeStatus	status;
+	bool		was_up = h->state == NODE_UP;
+
+	h->state = NODE_UP;
+	h->retry_delay = HEALTH_RETRY_MIN;
+	h->next_try = 0;
+	h->next_probe = lr_now() + probe_interval(h);
+	node_set_silent(h->node, false);
+	fallback_answered(h->id, lr_now());
+	if (was_up)
+		return;
+
+	node_set_state(h->node, NODE_UP);
+	(void) node_get_status(h->node, &status);
+	ereport(LOG,
+			(errmsg("lockredis: the lock store at %s is up", status.address)));
+}
+
+/*
+ * store_is_down --- it has not
+ */
+static void
+store_is_down(StoreHealth *h, const StoreError *error)
+{
+	h->next_try = lr_now() + Min(h->retry_delay, probe_interval(h));
+	h->retry_delay = Min(h->retry_delay * 2, HEALTH_RETRY_MAX);
+	fallback_failed(h->id);
+	node_set_error(h->node, error->detail);
+	if (h->state == NODE_DOWN)
+		return;
+	if (h->state == NODE_CONNECTING && error->address[0] != '\0')
+		node_set_address(h->node, error->address);
+
+	h->state = NODE_DOWN;
+	node_set_state(h->node, NODE_DOWN);
+	ereport(LOG,
+			(errmsg("lockredis: the lock store is down"),
+			 errdetail_internal("%s%s%s", error->address,
+								error->address[0] ? ": " : "", error->detail)));
+}
+
+/* The node has said something, be it a refusal. */
+static bool
+was_answered(StoreOutcome outcome)
+{
+	return outcome != STORE_PENDING && outcome != STORE_DOWN &&
+		outcome != STORE_UNKNOWN;
+}
+
+/*
+ * is_usable --- does this reply leave the store one of locks?
+ *
+ * One that is loading answers TIME and refuses the rest: it is down.  That it
+ * denies us the right to one key says nothing about others.
+ */
+static bool
+is_usable(const StoreOp *op)
+{
+	if (due_op_adds(op) || op->kind == STORE_FACTS || op->own_fault)
+		return true;
+	return op->outcome != STORE_REFUSED && op->outcome != STORE_DENIED;
+}
+
+/*
+ * health_judge --- what the replies of a batch say about the store
+ */
+void
+health_judge(StoreHealth *h, const DueBatch *b)
+{
+	const StoreOp *ops = b->at.ops;
+	bool		was_up = h->state == NODE_UP;
+	bool		answered = true;
+	bool		usable = ops[0].outcome == STORE_OK;
+	uint32		epoch;
+	int64		until;
+	StoreInterest interest[STORE_MAX_INTERESTS];
+
+	for (int i = 0; i < b->nops; i++)
+	{
+		answered = answered && was_answered(ops[i].outcome);
+		usable = usable && is_usable(&ops[i]) &&
+			(i >= b->nheaders || ops[i].outcome == STORE_OK);
+	}
+	if (answered)
+		node_set_silent(h->node, false);
+	if (b->nitems <= SMALL_BATCH && ops[0].outcome == STORE_OK)
+		node_set_round_trip(h->node, lr_now() - ops[0].sent_at);
+	if (!answered || !usable)
+	{
+		store_is_down(h, b->store->error(b->at.handle));
+		return;
+	}
+	store_is_up(h);
+
+	/* Over a new connection it may be another one, or one without our data. */
+	(void) b->store->interests(b->at.handle, interest, &until, &epoch);
+	if (!was_up || epoch != h->connection_epoch)
+		lt_renew_all_now(h->id);
+	judge_facts(h, b, epoch != h->connection_epoch);
+	h->connection_epoch = epoch;
+}
+
+/* ----------
+ * When to ask for what
+ * ----------
+ */
+
+int64
+health_retry_at(const StoreHealth *h)
+{
+	return Max(h->next_try, lr_now() + HEALTH_RETRY_MIN);
+}
+
+bool
+health_wants_probe(const StoreHealth *h, int64 now)
+{
+	return h->state != NODE_UP || node_is_silent(h->node) || now >= h->next_probe;
+}
+
+int64
+health_next(const StoreHealth *h)
+{
+	bool		steady = h->state == NODE_UP && !node_is_silent(h->node);
+
+	return steady ? h->next_probe : h->next_try;
+}
+
+/*
+ * health_wants_proof --- see health.h
+ *
+ * It may be loading when a new connection is made.  And where one lock may be
+ * refused, that must be told from that all are.
+ */
+bool
+health_wants_proof(const StoreHealth *h, const DueBatch *b)
+{
+	if (h->state != NODE_UP || !b->store->connected(b->at.handle))
+		return true;
+	for (int i = 0; i < b->nitems; i++)
+		if (b->at.items[i].alone || b->at.items[i].action == DUE_MOVE)
+			return true;
+	return false;
+}
+
+bool
+health_wants_facts(const StoreHealth *h, const DueBatch *b)
+{
+	return lr_store_can(h->id, STORE_HAS_FACTS) && h->state == NODE_UP &&
+		b->store->connected(b->at.handle) && lr_now() >= h->next_facts;
+}
+
+bool
+health_serves(const StoreHealth *h, const DueBatch *b)
+{
+	return h->state == NODE_UP && !node_is_silent(h->node) &&
+		b->store->connected(b->at.handle);
+}
