@@ -152,13 +152,15 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
-	int64		now = lr_now();
-	int64		left = lt_deadline(hold) - now;
+	int64		now;
+	int64		left;
 	int64		lease_ms;
 
 	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
 		!lr_watchdog_running())
 		return false;
+	now = lr_now();
+	left = lt_deadline(hold) - now;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
 		h->keep_until > now || lt_is_at_any_old_place(h) ||
@@ -367,11 +369,13 @@ lt_pause_after(StoreId store, int receivers)
 void
 lt_begin_pause(LrKey *key, int receivers, int64 pause)
 {
-	int64		now = lr_now();
+	int64		now;
 
 	key->handoffs = 0;
-	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0) ||
-		now < key->no_pause_until)
+	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0))
+		return;
+	now = lr_now();
+	if (now < key->no_pause_until)
 		return;
 	key->paused_until = now + pause;
 	key->no_pause_until = key->paused_until + pause * VAIN_REST;
