@@ -54,11 +54,12 @@ flight_oldest(NodeBatch *b)
 	return b->flight_n > 0 ? &b->flight[b->flight_first] : NULL;
 }
 
+/* A ring that is empty begins at its start: that is in the cache. */
 static void
 flight_land_oldest(NodeBatch *b)
 {
-	b->flight_first = (b->flight_first + 1) % FLIGHT_MAX;
 	b->flight_n--;
+	b->flight_first = b->flight_n > 0 ? (b->flight_first + 1) % FLIGHT_MAX : 0;
 }
 
 static void
@@ -273,7 +274,7 @@ pass_encode_next(NodeBatch *b)
 {
 	StoreOp    *op = &b->batch.ops[b->next];
 	int			n = pass_group_size(b, b->next);
-	int64		now = lr_now();
+	int64		now = b->now != 0 ? b->now : lr_now();
 	uint64		starts_at = b->conn.out.put;
 
 	if (op->kind == STORE_CREATE)
@@ -537,7 +538,7 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
  */
 static bool
 reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
-			   const RedisValue *v)
+			   const RedisValue *v, int64 now)
 {
 	bool		repeated = op->sent_at < cmd->encoded_at;
 	RedisAnswer answer;
@@ -545,7 +546,7 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 	if (!redis_take_op(op, v, repeated, &answer))
 		return false;
 	if (answer.clock != 0)
-		b->conn.clock_offset = redis_clock_offset(answer.clock, lr_now());
+		b->conn.clock_offset = redis_clock_offset(answer.clock, now);
 	if (answer.info != NULL)
 		redis_conn_take_info(&b->conn, answer.info);
 	batch_settle(&b->batch, op, answer.outcome);
@@ -556,7 +557,7 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
  * reply_take_good --- a reply that is no error; false if there is no such reply
  */
 static bool
-reply_take_good(NodeBatch *b, const RedisCommand *cmd)
+reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 {
 	const RedisValue *v = b->conn.in.values;
 	StoreOp    *ops = &b->batch.ops[cmd->first];
@@ -572,7 +573,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd)
 	if (redis_op_script(ops, &script))
 		b->runs_scripts = true;
 	if (redis_op_group(ops) == 1)
-		return reply_take_one(b, ops, cmd, v);
+		return reply_take_one(b, ops, cmd, v, now);
 
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != cmd->nops)
 		return false;
@@ -581,7 +582,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd)
 		if (v[1 + i].type == REDIS_REPLY_ERROR)
 			refusal_of_one(b, &ops[i], &v[1 + i]);
 		else
-			good = reply_take_one(b, &ops[i], cmd, &v[1 + i]);
+			good = reply_take_one(b, &ops[i], cmd, &v[1 + i], now);
 	}
 	return good;
 }
@@ -596,11 +597,12 @@ reply_take(NodeBatch *b)
 {
 	RedisCommand *cmd = flight_oldest(b);
 	bool		good = cmd != NULL && b->conn.out.sent > cmd->starts_at;
+	int64		now = lr_now();
 
 	if (good && b->conn.in.values->type == REDIS_REPLY_ERROR)
 		refusal_take(b, cmd);
 	else if (good)
-		good = reply_take_good(b, cmd);
+		good = reply_take_good(b, cmd, now);
 	if (!good)
 	{
 		node_batch_fail(b, ERRCODE_CONNECTION_FAILURE,
@@ -608,7 +610,7 @@ reply_take(NodeBatch *b)
 		return false;
 	}
 	flight_land_oldest(b);
-	flight_note_progress(b, lr_now());
+	flight_note_progress(b, now);
 	return true;
 }
 
@@ -627,6 +629,7 @@ nbatch_connect(NodeBatch *b)
 {
 	RedisConn  *c = &b->conn;
 
+	b->now = 0;
 	if (c->state == CONN_CONNECTING && redis_target_is_outdated(&b->target))
 	{
 		redis_target_set(&b->target, b->target.node);
@@ -662,10 +665,11 @@ nbatch_take_replies(NodeBatch *b)
  * Sends before it reads, so that the node has something to do meanwhile.
  */
 void
-node_batch_process(NodeBatch *b, bool readable, bool briefly)
+node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 {
 	RedisConn  *c = &b->conn;
 
+	b->now = now;
 	while (b->batch.active)
 	{
 		RedisRead	got;
@@ -847,12 +851,12 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 	else if (now >= deadline)
 		nbatch_refuse(b, "There was no time left to ask the node.");
 	else if (nbatch_has_connection(b, now))
-		node_batch_process(b, false, false);
+		node_batch_process(b, false, false, now);
 	else if (b->target.node == NODE_NONE)
 		nbatch_refuse(b, "The connection was lost.");
 	else
 	{
 		redis_conn_open(&b->conn, &b->target, deadline);
-		node_batch_process(b, false, false);
+		node_batch_process(b, false, false, now);
 	}
 }
