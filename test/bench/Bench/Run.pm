@@ -16,6 +16,7 @@ use Bench::Board;
 use Bench::Histogram;
 use Bench::Meter;
 use Bench::Peer;
+use Bench::Processes;
 use Exporter 'import';
 use JSON::PP ();
 use LockRedis::Redisson;
@@ -26,7 +27,7 @@ use PostgreSQL::Test::Utils;
 our @EXPORT_OK = qw(median);
 
 # In the order in which they are shown.
-my @names = qw(bare session xact fenced advisory advisory_xact
+my @names = qw(bare bare_processes session xact fenced advisory advisory_xact
   redisson redsync redis_py none);
 
 # Half a millisecond each way
@@ -145,8 +146,9 @@ sub _start_contenders
 			$self->say('%s is not measured: %s', $name, $why_not);
 			next;
 		}
+		my $class = $name =~ /_processes$/ ? 'Bench::Processes' : 'Bench::Peer';
 		push @contenders,
-		  Bench::Peer->new(
+		  $class->new(
 			name => $name,
 			command => [ @command, $self->{board}->path ],
 			environment =>
@@ -165,6 +167,7 @@ sub _peer_commands
 
 	return (
 		bare => [ undef, "$self->{programs}/bare_hiredis", '-b' ],
+		bare_processes => [ undef, "$self->{programs}/bare_hiredis", '-b' ],
 		redisson => [
 			defined $class_path ? undef : $@,
 			'java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
@@ -240,7 +243,13 @@ sub here
 	return grep { $self->{contenders}{$_} } @some;
 }
 
-sub all { my ($self) = @_; return $self->here(@names); }
+# But for one that is of interest where there are many clients only.
+sub all
+{
+	my ($self) = @_;
+
+	return grep { $_ ne 'bare_processes' } $self->here(@names);
+}
 
 sub median
 {
