@@ -6,7 +6,8 @@
  * Microseconds of CLOCK_BOOTTIME where there is one: it never jumps, all
  * processes of the host share it, and unlike CLOCK_MONOTONIC it goes on while
  * the machine sleeps, as the lease in the store does.  The wall clock
- * (TimestampTz) is for showing only; nothing may be decided by it.
+ * (TimestampTz) is for showing, and for rows that programs wrote into the table
+ * of locks by it; nothing else may be decided by it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,6 +27,7 @@
 #define LR_CLOCK_ID CLOCK_MONOTONIC
 #endif
 
+#define LR_NS_PER_US	1000
 #define LR_US_PER_MS	INT64CONST(1000)
 #define LR_US_PER_S		INT64CONST(1000000)
 
@@ -38,7 +40,7 @@ lr_now(void)
 	struct timespec ts;
 
 	clock_gettime(LR_CLOCK_ID, &ts);
-	return (int64) ts.tv_sec * LR_US_PER_S + ts.tv_nsec / 1000;
+	return (int64) ts.tv_sec * LR_US_PER_S + ts.tv_nsec / LR_NS_PER_US;
 }
 
 /* Microseconds in whole milliseconds, rounded up. */

@@ -116,6 +116,36 @@ escape_non_ascii(const char *data, int len)
 }
 
 /*
+ * from_utf8 --- UTF-8 to server encoding; NULL if there is no such conversion,
+ * or not of all characters
+ */
+static char *
+from_utf8(const char *data, int len)
+{
+	Oid			proc = FindDefaultConversionProc(PG_UTF8, GetDatabaseEncoding());
+	int			room = len * MAX_CONVERSION_GROWTH + 1;
+	unsigned char *converted;
+
+	if (!OidIsValid(proc))
+		return NULL;
+	converted = palloc0(room);
+	if (pg_do_encoding_conversion_buf(proc, PG_UTF8, GetDatabaseEncoding(),
+									  (unsigned char *) unconstify(char *, data),
+									  len, converted, room, true) != len)
+		return NULL;
+	return (char *) converted;
+}
+
+static bool
+is_ascii_only(const char *data, int len)
+{
+	for (int i = 0; i < len; i++)
+		if (IS_HIGHBIT_SET(data[i]))
+			return false;
+	return true;
+}
+
+/*
  * lr_name_to_show --- a name or owner from the store, in the database's
  * encoding
  *
@@ -126,38 +156,15 @@ escape_non_ascii(const char *data, int len)
 char *
 lr_name_to_show(const char *data, int len)
 {
-	char	   *converted = NULL;
+	char	   *converted;
 
 	if (!pg_verify_mbstr(PG_UTF8, data, len, true))
 		return escape_non_ascii(data, len);
-
-	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII)
+	if (GetDatabaseEncoding() == PG_UTF8 ||
+		GetDatabaseEncoding() == PG_SQL_ASCII || is_ascii_only(data, len))
 		return pnstrdup(data, len);
-
-	for (int i = 0; i < len; i++)
-	{
-		if (IS_HIGHBIT_SET(data[i]))
-		{
-			Oid			proc = FindDefaultConversionProc(PG_UTF8, GetDatabaseEncoding());
-
-			if (OidIsValid(proc))
-			{
-				unsigned char *dest = palloc0(len * MAX_CONVERSION_GROWTH + 1);
-				int			done;
-
-				done = pg_do_encoding_conversion_buf(proc, PG_UTF8,
-													 GetDatabaseEncoding(),
-													 (unsigned char *) unconstify(char *, data),
-													 len, dest,
-													 len * MAX_CONVERSION_GROWTH + 1,
-													 true);
-				if (done == len)
-					converted = (char *) dest;
-			}
-			return converted ? converted : escape_non_ascii(data, len);
-		}
-	}
-	return pnstrdup(data, len);
+	converted = from_utf8(data, len);
+	return converted != NULL ? converted : escape_non_ascii(data, len);
 }
 
 /*

@@ -29,13 +29,19 @@ extern uint32 lr_name_hash(const char *name, int len);
 /* Longest derived name: "redisson_lock__channel:{" name "}". */
 #define LR_DERIVED_MAX		(LR_NAME_MAX + 32)
 
-/* Validate (22004 is the caller's, 22023, 22021), convert, prefix. Raises. */
+/*
+ * The full name of a key.  Raises for a key that is empty, too long (22023), or
+ * no text in the database's encoding (22021).
+ */
 extern void lr_name_from_text(const text *key, LrName *out);
 
 /* For showing: in the database's encoding, palloc'd, \x escapes where needed. */
 extern char *lr_name_to_show(const char *data, int len);
 
-/* Redisson's derived names (protocols: prefixName).  Return the length. */
+/*
+ * The names that Redisson derives from that of a lock, of the channel where its
+ * release is told and the counter of its tokens.  Return the length.
+ */
 extern int	lr_channel_name(const char *name, int len, char *out);
 extern int	lr_token_name(const char *name, int len, char *out);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lockredis.c
- *	  Loading of the library: settings, shared memory, hooks, the watchdog.
+ *	  Loading of the library: settings, shared memory, hooks, background workers.
  *
  * Without shared_preload_libraries the library can be loaded, but it has no
  * shared memory and every function says so.
@@ -51,6 +51,33 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
+/* Behind the locks of the nodes and of the lock table. */
+static void
+init_losses(void)
+{
+	losses_shmem_init(NODE_LWLOCKS + locktable_lwlocks());
+}
+
+/*
+ * What is in shared memory.  The stores enter their nodes, so these come before.
+ */
+static const struct
+{
+	Size		(*size) (void);
+	void		(*init) (void);
+}			shared_parts[] =
+{
+	{instance_shmem_size, instance_shmem_init},
+	{locktable_shmem_size, locktable_shmem_init},
+	{losses_shmem_size, init_losses},
+	{stats_shmem_size, stats_shmem_init},
+	{node_shmem_size, node_shmem_init},
+	{addresses_shmem_size, addresses_shmem_init},
+	{current_shmem_size, current_shmem_init},
+	{silence_shmem_size, silence_shmem_init},
+	{stores_shmem_size, stores_shmem_init}
+};
+
 /*
  * request_shmem --- as much as each part says
  */
@@ -60,17 +87,10 @@ request_shmem(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
-	RequestAddinShmemSpace(instance_shmem_size());
-	RequestAddinShmemSpace(locktable_shmem_size());
-	RequestAddinShmemSpace(losses_shmem_size());
-	RequestAddinShmemSpace(stats_shmem_size());
-	RequestAddinShmemSpace(node_shmem_size());
-	RequestAddinShmemSpace(addresses_shmem_size());
-	RequestAddinShmemSpace(current_shmem_size());
-	RequestAddinShmemSpace(silence_shmem_size());
-	RequestAddinShmemSpace(stores_shmem_size());
+	for (int i = 0; i < lengthof(shared_parts); i++)
+		RequestAddinShmemSpace(shared_parts[i].size());
 	RequestNamedLWLockTranche("lockredis",
-							  1 + locktable_lwlocks() + losses_lwlocks());
+							  NODE_LWLOCKS + locktable_lwlocks() + losses_lwlocks());
 }
 
 /* Runs again after a crash-restart: nothing may be registered here. */
@@ -81,15 +101,8 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	instance_shmem_init();
-	locktable_shmem_init();
-	losses_shmem_init(1 + locktable_lwlocks());
-	stats_shmem_init();
-	node_shmem_init();
-	addresses_shmem_init();
-	current_shmem_init();
-	silence_shmem_init();
-	stores_shmem_init();
+	for (int i = 0; i < lengthof(shared_parts); i++)
+		shared_parts[i].init();
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -3,8 +3,7 @@
  * lockredis.h
  *	  What every file of the extension shares: limits and basic types.
  *
- * Included right after postgres.h.  Nothing here allocates, and nothing here
- * knows about a particular store.
+ * Included first in each file, since it brings postgres.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -29,7 +28,7 @@
 /*
  * Owners as shown: "<uuid>:<number>" is at most 57 bytes, Redisson's writers
  * and transactional locks have a few more.  A longer foreign owner is cut for
- * showing; it is never compared in its cut form.
+ * showing, and in its cut form it is never taken for an owner.
  */
 #define LR_OWNER_MAX		96
 

@@ -22,6 +22,9 @@
 #include "settings.h"
 #include "stats.h"
 
+/*
+ * failure_message --- what the outcome of a request is to a user
+ */
 static const char *
 failure_message(StoreOutcome outcome)
 {
@@ -69,6 +72,11 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 					 "lockredis.url", "lockredis.mode", "table")));
 }
 
+/*
+ * report_wrong_type --- what the key holds instead, and what to do about it
+ *
+ * A token lock without a time limit is never waited for, so it is one of them.
+ */
 void
 report_wrong_type(const LrName *name, const StoreOp *op)
 {
@@ -102,6 +110,9 @@ report_not_held(int elevel, const LrName *name)
 					lr_name_to_show(name->data, name->len))));
 }
 
+/*
+ * lost_reason_text --- the words of redis_locks.lost_reason and of the server log
+ */
 char *
 lost_reason_text(LostReason reason, const char *taken_by)
 {
@@ -124,6 +135,9 @@ lost_reason_text(LostReason reason, const char *taken_by)
 	return NULL;
 }
 
+/*
+ * lost_detail --- why and when the lock was lost, as a DETAIL
+ */
 static int
 lost_detail(const HoldView *view)
 {
@@ -194,6 +208,9 @@ hint_of_refusal(LossLevel level)
 	}
 }
 
+/*
+ * report_commit_refused --- two errors: it was lost, or it is about to be
+ */
 void
 report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
 {

@@ -185,8 +185,11 @@ check_key_prefix(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-void
-lr_define_settings(void)
+/*
+ * define_place_settings --- where locks are kept
+ */
+static void
+define_place_settings(void)
 {
 	DefineCustomEnumVariable("lockredis.mode",
 							 "What keeps the locks.",
@@ -194,33 +197,6 @@ lr_define_settings(void)
 							 &lr_mode,
 							 MODE_REDIS, mode_options,
 							 PGC_POSTMASTER,
-							 0,
-							 NULL, NULL, NULL);
-
-	DefineCustomStringVariable("lockredis.database",
-							   "Database with the table that keeps the locks in table mode.",
-							   NULL,
-							   &lr_database,
-							   "postgres",
-							   PGC_POSTMASTER,
-							   0,
-							   NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.fallback_after",
-							"How long Redis does not answer before the table keeps the locks.",
-							"In mode fallback; below two thirds of lockredis.lease.",
-							&lr_fallback_after,
-							10000, 500, 24 * 60 * 60 * 1000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
-							 "Has table mode wait until the rows of locks are on disk.",
-							 "Off is safe: a lock ends with the server anyway.",
-							 &lr_table_synchronous_commit,
-							 false,
-							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
 
@@ -242,6 +218,22 @@ lr_define_settings(void)
 							   GUC_SUPERUSER_ONLY,
 							   NULL, assign_password_file, NULL);
 
+	DefineCustomStringVariable("lockredis.database",
+							   "Database with the table that keeps the locks in table mode.",
+							   NULL,
+							   &lr_database,
+							   "postgres",
+							   PGC_POSTMASTER,
+							   0,
+							   NULL, NULL, NULL);
+}
+
+/*
+ * define_server_settings --- how this server goes about it
+ */
+static void
+define_server_settings(void)
+{
 	DefineCustomIntVariable("lockredis.max_locks",
 							"Most holds and waits that this server can have at once.",
 							NULL,
@@ -278,6 +270,31 @@ lr_define_settings(void)
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
+	DefineCustomIntVariable("lockredis.fallback_after",
+							"How long Redis does not answer before the table keeps the locks.",
+							"In mode fallback; below two thirds of lockredis.lease.",
+							&lr_fallback_after,
+							10000, 500, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
+							 "Has table mode wait until the rows of locks are on disk.",
+							 "Off is safe: a lock ends with the server anyway.",
+							 &lr_table_synchronous_commit,
+							 false,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+}
+
+/*
+ * define_lock_settings --- what a session may choose for its locks
+ */
+static void
+define_lock_settings(void)
+{
 	DefineCustomStringVariable("lockredis.key_prefix",
 							   "Put before every key.",
 							   NULL,
@@ -322,7 +339,14 @@ lr_define_settings(void)
 							 PGC_SUSET,
 							 0,
 							 NULL, NULL, NULL);
+}
 
+void
+lr_define_settings(void)
+{
+	define_place_settings();
+	define_server_settings();
+	define_lock_settings();
 	MarkGUCPrefixReserved("lockredis");
 }
 

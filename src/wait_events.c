@@ -14,16 +14,22 @@
 
 #include "wait_events.h"
 
+/*
+ * lr_wait_event --- the number to wait with
+ *
+ * The first call for each event allocates its name in shared memory, which can
+ * raise: whoever waits where nothing may raise has asked for it before.
+ */
 uint32
 lr_wait_event(LrWaitEvent event)
 {
 #if PG_VERSION_NUM >= 170000
 	static const char *const names[WAIT_EVENT_LR_COUNT] = {
-		"LockRedisAcquire",
-		"LockRedisConnect",
-		"LockRedisReply",
-		"LockRedisTableMain",
-		"LockRedisWatchdogMain"
+		[WAIT_EVENT_LR_ACQUIRE] = "LockRedisAcquire",
+		[WAIT_EVENT_LR_CONNECT] = "LockRedisConnect",
+		[WAIT_EVENT_LR_REPLY] = "LockRedisReply",
+		[WAIT_EVENT_LR_TABLE] = "LockRedisTableMain",
+		[WAIT_EVENT_LR_WATCHDOG] = "LockRedisWatchdogMain"
 	};
 	static uint32 ids[WAIT_EVENT_LR_COUNT];
 

@@ -21,11 +21,11 @@
 
 typedef enum LrWaitEvent
 {
-	WAIT_EVENT_LR_ACQUIRE,		/* LockRedisAcquire: a holder to release */
-	WAIT_EVENT_LR_CONNECT,		/* LockRedisConnect: a connection to be made */
-	WAIT_EVENT_LR_REPLY,		/* LockRedisReply: a reply of the store */
-	WAIT_EVENT_LR_TABLE,		/* LockRedisTableMain: requests to the table */
-	WAIT_EVENT_LR_WATCHDOG,		/* LockRedisWatchdogMain: work or messages */
+	WAIT_EVENT_LR_ACQUIRE,		/* for a holder to release */
+	WAIT_EVENT_LR_CONNECT,		/* for a connection to be made */
+	WAIT_EVENT_LR_REPLY,		/* for a reply of the store */
+	WAIT_EVENT_LR_TABLE,		/* the table worker, for requests */
+	WAIT_EVENT_LR_WATCHDOG,		/* the watchdog, for work or messages */
 	WAIT_EVENT_LR_COUNT
 } LrWaitEvent;
 

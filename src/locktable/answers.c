@@ -145,7 +145,7 @@ lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 	else if (h->state == HOLD_LOST && h->traces == 0)
 	{
 		lt_nothing_due(hold);
-		lt_nudge_head(lt_key_of(hold), &wakes);
+		lt_nudge_after(lt_key_of(hold), h->kind, &wakes);
 	}
 	lt_unlock(lock, &wakes);
 }

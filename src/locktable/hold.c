@@ -273,6 +273,16 @@ lt_begin_release(LrIndex hold, HoldView *view)
 	return start;
 }
 
+/*
+ * note_stay --- the key has been here from then on; see lt_key_stayed_here
+ */
+static void
+note_stay(LrIndex hold, int64 from)
+{
+	lt_key_of(hold)->here_from = from;
+	lt_key_of(hold)->here_kind = lt_holds[hold].kind;
+}
+
 void
 lt_end_release(LrIndex hold, StoreId store, int receivers)
 {
@@ -284,7 +294,7 @@ lt_end_release(LrIndex hold, StoreId store, int receivers)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
 	lt_begin_pause(lt_key_of(hold), receivers, pause);
-	lt_key_of(hold)->here_from = h->here_from;
+	note_stay(hold, h->here_from);
 	lt_forget_trace(h, store);
 	if (h->traces != 0)
 		lt_leave_to_watchdog(hold, &wakes);
@@ -311,9 +321,9 @@ lt_orphan(LrIndex hold, int64 sent_at)
 
 	/* It was ours until then, and the store does not answer since. */
 	if (lr_store_can(h->store, STORE_SERVER_ONLY))
-		lt_key_of(hold)->here_from = h->here_from;
+		note_stay(hold, h->here_from);
 	else
-		lt_key_of(hold)->here_from = sent_at != 0 ? sent_at : lr_now();
+		note_stay(hold, sent_at != 0 ? sent_at : lr_now());
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }

@@ -3,13 +3,7 @@
  * locktable.c
  *	  The lock table: shared memory, pools, keys and locks.
  *
- * The transitions are in queue.c (enter, take turns, leave), grant.c (the store
- * said yes), hold.c (its session has it, and gives it back), handover.c (from
- * session to session), lose.c (it is gone, or nobody's), answers.c (what came of
- * the watchdog's requests) and refused.c (what stores refuse); due.c knows what the
- * watchdog has to do, and when.  sessions.c has the slots of sessions, traces.c
- * what is where, subscriptions.c of what somebody wants to be told; graph.c and
- * rows.c only look.
+ * README.md says which other file has what.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -204,6 +198,19 @@ lt_link_hold(LrIndex hold)
 }
 
 /*
+ * lt_nothing_due --- the watchdog has nothing to do for it any more
+ *
+ * A look that is forced just then waits for the next hold in this slot.
+ */
+void
+lt_nothing_due(LrIndex hold)
+{
+	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		pg_atomic_write_u64(&lt_leases[hold].due[s], LR_NEVER);
+}
+
+/*
  * lt_unlink_hold --- no longer one of the key's; the watchdog has done with it
  */
 void
@@ -303,11 +310,15 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->first_hold = LR_NONE;
 	key->queue_head = LR_NONE;
 	key->queue_tail = LR_NONE;
+	key->front_tail = LR_NONE;
+	memset(key->nfront, 0, sizeof(key->nfront));
+	key->queue_kinds = 0;
 	key->nfailed = 0;
 	key->nhanded = 0;
 	key->handoffs = 0;
 	key->paused_until = 0;
 	key->here_from = 0;
+	key->here_kind = KIND_REENTRANT;
 	key->no_pause_until = 0;
 	key->after_pause = false;
 	key->searched_at = 0;
@@ -415,12 +426,3 @@ lt_lock_owned(LrIndex hold, uint64 owner)
 	return NULL;
 }
 
-/*
- * lt_unlock --- and wake those who can go on: never under the lock
- */
-void
-lt_unlock(LWLock *lock, const WakeList *wakes)
-{
-	LWLockRelease(lock);
-	lt_wake(wakes);
-}

@@ -16,6 +16,7 @@
  */
 #include "lockredis.h"
 
+#include "lease.h"
 #include "report.h"
 #include "session/ask.h"
 #include "session/guard.h"
@@ -23,12 +24,11 @@
 #include "session/track.h"
 #include "stats.h"
 
-/* Less than a tenth of the lease, at most a second, is too little to commit. */
-#define MARGIN_MAX			LR_US_PER_S
-
-/* The longest lease that a scope still wants. */
+/*
+ * guard_lease_ms --- the longest lease that a scope still wants
+ */
 static int64
-guard_lease(const HoldView *view)
+guard_lease_ms(const HoldView *view)
 {
 	int64		lease_ms = 0;
 
@@ -36,12 +36,6 @@ guard_lease(const HoldView *view)
 		if (view->scope[i].count > 0)
 			lease_ms = Max(lease_ms, view->scope[i].lease_ms);
 	return lease_ms;
-}
-
-static int64
-guard_margin(const HoldView *view)
-{
-	return Min(guard_lease(view) * LR_US_PER_MS / 10, MARGIN_MAX);
 }
 
 static void
@@ -103,7 +97,8 @@ guard_must_ask(const GuardWalk *walk, const HoldView *view)
 {
 	if (view->guard == GUARD_VERIFY && !walk->verified)
 		return true;
-	return view->deadline - walk->now <= guard_margin(view);
+	return view->deadline - walk->now <=
+		lr_commit_margin(guard_lease_ms(view) * LR_US_PER_MS);
 }
 
 /*
@@ -132,7 +127,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 
 	op = &walk->ops[walk->n];
 	ask_prepare_held(op, STORE_RENEW, &entry->key, &view);
-	op->lease_ms = guard_lease(&view);
+	op->lease_ms = guard_lease_ms(&view);
 	walk->entries[walk->n++] = entry;
 }
 
@@ -246,6 +241,6 @@ guard_check_holds(bool has_xid)
 	if (held_count() == 0 || (track_nholds() == 0 && !has_xid))
 		return;
 	if (held_nverified > 0 || lt_lost_count() > 0 ||
-		held_deadline_floor - lr_now() <= MARGIN_MAX)
+		held_deadline_floor - lr_now() <= LR_MARGIN_MAX)
 		guard_walk_holds(has_xid);
 }

@@ -355,6 +355,11 @@ follow_queue(LockWaits *waits, const BlockedProcsData *data,
 	end_look(&look);
 }
 
+/*
+ * lock_waits_follow --- see lock_waits.h
+ *
+ * A process and its parallel workers can wait for several locks.
+ */
 void
 lock_waits_follow(LockWaits *waits, LrIndex process)
 {

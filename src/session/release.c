@@ -337,6 +337,11 @@ release_sort(void)
 			release_swap(n++, i);
 }
 
+/*
+ * release_run --- see release.h
+ *
+ * What is raised on the way leaves nothing in the batch.
+ */
 void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {

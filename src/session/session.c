@@ -24,6 +24,7 @@
 
 #include "instance.h"
 #include "locktable/losses.h"
+#include "lease.h"
 #include "report.h"
 #include "session/ask.h"
 #include "session/held.h"
@@ -110,6 +111,8 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 
 /*
  * session_lease_is_short --- must a re-entry lengthen the lease?
+ *
+ * One that is renewed may be as short as the watchdog lets it become.
  */
 static bool
 session_lease_is_short(const HoldView *view, const AcquireRequest *request)
@@ -117,7 +120,7 @@ session_lease_is_short(const HoldView *view, const AcquireRequest *request)
 	int64		want = request->terms.lease_ms * LR_US_PER_MS;
 
 	if (request->terms.renewed)
-		want = want * 2 / 3;
+		want = lr_left_at_renewal(want);
 	return view->deadline - lr_now() < want;
 }
 

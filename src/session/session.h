@@ -31,7 +31,7 @@ extern bool session_lock(const LrName *name, const AcquireRequest *request,
 /* What a backend needs before its first lock or question; raises. */
 extern void session_enter(void);
 
-/* DISCARD ALL: the same, but a cancel cannot stop it and it raises nothing. */
+/* DISCARD ALL: give all back.  A cancel cannot stop it, and it raises nothing. */
 extern void session_discard(void);
 
 /* Of this session, without asking the store.  False: no hold, not even lost. */

@@ -9,11 +9,10 @@
  * its heavyweight locks are gone.  A slow store holds up this client, and those
  * whom a NOTIFY of the transaction wakes after that, for some 100 ms at most; a
  * ROLLBACK TO also those who wait for a lock of the transaction itself.  Nothing
- * in there raises, allocates or looks at the latch; see
- * release_run_at_end().
+ * in there raises, allocates or looks at the latch; see release_run_at_end().
  *
- * What belongs to a subtransaction stands on a stack.  A subtransaction that
- * commits leaves its entries to its parent, one that aborts takes them away.
+ * What belongs to a subtransaction stands on a stack (track.c).  A subtransaction
+ * that commits leaves its entries to its parent, one that aborts takes them away.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -298,6 +297,9 @@ xact_before_commit_prepared(void)
 		CHECK_FOR_INTERRUPTS();
 }
 
+/*
+ * xact_callback --- before a commit, where it can still be refused
+ */
 static void
 xact_callback(XactEvent event, void *arg)
 {

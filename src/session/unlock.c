@@ -164,6 +164,11 @@ unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 		unlock_lost(name, entry, view);
 }
 
+/*
+ * session_unlock --- see unlock.h
+ *
+ * What the job runner has does not count: it is not the user's to give back.
+ */
 bool
 session_unlock(const LrName *name, KindId kind)
 {

@@ -143,6 +143,10 @@ wait_report_left_behind(void)
 			 errhint("Start the statement again.")));
 }
 
+/*
+ * wait_send_create --- each with an owner of its own, so that one that is late can
+ * be told from the next
+ */
 static void
 wait_send_create(StoreId store)
 {

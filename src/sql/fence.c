@@ -227,6 +227,9 @@ fence_check(const LrName *name, Oid schema, int64 token)
 			 errdetail("Token " INT64_FORMAT " was recorded.", row)));
 }
 
+/*
+ * lockredis_fence_check --- redis_fence_check(key, token)
+ */
 Datum
 lockredis_fence_check(PG_FUNCTION_ARGS)
 {

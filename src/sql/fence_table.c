@@ -106,6 +106,9 @@ fences_forget_plans(void)
 	}
 }
 
+/*
+ * fences_get_plan --- made at the first use, and anew for another table
+ */
 static SPIPlanPtr
 fences_get_plan(FenceStatement statement, Oid schema, Oid table)
 {

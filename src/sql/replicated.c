@@ -91,6 +91,9 @@ find_token_table(Relation rel)
 	return NULL;
 }
 
+/*
+ * get_token_row --- the columns that we know, by their names
+ */
 static void
 get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
 			  TokenRow *row)
@@ -140,6 +143,9 @@ replicated_set_up_parser(ParseState *pstate, void *arg)
 	pstate->p_pre_columnref_hook = replicated_check_relations;
 }
 
+/*
+ * run_raise --- have the row of the table be no lower than the one that came
+ */
 static void
 run_raise(Relation rel, const TokenTable *table, const TokenRow *row)
 {

@@ -110,6 +110,9 @@ blocking_pids(const LockTableRow *rows, int i)
 										   true, TYPALIGN_INT));
 }
 
+/*
+ * fill_hold --- what only a row has that has, or had, the lock
+ */
 static void
 fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 {
@@ -129,6 +132,9 @@ fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 		set_column(v, COL_LOST_AT, TimestampTzGetDatum(row->lost_at));
 }
 
+/*
+ * fill_private --- what not everybody may see
+ */
 static void
 fill_private(RowValues *v, const LockTableRow *row)
 {
@@ -146,6 +152,9 @@ fill_private(RowValues *v, const LockTableRow *row)
 														row->taken_by)));
 }
 
+/*
+ * fill_row --- one row of redis_locks
+ */
 static void
 fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 {
@@ -175,6 +184,9 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 		fill_private(v, row);
 }
 
+/*
+ * lockredis_locks --- what redis_locks shows
+ */
 Datum
 lockredis_locks(PG_FUNCTION_ARGS)
 {

@@ -61,6 +61,9 @@ typedef struct NodeStatus
 extern Size node_shmem_size(void);
 extern void node_shmem_init(void);
 
+/* So many locks of the tranche "lockredis", the first ones, are used here. */
+#define NODE_LWLOCKS		1
+
 /* The lock that protects the texts here and the addresses (addresses.h). */
 extern LWLock *node_lwlock(void);
 

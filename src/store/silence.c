@@ -31,6 +31,8 @@
 #include "store/op.h"
 #include "store/silence.h"
 
+#define MS_PER_S			1000
+
 /* Of a Redis that is there. */
 #define SLOW_ANSWER			(100 * LR_US_PER_MS)
 
@@ -200,7 +202,7 @@ silence_saw_ttl(uint32 hash, int64 ttl_ms)
 	{
 		if (ttl_ms * LR_US_PER_MS <= read_time(&shared->lease))
 			return;
-		ttl = (uint32) Min((ttl_ms + 999) / 1000, (int64) TTL_ENDLESS);
+		ttl = (uint32) Min(1 + (ttl_ms - 1) / MS_PER_S, (int64) TTL_ENDLESS);
 	}
 	entry = &shared->ttl[hash & (shared->nttls - 1)];
 	before = pg_atomic_read_u64(entry);

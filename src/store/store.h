@@ -29,7 +29,8 @@
  *   only when it surely did not run: the store has said so (NOSCRIPT), or it had
  *   ended the connection before.
  *   All other operations check the owner and may be repeated.
- * - No operation but STORE_RELEASE with keep_ms lowers a time to live.
+ * - No operation but STORE_RELEASE with keep_ms lowers a time to live; a release
+ *   without it and STORE_FORCE end it.
  * - Operations may share a request, but not its refusal: those that were refused
  *   together are tried one by one before that is their outcome, unless the
  *   store refuses everybody.

@@ -5,7 +5,7 @@
  *
  * For each store one connection, one batch at a time: what is due there is
  * collected from the lock table, sent pipelined (due_batch.c), and the replies
- * are applied (health.c, answers.c) if the holds still have the owners they had.
+ * are applied (health.c, replies.c) if the holds still have the owners they had.
  * While a batch is under way leases that end are still seen on time.  The stores
  * know nothing of each other here.
  *
@@ -20,12 +20,12 @@
 
 #include "locktable/watch.h"
 #include "settings.h"
-#include "watchdog/answers.h"
 #include "watchdog/due_batch.h"
 #include "watchdog/fallback.h"
 #include "watchdog/farewell.h"
 #include "watchdog/health.h"
 #include "watchdog/renewals.h"
+#include "watchdog/replies.h"
 
 /* While a batch is under way, ends of leases are looked for so often. */
 #define EXPIRY_INTERVAL		(50 * LR_US_PER_MS)
@@ -74,7 +74,7 @@ renewals_step_batch(Renewals *r)
 	if (!r->batch.store->step(r->batch.at.handle, STORE_NOWAIT))
 		return;
 	health_judge(&r->health, &r->batch);
-	answers_apply(&r->batch, health_retry_at(&r->health));
+	replies_apply(&r->batch, health_retry_at(&r->health));
 	renewals_end_batch(r);
 }
 

@@ -211,9 +211,6 @@ reload_settings(void)
 	lt_wake_all_waiters();
 }
 
-/* While it ends, look often whether the table is empty. */
-#define END_POLL			(20 * LR_US_PER_MS)
-
 /*
  * watchdog_round --- do all that is due, then sleep until the next thing is
  */
@@ -233,7 +230,7 @@ watchdog_round(bool ending)
 
 	until = Min(watch_sockets(), Min(fallback_next(), loss_log_next()));
 	if (ending)
-		until = Min(until, lr_now() + END_POLL);
+		until = Min(until, lr_now() + WORKER_END_POLL);
 	sleep_until(until);
 }
 

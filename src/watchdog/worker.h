@@ -17,6 +17,9 @@
 
 #include "postmaster/bgworker.h"
 
+/* While one ends, it looks so often whether it may. */
+#define WORKER_END_POLL		(20 * LR_US_PER_MS)
+
 /* Have the postmaster start it, and again after its end. */
 extern void worker_register(const char *name, const char *function,
 							BgWorkerStartTime start);

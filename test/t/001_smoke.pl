@@ -1,7 +1,7 @@
-
 # Copyright (c) 2026, lockredis contributors
 
 # The shortest way through everything: two sessions, one key, one Redis.
+# Proves G1, G21, G23.
 
 use strict;
 use warnings FATAL => 'all';
@@ -66,16 +66,14 @@ $two->query_is("SELECT redis_is_held('smoke')", 't', 'and nothing else');
 is($unlock->('two', $two)->out, 't', 'given back again');
 
 # What a plain Redis client takes is respected, what it gives back is noticed.
-$redis->cmd('HSET', 'smoke', 'somebody:1', 1);
-$redis->cmd('PEXPIRE', 'smoke', 60_000);
+$redis->foreign_lock('smoke', ms => 60_000);
 $one->query_is("SELECT redis_try_lock('smoke')",
 	'f', 'a lock of somebody else is respected');
 $one->start("SELECT redis_lock('smoke')");
 poll_until('the subscription', sub { $redis->channels == 1 });
 is(($redis->channels)[0], 'redisson_lock__channel:{smoke}',
 	"Redisson's channel");
-$redis->cmd('DEL', 'smoke');
-$redis->cmd('PUBLISH', 'redisson_lock__channel:{smoke}', '0');
+$redis->foreign_unlock('smoke');
 is($one->wait(15)->error, undef, 'woken by a message');
 
 # The end of a session is the end of its locks.

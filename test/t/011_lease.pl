@@ -1,25 +1,43 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Leases: renewed, given, mixed, extended, and what happens at their end.
-# Checks of the design: section 1, redis_extend and the view redis_locks;
-# section 2, 2 (mixed leases), 3 (renewal), 6 (loss) and 7 (no resurrection);
-# section 6, renewals in few commands, a waiter that does not need the watchdog.
+# Leases: renewed, given, mixed, extended; how precise they are, the shortest
+# ones, and a thousand of them renewed in few commands.
+# Proves G2, G3.
 
 use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Topic::Leases;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '1s' });
-my $one = $node->session;
-my $two = $node->session;
-my $viewer = $node->session;
+start_servers();
 
-$node->wait_for_up;
+sub lengthened_by
+{
+	my ($ms, $end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return cmp_ok($end->{after}[0], '>=', $end->{before}[1] + $ms, $name);
+}
+
+sub unchanged
+{
+	my ($end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return ok(
+		$end->{after}[1] >= $end->{before}[0]
+		  && $end->{after}[0] <= $end->{before}[1],
+		$name) || diag explain $end;
+}
+
+sub not_shortened
+{
+	my ($end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name);
+}
 
 # When a key ends, on Redis' clock in ms: the earliest and the latest moment
 # that the replies allow.  Dies when there is no TTL.
@@ -49,49 +67,6 @@ sub end_of
 	return { before => \@before, after => \@after };
 }
 
-sub not_shortened
-{
-	my ($end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name);
-}
-
-sub unchanged
-{
-	my ($end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return ok(
-		$end->{after}[1] >= $end->{before}[0]
-		  && $end->{after}[0] <= $end->{before}[1],
-		$name) || diag explain $end;
-}
-
-sub lengthened_by
-{
-	my ($ms, $end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return cmp_ok($end->{after}[0], '>=', $end->{before}[1] + $ms, $name);
-}
-
-sub owner_of
-{
-	my ($key) = @_;
-
-	return join ' ', sort keys %{ $redis->hash($key) };
-}
-
-# Columns of a key's rows in redis_locks
-sub row
-{
-	my ($key, $columns) = @_;
-
-	return $viewer->query("SELECT $columns FROM redis_locks WHERE key = '$key'")
-	  ->out;
-}
-
 #
 # Renewed: a session runs one long statement, and its lock is held for many
 # leases.  What comes next goes on meanwhile; time passes in watch(), which
@@ -101,7 +76,7 @@ my $holder = $node->session;
 my $held_since = now();
 my $stats = $viewer->value('SELECT renewals FROM redis_lock_stats');
 $holder->query("SELECT redis_lock('long')");
-my $long_owner = owner_of('long');
+my $long_owner = $redis->owner_of('long');
 $holder->start('SELECT pg_sleep(6.2)');
 
 my @ttl;
@@ -242,7 +217,7 @@ sub watch
 	my ($least, $most) = (sort { $a <=> $b } @ttl)[ 0, -1 ];
 	cmp_ok($least, '>', 0, 'the TTL never ran out');
 	cmp_ok($most, '<=', 1000, 'and was never longer than the lease');
-	is(owner_of('long'), $long_owner, 'the owner is the same');
+	is($redis->owner_of('long'), $long_owner, 'the owner is the same');
 	$holder->query_is(
 		"SELECT redis_is_held('long'), redis_hold_count('long')",
 		't|1', 'and has it');
@@ -258,6 +233,8 @@ sub watch
 		't', 'with what is left');
 	cmp_ok($viewer->value('SELECT renewals FROM redis_lock_stats') - $stats,
 		'>=', $count, 'and redis_lock_stats counts them');
+	$holder->query_is("SELECT redis_unlock('long')", 't', 'given back');
+	$holder->quit;
 }
 
 #
@@ -270,7 +247,7 @@ sub watch
 		'55000', qr/own/, 'extend what is not held');
 
 	$one->query("SELECT redis_lock('extend', '1s')");
-	my $owner = owner_of('extend');
+	my $owner = $redis->owner_of('extend');
 	$end = end_of('extend',
 		sub { $one->query_is("SELECT redis_extend('extend', '20s')", 't') });
 	lengthened_by(15_000, $end, 'extended');
@@ -334,128 +311,6 @@ sub watch
 	is($redis->cmd('EXISTS', 'deleted'), 0, 'nor made by that');
 	$one->query('SELECT redis_unlock_all()');
 }
-
-#
-# A local waiter takes over when a given lease has ended, whose holder sits in
-# a transaction and does nothing.
-#
-{
-	$one->query("SELECT redis_lock('over', '1500ms')");
-	$one->query("SELECT redis_lock('over', '1500ms')");
-	$two->start("SELECT redis_lock('over')");
-	$node->wait_for_waiters('over', 1);
-	is( $viewer->query(
-			q{SELECT granted, blocked_by FROM redis_locks
-			  WHERE key = 'over' AND waiting_since IS NOT NULL})->out,
-		'f|{' . $one->pid . '}',
-		'the waiter is blocked by the holder');
-	is($two->wait(20)->error, undef, 'the waiter has it');
-	my $taken_by = owner_of('over');
-	is( $viewer->query(
-			q{SELECT pid, granted, lost_reason, blocked_by,
-				expires_in IS NULL
-			  FROM redis_locks WHERE key = 'over' ORDER BY granted})->out,
-		join("\n",
-			$one->pid . '|f|expired|NULL|t', $two->pid . '|t|NULL|NULL|f'),
-		'one lost hold and one granted in redis_locks');
-	cmp_ok(
-		$viewer->value(
-			q{SELECT extract(milliseconds FROM b.acquired_at - a.acquired_at)
-			  FROM redis_locks a, redis_locks b
-			  WHERE a.key = 'over' AND b.key = 'over'
-			  AND NOT a.granted AND b.granted}),
-		'>=', 1400, 'not before the end of the lease');
-
-	$one->query_is("SELECT redis_is_held('over'), redis_hold_count('over')",
-		'f|0', 'the holder does not have it');
-	$one->query_fails("SELECT redis_assert_held('over')",
-		'55000', qr/lost.*expired/s, 'redis_assert_held');
-	foreach my $call (
-		"redis_lock('over')", "redis_try_lock('over')",
-		"redis_lock('over', '1s')", "redis_try_lock('over', '1s')")
-	{
-		$one->query_fails("SELECT $call", '55000', qr/lost.*redis_unlock/s,
-			"$call of the lost lock");
-	}
-	$one->query_is("SELECT redis_lock('something else')", '',
-		'another key can be taken');
-	$one->query_warns("SELECT redis_unlock('over')",
-		'f', '01000', qr/lost/, 'redis_unlock drops all holds of the key');
-	$one->query_warns("SELECT redis_unlock('over')",
-		'f', '01000', qr/own/, 'indeed all');
-	$one->query_is("SELECT redis_try_lock('over')", 'f', 'and it is busy');
-	$one->query_is("SELECT redis_unlock('something else')", 't',
-		'the other key is given back');
-
-	is(owner_of('over'), $taken_by, 'the new holder was not disturbed');
-	$two->query_is("SELECT redis_is_held('over'), redis_unlock('over')",
-		't|t', 'and gives it back');
-
-	# redis_unlock_all and DISCARD ALL end a loss as well.
-	$one->query("SELECT redis_lock('over', '50ms'), redis_lock('kept')");
-	poll_until('the end of the lease',
-		sub { $one->value("SELECT redis_is_held('over')") eq 'f' });
-	$one->query_warns('SELECT redis_unlock_all()', '1', '01000', qr/over.*lost/,
-		'redis_unlock_all warns of a lost one and does not count it');
-	$one->query_is("SELECT redis_try_lock('over', lease => '50ms')",
-		't', 'then it can be taken again');
-	poll_until('the end of the lease',
-		sub { $one->value("SELECT redis_is_held('over')") eq 'f' });
-	$one->query('DISCARD ALL');
-	$one->query_is("SELECT redis_try_lock('over'), redis_unlock('over')",
-		't|t', 'after DISCARD ALL, too');
-}
-
-#
-# The same without a watchdog that could tell anybody: it is stopped.  A given
-# lease ends, then a renewed one that nobody renews.  The waiters ask for given
-# leases, which need no renewal either.
-#
-{
-	my $watchdog = $node->watchdog_pid;
-	my $three = $node->session;
-
-	$one->query("SELECT redis_lock('dark', '3s'), redis_lock('dark too')");
-	$two->start("SELECT redis_lock('dark', '1min')");
-	$three->start("SELECT redis_lock('dark too', '1min')");
-	$node->wait_for_waiters('dark', 1);
-	$node->wait_for_waiters('dark too', 1);
-	kill 'STOP', $watchdog;
-
-	# No longer than that: seconds later a left-over alarm of the backend's idle
-	# time may make a waiter look that did not mean to.
-	is($two->wait(6)->error, undef, 'a given lease has ended');
-	is($three->wait(6)->error, undef, 'a lease was not renewed');
-	my @owners = map { owner_of($_) } 'dark', 'dark too';
-	$one->query_is(
-		"SELECT redis_is_held('dark'), redis_is_held('dark too')",
-		'f|f', 'the holder has lost both');
-	kill 'CONT', $watchdog;
-
-	# What the watchdog wanted to renew and to give back are old owners.
-	pause(1);
-	is_deeply([ map { owner_of($_) } 'dark', 'dark too' ],
-		\@owners, 'the new holders are not disturbed');
-	$two->query_is("SELECT redis_is_held('dark'), redis_unlock('dark')",
-		't|t', 'one has it');
-	$three->query_is(
-		"SELECT redis_is_held('dark too'), redis_unlock('dark too')",
-		't|t', 'so has the other one');
-	$one->query_is("SELECT redis_is_held('dark too')", 'f', 'still lost');
-	is(row('dark too', 'granted, lost_reason'), 'f|expired', 'as shown');
-	my $result = $one->query('SELECT redis_unlock_all()');
-	is($result->out, '0', 'nothing to be given back');
-	is(scalar(my @w = $result->warnings), 2, 'two losses');
-	$three->quit;
-}
-
-# The stopped watchdog has not renewed this one either.
-$holder->query_is("SELECT redis_is_held('long')",
-	'f', 'a lock that nobody renews is lost');
-is($redis->cmd('EXISTS', 'long'), 0, 'in Redis as well');
-$holder->query_warns("SELECT redis_unlock('long')",
-	'f', '01000', qr/lost/, 'and it is told');
-$holder->quit;
 
 #
 # Precision: what is sent is the lease in milliseconds, rounded up.
@@ -575,121 +430,6 @@ of_redis 'no requests that could be looked at' => sub {
 		'all were renewed');
 	$many->query_is('SELECT redis_unlock_all()', $locks, 'given back');
 	$many->quit;
-}
-
-#
-# A reply that comes when the lease is over revives nothing.
-#
-# The session has the key for a second.  It enters again (or extends) with a
-# long lease: Redis does it, but the proxy keeps the reply until the deadline
-# has passed.  The session no longer has the lock then, must not say that it
-# has, and what Redis was told to keep for so long is given back.
-#
-of_redis 'nothing that could keep a reply' => sub {
-	my $proxy = LockRedis::Proxy->new($redis);
-	my $far = LockRedis::Node->create('far', url => $proxy->url);
-	my $three = $far->session;
-	my $four = $far->session;
-
-	$far->wait_for_up;
-	foreach my $case (
-		[ "redis_lock('late', '5min')", '55000', qr/lost/ ],
-		[ "redis_try_lock('late')", '55000', qr/lost/ ],
-		[ "redis_extend('late', '5min')", undef, 'f' ])
-	{
-		my ($call, $sqlstate, $says) = @$case;
-
-		$three->query_is("SELECT redis_try_lock('late', lease => '1500ms')",
-			't', 'taken for a moment');
-		my $rule = $proxy->rule(
-			on => 'reply',
-			match => 'late',
-			action => 'hold');
-		$three->start("SELECT $call");
-		$proxy->wait_for_rule($rule);
-		$four->start("SELECT redis_lock('late', '1min')");
-		poll_until(
-			'the end of the lease',
-			sub {
-				$far->value(
-					q{SELECT count(*) FROM redis_locks
-					  WHERE lost_at IS NOT NULL}) > 0;
-			});
-		$proxy->release;
-		my $result = $three->wait;
-		if (defined $sqlstate)
-		{
-			$result->fails($sqlstate, $says, "$call is too late");
-		}
-		else
-		{
-			is($result->out . $result->{raw}, $says, "$call is too late");
-		}
-		$three->query_is("SELECT redis_is_held('late')", 'f', 'lost');
-		is($four->wait(20)->error, undef, 'a waiter does not wait for it');
-		$four->query_is("SELECT redis_unlock('late')", 't', 'given back');
-		$three->query_warns("SELECT redis_unlock('late')",
-			'f', '01000', qr/lost/, 'the loss is told');
-	}
-	$three->quit;
-	$four->quit;
-	nothing_left([ $far, $node ], $redis,
-		name => 'nothing is left of what was late');
-};
-
-#
-# Redis is away for a moment: an extend that cannot be asked for, or is not
-# answered, is an error, and what there was stands.
-#
-{
-	my $three = $node->session(settings => { 'lockredis.lease' => '10s' });
-	my $stands = sub {
-		my ($name) = @_;
-		is(row('stands', 'granted, renewed, lease'),
-			't|t|00:00:10', "$name: the renewed one stands");
-		is( row('given', "granted, renewed, lease, expires_in < '1min'"),
-			't|f|00:01:00|t', "$name: the given one stands");
-	};
-
-	$three->query("SELECT redis_lock('stands')");
-	$three->query("SELECT redis_lock('given', '1min')");
-
-	of_redis 'the worker is always started again' => sub {
-		$redis->stop(keep => 1);
-		$three->query_fails("SELECT redis_extend('stands', '30s')",
-			'08001', qr/lock store/, 'stopped: extend of a renewed lock');
-		$three->query_fails("SELECT redis_extend('given', NULL)",
-			'08001', qr/lock store/, 'stopped: extend of a given lease');
-		$three->query_fails("SELECT redis_extend('given', '10min')",
-			'08001', qr/lock store/, 'stopped: a longer one');
-		$stands->('stopped');
-		$redis->start;
-	};
-	my $renewals = row('stands', 'renewals');
-	poll_until('a renewal', sub { row('stands', 'renewals') > $renewals });
-	cmp_ok($redis->cmd('PTTL', 'given'), '<=', 60_000, 'with the old lease');
-
-	# The request arrives, and runs when Redis goes on.
-	$node->set('lockredis.command_timeout' => '500ms');
-	$three->query_is("SELECT redis_is_locked('given')", 't', 'connected');
-	$redis->freeze;
-	$three->query_fails("SELECT redis_extend('stands', '30s')",
-		'08006', qr/lock store/, 'frozen: extend of a renewed lock');
-	$stands->('frozen');
-	$redis->thaw;
-	$renewals = row('stands', 'renewals');
-	poll_until('a renewal', sub { row('stands', 'renewals') > $renewals });
-	$node->wait_for_up;
-
-	$three->query_is(
-		"SELECT redis_is_held('stands'), redis_is_held('given')",
-		't|t', 'both are held');
-	$three->query_is(
-		"SELECT redis_extend('given', '10min'), redis_extend('stands', '30s')",
-		't|t', 'now they are extended');
-	cmp_ok($redis->cmd('PTTL', 'given'), '>', 500_000, 'in Redis');
-	$three->query_is('SELECT redis_unlock_all()', '2', 'given back');
-	$three->quit;
 }
 
 $_->quit foreach $one, $two, $viewer;

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, lockredis contributors
 
-# However a session or the server ends: design.md section 2, guarantee 4
-# (session-level locks are released by DISCARD ALL and by the end of the session
-# however it comes; after a crash of the server their leases end), and section 6
-# (many keys in one pipelined batch, in bounded time; what is not answered is
-# left to the watchdog, which at a shutdown of the server serves until nothing is
-# left or command_timeout has passed).
+# However a session or the server ends: session-level locks are released by
+# DISCARD ALL and by the end of the session however it comes, many keys in one
+# pipelined batch, in bounded time; what is not answered is left to the
+# watchdog, which at a shutdown of the server serves until nothing is left or
+# command_timeout has passed; after a crash of the server their leases end.
+# Proves G4.
 
 use strict;
 use warnings FATAL => 'all';

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Losses that are found when session-level locks are given back inside of a
-# transaction: design.md section 2, 6.  Each one is noted for the commit before
+# transaction.  Each one is noted for the commit before
 # anything can be raised or cancelled, and ROLLBACK TO forgets only those of locks
 # that were taken inside.
+# Proves G6, G12.
 
 use strict;
 use warnings FATAL => 'all';
@@ -36,19 +37,6 @@ sub is_refused
 	$one->query('ROLLBACK');
 	is($node->value('SELECT count(*) FROM t'), 0, 'nothing was written');
 	return;
-}
-
-sub wait_until_lost
-{
-	my ($key) = @_;
-
-	return poll_until(
-		"$key to be lost",
-		sub {
-			$node->value(
-				"SELECT count(*) FROM redis_locks WHERE key = '$key' AND lost_at IS NOT NULL"
-			) == 1;
-		});
 }
 
 # The session is in the middle of what the rule holds back: cancel it there.
@@ -131,7 +119,7 @@ is_refused('inner 1', 'taken in two levels, the inner one rolled back');
 foreach my $how ('SAVEPOINT', 'EXCEPTION')
 {
 	run($one, "SELECT redis_lock('lost', '50ms'); SELECT redis_lock('slow')");
-	wait_until_lost('lost');
+	$node->wait_for_loss('lost');
 	run($one, 'BEGIN; INSERT INTO t VALUES (1); SAVEPOINT s');
 	my $id = $proxy->rule(match => 'slow', action => 'hold');
 	if ($how eq 'SAVEPOINT')
@@ -230,7 +218,7 @@ $one->query_is('ROLLBACK TO s; COMMIT; DELETE FROM t',
 
 # DISCARD ALL drops temporary tables, so it writes.
 run($one, "CREATE TEMP TABLE temporary (a int); SELECT redis_lock('discarded', '50ms')");
-wait_until_lost('discarded');
+$node->wait_for_loss('discarded');
 $one->query_is('DISCARD ALL', '', 'DISCARD ALL with a known loss');
 run($one, "CREATE TEMP TABLE temporary (a int); SELECT redis_lock('discarded')");
 $redis->cmd('DEL', 'discarded');
@@ -238,7 +226,7 @@ $one->query_is('DISCARD ALL', '', 'DISCARD ALL that finds a loss');
 
 # No transaction sees what belonged to one before.
 run($one, "SELECT redis_lock('before', '50ms')");
-wait_until_lost('before');
+$node->wait_for_loss('before');
 $one->query("BEGIN; INSERT INTO t VALUES (1); SELECT redis_unlock('before'); ROLLBACK");
 $one->query_is('INSERT INTO t VALUES (1); DELETE FROM t',
 	'', 'the note ends with its transaction');

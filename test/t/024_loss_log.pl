@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
-# The server log has a line for each loss (design.md section 2, 6: loss is never
-# silent), whoever finds it and wherever that is; of very many it has some, and
-# the number of the others.
+# The server log has a line for each loss, whoever finds it and wherever that
+# is; of very many it has some, and the number of the others.
+# Proves G6.
 
 use strict;
 use warnings FATAL => 'all';

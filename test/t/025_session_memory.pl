@@ -1,6 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # A session that once held many locks does not keep the memory for them.
+# Proves G30.
 
 use strict;
 use warnings FATAL => 'all';

@@ -10,6 +10,8 @@
 #   runs, and reads that
 #
 # That the lease has ended comes first, whoever says that the lock is gone.
+#
+# Proves G6.
 
 use strict;
 use warnings FATAL => 'all';

@@ -3,7 +3,7 @@
 # Redis is away: never there, stopped, restarted with and without its data,
 # frozen.
 #
-# The guarantees:
+# Checked:
 # - unreachable is an error of class 08 at once, for redis_try_lock too, and
 #   never "false"; what is given back meanwhile is gone for the session, and the
 #   watchdog finishes;
@@ -15,6 +15,8 @@
 # - nobody else's connection is harmed;
 # - the server log says once that the store went away and once that it is back;
 #   redis_lock_status knows it meanwhile.
+#
+# Proves G18, G19.
 
 use strict;
 use warnings FATAL => 'all';
@@ -35,21 +37,6 @@ my $went_away = qr/LOG:  lockredis: the lock store is down/;
 my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
 my $unheard = qr/LOG:  lockredis: no release messages/;
 my $heard = qr/LOG:  lockredis: release messages .* are back/;
-
-sub status
-{
-	my ($node, $column) = @_;
-
-	return $node->value("SELECT $column FROM redis_lock_status");
-}
-
-sub wait_for_state
-{
-	my ($node, $state) = @_;
-
-	poll_until("state $state", sub { status($node, 'state') eq $state });
-	return;
-}
 
 # An error of class 08 within so many milliseconds.
 sub is_down
@@ -78,9 +65,8 @@ sub held_by_another
 {
 	my ($redis, $key, $ms) = @_;
 
-	$redis->cmd('HSET', $key, 'somebody:1', 1);
-	$redis->cmd('PEXPIRE', $key, $ms);
-	$redis->cmd('PUBLISH', "redisson_lock__channel:{$key}", '0');
+	$redis->foreign_lock($key, ms => $ms);
+	$redis->tell_waiters($key);
 	return;
 }
 
@@ -100,14 +86,13 @@ is_down($one->query("SELECT redis_lock('k')"),
 	$at_once_ms, 'lock, store never there');
 is_down($one->query("SELECT redis_try_lock('k', '10s')"),
 	qr/Connection refused/, $at_once_ms, 'try, store never there');
-wait_for_state($late, 'down');
-is( status(
-		$late,
+$late->wait_for_state('down');
+is( $late->lock_status(
 		'node, role, round_trip, version, maxmemory_policy, last_error_at <= now()'
 	),
 	'1|master||||t',
 	'status of a store that was never there');
-like(status($late, 'last_error'), qr/Connection refused/, 'the last error');
+like($late->lock_status('last_error'), qr/Connection refused/, 'the last error');
 
 $late_redis->start;
 $late->wait_for_up;
@@ -139,8 +124,7 @@ my $node = LockRedis::Node->create(
 
 $node->wait_for_up;
 my $version = $redis->info('server')->{redis_version};
-is( status(
-		$node,
+is( $node->lock_status(
 		q{role, address, state, version, maxmemory_policy, last_error, round_trip > '0' AND round_trip < '1min'}
 	),
 	'master|127.0.0.1:' . $redis->port . "|up|$version|noeviction||t",
@@ -170,8 +154,7 @@ $_->start("SELECT redis_lock('foreign')") foreach @waiters[ 0 .. 2 ];
 $waiters[3]->start("SELECT redis_lock('kept')");
 $node->wait_for_waiters('foreign', 3);
 $node->wait_for_waiters('kept', 1);
-poll_until('a subscription to foreign',
-	sub { $redis->subscribers('redisson_lock__channel:{foreign}') });
+$redis->wait_for_subscribers('foreign', 1);
 
 $node->log_since_here;
 held_by_another($redis, 'foreign', 1000);
@@ -236,17 +219,17 @@ is( $node->value(
 	'what was given back waits for the watchdog');
 
 # Several tries of the watchdog, and many failing calls.
-wait_for_state($node, 'down');
-my $tried_at = status($node, 'last_error_at');
+$node->wait_for_state('down');
+my $tried_at = $node->lock_status('last_error_at');
 foreach my $round (1 .. 3)
 {
 	$other->query("SELECT redis_try_lock('k')") foreach 1 .. 10;
 	poll_until(
 		'another try of the watchdog',
-		sub { status($node, 'last_error_at') ne $tried_at });
-	$tried_at = status($node, 'last_error_at');
+		sub { $node->lock_status('last_error_at') ne $tried_at });
+	$tried_at = $node->lock_status('last_error_at');
 }
-like(status($node, 'last_error'), qr/Connection refused/, 'the last error');
+like($node->lock_status('last_error'), qr/Connection refused/, 'the last error');
 is($node->times_logged($went_away), 1, 'logged once that the store is away');
 is($node->times_logged($came_back), 0, 'not yet that it is back');
 is($node->times_logged($unheard), 1, 'logged once that nothing is heard');
@@ -292,8 +275,7 @@ $short->value("SELECT redis_lock('gone')");
 $short->value("SELECT redis_try_lock('given', lease => '1min')");
 held_by_another($redis, 'foreign', 300_000);
 $waiters[0]->start("SELECT redis_lock('foreign')");
-poll_until('a subscription to foreign',
-	sub { $redis->subscribers('redisson_lock__channel:{foreign}') });
+$redis->wait_for_subscribers('foreign', 1);
 $node->log_since_here;
 $redis->restart;
 my @strangers = map { $redis->connection } 1 .. 30;
@@ -324,7 +306,7 @@ $other->query_is("SELECT redis_unlock('gone')", 't', 'and back');
 
 # One that has no connection yet.  Its request for one is the first thing that
 # gets no answer.
-wait_for_state($node, 'up');
+$node->wait_for_state('up');
 my $fresh = $node->session;
 $leaver = $node->session(settings => { 'lockredis.lease' => '60s' });
 $leaver->value("SELECT redis_lock('leaver')");
@@ -334,7 +316,7 @@ is_down(
 	qr/accepted the connection but did not answer in time/,
 	$budget_ms, 'a new connection to a frozen node');
 $redis->thaw;
-wait_for_state($node, 'up');
+$node->wait_for_state('up');
 
 # A session that ends has to wait for an answer, for a while.
 $redis->freeze;
@@ -349,7 +331,7 @@ $other->query_is("SELECT redis_unlock('frozen')", 't', 'thawed');
 
 # Kept connections.  A lease that ends in the freeze, one that does not, and a
 # release that is not answered.
-wait_for_state($node, 'up');
+$node->wait_for_state('up');
 my $brief = $node->session(settings => { 'lockredis.lease' => '1500ms' });
 $holder->value("SELECT redis_lock('$_')") foreach qw(long released local);
 $waiters[3]->start("SELECT redis_lock('local')");
@@ -383,7 +365,7 @@ $holder->query_warns("SELECT redis_unlock('released')", 't', '08006',
 	qr/did not answer/, 'a release is left to the watchdog');
 is($node->times_logged(qr/ERROR:  /), 21, 'every failed call is in the log');
 
-wait_for_state($node, 'down');
+$node->wait_for_state('down');
 poll_until('the end of the lease', sub { lost_reason($node, 'brief') ne '' });
 is(lost_reason($node, 'brief'), 'expired', 'a lease that ended is lost');
 $brief->query_is("SELECT redis_is_held('brief')", 'f', 'the holder sees it');
@@ -413,8 +395,7 @@ my @sixteen = (@waiters, map { $node->session } 1 .. 12);
 held_by_another($redis, 'hot', 60_000);
 $_->start("SELECT redis_lock('hot')") foreach @sixteen;
 $node->wait_for_waiters('hot', 16);
-poll_until('a subscription to hot',
-	sub { $redis->subscribers('redisson_lock__channel:{hot}') });
+$redis->wait_for_subscribers('hot', 1);
 held_by_another($redis, 'hot', 1500);
 $redis->freeze;
 
@@ -481,12 +462,12 @@ $node->log_since_here;
 $node->set('lockredis.url' => "redis://127.0.0.1:$port");
 is_down($other->query("SELECT redis_try_lock('k')"),
 	qr/Connection refused/, $at_once_ms, 'wrong port');
-wait_for_state($node, 'down');
+$node->wait_for_state('down');
 is($node->times_logged($went_away), 1, 'logged once');
 like($node->log_text, qr/DETAIL:  127\.0\.0\.1:$port: .*refused/,
 	'where it was looked for');
-is(status($node, 'address'), "127.0.0.1:$port", 'the view says so too');
-is(status($node, 'round_trip, version, maxmemory_policy'),
+is($node->lock_status('address'), "127.0.0.1:$port", 'the view says so too');
+is($node->lock_status('round_trip, version, maxmemory_policy'),
 	'||', 'and nothing of the node that was there before');
 $holder->query_is("SELECT redis_is_held('elsewhere')",
 	't', 'held until its lease ends');
@@ -499,7 +480,7 @@ $node->set(
 	'lockredis.url' => $proxy->url);
 poll_until('the watchdog to connect',
 	sub { $proxy->stats->{connections} > 0 });
-is(status($node, 'state'), 'connecting', 'connecting');
+is($node->lock_status('state'), 'connecting', 'connecting');
 $proxy->mode('pass');
 $proxy->release;
 $node->wait_for_up;
@@ -508,28 +489,6 @@ $holder->query_is("SELECT redis_unlock('elsewhere')",
 $node->set(%timeouts, 'lockredis.url' => $redis->url);
 $node->wait_for_up;
 $proxy->stop;
-
-# ----------
-# A store that may throw locks away
-# ----------
-
-my $evicts = qr/WARNING:  the lock store at \S+ can evict locks/;
-$redis->cmd('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
-$node->log_since_here;
-$node->set('lockredis.url' => $redis->unix_url);
-poll_until('the policy to be seen',
-	sub { status($node, 'maxmemory_policy') eq 'allkeys-lru' });
-$node->wait_for_up;
-poll_until('the warning', sub { $node->logged($evicts) });
-$node->set('lockredis.url' => $redis->url);
-poll_until('the other address',
-	sub { status($node, 'address') eq '127.0.0.1:' . $redis->port });
-$node->wait_for_up;
-is($node->times_logged($evicts), 1, 'a policy that evicts is warned of, once');
-like(
-	$node->log_text,
-	qr/DETAIL:  Its maxmemory-policy is "allkeys-lru"\.\n.*HINT:  .*noeviction/,
-	'with what to do');
 
 $_->quit foreach @sixteen, $holder, $many, $other, $short, $brief, $fresh;
 nothing_left($node, $redis);

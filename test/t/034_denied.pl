@@ -1,12 +1,14 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Redis refuses what is asked for one key (design.md 2.5, 2.6, 5): others that
+# Redis refuses what is asked for one key: others that
 # share a request with it are served all the same, in each place where requests
 # are shared; what is refused is tried again in growing intervals, told once, and
 # given up when it has run out by itself; and only a Redis that refuses everybody
 # is down.
 #
 # Redis looks at the rights to all keys of a script before it runs it.
+#
+# Proves G20.
 
 use strict;
 use warnings FATAL => 'all';
@@ -39,27 +41,6 @@ sub allow
 	return $redis->cmd('ACL', 'SETUSER', 'bob', '~*');
 }
 
-# Commands that were refused since the last CONFIG RESETSTAT.
-sub rejected
-{
-	my $stats = $redis->info('commandstats');
-	my $sum = 0;
-
-	foreach my $command (qw(eval evalsha))
-	{
-		my $line = $stats->{"cmdstat_$command"};
-		$sum += $1 if defined $line && $line =~ /rejected_calls=(\d+)/;
-	}
-	return $sum;
-}
-
-sub rows
-{
-	my ($where) = @_;
-
-	return $node->value("SELECT count(*) FROM redis_locks WHERE $where");
-}
-
 sub state
 {
 	return $node->value('SELECT state FROM redis_lock_status');
@@ -79,14 +60,10 @@ sub clean_up
 	my ($name) = @_;
 
 	allow();
-	foreach my $client ($redis->clients)
-	{
-		$redis->cmd('CLIENT', 'KILL', 'ID', $client->{id})
-		  if $client->{name} =~ /watchdog/;
-	}
+	$redis->kill_clients('watchdog');
 	return poll_until(
 		"$name: the watchdog to be done",
-		sub { rows('true') == 0 });
+		sub { $node->count_locks == 0 });
 }
 
 my $denied = qr/denied access.*(?:NOPERM|ACL failure)/s;
@@ -104,17 +81,17 @@ forbid();
 $redis->cmd('CONFIG', 'RESETSTAT');
 $node->log_since_here;
 poll_until('the end of the lease that may not be renewed',
-	sub { rows(q{lost_reason = 'expired'}) > 0 });
+	sub { $node->count_locks(q{lost_reason = 'expired'}) > 0 });
 is( $node->value(
 		q{SELECT string_agg(key, ' ') FROM redis_locks WHERE lost_at IS NOT NULL}
 	),
 	'other',
 	'only the lock that is denied was lost');
-is( rows(
+is( $node->count_locks(
 		q{key LIKE 'app:%' AND granted AND renewals > 0 AND expires_in > '0'}),
 	50,
 	'the others were renewed');
-cmp_ok(rejected(), '<', 25, 'it was not asked for all the time');
+cmp_ok($redis->rejected_calls('eval', 'evalsha'), '<', 25, 'it was not asked for all the time');
 is(state(), 'up', 'the store is up');
 my $refuses = qr/LOG:  lockredis: the lock store refuses to (?:renew|release)/;
 like(
@@ -131,7 +108,7 @@ poll_until(
 	'the watchdog to have given up what the loss left',
 	sub { $redis->cmd('EXISTS', 'other') == 0 });
 is($node->times_logged($refuses), 1, 'said once');
-is( rows(
+is( $node->count_locks(
 		q{key LIKE 'app:%' AND granted AND expires_in > '0'}),
 	50,
 	'the others live on');
@@ -145,10 +122,10 @@ $holder->value(q{SET lockredis.lease = '6s'});
 $holder->value(q{SELECT redis_lock('other')});
 forbid();
 $redis->cmd('CONFIG', 'RESETSTAT');
-poll_until('a refused renewal', sub { rejected() > 0 });
+poll_until('a refused renewal', sub { $redis->rejected_calls('eval', 'evalsha') > 0 });
 my $renewals = $node->value('SELECT renewals FROM redis_locks');
 allow();
-poll_until('a renewal', sub { rows("renewals > $renewals") });
+poll_until('a renewal', sub { $node->count_locks("renewals > $renewals") });
 $holder->query_is("SELECT redis_unlock('other')", 't', 'a lock that was denied for a while');
 clean_up('a while');
 
@@ -164,7 +141,7 @@ sub is_done_by_session
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	is_deeply([ $redis->all_keys ], ['other'], "$name: the 20 others are released");
-	is(rows('pid IS NULL'), 1, "$name: one is left to the watchdog");
+	is($node->count_locks('pid IS NULL'), 1, "$name: one is left to the watchdog");
 	signal_watchdog('CONT');
 	return clean_up($name);
 }
@@ -234,11 +211,11 @@ my $began = now();
 signal_watchdog('CONT');
 poll_until('the two that are allowed to be given back',
 	sub { join(' ', $redis->all_keys) eq 'other:cut2' });
-poll_until('their rows to be gone', sub { rows('true') == 1 });
-is(rows(q{key = 'other:cut2' AND pid IS NULL}), 1, 'the third is an orphan');
+poll_until('their rows to be gone', sub { $node->count_locks == 1 });
+is($node->count_locks(q{key = 'other:cut2' AND pid IS NULL}), 1, 'the third is an orphan');
 
 # Twice at first (together, and alone), then after 1 s and 2 s more.
-poll_until('the fourth refusal', sub { rejected() >= 4 });
+poll_until('the fourth refusal', sub { $redis->rejected_calls('eval', 'evalsha') >= 4 });
 cmp_ok(now() - $began, '>', 2.9, 'it is asked for at growing intervals');
 is(state(), 'up', 'the store is up');
 like(
@@ -255,8 +232,8 @@ $one->value("SELECT redis_lock('other:end1', '2s')");
 forbid();
 $one->query_warns("SELECT redis_unlock('other:end1')", 't', '08004',
 	qr/$denied.*$hint/s, 'a release that is denied');
-is(rows(q{key = 'other:end1' AND pid IS NULL}), 1, 'leaves an orphan');
-poll_until('it to have ended', sub { rows('true') == 0 });
+is($node->count_locks(q{key = 'other:end1' AND pid IS NULL}), 1, 'leaves an orphan');
+poll_until('it to have ended', sub { $node->count_locks == 0 });
 allow();
 
 # ... or of a create that was not answered.
@@ -265,10 +242,10 @@ $proxy->rule(on => 'reply', match => 'other:end2', action => 'drop');
 signal_watchdog('STOP');
 $one->query_fails("SELECT redis_lock('other:end2', '2s')",
 	'08006', qr/did not answer/, 'a create that is not answered');
-is(rows(q{key = 'other:end2' AND pid IS NULL}), 1, 'leaves an orphan');
+is($node->count_locks(q{key = 'other:end2' AND pid IS NULL}), 1, 'leaves an orphan');
 forbid();
 signal_watchdog('CONT');
-poll_until('it to have ended', sub { rows('true') == 0 });
+poll_until('it to have ended', sub { $node->count_locks == 0 });
 clean_up('ends');
 $node->set('lockredis.command_timeout' => '20s');
 $node->wait_for_up;
@@ -305,11 +282,11 @@ $node->log_since_here;
 $redis->cmd('ACL', 'SETUSER', 'bob', '-eval', '-evalsha');
 $redis->cmd('CONFIG', 'RESETSTAT');
 poll_until('the store to be down', sub { state() eq 'down' });
-cmp_ok(rejected(), '<', 100, 'locks are not asked for one by one');
+cmp_ok($redis->rejected_calls('eval', 'evalsha'), '<', 100, 'locks are not asked for one by one');
 $redis->cmd('ACL', 'SETUSER', 'bob', '+eval', '+evalsha');
 $node->wait_for_up;
 poll_until('all to be renewed',
-	sub { rows(q{granted AND renewals > 0}) == 500 });
+	sub { $node->count_locks(q{granted AND renewals > 0}) == 500 });
 is($node->times_logged($refuses), 0, 'no lock was refused by itself');
 $holder->query_is('SELECT redis_unlock_all()', '500', 'all are kept');
 
@@ -318,7 +295,7 @@ $holder->value(q{SET lockredis.lease = '4s'});
 $holder->value(q{SELECT count(redis_lock('app:' || i)) FROM generate_series(1, 500) i});
 my $calls = $redis->script_calls;
 $redis->cmd('ACL', 'SETUSER', 'bob', '-pexpire');
-poll_until('all to be lost', sub { rows(q{lost_reason = 'expired'}) == 500 });
+poll_until('all to be lost', sub { $node->count_locks(q{lost_reason = 'expired'}) == 500 });
 
 # Each was asked for about ten times, and what is left is given back as it ends.
 cmp_ok($redis->script_calls - $calls, '<', 1500, 'not one by one');

@@ -9,6 +9,8 @@
 # - the process ends, whoever ends it, and is no part of the server.
 #
 # The server runs with test/fault/names.c, which resolves names as told here.
+#
+# Proves G18, G29.
 
 use strict;
 use warnings FATAL => 'all';
@@ -138,18 +140,13 @@ sub status
 	return $node->value("SELECT coalesce($column, '') FROM redis_lock_status");
 }
 
-sub renewals
-{
-	return $node->value('SELECT renewals FROM redis_lock_stats');
-}
-
 # More than a lease's worth of them
 sub renewed_on
 {
 	my ($what) = @_;
-	my $before = renewals();
+	my $before = $node->lock_stat('renewals');
 
-	return ok(eval { poll_until($what, sub { renewals() >= $before + 4 }) }, $what);
+	return ok(eval { poll_until($what, sub { $node->lock_stat('renewals') >= $before + 4 }) }, $what);
 }
 
 sub works_again

@@ -1,8 +1,9 @@
 # Copyright (c) 2026, lockredis contributors
 
-# What this server knows of its Redis (design.md 1 "redis_lock_status"): facts
+# What this server knows of its Redis, as redis_lock_status shows it: facts
 # that change while it is connected are seen and warned of, once each; the last
 # error is one of this Redis, and those are shown too that only sessions are told.
+# Proves G36.
 
 use strict;
 use warnings FATAL => 'all';
@@ -14,13 +15,6 @@ my $node = LockRedis::Node->create('main', redis => $redis);
 my $one = $node->session;
 
 $node->wait_for_up;
-
-sub status
-{
-	my ($what) = @_;
-
-	return $node->value("SELECT $what FROM redis_lock_status");
-}
 
 sub set_policy
 {
@@ -46,14 +40,14 @@ my $connection = watchdog_socket();
 $node->log_since_here;
 set_policy('volatile-lru');
 poll_until('the warning', sub { $node->logged($evicts) });
-is(status('maxmemory_policy'), 'volatile-lru', 'the view shows it');
+is($node->lock_status('maxmemory_policy'), 'volatile-lru', 'the view shows it');
 like(
 	$node->log_text,
 	qr/DETAIL:  Its maxmemory-policy is "volatile-lru"\.\n.*HINT:  .*noeviction/,
 	'keys with a time to live are what it evicts');
 is(watchdog_socket(), $connection, 'over the same connection');
 set_policy('noeviction');
-poll_until('the policy', sub { status('maxmemory_policy') eq 'noeviction' });
+poll_until('the policy', sub { $node->lock_status('maxmemory_policy') eq 'noeviction' });
 is($node->times_logged($evicts), 1, 'warned once');
 
 # The connection is lost, and is there again before anybody could call it down.
@@ -66,27 +60,50 @@ poll_until('another connection',
 is($node->times_logged($evicts), 1, 'warned once');
 is($node->times_logged(qr/is down/), 0, 'which was not down');
 set_policy('noeviction');
-poll_until('the policy', sub { status('maxmemory_policy') eq 'noeviction' });
+poll_until('the policy', sub { $node->lock_status('maxmemory_policy') eq 'noeviction' });
+
+# ----------
+# The same Redis at another address: it is warned of once
+# ----------
+
+set_policy('allkeys-lru');
+$node->log_since_here;
+$node->set('lockredis.url' => $redis->unix_url);
+poll_until('the policy to be seen',
+	sub { $node->lock_status('maxmemory_policy') eq 'allkeys-lru' });
+$node->wait_for_up;
+poll_until('the warning', sub { $node->logged($evicts) });
+$node->set('lockredis.url' => $redis->url);
+poll_until('the other address',
+	sub { $node->lock_status('address') eq '127.0.0.1:' . $redis->port });
+$node->wait_for_up;
+is($node->times_logged($evicts), 1, 'a policy that evicts is warned of, once');
+like(
+	$node->log_text,
+	qr/DETAIL:  Its maxmemory-policy is "allkeys-lru"\.\n.*HINT:  .*noeviction/,
+	'with what to do');
+set_policy('noeviction');
+poll_until('the policy', sub { $node->lock_status('maxmemory_policy') eq 'noeviction' });
 
 # ----------
 # A master that becomes a replica: nobody asks it for anything
 # ----------
 
 $redis->cmd('REPLICAOF', '127.0.0.1', 1);
-poll_until('the role', sub { status('role') eq 'replica' });
+poll_until('the role', sub { $node->lock_status('role') eq 'replica' });
 poll_until('the warning of a replica',
 	sub { $node->logged(qr/WARNING:  the lock store at \S+ is a replica/) });
-is(status('state'), 'up', 'it answers');
-is(status('last_error IS NULL'), 't', 'and has refused nothing');
+is($node->lock_status('state'), 'up', 'it answers');
+is($node->lock_status('last_error IS NULL'), 't', 'and has refused nothing');
 
 # Only a session is told, and the view knows it.
 $one->query_fails("SELECT redis_try_lock('k')", '08006', qr/READONLY/,
 	'no locks on a replica');
-like(status('last_error'), qr/^The node answered: READONLY/,
+like($node->lock_status('last_error'), qr/^The node answered: READONLY/,
 	'an error that only a session was told');
-is(status("last_error_at > now() - interval '1 hour'"), 't', 'and when');
+is($node->lock_status("last_error_at > now() - interval '1 hour'"), 't', 'and when');
 $redis->cmd('REPLICAOF', 'NO', 'ONE');
-poll_until('the role', sub { status('role') eq 'master' });
+poll_until('the role', sub { $node->lock_status('role') eq 'master' });
 is($node->times_logged(qr/is a replica/), 1, 'warned once');
 
 # ----------
@@ -96,9 +113,9 @@ is($node->times_logged(qr/is a replica/), 1, 'warned once');
 my $second = LockRedis::Redis->new(name => 'second');
 $node->set('lockredis.url' => $second->url);
 $node->wait_for_up;
-is(status('last_error IS NULL AND last_error_at IS NULL'),
+is($node->lock_status('last_error IS NULL AND last_error_at IS NULL'),
 	't', 'no error of another URL');
-is(status('address'), '127.0.0.1:' . $second->port, 'the address of this one');
+is($node->lock_status('address'), '127.0.0.1:' . $second->port, 'the address of this one');
 
 # No right to a key: the state is up, the error has what to look at.
 $second->cmd('ACL', 'SETUSER', 'eve', 'on', 'nopass', '~mine:*',
@@ -108,16 +125,13 @@ $node->wait_for_up;
 $one->query_fails("SELECT redis_lock('theirs')",
 	'08004', qr/denied access.*NOPERM.*HINT:.*ACL LOG.*docs\/acl\.md/s,
 	'the hint speaks of the right that is missing');
-like(status('last_error'), qr/^The node answered: .*NOPERM/, 'and the view');
-is(status('state'), 'up', 'of a store that is up');
-is(status('version IS NULL AND maxmemory_policy IS NULL'),
+like($node->lock_status('last_error'), qr/^The node answered: .*NOPERM/, 'and the view');
+is($node->lock_status('state'), 'up', 'of a store that is up');
+is($node->lock_status('version IS NULL AND maxmemory_policy IS NULL'),
 	't', 'that does not say what it is');
 
 # Who may not ask is told so when connecting, and once more.
-my $denied = sub {
-	my $line = $second->info('commandstats')->{cmdstat_info} // '';
-	return $line =~ /rejected_calls=(\d+)/ ? $1 : 0;
-};
+my $denied = sub { $second->rejected_calls('info') };
 poll_until('the facts to be asked for', sub { $denied->() == 4 });
 my $asked = sub { $second->calls('time') };
 my $before = $asked->();

@@ -1,10 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
-# A group that Redis refuses is tried again one by one (design.md 2.5), also when
+# A group that Redis refuses is tried again one by one, also when
 # its scripts are not loaded, and when the connection is lost in the middle.
 #
 # Each time 500 locks, some of which may not be touched any more, are given back
 # in one batch; what is left right after that is what is refused, and no more.
+#
+# Proves G20.
 
 use strict;
 use warnings FATAL => 'all';
@@ -27,15 +29,12 @@ my $node = LockRedis::Node->create(
 	});
 $node->wait_for_up;
 
-sub rows { return $node->value('SELECT count(*) FROM redis_locks'); }
-
 # Over a new connection all is tried at once.
 sub clean_up
 {
 	$redis->cmd('ACL', 'SETUSER', 'bob', '~*');
-	$redis->cmd('CLIENT', 'KILL', 'ID', $_->{id})
-	  foreach grep { $_->{name} =~ /watchdog/ } $redis->clients;
-	return poll_until('the watchdog to be done', sub { rows() == 0 });
+	$redis->kill_clients('watchdog');
+	return poll_until('the watchdog to be done', sub { $node->count_locks == 0 });
 }
 
 # One of "every" locks is refused; "prepare" comes before they are given back.

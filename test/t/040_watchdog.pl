@@ -1,9 +1,9 @@
 # Copyright (c) 2026, lockredis contributors
 
-# The watchdog as a process (design.md 2.3, 2.5, 4 "Without a running
-# watchdog", 6): it is seen, stands in nobody's way, may be terminated, killed,
-# stopped or missing, takes up changed settings, and does next to nothing when
-# nothing is to be done.
+# The watchdog as a process: it is seen, stands in nobody's way, may be
+# terminated, killed, stopped or missing, takes up changed settings, and does
+# next to nothing when nothing is to be done.
+# Proves G3, G29.
 
 use strict;
 use warnings FATAL => 'all';
@@ -37,40 +37,6 @@ sub wakeups
 	open my $fh, '<', "/proc/$pid/status" or die "cannot look at $pid: $!";
 	my ($count) = map { /^voluntary_ctxt_switches:\s+(\d+)/ } <$fh>;
 	return $count;
-}
-
-# A lock of somebody who is no session of ours, as Redisson would write it.
-sub foreign_lock
-{
-	my ($server, $key) = @_;
-
-	$server->cmd('HSET', $key, 'somebody:1', 1);
-	$server->cmd('PEXPIRE', $key, 600_000);
-	return;
-}
-
-sub foreign_unlock
-{
-	my ($server, $key) = @_;
-
-	$server->cmd('DEL', $key);
-	$server->cmd('PUBLISH', "redisson_lock__channel:{$key}", '0');
-	return;
-}
-
-sub wait_for_subscribers
-{
-	my ($key, $count) = @_;
-
-	return poll_until("$count subscribers of $key",
-		sub { $redis->subscribers("redisson_lock__channel:{$key}") == $count });
-}
-
-sub owner_of
-{
-	my ($key) = @_;
-
-	return (keys %{ $redis->hash($key) })[0];
 }
 
 sub wait_for_new_watchdog
@@ -190,7 +156,7 @@ cmp_ok($count, '<=', 40 + 3 * (now() - $since),
 	'waiting does not wake it each time');
 
 # Neither does a try that finds the lock with a foreign holder: nobody waits.
-foreign_lock($redis, 'busy');
+$redis->foreign_lock('busy');
 $before = wakeups($watchdog);
 my $subscribes = $redis->calls('subscribe');
 is( $one->value(
@@ -230,7 +196,7 @@ is($waiter->wait(20)->error, undef, 'no slot: a local waiter has it');
 $waiter->query_is("SELECT redis_unlock('given')",
 	't', 'no slot: given back again');
 
-foreign_lock($redis2, 'polled');
+$redis2->foreign_lock('polled');
 my $calls = $redis2->script_calls;
 my $polling = now();
 $waiter->start("SELECT redis_lock('polled', '60s')");
@@ -321,12 +287,12 @@ $many->quit;
 #
 my $holder = $node->session(settings => { 'lockredis.lease' => '6s' });
 $holder->query("SELECT redis_lock('kept'), redis_lock('wanted')");
-foreign_lock($redis, 'foreign');
+$redis->foreign_lock('foreign');
 $one->start("SELECT redis_lock('wanted')");
 $two->start("SELECT redis_lock('foreign')");
-wait_for_subscribers('foreign', 1);
+$redis->wait_for_subscribers('foreign', 1);
 
-my $owner = owner_of('kept');
+my $owner = $redis->owner_of('kept');
 $node->value("SELECT pg_terminate_backend($watchdog)");
 $watchdog = wait_for_new_watchdog($watchdog);
 $holder->query_is("SELECT redis_is_held('kept')", 't', 'terminated: held');
@@ -335,8 +301,8 @@ is_deeply($redis->hash('kept'), { $owner => 1 },
 
 # The new watchdog listens again: the message wakes the waiter, whose holder
 # had ten minutes left.
-wait_for_subscribers('foreign', 1);
-foreign_unlock($redis, 'foreign');
+$redis->wait_for_subscribers('foreign', 1);
+$redis->foreign_unlock('foreign');
 is($two->wait(20)->error, undef, 'terminated: woken by a message');
 poll_until(
 	'renewals by the new watchdog',
@@ -423,14 +389,14 @@ nothing_left($node, $redis, name => 'nothing is left after the stop');
 # nobody tells it anything, and the holder had ten minutes left.
 #
 $one = $node->session;
-foreign_lock($redis, 'untold');
+$redis->foreign_lock('untold');
 $one->start("SELECT redis_lock('untold', '60s')");
-wait_for_subscribers('untold', 1);
+$redis->wait_for_subscribers('untold', 1);
 my $postmaster = $node->value(
 	q{SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)});
 kill 'STOP', $postmaster;
 kill 'TERM', $watchdog;
-wait_for_subscribers('untold', 0);
+$redis->wait_for_subscribers('untold', 0);
 $redis->cmd('DEL', 'untold');
 my $polled = eval { $one->wait(15)->error };
 my $gave_up = $@;
@@ -447,7 +413,7 @@ $one->quit;
 #
 $one = $node->session;
 $one->query("SELECT redis_lock('crash', '3s')");
-$owner = owner_of('crash');
+$owner = $redis->owner_of('crash');
 kill 'KILL', $watchdog;
 poll_until('the end of the session', sub { $one->is_gone });
 $watchdog = wait_for_new_watchdog($watchdog);
@@ -459,12 +425,12 @@ $two->query_is("SELECT redis_try_lock('other'), redis_unlock('other')",
 	't|t', 'killed: locks work');
 $two->query_is("SELECT redis_try_lock('crash', '60s')",
 	't', 'killed: the old lock is free when its lease has ended');
-isnt(substr(owner_of('crash'), 0, 36),
+isnt(substr($redis->owner_of('crash'), 0, 36),
 	substr($owner, 0, 36), 'killed: another instance');
-foreign_lock($redis, 'foreign');
+$redis->foreign_lock('foreign');
 $two->start("SELECT redis_lock('foreign')");
-wait_for_subscribers('foreign', 1);
-foreign_unlock($redis, 'foreign');
+$redis->wait_for_subscribers('foreign', 1);
+$redis->foreign_unlock('foreign');
 is($two->wait(20)->error, undef, 'killed: messages wake again');
 $_->quit foreach $one, $two;
 nothing_left($node, $redis, name => 'nothing is left after the crash');

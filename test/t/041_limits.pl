@@ -1,9 +1,9 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Limits and figures (design.md 1 "redis_lock_stats", 4 "lockredis.max_locks",
-# 5, 8 "memory"): a full lock table refuses before anything is sent, and every
+# Limits and figures: a full lock table refuses before anything is sent, and every
 # row of redis_locks counts; 200 sessions get their turn; 1,000 locks and more
 # in one session; the counters are right; memory a slot.
+# Proves G30, G36.
 
 use strict;
 use warnings FATAL => 'all';
@@ -28,14 +28,6 @@ my $large = LockRedis::Node->create(
 
 $small->wait_for_up;
 $large->wait_for_up;
-
-sub rows
-{
-	my ($where) = @_;
-
-	return $small->value('SELECT count(*) FROM redis_locks'
-		  . (defined $where ? " WHERE $where" : ''));
-}
 
 # Leases that nobody renews, so that only what a test does is sent.
 sub take
@@ -77,14 +69,14 @@ $one->query_is("SELECT redis_unlock('k1'), redis_unlock('k1')",
 	't|t', 'one given back');
 $two->query_is("SELECT redis_try_lock('one more', '0', '1h')",
 	't', 'its slot is free again');
-is(rows(), $max_locks, 'a row for each slot');
+is($small->count_locks, $max_locks, 'a row for each slot');
 $two->query_is("SELECT redis_unlock('one more')", 't', 'given back');
 
 # Two scopes of one key are two rows, in the view and in the count.
 $one->query_is(
 	"BEGIN; SELECT redis_xact_lock('k2', '1h') IS NOT NULL", 't',
 	'a second scope');
-is(rows(q{key = 'k2'}), 2, 'is a second row');
+is($small->count_locks(q{key = 'k2'}), 2, 'is a second row');
 is_full($two, 'and takes a slot');
 $one->query('COMMIT');
 $two->query_is("SELECT redis_try_lock('one more', '0', '1h'), redis_unlock('one more')",
@@ -113,14 +105,14 @@ $one->query(
 	"SELECT count(redis_lock('k' || i, '500ms')) FROM generate_series(1, $max_locks) i"
 );
 poll_until('all leases to end',
-	sub { rows('lost_at IS NOT NULL') == $max_locks });
+	sub { $small->count_locks('lost_at IS NOT NULL') == $max_locks });
 is_full($two, 'full of lost ones');
 $one->query("SELECT redis_unlock('k1')");
-poll_until('the slot of the lost one', sub { rows() == $max_locks - 1 });
+poll_until('the slot of the lost one', sub { $small->count_locks == $max_locks - 1 });
 $two->query_is("SELECT redis_try_lock('one more', '0', '1h'), redis_unlock('one more')",
 	't|t', 'one is seen to be lost, its slot is free');
 $one->query('SELECT redis_unlock_all()');
-poll_until('the slots of all lost ones', sub { rows() == 0 });
+poll_until('the slots of all lost ones', sub { $small->count_locks == 0 });
 
 #
 # Orphans, until the watchdog has given them back (it is stopped meanwhile).
@@ -133,11 +125,11 @@ $two->start("SELECT redis_lock('orphan', '1h')");
 $proxy->wait_for_rule($rule);
 $two->cancel;
 $two->wait->fails('57014', qr/cancel/, 'cancelled while it asks');
-is(rows('pid IS NULL AND NOT granted'), 1, 'an orphan');
+is($small->count_locks('pid IS NULL AND NOT granted'), 1, 'an orphan');
 is_full($one, 'full by an orphan');
 $proxy->release;
 kill 'CONT', $watchdog;
-poll_until('the orphan to be given back', sub { rows('pid IS NULL') == 0 });
+poll_until('the orphan to be given back', sub { $small->count_locks('pid IS NULL') == 0 });
 take($two, $max_locks, $max_locks);
 $_->quit foreach $one, $two;
 nothing_left($small, $redis, name => 'nothing is left of full tables');
@@ -199,7 +191,7 @@ $one->query("SELECT redis_lock('c', '300ms')");
 poll_until('the loss', sub { $stats->()->{losses} > 0 });
 poll_until('it to be given back', sub { !$redis->cmd('EXISTS', 'c') });
 $one->query("SELECT redis_unlock('c')");
-poll_until('no row', sub { rows() == 0 });
+poll_until('no row', sub { $small->count_locks == 0 });
 my $seen = $stats->();
 $expected{orphans} = $seen->{orphans};    # whether anything was left to do then
 count_is('lost', acquires => 1, losses => 1);
@@ -210,7 +202,7 @@ $one->query("SELECT redis_unlock('c')");
 count_is('found lost by the release', acquires => 1, losses => 1);
 $one->query("BEGIN; SELECT redis_xact_lock('c', '300ms'), pg_sleep(0.4); COMMIT")
   ->fails('40001', qr/lost/, 'a commit is refused');
-poll_until('no row', sub { rows() == 0 });
+poll_until('no row', sub { $small->count_locks == 0 });
 $seen = $stats->();
 $expected{orphans} = $seen->{orphans};
 count_is('a commit is refused', acquires => 1, losses => 1, commits_refused => 1);
@@ -222,7 +214,7 @@ $one->cancel;
 $one->wait;
 $proxy->release;
 count_is('an orphan', cancels => 1, orphans => 1);
-poll_until('the orphan to be given back', sub { rows() == 0 });
+poll_until('the orphan to be given back', sub { $small->count_locks == 0 });
 $redis->cmd('SET', 'd', 'no lock');
 $one->query("SELECT redis_lock('d', '1h')")->fails('42809', qr/lock/, 'no lock');
 count_is('one new connection', connects => 1);
@@ -232,7 +224,7 @@ $rule = $proxy->rule(match => 'failed', action => 'reset', times => 0);
 $one->query("SELECT redis_lock('failed', '1h')")
   ->fails('08006', qr/store/, 'the store fails');
 $proxy->clear;
-poll_until('the orphan to be given back', sub { rows() == 0 });
+poll_until('the orphan to be given back', sub { $small->count_locks == 0 });
 $seen = $stats->();
 $expected{$_} = $seen->{$_} foreach qw(orphans connects);
 count_is('the store fails', errors => 1);

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
-# lockredis as a part of the server (design.md 2.8, 4): loaded or not, in
+# lockredis as a part of the server: loaded or not, in
 # whatever schema, on a hot standby and after its promotion, beside parallel
 # workers, in single-user mode and pg_upgrade's servers, dumped and restored,
 # after a crash and a reload.
+# Proves G4, G8, G34.
 
 use strict;
 use warnings FATAL => 'all';
@@ -40,13 +41,6 @@ sub all_calls
 		 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
 		   AND p.prorettype <> 'trigger'::regtype
 		 ORDER BY 1});
-}
-
-sub owner_of
-{
-	my ($key) = @_;
-
-	return (keys %{ $redis->hash($key) })[0];
 }
 
 #
@@ -299,8 +293,7 @@ $two->query_is("SELECT redis_try_lock('both')",
 	'f', 'standby: a lock of the primary excludes it');
 $two->start("SELECT redis_lock('both')");
 $standby->wait_for_waiters('both', 1);
-poll_until('the subscription',
-	sub { $redis->subscribers('redisson_lock__channel:{both}') == 1 });
+$redis->wait_for_subscribers('both', 1);
 $one->query("SELECT redis_unlock('both')");
 is($two->wait(15)->error, undef, 'standby: woken by the primary');
 $one->query_is("SELECT redis_try_lock('both')",
@@ -313,14 +306,14 @@ $two->query_fails("SELECT redis_fenced_xact_lock('fenced')",
 	'25006', qr/read-only|recovery/, 'standby: no writing of the fence table');
 $one->query("SELECT redis_lock('own')");
 isnt(
-	substr(owner_of('both'), 0, 36),
-	substr(owner_of('own'), 0, 36),
+	substr($redis->owner_of('both'), 0, 36),
+	substr($redis->owner_of('own'), 0, 36),
 	'standby: an instance of its own');
 
 # Promoted while a lock is held and another one awaited: both go on.
 my $watchdog = $standby->watchdog_pid;
 my $three = $standby->session;
-my $owner = owner_of('both');
+my $owner = $redis->owner_of('both');
 $one->query("SELECT redis_lock('awaited')");
 $three->start("SELECT redis_lock('awaited')");
 $standby->wait_for_waiters('awaited', 1);

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Interleavings that are forced: processes stopped (SIGSTOP) at a point, and a
-# proxy that holds one request or one reply.  What is checked is design.md 2.1
-# (never two holders), 2.5 (nothing is left, nobody else is disturbed), 2.6
-# (validity counts from before the request was sent), 6 "Unread replies",
-# "Hand-over", "Failure is shared", "Waiting for a foreign holder", and
-# ARCHITECTURE's "What can go wrong with a create".
+# proxy that holds one request or one reply.  There are never two holders,
+# nothing is left, nobody else is disturbed; validity counts from before the
+# request was sent; a create whose reply was not read, a hand-over, a failure that
+# is shared, the wait for a foreign holder.
 #
 # one, two and three are sessions of one server; "somebody" is another client.
+#
+# Proves G1, G5, G18, G21.
 
 use strict;
 use warnings FATAL => 'all';
@@ -58,46 +59,12 @@ sub end_of
 		$redis, name => "$name: nothing is left");
 }
 
-sub somebody_takes
-{
-	my ($key) = @_;
-
-	$redis->cmd('HSET', $key, 'somebody:1', 1);
-	$redis->cmd('PEXPIRE', $key, 600_000);
-	return;
-}
-
-# Whoever has it loses it, and the waiters are told.
-sub free
-{
-	my ($key) = @_;
-
-	$redis->cmd('DEL', $key);
-	$redis->cmd('PUBLISH', "redisson_lock__channel:{$key}", '0');
-	return;
-}
-
-sub owner_of
-{
-	my ($key) = @_;
-
-	return (keys %{ $redis->hash($key) })[0];
-}
-
 sub wait_until_subscribed
 {
 	my ($key) = @_;
 
 	return poll_until("the subscription of $key",
-		sub { $redis->subscribers("redisson_lock__channel:{$key}") > 0 });
-}
-
-sub wait_for_key
-{
-	my ($key, $there) = @_;
-
-	return poll_until("$key " . ($there ? 'to be there' : 'to be gone'),
-		sub { $redis->cmd('EXISTS', $key) == $there });
+		sub { $redis->subscribers($redis->channel($key)) > 0 });
 }
 
 # Nobody asks Redis for anything any more.
@@ -110,15 +77,6 @@ sub wait_until_quiet
 			pause(0.2);
 			$redis->script_calls == $before;
 		});
-}
-
-# What the proxy held has been passed on when this returns.
-sub let_go
-{
-	$proxy->release;
-	$proxy->clear;
-	return poll_until('the proxy to have let go',
-		sub { $proxy->stats->{held} == 0 });
 }
 
 #
@@ -137,9 +95,9 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	$one->start("SELECT redis_lock('$key', $lease)");
 	$proxy->wait_for_rule($rule);
 	$one->freeze;
-	wait_for_key($key, 0);
-	somebody_takes($key);
-	let_go();
+	$redis->wait_for_key($key, 0);
+	$redis->foreign_lock($key);
+	$proxy->let_go;
 	$one->thaw;
 	$one->wait(30)->fails('08006', qr/after the lease had ended/,
 		"late reply, $key lease: not believed");
@@ -147,9 +105,9 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 		'f|0', "late reply, $key lease: not held");
 	poll_until('the orphan to be given back',
 		sub { $patient->value('SELECT count(*) FROM redis_locks') == 0 });
-	is(owner_of($key), 'somebody:1',
+	is($redis->owner_of($key), 'somebody:1',
 		"late reply, $key lease: the next holder is not disturbed");
-	free($key);
+	$redis->foreign_unlock($key);
 	end_of("late reply, $key lease", $one);
 }
 
@@ -172,7 +130,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	$two->start("SELECT redis_lock('behind', '60s')");
 	my $got = eval { $two->wait(20)->error || 'the lock' } || $@;
 	is($got, 'the lock', 'a stopped head: the next in the queue goes on');
-	let_go();
+	$proxy->let_go;
 	$one->thaw;
 	my $late = $one->wait(30);
 	is($late->sqlstate, '08006', 'a stopped head: has nothing when it goes on')
@@ -199,8 +157,8 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	$one->query("SELECT redis_lock('both stopped')");
 	kill 'STOP', $watchdog;
 	$one->freeze;
-	wait_for_key('both stopped', 0);
-	somebody_takes('both stopped');
+	$redis->wait_for_key('both stopped', 0);
+	$redis->foreign_lock('both stopped');
 	$one->thaw;
 	$one->query_is("SELECT redis_is_held('both stopped')",
 		'f', 'both stopped: the session knows');
@@ -211,9 +169,9 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 		'f', '01000', qr/expired/, 'both stopped: acknowledged');
 	poll_until('what remained to be given back',
 		sub { $patient->value('SELECT count(*) FROM redis_locks') == 0 });
-	is(owner_of('both stopped'), 'somebody:1',
+	is($redis->owner_of('both stopped'), 'somebody:1',
 		'both stopped: the next holder is not disturbed');
-	free('both stopped');
+	$redis->foreign_unlock('both stopped');
 	end_of('both stopped', $one);
 }
 
@@ -237,8 +195,8 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	ok($two->is_running, 'releasing: the waiter waits');
 	is($two->wait(30)->error, undef,
 		'releasing: it goes on when the lease has ended');
-	my $owner = owner_of('releasing');
-	let_go();
+	my $owner = $redis->owner_of('releasing');
+	$proxy->let_go;
 	$one->thaw;
 	my $result = $one->wait(30);
 	is($result->error, undef, 'releasing: the release ends');
@@ -271,7 +229,7 @@ foreach my $case ('before', 'after')
 	my $name = "two heads, $case";
 	my ($one, $two) = sessions($patient, 2, 'lockredis.lease' => '6s');
 
-	somebody_takes($key);
+	$redis->foreign_lock($key);
 	$one->start("SELECT redis_lock('$key', '60s')");
 	$patient->wait_for_waiters($key, 1);
 	wait_until_subscribed($key);
@@ -284,23 +242,23 @@ foreach my $case ('before', 'after')
 		on => $case eq 'before' ? 'reply' : 'request',
 		match => $key,
 		action => 'hold');
-	free($key);
+	$redis->foreign_unlock($key);
 	$proxy->wait_for_rule($rule);
 	$one->freeze;
 	if ($case eq 'before')
 	{
-		wait_for_key($key, 1);
-		isnt(owner_of($key), 'somebody:1', "$name: one has it in Redis");
+		$redis->wait_for_key($key, 1);
+		isnt($redis->owner_of($key), 'somebody:1', "$name: one has it in Redis");
 	}
-	free($key);
+	$redis->foreign_unlock($key);
 	is($two->wait(30)->error, undef, "$name: one is passed over");
-	my $owner = owner_of($key);
+	my $owner = $redis->owner_of($key);
 	$redis->cmd('DEL', $key) if $case eq 'after';
-	let_go();
+	$proxy->let_go;
 	if ($case eq 'after')
 	{
-		wait_for_key($key, 1);
-		isnt(owner_of($key), $owner, "$name: one has it in Redis");
+		$redis->wait_for_key($key, 1);
+		isnt($redis->owner_of($key), $owner, "$name: one has it in Redis");
 	}
 	$one->thaw;
 
@@ -390,7 +348,7 @@ foreach my $case ('before', 'after')
 	$one->wait(30)->fails('08006', qr/did not answer/, 'failing: the head');
 	$three->wait(30)->fails('08006', qr/first in the queue/,
 		'failing: one behind');
-	let_go();
+	$proxy->let_go;
 	poll_until(
 		'a session that comes later',
 		sub {
@@ -398,7 +356,7 @@ foreach my $case ('before', 'after')
 			  eq 't';
 		});
 	pass('failing: one that comes later goes on');
-	my $owner = owner_of('failing');
+	my $owner = $redis->owner_of('failing');
 	$two->thaw;
 	$two->wait(30)->fails('08006', qr/first in the queue/,
 		'failing: the one that was stopped');
@@ -430,8 +388,8 @@ foreach my $what ('request', 'reply')
 		'f', '01000', qr/expired/, "$key: the loss");
 	$one->query_is("SELECT redis_try_lock('$key', '10s', '60s')",
 		't', "$key: taken anew");
-	my $owner = owner_of($key);
-	let_go();
+	my $owner = $redis->owner_of($key);
+	$proxy->let_go;
 	poll_until('the old hold to be gone',
 		sub { $patient->value('SELECT count(*) FROM redis_locks') == 1 });
 	$one->query_is("SELECT redis_is_held('$key')", 't', "$key: still held");
@@ -457,8 +415,8 @@ foreach my $what ('request', 'reply')
 	$proxy->wait_for_rule($rule);
 	$one->cancel;
 	$one->wait(30)->fails('57014', qr/cancel/, 'orphan: cancelled');
-	let_go();
-	my $owner = owner_of('orphan');
+	$proxy->let_go;
+	my $owner = $redis->owner_of('orphan');
 	$three->query_is("SELECT redis_try_lock('orphan')",
 		'f', 'orphan: has the lock');
 	$three->query_is(
@@ -472,10 +430,10 @@ foreach my $what ('request', 'reply')
 			   WHERE key = 'orphan' AND waiting_since IS NOT NULL}),
 		'{}',
 		'orphan: a foreign holder');
-	is(owner_of('orphan'), $owner, 'orphan: still has it');
+	is($redis->owner_of('orphan'), $owner, 'orphan: still has it');
 	kill 'CONT', $watchdog;
 	is($two->wait(30)->error, undef, 'orphan: given back, the waiter has it');
-	isnt(owner_of('orphan'), $owner, 'orphan: in Redis as well');
+	isnt($redis->owner_of('orphan'), $owner, 'orphan: in Redis as well');
 	$two->query_is("SELECT redis_is_held('orphan')", 't', 'orphan: held');
 
 	# Its owner can take it again, too.

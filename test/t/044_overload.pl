@@ -5,6 +5,8 @@
 #
 # Everything is made due at once by a new connection.  MONITOR shows in which
 # order the keys are asked for; no clock is involved.
+#
+# Proves G3.
 
 use strict;
 use warnings FATAL => 'all';

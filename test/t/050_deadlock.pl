@@ -1,13 +1,15 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Deadlocks, design.md 2.11 and section 6: a cycle of sessions of one server
+# Deadlocks: a cycle of sessions of one server
 # that wait for each other's Redis locks, or partly for PostgreSQL's own locks,
 # ends with 40P01 in one of them, the DETAIL has each edge, the server log the
 # queries; whoever is not in the cycle is left alone.
 #
 # Who is the victim is decided by deadlock_timeout here: an eager session looks
 # all the time, a patient one never does.  (That one of several who look at the
-# same time breaks a cycle is tested in 051_long_wait.pl.)
+# same time breaks a cycle is tested in 055_long_wait.pl.)
+#
+# Proves G11.
 
 use strict;
 use warnings FATAL => 'all';
@@ -33,26 +35,6 @@ $viewer->query(
 	'CREATE TABLE t (id int PRIMARY KEY, n int);
 	 INSERT INTO t VALUES (1, 0), (2, 0);
 	 CREATE TABLE big AS SELECT g FROM generate_series(1, 1000) g');
-
-sub deadlocks
-{
-	return $viewer->value('SELECT deadlocks FROM redis_lock_stats');
-}
-
-sub wait_for_lock
-{
-	my ($session) = @_;
-	my $pid = $session->pid;
-
-	return poll_until(
-		"$pid to wait for a lock of PostgreSQL",
-		sub {
-			$viewer->value(
-				"SELECT count(*) FROM pg_stat_activity
-				 WHERE wait_event_type = 'Lock'
-				   AND (pid = $pid OR leader_pid = $pid)") > 0;
-		});
-}
 
 # It waits for the key, and sleeps behind whoever has it.
 sub wait_for_key
@@ -109,7 +91,7 @@ foreach my $case ([ 'session', 'redis_lock' ], [ 'transaction', 'redis_xact_lock
 {
 	my ($level, $lock) = @$case;
 	my $other = $patient[0];
-	my $before = deadlocks();
+	my $before = $node->lock_stat('deadlocks');
 
 	$node->log_since_here;
 	$_->query('BEGIN') foreach $eager, $other;
@@ -123,7 +105,7 @@ foreach my $case ([ 'session', 'redis_lock' ], [ 'transaction', 'redis_xact_lock
 		key_edge($eager, 'b', $level, $other),
 		key_edge($other, 'a', $level, $eager));
 
-	is(deadlocks(), $before + 1, "two keys, $level: counted");
+	is($node->lock_stat('deadlocks'), $before + 1, "two keys, $level: counted");
 	my @story = (
 		key_edge($eager, 'b', $level, $other),
 		key_edge($other, 'a', $level, $eager),
@@ -242,16 +224,16 @@ foreach my $case (@postgres_locks)
 {
 	my $other = $patient[0];
 	my $innocent = $node->session;
-	my $before = deadlocks();
+	my $before = $node->lock_stat('deadlocks');
 
 	$_->query('BEGIN') foreach $eager, $other, $innocent;
 	$eager->query('UPDATE t SET n = n + 1 WHERE id = 1');
 	$innocent->query('UPDATE t SET n = n + 1 WHERE id = 2');
 	$other->query("SELECT redis_xact_lock('a')");
 	$innocent->start('UPDATE t SET n = n + 1 WHERE id = 1');
-	wait_for_lock($innocent);
+	$node->wait_for_postgres_lock($innocent);
 	$other->start('UPDATE t SET n = n + 1 WHERE id = 2');
-	wait_for_lock($other);
+	$node->wait_for_postgres_lock($other);
 
 	# A bounded wait is no better off, as with lock_timeout.
 	my $wait = $eager->query("SELECT redis_try_xact_lock('a', '30s')");
@@ -268,7 +250,7 @@ foreach my $case (@postgres_locks)
 	$innocent->query('COMMIT');
 	is_clean($other->wait(10), 'two row locks and a key');
 	$other->query('COMMIT');
-	is(deadlocks(), $before + 1, 'two row locks and a key: one victim');
+	is($node->lock_stat('deadlocks'), $before + 1, 'two row locks and a key: one victim');
 	$innocent->quit;
 }
 
@@ -284,9 +266,9 @@ foreach my $case (@postgres_locks)
 	$eager->query('LOCK TABLE t IN SHARE MODE');
 	$other->query("SELECT redis_xact_lock('a')");
 	$third->start('LOCK TABLE t');
-	wait_for_lock($third);
+	$node->wait_for_postgres_lock($third);
 	$other->start('LOCK TABLE t IN SHARE MODE');
-	wait_for_lock($other);
+	$node->wait_for_postgres_lock($other);
 	is_deadlock(
 		$eager->query("SELECT redis_xact_lock('a')"),
 		'ahead in a queue',
@@ -306,13 +288,13 @@ foreach my $case (@postgres_locks)
 #
 {
 	my ($other, $third) = @patient;
-	my $before = deadlocks();
+	my $before = $node->lock_stat('deadlocks');
 
 	$_->query('BEGIN') foreach $other, $third;
 	$third->query('UPDATE t SET n = n + 1 WHERE id = 1');
 	$other->query("SELECT redis_xact_lock('a')");
 	$other->start('UPDATE t SET n = n + 1 WHERE id = 1');
-	wait_for_lock($other);
+	$node->wait_for_postgres_lock($other);
 	$eager->query_is("SELECT redis_try_lock('a', '1s')", 'f',
 		'a holder who waits for somebody else is no deadlock');
 	$third->query('COMMIT');
@@ -323,7 +305,7 @@ foreach my $case (@postgres_locks)
 	$third->query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 1; PREPARE TRANSACTION 'p'");
 	$other->query("BEGIN; SELECT redis_xact_lock('a')");
 	$other->start('UPDATE t SET n = n + 1 WHERE id = 1');
-	wait_for_lock($other);
+	$node->wait_for_postgres_lock($other);
 	$eager->query_is("SELECT redis_try_lock('a', '300ms')", 'f',
 		'nor is a prepared transaction');
 	$third->query("COMMIT PREPARED 'p'");
@@ -337,7 +319,7 @@ foreach my $case (@postgres_locks)
 	$third->query("RESET deadlock_timeout; SELECT redis_unlock('b')");
 	is_clean($other->wait(10), 'a short wait');
 	$other->query("COMMIT; SELECT redis_unlock_all()");
-	is(deadlocks(), $before, 'no deadlock was counted');
+	is($node->lock_stat('deadlocks'), $before, 'no deadlock was counted');
 }
 
 #
@@ -436,7 +418,7 @@ foreach my $case (@postgres_locks)
 	$other->query("SELECT redis_xact_lock('a')");
 	$eager->query('LOCK TABLE t');
 	$other->start('SELECT sum(look()) FROM big');
-	wait_for_lock($other);
+	$node->wait_for_postgres_lock($other);
 	isnt(
 		$viewer->value(
 			"SELECT count(*) FROM pg_stat_activity
@@ -495,7 +477,7 @@ foreach my $case (@postgres_locks)
 # A session that ends reports what it has counted for pg_stat_database.
 $_->quit foreach $eager, @patient;
 is( $viewer->value('SELECT sum(deadlocks) FROM pg_stat_database'),
-	deadlocks(), 'pg_stat_database counts them too');
+	$node->lock_stat('deadlocks'), 'pg_stat_database counts them too');
 
 $viewer->quit;
 nothing_left($node, $redis);

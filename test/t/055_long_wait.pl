@@ -2,9 +2,10 @@
 
 # Waits longer than deadlock_timeout.  Of several sessions that find the same
 # cycle at the same time one ends, and no session ends that is in none, however
-# much they wait (design.md section 6, "Deadlocks").  log_lock_waits logs
+# much they wait.  log_lock_waits logs
 # such a wait as it does for PostgreSQL's locks.  redis_locks.blocked_by names
-# those of this server who have the key or are ahead in its queue (section 1).
+# those of this server who have the key or are ahead in its queue.
+# Proves G11, G36.
 
 use strict;
 use warnings FATAL => 'all';
@@ -27,24 +28,6 @@ $viewer->query(
 	'CREATE TABLE t (id int PRIMARY KEY, n int);
 	 INSERT INTO t SELECT i, 0 FROM generate_series(1, 4) i');
 
-sub deadlocks
-{
-	return $viewer->value('SELECT deadlocks FROM redis_lock_stats');
-}
-
-sub wait_for_waiters
-{
-	my ($key, $count) = @_;
-
-	return poll_until(
-		"$count waiters for $key",
-		sub {
-			$viewer->value(
-				"SELECT count(*) FROM redis_locks
-				 WHERE key = '$key' AND waiting_since IS NOT NULL") == $count;
-		});
-}
-
 sub pids
 {
 	return join ', ', map { $_->pid } @_;
@@ -61,7 +44,7 @@ sub pids
 	foreach my $i (0 .. 2)
 	{
 		$queue[$i]->start("SELECT redis_lock('a')");
-		wait_for_waiters('a', $i + 1);
+		$node->wait_for_waiters('a', $i + 1);
 	}
 	foreach my $i (0 .. 2)
 	{
@@ -83,7 +66,7 @@ sub pids
 		'one that has given up blocks nobody');
 	$holder->query("COMMIT; SELECT redis_unlock('a')");
 	$queue[0]->wait(10);
-	wait_for_waiters('a', 1);
+	$node->wait_for_waiters('a', 1);
 	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[2]->pid),
 		'{' . $queue[0]->pid . '}', 'the next holder does');
 	$queue[0]->query("SELECT redis_unlock('a')");
@@ -91,14 +74,13 @@ sub pids
 	$queue[2]->query("SELECT redis_unlock('a')");
 
 	# Somebody elsewhere is no process of this server.
-	$redis->cmd('HSET', 'a', '11111111-2222-3333-4444-555555555555:1', 1);
-	$redis->cmd('PEXPIRE', 'a', 600_000);
+	$redis->foreign_lock('a');
 	$queue[0]->start("SELECT redis_lock('a')");
-	wait_for_waiters('a', 1);
+	$node->wait_for_waiters('a', 1);
 	is($viewer->value('SELECT blocked_by FROM redis_locks'),
 		'{}', 'nobody here blocks the first one behind a foreign holder');
 	$queue[1]->start("SELECT redis_lock('a')");
-	wait_for_waiters('a', 2);
+	$node->wait_for_waiters('a', 2);
 	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[1]->pid),
 		'{' . $queue[0]->pid . '}', 'but the second one waits for the first');
 	$_->cancel foreach @queue[ 0, 1 ];
@@ -118,9 +100,9 @@ sub pids
 	$holder->query("SELECT redis_lock('a')");
 	$one->query("SET deadlock_timeout = '1h'");
 	$one->start("SELECT redis_lock('a')");
-	wait_for_waiters('a', 1);
+	$node->wait_for_waiters('a', 1);
 	$quiet->start("SELECT redis_lock('a')");
-	wait_for_waiters('a', 2);
+	$node->wait_for_waiters('a', 2);
 	$two->start("SELECT redis_lock('a')");
 	poll_until(
 		'the wait to be logged',
@@ -163,8 +145,7 @@ sub pids
 	my $pid = $one->pid;
 
 	$node->log_since_here;
-	$redis->cmd('HSET', 'a', '11111111-2222-3333-4444-555555555555:1', 1);
-	$redis->cmd('PEXPIRE', 'a', 600_000);
+	$redis->foreign_lock('a');
 	$one->query_is("SELECT redis_try_lock('a', '500ms')", 'f', 'in vain');
 	like($node->log_text,
 		qr/process $pid still waiting for Redis lock "a".*\n.*DETAIL:  No process of this server is holding the lock\. Wait queue: $pid\.\n/,
@@ -183,7 +164,7 @@ sub pids
 	$one->query("SELECT redis_lock('a')");
 	$other->query("SELECT redis_lock('b')");
 	$other->start("SELECT redis_lock('a')");
-	wait_for_waiters('a', 1);
+	$node->wait_for_waiters('a', 1);
 	$one->query_is(
 		q{DO $$ BEGIN PERFORM redis_lock('b');
 		  EXCEPTION WHEN deadlock_detected THEN NULL; END $$},
@@ -209,7 +190,7 @@ foreach my $round (1 .. 12)
 {
 	my $n = 2 + $round % 5;
 	my @ring = @s[ 0 .. $n - 1 ];
-	my $before = deadlocks();
+	my $before = $node->lock_stat('deadlocks');
 
 	foreach my $i (0 .. $n - 1)
 	{
@@ -221,7 +202,7 @@ foreach my $round (1 .. 12)
 		my $next = ($i + 1) % $n;
 
 		$ring[$i]->start("SELECT redis_xact_lock('k$next')");
-		wait_for_waiters("k$next", 1);
+		$node->wait_for_waiters("k$next", 1);
 		$ring[$i]->freeze;
 	}
 	pause(0.35);
@@ -247,7 +228,7 @@ foreach my $round (1 .. 12)
 		},
 		30);
 	is("@victims", '40P01', "one of $n dies");
-	is(deadlocks() - $before, 1, 'and is counted');
+	is($node->lock_stat('deadlocks') - $before, 1, 'and is counted');
 }
 
 #
@@ -259,7 +240,7 @@ foreach my $round (1 .. 12)
 # some that wait for keys of others who wait for rows.
 #
 {
-	my $before = deadlocks();
+	my $before = $node->lock_stat('deadlocks');
 	my $runs = 500;
 
 	$node->log_since_here;
@@ -291,7 +272,7 @@ foreach my $round (1 .. 12)
 
 	is(scalar @errors, 0, 'no session is the victim of a deadlock that is none');
 	diag($_->message) foreach @errors;
-	is(deadlocks(), $before, 'none was counted');
+	is($node->lock_stat('deadlocks'), $before, 'none was counted');
 	my $looks = $node->times_logged(qr/still waiting for Redis lock/);
 	cmp_ok($looks, '>', 100, "they looked ($looks times)");
 }

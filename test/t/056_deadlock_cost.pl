@@ -7,6 +7,8 @@
 # search came to, how often it looked into PostgreSQL's lock manager, and how much
 # memory it had.  With LOCKREDIS_DEADLOCK_WAITERS=1000 in the environment that
 # many wait for the row, and the time is shown too; see test/README.md.
+#
+# Proves G11.
 
 use strict;
 use warnings FATAL => 'all';
@@ -69,20 +71,6 @@ sub wait_for_search
 	return $found[-1];
 }
 
-sub wait_for_lock
-{
-	my ($session) = @_;
-	my $pid = $session->pid;
-
-	return poll_until(
-		"$pid to wait for a lock of PostgreSQL",
-		sub {
-			$viewer->value(
-				"SELECT wait_event_type = 'Lock' FROM pg_stat_activity
-				 WHERE pid = $pid") eq 't';
-		});
-}
-
 # That many connections, each with this statement; one process starts them.
 sub crowd
 {
@@ -132,7 +120,7 @@ foreach my $n (15, $waiters)
 		});
 	$holder->query("BEGIN; SELECT redis_lock('hot')");
 	$holder->start('UPDATE t SET n = 0 WHERE id = 1');
-	wait_for_lock($holder);
+	$node->wait_for_postgres_lock($holder);
 
 	$node->log_since_here;
 	my $began = now();
@@ -220,7 +208,7 @@ sub close_cycle
 	my ($holder) = @_;
 
 	$holder->start('UPDATE t SET n = 0 WHERE id = 2');
-	wait_for_lock($holder);
+	$node->wait_for_postgres_lock($holder);
 	return;
 }
 
@@ -324,7 +312,7 @@ foreach my $how ('stops', 'leaves')
 	$_->start("SELECT redis_lock('both')") foreach @both;
 	$node->wait_for_waiters('both', 3);
 	$holder->start('UPDATE t SET n = 0 WHERE id = 3');
-	wait_for_lock($holder);
+	$node->wait_for_postgres_lock($holder);
 	foreach my $i (0, 1)
 	{
 		is_victim($both[$i], 'each of two cycles over one key is broken');
@@ -351,9 +339,9 @@ foreach my $how ('stops', 'leaves')
 	$holder->query("BEGIN; SELECT redis_xact_lock('soft')");
 	$share->query('BEGIN');
 	$share->start('LOCK TABLE t IN SHARE MODE');
-	wait_for_lock($share);
+	$node->wait_for_postgres_lock($share);
 	$holder->start('UPDATE t SET n = 0 WHERE id = 5');
-	wait_for_lock($holder);
+	$node->wait_for_postgres_lock($holder);
 	$node->log_since_here;
 	$writer->start("SELECT redis_lock('soft')");
 	is_victim($writer, 'a cycle over two modes of one lock');

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Whoever gets a transaction-level lock sees what its last holder has committed.
-# Checks of the design: section 2, 4 (released after the commit is visible and
-# PostgreSQL's own locks are gone), 6 (a session past pre-commit is never
-# signalled, its locks are renewed), 9 (the snapshot cases).
+# It is released after the commit is visible and PostgreSQL's own locks are
+# gone; a session past pre-commit is never signalled, its locks are renewed; the
+# cases of snapshots.
+# Proves G4, G9, G14.
 
 use strict;
 use warnings FATAL => 'all';
@@ -34,13 +35,6 @@ run($one,
 	q{CREATE TABLE counter (n int);
 	  INSERT INTO counter VALUES (0);
 	  CREATE TABLE ledger (n int)});
-
-sub there
-{
-	my ($key) = @_;
-
-	return $redis->cmd('EXISTS', $key);
-}
 
 # ----------
 # A counter
@@ -128,7 +122,7 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
 	$two->query_fails('UPDATE counter SET n = 0 + 1',
 		'40001', qr/concurrent update/, 'PostgreSQL refuses to write that row');
 	run($two, 'ROLLBACK');
-	is(there('case'), 0, 'the lock is given back');
+	is($redis->cmd('EXISTS', 'case'), 0, 'the lock is given back');
 }
 is( two_reads(
 		'REPEATABLE READ, locking inside, writing elsewhere',
@@ -193,7 +187,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 		is($one->wait->error, undef, 'it returns');
 		$proxy->clear;
 		$proxy->release;
-		poll_until('the Redis lock to be free', sub { there('last') == 0 });
+		poll_until('the Redis lock to be free', sub { $redis->cmd('EXISTS', 'last') == 0 });
 	};
 }
 
@@ -292,7 +286,7 @@ sub renewals
 		sub { renewals('sync') >= $renewals + 4 });
 	ok($one->is_running && $reader->is_running,
 		'commit and the next holder wait for the standby');
-	is(there('sync'), 1, 'the lock is held as long');
+	is($redis->cmd('EXISTS', 'sync'), 1, 'the lock is held as long');
 	$two->query_is(
 		"SELECT redis_try_lock('sync'); SELECT count(*) FROM ledger",
 		"f\n0", 'and the row is not visible');
@@ -365,7 +359,7 @@ foreach my $on_lost (qw(cancel terminate))
 		join('', map { $_->message } $result->warnings),
 		qr/canceling wait for synchronous replication/,
 		'a cancel by an administrator ends the wait');
-	is(there('signal'), 0, 'and the lock is given back');
+	is($redis->cmd('EXISTS', 'signal'), 0, 'and the lock is given back');
 	receiver('CONT');
 }
 

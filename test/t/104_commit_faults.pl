@@ -1,68 +1,17 @@
 # Copyright (c) 2026, lockredis contributors
 
-# The end of a transaction while Redis fails.  Checks of the design: section 6,
-# transaction end (all that may fail is in PRE_COMMIT; the release never raises,
-# delays the client by its budget at most, and what was not answered is given
-# back by the watchdog), section 2, 5 (no orphans), for COMMIT, ROLLBACK,
-# savepoints, exception blocks, FATAL and a crash.
+# The end of a transaction while Redis fails: the release never raises, delays the
+# client by its budget at most, and what was not answered is given back by the
+# watchdog, for COMMIT, ROLLBACK, savepoints, exception blocks and many locks.
+# Proves G5, G15.
 
 use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
+use LockRedis::Topic::CommitFaults;
 
-# Budget of a call, and what may be added on a busy machine.
-my $connect = limit(0.5);
-my $command = limit(1);
-my $budget = ($connect + $command) * 1000;
-my $slack = limit(2) * 1000;
-
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.lease' => '10min',
-		'lockredis.connect_timeout' => "${connect}s",
-		'lockredis.command_timeout' => "${command}s"
-	});
-my $one = $node->session;
-
-$node->wait_for_up;
-
-# Afterwards Redis has every script: a fault is to hit the first attempt.
-run($one,
-	q{CREATE TABLE t (a int);
-	  BEGIN; SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
-	  SELECT redis_unlock_all(); COMMIT;
-	  SET lockredis.commit_guard = 'verify'; SELECT redis_xact_lock('warm');
-	  RESET lockredis.commit_guard});
-
-sub rows
-{
-	return $node->value('SELECT count(*) FROM t');
-}
-
-# All is well again, and nothing has been forgotten.
-sub recovered
-{
-	my ($s, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	$node->wait_for_up;
-	poll_until(
-		'all locks to be given back',
-		sub {
-			!$redis->all_keys && $node->value('SELECT count(*) FROM redis_locks') == 0;
-		});
-	poll_until('the store to be asked again',
-		sub { !$s->query("SELECT redis_is_locked('back')")->error });
-	return $s->query_is(
-		"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); COMMIT",
-		'|', "$name: locks work again, and all were given back");
-}
+start_servers();
 
 # A release is the only request that publishes.
 my %fault = (
@@ -131,7 +80,7 @@ my @many = map { $node->session } @ends;
 foreach my $fault (sort keys %fault)
 {
 	subtest "Redis $fault" => sub {
-		my $before = rows();
+		my $before = $node->count_rows('t');
 		my $rows = 0;
 
 		foreach my $i (0 .. $#ends)
@@ -155,7 +104,7 @@ foreach my $fault (sort keys %fault)
 			is($result->{raw}, '', 'the transaction goes on, and commits');
 			cmp_ok($result->ms, '<', $budget + $slack, 'in time');
 		}
-		is(rows() - $before, $rows, 'the outcomes are right');
+		is($node->count_rows('t') - $before, $rows, 'the outcomes are right');
 		$fault{$fault}{undo}->();
 		recovered($_, "Redis $fault") foreach $many[0], $many[-1];
 	};
@@ -182,7 +131,7 @@ foreach my $hiccup (sort keys %hiccup)
 		my ($name, $begin, $sql, $rows, $goes_on) = @$end;
 
 		subtest "$hiccup, $name" => sub {
-			my $before = rows();
+			my $before = $node->count_rows('t');
 
 			# More than one command of the batch.
 			run($one,
@@ -193,7 +142,7 @@ foreach my $hiccup (sort keys %hiccup)
 			is($result->{raw}, '', 'works');
 			poll_until('all locks to be given back', sub { !$redis->all_keys });
 			run($one, 'COMMIT') if $goes_on;
-			is(rows() - $before, $rows, 'with the right outcome');
+			is($node->count_rows('t') - $before, $rows, 'with the right outcome');
 			$proxy->clear;
 			recovered($one, $name);
 		};
@@ -236,9 +185,9 @@ subtest 'exception blocks while no release is answered' => sub {
 	is($result->error, undef, 'goes on');
 	is_deeply([ map { $_->message } $result->notices ], ['t'], 'each round failed');
 	cmp_ok($result->ms, '<', 4 * $budget + $slack, 'within a budget each');
-	my $before = rows();
+	my $before = $node->count_rows('t');
 	$one->query_is('COMMIT', '', 'commits');
-	is(rows() - $before, 1, 'with its row');
+	is($node->count_rows('t') - $before, 1, 'with its row');
 	$proxy->clear;
 	recovered($one, 'exception blocks');
 };
@@ -248,7 +197,7 @@ subtest 'exception blocks while no release is answered' => sub {
 subtest 're-entries that are not answered' => sub {
 	foreach my $again ('redis_xact_lock', 'redis_lock')
 	{
-		my $before = rows();
+		my $before = $node->count_rows('t');
 
 		run($one,
 			"BEGIN; INSERT INTO t VALUES (1);
@@ -262,7 +211,7 @@ subtest 're-entries that are not answered' => sub {
 		is( $node->value('SELECT scope, hold_count FROM redis_locks'),
 			'transaction|1', 'and shown so');
 		$one->query_is('COMMIT', '', 'commits');
-		is(rows() - $before, 1, 'with its row');
+		is($node->count_rows('t') - $before, 1, 'with its row');
 		recovered($one, $again);
 	}
 };
@@ -286,7 +235,7 @@ subtest 'nested savepoints, Redis frozen' => sub {
 # ----------
 
 subtest '1,000 locks, Redis frozen' => sub {
-	my $before = rows();
+	my $before = $node->count_rows('t');
 
 	run($one,
 		"BEGIN; INSERT INTO t VALUES (1);
@@ -295,7 +244,7 @@ subtest '1,000 locks, Redis frozen' => sub {
 	my $result = $one->query('COMMIT');
 	is($result->{raw}, '', 'commits');
 	cmp_ok($result->ms, '<', $budget + $slack, 'within its budget');
-	is(rows() - $before, 1, 'with its row');
+	is($node->count_rows('t') - $before, 1, 'with its row');
 	is( $node->value(
 			'SELECT count(*) FROM redis_locks WHERE pid IS NULL AND NOT granted'),
 		1000,
@@ -305,19 +254,19 @@ subtest '1,000 locks, Redis frozen' => sub {
 };
 
 subtest 'a single statement, its release not answered' => sub {
-	my $before = rows();
+	my $before = $node->count_rows('t');
 
 	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop');
 	my $result = $one->query(
 		"INSERT INTO t SELECT 1 FROM (SELECT redis_xact_lock('a') OFFSET 0) x");
 	is($result->{raw}, '', 'works');
 	cmp_ok($result->ms, '<', $budget + $slack, 'within its budget');
-	is(rows() - $before, 1, 'with its row');
+	is($node->count_rows('t') - $before, 1, 'with its row');
 	recovered($one, 'a single statement');
 };
 
 subtest 'COMMIT in a DO block, its release not answered' => sub {
-	my $before = rows();
+	my $before = $node->count_rows('t');
 
 	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop', times => 1);
 	my $result = $one->query(
@@ -331,7 +280,7 @@ subtest 'COMMIT in a DO block, its release not answered' => sub {
 		      INSERT INTO t VALUES (3);
 		  END $$});
 	is($result->{raw}, '', 'goes on');
-	is(rows() - $before, 2, 'with the right rows');
+	is($node->count_rows('t') - $before, 2, 'with the right rows');
 	recovered($one, 'a DO block');
 };
 
@@ -345,209 +294,7 @@ subtest 'a statement fails, its release not answered' => sub {
 	recovered($one, 'a failed statement');
 };
 
-# ----------
-# Before the commit: there it may fail, cleanly
-# ----------
-
-subtest 'the guard gets no answer' => sub {
-	my %no_answer = (
-		'Redis frozen' => [ sub { $redis->freeze }, sub { $redis->thaw } ],
-		'reply dropped' => [
-			sub { $proxy->rule(on => 'reply', match => 'verified', action => 'drop') },
-			sub { $proxy->clear }
-		],
-		'Redis stopped' =>
-		  [ sub { $redis->stop(keep => 1) }, sub { $redis->start } ]);
-
-	foreach my $name (sort keys %no_answer)
-	{
-		my $before = rows();
-
-		run($one,
-			"BEGIN; SET LOCAL lockredis.commit_guard = 'verify';
-			 SELECT redis_xact_lock('verified'); INSERT INTO t VALUES (1)");
-		$no_answer{$name}[0]->();
-		my $result = $one->query('COMMIT');
-		like($result->sqlstate, qr/^08/, "$name: the commit fails")
-		  || diag $result->{raw};
-
-		# Asking, then giving back; by then the node is known not to answer.
-		cmp_ok($result->ms, '<', 2 * $budget + $slack, 'in time');
-		is(rows(), $before, 'nothing is committed');
-		$one->query_is('SELECT 1', 1, 'the next statement works');
-		$no_answer{$name}[1]->();
-		recovered($one, $name);
-	}
-};
-
-subtest 'a deferred trigger cannot get its lock' => sub {
-	my $before = rows();
-
-	run($one,
-		q{CREATE FUNCTION take_deferred() RETURNS trigger LANGUAGE plpgsql AS $$
-		  BEGIN
-		      PERFORM redis_xact_lock('deferred');
-		      RETURN NULL;
-		  END $$;
-		  CREATE CONSTRAINT TRIGGER later AFTER INSERT ON t
-		  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION take_deferred();
-		  BEGIN; SELECT redis_xact_lock('a'); INSERT INTO t VALUES (1)});
-	$redis->freeze;
-	my $result = $one->query('COMMIT');
-	$result->fails('08006', qr/the lock store did not answer/,
-		'the commit fails');
-	cmp_ok($result->ms, '<', 2 * $budget + $slack, 'in time');
-	$redis->thaw;
-	is(rows(), $before, 'nothing is committed');
-	run($one, 'DROP TRIGGER later ON t');
-	recovered($one, 'a deferred trigger');
-};
-
-# A cancel while the guard waits: the transaction fails, and releases.
-subtest 'cancelled while the guard asks' => sub {
-	my $before = rows();
-	my $id;
-
-	run($one,
-		"BEGIN; SET LOCAL lockredis.commit_guard = 'verify';
-		 SELECT redis_xact_lock('verified'); INSERT INTO t VALUES (1)");
-	$id = $proxy->rule(match => 'verified', action => 'hold');
-	$one->start('COMMIT');
-	$proxy->wait_for_rule($id);
-	$one->cancel;
-	$one->wait->fails('57014', qr/cancel/, 'the commit fails');
-	$proxy->clear;
-	$proxy->release;
-	is(rows(), $before, 'nothing is committed');
-	recovered($one, 'cancelled');
-};
-
-# ----------
-# Sessions that end
-# ----------
-
-# The release is under way and is not answered; it cannot be interrupted, as the
-# transaction is committed, but it ends.
-foreach my $how ([ terminate => qr/57P01/ ], [ cancel => undef ])
-{
-	my ($signal, $state) = @$how;
-
-	subtest "$signal while the release is not answered" => sub {
-		my $s = $node->session;
-		my $before = rows();
-
-		run($s,
-			"SELECT redis_lock('session'); BEGIN; INSERT INTO t VALUES (1);
-			 SELECT redis_xact_lock('a')");
-		my $id = $proxy->rule(match => 'PUBLISH', action => 'hold');
-		$s->start('COMMIT');
-		$proxy->wait_for_rule($id);
-		is(rows() - $before, 1, 'it is committed');
-		my $begin = now();
-		$s->signal($signal eq 'cancel' ? 'INT' : 'TERM');
-		if ($signal eq 'cancel')
-		{
-			is($s->wait->{raw}, '', 'a cancel comes too late');
-			$s->query_is('SELECT 1', 1, 'and is forgotten');
-		}
-		else
-		{
-			poll_until('the backend to end', sub { $s->is_gone });
-			cmp_ok((now() - $begin) * 1000,
-				'<', 2 * $budget + $slack, 'it ends in time');
-			$s->wait;
-		}
-		$proxy->clear;
-		$proxy->release;
-		$s->quit;
-		recovered($one, $signal);
-	};
-}
-
-subtest 'terminated in a transaction, Redis frozen' => sub {
-	my $s = $node->session;
-	my $before = rows();
-
-	run($s,
-		"SELECT redis_lock('session'); BEGIN; INSERT INTO t VALUES (1);
-		 SELECT redis_xact_lock('a')");
-	$redis->freeze;
-	my $begin = now();
-	$s->terminate;
-	poll_until('the backend to end', sub { $s->is_gone });
-	cmp_ok((now() - $begin) * 1000, '<', 2 * $budget + $slack, 'it ends in time');
-	$redis->thaw;
-	is(rows(), $before, 'nothing is committed');
-	$s->quit;
-	recovered($one, 'terminated');
-};
-
-# FATAL in the middle of a statement, with locks of two levels.
-subtest 'FATAL in a savepoint, Redis frozen' => sub {
-	my $s = $node->session;
-
-	run($s,
-		"BEGIN; SELECT redis_xact_lock('a'); SAVEPOINT s;
-		 SELECT redis_xact_lock('b')");
-	$s->start('SELECT pg_sleep(600)');
-	poll_until('the session to sleep',
-		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
-	$redis->freeze;
-	my $begin = now();
-	$s->terminate;
-	poll_until('the backend to end', sub { $s->is_gone });
-	cmp_ok((now() - $begin) * 1000, '<', 2 * $budget + $slack, 'it ends in time');
-	$redis->thaw;
-	$s->quit;
-	recovered($one, 'FATAL');
-};
-
-# ----------
-# A crash in the middle of a commit
-# ----------
-
-# The backend is killed while its release is on the way: the server restarts,
-# the row is committed, the lock runs out, and nobody else is harmed.
-subtest 'crash' => sub {
-	my $victim = $node->session;
-	my $before = rows();
-
-	# Nobody renews it once the watchdog has been killed, too.
-	my $lease = limit(1) . 's';
-	run($victim,
-		"BEGIN; INSERT INTO t VALUES (1);
-		 SELECT redis_xact_lock('crash', '$lease')");
-	my $id = $proxy->rule(match => 'PUBLISH', action => 'hold');
-	$victim->start('COMMIT');
-	$proxy->wait_for_rule($id);
-	$victim->kill9;
-	ok($victim->wait->dead, 'the connection is lost');
-	poll_until(
-		'the server to be back',
-		sub {
-			$node->psql('postgres', 'SELECT 1', on_error_die => 0) == 0;
-		});
-	is(rows() - $before, 1, 'the row is committed');
-	is( $node->value('SELECT count(*) FROM redis_locks'),
-		0, 'the new instance knows of no lock');
-	$proxy->clear;
-	$proxy->release;
-	poll_until('the lease to end', sub { !$redis->cmd('EXISTS', 'crash') });
-	$one->quit;
-	$one = $node->session;
-	$victim->quit;
-	recovered($one, 'crash');
-};
-
-# ----------
-# All the time
-# ----------
-
-ok( !$node->logged(
-		qr/PANIC|TRAP:|while in COMMIT|signal (?:6|11)\b|out of shared memory/),
-	'no PANIC, no failed assertion, no warning of the transaction machinery');
-is($node->times_logged(qr/was terminated by signal/),
-	1, 'one process was killed, by the test');
+nothing_worse(0);
 
 $one->quit;
 nothing_left($node, $redis);

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
-# A Redis that is slow at the end of a transaction: design.md section 6.  The
+# A Redis that is slow at the end of a transaction.  The
 # release is sent when the transaction's changes are visible and its heavyweight
 # locks are gone; what is not answered soon is left to the watchdog, so whoever
 # waits for the end of the COMMIT (NOTIFY) does not wait for Redis.
+# Proves G4, G15.
 
 use strict;
 use warnings FATAL => 'all';

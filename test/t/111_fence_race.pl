@@ -1,11 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Two clients that both believe they hold the lock: design.md section 3.  Of two
+# Two clients that both believe they hold the lock.  Of two
 # such transactions the later one at the row of the fence table starts reading
 # after the earlier one has committed, or fails; no update is lost if the lock is
 # taken before the first read.  Each interleaving is also run with a plain lock
-# and the commit guard off (section 2, guarantee 6), where it must lose an
+# and the commit guard off, where it must lose an
 # update: else the test would prove nothing.
+# Proves G16.  Shows what is not guaranteed: N2, N3.
 
 use strict;
 use warnings FATAL => 'all';
@@ -45,19 +46,6 @@ sub finish
 
 sub account { return $node->value('SELECT v FROM account'); }
 
-sub wait_for_row_lock
-{
-	my ($s) = @_;
-
-	return poll_until(
-		'the session to wait for a row',
-		sub {
-			$node->value(
-				"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = "
-				  . $s->pid) == 1;
-		});
-}
-
 # Read and write are two statements, as in an application.
 sub read_account
 {
@@ -79,8 +67,7 @@ sub take_elsewhere
 	my $token = ($redis->token('acct') || 0) + 1;
 
 	$redis->set_token('acct', $token);
-	$redis->cmd('HSET', 'acct', 'elsewhere:1', 1);
-	$redis->cmd('PEXPIRE', 'acct', 600_000);
+	$redis->foreign_lock('acct');
 	return $token;
 }
 
@@ -113,7 +100,7 @@ foreach my $lock ('redis_xact_lock', 'redis_fenced_xact_lock')
 			$two->start("SELECT $lock('acct', '1 hour')");
 			if ($fenced)
 			{
-				wait_for_row_lock($two);
+				$node->wait_for_postgres_lock($two);
 				ok($two->is_running, 'the new holder waits for the row');
 			}
 			else
@@ -215,7 +202,7 @@ subtest 'the old holder is first at the row' => sub {
 
 	$two->query('BEGIN');
 	$two->start("SELECT redis_fence_check('acct', 2)");
-	wait_for_row_lock($two);
+	$node->wait_for_postgres_lock($two);
 	$one->query_is("SELECT redis_is_held('acct')", 't',
 		'the old one believes that it holds the lock');
 	write_account($one, $seen + 1);
@@ -245,7 +232,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 		$one->query_is("SELECT redis_is_held('acct')", 't',
 			'the old one believes that it holds the lock');
 		$one->start("SELECT redis_fenced_xact_lock('acct')");
-		wait_for_row_lock($one);
+		$node->wait_for_postgres_lock($one);
 		write_account($two, $seen + 10);
 		is($two->query($end)->error, undef, "the new holder: $end");
 
@@ -253,7 +240,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 		if ($end eq 'COMMIT')
 		{
 			$result->fails('55000',
-				qr/the lock "acct" was lost.*taken by elsewhere:1/s,
+				qr/the lock "acct" was lost.*taken by somebody:1/s,
 				'the old one fails');
 			$one->query('ROLLBACK');
 			is(account(), 110, 'no update is lost');
@@ -265,7 +252,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 			$seen = read_account($one);
 			$two->query('BEGIN');
 			$two->start("SELECT redis_fence_check('acct', 2)");
-			wait_for_row_lock($two);
+			$node->wait_for_postgres_lock($two);
 			write_account($one, $seen + 1);
 			is($one->query('COMMIT')->error, undef, 'and commits');
 			is($two->wait->error, undef, 'before the new holder starts again');
@@ -383,7 +370,7 @@ of_redis 'there is one server' => sub {
 			is($next, $token + 1, "guard $guard: B has the next token");
 			$two->query('BEGIN');
 			$two->start("SELECT redis_fence_check('acct', $next)");
-			wait_for_row_lock($two);
+			$node->wait_for_postgres_lock($two);
 			$one->thaw;
 			kill 'CONT', $watchdog;
 			write_account($one, $seen + 1);

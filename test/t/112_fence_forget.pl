@@ -13,6 +13,8 @@
 #
 # Also with the undoing rolled back, and at each isolation level.  Other sessions
 # cannot do it meanwhile, since the row is locked.
+#
+# Proves G17.  Shows what is not guaranteed: N15.
 
 use strict;
 use warnings FATAL => 'all';

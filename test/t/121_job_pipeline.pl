@@ -8,6 +8,7 @@
 #   busy or not; what follows does not belong to its transaction.
 # - A procedure that has ended the pipeline's transaction itself may call it,
 #   and what it does afterwards belongs to the rest of the pipeline.
+# Proves G24.
 
 use strict;
 use warnings FATAL => 'all';

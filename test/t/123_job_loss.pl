@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
-# A job's lock that is found lost when the runner gives it back: design.md
-# section 2, 6.  What else the session has of that key is lost as well and has yet
-# to be told of; the transaction that goes on after the job has done nothing under
-# the job's lock, so it may commit.
+# A job's lock that is found lost when the runner gives it back.  What else the
+# session has of that key is lost as well and has yet to be told of; the
+# transaction that goes on after the job has done nothing under the job's lock,
+# so it may commit.
+# Proves G6, G24.
 
 use strict;
 use warnings FATAL => 'all';

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Behind a real PgBouncer: design.md section 2, guarantee 10.  In transaction
+# Behind a real PgBouncer.  In transaction
 # mode redis_xact_lock works and excludes, session-level locks are refused with
 # lockredis.session_locks = off, and what would happen otherwise is shown; in
 # session mode the reset query gives session-level locks back, DISCARD ALL as
 # well as redis_unlock_all(); clients that vanish leave nothing.
+# Proves G10.
 
 use strict;
 use warnings FATAL => 'all';
@@ -74,17 +75,7 @@ package Pooler
 		  map { "$_ = $all{$_}\n" } sort keys %all;
 		close $conf or die $!;
 
-		my $pid = fork();
-		die "could not fork: $!" unless defined $pid;
-		if ($pid == 0)
-		{
-			open STDIN, '<', '/dev/null';
-			open STDOUT, '>>', $self->{log};
-			open STDERR, '>&', \*STDOUT;
-			no warnings 'exec';
-			exec 'pgbouncer', "$dir/pgbouncer.ini";
-			POSIX::_exit(127);
-		}
+		my $pid = LockRedis::Program::start_program($self->{log}, 'pgbouncer', "$dir/pgbouncer.ini");
 		$self->{pid} = $pid;
 		push @poolers, $self;
 		poll_until(

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Table mode: locks in a table of this server.  Checks of the design: section 4
-# (rows visible at once and independent of the caller's rollback, shared by all
-# databases, lease, owner and count columns), section 1 (all functions), section
-# 2, 4 and 5 (released, no orphans), section 3 (fencing tokens survive release),
-# and of what the worker has to survive: an open INSERT of the same key, a locked
-# table, its own end in the middle of a commit, a crash, DROP EXTENSION.
+# Table mode: locks in a table of this server.  Rows are visible at once and
+# independent of the caller's rollback, shared by all databases, with lease,
+# owner and count; all functions work; locks are released and leave no orphans,
+# tokens survive the release.  And what the worker has to survive: an open
+# INSERT of the same key, a locked table, its own end in the middle of a commit,
+# a crash, DROP EXTENSION.
+# Proves G25.
 
 use strict;
 use warnings FATAL => 'all';

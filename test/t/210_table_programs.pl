@@ -1,11 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Table mode under contention, and the table as an interface.  Checks of the
-# design: section 2, guarantee 1 (exclusion: exact counts of 16 sessions, and of
-# sessions together with programs that have only SQL); section 4, redis_lock_rows
-# (usable after an explicit GRANT and not before, by the statements of
-# docs/table-mode.md; a session that waits notices a release by hand; rows by
-# hand expire, and an open transaction makes its own key busy and no other).
+# Table mode under contention, and the table as an interface.  Exact counts of
+# 16 sessions, and of sessions together with programs that have only SQL;
+# redis_lock_rows is usable after an explicit GRANT and not before, by the
+# statements of docs/table-mode.md; a session that waits notices a release by
+# hand; rows by hand expire, and an open transaction makes its own key busy and
+# no other.
+# Proves G1, G25.
 
 use strict;
 use warnings FATAL => 'all';

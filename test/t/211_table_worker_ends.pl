@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Table mode: ends of the worker, of the server and of sessions while requests
-# are with the worker.  Checks of the design: section 2, guarantee 1 (nothing is
-# taken twice), 4 (after a crash of the server its rows are cleared) and 5 (no
-# orphans: what a session that was cancelled or ended has asked for is undone).
+# are with the worker.  Nothing is taken twice; after a crash of the server its
+# rows are cleared; what a session that was cancelled or ended has asked for is
+# undone.
+# Proves G5, G25, G29.
 
 use strict;
 use warnings FATAL => 'all';

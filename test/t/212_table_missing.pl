@@ -1,10 +1,11 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Table mode without its table, and what administrators do to it.  Checks of the
-# design, section 4: the database or the extension is missing at first, goes and
+# Table mode without its table, and what administrators do to it.  The
+# database or the extension is missing at first, goes and
 # comes back, without a restart; redis_lock_status says what is wrong; DROP
 # DATABASE of others, VACUUM FULL, LOCK TABLE; a standby refuses with a clear
 # error, and after its promotion has no locks but those that need no server.
+# Proves G8, G19, G25.
 
 use strict;
 use warnings FATAL => 'all';

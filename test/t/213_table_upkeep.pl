@@ -1,12 +1,14 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Table mode: what it leaves and what it costs.  Checks of issue 7: the table
+# Table mode: what it leaves and what it costs.  The table
 # stays small however many pairs of lock and unlock there were (rows are pruned
 # as they go, updates stay on their page, autovacuum keeps up); the worker sleeps
 # when there is nothing to do; many requests share a commit; commits reach the
 # disk when they are told to, and always those of tokens and of kept keys.
 #
 # LOCKREDIS_TEST_PAIRS: so many pairs (1000000 takes some minutes)
+#
+# Proves G25, G30.
 
 use strict;
 use warnings FATAL => 'all';

@@ -11,6 +11,8 @@
 # Rows of locks stay as they are at the subscriber; tokens go up and never down,
 # with the initial copy and later; TRUNCATE is refused and can be skipped.  What
 # the subscriber itself writes is not concerned, in whatever role.
+#
+# Proves G35.
 
 use strict;
 use warnings FATAL => 'all';

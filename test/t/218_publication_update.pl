@@ -13,6 +13,8 @@
 # - TRUNCATE is refused, and can be skipped; locks work on both sides
 # - what the server writes itself is not touched, in whatever role
 # - the update that brings this does not keep the table worker waiting
+#
+# Proves G35.
 
 use strict;
 use warnings FATAL => 'all';

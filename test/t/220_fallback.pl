@@ -5,6 +5,7 @@
 # with them and comes back, or is lost and told; a key that nobody here had is
 # free only one lease later, or the longest time to live seen on it; each change
 # is logged once, counted and shown.
+# Proves G26.
 
 use strict;
 use warnings FATAL => 'all';
@@ -35,13 +36,6 @@ sub owner_in
 	my ($hash) = @_;
 
 	return join ',', map { "$_=$hash->{$_}" } sort keys %$hash;
-}
-
-sub stat_of
-{
-	my ($column) = @_;
-
-	return $node->value("SELECT $column FROM redis_lock_stats");
 }
 
 sub wait_for_row
@@ -89,8 +83,7 @@ my $owner = owner_in($redis->hash('renewed'));
 ($uuid) = $owner =~ /^([^:]+)/;
 
 # Somebody elsewhere, with a lease longer than ours.
-$redis->cmd('HSET', 'long', 'somebody:1', 1);
-$redis->cmd('PEXPIRE', 'long', 15000);
+$redis->foreign_lock('long', ms => 15000);
 $new->query_is("SELECT redis_try_lock('long')", 'f', 'a longer lease is seen');
 $new->query("SELECT redis_fenced_xact_lock('fenced')");
 $new->query("SELECT redis_fenced_xact_lock('fenced')");
@@ -177,9 +170,9 @@ ok(!%{ $redis->hash('xact') }, 'and gives its lock back in Redis');
 
 is($node->times_logged(qr/locks are kept in the table from now on/), 1, 'logged once');
 is($node->times_logged(qr/locks are kept in Redis again/), 1, 'each way');
-is(stat_of('switches'), 2, 'counted');
-is(stat_of('moves'), 5 + 5, 'and so are the locks that went along');
-is(stat_of('losses'), 1, 'nothing but the short one was lost');
+is($node->lock_stat('switches'), 2, 'counted');
+is($node->lock_stat('moves'), 5 + 5, 'and so are the locks that went along');
+is($node->lock_stat('losses'), 1, 'nothing but the short one was lost');
 
 $one->query_is('SELECT redis_unlock_all()', '3', 'given back');
 $new->query_is('SELECT redis_unlock_all()', '1', 'given back');
@@ -201,8 +194,7 @@ wait_for_row('mine', $owner);
 poll_until('the other to be carried', sub { $table->cmd('EXISTS', 'contested') eq '1' });
 $redis->thaw;
 $redis->cmd('DEL', 'contested');
-$redis->cmd('HSET', 'contested', 'somebody:1', 1);
-$redis->cmd('PEXPIRE', 'contested', 60000);
+$redis->foreign_lock('contested', ms => 60000);
 $one->query_is("SELECT redis_is_held('contested')", 't', 'not yet known');
 $node->wait_for_store('master');
 poll_until('the conflict to be told',

@@ -7,6 +7,7 @@
 # lock that is lost makes its transaction fail and nothing worse; sessions that
 # are canceled, terminated or cut off meanwhile leave nothing behind.
 # How long a request waited at most is told.
+# Proves G1, G26.
 
 use strict;
 use warnings FATAL => 'all';

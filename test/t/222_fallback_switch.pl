@@ -6,27 +6,15 @@
 # wherever it may be, whatever stopped in the middle (the table worker, the
 # watchdog, a request without an answer, a row of somebody else in the way);
 # what this server itself has left in Redis is no conflict.
+# Proves G21, G26.
 
 use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT owner_in);
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '1s',
-		'lockredis.lease' => '4s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
-	});
-$table->use_node($node);
-$node->wait_for_up;
+my ($node, $redis, $proxy, $table) =
+  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '4s' });
 
 my $counters = qr/^redisson_lock_token:/;
 
@@ -36,13 +24,6 @@ sub wait_for_key
 
 	return poll_until("$key to belong to $owner",
 		sub { owner_in($store->hash($key)) eq $owner });
-}
-
-sub stat_of
-{
-	my ($column) = @_;
-
-	return $node->value("SELECT $column FROM redis_lock_stats");
 }
 
 sub workers_signal
@@ -89,8 +70,7 @@ $four->query_is("SELECT redis_unlock('queue')", 't', 'given back');
 
 # One that cannot be handed over to the next, who wants another lease.  A long one
 # was seen on the key, so nobody would get it for a minute if it had been free.
-$redis->cmd('HSET', 'ours', 'somebody:1', 1);
-$redis->cmd('PEXPIRE', 'ours', 60000);
+$redis->foreign_lock('ours', ms => 60000);
 $one->query_is("SELECT redis_try_lock('ours')", 'f', 'a long lease is seen');
 $redis->cmd('DEL', 'ours');
 $one->query_is("SELECT redis_lock('ours')", '', 'then the key is ours');
@@ -104,13 +84,13 @@ is($two->wait(20)->error, undef,
 $two->query_is("SELECT redis_unlock('ours')", 't', 'given back');
 $node->reconnect($proxy);
 nothing_left($node, $redis, name => 'nothing is left of the queue');
-is(stat_of('losses'), 0, 'nothing was lost');
+is($node->lock_stat('losses'), 0, 'nothing was lost');
 
 #
 # A Redis that comes and goes.
 #
 
-my $switches = stat_of('switches');
+my $switches = $node->lock_stat('switches');
 for (1 .. 5)
 {
 	$redis->freeze;
@@ -118,7 +98,7 @@ for (1 .. 5)
 	$redis->thaw;
 	pause(0.5);
 }
-is(stat_of('switches'), $switches, 'not to the table');
+is($node->lock_stat('switches'), $switches, 'not to the table');
 $node->cut_off($proxy);
 for (1 .. 4)
 {
@@ -128,7 +108,7 @@ for (1 .. 4)
 	$proxy->reset_all;
 	pause(0.3);
 }
-is(stat_of('switches'), $switches + 1, 'and not back');
+is($node->lock_stat('switches'), $switches + 1, 'and not back');
 $one->query_is("SELECT redis_try_lock('flapping')", 'f',
 	'somebody may have got a key while Redis was there');
 $node->reconnect($proxy);
@@ -256,7 +236,7 @@ $node->cut_off($proxy);
 wait_for_key($table, 'late', $owner);
 $redis->cmd('DEL', 'late');
 $proxy->clear;
-my $moves = stat_of('moves');
+my $moves = $node->lock_stat('moves');
 $rule = $proxy->rule(match => 'late', on => 'reply', action => 'hold');
 $proxy->mode('pass');
 $proxy->wait_for_rule($rule);
@@ -265,7 +245,7 @@ $one->query_is("SELECT redis_extend('late', '1 hour')", 't', 'an hour, in the ta
 $proxy->clear;
 $proxy->release;
 poll_until('the lock to be moved',
-	sub { stat_of('moves') > $moves });
+	sub { $node->lock_stat('moves') > $moves });
 cmp_ok($redis->cmd('PTTL', 'late'), '>', 30 * 60 * 1000, 'Redis has granted it too');
 $one->query_is("SELECT redis_unlock('late')", 't', 'given back');
 $node->wait_for_store('master');

@@ -3,6 +3,7 @@
 # Fallback mode: leases of any length at the moment of the switch; a real Redisson
 # that takes a key while a session here has it in the table (told to the session,
 # and to nobody else); a watchdog that was stopped itself.
+# Proves G26.
 
 use strict;
 use warnings FATAL => 'all';
@@ -12,21 +13,8 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 
 LockRedis::Redisson->need;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '1s',
-		'lockredis.lease' => '3s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
-	});
-$table->use_node($node);
-$node->wait_for_up;
+my ($node, $redis, $proxy, $table) =
+  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '3s' });
 
 #
 # Leases from 500 ms to 5 minutes, renewed and given.

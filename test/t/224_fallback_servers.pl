@@ -3,29 +3,20 @@
 # Fallback mode and the ends of servers: a crash during an outage, and a standby,
 # which stays with Redis, and is promoted with rows of the dead primary in its
 # table.
+# Proves G26.
 
 use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT owner_in);
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback(
 	'main',
-	url => $proxy->url,
 	settings => {
-		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '1s',
 		'lockredis.lease' => '3s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms',
 		wal_level => 'replica',
 		max_wal_senders => 4
 	});
-$table->use_node($node);
-$node->wait_for_up;
 
 #
 # A crash during an outage: the new instance has nothing, begins with Redis, and

@@ -18,6 +18,8 @@
 #
 # All who ask about a held lock are stopped there at once: re-entry, extend, a
 # fencing token, one of two holds given back, commit_guard = verify.
+#
+# Proves G6, G26.
 
 use strict;
 use warnings FATAL => 'all';
@@ -27,21 +29,9 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '1s',
-		'lockredis.lease' => '10min',      # renewed long after the test
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
-	});
-$table->use_node($node);
-$node->wait_for_up;
+# Leases are renewed long after the test.
+my ($node, $redis, $proxy, $table) =
+  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '10min' });
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 my %case = (

@@ -22,6 +22,8 @@
 #   writes that
 #
 # Whether the lock is still there has to be asked at once, not minutes later.
+#
+# Proves G26.
 
 use strict;
 use warnings FATAL => 'all';
@@ -31,21 +33,8 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => {
-		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '1s',
-		'lockredis.lease' => '15s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
-	});
-$table->use_node($node);
-$node->wait_for_up;
+my ($node, $redis, $proxy, $table) =
+  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '15s' });
 my $watchdog = $node->watchdog_pid;
 
 # It has found the hold due, and its session in the way.
@@ -101,8 +90,7 @@ $stop->run_to('lt_set_due');
 $one->start("SELECT redis_xact_lock('asked')");
 $stop->wait_for_stop;
 $redis->cmd('DEL', 'asked');
-$redis->cmd('CLIENT', 'KILL', 'ID', $_->{id})
-  foreach grep { $_->{name} =~ /watchdog/ } $redis->clients;
+$redis->kill_clients('watchdog');
 wait_for_watchdog();
 $stop->let_go;
 is($one->wait(20)->error, undef, 'asked: done');

@@ -1,3 +1,5 @@
+# Copyright (c) 2026, lockredis contributors
+
 # A bounded part of script/torture: a short self-test of its checkers, then
 # rounds of random faults on real servers.  It checks that
 #
@@ -10,6 +12,8 @@
 #     jump, no update of a table is lost that fencing tokens guard.
 #
 # The schedule is random; its seed is printed, and TORTURE_SEED repeats it.
+#
+# Proves G1, G5, G12, G16, G18, G21.
 
 use strict;
 use warnings FATAL => 'all';

@@ -3,11 +3,13 @@
 # The parser of lockredis.url against hundreds of thousands of texts, under the
 # address and undefined-behaviour sanitizers, as test/fuzz/url.c.
 #
-# The guarantees: nothing outside of the text and the result is touched; what is
+# Checked: nothing outside of the text and the result is touched; what is
 # accepted is complete and within its limits; each part of a URL comes out as it
 # went in; what is refused gets a sentence that shows no password.
 #
 # LOCKREDIS_FUZZ_SEED and LOCKREDIS_FUZZ_CASES choose others.
+#
+# Proves G19, G32.
 
 use strict;
 use warnings FATAL => 'all';

@@ -5,7 +5,7 @@
 # unasked, sliced, endless or missing.  test/fuzz/hostile spoils the replies of a
 # real Redis.
 #
-# The guarantees, whatever is sent to a session, the watchdog or the listener:
+# Checked, whatever is sent to a session, the watchdog or the listener:
 # - no process dies of it;
 # - each call ends within its budget, with a result that can be or with an error
 #   of a documented kind, in the encoding of the client;
@@ -14,6 +14,8 @@
 #
 # LOCKREDIS_FUZZ_SEED and LOCKREDIS_FUZZ_CASES choose others; what a case was
 # answered is found by its number in the log of the hostile server.
+#
+# Proves G28.
 
 use strict;
 use warnings FATAL => 'all';
@@ -139,8 +141,7 @@ sub plant
 
 	if ($kind == 1)
 	{
-		$redis->cmd('HSET', $key, 'foreign:1', 1);
-		$redis->cmd('PEXPIRE', $key, 600_000);
+		$redis->foreign_lock($key);
 	}
 	$redis->cmd('SET', $key, 'token', 'PX', 600_000) if $kind == 3;
 	$redis->cmd('RPUSH', $key, 'x') if $kind == 5;
@@ -300,8 +301,7 @@ $one->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 my @waiters = map { $node->session } 1 .. 3;
 foreach my $i (0 .. 2)
 {
-	$redis->cmd('HSET', "awaited$i", 'foreign:1', 1);
-	$redis->cmd('PEXPIRE', "awaited$i", 600_000);
+	$redis->foreign_lock("awaited$i");
 	$waiters[$i]->start("SELECT redis_lock('awaited$i')");
 }
 $node->wait_for_waiters("awaited$_", 1) foreach 0 .. 2;

@@ -5,7 +5,11 @@
 # without a store.
 #
 # Looked at: memory of the processes and memory contexts, sockets, rows of the
-# lock table, keys and connections in Redis.
+# lock table, keys and connections in Redis.  Not the memory of the processes under
+# the address sanitizer, which keeps what was freed: what is left to be seen there
+# is an access after that.
+#
+# Proves G30.
 
 use strict;
 use warnings FATAL => 'all';
@@ -211,7 +215,7 @@ run('CALL pairs(500)');
 run('CALL errors(100)');
 without_store(100);
 $redis->cmd('RPUSH', 'a list', 'x');
-$redis->cmd('HSET', 'foreign', 'foreign:1', 1);
+$redis->cmd('HSET', 'foreign', 'foreign:1', 1);    # without end
 $waiter->start(q{SELECT redis_lock('foreign')});
 $node->wait_for_waiters('foreign', 1);
 reconnect(200);
@@ -227,7 +231,7 @@ is( $node->value(
 is($node->value('SELECT count(*) FROM redis_locks'),
 	1, 'only the waiter is in the lock table');
 $redis->cmd('DEL', 'foreign', 'a list');
-$redis->cmd('PUBLISH', 'redisson_lock__channel:{foreign}', 0);
+$redis->tell_waiters('foreign');
 is($waiter->wait(30)->error, undef, 'the waiter gets its lock');
 $waiter->quit;
 

@@ -3,12 +3,14 @@
 # Every function of the extension with the edges of what its arguments can be:
 # each argument alone, then any with any, in databases of three encodings.
 #
-# The guarantees: an argument that the documentation excludes is refused with
+# Checked: an argument that the documentation excludes is refused with
 # its SQLSTATE, whatever the others are, and nothing else is; no other SQLSTATE
 # comes out than those listed; what is said can be read; nothing is left behind.
 #
 # The functions are taken from the catalog, so that new ones are called too.
 # LOCKREDIS_FUZZ_SEED and LOCKREDIS_FUZZ_CASES choose other combinations.
+#
+# Proves G19.
 
 use strict;
 use warnings FATAL => 'all';

@@ -2,9 +2,11 @@
 
 # lockredis.url points to something that is no Redis.
 #
-# The guarantees: a call ends within its budget, with an error of class 08 whose
+# Checked: a call ends within its budget, with an error of class 08 whose
 # DETAIL says what was found; redis_lock_status says it too, and the server log
 # where; with the right URL all works again, and nothing is left.
+#
+# Proves G18, G28.
 
 use strict;
 use warnings FATAL => 'all';

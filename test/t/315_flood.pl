@@ -3,8 +3,10 @@
 # Messages on the channel of an awaited key that come faster than they can be
 # taken, from a client that is broken or means harm.
 #
-# The guarantees: the watchdog goes on renewing meanwhile, so that nobody loses
+# Checked: the watchdog goes on renewing meanwhile, so that nobody loses
 # a lock; the waiter still waits; and it is woken when the flood is over.
+#
+# Proves G3, G28.
 
 use strict;
 use warnings FATAL => 'all';
@@ -23,16 +25,13 @@ my $lease = limit(2);
 my $holder = $node->session(settings => { 'lockredis.lease' => "${lease}s" });
 my $waiter = $node->session;
 
-$redis->cmd('HSET', 'awaited', 'foreign:1', 1);
-$redis->cmd('PEXPIRE', 'awaited', 600_000);
+$redis->foreign_lock('awaited');
 $holder->query(
 	q{SELECT redis_lock('held' || n) FROM generate_series(1, 50) n});
 $waiter->start(q{SELECT redis_lock('awaited')});
 $node->wait_for_waiters('awaited', 1);
 poll_until('the subscription',
-	sub { $redis->subscribers('redisson_lock__channel:{awaited}') });
-
-sub renewals { return $node->value('SELECT renewals FROM redis_lock_stats'); }
+	sub { $redis->subscribers($redis->channel('awaited')) });
 
 # Two leases long: who renews nothing until it is over has lost everything.
 my $flood = fork();
@@ -45,11 +44,11 @@ if ($flood == 0)
 	  '-P', 200, '-c', 4, 'PUBLISH', 'redisson_lock__channel:{awaited}', 0;
 	POSIX::_exit(127);
 }
-my $before = renewals();
+my $before = $node->lock_stat('renewals');
 my $published = $redis->calls('publish');
 pause(2 * $lease);
 $published = $redis->calls('publish') - $published;
-my $renewed = renewals() - $before;
+my $renewed = $node->lock_stat('renewals') - $before;
 kill 'KILL', $flood;
 waitpid $flood, 0;
 
@@ -62,8 +61,7 @@ $holder->query_is(
 	'50', 'no lock was lost');
 ok($waiter->is_running, 'the waiter waits');
 
-$redis->cmd('DEL', 'awaited');
-$redis->cmd('PUBLISH', 'redisson_lock__channel:{awaited}', 0);
+$redis->foreign_unlock('awaited');
 is($waiter->wait(30)->error, undef, 'and has its lock after the flood');
 $_->quit foreach $holder, $waiter;
 nothing_left($node, $redis);

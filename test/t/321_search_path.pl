@@ -8,6 +8,7 @@
 # - in a schema of its own nobody can put a name beside ours
 # - row level security on the fence table neither hides rows from the functions
 #   nor runs its expressions in them
+# Proves G33.
 
 use strict;
 use warnings FATAL => 'all';

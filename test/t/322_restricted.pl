@@ -7,6 +7,7 @@
 #   ended
 # - whoever may make triggers on the fence table does not become its owner
 # - a key that shares its channel with another does not take its wake-ups
+# Proves G33.
 
 use strict;
 use warnings FATAL => 'all';
@@ -242,8 +243,7 @@ my $channel = 'redisson_lock__channel:{job}';
 
 foreach my $key ('job', '{job}', 'later')
 {
-	$redis->cmd('HSET', $key, 'holder:1', 1);
-	$redis->cmd('PEXPIRE', $key, 600_000);
+	$redis->foreign_lock($key);
 }
 foreach my $case ([ 'job', '{job}' ], [ '{job}', 'job' ])
 {
@@ -255,15 +255,13 @@ foreach my $case ([ 'job', '{job}' ], [ '{job}', 'job' ])
 	$bob->query_is("SELECT redis_try_lock('$same_channel', '1s')",
 		'f', "$key is awaited, then $same_channel: busy");
 	$bob->query_is("SELECT redis_try_lock('later', '1s')", 'f', 'then another');
-	poll_until('the other one to be unsubscribed',
-		sub { $redis->subscribers('redisson_lock__channel:{later}') == 0 });
+	$redis->wait_for_subscribers('later', 0);
 	is($redis->subscribers($channel), 1, "$key is awaited: still listened to");
 	$redis->cmd('DEL', $key);
 	$redis->cmd('PUBLISH', $channel, 0);
 	is($alice->wait(6)->error, undef, "$key: woken by the message");
 	$alice->query('SELECT redis_unlock_all()');
-	$redis->cmd('HSET', $key, 'holder:1', 1);
-	$redis->cmd('PEXPIRE', $key, 600_000);
+	$redis->foreign_lock($key);
 }
 
 # Both at once: each waits for messages, none has to look every second.

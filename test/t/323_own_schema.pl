@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
 # The extension in a schema of its own, as the documentation recommends, and in
-# public: the same functions, views and tables, found by the search path or by their
-# qualified names only; upgrade, dump and restore; table mode.  And what a grant
-# on all functions of public hands out.
+# public: the same functions, views and tables, found by the search path or by
+# their qualified names only; upgrade, dump and restore; table mode.  And what a
+# grant on all functions of public hands out.
+# Proves G33, G34.
 
 use strict;
 use warnings FATAL => 'all';

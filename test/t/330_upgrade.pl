@@ -10,6 +10,7 @@
 #   update; views of users stay, with what they show and who may read them; in
 #   table mode the worker, whose tables change, goes on
 # - SET SCHEMA is refused; only the owner may do any of it
+# Proves G34.
 
 use strict;
 use warnings FATAL => 'all';

@@ -10,6 +10,7 @@
 # - a reload: another lease is for new locks; at another place a transaction
 #   that lost its lock cannot commit and waiters go on at once; a place out of
 #   reach loses nothing while leases last; a password is changed under way
+# Proves G4, G27, G34.
 
 use strict;
 use warnings FATAL => 'all';
@@ -105,7 +106,7 @@ $_->quit foreach $one, $two;
 is_deeply([ grep { !/^redisson_lock_token:/ } $redis->all_keys ],
 	[], 'a restart: all was given back to the old place');
 is($node->value('SHOW lockredis.max_locks'), 50, 'with another size');
-$redis->cmd('HSET', 'app:k', 'holder:1', 1);
+$redis->cmd('HSET', 'app:k', 'somebody:1', 1);
 $one = $node->session;
 $one->query_is("SELECT redis_try_lock('k')", 't', 'with another place');
 is_deeply([ $other->all_keys ], ['app:k'], 'and another prefix');
@@ -174,8 +175,7 @@ $one->query_is("SELECT redis_lock('before'), redis_hold_count('before'); SELECT 
 # three waits for a foreign holder and would for ten minutes.  Then the place
 # changes.  A session goes there with its next statement, so three is cancelled,
 # unless it has been told.
-$redis->cmd('HSET', 'foreign', 'holder:1', 1);
-$redis->cmd('PEXPIRE', 'foreign', 600_000);
+$redis->foreign_lock('foreign');
 $three = $node->session;
 $one->query("BEGIN; SELECT redis_xact_lock('written'); INSERT INTO t VALUES ('lost')");
 $two->query("SELECT redis_lock('held')");
@@ -198,7 +198,7 @@ $three->cancel if $three->is_running;
 is($three->wait->out, '', 'who waited has ended without it');
 $three->query_is("SELECT redis_try_lock('foreign')", 't', 'and gets it there');
 is_deeply([ $other->all_keys ], [ 'foreign', 'written' ], 'locks are at the new place');
-is_deeply($redis->hash('foreign'), { 'holder:1' => 1 },
+is_deeply($redis->hash('foreign'), { 'somebody:1' => 1 },
 	'those of others at the old one are left alone');
 $_->query('SELECT redis_unlock_all()') foreach $two, $three;
 nothing_left($node, $other, name => 'nothing is left at the new place');
@@ -208,7 +208,7 @@ $redis->cmd('FLUSHALL');
 # the place is the right one again.
 $one->query("SELECT redis_lock('held')");
 my $owner = owner_of('held', $other);
-$redis->cmd('HSET', 'foreign', 'holder:1', 1);
+$redis->cmd('HSET', 'foreign', 'somebody:1', 1);
 $node->set('lockredis.url' => 'unix:///nonexistent/redis.sock');
 poll_until('the store to be down',
 	sub { $node->value('SELECT state FROM redis_lock_status') eq 'down' });
@@ -242,8 +242,7 @@ $other->{password} = 'secret-1';
 $node->set('lockredis.password_file' => $file);
 $node->wait_for_up;
 $one->query("SELECT redis_lock('held')");
-$other->cmd('HSET', 'foreign', 'holder:1', 1);
-$other->cmd('PEXPIRE', 'foreign', 600_000);
+$other->foreign_lock('foreign');
 $two->start("SELECT redis_lock('foreign')");
 $node->wait_for_waiters('foreign', 1);
 my $channel = 'redisson_lock__channel:{foreign}';

@@ -7,6 +7,7 @@
 # - DROP EXTENSION waits for who records a token only; what sessions hold they
 #   keep, and give back at their end, or by name when it is there again
 # - DROP DATABASE gives back what its sessions held, and nothing else
+# Proves G34.
 
 use strict;
 use warnings FATAL => 'all';

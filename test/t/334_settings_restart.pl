@@ -5,6 +5,7 @@
 #   goes by the largest value that is safe; a reload says the same; a restart
 #   after that reload, orderly or after a crash, is no different
 # - what PostgreSQL refuses itself is a WARNING at the start
+# Proves G34.
 
 use strict;
 use warnings FATAL => 'all';
@@ -12,21 +13,12 @@ use warnings FATAL => 'all';
 use LockRedis::Test qw(:DEFAULT owner_in);
 use PostgreSQL::Test::Utils;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback(
 	'main',
-	url => $proxy->url,
 	settings => {
-		'lockredis.mode' => 'fallback',
 		'lockredis.fallback_after' => '20s',
-		'lockredis.lease' => '9s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
+		'lockredis.lease' => '9s'
 	});
-$table->use_node($node);
-$node->wait_for_up;
 
 sub does_not_fit
 {

@@ -9,6 +9,7 @@
 #   moment
 # - an old place that is dead delays nobody
 # - the same Redis under another name: nothing is lost, nothing is given back
+# Proves G27.
 
 use strict;
 use warnings FATAL => 'all';

@@ -95,13 +95,10 @@ sub works
 		"SELECT redis_try_lock('$key'), redis_hold_count('$key'), redis_is_locked('$key'),
 		        redis_extend('$key', '1 min'), redis_unlock('$key')",
 		't|1|t|t|t', "$name: lock and unlock");
-	$redis->cmd('HSET', $key, '11111111-2222-3333-4444-555555555555:1', 1);
-	$redis->cmd('PEXPIRE', $key, 600_000);
+	$redis->foreign_lock($key);
 	$session->start("SELECT redis_lock('$key'), redis_unlock('$key')");
-	poll_until("$name: a subscription",
-		sub { $redis->subscribers("redisson_lock__channel:{$key}") == 1 });
-	$redis->cmd('DEL', $key);
-	$redis->cmd('PUBLISH', "redisson_lock__channel:{$key}", 0);
+	$redis->wait_for_subscribers($key, 1);
+	$redis->foreign_unlock($key);
 	is($session->wait(30)->out, '|t', "$name: woken by a message");
 	$session->quit;
 	return;

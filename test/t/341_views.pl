@@ -8,6 +8,7 @@
 # - held and waiting are the rows of redis_locks
 # - the time waited counts when a wait ends, once, however it ends
 # - up is the state
+# Proves G36.
 
 use strict;
 use warnings FATAL => 'all';

@@ -62,12 +62,20 @@ flight_land_oldest(NodeBatch *b)
 	b->flight_first = b->flight_n > 0 ? (b->flight_first + 1) % FLIGHT_MAX : 0;
 }
 
+/*
+ * flight_limit --- until when the reply to what is sent now is awaited at most
+ */
+static int64
+flight_limit(const NodeBatch *b, int64 now)
+{
+	return Min(b->batch.deadline, now + lr_command_timeout * LR_US_PER_MS);
+}
+
 static void
 flight_note_progress(NodeBatch *b, int64 now)
 {
 	b->progress_at = now;
-	b->reply_until = Min(b->batch.deadline,
-						 now + lr_command_timeout * LR_US_PER_MS);
+	b->reply_until = flight_limit(b, now);
 }
 
 /*
@@ -277,13 +285,9 @@ pass_encode_next(NodeBatch *b)
 	int64		now = b->now != 0 ? b->now : lr_now();
 	uint64		starts_at = b->conn.out.put;
 
+	/* When nobody awaits the reply any more it may not run any more. */
 	if (op->kind == STORE_CREATE)
-	{
-		int64		until = Min(b->batch.deadline,
-								now + lr_command_timeout * LR_US_PER_MS);
-
-		op->not_after = (until + b->conn.clock_offset) / LR_US_PER_MS;
-	}
+		op->not_after = (flight_limit(b, now) + b->conn.clock_offset) / LR_US_PER_MS;
 	while (!pass_put(b, b->next, n))
 	{
 		if (n == 1)

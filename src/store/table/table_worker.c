@@ -60,7 +60,6 @@
 
 /* When asked to end: serve the sessions that end too, but not for ever. */
 #define END_LIMIT			(3 * LR_US_PER_S)
-#define END_POLL_MS			20L
 
 /* For tables that somebody locks, and a key that is being inserted. */
 #define LOCK_TIMEOUT		"200ms"
@@ -463,7 +462,7 @@ worker_round(bool ending)
 		(void) run_transaction(NULL, 0, &trouble);
 		next_sweep = now + SWEEP_INTERVAL;
 	}
-	timeout = ending ? END_POLL_MS : lr_ms_until(next_sweep, now);
+	timeout = ending ? (long) lr_ms_up(WORKER_END_POLL) : lr_ms_until(next_sweep, now);
 	report = pgstat_report_stat(false);
 	worker_sleep(report > 0 ? Min(timeout, report) : timeout);
 }

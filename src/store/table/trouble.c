@@ -14,12 +14,14 @@
 
 #include "store/table/trouble.h"
 
-static const struct
+/* What a fault is to the user. */
+typedef struct FaultMeaning
 {
 	int			sqlstate;
 	const char *hint;
-}			faults[] =
-{
+} FaultMeaning;
+
+static const FaultMeaning faults[] = {
 	[TABLE_FAULT_NONE] = {0, NULL},
 	[TABLE_NO_DATABASE] = {
 		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -24,11 +24,15 @@ LockRedis::Node - a PostgreSQL server with lockredis loaded
   LockRedis::Node->create('main', redis => $redis, proxy => $redis->proxy);
 
   $node->session(...)                    # see LockRedis::Session
+  $node->connected_session               # has a connection to the store
   $node->value($sql)                     # one value over a connection of its own
   $node->set('lockredis.lease' => '1s'); # postgresql.conf, reload, in effect
   $node->watchdog_pid;
   $node->wait_for_waiters($key, $n);     # n sessions wait for the key
   $node->wait_for_up;                    # redis_lock_status says up
+  $node->lock_stat('losses');            # of redis_lock_stats
+  $node->lock_status('state');           # of redis_lock_status
+  $node->count_locks("key = 'k'");       # rows of redis_locks
   $node->log_since_here; ... $node->logged(qr/.../);
 
 =head1 DESCRIPTION
@@ -76,6 +80,30 @@ sub create
 	return $node;
 }
 
+# A server in fallback mode behind a proxy: the server, its Redis, the proxy and
+# its table.
+sub create_fallback
+{
+	my ($class, $name, %opts) = @_;
+	my $redis = $opts{redis} || LockRedis::Redis->new;
+	my $proxy = LockRedis::Proxy->new($redis);
+	my $table = LockRedis::Table->new;
+	my $node = $class->create(
+		$name, %opts,
+		url => $opts{user} ? "redis://$opts{user}\@127.0.0.1:" . $proxy->port : $proxy->url,
+		settings => {
+			'lockredis.mode' => 'fallback',
+			'lockredis.fallback_after' => '1s',
+			'lockredis.connect_timeout' => '500ms',
+			'lockredis.command_timeout' => '500ms',
+			%{ $opts{settings} || {} }
+		});
+
+	$table->use_node($node);
+	$node->wait_for_up;
+	return ($node, $redis, $proxy, $table);
+}
+
 # Another server of the same locks.  A table has none: it is the same one then,
 # with other sessions.
 sub another
@@ -113,6 +141,31 @@ sub session
 	return LockRedis::Session->new($self, %opts);
 }
 
+# One that has a connection to the store already
+sub connected_session
+{
+	my ($self, %opts) = @_;
+	my $s = $self->session(%opts);
+
+	$s->value("SELECT redis_is_locked('nothing')");
+	return $s;
+}
+
+# Redis has every script afterwards, so that a fault meant for one request does
+# not hit the attempt that only finds out that the script is missing.
+sub warm_up
+{
+	my ($self, $session, $lease) = @_;
+
+	$session->value(
+		"SET lockredis.lease = '$lease'; SELECT redis_lock('warm'), redis_lock('warm')");
+	poll_until('a renewal',
+		sub { $self->count_locks('renewals > 0') > 0 });
+	$session->value(
+		"RESET lockredis.lease; SELECT redis_unlock('warm'), redis_unlock('warm')");
+	return;
+}
+
 sub value
 {
 	my ($self, $sql, %opts) = @_;
@@ -136,6 +189,95 @@ sub set
 	poll_until('the new settings',
 		sub { $self->value('SELECT pg_conf_load_time()') ne $before });
 	return;
+}
+
+# One figure of redis_lock_stats, and of redis_lock_status
+sub lock_stat
+{
+	my ($self, $column) = @_;
+
+	return $self->value("SELECT $column FROM redis_lock_stats");
+}
+
+sub lock_status
+{
+	my ($self, $column) = @_;
+
+	return $self->value("SELECT $column FROM redis_lock_status");
+}
+
+sub wait_for_state
+{
+	my ($self, $state) = @_;
+
+	return poll_until("state $state",
+		sub { $self->lock_status('state') eq $state });
+}
+
+# Rows of redis_locks
+sub count_locks
+{
+	my ($self, $where) = @_;
+
+	return $self->value('SELECT count(*) FROM redis_locks'
+		  . (defined $where ? " WHERE $where" : ''));
+}
+
+sub count_rows
+{
+	my ($self, $table) = @_;
+
+	return $self->value("SELECT count(*) FROM $table");
+}
+
+# After a time-out, or an outage, the store is left to the watchdog until it has
+# answered, and it pauses between its attempts.
+sub wait_until_asked
+{
+	my ($self, $session) = @_;
+
+	$self->wait_for_up;
+	poll_until('the store to be asked again',
+		sub { !$session->query("SELECT redis_is_locked('reachable')")->error });
+	return;
+}
+
+# The lock was lost, and this server knows.
+sub wait_for_loss
+{
+	my ($self, $key) = @_;
+
+	return poll_until("$key to be lost",
+		sub { $self->count_locks("key = '$key' AND lost_at IS NOT NULL") > 0 });
+}
+
+# The session, or a parallel worker of it, waits for a lock of PostgreSQL's own.
+sub wait_for_postgres_lock
+{
+	my ($self, $session) = @_;
+	my $pid = $session->pid;
+
+	return poll_until(
+		"$pid to wait for a lock of PostgreSQL",
+		sub {
+			$self->value(
+				"SELECT count(*) FROM pg_stat_activity
+				 WHERE wait_event_type = 'Lock'
+				   AND (pid = $pid OR leader_pid = $pid)") > 0;
+		});
+}
+
+# The session waits for that (pg_stat_activity.wait_event).
+sub wait_for_event
+{
+	my ($self, $session, $event) = @_;
+
+	return poll_until(
+		"session $session->{number} to wait: $event",
+		sub {
+			$self->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
+				  . $session->pid) eq $event;
+		});
 }
 
 # In fallback mode: which store new locks go to, and wait until it is that one.

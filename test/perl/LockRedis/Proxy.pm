@@ -66,6 +66,17 @@ sub clear { my ($self) = @_; return $self->_do('clear'); }
 
 sub release { my ($self) = @_; return $self->_do('release'); }
 
+# What it held has been passed on when this returns.
+sub let_go
+{
+	my ($self) = @_;
+
+	$self->release;
+	$self->clear;
+	return poll_until('the proxy to have let go',
+		sub { $self->stats->{held} == 0 });
+}
+
 sub mode { my ($self, $mode) = @_; return $self->_do('mode', to => $mode); }
 
 sub latency { my ($self, $ms) = @_; return $self->_do('latency', ms => $ms); }

@@ -18,8 +18,6 @@ LockRedis::Redis - a throwaway Redis server of a test
 
   $redis->cmd('HGETALL', $key);      # any bytes; dies on an error reply
   $redis->hash($key);                # { field => value }
-  $redis->token($key); $redis->set_token($key, 7);   # undef: none
-  $redis->replace_owner($key, 'somebody:1');
   $redis->all_keys;                     # sorted names
   $redis->stop; $redis->start; $redis->restart(keep => 1);
   $redis->kill9; $redis->freeze; $redis->thaw;
@@ -33,7 +31,9 @@ LockRedis::Redis - a throwaway Redis server of a test
 
 Listens on a unix socket and on a free loopback port, in a directory of its own
 outside the source tree.  Keeps nothing on disk unless asked.  Ends with the
-test.  The test's own commands go over TCP on connections named "test".
+test.  The test's own commands go over TCP on connections named "test".  What
+knows how locks are kept is in LockRedis::RedisLocks, and all methods of that can
+be called here.
 
 =cut
 
@@ -42,7 +42,11 @@ package LockRedis::Redis;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'LockRedis::RedisLocks';
+
 use Carp;
+use LockRedis::Monitor;
+use LockRedis::Program qw(start_program);
 use LockRedis::Resp;
 use LockRedis::Wait qw(limit now poll_until);
 use POSIX ();
@@ -94,42 +98,6 @@ sub proxy
 	return LockRedis::Proxy->new($self);
 }
 
-# The fencing token handed out last; undef: none
-sub token
-{
-	my ($self, $key) = @_;
-
-	return $self->cmd('GET', _counter($key));
-}
-
-# undef: the counter is lost
-sub set_token
-{
-	my ($self, $key, $value) = @_;
-
-	$self->cmd(defined $value ? ('SET', _counter($key), $value) : ('DEL', _counter($key)));
-	return;
-}
-
-sub _counter
-{
-	my ($key) = @_;
-
-	return 'redisson_lock_token:' . ($key =~ /\{.+\}/ ? $key : "{$key}");
-}
-
-# Somebody else has the lock now.
-sub replace_owner
-{
-	my ($self, $key, $owner) = @_;
-
-	$self->cmd(
-		'EVAL',
-		q{redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 600000)},
-		1, $key, $owner);
-	return;
-}
-
 # Settings that the next start takes; a list reference for several words.
 sub configure
 {
@@ -169,18 +137,7 @@ sub start
 	}
 	close $conf or die $!;
 
-	my $pid = fork();
-	die "could not fork: $!" unless defined $pid;
-	if ($pid == 0)
-	{
-		open STDIN, '<', '/dev/null';
-		open STDOUT, '>>', $self->{log};
-		open STDERR, '>&', \*STDOUT;
-		no warnings 'exec';
-		exec 'redis-server', "$self->{dir}/redis.conf";
-		print STDERR "could not run redis-server: $!\n";
-		POSIX::_exit(127);
-	}
+	my $pid = start_program($self->{log}, 'redis-server', "$self->{dir}/redis.conf");
 	$self->{pid} = $pid;
 
 	poll_until("Redis \"$self->{name}\" to start (see $self->{log})",
@@ -371,15 +328,6 @@ sub hash
 	return { @{ $self->cmd('HGETALL', $key) } };
 }
 
-# The owner of a lock, which has to be the only field there.
-sub owner_of
-{
-	my ($self, $key) = @_;
-	my @fields = keys %{ $self->hash($key) };
-
-	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
-}
-
 sub all_keys
 {
 	my ($self) = @_;
@@ -419,13 +367,28 @@ sub version
 sub calls
 {
 	my ($self, @commands) = @_;
+
+	return $self->_sum_of_stats(qr/\bcalls=(\d+)/, @commands);
+}
+
+# The same of those that were refused (by an ACL).
+sub rejected_calls
+{
+	my ($self, @commands) = @_;
+
+	return $self->_sum_of_stats(qr/\brejected_calls=(\d+)/, @commands);
+}
+
+sub _sum_of_stats
+{
+	my ($self, $pattern, @commands) = @_;
 	my $stats = $self->info('commandstats');
 	my $sum = 0;
 
 	foreach my $command (@commands)
 	{
 		my $line = $stats->{"cmdstat_$command"};
-		$sum += $1 if defined $line && $line =~ /calls=(\d+)/;
+		$sum += $1 if defined $line && $line =~ $pattern;
 	}
 	return $sum;
 }
@@ -472,6 +435,17 @@ sub clients
 	return @clients;
 }
 
+# Cuts off connections of ours by the beginning of their names ("session-42$",
+# "watchdog"); returns how many.
+sub kill_clients
+{
+	my ($self, $name) = @_;
+	my @found = grep { $_->{name} =~ /^lockredis-$name/ } $self->clients;
+
+	$self->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach @found;
+	return scalar @found;
+}
+
 # How to call redis-cli against this server, for output as users see it.
 sub cli_command
 {
@@ -488,7 +462,7 @@ sub monitor
 {
 	my ($self) = @_;
 
-	return LockRedis::Redis::Monitor->new($self);
+	return LockRedis::Monitor->new($self);
 }
 
 # Client commands of sessions while the code ran, as MONITOR shows them.  What is
@@ -515,59 +489,6 @@ END
 		waitpid $server->{pid}, 0;
 	}
 	$? = $exit_code;
-}
-
-package LockRedis::Redis::Monitor;
-
-use strict;
-use warnings FATAL => 'all';
-
-sub new
-{
-	my ($class, $redis) = @_;
-	my $conn = $redis->connection;
-
-	$conn->call('MONITOR');
-	return bless { redis => $redis, conn => $conn }, $class;
-}
-
-# Ends the capture and returns its lines, without those of scripts and of the
-# test itself.  A marker command says when everything before it has come.
-sub stop
-{
-	my ($self) = @_;
-	my $marker = "monitor-$$-" . LockRedis::Wait::now_ns();
-	my @lines;
-
-	$self->{redis}->cmd('ECHO', $marker);
-	while (1)
-	{
-		my $line = $self->{conn}->read_reply;
-		last if index($line, $marker) >= 0;
-		next unless $line =~ /^[\d.]+ \[\d+ (.+?)\] "/;
-		next if $1 eq 'lua' || $self->{redis}{own}{$1};
-		push @lines, $line;
-	}
-	$self->{conn}->disconnect;
-	return @lines;
-}
-
-# The command of a line and its arguments, as bytes.
-sub args
-{
-	my ($self, $line) = @_;
-	my %plain = (n => "\n", r => "\r", t => "\t", a => "\a", b => "\b");
-	my @args;
-
-	$line =~ s/^[\d.]+ \[.+?\] (?=")//;
-	while ($line =~ /"((?:[^"\\]|\\.)*)"/gs)
-	{
-		my $arg = $1;
-		$arg =~ s/\\(x([0-9a-fA-F]{2})|(.))/
-		  defined $2 ? chr(hex $2) : exists $plain{$3} ? $plain{$3} : $3/gse;
-		push @args, $arg;
-	}
-	return @args;
 }
 
 1;

@@ -27,9 +27,11 @@ LockRedis::Session - one psql, one backend, driven step by step
   $s->query_warns($sql, $expected, $sqlstate, qr/text/, $name);
   $s->query_fails($sql, $sqlstate, qr/message/, $name);
 
+  $s->is_lost($redis, 'k', $reason, qr/detail/, $name);  # TAP: all it is told
+  $s->take_away('a', 'b');                     # by force, from whoever has them
+
   $s->pid;                                     # of the backend
-  $s->cancel; $s->terminate; $s->kill9;        # signals to the backend
-  $s->freeze; $s->thaw;
+  $s->cancel; $s->terminate; $s->kill9; $s->freeze; $s->thaw;   # signals
   $s->quit;                                    # orderly, backend is gone after
   $s->vanish;                                  # kill -9 of psql: client gone
 
@@ -49,6 +51,7 @@ use warnings FATAL => 'all';
 
 use Carp;
 use IO::Poll qw(POLLIN POLLHUP POLLERR);
+use LockRedis::Result;
 use LockRedis::Wait qw(limit now poll_until pause);
 use POSIX ();
 use Test::More;
@@ -253,6 +256,70 @@ sub query_fails
 	  ->fails($sqlstate, $pattern, defined $name ? $name : $sql);
 }
 
+# Everything that the holder of a lost lock is told, up to the unlock that
+# acknowledges the loss.  None of it may touch what is at the key by now.
+sub is_lost
+{
+	my ($s, $store, $key, $reason, $detail, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	subtest $name => sub {
+		my $there = $store->cmd('EXISTS', $key);
+		my $ttl = $store->cmd('PTTL', $key);
+
+		like(
+			$s->{node}->value(
+				"SELECT granted, expires_in IS NULL, pid = "
+				  . $s->pid
+				  . ", lost_at BETWEEN acquired_at AND clock_timestamp(), lost_reason FROM redis_locks WHERE key = '$key'"
+			),
+			qr/^f\|t\|t\|t\|$reason\z/,
+			'the row in redis_locks');
+		$s->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key')",
+			'f|0', 'not held, count 0');
+		$s->query_fails("SELECT redis_assert_held('$key')",
+			'55000', $detail, 'redis_assert_held fails');
+		$s->query_fails("SELECT redis_lock('$key')",
+			'55000', $detail, 'redis_lock fails');
+		$s->query_fails("SELECT redis_lock('$key', '1 minute')",
+			'55000', $detail, 'redis_lock with a lease fails');
+		$s->query_fails("SELECT redis_try_lock('$key')",
+			'55000', $detail, 'redis_try_lock fails');
+		$s->query_is("SELECT redis_extend('$key', '1 hour')",
+			'f', 'redis_extend says no');
+		$s->query_is("SELECT redis_extend('$key', NULL)",
+			'f', 'redis_extend to be renewed says no');
+		$s->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key')",
+			'f|0', 'still not held');
+		$s->query_warns("SELECT redis_unlock('$key')",
+			'f', '01000', qr/the lock "$key" was lost\n.*$detail/s,
+			'redis_unlock says no, and why');
+		$s->query_warns("SELECT redis_unlock('$key')",
+			'f', '01000', qr/don't own/, 'all holds were dropped with it');
+		$s->query_fails("SELECT redis_assert_held('$key')",
+			'55000', qr/don't own/, 'and the loss is over');
+
+		# What was there is there, and not for longer than before.
+		is($store->cmd('EXISTS', $key), $there, 'Redis has what it had');
+		cmp_ok($store->cmd('PTTL', $key), '<=', $ttl, 'for no longer');
+	};
+	return;
+}
+
+# Takes locks away from whoever has them; in this server all know when it
+# returns, and a signal of lockredis.on_lost has been sent.
+sub take_away
+{
+	my ($self, @keys) = @_;
+
+	foreach my $key (@keys)
+	{
+		$self->value("SELECT redis_force_unlock('$key')") eq 't'
+		  or croak "nobody had $key";
+	}
+	return;
+}
+
 sub signal
 {
 	my ($self, $signal) = @_;
@@ -429,137 +496,5 @@ END
 	}
 	$? = $exit_code;
 }
-
-package LockRedis::Result;
-
-use strict;
-use warnings FATAL => 'all';
-
-use Test::More;
-
-sub new
-{
-	my ($class, %fields) = @_;
-	my @messages;
-
-	# SQLSTATE and text follow the severity, by VERBOSITY=verbose.
-	foreach my $line (split /\n/, $fields{raw})
-	{
-		if ($line =~ /^([A-Z]+\d?):  ([0-9A-Z]{5}): (.*)/)
-		{
-			push @messages,
-			  bless {
-				severity => $1,
-				sqlstate => $2,
-				message => $3,
-				part => 'message',
-				raw => "$line\n"
-			  },
-			  'LockRedis::Message';
-		}
-		elsif (@messages)
-		{
-			my $last = $messages[-1];
-			$last->{raw} .= "$line\n";
-			if ($line =~
-				/^(DETAIL|HINT|CONTEXT|LOCATION|QUERY|STATEMENT|LINE \d+): +(.*)/)
-			{
-				$last->{part} = lc $1;
-				$last->{ lc $1 } = $2;
-			}
-			elsif ($last->{part} !~ /^line/)
-			{
-				$last->{ $last->{part} } .= "\n$line";
-			}
-		}
-	}
-	return bless { %fields, messages => \@messages }, $class;
-}
-
-sub out { my ($self) = @_; return $self->{out}; }
-
-sub ms { my ($self) = @_; return $self->{ms}; }
-
-# The connection was lost meanwhile.
-sub dead { my ($self) = @_; return $self->{dead}; }
-
-sub rows
-{
-	my ($self) = @_;
-
-	return [ map { [ split /\|/, $_, -1 ] } split /\n/, $self->{out}, -1 ];
-}
-
-# First column of the first row.
-sub value
-{
-	my ($self) = @_;
-
-	return $self->{out} =~ /\A([^|\n]*)/ ? $1 : undef;
-}
-
-sub _of
-{
-	my ($self, $pattern) = @_;
-
-	return grep { $_->{severity} =~ $pattern } @{ $self->{messages} };
-}
-
-sub warnings { my ($self) = @_; return $self->_of(qr/^WARNING$/); }
-
-sub notices { my ($self) = @_; return $self->_of(qr/^(?:NOTICE|INFO|LOG)$/); }
-
-sub _first_error
-{
-	my ($self) = @_;
-	my ($error) = $self->_of(qr/^(?:ERROR|FATAL|PANIC)$/);
-
-	return $error;
-}
-
-sub _error_field
-{
-	my ($self, $field) = @_;
-	my $error = $self->_first_error;
-
-	return $error ? $error->{$field} : undef;
-}
-
-sub error { my ($self) = @_; return $self->_error_field('message'); }
-
-sub sqlstate { my ($self) = @_; return $self->_error_field('sqlstate'); }
-
-sub detail { my ($self) = @_; return $self->_error_field('detail'); }
-
-sub hint { my ($self) = @_; return $self->_error_field('hint'); }
-
-# TAP: this is that error.
-sub fails
-{
-	my ($self, $sqlstate, $pattern, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $error = $self->_first_error;
-
-	return ok( $error
-		  && $error->{sqlstate} eq $sqlstate
-		  && $error->{raw} =~ $pattern,
-		$name)
-	  || diag "wanted $sqlstate $pattern, got: $self->{out}\n$self->{raw}";
-}
-
-package LockRedis::Message;
-
-use strict;
-use warnings FATAL => 'all';
-
-sub severity { my ($self) = @_; return $self->{severity}; }
-
-sub sqlstate { my ($self) = @_; return $self->{sqlstate}; }
-
-sub message { my ($self) = @_; return $self->{message}; }
-
-sub detail { my ($self) = @_; return $self->{detail}; }
-
-sub hint { my ($self) = @_; return $self->{hint}; }
 
 1;

@@ -30,6 +30,8 @@ package LockRedis::Table;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'LockRedis::RedisLocks';
+
 use Carp;
 
 sub new
@@ -77,13 +79,6 @@ sub hash
 	return {} if $row eq '';
 	my ($count, $owner) = split /\|/, $row, 2;
 	return { $owner => $count };
-}
-
-sub owner_of
-{
-	my ($self, $key) = @_;
-
-	return LockRedis::Redis::owner_of($self, $key);
 }
 
 sub all_keys

@@ -52,11 +52,15 @@ Runs the test file of that name against the table.
 =item run($session, $sql)
 
 Statements that are no test by themselves: dies unless they succeed.  Exported
-when asked for, as are the next two.
+when asked for, as are the next three.
 
 =item owner_in($hash)
 
 The owner in what the method hash() of a store returns, '' if there is none.
+
+=item quoted($text)
+
+The text as an SQL literal.
 
 =item counting_script($keys)
 
@@ -95,7 +99,7 @@ our @EXPORT = (
 	@Test::More::EXPORT,
 	qw(now pause poll_until nothing_left descriptors need_tool lock_store
 	  of_redis of_table same_tests_in_table));
-our @EXPORT_OK = qw(run owner_in counting_script);
+our @EXPORT_OK = qw(run owner_in counting_script quoted);
 
 my $in_table = 0;
 
@@ -149,6 +153,14 @@ sub owner_in
 	my ($hash) = @_;
 
 	return (keys %$hash)[0] // '';
+}
+
+sub quoted
+{
+	my ($text) = @_;
+
+	$text =~ s/'/''/g;
+	return "'$text'";
 }
 
 sub counting_script

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * redis_ear.c
- *	  Stands for redis_listener.c: releases of awaited keys, over the simulated
+ *	  Stands for redis/listener.c: releases of awaited keys, over the simulated
  *	  network.
  *
  * Copyright (c) 2026, lockredis contributors

@@ -1,0 +1,281 @@
+/*-------------------------------------------------------------------------
+ *
+ * replies.c
+ *	  What the replies to a batch say about the locks in it.
+ *
+ * Each goes to the lock table, which heeds it if the hold still has the owner
+ * that it had when it was collected.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/watchdog/replies.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "instance.h"
+#include "keyname.h"
+#include "locktable/losses.h"
+#include "settings.h"
+#include "stats.h"
+#include "store/node.h"
+#include "store/stores.h"
+#include "watchdog/farewell.h"
+#include "watchdog/replies.h"
+
+/* An orphan is released again after this. */
+#define ORPHAN_REPEAT		(100 * LR_US_PER_MS)
+
+typedef struct Replies
+{
+	const DueBatch *batch;
+	StoreId		store;
+	int64		retry_at;		/* when to try again what the store did not do */
+
+	/* What was refused for the first time. */
+	int			nrefused;
+	const DueItem *first_refused;
+} Replies;
+
+/* ----------
+ * Refusals
+ * ----------
+ */
+
+static bool
+is_refused(const StoreOp *op)
+{
+	return op->own_fault &&
+		(op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED);
+}
+
+/*
+ * note_refusal --- the store does other things, but not this
+ */
+static Refusal
+note_refusal(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	Refusal		refusal = lt_refused(item, op->alone);
+
+	if (refusal.first && r->nrefused++ == 0)
+		r->first_refused = item;
+	return refusal;
+}
+
+/*
+ * tell_of_refusals --- once for each lock, in one message for those of a batch
+ */
+static void
+tell_of_refusals(const Replies *r)
+{
+	const DueBatch *b = r->batch;
+	const StoreError *error = b->store->error(b->at.handle);
+	const DueItem *item = r->first_refused;
+	char	   *shown;
+
+	if (r->nrefused == 0)
+		return;
+	node_set_error(b->store->node, error->detail);
+	shown = lr_name_to_show(item->name, item->name_len);
+	ereport(LOG,
+			(item->action == DUE_RENEW ?
+			 errmsg("lockredis: the lock store refuses to renew the lock \"%s\"", shown) :
+			 item->action == DUE_GIVE_BACK ?
+			 errmsg("lockredis: the lock store refuses to release the lock \"%s\"", shown) :
+			 errmsg("lockredis: the lock store refuses to take over the lock \"%s\"", shown),
+			 r->nrefused == 1 ? errdetail_internal("%s", error->detail) :
+			 errdetail_plural("%s  So it does for %d other lock.",
+							  "%s  So it does for %d other locks.",
+							  r->nrefused - 1, error->detail, r->nrefused - 1),
+			 error->hint ? errhint("%s", _(error->hint)) : 0));
+	pfree(shown);
+}
+
+/* ----------
+ * Renewals
+ * ----------
+ */
+
+/*
+ * apply_renewal --- it has been renewed, is lost, or is tried again
+ */
+static void
+apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	if (is_refused(op))
+	{
+		lt_retry_at(item->hold, item->owner, r->store,
+					note_refusal(r, item, op).again);
+		return;
+	}
+	switch (op->outcome)
+	{
+		case STORE_OK:
+			if (item->refused)
+				lt_not_refused(item);
+			lt_renewed(item->hold, item->owner, item->moves,
+					   op->sent_at + item->lease_ms * LR_US_PER_MS);
+			lr_count(STAT_RENEWALS);
+			break;
+		case STORE_GONE:
+			lt_lose(item->hold, item->owner, r->store, item->moves,
+					op->holder[0] != '\0' ? LOST_TAKEN : LOST_DELETED,
+					op->holder);
+			break;
+		case STORE_WRONG_TYPE:
+			lt_lose(item->hold, item->owner, r->store, item->moves, LOST_TAKEN,
+					op->type_name);
+			break;
+		default:
+			lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
+	}
+}
+
+/* ----------
+ * What is given back
+ * ----------
+ */
+
+/* By the store's clock: nothing that was asked before runs later than that. */
+static int64
+end_of_calls(const StoreOp *time)
+{
+	return time->store_ms + lr_call_budget() / LR_US_PER_MS;
+}
+
+/*
+ * apply_give_back --- it is given back when a release has run after the last
+ * create, or is refused and what there is has run out
+ */
+static void
+apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	const StoreOp *time = &r->batch->at.ops[0];
+	bool		ran = op->outcome == STORE_OK || op->outcome == STORE_GONE ||
+		op->outcome == STORE_WRONG_TYPE;
+	Refusal		refusal = {.over = true,.again = lr_now() + ORPHAN_REPEAT};
+
+	if (is_refused(op))
+		refusal = note_refusal(r, item, op);
+	else if (!ran)
+	{
+		lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
+		return;
+	}
+
+	if (refusal.over &&
+		(item->not_after == 0 ||
+		 (time->outcome == STORE_OK && time->store_ms > item->not_after)))
+	{
+		if (!item->at_old_place || farewell_give_back(item))
+			lt_given_back(item->hold, item->owner, r->store);
+		else
+			lt_retry_at(item->hold, item->owner, r->store, lr_now() + ORPHAN_REPEAT);
+		return;
+	}
+	if (item->not_after != 0 && time->outcome == STORE_OK)
+		lt_limit_orphan(item->hold, item->owner, r->store,
+						end_of_calls(time));
+	lt_retry_at(item->hold, item->owner, r->store, refusal.again);
+}
+
+/* ----------
+ * What is moved
+ * ----------
+ */
+
+/*
+ * pending_create --- until when a create of this move, or one before it whose
+ * reply was not read either, may still run
+ */
+static int64
+pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
+{
+	const StoreOp *time = &r->batch->at.ops[0];
+	int64		not_after = item->not_after;
+
+	if (not_after != 0 && time->outcome == STORE_OK)
+		not_after = time->store_ms > not_after ? 0 :
+			Min(not_after, end_of_calls(time));
+	if (create->outcome == STORE_UNKNOWN)
+		not_after = Max(not_after, create->not_after);
+	return not_after;
+}
+
+/*
+ * is_taken --- has somebody else the key, for whom ours must give way?
+ *
+ * A store that excludes others decides then.  In one that excludes only us it is
+ * a program that knows nothing of the other store: the lock stays where it is,
+ * for as long as that goes well.  And what an earlier owner of this server has
+ * left is given back soon.
+ */
+static bool
+is_taken(const Replies *r, const StoreOp *set)
+{
+	if (lr_store_can(r->store, STORE_SERVER_ONLY))
+		return false;
+	if (set->outcome == STORE_WRONG_TYPE)
+		return true;
+	return set->outcome == STORE_GONE && set->holder[0] != '\0' &&
+		strncmp(set->holder, lr_instance_uuid(), LR_UUID_LEN) != 0;
+}
+
+/*
+ * apply_move --- it is here now, somebody else has the key, or it is tried again
+ */
+static void
+apply_move(Replies *r, const DueItem *item, const StoreOp *create)
+{
+	const StoreOp *set = create + 1;
+	int64		not_after = pending_create(r, item, create);
+
+	if (set->outcome == STORE_OK)
+	{
+		if (item->refused)
+			lt_not_refused(item);
+		lt_moved(item, r->store, set->sent_at + item->lease_ms * LR_US_PER_MS,
+				 not_after);
+	}
+	else if (is_taken(r, set))
+		lt_lose_by_move(item, r->store,
+						set->outcome == STORE_GONE ? set->holder : set->type_name,
+						not_after);
+	else if (is_refused(set) || is_refused(create))
+		lt_not_moved(item, r->store, note_refusal(r, item, set).again, not_after);
+	else
+		lt_not_moved(item, r->store, r->retry_at, not_after);
+}
+
+/*
+ * replies_apply --- item by item
+ */
+void
+replies_apply(const DueBatch *b, int64 retry_at)
+{
+	Replies		r = {.batch = b,.store = b->id,.retry_at = retry_at};
+
+	for (int i = 0; i < b->nitems; i++)
+	{
+		const DueItem *item = &b->at.items[i];
+		const StoreOp *op = &b->at.ops[b->first_op[i]];
+
+		switch (item->action)
+		{
+			case DUE_RENEW:
+				apply_renewal(&r, item, op);
+				break;
+			case DUE_GIVE_BACK:
+				apply_give_back(&r, item, op);
+				break;
+			case DUE_MOVE:
+				apply_move(&r, item, op);
+				break;
+			case DUE_NOTHING:
+				break;
+		}
+	}
+	tell_of_refusals(&r);
+}

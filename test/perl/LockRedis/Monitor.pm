@@ -1,0 +1,68 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Monitor - the commands that a Redis gets, from its MONITOR
+
+=head1 DESCRIPTION
+
+Made by C<monitor> of LockRedis::Redis, which see.
+
+=cut
+
+package LockRedis::Monitor;
+
+use strict;
+use warnings FATAL => 'all';
+
+sub new
+{
+	my ($class, $redis) = @_;
+	my $conn = $redis->connection;
+
+	$conn->call('MONITOR');
+	return bless { redis => $redis, conn => $conn }, $class;
+}
+
+# Ends the capture and returns its lines, without those of scripts and of the
+# test itself.  A marker command says when everything before it has come.
+sub stop
+{
+	my ($self) = @_;
+	my $marker = "monitor-$$-" . LockRedis::Wait::now_ns();
+	my @lines;
+
+	$self->{redis}->cmd('ECHO', $marker);
+	while (1)
+	{
+		my $line = $self->{conn}->read_reply;
+		last if index($line, $marker) >= 0;
+		next unless $line =~ /^[\d.]+ \[\d+ (.+?)\] "/;
+		next if $1 eq 'lua' || $self->{redis}{own}{$1};
+		push @lines, $line;
+	}
+	$self->{conn}->disconnect;
+	return @lines;
+}
+
+# The command of a line and its arguments, as bytes.
+sub args
+{
+	my ($self, $line) = @_;
+	my %plain = (n => "\n", r => "\r", t => "\t", a => "\a", b => "\b");
+	my @args;
+
+	$line =~ s/^[\d.]+ \[.+?\] (?=")//;
+	while ($line =~ /"((?:[^"\\]|\\.)*)"/gs)
+	{
+		my $arg = $1;
+		$arg =~ s/\\(x([0-9a-fA-F]{2})|(.))/
+		  defined $2 ? chr(hex $2) : exists $plain{$3} ? $plain{$3} : $3/gse;
+		push @args, $arg;
+	}
+	return @args;
+}
+
+1;

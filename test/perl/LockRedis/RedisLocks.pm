@@ -1,0 +1,131 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::RedisLocks - locks in a Redis, as another client sees and writes them
+
+=head1 SYNOPSIS
+
+  $redis->owner_of('key');
+  $redis->foreign_lock('key');                # somebody:1, for ten minutes
+  $redis->foreign_lock('key', owner => 'elsewhere:1', ms => 500);
+  $redis->foreign_unlock('key');              # how many were told
+  $redis->wait_for_subscribers('key', 1);
+  $redis->wait_for_key('key', 0);             # until it is gone
+  $redis->replace_owner('key', 'thief');
+  $redis->token('key'); $redis->set_token('key', 7);
+
+=head1 DESCRIPTION
+
+Part of LockRedis::Redis: what knows how Redisson keeps a lock.
+
+=cut
+
+package LockRedis::RedisLocks;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use LockRedis::Wait qw(poll_until);
+
+# The fencing token handed out last; undef: none
+sub token
+{
+	my ($self, $key) = @_;
+
+	return $self->cmd('GET', _counter($key));
+}
+
+# undef: the counter is lost
+sub set_token
+{
+	my ($self, $key, $value) = @_;
+
+	$self->cmd(defined $value ? ('SET', _counter($key), $value) : ('DEL', _counter($key)));
+	return;
+}
+
+sub _counter
+{
+	my ($key) = @_;
+
+	return 'redisson_lock_token:' . ($key =~ /\{.+\}/ ? $key : "{$key}");
+}
+
+# Somebody else has the lock now.
+sub replace_owner
+{
+	my ($self, $key, $owner) = @_;
+
+	$self->cmd(
+		'EVAL',
+		q{redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 600000)},
+		1, $key, $owner);
+	return;
+}
+
+# The owner of a lock, which has to be the only field there.
+sub owner_of
+{
+	my ($self, $key) = @_;
+	my @fields = keys %{ $self->hash($key) };
+
+	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
+}
+
+# A lock of a client elsewhere, as Redisson would write it.  owner and ms are
+# what they are for most tests.
+sub foreign_lock
+{
+	my ($self, $key, %opts) = @_;
+
+	$self->cmd('HSET', $key, $opts{owner} // 'somebody:1', 1);
+	$self->cmd('PEXPIRE', $key, $opts{ms} || 600_000);
+	return;
+}
+
+# Whoever has it has it no longer, and those who wait are told: how many.
+sub foreign_unlock
+{
+	my ($self, $key) = @_;
+
+	$self->cmd('DEL', $key);
+	return $self->tell_waiters($key);
+}
+
+sub tell_waiters
+{
+	my ($self, $key) = @_;
+
+	return $self->cmd('PUBLISH', $self->channel($key), '0');
+}
+
+# Where the release of a lock is told
+sub channel
+{
+	my ($self, $key) = @_;
+
+	return 'redisson_lock__channel:' . ($key =~ /\{/ ? $key : "{$key}");
+}
+
+sub wait_for_subscribers
+{
+	my ($self, $key, $count) = @_;
+
+	return poll_until("$count subscribers of $key",
+		sub { $self->subscribers($self->channel($key)) == $count });
+}
+
+# Until it is there, or is gone.
+sub wait_for_key
+{
+	my ($self, $key, $there) = @_;
+
+	return poll_until("$key " . ($there ? 'to be there' : 'to be gone'),
+		sub { $self->cmd('EXISTS', $key) == $there });
+}
+
+1;

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Topic::Cancels - sessions that are interrupted while the proxy holds
+their requests
+
+=head1 DESCRIPTION
+
+What the tests 021_cancel, 028_cancel_replies and 029_cancel_storm have in common.
+start_servers sets the exported variables.
+
+=cut
+
+package LockRedis::Topic::Cancels;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+our @EXPORT = qw($command_ms $redis $proxy $node $two $three $rule start_servers
+  key_is_free is_awaited deliver hold_next rule_acted);
+
+our ($command_ms, $redis, $proxy, $node, $two, $three, $rule);
+
+sub start_servers
+{
+	# The budget of a request decides how long an orphan is looked after.  No lease
+	# ends while a test waits: what goes away has been given back.
+	$command_ms = limit(2) * 1000;
+	$redis = LockRedis::Redis->new;
+	$proxy = LockRedis::Proxy->new($redis);
+	$node = LockRedis::Node->create(
+		'main',
+		url => $proxy->url,
+		settings => {
+			'lockredis.lease' => '1h',
+			'lockredis.connect_timeout' => "${command_ms}ms",
+			'lockredis.command_timeout' => "${command_ms}ms"
+		});
+	$two = $node->session;
+	$three = $node->session;
+
+	$node->wait_for_up;
+
+	$node->warm_up($two, "${command_ms}ms");
+	return;
+}
+
+sub key_is_free
+{
+	my ($key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	poll_until("$key to be free", sub { $redis->cmd('EXISTS', $key) == 0 });
+	return pass($name);
+}
+
+sub is_awaited
+{
+	my ($key) = @_;
+
+	return $redis->subscribers($redis->channel($key)) == 1;
+}
+
+# What nobody waits for any more has arrived at Redis.
+sub deliver
+{
+	my $calls = $redis->script_calls;
+
+	$proxy->release;
+	poll_until('what was held to run',
+		sub { $redis->script_calls > $calls });
+	return;
+}
+
+sub hold_next
+{
+	my ($key, %rule) = @_;
+
+	$rule = $proxy->rule(match => $key, action => 'hold', %rule);
+	return;
+}
+
+sub rule_acted { $proxy->wait_for_rule($rule); return; }
+
+1;

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Topic::Guard - commits that the guard lets pass or refuses
+
+=head1 DESCRIPTION
+
+What the tests 140_guard and 141_guard_settings have in common.
+start_servers sets the exported variables.
+
+=cut
+
+package LockRedis::Topic::Guard;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Wait qw(limit);
+
+our @EXPORT = qw($redis $proxy $node $far $one $two $quick $short $when
+  $by_force start_servers refusal commit_fails commit_works);
+
+our ($redis, $proxy, $node, $far, $one, $two, $quick, $short, $when, $by_force);
+
+sub start_servers
+{
+	$redis = lock_store;
+	$proxy = $redis->proxy;
+	$node = LockRedis::Node->create(
+		'main',
+		redis => $redis,
+		settings => {
+			wal_level => 'replica',
+			max_wal_senders => 1,
+			max_prepared_transactions => 1,
+			'lockredis.lease' => '10min'
+		});
+	$far = $node->another(
+		'far',
+		redis => $redis,
+		proxy => $proxy,
+		settings => {
+			'lockredis.connect_timeout' => limit(2) . 's',
+			'lockredis.command_timeout' => limit(2) . 's'
+		});
+
+	# Only quick has its locks renewed while a test looks.
+	$one = $node->session;
+	$two = $node->session;
+	$quick = $node->session(settings => { 'lockredis.lease' => limit(1) . 's' });
+
+	$node->wait_for_up;
+	$far->wait_for_up;
+
+	# A given lease that is to end soon, though not before the reply is read.
+	$short = "'" . limit(0.2) * 1000 . " ms'";
+
+	run($one, 'CREATE TABLE t (a int)');
+	$far->value('CREATE TABLE IF NOT EXISTS t (a int)');
+
+	# What an error says of a lock, in whole: which, when, how, what to do.
+	$when = qr{\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*( \S+)?};
+
+	$by_force = qr/It was released by force at/;
+	return;
+}
+
+sub refusal
+{
+	my ($key, $how) = @_;
+
+	return qr/could not commit because the lock "\Q$key\E" was lost\nDETAIL:  $how $when\.\nHINT:  .*[Ss]tart the transaction again\./;
+}
+
+# The commit fails, and that is the end of it for a transaction-level lock: only
+# that is told by 40001.
+sub commit_fails
+{
+	my ($s, $key, $how, $name, $sqlstate) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
+
+	return $s->query_fails('COMMIT', $sqlstate || '40001', refusal($key, $how), $name)
+	  && is_deeply(
+		[ $node->count_rows('t') - $rows, $node->lock_stat('commits_refused') - $refused ],
+		[ 0, 1 ],
+		"$name: nothing is committed, and it is counted");
+}
+
+sub commit_works
+{
+	my ($s, $written, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
+
+	return $s->query_is('COMMIT', '', $name) && is_deeply(
+		[ $node->count_rows('t') - $rows, $node->lock_stat('commits_refused') - $refused ],
+		[ $written, 0 ],
+		"$name: it is committed");
+}
+
+1;

@@ -1,0 +1,161 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Topic::HandoverRaces - what the tests of hand-over races have in common
+
+=head1 SYNOPSIS
+
+  use LockRedis::Topic::HandoverRaces;
+  use LockRedis::Test;
+
+  start_servers();
+  my ($one, $two, $three) = sessions(3);
+  ...
+  hand_to_stopped('key', $one, $two);        # two has it, and does not know
+  got($two, 'key', 'two has it');
+  rest_in_order('key', $two, $three);
+  end_of('name', $one, $two, $three);
+
+=head1 DESCRIPTION
+
+start_servers makes a Redis ($redis) behind a proxy ($proxy) and two servers of it:
+$patient, whose requests may be held for a minute, and $brisk, whose requests run
+out of time.  The functions speak of $node, which is the patient one until a test says
+otherwise.
+
+=cut
+
+package LockRedis::Topic::HandoverRaces;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Wait qw(limit);
+
+our @EXPORT = qw($redis $proxy $patient $brisk $node start_servers sessions
+  end_of leave hand_to_stopped granted got rest_in_order);
+
+our ($redis, $proxy, $patient, $brisk, $node);
+my $counters = qr/^redisson_lock_token:/;
+
+sub start_servers
+{
+	my %lease = ('lockredis.lease' => '10min');
+
+	$redis = LockRedis::Redis->new;
+	$proxy = LockRedis::Proxy->new($redis);
+
+	# Requests that are held must not run out of time ...
+	$patient = LockRedis::Node->create(
+		'patient',
+		url => $proxy->url,
+		settings => {
+			%lease,
+			'lockredis.connect_timeout' => '30s',
+			'lockredis.command_timeout' => '60s'
+		});
+
+	# ... except here.
+	$brisk = LockRedis::Node->create(
+		'brisk',
+		url => $proxy->url,
+		settings => {
+			%lease,
+			'lockredis.connect_timeout' => '500ms',
+			'lockredis.command_timeout' => limit(1) . 's'
+		});
+	$_->wait_for_up foreach $patient, $brisk;
+	$node = $patient;
+	return;
+}
+
+# Sessions that have a connection, on a Redis that knows the scripts.
+sub sessions
+{
+	my ($count, %settings) = @_;
+	my @sessions = map { $node->session(settings => \%settings) } 1 .. $count;
+
+	run($_,
+		"SELECT redis_lock('warm'), redis_fenced_lock('warm'), redis_unlock_all()"
+	) foreach @sessions;
+	return @sessions;
+}
+
+sub end_of
+{
+	my ($name, @sessions) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$_->quit foreach @sessions;
+	return nothing_left(
+		[ $patient, $brisk ],
+		$redis,
+		keys => $counters,
+		name => "$name: nothing is left");
+}
+
+# Where a key was subscribed to, which ends after seconds: what is left is looked
+# at in the end.
+sub leave
+{
+	$_->quit foreach @_;
+	return;
+}
+
+# From one to two, which is stopped.  On return two has been handed the lock and
+# does not know.
+sub hand_to_stopped
+{
+	my ($key, $one, $two) = @_;
+
+	$two->freeze;
+	my $owner = $redis->owner_of($key);
+	run($one, "SELECT redis_unlock('$key')");
+	is($redis->owner_of($key), $owner, "$key: handed over, Redis does not hear of it");
+	return $owner;
+}
+
+sub granted
+{
+	my ($key) = @_;
+
+	return $node->value(
+		"SELECT coalesce(string_agg(pid::text, ' '), 'nobody') FROM redis_locks WHERE granted AND key = '$key'"
+	);
+}
+
+# s is told that it has the lock, and is the only one.
+sub got
+{
+	my ($s, $key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $result = $s->wait(limit(15));
+
+	return is(defined $result->error ? $result->{raw} : granted($key), $s->pid,
+		$name);
+}
+
+# The others, each in its turn.
+sub rest_in_order
+{
+	my ($key, $holder, @rest) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	foreach my $next (@rest)
+	{
+		is(scalar(grep { $_->is_running } @rest),
+			scalar @rest, "$key: the rest waits");
+		run($holder, "SELECT redis_unlock('$key')");
+		got($next, $key, "$key: then the next one has it");
+		$holder = shift @rest;
+	}
+	run($holder, "SELECT redis_unlock('$key')");
+	return;
+}
+
+1;

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Topic::Transactions - a server and two sessions for tests of
+transaction-level locks
+
+=head1 DESCRIPTION
+
+What the tests 100_xact, 102_xact_scopes and 105_xact_warnings have in common.
+start_servers sets the exported variables.
+
+=cut
+
+package LockRedis::Topic::Transactions;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Wait qw(limit);
+
+our @EXPORT = qw($redis $proxy $node $one $two start_servers count_in_redis
+  commands_of costs rows_of);
+
+our ($redis, $proxy, $node, $one, $two);
+
+sub start_servers
+{
+	$redis = lock_store;
+	$proxy = $redis->proxy;
+
+	# Nothing is renewed in the middle of counting.
+	$node = LockRedis::Node->create(
+		'main',
+		redis => $redis,
+		proxy => $proxy,
+		settings => {
+			'lockredis.lease' => '10min',
+			'lockredis.max_locks' => 10_100,
+			'lockredis.command_timeout' => limit(20) . 's',
+			max_prepared_transactions => 2,
+			max_parallel_workers => 4
+		});
+	$one = $node->session;
+	$two = $node->session;
+
+	$node->wait_for_up;
+	run($one,
+		q{CREATE TABLE t (a int);
+		  CREATE TABLE pairs (a int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)}
+	);
+
+	# Redis has every script from here on, so that counts are right.
+	run($one,
+		q{BEGIN;
+		  SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
+		  SELECT redis_unlock_all(); COMMIT});
+	return;
+}
+
+# The count that Redis shows for the only owner of a key; 0: nobody has it.
+sub count_in_redis
+{
+	my ($key) = @_;
+	my @counts = values %{ $redis->hash($key) };
+
+	return @counts == 1 ? $counts[0] : scalar @counts;
+}
+
+# Run something, return how many client commands it cost.
+sub commands_of
+{
+	my ($do) = @_;
+	my $calls = sub { of_redis 'no commands' => sub { $redis->script_calls } };
+	my $before = $calls->();
+
+	$do->();
+	return defined $before ? $calls->() - $before : undef;
+}
+
+# TAP: the statements give this output, no message, and so many commands.
+sub costs
+{
+	my ($s, $sql, $output, $commands, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $result;
+	my $n = commands_of(sub { $result = $s->query($sql) });
+
+	return is($result->out . $result->{raw}, $output, $name) unless defined $n;
+
+	return is_deeply([ $result->out . $result->{raw}, $n ],
+		[ $output, $commands ], "$name: $commands commands");
+}
+
+# scope|hold_count of the rows of one key in redis_locks
+sub rows_of
+{
+	my ($key) = @_;
+
+	return $node->value(
+		"SELECT string_agg(scope || ' ' || hold_count, ', ' ORDER BY scope) FROM redis_locks WHERE key = '$key' AND granted"
+	);
+}
+
+1;

@@ -1,0 +1,385 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Waiting where nobody tells, or the message is not heard: leases that end, locks
+# of clients that publish nothing (polled), time limits, a subscription that is
+# cut or comes too late, a release at any moment of a wait.
+#
+# A lease is ten minutes here, of foreign holders as well, and nothing waits
+# nearly as long: whoever is not woken in time fails the test.
+#
+# Proves G18, G21.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Topic::Waiting;
+
+start_servers();
+
+#
+# The end of a foreign lease is not told by anybody.
+#
+{
+	my $start = now();
+	$redis->foreign_lock('ends', ms => 1200);
+	$s[0]->query_is("SELECT redis_lock('ends')", '', 'a lease has ended');
+	cmp_ok(now() - $start, '>=', 1.1, 'not before its time');
+	give_back($s[0], 'ends');
+
+	# A holder keeps the key for a shorter time, and says so.
+	$redis->foreign_lock('shorter');
+	queue_up('shorter', "SELECT redis_lock('shorter')", @s[ 0, 1 ]);
+	$start = now();
+	$redis->cmd('PEXPIRE', 'shorter', 1500);
+	$redis->tell_waiters('shorter');
+	is($s[0]->wait(20)->error, undef, 'a shortened lease has ended');
+	cmp_ok(now() - $start, '>=', 1.4, 'not before its time');
+	ok($s[1]->is_running, 'for one of two');
+	give_back($s[0], 'shorter');
+	is($s[1]->wait(20)->error, undef, 'then for the other one');
+	give_back($s[1], 'shorter');
+
+	# A lease that is renewed is waited for again and again, without polling.
+	my $calls = $redis->script_calls;
+	$redis->foreign_lock('renewed', ms => 1500);
+	$s[0]->start("SELECT redis_lock('renewed')");
+	my $until = now() + 3.2;
+	while (now() < $until)
+	{
+		$redis->cmd('PEXPIRE', 'renewed', 1500);
+		pause(0.1);
+	}
+	ok($s[0]->is_running, 'a renewed foreign lease');
+	cmp_ok($redis->script_calls - $calls, '<=', 6, 'is asked for seldom');
+	$redis->foreign_unlock('renewed');
+	is($s[0]->wait(20)->error, undef, 'until it is given back');
+	give_back($s[0], 'renewed');
+}
+
+#
+# A hash without a TTL never ends: only a message helps.
+#
+{
+	$redis->cmd('HSET', 'endless', 'somebody:1', 1);
+	queue_up('endless', "SELECT redis_lock('endless')", $s[0]);
+	my $calls = settled_calls();
+	pause(1.5);
+	is($redis->script_calls - $calls, 0, 'a lock without TTL is not polled');
+	$redis->foreign_unlock('endless');
+	is($s[0]->wait(20)->error, undef, 'but waited for');
+	give_back($s[0], 'endless');
+}
+
+#
+# A string with a TTL is a token lock of somebody who tells nothing.
+#
+{
+	$redis->cmd('SET', 'token', 'secret', 'PX', $lease_ms);
+	$s[0]->query_is("SELECT redis_try_lock('token')", 'f', 'busy');
+	my $calls = $redis->script_calls;
+	$s[0]->start("SELECT redis_lock('token')");
+	$node->wait_for_waiters('token', 1);
+	pause(2);
+	my $polls = $redis->script_calls - $calls;
+	cmp_ok($polls, '>=', 3, 'polled');
+	cmp_ok($polls, '<=', 20, 'but not all the time');
+	is($redis->cmd('GET', 'token'), 'secret', 'and left alone');
+	$redis->cmd('DEL', 'token');
+	is($s[0]->wait(20)->error, undef, 'taken when it is gone');
+	give_back($s[0], 'token');
+
+	$redis->cmd('SET', 'token', 'secret', 'PX', 1000);
+	$s[0]->query_is("SELECT redis_try_lock('token', '20s')",
+		't', 'or when its time is over');
+	give_back($s[0], 'token');
+}
+
+#
+# Time limits: the shorter one of wait and lock_timeout decides, behind a local
+# holder and behind a foreign one, as head of the queue and behind it.
+#
+{
+	$s[9]->query("SELECT redis_lock('local')");
+	$redis->foreign_lock($_) foreach 'foreign', 'queued';
+	queue_up('queued', "SELECT redis_lock('queued')", $s[8]);
+	my $before = stats();
+
+	foreach my $key ('local', 'foreign', 'queued')
+	{
+		my $on_time = sub {
+			my ($ms, $result, $what) = @_;
+			local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+			cmp_ok($result->ms, '>=', $ms - 1, "$key, $what: not too early");
+			cmp_ok($result->ms, '<', 10_000, "$key, $what: nor too late");
+		};
+		my $false = sub {
+			my ($ms, $sql, $what) = @_;
+			local $Test::Builder::Level = $Test::Builder::Level + 1;
+			my $result = $s[0]->query("SELECT $sql");
+
+			is($result->out . $result->{raw}, 'f', "$key, $what: false");
+			$on_time->($ms, $result, $what);
+		};
+		my $raises = sub {
+			my ($ms, $sql, $what) = @_;
+			local $Test::Builder::Level = $Test::Builder::Level + 1;
+			my $result = $s[0]->query("SELECT $sql");
+
+			$result->fails('55P03',
+				qr/canceling statement due to lock timeout/,
+				"$key, $what: error");
+			$on_time->($ms, $result, $what);
+		};
+
+		$false->(0, "redis_try_lock('$key')", 'no wait');
+		$false->(200, "redis_try_lock('$key', '200ms')", 'wait');
+		$s[0]->query("SET lock_timeout = '200ms'");
+		$raises->(200, "redis_lock('$key')", 'lock_timeout');
+		$raises->(200, "redis_try_lock('$key', NULL)",
+			'lock_timeout, endless wait');
+		$raises->(200, "redis_try_lock('$key', '20s')",
+			'lock_timeout, longer wait');
+		$false->(150, "redis_try_lock('$key', '150ms')",
+			'lock_timeout, shorter wait');
+		$false->(0, "redis_try_lock('$key')", 'lock_timeout, no wait');
+		$s[0]->query("SET lock_timeout = '20s'");
+		$false->(200, "redis_try_lock('$key', '200ms')",
+			'longer lock_timeout');
+		$s[0]->query('RESET lock_timeout');
+	}
+	my $after = stats();
+
+	# A slow request may use up the time before there is anything to wait for.
+	my %more = map { $_ => $after->{$_} - $before->{$_} } keys %$after;
+	is($more{timeouts} + $more{busy}, 24, 'timeouts and refusals are counted');
+	cmp_ok($more{timeouts}, '>=', 12, 'most of them as timeouts');
+	cmp_ok($more{busy}, '>=', 6, 'those without a wait as busy');
+
+	# The limit is for waiting, not for being served.
+	$s[0]->query_is("SELECT redis_try_lock('free', '0'), redis_unlock('free')",
+		't|t', 'a wait of nothing is enough for a free lock');
+
+	foreach my $key ('local', 'foreign')
+	{
+		$s[0]->query("SET statement_timeout = '200ms'");
+		$s[0]->query_fails("SELECT redis_lock('$key')",
+			'57014', qr/statement timeout/, "$key: statement_timeout");
+		$s[0]->query_fails("SELECT redis_try_lock('$key', '20s')",
+			'57014', qr/statement timeout/, "$key: statement_timeout, wait");
+		$s[0]->query('RESET statement_timeout');
+
+		$s[0]->start("SELECT redis_lock('$key')");
+		$node->wait_for_waiters($key, 1);
+		is($viewer->value('SELECT pg_cancel_backend(' . $s[0]->pid . ')'),
+			't', 'pg_cancel_backend');
+		$s[0]->wait(20)->fails('57014', qr/user request/, "$key: cancelled");
+		$node->wait_for_waiters($key, 0);
+		$s[0]->query_is("SELECT redis_try_lock('$key')",
+			'f', "$key: the session works as before");
+	}
+	is(stats()->{cancels} - $before->{cancels}, 6, 'cancels are counted');
+
+	# No limit.
+	my @endless = ('NULL', "'178000000 years'");
+	push @endless, "'infinity'"
+	  if $viewer->value('SHOW server_version_num') >= 170000;
+	foreach my $wait (@endless)
+	{
+		$redis->foreign_lock('forever');
+		queue_up('forever', "SELECT redis_try_lock('forever', $wait)", $s[0]);
+		pause(0.5);
+		ok($s[0]->is_running, "wait $wait");
+		$redis->foreign_unlock('forever');
+		is($s[0]->wait(20)->out, 't', 'until it is given back');
+		give_back($s[0], 'forever');
+	}
+
+	give_back($s[9], 'local');
+	$redis->foreign_unlock('queued');
+	is($s[8]->wait(20)->error, undef, 'the one before has it');
+	give_back($s[8], 'queued');
+	$redis->foreign_unlock('foreign');
+}
+
+#
+# The subscriber's connection is killed while somebody waits, and the release
+# is told when nobody listens.  It has to be noticed when the connection is
+# there again.
+#
+{
+	$redis->foreign_lock('deaf');
+	queue_up('deaf', "SELECT redis_lock('deaf')", @s[ 0, 1 ]);
+	my ($ear) = connections('listener');
+	$redis->cmd('MULTI');
+	$redis->cmd('CLIENT', 'KILL', 'ID', $ear->{id});
+	$redis->cmd('DEL', 'deaf');
+	$redis->tell_waiters('deaf');
+	is_deeply($redis->cmd('EXEC'), [ 1, 1, 0 ], 'nobody hears the release');
+	is($s[0]->wait($soon)->error, undef, 'and yet it is noticed');
+	ok($s[1]->is_running, 'by one');
+	$redis->wait_for_subscribers('deaf', 1);
+	give_back($s[0], 'deaf');
+	is($s[1]->wait($soon)->error, undef, 'then by the other one');
+	give_back($s[1], 'deaf');
+
+	# The new subscription works.
+	$redis->foreign_lock('deaf');
+	queue_up('deaf', "SELECT redis_lock('deaf')", $s[0]);
+	($ear) = connections('listener');
+	$redis->cmd('CLIENT', 'KILL', 'ID', $ear->{id});
+	$redis->wait_for_subscribers('deaf', 1);
+	is($redis->foreign_unlock('deaf'), 1, 'the release is told');
+	is($s[0]->wait($soon)->error, undef, 'and heard');
+	give_back($s[0], 'deaf');
+}
+
+#
+# A release between the first try and the subscription: the proxy keeps back
+# the SUBSCRIBE, the key is given back, nobody is told; the try that follows
+# the confirmation finds it free.
+#
+{
+	my $one = $far->session;
+	my $two = $far->session;
+	my $hold = sub {
+		my ($key) = @_;
+		my $rule = $proxy->rule(
+			match => "\r\nSUBSCRIBE\r\n",
+			action => 'hold');
+
+		$redis->foreign_lock($key);
+		$one->start("SELECT redis_lock('$key')");
+		$proxy->wait_for_rule($rule);
+		return;
+	};
+	my $least = 1e9;
+
+	# As long as there is no confirmation the waiter looks every second.  The
+	# release comes right after it has looked, so that the next look is not
+	# what finds the key free; one time of two a slow machine can keep up.
+	foreach my $round (1 .. 2)
+	{
+		my $calls = $redis->script_calls;
+
+		$hold->("gap $round");
+		poll_until('the second look',
+			sub { $redis->script_calls >= $calls + 2 });
+		is($redis->foreign_unlock("gap $round"), 0, 'the release is told to nobody');
+		my $told = now();
+		$proxy->release;
+		is($one->wait($soon)->error, undef, 'but noticed');
+		my $took = now() - $told;
+		$least = $took if $took < $least;
+		give_back($one, "gap $round");
+	}
+	cmp_ok($least, '<', 0.5, 'by the try after the confirmation');
+
+	# And by that look, if the confirmation does not come.
+	$hold->('deaf gap');
+	$redis->foreign_unlock('deaf gap');
+	is($one->wait($soon)->error, undef, 'even without a subscription');
+	$proxy->release;
+	give_back($one, 'deaf gap');
+
+	# A message comes while the head asks: the reply, which says busy for ten
+	# minutes, is kept back until the release has been told.
+	$redis->foreign_lock('crossing');
+	queue_up('crossing', "SELECT redis_lock('crossing')", $one);
+	my $rule = $proxy->rule(
+		on => 'reply',
+		match => 'crossing',
+		action => 'hold');
+	$redis->tell_waiters('crossing');
+	$proxy->wait_for_rule($rule);
+	is($redis->foreign_unlock('crossing'), 1, 'told while the head asks');
+	pause(0.2);
+	$proxy->release;
+	is($one->wait($soon)->error, undef, 'and not forgotten');
+	give_back($one, 'crossing');
+
+	# The same with a second waiter, and a head that gives up over it.
+	$redis->foreign_lock('crossing');
+	queue_up('crossing', "SELECT redis_lock('crossing')", $one);
+	$two->start("SELECT redis_lock('crossing')");
+	poll_until(
+		'two waiters',
+		sub {
+			$far->value('SELECT count(*) FROM redis_locks') == 2;
+		});
+	$rule = $proxy->rule(
+		on => 'reply',
+		match => 'crossing',
+		action => 'hold');
+	$redis->tell_waiters('crossing');
+	$proxy->wait_for_rule($rule);
+	$redis->foreign_unlock('crossing');
+	$one->cancel;
+	$one->wait($soon)->fails('57014', qr/user request/, 'the head is cancelled');
+	is($two->wait($soon)->error, undef, 'the next one has it');
+	$proxy->release;
+	give_back($two, 'crossing');
+	$_->quit foreach $one, $two;
+}
+
+#
+# A head that is stopped in the middle of its first try: nothing is subscribed
+# yet, so nobody will tell anything, and the end of the foreign lease is for it
+# alone to see.  It is passed over when a request can no longer be under way.
+#
+{
+	my $one = $far->session;
+	my $two = $far->session;
+
+	$far->set(
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms');
+	$redis->foreign_lock('halfway', ms => 1500);
+	my $rule = $proxy->rule(
+		on => 'reply',
+		match => 'halfway',
+		action => 'hold');
+	$one->start("SELECT redis_lock('halfway')");
+	$proxy->wait_for_rule($rule);
+	$one->freeze;
+	$two->start("SELECT redis_lock('halfway')");
+	my $passed = eval { $two->wait(12)->error || 'taken' };
+	$proxy->release;
+	$one->thaw;
+	is($passed, 'taken', 'a head stopped while it asks is passed over');
+	$two->query("SELECT redis_unlock('halfway')") if defined $passed;
+	$one->wait(20);
+	$_->quit foreach $one, $two;
+	$far->set(
+		'lockredis.connect_timeout' => '2s',
+		'lockredis.command_timeout' => '3s');
+}
+
+#
+# Releases at any moment of a wait: none is missed.
+#
+{
+	my ($most, $sum, $noticed, $rounds) = (0, 0, 0, 40);
+
+	foreach my $round (1 .. $rounds)
+	{
+		$redis->foreign_lock('any');
+		$s[0]->start("SELECT redis_lock('any')");
+		pause(rand() * 0.01);
+		$redis->foreign_unlock('any');
+		my $told = now();
+		$noticed++ unless defined $s[0]->wait($soon)->error;
+		my $took = now() - $told;
+		$most = $took if $took > $most;
+		$sum += $took;
+		$s[0]->query("SELECT redis_unlock('any')");
+	}
+	note sprintf 'woken after %.1f ms on average, %.1f ms at most',
+	  $sum / $rounds * 1e3, $most * 1e3;
+	is($noticed, $rounds, 'releases at any moment are noticed');
+}
+
+$_->quit foreach @s, $viewer;
+nothing_left([ $node, $far ], $redis);
+done_testing();

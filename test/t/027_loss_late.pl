@@ -1,0 +1,260 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A lock that is lost while Redis is slow, silent or away: a reply or a renewal
+# that comes after the end of the lease revives nothing and does not touch the
+# next owner; what remains in Redis is given back; a renewal that overlaps a
+# release is nobody's loss.
+# Proves G5, G6, G7.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+# Leases have to outlast what a busy machine does between two statements.
+my $lease_ms = limit(2) * 1000;
+my $short_ms = $lease_ms / 4;
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	proxy => $proxy,
+	settings => {
+		'lockredis.lease' => "${lease_ms}ms",
+		'lockredis.command_timeout' => limit(2) . 's'
+	});
+my $other = LockRedis::Node->create(
+	'other',
+	redis => $redis,
+	settings => { 'lockredis.lease' => "${lease_ms}ms" });
+my $one = $node->session;
+my $two = $node->session;
+
+$_->wait_for_up foreach $node, $other;
+
+$node->warm_up($one, "${lease_ms}ms");
+
+# ----------
+# Replies that come after the end of the lease
+# ----------
+
+# A lease that ended while its release was on the way is no error.
+$one->query_is("SELECT redis_lock('given', '${short_ms}ms')", '', 'held');
+my $rule =
+  $proxy->rule(on => 'reply', match => 'given', action => 'hold');
+$one->start("SELECT redis_unlock('given')");
+$proxy->wait_for_rule($rule);
+poll_until('the lease to end', sub { $redis->cmd('EXISTS', 'given') == 0 });
+pause($short_ms / 1000);
+$proxy->release;
+my $result = $one->wait;
+is($result->out . $result->{raw},
+	't', 'a release that was answered after the end of the lease');
+
+# one takes a short lease and takes it again with a long one; Redis has
+# lengthened the lease, but the reply is held until the short one has ended.
+$one->query_is("SELECT redis_lock('late', '${short_ms}ms')", '', 'held');
+$rule = $proxy->rule(on => 'reply', match => 'late', action => 'hold');
+$one->start("SELECT redis_lock('late', '1 hour')");
+$proxy->wait_for_rule($rule);
+$node->wait_for_loss('late');
+$proxy->release;
+$one->wait->fails('55000', qr/expired/,
+	'taking it again does not succeed after the end of the lease');
+poll_until('what remained in Redis to be given back',
+	sub { $redis->cmd('EXISTS', 'late') == 0 });
+$one->is_lost($redis, 'late', 'expired', qr/expired/, 'taken again too late');
+
+$one->query_is("SELECT redis_lock('late', '${short_ms}ms')", '', 'held');
+$rule = $proxy->rule(on => 'reply', match => 'late', action => 'hold');
+$one->start("SELECT redis_extend('late', '1 hour')");
+$proxy->wait_for_rule($rule);
+$node->wait_for_loss('late');
+$proxy->release;
+$result = $one->wait;
+is($result->out . $result->{raw},
+	'f', 'an extension does not succeed after the end of the lease');
+poll_until('what remained in Redis to be given back',
+	sub { $redis->cmd('EXISTS', 'late') == 0 });
+$one->is_lost($redis, 'late', 'expired', qr/expired/, 'extended too late');
+
+# The same with a renewal: the reply is held until the lease, as it was before
+# the renewal, has ended.  Then it comes, and says that all is well.
+$rule = $proxy->rule(
+	on => 'reply', match => 'late', skip => 1, action => 'hold');
+$one->query_is("SELECT redis_lock('late')", '', 'held');
+$proxy->wait_for_rule($rule);
+$node->wait_for_loss('late');
+$proxy->release;
+poll_until('what remained in Redis to be given back',
+	sub { $redis->cmd('EXISTS', 'late') == 0 });
+is( $node->value(q{SELECT renewals FROM redis_locks WHERE key = 'late'}),
+	0, 'the late reply did not count');
+$one->is_lost($redis, 'late', 'expired', qr/expired/,
+	'a late renewal reply does not revive');
+
+# The renewal itself is held until the lease has ended in Redis, too, and
+# somebody else has the key.
+$rule = $proxy->rule(match => 'late', skip => 1, action => 'hold');
+$one->query_is("SELECT redis_lock('late')", '', 'held');
+$proxy->wait_for_rule($rule);
+$node->wait_for_loss('late');
+poll_until('the lease to end in Redis',
+	sub { $redis->cmd('HSETNX', 'late', 'next', 1) == 1 });
+$redis->cmd('PEXPIRE', 'late', 60_000);
+my $calls = $redis->script_calls;
+$proxy->release;
+poll_until('the renewal to run', sub { $redis->script_calls > $calls });
+is_deeply($redis->hash('late'), { next => 1 },
+	'a late renewal does not touch the next owner');
+$one->is_lost($redis, 'late', 'expired', qr/expired/, 'a late renewal');
+$redis->cmd('DEL', 'late');
+
+# ----------
+# What remains in Redis after a loss is given back
+# ----------
+
+# Renewals run, but none is answered: Redis has the lock when we have declared
+# it lost.  It has been made to last for ever there, so nothing but the
+# watchdog can remove it; a session of another server waits for that.
+my $waiter = $other->session;
+$rule = $proxy->rule(
+	on => 'reply', match => 'remains', skip => 1, action => 'drop', times => 0);
+$one->query_is("SELECT redis_lock('remains')", '', 'held');
+$proxy->wait_for_rule($rule);
+$redis->cmd('PERSIST', 'remains');
+$waiter->start("SELECT redis_lock('remains')");
+$other->wait_for_waiters('remains', 1);
+$node->wait_for_loss('remains');
+is($redis->cmd('PTTL', 'remains'), -1, 'Redis has it without end');
+$proxy->clear;
+is($waiter->wait->error, undef, 'given back, and somebody else has it');
+$one->is_lost($redis, 'remains', 'expired', qr/expired/,
+	'declared lost, then given back');
+$waiter->query_is("SELECT redis_is_held('remains'), redis_unlock('remains')",
+	't|t', 'the next owner was not disturbed');
+$proxy->clear;
+$node->wait_until_asked($two);
+
+# The same, but the loss is acknowledged before anything can be given back.
+$rule = $proxy->rule(
+	on => 'reply', match => 'remains', skip => 1, action => 'drop', times => 0);
+$one->query_is("SELECT redis_lock('remains')", '', 'held');
+$proxy->wait_for_rule($rule);
+$redis->cmd('PERSIST', 'remains');
+$node->wait_for_loss('remains');
+$one->query_warns("SELECT redis_unlock('remains')",
+	'f', '01000', qr/expired/, 'acknowledged');
+$proxy->clear;
+poll_until('it to be given back',
+	sub { $redis->cmd('EXISTS', 'remains') == 0 });
+nothing_left([ $node, $other ], $redis,
+	name => 'nothing remains after the loss was acknowledged');
+$proxy->clear;
+$node->wait_until_asked($two);
+
+# ----------
+# A renewal that overlaps a release
+# ----------
+
+# The watchdog's renewal is held on the way.  Meanwhile one gives the lock back
+# over its own connection, and somebody else takes it: another session of this
+# server, whose hold may be in the same slot, and then a client elsewhere.
+# When the renewal arrives it must neither touch their lock nor have anybody
+# marked lost.
+foreach my $who ('of this server', 'elsewhere')
+{
+	my $losses = $node->lock_stat('losses');
+	$rule = $proxy->rule(match => 'overlap', skip => 1, action => 'hold');
+	$one->query_is("SELECT redis_lock('overlap')", '', 'held');
+	$proxy->wait_for_rule($rule);
+	$one->query_is("SELECT redis_unlock('overlap')", 't',
+		'given back while a renewal is on its way');
+	if ($who eq 'elsewhere')
+	{
+		$redis->foreign_lock('overlap', owner => 'elsewhere', ms => 1000);
+	}
+	else
+	{
+		$two->query_is("SELECT redis_lock('overlap', '10 minutes')",
+			'', 'taken by another session');
+	}
+	my $hash = $redis->hash('overlap');
+	my $ttl = $redis->cmd('PTTL', 'overlap');
+	$calls = $redis->script_calls;
+	$proxy->release;
+	poll_until('the renewal to run', sub { $redis->script_calls > $calls });
+	if ($who eq 'elsewhere')
+	{
+		poll_until('the lease to end', sub { !$redis->cmd('EXISTS', 'overlap') },
+			1.5);
+		pass("a renewal does not lengthen the lock of a client $who");
+	}
+	else
+	{
+		is_deeply($redis->hash('overlap'), $hash,
+			"a renewal does not touch the lock of a session $who");
+		cmp_ok($redis->cmd('PTTL', 'overlap'), '<=', $ttl, 'nor its lease');
+	}
+
+	# One more round trip of the watchdog: it has read that reply by then.
+	$one->query_is("SELECT redis_lock('after')", '', 'another lock');
+	poll_until('its renewal',
+		sub {
+			$node->value(
+				q{SELECT renewals > 0 FROM redis_locks WHERE key = 'after'})
+			  eq 't';
+		});
+	$one->query_is("SELECT redis_unlock('after')", 't', 'given back');
+	if ($who ne 'elsewhere')
+	{
+		$two->query_is(
+			"SELECT redis_is_held('overlap'), redis_unlock('overlap')",
+			't|t', 'the next holder is not marked lost');
+	}
+	is($node->lock_stat('losses'), $losses, 'nobody has lost anything');
+}
+
+# ----------
+# Redis goes away
+# ----------
+
+# For longer than the lease.
+$one->query_is("SELECT redis_lock('away')", '', 'held');
+$redis->stop;
+$node->wait_for_loss('away');
+$one->query_is("SELECT redis_is_held('away')", 'f', 'not held');
+$one->query_fails("SELECT redis_lock('away')",
+	'55000', qr/expired/, 'lost, not unreachable');
+$redis->start;
+$proxy->clear;
+$node->wait_until_asked($two);
+$one->is_lost($redis, 'away', 'expired', qr/expired/,
+	'Redis was away for longer than the lease');
+$node->warm_up($one, "${lease_ms}ms");
+
+# The same, with the data still there afterwards: given back.
+$one->query_is("SELECT redis_lock('away')", '', 'held');
+$redis->cmd('PERSIST', 'away');
+$redis->stop(keep => 1);
+$node->wait_for_loss('away');
+$redis->start;
+poll_until('it to be given back', sub { $redis->cmd('EXISTS', 'away') == 0 });
+$proxy->clear;
+$node->wait_until_asked($two);
+$one->is_lost($redis, 'away', 'expired', qr/expired/, 'Redis was away, data kept');
+
+# Only for a moment, but without its data.  The lease is longer than a restart
+# takes, so it is the next renewal that finds out.
+my $long_ms = limit(6) * 1000;
+$one->query_is("SET lockredis.lease = '${long_ms}ms'; SELECT redis_lock('empty')",
+	'', 'held');
+$redis->restart;
+$node->wait_for_loss('empty');
+$one->is_lost($redis, 'empty', 'deleted', qr/deleted/, 'Redis was restarted empty');
+$waiter->quit;
+nothing_left([ $node, $other ], $redis);
+$_->quit foreach $one, $two;
+done_testing();

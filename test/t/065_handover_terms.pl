@@ -1,0 +1,397 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Where a lock does not pass from session to session inside shared memory, since
+# Redis would have to know; and that whoever is handed a lock has it as if Redis
+# had given it: what the views show, its own guard, renewal, loss.
+# Proves G22.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Handover;
+use LockRedis::Wait qw(limit);
+
+start_servers();
+
+#
+# Where Redis has to know: another lease, given leases, hold_at_least, several
+# holds counted in Redis, a token lock's lease, and too little time left.
+#
+# [ what, statements of the holder, its release, the waiter ]
+#
+my $wait_plain = q{SELECT redis_lock('KEY')};
+my @not = (
+	[
+		'a shorter lease',
+		[ q{SET lockredis.lease = '5min'}, q{SELECT redis_lock('KEY')} ],
+		q{SELECT redis_unlock('KEY')}, $wait_plain
+	],
+	[
+		'a longer lease',
+		[ q{SET lockredis.lease = '15min'}, q{SELECT redis_lock('KEY')} ],
+		q{SELECT redis_unlock('KEY')}, $wait_plain
+	],
+	[
+		'a given lease', [q{SELECT redis_lock('KEY', '10min')}],
+		q{SELECT redis_unlock('KEY')}, $wait_plain
+	],
+	[
+		'a given lease of a transaction',
+		[ 'BEGIN', q{SELECT redis_xact_lock('KEY', '10min')} ],
+		'COMMIT', $wait_plain
+	],
+	[
+		'a waiter with a given lease',
+		[q{SELECT redis_lock('KEY')}],
+		q{SELECT redis_unlock('KEY')},
+		q{SELECT redis_lock('KEY', '10min')}
+	],
+	[
+		'two given leases',
+		[q{SELECT redis_lock('KEY', '10min')}],
+		q{SELECT redis_unlock('KEY')},
+		q{SELECT redis_lock('KEY', '10min')}
+	],
+	[
+		'an extended lease',
+		[ q{SELECT redis_lock('KEY')}, q{SELECT redis_extend('KEY', '10min')} ],
+		q{SELECT redis_unlock('KEY')}, $wait_plain
+	],
+	[
+		'a longer lease since',
+		[
+			q{SELECT redis_lock('KEY')},
+			q{SELECT redis_lock('KEY', '1h')},
+			q{SELECT redis_unlock('KEY')}
+		],
+		q{SELECT redis_unlock('KEY')},
+		$wait_plain
+	],
+	[
+		'two holds at redis_unlock_all',
+		[q{SELECT redis_lock('KEY'), redis_lock('KEY')}],
+		'SELECT redis_unlock_all()',
+		$wait_plain
+	],
+	[
+		'two holds at DISCARD ALL',
+		[q{SELECT redis_lock('KEY'), redis_lock('KEY')}],
+		'DISCARD ALL', $wait_plain
+	],
+	[
+		'a waiter with hold_at_least',
+		[q{SELECT redis_lock('KEY')}],
+		q{SELECT redis_unlock('KEY')},
+		q{CALL redis_with_lock('KEY', 'SELECT 1', '1min', hold_at_least => '10ms')},
+		'ends by itself'
+	]);
+foreach my $case (@not)
+{
+	my ($what, $before, $give, $wait, $ends) = @$case;
+	my $key = "not: $what";
+
+	run($one, with_key($_, $key)) foreach @$before;
+	my ($owner, $count) = ($redis->owner_of($key), $node->lock_stat('handoffs'));
+	$node->queue_up($key, $two => with_key($wait, $key));
+	my $calls = $redis->script_calls;
+	run($one, with_key($give, $key));
+	is($two->wait(limit(10))->error, undef, "$key: got");
+	cmp_ok($redis->script_calls - $calls,
+		'>=', 2, "$key: released and taken in Redis");
+	is($node->lock_stat('handoffs'), $count, "$key: not handed over");
+
+	if (!$ends)
+	{
+		isnt($redis->owner_of($key), $owner, "$key: another owner");
+		run($two, "SELECT redis_unlock('$key')");
+	}
+	run($one, 'RESET lockredis.lease');
+	poll_until('the key to have gone', sub { !$redis->cmd('EXISTS', $key) });
+	gone($key, $key);
+}
+
+# While hold_at_least is pending the key stays locked, for those here as well.
+{
+	my $key = 'not: hold_at_least';
+	my $count = $node->lock_stat('handoffs');
+
+	$one->start("CALL redis_with_lock('$key', 'CALL await_waiter(''$key'')',"
+		  . " hold_at_least => '1500ms')");
+	poll_until('the job to have the lock', sub { $redis->cmd('EXISTS', $key) });
+	my $since = now();
+	$two->start("SELECT redis_lock('$key')");
+	$one->wait;
+	is($two->wait(limit(20))->error, undef, "$key: got");
+	cmp_ok(now() - $since, '>', 1.2, "$key: not before its time");
+	is($node->lock_stat('handoffs'), $count, "$key: not handed over");
+	run($two, "SELECT redis_unlock('$key')");
+	gone($key, $key);
+}
+
+# Without a watchdog nobody would renew it.  The postmaster is stopped, so it
+# starts no other one; the waiter would wait for one for five seconds.
+{
+	my $key = 'not: no watchdog';
+	my $count = $node->lock_stat('handoffs');
+	my $watchdog = $node->watchdog_pid;
+	my ($postmaster) = split /\n/,
+	  PostgreSQL::Test::Utils::slurp_file($node->data_dir . '/postmaster.pid');
+
+	$node->set('lockredis.command_timeout' => '500ms');
+	run($one, "SELECT redis_lock('$key')");
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
+	kill 'STOP', $postmaster;
+	kill 'TERM', $watchdog;
+	eval {
+		poll_until(
+			'the watchdog to be gone',
+			sub {
+				$one->value(
+					"SELECT count(*) FROM pg_stat_activity WHERE pid = $watchdog")
+				  == 0;
+			});
+		my $calls = $redis->script_calls;
+		run($one, "SELECT redis_unlock('$key')");
+		is($redis->script_calls - $calls, 1, "$key: released in Redis");
+		is($one->value('SELECT handoffs FROM redis_lock_stats'),
+			$count, "$key: not handed over");
+	};
+	my $error = $@;
+	kill 'CONT', $postmaster;
+	die $error if $error;
+	is($two->wait(limit(20))->error,
+		undef, "$key: got as soon as there is one again");
+	run($two, "SELECT redis_unlock('$key')");
+	$node->wait_for_up;
+	$node->set('lockredis.command_timeout' => '3s');
+	gone($key, $key);
+}
+
+#
+# What is shown of it.
+#
+{
+	my $key = 'shown';
+
+	run($one, "SELECT redis_lock('$key')");
+	my $acquired =
+	  $node->value("SELECT acquired_at FROM redis_locks WHERE key = '$key'");
+	my $owner = $node->value("SELECT owner FROM redis_locks WHERE key = '$key'");
+	$node->queue_up(
+		$key,
+		$two => "SELECT redis_lock('$key')",
+		$three => "SELECT redis_lock('$key')",
+		$four => "BEGIN; SELECT redis_xact_lock('$key')");
+	my $blockers = sub {
+		my ($s) = @_;
+		return $node->value(
+			"SELECT blocked_by FROM redis_locks WHERE key = '$key' AND pid = "
+			  . $s->pid);
+	};
+	my @pids = map { $_->pid } $one, $two, $three;
+	is($blockers->($two), "{$pids[0]}", 'shown: behind the holder');
+	is( $blockers->($four),
+		'{' . join(',', @pids) . '}',
+		'shown: behind all before');
+
+	run($one, "SELECT redis_unlock('$key')");
+	$two->wait;
+	is($blockers->($two), '', 'shown: the new holder waits for nobody');
+	is($blockers->($three), "{$pids[1]}",
+		'shown: the next one for the new holder');
+	is($blockers->($four), "{$pids[1],$pids[2]}", 'shown: and so on');
+	is( $node->value(
+			"SELECT owner, lease, hold_count, scope, acquired_at > '$acquired',"
+			  . " acquired_at <= now(), expires_in > '9min', expires_in <= '10min'"
+			  . " FROM redis_locks WHERE granted AND key = '$key'"),
+		"$owner|00:10:00|1|session|t|t|t|t",
+		'shown: lease, owner and time of the new holder');
+	$three->cancel;
+	$three->wait;
+	is($two->value("SELECT redis_lock_owner('$key')"),
+		$owner, 'shown: redis_lock_owner');
+	$two->query_is("SELECT redis_lock_ttl('$key') BETWEEN '9min' AND '10min'",
+		't', 'shown: redis_lock_ttl');
+
+	# Taken again, partly given back, extended: as any other.
+	$two->query_is("SELECT redis_lock('$key'), redis_hold_count('$key')",
+		'|2', 'again: counted');
+	is_deeply($redis->hash($key), { $owner => 2 }, 'again: in Redis as well');
+	$two->query_is("SELECT redis_unlock('$key'), redis_hold_count('$key')",
+		't|1', 'again: given back');
+	is_deeply($redis->hash($key), { $owner => 1 }, 'again: in Redis as well');
+	$two->query_is(
+		"SELECT redis_extend('$key', '20min'), redis_extend('$key', NULL)",
+		't|t', 'again: extended');
+	ok($four->is_running, 'again: all the time the next one waits');
+	run($two, "SELECT redis_unlock('$key')");
+	is($four->wait->error, undef, 'again: then it gets it');
+	run($four, 'COMMIT');
+	gone($key, 'shown');
+}
+$_->quit foreach $one, $two, $three, $four;
+nothing_left($node, $redis, keys => $counters);
+
+#
+# A lease that is renewed for one goes on being renewed for the next.
+#
+my $lease = limit(1);
+{
+	my $key = 'renewed';
+	my @sessions =
+	  map { $node->session(settings => { 'lockredis.lease' => "${lease}s" }) }
+	  1 .. 3;
+	my $renewals =
+	  "SELECT renewals FROM redis_locks WHERE granted AND key = '$key'";
+
+	run($sessions[0], "SELECT redis_lock('$key')");
+	my $owner = $redis->owner_of($key);
+	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } @sessions[ 1, 2 ]);
+	foreach my $n (0 .. 2)
+	{
+		poll_until('some renewals', sub { $node->value($renewals) >= 3 });
+		is( $node->value(
+				"SELECT pid FROM redis_locks WHERE granted AND key = '$key'"),
+			$sessions[$n]->pid,
+			"renewed: holder $n");
+		$sessions[$n]->query_is("SELECT redis_is_held('$key')",
+			't', "renewed: still held by $n");
+		last if $n == 2;
+		run($sessions[$n], "SELECT redis_unlock('$key')");
+		die 'not got' if defined $sessions[ $n + 1 ]->wait->error;
+		cmp_ok($node->value($renewals), '<', 3, 'renewed: counted anew');
+	}
+	is($redis->owner_of($key), $owner, 'renewed: one owner all the time');
+
+	# expires_in is that of the lease that it was handed with.
+	is( $node->value(
+			"SELECT expires_in > '0' AND expires_in <= '${lease}s' FROM redis_locks WHERE granted"
+		),
+		't',
+		'renewed: expires_in');
+	run($sessions[2], "SELECT redis_unlock('$key')");
+	$_->quit foreach @sessions;
+	nothing_left(
+		$node, $redis,
+		keys => $counters,
+		name => 'renewed: nothing is left');
+}
+
+#
+# A lock that is lost after the hand-over is the loss of its new holder, who
+# is guarded by its own terms and not by those of the one before.
+#
+# [ what, how the lock goes, the reason ]
+#
+foreach my $case (
+	[ 'DEL', sub { $redis->cmd('DEL', $_[0]) }, 'deleted' ],
+	[
+		'force_unlock',
+		sub { $node->value("SELECT redis_force_unlock('$_[0]')") eq 't' or die },
+		'forced'
+	])
+{
+	my ($what, $lose, $reason) = @$case;
+	my $key = "lost by $what";
+	my $strict = $node->session(
+		settings => {
+			'lockredis.lease' => "${lease}s",
+			'lockredis.commit_guard' => 'verify',
+			'lockredis.on_lost' => 'terminate'
+		});
+	my $usual = $node->session(settings => { 'lockredis.lease' => "${lease}s" });
+	my $lax = $node->session(
+		settings => {
+			'lockredis.lease' => "${lease}s",
+			'lockredis.commit_guard' => 'off'
+		});
+	my $lost = sub {
+		poll_until(
+			'the loss to be seen',
+			sub {
+				$node->value(
+					"SELECT count(*) FROM redis_locks WHERE lost_reason = '$reason' AND key = '$key'"
+				) == 1;
+			});
+	};
+
+	# From the strictest to the usual one.
+	run($strict, "SELECT redis_lock('$key')");
+	run($usual, 'BEGIN');
+	$node->queue_up($key, $usual => "SELECT redis_xact_lock('$key')");
+	run($strict, "SELECT redis_unlock('$key')");
+	die 'not got' if defined $usual->wait->error;
+	run($usual, 'INSERT INTO t VALUES (3)');
+	$lose->($key);
+	$lost->();
+	$usual->query_is("SELECT redis_is_held('$key')",
+		'f', "$key: it knows, and goes on");
+	$usual->query_fails('COMMIT', '40001', qr/\Q$key\E.*lost/s,
+		"$key: but cannot commit");
+	$strict->query_is(
+		'BEGIN; INSERT INTO t VALUES (4); COMMIT; SELECT 1',
+		'1',
+		"$key: to the one before it is nothing");
+
+	# From the strictest to the one who does not care.
+	run($strict, "SELECT redis_lock('$key')");
+	$node->queue_up($key, $lax => "SELECT redis_lock('$key')");
+	run($strict, "SELECT redis_unlock('$key')");
+	die 'not got' if defined $lax->wait->error;
+	$lose->($key);
+	$lost->();
+	$lax->query_is('BEGIN; INSERT INTO t VALUES (5); COMMIT; SELECT 1',
+		'1', "$key: without a guard it commits");
+	$lax->query_warns(
+		"SELECT redis_unlock('$key')", 'f',
+		'01000', qr/lost/,
+		"$key: and is told");
+
+	# And from there to the strictest: it is terminated.
+	run($lax, "SELECT redis_lock('$key')");
+	$node->queue_up($key, $strict => "SELECT redis_lock('$key')");
+	run($lax, "SELECT redis_unlock('$key')");
+	die 'not got' if defined $strict->wait->error;
+	$lose->($key);
+	poll_until('the strict one to be terminated', sub { $strict->is_gone });
+	pass("$key: the strictest is terminated");
+	$lax->query_is("SELECT redis_is_held('$key'), redis_try_lock('$key', '10s')",
+		'f|t', "$key: the key can be had again");
+	run($lax, "SELECT redis_unlock('$key')");
+	$_->quit foreach $strict, $usual, $lax;
+	nothing_left(
+		$node, $redis,
+		keys => $counters,
+		name => "$key: nothing is left");
+}
+
+# The guard that asks Redis does so for the owner that was handed over.
+{
+	my $key = 'verified';
+	my ($plain, $verify) =
+	  map { $node->session(settings => { 'lockredis.commit_guard' => $_ }) }
+	  'off', 'verify';
+
+	foreach my $case ('kept', 'gone')
+	{
+		run($plain, "SELECT redis_lock('$key')");
+		$node->queue_up($key,
+			$verify =>
+			  "BEGIN; INSERT INTO t VALUES (6); SELECT redis_xact_lock('$key')");
+		run($plain, "SELECT redis_unlock('$key')");
+		die 'not got' if defined $verify->wait->error;
+		$redis->cmd('DEL', $key) if $case eq 'gone';
+		my $result = $verify->query('COMMIT');
+		is( $result->sqlstate,
+			$case eq 'gone' ? '40001' : undef,
+			"$key: commit, $case");
+	}
+	$_->quit foreach $plain, $verify;
+	nothing_left(
+		$node, $redis,
+		keys => $counters,
+		name => "$key: nothing is left");
+}
+
+done_testing();

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The benchmark works: its driver runs a few short slices, its report is
+# written, and what both say is right where noise cannot move it.
+#
+# - an uncontended pair is two client commands, a transaction with one lock too;
+#   taking again, looking, trying what a local session has, handing over: none
+# - the counters that the locks protect miss no pair, and would miss some if
+#   nothing excluded
+# - results.json, results.svg and summary.svg can be parsed
+#
+# Proves G31.
+
+use strict;
+use warnings FATAL => 'all';
+use JSON::PP;
+use LockRedis::Test;
+use PostgreSQL::Test::Utils;
+
+need_tool('make');
+need_tool('python3');
+
+my $out = PostgreSQL::Test::Utils::tempdir();
+
+command_ok([ 'make', '-s', 'bench' ], 'programs of the benchmark');
+command_ok(
+	[
+		$^X, (map { "-I$_" } @INC), 'test/bench/measure',
+		'--output', $out, '--quick', '--rounds', 1,
+		'--contenders', 'bare,session,xact,none',
+		qw(counts uncontended hot)
+	],
+	'a few slices');
+
+my $raw = decode_json(slurp_file("$out/raw.json"));
+is_deeply(
+	$raw->{counts},
+	{
+		pair => 2, fenced => 2, commit => 2,
+		again => 0, is_held => 0, try_local => 0, hand_over => 0
+	},
+	'client commands of single operations');
+
+my %cell = map { ("$_->{part} $_->{clients} $_->{contender}" => $_) }
+  @{ $raw->{cells} };
+foreach my $name (qw(bare session xact))
+{
+	my $cell = $cell{"uncontended 1 $name"};
+
+	is($cell->{script_calls}, 2, "$name: two script calls a pair");
+	is_deeply($cell->{commands}, { EVALSHA => 2 }, "$name: and nothing else");
+	foreach my $work ('uncontended 1', 'uncontended 16', 'hot 16')
+	{
+		$cell = $cell{"$work $name"};
+		cmp_ok($cell->{steps}, '>', 0, "$name, $work: has worked");
+		is($cell->{lost_updates}, 0, "$name, $work: lost no update");
+	}
+}
+cmp_ok($cell{'hot 16 none'}{lost_updates},
+	'>', 0, 'without a lock updates are lost');
+
+# The report
+command_ok([ 'python3', 'test/bench/report', $out ], 'report');
+my $results = decode_json(slurp_file("$out/results.json"));
+my ($pair) = grep { $_->{must} eq '2 client commands' } @{ $results->{bars} };
+ok($pair && $pair->{reached}, 'the report says so too');
+like(
+	slurp_file("$out/results.md"),
+	qr/^\| redis_lock \|.*^\| redis_xact_lock \|/ms,
+	'a table');
+foreach my $picture ('results', 'summary')
+{
+	command_like(
+		[
+			'python3', '-c',
+			'import sys, xml.etree.ElementTree as E;'
+			  . 'print(sum(e.tag.endswith("rect") for e in E.parse(sys.argv[1]).iter()))',
+			"$out/$picture.svg"
+		],
+		qr/^[1-9]\d*$/,
+		"$picture: a picture with bars");
+}
+
+done_testing();

@@ -1,0 +1,310 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Transaction-level locks beside session-level ones, prepared transactions, many
+# at once (one pipelined batch of multi-key scripts), and all that waits for them,
+# ends them from outside, or runs in parallel.
+# Proves G2, G4, G8.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Transactions;
+use LockRedis::Wait qw(limit);
+
+start_servers();
+
+# ----------
+# Both scopes on one key
+# ----------
+
+subtest 'session-level first' => sub {
+	run($one, "SELECT redis_lock('both'); SELECT redis_lock('both')");
+	run($one, 'BEGIN');
+	costs($one, "SELECT redis_xact_lock('both')", '', 0,
+		'a transaction-level one beside them');
+	is(count_in_redis('both'), 2, 'adds nothing in Redis');
+	is(rows_of('both'), 'session 2, transaction 1', 'two rows in the view');
+	$one->query_is("SELECT redis_hold_count('both')", 3, 'counts one more');
+	costs($one, 'COMMIT', '', 0, 'its end');
+	is(count_in_redis('both'), 2, 'takes nothing away');
+	$one->query_is("SELECT redis_hold_count('both')", 2, 'two are left');
+	$one->query_is("SELECT redis_unlock('both'), redis_unlock('both')",
+		't|t', 'and given back');
+	is($redis->cmd('EXISTS', 'both'), 0, 'free');
+};
+
+subtest 'transaction-level first' => sub {
+	run($one, "BEGIN; SELECT redis_xact_lock('both')");
+	costs($one, "SELECT redis_lock('both')", '', 0,
+		'the first session-level one on top');
+	is(count_in_redis('both'), 1, 'Redis shows the session-level ones');
+	$one->query_is("SELECT redis_hold_count('both')", 2, 'two holds');
+	costs($one, "SELECT redis_lock('both')", '', 1, 'the second one');
+	is(count_in_redis('both'), 2, 'Redis shows two');
+	$one->query_is("SELECT redis_hold_count('both')", 3, 'three holds');
+	costs($one, "SELECT redis_unlock('both')", 't', 1, 'unlocking one');
+	is(count_in_redis('both'), 1, 'Redis shows one');
+	costs($one, "SELECT redis_unlock('both')", 't', 0, 'unlocking the other');
+	is(count_in_redis('both'), 1, 'the transaction has it');
+	is(rows_of('both'), 'transaction 1', 'alone');
+	$one->query_warns("SELECT redis_unlock('both')",
+		'f', '01000', qr/don't own/, 'redis_unlock does not touch that');
+	costs($one, 'SELECT redis_unlock_all()', 0, 0,
+		'redis_unlock_all neither');
+	is(count_in_redis('both'), 1, 'still held');
+	$two->query_is("SELECT redis_try_lock('both')", 'f', 'from others');
+	costs($one, 'COMMIT', '', 1, 'the end of the transaction does');
+	is($redis->cmd('EXISTS', 'both'), 0, 'free');
+};
+
+subtest 'the session keeps it' => sub {
+	foreach my $end ('COMMIT', 'ROLLBACK')
+	{
+		run($one,
+	"BEGIN; SELECT redis_xact_lock('both');
+	 SELECT redis_lock('both'), redis_lock('both')"
+		);
+		costs($one, $end, '', 0, $end);
+		is(count_in_redis('both'), 2, 'two holds in Redis');
+		is(rows_of('both'), 'session 2', 'of the session');
+		is($one->value('SELECT redis_unlock_all()'), 1, 'given back');
+		is($redis->cmd('EXISTS', 'both'), 0, 'free');
+	}
+};
+
+# A re-entry asks the store only if the lease left is too short for it.
+subtest 'leases' => sub {
+	run($one, "BEGIN; SELECT redis_xact_lock('both', '1 min')");
+	costs($one, "SELECT redis_lock('both', '30 s')", '', 0, 'a shorter lease');
+	costs($one, "SELECT redis_lock('both', '2 min')", '', 1,
+		'a second session-level one, longer');
+	cmp_ok($redis->cmd('PTTL', 'both'), '>', 60_000, 'the lease grew');
+	costs($one, "SELECT redis_xact_lock('both', '90 s')", '', 0,
+		'again in the transaction, shorter');
+	costs($one, "SELECT redis_xact_lock('both', '1 h')", '', 1, 'and longer');
+	cmp_ok($redis->cmd('PTTL', 'both'), '>', 300_000, 'the lease grew again');
+	costs($one, "SELECT redis_unlock('both'), redis_unlock('both')",
+		't|t', 1, 'unlocked');
+	$one->query_is('COMMIT', '', 'committed');
+	is($redis->cmd('EXISTS', 'both'), 0, 'free');
+};
+
+# ----------
+# PREPARE TRANSACTION
+# ----------
+
+run($one, "BEGIN; INSERT INTO t VALUES (4); SELECT redis_xact_lock('2pc')");
+$one->query_fails("PREPARE TRANSACTION 'p'",
+	'0A000', qr/cannot PREPARE a transaction that holds Redis locks/,
+	'PREPARE TRANSACTION with a transaction-level lock');
+is($redis->cmd('EXISTS', '2pc'), 0, 'ends the transaction and gives it back');
+is($node->value('SELECT count(*) FROM pg_prepared_xacts'), 0, 'nothing prepared');
+$one->query_is(
+	"BEGIN; SAVEPOINT a; SELECT redis_xact_lock('2pc'); ROLLBACK TO a;
+	 INSERT INTO t VALUES (4); SELECT redis_lock('2pc'); PREPARE TRANSACTION 'p'",
+	"\n", 'a session-level one does not matter');
+$one->query_is("COMMIT PREPARED 'p'; SELECT redis_unlock('2pc')",
+	't', 'and stays with the session');
+
+# ----------
+# Many locks
+# ----------
+
+# All three requests are in Redis although the reply to the first one has not
+# come yet: so it is one pipelined batch.
+of_redis 'nothing that could keep a reply' => sub {
+	run($one,
+	"BEGIN;
+	 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
+	);
+	is(scalar($redis->all_keys), 250, '250 locks');
+	my $before = $redis->script_calls;
+	$proxy->rule(on => 'reply', match => 'many', action => 'hold');
+	$one->start('COMMIT');
+	poll_until('Redis to have released all', sub { !$redis->all_keys });
+	ok($one->is_running, 'no reply has been read');
+	is($redis->script_calls - $before, 3, 'released by three commands');
+	$proxy->clear;
+	$proxy->release;
+	is($one->wait->error, undef, 'the reply comes');
+	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'none is left');
+};
+
+costs(
+	$one,
+	q{BEGIN; SAVEPOINT a;
+	  SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i;
+	  ROLLBACK TO a; COMMIT},
+	'250',
+	250 + 3,
+	'250 locks of a savepoint');
+
+# Giving back costs a hundredth of the commands, so if it took as long as
+# taking something would be quadratic.
+{
+	my $taken = $one->query(
+		"BEGIN;
+		 SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
+		limit(120));
+	is($taken->out, 10000, '10,000 locks in one transaction');
+	is($redis->cmd('DBSIZE'), 10000, 'Redis has them all');
+	costs($one, "SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
+		10000, 0, 'all taken again');
+	run($one, 'INSERT INTO t VALUES (5)');
+	my $done;
+	my $n = commands_of(sub { $done = $one->query('COMMIT') });
+	of_redis 'no commands that could be counted' => sub {
+		is($n, 100, 'released by a hundred commands');
+	};
+	is($done->error, undef, 'committed');
+	of_redis 'no locks share a request' => sub {
+		cmp_ok($done->ms, '<', $taken->ms / 2, 'in less time');
+	};
+	of_table 'a hundredth of the requests' => sub {
+		cmp_ok($done->ms, '<', $taken->ms * 10, 'not in much more time');
+	};
+	is($redis->cmd('DBSIZE'), 0, 'nothing is left in Redis');
+	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'or in the table');
+}
+
+# More than there is room for: refused before anything is sent.
+{
+	my $acquires = $node->lock_stat('acquires');
+	my $result = $one->query(
+		q{BEGIN; SAVEPOINT a;
+		  SELECT count(redis_xact_lock('over ' || i)) FROM generate_series(1, 11000) i},
+		limit(120));
+	$result->fails('53400', qr/lockredis\.max_locks/, 'too many locks');
+	is($node->lock_stat('acquires') - $acquires, 10_100, 'as many as max_locks says');
+	is($redis->cmd('DBSIZE'), 0, 'all were given back at the error');
+	$one->query_is(
+		"ROLLBACK TO a; SELECT redis_xact_lock('over'); COMMIT",
+		'', 'the transaction goes on');
+}
+
+# ----------
+# Others wait for it
+# ----------
+
+foreach my $end ('COMMIT', 'ROLLBACK', 'ROLLBACK TO a')
+{
+	run($one, "BEGIN; SAVEPOINT a; SELECT redis_xact_lock('awaited')");
+	$two->start("BEGIN; SELECT redis_xact_lock('awaited')");
+	$node->wait_for_waiters('awaited', 1);
+	is( $node->value(
+			"SELECT scope, blocked_by FROM redis_locks WHERE waiting_since IS NOT NULL"
+		),
+		'transaction|{' . $one->pid . '}',
+		'the view shows what is waited for');
+	$one->query_is($end, '', $end);
+	is($two->wait->error, undef, 'the next one has it');
+	$two->query_is("SELECT redis_is_held('awaited'); COMMIT", 't', 'held');
+	run($one, 'ROLLBACK') if $end =~ /TO/;
+}
+$one->query_is("BEGIN; SELECT redis_xact_lock('awaited')", '', 'once more');
+$two->query_fails(
+	"BEGIN; SET LOCAL lock_timeout = '50ms'; SELECT redis_xact_lock('awaited')",
+	'55P03', qr/lock timeout/, 'lock_timeout while waiting');
+run($two, 'ROLLBACK');
+$two->query_is("SELECT redis_try_xact_lock('awaited', '50 ms')",
+	'f', 'a bounded wait');
+$one->query_is('COMMIT', '', 'given back');
+
+# ----------
+# Cancel, terminate, FATAL, a client that is gone
+# ----------
+
+{
+	my $victim = $node->session;
+	run($victim, "BEGIN; SELECT redis_xact_lock('victim')");
+	$victim->start('SELECT pg_sleep(600)');
+	poll_until('the victim to sleep',
+		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
+	$victim->cancel;
+	$victim->wait->fails('57014', qr/cancel/, 'a cancelled statement');
+	is($redis->cmd('EXISTS', 'victim'), 0, 'gives back the locks of its transaction');
+	$victim->query_is(
+		"ROLLBACK; BEGIN; SELECT redis_xact_lock('victim')",
+		'', 'the next transaction takes it');
+	$victim->start('SELECT pg_sleep(600)');
+	poll_until('the victim to sleep',
+		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
+	$victim->terminate;
+	$victim->wait->fails('57P01', qr/terminating/, 'terminated');
+	$victim->quit;
+	is($redis->cmd('EXISTS', 'victim'), 0, 'given back');
+}
+{
+	my $idle = $node->session(
+		settings => { idle_in_transaction_session_timeout => '100ms' });
+	run($idle,
+		"SELECT redis_lock('session'); BEGIN;
+		 SELECT redis_xact_lock('idle')");
+	poll_until('the idle session to be ended', sub { $idle->is_gone });
+	is_deeply([ $redis->all_keys ], [], 'FATAL while idle gives back both kinds');
+	$idle->quit;
+}
+{
+	my $client = $node->session;
+	run($client, "BEGIN; SELECT redis_xact_lock('client')");
+	$client->vanish;
+	poll_until('the lock to be given back', sub { !$redis->cmd('EXISTS', 'client') });
+	poll_until('the backend to end', sub { $client->is_gone });
+}
+{
+	# In the middle of waiting, with a lock held already.
+	my $waiter = $node->session;
+	run($one, "SELECT redis_lock('blocker')");
+	run($waiter, "BEGIN; SELECT redis_xact_lock('mine')");
+	$waiter->start("SELECT redis_xact_lock('blocker')");
+	$node->wait_for_waiters('blocker', 1);
+	$waiter->cancel;
+	$waiter->wait->fails('57014', qr/cancel/, 'cancelled while waiting');
+	is_deeply([ $redis->all_keys ], ['blocker'],
+		'gives back what the transaction had');
+	run($waiter, "ROLLBACK; BEGIN; SELECT redis_xact_lock('mine'); SAVEPOINT a");
+	$waiter->start("SELECT redis_xact_lock('blocker')");
+	$node->wait_for_waiters('blocker', 1);
+	$waiter->cancel;
+	$waiter->wait->fails('57014', qr/cancel/, 'cancelled in a savepoint');
+	$waiter->query_is("ROLLBACK TO a; SELECT redis_is_held('mine')",
+		't', 'keeps what was taken before it');
+	$waiter->quit;
+	is($redis->cmd('EXISTS', 'mine'), 0, 'given back when the client leaves');
+	$one->query_is("SELECT redis_unlock('blocker')", 't', 'unlocked');
+}
+
+# ----------
+# Parallel workers
+# ----------
+
+{
+	my $setting =
+	  $node->value(
+		"SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')"
+	  );
+	is( $node->value(
+			q{SELECT DISTINCT proparallel, provolatile FROM pg_proc
+			  WHERE proname IN ('redis_xact_lock', 'redis_try_xact_lock')}),
+		'r|v',
+		'parallel restricted');
+	run($one,
+	q{CREATE FUNCTION mislabelled(k text) RETURNS bool PARALLEL SAFE LANGUAGE plpgsql AS $$
+		  BEGIN RETURN redis_try_xact_lock(k); END $$;
+		  BEGIN; SELECT redis_xact_lock('leader')});
+	run($one, "SET LOCAL $setting = on");
+	is($one->value("SELECT count(*) > 0 FROM pg_class WHERE relname <> 'x'"),
+		't', 'a worker ran while the leader held a lock');
+	is($redis->cmd('EXISTS', 'leader'), 1, 'its end did not release');
+	$one->query_fails("SELECT mislabelled('leader')",
+		'25000', qr/parallel worker/, 'a worker does not take locks');
+	is($redis->cmd('EXISTS', 'leader'), 0, 'the error gives the lock back');
+	run($one, 'ROLLBACK');
+	$one->query_is("SET $setting = on; SELECT redis_try_xact_lock('leader'); RESET $setting",
+		't', 'the planner leaves the lock functions to the leader');
+}
+
+$_->quit foreach $one, $two;
+nothing_left($node, $redis);
+done_testing();

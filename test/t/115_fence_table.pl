@@ -1,0 +1,438 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Fencing: the table cannot be written by ordinary roles except through the
+# functions, nor made to run their code as its owner; other schemas, databases,
+# encodings, a dump; where nothing can be written.
+# Proves G8, G17, G33.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Topic::Fencing;
+use PostgreSQL::Test::Utils;
+
+start_servers();
+
+# ----------
+# Who may write the table
+# ----------
+
+my $seen = "SELECT max(token) FROM redis_fences WHERE key = ";
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE bob LOGIN;
+CREATE ROLE service LOGIN;
+GRANT EXECUTE ON FUNCTION redis_fence_check(text, bigint) TO service;
+SQL
+$one->value(
+	"SELECT redis_fenced_xact_lock('forgotten'), redis_fenced_xact_lock('row')");
+
+subtest 'ordinary roles' => sub {
+	my $bob = $node->session(user => 'bob');
+
+	$bob->query_is("SELECT redis_fenced_xact_lock('bob')", '1',
+		'an ordinary role records through the function');
+	is(row('bob'), 1, 'indeed');
+	$bob->query_is("$seen 'bob'", '1', 'and may look at the table');
+	foreach my $sql (
+		"INSERT INTO redis_fences VALUES ('x', 1, now())",
+		"UPDATE redis_fences SET token = 1",
+		"UPDATE redis_fences SET recorded_at = now()",
+		'DELETE FROM redis_fences',
+		'TRUNCATE redis_fences',
+		"SELECT 1 FROM redis_fences WHERE key = 'bob' FOR UPDATE",
+		"SELECT 1 FROM redis_fences WHERE key = 'bob' FOR KEY SHARE",
+		"DO 'BEGIN LOCK TABLE redis_fences IN ROW EXCLUSIVE MODE; END'",
+		'CREATE TRIGGER t BEFORE INSERT ON redis_fences FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()',
+		"SELECT redis_fence_check('bob', 100)",
+		"SELECT redis_fence_forget('bob')")
+	{
+		$bob->query_fails($sql, '42501', qr/permission denied/, $sql);
+	}
+	foreach my $sql (
+		'ALTER TABLE redis_fences DISABLE ROW LEVEL SECURITY',
+		'CREATE RULE r AS ON INSERT TO redis_fences DO NOTHING',
+		'DROP TABLE redis_fences')
+	{
+		$bob->query_fails($sql, '42501', qr/must be owner/, $sql);
+	}
+	is(row('bob'), 1, 'nothing has changed');
+
+	# The owner of the extension.
+	$one->query_is(
+		"SELECT redis_fence_forget('bob'), redis_fence_forget('bob')",
+		't|f', 'the owner may forget a key, once');
+	is(row('bob'), '', 'forgotten');
+	$bob->query_is("SELECT redis_fenced_xact_lock('bob')", '2',
+		'a key that was forgotten starts from its counter');
+	$one->query_is("BEGIN; SELECT redis_fence_forget('bob'); ROLLBACK",
+		't', 'in a transaction that is rolled back');
+	is(row('bob'), 2, 'not forgotten');
+	$one->query_fails("SELECT redis_fence_forget(NULL)",
+		'22004', qr/key must not be null/, 'null key');
+
+	# Somebody else's identity is not left behind, by errors neither.
+	$bob->query_is(
+		"BEGIN; SELECT redis_fenced_xact_lock('bob'); SELECT current_user",
+		"3\nbob", 'the role is still itself');
+	$two->start("SELECT redis_fence_check('bob', 50)");
+	$node->wait_for_postgres_lock($two);
+	$bob->query('ROLLBACK');
+	$two->wait;
+	$bob->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	$two->query_is("SELECT redis_fence_check('bob', 60)", '', 'recorded: 60');
+	my $result = $bob->query(<<'SQL');
+DO $$
+BEGIN
+	PERFORM redis_fenced_xact_lock('bob');
+EXCEPTION WHEN serialization_failure THEN
+	RAISE NOTICE 'caught as %', current_user;
+END $$
+SQL
+	is_deeply([ map { $_->message } $result->notices ],
+		['caught as bob'], 'also after an error in the middle');
+	$bob->query_fails("DELETE FROM redis_fences", '42501',
+		qr/permission denied/, 'and has its own rights');
+	$bob->query('ROLLBACK');
+
+	# Through a function of the owner's, and with another role.
+	$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION definer() RETURNS bigint LANGUAGE sql SECURITY DEFINER
+	SET search_path = pg_catalog, pg_temp
+	AS $$ SELECT public.redis_fenced_xact_lock('bob') $$;
+GRANT service TO bob;
+SQL
+	$bob->query_is('SELECT definer()', '61', 'inside SECURITY DEFINER');
+	$bob->query_is(
+		"SET ROLE service; SELECT redis_fenced_xact_lock('bob'), current_user; RESET ROLE",
+		'62|service', 'after SET ROLE');
+	$bob->quit;
+	nothing_left($node, $redis, keys => $counters);
+};
+
+# An ordinary role puts operators, functions and tables of its own in front of
+# PostgreSQL's.  They are called where it asks for them itself, and nowhere in
+# what runs as the owner of the table.
+subtest 'own operators in front of the path' => sub {
+	$node->safe_psql('postgres', <<'SQL');
+CREATE SCHEMA evil AUTHORIZATION bob;
+CREATE TABLE witness (who text, what text);
+GRANT ALL ON witness TO PUBLIC;
+GRANT EXECUTE ON FUNCTION redis_fence_check(text, bigint), redis_fence_forget(text) TO bob;
+SQL
+	my $bob = $node->session(user => 'bob');
+	my $setup = $bob->query(<<'SQL');
+CREATE FUNCTION evil.tell(what text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO public.witness VALUES (current_user, what);
+	RETURN true;
+END $$;
+CREATE FUNCTION evil.less(bigint, bigint) RETURNS boolean LANGUAGE sql
+	AS $$ SELECT evil.tell('<') $$;
+CREATE FUNCTION evil.equal(text, text) RETURNS boolean LANGUAGE sql
+	AS $$ SELECT evil.tell('=') $$;
+CREATE OPERATOR evil.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.less);
+CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal);
+CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+	AS $$ SELECT pg_catalog.clock_timestamp() FROM evil.tell('clock_timestamp') $$;
+CREATE TABLE evil.redis_fences (LIKE public.redis_fences INCLUDING ALL);
+CREATE FUNCTION evil.trigger() RETURNS trigger LANGUAGE plpgsql
+	AS $$ BEGIN PERFORM evil.tell('trigger'); RETURN NEW; END $$;
+CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON evil.redis_fences
+	FOR EACH ROW EXECUTE FUNCTION evil.trigger();
+CREATE TEMP TABLE redis_fences (LIKE public.redis_fences INCLUDING ALL);
+CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON pg_temp.redis_fences
+	FOR EACH ROW EXECUTE FUNCTION evil.trigger();
+SQL
+	is($setup->{raw}, '', 'set up');
+
+	foreach my $path ('evil, pg_catalog', 'pg_temp, evil, pg_catalog')
+	{
+		$bob->query("SET search_path = $path");
+		$bob->query_is(
+			q{SELECT 1::bigint < 2::bigint, 'a'::text = 'b'::text, clock_timestamp() IS NULL},
+			't|t|f',
+			"$path: operators of its own");
+		is( $node->value(
+				q{SELECT string_agg(DISTINCT who, ' '), count(*) FROM witness}),
+			'bob|3',
+			'are called');
+		$node->safe_psql('postgres', 'TRUNCATE witness');
+
+		my $high = 1000 + (row('evil') || 0);
+		$bob->query_is(
+			"SELECT public.redis_fence_check('evil', $high)", '',
+			'redis_fence_check');
+		my $token = $high + 1;
+		$bob->query_is(
+			"BEGIN; SELECT public.redis_fenced_xact_lock('evil'); SELECT public.redis_try_fenced_xact_lock('evil'); COMMIT",
+			"$token\n$token", 'redis_fenced_xact_lock, that has to be raised');
+		$bob->query_fails("SELECT public.redis_fence_check('evil', 1)",
+			'40002', qr/stale/, 'redis_fence_check, stale');
+		$bob->query_is("SELECT public.redis_fence_forget('forgotten')",
+			$path eq 'evil, pg_catalog' ? 't' : 'f', 'redis_fence_forget');
+		is(row('evil'), $token, 'recorded where it belongs');
+		is($node->value('SELECT string_agg(DISTINCT what, \' \') FROM witness'),
+			'', 'none of its own code has run');
+		is($node->value('SELECT count(*) FROM evil.redis_fences'),
+			0, 'nor was its own table written');
+	}
+	$bob->quit;
+	nothing_left($node, $redis, keys => $counters);
+};
+
+# ----------
+# Other databases
+# ----------
+
+# The extension in a schema of another name.
+subtest 'another schema' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE other');
+	$node->safe_psql('other',
+		'CREATE SCHEMA "Odd ""schema"; CREATE EXTENSION lockredis SCHEMA "Odd ""schema"');
+	my $s = $node->session(dbname => 'other');
+
+	$s->query_fails("SELECT redis_fenced_xact_lock('row')",
+		'42883', qr/does not exist/, 'not on the path');
+	my $before = counter('row') || 0;
+	$s->query_is(
+		q{SELECT "Odd ""schema".redis_fenced_xact_lock('row')},
+		$before + 1, 'by its full name; keys are common to all databases');
+	is($node->value(q{SELECT token FROM "Odd ""schema".redis_fences WHERE key = 'row'},
+			dbname => 'other'),
+		$before + 1, 'recorded there');
+	is(row('row'), 1, 'each database has its own table');
+
+	# Renamed while sessions have used it.
+	$node->safe_psql('other', 'ALTER SCHEMA "Odd ""schema" RENAME TO locks');
+	$s->query_is("SELECT locks.redis_fenced_xact_lock('row')",
+		$before + 2, 'a schema that is renamed later');
+	$s->query_is("SELECT locks.redis_fence_check('row', 100)", '', 'check');
+	$s->query_is("SELECT locks.redis_fence_forget('row')", 't', 'forget');
+
+	# Made anew while sessions have used it.
+	$node->safe_psql('other',
+		'DROP EXTENSION lockredis; CREATE EXTENSION lockredis SCHEMA locks');
+	$s->query_is("SELECT locks.redis_fenced_xact_lock('row')",
+		$before + 3, 'an extension that is made anew');
+	$s->query_is('SELECT key, token FROM locks.redis_fences',
+		'row|' . ($before + 3), 'recorded');
+	$s->quit;
+	nothing_left($node, $redis, keys => $counters);
+};
+
+# The owner of a database owns the schema public and can rename it, but is no
+# superuser.  A table of the same name stands where ours was, with a trigger:
+# whatever finds our table by its name must not run it as the owner of ours.
+subtest 'a schema that is put in the place of ours' => sub {
+	$node->safe_psql('postgres',
+		'CREATE ROLE carol LOGIN; CREATE DATABASE shop OWNER carol');
+	$node->safe_psql('shop', 'CREATE EXTENSION lockredis');
+	my ($carol, $other) =
+	  map { $node->session(dbname => 'shop', user => 'carol') } 1 .. 2;
+	my $witness = sub {
+		return $node->value(q{SELECT string_agg(DISTINCT who, ' ') FROM w.witness},
+			dbname => 'shop');
+	};
+
+	# Her session has used the table, so its statements are prepared.
+	my $token = $carol->value("SELECT redis_fenced_xact_lock('shop')");
+	my $setup = $carol->query(<<'SQL');
+CREATE SCHEMA w;
+CREATE TABLE w.witness (who text);
+CREATE FUNCTION w.trigger() RETURNS trigger LANGUAGE plpgsql
+	AS $$ BEGIN INSERT INTO w.witness VALUES (current_user); RETURN NEW; END $$;
+ALTER SCHEMA public RENAME TO other;
+CREATE SCHEMA public;
+CREATE TABLE public.redis_fences (LIKE other.redis_fences INCLUDING ALL);
+CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON public.redis_fences
+	FOR EACH ROW EXECUTE FUNCTION w.trigger();
+SQL
+	is($setup->{raw}, '', 'set up');
+	my $result = $carol->query("SELECT other.redis_fenced_xact_lock('shop')");
+	is($witness->(), '', 'no code of hers has run as the owner of the extension');
+	is($result->out . ($result->error || ''),
+		$token + 1, 'and the token is recorded');
+	is( $node->value('SELECT token FROM other.redis_fences', dbname => 'shop'),
+		$token + 1,
+		'where it belongs');
+
+	# A second session of hers exchanges the two schemas again and again, so that
+	# some exchange comes after the name was looked up and before it is used.
+	$setup = $carol->query(<<'SQL');
+CREATE SEQUENCE w.stop;
+CREATE PROCEDURE w.swap() LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE NOT (SELECT is_called FROM w.stop) LOOP
+		ALTER SCHEMA public RENAME TO between;
+		ALTER SCHEMA other RENAME TO public;
+		ALTER SCHEMA between RENAME TO other;
+		COMMIT;
+	END LOOP;
+END $$;
+CREATE PROCEDURE w.use(n int) LANGUAGE plpgsql AS $$
+DECLARE
+	recorded int := 0;
+BEGIN
+	WHILE recorded < n LOOP
+		BEGIN
+			PERFORM public.redis_fenced_xact_lock('shop');
+			recorded := recorded + 1;
+		EXCEPTION WHEN undefined_function OR undefined_table OR invalid_schema_name THEN
+			NULL;
+		END;
+		COMMIT;
+	END LOOP;
+END $$;
+SQL
+	is($setup->{raw}, '', 'set up');
+	$other->start('CALL w.swap()');
+	is($carol->query('CALL w.use(500)')->error, undef,
+		'500 tokens recorded while schemas are exchanged');
+	$node->value("SELECT nextval('w.stop')", dbname => 'shop');
+	is($other->wait->error, undef, 'many times');
+	is($witness->(), '', 'no code of hers has run as the owner of the extension');
+	$_->quit foreach $carol, $other;
+	nothing_left($node, $redis, keys => $counters);
+};
+
+subtest 'key_prefix' => sub {
+	my $s = $node->session(settings => { 'lockredis.key_prefix' => 'app:' });
+
+	$s->query_is("SELECT redis_fenced_xact_lock('prefixed'), redis_fence('prefixed')",
+		'1|1', 'taken');
+	is(counter('app:prefixed'), 1, 'the prefix is part of the counter');
+	is(row('app:prefixed'), 1, "and of the table's key");
+	$s->query_is("SELECT redis_fence_check('prefixed', 7)", '', 'recorded: 7');
+	is(row('app:prefixed'), 7, 'redis_fence_check');
+	$s->query_is("SELECT redis_fenced_xact_lock('prefixed')", '8', 'raised');
+	$s->query_is("SELECT redis_fence_forget('prefixed')", 't',
+		'redis_fence_forget');
+	is(row('app:prefixed'), '', 'forgotten');
+	$s->quit;
+	nothing_left($node, $redis, keys => $counters);
+};
+
+# Redis speaks UTF-8; the table has the key in the encoding of its database.
+subtest 'encodings' => sub {
+	my $key = "cl\xc3\xa9 \xc3\xbc";
+
+	$node->safe_psql('postgres',
+		"CREATE DATABASE latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+	$node->safe_psql('postgres',
+		"CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+	foreach my $dbname ('latin1', 'ascii')
+	{
+		$node->safe_psql($dbname, 'CREATE EXTENSION lockredis');
+		my $s = $node->session(dbname => $dbname);
+
+		$redis->cmd('FLUSHALL');
+		$s->query_is("SELECT redis_fenced_xact_lock('$key')", '1', "$dbname: taken");
+		is(counter($key), 1, "$dbname: the counter's name is UTF-8");
+		$s->query_is(
+			"SELECT key = '$key', octet_length(key), token FROM redis_fences",
+			't|' . ($dbname eq 'latin1' ? 5 : 7) . '|1',
+			"$dbname: the key is in the encoding of the database");
+		$s->query_is("SELECT redis_fence_check('$key', 9)", '', "$dbname: check");
+		$s->query_is("SELECT redis_fenced_xact_lock('$key')", '10', "$dbname: raised");
+		$s->query_fails("SELECT redis_fence_check('$key', 2)",
+			'40002', qr/of lock "\Q$key\E"/, "$dbname: the key in a message");
+		$s->query_is("SELECT redis_fence_forget('$key')", 't', "$dbname: forget");
+		if ($dbname eq 'ascii')
+		{
+			$s->query_fails(
+				"SELECT redis_fenced_xact_lock(E'\\xff')",
+				'22021', qr/invalid byte sequence/,
+				"$dbname: no UTF-8, no key");
+		}
+		$s->quit;
+	}
+	nothing_left($node, $redis, keys => $counters);
+};
+
+# A dump has the table's rows, as the counter may not be there where it is
+# restored.
+subtest 'dump and restore' => sub {
+	my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
+	my $all = q{SELECT string_agg(key || '=' || token || '@' || recorded_at, ',' ORDER BY key) FROM redis_fences};
+
+	$one->query_is("SELECT redis_fence_check('dump', 77)", '', 'recorded: 77');
+	command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('postgres') ],
+		'dumped');
+	$node->safe_psql('postgres', 'CREATE DATABASE restored');
+	command_ok(
+		[
+			'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d',
+			$node->connstr('restored')
+		],
+		'restored');
+	is($node->value($all, dbname => 'restored'),
+		$node->value($all), 'with its rows');
+
+	$redis->cmd('FLUSHALL');
+	my $s = $node->session(dbname => 'restored', user => 'bob');
+	$s->query_is("SELECT redis_fenced_xact_lock('dump')", '78',
+		'tokens go on where they were, though the counter is gone');
+	$s->query_fails('DELETE FROM redis_fences', '42501',
+		qr/permission denied/, 'and the table is as protected as before');
+	$s->quit;
+	nothing_left($node, $redis, keys => $counters);
+};
+
+# ----------
+# Where nothing can be written
+# ----------
+
+subtest 'a read-only transaction' => sub {
+	my $before = counter('row') || 0;
+
+	foreach my $function ('redis_fenced_xact_lock', 'redis_try_fenced_xact_lock')
+	{
+		$one->query_fails("BEGIN READ ONLY; SELECT $function('row')",
+			'25006', qr/read-only transaction/, $function);
+		$one->query('ROLLBACK');
+	}
+	$one->query_fails("BEGIN READ ONLY; SELECT redis_fence_check('row', 5000)",
+		'25006', qr/read-only transaction/, 'redis_fence_check');
+	$one->query('ROLLBACK');
+	is(counter('row') || 0, $before, 'no token was drawn');
+	nothing_left($node, $redis, keys => $counters);
+};
+
+of_redis 'it takes no locks' => sub {
+	subtest 'a standby' => sub {
+		$node->backup('fence');
+		my $standby = LockRedis::Node->new('standby');
+		$standby->init_from_backup($node, 'fence', has_streaming => 1);
+		$standby->start;
+		$node->wait_for_catchup($standby);
+		$standby->wait_for_up;
+		my $s = $standby->session;
+		my $token = $s->value("SELECT redis_fenced_lock('standby')");
+
+		is($token, counter('standby'), 'session-level tokens can be had');
+		$two->query_is("SELECT redis_try_fenced_lock('standby')",
+			'NULL', 'and exclude those of the primary');
+		foreach my $key ('standby', 'standby 2')
+		{
+			$s->query_fails("SELECT $_('$key')",
+				'25006', qr/recovery|read-only/, "$_ of $key")
+			  foreach 'redis_fenced_xact_lock', 'redis_try_fenced_xact_lock',
+			  'redis_fence_forget';
+			$s->query_fails("SELECT redis_fence_check('$key', 1)",
+				'25006', qr/recovery|read-only/, "redis_fence_check of $key");
+		}
+		is(counter('standby 2'), undef, 'nothing was taken for it');
+		$s->query_is("SELECT redis_fence('standby'), redis_unlock('standby')",
+			"$token|t", 'the hold is not disturbed');
+		$s->quit;
+		nothing_left([ $node, $standby ], $redis, keys => $counters);
+		$standby->stop;
+	};
+};
+
+$one->quit;
+$two->quit;
+nothing_left($node, $redis, keys => $counters);
+done_testing();

@@ -1,0 +1,359 @@
+# Copyright (c) 2026, lockredis contributors
+
+# CALL redis_with_lock, the command: which ones there may be, errors come
+# through as they are, jobs in jobs; whatever ends the command, the lock is
+# given back, not before its transaction has ended; nothing but the runner gives
+# it back.
+# Proves G24.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Topic::Jobs;
+use PostgreSQL::Test::Utils;
+
+start_servers();
+
+# ----------
+# Commands
+# ----------
+
+subtest 'commands' => sub {
+	$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE commits() LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO done VALUES ('b');
+	COMMIT;
+	INSERT INTO done VALUES ('c');
+	ROLLBACK;
+END $$;
+SQL
+	my %good = (
+		'several statements' => [
+			"INSERT INTO done VALUES ('a'); INSERT INTO done VALUES ('b'); UPDATE done SET what = what || 'x'",
+			'ax bx'
+		],
+		'a statement that needs an earlier one' => [
+			"CREATE TABLE made (a text); INSERT INTO made VALUES ('made'); INSERT INTO done SELECT a FROM made; DROP TABLE made",
+			'made'
+		],
+		'RETURNING' => [ "INSERT INTO done VALUES ('r') RETURNING what", 'r' ],
+		'SELECT' => [ 'SELECT 1; SELECT 2', '' ],
+		'nothing' => [ '', '' ],
+		'a comment' => [ '-- nothing', '' ],
+		'DO' => [ "DO \$\$ BEGIN INSERT INTO done VALUES ('do'); END \$\$", 'do' ],
+		'EXPLAIN' => [ 'EXPLAIN SELECT 1', '' ],
+		'SHOW' => [ 'SHOW lockredis.lease', '' ],
+		'a procedure that commits, among other statements' => [
+			"INSERT INTO done VALUES ('a'); CALL commits(); INSERT INTO done VALUES ('d')",
+			'a b d'
+		],
+		'locks of its own' => [
+			"SELECT redis_xact_lock('x'); SELECT redis_fenced_xact_lock('y'); INSERT INTO done SELECT key FROM redis_locks ORDER BY key",
+			'command x y'
+		],
+		'its own key at transaction level' => [
+			"SELECT redis_xact_lock('command'); INSERT INTO done VALUES (redis_hold_count('command')::text)",
+			'2'
+		],
+		'a DO that commits' => [
+			"DO \$\$ BEGIN INSERT INTO done VALUES ('1'); COMMIT; INSERT INTO done VALUES ('2'); ROLLBACK; INSERT INTO done VALUES ('3'); END \$\$",
+			'1 3'
+		]);
+
+	foreach my $name (sort keys %good)
+	{
+		my ($command, $expected) = @{ $good{$name} };
+
+		$one->query_is("CALL redis_with_lock('command', " . quoted($command) . ')',
+			't', "$name: runs, its output is not shown");
+		is(done(), $expected, "$name: what it has done");
+	}
+
+	# The result of a query is thrown away, not kept: this is 400 MB of it.
+	my $before = memory_peak($one);
+	$one->query_is(
+		"CALL redis_with_lock('command', 'SELECT repeat(g::text, 200) FROM generate_series(100000, 500000) g')",
+		't', 'a large result');
+	my $grown = memory_peak($one) - $before;
+	cmp_ok($grown, '<', 150_000, "is not kept in memory ($grown kB)");
+
+	my %bad = (
+		'COMMIT' => [ "INSERT INTO done VALUES ('a'); COMMIT", '2D000' ],
+		'BEGIN' => [ 'BEGIN', '2D000' ],
+		'SAVEPOINT' => [ 'SAVEPOINT a', '2D000' ],
+		'COPY to the client' => [ 'COPY done TO STDOUT', '0A000' ],
+		'VACUUM' => [ 'VACUUM done', '25001' ],
+		'DISCARD ALL' => [ 'DISCARD ALL', '25001' ],
+		'a syntax error' => [ "INSERT INTO done VALUES ('a'); SELEC 1", '42601' ],
+		'a missing table' => [ "INSERT INTO done VALUES ('a'); SELECT * FROM no_such_table", '42P01' ],
+		'an exception block that commits' => [
+			"DO \$\$ BEGIN INSERT INTO done VALUES ('1'); BEGIN COMMIT; EXCEPTION WHEN division_by_zero THEN END; END \$\$",
+			'2D000'
+		]);
+	foreach my $name (sort keys %bad)
+	{
+		my ($command, $sqlstate) = @{ $bad{$name} };
+
+		$one->query_fails(
+			"CALL redis_with_lock('command', " . quoted($command) . ')',
+			$sqlstate, qr/./, "$name is an error");
+		is(done(), '', "$name: rolled back");
+		$one->query_is("SELECT redis_is_locked('command')", 'f',
+			"$name: released");
+	}
+
+	# The place of an error is one in the command, not in the CALL.  (Before
+	# PostgreSQL 18 a statement begins with the blank that is before it.)
+	foreach my $last ('SELEC 1', 'SELECT no_such_column')
+	{
+		my $error = $one->query("CALL redis_with_lock('command', 'SELECT 1; $last')")->{raw};
+		like($error, qr/^LINE 1:\s+(?:SELECT 1; )?\Q$last\E\n/m, "$last: where it is");
+		like($error, qr/^QUERY:\s+(?:SELECT 1; )?\Q$last\E$/m, "$last: in which query");
+	}
+	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+	$redis->cmd('FLUSHALL');
+};
+
+sub memory_peak
+{
+	my ($s) = @_;
+	my $status = slurp_file('/proc/' . $s->pid . '/status');
+
+	return $status =~ /^VmHWM:\s+(\d+) kB/m ? $1 : die 'no VmHWM';
+}
+
+# A command that is a CALL may end transactions; the lock stays.
+subtest 'a command that commits and rolls back' => sub {
+	$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE steps() LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. 4 LOOP
+		INSERT INTO done VALUES (i || '/' || redis_hold_count('steps') || '/' || redis_is_locked('steps'));
+		PERFORM redis_xact_lock('step');
+		IF i % 2 = 0 THEN
+			ROLLBACK;
+		ELSE
+			COMMIT;
+		END IF;
+		IF redis_hold_count('steps') <> 1 OR redis_hold_count('step') <> 0 THEN
+			RAISE EXCEPTION 'held: %, %', redis_hold_count('steps'), redis_hold_count('step');
+		END IF;
+	END LOOP;
+	PERFORM pg_sleep(600);
+END $$;
+SQL
+	$one->start("CALL redis_with_lock('steps', 'CALL steps()')");
+	$node->wait_for_event($one, 'PgSleep');
+	is(done(), '1/1/true 3/1/true', 'commits and rollbacks of the command');
+	$two->query_is("CALL redis_with_lock('steps', 'SELECT 1')", 'f',
+		'the lock stays');
+	is($node->value('SELECT scope, granted FROM redis_locks'),
+		'session|t', 'and is shown');
+	$one->cancel;
+	$one->wait->fails('57014', qr/user request/, 'cancelled');
+	nothing_left($node, $redis);
+};
+
+# ----------
+# Errors
+# ----------
+
+subtest 'errors of the command' => sub {
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE parent (a int PRIMARY KEY);
+CREATE TABLE child (a int CONSTRAINT child_fk REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+SQL
+	my $raise = <<'SQL';
+DO $$ BEGIN
+	INSERT INTO done VALUES ('a');
+	RAISE EXCEPTION USING ERRCODE = 'LR123', MESSAGE = 'the message', DETAIL = 'The detail.', HINT = 'The hint.';
+END $$
+SQL
+	my $result = $one->query("CALL redis_with_lock('error', " . quoted($raise) . ')');
+	$result->fails('LR123', qr/^ERROR:  LR123: the message$/m, 'SQLSTATE and message');
+	is($result->detail, 'The detail.', 'detail');
+	is($result->hint, 'The hint.', 'hint');
+	is(done(), '', 'rolled back');
+	$one->query_is("SELECT redis_is_locked('error'), redis_is_held('error')",
+		'f|f', 'released');
+
+	# At the command's commit.
+	$one->query_fails(
+		"CALL redis_with_lock('error', 'INSERT INTO done VALUES (''a''); INSERT INTO child VALUES (1)')",
+		'23503', qr/child_fk/, 'a constraint that is deferred');
+	is(done(), '', 'rolled back');
+	$one->query_is("SELECT redis_is_locked('error')", 'f', 'released');
+
+	# At the commit of the caller's own work: the command does not run.
+	$one->query_fails(<<'SQL', '23503', qr/child_fk/, 'a commit before the command that fails');
+DO $$
+DECLARE
+	did boolean;
+BEGIN
+	INSERT INTO child VALUES (1);
+	CALL redis_with_lock('error', 'INSERT INTO done VALUES (''a'')', ran => did);
+END $$
+SQL
+	is(done(), '', 'the command has not run');
+	$one->query_is("SELECT redis_is_locked('error')", 'f', 'released');
+	nothing_left($node, $redis);
+};
+
+# The command of a job is another job; both must be released whatever happens.
+subtest 'jobs in jobs' => sub {
+	my $command =
+	  "CALL redis_with_lock('inner', 'INSERT INTO done SELECT key FROM redis_locks ORDER BY key')";
+
+	$one->query_is("CALL redis_with_lock('outer', " . quoted($command) . ')',
+		't', 'a job in a job');
+	is(done(), 'inner outer', 'with both locks');
+	$command = "CALL redis_with_lock('outer', 'INSERT INTO done SELECT redis_hold_count(''outer'')')";
+	$one->query_is("CALL redis_with_lock('outer', " . quoted($command) . ')',
+		't', 'of the same key');
+	is(done(), '2', 'held twice');
+	nothing_left($node, $redis);
+
+	foreach my $key ('inner', 'outer')
+	{
+		my $how = $key eq 'inner' ? 'another key' : 'the same key';
+
+		$command = "CALL redis_with_lock('$key', 'SELECT 1/0')";
+		$one->query_fails(
+			"CALL redis_with_lock('outer', " . quoted($command) . ')',
+			'22012', qr/division by zero/, "$how: the inner one fails");
+		$one->query_is("SELECT redis_is_held('inner'), redis_is_held('outer')",
+			'f|f', "$how: both are released");
+		$one->query('SELECT redis_unlock_all()');
+		is($node->value('SELECT count(*) FROM redis_locks'),
+			0, "$how: nothing is held");
+
+		# Left behind by the failure before, it would be there for ever.
+		$one->quit;
+		$one = $node->session;
+		nothing_left($node, $redis);
+	}
+
+	# The inner one was busy: no error, the outer one goes on.
+	$two->query("SELECT redis_lock('inner')");
+	$command = <<'SQL';
+DO $$
+DECLARE
+	did boolean;
+BEGIN
+	CALL redis_with_lock('inner', 'SELECT 1', ran => did);
+	INSERT INTO done VALUES ('outer ' || did);
+END $$
+SQL
+	$one->query_is("CALL redis_with_lock('outer', " . quoted($command) . ')',
+		't', 'the inner one is busy');
+	is(done(), 'outer false', 'the outer one goes on');
+	$two->query("SELECT redis_unlock('inner')");
+	nothing_left($node, $redis);
+};
+
+my %stops = (
+	'a cancel' => [ sub { $_[0]->cancel }, '57014' ],
+	'pg_terminate_backend' => [ sub { $_[0]->terminate }, '57P01' ],
+	'statement_timeout' => [ sub { }, '57014', "SET statement_timeout = '500ms'" ]);
+
+foreach my $how (sort keys %stops)
+{
+	my ($stop, $sqlstate, $before) = @{ $stops{$how} };
+
+	subtest "$how during the command" => sub {
+		my $s = $node->session;
+
+		$s->query($before) if $before;
+		my $start = now();
+		if ($before)
+		{
+			$s->start(
+				"CALL redis_with_lock('stopped', 'INSERT INTO done VALUES (''a''); SELECT pg_sleep(600)')"
+			);
+		}
+		else
+		{
+			start_sleeper($s, 'stopped');
+		}
+		$stop->($s);
+		$s->wait->fails($sqlstate, qr/./, 'stopped');
+		poll_until('the backend to end', sub { $s->is_gone })
+		  if $sqlstate eq '57P01';
+		is(done(), '', 'rolled back');
+		is($redis->cmd('EXISTS', 'stopped'), 0, 'released');
+		$s->quit;
+		nothing_left($node, $redis);
+	};
+}
+
+# ----------
+# Nobody else gives the lock back
+# ----------
+
+subtest "the runner's hold" => sub {
+	my $held = "INSERT INTO done SELECT redis_hold_count(''own'') || ''/'' || redis_is_locked(''own'')";
+
+	foreach my $unlock ("redis_unlock('own')", 'redis_unlock_all()')
+	{
+		my $quoted = $unlock;
+		$quoted =~ s/'/''/g;
+		my $result = $one->query(
+			"CALL redis_with_lock('own', 'SELECT $quoted; $held')");
+
+		is($result->out, 't', "$unlock in the command");
+		is( join('', map { $_->message } $result->warnings),
+			$unlock =~ /all/ ? '' : 'you don\'t own the Redis lock "own"',
+			$unlock =~ /all/ ? 'no warning' : 'a warning');
+		is(done(), '1/true', 'does not give it back');
+
+		# Holds of the command's own can be given back, one or all.
+		$result = $one->query(
+			"CALL redis_with_lock('own', 'SELECT redis_lock(''own''), redis_lock(''own''); SELECT $quoted; $held')"
+		);
+		is($result->{raw}, '', "$unlock of the command's own holds");
+		is(done(), $unlock =~ /all/ ? '1/true' : '2/true', 'only those');
+		is($one->value("SELECT redis_hold_count('own')"),
+			$unlock =~ /all/ ? 0 : 1, 'what the command leaves held stays');
+		$one->query('SELECT redis_unlock_all()');
+	}
+	nothing_left($node, $redis);
+
+	# The session has the key already.
+	$one->query_is("SELECT redis_lock('own')", '', 'held by the session');
+	$one->query_is("CALL redis_with_lock('own', '$held')", 't', 'a job beside it');
+	is(done(), '2/true', 'counts');
+	$one->query_is("SELECT redis_hold_count('own')", '1', 'and leaves it');
+	is_deeply([ values %{ $redis->hash('own') } ], [1], 'in Redis too');
+	$one->query_fails("CALL redis_with_lock('own', 'SELECT 1/0')",
+		'22012', qr/division/, 'a job that fails');
+	$one->query_is("SELECT redis_hold_count('own')", '1', 'leaves it as well');
+	$one->query_is("CALL redis_with_lock('own', 'SELECT redis_unlock_all()')",
+		't', 'a command that gives back what the session held before');
+	$one->query_is("SELECT redis_hold_count('own'), redis_is_locked('own')",
+		'0|f', 'ends it');
+	nothing_left($node, $redis);
+
+	# The calling procedure has it at transaction level: that ends with the
+	# first commit, and the job goes on.
+	my $result = $one->query(<<'SQL');
+DO $$
+DECLARE
+	did boolean;
+BEGIN
+	PERFORM redis_xact_lock('own');
+	CALL redis_with_lock('own',
+		'INSERT INTO done SELECT scope || redis_hold_count(''own'') FROM redis_locks', ran => did);
+	INSERT INTO done VALUES (did || '/' || redis_is_locked('own'));
+END $$
+SQL
+	is($result->{raw}, '', 'a caller that has it at transaction level');
+	is(done(), 'session1 true/false', 'only the job has it in the command');
+	nothing_left($node, $redis);
+};
+
+$one->quit;
+$two->quit;
+nothing_left($node, $redis);
+done_testing();

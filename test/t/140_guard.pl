@@ -1,0 +1,384 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The commit guard: a commit whose lock was lost before pre-commit fails, with
+# 40001 or 55000, and says which lock, when and how.  Each way to lose one, of
+# either scope, in savepoints, and what verify asks.
+# Proves G12, G13.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Guard;
+
+start_servers();
+
+# ----------
+# Transaction-level: each way to be lost
+# ----------
+
+# [how it is lost, the words, session, lease]; the renewals of quick find out.
+my @ways = (
+	[ 'its lease ran out', sub { }, qr/Its lease expired, seen at/, $one, $short ],
+	[
+		'deleted',
+		sub { $redis->cmd('DEL', 'k') },
+		qr/Its key was deleted in the store, seen at/,
+		$quick
+	],
+	[
+		'Redis was flushed',
+		sub { $redis->cmd('FLUSHALL') },
+		qr/Its key was deleted in the store, seen at/,
+		$quick
+	],
+	[
+		'taken by somebody else',
+		sub { $redis->replace_owner('k', 'other:7') },
+		qr/It was taken by other:7, seen at/,
+		$quick
+	],
+	[ 'released by force', sub { $two->take_away('k') }, $by_force, $one ]);
+of_redis 'everything is a row' => sub {
+	push @ways,
+	  [
+		'replaced by a string',
+		sub { $redis->cmd('SET', 'k', 'secret', 'PX', 600_000) },
+		qr/It was taken by \(string\), seen at/,
+		$quick
+	  ];
+};
+
+foreach my $way (@ways)
+{
+	my ($name, $lose, $how, $s, $lease) = @$way;
+	my $call = 'redis_xact_lock(\'k\'' . (defined $lease ? ", $lease)" : ')');
+
+	foreach my $write ('', 'INSERT INTO t VALUES (1)')
+	{
+		subtest "$name, " . ($write ? 'writing' : 'read-only') => sub {
+			run($s, "BEGIN; SELECT $call; $write");
+			$lose->();
+			$node->wait_for_loss('k');
+			my $there = $redis->cmd('TYPE', 'k');
+			commit_fails($s, 'k', $how, 'COMMIT');
+			is($redis->cmd('TYPE', 'k'), $there, 'what is at the key stays');
+			$redis->cmd('DEL', 'k');
+			$s->query_is(
+				"SELECT redis_is_held('k'); BEGIN;
+				 SELECT redis_xact_lock('k'); INSERT INTO t VALUES (2)",
+				"f\n", 'the loss is over');
+			commit_works($s, 1, 'the next transaction commits');
+		};
+	}
+}
+
+# Nobody needs to find out before: the session sees itself that the lease ended.
+subtest 'nobody noticed' => sub {
+	my $watchdog = $node->watchdog_pid;
+	run($one,
+		"BEGIN; SELECT redis_xact_lock('k', $short);
+		 INSERT INTO t VALUES (1)");
+	kill 'STOP', $watchdog;
+	poll_until('the lease to have ended', sub { !$redis->cmd('EXISTS', 'k') });
+	commit_fails($one, 'k', qr/Its lease expired, seen at/, 'COMMIT');
+	kill 'CONT', $watchdog;
+};
+
+subtest 'other ways to commit' => sub {
+	run($one, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
+	$two->take_away('k');
+	$one->query_fails('COMMIT AND CHAIN', '40001',
+		refusal('k', $by_force), 'COMMIT AND CHAIN');
+	run($one, 'ROLLBACK');
+	my $rows = $node->count_rows('t');
+	$two->query_fails(
+		q{DO $$
+		  BEGIN
+		      INSERT INTO t VALUES (1);
+		      PERFORM redis_xact_lock('k');
+		      PERFORM redis_force_unlock('k');
+		      COMMIT;
+		      INSERT INTO t VALUES (2);
+		  END $$},
+		'40001',
+		qr/could not commit because the lock "k" was lost/,
+		'COMMIT in a DO block');
+	$two->query_fails(
+		q{INSERT INTO t VALUES (1) \; SELECT redis_xact_lock('k') \;
+		  SELECT redis_force_unlock('k')},
+		'40001',
+		refusal('k', $by_force),
+		'an implicit block');
+	$two->query_fails(
+		"INSERT INTO t SELECT redis_hold_count('k') FROM (SELECT redis_xact_lock('k'), redis_force_unlock('k') OFFSET 0) x",
+		'40001',
+		refusal('k', $by_force),
+		'a single statement');
+	is($node->count_rows('t') - $rows, 0, 'nothing was written');
+
+	# PREPARE TRANSACTION cannot be undone by this session either.
+	run($one, "SELECT redis_lock('k')");
+	$two->take_away('k');
+	$one->query_fails(
+		"BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'p'",
+		'55000', qr/the lock "k" was lost/,
+		'PREPARE TRANSACTION with a lost session-level lock');
+	is($node->value('SELECT count(*) FROM pg_prepared_xacts'),
+		0, 'nothing is prepared')
+	  || $node->value("ROLLBACK PREPARED 'p'");
+	$one->query("ROLLBACK; SELECT redis_unlock('k')");
+};
+
+# ----------
+# verify
+# ----------
+
+# The key is deleted, and COMMIT comes before any renewal: lease, which looks at
+# the clock only, misses that, and is documented to; verify does not.
+subtest 'a fresh deletion' => sub {
+	foreach my $write ('', 'INSERT INTO t VALUES (1)')
+	{
+		my $kind = $write ? 'writing' : 'read-only';
+		run($one, "BEGIN; $write; SELECT redis_xact_lock('fresh')");
+		$redis->cmd('DEL', 'fresh');
+		commit_works($one, $write ? 1 : 0, "lease, $kind, misses it");
+
+		run($one,
+			"BEGIN; SET LOCAL lockredis.commit_guard = 'verify'; $write;
+			 SELECT redis_xact_lock('fresh')"
+		);
+		$redis->cmd('DEL', 'fresh');
+		commit_fails(
+			$one, 'fresh',
+			qr/Its key was deleted in the store, seen at/,
+			"verify, $kind, finds it");
+	}
+	run($one,
+		"SET lockredis.commit_guard = 'verify'; SELECT redis_lock('fresh')");
+	$redis->cmd('DEL', 'fresh');
+	run($one, 'BEGIN; SELECT 1; COMMIT');
+	run($one, 'RESET lockredis.commit_guard; BEGIN; INSERT INTO t VALUES (1)');
+	commit_fails(
+		$one, 'fresh',
+		qr/Its key was deleted in the store, seen at/,
+		'verify of a session-level lock, which was taken on that term',
+		'55000');
+	$one->query_warns("SELECT redis_unlock('fresh')", 'f', '01000',
+		qr/deleted/, 'unlocked');
+};
+
+of_redis 'no commands that could be counted' => sub {
+	subtest 'what verify costs' => sub {
+		foreach my $guard (qw(lease verify off))
+		{
+			run($one, "SET lockredis.commit_guard = '$guard'");
+			my $before = $redis->script_calls;
+			run($one,
+				"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b');
+				 INSERT INTO t VALUES (1)");
+			is($redis->script_calls - $before, 2, "$guard: two to take two locks");
+			$before = $redis->script_calls;
+			$one->query_is('COMMIT', '', 'commit');
+			is( $redis->script_calls - $before,
+				$guard eq 'verify' ? 2 : 1,
+				'one to release them, and with verify one to ask');
+		}
+
+		# Many are asked about in few commands: 200 of them share one.
+		run($one, "SET lockredis.commit_guard = 'verify'");
+		run($one,
+			"BEGIN;
+			 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
+		);
+		my $calls = $redis->script_calls;
+		run($one, 'COMMIT');
+		is($redis->script_calls - $calls, 2 + 3, '250 locks: asked, then released');
+
+		run($one, "SELECT redis_lock('a')");
+		$calls = $redis->script_calls;
+		run($one, 'BEGIN; SELECT * FROM t; COMMIT');
+		is($redis->script_calls - $calls, 0, 'nobody is asked for a reader');
+		run($one, 'INSERT INTO t VALUES (1)');
+		is($redis->script_calls - $calls, 1, 'but for a writer');
+		run($one, "SELECT redis_unlock('a'); INSERT INTO t VALUES (1)");
+		is($redis->script_calls - $calls, 2, 'nothing to verify any more');
+		run($one, 'RESET lockredis.commit_guard');
+	};
+};
+
+# ----------
+# Session-level locks
+# ----------
+
+subtest 'a lost session-level lock' => sub {
+	run($one, "SELECT redis_lock('s')");
+	$two->take_away('s');
+	run($one, 'BEGIN; SELECT count(*) FROM t');
+	commit_works($one, 0, 'a read-only transaction commits');
+	foreach my $round (1, 2)
+	{
+		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+		commit_fails($one, 's', $by_force, "a writing one, round $round", '55000');
+	}
+	my $rows = $node->count_rows('t');
+	$one->query_fails('INSERT INTO t VALUES (1)',
+		'55000', refusal('s', $by_force), 'a single statement');
+	is($node->count_rows('t'), $rows, 'writes nothing');
+
+	# Unlocking does not mend the transaction that it is done in.
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	$one->query("SELECT redis_unlock('s')");
+	commit_fails($one, 's', $by_force, 'unlocked in the transaction', '55000');
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	commit_works($one, 1, 'the next one');
+
+	# Nor the other way round, the write after the unlock.
+	run($one, "SELECT redis_lock('s')");
+	$two->take_away('s');
+	$one->query("BEGIN; SELECT redis_unlock('s')");
+	run($one, 'INSERT INTO t VALUES (1)');
+	commit_fails($one, 's', $by_force, 'unlocked before it wrote', '55000');
+
+	foreach my $unlock ('SELECT redis_unlock(\'s\')', 'SELECT redis_unlock_all()', 'DISCARD ALL')
+	{
+		run($one, "SELECT redis_lock('s')");
+		$two->take_away('s');
+		$one->query($unlock);
+		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+		commit_works($one, 1, "acknowledged by $unlock");
+	}
+
+	run($one, "SELECT redis_lock('s')");
+	$two->take_away('s');
+	$one->query("BEGIN; SELECT redis_unlock('s')");
+	commit_works($one, 0, 'unlocked in a transaction that writes nothing');
+
+	run($one, "SELECT redis_lock('s', $short)");
+	$node->wait_for_loss('s');
+	$one->query_fails('INSERT INTO t VALUES (1)',
+		'55000', refusal('s', qr/Its lease expired, seen at/),
+		'a given lease that ran out is a loss');
+	$one->query("SELECT redis_unlock('s')");
+};
+
+# The release itself finds that the lock was not there any more.
+foreach my $unlock ("redis_unlock('s')", 'redis_unlock_all()')
+{
+	subtest "found by $unlock" => sub {
+		run($one, "SELECT redis_lock('s'); BEGIN; INSERT INTO t VALUES (1)");
+		$redis->cmd('DEL', 's');
+		my $result = $one->query("SELECT $unlock");
+		ok( (grep { $_->message =~ /lost/ } $result->warnings),
+			'a warning says so');
+		commit_fails($one, 's', qr/Its key was deleted in the store, seen at/,
+			'COMMIT', '55000');
+		run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+		commit_works($one, 1, 'the next one');
+	};
+}
+
+# ----------
+# Savepoints
+# ----------
+
+# ROLLBACK TO takes back what was done under locks that were taken inside, so it
+# forgets their losses; not those of locks taken before.
+subtest 'savepoints' => sub {
+	run($one, 'BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a');
+	run($one, "SELECT redis_lock('in')");
+	$two->take_away('in');
+	$one->query("SELECT redis_unlock('in')");
+	run($one, 'INSERT INTO t VALUES (2); ROLLBACK TO a');
+	commit_works($one, 1, 'taken, lost and unlocked inside: forgotten');
+
+	run($one,
+		"SELECT redis_lock('out'); BEGIN; INSERT INTO t VALUES (1);
+		 SAVEPOINT a");
+	$two->take_away('out');
+	$one->query("SELECT redis_unlock('out')");
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'out', $by_force, 'taken before the transaction', '55000');
+
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out');
+		 SAVEPOINT a");
+	$two->take_away('out');
+	$one->query("SELECT redis_unlock('out')");
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'out', $by_force, 'taken before the savepoint', '55000');
+
+	# Released savepoints belong to the one around them.
+	foreach my $back ('ROLLBACK TO a', 'RELEASE a')
+	{
+		run($one,
+			"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SAVEPOINT b;
+			 SELECT redis_lock('in'); RELEASE b");
+		$two->take_away('in');
+		$one->query("SAVEPOINT c; SELECT redis_unlock('in')");
+		run($one, "RELEASE c; $back");
+		$back =~ /ROLLBACK/
+		  ? commit_works($one, 1, "taken in a released savepoint, $back")
+		  : commit_fails($one, 'in', $by_force,
+			"taken in a released savepoint, $back", '55000');
+	}
+
+	# Two losses: the one that is not forgotten counts, whatever their order.
+	foreach my $order ([qw(in out)], [qw(out in)])
+	{
+		run($one,
+			"BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out');
+			 SAVEPOINT a; SELECT redis_lock('in')");
+		$two->take_away('in', 'out');
+		$one->query("SELECT redis_unlock('$_')") foreach @$order;
+		run($one, 'ROLLBACK TO a');
+		commit_fails($one, 'out', $by_force, "unlocked: @$order", '55000');
+	}
+
+	# A lock that is taken inside at both levels is taken inside.
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
+		 SELECT redis_xact_lock('in'); SELECT redis_lock('in')");
+	$two->take_away('in');
+	$one->query("SELECT redis_unlock('in')");
+	run($one, 'ROLLBACK TO a');
+	commit_works($one, 1, 'a session-level lock on top of a transaction-level one');
+
+	# Not unlocked: a session-level loss stays, a transaction-level one goes.
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
+		 SELECT redis_lock('in')");
+	$two->take_away('in');
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'in', $by_force, 'session-level, never unlocked', '55000');
+	$one->query("SELECT redis_unlock('in')");
+
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
+		 SELECT redis_xact_lock('in')");
+	$two->take_away('in');
+	run($one, 'ROLLBACK TO a');
+	commit_works($one, 1, 'transaction-level, taken inside');
+
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('out');
+		 SAVEPOINT a; SELECT redis_xact_lock('out')");
+	$two->take_away('out');
+	run($one, 'ROLLBACK TO a');
+	commit_fails($one, 'out', $by_force, 'transaction-level, taken before');
+
+	run($one, q{BEGIN; INSERT INTO t VALUES (1);
+		DO $$
+		BEGIN
+		    PERFORM redis_xact_lock('in'), redis_lock('in 2');
+		    PERFORM redis_force_unlock('in'), redis_force_unlock('in 2');
+		    PERFORM redis_unlock('in 2');
+		    PERFORM redis_xact_lock('in');
+		EXCEPTION WHEN serialization_failure THEN
+		END $$});
+	commit_works($one, 1, 'an exception block');
+};
+
+$_->quit foreach $one, $two, $quick;
+nothing_left([ $node, $far ], $redis);
+done_testing();

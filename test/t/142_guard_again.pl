@@ -1,0 +1,182 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The commit guard looks again after it has waited for Redis.  COMMIT
+# fails if a hold is lost, by whatever instant the guard ends at; the margin; a
+# lease that no request can keep is refused; for COMMIT and PREPARE, both guards,
+# both levels.
+# Proves G12.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Wait qw(limit);
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => {
+		max_prepared_transactions => 1,
+		'lockredis.lease' => '10min',
+		'lockredis.connect_timeout' => '1min',
+		'lockredis.command_timeout' => '1min'
+	});
+my $one = $node->session;
+my $two = $node->session;
+
+$node->wait_for_up;
+run($one, 'CREATE TABLE t (a int)');
+run($two, "SELECT redis_is_locked('connected')");
+
+# Nothing was committed, and it was counted.
+sub refused_once
+{
+	my ($before, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return is_deeply(
+		[ $node->count_rows('t'), $node->value('SELECT count(*) FROM pg_prepared_xacts'), $node->lock_stat('commits_refused') ],
+		[ $before->{rows}, 0, $before->{refused} + 1 ],
+		"$name: nothing is committed, and it is counted");
+}
+
+sub before
+{
+	return { rows => $node->count_rows('t'), refused => $node->lock_stat('commits_refused') };
+}
+
+sub delay
+{
+	my ($key, $seconds, $times) = @_;
+
+	return $proxy->rule(
+		on => 'reply',
+		match => $key,
+		action => 'delay',
+		ms => int($seconds * 1000),
+		times => $times // 1);
+}
+
+# Scenario, COMMIT or PREPARE of one:
+#
+# one    has "fast" for a lease, enough of which is left, and "slow"
+# guard  fast: fine.  slow: is to be verified, asks
+#        ... no answer until the lease of fast has ended
+# guard  slow is ours
+#
+# The old one committed now, when somebody else may have had fast.
+my $lease = limit(1);
+foreach my $way (
+	[ 'COMMIT', 'redis_xact_lock', '40001', qr/Start the transaction again/ ],
+	[ 'COMMIT', 'redis_lock', '55000', qr/Call redis_unlock/ ],
+	[ "PREPARE TRANSACTION 'p'", 'redis_lock', '55000', qr/Call redis_unlock/ ])
+{
+	my ($end, $lock, $sqlstate, $hint) = @$way;
+
+	subtest "$end of $lock while the lease of another one ends" => sub {
+		my $before = before();
+		run($one,
+			"SET lockredis.commit_guard = 'verify'; BEGIN; SELECT $lock('slow');
+			 SET lockredis.commit_guard = 'lease'; INSERT INTO t VALUES (1);
+			 SELECT $lock('fast', '$lease s')");
+		my $id = delay('slow', $lease * 1.5);
+		$one->query_fails(
+			$end,
+			$sqlstate,
+			qr/could not commit because the lock "fast" was lost\nDETAIL:  Its lease expired.*$hint/s,
+			'refused');
+		is($proxy->acted($id), 1, 'slow was asked for');
+		refused_once($before, $end);
+		$one->query('ROLLBACK; SELECT redis_unlock_all()');
+	};
+}
+
+# By force, while the answer is under way: the loss comes between the look at
+# that hold and the end of the guard.
+foreach my $way (
+	[ 'COMMIT', 'redis_xact_lock', '40001' ],
+	[ 'COMMIT', 'redis_lock', '55000' ],
+	[ "PREPARE TRANSACTION 'p'", 'redis_lock', '55000' ])
+{
+	my ($end, $lock, $sqlstate) = @$way;
+
+	subtest "$end of $lock while another one is taken by force" => sub {
+		my $before = before();
+		run($one,
+			"SET lockredis.commit_guard = 'verify'; BEGIN; SELECT $lock('slow');
+			 SET lockredis.commit_guard = 'lease'; INSERT INTO t VALUES (1);
+			 SELECT $lock('forced')");
+		my $id = $proxy->rule(on => 'reply', match => 'slow', action => 'hold');
+		$one->start($end);
+		$proxy->wait_for_rule($id);
+		is($two->value("SELECT redis_force_unlock('forced')"), 't', 'by force');
+		$proxy->release;
+		$one->wait->fails($sqlstate,
+			qr/could not commit because the lock "forced" was lost.*by force/s,
+			'refused');
+		refused_once($before, $end);
+		$one->query('ROLLBACK; SELECT redis_unlock_all()');
+	};
+}
+
+# The default guard: little is left of a long lease, so it is renewed; that takes
+# longer than what is left of a short one, which was fine.
+subtest 'a short lease beside one that is renewed' => sub {
+	my $long = limit(4);
+	my $margin = $long / 10 < 1 ? $long / 10 : 1;
+	my ($left, $delay, $short) = map { $_ * $margin } 0.9, 0.5, 0.3;
+	my $before = before();
+
+	run($one,
+		"SET lockredis.commit_guard = 'lease'; BEGIN;
+		 SELECT redis_xact_lock('long', '$long s'); INSERT INTO t VALUES (1)");
+	delay('long', $delay);
+	$one->query_fails(
+		"SELECT pg_sleep(extract(epoch FROM expires_in) - $left)
+		   FROM redis_locks WHERE key = 'long';
+		 SELECT redis_xact_lock('short', '$short s'); COMMIT",
+		'40001', qr/could not commit because the lock "(?:short|long)" was lost/,
+		'refused');
+	refused_once($before, 'COMMIT');
+	run($one, 'ROLLBACK');
+	$proxy->clear;
+};
+
+# Each answer takes nearly as long as the lease: never enough is left, however
+# often it is renewed.  (On a busy machine it ends before.)
+subtest 'a lease that is shorter than a request' => sub {
+	my $tiny = limit(0.4);
+	my $before = before();
+
+	run($one,
+		"SET lockredis.commit_guard = 'verify'; BEGIN; INSERT INTO t VALUES (1);
+		 SELECT redis_xact_lock('tiny', '$tiny s')");
+	my $id = delay('tiny', $tiny * 0.93, 0);
+	my $result = $one->query('COMMIT');
+	$result->fails('40001',
+		qr/could not commit because the (?:lease of the )?lock "tiny" (?:is about to end|was lost)/,
+		'refused');
+	cmp_ok($proxy->acted($id), '<=', 6, 'after five requests, the release is another one');
+	refused_once($before, 'COMMIT');
+	$proxy->clear;
+	run($one, 'ROLLBACK; RESET lockredis.commit_guard');
+};
+
+# What stays as it was: one request to verify, and none when all is well.
+subtest 'what it costs' => sub {
+	foreach my $guard ([ 'lease', 0 ], [ 'verify', 1 ])
+	{
+		run($one,
+			"SET lockredis.commit_guard = '$guard->[0]'; BEGIN;
+			 SELECT redis_xact_lock('a'), redis_xact_lock('b'); INSERT INTO t VALUES (1)");
+		my $before = $redis->script_calls;
+		run($one, 'COMMIT');
+		is($redis->script_calls - $before, 1 + $guard->[1], $guard->[0]);
+	}
+};
+
+$_->quit foreach $one, $two;
+nothing_left($node, $redis);
+done_testing();

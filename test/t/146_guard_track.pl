@@ -1,0 +1,157 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What a transaction remembers of locks that it has given back: nothing, in
+# whatever order, and what it has to remember of those that it has.  ROLLBACK TO
+# forgets unlocked losses of locks that were taken inside, and only those; the
+# record of a token belongs to the subtransaction.
+# Proves G6, G30.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { 'lockredis.lease' => '10min' });
+my $one = $node->session;
+my $two = $node->session;
+
+$node->wait_for_up;
+run($one, 'CREATE TABLE t (a int)');
+
+# An entry has more than 50 bytes.
+my $rounds = 1500;
+my $memory = q{SELECT total_bytes FROM pg_backend_memory_contexts WHERE name = 'TopMemoryContext'};
+
+my %loop = (
+	'in the order in which they were taken' => q{
+		PERFORM redis_lock('a'), redis_lock('b');
+		PERFORM redis_unlock('a');
+		PERFORM redis_unlock('b')},
+	'each in a block of its own' => q{
+		BEGIN
+		    PERFORM redis_lock('a'), redis_lock('b');
+		    PERFORM redis_unlock('a');
+		    PERFORM redis_unlock('b');
+		EXCEPTION WHEN division_by_zero THEN
+		END},
+	'taken in one block, given back in another' => q{
+		BEGIN
+		    PERFORM redis_lock('a');
+		EXCEPTION WHEN division_by_zero THEN
+		END;
+		BEGIN
+		    PERFORM redis_lock('b');
+		    PERFORM redis_unlock('a');
+		    PERFORM redis_unlock('b');
+		EXCEPTION WHEN division_by_zero THEN
+		END},
+	'on top of transaction-level ones' => q{
+		PERFORM redis_lock('x'), redis_lock('y');
+		PERFORM redis_unlock('x');
+		PERFORM redis_unlock('y')},
+	'over and over, beside one that stays' => q{
+		PERFORM redis_lock('x');
+		PERFORM redis_lock('a');
+		PERFORM redis_unlock('x');
+		PERFORM redis_lock('x');
+		PERFORM redis_unlock('a');
+		PERFORM redis_unlock('x')});
+
+foreach my $name (sort keys %loop)
+{
+	subtest $name => sub {
+		my $one = $node->session;
+
+		run($one,
+			"BEGIN; SELECT redis_xact_lock('x'), redis_xact_lock('y'); SAVEPOINT s");
+		my $rounds_sql = sub {
+			"DO \$\$ BEGIN FOR i IN 1 .. $_[0] LOOP $loop{$name}; END LOOP; END \$\$";
+		};
+		run($one, $rounds_sql->(20));
+		my $before = $one->value($memory);
+		run($one, $rounds_sql->($rounds));
+		cmp_ok($one->value($memory) - $before,
+			'<', $rounds * 20, 'remembers nothing of them');
+		run($one, 'COMMIT');
+		$one->quit;
+	};
+}
+
+# What was dropped on the way must not be missed.
+subtest 'losses are still told apart' => sub {
+	my $many = q{DO $$ BEGIN FOR i IN 1 .. 50 LOOP
+		PERFORM redis_lock('a'), redis_lock('b');
+		PERFORM redis_unlock('a'), redis_unlock('b');
+		END LOOP; END $$};
+
+	foreach my $key (qw(outer middle inner))
+	{
+		my $takes = sub { $_[0] eq $key ? "SELECT redis_lock('k');" : '' };
+
+		run($one,
+			"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT o; "
+			  . $takes->('outer')
+			  . "$many; SAVEPOINT m; "
+			  . $takes->('middle')
+			  . "$many; SAVEPOINT i; "
+			  . $takes->('inner')
+			  . $many);
+		$two->take_away('k');
+		$one->query("SELECT redis_unlock('k'); $many; ROLLBACK TO m");
+		$key eq 'outer'
+		  ? $one->query_fails('COMMIT', '55000', qr/"k" was lost/,
+			"$key: taken before the savepoint")
+		  : $one->query_is('COMMIT', '', "$key: taken inside");
+	}
+};
+
+# Taken before, given back, taken again inside: what counts is the last time.
+subtest 'taken again' => sub {
+	run($one,
+		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT o; SELECT redis_xact_lock('k');
+		 SELECT redis_lock('k'); SELECT redis_unlock('k');
+		 SAVEPOINT i; SELECT redis_lock('k')");
+	$two->take_away('k');
+	$one->query("SELECT redis_unlock('k'); ROLLBACK TO i");
+	$one->query_fails('COMMIT', '40001', qr/"k" was lost/,
+		'the transaction-level one is lost');
+};
+
+# The owner's trigger on the fence table takes further fenced locks, for which it
+# runs again.  All of their records are made when the last lock has been taken,
+# so the room that this one left is not enough for them.
+subtest 'records of nested fenced locks' => sub {
+	my $depth = 30;
+
+	$node->safe_psql('postgres', <<"SQL");
+CREATE FUNCTION take_next() RETURNS trigger LANGUAGE plpgsql AS \$\$
+BEGIN
+	IF length(NEW.key) < $depth THEN
+		PERFORM redis_fenced_xact_lock(NEW.key || 'n');
+	END IF;
+	RETURN NEW;
+END \$\$;
+CREATE TRIGGER take_next BEFORE INSERT ON redis_fences FOR EACH ROW EXECUTE FUNCTION take_next();
+SQL
+	my $s = $node->session;
+
+	foreach my $before (90 .. 100)
+	{
+		run($s,
+			"BEGIN; SELECT count(redis_xact_lock('before ' || i)) FROM generate_series(1, $before) i;
+			 SELECT redis_fenced_xact_lock('n')");
+		$s->query_is('SELECT count(*) FROM redis_fences',
+			$depth, "$before locks before: all tokens are recorded");
+		run($s, 'ROLLBACK');
+	}
+	$s->quit;
+	$node->safe_psql('postgres', 'DROP TRIGGER take_next ON redis_fences');
+};
+
+$_->quit foreach $one, $two;
+nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+done_testing();

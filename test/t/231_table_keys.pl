@@ -1,0 +1,11 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Keys and encodings: 013_keys against the table.
+# Proves G23, G25.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('013_keys');

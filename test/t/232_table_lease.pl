@@ -1,0 +1,11 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Leases: 011_lease against the table.
+# Proves G2, G3, G25.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('011_lease');

@@ -1,0 +1,11 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Deadlocks: 050_deadlock against the table.
+# Proves G11, G25.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('050_deadlock');
