@@ -27,7 +27,7 @@ use PostgreSQL::Test::Utils;
 our @EXPORT_OK = qw(median);
 
 # In the order in which they are shown.
-my @names = qw(bare bare_processes session xact fenced advisory advisory_xact
+my @names = qw(bare bare_processes session query xact fenced advisory advisory_xact
   redisson redsync redis_py none);
 
 # Half a millisecond each way
@@ -126,7 +126,7 @@ sub _start_contenders
 	my ($self) = @_;
 	my @contenders;
 
-	foreach my $kind (qw(session xact fenced advisory advisory_xact none))
+	foreach my $kind (qw(session query xact fenced advisory advisory_xact none))
 	{
 		push @contenders,
 		  Bench::Backends->new(
@@ -243,12 +243,12 @@ sub here
 	return grep { $self->{contenders}{$_} } @some;
 }
 
-# But for one that is of interest where there are many clients only.
+# But for two that only tell why a few numbers are what they are.
 sub all
 {
 	my ($self) = @_;
 
-	return grep { $_ ne 'bare_processes' } $self->here(@names);
+	return grep { !/^(?:bare_processes|query)$/ } $self->here(@names);
 }
 
 sub median

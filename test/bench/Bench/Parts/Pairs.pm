@@ -78,7 +78,7 @@ sub pinned
 {
 	my ($run) = @_;
 
-	my @names = $run->here(qw(bare session xact fenced));
+	my @names = $run->here(qw(bare session query xact fenced));
 
 	return if $run->{result}{cpus} < 2 || !@names;
 	foreach my $label ('apart', 'together')
@@ -124,8 +124,8 @@ sub uncontended
 	}
 
 	# How cost grows with the number of sessions, which are processes
-	my @some =
-	  $run->here(qw(bare bare_processes session xact advisory advisory_xact));
+	my @some = $run->here(
+		qw(bare bare_processes session query xact advisory advisory_xact));
 	$run->cell(%work, clients => 64, names => \@some) unless $run->{quick};
 	return;
 }
