@@ -28,7 +28,7 @@
 #include "locktable/locktable_int.h"
 
 /*
- * kinds_awaited --- which kinds of holds keep the session from the key, or one
+ * graph_kinds_awaited --- which kinds of holds keep the session from the key, or one
  * ahead of it that has to be through first
  *
  * From the end of the front to the session itself nobody can ask the store yet; of
@@ -36,7 +36,7 @@
  * through.
  */
 static uint32
-kinds_awaited(const LrKey *key, LrIndex session)
+graph_kinds_awaited(const LrKey *key, LrIndex session)
 {
 	const LrWait *w = lt_wait_of(session);
 	uint32		behind = 0;
@@ -56,7 +56,7 @@ kinds_awaited(const LrKey *key, LrIndex session)
 }
 
 static void
-copy_wait(LrIndex session, KeyWait *wait)
+graph_copy_wait(LrIndex session, KeyWait *wait)
 {
 	const LrSession *s = &lt_sessions[session];
 	const LrKey *key = &lt_keys[s->wait.key];
@@ -70,7 +70,7 @@ copy_wait(LrIndex session, KeyWait *wait)
 }
 
 static void
-copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
+graph_copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
 {
 	const LrHold *h = &lt_holds[hold];
 
@@ -82,13 +82,13 @@ copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
 }
 
 /*
- * lock_awaited_key --- the lock of the partition of the key that it waits for
+ * graph_lock_awaited --- the lock of the partition of the key that it waits for
  *
  * Acquired in shared mode; NULL, and nothing is acquired, if it does not wait.
  * While the lock is held the wait cannot end.
  */
 static LWLock *
-lock_awaited_key(LrIndex session)
+graph_lock_awaited(LrIndex session)
 {
 	const LrWait *w = &lt_sessions[session].wait;
 	uint32		hash = w->hash;
@@ -112,7 +112,7 @@ lock_awaited_key(LrIndex session)
 int
 lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 {
-	LWLock	   *lock = lock_awaited_key(session);
+	LWLock	   *lock = graph_lock_awaited(session);
 	int64		now = lr_now();
 	const LrKey *key;
 	uint32		awaited;
@@ -122,7 +122,7 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 	if (lock == NULL)
 		return 0;
 	key = &lt_keys[lt_wait_of(session)->key];
-	awaited = kinds_awaited(key, session);
+	awaited = graph_kinds_awaited(key, session);
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
 		bool		is_awaited = (awaited & KIND_BIT(lt_holds[i].kind)) != 0;
@@ -130,11 +130,11 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 		if (lt_holds[i].session == session || !lt_is_live(i, now))
 			continue;
 		if (n < room)
-			copy_holder(i, is_awaited, &holders[n]);
+			graph_copy_holder(i, is_awaited, &holders[n]);
 		n++;
 		waits = waits || is_awaited;
 	}
-	copy_wait(session, wait);
+	graph_copy_wait(session, wait);
 	LWLockRelease(lock);
 	return waits ? n : 0;
 }
@@ -241,7 +241,7 @@ lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
 bool
 lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 {
-	LWLock	   *lock = lock_awaited_key(LrMyProcNumber);
+	LWLock	   *lock = graph_lock_awaited(LrMyProcNumber);
 	int64		now = lr_now();
 	const LrKey *key;
 
