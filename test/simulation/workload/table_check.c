@@ -436,6 +436,69 @@ check_sleepers(void)
 }
 
 /* ----------
+ * Who waits for himself?
+ * ----------
+ */
+
+/* Longer than the search takes, whoever is stopped meanwhile. */
+#define CYCLE_MAX		(4 * SIM_S)
+
+static int64 cycle_since[SIM_MAX_PROCS];
+
+static void note_awaited(LrIndex session, bool *reached);
+
+static void
+note_reached(LrIndex session, bool *reached)
+{
+	if (reached[session])
+		return;
+	reached[session] = true;
+	note_awaited(session, reached);
+}
+
+/*
+ * note_awaited --- for whom a session waits, by the rules of the queue and not by
+ * the graph of the product: for whoever has the key and keeps it from it; and if it
+ * is not in front, for those ahead of it that are not either, or keep it from there
+ */
+static void
+note_awaited(LrIndex session, bool *reached)
+{
+	const LrWait *w = &lt_sessions[session].wait;
+	KindId		kind = w->terms.kind;
+
+	if (w->state != WAIT_QUEUED)
+		return;
+	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (is_live(i) && lt_holds[i].session != session &&
+			lr_kinds_conflict(kind, lt_holds[i].kind))
+			note_reached(lt_holds[i].session, reached);
+	for (LrIndex s = w->prev; !w->in_front && s != LR_NONE; s = lt_sessions[s].wait.prev)
+		if (!lt_sessions[s].wait.in_front ||
+			lr_kinds_conflict(kind, lt_sessions[s].wait.terms.kind))
+			note_reached(s, reached);
+}
+
+static void
+check_cycles(void)
+{
+	for (int s = 0; s < lt_table->nsessions; s++)
+	{
+		bool		reached[SIM_MAX_PROCS] = {false};
+
+		note_awaited(s, reached);
+		if (!reached[s])
+			cycle_since[s] = 0;
+		else if (cycle_since[s] == 0)
+			cycle_since[s] = sim_now();
+		else if (sim_now() - Max(cycle_since[s], sim_quiet_since()) > CYCLE_MAX)
+			sim_fail("deadlock stands", "session %d waits for itself for %.3f s, at %s", s,
+					 (sim_now() - cycle_since[s]) / (double) SIM_S,
+					 lt_keys[lt_sessions[s].wait.key].name);
+	}
+}
+
+/* ----------
  * Called by the kernel
  * ----------
  */
@@ -450,6 +513,7 @@ sim_check_step(void)
 	check_counts();
 	check_watchdog();
 	check_sleepers();
+	check_cycles();
 }
 
 bool
