@@ -252,6 +252,7 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 static void
 release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 {
+	Assert(op->outcome != STORE_PENDING);
 	switch (op->outcome)
 	{
 		case STORE_OK:
