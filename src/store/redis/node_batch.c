@@ -23,7 +23,9 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/node.h"
+#include "store/redis/flight.h"
 #include "store/redis/node_batch.h"
+#include "store/redis/refusal.h"
 
 /*
  * A connection that was heard so short a time ago is not looked at before it is
@@ -33,9 +35,6 @@
  */
 #define HEARD_LATELY		(10 * LR_US_PER_MS)
 
-/* Sent again because a script was not loaded: somebody flushes all the time. */
-#define PASSES_MAX			4
-
 static void
 nbatch_finish(NodeBatch *b)
 {
@@ -44,110 +43,9 @@ nbatch_finish(NodeBatch *b)
 }
 
 /* ----------
- * Commands in flight
- * ----------
- */
-
-static RedisCommand *
-flight_oldest(NodeBatch *b)
-{
-	return b->flight_n > 0 ? &b->flight[b->flight_first] : NULL;
-}
-
-/* A ring that is empty begins at its start: that is in the cache. */
-static void
-flight_land_oldest(NodeBatch *b)
-{
-	b->flight_n--;
-	b->flight_first = b->flight_n > 0 ? (b->flight_first + 1) % FLIGHT_MAX : 0;
-}
-
-/*
- * flight_limit --- until when the reply to what is sent now is awaited at most
- */
-static int64
-flight_limit(const NodeBatch *b, int64 now)
-{
-	return Min(b->batch.deadline, now + lr_command_timeout * LR_US_PER_MS);
-}
-
-static void
-flight_note_progress(NodeBatch *b, int64 now)
-{
-	b->progress_at = now;
-	b->reply_until = flight_limit(b, now);
-}
-
-/*
- * flight_push --- remember what was put together: ops[first .. first + n)
- */
-static void
-flight_push(NodeBatch *b, int first, int n, uint64 starts_at, int64 now)
-{
-	RedisCommand *cmd = &b->flight[(b->flight_first + b->flight_n) % FLIGHT_MAX];
-
-	if (b->flight_n == 0)
-		flight_note_progress(b, now);
-	b->flight_n++;
-	cmd->first = first;
-	cmd->nops = n;
-	cmd->starts_at = starts_at;
-	cmd->encoded_at = now;
-}
-
-/*
- * flight_never_ran --- this command surely did not run for this operation
- *
- * One for the same operation on a connection that was lost may have.
- */
-static void
-flight_never_ran(StoreOp *op, const RedisCommand *cmd)
-{
-	if (op->sent_at >= cmd->encoded_at)
-		batch_mark_unsent(op);
-}
-
-/*
- * flight_ground --- the connection is gone: what becomes of commands in flight
- *
- * Of which no byte can have been read, those have not been sent.  Others may have
- * run: a create ends here, the rest stays open and may be repeated.
- */
-static void
-flight_ground(NodeBatch *b)
-{
-	RedisCommand *cmd;
-
-	while ((cmd = flight_oldest(b)) != NULL)
-	{
-		bool		sent = cmd->starts_at < b->conn.out.sent;
-
-		for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
-		{
-			StoreOp    *op = &b->batch.ops[i];
-
-			if (!sent)
-				flight_never_ran(op, cmd);
-			else if (op->kind == STORE_CREATE)
-				batch_settle(&b->batch, op, STORE_UNKNOWN);
-		}
-		flight_land_oldest(b);
-	}
-}
-
-/* ----------
  * The connection ends
  * ----------
  */
-
-static void
-pass_start(NodeBatch *b)
-{
-	b->next = 0;
-	b->in_full = b->missing;
-	b->missing = 0;
-	b->proving = false;
-}
 
 /*
  * nbatch_give_up --- nothing more will be sent or read for what is open
@@ -160,22 +58,6 @@ nbatch_give_up(NodeBatch *b, StoreOutcome unsent)
 	batch_give_up(&b->batch, unsent);
 	b->flight_n = 0;
 	nbatch_finish(b);
-}
-
-/*
- * nbatch_report_error --- have what a session was told in redis_lock_status too
- *
- * The watchdog says there itself what it finds, and what is due to this process
- * alone is nobody's business.
- */
-static void
-nbatch_report_error(const NodeBatch *b)
-{
-	const StoreError *error = &b->batch.error;
-
-	if (!b->patient &&
-		ERRCODE_TO_CATEGORY(error->sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
-		node_report_error(b->target.node, b->target.place, error->detail);
 }
 
 /*
@@ -193,11 +75,11 @@ nbatch_connection_gone(NodeBatch *b, bool try_again)
 		b->target.node != NODE_NONE)
 	{
 		b->reconnected = true;
-		pass_start(b);
+		flight_start_pass(b);
 		redis_conn_open(&b->conn, &b->target, b->batch.deadline);
 		return;
 	}
-	nbatch_report_error(b);
+	refusal_report(b);
 	nbatch_give_up(b, b->conn.failure.outcome);
 }
 
@@ -307,21 +189,6 @@ pass_encode_next(NodeBatch *b)
 }
 
 /*
- * nbatch_refuse_rest --- the node does nothing for anybody
- */
-static void
-nbatch_refuse_rest(NodeBatch *b, StoreOutcome outcome)
-{
-	StoreBatch *batch = &b->batch;
-
-	for (int i = 0; i < batch->nops; i++)
-	{
-		if (batch->ops[i].outcome == STORE_PENDING)
-			batch_settle(batch, &batch->ops[i], outcome);
-	}
-}
-
-/*
  * pass_encode_proof --- ask whether the node runs scripts at all, with no key
  *
  * Without memory even for that, what was refused stays refused.
@@ -333,7 +200,7 @@ pass_encode_proof(NodeBatch *b)
 
 	if (!pass_put(b, 0, 0))
 	{
-		nbatch_refuse_rest(b, STORE_REFUSED);
+		refusal_of_rest(b, STORE_REFUSED);
 		return;
 	}
 	b->proving = true;
@@ -372,161 +239,6 @@ pass_send(NodeBatch *b)
 			return false;
 		if (!more || !resp_out_is_empty(out))
 			return true;
-	}
-}
-
-/* ----------
- * Error replies
- * ----------
- */
-
-/*
- * refusal_note --- the node refuses something, in these words
- */
-static void
-refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
-{
-	StoreError *error = &b->batch.error;
-
-	*error = b->conn.failure.error;
-	error->hint = outcome == STORE_DENIED && !redis_words_concern_all(words) ?
-		redis_rights_hint : NULL;
-	if (redis_words_begin(words, "FENCERANGE"))
-		error->sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
-	else if (outcome == STORE_DENIED)
-		error->sqlstate = ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION;
-	else
-		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
-	snprintf(error->detail, sizeof(error->detail), "The node answered: %s",
-			 words);
-	nbatch_report_error(b);
-
-	/*
-	 * A replica may have been a master when we connected, and whoever is not
-	 * authenticated may be after connecting again.
-	 */
-	if (redis_words_begin(words, "READONLY"))
-	{
-		b->drop = true;
-		redis_target_want_addresses(&b->target, WANT_MASTER);
-	}
-	if (redis_words_begin(words, "NOAUTH"))
-		b->drop = true;
-}
-
-/*
- * refusal_may_go_alone --- is this refusal of a command worth asking for each of
- * its locks?
- *
- * Redis checks the rights to all keys before it runs a script, so one key that
- * is not allowed keeps the others from being served.  The watchdog also wants
- * to know of a single one whether it is the lock or all locks.
- */
-static bool
-refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
-					 const char *words)
-{
-	return redis_op_group(&b->batch.ops[cmd->first]) > 1 &&
-		b->passes < PASSES_MAX && !redis_words_concern_all(words) &&
-		(cmd->nops > 1 || (b->patient && !b->runs_scripts));
-}
-
-/*
- * refusal_go_alone --- open again for the next pass, each in a command of its own
- *
- * Who has no right to a key is told so before the script runs; of other errors
- * nobody knows how far it came.
- */
-static void
-refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
-{
-	for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
-	{
-		b->batch.ops[i].alone = true;
-		if (outcome == STORE_DENIED)
-			flight_never_ran(&b->batch.ops[i], cmd);
-	}
-	b->doubt = true;
-}
-
-/*
- * refusal_of_one --- one lock of several has an error for a reply
- */
-static void
-refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
-{
-	char		words[REDIS_WORDS_MAX];
-	StoreOutcome outcome = redis_error_words(v, b->target.url.user, words,
-											 sizeof(words));
-
-	refusal_note(b, outcome, words);
-	op->own_fault = !redis_words_concern_all(words);
-	batch_settle(&b->batch, op, outcome);
-}
-
-/*
- * refusal_not_loaded --- the command did not run for want of its script; true if
- * it is open again, for the next pass
- */
-static bool
-refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
-{
-	StoreOp    *ops = &b->batch.ops[cmd->first];
-	bool		is_proof = cmd->nops == 0;
-	LuaId		script = REDIS_PROOF_SCRIPT;
-
-	if (!redis_words_begin(v->str, "NOSCRIPT") || b->passes >= PASSES_MAX ||
-		(!is_proof && !redis_op_script(ops, &script)))
-		return false;
-
-	b->missing |= SCRIPT_BIT(script);
-	for (int i = 0; i < cmd->nops; i++)
-		flight_never_ran(&ops[i], cmd);
-	if (is_proof)
-	{
-		b->passes++;
-		pass_start(b);
-	}
-	return true;
-}
-
-/*
- * refusal_take --- an error reply to a command
- *
- * If it was for several locks, one of them may be the cause.  They are tried
- * one by one, in the same batch: but only when a script without a key shows that
- * this node runs scripts, or thousands of commands would be refused one by one.
- */
-static void
-refusal_take(NodeBatch *b, const RedisCommand *cmd)
-{
-	const RedisValue *v = b->conn.in.values;
-	StoreOp    *ops = &b->batch.ops[cmd->first];
-	char		words[REDIS_WORDS_MAX];
-	StoreOutcome outcome;
-
-	if (refusal_not_loaded(b, cmd, v))
-		return;
-	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
-	if (cmd->nops > 0 && ops->kind == STORE_FACTS)
-	{
-		/* Not worth failing for. */
-		batch_settle(&b->batch, ops, outcome);
-		return;
-	}
-	refusal_note(b, outcome, words);
-	if (cmd->nops == 0)
-		nbatch_refuse_rest(b, outcome);
-	else if (refusal_may_go_alone(b, cmd, words))
-		refusal_go_alone(b, cmd, outcome);
-	else
-	{
-		for (int i = 0; i < cmd->nops; i++)
-		{
-			ops[i].own_fault = cmd->nops == 1 && !redis_words_concern_all(words) &&
-				(b->runs_scripts || !b->patient);
-			batch_settle(&b->batch, &ops[i], outcome);
-		}
 	}
 }
 
@@ -688,7 +400,7 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 		{
 			/* Something was not loaded, or is to go alone: the next pass. */
 			b->passes++;
-			pass_start(b);
+			flight_start_pass(b);
 		}
 		if (!pass_send(b))
 		{

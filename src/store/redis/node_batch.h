@@ -32,6 +32,9 @@
 /* Commands in flight. */
 #define FLIGHT_MAX			256
 
+/* Sent again because a script was not loaded: somebody flushes all the time. */
+#define PASSES_MAX			4
+
 typedef struct RedisCommand
 {
 	int			first;			/* its operations: ops[first ..] */
