@@ -154,14 +154,17 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
-	int64		now = lr_now();
-	int64		left = lt_deadline(hold) - now;
+	int64		now;
+	int64		left;
 	int64		lease_ms;
 
 	if (key->queue_head == LR_NONE || handover_had_turns(h, key) ||
-		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over ||
-		!handover_is_alone(hold, now))
+		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over)
 		return false;
+	now = lr_now();
+	if (!handover_is_alone(hold, now))
+		return false;
+	left = lt_deadline(hold) - now;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : handover_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
 		h->keep_until > now || lt_is_at_any_old_place(h) ||

@@ -36,6 +36,13 @@ lt_hold_name(LrIndex hold)
 	return lt_key_of(hold)->name;
 }
 
+/* The lease of a hold only gets longer, so this is no later than it ends. */
+int64
+lt_lease_end(LrIndex hold)
+{
+	return lt_deadline(hold);
+}
+
 static void
 hold_copy_view(LrIndex hold, HoldView *view)
 {

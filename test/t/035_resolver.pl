@@ -357,6 +357,22 @@ $node->set('lockredis.url' => 'redis://a.shim.test');
 poll_until('the next process', sub { askers('a') > $old });
 
 #
+# Another database of the same Redis, while the process hangs: what is known of
+# the name goes on being good.
+#
+$node->set('lockredis.connect_timeout' => '1s');
+name_answers('a');
+$proxy->mode('pass');
+works_again($one);
+poll_until('the process to be reaped', sub { !children($watchdog) });
+name_hangs('a');
+$before = askers('a');
+$node->set('lockredis.url' => 'redis://a.shim.test/1');
+$one->query_is("SELECT redis_try_lock('k')", 't', 'at the known address');
+poll_until('the name to be asked for', sub { askers('a') > $before });
+$one->query_is("SELECT redis_unlock('k')", 't', 'and unlock');
+
+#
 # The watchdog ends, the server too: nothing is left, and nobody waits.
 #
 $resolver = (askers('a'))[-1];

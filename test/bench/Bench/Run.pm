@@ -18,6 +18,7 @@ use Bench::Board;
 use Bench::Histogram;
 use Bench::Meter;
 use Bench::Peer;
+use Bench::Processes;
 use Exporter 'import';
 use JSON::PP ();
 use LockRedis::Redisson;
@@ -28,7 +29,7 @@ use PostgreSQL::Test::Utils;
 our @EXPORT_OK = qw(median);
 
 # In the order in which they are shown.
-my @names = qw(bare session xact fenced advisory advisory_xact
+my @names = qw(bare bare_processes session query xact fenced advisory advisory_xact
   redisson redsync redis_py none);
 
 # Half a millisecond each way
@@ -127,7 +128,7 @@ sub _start_contenders
 	my ($self) = @_;
 	my @contenders;
 
-	foreach my $kind (qw(session xact fenced advisory advisory_xact none))
+	foreach my $kind (qw(session query xact fenced advisory advisory_xact none))
 	{
 		push @contenders,
 		  Bench::Backends->new(
@@ -147,8 +148,9 @@ sub _start_contenders
 			$self->say('%s is not measured: %s', $name, $why_not);
 			next;
 		}
+		my $class = $name =~ /_processes$/ ? 'Bench::Processes' : 'Bench::Peer';
 		push @contenders,
-		  Bench::Peer->new(
+		  $class->new(
 			name => $name,
 			command => [ @command, $self->{board}->path ],
 			environment =>
@@ -167,6 +169,7 @@ sub _peer_commands
 
 	return (
 		bare => [ undef, "$self->{programs}/bare_hiredis", '-b' ],
+		bare_processes => [ undef, "$self->{programs}/bare_hiredis", '-b' ],
 		redisson => [
 			defined $class_path ? undef : $@,
 			'java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
@@ -242,7 +245,13 @@ sub here
 	return grep { $self->{contenders}{$_} } @some;
 }
 
-sub all { my ($self) = @_; return $self->here(@names); }
+# But for two that only tell why a few numbers are what they are.
+sub all
+{
+	my ($self) = @_;
+
+	return grep { !/^(?:bare_processes|query)$/ } $self->here(@names);
+}
 
 sub median
 {

@@ -7,7 +7,9 @@ from statistics import median
 # In the order of tables and bars: how it is called, and its colour.
 CONTENDERS = {
     "bare": ("bare hiredis", "#8c8c8c"),
+    "bare_processes": ("bare hiredis, processes", "#b4b4b4"),
     "session": ("redis_lock", "#c6302b"),
+    "query": ("redis_lock in one query", "#a82621"),
     "xact": ("redis_xact_lock", "#e2726e"),
     "fenced": ("redis_fenced_lock", "#f0aaa7"),
     "advisory": ("pg_advisory_lock", "#336791"),
