@@ -40,6 +40,7 @@ nbatch_finish(NodeBatch *b)
 {
 	if (batch_finish(&b->batch) && b->drop)
 		redis_conn_close(&b->conn);
+	Assert(b->batch.active || b->flight_n == 0);
 }
 
 /* ----------
@@ -191,7 +192,8 @@ pass_encode_next(NodeBatch *b)
 /*
  * pass_encode_proof --- ask whether the node runs scripts at all, with no key
  *
- * Without memory even for that, what was refused stays refused.
+ * Without memory even for that, what was refused stays refused; but what is under
+ * way is answered first.
  */
 static void
 pass_encode_proof(NodeBatch *b)
@@ -200,7 +202,8 @@ pass_encode_proof(NodeBatch *b)
 
 	if (!pass_put(b, 0, 0))
 	{
-		refusal_of_rest(b, STORE_REFUSED);
+		if (b->flight_n == 0)
+			refusal_of_rest(b, STORE_REFUSED);
 		return;
 	}
 	b->proving = true;
