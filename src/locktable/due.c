@@ -1,34 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * due.c
- *	  The lock table: what the watchdog has to do, and when.
+ *	  The lock table: what the watchdog has to do for holds that are due.
  *
- * Each hold has a due time in a dense array: a renewal, the end of a lease, an
- * orphan to give back.  Per block of holds there is a lower bound of their due
- * times, so that looking for work costs a few reads a thousand holds.
- *
- * In fallback mode there is all of this for each of the two stores, so that
- * one that is away holds up nothing in the other.  What is due in the store
- * that a lock is not in: to move it there, if new locks go there; or else to
- * delete the row that it has left in the table.  What it has left in Redis stays
- * until it runs out: Redis is away, and if it comes back it is good to have.
- *
- * No lock guards the bounds.  Whoever sets a due time writes it first, then
- * lowers the bound; the watchdog raises the bound first, then reads the due
- * times.  With a full barrier between the two steps on either side at least
- * one of them sees the other.  The same handshake is made between the bounds
- * and the time until which the watchdog says that it sleeps.
- *
- * Due times are set under the partition lock, but for one case: when new locks
- * go to another store, or a store may be another one than before, the watchdog
- * makes everything due there, without a lock.  A session that has just worked
- * out a due time from what was so before would wipe that.  So such a look is
- * marked as forced (a negative time), and a mark is replaced by nobody but the
- * watchdog, under the partition lock, when it looks.  Either the session finds
- * the mark and leaves it, or it was there first and the mark replaces what it
- * wrote.  A hold that is not yet known when the watchdog goes over them needs
- * another order: the watchdog sets the store, barrier, looks for owners; lt_grant
- * sets the owner, barrier, looks which store is in use.
+ * In fallback mode each of the two stores has due times of its own, so that one
+ * that is away holds up nothing in the other.  What is due in the store that a lock
+ * is not in: to move it there, if new locks go there; or else to take away what it
+ * has left there, if that store excludes this server only.  What it has left where
+ * others see it stays until it runs out: that store is away, and if it comes back it
+ * is good to have.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -45,247 +25,24 @@
 #include "locktable/locktable_int.h"
 #include "locktable/rows.h"
 #include "locktable/watch.h"
-#include "store/current.h"
-#include "store/stores.h"
 
 /* What has no lease to lose comes after renewals that have less time left. */
 #define GIVE_BACK_WITHIN	(10 * LR_US_PER_S)
 
-/* See urgency(). */
+/* See due_urgency(). */
 #define URGENCY_CLASSES		256
 
 /*
- * read_due --- when the watchdog has to look, or was told to look in any case
- */
-static int64
-read_due(LrIndex hold, StoreId store)
-{
-	int64		due = lt_read_time(&lt_leases[hold].due[store]);
-
-	return due < 0 ? -due : due;
-}
-
-/*
- * put_due --- unless a look is forced; returns when it is due then
- */
-static int64
-put_due(LrIndex hold, StoreId store, int64 due)
-{
-	pg_atomic_uint64 *at = &lt_leases[hold].due[store];
-	uint64		seen = pg_atomic_read_u64(at);
-
-	while ((int64) seen >= 0)
-		if (pg_atomic_compare_exchange_u64(at, &seen, (uint64) due))
-			return due;
-	return -(int64) seen;
-}
-
-/* Lower a bound, never raise it. */
-static void
-lower_bound(pg_atomic_uint64 *bound, int64 t)
-{
-	uint64		seen = pg_atomic_read_u64(bound);
-
-	while ((int64) seen > t)
-		if (pg_atomic_compare_exchange_u64(bound, &seen, (uint64) t))
-			break;
-}
-
-/*
- * lt_renew_lease_ms --- the longest lease that a scope of the hold wants
- * renewed, 0 = none
- *
- * From pre-commit to its release a transaction's hold is renewed in any case.
- * One that is handed over has no scopes, but the lease that all of them had.
- */
-int64
-lt_renew_lease_ms(const LrHold *hold)
-{
-	int64		lease_ms = hold->state == HOLD_HANDED ? hold->handed_lease_ms : 0;
-
-	for (int i = 0; i < SCOPE_COUNT; i++)
-		if (hold->scope[i].count > 0 &&
-			(hold->scope[i].renewed || (i == SCOPE_XACT && hold->committing)))
-			lease_ms = Max(lease_ms, hold->scope[i].lease_ms);
-	return lease_ms;
-}
-
-/*
- * lt_due_of_held --- when to look at a held lock: at a third of its lease if
- * it is renewed, else at its end
- */
-int64
-lt_due_of_held(const LrHold *hold, int64 deadline)
-{
-	return deadline - lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
-}
-
-void
-lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
-{
-	due = put_due(hold, store, due);
-	pg_memory_barrier();
-	lower_bound(&lt_block_due[store][hold / DUE_BLOCK], due);
-	pg_memory_barrier();
-	if (due < lt_read_time(&lt_table->sleeps_until[store]))
-		wakes->watchdog = true;
-}
-
-static void
-set_never_due(LrIndex hold, StoreId store)
-{
-	(void) put_due(hold, store, LR_NEVER);
-}
-
-/*
- * force_due --- a look that nobody takes back
- */
-static void
-force_due(LrIndex hold, StoreId store, int64 now)
-{
-	pg_atomic_write_u64(&lt_leases[hold].due[store], (uint64) -now);
-	pg_memory_barrier();
-	lower_bound(&lt_block_due[store][hold / DUE_BLOCK], now);
-}
-
-/*
- * take_due --- the watchdog looks; partition lock held
- */
-static void
-take_due(LrIndex hold, StoreId store)
-{
-	pg_atomic_write_u64(&lt_leases[hold].due[store], LR_NEVER);
-}
-
-/*
- * lt_nothing_due --- the watchdog has nothing to do for it any more
- *
- * A look that is forced just then waits for the next hold in this slot.
- */
-void
-lt_nothing_due(LrIndex hold)
-{
-	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
-	for (int s = 0; s < STORE_COUNT; s++)
-		take_due(hold, s);
-}
-
-/*
- * lt_set_due_in_traces --- wherever something of it may be
- */
-void
-lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
-{
-	for (int s = 0; s < STORE_COUNT; s++)
-	{
-		if (lt_holds[hold].traces & STORE_BIT(s))
-			lt_set_due(hold, s, due, wakes);
-		else
-			set_never_due(hold, s);
-	}
-}
-
-/*
- * is_wanted_in --- has a held lock to be moved to this store, where it is not?
- */
-static bool
-is_wanted_in(const LrHold *h, StoreId store)
-{
-	return store != h->store && current_store() == store;
-}
-
-/*
- * is_left_in --- has a held lock left something behind that should go?
- */
-static bool
-is_left_in(const LrHold *h, StoreId store)
-{
-	return store != h->store && lr_store_can(store, STORE_SERVER_ONLY) &&
-		(h->traces & STORE_BIT(store)) != 0;
-}
-
-/*
- * is_to_be_asked --- lockredis.url has changed: is it at the new place?
- */
-static bool
-is_to_be_asked(const LrHold *h)
-{
-	return lt_is_at_old_place(h, h->store);
-}
-
-/*
- * lt_set_due_of_held --- in both stores, by its present lease
- */
-void
-lt_set_due_of_held(LrIndex hold, WakeList *wakes)
-{
-	const LrHold *h = &lt_holds[hold];
-
-	for (int s = 0; s < STORE_COUNT; s++)
-	{
-		if (s == h->store && is_to_be_asked(h))
-			lt_set_due(hold, s, lr_now(), wakes);
-		else if (s == h->store)
-			lt_set_due(hold, s, lt_due_of_held(h, lt_deadline(hold)),
-					   wakes);
-		else if (is_wanted_in(h, s) || is_left_in(h, s))
-			lt_set_due(hold, s, lr_now(), wakes);
-		else
-			set_never_due(hold, s);
-	}
-}
-
-int64
-lt_next_due(StoreId store)
-{
-	int64		next = LR_NEVER;
-
-	for (int b = 0; b < lt_table->nblocks; b++)
-	{
-		int64		bound = lt_read_time(&lt_block_due[store][b]);
-
-		next = Min(next, bound);
-	}
-	return next;
-}
-
-bool
-lt_watchdog_sleeps_until(int64 until, uint32 stores)
-{
-	int64		next = LR_NEVER;
-
-	for (int s = 0; s < STORE_COUNT; s++)
-		if (stores & STORE_BIT(s))
-			pg_atomic_write_u64(&lt_table->sleeps_until[s], (uint64) until);
-	pg_memory_barrier();
-	for (int s = 0; s < STORE_COUNT; s++)
-		if (stores & STORE_BIT(s))
-			next = Min(next, lt_next_due(s));
-	if (next >= until &&
-		(until <= lr_now() + TICK_SOON || !lt_has_waiters()))
-		return true;
-	lt_watchdog_is_awake();
-	return false;
-}
-
-void
-lt_watchdog_is_awake(void)
-{
-	for (int s = 0; s < STORE_COUNT; s++)
-		pg_atomic_write_u64(&lt_table->sleeps_until[s], 0);
-}
-
-/*
- * decide_here --- of a lock that is held in this store
+ * due_decide_here --- of a lock that is held in this store
  *
  * It is renewed, or asked about because lockredis.url has changed.
  */
 static DueAction
-decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
+due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
-	bool		asked = lt_renew_lease_ms(h) > 0 || is_to_be_asked(h);
+	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h);
 
 	if (!asked || connected)
 		lt_set_due(hold, h->store, deadline, wakes);
@@ -295,51 +52,51 @@ decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 }
 
 /*
- * decide_elsewhere --- of a lock that is held in the other store
+ * due_decide_elsewhere --- of a lock that is held in the other store
  *
  * That something of it may be here is noted before it is sent, so that it is
  * given back whatever becomes of the hold, of the reply and of this process.
  */
 static DueAction
-decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
-				 WakeList *wakes)
+due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
+					 WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	if (!is_wanted_in(h, store) && !is_left_in(h, store))
+	if (!lt_is_wanted_in(h, store) && !lt_is_left_in(h, store))
 	{
-		set_never_due(hold, store);
+		lt_set_never_due(hold, store);
 		return DUE_NOTHING;
 	}
 	lt_set_due(hold, store, again, wakes);
 	if (!connected)
 		return DUE_NOTHING;
-	if (!is_wanted_in(h, store))
+	if (!lt_is_wanted_in(h, store))
 		return DUE_GIVE_BACK;
 	lt_trace_of_move(h, store);
 	return DUE_MOVE;
 }
 
 /*
- * is_handed_here --- on its way to its next session, which sets the due times
+ * due_is_handed_here --- on its way to its next session, which sets the due times
  * when it runs, but does not know of a look that was forced before
  */
 static bool
-is_handed_here(LrIndex hold, StoreId store, int64 now)
+due_is_handed_here(LrIndex hold, StoreId store, int64 now)
 {
 	return lt_holds[hold].state == HOLD_HANDED && lt_holds[hold].store == store &&
 		lt_deadline(hold) > now;
 }
 
 /*
- * decide --- what is to be done for a hold that is due; partition lock held
+ * due_decide --- what is to be done for a hold that is due; partition lock held
  *
  * Its next due time is set first: the end of its lease, so that an expiry is
  * seen on time whatever becomes of the renewal, or "again".
  */
 static DueAction
-decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
-	   WakeList *wakes)
+due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
+		   WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -347,10 +104,10 @@ decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
 
 	if (h->state == HOLD_HELD)
-		return h->store == store ? decide_here(hold, connected, again, wakes) :
-			decide_elsewhere(hold, store, connected, again, wakes);
-	if (is_handed_here(hold, store, now))
-		return decide_here(hold, connected, again, wakes);
+		return h->store == store ? due_decide_here(hold, connected, again, wakes) :
+			due_decide_elsewhere(hold, store, connected, again, wakes);
+	if (due_is_handed_here(hold, store, now))
+		return due_decide_here(hold, connected, again, wakes);
 	if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 		(h->traces & STORE_BIT(store)) != 0)
 	{
@@ -359,34 +116,34 @@ decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 	}
 
 	/* It is passing on or being released: that sets the next due time, if any. */
-	set_never_due(hold, store);
+	lt_set_never_due(hold, store);
 	return DUE_NOTHING;
 }
 
 /*
- * is_due --- or, of a renewal, nearly so?
+ * due_is_due --- or, of a renewal, nearly so?
  *
  * Without the partition lock it is a guess.
  */
 static bool
-is_due(LrIndex hold, StoreId store, int64 now)
+due_is_due(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		early = 0;
 
 	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0)
 		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
-	return read_due(hold, store) - early <= now;
+	return lt_read_due(hold, store) - early <= now;
 }
 
 /*
- * fill_item --- what is to be done, and what it takes; partition lock held
+ * due_fill_item --- what is to be done, and what it takes; partition lock held
  *
  * A move asks for all that the hold believes to have: a lease that was given,
  * what is left of one, and the time for which the key has to stay locked.
  */
 static void
-fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item)
+due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item)
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrKey *key = &lt_keys[h->key];
@@ -402,14 +159,14 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 	if (item->action == DUE_RENEW)
 		item->lease_ms = Max(item->lease_ms, 1);	/* to ask changes nothing */
 	item->keep_ms = h->keep_until > now ?
-		(h->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS : 0;
+		lr_ms_up(h->keep_until - now) : 0;
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
 		item->keep_ms = 0;		/* only its last release keeps the key locked */
 	if (item->action == DUE_MOVE)
 	{
 		int64		left = lt_deadline(hold) - now;
 
-		item->lease_ms = Max(item->lease_ms, (left + LR_US_PER_MS - 1) / LR_US_PER_MS);
+		item->lease_ms = Max(item->lease_ms, lr_ms_up(left));
 	}
 	item->refused = h->refusals > 0;
 	item->alone = h->alone;
@@ -418,11 +175,11 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 }
 
 /*
- * collect_one --- look at a hold that seemed due; false if there was nothing
+ * due_collect_one --- look at a hold that seemed due; false if there was nothing
  */
 static bool
-collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
-			DueItem *item)
+due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
+				DueItem *item)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint64		owner = pg_atomic_read_u64(&lt_leases[hold].owner);
@@ -438,13 +195,13 @@ collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->hash == hash && h->owner == owner &&
 		pg_atomic_read_u64(&lt_leases[hold].owner) == owner &&
-		is_due(hold, store, now))
+		due_is_due(hold, store, now))
 	{
 		int64		not_after = h->not_after[store];
 
-		take_due(hold, store);
-		item->action = decide(hold, store, now, connected, again, &wakes);
-		fill_item(hold, store, now, not_after, item);
+		lt_take_due(hold, store);
+		item->action = due_decide(hold, store, now, connected, again, &wakes);
+		due_fill_item(hold, store, now, not_after, item);
 	}
 	LWLockRelease(lock);
 
@@ -455,7 +212,7 @@ collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 }
 
 /*
- * urgency --- of what is due: how soon a lease ends without it; 0 is the first
+ * due_urgency --- of what is due: how soon a lease ends without it; 0 is the first
  *
  * Four classes an octave, so that two of the same class differ by less than a
  * quarter of what is left.  What is given back grows urgent too, or it would
@@ -463,12 +220,12 @@ collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
  * first, so a look at the state without the lock will do.
  */
 static int
-urgency(LrIndex hold, StoreId store, int64 now)
+due_urgency(LrIndex hold, StoreId store, int64 now)
 {
 	HoldState	state = lt_holds[hold].state;
 	int64		ends = state == HOLD_HELD || state == HOLD_HANDED ?
 		lt_deadline(hold) :
-		read_due(hold, store) + GIVE_BACK_WITHIN;
+		lt_read_due(hold, store) + GIVE_BACK_WITHIN;
 	uint64		left = ends <= now ? 0 : (uint64) (ends - now);
 	int			top;
 
@@ -479,10 +236,10 @@ urgency(LrIndex hold, StoreId store, int64 now)
 }
 
 /*
- * count_due --- how many are due until then
+ * due_count --- how many are due until then
  */
 static int
-count_due(StoreId store, int64 until)
+due_count(StoreId store, int64 until)
 {
 	int			n = 0;
 
@@ -495,7 +252,7 @@ count_due(StoreId store, int64 until)
 			continue;
 		for (LrIndex i = first; i < last; i++)
 			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-				read_due(i, store) <= until)
+				lt_read_due(i, store) <= until)
 				n++;
 	}
 	return n;
@@ -510,10 +267,10 @@ typedef struct DueChoice
 } DueChoice;
 
 /*
- * choose_urgent --- more is due than a batch can take: by urgency
+ * due_choose_urgent --- more is due than a batch can take: by urgency
  */
 static void
-choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
+due_choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 {
 	int			counts[URGENCY_CLASSES] = {0};
 	int			class = 0;
@@ -527,8 +284,8 @@ choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 			continue;
 		for (LrIndex i = first; i < last; i++)
 			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-				is_due(i, store, now))
-				counts[urgency(i, store, now)]++;
+				due_is_due(i, store, now))
+				counts[due_urgency(i, store, now)]++;
 	}
 	for (choice->room = max; class < URGENCY_CLASSES; class++)
 	{
@@ -540,7 +297,7 @@ choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 }
 
 static void
-choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
+due_choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
 {
 	choice->horizon = now;
 	choice->last_class = URGENCY_CLASSES;
@@ -548,20 +305,20 @@ choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
 	if (!connected || lt_next_due(store) > now)
 		return;
 	choice->horizon += LR_EARLY_MAX;
-	if (count_due(store, choice->horizon) > max)
-		choose_urgent(store, now, max, choice);
+	if (due_count(store, choice->horizon) > max)
+		due_choose_urgent(store, now, max, choice);
 }
 
 static bool
-is_chosen(LrIndex hold, StoreId store, int64 now, DueChoice *choice)
+due_is_chosen(LrIndex hold, StoreId store, int64 now, DueChoice *choice)
 {
 	int			class;
 
 	if (choice->last_class == URGENCY_CLASSES)
 		return true;
-	if (!is_due(hold, store, now))
+	if (!due_is_due(hold, store, now))
 		return false;
-	class = urgency(hold, store, now);
+	class = due_urgency(hold, store, now);
 	if (class == choice->last_class)
 		return choice->room-- > 0;
 	return class < choice->last_class;
@@ -576,7 +333,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 	DueChoice	choice;
 
 	*more = false;
-	choose(store, now, connected, max, &choice);
+	due_choose(store, now, connected, max, &choice);
 	for (int b = 0; b < lt_table->nblocks; b++)
 	{
 		int			first = b * DUE_BLOCK;
@@ -589,22 +346,22 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 
 		for (LrIndex i = first; i < last; i++)
 		{
-			int64		due = read_due(i, store);
+			int64		due = lt_read_due(i, store);
 
 			/* Whoever gives it an owner sets its due time after that. */
 			if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
 				continue;
 			if (due <= now && !connected)
-				collect_one(i, store, now, false, again, &ignored);
+				due_collect_one(i, store, now, false, again, &ignored);
 			else if (due <= choice.horizon && n < max &&
-					 is_chosen(i, store, now, &choice))
+					 due_is_chosen(i, store, now, &choice))
 			{
-				if (collect_one(i, store, now, true, again, &items[n]))
+				if (due_collect_one(i, store, now, true, again, &items[n]))
 					n++;
 				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
 				{
 					/* Read once: Min() would take a later value than it judged. */
-					due = read_due(i, store);
+					due = lt_read_due(i, store);
 					bound = Min(bound, due);
 				}
 			}
@@ -614,38 +371,9 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 				*more = *more || due <= now;
 			}
 		}
-		lower_bound(&lt_block_due[store][b], bound);
+		lt_lower_bound(&lt_block_due[store][b], bound);
 	}
 	return n;
-}
-
-/*
- * lt_renew_all_now --- make everything due there
- *
- * What is not renewed is looked at too, and finds nothing to do.
- */
-void
-lt_renew_all_now(StoreId store)
-{
-	int64		now = lr_now();
-
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
-		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-			force_due(i, store, now);
-}
-
-/*
- * lt_has_old_place --- a look without the locks: who comes too late is left to
- * its time to live
- */
-bool
-lt_has_old_place(void)
-{
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
-		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-			lt_is_at_any_old_place(&lt_holds[i]))
-			return true;
-	return false;
 }
 
 int64
@@ -669,10 +397,4 @@ lt_renewal_lag(StoreId store)
 		LWLockRelease(lock);
 	}
 	return lag;
-}
-
-int
-lt_row_count(void)
-{
-	return (int) pg_atomic_read_u32(&lt_table->nrows);
 }

@@ -67,11 +67,12 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 		result = GRANT_TOO_LATE;
 	else if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
 		result = GRANT_STALE;
-	else if (lt_live_hold(&lt_keys[h->key], now, &wakes) != LR_NONE)
+	else if (lt_conflicting_hold(&lt_keys[h->key], LrMyProcNumber, h->kind, now,
+								 &wakes) != LR_NONE)
 		result = GRANT_CONFLICT;
 	else
 	{
-		lt_leave_queue(LrMyProcNumber);
+		(void) lt_leave_queue(LrMyProcNumber);
 		lt_keys[h->key].handoffs = 0;
 		lt_judge_pause(&lt_keys[h->key], true);
 		lt_first_trace(h, store, owner);
@@ -93,15 +94,21 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 
 /*
  * lt_key_stayed_here --- see wait.h
+ *
+ * Of others elsewhere it is only known that they do not have what could not be
+ * beside the lock that was had here.
  */
 bool
 lt_key_stayed_here(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	const LrKey *key = lt_key_of(hold);
+	uint32		wanted = lr_kind(lt_holds[hold].kind)->excludes;
 	bool		stayed;
 
 	LWLockAcquire(lock, LW_SHARED);
-	stayed = silence_lasts_since(lt_key_of(hold)->here_from);
+	stayed = (wanted & ~lr_kind(key->here_kind)->excludes) == 0 &&
+		silence_lasts_since(key->here_from);
 	LWLockRelease(lock);
 	return stayed;
 }

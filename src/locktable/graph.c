@@ -3,13 +3,14 @@
  * graph.c
  *	  The lock table as a part of the wait-for graph.
  *
- * A session in a key's queue waits for the session of this server that has the
- * key.  That it also waits for those ahead of it in the queue is left out:
- * they wait for the same holder and for nothing else, so a cycle through one
- * of them is one without it too.  (Parallel workers of one of them may wait for
- * somebody else, but that keeps nobody from the key before it has it.)  This
- * way each session has one edge at most, all sessions of a queue have the same
- * one, and one of them can search for all.
+ * A session in a key's queue waits for the sessions of this server that have the
+ * key and keep it from it: for each of them, since all have to go.  If it is not in
+ * front (queue.c) it also waits for those ahead of it that keep it there.  They are
+ * no nodes of the graph: they wait for holders of the same key and for nothing else,
+ * so what they wait for is added to its own edges instead, and a cycle through one of
+ * them is one without it too.  (Parallel workers of one of them may wait for
+ * somebody else, but that keeps nobody from the key before it has it.)  Where all who
+ * queue want the same kind, all have the same edges.
  *
  * All here are copies of single moments.  What makes a cycle out of them is in
  * deadlock.c.
@@ -27,53 +28,67 @@
 #include "locktable/locktable_int.h"
 
 /*
- * holder_of --- the hold that keeps others of this server from the key
+ * graph_kinds_awaited --- which kinds of holds keep the session from the key, or one
+ * ahead of it that has to be through first
  *
- * As lt_live_hold(), which marks what has expired; this one only passes it
- * over.  Partition lock held, shared is enough.
+ * From the end of the front to the session itself nobody can ask the store yet; of
+ * those in front only who cannot have the key together with one of these has to be
+ * through.
  */
-static LrIndex
-holder_of(const LrKey *key, int64 now)
+static uint32
+graph_kinds_awaited(const LrKey *key, LrIndex session)
 {
-	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-	{
-		HoldState	state = lt_holds[i].state;
+	const LrWait *w = lt_wait_of(session);
+	uint32		behind = 0;
+	uint32		excluded = 0;
 
-		if ((state == HOLD_HELD || state == HOLD_RELEASING ||
-			 state == HOLD_HANDED) &&
-			lt_deadline(i) > now)
-			return i;
+	if (w->in_front || key->queue_kinds == KIND_BIT(w->terms.kind))
+		return lr_kind(w->terms.kind)->excludes;
+	for (LrIndex i = session; !lt_wait_of(i)->in_front; i = lt_wait_of(i)->prev)
+	{
+		behind |= KIND_BIT(lt_wait_of(i)->terms.kind);
+		excluded |= lr_kind(lt_wait_of(i)->terms.kind)->excludes;
 	}
-	return LR_NONE;
+	for (int k = 0; k < LT_MAX_KINDS; k++)
+		if (key->nfront[k] > 0 && (lr_kind(k)->excludes & behind) != 0)
+			excluded |= lr_kind(k)->excludes;
+	return excluded;
 }
 
 static void
-copy_wait(LrIndex session, LrIndex hold, KeyWait *wait)
+graph_copy_wait(LrIndex session, KeyWait *wait)
 {
 	const LrSession *s = &lt_sessions[session];
 	const LrKey *key = &lt_keys[s->wait.key];
-	const LrHold *h = &lt_holds[hold];
 
 	wait->pid = s->pid;
 	wait->userid = s->userid;
 	wait->generation = s->wait.generation;
 	wait->scope = s->wait.terms.scope;
-	wait->hold = hold;
-	wait->owner = h->owner;
-	wait->holder = h->session;
-	wait->holder_pid = lt_sessions[h->session].pid;
 	wait->name_len = key->name_len;
 	memcpy(wait->name, key->name, key->name_len);
 }
 
+static void
+graph_copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	holder->hold = hold;
+	holder->owner = h->owner;
+	holder->session = h->session;
+	holder->pid = lt_sessions[h->session].pid;
+	holder->awaited = awaited;
+}
+
 /*
- * lock_awaited_key --- the lock of the partition of the key that it waits for
+ * graph_lock_awaited --- the lock of the partition of the key that it waits for
  *
  * Acquired in shared mode; NULL, and nothing is acquired, if it does not wait.
  * While the lock is held the wait cannot end.
  */
 static LWLock *
-lock_awaited_key(LrIndex session)
+graph_lock_awaited(LrIndex session)
 {
 	const LrWait *w = &lt_sessions[session].wait;
 	uint32		hash = w->hash;
@@ -89,19 +104,39 @@ lock_awaited_key(LrIndex session)
 	return NULL;
 }
 
-bool
-lt_key_wait(LrIndex session, KeyWait *wait)
+/*
+ * lt_key_wait --- see graph.h
+ *
+ * What has expired is only passed over; lt_conflicting_hold() marks it.
+ */
+int
+lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 {
-	LWLock	   *lock = lock_awaited_key(session);
-	LrIndex		hold;
+	LWLock	   *lock = graph_lock_awaited(session);
+	int64		now = lr_now();
+	const LrKey *key;
+	uint32		awaited;
+	int			n = 0;
+	bool		waits = false;
 
 	if (lock == NULL)
-		return false;
-	hold = holder_of(&lt_keys[lt_sessions[session].wait.key], lr_now());
-	if (hold != LR_NONE)
-		copy_wait(session, hold, wait);
+		return 0;
+	key = &lt_keys[lt_wait_of(session)->key];
+	awaited = graph_kinds_awaited(key, session);
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		bool		is_awaited = (awaited & KIND_BIT(lt_holds[i].kind)) != 0;
+
+		if (lt_holds[i].session == session || !lt_is_live(i, now))
+			continue;
+		if (n < room)
+			graph_copy_holder(i, is_awaited, &holders[n]);
+		n++;
+		waits = waits || is_awaited;
+	}
+	graph_copy_wait(session, wait);
 	LWLockRelease(lock);
-	return hold != LR_NONE;
+	return waits ? n : 0;
 }
 
 uint64
@@ -204,21 +239,22 @@ lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
  * lt_own_queue --- who has, and who awaits, the key that this session awaits
  */
 bool
-lt_own_queue(int *pids, int room, int *npids, int *holder_pid)
+lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 {
-	LWLock	   *lock = lock_awaited_key(LrMyProcNumber);
+	LWLock	   *lock = graph_lock_awaited(LrMyProcNumber);
+	int64		now = lr_now();
 	const LrKey *key;
-	LrIndex		hold;
 
 	if (lock == NULL)
 		return false;
-	key = &lt_keys[lt_sessions[LrMyProcNumber].wait.key];
-	hold = holder_of(key, lr_now());
-	*holder_pid = hold == LR_NONE ? 0 :
-		lt_sessions[lt_holds[hold].session].pid;
-	*npids = 0;
+	key = &lt_keys[lt_wait_of(LrMyProcNumber)->key];
+	*npids = *nholders = 0;
+	for (LrIndex i = key->first_hold; i != LR_NONE && *nholders < room;
+		 i = lt_holds[i].next)
+		if (lt_is_live(i, now))
+			holder_pids[(*nholders)++] = lt_sessions[lt_holds[i].session].pid;
 	for (LrIndex s = key->queue_head; s != LR_NONE && *npids < room;
-		 s = lt_sessions[s].wait.next)
+		 s = lt_wait_of(s)->next)
 		pids[(*npids)++] = lt_sessions[s].pid;
 	LWLockRelease(lock);
 	return true;

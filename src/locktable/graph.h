@@ -16,23 +16,34 @@
 
 #include "locktable/locktable.h"
 
-/* A session waits for a key that another session of this server has. */
+/* A session waits for a key. */
 typedef struct KeyWait
 {
 	int			pid;
 	Oid			userid;
 	uint64		generation;		/* see lt_wait_generation */
 	LockScope	scope;			/* that it is wanted for */
-	LrIndex		hold;			/* what it waits for, */
-	uint64		owner;			/* its owner number */
-	LrIndex		holder;			/* and the session that has it */
-	int			holder_pid;
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } KeyWait;
 
-/* False: it does not wait, or for nobody of this server. */
-extern bool lt_key_wait(LrIndex session, KeyWait *wait);
+/* Another session of this server has that key. */
+typedef struct KeyHolder
+{
+	LrIndex		hold;
+	uint64		owner;			/* its owner number */
+	LrIndex		session;
+	int			pid;
+	bool		awaited;		/* the wait cannot end while it has it */
+} KeyHolder;
+
+/*
+ * All others that have the key that the session waits for; so many, of which no
+ * more than "room" are copied.  0: it does not wait, or for nobody of this server.
+ * The wait is one for each of the awaited ones: all of them have to go.
+ */
+extern int	lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders,
+						int room);
 
 /* Tells waits of a session from each other; 0 = it does not wait for a key. */
 extern uint64 lt_wait_generation(LrIndex session);
@@ -58,9 +69,10 @@ extern bool lt_claim_deadlock(const LrIndex *sessions,
 							  const uint64 *generations, int n);
 
 /*
- * The queue that this session stands in, as pids, and the session of this
- * server that has the key, or 0.  False: it does not wait any more.
+ * The queue that this session stands in, as pids, and the sessions of this
+ * server that have the key.  False: it does not wait any more.
  */
-extern bool lt_own_queue(int *pids, int room, int *npids, int *holder_pid);
+extern bool lt_own_queue(int *pids, int room, int *npids,
+						 int *holder_pids, int *nholders);
 
 #endif							/* LR_LOCKTABLE_GRAPH_H */

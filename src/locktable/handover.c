@@ -38,27 +38,15 @@
 #include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
-#include "store/node.h"
 #include "settings.h"
 #include "store/silence.h"
 #include "store/stores.h"
 
 /*
- * How long the head holds back.  A client elsewhere is told by a message and
- * has to ask then: it needs a round trip after the message, and time to run.
- */
-#define PAUSE_MIN			(5 * LR_US_PER_MS)
-#define PAUSE_ROUND_TRIPS	2
-#define PAUSE_MAX			(500 * LR_US_PER_MS)
-
-/* After one in which nobody came there is none for so many times its length. */
-#define VAIN_REST			20
-
-/*
- * renewed_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
+ * handover_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
  */
 static int64
-renewed_lease_ms(const LrHold *h)
+handover_lease_ms(const LrHold *h)
 {
 	int64		lease_ms = 0;
 
@@ -74,39 +62,41 @@ renewed_lease_ms(const LrHold *h)
 }
 
 /*
- * enough_left --- more of the lease than the commit guard wants
+ * handover_enough_left --- more of the lease than the commit guard wants
  */
 static bool
-enough_left(int64 lease_ms, int64 left)
+handover_enough_left(int64 lease_ms, int64 left)
 {
 	return left > lr_commit_margin(lease_ms * LR_US_PER_MS);
 }
 
 /*
- * may_pass --- can this lock serve the next session as it is?
+ * handover_fits --- can this lock serve the next session as it is?
  *
- * What the store knows of it, a count of one and a renewed lease, must be what
- * the next one wants.
+ * What the store knows of it, its kind, a count of one and a renewed lease, must be
+ * what the next one wants.
  */
 static bool
-may_pass(int64 lease_ms, int64 left, const LrWait *w)
+handover_fits(KindId kind, int64 lease_ms, int64 left, const LrWait *w)
 {
-	return w->terms.renewed && w->terms.lease_ms == lease_ms &&
-		w->terms.keep_until == 0 && !w->trying && enough_left(lease_ms, left);
+	return w->terms.kind == kind &&
+		w->terms.renewed && w->terms.lease_ms == lease_ms &&
+		w->terms.keep_until == 0 && !w->trying &&
+		handover_enough_left(lease_ms, left);
 }
 
 /*
- * hand_to_head --- the hold goes to the first of the queue
+ * handover_to_head --- the hold goes to the first of the queue
  */
 static void
-hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
+handover_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 	LrIndex		session = key->queue_head;
 	LrWait	   *w = lt_wait_of(session);
 
-	lt_queue_remove(key, session);
+	(void) lt_queue_remove(key, session);
 	key->nhanded++;
 	key->handoffs++;
 	w->state = WAIT_HANDED;
@@ -124,22 +114,34 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	h->committing = false;
 	h->fence = 0;
 	h->renewals = 0;
-	wakes->session = session;
+	lt_add_to_wake(wakes, session);
 }
 
 /*
- * has_had_its_turns --- is it time to let others try?
+ * handover_had_turns --- is it time to let others try?
  *
  * Not while Redis is away: nobody could give the lock back, or get it again for
  * the rest of a lease.
  */
 static bool
-has_had_its_turns(const LrHold *h, const LrKey *key)
+handover_had_turns(const LrHold *h, const LrKey *key)
 {
 	if (key->handoffs < lr_max_handoffs)
 		return false;
 	return lr_store_can(h->store, STORE_SERVER_ONLY) ? silence_hold_off(h->hash) == 0 :
 		!silence_is_noticed();
+}
+
+/*
+ * handover_is_alone --- does no other session have the key beside it?
+ */
+static bool
+handover_is_alone(LrIndex hold, int64 now)
+{
+	for (LrIndex i = lt_key_of(hold)->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (i != hold && lt_is_live(i, now))
+			return false;
+	return true;
 }
 
 /*
@@ -152,48 +154,35 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
-	int64		now = lr_now();
-	int64		left = lt_deadline(hold) - now;
+	int64		now;
+	int64		left;
 	int64		lease_ms;
 
-	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
-		!lr_watchdog_running())
+	if (key->queue_head == LR_NONE || handover_had_turns(h, key) ||
+		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over)
 		return false;
-	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
+	now = lr_now();
+	if (!handover_is_alone(hold, now))
+		return false;
+	left = lt_deadline(hold) - now;
+	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : handover_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
 		h->keep_until > now || lt_is_at_any_old_place(h) ||
-		!may_pass(lease_ms, left, lt_wait_of(key->queue_head)))
+		!handover_fits(h->kind, lease_ms, left, lt_wait_of(key->queue_head)))
 		return false;
-	hand_to_head(hold, lease_ms, wakes);
+	handover_to_head(hold, lease_ms, wakes);
 	return true;
 }
 
 /*
- * pass_on --- a handed lock does not stay with the session it was handed to
+ * handover_pass_on --- a handed lock does not stay with the session it was handed to
  */
 static void
-pass_on(LrIndex hold, WakeList *wakes)
+handover_pass_on(LrIndex hold, WakeList *wakes)
 {
 	if (lt_hand_over(hold, wakes))
 		return;
 	lt_make_orphan(hold, wakes);
-}
-
-/*
- * back_to_queue --- the session waits on, as the first or after the first
- */
-static void
-back_to_queue(LrIndex session, bool first)
-{
-	LrWait	   *w = lt_wait_of(session);
-	LrKey	   *key = &lt_keys[w->key];
-
-	Assert(w->state == WAIT_HANDED);
-	w->state = WAIT_QUEUED;
-	w->handed = LR_NONE;
-	w->woken_at = 0;
-	key->nhanded--;
-	lt_queue_insert(key, session, first ? LR_NONE : key->queue_head);
 }
 
 /*
@@ -211,9 +200,9 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	int64		deadline = lt_deadline(handed);
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
-	if (!enough_left(h->handed_lease_ms, deadline - lr_now()))
+	if (!handover_enough_left(h->handed_lease_ms, deadline - lr_now()))
 	{
-		back_to_queue(LrMyProcNumber, true);
+		lt_back_to_queue(LrMyProcNumber, true);
 		lt_make_orphan(handed, wakes);
 		return false;
 	}
@@ -221,7 +210,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	h->state = HOLD_HELD;
 	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
 	lt_set_due_of_held(handed, wakes);
-	lt_leave_queue(LrMyProcNumber);
+	(void) lt_leave_queue(LrMyProcNumber);
 	lt_free_hold(*hold);
 	*hold = handed;
 	return true;
@@ -236,8 +225,8 @@ lt_refuse_handed(WakeList *wakes)
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		handed = w->handed;
 
-	lt_leave_queue(LrMyProcNumber);
-	pass_on(handed, wakes);
+	(void) lt_leave_queue(LrMyProcNumber);
+	handover_pass_on(handed, wakes);
 }
 
 /*
@@ -250,35 +239,8 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 {
 	LrIndex		handed = lt_wait_of(session)->handed;
 
-	pass_on(handed, wakes);
-	back_to_queue(session, false);
-}
-
-/*
- * forget_or_orphan --- it is gone from a store, but perhaps not from the other
- */
-static void
-forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
-{
-	lt_forget_trace(&lt_holds[hold], where);
-	if (lt_holds[hold].traces != 0)
-		lt_make_orphan(hold, wakes);
-	else
-		lt_free_hold(hold);
-}
-
-/*
- * lt_lose_handed --- a handed lock was found gone: nothing to pass on
- */
-void
-lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LrKey	   *key = &lt_keys[h->key];
-
-	back_to_queue(h->session, true);
-	lt_nudge_head(key, wakes);
-	forget_or_orphan(hold, where, wakes);
+	handover_pass_on(handed, wakes);
+	lt_back_to_queue(session, false);
 }
 
 /*
@@ -293,7 +255,7 @@ lt_pass_on(LrIndex hold)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_HELD)
-		pass_on(hold, &wakes);
+		handover_pass_on(hold, &wakes);
 	else if (h->state == HOLD_LOST)
 		lt_drop_lost_locked(hold, &wakes);
 	lt_unlock(lock, &wakes);
@@ -339,63 +301,4 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	if (reserved)
 		lt_free_rows(1);
 	lt_wake(&wakes);
-}
-
-/*
- * lt_pause_after --- how long the next head holds back after a real release
- *
- * "receivers" is how many were told of it; one may be this server's watchdog.
- * The usual round trip, since the last one may include for how long the watchdog
- * was stopped.
- */
-int64
-lt_pause_after(StoreId store, int receivers)
-{
-	int64		round_trip = lr_usual_round_trip(store);
-
-	if (receivers == 0)
-		return 0;
-	return Min(Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * round_trip), PAUSE_MAX);
-}
-
-/*
- * lt_begin_pause --- somebody elsewhere may go first
- *
- * Who was told may only not have ended a subscription yet: where nobody came
- * in the last pause, there is none for a time that makes it cost little.
- */
-void
-lt_begin_pause(LrKey *key, int receivers, int64 pause)
-{
-	int64		now = lr_now();
-
-	key->handoffs = 0;
-	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0) ||
-		now < key->no_pause_until)
-		return;
-	key->paused_until = now + pause;
-	key->no_pause_until = key->paused_until + pause * VAIN_REST;
-}
-
-/*
- * lt_end_pause --- the head may ask the store
- */
-void
-lt_end_pause(LrKey *key)
-{
-	key->after_pause = key->paused_until != 0;
-	key->paused_until = 0;
-}
-
-/*
- * lt_judge_pause --- did the head get the lock after a pause?
- *
- * If not, somebody else came, and may come again.
- */
-void
-lt_judge_pause(LrKey *key, bool got_it)
-{
-	if (key->after_pause && !got_it)
-		key->no_pause_until = 0;
-	key->after_pause = false;
 }

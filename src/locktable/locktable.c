@@ -3,13 +3,7 @@
  * locktable.c
  *	  The lock table: shared memory, pools, keys and locks.
  *
- * The transitions are in queue.c (enter, take turns, leave), grant.c (the store
- * said yes), hold.c (its session has it, and gives it back), handover.c (from
- * session to session), lose.c (it is gone, or nobody's), answers.c (what came of
- * the watchdog's requests) and refused.c (what stores refuse); due.c knows what the
- * watchdog has to do, and when.  sessions.c has the slots of sessions, traces.c
- * what is where, subscriptions.c of what somebody wants to be told; graph.c and
- * rows.c only look.
+ * README.md says which other file has what.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -36,13 +30,13 @@ pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 LrSession  *lt_sessions = NULL;
 
 static int
-bucket_count(void)
+lt_bucket_count(void)
 {
 	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks));
 }
 
 static int
-block_count(void)
+lt_block_count(void)
 {
 	return (lr_max_locks + DUE_BLOCK - 1) / DUE_BLOCK;
 }
@@ -52,12 +46,12 @@ locktable_shmem_size(void)
 {
 	Size		size = MAXALIGN(sizeof(LrTable));
 
-	size = add_size(size, MAXALIGN(mul_size(bucket_count(), sizeof(LrIndex))));
+	size = add_size(size, MAXALIGN(mul_size(lt_bucket_count(), sizeof(LrIndex))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
 	for (int s = 0; s < STORE_COUNT; s++)
-		size = add_size(size, MAXALIGN(mul_size(block_count(), sizeof(pg_atomic_uint64))));
+		size = add_size(size, MAXALIGN(mul_size(lt_block_count(), sizeof(pg_atomic_uint64))));
 	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(LrSession))));
 	return size;
 }
@@ -69,7 +63,7 @@ locktable_lwlocks(void)
 }
 
 static char *
-carve(char **area, Size size)
+lt_carve(char **area, Size size)
 {
 	char	   *p = *area;
 
@@ -78,11 +72,11 @@ carve(char **area, Size size)
 }
 
 static void
-init_table(void)
+lt_init_table(void)
 {
 	lt_table->max_locks = lr_max_locks;
-	lt_table->nbuckets = bucket_count();
-	lt_table->nblocks = block_count();
+	lt_table->nbuckets = lt_bucket_count();
+	lt_table->nblocks = lt_block_count();
 	lt_table->nsessions = MaxBackends;
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
@@ -126,17 +120,17 @@ locktable_shmem_init(void)
 	char	   *area = ShmemInitStruct("lockredis lock table",
 									   locktable_shmem_size(), &found);
 
-	lt_table = (LrTable *) carve(&area, sizeof(LrTable));
-	lt_buckets = (LrIndex *) carve(&area, bucket_count() * sizeof(LrIndex));
-	lt_keys = (LrKey *) carve(&area, lr_max_locks * sizeof(LrKey));
-	lt_holds = (LrHold *) carve(&area, lr_max_locks * sizeof(LrHold));
-	lt_leases = (LrLease *) carve(&area, lr_max_locks * sizeof(LrLease));
+	lt_table = (LrTable *) lt_carve(&area, sizeof(LrTable));
+	lt_buckets = (LrIndex *) lt_carve(&area, lt_bucket_count() * sizeof(LrIndex));
+	lt_keys = (LrKey *) lt_carve(&area, lr_max_locks * sizeof(LrKey));
+	lt_holds = (LrHold *) lt_carve(&area, lr_max_locks * sizeof(LrHold));
+	lt_leases = (LrLease *) lt_carve(&area, lr_max_locks * sizeof(LrLease));
 	for (int s = 0; s < STORE_COUNT; s++)
-		lt_block_due[s] = (pg_atomic_uint64 *) carve(&area,
-													 block_count() * sizeof(pg_atomic_uint64));
-	lt_sessions = (LrSession *) carve(&area, MaxBackends * sizeof(LrSession));
+		lt_block_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
+													 lt_block_count() * sizeof(pg_atomic_uint64));
+	lt_sessions = (LrSession *) lt_carve(&area, MaxBackends * sizeof(LrSession));
 	if (!found)
-		init_table();
+		lt_init_table();
 }
 
 /* ----------
@@ -204,6 +198,19 @@ lt_link_hold(LrIndex hold)
 }
 
 /*
+ * lt_nothing_due --- the watchdog has nothing to do for it any more
+ *
+ * A look that is forced just then waits for the next hold in this slot.
+ */
+void
+lt_nothing_due(LrIndex hold)
+{
+	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
+	for (int s = 0; s < STORE_COUNT; s++)
+		pg_atomic_write_u64(&lt_leases[hold].due[s], LR_NEVER);
+}
+
+/*
  * lt_unlink_hold --- no longer one of the key's; the watchdog has done with it
  */
 void
@@ -257,7 +264,7 @@ lt_free_hold(LrIndex hold)
 
 /* nbuckets is a multiple of LT_PARTITIONS: a bucket is in one partition. */
 static LrIndex *
-bucket_of(uint32 hash)
+lt_bucket_of(uint32 hash)
 {
 	return &lt_buckets[hash & (lt_table->nbuckets - 1)];
 }
@@ -267,7 +274,7 @@ lt_find_key(const char *name, int len, uint32 hash)
 {
 	LrIndex		i;
 
-	for (i = *bucket_of(hash); i != LR_NONE; i = lt_keys[i].next)
+	for (i = *lt_bucket_of(hash); i != LR_NONE; i = lt_keys[i].next)
 	{
 		LrKey	   *key = &lt_keys[i];
 
@@ -303,19 +310,23 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->first_hold = LR_NONE;
 	key->queue_head = LR_NONE;
 	key->queue_tail = LR_NONE;
+	key->front_tail = LR_NONE;
+	memset(key->nfront, 0, sizeof(key->nfront));
+	key->queue_kinds = 0;
 	key->nfailed = 0;
 	key->nhanded = 0;
 	key->handoffs = 0;
 	key->paused_until = 0;
 	key->here_from = 0;
+	key->here_kind = KIND_REENTRANT;
 	key->no_pause_until = 0;
 	key->after_pause = false;
 	key->searched_at = 0;
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
-	key->next = *bucket_of(hash);
-	*bucket_of(hash) = i;
+	key->next = *lt_bucket_of(hash);
+	*lt_bucket_of(hash) = i;
 	return i;
 }
 
@@ -332,7 +343,7 @@ lt_key_unused(LrIndex key)
 		k->nfailed > 0 || k->nhanded > 0)
 		return;
 
-	link = bucket_of(k->hash);
+	link = lt_bucket_of(k->hash);
 	while (*link != key)
 		link = &lt_keys[*link].next;
 	*link = k->next;
@@ -415,12 +426,3 @@ lt_lock_owned(LrIndex hold, uint64 owner)
 	return NULL;
 }
 
-/*
- * lt_unlock --- and wake those who can go on: never under the lock
- */
-void
-lt_unlock(LWLock *lock, const WakeList *wakes)
-{
-	LWLockRelease(lock);
-	lt_wake(wakes);
-}

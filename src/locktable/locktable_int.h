@@ -28,6 +28,9 @@
 #define LT_PARTITIONS		64
 #define DUE_BLOCK			64
 
+/* Room for kinds of locks, whose number kinds.h has. */
+#define LT_MAX_KINDS		8
+
 /* Sessions share so many locks that guard their being signalled. */
 #define LT_SIGNAL_LOCKS		16
 
@@ -54,6 +57,10 @@ typedef struct LrKey
 	LrIndex		first_hold;		/* all but waiting ones */
 	LrIndex		queue_head;		/* sessions, linked by their wait records */
 	LrIndex		queue_tail;
+	LrIndex		front_tail;		/* see queue.c; LR_NONE if nobody waits */
+	uint32		nfront[LT_MAX_KINDS];	/* sessions in front, by kind */
+	uint32		queue_kinds;	/* KIND_BITs of all who have queued since the
+								 * queue was empty */
 	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
 	int			nhanded;		/* likewise in WAIT_HANDED */
 	int			handoffs;		/* in a row, since the store gave the lock */
@@ -61,6 +68,7 @@ typedef struct LrKey
 								 * others go first; 0 = no pause */
 	int64		here_from;		/* nobody elsewhere has it, if Redis has not
 								 * answered since then; 0 = not known */
+	KindId		here_kind;		/* as which kind it was had here then */
 	int64		no_pause_until; /* none again before */
 	bool		after_pause;	/* the head asks the store after one */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
@@ -121,11 +129,12 @@ typedef struct LrWait
 	LrIndex		handed;			/* and the one that it was handed */
 	LockTerms	terms;			/* on which the lock is wanted */
 	bool		trying;			/* asks the store */
+	bool		in_front;		/* may ask it */
 	LrIndex		prev;			/* session before in the queue */
 	LrIndex		next;
 	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
-	int64		looks_at;		/* when a head looks again unwoken, or has ended
-								 * its request; 0 = it is no head */
+	int64		looks_at;		/* when one in front looks again unwoken, or has
+								 * ended its request; 0 = it is not in front */
 	bool		asleep;			/* counted in nwaiters */
 	uint64		generation;		/* one more with each wait in this slot */
 	uint64		leaving;		/* generation that a deadlock ends; under the
@@ -214,15 +223,21 @@ lt_deadline(LrIndex hold)
 /* Processes to wake once the partition lock is released. */
 typedef struct WakeList
 {
-	LrIndex		session;		/* LR_NONE = none */
+	int			nsessions;		/* who can go on; see lt_wake_room */
+	int			nlosers;		/* who lost a lock, and is to be told */
 	bool		watchdog;
-	LrIndex		loser;			/* session that lost a lock and is to be told */
-	int			loser_pid;
-	OnLost		on_lost;
 } WakeList;
 
-#define WAKE_NOBODY		{LR_NONE, false, LR_NONE, 0, ON_LOST_MARK}
+#define WAKE_NOBODY		{0, 0, false}
 
+/*
+ * sessions.c: whom this process is to wake, for which there is one list, as it
+ * never has two partitions locked; made when it enters.
+ */
+extern void lt_make_wake_room(void);
+extern void lt_add_to_wake(WakeList *wakes, LrIndex session);
+extern void lt_add_loser(WakeList *wakes, LrIndex session, OnLost on_lost);
+extern bool lt_has_room_for_loser(const WakeList *wakes);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
 
@@ -265,41 +280,51 @@ extern void lt_leave_to_watchdog(LrIndex hold, WakeList *wakes);
 extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
 extern void lt_free_and_nudge(LrIndex hold, WakeList *wakes);
 
-/* The live local hold of the key; marks expired ones lost on the way. */
-extern LrIndex lt_live_hold(LrKey *key, int64 now, WakeList *wakes);
+/* A live hold that keeps the session from the key; marks expired ones lost. */
+extern LrIndex lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind,
+								   int64 now, WakeList *wakes);
+extern bool lt_is_live(LrIndex hold, int64 now);
+extern bool lt_keeps_from(LrIndex hold, LrIndex session, KindId kind);
 extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
+extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
 /* One hold on these terms, from now on. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
-/* queue.c: what a session needs before it waits. */
-extern void lt_queue_enter(void);
-
-/* The queue of a key; partition lock held. */
+/* queue.c: the queue of a key; partition lock held. */
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
 								 KindId kind);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
-extern void lt_queue_remove(LrKey *key, LrIndex session);
-extern void lt_leave_queue(LrIndex session);
+extern bool lt_queue_remove(LrKey *key, LrIndex session);
+extern bool lt_leave_queue(LrIndex session);
+extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
+extern uint32 lt_front_kinds(const LrKey *key);
+extern void lt_back_to_queue(LrIndex session, bool first);
 
-/* handover.c; partition lock held, but for lt_pause_after. */
+/* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
-extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
+
+/* pause.c; partition lock held, but for lt_pause_after. */
 extern int64 lt_pause_after(StoreId store, int receivers);
 extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
-extern void lt_end_pause(LrKey *key);
+extern void lt_end_pause(LrKey *key, WakeList *wakes);
 extern void lt_judge_pause(LrKey *key, bool got_it);
 
-/* Whoever is first in the queue may look again. */
-extern void lt_nudge_head(LrKey *key, WakeList *wakes);
+/* Whoever is in front may look again; if a lock of that kind kept them. */
+extern void lt_nudge_front(LrKey *key, WakeList *wakes);
+extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
 
-/* Due times; callable with or without a partition lock. */
+/* due_times.c; callable with or without a partition lock. */
+extern int64 lt_read_due(LrIndex hold, StoreId store);
+extern void lt_lower_bound(pg_atomic_uint64 *bound, int64 t);
+extern void lt_set_never_due(LrIndex hold, StoreId store);
+extern void lt_take_due(LrIndex hold, StoreId store);
 extern void lt_set_due(LrIndex hold, StoreId store, int64 due,
 					   WakeList *wakes);
 extern void lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes);
@@ -307,6 +332,9 @@ extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
 extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
+extern bool lt_is_left_in(const LrHold *h, StoreId store);
+extern bool lt_is_to_be_asked(const LrHold *h);
 
 /* refused.c; partition lock held. */
 extern void lt_note_end(LrIndex hold);

@@ -30,21 +30,18 @@
  */
 
 /*
- * tell_loser --- its session is to be told by a signal, if it wanted that
+ * lose_tell --- its session is to be told by a signal, if it wanted that
  */
 static void
-tell_loser(const LrHold *h, WakeList *wakes)
+lose_tell(const LrHold *h, WakeList *wakes)
 {
 	OnLost		on_lost = ON_LOST_MARK;
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (h->scope[i].count > 0)
 			on_lost = Max(on_lost, h->scope[i].on_lost);
-	if (on_lost == ON_LOST_MARK)
-		return;
-	wakes->loser = h->session;
-	wakes->loser_pid = lt_sessions[h->session].pid;
-	wakes->on_lost = on_lost;
+	if (on_lost != ON_LOST_MARK)
+		lt_add_loser(wakes, h->session, on_lost);
 }
 
 /*
@@ -78,13 +75,13 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 		lt_set_due_in_traces(hold, lr_now(), wakes);
 	else
 		lt_nothing_due(hold);
-	lt_nudge_head(lt_key_of(hold), wakes);
+	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
 	lr_count(STAT_LOSSES);
 	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope,
 			   reason, taken_by);
 	wakes->watchdog = true;
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
-	tell_loser(h, wakes);
+	lose_tell(h, wakes);
 }
 
 /*
@@ -98,24 +95,51 @@ lt_lose_if_expired(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * lt_live_hold --- the hold that keeps others of this server from the key
+ * lt_is_live --- does it keep others of this server from the key?
  *
  * One that is being released or handed over counts until its lease ends: should
  * its session be stopped, the others go on then.
  */
+bool
+lt_is_live(LrIndex hold, int64 now)
+{
+	HoldState	state = lt_holds[hold].state;
+
+	return (state == HOLD_HELD || state == HOLD_RELEASING || state == HOLD_HANDED) &&
+		lt_deadline(hold) > now;
+}
+
+/*
+ * lt_keeps_from --- can that session not have the key as that kind beside it?
+ *
+ * Its own holds of other kinds are between it and the store.
+ */
+bool
+lt_keeps_from(LrIndex hold, LrIndex session, KindId kind)
+{
+	return lt_holds[hold].session != session &&
+		lr_kinds_conflict(kind, lt_holds[hold].kind);
+}
+
+/*
+ * lt_conflicting_hold --- one that keeps the session from the key
+ *
+ * There may be several.  What has expired is marked on the way; if these are too
+ * many to be told at once, the rest by whoever looks next.
+ */
 LrIndex
-lt_live_hold(LrKey *key, int64 now, WakeList *wakes)
+lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
+					WakeList *wakes)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
-		HoldState	state = lt_holds[i].state;
-		bool		expired = lt_deadline(i) <= now;
-
-		if (state == HOLD_HELD && expired)
+		if (lt_is_live(i, now))
+		{
+			if (lt_keeps_from(i, session, kind))
+				return i;
+		}
+		else if (lt_holds[i].state == HOLD_HELD && lt_has_room_for_loser(wakes))
 			lt_lose_locked(i, lt_holds[i].store, LOST_EXPIRED, NULL, wakes);
-		else if (!expired && (state == HOLD_HELD || state == HOLD_RELEASING ||
-							  state == HOLD_HANDED))
-			return i;
 	}
 	return LR_NONE;
 }
@@ -137,7 +161,7 @@ lt_leave_to_watchdog(LrIndex hold, WakeList *wakes)
 	h->session = LR_NONE;
 	pg_atomic_write_u64(&lt_leases[hold].owner, h->owner);
 	lt_set_due_in_traces(hold, lr_now(), wakes);
-	lt_nudge_head(lt_key_of(hold), wakes);
+	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
 }
 
 /*
@@ -156,9 +180,7 @@ lt_make_orphan(LrIndex hold, WakeList *wakes)
 void
 lt_free_and_nudge(LrIndex hold, WakeList *wakes)
 {
-	LrKey	   *key = lt_key_of(hold);
-
-	lt_nudge_head(key, wakes);
+	lt_nudge_after(lt_key_of(hold), lt_holds[hold].kind, wakes);
 	lt_free_hold(hold);
 }
 
@@ -180,6 +202,33 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 		lt_make_orphan(hold, wakes);
 	else
 		lt_free_hold(hold);
+}
+
+/*
+ * lose_forget_or_orphan --- it is gone from a store, but perhaps not from the other
+ */
+static void
+lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	lt_forget_trace(&lt_holds[hold], where);
+	if (lt_holds[hold].traces != 0)
+		lt_make_orphan(hold, wakes);
+	else
+		lt_free_hold(hold);
+}
+
+/*
+ * lt_lose_handed --- a handed lock was found gone: nothing to pass on
+ */
+void
+lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrKey	   *key = &lt_keys[h->key];
+
+	lt_back_to_queue(h->session, true);
+	lt_nudge_front(key, wakes);
+	lose_forget_or_orphan(hold, where, wakes);
 }
 
 /* ----------
@@ -222,10 +271,10 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
 }
 
 /*
- * find_owner --- the hold of the key that somebody has under that name
+ * lose_find_owner --- the hold of the key that somebody has under that name
  */
 static LrIndex
-find_owner(const LrKey *key, const char *owner_text)
+lose_find_owner(const LrKey *key, const char *owner_text)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
@@ -252,7 +301,7 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
-		hold = find_owner(&lt_keys[key], owner_text);
+		hold = lose_find_owner(&lt_keys[key], owner_text);
 	if (hold != LR_NONE && lt_holds[hold].state == HOLD_HELD)
 		lt_lose_locked(hold, where, reason, NULL, &wakes);
 	else if (hold != LR_NONE)

@@ -1,14 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  The lock table: from a request to its grant.
+ *	  The lock table: the queue of a key.
  *
- * Sessions of this server that want the same key form a queue, first in first
- * out, and only its head talks to the store.  The others sleep until they are
- * the head; the head sleeps while a session of this server has the key, or
- * until a release by somebody else is told.  Whoever leaves the queue for
- * another reason than having got the lock wakes the next head, so a wake-up
- * that reached somebody who gave up is handed on.
+ * Sessions of this server that want the same key form a queue, first in first out.
+ * Its front is the first of them and those right behind it that can have the key
+ * together with all before them: they ask the store, and are woken, together.  Nobody
+ * goes before one who came earlier and would be kept from the key by it.  Of a kind
+ * that excludes itself the front is the first one, the head.
+ *
+ * The front is kept as a number of sessions of each kind, so that it costs the same
+ * to enter or leave it however many wait.
+ *
+ * What they do in it is in turn.c.
+ *
+ * Partition lock held.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,42 +25,98 @@
  */
 #include "lockredis.h"
 
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
-
 #include "locktable/locktable_int.h"
-#include "locktable/wait.h"
-#include "locktable/watch.h"
 #include "settings.h"
-#include "store/stores.h"
 
-/* A head that does not act on a wake-up for so long is passed over. */
-#define IGNORED_AFTER		LR_US_PER_S
+StaticAssertDecl(KIND_COUNT <= LT_MAX_KINDS, "no room for all kinds of locks");
 
-/* The watchdog ticks once a second while there are waiters, and so long after. */
-#define TICK_ON				(3 * LR_US_PER_S)
-
-/* Without a watchdog nobody tells a waiter anything: it looks by itself. */
-#define LONELY_POLL			LR_US_PER_S
-
-/* Room for lt_fail_waiters, made when the session enters. */
-static LrIndex *to_wake = NULL;
-
-void
-lt_queue_enter(void)
+static KindId
+queue_kind(LrIndex session)
 {
-	if (to_wake == NULL)
-		to_wake = MemoryContextAlloc(TopMemoryContext,
-									 sizeof(LrIndex) * lt_table->nsessions);
+	return lt_wait_of(session)->terms.kind;
 }
 
-/* ----------
- * The queue.  Partition lock held.
- * ----------
+/*
+ * lt_front_kinds --- the kinds of those in front
  */
+uint32
+lt_front_kinds(const LrKey *key)
+{
+	uint32		kinds = 0;
+
+	for (int k = 0; k < LT_MAX_KINDS; k++)
+		if (key->nfront[k] > 0)
+			kinds |= KIND_BIT(k);
+	return kinds;
+}
+
+/*
+ * queue_front_excludes --- kinds that cannot be had together with those in front
+ */
+static uint32
+queue_front_excludes(const LrKey *key)
+{
+	uint32		excluded = 0;
+
+	for (int k = 0; k < LT_MAX_KINDS; k++)
+		if (key->nfront[k] > 0)
+			excluded |= lr_kind(k)->excludes;
+	return excluded;
+}
+
+/*
+ * lt_would_be_in_front --- if a session queued for that kind now
+ */
+bool
+lt_would_be_in_front(const LrKey *key, KindId kind)
+{
+	return key->front_tail == key->queue_tail &&
+		(queue_front_excludes(key) & KIND_BIT(kind)) == 0;
+}
+
+/*
+ * queue_extend_front --- by those who can join it; true if there was any
+ */
+static bool
+queue_extend_front(LrKey *key)
+{
+	LrIndex		next = key->front_tail == LR_NONE ? key->queue_head :
+		lt_wait_of(key->front_tail)->next;
+	LrIndex		before = key->front_tail;
+	uint32		excluded;
+
+	if (next == LR_NONE)
+		return false;
+	excluded = queue_front_excludes(key);
+	while (next != LR_NONE && (excluded & KIND_BIT(queue_kind(next))) == 0)
+	{
+		lt_wait_of(next)->in_front = true;
+		key->nfront[queue_kind(next)]++;
+		key->front_tail = next;
+		excluded |= lr_kind(queue_kind(next))->excludes;
+		next = lt_wait_of(next)->next;
+	}
+	return key->front_tail != before;
+}
+
+/*
+ * queue_leave_front --- it is still linked, but no longer in front
+ */
+static void
+queue_leave_front(LrKey *key, LrIndex session)
+{
+	LrWait	   *w = lt_wait_of(session);
+
+	w->in_front = false;
+	key->nfront[queue_kind(session)]--;
+	if (key->front_tail == session)
+		key->front_tail = w->prev;
+}
 
 /*
  * lt_queue_insert --- behind "prev", or as the first (LR_NONE)
+ *
+ * Who comes in anywhere but as the last may part those in front.
  */
 void
 lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
@@ -62,6 +124,13 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 	LrWait	   *w = lt_wait_of(session);
 	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &lt_wait_of(prev)->next;
 
+	if (key->queue_head == LR_NONE)
+		key->queue_kinds = 0;
+	key->queue_kinds |= KIND_BIT(queue_kind(session));
+	if (prev != key->queue_tail)
+		while (key->front_tail != LR_NONE)
+			queue_leave_front(key, key->front_tail);
+	w->in_front = false;
 	w->prev = prev;
 	w->next = *link;
 	*link = session;
@@ -69,13 +138,22 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 		lt_wait_of(w->next)->prev = session;
 	else
 		key->queue_tail = session;
+	(void) queue_extend_front(key);
 }
 
-void
+/*
+ * lt_queue_remove --- true: others have come to the front
+ *
+ * Not only who was in front itself kept others from there, but also the first who
+ * was not.
+ */
+bool
 lt_queue_remove(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
+	if (w->in_front)
+		queue_leave_front(key, session);
 	if (w->prev != LR_NONE)
 		lt_wait_of(w->prev)->next = w->next;
 	else
@@ -85,37 +163,60 @@ lt_queue_remove(LrKey *key, LrIndex session)
 	else
 		key->queue_tail = w->prev;
 	w->prev = w->next = LR_NONE;
+	return queue_extend_front(key);
 }
 
 /*
- * lt_nudge_head --- the first of the queue may look again
- */
-void
-lt_nudge_head(LrKey *key, WakeList *wakes)
-{
-	LrWait	   *w;
-
-	if (key->queue_head == LR_NONE)
-		return;
-	w = lt_wait_of(key->queue_head);
-	if (w->woken_at == 0)
-		w->woken_at = lr_now();
-	wakes->session = key->queue_head;
-}
-
-/*
- * lt_leave_queue --- this session no longer waits
+ * lt_nudge_front --- those in front may look again
  *
- * The next head is nudged only by the caller, and only if the lock was not
- * obtained.
+ * They are all that is to be woken: whom this was told of before is among them, or
+ * has been taken out of the queue since.
  */
 void
+lt_nudge_front(LrKey *key, WakeList *wakes)
+{
+	int64		now;
+
+	if (key->front_tail == LR_NONE)
+		return;
+	now = lr_now();
+	wakes->nsessions = 0;
+	for (LrIndex i = key->queue_head;; i = lt_wait_of(i)->next)
+	{
+		if (lt_wait_of(i)->woken_at == 0)
+			lt_wait_of(i)->woken_at = now;
+		lt_add_to_wake(wakes, i);
+		if (i == key->front_tail)
+			break;
+	}
+}
+
+/*
+ * lt_nudge_after --- a lock of that kind is no longer had
+ *
+ * Whoever could have had the key beside it has not waited for that.
+ */
+void
+lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
+{
+	if ((queue_front_excludes(key) & KIND_BIT(kind)) != 0)
+		lt_nudge_front(key, wakes);
+}
+
+/*
+ * lt_leave_queue --- this session no longer waits; true: others have come to the
+ * front
+ *
+ * They are nudged only by the caller, and only if the lock was not obtained.
+ */
+bool
 lt_leave_queue(LrIndex self)
 {
 	LrWait	   *w = lt_wait_of(self);
+	bool		others = false;
 
 	if (w->state == WAIT_QUEUED)
-		lt_queue_remove(&lt_keys[w->key], self);
+		others = lt_queue_remove(&lt_keys[w->key], self);
 	else if (w->state == WAIT_HANDED)
 		lt_keys[w->key].nhanded--;
 	else
@@ -127,13 +228,29 @@ lt_leave_queue(LrIndex self)
 	w->handed = LR_NONE;
 	w->woken_at = 0;
 	w->looks_at = 0;
+	return others;
 }
 
-/* ----------
- * Entering and leaving
- * ----------
+/*
+ * lt_back_to_queue --- the session waits on, as the first or after the first
  */
+void
+lt_back_to_queue(LrIndex session, bool first)
+{
+	LrWait	   *w = lt_wait_of(session);
+	LrKey	   *key = &lt_keys[w->key];
 
+	Assert(w->state == WAIT_HANDED);
+	w->state = WAIT_QUEUED;
+	w->handed = LR_NONE;
+	w->woken_at = 0;
+	key->nhanded--;
+	lt_queue_insert(key, session, first ? LR_NONE : key->queue_head);
+}
+
+/*
+ * lt_init_waiting_hold --- of this session, which queues with it
+ */
 void
 lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, KindId kind)
 {
@@ -147,178 +264,6 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, KindId kind)
 	h->next = LR_NONE;
 	h->state = HOLD_WAITING;
 }
-
-EnqueueResult
-lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
-		   LrIndex *hold)
-{
-	LrIndex		self = LrMyProcNumber;
-	LrWait	   *w = lt_wait_of(self);
-	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
-	LrIndex		key;
-	bool		busy = false;
-
-	Assert(w->state == WAIT_NONE);
-	if (!lt_reserve_row())
-		return ENQUEUE_FULL;
-	*hold = lt_alloc_hold();
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_make_key(name->data, name->len, name->hash);
-	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
-	if (only_if_free)
-		busy = lt_keys[key].queue_head != LR_NONE ||
-			lt_live_hold(&lt_keys[key], lr_now(), &wakes) != LR_NONE;
-	if (busy)
-		lt_free_hold(*hold);
-	else
-	{
-		w->generation++;
-		w->state = WAIT_QUEUED;
-		w->hash = name->hash;
-		w->key = key;
-		w->hold = *hold;
-		w->handed = LR_NONE;
-		w->terms = *terms;
-		w->trying = false;
-		w->woken_at = 0;
-		w->looks_at = 0;
-		w->asleep = false;
-		w->since = GetCurrentTimestamp();
-		lt_queue_insert(&lt_keys[key], self, lt_keys[key].queue_tail);
-	}
-	lt_unlock(lock, &wakes);
-	return busy ? ENQUEUE_BUSY : ENQUEUED;
-}
-
-/*
- * give_up --- leave the queue without the lock; partition lock held
- */
-static void
-give_up(WakeList *wakes)
-{
-	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	bool		queued = w->state == WAIT_QUEUED;
-	LrIndex		key = w->key;
-	bool		was_head = queued && lt_keys[key].queue_head == LrMyProcNumber;
-
-	if (w->state == WAIT_HANDED)
-	{
-		lt_refuse_handed(wakes);
-		return;
-	}
-	lt_leave_queue(LrMyProcNumber);
-	if (was_head)
-		lt_nudge_head(&lt_keys[key], wakes);
-}
-
-void
-lt_give_up(LrIndex hold)
-{
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-	WakeList	wakes = WAKE_NOBODY;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	give_up(&wakes);
-	lt_free_hold(hold);			/* and the key's entry, if this was all */
-	lt_unlock(lock, &wakes);
-}
-
-/*
- * note_unanswered --- a create of that owner may have run, or may yet
- */
-static void
-note_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
-{
-	lt_first_trace(h, store, owner);
-	h->not_after[store] = not_after;
-}
-
-/*
- * lt_give_up_orphan --- leave the queue, and a request without a reply behind
- *
- * From here on the hold is the watchdog's.  It counts as a foreign holder.
- */
-void
-lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, int64 not_after)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(h->hash);
-	WakeList	wakes = WAKE_NOBODY;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	note_unanswered(h, store, owner, not_after);
-	give_up(&wakes);
-	lt_make_orphan(hold, &wakes);
-	lt_unlock(lock, &wakes);
-}
-
-bool
-lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
-{
-	LrHold	   *h = &lt_holds[*hold];
-	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(h->hash);
-	WakeList	wakes = WAKE_NOBODY;
-	LrIndex		fresh;
-
-	if (!lt_reserve_row())
-		return false;
-	fresh = lt_alloc_hold();
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
-	w->hold = fresh;
-	note_unanswered(h, store, owner, not_after);
-	lt_make_orphan(*hold, &wakes);
-	w->woken_at = 0;			/* that was our own doing */
-	lt_unlock(lock, &wakes);
-	*hold = fresh;
-	return true;
-}
-
-/*
- * lt_fail_waiters --- the store failed for us: so it does for all who wait
- *
- * They leave the queue at once, so that one that does not run cannot stand in
- * the way of those who come later; each frees its hold when it runs.
- */
-void
-lt_fail_waiters(LrIndex hold)
-{
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-	LrKey	   *key;
-	LrIndex		session;
-	int			nwoken = 0;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = &lt_keys[lt_holds[hold].key];
-	session = key->queue_head;
-	while (session != LR_NONE)
-	{
-		LrWait	   *w = lt_wait_of(session);
-		LrIndex		next = w->next;
-
-		if (session != LrMyProcNumber)
-		{
-			lt_queue_remove(key, session);
-			key->nfailed++;
-			w->state = WAIT_FAILED;
-			to_wake[nwoken++] = session;
-		}
-		session = next;
-	}
-	LWLockRelease(lock);
-
-	for (int i = 0; i < nwoken; i++)
-		lt_wake_session(to_wake[i]);
-}
-
-/* ----------
- * The turn
- * ----------
- */
 
 /*
  * lt_fall_asleep --- the first sleeper of the server starts the watchdog's tick
@@ -341,192 +286,4 @@ lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 			(int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
 			return;
 	wakes->watchdog = true;
-}
-
-/*
- * head_turn --- we are first: may we ask the store?
- */
-static TurnResult
-head_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
-		  int64 *look_again, WakeList *wakes)
-{
-	LrIndex		live = lt_live_hold(key, now, wakes);
-
-	if (live != LR_NONE)
-	{
-		w->woken_at = 0;
-		*look_again = lt_deadline(live);
-		return TURN_WAIT;
-	}
-	if (now < key->paused_until)
-	{
-		w->woken_at = 0;
-		*look_again = key->paused_until;
-		return TURN_WAIT;
-	}
-	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
-	{
-		w->woken_at = 0;
-		lt_end_pause(key);
-		return TURN_TRY;
-	}
-	*look_again = retry_at;
-	return TURN_WAIT;
-}
-
-/*
- * lt_turn --- is it our turn, and if not, when to look again unless woken
- *
- * A session that is not the head looks again when the present lease ends: it
- * may have become the head without being told, and must not depend on the
- * watchdog to see that a holder is gone.
- */
-TurnResult
-lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
-{
-	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(lt_holds[*hold].hash);
-	WakeList	wakes = WAKE_NOBODY;
-	int64		now = lr_now();
-	LrKey	   *key;
-	TurnResult	turn = TURN_WAIT;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	w->looks_at = 0;
-	w->trying = false;
-	key = &lt_keys[w->key];
-	*subscribed = key->subscription == SUB_CONFIRMED && lr_watchdog_running();
-	if (w->state == WAIT_FAILED)
-		turn = TURN_FAILED;
-	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
-		turn = TURN_HANDED;
-	else if (key->queue_head == LrMyProcNumber)
-	{
-		turn = head_turn(key, w, now, retry_at, look_again, &wakes);
-		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
-	}
-	else
-	{
-		LrIndex		live = lt_live_hold(key, now, &wakes);
-
-		*look_again = live != LR_NONE ?
-			lt_deadline(live) :
-			now + lr_lease * LR_US_PER_MS;
-	}
-	if (turn == TURN_WAIT)
-	{
-		lt_fall_asleep(w, now, &wakes);
-		if (!lr_watchdog_running())
-			*look_again = Min(*look_again, now + LONELY_POLL);
-	}
-	w->trying = turn == TURN_TRY;
-	LWLockRelease(lock);
-
-	if (wakes.session == LrMyProcNumber)
-		wakes.session = LR_NONE;
-	lt_wake(&wakes);
-	return turn;
-}
-
-void
-lt_found_busy(LrIndex hold)
-{
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-	LrKey	   *key = &lt_keys[lt_holds[hold].key];
-
-	/* A look without the lock: only the head, which we are, writes it. */
-	if (!key->after_pause)
-		return;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_judge_pause(key, false);
-	LWLockRelease(lock);
-}
-
-/* ----------
- * Called by the watchdog
- * ----------
- */
-
-bool
-lt_has_waiters(void)
-{
-	return pg_atomic_read_u32(&lt_table->nwaiters) > 0 ||
-		lr_now() - (int64) pg_atomic_read_u64(&lt_table->last_wait) < TICK_ON;
-}
-
-void
-lt_wake_waiter(const char *name, int name_len)
-{
-	uint32		hash = lr_name_hash(name, name_len);
-	LWLock	   *lock = lt_partition(hash);
-	WakeList	wakes = WAKE_NOBODY;
-	LrIndex		key;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_find_key(name, name_len, hash);
-	if (key != LR_NONE)
-		lt_nudge_head(&lt_keys[key], &wakes);
-	lt_unlock(lock, &wakes);
-}
-
-/*
- * pass_over --- let the second go before a head that does not move
- *
- * Partition lock held.  The head keeps the second place; it may be stopped, or
- * in the middle of a request, and goes on from there.
- */
-static void
-pass_over(LrKey *key, LrIndex head, WakeList *wakes)
-{
-	LrIndex		second = lt_wait_of(head)->next;
-
-	lt_wait_of(head)->woken_at = 0;
-	lt_wait_of(head)->looks_at = 0;
-	if (second != LR_NONE)
-	{
-		lt_queue_remove(key, head);
-		lt_queue_insert(key, head, second);
-	}
-	lt_nudge_head(key, wakes);
-}
-
-/*
- * ignores --- does not do what it was woken for, or wanted to do by itself?
- */
-static bool
-ignores(const LrWait *w, int64 now)
-{
-	int64		since = w->woken_at != 0 ? w->woken_at : w->looks_at;
-
-	return (w->state == WAIT_QUEUED || w->state == WAIT_HANDED) &&
-		since != 0 && now - since >= IGNORED_AFTER;
-}
-
-void
-lt_pass_over_sleepers(void)
-{
-	int64		now = lr_now();
-
-	for (LrIndex i = 0; i < lt_table->nsessions; i++)
-	{
-		LrWait	   *w = lt_wait_of(i);
-		uint32		hash = w->hash;
-		WakeList	wakes = WAKE_NOBODY;
-		LWLock	   *lock;
-
-		/* A look without the lock, to leave the many others alone. */
-		if (!ignores(w, now))
-			continue;
-
-		lock = lt_partition(hash);
-		LWLockAcquire(lock, LW_EXCLUSIVE);
-		if (!ignores(w, now) || w->hash != hash)
-			 /* it has run meanwhile */ ;
-		else if (w->state == WAIT_HANDED)
-			lt_take_handed_back(i, &wakes);
-		else if (lt_keys[w->key].queue_head == i)
-			pass_over(&lt_keys[w->key], i, &wakes);
-		LWLockRelease(lock);
-		lt_wake(&wakes);
-	}
 }

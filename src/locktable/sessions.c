@@ -19,9 +19,25 @@
 
 #include <signal.h>
 
+#include "utils/memutils.h"
+
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
+
+/* So many who lost a lock are told at once; whoever looks next finds the others. */
+#define LOSERS_MAX			8
+
+typedef struct Loser
+{
+	LrIndex		session;
+	int			pid;
+	OnLost		on_lost;
+} Loser;
+
+/* The lists of a WakeList: see lt_make_wake_room. */
+static LrIndex *wake_room = NULL;
+static Loser losers[LOSERS_MAX];
 
 /* ----------
  * Slots
@@ -33,7 +49,7 @@ lt_session_enter(void)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 
-	lt_queue_enter();
+	lt_make_wake_room();
 	s->datid = MyDatabaseId;
 	s->userid = GetAuthenticatedUserId();
 	s->wait.state = WAIT_NONE;
@@ -61,6 +77,53 @@ lt_session_leave(void)
  * ----------
  */
 
+/*
+ * lt_make_wake_room --- what a process needs before it can wake others
+ *
+ * A release can let all sessions go on that wait for the key, if they can have it
+ * together, and no memory can be had under a partition lock.
+ */
+void
+lt_make_wake_room(void)
+{
+	if (wake_room == NULL)
+		wake_room = MemoryContextAlloc(TopMemoryContext,
+									   sizeof(LrIndex) * (lt_table->nsessions + 1));
+}
+
+/*
+ * lt_add_to_wake --- it can go on
+ *
+ * Those who are nudged are the whole list (lt_nudge_front), and of a hand-over
+ * there is one more at most.
+ */
+void
+lt_add_to_wake(WakeList *wakes, LrIndex session)
+{
+	Assert(wakes->nsessions <= lt_table->nsessions);
+	wake_room[wakes->nsessions++] = session;
+}
+
+bool
+lt_has_room_for_loser(const WakeList *wakes)
+{
+	return wakes->nlosers < LOSERS_MAX;
+}
+
+/*
+ * lt_add_loser --- it is to be told by a signal
+ */
+void
+lt_add_loser(WakeList *wakes, LrIndex session, OnLost on_lost)
+{
+	Loser	   *loser = &losers[wakes->nlosers++];
+
+	Assert(wakes->nlosers <= LOSERS_MAX);
+	loser->session = session;
+	loser->pid = lt_sessions[session].pid;
+	loser->on_lost = on_lost;
+}
+
 void
 lt_wake_session(LrIndex session)
 {
@@ -68,37 +131,54 @@ lt_wake_session(LrIndex session)
 }
 
 /*
- * signal_loser --- lockredis.on_lost: end the statement or the session
+ * sessions_signal --- lockredis.on_lost: end the statement or the session
  *
  * Never once its transaction is past pre-commit: it could only be cut in the
  * wait for a synchronous standby then, which would not undo its commit.
  */
 static void
-signal_loser(const WakeList *wakes)
+sessions_signal(const Loser *loser)
 {
-	LrSession  *s = &lt_sessions[wakes->loser];
-	LWLock	   *lock = lt_signal_lock(wakes->loser);
+	LrSession  *s = &lt_sessions[loser->session];
+	LWLock	   *lock = lt_signal_lock(loser->session);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (s->pid == wakes->loser_pid && !s->committing &&
+	if (s->pid == loser->pid && !s->committing &&
 		pg_atomic_read_u32(&s->nlost) > 0)
 	{
 		s->signalled = true;
-		(void) kill(wakes->loser_pid, wakes->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
+		(void) kill(loser->pid,
+					loser->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
 	}
 	LWLockRelease(lock);
 }
 
-/* Never under a lock. */
+/*
+ * lt_wake --- never under a lock
+ *
+ * This process runs, and looks before it sleeps; and it sees its own losses.
+ */
 void
 lt_wake(const WakeList *wakes)
 {
-	if (wakes->session != LR_NONE)
-		lt_wake_session(wakes->session);
+	for (int i = 0; i < wakes->nsessions; i++)
+		if (wake_room[i] != LrMyProcNumber)
+			lt_wake_session(wake_room[i]);
 	if (wakes->watchdog)
 		lr_wake_watchdog();
-	if (wakes->loser != LR_NONE && wakes->loser != LrMyProcNumber)
-		signal_loser(wakes);
+	for (int i = 0; i < wakes->nlosers; i++)
+		if (losers[i].session != LrMyProcNumber)
+			sessions_signal(&losers[i]);
+}
+
+/*
+ * lt_unlock --- and wake those who can go on: never under the lock
+ */
+void
+lt_unlock(LWLock *lock, const WakeList *wakes)
+{
+	LWLockRelease(lock);
+	lt_wake(wakes);
 }
 
 /*
@@ -118,7 +198,7 @@ lt_wake_all_waiters(void)
  */
 
 static void
-mark_committing(bool committing)
+sessions_mark_committing(bool committing)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
@@ -131,24 +211,24 @@ mark_committing(bool committing)
 void
 lt_begin_commit(void)
 {
-	mark_committing(true);
+	sessions_mark_committing(true);
 }
 
 void
 lt_end_commit(void)
 {
-	mark_committing(false);
+	sessions_mark_committing(false);
 }
 
 /*
- * let_signals_arrive --- run the handlers of what was sent to this process
+ * sessions_let_signals_arrive --- run the handlers of what was sent to this process
  *
  * kill() has made the signal pending when it returns, but does not wait until
  * another process has run its handler.  To unblock a pending signal does: at
  * least one is delivered before sigprocmask() returns, and there are two kinds.
  */
 static void
-let_signals_arrive(void)
+sessions_let_signals_arrive(void)
 {
 	sigset_t	signals;
 	sigset_t	before;
@@ -181,7 +261,7 @@ lt_take_signal(void)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	s->signalled = false;
 	LWLockRelease(lock);
-	let_signals_arrive();
+	sessions_let_signals_arrive();
 	return true;
 }
 
@@ -195,17 +275,3 @@ lt_lost_count(void)
  * The watchdog's presence
  * ----------
  */
-
-void
-lt_watchdog_enter(void)
-{
-	lt_watchdog_is_awake();
-	lr_watchdog_enter();
-}
-
-void
-lt_watchdog_leave(void)
-{
-	lr_watchdog_leave();
-	lt_wake_all_waiters();		/* they look by themselves from now on */
-}

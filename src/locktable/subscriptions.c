@@ -97,7 +97,7 @@ lt_subscription_confirmed(const char *name, int name_len)
 	if (key != LR_NONE)
 	{
 		lt_keys[key].subscription = SUB_CONFIRMED;
-		lt_nudge_head(&lt_keys[key], &wakes);
+		lt_nudge_front(&lt_keys[key], &wakes);
 	}
 	lt_unlock(lock, &wakes);
 }

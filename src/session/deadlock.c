@@ -4,14 +4,15 @@
  *	  Sessions of this server that wait for each other in a circle.
  *
  * A cycle that PostgreSQL's detector cannot see, as it does not know our locks,
- * has a session W in it that waits for a key, and so an edge from W to the
- * session H that has the key.  All who wait for the key wait for H.  So one
- * search that begins at H, by whichever of them, is one for all of them: it
- * comes to each W from which H is waited for over others, that is to each that
- * is in a cycle over this key.  Hence a key is searched from once each
- * deadlock_timeout, and not by each of its waiters (long_wait.c), again and
- * again, since a cycle may be closed later, by somebody who waits for a row and
- * whom PostgreSQL's detector leaves waiting.
+ * has a session W in it that waits for a key, and so an edge from W to a session
+ * H that has the key.  Of kinds of locks that can be had together there are several
+ * H, and W waits for each that keeps it from the key: all of them have to go, so a
+ * cycle over any one is a deadlock.  One search that begins at all H, by whichever of
+ * those who wait for the key, is one for all of them: it comes to each W from which an
+ * H is waited for over others, that is to each that is in a cycle over this key.
+ * Hence a key is searched from once each deadlock_timeout, and not by each of its
+ * waiters (long_wait.c), again and again, since a cycle may be closed later, by
+ * somebody who waits for a row and whom PostgreSQL's detector leaves waiting.
  *
  * Nobody ends because of what somebody else has found, though: a waiter of the
  * same key to whom the search came is suspected and told so, and looks itself
@@ -19,7 +20,7 @@
  *
  * Nothing is lost if whoever searches leaves in the middle: the next of them
  * searches a deadlock_timeout later.  Nor if the key changes hands, as those who
- * sleep in a cycle take and give back nothing: its H stays.  A cycle that is
+ * sleep in a cycle take and give back nothing: their H stays.  A cycle that is
  * closed when W begins to wait is found by its first look: either nobody has
  * searched from the key since, and W does it, or somebody has, when W stood in
  * the queue, and W is suspected.
@@ -68,8 +69,17 @@ typedef struct Edge
 	uint64		generation;		/* of the waiter's wait for a key, if any */
 	bool		is_key;
 	KeyWait		key;			/* for a key, */
+	KeyHolder	holder;			/* which the blocker has, */
 	LockWait	lock;			/* or for one of PostgreSQL's locks */
 } Edge;
+
+/* Others that have a key. */
+typedef struct KeyHolders
+{
+	KeyHolder  *list;
+	int			n;
+	int			room;
+} KeyHolders;
 
 /* Breadth first, so that the cycle found is short. */
 typedef struct Search
@@ -78,7 +88,9 @@ typedef struct Search
 	int			nreached;
 	LrIndex    *from;			/* by process: whose edge led to it */
 	LockWaits  *locks;
-	KeyWait		own;			/* what this session waits for */
+	KeyWait		own;			/* what this session waits for, */
+	KeyHolders	own_holders;	/* and who has it */
+	KeyHolders	holders;		/* of another wait */
 	int			nsuspects;
 } Search;
 
@@ -113,7 +125,24 @@ deadlock_found_edge(void *arg, LrIndex waiter, LrIndex blocker)
 }
 
 /*
- * deadlock_follow_key --- the one edge that a wait for a key is
+ * deadlock_read_holders --- of the key that the process waits for; false: it does
+ * not, or for nobody
+ */
+static bool
+deadlock_read_holders(LrIndex process, KeyWait *wait, KeyHolders *holders)
+{
+	for (;;)
+	{
+		holders->n = lt_key_wait(process, wait, holders->list, holders->room);
+		if (holders->n <= holders->room)
+			return holders->n > 0;
+		holders->room = holders->n * 2;
+		holders->list = palloc(sizeof(KeyHolder) * holders->room);
+	}
+}
+
+/*
+ * deadlock_follow_key --- the edges that a wait for a key is
  *
  * Who waits for the same key as this session is in a cycle that we need not be
  * in.
@@ -121,13 +150,16 @@ deadlock_found_edge(void *arg, LrIndex waiter, LrIndex blocker)
 static void
 deadlock_follow_key(Search *search, LrIndex process)
 {
+	KeyHolders *holders = &search->holders;
 	KeyWait		wait;
 
-	if (!lt_key_wait(process, &wait))
+	if (!deadlock_read_holders(process, &wait, holders))
 		return;
-	deadlock_found_edge(search, process, wait.holder);
-	if (process != LrMyProcNumber && wait.hold == search->own.hold &&
-		wait.owner == search->own.owner)
+	for (int i = 0; i < holders->n; i++)
+		if (holders->list[i].awaited)
+			deadlock_found_edge(search, process, holders->list[i].session);
+	if (process != LrMyProcNumber && wait.name_len == search->own.name_len &&
+		memcmp(wait.name, search->own.name, wait.name_len) == 0)
 	{
 		lt_suspect_waiter(process, wait.generation);
 		search->nsuspects++;
@@ -135,15 +167,46 @@ deadlock_follow_key(Search *search, LrIndex process)
 }
 
 /*
- * deadlock_search --- is this session reached from the one that has its key?
+ * deadlock_follow --- from all that is reached, and not yet followed
+ */
+static void
+deadlock_follow(Search *search, int nfollowed)
+{
+	for (int i = nfollowed; i < search->nreached; i++)
+	{
+		deadlock_follow_key(search, search->reached[i]);
+		lock_waits_follow(search->locks, search->reached[i]);
+	}
+}
+
+/*
+ * deadlock_follow_others --- those who have our key and do not keep us from it may
+ * keep others of its queue
+ */
+static void
+deadlock_follow_others(Search *search)
+{
+	int			nfollowed = search->nreached;
+
+	for (int i = 0; i < search->own_holders.n; i++)
+		if (!search->own_holders.list[i].awaited)
+			deadlock_found_edge(search, LrMyProcNumber,
+								search->own_holders.list[i].session);
+	deadlock_follow(search, nfollowed);
+}
+
+/*
+ * deadlock_search --- is this session reached from those that it waits for?
  *
  * Goes to the end all the same: others of the same key are not to be missed.
  */
 static bool
 deadlock_search(Search *search)
 {
+	bool		in_cycle;
+
 	memset(search, 0, sizeof(Search));
-	if (!lt_key_wait(LrMyProcNumber, &search->own))
+	if (!deadlock_read_holders(LrMyProcNumber, &search->own, &search->own_holders))
 		return false;
 	search->reached = palloc(sizeof(LrIndex) * (MaxBackends + 1));
 	search->from = palloc(sizeof(LrIndex) * MaxBackends);
@@ -153,22 +216,43 @@ deadlock_search(Search *search)
 									  search);
 
 	search->reached[search->nreached++] = LrMyProcNumber;
-	for (int i = 0; i < search->nreached; i++)
-	{
-		deadlock_follow_key(search, search->reached[i]);
-		lock_waits_follow(search->locks, search->reached[i]);
-	}
+	deadlock_follow(search, 0);
+	in_cycle = search->from[LrMyProcNumber] != LR_NONE;
+	deadlock_follow_others(search);
 	ereport(DEBUG1,
 			(errmsg_internal("searched for a deadlock: %d processes, %d looks into the lock manager, %zu bytes, %d suspects",
 							 search->nreached, lock_waits_looks(search->locks),
 							 lock_waits_memory(search->locks), search->nsuspects)));
-	return search->from[LrMyProcNumber] != LR_NONE;
+	return in_cycle;
 }
 
 /* ----------
  * The two passes
  * ----------
  */
+
+/*
+ * deadlock_read_key_edge --- if the waiter waits for a key that the blocker has
+ */
+static bool
+deadlock_read_key_edge(Edge *edge)
+{
+	KeyHolders	holders = {NULL, 0, 0};
+
+	if (!deadlock_read_holders(edge->waiter, &edge->key, &holders))
+		return false;
+	for (int i = 0; i < holders.n; i++)
+		if (holders.list[i].awaited && holders.list[i].session == edge->blocker)
+		{
+			edge->is_key = true;
+			edge->pid = edge->key.pid;
+			edge->holder = holders.list[i];
+			edge->blocker_pid = edge->holder.pid;
+			edge->generation = edge->key.generation;
+			return true;
+		}
+	return false;
+}
 
 /*
  * deadlock_read_edge --- as it is now; NULL: it does not wait for that one any
@@ -181,14 +265,8 @@ deadlock_read_edge(LrIndex waiter, LrIndex blocker)
 
 	edge->waiter = waiter;
 	edge->blocker = blocker;
-	if (lt_key_wait(waiter, &edge->key) && edge->key.holder == blocker)
-	{
-		edge->is_key = true;
-		edge->pid = edge->key.pid;
-		edge->blocker_pid = edge->key.holder_pid;
-		edge->generation = edge->key.generation;
+	if (deadlock_read_key_edge(edge))
 		return edge;
-	}
 	if (!lock_wait_between(waiter, blocker, &edge->lock))
 		return NULL;
 	edge->pid = edge->lock.pid;
@@ -211,7 +289,7 @@ deadlock_is_same_wait(const Edge *a, const Edge *b)
 		a->pid != b->pid || a->blocker_pid != b->blocker_pid)
 		return false;
 	if (a->is_key)
-		return a->key.hold == b->key.hold && a->key.owner == b->key.owner;
+		return a->holder.hold == b->holder.hold && a->holder.owner == b->holder.owner;
 	return a->lock.mode == b->lock.mode &&
 		a->lock.since == b->lock.since && a->lock.since != 0 &&
 		memcmp(&a->lock.tag, &b->lock.tag, sizeof(LOCKTAG)) == 0;
@@ -312,9 +390,9 @@ deadlock_find(void)
  * a key that it holds itself
  */
 static bool
-deadlock_may_show_key(const KeyWait *wait)
+deadlock_may_show_key(const Edge *edge)
 {
-	return wait->holder == LrMyProcNumber || lr_may_see_keys_of(wait->userid);
+	return edge->blocker == LrMyProcNumber || lr_may_see_keys_of(edge->key.userid);
 }
 
 /*
@@ -341,7 +419,7 @@ deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 	}
 
 	appendStringInfo(buf, _("Process %d waits for Redis lock"), edge->pid);
-	if (in_log || deadlock_may_show_key(&edge->key))
+	if (in_log || deadlock_may_show_key(edge))
 		appendStringInfo(buf, " \"%s\"",
 						 lr_name_to_show(edge->key.name, edge->key.name_len));
 	appendStringInfo(buf, edge->key.scope == SCOPE_XACT ?

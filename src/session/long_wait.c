@@ -66,35 +66,48 @@ long_wait_elapsed(long *ms, int *us)
 }
 
 /*
+ * long_wait_pids --- as a list, to be shown
+ */
+static char *
+long_wait_pids(const int *pids, int n)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&list, i == 0 ? "%d" : ", %d", pids[i]);
+	return list.data;
+}
+
+/*
  * long_wait_log --- as PostgreSQL does for its own locks
  */
 static void
 long_wait_log(const LrName *name)
 {
 	int		   *pids = palloc(sizeof(int) * MaxBackends);
+	int		   *holder_pids = palloc(sizeof(int) * MaxBackends);
 	char	   *shown = lr_name_to_show(name->data, name->len);
-	StringInfoData queue;
 	int			npids;
-	int			holder;
+	int			nholders;
 	long		ms;
 	int			us;
 
 	/* It has become our turn in this moment. */
-	if (!lt_own_queue(pids, MaxBackends, &npids, &holder))
+	if (!lt_own_queue(pids, MaxBackends, &npids, holder_pids, &nholders))
 		return;
 
-	initStringInfo(&queue);
-	for (int i = 0; i < npids; i++)
-		appendStringInfo(&queue, i == 0 ? "%d" : ", %d", pids[i]);
 	long_wait_elapsed(&ms, &us);
 	ereport(LOG,
 			(errmsg("process %d still waiting for Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, shown, ms, us),
-			 holder != 0 ?
-			 errdetail_log("Process holding the lock: %d. Wait queue: %s.",
-						   holder, queue.data) :
+			 nholders > 0 ?
+			 errdetail_log_plural("Process holding the lock: %s. Wait queue: %s.",
+								  "Processes holding the lock: %s. Wait queue: %s.",
+								  nholders, long_wait_pids(holder_pids, nholders),
+								  long_wait_pids(pids, npids)) :
 			 errdetail_log("No process of this server is holding the lock. Wait queue: %s.",
-						   queue.data)));
+						   long_wait_pids(pids, npids))));
 }
 
 /*

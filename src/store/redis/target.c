@@ -62,8 +62,8 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
 /*
  * redis_target_want_addresses --- see target.h
  *
- * A session that has not read changed settings yet wants those of another host:
- * they would be told as this one's, and who awaits this one's would wait longer.
+ * Who has not read yet that the settings were changed asks for a name of theirs
+ * that is of no interest any more; one process resolves all names, one by one.
  */
 void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)

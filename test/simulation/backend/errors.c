@@ -126,6 +126,12 @@ errdetail_log(const char *format,...)
 }
 
 int
+errdetail_log_plural(const char *singular, const char *plural, unsigned long n,...)
+{
+	return 0;
+}
+
+int
 errhint(const char *format,...)
 {
 	return 0;

@@ -19,13 +19,15 @@
 #include "network.h"
 #include "redis_model.h"
 
-#define MAX_KEYS		16
+#define MAX_KEYS		64
 #define MAX_SUBSCRIBERS	64
 #define MAX_ROBBED		512
 
 typedef struct Key
 {
 	char		name[REDIS_NAME];
+	bool		shared;			/* one of those who have the key together; each
+								 * has an entry of its own, as a lock of its own */
 	bool		there;
 	char		owner[REDIS_OWNER];
 	int			count;
@@ -98,27 +100,63 @@ redis_was_robbed(const char *owner)
 }
 
 static Key *
-find(const char *name)
+expire(Key *k)
 {
-	Key		   *k = NULL;
-
-	for (int i = 0; i < nkeys; i++)
-		if (strcmp(keys[i].name, name) == 0)
-			k = &keys[i];
-	if (k == NULL)
-	{
-		if (nkeys == MAX_KEYS)
-			sim_fail("simulator", "too many keys");
-		k = &keys[nkeys++];
-		memset(k, 0, sizeof(Key));
-		snprintf(k->name, sizeof(k->name), "%s", name);
-	}
 	if (k->there && clock_ms() > k->expires_at / SIM_MS)
 	{
 		sim_trace("redis: %s of %s expires", k->name, k->owner);
 		k->there = false;
 	}
 	return k;
+}
+
+static Key *
+new_key(const char *name, bool shared)
+{
+	Key		   *k = NULL;
+
+	for (int i = 0; shared && i < nkeys; i++)
+		if (keys[i].shared && !expire(&keys[i])->there)
+			k = &keys[i];
+	if (k == NULL)
+	{
+		if (nkeys == MAX_KEYS)
+			sim_fail("simulator", "too many keys");
+		k = &keys[nkeys++];
+	}
+	memset(k, 0, sizeof(Key));
+	k->shared = shared;
+	snprintf(k->name, sizeof(k->name), "%s", name);
+	return k;
+}
+
+static Key *
+find(const char *name)
+{
+	for (int i = 0; i < nkeys; i++)
+		if (!keys[i].shared && strcmp(keys[i].name, name) == 0)
+			return expire(&keys[i]);
+	return new_key(name, false);
+}
+
+/* One who has the key together with others: that one, or any (NULL). */
+static Key *
+find_shared(const char *name, const char *owner)
+{
+	for (int i = 0; i < nkeys; i++)
+		if (keys[i].shared && expire(&keys[i])->there && strcmp(keys[i].name, name) == 0 &&
+			(owner == NULL || strcmp(keys[i].owner, owner) == 0))
+			return &keys[i];
+	return NULL;
+}
+
+/* What that owner has, or would have. */
+static Key *
+find_of(const char *name, bool shared, const char *owner)
+{
+	Key		   *k = shared ? find_shared(name, owner) : find(name);
+
+	return k != NULL ? k : new_key(name, true);
 }
 
 static bool
@@ -211,9 +249,13 @@ ttl_ms(const Key *k)
 static void
 run_create(Key *k, const RedisArg *a, RedisAnswer *out)
 {
+	const Key  *other = a->shared ? find(a->key) : find_shared(a->key, NULL);
+
 	out->store_ms = clock_ms();
-	if (k->there)
+	if (k->there || (other != NULL && other->there))
 	{
+		if (!k->there)
+			k = (Key *) other;
 		out->result = REDIS_BUSY;
 		out->ttl_ms = ttl_ms(k);
 		strcpy(out->holder, k->owner);
@@ -253,7 +295,7 @@ run_release(Key *k, const RedisArg *a, RedisAnswer *out)
 static void
 run_one(RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 {
-	Key		   *k = find(a->key);
+	Key		   *k = find_of(a->key, a->shared, a->owner);
 
 	switch (verb)
 	{
@@ -289,6 +331,8 @@ run_one(RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			out->fence = k->fence;
 			break;
 		case REDIS_FORCE:
+			if (!has(k, a->owner) && find_shared(a->key, a->owner) != NULL)
+				k = find_shared(a->key, a->owner);
 			if (!has(k, a->owner))
 			{
 				out->result = REDIS_GONE;
@@ -299,6 +343,8 @@ run_one(RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			out->receivers = publish(k->name);
 			break;
 		case REDIS_INSPECT:
+			if (!k->there && find_shared(a->key, NULL) != NULL)
+				k = find_shared(a->key, NULL);
 			out->there = k->there;
 			if (k->there)
 			{
@@ -427,12 +473,13 @@ redis_loading_until(int64_t until)
 void
 redis_delete(const char *key)
 {
-	Key		   *k = find(key);
-
-	if (k->there)
-		sim_trace("redis: somebody deletes %s of %s", key, k->owner);
-	rob(k);
-	k->there = false;
+	for (Key *k = find(key); k != NULL; k = find_shared(key, NULL))
+	{
+		if (k->there)
+			sim_trace("redis: somebody deletes %s of %s", key, k->owner);
+		rob(k);
+		k->there = false;
+	}
 }
 
 void
@@ -446,7 +493,7 @@ redis_foreign_take(const char *key, const char *owner, int64_t lease_ms)
 {
 	Key		   *k = find(key);
 
-	if (k->there)
+	if (k->there || find_shared(key, NULL) != NULL)
 		return false;
 	sim_trace("redis: %s is taken by %s for %lld ms", key, owner, (long long) lease_ms);
 	k->there = true;
@@ -477,15 +524,17 @@ redis_foreign_release(const char *key, const char *owner, bool tell)
 int64_t
 redis_owned_until(const char *key, const char *owner)
 {
-	Key		   *k = find(key);
+	const Key  *k = find(key);
 
-	return has(k, owner) ? k->expires_at - clock_offset : 0;
+	if (!has(k, owner))
+		k = find_shared(key, owner);
+	return k != NULL ? k->expires_at - clock_offset : 0;
 }
 
 bool
-redis_has_key(const char *key)
+redis_keeps_from(const char *key, bool shared)
 {
-	return find(key)->there;
+	return find(key)->there || (!shared && find_shared(key, NULL) != NULL);
 }
 
 /*
@@ -509,7 +558,7 @@ redis_find_owner(const char *prefix)
 {
 	for (int i = 0; i < nkeys; i++)
 	{
-		Key		   *k = find(keys[i].name);
+		const Key  *k = expire(&keys[i]);
 
 		if (k->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
 			strstr(k->owner, "/kept") == NULL &&

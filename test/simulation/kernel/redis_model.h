@@ -46,6 +46,7 @@ typedef struct RedisArg
 	int64_t		floor;
 	int			count;
 	bool		fenced;
+	bool		shared;			/* of a kind that others can have beside it */
 } RedisArg;
 
 typedef struct RedisRequest
@@ -109,8 +110,8 @@ extern void redis_foreign_release(const char *key, const char *owner, bool tell)
 /* Until when (sim_now() time) that owner has the key; 0 = not at all. */
 extern int64_t redis_owned_until(const char *key, const char *owner);
 
-/* Has anybody the key? */
-extern bool redis_has_key(const char *key);
+/* Is there anybody beside whom it could not be had, shared or not? */
+extern bool redis_keeps_from(const char *key, bool shared);
 
 /* Was something of that owner taken away that it did not give back? */
 extern bool redis_was_robbed(const char *owner);

@@ -23,6 +23,9 @@
 #define TABLE_WORKER	1
 #define FIRST_SESSION	2
 
+/* Of schedules, beside those of the product: any of these, with two kinds of locks. */
+#define MODE_SHARED		3
+
 /* The watchdog may take so long to give back what is left. */
 #define TIME_TO_TIDY	(200 * SIM_S)
 
@@ -96,11 +99,16 @@ draw_config(void)
 
 	memset(c, 0, sizeof(SimConfig));
 	c->mode = schedule_mode >= 0 ? schedule_mode : 0;
+	c->shared = c->mode == MODE_SHARED;
+	if (c->shared)
+		c->mode = (int) SIM_PICK(0, 2, 1);
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);
 	c->max_locks = (int) SIM_PICK(40, 40, 12);
 	c->max_handoffs = (int) SIM_PICK(32, 3, 1, 0);
 	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
+	if (c->shared && sim_chance(300))
+		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
 	c->fallback_after_ms = 500;

@@ -105,7 +105,7 @@ count_failure(void)
 static void
 usage(void)
 {
-	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback]\n"
+	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK] PRODUCT.so\n",
 		  stderr);
 	exit(2);
@@ -152,7 +152,8 @@ main(int argc, char **argv)
 				break;
 			case 'M':
 				schedule_mode = strcmp(optarg, "table") == 0 ? 1 :
-					strcmp(optarg, "fallback") == 0 ? 2 : 0;
+					strcmp(optarg, "fallback") == 0 ? 2 :
+					strcmp(optarg, "shared") == 0 ? 3 : 0;
 				break;
 			case 't':
 				tracing = true;

@@ -29,6 +29,7 @@
 #include "../kernel/network.h"
 #include "../kernel/redis_model.h"
 #include "../workload/workload.h"
+#include "kinds.h"
 #include "redis_link.h"
 
 #define FLIGHT_MAX	256
@@ -195,6 +196,7 @@ fill(StoreHandle *h, StoreOp *op, int64 now, RedisArg *a)
 	a->floor = op->floor;
 	a->count = op->count;
 	a->fenced = op->fenced;
+	a->shared = op->lock_kind == KIND_SHARED;
 }
 
 static bool

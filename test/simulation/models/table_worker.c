@@ -30,14 +30,16 @@
 #include "../../../src/store/table/table_worker.h"
 #include "../../../src/watchdog/worker.h"
 #include "../kernel/redis_model.h"
+#include "kinds.h"
 #include "table_model.h"
 
-#define MAX_ROWS	16
+#define MAX_ROWS	64
 #define SWEEP		(10 * SIM_S)
 
 typedef struct Row
 {
 	bool		there;
+	bool		shared;			/* as in kernel/redis_model.c */
 	int			len;
 	char		key[LR_NAME_MAX];
 	uint64		owner;			/* 0: of a program, or kept */
@@ -74,10 +76,54 @@ find_in(Row *in, const char *key, int len)
 			r->len = len;
 			memcpy(r->key, key, len);
 		}
-		if (r->len == len && memcmp(r->key, key, len) == 0)
+		if (!r->shared && r->len == len && memcmp(r->key, key, len) == 0)
 			return r;
 	}
 	sim_fail("simulator", "too many rows");
+}
+
+/* One who has the key together with others: that one, or any that is live (0). */
+static Row *
+find_shared(Row *in, const char *key, int len, uint64 owner)
+{
+	for (int i = 0; i < MAX_ROWS; i++)
+	{
+		Row		   *r = &in[i];
+
+		if (r->shared && r->there && r->len == len && memcmp(r->key, key, len) == 0 &&
+			(owner == 0 ? r->until > sim_now() : r->owner == owner))
+			return r;
+	}
+	return NULL;
+}
+
+static Row *
+new_shared(Row *in, const char *key, int len)
+{
+	for (int i = 0; i < MAX_ROWS; i++)
+	{
+		Row		   *r = &in[i];
+
+		if (r->len != 0 && !(r->shared && !r->there))
+			continue;
+		memset(r, 0, sizeof(Row));
+		r->shared = true;
+		r->len = len;
+		memcpy(r->key, key, len);
+		return r;
+	}
+	sim_fail("simulator", "too many rows");
+}
+
+/* What that owner has, or would have. */
+static Row *
+find_of(Row *in, const TableOp *op)
+{
+	Row		   *r = find_in(in, op->name, op->name_len);
+
+	if (op->lock_kind == KIND_SHARED)
+		r = find_shared(in, op->name, op->name_len, op->owner);
+	return r != NULL ? r : new_shared(in, op->name, op->name_len);
 }
 
 int64
@@ -85,7 +131,9 @@ table_owned_until(const char *key, int len, uint64 owner)
 {
 	Row		   *r = find_in(rows, key, len);
 
-	return r->there && r->owner == owner ? r->until : 0;
+	if (!r->there || r->owner != owner)
+		r = find_shared(rows, key, len, owner);
+	return r != NULL && r->there && r->owner == owner ? r->until : 0;
 }
 
 const char *
@@ -122,8 +170,13 @@ show(const Row *r, TableOp *op)
 }
 
 static void
-create(Row *r, TableOp *op)
+create(Row *in, Row *r, TableOp *op)
 {
+	Row		   *other = op->lock_kind == KIND_SHARED ? find_in(in, op->name, op->name_len) :
+		find_shared(in, op->name, op->name_len, 0);
+
+	if (other != NULL && other->there && other->until > sim_now())
+		r = other;
 	if (r->there && r->until > sim_now())
 	{
 		op->outcome = STORE_BUSY;
@@ -198,13 +251,13 @@ force(Row *r, TableOp *op)
 static void
 execute(Row *in, TableOp *op)
 {
-	Row		   *r = op->name_len > 0 ? find_in(in, op->name, op->name_len) : NULL;
+	Row		   *r = op->name_len > 0 ? find_of(in, op) : NULL;
 
 	op->outcome = STORE_OK;
 	switch (op->kind)
 	{
 		case STORE_CREATE:
-			create(r, op);
+			create(in, r, op);
 			break;
 		case STORE_SET:
 			if (!find_own(r, op))

@@ -23,6 +23,7 @@
 
 #include "../../../src/session/unlock.h"
 #include "../../../src/settings.h"
+#include "../models/kinds.h"
 
 /* Kinds of statements: bits of SimShared.mix. */
 typedef enum Kind
@@ -152,6 +153,22 @@ draw_key(LrName *name)
 	name->hash = lr_name_hash(name->data, name->len);
 }
 
+/*
+ * draw_kind_of --- the other kind only if the key is not held as this one: a session
+ * would wait for itself in the store
+ */
+static KindId
+draw_kind_of(const LrName *name)
+{
+	if (!sim_config.shared)
+		return KIND_REENTRANT;
+	if (held_find(name, KIND_REENTRANT) != NULL)
+		return KIND_REENTRANT;
+	if (held_find(name, KIND_SHARED) != NULL)
+		return KIND_SHARED;
+	return sim_chance(600) ? KIND_SHARED : KIND_REENTRANT;
+}
+
 static void
 draw_lease(int64 *lease_ms, bool *renewed)
 {
@@ -170,13 +187,14 @@ take(LockScope scope, int64 wait_us)
 	draw_key(&name);
 	memset(&request, 0, sizeof(request));
 	request.wait_us = wait_us;
-	request.terms.kind = KIND_REENTRANT;
+	request.terms.kind = draw_kind_of(&name);
 	request.terms.scope = scope;
 	draw_lease(&request.terms.lease_ms, &request.terms.renewed);
 	request.terms.guard = lr_commit_guard;
 	request.terms.on_lost = lr_on_lost;
-	sim_trace("%slock(%s, lease %lld ms%s, wait %lld us)",
-			  scope == SCOPE_XACT ? "xact_" : "", name.data,
+	sim_trace("%s%slock(%s, lease %lld ms%s, wait %lld us)",
+			  scope == SCOPE_XACT ? "xact_" : "",
+			  request.terms.kind == KIND_SHARED ? "shared_" : "", name.data,
 			  (long long) request.terms.lease_ms,
 			  request.terms.renewed ? " renewed" : "", (long long) wait_us);
 	got = session_lock(&name, &request, &entry);
@@ -193,7 +211,7 @@ unlock(void)
 
 	draw_key(&name);
 	sim_trace("unlock(%s)", name.data);
-	sim_trace("-> %d", session_unlock(&name, KIND_REENTRANT));
+	sim_trace("-> %d", session_unlock(&name, draw_kind_of(&name)));
 }
 
 static void
@@ -207,7 +225,7 @@ extend(void)
 	draw_lease(&lease_ms, &renewed);
 	sim_trace("extend(%s, %lld ms%s)", name.data, (long long) lease_ms,
 			  renewed ? " renewed" : "");
-	sim_trace("-> %d", session_extend(&name, KIND_REENTRANT, lease_ms, renewed));
+	sim_trace("-> %d", session_extend(&name, draw_kind_of(&name), lease_ms, renewed));
 }
 
 static void
@@ -217,7 +235,7 @@ force(void)
 
 	draw_key(&name);
 	sim_trace("force_unlock(%s)", name.data);
-	sim_trace("-> %d", session_force(&name, KIND_REENTRANT));
+	sim_trace("-> %d", session_force(&name, draw_kind_of(&name)));
 }
 
 static void

@@ -27,6 +27,7 @@
 
 #include "../kernel/network.h"
 #include "../kernel/redis_model.h"
+#include "../models/kinds.h"
 #include "../models/table_model.h"
 
 #define BROKEN(...) sim_fail("lock table", __VA_ARGS__)
@@ -114,6 +115,33 @@ check_queue(LrIndex k)
 		BROKEN("the queue of %s has a wrong tail", key->name);
 }
 
+/* The first, and those behind it that can have the key together with all before. */
+static void
+check_front(LrIndex k)
+{
+	const LrKey *key = &lt_keys[k];
+	uint32		n[LT_MAX_KINDS] = {0};
+	uint32		excluded = 0;
+	LrIndex		s = key->queue_head;
+	LrIndex		tail = LR_NONE;
+
+	for (; s != LR_NONE && (excluded & KIND_BIT(lt_sessions[s].wait.terms.kind)) == 0;
+		 s = lt_sessions[s].wait.next)
+	{
+		if (!lt_sessions[s].wait.in_front)
+			BROKEN("session %d is in front of %s and does not know", s, key->name);
+		n[lt_sessions[s].wait.terms.kind]++;
+		excluded |= lr_kind(lt_sessions[s].wait.terms.kind)->excludes;
+		tail = s;
+	}
+	if (key->front_tail != tail || memcmp(key->nfront, n, sizeof(n)) != 0)
+		BROKEN("the front of %s ends with session %d, not %d", key->name, tail,
+			   key->front_tail);
+	for (; s != LR_NONE; s = lt_sessions[s].wait.next)
+		if (lt_sessions[s].wait.in_front)
+			BROKEN("session %d believes to be in front of %s", s, key->name);
+}
+
 static void
 check_hold(LrIndex k, LrIndex i)
 {
@@ -191,7 +219,6 @@ static void
 check_key(LrIndex k)
 {
 	const LrKey *key = &lt_keys[k];
-	LrIndex		live = LR_NONE;
 	int			n = 0;
 
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
@@ -200,16 +227,19 @@ check_key(LrIndex k)
 			BROKEN("the holds of %s have a loop", key->name);
 		check_hold(k, i);
 		check_store(k, i);
-		if (!is_live(i))
-			continue;
-		if (live != LR_NONE)
+		for (LrIndex live = key->first_hold; live != i; live = lt_holds[live].next)
+		{
+			if (!is_live(i) || !is_live(live) ||
+				!lr_kinds_conflict(lt_holds[i].kind, lt_holds[live].kind))
+				continue;
 			sim_fail("two holders", "%s: session %d (%s, %.3f ms) and session %d (%s, %.3f ms)",
 					 key->name, lt_holds[live].session, state_names[lt_holds[live].state],
 					 (deadline_of(live) - sim_now()) / 1000.0, lt_holds[i].session,
 					 state_names[lt_holds[i].state], (deadline_of(i) - sim_now()) / 1000.0);
-		live = i;
+		}
 	}
 	check_queue(k);
+	check_front(k);
 	if (key->paused_until - sim_now() > PAUSE_MAX)
 		sim_fail("long pause", "the head of the queue of %s holds back for %.3f s", key->name,
 				 (key->paused_until - sim_now()) / (double) SIM_S);
@@ -372,6 +402,16 @@ check_watchdog(void)
 
 static int64 free_since[SIM_MAX_PROCS];
 
+/* Nobody of this server has or had a lock that keeps the session from the key. */
+static bool
+nobody_keeps(const LrKey *key, KindId kind)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lr_kinds_conflict(kind, lt_holds[i].kind))
+			return false;
+	return true;
+}
+
 static void
 check_sleepers(void)
 {
@@ -381,9 +421,9 @@ check_sleepers(void)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 		const LrKey *key = &lt_keys[w->key];
-		bool		is_free = good && w->state == WAIT_QUEUED && key->queue_head == s &&
-			key->first_hold == LR_NONE && !redis_is_denied(key->name) &&
-			!redis_has_key(key->name) && sim_now() >= key->paused_until;
+		bool		is_free = good && w->state == WAIT_QUEUED && w->in_front &&
+			nobody_keeps(key, w->terms.kind) && !redis_is_denied(key->name) &&
+			!redis_keeps_from(key->name, w->terms.kind == KIND_SHARED) && sim_now() >= key->paused_until;
 
 		if (!is_free)
 			free_since[s] = 0;
@@ -392,6 +432,69 @@ check_sleepers(void)
 		else if (sim_now() - Max(free_since[s], sim_quiet_since()) > SLEEP_MAX)
 			sim_fail("sleeps for ever", "session %d waits for %s, which is free for %.3f s",
 					 s, key->name, (sim_now() - free_since[s]) / (double) SIM_S);
+	}
+}
+
+/* ----------
+ * Who waits for himself?
+ * ----------
+ */
+
+/* Longer than the search takes, whoever is stopped meanwhile. */
+#define CYCLE_MAX		(4 * SIM_S)
+
+static int64 cycle_since[SIM_MAX_PROCS];
+
+static void note_awaited(LrIndex session, bool *reached);
+
+static void
+note_reached(LrIndex session, bool *reached)
+{
+	if (reached[session])
+		return;
+	reached[session] = true;
+	note_awaited(session, reached);
+}
+
+/*
+ * note_awaited --- for whom a session waits, by the rules of the queue and not by
+ * the graph of the product: for whoever has the key and keeps it from it; and if it
+ * is not in front, for those ahead of it that are not either, or keep it from there
+ */
+static void
+note_awaited(LrIndex session, bool *reached)
+{
+	const LrWait *w = &lt_sessions[session].wait;
+	KindId		kind = w->terms.kind;
+
+	if (w->state != WAIT_QUEUED)
+		return;
+	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (is_live(i) && lt_holds[i].session != session &&
+			lr_kinds_conflict(kind, lt_holds[i].kind))
+			note_reached(lt_holds[i].session, reached);
+	for (LrIndex s = w->prev; !w->in_front && s != LR_NONE; s = lt_sessions[s].wait.prev)
+		if (!lt_sessions[s].wait.in_front ||
+			lr_kinds_conflict(kind, lt_sessions[s].wait.terms.kind))
+			note_reached(s, reached);
+}
+
+static void
+check_cycles(void)
+{
+	for (int s = 0; s < lt_table->nsessions; s++)
+	{
+		bool		reached[SIM_MAX_PROCS] = {false};
+
+		note_awaited(s, reached);
+		if (!reached[s])
+			cycle_since[s] = 0;
+		else if (cycle_since[s] == 0)
+			cycle_since[s] = sim_now();
+		else if (sim_now() - Max(cycle_since[s], sim_quiet_since()) > CYCLE_MAX)
+			sim_fail("deadlock stands", "session %d waits for itself for %.3f s, at %s", s,
+					 (sim_now() - cycle_since[s]) / (double) SIM_S,
+					 lt_keys[lt_sessions[s].wait.key].name);
 	}
 }
 
@@ -410,6 +513,7 @@ sim_check_step(void)
 	check_counts();
 	check_watchdog();
 	check_sleepers();
+	check_cycles();
 }
 
 bool

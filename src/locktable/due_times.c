@@ -1,0 +1,237 @@
+/*-------------------------------------------------------------------------
+ *
+ * due_times.c
+ *	  The lock table: when the watchdog has to look at what.
+ *
+ * Each hold has a due time for each store in a dense array: of a renewal, the end
+ * of a lease, an orphan to give back.  Per block of holds there is a lower bound of
+ * their due times, so that looking for work costs a few reads a thousand holds.
+ *
+ * No lock guards the bounds.  Whoever sets a due time writes it first, then
+ * lowers the bound; the watchdog raises the bound first, then reads the due
+ * times.  With a full barrier between the two steps on either side at least
+ * one of them sees the other.  The same handshake is made between the bounds
+ * and the time until which the watchdog says that it sleeps.
+ *
+ * Due times are set under the partition lock, but for one case: when new locks
+ * go to another store, or a store may be another one than before, the watchdog
+ * makes everything due there, without a lock.  A session that has just worked
+ * out a due time from what was so before would wipe that.  So such a look is
+ * marked as forced (a negative time), and a mark is replaced by nobody but the
+ * watchdog, under the partition lock, when it looks.  Either the session finds
+ * the mark and leaves it, or it was there first and the mark replaces what it
+ * wrote.  A hold that is not yet known when the watchdog goes over them needs
+ * another order: the watchdog sets the store, barrier, looks for owners; lt_grant
+ * sets the owner, barrier, looks which store is in use.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/due_times.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "lease.h"
+#include "locktable/locktable_int.h"
+#include "locktable/watch.h"
+#include "store/current.h"
+#include "store/stores.h"
+
+/*
+ * lt_read_due --- when the watchdog has to look, or was told to look in any case
+ */
+int64
+lt_read_due(LrIndex hold, StoreId store)
+{
+	int64		due = lt_read_time(&lt_leases[hold].due[store]);
+
+	return due < 0 ? -due : due;
+}
+
+/*
+ * due_put --- unless a look is forced; returns when it is due then
+ */
+static int64
+due_put(LrIndex hold, StoreId store, int64 due)
+{
+	pg_atomic_uint64 *at = &lt_leases[hold].due[store];
+	uint64		seen = pg_atomic_read_u64(at);
+
+	while ((int64) seen >= 0)
+		if (pg_atomic_compare_exchange_u64(at, &seen, (uint64) due))
+			return due;
+	return -(int64) seen;
+}
+
+/* Lower a bound, never raise it. */
+void
+lt_lower_bound(pg_atomic_uint64 *bound, int64 t)
+{
+	uint64		seen = pg_atomic_read_u64(bound);
+
+	while ((int64) seen > t)
+		if (pg_atomic_compare_exchange_u64(bound, &seen, (uint64) t))
+			break;
+}
+
+/*
+ * lt_renew_lease_ms --- the longest lease that a scope of the hold wants
+ * renewed, 0 = none
+ *
+ * From pre-commit to its release a transaction's hold is renewed in any case.
+ * One that is handed over has no scopes, but the lease that all of them had.
+ */
+int64
+lt_renew_lease_ms(const LrHold *hold)
+{
+	int64		lease_ms = hold->state == HOLD_HANDED ? hold->handed_lease_ms : 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (hold->scope[i].count > 0 &&
+			(hold->scope[i].renewed || (i == SCOPE_XACT && hold->committing)))
+			lease_ms = Max(lease_ms, hold->scope[i].lease_ms);
+	return lease_ms;
+}
+
+/*
+ * lt_due_of_held --- when to look at a held lock: at a third of its lease if
+ * it is renewed, else at its end
+ */
+int64
+lt_due_of_held(const LrHold *hold, int64 deadline)
+{
+	return deadline - lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
+}
+
+void
+lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
+{
+	due = due_put(hold, store, due);
+	pg_memory_barrier();
+	lt_lower_bound(&lt_block_due[store][hold / DUE_BLOCK], due);
+	pg_memory_barrier();
+	if (due < lt_read_time(&lt_table->sleeps_until[store]))
+		wakes->watchdog = true;
+}
+
+void
+lt_set_never_due(LrIndex hold, StoreId store)
+{
+	(void) due_put(hold, store, LR_NEVER);
+}
+
+/*
+ * due_force --- a look that nobody takes back
+ */
+static void
+due_force(LrIndex hold, StoreId store, int64 now)
+{
+	pg_atomic_write_u64(&lt_leases[hold].due[store], (uint64) -now);
+	pg_memory_barrier();
+	lt_lower_bound(&lt_block_due[store][hold / DUE_BLOCK], now);
+}
+
+/*
+ * lt_take_due --- the watchdog looks; partition lock held
+ */
+void
+lt_take_due(LrIndex hold, StoreId store)
+{
+	pg_atomic_write_u64(&lt_leases[hold].due[store], LR_NEVER);
+}
+
+/*
+ * lt_set_due_in_traces --- wherever something of it may be
+ */
+void
+lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
+{
+	for (int s = 0; s < STORE_COUNT; s++)
+	{
+		if (lt_holds[hold].traces & STORE_BIT(s))
+			lt_set_due(hold, s, due, wakes);
+		else
+			lt_set_never_due(hold, s);
+	}
+}
+
+/*
+ * lt_is_wanted_in --- has a held lock to be moved to this store, where it is not?
+ */
+bool
+lt_is_wanted_in(const LrHold *h, StoreId store)
+{
+	return store != h->store && current_store() == store;
+}
+
+/*
+ * lt_is_left_in --- has a held lock left something behind that should go?
+ */
+bool
+lt_is_left_in(const LrHold *h, StoreId store)
+{
+	return store != h->store && lr_store_can(store, STORE_SERVER_ONLY) &&
+		(h->traces & STORE_BIT(store)) != 0;
+}
+
+/*
+ * lt_is_to_be_asked --- lockredis.url has changed: is it at the new place?
+ */
+bool
+lt_is_to_be_asked(const LrHold *h)
+{
+	return lt_is_at_old_place(h, h->store);
+}
+
+/*
+ * lt_set_due_of_held --- in both stores, by its present lease
+ */
+void
+lt_set_due_of_held(LrIndex hold, WakeList *wakes)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	for (int s = 0; s < STORE_COUNT; s++)
+	{
+		if (s == h->store && lt_is_to_be_asked(h))
+			lt_set_due(hold, s, lr_now(), wakes);
+		else if (s == h->store)
+			lt_set_due(hold, s, lt_due_of_held(h, lt_deadline(hold)),
+					   wakes);
+		else if (lt_is_wanted_in(h, s) || lt_is_left_in(h, s))
+			lt_set_due(hold, s, lr_now(), wakes);
+		else
+			lt_set_never_due(hold, s);
+	}
+}
+
+int64
+lt_next_due(StoreId store)
+{
+	int64		next = LR_NEVER;
+
+	for (int b = 0; b < lt_table->nblocks; b++)
+	{
+		int64		bound = lt_read_time(&lt_block_due[store][b]);
+
+		next = Min(next, bound);
+	}
+	return next;
+}
+
+/*
+ * lt_renew_all_now --- make everything due there
+ *
+ * What is not renewed is looked at too, and finds nothing to do.
+ */
+void
+lt_renew_all_now(StoreId store)
+{
+	int64		now = lr_now();
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
+			due_force(i, store, now);
+}

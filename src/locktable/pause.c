@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * pause.c
+ *	  The lock table: the head of a queue holds back after a real release, so that
+ *	  others get their turn.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/pause.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/locktable_int.h"
+#include "store/stores.h"
+
+/*
+ * How long the head holds back.  A client elsewhere is told by a message and
+ * has to ask then: it needs a round trip after the message, and time to run.
+ */
+#define PAUSE_MIN			(5 * LR_US_PER_MS)
+#define PAUSE_ROUND_TRIPS	2
+#define PAUSE_MAX			(500 * LR_US_PER_MS)
+
+/* After one in which nobody came there is none for so many times its length. */
+#define VAIN_REST			20
+
+/*
+ * lt_pause_after --- how long the next head holds back after a real release
+ *
+ * "receivers" is how many were told of it; one may be this server's watchdog.
+ * The usual round trip, since the last one may include for how long the watchdog
+ * was stopped.
+ */
+int64
+lt_pause_after(StoreId store, int receivers)
+{
+	int64		round_trip = lr_usual_round_trip(store);
+
+	if (receivers == 0)
+		return 0;
+	return Min(Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * round_trip), PAUSE_MAX);
+}
+
+/*
+ * lt_begin_pause --- somebody elsewhere may go first
+ *
+ * Who was told may only not have ended a subscription yet: where nobody came
+ * in the last pause, there is none for a time that makes it cost little.
+ */
+void
+lt_begin_pause(LrKey *key, int receivers, int64 pause)
+{
+	int64		now;
+
+	key->handoffs = 0;
+	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0))
+		return;
+	now = lr_now();
+	if (now < key->no_pause_until)
+		return;
+	key->paused_until = now + pause;
+	key->no_pause_until = key->paused_until + pause * VAIN_REST;
+}
+
+/*
+ * lt_end_pause --- one in front may ask the store, and so may the others
+ *
+ * These slept until the end of the pause, and would not find that there was one.
+ */
+void
+lt_end_pause(LrKey *key, WakeList *wakes)
+{
+	bool		paused = key->paused_until != 0;
+
+	key->after_pause = paused;
+	key->paused_until = 0;
+	if (paused && key->front_tail != key->queue_head)
+		lt_nudge_front(key, wakes);
+}
+
+/*
+ * lt_judge_pause --- did the head get the lock after a pause?
+ *
+ * If not, somebody else came, and may come again.
+ */
+void
+lt_judge_pause(LrKey *key, bool got_it)
+{
+	if (key->after_pause && !got_it)
+		key->no_pause_until = 0;
+	key->after_pause = false;
+}

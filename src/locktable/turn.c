@@ -1,0 +1,286 @@
+/*-------------------------------------------------------------------------
+ *
+ * turn.c
+ *	  The lock table: a session takes its turn in the queue of a key.
+ *
+ * Only those in front of a queue talk to the store (see queue.c).  The others sleep
+ * until they are there; those in front sleep while a session of this server has the
+ * key, or until a release by somebody else is told.  Whoever leaves the queue for
+ * another reason than having got the lock wakes those who come to the front by that,
+ * so a wake-up that reached somebody who gave up is handed on.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/turn.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/timestamp.h"
+
+#include "locktable/locktable_int.h"
+#include "locktable/wait.h"
+#include "settings.h"
+
+/* Without a watchdog nobody tells a waiter anything: it looks by itself. */
+#define LONELY_POLL			LR_US_PER_S
+
+EnqueueResult
+lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
+		   LrIndex *hold)
+{
+	LrIndex		self = LrMyProcNumber;
+	LrWait	   *w = lt_wait_of(self);
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+	bool		busy = false;
+
+	Assert(w->state == WAIT_NONE);
+	if (!lt_reserve_row())
+		return ENQUEUE_FULL;
+	*hold = lt_alloc_hold();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_make_key(name->data, name->len, name->hash);
+	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
+	if (only_if_free)
+		busy = !lt_would_be_in_front(&lt_keys[key], terms->kind) ||
+			lt_conflicting_hold(&lt_keys[key], self, terms->kind, lr_now(),
+								&wakes) != LR_NONE;
+	if (busy)
+		lt_free_hold(*hold);
+	else
+	{
+		w->generation++;
+		w->state = WAIT_QUEUED;
+		w->hash = name->hash;
+		w->key = key;
+		w->hold = *hold;
+		w->handed = LR_NONE;
+		w->terms = *terms;
+		w->trying = false;
+		w->woken_at = 0;
+		w->looks_at = 0;
+		w->asleep = false;
+		w->since = GetCurrentTimestamp();
+		lt_queue_insert(&lt_keys[key], self, lt_keys[key].queue_tail);
+	}
+	lt_unlock(lock, &wakes);
+	return busy ? ENQUEUE_BUSY : ENQUEUED;
+}
+
+/*
+ * turn_give_up --- leave the queue without the lock; partition lock held
+ */
+static void
+turn_give_up(WakeList *wakes)
+{
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
+	LrIndex		key = w->key;
+
+	if (w->state == WAIT_HANDED)
+	{
+		lt_refuse_handed(wakes);
+		return;
+	}
+	if (lt_leave_queue(LrMyProcNumber))
+		lt_nudge_front(&lt_keys[key], wakes);
+}
+
+void
+lt_give_up(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	turn_give_up(&wakes);
+	lt_free_hold(hold);			/* and the key's entry, if this was all */
+	lt_unlock(lock, &wakes);
+}
+
+/*
+ * turn_note_unanswered --- a create of that owner may have run, or may yet
+ */
+static void
+turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
+{
+	lt_first_trace(h, store, owner);
+	h->not_after[store] = not_after;
+}
+
+/*
+ * lt_give_up_orphan --- leave the queue, and a request without a reply behind
+ *
+ * From here on the hold is the watchdog's.  It counts as a foreign holder.
+ */
+void
+lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	turn_note_unanswered(h, store, owner, not_after);
+	turn_give_up(&wakes);
+	lt_make_orphan(hold, &wakes);
+	lt_unlock(lock, &wakes);
+}
+
+bool
+lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
+{
+	LrHold	   *h = &lt_holds[*hold];
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		fresh;
+
+	if (!lt_reserve_row())
+		return false;
+	fresh = lt_alloc_hold();
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
+	w->hold = fresh;
+	turn_note_unanswered(h, store, owner, not_after);
+	lt_make_orphan(*hold, &wakes);
+	w->woken_at = 0;			/* that was our own doing */
+	lt_unlock(lock, &wakes);
+	*hold = fresh;
+	return true;
+}
+
+/*
+ * lt_fail_waiters --- the store failed for us: so it does for all who wait
+ *
+ * They leave the queue at once, so that one that does not run cannot stand in
+ * the way of those who come later; each frees its hold when it runs.
+ */
+void
+lt_fail_waiters(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrKey	   *key;
+	LrIndex		session;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = &lt_keys[lt_holds[hold].key];
+	session = key->queue_head;
+	while (session != LR_NONE)
+	{
+		LrWait	   *w = lt_wait_of(session);
+		LrIndex		next = w->next;
+
+		if (session != LrMyProcNumber)
+		{
+			(void) lt_queue_remove(key, session);
+			key->nfailed++;
+			w->state = WAIT_FAILED;
+			lt_add_to_wake(&wakes, session);
+		}
+		session = next;
+	}
+	lt_unlock(lock, &wakes);
+}
+
+/*
+ * turn_in_front --- we are in front: may we ask the store?
+ */
+static TurnResult
+turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
+			  int64 *look_again, WakeList *wakes)
+{
+	LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber, w->terms.kind,
+											 now, wakes);
+
+	if (holder != LR_NONE)
+	{
+		w->woken_at = 0;
+		*look_again = lt_deadline(holder);
+		return TURN_WAIT;
+	}
+	if (now < key->paused_until)
+	{
+		w->woken_at = 0;
+		*look_again = key->paused_until;
+		return TURN_WAIT;
+	}
+	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
+	{
+		lt_end_pause(key, wakes);
+		w->woken_at = 0;
+		return TURN_TRY;
+	}
+	*look_again = retry_at;
+	return TURN_WAIT;
+}
+
+/*
+ * lt_turn --- is it our turn, and if not, when to look again unless woken
+ *
+ * A session that is not in front looks again when the present lease ends: it may
+ * have come there without being told, and must not depend on the watchdog to see
+ * that a holder is gone.
+ */
+TurnResult
+lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
+{
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(lt_holds[*hold].hash);
+	WakeList	wakes = WAKE_NOBODY;
+	int64		now = lr_now();
+	LrKey	   *key;
+	TurnResult	turn = TURN_WAIT;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	w->looks_at = 0;
+	w->trying = false;
+	key = &lt_keys[w->key];
+	*subscribed = key->subscription == SUB_CONFIRMED && lr_watchdog_running();
+	if (w->state == WAIT_FAILED)
+		turn = TURN_FAILED;
+	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
+		turn = TURN_HANDED;
+	else if (w->in_front)
+	{
+		turn = turn_in_front(key, w, now, retry_at, look_again, &wakes);
+		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
+	}
+	else
+	{
+		LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber,
+												 w->terms.kind, now, &wakes);
+
+		*look_again = holder != LR_NONE ? lt_deadline(holder) :
+			now + lr_lease * LR_US_PER_MS;
+	}
+	if (turn == TURN_WAIT)
+	{
+		lt_fall_asleep(w, now, &wakes);
+		if (!lr_watchdog_running())
+			*look_again = Min(*look_again, now + LONELY_POLL);
+	}
+	w->trying = turn == TURN_TRY;
+	lt_unlock(lock, &wakes);
+	return turn;
+}
+
+void
+lt_found_busy(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+
+	/* A look without the lock: nearly always there was no pause. */
+	if (!key->after_pause)
+		return;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_judge_pause(key, false);
+	LWLockRelease(lock);
+}

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * kinds.h
+ *	  The kinds of lock of the simulator: those of the product, and one more.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/models/kinds.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_KINDS_H
+#define SIM_KINDS_H
+
+#include "../../../src/kinds/kind.h"
+
+/* Several sessions have it together, but none beside the reentrant lock. */
+#define KIND_SHARED		((KindId) KIND_COUNT)
+
+#endif							/* SIM_KINDS_H */
