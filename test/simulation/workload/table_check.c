@@ -215,6 +215,13 @@ check_store(LrIndex k, LrIndex i)
 				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 }
 
+/* What one session has as two kinds is between it and the store. */
+static bool
+is_own_other(const LrHold *one, const LrHold *other)
+{
+	return one->session == other->session && one->kind != other->kind;
+}
+
 static void
 check_key(LrIndex k)
 {
@@ -230,7 +237,8 @@ check_key(LrIndex k)
 		for (LrIndex live = key->first_hold; live != i; live = lt_holds[live].next)
 		{
 			if (!is_live(i) || !is_live(live) ||
-				!lr_kinds_conflict(lt_holds[i].kind, lt_holds[live].kind))
+				!lr_kinds_conflict(lt_holds[i].kind, lt_holds[live].kind) ||
+				is_own_other(&lt_holds[i], &lt_holds[live]))
 				continue;
 			sim_fail("two holders", "%s: session %d (%s, %.3f ms) and session %d (%s, %.3f ms)",
 					 key->name, lt_holds[live].session, state_names[lt_holds[live].state],
@@ -436,6 +444,68 @@ check_sleepers(void)
 }
 
 /* ----------
+ * Who waits for whom in a circle?
+ * ----------
+ */
+
+/* Several looks for deadlocks, one after the other. */
+#define CIRCLE_MAX		(10 * SIM_S)
+
+static int64 circle_since[SIM_MAX_PROCS];
+static uint64 circle_generation[SIM_MAX_PROCS];
+
+/* Those ahead whom it has to let through, and those who have the key. */
+static void
+add_edges(LrIndex s, bool waits[SIM_MAX_PROCS][SIM_MAX_PROCS])
+{
+	const LrWait *w = &lt_sessions[s].wait;
+	uint32		behind = KIND_BIT(w->terms.kind);
+
+	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
+	{
+		KindId		kind = lt_sessions[i].wait.terms.kind;
+
+		if ((lr_kind(kind)->excludes & behind) != 0)
+			waits[s][i] = true;
+		behind |= KIND_BIT(kind);
+	}
+	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (is_live(i) && lt_holds[i].session != s &&
+			lr_kinds_conflict(w->terms.kind, lt_holds[i].kind))
+			waits[s][lt_holds[i].session] = true;
+}
+
+static void
+check_circles(void)
+{
+	static bool waits[SIM_MAX_PROCS][SIM_MAX_PROCS];
+	int			n = lt_table->nsessions;
+
+	memset(waits, 0, sizeof(waits));
+	for (int s = 0; s < n; s++)
+		if (lt_sessions[s].wait.state == WAIT_QUEUED)
+			add_edges(s, waits);
+	for (int via = 0; via < n; via++)
+		for (int s = 0; s < n; s++)
+			for (int to = 0; waits[s][via] && to < n; to++)
+				waits[s][to] = waits[s][to] || waits[via][to];
+	for (int s = 0; s < n; s++)
+	{
+		const LrWait *w = &lt_sessions[s].wait;
+
+		if (!waits[s][s] || circle_generation[s] != w->generation)
+			circle_since[s] = 0;
+		circle_generation[s] = w->generation;
+		if (waits[s][s] && circle_since[s] == 0)
+			circle_since[s] = sim_now();
+		else if (waits[s][s] && net_is_well() &&
+				 sim_now() - Max(circle_since[s], sim_quiet_since()) > CIRCLE_MAX)
+			sim_fail("deadlock stays", "session %d waits for itself over %s for %.3f s", s,
+					 lt_keys[w->key].name, (sim_now() - circle_since[s]) / (double) SIM_S);
+	}
+}
+
+/* ----------
  * Called by the kernel
  * ----------
  */
@@ -450,6 +520,7 @@ sim_check_step(void)
 	check_counts();
 	check_watchdog();
 	check_sleepers();
+	check_circles();
 }
 
 bool
