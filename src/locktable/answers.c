@@ -26,13 +26,13 @@
  */
 
 /*
- * raise_deadline --- a store has the lock until then; partition lock held
+ * answer_raise_deadline --- a store has the lock until then; partition lock held
  *
  * Not after the present deadline: others may have gone on by then.  Returns
  * false if it had passed.
  */
 static bool
-raise_deadline(LrIndex hold, int64 deadline)
+answer_raise_deadline(LrIndex hold, int64 deadline)
 {
 	int64		current = lt_deadline(hold);
 
@@ -44,17 +44,17 @@ raise_deadline(LrIndex hold, int64 deadline)
 }
 
 /*
- * note_renewal --- of a lock that is held where it was asked for
+ * answer_note_renewal --- of a lock that is held where it was asked for
  *
  * A given lease is not renewed, but asked about when lockredis.url has changed.
  */
 static void
-note_renewal(LrIndex hold, int64 deadline, WakeList *wakes)
+answer_note_renewal(LrIndex hold, int64 deadline, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	lt_note_place(h, h->store);
-	if (!raise_deadline(hold, deadline))
+	if (!answer_raise_deadline(hold, deadline))
 	{
 		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
 		return;
@@ -82,18 +82,18 @@ lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline)
 	if (h->moves == moves && h->state == HOLD_HANDED)
 	{
 		lt_note_place(h, h->store);
-		(void) raise_deadline(hold, deadline);
+		(void) answer_raise_deadline(hold, deadline);
 	}
 	else if (h->moves == moves && h->state == HOLD_HELD)
-		note_renewal(hold, deadline, &wakes);
+		answer_note_renewal(hold, deadline, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
 /*
- * set_due_again --- what was due is to be tried again then; partition lock held
+ * answer_set_due_again --- what was due is to be tried again then
  */
 static void
-set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
+answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
 {
 	const LrHold *h = &lt_holds[hold];
 
@@ -116,7 +116,7 @@ lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
 
 	if (lock == NULL)
 		return;
-	set_due_again(hold, store, at, &wakes);
+	answer_set_due_again(hold, store, at, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -175,12 +175,13 @@ lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store, int64 not_after)
  */
 
 /*
- * lock_moving --- whatever became of the hold: what may be in that store
+ * answer_lock_moving --- whatever became of the hold: what may be in that store
  *
  * The lock of its partition; NULL: there is no such hold any more.
  */
 static LWLock *
-lock_moving(const DueItem *item, StoreId store, int64 not_after, WakeList *wakes)
+answer_lock_moving(const DueItem *item, StoreId store, int64 not_after,
+				   WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[item->hold];
 	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
@@ -199,10 +200,10 @@ lock_moving(const DueItem *item, StoreId store, int64 not_after, WakeList *wakes
 }
 
 /*
- * may_move --- is it still held, where it was then?
+ * answer_may_move --- is it still held, where it was then?
  */
 static bool
-may_move(const DueItem *item)
+answer_may_move(const DueItem *item)
 {
 	const LrHold *h = &lt_holds[item->hold];
 
@@ -211,7 +212,7 @@ may_move(const DueItem *item)
 }
 
 /*
- * move_hold --- the word of this store counts from now on; partition lock held
+ * answer_move_hold --- the word of this store counts from now on; partition lock held
  *
  * While the request was under way the old store may have granted more than the
  * new one did: by a re-entry, or renewals while the reply was late.  The new
@@ -219,7 +220,7 @@ may_move(const DueItem *item)
  * moved once more with what it has now.  A lease that was given ends when it ends.
  */
 static void
-move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *wakes)
+answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *wakes)
 {
 	LrIndex		hold = item->hold;
 	LrHold	   *h = &lt_holds[hold];
@@ -227,10 +228,10 @@ move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *wakes)
 
 	if (deadline < lt_deadline(hold))
 	{
-		set_due_again(hold, store, lr_now(), wakes);
+		answer_set_due_again(hold, store, lr_now(), wakes);
 		return;
 	}
-	if (!raise_deadline(hold, renewed ? deadline : 0))
+	if (!answer_raise_deadline(hold, renewed ? deadline : 0))
 	{
 		if (h->state == HOLD_HELD)
 			lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
@@ -255,12 +256,12 @@ void
 lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 {
 	WakeList	wakes = WAKE_NOBODY;
-	LWLock	   *lock = lock_moving(item, store, not_after, &wakes);
+	LWLock	   *lock = answer_lock_moving(item, store, not_after, &wakes);
 
 	if (lock == NULL)
 		return;
-	if (may_move(item))
-		move_hold(item, store, deadline, &wakes);
+	if (answer_may_move(item))
+		answer_move_hold(item, store, deadline, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -271,11 +272,11 @@ void
 lt_not_moved(const DueItem *item, StoreId store, int64 at, int64 not_after)
 {
 	WakeList	wakes = WAKE_NOBODY;
-	LWLock	   *lock = lock_moving(item, store, not_after, &wakes);
+	LWLock	   *lock = answer_lock_moving(item, store, not_after, &wakes);
 
 	if (lock == NULL)
 		return;
-	set_due_again(item->hold, store, at, &wakes);
+	answer_set_due_again(item->hold, store, at, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -287,11 +288,11 @@ lt_lose_by_move(const DueItem *item, StoreId store, const char *taken_by,
 				int64 not_after)
 {
 	WakeList	wakes = WAKE_NOBODY;
-	LWLock	   *lock = lock_moving(item, store, not_after, &wakes);
+	LWLock	   *lock = answer_lock_moving(item, store, not_after, &wakes);
 
 	if (lock == NULL)
 		return;
-	if (may_move(item))
+	if (answer_may_move(item))
 	{
 		if (lt_holds[item->hold].state == HOLD_HELD)
 			lt_lose_locked(item->hold, store, LOST_TAKEN, taken_by, &wakes);

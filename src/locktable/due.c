@@ -29,16 +29,16 @@
 /* What has no lease to lose comes after renewals that have less time left. */
 #define GIVE_BACK_WITHIN	(10 * LR_US_PER_S)
 
-/* See urgency(). */
+/* See due_urgency(). */
 #define URGENCY_CLASSES		256
 
 /*
- * decide_here --- of a lock that is held in this store
+ * due_decide_here --- of a lock that is held in this store
  *
  * It is renewed, or asked about because lockredis.url has changed.
  */
 static DueAction
-decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
+due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
@@ -52,14 +52,14 @@ decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 }
 
 /*
- * decide_elsewhere --- of a lock that is held in the other store
+ * due_decide_elsewhere --- of a lock that is held in the other store
  *
  * That something of it may be here is noted before it is sent, so that it is
  * given back whatever becomes of the hold, of the reply and of this process.
  */
 static DueAction
-decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
-				 WakeList *wakes)
+due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
+					 WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -78,25 +78,25 @@ decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 }
 
 /*
- * is_handed_here --- on its way to its next session, which sets the due times
+ * due_is_handed_here --- on its way to its next session, which sets the due times
  * when it runs, but does not know of a look that was forced before
  */
 static bool
-is_handed_here(LrIndex hold, StoreId store, int64 now)
+due_is_handed_here(LrIndex hold, StoreId store, int64 now)
 {
 	return lt_holds[hold].state == HOLD_HANDED && lt_holds[hold].store == store &&
 		lt_deadline(hold) > now;
 }
 
 /*
- * decide --- what is to be done for a hold that is due; partition lock held
+ * due_decide --- what is to be done for a hold that is due; partition lock held
  *
  * Its next due time is set first: the end of its lease, so that an expiry is
  * seen on time whatever becomes of the renewal, or "again".
  */
 static DueAction
-decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
-	   WakeList *wakes)
+due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
+		   WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -104,10 +104,10 @@ decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
 
 	if (h->state == HOLD_HELD)
-		return h->store == store ? decide_here(hold, connected, again, wakes) :
-			decide_elsewhere(hold, store, connected, again, wakes);
-	if (is_handed_here(hold, store, now))
-		return decide_here(hold, connected, again, wakes);
+		return h->store == store ? due_decide_here(hold, connected, again, wakes) :
+			due_decide_elsewhere(hold, store, connected, again, wakes);
+	if (due_is_handed_here(hold, store, now))
+		return due_decide_here(hold, connected, again, wakes);
 	if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 		(h->traces & STORE_BIT(store)) != 0)
 	{
@@ -121,12 +121,12 @@ decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 }
 
 /*
- * is_due --- or, of a renewal, nearly so?
+ * due_is_due --- or, of a renewal, nearly so?
  *
  * Without the partition lock it is a guess.
  */
 static bool
-is_due(LrIndex hold, StoreId store, int64 now)
+due_is_due(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		early = 0;
@@ -137,13 +137,13 @@ is_due(LrIndex hold, StoreId store, int64 now)
 }
 
 /*
- * fill_item --- what is to be done, and what it takes; partition lock held
+ * due_fill_item --- what is to be done, and what it takes; partition lock held
  *
  * A move asks for all that the hold believes to have: a lease that was given,
  * what is left of one, and the time for which the key has to stay locked.
  */
 static void
-fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item)
+due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item)
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrKey *key = &lt_keys[h->key];
@@ -159,14 +159,14 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 	if (item->action == DUE_RENEW)
 		item->lease_ms = Max(item->lease_ms, 1);	/* to ask changes nothing */
 	item->keep_ms = h->keep_until > now ?
-		(h->keep_until - now + LR_US_PER_MS - 1) / LR_US_PER_MS : 0;
+		lr_ms_up(h->keep_until - now) : 0;
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
 		item->keep_ms = 0;		/* only its last release keeps the key locked */
 	if (item->action == DUE_MOVE)
 	{
 		int64		left = lt_deadline(hold) - now;
 
-		item->lease_ms = Max(item->lease_ms, (left + LR_US_PER_MS - 1) / LR_US_PER_MS);
+		item->lease_ms = Max(item->lease_ms, lr_ms_up(left));
 	}
 	item->refused = h->refusals > 0;
 	item->alone = h->alone;
@@ -175,11 +175,11 @@ fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item
 }
 
 /*
- * collect_one --- look at a hold that seemed due; false if there was nothing
+ * due_collect_one --- look at a hold that seemed due; false if there was nothing
  */
 static bool
-collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
-			DueItem *item)
+due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
+				DueItem *item)
 {
 	LrHold	   *h = &lt_holds[hold];
 	uint64		owner = pg_atomic_read_u64(&lt_leases[hold].owner);
@@ -195,13 +195,13 @@ collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->hash == hash && h->owner == owner &&
 		pg_atomic_read_u64(&lt_leases[hold].owner) == owner &&
-		is_due(hold, store, now))
+		due_is_due(hold, store, now))
 	{
 		int64		not_after = h->not_after[store];
 
 		lt_take_due(hold, store);
-		item->action = decide(hold, store, now, connected, again, &wakes);
-		fill_item(hold, store, now, not_after, item);
+		item->action = due_decide(hold, store, now, connected, again, &wakes);
+		due_fill_item(hold, store, now, not_after, item);
 	}
 	LWLockRelease(lock);
 
@@ -212,7 +212,7 @@ collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 }
 
 /*
- * urgency --- of what is due: how soon a lease ends without it; 0 is the first
+ * due_urgency --- of what is due: how soon a lease ends without it; 0 is the first
  *
  * Four classes an octave, so that two of the same class differ by less than a
  * quarter of what is left.  What is given back grows urgent too, or it would
@@ -220,7 +220,7 @@ collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
  * first, so a look at the state without the lock will do.
  */
 static int
-urgency(LrIndex hold, StoreId store, int64 now)
+due_urgency(LrIndex hold, StoreId store, int64 now)
 {
 	HoldState	state = lt_holds[hold].state;
 	int64		ends = state == HOLD_HELD || state == HOLD_HANDED ?
@@ -236,10 +236,10 @@ urgency(LrIndex hold, StoreId store, int64 now)
 }
 
 /*
- * count_due --- how many are due until then
+ * due_count --- how many are due until then
  */
 static int
-count_due(StoreId store, int64 until)
+due_count(StoreId store, int64 until)
 {
 	int			n = 0;
 
@@ -267,10 +267,10 @@ typedef struct DueChoice
 } DueChoice;
 
 /*
- * choose_urgent --- more is due than a batch can take: by urgency
+ * due_choose_urgent --- more is due than a batch can take: by urgency
  */
 static void
-choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
+due_choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 {
 	int			counts[URGENCY_CLASSES] = {0};
 	int			class = 0;
@@ -284,8 +284,8 @@ choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 			continue;
 		for (LrIndex i = first; i < last; i++)
 			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-				is_due(i, store, now))
-				counts[urgency(i, store, now)]++;
+				due_is_due(i, store, now))
+				counts[due_urgency(i, store, now)]++;
 	}
 	for (choice->room = max; class < URGENCY_CLASSES; class++)
 	{
@@ -297,7 +297,7 @@ choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 }
 
 static void
-choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
+due_choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
 {
 	choice->horizon = now;
 	choice->last_class = URGENCY_CLASSES;
@@ -305,20 +305,20 @@ choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
 	if (!connected || lt_next_due(store) > now)
 		return;
 	choice->horizon += LR_EARLY_MAX;
-	if (count_due(store, choice->horizon) > max)
-		choose_urgent(store, now, max, choice);
+	if (due_count(store, choice->horizon) > max)
+		due_choose_urgent(store, now, max, choice);
 }
 
 static bool
-is_chosen(LrIndex hold, StoreId store, int64 now, DueChoice *choice)
+due_is_chosen(LrIndex hold, StoreId store, int64 now, DueChoice *choice)
 {
 	int			class;
 
 	if (choice->last_class == URGENCY_CLASSES)
 		return true;
-	if (!is_due(hold, store, now))
+	if (!due_is_due(hold, store, now))
 		return false;
-	class = urgency(hold, store, now);
+	class = due_urgency(hold, store, now);
 	if (class == choice->last_class)
 		return choice->room-- > 0;
 	return class < choice->last_class;
@@ -333,7 +333,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 	DueChoice	choice;
 
 	*more = false;
-	choose(store, now, connected, max, &choice);
+	due_choose(store, now, connected, max, &choice);
 	for (int b = 0; b < lt_table->nblocks; b++)
 	{
 		int			first = b * DUE_BLOCK;
@@ -352,11 +352,11 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 			if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
 				continue;
 			if (due <= now && !connected)
-				collect_one(i, store, now, false, again, &ignored);
+				due_collect_one(i, store, now, false, again, &ignored);
 			else if (due <= choice.horizon && n < max &&
-					 is_chosen(i, store, now, &choice))
+					 due_is_chosen(i, store, now, &choice))
 			{
-				if (collect_one(i, store, now, true, again, &items[n]))
+				if (due_collect_one(i, store, now, true, again, &items[n]))
 					n++;
 				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
 				{

@@ -51,10 +51,10 @@ lt_read_due(LrIndex hold, StoreId store)
 }
 
 /*
- * put_due --- unless a look is forced; returns when it is due then
+ * due_put --- unless a look is forced; returns when it is due then
  */
 static int64
-put_due(LrIndex hold, StoreId store, int64 due)
+due_put(LrIndex hold, StoreId store, int64 due)
 {
 	pg_atomic_uint64 *at = &lt_leases[hold].due[store];
 	uint64		seen = pg_atomic_read_u64(at);
@@ -108,7 +108,7 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 void
 lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
 {
-	due = put_due(hold, store, due);
+	due = due_put(hold, store, due);
 	pg_memory_barrier();
 	lt_lower_bound(&lt_block_due[store][hold / DUE_BLOCK], due);
 	pg_memory_barrier();
@@ -119,14 +119,14 @@ lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
 void
 lt_set_never_due(LrIndex hold, StoreId store)
 {
-	(void) put_due(hold, store, LR_NEVER);
+	(void) due_put(hold, store, LR_NEVER);
 }
 
 /*
- * force_due --- a look that nobody takes back
+ * due_force --- a look that nobody takes back
  */
 static void
-force_due(LrIndex hold, StoreId store, int64 now)
+due_force(LrIndex hold, StoreId store, int64 now)
 {
 	pg_atomic_write_u64(&lt_leases[hold].due[store], (uint64) -now);
 	pg_memory_barrier();
@@ -233,5 +233,5 @@ lt_renew_all_now(StoreId store)
 
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-			force_due(i, store, now);
+			due_force(i, store, now);
 }

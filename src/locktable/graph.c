@@ -28,14 +28,14 @@
 #include "locktable/locktable_int.h"
 
 /*
- * kinds_ahead --- which kinds of holds keep somebody from the key who has to be
+ * graph_kinds_ahead --- which kinds of holds keep somebody from the key who has to be
  * through before the session can ask the store
  *
  * That is who cannot have the key together with the session, or with one behind him
  * that is ahead of it: all of them have to come to the front before it.
  */
 static uint32
-kinds_ahead(const LrKey *key, LrIndex session)
+graph_kinds_ahead(const LrKey *key, LrIndex session)
 {
 	const LrWait *w = lt_wait_of(session);
 	uint32		behind = KIND_BIT(w->terms.kind);
@@ -60,7 +60,7 @@ kinds_ahead(const LrKey *key, LrIndex session)
 }
 
 static void
-copy_wait(LrIndex session, KeyWait *wait)
+graph_copy_wait(LrIndex session, KeyWait *wait)
 {
 	const LrSession *s = &lt_sessions[session];
 	const LrKey *key = &lt_keys[s->wait.key];
@@ -74,7 +74,7 @@ copy_wait(LrIndex session, KeyWait *wait)
 }
 
 static void
-copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
+graph_copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
 {
 	const LrHold *h = &lt_holds[hold];
 
@@ -86,13 +86,13 @@ copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
 }
 
 /*
- * lock_awaited_key --- the lock of the partition of the key that it waits for
+ * graph_lock_awaited --- the lock of the partition of the key that it waits for
  *
  * Acquired in shared mode; NULL, and nothing is acquired, if it does not wait.
  * While the lock is held the wait cannot end.
  */
 static LWLock *
-lock_awaited_key(LrIndex session)
+graph_lock_awaited(LrIndex session)
 {
 	const LrWait *w = &lt_sessions[session].wait;
 	uint32		hash = w->hash;
@@ -117,7 +117,7 @@ lock_awaited_key(LrIndex session)
 int
 lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 {
-	LWLock	   *lock = lock_awaited_key(session);
+	LWLock	   *lock = graph_lock_awaited(session);
 	int64		now = lr_now();
 	const LrKey *key;
 	KindId		kind;
@@ -129,7 +129,7 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 		return 0;
 	key = &lt_keys[lt_wait_of(session)->key];
 	kind = lt_wait_of(session)->terms.kind;
-	ahead = kinds_ahead(key, session);
+	ahead = graph_kinds_ahead(key, session);
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
 		bool		is_awaited = (ahead & KIND_BIT(lt_holds[i].kind)) != 0 ||
@@ -138,11 +138,11 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 		if (!lt_is_live(i, now) || (lt_holds[i].session == session && !is_awaited))
 			continue;
 		if (n < room)
-			copy_holder(i, is_awaited, &holders[n]);
+			graph_copy_holder(i, is_awaited, &holders[n]);
 		n++;
 		waits = waits || is_awaited;
 	}
-	copy_wait(session, wait);
+	graph_copy_wait(session, wait);
 	LWLockRelease(lock);
 	return waits ? n : 0;
 }
@@ -249,7 +249,7 @@ lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
 bool
 lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 {
-	LWLock	   *lock = lock_awaited_key(LrMyProcNumber);
+	LWLock	   *lock = graph_lock_awaited(LrMyProcNumber);
 	int64		now = lr_now();
 	const LrKey *key;
 

@@ -43,10 +43,10 @@
 #include "store/stores.h"
 
 /*
- * renewed_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
+ * handover_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
  */
 static int64
-renewed_lease_ms(const LrHold *h)
+handover_lease_ms(const LrHold *h)
 {
 	int64		lease_ms = 0;
 
@@ -62,33 +62,34 @@ renewed_lease_ms(const LrHold *h)
 }
 
 /*
- * enough_left --- more of the lease than the commit guard wants
+ * handover_enough_left --- more of the lease than the commit guard wants
  */
 static bool
-enough_left(int64 lease_ms, int64 left)
+handover_enough_left(int64 lease_ms, int64 left)
 {
 	return left > lr_commit_margin(lease_ms * LR_US_PER_MS);
 }
 
 /*
- * may_pass --- can this lock serve the next session as it is?
+ * handover_fits --- can this lock serve the next session as it is?
  *
  * What the store knows of it, its kind, a count of one and a renewed lease, must be
  * what the next one wants.
  */
 static bool
-may_pass(KindId kind, int64 lease_ms, int64 left, const LrWait *w)
+handover_fits(KindId kind, int64 lease_ms, int64 left, const LrWait *w)
 {
 	return w->terms.kind == kind &&
 		w->terms.renewed && w->terms.lease_ms == lease_ms &&
-		w->terms.keep_until == 0 && !w->trying && enough_left(lease_ms, left);
+		w->terms.keep_until == 0 && !w->trying &&
+		handover_enough_left(lease_ms, left);
 }
 
 /*
- * hand_to_head --- the hold goes to the first of the queue
+ * handover_to_head --- the hold goes to the first of the queue
  */
 static void
-hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
+handover_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
@@ -118,13 +119,13 @@ hand_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 }
 
 /*
- * has_had_its_turns --- is it time to let others try?
+ * handover_had_turns --- is it time to let others try?
  *
  * Not while Redis is away: nobody could give the lock back, or get it again for
  * the rest of a lease.
  */
 static bool
-has_had_its_turns(const LrHold *h, const LrKey *key)
+handover_had_turns(const LrHold *h, const LrKey *key)
 {
 	if (key->handoffs < lr_max_handoffs)
 		return false;
@@ -133,10 +134,10 @@ has_had_its_turns(const LrHold *h, const LrKey *key)
 }
 
 /*
- * is_alone --- does no other session have the key beside it?
+ * handover_is_alone --- does no other session have the key beside it?
  */
 static bool
-is_alone(LrIndex hold, int64 now)
+handover_is_alone(LrIndex hold, int64 now)
 {
 	for (LrIndex i = lt_key_of(hold)->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (i != hold && lt_is_live(i, now))
@@ -154,28 +155,31 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
-	int64		now = lr_now();
-	int64		left = lt_deadline(hold) - now;
+	int64		now;
+	int64		left;
 	int64		lease_ms;
 
-	if (key->queue_head == LR_NONE || has_had_its_turns(h, key) ||
-		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over ||
-		!is_alone(hold, now))
+	if (key->queue_head == LR_NONE || handover_had_turns(h, key) ||
+		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over)
 		return false;
-	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : renewed_lease_ms(h);
+	now = lr_now();
+	if (!handover_is_alone(hold, now))
+		return false;
+	left = lt_deadline(hold) - now;
+	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : handover_lease_ms(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
 		h->keep_until > now || lt_is_at_any_old_place(h) ||
-		!may_pass(h->kind, lease_ms, left, lt_wait_of(key->queue_head)))
+		!handover_fits(h->kind, lease_ms, left, lt_wait_of(key->queue_head)))
 		return false;
-	hand_to_head(hold, lease_ms, wakes);
+	handover_to_head(hold, lease_ms, wakes);
 	return true;
 }
 
 /*
- * pass_on --- a handed lock does not stay with the session it was handed to
+ * handover_pass_on --- a handed lock does not stay with the session it was handed to
  */
 static void
-pass_on(LrIndex hold, WakeList *wakes)
+handover_pass_on(LrIndex hold, WakeList *wakes)
 {
 	if (lt_hand_over(hold, wakes))
 		return;
@@ -197,7 +201,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	int64		deadline = lt_deadline(handed);
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
-	if (!enough_left(h->handed_lease_ms, deadline - lr_now()))
+	if (!handover_enough_left(h->handed_lease_ms, deadline - lr_now()))
 	{
 		lt_back_to_queue(LrMyProcNumber, true);
 		lt_make_orphan(handed, wakes);
@@ -223,7 +227,7 @@ lt_refuse_handed(WakeList *wakes)
 	LrIndex		handed = w->handed;
 
 	(void) lt_leave_queue(LrMyProcNumber);
-	pass_on(handed, wakes);
+	handover_pass_on(handed, wakes);
 }
 
 /*
@@ -236,7 +240,7 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 {
 	LrIndex		handed = lt_wait_of(session)->handed;
 
-	pass_on(handed, wakes);
+	handover_pass_on(handed, wakes);
 	lt_back_to_queue(session, false);
 }
 
@@ -252,7 +256,7 @@ lt_pass_on(LrIndex hold)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_HELD)
-		pass_on(hold, &wakes);
+		handover_pass_on(hold, &wakes);
 	else if (h->state == HOLD_LOST)
 		lt_drop_lost_locked(hold, &wakes);
 	lt_unlock(lock, &wakes);

@@ -36,8 +36,15 @@ lt_hold_name(LrIndex hold)
 	return lt_key_of(hold)->name;
 }
 
+/* The lease of a hold only gets longer, so this is no later than it ends. */
+int64
+lt_lease_end(LrIndex hold)
+{
+	return lt_deadline(hold);
+}
+
 static void
-copy_view(LrIndex hold, HoldView *view)
+hold_copy_view(LrIndex hold, HoldView *view)
 {
 	const LrHold *h = &lt_holds[hold];
 
@@ -84,14 +91,14 @@ lt_look(LrIndex hold, HoldView *view)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_SHARED);
-	copy_view(hold, view);
+	hold_copy_view(hold, view);
 	LWLockRelease(lock);
 	if (view->state != HOLD_HELD || view->deadline > lr_now())
 		return;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_lose_if_expired(hold, &wakes);
-	copy_view(hold, view);
+	hold_copy_view(hold, view);
 	lt_unlock(lock, &wakes);
 }
 
@@ -255,7 +262,7 @@ lt_begin_release(LrIndex hold, HoldView *view)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_lose_if_expired(hold, &wakes);
-	copy_view(hold, view);
+	hold_copy_view(hold, view);
 	if (h->state == HOLD_LOST)
 		start = RELEASE_LOST;
 	else if (lt_hand_over(hold, &wakes))
@@ -267,10 +274,10 @@ lt_begin_release(LrIndex hold, HoldView *view)
 }
 
 /*
- * note_stay --- the key has been here from then on; see lt_key_stayed_here
+ * hold_note_stay --- the key has been here from then on; see lt_key_stayed_here
  */
 static void
-note_stay(LrIndex hold, int64 from)
+hold_note_stay(LrIndex hold, int64 from)
 {
 	lt_key_of(hold)->here_from = from;
 	lt_key_of(hold)->here_kind = lt_holds[hold].kind;
@@ -287,7 +294,7 @@ lt_end_release(LrIndex hold, StoreId store, int receivers)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
 	lt_begin_pause(lt_key_of(hold), receivers, pause);
-	note_stay(hold, h->here_from);
+	hold_note_stay(hold, h->here_from);
 	lt_forget_trace(h, store);
 	if (h->traces != 0)
 		lt_leave_to_watchdog(hold, &wakes);
@@ -314,9 +321,9 @@ lt_orphan(LrIndex hold, int64 sent_at)
 
 	/* It was ours until then, and the store does not answer since. */
 	if (lr_store_can(h->store, STORE_SERVER_ONLY))
-		note_stay(hold, h->here_from);
+		hold_note_stay(hold, h->here_from);
 	else
-		note_stay(hold, sent_at != 0 ? sent_at : lr_now());
+		hold_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }

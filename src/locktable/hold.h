@@ -39,9 +39,10 @@ typedef struct HoldView
 	char		taken_by[LR_OWNER_MAX];
 } HoldView;
 
-/* Owner number and name, while the hold is there. */
+/* Owner number and name, while the hold is there, and the end of its lease. */
 extern uint64 lt_owner(LrIndex hold);
 extern const char *lt_hold_name(LrIndex hold);
+extern int64 lt_lease_end(LrIndex hold);
 
 /* Where it is, and whether it is still there. */
 extern void lt_place(LrIndex hold, StoreId *store, uint32 *moves);

@@ -30,13 +30,13 @@ pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 LrSession  *lt_sessions = NULL;
 
 static int
-bucket_count(void)
+lt_bucket_count(void)
 {
 	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks));
 }
 
 static int
-block_count(void)
+lt_block_count(void)
 {
 	return (lr_max_locks + DUE_BLOCK - 1) / DUE_BLOCK;
 }
@@ -46,12 +46,12 @@ locktable_shmem_size(void)
 {
 	Size		size = MAXALIGN(sizeof(LrTable));
 
-	size = add_size(size, MAXALIGN(mul_size(bucket_count(), sizeof(LrIndex))));
+	size = add_size(size, MAXALIGN(mul_size(lt_bucket_count(), sizeof(LrIndex))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
 	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
 	for (int s = 0; s < STORE_COUNT; s++)
-		size = add_size(size, MAXALIGN(mul_size(block_count(), sizeof(pg_atomic_uint64))));
+		size = add_size(size, MAXALIGN(mul_size(lt_block_count(), sizeof(pg_atomic_uint64))));
 	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(LrSession))));
 	return size;
 }
@@ -63,7 +63,7 @@ locktable_lwlocks(void)
 }
 
 static char *
-carve(char **area, Size size)
+lt_carve(char **area, Size size)
 {
 	char	   *p = *area;
 
@@ -72,11 +72,11 @@ carve(char **area, Size size)
 }
 
 static void
-init_table(void)
+lt_init_table(void)
 {
 	lt_table->max_locks = lr_max_locks;
-	lt_table->nbuckets = bucket_count();
-	lt_table->nblocks = block_count();
+	lt_table->nbuckets = lt_bucket_count();
+	lt_table->nblocks = lt_block_count();
 	lt_table->nsessions = MaxBackends;
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
@@ -120,17 +120,17 @@ locktable_shmem_init(void)
 	char	   *area = ShmemInitStruct("lockredis lock table",
 									   locktable_shmem_size(), &found);
 
-	lt_table = (LrTable *) carve(&area, sizeof(LrTable));
-	lt_buckets = (LrIndex *) carve(&area, bucket_count() * sizeof(LrIndex));
-	lt_keys = (LrKey *) carve(&area, lr_max_locks * sizeof(LrKey));
-	lt_holds = (LrHold *) carve(&area, lr_max_locks * sizeof(LrHold));
-	lt_leases = (LrLease *) carve(&area, lr_max_locks * sizeof(LrLease));
+	lt_table = (LrTable *) lt_carve(&area, sizeof(LrTable));
+	lt_buckets = (LrIndex *) lt_carve(&area, lt_bucket_count() * sizeof(LrIndex));
+	lt_keys = (LrKey *) lt_carve(&area, lr_max_locks * sizeof(LrKey));
+	lt_holds = (LrHold *) lt_carve(&area, lr_max_locks * sizeof(LrHold));
+	lt_leases = (LrLease *) lt_carve(&area, lr_max_locks * sizeof(LrLease));
 	for (int s = 0; s < STORE_COUNT; s++)
-		lt_block_due[s] = (pg_atomic_uint64 *) carve(&area,
-													 block_count() * sizeof(pg_atomic_uint64));
-	lt_sessions = (LrSession *) carve(&area, MaxBackends * sizeof(LrSession));
+		lt_block_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
+													 lt_block_count() * sizeof(pg_atomic_uint64));
+	lt_sessions = (LrSession *) lt_carve(&area, MaxBackends * sizeof(LrSession));
 	if (!found)
-		init_table();
+		lt_init_table();
 }
 
 /* ----------
@@ -264,7 +264,7 @@ lt_free_hold(LrIndex hold)
 
 /* nbuckets is a multiple of LT_PARTITIONS: a bucket is in one partition. */
 static LrIndex *
-bucket_of(uint32 hash)
+lt_bucket_of(uint32 hash)
 {
 	return &lt_buckets[hash & (lt_table->nbuckets - 1)];
 }
@@ -274,7 +274,7 @@ lt_find_key(const char *name, int len, uint32 hash)
 {
 	LrIndex		i;
 
-	for (i = *bucket_of(hash); i != LR_NONE; i = lt_keys[i].next)
+	for (i = *lt_bucket_of(hash); i != LR_NONE; i = lt_keys[i].next)
 	{
 		LrKey	   *key = &lt_keys[i];
 
@@ -325,8 +325,8 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->subscription = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
-	key->next = *bucket_of(hash);
-	*bucket_of(hash) = i;
+	key->next = *lt_bucket_of(hash);
+	*lt_bucket_of(hash) = i;
 	return i;
 }
 
@@ -343,7 +343,7 @@ lt_key_unused(LrIndex key)
 		k->nfailed > 0 || k->nhanded > 0)
 		return;
 
-	link = bucket_of(k->hash);
+	link = lt_bucket_of(k->hash);
 	while (*link != key)
 		link = &lt_keys[*link].next;
 	*link = k->next;

@@ -30,10 +30,10 @@
  */
 
 /*
- * tell_loser --- its session is to be told by a signal, if it wanted that
+ * lose_tell --- its session is to be told by a signal, if it wanted that
  */
 static void
-tell_loser(const LrHold *h, WakeList *wakes)
+lose_tell(const LrHold *h, WakeList *wakes)
 {
 	OnLost		on_lost = ON_LOST_MARK;
 
@@ -81,7 +81,7 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 			   reason, taken_by);
 	wakes->watchdog = true;
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
-	tell_loser(h, wakes);
+	lose_tell(h, wakes);
 }
 
 /*
@@ -208,10 +208,10 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * forget_or_orphan --- it is gone from a store, but perhaps not from the other
+ * lose_forget_or_orphan --- it is gone from a store, but perhaps not from the other
  */
 static void
-forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
+lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
 {
 	lt_forget_trace(&lt_holds[hold], where);
 	if (lt_holds[hold].traces != 0)
@@ -231,7 +231,7 @@ lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 
 	lt_back_to_queue(h->session, true);
 	lt_nudge_front(key, wakes);
-	forget_or_orphan(hold, where, wakes);
+	lose_forget_or_orphan(hold, where, wakes);
 }
 
 /* ----------
@@ -274,10 +274,10 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
 }
 
 /*
- * find_owner --- the hold of the key that somebody has under that name
+ * lose_find_owner --- the hold of the key that somebody has under that name
  */
 static LrIndex
-find_owner(const LrKey *key, const char *owner_text)
+lose_find_owner(const LrKey *key, const char *owner_text)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
@@ -304,7 +304,7 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
-		hold = find_owner(&lt_keys[key], owner_text);
+		hold = lose_find_owner(&lt_keys[key], owner_text);
 	if (hold != LR_NONE && lt_holds[hold].state == HOLD_HELD)
 		lt_lose_locked(hold, where, reason, NULL, &wakes);
 	else if (hold != LR_NONE)

@@ -53,11 +53,13 @@ lt_pause_after(StoreId store, int receivers)
 void
 lt_begin_pause(LrKey *key, int receivers, int64 pause)
 {
-	int64		now = lr_now();
+	int64		now;
 
 	key->handoffs = 0;
-	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0) ||
-		now < key->no_pause_until)
+	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0))
+		return;
+	now = lr_now();
+	if (now < key->no_pause_until)
 		return;
 	key->paused_until = now + pause;
 	key->no_pause_until = key->paused_until + pause * VAIN_REST;

@@ -35,10 +35,10 @@
 #define AGAIN_STEP			(100 * LR_US_PER_MS)
 
 /*
- * longest_lease_ms --- that anybody may have asked the store for
+ * refused_longest_lease_ms --- that anybody may have asked the store for
  */
 static int64
-longest_lease_ms(const LrHold *h)
+refused_longest_lease_ms(const LrHold *h)
 {
 	int64		lease_ms = h->handed_lease_ms;
 
@@ -69,7 +69,7 @@ lt_note_end(LrIndex hold)
 	for (int s = 0; s < STORE_COUNT; s++)
 		if (h->not_after[s] != 0)
 			runs_until = lr_now() + lr_call_budget();
-	h->ends_at = runs_until + longest_lease_ms(h) * LR_US_PER_MS;
+	h->ends_at = runs_until + refused_longest_lease_ms(h) * LR_US_PER_MS;
 	if (h->state == HOLD_WAITING)
 		h->ends_at = Max(h->ends_at, lt_sessions[h->session].wait.terms.keep_until);
 	else
@@ -77,17 +77,17 @@ lt_note_end(LrIndex hold)
 }
 
 static int64
-pause_after(int refusals)
+refused_pause(int refusals)
 {
 	return AGAIN_FIRST << Min(refusals, AGAIN_DOUBLED);
 }
 
 /*
- * refuse_held --- it must be tried a few times more before its end, whoever
+ * refused_held --- it must be tried a few times more before its end, whoever
  * mends the cause
  */
 static void
-refuse_held(LrIndex hold, int64 now, Refusal *result)
+refused_held(LrIndex hold, int64 now, Refusal *result)
 {
 	int64		left = lt_deadline(hold) - now;
 
@@ -95,11 +95,11 @@ refuse_held(LrIndex hold, int64 now, Refusal *result)
 }
 
 /*
- * refuse_left --- of a lost one the session may not know yet, so its scopes are
+ * refused_left --- of a lost one the session may not know yet, so its scopes are
  * still there
  */
 static void
-refuse_left(LrIndex hold, int64 now, Refusal *result)
+refused_left(LrIndex hold, int64 now, Refusal *result)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -125,12 +125,12 @@ lt_refused(const DueItem *item, bool alone)
 	if (h->hash == hash && h->owner == item->owner)
 	{
 		result.first = h->refusals == 0;
-		result.again = now + pause_after(h->refusals++);
+		result.again = now + refused_pause(h->refusals++);
 		h->alone = h->alone || alone;
 		if (h->state == HOLD_HELD)
-			refuse_held(item->hold, now, &result);
+			refused_held(item->hold, now, &result);
 		else if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
-			refuse_left(item->hold, now, &result);
+			refused_left(item->hold, now, &result);
 	}
 	LWLockRelease(lock);
 	result.again += AGAIN_STEP - result.again % AGAIN_STEP;

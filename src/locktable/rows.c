@@ -30,7 +30,7 @@ typedef struct RowBuffer
 
 /* Partition lock held: no allocation.  False when there is no room. */
 static bool
-add_row(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since)
+rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since)
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrKey *key = &lt_keys[h->key];
@@ -66,7 +66,7 @@ add_row(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since
 }
 
 static bool
-add_key(RowBuffer *buf, const LrKey *key)
+rows_add_key(RowBuffer *buf, const LrKey *key)
 {
 	bool		ok = true;
 
@@ -78,26 +78,26 @@ add_key(RowBuffer *buf, const LrKey *key)
 		{
 			const LrWait *w = &lt_sessions[h->session].wait;
 
-			ok = add_row(buf, i, w->terms.scope, w->since);
+			ok = rows_add(buf, i, w->terms.scope, w->since);
 			continue;
 		}
 		if (h->scope[SCOPE_XACT].count > 0)
-			ok = add_row(buf, i, SCOPE_XACT, 0);
+			ok = rows_add(buf, i, SCOPE_XACT, 0);
 		if (ok && (h->scope[SCOPE_SESSION].count > 0 ||
 				   h->scope[SCOPE_XACT].count == 0))
-			ok = add_row(buf, i, SCOPE_SESSION, 0);
+			ok = rows_add(buf, i, SCOPE_SESSION, 0);
 	}
 	for (LrIndex s = key->queue_head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
-		ok = add_row(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
-					 lt_sessions[s].wait.since);
+		ok = rows_add(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
+					  lt_sessions[s].wait.since);
 	return ok;
 }
 
 /*
- * count_key --- as add_key
+ * rows_count_key --- as add_key
  */
 static void
-count_key(const LrKey *key, int64 *granted, int64 *waiting)
+rows_count_key(const LrKey *key, int64 *granted, int64 *waiting)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
@@ -124,13 +124,13 @@ lt_count_rows(int64 *granted, int64 *waiting)
 		LWLockAcquire(lock, LW_SHARED);
 		for (int b = p; b < lt_table->nbuckets; b += LT_PARTITIONS)
 			for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
-				count_key(&lt_keys[i], granted, waiting);
+				rows_count_key(&lt_keys[i], granted, waiting);
 		LWLockRelease(lock);
 	}
 }
 
 static bool
-add_partition(RowBuffer *buf, int partition)
+rows_add_partition(RowBuffer *buf, int partition)
 {
 	LWLock	   *lock = lt_partition(partition);
 	bool		ok = true;
@@ -138,7 +138,7 @@ add_partition(RowBuffer *buf, int partition)
 	LWLockAcquire(lock, LW_SHARED);
 	for (int b = partition; ok && b < lt_table->nbuckets; b += LT_PARTITIONS)
 		for (LrIndex i = lt_buckets[b]; ok && i != LR_NONE; i = lt_keys[i].next)
-			ok = add_key(buf, &lt_keys[i]);
+			ok = rows_add_key(buf, &lt_keys[i]);
 	LWLockRelease(lock);
 	return ok;
 }
@@ -157,7 +157,7 @@ lt_rows(int *nrows)
 	{
 		int			before = buf.used;
 
-		while (!add_partition(&buf, p))
+		while (!rows_add_partition(&buf, p))
 		{
 			buf.used = before;
 			buf.size *= 2;

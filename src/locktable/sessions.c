@@ -131,13 +131,13 @@ lt_wake_session(LrIndex session)
 }
 
 /*
- * signal_loser --- lockredis.on_lost: end the statement or the session
+ * sessions_signal --- lockredis.on_lost: end the statement or the session
  *
  * Never once its transaction is past pre-commit: it could only be cut in the
  * wait for a synchronous standby then, which would not undo its commit.
  */
 static void
-signal_loser(const Loser *loser)
+sessions_signal(const Loser *loser)
 {
 	LrSession  *s = &lt_sessions[loser->session];
 	LWLock	   *lock = lt_signal_lock(loser->session);
@@ -147,7 +147,8 @@ signal_loser(const Loser *loser)
 		pg_atomic_read_u32(&s->nlost) > 0)
 	{
 		s->signalled = true;
-		(void) kill(loser->pid, loser->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
+		(void) kill(loser->pid,
+					loser->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
 	}
 	LWLockRelease(lock);
 }
@@ -167,7 +168,7 @@ lt_wake(const WakeList *wakes)
 		lr_wake_watchdog();
 	for (int i = 0; i < wakes->nlosers; i++)
 		if (losers[i].session != LrMyProcNumber)
-			signal_loser(&losers[i]);
+			sessions_signal(&losers[i]);
 }
 
 /*
@@ -197,7 +198,7 @@ lt_wake_all_waiters(void)
  */
 
 static void
-mark_committing(bool committing)
+sessions_mark_committing(bool committing)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
@@ -210,24 +211,24 @@ mark_committing(bool committing)
 void
 lt_begin_commit(void)
 {
-	mark_committing(true);
+	sessions_mark_committing(true);
 }
 
 void
 lt_end_commit(void)
 {
-	mark_committing(false);
+	sessions_mark_committing(false);
 }
 
 /*
- * let_signals_arrive --- run the handlers of what was sent to this process
+ * sessions_let_signals_arrive --- run the handlers of what was sent to this process
  *
  * kill() has made the signal pending when it returns, but does not wait until
  * another process has run its handler.  To unblock a pending signal does: at
  * least one is delivered before sigprocmask() returns, and there are two kinds.
  */
 static void
-let_signals_arrive(void)
+sessions_let_signals_arrive(void)
 {
 	sigset_t	signals;
 	sigset_t	before;
@@ -260,7 +261,7 @@ lt_take_signal(void)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	s->signalled = false;
 	LWLockRelease(lock);
-	let_signals_arrive();
+	sessions_let_signals_arrive();
 	return true;
 }
 

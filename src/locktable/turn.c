@@ -73,10 +73,10 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 }
 
 /*
- * give_up --- leave the queue without the lock; partition lock held
+ * turn_give_up --- leave the queue without the lock; partition lock held
  */
 static void
-give_up(WakeList *wakes)
+turn_give_up(WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		key = w->key;
@@ -97,16 +97,16 @@ lt_give_up(LrIndex hold)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	give_up(&wakes);
+	turn_give_up(&wakes);
 	lt_free_hold(hold);			/* and the key's entry, if this was all */
 	lt_unlock(lock, &wakes);
 }
 
 /*
- * note_unanswered --- a create of that owner may have run, or may yet
+ * turn_note_unanswered --- a create of that owner may have run, or may yet
  */
 static void
-note_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
+turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
 {
 	lt_first_trace(h, store, owner);
 	h->not_after[store] = not_after;
@@ -125,8 +125,8 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, int64 not_after)
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	note_unanswered(h, store, owner, not_after);
-	give_up(&wakes);
+	turn_note_unanswered(h, store, owner, not_after);
+	turn_give_up(&wakes);
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }
@@ -147,7 +147,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
 	w->hold = fresh;
-	note_unanswered(h, store, owner, not_after);
+	turn_note_unanswered(h, store, owner, not_after);
 	lt_make_orphan(*hold, &wakes);
 	w->woken_at = 0;			/* that was our own doing */
 	lt_unlock(lock, &wakes);
@@ -190,11 +190,11 @@ lt_fail_waiters(LrIndex hold)
 }
 
 /*
- * front_turn --- we are in front: may we ask the store?
+ * turn_in_front --- we are in front: may we ask the store?
  */
 static TurnResult
-front_turn(LrKey *key, LrWait *w, int64 now, int64 retry_at,
-		   int64 *look_again, WakeList *wakes)
+turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
+			  int64 *look_again, WakeList *wakes)
 {
 	LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber, w->terms.kind,
 											 now, wakes);
@@ -249,7 +249,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 		turn = TURN_HANDED;
 	else if (w->in_front)
 	{
-		turn = front_turn(key, w, now, retry_at, look_again, &wakes);
+		turn = turn_in_front(key, w, now, retry_at, look_again, &wakes);
 		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
 	}
 	else

@@ -89,14 +89,14 @@ lt_wake_waiter(const char *name, int name_len)
 }
 
 /*
- * pass_over --- let the next go before one in front that does not move
+ * watch_pass_over --- let the next go before one in front that does not move
  *
  * Partition lock held.  It keeps the place behind that one; it may be stopped, or
  * in the middle of a request, and goes on from there.  The others in front need not
  * hear of it, if it was not alone in the way.
  */
 static void
-pass_over(LrKey *key, LrIndex session, WakeList *wakes)
+watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
 	LrIndex		next = lt_wait_of(key->front_tail)->next;
@@ -117,10 +117,10 @@ pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 }
 
 /*
- * ignores --- does not do what it was woken for, or wanted to do by itself?
+ * watch_is_ignoring --- does not do what it was woken for, or wanted to do by itself?
  */
 static bool
-ignores(const LrWait *w, int64 now)
+watch_is_ignoring(const LrWait *w, int64 now)
 {
 	int64		since = w->woken_at != 0 ? w->woken_at : w->looks_at;
 
@@ -141,17 +141,17 @@ lt_pass_over_sleepers(void)
 		LWLock	   *lock;
 
 		/* A look without the lock, to leave the many others alone. */
-		if (!ignores(w, now))
+		if (!watch_is_ignoring(w, now))
 			continue;
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
-		if (!ignores(w, now) || w->hash != hash)
+		if (!watch_is_ignoring(w, now) || w->hash != hash)
 			 /* it has run meanwhile */ ;
 		else if (w->state == WAIT_HANDED)
 			lt_take_handed_back(i, &wakes);
 		else if (w->in_front)
-			pass_over(&lt_keys[w->key], i, &wakes);
+			watch_pass_over(&lt_keys[w->key], i, &wakes);
 		LWLockRelease(lock);
 		lt_wake(&wakes);
 	}

@@ -110,12 +110,20 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
 
 /*
  * ask_run_until --- neighbours of the same store together
+ *
+ * Who leaves while one store is asked has not asked the next: what is of that has
+ * surely not reached it.
  */
 void
 ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 {
 	int			n;
 
+	for (int i = 0; i < nops; i++)
+	{
+		ops[i].outcome = STORE_DOWN;
+		ops[i].sent_at = 0;
+	}
 	for (int i = 0; i < nops; i += n)
 	{
 		n = 1;

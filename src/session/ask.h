@@ -56,7 +56,8 @@ extern void ask_run_many(StoreOp *ops, int nops, StoreStep how);
 
 /*
  * The same until that time at most, and whoever catches what it raises has to
- * call ask_abandon() himself, which is what gives the operations outcomes.
+ * call ask_abandon() himself, which is what gives those an outcome that were under
+ * way.
  */
 extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how);
 extern void ask_abandon(void);

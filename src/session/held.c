@@ -161,14 +161,12 @@ HeldEntry *
 held_complete(LrIndex hold, CommitGuard guard)
 {
 	HeldEntry  *entry = held_index_lookup(held_index, reserved_key);
-	HoldView	view;
 
 	entry->hold = hold;
 	entry->key.data = lt_hold_name(hold);
 	is_reserved = false;
 
-	lt_look(hold, &view);
-	held_deadline_floor = Min(held_deadline_floor, view.deadline);
+	held_deadline_floor = Min(held_deadline_floor, lt_lease_end(hold));
 	held_tighten_guard(entry, guard);
 	return entry;
 }

@@ -131,11 +131,9 @@ release_reserve(int n)
 static int64
 release_keep_ms(const HoldView *view)
 {
-	int64		now = lr_now();
-
-	if (view->keep_until <= now)
+	if (view->keep_until == 0)
 		return 0;
-	return lr_ms_up(view->keep_until - now);
+	return Max(lr_ms_up(view->keep_until - lr_now()), 0);
 }
 
 /*
@@ -254,6 +252,7 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 static void
 release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 {
+	Assert(op->outcome != STORE_PENDING);
 	switch (op->outcome)
 	{
 		case STORE_OK:

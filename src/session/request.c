@@ -23,6 +23,8 @@
 int64
 request_ttl_ms(const LockTerms *terms)
 {
+	if (terms->keep_until == 0)
+		return terms->lease_ms;
 	return Max(terms->lease_ms, lr_ms_up(terms->keep_until - lr_now()));
 }
 

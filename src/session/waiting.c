@@ -503,14 +503,13 @@ wait_end_at_limit(bool limit_raises)
 static int64
 wait_limit(bool *raises)
 {
-	int64		now = lr_now();
 	int64		wait = acq.request->wait_us;
 
 	*raises = LockTimeout > 0 &&
 		(wait == WAIT_FOREVER || LockTimeout * LR_US_PER_MS < wait);
 	if (*raises)
-		return now + LockTimeout * LR_US_PER_MS;
-	return wait == WAIT_FOREVER ? LR_NEVER : now + wait;
+		return lr_now() + LockTimeout * LR_US_PER_MS;
+	return wait == WAIT_FOREVER ? LR_NEVER : lr_now() + wait;
 }
 
 /*
@@ -553,7 +552,7 @@ wait_until_had(LrIndex *hold)
 					 errmsg("could not reach the lock store"),
 					 errdetail("It failed the session of this server that was first in the queue for the same key.")));
 
-		if (lr_now() >= limit && (asked || turn == TURN_WAIT))
+		if ((asked || turn == TURN_WAIT) && lr_now() >= limit)
 		{
 			wait_end_at_limit(limit_raises);
 			return false;
@@ -561,9 +560,9 @@ wait_until_had(LrIndex *hold)
 		if (turn == TURN_TRY)
 		{
 			asked = true;
-			acq.asked_at = lr_now();
 			if (wait_ask_as_head(subscribed, hold))
 				return true;
+			acq.asked_at = lr_now();
 		}
 		else
 			wait_sleep(Min(look_again, limit));

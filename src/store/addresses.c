@@ -228,11 +228,26 @@ addresses_drop_wish(const AddressWish *wish)
 	LWLockRelease(hosts_lock);
 }
 
+/*
+ * addresses_restart --- see addresses.h
+ *
+ * What was found for the same name is as good as before: only the user, the
+ * password or the database may be another.  Another name's would be old by the
+ * time it is named again.
+ */
 void
-addresses_forget(void)
+addresses_restart(const char *host, int port)
 {
 	LWLockAcquire(hosts_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ADDRESSES_MAX; i++)
-		clear_host(&hosts[i]);
+	{
+		HostEntry  *h = &hosts[i];
+
+		if (h->port != port || strcmp(h->host, host) != 0)
+			clear_host(h);
+		h->failures = 0;
+		h->concluded_at = 0;
+		pg_atomic_write_u32(&h->wanted, 0);
+	}
 	LWLockRelease(hosts_lock);
 }

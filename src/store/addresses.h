@@ -79,7 +79,10 @@ extern void addresses_publish(const AddressWish *wish, const NodeAddresses *foun
 /* What is known is good enough. */
 extern void addresses_drop_wish(const AddressWish *wish);
 
-/* The settings name other nodes: nothing is known, nothing wanted. */
-extern void addresses_forget(void);
+/*
+ * The settings have changed and name this host now: nothing is wanted, and
+ * nothing known but of it.
+ */
+extern void addresses_restart(const char *host, int port);
 
 #endif							/* LR_ADDRESSES_H */

@@ -123,10 +123,11 @@ renewals_expire(Renewals *r, int64 now)
 {
 	bool		more;
 
-	if (now >= r->next_look)
-		(void) lt_collect_due(r->batch.id, now, false,
-							  Max(r->health.next_try, now + EXPIRY_INTERVAL),
-							  NULL, 0, &more);
+	if (now < r->next_look)
+		return;
+	(void) lt_collect_due(r->batch.id, now, false,
+						  Max(r->health.next_try, now + EXPIRY_INTERVAL),
+						  NULL, 0, &more);
 	if (r->under_way)
 		r->next_look = now + EXPIRY_INTERVAL;
 }

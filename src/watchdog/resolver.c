@@ -45,6 +45,7 @@
 #include "storage/pg_shmem.h"
 #include "utils/ps_status.h"
 
+#include "settings.h"
 #include "store/addresses.h"
 #include "store/node.h"
 #include "watchdog/resolver.h"
@@ -481,13 +482,22 @@ resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	return 0;
 }
 
+/*
+ * resolver_restart --- see resolver.h
+ *
+ * At once, whatever is under way.
+ */
 void
-resolver_restart(void)
+resolver_restart(NodeId node)
 {
+	const RedisUrl *url = lr_redis_url;
+
 	close_pipe();
 	if (resolver.pid != 0)
 		(void) kill(resolver.pid, SIGKILL);
-	addresses_forget();
+	addresses_restart(url->host, url->port);
+	if (redis_url_has_name(url))
+		addresses_want(node, url->host, url->port, WANT_REACHABLE);
 }
 
 /*

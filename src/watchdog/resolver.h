@@ -30,8 +30,8 @@ typedef bool (*NodeServes) (NodeId node);
 extern void resolver_step(NodeServes serves);
 extern int	resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
-/* The settings name other hosts: whatever is under way is of no use. */
-extern void resolver_restart(void);
+/* The settings of this node have changed: resolve its name, and no other. */
+extern void resolver_restart(NodeId node);
 
 /* At the end of the watchdog: leave no process behind. */
 extern void resolver_stop(void);

@@ -201,7 +201,7 @@ reload_settings(void)
 	if (epoch == lr_url_epoch || store == STORE_COUNT)
 		return;
 	node_set_silent(lr_store(store)->node, false);
-	resolver_restart();
+	resolver_restart(lr_store(store)->node);
 	node_set_place(lr_place);
 	if (place != lr_place)
 		fallback_new_place(store);

@@ -13,6 +13,12 @@
  *	  END LOOP; END $$
  *	  SELECT bench_result()		-- as the answer in client.h, without "ok"
  *
+ * or in one query, with a row for each turn:
+ *
+ *	  SELECT count(redis_lock(bench_key())), count(bench_locked()),
+ *		count(bench_unlocking()), count(redis_unlock(bench_key()))
+ *	  FROM (SELECT bench_turns() OFFSET 0) AS turn
+ *
  * Statements without a loop, which are timed by their sender, count and check
  * with
  *
@@ -29,6 +35,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "funcapi.h"
 #include "utils/builtins.h"
 
 #include "client.h"
@@ -37,6 +44,7 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(bench_begin);
 PG_FUNCTION_INFO_V1(bench_next);
+PG_FUNCTION_INFO_V1(bench_turns);
 PG_FUNCTION_INFO_V1(bench_key);
 PG_FUNCTION_INFO_V1(bench_number);
 PG_FUNCTION_INFO_V1(bench_locked);
@@ -100,8 +108,11 @@ bench_attach(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-Datum
-bench_next(PG_FUNCTION_ARGS)
+/*
+ * next_turn --- is there one more turn?  Its key is in key_text then.
+ */
+static bool
+next_turn(void)
 {
 	bool		more = client_next(&client);
 
@@ -112,7 +123,27 @@ bench_next(PG_FUNCTION_ARGS)
 		snprintf(VARDATA(key_text.data), sizeof(key_text.data) - VARHDRSZ,
 				 "%s:%d", prefix, client.key);
 	SET_VARSIZE(key_text.data, VARHDRSZ + strlen(VARDATA(key_text.data)));
-	PG_RETURN_BOOL(more);
+	return more;
+}
+
+Datum
+bench_next(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(next_turn());
+}
+
+/* In a target list: the executor asks for a row when it has done with the last. */
+Datum
+bench_turns(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *context;
+
+	if (SRF_IS_FIRSTCALL())
+		(void) SRF_FIRSTCALL_INIT();
+	context = SRF_PERCALL_SETUP();
+	if (next_turn())
+		SRF_RETURN_NEXT(context, BoolGetDatum(true));
+	SRF_RETURN_DONE(context);
 }
 
 Datum

@@ -342,8 +342,35 @@ poll_until(
 			"SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") eq
 		  'Extension';
 	});
+
+# It has not read yet that the name is another one now: nobody is asked for the old
+# one on its account, which would keep the process from those who use the new one.
+my $old = askers('a');
+$node->set('lockredis.url' => 'redis://b.shim.test');
+$two->query_is("SELECT redis_try_lock('new')", 't', 'the new name is asked for');
+pause(1.5);
+is(scalar askers('a'), $old, 'and the old one no more');
+$two->query_is("SELECT redis_unlock('new')", 't', 'served there');
 $one->cancel;
 $one->wait(20)->fails('57014', qr/cancel/, 'a cancel ends it');
+$node->set('lockredis.url' => 'redis://a.shim.test');
+poll_until('the next process', sub { askers('a') > $old });
+
+#
+# Another database of the same Redis, while the process hangs: what is known of
+# the name goes on being good.
+#
+$node->set('lockredis.connect_timeout' => '1s');
+name_answers('a');
+$proxy->mode('pass');
+works_again($one);
+poll_until('the process to be reaped', sub { !children($watchdog) });
+name_hangs('a');
+$before = askers('a');
+$node->set('lockredis.url' => 'redis://a.shim.test/1');
+$one->query_is("SELECT redis_try_lock('k')", 't', 'at the known address');
+poll_until('the name to be asked for', sub { askers('a') > $before });
+$one->query_is("SELECT redis_unlock('k')", 't', 'and unlock');
 
 #
 # The watchdog ends, the server too: nothing is left, and nobody waits.

@@ -435,4 +435,35 @@ is($two->wait(20)->error, undef, 'killed: messages wake again');
 $_->quit foreach $one, $two;
 nothing_left($node, $redis, name => 'nothing is left after the crash');
 
+#
+# Redis does not answer, and the watchdog is woken again and again: the end of a
+# lease is seen all the same.
+#
+my $busy = LockRedis::Node->create(
+	'busy',
+	redis => $redis,
+	settings => {
+		'lockredis.lease' => '1s',
+		'lockredis.command_timeout' => '30s'
+	});
+$busy->wait_for_up;
+$watchdog = $busy->watchdog_pid;
+$one = $busy->session;
+$one->query("SET lockredis.on_lost = 'cancel'");
+$one->query("SELECT redis_lock('ends')");
+$one->start('SELECT pg_sleep(60)');
+$since = now();
+$redis->freeze;
+while ($one->is_running && now() - $since < 15)
+{
+	kill 'HUP', $watchdog;
+	select undef, undef, undef, 0.002;
+}
+cmp_ok(now() - $since, '<', 4, 'woken often: the holder of a lost lock is told');
+$redis->thaw;
+$one->wait(60)->fails('57014', qr/cancel/, 'woken often: by a cancel');
+$one->query_warns("SELECT redis_unlock('ends')", 'f', '01000', qr/lost/,
+	'woken often: it was lost');
+$one->quit;
+
 done_testing();

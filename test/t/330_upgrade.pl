@@ -49,7 +49,10 @@ is($meta->{version}, "$this.0", 'META.json');
 is($meta->{provides}{lockredis}{version}, "$this.0", 'META.json, what it provides');
 ok(-e "$top/$meta->{provides}{lockredis}{file}", 'META.json, in which file');
 like(PostgreSQL::Test::Utils::slurp_file("$top/Makefile"),
-	qr/^EXTVERSION = \Q$this\E$/m, 'Makefile');
+	qr/^EXTVERSION := .*default_version.* lockredis\.control\)$/m,
+	'Makefile, which asks the control file');
+like(PostgreSQL::Test::Utils::slurp_file("$top/lockredis.control"),
+	qr/^default_version = '\Q$this\E'$/m, 'lockredis.control');
 
 # ----------
 # The first version

@@ -18,7 +18,8 @@ my $node = LockRedis::Node->create(
 		'jit' => 'on',
 		'jit_above_cost' => 0,
 		'jit_inline_above_cost' => 0,
-		'jit_optimize_above_cost' => 0
+		'jit_optimize_above_cost' => 0,
+		'jit_dump_bitcode' => 'on'
 	});
 
 plan skip_all => 'PostgreSQL cannot compile here'
@@ -56,6 +57,13 @@ for my $call (@calls)
 	is($result->error, undef, "$sql: no error");
 	is($result->out, join("\n", ($expected) x 3), "$sql: right");
 }
+
+# Not by luck: whether the body of a function ends up in the query is the
+# compiler's own decision, with each of its versions, but its code is not there.
+my $queries = join '', map { PostgreSQL::Test::Utils::slurp_file($_) }
+  glob $node->data_dir . '/*.bc';
+like($queries, qr/lockredis_unlock/, 'the calls are in the compiled queries');
+ok($queries !~ /session_unlock/, 'what they call in turn is not');
 
 $session->query_is("SELECT count(*) FROM redis_locks WHERE key ~ '^key'",
 	'3', 'the views too');

@@ -23,7 +23,9 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/node.h"
+#include "store/redis/flight.h"
 #include "store/redis/node_batch.h"
+#include "store/redis/refusal.h"
 
 /*
  * A connection that was heard so short a time ago is not looked at before it is
@@ -33,120 +35,18 @@
  */
 #define HEARD_LATELY		(10 * LR_US_PER_MS)
 
-/* Sent again because a script was not loaded: somebody flushes all the time. */
-#define PASSES_MAX			4
-
 static void
 nbatch_finish(NodeBatch *b)
 {
 	if (batch_finish(&b->batch) && b->drop)
 		redis_conn_close(&b->conn);
-}
-
-/* ----------
- * Commands in flight
- * ----------
- */
-
-static RedisCommand *
-flight_oldest(NodeBatch *b)
-{
-	return b->flight_n > 0 ? &b->flight[b->flight_first] : NULL;
-}
-
-static void
-flight_land_oldest(NodeBatch *b)
-{
-	b->flight_first = (b->flight_first + 1) % FLIGHT_MAX;
-	b->flight_n--;
-}
-
-/*
- * flight_limit --- until when the reply to what is sent now is awaited at most
- */
-static int64
-flight_limit(const NodeBatch *b, int64 now)
-{
-	return Min(b->batch.deadline, now + lr_command_timeout * LR_US_PER_MS);
-}
-
-static void
-flight_note_progress(NodeBatch *b, int64 now)
-{
-	b->progress_at = now;
-	b->reply_until = flight_limit(b, now);
-}
-
-/*
- * flight_push --- remember what was put together: ops[first .. first + n)
- */
-static void
-flight_push(NodeBatch *b, int first, int n, uint64 starts_at, int64 now)
-{
-	RedisCommand *cmd = &b->flight[(b->flight_first + b->flight_n) % FLIGHT_MAX];
-
-	if (b->flight_n == 0)
-		flight_note_progress(b, now);
-	b->flight_n++;
-	cmd->first = first;
-	cmd->nops = n;
-	cmd->starts_at = starts_at;
-	cmd->encoded_at = now;
-}
-
-/*
- * flight_never_ran --- this command surely did not run for this operation
- *
- * One for the same operation on a connection that was lost may have.
- */
-static void
-flight_never_ran(StoreOp *op, const RedisCommand *cmd)
-{
-	if (op->sent_at >= cmd->encoded_at)
-		batch_mark_unsent(op);
-}
-
-/*
- * flight_ground --- the connection is gone: what becomes of commands in flight
- *
- * Of which no byte can have been read, those have not been sent.  Others may have
- * run: a create ends here, the rest stays open and may be repeated.
- */
-static void
-flight_ground(NodeBatch *b)
-{
-	RedisCommand *cmd;
-
-	while ((cmd = flight_oldest(b)) != NULL)
-	{
-		bool		sent = cmd->starts_at < b->conn.out.sent;
-
-		for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
-		{
-			StoreOp    *op = &b->batch.ops[i];
-
-			if (!sent)
-				flight_never_ran(op, cmd);
-			else if (op->kind == STORE_CREATE)
-				batch_settle(&b->batch, op, STORE_UNKNOWN);
-		}
-		flight_land_oldest(b);
-	}
+	Assert(b->batch.active || b->flight_n == 0);
 }
 
 /* ----------
  * The connection ends
  * ----------
  */
-
-static void
-pass_start(NodeBatch *b)
-{
-	b->next = 0;
-	b->in_full = b->missing;
-	b->missing = 0;
-	b->proving = false;
-}
 
 /*
  * nbatch_give_up --- nothing more will be sent or read for what is open
@@ -159,22 +59,6 @@ nbatch_give_up(NodeBatch *b, StoreOutcome unsent)
 	batch_give_up(&b->batch, unsent);
 	b->flight_n = 0;
 	nbatch_finish(b);
-}
-
-/*
- * nbatch_report_error --- have what a session was told in redis_lock_status too
- *
- * The watchdog says there itself what it finds, and what is due to this process
- * alone is nobody's business.
- */
-static void
-nbatch_report_error(const NodeBatch *b)
-{
-	const StoreError *error = &b->batch.error;
-
-	if (!b->patient &&
-		ERRCODE_TO_CATEGORY(error->sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
-		node_report_error(b->target.node, b->target.place, error->detail);
 }
 
 /*
@@ -192,11 +76,11 @@ nbatch_connection_gone(NodeBatch *b, bool try_again)
 		b->target.node != NODE_NONE)
 	{
 		b->reconnected = true;
-		pass_start(b);
+		flight_start_pass(b);
 		redis_conn_open(&b->conn, &b->target, b->batch.deadline);
 		return;
 	}
-	nbatch_report_error(b);
+	refusal_report(b);
 	nbatch_give_up(b, b->conn.failure.outcome);
 }
 
@@ -281,7 +165,7 @@ pass_encode_next(NodeBatch *b)
 {
 	StoreOp    *op = &b->batch.ops[b->next];
 	int			n = pass_group_size(b, b->next);
-	int64		now = lr_now();
+	int64		now = b->now != 0 ? b->now : lr_now();
 	uint64		starts_at = b->conn.out.put;
 
 	/* When nobody awaits the reply any more it may not run any more. */
@@ -306,24 +190,10 @@ pass_encode_next(NodeBatch *b)
 }
 
 /*
- * nbatch_refuse_rest --- the node does nothing for anybody
- */
-static void
-nbatch_refuse_rest(NodeBatch *b, StoreOutcome outcome)
-{
-	StoreBatch *batch = &b->batch;
-
-	for (int i = 0; i < batch->nops; i++)
-	{
-		if (batch->ops[i].outcome == STORE_PENDING)
-			batch_settle(batch, &batch->ops[i], outcome);
-	}
-}
-
-/*
  * pass_encode_proof --- ask whether the node runs scripts at all, with no key
  *
- * Without memory even for that, what was refused stays refused.
+ * Without memory even for that, what was refused stays refused; but what is under
+ * way is answered first.
  */
 static void
 pass_encode_proof(NodeBatch *b)
@@ -332,7 +202,8 @@ pass_encode_proof(NodeBatch *b)
 
 	if (!pass_put(b, 0, 0))
 	{
-		nbatch_refuse_rest(b, STORE_REFUSED);
+		if (b->flight_n == 0)
+			refusal_of_rest(b, STORE_REFUSED);
 		return;
 	}
 	b->proving = true;
@@ -375,161 +246,6 @@ pass_send(NodeBatch *b)
 }
 
 /* ----------
- * Error replies
- * ----------
- */
-
-/*
- * refusal_note --- the node refuses something, in these words
- */
-static void
-refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
-{
-	StoreError *error = &b->batch.error;
-
-	*error = b->conn.failure.error;
-	error->hint = outcome == STORE_DENIED && !redis_words_concern_all(words) ?
-		redis_rights_hint : NULL;
-	if (redis_words_begin(words, "FENCERANGE"))
-		error->sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
-	else if (outcome == STORE_DENIED)
-		error->sqlstate = ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION;
-	else
-		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
-	snprintf(error->detail, sizeof(error->detail), "The node answered: %s",
-			 words);
-	nbatch_report_error(b);
-
-	/*
-	 * A replica may have been a master when we connected, and whoever is not
-	 * authenticated may be after connecting again.
-	 */
-	if (redis_words_begin(words, "READONLY"))
-	{
-		b->drop = true;
-		redis_target_want_addresses(&b->target, WANT_MASTER);
-	}
-	if (redis_words_begin(words, "NOAUTH"))
-		b->drop = true;
-}
-
-/*
- * refusal_may_go_alone --- is this refusal of a command worth asking for each of
- * its locks?
- *
- * Redis checks the rights to all keys before it runs a script, so one key that
- * is not allowed keeps the others from being served.  The watchdog also wants
- * to know of a single one whether it is the lock or all locks.
- */
-static bool
-refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
-					 const char *words)
-{
-	return redis_op_group(&b->batch.ops[cmd->first]) > 1 &&
-		b->passes < PASSES_MAX && !redis_words_concern_all(words) &&
-		(cmd->nops > 1 || (b->patient && !b->runs_scripts));
-}
-
-/*
- * refusal_go_alone --- open again for the next pass, each in a command of its own
- *
- * Who has no right to a key is told so before the script runs; of other errors
- * nobody knows how far it came.
- */
-static void
-refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
-{
-	for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
-	{
-		b->batch.ops[i].alone = true;
-		if (outcome == STORE_DENIED)
-			flight_never_ran(&b->batch.ops[i], cmd);
-	}
-	b->doubt = true;
-}
-
-/*
- * refusal_of_one --- one lock of several has an error for a reply
- */
-static void
-refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
-{
-	char		words[REDIS_WORDS_MAX];
-	StoreOutcome outcome = redis_error_words(v, b->target.url.user, words,
-											 sizeof(words));
-
-	refusal_note(b, outcome, words);
-	op->own_fault = !redis_words_concern_all(words);
-	batch_settle(&b->batch, op, outcome);
-}
-
-/*
- * refusal_not_loaded --- the command did not run for want of its script; true if
- * it is open again, for the next pass
- */
-static bool
-refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
-{
-	StoreOp    *ops = &b->batch.ops[cmd->first];
-	bool		is_proof = cmd->nops == 0;
-	LuaId		script = REDIS_PROOF_SCRIPT;
-
-	if (!redis_words_begin(v->str, "NOSCRIPT") || b->passes >= PASSES_MAX ||
-		(!is_proof && !redis_op_script(ops, &script)))
-		return false;
-
-	b->missing |= SCRIPT_BIT(script);
-	for (int i = 0; i < cmd->nops; i++)
-		flight_never_ran(&ops[i], cmd);
-	if (is_proof)
-	{
-		b->passes++;
-		pass_start(b);
-	}
-	return true;
-}
-
-/*
- * refusal_take --- an error reply to a command
- *
- * If it was for several locks, one of them may be the cause.  They are tried
- * one by one, in the same batch: but only when a script without a key shows that
- * this node runs scripts, or thousands of commands would be refused one by one.
- */
-static void
-refusal_take(NodeBatch *b, const RedisCommand *cmd)
-{
-	const RedisValue *v = b->conn.in.values;
-	StoreOp    *ops = &b->batch.ops[cmd->first];
-	char		words[REDIS_WORDS_MAX];
-	StoreOutcome outcome;
-
-	if (refusal_not_loaded(b, cmd, v))
-		return;
-	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
-	if (cmd->nops > 0 && ops->kind == STORE_FACTS)
-	{
-		/* Not worth failing for. */
-		batch_settle(&b->batch, ops, outcome);
-		return;
-	}
-	refusal_note(b, outcome, words);
-	if (cmd->nops == 0)
-		nbatch_refuse_rest(b, outcome);
-	else if (refusal_may_go_alone(b, cmd, words))
-		refusal_go_alone(b, cmd, outcome);
-	else
-	{
-		for (int i = 0; i < cmd->nops; i++)
-		{
-			ops[i].own_fault = cmd->nops == 1 && !redis_words_concern_all(words) &&
-				(b->runs_scripts || !b->patient);
-			batch_settle(&b->batch, &ops[i], outcome);
-		}
-	}
-}
-
-/* ----------
  * Replies
  * ----------
  */
@@ -541,7 +257,7 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
  */
 static bool
 reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
-			   const RedisValue *v)
+			   const RedisValue *v, int64 now)
 {
 	bool		repeated = op->sent_at < cmd->encoded_at;
 	RedisAnswer answer;
@@ -549,7 +265,7 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 	if (!redis_take_op(op, v, repeated, &answer))
 		return false;
 	if (answer.clock != 0)
-		b->conn.clock_offset = redis_clock_offset(answer.clock, lr_now());
+		b->conn.clock_offset = redis_clock_offset(answer.clock, now);
 	if (answer.info != NULL)
 		redis_conn_take_info(&b->conn, answer.info);
 	batch_settle(&b->batch, op, answer.outcome);
@@ -560,7 +276,7 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
  * reply_take_good --- a reply that is no error; false if there is no such reply
  */
 static bool
-reply_take_good(NodeBatch *b, const RedisCommand *cmd)
+reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 {
 	const RedisValue *v = b->conn.in.values;
 	StoreOp    *ops = &b->batch.ops[cmd->first];
@@ -576,7 +292,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd)
 	if (redis_op_script(ops, &script))
 		b->runs_scripts = true;
 	if (redis_op_group(ops) == 1)
-		return reply_take_one(b, ops, cmd, v);
+		return reply_take_one(b, ops, cmd, v, now);
 
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != cmd->nops)
 		return false;
@@ -585,7 +301,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd)
 		if (v[1 + i].type == REDIS_REPLY_ERROR)
 			refusal_of_one(b, &ops[i], &v[1 + i]);
 		else
-			good = reply_take_one(b, &ops[i], cmd, &v[1 + i]);
+			good = reply_take_one(b, &ops[i], cmd, &v[1 + i], now);
 	}
 	return good;
 }
@@ -600,11 +316,12 @@ reply_take(NodeBatch *b)
 {
 	RedisCommand *cmd = flight_oldest(b);
 	bool		good = cmd != NULL && b->conn.out.sent > cmd->starts_at;
+	int64		now = lr_now();
 
 	if (good && b->conn.in.values->type == REDIS_REPLY_ERROR)
 		refusal_take(b, cmd);
 	else if (good)
-		good = reply_take_good(b, cmd);
+		good = reply_take_good(b, cmd, now);
 	if (!good)
 	{
 		node_batch_fail(b, ERRCODE_CONNECTION_FAILURE,
@@ -612,7 +329,7 @@ reply_take(NodeBatch *b)
 		return false;
 	}
 	flight_land_oldest(b);
-	flight_note_progress(b, lr_now());
+	flight_note_progress(b, now);
 	return true;
 }
 
@@ -631,6 +348,7 @@ nbatch_connect(NodeBatch *b)
 {
 	RedisConn  *c = &b->conn;
 
+	b->now = 0;
 	if (c->state == CONN_CONNECTING && redis_target_is_outdated(&b->target))
 	{
 		redis_target_set(&b->target, b->target.node);
@@ -666,10 +384,11 @@ nbatch_take_replies(NodeBatch *b)
  * Sends before it reads, so that the node has something to do meanwhile.
  */
 void
-node_batch_process(NodeBatch *b, bool readable, bool briefly)
+node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 {
 	RedisConn  *c = &b->conn;
 
+	b->now = now;
 	while (b->batch.active)
 	{
 		RedisRead	got;
@@ -684,7 +403,7 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly)
 		{
 			/* Something was not loaded, or is to go alone: the next pass. */
 			b->passes++;
-			pass_start(b);
+			flight_start_pass(b);
 		}
 		if (!pass_send(b))
 		{
@@ -851,12 +570,12 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 	else if (now >= deadline)
 		nbatch_refuse(b, "There was no time left to ask the node.");
 	else if (nbatch_has_connection(b, now))
-		node_batch_process(b, false, false);
+		node_batch_process(b, false, false, now);
 	else if (b->target.node == NODE_NONE)
 		nbatch_refuse(b, "The connection was lost.");
 	else
 	{
 		redis_conn_open(&b->conn, &b->target, deadline);
-		node_batch_process(b, false, false);
+		node_batch_process(b, false, false, now);
 	}
 }

@@ -32,6 +32,9 @@
 /* Commands in flight. */
 #define FLIGHT_MAX			256
 
+/* Sent again because a script was not loaded: somebody flushes all the time. */
+#define PASSES_MAX			4
+
 typedef struct RedisCommand
 {
 	int			first;			/* its operations: ops[first ..] */
@@ -59,6 +62,8 @@ typedef struct NodeBatch
 	int			flight_n;
 
 	/* The connection during the batch. */
+	int64		now;			/* lr_now() if nothing was waited for since it was
+								 * read, else 0 */
 	int64		progress_at;	/* the node was last heard, or asked */
 	int64		reply_until;	/* it must be heard again */
 	bool		reconnected;	/* once, after commands were sent */
@@ -81,9 +86,10 @@ extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,
 /*
  * Do all that can be done without waiting.  "readable": reading is worth the
  * try; right after a request was sent it is not.  "briefly": reading may wait
- * for a short time.
+ * for a short time.  "now": lr_now() if it has just been read, else 0.
  */
-extern void node_batch_process(NodeBatch *b, bool readable, bool briefly);
+extern void node_batch_process(NodeBatch *b, bool readable, bool briefly,
+							   int64 now);
 
 /* Is the time for connecting or for a reply up?  Until when is it not? */
 extern void node_batch_check_time(NodeBatch *b);

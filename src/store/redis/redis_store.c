@@ -177,16 +177,18 @@ redis_step(StoreHandle *h, StoreStep how)
 	}
 	for (;;)
 	{
-		node_batch_process(b, readable, briefly);
+		node_batch_process(b, readable, briefly, 0);
 		briefly = false;
-		node_batch_check_time(b);
 		if (!b->batch.active)
 			return true;
+
+		/* Even if the time is up: this takes little, and the reply may be there. */
 		if (!waited && redis_may_wait_briefly(b, how))
 		{
 			waited = readable = briefly = true;
 			continue;
 		}
+		node_batch_check_time(b);
 		if (!b->batch.active)
 			return true;
 		switch (how)

@@ -100,7 +100,8 @@ resp_out_room(RespOut *out, size_t size)
 static char *
 resp_begin(RespOut *out, size_t size)
 {
-	if (out->failed || !resp_out_room(out, size))
+	if (out->failed ||
+		(out->size - out->len < size && !resp_out_room(out, size)))
 	{
 		out->failed = true;
 		return NULL;
@@ -122,7 +123,17 @@ static char *
 resp_put_header(char *p, char type, uint64 value)
 {
 	*p++ = type;
-	p += pg_ulltoa_n(value, p);
+
+	/* Nearly all of them are so short. */
+	if (value < 10)
+		*p++ = '0' + value;
+	else if (value < 100)
+	{
+		*p++ = '0' + value / 10;
+		*p++ = '0' + value % 10;
+	}
+	else
+		p += pg_ulltoa_n(value, p);
 	*p++ = '\r';
 	*p++ = '\n';
 	return p;

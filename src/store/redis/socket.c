@@ -111,7 +111,6 @@ redis_socket_open(RedisSocket *s, int family)
 		ReleaseExternalFD();
 		return error;
 	}
-	s->family = family;
 	s->epoch++;
 	s->can_wait = false;
 	if (family != AF_UNIX)
@@ -198,14 +197,22 @@ redis_socket_send(RedisSocket *s, const char *buf, size_t len)
  *
  * The kernel's number.  A layer of encryption has other numbers of bytes, and
  * has to say 0 here.
+ *
+ * Of TCP alone, from which it follows that what is not acknowledged when the
+ * peer's end arrives has not been read.  The kernel may be told to serve such a
+ * socket with another protocol (MPTCP, SMC), which need not keep to that.
  */
 size_t
 redis_socket_unread(const RedisSocket *s)
 {
-#ifdef SIOCOUTQ
+#if defined(SIOCOUTQ) && defined(SO_PROTOCOL)
+	int			protocol;
+	socklen_t	len = sizeof(protocol);
 	int			unread;
 
-	if (s->family != AF_UNIX && ioctl(s->fd, SIOCOUTQ, &unread) == 0 && unread > 0)
+	if (getsockopt(s->fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
+		protocol == IPPROTO_TCP &&
+		ioctl(s->fd, SIOCOUTQ, &unread) == 0 && unread > 0)
 		return unread;
 #endif
 	return 0;

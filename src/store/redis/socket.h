@@ -20,7 +20,6 @@
 typedef struct RedisSocket
 {
 	pgsocket	fd;
-	int			family;			/* AF_xxx */
 	uint32		epoch;			/* changes with each descriptor */
 	bool		can_wait;		/* recv() has a time limit */
 	WaitEventSet *set;			/* watches it, and the latch; or NULL */

@@ -59,10 +59,19 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
 				 url->host, url->port);
 }
 
+/*
+ * redis_target_want_addresses --- see target.h
+ *
+ * Who has not read yet that the settings were changed asks for a name of theirs
+ * that is of no interest any more; one process resolves all names, one by one.
+ */
 void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
 {
-	if (t->node != NODE_NONE && redis_url_has_name(&t->url))
+	uint32		here = node_get_place();
+
+	if (t->node != NODE_NONE && redis_url_has_name(&t->url) &&
+		(here == 0 || t->place == here))
 		addresses_want(t->node, t->url.host, t->url.port, why);
 }
 

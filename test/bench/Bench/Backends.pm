@@ -18,6 +18,10 @@ my %statement = (
 	session => sprintf($loop,
 		'PERFORM redis_lock(bench_key()), bench_locked();'
 		  . ' PERFORM bench_unlocking(), redis_unlock(bench_key());'),
+	query => 'DO $$ BEGIN PERFORM count(redis_lock(bench_key())),'
+	  . ' count(bench_locked()), count(bench_unlocking()),'
+	  . ' count(redis_unlock(bench_key()))'
+	  . ' FROM (SELECT bench_turns() OFFSET 0) AS turn; END $$',
 	fenced => sprintf($loop,
 		'PERFORM redis_fenced_lock(bench_key()), bench_locked();'
 		  . ' PERFORM bench_unlocking(), redis_unlock(bench_key());'),
@@ -52,6 +56,7 @@ CREATE FUNCTION bench_begin(board text, prefix text, mode text, number int,
 CREATE FUNCTION bench_attach(board text)
 	RETURNS void LANGUAGE c STRICT AS '$library';
 CREATE FUNCTION bench_next() RETURNS boolean LANGUAGE c AS '$library';
+CREATE FUNCTION bench_turns() RETURNS SETOF boolean LANGUAGE c AS '$library';
 CREATE FUNCTION bench_key() RETURNS text LANGUAGE c AS '$library';
 CREATE FUNCTION bench_number() RETURNS bigint LANGUAGE c AS '$library';
 CREATE FUNCTION bench_locked() RETURNS void LANGUAGE c AS '$library';

@@ -11,11 +11,14 @@ package Bench::Run;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'Bench::Circumstances';
+
 use Bench::Backends;
 use Bench::Board;
 use Bench::Histogram;
 use Bench::Meter;
 use Bench::Peer;
+use Bench::Processes;
 use Exporter 'import';
 use JSON::PP ();
 use LockRedis::Redisson;
@@ -26,7 +29,7 @@ use PostgreSQL::Test::Utils;
 our @EXPORT_OK = qw(median);
 
 # In the order in which they are shown.
-my @names = qw(bare session xact fenced advisory advisory_xact
+my @names = qw(bare bare_processes session query xact fenced advisory advisory_xact
   redisson redsync redis_py none);
 
 # Half a millisecond each way
@@ -125,7 +128,7 @@ sub _start_contenders
 	my ($self) = @_;
 	my @contenders;
 
-	foreach my $kind (qw(session xact fenced advisory advisory_xact none))
+	foreach my $kind (qw(session query xact fenced advisory advisory_xact none))
 	{
 		push @contenders,
 		  Bench::Backends->new(
@@ -145,8 +148,9 @@ sub _start_contenders
 			$self->say('%s is not measured: %s', $name, $why_not);
 			next;
 		}
+		my $class = $name =~ /_processes$/ ? 'Bench::Processes' : 'Bench::Peer';
 		push @contenders,
-		  Bench::Peer->new(
+		  $class->new(
 			name => $name,
 			command => [ @command, $self->{board}->path ],
 			environment =>
@@ -165,6 +169,7 @@ sub _peer_commands
 
 	return (
 		bare => [ undef, "$self->{programs}/bare_hiredis", '-b' ],
+		bare_processes => [ undef, "$self->{programs}/bare_hiredis", '-b' ],
 		redisson => [
 			defined $class_path ? undef : $@,
 			'java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
@@ -240,7 +245,13 @@ sub here
 	return grep { $self->{contenders}{$_} } @some;
 }
 
-sub all { my ($self) = @_; return $self->here(@names); }
+# But for two that only tell why a few numbers are what they are.
+sub all
+{
+	my ($self) = @_;
+
+	return grep { !/^(?:bare_processes|query)$/ } $self->here(@names);
+}
 
 sub median
 {
@@ -452,82 +463,6 @@ sub add_cell
 		? sprintf('%.2f', $cell->{script_calls})
 		: '-',
 		$cell->{lost_updates} ? "  $cell->{lost_updates} LOST UPDATES" : '');
-	return;
-}
-
-# ---- circumstances ----
-
-# Compilers at run time want some time first.
-sub warm_up
-{
-	my ($self) = @_;
-	my $redisson = $self->contender('redisson');
-
-	return if !$redisson || $self->{warm}++;
-	foreach my $clients (1, 16)
-	{
-		$self->slice($self->size('warm_up'),
-			[ [ $redisson, clients => $clients, prefix => 'warm', mode => 'own' ] ]
-		);
-	}
-	return;
-}
-
-# Microseconds of a PING
-sub round_trip
-{
-	my ($self, $far) = @_;
-	my $bare = $self->contender('bare') or return undef;
-
-	$bare->send_line(sprintf 'ping %d 300',
-		$far ? $self->{proxy_port} : $self->{redis}->port);
-	return $bare->read_line(60) / 1000;
-}
-
-# Fix processes to one processor, or (undef) to none.
-sub pin
-{
-	my ($self, $cpu, @pids) = @_;
-	my $cpus = defined $cpu ? $cpu : '0-' . ($self->{result}{cpus} - 1);
-
-	foreach my $pid (@pids)
-	{
-		system("taskset -a -p -c $cpus $pid >/dev/null 2>&1") == 0
-		  or die "taskset failed\n";
-	}
-	return;
-}
-
-# The same over a round trip that takes longer
-sub at_distance
-{
-	my ($self, $code) = @_;
-
-	$self->_move_servers($self->{proxy_port});
-	my $cpu = Bench::Meter::cpu_of($self->{proxy_pid});
-	my $begin = now();
-	$code->();
-	$self->{result}{proxy_cpu_share} =
-	  (Bench::Meter::cpu_of($self->{proxy_pid}) - $cpu) / (now() - $begin);
-	$self->_move_servers($self->{redis}->port);
-	return;
-}
-
-sub _move_servers
-{
-	my ($self, $port) = @_;
-
-	foreach my $node (@$self{qw(near other)})
-	{
-		$node->set('lockredis.url' => "redis://127.0.0.1:$port");
-		poll_until(
-			'the server to reach Redis where it is now',
-			sub {
-				$node->value(
-					"SELECT count(*) FROM redis_lock_status WHERE state = 'up' AND address LIKE '%$port'"
-				) > 0;
-			});
-	}
 	return;
 }
 

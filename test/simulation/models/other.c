@@ -35,7 +35,7 @@ resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 }
 
 void
-resolver_restart(void)
+resolver_restart(NodeId node)
 {
 }
 

@@ -444,64 +444,65 @@ check_sleepers(void)
 }
 
 /* ----------
- * Who waits for whom in a circle?
+ * Who waits for himself?
  * ----------
  */
 
-/* Several looks for deadlocks, one after the other. */
-#define CIRCLE_MAX		(10 * SIM_S)
+/* Longer than the search takes, whoever is stopped meanwhile. */
+#define CYCLE_MAX		(4 * SIM_S)
 
-static int64 circle_since[SIM_MAX_PROCS];
-static uint64 circle_generation[SIM_MAX_PROCS];
+static int64 cycle_since[SIM_MAX_PROCS];
 
-/* Those ahead whom it has to let through, and those who have the key. */
+static void note_awaited(LrIndex session, bool *reached);
+
 static void
-add_edges(LrIndex s, bool waits[SIM_MAX_PROCS][SIM_MAX_PROCS])
+note_reached(LrIndex session, bool *reached)
 {
-	const LrWait *w = &lt_sessions[s].wait;
-	uint32		behind = KIND_BIT(w->terms.kind);
+	if (reached[session])
+		return;
+	reached[session] = true;
+	note_awaited(session, reached);
+}
 
-	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
-	{
-		KindId		kind = lt_sessions[i].wait.terms.kind;
+/*
+ * note_awaited --- for whom a session waits, by the rules of the queue and not by
+ * the graph of the product: for whoever has the key and keeps it from it; and if it
+ * is not in front, for those ahead of it that are not either, or keep it from there
+ */
+static void
+note_awaited(LrIndex session, bool *reached)
+{
+	const LrWait *w = &lt_sessions[session].wait;
+	KindId		kind = w->terms.kind;
 
-		if ((lr_kind(kind)->excludes & behind) != 0)
-			waits[s][i] = true;
-		behind |= KIND_BIT(kind);
-	}
+	if (w->state != WAIT_QUEUED)
+		return;
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (is_live(i) && lt_holds[i].session != s &&
-			lr_kinds_conflict(w->terms.kind, lt_holds[i].kind))
-			waits[s][lt_holds[i].session] = true;
+		if (is_live(i) && lt_holds[i].session != session &&
+			lr_kinds_conflict(kind, lt_holds[i].kind))
+			note_reached(lt_holds[i].session, reached);
+	for (LrIndex s = w->prev; !w->in_front && s != LR_NONE; s = lt_sessions[s].wait.prev)
+		if (!lt_sessions[s].wait.in_front ||
+			lr_kinds_conflict(kind, lt_sessions[s].wait.terms.kind))
+			note_reached(s, reached);
 }
 
 static void
-check_circles(void)
+check_cycles(void)
 {
-	static bool waits[SIM_MAX_PROCS][SIM_MAX_PROCS];
-	int			n = lt_table->nsessions;
-
-	memset(waits, 0, sizeof(waits));
-	for (int s = 0; s < n; s++)
-		if (lt_sessions[s].wait.state == WAIT_QUEUED)
-			add_edges(s, waits);
-	for (int via = 0; via < n; via++)
-		for (int s = 0; s < n; s++)
-			for (int to = 0; waits[s][via] && to < n; to++)
-				waits[s][to] = waits[s][to] || waits[via][to];
-	for (int s = 0; s < n; s++)
+	for (int s = 0; s < lt_table->nsessions; s++)
 	{
-		const LrWait *w = &lt_sessions[s].wait;
+		bool		reached[SIM_MAX_PROCS] = {false};
 
-		if (!waits[s][s] || circle_generation[s] != w->generation)
-			circle_since[s] = 0;
-		circle_generation[s] = w->generation;
-		if (waits[s][s] && circle_since[s] == 0)
-			circle_since[s] = sim_now();
-		else if (waits[s][s] && net_is_well() &&
-				 sim_now() - Max(circle_since[s], sim_quiet_since()) > CIRCLE_MAX)
-			sim_fail("deadlock stays", "session %d waits for itself over %s for %.3f s", s,
-					 lt_keys[w->key].name, (sim_now() - circle_since[s]) / (double) SIM_S);
+		note_awaited(s, reached);
+		if (!reached[s])
+			cycle_since[s] = 0;
+		else if (cycle_since[s] == 0)
+			cycle_since[s] = sim_now();
+		else if (sim_now() - Max(cycle_since[s], sim_quiet_since()) > CYCLE_MAX)
+			sim_fail("deadlock stands", "session %d waits for itself for %.3f s, at %s", s,
+					 (sim_now() - cycle_since[s]) / (double) SIM_S,
+					 lt_keys[lt_sessions[s].wait.key].name);
 	}
 }
 
@@ -520,7 +521,7 @@ sim_check_step(void)
 	check_counts();
 	check_watchdog();
 	check_sleepers();
-	check_circles();
+	check_cycles();
 }
 
 bool

@@ -78,7 +78,7 @@ sub pinned
 {
 	my ($run) = @_;
 
-	my @names = $run->here(qw(bare session xact fenced));
+	my @names = $run->here(qw(bare session query xact fenced));
 
 	return if $run->{result}{cpus} < 2 || !@names;
 	foreach my $label ('apart', 'together')
@@ -123,8 +123,9 @@ sub uncontended
 			count => $clients == 1);
 	}
 
-	# How cost grows with the number of sessions
-	my @some = $run->here(qw(bare session xact advisory advisory_xact));
+	# How cost grows with the number of sessions, which are processes
+	my @some = $run->here(
+		qw(bare bare_processes session query xact advisory advisory_xact));
 	$run->cell(%work, clients => 64, names => \@some) unless $run->{quick};
 	return;
 }

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * flight.c
+ *	  Commands of a batch that are under way at one Redis node.
+ *
+ * They are remembered in a ring of fixed size, in the order in which they are
+ * answered, so that nothing is allocated on the way.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/flight.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "settings.h"
+#include "store/redis/flight.h"
+
+RedisCommand *
+flight_oldest(NodeBatch *b)
+{
+	return b->flight_n > 0 ? &b->flight[b->flight_first] : NULL;
+}
+
+/* A ring that is empty begins at its start: that is in the cache. */
+void
+flight_land_oldest(NodeBatch *b)
+{
+	b->flight_n--;
+	b->flight_first = b->flight_n > 0 ? (b->flight_first + 1) % FLIGHT_MAX : 0;
+}
+
+/*
+ * flight_limit --- until when the reply to what is sent now is awaited at most
+ */
+int64
+flight_limit(const NodeBatch *b, int64 now)
+{
+	return Min(b->batch.deadline, now + lr_command_timeout * LR_US_PER_MS);
+}
+
+void
+flight_note_progress(NodeBatch *b, int64 now)
+{
+	b->progress_at = now;
+	b->reply_until = flight_limit(b, now);
+}
+
+/*
+ * flight_push --- remember what was put together: ops[first .. first + n)
+ */
+void
+flight_push(NodeBatch *b, int first, int n, uint64 starts_at, int64 now)
+{
+	RedisCommand *cmd = &b->flight[(b->flight_first + b->flight_n) % FLIGHT_MAX];
+
+	if (b->flight_n == 0)
+		flight_note_progress(b, now);
+	b->flight_n++;
+	cmd->first = first;
+	cmd->nops = n;
+	cmd->starts_at = starts_at;
+	cmd->encoded_at = now;
+}
+
+/*
+ * flight_never_ran --- this command surely did not run for this operation
+ *
+ * One for the same operation on a connection that was lost may have.
+ */
+void
+flight_never_ran(StoreOp *op, const RedisCommand *cmd)
+{
+	if (op->sent_at >= cmd->encoded_at)
+		batch_mark_unsent(op);
+}
+
+/*
+ * flight_ground --- the connection is gone: what becomes of commands in flight
+ *
+ * Of which no byte can have been read, those have not been sent.  Others may have
+ * run: a create ends here, the rest stays open and may be repeated.
+ */
+void
+flight_ground(NodeBatch *b)
+{
+	RedisCommand *cmd;
+
+	while ((cmd = flight_oldest(b)) != NULL)
+	{
+		bool		sent = cmd->starts_at < b->conn.out.sent;
+
+		for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
+		{
+			StoreOp    *op = &b->batch.ops[i];
+
+			if (!sent)
+				flight_never_ran(op, cmd);
+			else if (op->kind == STORE_CREATE)
+				batch_settle(&b->batch, op, STORE_UNKNOWN);
+		}
+		flight_land_oldest(b);
+	}
+}
+
+/*
+ * flight_start_pass --- go through the array again, for what is still open
+ */
+void
+flight_start_pass(NodeBatch *b)
+{
+	b->next = 0;
+	b->in_full = b->missing;
+	b->missing = 0;
+	b->proving = false;
+}

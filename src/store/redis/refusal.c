@@ -1,0 +1,201 @@
+/*-------------------------------------------------------------------------
+ *
+ * refusal.c
+ *	  What a batch makes of error replies.
+ *
+ * One lock that is refused must not keep the others from being served, and a node
+ * that refuses everybody must not be asked thousands of times.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/refusal.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/node.h"
+#include "store/redis/flight.h"
+#include "store/redis/refusal.h"
+
+/*
+ * refusal_report --- have what a session was told in redis_lock_status too
+ *
+ * The watchdog says there itself what it finds, and what is due to this process
+ * alone is nobody's business.
+ */
+void
+refusal_report(const NodeBatch *b)
+{
+	const StoreError *error = &b->batch.error;
+
+	if (!b->patient &&
+		ERRCODE_TO_CATEGORY(error->sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
+		node_report_error(b->target.node, b->target.place, error->detail);
+}
+
+/*
+ * refusal_of_rest --- the node does nothing for anybody
+ */
+void
+refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
+{
+	StoreBatch *batch = &b->batch;
+
+	for (int i = 0; i < batch->nops; i++)
+	{
+		if (batch->ops[i].outcome == STORE_PENDING)
+			batch_settle(batch, &batch->ops[i], outcome);
+	}
+}
+
+/*
+ * refusal_note --- the node refuses something, in these words
+ */
+static void
+refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
+{
+	StoreError *error = &b->batch.error;
+
+	*error = b->conn.failure.error;
+	error->hint = outcome == STORE_DENIED && !redis_words_concern_all(words) ?
+		redis_rights_hint : NULL;
+	if (redis_words_begin(words, "FENCERANGE"))
+		error->sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
+	else if (outcome == STORE_DENIED)
+		error->sqlstate = ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION;
+	else
+		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+	snprintf(error->detail, sizeof(error->detail), "The node answered: %s",
+			 words);
+	refusal_report(b);
+
+	/*
+	 * A replica may have been a master when we connected, and whoever is not
+	 * authenticated may be after connecting again.
+	 */
+	if (redis_words_begin(words, "READONLY"))
+	{
+		b->drop = true;
+		redis_target_want_addresses(&b->target, WANT_MASTER);
+	}
+	if (redis_words_begin(words, "NOAUTH"))
+		b->drop = true;
+}
+
+/*
+ * refusal_may_go_alone --- is this refusal of a command worth asking for each of
+ * its locks?
+ *
+ * Redis checks the rights to all keys before it runs a script, so one key that
+ * is not allowed keeps the others from being served.  The watchdog also wants
+ * to know of a single one whether it is the lock or all locks.
+ */
+static bool
+refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
+					 const char *words)
+{
+	return redis_op_group(&b->batch.ops[cmd->first]) > 1 &&
+		b->passes < PASSES_MAX && !redis_words_concern_all(words) &&
+		(cmd->nops > 1 || (b->patient && !b->runs_scripts));
+}
+
+/*
+ * refusal_go_alone --- open again for the next pass, each in a command of its own
+ *
+ * Who has no right to a key is told so before the script runs; of other errors
+ * nobody knows how far it came.
+ */
+static void
+refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
+{
+	for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
+	{
+		b->batch.ops[i].alone = true;
+		if (outcome == STORE_DENIED)
+			flight_never_ran(&b->batch.ops[i], cmd);
+	}
+	b->doubt = true;
+}
+
+/*
+ * refusal_of_one --- one lock of several has an error for a reply
+ */
+void
+refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
+{
+	char		words[REDIS_WORDS_MAX];
+	StoreOutcome outcome = redis_error_words(v, b->target.url.user, words,
+											 sizeof(words));
+
+	refusal_note(b, outcome, words);
+	op->own_fault = !redis_words_concern_all(words);
+	batch_settle(&b->batch, op, outcome);
+}
+
+/*
+ * refusal_not_loaded --- the command did not run for want of its script; true if
+ * it is open again, for the next pass
+ */
+static bool
+refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
+{
+	StoreOp    *ops = &b->batch.ops[cmd->first];
+	bool		is_proof = cmd->nops == 0;
+	LuaId		script = REDIS_PROOF_SCRIPT;
+
+	if (!redis_words_begin(v->str, "NOSCRIPT") || b->passes >= PASSES_MAX ||
+		(!is_proof && !redis_op_script(ops, &script)))
+		return false;
+
+	b->missing |= SCRIPT_BIT(script);
+	for (int i = 0; i < cmd->nops; i++)
+		flight_never_ran(&ops[i], cmd);
+	if (is_proof)
+	{
+		b->passes++;
+		flight_start_pass(b);
+	}
+	return true;
+}
+
+/*
+ * refusal_take --- an error reply to a command
+ *
+ * If it was for several locks, one of them may be the cause.  They are tried
+ * one by one, in the same batch: but only when a script without a key shows that
+ * this node runs scripts, or thousands of commands would be refused one by one.
+ */
+void
+refusal_take(NodeBatch *b, const RedisCommand *cmd)
+{
+	const RedisValue *v = b->conn.in.values;
+	StoreOp    *ops = &b->batch.ops[cmd->first];
+	char		words[REDIS_WORDS_MAX];
+	StoreOutcome outcome;
+
+	if (refusal_not_loaded(b, cmd, v))
+		return;
+	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
+	if (cmd->nops > 0 && ops->kind == STORE_FACTS)
+	{
+		/* Not worth failing for. */
+		batch_settle(&b->batch, ops, outcome);
+		return;
+	}
+	refusal_note(b, outcome, words);
+	if (cmd->nops == 0)
+		refusal_of_rest(b, outcome);
+	else if (refusal_may_go_alone(b, cmd, words))
+		refusal_go_alone(b, cmd, outcome);
+	else
+	{
+		for (int i = 0; i < cmd->nops; i++)
+		{
+			ops[i].own_fault = cmd->nops == 1 && !redis_words_concern_all(words) &&
+				(b->runs_scripts || !b->patient);
+			batch_settle(&b->batch, &ops[i], outcome);
+		}
+	}
+}
