@@ -449,9 +449,14 @@ check_sleepers(void)
  */
 
 /* Longer than the search takes, whoever is stopped meanwhile. */
-#define CYCLE_MAX		(4 * SIM_S)
+#define CYCLE_MAX		SIM_S
+
+/* Who was ended may wait again at once, and close another one. */
+#define WAIT_MIN		(3 * SIM_S)
 
 static int64 cycle_since[SIM_MAX_PROCS];
+static int64 wait_since[SIM_MAX_PROCS];
+static uint64 wait_generation[SIM_MAX_PROCS];
 
 static void note_awaited(LrIndex session, bool *reached);
 
@@ -475,7 +480,7 @@ note_awaited(LrIndex session, bool *reached)
 	const LrWait *w = &lt_sessions[session].wait;
 	KindId		kind = w->terms.kind;
 
-	if (w->state != WAIT_QUEUED)
+	if (w->state != WAIT_QUEUED || sim_now() - wait_since[session] < WAIT_MIN)
 		return;
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (is_live(i) && lt_holds[i].session != session &&
@@ -490,6 +495,12 @@ note_awaited(LrIndex session, bool *reached)
 static void
 check_cycles(void)
 {
+	for (int s = 0; s < lt_table->nsessions; s++)
+		if (lt_sessions[s].wait.generation != wait_generation[s])
+		{
+			wait_generation[s] = lt_sessions[s].wait.generation;
+			wait_since[s] = sim_now();
+		}
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		bool		reached[SIM_MAX_PROCS] = {false};
