@@ -165,7 +165,9 @@ draw_kind_of(const LrName *name)
 		return KIND_REENTRANT;
 	if (held_find(name, KIND_SHARED) != NULL)
 		return KIND_SHARED;
-	return sim_chance(600) ? KIND_SHARED : KIND_REENTRANT;
+	if (held_find(name, KIND_FREE) != NULL)
+		return KIND_FREE;
+	return (KindId) SIM_PICK(KIND_SHARED, KIND_REENTRANT, KIND_SHARED, KIND_FREE);
 }
 
 /*
@@ -174,7 +176,7 @@ draw_kind_of(const LrName *name)
 static KindId
 other_kind(KindId kind)
 {
-	return kind == KIND_SHARED ? KIND_REENTRANT : KIND_SHARED;
+	return kind == KIND_REENTRANT ? KIND_SHARED : KIND_REENTRANT;
 }
 
 static void
@@ -206,7 +208,8 @@ take(LockScope scope, int64 wait_us)
 	request.terms.on_lost = lr_on_lost;
 	sim_trace("%s%slock(%s, lease %lld ms%s, wait %lld us)",
 			  scope == SCOPE_XACT ? "xact_" : "",
-			  request.terms.kind == KIND_SHARED ? "shared_" : "", name.data,
+			  request.terms.kind == KIND_SHARED ? "shared_" :
+			  request.terms.kind == KIND_FREE ? "free_" : "", name.data,
 			  (long long) request.terms.lease_ms,
 			  request.terms.renewed ? " renewed" : "", (long long) wait_us);
 	got = session_lock(&name, &request, &entry);

@@ -408,6 +408,9 @@ check_watchdog(void)
 /* Longer than a tick, a poll and a call's budget. */
 #define SLEEP_MAX		(15 * SIM_S)
 
+/* Of a kind that nobody keeps from the key: it has only to be asked for. */
+#define SLEEP_MAX_FREE	(2 * SIM_S)
+
 static int64 free_since[SIM_MAX_PROCS];
 
 /* Nobody of this server has or had a lock that keeps the session from the key. */
@@ -431,13 +434,16 @@ check_sleepers(void)
 		const LrKey *key = &lt_keys[w->key];
 		bool		is_free = good && w->state == WAIT_QUEUED && w->in_front &&
 			nobody_keeps(key, w->terms.kind) && !redis_is_denied(key->name) &&
-			!redis_keeps_from(key->name, w->terms.kind == KIND_SHARED) && sim_now() >= key->paused_until;
+			(w->terms.kind == KIND_FREE ||
+			 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED)) &&
+			sim_now() >= key->paused_until;
 
 		if (!is_free)
 			free_since[s] = 0;
 		else if (free_since[s] == 0)
 			free_since[s] = sim_now();
-		else if (sim_now() - Max(free_since[s], sim_quiet_since()) > SLEEP_MAX)
+		else if (sim_now() - Max(free_since[s], sim_quiet_since()) >
+				 (w->terms.kind == KIND_FREE ? SLEEP_MAX_FREE : SLEEP_MAX))
 			sim_fail("sleeps for ever", "session %d waits for %s, which is free for %.3f s",
 					 s, key->name, (sim_now() - free_since[s]) / (double) SIM_S);
 	}
