@@ -241,11 +241,10 @@ void
 node_report_error(NodeId node, uint32 place, const char *message)
 {
 	NodeEntry  *e = &nodes->entry[node];
-	uint32		here = node_get_place();
 	uint64		now = (uint64) lr_now();
 	uint64		before = pg_atomic_read_u64(&e->reported_at);
 
-	if (place != 0 && here != 0 && place != here)
+	if (node_place_is_other(place))
 		return;
 	if ((before != 0 && now - before < REPORT_INTERVAL) ||
 		!pg_atomic_compare_exchange_u64(&e->reported_at, &before, now))
@@ -271,6 +270,14 @@ uint32
 node_get_place(void)
 {
 	return pg_atomic_read_u32(&nodes->place);
+}
+
+bool
+node_place_is_other(uint32 place)
+{
+	uint32		here = node_get_place();
+
+	return place != 0 && here != 0 && place != here;
 }
 
 void

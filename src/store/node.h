@@ -101,6 +101,9 @@ extern void node_report_error(NodeId node, uint32 place, const char *message);
 extern void node_set_place(uint32 place);
 extern uint32 node_get_place(void);
 
+/* Is this surely another lr_place than the watchdog's?  0 is none. */
+extern bool node_place_is_other(uint32 place);
+
 /*
  * A request timed out: nobody but the watchdog talks to the node until it has
  * answered a probe.  Lock-free.

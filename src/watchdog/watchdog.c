@@ -201,8 +201,8 @@ reload_settings(void)
 	if (epoch == lr_url_epoch || store == STORE_COUNT)
 		return;
 	node_set_silent(lr_store(store)->node, false);
-	resolver_restart(lr_store(store)->node);
 	node_set_place(lr_place);
+	resolver_restart(lr_store(store)->node);
 	if (place != lr_place)
 		fallback_new_place(store);
 	renewals_reconnect(store, place != lr_place);

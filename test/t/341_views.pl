@@ -151,7 +151,8 @@ $node->safe_psql('postgres',
 $node->safe_psql('shop', 'INSERT INTO t VALUES (1)');
 poll_until('the apply worker to have the lock',
 	sub { $admin->value('SELECT count(*) FROM redis_locks WHERE granted') == 1 });
-$admin->query_is(q{SELECT l.key, l.scope, a.backend_type, l.datname, l.usename = current_user
+# PostgreSQL 17 calls it "logical replication apply worker".
+$admin->query_is(q{SELECT l.key, l.scope, replace(a.backend_type, 'apply ', ''), l.datname, l.usename = current_user
 	FROM redis_locks l JOIN pg_stat_activity a USING (pid)},
 	'applied|transaction|logical replication worker|postgres|t', 'a background worker has the lock');
 $admin->query_is($same, '1|t', 'with the names of pg_stat_activity');

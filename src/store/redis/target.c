@@ -68,10 +68,8 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
 void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
 {
-	uint32		here = node_get_place();
-
 	if (t->node != NODE_NONE && redis_url_has_name(&t->url) &&
-		(here == 0 || t->place == here))
+		!node_place_is_other(t->place))
 		addresses_want(t->node, t->url.host, t->url.port, why);
 }
 
