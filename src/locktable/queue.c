@@ -172,7 +172,8 @@ lt_queue_remove(LrKey *key, LrIndex session)
  * lt_nudge_front --- those in front may look again
  *
  * They are all that is to be woken: whom this was told of before is among them, or
- * has been taken out of the queue since.
+ * has been taken out of the queue since.  A session that is handed the lock is in no
+ * queue, so it is added to the list only after the last nudge under the same lock.
  */
 void
 lt_nudge_front(LrKey *key, WakeList *wakes)

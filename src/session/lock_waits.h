@@ -18,7 +18,6 @@
 #include "datatype/timestamp.h"
 #include "storage/lock.h"
 
-
 /* What one search has learned so far; in the current memory context. */
 typedef struct LockWaits LockWaits;
 
