@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * grant.c
- *	  The lock table: the store has given a lock to the head of a queue.
+ *	  The lock table: the store has given a lock to one in front of a queue.
  *
- * Only the head asked, so there should be nobody else; but a head can be stopped
- * for so long that the next one was let go before it.
+ * Only those asked who can have the key together, so nobody should be in the way;
+ * but one in front can be stopped for so long that the next was let go before it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -72,7 +72,8 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 		result = GRANT_CONFLICT;
 	else
 	{
-		(void) lt_leave_queue(LrMyProcNumber);
+		if (lt_leave_queue(LrMyProcNumber))
+			lt_nudge_beside(&lt_keys[h->key], h->kind, &wakes);
 		lt_keys[h->key].handoffs = 0;
 		lt_judge_pause(&lt_keys[h->key], true);
 		lt_first_trace(h, store, owner);

@@ -28,31 +28,35 @@
 #include "locktable/locktable_int.h"
 
 /*
- * graph_kinds_awaited --- which kinds of holds keep the session from the key, or one
- * ahead of it that has to be through first
+ * graph_kinds_ahead --- which kinds of holds keep somebody from the key who has to be
+ * through before the session can ask the store
  *
- * From the end of the front to the session itself nobody can ask the store yet; of
- * those in front only who cannot have the key together with one of these has to be
- * through.
+ * That is who cannot have the key together with the session, or with one behind him
+ * that is ahead of it: all of them have to come to the front before it.
  */
 static uint32
-graph_kinds_awaited(const LrKey *key, LrIndex session)
+graph_kinds_ahead(const LrKey *key, LrIndex session)
 {
 	const LrWait *w = lt_wait_of(session);
-	uint32		behind = 0;
-	uint32		excluded = 0;
+	uint32		behind = KIND_BIT(w->terms.kind);
+	uint32		kept_by = 0;
 
-	if (w->in_front || key->queue_kinds == KIND_BIT(w->terms.kind))
+	if (w->in_front)
+		return 0;
+	if (key->queue_kinds == behind)
 		return lr_kind(w->terms.kind)->excludes;
-	for (LrIndex i = session; !lt_wait_of(i)->in_front; i = lt_wait_of(i)->prev)
+	for (LrIndex i = w->prev; !lt_wait_of(i)->in_front; i = lt_wait_of(i)->prev)
 	{
+		const LockKind *kind = lr_kind(lt_wait_of(i)->terms.kind);
+
+		if ((kind->excludes & behind) != 0)
+			kept_by |= kind->excludes;
 		behind |= KIND_BIT(lt_wait_of(i)->terms.kind);
-		excluded |= lr_kind(lt_wait_of(i)->terms.kind)->excludes;
 	}
 	for (int k = 0; k < LT_MAX_KINDS; k++)
 		if (key->nfront[k] > 0 && (lr_kind(k)->excludes & behind) != 0)
-			excluded |= lr_kind(k)->excludes;
-	return excluded;
+			kept_by |= lr_kind(k)->excludes;
+	return kept_by;
 }
 
 static void
@@ -107,7 +111,8 @@ graph_lock_awaited(LrIndex session)
 /*
  * lt_key_wait --- see graph.h
  *
- * What has expired is only passed over; lt_conflicting_hold() marks it.
+ * What has expired is only passed over; lt_conflicting_hold() marks it.  A session
+ * that has the key waits for itself if somebody ahead of it waits for that.
  */
 int
 lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
@@ -115,19 +120,22 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 	LWLock	   *lock = graph_lock_awaited(session);
 	int64		now = lr_now();
 	const LrKey *key;
-	uint32		awaited;
+	KindId		kind;
+	uint32		ahead;
 	int			n = 0;
 	bool		waits = false;
 
 	if (lock == NULL)
 		return 0;
 	key = &lt_keys[lt_wait_of(session)->key];
-	awaited = graph_kinds_awaited(key, session);
+	kind = lt_wait_of(session)->terms.kind;
+	ahead = graph_kinds_ahead(key, session);
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
-		bool		is_awaited = (awaited & KIND_BIT(lt_holds[i].kind)) != 0;
+		bool		is_awaited = (ahead & KIND_BIT(lt_holds[i].kind)) != 0 ||
+			lt_keeps_from(i, session, kind);
 
-		if (lt_holds[i].session == session || !lt_is_live(i, now))
+		if (!lt_is_live(i, now) || (lt_holds[i].session == session && !is_awaited))
 			continue;
 		if (n < room)
 			graph_copy_holder(i, is_awaited, &holders[n]);

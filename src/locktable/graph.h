@@ -27,7 +27,7 @@ typedef struct KeyWait
 	char		name[LR_NAME_MAX];
 } KeyWait;
 
-/* Another session of this server has that key. */
+/* A session of this server has that key. */
 typedef struct KeyHolder
 {
 	LrIndex		hold;
@@ -38,9 +38,10 @@ typedef struct KeyHolder
 } KeyHolder;
 
 /*
- * All others that have the key that the session waits for; so many, of which no
- * more than "room" are copied.  0: it does not wait, or for nobody of this server.
- * The wait is one for each of the awaited ones: all of them have to go.
+ * All others that have the key that the session waits for, and itself if it waits
+ * for that; so many, of which no more than "room" are copied.  0: it does not wait,
+ * or for nobody of this server.  The wait is one for each of the awaited ones: all of
+ * them have to go.
  */
 extern int	lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders,
 						int room);

@@ -96,7 +96,8 @@ handover_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	LrIndex		session = key->queue_head;
 	LrWait	   *w = lt_wait_of(session);
 
-	(void) lt_queue_remove(key, session);
+	if (lt_queue_remove(key, session))
+		lt_nudge_beside(key, h->kind, wakes);
 	key->nhanded++;
 	key->handoffs++;
 	w->state = WAIT_HANDED;

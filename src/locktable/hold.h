@@ -68,6 +68,9 @@ extern void lt_keep_longer(LrIndex hold, int64 keep_until);
 /* Does the store show the count that it should? */
 extern void lt_note_count(LrIndex hold, bool sure);
 
+/* Such a lease is about to be asked for. */
+extern void lt_note_lease(LrIndex hold, int64 lease_ms);
+
 /* A plain hold got a fencing token, or a higher one. */
 extern void lt_set_fence(LrIndex hold, int64 fence);
 

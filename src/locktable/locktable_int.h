@@ -101,6 +101,8 @@ typedef struct LrHold
 										 * still run; 0 = none */
 	int64		fence;
 	int64		handed_lease_ms;	/* handed: the lease that is renewed */
+	int64		asked_lease_ms; /* the longest that was asked for after the
+								 * grant, answered or not; 0 = none longer */
 	bool		count_unsure;	/* what the store shows of our count may be
 								 * wrong */
 	int64		renewals;
@@ -301,7 +303,6 @@ extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern bool lt_queue_remove(LrKey *key, LrIndex session);
 extern bool lt_leave_queue(LrIndex session);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
-extern uint32 lt_front_kinds(const LrKey *key);
 extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* handover.c; partition lock held. */
@@ -319,6 +320,9 @@ extern void lt_judge_pause(LrKey *key, bool got_it);
 /* Whoever is in front may look again; if a lock of that kind kept them. */
 extern void lt_nudge_front(LrKey *key, WakeList *wakes);
 extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
+
+/* If a lock of that kind, which is had now, does not keep them. */
+extern void lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes);
 
 /* due_times.c; callable with or without a partition lock. */
 extern int64 lt_read_due(LrIndex hold, StoreId store);

@@ -112,13 +112,16 @@ lt_is_live(LrIndex hold, int64 now)
 /*
  * lt_keeps_from --- can that session not have the key as that kind beside it?
  *
- * Its own holds of other kinds are between it and the store.
+ * Its own holds of other kinds are between it and the store.  One of the same kind
+ * it would have taken again, so that is on its way out.
  */
 bool
 lt_keeps_from(LrIndex hold, LrIndex session, KindId kind)
 {
-	return lt_holds[hold].session != session &&
-		lr_kinds_conflict(kind, lt_holds[hold].kind);
+	const LrHold *h = &lt_holds[hold];
+
+	return (h->session != session || h->kind == kind) &&
+		lr_kinds_conflict(kind, h->kind);
 }
 
 /*

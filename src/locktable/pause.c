@@ -69,15 +69,18 @@ lt_begin_pause(LrKey *key, int receivers, int64 pause)
  * lt_end_pause --- one in front may ask the store, and so may the others
  *
  * These slept until the end of the pause, and would not find that there was one.
+ * When they ask, the first may not have had its answer yet.
  */
 void
 lt_end_pause(LrKey *key, WakeList *wakes)
 {
 	bool		paused = key->paused_until != 0;
+	bool		others = key->front_tail != key->queue_head;
 
-	key->after_pause = paused;
+	if (paused || !others)
+		key->after_pause = paused;
 	key->paused_until = 0;
-	if (paused && key->front_tail != key->queue_head)
+	if (paused && others)
 		lt_nudge_front(key, wakes);
 }
 

@@ -37,10 +37,10 @@ queue_kind(LrIndex session)
 }
 
 /*
- * lt_front_kinds --- the kinds of those in front
+ * queue_front_kinds --- the kinds of those in front
  */
-uint32
-lt_front_kinds(const LrKey *key)
+static uint32
+queue_front_kinds(const LrKey *key)
 {
 	uint32		kinds = 0;
 
@@ -58,6 +58,8 @@ queue_front_excludes(const LrKey *key)
 {
 	uint32		excluded = 0;
 
+	if (key->front_tail == LR_NONE)
+		return 0;
 	for (int k = 0; k < LT_MAX_KINDS; k++)
 		if (key->nfront[k] > 0)
 			excluded |= lr_kind(k)->excludes;
@@ -204,10 +206,25 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 }
 
 /*
+ * lt_nudge_beside --- others have come to the front since the one before them has
+ * the lock, of that kind
+ *
+ * Most of them wait for its release now.  Who does not has nothing to wait for, and
+ * nobody else would tell him.
+ */
+void
+lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes)
+{
+	if ((queue_front_kinds(key) & ~lr_kind(kind)->excludes) != 0)
+		lt_nudge_front(key, wakes);
+}
+
+/*
  * lt_leave_queue --- this session no longer waits; true: others have come to the
  * front
  *
- * They are nudged only by the caller, and only if the lock was not obtained.
+ * They are nudged only by the caller: all of them if the lock was not obtained, else
+ * by lt_nudge_beside().
  */
 bool
 lt_leave_queue(LrIndex self)

@@ -40,7 +40,7 @@
 static int64
 refused_longest_lease_ms(const LrHold *h)
 {
-	int64		lease_ms = h->handed_lease_ms;
+	int64		lease_ms = Max(h->handed_lease_ms, h->asked_lease_ms);
 
 	if (h->state == HOLD_WAITING)
 		lease_ms = lt_sessions[h->session].wait.terms.lease_ms;

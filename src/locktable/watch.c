@@ -92,21 +92,28 @@ lt_wake_waiter(const char *name, int name_len)
  * watch_pass_over --- let the next go before one in front that does not move
  *
  * Partition lock held.  It keeps the place behind that one; it may be stopped, or
- * in the middle of a request, and goes on from there.
+ * in the middle of a request, and goes on from there.  The others in front need not
+ * hear of it, if it was not alone in the way.
  */
 static void
 watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 {
+	LrWait	   *w = lt_wait_of(session);
 	LrIndex		next = lt_wait_of(key->front_tail)->next;
+	bool		others;
 
-	lt_wait_of(session)->woken_at = 0;
-	lt_wait_of(session)->looks_at = 0;
-	if (next != LR_NONE)
+	w->looks_at = 0;
+	if (next == LR_NONE)
 	{
-		(void) lt_queue_remove(key, session);
-		lt_queue_insert(key, session, next);
+		w->woken_at = lr_now();
+		lt_add_to_wake(wakes, session);
+		return;
 	}
-	lt_nudge_front(key, wakes);
+	w->woken_at = 0;
+	others = lt_queue_remove(key, session);
+	lt_queue_insert(key, session, next);
+	if (others)
+		lt_nudge_front(key, wakes);
 }
 
 /*

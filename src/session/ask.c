@@ -249,6 +249,7 @@ ask_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
 	op->lease_ms = lease_ms;
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(entry->hold, false);
+	lt_note_lease(entry->hold, lease_ms);
 	(void) ask_held(entry->hold, op);
 	if (op->outcome == STORE_OK)
 		lt_note_count(entry->hold, true);

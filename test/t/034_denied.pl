@@ -246,7 +246,23 @@ is($node->count_locks(q{key = 'other:end2' AND pid IS NULL}), 1, 'leaves an orph
 forbid();
 signal_watchdog('CONT');
 poll_until('it to have ended', sub { $node->count_locks == 0 });
+allow();
+
+# What was asked for and not answered counts too: here a lease that Redis has given
+# and the session does not know of.  The lock is lost at the end of the one it knows.
+# (The script is loaded by then.)
+$one->value("SELECT redis_lock('other:end3', '2s'), redis_extend('other:end3', '2s')");
+$rule = $proxy->rule(on => 'reply', match => 'other:end3', action => 'drop');
+$one->query_fails("SELECT redis_extend('other:end3', '1h')",
+	'08006', qr/did not answer/, 'a lease that is not answered');
+forbid();
+$node->wait_for_loss('other:end3');
+$one->value("SELECT redis_unlock_all()");
+is($redis->cmd('EXISTS', 'other:end3'), 1, 'Redis has it for longer');
+pause(3);
+is($node->count_locks(q{key = 'other:end3' AND pid IS NULL}), 1, 'so it stays an orphan');
 clean_up('ends');
+is($redis->cmd('EXISTS', 'other:end3'), 0, 'and is given back in the end');
 $node->set('lockredis.command_timeout' => '20s');
 $node->wait_for_up;
 

@@ -26,7 +26,7 @@ typedef struct SimConfig
 	int			command_timeout_ms;
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
-	bool		shared;			/* a second kind of lock; models/kinds.c */
+	bool		shared;			/* more kinds of locks; models/kinds.c */
 	bool		weak_memory;	/* writes of atomics are seen later */
 
 	/* the workload */

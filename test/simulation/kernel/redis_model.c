@@ -28,6 +28,7 @@ typedef struct Key
 	char		name[REDIS_NAME];
 	bool		shared;			/* one of those who have the key together; each
 								 * has an entry of its own, as a lock of its own */
+	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		there;
 	char		owner[REDIS_OWNER];
 	int			count;
@@ -139,13 +140,16 @@ find(const char *name)
 	return new_key(name, false);
 }
 
-/* One who has the key together with others: that one, or any (NULL). */
+/*
+ * One who has the key together with others: that one, or any who keeps others from
+ * it (NULL).
+ */
 static Key *
 find_shared(const char *name, const char *owner)
 {
 	for (int i = 0; i < nkeys; i++)
 		if (keys[i].shared && expire(&keys[i])->there && strcmp(keys[i].name, name) == 0 &&
-			(owner == NULL || strcmp(keys[i].owner, owner) == 0))
+			(owner == NULL ? !keys[i].excludes_nobody : strcmp(keys[i].owner, owner) == 0))
 			return &keys[i];
 	return NULL;
 }
@@ -249,7 +253,8 @@ ttl_ms(const Key *k)
 static void
 run_create(Key *k, const RedisArg *a, RedisAnswer *out)
 {
-	const Key  *other = a->shared ? find(a->key) : find_shared(a->key, NULL);
+	const Key  *other = a->excludes_nobody ? NULL :
+		a->shared ? find(a->key) : find_shared(a->key, NULL);
 
 	out->store_ms = clock_ms();
 	if (k->there || (other != NULL && other->there))
@@ -268,6 +273,7 @@ run_create(Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	if (a->fenced)
 		out->fence = ++k->fence;
+	k->excludes_nobody = a->excludes_nobody;
 	k->there = true;
 	k->count = 1;
 	strcpy(k->owner, a->owner);

@@ -47,6 +47,7 @@ typedef struct RedisArg
 	int			count;
 	bool		fenced;
 	bool		shared;			/* of a kind that others can have beside it */
+	bool		excludes_nobody;	/* if so: of one that anybody can have beside it */
 } RedisArg;
 
 typedef struct RedisRequest

@@ -23,7 +23,7 @@
 #define TABLE_WORKER	1
 #define FIRST_SESSION	2
 
-/* Of schedules, beside those of the product: any of these, with two kinds of locks. */
+/* Of schedules, beside those of the product: any of these, with more kinds of locks. */
 #define MODE_SHARED		3
 
 /* The watchdog may take so long to give back what is left. */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * kinds.c
- *	  Stands for src/kinds/kinds.c: the reentrant lock, which the product has, and a
- *	  shared one, which it has not, to see that the lock table, sessions, deadlock
+ *	  Stands for src/kinds/kinds.c: the reentrant lock, which the product has, a
+ *	  shared one and one that excludes nobody, which it has not, to see that the lock table, sessions, deadlock
  *	  search and watchdog know kinds by their descriptions only.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -31,10 +31,17 @@ static const LockKind shared = {
 	.counted = true,
 };
 
+static const LockKind excludes_nobody = {
+	.name = "free",
+	.excludes = 0,
+	.handed_over = false,
+	.counted = true,
+};
+
 const LockKind *
 lr_kind(KindId id)
 {
-	return id == KIND_SHARED ? &shared : &reentrant;
+	return id == KIND_SHARED ? &shared : id == KIND_FREE ? &excludes_nobody : &reentrant;
 }
 
 bool

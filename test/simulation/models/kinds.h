@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kinds.h
- *	  The kinds of lock of the simulator: those of the product, and one more.
+ *	  The kinds of lock of the simulator: those of the product, and two more.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -17,5 +17,8 @@
 
 /* Several sessions have it together, but none beside the reentrant lock. */
 #define KIND_SHARED		((KindId) KIND_COUNT)
+
+/* It keeps nobody from the key. */
+#define KIND_FREE		((KindId) (KIND_COUNT + 1))
 
 #endif							/* SIM_KINDS_H */

@@ -196,7 +196,8 @@ fill(StoreHandle *h, StoreOp *op, int64 now, RedisArg *a)
 	a->floor = op->floor;
 	a->count = op->count;
 	a->fenced = op->fenced;
-	a->shared = op->lock_kind == KIND_SHARED;
+	a->shared = op->lock_kind != KIND_REENTRANT;
+	a->excludes_nobody = op->lock_kind == KIND_FREE;
 }
 
 static bool

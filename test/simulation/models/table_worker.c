@@ -40,6 +40,7 @@ typedef struct Row
 {
 	bool		there;
 	bool		shared;			/* as in kernel/redis_model.c */
+	bool		excludes_nobody;
 	int			len;
 	char		key[LR_NAME_MAX];
 	uint64		owner;			/* 0: of a program, or kept */
@@ -91,7 +92,7 @@ find_shared(Row *in, const char *key, int len, uint64 owner)
 		Row		   *r = &in[i];
 
 		if (r->shared && r->there && r->len == len && memcmp(r->key, key, len) == 0 &&
-			(owner == 0 ? r->until > sim_now() : r->owner == owner))
+			(owner == 0 ? r->until > sim_now() && !r->excludes_nobody : r->owner == owner))
 			return r;
 	}
 	return NULL;
@@ -121,7 +122,7 @@ find_of(Row *in, const TableOp *op)
 {
 	Row		   *r = find_in(in, op->name, op->name_len);
 
-	if (op->lock_kind == KIND_SHARED)
+	if (op->lock_kind != KIND_REENTRANT)
 		r = find_shared(in, op->name, op->name_len, op->owner);
 	return r != NULL ? r : new_shared(in, op->name, op->name_len);
 }
@@ -172,7 +173,8 @@ show(const Row *r, TableOp *op)
 static void
 create(Row *in, Row *r, TableOp *op)
 {
-	Row		   *other = op->lock_kind == KIND_SHARED ? find_in(in, op->name, op->name_len) :
+	Row		   *other = op->lock_kind == KIND_FREE ? NULL :
+		op->lock_kind == KIND_SHARED ? find_in(in, op->name, op->name_len) :
 		find_shared(in, op->name, op->name_len, 0);
 
 	if (other != NULL && other->there && other->until > sim_now())
@@ -187,6 +189,7 @@ create(Row *in, Row *r, TableOp *op)
 	}
 	if (op->fenced)
 		op->fence = ++r->fence;
+	r->excludes_nobody = op->lock_kind == KIND_FREE;
 	r->there = true;
 	r->owner = op->owner;
 	r->count = 1;

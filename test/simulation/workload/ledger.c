@@ -151,12 +151,14 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	{
 		/*
 		 * If not at session level, it was about to be taken there, and was not.
-		 * One that is lost while it is given up was given up before.
+		 * One that is lost while it is given up was given up before, but may be
+		 * taken for one that was not: the store says so after this.
 		 */
-		if (t->at_session && h->state == HOLD_LOST)
+		if (t->at_session)
 		{
 			t->may_be_loss = true;
-			if (h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
+			if (h->state == HOLD_LOST &&
+				h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
 				note_loss(h->owner, t->guard);
 		}
 		t->at_session = false;

@@ -154,8 +154,7 @@ draw_key(LrName *name)
 }
 
 /*
- * draw_kind_of --- the other kind only if the key is not held as this one: a session
- * would wait for itself in the store
+ * draw_kind_of --- that which the key is held as, if it is
  */
 static KindId
 draw_kind_of(const LrName *name)
@@ -166,7 +165,18 @@ draw_kind_of(const LrName *name)
 		return KIND_REENTRANT;
 	if (held_find(name, KIND_SHARED) != NULL)
 		return KIND_SHARED;
-	return sim_chance(600) ? KIND_SHARED : KIND_REENTRANT;
+	if (held_find(name, KIND_FREE) != NULL)
+		return KIND_FREE;
+	return (KindId) SIM_PICK(KIND_SHARED, KIND_REENTRANT, KIND_SHARED, KIND_FREE);
+}
+
+/*
+ * other_kind --- of a key that is held; it may be had by nobody for as long
+ */
+static KindId
+other_kind(KindId kind)
+{
+	return kind == KIND_REENTRANT ? KIND_SHARED : KIND_REENTRANT;
 }
 
 static void
@@ -188,13 +198,18 @@ take(LockScope scope, int64 wait_us)
 	memset(&request, 0, sizeof(request));
 	request.wait_us = wait_us;
 	request.terms.kind = draw_kind_of(&name);
+
+	/* It may wait for itself, in the store: not for ever. */
+	if (sim_config.shared && wait_us != WAIT_FOREVER && sim_chance(200))
+		request.terms.kind = other_kind(request.terms.kind);
 	request.terms.scope = scope;
 	draw_lease(&request.terms.lease_ms, &request.terms.renewed);
 	request.terms.guard = lr_commit_guard;
 	request.terms.on_lost = lr_on_lost;
 	sim_trace("%s%slock(%s, lease %lld ms%s, wait %lld us)",
 			  scope == SCOPE_XACT ? "xact_" : "",
-			  request.terms.kind == KIND_SHARED ? "shared_" : "", name.data,
+			  request.terms.kind == KIND_SHARED ? "shared_" :
+			  request.terms.kind == KIND_FREE ? "free_" : "", name.data,
 			  (long long) request.terms.lease_ms,
 			  request.terms.renewed ? " renewed" : "", (long long) wait_us);
 	got = session_lock(&name, &request, &entry);
@@ -281,6 +296,7 @@ do_something_with_locks(Kind kind)
 			break;
 		case DO_TRY:
 			take(sim_chance(300) ? SCOPE_XACT : SCOPE_SESSION,
+				 sim_config.shared ? SIM_PICK(0, 100 * SIM_MS, 2 * SIM_S, 30 * SIM_S) :
 				 SIM_PICK(0, 0, 100 * SIM_MS, 2 * SIM_S));
 			break;
 		case DO_XACT_LOCK:

@@ -215,6 +215,13 @@ check_store(LrIndex k, LrIndex i)
 				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 }
 
+/* What one session has as two kinds is between it and the store. */
+static bool
+is_own_other(const LrHold *one, const LrHold *other)
+{
+	return one->session == other->session && one->kind != other->kind;
+}
+
 static void
 check_key(LrIndex k)
 {
@@ -230,7 +237,8 @@ check_key(LrIndex k)
 		for (LrIndex live = key->first_hold; live != i; live = lt_holds[live].next)
 		{
 			if (!is_live(i) || !is_live(live) ||
-				!lr_kinds_conflict(lt_holds[i].kind, lt_holds[live].kind))
+				!lr_kinds_conflict(lt_holds[i].kind, lt_holds[live].kind) ||
+				is_own_other(&lt_holds[i], &lt_holds[live]))
 				continue;
 			sim_fail("two holders", "%s: session %d (%s, %.3f ms) and session %d (%s, %.3f ms)",
 					 key->name, lt_holds[live].session, state_names[lt_holds[live].state],
@@ -400,6 +408,9 @@ check_watchdog(void)
 /* Longer than a tick, a poll and a call's budget. */
 #define SLEEP_MAX		(15 * SIM_S)
 
+/* Of a kind that nobody keeps from the key: it has only to be asked for. */
+#define SLEEP_MAX_FREE	(2 * SIM_S)
+
 static int64 free_since[SIM_MAX_PROCS];
 
 /* Nobody of this server has or had a lock that keeps the session from the key. */
@@ -423,13 +434,16 @@ check_sleepers(void)
 		const LrKey *key = &lt_keys[w->key];
 		bool		is_free = good && w->state == WAIT_QUEUED && w->in_front &&
 			nobody_keeps(key, w->terms.kind) && !redis_is_denied(key->name) &&
-			!redis_keeps_from(key->name, w->terms.kind == KIND_SHARED) && sim_now() >= key->paused_until;
+			(w->terms.kind == KIND_FREE ||
+			 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED)) &&
+			sim_now() >= key->paused_until;
 
 		if (!is_free)
 			free_since[s] = 0;
 		else if (free_since[s] == 0)
 			free_since[s] = sim_now();
-		else if (sim_now() - Max(free_since[s], sim_quiet_since()) > SLEEP_MAX)
+		else if (sim_now() - Max(free_since[s], sim_quiet_since()) >
+				 (w->terms.kind == KIND_FREE ? SLEEP_MAX_FREE : SLEEP_MAX))
 			sim_fail("sleeps for ever", "session %d waits for %s, which is free for %.3f s",
 					 s, key->name, (sim_now() - free_since[s]) / (double) SIM_S);
 	}
@@ -441,9 +455,14 @@ check_sleepers(void)
  */
 
 /* Longer than the search takes, whoever is stopped meanwhile. */
-#define CYCLE_MAX		(4 * SIM_S)
+#define CYCLE_MAX		SIM_S
+
+/* Who was ended may wait again at once, and close another one. */
+#define WAIT_MIN		(3 * SIM_S)
 
 static int64 cycle_since[SIM_MAX_PROCS];
+static int64 wait_since[SIM_MAX_PROCS];
+static uint64 wait_generation[SIM_MAX_PROCS];
 
 static void note_awaited(LrIndex session, bool *reached);
 
@@ -467,7 +486,7 @@ note_awaited(LrIndex session, bool *reached)
 	const LrWait *w = &lt_sessions[session].wait;
 	KindId		kind = w->terms.kind;
 
-	if (w->state != WAIT_QUEUED)
+	if (w->state != WAIT_QUEUED || sim_now() - wait_since[session] < WAIT_MIN)
 		return;
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (is_live(i) && lt_holds[i].session != session &&
@@ -482,6 +501,12 @@ note_awaited(LrIndex session, bool *reached)
 static void
 check_cycles(void)
 {
+	for (int s = 0; s < lt_table->nsessions; s++)
+		if (lt_sessions[s].wait.generation != wait_generation[s])
+		{
+			wait_generation[s] = lt_sessions[s].wait.generation;
+			wait_since[s] = sim_now();
+		}
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		bool		reached[SIM_MAX_PROCS] = {false};
