@@ -123,7 +123,9 @@ my $node = LockRedis::Node->create(
 	settings => \%timeouts);
 
 $node->wait_for_up;
-my $version = $redis->info('server')->{redis_version};
+my $about = $redis->info('server');
+my $version =
+  $about->{valkey_version} ? "Valkey $about->{valkey_version}" : $about->{redis_version};
 is( $node->lock_status(
 		q{role, address, state, version, maxmemory_policy, last_error, round_trip > '0' AND round_trip < '1min'}
 	),
