@@ -209,7 +209,7 @@ func guardOff(e *Environment, v *Verdict) []Finding {
 		}
 	}
 	s.faults = nil
-	return controlRound(e, v, s, 4*time.Second)
+	return controlRound(e, v, s, 8*time.Second)
 }
 
 // That guard does not ask Redis.
