@@ -17,12 +17,13 @@ use constant { WIDTH => 100, README_LINES => 250 };
 
 my $top = abs_path(dirname(abs_path(__FILE__)) . '/../..');
 
-# Pages of the tree, without those of what was built or downloaded into it
+# Pages of the tree, without those of what was built or downloaded into it, or measured
+# (docs/bench/last)
 sub pages
 {
 	my @found;
 	my $wanted = sub {
-		$File::Find::prune = 1 if -d && /^(?:\.git|target|node_modules|tmp_check.*|results)$/;
+		$File::Find::prune = 1 if -d && /^(?:\.git|target|node_modules|tmp_check.*|results|last)$/;
 		push @found, $File::Find::name if /\.md$/;
 	};
 
