@@ -115,4 +115,14 @@ extern const LockKind *lr_kind(KindId id);
 /* Can two sessions not have these at the same time? */
 extern bool lr_kinds_conflict(KindId one, KindId other);
 
+/*
+ * The count that the store has to show for so many session-level holds: 1 also if
+ * there are none but a transaction-level one, and where holds are not counted.
+ */
+static inline int
+lr_shown_count(KindId kind, int holds)
+{
+	return lr_kind(kind)->counted ? Max(1, holds) : 1;
+}
+
 #endif							/* LR_KIND_H */

@@ -152,7 +152,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->kind = h->kind;
 	item->owner = h->owner;
 	item->moves = h->moves;
-	item->count = Max(1, h->scope[SCOPE_SESSION].count);
+	item->count = lr_shown_count(h->kind, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->lease_ms = lt_renew_lease_ms(h);

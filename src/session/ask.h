@@ -26,13 +26,11 @@ extern bool ask_is_open(void);
 /* Room for a batch of n releases, which may then not raise. */
 extern void ask_reserve(int n);
 
-/* The hold count that the store shows for us: of a kind that is counted. */
+/* The hold count that the store has to show for us. */
 static inline int
 ask_shown_count(const HoldView *view)
 {
-	if (!lr_kind(view->kind)->counted)
-		return 1;
-	return Max(1, view->scope[SCOPE_SESSION].count);
+	return lr_shown_count(view->kind, view->scope[SCOPE_SESSION].count);
 }
 
 /* An operation on a lock, with nothing but its name and kind. */
