@@ -92,6 +92,8 @@ typedef struct HistoryRecord
 	char		key[HISTORY_KEY];
 	int			kind;			/* KindId */
 	int			scope;			/* LockScope */
+	bool		together;		/* unlock: one of several, all of which are told by one
+								 * answer: YES says nothing of a loss */
 	bool		fenced;
 	bool		renewed;
 	int64_t		lease_us;
