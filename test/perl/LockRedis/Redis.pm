@@ -11,9 +11,11 @@ LockRedis::Redis - a throwaway Redis server of a test
   my $redis = LockRedis::Redis->new;                  # started, empty
   my $redis = LockRedis::Redis->new(name => 'b', config => { maxmemory => '3mb' },
       password => 'secret', start => 0);
+  my $safe = LockRedis::Redis->new(tls => $ca->certificate('safe'));   # a TLS port too
 
   $redis->url;            # redis://127.0.0.1:PORT      for lockredis.url
   $redis->unix_url;       # unix:///.../redis.sock
+  $safe->tls_url; $safe->tls_port;        # rediss://127.0.0.1:PORT
   $redis->port; $redis->socket_path; $redis->version;      # version: 7.000015
 
   $redis->cmd('HGETALL', $key);      # any bytes; dies on an error reply
@@ -63,10 +65,13 @@ sub new
 		name => $opts{name} || 'redis',
 		config => { %{ $opts{config} || {} } },
 		password => $opts{password},
+		tls => $opts{tls},
 		port => PostgreSQL::Test::Cluster::get_free_port(),
 		dir => PostgreSQL::Test::Utils::tempdir_short(),
 		owner => $$
 	}, $class;
+
+	$self->{tls_port} = PostgreSQL::Test::Cluster::get_free_port() if $opts{tls};
 
 	my $test = $0;
 	$test =~ s/.*\///;
@@ -89,6 +94,10 @@ sub logfile { my ($self) = @_; return $self->{log}; }
 sub url { my ($self) = @_; return "redis://127.0.0.1:$self->{port}"; }
 
 sub unix_url { my ($self) = @_; return 'unix://' . $self->socket_path; }
+
+sub tls_port { my ($self) = @_; return $self->{tls_port}; }
+
+sub tls_url { my ($self) = @_; return "rediss://127.0.0.1:$self->{tls_port}"; }
 
 # Between the sessions and this Redis
 sub proxy
@@ -123,6 +132,7 @@ sub start
 		daemonize => 'no',
 		save => '',
 		appendonly => 'no',
+		$self->_tls_config,
 		%{ $self->{config} });
 
 	croak "Redis \"$self->{name}\" runs already" if $self->{pid};
@@ -156,6 +166,20 @@ sub start
 		});
 	note "Redis \"$self->{name}\" runs on port $self->{port}, pid $pid";
 	return;
+}
+
+# Clients need no certificate unless the test says so.
+sub _tls_config
+{
+	my ($self) = @_;
+
+	return () unless $self->{tls};
+	return (
+		'tls-port' => $self->{tls_port},
+		'tls-cert-file' => $self->{tls}{cert},
+		'tls-key-file' => $self->{tls}{key},
+		'tls-ca-cert-file' => $self->{tls}{cert},
+		'tls-auth-clients' => 'no');
 }
 
 sub _quote
