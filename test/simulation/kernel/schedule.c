@@ -15,6 +15,7 @@
 
 #include "config.h"
 #include "faults.h"
+#include "history.h"
 #include "kernel.h"
 #include "redis_model.h"
 #include "schedule.h"
@@ -118,10 +119,10 @@ draw_config(void)
 	c->weak_memory = sim_draw(2) != 0;
 
 	/* Some kinds of statements are left out, others in. */
-	c->mix = UINT32_MAX;
-	for (int i = 5; i < 20; i++)
+	c->mix = UINT64_MAX;
+	for (int i = 0; i < 64; i++)
 		if (sim_chance(250))
-			c->mix &= ~(UINT32_C(1) << i);
+			c->mix &= ~(UINT64_C(1) << i);
 	statements = (int) SIM_PICK(20, 8, 60);
 	for (int i = 0; i < c->nsessions; i++)
 		c->left[FIRST_SESSION + i] = statements;
@@ -199,6 +200,7 @@ schedule_run(bool tracing)
 		heap_free_all(i);
 	scheduler_reset();
 	redis_reset();
+	history_reset();
 	trace_begin(tracing);
 	return scheduler_try(run);
 }
