@@ -116,6 +116,9 @@ extern HistoryRecord *history_at(int number);
 
 extern void history_return(int number, HistoryResult result);
 
+/* What happens to a key, or to all (NULL), at one moment. */
+extern void history_event(HistoryWhat what, const char *key);
+
 /* How many there are; false: some are missing, nothing can be concluded. */
 extern int	history_count(void);
 extern bool history_is_complete(void);
