@@ -13,8 +13,8 @@ LockRedis::TlsRelay - drives test/fault/tls_relay
       certificate => $ca->certificate('relay'), version => '1.2');
   $relay->url;                                  # rediss://127.0.0.1:PORT
   $relay->mode('stop', 1000);                   # pass, trickle, stop, flip, close, reset
-  $relay->stop_all; $relay->flip_next;          # on the connections that there are
-  my @new = $ends->connections;                 # since the last call: hashes
+  $relay->stop_all; $relay->flip_next;          # all that there are; the newest
+  my @new = $ends->connections; $ends->forget;  # since then: hashes
 
 The second kind is the TLS server itself, and sees what was agreed upon.
 
@@ -54,6 +54,8 @@ sub mode
 sub stop_all { my ($self) = @_; return $self->_do('stop_all'); }
 
 sub flip_next { my ($self) = @_; return $self->_do('flip_next'); }
+
+sub forget { my ($self) = @_; return $self->_do('forget'); }
 
 sub connections { my ($self) = @_; return @{ $self->_do('connections')->{connections} }; }
 
