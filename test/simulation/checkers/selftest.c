@@ -25,9 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../kernel/config.h"
 #include "../kernel/kernel.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/schedule.h"
 #include "linearize.h"
 
 typedef struct Case
@@ -293,7 +292,6 @@ tell(const char *name, bool good, const char *what)
 static struct
 {
 	const char *(*run) (int number, bool spoil, const char **name, const char **expected);
-	void		(*postmaster_init) (void);
 	int			number;
 	bool		spoil;
 	const char *name;
@@ -301,13 +299,9 @@ static struct
 	const char *says;
 }			table;
 
-/* As a postmaster, then as each session; nobody else is there. */
 static void
 run_table_case(void)
 {
-	copy_restore(OBSERVER);
-	heap_free_all(-1);
-	table.postmaster_init();
 	table.says = table.run(table.number, table.spoil, &table.name, &table.expected);
 }
 
@@ -315,20 +309,10 @@ run_table_case(void)
 static const char *
 say_of_table(int number, bool spoil)
 {
-	arena_reset();
-	scheduler_reset();
-	redis_reset();
-	trace_begin(false);
-	memset(&sim_config, 0, sizeof(sim_config));
-	sim_config.max_locks = 40;
-	sim_config.max_handoffs = 32;
-	sim_config.lease_ms = 30000;
-	sim_config.connect_timeout_ms = 500;
-	sim_config.command_timeout_ms = 800;
 	table.number = number;
 	table.spoil = spoil;
 	table.says = NULL;
-	if (!scheduler_try(run_table_case))
+	if (!schedule_observe(run_table_case))
 		return failure.message;
 	return table.says != NULL ? table.says : "";
 }
@@ -336,9 +320,8 @@ say_of_table(int number, bool spoil)
 static void
 check_tables(const char *product)
 {
-	copies_load(product, SIM_MAX_PROCS);
+	schedule_load(product);
 	*(void **) &table.run = copy_symbol(OBSERVER, "sim_table_case");
-	*(void **) &table.postmaster_init = copy_symbol(OBSERVER, "sim_postmaster_init");
 	for (int i = 0;; i++)
 	{
 		const char *says = say_of_table(i, false);

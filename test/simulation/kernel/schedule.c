@@ -165,12 +165,18 @@ calm_down(void *arg, int64_t n)
 }
 
 static void
-run(void)
+set_up(void)
 {
 	draw_config();
 	copy_restore(OBSERVER);
 	heap_free_all(-1);
 	postmaster_init();
+}
+
+static void
+run(void)
+{
+	set_up();
 	strategy_draw();
 	process_start(WATCHDOG, "watchdog", body[WATCHDOG], sim_now());
 	if (sim_config.mode != 0)
@@ -190,8 +196,8 @@ run(void)
 	check_end();
 }
 
-bool
-schedule_run(bool tracing)
+static void
+reset(bool tracing)
 {
 	arena_reset();
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
@@ -200,5 +206,31 @@ schedule_run(bool tracing)
 	redis_reset();
 	history_reset();
 	trace_begin(tracing);
+}
+
+bool
+schedule_run(bool tracing)
+{
+	reset(tracing);
 	return scheduler_try(run);
+}
+
+static void (*observe) (void);
+
+static void
+set_up_and_observe(void)
+{
+	set_up();
+	observe();
+}
+
+bool
+schedule_observe(void (*body_of_observer) (void))
+{
+	static const ChoiceLog plainest;
+
+	choices_from_log(&plainest);
+	observe = body_of_observer;
+	reset(false);
+	return scheduler_try(set_up_and_observe);
 }
