@@ -95,6 +95,9 @@ MemoryContextDelete(MemoryContext context)
 	sim_heap_free(c);
 }
 
+/* So much of a new chunk is made unusable; the watchdog has some of a megabyte. */
+#define SPOILED_MAX		((Size) 8192)
+
 static void *
 alloc(MemoryContext context, Size size)
 {
@@ -111,7 +114,7 @@ alloc(MemoryContext context, Size size)
 	chunk->prev = &c->chunks;
 	c->chunks.next->prev = chunk;
 	c->chunks.next = chunk;
-	memset(chunk + 1, 0x7f, size);
+	memset(chunk + 1, 0x7f, Min(size, SPOILED_MAX));
 	return chunk + 1;
 }
 
