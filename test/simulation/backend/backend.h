@@ -35,6 +35,8 @@ typedef struct SimShared
 	LWLockPadded *main_locks;
 	LWLockPadded *tranche;
 	int			ntranche;
+	struct Xids *xids;			/* transam.c */
+	struct HeavyLock *heavy_locks;
 	int			nstructs;
 	struct
 	{
@@ -82,13 +84,31 @@ extern void xact_abort(void);
 extern void xact_sub_start(void);
 extern void xact_sub_commit(void);
 extern void xact_sub_abort(void);
-extern void xact_assign_xid(void);
+extern TransactionId xact_assign_xid(void);	/* of the subtransaction */
+extern bool xact_is_own(TransactionId xid);	/* and not rolled back */
+extern uint32 xact_snapshot(void);	/* of a statement that begins now */
 extern int	xact_depth(void);	/* 0 = none, 1 = top, ... */
 extern bool xact_in_pre_commit;
 
-/* Called before and after the guard of a commit. */
-extern void (*xact_guard_begins) (void);
-extern void (*xact_guard_passed) (void);
+/* Told of what becomes of transactions. */
+typedef enum XactMoment
+{
+	XACT_STARTS,
+	XACT_GUARD_BEGINS,			/* of a commit */
+	XACT_GUARD_PASSED,
+	XACT_RELEASES,				/* what goes with it is about to be given back */
+	XACT_ENDS,
+	XACT_SUB_RELEASES,			/* likewise, at the rollback of a subtransaction */
+	XACT_SUB_ENDS
+} XactMoment;
+
+extern void (*xact_watch) (XactMoment moment, bool commit, SubTransactionId sub,
+						   SubTransactionId parent);
+
+/* ---- misc.c ---- */
+
+/* ANALYZE and the like run code of a table's owner. */
+extern bool backend_restricted;
 
 extern void sim_check_for_interrupts(void);
 

@@ -98,6 +98,17 @@ MemoryContextDelete(MemoryContext context)
 /* So much of a new chunk is made unusable; the watchdog has some of a megabyte. */
 #define SPOILED_MAX		((Size) 8192)
 
+Size
+MemoryContextMemAllocated(MemoryContext context, bool recurse)
+{
+	const Context *c = as_context(context);
+	Size		size = 0;
+
+	for (const Chunk *chunk = c->chunks.next; chunk != &c->chunks; chunk = chunk->next)
+		size += chunk->size;
+	return size;
+}
+
 static void *
 alloc(MemoryContext context, Size size)
 {

@@ -24,10 +24,7 @@
 #include "mb/pg_wchar.h"
 #include "nodes/pg_list.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "storage/procarray.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
@@ -279,6 +276,14 @@ has_privs_of_role(Oid member, Oid role)
 	return true;
 }
 
+bool		backend_restricted = false;
+
+bool
+InSecurityRestrictedOperation(void)
+{
+	return backend_restricted;
+}
+
 bool
 RecoveryInProgress(void)
 {
@@ -324,39 +329,18 @@ pgstat_get_backend_current_activity(int pid, bool checkUser)
 }
 
 /* ----------
- * Never asked: nobody waits for PostgreSQL's own locks here
+ * Never asked
  * ----------
  */
 
-BlockedProcsData *
-GetBlockerStatusData(int blocked_pid)
+int
+pgstat_fetch_stat_numbackends(void)
 {
-	sim_fail("simulator", "GetBlockerStatusData is called");
+	return 0;
 }
 
-LockMethod
-GetLockTagsMethodTable(const LOCKTAG *locktag)
+LocalPgBackendStatus *
+pgstat_fetch_stat_local_beentry(int beid)
 {
-	sim_fail("simulator", "GetLockTagsMethodTable is called");
-}
-
-const char *
-GetLockmodeName(LOCKMETHODID lockmethodid, LOCKMODE mode)
-{
-	return "";
-}
-
-void
-DescribeLockTag(StringInfo buf, const LOCKTAG *tag)
-{
-}
-
-ProcessUtility_hook_type ProcessUtility_hook = NULL;
-
-void
-standard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
-						bool readOnlyTree, ProcessUtilityContext context,
-						ParamListInfo params, QueryEnvironment *queryEnv,
-						DestReceiver *dest, QueryCompletion *qc)
-{
+	sim_fail("simulator", "pgstat_fetch_stat_local_beentry is called");
 }
