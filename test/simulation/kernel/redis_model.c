@@ -36,6 +36,7 @@ typedef struct Key
 	int64_t		fence;
 	bool		denied;
 	bool		was_denied;
+	int64_t		denied_until;
 } Key;
 
 typedef struct Subscriber
@@ -461,6 +462,13 @@ redis_deny_key(const char *key, bool deny)
 	sim_trace("redis: %s is %s", key, deny ? "denied" : "allowed");
 	find(key)->denied = deny;
 	find(key)->was_denied = true;
+	find(key)->denied_until = deny ? INT64_MAX : sim_now();
+}
+
+int64_t
+redis_denied_until(const char *key)
+{
+	return find(key)->denied_until;
 }
 
 bool
