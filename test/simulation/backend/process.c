@@ -20,6 +20,7 @@
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
+#include "../kernel/network.h"
 #include "../models/table_model.h"
 
 #define CALLBACKS_MAX 8
@@ -210,6 +211,7 @@ proc_exit(int code)
 	backend_drain();
 	MyProc->procLatch.owner_pid = 0;
 	MyProc->pid = 0;
+	net_owner_ended(MyProcPid);
 	sim_exit(code);
 }
 

@@ -35,6 +35,15 @@ draw_key(void)
 	return name;
 }
 
+static const char *
+channel_of(const char *key)
+{
+	static char name[REDIS_NAME];
+
+	snprintf(name, sizeof(name), "redisson_lock__channel:{%s}", key);
+	return name;
+}
+
 /* ----------
  * The faults
  * ----------
@@ -45,7 +54,7 @@ break_connection(void)
 {
 	sim_trace("fault: a connection breaks");
 	if (sim_chance(300))
-		net_break_all();
+		net_break_all(redis_present());
 	else
 		net_break_one();
 }
@@ -56,32 +65,34 @@ block_network(void)
 	int64_t		until = sim_now() + SIM_PICK(30 * SIM_MS, 400 * SIM_MS, 2 * SIM_S, 5 * SIM_S);
 
 	sim_trace("fault: Redis is silent for %.3f ms", (until - sim_now()) / 1000.0);
-	net_block_until(until);
+	net_block_until(redis_present(), until);
 }
 
 static void
 restart_redis(void)
 {
+	int			node = redis_present();
 	int64_t		until = sim_now() + SIM_PICK(SIM_MS, 200 * SIM_MS, 2 * SIM_S, 12 * SIM_S);
 
 	sim_trace("fault: Redis is down for %.3f ms", (until - sim_now()) / 1000.0);
-	net_down_until(until);
+	net_down_until(node, until);
+	redis_flush_scripts(node);
 	if (sim_chance(400))
-		redis_loading_until(until + SIM_PICK(20 * SIM_MS, SIM_S));
+		redis_set_mood(node, REDIS_LOADING, until + SIM_PICK(20 * SIM_MS, SIM_S));
 	if (sim_chance(400))
-		redis_lose_data();
+		redis_lose_data(node);
 }
 
 static void
 delete_key(void)
 {
-	redis_delete(draw_key());
+	redis_delete(redis_present(), draw_key());
 }
 
 static void
 set_clock(void)
 {
-	redis_set_clock(SIM_PICK(100 * SIM_MS, -100 * SIM_MS, 3 * SIM_S, -3 * SIM_S, 60 * SIM_S, -60 * SIM_S));
+	redis_set_clock(redis_present(), SIM_PICK(100 * SIM_MS, -100 * SIM_MS, 3 * SIM_S, -3 * SIM_S, 60 * SIM_S, -60 * SIM_S));
 }
 
 static void
@@ -91,7 +102,7 @@ allow_key(void *arg, int64_t key)
 
 	(void) arg;
 	snprintf(name, sizeof(name), "k%d", (int) key);
-	redis_deny_key(name, false);
+	redis_deny_name(redis_present(), name, false);
 	sim_disturbed(sim_now());
 }
 
@@ -103,7 +114,7 @@ deny_key(void)
 	char		name[8];
 
 	snprintf(name, sizeof(name), "k%d", key);
-	redis_deny_key(name, true);
+	redis_deny_name(redis_present(), name, true);
 	sim_at(until, allow_key, NULL, key);
 	sim_disturbed(until);
 }
@@ -153,7 +164,7 @@ end_table_worker(void)
 static void
 spurious_message(void)
 {
-	redis_publish(draw_key());
+	redis_publish(redis_present(), channel_of(draw_key()));
 }
 
 /* ----------
@@ -168,7 +179,7 @@ foreign_gives_back(void *arg, int64_t key)
 
 	(void) arg;
 	snprintf(name, sizeof(name), "k%d", (int) key);
-	redis_foreign_release(name, "elsewhere:1", true);
+	redis_foreign_release(redis_present(), name, "elsewhere:1", channel_of(name));
 }
 
 static void
@@ -179,7 +190,7 @@ foreign_takes(void)
 	char		name[8];
 
 	snprintf(name, sizeof(name), "k%d", key);
-	if (redis_foreign_take(name, "elsewhere:1", lease / SIM_MS) && !sim_chance(300))
+	if (redis_foreign_take(redis_present(), name, "elsewhere:1", lease / SIM_MS, false) && !sim_chance(300))
 		sim_at(sim_now() + sim_draw((uint32_t) lease), foreign_gives_back, NULL, key);
 }
 

@@ -41,6 +41,7 @@ static void (*postmaster_init) (void);
 static void (*check_step) (void);
 static void (*check_end) (void);
 static bool (*is_empty) (void);
+static void (*tell_scripts) (void (*add) (const char *name, const char *sha1, const char *text));
 
 static int64_t ends_at;
 
@@ -81,6 +82,8 @@ schedule_load(const char *product)
 	*(void **) &check_step = copy_symbol(OBSERVER, "sim_check_step");
 	*(void **) &check_end = copy_symbol(OBSERVER, "sim_check_end");
 	*(void **) &is_empty = copy_symbol(OBSERVER, "sim_is_empty");
+	*(void **) &tell_scripts = copy_symbol(OBSERVER, "sim_tell_scripts");
+	tell_scripts(redis_add_script);
 	scheduler_check = check_step;
 	process_stalls = drain_stalled;
 	process_ended = start_again;

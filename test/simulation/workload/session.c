@@ -495,6 +495,7 @@ session_main(int slot)
 	pqsignal(SIGTERM, die);
 	before_shmem_exit(shutdown_postgres, 0);
 	backend_told = ledger_told;
+	backend_waited = ledger_waited;
 	xact_guard_begins = ledger_guard_begins;
 	xact_guard_passed = ledger_guard_passed;
 
