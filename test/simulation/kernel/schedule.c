@@ -15,6 +15,7 @@
 
 #include "config.h"
 #include "faults.h"
+#include "history.h"
 #include "kernel.h"
 #include "redis_model.h"
 #include "schedule.h"
@@ -202,6 +203,7 @@ schedule_run(bool tracing)
 		heap_free_all(i);
 	scheduler_reset();
 	redis_reset();
+	history_reset();
 	trace_begin(tracing);
 	return scheduler_try(run);
 }
