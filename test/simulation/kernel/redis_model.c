@@ -445,6 +445,7 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			else if (k->count == a->count || !refuses(node, true, out))
 			{
 				k->count = a->count;
+				k->is_old = false;
 				if (a->lease_ms > 0 && !refuses(node, false, out))
 					lengthen(node, k, a->lease_ms);
 			}
@@ -453,7 +454,10 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			if (!has(k, a->owner))
 				tell_holder(k, out);
 			else if (!refuses(node, false, out))
+			{
+				k->is_old = false;
 				lengthen(node, k, a->lease_ms);
+			}
 			break;
 		case REDIS_MINT:
 			run_mint(node, k, a, out);

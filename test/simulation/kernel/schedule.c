@@ -119,6 +119,7 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
+	c->nredis = 1;
 	c->weak_memory = sim_draw(2) != 0;
 
 	/* Some kinds of statements are left out, others in. */
