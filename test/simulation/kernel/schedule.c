@@ -123,10 +123,10 @@ draw_config(void)
 	c->weak_memory = sim_draw(2) != 0;
 
 	/* Some kinds of statements are left out, others in. */
-	c->mix = UINT32_MAX;
-	for (int i = 5; i < 20; i++)
+	c->mix = UINT64_MAX;
+	for (int i = 0; i < 64; i++)
 		if (sim_chance(250))
-			c->mix &= ~(UINT32_C(1) << i);
+			c->mix &= ~(UINT64_C(1) << i);
 	statements = (int) SIM_PICK(20, 8, 60);
 	for (int i = 0; i < c->nsessions; i++)
 		c->left[FIRST_SESSION + i] = statements;
