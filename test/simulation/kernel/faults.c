@@ -19,10 +19,16 @@
 #include "faults.h"
 #include "kernel.h"
 #include "network.h"
+#include "redis_model.h"
 
 extern int	process_pid(int slot);
 
 static bool over;
+
+#define KINDS_MAX	32
+
+static int	there_are[KINDS_MAX];
+static int	nthere_are;
 
 /* ----------
  * Signals
@@ -121,17 +127,36 @@ strike(void *arg, int64_t k)
 	sim_at(sim_now() + 1 + sim_draw((uint32_t) kind->interval * 2), strike, NULL, k);
 }
 
+static void
+strike_once(void *arg, int64_t k)
+{
+	(void) arg;
+	if (!over)
+		kinds[k].fault();
+}
+
+void
+faults_strike_now(void)
+{
+	if (nthere_are > 0)
+		sim_at(0, strike_once, NULL, there_are[sim_draw(nthere_are)]);
+}
+
 void
 faults_begin(void)
 {
 	over = false;
+	nthere_are = 0;
 	if (sim_chance(500))
 		net_set_slow((uint32_t) SIM_PICK(3, 30, 150), sim_draw(5));
 	if (sim_chance(250))
 		net_set_cut((uint32_t) SIM_PICK(10, 100));
 	for (int k = 0; k < NKINDS; k++)
 		if (sim_chance(kinds[k].permille))
+		{
+			there_are[nthere_are++] = k;
 			sim_at(sim_now() + sim_draw((uint32_t) kinds[k].interval * 2), strike, NULL, k);
+		}
 }
 
 void
@@ -140,5 +165,6 @@ faults_end(void)
 	over = true;
 	net_set_slow(0, 0);
 	net_set_cut(0);
+	redis_calm();
 	sim_trace("no more faults");
 }

@@ -470,7 +470,9 @@ net_unacknowledged(int conn)
 void
 net_block_until(int node, int64_t until)
 {
-	nodes[node].blocked_until = until;
+	/* Never sooner than was said: what waits for that would be overtaken. */
+	if (until > nodes[node].blocked_until)
+		nodes[node].blocked_until = until;
 	sim_disturbed(until);
 }
 

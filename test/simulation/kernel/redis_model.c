@@ -32,7 +32,7 @@ typedef struct Key
 								 * has an entry of its own, as a lock of its own */
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		there;
-	bool		was_denied;
+	bool		was_denied;		/* once; of the one that is not shared */
 	bool		is_old;			/* came back after it was given back, perhaps */
 	char		owner[REDIS_OWNER];
 	int			count;
@@ -248,6 +248,13 @@ lengthen(int node, Key *k, int64_t ms)
 		set_expiry(node, k, ms);
 }
 
+/* When the present lock ends by itself, as others see it. */
+static int64_t
+end_of(int node, const Key *k)
+{
+	return k->expires_at - nodes[node].clock_offset;
+}
+
 /* ----------
  * Channels
  * ----------
@@ -260,8 +267,12 @@ tell_again(void *arg, int64_t node)
 	free(arg);
 }
 
+/*
+ * publish --- that the key is free; who is not told believes until then that it
+ * is not
+ */
 static int
-publish(int node, const char *channel)
+publish(int node, const char *channel, int64_t until)
 {
 	Node	   *n = &nodes[node];
 
@@ -269,7 +280,7 @@ publish(int node, const char *channel)
 	{
 		n->lost_messages--;
 		sim_trace("redis %d: a message of %s is lost", node, channel);
-		sim_disturbed(sim_now() + 2 * SIM_S);
+		sim_disturbed(until);
 		return 0;
 	}
 	if (n->double_after > 0)
@@ -340,7 +351,7 @@ run_create(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 		out->fence = ++k->fence;
 	k->excludes_nobody = a->excludes_nobody;
 	k->there = true;
-	k->is_old = k->was_denied = false;
+	k->is_old = false;
 	k->count = 1;
 	strcpy(k->owner, a->owner);
 	set_expiry(node, k, a->lease_ms);
@@ -349,6 +360,8 @@ run_create(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 static void
 run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 {
+	int64_t		ends;
+
 	if (!has(k, a->owner))
 	{
 		out->result = REDIS_GONE;
@@ -356,6 +369,7 @@ run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	if (refuses(node, a->keep_ms > 0, out))
 		return;
+	ends = end_of(node, k);
 	if (a->keep_ms > 0)
 	{
 		strncat(k->owner, "/kept", REDIS_OWNER - strlen(k->owner) - 1);
@@ -363,7 +377,7 @@ run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	else
 		k->there = false;
-	out->receivers = publish(node, a->channel);
+	out->receivers = publish(node, a->channel, ends);
 }
 
 static void
@@ -389,7 +403,7 @@ run_force(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	{
 		rob(k);
 		k->there = false;
-		out->receivers = publish(node, a->channel);
+		out->receivers = publish(node, a->channel, end_of(node, k));
 	}
 }
 
@@ -579,13 +593,16 @@ redis_denies(int node, const char *name)
 	return false;
 }
 
-/* The name of the lock, in that of its channel or counter too. */
+/* Of the lock, in the name of its channel or counter too. */
 static void
 mark_denied(int node, const char *name)
 {
-	for (int i = 0; i < nodes[node].data.nkeys; i++)
-		if (strstr(name, nodes[node].data.key[i].name) != NULL)
-			nodes[node].data.key[i].was_denied = true;
+	const char *base = strchr(name, '{');
+	char		key[REDIS_NAME];
+
+	snprintf(key, sizeof(key), "%s", base != NULL ? base + 1 : name);
+	key[strcspn(key, "}")] = '\0';
+	find(node, key)->was_denied = true;
 }
 
 void
@@ -625,7 +642,10 @@ redis_delete(int node, const char *key)
 	for (Key *k = find(node, key); k != NULL; k = find_shared(node, key, NULL))
 	{
 		if (k->there)
+		{
 			sim_trace("redis %d: somebody deletes %s of %s", node, key, k->owner);
+			sim_disturbed(end_of(node, k));
+		}
 		rob(k);
 		k->there = false;
 	}
@@ -634,7 +654,7 @@ redis_delete(int node, const char *key)
 void
 redis_publish(int node, const char *channel)
 {
-	(void) publish(node, channel);
+	(void) publish(node, channel, sim_now());
 }
 
 void
@@ -647,6 +667,16 @@ void
 redis_double_message(int node, int64_t later)
 {
 	nodes[node].double_after = later;
+}
+
+void
+redis_calm(void)
+{
+	for (int i = 0; i < REDIS_NODES; i++)
+	{
+		nodes[i].lost_messages = 0;
+		nodes[i].double_after = 0;
+	}
 }
 
 bool
@@ -678,7 +708,7 @@ redis_foreign_release(int node, const char *key, const char *owner, const char *
 		return;
 	sim_trace("redis %d: %s is given back by %s", node, key, owner);
 	k->there = false;
-	(void) publish(node, channel);
+	(void) publish(node, channel, end_of(node, k));
 }
 
 /* ----------
@@ -725,8 +755,10 @@ is_given_up(int node, const Key *k)
 	int64_t		on_its_way = (sim_config.connect_timeout_ms +
 							  sim_config.command_timeout_ms) * SIM_MS;
 
+	const Key  *base = find_known(node, k->name);
+
 	return k->is_old || node != present ||
-		(k->was_denied &&
+		(base != NULL && base->was_denied &&
 		 (redis_was_robbed(k->owner) ||
 		  k->expires_at - redis_clock(node) <= on_its_way));
 }

@@ -117,6 +117,9 @@ extern void redis_publish(int node, const char *channel);
 extern void redis_lose_message(int node);
 extern void redis_double_message(int node, int64_t later);
 
+/* None of the messages to come is lost or doubled. */
+extern void redis_calm(void);
+
 /* A client elsewhere takes, over what is there or not, and gives back. */
 extern bool redis_foreign_take(int node, const char *key, const char *owner,
 							   int64_t lease_ms, bool by_force);
