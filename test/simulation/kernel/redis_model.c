@@ -25,6 +25,8 @@
 #define MAX_DENIED		16
 #define MAX_ROBBED		512
 
+#define CLOCK_STEPS_MAX	(63 * SIM_S)
+
 typedef struct Key
 {
 	char		name[REDIS_NAME];
@@ -51,6 +53,7 @@ typedef struct Node
 	Data		data;
 	Data		saved;
 	int64_t		clock_offset;
+	int64_t		clock_steps;	/* the sum of those */
 	RedisMood	mood;
 	int64_t		mood_until;
 	int			lost_messages;
@@ -73,6 +76,7 @@ redis_reset(void)
 
 		n->data.nkeys = n->saved.nkeys = 0;
 		n->clock_offset = (777 + 50 * i) * SIM_S;
+		n->clock_steps = 0;
 		n->mood = REDIS_WELL;
 		n->lost_messages = n->ndenied = 0;
 		n->double_after = 0;
@@ -572,7 +576,12 @@ void
 redis_set_clock(int node, int64_t offset)
 {
 	Data	   *d = &nodes[node].data;
+	int64_t		sum = nodes[node].clock_steps + offset;
 
+	/* Else a schedule might end long after all of its leases. */
+	if (sum > CLOCK_STEPS_MAX || sum < -CLOCK_STEPS_MAX)
+		return;
+	nodes[node].clock_steps = sum;
 	sim_trace("redis %d: the clock is set by %.3f s", node, offset / (double) SIM_S);
 	for (int i = 0; i < d->nkeys; i++)
 		rob(&d->key[i]);
