@@ -166,11 +166,15 @@ fault_scripts_flushed(void)
 	redis_flush_scripts(draw_node());
 }
 
+/* Forward, what ends early is not told: who waits asks again after that time. */
+#define LONGEST_POLL	(30 * SIM_S)
+
 void
 fault_clock_set(void)
 {
 	redis_set_clock(draw_node(), SIM_PICK(100 * SIM_MS, -100 * SIM_MS, 3 * SIM_S,
 										  -3 * SIM_S, 60 * SIM_S, -60 * SIM_S));
+	sim_disturbed(sim_now() + LONGEST_POLL);
 }
 
 /* ----------
