@@ -33,6 +33,7 @@ typedef struct SimConfig
 	int			batch_max;		/* so few locks go into a batch of the watchdog; 0 =
 								 * as many as it likes */
 	bool		slow;			/* messages may take long */
+	int			nredis;			/* nodes of Redis */
 	bool		weak_memory;	/* writes of atomics are seen later */
 
 	/* the workload */

@@ -40,9 +40,6 @@ extern void ledger_taken(const HeldEntry *entry, LockScope scope);
 extern void ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
 extern void ledger_transaction_ends(void);
 
-/* The store said that there was nothing to release. */
-extern void ledger_release_gone(uint64 owner);
-
 /* A wait for the store has ended. */
 extern void ledger_waited(void);
 
@@ -87,6 +84,10 @@ extern void book_check(void);
 /* What SQL functions have to say: is it held, and is it lost? */
 extern bool book_is_held(const BookItem *item);
 extern bool book_is_lost(const BookItem *item);
+
+/* ---- history_check.c: the whole, when a schedule is over ---- */
+
+extern void check_history(void);
 
 /* ---- recorder.c: between SQL functions and session/ ---- */
 
