@@ -44,6 +44,7 @@ static void (*postmaster_init) (void);
 static void (*check_step) (void);
 static void (*check_end) (void);
 static bool (*is_empty) (void);
+static void (*tell_scripts) (void (*add) (const char *name, const char *sha1, const char *text));
 
 static int64_t ends_at;
 
@@ -84,6 +85,8 @@ schedule_load(const char *product)
 	*(void **) &check_step = copy_symbol(OBSERVER, "sim_check_step");
 	*(void **) &check_end = copy_symbol(OBSERVER, "sim_check_end");
 	*(void **) &is_empty = copy_symbol(OBSERVER, "sim_is_empty");
+	*(void **) &tell_scripts = copy_symbol(OBSERVER, "sim_tell_scripts");
+	tell_scripts(redis_add_script);
 	sites_load();
 	scheduler_check = check_step;
 	process_stalls = drain_stalled;
@@ -111,7 +114,7 @@ draw_config(void)
 	c->max_locks = (int) SIM_PICK(40, 40, 12);
 	c->max_handoffs = (int) SIM_PICK(32, 3, 1, 0);
 	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
-	if (c->shared && sim_chance(300))
+	if (sim_chance(c->shared ? 300 : 150))
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
@@ -119,7 +122,10 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
+	c->nredis = 1;
 	c->weak_memory = sim_draw(2) != 0;
+	if (sim_chance(100))
+		c->batch_max = 1 + sim_draw(3);
 
 	/* Some kinds of statements are left out, others in. */
 	c->mix = UINT64_MAX;

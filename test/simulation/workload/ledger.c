@@ -20,6 +20,7 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
+#include "../../../src/store/batch.h"
 
 #define MAX_TAKEN	64
 #define MAX_HOLDS	64
@@ -130,6 +131,8 @@ __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 {
 	if (backend_locks_held() == 0)
 		release_was_gone = true;
+	else if (reason == LOST_EXPIRED)
+		check_expiry(name, scope);
 	__real_losses_add(pid, name, len, scope, reason, taken_by);
 }
 
@@ -166,13 +169,18 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	return __real_lt_set_scope(hold, scope, part, deadline, moves);
 }
 
-void
-ledger_release_gone(uint64 owner)
-{
-	Taken	   *t = find(owner);
+/* The store said that there was nothing to release. */
+extern void __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome);
+extern void __real_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome);
 
-	if (t != NULL)
-		note_loss(owner, t->guard);
+void
+__wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome)
+{
+	Taken	   *t = find(op->owner);
+
+	__real_batch_settle(b, op, outcome);
+	if (t != NULL && op->kind == STORE_RELEASE && outcome == STORE_GONE)
+		note_loss(op->owner, t->guard);
 }
 
 /* ----------

@@ -40,9 +40,6 @@ extern void ledger_taken(const HeldEntry *entry, LockScope scope);
 extern void ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
 extern void ledger_transaction_ends(void);
 
-/* The store said that there was nothing to release. */
-extern void ledger_release_gone(uint64 owner);
-
 /* A wait for the store has ended. */
 extern void ledger_waited(void);
 
@@ -102,5 +99,10 @@ extern void recorder_begin(void);
 
 /* The number of the history's record of the transaction, -1 = none. */
 extern int	recorder_transaction;
+
+/* ---- watch_check.c ---- */
+
+/* A lease has ended. */
+extern void check_expiry(const char *name, const ScopeHold *scope);
 
 #endif							/* SIM_WORKLOAD_H */
