@@ -361,6 +361,8 @@ role_name(NodeRole role)
 	{
 		case ROLE_REPLICA:
 			return "replica";
+		case ROLE_SENTINEL:
+			return "sentinel";
 		case ROLE_TABLE:
 			return "table";
 		case ROLE_MASTER:

@@ -78,6 +78,7 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
 	if (redis_words_begin(words, "READONLY"))
 	{
 		b->drop = true;
+		redis_target_is_no_master(&b->target);
 		redis_target_want_addresses(&b->target, WANT_MASTER);
 	}
 	if (redis_words_begin(words, "NOAUTH"))
