@@ -6,6 +6,7 @@
 #   make ASSERTS=1            with assertions of the extension's own code
 #   make SANITIZE=address,undefined
 #                             with these sanitizers
+#   make COVERAGE=1           counting which lines and branches run
 #   make WERROR=1             warnings are errors
 
 EXTENSION = lockredis
@@ -35,6 +36,10 @@ ifdef SANITIZE
 PG_CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 	-fno-sanitize-recover=undefined -O1
 SHLIB_LINK += -fsanitize=$(SANITIZE)
+endif
+ifdef COVERAGE
+PG_CFLAGS += --coverage -O0
+SHLIB_LINK += --coverage
 endif
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))

@@ -22,6 +22,7 @@
 #include "port/pg_bitutils.h"
 
 #include "lease.h"
+#include "locktable/check.h"
 #include "locktable/locktable_int.h"
 #include "locktable/rows.h"
 #include "locktable/watch.h"
@@ -203,6 +204,7 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 		item->action = due_decide(hold, store, now, connected, again, &wakes);
 		due_fill_item(hold, store, now, not_after, item);
 	}
+	lt_check_change(lock);
 	LWLockRelease(lock);
 
 	/* The caller is the watchdog itself, and awake. */

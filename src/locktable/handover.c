@@ -36,6 +36,7 @@
 #include "utils/timestamp.h"
 
 #include "lease.h"
+#include "locktable/check.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "settings.h"
@@ -298,6 +299,7 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	w->hold = *hold;
 	w->woken_at = lr_now();
 	lt_queue_insert(&lt_keys[key], LrMyProcNumber, LR_NONE);
+	lt_check_change(lock);
 	LWLockRelease(lock);
 	if (reserved)
 		lt_free_rows(1);

@@ -119,6 +119,13 @@ extern void lt_end_release(LrIndex hold, StoreId store, int receivers);
  */
 extern void lt_orphan(LrIndex hold, int64 sent_at);
 
+/* All that its transaction had is gone; with assertions only. */
+#ifdef USE_ASSERT_CHECKING
+extern void lt_check_transaction_end(void);
+#else
+#define lt_check_transaction_end()	((void) 0)
+#endif
+
 /* LOST, and its session has seen it. */
 extern void lt_drop_lost(LrIndex hold);
 

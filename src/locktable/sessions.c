@@ -21,6 +21,7 @@
 
 #include "utils/memutils.h"
 
+#include "locktable/check.h"
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
@@ -67,6 +68,7 @@ lt_session_leave(void)
 {
 	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
 
+	lt_check_session_end();
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_sessions[LrMyProcNumber].pid = 0;
 	LWLockRelease(lock);
@@ -177,6 +179,8 @@ lt_wake(const WakeList *wakes)
 void
 lt_unlock(LWLock *lock, const WakeList *wakes)
 {
+	lt_check_change(lock);
+	lt_check_wakes(lock, wake_room, wakes->nsessions);
 	LWLockRelease(lock);
 	lt_wake(wakes);
 }

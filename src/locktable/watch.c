@@ -12,6 +12,7 @@
  */
 #include "lockredis.h"
 
+#include "locktable/check.h"
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
 
@@ -152,6 +153,7 @@ lt_pass_over_sleepers(void)
 			lt_take_handed_back(i, &wakes);
 		else if (w->in_front)
 			watch_pass_over(&lt_keys[w->key], i, &wakes);
+		lt_check_change(lock);
 		LWLockRelease(lock);
 		lt_wake(&wakes);
 	}

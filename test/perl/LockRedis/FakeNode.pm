@@ -71,12 +71,15 @@ sub new
 	return $self;
 }
 
-sub url { my ($self) = @_; return "redis://127.0.0.1:$self->{port}"; }
+sub address { my ($self) = @_; return "127.0.0.1:$self->{port}"; }
+
+sub url { my ($self) = @_; return 'redis://' . $self->address; }
 
 # accept: "close" or "reset" at once; greet: bytes sent at once; raw: bytes sent
-# when something has come; reply: bytes for each command; script: for scripts
-# only, the rest is answered as Redis does; afterwards: bytes sent a moment after
-# that; then: "close", "reset" or "flood" (repeat it for ever) in the end.
+# when something has come; reply: bytes for each command; answer: code that makes
+# them of this behaviour and a command; script: for scripts only, the rest is
+# answered as Redis does; afterwards: bytes sent a moment after that; then:
+# "close", "reset" or "flood" (repeat it for ever) in the end.
 sub behave
 {
 	my ($self, $name, %behaviour) = @_;
@@ -204,7 +207,11 @@ sub _answer_commands
 	{
 		my $command = uc $args->[0];
 
-		if (defined $now->{reply})
+		if ($now->{answer})
+		{
+			$answer->($conn, $now->{answer}->($now, @$args));
+		}
+		elsif (defined $now->{reply})
 		{
 			$answer->($conn, $now->{reply});
 		}

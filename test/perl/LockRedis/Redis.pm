@@ -23,6 +23,8 @@ LockRedis::Redis - a throwaway Redis server of a test
   $redis->kill9; $redis->freeze; $redis->thaw;
 
   my $n = $redis->script_calls;      # eval + evalsha so far
+  my $redis = LockRedis::Redis->new(place => $net->place);   # see LockRedis::Netns
+
   my $watch = $redis->monitor;       # MONITOR from here on
   my @lines = $watch->stop;          # commands of clients other than the test
   my @args = $watch->args($line);
@@ -31,9 +33,13 @@ LockRedis::Redis - a throwaway Redis server of a test
 
 Listens on a unix socket and on a free loopback port, in a directory of its own
 outside the source tree.  Keeps nothing on disk unless asked.  Ends with the
-test.  The test's own commands go over TCP on connections named "test".  What
-knows how locks are kept is in LockRedis::RedisLocks, and all methods of that can
-be called here.
+test.  The test's own commands go over TCP on connections named "test", or over
+the unix socket where the server is in a network of its own.  What knows how
+locks are kept is in LockRedis::RedisLocks, what starts and ends the server in
+LockRedis::RedisProcess, and all methods of these can be called here.
+
+LOCKREDIS_TEST_REDIS names another program than redis-server, in words: that of
+another version, or Valkey's.
 
 =cut
 
@@ -42,14 +48,11 @@ package LockRedis::Redis;
 use strict;
 use warnings FATAL => 'all';
 
-use parent 'LockRedis::RedisLocks';
+use parent qw(LockRedis::RedisLocks LockRedis::RedisProcess);
 
 use Carp;
 use LockRedis::Monitor;
-use LockRedis::Program qw(start_program);
 use LockRedis::Resp;
-use LockRedis::Wait qw(limit now poll_until);
-use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -63,6 +66,7 @@ sub new
 		name => $opts{name} || 'redis',
 		config => { %{ $opts{config} || {} } },
 		password => $opts{password},
+		place => $opts{place},
 		port => PostgreSQL::Test::Cluster::get_free_port(),
 		dir => PostgreSQL::Test::Utils::tempdir_short(),
 		owner => $$
@@ -86,7 +90,17 @@ sub pid { my ($self) = @_; return $self->{pid}; }
 
 sub logfile { my ($self) = @_; return $self->{log}; }
 
-sub url { my ($self) = @_; return "redis://127.0.0.1:$self->{port}"; }
+# Where others reach it
+sub host
+{
+	my ($self) = @_;
+
+	return $self->{place} ? $self->{place}->address : '127.0.0.1';
+}
+
+sub address { my ($self) = @_; return $self->host . ":$self->{port}"; }
+
+sub url { my ($self) = @_; return 'redis://' . $self->address; }
 
 sub unix_url { my ($self) = @_; return 'unix://' . $self->socket_path; }
 
@@ -98,167 +112,12 @@ sub proxy
 	return LockRedis::Proxy->new($self);
 }
 
-# Settings that the next start takes; a list reference for several words.
-sub configure
-{
-	my ($self, %settings) = @_;
-
-	%{ $self->{config} } = (%{ $self->{config} }, %settings);
-	return;
-}
-
-# Start the server and wait until it answers; loading => 1 only until it
-# listens (it may still be loading its data then).
-sub start
-{
-	my ($self, %opts) = @_;
-	my %config = (
-		port => $self->{port},
-		bind => '127.0.0.1',
-		unixsocket => $self->socket_path,
-		unixsocketperm => '700',
-		dir => $self->{dir},
-		pidfile => "$self->{dir}/redis.pid",
-		logfile => $self->{log},
-		daemonize => 'no',
-		save => '',
-		appendonly => 'no',
-		%{ $self->{config} });
-
-	croak "Redis \"$self->{name}\" runs already" if $self->{pid};
-	$config{requirepass} = $self->{password} if defined $self->{password};
-
-	open my $conf, '>', "$self->{dir}/redis.conf" or die $!;
-	foreach my $name (sort keys %config)
-	{
-		my $value = $config{$name};
-		print $conf join(' ',
-			$name, map { _quote($_) } ref $value ? @$value : $value), "\n";
-	}
-	close $conf or die $!;
-
-	my $pid = start_program($self->{log}, 'redis-server', "$self->{dir}/redis.conf");
-	$self->{pid} = $pid;
-
-	poll_until("Redis \"$self->{name}\" to start (see $self->{log})",
-		sub {
-			if (waitpid($pid, POSIX::WNOHANG()) == $pid)
-			{
-				delete $self->{pid};
-				die "Redis \"$self->{name}\" ended at once, see $self->{log}\n";
-			}
-			my $conn = LockRedis::Resp->connect($self->{port}, may_fail => 1)
-			  or return 0;
-			return 1 if $opts{loading};
-			$conn->send_command('PING');
-			my $reply = $conn->read_reply;
-			return !ref $reply || $$reply =~ /^NOAUTH/;
-		});
-	note "Redis \"$self->{name}\" runs on port $self->{port}, pid $pid";
-	return;
-}
-
-sub _quote
-{
-	my ($word) = @_;
-
-	$word =~ s/(["\\])/\\$1/g;
-	return "\"$word\"";
-}
-
-# Stop the server; keep => 1 saves the data for the next start.
-sub stop
-{
-	my ($self, %opts) = @_;
-
-	return unless $self->{pid};
-	$self->thaw;
-	$self->cmd('SAVE') if $opts{keep};
-	unlink "$self->{dir}/dump.rdb" unless $opts{keep};
-	kill 'TERM', $self->{pid};
-	$self->_reap;
-	return;
-}
-
-sub restart
-{
-	my ($self, %opts) = @_;
-
-	$self->stop(%opts);
-	$self->start;
-	return;
-}
-
-# Restart with data so that every command is answered with LOADING for about
-# the given number of seconds.
-sub restart_loading
-{
-	my ($self, $seconds) = @_;
-	my $count = 1000;
-
-	$self->cmd('SET', "loading-$_", 'x') foreach 1 .. $count;
-	$self->stop(keep => 1);
-	{
-		local $self->{config} = {
-			%{ $self->{config} },
-			'key-load-delay' => int($seconds * 1e6 / $count),
-			'loading-process-events-interval-bytes' => 1024
-		};
-		$self->start(loading => 1);
-	}
-	return;
-}
-
-# The data that restart_loading added.
-sub forget_loading
+# Where the test comes in
+sub _door
 {
 	my ($self) = @_;
 
-	poll_until('Redis to have loaded its data',
-		sub { !ref $self->try_cmd('PING') });
-	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
-	$self->cmd('DEL', map { "loading-$_" } 1 .. 1000);
-	return;
-}
-
-sub kill9
-{
-	my ($self) = @_;
-
-	kill 'KILL', $self->{pid};
-	$self->_reap;
-	return;
-}
-
-# The server keeps its sockets and does nothing.
-sub freeze
-{
-	my ($self) = @_;
-
-	kill 'STOP', $self->{pid};
-	$self->{frozen} = 1;
-	return;
-}
-
-sub thaw
-{
-	my ($self) = @_;
-
-	kill 'CONT', $self->{pid} if $self->{pid} && delete $self->{frozen};
-	return;
-}
-
-sub _reap
-{
-	my ($self) = @_;
-	my $pid = $self->{pid};
-
-	poll_until("Redis $pid to end",
-		sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
-	delete $self->{pid};
-	delete $self->{frozen};
-	$self->_forget_connection;
-	return;
+	return $self->{place} ? $self->socket_path : $self->{port};
 }
 
 # A connection of the test's own; close it when done.
@@ -267,10 +126,15 @@ sub connection
 	my ($self) = @_;
 
 	my $conn = LockRedis::Resp->connect(
-		$self->{port},
+		$self->_door,
 		password => $self->{password},
 		name => 'test');
-	$self->{own}{ $conn->address } = 1;
+
+	# All that come through the socket look the same, and all are the test's.
+	$self->{own}{$_} = 1
+	  foreach $self->{place}
+	  ? ($self->socket_path . ':0', 'unix:' . $self->socket_path)
+	  : $conn->address;
 	return $conn;
 }
 

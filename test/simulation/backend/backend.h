@@ -86,9 +86,25 @@ extern void xact_assign_xid(void);
 extern int	xact_depth(void);	/* 0 = none, 1 = top, ... */
 extern bool xact_in_pre_commit;
 
-/* Called before and after the guard of a commit. */
-extern void (*xact_guard_begins) (void);
-extern void (*xact_guard_passed) (void);
+/* Told of what becomes of transactions. */
+typedef enum XactMoment
+{
+	XACT_STARTS,
+	XACT_GUARD_BEGINS,			/* of a commit */
+	XACT_GUARD_PASSED,
+	XACT_RELEASES,				/* what goes with it is about to be given back */
+	XACT_ENDS,
+	XACT_SUB_RELEASES,			/* likewise, at the rollback of a subtransaction */
+	XACT_SUB_ENDS
+} XactMoment;
+
+extern void (*xact_watch) (XactMoment moment, bool commit, SubTransactionId sub,
+						   SubTransactionId parent);
+
+/* ---- misc.c ---- */
+
+/* ANALYZE and the like run code of a table's owner. */
+extern bool backend_restricted;
 
 extern void sim_check_for_interrupts(void);
 

@@ -279,6 +279,14 @@ has_privs_of_role(Oid member, Oid role)
 	return true;
 }
 
+bool		backend_restricted = false;
+
+bool
+InSecurityRestrictedOperation(void)
+{
+	return backend_restricted;
+}
+
 bool
 RecoveryInProgress(void)
 {
@@ -351,12 +359,14 @@ DescribeLockTag(StringInfo buf, const LOCKTAG *tag)
 {
 }
 
-ProcessUtility_hook_type ProcessUtility_hook = NULL;
-
-void
-standard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
-						bool readOnlyTree, ProcessUtilityContext context,
-						ParamListInfo params, QueryEnvironment *queryEnv,
-						DestReceiver *dest, QueryCompletion *qc)
+int
+pgstat_fetch_stat_numbackends(void)
 {
+	return 0;
+}
+
+LocalPgBackendStatus *
+pgstat_fetch_stat_local_beentry(int beid)
+{
+	sim_fail("simulator", "pgstat_fetch_stat_local_beentry is called");
 }

@@ -29,8 +29,8 @@ ResourceOwner TopTransactionResourceOwner = NULL;
 
 int			XactIsoLevel = XACT_READ_COMMITTED;
 bool		xact_in_pre_commit = false;
-void		(*xact_guard_begins) (void);
-void		(*xact_guard_passed) (void);
+void		(*xact_watch) (XactMoment moment, bool commit, SubTransactionId sub,
+						   SubTransactionId parent);
 
 static XactCallback xact_callback;
 static SubXactCallback sub_callback;
@@ -117,6 +117,21 @@ xact_depth(void)
 }
 
 static void
+tell(XactMoment moment, bool commit)
+{
+	if (xact_watch != NULL)
+		xact_watch(moment, commit, GetCurrentSubTransactionId(),
+				   depth > 1 ? subid[depth - 1] : InvalidSubTransactionId);
+}
+
+static void
+tell_sub_ends(bool commit)
+{
+	if (xact_watch != NULL)
+		xact_watch(XACT_SUB_ENDS, commit, subid[depth + 1], subid[depth]);
+}
+
+static void
 release(ResourceOwner owner, bool commit, bool top)
 {
 	ResourceOwner before = CurrentResourceOwner;
@@ -147,16 +162,18 @@ xact_start(void)
 	TopTransactionResourceOwner = TOP_OWNER;
 	set_owner();
 	sim_trace("transaction starts");
+	tell(XACT_STARTS, false);
 }
 
 static void
-end(void)
+end(bool commit)
 {
 	depth = 0;
 	has_xid = false;
 	TopTransactionResourceOwner = NULL;
 	CurTransactionResourceOwner = CurrentResourceOwner = NULL;
 	backend_must_not_raise = NULL;
+	tell(XACT_ENDS, commit);
 }
 
 void
@@ -165,9 +182,9 @@ xact_commit(void)
 	Assert(depth == 1);
 	sim_yield("commit");
 	xact_in_pre_commit = true;
-	xact_guard_begins();
+	tell(XACT_GUARD_BEGINS, true);
 	xact_callback(XACT_EVENT_PRE_COMMIT, NULL);
-	xact_guard_passed();
+	tell(XACT_GUARD_PASSED, true);
 	xact_in_pre_commit = false;
 	HOLD_INTERRUPTS();
 	backend_must_not_raise = "after pre-commit";
@@ -178,8 +195,9 @@ xact_commit(void)
 		pg_usleep((long) SIM_PICK(100, 5 * SIM_MS, 500 * SIM_MS, 3 * SIM_S));
 	sim_trace("transaction is visible");
 	xact_callback(XACT_EVENT_COMMIT, NULL);
+	tell(XACT_RELEASES, true);
 	release(TOP_OWNER, true, true);
-	end();
+	end(true);
 	RESUME_INTERRUPTS();
 	sim_trace("transaction has ended");
 }
@@ -191,10 +209,12 @@ abort_sub(void)
 	backend_release_locks();
 	backend_must_not_raise = "in the abort of a subtransaction";
 	sub_callback(SUBXACT_EVENT_ABORT_SUB, subid[depth], subid[depth - 1], NULL);
+	tell(XACT_SUB_RELEASES, false);
 	release((ResourceOwner) owner_sub[depth - 1], false, false);
 	depth--;
 	set_owner();
 	backend_must_not_raise = NULL;
+	tell_sub_ends(false);
 	RESUME_INTERRUPTS();
 }
 
@@ -211,8 +231,9 @@ xact_abort(void)
 	backend_release_locks();
 	backend_must_not_raise = "in an abort";
 	xact_callback(XACT_EVENT_ABORT, NULL);
+	tell(XACT_RELEASES, false);
 	release(TOP_OWNER, false, true);
-	end();
+	end(false);
 	RESUME_INTERRUPTS();
 }
 
@@ -237,6 +258,7 @@ xact_sub_commit(void)
 	release((ResourceOwner) owner_sub[depth - 1], true, false);
 	depth--;
 	set_owner();
+	tell_sub_ends(true);
 }
 
 void

@@ -15,6 +15,8 @@
 
 #include "sim.h"
 
+#define SIM_MAX_KEYS	8
+
 typedef struct SimConfig
 {
 	/* settings of the server; backend/settings.c */
@@ -32,7 +34,7 @@ typedef struct SimConfig
 	/* the workload */
 	int			nsessions;
 	int			nkeys;
-	uint32_t	mix;			/* which statements there are; session.c */
+	uint64_t	mix;			/* which statements there are; workload/statements.c */
 
 	/* and how it goes */
 	int			left[SIM_MAX_PROCS];	/* statements still to come */

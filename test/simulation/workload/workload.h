@@ -14,6 +14,7 @@
 #define SIM_WORKLOAD_H
 
 #include "../backend/backend.h"
+#include "../backend/sql.h"
 
 #include "../../../src/locktable/hold.h"
 #include "../../../src/session/session.h"
@@ -26,7 +27,7 @@
 extern void session_main(int slot);
 extern void table_worker_main(void) pg_attribute_noreturn();
 
-/* ---- ledger.c: of this session ---- */
+/* ---- ledger.c: losses of this session ---- */
 
 /* A statement begins; it has ended, with or without an error. */
 extern void ledger_statement(void);
@@ -50,5 +51,52 @@ extern void ledger_guard_begins(void);
 extern void ledger_guard_passed(void);
 
 extern void ledger_told(int elevel, int sqlstate, const char *message);
+
+/* ---- book.c: what this session holds, by what it was told ---- */
+
+typedef struct BookItem
+{
+	char		key[24];
+	KindId		kind;
+	int			session;		/* holds at session level, those of jobs included */
+	int			job;
+	int			failed_jobs;	/* to be given back at the end of the abort */
+	SubTransactionId xact;		/* where it was first taken at transaction level */
+	uint64		lost_owner;		/* told of the loss of that hold */
+} BookItem;
+
+extern BookItem *book_find(const char *key, KindId kind);
+extern void book_taken(const LrName *name, KindId kind, LockScope scope, bool job);
+
+/*
+ * So many session-level holds are gone; or perhaps some, but not below that: what
+ * was interrupted.
+ */
+extern void book_gone(BookItem *item, int left);
+extern void book_perhaps_gone(BookItem *item, int least);
+
+typedef void (*BookCallback) (BookItem *item, void *arg);
+extern void book_walk(BookCallback callback, void *arg);
+
+extern void book_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
+extern void book_transaction_ends(bool commit);
+
+/* Does the lock table say the same of this session? */
+extern void book_check(void);
+
+/* What SQL functions have to say: is it held, and is it lost? */
+extern bool book_is_held(const BookItem *item);
+extern bool book_is_lost(const BookItem *item);
+
+/* ---- recorder.c: between SQL functions and session/ ---- */
+
+/* A command of redis_with_lock calls session_lock() next, and not before. */
+extern void recorder_job_begins(void);
+
+/* The callbacks of a transaction, for the ledger, the book and the history. */
+extern void recorder_begin(void);
+
+/* The number of the history's record of the transaction, -1 = none. */
+extern int	recorder_transaction;
 
 #endif							/* SIM_WORKLOAD_H */

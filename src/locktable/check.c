@@ -1,0 +1,422 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.c
+ *	  The lock table: is it as it has to be?  In builds with assertions only.
+ *
+ * What the other files keep true of keys, holds, queues, slots and numbers stands
+ * here a second time, as what can be seen of a key at one moment.  Each partition is
+ * looked at when it has been changed, before its lock is given back.  What several
+ * partitions have together is in check_counts.c.
+ *
+ * It only reads, and knows no store: whether a lock that is held here is held
+ * there is not its business.  Nothing here raises, allocates or waits.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/check.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/check.h"
+
+#ifdef USE_ASSERT_CHECKING
+
+
+/* Of a partition with more keys the others are not looked at after each change. */
+#define KEYS_AT_ONCE		256
+
+const char *const lt_state_names[] = {
+	"free", "waiting", "held", "releasing", "handed", "lost", "orphan"
+};
+
+static char check_text[512];
+
+const char *
+lt_check_says(const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(check_text, sizeof(check_text), format, args);
+	va_end(args);
+	return check_text;
+}
+
+/* Of a name as much as fits. */
+#define NAME(key)	(int) Min((key)->name_len, 100), (key)->name
+
+static bool
+is_session(LrIndex session)
+{
+	return session >= 0 && session < lt_table->nsessions;
+}
+
+static LrIndex
+check_first_of_bucket(uint32 hash)
+{
+	return lt_buckets[hash & (lt_table->nbuckets - 1)];
+}
+
+/* ----------
+ * A hold of a key
+ * ----------
+ */
+
+static const char *
+check_scopes(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+	{
+		const ScopeHold *part = &h->scope[i];
+
+		if (part->count < 0 || (i == SCOPE_XACT && part->count > 1))
+			return lt_check_says("hold %d has the count %d in scope %d", hold, part->count, i);
+		if (part->count > 0 && part->lease_ms <= 0)
+			return lt_check_says("hold %d has no lease in scope %d", hold, i);
+	}
+	return NULL;
+}
+
+static bool
+has_scopes(const LrHold *h)
+{
+	return h->scope[SCOPE_SESSION].count > 0 || h->scope[SCOPE_XACT].count > 0;
+}
+
+/*
+ * check_hold_state --- who has it, and how often
+ */
+static const char *
+check_hold_state(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+	const LrWait *w;
+
+	switch (h->state)
+	{
+		case HOLD_HELD:
+		case HOLD_RELEASING:
+		case HOLD_LOST:
+			if (!is_session(h->session) || !has_scopes(h))
+				return lt_check_says("hold %d is %s, and nobody has it", hold,
+								  lt_state_names[h->state]);
+			if ((h->state == HOLD_LOST) != (h->lost_reason != LOST_NOT))
+				return lt_check_says("hold %d is %s, and was lost for reason %d", hold,
+								  lt_state_names[h->state], h->lost_reason);
+			return NULL;
+		case HOLD_HANDED:
+			if (!is_session(h->session) || has_scopes(h) || h->handed_lease_ms <= 0)
+				return lt_check_says("hold %d was handed over on no terms", hold);
+			w = lt_wait_of(h->session);
+			if (w->state != WAIT_HANDED || w->handed != hold)
+				return lt_check_says("hold %d was handed to session %d, which does not wait for it",
+								  hold, h->session);
+			return NULL;
+		case HOLD_ORPHAN:
+			if (h->session != LR_NONE || has_scopes(h))
+				return lt_check_says("orphan %d belongs to somebody", hold);
+			if (h->traces == 0 || h->ends_at == 0)
+				return lt_check_says("orphan %d is nowhere, or for ever", hold);
+			return NULL;
+		default:
+			return lt_check_says("hold %d is %s", hold, lt_state_names[h->state]);
+	}
+}
+
+/*
+ * check_hold_watched --- does the watchdog look after it, and in time?
+ */
+static const char *
+check_hold_watched(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+	uint64		watched = pg_atomic_read_u64(&lt_leases[hold].owner);
+
+	if (h->owner == 0)
+		return lt_check_says("hold %d is %s without an owner", hold, lt_state_names[h->state]);
+	if (watched != 0 && watched != h->owner)
+		return lt_check_says("the watchdog looks after another owner of hold %d", hold);
+	if (watched == 0 && (h->state != HOLD_LOST || h->traces != 0))
+		return lt_check_says("the watchdog does not look after hold %d, which is %s", hold,
+						  lt_state_names[h->state]);
+	if ((h->state == HOLD_HELD || h->state == HOLD_HANDED || h->state == HOLD_RELEASING) &&
+		(h->traces & STORE_BIT(h->store)) == 0)
+		return lt_check_says("hold %d is %s in store %d, and has no trace there", hold,
+						  lt_state_names[h->state], h->store);
+	if (h->state == HOLD_HELD &&
+		lt_read_due(hold, h->store) > Max(lt_deadline(hold), lr_now()))
+		return lt_check_says("hold %d is due after its lease has ended", hold);
+	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
+		for (int s = 0; s < STORE_COUNT; s++)
+			if ((h->traces & STORE_BIT(s)) != 0 && lt_read_due(hold, s) >= LR_NEVER)
+				return lt_check_says("hold %d is %s, and never due in store %d", hold,
+								  lt_state_names[h->state], s);
+	return NULL;
+}
+
+/* ----------
+ * A key
+ * ----------
+ */
+
+static const char *
+check_holds(LrIndex k)
+{
+	const LrKey *key = &lt_keys[k];
+	int			n = 0;
+
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		if (!lt_is_index(i) || ++n > lt_table->max_locks)
+			return lt_check_says("the holds of %.*s have no end", NAME(key));
+		if (lt_holds[i].key != k || lt_holds[i].hash != key->hash)
+			return lt_check_says("hold %d of %.*s belongs to another key", i, NAME(key));
+		CHECK(check_hold_state(i));
+		CHECK(check_scopes(i));
+		CHECK(check_hold_watched(i));
+	}
+	return NULL;
+}
+
+static const char *
+check_queue(LrIndex k)
+{
+	const LrKey *key = &lt_keys[k];
+	LrIndex		prev = LR_NONE;
+	uint32		kinds = 0;
+	int			n = 0;
+
+	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
+	{
+		const LrWait *w;
+
+		if (!is_session(s) || ++n > lt_table->nsessions)
+			return lt_check_says("the queue of %.*s has no end", NAME(key));
+		w = lt_wait_of(s);
+		if (w->prev != prev)
+			return lt_check_says("the queue of %.*s has a broken link at %d", NAME(key), s);
+		if (w->state != WAIT_QUEUED || w->key != k || w->hash != key->hash)
+			return lt_check_says("session %d is in the queue of %.*s and does not wait for it", s,
+							  NAME(key));
+		kinds |= KIND_BIT(w->terms.kind);
+		prev = s;
+	}
+	if (key->queue_tail != prev)
+		return lt_check_says("the queue of %.*s ends with session %d, not %d", NAME(key), prev,
+						  key->queue_tail);
+	if ((kinds & ~key->queue_kinds) != 0)
+		return lt_check_says("sessions wait for %.*s as kinds %x, which has %x", NAME(key), kinds,
+						  key->queue_kinds);
+	return NULL;
+}
+
+/*
+ * check_front --- the first, and those behind it that can have the key together
+ * with all before
+ */
+static const char *
+check_front(LrIndex k)
+{
+	const LrKey *key = &lt_keys[k];
+	uint32		n[LT_MAX_KINDS] = {0};
+	uint32		excluded = 0;
+	LrIndex		s = key->queue_head;
+	LrIndex		tail = LR_NONE;
+
+	for (; s != LR_NONE && (excluded & KIND_BIT(lt_wait_of(s)->terms.kind)) == 0;
+		 s = lt_wait_of(s)->next)
+	{
+		KindId		kind = lt_wait_of(s)->terms.kind;
+
+		if (!lt_wait_of(s)->in_front)
+			return lt_check_says("session %d is in front of %.*s and does not know", s, NAME(key));
+		n[kind]++;
+		excluded |= lr_kind(kind)->excludes;
+		tail = s;
+	}
+	if (key->front_tail != tail || memcmp(key->nfront, n, sizeof(n)) != 0)
+		return lt_check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
+						  key->front_tail);
+	for (; s != LR_NONE; s = lt_wait_of(s)->next)
+		if (lt_wait_of(s)->in_front)
+			return lt_check_says("session %d believes to be in front of %.*s", s, NAME(key));
+	return NULL;
+}
+
+/*
+ * check_waits --- those who wait for the key are in its queue or in its numbers
+ *
+ * That who is in the queue waits for it has been seen.
+ */
+static const char *
+check_waits(LrIndex k)
+{
+	const LrKey *key = &lt_keys[k];
+	int			n[WAIT_FAILED + 1] = {0};
+	int			queued = 0;
+
+	if (key->queue_head == LR_NONE && key->nhanded == 0 && key->nfailed == 0)
+		return NULL;
+	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
+		queued++;
+	for (LrIndex s = 0; s < lt_table->nsessions; s++)
+		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->hash == key->hash &&
+			lt_wait_of(s)->key == k)
+			n[lt_wait_of(s)->state]++;
+	if (n[WAIT_QUEUED] != queued || n[WAIT_HANDED] != key->nhanded ||
+		n[WAIT_FAILED] != key->nfailed)
+		return lt_check_says("%d, %d and %d sessions wait for %.*s, have been handed it, have failed: it knows of %d, %d and %d",
+						  n[WAIT_QUEUED], n[WAIT_HANDED], n[WAIT_FAILED], NAME(key), queued,
+						  key->nhanded, key->nfailed);
+	return NULL;
+}
+
+/*
+ * check_entry --- is it in the index, once, for as long as somebody needs it?
+ */
+static const char *
+check_entry(LrIndex k)
+{
+	const LrKey *key = &lt_keys[k];
+	int			n = 0;
+
+	for (LrIndex i = check_first_of_bucket(key->hash); i != LR_NONE; i = lt_keys[i].next)
+	{
+		if (++n > lt_table->max_locks)
+			return lt_check_says("the keys of a bucket have no end");
+		if (i != k && lt_keys[i].hash == key->hash && lt_keys[i].name_len == key->name_len &&
+			memcmp(lt_keys[i].name, key->name, key->name_len) == 0)
+			return lt_check_says("%.*s has two entries", NAME(key));
+	}
+	if (lt_find_key(key->name, key->name_len, key->hash) != k)
+		return lt_check_says("%.*s is not found by its name", NAME(key));
+	if (key->first_hold == LR_NONE && key->queue_head == LR_NONE && key->nfailed == 0 &&
+		key->nhanded == 0)
+		return lt_check_says("nobody has or awaits %.*s, and it has an entry", NAME(key));
+	return NULL;
+}
+
+const char *
+lt_check_key(LrIndex k)
+{
+	CHECK(check_entry(k));
+	CHECK(check_holds(k));
+	CHECK(check_queue(k));
+	CHECK(check_front(k));
+	return check_waits(k);
+}
+
+/*
+ * lt_check_wait --- what a session waits with
+ *
+ * It keeps its own hold until it knows that it was handed one, or that it failed.
+ */
+const char *
+lt_check_wait(LrIndex s)
+{
+	const LrWait *w = lt_wait_of(s);
+	const LrHold *h;
+	const LrKey *key;
+
+	if (w->state == WAIT_NONE)
+		return w->asleep || w->in_front ?
+			lt_check_says("session %d waits for nothing, and is counted", s) : NULL;
+	key = &lt_keys[w->key];
+	h = &lt_holds[w->hold];
+	if (h->state != HOLD_WAITING || h->session != s || h->key != w->key ||
+		h->hash != w->hash || h->owner != 0)
+		return lt_check_says("session %d waits for %.*s with hold %d, which is %s", s, NAME(key),
+						  w->hold, lt_state_names[h->state]);
+	if (pg_atomic_read_u64(&lt_leases[w->hold].owner) != 0)
+		return lt_check_says("the watchdog looks after hold %d, with which session %d waits",
+						  w->hold, s);
+	if ((w->state == WAIT_QUEUED && key->queue_head == LR_NONE) ||
+		(w->state == WAIT_HANDED && key->nhanded == 0) ||
+		(w->state == WAIT_FAILED && key->nfailed == 0))
+		return lt_check_says("session %d waits for %.*s, which does not know", s, NAME(key));
+	if (w->in_front && w->state != WAIT_QUEUED)
+		return lt_check_says("session %d is in front of %.*s and in no queue", s, NAME(key));
+	return NULL;
+}
+
+/* ----------
+ * In the code of the lock table
+ * ----------
+ */
+
+void
+lt_check_insist(const char *says, const char *when)
+{
+	static char text[sizeof(check_text) + 64];
+
+	if (says == NULL)
+		return;
+	snprintf(text, sizeof(text), "lock table, %s: %s", when, says);
+#if PG_VERSION_NUM >= 160000
+	ExceptionalCondition(text, __FILE__, __LINE__);
+#else
+	ExceptionalCondition(text, "FailedAssertion", __FILE__, __LINE__);
+#endif
+}
+
+static int
+check_partition_of(const LWLock *lock)
+{
+	for (int p = 0; p < LT_PARTITIONS; p++)
+		if (lt_partition(p) == lock)
+			return p;
+	return -1;
+}
+
+void
+lt_check_change(LWLock *lock)
+{
+	int			partition = check_partition_of(lock);
+	int			nkeys = 0;
+
+	for (int b = partition; b < lt_table->nbuckets; b += LT_PARTITIONS)
+		for (LrIndex k = lt_buckets[b]; k != LR_NONE && nkeys < KEYS_AT_ONCE;
+			 k = lt_keys[k].next, nkeys++)
+			lt_check_insist(lt_check_key(k), "after a change");
+	for (LrIndex s = 0; s < lt_table->nsessions; s++)
+		if (lt_wait_of(s)->state != WAIT_NONE &&
+			lt_wait_of(s)->hash % LT_PARTITIONS == partition)
+			lt_check_insist(lt_check_wait(s), "after a change");
+}
+
+/*
+ * check_woken --- does one who is to be woken find something to do?
+ *
+ * This session itself is not woken, and may have acted on it already.
+ */
+static const char *
+check_woken(LrIndex s, int partition)
+{
+	const LrWait *w;
+
+	if (!is_session(s))
+		return lt_check_says("%d is to be woken, which is no session", s);
+	w = lt_wait_of(s);
+	if (s == LrMyProcNumber)
+		return NULL;
+	if (w->state == WAIT_NONE || w->hash % LT_PARTITIONS != partition ||
+		(w->state == WAIT_QUEUED && w->woken_at == 0))
+		return lt_check_says("session %d is to be woken for nothing", s);
+	return NULL;
+}
+
+void
+lt_check_wakes(LWLock *lock, const LrIndex *sessions, int n)
+{
+	int			partition = check_partition_of(lock);
+
+	for (int i = 0; i < n; i++)
+		lt_check_insist(check_woken(sessions[i], partition), "after a change");
+}
+
+#endif							/* USE_ASSERT_CHECKING */

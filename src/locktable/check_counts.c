@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * check_counts.c
+ *	  The lock table: do its numbers fit what is there?  In builds with assertions
+ *	  only.
+ *
+ * What a session has is looked at when its transaction or the session ends.  What
+ * is counted over all partitions nobody can compare while others go on: that is for
+ * whoever knows that nobody does (the simulator, between two steps).
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/check_counts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/check.h"
+
+#ifdef USE_ASSERT_CHECKING
+
+#include "locktable/hold.h"
+#include "settings.h"
+#include "store/current.h"
+#include "store/stores.h"
+
+/* ----------
+ * Numbers over all partitions
+ * ----------
+ */
+
+static const char *
+check_pools(int nholds)
+{
+	int			free = 0;
+	int			nkeys = 0;
+
+	for (LrIndex i = lt_table->hold_pool.first_free; i != LR_NONE; i = lt_holds[i].next)
+		if (!lt_is_index(i) || lt_holds[i].state != HOLD_FREE || ++free > lt_table->max_locks)
+			return lt_check_says("hold %d is among the free ones", i);
+	if (free + nholds != lt_table->max_locks)
+		return lt_check_says("of %d holds %d are free and %d are not", lt_table->max_locks, free,
+						  nholds);
+	for (LrIndex i = lt_table->key_pool.first_free; i != LR_NONE; i = lt_keys[i].next)
+		if (++nkeys > lt_table->max_locks)
+			return lt_check_says("the free keys have no end");
+	for (int b = 0; b < lt_table->nbuckets; b++)
+		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
+			if (++nkeys > lt_table->max_locks)
+				return lt_check_says("the keys have no end");
+	if (nkeys != lt_table->max_locks)
+		return lt_check_says("of %d keys %d are there", lt_table->max_locks, nkeys);
+	return NULL;
+}
+
+/*
+ * check_session_numbers --- what is counted of a session, and of who waits
+ */
+static const char *
+check_session_numbers(void)
+{
+	int			asleep = 0;
+
+	for (LrIndex s = 0; s < lt_table->nsessions; s++)
+	{
+		uint32		lost = 0;
+		uint32		counted = pg_atomic_read_u32(&lt_sessions[s].nlost);
+
+		if (lt_sessions[s].pid == 0)
+			continue;
+		for (LrIndex i = 0; i < lt_table->max_locks; i++)
+			if (lt_holds[i].state == HOLD_LOST && lt_holds[i].session == s)
+				lost++;
+		if (lost != counted)
+			return lt_check_says("session %d has lost %u locks, its counter says %u", s, lost,
+							  counted);
+		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->asleep)
+			asleep++;
+	}
+	if (asleep != (int) pg_atomic_read_u32(&lt_table->nwaiters))
+		return lt_check_says("%d sessions wait, the counter says %d", asleep,
+						  (int) pg_atomic_read_u32(&lt_table->nwaiters));
+	return NULL;
+}
+
+const char *
+lt_check_counts(void)
+{
+	int			rows = 0;
+	int			nholds = 0;
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (lt_holds[i].state != HOLD_FREE)
+		{
+			nholds++;
+			rows += lt_hold_rows(&lt_holds[i]);
+		}
+	if (rows != (int) pg_atomic_read_u32(&lt_table->nrows))
+		return lt_check_says("there are %d rows, the counter says %d", rows,
+						  (int) pg_atomic_read_u32(&lt_table->nrows));
+	CHECK(check_pools(nholds));
+	return check_session_numbers();
+}
+
+/*
+ * is_stale_mark --- a look that was forced when nobody had the slot
+ *
+ * The bound of its block need not know of it: whoever sets a due time there
+ * lowers it then.
+ */
+static bool
+is_stale_mark(LrIndex hold, StoreId store)
+{
+	return lt_read_time(&lt_leases[hold].due[store]) < 0 && lt_holds[hold].store != store &&
+		current_store() != store && (lt_holds[hold].traces & STORE_BIT(store)) == 0;
+}
+
+/*
+ * lt_check_due_times --- is there nothing that the watchdog would pass by?
+ *
+ * A lock that is held in one store and belongs into the other has to go there.
+ */
+const char *
+lt_check_due_times(void)
+{
+	StoreId		current = current_store();
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		for (int s = 0; s < STORE_COUNT; s++)
+			if (lr_has_store(s) && pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
+				!is_stale_mark(i, s) &&
+				lt_read_due(i, s) < lt_read_time(&lt_block_due[s][i / DUE_BLOCK]))
+				return lt_check_says("hold %d (%s) is due in store %d before its block", i,
+								  lt_state_names[lt_holds[i].state], s);
+		if (lt_holds[i].state == HOLD_HELD && lt_holds[i].store != current &&
+			lt_read_due(i, current) >= LR_NEVER)
+			return lt_check_says("hold %d is not due to be moved to store %d", i, current);
+	}
+	return NULL;
+}
+
+/* ----------
+ * Of this session
+ * ----------
+ */
+
+/*
+ * check_own --- what this session has; only it changes that, but for losses
+ */
+static const char *
+check_own(bool ended)
+{
+	uint32		before = pg_atomic_read_u32(&lt_sessions[LrMyProcNumber].nlost);
+	uint32		lost = 0;
+
+	if (lt_wait_of(LrMyProcNumber)->state != WAIT_NONE)
+		return lt_check_says("session %d still waits", LrMyProcNumber);
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (h->session != LrMyProcNumber || h->state == HOLD_FREE)
+			continue;
+		if (ended || (h->state != HOLD_HELD && h->state != HOLD_LOST))
+			return lt_check_says("session %d still has hold %d, which is %s", LrMyProcNumber, i,
+							  lt_state_names[h->state]);
+		if (h->scope[SCOPE_XACT].count > 0 || h->committing)
+			return lt_check_says("hold %d is the transaction's, which has ended", i);
+		if (h->state == HOLD_LOST)
+			lost++;
+	}
+
+	/* Who loses one marks it first, and counts it then. */
+	if (before > lost || (ended && before != 0))
+		return lt_check_says("session %d has lost %u locks, its counter said %u", LrMyProcNumber,
+						  lost, before);
+	return NULL;
+}
+
+void
+lt_check_transaction_end(void)
+{
+	lt_check_insist(check_own(false), "at the end of a transaction");
+}
+
+void
+lt_check_session_end(void)
+{
+	lt_check_insist(check_own(true), "at the end of a session");
+	for (int p = 0; p < LT_PARTITIONS; p++)
+	{
+		LWLock	   *lock = lt_partition(p);
+
+		LWLockAcquire(lock, LW_SHARED);
+		lt_check_change(lock);
+		LWLockRelease(lock);
+	}
+}
+
+#endif							/* USE_ASSERT_CHECKING */

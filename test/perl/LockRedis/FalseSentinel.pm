@@ -1,0 +1,107 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::FalseSentinel - a server that says what a Sentinel would, and lies
+
+=head1 SYNOPSIS
+
+  my $liar = LockRedis::FalseSentinel->new;
+  $liar->names($redis, epoch => 99);     # as master of any service
+  $liar->names($redis, flags => 'master,s_down');
+  $liar->names(undef);                   # knows no service
+  $liar->address; $liar->port;
+
+=head1 DESCRIPTION
+
+A LockRedis::FakeNode that knows HELLO, PING, INFO, SENTINEL MASTER, SENTINEL
+GET-MASTER-ADDR-BY-NAME and SUBSCRIBE.  It publishes nothing; its connections are
+closed when what it says changes.
+
+=cut
+
+package LockRedis::FalseSentinel;
+
+use strict;
+use warnings FATAL => 'all';
+
+use parent 'LockRedis::FakeNode';
+
+sub port { my ($self) = @_; return $self->{port}; }
+
+sub new
+{
+	my ($class) = @_;
+	my $self = $class->SUPER::new(sentinel => { answer => \&_answer });
+
+	$self->names(undef);
+	return $self;
+}
+
+sub names
+{
+	my ($self, $redis, %opts) = @_;
+
+	$self->behave(
+		'sentinel',
+		epoch => 0,
+		flags => 'master',
+		%opts,
+		host => $redis && $redis->host,
+		port => $redis && $redis->port);
+	return;
+}
+
+sub _bulk { my ($text) = @_; return '$' . length($text) . "\r\n$text\r\n"; }
+
+sub _array
+{
+	my (@words) = @_;
+
+	return join '', '*' . @words . "\r\n", map { _bulk($_) } @words;
+}
+
+sub _confirmation
+{
+	my ($channel, $count) = @_;
+
+	return "*3\r\n" . _bulk('subscribe') . _bulk($channel) . ":$count\r\n";
+}
+
+sub _answer
+{
+	my ($now, @words) = @_;
+	my $command = uc shift @words;
+
+	return "+PONG\r\n" if $command eq 'PING';
+	return _array(qw(server redis version 7.0.15 proto 2 id 1 mode sentinel))
+	  if $command eq 'HELLO';
+	return _bulk("# Server\r\nredis_version:7.0.15\r\nredis_mode:sentinel\r\n")
+	  if $command eq 'INFO';
+	return join '', map { _confirmation($words[$_], $_ + 1) } 0 .. $#words
+	  if $command eq 'SUBSCRIBE';
+	return "+OK\r\n" if $command ne 'SENTINEL';
+
+	my ($question, $service) = (uc $words[0], $words[1]);
+	if ($question eq 'GET-MASTER-ADDR-BY-NAME')
+	{
+		return defined $now->{port} ? _array($now->{host}, $now->{port}) : "*-1\r\n";
+	}
+	return "-ERR Unknown sentinel subcommand\r\n" if $question ne 'MASTER';
+	return "-ERR No such master with that name\r\n" unless defined $now->{port};
+	return _array(
+		name => $service,
+		ip => $now->{host},
+		port => $now->{port},
+		runid => $now->{runid} || 'f' x 40,
+		flags => $now->{flags},
+		'role-reported' => 'master',
+		'config-epoch' => $now->{epoch},
+		'num-slaves' => 2,
+		'num-other-sentinels' => 2,
+		quorum => 2);
+}
+
+1;

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::RedisProcess - the server process of a LockRedis::Redis
+
+=head1 SYNOPSIS
+
+  $redis->start; $redis->stop(keep => 1); $redis->restart;
+  $redis->configure(maxmemory => '3mb');        # the next start takes it
+  $redis->kill9; $redis->freeze; $redis->thaw;
+  $redis->restart_loading(3); $redis->forget_loading;
+
+=head1 DESCRIPTION
+
+Part of LockRedis::Redis: configuration, start, end, and a server that stands
+still or still loads its data.
+
+=cut
+
+package LockRedis::RedisProcess;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use LockRedis::Program qw(start_program);
+use LockRedis::Resp;
+use LockRedis::Wait qw(poll_until);
+use POSIX ();
+use Test::More;
+
+# Settings that the next start takes; a list reference for several words.
+sub configure
+{
+	my ($self, %settings) = @_;
+
+	%{ $self->{config} } = (%{ $self->{config} }, %settings);
+	return;
+}
+
+# Start the server and wait until it answers; loading => 1 only until it
+# listens (it may still be loading its data then).
+sub start
+{
+	my ($self, %opts) = @_;
+
+	croak "Redis \"$self->{name}\" runs already" if $self->{pid};
+	$self->_write_config;
+
+	my @command = ($self->_program, "$self->{dir}/redis.conf", $self->_arguments);
+	@command = $self->{place}->inside(@command) if $self->{place};
+	my $pid = start_program($self->{log}, @command);
+	$self->{pid} = $pid;
+
+	poll_until("Redis \"$self->{name}\" to start (see $self->{log})",
+		sub {
+			if (waitpid($pid, POSIX::WNOHANG()) == $pid)
+			{
+				delete $self->{pid};
+				die "Redis \"$self->{name}\" ended at once, see $self->{log}\n";
+			}
+			my $conn = LockRedis::Resp->connect($self->_door, may_fail => 1)
+			  or return 0;
+			return 1 if $opts{loading};
+			$conn->send_command('PING');
+			my $reply = $conn->read_reply;
+			return !ref $reply || $$reply =~ /^NOAUTH/;
+		});
+	note "Redis \"$self->{name}\" runs on port $self->{port}, pid $pid";
+	return;
+}
+
+sub _program
+{
+	return split ' ', $ENV{LOCKREDIS_TEST_REDIS} || 'redis-server';
+}
+
+# Behind the name of the file
+sub _arguments { return (); }
+
+sub _config
+{
+	my ($self) = @_;
+
+	return (
+		port => $self->{port},
+		bind => $self->host,
+		unixsocket => $self->socket_path,
+		unixsocketperm => '700',
+		dir => $self->{dir},
+		pidfile => "$self->{dir}/redis.pid",
+		logfile => $self->{log},
+		daemonize => 'no',
+		save => '',
+		appendonly => 'no',
+		$self->{place} ? ('protected-mode' => 'no') : (),
+		defined $self->{password} ? (requirepass => $self->{password}) : (),
+		%{ $self->{config} });
+}
+
+sub _write_config
+{
+	my ($self) = @_;
+	my %config = $self->_config;
+
+	open my $conf, '>', "$self->{dir}/redis.conf" or die $!;
+	foreach my $name (sort keys %config)
+	{
+		my $value = $config{$name};
+		print $conf join(' ',
+			$name, map { _quote($_) } ref $value ? @$value : $value), "\n";
+	}
+	close $conf or die $!;
+	return;
+}
+
+sub _quote
+{
+	my ($word) = @_;
+
+	$word =~ s/(["\\])/\\$1/g;
+	return "\"$word\"";
+}
+
+# Stop the server; keep => 1 saves the data for the next start.
+sub stop
+{
+	my ($self, %opts) = @_;
+
+	return unless $self->{pid};
+	$self->thaw;
+	$self->cmd('SAVE') if $opts{keep};
+	unlink "$self->{dir}/dump.rdb" unless $opts{keep};
+	kill 'TERM', $self->{pid};
+	$self->_reap;
+	return;
+}
+
+sub restart
+{
+	my ($self, %opts) = @_;
+
+	$self->stop(%opts);
+	$self->start;
+	return;
+}
+
+# Restart with data so that every command is answered with LOADING for about
+# the given number of seconds.
+sub restart_loading
+{
+	my ($self, $seconds) = @_;
+	my $count = 1000;
+
+	$self->cmd('SET', "loading-$_", 'x') foreach 1 .. $count;
+	$self->stop(keep => 1);
+	{
+		local $self->{config} = {
+			%{ $self->{config} },
+			'key-load-delay' => int($seconds * 1e6 / $count),
+			'loading-process-events-interval-bytes' => 1024
+		};
+		$self->start(loading => 1);
+	}
+	return;
+}
+
+# The data that restart_loading added.
+sub forget_loading
+{
+	my ($self) = @_;
+
+	poll_until('Redis to have loaded its data',
+		sub { !ref $self->try_cmd('PING') });
+	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
+	$self->cmd('DEL', map { "loading-$_" } 1 .. 1000);
+	return;
+}
+
+sub kill9
+{
+	my ($self) = @_;
+
+	kill 'KILL', $self->{pid};
+	$self->_reap;
+	return;
+}
+
+# The server keeps its sockets and does nothing.
+sub freeze
+{
+	my ($self) = @_;
+
+	kill 'STOP', $self->{pid};
+	$self->{frozen} = 1;
+	return;
+}
+
+sub thaw
+{
+	my ($self) = @_;
+
+	kill 'CONT', $self->{pid} if $self->{pid} && delete $self->{frozen};
+	return;
+}
+
+sub _reap
+{
+	my ($self) = @_;
+	my $pid = $self->{pid};
+
+	poll_until("Redis $pid to end",
+		sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
+	delete $self->{pid};
+	delete $self->{frozen};
+	$self->_forget_connection;
+	return;
+}
+
+1;

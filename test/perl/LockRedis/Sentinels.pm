@@ -1,0 +1,304 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Sentinels - a master, its replicas, and the Sentinels that watch them
+
+=head1 SYNOPSIS
+
+  my $ha = LockRedis::Sentinels->new;         # 1 master, 2 replicas, 3 Sentinels
+  my $ha = LockRedis::Sentinels->new(replicas => 1, sentinels => 3, quorum => 2,
+      down_after => 1000, password => 'secret', sentinel_password => 'other',
+      names => 1, pace => 'default', net => $net, config => {}, sentinel_config => {});
+
+  my $node = LockRedis::Node->create('main', redis => $ha);
+  $ha->url;                  # redis-sentinel://127.0.0.1:PORT,.../svc
+  $ha->url(sentinels => [...]);      # with others, or fewer
+  $ha->master; $ha->replicas;        # LockRedis::Redis, as the Sentinels say
+  $ha->nodes; $ha->sentinels;        # all of them
+  $ha->place_of($server)             # in the network, with net
+  $ha->cmd(...); $ha->hash($key)     # ... to the present master
+
+  my $old = $ha->master;
+  $old->kill9;                       # or freeze, stop; LockRedis::Redis has them
+  my $new = $ha->wait_for_master_but($old);
+  $old->start;                       # with the configuration that it had
+  $ha->wait_until_steady;
+
+  $ha->fail_over;                    # by command; returns the new master
+
+=head1 DESCRIPTION
+
+On loopback, or each in a place of its own of a LockRedis::Netns.  The Sentinels
+take a master for dead after down_after milliseconds and name the next one about
+1.2 s later.  They look at the replicas each second, and turn an old master round
+2 s after its return, where they are of a version that can be told so; with pace
+=> 'default' it is 10 s both times, as in production.  With names they announce
+host names (localhost) for addresses.
+
+A node that is started again has the configuration that Sentinel or REPLICAOF
+made it write, as in production: a master that was killed comes back as a master,
+until a Sentinel turns it round.  It comes back empty.
+
+=cut
+
+package LockRedis::Sentinels;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use LockRedis::Redis;
+use LockRedis::Sentinel;
+use LockRedis::Wait qw(poll_until);
+use Test::More;
+
+sub new
+{
+	my ($class, %opts) = @_;
+	my $self = bless { service => $opts{service} || 'svc', net => $opts{net} }, $class;
+	my $nreplicas = $opts{replicas} // 2;
+	my $nsentinels = $opts{sentinels} // 3;
+	my $auth = defined $opts{password};
+	my $host = $opts{names} ? 'localhost' : undef;
+
+	foreach my $n (0 .. $nreplicas)
+	{
+		my $name = $n ? "replica$n" : 'master';
+		push @{ $self->{nodes} },
+		  LockRedis::HaNode->new(
+			name => $name,
+			password => $opts{password},
+			place => $self->_place($name),
+			config => {
+				'repl-diskless-sync-delay' => 0,
+				'repl-ping-replica-period' => 1,
+				$auth ? (masterauth => $opts{password}) : (),
+				$n ? (replicaof => [ $self->{nodes}[0]->host, $self->{nodes}[0]->port ]) : (),
+				$host ? ('replica-announce-ip' => $host) : (),
+				%{ $opts{config} || {} }
+			});
+	}
+	$self->wait_for_replicas($self->{nodes}[0], $nreplicas);
+
+	my $first = $self->{nodes}[0];
+	my $quorum = $opts{quorum} // int($nsentinels / 2) + 1;
+	foreach my $n (1 .. $nsentinels)
+	{
+		my $service = $self->{service};
+		push @{ $self->{sentinels} },
+		  LockRedis::Sentinel->new(
+			name => "sentinel$n",
+			password => $opts{sentinel_password},
+			place => $self->_place("sentinel$n"),
+			service => $service,
+			pace => $opts{pace},
+			config => $opts{sentinel_config} || {},
+			lines => [
+				$host ? ('resolve-hostnames yes', 'announce-hostnames yes', "announce-ip $host") : (),
+				defined $opts{sentinel_password} ? "sentinel-pass \"$opts{sentinel_password}\"" : (),
+				"monitor $service " . ($host || $first->host) . ' ' . $first->port . " $quorum",
+				"down-after-milliseconds $service " . ($opts{down_after} // 1000),
+				"failover-timeout $service 3000",
+				"parallel-syncs $service 9",
+				$auth ? "auth-pass $service \"$opts{password}\"" : ()
+			]);
+	}
+	$self->wait_until_steady;
+	return $self;
+}
+
+sub _place
+{
+	my ($self, $name) = @_;
+
+	return $self->{net} && $self->{net}->place($name);
+}
+
+sub service { my ($self) = @_; return $self->{service}; }
+
+sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
+
+sub sentinels { my ($self) = @_; return @{ $self->{sentinels} }; }
+
+sub place_of { my ($self, $server) = @_; return $server->{place}; }
+
+sub url
+{
+	my ($self, %opts) = @_;
+
+	return 'redis-sentinel://'
+	  . ($opts{user} ? "$opts{user}\@" : '')
+	  . join(',', map { $_->address } @{ $opts{sentinels} || $self->{sentinels} })
+	  . "/$self->{service}"
+	  . (defined $opts{db} ? "/$opts{db}" : '');
+}
+
+# Sentinels that run and answer
+sub _awake
+{
+	my ($self) = @_;
+
+	return grep { $_->pid && !$_->{frozen} } $self->sentinels;
+}
+
+# Who is at an address as a Sentinel says it
+sub at
+{
+	my ($self, $address) = @_;
+	my ($host, $port) = $address =~ /^(.*):(\d+)$/ or croak "no address: $address";
+	my ($found) = grep { $_->port == $port } $self->nodes;
+
+	croak "nobody is at $address" unless $found;
+	return $found;
+}
+
+# That most of the Sentinels name
+sub master
+{
+	my ($self) = @_;
+	my (%votes, $best);
+
+	$votes{ $_->named || '' }++ foreach $self->_awake;
+	$best = (sort { $votes{$b} <=> $votes{$a} } keys %votes)[0];
+	return $best ? $self->at($best) : undef;
+}
+
+sub replicas
+{
+	my ($self) = @_;
+	my $master = $self->master;
+
+	return grep { $_ != $master } $self->nodes;
+}
+
+# All Sentinels that are awake name another one, which is a master.
+sub wait_for_master_but
+{
+	my ($self, $old) = @_;
+
+	return poll_until(
+		'the Sentinels to name another master than ' . $old->address,
+		sub {
+			my %named = map { ($_->named || '') => 1 } $self->_awake;
+			my ($address) = keys %named;
+			return if keys %named != 1 || !$address;
+			my $master = $self->at($address);
+			return $master != $old && $master->role eq 'master' ? $master : undef;
+		},
+		60);
+}
+
+sub wait_for_replicas
+{
+	my ($self, $master, $count) = @_;
+
+	return poll_until("$count replicas of " . $master->address,
+		sub { $master->online_replicas == $count });
+}
+
+# All nodes that run are where they should be, and all Sentinels know that, each
+# other, and of no failover.  A Sentinel that takes a replica for the master that it
+# was some seconds ago would turn it round in the middle of the next failover.
+sub wait_until_steady
+{
+	my ($self) = @_;
+	my $others = grep { $_->pid } $self->nodes;
+
+	$others -= 1;
+	return poll_until(
+		'the Sentinels to agree',
+		sub {
+			my @awake = $self->_awake;
+			my %named = map { ($_->named || '') => 1 } @awake;
+			my ($address) = keys %named;
+			return 0 if keys %named != 1 || !$address;
+			my $master = $self->at($address);
+			return 0
+			  if !$master->pid || $master->role ne 'master'
+			  || $master->online_replicas < $others;
+			foreach my $sentinel (@awake)
+			{
+				my $facts = $sentinel->facts;
+				return 0
+				  if $facts->{flags} ne 'master'
+				  || $facts->{'num-other-sentinels'} < @awake - 1
+				  || $sentinel->replicas_in_order < $others;
+			}
+			return 1;
+		},
+		60);
+}
+
+# By command: the new master.
+sub fail_over
+{
+	my ($self) = @_;
+	my $old = $self->master;
+
+	$self->order_failover;
+	return $self->wait_for_master_but($old);
+}
+
+# A failover that has just ended, or a replica that is not yet known as one, is in
+# the way for some seconds.
+sub order_failover
+{
+	my ($self) = @_;
+	my ($sentinel) = $self->_awake;
+
+	poll_until('a Sentinel to begin a failover',
+		sub { !ref $sentinel->try_cmd('SENTINEL', 'FAILOVER', $self->{service}) });
+	return;
+}
+
+# What is asked of one Redis is asked of the present master.
+our $AUTOLOAD;
+
+sub AUTOLOAD
+{
+	my ($self, @args) = @_;
+	my $method = $AUTOLOAD =~ s/.*:://r;
+
+	return if $method eq 'DESTROY';
+	croak "no method $method" unless ref $self && LockRedis::Redis->can($method);
+	return $self->master->$method(@args);
+}
+
+# A node that keeps the configuration that it wrote itself
+package LockRedis::HaNode;
+
+use strict;
+use warnings FATAL => 'all';
+
+use parent -norequire, 'LockRedis::Redis';
+
+sub _write_config
+{
+	my ($self) = @_;
+
+	return if $self->{written};
+	$self->SUPER::_write_config;
+	$self->{written} = 1;
+	return;
+}
+
+# master or slave
+sub role
+{
+	my ($self) = @_;
+
+	return $self->info('replication')->{role};
+}
+
+sub online_replicas
+{
+	my ($self) = @_;
+	my $info = $self->info('replication');
+
+	return scalar grep { /^slave\d+$/ && $info->{$_} =~ /state=online/ } keys %$info;
+}
+
+1;

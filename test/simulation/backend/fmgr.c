@@ -1,0 +1,220 @@
+/*-------------------------------------------------------------------------
+ *
+ * fmgr.c
+ *	  SQL functions are called as PostgreSQL calls them; and the types of what they
+ *	  are passed and return.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/fmgr.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "backend.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "nodes/parsenodes.h"
+#include "sql.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+/* ----------
+ * Arguments and results
+ * ----------
+ */
+
+const NullableDatum sql_null = {.isnull = true};
+
+NullableDatum
+sql_text(const char *s)
+{
+	return (NullableDatum) {
+		.value = PointerGetDatum(cstring_to_text(s))
+	};
+}
+
+NullableDatum
+sql_int64(int64 n)
+{
+	return (NullableDatum) {
+		.value = Int64GetDatum(n)
+	};
+}
+
+NullableDatum
+sql_interval(int64 us)
+{
+	Interval   *i = palloc0(sizeof(Interval));
+
+	i->time = us;
+	return (NullableDatum) {
+		.value = IntervalPGetDatum(i)
+	};
+}
+
+static Datum
+call(PGFunction function, int nargs, const NullableDatum *args, Node *context,
+	 Node *result, bool *isnull)
+{
+	LOCAL_FCINFO(fcinfo, SQL_ARGS_MAX);
+	FmgrInfo	flinfo;
+	Datum		value;
+
+	Assert(nargs <= SQL_ARGS_MAX);
+	memset(&flinfo, 0, sizeof(flinfo));
+	flinfo.fn_addr = function;
+	flinfo.fn_oid = SQL_FUNCTION_OID;
+	InitFunctionCallInfoData(*fcinfo, &flinfo, nargs, InvalidOid, context, result);
+	for (int i = 0; i < nargs; i++)
+		fcinfo->args[i] = args[i];
+	value = function(fcinfo);
+	if (isnull != NULL)
+		*isnull = fcinfo->isnull;
+	else if (fcinfo->isnull)
+		sim_fail("SQL", "a function that is never null returned null");
+	return value;
+}
+
+Datum
+sql_call(PGFunction function, int nargs, const NullableDatum *args, bool *isnull)
+{
+	return call(function, nargs, args, NULL, NULL, isnull);
+}
+
+Datum
+sql_call_procedure(PGFunction function, int nargs, const NullableDatum *args, bool atomic)
+{
+	CallContext *context = palloc0(sizeof(CallContext));
+
+	context->type = T_CallContext;
+	context->atomic = atomic;
+	return call(function, nargs, args, (Node *) context, NULL, NULL);
+}
+
+struct varlena *
+pg_detoast_datum_packed(struct varlena *datum)
+{
+	return datum;
+}
+
+text *
+cstring_to_text(const char *s)
+{
+	size_t		len = strlen(s);
+	text	   *t = palloc(len + VARHDRSZ);
+
+	SET_VARSIZE(t, len + VARHDRSZ);
+	memcpy(VARDATA(t), s, len);
+	return t;
+}
+
+char *
+text_to_cstring(const text *t)
+{
+	return pnstrdup(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t));
+}
+
+void
+namestrcpy(Name name, const char *str)
+{
+	strlcpy(NameStr(*name), str, NAMEDATALEN);
+}
+
+/* ----------
+ * Rows: an array of values, and nothing knows their types
+ * ----------
+ */
+
+typedef struct Row
+{
+	HeapTupleHeaderData header;
+	int			n;
+	Datum		value[SQL_COLUMNS_MAX];
+	bool		isnull[SQL_COLUMNS_MAX];
+} Row;
+
+static TupleDescData no_description = {.natts = SQL_COLUMNS_MAX};
+
+TypeFuncClass
+get_call_result_type(FunctionCallInfo fcinfo, Oid *resultTypeId, TupleDesc *resultTupleDesc)
+{
+	*resultTupleDesc = &no_description;
+	return TYPEFUNC_COMPOSITE;
+}
+
+TupleDesc
+BlessTupleDesc(TupleDesc tupdesc)
+{
+	return tupdesc;
+}
+
+HeapTuple
+heap_form_tuple(TupleDesc tupleDescriptor, Datum *values, bool *isnull)
+{
+	HeapTuple	tuple = palloc0(sizeof(HeapTupleData));
+	Row		   *row = palloc0(sizeof(Row));
+
+	/* How many there are is known to nobody: the first is what is looked at. */
+	row->n = 1;
+	row->value[0] = values[0];
+	row->isnull[0] = isnull[0];
+	tuple->t_data = &row->header;
+	return tuple;
+}
+
+Datum
+HeapTupleHeaderGetDatum(HeapTupleHeader tuple)
+{
+	return PointerGetDatum(tuple);
+}
+
+Datum
+sql_first_column(Datum row)
+{
+	return ((Row *) DatumGetPointer(row))->value[0];
+}
+
+ArrayType *
+construct_array(Datum *elems, int nelems, Oid elmtype, int elmlen, bool elmbyval,
+				char elmalign)
+{
+	return palloc0(sizeof(ArrayType));
+}
+
+/* ----------
+ * Functions that return rows
+ * ----------
+ */
+
+static SqlPutRow put_row;
+static void *put_arg;
+
+void
+sql_call_set(PGFunction function, SqlPutRow put, void *arg)
+{
+	ReturnSetInfo rsinfo;
+
+	memset(&rsinfo, 0, sizeof(rsinfo));
+	rsinfo.type = T_ReturnSetInfo;
+	put_row = put;
+	put_arg = arg;
+	(void) call(function, 0, NULL, NULL, (Node *) &rsinfo, NULL);
+}
+
+void
+InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
+{
+}
+
+void
+tuplestore_putvalues(Tuplestorestate *state, TupleDesc tdesc, Datum *values, bool *isnull)
+{
+	put_row(put_arg, values, isnull);
+}

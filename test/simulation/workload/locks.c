@@ -1,0 +1,192 @@
+/*-------------------------------------------------------------------------
+ *
+ * locks.c
+ *	  Statements that take locks, change them and give them back.
+ *
+ * By the SQL functions.  Kinds of locks that the product has not have none: for
+ * these, what the functions call is called.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/locks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "statements.h"
+
+#include "../../../src/session/unlock.h"
+#include "../../../src/settings.h"
+#include "../models/kinds.h"
+
+extern Datum lockredis_lock(PG_FUNCTION_ARGS);
+extern Datum lockredis_try_lock(PG_FUNCTION_ARGS);
+extern Datum lockredis_xact_lock(PG_FUNCTION_ARGS);
+extern Datum lockredis_try_xact_lock(PG_FUNCTION_ARGS);
+extern Datum lockredis_unlock(PG_FUNCTION_ARGS);
+extern Datum lockredis_unlock_all(PG_FUNCTION_ARGS);
+extern Datum lockredis_extend(PG_FUNCTION_ARGS);
+extern Datum lockredis_force_unlock(PG_FUNCTION_ARGS);
+
+static void
+set_name(LrName *name, const char *key)
+{
+	memset(name, 0, sizeof(LrName));
+	strlcpy(name->data, key, sizeof(name->data));
+	name->len = strlen(key);
+	name->hash = lr_name_hash(name->data, name->len);
+}
+
+/*
+ * take_other_kind --- of a key; it may be that nobody can have it for as long as
+ * this session has it as another kind
+ */
+static bool
+take_other_kind(const char *key, KindId kind, LockScope scope, int64 wait_us)
+{
+	LrName		name;
+	AcquireRequest request;
+	NullableDatum lease = draw_lease();
+
+	set_name(&name, key);
+	memset(&request, 0, sizeof(request));
+	request.wait_us = wait_us;
+	request.terms.kind = kind;
+	request.terms.scope = scope;
+	request.terms.renewed = lease.isnull;
+	request.terms.lease_ms = lease.isnull ? lr_lease :
+		DatumGetIntervalP(lease.value)->time / SIM_MS;
+	request.terms.guard = lr_commit_guard;
+	request.terms.on_lost = lr_on_lost;
+	return session_lock(&name, &request, NULL);
+}
+
+static void
+take(LockScope scope, bool may_be_busy)
+{
+	const char *key = draw_key();
+	KindId		kind = draw_kind_of(key);
+	int64		wait_us = !may_be_busy ? WAIT_FOREVER :
+		sim_config.shared ? SIM_PICK(0, 100 * SIM_MS, 2 * SIM_S, 30 * SIM_S) :
+		SIM_PICK(0, 0, 100 * SIM_MS, 2 * SIM_S);
+	bool		got = true;
+
+	/* It may wait for itself, in the store: not for ever. */
+	if (sim_config.shared && may_be_busy && sim_chance(200))
+		kind = kind == KIND_REENTRANT ? KIND_SHARED : KIND_REENTRANT;
+	sim_trace("  %s, wait %lld us, kind %d", key, (long long) wait_us, kind);
+	if (kind != KIND_REENTRANT)
+		got = take_other_kind(key, kind, scope, wait_us);
+	else if (may_be_busy)
+		got = DatumGetBool(SQL_CALL(scope == SCOPE_XACT ? lockredis_try_xact_lock :
+									lockredis_try_lock, NULL, sql_text(key),
+									wait_us == 0 && sim_draw(2) ? sql_interval(0) :
+									sql_interval(wait_us), draw_lease()));
+	else
+		(void) SQL_CALL(scope == SCOPE_XACT ? lockredis_xact_lock : lockredis_lock,
+						NULL, sql_text(key), draw_lease());
+	sim_trace("-> %s", got ? "taken" : "busy");
+	sim_reached(got ? "taken" : "busy");
+}
+
+static void
+lock(void)
+{
+	take(SCOPE_SESSION, false);
+}
+
+static void
+try_lock(void)
+{
+	take(SCOPE_SESSION, true);
+}
+
+static void
+xact_lock(void)
+{
+	take(SCOPE_XACT, false);
+}
+
+static void
+try_xact_lock(void)
+{
+	take(SCOPE_XACT, true);
+}
+
+static void
+unlock(void)
+{
+	const char *key = draw_key();
+	KindId		kind = draw_kind_of(key);
+	LrName		name;
+	bool		done;
+
+	sim_trace("  %s, kind %d", key, kind);
+	set_name(&name, key);
+	done = kind != KIND_REENTRANT ? session_unlock(&name, kind) :
+		DatumGetBool(SQL_CALL(lockredis_unlock, NULL, sql_text(key)));
+	sim_trace("-> %s", done ? "true" : "false");
+}
+
+static void
+unlock_all(void)
+{
+	sim_trace("-> %lld", (long long)
+			  DatumGetInt64(sql_call(lockredis_unlock_all, 0, NULL, NULL)));
+}
+
+static void
+extend(void)
+{
+	const char *key = draw_key();
+	KindId		kind = draw_kind_of(key);
+	NullableDatum lease = draw_lease();
+	LrName		name;
+	bool		done;
+
+	sim_trace("  %s, kind %d, %s", key, kind, lease.isnull ? "renewed" : "lease given");
+	set_name(&name, key);
+	done = kind != KIND_REENTRANT ? session_extend(&name, kind, lr_lease, true) :
+		DatumGetBool(SQL_CALL(lockredis_extend, NULL, sql_text(key), lease));
+	sim_trace("-> %s", done ? "true" : "false");
+}
+
+static void
+force(void)
+{
+	const char *key = draw_key();
+	KindId		kind = draw_kind_of(key);
+	LrName		name;
+	bool		done;
+
+	sim_trace("  %s, kind %d", key, kind);
+	set_name(&name, key);
+	done = kind != KIND_REENTRANT ? session_force(&name, kind) :
+		DatumGetBool(SQL_CALL(lockredis_force_unlock, NULL, sql_text(key)));
+	sim_trace("-> %s", done ? "true" : "false");
+}
+
+/* Code of a table's owner in a session of somebody else must not touch its locks. */
+static void
+restricted(void)
+{
+	backend_restricted = true;
+	if (sim_draw(2))
+		(void) SQL_CALL(lockredis_lock, NULL, sql_text(draw_key()), sql_null);
+	else
+		(void) SQL_CALL(lockredis_unlock, NULL, sql_text(draw_key()));
+	sim_fail("SQL", "a session-level lock is touched in a restricted operation");
+}
+
+const Statement lock_statements[] = {
+	{"redis_lock", 16, ANYWHERE, lock},
+	{"redis_try_lock", 6, ANYWHERE, try_lock},
+	{"redis_xact_lock", 14, ANYWHERE, xact_lock},
+	{"redis_try_xact_lock", 3, ANYWHERE, try_xact_lock},
+	{"redis_unlock", 14, ANYWHERE, unlock},
+	{"redis_unlock_all", 4, ANYWHERE, unlock_all},
+	{"redis_extend", 5, ANYWHERE, extend},
+	{"redis_force_unlock", 2, ANYWHERE, force},
+	{"restricted operation", 1, ANYWHERE, restricted},
+	{NULL}
+};

@@ -1,0 +1,378 @@
+/*-------------------------------------------------------------------------
+ *
+ * recorder.c
+ *	  Between the SQL functions and the verbs of the session: what was asked for and
+ *	  what came of it goes into the history and the book.
+ *
+ * The linker puts these before the product's own; see WRAP in the Makefile.  An
+ * operation that is left by an error has failed; one that is left by the end of
+ * the session has no outcome.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/recorder.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "workload.h"
+
+#include "../../../src/session/transaction.h"
+#include "../../../src/session/unlock.h"
+#include "../kernel/history.h"
+
+#define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
+
+int			recorder_transaction = -1;
+
+static bool job_begins = false;
+
+void
+recorder_job_begins(void)
+{
+	job_begins = true;
+}
+
+static int
+begin(HistoryWhat what, const char *key, KindId kind, LockScope scope)
+{
+	int			n = history_call(what, MyProcPid, key, kind, scope);
+
+	history_at(n)->transaction = recorder_transaction;
+	return n;
+}
+
+static void
+fail(int n)
+{
+	history_at(n)->sqlstate = geterrcode();
+	history_return(n, HISTORY_FAILED);
+}
+
+#define RECORDED(n, call) \
+	PG_TRY(); \
+	{ \
+		call; \
+	} \
+	PG_CATCH(); \
+	{ \
+		fail(n); \
+		PG_RE_THROW(); \
+	} \
+	PG_END_TRY()
+
+/* ----------
+ * Taking
+ * ----------
+ */
+
+extern bool __real_session_lock(const LrName *name, const AcquireRequest *request,
+								HeldEntry **got);
+extern bool __wrap_session_lock(const LrName *name, const AcquireRequest *request,
+								HeldEntry **got);
+
+bool
+__wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
+{
+	int			n = begin(HISTORY_LOCK, name->data, request->terms.kind, request->terms.scope);
+	HistoryRecord *r = history_at(n);
+	bool		job = job_begins;
+	HeldEntry  *entry = NULL;
+	HoldView	view;
+	bool		taken = false;
+
+	job_begins = false;
+	r->fenced = request->fenced;
+	r->renewed = request->terms.renewed;
+	r->lease_us = request->terms.lease_ms * SIM_MS;
+	r->wait_us = request->wait_us;
+	RECORDED(n, taken = __real_session_lock(name, request, &entry));
+	if (taken)
+	{
+		ledger_taken(entry, request->terms.scope);
+		book_taken(name, request->terms.kind, request->terms.scope, job);
+		lt_look(entry->hold, &view);
+		r->token = view.fence;
+		if (got != NULL)
+			*got = entry;
+	}
+	history_return(n, taken ? HISTORY_YES : HISTORY_NO);
+	return taken;
+}
+
+extern bool __real_session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed);
+extern bool __wrap_session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed);
+
+bool
+__wrap_session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
+{
+	int			n = begin(HISTORY_EXTEND, name->data, kind, 0);
+	bool		result = false;
+
+	history_at(n)->lease_us = lease_ms * SIM_MS;
+	history_at(n)->renewed = renewed;
+	RECORDED(n, result = __real_session_extend(name, kind, lease_ms, renewed));
+	history_return(n, result ? HISTORY_YES : HISTORY_NO);
+	if (!book_is_held(book_find(name->data, kind)))
+		WRONG("redis_extend of %s, which is not held, returns", name->data);
+	return result;
+}
+
+extern bool __real_session_force(const LrName *name, KindId kind);
+extern bool __wrap_session_force(const LrName *name, KindId kind);
+
+bool
+__wrap_session_force(const LrName *name, KindId kind)
+{
+	int			n = begin(HISTORY_FORCE, name->data, kind, 0);
+	bool		result = false;
+
+	RECORDED(n, result = __real_session_force(name, kind));
+	history_return(n, result ? HISTORY_YES : HISTORY_NO);
+	return result;
+}
+
+extern void __real_session_inspect(const LrName *name, KindId kind, StoreOp *op);
+extern void __wrap_session_inspect(const LrName *name, KindId kind, StoreOp *op);
+
+void
+__wrap_session_inspect(const LrName *name, KindId kind, StoreOp *op)
+{
+	int			n = begin(HISTORY_IS_LOCKED, name->data, kind, 0);
+
+	RECORDED(n, __real_session_inspect(name, kind, op));
+	history_return(n, op->value != STORE_VALUE_NONE ? HISTORY_YES : HISTORY_NO);
+}
+
+/* ----------
+ * Giving back
+ * ----------
+ */
+
+extern bool __real_session_unlock(const LrName *name, KindId kind);
+extern bool __wrap_session_unlock(const LrName *name, KindId kind);
+
+bool
+__wrap_session_unlock(const LrName *name, KindId kind)
+{
+	BookItem   *item = book_find(name->data, kind);
+	int			own = item->session - item->job;
+	int			n = begin(HISTORY_UNLOCK, name->data, kind, SCOPE_SESSION);
+	volatile bool returned = false;
+	volatile bool result = false;
+
+	history_at(n)->count = 1;
+	PG_TRY();
+	{
+		result = __real_session_unlock(name, kind);
+		returned = true;
+	}
+	PG_FINALLY();
+	{
+		if (!returned)
+		{
+			fail(n);
+			book_perhaps_gone(item, item->job);
+		}
+	}
+	PG_END_TRY();
+	history_return(n, result ? HISTORY_YES : HISTORY_NO);
+	if (result && own <= 0)
+		WRONG("redis_unlock says that it gave back %s, which was not held", name->data);
+	if (own > 0)
+		book_gone(item, result ? item->session - 1 : item->job);
+	return result;
+}
+
+extern bool __real_session_unlock_job(const LrName *name, KindId kind);
+extern bool __wrap_session_unlock_job(const LrName *name, KindId kind);
+
+bool
+__wrap_session_unlock_job(const LrName *name, KindId kind)
+{
+	BookItem   *item = book_find(name->data, kind);
+	int			n = begin(HISTORY_UNLOCK, name->data, kind, SCOPE_SESSION);
+	bool		result = false;
+
+	history_at(n)->count = 1;
+	item->job--;
+	item->session--;
+	RECORDED(n, result = __real_session_unlock_job(name, kind));
+	history_return(n, result ? HISTORY_YES : HISTORY_NO);
+	return result;
+}
+
+/* All that can go: a record for each key, and all at the same time. */
+typedef struct Batch
+{
+	LockScope	scope;
+	SubTransactionId sub;		/* only what was taken in it; 0 = whatever */
+	bool		jobs;
+	int			n;
+	int			record[2 * SIM_MAX_KEYS];
+} Batch;
+
+static int
+own_count(const BookItem *item, const Batch *batch)
+{
+	if (batch->scope == SCOPE_SESSION)
+		return batch->jobs ? item->session : item->session - item->job;
+	return item->xact != InvalidSubTransactionId &&
+		(batch->sub == InvalidSubTransactionId || item->xact == batch->sub);
+}
+
+static void
+batch_begin_item(BookItem *item, void *arg)
+{
+	Batch	   *batch = arg;
+	int			n = own_count(item, batch);
+	int			record;
+
+	if (n <= 0)
+		return;
+	record = begin(HISTORY_UNLOCK, item->key, item->kind, batch->scope);
+	history_at(record)->count = n;
+	batch->record[batch->n++] = record;
+}
+
+static void
+batch_begin(Batch *batch, LockScope scope, SubTransactionId sub, bool jobs)
+{
+	batch->scope = scope;
+	batch->sub = sub;
+	batch->jobs = jobs;
+	batch->n = 0;
+	book_walk(batch_begin_item, batch);
+}
+
+static void
+batch_end(Batch *batch, HistoryResult result)
+{
+	for (int i = 0; i < batch->n; i++)
+		history_return(batch->record[i], result);
+	batch->n = 0;
+}
+
+static void
+give_back_own(BookItem *item, void *arg)
+{
+	book_gone(item, item->job);
+}
+
+static void
+perhaps_give_back_own(BookItem *item, void *arg)
+{
+	book_perhaps_gone(item, item->job);
+}
+
+extern int64 __real_session_unlock_all(void);
+extern int64 __wrap_session_unlock_all(void);
+
+int64
+__wrap_session_unlock_all(void)
+{
+	Batch		batch;
+	int			nkeys;
+	volatile bool returned = false;
+	volatile int64 result = 0;
+
+	batch_begin(&batch, SCOPE_SESSION, InvalidSubTransactionId, false);
+	nkeys = batch.n;
+	PG_TRY();
+	{
+		result = __real_session_unlock_all();
+		returned = true;
+	}
+	PG_FINALLY();
+	{
+		batch_end(&batch, returned ? HISTORY_YES : HISTORY_FAILED);
+		book_walk(returned ? give_back_own : perhaps_give_back_own, NULL);
+	}
+	PG_END_TRY();
+	if (result > nkeys)
+		WRONG("redis_unlock_all says that it gave back %lld keys, and %d were held",
+			  (long long) result, nkeys);
+	return result;
+}
+
+static void
+give_back_all(BookItem *item, void *arg)
+{
+	book_gone(item, 0);
+	item->job = 0;
+}
+
+extern void __real_session_discard(void);
+extern void __wrap_session_discard(void);
+
+void
+__wrap_session_discard(void)
+{
+	Batch		batch;
+
+	batch_begin(&batch, SCOPE_SESSION, InvalidSubTransactionId, true);
+	__real_session_discard();
+	batch_end(&batch, HISTORY_YES);
+	book_walk(give_back_all, NULL);
+}
+
+extern void __real_xact_release_job_at_abort(const LrName *name, KindId kind);
+extern void __wrap_xact_release_job_at_abort(const LrName *name, KindId kind);
+
+void
+__wrap_xact_release_job_at_abort(const LrName *name, KindId kind)
+{
+	BookItem   *item = book_find(name->data, kind);
+
+	if (item->failed_jobs < item->job)
+		item->failed_jobs++;
+	__real_xact_release_job_at_abort(name, kind);
+}
+
+/* ----------
+ * Transactions
+ * ----------
+ */
+
+static Batch at_end;
+
+static void
+watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId parent)
+{
+	switch (moment)
+	{
+		case XACT_STARTS:
+			recorder_transaction = history_call(HISTORY_TRANSACTION, MyProcPid, NULL, 0, 0);
+			break;
+		case XACT_GUARD_BEGINS:
+			ledger_guard_begins();
+			break;
+		case XACT_GUARD_PASSED:
+			ledger_guard_passed();
+			break;
+		case XACT_RELEASES:
+			batch_begin(&at_end, SCOPE_XACT, InvalidSubTransactionId, false);
+			break;
+		case XACT_ENDS:
+			batch_end(&at_end, HISTORY_YES);
+			history_return(recorder_transaction, commit ? HISTORY_YES : HISTORY_NO);
+			recorder_transaction = -1;
+			ledger_transaction_ends();
+			book_transaction_ends(commit);
+			break;
+		case XACT_SUB_RELEASES:
+			batch_begin(&at_end, SCOPE_XACT, sub, false);
+			break;
+		case XACT_SUB_ENDS:
+			batch_end(&at_end, HISTORY_YES);
+			ledger_sub_ends(sub, parent, commit);
+			book_sub_ends(sub, parent, commit);
+			break;
+	}
+}
+
+void
+recorder_begin(void)
+{
+	xact_watch = watch;
+}

@@ -1,0 +1,129 @@
+/*-------------------------------------------------------------------------
+ *
+ * statements.c
+ *	  Which statements there are, and which comes next.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/statements.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "statements.h"
+
+#include "../models/kinds.h"
+
+/* One topic a line.  The bits of SimConfig.mix follow the order of the topics. */
+static const Statement *const topics[] = {
+	setting_statements,
+	lock_statements,
+	question_statements,
+	transaction_statements,
+};
+
+/*
+ * is_in_mix --- is it in this schedule?
+ *
+ * The plainest of a topic, which is its first, is in each.
+ */
+static bool
+is_in_mix(int number, const Statement *s, const Statement *topic)
+{
+	return s == topic || (sim_config.mix & (UINT64_C(1) << (number % 64))) != 0;
+}
+
+/*
+ * pick --- the one at that place, if all that may stand there are laid in a row
+ * as long as their weights; *total is how long it is
+ */
+static const Statement *
+pick(int where, int place, int *total)
+{
+	int			number = 0;
+
+	*total = 0;
+	for (int t = 0; t < lengthof(topics); t++)
+		for (const Statement *s = topics[t]; s->name != NULL; s++, number++)
+		{
+			if ((s->where & where) == 0 || !is_in_mix(number, s, topics[t]))
+				continue;
+			*total += s->weight;
+			if (place < *total)
+				return s;
+		}
+	return NULL;
+}
+
+const Statement *
+statement_draw(int where)
+{
+	int			total;
+
+	(void) pick(where, INT_MAX, &total);
+	return pick(where, sim_draw(total), &total);
+}
+
+void
+statements_inside(int where)
+{
+	for (int n = 1 + sim_draw(3); n > 0; n--)
+	{
+		const Statement *s = statement_draw(where);
+
+		sim_trace("  %s", s->name);
+		sim_reached(s->name);
+		s->run();
+	}
+}
+
+/* ----------
+ * What they draw
+ * ----------
+ */
+
+const char *
+draw_key(void)
+{
+	static char key[24];
+
+	snprintf(key, sizeof(key), "k%d", (int) sim_draw(sim_config.nkeys));
+	return key;
+}
+
+void
+draw_name(LrName *name)
+{
+	memset(name, 0, sizeof(LrName));
+	strlcpy(name->data, draw_key(), sizeof(name->data));
+	name->len = strlen(name->data);
+	name->hash = lr_name_hash(name->data, name->len);
+}
+
+/*
+ * draw_kind_of --- that which the key is held as, if it is
+ */
+KindId
+draw_kind_of(const char *key)
+{
+	static const KindId all[] = {KIND_REENTRANT, KIND_SHARED, KIND_FREE};
+
+	if (!sim_config.shared)
+		return KIND_REENTRANT;
+	for (int i = 0; i < lengthof(all); i++)
+	{
+		BookItem   *item = book_find(key, all[i]);
+
+		if (item->session > 0 || item->xact != InvalidSubTransactionId)
+			return all[i];
+	}
+	return (KindId) SIM_PICK(KIND_SHARED, KIND_REENTRANT, KIND_SHARED, KIND_FREE);
+}
+
+NullableDatum
+draw_lease(void)
+{
+	if (!sim_chance(300))
+		return sql_null;
+	return sql_interval(SIM_PICK(700, 40, 2000, 6000) * SIM_MS);
+}

@@ -1,0 +1,78 @@
+/*-------------------------------------------------------------------------
+ *
+ * statements.h
+ *	  The statements that a session can make, by topic.
+ *
+ * A topic is a file with a table of statements, and a line in statements.c.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/statements.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_STATEMENTS_H
+#define SIM_STATEMENTS_H
+
+#include "workload.h"
+
+/* Where a statement may stand; bits. */
+#define AT_TOP			0x01	/* of a session, outside of a transaction block */
+#define IN_BLOCK		0x02	/* between BEGIN and its end */
+#define INSIDE			0x04	/* of a function, an exception block, a command */
+#define INSIDE_LOOSE	0x08	/* of a procedure or DO that may end transactions */
+#define ANYWHERE		(AT_TOP | IN_BLOCK | INSIDE | INSIDE_LOOSE)
+
+/* It makes and ends transactions itself. */
+#define CONTROL			0x10
+
+typedef struct Statement
+{
+	const char *name;
+	int			weight;			/* how often it is drawn */
+	int			where;
+	void		(*run) (void);
+} Statement;
+
+/* Each ends with one without a name. */
+extern const Statement lock_statements[];
+extern const Statement question_statements[];
+extern const Statement transaction_statements[];
+extern const Statement setting_statements[];
+
+/* One that may stand there and that this schedule has. */
+extern const Statement *statement_draw(int where);
+
+/* Some of them in a function or the like. */
+extern void statements_inside(int where);
+
+/* ---- what statements draw ---- */
+
+extern const char *draw_key(void);
+extern void draw_name(LrName *name);
+extern KindId draw_kind_of(const char *key);
+
+/* An optional lease; null: renewed. */
+extern NullableDatum draw_lease(void);
+
+/* ---- transactions.c ---- */
+
+typedef enum Block
+{
+	BLOCK_NONE,
+	BLOCK_OPEN,
+	BLOCK_FAILED,				/* only ROLLBACK */
+	BLOCK_SUB_FAILED			/* ROLLBACK TO too */
+} Block;
+
+extern Block block;
+
+/* CommitTransactionCommand() and AbortCurrentTransaction() */
+extern void block_commit(void);
+extern void block_abort_statement(void);
+
+/* In a block that has failed: all but its end is refused. */
+extern void block_leave_failed(void);
+
+#endif							/* SIM_STATEMENTS_H */
