@@ -39,8 +39,8 @@ typedef enum LrStat
 	STAT_ERRORS,				/* requests that the store failed or refused */
 	STAT_SWITCHES,				/* fallback: from one store to the other */
 	STAT_MOVES,					/* fallback: held locks that went with it */
-	STAT_FAILOVERS,				/* changes of the master */
 	STAT_WAITED,				/* microseconds of waits that have ended */
+	STAT_FAILOVERS,				/* another node was found to be the master */
 	STAT_COUNT
 } LrStat;
 

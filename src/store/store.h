@@ -58,7 +58,7 @@ typedef struct StoreOp
 
 	/* The caller's own: where it goes, and HoldView.moves of its hold. */
 	StoreId		store;
-	uint32		moves;
+	uint64		moves;
 
 	/* Arguments.  Pointers stay valid until there is an outcome. */
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */
