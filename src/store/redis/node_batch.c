@@ -365,7 +365,8 @@ nbatch_connect(NodeBatch *b)
 	RedisConn  *c = &b->conn;
 
 	b->now = 0;
-	if (c->state == CONN_CONNECTING && redis_target_is_outdated(&b->target))
+	if ((c->state == CONN_CONNECTING || c->state == CONN_SECURING) &&
+		redis_target_is_outdated(&b->target))
 		nbatch_retarget(b);
 	redis_conn_advance(c);
 	if (c->state == CONN_READY && b->target.kind == TARGET_MASTER &&

@@ -3,8 +3,8 @@
  * target.c
  *	  What a connection is opened to: one Redis node, and as whom.
  *
- * The only file below the store interface that reads lockredis.url and the
- * settings beside it.  Raises and allocates nothing.
+ * The only file below the store interface that reads where lockredis.url and its
+ * neighbours point.  Raises and allocates nothing.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,6 +33,9 @@ target_begin(RedisTarget *t, NodeId node)
 	t->version = lr_url_epoch;
 	t->place = lr_place;
 	t->url = *lr_redis_url;
+	t->tls = t->url.tls;
+	if (lr_tls_server_name != NULL)
+		strlcpy(t->tls_name, lr_tls_server_name, sizeof(t->tls_name));
 }
 
 static void

@@ -42,7 +42,6 @@ typedef struct UrlCursor
 typedef enum UrlForm
 {
 	FORM_REDIS,
-	FORM_TLS,
 	FORM_SENTINEL,
 	FORM_CLUSTER,
 	FORM_UNIX
@@ -52,14 +51,16 @@ static const struct
 {
 	const char *scheme;
 	UrlForm		form;
+	bool		tls;
 	const char *not_served;		/* NULL: served */
 } url_forms[] =
 {
-	{"redis", FORM_REDIS, NULL},
-	{"unix", FORM_UNIX, NULL},
-	{"rediss", FORM_TLS, "Connections with TLS (rediss://) are not offered by this version."},
-	{"redis-sentinel", FORM_SENTINEL, NULL},
-	{"redis-cluster", FORM_CLUSTER, "Redis Cluster (redis-cluster://) is not offered by this version."},
+	{"redis", FORM_REDIS, false, NULL},
+	{"unix", FORM_UNIX, false, NULL},
+	{"rediss", FORM_REDIS, true, NULL},
+	{"redis-sentinel", FORM_SENTINEL, false, NULL},
+	{"rediss-sentinel", FORM_SENTINEL, true, NULL},
+	{"redis-cluster", FORM_CLUSTER, false, "Redis Cluster (redis-cluster://) is not offered by this version."},
 };
 
 /*
@@ -379,7 +380,7 @@ url_parse_unix(const UrlCursor *c, RedisUrl *url)
  * url_parse_tcp --- what follows the scheme of a form with hosts
  */
 static RedisUrlVerdict
-url_parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
+url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 {
 	const char *path = c->at;
 	const char *db;
@@ -396,6 +397,7 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 		path++;
 
 	url->scheme = REDIS_TCP;
+	url->tls = tls;
 	verdict = url_parse_authority(c, c->at, path, form, url);
 	if (verdict != REDIS_URL_OK)
 		return verdict;
@@ -445,7 +447,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		}
 	}
 	if (scheme_end == NULL || scheme_end == c->at)
-		return url_malformed(c, c->at, "Missing scheme (redis:// or unix:// is expected)");
+		return url_malformed(c, c->at, "Missing scheme (redis://, rediss:// or unix:// is expected)");
 
 	for (int i = 0; i < lengthof(url_forms); i++)
 	{
@@ -459,7 +461,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		if (url_forms[i].form == FORM_UNIX)
 			verdict = url_parse_unix(c, url);
 		else
-			verdict = url_parse_tcp(c, url_forms[i].form, url);
+			verdict = url_parse_tcp(c, url_forms[i].form, url_forms[i].tls, url);
 
 		if (verdict == REDIS_URL_OK && url_forms[i].not_served != NULL)
 		{
@@ -469,7 +471,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		}
 		return verdict;
 	}
-	return url_malformed(c, c->at, "Unknown scheme (redis:// or unix:// is expected)");
+	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
 }
 
 bool

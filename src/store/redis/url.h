@@ -28,7 +28,7 @@
 
 typedef enum RedisScheme
 {
-	REDIS_TCP,					/* redis:// */
+	REDIS_TCP,					/* redis:// and rediss:// */
 	REDIS_UNIX					/* unix:// */
 } RedisScheme;
 
@@ -42,6 +42,7 @@ typedef struct RedisHost
 typedef struct RedisUrl
 {
 	RedisScheme scheme;
+	bool		tls;			/* rediss:// and rediss-sentinel:// */
 	char		host[LR_HOST_MAX];	/* without brackets; empty for unix, and with
 									 * Sentinels, which name it */
 	bool		host_is_numeric;

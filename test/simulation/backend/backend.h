@@ -35,6 +35,8 @@ typedef struct SimShared
 	LWLockPadded *main_locks;
 	LWLockPadded *tranche;
 	int			ntranche;
+	struct Xids *xids;			/* transam.c */
+	struct HeavyLock *heavy_locks;
 	int			nstructs;
 	struct
 	{
@@ -82,7 +84,9 @@ extern void xact_abort(void);
 extern void xact_sub_start(void);
 extern void xact_sub_commit(void);
 extern void xact_sub_abort(void);
-extern void xact_assign_xid(void);
+extern TransactionId xact_assign_xid(void);	/* of the subtransaction */
+extern bool xact_is_own(TransactionId xid);	/* and not rolled back */
+extern uint32 xact_snapshot(void);	/* of a statement that begins now */
 extern int	xact_depth(void);	/* 0 = none, 1 = top, ... */
 extern bool xact_in_pre_commit;
 

@@ -95,6 +95,17 @@ MemoryContextDelete(MemoryContext context)
 	sim_heap_free(c);
 }
 
+Size
+MemoryContextMemAllocated(MemoryContext context, bool recurse)
+{
+	const Context *c = as_context(context);
+	Size		size = 0;
+
+	for (const Chunk *chunk = c->chunks.next; chunk != &c->chunks; chunk = chunk->next)
+		size += chunk->size;
+	return size;
+}
+
 static void *
 alloc(MemoryContext context, Size size)
 {

@@ -24,10 +24,7 @@
 #include "mb/pg_wchar.h"
 #include "nodes/pg_list.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "storage/procarray.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
@@ -332,32 +329,9 @@ pgstat_get_backend_current_activity(int pid, bool checkUser)
 }
 
 /* ----------
- * Never asked: nobody waits for PostgreSQL's own locks here
+ * Never asked
  * ----------
  */
-
-BlockedProcsData *
-GetBlockerStatusData(int blocked_pid)
-{
-	sim_fail("simulator", "GetBlockerStatusData is called");
-}
-
-LockMethod
-GetLockTagsMethodTable(const LOCKTAG *locktag)
-{
-	sim_fail("simulator", "GetLockTagsMethodTable is called");
-}
-
-const char *
-GetLockmodeName(LOCKMETHODID lockmethodid, LOCKMODE mode)
-{
-	return "";
-}
-
-void
-DescribeLockTag(StringInfo buf, const LOCKTAG *tag)
-{
-}
 
 int
 pgstat_fetch_stat_numbackends(void)

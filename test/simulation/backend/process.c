@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 
 #include "../models/table_model.h"
+#include "heap.h"
 
 #define CALLBACKS_MAX 8
 
@@ -134,6 +135,8 @@ sim_postmaster_init(void)
 	MainLWLockArray = root->main_locks;
 	ProcGlobal = &root->proc_global;
 	make_contexts();
+	transam_init();
+	heavy_locks_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
@@ -159,7 +162,10 @@ backend_init(void)
 	MyProc->procLatch.owner_pid = MyProcPid;
 	MyLatch = &MyProc->procLatch;
 	DeadlockTimeout = sim_config.deadlock_timeout_ms;
+	MyProc->waitLock = NULL;
 	make_contexts();
+	transam_init();
+	heavy_locks_init();
 	load_library();
 	shmem_startup_hook();
 }

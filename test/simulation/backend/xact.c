@@ -10,7 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "backend.h"
+#include "heap.h"
 
 #include "access/transam.h"
 #include "utils/resowner.h"
@@ -39,7 +39,9 @@ static ResourceReleaseCallback release_callback;
 static int	depth = 0;
 static SubTransactionId subid[DEPTH_MAX + 1];
 static SubTransactionId next_subid;
-static bool has_xid = false;
+static TransactionId xid[DEPTH_MAX + 1];
+static uint32 first_snapshot;
+static bool has_snapshot = false;
 
 void
 RegisterXactCallback(XactCallback callback, void *arg)
@@ -101,13 +103,49 @@ IsTransactionBlock(void)
 TransactionId
 GetTopTransactionIdIfAny(void)
 {
-	return has_xid ? FirstNormalTransactionId : InvalidTransactionId;
+	return depth == 0 ? InvalidTransactionId : xid[1];
 }
 
-void
+TransactionId
 xact_assign_xid(void)
 {
-	has_xid = true;
+	Assert(depth > 0);
+	for (int i = 1; i <= depth; i++)
+	{
+		LOCKTAG		tag;
+
+		if (TransactionIdIsValid(xid[i]))
+			continue;
+		xid[i] = transam_assign(xid[i - 1]);
+		SET_LOCKTAG_TRANSACTION(tag, xid[i]);
+		heavy_lock_acquire_for(&tag, ExclusiveLock, subid[i]);
+	}
+	return xid[depth];
+}
+
+bool
+xact_is_own(TransactionId id)
+{
+	return TransactionIdIsValid(xid[1]) && transam_top(id) == xid[1] &&
+		transam_is_running(id);
+}
+
+/* From REPEATABLE READ on the first one is that of all. */
+uint32
+xact_snapshot(void)
+{
+	if (!has_snapshot || !IsolationUsesXactSnapshot())
+		first_snapshot = transam_snapshot();
+	has_snapshot = true;
+	return first_snapshot;
+}
+
+/* Its outcome can be seen by others. */
+static void
+set_outcome(bool commit)
+{
+	if (TransactionIdIsValid(xid[depth]))
+		transam_end(xid[depth], commit);
 }
 
 int
@@ -138,6 +176,12 @@ release(ResourceOwner owner, bool commit, bool top)
 
 	CurrentResourceOwner = owner;
 	release_callback(RESOURCE_RELEASE_BEFORE_LOCKS, commit, top, NULL);
+	if (top)
+		heavy_locks_release_all(sim_slot());
+	else if (commit)
+		heavy_locks_to_parent(subid[depth], subid[depth - 1]);
+	else
+		heavy_locks_release_sub(subid[depth]);
 	release_callback(RESOURCE_RELEASE_LOCKS, commit, top, NULL);
 	release_callback(RESOURCE_RELEASE_AFTER_LOCKS, commit, top, NULL);
 	CurrentResourceOwner = before;
@@ -158,7 +202,8 @@ xact_start(void)
 	depth = 1;
 	subid[1] = TopSubTransactionId;
 	next_subid = TopSubTransactionId + 1;
-	has_xid = false;
+	xid[1] = InvalidTransactionId;
+	has_snapshot = false;
 	TopTransactionResourceOwner = TOP_OWNER;
 	set_owner();
 	sim_trace("transaction starts");
@@ -169,7 +214,7 @@ static void
 end(bool commit)
 {
 	depth = 0;
-	has_xid = false;
+	xid[1] = InvalidTransactionId;
 	TopTransactionResourceOwner = NULL;
 	CurTransactionResourceOwner = CurrentResourceOwner = NULL;
 	backend_must_not_raise = NULL;
@@ -193,6 +238,7 @@ xact_commit(void)
 	sim_yield("flush");
 	if (sim_chance(50))
 		pg_usleep((long) SIM_PICK(100, 5 * SIM_MS, 500 * SIM_MS, 3 * SIM_S));
+	set_outcome(true);
 	sim_trace("transaction is visible");
 	xact_callback(XACT_EVENT_COMMIT, NULL);
 	tell(XACT_RELEASES, true);
@@ -207,7 +253,9 @@ abort_sub(void)
 {
 	HOLD_INTERRUPTS();
 	backend_release_locks();
+	heavy_locks_stop_waiting();
 	backend_must_not_raise = "in the abort of a subtransaction";
+	set_outcome(false);
 	sub_callback(SUBXACT_EVENT_ABORT_SUB, subid[depth], subid[depth - 1], NULL);
 	tell(XACT_SUB_RELEASES, false);
 	release((ResourceOwner) owner_sub[depth - 1], false, false);
@@ -229,7 +277,9 @@ xact_abort(void)
 		abort_sub();
 	HOLD_INTERRUPTS();
 	backend_release_locks();
+	heavy_locks_stop_waiting();
 	backend_must_not_raise = "in an abort";
+	set_outcome(false);
 	xact_callback(XACT_EVENT_ABORT, NULL);
 	tell(XACT_RELEASES, false);
 	release(TOP_OWNER, false, true);
@@ -243,6 +293,7 @@ xact_sub_start(void)
 	Assert(depth > 0 && depth < DEPTH_MAX);
 	depth++;
 	subid[depth] = next_subid++;
+	xid[depth] = InvalidTransactionId;
 	set_owner();
 	sub_callback(SUBXACT_EVENT_START_SUB, subid[depth], subid[depth - 1], NULL);
 	sim_trace("subtransaction %d starts", (int) subid[depth]);
@@ -253,6 +304,7 @@ xact_sub_commit(void)
 {
 	Assert(depth > 1);
 	sim_trace("subtransaction %d commits", (int) subid[depth]);
+	set_outcome(true);
 	sub_callback(SUBXACT_EVENT_PRE_COMMIT_SUB, subid[depth], subid[depth - 1], NULL);
 	sub_callback(SUBXACT_EVENT_COMMIT_SUB, subid[depth], subid[depth - 1], NULL);
 	release((ResourceOwner) owner_sub[depth - 1], true, false);

@@ -83,10 +83,14 @@ delete_key(void)
 	redis_delete(draw_key());
 }
 
+/* Forward, what ends early is not told: who waits asks again after that time. */
+#define LONGEST_POLL	(30 * SIM_S)
+
 static void
 set_clock(void)
 {
 	redis_set_clock(SIM_PICK(100 * SIM_MS, -100 * SIM_MS, 3 * SIM_S, -3 * SIM_S, 60 * SIM_S, -60 * SIM_S));
+	sim_disturbed(sim_now() + LONGEST_POLL);
 }
 
 static void

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * other.c
- *	  Stands for resolver.c and lock_waits.c: no host name is to be resolved, and
- *	  nobody waits for PostgreSQL's own locks.
+ *	  Stands for resolver.c: no host name is to be resolved.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -13,7 +12,6 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/session/lock_waits.h"
 #include "../../../src/watchdog/resolver.h"
 
 /* ----------
@@ -42,38 +40,4 @@ resolver_restart(NodeId node)
 void
 resolver_stop(void)
 {
-}
-
-/* ----------
- * lock_waits.c
- * ----------
- */
-
-LockWaits *
-lock_waits_create(LockEdgeFound found, LockIsReached is_reached, void *arg)
-{
-	return NULL;
-}
-
-void
-lock_waits_follow(LockWaits *waits, LrIndex process)
-{
-}
-
-int
-lock_waits_looks(const LockWaits *waits)
-{
-	return 0;
-}
-
-Size
-lock_waits_memory(const LockWaits *waits)
-{
-	return 0;
-}
-
-bool
-lock_wait_between(LrIndex waiter, LrIndex blocker, LockWait *wait)
-{
-	return false;
 }

@@ -25,6 +25,7 @@
 #include "../../../src/settings.h"
 #include "../../../src/store/stores.h"
 
+#include "../backend/heap.h"
 #include "../kernel/network.h"
 #include "../kernel/redis_model.h"
 #include "../models/kinds.h"
@@ -250,7 +251,7 @@ check_sleepers(void)
  */
 
 /* Longer than the search takes, whoever is stopped meanwhile. */
-#define CYCLE_MAX		SIM_S
+#define CYCLE_MAX		(SIM_S + 2 * sim_config.deadlock_timeout_ms * SIM_MS)
 
 /* Who was ended may wait again at once, and close another one. */
 #define WAIT_MIN		(3 * SIM_S)
@@ -272,7 +273,7 @@ note_reached(LrIndex session, bool *reached)
 
 /*
  * note_awaited --- for whom a session waits, by the rules of the queue and not by
- * the graph of the product: for whoever has the key and keeps it from it; and if it
+ * the graph of the product: for those who keep it from a lock of PostgreSQL; for whoever has the key and keeps it from it; and if it
  * is not in front, for those ahead of it that are not either, or keep it from there
  */
 static void
@@ -280,7 +281,12 @@ note_awaited(LrIndex session, bool *reached)
 {
 	const LrWait *w = &lt_sessions[session].wait;
 	KindId		kind = w->terms.kind;
+	bool		blockers[SIM_MAX_PROCS] = {false};
 
+	heavy_lock_blockers(session, blockers);
+	for (LrIndex s = 0; s < SIM_MAX_PROCS; s++)
+		if (blockers[s])
+			note_reached(s, reached);
 	if (w->state != WAIT_QUEUED || sim_now() - wait_since[session] < WAIT_MIN)
 		return;
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)

@@ -12,6 +12,8 @@
  */
 #include "statements.h"
 
+#include "../backend/heap.h"
+
 /* The nesting of an exception block in a savepoint in ... */
 #define DEPTH_LIMIT		5
 
@@ -108,7 +110,18 @@ release_savepoint(void)
 static void
 write_something(void)
 {
-	xact_assign_xid();
+	(void) xact_assign_xid();
+}
+
+/* One of a few rows, for the writer or beside others. */
+static void
+lock_row(void)
+{
+	LOCKTAG		tag;
+
+	(void) xact_assign_xid();
+	SET_LOCKTAG_TUPLE(tag, MyDatabaseId, 17000, 0, 1 + sim_draw(3));
+	heavy_lock_acquire(&tag, sim_chance(300) ? ShareLock : ExclusiveLock);
 }
 
 /*
@@ -148,6 +161,7 @@ const Statement transaction_statements[] = {
 	{"COMMIT", 9, IN_BLOCK | CONTROL, block_commit},
 	{"ROLLBACK", 3, IN_BLOCK | CONTROL, roll_back},
 	{"INSERT", 6, ANYWHERE, write_something},
+	{"SELECT FOR UPDATE", 4, ANYWHERE, lock_row},
 	{"SAVEPOINT", 5, IN_BLOCK | CONTROL, savepoint},
 	{"ROLLBACK TO", 4, IN_BLOCK | CONTROL, rollback_to},
 	{"RELEASE", 2, IN_BLOCK | CONTROL, release_savepoint},

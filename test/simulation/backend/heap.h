@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * heap.h
+ *	  What transactions leave to others: their outcome, PostgreSQL's own locks, rows.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/heap.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_HEAP_H
+#define SIM_HEAP_H
+
+#include "backend.h"
+
+#include "storage/lock.h"
+
+/* ---- transam.c: transaction ids and their outcome ---- */
+
+extern void transam_init(void);
+
+/* A new one; "parent" is that of the transaction around it, if any. */
+extern TransactionId transam_assign(TransactionId parent);
+extern void transam_end(TransactionId xid, bool commit);
+
+extern TransactionId transam_top(TransactionId xid);
+extern bool transam_is_running(TransactionId xid);
+extern bool transam_did_commit(TransactionId xid);
+
+/* What has been committed by now, and whether that is of it. */
+extern uint32 transam_snapshot(void);
+extern bool transam_is_seen(TransactionId xid, uint32 snapshot);
+
+/* ---- heavy_locks.c: locks of PostgreSQL's lock manager ---- */
+
+extern void heavy_locks_init(void);
+
+/* Owners: a process by its number, or from this on a prepared transaction. */
+#define OWNER_PREPARED		SIM_MAX_PROCS
+
+extern void heavy_lock_acquire(const LOCKTAG *tag, LOCKMODE mode);
+
+/* A new one, for which nobody waits, for a subtransaction. */
+extern void heavy_lock_acquire_for(const LOCKTAG *tag, LOCKMODE mode, SubTransactionId sub);
+
+/* A subtransaction ends, or all of it. */
+extern void heavy_locks_release_sub(SubTransactionId sub);
+extern void heavy_locks_to_parent(SubTransactionId sub, SubTransactionId parent);
+extern void heavy_locks_release_all(int owner);
+extern void heavy_locks_pass_on(int to);
+
+/* An error: it waits no more. */
+extern void heavy_locks_stop_waiting(void);
+
+/* Before the end, by who holds it. */
+extern void heavy_lock_release(const LOCKTAG *tag);
+
+extern int	heavy_locks_of(int owner);
+
+/* For whom does a process wait?  Sets reached[] by process. */
+extern void heavy_lock_blockers(int process, bool *reached);
+
+/* Until that transaction has ended, as XactLockTableWait(). */
+extern void heavy_lock_wait_for(TransactionId xid);
+
+#endif							/* SIM_HEAP_H */

@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * transam.c
+ *	  Transaction ids and their outcome.
+ *
+ * A snapshot is the number of commits until then, which serves as the list of
+ * what was running, since an id keeps the number of its commit.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/transam.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "heap.h"
+
+#include "access/transam.h"
+
+#define XIDS_MAX	4096
+
+typedef enum Outcome
+{
+	RUNNING,
+	COMMITTED,					/* a subtransaction: if its parent did */
+	ABORTED
+} Outcome;
+
+typedef struct Xids
+{
+	uint32		n;
+	uint32		ncommits;
+	struct
+	{
+		uint16		parent;
+		uint16		outcome;
+		uint32		commit;		/* its number; of a top one */
+	}			xid[XIDS_MAX];
+} Xids;
+
+static Xids *xids;
+
+void
+transam_init(void)
+{
+	if (shared_root->xids == NULL)
+		shared_root->xids = sim_arena_alloc(sizeof(Xids));
+	xids = shared_root->xids;
+}
+
+TransactionId
+transam_assign(TransactionId parent)
+{
+	if (xids->n == XIDS_MAX)
+		sim_fail("simulator", "too many transactions");
+	xids->xid[xids->n].parent = parent;
+	return FirstNormalTransactionId + xids->n++;
+}
+
+#define OF(id)	xids->xid[(id) - FirstNormalTransactionId]
+
+void
+transam_end(TransactionId xid, bool commit)
+{
+	OF(xid).outcome = commit ? COMMITTED : ABORTED;
+	if (commit && OF(xid).parent == InvalidTransactionId)
+		OF(xid).commit = ++xids->ncommits;
+}
+
+TransactionId
+transam_top(TransactionId xid)
+{
+	while (OF(xid).parent != InvalidTransactionId)
+		xid = OF(xid).parent;
+	return xid;
+}
+
+/* It, and all around it. */
+static bool
+all_are_not(TransactionId xid, Outcome outcome)
+{
+	for (; xid != InvalidTransactionId; xid = OF(xid).parent)
+		if (OF(xid).outcome == outcome)
+			return false;
+	return true;
+}
+
+bool
+transam_is_running(TransactionId xid)
+{
+	return all_are_not(xid, ABORTED) && OF(transam_top(xid)).outcome == RUNNING;
+}
+
+bool
+transam_did_commit(TransactionId xid)
+{
+	return all_are_not(xid, ABORTED) && OF(transam_top(xid)).outcome == COMMITTED;
+}
+
+uint32
+transam_snapshot(void)
+{
+	return xids->ncommits;
+}
+
+bool
+transam_is_seen(TransactionId xid, uint32 snapshot)
+{
+	return transam_did_commit(xid) && OF(transam_top(xid)).commit <= snapshot;
+}
