@@ -528,10 +528,16 @@ nbatch_drop(NodeBatch *b)
  * nbatch_refuse --- fail it before anything is tried
  */
 static void
+nbatch_refuse_as(NodeBatch *b, int sqlstate, const char *detail)
+{
+	batch_set_error(&b->batch, sqlstate, detail);
+	nbatch_give_up(b, STORE_DOWN);
+}
+
+static void
 nbatch_refuse(NodeBatch *b, const char *detail)
 {
-	batch_set_error(&b->batch, ERRCODE_CONNECTION_FAILURE, detail);
-	nbatch_give_up(b, STORE_DOWN);
+	nbatch_refuse_as(b, ERRCODE_CONNECTION_FAILURE, detail);
 }
 
 void
@@ -581,10 +587,10 @@ nbatch_has_master(NodeBatch *b, int64 now)
 	if (b->conn.state != CONN_READY || redis_target_is_trusted(&b->target, now) ||
 		redis_target_is_outdated(&b->target))
 		return true;
-	if (redis_target_look(&b->target, why, sizeof(why)) == TARGET_CLOSED)
-		nbatch_refuse(b, why);
-	else
-		nbatch_refuse(b, "Which node is the master is not known for sure at present.");
+	if (redis_target_look(&b->target, why, sizeof(why)) != TARGET_CLOSED)
+		strlcpy(why, "Which node is the master is not known for sure at present.",
+				sizeof(why));
+	nbatch_refuse_as(b, ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, why);
 	return false;
 }
 
