@@ -5,7 +5,7 @@
 # it does with it; meanwhile another node becomes the master and the watchdog
 # finds that out.
 #
-# Proves G1, G7, G37.
+# Proves G1, G7, G38.
 
 use strict;
 use warnings FATAL => 'all';

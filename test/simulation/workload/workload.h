@@ -88,6 +88,10 @@ extern void book_check(void);
 extern bool book_is_held(const BookItem *item);
 extern bool book_is_lost(const BookItem *item);
 
+/* ---- history_check.c: the whole, when a schedule is over ---- */
+
+extern void check_history(void);
+
 /* ---- recorder.c: between SQL functions and session/ ---- */
 
 /* A command of redis_with_lock calls session_lock() next, and not before. */
