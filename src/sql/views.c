@@ -347,7 +347,7 @@ fill_master(Datum *values, bool *nulls)
 {
 	char		why[256];
 
-	if (topology_is_confirmed())
+	if (topology_may_connect(topology_epoch(), false, lr_now()) == TOPOLOGY_YES)
 		return;
 	topology_get_reason(why, sizeof(why));
 	values[COL_IN_USE] = BoolGetDatum(false);

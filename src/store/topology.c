@@ -210,11 +210,11 @@ topology_start(uint32 place)
 {
 	pg_atomic_write_u32(&shared->confirmed, 0);
 	pg_atomic_write_u32(&shared->named, 0);
+	pg_atomic_write_u32(&shared->asked, 0);
 	if (shared->place == place)
 		return;
 
 	pg_atomic_write_u64(&shared->watched_until, 0);
-	pg_atomic_write_u32(&shared->asked, 0);
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
 	memset(&shared->at, 0, sizeof(RedisHost));
 	shared->config_epoch = 0;

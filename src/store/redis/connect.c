@@ -195,7 +195,9 @@ connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	if (t->url.host[0] == '\0' && t->kind == TARGET_MASTER)
 		return connect_failed(f, "The Sentinels have not named a master in time.");
 	if (d->addresses.count == 0 && d->addresses.error[0] == '\0')
-		return connect_failed(f, "The host name in lockredis.url could not be resolved in time.");
+		return connect_failed(f, t->kind == TARGET_MASTER ?
+							  "The host name that the Sentinels announce could not be resolved in time." :
+							  "The host name in lockredis.url could not be resolved in time.");
 	if (d->addresses.count > 0)
 	{
 		d->next_address = d->addresses.count;
@@ -203,6 +205,8 @@ connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	}
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  t->kind == TARGET_MASTER ?
+					  "Could not resolve the host name that the Sentinels announce: %s." :
 					  "Could not resolve the host name in lockredis.url: %s.",
 					  d->addresses.error);
 	return CONNECT_FAILED;

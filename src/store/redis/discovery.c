@@ -50,6 +50,9 @@
 /* What was said so long ago does not count. */
 #define ANSWER_LIFE			(3 * LR_US_PER_S)
 
+/* Who did not look for so long has not seen what happened. */
+#define STALL				(2 * LR_US_PER_S)
+
 /* For so long somebody has to contradict. */
 #define LIE_LIFE			(2 * LR_US_PER_S)
 
@@ -73,6 +76,9 @@ typedef struct Discovery
 	bool		judged;			/* this round */
 	int64		next_round;
 	bool		was_named;		/* at the last look */
+	int64		stepped_at;		/* that was then */
+	bool		blind;			/* nothing has been judged since the start, or since
+								 * we were stopped */
 	int64		unconfirmed_since;	/* the master that is believed in; 0 = it is */
 
 	Candidate	lie;			/* this was no master, whoever says so */
@@ -109,8 +115,9 @@ redis_follow_start(void)
 		discovery.nsentinels++;
 		sentinel_open(discovery.sentinel[i], i);
 	}
-	discovery.round_at = lr_now();
+	discovery.round_at = discovery.stepped_at = lr_now();
 	discovery.unconfirmed_since = discovery.round_at;
+	discovery.blind = true;
 }
 
 /* ----------
@@ -430,11 +437,18 @@ redis_follow_step(void)
 {
 	int64		now = lr_now();
 	bool		news = false;
+	bool		in_doubt;
 	TopologyMaster present;
 
 	if (discovery.nsentinels == 0)
 		return;
 	note_confirmation(now);
+	if (now - discovery.stepped_at > STALL)
+	{
+		discovery.blind = true;
+		discovery.next_round = now;
+	}
+	discovery.stepped_at = now;
 	if (now >= discovery.next_round)
 		begin_round(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
@@ -449,14 +463,16 @@ redis_follow_step(void)
 
 		judge(complete, now);
 		discovery.judged = complete;
+		discovery.blind = discovery.blind && !complete;
 	}
-	if (anybody_in_doubt(now))
+	in_doubt = anybody_in_doubt(now);
+	if (in_doubt)
 		topology_suspend();
-	else
+	else if (!discovery.blind)
 		topology_watch(now);
 	topology_get_master(lr_place, &present);
-	if (discovery.judged && (!topology_is_confirmed() || anybody_in_doubt(now)) &&
-		(present.at.host[0] == '\0' || !topology_is_named()))
+	if (discovery.judged && !topology_is_confirmed() &&
+		(in_doubt || present.at.host[0] == '\0' || !topology_is_named()))
 		explain(&present, now);
 	discovery.was_named = topology_is_named();
 }
