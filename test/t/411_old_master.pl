@@ -38,6 +38,17 @@ sub wait_for_use
 		});
 }
 
+# What the master is told from now on its replicas do not have when it dies.  That
+# they stand still is not enough: the kernel keeps for them what was sent.
+sub outrun
+{
+	my ($master, @replicas) = @_;
+
+	$_->freeze foreach @replicas;
+	$master->cmd('CLIENT', 'KILL', 'TYPE', 'replica');
+	return;
+}
+
 # Runs a statement that stops where it begins to apply its answer; another node
 # becomes the master; it goes on.  Replicas have nothing that is newer than the
 # moment before.
@@ -48,7 +59,7 @@ sub overtaken
 	my @replicas = $ha->replicas;
 	my $stop = LockRedis::Debugger->new($session->pid);
 
-	$old->outrun_replicas(@replicas);
+	outrun($old, @replicas);
 	$stop->run_to($function);
 	$session->start($sql);
 	$stop->wait_for_stop;
@@ -121,7 +132,7 @@ sub mended
 	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
 	my $old = $ha->master;
 	my @replicas = $ha->replicas;
-	$old->outrun_replicas(@replicas);
+	outrun($old, @replicas);
 	$one->query_is("SELECT redis_extend('given', '600 s')", 't', 'longer, and no replica knows');
 	$old->kill9;
 	$_->thaw foreach @replicas;
