@@ -24,6 +24,7 @@
 
 #include "utils/memutils.h"
 
+#include "store/redis/discovery.h"
 #include "store/redis/listener.h"
 #include "store/redis/node_batch.h"
 #include "wait_events.h"
@@ -309,6 +310,9 @@ const StoreRoutine redis_store = {
 	.connected = redis_connected,
 	.disconnect = redis_disconnect,
 	.stay = redis_stay,
+	.follow_start = redis_follow_start,
+	.follow_step = redis_follow_step,
+	.follow_interests = redis_follow_interests,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,
 	.listener_unsubscribe = redis_listener_unsubscribe,
