@@ -86,7 +86,7 @@ take(int slot, const char *key, bool renewed)
 	LrIndex		hold = enqueue(slot, key);
 
 	t.renewed = renewed;
-	if (lt_grant(hold, STORE_REDIS, ++owner, lr_now() + 30 * LR_US_PER_S, &t, 0) != GRANTED)
+	if (lt_grant(hold, STORE_REDIS, ++owner, 0, lr_now() + 30 * LR_US_PER_S, &t, 0) != GRANTED)
 		sim_fail("self-test", "%s cannot be granted", key);
 	return hold;
 }
@@ -113,7 +113,7 @@ make_table(void)
 	lost = take(2, "b", false);
 	(void) lt_lose(lost, lt_owner(lost), STORE_REDIS, 0, LOST_EXPIRED, NULL);
 	orphan = enqueue(5, "c");
-	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0);
+	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0, 0);
 	handed = take(5, "d", true);
 	other = enqueue(6, "d");
 	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed);
