@@ -8,7 +8,7 @@
 #   or the right one, nothing is held by nobody, and a lock that is held stays.
 # - Memory and descriptors do not grow over that.
 #
-# Proves G5, G30.
+# Proves G5, G30, G40.
 
 use strict;
 use warnings FATAL => 'all';
