@@ -100,7 +100,8 @@ CREATE FUNCTION lockredis_waits(
     OUT wait_seconds double precision,
     OUT held bigint,
     OUT waiting bigint,
-    OUT unreplicated bigint)
+    OUT unreplicated bigint,
+    OUT idle_closes bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -112,7 +113,8 @@ CREATE OR REPLACE VIEW redis_lock_stats AS
 SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
     s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
     s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
-    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated
+    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated,
+    w.idle_closes
 FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
 COMMENT ON VIEW redis_lock_stats IS
@@ -139,6 +141,7 @@ COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time that waits took in all,
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
 COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
+COMMENT ON COLUMN redis_lock_stats.idle_closes IS 'connections of sessions that were closed after lockredis.idle_timeout';
 
 --
 -- redis_lock_status

@@ -280,7 +280,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	int64		held;
 	int64		waiting;
-	Datum		values[4];
+	Datum		values[5];
 
 	lr_require_preload();
 	stats_read(sums, &reset_at);
@@ -289,6 +289,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	values[1] = Int64GetDatum(held);
 	values[2] = Int64GetDatum(waiting);
 	values[3] = Int64GetDatum(sums[STAT_UNREPLICATED]);
+	values[4] = Int64GetDatum(sums[STAT_IDLE_CLOSES]);
 	return form_row(fcinfo, values);
 }
 
