@@ -24,6 +24,7 @@
 
 #include "utils/memutils.h"
 
+#include "store/redis/discovery.h"
 #include "store/redis/listener.h"
 #include "store/redis/node_batch.h"
 #include "wait_events.h"
@@ -316,6 +317,9 @@ const StoreRoutine redis_store = {
 	.disconnect = redis_disconnect,
 	.let_go = redis_let_go,
 	.stay = redis_stay,
+	.follow_start = redis_follow_start,
+	.follow_step = redis_follow_step,
+	.follow_interests = redis_follow_interests,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,
 	.listener_unsubscribe = redis_listener_unsubscribe,
