@@ -85,6 +85,13 @@ extern void book_check(void);
 extern bool book_is_held(const BookItem *item);
 extern bool book_is_lost(const BookItem *item);
 
+/* ---- rest_check.c: nothing of a statement that has ended is left, and it was in time ---- */
+
+extern void rest_check(void);
+
+/* It may take so long, and what it takes to end it. */
+extern void time_check(const char *what, int64 began, int64 limit);
+
 /* ---- history_check.c: the whole, when a schedule is over ---- */
 
 extern void check_history(void);
