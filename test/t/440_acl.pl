@@ -67,7 +67,7 @@ my @calls = (
 		't|t' ],
 	[ 'COMMIT', '' ],
 	[ "SELECT redis_fence_forget('jobs:g')", 't' ],
-	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '1 ms')", 't' ],
+	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '700 ms')", 't' ],
 	[ "SELECT redis_force_unlock('jobs:e')", 't' ],
 	[ "SELECT redis_try_lock('jobs:w', '100 ms')", 'f' ],
 	[ "SELECT redis_lock('jobs:r', '30 s'), redis_lock_stats_reset()", '|' ],
