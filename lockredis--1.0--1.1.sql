@@ -101,7 +101,8 @@ CREATE FUNCTION lockredis_waits(
     OUT held bigint,
     OUT waiting bigint,
     OUT unreplicated bigint,
-    OUT failovers bigint)
+    OUT failovers bigint,
+    OUT idle_closes bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -113,7 +114,8 @@ CREATE OR REPLACE VIEW redis_lock_stats AS
 SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
     s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
     s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
-    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated, w.failovers
+    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated, w.failovers,
+    w.idle_closes
 FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
 COMMENT ON VIEW redis_lock_stats IS
@@ -141,6 +143,7 @@ COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
 COMMENT ON COLUMN redis_lock_stats.failovers IS 'redis-sentinel://: how often another node was found to be the master';
 COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
+COMMENT ON COLUMN redis_lock_stats.idle_closes IS 'connections of sessions that were closed after lockredis.idle_timeout';
 
 --
 -- redis_lock_status

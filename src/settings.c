@@ -60,6 +60,7 @@ char	   *lr_tls_key_file = NULL;
 char	   *lr_tls_server_name = NULL;
 int			lr_connect_timeout = 2000;
 int			lr_command_timeout = 3000;
+int			lr_idle_timeout = 300000;
 char	   *lr_key_prefix = NULL;
 int			lr_lease = 30000;
 bool		lr_session_locks = true;
@@ -427,6 +428,15 @@ define_server_settings(void)
 							"Together with connect_timeout it bounds a whole call, reconnect and repeat included.",
 							&lr_command_timeout,
 							3000, 10, 600000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.idle_timeout",
+							"After what time an unused connection of a session is closed.",
+							"The next request makes another one; 0: never.",
+							&lr_idle_timeout,
+							300000, 0, 24 * 60 * 60 * 1000,
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);

@@ -40,6 +40,7 @@ extern char *lr_tls_server_name;
 extern int	lr_max_handoffs;
 extern int	lr_connect_timeout;	/* ms */
 extern int	lr_command_timeout; /* ms */
+extern int	lr_idle_timeout;	/* ms; 0 = never */
 extern char *lr_key_prefix;
 extern int	lr_lease;			/* ms */
 extern bool lr_session_locks;

@@ -42,6 +42,7 @@ typedef enum LrStat
 	STAT_WAITED,				/* microseconds of waits that have ended */
 	STAT_UNREPLICATED,			/* leases that too few replicas confirmed */
 	STAT_FAILOVERS,				/* another node was found to be the master */
+	STAT_IDLE_CLOSES,			/* connections that nobody used for long */
 	STAT_COUNT
 } LrStat;
 

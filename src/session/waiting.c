@@ -33,6 +33,7 @@
 #include "report.h"
 #include "session/ask.h"
 #include "session/held.h"
+#include "session/idle.h"
 #include "session/long_wait.h"
 #include "session/waiting.h"
 #include "settings.h"
@@ -704,6 +705,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 			report_table_full();
 	}
 	acq.active = true;
+	idle_keep(true);
 
 	PG_TRY();
 	{
@@ -718,6 +720,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	}
 	PG_END_TRY();
 
+	idle_keep(false);
 	if (taken)
 		wait_count_time();
 	else
@@ -750,6 +753,7 @@ wait_abandon(void)
 	if (!acq.active)
 		return;
 	acq.active = false;
+	idle_keep(false);
 	wait_count_time();
 
 	if (acq.handed)

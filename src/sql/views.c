@@ -282,7 +282,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	int64		held;
 	int64		waiting;
-	Datum		values[5];
+	Datum		values[6];
 
 	lr_require_preload();
 	stats_read(sums, &reset_at);
@@ -292,6 +292,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	values[2] = Int64GetDatum(waiting);
 	values[3] = Int64GetDatum(sums[STAT_UNREPLICATED]);
 	values[4] = Int64GetDatum(sums[STAT_FAILOVERS]);
+	values[5] = Int64GetDatum(sums[STAT_IDLE_CLOSES]);
 	return form_row(fcinfo, values);
 }
 

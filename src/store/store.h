@@ -154,6 +154,10 @@ typedef struct StoreInterest
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 
+/* What let_go() returns instead of a time. */
+#define STORE_NOT_CONNECTED		INT64CONST(-1)
+#define STORE_LET_GO			INT64CONST(-2)
+
 /* What a listener tells.  CONFIRMED: every message from now on arrives. */
 typedef enum StoreEvent
 {
@@ -215,6 +219,15 @@ typedef struct StoreRoutine
 
 	/* Close all sockets now; the handle stays usable. */
 	void		(*disconnect) (StoreHandle *h);
+
+	/*
+	 * In a signal handler, at any moment of all others: end the connection if
+	 * it was not used since that time (lr_now()), no batch is under way, and
+	 * nothing is owed.  The next batch finds that out.  Returns when it was
+	 * used last, now if it is in use, STORE_LET_GO if it has just been ended.
+	 * NULL: none is kept.
+	 */
+	int64		(*let_go) (StoreHandle *h, int64 unused_since);
 
 	/*
 	 * Until disconnect() serve over the connection that there is, wherever

@@ -600,6 +600,28 @@ node_batch_check_connection(NodeBatch *b, bool lately)
 }
 
 /*
+ * node_batch_let_go --- see node_batch.h
+ *
+ * Runs in a signal handler.  A batch is active before it looks at its connection.
+ * What is owed is there when the node has waited, whether somebody has read it or
+ * not.
+ */
+int64
+node_batch_let_go(NodeBatch *b, int64 unused_since)
+{
+	int64		now = lr_now();
+
+	if (b->batch.active || (b->owed > 0 && now < b->wait_until))
+		return now;
+	if (!node_batch_is_connected(b))
+		return STORE_NOT_CONNECTED;
+	if (b->progress_at > unused_since)
+		return b->progress_at;
+	redis_socket_shut(&b->conn.socket);
+	return STORE_LET_GO;
+}
+
+/*
  * nbatch_has_connection --- is there one that was good just now, to where the
  * settings point?
  *

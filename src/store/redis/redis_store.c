@@ -256,7 +256,13 @@ redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 static bool
 redis_connected(StoreHandle *h)
 {
-	return redis_node(h)->conn.state == CONN_READY;
+	return node_batch_is_connected(redis_node(h));
+}
+
+static int64
+redis_let_go(StoreHandle *h, int64 unused_since)
+{
+	return node_batch_let_go(redis_node(h), unused_since);
 }
 
 /*
@@ -309,6 +315,7 @@ const StoreRoutine redis_store = {
 	.error = redis_error,
 	.connected = redis_connected,
 	.disconnect = redis_disconnect,
+	.let_go = redis_let_go,
 	.stay = redis_stay,
 	.follow_start = redis_follow_start,
 	.follow_step = redis_follow_step,
