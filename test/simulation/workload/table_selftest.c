@@ -110,7 +110,7 @@ make_table(void)
 	waiting = enqueue(3, "a");
 	(void) enqueue(4, "a");
 	lost = take(2, "b");
-	(void) lt_lose(lost, lt_owner(lost), STORE_REDIS, 0, LOST_EXPIRED, NULL);
+	(void) lt_lose(lost, lt_owner(lost), STORE_REDIS, 0, LOST_DELETED, NULL);
 	orphan = enqueue(5, "c");
 	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0, 0);
 	handed = take(5, "d");
