@@ -48,7 +48,7 @@ judge(const char *function, const BookItem *item, bool was_lost, bool said)
 	if (said && (count_of(item) == 0 || was_lost))
 		WRONG("%s says that %s is held, and it is %s", function, item->key,
 			  was_lost ? "lost" : "not");
-	if (!said && count_of(item) > 0 && !book_is_lost(item))
+	if (!said && count_of(item) > 0 && !book_is_lost(item, true))
 		WRONG("%s says that %s is not held, and it is", function, item->key);
 }
 
@@ -57,7 +57,7 @@ is_held(void)
 {
 	const char *key = draw_key();
 	BookItem   *item = book_find(key, KIND_REENTRANT);
-	bool		was_lost = book_is_lost(item);
+	bool		was_lost = book_is_lost(item, false);
 	int			n = history_call(HISTORY_IS_HELD, MyProcPid, key, KIND_REENTRANT, 0);
 	bool		said = DatumGetBool(SQL_CALL(lockredis_is_held, NULL, sql_text(key)));
 
@@ -70,7 +70,7 @@ hold_count(void)
 {
 	const char *key = draw_key();
 	BookItem   *item = book_find(key, KIND_REENTRANT);
-	bool		was_lost = book_is_lost(item);
+	bool		was_lost = book_is_lost(item, false);
 	int			n = history_call(HISTORY_HOLD_COUNT, MyProcPid, key, KIND_REENTRANT, 0);
 	int			said = DatumGetInt32(SQL_CALL(lockredis_hold_count, NULL, sql_text(key)));
 
@@ -86,7 +86,7 @@ assert_held(void)
 {
 	const char *key = draw_key();
 	BookItem   *item = book_find(key, KIND_REENTRANT);
-	bool		was_lost = book_is_lost(item);
+	bool		was_lost = book_is_lost(item, false);
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool raised = false;
 

@@ -84,9 +84,12 @@ extern void book_transaction_ends(bool commit);
 /* Does the lock table say the same of this session? */
 extern void book_check(void);
 
-/* What SQL functions have to say: is it held, and is it lost? */
+/*
+ * What SQL functions have to say: is it held, and is it lost?  "unknown" if that
+ * cannot be told just now.
+ */
 extern bool book_is_held(const BookItem *item);
-extern bool book_is_lost(const BookItem *item);
+extern bool book_is_lost(const BookItem *item, bool unknown);
 
 /* ---- recorder.c: between SQL functions and session/ ---- */
 
