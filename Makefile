@@ -24,7 +24,7 @@ LUA = $(sort $(wildcard src/kinds/*/*.lua))
 PG_CPPFLAGS = -Isrc -DLOCKREDIS_VERSION='"$(EXTVERSION)"'
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers
-SHLIB_LINK = -lhiredis
+SHLIB_LINK = -lhiredis -lssl -lcrypto
 
 ifdef WERROR
 PG_CFLAGS += -Werror

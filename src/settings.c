@@ -15,6 +15,8 @@
  */
 #include "lockredis.h"
 
+#include <ctype.h>
+
 #include "common/hashfn.h"
 #include "utils/guc.h"
 
@@ -50,6 +52,10 @@ char	   *lr_database = NULL;
 bool		lr_table_synchronous_commit = false;
 char	   *lr_url = NULL;
 char	   *lr_password_file = NULL;
+char	   *lr_tls_ca_file = NULL;
+char	   *lr_tls_cert_file = NULL;
+char	   *lr_tls_key_file = NULL;
+char	   *lr_tls_server_name = NULL;
 int			lr_connect_timeout = 2000;
 int			lr_command_timeout = 3000;
 char	   *lr_key_prefix = NULL;
@@ -110,7 +116,7 @@ check_url(char **newval, void **extra, GucSource source)
 			return false;
 		case REDIS_URL_MALFORMED:
 			GUC_check_errdetail("%s", error.detail);
-			GUC_check_errhint("Write it as \"redis://user@host:port/db\" or \"unix:///path?db=n\".");
+			GUC_check_errhint("Write it as \"redis://user@host:port/db\", with TLS \"rediss://...\", or \"unix:///path?db=n\".");
 			return false;
 	}
 
@@ -166,13 +172,78 @@ assign_url(const char *newval, void *extra)
 	lr_place = lr_redis_url != NULL ? place_of(lr_redis_url) : 0;
 }
 
+/*
+ * way_assigned --- the ways to where the locks are, but for their url
+ */
+static void
+way_assigned(const char *newval, uint64 *assigned)
+{
+	if (has_changed(newval, assigned))
+		lr_url_epoch++;
+}
+
 static void
 assign_password_file(const char *newval, void *extra)
 {
 	static uint64 assigned = 0;
 
-	if (has_changed(newval, &assigned))
-		lr_url_epoch++;
+	way_assigned(newval, &assigned);
+}
+
+static void
+assign_tls_ca_file(const char *newval, void *extra)
+{
+	static uint64 assigned = 0;
+
+	way_assigned(newval, &assigned);
+}
+
+static void
+assign_tls_cert_file(const char *newval, void *extra)
+{
+	static uint64 assigned = 0;
+
+	way_assigned(newval, &assigned);
+}
+
+static void
+assign_tls_key_file(const char *newval, void *extra)
+{
+	static uint64 assigned = 0;
+
+	way_assigned(newval, &assigned);
+}
+
+static void
+assign_tls_server_name(const char *newval, void *extra)
+{
+	static uint64 assigned = 0;
+
+	way_assigned(newval, &assigned);
+}
+
+/*
+ * check_tls_server_name --- a host name or an address, as in a URL but without
+ * brackets
+ */
+static bool
+check_tls_server_name(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) >= LR_HOST_MAX)
+	{
+		GUC_check_errdetail("It may have at most %d bytes.", LR_HOST_MAX - 1);
+		return false;
+	}
+	for (const char *p = *newval; *p; p++)
+	{
+		if (!isalnum((unsigned char) *p) && strchr(".-_:", *p) == NULL)
+		{
+			GUC_check_errdetail("Invalid character at position %d.",
+								(int) (p - *newval) + 1);
+			return false;
+		}
+	}
+	return true;
 }
 
 /* The length in UTF-8 is checked when a name is made. */
@@ -202,7 +273,7 @@ define_place_settings(void)
 
 	DefineCustomStringVariable("lockredis.url",
 							   "Where the locks are kept.",
-							   "redis://[user@]host[:port][/db] or unix:///path[?db=n].",
+							   "redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n].",
 							   &lr_url,
 							   "redis://127.0.0.1:6379",
 							   PGC_SIGHUP,
@@ -226,6 +297,49 @@ define_place_settings(void)
 							   PGC_POSTMASTER,
 							   0,
 							   NULL, NULL, NULL);
+}
+
+/*
+ * define_tls_settings --- who is believed to be that store, and who we are
+ */
+static void
+define_tls_settings(void)
+{
+	DefineCustomStringVariable("lockredis.tls_ca_file",
+							   "File with the certificates that a node's has to be signed by.",
+							   "An empty string stands for those that the system trusts.",
+							   &lr_tls_ca_file,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   NULL, assign_tls_ca_file, NULL);
+
+	DefineCustomStringVariable("lockredis.tls_cert_file",
+							   "File with the certificate that is shown to the lock store.",
+							   "With those behind it up to, but without, the one that the store trusts.",
+							   &lr_tls_cert_file,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   NULL, assign_tls_cert_file, NULL);
+
+	DefineCustomStringVariable("lockredis.tls_key_file",
+							   "File with the private key of that certificate.",
+							   "It must be readable by nobody but the server's user (0600), or be root's (0640).",
+							   &lr_tls_key_file,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   NULL, assign_tls_key_file, NULL);
+
+	DefineCustomStringVariable("lockredis.tls_server_name",
+							   "Name or address that the certificate of each node has to carry.",
+							   "An empty string stands for the host that is connected to.",
+							   &lr_tls_server_name,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   check_tls_server_name, assign_tls_server_name, NULL);
 }
 
 /*
@@ -345,6 +459,7 @@ void
 lr_define_settings(void)
 {
 	define_place_settings();
+	define_tls_settings();
 	define_server_settings();
 	define_lock_settings();
 	MarkGUCPrefixReserved("lockredis");

@@ -31,6 +31,10 @@ extern char *lr_database;
 extern bool lr_table_synchronous_commit;
 extern char *lr_url;
 extern char *lr_password_file;
+extern char *lr_tls_ca_file;
+extern char *lr_tls_cert_file;
+extern char *lr_tls_key_file;
+extern char *lr_tls_server_name;
 extern int	lr_max_handoffs;
 extern int	lr_connect_timeout;	/* ms */
 extern int	lr_command_timeout; /* ms */
@@ -43,7 +47,7 @@ extern int	lr_on_lost;			/* OnLost */
 /* lockredis.url in parsed form; replaced as a whole by a reload. */
 extern const RedisUrl *lr_redis_url;
 
-/* Changes whenever url or password file were set, in this process. */
+/* Changes whenever what a connection is made by was set, in this process. */
 extern uint32 lr_url_epoch;
 
 /* A number for the server and database that it names. */

@@ -16,7 +16,10 @@
  *
  * Nobody ends because of what somebody else has found, though: a waiter of the
  * same key to whom the search came is suspected and told so, and looks itself
- * once it has waited for its own deadlock_timeout.
+ * once it has waited for its own deadlock_timeout.  That look suspects nobody: it
+ * comes to none but those to whom the first one came, and two of them that are
+ * reached from each other, but in no cycle, would wake each other for as long as
+ * they wait.
  *
  * Nothing is lost if whoever searches leaves in the middle: the next of them
  * searches a deadlock_timeout later.  Nor if the key changes hands, as those who
@@ -87,6 +90,7 @@ typedef struct Search
 	LrIndex    *reached;		/* processes, in the order they were found in */
 	int			nreached;
 	LrIndex    *from;			/* by process: whose edge led to it */
+	bool		for_all;		/* who wait for the key, or for this session */
 	LockWaits  *locks;
 	KeyWait		own;			/* what this session waits for, */
 	KeyHolders	own_holders;	/* and who has it */
@@ -158,7 +162,8 @@ deadlock_follow_key(Search *search, LrIndex process)
 	for (int i = 0; i < holders->n; i++)
 		if (holders->list[i].awaited)
 			deadlock_found_edge(search, process, holders->list[i].session);
-	if (process != LrMyProcNumber && wait.name_len == search->own.name_len &&
+	if (search->for_all && process != LrMyProcNumber &&
+		wait.name_len == search->own.name_len &&
 		memcmp(wait.name, search->own.name, wait.name_len) == 0)
 	{
 		lt_suspect_waiter(process, wait.generation);
@@ -201,11 +206,12 @@ deadlock_follow_others(Search *search)
  * Goes to the end all the same: others of the same key are not to be missed.
  */
 static bool
-deadlock_search(Search *search)
+deadlock_search(Search *search, bool for_all)
 {
 	bool		in_cycle;
 
 	memset(search, 0, sizeof(Search));
+	search->for_all = for_all;
 	if (!deadlock_read_holders(LrMyProcNumber, &search->own, &search->own_holders))
 		return false;
 	search->reached = palloc(sizeof(LrIndex) * (MaxBackends + 1));
@@ -218,7 +224,8 @@ deadlock_search(Search *search)
 	search->reached[search->nreached++] = LrMyProcNumber;
 	deadlock_follow(search, 0);
 	in_cycle = search->from[LrMyProcNumber] != LR_NONE;
-	deadlock_follow_others(search);
+	if (search->for_all)
+		deadlock_follow_others(search);
 	ereport(DEBUG1,
 			(errmsg_internal("searched for a deadlock: %d processes, %d looks into the lock manager, %zu bytes, %d suspects",
 							 search->nreached, lock_waits_looks(search->locks),
@@ -364,13 +371,13 @@ deadlock_claim(const List *cycle)
  * Searched, found in two passes, and claimed: then it is ours to break.
  */
 Deadlock *
-deadlock_find(void)
+deadlock_find(bool for_all)
 {
 	Search		search;
 	Deadlock   *deadlock;
 	List	   *cycle;
 
-	if (!deadlock_search(&search))
+	if (!deadlock_search(&search, for_all))
 		return NULL;
 	cycle = deadlock_first_pass(&search);
 	if (cycle == NIL || !deadlock_second_pass(cycle) || !deadlock_claim(cycle))

@@ -19,9 +19,10 @@ typedef struct Deadlock Deadlock;
 
 /*
  * For a session that waits for a key: is it in a cycle, and the one that has to
- * break it?  NULL if not.  Allocates in the current memory context.
+ * break it?  NULL if not.  "For all": suspects others that wait for the key, too.
+ * Allocates in the current memory context.
  */
-extern Deadlock *deadlock_find(void);
+extern Deadlock *deadlock_find(bool for_all);
 
 /* Raises 40P01. */
 extern void deadlock_report(const Deadlock *deadlock);

@@ -145,13 +145,13 @@ long_wait_acquired(const LrName *name)
  */
 
 /*
- * long_wait_look_now --- for a deadlock, if this session is the one to search, and
- * for what is to be logged
+ * long_wait_look_now --- for a deadlock, if this session is the one to search ("for
+ * all") or suspected, and for what is to be logged
  */
 static void
-long_wait_look_now(const LrName *name, bool search)
+long_wait_look_now(const LrName *name, bool search, bool for_all)
 {
-	Deadlock   *deadlock = search ? deadlock_find() : NULL;
+	Deadlock   *deadlock = search ? deadlock_find(for_all) : NULL;
 
 	if (deadlock != NULL)
 	{
@@ -174,19 +174,19 @@ long_wait_look(const LrName *name)
 	int64		interval = DeadlockTimeout * LR_US_PER_MS;
 	MemoryContext scratch;
 	MemoryContext old;
-	bool		search;
+	bool		for_all;
+	bool		suspected;
 
 	if (lr_now() < look_at && !(looked && lt_is_suspected()))
 		return;
-	search = lt_begin_search(interval, &look_at);
-	if (lt_take_suspicion())
-		search = true;
+	for_all = lt_begin_search(interval, &look_at);
+	suspected = lt_take_suspicion();
 
 	/* A wait may last for days; an error leaves this to our caller's context. */
 	scratch = AllocSetContextCreate(CurrentMemoryContext, "lockredis long wait",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(scratch);
-	long_wait_look_now(name, search);
+	long_wait_look_now(name, for_all || suspected, for_all);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(scratch);
 	looked = true;

@@ -152,9 +152,6 @@ my @malformed = (
 
 my $not_offered = 'not offered by this version\.';
 my @not_served = (
-	map({ [ $_, qr/TLS \(rediss:\/\/\) are $not_offered/ ] } 'rediss://h',
-		'rediss://u@h:1/0',
-		'REDISS://[::1]'),
 	map({ [ $_, qr/Sentinel .* is $not_offered/ ] } 'redis-sentinel://h/s',
 		'redis-sentinel://u@h:1,[::1]:2,1.2.3.4/my-master.1/3'),
 	map({ [ $_, qr/Redis Cluster .* is $not_offered/ ] } 'redis-cluster://h',
@@ -168,7 +165,7 @@ my @valid = (
 	'Redis://h.example.org./2147483647', 'redis://under_score-1', 'redis://1.2.3.4:5',
 	'redis://[::1]', 'redis://[::ffff:1.2.3.4]:1/2', 'redis://user@h',
 	'redis://u%40s%2Fer@h:1/2', 'redis://007', 'unix:///x', 'UNIX:///x/y.sock?db=0',
-	'unix:///a%20b?db=15', 'unix:///' . 'x' x 106,
+	'rediss://h', 'rediss://u@h:1/0', 'REDISS://[::1]', 'unix:///a%20b?db=15', 'unix:///' . 'x' x 106,
 	'redis://' . 'u' x 255 . '@h');
 
 # 007 has digits only, and is no address.
@@ -221,7 +218,7 @@ my @before = map { "$_->{name} $_->{id}" } our_clients($redis);
 # Malformed: said in the log, and nothing else happens.
 foreach my $case (
 	[ 'redis://h:0', qr/Invalid port .* at position 11\./ ],
-	[ 'rediss://h', qr/TLS .* are $not_offered/ ])
+	[ 'redis-cluster://h', qr/Cluster .* is $not_offered/ ])
 {
 	my ($url, $detail) = @$case;
 	$node->log_since_here;

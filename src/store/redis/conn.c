@@ -18,12 +18,9 @@
 #include "lockredis.h"
 
 #include "store/redis/conn.h"
+#include "store/redis/wire.h"
 
 #define RECEIVE_CHUNK		16384
-
-/* What servers that expect TLS say, and web servers. */
-#define TLS_ALERT			0x15
-#define TLS_HANDSHAKE		0x16
 
 /* ----------
  * Opening and closing
@@ -44,12 +41,14 @@ void
 redis_conn_free(RedisConn *c)
 {
 	redis_conn_close(c);
+	redis_tls_free(&c->tls);
 	resp_out_free(&c->out);
 }
 
 void
 redis_conn_close(RedisConn *c)
 {
+	redis_tls_close(&c->tls);
 	redis_socket_close(&c->socket);
 	resp_in_close(&c->in);
 	redis_handshake_forget_secret(&c->handshake);
@@ -101,7 +100,18 @@ redis_conn_open(RedisConn *c, const RedisTarget *target, int64 until)
 }
 
 /*
- * conn_greet --- connected: say who we are
+ * conn_out_of_time --- there is a socket, but no sign of what has to come
+ */
+static void
+conn_out_of_time(RedisConn *c, const char *detail, const char *hint)
+{
+	redis_connect_timed_out(&c->connect, c->target, &c->failure, detail);
+	c->failure.error.hint = hint;
+	redis_conn_close(c);
+}
+
+/*
+ * conn_greet --- nothing is in the way any more: say who we are
  */
 static void
 conn_greet(RedisConn *c)
@@ -114,6 +124,27 @@ conn_greet(RedisConn *c)
 		redis_conn_close(c);
 }
 
+bool
+redis_conn_has_more(const RedisConn *c)
+{
+	return c->tls.more;
+}
+
+/*
+ * conn_has_unasked --- has something come behind the last reply?
+ *
+ * As far as that has been read from the socket.
+ */
+static bool
+conn_has_unasked(RedisConn *c)
+{
+	char		byte;
+
+	return resp_in_has_more(&c->in) ||
+		(redis_conn_has_more(c) &&
+		 redis_wire_recv(&c->socket, &c->tls, &byte, 1, false) > 0);
+}
+
 /*
  * conn_ready --- the handshake is done
  */
@@ -122,7 +153,7 @@ conn_ready(RedisConn *c)
 {
 	const RedisHandshake *hs = &c->handshake;
 
-	if (resp_in_has_more(&c->in))
+	if (conn_has_unasked(c))
 	{
 		conn_sent_unasked(c);
 		return;
@@ -170,11 +201,45 @@ conn_shake_hands(RedisConn *c)
 	} while (got == REDIS_READ_FULL && c->state == CONN_HANDSHAKE);
 
 	if (c->state == CONN_HANDSHAKE && lr_now() >= c->connect.until)
+		conn_out_of_time(c, "The node accepted the connection but did not answer in time.",
+						 NULL);
+}
+
+/*
+ * conn_secure --- go on with the handshake of TLS
+ */
+static void
+conn_secure(RedisConn *c)
+{
+	switch (redis_tls_shake_hands(&c->tls, &c->failure))
 	{
-		redis_connect_timed_out(&c->connect, c->target, &c->failure,
-								"The node accepted the connection but did not answer in time.");
-		redis_conn_close(c);
+		case TLS_UNDER_WAY:
+			if (lr_now() >= c->connect.until)
+				conn_out_of_time(c, "The node accepted the connection but did not finish the TLS handshake in time.",
+								 gettext_noop("The port in lockredis.url may be one without TLS."));
+			break;
+		case TLS_DONE:
+			conn_greet(c);
+			break;
+		case TLS_FAILED:
+			redis_target_want_addresses(c->target, WANT_REACHABLE);
+			redis_conn_close(c);
+			break;
 	}
+}
+
+/*
+ * conn_connected --- there is a way to the node
+ */
+static void
+conn_connected(RedisConn *c)
+{
+	if (!c->target->tls)
+		conn_greet(c);
+	else if (redis_tls_start(&c->tls, c->target, &c->socket, &c->failure))
+		c->state = CONN_SECURING;
+	else
+		redis_conn_close(c);
 }
 
 /*
@@ -191,13 +256,15 @@ redis_conn_advance(RedisConn *c)
 			case CONNECT_UNDER_WAY:
 				return;
 			case CONNECT_DONE:
-				conn_greet(c);
+				conn_connected(c);
 				break;
 			case CONNECT_FAILED:
 				redis_conn_close(c);
 				break;
 		}
 	}
+	if (c->state == CONN_SECURING)
+		conn_secure(c);
 	if (c->state == CONN_HANDSHAKE)
 		conn_shake_hands(c);
 }
@@ -214,10 +281,10 @@ redis_conn_events(const RedisConn *c)
 			break;
 		case CONN_CONNECTING:
 			return c->socket.fd != PGINVALID_SOCKET ? WL_SOCKET_WRITEABLE : 0;
+		case CONN_SECURING:
 		case CONN_HANDSHAKE:
 		case CONN_READY:
-			return resp_out_is_empty(&c->out) ? WL_SOCKET_READABLE :
-				WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE;
+			return redis_wire_events(&c->tls, !resp_out_is_empty(&c->out));
 	}
 	return 0;
 }
@@ -234,6 +301,7 @@ redis_conn_until(const RedisConn *c)
 	{
 		case CONN_CONNECTING:
 			return redis_connect_next(&c->connect, &c->socket);
+		case CONN_SECURING:
 		case CONN_HANDSHAKE:
 			return c->connect.until;
 		case CONN_CLOSED:
@@ -252,15 +320,21 @@ redis_conn_until(const RedisConn *c)
  * conn_lost --- the node has ended the connection; "error" 0: as one does
  *
  * Servers that expect TLS, and others that do not understand what we say,
- * often just do that.
+ * often just do that.  Without a reason of TLS the reason is the socket's.
  */
 static void
 conn_lost(RedisConn *c, int error)
 {
 	if (c->state == CONN_HANDSHAKE)
 		redis_target_want_addresses(c->target, WANT_REACHABLE);
-	if (c->state == CONN_HANDSHAKE && c->in.first_byte == 0)
-		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
+	if (c->tls.error != 0)
+	{
+		redis_tls_explain(&c->tls, &c->failure);
+		c->garbled = true;
+	}
+	else if (c->state == CONN_HANDSHAKE && c->in.first_byte == 0)
+		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+						  c->target->tls ? NULL : redis_tls_port_hint,
 						  "The node closed the connection without an answer: it may expect TLS, or be no Redis server.");
 	else if (error == 0)
 		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
@@ -286,10 +360,10 @@ redis_conn_check(RedisConn *c, bool lately)
 
 	if (resp_in_has_more(&c->in))
 		n = 1;
-	else if (lately)
+	else if (lately && !redis_conn_has_more(c))
 		return true;
 	else
-		n = redis_socket_recv(&c->socket, &byte, 1);
+		n = redis_wire_recv(&c->socket, &c->tls, &byte, 1, false);
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return true;
@@ -310,8 +384,8 @@ redis_conn_flush(RedisConn *c)
 
 	while (!resp_out_is_empty(out))
 	{
-		ssize_t		n = redis_socket_send(&c->socket, out->data + out->pos,
-										  out->len - out->pos);
+		ssize_t		n = redis_wire_send(&c->socket, &c->tls, out->data + out->pos,
+										out->len - out->pos);
 
 		if (n < 0)
 		{
@@ -338,15 +412,9 @@ redis_conn_flush(RedisConn *c)
 static void
 conn_garbled(RedisConn *c)
 {
-	const char *what = "The node's answer is not in Redis's protocol.";
-	unsigned char first = c->in.understood ? 0 : c->in.first_byte;
-
-	if (first == 'H' || first == '<')
-		what = "The node's answer is not in Redis's protocol: it seems to be an HTTP server.";
-	else if (first == TLS_ALERT || first == TLS_HANDSHAKE)
-		what = "The node's answer is not in Redis's protocol: it seems to expect TLS.";
 	redis_target_want_addresses(c->target, WANT_REACHABLE);
-	redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE, what);
+	redis_failure_not_redis(&c->failure, c->in.understood ? 0 : c->in.first_byte);
+	redis_conn_close(c);
 	c->garbled = true;
 }
 
@@ -365,7 +433,7 @@ conn_garbled(RedisConn *c)
 static void
 conn_forget_unread(RedisConn *c)
 {
-	uint64		unread = redis_socket_unread(&c->socket);
+	uint64		unread = redis_wire_unread(&c->socket, &c->tls);
 
 	c->out.sent -= Min(unread, c->out.sent);
 }
@@ -382,11 +450,7 @@ redis_conn_receive(RedisConn *c, bool briefly)
 	char		buf[RECEIVE_CHUNK];
 	ssize_t		n;
 
-	if (briefly)
-		n = redis_socket_recv_soon(&c->socket, buf, sizeof(buf));
-	else
-		n = redis_socket_recv(&c->socket, buf, sizeof(buf));
-
+	n = redis_wire_recv(&c->socket, &c->tls, buf, sizeof(buf), briefly);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return REDIS_READ_NOTHING;
 	if (n <= 0)
@@ -401,7 +465,7 @@ redis_conn_receive(RedisConn *c, bool briefly)
 		conn_garbled(c);
 		return REDIS_READ_LOST;
 	}
-	return n == sizeof(buf) ? REDIS_READ_FULL : REDIS_READ_SOME;
+	return n == sizeof(buf) || redis_conn_has_more(c) ? REDIS_READ_FULL : REDIS_READ_SOME;
 }
 
 /*

@@ -3,15 +3,15 @@
  * conn.h
  *	  One connection to a Redis node, as a machine that never blocks.
  *
- *		CLOSED --open--> CONNECTING --> HANDSHAKE --> READY
+ *		CLOSED --open--> CONNECTING --> [SECURING -->] HANDSHAKE --> READY
  *
  * Any state goes back to CLOSED, with the reason in "failure".  Who waits, and
  * how, is the caller's business: redis_conn_events() and redis_conn_until()
  * say for what.
  *
  * It is put together of target.h (where to), connect.h (how to get there),
- * handshake.h (what is said first), resp.h (the protocol) and socket.h (the
- * bytes), none of which knows the others' user.
+ * tls.h (unless in the clear), handshake.h (what is said first), resp.h (the
+ * protocol) and socket.h (the bytes), none of which knows the others' user.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,12 +31,14 @@
 #include "store/redis/resp.h"
 #include "store/redis/socket.h"
 #include "store/redis/target.h"
+#include "store/redis/tls.h"
 #include "store/store.h"
 
 typedef enum RedisConnState
 {
 	CONN_CLOSED,
 	CONN_CONNECTING,
+	CONN_SECURING,				/* with TLS: its handshake */
 	CONN_HANDSHAKE,
 	CONN_READY
 } RedisConnState;
@@ -57,6 +59,7 @@ typedef struct RedisConn
 	char		role[32];
 
 	RedisSocket socket;
+	RedisTls	tls;
 	RedisConnect connect;
 	RedisHandshake handshake;
 	RespOut		out;
@@ -103,6 +106,12 @@ extern bool redis_conn_flush(RedisConn *c);
  */
 extern RedisRead redis_conn_receive(RedisConn *c, bool briefly);
 extern bool redis_conn_reply(RedisConn *c);
+
+/*
+ * Has more been received than the socket tells?  Then it is to be read without
+ * waiting for that.
+ */
+extern bool redis_conn_has_more(const RedisConn *c);
 
 /* The reply of INFO: what the node says of itself, for node.h. */
 extern void redis_conn_take_info(RedisConn *c, const char *info);

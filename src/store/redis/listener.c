@@ -426,7 +426,8 @@ listener_take_push(StoreListener *l)
 /*
  * listener_take_pushes --- read what is there; false when the connection is gone
  *
- * What is left makes the socket readable at once in the next wait.
+ * What is left makes the next wait end at once: by the socket, or see
+ * redis_listener_interests().
  */
 static bool
 listener_take_pushes(StoreListener *l)
@@ -596,6 +597,9 @@ redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 	}
 	/* Something was wanted since the last step. */
 	if (l->dirty && c->state == CONN_READY && resp_out_is_empty(&c->out))
+		*until = 0;
+	/* Messages that were read already do not wake us. */
+	if (redis_conn_has_more(c))
 		*until = 0;
 	if (c->socket.fd == PGINVALID_SOCKET)
 		return 0;

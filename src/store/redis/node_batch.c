@@ -349,7 +349,8 @@ nbatch_connect(NodeBatch *b)
 	RedisConn  *c = &b->conn;
 
 	b->now = 0;
-	if (c->state == CONN_CONNECTING && redis_target_is_outdated(&b->target))
+	if ((c->state == CONN_CONNECTING || c->state == CONN_SECURING) &&
+		redis_target_is_outdated(&b->target))
 	{
 		redis_target_set(&b->target, b->target.node);
 		redis_conn_open(c, &b->target, c->connect.until);

@@ -19,6 +19,13 @@
 const char *const redis_rights_hint =
 gettext_noop("The user of Redis lacks a right: the command ACL LOG shows there which one, and docs/acl.md lists those that are needed.");
 
+const char *const redis_tls_port_hint =
+gettext_noop("If the node expects TLS on this port, write rediss:// in lockredis.url.");
+
+/* What servers that expect TLS say, and web servers. */
+#define TLS_ALERT			0x15
+#define TLS_HANDSHAKE		0x16
+
 /* Refused as whoever we are; the last ones are about a command in a script. */
 static const char *const denial_codes[] = {
 	"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR invalid password",
@@ -45,6 +52,23 @@ redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 	va_start(args, format);
 	vsnprintf(f->error.detail, sizeof(f->error.detail), format, args);
 	va_end(args);
+}
+
+void
+redis_failure_not_redis(RedisFailure *f, unsigned char first)
+{
+	const char *seems = "";
+	const char *hint = NULL;
+
+	if (first == 'H' || first == '<')
+		seems = ": it seems to be an HTTP server";
+	else if (first == TLS_ALERT || first == TLS_HANDSHAKE)
+	{
+		seems = ": it seems to expect TLS";
+		hint = redis_tls_port_hint;
+	}
+	redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, hint,
+					  "The node's answer is not in Redis's protocol%s.", seems);
 }
 
 /*

@@ -34,6 +34,9 @@ extern void redis_failure_set(RedisFailure *f, StoreOutcome outcome,
 							  int sqlstate, const char *hint,
 							  const char *format,...) pg_attribute_printf(5, 6);
 
+/* It does not speak as Redis does; the first byte that it has sent, or 0. */
+extern void redis_failure_not_redis(RedisFailure *f, unsigned char first);
+
 /*
  * An error reply: what it means, and its words fit to be shown.  "user" is the
  * name that we are connected under, which the words must not tell.
@@ -50,7 +53,8 @@ extern bool redis_words_begin(const char *words, const char *code);
 /* Would everybody get this answer, whatever he asks for? */
 extern bool redis_words_concern_all(const char *words);
 
-/* What to do about a right that is missing; a hint. */
+/* What to do about a right that is missing, a port that expects TLS; hints. */
 extern const char *const redis_rights_hint;
+extern const char *const redis_tls_port_hint;
 
 #endif							/* LR_REDIS_NODE_ERRORS_H */

@@ -3,8 +3,8 @@
  * target.c
  *	  What a connection is opened to: one Redis node, and as whom.
  *
- * The only file below the store interface that reads lockredis.url and
- * lockredis.password_file.  Raises and allocates nothing.
+ * The only file below the store interface that reads where lockredis.url and its
+ * neighbours point.  Raises and allocates nothing.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,6 +31,9 @@ redis_target_set(RedisTarget *t, NodeId node)
 	t->version = lr_url_epoch;
 	t->place = lr_place;
 	t->url = *lr_redis_url;
+	t->tls = t->url.tls;
+	if (lr_tls_server_name != NULL)
+		strlcpy(t->tls_name, lr_tls_server_name, sizeof(t->tls_name));
 	if (lr_password_file != NULL)
 		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
 }

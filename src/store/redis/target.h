@@ -39,7 +39,10 @@ typedef struct RedisTarget
 	uint32		version;		/* lr_url_epoch of the settings it was made of, */
 	uint32		place;			/* and their lr_place */
 	RedisUrl	url;			/* where, which database, as whom */
-	bool		tls;			/* not served yet */
+	bool		tls;			/* not for a unix socket */
+
+	/* With TLS: what its certificate has to name, when that is not url.host. */
+	char		tls_name[LR_HOST_MAX];
 
 	/*
 	 * Where the password is, if not in the URL; empty: there.  A path too long

@@ -56,7 +56,7 @@ static const struct
 {
 	{"redis", FORM_REDIS, NULL},
 	{"unix", FORM_UNIX, NULL},
-	{"rediss", FORM_TLS, "Connections with TLS (rediss://) are not offered by this version."},
+	{"rediss", FORM_TLS, NULL},
 	{"redis-sentinel", FORM_SENTINEL, "Sentinel (redis-sentinel://) is not offered by this version."},
 	{"redis-cluster", FORM_CLUSTER, "Redis Cluster (redis-cluster://) is not offered by this version."},
 };
@@ -368,6 +368,7 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 		path++;
 
 	url->scheme = REDIS_TCP;
+	url->tls = form == FORM_TLS;
 	verdict = url_parse_authority(c, c->at, path, list, url);
 	if (verdict != REDIS_URL_OK)
 		return verdict;
@@ -414,7 +415,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		}
 	}
 	if (scheme_end == NULL || scheme_end == c->at)
-		return url_malformed(c, c->at, "Missing scheme (redis:// or unix:// is expected)");
+		return url_malformed(c, c->at, "Missing scheme (redis://, rediss:// or unix:// is expected)");
 
 	for (int i = 0; i < lengthof(url_forms); i++)
 	{
@@ -438,7 +439,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		}
 		return verdict;
 	}
-	return url_malformed(c, c->at, "Unknown scheme (redis:// or unix:// is expected)");
+	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
 }
 
 /*

@@ -25,13 +25,14 @@
 
 typedef enum RedisScheme
 {
-	REDIS_TCP,					/* redis:// */
+	REDIS_TCP,					/* redis:// and rediss:// */
 	REDIS_UNIX					/* unix:// */
 } RedisScheme;
 
 typedef struct RedisUrl
 {
 	RedisScheme scheme;
+	bool		tls;			/* rediss:// */
 	char		host[LR_HOST_MAX];	/* without brackets; empty for unix */
 	bool		host_is_numeric;
 	int			port;

@@ -14,6 +14,8 @@ LockRedis::Redis - a throwaway Redis server of a test
 
   $redis->url;            # redis://127.0.0.1:PORT      for lockredis.url
   $redis->unix_url;       # unix:///.../redis.sock
+  my $safe = LockRedis::Redis->new(tls => $ca->certificate('safe'));   # a TLS port, too
+  $safe->tls_url; $safe->tls_port;        # rediss://127.0.0.1:PORT
   $redis->port; $redis->socket_path; $redis->version;      # version: 7.000015
 
   $redis->cmd('HGETALL', $key);      # any bytes; dies on an error reply
@@ -66,11 +68,14 @@ sub new
 		name => $opts{name} || 'redis',
 		config => { %{ $opts{config} || {} } },
 		password => $opts{password},
+		tls => $opts{tls},
 		place => $opts{place},
 		port => PostgreSQL::Test::Cluster::get_free_port(),
 		dir => PostgreSQL::Test::Utils::tempdir_short(),
 		owner => $$
 	}, $class;
+
+	$self->{tls_port} = PostgreSQL::Test::Cluster::get_free_port() if $opts{tls};
 
 	my $test = $0;
 	$test =~ s/.*\///;
@@ -103,6 +108,10 @@ sub address { my ($self) = @_; return $self->host . ":$self->{port}"; }
 sub url { my ($self) = @_; return 'redis://' . $self->address; }
 
 sub unix_url { my ($self) = @_; return 'unix://' . $self->socket_path; }
+
+sub tls_port { my ($self) = @_; return $self->{tls_port}; }
+
+sub tls_url { my ($self) = @_; return 'rediss://' . $self->host . ":$self->{tls_port}"; }
 
 # Between the sessions and this Redis
 sub proxy

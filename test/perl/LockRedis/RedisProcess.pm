@@ -96,6 +96,7 @@ sub _config
 		daemonize => 'no',
 		save => '',
 		appendonly => 'no',
+		$self->_tls_config,
 		$self->{place} ? ('protected-mode' => 'no') : (),
 		defined $self->{password} ? (requirepass => $self->{password}) : (),
 		%{ $self->{config} });
@@ -115,6 +116,20 @@ sub _write_config
 	}
 	close $conf or die $!;
 	return;
+}
+
+# Clients need no certificate unless the test says so.
+sub _tls_config
+{
+	my ($self) = @_;
+
+	return () unless $self->{tls};
+	return (
+		'tls-port' => $self->{tls_port},
+		'tls-cert-file' => $self->{tls}{cert},
+		'tls-key-file' => $self->{tls}{key},
+		'tls-ca-cert-file' => $self->{tls}{cert},
+		'tls-auth-clients' => 'no');
 }
 
 sub _quote

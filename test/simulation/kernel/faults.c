@@ -26,6 +26,11 @@ extern int	process_pid(int slot);
 
 static bool over;
 
+#define KINDS_MAX	32
+
+static int	there_are[KINDS_MAX];
+static int	nthere_are;
+
 static const char *
 draw_key(void)
 {
@@ -229,15 +234,34 @@ strike(void *arg, int64_t k)
 	sim_at(sim_now() + 1 + sim_draw((uint32_t) kind->interval * 2), strike, NULL, k);
 }
 
+static void
+strike_once(void *arg, int64_t k)
+{
+	(void) arg;
+	if (!over)
+		kinds[k].fault();
+}
+
+void
+faults_strike_now(void)
+{
+	if (nthere_are > 0)
+		sim_at(0, strike_once, NULL, there_are[sim_draw(nthere_are)]);
+}
+
 void
 faults_begin(void)
 {
 	over = false;
+	nthere_are = 0;
 	if (sim_chance(500))
 		net_set_slow((uint32_t) SIM_PICK(3, 30, 150), sim_draw(5));
 	for (int k = 0; k < NKINDS; k++)
 		if (sim_chance(kinds[k].permille))
+		{
+			there_are[nthere_are++] = k;
 			sim_at(sim_now() + sim_draw((uint32_t) kinds[k].interval * 2), strike, NULL, k);
+		}
 }
 
 void

@@ -18,6 +18,9 @@
 /* Draw which faults there will be, and begin. */
 extern void faults_begin(void);
 
+/* One of those that there are comes as the next thing. */
+extern void faults_strike_now(void);
+
 /* All is well from now on; clients elsewhere have gone. */
 extern void faults_end(void);
 

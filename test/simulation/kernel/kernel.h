@@ -52,6 +52,7 @@ extern void reached_report(void);
 /* Copies of the product, one for each process and one that observes. */
 extern void copies_load(const char *path, int n);
 extern void *copy_symbol(int copy, const char *name);
+extern uintptr_t copy_base(int copy);
 extern void copy_restore(int copy);
 extern void arena_reset(void);
 extern void heap_free_all(int slot);
@@ -61,20 +62,14 @@ extern void heap_free_all(int slot);
 
 /* ---- scheduler.c ---- */
 
-/* How a schedule is run; drawn by whoever sets it up. */
-typedef struct Tempo
-{
-	uint32_t	switch_permille;	/* at a step somebody else goes on */
-	uint32_t	stall_permille100;	/* in 100,000: the process stops there */
-	int			max_stall;		/* up to which entry of stall_lengths[] */
-} Tempo;
-
 extern void scheduler_reset(void);
-extern void scheduler_tempo(const Tempo *tempo);
 
 /* A process begins in this slot at that time. */
 extern void process_start(int slot, const char *name, void (*body) (int slot), int64_t when);
 extern bool process_is_running(int slot);
+
+/* Does that lie on the stack of the running process? */
+extern bool process_has_on_stack(const void *p);
 
 /* Called between any two steps, and before time jumps. */
 extern void (*scheduler_check) (void);

@@ -149,6 +149,12 @@ copy_symbol(int copy, const char *name)
 	return symbol;
 }
 
+uintptr_t
+copy_base(int copy)
+{
+	return copies[copy].base;
+}
+
 void
 copy_restore(int copy)
 {

@@ -555,7 +555,8 @@ is_given_up(const Key *k)
 	int64_t		on_its_way = (sim_config.connect_timeout_ms +
 							  sim_config.command_timeout_ms) * SIM_MS;
 
-	return k->was_denied &&
+	/* The one of a key that is not shared knows what the key was. */
+	return find(k->name)->was_denied &&
 		(redis_was_robbed(k->owner) || k->expires_at - redis_clock() <= on_its_way);
 }
 

@@ -19,6 +19,8 @@
 #include "kernel.h"
 #include "redis_model.h"
 #include "schedule.h"
+#include "site.h"
+#include "strategy.h"
 
 #define WATCHDOG		0
 #define TABLE_WORKER	1
@@ -82,6 +84,7 @@ schedule_load(const char *product)
 	*(void **) &check_step = copy_symbol(OBSERVER, "sim_check_step");
 	*(void **) &check_end = copy_symbol(OBSERVER, "sim_check_end");
 	*(void **) &is_empty = copy_symbol(OBSERVER, "sim_is_empty");
+	sites_load();
 	scheduler_check = check_step;
 	process_stalls = drain_stalled;
 	process_ended = start_again;
@@ -124,19 +127,16 @@ draw_config(void)
 		if (sim_chance(250))
 			c->mix &= ~(UINT64_C(1) << i);
 	statements = (int) SIM_PICK(20, 8, 60);
+
+	/* Rare orders of few steps are tried more often where little else happens. */
+	if (sim_chance(500))
+	{
+		c->nsessions = 2 + sim_draw(2);
+		c->nkeys = 1;
+		statements = 3 + sim_draw(6);
+	}
 	for (int i = 0; i < c->nsessions; i++)
 		c->left[FIRST_SESSION + i] = statements;
-}
-
-static void
-draw_tempo(void)
-{
-	Tempo		tempo;
-
-	tempo.switch_permille = (uint32_t) SIM_PICK(30, 5, 150, 500);
-	tempo.stall_permille100 = (uint32_t) SIM_PICK(0, 0, 20, 100, 400);
-	tempo.max_stall = (int) SIM_PICK(2, 3, 5, 7, 8);
-	scheduler_tempo(&tempo);
 }
 
 static bool
@@ -157,13 +157,11 @@ tidied_up(void)
 static void
 calm_down(void *arg, int64_t n)
 {
-	Tempo		calm = {30, 0, 0};
-
 	(void) arg;
 	(void) n;
 	sim_config.calm = true;
 	faults_end();
-	scheduler_tempo(&calm);
+	strategy_calm();
 }
 
 static void
@@ -173,7 +171,7 @@ run(void)
 	copy_restore(OBSERVER);
 	heap_free_all(-1);
 	postmaster_init();
-	draw_tempo();
+	strategy_draw();
 	process_start(WATCHDOG, "watchdog", body[WATCHDOG], sim_now());
 	if (sim_config.mode != 0)
 		process_start(TABLE_WORKER, "worker", body[TABLE_WORKER], sim_now());

@@ -6,8 +6,9 @@
  * Each process is a coroutine on a stack of its own.  At each step it may have
  * to give way: to another process, or to an event of the kernel (a message that
  * arrives, a fault).  It may also be stopped for a while, as by SIGSTOP or by a
- * machine that has other things to do.  Time goes on by a microsecond with each
- * step, and jumps when nobody can run.
+ * machine that has other things to do.  When, and to whom, is decided in
+ * strategy.c.  Time goes on by a microsecond with each step, and jumps when nobody
+ * can run.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,7 +24,9 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "faults.h"
 #include "kernel.h"
+#include "strategy.h"
 
 #define STACK_SIZE	(512 * 1024)
 #define MAX_EVENTS	4096
@@ -33,11 +36,6 @@
 #define MAX_TIME	(3600 * SIM_S)
 
 #define START_TIME	(1000 * SIM_S)
-
-static const int64_t stall_lengths[] = {
-	20, 300, 3 * SIM_MS, 40 * SIM_MS, 200 * SIM_MS, 900 * SIM_MS,
-	2 * SIM_S, 5 * SIM_S, 12 * SIM_S
-};
 
 typedef enum ProcessState
 {
@@ -78,7 +76,7 @@ static int	next_pid;
 static int64_t now = START_TIME;
 static int64_t quiet_since;
 static uint64_t steps;
-static Tempo tempo;
+static bool event_is_next;	/* whatever else there is */
 
 static Event events[MAX_EVENTS];
 static int	nevents;
@@ -103,13 +101,8 @@ scheduler_reset(void)
 	steps = 0;
 	nevents = 0;
 	next_seq = 0;
-	memset(&tempo, 0, sizeof(tempo));
-}
-
-void
-scheduler_tempo(const Tempo *t)
-{
-	tempo = *t;
+	event_is_next = false;
+	strategy_reset();
 }
 
 int64_t
@@ -134,6 +127,14 @@ const char *
 process_name(void)
 {
 	return current < 0 ? "-" : processes[current].name;
+}
+
+bool
+process_has_on_stack(const void *p)
+{
+	const char *stack = processes[current].stack;
+
+	return (const char *) p >= stack && (const char *) p < stack + STACK_SIZE - 16;
 }
 
 /* 0 = it does not run. */
@@ -286,7 +287,10 @@ static void
 make_ready(Process *p)
 {
 	if (p->state == WAITING)
+	{
 		p->state = READY;
+		strategy_is_ready((int) (p - processes));
+	}
 	p->waits_on = NULL;
 }
 
@@ -335,40 +339,47 @@ count_step(void)
 	now++;
 }
 
-static bool
-stall(Process *p, const char *what)
-{
-	int64_t		length;
-
-	if (tempo.stall_permille100 == 0 || !sim_chance_of(tempo.stall_permille100, 100000))
-		return false;
-	length = stall_lengths[sim_draw(tempo.max_stall + 1)];
-	length += sim_draw((uint32_t) (length / 2));
-	p->stopped_until = now + length;
-	sim_trace("is stopped for %.3f ms (at %s)", length / 1000.0, what);
-	if (length >= 10 * SIM_MS)
-		sim_disturbed(p->stopped_until);
-	return true;
-}
-
 void		(*process_stalls) (int slot);
+
+/* The running process is stopped, as by SIGSTOP or by a busy machine. */
+static void
+stop_here(const Stop *stop, const char *what)
+{
+	Process    *p = &processes[current];
+
+	if (stop->fault)
+	{
+		sim_trace("a fault comes (at %s)", what);
+		faults_strike_now();
+		event_is_next = true;
+	}
+	if (stop->length > 0)
+	{
+		p->stopped_until = now + stop->length;
+		sim_trace("is stopped for %.3f ms (at %s)", stop->length / 1000.0, what);
+		if (stop->length >= 10 * SIM_MS)
+			sim_disturbed(p->stopped_until);
+
+		/* Others see what it wrote, unless it is only a moment. */
+		if (process_stalls != NULL && !stop->keeps_writes)
+			process_stalls(current);
+	}
+	back_to_main();
+}
 
 void
 sim_yield(const char *what)
 {
 	Process    *p;
+	Stop		stop;
 
 	if (current < 0)
 		return;
 	p = &processes[current];
 	count_step();
-	if (stall(p, what))
-	{
-		if (process_stalls != NULL)
-			process_stalls(current);
-		back_to_main();
-	}
-	else if (sim_chance(tempo.switch_permille))
+	if (strategy_stops(steps, &stop))
+		stop_here(&stop, what);
+	else if (strategy_gives_way(current, steps))
 		back_to_main();
 	if (p->signals != 0)
 		take_signals();
@@ -555,10 +566,18 @@ choose(int last, int *who)
 			candidate[n++] = slot;
 	}
 	if (e != NULL && e->when <= now)
+	{
 		candidate[n++] = -1;
+		if (event_is_next)
+		{
+			event_is_next = false;
+			*who = -1;
+			return true;
+		}
+	}
 	if (n == 0)
 		return false;
-	*who = candidate[sim_draw(n)];
+	*who = strategy_choose(candidate, n);
 	return true;
 }
 

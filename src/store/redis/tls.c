@@ -1,0 +1,486 @@
+/*-------------------------------------------------------------------------
+ *
+ * tls.c
+ *	  TLS between a connection and its socket.
+ *
+ * The node's certificate and its name are verified, always.  Nothing in here
+ * raises or allocates in a memory context (OpenSSL uses malloc, and without
+ * memory the connection is lost), and nothing waits but a read that may.
+ *
+ * OpenSSL reads ahead: one read of the socket gets all that is there, as in the
+ * clear, and hands it out by records.  So there may be more in its buffer while
+ * the socket is silent: "more" says so until a read has found nothing.
+ *
+ * The queue of errors is the process's, and PostgreSQL's own TLS uses it too:
+ * it is emptied before each call and after a failure.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/tls.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include "settings.h"
+#include "store/redis/tls.h"
+#include "store/redis/tls_context.h"
+#include "store/redis/tls_errors.h"
+
+/* ----------
+ * The socket, as OpenSSL sees it
+ * ----------
+ */
+
+static int
+tls_bio_read(BIO *bio, char *buf, int len)
+{
+	RedisTls   *t = BIO_get_data(bio);
+	bool		briefly = t->briefly;
+	ssize_t		n;
+
+	t->briefly = false;
+	n = briefly ? redis_socket_recv_soon(t->socket, buf, len) :
+		redis_socket_recv(t->socket, buf, len);
+	BIO_clear_retry_flags(bio);
+	if (n > 0)
+	{
+		if (t->first_byte == 0)
+			t->first_byte = (unsigned char) buf[0];
+	}
+	else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		BIO_set_retry_read(bio);
+	else
+	{
+		t->ended = true;
+		t->socket_error = n < 0 ? errno : 0;
+	}
+	return (int) n;
+}
+
+static int
+tls_bio_write(BIO *bio, const char *buf, int len)
+{
+	RedisTls   *t = BIO_get_data(bio);
+	ssize_t		n = redis_socket_send(t->socket, buf, len);
+
+	BIO_clear_retry_flags(bio);
+	if (n >= 0)
+		t->on_wire += n;
+	else if (errno == EAGAIN || errno == EWOULDBLOCK)
+		BIO_set_retry_write(bio);
+	else
+	{
+		t->ended = true;
+		t->socket_error = errno;
+	}
+	return (int) n;
+}
+
+static long
+tls_bio_ctrl(BIO *bio, int command, long number, void *pointer)
+{
+	/* Nothing is buffered, so there is nothing to flush. */
+	return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+/*
+ * tls_bio_method --- made once a process; NULL without memory
+ */
+static BIO_METHOD *
+tls_bio_method(void)
+{
+	static BIO_METHOD *method = NULL;
+
+	if (method == NULL)
+	{
+		int			type = BIO_get_new_index();
+
+		if (type == -1)
+			return NULL;
+		method = BIO_meth_new(type | BIO_TYPE_SOURCE_SINK, "lockredis socket");
+		if (method == NULL)
+			return NULL;
+		(void) BIO_meth_set_read(method, tls_bio_read);
+		(void) BIO_meth_set_write(method, tls_bio_write);
+		(void) BIO_meth_set_ctrl(method, tls_bio_ctrl);
+	}
+	return method;
+}
+
+/* ----------
+ * Sessions
+ * ----------
+ */
+
+static void
+tls_forget_session(RedisTls *t)
+{
+	SSL_SESSION_free(t->session);
+	t->session = NULL;
+}
+
+/*
+ * tls_new_session --- OpenSSL has one for the next time; 1: it is ours
+ */
+static int
+tls_new_session(SSL *ssl, SSL_SESSION *session)
+{
+	RedisTls   *t = SSL_get_app_data(ssl);
+
+	tls_forget_session(t);
+	t->session = session;
+	t->session_peer = t->peer;
+	return 1;
+}
+
+/*
+ * tls_resume --- have the session of the last connection go on, if it may
+ *
+ * Its node was verified then.  That counts for the same node and the same
+ * settings and files, until its certificate expires; else all is done anew.
+ */
+static void
+tls_resume(RedisTls *t)
+{
+	X509	   *cert;
+
+	if (t->session == NULL)
+		return;
+	cert = SSL_SESSION_get0_peer(t->session);
+	if (memcmp(&t->session_peer, &t->peer, sizeof(TlsPeer)) == 0 &&
+		cert != NULL &&
+		X509_cmp_current_time(X509_get0_notAfter(cert)) > 0)
+		(void) SSL_set_session(t->ssl, t->session);
+	else
+		tls_forget_session(t);
+}
+
+/* ----------
+ * Beginning and end
+ * ----------
+ */
+
+/*
+ * tls_cert_wanted --- the node asks for our certificate
+ */
+static int
+tls_cert_wanted(SSL *ssl, void *arg)
+{
+	((RedisTls *) arg)->cert_wanted = true;
+	return 1;
+}
+
+static bool
+is_address(const char *name)
+{
+	ASN1_OCTET_STRING *address = a2i_IPADDRESS(name);
+
+	ASN1_OCTET_STRING_free(address);
+	return address != NULL;
+}
+
+/*
+ * tls_expect_name --- whom the certificate has to name; false without memory
+ *
+ * A node that has several certificates is told which one is meant, but only by
+ * a name.  The dot that ends a full name is none of it.
+ */
+static bool
+tls_expect_name(RedisTls *t, const char *name)
+{
+	X509_VERIFY_PARAM *param = SSL_get0_param(t->ssl);
+	char		plain[LR_HOST_MAX];
+	size_t		len = strlcpy(plain, name, sizeof(plain));
+
+	if (is_address(name))
+		return X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1;
+	if (len > 1 && plain[len - 1] == '.')
+		plain[len - 1] = '\0';
+	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	return X509_VERIFY_PARAM_set1_host(param, plain, 0) == 1 &&
+		SSL_set_tlsext_host_name(t->ssl, plain) == 1;
+}
+
+/*
+ * tls_set_up --- false without memory
+ */
+static bool
+tls_set_up(RedisTls *t, SSL_CTX *context)
+{
+	BIO_METHOD *method = tls_bio_method();
+	BIO		   *bio = method != NULL ? BIO_new(method) : NULL;
+
+	if (bio == NULL)
+		return false;
+	SSL_CTX_sess_set_new_cb(context, tls_new_session);
+	t->ssl = SSL_new(context);
+	if (t->ssl == NULL)
+	{
+		BIO_free(bio);
+		return false;
+	}
+	BIO_set_data(bio, t);
+	BIO_set_init(bio, 1);
+	SSL_set_bio(t->ssl, bio, bio);
+	SSL_set_connect_state(t->ssl);
+	SSL_set_cert_cb(t->ssl, tls_cert_wanted, t);
+	return SSL_set_app_data(t->ssl, t) == 1 &&
+		tls_expect_name(t, t->peer.name);
+}
+
+/*
+ * redis_tls_start --- see tls.h
+ */
+bool
+redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
+				RedisFailure *f)
+{
+	SSL_CTX    *context;
+
+	memset(&t->peer, 0, sizeof(t->peer));
+	context = tls_context_get(&t->peer.context, f);
+	if (context == NULL)
+		return false;
+	strlcpy(t->peer.host, target->url.host, sizeof(t->peer.host));
+	t->peer.port = target->url.port;
+	strlcpy(t->peer.name, target->tls_name[0] != '\0' ? target->tls_name :
+			target->url.host, sizeof(t->peer.name));
+	t->socket = s;
+	ERR_clear_error();
+	if (!tls_set_up(t, context))
+	{
+		ERR_clear_error();
+		redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
+						  "Out of memory.");
+		redis_tls_close(t);
+		return false;
+	}
+	tls_resume(t);
+	return true;
+}
+
+/*
+ * redis_tls_close --- see tls.h
+ *
+ * Without the shutdown OpenSSL would not have the session resumed.
+ */
+void
+redis_tls_close(RedisTls *t)
+{
+	SSL_SESSION *session = t->session;
+	TlsPeer		session_peer = t->session_peer;
+
+	if (t->ssl != NULL)
+	{
+		SSL_set_shutdown(t->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+		SSL_free(t->ssl);
+		ERR_clear_error();
+	}
+	memset(t, 0, sizeof(RedisTls));
+	t->session = session;
+	t->session_peer = session_peer;
+}
+
+void
+redis_tls_free(RedisTls *t)
+{
+	redis_tls_close(t);
+	tls_forget_session(t);
+}
+
+/* ----------
+ * What OpenSSL says
+ * ----------
+ */
+
+void
+redis_tls_explain(const RedisTls *t, RedisFailure *f)
+{
+	TlsTrouble	trouble = {
+		.error = t->error,
+		.socket_error = t->socket_error,
+		.verdict = t->shaken ? X509_V_OK : SSL_get_verify_result(t->ssl),
+		.first_byte = t->first_byte,
+		.shaken = t->shaken,
+		.cert_wanted = t->cert_wanted,
+		.cert_set = SSL_get_certificate(t->ssl) != NULL
+	};
+
+	tls_failure_set(f, &trouble);
+}
+
+/*
+ * tls_failed --- a call of OpenSSL's has returned this: errno says what it is
+ *
+ * EAGAIN: nothing has failed.  0: the node has ended the connection.
+ */
+static void
+tls_failed(RedisTls *t, int result, bool *wants_read, bool *wants_write)
+{
+	int			what = SSL_get_error(t->ssl, result);
+	unsigned long error = ERR_peek_error();
+
+	ERR_clear_error();
+	switch (what)
+	{
+		case SSL_ERROR_WANT_READ:
+			*wants_read = true;
+			errno = EAGAIN;
+			return;
+		case SSL_ERROR_WANT_WRITE:
+			*wants_write = true;
+			errno = EAGAIN;
+			return;
+		case SSL_ERROR_ZERO_RETURN:
+			errno = 0;
+			return;
+		default:
+			break;
+	}
+	if (t->ended)
+	{
+		errno = t->socket_error;
+		return;
+	}
+	t->error = error != 0 ? error : ERR_PACK(ERR_LIB_SSL, 0, ERR_R_INTERNAL_ERROR);
+	errno = EPROTO;
+}
+
+/*
+ * redis_tls_shake_hands --- see tls.h
+ */
+TlsResult
+redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
+{
+	int			result;
+
+	ERR_clear_error();
+	t->wants_read = t->wants_write = t->ended = false;
+	result = SSL_do_handshake(t->ssl);
+	if (result == 1)
+	{
+		t->shaken = true;
+		t->more = SSL_has_pending(t->ssl);
+		return TLS_DONE;
+	}
+	tls_failed(t, result, &t->wants_read, &t->wants_write);
+	if (errno == EAGAIN)
+		return TLS_UNDER_WAY;
+	redis_tls_explain(t, f);
+	return TLS_FAILED;
+}
+
+/* ----------
+ * Bytes
+ * ----------
+ */
+
+/*
+ * redis_tls_recv --- see tls.h; one record at most
+ */
+ssize_t
+redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
+{
+	int			n;
+	bool		reads;
+
+	ERR_clear_error();
+	t->briefly = briefly;
+	t->more = t->wants_write = t->ended = false;
+	n = SSL_read(t->ssl, buf, (int) len);
+	t->briefly = false;
+	if (n > 0)
+	{
+		t->wants_read = false;
+		t->more = SSL_has_pending(t->ssl);
+		return n;
+	}
+	tls_failed(t, n, &reads, &t->wants_write);
+	return errno == 0 ? 0 : -1;
+}
+
+/*
+ * tls_note_record --- the kernel has taken a record
+ */
+static void
+tls_note_record(RedisTls *t, size_t len)
+{
+	TlsRecord  *record = &t->records[t->nrecords++ % TLS_RECORDS];
+
+	record->ends_at = t->on_wire;
+	record->len = len;
+}
+
+/*
+ * redis_tls_send --- see tls.h; one record at most
+ *
+ * What is sent of a record that the kernel has not taken whole cannot be read.
+ * When the node has ended the connection, it may have said before why: that is
+ * read, since a node that wants a certificate says so only now.
+ */
+ssize_t
+redis_tls_send(RedisTls *t, const char *buf, size_t len)
+{
+	int			n;
+	int			error;
+	bool		writes;
+	char		byte;
+
+	ERR_clear_error();
+	t->wants_read = t->ended = false;
+	n = SSL_write(t->ssl, buf, (int) Min(len, INT_MAX));
+	if (n > 0)
+	{
+		tls_note_record(t, n);
+		return n;
+	}
+	tls_failed(t, n, &t->wants_read, &writes);
+	if (errno == EAGAIN || errno == EPROTO)
+		return -1;
+	error = errno;
+	if (redis_tls_recv(t, &byte, 1, false) < 0 && t->error != 0)
+		return -1;
+	errno = error != 0 ? error : EPIPE;
+	return -1;
+}
+
+/*
+ * redis_tls_unread --- see redis_socket_unread
+ *
+ * In the last records that have not been acknowledged up to their end.
+ */
+size_t
+redis_tls_unread(const RedisTls *t)
+{
+	uint64		acknowledged = t->on_wire - redis_socket_unread(t->socket);
+	size_t		unread = 0;
+
+	for (uint64 i = t->nrecords; i > 0 && i + TLS_RECORDS > t->nrecords; i--)
+	{
+		const TlsRecord *record = &t->records[(i - 1) % TLS_RECORDS];
+
+		if (record->ends_at <= acknowledged)
+			break;
+		unread += record->len;
+	}
+	return unread;
+}
+
+/*
+ * redis_tls_events --- see tls.h
+ */
+uint32
+redis_tls_events(const RedisTls *t, bool writing)
+{
+	if (!t->shaken)
+		return t->wants_write ? WL_SOCKET_WRITEABLE : WL_SOCKET_READABLE;
+	return WL_SOCKET_READABLE |
+		(t->wants_write || (writing && !t->wants_read) ? WL_SOCKET_WRITEABLE : 0);
+}

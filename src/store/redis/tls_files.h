@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * tls_files.h
+ *	  The files that the settings of TLS name: read, checked, given to OpenSSL.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/tls_files.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REDIS_TLS_FILES_H
+#define LR_REDIS_TLS_FILES_H
+
+#include "lockredis.h"
+
+#include <openssl/ssl.h>
+
+#include "store/redis/node_errors.h"
+
+/*
+ * Which files there are now, and which content they have: compare the bytes.
+ * What a system trusts is a directory, known by its name and time.
+ */
+typedef struct TlsFileStamp
+{
+	uint64		path;			/* hash of its name */
+	uint64		device;
+	uint64		inode;
+	int64		size;
+	int64		modified;		/* ns */
+	int64		changed;
+} TlsFileStamp;
+
+typedef struct TlsStamp
+{
+	TlsFileStamp ca;
+	TlsFileStamp cert;
+	TlsFileStamp key;
+} TlsStamp;
+
+extern void tls_stamp_take(TlsStamp *stamp);
+
+/* Put their content into the context; false: it has failed. */
+extern bool tls_files_load(SSL_CTX *ctx, RedisFailure *f);
+
+#endif							/* LR_REDIS_TLS_FILES_H */

@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * site.c
+ *	  Where in the product the running process is.
+ *
+ * A step is taken in the stand-in for PostgreSQL, some calls below the product.  The
+ * frames of the stack are walked (all is built with frame pointers) up to those
+ * whose code is of the product; the functions that everybody takes locks through
+ * say little by themselves, so their callers count too.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/site.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "kernel.h"
+#include "site.h"
+
+/* Frames of the stand-in at most. */
+#define WALK_MAX	24
+
+static uint32_t product_begin;
+static uint32_t product_end;
+static uintptr_t bases[SIM_MAX_PROCS];
+
+void
+sites_load(void)
+{
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		bases[i] = copy_base(i);
+	product_begin = (uint32_t) ((uintptr_t) copy_symbol(0, "sim_product_begin") - bases[0]);
+	product_end = (uint32_t) ((uintptr_t) copy_symbol(0, "sim_product_end") - bases[0]);
+}
+
+__attribute__((no_sanitize("address")))
+void
+site_here(Site *site)
+{
+	uintptr_t	base = bases[sim_slot()];
+	uintptr_t  *frame = __builtin_frame_address(0);
+	int			n = 0;
+
+	memset(site, 0, sizeof(Site));
+	for (int i = 0; i < WALK_MAX && n < SITE_FRAMES && process_has_on_stack(frame); i++)
+	{
+		uintptr_t	offset = frame[1] - base;
+		uintptr_t  *caller = (uintptr_t *) frame[0];
+
+		if (offset > product_begin && offset < product_end)
+			site->offset[n++] = (uint32_t) offset;
+		if (caller <= frame)
+			break;
+		frame = caller;
+	}
+}
+
+uint32_t
+site_hash(const Site *site)
+{
+	uint32_t	h = 2166136261u;
+
+	for (int i = 0; i < SITE_FRAMES; i++)
+		h = (h ^ site->offset[i]) * 16777619u;
+	return h ^ (h >> 15);
+}

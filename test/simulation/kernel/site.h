@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * site.h
+ *	  Where in the product the running process is.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/site.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_SITE_H
+#define SIM_SITE_H
+
+#include <stdint.h>
+
+/* Frames of the product that make a site: whoever is at the step, and his callers. */
+#define SITE_FRAMES		3
+
+typedef struct Site
+{
+	uint32_t	offset[SITE_FRAMES];	/* in product.so; 0 = no more */
+} Site;
+
+/* Once, when the copies of the product are there. */
+extern void sites_load(void);
+
+/* Of the running process. */
+extern void site_here(Site *site);
+
+/* The same for the same way through the same build. */
+extern uint32_t site_hash(const Site *site);
+
+#endif							/* SIM_SITE_H */
