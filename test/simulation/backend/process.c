@@ -137,6 +137,7 @@ sim_postmaster_init(void)
 	make_contexts();
 	transam_init();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
@@ -166,6 +167,7 @@ backend_init(void)
 	make_contexts();
 	transam_init();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_startup_hook();
 }

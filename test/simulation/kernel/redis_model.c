@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "history.h"
 #include "network.h"
 #include "redis_model.h"
 
@@ -437,6 +438,7 @@ serve(int conn, const void *data)
 void
 redis_lose_data(void)
 {
+	history_return(history_call(HISTORY_ALL_TAKEN_AWAY, 0, NULL, 0, 0), HISTORY_YES);
 	sim_trace("redis: all data are lost");
 	for (int i = 0; i < nkeys; i++)
 	{

@@ -19,7 +19,6 @@
 extern Datum lockredis_is_held(PG_FUNCTION_ARGS);
 extern Datum lockredis_hold_count(PG_FUNCTION_ARGS);
 extern Datum lockredis_assert_held(PG_FUNCTION_ARGS);
-extern Datum lockredis_fence(PG_FUNCTION_ARGS);
 extern Datum lockredis_is_locked(PG_FUNCTION_ARGS);
 extern Datum lockredis_lock_ttl(PG_FUNCTION_ARGS);
 extern Datum lockredis_lock_owner(PG_FUNCTION_ARGS);
@@ -114,23 +113,6 @@ assert_held(void)
 		judge("redis_assert_held", item, was_lost, true);
 }
 
-#ifdef NOT_YET
-static void
-fence(void)
-{
-	const char *key = draw_key();
-	BookItem   *item = book_find(key, KIND_REENTRANT);
-	int			n = history_call(HISTORY_FENCE, MyProcPid, key, KIND_REENTRANT, 0);
-	bool		isnull;
-	int64		token = DatumGetInt64(SQL_CALL(lockredis_fence, &isnull, sql_text(key)));
-
-	history_at(n)->token = isnull ? 0 : token;
-	history_return(n, isnull ? HISTORY_NO : HISTORY_YES);
-	if (!isnull && count_of(item) == 0)
-		WRONG("redis_fence says %lld for %s, which is not held", (long long) token, key);
-}
-
-#endif
 /* ----------
  * The store
  * ----------

@@ -89,7 +89,7 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 	RECORDED(n, taken = __real_session_lock(name, request, &entry));
 	if (taken)
 	{
-		ledger_taken(entry, request->terms.scope);
+		ledger_taken(entry, request->terms.scope, request->terms.guard);
 		book_taken(name, request->terms.kind, request->terms.scope, job);
 		lt_look(entry->hold, &view);
 		r->token = view.fence;
@@ -351,6 +351,8 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			ledger_guard_passed();
 			break;
 		case XACT_RELEASES:
+			if (commit)
+				fences_transaction_commits();
 			batch_begin(&at_end, SCOPE_XACT, InvalidSubTransactionId, false);
 			break;
 		case XACT_ENDS:
@@ -359,6 +361,7 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			recorder_transaction = -1;
 			ledger_transaction_ends();
 			book_transaction_ends(commit);
+			fences_transaction_ends();
 			break;
 		case XACT_SUB_RELEASES:
 			batch_begin(&at_end, SCOPE_XACT, sub, false);
@@ -367,6 +370,7 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			batch_end(&at_end, HISTORY_YES);
 			ledger_sub_ends(sub, parent, commit);
 			book_sub_ends(sub, parent, commit);
+			fences_sub_ends(sub, parent, commit);
 			break;
 	}
 }

@@ -34,7 +34,7 @@ extern void ledger_statement(void);
 extern void ledger_statement_ends(void);
 
 /* This session has taken a lock. */
-extern void ledger_taken(const HeldEntry *entry, LockScope scope);
+extern void ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard guard);
 
 /* The subtransaction, or all of it, is over. */
 extern void ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
@@ -90,6 +90,12 @@ extern void book_check(void);
  */
 extern bool book_is_held(const BookItem *item);
 extern bool book_is_lost(const BookItem *item, bool unknown);
+
+/* ---- fences.c: what was recorded in the fence table ---- */
+
+extern void fences_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
+extern void fences_transaction_commits(void);
+extern void fences_transaction_ends(void);
 
 /* ---- recorder.c: between SQL functions and session/ ---- */
 
