@@ -99,7 +99,8 @@ COMMENT ON COLUMN redis_locks.application_name IS 'application_name of the sessi
 CREATE FUNCTION lockredis_waits(
     OUT wait_seconds double precision,
     OUT held bigint,
-    OUT waiting bigint)
+    OUT waiting bigint,
+    OUT unreplicated bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -111,7 +112,7 @@ CREATE OR REPLACE VIEW redis_lock_stats AS
 SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
     s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
     s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
-    s.reset_at, w.wait_seconds, w.held, w.waiting
+    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated
 FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
 COMMENT ON VIEW redis_lock_stats IS
@@ -137,6 +138,7 @@ COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of 
 COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time that waits took in all, in seconds; each counts when it ends, however it ends';
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
+COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
 
 --
 -- redis_lock_status

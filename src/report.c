@@ -34,6 +34,8 @@ failure_message(StoreOutcome outcome)
 			return gettext_noop("the lock store denied access");
 		case STORE_REFUSED:
 			return gettext_noop("the lock store refused the request");
+		case STORE_UNCONFIRMED:
+			return gettext_noop("the lock could not be replicated");
 		case STORE_DOWN:
 			return gettext_noop("could not reach the lock store");
 		case STORE_BUSY:

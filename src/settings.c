@@ -63,6 +63,8 @@ int			lr_lease = 30000;
 bool		lr_session_locks = true;
 int			lr_commit_guard = GUARD_LEASE;
 int			lr_on_lost = ON_LOST_MARK;
+int			lr_min_replicas = 0;
+int			lr_replica_timeout = 1000;
 const RedisUrl *lr_redis_url = NULL;
 uint32		lr_url_epoch = 0;
 uint32		lr_place = 0;
@@ -444,6 +446,24 @@ define_lock_settings(void)
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.min_replicas",
+							"So many replicas have to confirm a lock before it is had.",
+							"Likewise whenever its lease is lengthened; 0: none is asked.  Without effect on locks that are kept in a table.",
+							&lr_min_replicas,
+							0, 0, LR_REPLICAS_MAX,
+							PGC_SUSET,
+							0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.replica_timeout",
+							"Longest time to wait for replicas to confirm a lock.",
+							"It is part of lockredis.command_timeout.",
+							&lr_replica_timeout,
+							1000, 1, 60000,
+							PGC_SUSET,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockredis.session_locks",
 							 "Allows session-level locks.",

@@ -43,6 +43,11 @@ extern int	lr_lease;			/* ms */
 extern bool lr_session_locks;
 extern int	lr_commit_guard;	/* CommitGuard */
 extern int	lr_on_lost;			/* OnLost */
+extern int	lr_min_replicas;
+extern int	lr_replica_timeout; /* ms */
+
+/* The setting cannot be larger. */
+#define LR_REPLICAS_MAX		16
 
 /* lockredis.url in parsed form; replaced as a whole by a reload. */
 extern const RedisUrl *lr_redis_url;

@@ -40,6 +40,7 @@ typedef enum LrStat
 	STAT_SWITCHES,				/* fallback: from one store to the other */
 	STAT_MOVES,					/* fallback: held locks that went with it */
 	STAT_WAITED,				/* microseconds of waits that have ended */
+	STAT_UNREPLICATED,			/* leases that too few replicas confirmed */
 	STAT_COUNT
 } LrStat;
 

@@ -54,6 +54,7 @@ typedef enum KindArg
 	ARG_HOLDS,					/* the hold count */
 	ARG_NOT_AFTER,
 	ARG_FLOOR,
+	ARG_WRITE,					/* write even if that changes nothing */
 	ARG_PUBLISH,				/* the command that publishes */
 	ARG_RELEASED				/* and its message */
 } KindArg;
@@ -81,7 +82,10 @@ typedef struct KindCall
 	KindKey		keys[KIND_MAX_KEYS];	/* of each lock, up to KEY_END */
 	KindKey		fenced_key;		/* one more when a token is wanted */
 	KindArg		once[KIND_MAX_ARGS];	/* arguments of the call, */
-	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock */
+	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock, */
+	KindArg		confirmed_arg;	/* and one more when replicas have to confirm
+								 * it, unless it writes in any case: they
+								 * confirm what this connection wrote last */
 	int			group;			/* so many locks share a call; 1 = each has its
 								 * own, and its answer is no array of answers */
 	KindReply	reply;

@@ -157,8 +157,13 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->lease_ms = lt_renew_lease_ms(h);
-	if (item->action == DUE_RENEW)
-		item->lease_ms = Max(item->lease_ms, 1);	/* to ask changes nothing */
+	item->min_replicas = lt_min_replicas(h);
+	if (item->action == DUE_RENEW && item->lease_ms == 0)
+	{
+		/* To ask changes nothing. */
+		item->lease_ms = 1;
+		item->min_replicas = 0;
+	}
 	item->keep_ms = h->keep_until > now ?
 		lr_ms_up(h->keep_until - now) : 0;
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)

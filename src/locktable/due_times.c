@@ -96,6 +96,20 @@ lt_renew_lease_ms(const LrHold *hold)
 }
 
 /*
+ * lt_min_replicas --- so many replicas have to confirm whatever lengthens the lease
+ */
+int
+lt_min_replicas(const LrHold *hold)
+{
+	int			n = hold->state == HOLD_HANDED ? hold->handed_replicas : 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (hold->scope[i].count > 0)
+			n = Max(n, hold->scope[i].min_replicas);
+	return n;
+}
+
+/*
  * lt_due_of_held --- when to look at a held lock: at a third of its lease if
  * it is renewed, else at its end
  */

@@ -36,6 +36,7 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
 	part->guard = terms->guard;
 	part->on_lost = terms->on_lost;
 	part->lease_ms = terms->lease_ms;
+	part->min_replicas = terms->min_replicas;
 	part->acquired_at = now;
 	h->keep_until = terms->keep_until;
 }

@@ -75,13 +75,15 @@ handover_enough_left(int64 lease_ms, int64 left)
  * handover_fits --- can this lock serve the next session as it is?
  *
  * What the store knows of it, its kind, a count of one and a renewed lease, must be
- * what the next one wants.
+ * what the next one wants; and so many replicas have confirmed it as he asks for.
  */
 static bool
-handover_fits(KindId kind, int64 lease_ms, int64 left, const LrWait *w)
+handover_fits(KindId kind, int64 lease_ms, int min_replicas, int64 left,
+			  const LrWait *w)
 {
 	return w->terms.kind == kind &&
 		w->terms.renewed && w->terms.lease_ms == lease_ms &&
+		w->terms.min_replicas == min_replicas &&
 		w->terms.keep_until == 0 && !w->trying &&
 		handover_enough_left(lease_ms, left);
 }
@@ -90,7 +92,7 @@ handover_fits(KindId kind, int64 lease_ms, int64 left, const LrWait *w)
  * handover_to_head --- the hold goes to the first of the queue
  */
 static void
-handover_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
+handover_to_head(LrIndex hold, int64 lease_ms, int min_replicas, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
@@ -113,6 +115,7 @@ handover_to_head(LrIndex hold, int64 lease_ms, WakeList *wakes)
 	h->state = HOLD_HANDED;
 	h->session = session;
 	h->handed_lease_ms = lease_ms;
+	h->handed_replicas = min_replicas;
 	h->committing = false;
 	h->fence = 0;
 	h->renewals = 0;
@@ -159,6 +162,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	int64		now;
 	int64		left;
 	int64		lease_ms;
+	int			min_replicas;
 
 	if (key->queue_head == LR_NONE || handover_had_turns(h, key) ||
 		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over)
@@ -168,11 +172,13 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 	left = lt_deadline(hold) - now;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : handover_lease_ms(h);
+	min_replicas = lt_min_replicas(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
 		h->keep_until > now || lt_is_at_any_old_place(h) ||
-		!handover_fits(h->kind, lease_ms, left, lt_wait_of(key->queue_head)))
+		!handover_fits(h->kind, lease_ms, min_replicas, left,
+					   lt_wait_of(key->queue_head)))
 		return false;
-	handover_to_head(hold, lease_ms, wakes);
+	handover_to_head(hold, lease_ms, min_replicas, wakes);
 	return true;
 }
 

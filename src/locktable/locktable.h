@@ -106,6 +106,7 @@ typedef struct LockTerms
 	OnLost		on_lost;
 	int64		keep_until;		/* lr_now() time until which the key stays
 								 * locked after its release; 0 = not */
+	int			min_replicas;	/* that have to confirm each lease */
 } LockTerms;
 
 /* One scope's part of a hold. */
@@ -116,6 +117,7 @@ typedef struct ScopeHold
 	CommitGuard guard;			/* the strictest asked for */
 	OnLost		on_lost;		/* likewise */
 	int64		lease_ms;		/* the longest asked for */
+	int			min_replicas;	/* the most asked for */
 	TimestampTz acquired_at;
 } ScopeHold;
 

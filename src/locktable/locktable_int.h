@@ -100,7 +100,8 @@ typedef struct LrHold
 										 * a create that was not answered may
 										 * still run; 0 = none */
 	int64		fence;
-	int64		handed_lease_ms;	/* handed: the lease that is renewed */
+	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
+	int			handed_replicas;	/* and how many have to confirm it */
 	int64		asked_lease_ms; /* the longest that was asked for after the
 								 * grant, answered or not; 0 = none longer */
 	bool		count_unsure;	/* what the store shows of our count may be
@@ -130,6 +131,7 @@ typedef struct LrWait
 	LrIndex		hold;			/* that it waits with */
 	LrIndex		handed;			/* and the one that it was handed */
 	LockTerms	terms;			/* on which the lock is wanted */
+	bool		unreplicated;	/* failed: for want of replicas */
 	bool		trying;			/* asks the store */
 	bool		in_front;		/* may ask it */
 	LrIndex		prev;			/* session before in the queue */
@@ -335,6 +337,7 @@ extern void lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes);
 extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
 extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
+extern int	lt_min_replicas(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
 extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);

@@ -159,15 +159,17 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
  * lt_fail_waiters --- the store failed for us: so it does for all who wait
  *
  * They leave the queue at once, so that one that does not run cannot stand in
- * the way of those who come later; each frees its hold when it runs.
+ * the way of those who come later; each frees its hold when it runs.  If it did not
+ * for want of replicas, those who ask for fewer stay, and may be in front by that.
  */
 void
-lt_fail_waiters(LrIndex hold)
+lt_fail_waiters(LrIndex hold, int min_replicas)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key;
 	LrIndex		session;
+	bool		others = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = &lt_keys[lt_holds[hold].key];
@@ -177,15 +179,24 @@ lt_fail_waiters(LrIndex hold)
 		LrWait	   *w = lt_wait_of(session);
 		LrIndex		next = w->next;
 
-		if (session != LrMyProcNumber)
+		if (session != LrMyProcNumber && w->terms.min_replicas >= min_replicas)
 		{
-			(void) lt_queue_remove(key, session);
+			others |= lt_queue_remove(key, session);
 			key->nfailed++;
 			w->state = WAIT_FAILED;
+			w->unreplicated = min_replicas > 0;
 			lt_add_to_wake(&wakes, session);
 		}
 		session = next;
 	}
+	lt_unlock(lock, &wakes);
+	if (!others)
+		return;
+
+	/* A list of its own: a nudge begins it anew. */
+	wakes = (WakeList) WAKE_NOBODY;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_nudge_front(key, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -244,7 +255,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	key = &lt_keys[w->key];
 	*subscribed = key->subscription == SUB_CONFIRMED && lr_watchdog_running();
 	if (w->state == WAIT_FAILED)
-		turn = TURN_FAILED;
+		turn = w->unreplicated ? TURN_UNREPLICATED : TURN_FAILED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
 		turn = TURN_HANDED;
 	else if (w->in_front)

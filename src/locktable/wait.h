@@ -37,7 +37,8 @@ typedef enum TurnResult
 	TURN_TRY,					/* ask the store now */
 	TURN_WAIT,					/* not before look_again, or when woken */
 	TURN_HANDED,				/* a session of this server has passed it on to us */
-	TURN_FAILED					/* the store failed for the session before us */
+	TURN_FAILED,				/* the store failed for the session before us */
+	TURN_UNREPLICATED			/* too few replicas confirmed its lock */
 } TurnResult;
 
 /*
@@ -74,8 +75,11 @@ extern void lt_wait_again(LrIndex *hold, StoreId where);
 /* The head asked the store, and somebody else has the key. */
 extern void lt_found_busy(LrIndex hold);
 
-/* The store failed for us: so it does for all who queue for the key now. */
-extern void lt_fail_waiters(LrIndex hold);
+/*
+ * The store failed for us: so it does for all who queue for the key now, or for
+ * those who ask for at least so many replicas.
+ */
+extern void lt_fail_waiters(LrIndex hold, int min_replicas);
 
 typedef enum GrantResult
 {

@@ -33,6 +33,7 @@ typedef struct DueItem
 	int			count;			/* move: the hold count that the store shows */
 	bool		at_old_place;	/* give back: something may be there, too */
 	int64		lease_ms;
+	int			min_replicas;	/* renew, move: that have to confirm it */
 	int64		not_after;
 	int64		keep_ms;		/* the key has to stay locked so long */
 	bool		refused;		/* when it was asked for last */

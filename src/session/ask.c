@@ -247,6 +247,7 @@ ask_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
 {
 	ask_prepare_held(op, STORE_SET, &entry->key, view);
 	op->lease_ms = lease_ms;
+	op->min_replicas = lease_ms > 0 ? ask_min_replicas(view) : 0;
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_count(entry->hold, false);
 	lt_note_lease(entry->hold, lease_ms);

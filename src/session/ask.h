@@ -33,6 +33,21 @@ ask_shown_count(const HoldView *view)
 	return lr_shown_count(view->kind, view->scope[SCOPE_SESSION].count);
 }
 
+/*
+ * So many replicas have to confirm what lengthens the lease of that.  By its
+ * scopes, which may be those that are wanted.
+ */
+static inline int
+ask_min_replicas(const HoldView *view)
+{
+	int			n = 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (view->scope[i].count > 0)
+			n = Max(n, view->scope[i].min_replicas);
+	return n;
+}
+
 /* An operation on a lock, with nothing but its name and kind. */
 extern void ask_prepare(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 						StoreId store);

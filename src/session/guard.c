@@ -128,6 +128,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 	op = &walk->ops[walk->n];
 	ask_prepare_held(op, STORE_RENEW, &entry->key, &view);
 	op->lease_ms = guard_lease_ms(&view);
+	op->min_replicas = ask_min_replicas(&view);
 	walk->entries[walk->n++] = entry;
 }
 

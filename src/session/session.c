@@ -138,6 +138,7 @@ session_add_count(ScopeHold *part, const LockTerms *terms)
 	part->guard = Max(terms->guard, first ? GUARD_OFF : part->guard);
 	part->on_lost = Max(terms->on_lost, first ? ON_LOST_MARK : part->on_lost);
 	part->lease_ms = Max(terms->lease_ms, first ? 0 : part->lease_ms);
+	part->min_replicas = Max(terms->min_replicas, first ? 0 : part->min_replicas);
 	if (terms->scope == SCOPE_SESSION || first)
 		part->count++;
 }
@@ -204,18 +205,21 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	HoldView	view;
 	ScopeHold  *part = &view.scope[terms->scope];
 	ScopeHold	before;
+	int			confirmed_by;
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
 		session_refuse_lost(name, &view);
 
 	before = *part;
+	confirmed_by = ask_min_replicas(&view);
 	session_add_count(part, terms);
 	if (before.count == 0 && !lt_set_scope(hold, terms->scope, part, 0, 0))
 		report_table_full();
 
 	if ((terms->scope == SCOPE_SESSION && ask_shown_count(&view) > 1) ||
-		terms->keep_until != 0 || session_lease_is_short(&view, request))
+		terms->keep_until != 0 || session_lease_is_short(&view, request) ||
+		terms->min_replicas > confirmed_by)
 	{
 		PG_TRY();
 		{
@@ -366,6 +370,7 @@ session_mint(const LrName *name, const HeldEntry *entry,
 
 	ask_prepare_held(&op, STORE_MINT, &entry->key, &view);
 	op.floor = floor;
+	op.min_replicas = ask_min_replicas(&view);
 	lost = ask_held(entry->hold, &op);
 	request_require_counter(request, op.store);
 	if (lost)

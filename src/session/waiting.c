@@ -75,6 +75,7 @@ typedef struct Acquire
 	StoreOutcome failure;		/* of the last request, if a waiting call outlives
 								 * it; else STORE_PENDING */
 	int			refusals;
+	bool		unreplicated;	/* too few replicas have confirmed it */
 	uint32		epoch;			/* current_epoch() then */
 	LrIndex		hold;
 	const LrName *name;
@@ -157,6 +158,7 @@ wait_send_create(StoreId store)
 	op->lease_ms = request_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
+	op->min_replicas = acq.request->terms.min_replicas;
 
 	acq.asking = true;
 	ask_run(op, STORE_WAIT);
@@ -212,25 +214,54 @@ wait_ask_store(void)
 }
 
 /*
- * wait_give_back --- the store gave us what another session here still has, or has
- * given up to give locks at all
+ * wait_release --- give back what the store gave us
  *
- * See lt_grant.  The outcome does not matter: should it fail, wait_abandon
- * hands the owner to the watchdog, so pretend that nothing was taken only
- * after it has worked.
+ * Should it fail, wait_abandon hands the owner to the watchdog, so pretend that
+ * nothing was taken only after it has worked.
  */
-static void
-wait_give_back(int64 retry_at)
+static StoreOutcome
+wait_release(void)
 {
 	StoreOp		release;
 
 	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
 	release.owner = acq.op.owner;
 	ask_run(&release, STORE_WAIT);
-	if (release.outcome != STORE_OK && release.outcome != STORE_GONE)
-		ask_report_failure(ERROR, release.outcome);
-	acq.op.outcome = STORE_PENDING;
+	if (release.outcome == STORE_OK || release.outcome == STORE_GONE)
+		acq.op.outcome = STORE_PENDING;
+	return release.outcome;
+}
+
+/*
+ * wait_give_back --- another session here still has it, or the store has given up
+ * to give locks at all
+ *
+ * See lt_grant.
+ */
+static void
+wait_give_back(int64 retry_at)
+{
+	StoreOutcome outcome = wait_release();
+
+	if (acq.op.outcome != STORE_PENDING)
+		ask_report_failure(ERROR, outcome);
 	acq.retry_at = retry_at;
+}
+
+/*
+ * wait_refuse_unreplicated --- too few replicas have it
+ *
+ * It may be lost with its master, so we do not have it; nor is it asked for again,
+ * or the key would be locked and free by turns for as long as replicas are away.
+ */
+static void
+wait_refuse_unreplicated(void)
+{
+	StoreError	error = *ask_error();
+
+	acq.unreplicated = true;
+	(void) wait_release();
+	report_store_failure(ERROR, STORE_UNCONFIRMED, &error);
 }
 
 /*
@@ -285,6 +316,7 @@ wait_mint_for_handed(StoreId *where)
 
 	ask_prepare(&op, STORE_MINT, &acq.key, acq.op.store);
 	op.owner = lt_owner(acq.hold);
+	op.min_replicas = acq.request->terms.min_replicas;
 	ask_run_held(acq.hold, &op);
 	request_require_counter(acq.request, op.store);
 	*where = op.store;
@@ -461,6 +493,9 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 			if (acq.request->wait_us != 0)
 				wait_plan_retry(subscribed);
 			return false;
+		case STORE_UNCONFIRMED:
+			wait_refuse_unreplicated();
+			break;
 		case STORE_WRONG_TYPE:
 			report_wrong_type(acq.name, &acq.op);
 			break;
@@ -552,6 +587,12 @@ wait_until_had(LrIndex *hold)
 					 errmsg("could not reach the lock store"),
 					 errdetail("It failed the session of this server that was first in the queue for the same key.")));
 
+		if (turn == TURN_UNREPLICATED)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("the lock could not be replicated"),
+					 errdetail("That of the session of this server that was first in the queue for the same key could not.")));
+
 		if ((asked || turn == TURN_WAIT) && lr_now() >= limit)
 		{
 			wait_end_at_limit(limit_raises);
@@ -637,7 +678,8 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 static bool
 wait_may_be_taken(void)
 {
-	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN;
+	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN ||
+		acq.op.outcome == STORE_UNCONFIRMED;
 }
 
 /*
@@ -666,8 +708,10 @@ wait_abandon(void)
 		ask_abandon();
 		acq.asking = false;
 	}
+	else if (acq.unreplicated)
+		lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
 	else if (!lr_has_fallback() && wait_failure_is_shared())
-		lt_fail_waiters(acq.hold);
+		lt_fail_waiters(acq.hold, 0);
 
 	if (wait_may_be_taken())
 		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner,

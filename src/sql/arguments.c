@@ -130,6 +130,7 @@ arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 	request->terms.lease_ms = arg_lease_ms(fcinfo, lease_arg,
 										   &request->terms.renewed);
 	request->terms.guard = lr_commit_guard;
+	request->terms.min_replicas = lr_min_replicas;
 	request->terms.on_lost = InSecurityRestrictedOperation() ? ON_LOST_MARK :
 		lr_on_lost;
 }

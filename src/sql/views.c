@@ -270,7 +270,8 @@ lockredis_stats(PG_FUNCTION_ARGS)
 }
 
 /*
- * lockredis_waits --- for how long was waited; what is held and awaited now
+ * lockredis_waits --- for how long was waited; what is held and awaited now; and
+ * the counts that came later
  */
 Datum
 lockredis_waits(PG_FUNCTION_ARGS)
@@ -279,7 +280,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	int64		held;
 	int64		waiting;
-	Datum		values[3];
+	Datum		values[4];
 
 	lr_require_preload();
 	stats_read(sums, &reset_at);
@@ -287,6 +288,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	values[0] = Float8GetDatum((double) sums[STAT_WAITED] / LR_US_PER_S);
 	values[1] = Int64GetDatum(held);
 	values[2] = Int64GetDatum(waiting);
+	values[3] = Int64GetDatum(sums[STAT_UNREPLICATED]);
 	return form_row(fcinfo, values);
 }
 

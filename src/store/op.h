@@ -51,6 +51,8 @@ typedef enum StoreOutcome
 	STORE_REFUSED,				/* the node answered with an error */
 	STORE_DENIED,				/* the node refused user or password, or the
 								 * rights of that user */
+	STORE_UNCONFIRMED,			/* done, but fewer replicas have confirmed it than
+								 * was asked for: nobody may rely on it */
 	STORE_DOWN,					/* surely never reached the store */
 	STORE_UNKNOWN				/* may have run: no reply was read */
 } StoreOutcome;

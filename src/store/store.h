@@ -74,6 +74,9 @@ typedef struct StoreOp
 	int			count;			/* set: the hold count to write */
 	bool		fenced;			/* create: take a fencing token too */
 	int64		floor;			/* mint: the token must be above it */
+	int			min_replicas;	/* create, set, renew, mint: so many replicas have to
+								 * confirm it, or it is STORE_UNCONFIRMED.  A store
+								 * without replicas heeds it not */
 	bool		alone;			/* renew, release: in a request of its own, since
 								 * others would be refused with it */
 
@@ -88,6 +91,8 @@ typedef struct StoreOp
 	int64		fence;			/* create (fenced), mint; else 0 */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force: how many were told */
+	bool		done;			/* carried out; no outcome before replicas have
+								 * confirmed it, or have not */
 	bool		own_fault;		/* refused, denied: this one, for what it asks;
 								 * the store does others */
 	StoreValueKind value;		/* busy, wrong type, inspect */
@@ -139,6 +144,9 @@ typedef struct StoreInterest
 #define STORE_SERVER_ONLY		0x20	/* excludes the sessions of this server
 										 * and nobody else: whoever has a key
 										 * there took it here */
+
+#define STORE_HAS_REPLICAS		0x40	/* they can be made to confirm:
+										 * min_replicas of an operation */
 
 /* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;

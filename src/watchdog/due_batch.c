@@ -71,6 +71,8 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->lease_ms = item->lease_ms;
 	op->keep_ms = item->keep_ms;
 	op->alone = item->alone;
+	if (kind == STORE_RENEW || kind == STORE_SET)
+		op->min_replicas = item->min_replicas;
 	if (due_op_adds(op))
 		op->lease_ms = Max(item->lease_ms, item->keep_ms);
 }
@@ -116,6 +118,19 @@ add_header_op(DueBatch *b, StoreOpKind kind)
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = kind;
 	op->store = b->id;
+}
+
+/*
+ * due_batch_needs_proof --- where one lock may be refused, that must be told from
+ * that all are
+ */
+bool
+due_batch_needs_proof(const DueBatch *b)
+{
+	for (int i = 0; i < b->nitems; i++)
+		if (b->at.items[i].alone || b->at.items[i].action == DUE_MOVE)
+			return true;
+	return false;
 }
 
 void

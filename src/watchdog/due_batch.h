@@ -47,6 +47,9 @@ typedef struct DueBatch
 extern void workplace_make(StoreId store, Workplace *w);
 extern void due_batch_make(DueBatch *b, StoreId store);
 
+/* Has it to show whether the store does anything for us? */
+extern bool due_batch_needs_proof(const DueBatch *b);
+
 /* Make the operations of the items: with a PROBE, with FACTS? */
 extern void due_batch_fill(DueBatch *b, bool probe, bool facts);
 

@@ -263,18 +263,14 @@ health_next(const StoreHealth *h)
 /*
  * health_wants_proof --- see health.h
  *
- * It may be loading when a new connection is made.  And where one lock may be
- * refused, that must be told from that all are.
+ * It may be loading when a new connection is made.
  */
 bool
 health_wants_proof(const StoreHealth *h, const DueBatch *b)
 {
 	if (h->state != NODE_UP || !b->store->connected(b->at.handle))
 		return true;
-	for (int i = 0; i < b->nitems; i++)
-		if (b->at.items[i].alone || b->at.items[i].action == DUE_MOVE)
-			return true;
-	return false;
+	return due_batch_needs_proof(b);
 }
 
 bool

@@ -3,7 +3,8 @@
  * renewals.c
  *	  The watchdog's own requests: renewals, and giving back what was left.
  *
- * For each store one connection, one batch at a time: what is due there is
+ * For each store one connection, and one more for what replicas have to confirm
+ * (confirmed.c); one batch at a time: what is due there is
  * collected from the lock table, sent pipelined (due_batch.c), and the replies
  * are applied (health.c, replies.c) if the holds still have the owners they had.
  * While a batch is under way leases that end are still seen on time.  The stores
@@ -20,6 +21,8 @@
 
 #include "locktable/watch.h"
 #include "settings.h"
+#include "store/stores.h"
+#include "watchdog/confirmed.h"
 #include "watchdog/due_batch.h"
 #include "watchdog/fallback.h"
 #include "watchdog/farewell.h"
@@ -154,6 +157,8 @@ renewals_step_store(Renewals *r)
 	r->batch.nitems = lt_collect_due(r->batch.id, now, true,
 									 now + HEALTH_RETRY_MAX, r->batch.at.items,
 									 DUE_BATCH_MAX, &more);
+	if (lr_store_can(r->batch.id, STORE_HAS_REPLICAS))
+		confirmed_take(&r->batch);
 	if (r->batch.nitems > 0 || health_wants_probe(&r->health, now))
 		renewals_start_batch(r);
 }
@@ -164,6 +169,7 @@ renewals_step(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (lr_has_store(i))
 			renewals_step_store(&renewals[i]);
+	confirmed_step();
 	farewell_step();
 }
 
@@ -181,6 +187,7 @@ renewals_reconnect(StoreId store, bool place_changed)
 	if (place_changed && b->store->connected(b->at.handle))
 		farewell_begin(store, r->under_way, &b->at);
 	b->store->disconnect(b->at.handle);
+	confirmed_reconnect(store);
 	renewals_end_batch(r);
 	health_forget(&r->health);
 }
@@ -211,14 +218,16 @@ renewals_store_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *
 int
 renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
+	int64		its_until;
+	uint32		its_epoch;
 	int			n;
 
 	n = farewell_interests(out, until, epoch);
+	n += confirmed_interests(out + n, &its_until, &its_epoch);
+	*until = Min(*until, its_until);
+	*epoch += its_epoch;
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
-		int64		its_until;
-		uint32		its_epoch;
-
 		if (!lr_has_store(i))
 			continue;
 		n += renewals_store_interests(&renewals[i], out + n, &its_until, &its_epoch);

@@ -1,12 +1,14 @@
 -- renew: lengthen the lease of own locks.
 --
 -- KEYS  locks
--- ARGV  for each lock: owner, lease in ms
+-- ARGV  for each lock: owner, lease in ms; anything more: write the time to live
+--       even if that changes nothing, for replicas to confirm it
 -- reply for each lock 1, or who has it instead ('' = nobody), or an error
 --
 -- What is wrong with one lock is no reason to leave the others to expire.
 
 local reply = {}
+local write = #ARGV > 2 * #KEYS
 local gt = (redis.REDIS_VERSION_NUM or 0) >= 0x00070000
 for i = 1, #KEYS do
   local key = KEYS[i]
@@ -14,12 +16,16 @@ for i = 1, #KEYS do
   local there = redis.pcall('HEXISTS', key, ARGV[2 * i - 1])
   if there == 1 then
     local done
-    if gt then
+    if gt and not write then
       done = redis.pcall('PEXPIRE', key, lease, 'GT')
     else
       done = redis.pcall('PTTL', key)
-      if type(done) ~= 'table' and done >= 0 and done < tonumber(lease) then
-        done = redis.pcall('PEXPIRE', key, lease)
+      if type(done) ~= 'table' and done >= 0 then
+        if done < tonumber(lease) then
+          done = redis.pcall('PEXPIRE', key, lease)
+        elseif write then
+          done = redis.pcall('PEXPIRE', key, done)
+        end
       end
     end
     reply[i] = type(done) == 'table' and done or 1

@@ -1,7 +1,8 @@
 -- set: write the hold count of an own lock and lengthen its lease.
 --
 -- KEYS  lock
--- ARGV  owner, count, lease in ms (0: leave it)
+-- ARGV  owner, count, lease in ms (0: leave it); anything more: write the time to
+--       live even if that changes nothing, for replicas to confirm it
 -- reply 1, or who has it instead ('' = nobody)
 --
 -- The count is written only when it differs, so that a lease can be
@@ -17,6 +18,8 @@ if type(count) == 'string' then
     local ttl = redis.call('PTTL', KEYS[1])
     if ttl >= 0 and ttl < lease then
       redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    elseif ttl >= 0 and ARGV[4] then
+      redis.call('PEXPIRE', KEYS[1], ttl)
     end
   end
   return 1

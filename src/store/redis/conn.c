@@ -333,9 +333,7 @@ conn_lost(RedisConn *c, int error)
 		c->garbled = true;
 	}
 	else if (c->state == CONN_HANDSHAKE && c->in.first_byte == 0)
-		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
-						  c->target->tls ? NULL : redis_tls_port_hint,
-						  "The node closed the connection without an answer: it may expect TLS, or be no Redis server.");
+		redis_failure_no_answer(&c->failure, c->target->tls);
 	else if (error == 0)
 		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
 						  "The node closed the connection.");

@@ -52,13 +52,15 @@ flight_note_progress(NodeBatch *b, int64 now)
  * flight_push --- remember what was put together: ops[first .. first + n)
  */
 void
-flight_push(NodeBatch *b, int first, int n, uint64 starts_at, int64 now)
+flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
+			uint64 starts_at, int64 now)
 {
 	RedisCommand *cmd = &b->flight[(b->flight_first + b->flight_n) % FLIGHT_MAX];
 
 	if (b->flight_n == 0)
 		flight_note_progress(b, now);
 	b->flight_n++;
+	cmd->kind = kind;
 	cmd->first = first;
 	cmd->nops = n;
 	cmd->starts_at = starts_at;

@@ -24,8 +24,8 @@ extern int64 flight_limit(const NodeBatch *b, int64 now);
 extern void flight_note_progress(NodeBatch *b, int64 now);
 
 /* What was put together, ops[first .. first + n), is under way. */
-extern void flight_push(NodeBatch *b, int first, int n, uint64 starts_at,
-						int64 now);
+extern void flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
+						uint64 starts_at, int64 now);
 
 /* The one that is answered next, or NULL; and it has been answered. */
 extern RedisCommand *flight_oldest(NodeBatch *b);

@@ -5,7 +5,8 @@
  *
  * A batch is sent in the order of its array.  Each operation is one EVALSHA (or
  * TIME or INFO); neighbours of the same operation and kind of lock share one
- * where the script takes several locks (see ops.h).
+ * where the script takes several locks (see ops.h).  Behind those that replicas
+ * have to confirm goes a WAIT (see confirm.c).
  *
  * Nothing in here raises or allocates in a memory context, so it may run at the
  * end of a transaction and of the process.
@@ -23,6 +24,7 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/node.h"
+#include "store/redis/confirm.h"
 #include "store/redis/flight.h"
 #include "store/redis/node_batch.h"
 #include "store/redis/refusal.h"
@@ -38,9 +40,11 @@
 static void
 nbatch_finish(NodeBatch *b)
 {
-	if (batch_finish(&b->batch) && b->drop)
+	if (!batch_finish(&b->batch))
+		return;
+	if (b->drop)
 		redis_conn_close(&b->conn);
-	Assert(b->batch.active || b->flight_n == 0);
+	confirm_leave(b);
 }
 
 /* ----------
@@ -71,6 +75,7 @@ static void
 nbatch_connection_gone(NodeBatch *b, bool try_again)
 {
 	flight_ground(b);
+	confirm_lost(b);
 	b->batch.error = b->conn.failure.error;
 	if (b->batch.left > 0 && try_again && !b->reconnected &&
 		b->target.node != NODE_NONE)
@@ -97,6 +102,15 @@ node_batch_fail(NodeBatch *b, int sqlstate, const char *detail)
  */
 
 /*
+ * pass_is_to_send --- it has no outcome, and does not just wait for replicas
+ */
+static bool
+pass_is_to_send(const StoreOp *op)
+{
+	return op->outcome == STORE_PENDING && !op->done;
+}
+
+/*
  * pass_group_size --- how many operations from "first" on share a command
  */
 static int
@@ -109,7 +123,7 @@ pass_group_size(const NodeBatch *b, int first)
 
 	while (n < max && !ops[first + n].alone &&
 		   redis_ops_are_alike(&ops[first + n], &ops[first]) &&
-		   ops[first + n].outcome == STORE_PENDING)
+		   pass_is_to_send(&ops[first + n]))
 		n++;
 	return n;
 }
@@ -184,8 +198,9 @@ pass_encode_next(NodeBatch *b)
 	{
 		if (op[i].sent_at == 0)
 			op[i].sent_at = now;
+		confirm_want(b, &op[i]);
 	}
-	flight_push(b, b->next, n, starts_at, now);
+	flight_push(b, COMMAND_OPS, b->next, n, starts_at, now);
 	b->next += n;
 }
 
@@ -207,7 +222,7 @@ pass_encode_proof(NodeBatch *b)
 		return;
 	}
 	b->proving = true;
-	flight_push(b, 0, 0, starts_at, lr_now());
+	flight_push(b, COMMAND_PROOF, 0, 0, starts_at, lr_now());
 }
 
 /*
@@ -227,13 +242,19 @@ pass_send(NodeBatch *b)
 
 		if (b->doubt && !b->runs_scripts && !b->proving)
 			pass_encode_proof(b);
-		while (b->next < batch->nops &&
-			   batch->ops[b->next].outcome != STORE_PENDING)
+		while (b->next < batch->nops && !pass_is_to_send(&batch->ops[b->next]))
 			b->next++;
-		more = b->next < batch->nops && b->flight_n < FLIGHT_MAX && !b->proving;
+		more = (b->next < batch->nops || b->wanted > 0) &&
+			b->flight_n < FLIGHT_MAX && !b->proving;
 		if (more && !resp_out_is_high(out))
 		{
-			pass_encode_next(b);
+			if (b->next < batch->nops)
+				pass_encode_next(b);
+			else if (!confirm_put(b))
+			{
+				redis_conn_fail(&b->conn, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
+				return false;
+			}
 			continue;
 		}
 		if (resp_out_is_empty(out))
@@ -268,7 +289,10 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 		b->conn.clock_offset = redis_clock_offset(answer.clock, now);
 	if (answer.info != NULL)
 		redis_conn_take_info(&b->conn, answer.info);
-	batch_settle(&b->batch, op, answer.outcome);
+	if (answer.outcome == STORE_OK)
+		confirm_done(b, op);
+	else
+		batch_settle(&b->batch, op, answer.outcome);
 	return true;
 }
 
@@ -283,7 +307,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 	bool		good = true;
 	LuaId		script;
 
-	if (cmd->nops == 0)
+	if (cmd->kind == COMMAND_PROOF)
 	{
 		b->proving = false;
 		b->runs_scripts = true;
@@ -314,11 +338,17 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 static bool
 reply_take(NodeBatch *b)
 {
+	const RedisValue *v = b->conn.in.values;
 	RedisCommand *cmd = flight_oldest(b);
-	bool		good = cmd != NULL && b->conn.out.sent > cmd->starts_at;
+	bool		owed = b->owed > 0;
+	bool		good = owed || (cmd != NULL && b->conn.out.sent > cmd->starts_at);
 	int64		now = lr_now();
 
-	if (good && b->conn.in.values->type == REDIS_REPLY_ERROR)
+	if (owed)
+		good = confirm_swallow(b, v);
+	else if (good && cmd->kind == COMMAND_WAIT)
+		good = confirm_take(b, v);
+	else if (good && v->type == REDIS_REPLY_ERROR)
 		refusal_take(b, cmd);
 	else if (good)
 		good = reply_take_good(b, cmd, now);
@@ -328,7 +358,8 @@ reply_take(NodeBatch *b)
 						"The node's answer makes no sense.");
 		return false;
 	}
-	flight_land_oldest(b);
+	if (!owed)
+		flight_land_oldest(b);
 	flight_note_progress(b, now);
 	return true;
 }
@@ -361,6 +392,7 @@ nbatch_connect(NodeBatch *b)
 	if (c->state != CONN_READY)
 		return false;
 	lr_count(STAT_CONNECTS);
+	b->owed = 0;
 	return true;
 }
 
@@ -522,9 +554,23 @@ node_batch_abandon(NodeBatch *b)
 	if (b->conn.state != CONN_READY || b->flight_n > 0)
 	{
 		flight_ground(b);
+		confirm_lost(b);
 		redis_conn_close(&b->conn);
 	}
 	nbatch_refuse(b, "The request was given up before it was answered.");
+}
+
+/*
+ * node_batch_check_connection --- see node_batch.h
+ *
+ * What comes before it has all that is owed is expected.
+ */
+bool
+node_batch_check_connection(NodeBatch *b, bool lately)
+{
+	if (b->owed > 0 && !confirm_read_owed(b))
+		return false;
+	return b->owed > 0 || redis_conn_check(&b->conn, lately);
 }
 
 /*
@@ -544,7 +590,7 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 		redis_target_set(&b->target, b->target.node);
 	}
 	return c->state == CONN_READY &&
-		redis_conn_check(c, now - b->progress_at < HEARD_LATELY);
+		node_batch_check_connection(b, now - b->progress_at < HEARD_LATELY);
 }
 
 /*
@@ -563,6 +609,7 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 	b->reply_until = deadline;
 	b->reconnected = b->drop = false;
 	b->runs_scripts = b->doubt = b->proving = false;
+	b->wanted = b->ndone = 0;
 	if (!b->batch.active)
 		return;
 

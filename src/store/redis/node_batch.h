@@ -35,10 +35,18 @@
 /* Sent again because a script was not loaded: somebody flushes all the time. */
 #define PASSES_MAX			4
 
+typedef enum RedisCommandKind
+{
+	COMMAND_OPS,
+	COMMAND_PROOF,				/* does the node run scripts at all? */
+	COMMAND_WAIT				/* see confirm.c */
+} RedisCommandKind;
+
 typedef struct RedisCommand
 {
-	int			first;			/* its operations: ops[first ..] */
-	int			nops;			/* 0: does it run scripts at all? */
+	RedisCommandKind kind;
+	int			first;			/* its operations: ops[first .. first + nops) */
+	int			nops;
 	uint64		starts_at;		/* in the stream of the connection */
 	int64		encoded_at;
 } RedisCommand;
@@ -69,6 +77,13 @@ typedef struct NodeBatch
 	bool		reconnected;	/* once, after commands were sent */
 	bool		drop;			/* close when the batch is done */
 
+	/* What replicas have to confirm; see confirm.c. */
+	int			wanted;			/* so many, of what was sent since the last WAIT */
+	int			ndone;			/* operations that were answered before theirs */
+	int64		wait_ms;		/* for how long the node was told to wait, */
+	int64		wait_until;		/* and until when it does so at most, by itself */
+	int			owed;			/* replies to WAITs of batches that have ended */
+
 	/* What is known of the node. */
 	bool		runs_scripts;	/* it has done so in this batch */
 	bool		doubt;			/* it has refused what it may refuse to all */
@@ -97,6 +112,12 @@ extern int64 node_batch_until(const NodeBatch *b);
 
 /* Are replies awaited, and all requests sent? */
 extern bool node_batch_awaits_reply(const NodeBatch *b);
+
+/*
+ * Between batches: is the connection, if there is one, still good?  Closes it when
+ * not.  "lately": it was heard a moment ago.
+ */
+extern bool node_batch_check_connection(NodeBatch *b, bool lately);
 
 /* For lack of something in this process there is no connection. */
 extern void node_batch_fail(NodeBatch *b, int sqlstate, const char *detail);

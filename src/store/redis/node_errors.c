@@ -55,6 +55,15 @@ redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 }
 
 void
+redis_failure_no_answer(RedisFailure *f, bool tls)
+{
+	redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+					  tls ? NULL : redis_tls_port_hint,
+					  "The node closed the connection without an answer: it may %sbe no Redis server.",
+					  tls ? "" : "expect TLS, or ");
+}
+
+void
 redis_failure_not_redis(RedisFailure *f, unsigned char first)
 {
 	const char *seems = "";

@@ -54,7 +54,8 @@ redis_op_group(const StoreOp *op)
 bool
 redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
 {
-	return one->kind == other->kind && one->lock_kind == other->lock_kind;
+	return one->kind == other->kind && one->lock_kind == other->lock_kind &&
+		(one->min_replicas > 0) == (other->min_replicas > 0);
 }
 
 /* ----------
@@ -127,6 +128,9 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 		case ARG_FLOOR:
 			resp_put_int(out, op->floor);
 			break;
+		case ARG_WRITE:
+			resp_put_bulk(out, "1", 1);
+			break;
 		case ARG_PUBLISH:
 			resp_put_bulk(out, "PUBLISH", 7);
 			break;
@@ -188,19 +192,22 @@ op_put_script(RespOut *out, LuaId id, ScriptSet in_full, int nkeys, int nargs)
 /*
  * op_put_call --- the call of a script for n locks, as its description says
  *
- * The keys of each lock, the arguments of the call, the arguments of each lock.
+ * The keys of each lock, the arguments of the call, the arguments of each lock, and
+ * what makes sure that there is something to confirm.
  */
 static void
 op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 			ScriptSet in_full)
 {
 	bool		fenced = ops->fenced;
+	bool		write = ops->min_replicas > 0 && call->confirmed_arg != ARG_END;
 
 	Assert(call->keys[0] != KEY_END);
 	Assert(n == 1 || n <= call->group);
 	op_put_script(out, call->script, in_full,
 				  n * op_count_keys(call, fenced),
-				  op_count_args(call->once) + n * op_count_args(call->each));
+				  op_count_args(call->once) + n * op_count_args(call->each) +
+				  (write ? 1 : 0));
 	for (int i = 0; i < n; i++)
 	{
 		for (int k = 0; k < KIND_MAX_KEYS && call->keys[k] != KEY_END; k++)
@@ -211,6 +218,8 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 	op_put_args(out, ops, call->once);
 	for (int i = 0; i < n; i++)
 		op_put_args(out, &ops[i], call->each);
+	if (write)
+		op_put_arg(out, ops, call->confirmed_arg);
 }
 
 static void
@@ -237,6 +246,16 @@ void
 redis_put_proof(RespOut *out, ScriptSet in_full)
 {
 	op_put_script(out, REDIS_PROOF_SCRIPT, in_full, 0, 0);
+}
+
+void
+redis_put_wait(RespOut *out, int replicas, int64 ms)
+{
+	Assert(ms > 0);				/* 0 is for ever */
+	resp_put_array(out, 3);
+	resp_put_bulk(out, "WAIT", 4);
+	resp_put_int(out, replicas);
+	resp_put_int(out, ms);
 }
 
 /*

@@ -74,6 +74,12 @@ extern bool redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
 extern void redis_put_proof(RespOut *out, ScriptSet in_full);
 extern bool redis_take_proof(const RedisValue *v);
 
+/*
+ * Ask how many replicas have all that this connection has written, and have the
+ * node wait until so many have, but not longer than that.
+ */
+extern void redis_put_wait(RespOut *out, int replicas, int64 ms);
+
 /* So many bytes has a command that gives back up to n locks, at most. */
 extern size_t redis_release_size(int n);
 

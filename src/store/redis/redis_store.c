@@ -172,7 +172,7 @@ redis_step(StoreHandle *h, StoreStep how)
 	if (!b->batch.active)
 	{
 		if (b->conn.state == CONN_READY)
-			(void) redis_conn_check(&b->conn, false);
+			(void) node_batch_check_connection(b, false);
 		return true;
 	}
 	for (;;)
@@ -296,7 +296,7 @@ redis_stay(StoreHandle *h)
 const StoreRoutine redis_store = {
 	.name = "redis",
 	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
-		STORE_HAS_PLACE | STORE_LATE_CREATES,
+		STORE_HAS_PLACE | STORE_LATE_CREATES | STORE_HAS_REPLICAS,
 	.node = NODE_REDIS,
 	.role = ROLE_MASTER,
 	.open = redis_open,

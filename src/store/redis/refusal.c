@@ -37,6 +37,8 @@ refusal_report(const NodeBatch *b)
 
 /*
  * refusal_of_rest --- the node does nothing for anybody
+ *
+ * What it has done before waits for its replicas.
  */
 void
 refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
@@ -45,9 +47,19 @@ refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
 
 	for (int i = 0; i < batch->nops; i++)
 	{
-		if (batch->ops[i].outcome == STORE_PENDING)
+		if (batch->ops[i].outcome == STORE_PENDING && !batch->ops[i].done)
 			batch_settle(batch, &batch->ops[i], outcome);
 	}
+}
+
+/*
+ * refusal_not_master --- it may have been one when we connected
+ */
+static void
+refusal_not_master(NodeBatch *b)
+{
+	b->drop = true;
+	redis_target_want_addresses(&b->target, WANT_MASTER);
 }
 
 /*
@@ -71,15 +83,10 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
 			 words);
 	refusal_report(b);
 
-	/*
-	 * A replica may have been a master when we connected, and whoever is not
-	 * authenticated may be after connecting again.
-	 */
 	if (redis_words_begin(words, "READONLY"))
-	{
-		b->drop = true;
-		redis_target_want_addresses(&b->target, WANT_MASTER);
-	}
+		refusal_not_master(b);
+
+	/* Who is not authenticated may be after connecting again. */
 	if (redis_words_begin(words, "NOAUTH"))
 		b->drop = true;
 }
@@ -135,6 +142,24 @@ refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
 }
 
 /*
+ * refusal_of_wait --- the node does not say how many replicas have it
+ *
+ * Was it the master before, it is not now.
+ */
+void
+refusal_of_wait(NodeBatch *b, const RedisValue *v)
+{
+	char		words[REDIS_WORDS_MAX];
+	StoreOutcome outcome = redis_error_words(v, b->target.url.user, words,
+											 sizeof(words));
+
+	refusal_note(b, outcome, words);
+	if (redis_words_begin(words, "UNBLOCKED") ||
+		redis_words_begin(words, "ERR WAIT cannot"))
+		refusal_not_master(b);
+}
+
+/*
  * refusal_not_loaded --- the command did not run for want of its script; true if
  * it is open again, for the next pass
  */
@@ -142,7 +167,7 @@ static bool
 refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 {
 	StoreOp    *ops = &b->batch.ops[cmd->first];
-	bool		is_proof = cmd->nops == 0;
+	bool		is_proof = cmd->kind == COMMAND_PROOF;
 	LuaId		script = REDIS_PROOF_SCRIPT;
 
 	if (!redis_words_begin(v->str, "NOSCRIPT") || b->passes >= PASSES_MAX ||
@@ -178,14 +203,14 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	if (refusal_not_loaded(b, cmd, v))
 		return;
 	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
-	if (cmd->nops > 0 && ops->kind == STORE_FACTS)
+	if (cmd->kind == COMMAND_OPS && ops->kind == STORE_FACTS)
 	{
 		/* Not worth failing for. */
 		batch_settle(&b->batch, ops, outcome);
 		return;
 	}
 	refusal_note(b, outcome, words);
-	if (cmd->nops == 0)
+	if (cmd->kind == COMMAND_PROOF)
 		refusal_of_rest(b, outcome);
 	else if (refusal_may_go_alone(b, cmd, words))
 		refusal_go_alone(b, cmd, outcome);

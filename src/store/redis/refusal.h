@@ -21,6 +21,9 @@
 extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
 extern void refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v);
 
+/* To the question what replicas have. */
+extern void refusal_of_wait(NodeBatch *b, const RedisValue *v);
+
 /* Nothing is done for anybody: all that is open has this outcome. */
 extern void refusal_of_rest(NodeBatch *b, StoreOutcome outcome);
 

@@ -177,7 +177,9 @@ tls_failure_set(RedisFailure *f, const TlsTrouble *trouble)
 		failed(f, gettext_noop("TLS 1.2 or later is needed."),
 			   "The node and this server have no version of TLS in common: %s.",
 			   words);
+	else if (!trouble->shaken)
+		failed(f, NULL, "The TLS handshake has failed: %s.", words);
 	else
-		failed(f, NULL, trouble->shaken ? "The TLS connection has failed: %s." :
-			   "The TLS handshake has failed: %s.", words);
+		redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
+						  "The TLS connection has failed: %s.", words);
 }

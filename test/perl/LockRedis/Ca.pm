@@ -9,7 +9,8 @@ LockRedis::Ca - a certificate authority of a test, made with openssl
 =head1 SYNOPSIS
 
   my $ca = LockRedis::Ca->new('main');
-  $ca->file;                                    # its own certificate
+  $ca->file; $ca->key_file;                     # its own certificate and key
+  $ca->locked_key($good->{key}, 'passphrase');  # a file
   my $good = $ca->certificate('good');          # localhost and 127.0.0.1
   my $other = $ca->certificate('other', names => ['DNS:elsewhere.test']);
   my $old = $ca->certificate('old', from => -30, to => -1);    # days from now
@@ -68,6 +69,18 @@ CONF
 }
 
 sub file { my ($self) = @_; return "$self->{dir}/ca.crt"; }
+
+sub key_file { my ($self) = @_; return "$self->{dir}/ca.key"; }
+
+# The key of a file, behind a passphrase: another file
+sub locked_key
+{
+	my ($self, $file, $passphrase) = @_;
+
+	$self->_openssl('pkey', '-in', $file, '-aes128', '-passout', "pass:$passphrase",
+		'-out', "$file.locked");
+	return "$file.locked";
+}
 
 # A certificate and its key; with the same name again: new ones in other files.
 sub certificate

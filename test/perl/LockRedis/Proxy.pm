@@ -47,7 +47,15 @@ sub new
 	my ($class, $redis, %opts) = @_;
 	my $target =
 	  $opts{unix} ? $redis->socket_path : '127.0.0.1:' . $redis->port;
-	my $pid = open2(my $out, my $in, $program, $target);
+
+	return $class->_launch($program, $target);
+}
+
+# The program, which is told what to do on its standard input
+sub _launch
+{
+	my ($class, @command) = @_;
+	my $pid = open2(my $out, my $in, @command);
 	my $self = bless { pid => $pid, in => $in, out => $out, owner => $$ },
 	  $class;
 

@@ -74,6 +74,12 @@ history_return(int number, HistoryResult result)
 	r->result = result;
 }
 
+void
+history_event(HistoryWhat what, const char *key)
+{
+	history_return(history_call(what, 0, key, 0, 0), HISTORY_YES);
+}
+
 int
 history_count(void)
 {

@@ -93,6 +93,8 @@ typedef struct HistoryRecord
 	char		key[HISTORY_KEY];
 	int			kind;			/* KindId */
 	int			scope;			/* LockScope */
+	bool		together;		/* unlock: one of several, all of which are told by one
+								 * answer: YES says nothing of a loss */
 	bool		fenced;
 	bool		renewed;
 	int64_t		lease_us;
@@ -114,6 +116,9 @@ extern int	history_call(HistoryWhat what, int who, const char *key, int kind, in
 extern HistoryRecord *history_at(int number);
 
 extern void history_return(int number, HistoryResult result);
+
+/* What happens to a key, or to all (NULL), at one moment. */
+extern void history_event(HistoryWhat what, const char *key);
 
 /* How many there are; false: some are missing, nothing can be concluded. */
 extern int	history_count(void);

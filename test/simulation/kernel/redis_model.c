@@ -88,8 +88,10 @@ redis_note_robbed(const char *owner)
 static void
 rob(const Key *k)
 {
-	if (k->there)
-		redis_note_robbed(k->owner);
+	if (!k->there)
+		return;
+	redis_note_robbed(k->owner);
+	history_event(HISTORY_TAKEN_AWAY, k->name);
 }
 
 bool

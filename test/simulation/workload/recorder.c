@@ -232,6 +232,7 @@ batch_begin_item(BookItem *item, void *arg)
 		return;
 	record = begin(HISTORY_UNLOCK, item->key, item->kind, batch->scope);
 	history_at(record)->count = n;
+	history_at(record)->together = true;
 	batch->record[batch->n++] = record;
 }
 

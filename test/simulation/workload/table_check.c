@@ -364,6 +364,7 @@ sim_check_end(void)
 	}
 	if (lr_mode != MODE_REDIS && (key = table_find_row()) != NULL)
 		sim_fail("left behind", "the table has %s of this server", key);
+	check_history();
 	key = redis_find_owner(lr_instance_uuid());
 	if (key != NULL)
 		sim_fail("left behind", "Redis has %s of this server", key);

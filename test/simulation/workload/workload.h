@@ -97,6 +97,10 @@ extern void fences_sub_ends(SubTransactionId sub, SubTransactionId parent, bool 
 extern void fences_transaction_commits(void);
 extern void fences_transaction_ends(void);
 
+/* ---- history_check.c: the whole, when a schedule is over ---- */
+
+extern void check_history(void);
+
 /* ---- recorder.c: between SQL functions and session/ ---- */
 
 /* A command of redis_with_lock calls session_lock() next, and not before. */

@@ -1,0 +1,249 @@
+/*-------------------------------------------------------------------------
+ *
+ * confirm.c
+ *	  What replicas of a Redis node have to confirm.
+ *
+ * Behind the operations of a pass goes one WAIT, in the same write, for the most
+ * replicas that one of them asks for.  Its reply is a number: that of the replicas
+ * which have the last write of this connection.  An operation that was carried out
+ * has its outcome then, by its own number.
+ *
+ * - What counts is the last write of this very connection.  So each operation
+ *	 that has to be confirmed writes (KindCall.confirmed_arg), and none of them is
+ *	 confirmed over another connection than its own: a new one that has written
+ *	 nothing is told the number of replicas that there are, whatever they lack.
+ *	 What was answered when the connection is lost is unknown if it was a create,
+ *	 and else is sent again, with a WAIT of its own.
+ * - A WAIT holds up what comes behind it on the connection.  Who is told that a
+ *	 lock is busy does not stay for it: the reply is owed, and is swallowed by the
+ *	 batch that comes after.
+ * - No reply but a number says that anything was replicated.  A node that became a
+ *	 replica while it waited says so by an error; it may have served nobody but us
+ *	 for a while.
+ *
+ * Nothing in here waits, raises or allocates in a memory context.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/confirm.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "settings.h"
+#include "stats.h"
+#include "store/redis/confirm.h"
+#include "store/redis/flight.h"
+#include "store/redis/refusal.h"
+
+/* The reply must be here before command_timeout and the call have passed (ms). */
+#define WAIT_MARGIN			100
+
+static const char *const replicas_hint =
+gettext_noop("Check the replicas of the lock store, and \"lockredis.min_replicas\".");
+
+/* ----------
+ * Asking
+ * ----------
+ */
+
+void
+confirm_want(NodeBatch *b, const StoreOp *op)
+{
+	b->wanted = Max(b->wanted, op->min_replicas);
+}
+
+/*
+ * confirm_wait_ms --- how long the node is to wait; never 0, which is for ever
+ *
+ * It begins when it has done with a WAIT of the batch before.
+ */
+static int64
+confirm_wait_ms(const NodeBatch *b, int64 now)
+{
+	int64		ms = lr_replica_timeout;
+	int64		begins = b->owed > 0 ? Max(now, b->wait_until) : now;
+	int64		left = (b->batch.deadline - begins) / LR_US_PER_MS;
+
+	ms = Min(ms, Max(lr_command_timeout - WAIT_MARGIN, lr_command_timeout / 2));
+	ms = Min(ms, left - WAIT_MARGIN);
+	return Max(ms, 1);
+}
+
+bool
+confirm_put(NodeBatch *b)
+{
+	RespOut    *out = &b->conn.out;
+	uint64		starts_at = out->put;
+	int64		now = lr_now();
+
+	b->wait_ms = confirm_wait_ms(b, now);
+	b->wait_until = now + b->wait_ms * LR_US_PER_MS;
+	redis_put_wait(out, b->wanted, b->wait_ms);
+	if (out->failed)
+	{
+		resp_out_undo(out, starts_at);
+		return false;
+	}
+	b->wanted = 0;
+	flight_push(b, COMMAND_WAIT, 0, 0, starts_at, now);
+	return true;
+}
+
+/* ----------
+ * Answers
+ * ----------
+ */
+
+void
+confirm_done(NodeBatch *b, StoreOp *op)
+{
+	if (op->min_replicas == 0)
+	{
+		batch_settle(&b->batch, op, STORE_OK);
+		return;
+	}
+	op->done = true;
+	b->ndone++;
+}
+
+/*
+ * confirm_settle --- so many replicas have all that was done
+ */
+static void
+confirm_settle(NodeBatch *b, int64 replicas)
+{
+	for (int i = 0; i < b->batch.nops && b->ndone > 0; i++)
+	{
+		StoreOp    *op = &b->batch.ops[i];
+
+		if (!op->done || op->outcome != STORE_PENDING)
+			continue;
+		b->ndone--;
+		if (replicas < op->min_replicas)
+			lr_count(STAT_UNREPLICATED);
+		batch_settle(&b->batch, op, replicas < op->min_replicas ?
+					 STORE_UNCONFIRMED : STORE_OK);
+	}
+}
+
+/*
+ * confirm_too_few --- what is told of those that ask for more
+ */
+static void
+confirm_too_few(NodeBatch *b, int64 replicas)
+{
+	StoreError *error = &b->batch.error;
+	int			wanted = 0;
+
+	for (int i = 0; i < b->batch.nops; i++)
+	{
+		const StoreOp *op = &b->batch.ops[i];
+
+		if (op->done && op->outcome == STORE_PENDING && op->min_replicas > replicas)
+			wanted = Max(wanted, op->min_replicas);
+	}
+	if (wanted == 0)
+		return;
+	*error = b->conn.failure.error;
+	error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+	error->hint = replicas_hint;
+	if (b->wait_ms % 1000 == 0)
+		snprintf(error->detail, sizeof(error->detail),
+				 "%d of %d replicas confirmed it within %d s.",
+				 (int) replicas, wanted, (int) (b->wait_ms / 1000));
+	else
+		snprintf(error->detail, sizeof(error->detail),
+				 "%d of %d replicas confirmed it within %d ms.",
+				 (int) replicas, wanted, (int) b->wait_ms);
+	refusal_report(b);
+}
+
+/*
+ * confirm_take --- see confirm.h
+ *
+ * Of an error it is told in the node's words: a right is missing, or it is no
+ * master any more.  In the second case somebody else is, or soon will be.
+ */
+bool
+confirm_take(NodeBatch *b, const RedisValue *v)
+{
+	if (v->type == REDIS_REPLY_ERROR)
+	{
+		/* If nothing was done either, that has been told of. */
+		if (b->ndone > 0)
+			refusal_of_wait(b, v);
+		confirm_settle(b, 0);
+		return true;
+	}
+	if (v->type != REDIS_REPLY_INTEGER || v->integer < 0)
+		return false;
+	confirm_too_few(b, v->integer);
+	confirm_settle(b, Min(v->integer, PG_INT32_MAX));
+	return true;
+}
+
+/*
+ * confirm_lost --- see confirm.h
+ *
+ * A create was carried out, and nobody knows on how many replicas; like one whose
+ * reply was not read it is given back.  All else may be sent again.
+ */
+void
+confirm_lost(NodeBatch *b)
+{
+	b->wanted = 0;
+	for (int i = 0; i < b->batch.nops && b->ndone > 0; i++)
+	{
+		StoreOp    *op = &b->batch.ops[i];
+
+		if (!op->done || op->outcome != STORE_PENDING)
+			continue;
+		b->ndone--;
+		op->done = false;
+		if (op->kind == STORE_CREATE)
+			batch_settle(&b->batch, op, STORE_UNKNOWN);
+	}
+}
+
+/* ----------
+ * What is owed
+ * ----------
+ */
+
+void
+confirm_leave(NodeBatch *b)
+{
+	b->owed += b->flight_n;
+	b->flight_n = 0;
+	b->wanted = 0;
+}
+
+bool
+confirm_swallow(NodeBatch *b, const RedisValue *v)
+{
+	b->owed--;
+	return v->type == REDIS_REPLY_INTEGER || v->type == REDIS_REPLY_ERROR;
+}
+
+bool
+confirm_read_owed(NodeBatch *b)
+{
+	RedisConn  *c = &b->conn;
+
+	while (b->owed > 0 && c->state == CONN_READY)
+	{
+		if (!redis_conn_reply(c))
+		{
+			if (c->state != CONN_READY ||
+				redis_conn_receive(c, false) == REDIS_READ_NOTHING)
+				break;
+		}
+		else if (!confirm_swallow(b, c->in.values))
+			redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+							"The node's answer makes no sense.");
+	}
+	return c->state == CONN_READY;
+}

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::TlsRelay - drives test/fault/tls_relay
+
+=head1 SYNOPSIS
+
+  my $relay = LockRedis::TlsRelay->new($redis->tls_port);    # bytes as they are
+  my $ends = LockRedis::TlsRelay->new($redis->port,
+      certificate => $ca->certificate('relay'), version => '1.2');
+  $relay->url;                                  # rediss://127.0.0.1:PORT
+  $relay->mode('stop', 1000);                   # pass, trickle, stop, flip, close, reset
+  $relay->stop_all; $relay->flip_next;          # all that there are; the newest
+  my @new = $ends->connections; $ends->forget;  # since then: hashes
+
+The second kind is the TLS server itself, and sees what was agreed upon.
+
+=cut
+
+package LockRedis::TlsRelay;
+
+use strict;
+use warnings FATAL => 'all';
+
+use parent 'LockRedis::Proxy';
+
+use File::Basename qw(dirname);
+
+my $program = dirname(__FILE__) . '/../../fault/tls_relay';
+
+sub new
+{
+	my ($class, $port, %opts) = @_;
+	my $certificate = $opts{certificate};
+
+	return $class->_launch(
+		$program, "127.0.0.1:$port",
+		$certificate ? ('--cert', $certificate->{cert}, '--key', $certificate->{key}) : (),
+		$opts{version} ? ('--max-version', $opts{version}) : ());
+}
+
+sub url { my ($self) = @_; return 'rediss://127.0.0.1:' . $self->port; }
+
+sub mode
+{
+	my ($self, $mode, $at) = @_;
+
+	return $self->_do('mode', to => $mode, at => $at // 0);
+}
+
+sub stop_all { my ($self) = @_; return $self->_do('stop_all'); }
+
+sub flip_next { my ($self) = @_; return $self->_do('flip_next'); }
+
+sub forget { my ($self) = @_; return $self->_do('forget'); }
+
+sub connections { my ($self) = @_; return @{ $self->_do('connections')->{connections} }; }
+
+1;

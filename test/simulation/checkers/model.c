@@ -1,0 +1,261 @@
+/*-------------------------------------------------------------------------
+ *
+ * model.c
+ *	  A lock as an object: what each call does to it.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/checkers/model.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model.h"
+
+bool
+model_has(const HistoryRecord *r)
+{
+	switch (r->what)
+	{
+		case HISTORY_LOCK:
+		case HISTORY_IS_HELD:
+		case HISTORY_HOLD_COUNT:
+			return r->result == HISTORY_YES ||
+				(r->what != HISTORY_LOCK && r->result == HISTORY_NO);
+		case HISTORY_EXTEND:
+			return r->result == HISTORY_YES || r->result == HISTORY_FAILED;
+		case HISTORY_UNLOCK:
+			return r->result != HISTORY_PENDING;
+		case HISTORY_FORCE:
+			return r->result != HISTORY_NO;
+		case HISTORY_LOST:
+		case HISTORY_TAKEN_AWAY:
+		case HISTORY_ALL_TAKEN_AWAY:
+			return true;
+		default:
+			return false;
+	}
+}
+
+int
+model_outcomes(const Call *call)
+{
+	return call->record->what == HISTORY_UNLOCK &&
+		call->record->result == HISTORY_FAILED ? 2 : 1;
+}
+
+/* ----------
+ * Holders
+ * ----------
+ */
+
+static Holder *
+find(LockState *state, const HistoryRecord *r)
+{
+	for (int i = 0; i < state->n; i++)
+		if (state->holder[i].who == r->who && state->holder[i].kind == r->kind)
+			return &state->holder[i];
+	return NULL;
+}
+
+static Holder *
+add(LockState *state, const HistoryRecord *r)
+{
+	int			i = state->n;
+
+	if (i == MODEL_HOLDERS)
+		return NULL;
+	while (i > 0 && (state->holder[i - 1].who > r->who ||
+					 (state->holder[i - 1].who == r->who &&
+					  state->holder[i - 1].kind > r->kind)))
+	{
+		state->holder[i] = state->holder[i - 1];
+		i--;
+	}
+	memset(&state->holder[i], 0, sizeof(Holder));
+	state->holder[i].who = r->who;
+	state->holder[i].kind = r->kind;
+	state->n++;
+	return &state->holder[i];
+}
+
+static void
+drop(LockState *state, Holder *holder)
+{
+	int			i = (int) (holder - state->holder);
+
+	memmove(holder, holder + 1, sizeof(Holder) * (state->n - i - 1));
+	state->n--;
+	memset(&state->holder[state->n], 0, sizeof(Holder));
+}
+
+/* Nobody asks any more for what was lost by a session that has ended. */
+static void
+forget_dead(LockState *state, int64_t now)
+{
+	for (int i = state->n - 1; i >= 0; i--)
+		if (state->holder[i].lost && state->holder[i].last_call < now)
+			drop(state, &state->holder[i]);
+}
+
+/* It takes effect before that call returns: may it have been lost by then? */
+static bool
+lose(Holder *holder, const HistoryRecord *by)
+{
+	if (holder->may_end > by->returned)
+		return false;
+	holder->lost = true;
+	return true;
+}
+
+/* ----------
+ * Calls
+ * ----------
+ */
+
+static bool
+step_lock(LockState *state, const Call *call, const uint32_t *excludes)
+{
+	const HistoryRecord *r = call->record;
+	Holder	   *h = find(state, r);
+
+	if (call->again && (h == NULL || h->lost))
+		return false;
+	for (int i = 0; i < state->n; i++)
+	{
+		Holder	   *other = &state->holder[i];
+
+		if (other->who != r->who && !other->lost &&
+			((excludes[r->kind] & (1U << other->kind)) != 0 ||
+			 (excludes[other->kind] & (1U << r->kind)) != 0) && !lose(other, r))
+			return false;
+	}
+	if (r->token != 0 && (call->again ? r->token < state->token : r->token <= state->token))
+		return false;
+	if (r->token > state->token)
+		state->token = r->token;
+	if (h != NULL && h->lost)
+	{
+		drop(state, h);
+		h = NULL;
+	}
+	if (h == NULL)
+	{
+		forget_dead(state, r->called);
+		if ((h = add(state, r)) == NULL)
+			return false;
+		h->may_end = call->may_end;
+		h->last_call = call->last_call;
+	}
+	if (r->scope == 0)
+		h->session++;
+	else
+		h->xact = 1;
+	return true;
+}
+
+static bool
+step_unlock(LockState *state, const Call *call, int outcome)
+{
+	const HistoryRecord *r = call->record;
+	Holder	   *h = find(state, r);
+
+	/* One that is lost remains until it is taken again. */
+	if (h == NULL)
+		return r->result != HISTORY_YES;
+	if (h->lost)
+		return r->result != HISTORY_YES || r->together;
+	if (r->result == HISTORY_NO)
+		return (r->scope == 0 && h->session == 0) || lose(h, r);
+	if (r->result == HISTORY_FAILED && outcome == 1)
+		return true;
+	if (r->scope == 0)
+		h->session -= r->count;
+	else
+		h->xact = 0;
+	if (h->session < 0 && r->result != HISTORY_FAILED)
+		return false;
+	if (h->session < 0)
+		h->session = 0;
+	if (h->session == 0 && h->xact == 0)
+		drop(state, h);
+	return true;
+}
+
+static bool
+step_question(LockState *state, const HistoryRecord *r)
+{
+	Holder	   *h = find(state, r);
+
+	if (h == NULL || h->lost)
+		return r->result == HISTORY_NO;
+	if (r->result == HISTORY_NO)
+		return lose(h, r);
+	return r->what != HISTORY_HOLD_COUNT || r->count == h->session + h->xact;
+}
+
+/* From then on whoever has it may have lost it. */
+static void
+may_end(LockState *state, int64_t when)
+{
+	for (int i = 0; i < state->n; i++)
+		if (state->holder[i].may_end > when)
+			state->holder[i].may_end = when;
+}
+
+bool
+model_step(LockState *state, const Call *call, int outcome, const uint32_t *excludes)
+{
+	const HistoryRecord *r = call->record;
+	Holder	   *h;
+
+	switch (r->what)
+	{
+		case HISTORY_LOCK:
+			return step_lock(state, call, excludes);
+		case HISTORY_UNLOCK:
+			return step_unlock(state, call, outcome);
+		case HISTORY_IS_HELD:
+		case HISTORY_HOLD_COUNT:
+			return step_question(state, r);
+		case HISTORY_EXTEND:
+			h = find(state, r);
+			if (r->result == HISTORY_YES && (h == NULL || h->lost))
+				return false;
+			if (h != NULL && h->may_end > r->called + r->lease_us)
+				h->may_end = r->called + r->lease_us;
+			return true;
+		case HISTORY_LOST:
+			h = find(state, r);
+			return h == NULL || h->lost || lose(h, r);
+		case HISTORY_ALL_TAKEN_AWAY:
+			state->token = 0;
+			/* FALLTHROUGH */
+		case HISTORY_TAKEN_AWAY:
+		case HISTORY_FORCE:
+			may_end(state, r->called);
+			return true;
+		default:
+			return true;
+	}
+}
+
+void
+model_describe(const LockState *state, char *text, size_t size)
+{
+	size_t		len = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < state->n && len < size; i++)
+	{
+		const Holder *h = &state->holder[i];
+
+		len += snprintf(text + len, size - len, "%s%d has it %d+%d times%s", i > 0 ? ", " : "",
+						h->who, h->session, h->xact, h->lost ? " (lost)" : "");
+	}
+	if (state->n == 0)
+		snprintf(text, size, "nobody has it");
+}

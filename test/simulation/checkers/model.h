@@ -1,0 +1,71 @@
+/*-------------------------------------------------------------------------
+ *
+ * model.h
+ *	  A lock as an object whose calls take effect one after the other, each at one
+ *	  moment between its call and its return.
+ *
+ * The state is what clients may believe, not what the stores have:
+ *	 - what was granted is the client's from some moment of the call on;
+ *	 - what ended with an error, or with busy, has given nothing;
+ *	 - a release that ended with an error may or may not have given back;
+ *	 - a lock is lost, at the latest when somebody else gets it, only if its client
+ *	   was told so, or it may have been: its first lease has ended, somebody has
+ *	   taken it away or forced it, its session has ended, or is in the middle of
+ *	   a call that never returned;
+ *	 - one that is lost is not held again without being taken again;
+ *	 - a fencing token is higher than those of all former holders.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/checkers/model.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_MODEL_H
+#define SIM_MODEL_H
+
+#include "../kernel/history.h"
+
+#define MODEL_HOLDERS	12
+
+typedef struct Holder
+{
+	int			who;
+	int			kind;
+	int			session;		/* holds at session level */
+	int			xact;			/* 0 or 1 */
+	bool		lost;
+	int64_t		may_end;		/* not before then can it be lost unnoticed */
+	int64_t		last_call;		/* of its session */
+} Holder;
+
+typedef struct LockState
+{
+	int			n;				/* by who, then kind */
+	Holder		holder[MODEL_HOLDERS];
+	int64_t		token;			/* the highest that was given out */
+} LockState;
+
+/* A record, and what the rest of the history says of it. */
+typedef struct Call
+{
+	const HistoryRecord *record;
+	bool		again;			/* lock: its session surely has it already */
+	int64_t		may_end;		/* lock: see above */
+	int64_t		last_call;		/* lock: likewise */
+} Call;
+
+/* So many things can come of a call, numbered from 0. */
+extern int	model_outcomes(const Call *call);
+
+/* One of them: false, it cannot take effect in that state. */
+extern bool model_step(LockState *state, const Call *call, int outcome,
+					   const uint32_t *excludes);
+
+/* Is it a call that takes effect in the model? */
+extern bool model_has(const HistoryRecord *record);
+
+extern void model_describe(const LockState *state, char *text, size_t size);
+
+#endif							/* SIM_MODEL_H */

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, lockredis contributors
+
+# lockredis.min_replicas: a lock is had, and its lease is longer, when so many
+# replicas have confirmed it.  Without them it is given back and an error says so;
+# nothing is tried again by itself; who has it already keeps it.  0 asks nobody.
+#
+# Proves G37.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Replicas;
+
+start_servers('lockredis.lease' => '10min');
+
+my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });
+my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
+my $none = $node->session;
+
+sub commands
+{
+	my ($do) = @_;
+
+	return map { /\] "(\w+)"(?: "(\d+)" "\d+")?/ ? uc($1) . (defined $2 ? " $2" : '') : $_ }
+	  $redis->session_commands($do);
+}
+
+# Connections, scripts.
+$node->warm_up($none, '300ms');
+run($_, "SELECT redis_is_locked('nothing')") foreach $one, $two;
+
+# ----------
+# What is sent
+# ----------
+
+is_deeply(
+	[
+		commands(
+			sub {
+				run($none, "SELECT redis_lock('k'), redis_lock('k'), redis_extend('k', '20min')");
+				run($none, "SELECT redis_unlock('k'), redis_unlock('k')");
+			})
+	],
+	[ ('EVALSHA') x 5 ],
+	'0: nobody is asked');
+is_deeply(
+	[ commands(sub { run($two, "SELECT redis_lock('k')") }) ],
+	[ 'EVALSHA', 'WAIT 2' ],
+	'a lock: two commands');
+is($_->cmd('HLEN', 'k'), 1, 'it is at a replica') foreach @replicas;
+is_deeply([ commands(sub { run($two, "SELECT redis_lock('k')") }) ],
+	[ 'EVALSHA', 'WAIT 2' ], 'taken again');
+is_deeply([ commands(sub { run($two, "SELECT redis_extend('k', '20min')") }) ],
+	[ 'EVALSHA', 'WAIT 2' ], 'extended');
+is_deeply([ commands(sub { run($two, "SELECT redis_unlock('k')") }) ],
+	['EVALSHA'], 'one of two given back');
+is_deeply([ commands(sub { run($two, "SELECT redis_unlock('k')") }) ],
+	['EVALSHA'], 'given back');
+is_deeply(
+	[
+		commands(
+			sub {
+				run($two,
+					"SET lockredis.commit_guard = verify; BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); COMMIT; RESET lockredis.commit_guard"
+				);
+			})
+	],
+	[ ('EVALSHA', 'WAIT 2') x 3, 'EVALSHA' ],
+	'a commit that asks: one question for both locks');
+is_deeply(
+	[ commands(sub { run($two, "SELECT redis_fenced_lock('f'), redis_unlock('f')") }) ],
+	[ 'EVALSHA', 'WAIT 2', 'EVALSHA' ],
+	'with a token');
+
+# ----------
+# Too few
+# ----------
+
+replicas_away(1);
+$one->query_is("SELECT redis_try_lock('k')", 't', 'one of one');
+$one->query_is("SELECT redis_unlock('k')", 't', 'given back');
+is_deeply(
+	[
+		commands(
+			sub {
+				$two->query_fails("SELECT redis_lock('k')",
+					'08006', unreplicated(1, 2, '1 s'));
+			})
+	],
+	[ 'EVALSHA', 'WAIT 2', 'EVALSHA' ],
+	'one attempt, and it is given back');
+is($redis->cmd('EXISTS', 'k'), 0, 'the key is free');
+is($node->lock_stat('unreplicated'), 1, 'it is counted');
+$none->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'who asks nobody gets it');
+$two->query_fails("SET lockredis.replica_timeout = '250ms'; SELECT redis_try_xact_lock('k', '5 s')",
+	'08006', unreplicated(1, 2, '250 ms'));
+is($redis->cmd('EXISTS', 'k'), 0, 'the key is free');
+is($node->lock_stat('unreplicated'), 2, 'no attempt is repeated');
+$two->query("RESET lockredis.replica_timeout");
+
+# More than command_timeout allows
+$two->query_fails("SET lockredis.replica_timeout = '1min'; SELECT redis_lock('k')",
+	'08006', unreplicated(1, 2, '2900 ms'));
+$two->query("RESET lockredis.replica_timeout");
+
+# ----------
+# Somebody else has it
+# ----------
+
+replicas_away(2);
+{
+	my $connects = $node->lock_stat('connects');
+
+	run($none, "SELECT redis_lock('busy')");
+	$redis->foreign_lock('foreign', owner => 'elsewhere:1', ms => 600_000);
+	$one->query("SET lockredis.replica_timeout = '2s'");
+	my $result = $one->query("SELECT redis_try_lock('busy'), redis_try_lock('foreign')");
+	is($result->out, 'f|f', 'busy, here and there');
+	cmp_ok($result->ms, '<', 2000, 'that is told before replicas have confirmed anything');
+	$one->query_is("SELECT redis_is_locked('foreign')",
+		't', 'what was still owed is swallowed');
+	$one->query_is("SELECT redis_try_lock('foreign')", 'f', 'again');
+	$one->query_fails("SELECT redis_try_lock('free')",
+		'08006', unreplicated(0, 1, '2 s'));
+	is($node->lock_stat('connects'), $connects, 'all over one connection');
+	run($none, "SELECT redis_unlock('busy')");
+	$redis->cmd('DEL', 'foreign');
+	$one->query("RESET lockredis.replica_timeout");
+}
+
+# ----------
+# What is held stays held
+# ----------
+
+run($none, "SELECT redis_lock('mine')");
+$none->query("SET lockredis.min_replicas = 1");
+$none->query_fails("SELECT redis_lock('mine')", '08006', unreplicated(0, 1, '1 s'));
+$none->query_is("SELECT redis_is_held('mine'), redis_hold_count('mine')",
+	't|1', 'taken again with replicas for the first time: as before');
+$none->query_fails("SELECT redis_xact_lock('mine')", '08006', unreplicated(0, 1, '1 s'));
+replicas_back();
+$none->query_is("SELECT redis_lock('mine')", '', 'they are back');
+is($redis->hash('mine')->{ $redis->owner_of('mine') }, 2, 'and the count is right');
+replicas_away(2);
+{
+	my $before = $none->value(
+		"SELECT expires_in FROM redis_locks WHERE key = 'mine'");
+
+	$none->query_fails("SELECT redis_extend('mine', '2 days')",
+		'08006', unreplicated(0, 1, '1 s'));
+	cmp_ok(
+		$none->value(
+			"SELECT expires_in_seconds FROM redis_locks WHERE key = 'mine'"),
+		'<', 601,
+		'an extension counts only when it is confirmed');
+	$none->query_is("SELECT redis_hold_count('mine')", '2', 'held as before');
+}
+$none->query_is("SELECT redis_unlock('mine'), redis_unlock('mine')",
+	't|t', 'to give back takes no replica');
+$none->query("RESET lockredis.min_replicas");
+
+# ----------
+# The commit guard
+# ----------
+
+replicas_back();
+run($one,
+	"CREATE TABLE t (i int); SET lockredis.commit_guard = verify; BEGIN; SELECT redis_xact_lock('x'); INSERT INTO t VALUES (1)"
+);
+replicas_away(2);
+$one->query_fails("COMMIT", '08006', unreplicated(0, 1, '1 s'));
+replicas_back();
+run($one, "SET lockredis.commit_guard = lease; BEGIN; SELECT redis_xact_lock('x', '5 s'); INSERT INTO t VALUES (1)");
+replicas_away(2);
+poll_until(
+	'the lease to be nearly over',
+	sub {
+		$node->value("SELECT expires_in_seconds FROM redis_locks WHERE key = 'x'") < 0.5;
+	});
+$one->query_fails("COMMIT", '40001', qr/is about to end|was lost/);
+is($one->value("SELECT count(*) FROM t"), 0, 'nothing was committed');
+replicas_back();
+
+# ----------
+# Who may choose
+# ----------
+
+$node->value("CREATE ROLE alice LOGIN");
+{
+	my $alice = $node->session(user => 'alice');
+
+	foreach my $setting ('min_replicas = 1', "replica_timeout = '10ms'")
+	{
+		$alice->query_fails("SET lockredis.$setting", '42501', qr/permission denied/);
+	}
+	$alice->quit;
+}
+$one->query_fails("SET lockredis.min_replicas = $_", '22023', qr/outside the valid range/)
+  foreach -1, 17;
+$one->query_fails("SET lockredis.replica_timeout = '$_'", '22023', qr/outside the valid range/)
+  foreach '0', '61s';
+
+$_->quit foreach $one, $two, $none;
+nothing_left(
+	$node, $redis,
+	keys => qr/^redisson_lock_token/,
+	clients => 1 + @replicas);
+done_testing();

@@ -1,0 +1,214 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What happens between a lock and the confirmation of its replicas: each place
+# where it can stop, as an interleaving that is forced.
+#
+# - The connection is cut between the two replies: nobody knows whether the create
+#   was replicated, so it is given back.  All else is asked again over the new
+#   connection, as a whole: a WAIT alone would be told there how many replicas there
+#   are, not what they have.
+# - Cancel, terminate, time-out in the WAIT: given back.
+# - The master is demoted in the WAIT: nobody has the lock.
+# - A user without the right to WAIT: a clear error, and given back.
+#
+# Proves G37.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Replicas;
+
+start_servers('lockredis.lease' => '10min');
+$redis->cmd('ACL', 'SETUSER', 'bob', 'on', 'nopass', '~*', '&*', '+@all');
+
+my $none = $node->session;
+my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
+
+sub given_back
+{
+	my ($name, $key) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	ok( eval {
+			poll_until("$key to be given back",
+				sub { !$redis->cmd('EXISTS', $key) && !$node->count_locks });
+		},
+		"$name: given back");
+	return;
+}
+
+# The words that sessions sent
+sub words
+{
+	return join ' ', map { /\] "(\w+)"/ ? uc $1 : () } @_;
+}
+
+$node->warm_up($none, '300ms');
+run($one, "SELECT redis_try_lock('warm'), redis_extend('warm', '11min'), redis_unlock('warm')");
+
+# ----------
+# Cut between the two replies
+# ----------
+
+foreach my $action ('reset', 'close')
+{
+	my $id = $proxy->rule(on => 'reply', match => "WAIT\r\n", action => $action);
+
+	$one->query_fails("SELECT redis_lock('k $action')", '08006',
+		qr/did not answer/);
+	is($proxy->acted($id), 1, "$action: in front of the second reply");
+	given_back("$action in front of the reply to WAIT", "k $action");
+}
+
+run($one, "SELECT redis_lock('k', '1 min')");
+{
+	my $id = $proxy->rule(on => 'reply', match => "WAIT\r\n", action => 'reset');
+	my @sent = $redis->session_commands(
+		sub { $one->query_is("SELECT redis_extend('k', '2 min')", 't', 'extended') });
+
+	is($proxy->acted($id), 1, 'the connection was lost in front of the reply');
+	like(words(@sent), qr/^EVALSHA WAIT (?!WAIT).*EVALSHA WAIT$/,
+		'an extension goes out again as a whole, never a WAIT alone');
+}
+run($one, "SELECT redis_unlock('k')");
+
+# ----------
+# Left in the WAIT
+# ----------
+
+replicas_away(1);
+$one->query("SET lockredis.replica_timeout = '2500ms'");
+
+sub start_lock
+{
+	my ($session, $key) = @_;
+
+	$session->start("SELECT redis_lock('$key')");
+	$redis->wait_for_key($key, 1);
+	return;
+}
+
+start_lock($one, 'cancel');
+$one->cancel;
+$one->wait->fails('57014', qr/user request/, 'canceled in the WAIT');
+given_back('cancel', 'cancel');
+
+run($one, "SET statement_timeout = '300ms'");
+start_lock($one, 'statement');
+$one->wait->fails('57014', qr/statement timeout/, 'statement_timeout in the WAIT');
+given_back('statement_timeout', 'statement');
+run($one, "RESET statement_timeout");
+
+{
+	my $short = $node->session(
+		may_fail => 1,
+		settings => { 'lockredis.min_replicas' => 2 });
+
+	run($short, "SET lockredis.replica_timeout = '2500ms'");
+	start_lock($short, 'terminate');
+	$short->terminate;
+	ok($short->wait->dead, 'terminated in the WAIT');
+	given_back('terminate', 'terminate');
+}
+
+# ----------
+# The node falls silent in the WAIT
+# ----------
+
+{
+	my $id = $proxy->rule(on => 'reply', match => "WAIT\r\n", action => 'hold');
+
+	run($one, "SET lockredis.replica_timeout = '100ms'");
+	$one->query_fails("SELECT redis_lock('silent')", '08006',
+		qr/did not answer in time/);
+	$proxy->let_go;
+	$node->wait_for_up;
+	given_back('silent', 'silent');
+}
+
+# ----------
+# Demoted in the WAIT
+# ----------
+
+run($one, "SET lockredis.replica_timeout = '2500ms'");
+start_lock($one, 'demoted');
+$redis->cmd('REPLICAOF', '127.0.0.1', 1);
+$one->wait->fails('08006', qr/could not be replicated.*DETAIL:  The node answered: UNBLOCKED/s,
+	'demoted in the WAIT');
+$one->query_fails("SELECT redis_lock('demoted 2')", '08006', qr/READONLY/);
+$redis->cmd('REPLICAOF', 'NO', 'ONE');
+given_back('demoted', 'demoted');
+
+# One that was a replica before it was asked says so in the answer to the lock;
+# what it says to the WAIT behind it is swallowed.
+$one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection serves');
+
+# ----------
+# Waiters of this server
+# ----------
+
+{
+	my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
+	my $three = $node->session(settings => { 'lockredis.min_replicas' => 1 });
+	my $four = $node->session;
+
+	# What is owed for a busy answer holds up the next question.
+	run($_, "SET lockredis.replica_timeout = '300ms'") foreach $one, $two;
+	$redis->foreign_lock('queue', owner => 'elsewhere:1', ms => 600_000);
+	$node->queue_up('queue',
+		map { $_ => "SELECT redis_lock('queue')" } $one, $two, $three, $four);
+	$redis->foreign_unlock('queue');
+	$one->wait->fails('08006', unreplicated(1, 2, '300 ms'), 'the head');
+	$two->wait->fails('08006', qr/could not be replicated.*first in the queue/s,
+		'who asks for as many fails with it');
+	is($three->wait->error, undef, 'who asks for fewer has the lock');
+	run($three, "SELECT redis_unlock('queue')");
+	is($four->wait->error, undef, 'and then who asks for none');
+
+	# From one that asks for none to one that asks for one, and back.
+	my $before = $node->lock_stat('handoffs');
+
+	$three->start("SELECT redis_lock('queue')");
+	$node->wait_for_waiters('queue', 1);
+	run($four, "SELECT redis_unlock('queue')");
+	is($three->wait->error, undef, 'taken from the store');
+	$four->start("SELECT redis_lock('queue')");
+	$node->wait_for_waiters('queue', 1);
+	run($three, "SELECT redis_unlock('queue')");
+	is($four->wait->error, undef, 'likewise');
+	is($node->lock_stat('handoffs'), $before,
+		'a lock is handed over only to who asks for as many replicas');
+	run($four, "SELECT redis_unlock('queue')");
+
+	run($three, "SELECT redis_lock('queue')");
+	run($four, "SET lockredis.min_replicas = 1");
+	$four->start("SELECT redis_lock('queue')");
+	$node->wait_for_waiters('queue', 1);
+	run($three, "SELECT redis_unlock('queue')");
+	is($four->wait->error, undef, 'to one that does');
+	is($node->lock_stat('handoffs'), $before + 1, 'it is');
+	run($four, "SELECT redis_unlock('queue')");
+	$_->quit foreach $two, $three, $four;
+}
+replicas_back();
+
+# ----------
+# No right to WAIT
+# ----------
+
+{
+	$node->set('lockredis.url' => 'redis://bob@127.0.0.1:' . $redis->port);
+	my $bob = $node->session(settings => { 'lockredis.min_replicas' => 1 });
+
+	$bob->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'with all rights');
+	$redis->cmd('ACL', 'SETUSER', 'bob', '-wait');
+	$bob->query_fails("SELECT redis_lock('k')", '08004',
+		qr/could not be replicated.*NOPERM.*wait.*HINT:.*docs\/acl\.md/s);
+	is($redis->cmd('EXISTS', 'k'), 0, 'given back');
+	$bob->quit;
+}
+
+$_->quit foreach $none, $one;
+nothing_left($node, $redis, clients => 2 + @replicas);
+done_testing();

@@ -1,0 +1,212 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The watchdog's renewals with lockredis.min_replicas: they count only when
+# replicas have confirmed them.  Without replicas such locks end with their lease,
+# and others do not lose theirs by it; the log says so once.  A renewal writes even
+# where it changes nothing, so that there is something to confirm.  And what it is
+# for: after a failover nobody else gets the lock.
+#
+# Proves G37.  Shows what is not guaranteed: N1.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Replicas;
+
+start_servers('lockredis.lease' => '3s');
+
+my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });
+my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
+my $quick = $node->session(settings => { 'lockredis.lease' => '600ms' });
+
+sub renewals
+{
+	my ($key) = @_;
+
+	return $node->value("SELECT max(renewals) FROM redis_locks WHERE key = '$key'");
+}
+
+sub wait_for_renewal
+{
+	my ($key) = @_;
+	my $before = renewals($key);
+
+	return poll_until("$key to be renewed", sub { renewals($key) > $before });
+}
+
+sub is_expired
+{
+	my ($session, $key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$node->wait_for_loss($key);
+	$session->query_warns("SELECT redis_unlock('$key')",
+		'f', '01000', qr/was lost.*lease expired/s, $name);
+	return;
+}
+
+# ----------
+# Renewed
+# ----------
+
+run($one, "SELECT redis_lock('one')");
+run($two, "SELECT redis_lock('two')");
+run($quick, "SELECT redis_lock('quick')");
+wait_for_renewal($_) foreach 'one', 'two', 'quick';
+ok($redis->calls('wait') > 2, 'replicas are asked');
+
+# A lease that is longer already
+{
+	my $before;
+
+	run($one, "SELECT redis_lock('longer')");
+	$redis->cmd('PEXPIRE', 'longer', 600_000);
+	run($_, "SELECT redis_unlock_all()") foreach $two, $quick;
+	$before = $redis->calls('pexpire');
+	wait_for_renewal('longer');
+	cmp_ok($redis->calls('pexpire') - $before,
+		'>=', 2, 'it is written, or there is nothing to confirm');
+	cmp_ok($redis->cmd('PTTL', 'longer'), '>', 500_000, 'and not made shorter');
+	run($one, "SELECT redis_unlock('longer')");
+}
+run($two, "SELECT redis_lock('two')");
+run($quick, "SELECT redis_lock('quick')");
+
+# ----------
+# One of two away
+# ----------
+
+$node->log_since_here;
+replicas_away(1);
+is_expired($two, 'two', 'two of one');
+$one->query_is("SELECT redis_is_held('one')", 't', 'one of one');
+$quick->query_is("SELECT redis_is_held('quick')", 't', 'who asks for none');
+wait_for_renewal('one');
+cmp_ok($node->lock_stat('unreplicated'), '>', 0, 'counted');
+is($node->times_logged(qr/leases are not renewed for want of replicas/), 1, 'logged once');
+ok($node->logged(qr/DETAIL:  1 of 2 replicas confirmed it within 1 s\./), 'with the number');
+like($node->lock_status('last_error'), qr/1 of 2 replicas/, 'and shown');
+
+# ----------
+# Both away, and back in time
+# ----------
+
+replicas_away(2);
+poll_until(
+	'half of the lease to have passed unrenewed',
+	sub {
+		$node->value("SELECT expires_in_seconds FROM redis_locks WHERE key = 'one'") < 1.5;
+	});
+is($node->lock_status('state'), 'up', 'the store is up all the same');
+replicas_back();
+wait_for_renewal('one');
+poll_until('that to be logged', sub { $node->logged(qr/replicas confirm renewals again/) });
+$one->query_is("SELECT redis_unlock('one')", 't', 'never lost');
+$quick->query_is("SELECT redis_unlock('quick')", 't', 'never lost, either');
+
+# ----------
+# The connection of these renewals
+# ----------
+
+run($one, "SELECT redis_lock('one')");
+wait_for_renewal('one');
+$redis->kill_clients('watchdog');
+wait_for_renewal('one');
+$proxy->mode('refuse');
+$proxy->reset_all;
+$proxy->mode('pass');
+wait_for_renewal('one');
+$one->query_is("SELECT redis_unlock('one')", 't', 'it outlives its connections');
+
+# The reply to the WAIT of a renewal is lost: all of it goes out again.
+run($one, "SELECT redis_lock('one')");
+{
+	my $id = $proxy->rule(on => 'reply', match => "WAIT\r\n", action => 'reset');
+
+	$proxy->wait_for_rule($id);
+	wait_for_renewal('one');
+}
+$one->query_is("SELECT redis_unlock('one')", 't', 'and counts then');
+
+# ----------
+# Handed over: renewed on the same terms
+# ----------
+
+{
+	my $other = $node->session(settings => { 'lockredis.min_replicas' => 1 });
+	my $before = $node->lock_stat('handoffs');
+
+	run($one, "SELECT redis_lock('handed')");
+	$other->start("SELECT redis_lock('handed')");
+	$node->wait_for_waiters('handed', 1);
+	run($one, "SELECT redis_unlock('handed')");
+	is($other->wait->error, undef, 'handed over');
+	is($node->lock_stat('handoffs'), $before + 1, 'without the store');
+	wait_for_renewal('handed');
+	replicas_away(2);
+	is_expired($other, 'handed', 'with its replicas');
+	replicas_back();
+	$other->quit;
+}
+
+# ----------
+# What it is for
+# ----------
+
+# A replica that does not have what the master has becomes the master.
+sub fail_over
+{
+	replicas_away(2);
+	return sub {
+		$redis->kill9;
+		$_->thaw foreach @replicas;
+		$replicas[0]->cmd('REPLICAOF', 'NO', 'ONE');
+		return $replicas[0];
+	};
+}
+
+run($_, "SELECT redis_unlock_all()") foreach $one, $two;
+{
+	my $none = $node->session;
+	my $promote = fail_over();
+
+	$two->query_fails("SELECT redis_lock('account', '1 h')", '08006',
+		qr/0 of 2 replicas/);
+	$one->query_fails("SELECT redis_lock('account', '1 h')", '08006',
+		qr/0 of 1 replicas/);
+	run($none, "SELECT redis_lock('account', '1 h')");
+
+	my $master = $promote->();
+	my $there = LockRedis::Node->create('there', redis => $master);
+	my $new = $there->session;
+
+	$new->query_is("SELECT redis_try_lock('account')",
+		't', 'without replicas: somebody else has it after a failover,');
+	$none->query_is("SELECT redis_is_held('account')",
+		't', 'who had it has it, too');
+	$new->query_is("SELECT redis_unlock('account')", 't', 'the end of that');
+	$_->quit foreach $none, $new;
+
+	# With all that there are: whichever is promoted has it.
+	my $last = $replicas[1];
+
+	$last->cmd('REPLICAOF', '127.0.0.1', $master->port);
+	wait_for_replicas($master, 1);
+	my $safe = $there->session(settings => { 'lockredis.min_replicas' => 1 });
+	run($safe, "SELECT redis_lock('account', '1 h')");
+	$master->kill9;
+	$last->cmd('REPLICAOF', 'NO', 'ONE');
+	my $third = LockRedis::Node->create('third', redis => $last);
+	my $late = $third->session;
+
+	$late->query_is("SELECT redis_try_lock('account')",
+		'f', 'with all of them: nobody else gets it');
+	$_->quit foreach $safe, $late;
+	$last->cmd('FLUSHALL');
+	nothing_left($third, $last);
+	$_->stop('fast') foreach $there, $third;
+}
+
+$_->quit foreach $one, $two, $quick;
+done_testing();

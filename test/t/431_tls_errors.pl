@@ -1,0 +1,264 @@
+# Copyright (c) 2026, lockredis contributors
+
+# TLS that cannot be: each reason is an error with its own words and a hint that
+# says what to set, and nothing secret in it.
+#
+# Proves G32.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Ca;
+use LockRedis::FakeNode;
+use LockRedis::Told qw(nothing_leaked);
+
+my $ca = LockRedis::Ca->new('main');
+my $other_ca = LockRedis::Ca->new('other');
+my $good = $ca->certificate('good');
+my $secret = 'hemlig-password';
+my $redis = LockRedis::Redis->new(tls => $good, password => $secret);
+my $dir = PostgreSQL::Test::Utils::tempdir_short();
+my $password_file = "$dir/password";
+
+sub write_file
+{
+	my ($file, $text, $mode) = @_;
+
+	unlink $file;
+	open my $fh, '>', $file or die "could not create $file: $!";
+	print $fh $text;
+	close $fh or die $!;
+	chmod $mode, $file or die $!;
+	return $file;
+}
+
+write_file($password_file, "$secret\n", 0600);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $redis->tls_url,
+	settings => {
+		'lockredis.tls_ca_file' => $ca->file,
+		'lockredis.password_file' => $password_file
+	});
+my $one = $node->session;
+
+# What a session is told with these settings of ours, and of Redis's
+sub told
+{
+	my ($name, $detail, $hint, %opts) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
+	$node->set(%{ $opts{ours} }) if $opts{ours};
+	$one->query_fails("SELECT redis_try_lock('k')",
+		'08001',
+		qr/could not reach the lock store.*DETAIL:  $detail\nHINT:  [^\n]*$hint/s, $name);
+	return;
+}
+
+# And that all is well without them.
+sub works
+{
+	my ($name, %opts) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
+	$node->set(%{ $opts{ours} }) if $opts{ours};
+	$one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', $name);
+	return;
+}
+
+sub shown_by_redis
+{
+	my ($certificate) = @_;
+
+	return {
+		'tls-cert-file' => $certificate->{cert},
+		'tls-key-file' => $certificate->{key}
+	};
+}
+
+works('a good certificate');
+
+# ----------
+# The node's certificate
+# ----------
+
+my $not_accepted = 'The certificate of the node was not accepted:';
+
+told('of another authority', qr/$not_accepted unable to get local issuer certificate\./,
+	qr/Set lockredis\.tls_ca_file to/,
+	redis => shown_by_redis($other_ca->certificate('stranger')));
+works('which is ours', ours => { 'lockredis.tls_ca_file' => $other_ca->file });
+$node->set('lockredis.tls_ca_file' => $ca->file);
+told('has expired', qr/$not_accepted certificate has expired\./,
+	qr/The node needs a new certificate/,
+	redis => shown_by_redis($ca->certificate('old', from => -30, to => -1)));
+told('not yet valid', qr/$not_accepted certificate is not yet valid\./,
+	qr/The clock of this server may be wrong/,
+	redis => shown_by_redis($ca->certificate('early', from => 1)));
+told('for another address', qr/$not_accepted IP address mismatch\./,
+	qr/has to name the host in lockredis\.url/,
+	redis => shown_by_redis(
+		$ca->certificate('away', names => [ 'DNS:elsewhere.test', 'IP:127.0.0.2' ])));
+works('which is meant', ours => { 'lockredis.tls_server_name' => 'elsewhere.test' });
+told('for another name', qr/$not_accepted hostname mismatch\./,
+	qr/has to name the host in lockredis\.url or, if set, lockredis\.tls_server_name/,
+	ours => { 'lockredis.tls_server_name' => 'elsewhere.test.' . 'example' });
+works('the address is meant', ours => { 'lockredis.tls_server_name' => '127.0.0.2' });
+told('a name is no address', qr/$not_accepted IP address mismatch\./,
+	qr/has to name the host/,
+	redis => shown_by_redis(
+		$ca->certificate('text', names => ['DNS:127.0.0.1'])),
+	ours => { 'lockredis.tls_server_name' => '' });
+told('a part of a label', qr/$not_accepted hostname mismatch\./, qr/has to name the host/,
+	redis => shown_by_redis(
+		$ca->certificate('wild', names => ['DNS:re*.elsewhere.test'])),
+	ours => { 'lockredis.tls_server_name' => 'redis.elsewhere.test' });
+works('a label', redis => shown_by_redis(
+		$ca->certificate('wild', names => ['DNS:*.elsewhere.test'])));
+told('its own authority', qr/$not_accepted self[- ]signed certificate\./,
+	qr/Set lockredis\.tls_ca_file/,
+	redis => {
+		'tls-cert-file' => $other_ca->file,
+		'tls-key-file' => $other_ca->key_file
+	});
+works('again', redis => shown_by_redis($good),
+	ours => { 'lockredis.tls_server_name' => '' });
+
+# ----------
+# Our certificate
+# ----------
+
+my $ours = $ca->certificate('client', names => []);
+my $stranger = $other_ca->certificate('client', names => []);
+
+sub shown_by_us
+{
+	my ($certificate) = @_;
+
+	return {
+		'lockredis.tls_cert_file' => $certificate->{cert},
+		'lockredis.tls_key_file' => $certificate->{key}
+	};
+}
+
+foreach my $version ('TLSv1.2', 'TLSv1.3')
+{
+	my $none = { 'lockredis.tls_cert_file' => '', 'lockredis.tls_key_file' => '' };
+
+	$redis->configure(
+		'tls-protocols' => $version,
+		'tls-auth-clients' => 'yes',
+		'tls-ca-cert-file' => $ca->file);
+	$redis->restart;
+	told("$version, none is set",
+		qr/The node asks for a certificate of this server, and none is set: [^\n]*\./,
+		qr/Set lockredis\.tls_cert_file and lockredis\.tls_key_file\./, ours => $none);
+	told("$version, of another authority",
+		qr/The node did not accept the certificate of this server: [^\n]*unknown ca\./,
+		qr/Check lockredis\.tls_cert_file, and/, ours => shown_by_us($stranger));
+	told("$version, has expired",
+		qr/The node did not accept the certificate of this server: [^\n]*expired\./,
+		qr/Check lockredis\.tls_cert_file, and/,
+		ours => shown_by_us($ca->certificate('late', from => -30, to => -1)));
+	works("$version, a good one", ours => shown_by_us($ours));
+}
+
+# ----------
+# Our files
+# ----------
+
+my $words = 'PRIVATE WORDS';
+
+sub our_file
+{
+	my ($kind, $name, $detail, $content, $mode) = @_;
+	my $setting = "lockredis.tls_${kind}_file";
+	my $before = $one->value("SHOW $setting");
+	my $file = ref $content ? $$content :
+	  write_file("$dir/$kind.pem", $content, $mode // 0600);
+
+	told("$kind file: $name", $detail, qr/Check lockredis\.tls_${kind}_file\./,
+		ours => { $setting => $file });
+	$node->set($setting => $before);
+	return;
+}
+
+sub text_of { my ($file) = @_; return PostgreSQL::Test::Utils::slurp_file($file); }
+
+foreach my $case ([ ca => 'CA' ], [ cert => 'certificate' ], [ key => 'key' ])
+{
+	my ($kind, $called) = @$case;
+
+	our_file($kind, 'is not there',
+		qr/Could not open the $called file: No such file or directory\./, \"$dir/none");
+	our_file($kind, 'is a directory', qr/The $called file is not a regular file\./, \$dir);
+	our_file($kind, 'is empty', qr/The $called file has no [^\n]*\./, '');
+	our_file($kind, 'is nonsense', qr/The $called file has no [^\n]*\./, $words);
+}
+our_file('ca', 'is cut', qr/The CA file has no certificate, or one that cannot be read\./,
+	substr(text_of($ca->file), 0, 300));
+our_file('ca', 'has one that is cut behind a good one',
+	qr/The CA file has no certificate, or one that cannot be read\./,
+	text_of($ca->file) . substr(text_of($ca->file), 0, 300));
+our_file('key', 'of another certificate',
+	qr/The key file has the key of another certificate\./, text_of($stranger->{key}));
+our_file('key', 'is readable by others', qr/The key file has group or world access; [^\n]*/,
+	text_of($ours->{key}), 0640);
+our_file('key', 'asks for a passphrase',
+	qr/The key file asks for a passphrase, which nobody can be asked for\./,
+	text_of($ca->locked_key($ours->{key}, 'PRIVATE')));
+$node->set('lockredis.tls_key_file' => '');
+told('a certificate without a key', qr/There is a certificate file without a key file\./,
+	qr/Set both of/);
+$node->set('lockredis.tls_key_file' => $ours->{key}, 'lockredis.tls_cert_file' => '');
+told('a key without a certificate', qr/There is a key file without a certificate file\./,
+	qr/Set both of/);
+works('with both', ours => shown_by_us($ours));
+
+# ----------
+# Another port, other versions
+# ----------
+
+# Redis takes what TLS begins with for part of a line, and waits for the rest.
+told('a port without TLS',
+	qr/The node accepted the connection but did not finish the TLS handshake in time\./,
+	qr/The port in lockredis\.url may be one without TLS/,
+	ours => {
+		'lockredis.url' => 'rediss://127.0.0.1:' . $redis->port,
+		'lockredis.connect_timeout' => '500ms'
+	});
+$node->set('lockredis.connect_timeout' => '2s');
+$node->set('lockredis.url' => 'redis://127.0.0.1:' . $redis->tls_port);
+$one->query_fails("SELECT redis_try_lock('k')",
+	'08006', qr/DETAIL:  [^\n]*expect TLS[^\n]*\nHINT:  If the node expects TLS on this port, write rediss:/s,
+	'a port with TLS');
+foreach my $case (
+	[ "-ERR unknown command\r\n", qr/The node does not expect TLS on this port: it answers in Redis's protocol\.\nHINT:  Write redis:/ ],
+	[ "HTTP/1.0 400 Bad Request\r\n\r\n", qr/The node's answer is not TLS: it seems to be an HTTP server\./ ],
+	[ 'what is that', qr/The node's answer is not TLS\./ ],
+	[ '', qr/The node closed the connection during the TLS handshake\./ ])
+{
+	my ($answer, $detail) = @$case;
+	my $fake = LockRedis::FakeNode->new;
+
+	$fake->behave('answers', raw => $answer, then => 'close');
+	(my $url = $fake->url) =~ s/^redis:/rediss:/;
+	$node->set('lockredis.url' => $url);
+	$one->query_fails("SELECT redis_try_lock('k')", '08001', qr/DETAIL:  $detail/,
+		"no TLS: '" . substr($answer, 0, 4) . "'");
+	$fake->stop;
+}
+works('the right one', ours => { 'lockredis.url' => $redis->tls_url });
+
+# ----------
+# And nobody is told more
+# ----------
+
+nothing_leaked($node, [ $secret, $words, 'BEGIN ', 'PRIVATE KEY' ], [$redis]);
+$node->wait_for_up;
+$one->quit;
+nothing_left($node, $redis);
+done_testing();

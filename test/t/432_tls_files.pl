@@ -1,0 +1,171 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Certificates that are renewed while locks are held, on both sides.
+#
+# - What is in the files counts for each new connection, without a reload.
+# - A setting counts from the reload on, and connections are made anew.
+# - Connections that are there, and the locks, stay.
+# - Nothing is resumed that would not be verified by what the files have now.
+# - Without a CA file what the system trusts is.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Ca;
+use LockRedis::TlsRelay;
+
+my $ca = LockRedis::Ca->new('main');
+my $next_ca = LockRedis::Ca->new('next');
+my $dir = PostgreSQL::Test::Utils::tempdir_short();
+my ($ca_file, $cert_file, $key_file) = map { "$dir/$_" } qw(ca cert key);
+my $redis = LockRedis::Redis->new(
+	tls => $ca->certificate('first'),
+	config => { 'tls-auth-clients' => 'yes', 'tls-ca-cert-file' => $ca->file });
+
+sub trust
+{
+	my (@authorities) = @_;
+
+	open my $fh, '>', "$ca_file.new" or die $!;
+	print $fh PostgreSQL::Test::Utils::slurp_file($_->file) foreach @authorities;
+	close $fh or die $!;
+	rename "$ca_file.new", $ca_file or die $!;
+	return;
+}
+
+sub show
+{
+	my ($certificate) = @_;
+
+	LockRedis::Ca->put($certificate, $cert_file, $key_file);
+	return;
+}
+
+trust($ca);
+show($ca->certificate('client'));
+my $node = LockRedis::Node->create(
+	'main',
+	url => $redis->tls_url,
+	settings => {
+		'lockredis.tls_ca_file' => $ca_file,
+		'lockredis.tls_cert_file' => $cert_file,
+		'lockredis.tls_key_file' => $key_file
+	});
+my $one = $node->session(settings => { 'lockredis.lease' => '5s' });
+my $two = $node->session;
+
+sub lockredis_clients
+{
+	return map { $_->{id} } sort { $a->{id} <=> $b->{id} } grep { $_->{name} =~ /^lockredis/ } $redis->clients;
+}
+
+sub renewed_since
+{
+	my ($renewals) = @_;
+
+	poll_until('the lock to be renewed',
+		sub { $node->lock_stat('renewals') > $renewals + 1 });
+	return;
+}
+
+my $taken = "SELECT redis_try_lock('k'), redis_unlock('k')";
+
+# Both end all connections, and have others made.
+sub connect_anew
+{
+	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
+	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'pubsub');
+	return;
+}
+
+$node->wait_for_up;
+$one->query_is("SELECT redis_lock('held')", '');
+$two->query_is($taken, 't|t');
+
+# ----------
+# Ours
+# ----------
+
+my @before = lockredis_clients();
+show($ca->certificate('client'));
+renewed_since($node->lock_stat('renewals'));
+$two->query_is($taken, 't|t', 'our certificate was renewed');
+is_deeply([ lockredis_clients() ], \@before, 'nobody connects anew for that');
+connect_anew();
+$two->query_is($taken, 't|t', 'the new one serves for new connections');
+renewed_since($node->lock_stat('renewals'));
+$one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
+
+# Halfway: the key is that of the certificate before.
+my $half = $ca->certificate('client');
+LockRedis::Ca->put({ cert => $half->{cert}, key => $key_file }, $cert_file, "$dir/unused");
+connect_anew();
+$two->query_fails($taken, '08001', qr/key of another certificate/, 'halfway through');
+show($half);
+$two->query_is($taken, 't|t', 'and through');
+renewed_since($node->lock_stat('renewals'));
+
+# ----------
+# Redis's, and its authority
+# ----------
+
+trust($ca, $next_ca);
+my $next = $next_ca->certificate('next');
+$redis->cmd('CONFIG', 'SET', 'tls-cert-file', $next->{cert}, 'tls-key-file', $next->{key});
+renewed_since($node->lock_stat('renewals'));
+connect_anew();
+$two->query_is($taken, 't|t', "Redis's certificate was renewed, by another authority");
+renewed_since($node->lock_stat('renewals'));
+
+# A session is not resumed with an authority that is trusted no more.
+trust($ca);
+connect_anew();
+$two->query_fails($taken, '08001', qr/unable to get local issuer/,
+	'trusted no more: nothing is resumed');
+trust($next_ca);
+$two->query_is($taken, 't|t', 'trusted again');
+renewed_since($node->lock_stat('renewals'));
+$one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
+
+# ----------
+# Reload
+# ----------
+
+my @ids = lockredis_clients();
+$node->set('lockredis.tls_ca_file' => $next_ca->file);
+$two->query_is($taken, 't|t', 'another file with the same');
+renewed_since($node->lock_stat('renewals'));
+poll_until('all connections to be new ones', sub {
+		my %old = map { $_ => 1 } @ids;
+		$one->query("SELECT redis_is_locked('held')");
+		return !grep { $old{$_} } lockredis_clients();
+	});
+$one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
+$one->query_is("SELECT redis_unlock('held')", 't', 'and given back');
+
+# ----------
+# What the system trusts
+# ----------
+
+$node->set('lockredis.tls_ca_file' => '');
+$two->query_fails($taken, '08001', qr/unable to get local issuer/, 'not what a test has made');
+{
+	local $ENV{SSL_CERT_DIR} = $next_ca->hashed_directory;
+	$_->quit foreach $one, $two;
+	$node->restart;
+}
+$two = $node->session;
+$two->query_is($taken, 't|t', 'a directory with hashes');
+$two->quit;
+{
+	local $ENV{SSL_CERT_DIR} = $dir;
+	local $ENV{SSL_CERT_FILE} = $next_ca->file;
+	$node->restart;
+}
+$two = $node->session;
+$two->query_is($taken, 't|t', 'one file without them');
+$two->quit;
+
+nothing_left($node, $redis);
+done_testing();
