@@ -56,6 +56,7 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->place = h->place;
 	view->owner = h->owner;
 	view->fence = h->fence;
+	view->fence_store = h->fence_store;
 	view->guard = GUARD_OFF;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (h->scope[i].count > 0)
@@ -230,11 +231,12 @@ lt_note_count(LrIndex hold, bool sure)
 }
 
 void
-lt_set_fence(LrIndex hold, int64 fence)
+lt_set_fence(LrIndex hold, int64 fence, StoreId store)
 {
 	LWLock	   *lock = lt_lock_hold(hold);
 
 	lt_holds[hold].fence = fence;
+	lt_holds[hold].fence_store = store;
 	LWLockRelease(lock);
 }
 

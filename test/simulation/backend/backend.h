@@ -77,6 +77,17 @@ extern const char *backend_error_message(void);
 
 extern void backend_statement_timeout(int64 until);
 
+/* Signals that were taken so far. */
+extern int	backend_signals;
+
+/* ---- sockets.c ---- */
+
+/* Called after a wait for the store. */
+extern void (*backend_waited) (void);
+
+/* How many sockets this process has. */
+extern int	backend_descriptors(void);
+
 /* ---- xact.c ---- */
 
 extern void xact_start(void);

@@ -37,6 +37,7 @@ static Report last_error;
 sigjmp_buf *PG_exception_stack = NULL;
 ErrorContextCallback *error_context_stack = NULL;
 const char *backend_must_not_raise = NULL;
+int			backend_signals = 0;
 void		(*backend_told) (int elevel, int sqlstate, const char *message);
 
 bool
@@ -318,6 +319,7 @@ extern void sim_backend_signal(int signo);
 void
 sim_backend_signal(int signo)
 {
+	backend_signals++;
 	if (signo == SIGALRM)
 	{
 		if (sim_now() >= statement_ends_at)

@@ -3,7 +3,7 @@
  * latch.c
  *	  Latches and wait event sets.
  *
- * A socket is the number of a connection of the simulated network.
+ * A socket is the number of a connection of the simulated network; sockets.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -113,10 +113,10 @@ occurred(WaitEventSet *set, WaitEvent *out, int max)
 
 		if ((e->events & WL_LATCH_SET) && MyLatch->is_set)
 			events = WL_LATCH_SET;
-		else if (e->fd != PGINVALID_SOCKET &&
-				 (net_is_ready(e->fd) || ((e->events & WL_SOCKET_WRITEABLE) &&
-										  net_state(e->fd) == NET_OPEN)))
-			events = e->events & WL_SOCKET_MASK;
+		if (e->fd != PGINVALID_SOCKET && net_is_readable(e->fd))
+			events |= e->events & WL_SOCKET_READABLE;
+		if (e->fd != PGINVALID_SOCKET && net_is_writeable(e->fd))
+			events |= e->events & WL_SOCKET_WRITEABLE;
 		if (events == 0)
 			continue;
 		out[n] = *e;
@@ -139,7 +139,11 @@ WaitEventSetWait(WaitEventSet *set, long timeout, WaitEvent *events,
 		int			n = occurred(set, events, nevents);
 
 		if (n > 0 || sim_now() >= until)
+		{
+			if (backend_waited != NULL)
+				backend_waited();
 			return n;
+		}
 		sim_block(until, true, "events");
 	}
 }

@@ -107,7 +107,7 @@ MemoryContextMemAllocated(MemoryContext context, bool recurse)
 }
 
 static void *
-alloc(MemoryContext context, Size size)
+alloc_filled(MemoryContext context, Size size, int with)
 {
 	Context    *c = as_context(context);
 	Chunk	   *chunk;
@@ -122,14 +122,19 @@ alloc(MemoryContext context, Size size)
 	chunk->prev = &c->chunks;
 	c->chunks.next->prev = chunk;
 	c->chunks.next = chunk;
-	memset(chunk + 1, 0x7f, size);
-	return chunk + 1;
+	return memset(chunk + 1, with, size);
 }
 
 static void *
-zeroed(void *p, Size size)
+alloc(MemoryContext context, Size size)
 {
-	return memset(p, 0, size);
+	return alloc_filled(context, size, 0x7f);
+}
+
+static void *
+alloc_zeroed(MemoryContext context, Size size)
+{
+	return alloc_filled(context, size, 0);
 }
 
 void *
@@ -141,7 +146,7 @@ MemoryContextAlloc(MemoryContext context, Size size)
 void *
 MemoryContextAllocZero(MemoryContext context, Size size)
 {
-	return zeroed(alloc(context, size), size);
+	return alloc_zeroed(context, size);
 }
 
 void *
@@ -153,9 +158,7 @@ MemoryContextAllocHuge(MemoryContext context, Size size)
 void *
 MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
 {
-	void	   *p = alloc(context, size);
-
-	return flags & MCXT_ALLOC_ZERO ? zeroed(p, size) : p;
+	return flags & MCXT_ALLOC_ZERO ? alloc_zeroed(context, size) : alloc(context, size);
 }
 
 void *
@@ -167,7 +170,7 @@ palloc(Size size)
 void *
 palloc0(Size size)
 {
-	return zeroed(palloc(size), size);
+	return alloc_zeroed(CurrentMemoryContext, size);
 }
 
 void *
@@ -199,11 +202,53 @@ repalloc_huge(void *pointer, Size size)
 	return repalloc(pointer, size);
 }
 
-/* malloc() in the product, for values of settings */
+/* ----------
+ * malloc() in the product and in hiredis
+ * ----------
+ */
+
 extern void *__wrap_malloc(size_t size);
+extern void *__wrap_calloc(size_t n, size_t size);
+extern void *__wrap_realloc(void *p, size_t size);
+extern void __wrap_free(void *p);
+extern char *__wrap_strdup(const char *s);
 
 void *
 __wrap_malloc(size_t size)
 {
 	return sim_heap_alloc(size);
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	return memset(sim_heap_alloc(n * size), 0, n * size);
+}
+
+void *
+__wrap_realloc(void *p, size_t size)
+{
+	void	   *larger = sim_heap_alloc(size);
+
+	if (p != NULL)
+	{
+		memcpy(larger, p, Min(size, sim_heap_size(p)));
+		sim_heap_free(p);
+	}
+	return larger;
+}
+
+void
+__wrap_free(void *p)
+{
+	if (p != NULL)
+		sim_heap_free(p);
+}
+
+char *
+__wrap_strdup(const char *s)
+{
+	size_t		size = strlen(s) + 1;
+
+	return memcpy(sim_heap_alloc(size), s, size);
 }

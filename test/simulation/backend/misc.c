@@ -15,11 +15,14 @@
 
 #undef snprintf
 #undef vsnprintf
+#undef strerror
 
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "common/cryptohash.h"
+#include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "nodes/pg_list.h"
@@ -82,6 +85,18 @@ pg_ulltoa_n(uint64 value, char *a)
 
 	memcpy(a, text, n);
 	return n;
+}
+
+int
+pg_lltoa(int64 value, char *a)
+{
+	return pg_snprintf(a, MAXINT8LEN + 1, INT64_FORMAT, value);
+}
+
+char *
+pg_strerror(int error)
+{
+	return (strerror) (error);
 }
 
 char *
@@ -251,6 +266,56 @@ pg_strong_random(void *buf, size_t len)
 	for (size_t i = 0; i < len; i++)
 		((unsigned char *) buf)[i] = (unsigned char) sim_draw(256);
 	return true;
+}
+
+/* ----------
+ * Digests: any that differ when the texts do
+ * ----------
+ */
+
+struct pg_cryptohash_ctx
+{
+	uint64		state;
+};
+
+pg_cryptohash_ctx *
+pg_cryptohash_create(pg_cryptohash_type type)
+{
+	return sim_heap_alloc(sizeof(pg_cryptohash_ctx));
+}
+
+int
+pg_cryptohash_init(pg_cryptohash_ctx *ctx)
+{
+	ctx->state = 0;
+	return 0;
+}
+
+int
+pg_cryptohash_update(pg_cryptohash_ctx *ctx, const uint8 *data, size_t len)
+{
+	ctx->state = hash_bytes_extended(data, len, ctx->state);
+	return 0;
+}
+
+int
+pg_cryptohash_final(pg_cryptohash_ctx *ctx, uint8 *dest, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		dest[i] = (uint8) (ctx->state >> (i % 8 * 8)) + i / 8;
+	return 0;
+}
+
+void
+pg_cryptohash_free(pg_cryptohash_ctx *ctx)
+{
+	sim_heap_free(ctx);
+}
+
+const char *
+pg_cryptohash_error(pg_cryptohash_ctx *ctx)
+{
+	return "";
 }
 
 /* ----------

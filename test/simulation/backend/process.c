@@ -20,6 +20,7 @@
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
+#include "../kernel/network.h"
 #include "../models/table_model.h"
 #include "heap.h"
 
@@ -218,6 +219,7 @@ proc_exit(int code)
 	backend_drain();
 	MyProc->procLatch.owner_pid = 0;
 	MyProc->pid = 0;
+	net_owner_ended(MyProcPid);
 	sim_exit(code);
 }
 

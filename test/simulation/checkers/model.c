@@ -133,9 +133,12 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 			 (excludes[other->kind] & (1U << r->kind)) != 0) && !lose(other, r))
 			return false;
 	}
-	if (r->token != 0 && (call->again ? r->token < state->token : r->token <= state->token))
+	if (r->token != 0 &&
+		(h != NULL && !h->lost ? r->token < state->token : r->token <= state->token))
 		return false;
-	if (r->token > state->token)
+
+	/* That which it has already says nothing of what the store will give. */
+	if (r->token > state->token && (h == NULL || h->lost || r->token != h->token))
 		state->token = r->token;
 	if (h != NULL && h->lost)
 	{
@@ -150,6 +153,8 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 		h->may_end = call->may_end;
 		h->last_call = call->last_call;
 	}
+	if (r->token != 0)
+		h->token = r->token;
 	if (r->scope == 0)
 		h->session++;
 	else

@@ -29,6 +29,7 @@ typedef struct SimConfig
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */
+	int			nredis;			/* nodes of Redis */
 	bool		weak_memory;	/* writes of atomics are seen later */
 
 	/* the workload */

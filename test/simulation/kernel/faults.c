@@ -14,7 +14,6 @@
  *-------------------------------------------------------------------------
  */
 #include <signal.h>
-#include <stdio.h>
 
 #include "config.h"
 #include "faults.h"
@@ -31,91 +30,10 @@ static bool over;
 static int	there_are[KINDS_MAX];
 static int	nthere_are;
 
-static const char *
-draw_key(void)
-{
-	static char name[8];
-
-	snprintf(name, sizeof(name), "k%d", (int) sim_draw(sim_config.nkeys));
-	return name;
-}
-
 /* ----------
- * The faults
+ * Signals
  * ----------
  */
-
-static void
-break_connection(void)
-{
-	sim_trace("fault: a connection breaks");
-	if (sim_chance(300))
-		net_break_all();
-	else
-		net_break_one();
-}
-
-static void
-block_network(void)
-{
-	int64_t		until = sim_now() + SIM_PICK(30 * SIM_MS, 400 * SIM_MS, 2 * SIM_S, 5 * SIM_S);
-
-	sim_trace("fault: Redis is silent for %.3f ms", (until - sim_now()) / 1000.0);
-	net_block_until(until);
-}
-
-static void
-restart_redis(void)
-{
-	int64_t		until = sim_now() + SIM_PICK(SIM_MS, 200 * SIM_MS, 2 * SIM_S, 12 * SIM_S);
-
-	sim_trace("fault: Redis is down for %.3f ms", (until - sim_now()) / 1000.0);
-	net_down_until(until);
-	if (sim_chance(400))
-		redis_loading_until(until + SIM_PICK(20 * SIM_MS, SIM_S));
-	if (sim_chance(400))
-		redis_lose_data();
-}
-
-static void
-delete_key(void)
-{
-	redis_delete(draw_key());
-}
-
-/* Forward, what ends early is not told: who waits asks again after that time. */
-#define LONGEST_POLL	(30 * SIM_S)
-
-static void
-set_clock(void)
-{
-	redis_set_clock(SIM_PICK(100 * SIM_MS, -100 * SIM_MS, 3 * SIM_S, -3 * SIM_S, 60 * SIM_S, -60 * SIM_S));
-	sim_disturbed(sim_now() + LONGEST_POLL);
-}
-
-static void
-allow_key(void *arg, int64_t key)
-{
-	char		name[8];
-
-	(void) arg;
-	snprintf(name, sizeof(name), "k%d", (int) key);
-	redis_deny_key(name, false);
-	sim_disturbed(sim_now());
-}
-
-static void
-deny_key(void)
-{
-	int			key = sim_draw(sim_config.nkeys);
-	int64_t		until = sim_now() + SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S);
-	char		name[8];
-
-	snprintf(name, sizeof(name), "k%d", key);
-	redis_deny_key(name, true);
-	sim_at(until, allow_key, NULL, key);
-	sim_disturbed(until);
-}
 
 static void
 signal_session(int signo)
@@ -159,39 +77,6 @@ end_table_worker(void)
 	sim_disturbed(sim_now() + 2 * SIM_S);
 }
 
-static void
-spurious_message(void)
-{
-	redis_publish(draw_key());
-}
-
-/* ----------
- * A client elsewhere: takes a key, and gives it back or not
- * ----------
- */
-
-static void
-foreign_gives_back(void *arg, int64_t key)
-{
-	char		name[8];
-
-	(void) arg;
-	snprintf(name, sizeof(name), "k%d", (int) key);
-	redis_foreign_release(name, "elsewhere:1", true);
-}
-
-static void
-foreign_takes(void)
-{
-	int			key = sim_draw(sim_config.nkeys);
-	int64_t		lease = SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S);
-	char		name[8];
-
-	snprintf(name, sizeof(name), "k%d", key);
-	if (redis_foreign_take(name, "elsewhere:1", lease / SIM_MS) && !sim_chance(300))
-		sim_at(sim_now() + sim_draw((uint32_t) lease), foreign_gives_back, NULL, key);
-}
-
 /* ----------
  * Which, and when
  * ----------
@@ -205,18 +90,26 @@ typedef struct Kind
 } Kind;
 
 static const Kind kinds[] = {
-	{break_connection, 300, 700 * SIM_MS},
-	{block_network, 300, 2 * SIM_S},
-	{restart_redis, 200, 4 * SIM_S},
-	{delete_key, 300, 500 * SIM_MS},
-	{set_clock, 50, 4 * SIM_S},
-	{deny_key, 150, SIM_S},
+	{fault_connection_breaks, 300, 700 * SIM_MS},
+	{fault_half_open, 150, SIM_S},
+	{fault_silence, 300, 2 * SIM_S},
+	{fault_redis_restarts, 200, 4 * SIM_S},
+	{fault_redis_promoted, 100, 4 * SIM_S},
+	{fault_redis_saves, 200, 500 * SIM_MS},
+	{fault_redis_mood, 200, 2 * SIM_S},
+	{fault_scripts_flushed, 150, 500 * SIM_MS},
+	{fault_clock_set, 50, 4 * SIM_S},
+	{fault_key_deleted, 300, 500 * SIM_MS},
+	{fault_key_denied, 150, SIM_S},
+	{fault_message_lost, 100, SIM_S},
+	{fault_message_doubled, 150, 300 * SIM_MS},
+	{fault_message_spurious, 150, 200 * SIM_MS},
+	{fault_foreign_client, 500, 150 * SIM_MS},
+	{fault_foreign_force, 150, 700 * SIM_MS},
 	{cancel, 350, 150 * SIM_MS},
 	{terminate, 150, SIM_S},
 	{end_watchdog, 200, 2 * SIM_S},
 	{end_table_worker, 200, 2 * SIM_S},
-	{spurious_message, 150, 200 * SIM_MS},
-	{foreign_takes, 500, 150 * SIM_MS},
 };
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -256,6 +149,8 @@ faults_begin(void)
 	nthere_are = 0;
 	if (sim_chance(500))
 		net_set_slow((uint32_t) SIM_PICK(3, 30, 150), sim_draw(5));
+	if (sim_chance(250))
+		net_set_cut((uint32_t) SIM_PICK(10, 100));
 	for (int k = 0; k < NKINDS; k++)
 		if (sim_chance(kinds[k].permille))
 		{
@@ -269,5 +164,7 @@ faults_end(void)
 {
 	over = true;
 	net_set_slow(0, 0);
+	net_set_cut(0);
+	redis_calm();
 	sim_trace("no more faults");
 }

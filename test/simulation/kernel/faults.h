@@ -24,4 +24,23 @@ extern void faults_strike_now(void);
 /* All is well from now on; clients elsewhere have gone. */
 extern void faults_end(void);
 
+/* ---- faults_redis.c: the network, and the nodes of Redis ---- */
+
+extern void fault_connection_breaks(void);
+extern void fault_half_open(void);
+extern void fault_silence(void);
+extern void fault_redis_restarts(void);
+extern void fault_redis_promoted(void);
+extern void fault_redis_saves(void);
+extern void fault_redis_mood(void);
+extern void fault_scripts_flushed(void);
+extern void fault_clock_set(void);
+extern void fault_key_deleted(void);
+extern void fault_key_denied(void);
+extern void fault_message_lost(void);
+extern void fault_message_doubled(void);
+extern void fault_message_spurious(void);
+extern void fault_foreign_client(void);
+extern void fault_foreign_force(void);
+
 #endif							/* SIM_FAULTS_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * network.c
- *	  Connections of the processes to the one node there is.
+ *	  Connections of the processes to the nodes that there are.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -10,52 +10,71 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "network.h"
 
-#define MAX_CONNS	2048
+#define MAX_PORTS	16
 
-typedef struct Message
+typedef struct Chunk
 {
-	struct Message *next;
-	int			conn;
+	struct Chunk *next;
 	size_t		len;
+	size_t		read;
 	char		data[];
-} Message;
+} Chunk;
 
 typedef struct Conn
 {
 	NetState	state;
+	int			error;			/* once it is closed */
 	int			owner;			/* pid */
+	int			node;			/* -1 = nobody */
 	bool		client_open;
 	bool		server_open;
-	int64_t		last_to_server;	/* messages stay in order */
+	int64_t		silent_until;	/* the other end is gone and does not say so */
+	int64_t		full_until;		/* no more bytes are taken */
+	int64_t		last_to_server; /* messages stay in order */
 	int64_t		last_to_client;
-	Message    *first;			/* that have arrived at the client */
-	Message    *last;
+	uint64_t	sent;
+	uint64_t	delivered;
+	Chunk	   *first;			/* that have arrived at the client */
+	Chunk	   *last;
 } Conn;
 
-static Conn conns[MAX_CONNS];
+typedef struct Node
+{
+	int64_t		blocked_until;
+	int64_t		down_until;
+} Node;
+
+static Conn conns[NET_MAX_CONNS];
 static int	nconns;
+static Node nodes[NET_MAX_NODES];
+static struct
+{
+	int			port;
+	int			node;
+}			ports[MAX_PORTS];
+static int	nports;
 static NetServe serve;
 static NetClosed closed;
 static uint32_t slow_permille;
 static int	slow_max;
-static int64_t blocked_until;
-static int64_t down_until;
+static uint32_t cut_permille;
 
 static const int64_t slow_delays[] = {
 	2 * SIM_MS, 60 * SIM_MS, 400 * SIM_MS, 1300 * SIM_MS, 5 * SIM_S
 };
 
 static void
-free_messages(Conn *c)
+free_chunks(Conn *c)
 {
 	while (c->first != NULL)
 	{
-		Message    *m = c->first;
+		Chunk	   *m = c->first;
 
 		c->first = m->next;
 		free(m);
@@ -67,12 +86,35 @@ void
 net_reset(NetServe serve_, NetClosed closed_)
 {
 	for (int i = 0; i < nconns; i++)
-		free_messages(&conns[i]);
-	nconns = 0;
+		free_chunks(&conns[i]);
+	nconns = nports = 0;
+	memset(nodes, 0, sizeof(nodes));
 	serve = serve_;
 	closed = closed_;
-	slow_permille = 0;
-	blocked_until = down_until = 0;
+	slow_permille = cut_permille = 0;
+}
+
+void
+net_listen(int port, int node)
+{
+	int			i = 0;
+
+	while (i < nports && ports[i].port != port)
+		i++;
+	if (i == MAX_PORTS)
+		sim_fail("simulator", "too many ports");
+	if (i == nports)
+		ports[nports++].port = port;
+	ports[i].node = node;
+}
+
+static int
+node_at(int port)
+{
+	for (int i = 0; i < nports; i++)
+		if (ports[i].port == port)
+			return ports[i].node;
+	return -1;
 }
 
 void
@@ -82,9 +124,27 @@ net_set_slow(uint32_t permille, int max)
 	slow_max = max;
 }
 
+void
+net_set_cut(uint32_t permille)
+{
+	cut_permille = permille;
+}
+
+static int64_t
+blocked_until(const Conn *c)
+{
+	return c->node < 0 ? 0 : nodes[c->node].blocked_until;
+}
+
+static bool
+is_down(int node)
+{
+	return node < 0 || sim_now() < nodes[node].down_until;
+}
+
 /* When something that is sent now arrives, after what was sent before it. */
 static int64_t
-arrival(int64_t *last)
+arrival(const Conn *c, int64_t *last)
 {
 	int64_t		when = sim_now() + 40 + 30 * sim_draw(4);
 
@@ -93,8 +153,8 @@ arrival(int64_t *last)
 		when += slow_delays[sim_draw(slow_max + 1)];
 		sim_disturbed(when);
 	}
-	if (when < blocked_until)
-		when = blocked_until + 10;
+	if (when < blocked_until(c))
+		when = blocked_until(c) + 10;
 	if (when <= *last)
 		when = *last + 1;
 	*last = when;
@@ -113,52 +173,92 @@ tell_owner(const Conn *c)
  * ----------
  */
 
+/* The client finds it closed. */
+static void
+ends(Conn *c, int error)
+{
+	if (c->state == NET_CLOSED)
+		return;
+	c->state = NET_CLOSED;
+	c->error = error;
+	tell_owner(c);
+}
+
 static void
 connected(void *arg, int64_t conn)
 {
 	Conn	   *c = &conns[conn];
 
 	(void) arg;
-	if (sim_now() < down_until)
-		c->state = NET_CLOSED;
-	else
+	if (c->state != NET_CONNECTING)
+		return;
+	if (is_down(c->node))
 	{
-		c->state = NET_OPEN;
-		c->server_open = true;
+		ends(c, ECONNREFUSED);
+		return;
 	}
+	c->state = NET_OPEN;
+	c->server_open = true;
 	tell_owner(c);
 }
 
 int
-net_connect(void)
+net_socket(void)
 {
 	Conn	   *c = &conns[nconns];
 
-	if (nconns == MAX_CONNS)
+	if (nconns == NET_MAX_CONNS)
 		sim_fail("simulator", "too many connections");
 	memset(c, 0, sizeof(Conn));
-	c->state = NET_CONNECTING;
 	c->owner = sim_pid();
 	c->client_open = true;
-	sim_at(arrival(&c->last_to_client), connected, NULL, nconns);
+	c->node = -1;
 	return nconns++;
+}
+
+void
+net_connect(int conn, int port)
+{
+	Conn	   *c = &conns[conn];
+
+	c->state = NET_CONNECTING;
+	c->node = node_at(port);
+	sim_at(arrival(c, &c->last_to_client), connected, NULL, conn);
 }
 
 static void
 server_closes(Conn *c)
 {
 	if (c->server_open)
-		closed(c - conns);
+		closed(c->node, (int) (c - conns));
 	c->server_open = false;
 }
 
 static void
+reset_arrives(void *arg, int64_t conn)
+{
+	(void) arg;
+	ends(&conns[conn], ECONNRESET);
+}
+
+static void
+fin_arrives(void *arg, int64_t conn)
+{
+	(void) arg;
+	ends(&conns[conn], 0);
+}
+
+/* In order, behind what was answered; or at once. */
+static void
 break_now(Conn *c)
 {
+	bool		was_open = c->server_open;
+
 	server_closes(c);
-	if (c->state == NET_OPEN)
-		c->state = NET_CLOSED;
-	tell_owner(c);
+	if (was_open && sim_draw(2) != 0)
+		sim_at(arrival(c, &c->last_to_client), fin_arrives, NULL, c - conns);
+	else if (was_open)
+		ends(c, ECONNRESET);
 }
 
 NetState
@@ -167,20 +267,37 @@ net_state(int conn)
 	return conns[conn].state;
 }
 
+int
+net_error(int conn)
+{
+	return conns[conn].error;
+}
+
 bool
-net_is_ready(int conn)
+net_is_readable(int conn)
 {
 	return conns[conn].state == NET_CLOSED || conns[conn].first != NULL;
+}
+
+bool
+net_is_writeable(int conn)
+{
+	const Conn *c = &conns[conn];
+
+	return c->state == NET_CLOSED ||
+		(c->state == NET_OPEN && sim_now() >= c->full_until);
 }
 
 static void
 end_arrives(void *arg, int64_t conn)
 {
+	Conn	   *c = &conns[conn];
+
 	(void) arg;
-	if (sim_now() < blocked_until)
-		sim_at(blocked_until, end_arrives, NULL, conn);
+	if (sim_now() < blocked_until(c))
+		sim_at(blocked_until(c), end_arrives, NULL, conn);
 	else
-		server_closes(&conns[conn]);
+		server_closes(c);
 }
 
 /* What was sent before still arrives before the end. */
@@ -188,61 +305,68 @@ void
 net_close(int conn)
 {
 	Conn	   *c = &conns[conn];
+	bool		was_open = c->state == NET_OPEN;
 
+	if (!c->client_open)
+		sim_fail("simulator", "connection %d is closed twice", conn);
 	c->client_open = false;
 	c->state = NET_CLOSED;
-	free_messages(c);
-	sim_at(arrival(&c->last_to_server), end_arrives, NULL, conn);
+	free_chunks(c);
+	if (was_open)
+		sim_at(arrival(c, &c->last_to_server), end_arrives, NULL, conn);
+}
+
+void
+net_owner_ended(int pid)
+{
+	for (int i = 0; i < nconns; i++)
+		if (conns[i].client_open && conns[i].owner == pid)
+			net_close(i);
 }
 
 /* ----------
- * Messages
+ * Bytes
  * ----------
  */
 
-static void
-at_server(void *arg, int64_t conn)
+static Chunk *
+make_chunk(const void *data, size_t len)
 {
-	Message    *m = arg;
-	Conn	   *c = &conns[conn];
-
-	/* A node that does not read just now. */
-	if (sim_now() < blocked_until)
-	{
-		sim_at(blocked_until, at_server, arg, conn);
-		return;
-	}
-	if (c->server_open)
-		serve((int) conn, m->data);
-	free(m);
-}
-
-static Message *
-make_message(int conn, const void *data, size_t len)
-{
-	Message    *m = malloc(sizeof(Message) + len);
+	Chunk	   *m = malloc(sizeof(Chunk) + len);
 
 	m->next = NULL;
-	m->conn = conn;
 	m->len = len;
+	m->read = 0;
 	memcpy(m->data, data, len);
 	return m;
 }
 
-void
-net_send(int conn, const void *data, size_t len)
+static void
+at_server(void *arg, int64_t conn)
 {
+	Chunk	   *m = arg;
 	Conn	   *c = &conns[conn];
 
-	if (c->state == NET_OPEN)
-		sim_at(arrival(&c->last_to_server), at_server,
-			   make_message(conn, data, len), conn);
+	/* A node that does not read just now. */
+	if (sim_now() < blocked_until(c))
+	{
+		sim_at(blocked_until(c), at_server, arg, conn);
+		return;
+	}
+	if (c->server_open)
+	{
+		c->delivered += m->len;
+		serve(c->node, (int) conn, m->data, m->len);
+	}
+	else if (sim_now() >= c->silent_until)
+		sim_at(arrival(c, &c->last_to_client), reset_arrives, NULL, conn);
+	free(m);
 }
 
 static void
 at_client(void *arg, int64_t conn)
 {
-	Message    *m = arg;
+	Chunk	   *m = arg;
 	Conn	   *c = &conns[conn];
 
 	if (!c->client_open || c->state != NET_OPEN)
@@ -258,30 +382,84 @@ at_client(void *arg, int64_t conn)
 	tell_owner(c);
 }
 
+/* As one piece, or as two. */
+static void
+under_way(Conn *c, int64_t *last, SimEvent arrives, const char *data, size_t len)
+{
+	if (len > 1 && sim_chance(cut_permille))
+	{
+		size_t		n = 1 + sim_draw((uint32_t) len - 1);
+
+		sim_at(arrival(c, last), arrives, make_chunk(data, n), c - conns);
+		data += n;
+		len -= n;
+	}
+	sim_at(arrival(c, last), arrives, make_chunk(data, len), c - conns);
+}
+
+static void
+has_room(void *arg, int64_t conn)
+{
+	(void) arg;
+	tell_owner(&conns[conn]);
+}
+
+size_t
+net_send(int conn, const void *data, size_t len)
+{
+	Conn	   *c = &conns[conn];
+
+	if (sim_now() < c->full_until)
+		return 0;
+	if (sim_chance(cut_permille))
+	{
+		len = sim_draw((uint32_t) len);
+		c->full_until = sim_now() + SIM_PICK(50, 20 * SIM_MS);
+		sim_at(c->full_until, has_room, NULL, conn);
+	}
+	if (len > 0)
+		under_way(c, &c->last_to_server, at_server, data, len);
+	c->sent += len;
+	return len;
+}
+
 void
 net_reply(int conn, const void *data, size_t len)
 {
 	Conn	   *c = &conns[conn];
 
 	if (c->server_open)
-		sim_at(arrival(&c->last_to_client), at_client,
-			   make_message(conn, data, len), conn);
+		under_way(c, &c->last_to_client, at_client, data, len);
 }
 
-bool
+size_t
 net_receive(int conn, void *data, size_t len)
 {
 	Conn	   *c = &conns[conn];
-	Message    *m = c->first;
+	size_t		got = 0;
 
-	if (m == NULL)
-		return false;
-	memcpy(data, m->data, m->len < len ? m->len : len);
-	c->first = m->next;
-	if (c->first == NULL)
-		c->last = NULL;
-	free(m);
-	return true;
+	while (got < len && c->first != NULL)
+	{
+		Chunk	   *m = c->first;
+		size_t		n = m->len - m->read < len - got ? m->len - m->read : len - got;
+
+		memcpy((char *) data + got, m->data + m->read, n);
+		m->read += n;
+		got += n;
+		if (m->read < m->len)
+			break;
+		c->first = m->next;
+		if (c->first == NULL)
+			c->last = NULL;
+		free(m);
+	}
+	return got;
+}
+
+size_t
+net_unacknowledged(int conn)
+{
+	return conns[conn].sent - conns[conn].delivered;
 }
 
 /* ----------
@@ -290,44 +468,70 @@ net_receive(int conn, void *data, size_t len)
  */
 
 void
-net_block_until(int64_t until)
+net_block_until(int node, int64_t until)
 {
-	blocked_until = until;
+	/* Never sooner than was said: what waits for that would be overtaken. */
+	if (until > nodes[node].blocked_until)
+		nodes[node].blocked_until = until;
 	sim_disturbed(until);
 }
 
 void
-net_break_all(void)
+net_break_all(int node)
 {
 	for (int i = 0; i < nconns; i++)
-		break_now(&conns[i]);
+		if (conns[i].node == node)
+			break_now(&conns[i]);
 	sim_disturbed(sim_now());
 }
 
-void
-net_break_one(void)
+static Conn *
+draw_open(void)
 {
-	int			open[MAX_CONNS];
+	int			open[NET_MAX_CONNS];
 	int			n = 0;
 
 	for (int i = 0; i < nconns; i++)
 		if (conns[i].server_open)
 			open[n++] = i;
-	if (n > 0)
-		break_now(&conns[open[sim_draw(n)]]);
+	return n > 0 ? &conns[open[sim_draw(n)]] : NULL;
+}
+
+void
+net_break_one(void)
+{
+	Conn	   *c = draw_open();
+
+	if (c != NULL)
+		break_now(c);
 	sim_disturbed(sim_now());
 }
 
 void
-net_down_until(int64_t until)
+net_half_open_one(int64_t until)
 {
-	down_until = until;
-	net_break_all();
+	Conn	   *c = draw_open();
+
+	if (c == NULL)
+		return;
+	server_closes(c);
+	c->silent_until = until;
+	sim_disturbed(until);
+}
+
+void
+net_down_until(int node, int64_t until)
+{
+	nodes[node].down_until = until;
+	net_break_all(node);
 	sim_disturbed(until);
 }
 
 bool
 net_is_well(void)
 {
-	return sim_now() >= blocked_until && sim_now() >= down_until;
+	for (int i = 0; i < NET_MAX_NODES; i++)
+		if (sim_now() < nodes[i].blocked_until || sim_now() < nodes[i].down_until)
+			return false;
+	return true;
 }

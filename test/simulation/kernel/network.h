@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * network.h
- *	  Connections of the processes to the one node there is.
+ *	  Connections of the processes to the nodes that there are.
  *
- * As TCP: messages of a connection arrive in order, once, or not at all when the
- * connection breaks; what was sent before its sender closed it may still arrive,
- * however late.
+ * As TCP: the bytes of a connection arrive in order, once, cut anywhere, or not
+ * at all when the connection breaks; what was sent before its sender closed it
+ * may still arrive, however late.  A node listens at a port; all ports are of
+ * one host.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,30 +20,50 @@
 
 #include "sim.h"
 
+#define NET_MAX_NODES	8
+#define NET_MAX_CONNS	4096
+
 typedef enum NetState
 {
+	NET_NEW,
 	NET_CONNECTING,
 	NET_OPEN,
-	NET_CLOSED					/* by the other side, or refused */
+	NET_CLOSED					/* by the other side, or refused; net_error() */
 } NetState;
 
 /* ---- for processes ---- */
 
-extern int	net_connect(void);
+extern int	net_socket(void);
+extern void net_connect(int conn, int port);
 extern NetState net_state(int conn);
-extern bool net_is_ready(int conn);
-extern void net_send(int conn, const void *data, size_t len);
 
-/* False: there is none (yet). */
-extern bool net_receive(int conn, void *data, size_t len);
+/* Why it is closed: 0 in order, or an errno. */
+extern int	net_error(int conn);
+extern bool net_is_readable(int conn);
+extern bool net_is_writeable(int conn);
+
+/* How many bytes were taken; 0 = none just now. */
+extern size_t net_send(int conn, const void *data, size_t len);
+
+/* How many bytes came; 0 = none (yet). */
+extern size_t net_receive(int conn, void *data, size_t len);
+
+/* How many of the bytes sent have not arrived. */
+extern size_t net_unacknowledged(int conn);
 extern void net_close(int conn);
 
-/* ---- for the node ---- */
+/* The process has ended: what it had open is closed. */
+extern void net_owner_ended(int pid);
 
-typedef void (*NetServe) (int conn, const void *data);
-typedef void (*NetClosed) (int conn);
+/* ---- for nodes ---- */
+
+typedef void (*NetServe) (int node, int conn, const char *data, size_t len);
+typedef void (*NetClosed) (int node, int conn);
 
 extern void net_reset(NetServe serve, NetClosed closed);
+
+/* This node is reached at that port from now on, nobody else; -1 = nobody. */
+extern void net_listen(int port, int node);
 extern void net_reply(int conn, const void *data, size_t len);
 
 /* ---- for faults ---- */
@@ -50,17 +71,23 @@ extern void net_reply(int conn, const void *data, size_t len);
 /* So many messages in a thousand are slow; how slow at most (0 to 4). */
 extern void net_set_slow(uint32_t permille, int max);
 
+/* So many messages in a thousand are cut in two, or taken in part. */
+extern void net_set_cut(uint32_t permille);
+
 /* Nothing goes through until then, and all of it after that. */
-extern void net_block_until(int64_t until);
+extern void net_block_until(int node, int64_t until);
 
 /* Nobody is there until then; connections break. */
-extern void net_down_until(int64_t until);
+extern void net_down_until(int node, int64_t until);
 
-/* One connection breaks, drawn; or all. */
+/* One connection breaks, drawn; or all of a node. */
 extern void net_break_one(void);
-extern void net_break_all(void);
+extern void net_break_all(int node);
 
-/* Is all well, also with this process's connections? */
+/* One loses its other end, and nobody says so until then. */
+extern void net_half_open_one(int64_t until);
+
+/* Is all well? */
 extern bool net_is_well(void);
 
 #endif							/* SIM_NETWORK_H */

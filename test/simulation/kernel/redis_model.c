@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * redis_model.c
- *	  A model of Redis: what the scripts in src/kinds do, on a map of keys.
+ *	  A model of Redis: nodes, each with a map of keys, and what the scripts in
+ *	  src/kinds do with it.
  *
- * A command is carried out at once when it arrives, like a script.
+ * A script is carried out at once when its command arrives.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -12,17 +13,20 @@
  *
  *-------------------------------------------------------------------------
  */
+#define _GNU_SOURCE
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config.h"
 #include "history.h"
-#include "network.h"
 #include "redis_model.h"
 
 #define MAX_KEYS		64
-#define MAX_SUBSCRIBERS	64
+#define MAX_DENIED		16
 #define MAX_ROBBED		512
+
+#define CLOCK_STEPS_MAX	(63 * SIM_S)
 
 typedef struct Key
 {
@@ -31,51 +35,100 @@ typedef struct Key
 								 * has an entry of its own, as a lock of its own */
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		there;
+	bool		was_denied;		/* once; of the one that is not shared */
+	bool		is_old;			/* came back after it was given back, perhaps */
 	char		owner[REDIS_OWNER];
 	int			count;
 	int64_t		expires_at;		/* on its clock */
 	int64_t		fence;
-	bool		denied;
-	bool		was_denied;
 } Key;
 
-typedef struct Subscriber
+typedef struct Data
 {
-	int			conn;
-	char		channel[REDIS_NAME];
-} Subscriber;
+	Key			key[MAX_KEYS];
+	int			nkeys;
+} Data;
 
-static Key	keys[MAX_KEYS];
-static int	nkeys;
-static Subscriber subscribers[MAX_SUBSCRIBERS];
-static int	nsubscribers;
+typedef struct Node
+{
+	Data		data;
+	Data		saved;
+	int64_t		clock_offset;
+	int64_t		clock_steps;	/* the sum of those */
+	RedisMood	mood;
+	int64_t		mood_until;
+	int			lost_messages;
+	int64_t		double_after;	/* the next message comes again; 0 = not */
+	int			ndenied;
+	char		denied[MAX_DENIED][REDIS_NAME];
+} Node;
+
+static Node nodes[REDIS_NODES];
+static int	present;
 static char robbed[MAX_ROBBED][REDIS_OWNER];
 static int	nrobbed;
-static int64_t clock_offset;
-static int64_t loading_until;
-
-static void serve(int conn, const void *data);
-static void closed(int conn);
 
 void
 redis_reset(void)
 {
-	nkeys = nsubscribers = nrobbed = 0;
-	clock_offset = 777 * SIM_S;
-	loading_until = 0;
-	net_reset(serve, closed);
+	for (int i = 0; i < REDIS_NODES; i++)
+	{
+		Node	   *n = &nodes[i];
+
+		n->data.nkeys = n->saved.nkeys = 0;
+		n->clock_offset = (777 + 50 * i) * SIM_S;
+		n->clock_steps = 0;
+		n->mood = REDIS_WELL;
+		n->lost_messages = n->ndenied = 0;
+		n->double_after = 0;
+	}
+	present = nrobbed = 0;
+	redis_wire_reset();
+}
+
+int
+redis_present(void)
+{
+	return present;
+}
+
+void
+redis_set_present(int node)
+{
+	present = node;
 }
 
 int64_t
-redis_clock(void)
+redis_clock(int node)
 {
-	return sim_now() + clock_offset;
+	return sim_now() + nodes[node].clock_offset;
 }
 
 static int64_t
-clock_ms(void)
+clock_ms(int node)
 {
-	return redis_clock() / SIM_MS;
+	return redis_clock(node) / SIM_MS;
+}
+
+RedisMood
+redis_mood(int node)
+{
+	return sim_now() < nodes[node].mood_until ? nodes[node].mood : REDIS_WELL;
+}
+
+const char *
+redis_mood_words(RedisMood mood)
+{
+	static const char *const words[] = {
+		NULL,
+		"LOADING Redis is loading the dataset in memory",
+		"READONLY You can't write against a read only replica.",
+		"OOM command not allowed when used memory > 'maxmemory'.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+	};
+
+	return words[mood];
 }
 
 void
@@ -104,29 +157,30 @@ redis_was_robbed(const char *owner)
 }
 
 static Key *
-expire(Key *k)
+expire(int node, Key *k)
 {
-	if (k->there && clock_ms() > k->expires_at / SIM_MS)
+	if (k->there && clock_ms(node) > k->expires_at / SIM_MS)
 	{
-		sim_trace("redis: %s of %s expires", k->name, k->owner);
-		k->there = false;
+		sim_trace("redis %d: %s of %s expires", node, k->name, k->owner);
+		k->there = k->is_old = false;
 	}
 	return k;
 }
 
 static Key *
-new_key(const char *name, bool shared)
+new_key(int node, const char *name, bool shared)
 {
+	Data	   *d = &nodes[node].data;
 	Key		   *k = NULL;
 
-	for (int i = 0; shared && i < nkeys; i++)
-		if (keys[i].shared && !expire(&keys[i])->there)
-			k = &keys[i];
+	for (int i = 0; shared && i < d->nkeys; i++)
+		if (d->key[i].shared && !expire(node, &d->key[i])->there)
+			k = &d->key[i];
 	if (k == NULL)
 	{
-		if (nkeys == MAX_KEYS)
+		if (d->nkeys == MAX_KEYS)
 			sim_fail("simulator", "too many keys");
-		k = &keys[nkeys++];
+		k = &d->key[d->nkeys++];
 	}
 	memset(k, 0, sizeof(Key));
 	k->shared = shared;
@@ -135,12 +189,22 @@ new_key(const char *name, bool shared)
 }
 
 static Key *
-find(const char *name)
+find_known(int node, const char *name)
 {
-	for (int i = 0; i < nkeys; i++)
-		if (!keys[i].shared && strcmp(keys[i].name, name) == 0)
-			return expire(&keys[i]);
-	return new_key(name, false);
+	Data	   *d = &nodes[node].data;
+
+	for (int i = 0; i < d->nkeys; i++)
+		if (!d->key[i].shared && strcmp(d->key[i].name, name) == 0)
+			return expire(node, &d->key[i]);
+	return NULL;
+}
+
+static Key *
+find(int node, const char *name)
+{
+	Key		   *k = find_known(node, name);
+
+	return k != NULL ? k : new_key(node, name, false);
 }
 
 /*
@@ -148,22 +212,28 @@ find(const char *name)
  * it (NULL).
  */
 static Key *
-find_shared(const char *name, const char *owner)
+find_shared(int node, const char *name, const char *owner)
 {
-	for (int i = 0; i < nkeys; i++)
-		if (keys[i].shared && expire(&keys[i])->there && strcmp(keys[i].name, name) == 0 &&
-			(owner == NULL ? !keys[i].excludes_nobody : strcmp(keys[i].owner, owner) == 0))
-			return &keys[i];
+	Data	   *d = &nodes[node].data;
+
+	for (int i = 0; i < d->nkeys; i++)
+	{
+		Key		   *k = &d->key[i];
+
+		if (k->shared && expire(node, k)->there && strcmp(k->name, name) == 0 &&
+			(owner == NULL ? !k->excludes_nobody : strcmp(k->owner, owner) == 0))
+			return k;
+	}
 	return NULL;
 }
 
 /* What that owner has, or would have. */
 static Key *
-find_of(const char *name, bool shared, const char *owner)
+find_of(int node, const char *name, bool shared, const char *owner)
 {
-	Key		   *k = shared ? find_shared(name, owner) : find(name);
+	Key		   *k = shared ? find_shared(node, name, owner) : find(node, name);
 
-	return k != NULL ? k : new_key(name, true);
+	return k != NULL ? k : new_key(node, name, true);
 }
 
 static bool
@@ -173,16 +243,23 @@ has(const Key *k, const char *owner)
 }
 
 static void
-set_expiry(Key *k, int64_t ms)
+set_expiry(int node, Key *k, int64_t ms)
 {
-	k->expires_at = (clock_ms() + ms) * SIM_MS;
+	k->expires_at = (clock_ms(node) + ms) * SIM_MS;
 }
 
 static void
-lengthen(Key *k, int64_t ms)
+lengthen(int node, Key *k, int64_t ms)
 {
-	if ((clock_ms() + ms) * SIM_MS > k->expires_at)
-		set_expiry(k, ms);
+	if ((clock_ms(node) + ms) * SIM_MS > k->expires_at)
+		set_expiry(node, k, ms);
+}
+
+/* When the present lock ends by itself, as others see it. */
+static int64_t
+end_of(int node, const Key *k)
+{
+	return k->expires_at - nodes[node].clock_offset;
 }
 
 /* ----------
@@ -190,48 +267,35 @@ lengthen(Key *k, int64_t ms)
  * ----------
  */
 
+static void
+tell_again(void *arg, int64_t node)
+{
+	(void) redis_tell((int) node, arg);
+	free(arg);
+}
+
+/*
+ * publish --- that the key is free; who is not told believes until then that it
+ * is not
+ */
 static int
-publish(const char *channel)
+publish(int node, const char *channel, int64_t until)
 {
-	int			n = 0;
+	Node	   *n = &nodes[node];
 
-	for (int i = 0; i < nsubscribers; i++)
-		if (strcmp(subscribers[i].channel, channel) == 0)
-		{
-			RedisReply	r;
-
-			memset(&r, 0, sizeof(r));
-			r.is_message = true;
-			strcpy(r.channel, channel);
-			net_reply(subscribers[i].conn, &r, sizeof(r));
-			n++;
-		}
-	return n;
-}
-
-static void
-unsubscribe(int conn, const char *channel)
-{
-	for (int i = nsubscribers - 1; i >= 0; i--)
-		if (subscribers[i].conn == conn &&
-			(channel == NULL || strcmp(subscribers[i].channel, channel) == 0))
-			subscribers[i] = subscribers[--nsubscribers];
-}
-
-static void
-subscribe(int conn, const char *channel)
-{
-	unsubscribe(conn, channel);
-	if (nsubscribers == MAX_SUBSCRIBERS)
-		sim_fail("simulator", "too many subscribers");
-	subscribers[nsubscribers].conn = conn;
-	snprintf(subscribers[nsubscribers++].channel, REDIS_NAME, "%s", channel);
-}
-
-static void
-closed(int conn)
-{
-	unsubscribe(conn, NULL);
+	if (n->lost_messages > 0)
+	{
+		n->lost_messages--;
+		sim_trace("redis %d: a message of %s is lost", node, channel);
+		sim_disturbed(until);
+		return 0;
+	}
+	if (n->double_after > 0)
+	{
+		sim_at(sim_now() + n->double_after, tell_again, strdup(channel), node);
+		n->double_after = 0;
+	}
+	return redis_tell(node, channel);
 }
 
 /* ----------
@@ -248,188 +312,186 @@ tell_holder(const Key *k, RedisAnswer *out)
 }
 
 static int64_t
-ttl_ms(const Key *k)
+ttl_ms(int node, const Key *k)
 {
-	return k->expires_at / SIM_MS - clock_ms();
+	return k->expires_at / SIM_MS - clock_ms(node);
+}
+
+/*
+ * refuses --- the words of a command in a script that is not carried out
+ */
+static bool
+refuses(int node, bool needs_memory, RedisAnswer *out)
+{
+	RedisMood	mood = redis_mood(node);
+
+	if (mood == REDIS_READONLY || mood == REDIS_MISCONF ||
+		(mood == REDIS_OOM && needs_memory))
+		out->error = redis_mood_words(mood);
+	return out->error != NULL;
 }
 
 static void
-run_create(Key *k, const RedisArg *a, RedisAnswer *out)
+run_create(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 {
 	const Key  *other = a->excludes_nobody ? NULL :
-		a->shared ? find(a->key) : find_shared(a->key, NULL);
+		a->shared ? find(node, a->key) : find_shared(node, a->key, NULL);
 
-	out->store_ms = clock_ms();
+	out->store_ms = clock_ms(node);
 	if (k->there || (other != NULL && other->there))
 	{
 		if (!k->there)
 			k = (Key *) other;
 		out->result = REDIS_BUSY;
-		out->ttl_ms = ttl_ms(k);
+		out->ttl_ms = ttl_ms(node, k);
 		strcpy(out->holder, k->owner);
 		return;
 	}
-	if (clock_ms() > a->not_after)
+	if (clock_ms(node) > a->not_after)
 	{
 		out->result = REDIS_LATE;
 		return;
 	}
+	if (refuses(node, true, out))
+		return;
 	if (a->fenced)
 		out->fence = ++k->fence;
 	k->excludes_nobody = a->excludes_nobody;
 	k->there = true;
+	k->is_old = false;
 	k->count = 1;
 	strcpy(k->owner, a->owner);
-	set_expiry(k, a->lease_ms);
+	set_expiry(node, k, a->lease_ms);
 }
 
 static void
-run_release(Key *k, const RedisArg *a, RedisAnswer *out)
+run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 {
+	int64_t		ends;
+
 	if (!has(k, a->owner))
 	{
 		out->result = REDIS_GONE;
 		return;
 	}
+	if (refuses(node, a->keep_ms > 0, out))
+		return;
+	ends = end_of(node, k);
 	if (a->keep_ms > 0)
 	{
 		strncat(k->owner, "/kept", REDIS_OWNER - strlen(k->owner) - 1);
-		set_expiry(k, a->keep_ms);
+		set_expiry(node, k, a->keep_ms);
 	}
 	else
 		k->there = false;
-	out->receivers = publish(k->name);
+	out->receivers = publish(node, a->channel, ends);
 }
 
 static void
-run_one(RedisVerb verb, const RedisArg *a, RedisAnswer *out)
+run_mint(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 {
-	Key		   *k = find_of(a->key, a->shared, a->owner);
-
-	switch (verb)
+	if (!has(k, a->owner))
+		tell_holder(k, out);
+	else if (!refuses(node, true, out))
 	{
-		case REDIS_CREATE:
-			run_create(k, a, out);
-			break;
-		case REDIS_RELEASE:
-			run_release(k, a, out);
-			break;
-		case REDIS_SET:
-			if (!has(k, a->owner))
-			{
-				tell_holder(k, out);
-				break;
-			}
-			k->count = a->count;
-			if (a->lease_ms > 0)
-				lengthen(k, a->lease_ms);
-			break;
-		case REDIS_RENEW:
-			if (has(k, a->owner))
-				lengthen(k, a->lease_ms);
-			else
-				tell_holder(k, out);
-			break;
-		case REDIS_MINT:
-			if (!has(k, a->owner))
-			{
-				tell_holder(k, out);
-				break;
-			}
-			k->fence = k->fence + 1 > a->floor ? k->fence + 1 : a->floor + 1;
-			out->fence = k->fence;
-			break;
-		case REDIS_FORCE:
-			if (!has(k, a->owner) && find_shared(a->key, a->owner) != NULL)
-				k = find_shared(a->key, a->owner);
-			if (!has(k, a->owner))
-			{
-				out->result = REDIS_GONE;
-				break;
-			}
-			rob(k);
-			k->there = false;
-			out->receivers = publish(k->name);
-			break;
-		case REDIS_INSPECT:
-			if (!k->there && find_shared(a->key, NULL) != NULL)
-				k = find_shared(a->key, NULL);
-			out->there = k->there;
-			if (k->there)
-			{
-				out->ttl_ms = ttl_ms(k);
-				out->count = k->count;
-				strcpy(out->holder, k->owner);
-			}
-			break;
-		default:
-			break;
+		k->fence = k->fence + 1 > a->floor ? k->fence + 1 : a->floor + 1;
+		out->fence = k->fence;
 	}
+}
+
+static void
+run_force(int node, Key *k, const RedisArg *a, RedisAnswer *out)
+{
+	if (!has(k, a->owner) && find_shared(node, a->key, a->owner) != NULL)
+		k = find_shared(node, a->key, a->owner);
+	if (!has(k, a->owner))
+		out->result = REDIS_GONE;
+	else if (!refuses(node, false, out))
+	{
+		rob(k);
+		k->there = false;
+		out->receivers = publish(node, a->channel, end_of(node, k));
+	}
+}
+
+static void
+run_inspect(int node, const Key *k, const RedisArg *a, RedisAnswer *out)
+{
+	if (!k->there && find_shared(node, a->key, NULL) != NULL)
+		k = find_shared(node, a->key, NULL);
+	out->there = k->there;
+	if (k->there)
+	{
+		out->ttl_ms = ttl_ms(node, k);
+		out->count = k->count;
+		strcpy(out->holder, k->owner);
+	}
+}
+
+static const char *
+result_name(const RedisAnswer *out)
+{
+	static const char *const names[] = {"done", "busy", "gone", "late"};
+
+	return out->error != NULL ? out->error : names[out->result];
 }
 
 static const char *
 verb_name(RedisVerb verb)
 {
 	static const char *const names[] = {
-		"create", "set", "release", "renew", "mint", "force", "inspect", "probe",
-		"time", "subscribe", "unsubscribe", "ping"
+		"create", "set", "release", "renew", "mint", "force", "inspect"
 	};
 
 	return names[verb];
 }
 
-static const char *
-result_name(RedisResult result)
+void
+redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 {
-	static const char *const names[] = {"done", "busy", "gone", "late"};
+	Key		   *k = find_of(node, a->key, a->shared, a->owner);
 
-	return names[result];
-}
-
-static bool
-is_refused(const RedisRequest *q, RedisReply *r)
-{
-	if (q->verb == REDIS_PING || q->verb == REDIS_TIME)
-		return false;
-	r->loading = sim_now() < loading_until;
-	for (int i = 0; i < q->n; i++)
-		r->denied = r->denied || find(q->arg[i].key)->denied;
-	return r->loading || r->denied;
-}
-
-static void
-serve(int conn, const void *data)
-{
-	const RedisRequest *q = data;
-	RedisReply	r;
-
-	memset(&r, 0, sizeof(r));
-	r.verb = q->verb;
-	r.n = q->n;
-	if (is_refused(q, &r))
-		sim_trace("redis: %s is refused", verb_name(q->verb));
-	else if (q->verb == REDIS_SUBSCRIBE || q->verb == REDIS_UNSUBSCRIBE)
+	memset(out, 0, sizeof(RedisAnswer));
+	switch (verb)
 	{
-		strcpy(r.channel, q->arg[0].key);
-		if (q->verb == REDIS_SUBSCRIBE)
-			subscribe(conn, r.channel);
-		else
-			unsubscribe(conn, r.channel);
-		sim_trace("redis: %s %s", verb_name(q->verb), r.channel);
+		case REDIS_CREATE:
+			run_create(node, k, a, out);
+			break;
+		case REDIS_RELEASE:
+			run_release(node, k, a, out);
+			break;
+		case REDIS_SET:
+			if (!has(k, a->owner))
+				tell_holder(k, out);
+			else if (k->count == a->count || !refuses(node, true, out))
+			{
+				k->count = a->count;
+				k->is_old = false;
+				if (a->lease_ms > 0 && !refuses(node, false, out))
+					lengthen(node, k, a->lease_ms);
+			}
+			break;
+		case REDIS_RENEW:
+			if (!has(k, a->owner))
+				tell_holder(k, out);
+			else if (!refuses(node, false, out))
+			{
+				k->is_old = false;
+				lengthen(node, k, a->lease_ms);
+			}
+			break;
+		case REDIS_MINT:
+			run_mint(node, k, a, out);
+			break;
+		case REDIS_FORCE:
+			run_force(node, k, a, out);
+			break;
+		case REDIS_INSPECT:
+			run_inspect(node, k, a, out);
+			break;
 	}
-	else
-	{
-		r.answer[0].store_ms = clock_ms();
-		for (int i = 0; i < q->n; i++)
-		{
-			run_one(q->verb, &q->arg[i], &r.answer[i]);
-			sim_trace("redis: %s %s of %s: %s%s%s", verb_name(q->verb),
-					  q->arg[i].key, q->arg[i].owner,
-					  result_name(r.answer[i].result),
-					  r.answer[i].holder[0] ? ", has " : "", r.answer[i].holder);
-		}
-	}
-	net_reply(conn, &r, sizeof(r));
+	sim_trace("redis %d: %s %s of %s: %s%s%s", node, verb_name(verb), a->key, a->owner,
+			  result_name(out), out->holder[0] ? ", has " : "", out->holder);
 }
 
 /* ----------
@@ -438,92 +500,229 @@ serve(int conn, const void *data)
  */
 
 void
-redis_lose_data(void)
+redis_set_mood(int node, RedisMood mood, int64_t until)
 {
-	history_return(history_call(HISTORY_ALL_TAKEN_AWAY, 0, NULL, 0, 0), HISTORY_YES);
-	sim_trace("redis: all data are lost");
-	for (int i = 0; i < nkeys; i++)
+	nodes[node].mood = mood;
+	nodes[node].mood_until = until;
+	sim_disturbed(until);
+}
+
+void
+redis_lose_data(int node)
+{
+	Data	   *d = &nodes[node].data;
+
+	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
+	sim_trace("redis %d: all data are lost", node);
+	for (int i = 0; i < d->nkeys; i++)
 	{
-		rob(&keys[i]);
-		keys[i].there = false;
+		rob(&d->key[i]);
+		d->key[i].there = false;
 	}
+}
+
+void
+redis_save(int node)
+{
+	sim_trace("redis %d: saves", node);
+	nodes[node].saved = nodes[node].data;
+}
+
+/*
+ * is_same --- was this in the saved state, for the same owner and as long?
+ */
+static bool
+is_same(const Key *k, const Data *saved)
+{
+	for (int i = 0; i < saved->nkeys; i++)
+		if (saved->key[i].there && strcmp(saved->key[i].name, k->name) == 0 &&
+			strcmp(saved->key[i].owner, k->owner) == 0)
+			return saved->key[i].expires_at >= k->expires_at;
+	return false;
+}
+
+/*
+ * take_saved --- a node has what was saved; others' clients do not know
+ */
+static void
+take_saved(int node, const Data *saved)
+{
+	Data	   *d = &nodes[node].data;
+
+	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
+	for (int i = 0; i < d->nkeys; i++)
+		if (!is_same(&d->key[i], saved))
+			rob(&d->key[i]);
+	*d = *saved;
+	for (int i = 0; i < d->nkeys; i++)
+		d->key[i].is_old = d->key[i].there;
+}
+
+void
+redis_lose_later(int node)
+{
+	sim_trace("redis %d: has what it had when it saved", node);
+	take_saved(node, &nodes[node].saved);
+}
+
+void
+redis_copy_saved(int from, int to)
+{
+	sim_trace("redis %d: has what %d had when it saved", to, from);
+	for (int i = 0; i < nodes[from].data.nkeys; i++)
+		if (!is_same(&nodes[from].data.key[i], &nodes[from].saved))
+			rob(&nodes[from].data.key[i]);
+	take_saved(to, &nodes[from].saved);
+	nodes[to].clock_offset = nodes[from].clock_offset;
 }
 
 /* Leases end at another time then: whoever had one may lose it. */
 void
-redis_set_clock(int64_t offset)
+redis_set_clock(int node, int64_t offset)
 {
-	sim_trace("redis: the clock is set by %.3f s", offset / (double) SIM_S);
-	for (int i = 0; i < nkeys; i++)
-		rob(&keys[i]);
-	clock_offset += offset;
+	Data	   *d = &nodes[node].data;
+	int64_t		sum = nodes[node].clock_steps + offset;
+
+	/* Else a schedule might end long after all of its leases. */
+	if (sum > CLOCK_STEPS_MAX || sum < -CLOCK_STEPS_MAX)
+		return;
+	nodes[node].clock_steps = sum;
+	sim_trace("redis %d: the clock is set by %.3f s", node, offset / (double) SIM_S);
+	for (int i = 0; i < d->nkeys; i++)
+		rob(&d->key[i]);
+	nodes[node].clock_offset += offset;
+}
+
+/* ----------
+ * Rights
+ * ----------
+ */
+
+bool
+redis_denies(int node, const char *name)
+{
+	for (int i = 0; i < nodes[node].ndenied; i++)
+		if (strcmp(nodes[node].denied[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Of the lock, in the name of its channel or counter too. */
+static void
+mark_denied(int node, const char *name)
+{
+	const char *base = strchr(name, '{');
+	char		key[REDIS_NAME];
+
+	snprintf(key, sizeof(key), "%s", base != NULL ? base + 1 : name);
+	key[strcspn(key, "}")] = '\0';
+	find(node, key)->was_denied = true;
 }
 
 void
-redis_deny_key(const char *key, bool deny)
+redis_deny_name(int node, const char *name, bool deny)
 {
-	sim_trace("redis: %s is %s", key, deny ? "denied" : "allowed");
-	find(key)->denied = deny;
-	find(key)->was_denied = true;
+	Node	   *n = &nodes[node];
+
+	sim_trace("redis %d: %s is %s", node, name, deny ? "denied" : "allowed");
+	if (deny && n->ndenied < MAX_DENIED)
+	{
+		snprintf(n->denied[n->ndenied++], REDIS_NAME, "%s", name);
+		mark_denied(node, name);
+	}
+	for (int i = n->ndenied - 1; !deny && i >= 0; i--)
+		if (strcmp(n->denied[i], name) == 0)
+			memmove(n->denied[i], n->denied[--n->ndenied], REDIS_NAME);
 }
 
 bool
 redis_is_denied(const char *key)
 {
-	return find(key)->denied;
+	for (int i = 0; i < REDIS_NODES; i++)
+		for (int j = 0; j < nodes[i].ndenied; j++)
+			if (strstr(nodes[i].denied[j], key) != NULL)
+				return true;
+	return false;
 }
 
-void
-redis_loading_until(int64_t until)
-{
-	loading_until = until;
-	sim_disturbed(until);
-}
+/* ----------
+ * What others do
+ * ----------
+ */
 
 void
-redis_delete(const char *key)
+redis_delete(int node, const char *key)
 {
-	for (Key *k = find(key); k != NULL; k = find_shared(key, NULL))
+	for (Key *k = find(node, key); k != NULL; k = find_shared(node, key, NULL))
 	{
 		if (k->there)
-			sim_trace("redis: somebody deletes %s of %s", key, k->owner);
+		{
+			sim_trace("redis %d: somebody deletes %s of %s", node, key, k->owner);
+			sim_disturbed(end_of(node, k));
+		}
 		rob(k);
 		k->there = false;
 	}
 }
 
 void
-redis_publish(const char *key)
+redis_publish(int node, const char *channel)
 {
-	(void) publish(key);
+	(void) publish(node, channel, sim_now());
+}
+
+void
+redis_lose_message(int node)
+{
+	nodes[node].lost_messages++;
+}
+
+void
+redis_double_message(int node, int64_t later)
+{
+	nodes[node].double_after = later;
+}
+
+void
+redis_calm(void)
+{
+	for (int i = 0; i < REDIS_NODES; i++)
+	{
+		nodes[i].lost_messages = 0;
+		nodes[i].double_after = 0;
+	}
 }
 
 bool
-redis_foreign_take(const char *key, const char *owner, int64_t lease_ms)
+redis_foreign_take(int node, const char *key, const char *owner, int64_t lease_ms,
+				   bool by_force)
 {
-	Key		   *k = find(key);
+	Key		   *k = find(node, key);
 
-	if (k->there || find_shared(key, NULL) != NULL)
+	if (by_force)
+		redis_delete(node, key);
+	if (k->there || find_shared(node, key, NULL) != NULL)
 		return false;
-	sim_trace("redis: %s is taken by %s for %lld ms", key, owner, (long long) lease_ms);
+	sim_trace("redis %d: %s is taken by %s for %lld ms", node, key, owner,
+			  (long long) lease_ms);
 	k->there = true;
+	k->is_old = false;
 	k->count = 1;
 	snprintf(k->owner, sizeof(k->owner), "%s", owner);
-	set_expiry(k, lease_ms);
+	set_expiry(node, k, lease_ms);
 	return true;
 }
 
 void
-redis_foreign_release(const char *key, const char *owner, bool tell)
+redis_foreign_release(int node, const char *key, const char *owner, const char *channel)
 {
-	Key		   *k = find(key);
+	Key		   *k = find(node, key);
 
 	if (!has(k, owner))
 		return;
-	sim_trace("redis: %s is given back by %s", key, owner);
+	sim_trace("redis %d: %s is given back by %s", node, key, owner);
 	k->there = false;
-	if (tell)
-		(void) publish(key);
+	(void) publish(node, channel, end_of(node, k));
 }
 
 /* ----------
@@ -534,47 +733,61 @@ redis_foreign_release(const char *key, const char *owner, bool tell)
 int64_t
 redis_owned_until(const char *key, const char *owner)
 {
-	const Key  *k = find(key);
+	int64_t		until = 0;
 
-	if (!has(k, owner))
-		k = find_shared(key, owner);
-	return k != NULL ? k->expires_at - clock_offset : 0;
+	for (int i = 0; i < REDIS_NODES; i++)
+	{
+		const Key  *k = find_known(i, key);
+
+		if (k == NULL || !has(k, owner))
+			k = find_shared(i, key, owner);
+		if (k != NULL && k->expires_at - nodes[i].clock_offset > until)
+			until = k->expires_at - nodes[i].clock_offset;
+	}
+	return until;
 }
 
 bool
 redis_keeps_from(const char *key, bool shared)
 {
-	return find(key)->there || (!shared && find_shared(key, NULL) != NULL);
+	const Key  *k = find_known(present, key);
+
+	return (k != NULL && k->there) ||
+		(!shared && find_shared(present, key, NULL) != NULL);
 }
 
 /*
- * is_given_up --- what is refused is left when it should have run out
+ * is_given_up --- what is refused is left when it should have run out; so is what
+ * comes back after its release, and what is at a place of before
  *
  * It has not yet if the clock was set back, or if the last renewal was a while on
  * its way.
  */
 static bool
-is_given_up(const Key *k)
+is_given_up(int node, const Key *k)
 {
 	int64_t		on_its_way = (sim_config.connect_timeout_ms +
 							  sim_config.command_timeout_ms) * SIM_MS;
 
-	/* The one of a key that is not shared knows what the key was. */
-	return find(k->name)->was_denied &&
-		(redis_was_robbed(k->owner) || k->expires_at - redis_clock() <= on_its_way);
+	const Key  *base = find_known(node, k->name);
+
+	return k->is_old || node != present ||
+		(base != NULL && base->was_denied &&
+		 (redis_was_robbed(k->owner) ||
+		  k->expires_at - redis_clock(node) <= on_its_way));
 }
 
 const char *
 redis_find_owner(const char *prefix)
 {
-	for (int i = 0; i < nkeys; i++)
-	{
-		const Key  *k = expire(&keys[i]);
+	for (int i = 0; i < REDIS_NODES; i++)
+		for (int j = 0; j < nodes[i].data.nkeys; j++)
+		{
+			const Key  *k = expire(i, &nodes[i].data.key[j]);
 
-		if (k->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
-			strstr(k->owner, "/kept") == NULL &&
-			!is_given_up(k))
-			return k->name;
-	}
+			if (k->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
+				strstr(k->owner, "/kept") == NULL && !is_given_up(i, k))
+				return k->name;
+		}
 	return NULL;
 }

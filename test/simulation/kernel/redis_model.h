@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * redis_model.h
- *	  A model of Redis: what the scripts in src/kinds do, on a map of keys.
+ *	  A model of Redis: nodes, each with a map of keys, and what the scripts in
+ *	  src/kinds do with it.
+ *
+ * What goes over the wire is in redis_wire.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,10 +18,12 @@
 
 #include "sim.h"
 
-/* Operations that share a command; 200 in Redis, few here. */
-#define REDIS_GROUP		3
-#define REDIS_NAME		32
-#define REDIS_OWNER		64
+/* Nodes of Redis; a schedule uses those that its settings name. */
+#define REDIS_NODES		4
+#define REDIS_PORT(n)	(6379 + (n))
+
+#define REDIS_NAME		64
+#define REDIS_OWNER		96
 
 typedef enum RedisVerb
 {
@@ -28,17 +33,14 @@ typedef enum RedisVerb
 	REDIS_RENEW,
 	REDIS_MINT,
 	REDIS_FORCE,
-	REDIS_INSPECT,
-	REDIS_PROBE,
-	REDIS_TIME,
-	REDIS_SUBSCRIBE,
-	REDIS_UNSUBSCRIBE,
-	REDIS_PING
+	REDIS_INSPECT
 } RedisVerb;
 
+/* A script for one lock. */
 typedef struct RedisArg
 {
 	char		key[REDIS_NAME];
+	char		channel[REDIS_NAME];
 	char		owner[REDIS_OWNER];
 	int64_t		lease_ms;
 	int64_t		keep_ms;
@@ -49,13 +51,6 @@ typedef struct RedisArg
 	bool		shared;			/* of a kind that others can have beside it */
 	bool		excludes_nobody;	/* if so: of one that anybody can have beside it */
 } RedisArg;
-
-typedef struct RedisRequest
-{
-	RedisVerb	verb;
-	int			n;
-	RedisArg	arg[REDIS_GROUP];
-} RedisRequest;
 
 typedef enum RedisResult
 {
@@ -68,7 +63,8 @@ typedef enum RedisResult
 typedef struct RedisAnswer
 {
 	RedisResult result;
-	int64_t		ttl_ms;			/* -1 = none */
+	const char *error;			/* words; NULL = none */
+	int64_t		ttl_ms;
 	int64_t		fence;
 	int64_t		store_ms;
 	int			count;
@@ -77,41 +73,69 @@ typedef struct RedisAnswer
 	char		holder[REDIS_OWNER];
 } RedisAnswer;
 
-typedef struct RedisReply
-{
-	RedisVerb	verb;
-	bool		is_message;		/* a release was published */
-	bool		denied;			/* NOPERM, for all of it */
-	bool		loading;
-	int			n;
-	char		channel[REDIS_NAME];
-	RedisAnswer answer[REDIS_GROUP];
-} RedisReply;
-
 extern void redis_reset(void);
+extern void redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out);
 
-/* Its clock, microseconds. */
-extern int64_t redis_clock(void);
+/* Microseconds. */
+extern int64_t redis_clock(int node);
+
+/* How a node is: what it refuses, in these words. */
+typedef enum RedisMood
+{
+	REDIS_WELL,
+	REDIS_LOADING,				/* all but what needs no data */
+	REDIS_READONLY,				/* what writes */
+	REDIS_OOM,					/* what needs memory */
+	REDIS_MISCONF,				/* what writes */
+	REDIS_BUSY_SCRIPT			/* all */
+} RedisMood;
+
+extern RedisMood redis_mood(int node);
+extern const char *redis_mood_words(RedisMood mood);
+extern bool redis_denies(int node, const char *name);
 
 /* ---- faults ---- */
 
-extern void redis_lose_data(void);
-extern void redis_set_clock(int64_t offset);
-extern void redis_deny_key(const char *key, bool deny);
-extern void redis_loading_until(int64_t until);
-extern void redis_delete(const char *key);	/* by hand, and nobody is told */
-extern void redis_publish(const char *key);
+extern void redis_set_mood(int node, RedisMood mood, int64_t until);
+extern void redis_lose_data(int node);
 
-/* A client elsewhere takes and gives back. */
-extern bool redis_foreign_take(const char *key, const char *owner, int64_t lease_ms);
-extern void redis_foreign_release(const char *key, const char *owner, bool tell);
+/* What it has now is what it has again after redis_lose_later(). */
+extern void redis_save(int node);
+extern void redis_lose_later(int node);
 
-/* ---- checks ---- */
+/* All of the first that another has from now on, as it was saved. */
+extern void redis_copy_saved(int from, int to);
+extern void redis_set_clock(int node, int64_t offset);
+
+/* This lock, its channel or its counter, by the name of the key in Redis. */
+extern void redis_deny_name(int node, const char *name, bool deny);
+extern void redis_delete(int node, const char *key);	/* by hand, and nobody is
+														 * told */
+extern void redis_publish(int node, const char *channel);
+
+/* The next message is lost, or comes again later. */
+extern void redis_lose_message(int node);
+extern void redis_double_message(int node, int64_t later);
+
+/* None of the messages to come is lost or doubled. */
+extern void redis_calm(void);
+
+/* A client elsewhere takes, over what is there or not, and gives back. */
+extern bool redis_foreign_take(int node, const char *key, const char *owner,
+							   int64_t lease_ms, bool by_force);
+extern void redis_foreign_release(int node, const char *key, const char *owner,
+								  const char *channel);
+
+/* ---- for checks: of all nodes, unless they say which ---- */
+
+/* That which lockredis.url names; locks are taken there. */
+extern int	redis_present(void);
+extern void redis_set_present(int node);
 
 /* Until when (sim_now() time) that owner has the key; 0 = not at all. */
 extern int64_t redis_owned_until(const char *key, const char *owner);
 
-/* Is there anybody beside whom it could not be had, shared or not? */
+/* Is there anybody at the present node beside whom it could not be had? */
 extern bool redis_keeps_from(const char *key, bool shared);
 
 /* Was something of that owner taken away that it did not give back? */
@@ -121,5 +145,15 @@ extern bool redis_is_denied(const char *key);
 
 /* A key whose owner begins with this text and that is not merely kept. */
 extern const char *redis_find_owner(const char *prefix);
+
+/* ---- redis_wire.c ---- */
+
+/* A script that the nodes can load. */
+extern void redis_add_script(const char *name, const char *sha1, const char *text);
+extern void redis_wire_reset(void);
+extern void redis_flush_scripts(int node);
+
+/* Tell who listens to the channel at that node; how many they are. */
+extern int	redis_tell(int node, const char *channel);
 
 #endif							/* SIM_REDIS_MODEL_H */

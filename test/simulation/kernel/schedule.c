@@ -44,6 +44,7 @@ static void (*postmaster_init) (void);
 static void (*check_step) (void);
 static void (*check_end) (void);
 static bool (*is_empty) (void);
+static void (*tell_scripts) (void (*add) (const char *name, const char *sha1, const char *text));
 
 static int64_t ends_at;
 
@@ -84,6 +85,8 @@ schedule_load(const char *product)
 	*(void **) &check_step = copy_symbol(OBSERVER, "sim_check_step");
 	*(void **) &check_end = copy_symbol(OBSERVER, "sim_check_end");
 	*(void **) &is_empty = copy_symbol(OBSERVER, "sim_is_empty");
+	*(void **) &tell_scripts = copy_symbol(OBSERVER, "sim_tell_scripts");
+	tell_scripts(redis_add_script);
 	sites_load();
 	scheduler_check = check_step;
 	process_stalls = drain_stalled;
@@ -119,6 +122,7 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
+	c->nredis = 1;
 	c->weak_memory = sim_draw(2) != 0;
 
 	/* Some kinds of statements are left out, others in. */
@@ -165,12 +169,18 @@ calm_down(void *arg, int64_t n)
 }
 
 static void
-run(void)
+set_up(void)
 {
 	draw_config();
 	copy_restore(OBSERVER);
 	heap_free_all(-1);
 	postmaster_init();
+}
+
+static void
+run(void)
+{
+	set_up();
 	strategy_draw();
 	process_start(WATCHDOG, "watchdog", body[WATCHDOG], sim_now());
 	if (sim_config.mode != 0)
@@ -190,8 +200,8 @@ run(void)
 	check_end();
 }
 
-bool
-schedule_run(bool tracing)
+static void
+reset(bool tracing)
 {
 	arena_reset();
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
@@ -200,5 +210,31 @@ schedule_run(bool tracing)
 	redis_reset();
 	history_reset();
 	trace_begin(tracing);
+}
+
+bool
+schedule_run(bool tracing)
+{
+	reset(tracing);
 	return scheduler_try(run);
+}
+
+static void (*observe) (void);
+
+static void
+set_up_and_observe(void)
+{
+	set_up();
+	observe();
+}
+
+bool
+schedule_observe(void (*body_of_observer) (void))
+{
+	static const ChoiceLog plainest;
+
+	choices_from_log(&plainest);
+	observe = body_of_observer;
+	reset(false);
+	return scheduler_try(set_up_and_observe);
 }

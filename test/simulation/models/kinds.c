@@ -2,8 +2,12 @@
  *
  * kinds.c
  *	  Stands for src/kinds/kinds.c: the reentrant lock, which the product has, a
- *	  shared one and one that excludes nobody, which it has not, to see that the lock table, sessions, deadlock
- *	  search and watchdog know kinds by their descriptions only.
+ *	  shared one and one that excludes nobody, which it has not, to see that the
+ *	  lock table, sessions, deadlock search and watchdog know kinds by their
+ *	  descriptions only.
+ *
+ * The descriptions are that of the reentrant lock, but for smaller groups, so
+ * that few locks make several commands, and other scripts.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -16,39 +20,68 @@
 
 #include "kinds.h"
 
-/* The calls of a kind are those of scripts, which are not run here. */
-static const LockKind reentrant = {
-	.name = "reentrant",
-	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_SHARED),
-	.handed_over = true,
-	.counted = true,
-};
+#define GROUP_MAX	3
 
-static const LockKind shared = {
-	.name = "shared",
-	.excludes = KIND_BIT(KIND_REENTRANT),
-	.handed_over = false,
-	.counted = true,
-};
+static LockKind kinds[KIND_COUNT + 2];
 
-static const LockKind excludes_nobody = {
-	.name = "free",
-	.excludes = 0,
-	.handed_over = false,
-	.counted = true,
-};
+static void
+describe(KindId id, const char *name, uint32 excludes, bool handed_over,
+		 const LuaId *scripts)
+{
+	LockKind   *kind = &kinds[id];
+
+	*kind = reentrant_kind;
+	kind->name = name;
+	kind->excludes = excludes;
+	kind->handed_over = handed_over;
+	for (int i = 0; i < STORE_CALLS; i++)
+	{
+		kind->calls[i].group = Min(kind->calls[i].group, GROUP_MAX);
+		if (scripts != NULL)
+			kind->calls[i].script = scripts[i];
+	}
+}
+
+/* With the object: a process that begins has them. */
+static void __attribute__((constructor))
+describe_kinds(void)
+{
+	static const LuaId shared[STORE_CALLS] = {
+		[STORE_CREATE] = LUA_SHARED_CREATE,
+		[STORE_SET] = LUA_SHARED_SET,
+		[STORE_RELEASE] = LUA_SHARED_RELEASE,
+		[STORE_RENEW] = LUA_SHARED_RENEW,
+		[STORE_MINT] = LUA_SHARED_MINT,
+		[STORE_FORCE] = LUA_SHARED_FORCE,
+		[STORE_INSPECT] = LUA_SHARED_INSPECT,
+	};
+	static const LuaId excludes_nobody[STORE_CALLS] = {
+		[STORE_CREATE] = LUA_FREE_CREATE,
+		[STORE_SET] = LUA_FREE_SET,
+		[STORE_RELEASE] = LUA_FREE_RELEASE,
+		[STORE_RENEW] = LUA_FREE_RENEW,
+		[STORE_MINT] = LUA_FREE_MINT,
+		[STORE_FORCE] = LUA_FREE_FORCE,
+		[STORE_INSPECT] = LUA_FREE_INSPECT,
+	};
+
+	describe(KIND_REENTRANT, "reentrant",
+			 KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_SHARED), true, NULL);
+	describe(KIND_SHARED, "shared", KIND_BIT(KIND_REENTRANT), false, shared);
+	describe(KIND_FREE, "free", 0, false, excludes_nobody);
+}
 
 const LockKind *
 lr_kind(KindId id)
 {
-	return id == KIND_SHARED ? &shared : id == KIND_FREE ? &excludes_nobody : &reentrant;
+	return &kinds[id];
 }
 
 bool
 lr_kinds_conflict(KindId one, KindId other)
 {
-	bool		conflict = (lr_kind(one)->excludes & KIND_BIT(other)) != 0;
+	bool		conflict = (kinds[one].excludes & KIND_BIT(other)) != 0;
 
-	Assert(conflict == ((lr_kind(other)->excludes & KIND_BIT(one)) != 0));
+	Assert(conflict == ((kinds[other].excludes & KIND_BIT(one)) != 0));
 	return conflict;
 }

@@ -20,6 +20,7 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
+#include "../../../src/store/batch.h"
 
 #define MAX_TAKEN	64
 #define MAX_HOLDS	64
@@ -180,13 +181,18 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	return __real_lt_set_scope(hold, scope, part, deadline, moves);
 }
 
-void
-ledger_release_gone(uint64 owner)
-{
-	Taken	   *t = find(owner);
+/* The store said that there was nothing to release. */
+extern void __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome);
+extern void __real_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome);
 
-	if (t != NULL)
-		note_loss(owner, guard_of(t));
+void
+__wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome)
+{
+	Taken	   *t = find(op->owner);
+
+	__real_batch_settle(b, op, outcome);
+	if (t != NULL && op->kind == STORE_RELEASE && outcome == STORE_GONE)
+		note_loss(op->owner, guard_of(t));
 }
 
 /* ----------

@@ -19,6 +19,7 @@
 
 #include "../../../src/session/transaction.h"
 #include "../../../src/session/unlock.h"
+#include "../../../src/settings.h"
 #include "../kernel/history.h"
 
 #define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
@@ -92,7 +93,11 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 		ledger_taken(entry, request->terms.scope, request->terms.guard);
 		book_taken(name, request->terms.kind, request->terms.scope, job);
 		lt_look(entry->hold, &view);
-		r->token = view.fence;
+
+		/* Those of the table are no continuation of those of Redis. */
+		if (request->fenced &&
+			(request->terms.scope == SCOPE_SESSION || lr_mode != MODE_FALLBACK))
+			r->token = view.fence;
 		if (got != NULL)
 			*got = entry;
 	}

@@ -96,6 +96,7 @@ session_main(int slot)
 	before_shmem_exit(shutdown_postgres, 0);
 	statement_context = AllocSetContextCreateInternal(TopMemoryContext, "statement", 0, 0, 0);
 	backend_told = ledger_told;
+	backend_waited = ledger_waited;
 	recorder_begin();
 
 	if (sigsetjmp(local, 0) != 0)

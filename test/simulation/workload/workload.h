@@ -40,9 +40,6 @@ extern void ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard gu
 extern void ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
 extern void ledger_transaction_ends(void);
 
-/* The store said that there was nothing to release. */
-extern void ledger_release_gone(uint64 owner);
-
 /* A wait for the store has ended. */
 extern void ledger_waited(void);
 

@@ -1,0 +1,276 @@
+/*-------------------------------------------------------------------------
+ *
+ * faults_redis.c
+ *	  What goes wrong with the network and with the nodes of Redis.
+ *
+ * Each says until when it disturbs: what has to happen in time may happen later
+ * then.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/faults_redis.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+
+#include "config.h"
+#include "faults.h"
+#include "network.h"
+#include "redis_model.h"
+
+#define NAME_OF_KEY		"k%d"
+#define NAME_OF_CHANNEL	"redisson_lock__channel:{k%d}"
+#define NAME_OF_COUNTER	"redisson_lock_token:{k%d}"
+
+#define ELSEWHERE		"elsewhere:1"
+
+static int
+draw_number(void)
+{
+	return (int) sim_draw(sim_config.nkeys);
+}
+
+static const char *
+name_of(const char *format, int key)
+{
+	static char name[REDIS_NAME];
+
+	snprintf(name, sizeof(name), format, key);
+	return name;
+}
+
+/* Mostly that which is in use. */
+static int
+draw_node(void)
+{
+	return sim_config.nredis > 1 && sim_chance(300) ?
+		(int) sim_draw(sim_config.nredis) : redis_present();
+}
+
+static double
+ms_until(int64_t until)
+{
+	return (until - sim_now()) / 1000.0;
+}
+
+/* ----------
+ * The network
+ * ----------
+ */
+
+void
+fault_connection_breaks(void)
+{
+	sim_trace("fault: a connection breaks");
+	if (sim_chance(300))
+		net_break_all(draw_node());
+	else
+		net_break_one();
+}
+
+void
+fault_half_open(void)
+{
+	int64_t		until = sim_now() + SIM_PICK(300 * SIM_MS, 20 * SIM_MS, 4 * SIM_S);
+
+	sim_trace("fault: a connection has no other end, and nobody says so for %.3f ms",
+			  ms_until(until));
+	net_half_open_one(until);
+}
+
+void
+fault_silence(void)
+{
+	int			node = draw_node();
+	int64_t		until = sim_now() + SIM_PICK(30 * SIM_MS, 400 * SIM_MS, 2 * SIM_S, 5 * SIM_S);
+
+	sim_trace("fault: redis %d is silent for %.3f ms", node, ms_until(until));
+	net_block_until(node, until);
+}
+
+/* ----------
+ * A node
+ * ----------
+ */
+
+/* With its data, without, or with those of a while ago. */
+void
+fault_redis_restarts(void)
+{
+	int			node = draw_node();
+	int64_t		until = sim_now() + SIM_PICK(SIM_MS, 200 * SIM_MS, 2 * SIM_S, 12 * SIM_S);
+
+	sim_trace("fault: redis %d is down for %.3f ms", node, ms_until(until));
+	net_down_until(node, until);
+	redis_flush_scripts(node);
+	if (sim_chance(400))
+		redis_set_mood(node, REDIS_LOADING, until + SIM_PICK(20 * SIM_MS, SIM_S));
+	switch (sim_draw(5))
+	{
+		case 0:
+		case 1:
+			break;
+		case 2:
+		case 3:
+			redis_lose_data(node);
+			break;
+		default:
+			redis_lose_later(node);
+	}
+}
+
+/*
+ * Another node answers at the same address, which has what the one before had a
+ * while ago; what was connected there is not any more.
+ */
+void
+fault_redis_promoted(void)
+{
+	int			node = redis_present();
+	int64_t		until = sim_now() + SIM_PICK(SIM_MS, 100 * SIM_MS, SIM_S);
+
+	sim_trace("fault: a replica takes the place of redis %d", node);
+	net_down_until(node, until);
+	redis_flush_scripts(node);
+	redis_lose_later(node);
+	if (sim_chance(300))
+		redis_set_mood(node, REDIS_READONLY, until + SIM_PICK(50 * SIM_MS, SIM_S));
+}
+
+void
+fault_redis_saves(void)
+{
+	redis_save(draw_node());
+}
+
+void
+fault_redis_mood(void)
+{
+	static const RedisMood moods[] = {
+		REDIS_READONLY, REDIS_OOM, REDIS_MISCONF, REDIS_BUSY_SCRIPT, REDIS_LOADING
+	};
+	int			node = draw_node();
+	RedisMood	mood = moods[sim_draw(5)];
+	int64_t		until = sim_now() + SIM_PICK(10 * SIM_MS, 300 * SIM_MS, 3 * SIM_S);
+
+	sim_trace("fault: redis %d says for %.3f ms: %s", node, ms_until(until),
+			  redis_mood_words(mood));
+	redis_set_mood(node, mood, until);
+}
+
+void
+fault_scripts_flushed(void)
+{
+	redis_flush_scripts(draw_node());
+}
+
+/* Forward, what ends early is not told: who waits asks again after that time. */
+#define LONGEST_POLL	(30 * SIM_S)
+
+void
+fault_clock_set(void)
+{
+	redis_set_clock(draw_node(), SIM_PICK(100 * SIM_MS, -100 * SIM_MS, 3 * SIM_S,
+										  -3 * SIM_S, 60 * SIM_S, -60 * SIM_S));
+	sim_disturbed(sim_now() + LONGEST_POLL);
+}
+
+/* ----------
+ * Keys
+ * ----------
+ */
+
+void
+fault_key_deleted(void)
+{
+	redis_delete(draw_node(), name_of(NAME_OF_KEY, draw_number()));
+}
+
+/* What of a key is denied; the node is in the lowest bits. */
+static const char *const denied_names[] = {NAME_OF_KEY, NAME_OF_CHANNEL, NAME_OF_COUNTER};
+
+static void
+key_allowed(void *arg, int64_t n)
+{
+	redis_deny_name((int) n % REDIS_NODES, name_of(arg, (int) n / REDIS_NODES), false);
+	sim_disturbed(sim_now());
+}
+
+void
+fault_key_denied(void)
+{
+	int			node = draw_node();
+	int			key = draw_number();
+	const char *of = denied_names[sim_pick((const int64_t[]){0, 0, 0, 1, 2}, 5)];
+	int64_t		until = sim_now() + SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S);
+
+	redis_deny_name(node, name_of(of, key), true);
+	sim_at(until, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
+	sim_disturbed(until);
+}
+
+/* ----------
+ * Messages
+ * ----------
+ */
+
+void
+fault_message_lost(void)
+{
+	redis_lose_message(draw_node());
+}
+
+void
+fault_message_doubled(void)
+{
+	redis_double_message(draw_node(), SIM_PICK(100, 20 * SIM_MS, SIM_S));
+}
+
+void
+fault_message_spurious(void)
+{
+	redis_publish(draw_node(), name_of(NAME_OF_CHANNEL, draw_number()));
+}
+
+/* ----------
+ * A client elsewhere: takes a key, and gives it back or not
+ * ----------
+ */
+
+static void
+foreign_gives_back(void *arg, int64_t n)
+{
+	int			key = (int) n / REDIS_NODES;
+	char		channel[REDIS_NAME];
+
+	(void) arg;
+	snprintf(channel, sizeof(channel), NAME_OF_CHANNEL, key);
+	redis_foreign_release((int) n % REDIS_NODES, name_of(NAME_OF_KEY, key), ELSEWHERE, channel);
+}
+
+static void
+foreign_takes(bool by_force)
+{
+	int			node = draw_node();
+	int			key = draw_number();
+	int64_t		lease = SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S);
+
+	if (redis_foreign_take(node, name_of(NAME_OF_KEY, key), ELSEWHERE, lease / SIM_MS,
+						   by_force) && !sim_chance(300))
+		sim_at(sim_now() + sim_draw((uint32_t) lease), foreign_gives_back, NULL,
+			   (int64_t) key * REDIS_NODES + node);
+}
+
+void
+fault_foreign_client(void)
+{
+	foreign_takes(false);
+}
+
+void
+fault_foreign_force(void)
+{
+	foreign_takes(true);
+}

@@ -1,0 +1,576 @@
+/*-------------------------------------------------------------------------
+ *
+ * redis_wire.c
+ *	  What the nodes of the model of Redis are asked, and answer: RESP, scripts by
+ *	  their digests, subscriptions.
+ *
+ * The bytes are those of the real client.  A script is known by its name ("kind
+ * verb"), which says what its keys and arguments are, as in src/kinds.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/redis_wire.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "network.h"
+#include "redis_model.h"
+
+#define MAX_SCRIPTS		64
+#define MAX_SUBSCRIBERS	64
+#define MAX_WORDS		64
+#define OUT_SIZE		65536
+
+typedef struct Script
+{
+	char		sha1[41];
+	char	   *text;
+	size_t		text_len;
+	RedisVerb	verb;
+	bool		shared;
+	bool		excludes_nobody;
+} Script;
+
+typedef struct Word
+{
+	const char *text;
+	size_t		len;
+} Word;
+
+/* A command that has not arrived as a whole. */
+typedef struct Peer
+{
+	char	   *data;
+	size_t		len;
+} Peer;
+
+typedef struct Subscriber
+{
+	int			node;
+	int			conn;
+	char		channel[REDIS_NAME];
+} Subscriber;
+
+static Script scripts[MAX_SCRIPTS];
+static int	nscripts;
+static uint64_t loaded[REDIS_NODES];
+static Peer peers[NET_MAX_CONNS];
+static int	npeers;
+static Subscriber subscribers[MAX_SUBSCRIBERS];
+static int	nsubscribers;
+
+static char out[OUT_SIZE];
+static size_t out_len;
+
+static void serve(int node, int conn, const char *data, size_t len);
+static void closed(int node, int conn);
+
+void
+redis_wire_reset(void)
+{
+	for (int i = 0; i < npeers; i++)
+	{
+		free(peers[i].data);
+		peers[i].data = NULL;
+		peers[i].len = 0;
+	}
+	npeers = nsubscribers = 0;
+	memset(loaded, 0, sizeof(loaded));
+	net_reset(serve, closed);
+	for (int i = 0; i < REDIS_NODES; i++)
+		net_listen(REDIS_PORT(i), i);
+}
+
+/* ----------
+ * Scripts
+ * ----------
+ */
+
+void
+redis_add_script(const char *name, const char *sha1, const char *text)
+{
+	static const char *const verbs[] = {
+		"create", "set", "release", "renew", "mint", "force", "inspect"
+	};
+	Script	   *s = &scripts[nscripts++];
+	const char *verb = strchr(name, ' ') + 1;
+
+	if (nscripts == MAX_SCRIPTS)
+		sim_fail("simulator", "too many scripts");
+	snprintf(s->sha1, sizeof(s->sha1), "%s", sha1);
+	s->text_len = strlen(text);
+	s->text = strdup(text);
+	s->shared = strncmp(name, "reentrant ", 10) != 0;
+	s->excludes_nobody = strncmp(name, "free ", 5) == 0;
+	while (strcmp(verbs[s->verb], verb) != 0)
+		s->verb++;
+}
+
+void
+redis_flush_scripts(int node)
+{
+	sim_trace("redis %d: the scripts are flushed", node);
+	loaded[node] = 0;
+}
+
+static const Script *
+find_script(const Word *word, bool by_text)
+{
+	for (int i = 0; i < nscripts; i++)
+	{
+		const Script *s = &scripts[i];
+
+		if (by_text ? word->len == s->text_len && memcmp(word->text, s->text, word->len) == 0 :
+			word->len == 40 && memcmp(word->text, s->sha1, 40) == 0)
+			return s;
+	}
+	return NULL;
+}
+
+/* ----------
+ * Answers
+ * ----------
+ */
+
+static void __attribute__((format(printf, 1, 2)))
+put(const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	out_len += vsnprintf(out + out_len, OUT_SIZE - out_len, format, args);
+	va_end(args);
+	if (out_len >= OUT_SIZE)
+		sim_fail("simulator", "too much is answered at once");
+}
+
+static void
+put_text(const char *text)
+{
+	put("$%zu\r\n%s\r\n", strlen(text), text);
+}
+
+static void
+put_error(const char *words)
+{
+	put("-%s\r\n", words);
+}
+
+static void
+flush(int conn)
+{
+	if (out_len > 0)
+		net_reply(conn, out, out_len);
+	out_len = 0;
+}
+
+/* ----------
+ * Channels
+ * ----------
+ */
+
+static void
+unsubscribe(int node, int conn, const char *channel)
+{
+	for (int i = nsubscribers - 1; i >= 0; i--)
+		if (subscribers[i].node == node && subscribers[i].conn == conn &&
+			(channel == NULL || strcmp(subscribers[i].channel, channel) == 0))
+			subscribers[i] = subscribers[--nsubscribers];
+}
+
+static void
+subscribe(int node, int conn, const char *channel)
+{
+	unsubscribe(node, conn, channel);
+	if (nsubscribers == MAX_SUBSCRIBERS)
+		sim_fail("simulator", "too many subscribers");
+	subscribers[nsubscribers].node = node;
+	subscribers[nsubscribers].conn = conn;
+	snprintf(subscribers[nsubscribers++].channel, REDIS_NAME, "%s", channel);
+}
+
+static int
+count_subscriptions(int conn)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nsubscribers; i++)
+		n += subscribers[i].conn == conn;
+	return n;
+}
+
+int
+redis_tell(int node, const char *channel)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nsubscribers; i++)
+		if (subscribers[i].node == node && strcmp(subscribers[i].channel, channel) == 0)
+		{
+			char		message[256];
+			int			len = snprintf(message, sizeof(message),
+									   "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$1\r\n0\r\n",
+									   strlen(channel), channel);
+
+			net_reply(subscribers[i].conn, message, len);
+			n++;
+		}
+	return n;
+}
+
+static void
+closed(int node, int conn)
+{
+	unsubscribe(node, conn, NULL);
+	free(peers[conn].data);
+	peers[conn].data = NULL;
+	peers[conn].len = 0;
+}
+
+/* ----------
+ * Commands
+ * ----------
+ */
+
+static void
+copy_word(char *to, size_t size, const Word *word)
+{
+	if (word->len >= size)
+		sim_fail("simulator", "a word is too long: %.*s", (int) word->len, word->text);
+	memcpy(to, word->text, word->len);
+	to[word->len] = '\0';
+}
+
+static int64_t
+number(const Word *word)
+{
+	return strtoll(word->text, NULL, 10);
+}
+
+static bool
+is(const Word *word, const char *text)
+{
+	return word->len == strlen(text) && memcmp(word->text, text, word->len) == 0;
+}
+
+/* The keys and arguments of lock i of a script; how many keys one has. */
+static int
+keys_of(RedisVerb verb, int nkeys)
+{
+	return verb == REDIS_CREATE ? nkeys :
+		verb == REDIS_RELEASE || verb == REDIS_FORCE || verb == REDIS_MINT ? 2 : 1;
+}
+
+static void
+read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int i, RedisArg *a)
+{
+	memset(a, 0, sizeof(RedisArg));
+	a->shared = s->shared;
+	a->excludes_nobody = s->excludes_nobody;
+	copy_word(a->key, sizeof(a->key), &keys[0]);
+	switch (s->verb)
+	{
+		case REDIS_CREATE:
+			a->fenced = nkeys == 2;
+			a->lease_ms = number(&argv[0]);
+			copy_word(a->owner, sizeof(a->owner), &argv[1]);
+			a->not_after = number(&argv[2]);
+			break;
+		case REDIS_SET:
+			copy_word(a->owner, sizeof(a->owner), &argv[0]);
+			a->count = (int) number(&argv[1]);
+			a->lease_ms = number(&argv[2]);
+			break;
+		case REDIS_RELEASE:
+			copy_word(a->channel, sizeof(a->channel), &keys[1]);
+			copy_word(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
+			a->keep_ms = number(&argv[3 + 2 * i]);
+			break;
+		case REDIS_RENEW:
+			copy_word(a->owner, sizeof(a->owner), &argv[2 * i]);
+			a->lease_ms = number(&argv[2 * i + 1]);
+			break;
+		case REDIS_MINT:
+			copy_word(a->owner, sizeof(a->owner), &argv[0]);
+			a->floor = number(&argv[1]);
+			break;
+		case REDIS_FORCE:
+			copy_word(a->channel, sizeof(a->channel), &keys[1]);
+			copy_word(a->owner, sizeof(a->owner), &argv[2]);
+			break;
+		case REDIS_INSPECT:
+			break;
+	}
+}
+
+/* A number, or who has it instead. */
+static void
+put_holder_or(const RedisAnswer *a, int64_t value)
+{
+	if (a->result == REDIS_DONE)
+		put(":%lld\r\n", (long long) value);
+	else
+		put_text(a->holder);
+}
+
+static void
+put_answer(RedisVerb verb, const RedisAnswer *a)
+{
+	if (a->error != NULL)
+	{
+		put_error(a->error);
+		return;
+	}
+	switch (verb)
+	{
+		case REDIS_CREATE:
+			if (a->result == REDIS_BUSY)
+			{
+				put("*3\r\n:1\r\n:%lld\r\n", (long long) a->ttl_ms);
+				put_text(a->holder);
+			}
+			else
+				put("*3\r\n:%d\r\n:%lld\r\n:%lld\r\n", a->result == REDIS_LATE ? 2 : 0,
+					(long long) a->fence, (long long) a->store_ms);
+			break;
+		case REDIS_SET:
+		case REDIS_RENEW:
+			put_holder_or(a, 1);
+			break;
+		case REDIS_MINT:
+			put_holder_or(a, a->fence);
+			break;
+		case REDIS_RELEASE:
+		case REDIS_FORCE:
+			put(":%d\r\n", a->result == REDIS_DONE ? a->receivers : -1);
+			break;
+		case REDIS_INSPECT:
+			put("*4\r\n");
+			put_text(a->there ? "hash" : "none");
+			put(":%lld\r\n", a->there ? (long long) a->ttl_ms : -2LL);
+			put_text(a->holder);
+			if (a->there)
+				put("$%d\r\n%d\r\n", a->count < 10 ? 1 : a->count < 100 ? 2 : 3, a->count);
+			else
+				put_text("");
+			break;
+	}
+}
+
+static void
+run_script(int node, const Script *s, const Word *keys, int nkeys, const Word *argv)
+{
+	bool		is_group = s->verb == REDIS_RENEW || s->verb == REDIS_RELEASE;
+	int			each = keys_of(s->verb, nkeys);
+	int			n = nkeys / each;
+
+	if (is_group)
+		put("*%d\r\n", n);
+	for (int i = 0; i < n; i++)
+	{
+		RedisArg	arg;
+		RedisAnswer answer;
+
+		read_lock(s, keys + i * each, nkeys, argv, i, &arg);
+		redis_run(node, s->verb, &arg, &answer);
+		put_answer(s->verb, &answer);
+	}
+}
+
+static void
+eval(int node, const Word *word, int n)
+{
+	bool		by_text = is(&word[0], "EVAL");
+	const Script *s = find_script(&word[1], by_text);
+	int			nkeys = n > 2 ? (int) number(&word[2]) : 0;
+	RedisMood	mood = redis_mood(node);
+	char		name[REDIS_NAME];
+
+	if (s == NULL)
+		sim_fail("simulator", "an unknown script is called");
+	if (mood == REDIS_LOADING || mood == REDIS_BUSY_SCRIPT)
+	{
+		put_error(redis_mood_words(mood));
+		return;
+	}
+	for (int i = 0; i < nkeys; i++)
+	{
+		copy_word(name, sizeof(name), &word[3 + i]);
+		if (redis_denies(node, name))
+		{
+			sim_trace("redis %d: %s: NOPERM", node, name);
+			put_error("NOPERM No permissions to access a key");
+			return;
+		}
+	}
+	if (by_text)
+		loaded[node] |= UINT64_C(1) << (s - scripts);
+	else if ((loaded[node] & UINT64_C(1) << (s - scripts)) == 0)
+	{
+		sim_trace("redis %d: NOSCRIPT", node);
+		put_error("NOSCRIPT No matching script. Please use EVAL.");
+		return;
+	}
+	run_script(node, s, word + 3, nkeys, word + 3 + nkeys);
+}
+
+static void
+serve_subscription(int node, int conn, const Word *word)
+{
+	char		name[REDIS_NAME];
+	bool		wanted = is(&word[0], "SUBSCRIBE");
+
+	copy_word(name, sizeof(name), &word[1]);
+	if (wanted && redis_denies(node, name))
+	{
+		sim_trace("redis %d: %s: NOPERM", node, name);
+		put_error("NOPERM No permissions to access a channel");
+		return;
+	}
+	if (wanted)
+		subscribe(node, conn, name);
+	else
+		unsubscribe(node, conn, name);
+	sim_trace("redis %d: %s %s", node, wanted ? "subscribe" : "unsubscribe", name);
+	put("*3\r\n");
+	put_text(wanted ? "subscribe" : "unsubscribe");
+	put_text(name);
+	put(":%d\r\n", count_subscriptions(conn));
+}
+
+static void
+serve_info(int node)
+{
+	char		text[128];
+
+	snprintf(text, sizeof(text),
+			 "redis_version:7.2.0\r\nmaxmemory_policy:noeviction\r\nrole:%s\r\n",
+			 redis_mood(node) == REDIS_READONLY ? "slave" : "master");
+	put_text(text);
+}
+
+static void
+serve_time(int node)
+{
+	char		text[24];
+
+	put("*2\r\n");
+	snprintf(text, sizeof(text), "%lld", (long long) (redis_clock(node) / SIM_S));
+	put_text(text);
+	snprintf(text, sizeof(text), "%lld", (long long) (redis_clock(node) % SIM_S));
+	put_text(text);
+}
+
+static void
+serve_ping(int node, int conn)
+{
+	RedisMood	mood = redis_mood(node);
+
+	if (mood == REDIS_LOADING || mood == REDIS_BUSY_SCRIPT)
+		put_error(redis_mood_words(mood));
+	else if (count_subscriptions(conn) > 0)
+		put("*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+	else
+		put("+PONG\r\n");
+}
+
+static void
+serve_command(int node, int conn, const Word *word, int n)
+{
+	if (is(&word[0], "EVALSHA") || is(&word[0], "EVAL"))
+		eval(node, word, n);
+	else if (is(&word[0], "SUBSCRIBE") || is(&word[0], "UNSUBSCRIBE"))
+		serve_subscription(node, conn, word);
+	else if (is(&word[0], "TIME"))
+		serve_time(node);
+	else if (is(&word[0], "INFO"))
+		serve_info(node);
+	else if (is(&word[0], "PING"))
+		serve_ping(node, conn);
+	else if (is(&word[0], "AUTH") || is(&word[0], "SELECT") || is(&word[0], "CLIENT"))
+		put("+OK\r\n");
+	else
+		put("-ERR unknown command '%.*s'\r\n", (int) word[0].len, word[0].text);
+}
+
+/* ----------
+ * Bytes
+ * ----------
+ */
+
+/* A number behind a type byte; NULL: its line is not complete. */
+static const char *
+read_header(const char *p, const char *end, char type, long *value)
+{
+	const char *eol = memchr(p, '\n', end - p);
+
+	if (eol == NULL)
+		return NULL;
+	if (*p != type)
+		sim_fail("simulator", "the request is not in Redis's protocol");
+	*value = strtol(p + 1, NULL, 10);
+	return eol + 1;
+}
+
+/* The next command; how many bytes it has, 0 = it is not complete. */
+static size_t
+read_command(const char *data, size_t len, Word *word, long *n)
+{
+	const char *end = data + len;
+	const char *p = read_header(data, end, '*', n);
+
+	if (p != NULL && *n > MAX_WORDS)
+		sim_fail("simulator", "a command of %ld words", *n);
+	for (long i = 0; p != NULL && i < *n; i++)
+	{
+		long		size;
+
+		p = p < end ? read_header(p, end, '$', &size) : NULL;
+		if (p == NULL || end - p < size + 2)
+			return 0;
+		word[i].text = p;
+		word[i].len = size;
+		p += size + 2;
+	}
+	return p != NULL ? p - data : 0;
+}
+
+static void
+serve(int node, int conn, const char *data, size_t len)
+{
+	Peer	   *peer = &peers[conn];
+	Word		word[MAX_WORDS];
+	size_t		done = 0;
+	long		n;
+
+	if (conn >= npeers)
+		npeers = conn + 1;
+	if (peer->len > 0)
+	{
+		peer->data = realloc(peer->data, peer->len + len + 1);
+		memcpy(peer->data + peer->len, data, len);
+		data = peer->data;
+		len += peer->len;
+	}
+	while (done < len)
+	{
+		size_t		size = read_command(data + done, len - done, word, &n);
+
+		if (size == 0)
+			break;
+		serve_command(node, conn, word, (int) n);
+		done += size;
+	}
+	if (peer->len == 0 && done < len)
+		peer->data = realloc(peer->data, len - done);
+	if (done < len)
+		memmove(peer->data, data + done, len - done);
+	peer->len = len - done;
+	flush(conn);
+}
