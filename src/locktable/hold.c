@@ -52,8 +52,9 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->kind = h->kind;
 	view->deadline = lt_deadline(hold);
 	view->store = h->store;
-	view->moves = h->moves;
+	view->moves = lt_moves(h);
 	view->place = h->place;
+	view->of_old_master = lt_is_of_old_master(h, h->store);
 	view->owner = h->owner;
 	view->fence = h->fence;
 	view->fence_store = h->fence_store;
@@ -104,21 +105,21 @@ lt_look(LrIndex hold, HoldView *view)
 }
 
 void
-lt_place(LrIndex hold, StoreId *store, uint32 *moves)
+lt_place(LrIndex hold, StoreId *store, uint64 *moves)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 
 	LWLockAcquire(lock, LW_SHARED);
 	*store = lt_holds[hold].store;
-	*moves = lt_holds[hold].moves;
+	*moves = lt_moves(&lt_holds[hold]);
 	LWLockRelease(lock);
 }
 
 bool
-lt_has_moved(LrIndex hold, uint32 moves)
+lt_has_moved(LrIndex hold, uint64 moves)
 {
 	StoreId		store;
-	uint32		present;
+	uint64		present;
 
 	lt_place(hold, &store, &present);
 	return present != moves;
@@ -146,13 +147,14 @@ lt_store_of_key(const LrName *name)
 
 bool
 lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-			 int64 deadline, uint32 moves)
+			 int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		second = h->scope[scope].count == 0 && part->count > 0;
+	bool		same;
 	int			rows;
 
 	/* Only we write the scopes, so they can be looked at without the lock. */
@@ -163,14 +165,15 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
 	lt_free_rows(rows - lt_hold_rows(h));
-	if (deadline != 0 && moves == h->moves)
+	same = moves == lt_moves(h);
+	if (deadline != 0 && same)
 		lt_note_place(h, h->store);
 	if (h->state == HOLD_HELD)
 	{
 		int64		now = lr_now();
 		int64		current = lt_deadline(hold);
 
-		if (current > now && deadline > current && moves == h->moves)
+		if (current > now && deadline > current && same)
 		{
 			pg_atomic_write_u64(&lease->deadline, deadline);
 			current = deadline;
@@ -197,8 +200,9 @@ lt_keep_longer(LrIndex hold, int64 keep_until)
 /*
  * lt_note_lease --- so long a lease is asked for, and the answer may not be read
  *
- * What is left of it in the store lives as long, whatever lease the session knows.
- * Only the session writes these leases, so it can look at them without the lock.
+ * What is left of it in the store lives as long, whatever lease the session knows:
+ * also that of a scope that it takes back when it has learned of a loss meanwhile.
+ * Only the session writes this, so it can look at it without the lock.
  */
 void
 lt_note_lease(LrIndex hold, int64 lease_ms)
@@ -206,7 +210,7 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(h->hash);
 
-	if (lease_ms <= Max(h->asked_lease_ms, lt_renew_lease_ms(h)))
+	if (lease_ms <= h->asked_lease_ms)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	h->asked_lease_ms = lease_ms;
@@ -241,17 +245,19 @@ lt_set_fence(LrIndex hold, int64 fence, StoreId store)
 }
 
 void
-lt_raise_deadline(LrIndex hold, int64 deadline, uint32 moves)
+lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
+	bool		same;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (moves == h->moves)
+	same = moves == lt_moves(h);
+	if (same)
 		lt_note_place(h, h->store);
 	if (h->state == HOLD_HELD && lt_deadline(hold) > lr_now() &&
-		deadline > lt_deadline(hold) && moves == h->moves)
+		deadline > lt_deadline(hold) && same)
 	{
 		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
 		lt_set_due(hold, h->store, lt_due_of_held(h, deadline), &wakes);
@@ -304,8 +310,13 @@ hold_note_stay(LrIndex hold, int64 from)
 	lt_key_of(hold)->here_kind = lt_holds[hold].kind;
 }
 
+/*
+ * lt_end_release --- see hold.h
+ *
+ * A former master's word says nothing of what the present one has.
+ */
 void
-lt_end_release(LrIndex hold, StoreId store, int receivers)
+lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
@@ -316,7 +327,8 @@ lt_end_release(LrIndex hold, StoreId store, int receivers)
 	Assert(h->state == HOLD_RELEASING);
 	lt_begin_pause(lt_key_of(hold), receivers, pause);
 	hold_note_stay(hold, h->here_from);
-	lt_forget_trace(h, store);
+	if (!lt_is_past(topology))
+		lt_forget_trace(h, store);
 	if (h->traces != 0)
 		lt_leave_to_watchdog(hold, &wakes);
 	else

@@ -16,6 +16,7 @@
 #include "sim.h"
 
 #define SIM_MAX_KEYS	8
+#define SIM_MAX_LOCKS	64
 
 typedef struct SimConfig
 {
@@ -26,9 +27,13 @@ typedef struct SimConfig
 	int			lease_ms;
 	int			connect_timeout_ms;
 	int			command_timeout_ms;
+	int			idle_timeout_ms;
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */
+	int			batch_max;		/* so few locks go into a batch of the watchdog; 0 =
+								 * as many as it likes */
+	bool		slow;			/* messages may take long */
 	int			nredis;			/* nodes of Redis */
 	bool		weak_memory;	/* writes of atomics are seen later */
 

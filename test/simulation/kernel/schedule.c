@@ -114,16 +114,19 @@ draw_config(void)
 	c->max_locks = (int) SIM_PICK(40, 40, 12);
 	c->max_handoffs = (int) SIM_PICK(32, 3, 1, 0);
 	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
-	if (c->shared && sim_chance(300))
+	if (sim_chance(c->shared ? 300 : 150))
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
+	c->idle_timeout_ms = (int) SIM_PICK(0, 300000, 200, 20, 2);
 	c->fallback_after_ms = 500;
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
 	c->nredis = 1;
 	c->weak_memory = sim_draw(2) != 0;
+	if (sim_chance(100))
+		c->batch_max = 1 + sim_draw(3);
 
 	/* Some kinds of statements are left out, others in. */
 	c->mix = UINT64_MAX;
