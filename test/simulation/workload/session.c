@@ -54,7 +54,6 @@ statement_begins(void)
 {
 	MemoryContextReset(statement_context);
 	MemoryContextSwitchTo(statement_context);
-	backend_restricted = false;
 	ledger_statement();
 	began = sim_now();
 	limit = SIM_NEVER;
