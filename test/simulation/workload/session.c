@@ -79,6 +79,7 @@ one_statement(void)
 {
 	const Statement *s;
 
+	sim_draw_begins();
 	statement_begins();
 	if (block == BLOCK_FAILED || block == BLOCK_SUB_FAILED)
 		block_leave_failed();
