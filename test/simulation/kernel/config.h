@@ -30,6 +30,7 @@ typedef struct SimConfig
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */
 	int			nredis;			/* nodes of Redis */
+	int			url;			/* the number of the port in lockredis.url */
 	bool		weak_memory;	/* writes of atomics are seen later */
 
 	/* the workload */
