@@ -196,8 +196,9 @@ lt_keep_longer(LrIndex hold, int64 keep_until)
 /*
  * lt_note_lease --- so long a lease is asked for, and the answer may not be read
  *
- * What is left of it in the store lives as long, whatever lease the session knows.
- * Only the session writes these leases, so it can look at them without the lock.
+ * What is left of it in the store lives as long, whatever lease the session knows:
+ * also that of a scope that it takes back when it has learned of a loss meanwhile.
+ * Only the session writes this, so it can look at it without the lock.
  */
 void
 lt_note_lease(LrIndex hold, int64 lease_ms)
@@ -205,7 +206,7 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(h->hash);
 
-	if (lease_ms <= Max(h->asked_lease_ms, lt_renew_lease_ms(h)))
+	if (lease_ms <= h->asked_lease_ms)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	h->asked_lease_ms = lease_ms;

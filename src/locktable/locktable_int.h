@@ -102,8 +102,8 @@ typedef struct LrHold
 	int64		fence;
 	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
 	int			handed_replicas;	/* and how many have to confirm it */
-	int64		asked_lease_ms; /* the longest that was asked for after the
-								 * grant, answered or not; 0 = none longer */
+	int64		asked_lease_ms; /* the longest that was asked for, answered or
+								 * not */
 	bool		count_unsure;	/* what the store shows of our count may be
 								 * wrong */
 	int64		renewals;

@@ -106,6 +106,9 @@ MemoryContextMemAllocated(MemoryContext context, bool recurse)
 	return size;
 }
 
+/* So much of a new chunk is made unusable; the watchdog has some of a megabyte. */
+#define SPOILED_MAX		((Size) 8192)
+
 static void *
 alloc_filled(MemoryContext context, Size size, int with)
 {
@@ -122,7 +125,8 @@ alloc_filled(MemoryContext context, Size size, int with)
 	chunk->prev = &c->chunks;
 	c->chunks.next->prev = chunk;
 	c->chunks.next = chunk;
-	return memset(chunk + 1, with, size);
+	(void) memset(chunk + 1, with, with == 0 ? size : Min(size, SPOILED_MAX));
+	return chunk + 1;
 }
 
 static void *

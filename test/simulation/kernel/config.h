@@ -16,6 +16,7 @@
 #include "sim.h"
 
 #define SIM_MAX_KEYS	8
+#define SIM_MAX_LOCKS	64
 
 typedef struct SimConfig
 {
@@ -29,6 +30,9 @@ typedef struct SimConfig
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */
+	int			batch_max;		/* so few locks go into a batch of the watchdog; 0 =
+								 * as many as it likes */
+	bool		slow;			/* messages may take long */
 	int			nredis;			/* nodes of Redis */
 	int			url;			/* the number of the port in lockredis.url */
 	bool		weak_memory;	/* writes of atomics are seen later */

@@ -22,10 +22,10 @@
 
 static bool over;
 
-#define KINDS_MAX	32
+static int	aimed;				/* the one that comes when a strategy says so */
+static int64_t hurry;			/* all come so many times as often */
 
-static int	there_are[KINDS_MAX];
-static int	nthere_are;
+bool		faults_are_told;
 
 /* ----------
  * Which, and when
@@ -68,6 +68,21 @@ static const Kind kinds[] = {
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
 
+/* In fallback mode the way there and back is what there is to see. */
+static uint32_t
+permille_of(const Kind *kind)
+{
+	bool		is_outage = kind->fault == fault_silence || kind->fault == fault_redis_restarts;
+	bool		is_untold = kind->fault == fault_key_deleted || kind->fault == fault_clock_set ||
+		kind->fault == fault_message_lost || kind->fault == fault_foreign_force;
+
+	if (faults_are_told && is_untold)
+		return 0;
+	return sim_config.mode == 2 && is_outage ? 700 : kind->permille;
+}
+
+static void come_again(int64_t k);
+
 static void
 strike(void *arg, int64_t k)
 {
@@ -78,7 +93,13 @@ strike(void *arg, int64_t k)
 		return;
 	if (sim_chance(700))
 		kind->fault();
-	sim_at(sim_now() + 1 + sim_draw((uint32_t) kind->interval * 2), strike, NULL, k);
+	come_again(k);
+}
+
+static void
+come_again(int64_t k)
+{
+	sim_at(sim_now() + 1 + sim_draw((uint32_t) (kinds[k].interval * 2 / hurry)), strike, NULL, k);
 }
 
 static void
@@ -92,25 +113,27 @@ strike_once(void *arg, int64_t k)
 void
 faults_strike_now(void)
 {
-	if (nthere_are > 0)
-		sim_at(0, strike_once, NULL, there_are[sim_draw(nthere_are)]);
+	if (permille_of(&kinds[aimed]) > 0)
+		sim_at(0, strike_once, NULL, aimed);
 }
 
 void
 faults_begin(void)
 {
 	over = false;
-	nthere_are = 0;
+	aimed = sim_draw(NKINDS);
+	hurry = SIM_PICK(1, 5, 30);
+	faults_are_told = sim_chance(200);
 	if (sim_chance(500))
+	{
+		sim_config.slow = true;
 		net_set_slow((uint32_t) SIM_PICK(3, 30, 150), sim_draw(5));
+	}
 	if (sim_chance(250))
 		net_set_cut((uint32_t) SIM_PICK(10, 100));
 	for (int k = 0; k < NKINDS; k++)
-		if (sim_chance(kinds[k].permille))
-		{
-			there_are[nthere_are++] = k;
-			sim_at(sim_now() + sim_draw((uint32_t) kinds[k].interval * 2), strike, NULL, k);
-		}
+		if (sim_chance(permille_of(&kinds[k])))
+			come_again(k);
 }
 
 void

@@ -24,6 +24,12 @@ extern void faults_strike_now(void);
 /* All is well from now on; clients elsewhere have gone. */
 extern void faults_end(void);
 
+/*
+ * Others have long leases and give them back soon: who waits has to be told.  Then
+ * no key is lost in ways of which nobody is told.
+ */
+extern bool faults_are_told;
+
 /* ---- faults_redis.c: the network, and the nodes of Redis ---- */
 
 extern void fault_connection_breaks(void);

@@ -195,7 +195,6 @@ static void
 key_allowed(void *arg, int64_t n)
 {
 	redis_deny_name((int) n % REDIS_NODES, name_of(arg, (int) n / REDIS_NODES), false);
-	sim_disturbed(sim_now());
 }
 
 void
@@ -208,7 +207,6 @@ fault_key_denied(void)
 
 	redis_deny_name(node, name_of(of, key), true);
 	sim_at(until, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
-	sim_disturbed(until);
 }
 
 /* ----------
@@ -255,11 +253,14 @@ foreign_takes(bool by_force)
 {
 	int			node = draw_node();
 	int			key = draw_number();
-	int64_t		lease = SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S);
+	int64_t		lease = faults_are_told ? 60 * SIM_S :
+		SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S);
+	int64_t		kept = lease < SIM_S ? lease : SIM_S;
 
 	if (redis_foreign_take(node, name_of(NAME_OF_KEY, key), ELSEWHERE, lease / SIM_MS,
-						   by_force) && !sim_chance(300))
-		sim_at(sim_now() + sim_draw((uint32_t) lease), foreign_gives_back, NULL,
+						   by_force) &&
+		(faults_are_told || !sim_chance(300)))
+		sim_at(sim_now() + sim_draw((uint32_t) kept), foreign_gives_back, NULL,
 			   (int64_t) key * REDIS_NODES + node);
 }
 

@@ -66,12 +66,24 @@ typedef struct Node
 
 static Node nodes[REDIS_NODES];
 static int	present;
+/* What was denied, and when it was allowed again. */
+typedef struct Allowed
+{
+	char		name[REDIS_NAME];
+	int64_t		at;
+} Allowed;
+
+#define MAX_ALLOWED	64
+
+static Allowed allowed[MAX_ALLOWED];
+static int	nallowed;
 static char robbed[MAX_ROBBED][REDIS_OWNER];
 static int	nrobbed;
 
 void
 redis_reset(void)
 {
+	nallowed = 0;
 	for (int i = 0; i < REDIS_NODES; i++)
 	{
 		Node	   *n = &nodes[i];
@@ -622,6 +634,21 @@ mark_denied(int node, const char *name)
 	find(node, key)->was_denied = true;
 }
 
+static void
+note_allowed(const char *name)
+{
+	int			i;
+
+	for (i = 0; i < nallowed; i++)
+		if (strcmp(allowed[i].name, name) == 0)
+			break;
+	if (i == MAX_ALLOWED)
+		return;
+	if (i == nallowed)
+		snprintf(allowed[nallowed++].name, REDIS_NAME, "%s", name);
+	allowed[i].at = sim_now();
+}
+
 void
 redis_deny_name(int node, const char *name, bool deny)
 {
@@ -633,6 +660,8 @@ redis_deny_name(int node, const char *name, bool deny)
 		snprintf(n->denied[n->ndenied++], REDIS_NAME, "%s", name);
 		mark_denied(node, name);
 	}
+	if (!deny)
+		note_allowed(name);
 	for (int i = n->ndenied - 1; !deny && i >= 0; i--)
 		if (strcmp(n->denied[i], name) == 0)
 			memmove(n->denied[i], n->denied[--n->ndenied], REDIS_NAME);
@@ -646,6 +675,19 @@ redis_is_denied(const char *key)
 			if (strstr(nodes[i].denied[j], key) != NULL)
 				return true;
 	return false;
+}
+
+int64_t
+redis_denied_until(const char *key)
+{
+	int64_t		until = 0;
+
+	if (redis_is_denied(key))
+		return INT64_MAX;
+	for (int i = 0; i < nallowed; i++)
+		if (strstr(allowed[i].name, key) != NULL && allowed[i].at > until)
+			until = allowed[i].at;
+	return until;
 }
 
 /* ----------

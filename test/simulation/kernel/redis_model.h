@@ -143,6 +143,9 @@ extern bool redis_was_robbed(const char *owner);
 extern void redis_note_robbed(const char *owner);
 extern bool redis_is_denied(const char *key);
 
+/* When it was denied last; INT64_MAX: it is. */
+extern int64_t redis_denied_until(const char *key);
+
 /* A key whose owner begins with this text and that is not merely kept. */
 extern const char *redis_find_owner(const char *prefix);
 

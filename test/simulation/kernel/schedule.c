@@ -96,7 +96,7 @@ draw_config(void)
 	c->max_locks = (int) SIM_PICK(40, 40, 12);
 	c->max_handoffs = (int) SIM_PICK(32, 3, 1, 0);
 	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
-	if (c->shared && sim_chance(300))
+	if (sim_chance(c->shared ? 300 : 150))
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
@@ -106,6 +106,8 @@ draw_config(void)
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
 	c->nredis = (int) SIM_PICK(1, 1, 2);
 	c->weak_memory = sim_draw(2) != 0;
+	if (sim_chance(100))
+		c->batch_max = 1 + sim_draw(3);
 
 	/* Some kinds of statements are left out, others in. */
 	c->mix = UINT64_MAX;
@@ -151,7 +153,7 @@ calm_down(void *arg, int64_t n)
 }
 
 static void
-run(void)
+set_up(void)
 {
 	draw_config();
 	server_start();
@@ -159,6 +161,12 @@ run(void)
 	/* The same one under another name. */
 	if (sim_config.nredis > 1 && sim_chance(300))
 		net_listen(REDIS_PORT(1), 0);
+}
+
+static void
+run(void)
+{
+	set_up();
 	strategy_draw();
 	faults_begin();
 	sim_at(sim_now() + SIM_PICK(5 * SIM_S, 20 * SIM_S, 60 * SIM_S), calm_down, NULL, 0);
@@ -173,8 +181,8 @@ run(void)
 	check_end();
 }
 
-bool
-schedule_run(bool tracing)
+static void
+reset(bool tracing)
 {
 	arena_reset();
 	durable_reset();
@@ -184,5 +192,31 @@ schedule_run(bool tracing)
 	redis_reset();
 	history_reset();
 	trace_begin(tracing);
+}
+
+bool
+schedule_run(bool tracing)
+{
+	reset(tracing);
 	return scheduler_try(run);
+}
+
+static void (*observe) (void);
+
+static void
+set_up_and_observe(void)
+{
+	set_up();
+	observe();
+}
+
+bool
+schedule_observe(void (*body_of_observer) (void))
+{
+	static const ChoiceLog plainest;
+
+	choices_from_log(&plainest);
+	observe = body_of_observer;
+	reset(false);
+	return scheduler_try(set_up_and_observe);
 }

@@ -24,4 +24,7 @@ extern int	schedule_mode;
 /* By the choices that were set up; false: "failure" says why. */
 extern bool schedule_run(bool tracing);
 
+/* Only shared memory is made, with the plainest settings, and this is called. */
+extern bool schedule_observe(void (*body_of_observer) (void));
+
 #endif							/* SIM_SCHEDULE_H */

@@ -131,6 +131,8 @@ __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 {
 	if (backend_locks_held() == 0)
 		release_was_gone = true;
+	else if (reason == LOST_EXPIRED)
+		check_expiry(name, scope);
 	__real_losses_add(pid, name, len, scope, reason, taken_by);
 }
 

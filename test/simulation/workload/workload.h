@@ -100,4 +100,9 @@ extern void recorder_begin(void);
 /* The number of the history's record of the transaction, -1 = none. */
 extern int	recorder_transaction;
 
+/* ---- watch_check.c ---- */
+
+/* A lease has ended. */
+extern void check_expiry(const char *name, const ScopeHold *scope);
+
 #endif							/* SIM_WORKLOAD_H */

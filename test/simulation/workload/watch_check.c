@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * watch_check.c
+ *	  Does the watchdog do what it can?
+ *
+ * That a lock was lost is no fault by itself, so what is judged is why: one that was
+ * to be renewed, in a store that answered all the time, must not run out; and of
+ * more that is due than fits into a batch those go first whose lease ends first.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/watch_check.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "workload.h"
+
+#include "../../../src/locktable/locktable_int.h"
+#include "../../../src/locktable/watch.h"
+
+#include "../kernel/redis_model.h"
+
+/* A shorter lease may end by a store that is slow or a process that is stopped. */
+#define LEASE_MIN_MS	3000
+
+/* ----------
+ * A lease that need not have ended
+ * ----------
+ */
+
+static int64
+renewed_lease_ms(const ScopeHold *scope)
+{
+	int64		lease_ms = 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (scope[i].count > 0 && scope[i].renewed)
+			lease_ms = Max(lease_ms, scope[i].lease_ms);
+	return lease_ms;
+}
+
+/*
+ * check_expiry --- under the partition lock, before it is told
+ *
+ * For two leases nobody was stopped, nothing failed, and nobody was refused for this
+ * key; for other keys he may have been.
+ */
+void
+check_expiry(const char *name, const ScopeHold *scope)
+{
+	int64		lease_ms = renewed_lease_ms(scope);
+	int64		since = sim_now() - 2 * lease_ms * SIM_MS;
+	const LrHold *h = (const LrHold *) ((const char *) scope - offsetof(LrHold, scope));
+	char		owner[LR_OWNER_MAX];
+
+	if (h < lt_holds || h >= lt_holds + lt_table->max_locks)
+		return;
+	lr_owner_text(h->owner, owner);
+	if (lease_ms < LEASE_MIN_MS || sim_config.slow || sim_config.batch_max != 0 ||
+		sim_quiet_since() > since || redis_denied_until(name) > since ||
+		redis_was_robbed(owner))
+		return;
+	sim_fail("needless loss", "%s, which was to be renewed, has run out", name);
+}
+
+/* ----------
+ * What is collected
+ * ----------
+ */
+
+typedef struct Seen
+{
+	uint64		owner;
+	int64		due;
+	int64		deadline;		/* 0: not to be renewed here */
+} Seen;
+
+static Seen seen[SIM_MAX_LOCKS];
+
+static void
+look(StoreId store)
+{
+	Assert(lt_table->max_locks <= SIM_MAX_LOCKS);
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+		int64		due = (int64) lt_leases[i].due[store].value;
+
+		seen[i].owner = lt_leases[i].owner.value;
+		seen[i].due = due < 0 ? -due : due;
+		seen[i].deadline = h->state == HOLD_HELD && h->store == store && seen[i].owner != 0 ?
+			(int64) lt_leases[i].deadline.value : 0;
+	}
+}
+
+static bool
+is_in(LrIndex hold, const DueItem *items, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (items[i].hold == hold)
+			return true;
+	return false;
+}
+
+/* Was it to be collected, before and after?  Then it was all the time. */
+static bool
+stayed_due(LrIndex i, StoreId store, int64 now)
+{
+	return seen[i].deadline > now && seen[i].due <= now &&
+		lt_leases[i].owner.value == seen[i].owner &&
+		(int64) lt_leases[i].due[store].value == seen[i].due &&
+		(int64) lt_leases[i].deadline.value == seen[i].deadline &&
+		lt_holds[i].state == HOLD_HELD;
+}
+
+static void
+check_choice(StoreId store, int64 now, const DueItem *items, int n)
+{
+	int64		longest = 0;
+
+	for (int i = 0; i < n; i++)
+		longest = Max(longest, seen[items[i].hold].deadline - now);
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (stayed_due(i, store, now) && !is_in(i, items, n) &&
+			(seen[i].deadline - now) * 2 < longest)
+			sim_fail("not the most urgent",
+					 "hold %d has %.3f ms left and waits, one that has %.3f ms is renewed",
+					 i, (seen[i].deadline - now) / 1000.0, longest / 1000.0);
+}
+
+extern int __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
+								 DueItem *items, int max, bool *more);
+extern int __real_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
+								 DueItem *items, int max, bool *more);
+
+/* A batch takes thousands; a schedule in which it takes few shows what then comes. */
+int
+__wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
+					  DueItem *items, int max, bool *more)
+{
+	bool		few = connected && sim_config.batch_max != 0;
+	int			n;
+
+	if (!few)
+		return __real_lt_collect_due(store, now, connected, again, items, max, more);
+	look(store);
+	n = __real_lt_collect_due(store, now, connected, again, items, sim_config.batch_max, more);
+	check_choice(store, now, items, n);
+	return n;
+}
