@@ -89,7 +89,7 @@ src/store/redis/lua_texts.h: $(LUA) script/embed-lua
 bench: test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
 
 test/bench/bare_hiredis: test/bench/bare_hiredis.c test/bench/client.h
-	$(CC) -O2 -Wall -Wextra -pthread -o $@ $< -lhiredis
+	$(CC) -O2 -Wall -Wextra -pthread -o $@ $< -lhiredis -lssl -lcrypto
 
 test/bench/delay_proxy: test/bench/delay_proxy.c
 	$(CC) -O2 -Wall -Wextra -o $@ $<

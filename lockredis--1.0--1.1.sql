@@ -100,7 +100,9 @@ CREATE FUNCTION lockredis_waits(
     OUT wait_seconds double precision,
     OUT held bigint,
     OUT waiting bigint,
-    OUT unreplicated bigint)
+    OUT unreplicated bigint,
+    OUT failovers bigint,
+    OUT idle_closes bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -112,7 +114,8 @@ CREATE OR REPLACE VIEW redis_lock_stats AS
 SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
     s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
     s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
-    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated
+    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated, w.failovers,
+    w.idle_closes
 FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
 COMMENT ON VIEW redis_lock_stats IS
@@ -138,7 +141,9 @@ COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of 
 COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time that waits took in all, in seconds; each counts when it ends, however it ends';
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
+COMMENT ON COLUMN redis_lock_stats.failovers IS 'redis-sentinel://: how often another node was found to be the master';
 COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
+COMMENT ON COLUMN redis_lock_stats.idle_closes IS 'connections of sessions that were closed after lockredis.idle_timeout';
 
 --
 -- redis_lock_status
@@ -153,19 +158,19 @@ SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
     pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds
 FROM lockredis_status() s;
 
-COMMENT ON COLUMN redis_lock_status.node IS 'number of the store, from 1';
-COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (which refuses locks), or table';
+COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, Sentinels, the table';
+COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (which refuses locks), sentinel, or table';
 COMMENT ON COLUMN redis_lock_status.address IS 'host and port or socket; null without pg_monitor';
 COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the watchdog sees it';
 COMMENT ON COLUMN redis_lock_status.round_trip IS 'of a request and its answer, as last measured; null: not yet';
 COMMENT ON COLUMN redis_lock_status.version IS 'of Redis; of a table, of PostgreSQL';
-COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is';
+COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is; null of a Sentinel';
 COMMENT ON COLUMN redis_lock_status.maxmemory_policy IS 'maxmemory-policy of Redis; anything but noeviction can throw locks away';
 COMMENT ON COLUMN redis_lock_status.last_error IS 'last failure with this lockredis.url, of the watchdog or of a session, also when it is over';
 COMMENT ON COLUMN redis_lock_status.last_error_at IS 'when that was';
-COMMENT ON COLUMN redis_lock_status.in_use IS 'do new locks go there?';
+COMMENT ON COLUMN redis_lock_status.in_use IS 'do new locks go there?  Of a master that the Sentinels name: is it known for sure?';
 COMMENT ON COLUMN redis_lock_status.since IS 'fallback mode: when in_use changed last';
-COMMENT ON COLUMN redis_lock_status.reason IS 'fallback mode: why in_use changed last';
+COMMENT ON COLUMN redis_lock_status.reason IS 'fallback mode: why in_use changed last; redis-sentinel://: why no master is in use';
 COMMENT ON COLUMN redis_lock_status.up IS 'is state up?';
 COMMENT ON COLUMN redis_lock_status.round_trip_seconds IS 'round_trip in seconds';
 COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in seconds';

@@ -35,6 +35,7 @@
 #include "store/node.h"
 #include "store/silence.h"
 #include "store/stores.h"
+#include "store/topology.h"
 #include "store/table/table_worker.h"
 #include "watchdog/fallback.h"
 #include "watchdog/watchdog.h"
@@ -73,6 +74,7 @@ static const struct
 	{stats_shmem_size, stats_shmem_init},
 	{node_shmem_size, node_shmem_init},
 	{addresses_shmem_size, addresses_shmem_init},
+	{topology_shmem_size, topology_shmem_init},
 	{current_shmem_size, current_shmem_init},
 	{silence_shmem_size, silence_shmem_init},
 	{stores_shmem_size, stores_shmem_init}

@@ -52,12 +52,15 @@ char	   *lr_database = NULL;
 bool		lr_table_synchronous_commit = false;
 char	   *lr_url = NULL;
 char	   *lr_password_file = NULL;
+char	   *lr_sentinel_user = NULL;
+char	   *lr_sentinel_password_file = NULL;
 char	   *lr_tls_ca_file = NULL;
 char	   *lr_tls_cert_file = NULL;
 char	   *lr_tls_key_file = NULL;
 char	   *lr_tls_server_name = NULL;
 int			lr_connect_timeout = 2000;
 int			lr_command_timeout = 3000;
+int			lr_idle_timeout = 300000;
 char	   *lr_key_prefix = NULL;
 int			lr_lease = 30000;
 bool		lr_session_locks = true;
@@ -248,6 +251,31 @@ check_tls_server_name(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+static void
+assign_sentinel_user(const char *newval, void *extra)
+{
+	static uint64 assigned = 0;
+
+	way_assigned(newval, &assigned);
+}
+
+static void
+assign_sentinel_password_file(const char *newval, void *extra)
+{
+	static uint64 assigned = 0;
+
+	way_assigned(newval, &assigned);
+}
+
+static bool
+check_sentinel_user(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) < LR_USER_MAX)
+		return true;
+	GUC_check_errdetail("It may have at most %d bytes.", LR_USER_MAX - 1);
+	return false;
+}
+
 /* The length in UTF-8 is checked when a name is made. */
 static bool
 check_key_prefix(char **newval, void **extra, GucSource source)
@@ -290,6 +318,24 @@ define_place_settings(void)
 							   PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY,
 							   NULL, assign_password_file, NULL);
+
+	DefineCustomStringVariable("lockredis.sentinel_user",
+							   "Name that the Sentinels know this server by.",
+							   "An empty string stands for their default user.",
+							   &lr_sentinel_user,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   check_sentinel_user, assign_sentinel_user, NULL);
+
+	DefineCustomStringVariable("lockredis.sentinel_password_file",
+							   "File with the password of the Sentinels.",
+							   "As lockredis.password_file; an empty string: they want none.",
+							   &lr_sentinel_password_file,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   NULL, assign_sentinel_password_file, NULL);
 
 	DefineCustomStringVariable("lockredis.database",
 							   "Database with the table that keeps the locks in table mode.",
@@ -382,6 +428,15 @@ define_server_settings(void)
 							"Together with connect_timeout it bounds a whole call, reconnect and repeat included.",
 							&lr_command_timeout,
 							3000, 10, 600000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.idle_timeout",
+							"After what time an unused connection of a session is closed.",
+							"The next request makes another one; 0: never.",
+							&lr_idle_timeout,
+							300000, 0, 24 * 60 * 60 * 1000,
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
@@ -501,6 +556,12 @@ StoreId
 lr_first_store(void)
 {
 	return lr_mode == MODE_TABLE ? STORE_TABLE : STORE_REDIS;
+}
+
+bool
+lr_follows_master(void)
+{
+	return lr_mode != MODE_TABLE && redis_url_is_followed(lr_redis_url);
 }
 
 bool

@@ -31,6 +31,8 @@ extern char *lr_database;
 extern bool lr_table_synchronous_commit;
 extern char *lr_url;
 extern char *lr_password_file;
+extern char *lr_sentinel_user;
+extern char *lr_sentinel_password_file;
 extern char *lr_tls_ca_file;
 extern char *lr_tls_cert_file;
 extern char *lr_tls_key_file;
@@ -38,6 +40,7 @@ extern char *lr_tls_server_name;
 extern int	lr_max_handoffs;
 extern int	lr_connect_timeout;	/* ms */
 extern int	lr_command_timeout; /* ms */
+extern int	lr_idle_timeout;	/* ms; 0 = never */
 extern char *lr_key_prefix;
 extern int	lr_lease;			/* ms */
 extern bool lr_session_locks;
@@ -72,6 +75,9 @@ extern StoreId lr_first_store(void);
 
 /* Is there another one that takes its place when it does not? */
 extern bool lr_has_fallback(void);
+
+/* Do others (Sentinels) say which node it is? */
+extern bool lr_follows_master(void);
 
 extern void lr_define_settings(void);
 

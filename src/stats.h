@@ -41,6 +41,8 @@ typedef enum LrStat
 	STAT_MOVES,					/* fallback: held locks that went with it */
 	STAT_WAITED,				/* microseconds of waits that have ended */
 	STAT_UNREPLICATED,			/* leases that too few replicas confirmed */
+	STAT_FAILOVERS,				/* another node was found to be the master */
+	STAT_IDLE_CLOSES,			/* connections that nobody used for long */
 	STAT_COUNT
 } LrStat;
 

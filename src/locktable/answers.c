@@ -46,7 +46,8 @@ answer_raise_deadline(LrIndex hold, int64 deadline)
 /*
  * answer_note_renewal --- of a lock that is held where it was asked for
  *
- * A given lease is not renewed, but asked about when lockredis.url has changed.
+ * A given lease is not renewed, but asked about when lockredis.url has changed or
+ * another node is the master.
  */
 static void
 answer_note_renewal(LrIndex hold, int64 deadline, WakeList *wakes)
@@ -54,7 +55,7 @@ answer_note_renewal(LrIndex hold, int64 deadline, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 
 	lt_note_place(h, h->store);
-	if (!answer_raise_deadline(hold, deadline))
+	if (!answer_raise_deadline(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
 	{
 		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
 		return;
@@ -71,7 +72,7 @@ answer_note_renewal(LrIndex hold, int64 deadline, WakeList *wakes)
  * time when it runs.
  */
 void
-lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline)
+lt_renewed(LrIndex hold, uint64 owner, uint64 moves, int64 deadline)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_owned(hold, owner);
@@ -79,12 +80,12 @@ lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline)
 
 	if (lock == NULL)
 		return;
-	if (h->moves == moves && h->state == HOLD_HANDED)
+	if (lt_moves(h) == moves && h->state == HOLD_HANDED)
 	{
 		lt_note_place(h, h->store);
 		(void) answer_raise_deadline(hold, deadline);
 	}
-	else if (h->moves == moves && h->state == HOLD_HELD)
+	else if (lt_moves(h) == moves && h->state == HOLD_HELD)
 		answer_note_renewal(hold, deadline, &wakes);
 	lt_unlock(lock, &wakes);
 }
@@ -208,7 +209,7 @@ answer_may_move(const DueItem *item)
 	const LrHold *h = &lt_holds[item->hold];
 
 	return (h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
-		h->moves == item->moves;
+		lt_moves(h) == item->moves;
 }
 
 /*

@@ -138,6 +138,19 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 }
 
 /*
+ * due_promised_ms --- for so long the former master has said that it has the lock
+ *
+ * What the present one has of it may be older.
+ */
+static int64
+due_promised_ms(LrIndex hold, int64 now)
+{
+	int64		until = Max(lt_deadline(hold), lt_holds[hold].keep_until);
+
+	return until > now ? lr_ms_up(until - now) : 0;
+}
+
+/*
  * due_fill_item --- what is to be done, and what it takes; partition lock held
  *
  * A move asks for all that the hold believes to have: a lease that was given,
@@ -152,7 +165,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->hold = hold;
 	item->kind = h->kind;
 	item->owner = h->owner;
-	item->moves = h->moves;
+	item->moves = lt_moves(h);
 	item->count = lr_shown_count(h->kind, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
@@ -164,6 +177,8 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 		item->lease_ms = 1;
 		item->min_replicas = 0;
 	}
+	if (item->action == DUE_RENEW && lt_is_of_old_master(h, store))
+		item->lease_ms = Max(item->lease_ms, due_promised_ms(hold, now));
 	item->keep_ms = h->keep_until > now ?
 		lr_ms_up(h->keep_until - now) : 0;
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
@@ -203,7 +218,7 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 		pg_atomic_read_u64(&lt_leases[hold].owner) == owner &&
 		due_is_due(hold, store, now))
 	{
-		int64		not_after = h->not_after[store];
+		int64		not_after = lt_pending_create(h, store);
 
 		lt_take_due(hold, store);
 		item->action = due_decide(hold, store, now, connected, again, &wakes);

@@ -191,12 +191,13 @@ lt_is_left_in(const LrHold *h, StoreId store)
 }
 
 /*
- * lt_is_to_be_asked --- lockredis.url has changed: is it at the new place?
+ * lt_is_to_be_asked --- lockredis.url has changed, or another node is the master:
+ * is it there?
  */
 bool
 lt_is_to_be_asked(const LrHold *h)
 {
-	return lt_is_at_old_place(h, h->store);
+	return lt_is_at_old_place(h, h->store) || lt_is_of_old_master(h, h->store);
 }
 
 /*

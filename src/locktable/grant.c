@@ -43,6 +43,26 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
 }
 
 /*
+ * grant_is_stale --- does the master that gave it not count any more?
+ *
+ * Whoever finds another master first makes that known and then looks at what is
+ * held.  So the lock is made known first, and then is looked who is the master:
+ * either we see that, or the lock is seen and the new master is asked about it.
+ */
+static bool
+grant_is_stale(LrLease *lease, uint64 owner, uint32 topology)
+{
+	if (topology == 0)
+		return false;
+	pg_atomic_write_u64(&lease->owner, owner);
+	pg_memory_barrier();
+	if (!lt_is_past(topology))
+		return false;
+	pg_atomic_write_u64(&lease->owner, 0);
+	return true;
+}
+
+/*
  * lt_grant --- the store gave us the lock
  *
  * A store that excludes this server only may have done so just when the other one
@@ -54,8 +74,8 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
  * owner), and the other one's next renewal finds out.
  */
 GrantResult
-lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
-		 const LockTerms *terms, int64 fence)
+lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
+		 int64 deadline, const LockTerms *terms, int64 fence)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
@@ -72,13 +92,15 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, int64 deadline,
 	else if (lt_conflicting_hold(&lt_keys[h->key], LrMyProcNumber, h->kind, now,
 								 &wakes) != LR_NONE)
 		result = GRANT_CONFLICT;
+	else if (grant_is_stale(lease, owner, topology))
+		result = GRANT_STALE;
 	else
 	{
 		if (lt_leave_queue(LrMyProcNumber))
 			lt_nudge_beside(&lt_keys[h->key], h->kind, &wakes);
 		lt_keys[h->key].handoffs = 0;
 		lt_judge_pause(&lt_keys[h->key], true);
-		lt_first_trace(h, store, owner);
+		lt_first_trace(h, store, owner, topology);
 		h->state = HOLD_HELD;
 		h->here_from = lt_here_since(store, now);
 		h->fence = fence;

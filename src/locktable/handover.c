@@ -175,6 +175,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	min_replicas = lt_min_replicas(h);
 	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
 		h->keep_until > now || lt_is_at_any_old_place(h) ||
+		lt_is_of_old_master(h, h->store) ||
 		!handover_fits(h->kind, lease_ms, min_replicas, left,
 					   lt_wait_of(key->queue_head)))
 		return false;
@@ -196,8 +197,8 @@ handover_pass_on(LrIndex hold, WakeList *wakes)
 /*
  * lt_accept --- the session that was handed a lock runs
  *
- * False: too little is left of its lease by now, and the session is the head
- * again.
+ * False: too little is left of its lease by now, or the present master has not
+ * been asked about it, and the session is the head again.
  */
 bool
 lt_accept(LrIndex *hold, WakeList *wakes)
@@ -208,7 +209,8 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	int64		deadline = lt_deadline(handed);
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
-	if (!handover_enough_left(h->handed_lease_ms, deadline - lr_now()))
+	if (!handover_enough_left(h->handed_lease_ms, deadline - lr_now()) ||
+		lt_is_of_old_master(h, h->store))
 	{
 		lt_back_to_queue(LrMyProcNumber, true);
 		lt_make_orphan(handed, wakes);

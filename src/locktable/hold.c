@@ -52,8 +52,9 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->kind = h->kind;
 	view->deadline = lt_deadline(hold);
 	view->store = h->store;
-	view->moves = h->moves;
+	view->moves = lt_moves(h);
 	view->place = h->place;
+	view->of_old_master = lt_is_of_old_master(h, h->store);
 	view->owner = h->owner;
 	view->fence = h->fence;
 	view->guard = GUARD_OFF;
@@ -103,21 +104,21 @@ lt_look(LrIndex hold, HoldView *view)
 }
 
 void
-lt_place(LrIndex hold, StoreId *store, uint32 *moves)
+lt_place(LrIndex hold, StoreId *store, uint64 *moves)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 
 	LWLockAcquire(lock, LW_SHARED);
 	*store = lt_holds[hold].store;
-	*moves = lt_holds[hold].moves;
+	*moves = lt_moves(&lt_holds[hold]);
 	LWLockRelease(lock);
 }
 
 bool
-lt_has_moved(LrIndex hold, uint32 moves)
+lt_has_moved(LrIndex hold, uint64 moves)
 {
 	StoreId		store;
-	uint32		present;
+	uint64		present;
 
 	lt_place(hold, &store, &present);
 	return present != moves;
@@ -145,13 +146,14 @@ lt_store_of_key(const LrName *name)
 
 bool
 lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-			 int64 deadline, uint32 moves)
+			 int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		second = h->scope[scope].count == 0 && part->count > 0;
+	bool		same;
 	int			rows;
 
 	/* Only we write the scopes, so they can be looked at without the lock. */
@@ -162,14 +164,15 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
 	lt_free_rows(rows - lt_hold_rows(h));
-	if (deadline != 0 && moves == h->moves)
+	same = moves == lt_moves(h);
+	if (deadline != 0 && same)
 		lt_note_place(h, h->store);
 	if (h->state == HOLD_HELD)
 	{
 		int64		now = lr_now();
 		int64		current = lt_deadline(hold);
 
-		if (current > now && deadline > current && moves == h->moves)
+		if (current > now && deadline > current && same)
 		{
 			pg_atomic_write_u64(&lease->deadline, deadline);
 			current = deadline;
@@ -240,17 +243,19 @@ lt_set_fence(LrIndex hold, int64 fence)
 }
 
 void
-lt_raise_deadline(LrIndex hold, int64 deadline, uint32 moves)
+lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	WakeList	wakes = WAKE_NOBODY;
+	bool		same;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (moves == h->moves)
+	same = moves == lt_moves(h);
+	if (same)
 		lt_note_place(h, h->store);
 	if (h->state == HOLD_HELD && lt_deadline(hold) > lr_now() &&
-		deadline > lt_deadline(hold) && moves == h->moves)
+		deadline > lt_deadline(hold) && same)
 	{
 		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
 		lt_set_due(hold, h->store, lt_due_of_held(h, deadline), &wakes);
@@ -303,8 +308,13 @@ hold_note_stay(LrIndex hold, int64 from)
 	lt_key_of(hold)->here_kind = lt_holds[hold].kind;
 }
 
+/*
+ * lt_end_release --- see hold.h
+ *
+ * A former master's word says nothing of what the present one has.
+ */
 void
-lt_end_release(LrIndex hold, StoreId store, int receivers)
+lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
@@ -315,7 +325,8 @@ lt_end_release(LrIndex hold, StoreId store, int receivers)
 	Assert(h->state == HOLD_RELEASING);
 	lt_begin_pause(lt_key_of(hold), receivers, pause);
 	hold_note_stay(hold, h->here_from);
-	lt_forget_trace(h, store);
+	if (!lt_is_past(topology))
+		lt_forget_trace(h, store);
 	if (h->traces != 0)
 		lt_leave_to_watchdog(hold, &wakes);
 	else

@@ -29,8 +29,9 @@ typedef struct HoldView
 	int64		deadline;
 	KindId		kind;
 	StoreId		store;
-	uint32		moves;
+	uint64		moves;
 	uint32		place;
+	bool		of_old_master;	/* the present one has not been asked yet */
 	uint64		owner;
 	int64		fence;
 	CommitGuard guard;			/* the strictest of both scopes */
@@ -45,8 +46,8 @@ extern const char *lt_hold_name(LrIndex hold);
 extern int64 lt_lease_end(LrIndex hold);
 
 /* Where it is, and whether it is still there. */
-extern void lt_place(LrIndex hold, StoreId *store, uint32 *moves);
-extern bool lt_has_moved(LrIndex hold, uint32 moves);
+extern void lt_place(LrIndex hold, StoreId *store, uint64 *moves);
+extern bool lt_has_moved(LrIndex hold, uint64 moves);
 
 /* The store of whichever session of this server has the key. */
 extern StoreId lt_store_of_key(const LrName *name);
@@ -60,7 +61,7 @@ extern void lt_look(LrIndex hold, HoldView *view);
  * when there is no free row for a second scope (nothing is changed then).
  */
 extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-						 int64 deadline, uint32 moves);
+						 int64 deadline, uint64 moves);
 
 /* Taken again: the later of both times until which it stays locked counts. */
 extern void lt_keep_longer(LrIndex hold, int64 keep_until);
@@ -77,7 +78,7 @@ extern void lt_set_fence(LrIndex hold, int64 fence);
 /* ---- the commit ---- */
 
 /* The store confirmed the lease. */
-extern void lt_raise_deadline(LrIndex hold, int64 deadline, uint32 moves);
+extern void lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves);
 
 /* Past pre-commit (or not any more): given leases are renewed too. */
 extern void lt_set_committing(LrIndex hold, bool committing);
@@ -111,7 +112,8 @@ typedef enum ReleaseStart
 extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
 
 /* The store has answered; so many others were told. */
-extern void lt_end_release(LrIndex hold, StoreId store, int receivers);
+extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
+						   int receivers);
 
 /*
  * RELEASING, and no answer: the watchdog goes on.  "sent_at": of the request;

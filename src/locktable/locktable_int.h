@@ -24,6 +24,8 @@
 
 #include "instance.h"
 #include "locktable/locktable.h"
+#include "store/stores.h"
+#include "store/topology.h"
 
 #define LT_PARTITIONS		64
 #define DUE_BLOCK			64
@@ -89,9 +91,10 @@ typedef struct LrHold
 	bool		committing;		/* its transaction is past pre-commit: renewed
 								 * even if its lease was given */
 	StoreId		store;			/* whose word the deadline is */
-	uint32		moves;			/* raised whenever that changes */
+	uint32		moves;			/* raised whenever that changes; see lt_moves */
 	uint32		traces;			/* STORE_BITs: where our owner may be */
-	uint32		place;			/* lr_place of what Redis has of it */
+	uint32		place;			/* lr_place of what Redis has of it, */
+	uint32		topology;		/* and the epoch of the master that said so */
 	int64		here_from;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
@@ -212,6 +215,17 @@ lt_key_of(LrIndex hold)
 	return &lt_keys[lt_holds[hold].key];
 }
 
+/*
+ * Changes with the store that a hold is in, and with that store's master: what was
+ * said before that says nothing any more.
+ */
+static inline uint64
+lt_moves(const LrHold *h)
+{
+	return ((uint64) h->moves << 32) |
+		(lr_store_can(h->store, STORE_HAS_PLACE) ? topology_epoch() : 0);
+}
+
 static inline int64
 lt_read_time(pg_atomic_uint64 *t)
 {
@@ -267,8 +281,12 @@ extern int	lt_hold_rows(const LrHold *hold);
 /* traces.c: what is where; partition lock held. */
 extern bool lt_is_at_old_place(const LrHold *h, StoreId store);
 extern bool lt_is_at_any_old_place(const LrHold *h);
+extern bool lt_is_past(uint32 topology);
+extern bool lt_is_of_old_master(const LrHold *h, StoreId store);
+extern int64 lt_pending_create(const LrHold *h, StoreId store);
 extern void lt_note_place(LrHold *h, StoreId store);
-extern void lt_first_trace(LrHold *h, StoreId store, uint64 owner);
+extern void lt_first_trace(LrHold *h, StoreId store, uint64 owner,
+						   uint32 topology);
 extern void lt_trace_of_move(LrHold *h, StoreId store);
 extern void lt_forget_trace(LrHold *h, StoreId store);
 extern int64 lt_here_since(StoreId store, int64 when);

@@ -255,13 +255,13 @@ lt_drop_lost(LrIndex hold)
  * What is handed over nobody has lost: its next session has not seen it yet.
  */
 bool
-lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
+lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
 		LostReason reason, const char *taken_by)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_owned(hold, owner);
 	WakeList	wakes = WAKE_NOBODY;
-	bool		same = lock != NULL && h->moves == moves;
+	bool		same = lock != NULL && lt_moves(h) == moves;
 	bool		held = same && h->state == HOLD_HELD;
 
 	if (held)

@@ -21,7 +21,7 @@
  * A store said that the owner is gone.  Only if the hold is still held by that
  * owner and has not been moved since.  True if it was.
  */
-extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint32 moves,
+extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
 					LostReason reason, const char *taken_by);
 
 /*

@@ -21,6 +21,7 @@
 #include "locktable/locktable_int.h"
 #include "settings.h"
 #include "store/stores.h"
+#include "store/topology.h"
 
 /*
  * lt_is_at_old_place --- may it be where the settings pointed that store before?
@@ -30,6 +31,37 @@ lt_is_at_old_place(const LrHold *h, StoreId store)
 {
 	return (h->traces & STORE_BIT(store)) != 0 && h->place != lr_place &&
 		lr_store_can(store, STORE_HAS_PLACE);
+}
+
+/*
+ * lt_is_past --- was that the epoch of a former master?  0 is none.
+ */
+bool
+lt_is_past(uint32 topology)
+{
+	return topology != 0 && topology != topology_epoch();
+}
+
+/*
+ * lt_is_of_old_master --- was what the store has of it said by a former master?
+ *
+ * What went there and is not here died with it, or will when it becomes a replica.
+ */
+bool
+lt_is_of_old_master(const LrHold *h, StoreId store)
+{
+	return (h->traces & STORE_BIT(store)) != 0 && h->topology != topology_epoch() &&
+		lr_store_can(store, STORE_HAS_PLACE);
+}
+
+/*
+ * lt_pending_create --- by the store's clock: until when may a create that was not
+ * answered still run there?  0: none can.
+ */
+int64
+lt_pending_create(const LrHold *h, StoreId store)
+{
+	return lt_is_of_old_master(h, store) ? 0 : h->not_after[store];
 }
 
 bool
@@ -48,20 +80,25 @@ lt_is_at_any_old_place(const LrHold *h)
 void
 lt_note_place(LrHold *h, StoreId store)
 {
-	if (lr_store_can(store, STORE_HAS_PLACE))
-		h->place = lr_place;
+	if (!lr_store_can(store, STORE_HAS_PLACE))
+		return;
+	h->place = lr_place;
+	h->topology = topology_epoch();
 }
 
 /*
  * lt_first_trace --- a create of that owner has run there, or may yet
+ *
+ * "topology" is that of the master which was asked, 0 where none is looked for.
  */
 void
-lt_first_trace(LrHold *h, StoreId store, uint64 owner)
+lt_first_trace(LrHold *h, StoreId store, uint64 owner, uint32 topology)
 {
 	h->owner = owner;
 	h->store = store;
 	h->traces = STORE_BIT(store);
 	h->place = lr_place;
+	h->topology = topology != 0 ? topology : topology_epoch();
 }
 
 /*

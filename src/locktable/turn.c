@@ -106,9 +106,10 @@ lt_give_up(LrIndex hold)
  * turn_note_unanswered --- a create of that owner may have run, or may yet
  */
 static void
-turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
+turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, uint32 topology,
+					 int64 not_after)
 {
-	lt_first_trace(h, store, owner);
+	lt_first_trace(h, store, owner, topology);
 	h->not_after[store] = not_after;
 }
 
@@ -118,21 +119,23 @@ turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, int64 not_after)
  * From here on the hold is the watchdog's.  It counts as a foreign holder.
  */
 void
-lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, int64 not_after)
+lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
+				  int64 not_after)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(h->hash);
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	turn_note_unanswered(h, store, owner, not_after);
+	turn_note_unanswered(h, store, owner, topology, not_after);
 	turn_give_up(&wakes);
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
 bool
-lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
+lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
+				int64 not_after)
 {
 	LrHold	   *h = &lt_holds[*hold];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
@@ -147,7 +150,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, int64 not_after)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
 	w->hold = fresh;
-	turn_note_unanswered(h, store, owner, not_after);
+	turn_note_unanswered(h, store, owner, topology, not_after);
 	lt_make_orphan(*hold, &wakes);
 	w->woken_at = 0;			/* that was our own doing */
 	lt_unlock(lock, &wakes);

@@ -56,14 +56,14 @@ extern bool lt_want_subscription(LrIndex hold);
 /* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
 extern void lt_give_up(LrIndex hold);
 extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
-							  int64 not_after);
+							  uint32 topology, int64 not_after);
 
 /*
  * Leave a request without a reply behind, but keep the place in the queue, with
  * another hold.  False: there is no room for one.
  */
 extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
-							int64 not_after);
+							uint32 topology, int64 not_after);
 
 /*
  * Held since TURN_HANDED, but the acquire failed after all; or the store says
@@ -85,14 +85,18 @@ typedef enum GrantResult
 {
 	GRANTED,
 	GRANT_TOO_LATE,				/* the lease has ended before the reply came */
-	GRANT_STALE,				/* locks are no longer taken in that store */
+	GRANT_STALE,				/* locks are no longer taken in that store, or from
+								 * that master */
 	GRANT_CONFLICT				/* another session of this server has it */
 } GrantResult;
 
-/* The store gave us the lock: leave the queue, hold it until the deadline. */
+/*
+ * The store gave us the lock: leave the queue, hold it until the deadline.
+ * "topology" is the epoch of the master that did, 0 where none is looked for.
+ */
 extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
-							int64 deadline, const LockTerms *terms,
-							int64 fence);
+							uint32 topology, int64 deadline,
+							const LockTerms *terms, int64 fence);
 
 /*
  * Has this server had the key when Redis fell silent, or since?  Then nobody

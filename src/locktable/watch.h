@@ -29,7 +29,7 @@ typedef struct DueItem
 	DueAction	action;
 	KindId		kind;
 	uint64		owner;
-	uint32		moves;
+	uint64		moves;
 	int			count;			/* move: the hold count that the store shows */
 	bool		at_old_place;	/* give back: something may be there, too */
 	int64		lease_ms;
@@ -64,7 +64,7 @@ extern int	lt_row_count(void);
 
 /* ---- results of what was collected from a store ---- */
 
-extern void lt_renewed(LrIndex hold, uint64 owner, uint32 moves, int64 deadline);
+extern void lt_renewed(LrIndex hold, uint64 owner, uint64 moves, int64 deadline);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 

@@ -19,6 +19,7 @@
 #include "locktable/losses.h"
 #include "report.h"
 #include "session/ask.h"
+#include "session/idle.h"
 #include "settings.h"
 #include "store/current.h"
 #include "store/stores.h"
@@ -32,7 +33,10 @@ ask_open(void)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] == NULL && lr_has_store(i))
+		{
 			store_handle[i] = lr_store(i)->open("session");
+			idle_open(lr_store(i), store_handle[i]);
+		}
 	failed_store = current_store();
 	is_open = true;
 }
@@ -103,6 +107,7 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
 	store->start(handle, ops, nops, deadline);
 	while (!store->step(handle, how))
 		;
+	idle_mind();
 	for (int i = 0; i < nops; i++)
 		if (ask_has_failed(&ops[i]))
 			failed_store = id;

@@ -23,6 +23,7 @@
 #include "session/held.h"
 #include "session/track.h"
 #include "stats.h"
+#include "store/topology.h"
 
 /*
  * guard_lease_ms --- the longest lease that a scope still wants
@@ -60,12 +61,17 @@ guard_refuse_unlocked_loss(void)
 	report_commit_refused(name, view, LOSS_UNLOCKED);
 }
 
+/* topology_epoch() at the last walk that left nothing to ask a new master. */
+static uint32 guard_topology = 0;
+
 /* What a walk over the holds is for. */
 typedef struct GuardWalk
 {
 	bool		has_xid;
 	bool		verified;		/* the store has been asked of all that want it */
 	bool		failed;			/* and did not answer for one */
+	bool		left;			/* one was not asked about that a former master
+								 * has vouched for */
 	int64		now;
 	int64		floor;			/* earliest deadline that was seen */
 	HeldEntry  *lost;			/* one that was found lost, to be told */
@@ -95,7 +101,7 @@ guard_note_lost(GuardWalk *walk, HeldEntry *entry, const HoldView *view)
 static bool
 guard_must_ask(const GuardWalk *walk, const HoldView *view)
 {
-	if (view->guard == GUARD_VERIFY && !walk->verified)
+	if ((view->guard == GUARD_VERIFY || view->of_old_master) && !walk->verified)
 		return true;
 	return view->deadline - walk->now <=
 		lr_commit_margin(guard_lease_ms(view) * LR_US_PER_MS);
@@ -116,7 +122,10 @@ guard_look_at(HeldEntry *entry, void *arg)
 		walk->floor = Min(walk->floor, view.deadline);
 	if (view.guard == GUARD_OFF ||
 		(view.scope[SCOPE_XACT].count == 0 && !walk->has_xid))
+	{
+		walk->left = walk->left || view.of_old_master;
 		return;
+	}
 	if (view.state == HOLD_LOST)
 	{
 		guard_note_lost(walk, entry, &view);
@@ -152,7 +161,8 @@ guard_apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
 	{
 		walk->failed = true;
 		lt_look(hold, &view);
-		if (view.state == HOLD_HELD && view.guard == GUARD_VERIFY)
+		if (view.state == HOLD_HELD &&
+			(view.guard == GUARD_VERIFY || view.of_old_master))
 			ask_report_failure(ERROR, op->outcome);
 	}
 }
@@ -205,6 +215,7 @@ static void
 guard_walk_holds(bool has_xid)
 {
 	GuardWalk	walk = {.has_xid = has_xid};
+	uint32		topology = topology_epoch();
 	int			n = 0;
 
 	held_walk(guard_count_entry, &n);
@@ -215,6 +226,7 @@ guard_walk_holds(bool has_xid)
 		walk.now = lr_now();
 		walk.floor = LR_NEVER;
 		walk.lost = NULL;
+		walk.left = false;
 		walk.n = 0;
 		held_walk(guard_look_at, &walk);
 		if (walk.lost != NULL)
@@ -226,6 +238,8 @@ guard_walk_holds(bool has_xid)
 		guard_ask_store(&walk);
 	}
 	held_deadline_floor = walk.floor;
+	if (!walk.left)
+		guard_topology = topology;
 	pfree(walk.ops);
 	pfree(walk.entries);
 }
@@ -233,8 +247,8 @@ guard_walk_holds(bool has_xid)
 /*
  * guard_check_holds --- refuse if a lock of this transaction was lost
  *
- * Usually told by three numbers: nothing lost, nothing to verify, and no
- * deadline near.
+ * Usually told by four numbers: nothing lost, nothing to verify, no deadline near,
+ * and the same master as at the last walk.
  */
 void
 guard_check_holds(bool has_xid)
@@ -242,6 +256,7 @@ guard_check_holds(bool has_xid)
 	if (held_count() == 0 || (track_nholds() == 0 && !has_xid))
 		return;
 	if (held_nverified > 0 || lt_lost_count() > 0 ||
-		held_deadline_floor - lr_now() <= LR_MARGIN_MAX)
+		held_deadline_floor - lr_now() <= LR_MARGIN_MAX ||
+		guard_topology != topology_epoch())
 		guard_walk_holds(has_xid);
 }

@@ -257,12 +257,12 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	{
 		case STORE_OK:
 			tally->released++;
-			lt_end_release(item->hold, op->store, op->receivers);
+			lt_end_release(item->hold, op->store, op->topology, op->receivers);
 			break;
 		case STORE_GONE:
 		case STORE_WRONG_TYPE:
 			release_note_gone(tally, op, item);
-			lt_end_release(item->hold, op->store, 0);
+			lt_end_release(item->hold, op->store, op->topology, 0);
 			break;
 		default:
 			tally->unanswered++;

@@ -112,7 +112,8 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 /*
  * session_lease_is_short --- must a re-entry lengthen the lease?
  *
- * One that is renewed may be as short as the watchdog lets it become.
+ * One that is renewed may be as short as the watchdog lets it become.  That the
+ * former master had it does not count.
  */
 static bool
 session_lease_is_short(const HoldView *view, const AcquireRequest *request)
@@ -121,7 +122,7 @@ session_lease_is_short(const HoldView *view, const AcquireRequest *request)
 
 	if (request->terms.renewed)
 		want = lr_left_at_renewal(want);
-	return view->deadline - lr_now() < want;
+	return view->of_old_master || view->deadline - lr_now() < want;
 }
 
 /*

@@ -30,6 +30,7 @@
 #include "session/ask.h"
 #include "session/guard.h"
 #include "session/held.h"
+#include "session/idle.h"
 #include "session/release.h"
 #include "session/track.h"
 #include "session/transaction.h"
@@ -300,6 +301,8 @@ xact_before_commit_prepared(void)
 
 /*
  * xact_callback --- before a commit, where it can still be refused
+ *
+ * What was raised has ended all time-outs.
  */
 static void
 xact_callback(XactEvent event, void *arg)
@@ -315,6 +318,10 @@ xact_callback(XactEvent event, void *arg)
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
 			xact_guard_commit();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+			idle_mind();
 			break;
 		default:
 			break;

@@ -33,6 +33,7 @@
 #include "report.h"
 #include "session/ask.h"
 #include "session/held.h"
+#include "session/idle.h"
 #include "session/long_wait.h"
 #include "session/waiting.h"
 #include "settings.h"
@@ -41,6 +42,7 @@
 #include "store/node.h"
 #include "store/silence.h"
 #include "store/stores.h"
+#include "store/topology.h"
 #include "wait_events.h"
 
 /* Token locks of other clients tell nobody: look again after 50 to 500 ms. */
@@ -54,8 +56,10 @@
 /* A store that never tells of a release. */
 #define POLL_TABLE			(500 * LR_US_PER_MS)
 
-/* A store that failed, unless there is news of it. */
+/* A store that failed, unless there is news of it; a master that will have a
+ * successor soon. */
 #define POLL_STORE			LR_US_PER_S
+#define POLL_MASTER			(100 * LR_US_PER_MS)
 
 /* What is told of a key that may be had elsewhere for ever (ms). */
 #define HOLD_OFF_TTL_MAX	(24 * 60 * 60 * INT64CONST(1000))
@@ -70,13 +74,16 @@ typedef struct Acquire
 	bool		active;
 	bool		asking;			/* op is with the store */
 	bool		handed;			/* hold is held, but not yet told to anybody */
+	bool		again;			/* ask once more, even if the time is over */
 	bool		slept;
 	int64		began;			/* when the first of its sleeps began */
 	StoreOutcome failure;		/* of the last request, if a waiting call outlives
 								 * it; else STORE_PENDING */
 	int			refusals;
+	int64		failed_since;	/* each request has failed since then; 0 = none */
 	bool		unreplicated;	/* too few replicas have confirmed it */
-	uint32		epoch;			/* current_epoch() then */
+	uint32		epoch;			/* current_epoch() then, */
+	uint32		news;			/* and topology_news() */
 	LrIndex		hold;
 	const LrName *name;
 	HeldKey		key;			/* the same, with its kind */
@@ -204,6 +211,7 @@ wait_ask_store(void)
 	if (acq.request->terms.renewed)
 		wait_require_watchdog();
 	acq.epoch = current_epoch();
+	acq.news = topology_news();
 	store = current_store();
 	request_require_counter(acq.request, store);
 	if (wait_must_hold_off(store))
@@ -232,20 +240,31 @@ wait_release(void)
 	return release.outcome;
 }
 
+static bool wait_outlive_failure(void);
+
 /*
  * wait_give_back --- another session here still has it, or the store has given up
- * to give locks at all
+ * to give locks at all, or has given it as a master that it is not any more
  *
- * See lt_grant.
+ * See lt_grant.  If it cannot be given back, it has run all the same: what may be
+ * there is not to be waited for.
  */
 static void
 wait_give_back(int64 retry_at)
 {
 	StoreOutcome outcome = wait_release();
 
-	if (acq.op.outcome != STORE_PENDING)
-		ask_report_failure(ERROR, outcome);
-	acq.retry_at = retry_at;
+	if (acq.op.outcome == STORE_PENDING)
+	{
+		acq.retry_at = retry_at;
+		return;
+	}
+	acq.op.outcome = STORE_UNKNOWN;
+	acq.op.not_after = 0;
+	if (wait_outlive_failure())
+		return;
+	acq.op.outcome = STORE_OK;
+	ask_report_failure(ERROR, outcome);
 }
 
 /*
@@ -279,8 +298,8 @@ wait_take_granted(LrIndex *hold)
 		wait_give_back(0);
 		wait_report_left_behind();
 	}
-	switch (lt_grant(acq.hold, acq.op.store, acq.op.owner, deadline, &r->terms,
-					 acq.op.fence))
+	switch (lt_grant(acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
+					 deadline, &r->terms, acq.op.fence))
 	{
 		case GRANTED:
 			*hold = acq.hold;
@@ -291,6 +310,7 @@ wait_take_granted(LrIndex *hold)
 			wait_give_back(lr_now() + POLL_MIN);
 			return false;
 		case GRANT_STALE:
+			acq.again = acq.op.topology != 0;
 			wait_give_back(0);
 			return false;
 		case GRANT_TOO_LATE:
@@ -449,30 +469,63 @@ wait_failure_is_shared(void)
 }
 
 /*
- * wait_outlive_failure --- wait on although the store has failed, if this is a
- * failure that a waiting call outlives; false: it is not
+ * wait_may_change --- will the store serve us after a while?
  *
- * In fallback mode one store or the other is there after a while.  What the
- * request may have taken is left to the watchdog, under its own record.  One
- * that refuses us and does answer the watchdog will go on to do so.
+ * In fallback mode one store or the other will.  One that refuses us and does
+ * answer the watchdog will go on to do so.
  */
 static bool
-wait_outlive_failure(void)
+wait_may_change(void)
 {
 	bool		refused = acq.op.outcome == STORE_REFUSED ||
 		acq.op.outcome == STORE_DENIED;
 
-	if (acq.request->wait_us == 0 || !lr_has_fallback() || !wait_store_failed())
+	if (!lr_has_fallback())
 		return false;
-	if (refused && ++acq.refusals > 1 && lr_store_is_up(lr_first_store()))
+	return !refused || ++acq.refusals <= 1 || !lr_store_is_up(lr_first_store());
+}
+
+/*
+ * wait_may_fail_over --- may another node be the master soon?
+ *
+ * For as long as a request may take, in all.
+ */
+static bool
+wait_may_fail_over(void)
+{
+	int64		now = lr_now();
+
+	if (!lr_follows_master() || acq.op.outcome == STORE_DENIED)
+		return false;
+	if (acq.failed_since == 0)
+		acq.failed_since = now;
+	return now - acq.failed_since < lr_call_budget();
+}
+
+/*
+ * wait_outlive_failure --- wait on although the store has failed, if this is a
+ * failure that a waiting call outlives; false: it is not
+ *
+ * What the request may have taken is left to the watchdog, under its own record.
+ */
+static bool
+wait_outlive_failure(void)
+{
+	bool		change;
+
+	if (acq.request->wait_us == 0 || !wait_store_failed())
+		return false;
+	change = wait_may_change();
+	if (!change && !wait_may_fail_over())
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN &&
-		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.not_after))
+		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
+						 acq.op.not_after))
 		return false;
 	lr_count(STAT_ERRORS);
 	acq.failure = acq.op.outcome;
 	acq.op.outcome = STORE_PENDING;
-	acq.retry_at = lr_now() + POLL_STORE;
+	acq.retry_at = lr_now() + (lr_follows_master() ? POLL_MASTER : POLL_STORE);
 	return true;
 }
 
@@ -484,6 +537,8 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 {
 	wait_ask_store();
 	acq.failure = STORE_PENDING;
+	if (!wait_store_failed())
+		acq.failed_since = 0;
 	switch (acq.op.outcome)
 	{
 		case STORE_OK:
@@ -571,7 +626,7 @@ wait_until_had(LrIndex *hold)
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
-		if (acq.epoch != current_epoch())
+		if (acq.epoch != current_epoch() || acq.news != topology_news())
 			acq.retry_at = 0;
 		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed);
 
@@ -604,6 +659,8 @@ wait_until_had(LrIndex *hold)
 			if (wait_ask_as_head(subscribed, hold))
 				return true;
 			acq.asked_at = lr_now();
+			asked = !acq.again;
+			acq.again = false;
 		}
 		else
 			wait_sleep(Min(look_again, limit));
@@ -648,6 +705,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 			report_table_full();
 	}
 	acq.active = true;
+	idle_keep(true);
 
 	PG_TRY();
 	{
@@ -662,6 +720,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	}
 	PG_END_TRY();
 
+	idle_keep(false);
 	if (taken)
 		wait_count_time();
 	else
@@ -694,6 +753,7 @@ wait_abandon(void)
 	if (!acq.active)
 		return;
 	acq.active = false;
+	idle_keep(false);
 	wait_count_time();
 
 	if (acq.handed)
@@ -714,7 +774,7 @@ wait_abandon(void)
 		lt_fail_waiters(acq.hold, 0);
 
 	if (wait_may_be_taken())
-		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner,
+		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
 						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);
 	else
 		lt_give_up(acq.hold);

@@ -31,6 +31,8 @@
 #include "locktable/rows.h"
 #include "store/current.h"
 #include "store/node.h"
+#include "store/stores.h"
+#include "store/topology.h"
 #include "report.h"
 #include "settings.h"
 #include "sql/arguments.h"
@@ -280,7 +282,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	int64		held;
 	int64		waiting;
-	Datum		values[4];
+	Datum		values[6];
 
 	lr_require_preload();
 	stats_read(sums, &reset_at);
@@ -289,6 +291,8 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	values[1] = Int64GetDatum(held);
 	values[2] = Int64GetDatum(waiting);
 	values[3] = Int64GetDatum(sums[STAT_UNREPLICATED]);
+	values[4] = Int64GetDatum(sums[STAT_FAILOVERS]);
+	values[5] = Int64GetDatum(sums[STAT_IDLE_CLOSES]);
 	return form_row(fcinfo, values);
 }
 
@@ -337,23 +341,42 @@ text_or_null(Datum *values, bool *nulls, int column, const char *s)
 }
 
 /*
- * fill_use --- in fallback mode: is this the store of new locks, since when and
- * why?
+ * fill_master --- is the node that the Sentinels have named used, and why not?
  */
 static void
-fill_use(StoreId id, Datum *values, bool *nulls)
+fill_master(Datum *values, bool *nulls)
+{
+	char		why[256];
+
+	if (topology_may_connect(topology_epoch(), false, lr_now()) == TOPOLOGY_YES)
+		return;
+	topology_get_reason(why, sizeof(why));
+	values[COL_IN_USE] = BoolGetDatum(false);
+	text_or_null(values, nulls, COL_REASON, why);
+}
+
+/*
+ * fill_use --- do new locks go there, and in fallback mode since when and why?
+ */
+static void
+fill_use(const NodeStatus *status, Datum *values, bool *nulls)
 {
 	CurrentStatus current;
 
-	values[COL_IN_USE] = BoolGetDatum(true);
+	values[COL_IN_USE] = BoolGetDatum(status->role != ROLE_SENTINEL);
 	nulls[COL_SINCE] = nulls[COL_REASON] = true;
-	if (!lr_has_fallback())
+	if (status->role == ROLE_SENTINEL)
 		return;
-	current_get_status(&current);
-	values[COL_IN_USE] = BoolGetDatum(current.store == id);
-	values[COL_SINCE] = TimestampTzGetDatum(current.since);
-	nulls[COL_SINCE] = false;
-	text_or_null(values, nulls, COL_REASON, current.why);
+	if (lr_has_fallback())
+	{
+		current_get_status(&current);
+		values[COL_IN_USE] = BoolGetDatum(current.store == status->store);
+		values[COL_SINCE] = TimestampTzGetDatum(current.since);
+		nulls[COL_SINCE] = false;
+		text_or_null(values, nulls, COL_REASON, current.why);
+	}
+	if (lr_follows_master() && lr_store_can(status->store, STORE_HAS_PLACE))
+		fill_master(values, nulls);
 }
 
 static const char *
@@ -363,6 +386,8 @@ role_name(NodeRole role)
 	{
 		case ROLE_REPLICA:
 			return "replica";
+		case ROLE_SENTINEL:
+			return "sentinel";
 		case ROLE_TABLE:
 			return "table";
 		case ROLE_MASTER:
@@ -388,12 +413,14 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, int number)
 	nulls[COL_ROUND_TRIP] = status->round_trip_us < 0;
 	values[COL_ROUND_TRIP] = interval_from_us(status->round_trip_us);
 	text_or_null(values, nulls, COL_VERSION, status->version);
-	values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(status->store));
+	nulls[COL_RENEWAL_LAG] = status->role == ROLE_SENTINEL;
+	if (!nulls[COL_RENEWAL_LAG])
+		values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(status->store));
 	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status->maxmemory_policy);
 	text_or_null(values, nulls, COL_LAST_ERROR, status->last_error);
 	nulls[COL_LAST_ERROR_AT] = status->last_error_at == 0;
 	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status->last_error_at);
-	fill_use(status->store, values, nulls);
+	fill_use(status, values, nulls);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -130,6 +130,28 @@ node_enter(NodeId node, StoreId store, NodeRole role)
 	clear_status(e);
 }
 
+void
+node_appear(NodeId node, StoreId store, NodeRole role)
+{
+	NodeEntry  *e = &nodes->entry[node];
+
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	e->used = true;
+	e->first_role = role;
+	e->status.store = store;
+	clear_status(e);
+	LWLockRelease(node_lock);
+	pg_atomic_write_u32(&e->silent, 0);
+}
+
+void
+node_vanish(NodeId node)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	nodes->entry[node].used = false;
+	LWLockRelease(node_lock);
+}
+
 bool
 node_get_status(NodeId node, NodeStatus *out)
 {

@@ -29,6 +29,7 @@ typedef int NodeId;
 
 /* The entries are shown in this order: those of Redis first, the table last. */
 #define NODE_REDIS			0
+#define NODE_SENTINEL		17	/* the first of LR_MAX_SENTINELS */
 #define NODE_TABLE			(NODE_MAX - 1)
 
 typedef enum NodeState
@@ -42,6 +43,7 @@ typedef enum NodeRole
 {
 	ROLE_MASTER,
 	ROLE_REPLICA,
+	ROLE_SENTINEL,
 	ROLE_TABLE
 } NodeRole;
 
@@ -69,6 +71,10 @@ extern LWLock *node_lwlock(void);
 
 /* There is such a node; "role" is its own until it has told another. */
 extern void node_enter(NodeId node, StoreId store, NodeRole role);
+
+/* The watchdog: there is one from now on, or not any more. */
+extern void node_appear(NodeId node, StoreId store, NodeRole role);
+extern void node_vanish(NodeId node);
 
 /* Copy of the status; false: there is no such node. */
 extern bool node_get_status(NodeId node, NodeStatus *out);

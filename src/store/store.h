@@ -58,7 +58,7 @@ typedef struct StoreOp
 
 	/* The caller's own: where it goes, and HoldView.moves of its hold. */
 	StoreId		store;
-	uint32		moves;
+	uint64		moves;
 
 	/* Arguments.  Pointers stay valid until there is an outcome. */
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */
@@ -84,6 +84,8 @@ typedef struct StoreOp
 	StoreOutcome outcome;
 	int64		sent_at;		/* lr_now() before the first byte went out, 0 =
 								 * nothing was sent */
+	uint32		topology;		/* epoch (topology.h) of the master that it was
+								 * sent to; 0 where none is looked for */
 	int64		not_after;		/* create, once sent: the store's clock (ms)
 								 * after which it can no longer run */
 	int64		store_ms;		/* create, time: the store's clock */
@@ -152,6 +154,10 @@ typedef struct StoreInterest
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 
+/* What let_go() returns instead of a time. */
+#define STORE_NOT_CONNECTED		INT64CONST(-1)
+#define STORE_LET_GO			INT64CONST(-2)
+
 /* What a listener tells.  CONFIRMED: every message from now on arrives. */
 typedef enum StoreEvent
 {
@@ -215,11 +221,30 @@ typedef struct StoreRoutine
 	void		(*disconnect) (StoreHandle *h);
 
 	/*
+	 * In a signal handler, at any moment of all others: end the connection if
+	 * it was not used since that time (lr_now()), no batch is under way, and
+	 * nothing is owed.  The next batch finds that out.  Returns when it was
+	 * used last, now if it is in use, STORE_LET_GO if it has just been ended.
+	 * NULL: none is kept.
+	 */
+	int64		(*let_go) (StoreHandle *h, int64 unused_since);
+
+	/*
 	 * Until disconnect() serve over the connection that there is, wherever
 	 * the settings point now, and make no other: without it all is
 	 * STORE_DOWN.  NULL: a store that has but one place.
 	 */
 	void		(*stay) (StoreHandle *h);
+
+	/*
+	 * The watchdog: others may say where the store is (topology.h).  Begin with
+	 * the present settings; ask and listen, without waiting; for what.  NULL: a
+	 * store of which nobody says so.
+	 */
+	void		(*follow_start) (void);
+	void		(*follow_step) (void);
+	int			(*follow_interests) (StoreInterest *out, int64 *until,
+									 uint32 *epoch);
 
 	/* The listener: NULL without STORE_HAS_PUSH. */
 	StoreListener *(*listener_open) (StoreEventCallback callback);

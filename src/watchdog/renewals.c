@@ -192,6 +192,21 @@ renewals_reconnect(StoreId store, bool place_changed)
 	health_forget(&r->health);
 }
 
+bool
+renewals_is_connected(StoreId store)
+{
+	const DueBatch *b = &renewals[store].batch;
+
+	return b->store->connected(b->at.handle);
+}
+
+void
+renewals_retry_now(StoreId store)
+{
+	if (!renewals_is_connected(store))
+		renewals[store].health.next_try = 0;
+}
+
 /* ----------
  * What the watchdog waits for
  * ----------

@@ -26,6 +26,10 @@ extern void renewals_step(void);
  */
 extern void renewals_reconnect(StoreId store, bool place_changed);
 
+/* Is there a connection to this store?  Try now, if there is none. */
+extern bool renewals_is_connected(StoreId store);
+extern void renewals_retry_now(StoreId store);
+
 /* The sockets of all stores; "epoch" changes if that of one does. */
 extern int	renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 

@@ -30,6 +30,7 @@
 #include "store/node.h"
 #include "store/stores.h"
 #include "wait_events.h"
+#include "watchdog/failover.h"
 #include "watchdog/fallback.h"
 #include "watchdog/loss_log.h"
 #include "watchdog/renewals.h"
@@ -40,9 +41,10 @@
 
 /*
  * The sockets of the stores and of the listener, of which there are a few only,
- * the one that is kept to give back at an old place, and the resolver's pipe.
+ * the one that is kept to give back at an old place, those of the Sentinels, and
+ * the resolver's pipe.
  */
-#define MAX_INTERESTS		(2 * STORE_MAX_INTERESTS + 1)
+#define MAX_INTERESTS		(3 * STORE_MAX_INTERESTS + 1)
 
 /* These, the latch, and the postmaster's death. */
 #define MAX_EVENTS			(2 + MAX_INTERESTS)
@@ -53,6 +55,7 @@ typedef struct Watched
 	WaitEventSet *set;
 	uint32		renewals_epoch;
 	uint32		subscriptions_epoch;
+	uint32		failover_epoch;
 	uint32		resolver_epoch;
 	int			n;
 	StoreInterest interest[MAX_INTERESTS];
@@ -72,6 +75,7 @@ watchdog_register(void)
 static void
 watchdog_leave(int code, Datum arg)
 {
+	failover_leave();
 	lt_watchdog_leave();
 	resolver_stop();
 }
@@ -125,19 +129,23 @@ watch_sockets(void)
 	StoreInterest interest[MAX_INTERESTS];
 	int64		renewals_until;
 	int64		subscriptions_until;
+	int64		failover_until;
 	int64		resolver_until;
 	uint32		renewals_epoch;
 	uint32		subscriptions_epoch;
+	uint32		failover_epoch;
 	uint32		resolver_epoch;
 	int			n;
 
 	n = renewals_interests(interest, &renewals_until, &renewals_epoch);
 	n += subscriptions_interests(interest + n, &subscriptions_until,
 								 &subscriptions_epoch);
+	n += failover_interests(interest + n, &failover_until, &failover_epoch);
 	n += resolver_interests(interest + n, &resolver_until, &resolver_epoch);
 
 	if (renewals_epoch != watched.renewals_epoch ||
 		subscriptions_epoch != watched.subscriptions_epoch ||
+		failover_epoch != watched.failover_epoch ||
 		resolver_epoch != watched.resolver_epoch ||
 		!same_sockets(interest, n))
 		rebuild_wait_set(interest, n);
@@ -154,8 +162,10 @@ watch_sockets(void)
 	}
 	watched.renewals_epoch = renewals_epoch;
 	watched.subscriptions_epoch = subscriptions_epoch;
+	watched.failover_epoch = failover_epoch;
 	watched.resolver_epoch = resolver_epoch;
-	return Min(Min(renewals_until, subscriptions_until), resolver_until);
+	return Min(Min(renewals_until, subscriptions_until),
+			   Min(failover_until, resolver_until));
 }
 
 /*
@@ -203,6 +213,7 @@ reload_settings(void)
 	node_set_silent(lr_store(store)->node, false);
 	node_set_place(lr_place);
 	resolver_restart(lr_store(store)->node);
+	failover_start();
 	if (place != lr_place)
 		fallback_new_place(store);
 	renewals_reconnect(store, place != lr_place);
@@ -223,7 +234,9 @@ watchdog_round(bool ending)
 	if (ConfigReloadPending)
 		reload_settings();
 	resolver_step(renewals_serves);
+	failover_step();
 	renewals_step();
+	failover_tell();
 	fallback_step();
 	subscriptions_step();
 	loss_log_write();
@@ -254,6 +267,7 @@ lockredis_watchdog_main(Datum arg)
 	fallback_start();
 	if (lr_store_with(STORE_HAS_PLACE) != STORE_COUNT)
 		node_set_place(lr_place);
+	failover_start();
 	renewals_start();
 	subscriptions_start();
 	lt_watchdog_enter();

@@ -21,6 +21,7 @@
  *-------------------------------------------------------------------------
  */
 #include <hiredis/hiredis.h>
+#include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -34,16 +35,22 @@
 #define MAX_PORTS	8
 #define SHA1_LEN	40
 
+typedef struct Connection
+{
+	redisContext *redis;
+	SSL		   *tls;			/* NULL: in the clear */
+} Connection;
+
 typedef struct Server
 {
 	int			port;
-	redisContext *conn[MAX_CLIENTS];
+	Connection *conn[MAX_CLIENTS];
 } Server;
 
 typedef struct Thread
 {
 	pthread_t	id;
-	redisContext *conn;
+	Connection *conn;
 	const char *prefix;
 	Client		client;
 } Thread;
@@ -51,6 +58,7 @@ typedef struct Thread
 static Server servers[MAX_PORTS];
 static Thread threads[MAX_CLIENTS];
 static const char *socket_path;
+static SSL_CTX *tls_context;	/* NULL: in the clear */
 static const char *script_dir = "src/kinds/reentrant";
 static char create_sha1[SHA1_LEN + 1];
 static char release_sha1[SHA1_LEN + 1];
@@ -77,17 +85,44 @@ seconds_of(clockid_t clock)
 	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
+/* As hiredis_ssl reads and writes, which hiredis has from 1.0 on. */
 static redisReply *
-command(redisContext *conn, int argc, const char **argv)
+tls_command(Connection *conn, int argc, const char **argv,
+			const size_t *lengths)
+{
+	char		buf[16384];
+	char	   *text;
+	int			len = redisFormatCommandArgv(&text, argc, argv, lengths);
+	void	   *reply = NULL;
+
+	if (len < 0 || SSL_write(conn->tls, text, len) != len)
+		die("could not write");
+	redisFreeCommand(text);
+	for (;;)
+	{
+		if (redisReaderGetReply(conn->redis->reader, &reply) != REDIS_OK)
+			die("%s", conn->redis->reader->errstr);
+		if (reply != NULL)
+			return reply;
+		len = SSL_read(conn->tls, buf, sizeof(buf));
+		if (len <= 0)
+			die("could not read");
+		redisReaderFeed(conn->redis->reader, buf, len);
+	}
+}
+
+static redisReply *
+command(Connection *conn, int argc, const char **argv)
 {
 	size_t		lengths[MAX_ARGS];
 	redisReply *reply;
 
 	for (int i = 0; i < argc; i++)
 		lengths[i] = strlen(argv[i]);
-	reply = redisCommandArgv(conn, argc, argv, lengths);
+	reply = conn->tls ? tls_command(conn, argc, argv, lengths) :
+		redisCommandArgv(conn->redis, argc, argv, lengths);
 	if (reply == NULL)
-		die("%s", conn->errstr);
+		die("%s", conn->redis->errstr);
 	if (reply->type == REDIS_REPLY_ERROR)
 		die("%s", reply->str);
 	return reply;
@@ -95,7 +130,7 @@ command(redisContext *conn, int argc, const char **argv)
 
 /* Load a script of src/kinds/reentrant and remember its digest. */
 static void
-load_script(redisContext *conn, const char *name, char *sha1)
+load_script(Connection *conn, const char *name, char *sha1)
 {
 	char		path[1024];
 	char		text[16384];
@@ -121,8 +156,38 @@ load_script(redisContext *conn, const char *name, char *sha1)
 	freeReplyObject(reply);
 }
 
+static Connection *
+connect_to(int port)
+{
+	Connection *conn = calloc(1, sizeof(Connection));
+	redisContext *redis = socket_path ? redisConnectUnix(socket_path) :
+		redisConnect("127.0.0.1", port);
+
+	if (conn == NULL || redis == NULL || redis->err)
+		die("could not connect: %s", redis ? redis->errstr : "out of memory");
+	conn->redis = redis;
+	if (tls_context != NULL)
+	{
+		conn->tls = SSL_new(tls_context);
+		if (conn->tls == NULL || SSL_set_fd(conn->tls, redis->fd) != 1 ||
+			SSL_connect(conn->tls) != 1)
+			die("could not connect with TLS");
+	}
+	return conn;
+}
+
+static void
+use_tls(const char *ca_file)
+{
+	tls_context = SSL_CTX_new(TLS_client_method());
+	if (tls_context == NULL ||
+		SSL_CTX_load_verify_locations(tls_context, ca_file, NULL) != 1)
+		die("could not use \"%s\"", ca_file);
+	SSL_CTX_set_verify(tls_context, SSL_VERIFY_PEER, NULL);
+}
+
 /* The connection of a client to a port, made when it is first used. */
-static redisContext *
+static Connection *
 connection(int port, int client)
 {
 	Server	   *server = servers;
@@ -137,11 +202,8 @@ connection(int port, int client)
 	server->port = port;
 	if (server->conn[client] == NULL)
 	{
-		redisContext *conn = socket_path ? redisConnectUnix(socket_path) :
-			redisConnect("127.0.0.1", port);
+		Connection *conn = connect_to(port);
 
-		if (conn == NULL || conn->err)
-			die("could not connect: %s", conn ? conn->errstr : "out of memory");
 		load_script(conn, "create", create_sha1);
 		load_script(conn, "release", release_sha1);
 		server->conn[client] = conn;
@@ -164,7 +226,7 @@ first_integer(redisReply *reply)
 
 /* False: somebody else has it. */
 static bool
-take(redisContext *conn, const char *key, const char *owner)
+take(Connection *conn, const char *key, const char *owner)
 {
 	char		not_after[32];
 	const char *argv[] = {"EVALSHA", create_sha1, "1", key, LEASE, owner,
@@ -180,7 +242,7 @@ take(redisContext *conn, const char *key, const char *owner)
 }
 
 static void
-give_back(redisContext *conn, const char *key, const char *owner)
+give_back(Connection *conn, const char *key, const char *owner)
 {
 	char		channel[512];
 	const char *argv[] = {"EVALSHA", release_sha1, "2", key, channel,
@@ -286,7 +348,7 @@ run_clients(Board *board, const char *line)
 }
 
 static void
-run_pairs(redisContext *conn, const char *key, long pairs)
+run_pairs(Connection *conn, const char *key, long pairs)
 {
 	double		wall = seconds_of(CLOCK_MONOTONIC);
 	double		cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
@@ -326,7 +388,7 @@ run_pings(const char *line)
 		die("unknown request: %s", line);
 	for (int i = 0; i < times; i++)
 	{
-		redisContext *conn = connection(port, 0);
+		Connection *conn = connection(port, 0);
 		int64_t		begin = bench_now();
 
 		freeReplyObject(command(conn, 1, argv));
@@ -345,7 +407,7 @@ main(int argc, char **argv)
 	int			port = 6379;
 	int			opt;
 
-	while ((opt = getopt(argc, argv, "b:d:k:p:s:")) != -1)
+	while ((opt = getopt(argc, argv, "b:c:d:k:p:s:")) != -1)
 	{
 		switch (opt)
 		{
@@ -353,6 +415,9 @@ main(int argc, char **argv)
 				board = bench_map_board(optarg);
 				if (board == NULL)
 					die("could not map \"%s\"", optarg);
+				break;
+			case 'c':
+				use_tls(optarg);
 				break;
 			case 'd':
 				script_dir = optarg;
@@ -367,7 +432,7 @@ main(int argc, char **argv)
 				socket_path = optarg;
 				break;
 			default:
-				fprintf(stderr, "usage: bare_hiredis [-p port] [-s socket] "
+				fprintf(stderr, "usage: bare_hiredis [-p port] [-s socket] [-c CA for TLS] "
 						"[-k key] [-d directory of scripts] [-b board]\n");
 				return 2;
 		}

@@ -69,6 +69,24 @@ is_terminated(const char *text, size_t size)
 	return memchr(text, '\0', size) != NULL;
 }
 
+static void
+check_host(const char *host, int port)
+{
+	must(is_terminated(host, LR_HOST_MAX) && host[0] != '\0', "no host");
+	must(port >= 1 && port <= 65535, "no port");
+}
+
+static void
+check_sentinels(const RedisUrl *url)
+{
+	must(url->nsentinels <= LR_MAX_SENTINELS, "too many Sentinels");
+	for (int i = 0; i < url->nsentinels; i++)
+		check_host(url->sentinel[i].host, url->sentinel[i].port);
+	must(is_terminated(url->service, sizeof(url->service)) &&
+		 url->service[0] != '\0', "no service");
+	must(url->host[0] == '\0' && url->port == 0, "a host beside the Sentinels");
+}
+
 /*
  * check --- parse a text, and look whether the result can be
  */
@@ -104,8 +122,10 @@ check(const char *text, RedisUrl *url)
 	switch (url->scheme)
 	{
 		case REDIS_TCP:
-			must(url->host[0] != '\0', "no host");
-			must(url->port >= 1 && url->port <= 65535, "no port");
+			if (redis_url_is_followed(url))
+				check_sentinels(url);
+			else
+				check_host(url->host, url->port);
 			must(url->path[0] == '\0', "a path");
 			break;
 		case REDIS_UNIX:
@@ -158,6 +178,7 @@ static const char *const good_urls[] = {
 	"redis://user:" SECRET "@10.0.0.1:1/0", "redis://:" SECRET "@[::1]:65535/",
 	"unix:///var/run/redis.sock?db=3", "unix:///a%20b%3f", "rediss://h:1/2",
 	"redis-sentinel://u:" SECRET "@h1:1,h2:2,h3/mymaster/4",
+	"rediss-sentinel://[::1],h/s",
 	"redis-cluster://u@h1:1,[fe80::1]:2/", "redis://a redis://b unix:///c",
 	"REDIS://u%40x:p%3A" SECRET "%2f@host_name-1.x./2147483647"
 };

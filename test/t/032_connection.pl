@@ -144,6 +144,9 @@ my @malformed = (
 	[ 'redis-sentinel://h/a*', qr/Invalid character in service .* 21\./ ],
 	[ 'redis-sentinel://h/a/x', qr/Invalid database number .* 22\./ ],
 	[ 'redis-sentinel://h,,i/a', qr/Empty host at position 20\./ ],
+	[ 'redis-sentinel://a,b,c,d,e,f,g,h,i/s', qr/Too many Sentinels .* at position 34\./ ],
+	[ 'redis-sentinel://h/' . 'x' x 128, qr/Service name too long .* at position 20\./ ],
+	[ 'rediss-sentinel://h:0/s', qr/Invalid port .* at position 21\./ ],
 	[ 'redis-cluster://h,', qr/Empty host at position 19\./ ],
 	[ 'redis-cluster://h:1,i:0', qr/Invalid port .* at position 23\./ ],
 	[ 'redis-cluster://h/1', qr/no database numbers.* at position 19\./ ],
@@ -152,8 +155,6 @@ my @malformed = (
 
 my $not_offered = 'not offered by this version\.';
 my @not_served = (
-	map({ [ $_, qr/Sentinel .* is $not_offered/ ] } 'redis-sentinel://h/s',
-		'redis-sentinel://u@h:1,[::1]:2,1.2.3.4/my-master.1/3'),
 	map({ [ $_, qr/Redis Cluster .* is $not_offered/ ] } 'redis-cluster://h',
 		'redis-cluster://u@h:1,i:2,j/'),
 	map({ [ $_, qr/independent masters\) are $not_offered/ ] }
@@ -166,6 +167,9 @@ my @valid = (
 	'redis://[::1]', 'redis://[::ffff:1.2.3.4]:1/2', 'redis://user@h',
 	'redis://u%40s%2Fer@h:1/2', 'redis://007', 'unix:///x', 'UNIX:///x/y.sock?db=0',
 	'rediss://h', 'rediss://u@h:1/0', 'REDISS://[::1]', 'unix:///a%20b?db=15', 'unix:///' . 'x' x 106,
+	'redis-sentinel://h/s', 'rediss-sentinel://h/s',
+	'redis-sentinel://u@h:1,[::1]:2,1.2.3.4/my-master.1/3',
+	'redis-sentinel://a,b,c,d,e,f,g,h/' . 'x' x 127,
 	'redis://' . 'u' x 255 . '@h');
 
 # 007 has digits only, and is no address.

@@ -69,6 +69,24 @@ $one->query_is('SELECT redis_unlock_all()', '2000', 'all given back');
 is_deeply([ $redis->all_keys ], [], 'indeed');
 $one->query('RESET lockredis.lease');
 
+# Each message is a record, and one read of the socket gets them all, of which the
+# watchdog takes a few at a time: it must not sleep on the rest.  (A session that is
+# stopped does nothing that would wake it.)
+$redis->foreign_lock($_, ms => 300_000) foreach 'heard', 'noise';
+$one->start("SELECT redis_lock('heard')");
+$two->start("SELECT redis_lock('noise')");
+$redis->wait_for_subscribers($_, 1) foreach 'heard', 'noise';
+$two->freeze;
+$relay->hold;
+$redis->cmd('PUBLISH', $redis->channel('noise'), 'x') foreach 1 .. 100;
+$redis->foreign_unlock('heard');
+$relay->release;
+is($one->wait(5)->error, undef, 'the message behind a burst is heard');
+$two->thaw;
+$redis->foreign_unlock('noise');
+is($two->wait(10)->error, undef, 'and the next one');
+$_->query_is('SELECT redis_unlock_all()', '1') foreach $one, $two;
+
 $relay->mode('trickle');
 my $slow = $node->connected_session;
 $slow->query_is("SELECT count(*) FILTER (WHERE redis_try_lock('n' || i)) FROM generate_series(1, 20) i",

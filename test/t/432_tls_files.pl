@@ -128,6 +128,21 @@ $two->query_is($taken, 't|t', 'trusted again');
 renewed_since($node->lock_stat('renewals'));
 $one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 
+# Nor one of a node whose certificate has expired since.
+my $seconds = 5;
+my $short = $next_ca->certificate('short', to => $seconds / 86400);
+my $until = time() + $seconds;
+$redis->cmd('CONFIG', 'SET', 'tls-cert-file', $short->{cert}, 'tls-key-file', $short->{key});
+connect_anew();
+my $in_time = !$two->query($taken)->error;
+poll_until('the certificate to expire', sub { time() > $until });
+connect_anew();
+$two->query_fails($taken, '08001', qr/certificate has expired/,
+	'expired since: nothing is resumed' . ($in_time ? '' : ' (it was too late for that)'));
+$redis->cmd('CONFIG', 'SET', 'tls-cert-file', $next->{cert}, 'tls-key-file', $next->{key});
+$two->query_is($taken, 't|t', 'renewed');
+renewed_since($node->lock_stat('renewals'));
+
 # ----------
 # Reload
 # ----------

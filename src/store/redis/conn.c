@@ -48,6 +48,8 @@ redis_conn_free(RedisConn *c)
 void
 redis_conn_close(RedisConn *c)
 {
+	if (c->probe && c->state != CONN_CLOSED)
+		redis_target_lost(c->target);
 	redis_tls_close(&c->tls);
 	redis_socket_close(&c->socket);
 	resp_in_close(&c->in);
@@ -117,6 +119,7 @@ static void
 conn_greet(RedisConn *c)
 {
 	c->state = CONN_HANDSHAKE;
+	c->in.nested = c->target->kind != TARGET_NODE;
 	if (redis_handshake_start(&c->handshake, c->target, c->role, c->probe,
 							  &c->out, &c->failure))
 		(void) redis_conn_flush(c);
@@ -159,6 +162,7 @@ conn_ready(RedisConn *c)
 		return;
 	}
 	c->state = CONN_READY;
+	c->in.nested = false;
 	c->facts = hs->facts;
 	c->clock_offset = hs->clock_offset;
 	redis_socket_block_briefly(&c->socket);
@@ -167,6 +171,7 @@ conn_ready(RedisConn *c)
 		node_set_round_trip(c->target->node, hs->round_trip);
 		node_set_facts(c->target->node, c->failure.error.address,
 					   c->facts.version, c->facts.policy, c->facts.role);
+		redis_target_confirm(c->target);
 	}
 }
 

@@ -30,6 +30,9 @@
 /* How often to look whether the host name has been resolved. */
 #define RESOLVE_POLL		(50 * LR_US_PER_MS)
 
+/* How often to look whether it is known which node is the master. */
+#define MASTER_POLL			(10 * LR_US_PER_MS)
+
 /* A unix socket whose backlog is full says so at once: try again soon. */
 #define BACKLOG_POLL		(10 * LR_US_PER_MS)
 
@@ -189,8 +192,12 @@ static ConnectResult
 connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 					RedisFailure *f)
 {
+	if (t->url.host[0] == '\0' && t->kind == TARGET_MASTER)
+		return connect_failed(f, "The Sentinels have not named a master in time.");
 	if (d->addresses.count == 0 && d->addresses.error[0] == '\0')
-		return connect_failed(f, "The host name in lockredis.url could not be resolved in time.");
+		return connect_failed(f, t->kind == TARGET_MASTER ?
+							  "The host name that the Sentinels announce could not be resolved in time." :
+							  "The host name in lockredis.url could not be resolved in time.");
 	if (d->addresses.count > 0)
 	{
 		d->next_address = d->addresses.count;
@@ -198,6 +205,8 @@ connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	}
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  t->kind == TARGET_MASTER ?
+					  "Could not resolve the host name that the Sentinels announce: %s." :
 					  "Could not resolve the host name in lockredis.url: %s.",
 					  d->addresses.error);
 	return CONNECT_FAILED;
@@ -250,10 +259,22 @@ static ConnectResult
 connect_begin_next(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 				   RedisFailure *f, int64 now)
 {
+	char		why[sizeof(f->error.detail)];
+
 	if (now >= d->until)
 		return connect_out_of_time(d, t, s, f);
 	if (now < d->pause_until)
 		return CONNECT_UNDER_WAY;
+	switch (redis_target_look(t, why, sizeof(why)))
+	{
+		case TARGET_OPEN:
+			break;
+		case TARGET_NOT_YET:
+			d->pause_until = now + MASTER_POLL;
+			return CONNECT_UNDER_WAY;
+		case TARGET_CLOSED:
+			return connect_failed(f, why);
+	}
 	if (d->addresses.count == 0 && !connect_find_addresses(d, t))
 	{
 		d->pause_until = now + RESOLVE_POLL;

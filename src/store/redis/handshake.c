@@ -3,8 +3,12 @@
  * handshake.c
  *	  What is said first on a connection: who we are; and what the node is.
  *
- * The password is read here, and is in memory until AUTH is answered.  Nothing
- * in here waits (but for the file it is in), raises or allocates.
+ * A node that the settings name is greeted so that proxies and old versions
+ * understand it.  Of one that Sentinels have named, and of these, it must be known
+ * what it is before anything else is said: HELLO tells, and needs no right.
+ *
+ * The password is read here, and is in memory until it is answered.  Nothing in
+ * here waits (but for the file it is in), raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -90,9 +94,12 @@ password_from_line(const char *buf, ssize_t len, char *secret)
  * Read anew for each connection, so that a changed file takes effect.
  */
 static bool
-password_read(const char *path, char *secret, RedisFailure *f)
+password_read(const RedisTarget *t, char *secret, RedisFailure *f)
 {
-	static const char *const hint = gettext_noop("Check lockredis.password_file.");
+	const char *path = t->password_file;
+	const char *hint = t->kind == TARGET_SENTINEL ?
+		gettext_noop("Check lockredis.sentinel_password_file.") :
+		gettext_noop("Check lockredis.password_file.");
 	const char *problem;
 	char		buf[LR_SECRET_MAX + 2];
 	int			fd = password_open(path, &problem);
@@ -140,15 +147,35 @@ handshake_expect(RedisHandshake *hs, RedisGreeting greeting)
 }
 
 /*
- * handshake_put_identity --- AUTH, SELECT and the connection's name
+ * handshake_put_hello --- who we are in one command, the password included
  */
 static void
-handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
-					   const char *role, RespOut *out)
+handshake_put_hello(RedisHandshake *hs, const RedisTarget *t,
+					const char *name, RespOut *out)
 {
-	const RedisUrl *url = &t->url;
-	char		name[64];
+	const char *user = t->url.user[0] != '\0' ? t->url.user : "default";
+	bool		auth = hs->secret[0] != '\0' || t->url.user[0] != '\0';
 
+	resp_put_array(out, auth ? 7 : 4);
+	resp_put_text(out, "HELLO");
+	resp_put_text(out, "2");
+	if (auth)
+	{
+		resp_put_text(out, "AUTH");
+		resp_put_text(out, user);
+		resp_put_text(out, hs->secret);
+	}
+	resp_put_text(out, "SETNAME");
+	resp_put_text(out, name);
+	handshake_expect(hs, GREET_HELLO);
+}
+
+/*
+ * handshake_put_auth --- the same to a node that may know no HELLO
+ */
+static void
+handshake_put_auth(RedisHandshake *hs, const RedisUrl *url, RespOut *out)
+{
 	if (hs->secret[0] != '\0' || url->user[0] != '\0')
 	{
 		resp_put_array(out, url->user[0] != '\0' ? 3 : 2);
@@ -158,6 +185,11 @@ handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
 		resp_put_text(out, hs->secret);
 		handshake_expect(hs, GREET_AUTH);
 	}
+}
+
+static void
+handshake_put_select(RedisHandshake *hs, const RedisUrl *url, RespOut *out)
+{
 	if (url->db != 0)
 	{
 		resp_put_array(out, 2);
@@ -165,8 +197,26 @@ handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
 		resp_put_int(out, url->db);
 		handshake_expect(hs, GREET_SELECT);
 	}
+}
+
+/*
+ * handshake_put_identity --- user, password, database and the connection's name
+ */
+static void
+handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
+					   const char *role, RespOut *out)
+{
+	char		name[64];
 
 	snprintf(name, sizeof(name), "lockredis-%s-%d", role, MyProcPid);
+	if (t->kind != TARGET_NODE)
+	{
+		handshake_put_hello(hs, t, name, out);
+		handshake_put_select(hs, &t->url, out);
+		return;
+	}
+	handshake_put_auth(hs, &t->url, out);
+	handshake_put_select(hs, &t->url, out);
 	resp_put_array(out, 3);
 	resp_put_text(out, "CLIENT");
 	resp_put_text(out, "SETNAME");
@@ -208,11 +258,12 @@ redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
 	memset(hs, 0, sizeof(RedisHandshake));
 	if (t->password_file[0] == '\0')
 		strlcpy(hs->secret, t->url.password, sizeof(hs->secret));
-	else if (!password_read(t->password_file, hs->secret, f))
+	else if (!password_read(t, hs->secret, f))
 		return false;
 
 	handshake_put_identity(hs, t, role, out);
-	handshake_put_questions(hs, probe, out);
+	if (t->kind != TARGET_SENTINEL)
+		handshake_put_questions(hs, probe, out);
 	if (out->failed)
 	{
 		redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
@@ -311,11 +362,60 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 		redis_failure_set(f, outcome,
 						  ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION,
 						  redis_words_begin(words, "NOPERM") ? redis_rights_hint :
+						  t->kind == TARGET_SENTINEL ?
+						  gettext_noop("Check lockredis.sentinel_user and lockredis.sentinel_password_file.") :
 						  gettext_noop("Check lockredis.url and lockredis.password_file."),
 						  "The node answered: %s", words);
 	else
 		redis_failure_set(f, outcome, ERRCODE_CONNECTION_FAILURE, NULL,
 						  "The node answered: %s", words);
+	return HANDSHAKE_FAILED;
+}
+
+/*
+ * handshake_field --- the value of a field of the reply to HELLO; "" if it is none
+ */
+static const char *
+handshake_field(const RedisValue *reply, const char *field)
+{
+	for (int i = 1; i + 1 <= reply->elements; i += 2)
+		if (reply[i].type == REDIS_REPLY_STRING && strcmp(reply[i].str, field) == 0 &&
+			reply[i + 1].type == REDIS_REPLY_STRING)
+			return reply[i + 1].str;
+	return "";
+}
+
+/*
+ * handshake_take_hello --- is it what it is said to be?
+ *
+ * One that says that it is a master may have been one for too long: that decides
+ * topology.h.  One that says that it is none surely is none.
+ */
+static HandshakeResult
+handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
+					 const RedisValue *reply, RedisFailure *f)
+{
+	bool		valkey = strcmp(handshake_field(reply, "server"), "valkey") == 0;
+
+	snprintf(hs->facts.version, sizeof(hs->facts.version), "%s%.20s",
+			 valkey ? "Valkey " : "", handshake_field(reply, "version"));
+	redis_words_clean(hs->facts.version);
+	if (t->kind == TARGET_SENTINEL)
+	{
+		if (strcmp(handshake_field(reply, "mode"), "sentinel") == 0)
+			return HANDSHAKE_UNDER_WAY;
+		redis_failure_set(f, STORE_DOWN,
+						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+						  gettext_noop("Check lockredis.url."),
+						  "What answers there is no Sentinel.");
+		return HANDSHAKE_FAILED;
+	}
+	if (strcmp(handshake_field(reply, "role"), "master") == 0)
+		return HANDSHAKE_UNDER_WAY;
+	redis_target_is_no_master(t);
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  "The node that the Sentinels name says that it is no master.");
 	return HANDSHAKE_FAILED;
 }
 
@@ -330,6 +430,8 @@ handshake_good(RedisHandshake *hs, RedisGreeting greeting, const RedisValue *v)
 
 	switch (greeting)
 	{
+		case GREET_HELLO:
+			return v->type == REDIS_REPLY_ARRAY;
 		case GREET_AUTH:
 		case GREET_SELECT:
 		case GREET_NAME:
@@ -369,7 +471,10 @@ redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 						  "The node's answer makes no sense in Redis's protocol.");
 		return HANDSHAKE_FAILED;
 	}
-	if (greeting == GREET_AUTH)
+	if (greeting == GREET_AUTH || greeting == GREET_HELLO)
 		redis_handshake_forget_secret(hs);
+	if (greeting == GREET_HELLO && v->type == REDIS_REPLY_ARRAY &&
+		handshake_take_hello(hs, t, v, f) == HANDSHAKE_FAILED)
+		return HANDSHAKE_FAILED;
 	return hs->next == hs->ngreetings ? HANDSHAKE_DONE : HANDSHAKE_UNDER_WAY;
 }

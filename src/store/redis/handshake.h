@@ -25,6 +25,8 @@
 /* Requests, in the order in which they are answered. */
 typedef enum RedisGreeting
 {
+	GREET_HELLO,				/* with user, password and name; tells what the
+								 * node is */
 	GREET_AUTH,
 	GREET_SELECT,
 	GREET_NAME,

@@ -198,6 +198,7 @@ pass_encode_next(NodeBatch *b)
 	{
 		if (op[i].sent_at == 0)
 			op[i].sent_at = now;
+		op[i].topology = b->target.topology;
 		confirm_want(b, &op[i]);
 	}
 	flight_push(b, COMMAND_OPS, b->next, n, starts_at, now);
@@ -370,9 +371,24 @@ reply_take(NodeBatch *b)
  */
 
 /*
+ * nbatch_retarget --- go on connecting where the settings and the Sentinels point
+ * now, within the same time
+ */
+static void
+nbatch_retarget(NodeBatch *b)
+{
+	int64		until = b->conn.connect.until;
+
+	redis_conn_close(&b->conn);
+	redis_target_set(&b->target, b->target.node);
+	redis_conn_open(&b->conn, &b->target, until);
+}
+
+/*
  * nbatch_connect --- go on connecting; false while there is no connection
  *
- * No password goes to where another lockredis.url pointed.
+ * No password goes to where another lockredis.url pointed, and no request to who
+ * was the master when we began.
  */
 static bool
 nbatch_connect(NodeBatch *b)
@@ -382,11 +398,14 @@ nbatch_connect(NodeBatch *b)
 	b->now = 0;
 	if ((c->state == CONN_CONNECTING || c->state == CONN_SECURING) &&
 		redis_target_is_outdated(&b->target))
-	{
-		redis_target_set(&b->target, b->target.node);
-		redis_conn_open(c, &b->target, c->connect.until);
-	}
+		nbatch_retarget(b);
 	redis_conn_advance(c);
+	if (c->state == CONN_READY && b->target.kind == TARGET_MASTER &&
+		redis_target_is_outdated(&b->target))
+	{
+		nbatch_retarget(b);
+		redis_conn_advance(c);
+	}
 	if (c->state == CONN_CLOSED)
 		nbatch_connection_gone(b, false);
 	if (c->state != CONN_READY)
@@ -515,6 +534,7 @@ void
 node_batch_init(NodeBatch *b, NodeId node, const char *role, bool patient)
 {
 	b->patient = patient;
+	b->target.scout = patient;
 	redis_target_set(&b->target, node);
 	redis_conn_init(&b->conn, role, patient);
 }
@@ -540,10 +560,16 @@ nbatch_drop(NodeBatch *b)
  * nbatch_refuse --- fail it before anything is tried
  */
 static void
+nbatch_refuse_as(NodeBatch *b, int sqlstate, const char *detail)
+{
+	batch_set_error(&b->batch, sqlstate, detail);
+	nbatch_give_up(b, STORE_DOWN);
+}
+
+static void
 nbatch_refuse(NodeBatch *b, const char *detail)
 {
-	batch_set_error(&b->batch, ERRCODE_CONNECTION_FAILURE, detail);
-	nbatch_give_up(b, STORE_DOWN);
+	nbatch_refuse_as(b, ERRCODE_CONNECTION_FAILURE, detail);
 }
 
 void
@@ -574,6 +600,28 @@ node_batch_check_connection(NodeBatch *b, bool lately)
 }
 
 /*
+ * node_batch_let_go --- see node_batch.h
+ *
+ * Runs in a signal handler.  A batch is active before it looks at its connection.
+ * What is owed is there when the node has waited, whether somebody has read it or
+ * not.
+ */
+int64
+node_batch_let_go(NodeBatch *b, int64 unused_since)
+{
+	int64		now = lr_now();
+
+	if (b->batch.active || (b->owed > 0 && now < b->wait_until))
+		return now;
+	if (!node_batch_is_connected(b))
+		return STORE_NOT_CONNECTED;
+	if (b->progress_at > unused_since)
+		return b->progress_at;
+	redis_socket_shut(&b->conn.socket);
+	return STORE_LET_GO;
+}
+
+/*
  * nbatch_has_connection --- is there one that was good just now, to where the
  * settings point?
  *
@@ -591,6 +639,27 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 	}
 	return c->state == CONN_READY &&
 		node_batch_check_connection(b, now - b->progress_at < HEARD_LATELY);
+}
+
+/*
+ * nbatch_has_master --- is it known well enough which node is the master?  If not
+ * the batch has failed.
+ *
+ * For a connection that there is: before one is made connect.c looks itself.
+ */
+static bool
+nbatch_has_master(NodeBatch *b, int64 now)
+{
+	char		why[sizeof(b->batch.error.detail)];
+
+	if (b->conn.state != CONN_READY || redis_target_is_trusted(&b->target, now) ||
+		redis_target_is_outdated(&b->target))
+		return true;
+	if (redis_target_look(&b->target, why, sizeof(why)) != TARGET_CLOSED)
+		strlcpy(why, "Which node is the master is not known for sure at present.",
+				sizeof(why));
+	nbatch_refuse_as(b, ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, why);
+	return false;
 }
 
 /*
@@ -617,6 +686,8 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 		nbatch_refuse(b, "The node did not answer lately; it is tried again in the background.");
 	else if (now >= deadline)
 		nbatch_refuse(b, "There was no time left to ask the node.");
+	else if (!nbatch_has_master(b, now))
+		return;
 	else if (nbatch_has_connection(b, now))
 		node_batch_process(b, false, false, now);
 	else if (b->target.node == NODE_NONE)

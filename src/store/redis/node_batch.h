@@ -119,6 +119,16 @@ extern bool node_batch_awaits_reply(const NodeBatch *b);
  */
 extern bool node_batch_check_connection(NodeBatch *b, bool lately);
 
+/* Is there a connection between batches that was good when last looked at? */
+static inline bool
+node_batch_is_connected(const NodeBatch *b)
+{
+	return b->conn.state == CONN_READY && !b->conn.socket.shut;
+}
+
+/* As let_go() of a store. */
+extern int64 node_batch_let_go(NodeBatch *b, int64 unused_since);
+
 /* For lack of something in this process there is no connection. */
 extern void node_batch_fail(NodeBatch *b, int sqlstate, const char *detail);
 

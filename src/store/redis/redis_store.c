@@ -24,6 +24,7 @@
 
 #include "utils/memutils.h"
 
+#include "store/redis/discovery.h"
 #include "store/redis/listener.h"
 #include "store/redis/node_batch.h"
 #include "wait_events.h"
@@ -255,7 +256,13 @@ redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 static bool
 redis_connected(StoreHandle *h)
 {
-	return redis_node(h)->conn.state == CONN_READY;
+	return node_batch_is_connected(redis_node(h));
+}
+
+static int64
+redis_let_go(StoreHandle *h, int64 unused_since)
+{
+	return node_batch_let_go(redis_node(h), unused_since);
 }
 
 /*
@@ -308,7 +315,11 @@ const StoreRoutine redis_store = {
 	.error = redis_error,
 	.connected = redis_connected,
 	.disconnect = redis_disconnect,
+	.let_go = redis_let_go,
 	.stay = redis_stay,
+	.follow_start = redis_follow_start,
+	.follow_step = redis_follow_step,
+	.follow_interests = redis_follow_interests,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,
 	.listener_unsubscribe = redis_listener_unsubscribe,

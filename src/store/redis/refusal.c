@@ -59,6 +59,7 @@ static void
 refusal_not_master(NodeBatch *b)
 {
 	b->drop = true;
+	redis_target_is_no_master(&b->target);
 	redis_target_want_addresses(&b->target, WANT_MASTER);
 }
 

@@ -208,6 +208,8 @@ resp_new_value(const redisReadTask *task)
 		in->nvalues = 0;
 		in->text_used = 0;
 	}
+	else if (task->parent->parent != NULL)
+		return &in->left_out;
 	if (in->nvalues >= lengthof(in->values))
 		return NULL;
 	v = &in->values[in->nvalues++];
@@ -227,8 +229,8 @@ resp_string(const redisReadTask *task, char *str, size_t len)
 	RedisValue *v = resp_new_value(task);
 	size_t		room;
 
-	if (v == NULL)
-		return NULL;
+	if (v == NULL || v == &in->left_out)
+		return v;
 	room = RESP_TEXT_SIZE - in->text_used;
 	if (room > 0)
 	{
@@ -250,10 +252,10 @@ static void *
 resp_array(const redisReadTask *task, int elements)
 #endif
 {
+	RespIn	   *in = task->privdata;
 	RedisValue *v;
 
-	/* No request of ours is answered by a nested array. */
-	if (task->parent != NULL || elements > RESP_MAX_ELEMENTS)
+	if ((task->parent != NULL && !in->nested) || elements > RESP_MAX_ELEMENTS)
 		return NULL;
 	v = resp_new_value(task);
 	if (v != NULL)
@@ -307,6 +309,7 @@ resp_in_open(RespIn *in)
 {
 	in->understood = false;
 	in->first_byte = 0;
+	in->nested = false;
 	in->reader = redisReaderCreateWithFunctions(&resp_callbacks);
 	if (in->reader == NULL)
 		return false;

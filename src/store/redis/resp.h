@@ -58,6 +58,9 @@ typedef struct RespIn
 	redisReader *reader;
 	bool		understood;		/* a reply has been parsed */
 	unsigned char first_byte;	/* that was received before; 0 = none yet */
+	bool		nested;			/* arrays in an array are expected: of these only
+								 * that they are there is kept */
+	RedisValue	left_out;
 	RedisValue	values[1 + RESP_MAX_ELEMENTS];
 	int			nvalues;
 	char		text[RESP_TEXT_SIZE];

@@ -113,6 +113,7 @@ redis_socket_open(RedisSocket *s, int family)
 	}
 	s->epoch++;
 	s->can_wait = false;
+	s->shut = false;
 	if (family != AF_UNIX)
 		socket_set_options(s->fd);
 	return 0;
@@ -133,6 +134,21 @@ redis_socket_close(RedisSocket *s)
 	ReleaseExternalFD();
 	s->fd = PGINVALID_SOCKET;
 	s->epoch++;
+}
+
+/*
+ * redis_socket_shut --- see socket.h
+ *
+ * Runs in a signal handler: a system call, and a flag that nobody else sets.
+ */
+void
+redis_socket_shut(RedisSocket *s)
+{
+	int			error = errno;
+
+	s->shut = true;
+	(void) shutdown(s->fd, SHUT_RDWR);
+	errno = error;
 }
 
 void

@@ -22,6 +22,7 @@ typedef struct RedisSocket
 	pgsocket	fd;
 	uint32		epoch;			/* changes with each descriptor */
 	bool		can_wait;		/* recv() has a time limit */
+	volatile bool shut;			/* see redis_socket_shut */
 	WaitEventSet *set;			/* watches it, and the latch; or NULL */
 	int			position;		/* of the socket in the set */
 	uint32		events;			/* that the set waits for */
@@ -32,6 +33,12 @@ extern void redis_socket_init(RedisSocket *s);
 /* Make one that does not block; 0, or the error.  Counted with fd.c. */
 extern int	redis_socket_open(RedisSocket *s, int family);
 extern void redis_socket_close(RedisSocket *s);
+
+/*
+ * End the connection, but keep the socket: the next look finds it ended by the
+ * peer.  For signal handlers.
+ */
+extern void redis_socket_shut(RedisSocket *s);
 
 /* From now on redis_socket_recv_soon() may be used, if the kernel lets it. */
 extern void redis_socket_block_briefly(RedisSocket *s);

@@ -17,16 +17,18 @@
 
 #include "store/redis/target.h"
 #include "settings.h"
+#include "store/topology.h"
 
 /*
- * redis_target_set --- see target.h
- *
- * There is but one URL, so it is that of every node.
+ * target_begin --- what all of them have
  */
-void
-redis_target_set(RedisTarget *t, NodeId node)
+static void
+target_begin(RedisTarget *t, NodeId node)
 {
+	bool		scout = t->scout;
+
 	explicit_bzero(t, sizeof(RedisTarget));
+	t->scout = scout;
 	t->node = node;
 	t->version = lr_url_epoch;
 	t->place = lr_place;
@@ -34,14 +36,97 @@ redis_target_set(RedisTarget *t, NodeId node)
 	t->tls = t->url.tls;
 	if (lr_tls_server_name != NULL)
 		strlcpy(t->tls_name, lr_tls_server_name, sizeof(t->tls_name));
+}
+
+static void
+target_set_host(RedisTarget *t, const RedisHost *at)
+{
+	strlcpy(t->url.host, at->host, LR_HOST_MAX);
+	t->url.host_is_numeric = at->host_is_numeric;
+	t->url.port = at->port;
+}
+
+/*
+ * redis_target_set --- see target.h
+ *
+ * Of a master that is not known there is no address: it is no target to be
+ * opened.
+ */
+void
+redis_target_set(RedisTarget *t, NodeId node)
+{
+	target_begin(t, node);
+	if (redis_url_is_followed(&t->url))
+	{
+		TopologyMaster master;
+
+		topology_get_master(t->place, &master);
+		t->kind = TARGET_MASTER;
+		t->topology = master.epoch;
+		target_set_host(t, &master.at);
+	}
 	if (lr_password_file != NULL)
 		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
+}
+
+/*
+ * redis_target_set_sentinel --- see target.h
+ *
+ * They have users of their own: what is for the nodes is not shown to them.
+ */
+void
+redis_target_set_sentinel(RedisTarget *t, int number)
+{
+	target_begin(t, NODE_SENTINEL + number);
+	t->kind = TARGET_SENTINEL;
+	target_set_host(t, &t->url.sentinel[number]);
+	t->url.db = 0;
+	explicit_bzero(t->url.user, sizeof(t->url.user));
+	explicit_bzero(t->url.password, sizeof(t->url.password));
+	t->url.has_password = false;
+	if (lr_sentinel_user != NULL)
+		strlcpy(t->url.user, lr_sentinel_user, sizeof(t->url.user));
+	if (lr_sentinel_password_file != NULL)
+		strlcpy(t->password_file, lr_sentinel_password_file,
+				sizeof(t->password_file));
 }
 
 bool
 redis_target_is_outdated(const RedisTarget *t)
 {
-	return t->node != NODE_NONE && t->version != lr_url_epoch;
+	return t->node != NODE_NONE &&
+		(t->version != lr_url_epoch ||
+		 (t->kind == TARGET_MASTER && t->topology != topology_epoch()));
+}
+
+/*
+ * redis_target_look --- see target.h
+ */
+TargetAnswer
+redis_target_look(const RedisTarget *t, char *why, size_t size)
+{
+	if (t->kind != TARGET_MASTER)
+		return TARGET_OPEN;
+	if (t->node != NODE_NONE)
+	{
+		TopologyAnswer answer = topology_may_connect(t->topology, t->scout, lr_now());
+
+		if (answer == TOPOLOGY_YES && t->url.host[0] != '\0')
+			return TARGET_OPEN;
+		if (answer == TOPOLOGY_NOT_YET)
+			return TARGET_NOT_YET;
+	}
+	topology_get_reason(why, size);
+	if (why[0] == '\0')
+		strlcpy(why, "Which node is the master is not known for sure at present.", size);
+	return TARGET_CLOSED;
+}
+
+bool
+redis_target_is_trusted(const RedisTarget *t, int64 now)
+{
+	return t->kind != TARGET_MASTER || t->scout || t->node == NODE_NONE ||
+		topology_is_watched(t->topology, now);
 }
 
 void
@@ -72,13 +157,42 @@ void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
 {
 	if (t->node != NODE_NONE && redis_url_has_name(&t->url) &&
-		!node_place_is_other(t->place))
+		t->url.host[0] != '\0' && !node_place_is_other(t->place))
 		addresses_want(t->node, t->url.host, t->url.port, why);
 }
 
 void
+redis_target_confirm(const RedisTarget *t)
+{
+	if (t->kind == TARGET_MASTER && t->node != NODE_NONE)
+		topology_confirm(t->topology);
+}
+
+void
+redis_target_lost(const RedisTarget *t)
+{
+	if (t->kind == TARGET_MASTER && t->node != NODE_NONE)
+		topology_lost(t->topology);
+}
+
+void
+redis_target_is_no_master(const RedisTarget *t)
+{
+	if (t->kind == TARGET_MASTER && t->node != NODE_NONE)
+		topology_doubt(t->topology);
+}
+
+/*
+ * redis_target_set_silent --- see target.h
+ *
+ * A former master says nothing of the present one, whose row this is.
+ */
+void
 redis_target_set_silent(const RedisTarget *t, bool silent)
 {
-	if (t->node != NODE_NONE && (silent || node_is_silent(t->node)))
+	if (t->node == NODE_NONE || t->kind == TARGET_SENTINEL ||
+		(t->kind == TARGET_MASTER && t->topology != topology_epoch()))
+		return;
+	if (silent || node_is_silent(t->node))
 		node_set_silent(t->node, silent);
 }

@@ -4,8 +4,9 @@
  *	  What a connection is opened to: one Redis node, and as whom.
  *
  * Below the store nothing reads lockredis.url or the password's setting: who
- * opens a connection makes a target and passes it down.  Today there is one, of
- * the present settings; what finds nodes by itself makes as many as there are.
+ * opens a connection makes a target and passes it down.  It is of the present
+ * settings: the node that they name, the master that the Sentinels have named, or
+ * one of these.
  *
  * A target is a copy.  The settings are replaced as a whole by a reload, and a
  * connection that is being made must not change its mind halfway.
@@ -31,8 +32,26 @@
 /* Not in the table of nodes. */
 #define NODE_NONE			(-1)
 
+typedef enum TargetKind
+{
+	TARGET_NODE,				/* what the URL names */
+	TARGET_MASTER,				/* what the Sentinels name */
+	TARGET_SENTINEL
+} TargetKind;
+
+/* May a connection be made to it? */
+typedef enum TargetAnswer
+{
+	TARGET_OPEN,
+	TARGET_NOT_YET,				/* look again soon */
+	TARGET_CLOSED				/* the sentence says why */
+} TargetAnswer;
+
 typedef struct RedisTarget
 {
+	TargetKind	kind;
+	bool		scout;			/* master: the watchdog's own, see topology.h */
+	uint32		topology;		/* master: its epoch there */
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it
 								 * is not one of this server's any more, see
 								 * redis_target_leave */
@@ -51,11 +70,24 @@ typedef struct RedisTarget
 	char		password_file[PATH_MAX + 1];
 } RedisTarget;
 
-/* This node, as the settings have it now. */
+/* The node that takes locks, as settings and Sentinels have it now. */
 extern void redis_target_set(RedisTarget *t, NodeId node);
 
-/* Have the settings been changed since?  Not of interest for one that was left. */
+/* One of the Sentinels that the settings name. */
+extern void redis_target_set_sentinel(RedisTarget *t, int number);
+
+/*
+ * Have the settings been changed since, or is another one the master?  Not of
+ * interest for one that was left.
+ */
 extern bool redis_target_is_outdated(const RedisTarget *t);
+
+/*
+ * May a connection be made, and may one that there is be used?  Always, but for
+ * a master that is not known for sure.
+ */
+extern TargetAnswer redis_target_look(const RedisTarget *t, char *why, size_t size);
+extern bool redis_target_is_trusted(const RedisTarget *t, int64 now);
 
 /*
  * What is connected there stays so, whatever the settings say, but nobody else's
@@ -68,6 +100,13 @@ extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
 
 /* Have the host name resolved again, if it has one; WANT_xxx of addresses.h. */
 extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
+
+/* The watchdog is connected there; that has ended, or it could not. */
+extern void redis_target_confirm(const RedisTarget *t);
+extern void redis_target_lost(const RedisTarget *t);
+
+/* It takes no writes, or has said that it is no master. */
+extern void redis_target_is_no_master(const RedisTarget *t);
 
 /* It has let all of a time limit pass without a sign of life, or has answered. */
 extern void redis_target_set_silent(const RedisTarget *t, bool silent);

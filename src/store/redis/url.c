@@ -27,6 +27,7 @@
 #include "store/redis/url.h"
 
 #define REDIS_DEFAULT_PORT	6379
+#define SENTINEL_DEFAULT_PORT	26379
 #define IPV6_TEXT_MAX		64
 
 /* A part of the text: [at, end).  Positions shown count from base. */
@@ -41,7 +42,6 @@ typedef struct UrlCursor
 typedef enum UrlForm
 {
 	FORM_REDIS,
-	FORM_TLS,
 	FORM_SENTINEL,
 	FORM_CLUSTER,
 	FORM_UNIX
@@ -51,14 +51,16 @@ static const struct
 {
 	const char *scheme;
 	UrlForm		form;
+	bool		tls;
 	const char *not_served;		/* NULL: served */
 } url_forms[] =
 {
-	{"redis", FORM_REDIS, NULL},
-	{"unix", FORM_UNIX, NULL},
-	{"rediss", FORM_TLS, NULL},
-	{"redis-sentinel", FORM_SENTINEL, "Sentinel (redis-sentinel://) is not offered by this version."},
-	{"redis-cluster", FORM_CLUSTER, "Redis Cluster (redis-cluster://) is not offered by this version."},
+	{"redis", FORM_REDIS, false, NULL},
+	{"unix", FORM_UNIX, false, NULL},
+	{"rediss", FORM_REDIS, true, NULL},
+	{"redis-sentinel", FORM_SENTINEL, false, NULL},
+	{"rediss-sentinel", FORM_SENTINEL, true, NULL},
+	{"redis-cluster", FORM_CLUSTER, false, "Redis Cluster (redis-cluster://) is not offered by this version."},
 };
 
 /*
@@ -188,11 +190,11 @@ url_parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *u
  */
 static RedisUrlVerdict
 url_parse_host_port(const UrlCursor *c, const char *from, const char *to,
-					RedisUrl *url)
+					int default_port, RedisUrl *url)
 {
 	const char *port = NULL;
 
-	url->port = REDIS_DEFAULT_PORT;
+	url->port = default_port;
 
 	if (from < to && *from == '[')
 	{
@@ -276,13 +278,50 @@ url_parse_userinfo(const UrlCursor *c, const char *from, const char *to,
 }
 
 /*
- * url_parse_authority --- [userinfo@]host[:port], or a list of hosts
+ * url_parse_list --- several hosts, with a comma between
  *
- * Of a list the last host is left in *url: lists are not served.
+ * They are Sentinels; those of a cluster, which is not served, are looked at only.
+ */
+static RedisUrlVerdict
+url_parse_list(const UrlCursor *c, const char *from, const char *to,
+			   UrlForm form, RedisUrl *url)
+{
+	bool		sentinels = form == FORM_SENTINEL;
+	int			port = sentinels ? SENTINEL_DEFAULT_PORT : REDIS_DEFAULT_PORT;
+	const char *comma;
+
+	do
+	{
+		RedisUrlVerdict verdict;
+
+		if (url->nsentinels == LR_MAX_SENTINELS)
+			return url_malformed(c, from, "Too many Sentinels (8 at most): one more");
+		comma = memchr(from, ',', to - from);
+		verdict = url_parse_host_port(c, from, comma ? comma : to, port, url);
+		if (verdict != REDIS_URL_OK)
+			return verdict;
+		if (sentinels)
+		{
+			RedisHost  *host = &url->sentinel[url->nsentinels++];
+
+			strlcpy(host->host, url->host, LR_HOST_MAX);
+			host->host_is_numeric = url->host_is_numeric;
+			host->port = url->port;
+		}
+		memset(url->host, 0, sizeof(url->host));
+		url->host_is_numeric = false;
+		url->port = 0;
+		from = comma + 1;
+	} while (comma != NULL);
+	return REDIS_URL_OK;
+}
+
+/*
+ * url_parse_authority --- [userinfo@]host[:port], or a list of hosts
  */
 static RedisUrlVerdict
 url_parse_authority(const UrlCursor *c, const char *from, const char *to,
-					bool list, RedisUrl *url)
+					UrlForm form, RedisUrl *url)
 {
 	const char *at = NULL;
 	RedisUrlVerdict verdict;
@@ -300,18 +339,9 @@ url_parse_authority(const UrlCursor *c, const char *from, const char *to,
 		from = at + 1;
 	}
 
-	if (!list)
-		return url_parse_host_port(c, from, to, url);
-
-	for (;;)
-	{
-		const char *comma = memchr(from, ',', to - from);
-
-		verdict = url_parse_host_port(c, from, comma ? comma : to, url);
-		if (verdict != REDIS_URL_OK || comma == NULL)
-			return verdict;
-		from = comma + 1;
-	}
+	if (form == FORM_SENTINEL || form == FORM_CLUSTER)
+		return url_parse_list(c, from, to, form, url);
+	return url_parse_host_port(c, from, to, REDIS_DEFAULT_PORT, url);
 }
 
 /*
@@ -350,9 +380,8 @@ url_parse_unix(const UrlCursor *c, RedisUrl *url)
  * url_parse_tcp --- what follows the scheme of a form with hosts
  */
 static RedisUrlVerdict
-url_parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
+url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 {
-	bool		list = form == FORM_SENTINEL || form == FORM_CLUSTER;
 	const char *path = c->at;
 	const char *db;
 	RedisUrlVerdict verdict;
@@ -368,8 +397,8 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 		path++;
 
 	url->scheme = REDIS_TCP;
-	url->tls = form == FORM_TLS;
-	verdict = url_parse_authority(c, c->at, path, list, url);
+	url->tls = tls;
+	verdict = url_parse_authority(c, c->at, path, form, url);
 	if (verdict != REDIS_URL_OK)
 		return verdict;
 
@@ -385,6 +414,9 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, RedisUrl *url)
 			if (!isalnum((unsigned char) *db) && strchr(".-_", *db) == NULL)
 				return url_malformed(c, db, "Invalid character in service name");
 		}
+		if (db - service >= LR_SERVICE_MAX)
+			return url_malformed(c, service, "Service name too long (127 characters at most)");
+		memcpy(url->service, service, db - service);
 	}
 
 	/* Nothing, a lone slash, or a slash and the database. */
@@ -429,7 +461,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		if (url_forms[i].form == FORM_UNIX)
 			verdict = url_parse_unix(c, url);
 		else
-			verdict = url_parse_tcp(c, url_forms[i].form, url);
+			verdict = url_parse_tcp(c, url_forms[i].form, url_forms[i].tls, url);
 
 		if (verdict == REDIS_URL_OK && url_forms[i].not_served != NULL)
 		{
@@ -440,6 +472,15 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		return verdict;
 	}
 	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
+}
+
+bool
+redis_host_is_numeric(const char *host)
+{
+	struct in6_addr address;
+
+	return inet_pton(AF_INET, host, &address) == 1 ||
+		inet_pton(AF_INET6, host, &address) == 1;
 }
 
 /*

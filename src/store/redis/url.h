@@ -22,6 +22,9 @@
 #define LR_USER_MAX			256
 #define LR_SECRET_MAX		512
 #define LR_SOCKET_PATH_MAX	108
+#define LR_SERVICE_MAX		128
+
+#define LR_MAX_SENTINELS	8
 
 typedef enum RedisScheme
 {
@@ -29,11 +32,19 @@ typedef enum RedisScheme
 	REDIS_UNIX					/* unix:// */
 } RedisScheme;
 
+typedef struct RedisHost
+{
+	char		host[LR_HOST_MAX];	/* without brackets */
+	bool		host_is_numeric;
+	int			port;
+} RedisHost;
+
 typedef struct RedisUrl
 {
 	RedisScheme scheme;
-	bool		tls;			/* rediss:// */
-	char		host[LR_HOST_MAX];	/* without brackets; empty for unix */
+	bool		tls;			/* rediss:// and rediss-sentinel:// */
+	char		host[LR_HOST_MAX];	/* without brackets; empty for unix, and with
+									 * Sentinels, which name it */
 	bool		host_is_numeric;
 	int			port;
 	char		path[LR_SOCKET_PATH_MAX];	/* unix */
@@ -41,6 +52,11 @@ typedef struct RedisUrl
 	char		user[LR_USER_MAX];	/* percent-decoded; empty = none */
 	char		password[LR_SECRET_MAX];	/* percent-decoded */
 	bool		has_password;
+
+	/* redis-sentinel://: whom to ask for the master, and of what */
+	int			nsentinels;
+	RedisHost	sentinel[LR_MAX_SENTINELS];
+	char		service[LR_SERVICE_MAX];
 } RedisUrl;
 
 typedef enum RedisUrlVerdict
@@ -60,8 +76,18 @@ typedef struct RedisUrlError
 static inline bool
 redis_url_has_name(const RedisUrl *url)
 {
-	return url->scheme == REDIS_TCP && !url->host_is_numeric;
+	return url->scheme == REDIS_TCP && !url->host_is_numeric && url->host[0] != '\0';
 }
+
+/* Is the node that it means found by asking others? */
+static inline bool
+redis_url_is_followed(const RedisUrl *url)
+{
+	return url->nsentinels > 0;
+}
+
+/* Is this text an address, of either family?  Else it is a name. */
+extern bool redis_host_is_numeric(const char *host);
 
 extern RedisUrlVerdict redis_url_parse(const char *text, RedisUrl *url,
 									   RedisUrlError *error);

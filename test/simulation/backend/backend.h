@@ -75,6 +75,10 @@ extern const char *backend_error_message(void);
 
 extern void backend_statement_timeout(int64 until);
 
+/* The process gets a SIGALRM then; and what that does. */
+extern void backend_ring_at(int64 when);
+extern void backend_timeouts_ring(void);
+
 /* Signals that were taken so far. */
 extern int	backend_signals;
 

@@ -330,6 +330,8 @@ sim_backend_signal(int signo)
 	backend_signals++;
 	if (signo == SIGALRM)
 	{
+		set_own_latch();
+		backend_timeouts_ring();
 		if (sim_now() >= statement_ends_at)
 			StatementCancelHandler(signo);
 	}
@@ -346,12 +348,18 @@ alarm_rings(void *arg, int64_t pid)
 }
 
 void
+backend_ring_at(int64 when)
+{
+	sim_at(when, alarm_rings, NULL, MyProcPid);
+}
+
+void
 backend_statement_timeout(int64 until)
 {
 	statement_number++;
 	statement_ends_at = until;
 	if (until < SIM_NEVER)
-		sim_at(until, alarm_rings, NULL, MyProcPid);
+		backend_ring_at(until);
 }
 
 void

@@ -65,6 +65,7 @@ pg_set_block(pgsocket sock)
 extern int	__wrap_socket(int domain, int type, int protocol);
 extern int	__wrap_connect(int fd, const struct sockaddr *addr, socklen_t len);
 extern int	__wrap_close(int fd);
+extern int	__wrap_shutdown(int fd, int how);
 extern int	__wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
 extern int	__wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
 extern int	__wrap_ioctl(int fd, unsigned long request,...);
@@ -92,6 +93,14 @@ __wrap_close(int fd)
 	backend_must_hold_no_lock("close()");
 	sim_yield("close");
 	net_close(fd);
+	return 0;
+}
+
+/* In a signal handler: no step, and whoever is interrupted may have a lock. */
+int
+__wrap_shutdown(int fd, int how)
+{
+	net_shut(fd);
 	return 0;
 }
 
@@ -169,7 +178,7 @@ __wrap_send(int fd, const void *buf, size_t len, int flags)
 
 	backend_must_hold_no_lock("send()");
 	sim_yield("send");
-	if (net_state(fd) == NET_CLOSED && net_error(fd) != 0)
+	if (net_is_shut(fd) || (net_state(fd) == NET_CLOSED && net_error(fd) != 0))
 	{
 		errno = EPIPE;
 		return -1;

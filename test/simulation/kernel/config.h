@@ -27,6 +27,7 @@ typedef struct SimConfig
 	int			lease_ms;
 	int			connect_timeout_ms;
 	int			command_timeout_ms;
+	int			idle_timeout_ms;
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */

@@ -34,6 +34,7 @@ typedef struct Conn
 	int			node;			/* -1 = nobody */
 	bool		client_open;
 	bool		server_open;
+	bool		shut;			/* by the client */
 	int64_t		silent_until;	/* the other end is gone and does not say so */
 	int64_t		full_until;		/* no more bytes are taken */
 	int64_t		last_to_server; /* messages stay in order */
@@ -314,6 +315,25 @@ net_close(int conn)
 	free_chunks(c);
 	if (was_open)
 		sim_at(arrival(c, &c->last_to_server), end_arrives, NULL, conn);
+}
+
+/* What has arrived can still be read. */
+void
+net_shut(int conn)
+{
+	Conn	   *c = &conns[conn];
+
+	if (c->state == NET_OPEN)
+		sim_at(arrival(c, &c->last_to_server), end_arrives, NULL, conn);
+	c->shut = true;
+	c->state = NET_CLOSED;
+	c->error = 0;
+}
+
+bool
+net_is_shut(int conn)
+{
+	return conns[conn].shut;
 }
 
 void

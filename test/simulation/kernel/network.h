@@ -52,6 +52,10 @@ extern size_t net_receive(int conn, void *data, size_t len);
 extern size_t net_unacknowledged(int conn);
 extern void net_close(int conn);
 
+/* Ended by its own side, which goes on to have it; and is it? */
+extern void net_shut(int conn);
+extern bool net_is_shut(int conn);
+
 /* The process has ended: what it had open is closed. */
 extern void net_owner_ended(int pid);
 

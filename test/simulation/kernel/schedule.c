@@ -100,6 +100,7 @@ draw_config(void)
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
+	c->idle_timeout_ms = (int) SIM_PICK(0, 300000, 200, 20, 2);
 	c->fallback_after_ms = 500;
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;

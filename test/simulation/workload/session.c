@@ -22,6 +22,7 @@
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/timeout.h"
 
 static MemoryContext statement_context;
 
@@ -109,6 +110,7 @@ session_main(int slot)
 		error_context_stack = NULL;
 		HOLD_INTERRUPTS();
 		backend_statement_timeout(SIM_NEVER);
+		disable_all_timeouts(false);
 		QueryCancelPending = false;
 		MemoryContextSwitchTo(TopMemoryContext);
 		block_abort_statement();

@@ -1,0 +1,505 @@
+/*-------------------------------------------------------------------------
+ *
+ * discovery.c
+ *	  Which of the nodes that Sentinels name is the master: whom to believe.
+ *
+ * All Sentinels are asked in rounds: each second, ten times as often while no
+ * master is known for sure, and at once when one has news, the connection to the
+ * master has ended or it has said that it is none.  The highest number of a
+ * failover wins, then the most votes, then the present master.
+ *
+ * - A higher number than is known is believed as soon as it is heard.
+ * - Otherwise a round is judged when all have answered or cannot, or after a
+ *	 moment: one that is cut off from the others still names a former master.
+ * - A lower number than is known is believed if all configured Sentinels have it:
+ *	 they were set up anew.
+ * - One that is said to be the master and itself says that it is not, for a while,
+ *	 is passed over if most Sentinels name another: somebody lies.
+ * - Between the election of a Sentinel and the promotion nobody is the master.
+ *
+ * Only a naming that was asked for after the connection to the master was lost
+ * allows the watchdog to connect there again: an old master that was restarted
+ * calls itself one until the Sentinels have turned it round.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/discovery.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/memutils.h"
+
+#include "settings.h"
+#include "store/node.h"
+#include "store/redis/discovery.h"
+#include "store/redis/sentinel.h"
+#include "store/topology.h"
+
+#define ROUND_INTERVAL		LR_US_PER_S
+#define ROUND_IN_DOUBT		(100 * LR_US_PER_MS)
+
+/* Not more often, whatever happens. */
+#define ROUND_MIN			(20 * LR_US_PER_MS)
+
+/* For so long those that have not answered yet are waited for. */
+#define ROUND_GRACE			(300 * LR_US_PER_MS)
+
+/* What was said so long ago does not count. */
+#define ANSWER_LIFE			(3 * LR_US_PER_S)
+
+/* Who did not look for so long has not seen what happened. */
+#define STALL				(2 * LR_US_PER_S)
+
+/* For so long somebody has to contradict. */
+#define LIE_LIFE			(2 * LR_US_PER_S)
+
+/* Changes are logged at most this often. */
+#define LOG_INTERVAL		LR_US_PER_S
+
+typedef struct Candidate
+{
+	RedisHost	at;
+	int64		config_epoch;	/* the highest it was named by */
+	int			votes;
+} Candidate;
+
+typedef struct Discovery
+{
+	int			nsentinels;
+	RedisSentinel *sentinel[LR_MAX_SENTINELS];
+	uint32		version;		/* lr_url_epoch of the settings */
+
+	int64		round_at;		/* questions before that do not count */
+	bool		judged;			/* this round */
+	int64		next_round;
+	bool		was_named;		/* at the last look */
+	int64		stepped_at;		/* that was then */
+	bool		blind;			/* nothing has been judged since the start, or since
+								 * we were stopped */
+	int64		unconfirmed_since;	/* the master that is believed in; 0 = it is */
+
+	Candidate	lie;			/* this was no master, whoever says so */
+
+	int64		logged_at;
+	int			unlogged;
+} Discovery;
+
+static Discovery discovery;
+
+/* ----------
+ * Beginning
+ * ----------
+ */
+
+/*
+ * redis_follow_start --- with the present settings, which may name no Sentinel
+ */
+void
+redis_follow_start(void)
+{
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		sentinel_close(discovery.sentinel[i]);
+		pfree(discovery.sentinel[i]);
+	}
+	memset(&discovery, 0, sizeof(Discovery));
+	discovery.version = lr_url_epoch;
+	topology_start(lr_place);
+	for (int i = 0; i < lr_redis_url->nsentinels; i++)
+	{
+		discovery.sentinel[i] = MemoryContextAllocZero(TopMemoryContext,
+													   sizeof(RedisSentinel));
+		discovery.nsentinels++;
+		sentinel_open(discovery.sentinel[i], i);
+	}
+	discovery.round_at = discovery.stepped_at = lr_now();
+	discovery.unconfirmed_since = discovery.round_at;
+	discovery.blind = true;
+}
+
+/* ----------
+ * What was answered
+ * ----------
+ */
+
+static bool
+same_host(const RedisHost *a, const RedisHost *b)
+{
+	return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+/*
+ * fresh_answer --- of that Sentinel, NULL: none that counts
+ */
+static const SentinelAnswer *
+fresh_answer(int i, int64 now)
+{
+	const SentinelAnswer *a = &discovery.sentinel[i]->answer;
+
+	return a->asked_at != 0 && now - a->asked_at < ANSWER_LIFE ? a : NULL;
+}
+
+/*
+ * collect_candidates --- who is named
+ */
+static int
+collect_candidates(Candidate *out, int64 now)
+{
+	int			n = 0;
+
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = fresh_answer(i, now);
+		int			c = 0;
+
+		if (a == NULL || !a->known)
+			continue;
+		while (c < n && !same_host(&out[c].at, &a->master))
+			c++;
+		if (c == n)
+		{
+			out[n].at = a->master;
+			out[n].config_epoch = a->config_epoch;
+			out[n++].votes = 0;
+		}
+		out[c].votes++;
+		out[c].config_epoch = Max(out[c].config_epoch, a->config_epoch);
+	}
+	return n;
+}
+
+static bool
+is_majority(int votes)
+{
+	return votes > discovery.nsentinels / 2;
+}
+
+/*
+ * is_better --- is the first one rather to be believed?
+ */
+static bool
+is_better(const Candidate *a, const Candidate *b, const RedisHost *present)
+{
+	if (a->config_epoch != b->config_epoch)
+		return a->config_epoch > b->config_epoch;
+	if (a->votes != b->votes)
+		return a->votes > b->votes;
+	return same_host(&a->at, present);
+}
+
+/*
+ * is_believable --- beside what is known of the present master, and of lies
+ */
+static bool
+is_believable(const Candidate *c, const TopologyMaster *present)
+{
+	const Candidate *lie = &discovery.lie;
+
+	if (c->votes == discovery.nsentinels)
+		return true;
+	return c->config_epoch >= present->config_epoch &&
+		!(same_host(&c->at, &lie->at) && c->config_epoch == lie->config_epoch);
+}
+
+/*
+ * choose --- the one that is believed; NULL: nobody
+ */
+static const Candidate *
+choose(const Candidate *candidates, int n, const TopologyMaster *present)
+{
+	const Candidate *best = NULL;
+
+	for (int i = 0; i < n; i++)
+		if (is_believable(&candidates[i], present) &&
+			(best == NULL || is_better(&candidates[i], best, &present->at)))
+			best = &candidates[i];
+	return best;
+}
+
+/*
+ * choose_against --- the present one denies that it is the master; is another one
+ * named by most?
+ */
+static const Candidate *
+choose_against(const Candidate *candidates, int n, const TopologyMaster *present)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (!is_majority(candidates[i].votes) || same_host(&candidates[i].at, &present->at))
+			continue;
+		discovery.lie.at = present->at;
+		discovery.lie.config_epoch = present->config_epoch;
+		return &candidates[i];
+	}
+	return NULL;
+}
+
+static bool
+anybody_in_doubt(int64 now)
+{
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = fresh_answer(i, now);
+
+		if (a != NULL && a->known && a->in_doubt)
+			return true;
+	}
+	return false;
+}
+
+static bool
+round_is_complete(int64 now)
+{
+	if (now >= discovery.round_at + ROUND_GRACE)
+		return true;
+	for (int i = 0; i < discovery.nsentinels; i++)
+		if (!sentinel_has_answered(discovery.sentinel[i], discovery.round_at))
+			return false;
+	return true;
+}
+
+/*
+ * was_named_in_round --- by somebody who was asked in it
+ */
+static bool
+was_named_in_round(const RedisHost *at)
+{
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = &discovery.sentinel[i]->answer;
+
+		if (a->asked_at >= discovery.round_at && a->known && same_host(&a->master, at))
+			return true;
+	}
+	return false;
+}
+
+/* ----------
+ * What comes of it
+ * ----------
+ */
+
+static void
+show_host(const RedisHost *at, char *out, size_t size)
+{
+	snprintf(out, size, strchr(at->host, ':') ? "[%s]:%d" : "%s:%d", at->host, at->port);
+}
+
+/*
+ * log_change --- one line a change, but not more than a log can bear
+ */
+static void
+log_change(const RedisHost *from, const RedisHost *to, int64 now)
+{
+	char		was[LR_HOST_MAX + 16];
+	char		is[LR_HOST_MAX + 16];
+
+	if (discovery.logged_at != 0 && now - discovery.logged_at < LOG_INTERVAL)
+	{
+		discovery.unlogged++;
+		return;
+	}
+	show_host(from, was, sizeof(was));
+	show_host(to, is, sizeof(is));
+	ereport(LOG,
+			(from->host[0] == '\0' ?
+			 errmsg("lockredis: the master of \"%s\" is at %s",
+					lr_redis_url->service, is) :
+			 errmsg("lockredis: the master of \"%s\" is now at %s (was at %s)",
+					lr_redis_url->service, is, was),
+			 discovery.unlogged == 0 ? 0 :
+			 errdetail_plural("It changed %d time before that.",
+							  "It changed %d times before that.",
+							  discovery.unlogged, discovery.unlogged)));
+	discovery.logged_at = now;
+	discovery.unlogged = 0;
+}
+
+/*
+ * believe --- this is the master
+ */
+static void
+believe(const Candidate *c, const TopologyMaster *present, int64 now)
+{
+	uint32		epoch = topology_change(&c->at, c->config_epoch);
+
+	discovery.unconfirmed_since = now;
+	if (!anybody_in_doubt(now))
+		topology_watch(now);
+	topology_named(epoch);
+	log_change(&present->at, &c->at, now);
+}
+
+/*
+ * explain --- nobody is known to be the master: what those are told who ask
+ */
+static void
+explain(const TopologyMaster *present, int64 now)
+{
+	bool		heard = false;
+	bool		known = false;
+
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = fresh_answer(i, now);
+
+		heard = heard || a != NULL;
+		known = known || (a != NULL && a->known);
+	}
+	if (anybody_in_doubt(now))
+		topology_set_reason("The Sentinels are about to make another node the master.");
+	else if (heard && !known)
+		topology_set_reason("The Sentinels do not know the service in lockredis.url.");
+	else if (present->at.host[0] == '\0')
+		topology_set_reason(heard ? "The Sentinels name no master." :
+							"No Sentinel in lockredis.url answers.");
+	else if (!heard)
+		topology_set_reason("The connection to the master was lost, and no Sentinel answers.");
+	else
+		topology_set_reason("The node that the Sentinels name as the master cannot be reached.");
+}
+
+/*
+ * judge --- what do the answers say?
+ */
+static void
+judge(bool complete, int64 now)
+{
+	Candidate	candidates[LR_MAX_SENTINELS];
+	int			n = collect_candidates(candidates, now);
+	TopologyMaster present;
+	const Candidate *best = NULL;
+
+	topology_get_master(lr_place, &present);
+	if (complete && topology_is_denied(present.epoch) &&
+		discovery.unconfirmed_since != 0 &&
+		now - discovery.unconfirmed_since > LIE_LIFE)
+		best = choose_against(candidates, n, &present);
+	if (best == NULL)
+		best = choose(candidates, n, &present);
+	if (best == NULL)
+		return;
+	if (!same_host(&best->at, &present.at))
+	{
+		if (complete || best->config_epoch > present.config_epoch)
+			believe(best, &present, now);
+		return;
+	}
+	if (best->config_epoch > present.config_epoch)
+		topology_set_config_epoch(best->config_epoch);
+	if (complete && !topology_is_named() && was_named_in_round(&best->at) &&
+		!anybody_in_doubt(now))
+		topology_named(present.epoch);
+}
+
+/* ----------
+ * Stepping
+ * ----------
+ */
+
+static void
+begin_round(int64 now)
+{
+	discovery.round_at = now;
+	discovery.judged = false;
+	discovery.next_round = now +
+		(topology_is_confirmed() && !anybody_in_doubt(now) ? ROUND_INTERVAL :
+		 ROUND_IN_DOUBT);
+}
+
+/*
+ * note_confirmation --- since when is the present master not known for sure?
+ */
+static void
+note_confirmation(int64 now)
+{
+	bool		named = topology_is_named();
+
+	if (topology_is_confirmed())
+		discovery.unconfirmed_since = 0;
+	else if (discovery.unconfirmed_since == 0)
+		discovery.unconfirmed_since = now;
+
+	/* The connection has ended, or is in doubt: ask at once. */
+	if (discovery.was_named && !named)
+		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
+	discovery.was_named = named;
+}
+
+/*
+ * redis_follow_step --- do all that can be done without waiting
+ */
+void
+redis_follow_step(void)
+{
+	int64		now = lr_now();
+	bool		news = false;
+	bool		in_doubt;
+	TopologyMaster present;
+
+	if (discovery.nsentinels == 0)
+		return;
+	note_confirmation(now);
+	if (now - discovery.stepped_at > STALL)
+	{
+		discovery.blind = true;
+		discovery.next_round = now;
+	}
+	discovery.stepped_at = now;
+	if (now >= discovery.next_round)
+		begin_round(now);
+	for (int i = 0; i < discovery.nsentinels; i++)
+		news = sentinel_step(discovery.sentinel[i], discovery.round_at) || news;
+	now = lr_now();
+	if (news)
+		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
+
+	if (!discovery.judged)
+	{
+		bool		complete = round_is_complete(now);
+
+		judge(complete, now);
+		discovery.judged = complete;
+		discovery.blind = discovery.blind && !complete;
+	}
+	in_doubt = anybody_in_doubt(now);
+	if (in_doubt)
+		topology_suspend();
+	else if (!discovery.blind)
+		topology_watch(now);
+	topology_get_master(lr_place, &present);
+	if (discovery.judged && !topology_is_confirmed() &&
+		(in_doubt || present.at.host[0] == '\0' || !topology_is_named()))
+		explain(&present, now);
+	discovery.was_named = topology_is_named();
+}
+
+/*
+ * redis_follow_interests --- as StoreRoutine.interests, of all Sentinels
+ */
+int
+redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+{
+	int			n = 0;
+
+	*until = LR_NEVER;
+	*epoch = 0;
+	if (discovery.nsentinels == 0)
+		return 0;
+	*until = discovery.next_round;
+	if (!discovery.judged)
+		*until = Min(*until, discovery.round_at + ROUND_GRACE);
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		int64		its_until;
+		uint32		its_epoch;
+
+		n += sentinel_interests(discovery.sentinel[i], out + n, &its_until, &its_epoch);
+		*until = Min(*until, its_until);
+		*epoch += its_epoch;
+	}
+	return n;
+}

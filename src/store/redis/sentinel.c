@@ -1,0 +1,495 @@
+/*-------------------------------------------------------------------------
+ *
+ * sentinel.c
+ *	  One Sentinel: what it says about the master, and when it has news.
+ *
+ * Two commands make a question.  SENTINEL MASTER has the number of the failover
+ * that its answer is by; the address in it is that of the old master until all
+ * replicas have been turned round, some seconds, so the address is taken from
+ * get-master-addr-by-name, which goes out behind it: what is newer than its number
+ * is asked for again, what is older must not be.
+ *
+ * A message is only a reason to ask at once.  It comes from one Sentinel, in
+ * no order with its answers, and those that it may have sent while nobody
+ * listened are lost.
+ *
+ * Never waits and raises nothing but from sentinel_open().
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/sentinel.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "settings.h"
+#include "store/node.h"
+#include "store/redis/sentinel.h"
+
+#define RETRY_MIN			(100 * LR_US_PER_MS)
+#define RETRY_MAX			LR_US_PER_S
+
+/* A connection that says nothing for so long is asked whether it is alive. */
+#define PING_AFTER			(5 * LR_US_PER_S)
+
+#define QUESTION_REPLIES	2
+
+/*
+ * A failover has begun for good, the replica that was chosen has been promoted,
+ * this Sentinel has heard the new address.
+ */
+static const char *const news_channels[] = {
+	"+failover-state-select-slave", "+promoted-slave", "+switch-master"
+};
+
+/* Between the election and the promotion. */
+static const char *const doubtful_states[] = {
+	"select_slave", "send_slaveof_noone", "wait_promotion"
+};
+
+void
+sentinel_open(RedisSentinel *s, int number)
+{
+	redis_target_set_sentinel(&s->target, number);
+	redis_conn_init(&s->ask, "sentinel", false);
+	redis_conn_init(&s->ear, "sentinel-listener", false);
+	s->state = NODE_CONNECTING;
+	s->retry_delay = RETRY_MIN;
+	node_appear(s->target.node, STORE_REDIS, ROLE_SENTINEL);
+}
+
+void
+sentinel_close(RedisSentinel *s)
+{
+	redis_conn_free(&s->ask);
+	redis_conn_free(&s->ear);
+	node_vanish(s->target.node);
+}
+
+/* ----------
+ * Up and down
+ * ----------
+ */
+
+/*
+ * sentinel_is_down --- it could not be reached, or has said what is of no use
+ *
+ * The reason is in the connection, which has been closed.
+ */
+static void
+sentinel_is_down(RedisSentinel *s)
+{
+	const StoreError *error = &s->ask.failure.error;
+	int64		now = lr_now();
+
+	s->nawaited = 0;
+	s->failed_at = now;
+	s->next_try = now + s->retry_delay;
+	s->retry_delay = Min(s->retry_delay * 2, RETRY_MAX);
+	node_set_address(s->target.node, error->address);
+	node_set_error(s->target.node, error->detail);
+	if (s->state == NODE_DOWN)
+		return;
+	s->state = NODE_DOWN;
+	node_set_state(s->target.node, NODE_DOWN);
+	ereport(LOG,
+			(errmsg("lockredis: the Sentinel at %s is down", error->address),
+			 errdetail_internal("%s", error->detail)));
+}
+
+static void
+sentinel_is_up(RedisSentinel *s)
+{
+	const char *address = s->ask.failure.error.address;
+
+	s->retry_delay = RETRY_MIN;
+	node_set_round_trip(s->target.node, lr_now() - s->answer.asked_at);
+	if (s->state == NODE_UP)
+		return;
+	node_set_facts(s->target.node, address, s->ask.facts.version, NULL,
+				   ROLE_SENTINEL);
+	if (s->state == NODE_DOWN)
+		ereport(LOG,
+				(errmsg("lockredis: the Sentinel at %s is up", address)));
+	s->state = NODE_UP;
+	node_set_state(s->target.node, NODE_UP);
+}
+
+static void
+sentinel_fail(RedisSentinel *s, const char *detail)
+{
+	redis_conn_fail(&s->ask, ERRCODE_CONNECTION_FAILURE, detail);
+	sentinel_is_down(s);
+}
+
+/* ----------
+ * The question
+ * ----------
+ */
+
+static void
+sentinel_put_question(RedisSentinel *s)
+{
+	static const char *const words[QUESTION_REPLIES] = {
+		"MASTER", "GET-MASTER-ADDR-BY-NAME"
+	};
+	int64		now = lr_now();
+
+	for (int i = 0; i < QUESTION_REPLIES; i++)
+	{
+		resp_put_array(&s->ask.out, 3);
+		resp_put_text(&s->ask.out, "SENTINEL");
+		resp_put_text(&s->ask.out, words[i]);
+		resp_put_text(&s->ask.out, s->target.url.service);
+	}
+	memset(&s->coming, 0, sizeof(SentinelAnswer));
+	s->coming.asked_at = now;
+	s->nawaited = QUESTION_REPLIES;
+	s->answer_until = now + lr_command_timeout * LR_US_PER_MS;
+}
+
+static bool
+sentinel_is_doubtful(const char *state)
+{
+	for (int i = 0; i < lengthof(doubtful_states); i++)
+		if (strcmp(state, doubtful_states[i]) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * sentinel_take_master --- fields and values of SENTINEL MASTER; false: it is none
+ */
+static bool
+sentinel_take_master(SentinelAnswer *a, const RedisValue *v)
+{
+	bool		has_epoch = false;
+
+	if (v->type != REDIS_REPLY_ARRAY)
+		return false;
+	for (int i = 1; i + 1 <= v->elements; i += 2)
+	{
+		if (v[i].type != REDIS_REPLY_STRING || v[i + 1].type != REDIS_REPLY_STRING)
+			return false;
+		if (strcmp(v[i].str, "config-epoch") == 0)
+		{
+			char	   *end;
+
+			errno = 0;
+			a->config_epoch = strtoi64(v[i + 1].str, &end, 10);
+			has_epoch = end != v[i + 1].str && *end == '\0' && errno == 0 &&
+				a->config_epoch >= 0;
+		}
+		else if (strcmp(v[i].str, "failover-state") == 0)
+			a->in_doubt = sentinel_is_doubtful(v[i + 1].str);
+	}
+	a->known = has_epoch;
+	return has_epoch;
+}
+
+/*
+ * sentinel_take_address --- host and port, or nil; false: it is neither
+ */
+static bool
+sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
+{
+	RedisHost  *at = &a->master;
+	int			port;
+
+	if (v->type == REDIS_REPLY_NIL)
+	{
+		a->known = false;
+		return true;
+	}
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != 2 ||
+		v[1].type != REDIS_REPLY_STRING || v[2].type != REDIS_REPLY_STRING ||
+		v[1].len == 0 || v[1].len >= LR_HOST_MAX ||
+		strspn(v[1].str, "0123456789abcdefghijklmnopqrstuvwxyz"
+			   "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:") != v[1].len)
+		return false;
+	port = atoi(v[2].str);
+	if (port < 1 || port > 65535)
+		return false;
+	memcpy(at->host, v[1].str, v[1].len + 1);
+	at->host_is_numeric = redis_host_is_numeric(at->host);
+	at->port = port;
+	return true;
+}
+
+/*
+ * sentinel_take_refusal --- an error reply: the service is not known to it, or it
+ * does not answer us
+ */
+static bool
+sentinel_take_refusal(RedisSentinel *s, const RedisValue *v)
+{
+	char		words[REDIS_WORDS_MAX];
+	char		detail[sizeof(s->ask.failure.error.detail)];
+
+	if (redis_words_begin(v->str, "ERR No such master"))
+	{
+		s->coming.known = false;
+		return true;
+	}
+	(void) redis_error_words(v, s->target.url.user, words, sizeof(words));
+	snprintf(detail, sizeof(detail), "The node answered: %s", words);
+	sentinel_fail(s, detail);
+	return false;
+}
+
+/*
+ * sentinel_take_reply --- the next of those that are awaited; false: the
+ * connection has been closed over it
+ */
+static bool
+sentinel_take_reply(RedisSentinel *s)
+{
+	const RedisValue *v = s->ask.in.values;
+	bool		first = s->nawaited == QUESTION_REPLIES;
+
+	if (s->nawaited == 0)
+	{
+		sentinel_fail(s, "The node sent something that was not asked for.");
+		return false;
+	}
+	if (v->type == REDIS_REPLY_ERROR)
+	{
+		if (!sentinel_take_refusal(s, v))
+			return false;
+	}
+	else if (!(first ? sentinel_take_master(&s->coming, v) :
+			   sentinel_take_address(&s->coming, v)))
+	{
+		sentinel_fail(s, "The node's answer makes no sense.");
+		return false;
+	}
+	if (--s->nawaited == 0)
+	{
+		s->answer = s->coming;
+		sentinel_is_up(s);
+	}
+	return true;
+}
+
+/*
+ * sentinel_read --- take what it has answered; false when the connection is gone
+ */
+static bool
+sentinel_read(RedisSentinel *s)
+{
+	RedisRead	got;
+
+	do
+	{
+		got = redis_conn_receive(&s->ask, false);
+		while (redis_conn_reply(&s->ask))
+			if (!sentinel_take_reply(s))
+				return false;
+		if (s->ask.state == CONN_CLOSED)
+		{
+			sentinel_is_down(s);
+			return false;
+		}
+	} while (got == REDIS_READ_FULL);
+	return true;
+}
+
+/*
+ * sentinel_connect --- to ask; true when there is a connection
+ */
+static bool
+sentinel_connect(RedisSentinel *s)
+{
+	if (s->ask.state == CONN_READY)
+		return true;
+	if (s->ask.state == CONN_CLOSED)
+	{
+		if (lr_now() < s->next_try)
+			return false;
+		redis_conn_open(&s->ask, &s->target, LR_NEVER);
+	}
+	redis_conn_advance(&s->ask);
+	if (s->ask.state == CONN_CLOSED)
+		sentinel_is_down(s);
+	return s->ask.state == CONN_READY;
+}
+
+static void
+sentinel_step_question(RedisSentinel *s, int64 since)
+{
+	if (!sentinel_connect(s) || !sentinel_read(s))
+		return;
+	if (s->nawaited > 0 && lr_now() >= s->answer_until)
+	{
+		sentinel_fail(s, "The node did not answer in time.");
+		return;
+	}
+	if (s->nawaited == 0 && s->answer.asked_at < since)
+		sentinel_put_question(s);
+	if (s->ask.out.failed)
+		sentinel_fail(s, "Out of memory.");
+	else if (!redis_conn_flush(&s->ask))
+		sentinel_is_down(s);
+}
+
+bool
+sentinel_has_answered(const RedisSentinel *s, int64 since)
+{
+	return s->answer.asked_at >= since || s->failed_at >= since ||
+		(s->ask.state == CONN_CLOSED && s->next_try > since);
+}
+
+/* ----------
+ * News
+ * ----------
+ */
+
+static void
+ear_expect(RedisSentinel *s)
+{
+	if (s->ear_until == 0)
+		s->ear_until = lr_now() + lr_command_timeout * LR_US_PER_MS;
+}
+
+static void
+ear_subscribe(RedisSentinel *s)
+{
+	RespOut    *out = &s->ear.out;
+
+	resp_put_array(out, 1 + lengthof(news_channels));
+	resp_put_text(out, "SUBSCRIBE");
+	for (int i = 0; i < lengthof(news_channels); i++)
+		resp_put_text(out, news_channels[i]);
+	s->listening = true;
+	ear_expect(s);
+}
+
+/*
+ * ear_connect --- once it has answered; true when there is a connection
+ */
+static bool
+ear_connect(RedisSentinel *s)
+{
+	int64		now = lr_now();
+
+	if (s->ear.state == CONN_CLOSED)
+	{
+		if (s->state != NODE_UP || now < s->ear_next_try)
+			return false;
+		s->ear_next_try = now + RETRY_MAX;
+		s->listening = false;
+		s->ear_until = 0;
+		redis_conn_open(&s->ear, &s->target, LR_NEVER);
+	}
+	redis_conn_advance(&s->ear);
+	if (s->ear.state != CONN_READY)
+		return false;
+	if (!s->listening)
+	{
+		s->heard_at = now;
+		ear_subscribe(s);
+	}
+	return true;
+}
+
+/*
+ * ear_hears --- is what has come a message about our service?
+ */
+static bool
+ear_hears(const RedisSentinel *s)
+{
+	const RedisValue *v = s->ear.in.values;
+
+	return v->type == REDIS_REPLY_ARRAY && v->elements == 3 &&
+		v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "message") == 0 &&
+		v[3].type == REDIS_REPLY_STRING &&
+		strstr(v[3].str, s->target.url.service) != NULL;
+}
+
+/*
+ * ear_step --- listen; true when it has news
+ *
+ * A subscription that is refused is no reason to fail: it is asked each second.
+ */
+static bool
+ear_step(RedisSentinel *s)
+{
+	bool		news = false;
+	RedisRead	got;
+
+	if (!ear_connect(s))
+		return false;
+	do
+	{
+		got = redis_conn_receive(&s->ear, false);
+		while (redis_conn_reply(&s->ear))
+		{
+			s->heard_at = lr_now();
+			s->ear_until = 0;
+			news = news || ear_hears(s);
+		}
+	} while (got == REDIS_READ_FULL && s->ear.state == CONN_READY);
+	if (s->ear.state != CONN_READY)
+		return news;
+
+	if (s->ear_until == 0 && lr_now() >= s->heard_at + PING_AFTER)
+	{
+		resp_put_array(&s->ear.out, 1);
+		resp_put_text(&s->ear.out, "PING");
+		ear_expect(s);
+	}
+	if (s->ear.out.failed || (s->ear_until != 0 && lr_now() >= s->ear_until))
+		redis_conn_close(&s->ear);
+	else
+		(void) redis_conn_flush(&s->ear);
+	return news;
+}
+
+/* ----------
+ * Both
+ * ----------
+ */
+
+bool
+sentinel_step(RedisSentinel *s, int64 since)
+{
+	bool		news;
+
+	sentinel_step_question(s, since);
+	news = ear_step(s);
+	return news;
+}
+
+static int
+sentinel_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until)
+{
+	*until = Min(*until, redis_conn_until(c));
+	if (c->socket.fd == PGINVALID_SOCKET)
+		return 0;
+	out->sock = c->socket.fd;
+	out->events = redis_conn_events(c);
+	return 1;
+}
+
+int
+sentinel_interests(const RedisSentinel *s, StoreInterest *out, int64 *until,
+				   uint32 *epoch)
+{
+	int			n;
+
+	*epoch = s->ask.socket.epoch + s->ear.socket.epoch;
+	*until = LR_NEVER;
+	if (s->ask.state == CONN_CLOSED)
+		*until = s->next_try;
+	else if (s->nawaited > 0)
+		*until = s->answer_until;
+	if (s->ear.state == CONN_READY)
+		*until = Min(*until, s->ear_until != 0 ? s->ear_until : s->heard_at + PING_AFTER);
+	else if (s->ear.state == CONN_CLOSED && s->state == NODE_UP)
+		*until = Min(*until, s->ear_next_try);
+	n = sentinel_conn_interests(&s->ask, out, until);
+	n += sentinel_conn_interests(&s->ear, out + n, until);
+	return n;
+}

@@ -1,0 +1,328 @@
+/*-------------------------------------------------------------------------
+ *
+ * topology.c
+ *	  Which node is the master, where others (Sentinels) say so.
+ *
+ * One struct in shared memory.  What is looked at before each request are
+ * atomics; where the master is lies under the lock of the table of nodes, which
+ * is held for copying only.  Written by the watchdog, but for the doubt that
+ * anybody may raise.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/topology.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "instance.h"
+#include "store/node.h"
+#include "store/topology.h"
+
+#define REASON_MAX			256
+
+typedef struct TopologyShared
+{
+	pg_atomic_uint32 epoch;
+	pg_atomic_uint32 named;		/* epoch that the watchdog may connect to, or 0 */
+	pg_atomic_uint32 confirmed; /* epoch that all may connect to, or 0 */
+	pg_atomic_uint32 denied;	/* epoch whose master says that it is none, or 0 */
+	pg_atomic_uint64 watched_until; /* lr_now() time; 0 = not at all */
+	pg_atomic_uint32 news;
+	pg_atomic_uint32 asked;		/* the Sentinels have been, since the start */
+
+	/* Under the lock. */
+	uint32		place;			/* lr_place of the settings it was found by */
+	RedisHost	at;
+	int64		config_epoch;
+	char		reason[REASON_MAX];
+} TopologyShared;
+
+static TopologyShared *shared = NULL;
+static LWLock *topology_lock = NULL;
+
+Size
+topology_shmem_size(void)
+{
+	return MAXALIGN(sizeof(TopologyShared));
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+topology_shmem_init(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("lockredis topology", topology_shmem_size(), &found);
+	topology_lock = node_lwlock();
+	if (found)
+		return;
+
+	memset(shared, 0, sizeof(TopologyShared));
+	pg_atomic_init_u32(&shared->epoch, 0);
+	pg_atomic_init_u32(&shared->named, 0);
+	pg_atomic_init_u32(&shared->confirmed, 0);
+	pg_atomic_init_u32(&shared->denied, 0);
+	pg_atomic_init_u64(&shared->watched_until, 0);
+	pg_atomic_init_u32(&shared->news, 0);
+	pg_atomic_init_u32(&shared->asked, 0);
+}
+
+/* ----------
+ * Reading
+ * ----------
+ */
+
+uint32
+topology_epoch(void)
+{
+	return pg_atomic_read_u32(&shared->epoch);
+}
+
+uint32
+topology_news(void)
+{
+	return pg_atomic_read_u32(&shared->news);
+}
+
+/*
+ * topology_is_watched --- see topology.h
+ *
+ * A watchdog that does not run has not heard that another one is the master.
+ */
+bool
+topology_is_watched(uint32 epoch, int64 now)
+{
+	return epoch == topology_epoch() &&
+		now < (int64) pg_atomic_read_u64(&shared->watched_until);
+}
+
+/*
+ * topology_may_connect --- see topology.h
+ *
+ * A node that was restarted may say that it is a master long after another one
+ * was made one.  So no connection is made while the watchdog has none of its own
+ * that it has had since the node was named.
+ */
+TopologyAnswer
+topology_may_connect(uint32 epoch, bool scout, int64 now)
+{
+	if (scout)
+	{
+		if (epoch != 0 && pg_atomic_read_u32(&shared->named) == epoch)
+			return TOPOLOGY_YES;
+		return TOPOLOGY_NO;
+	}
+	if (epoch != 0 && pg_atomic_read_u32(&shared->confirmed) == epoch &&
+		topology_is_watched(epoch, now))
+		return TOPOLOGY_YES;
+	return pg_atomic_read_u32(&shared->asked) == 0 && lr_watchdog_running() ?
+		TOPOLOGY_NOT_YET : TOPOLOGY_NO;
+}
+
+/*
+ * topology_get_master --- see topology.h
+ *
+ * The epoch first: who reads an address that is newer than its epoch finds out
+ * before he uses it.
+ */
+void
+topology_get_master(uint32 place, TopologyMaster *out)
+{
+	memset(out, 0, sizeof(TopologyMaster));
+	out->epoch = topology_epoch();
+	pg_read_barrier();
+	LWLockAcquire(topology_lock, LW_SHARED);
+	if (shared->place == place)
+	{
+		out->at = shared->at;
+		out->config_epoch = shared->config_epoch;
+	}
+	LWLockRelease(topology_lock);
+}
+
+void
+topology_get_reason(char *out, size_t size)
+{
+	LWLockAcquire(topology_lock, LW_SHARED);
+	strlcpy(out, shared->reason, size);
+	LWLockRelease(topology_lock);
+}
+
+/* ----------
+ * Writing
+ * ----------
+ */
+
+static void
+topology_tell(void)
+{
+	pg_atomic_fetch_add_u32(&shared->news, 1);
+}
+
+/*
+ * topology_withdraw --- what was said of this epoch does not hold any more
+ */
+static bool
+topology_withdraw(pg_atomic_uint32 *what, uint32 epoch)
+{
+	uint32		expected = epoch;
+
+	return epoch != 0 && pg_atomic_compare_exchange_u32(what, &expected, 0);
+}
+
+void
+topology_doubt(uint32 epoch)
+{
+	bool		was_confirmed = topology_withdraw(&shared->confirmed, epoch);
+
+	if (epoch == topology_epoch())
+		pg_atomic_write_u32(&shared->denied, epoch);
+	if (topology_withdraw(&shared->named, epoch) || was_confirmed)
+		lr_wake_watchdog();
+}
+
+/*
+ * topology_lost --- the watchdog's own connection has ended, or was none
+ */
+void
+topology_lost(uint32 epoch)
+{
+	(void) topology_withdraw(&shared->confirmed, epoch);
+	(void) topology_withdraw(&shared->named, epoch);
+}
+
+/*
+ * topology_start --- see topology.h
+ *
+ * A new watchdog has no connection yet, so the master has to be named again; but
+ * for as long as the word of the one before is believed nothing has changed for
+ * those who are connected.
+ */
+void
+topology_start(uint32 place)
+{
+	pg_atomic_write_u32(&shared->confirmed, 0);
+	pg_atomic_write_u32(&shared->named, 0);
+	pg_atomic_write_u32(&shared->asked, 0);
+	if (shared->place == place)
+		return;
+
+	pg_atomic_write_u64(&shared->watched_until, 0);
+	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
+	memset(&shared->at, 0, sizeof(RedisHost));
+	shared->config_epoch = 0;
+	shared->reason[0] = '\0';
+	shared->place = place;
+	LWLockRelease(topology_lock);
+	pg_memory_barrier();
+	pg_atomic_fetch_add_u32(&shared->epoch, 1);
+}
+
+/*
+ * topology_change --- another one is the master from now on
+ *
+ * First where it is, then its epoch: whoever has the new epoch has, or finds, the
+ * new address.  The caller looks at what is held after this: whoever enters a lock
+ * that the old one gave does so before he looks at the epoch, so one of the two
+ * sees the other.
+ */
+uint32
+topology_change(const RedisHost *at, int64 config_epoch)
+{
+	uint32		epoch;
+
+	pg_atomic_write_u32(&shared->confirmed, 0);
+	pg_atomic_write_u32(&shared->named, 0);
+	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
+	shared->at = *at;
+	shared->config_epoch = config_epoch;
+	shared->reason[0] = '\0';
+	LWLockRelease(topology_lock);
+
+	epoch = pg_atomic_add_fetch_u32(&shared->epoch, 1);
+	pg_memory_barrier();
+	topology_tell();
+	return epoch;
+}
+
+void
+topology_set_config_epoch(int64 config_epoch)
+{
+	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
+	shared->config_epoch = config_epoch;
+	LWLockRelease(topology_lock);
+}
+
+void
+topology_named(uint32 epoch)
+{
+	pg_atomic_write_u32(&shared->named, epoch);
+}
+
+void
+topology_confirm(uint32 epoch)
+{
+	if (epoch == 0 || pg_atomic_read_u32(&shared->named) != epoch)
+		return;
+	pg_atomic_write_u32(&shared->denied, 0);
+	pg_atomic_write_u32(&shared->confirmed, epoch);
+	pg_atomic_write_u32(&shared->asked, 1);
+	topology_tell();
+}
+
+bool
+topology_is_denied(uint32 epoch)
+{
+	return epoch != 0 && pg_atomic_read_u32(&shared->denied) == epoch;
+}
+
+bool
+topology_is_named(void)
+{
+	return pg_atomic_read_u32(&shared->named) != 0;
+}
+
+bool
+topology_is_confirmed(void)
+{
+	return pg_atomic_read_u32(&shared->confirmed) != 0;
+}
+
+void
+topology_watch(int64 now)
+{
+	if (pg_atomic_read_u64(&shared->watched_until) == 0)
+		topology_tell();
+	pg_atomic_write_u64(&shared->watched_until, (uint64) (now + TOPOLOGY_TRUST));
+}
+
+void
+topology_suspend(void)
+{
+	pg_atomic_write_u64(&shared->watched_until, 0);
+}
+
+/*
+ * topology_set_reason --- see topology.h
+ *
+ * Called again and again, so it writes what is new only.
+ */
+void
+topology_set_reason(const char *reason)
+{
+	if (strncmp(shared->reason, reason, REASON_MAX - 1) != 0)
+	{
+		LWLockAcquire(topology_lock, LW_EXCLUSIVE);
+		strlcpy(shared->reason, reason, REASON_MAX);
+		LWLockRelease(topology_lock);
+	}
+	if (pg_atomic_exchange_u32(&shared->asked, 1) == 0)
+		topology_tell();
+}

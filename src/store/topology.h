@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * topology.h
+ *	  Which node is the master, where others (Sentinels) say so.
+ *
+ * Shared memory of all processes.  The watchdog asks and writes; whoever makes a
+ * connection, or has had an answer, reads.  With a lockredis.url that names the
+ * node itself nothing here ever changes.
+ *
+ * Each master that is believed in has an epoch of its own: one more than the one
+ * before.  What was asked of a node counts only while its epoch is the present
+ * one (store/README.topology.md has the proof).
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/topology.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_TOPOLOGY_H
+#define LR_TOPOLOGY_H
+
+#include "lockredis.h"
+
+#include "store/redis/url.h"
+
+/* The watchdog's word is believed for so long. */
+#define TOPOLOGY_TRUST		(5 * LR_US_PER_S)
+
+typedef struct TopologyMaster
+{
+	uint32		epoch;			/* 0: none has been named yet */
+	RedisHost	at;
+	int64		config_epoch;	/* the Sentinels' number of the failover */
+} TopologyMaster;
+
+/* May a connection be made to the master that has this epoch? */
+typedef enum TopologyAnswer
+{
+	TOPOLOGY_YES,
+	TOPOLOGY_NOT_YET,			/* nobody has been asked since the start */
+	TOPOLOGY_NO					/* see topology_get_reason */
+} TopologyAnswer;
+
+extern Size topology_shmem_size(void);
+extern void topology_shmem_init(void);
+
+/* ---- for all processes; the first three are lock-free ---- */
+
+/* Of the present master; the same for ever where none is looked for. */
+extern uint32 topology_epoch(void);
+
+/* Changes when those whose request failed should ask again. */
+extern uint32 topology_news(void);
+
+/*
+ * May the master with this epoch be asked anything now, over a connection that
+ * there is?
+ */
+extern bool topology_is_watched(uint32 epoch, int64 now);
+
+/*
+ * May a connection to it be made?  "scout": by the watchdog, which has to be the
+ * first.
+ */
+extern TopologyAnswer topology_may_connect(uint32 epoch, bool scout, int64 now);
+
+/*
+ * The present master, if it was found by settings with that lr_place; else its
+ * epoch is right but nothing is known of where it is.
+ */
+extern void topology_get_master(uint32 place, TopologyMaster *out);
+
+/* Why there is no master; a sentence without any address. */
+extern void topology_get_reason(char *out, size_t size);
+
+/*
+ * It has said that it is no master, or takes no writes: nobody connects to it
+ * before it has been named again.
+ */
+extern void topology_doubt(uint32 epoch);
+
+/* ---- for the watchdog ---- */
+
+/* Other settings, or a start: with another place nothing is known. */
+extern void topology_start(uint32 place);
+
+/* Somebody else is the master now; returns its epoch. */
+extern uint32 topology_change(const RedisHost *at, int64 config_epoch);
+
+/* The same one, by a later failover than was known. */
+extern void topology_set_config_epoch(int64 config_epoch);
+
+/*
+ * It was named just now: the watchdog may connect.  It has connected, and is a
+ * master: all may.  That connection has ended, or could not be made.
+ */
+extern void topology_named(uint32 epoch);
+extern void topology_confirm(uint32 epoch);
+extern void topology_lost(uint32 epoch);
+
+/* Has it said itself that it is none? */
+extern bool topology_is_denied(uint32 epoch);
+
+extern bool topology_is_named(void);
+extern bool topology_is_confirmed(void);
+
+/* The watchdog has looked, and there is no doubt; or there is one. */
+extern void topology_watch(int64 now);
+extern void topology_suspend(void);
+
+/* What those are told who find no master; all have been asked at least once. */
+extern void topology_set_reason(const char *reason);
+
+#endif							/* LR_TOPOLOGY_H */

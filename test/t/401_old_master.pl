@@ -1,0 +1,169 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What a master has said that is none any more.  Each interleaving is forced: a
+# session is stopped, by a debugger, between an answer of the old master and what
+# it does with it; meanwhile another node becomes the master and the watchdog
+# finds that out.
+#
+# Proves G1, G7, G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Debugger;
+use LockRedis::Sentinels;
+use LockRedis::Test qw(:DEFAULT quoted);
+
+LockRedis::Debugger->need;
+
+my $ha = LockRedis::Sentinels->new;
+my $node = LockRedis::Node->create('main', redis => $ha);
+my ($one, $two) = map { $node->session } 1 .. 2;
+
+$node->wait_for_up;
+$_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm')
+  foreach $one, $two;
+
+# The server uses that master, and has looked at all locks there.
+sub wait_for_use
+{
+	my ($master) = @_;
+	my $address = quoted($master->address);
+
+	return poll_until(
+		'the server to use ' . $master->address,
+		sub {
+			$node->value("SELECT count(*) FROM redis_lock_status
+				 WHERE address = $address AND role = 'master' AND in_use AND state = 'up'") == 1;
+		});
+}
+
+# What the master is told from now on its replicas do not have when it dies.  That
+# they stand still is not enough: the kernel keeps for them what was sent.
+sub outrun
+{
+	my ($master, @replicas) = @_;
+
+	$_->freeze foreach @replicas;
+	$master->cmd('CLIENT', 'KILL', 'TYPE', 'replica');
+	return;
+}
+
+# Runs a statement that stops where it begins to apply its answer; another node
+# becomes the master; it goes on.  Replicas have nothing that is newer than the
+# moment before.
+sub overtaken
+{
+	my ($session, $sql, $function) = @_;
+	my $old = $ha->master;
+	my @replicas = $ha->replicas;
+	my $stop = LockRedis::Debugger->new($session->pid);
+
+	outrun($old, @replicas);
+	$stop->run_to($function);
+	$session->start($sql);
+	$stop->wait_for_stop;
+	$old->kill9;
+	$_->thaw foreach @replicas;
+	my $new = $ha->wait_for_master_but($old);
+	wait_for_use($new);
+	$stop->let_go;
+	return ($old, $new, $session->wait);
+}
+
+sub mended
+{
+	my ($old) = @_;
+
+	$old->start;
+	$ha->wait_until_steady;
+	wait_for_use($ha->master);
+	return;
+}
+
+# A lock that the old master granted: the session has its answer, but the lock is
+# not in the lock table yet.  It is taken from the new master.
+{
+	my ($old, $new, $result) = overtaken($one, "SELECT redis_try_lock('granted')", 'lt_grant');
+
+	is($result->error, undef, 'granted by the old master: no error');
+	$one->query_is("SELECT redis_is_held('granted')", 't', 'granted by the old master: held');
+	is($new->owner_of('granted'), $one->value("SELECT redis_lock_owner('granted')"),
+		'granted by the old master: the new one has it');
+	$two->query_is("SELECT redis_try_lock('granted')", 'f', 'granted by the old master: by one only');
+	$one->query_is("SELECT redis_unlock('granted')", 't', 'granted by the old master: given back');
+	ok(!$new->cmd('EXISTS', 'granted'), 'granted by the old master: nothing is left');
+	mended($old);
+}
+
+# Given back at the old master, which died before it could tell: the key is free at
+# the new one too.
+{
+	$one->query_is("SELECT redis_lock('released')", '', 'a lock');
+	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
+	my ($old, $new, $result) = overtaken($one, "SELECT redis_unlock('released')", 'lt_end_release');
+
+	is($result->error, undef, 'given back at the old master: no error');
+	poll_until('the new master to be free of it', sub { !$new->cmd('EXISTS', 'released') });
+	$two->query_is("SELECT redis_try_lock('released'), redis_unlock('released')",
+		't|t', 'given back at the old master: free');
+	mended($old);
+}
+
+# Lengthened at the old master: the new one has it for as long, or the session does
+# not believe that it has.
+{
+	$one->query_is("SELECT redis_try_lock('extended', lease => '60 s')", 't', 'a given lease');
+	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
+	my ($old, $new, $result) = overtaken($one, "SELECT redis_extend('extended', '600 s')", 'lt_set_scope');
+
+	is($result->error, undef, 'extended at the old master: no error');
+	$one->query_is("SELECT redis_is_held('extended')", 't', 'extended at the old master: held');
+	cmp_ok($new->cmd('PTTL', 'extended'),
+		'>', 590000, 'extended at the old master: at the new one too');
+	$one->query_is("SELECT redis_unlock('extended')", 't', 'extended at the old master: given back');
+	mended($old);
+}
+
+# A given lease that nobody renews: as long at the new master as it was promised by
+# the old one, although that had not told the replicas.
+{
+	$one->query_is("SELECT redis_try_lock('given', lease => '60 s')", 't', 'a given lease');
+	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
+	my $old = $ha->master;
+	my @replicas = $ha->replicas;
+	outrun($old, @replicas);
+	$one->query_is("SELECT redis_extend('given', '600 s')", 't', 'longer, and no replica knows');
+	$old->kill9;
+	$_->thaw foreach @replicas;
+	my $new = $ha->wait_for_master_but($old);
+	wait_for_use($new);
+	poll_until('the new master to have it as long',
+		sub { $new->cmd('PTTL', 'given') > 550000 });
+	pass('a given lease: as long at the new master');
+	$one->query_is("SELECT redis_is_held('given'), redis_unlock('given')", 't|t', 'held, given back');
+	mended($old);
+}
+
+# COMMIT before the new master was asked: it asks.  The watchdog is stopped where it
+# would begin.
+{
+	$one->query_is('BEGIN', '', 'a transaction');
+	$one->query_is("SELECT redis_xact_lock('commit')", '', 'with a lock');
+	$one->query_is('CREATE TABLE t (i int)', '', 'and work');
+	my $old = $ha->master;
+	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
+
+	$stop->run_to('failover_happened');
+	$old->kill9;
+	my $new = $ha->wait_for_master_but($old);
+	$stop->wait_for_stop;
+	$one->query_fails('COMMIT', '08001', qr/could not reach/,
+		'COMMIT before the new master was asked: refused');
+	$stop->let_go;
+	wait_for_use($new);
+	mended($old);
+}
+
+nothing_left($node, $ha);
+done_testing();

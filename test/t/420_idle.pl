@@ -1,0 +1,148 @@
+# Copyright (c) 2026, lockredis contributors
+
+# lockredis.idle_timeout: a connection of a session that nobody uses is closed,
+# whatever the session is doing, and the next request makes another one.  Not while
+# a lock call waits.  Locks that are held stay held.
+#
+# Proves G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Ca;
+use LockRedis::Test qw(:DEFAULT run);
+
+my $idle_ms = 600;
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => {
+		'lockredis.idle_timeout' => "${idle_ms}ms",
+		'lockredis.lease' => '3s'
+	});
+my $one = $node->session;
+my $two = $node->session;
+
+$node->wait_for_up;
+
+sub is_connected
+{
+	my ($session, $store) = @_;
+	my $name = 'lockredis-session-' . $session->pid;
+
+	return grep { $_->{name} eq $name } ($store || $redis)->clients;
+}
+
+sub is_closed
+{
+	my ($session, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	ok(eval { poll_until('the connection to be closed', sub { !is_connected($session) }) },
+		"$name: closed");
+	return;
+}
+
+# ----------
+# What the session is doing
+# ----------
+
+run($one, "SELECT redis_lock('k')");
+ok(is_connected($one), 'a connection is made on first use');
+is_closed($one, 'an idle session');
+is($node->lock_stat('idle_closes'), 1, 'counted');
+$one->query_is("SELECT redis_unlock('k')", 't', 'and made again without a word');
+is($node->lock_stat('connects'), 3, 'the watchdog, and twice the session');
+
+run($one, "BEGIN; SELECT redis_xact_lock('k')");
+is_closed($one, 'in a transaction');
+is($redis->cmd('EXISTS', 'k'), 1, 'its lock stays');
+$one->query_is('COMMIT', '', 'and is given back by the commit');
+is($redis->cmd('EXISTS', 'k'), 0, 'over a new connection');
+
+run($two, 'SELECT pg_advisory_lock(1)');
+$one->start("SELECT redis_lock('k'), pg_advisory_lock(1)");
+$node->wait_for_postgres_lock($one);
+is_closed($one, 'in the middle of a query');
+run($two, 'SELECT pg_advisory_unlock(1)');
+is($one->wait->error, undef, 'which goes on');
+
+# Errors end the time-outs of a session.
+run($one, "SELECT redis_lock('k'), pg_advisory_unlock_all()");
+$one->query_fails('SELECT 1/0', '22012', qr/division by zero/);
+is_closed($one, 'after an error');
+run($one, "BEGIN; SELECT redis_xact_lock('x')");
+$one->query_fails('SELECT 1/0', '22012', qr/division by zero/);
+is_closed($one, 'in a transaction that has failed');
+run($one, 'ROLLBACK');
+run($one,
+	"DO \$\$ BEGIN PERFORM redis_lock('k'); PERFORM 1/0; EXCEPTION WHEN division_by_zero THEN END \$\$"
+);
+is_closed($one, 'after an exception block');
+
+# Others time out, too.
+run($one, "SET statement_timeout = '200ms'; SET idle_in_transaction_session_timeout = '1min'");
+run($one, "BEGIN; SELECT redis_xact_lock('y')");
+$one->query_fails('SELECT pg_sleep(60)', '57014', qr/statement timeout/);
+is_closed($one, 'beside other time-outs');
+run($one, 'ROLLBACK; RESET statement_timeout');
+$one->query_is("SELECT redis_is_held('k')", 't', 'a lock of the session is held all the time');
+
+# ----------
+# A lock call keeps it
+# ----------
+
+$redis->foreign_lock('foreign', owner => 'elsewhere:1', ms => 600_000);
+$two->start("SELECT redis_lock('foreign')");
+$node->wait_for_waiters('foreign', 1);
+$redis->wait_for_subscribers('foreign', 1);
+foreach my $round (1, 2)
+{
+	run($one, "SELECT redis_is_locked('k')");
+	is_closed($one, "beside one that waits, $round");
+}
+ok(is_connected($two), 'who waits for a lock keeps the connection');
+$redis->foreign_unlock('foreign');
+is($two->wait->error, undef, 'and has the lock');
+is_closed($two, 'afterwards');
+
+# ----------
+# Settings
+# ----------
+
+$node->set('lockredis.idle_timeout' => '0');
+run($_, "SELECT redis_is_locked('k')") foreach $one, $two;
+pause(2 * $idle_ms / 1000);
+ok(is_connected($one) && is_connected($two), '0: never');
+$node->set('lockredis.idle_timeout' => '10min');
+run($one, "SELECT redis_is_locked('k')");
+$node->set('lockredis.idle_timeout' => "${idle_ms}ms");
+run($one, 'SELECT 1');
+is_closed($one, 'a shorter time counts from the next transaction');
+
+# ----------
+# TLS
+# ----------
+
+{
+	my $ca = LockRedis::Ca->new('main');
+	my $secure =
+	  LockRedis::Redis->new(name => 'secure', tls => $ca->certificate('good'));
+
+	run($_, 'SELECT redis_unlock_all()') foreach $one, $two;
+	$node->set(
+		'lockredis.tls_ca_file' => $ca->file,
+		'lockredis.url' => $secure->tls_url);
+	run($one, "SELECT redis_lock('k')");
+	ok(is_connected($one, $secure), 'with TLS');
+	ok( eval {
+			poll_until('the connection to be closed',
+				sub { !is_connected($one, $secure) });
+		},
+		'TLS: closed');
+	$one->query_is("SELECT redis_unlock('k')", 't', 'TLS: and made again');
+	$_->quit foreach $one, $two;
+	nothing_left($node, $secure);
+}
+done_testing();

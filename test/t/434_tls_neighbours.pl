@@ -1,0 +1,103 @@
+# Copyright (c) 2026, lockredis contributors
+
+# TLS beside Redisson with TLS on the same keys, and in fallback mode.
+#
+# Proves G1, G21, G26.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Ca;
+use LockRedis::Redisson;
+
+LockRedis::Redisson->need;
+need_tool('keytool');
+
+my $ca = LockRedis::Ca->new('main');
+my $redis = LockRedis::Redis->new(tls => $ca->certificate('good'));
+my $table = LockRedis::Table->new;
+my $node = LockRedis::Node->create(
+	'main',
+	url => $redis->tls_url,
+	settings => {
+		'lockredis.tls_ca_file' => $ca->file,
+		'lockredis.mode' => 'fallback',
+		'lockredis.fallback_after' => '1s',
+		'lockredis.lease' => '6s',
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms'
+	});
+$table->use_node($node);
+my $one = $node->session;
+my $two = $node->session;
+
+$node->wait_for_up;
+
+# ----------
+# Redisson
+# ----------
+
+my $trusted = PostgreSQL::Test::Utils::tempdir_short() . '/trusted.p12';
+system('keytool', '-importcert', '-noprompt', '-alias', 'ca', '-file', $ca->file,
+	'-keystore', $trusted, '-storetype', 'PKCS12', '-storepass', 'changeit') == 0
+  or die 'keytool failed';
+my $java = do {
+	local $ENV{JAVA_TOOL_OPTIONS} =
+	  "-Djavax.net.ssl.trustStore=$trusted -Djavax.net.ssl.trustStorePassword=changeit";
+	LockRedis::Redisson->new;
+};
+$java->value('a', 'connect', $redis->tls_url, 30000);
+$redis->cmd('SET', 'counter', 0);
+
+# One counter that both write under the lock, and who wakes whom
+$java->call('a.1', 'lock', 'counter lock', -1)->or_die;
+$one->start("SELECT redis_lock('counter lock')");
+$redis->wait_for_subscribers('counter lock', 1);
+$java->call('a.1', 'unlock', 'counter lock')->or_die;
+is($one->wait(10)->error, undef, 'Redisson wakes a session');
+my $number = $java->send('a.1', 'lock', 'counter lock', -1);
+$redis->wait_for_subscribers('counter lock', 1);
+$one->query_is("SELECT redis_unlock('counter lock')", 't');
+ok(!$java->wait($number, 10)->error, 'and a session Redisson');
+$java->call('a.1', 'unlock', 'counter lock')->or_die;
+
+my $file = "$PostgreSQL::Test::Utils::log_path/434_tls_neighbours.counter.history";
+my $steps = 100;
+my $connection = $redis->connection;
+$number = $java->send('a.1', 'counter', 'counter lock', 'counter', $steps, $file);
+foreach my $i (1 .. $steps)
+{
+	run($one, "SELECT redis_lock('counter lock')");
+	my $value = $connection->call('GET', 'counter');
+	$connection->call('SET', 'counter', $value + 1);
+	run($one, "SELECT redis_unlock('counter lock')");
+}
+ok(!$java->wait($number, 60)->error, 'Redisson has done its steps');
+is($connection->call('GET', 'counter'), 2 * $steps, 'none was lost');
+$connection->disconnect;
+$redis->cmd('DEL', 'counter');
+$java->shutdown('a');
+
+# ----------
+# Fallback
+# ----------
+
+$one->query_is("SELECT redis_lock('held')", '', 'taken in Redis');
+$redis->freeze;
+$node->wait_for_store('table');
+$one->query_is("SELECT redis_is_held('held')", 't', 'held in the table');
+poll_until('another one to be had there',
+	sub { $two->query("SELECT redis_try_lock('other')")->out eq 't' }, 30);
+$redis->thaw;
+$node->wait_for_store('master');
+poll_until('both to be in Redis',
+	sub { 2 == grep { /^(?:held|other)$/ } $redis->all_keys });
+$one->query_is("SELECT redis_is_held('held')", 't', 'held in Redis again');
+$one->query_is("SELECT redis_unlock('held')", 't', 'and given back there');
+$two->query_is("SELECT redis_unlock('other')", 't');
+
+$_->quit foreach $one, $two;
+$java->stop;
+nothing_left($node, $redis);
+done_testing();
