@@ -85,7 +85,7 @@ take(int slot, const char *key)
 	LockTerms	t = terms(SCOPE_SESSION);
 	LrIndex		hold = enqueue(slot, key);
 
-	if (lt_grant(hold, STORE_REDIS, ++owner, lr_now() + 30 * LR_US_PER_S, &t, 0) != GRANTED)
+	if (lt_grant(hold, STORE_REDIS, ++owner, 0, lr_now() + 30 * LR_US_PER_S, &t, 0) != GRANTED)
 		sim_fail("self-test", "%s cannot be granted", key);
 	return hold;
 }
@@ -110,9 +110,9 @@ make_table(void)
 	waiting = enqueue(3, "a");
 	(void) enqueue(4, "a");
 	lost = take(2, "b");
-	(void) lt_lose(lost, lt_owner(lost), STORE_REDIS, 0, LOST_EXPIRED, NULL);
+	(void) lt_lose(lost, lt_owner(lost), STORE_REDIS, 0, LOST_DELETED, NULL);
 	orphan = enqueue(5, "c");
-	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0);
+	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0, 0);
 	handed = take(5, "d");
 	other = enqueue(6, "d");
 	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed);
