@@ -92,12 +92,16 @@ drop(LockState *state, Holder *holder)
 	memset(&state->holder[state->n], 0, sizeof(Holder));
 }
 
-/* Nobody asks any more for what was lost by a session that has ended. */
+/*
+ * Nobody asks any more for what was lost, or may have been, by a session that has
+ * ended.
+ */
 static void
 forget_dead(LockState *state, int64_t now)
 {
 	for (int i = state->n - 1; i >= 0; i--)
-		if (state->holder[i].lost && state->holder[i].last_call < now)
+		if (state->holder[i].last_call < now &&
+			(state->holder[i].lost || state->holder[i].may_end <= now))
 			drop(state, &state->holder[i]);
 }
 
