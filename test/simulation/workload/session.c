@@ -18,8 +18,10 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "utils/guc.h"
 #include "utils/timeout.h"
 
 static MemoryContext statement_context;
@@ -104,6 +106,7 @@ session_main(int slot)
 {
 	sigjmp_buf	local;
 
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, StatementCancelHandler);
 	pqsignal(SIGTERM, die);
 	before_shmem_exit(shutdown_postgres, 0);
@@ -131,6 +134,11 @@ session_main(int slot)
 	{
 		(*statements_left())--;
 		sim_check_for_interrupts();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
 		one_statement();
 	}
 	proc_exit(0);

@@ -59,6 +59,7 @@ __wrap_lt_check_change(LWLock *lock)
 
 extern void sim_check_step(void);
 extern void sim_check_end(void);
+extern void sim_check_shutdown(void);
 extern bool sim_is_empty(void);
 
 static int64
@@ -374,6 +375,20 @@ bool
 sim_is_empty(void)
 {
 	return lt_table->nrows.value == 0;
+}
+
+/*
+ * sim_check_shutdown --- the server has ended in order
+ *
+ * The watchdog ends when nothing is left to be given back, or its time is over.
+ */
+void
+sim_check_shutdown(void)
+{
+	const char *key = redis_find_owner(lr_instance_uuid());
+
+	if (sim_is_empty() && key != NULL)
+		sim_fail("left behind", "Redis has %s of the server that was shut down", key);
 }
 
 /* All sessions have ended, and the watchdog has had its time. */
