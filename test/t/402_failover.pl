@@ -157,7 +157,7 @@ survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
 	like($failed->sqlstate, qr/^08/, 'no master: redis_try_lock says so');
 	$failed = $asker->query("SELECT redis_lock('no master')");
 	like($failed->sqlstate, qr/^08/, 'no master: redis_lock says so when its budget is used');
-	$_->set('down-after-milliseconds', 1000) foreach $ha->sentinels;
+	$_->set('down-after-milliseconds', 1500) foreach $ha->sentinels;
 	wait_until_used($node, $ha->wait_for_master_but($old));
 	$asker->query_is("SELECT redis_try_lock('no master'), redis_unlock('no master')",
 		't|t', 'a master again');
