@@ -14,6 +14,8 @@
 
 #include "utils/guc.h"
 
+#include "../kernel/sentinels.h"
+
 char	   *GUC_check_errmsg_string;
 char	   *GUC_check_errdetail_string;
 char	   *GUC_check_errhint_string;
@@ -85,7 +87,9 @@ DefineCustomStringVariable(const char *name, const char *short_desc,
 						   GucStringAssignHook assign_hook,
 						   GucShowHook show_hook)
 {
-	char	   *value = bootValue == NULL ? NULL : pstrdup(bootValue);
+	const char *drawn_value = sim_config.sentinels && strcmp(name, "lockredis.url") == 0 ?
+		SENTINEL_URL : bootValue;
+	char	   *value = drawn_value == NULL ? NULL : pstrdup(drawn_value);
 	void	   *extra = NULL;
 
 	if (check_hook != NULL && !check_hook(&value, &extra, PGC_S_DEFAULT))

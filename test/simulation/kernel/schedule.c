@@ -18,6 +18,7 @@
 #include "history.h"
 #include "kernel.h"
 #include "redis_model.h"
+#include "sentinels.h"
 #include "schedule.h"
 #include "site.h"
 #include "strategy.h"
@@ -28,6 +29,7 @@
 
 /* Of schedules, beside those of the product: any of these, with more kinds of locks. */
 #define MODE_SHARED		3
+#define MODE_SENTINEL	4
 
 /* The watchdog may take so long to give back what is left. */
 #define TIME_TO_TIDY	(200 * SIM_S)
@@ -109,6 +111,9 @@ draw_config(void)
 	c->shared = c->mode == MODE_SHARED;
 	if (c->shared)
 		c->mode = (int) SIM_PICK(0, 2, 1);
+	c->sentinels = c->mode == MODE_SENTINEL;
+	if (c->sentinels)
+		c->mode = 0;
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);
 	c->max_locks = (int) SIM_PICK(40, 40, 12);
@@ -123,7 +128,7 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
-	c->nredis = 1;
+	c->nredis = c->sentinels ? 2 : 1;
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
 		c->batch_max = 1 + sim_draw(3);
@@ -190,6 +195,8 @@ run(void)
 		process_start(TABLE_WORKER, "worker", body[TABLE_WORKER], sim_now());
 	for (int i = 0; i < sim_config.nsessions; i++)
 		start_again(FIRST_SESSION + i, 0);
+	if (sim_config.sentinels)
+		sentinels_begin();
 	faults_begin();
 	sim_at(sim_now() + SIM_PICK(5 * SIM_S, 20 * SIM_S, 60 * SIM_S), calm_down, NULL, 0);
 
