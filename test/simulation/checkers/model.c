@@ -101,12 +101,18 @@ nobody_has(const LockState *state)
 	return true;
 }
 
-/* Nobody asks any more for what was lost by a session that has ended. */
+/*
+ * Nobody asks any more for what was lost by a session that has ended; if there is
+ * no room, nor for what may have been, as that of one that vanished.
+ */
 static void
 forget_dead(LockState *state, int64_t now)
 {
+	bool		full = state->n == MODEL_HOLDERS;
+
 	for (int i = state->n - 1; i >= 0; i--)
-		if (state->holder[i].lost && state->holder[i].last_call < now)
+		if (state->holder[i].last_call < now &&
+			(state->holder[i].lost || (full && state->holder[i].may_end <= now)))
 			drop(state, &state->holder[i]);
 }
 
@@ -147,7 +153,9 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 	}
 	if (r->token != 0 && (has ? r->token < state->token : r->token <= state->token))
 		return false;
-	if (r->token > state->token)
+
+	/* That which it has already says nothing of what the store will give. */
+	if (r->token > state->token && (h == NULL || h->lost || r->token != h->token))
 		state->token = r->token;
 	if (h != NULL && h->lost)
 	{
@@ -162,6 +170,8 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 		h->may_end = state->robbed && call->may_end > r->called ? r->called : call->may_end;
 		h->last_call = call->last_call;
 	}
+	if (r->token != 0)
+		h->token = r->token;
 	if (r->scope == 0)
 		h->session++;
 	else

@@ -194,7 +194,7 @@ sentinels_fail_over(void)
 	}
 	turned = heard + SIM_PICK(SIM_MS, SIM_S, 10 * SIM_S);
 	sim_at(turned, turn_round, NULL, from);
-	sim_disturbed(heard + 5 * SIM_S);
+	sim_disturbed(heard + SIM_S);
 }
 
 int
