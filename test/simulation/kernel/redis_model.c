@@ -36,7 +36,8 @@ typedef struct Key
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		there;
 	bool		was_denied;		/* once; of the one that is not shared */
-	bool		is_old;			/* came back after it was given back, perhaps */
+	bool		is_old;			/* came back after it was given back, or was left at
+								 * another place; unless it was renewed since */
 	char		owner[REDIS_OWNER];
 	int			count;
 	int64_t		expires_at;		/* on its clock */
@@ -107,6 +108,10 @@ redis_present(void)
 void
 redis_set_present(int node)
 {
+	if (node != present)
+		for (int i = 0; i < REDIS_NODES; i++)
+			for (int j = 0; j < nodes[i].data.nkeys; j++)
+				nodes[i].data.key[j].is_old = true;
 	present = node;
 }
 
@@ -773,19 +778,23 @@ redis_foreign_release(int node, const char *key, const char *owner, const char *
  */
 
 int64_t
+redis_owned_there_until(int node, const char *key, const char *owner)
+{
+	const Key  *k = find_known(node, key);
+
+	if (k == NULL || !has(k, owner))
+		k = find_shared(node, key, owner);
+	return k == NULL ? 0 : k->expires_at - nodes[node].clock_offset;
+}
+
+int64_t
 redis_owned_until(const char *key, const char *owner)
 {
 	int64_t		until = 0;
 
 	for (int i = 0; i < REDIS_NODES; i++)
-	{
-		const Key  *k = find_known(i, key);
-
-		if (k == NULL || !has(k, owner))
-			k = find_shared(i, key, owner);
-		if (k != NULL && k->expires_at - nodes[i].clock_offset > until)
-			until = k->expires_at - nodes[i].clock_offset;
-	}
+		if (redis_owned_there_until(i, key, owner) > until)
+			until = redis_owned_there_until(i, key, owner);
 	return until;
 }
 

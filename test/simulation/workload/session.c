@@ -18,8 +18,10 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "utils/guc.h"
 #include "utils/timeout.h"
 
 static MemoryContext statement_context;
@@ -79,6 +81,7 @@ one_statement(void)
 {
 	const Statement *s;
 
+	sim_draw_begins();
 	statement_begins();
 	if (block == BLOCK_FAILED || block == BLOCK_SUB_FAILED)
 		block_leave_failed();
@@ -103,6 +106,7 @@ session_main(int slot)
 {
 	sigjmp_buf	local;
 
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, StatementCancelHandler);
 	pqsignal(SIGTERM, die);
 	before_shmem_exit(shutdown_postgres, 0);
@@ -130,6 +134,11 @@ session_main(int slot)
 	{
 		(*statements_left())--;
 		sim_check_for_interrupts();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
 		one_statement();
 	}
 	proc_exit(0);
