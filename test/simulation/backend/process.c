@@ -138,6 +138,7 @@ sim_postmaster_init(void)
 	make_contexts();
 	transam_init();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
@@ -167,6 +168,7 @@ backend_init(void)
 	make_contexts();
 	transam_init();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_startup_hook();
 }

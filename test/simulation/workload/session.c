@@ -50,7 +50,6 @@ statement_begins(void)
 {
 	MemoryContextReset(statement_context);
 	MemoryContextSwitchTo(statement_context);
-	backend_restricted = false;
 	ledger_statement();
 	if (!sim_config.calm && sim_chance(60))
 		backend_statement_timeout(sim_now() + SIM_PICK(2 * SIM_S, 300 * SIM_MS, 20 * SIM_MS, 300));
