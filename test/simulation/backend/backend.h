@@ -35,7 +35,6 @@ typedef struct SimShared
 	LWLockPadded *main_locks;
 	LWLockPadded *tranche;
 	int			ntranche;
-	struct Xids *xids;			/* transam.c */
 	struct HeavyLock *heavy_locks;
 	struct Rows *rows;
 	int			nstructs;

@@ -101,12 +101,18 @@ nobody_has(const LockState *state)
 	return true;
 }
 
-/* Nobody asks any more for what was lost by a session that has ended. */
+/*
+ * Nobody asks any more for what was lost by a session that has ended; if there is
+ * no room, nor for what may have been, as that of one that vanished.
+ */
 static void
 forget_dead(LockState *state, int64_t now)
 {
+	bool		full = state->n == MODEL_HOLDERS;
+
 	for (int i = state->n - 1; i >= 0; i--)
-		if (state->holder[i].lost && state->holder[i].last_call < now)
+		if (state->holder[i].last_call < now &&
+			(state->holder[i].lost || (full && state->holder[i].may_end <= now)))
 			drop(state, &state->holder[i]);
 }
 

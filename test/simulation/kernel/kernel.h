@@ -75,6 +75,7 @@ extern void *copy_symbol(int copy, const char *name);
 extern uintptr_t copy_base(int copy);
 extern void copy_restore(int copy);
 extern void arena_reset(void);
+extern void durable_reset(void);
 extern void heap_free_all(int slot);
 
 /* The one that observes, after those of the processes. */
@@ -87,6 +88,10 @@ extern void scheduler_reset(void);
 /* A process begins in this slot at that time. */
 extern void process_start(int slot, const char *name, void (*body) (int slot), int64_t when);
 extern bool process_is_running(int slot);
+extern int	process_pid(int slot);	/* 0 = it does not run */
+
+/* It is not there any more, in the middle of whatever it was doing. */
+extern void process_vanish(int slot);
 
 /* Does that lie on the stack of the running process? */
 extern bool process_has_on_stack(const void *p);

@@ -528,7 +528,20 @@ process_start(int slot, const char *name, void (*body) (int slot), int64_t when)
 {
 	snprintf(processes[slot].name, sizeof(processes[slot].name), "%s", name);
 	processes[slot].body = body;
-	sim_at(when, begin, NULL, slot);
+	if (when > now)
+		sim_at(when, begin, NULL, slot);
+	else
+		begin(NULL, slot);
+}
+
+/* What it wrote is seen; nothing that waits for it is told. */
+void
+process_vanish(int slot)
+{
+	if (process_stalls != NULL)
+		process_stalls(slot);
+	sim_trace("%s vanishes", processes[slot].name);
+	processes[slot].state = ENDED;
 }
 
 void		(*process_ended) (int slot, int code);

@@ -109,6 +109,12 @@ extern int64_t sim_quiet_since(void);
 /* Shared by all processes, at the same address; zeroed for each schedule. */
 extern void *sim_arena_alloc(size_t size);
 
+/*
+ * What outlives a crash of the server, as a disk does: by its name, zeroed when it
+ * is asked for the first time in a schedule.
+ */
+extern void *sim_durable(const char *name, size_t size);
+
 /* The first thing in the arena, of whoever sets it up. */
 extern void *sim_root;
 

@@ -94,6 +94,13 @@ extern void fences_sub_ends(SubTransactionId sub, SubTransactionId parent, bool 
 extern void fences_transaction_commits(void);
 extern void fences_transaction_ends(void);
 
+/* ---- rest_check.c: nothing of a statement that has ended is left, and it was in time ---- */
+
+extern void rest_check(void);
+
+/* It may take so long, and what it takes to end it. */
+extern void time_check(const char *what, int64 began, int64 limit);
+
 /* ---- history_check.c: the whole, when a schedule is over ---- */
 
 extern void check_history(void);
