@@ -139,6 +139,7 @@ sim_postmaster_init(void)
 	transam_init();
 	heavy_locks_init();
 	rows_init();
+	prepared_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
@@ -169,6 +170,7 @@ backend_init(void)
 	transam_init();
 	heavy_locks_init();
 	rows_init();
+	prepared_init();
 	load_library();
 	shmem_startup_hook();
 }

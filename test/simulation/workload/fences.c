@@ -191,13 +191,12 @@ commit_token(const Deed *d, Committed *c)
 	c->token = d->token;
 }
 
-/* At the moment at which others see it. */
-void
-fences_transaction_commits(void)
+static void
+commit_deeds(const Deed *done, int n)
 {
-	for (int i = 0; i < ndeeds; i++)
+	for (int i = 0; i < n; i++)
 	{
-		const Deed *d = &deeds[i];
+		const Deed *d = &done[i];
 		Committed  *c = committed_of(d->key);
 
 		if (d->kind == DEED_RECORDED)
@@ -207,15 +206,62 @@ fences_transaction_commits(void)
 		else
 			c->account++;
 	}
-	for (int i = 0; i < ndeeds; i++)
-		if (deeds[i].kind == DEED_INCREMENTED)
-			check_account(deeds[i].key);
+	for (int i = 0; i < n; i++)
+		if (done[i].kind == DEED_INCREMENTED)
+			check_account(done[i].key);
+}
+
+/* At the moment at which others see it. */
+void
+fences_transaction_commits(void)
+{
+	commit_deeds(deeds, ndeeds);
 }
 
 void
 fences_transaction_ends(void)
 {
 	ndeeds = 0;
+}
+
+/* ----------
+ * Prepared transactions
+ * ----------
+ */
+
+typedef struct PreparedDeeds
+{
+	int			n;
+	Deed		deed[DEEDS_MAX];
+} PreparedDeeds;
+
+#define PREPARED_DEEDS	4
+
+static PreparedDeeds *
+prepared_deeds(int number)
+{
+	bool		found;
+	PreparedDeeds *all = ShmemInitStruct("deeds of prepared transactions",
+										 sizeof(PreparedDeeds) * PREPARED_DEEDS, &found);
+
+	Assert(number < PREPARED_DEEDS);
+	return &all[number];
+}
+
+void
+fences_transaction_prepares(int number)
+{
+	PreparedDeeds *p = prepared_deeds(number);
+
+	p->n = ndeeds;
+	memcpy(p->deed, deeds, sizeof(Deed) * ndeeds);
+}
+
+void
+fences_prepared_ends(int number, bool commit)
+{
+	if (commit)
+		commit_deeds(prepared_deeds(number)->deed, prepared_deeds(number)->n);
 }
 
 /* ----------
