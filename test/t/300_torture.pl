@@ -18,66 +18,8 @@
 use strict;
 use warnings FATAL => 'all';
 
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
-use LockRedis::Redisson;
 use LockRedis::Test;
-use PostgreSQL::Test::Utils ();
+use LockRedis::Topic::Torture;
 
-my $torture = abs_path(dirname(__FILE__) . '/../torture');
-my $seconds = 16;
-
-system("$torture/build") == 0
-  or BAIL_OUT('the torture program could not be built (Go is needed)');
-LockRedis::Redisson->need;
-
-my $dir = PostgreSQL::Test::Utils::tempdir_short();
-my @command = (
-	"$torture/run", $dir, '-small', '-time', "${seconds}s", '-length', '8s',
-	'-redisson', LockRedis::Redisson->build);
-push @command, '-seed', $ENV{TORTURE_SEED} if $ENV{TORTURE_SEED};
-
-my (%round, $last);
-open my $out, '-|', @command or die "could not run $command[0]: $!";
-while (my $line = <$out>)
-{
-	chomp $line;
-	note $line;
-	$last = $line;
-	$line =~ s/^[0-9:]+ //;
-	if ($line =~ /^control( MISSED)?: (.*?)(: found: .*)?$/)
-	{
-		ok(!defined $1, "negative control: $2");
-	}
-	elsif ($line =~ /^FOUND (?:\S+ ?\S*): (round\d+): (.*)/)
-	{
-		push @{ $round{$1} }, $2;
-	}
-	elsif ($line =~ /^FOUND (.*)/)
-	{
-		fail($1);
-	}
-	elsif ($line =~ /^(round\d+) (.*)/)
-	{
-		$round{$1} ||= [];
-	}
-}
-my $success = close $out;
-
-foreach my $name (sort keys %round)
-{
-	is(join("\n", @{ $round{$name} }), '', "$name: nothing found");
-}
-cmp_ok(scalar keys %round, '>=', 1, 'rounds');
-ok($success, "verdict: $last");
-if (!$success)
-{
-	# The servers' logs belong to what the test leaves for its reader.
-	foreach my $log (glob "$dir/pg*/log $dir/*.history")
-	{
-		my $name = $log =~ s{^\Q$dir\E/}{}r =~ tr{/}{_}r;
-		system 'cp', $log, "$PostgreSQL::Test::Utils::log_path/torture_$name.log";
-	}
-}
-
+torture('-small', '-time', '16s', '-length', '8s');
 done_testing();

@@ -4,7 +4,7 @@
 # whatever the session is doing, and the next request makes another one.  Not while
 # a lock call waits.  Locks that are held stay held.
 #
-# Proves G38.
+# Proves G39.
 
 use strict;
 use warnings FATAL => 'all';

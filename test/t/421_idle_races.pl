@@ -15,7 +15,7 @@
 # and before the first of them the connection is ended, which the look finds.  A
 # create never goes out twice.
 #
-# Proves G38.
+# Proves G39.
 
 use strict;
 use warnings FATAL => 'all';

@@ -3,7 +3,7 @@
 # TLS that cannot be: each reason is an error with its own words and a hint that
 # says what to set, and nothing secret in it.
 #
-# Proves G32.
+# Proves G32, G40.
 
 use strict;
 use warnings FATAL => 'all';
@@ -11,6 +11,7 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Ca;
 use LockRedis::FakeNode;
+use LockRedis::TlsRelay;
 use LockRedis::Told qw(nothing_leaked);
 
 my $ca = LockRedis::Ca->new('main');
@@ -126,6 +127,15 @@ told('its own authority', qr/$not_accepted self[- ]signed certificate\./,
 	});
 works('again', redis => shown_by_redis($good),
 	ours => { 'lockredis.tls_server_name' => '' });
+
+# Somebody in between, who would like to see the password
+my $thief = LockRedis::TlsRelay->new($redis->port,
+	certificate => $other_ca->certificate('thief'));
+told('somebody in between', qr/$not_accepted unable to get local issuer certificate\./,
+	qr/Set lockredis\.tls_ca_file/, ours => { 'lockredis.url' => $thief->url });
+is_deeply([ grep { $_->{in} } $thief->connections ], [], 'who is told nothing');
+works('again', ours => { 'lockredis.url' => $redis->tls_url });
+$thief->stop;
 
 # ----------
 # Our certificate

@@ -7,6 +7,8 @@
 # - Connections that are there, and the locks, stay.
 # - Nothing is resumed that would not be verified by what the files have now.
 # - Without a CA file what the system trusts is.
+#
+# Proves G40.
 
 use strict;
 use warnings FATAL => 'all';

@@ -8,7 +8,7 @@
 #   or the right one, nothing is held by nobody, and a lock that is held stays.
 # - Memory and descriptors do not grow over that.
 #
-# Proves G5, G30.
+# Proves G5, G30, G40.
 
 use strict;
 use warnings FATAL => 'all';
@@ -154,6 +154,26 @@ $one->query_is("SELECT redis_unlock('mine')", 't', 'what it had is its own still
 $node->wait_for_up;
 $holder->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 
+# Ended by the node right after an answer: what is sent a moment later is read by
+# nobody, so even a create is sent again.  On a busy machine the relay may be late,
+# or the session, which then has looked whether the connection is still there.
+my ($quick, $again) = (0, 0);
+foreach my $round (1 .. 50)
+{
+	poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
+	$relay->end_behind_next;
+	my $result = $one->query(
+		"SELECT redis_is_locked('k'), pg_sleep(0.002) IS NULL, redis_try_lock('after')");
+	my $had = $result->out eq 'f|f|t';
+
+	$one->query("SELECT redis_unlock('after')") if $had;
+	poll_until('all to be given back', sub { !$redis->cmd('EXISTS', 'after') });
+	next if $result->ms >= 10;
+	$quick++;
+	last if $again = $had;
+}
+ok($again || !$quick, 'a create on a connection that was just ended');
+
 # ----------
 # Nothing grows
 # ----------
@@ -169,7 +189,8 @@ my ($kb, $sockets) = usage();
 break_at((qw(flip close reset))[ $_ % 3 ], $_ * 7) foreach 1 .. 300;
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 my ($kb_after, $sockets_after) = usage();
-cmp_ok($kb_after, '<', $kb + 300, "memory: $kb kB before, $kb_after kB after");
+cmp_ok($kb_after, '<', $kb + 300, "memory: $kb kB before, $kb_after kB after")
+  if defined $kb;
 is($sockets_after, $sockets, 'sockets');
 
 $holder->query_is("SELECT redis_unlock('held')", 't');

@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -17,7 +18,7 @@ import (
 // nothing has to wake it, but its releases wake others.
 type Bare struct {
 	name    string
-	address string
+	address func() string
 	rng     *rand.Rand
 	w       *Round
 	lease   time.Duration
@@ -37,7 +38,7 @@ var bareOwners int64
 // Longer than any time in which a missed message would go unnoticed
 const bareLease = 20 * time.Second
 
-func newBare(w *Round, name, address, lua string, seed int64) (*Bare, error) {
+func newBare(w *Round, name string, address func() string, lua string, seed int64) (*Bare, error) {
 	b := &Bare{name: name, address: address, w: w, lease: bareLease, writers: Writers{},
 		rng: rand.New(rand.NewSource(seed))}
 
@@ -55,14 +56,14 @@ func (b *Bare) do(words ...interface{}) (interface{}, error) {
 	var err error
 
 	if b.conn == nil {
-		if b.conn, err = dialRedis("tcp", b.address, time.Second); err != nil {
+		if b.conn, err = dialRedis("tcp", b.address(), time.Second); err != nil {
 			b.conn = nil
 			return nil, err
 		}
 	}
 	reply, err := b.conn.do(words...)
 	var answered RedisError
-	if err != nil && !errors.As(err, &answered) {
+	if err != nil && (!errors.As(err, &answered) || strings.HasPrefix(err.Error(), "READONLY")) {
 		b.conn.Close()
 		b.conn = nil
 	}

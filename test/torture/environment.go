@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,6 +16,9 @@ type Options struct {
 	lua       string // the scripts of the extension
 	redisson  string // class path, "" = without
 	namespace bool   // we may make network namespaces
+
+	topology string     // "one" or "sentinel"
+	tls      *Authority // nil: not encrypted
 }
 
 // An Environment is all servers and what stands between them:
@@ -25,25 +27,106 @@ type Options struct {
 //	pg2 ------------------------- proxy ---+--- Redis
 //	bare clients ---------------- proxy ---+
 //	Redisson -------------------- proxy ---+
+//
+// or, where Sentinels name the master, and all go to it directly:
+//
+//	pg1, pg2, bare clients, Redisson --- bridge --- three machines, each a
+//	network namespace with a Redis and a Sentinel
 type Environment struct {
-	options  Options
-	redis    *Redis
-	network  *Network // nil: not possible here
-	nodes    []*Postgres
-	links    []*Proxy // of nodes, in their order
-	bare     *Proxy
-	java     *Proxy
-	redisson *Redisson // nil: without
-	clients  int       // of Redisson, so far
-	notes    []string
+	options   Options
+	redis     *Redis     // nil: there are Sentinels
+	sentinels *Sentinels // nil: there is one Redis
+	network   *Network   // nil: not possible here
+	nodes     []*Postgres
+	links     []*Proxy // of nodes, in their order
+	bare      *Proxy
+	java      *Proxy
+	redisson  *Redisson // nil: without
+	clients   int       // of Redisson, so far
+	notes     []string
+}
+
+// store is the Redis that has the locks at the moment.
+func (e *Environment) store() *Redis {
+	if e.sentinels != nil {
+		return e.sentinels.master()
+	}
+	return e.redis
+}
+
+// forBare is where a client without a library finds it.
+func (e *Environment) forBare() string {
+	if e.sentinels != nil {
+		master := e.sentinels.master()
+		return fmt.Sprintf("%s:%d", master.host, master.port)
+	}
+	return e.bare.address()
 }
 
 func newEnvironment(o Options, seed int64) (*Environment, error) {
 	e := &Environment{options: o}
 	var err error
 
-	if e.redis, err = newRedis(filepath.Join(o.dir, "r"), o.shim); err != nil {
+	if o.topology == "sentinel" {
+		err = e.beginSentinels()
+	} else {
+		err = e.beginRedis(seed)
+	}
+	if err != nil {
 		return e, err
+	}
+	if o.redisson == "" {
+		e.notes = append(e.notes, "no Redisson")
+	} else if e.redisson, err = startRedisson(o.redisson,
+		filepath.Join(o.dir, "redisson.log")); err != nil {
+		return e, err
+	}
+	return e, e.checkClocks()
+}
+
+// settings of TLS for the servers
+func (o Options) tlsSettings() string {
+	if o.tls == nil {
+		return ""
+	}
+	return fmt.Sprintf("lockredis.tls_ca_file = '%s'\n", o.tls.caFile)
+}
+
+func (e *Environment) beginSentinels() error {
+	o := e.options
+	var err error
+
+	if !o.namespace {
+		e.notes = append(e.notes, "nobody cut off: network namespaces are not permitted")
+	}
+	if e.sentinels, err = newSentinels(o); err != nil {
+		return err
+	}
+	for _, name := range []string{"pg1", "pg2"} {
+		err := e.addPostgres(name, e.sentinels.url(o.tls != nil), nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Environment) beginRedis(seed int64) error {
+	o := e.options
+	var err error
+
+	e.redis = &Redis{dir: filepath.Join(o.dir, "r"), shim: o.shim}
+	scheme, network, upstream := "redis://", "unix", filepath.Join(e.redis.dir, "s")
+	if o.tls != nil {
+		if e.redis.tlsPort, err = freePort("127.0.0.1"); err != nil {
+			return err
+		}
+		e.redis.config = o.tls.redisConfig(e.redis.tlsPort)
+		scheme, network = "rediss://", "tcp"
+		upstream = fmt.Sprintf("127.0.0.1:%d", e.redis.tlsPort)
+	}
+	if err := e.redis.begin(); err != nil {
+		return err
 	}
 	if o.namespace {
 		if e.network, err = newNetwork(); err != nil {
@@ -53,40 +136,35 @@ func newEnvironment(o Options, seed int64) (*Environment, error) {
 	} else {
 		e.notes = append(e.notes, "no cut links: network namespaces are not permitted")
 	}
-
 	for i, name := range []string{"pg1", "pg2"} {
 		host, enter := "127.0.0.1", (func(...string) []string)(nil)
 		if i == 0 && e.network != nil {
 			host, enter = e.network.ours.address, e.network.inside
 		}
-		link, err := newProxy(host+":0", e.redis.socket, seed+int64(i))
+		link, err := newProxy(host+":0", network, upstream, seed+int64(i))
 		if err != nil {
-			return e, err
+			return err
 		}
 		e.links = append(e.links, link)
-		node, err := newPostgres(name, filepath.Join(o.dir, name),
-			"redis://"+link.address(), o.shim, enter)
-		if node != nil {
-			e.nodes = append(e.nodes, node)
-		}
-		if err != nil {
-			return e, err
+		if err := e.addPostgres(name, scheme+link.address(), enter); err != nil {
+			return err
 		}
 	}
-	if e.bare, err = newProxy("127.0.0.1:0", e.redis.socket, seed+2); err != nil {
-		return e, err
+	if e.bare, err = newProxy("127.0.0.1:0", "unix", e.redis.socket, seed+2); err != nil {
+		return err
 	}
-	if o.redisson != "" {
-		if e.java, err = newProxy("127.0.0.1:0", e.redis.socket, seed+3); err != nil {
-			return e, err
-		}
-		if e.redisson, err = startRedisson(o.redisson, filepath.Join(o.dir, "redisson.log")); err != nil {
-			return e, err
-		}
-	} else {
-		e.notes = append(e.notes, "no Redisson")
+	e.java, err = newProxy("127.0.0.1:0", "unix", e.redis.socket, seed+3)
+	return err
+}
+
+func (e *Environment) addPostgres(name, url string, enter func(...string) []string) error {
+	node, err := newPostgres(name, filepath.Join(e.options.dir, name), url,
+		e.options.tlsSettings(), e.options.shim, enter)
+
+	if node != nil {
+		e.nodes = append(e.nodes, node)
 	}
-	return e, e.checkClocks()
+	return err
 }
 
 // checkClocks: a rig that cannot shift the clocks proves nothing.
@@ -100,6 +178,9 @@ func (e *Environment) checkClocks() error {
 		return fmt.Errorf("the clock of PostgreSQL could not be shifted: %v %v", rows, err)
 	}
 
+	if e.redis == nil {
+		return nil
+	}
 	e.redis.clock.shift(time.Hour)
 	reply, err := e.redis.cmd("TIME")
 	e.redis.clock.shift(0)
@@ -129,6 +210,9 @@ func (e *Environment) stop() {
 	if e.redis != nil {
 		e.redis.stop()
 	}
+	if e.sentinels != nil {
+		e.sentinels.stop()
+	}
 	if e.network != nil {
 		e.network.close()
 	}
@@ -138,12 +222,13 @@ func (e *Environment) stop() {
 func (e *Environment) connectRedisson(lease time.Duration) (string, error) {
 	e.clients++
 	name := fmt.Sprintf("c%d", e.clients)
-	_, port, err := net.SplitHostPort(e.java.address())
-	if err != nil {
-		return "", err
+	url := ""
+	if e.sentinels != nil {
+		url = e.sentinels.url(false)
+	} else {
+		url = "redis://" + e.java.address()
 	}
-	_, err = e.redisson.call(redissonLimit, name, "connect", "redis://127.0.0.1:"+port,
-		fmt.Sprint(lease.Milliseconds()))
+	_, err := e.redisson.call(redissonLimit, name, "connect", url, fmt.Sprint(lease.Milliseconds()))
 	return name, err
 }
 

@@ -48,7 +48,7 @@ func (s *Strike) node() *Postgres {
 	return s.env.nodes[s.rng.Intn(len(s.env.nodes))]
 }
 
-// link is a connection of one of the servers to Redis.
+// link is a connection of one of the servers to the one Redis.
 func (s *Strike) link() *Proxy {
 	return s.env.links[s.rng.Intn(len(s.env.links))]
 }
@@ -93,8 +93,8 @@ func (s *Strike) catch(phase int32) int {
 	return s.victim(phase)
 }
 
-var everyFault = append(append(append([]*Fault{}, redisFaults...), postgresFaults...),
-	networkFaults...)
+var everyFault = append(append(append(append([]*Fault{}, redisFaults...),
+	sentinelFaults...), postgresFaults...), networkFaults...)
 
 // A lane is a sequence of faults; two lanes of a round overlap.
 type lane struct {

@@ -39,7 +39,8 @@ func (e *Environment) checkLeftovers(limit time.Duration) []Finding {
 
 // What lockredis and Redisson leave on purpose
 func staysInRedis(key string) bool {
-	return strings.HasPrefix(key, "redisson_lock_token:")
+	return strings.HasPrefix(key, "redisson_lock_token:") ||
+		strings.HasPrefix(key, "redisson_unlock_latch:")
 }
 
 func (e *Environment) leftovers() []string {
@@ -63,18 +64,18 @@ func (e *Environment) leftovers() []string {
 			left = append(left, "session of "+node.name+": "+row[0])
 		}
 	}
-	reply, err := e.redis.cmd("KEYS", "*")
+	reply, err := e.store().cmd("KEYS", "*")
 	if err != nil {
 		return append(left, "Redis: "+err.Error())
 	}
 	for _, key := range reply.([]interface{}) {
 		if !staysInRedis(key.(string)) {
-			ttl, _ := e.redis.cmd("PTTL", key)
-			what, _ := e.redis.cmd("HGETALL", key)
+			ttl, _ := e.store().cmd("PTTL", key)
+			what, _ := e.store().cmd("HGETALL", key)
 			left = append(left, fmt.Sprintf("key %v: %v, TTL %v ms", key, what, ttl))
 		}
 	}
-	if reply, err = e.redis.cmd("PUBSUB", "CHANNELS", "redisson_lock__channel*"); err == nil {
+	if reply, err = e.store().cmd("PUBSUB", "CHANNELS", "redisson_lock__channel*"); err == nil {
 		for _, channel := range reply.([]interface{}) {
 			left = append(left, fmt.Sprintf("subscription of %v", channel))
 		}
@@ -84,7 +85,7 @@ func (e *Environment) leftovers() []string {
 
 // Two for each watchdog may stay.
 func (e *Environment) connectionsLeft() []string {
-	ids, err := e.redis.clients()
+	ids, err := e.store().clients()
 	if err != nil || len(ids) > 2*len(e.nodes) {
 		return []string{fmt.Sprintf("%d connections of lockredis %v", len(ids), err)}
 	}
@@ -94,7 +95,7 @@ func (e *Environment) connectionsLeft() []string {
 // clear takes away what a finding or a negative control has left, so that it is
 // not found again.
 func (e *Environment) clear() {
-	e.redis.cmd("FLUSHALL")
+	e.store().cmd("FLUSHALL")
 	for _, node := range e.nodes {
 		node.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity " +
 			"WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")

@@ -12,6 +12,9 @@ import (
 type Bounds struct {
 	budget time.Duration // connect_timeout and command_timeout
 	lease  time.Duration // after that the store forgets a dead holder
+
+	// After a fault what was given back may be there again: for so long
+	settles time.Duration
 }
 
 // What a loaded machine may add.
@@ -216,7 +219,7 @@ func checkWakeups(calls []Call, faults []Window, b Bounds) []Finding {
 	keys := byKey(calls)
 	for _, key := range sortedKeys(keys) {
 		taken := occupied(keys[key], b, false)
-		taken = merge(append(taken, faultSpans(faults, recovery, false)...))
+		taken = merge(append(taken, faultSpans(faults, recovery+b.settles, false)...))
 		for i := range keys[key] {
 			c := &keys[key][i]
 			if c.Op != opLock || !c.Queues || c.End == 0 {

@@ -26,6 +26,8 @@ func main() {
 	flag.StringVar(&o.shim, "shim", "", "clockshift")
 	flag.StringVar(&o.lua, "lua", "", "directory of the extension's scripts")
 	flag.StringVar(&o.redisson, "redisson", "", "class path of Redisson's driver")
+	flag.StringVar(&o.topology, "topology", "one", "one: a Redis; sentinel: Sentinels")
+	tls := flag.Bool("tls", false, "lockredis encrypts its connections")
 	flag.BoolVar(&o.namespace, "namespaces", false, "network namespaces can be made")
 	flag.Parse()
 
@@ -33,7 +35,13 @@ func main() {
 		*seed = time.Now().Unix() % 1000000
 	}
 	v := newVerdict()
-	err := torture(o, v, *seed, *only, *limit, *length, *selftest, *small)
+	var err error
+	if *tls {
+		o.tls, err = newAuthority(o.dir)
+	}
+	if err == nil {
+		err = torture(o, v, *seed, *only, *limit, *length, *selftest, *small)
+	}
 	if err != nil {
 		v.found = append(v.found, Finding{"rig", err.Error()})
 		fmt.Println("FOUND " + v.found[len(v.found)-1].String())
@@ -72,7 +80,7 @@ func torture(o Options, v *Verdict, seed int64, only int, limit, length time.Dur
 
 	if selftest || small {
 		checkRightHistories(v)
-		if selftest {
+		if selftest && e.redis != nil {
 			v.found = append(v.found, checkFelt(e, tell)...)
 			e.clear()
 		}
@@ -90,7 +98,7 @@ func torture(o Options, v *Verdict, seed int64, only int, limit, length time.Dur
 		if only > 0 {
 			n = only - 1
 		}
-		r := newRound(e, specOf(n), fmt.Sprintf("round%d", n+1), seed+int64(n)*1000003)
+		r := newRound(e, specOf(o.topology, n), fmt.Sprintf("round%d", n+1), seed+int64(n)*1000003)
 		if err := r.run(length); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}

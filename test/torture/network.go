@@ -33,23 +33,8 @@ func newNetwork() (*Network, error) {
 	if err = run("ip", "link", "set", "lo", "up"); err != nil {
 		return nil, err
 	}
-	if n.holder, err = startProcess(exec.Command("unshare", "--net",
-		"sleep", "1000000")); err != nil {
+	if n.holder, err = holdNamespace(); err != nil {
 		return nil, err
-	}
-	// The namespace is there when the program of the holder is another.
-	for tries := 0; ; tries++ {
-		same, err := exec.Command("sh", "-c", fmt.Sprintf(
-			`[ "$(readlink /proc/self/ns/net)" = "$(readlink /proc/%d/ns/net)" ] && echo same || :`,
-			n.holder.pid())).Output()
-		if err == nil && len(same) == 0 {
-			break
-		}
-		if tries > 100 {
-			n.close()
-			return nil, fmt.Errorf("no network namespace")
-		}
-		sleepMillis(20)
 	}
 	steps := [][]string{
 		{"ip", "link", "add", n.ours.device, "type", "veth", "peer", "name",

@@ -33,7 +33,7 @@ func proxyFaults(kinds ...string) []*Fault {
 
 	for _, kind := range kinds {
 		kind := kind
-		faults = append(faults, &Fault{name: "proxy: " + kind, do: func(s *Strike) error {
+		faults = append(faults, &Fault{name: "proxy: " + kind, possible: hasOneRedis, do: func(s *Strike) error {
 			var wait sync.WaitGroup
 			links := []*Proxy{s.link()}
 			if s.rng.Intn(3) == 0 {

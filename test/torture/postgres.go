@@ -49,7 +49,7 @@ log_timezone = 'UTC'
 deadlock_timeout = 500ms
 `
 
-func newPostgres(name, dir, url, shim string, enter func(...string) []string) (*Postgres, error) {
+func newPostgres(name, dir, url, settings, shim string, enter func(...string) []string) (*Postgres, error) {
 	p := &Postgres{name: name, dir: dir, url: url, shim: shim, enter: enter}
 
 	err := os.MkdirAll(dir, 0o700)
@@ -73,7 +73,7 @@ func newPostgres(name, dir, url, shim string, enter func(...string) []string) (*
 	}
 	conf.WriteString(settingsOfServer)
 	fmt.Fprintf(conf, "unix_socket_directories = '%s'\n", dir)
-	fmt.Fprintf(conf, "lockredis.url = '%s'\n", url)
+	fmt.Fprintf(conf, "lockredis.url = '%s'\n%s", url, settings)
 	if err := conf.Close(); err != nil {
 		return nil, err
 	}

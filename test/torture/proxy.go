@@ -31,6 +31,7 @@ const (
 // lockredis are small enough to arrive in one piece.
 type Proxy struct {
 	listener net.Listener
+	network  string // to Redis: unix or tcp
 	upstream string
 
 	mu    sync.Mutex
@@ -67,7 +68,7 @@ type piece struct {
 	last  bool
 }
 
-func newProxy(address, upstream string, seed int64) (*Proxy, error) {
+func newProxy(address, network, upstream string, seed int64) (*Proxy, error) {
 	// A reset that was lost on a cut link is found out by this, as by Redis's own
 	// tcp-keepalive.
 	config := net.ListenConfig{KeepAlive: time.Second}
@@ -75,7 +76,7 @@ func newProxy(address, upstream string, seed int64) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: listener, upstream: upstream, kind: passAll,
+	p := &Proxy{listener: listener, network: network, upstream: upstream, kind: passAll,
 		rng: rand.New(rand.NewSource(seed)), conns: map[*proxyConn]bool{}}
 	go p.serve()
 	return p, nil
@@ -96,7 +97,7 @@ func (p *Proxy) serve() {
 			reset(client)
 			continue
 		}
-		server, err := net.Dial("unix", p.upstream)
+		server, err := net.Dial(p.network, p.upstream)
 		if err != nil {
 			reset(client)
 			continue

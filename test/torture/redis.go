@@ -12,15 +12,23 @@ import (
 	"time"
 )
 
-// A Redis is the server that everybody uses, behind proxies.  It writes an
-// append-only file before it answers, so that a crash alone loses nothing.
+// A Redis is the server that everybody uses, behind proxies, or one of those that
+// Sentinels watch.  It writes an append-only file before it answers, so that a crash
+// alone loses nothing.
 type Redis struct {
-	dir    string
-	socket string
-	clock  *ShiftedClock
-	shim   string
-	log    *os.File
-	proc   *Process
+	dir     string
+	socket  string
+	clock   *ShiftedClock
+	shim    string
+	log     *os.File
+	proc    *Process
+	config  []string                 // further lines of its configuration
+	port    int                      // 0: the socket alone
+	tlsPort int                      // 0: none
+	host    string                   // where others reach it
+	enter   func(...string) []string // a command for its network; nil: ours
+
+	sentinel bool
 }
 
 // A Process is a server that we have started.
@@ -74,42 +82,95 @@ func (p *Process) kill() {
 }
 
 func newRedis(dir, shim string) (*Redis, error) {
-	r := &Redis{dir: dir, socket: filepath.Join(dir, "s"), shim: shim}
+	r := &Redis{dir: dir, shim: shim}
 
-	err := os.MkdirAll(dir, 0o700)
-	if err != nil {
-		return nil, err
-	}
-	if r.clock, err = newShiftedClock(filepath.Join(dir, "clock")); err != nil {
-		return nil, err
-	}
-	r.log, err = os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		return nil, err
-	}
-	return r, r.start()
+	return r, r.begin()
 }
 
-func (r *Redis) start() error {
-	args := []string{"--port", "0", "--unixsocket", r.socket, "--dir", r.dir,
-		"--save", "", "--appendonly", "yes", "--appendfsync", "always",
-		"--repl-diskless-sync", "yes", "--daemonize", "no"}
-	version, err := exec.Command("redis-server", "--version").Output()
+// begin makes its directory and starts it.
+func (r *Redis) begin() error {
+	err := os.MkdirAll(r.dir, 0o700)
 	if err != nil {
-		return fmt.Errorf("redis-server: %w", err)
+		return err
+	}
+	r.socket = filepath.Join(r.dir, "s")
+	if r.clock, err = newShiftedClock(filepath.Join(r.dir, "clock")); err != nil {
+		return err
+	}
+	if r.log, err = os.Create(filepath.Join(r.dir, "log")); err != nil {
+		return err
+	}
+	return r.start()
+}
+
+// redisProgram is redis-server, or what the environment names instead.
+func redisProgram() []string {
+	if program := os.Getenv("LOCKREDIS_TEST_REDIS"); program != "" {
+		return strings.Fields(program)
+	}
+	return []string{"redis-server"}
+}
+
+// writeConfig: what Sentinel and CONFIG REWRITE add to the file stays there.
+func (r *Redis) writeConfig(file string) error {
+	program := redisProgram()
+
+	lines := []string{fmt.Sprintf("port %d", r.port), "unixsocket " + r.socket,
+		"dir " + r.dir, "save \"\"", "appendonly yes", "appendfsync always",
+		"repl-diskless-sync yes", "daemonize no"}
+	version, err := exec.Command(program[0], append(program[1:], "--version")...).Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", program[0], err)
 	}
 	// From 7.0 on DEBUG has to be allowed; before, the option is unknown.
 	if !strings.Contains(string(version), "v=6.") {
-		args = append(args, "--enable-debug-command", "yes")
+		lines = append(lines, "enable-debug-command yes")
 	}
-	cmd := exec.Command("redis-server", args...)
+	if r.host != "" {
+		lines = append(lines, "bind "+r.host, "protected-mode no")
+	}
+	lines = append(lines, r.config...)
+	return os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
+
+func (r *Redis) start() error {
+	file := filepath.Join(r.dir, "conf")
+
+	if _, err := os.Stat(file); err != nil {
+		if err := r.writeConfig(file); err != nil {
+			return err
+		}
+	}
+	command := append(redisProgram(), file)
+	if r.sentinel {
+		command = append(command, "--sentinel")
+	}
+	if r.enter != nil {
+		command = r.enter(command...)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), r.clock.environment(r.shim)...)
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	os.Remove(r.socket)
+	var err error
 	if r.proc, err = startProcess(cmd); err != nil {
 		return err
 	}
-	return r.waitUntilUp(20 * time.Second)
+	if err = r.waitUntilUp(20 * time.Second); err != nil || !r.sentinel {
+		return err
+	}
+	// From 7.0 on: it looks at the replicas each second instead of each tenth, and
+	// turns an old master round 2 s after its return.
+	r.cmd("SENTINEL", "DEBUG", "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500)
+	return nil
+}
+
+// address is where others reach it: by TLS where it has a port for that.
+func (r *Redis) address() string {
+	if r.tlsPort != 0 {
+		return fmt.Sprintf("%s:%d", r.host, r.tlsPort)
+	}
+	return fmt.Sprintf("%s:%d", r.host, r.port)
 }
 
 func (r *Redis) waitUntilUp(limit time.Duration) error {
@@ -128,7 +189,11 @@ func (r *Redis) waitUntilUp(limit time.Duration) error {
 
 // cmd runs a command past all proxies.
 func (r *Redis) cmd(words ...interface{}) (interface{}, error) {
-	c, err := dialRedis("unix", r.socket, 10*time.Second)
+	return r.cmdWithin(10*time.Second, words...)
+}
+
+func (r *Redis) cmdWithin(limit time.Duration, words ...interface{}) (interface{}, error) {
+	c, err := dialRedis("unix", r.socket, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Faults of Redis
-var redisFaults = []*Fault{
+// Faults of the one Redis
+var redisFaults = onlyWith(hasOneRedis, []*Fault{
 	{name: "Redis stopped", do: func(s *Strike) error {
 		s.env.redis.proc.signal(syscall.SIGSTOP)
 		s.rest()
@@ -90,6 +90,13 @@ var redisFaults = []*Fault{
 		s.env.redis.clock.shift(0)
 		return nil
 	}},
+})
+
+func onlyWith(possible func(*Environment) bool, faults []*Fault) []*Fault {
+	for _, f := range faults {
+		f.possible = possible
+	}
+	return faults
 }
 
 func (s *Strike) restartRedis(empty bool) error {

@@ -20,6 +20,7 @@ type Spec struct {
 	guard     string        // lockredis.commit_guard
 	onLost    []string
 	handoffs  []int // lockredis.max_handoffs, one of
+	replicas  int   // lockredis.min_replicas
 	sessions  int   // on each server
 	bare      int
 	bareWrite func(*Session, string, int64) // with its lock and token; nil: nothing
@@ -32,6 +33,7 @@ type Spec struct {
 	mishap    func(*Session, string) // has this before it commits
 	deadlocks bool                   // may occur
 	losses    bool                   // faults last longer than the lease
+	settles   time.Duration          // after a fault, until a key that is free is free
 	faults    func(*Fault) bool
 	gap       time.Duration // at least, between two faults
 
@@ -109,6 +111,11 @@ func (r *Round) committed(node *Postgres, tag string) {
 }
 
 func (r *Round) prepare() error {
+	if r.env.sentinels != nil {
+		if err := r.env.sentinels.settle(); err != nil {
+			return err
+		}
+	}
 	handoffs := r.spec.handoffs[r.rng.Intn(len(r.spec.handoffs))]
 
 	for _, node := range r.env.nodes {
@@ -116,6 +123,7 @@ func (r *Round) prepare() error {
 			"lockredis.connect_timeout": millis(r.spec.budget / 2),
 			"lockredis.command_timeout": millis(r.spec.budget / 2),
 			"lockredis.max_handoffs":    fmt.Sprint(handoffs),
+			"lockredis.min_replicas":    fmt.Sprint(r.spec.replicas),
 		})
 		if err != nil {
 			return err
@@ -161,7 +169,7 @@ func (r *Round) run(length time.Duration) error {
 		}
 	}
 	for i := 0; i < r.spec.bare; i++ {
-		b, err := newBare(r, fmt.Sprintf("bare.%d", i+1), e.bare.address(),
+		b, err := newBare(r, fmt.Sprintf("bare.%d", i+1), e.forBare,
 			e.options.lua, r.rng.Int63())
 		if err != nil {
 			return err
@@ -203,7 +211,7 @@ func (r *Round) waitForEnd(work *sync.WaitGroup) {
 		work.Wait()
 		close(done)
 	}()
-	limit := bareLease + r.spec.lease + r.spec.budget + 10*time.Second
+	limit := bareLease + r.spec.lease + r.spec.settles + r.spec.budget + 10*time.Second
 	select {
 	case <-done:
 		return
@@ -235,10 +243,10 @@ func (r *Round) tolerated() int64 { return int64(r.spec.lease) / 4 }
 func (r *Round) judge() {
 	e := r.env
 	calls, faults := r.hist.snapshot()
-	bounds := Bounds{budget: r.spec.budget, lease: r.spec.lease}
+	bounds := Bounds{budget: r.spec.budget, lease: r.spec.lease, settles: r.spec.settles}
 
 	// Only the locks of a dead server stay until their leases end.
-	patience := 6 * time.Second
+	patience := 6*time.Second + r.spec.settles
 	if r.crashes() || r.spec.losses {
 		patience += r.spec.lease + 2*time.Second
 	}

@@ -21,7 +21,7 @@ type control struct {
 
 // Each control that is not seen is a finding of the self-test.
 func selfTest(e *Environment, v *Verdict, small bool, tell func(string)) {
-	for _, c := range controls {
+	for _, c := range controlsOf(e.options.topology) {
 		if small && !c.small {
 			continue
 		}
@@ -168,7 +168,7 @@ func controlRound(e *Environment, v *Verdict, s Spec, length time.Duration) []Fi
 }
 
 func bareIntruder(r *Round, change func(*Bare)) *Bare {
-	b, err := newBare(r, "intruder", r.env.bare.address(), r.env.options.lua, 1)
+	b, err := newBare(r, "intruder", r.env.forBare, r.env.options.lua, 1)
 	if err != nil {
 		panic(err)
 	}
@@ -262,7 +262,7 @@ func goneCommit(e *Environment, _ *Verdict) []Finding {
 }
 
 func plantedKey(e *Environment, _ *Verdict) []Finding {
-	e.redis.cmd("HSET", "planted", "somebody:1", 1)
+	e.store().cmd("HSET", "planted", "somebody:1", 1)
 	return e.checkLeftovers(time.Second)
 }
 

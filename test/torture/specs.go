@@ -132,8 +132,36 @@ func verifySpec() Spec {
 	return s
 }
 
+// sentinelSpec: each lock is confirmed by all replicas, so that no failover loses it
+// or grants it twice.  What is given back is not confirmed, and may be there again
+// after a failover, until its lease has ended.
+func sentinelSpec() Spec {
+	s := ordinary("failovers, confirmed")
+	s.replicas = 2
+	s.lease = 20 * time.Second
+	s.settles = s.lease
+	s.bare = 0
+	s.redisson = 0
+	s.gap = time.Second
+	return s
+}
+
+// sentinelFencingSpec: not confirmed, so that locks are lost and granted twice, and
+// held by whoever else there is; the fencing holds.
+func sentinelFencingSpec() Spec {
+	s := fencingSpec()
+	s.name = "failovers, fenced"
+	s.redisson = 2
+	s.gap = time.Second
+	return s
+}
+
 // specOf is what kind of round the n-th is.
-func specOf(n int) Spec {
+func specOf(topology string, n int) Spec {
+	if topology == "sentinel" {
+		kinds := []func() Spec{sentinelSpec, sentinelFencingSpec, sentinelSpec}
+		return kinds[n%len(kinds)]()
+	}
 	kinds := []func() Spec{exclusionSpec, fencingSpec, hotSpec, orphansSpec, guardSpec,
 		fencingSpec, deadlockSpec, exclusionSpec, calmSpec, orphansSpec, fencingSpec,
 		hotSpec, verifySpec}

@@ -461,7 +461,7 @@ func loseKey(s *Session, key string) {
 		return
 	}
 	w := s.w.hist.beginFault("own lock deleted in a transaction", false)
-	s.w.env.redis.cmd("EVAL", "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then "+
+	s.w.env.store().cmd("EVAL", "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then "+
 		"redis.call('DEL', KEYS[1]) end", 1, key, rows[0][0])
 	s.think(200 * time.Millisecond)
 	s.w.hist.endFault(w)

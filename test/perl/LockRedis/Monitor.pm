@@ -27,7 +27,9 @@ sub new
 }
 
 # Ends the capture and returns its lines, without those of scripts and of the
-# test itself.  A marker command says when everything before it has come.
+# test itself.  A marker command says when everything before it has come; a server
+# that has ended the capture (a master that is made a replica ends all connections
+# of clients) has shown what it did until then.
 sub stop
 {
 	my ($self) = @_;
@@ -37,8 +39,9 @@ sub stop
 	$self->{redis}->cmd('ECHO', $marker);
 	while (1)
 	{
-		my $line = $self->{conn}->read_reply;
-		last if index($line, $marker) >= 0;
+		my $line = eval { $self->{conn}->read_reply };
+		die $@ if !defined $line && $@ !~ /closed the connection/;
+		last if !defined $line || index($line, $marker) >= 0;
 		next unless $line =~ /^[\d.]+ \[\d+ (.+?)\] "/;
 		next if $1 eq 'lua' || $self->{redis}{own}{$1};
 		push @lines, $line;

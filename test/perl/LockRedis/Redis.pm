@@ -93,6 +93,11 @@ sub socket_path { my ($self) = @_; return "$self->{dir}/redis.sock"; }
 
 sub pid { my ($self) = @_; return $self->{pid}; }
 
+sub password { my ($self) = @_; return $self->{password}; }
+
+# Of the Sentinels that watch it: see LockRedis::Sentinels
+sub sentinel_password { return; }
+
 sub logfile { my ($self) = @_; return $self->{log}; }
 
 # Where others reach it
@@ -103,9 +108,12 @@ sub host
 	return $self->{place} ? $self->{place}->address : '127.0.0.1';
 }
 
-sub address { my ($self) = @_; return $self->host . ":$self->{port}"; }
+# The one that a Sentinel names: that of TLS where there is one
+sub public_port { my ($self) = @_; return $self->{tls_port} || $self->{port}; }
 
-sub url { my ($self) = @_; return 'redis://' . $self->address; }
+sub address { my ($self) = @_; return $self->host . ':' . $self->public_port; }
+
+sub url { my ($self) = @_; return 'redis://' . $self->host . ":$self->{port}"; }
 
 sub unix_url { my ($self) = @_; return 'unix://' . $self->socket_path; }
 

@@ -13,6 +13,7 @@ LockRedis::Redisson - a Java process with the real Redisson in it
 
   my $id = $java->connect('a', $redis);      # a client; its uuid
   $java->connect('b', $redis, watchdog => 2000);    # lockWatchdogTimeout, ms
+  $java->connect('c', $ha);                  # in sentinel mode: LockRedis::Sentinels
 
   my $r = $java->call('a.1', 'lock', $key, -1);     # in thread 1 of client a
   $r->value; $r->words;                      # first word, all words
@@ -278,8 +279,9 @@ sub connect
 {
 	my ($self, $client, $redis, %opts) = @_;
 
-	return $self->value($client, 'connect', $redis->url,
-		defined $opts{watchdog} ? $opts{watchdog} : 30000);
+	return $self->value(
+		$client, 'connect', $redis->url, $opts{watchdog} // 30000,
+		$redis->password // '', $redis->sentinel_password // '');
 }
 
 # Ends a client in good order: connections closed, locks left to expire.

@@ -11,7 +11,7 @@ LockRedis::Sentinels - a master, its replicas, and the Sentinels that watch them
   my $ha = LockRedis::Sentinels->new;         # 1 master, 2 replicas, 3 Sentinels
   my $ha = LockRedis::Sentinels->new(replicas => 1, sentinels => 3, quorum => 2,
       down_after => 1000, password => 'secret', sentinel_password => 'other',
-      names => 1, pace => 'default', net => $net, config => {}, sentinel_config => {});
+      names => 1, tls => $ca, pace => 'default', net => $net, config => {}, sentinel_config => {});
 
   my $node = LockRedis::Node->create('main', redis => $ha);
   $ha->url;                  # redis-sentinel://127.0.0.1:PORT,.../svc
@@ -29,6 +29,13 @@ LockRedis::Sentinels - a master, its replicas, and the Sentinels that watch them
 
   $ha->fail_over;                    # by command; returns the new master
 
+  # A lock that the replicas do not have when the master dies
+  my ($old, @replicas) = ($ha->master, $ha->replicas);
+  $old->outrun_replicas(@replicas);
+  $s->query("SELECT redis_lock('k')");
+  $old->kill9;
+  $_->thaw foreach @replicas;
+
 =head1 DESCRIPTION
 
 On loopback, or each in a place of its own of a LockRedis::Netns.  The Sentinels
@@ -36,7 +43,8 @@ take a master for dead after down_after milliseconds and name the next one about
 1.2 s later.  They look at the replicas each second, and turn an old master round
 2 s after its return, where they are of a version that can be told so; with pace
 => 'default' it is 10 s both times, as in production.  With names they announce
-host names (localhost) for addresses.
+host names (localhost) for addresses.  With tls, a LockRedis::Ca, they speak TLS
+with each other, and url() is rediss-sentinel://.
 
 A node that is started again has the configuration that Sentinel or REPLICAOF
 made it write, as in production: a master that was killed comes back as a master,
@@ -58,11 +66,18 @@ use Test::More;
 sub new
 {
 	my ($class, %opts) = @_;
-	my $self = bless { service => $opts{service} || 'svc', net => $opts{net} }, $class;
+	my $self = bless {
+		service => $opts{service} || 'svc',
+		net => $opts{net},
+		password => $opts{password},
+		sentinel_password => $opts{sentinel_password},
+		tls => $opts{tls}
+	}, $class;
 	my $nreplicas = $opts{replicas} // 2;
 	my $nsentinels = $opts{sentinels} // 3;
 	my $auth = defined $opts{password};
 	my $host = $opts{names} ? 'localhost' : undef;
+	my %tls = $self->_tls;
 
 	foreach my $n (0 .. $nreplicas)
 	{
@@ -72,11 +87,13 @@ sub new
 			name => $name,
 			password => $opts{password},
 			place => $self->_place($name),
+			tls => $tls{certificate},
 			config => {
+				%{ $tls{config} || {} },
 				'repl-diskless-sync-delay' => 0,
 				'repl-ping-replica-period' => 1,
 				$auth ? (masterauth => $opts{password}) : (),
-				$n ? (replicaof => [ $self->{nodes}[0]->host, $self->{nodes}[0]->port ]) : (),
+				$n ? (replicaof => [ $self->{nodes}[0]->host, $self->{nodes}[0]->public_port ]) : (),
 				$host ? ('replica-announce-ip' => $host) : (),
 				%{ $opts{config} || {} }
 			});
@@ -95,11 +112,12 @@ sub new
 			place => $self->_place("sentinel$n"),
 			service => $service,
 			pace => $opts{pace},
-			config => $opts{sentinel_config} || {},
+			tls => $tls{certificate},
+			config => { %{ $tls{config} || {} }, %{ $opts{sentinel_config} || {} } },
 			lines => [
 				$host ? ('resolve-hostnames yes', 'announce-hostnames yes', "announce-ip $host") : (),
 				defined $opts{sentinel_password} ? "sentinel-pass \"$opts{sentinel_password}\"" : (),
-				"monitor $service " . ($host || $first->host) . ' ' . $first->port . " $quorum",
+				"monitor $service " . ($host || $first->host) . ' ' . $first->public_port . " $quorum",
 				"down-after-milliseconds $service " . ($opts{down_after} // 1000),
 				"failover-timeout $service 3000",
 				"parallel-syncs $service 9",
@@ -117,7 +135,23 @@ sub _place
 	return $self->{net} && $self->{net}->place($name);
 }
 
+# All of them speak TLS with each other, under one certificate; the test keeps the
+# plain port.
+sub _tls
+{
+	my ($self) = @_;
+	my $ca = $self->{tls} or return ();
+
+	return (
+		certificate => $ca->certificate('servers'),
+		config => { 'tls-replication' => 'yes', 'tls-ca-cert-file' => $ca->file });
+}
+
 sub service { my ($self) = @_; return $self->{service}; }
+
+sub password { my ($self) = @_; return $self->{password}; }
+
+sub sentinel_password { my ($self) = @_; return $self->{sentinel_password}; }
 
 sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
 
@@ -129,7 +163,7 @@ sub url
 {
 	my ($self, %opts) = @_;
 
-	return 'redis-sentinel://'
+	return ($self->{tls} ? 'rediss' : 'redis') . '-sentinel://'
 	  . ($opts{user} ? "$opts{user}\@" : '')
 	  . join(',', map { $_->address } @{ $opts{sentinels} || $self->{sentinels} })
 	  . "/$self->{service}"
@@ -149,7 +183,7 @@ sub at
 {
 	my ($self, $address) = @_;
 	my ($host, $port) = $address =~ /^(.*):(\d+)$/ or croak "no address: $address";
-	my ($found) = grep { $_->port == $port } $self->nodes;
+	my ($found) = grep { $_->public_port == $port } $self->nodes;
 
 	croak "nobody is at $address" unless $found;
 	return $found;
@@ -263,7 +297,7 @@ sub AUTOLOAD
 	my $method = $AUTOLOAD =~ s/.*:://r;
 
 	return if $method eq 'DESTROY';
-	croak "no method $method" unless ref $self && LockRedis::Redis->can($method);
+	croak "no method $method" unless ref $self && LockRedis::HaNode->can($method);
 	return $self->master->$method(@args);
 }
 
@@ -282,6 +316,34 @@ sub _write_config
 	return if $self->{written};
 	$self->SUPER::_write_config;
 	$self->{written} = 1;
+	return;
+}
+
+# Without what Sentinels and replicas need
+sub channels
+{
+	my ($self) = @_;
+
+	return grep { $_ ne '__sentinel__:hello' } $self->SUPER::channels;
+}
+
+sub clients
+{
+	my ($self) = @_;
+
+	return grep { $_->{name} !~ /^sentinel-/ && $_->{flags} !~ /[SM]/ }
+	  $self->SUPER::clients;
+}
+
+# What it gets from now on does not reach its replicas, until they are thawed:
+# killing the master first leaves them without it.  A frozen replica alone is not
+# enough, as the kernel keeps the stream for it.
+sub outrun_replicas
+{
+	my ($self, @replicas) = @_;
+
+	$_->freeze foreach @replicas;
+	$self->cmd('CLIENT', 'KILL', 'TYPE', 'replica');
 	return;
 }
 

@@ -35,9 +35,7 @@ typedef struct SimShared
 	LWLockPadded *main_locks;
 	LWLockPadded *tranche;
 	int			ntranche;
-	struct Xids *xids;			/* transam.c */
 	struct HeavyLock *heavy_locks;
-	struct Rows *rows;
 	struct Prepared *prepared;
 	int			nstructs;
 	struct

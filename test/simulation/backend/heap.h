@@ -20,6 +20,7 @@
 /* ---- transam.c: transaction ids and their outcome ---- */
 
 extern void transam_init(void);
+extern void transam_recover(void);
 
 /* A new one; "parent" is that of the transaction around it, if any. */
 extern TransactionId transam_assign(TransactionId parent);

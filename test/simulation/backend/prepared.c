@@ -3,6 +3,8 @@
  * prepared.c
  *	  Prepared transactions: what stays when their session goes on.
  *
+ * A crash of the server rolls them back here, as an administrator could then.
+ *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
@@ -19,7 +21,6 @@ typedef struct Prepared
 	bool		used;
 	TransactionId xid;
 	int64		number;			/* of all that there were; not one twice */
-	int64		counter;		/* of the first: the last number */
 } Prepared;
 
 static Prepared *prepared;
@@ -52,7 +53,7 @@ prepared_add(TransactionId xid)
 		n++;
 	prepared[n].used = true;
 	prepared[n].xid = xid;
-	prepared[n].number = ++prepared[0].counter;
+	prepared[n].number = sim_now();
 	heavy_locks_pass_on(OWNER_PREPARED + n);
 	return n;
 }

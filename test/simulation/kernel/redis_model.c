@@ -36,7 +36,8 @@ typedef struct Key
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		there;
 	bool		was_denied;		/* once; of the one that is not shared */
-	bool		is_old;			/* came back after it was given back, perhaps */
+	bool		is_old;			/* came back after it was given back, or was left at
+								 * another place; unless it was renewed since */
 	char		owner[REDIS_OWNER];
 	int			count;
 	int64_t		expires_at;		/* on its clock */
@@ -107,6 +108,10 @@ redis_present(void)
 void
 redis_set_present(int node)
 {
+	if (node != present)
+		for (int i = 0; i < REDIS_NODES; i++)
+			for (int j = 0; j < nodes[i].data.nkeys; j++)
+				nodes[i].data.key[j].is_old = true;
 	present = node;
 }
 

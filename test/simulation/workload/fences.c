@@ -46,7 +46,8 @@ typedef struct Committed
 	uint64		owner;			/* by that hold; 0 = passed to redis_fence_check */
 	int64		account;
 	int64		granted;		/* the highest that the store has given, */
-	int			losses;			/* since it lost its data so often */
+	int			losses;			/* since it lost its data so often, */
+	int64		counter;		/* by that counter */
 } Committed;
 
 static Committed *committed = NULL;
@@ -54,11 +55,8 @@ static Committed *committed = NULL;
 static Committed *
 committed_of(const char *key)
 {
-	bool		found;
-
 	if (committed == NULL)
-		committed = ShmemInitStruct("fences of the workload",
-									sizeof(Committed) * SIM_MAX_KEYS, &found);
+		committed = sim_durable("fences", sizeof(Committed) * SIM_MAX_KEYS);
 	return &committed[atoi(key + 1)];
 }
 
@@ -280,6 +278,13 @@ owner_of(const char *key)
 	return entry == NULL ? 0 : lt_owner(entry->hold);
 }
 
+/* Each Redis has counters of its own, and so has the table. */
+static int64
+counter_of_store(void)
+{
+	return lr_mode == MODE_TABLE ? -1 : (int64) lr_place;
+}
+
 /*
  * check_grant --- a lock that was taken anew has a token above those of before
  *
@@ -292,6 +297,9 @@ check_grant(const char *key, int64 before, int losses, int64 token)
 
 	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY))
 		return;
+	if (c->counter != counter_of_store())
+		before = c->granted = 0;
+	c->counter = counter_of_store();
 	if (token <= before)
 		WRONG("%s was given token %lld, and %lld had been given before", key,
 			  (long long) token, (long long) before);

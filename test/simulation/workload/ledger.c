@@ -152,13 +152,13 @@ __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 
 /* The session's part of a lock that the transaction has too. */
 extern bool __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-								int64 deadline, uint32 moves);
+								int64 deadline, uint64 moves);
 extern bool __real_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-								int64 deadline, uint32 moves);
+								int64 deadline, uint64 moves);
 
 bool
 __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-					int64 deadline, uint32 moves)
+					int64 deadline, uint64 moves)
 {
 	const LrHold *h = &lt_holds[hold];
 	Taken	   *t = find(h->owner);

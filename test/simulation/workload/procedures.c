@@ -20,6 +20,7 @@
 
 #include "../backend/heap.h"
 #include "../kernel/history.h"
+#include "../kernel/server.h"
 
 extern Datum lockredis_with_lock(PG_FUNCTION_ARGS);
 
@@ -217,6 +218,8 @@ job_that_cannot(void)
 static void
 somebody_finishes(void *arg, int64_t number)
 {
+	if (!server_is_up())
+		return;
 	transam_init();
 	heavy_locks_init();
 	prepared_init();

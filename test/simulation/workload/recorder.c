@@ -103,6 +103,8 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 			*got = entry;
 	}
 	history_return(n, taken ? HISTORY_YES : HISTORY_NO);
+	if (request->wait_us >= 0)
+		time_check("a try for a lock", r->called, request->wait_us);
 	return taken;
 }
 

@@ -100,6 +100,13 @@ extern void fences_transaction_ends(void);
 extern void fences_transaction_prepares(int number);
 extern void fences_prepared_ends(int number, bool commit);
 
+/* ---- rest_check.c: nothing of a statement that has ended is left, and it was in time ---- */
+
+extern void rest_check(void);
+
+/* It may take so long, and what it takes to end it. */
+extern void time_check(const char *what, int64 began, int64 limit);
+
 /* ---- history_check.c: the whole, when a schedule is over ---- */
 
 extern void check_history(void);

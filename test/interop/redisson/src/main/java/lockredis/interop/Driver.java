@@ -18,6 +18,7 @@ import java.util.concurrent.Executors;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
+import org.redisson.config.SentinelServersConfig;
 
 /**
  * Redisson behind a line protocol on standard input and output.
@@ -29,7 +30,10 @@ import org.redisson.config.Config;
  * ends. {@code <nanos>} is {@link System#nanoTime()} right after the work, which on Linux is
  * CLOCK_MONOTONIC and so may be compared with instants of other processes.
  *
- * <p>Commands to a client: {@code connect <address> <lockWatchdogTimeout>}, {@code shutdown}.
+ * <p>Commands to a client: {@code connect <address> <lockWatchdogTimeout> [<password>
+ * [<password of the Sentinels>]]}, {@code shutdown}. An address {@code
+ * redis-sentinel://<host>:<port>,.../<service>} is Redisson's sentinel mode; an empty password is
+ * none.
  * Commands to a thread: see {@link LockCommands}. The end of the input ends the process; clients
  * that were not shut down leave their locks to expire.
  */
@@ -104,7 +108,8 @@ public final class Driver {
                 if (clients.containsKey(name)) {
                     throw new IllegalArgumentException("client exists: " + name);
                 }
-                RedissonClient made = connect(arguments.get(0), Long.parseLong(arguments.get(1)));
+                RedissonClient made = connect(arguments.get(0), Long.parseLong(arguments.get(1)),
+                        word(arguments, 2), word(arguments, 3));
                 clients.put(name, made);
                 return List.of(made.getId());
             case "shutdown":
@@ -126,14 +131,37 @@ public final class Driver {
         }
     }
 
-    private static RedissonClient connect(String address, long lockWatchdogTimeout) {
+    /** null where it is missing or empty. */
+    private static String word(List<String> arguments, int index) {
+        return index >= arguments.size() || arguments.get(index).isEmpty()
+                ? null
+                : arguments.get(index);
+    }
+
+    private static RedissonClient connect(
+            String address, long lockWatchdogTimeout, String password, String sentinelPassword) {
         Config config = new Config();
         config.setLockWatchdogTimeout(lockWatchdogTimeout);
+        config.setPassword(password);
         // The defaults open 24 connections at once and poll name servers.
-        config.useSingleServer()
-                .setAddress(address)
-                .setConnectionMinimumIdleSize(1)
-                .setDnsMonitoringInterval(-1);
+        String sentinels = "redis-sentinel://";
+        if (address.startsWith(sentinels)) {
+            String[] parts = address.substring(sentinels.length()).split("/");
+            SentinelServersConfig servers = config.useSentinelServers()
+                    .setMasterName(parts[1])
+                    .setSentinelPassword(sentinelPassword)
+                    .setMasterConnectionMinimumIdleSize(1)
+                    .setSlaveConnectionMinimumIdleSize(1)
+                    .setDnsMonitoringInterval(-1);
+            for (String sentinel : parts[0].split(",")) {
+                servers.addSentinelAddress("redis://" + sentinel);
+            }
+        } else {
+            config.useSingleServer()
+                    .setAddress(address)
+                    .setConnectionMinimumIdleSize(1)
+                    .setDnsMonitoringInterval(-1);
+        }
         return Redisson.create(config);
     }
 

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Topic::Failover - a server that follows a master from node to node
+
+=head1 DESCRIPTION
+
+What the tests of 40x have in common.
+
+  wait_until_used($node, $redis);      # the server takes its locks there
+  is_used($node, $redis);
+  replicated($ha);                     # all replicas have what was done so far
+  my $watch = ours_at($redis);         # requests of lockredis from here on
+  my @lines = $watch->();
+
+=cut
+
+package LockRedis::Topic::Failover;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use LockRedis::Test qw(:DEFAULT quoted);
+
+our @EXPORT = qw(wait_until_used is_used replicated ours_at);
+
+# By the view: in use, and up
+sub is_used
+{
+	my ($node, $redis) = @_;
+	my $address = quoted($redis->address);
+
+	return $node->value("SELECT count(*) FROM redis_lock_status
+		 WHERE address = $address AND role = 'master' AND in_use AND state = 'up'") == 1;
+}
+
+sub wait_until_used
+{
+	my ($node, $redis) = @_;
+
+	return poll_until(
+		$node->name . ' to use ' . $redis->address,
+		sub { is_used($node, $redis) }, 60);
+}
+
+sub replicated
+{
+	my ($ha) = @_;
+	my $count = $ha->online_replicas;
+
+	return poll_until('the replicas to have it', sub { $ha->cmd('WAIT', $count, 100) == $count });
+}
+
+# What lockredis sends there: what MONITOR shows of it, until the node is made a
+# replica and ends that, and scripts by their number, to the end.
+sub ours_at
+{
+	my ($redis) = @_;
+	my $monitor = $redis->monitor;
+	my $scripts = $redis->script_calls;
+	my $others = qr/^(?:ping|info|publish|subscribe|replconf|psync|slaveof|replicaof|multi|exec
+		|config|client|hello|auth|role|command|echo)$/x;
+
+	return sub {
+		my @lines = grep {
+			my ($command) = map { lc } $monitor->args($_);
+			$command !~ $others || /lockredis|redisson/
+		} $monitor->stop;
+		my $more = $redis->script_calls - $scripts;
+
+		return (@lines, $more ? "$more scripts" : ());
+	};
+}
+
+1;

@@ -1,0 +1,58 @@
+// Copyright (c) 2026, lockredis contributors
+
+package main
+
+import "time"
+
+// Negative controls of failovers
+var sentinelControls = []control{
+	{"min_replicas = 0 and a master that dies ahead of its replicas", "exclusion", true,
+		grantedTwice},
+	{"a key left in Redis", "leftovers", true, plantedKey},
+	{"an internal error in the server log", "server log", false, plantedLog},
+}
+
+// controlsOf are those that a topology has a meaning for.
+func controlsOf(topology string) []control {
+	if topology == "sentinel" {
+		return sentinelControls
+	}
+	return controls
+}
+
+// One takes a lock that no replica hears of; another one gets it from the next
+// master, while the first one has not asked.
+func grantedTwice(e *Environment, _ *Verdict) []Finding {
+	spec := sentinelSpec()
+	spec.replicas = 0
+	r := newRound(e, spec, "granted-twice", 1)
+	if err := r.prepare(); err != nil {
+		return []Finding{{"rig", err.Error()}}
+	}
+	r.until = time.Now().Add(time.Minute)
+	first := newSession(r, "first", e.nodes[0], 1)
+	second := newSession(r, "second", e.nodes[1], 2)
+	key := r.keys[0]
+	for _, s := range []*Session{first, second} {
+		if !s.connect() || !s.acquire("warm", want{}) || !s.release("warm") {
+			return []Finding{{"rig", s.name + " could not take a lock"}}
+		}
+	}
+
+	strike := &Strike{Round: r}
+	granted := false
+	err := strike.killAhead(func() { granted = first.acquire(key, want{}) })
+	if err == nil && granted && second.acquire(key, want{try: true, wait: 5 * time.Second}) {
+		second.release(key)
+	}
+	if granted {
+		first.release(key)
+	}
+	first.disconnect(false)
+	second.disconnect(false)
+	if err != nil {
+		return []Finding{{"rig", err.Error()}}
+	}
+	calls, _ := r.hist.snapshot()
+	return checkExclusion(calls, 10*time.Second, "")
+}
