@@ -286,6 +286,21 @@ counter_of_store(void)
 }
 
 /*
+ * fences_are_comparable --- is it the counter that the schedule began with?
+ *
+ * The history knows no other, so it is told of no other's tokens.
+ */
+bool
+fences_are_comparable(void)
+{
+	int64	   *first = sim_durable("first counter", sizeof(int64));
+
+	if (*first == 0)
+		*first = counter_of_store();
+	return *first == counter_of_store() && lr_mode != MODE_FALLBACK;
+}
+
+/*
  * check_grant --- a lock that was taken anew has a token above those of before
  *
  * But if the store has lost its counter.

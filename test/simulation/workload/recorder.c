@@ -95,9 +95,7 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 		book_taken(name, request->terms.kind, request->terms.scope, job);
 		lt_look(entry->hold, &view);
 
-		/* Those of the table are no continuation of those of Redis. */
-		if (request->fenced &&
-			(request->terms.scope == SCOPE_SESSION || lr_mode != MODE_FALLBACK))
+		if (request->fenced && fences_are_comparable())
 			r->token = view.fence;
 		if (got != NULL)
 			*got = entry;

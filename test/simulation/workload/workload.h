@@ -97,6 +97,7 @@ extern bool book_is_lost(const BookItem *item, bool unknown);
 extern void fences_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
 extern void fences_transaction_commits(void);
 extern void fences_transaction_ends(void);
+extern bool fences_are_comparable(void);
 extern void fences_transaction_prepares(int number);
 extern void fences_prepared_ends(int number, bool commit);
 
