@@ -22,6 +22,8 @@
 #include "tcop/tcopprot.h"
 #include "utils/timeout.h"
 
+#include "../../../src/settings.h"
+
 static MemoryContext statement_context;
 
 static int *
@@ -100,6 +102,7 @@ session_main(int slot)
 	backend_told = ledger_told;
 	backend_waited = ledger_waited;
 	recorder_begin();
+	lr_min_replicas = sim_config.min_replicas >> slot & 1;
 
 	if (sigsetjmp(local, 0) != 0)
 	{
