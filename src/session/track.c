@@ -214,11 +214,34 @@ track_first_of(SubTransactionId subid)
 }
 
 void
-track_cut(int keep)
+track_cut_all(void)
 {
-	for (int i = keep; i < ntracks; i++)
-		if (tracks[i].kind == TRACK_HOLD)
+	ntracks = 0;
+	nholds = 0;
+}
+
+/*
+ * track_cut_aborted --- what a subtransaction did has been undone
+ *
+ * But for what it took at session level: that is kept, and was taken in its parent
+ * then, with which all that may have been done under it is rolled back too.
+ */
+void
+track_cut_aborted(int first, SubTransactionId parent)
+{
+	int			keep = first;
+
+	for (int i = first; i < ntracks; i++)
+	{
+		Track	   *t = &tracks[i];
+
+		if (t->kind == TRACK_HOLD)
 			nholds--;
+		if (t->kind != TRACK_TAKEN || !track_still_matters(t))
+			continue;
+		t->subid = parent;
+		tracks[keep++] = *t;
+	}
 	ntracks = keep;
 }
 

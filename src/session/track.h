@@ -59,8 +59,9 @@ extern int	track_nholds(void);
 /* Where those of the present, innermost subtransaction begin. */
 extern int	track_first_of(SubTransactionId subid);
 
-/* Forget all from the one at "keep" on. */
-extern void track_cut(int keep);
+/* Forget all; or from there on, what an aborted subtransaction did. */
+extern void track_cut_all(void);
+extern void track_cut_aborted(int first, SubTransactionId parent);
 
 /* ---- unlocked losses ---- */
 
@@ -84,7 +85,7 @@ extern void track_forget_unlocked_losses(void);
 /* Its entries and losses are its parent's. */
 extern void track_commit_sub(SubTransactionId subid, SubTransactionId parent);
 
-/* Its losses are forgotten; its entries are what track_cut() takes away. */
+/* Its losses are forgotten; its entries are what track_cut_aborted() takes away. */
 extern void track_abort_sub(SubTransactionId subid);
 
 #endif							/* LR_TRACK_H */

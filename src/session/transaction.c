@@ -103,24 +103,26 @@ xact_end_record(const Track *t, bool commit)
 }
 
 /*
- * xact_pop_until --- undo what is above "keep" on the stack
+ * xact_end_from --- end what is above "first" on the stack, which the caller cuts
  *
  * Records first (the keys of holds that are released are no longer there), the
  * newest before those that it replaced.
  */
 static void
-xact_pop_until(int keep, bool commit)
+xact_end_from(int first, bool commit)
 {
 	int			top = track_count();
 
-	for (int i = top - 1; i >= keep; i--)
+	for (int i = top - 1; i >= first; i--)
 		if (track_at(i)->kind == TRACK_RECORDED)
 			xact_end_record(track_at(i), commit);
-	for (int i = keep; i < top; i++)
+	for (int i = first; i < top; i++)
 		if (track_at(i)->kind == TRACK_HOLD)
 			xact_end_hold(track_at(i));
-	track_cut(keep);
 }
+
+/* Of the subtransaction that aborts just now. */
+static SubTransactionId aborting_parent = InvalidSubTransactionId;
 
 static void
 xact_sub_callback(SubXactEvent event, SubTransactionId subid,
@@ -130,6 +132,7 @@ xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 	{
 		xact_clean_up();
 		track_abort_sub(subid);
+		aborting_parent = parent;
 	}
 	else if (event == SUBXACT_EVENT_COMMIT_SUB)
 		track_commit_sub(subid, parent);
@@ -152,7 +155,8 @@ xact_end_aborted_sub(void)
 	first = track_first_of(GetCurrentSubTransactionId());
 	if (first == track_count())
 		return;
-	xact_pop_until(first, false);
+	xact_end_from(first, false);
+	track_cut_aborted(first, aborting_parent);
 	release_run_at_end();
 }
 
@@ -228,7 +232,8 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
 		xact_clean_up();
 	if (track_count() > 0 || nfailed_jobs > 0)
 	{
-		xact_pop_until(0, is_commit);
+		xact_end_from(0, is_commit);
+		track_cut_all();
 		while (nfailed_jobs > 0 && !is_commit)
 			xact_end_failed_jobs();
 		release_run_at_end();

@@ -216,6 +216,28 @@ $redis->cmd('DEL', 'inside');
 $one->query_is('ROLLBACK TO s; COMMIT; DELETE FROM t',
 	'', 'a transaction-level lock that its release finds gone');
 
+# A lock stays that was taken in a savepoint that was rolled back; from then on it was
+# taken in the one around that.  With that goes all that was done under it.
+foreach my $outer (1, 0)
+{
+	run($one,
+		q{BEGIN; INSERT INTO t VALUES (1); SAVEPOINT o; SAVEPOINT i; SELECT redis_lock('stays');
+		  ROLLBACK TO i; INSERT INTO t VALUES (2)});
+	$redis->cmd('DEL', 'stays');
+	$one->query_warns("SELECT redis_unlock('stays')",
+		'f', '01000', qr/"stays" was lost/, 'taken in a savepoint that was rolled back');
+	if ($outer)
+	{
+		run($one, 'ROLLBACK TO o; COMMIT');
+		is($node->value('SELECT count(*) FROM t'), 1, 'the one around it, too: commits');
+		run($one, 'DELETE FROM t');
+	}
+	else
+	{
+		is_refused('stays', 'the one around it is not rolled back');
+	}
+}
+
 # DISCARD ALL drops temporary tables, so it writes.
 run($one, "CREATE TEMP TABLE temporary (a int); SELECT redis_lock('discarded', '50ms')");
 $node->wait_for_loss('discarded');

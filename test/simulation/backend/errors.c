@@ -259,6 +259,9 @@ volatile uint32 QueryCancelHoldoffCount = 0;
 volatile uint32 CritSectionCount = 0;
 
 static pqsigfunc handler[32];
+
+/* They are blocked until there is a handler. */
+static uint32 blocked_signals = 0;
 static int64 statement_ends_at = SIM_NEVER;
 static int64 statement_number = 0;
 
@@ -268,6 +271,11 @@ pqsignal(int signo, pqsigfunc func)
 	pqsigfunc	before = handler[signo];
 
 	handler[signo] = func;
+	if (blocked_signals & (1 << signo))
+	{
+		blocked_signals &= ~(1 << signo);
+		func(signo);
+	}
 	return before;
 }
 
@@ -329,6 +337,8 @@ sim_backend_signal(int signo)
 	}
 	else if (handler[signo] != NULL)
 		handler[signo] (signo);
+	else
+		blocked_signals |= 1 << signo;
 }
 
 static void

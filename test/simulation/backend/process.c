@@ -137,11 +137,13 @@ sim_postmaster_init(void)
 	ProcGlobal = &root->proc_global;
 	make_contexts();
 	transam_init();
+	transam_recover();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
-	table_model_attach();
+	table_model_new_server();
 }
 
 void
@@ -167,6 +169,7 @@ backend_init(void)
 	make_contexts();
 	transam_init();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_startup_hook();
 }

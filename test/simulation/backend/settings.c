@@ -14,6 +14,8 @@
 
 #include "utils/guc.h"
 
+#include "../kernel/redis_model.h"
+
 char	   *GUC_check_errmsg_string;
 char	   *GUC_check_errdetail_string;
 char	   *GUC_check_errhint_string;
@@ -47,6 +49,45 @@ drawn(const char *name, int otherwise)
 	return otherwise;
 }
 
+static const char *
+drawn_url(void)
+{
+	static char text[64];
+
+	snprintf(text, sizeof(text), "redis://127.0.0.1:%d", REDIS_PORT(sim_config.url));
+	return text;
+}
+
+/* Settings that a reload may change: numbers, and one text. */
+static struct
+{
+	const char *name;
+	int		   *value;
+}			numbers[24];
+static int	nnumbers = 0;
+
+typedef struct Text
+{
+	char	  **value;
+	GucStringCheckHook check;
+	GucStringAssignHook assign;
+} Text;
+
+static Text url;
+
+static void
+assign(const Text *t, const char *to, const char *name)
+{
+	char	   *value = to == NULL ? NULL : strdup(to);
+	void	   *extra = NULL;
+
+	if (t->check != NULL && !t->check(&value, &extra, PGC_S_FILE))
+		sim_fail("simulator", "%s is refused", name);
+	if (t->assign != NULL)
+		t->assign(value, extra);
+	*t->value = value;
+}
+
 void
 DefineCustomBoolVariable(const char *name, const char *short_desc,
 						 const char *long_desc, bool *valueAddr, bool bootValue,
@@ -66,6 +107,12 @@ DefineCustomIntVariable(const char *name, const char *short_desc,
 {
 	*valueAddr = drawn(name, bootValue);
 	Assert(*valueAddr >= minValue && *valueAddr <= maxValue);
+	if (context >= PGC_SIGHUP)
+	{
+		Assert(nnumbers < (int) lengthof(numbers));
+		numbers[nnumbers].name = name;
+		numbers[nnumbers++].value = valueAddr;
+	}
 }
 
 void
@@ -87,14 +134,23 @@ DefineCustomStringVariable(const char *name, const char *short_desc,
 						   GucStringAssignHook assign_hook,
 						   GucShowHook show_hook)
 {
-	char	   *value = bootValue == NULL ? NULL : pstrdup(bootValue);
-	void	   *extra = NULL;
+	Text	   *t;
 
-	if (check_hook != NULL && !check_hook(&value, &extra, PGC_S_DEFAULT))
-		sim_fail("simulator", "%s is refused", name);
-	if (assign_hook != NULL)
-		assign_hook(value, extra);
-	*valueAddr = value;
+	if (strcmp(name, "lockredis.url") == 0)
+	{
+		t = &url;
+		bootValue = drawn_url();
+	}
+	else
+	{
+		static Text other;
+
+		t = &other;
+	}
+	t->value = valueAddr;
+	t->check = check_hook;
+	t->assign = assign_hook;
+	assign(t, bootValue, name);
 }
 
 void
@@ -102,7 +158,15 @@ MarkGUCPrefixReserved(const char *className)
 {
 }
 
+/*
+ * ProcessConfigFile --- this process reads what the file says now
+ */
 void
 ProcessConfigFile(GucContext context)
 {
+	sim_yield("reload");
+	for (int i = 0; i < nnumbers; i++)
+		*numbers[i].value = drawn(numbers[i].name, *numbers[i].value);
+	assign(&url, drawn_url(), "lockredis.url");
+	sim_trace("has read the settings: lease %d ms, url %s", sim_config.lease_ms, *url.value);
 }

@@ -43,9 +43,16 @@ static Xids *xids;
 void
 transam_init(void)
 {
-	if (shared_root->xids == NULL)
-		shared_root->xids = sim_arena_alloc(sizeof(Xids));
-	xids = shared_root->xids;
+	xids = sim_durable("transaction ids", sizeof(Xids));
+}
+
+/* What was running when the server before crashed. */
+void
+transam_recover(void)
+{
+	for (uint32 i = 0; i < xids->n; i++)
+		if (xids->xid[i].outcome == RUNNING)
+			xids->xid[i].outcome = ABORTED;
 }
 
 TransactionId

@@ -140,6 +140,14 @@ note_end(Call *call, int at, Counts counts)
 	}
 }
 
+/* It ends when its session does, which gives back all it has. */
+static bool
+is_span(const HistoryRecord *r)
+{
+	return r->what == HISTORY_TRANSACTION || r->what == HISTORY_SESSION ||
+		r->what == HISTORY_JOB_BODY;
+}
+
 /*
  * note_last_call --- its session may have ended after its last call, or in one that
  * did not return
@@ -152,7 +160,7 @@ note_last_call(Call *call)
 	for (int i = 0; i < search.nrecords; i++)
 	{
 		const HistoryRecord *a = &search.records[i];
-		int64_t		when = a->result == HISTORY_PENDING ? a->called : a->returned;
+		int64_t		when = a->result == HISTORY_PENDING || is_span(a) ? a->called : a->returned;
 
 		if (a->who == call->record->who && when > last)
 			last = when;
@@ -160,6 +168,29 @@ note_last_call(Call *call)
 	call->last_call = last;
 	if (last < call->may_end)
 		call->may_end = last;
+}
+
+/*
+ * note_wanted --- since when has somebody asked for it all the time?
+ */
+static void
+note_wanted(Call *call)
+{
+	int64_t		until = -1;
+
+	for (int i = 0; i < search.nrecords; i++)
+	{
+		const HistoryRecord *r = &search.records[i];
+
+		if (r->what != HISTORY_LOCK || strcmp(r->key, call->record->key) != 0)
+			continue;
+		if (r->called > until)
+			call->wanted_since = r->called;
+		if (r->returned > until)
+			until = r->returned;
+		if (r == call->record)
+			break;
+	}
 }
 
 /*
@@ -186,6 +217,7 @@ judge_lock(Call *call, int at)
 	call->may_end = lease_end(r);
 	note_end(call, at, counts);
 	note_last_call(call);
+	note_wanted(call);
 }
 
 static void
@@ -240,6 +272,7 @@ hash_of(const Place *place)
 {
 	uint64_t	h = mix(mix(mix(1, place->first), place->done), place->state.token);
 
+	h = mix(mix(h, place->state.freed), place->state.robbed);
 	for (int i = 0; i < place->state.n; i++)
 	{
 		const Holder *holder = &place->state.holder[i];

@@ -92,12 +92,27 @@ drop(LockState *state, Holder *holder)
 	memset(&state->holder[state->n], 0, sizeof(Holder));
 }
 
-/* Nobody asks any more for what was lost by a session that has ended. */
+static bool
+nobody_has(const LockState *state)
+{
+	for (int i = 0; i < state->n; i++)
+		if (!state->holder[i].lost)
+			return false;
+	return true;
+}
+
+/*
+ * Nobody asks any more for what was lost by a session that has ended; if there is
+ * no room, nor for what may have been, as that of one that vanished.
+ */
 static void
 forget_dead(LockState *state, int64_t now)
 {
+	bool		full = state->n == MODEL_HOLDERS;
+
 	for (int i = state->n - 1; i >= 0; i--)
-		if (state->holder[i].lost && state->holder[i].last_call < now)
+		if (state->holder[i].last_call < now &&
+			(state->holder[i].lost || (full && state->holder[i].may_end <= now)))
 			drop(state, &state->holder[i]);
 }
 
@@ -121,9 +136,12 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 {
 	const HistoryRecord *r = call->record;
 	Holder	   *h = find(state, r);
+	bool		has = h != NULL && !h->lost;
 
-	if (call->again && (h == NULL || h->lost))
+	if (call->again && !has)
 		return false;
+	if (nobody_has(state) && state->freed < call->wanted_since)
+		state->robbed = false;	/* it was not handed over, but created */
 	for (int i = 0; i < state->n; i++)
 	{
 		Holder	   *other = &state->holder[i];
@@ -133,9 +151,11 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 			 (excludes[other->kind] & (1U << r->kind)) != 0) && !lose(other, r))
 			return false;
 	}
-	if (r->token != 0 && (call->again ? r->token < state->token : r->token <= state->token))
+	if (r->token != 0 && (has ? r->token < state->token : r->token <= state->token))
 		return false;
-	if (r->token > state->token)
+
+	/* That which it has already says nothing of what the store will give. */
+	if (r->token > state->token && (h == NULL || h->lost || r->token != h->token))
 		state->token = r->token;
 	if (h != NULL && h->lost)
 	{
@@ -147,9 +167,11 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 		forget_dead(state, r->called);
 		if ((h = add(state, r)) == NULL)
 			return false;
-		h->may_end = call->may_end;
+		h->may_end = state->robbed && call->may_end > r->called ? r->called : call->may_end;
 		h->last_call = call->last_call;
 	}
+	if (r->token != 0)
+		h->token = r->token;
 	if (r->scope == 0)
 		h->session++;
 	else
@@ -181,7 +203,11 @@ step_unlock(LockState *state, const Call *call, int outcome)
 	if (h->session < 0)
 		h->session = 0;
 	if (h->session == 0 && h->xact == 0)
+	{
 		drop(state, h);
+		if (state->freed < r->returned)
+			state->freed = r->returned;
+	}
 	return true;
 }
 
@@ -197,10 +223,11 @@ step_question(LockState *state, const HistoryRecord *r)
 	return r->what != HISTORY_HOLD_COUNT || r->count == h->session + h->xact;
 }
 
-/* From then on whoever has it may have lost it. */
+/* From then on whoever has it may have lost it, and whom it is handed to. */
 static void
-may_end(LockState *state, int64_t when)
+rob(LockState *state, int64_t when)
 {
+	state->robbed = true;
 	for (int i = 0; i < state->n; i++)
 		if (state->holder[i].may_end > when)
 			state->holder[i].may_end = when;
@@ -236,7 +263,7 @@ model_step(LockState *state, const Call *call, int outcome, const uint32_t *excl
 			/* FALLTHROUGH */
 		case HISTORY_TAKEN_AWAY:
 		case HISTORY_FORCE:
-			may_end(state, r->called);
+			rob(state, r->called);
 			return true;
 		default:
 			return true;

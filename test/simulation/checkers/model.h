@@ -38,6 +38,7 @@ typedef struct Holder
 	bool		lost;
 	int64_t		may_end;		/* not before then can it be lost unnoticed */
 	int64_t		last_call;		/* of its session */
+	int64_t		token;			/* 0 = none was asked for */
 } Holder;
 
 typedef struct LockState
@@ -45,6 +46,9 @@ typedef struct LockState
 	int			n;				/* by who, then kind */
 	Holder		holder[MODEL_HOLDERS];
 	int64_t		token;			/* the highest that was given out */
+	bool		robbed;			/* somebody took it away, from whoever had it then or
+								 * has been handed it since */
+	int64_t		freed;			/* when a release of it returned last */
 } LockState;
 
 /* A record, and what the rest of the history says of it. */
@@ -54,6 +58,8 @@ typedef struct Call
 	bool		again;			/* lock: its session surely has it already */
 	int64_t		may_end;		/* lock: see above */
 	int64_t		last_call;		/* lock: likewise */
+	int64_t		wanted_since;	/* lock: all the time since then somebody has asked
+								 * for it, and may have been handed it */
 } Call;
 
 /* So many things can come of a call, numbered from 0. */

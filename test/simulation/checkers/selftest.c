@@ -114,6 +114,12 @@ static const Case cases[] = {
 		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5\n2 held yes 6-7\n1 session yes 8-9\n"},
 	{"deleted only later", NOT_LINEAR,
 		"1 lock yes 0-1\n2 lock yes 2-3\n0 deleted yes 4-5\n2 held yes 6-7\n1 session yes 8-9\n"},
+	{"deleted before it was handed over", LINEAR,
+		"1 lock yes 0-1\n2 lock yes 2-7\n0 deleted yes 3-4\n1 unlock yes 5-6\n3 lock yes 8-9\n"
+		"3 held yes 10-11\n2 session yes 12-13\n"},
+	{"deleted before it was taken anew", NOT_LINEAR,
+		"1 lock yes 0-1\n0 deleted yes 2-3\n1 unlock yes 4-5\n2 lock yes 6-7\n3 lock yes 8-9\n"
+		"3 held yes 10-11\n2 extend failed 12-13\n"},
 	{"forced", LINEAR,
 		"1 lock yes 0-1\n3 force yes 2-3\n2 lock yes 4-5\n2 held yes 6-7\n1 session yes 8-9\n"},
 	{"forced by a request that was not answered", LINEAR,
@@ -132,6 +138,10 @@ static const Case cases[] = {
 		"1 lock yes 0-1\n1 unlock pending 2--\n2 lock yes 4-5\n2 held yes 6-7\n"},
 	{"the session ended after its last call", LINEAR,
 		"1 lock yes 0-1\n1 held yes 2-3\n2 lock yes 4-5\n2 held yes 6-7\n"},
+	{"the session ended in the call that ends its transaction", LINEAR,
+		"1 lock yes 0-1\n1 transaction no 2-9\n1 unlock pending 3--\n2 lock yes 4-5\n2 held yes 6-7\n"},
+	{"the session goes on after its transaction", NOT_LINEAR,
+		"1 lock yes 0-1\n1 transaction no 2-9\n2 lock yes 4-5\n2 held yes 6-7\n1 extend yes 10-11\n"},
 	{"a grant that was never told is none", LINEAR,
 		"1 lock pending 0--\n2 lock yes 2-3\n2 held yes 4-5\n"},
 
@@ -181,6 +191,7 @@ static const struct
 	{"lock", HISTORY_LOCK}, {"unlock", HISTORY_UNLOCK}, {"lost", HISTORY_LOST},
 	{"extend", HISTORY_EXTEND}, {"force", HISTORY_FORCE}, {"held", HISTORY_IS_HELD},
 	{"count", HISTORY_HOLD_COUNT}, {"session", HISTORY_SESSION},
+	{"transaction", HISTORY_TRANSACTION},
 	{"deleted", HISTORY_TAKEN_AWAY}, {"all", HISTORY_ALL_TAKEN_AWAY}
 };
 
@@ -242,7 +253,8 @@ parse_line(HistoryRecord *r, char *line)
 	for (int i = 0; i < 4; i++)
 		if (strcmp(results[i], result) == 0)
 			r->result = (HistoryResult) i;
-	strcpy(r->key, r->what == HISTORY_ALL_TAKEN_AWAY || r->what == HISTORY_SESSION ? "" : "k0");
+	strcpy(r->key, r->what == HISTORY_ALL_TAKEN_AWAY || r->what == HISTORY_SESSION ||
+		   r->what == HISTORY_TRANSACTION ? "" : "k0");
 	r->ended = end[0] == '-' ? INT_MAX : atoi(end);
 	r->called = r->began * SIM_MS;
 	r->returned = end[0] == '-' ? SIM_NEVER : r->ended * SIM_MS;

@@ -13,7 +13,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <signal.h>
 
 #include "config.h"
 #include "faults.h"
@@ -21,61 +20,12 @@
 #include "network.h"
 #include "redis_model.h"
 
-extern int	process_pid(int slot);
-
 static bool over;
 
 static int	aimed;				/* the one that comes when a strategy says so */
 static int64_t hurry;			/* all come so many times as often */
 
 bool		faults_are_told;
-
-/* ----------
- * Signals
- * ----------
- */
-
-static void
-signal_session(int signo)
-{
-	int			slot = 2 + sim_draw(sim_config.nsessions);
-	int			pid = process_pid(slot);
-
-	if (pid != 0)
-		(void) sim_kill(pid, signo);
-}
-
-static void
-cancel(void)
-{
-	signal_session(SIGINT);
-}
-
-static void
-terminate(void)
-{
-	signal_session(SIGTERM);
-}
-
-static void
-end_watchdog(void)
-{
-	int			pid = process_pid(0);
-
-	if (pid != 0)
-		(void) sim_kill(pid, SIGTERM);
-	sim_disturbed(sim_now() + 2 * SIM_S);
-}
-
-static void
-end_table_worker(void)
-{
-	int			pid = process_pid(1);
-
-	if (pid != 0)
-		(void) sim_kill(pid, SIGTERM);
-	sim_disturbed(sim_now() + 2 * SIM_S);
-}
 
 /* ----------
  * Which, and when
@@ -107,10 +57,14 @@ static const Kind kinds[] = {
 	{fault_message_spurious, 150, 200 * SIM_MS},
 	{fault_foreign_client, 500, 150 * SIM_MS},
 	{fault_foreign_force, 150, 700 * SIM_MS},
-	{cancel, 350, 150 * SIM_MS},
-	{terminate, 150, SIM_S},
-	{end_watchdog, 200, 2 * SIM_S},
-	{end_table_worker, 200, 2 * SIM_S},
+	{fault_cancel, 350, 150 * SIM_MS},
+	{fault_terminate, 150, SIM_S},
+	{fault_watchdog_ends, 200, 2 * SIM_S},
+	{fault_table_worker_ends, 200, 2 * SIM_S},
+	{fault_crash, 70, 4 * SIM_S},
+	{fault_server_restarts, 70, 4 * SIM_S},
+	{fault_settings, 150, SIM_S},
+	{fault_url, 400, SIM_S},
 };
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -138,6 +92,7 @@ strike(void *arg, int64_t k)
 	(void) arg;
 	if (over)
 		return;
+	sim_draw_begins();
 	if (sim_chance(700))
 		kind->fault();
 	come_again(k);
@@ -146,7 +101,10 @@ strike(void *arg, int64_t k)
 static void
 come_again(int64_t k)
 {
-	sim_at(sim_now() + 1 + sim_draw((uint32_t) (kinds[k].interval * 2 / hurry)), strike, NULL, k);
+	uint32_t	in = sim_draw((uint32_t) (kinds[k].interval * 2 / hurry));
+
+	if (in > 0)					/* else never again, which is the plainest */
+		sim_at(sim_now() + in, strike, NULL, k);
 }
 
 static void

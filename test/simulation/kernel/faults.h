@@ -50,4 +50,15 @@ extern void fault_message_spurious(void);
 extern void fault_foreign_client(void);
 extern void fault_foreign_force(void);
 
+/* ---- faults_server.c: processes, and the server ---- */
+
+extern void fault_cancel(void);
+extern void fault_terminate(void);
+extern void fault_watchdog_ends(void);
+extern void fault_table_worker_ends(void);
+extern void fault_crash(void);
+extern void fault_server_restarts(void);
+extern void fault_settings(void);
+extern void fault_url(void);
+
 #endif							/* SIM_FAULTS_H */

@@ -17,14 +17,28 @@
 
 /* ---- choice.c ---- */
 
-typedef struct ChoiceLog
+/* Of each process and the kernel: what it draws, and what the strategy draws for it. */
+#define CHOICE_STREAMS	(2 * (SIM_MAX_PROCS + 1))
+
+/* What belongs together begins with this one: a statement, a fault. */
+#define CHOICE_BEGINS	UINT32_C(0x80000000)
+
+typedef struct ChoiceStream
 {
 	uint32_t   *choice;
 	uint32_t	n;
 	uint32_t	size;
+} ChoiceStream;
+
+typedef struct ChoiceLog
+{
+	ChoiceStream stream[CHOICE_STREAMS];
 } ChoiceLog;
 
-/* Draw from the seed; or what the log says, and 0 behind its end. */
+/* From now on the strategy draws, or no more. */
+extern void choices_of_strategy(bool yes);
+
+/* Draw from the seed; or what the log says, and 0 behind the end of a stream. */
 extern void choices_from_seed(uint64_t seed);
 extern void choices_from_log(const ChoiceLog *log);
 
@@ -36,6 +50,9 @@ extern void choice_log_copy(ChoiceLog *to, const ChoiceLog *from);
 
 extern void trace_begin(bool tracing);
 extern const char *trace_text(void);
+
+/* Lines that the schedule has, traced or not. */
+extern uint32_t trace_lines;
 
 typedef struct Failure
 {
@@ -55,6 +72,7 @@ extern void *copy_symbol(int copy, const char *name);
 extern uintptr_t copy_base(int copy);
 extern void copy_restore(int copy);
 extern void arena_reset(void);
+extern void durable_reset(void);
 extern void heap_free_all(int slot);
 
 /* The one that observes, after those of the processes. */
@@ -67,6 +85,10 @@ extern void scheduler_reset(void);
 /* A process begins in this slot at that time. */
 extern void process_start(int slot, const char *name, void (*body) (int slot), int64_t when);
 extern bool process_is_running(int slot);
+extern int	process_pid(int slot);	/* 0 = it does not run */
+
+/* It is not there any more, in the middle of whatever it was doing. */
+extern void process_vanish(int slot);
 
 /* Does that lie on the stack of the running process? */
 extern bool process_has_on_stack(const void *p);

@@ -109,8 +109,8 @@ net_listen(int port, int node)
 	ports[i].node = node;
 }
 
-static int
-node_at(int port)
+int
+net_node_at(int port)
 {
 	for (int i = 0; i < nports; i++)
 		if (ports[i].port == port)
@@ -223,7 +223,7 @@ net_connect(int conn, int port)
 	Conn	   *c = &conns[conn];
 
 	c->state = NET_CONNECTING;
-	c->node = node_at(port);
+	c->node = net_node_at(port);
 	sim_at(arrival(c, &c->last_to_client), connected, NULL, conn);
 }
 

@@ -69,6 +69,7 @@ extern void net_reset(NetServe serve, NetClosed closed);
 
 /* This node is reached at that port from now on, nobody else; -1 = nobody. */
 extern void net_listen(int port, int node);
+extern int	net_node_at(int port);
 extern void net_reply(int conn, const void *data, size_t len);
 
 /* ---- for faults ---- */

@@ -194,6 +194,41 @@ sim_arena_alloc(size_t size)
 }
 
 /* ----------
+ * What is durable
+ * ----------
+ */
+
+#define MAX_DURABLES	8
+
+static struct
+{
+	char		name[32];
+	void	   *data;
+	size_t		size;
+}			durables[MAX_DURABLES];
+static int	ndurables;
+
+void
+durable_reset(void)
+{
+	for (int i = 0; i < ndurables; i++)
+		memset(durables[i].data, 0, durables[i].size);
+}
+
+void *
+sim_durable(const char *name, size_t size)
+{
+	for (int i = 0; i < ndurables; i++)
+		if (strcmp(durables[i].name, name) == 0)
+			return durables[i].data;
+	if (ndurables == MAX_DURABLES)
+		sim_fail("simulator", "too much is durable");
+	snprintf(durables[ndurables].name, sizeof(durables[0].name), "%s", name);
+	durables[ndurables].size = size;
+	return durables[ndurables++].data = calloc(1, size);
+}
+
+/* ----------
  * Heaps
  * ----------
  */

@@ -37,7 +37,8 @@ typedef struct Key
 	bool		there;
 	bool		was_denied;		/* once; of the one that is not shared */
 	bool		promised;		/* counts only with a replica */
-	bool		is_old;			/* came back after it was given back, perhaps */
+	bool		is_old;			/* came back after it was given back, or was left at
+								 * another place; unless it was renewed since */
 	char		owner[REDIS_OWNER];
 	int			count;
 	int64_t		expires_at;		/* on its clock */
@@ -111,6 +112,10 @@ redis_present(void)
 void
 redis_set_present(int node)
 {
+	if (node != present)
+		for (int i = 0; i < REDIS_NODES; i++)
+			for (int j = 0; j < nodes[i].data.nkeys; j++)
+				nodes[i].data.key[j].is_old = true;
 	present = node;
 }
 
@@ -534,6 +539,7 @@ redis_lose_data(int node)
 {
 	Data	   *d = &nodes[node].data;
 
+	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
 	sim_trace("redis %d: all data are lost", node);
 	for (int i = 0; i < d->nkeys; i++)
 	{
@@ -570,6 +576,7 @@ take_saved(int node, const Data *saved, bool keeps_promises)
 {
 	Data	   *d = &nodes[node].data;
 
+	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
 	for (int i = 0; i < d->nkeys; i++)
 		if (!is_same(&d->key[i], saved) && !(keeps_promises && d->key[i].promised))
 			rob(&d->key[i]);

@@ -17,14 +17,12 @@
 #include "faults.h"
 #include "history.h"
 #include "kernel.h"
+#include "network.h"
 #include "redis_model.h"
 #include "schedule.h"
+#include "server.h"
 #include "site.h"
 #include "strategy.h"
-
-#define WATCHDOG		0
-#define TABLE_WORKER	1
-#define FIRST_SESSION	2
 
 /* Of schedules, beside those of the product: any of these, with more kinds of locks. */
 #define MODE_SHARED		3
@@ -36,11 +34,7 @@ SimConfig	sim_config;
 
 int			schedule_mode = -1;	/* as drawn */
 
-typedef void (*Body) (int slot);
-
-static Body body[SIM_MAX_PROCS];
 static void (*drain[SIM_MAX_PROCS]) (void);
-static void (*postmaster_init) (void);
 static void (*check_step) (void);
 static void (*check_end) (void);
 static bool (*is_empty) (void);
@@ -54,21 +48,11 @@ drain_stalled(int slot)
 	drain[slot] ();
 }
 
-/* What a postmaster does. */
 static void
-start_again(int slot, int code)
+check_if_up(void)
 {
-	char		name[16];
-
-	(void) code;
-	if (slot < FIRST_SESSION)
-		process_start(slot, slot == WATCHDOG ? "watchdog" : "worker", body[slot],
-					  sim_now() + SIM_S);
-	else if (sim_config.left[slot] > 0)
-	{
-		snprintf(name, sizeof(name), "session%d", slot % 100);
-		process_start(slot, name, body[slot], sim_now() + 500);
-	}
+	if (server_is_up())
+		check_step();
 }
 
 void
@@ -77,20 +61,18 @@ schedule_load(const char *product)
 	copies_load(product, SIM_MAX_PROCS);
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 	{
-		*(void **) &body[i] = copy_symbol(i, "sim_backend_main");
 		*(void **) &drain[i] = copy_symbol(i, "backend_drain");
 		*(void **) &process_signal[i] = copy_symbol(i, "sim_backend_signal");
 	}
-	*(void **) &postmaster_init = copy_symbol(OBSERVER, "sim_postmaster_init");
 	*(void **) &check_step = copy_symbol(OBSERVER, "sim_check_step");
 	*(void **) &check_end = copy_symbol(OBSERVER, "sim_check_end");
 	*(void **) &is_empty = copy_symbol(OBSERVER, "sim_is_empty");
 	*(void **) &tell_scripts = copy_symbol(OBSERVER, "sim_tell_scripts");
 	tell_scripts(redis_add_script);
 	sites_load();
-	scheduler_check = check_step;
+	scheduler_check = check_if_up;
 	process_stalls = drain_stalled;
-	process_ended = start_again;
+	server_load();
 }
 
 /* ----------
@@ -126,7 +108,7 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
-	c->nredis = 1;
+	c->nredis = (int) SIM_PICK(1, 1, 2);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
 		c->batch_max = 1 + sim_draw(3);
@@ -161,7 +143,7 @@ sessions_done(void)
 static bool
 tidied_up(void)
 {
-	return is_empty() || sim_now() >= ends_at;
+	return server_is_up() && (is_empty() || sim_now() >= ends_at);
 }
 
 static void
@@ -178,9 +160,11 @@ static void
 set_up(void)
 {
 	draw_config();
-	copy_restore(OBSERVER);
-	heap_free_all(-1);
-	postmaster_init();
+	server_start();
+
+	/* The same one under another name. */
+	if (sim_config.nredis > 1 && sim_chance(300))
+		net_listen(REDIS_PORT(1), 0);
 }
 
 static void
@@ -188,11 +172,6 @@ run(void)
 {
 	set_up();
 	strategy_draw();
-	process_start(WATCHDOG, "watchdog", body[WATCHDOG], sim_now());
-	if (sim_config.mode != 0)
-		process_start(TABLE_WORKER, "worker", body[TABLE_WORKER], sim_now());
-	for (int i = 0; i < sim_config.nsessions; i++)
-		start_again(FIRST_SESSION + i, 0);
 	faults_begin();
 	sim_at(sim_now() + SIM_PICK(5 * SIM_S, 20 * SIM_S, 60 * SIM_S), calm_down, NULL, 0);
 
@@ -210,6 +189,7 @@ static void
 reset(bool tracing)
 {
 	arena_reset();
+	durable_reset();
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 		heap_free_all(i);
 	scheduler_reset();

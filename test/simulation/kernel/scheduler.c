@@ -377,7 +377,7 @@ sim_yield(const char *what)
 		return;
 	p = &processes[current];
 	count_step();
-	if (strategy_stops(steps, &stop))
+	if (strategy_stops(&stop))
 		stop_here(&stop, what);
 	else if (strategy_gives_way(current, steps))
 		back_to_main();
@@ -490,7 +490,20 @@ process_start(int slot, const char *name, void (*body) (int slot), int64_t when)
 {
 	snprintf(processes[slot].name, sizeof(processes[slot].name), "%s", name);
 	processes[slot].body = body;
-	sim_at(when, begin, NULL, slot);
+	if (when > now)
+		sim_at(when, begin, NULL, slot);
+	else
+		begin(NULL, slot);
+}
+
+/* What it wrote is seen; nothing that waits for it is told. */
+void
+process_vanish(int slot)
+{
+	if (process_stalls != NULL)
+		process_stalls(slot);
+	sim_trace("%s vanishes", processes[slot].name);
+	processes[slot].state = ENDED;
 }
 
 void		(*process_ended) (int slot, int code);

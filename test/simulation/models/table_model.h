@@ -15,8 +15,11 @@
 
 #include "../backend/backend.h"
 
-/* In shared memory; made by whoever calls it first. */
+/* What is durable. */
 extern void table_model_attach(void);
+
+/* A server begins, with shared memory of its own. */
+extern void table_model_new_server(void);
 
 /* Until when that owner has the key by the rows; 0 = not at all. */
 extern int64 table_owned_until(const char *key, int len, uint64 owner);

@@ -60,9 +60,17 @@ table_worker_register(void)
 void
 table_model_attach(void)
 {
-	bool		found;
+	rows = sim_durable("rows of the model", sizeof(Row) * MAX_ROWS);
+}
 
-	rows = ShmemInitStruct("rows of the model", sizeof(Row) * MAX_ROWS, &found);
+/* What was taken by a server that has ended counts no more. */
+void
+table_model_new_server(void)
+{
+	table_model_attach();
+	for (int i = 0; i < MAX_ROWS; i++)
+		if (rows[i].owner != 0)
+			rows[i].there = false;
 }
 
 static Row *

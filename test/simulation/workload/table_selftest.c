@@ -79,14 +79,13 @@ enqueue(int slot, const char *key)
 }
 
 static LrIndex
-take(int slot, const char *key)
+take(int slot, const char *key, bool renewed)
 {
 	static uint64 owner = 0;
 	LockTerms	t = terms(SCOPE_SESSION);
 	LrIndex		hold = enqueue(slot, key);
 
-	/* This one will have run out, which nobody would have let it if renewed. */
-	t.renewed = strcmp(key, "b") != 0;
+	t.renewed = renewed;
 	if (lt_grant(hold, STORE_REDIS, ++owner, 0, lr_now() + 30 * LR_US_PER_S, &t, 0) != GRANTED)
 		sim_fail("self-test", "%s cannot be granted", key);
 	return hold;
@@ -108,20 +107,20 @@ make_table(void)
 		act_as(slot);
 		lt_session_enter();
 	}
-	held = take(2, "a");
+	held = take(2, "a", true);
 	waiting = enqueue(3, "a");
 	(void) enqueue(4, "a");
-	lost = take(2, "b");
+	lost = take(2, "b", false);
 	(void) lt_lose(lost, lt_owner(lost), STORE_REDIS, 0, LOST_EXPIRED, NULL);
 	orphan = enqueue(5, "c");
 	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0, 0);
-	handed = take(5, "d");
+	handed = take(5, "d", true);
 	other = enqueue(6, "d");
 	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed);
 	act_as(5);
 	if (lt_begin_release(handed, &view) != RELEASE_HANDED_OVER)
 		sim_fail("self-test", "d is not handed over");
-	both = take(7, "e");
+	both = take(7, "e", true);
 	part = lt_holds[both].scope[SCOPE_SESSION];
 	(void) lt_set_scope(both, SCOPE_XACT, &part, 0, 0);
 }

@@ -1,0 +1,128 @@
+/*-------------------------------------------------------------------------
+ *
+ * faults_server.c
+ *	  What happens to processes and to the server: signals, ends, crashes, settings.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/faults_server.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <signal.h>
+
+#include "config.h"
+#include "faults.h"
+#include "history.h"
+#include "kernel.h"
+#include "network.h"
+#include "redis_model.h"
+#include "server.h"
+
+/* ----------
+ * Signals
+ * ----------
+ */
+
+static void
+send(int slot, int signo)
+{
+	if (process_is_running(slot))
+		(void) sim_kill(process_pid(slot), signo);
+}
+
+static int
+draw_session(void)
+{
+	return FIRST_SESSION + (int) sim_draw(sim_config.nsessions);
+}
+
+void
+fault_cancel(void)
+{
+	send(draw_session(), SIGINT);
+}
+
+void
+fault_terminate(void)
+{
+	send(draw_session(), SIGTERM);
+}
+
+void
+fault_watchdog_ends(void)
+{
+	send(WATCHDOG, SIGTERM);
+	sim_disturbed(sim_now() + 2 * SIM_S);
+}
+
+void
+fault_table_worker_ends(void)
+{
+	send(TABLE_WORKER, SIGTERM);
+	sim_disturbed(sim_now() + 2 * SIM_S);
+}
+
+/* ----------
+ * The server
+ * ----------
+ */
+
+void
+fault_crash(void)
+{
+	server_crash((int) sim_draw(FIRST_SESSION + sim_config.nsessions));
+}
+
+/* Another mode may be set meanwhile. */
+void
+fault_server_restarts(void)
+{
+	server_restart(sim_chance(150) ? (int) SIM_PICK(0, 1, 2) : sim_config.mode);
+}
+
+/* ----------
+ * Settings
+ * ----------
+ */
+
+void
+fault_settings(void)
+{
+	SimConfig  *c = &sim_config;
+
+	switch (sim_draw(4))
+	{
+		case 0:
+			c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
+			if (c->mode == 2 && c->lease_ms < 1000)
+				c->lease_ms = 3000;
+			break;
+		case 1:
+			c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
+			break;
+		case 2:
+			c->command_timeout_ms = (int) SIM_PICK(800, 3000);
+			break;
+		default:
+			c->max_handoffs = (int) SIM_PICK(32, 3, 1, 0);
+	}
+	sim_trace("fault: the settings are changed");
+	server_reload();
+	sim_disturbed(sim_now() + SIM_S);
+}
+
+/* Locks are at another place from now on, or at the same under another name. */
+void
+fault_url(void)
+{
+	if (sim_config.nredis < 2)
+		return;
+	sim_config.url = !sim_config.url;
+	sim_trace("fault: lockredis.url is changed to port %d", REDIS_PORT(sim_config.url));
+	redis_set_present(net_node_at(REDIS_PORT(sim_config.url)));
+	history_event(HISTORY_ALL_TAKEN_AWAY, "");
+	server_reload();
+	sim_disturbed(sim_now() + 2 * SIM_S);
+}

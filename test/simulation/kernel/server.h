@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * server.h
+ *	  The life of the simulated server: what a postmaster does.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/server.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_SERVER_H
+#define SIM_SERVER_H
+
+#include "sim.h"
+
+#define WATCHDOG		0
+#define TABLE_WORKER	1
+#define FIRST_SESSION	2
+
+/* Once, when the copies of the product are there. */
+extern void server_load(void);
+
+/* It begins, with shared memory of its own and all processes. */
+extern void server_start(void);
+
+/* Is shared memory what it should be?  Not while it is going down. */
+extern bool server_is_up(void);
+
+/*
+ * This process ends in the middle of a step, as by SIGKILL; so do the others a
+ * moment later, and the server begins anew.
+ */
+extern void server_crash(int slot);
+
+/* All processes are asked to end; then the server begins anew, in that mode. */
+extern void server_restart(int mode);
+
+/* All of them are told that the settings have changed. */
+extern void server_reload(void);
+
+#endif							/* SIM_SERVER_H */
