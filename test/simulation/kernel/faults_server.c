@@ -117,7 +117,7 @@ fault_settings(void)
 void
 fault_url(void)
 {
-	if (sim_config.nredis < 2)
+	if (sim_config.nredis < 2 || sim_config.sentinels)
 		return;
 	sim_config.url = !sim_config.url;
 	sim_trace("fault: lockredis.url is changed to port %d", REDIS_PORT(sim_config.url));
