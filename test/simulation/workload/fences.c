@@ -23,6 +23,7 @@
 #include "../backend/heap.h"
 #include "../../../src/settings.h"
 #include "../kernel/history.h"
+#include "../kernel/sentinels.h"
 #include "../models/kinds.h"
 
 extern Datum lockredis_fenced_lock(PG_FUNCTION_ARGS);
@@ -310,7 +311,8 @@ check_grant(const char *key, int64 before, int losses, int64 token)
 {
 	Committed  *c = committed_of(key);
 
-	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY))
+	/* After a failover the counter may be as it was a while ago. */
+	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY) || sentinels_failovers() > 0)
 		return;
 	if (c->counter != counter_of_store())
 		before = c->granted = 0;
