@@ -113,6 +113,9 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
+	/* Who waits out a failover would do little but look at the time. */
+	if (c->sentinels && c->idle_timeout_ms == 2)
+		c->idle_timeout_ms = 20;
 	c->nredis = c->sentinels ? 2 : (int) SIM_PICK(1, 1, 2);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
