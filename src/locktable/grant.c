@@ -104,6 +104,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		h->state = HOLD_HELD;
 		h->here_from = lt_here_since(store, now);
 		h->fence = fence;
+		h->fence_store = store;
 		lt_set_terms(h, terms, acquired_at);
 		lt_link_hold(hold);
 		pg_atomic_write_u64(&lease->deadline, deadline);

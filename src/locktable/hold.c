@@ -57,6 +57,7 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->of_old_master = lt_is_of_old_master(h, h->store);
 	view->owner = h->owner;
 	view->fence = h->fence;
+	view->fence_store = h->fence_store;
 	view->guard = GUARD_OFF;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (h->scope[i].count > 0)
@@ -234,11 +235,12 @@ lt_note_count(LrIndex hold, bool sure)
 }
 
 void
-lt_set_fence(LrIndex hold, int64 fence)
+lt_set_fence(LrIndex hold, int64 fence, StoreId store)
 {
 	LWLock	   *lock = lt_lock_hold(hold);
 
 	lt_holds[hold].fence = fence;
+	lt_holds[hold].fence_store = store;
 	LWLockRelease(lock);
 }
 

@@ -34,6 +34,7 @@ typedef struct HoldView
 	bool		of_old_master;	/* the present one has not been asked yet */
 	uint64		owner;
 	int64		fence;
+	StoreId		fence_store;	/* which gave it */
 	CommitGuard guard;			/* the strictest of both scopes */
 	int64		keep_until;
 	ScopeHold	scope[SCOPE_COUNT];
@@ -72,8 +73,8 @@ extern void lt_note_count(LrIndex hold, bool sure);
 /* Such a lease is about to be asked for. */
 extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 
-/* A plain hold got a fencing token, or a higher one. */
-extern void lt_set_fence(LrIndex hold, int64 fence);
+/* A plain hold got a fencing token, or another one, from that store. */
+extern void lt_set_fence(LrIndex hold, int64 fence, StoreId store);
 
 /* ---- the commit ---- */
 

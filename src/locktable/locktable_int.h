@@ -103,6 +103,7 @@ typedef struct LrHold
 										 * a create that was not answered may
 										 * still run; 0 = none */
 	int64		fence;
+	StoreId		fence_store;	/* which gave it */
 	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
 	int			handed_replicas;	/* and how many have to confirm it */
 	int64		asked_lease_ms; /* the longest that was asked for, answered or

@@ -29,20 +29,38 @@ request_ttl_ms(const LockTerms *terms)
 }
 
 /*
- * request_require_counter --- does the store hand out tokens that mean something?
+ * request_lacks_counter --- do tokens of this store mean nothing to who asks?
  *
  * In fallback mode those of the table are no continuation of those of Redis.
  * At transaction level the fence table sees to that.
  */
+static bool
+request_lacks_counter(const AcquireRequest *request, StoreId store)
+{
+	return request->fenced && request->terms.scope == SCOPE_SESSION &&
+		lr_store_can(store, STORE_SERVER_ONLY) && lr_has_fallback();
+}
+
 void
 request_require_counter(const AcquireRequest *request, StoreId store)
 {
-	if (!request->fenced || request->terms.scope != SCOPE_SESSION ||
-		!lr_store_can(store, STORE_SERVER_ONLY) || !lr_has_fallback())
+	if (!request_lacks_counter(request, store))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("session-level fencing tokens are not available while Redis is out of reach"),
 			 errdetail("Locks are kept in the table, which does not know the counters in Redis."),
 			 errhint("Use redis_fenced_xact_lock.")));
+}
+
+/*
+ * request_is_met_by --- has the hold a token that is good for this request?
+ *
+ * One that a transaction got from the table is not at session level, also when
+ * the lock is in Redis again.
+ */
+bool
+request_is_met_by(const AcquireRequest *request, const HoldView *view)
+{
+	return view->fence != 0 && !request_lacks_counter(request, view->fence_store);
 }

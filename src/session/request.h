@@ -15,7 +15,7 @@
 
 #include "lockredis.h"
 
-#include "locktable/locktable.h"
+#include "locktable/hold.h"
 
 #define WAIT_FOREVER		INT64CONST(-1)
 
@@ -31,6 +31,9 @@ typedef struct AcquireRequest
  * present mode.
  */
 extern void request_require_counter(const AcquireRequest *request, StoreId store);
+
+/* Has the hold a fencing token that is good for this request? */
+extern bool request_is_met_by(const AcquireRequest *request, const HoldView *view);
 
 /* The time to live (ms) that a request on these terms asks for. */
 extern int64 request_ttl_ms(const LockTerms *terms);

@@ -344,7 +344,7 @@ wait_mint_for_handed(StoreId *where)
 		return false;
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
-	lt_set_fence(acq.hold, op.fence);
+	lt_set_fence(acq.hold, op.fence, op.store);
 	return true;
 }
 

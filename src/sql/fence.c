@@ -56,14 +56,14 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 	session_enter();
 	request->fenced = true;
 
-	/* A plain hold gets its token first: a failure changes nothing then. */
+	/* One without a token gets that first: a failure changes nothing then. */
 	entry = held_find(name, request->terms.kind);
 	if (entry != NULL)
 	{
 		lt_look(entry->hold, &view);
 		if (view.state == HOLD_HELD)
 			request_require_counter(request, view.store);
-		if (view.state == HOLD_HELD && view.fence == 0)
+		if (view.state == HOLD_HELD && !request_is_met_by(request, &view))
 			(void) session_mint(name, entry, request, 0);
 	}
 	if (!session_lock(name, request, &entry))

@@ -83,7 +83,10 @@ extern void topology_doubt(uint32 epoch);
 
 /* ---- for the watchdog ---- */
 
-/* Other settings, or a start: with another place nothing is known. */
+/*
+ * Other settings, or a start: with another place nothing is known.  0: the settings
+ * name the node themselves.
+ */
 extern void topology_start(uint32 place);
 
 /* Somebody else is the master now; returns its epoch. */

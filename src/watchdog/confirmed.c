@@ -48,7 +48,7 @@ confirmed_take_item(DueBatch *from, const DueItem *item)
 	DueBatch   *b = &confirmed.batch;
 
 	if (b->store == NULL)
-		due_batch_make(b, from->id);
+		due_batch_make(b, from->id, ROLE_CONFIRM);
 	if (confirmed.under_way)
 		lt_retry_at(item->hold, item->owner, from->id, lr_now() + CONFIRM_RETRY);
 	else

@@ -33,21 +33,21 @@
 #define MAX_OPS				(MAX_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
 
 void
-workplace_make(StoreId store, Workplace *w)
+workplace_make(StoreId store, const char *role, Workplace *w)
 {
-	w->handle = lr_store(store)->open("watchdog");
+	w->handle = lr_store(store)->open(role);
 	w->items = MemoryContextAllocHuge(TopMemoryContext,
 									  sizeof(DueItem) * DUE_BATCH_MAX);
 	w->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
 }
 
 void
-due_batch_make(DueBatch *b, StoreId store)
+due_batch_make(DueBatch *b, StoreId store, const char *role)
 {
 	memset(b, 0, sizeof(DueBatch));
 	b->id = store;
 	b->store = lr_store(store);
-	workplace_make(store, &b->at);
+	workplace_make(store, role, &b->at);
 	b->first_op = MemoryContextAlloc(TopMemoryContext,
 									 sizeof(int) * DUE_BATCH_MAX);
 }

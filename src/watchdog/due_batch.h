@@ -44,8 +44,12 @@ typedef struct DueBatch
 	int		   *first_op;		/* of each item */
 } DueBatch;
 
-extern void workplace_make(StoreId store, Workplace *w);
-extern void due_batch_make(DueBatch *b, StoreId store);
+/* As whom: the one that judges the store, or another one of the watchdog. */
+#define ROLE_JUDGE			"watchdog"
+#define ROLE_CONFIRM		"watchdog-replicas"
+
+extern void workplace_make(StoreId store, const char *role, Workplace *w);
+extern void due_batch_make(DueBatch *b, StoreId store, const char *role);
 
 /* Has it to show whether the store does anything for us? */
 extern bool due_batch_needs_proof(const DueBatch *b);

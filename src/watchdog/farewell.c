@@ -74,7 +74,7 @@ farewell_begin(StoreId store, bool under_way, Workplace *w)
 	{
 		farewell.queue = MemoryContextAlloc(TopMemoryContext,
 											sizeof(DueItem) * QUEUE_MAX);
-		workplace_make(store, &farewell.at);
+		workplace_make(store, ROLE_JUDGE, &farewell.at);
 		farewell.store = lr_store(store);
 		farewell.id = store;
 	}

@@ -50,7 +50,7 @@ renewals_start(void)
 	{
 		if (!lr_has_store(i))
 			continue;
-		due_batch_make(&renewals[i].batch, i);
+		due_batch_make(&renewals[i].batch, i, ROLE_JUDGE);
 		health_start(&renewals[i].health, i);
 	}
 }

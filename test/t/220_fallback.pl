@@ -155,6 +155,13 @@ my $token = $node->value("SELECT token FROM redis_fences WHERE key = 'fenced'");
 cmp_ok($three->value("SELECT redis_fenced_xact_lock('fenced')"),
 	'>', $token, 'those that are recorded go on');
 
+
+# One of both levels: its token is the table's.
+$three->query_is("SELECT redis_lock('both')", '', 'a lock of the session');
+my $from_table = $three->value("SELECT redis_fenced_xact_lock('both')");
+$three->query_fails("SELECT redis_fenced_lock('both')", '0A000', qr/redis_fenced_xact_lock/,
+	'a token of the table is none at session level');
+
 # And back.
 $redis->start;
 $node->wait_for_store('master');
@@ -168,10 +175,21 @@ like(owner_in($redis->hash('new')), qr/^\Q$uuid\E:/, 'what was taken in the tabl
 $two->query_is('COMMIT', '', 'a transaction outlives both switches');
 ok(!%{ $redis->hash('xact') }, 'and gives its lock back in Redis');
 
+
+# A token that the next holder gets from Redis must not have been had before.
+poll_until('the lock of both levels to be in Redis', sub { $redis->cmd('EXISTS', 'both') eq '1' });
+my $from_redis = $three->value("SELECT redis_fenced_lock('both')");
+is($from_redis, $redis->cmd('GET', 'redisson_lock_token:{both}'),
+	'at session level the token is that of Redis, also after the way back');
+$three->query_is('SELECT redis_unlock_all()', '1', 'given back');
+cmp_ok($one->value("SELECT redis_fenced_lock('both')"), '>', $from_redis,
+	'so the next one is higher');
+$one->query_is("SELECT redis_unlock('both')", 't', 'given back');
+
 is($node->times_logged(qr/locks are kept in the table from now on/), 1, 'logged once');
 is($node->times_logged(qr/locks are kept in Redis again/), 1, 'each way');
 is($node->lock_stat('switches'), 2, 'counted');
-is($node->lock_stat('moves'), 5 + 5, 'and so are the locks that went along');
+is($node->lock_stat('moves'), 5 + 6, 'and so are the locks that went along');
 is($node->lock_stat('losses'), 1, 'nothing but the short one was lost');
 
 $one->query_is('SELECT redis_unlock_all()', '3', 'given back');

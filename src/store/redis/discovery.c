@@ -107,7 +107,7 @@ redis_follow_start(void)
 	}
 	memset(&discovery, 0, sizeof(Discovery));
 	discovery.version = lr_url_epoch;
-	topology_start(lr_place);
+	topology_start(redis_url_is_followed(lr_redis_url) ? lr_place : 0);
 	for (int i = 0; i < lr_redis_url->nsentinels; i++)
 	{
 		discovery.sentinel[i] = MemoryContextAllocZero(TopMemoryContext,

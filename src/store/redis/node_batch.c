@@ -531,12 +531,13 @@ node_batch_awaits_reply(const NodeBatch *b)
  */
 
 void
-node_batch_init(NodeBatch *b, NodeId node, const char *role, bool patient)
+node_batch_init(NodeBatch *b, NodeId node, const char *role, bool patient,
+				bool judge)
 {
 	b->patient = patient;
-	b->target.scout = patient;
+	b->target.scout = judge;
 	redis_target_set(&b->target, node);
-	redis_conn_init(&b->conn, role, patient);
+	redis_conn_init(&b->conn, role, judge);
 }
 
 /*

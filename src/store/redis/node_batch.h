@@ -90,9 +90,12 @@ typedef struct NodeBatch
 	bool		proving;		/* asked whether it runs scripts: wait for that */
 } NodeBatch;
 
-/* Raises when out of memory. */
+/*
+ * Raises when out of memory.  "judge": what the node does here says whether it is
+ * there, and which node is the master.
+ */
 extern void node_batch_init(NodeBatch *b, NodeId node, const char *role,
-							bool patient);
+							bool patient, bool judge);
 
 /* Begin; what is refused at once has its outcome. */
 extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,

@@ -222,7 +222,9 @@ redis_open(const char *role)
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
-	node_batch_init(&h->node, NODE_REDIS, role, strcmp(role, "watchdog") == 0);
+	node_batch_init(&h->node, NODE_REDIS, role,
+					strncmp(role, "watchdog", strlen("watchdog")) == 0,
+					strcmp(role, "watchdog") == 0);
 	return (StoreHandle *) h;
 }
 

@@ -14,7 +14,7 @@ LockRedis::TlsRelay - drives test/fault/tls_relay
   $relay->url;                                  # rediss://127.0.0.1:PORT
   $relay->mode('stop', 1000);                   # pass, trickle, stop, flip, close, reset
   $relay->stop_all; $relay->hold; $relay->release;    # on all that there are
-  $relay->flip_next;                            # on the newest
+  $relay->flip_next; $relay->end_behind_next;   # on the newest
   my @new = $ends->connections; $ends->forget;  # since then: hashes
 
 The second kind is the TLS server itself, and sees what was agreed upon.
@@ -53,6 +53,8 @@ sub mode
 }
 
 sub stop_all { my ($self) = @_; return $self->_do('stop_all'); }
+
+sub end_behind_next { my ($self) = @_; return $self->_do('end_behind_next'); }
 
 sub hold { my ($self) = @_; return $self->_do('hold'); }
 

@@ -36,6 +36,7 @@ typedef struct SimShared
 	LWLockPadded *tranche;
 	int			ntranche;
 	struct HeavyLock *heavy_locks;
+	struct Rows *rows;
 	int			nstructs;
 	struct
 	{
@@ -119,10 +120,20 @@ typedef enum XactMoment
 extern void (*xact_watch) (XactMoment moment, bool commit, SubTransactionId sub,
 						   SubTransactionId parent);
 
-/* ---- misc.c ---- */
+/* ---- users.c ---- */
 
 /* ANALYZE and the like run code of a table's owner. */
-extern bool backend_restricted;
+extern void users_set_restricted(void);
+
+/* At the begin of a (sub)transaction, and when it is rolled back. */
+typedef struct UserContext
+{
+	Oid			user;
+	int			context;
+} UserContext;
+
+extern UserContext users_get(void);
+extern void users_set(UserContext to);
 
 extern void sim_check_for_interrupts(void);
 

@@ -66,4 +66,28 @@ extern void heavy_lock_blockers(int process, bool *reached);
 /* Until that transaction has ended, as XactLockTableWait(). */
 extern void heavy_lock_wait_for(TransactionId xid);
 
+/* ---- rows.c ---- */
+
+#define ROW_KEY			32
+#define ROWS_TABLE		17000
+
+extern void rows_init(void);
+
+/*
+ * INSERT ... ON CONFLICT DO UPDATE, if it is above what is there, or always.  False:
+ * it is not; the row is locked.
+ */
+extern bool row_raise(const char *key, int64 value, bool always);
+extern bool row_read(const char *key, int64 *value);
+extern bool row_delete(const char *key);
+
+/* For checks: what others see of it; is this there, and written or locked by us? */
+extern bool row_committed(const char *key, int64 *value);
+extern bool row_is_ours(const char *key, int64 value);
+
+/* ---- spi.c ---- */
+
+extern int	spi_depth(void);
+extern void spi_at_abort(int keep);
+
 #endif							/* SIM_HEAP_H */

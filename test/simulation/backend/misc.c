@@ -323,30 +323,10 @@ pg_cryptohash_error(pg_cryptohash_ctx *ctx)
  * ----------
  */
 
-Oid
-GetAuthenticatedUserId(void)
-{
-	return 10;
-}
-
-Oid
-GetUserId(void)
-{
-	return 10;
-}
-
 bool
 has_privs_of_role(Oid member, Oid role)
 {
 	return true;
-}
-
-bool		backend_restricted = false;
-
-bool
-InSecurityRestrictedOperation(void)
-{
-	return backend_restricted;
 }
 
 bool

@@ -139,6 +139,7 @@ sim_postmaster_init(void)
 	transam_init();
 	transam_recover();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
@@ -168,6 +169,7 @@ backend_init(void)
 	make_contexts();
 	transam_init();
 	heavy_locks_init();
+	rows_init();
 	load_library();
 	shmem_startup_hook();
 }

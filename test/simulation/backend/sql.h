@@ -25,6 +25,10 @@
 #define SQL_FUNCTION_OID	16500
 #define SQL_SCHEMA_OID		2200
 
+/* Roles: of the fence table, and of the session. */
+#define SQL_OWNER			10
+#define SQL_USER			16400
+
 /* ---- fmgr.c ---- */
 
 extern const NullableDatum sql_null;

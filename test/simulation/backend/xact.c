@@ -28,6 +28,8 @@ ResourceOwner CurTransactionResourceOwner = NULL;
 ResourceOwner TopTransactionResourceOwner = NULL;
 
 int			XactIsoLevel = XACT_READ_COMMITTED;
+bool		XactReadOnly = false;
+int			MyXactFlags = 0;
 bool		xact_in_pre_commit = false;
 void		(*xact_watch) (XactMoment moment, bool commit, SubTransactionId sub,
 						   SubTransactionId parent);
@@ -42,6 +44,8 @@ static SubTransactionId next_subid;
 static TransactionId xid[DEPTH_MAX + 1];
 static uint32 first_snapshot;
 static bool has_snapshot = false;
+static UserContext user[DEPTH_MAX + 1];
+static int	spi[DEPTH_MAX + 1];
 
 void
 RegisterXactCallback(XactCallback callback, void *arg)
@@ -204,6 +208,10 @@ xact_start(void)
 	next_subid = TopSubTransactionId + 1;
 	xid[1] = InvalidTransactionId;
 	has_snapshot = false;
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactReadOnly = false;
+	MyXactFlags = 0;
+	user[1] = users_get();
 	TopTransactionResourceOwner = TOP_OWNER;
 	set_owner();
 	sim_trace("transaction starts");
@@ -254,6 +262,8 @@ abort_sub(void)
 	HOLD_INTERRUPTS();
 	backend_release_locks();
 	heavy_locks_stop_waiting();
+	users_set(user[depth]);
+	spi_at_abort(spi[depth]);
 	backend_must_not_raise = "in the abort of a subtransaction";
 	set_outcome(false);
 	sub_callback(SUBXACT_EVENT_ABORT_SUB, subid[depth], subid[depth - 1], NULL);
@@ -278,6 +288,8 @@ xact_abort(void)
 	HOLD_INTERRUPTS();
 	backend_release_locks();
 	heavy_locks_stop_waiting();
+	users_set(user[1]);
+	spi_at_abort(0);
 	backend_must_not_raise = "in an abort";
 	set_outcome(false);
 	xact_callback(XACT_EVENT_ABORT, NULL);
@@ -293,6 +305,8 @@ xact_sub_start(void)
 	Assert(depth > 0 && depth < DEPTH_MAX);
 	depth++;
 	subid[depth] = next_subid++;
+	user[depth] = users_get();
+	spi[depth] = spi_depth();
 	xid[depth] = InvalidTransactionId;
 	set_owner();
 	sub_callback(SUBXACT_EVENT_START_SUB, subid[depth], subid[depth - 1], NULL);

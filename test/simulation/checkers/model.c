@@ -153,7 +153,9 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 	}
 	if (r->token != 0 && (has ? r->token < state->token : r->token <= state->token))
 		return false;
-	if (r->token > state->token)
+
+	/* That which it has already says nothing of what the store will give. */
+	if (r->token > state->token && (h == NULL || h->lost || r->token != h->token))
 		state->token = r->token;
 	if (h != NULL && h->lost)
 	{
@@ -168,6 +170,8 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 		h->may_end = state->robbed && call->may_end > r->called ? r->called : call->may_end;
 		h->last_call = call->last_call;
 	}
+	if (r->token != 0)
+		h->token = r->token;
 	if (r->scope == 0)
 		h->session++;
 	else

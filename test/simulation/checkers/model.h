@@ -38,6 +38,7 @@ typedef struct Holder
 	bool		lost;
 	int64_t		may_end;		/* not before then can it be lost unnoticed */
 	int64_t		last_call;		/* of its session */
+	int64_t		token;			/* 0 = none was asked for */
 } Holder;
 
 typedef struct LockState

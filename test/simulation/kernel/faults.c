@@ -91,6 +91,7 @@ strike(void *arg, int64_t k)
 	(void) arg;
 	if (over)
 		return;
+	sim_draw_begins();
 	if (sim_chance(700))
 		kind->fault();
 	come_again(k);
@@ -99,7 +100,10 @@ strike(void *arg, int64_t k)
 static void
 come_again(int64_t k)
 {
-	sim_at(sim_now() + 1 + sim_draw((uint32_t) (kinds[k].interval * 2 / hurry)), strike, NULL, k);
+	uint32_t	in = sim_draw((uint32_t) (kinds[k].interval * 2 / hurry));
+
+	if (in > 0)					/* else never again, which is the plainest */
+		sim_at(sim_now() + in, strike, NULL, k);
 }
 
 static void

@@ -20,6 +20,7 @@ static HistoryRecord records[HISTORY_MAX];
 static HistoryRecord no_room;
 static int	nrecords;
 static int	nevents;
+static int	times[HISTORY_WHATS];
 static bool complete = true;
 
 void
@@ -27,6 +28,7 @@ history_reset(void)
 {
 	nrecords = nevents = 0;
 	complete = true;
+	memset(times, 0, sizeof(times));
 }
 
 int
@@ -34,6 +36,7 @@ history_call(HistoryWhat what, int who, const char *key, int kind, int scope)
 {
 	HistoryRecord *r;
 
+	times[what]++;
 	if (nrecords == HISTORY_MAX)
 	{
 		complete = false;
@@ -81,6 +84,12 @@ int
 history_count(void)
 {
 	return nrecords;
+}
+
+int
+history_times(HistoryWhat what)
+{
+	return times[what];
 }
 
 bool

@@ -63,7 +63,8 @@ typedef enum HistoryWhat
 	HISTORY_FOREIGN_LOCK,
 	HISTORY_FOREIGN_UNLOCK,
 	HISTORY_TAKEN_AWAY,			/* one key was deleted; who has it, has it no more */
-	HISTORY_ALL_TAKEN_AWAY		/* a store lost its data */
+	HISTORY_ALL_TAKEN_AWAY,		/* a store lost its data */
+	HISTORY_WHATS
 } HistoryWhat;
 
 typedef enum HistoryResult
@@ -122,6 +123,9 @@ extern void history_event(HistoryWhat what, const char *key);
 /* How many there are; false: some are missing, nothing can be concluded. */
 extern int	history_count(void);
 extern bool history_is_complete(void);
+
+/* How often did that happen? */
+extern int	history_times(HistoryWhat what);
 
 /* As text, into a buffer of its own. */
 extern const char *history_text(const HistoryRecord *record);

@@ -17,14 +17,28 @@
 
 /* ---- choice.c ---- */
 
-typedef struct ChoiceLog
+/* Of each process and the kernel: what it draws, and what the strategy draws for it. */
+#define CHOICE_STREAMS	(2 * (SIM_MAX_PROCS + 1))
+
+/* What belongs together begins with this one: a statement, a fault. */
+#define CHOICE_BEGINS	UINT32_C(0x80000000)
+
+typedef struct ChoiceStream
 {
 	uint32_t   *choice;
 	uint32_t	n;
 	uint32_t	size;
+} ChoiceStream;
+
+typedef struct ChoiceLog
+{
+	ChoiceStream stream[CHOICE_STREAMS];
 } ChoiceLog;
 
-/* Draw from the seed; or what the log says, and 0 behind its end. */
+/* From now on the strategy draws, or no more. */
+extern void choices_of_strategy(bool yes);
+
+/* Draw from the seed; or what the log says, and 0 behind the end of a stream. */
 extern void choices_from_seed(uint64_t seed);
 extern void choices_from_log(const ChoiceLog *log);
 
@@ -36,6 +50,9 @@ extern void choice_log_copy(ChoiceLog *to, const ChoiceLog *from);
 
 extern void trace_begin(bool tracing);
 extern const char *trace_text(void);
+
+/* Lines that the schedule has, traced or not. */
+extern uint32_t trace_lines;
 
 typedef struct Failure
 {

@@ -529,6 +529,7 @@ redis_lose_data(int node)
 {
 	Data	   *d = &nodes[node].data;
 
+	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
 	sim_trace("redis %d: all data are lost", node);
 	for (int i = 0; i < d->nkeys; i++)
 	{
@@ -565,6 +566,7 @@ take_saved(int node, const Data *saved)
 {
 	Data	   *d = &nodes[node].data;
 
+	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
 	for (int i = 0; i < d->nkeys; i++)
 		if (!is_same(&d->key[i], saved))
 			rob(&d->key[i]);

@@ -377,7 +377,7 @@ sim_yield(const char *what)
 		return;
 	p = &processes[current];
 	count_step();
-	if (strategy_stops(steps, &stop))
+	if (strategy_stops(&stop))
 		stop_here(&stop, what);
 	else if (strategy_gives_way(current, steps))
 		back_to_main();

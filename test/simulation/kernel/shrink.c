@@ -3,8 +3,10 @@
  * shrink.c
  *	  A failing schedule made smaller.
  *
- * Choices are set to 0, many at once and then fewer, or cut off at the end, as
- * long as the same check fails.
+ * Choices are left out or set to 0, whole streams of them, then many at once and
+ * fewer and fewer, for as long as the same check fails.  Smaller is what has fewer
+ * lines in its trace, as that has to be read, and of as many what has fewer choices
+ * that are not 0.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,77 +28,138 @@
 
 static char check[64];
 static ChoiceLog best;
+static uint64_t best_size;
 static ChoiceLog attempt;
-static time_t stop_at;
+static clock_t stop_at;
 
-static uint32_t
-weight(const ChoiceLog *log)
+static uint64_t
+size_of(const ChoiceLog *log)
 {
-	uint32_t	n = 0;
+	uint64_t	n = 0;
 
-	for (uint32_t i = 0; i < log->n; i++)
-		n += log->choice[i] != 0;
-	return n;
+	for (int s = 0; s < CHOICE_STREAMS; s++)
+		for (uint32_t i = 0; i < log->stream[s].n; i++)
+			n += (log->stream[s].choice[i] & ~CHOICE_BEGINS) != 0;
+	return n + trace_lines * UINT64_C(100);
 }
 
-/* Does it still fail, and with less? */
+static bool
+is_over(void)
+{
+	return clock() >= stop_at;
+}
+
+/* Does it still fail, and is smaller? */
 static bool
 try_it(void)
 {
+	uint64_t	size;
+
 	choices_from_log(&attempt);
 	if (schedule_run(false) || strcmp(failure.check, check) != 0)
 		return false;
+	size = size_of(choices_made());
+	if (size >= best_size)
+		return false;
 
 	/* As drawn now, without what was not read. */
-	if (choices_made()->n > best.n || weight(choices_made()) >= weight(&best))
-		return false;
+	best_size = size;
 	choice_log_copy(&best, choices_made());
 	return true;
 }
 
 static bool
-zero(uint32_t from, uint32_t n)
+leave_out(int s, uint32_t from, uint32_t n)
 {
+	ChoiceStream *a = &attempt.stream[s];
+
+	choice_log_copy(&attempt, &best);
+	if (n > a->n - from)
+		n = a->n - from;
+	memmove(a->choice + from, a->choice + from + n, sizeof(uint32_t) * (a->n - from - n));
+	a->n -= n;
+	return try_it();
+}
+
+/* Until what belongs together ends, "units" of it. */
+static uint32_t
+span(const ChoiceStream *b, uint32_t from, uint32_t units)
+{
+	uint32_t	n = 1;
+
+	for (; from + n < b->n; n++)
+		if ((b->choice[from + n] & CHOICE_BEGINS) != 0 && --units == 0)
+			break;
+	return n;
+}
+
+static void
+leave_out_units(int s)
+{
+	const ChoiceStream *b = &best.stream[s];
+
+	for (uint32_t units = 64; units > 0; units /= 2)
+		for (uint32_t from = 0; from < b->n && !is_over();)
+			if (!leave_out(s, from, span(b, from, units)))
+				from += span(b, from, 1);
+}
+
+static bool
+set_to_0(int s, uint32_t from, uint32_t n)
+{
+	ChoiceStream *a = &attempt.stream[s];
 	bool		changed = false;
 
 	choice_log_copy(&attempt, &best);
-	for (uint32_t i = from; i < from + n && i < attempt.n; i++)
+	for (uint32_t i = from; i < from + n && i < a->n; i++)
 	{
-		changed = changed || attempt.choice[i] != 0;
-		attempt.choice[i] = 0;
+		changed = changed || (a->choice[i] & ~CHOICE_BEGINS) != 0;
+		a->choice[i] &= CHOICE_BEGINS;
 	}
 	return changed && try_it();
 }
 
 static void
+shrink_stream(int s)
+{
+	const ChoiceStream *b = &best.stream[s];
+
+	for (uint32_t size = b->n; size > 0; size /= 2)
+		for (uint32_t from = 0; from < b->n && !is_over();)
+			if (!leave_out(s, from, size) && !set_to_0(s, from, size))
+				from += size;
+}
+
+/* Sessions first, then how they give way, the kernel last. */
+static void
 shrink(void)
 {
-	for (uint32_t size = best.n / 2; size > 0; size /= 2)
-		for (uint32_t from = 0; from < best.n; from += size)
-		{
-			if (time(NULL) >= stop_at)
-				return;
-			(void) zero(from, size);
-		}
+	for (int s = CHOICE_STREAMS - 1; s >= 0; s--)
+		if (best.stream[s].n > 0)
+			(void) leave_out(s, 0, best.stream[s].n);
+	for (int s = CHOICE_STREAMS - 1; s >= 0; s--)
+		leave_out_units(s);
+	for (int s = CHOICE_STREAMS - 1; s >= 0; s--)
+		shrink_stream(s);
 }
 
 void
 shrink_and_show(void)
 {
-	uint32_t	before;
+	uint32_t	before = trace_lines;
 
 	strcpy(check, failure.check);
 	choice_log_copy(&best, choices_made());
-	before = weight(&best);
-	stop_at = time(NULL) + SECONDS_MAX;
-	for (uint32_t last = 0; last != weight(&best) && time(NULL) < stop_at;)
+	best_size = size_of(&best);
+	stop_at = clock() + SECONDS_MAX * CLOCKS_PER_SEC;
+	for (uint64_t last = 0; last != best_size && !is_over();)
 	{
-		last = weight(&best);
+		last = best_size;
 		shrink();
 	}
 	choices_from_log(&best);
 	(void) schedule_run(true);
-	printf("made smaller: from %u choices to %u; its trace:\n\n", before, weight(&best));
+	printf("made smaller: from %u lines to %u; its trace:\n\n", before, trace_lines);
 	fputs(trace_text(), stdout);
 	printf("\n%s: %s\n", failure.check, failure.message);
 }

@@ -35,9 +35,15 @@
 /* 0 .. n - 1, each as likely. */
 extern uint32_t sim_draw(uint32_t n);
 
+/* What is drawn from now on belongs together, and can be left out as one. */
+extern void sim_draw_begins(void);
+
 /* True so many times in a thousand. */
 extern bool sim_chance(uint32_t permille);
 extern bool sim_chance_of(uint32_t times, uint32_t of);
+
+/* In how many steps does what has that chance at each come next?  0: never. */
+extern uint32_t sim_gap_of(uint32_t times, uint32_t of);
 
 /* One of n numbers; the first is the plainest. */
 extern int64_t sim_pick(const int64_t *of, uint32_t n);

@@ -61,12 +61,37 @@ static int	priority[SIM_MAX_PROCS];
 static int	lowest;
 static bool better_is_ready;
 
+/* Of each process: steps until it gives way, until it is stopped; 0: never. */
+static uint32_t switch_in[SIM_MAX_PROCS];
+static uint32_t stall_in[SIM_MAX_PROCS];
+static bool drawn[SIM_MAX_PROCS];
+
 void
 strategy_reset(void)
 {
 	memset(&strategy, 0, sizeof(strategy));
 	better_is_ready = false;
 	lowest = 0;
+	memset(drawn, 0, sizeof(drawn));
+}
+
+static void
+draw_switch(int slot)
+{
+	switch_in[slot] = sim_gap_of(strategy.switch_permille, 1000);
+}
+
+static void
+draw_stall(int slot)
+{
+	stall_in[slot] = sim_gap_of(strategy.stall_permille100, 100000);
+}
+
+/* It comes now if it counts to 0; one that never comes stays there. */
+static bool
+count_down(uint32_t *steps)
+{
+	return *steps > 0 && --*steps == 0;
 }
 
 static void
@@ -107,6 +132,7 @@ void
 strategy_calm(void)
 {
 	memset(&strategy, 0, sizeof(strategy));
+	memset(drawn, 0, sizeof(drawn));
 	strategy.switch_permille = 30;
 }
 
@@ -127,11 +153,20 @@ is_aimed_at(void)
 	return ((site_hash(&site) ^ strategy.aim_salt) * 2654435761u >> 8) % strategy.aim_of == 0;
 }
 
-bool
-strategy_stops(uint64_t step, Stop *stop)
+static bool
+is_stopped(Stop *stop)
 {
-	if (strategy.stall_permille100 != 0 && sim_chance_of(strategy.stall_permille100, 100000))
+	int			slot = sim_slot();
+
+	if (!drawn[slot])
 	{
+		drawn[slot] = true;
+		draw_switch(slot);
+		draw_stall(slot);
+	}
+	if (count_down(&stall_in[slot]))
+	{
+		draw_stall(slot);
 		stop->length = stop_length(sim_draw(strategy.max_stall + 1));
 		stop->keeps_writes = stop->fault = false;
 		return true;
@@ -145,10 +180,28 @@ strategy_stops(uint64_t step, Stop *stop)
 }
 
 bool
+strategy_stops(Stop *stop)
+{
+	bool		stops;
+
+	choices_of_strategy(true);
+	stops = is_stopped(stop);
+	choices_of_strategy(false);
+	return stops;
+}
+
+bool
 strategy_gives_way(int slot, uint64_t step)
 {
 	if (!strategy.by_priority)
-		return sim_chance(strategy.switch_permille);
+	{
+		if (!count_down(&switch_in[slot]))
+			return false;
+		choices_of_strategy(true);
+		draw_switch(slot);
+		choices_of_strategy(false);
+		return true;
+	}
 	for (int i = 0; i < strategy.nchanges; i++)
 		if ((int64_t) step >= strategy.change[i])
 		{
@@ -168,8 +221,8 @@ strategy_is_ready(int slot)
 		better_is_ready = true;
 }
 
-int
-strategy_choose(const int *candidate, int n)
+static int
+choose(const int *candidate, int n)
 {
 	int			best = candidate[0];
 
@@ -182,4 +235,15 @@ strategy_choose(const int *candidate, int n)
 		if (priority[candidate[i]] > priority[best])
 			best = candidate[i];
 	return best;
+}
+
+int
+strategy_choose(const int *candidate, int n)
+{
+	int			chosen;
+
+	choices_of_strategy(true);
+	chosen = choose(candidate, n);
+	choices_of_strategy(false);
+	return chosen;
 }

@@ -32,7 +32,7 @@ extern void strategy_draw(void);
 extern void strategy_calm(void);
 
 /* Is the running process stopped at this step? */
-extern bool strategy_stops(uint64_t step, Stop *stop);
+extern bool strategy_stops(Stop *stop);
 
 /* Does it let others go on? */
 extern bool strategy_gives_way(int slot, uint64_t step);

@@ -24,6 +24,8 @@
 bool		sim_tracing = false;
 Failure		failure;
 
+uint32_t	trace_lines;
+
 static char *text;
 static size_t used;
 
@@ -35,6 +37,7 @@ trace_begin(bool tracing)
 	sim_tracing = tracing;
 	failure.failed = false;
 	used = 0;
+	trace_lines = 0;
 	if (tracing && text == NULL)
 		text = malloc(TRACE_MAX);
 	if (text != NULL)
@@ -52,6 +55,7 @@ sim_trace(const char *format,...)
 {
 	va_list		args;
 
+	trace_lines++;
 	if (!sim_tracing || used > TRACE_MAX - 4096)
 		return;
 	used += snprintf(text + used, 256, "%11.6f  %-9s ",

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * other.c
- *	  Stands for resolver.c: no host name is to be resolved.
+ *	  Stands for resolver.c, as no host name is to be resolved, and replicated.c, as
+ *	  nothing is replicated.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -12,6 +13,7 @@
  */
 #include "../../../src/lockredis.h"
 
+#include "../../../src/sql/replicated.h"
 #include "../../../src/watchdog/resolver.h"
 
 /* ----------
@@ -40,4 +42,17 @@ resolver_restart(NodeId node)
 void
 resolver_stop(void)
 {
+}
+
+/* ----------
+ * replicated.c
+ * ----------
+ */
+
+bool		replicated_is_own = false;
+
+bool
+replicated_is_trigger(Oid function)
+{
+	return false;
 }

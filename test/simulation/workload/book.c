@@ -69,6 +69,19 @@ book_taken(const LrName *name, KindId kind, LockScope scope, bool job)
  * ----------
  */
 
+/*
+ * is_settled --- nobody is in the middle of a change, such as to give a slot that
+ * was ours to somebody else
+ */
+static bool
+is_settled(void)
+{
+	for (int i = 0; i < LT_PARTITIONS; i++)
+		if (shared_root->tranche[LT_FIRST_LWLOCK + i].lock.state.value >= UINT32_C(0x80000000))
+			return false;
+	return true;
+}
+
 static LrIndex
 hold_of(const BookItem *item)
 {
@@ -92,10 +105,12 @@ book_is_held(const BookItem *item)
 }
 
 bool
-book_is_lost(const BookItem *item)
+book_is_lost(const BookItem *item, bool unknown)
 {
 	LrIndex		hold = hold_of(item);
 
+	if (!is_settled())
+		return unknown;
 	return hold != LR_NONE && (lt_holds[hold].state == HOLD_LOST ||
 							   (int64) lt_leases[hold].deadline.value <= sim_now());
 }
@@ -193,6 +208,8 @@ book_check(void)
 {
 	int			n = 0;
 
+	if (!is_settled())
+		return;
 	for (int i = 0; i < nitems; i++)
 	{
 		check_item(&items[i]);

@@ -13,8 +13,50 @@
 #include "workload.h"
 
 #include "../../../src/kinds/kind.h"
+#include "../../../src/stats.h"
 #include "../checkers/linearize.h"
 #include "../models/kinds.h"
+
+static int
+count_locks(HistoryResult result)
+{
+	int			n = 0;
+
+	for (int i = 0; i < history_count(); i++)
+		n += history_at(i)->what == HISTORY_LOCK && history_at(i)->result == result;
+	return n;
+}
+
+/*
+ * check_statistics --- nothing is held any more: what was taken has been given back
+ * or lost
+ *
+ * More is lost than was told to anybody: what was handed over, and gone before its
+ * session ran.  And a call that took a lock may have failed after that.
+ */
+static void
+check_statistics(void)
+{
+	int64		sum[STAT_COUNT];
+	int64		taken;
+	int			told = count_locks(HISTORY_YES);
+	int			untold = count_locks(HISTORY_FAILED) + count_locks(HISTORY_PENDING);
+	TimestampTz reset_at;
+
+	stats_read(sum, &reset_at);
+	taken = sum[STAT_ACQUIRES] + sum[STAT_REENTRIES];
+	if (taken < told || taken > told + untold)
+		sim_fail("statistics", "%lld acquires and %lld re-entries; sessions were told of %d, not of %d",
+				 (long long) sum[STAT_ACQUIRES], (long long) sum[STAT_REENTRIES], told, untold);
+	if (sum[STAT_RELEASES] > sum[STAT_ACQUIRES] ||
+		sum[STAT_RELEASES] + sum[STAT_LOSSES] < sum[STAT_ACQUIRES])
+		sim_fail("statistics", "%lld acquires, %lld releases and %lld losses",
+				 (long long) sum[STAT_ACQUIRES], (long long) sum[STAT_RELEASES],
+				 (long long) sum[STAT_LOSSES]);
+	if (sum[STAT_HANDOFFS] > sum[STAT_ACQUIRES])
+		sim_fail("statistics", "%lld acquires, of which %lld were handed over",
+				 (long long) sum[STAT_ACQUIRES], (long long) sum[STAT_HANDOFFS]);
+}
 
 void
 check_history(void)
@@ -29,6 +71,7 @@ check_history(void)
 		sim_reached("history not judged: too long");
 		return;
 	}
+	check_statistics();
 	switch (linearize(history_at(0), history_count(), excludes, why, sizeof(why)))
 	{
 		case NOT_LINEAR:

@@ -28,9 +28,10 @@
 typedef struct Taken
 {
 	uint64		owner;
-	CommitGuard guard;
+	CommitGuard guard[SCOPE_COUNT];	/* the strictest, of each level */
 	SubTransactionId sub;		/* in which it was taken, 0 = before; of both
 								 * levels the session's counts */
+	SubTransactionId xact;		/* where it was taken at transaction level */
 	bool		at_session;		/* is it held at session level? */
 	bool		unlocked_loss;	/* lost, and unlocked in this transaction */
 	bool		may_be_loss;	/* likewise, or lost while it was unlocked */
@@ -60,8 +61,17 @@ find(uint64 owner)
 	return NULL;
 }
 
+/* By the levels at which it is held. */
+static CommitGuard
+guard_of(const Taken *t)
+{
+	CommitGuard guard = t->at_session ? t->guard[SCOPE_SESSION] : GUARD_OFF;
+
+	return t->xact != InvalidSubTransactionId ? Max(guard, t->guard[SCOPE_XACT]) : guard;
+}
+
 void
-ledger_taken(const HeldEntry *entry, LockScope scope)
+ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard guard)
 {
 	uint64		owner = lt_holds[entry->hold].owner;
 	Taken	   *t = find(owner);
@@ -78,14 +88,18 @@ ledger_taken(const HeldEntry *entry, LockScope scope)
 		t->sub = GetCurrentSubTransactionId();
 		t->unlocked_loss = t->may_be_loss = false;
 		t->at_session = false;
-		t->guard = GUARD_OFF;
+		t->xact = InvalidSubTransactionId;
 	}
+	if (scope == SCOPE_SESSION ? !t->at_session : t->xact == InvalidSubTransactionId)
+		t->guard[scope] = GUARD_OFF;
+	t->guard[scope] = Max(t->guard[scope], guard);
+	if (scope == SCOPE_XACT && t->xact == InvalidSubTransactionId)
+		t->xact = GetCurrentSubTransactionId();
 	if (scope == SCOPE_SESSION && !t->at_session)
 	{
 		t->at_session = true;
 		t->sub = GetCurrentSubTransactionId();
 	}
-	t->guard = Max(t->guard, entry->guard);
 }
 
 /* This session has given up a lock that was lost: it must be told. */
@@ -138,13 +152,13 @@ __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 
 /* The session's part of a lock that the transaction has too. */
 extern bool __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-								int64 deadline, uint32 moves);
+								int64 deadline, uint64 moves);
 extern bool __real_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-								int64 deadline, uint32 moves);
+								int64 deadline, uint64 moves);
 
 bool
 __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
-					int64 deadline, uint32 moves)
+					int64 deadline, uint64 moves)
 {
 	const LrHold *h = &lt_holds[hold];
 	Taken	   *t = find(h->owner);
@@ -162,7 +176,7 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 			t->may_be_loss = true;
 			if (h->state == HOLD_LOST &&
 				h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
-				note_loss(h->owner, t->guard);
+				note_loss(h->owner, guard_of(t));
 		}
 		t->at_session = false;
 	}
@@ -180,7 +194,7 @@ __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome)
 
 	__real_batch_settle(b, op, outcome);
 	if (t != NULL && op->kind == STORE_RELEASE && outcome == STORE_GONE)
-		note_loss(op->owner, t->guard);
+		note_loss(op->owner, guard_of(t));
 }
 
 /* ----------
@@ -208,6 +222,8 @@ ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit)
 {
 	for (int i = 0; i < ntaken; i++)
 	{
+		if (taken[i].xact == sub)
+			taken[i].xact = commit ? parent : InvalidSubTransactionId;
 		if (taken[i].sub != sub)
 			continue;
 		taken[i].sub = parent;
@@ -222,7 +238,7 @@ ledger_transaction_ends(void)
 	release_was_gone = false;
 	for (int i = 0; i < ntaken; i++)
 	{
-		taken[i].sub = InvalidSubTransactionId;
+		taken[i].sub = taken[i].xact = InvalidSubTransactionId;
 		taken[i].unlocked_loss = taken[i].may_be_loss = false;
 	}
 }

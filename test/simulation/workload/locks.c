@@ -28,15 +28,6 @@ extern Datum lockredis_unlock_all(PG_FUNCTION_ARGS);
 extern Datum lockredis_extend(PG_FUNCTION_ARGS);
 extern Datum lockredis_force_unlock(PG_FUNCTION_ARGS);
 
-static void
-set_name(LrName *name, const char *key)
-{
-	memset(name, 0, sizeof(LrName));
-	strlcpy(name->data, key, sizeof(name->data));
-	name->len = strlen(key);
-	name->hash = lr_name_hash(name->data, name->len);
-}
-
 /*
  * take_other_kind --- of a key; it may be that nobody can have it for as long as
  * this session has it as another kind
@@ -170,7 +161,7 @@ force(void)
 static void
 restricted(void)
 {
-	backend_restricted = true;
+	users_set_restricted();
 	if (sim_draw(2))
 		(void) SQL_CALL(lockredis_lock, NULL, sql_text(draw_key()), sql_null);
 	else

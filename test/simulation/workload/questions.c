@@ -19,7 +19,6 @@
 extern Datum lockredis_is_held(PG_FUNCTION_ARGS);
 extern Datum lockredis_hold_count(PG_FUNCTION_ARGS);
 extern Datum lockredis_assert_held(PG_FUNCTION_ARGS);
-extern Datum lockredis_fence(PG_FUNCTION_ARGS);
 extern Datum lockredis_is_locked(PG_FUNCTION_ARGS);
 extern Datum lockredis_lock_ttl(PG_FUNCTION_ARGS);
 extern Datum lockredis_lock_owner(PG_FUNCTION_ARGS);
@@ -48,7 +47,7 @@ judge(const char *function, const BookItem *item, bool was_lost, bool said)
 	if (said && (count_of(item) == 0 || was_lost))
 		WRONG("%s says that %s is held, and it is %s", function, item->key,
 			  was_lost ? "lost" : "not");
-	if (!said && count_of(item) > 0 && !book_is_lost(item))
+	if (!said && count_of(item) > 0 && !book_is_lost(item, true))
 		WRONG("%s says that %s is not held, and it is", function, item->key);
 }
 
@@ -57,7 +56,7 @@ is_held(void)
 {
 	const char *key = draw_key();
 	BookItem   *item = book_find(key, KIND_REENTRANT);
-	bool		was_lost = book_is_lost(item);
+	bool		was_lost = book_is_lost(item, false);
 	int			n = history_call(HISTORY_IS_HELD, MyProcPid, key, KIND_REENTRANT, 0);
 	bool		said = DatumGetBool(SQL_CALL(lockredis_is_held, NULL, sql_text(key)));
 
@@ -70,7 +69,7 @@ hold_count(void)
 {
 	const char *key = draw_key();
 	BookItem   *item = book_find(key, KIND_REENTRANT);
-	bool		was_lost = book_is_lost(item);
+	bool		was_lost = book_is_lost(item, false);
 	int			n = history_call(HISTORY_HOLD_COUNT, MyProcPid, key, KIND_REENTRANT, 0);
 	int			said = DatumGetInt32(SQL_CALL(lockredis_hold_count, NULL, sql_text(key)));
 
@@ -86,7 +85,7 @@ assert_held(void)
 {
 	const char *key = draw_key();
 	BookItem   *item = book_find(key, KIND_REENTRANT);
-	bool		was_lost = book_is_lost(item);
+	bool		was_lost = book_is_lost(item, false);
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool raised = false;
 
@@ -114,23 +113,6 @@ assert_held(void)
 		judge("redis_assert_held", item, was_lost, true);
 }
 
-#ifdef NOT_YET
-static void
-fence(void)
-{
-	const char *key = draw_key();
-	BookItem   *item = book_find(key, KIND_REENTRANT);
-	int			n = history_call(HISTORY_FENCE, MyProcPid, key, KIND_REENTRANT, 0);
-	bool		isnull;
-	int64		token = DatumGetInt64(SQL_CALL(lockredis_fence, &isnull, sql_text(key)));
-
-	history_at(n)->token = isnull ? 0 : token;
-	history_return(n, isnull ? HISTORY_NO : HISTORY_YES);
-	if (!isnull && count_of(item) == 0)
-		WRONG("redis_fence says %lld for %s, which is not held", (long long) token, key);
-}
-
-#endif
 /* ----------
  * The store
  * ----------

@@ -19,6 +19,7 @@
 
 #include "../../../src/session/transaction.h"
 #include "../../../src/session/unlock.h"
+#include "../../../src/settings.h"
 #include "../kernel/history.h"
 
 #define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
@@ -89,14 +90,20 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 	RECORDED(n, taken = __real_session_lock(name, request, &entry));
 	if (taken)
 	{
-		ledger_taken(entry, request->terms.scope);
+		ledger_taken(entry, request->terms.scope, request->terms.guard);
 		book_taken(name, request->terms.kind, request->terms.scope, job);
 		lt_look(entry->hold, &view);
-		r->token = view.fence;
+
+		/* Those of the table are no continuation of those of Redis. */
+		if (request->fenced &&
+			(request->terms.scope == SCOPE_SESSION || lr_mode != MODE_FALLBACK))
+			r->token = view.fence;
 		if (got != NULL)
 			*got = entry;
 	}
 	history_return(n, taken ? HISTORY_YES : HISTORY_NO);
+	if (request->wait_us >= 0)
+		time_check("a try for a lock", r->called, request->wait_us);
 	return taken;
 }
 
@@ -352,6 +359,8 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			ledger_guard_passed();
 			break;
 		case XACT_RELEASES:
+			if (commit)
+				fences_transaction_commits();
 			batch_begin(&at_end, SCOPE_XACT, InvalidSubTransactionId, false);
 			break;
 		case XACT_ENDS:
@@ -360,6 +369,7 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			recorder_transaction = -1;
 			ledger_transaction_ends();
 			book_transaction_ends(commit);
+			fences_transaction_ends();
 			break;
 		case XACT_SUB_RELEASES:
 			batch_begin(&at_end, SCOPE_XACT, sub, false);
@@ -368,6 +378,7 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			batch_end(&at_end, HISTORY_YES);
 			ledger_sub_ends(sub, parent, commit);
 			book_sub_ends(sub, parent, commit);
+			fences_sub_ends(sub, parent, commit);
 			break;
 	}
 }

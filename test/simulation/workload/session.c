@@ -47,15 +47,23 @@ run(const Statement *s)
 		block_commit();
 }
 
+/* Of the statement; SIM_NEVER: it has no limit. */
+static int64 began;
+static int64 limit = SIM_NEVER;
+
 static void
 statement_begins(void)
 {
 	MemoryContextReset(statement_context);
 	MemoryContextSwitchTo(statement_context);
-	backend_restricted = false;
 	ledger_statement();
+	began = sim_now();
+	limit = SIM_NEVER;
 	if (!sim_config.calm && sim_chance(60))
-		backend_statement_timeout(sim_now() + SIM_PICK(2 * SIM_S, 300 * SIM_MS, 20 * SIM_MS, 300));
+	{
+		limit = SIM_PICK(2 * SIM_S, 300 * SIM_MS, 20 * SIM_MS, 300);
+		backend_statement_timeout(began + limit);
+	}
 }
 
 static void
@@ -64,6 +72,8 @@ statement_ends(void)
 	backend_statement_timeout(SIM_NEVER);
 	ledger_statement_ends();
 	book_check();
+	rest_check();
+	time_check("a statement with a statement_timeout", began, limit);
 }
 
 static void
@@ -71,6 +81,7 @@ one_statement(void)
 {
 	const Statement *s;
 
+	sim_draw_begins();
 	statement_begins();
 	if (block == BLOCK_FAILED || block == BLOCK_SUB_FAILED)
 		block_leave_failed();

@@ -20,6 +20,7 @@ static const Statement *const topics[] = {
 	lock_statements,
 	question_statements,
 	transaction_statements,
+	fence_statements,
 };
 
 /*
@@ -92,11 +93,11 @@ draw_key(void)
 }
 
 void
-draw_name(LrName *name)
+set_name(LrName *name, const char *key)
 {
 	memset(name, 0, sizeof(LrName));
-	strlcpy(name->data, draw_key(), sizeof(name->data));
-	name->len = strlen(name->data);
+	strlcpy(name->data, key, sizeof(name->data));
+	name->len = strlen(key);
 	name->hash = lr_name_hash(name->data, name->len);
 }
 

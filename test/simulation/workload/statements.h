@@ -38,6 +38,7 @@ typedef struct Statement
 /* Each ends with one without a name. */
 extern const Statement lock_statements[];
 extern const Statement question_statements[];
+extern const Statement fence_statements[];
 extern const Statement transaction_statements[];
 extern const Statement setting_statements[];
 
@@ -50,7 +51,7 @@ extern void statements_inside(int where);
 /* ---- what statements draw ---- */
 
 extern const char *draw_key(void);
-extern void draw_name(LrName *name);
+extern void set_name(LrName *name, const char *key);
 extern KindId draw_kind_of(const char *key);
 
 /* An optional lease; null: renewed. */

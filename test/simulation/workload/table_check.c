@@ -31,6 +31,8 @@
 #include "../models/kinds.h"
 #include "../models/table_model.h"
 
+#define MAX_HOLDS	64
+
 #define BROKEN(...) sim_fail("lock table", __VA_ARGS__)
 
 /* What the lock table says of itself; see src/locktable/check.h. */
@@ -122,6 +124,31 @@ is_own_other(const LrHold *one, const LrHold *other)
 	return one->session == other->session && one->kind != other->kind;
 }
 
+/* Of whom each hold is, and whether its lease has been seen to have ended. */
+static struct
+{
+	uint64		owner;
+	bool		over;
+}			leases[MAX_HOLDS];
+
+/* Others may have gone on: a lease that has ended does not go on. */
+static void
+check_end(LrIndex k, LrIndex i)
+{
+	if (i >= MAX_HOLDS)
+		return;
+	if (leases[i].owner != lt_holds[i].owner)
+		leases[i].over = false;
+	leases[i].owner = lt_holds[i].owner;
+	if (lt_holds[i].state != HOLD_HELD && lt_holds[i].state != HOLD_HANDED &&
+		lt_holds[i].state != HOLD_RELEASING)
+		return;
+	if (deadline_of(i) <= sim_now())
+		leases[i].over = true;
+	else if (leases[i].over)
+		BROKEN("the lease of hold %d of %s had ended, and goes on", i, lt_keys[k].name);
+}
+
 static void
 check_key(LrIndex k)
 {
@@ -131,6 +158,7 @@ check_key(LrIndex k)
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
 		check_store(k, i);
+		check_end(k, i);
 		for (LrIndex live = key->first_hold; live != i; live = lt_holds[live].next)
 		{
 			if (!is_live(i) || !is_live(live) ||

@@ -12,6 +12,8 @@
  */
 #include "statements.h"
 
+#include "tcop/utility.h"
+
 #include "../backend/heap.h"
 
 /* The nesting of an exception block in a savepoint in ... */
@@ -78,6 +80,9 @@ begin(void)
 {
 	xact_start();
 	block = BLOCK_OPEN;
+	if (sim_chance(100))
+		XactIsoLevel = XACT_REPEATABLE_READ;
+	XactReadOnly = sim_chance(50);
 }
 
 static void
@@ -110,6 +115,7 @@ release_savepoint(void)
 static void
 write_something(void)
 {
+	PreventCommandIfReadOnly("INSERT");
 	(void) xact_assign_xid();
 }
 
@@ -119,6 +125,7 @@ lock_row(void)
 {
 	LOCKTAG		tag;
 
+	PreventCommandIfReadOnly("SELECT FOR UPDATE");
 	(void) xact_assign_xid();
 	SET_LOCKTAG_TUPLE(tag, MyDatabaseId, 17000, 0, 1 + sim_draw(3));
 	heavy_lock_acquire(&tag, sim_chance(300) ? ShareLock : ExclusiveLock);
@@ -147,7 +154,6 @@ exception_block(void)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
-		backend_restricted = false;
 		xact_sub_abort();
 		if (geterrcode() == ERRCODE_QUERY_CANCELED)
 			PG_RE_THROW();

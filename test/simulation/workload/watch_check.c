@@ -29,13 +29,15 @@
  * ----------
  */
 
+/* Only what has been renewed for a while: a scope may be there before it is had. */
 static int64
 renewed_lease_ms(const ScopeHold *scope)
 {
 	int64		lease_ms = 0;
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
-		if (scope[i].count > 0 && scope[i].renewed)
+		if (scope[i].count > 0 && scope[i].renewed &&
+			scope[i].acquired_at + 2 * scope[i].lease_ms * SIM_MS < GetCurrentTimestamp())
 			lease_ms = Max(lease_ms, scope[i].lease_ms);
 	return lease_ms;
 }

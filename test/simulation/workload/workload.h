@@ -34,7 +34,7 @@ extern void ledger_statement(void);
 extern void ledger_statement_ends(void);
 
 /* This session has taken a lock. */
-extern void ledger_taken(const HeldEntry *entry, LockScope scope);
+extern void ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard guard);
 
 /* The subtransaction, or all of it, is over. */
 extern void ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
@@ -81,9 +81,25 @@ extern void book_transaction_ends(bool commit);
 /* Does the lock table say the same of this session? */
 extern void book_check(void);
 
-/* What SQL functions have to say: is it held, and is it lost? */
+/*
+ * What SQL functions have to say: is it held, and is it lost?  "unknown" if that
+ * cannot be told just now.
+ */
 extern bool book_is_held(const BookItem *item);
-extern bool book_is_lost(const BookItem *item);
+extern bool book_is_lost(const BookItem *item, bool unknown);
+
+/* ---- fences.c: what was recorded in the fence table ---- */
+
+extern void fences_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
+extern void fences_transaction_commits(void);
+extern void fences_transaction_ends(void);
+
+/* ---- rest_check.c: nothing of a statement that has ended is left, and it was in time ---- */
+
+extern void rest_check(void);
+
+/* It may take so long, and what it takes to end it. */
+extern void time_check(const char *what, int64 began, int64 limit);
 
 /* ---- history_check.c: the whole, when a schedule is over ---- */
 

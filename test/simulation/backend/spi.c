@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * spi.c
+ *	  SPI: three statements on the fence table, commits of procedures, and commands.
+ *
+ * A statement is known by its first word; the rest of it is taken as said in
+ * src/sql/fence_table.c.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/backend/spi.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "heap.h"
+
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "executor/spi.h"
+#include "nodes/params.h"
+#include "parser/parse_node.h"
+#include "parser/parse_param.h"
+#include "sql.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+/* ----------
+ * The catalog
+ * ----------
+ */
+
+Oid
+get_func_namespace(Oid funcid)
+{
+	return SQL_SCHEMA_OID;
+}
+
+char *
+get_namespace_name(Oid nspid)
+{
+	return pstrdup("public");
+}
+
+Oid
+get_relname_relid(const char *relname, Oid relnamespace)
+{
+	return ROWS_TABLE;
+}
+
+char *
+quote_qualified_identifier(const char *qualifier, const char *ident)
+{
+	return psprintf("%s.%s", qualifier, ident);
+}
+
+/* A row of pg_class: its owner is all that is asked for. */
+HeapTuple
+SearchSysCache1(int cacheId, Datum key1)
+{
+	HeapTuple	tuple = palloc0(sizeof(HeapTupleData));
+	char	   *data = palloc0(SizeofHeapTupleHeader + 8 + sizeof(FormData_pg_class));
+
+	tuple->t_data = (HeapTupleHeader) data;
+	tuple->t_data->t_hoff = MAXALIGN(SizeofHeapTupleHeader);
+	((Form_pg_class) GETSTRUCT(tuple))->relowner = SQL_OWNER;
+	return tuple;
+}
+
+void
+ReleaseSysCache(HeapTuple tuple)
+{
+}
+
+static RelationData fence_table;
+
+Relation
+table_open(Oid relationId, LOCKMODE lockmode)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relationId);
+	heavy_lock_acquire(&tag, lockmode);
+	return &fence_table;
+}
+
+void
+table_close(Relation relation, LOCKMODE lockmode)
+{
+}
+
+/* ----------
+ * Plans
+ * ----------
+ */
+
+struct _SPI_plan
+{
+	char		statement;		/* I, S, D */
+};
+
+uint64		SPI_processed = 0;
+SPITupleTable *SPI_tuptable = NULL;
+int			SPI_result = 0;
+
+static int	connected = 0;
+static int64 read_value;
+
+int
+SPI_connect(void)
+{
+	return SPI_connect_ext(0);
+}
+
+int
+SPI_connect_ext(int options)
+{
+	connected++;
+	return SPI_OK_CONNECT;
+}
+
+int
+SPI_finish(void)
+{
+	if (connected-- == 0)
+		sim_fail("simulator", "SPI_finish without SPI_connect");
+	return SPI_OK_FINISH;
+}
+
+/* An error leaves them; of a subtransaction those that it made. */
+void
+spi_at_abort(int keep)
+{
+	connected = Min(connected, keep);
+}
+
+int
+spi_depth(void)
+{
+	return connected;
+}
+
+const char *
+SPI_result_code_string(int code)
+{
+	return psprintf("code %d", code);
+}
+
+void
+setup_parse_fixed_parameters(ParseState *pstate, const Oid *paramTypes, int numParams)
+{
+}
+
+/* The parser calls the hook for each column; once is enough. */
+static void
+parse(ParserSetupHook setup, void *arg)
+{
+	ParseState *pstate = palloc0(sizeof(ParseState));
+	RangeTblEntry *rte = palloc0(sizeof(RangeTblEntry));
+
+	rte->type = T_RangeTblEntry;
+	rte->rtekind = RTE_RELATION;
+	rte->relid = ROWS_TABLE;
+	pstate->p_rtable = lappend(NIL, rte);
+	setup(pstate, arg);
+	if (pstate->p_pre_columnref_hook != NULL)
+		(void) pstate->p_pre_columnref_hook(pstate, NULL);
+}
+
+SPIPlanPtr
+SPI_prepare_params(const char *src, ParserSetupHook parserSetup, void *parserSetupArg,
+				   int cursorOptions)
+{
+	SPIPlanPtr	plan = MemoryContextAlloc(TopMemoryContext, sizeof(struct _SPI_plan));
+
+	parse(parserSetup, parserSetupArg);
+	plan->statement = src[0];
+	return plan;
+}
+
+int
+SPI_keepplan(SPIPlanPtr plan)
+{
+	return 0;
+}
+
+int
+SPI_freeplan(SPIPlanPtr plan)
+{
+	pfree(plan);
+	return 0;
+}
+
+ParamListInfo
+makeParamList(int numParams)
+{
+	return palloc0(sizeof(ParamListInfoData) + sizeof(ParamExternData) * numParams);
+}
+
+static int
+select_row(const char *key)
+{
+	static HeapTuple no_tuple = NULL;
+	static SPITupleTable table = {.vals = &no_tuple};
+
+	SPI_tuptable = &table;
+	SPI_processed = row_read(key, &read_value);
+	return SPI_OK_SELECT;
+}
+
+int
+SPI_execute_plan_with_paramlist(SPIPlanPtr plan, ParamListInfo params, bool read_only,
+								long tcount)
+{
+	const char *key = text_to_cstring(DatumGetTextPP(params->params[0].value));
+
+	if (GetUserId() != SQL_OWNER)
+		sim_fail("SQL", "the fence table is used as somebody else than its owner");
+	if (plan->statement == 'S')
+		return select_row(key);
+	if (plan->statement == 'D')
+	{
+		SPI_processed = row_delete(key);
+		return SPI_OK_DELETE;
+	}
+	SPI_processed = row_raise(key, DatumGetInt64(params->params[1].value), false);
+	return SPI_OK_INSERT;
+}
+
+Datum
+SPI_getbinval(HeapTuple tuple, TupleDesc tupdesc, int fnumber, bool *isnull)
+{
+	*isnull = false;
+	return Int64GetDatum(read_value);
+}

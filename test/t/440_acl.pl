@@ -1,0 +1,187 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Least rights in one Redis with replicas: all functions with just the rights that
+# docs/acl.md lists, and then without each of them once.  What needs it says so (08004, in Redis's words), or
+# does without as the page says; nobody hangs, and when the right is back nothing
+# is left.
+#
+# Proves G19, G20.
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Basename qw(dirname);
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Replicas;
+use PostgreSQL::Test::Utils;
+
+my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
+my @rules = $text =~ /^(ACL SETUSER .*)$/mg;
+my ($base, $tokens, undef, undef, $wait) = map { [split] } @rules;
+
+# ----------
+# One Redis, with replicas
+# ----------
+
+my @user = ('ACL', 'SETUSER', 'lockredis');
+my %right = map { $_ => 1 }
+  grep { /^[+~&]/ && $_ ne '+select' } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait;
+my ($password) = map { /^>(.*)/ } @$base;
+my $file = PostgreSQL::Test::Utils::tempdir_short() . '/password';
+
+start_servers('lockredis.lease' => '10min');
+sub grant
+{
+	my (%has) = @_;
+
+	$redis->cmd(@user, 'on', ">$password", 'resetkeys', 'resetchannels', '-@all',
+		sort keys %has);
+	return;
+}
+
+grant(%right);
+append_to_file($file, "$password\n");
+chmod 0600, $file or die $!;
+$node->set(
+	'lockredis.password_file' => $file,
+	'lockredis.connect_timeout' => '1s',
+	'lockredis.url' => 'redis://lockredis@127.0.0.1:' . $redis->port);
+$node->wait_for_up;
+
+# What is done, in one session: each with what it returns.
+my @calls = (
+	[ "SELECT redis_lock('jobs:s'), redis_try_lock('jobs:s', '1 s')", '|t' ],
+	[ "SELECT redis_is_held('jobs:s'), redis_hold_count('jobs:s'), redis_assert_held('jobs:s'), redis_fence('jobs:s')",
+		't|2||NULL' ],
+	[ "SELECT redis_is_locked('jobs:s'), redis_lock_ttl('jobs:s') > '1 s', redis_lock_owner('jobs:s') <> ''",
+		't|t|t' ],
+	[ "SELECT redis_extend('jobs:s', '20 min')", 't' ],
+	[ "SELECT redis_unlock('jobs:s'), redis_unlock_all()", 't|1' ],
+	[ "BEGIN; SELECT redis_xact_lock('jobs:x'), redis_try_xact_lock('jobs:x', '1 s')", '|t' ],
+	[ 'COMMIT', '' ],
+	[ "SELECT redis_fenced_lock('jobs:f') > 0, redis_try_fenced_lock('jobs:f', '1 s') > 0, redis_fence('jobs:f') > 0",
+		't|t|t' ],
+	[ "SELECT redis_unlock_all() > 0", 't' ],
+	[ "SELECT redis_fence_check('jobs:g', 1000000)", '' ],
+	[ "BEGIN; SELECT redis_fenced_xact_lock('jobs:g') > 1000000, redis_try_fenced_xact_lock('jobs:g', '1 s') > 0",
+		't|t' ],
+	[ 'COMMIT', '' ],
+	[ "SELECT redis_fence_forget('jobs:g')", 't' ],
+	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '700 ms')", 't' ],
+	[ "SELECT redis_force_unlock('jobs:e')", 't' ],
+	[ "SELECT redis_try_lock('jobs:w', '100 ms')", 'f' ],
+	[ "SELECT redis_lock('jobs:r', '30 s'), redis_lock_stats_reset()", '|' ],
+	[ 'DISCARD ALL', '' ]);
+
+{
+	my $functions = $node->value(
+		q{SELECT string_agg(DISTINCT proname, ' ') FROM pg_proc WHERE proname LIKE 'redis\_%'});
+	my $done = join ' ', map { $_->[0] } @calls;
+
+	is(join(' ', grep { $done !~ /\b$_\(/ } split / /, $functions),
+		'', 'all functions are called');
+}
+
+# All of it; the errors, and what was not as it should be.
+sub do_all
+{
+	my $session = $node->session(settings => { 'lockredis.commit_guard' => 'verify' });
+	my @said;
+
+	$session->query("SET lockredis.min_replicas = 2; SET lock_timeout = '5s'");
+	$redis->cmd('SCRIPT', 'FLUSH');
+	$redis->cmd('DEL', 'redisson_lock_token:{jobs:g}');
+	$redis->foreign_lock('jobs:e', ms => 600_000);
+	$redis->foreign_lock('jobs:w', ms => 600_000);
+	foreach my $call (@calls)
+	{
+		my $result = $session->query($call->[0]);
+
+		push @said, $result->sqlstate . ': ' . $result->error . ' ' . ($result->detail // '')
+		  if defined $result->error;
+		push @said, "$_->{sqlstate}: $_->{message} " . ($_->{detail} // '')
+		  foreach $result->warnings;
+		push @said, "$call->[0]: " . $result->out
+		  if !defined $result->error && $result->out ne $call->[1];
+		$session->query('ROLLBACK') if defined $result->error;
+	}
+
+	# A message from elsewhere wakes; without one it looks by itself.
+	$session->start("SELECT redis_try_lock('jobs:w', '8 s')");
+	eval {
+		poll_until('its subscription',
+			sub { !$session->is_running || $redis->subscribers($redis->channel('jobs:w')) },
+			1);
+	};
+	$redis->cmd('DEL', 'jobs:w');
+	$redis->tell_waiters('jobs:w');
+	my $woken = $session->wait(60);
+	push @said, $woken->sqlstate . ': ' . $woken->error . ' ' . ($woken->detail // '')
+	  if defined $woken->error;
+	$session->quit;
+	return @said;
+}
+
+sub nothing_remains
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$redis->cmd('DEL', 'jobs:e', 'jobs:w');
+	$redis->kill_clients('watchdog');
+	ok( eval {
+			poll_until(
+				"$name: nothing to be left",
+				sub {
+					!(grep { !/^redisson_lock_token/ } $redis->all_keys)
+					  && $node->count_locks == 0;
+				});
+		},
+		"$name: nothing is left");
+	return;
+}
+
+is_deeply([do_all()], [], 'with these rights all goes well');
+nothing_remains('all rights');
+
+# What is not an error; see the page.
+my %without = (
+	'+publish' => qr/NOPERM|can't run|publish/i,
+	'+subscribe' => undef,
+	'+unsubscribe' => undef,
+	'+ping' => undef,
+	'+info' => undef,
+	'+client|setname' => undef,
+	'&redisson_lock__channel:*' => qr/channel|NOPERM/i,
+	# A string, or who is in the way: not looked at here
+	'+type' => undef,
+	'+hkeys' => undef);
+
+foreach my $name (sort keys %right)
+{
+	my %rest = %right;
+	my @said;
+
+	delete $rest{$name};
+	grant(%rest);
+	@said = do_all();
+	if (!exists $without{$name})
+	{
+		ok((grep { /^0800[146]: .*(?:NOPERM|can't run|permission)/si } @said),
+			"without $name: an error that says so")
+		  || diag join "\n", @said;
+	}
+	elsif (defined $without{$name})
+	{
+		ok((grep { $_ =~ $without{$name} } @said), "without $name: it is said")
+		  || diag join "\n", @said;
+	}
+	is_deeply([ grep { /^(?:XX|P0|58)|internal|did not answer in time/ } @said ],
+		[], "without $name: nothing worse");
+	grant(%right);
+	nothing_remains("without $name");
+}
+
+is_deeply([do_all()], [], 'and all goes well again');
+nothing_remains('at the end');
+done_testing();
