@@ -113,17 +113,12 @@ topology_is_watched(uint32 epoch, int64 now)
 TopologyAnswer
 topology_may_connect(uint32 epoch, bool scout, int64 now)
 {
-	if (scout)
-	{
-		if (epoch != 0 && pg_atomic_read_u32(&shared->named) == epoch)
-			return TOPOLOGY_YES;
-		return TOPOLOGY_NO;
-	}
-	if (epoch != 0 && pg_atomic_read_u32(&shared->confirmed) == epoch &&
-		topology_is_watched(epoch, now))
+	pg_atomic_uint32 *who = scout ? &shared->named : &shared->confirmed;
+
+	if (epoch != 0 && pg_atomic_read_u32(who) == epoch &&
+		(scout || topology_is_watched(epoch, now)))
 		return TOPOLOGY_YES;
-	return pg_atomic_read_u32(&shared->asked) == 0 && lr_watchdog_running() ?
-		TOPOLOGY_NOT_YET : TOPOLOGY_NO;
+	return pg_atomic_read_u32(&shared->asked) == 0 ? TOPOLOGY_NOT_YET : TOPOLOGY_NO;
 }
 
 /*

@@ -88,6 +88,46 @@ survives('killed', sub { $_[0]->kill9 }, sub { $_[0]->start });
 survives('stopped', sub { $_[0]->stop }, sub { $_[0]->start });
 survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
 
+# Many: whoever has lost a lock is told, and whoever is told that it has it has it.
+{
+	my $count = 200;
+	my $old = $ha->master;
+	my @replicas = $ha->replicas;
+	my $lost = $node->lock_stat('losses');
+	my $of_each = sub {
+		my ($name, $call) = @_;
+		return $holder->query("SELECT $call('$name ' || n) FROM generate_series(1, $count) n");
+	};
+
+	$of_each->('many kept', 'redis_lock');
+	replicated($ha);
+	$old->outrun_replicas(@replicas);
+	is($of_each->('many gone', 'redis_lock')->error, undef, "many: $count that no replica has");
+	$old->kill9;
+	$_->thaw foreach @replicas;
+	my $new = $ha->wait_for_master_but($old);
+	wait_until_used($node, $new);
+	poll_until('all losses to be known',
+		sub { $node->count_locks("key LIKE 'many gone %' AND lost_at IS NOT NULL") == $count });
+	my @keys = $new->all_keys;
+	is(scalar(grep { /^many kept / } @keys), $count, 'many: the new master has the others');
+	is(scalar(grep { /^many gone / } @keys), 0, 'many: and none of these');
+	foreach my $name ('many kept', 'many gone')
+	{
+		my $held = $name eq 'many kept' ? 't' : 'f';
+		is($of_each->($name, 'redis_is_held')->out, join("\n", ($held) x $count),
+			"many: $name: held: $held");
+	}
+	is(scalar($of_each->('many gone', 'redis_unlock')->warnings),
+		$count, 'many: each loss is told');
+	is($node->lock_stat('losses') - $lost, $count, 'many: and counted, and no other');
+	is($of_each->('many kept', 'redis_unlock')->out, join("\n", ('t') x $count),
+		'many: the others are given back');
+	$old->start;
+	$ha->wait_until_steady;
+	wait_until_used($node, $ha->master);
+}
+
 # By command: nothing is lost that the replicas have, and nobody is kept waiting
 # for longer than the change takes.
 {
@@ -117,7 +157,7 @@ survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
 	like($failed->sqlstate, qr/^08/, 'no master: redis_try_lock says so');
 	$failed = $asker->query("SELECT redis_lock('no master')");
 	like($failed->sqlstate, qr/^08/, 'no master: redis_lock says so when its budget is used');
-	$_->set('down-after-milliseconds', 1000) foreach $ha->sentinels;
+	$_->set('down-after-milliseconds', 1500) foreach $ha->sentinels;
 	wait_until_used($node, $ha->wait_for_master_but($old));
 	$asker->query_is("SELECT redis_try_lock('no master'), redis_unlock('no master')",
 		't|t', 'a master again');

@@ -110,6 +110,15 @@ sub mended
 	is_deeply([ $seen->() ], [], 'split: not one request to the old master');
 }
 
+# A replica or a Sentinel is nobody's concern.
+foreach my $server ($ha->replicas, $ha->sentinels)
+{
+	$net->cut_off($ha->place_of($server));
+	works($ha->master, "$server->{name} cut off");
+	$net->heal;
+}
+mended('each of the others');
+
 # One direction: what is sent arrives, and no answer comes; and the other way round.
 # The Sentinels see nothing of it.
 foreach my $way ('from', 'to')

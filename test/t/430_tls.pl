@@ -65,6 +65,7 @@ my $renewals = $node->lock_stat('renewals');
 poll_until('all to be renewed twice',
 	sub { $node->lock_stat('renewals') >= $renewals + 4000 });
 is($node->count_locks("lost_reason IS NOT NULL"), '0', 'all renewed, and kept');
+
 $one->query_is('SELECT redis_unlock_all()', '2000', 'all given back');
 is_deeply([ $redis->all_keys ], [], 'indeed');
 $one->query('RESET lockredis.lease');

@@ -93,9 +93,17 @@ told('of another authority', qr/$not_accepted unable to get local issuer certifi
 	redis => shown_by_redis($other_ca->certificate('stranger')));
 works('which is ours', ours => { 'lockredis.tls_ca_file' => $other_ca->file });
 $node->set('lockredis.tls_ca_file' => $ca->file);
+works('a good one', redis => shown_by_redis($good));
+$node->wait_for_up;
+$node->log_since_here;
 told('has expired', qr/$not_accepted certificate has expired\./,
 	qr/The node needs a new certificate/,
 	redis => shown_by_redis($ca->certificate('old', from => -30, to => -1)));
+$node->wait_for_state('down');
+my $last_error = "SELECT last_error FROM redis_lock_status WHERE role = 'master'";
+poll_until('the status to say so',
+	sub { $node->value($last_error) =~ /$not_accepted certificate has expired\./ });
+is($node->times_logged(qr/LOG:  lockredis: the lock store is down/), 1, 'logged once');
 told('not yet valid', qr/$not_accepted certificate is not yet valid\./,
 	qr/The clock of this server may be wrong/,
 	redis => shown_by_redis($ca->certificate('early', from => 1)));

@@ -77,3 +77,13 @@ func (a *Authority) redisConfig(port int) []string {
 	return []string{fmt.Sprintf("tls-port %d", port), "tls-cert-file " + a.certFile,
 		"tls-key-file " + a.keyFile, "tls-ca-cert-file " + a.caFile, "tls-auth-clients no"}
 }
+
+// javaOptions have a Java program trust it.
+func (a *Authority) javaOptions() ([]string, error) {
+	store := a.caFile + ".p12"
+
+	err := run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", a.caFile,
+		"-keystore", store, "-storetype", "PKCS12", "-storepass", "changeit")
+	return []string{"-Djavax.net.ssl.trustStore=" + store,
+		"-Djavax.net.ssl.trustStorePassword=changeit"}, err
+}

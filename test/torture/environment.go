@@ -75,13 +75,29 @@ func newEnvironment(o Options, seed int64) (*Environment, error) {
 	if err != nil {
 		return e, err
 	}
-	if o.redisson == "" {
-		e.notes = append(e.notes, "no Redisson")
-	} else if e.redisson, err = startRedisson(o.redisson,
-		filepath.Join(o.dir, "redisson.log")); err != nil {
+	if err := e.beginRedisson(); err != nil {
 		return e, err
 	}
 	return e, e.checkClocks()
+}
+
+// beginRedisson: it encrypts only what cannot be had otherwise.
+func (e *Environment) beginRedisson() error {
+	o := e.options
+	var trust []string
+	var err error
+
+	if o.redisson == "" {
+		e.notes = append(e.notes, "no Redisson")
+		return nil
+	}
+	if o.tls != nil && e.sentinels != nil {
+		if trust, err = o.tls.javaOptions(); err != nil {
+			return err
+		}
+	}
+	e.redisson, err = startRedisson(o.redisson, filepath.Join(o.dir, "redisson.log"), trust)
+	return err
 }
 
 // settings of TLS for the servers
@@ -224,7 +240,7 @@ func (e *Environment) connectRedisson(lease time.Duration) (string, error) {
 	name := fmt.Sprintf("c%d", e.clients)
 	url := ""
 	if e.sentinels != nil {
-		url = e.sentinels.url(false)
+		url = e.sentinels.url(e.options.tls != nil)
 	} else {
 		url = "redis://" + e.java.address()
 	}

@@ -26,11 +26,12 @@ type Redisson struct {
 	wait   map[string]chan []string
 }
 
-func startRedisson(classPath, log string) (*Redisson, error) {
+func startRedisson(classPath, log string, options []string) (*Redisson, error) {
 	j := &Redisson{wait: map[string]chan []string{}}
-	cmd := exec.Command("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
+	options = append(options, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", classPath, "lockredis.interop.Driver")
+	cmd := exec.Command("java", options...)
 
 	errors, err := os.Create(log)
 	if err != nil {

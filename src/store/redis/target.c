@@ -142,6 +142,8 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
 
 	if (url->scheme == REDIS_UNIX)
 		strlcpy(out, url->path, size);
+	else if (url->host[0] == '\0')
+		out[0] = '\0';
 	else
 		snprintf(out, size, strchr(url->host, ':') ? "[%s]:%d" : "%s:%d",
 				 url->host, url->port);

@@ -421,7 +421,10 @@ tls_note_record(RedisTls *t, size_t len)
 /*
  * redis_tls_send --- see tls.h; one record at most
  *
- * What is sent of a record that the kernel has not taken whole cannot be read.
+ * What is sent of a record that the kernel has not taken whole cannot be read.  It
+ * is sent on alone: OpenSSL would go on with the next one, and if that is not taken
+ * whole say of both that nothing was sent, while the node answers the first.
+ *
  * When the node has ended the connection, it may have said before why: that is
  * read, since a node that wants a certificate says so only now.
  */
@@ -435,13 +438,17 @@ redis_tls_send(RedisTls *t, const char *buf, size_t len)
 
 	ERR_clear_error();
 	t->wants_read = t->ended = false;
-	n = SSL_write(t->ssl, buf, (int) Min(len, INT_MAX));
+	len = t->half_sent > 0 ? t->half_sent : Min(len, SSL3_RT_MAX_PLAIN_LENGTH);
+	n = SSL_write(t->ssl, buf, (int) len);
 	if (n > 0)
 	{
+		t->half_sent = 0;
 		tls_note_record(t, n);
 		return n;
 	}
 	tls_failed(t, n, &t->wants_read, &writes);
+	if (errno == EAGAIN)
+		t->half_sent = len;
 	if (errno == EAGAIN || errno == EPROTO)
 		return -1;
 	error = errno;

@@ -59,6 +59,8 @@ typedef struct RedisTls
 	unsigned char first_byte;	/* that was received; 0 = none */
 
 	/* What is on its way. */
+	size_t		half_sent;		/* what is in a record that the kernel has not
+								 * taken whole; 0 = none */
 	uint64		on_wire;		/* bytes that the kernel has taken */
 	TlsRecord	records[TLS_RECORDS];	/* the last ones, in a ring */
 	uint64		nrecords;

@@ -10,7 +10,7 @@ LockRedis::Sentinels - a master, its replicas, and the Sentinels that watch them
 
   my $ha = LockRedis::Sentinels->new;         # 1 master, 2 replicas, 3 Sentinels
   my $ha = LockRedis::Sentinels->new(replicas => 1, sentinels => 3, quorum => 2,
-      down_after => 1000, password => 'secret', sentinel_password => 'other',
+      down_after => 1500, password => 'secret', sentinel_password => 'other',
       names => 1, tls => $ca, pace => 'default', net => $net, config => {}, sentinel_config => {});
 
   my $node = LockRedis::Node->create('main', redis => $ha);
@@ -39,7 +39,8 @@ LockRedis::Sentinels - a master, its replicas, and the Sentinels that watch them
 =head1 DESCRIPTION
 
 On loopback, or each in a place of its own of a LockRedis::Netns.  The Sentinels
-take a master for dead after down_after milliseconds and name the next one about
+take a master for dead after down_after milliseconds (on a busy machine less would
+have them replace masters that live) and name the next one about
 1.2 s later.  They look at the replicas each second, and turn an old master round
 2 s after its return, where they are of a version that can be told so; with pace
 => 'default' it is 10 s both times, as in production.  With names they announce
@@ -60,7 +61,7 @@ use warnings FATAL => 'all';
 use Carp;
 use LockRedis::Redis;
 use LockRedis::Sentinel;
-use LockRedis::Wait qw(poll_until);
+use LockRedis::Wait qw(limit poll_until);
 use Test::More;
 
 sub new
@@ -118,7 +119,7 @@ sub new
 				$host ? ('resolve-hostnames yes', 'announce-hostnames yes', "announce-ip $host") : (),
 				defined $opts{sentinel_password} ? "sentinel-pass \"$opts{sentinel_password}\"" : (),
 				"monitor $service " . ($host || $first->host) . ' ' . $first->public_port . " $quorum",
-				"down-after-milliseconds $service " . ($opts{down_after} // 1000),
+				"down-after-milliseconds $service " . ($opts{down_after} // limit(1500)),
 				"failover-timeout $service 3000",
 				"parallel-syncs $service 9",
 				$auth ? "auth-pass $service \"$opts{password}\"" : ()

@@ -14,6 +14,7 @@ LockRedis::TlsRelay - drives test/fault/tls_relay
   $relay->url;                                  # rediss://127.0.0.1:PORT
   $relay->mode('stop', 1000);                   # pass, trickle, stop, flip, close, reset
   $relay->stop_all; $relay->hold; $relay->release;    # on all that there are
+  $relay->hold_requests; $relay->release_requests;
   $relay->flip_next; $relay->end_behind_next;   # on the newest
   my @new = $ends->connections; $ends->forget;  # since then: hashes
 
@@ -53,6 +54,10 @@ sub mode
 }
 
 sub stop_all { my ($self) = @_; return $self->_do('stop_all'); }
+
+sub hold_requests { my ($self) = @_; return $self->_do('hold_requests'); }
+
+sub release_requests { my ($self) = @_; return $self->_do('release_requests'); }
 
 sub end_behind_next { my ($self) = @_; return $self->_do('end_behind_next'); }
 

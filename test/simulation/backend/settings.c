@@ -14,7 +14,7 @@
 
 #include "utils/guc.h"
 
-#include "../kernel/redis_model.h"
+#include "../kernel/sentinels.h"
 
 char	   *GUC_check_errmsg_string;
 char	   *GUC_check_errdetail_string;
@@ -50,8 +50,10 @@ drawn(const char *name, int otherwise)
 static const char *
 drawn_url(void)
 {
-	static char text[64];
+	static char text[sizeof(SENTINEL_URL)];
 
+	if (sim_config.sentinels)
+		return SENTINEL_URL;
 	snprintf(text, sizeof(text), "redis://127.0.0.1:%d", REDIS_PORT(sim_config.url));
 	return text;
 }

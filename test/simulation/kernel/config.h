@@ -35,6 +35,7 @@ typedef struct SimConfig
 								 * as many as it likes */
 	bool		slow;			/* messages may take long */
 	int			nredis;			/* nodes of Redis */
+	bool		sentinels;		/* say which of them is the master */
 	int			url;			/* the number of the port in lockredis.url */
 	bool		weak_memory;	/* writes of atomics are seen later */
 

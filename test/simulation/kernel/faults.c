@@ -45,6 +45,7 @@ static const Kind kinds[] = {
 	{fault_silence, 300, 2 * SIM_S},
 	{fault_redis_restarts, 200, 4 * SIM_S},
 	{fault_redis_promoted, 100, 4 * SIM_S},
+	{fault_failover, 0, 3 * SIM_S},
 	{fault_redis_saves, 200, 500 * SIM_MS},
 	{fault_redis_mood, 200, 2 * SIM_S},
 	{fault_scripts_flushed, 150, 500 * SIM_MS},
@@ -78,6 +79,8 @@ permille_of(const Kind *kind)
 
 	if (faults_are_told && is_untold)
 		return 0;
+	if (sim_config.sentinels && kind->fault == fault_failover)
+		return 800;
 	return sim_config.mode == 2 && is_outage ? 700 : kind->permille;
 }
 

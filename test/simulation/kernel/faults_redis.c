@@ -19,6 +19,7 @@
 #include "faults.h"
 #include "network.h"
 #include "redis_model.h"
+#include "sentinels.h"
 
 #define NAME_OF_KEY		"k%d"
 #define NAME_OF_CHANNEL	"redisson_lock__channel:{k%d}"
@@ -137,6 +138,13 @@ fault_redis_promoted(void)
 	redis_lose_later(node);
 	if (sim_chance(300))
 		redis_set_mood(node, REDIS_READONLY, until + SIM_PICK(50 * SIM_MS, SIM_S));
+}
+
+/* Sentinels make another node the master. */
+void
+fault_failover(void)
+{
+	sentinels_fail_over();
 }
 
 void

@@ -136,7 +136,7 @@ fault_settings(void)
 void
 fault_url(void)
 {
-	if (sim_config.nredis < 2 || ++nreloads > RELOADS_MAX)
+	if (sim_config.nredis < 2 || sim_config.sentinels || ++nreloads > RELOADS_MAX)
 		return;
 	sim_config.url = !sim_config.url;
 	sim_trace("fault: lockredis.url is changed to port %d", REDIS_PORT(sim_config.url));

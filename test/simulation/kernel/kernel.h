@@ -54,6 +54,9 @@ extern const char *trace_text(void);
 /* Lines that the schedule has, traced or not. */
 extern uint32_t trace_lines;
 
+/* Each change of processes is traced too: only where there are few. */
+extern bool trace_switches;
+
 typedef struct Failure
 {
 	bool		failed;

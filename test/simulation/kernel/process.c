@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "kernel.h"
+#include "symbols.h"
 
 #define MAX_SEGMENTS	4
 
@@ -97,6 +98,28 @@ copy_file(const char *from, const char *to)
 	close(out);
 }
 
+/* Counters of gcov are kept, or nothing would be counted: offsets in product.so. */
+#define MAX_COUNTERS	8192
+
+static struct
+{
+	uint64_t	start;
+	uint64_t	end;
+}			counters[MAX_COUNTERS];
+static int	ncounters;
+
+static void
+keep_counter(uint64_t offset, uint64_t size)
+{
+	if (ncounters == MAX_COUNTERS)
+	{
+		fprintf(stderr, "too many counters\n");
+		exit(2);
+	}
+	counters[ncounters].start = offset;
+	counters[ncounters++].end = offset + size;
+}
+
 void
 copies_load(const char *path, int n)
 {
@@ -134,6 +157,8 @@ copies_load(const char *path, int n)
 		}
 	}
 	rmdir(directory);
+	symbols_load(path);
+	symbols_each("__gcov0", keep_counter);
 }
 
 void *
@@ -158,9 +183,25 @@ copy_base(int copy)
 void
 copy_restore(int copy)
 {
-	for (int s = 0; s < copies[copy].nsegments; s++)
-		copy_bytes(copies[copy].segment[s].start, copies[copy].segment[s].pristine,
-				   copies[copy].segment[s].length);
+	const Copy *c = &copies[copy];
+
+	for (int s = 0; s < c->nsegments; s++)
+	{
+		uint64_t	begin = (uintptr_t) c->segment[s].start - c->base;
+		uint64_t	end = begin + c->segment[s].length;
+		uint64_t	done = begin;
+
+		for (int i = 0; i < ncounters; i++)
+			if (counters[i].start >= begin && counters[i].end <= end)
+			{
+				copy_bytes(c->segment[s].start + (done - begin),
+						   c->segment[s].pristine + (done - begin),
+						   counters[i].start - done);
+				done = counters[i].end;
+			}
+		copy_bytes(c->segment[s].start + (done - begin),
+				   c->segment[s].pristine + (done - begin), end - done);
+	}
 }
 
 /* ----------

@@ -778,19 +778,23 @@ redis_foreign_release(int node, const char *key, const char *owner, const char *
  */
 
 int64_t
+redis_owned_there_until(int node, const char *key, const char *owner)
+{
+	const Key  *k = find_known(node, key);
+
+	if (k == NULL || !has(k, owner))
+		k = find_shared(node, key, owner);
+	return k == NULL ? 0 : k->expires_at - nodes[node].clock_offset;
+}
+
+int64_t
 redis_owned_until(const char *key, const char *owner)
 {
 	int64_t		until = 0;
 
 	for (int i = 0; i < REDIS_NODES; i++)
-	{
-		const Key  *k = find_known(i, key);
-
-		if (k == NULL || !has(k, owner))
-			k = find_shared(i, key, owner);
-		if (k != NULL && k->expires_at - nodes[i].clock_offset > until)
-			until = k->expires_at - nodes[i].clock_offset;
-	}
+		if (redis_owned_there_until(i, key, owner) > until)
+			until = redis_owned_there_until(i, key, owner);
 	return until;
 }
 

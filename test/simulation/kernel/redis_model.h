@@ -134,6 +134,7 @@ extern void redis_set_present(int node);
 
 /* Until when (sim_now() time) that owner has the key; 0 = not at all. */
 extern int64_t redis_owned_until(const char *key, const char *owner);
+extern int64_t redis_owned_there_until(int node, const char *key, const char *owner);
 
 /* Is there anybody at the present node beside whom it could not be had? */
 extern bool redis_keeps_from(const char *key, bool shared);

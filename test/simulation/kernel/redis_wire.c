@@ -21,6 +21,7 @@
 
 #include "network.h"
 #include "redis_model.h"
+#include "sentinels.h"
 
 #define MAX_SCRIPTS		64
 #define MAX_SUBSCRIBERS	64
@@ -85,6 +86,7 @@ redis_wire_reset(void)
 	net_reset(serve, closed);
 	for (int i = 0; i < REDIS_NODES; i++)
 		net_listen(REDIS_PORT(i), i);
+	sentinels_reset();
 }
 
 /* ----------
@@ -468,6 +470,29 @@ serve_time(int node)
 }
 
 static void
+serve_hello(int node)
+{
+	put("*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n"
+		"$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
+	put_text("role");
+	put_text(redis_mood(node) == REDIS_READONLY ? "replica" : "master");
+	put("$7\r\nmodules\r\n*1\r\n*2\r\n$4\r\nname\r\n$4\r\njson\r\n");
+}
+
+/* To a Sentinel: of its commands the first two words say enough. */
+static void
+serve_sentinel(int sentinel, int conn, const Word *word, int n)
+{
+	char		verb[REDIS_NAME];
+	char		what[REDIS_NAME] = "";
+
+	copy_word(verb, sizeof(verb), &word[0]);
+	if (n > 1)
+		copy_word(what, sizeof(what), &word[1]);
+	sentinels_serve(sentinel, conn, verb, what);
+}
+
+static void
 serve_ping(int node, int conn)
 {
 	RedisMood	mood = redis_mood(node);
@@ -483,7 +508,11 @@ serve_ping(int node, int conn)
 static void
 serve_command(int node, int conn, const Word *word, int n)
 {
-	if (is(&word[0], "EVALSHA") || is(&word[0], "EVAL"))
+	if (node >= REDIS_NODES)
+		serve_sentinel(node - REDIS_NODES, conn, word, n);
+	else if (is(&word[0], "HELLO"))
+		serve_hello(node);
+	else if (is(&word[0], "EVALSHA") || is(&word[0], "EVAL"))
 		eval(node, word, n);
 	else if (is(&word[0], "SUBSCRIBE") || is(&word[0], "UNSUBSCRIBE"))
 		serve_subscription(node, conn, word);

@@ -19,6 +19,7 @@
 #include "kernel.h"
 #include "network.h"
 #include "redis_model.h"
+#include "sentinels.h"
 #include "schedule.h"
 #include "server.h"
 #include "site.h"
@@ -26,6 +27,7 @@
 
 /* Of schedules, beside those of the product: any of these, with more kinds of locks. */
 #define MODE_SHARED		3
+#define MODE_SENTINEL	4
 
 /* The watchdog may take so long to give back what is left. */
 #define TIME_TO_TIDY	(200 * SIM_S)
@@ -91,6 +93,9 @@ draw_config(void)
 	c->shared = c->mode == MODE_SHARED;
 	if (c->shared)
 		c->mode = (int) SIM_PICK(0, 2, 1);
+	c->sentinels = c->mode == MODE_SENTINEL;
+	if (c->sentinels)
+		c->mode = 0;
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);
 	c->max_locks = (int) SIM_PICK(40, 40, 12);
@@ -105,7 +110,7 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
-	c->nredis = (int) SIM_PICK(1, 1, 2);
+	c->nredis = c->sentinels ? 2 : (int) SIM_PICK(1, 1, 2);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
 		c->batch_max = 1 + sim_draw(3);
@@ -160,7 +165,7 @@ set_up(void)
 	server_start();
 
 	/* The same one under another name. */
-	if (sim_config.nredis > 1 && sim_chance(300))
+	if (sim_config.nredis > 1 && !sim_config.sentinels && sim_chance(300))
 		net_listen(REDIS_PORT(1), 0);
 }
 
@@ -169,6 +174,8 @@ run(void)
 {
 	set_up();
 	strategy_draw();
+	if (sim_config.sentinels)
+		sentinels_begin();
 	faults_begin();
 	sim_at(sim_now() + SIM_PICK(5 * SIM_S, 20 * SIM_S, 60 * SIM_S), calm_down, NULL, 0);
 

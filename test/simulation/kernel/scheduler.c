@@ -25,7 +25,9 @@
 #include <ucontext.h>
 
 #include "faults.h"
+#include "fiber.h"
 #include "kernel.h"
+#include "site.h"
 #include "strategy.h"
 
 #define STACK_SIZE	(512 * 1024)
@@ -59,6 +61,7 @@ typedef struct Process
 	ucontext_t	context;
 	jmp_buf		jump;
 	char	   *stack;
+	void	   *kept;			/* of the stack, by a sanitizer */
 } Process;
 
 typedef struct Event
@@ -84,6 +87,11 @@ static uint64_t next_seq;
 
 static jmp_buf main_jump;
 static jmp_buf try_jump;
+
+/* The stack of the kernel, and on whose one we are (-1: that). */
+static const void *main_stack;
+static size_t main_stack_size;
+static int	on_stack_of = -1;
 
 uint64_t	scheduler_steps;
 uint64_t	scheduler_switches;
@@ -216,12 +224,17 @@ back_to_main(void)
 
 	scheduler_switches++;
 	if (_setjmp(p->jump) == 0)
+	{
+		fiber_leaves(&p->kept, main_stack, main_stack_size);
 		_longjmp(main_jump, 1);
+	}
+	fiber_is_back(p->kept, &main_stack, &main_stack_size);
 }
 
 static void
 entry(int slot)
 {
+	fiber_is_back(NULL, &main_stack, &main_stack_size);
 	processes[slot].body(slot);
 	sim_exit(0);
 }
@@ -231,10 +244,12 @@ static void
 resume(int slot)
 {
 	Process    *p = &processes[slot];
+	static void *kept;
 
-	current = slot;
+	current = on_stack_of = slot;
 	if (_setjmp(main_jump) == 0)
 	{
+		fiber_leaves(&kept, p->stack, STACK_SIZE);
 		if (p->begun)
 			_longjmp(p->jump, 1);
 		p->begun = true;
@@ -245,13 +260,16 @@ resume(int slot)
 		makecontext(&p->context, (void (*) (void)) entry, 1, slot);
 		setcontext(&p->context);
 	}
-	current = -1;
+	fiber_is_back(kept, NULL, NULL);
+	current = on_stack_of = -1;
 }
 
 /* The schedule is over: nothing that runs now goes on. */
 void
 scheduler_leave(void)
 {
+	if (on_stack_of >= 0)
+		fiber_leaves(NULL, main_stack, main_stack_size);
 	_longjmp(try_jump, 1);
 }
 
@@ -260,7 +278,9 @@ scheduler_try(void (*body) (void))
 {
 	if (_setjmp(try_jump) != 0)
 	{
-		current = -1;
+		if (on_stack_of >= 0)
+			fiber_is_back(NULL, NULL, NULL);
+		current = on_stack_of = -1;
 		return false;
 	}
 	body();
@@ -341,6 +361,18 @@ count_step(void)
 
 void		(*process_stalls) (int slot);
 
+/* Where it is in src/, for the trace. */
+static const char *
+where(void)
+{
+	Site		site;
+
+	if (!sim_tracing)
+		return "";
+	site_here(&site);
+	return site_name(&site);
+}
+
 /* The running process is stopped, as by SIGSTOP or by a busy machine. */
 static void
 stop_here(const Stop *stop, const char *what)
@@ -349,14 +381,15 @@ stop_here(const Stop *stop, const char *what)
 
 	if (stop->fault)
 	{
-		sim_trace("a fault comes (at %s)", what);
+		sim_trace("a fault comes (at %s in %s)", what, where());
 		faults_strike_now();
 		event_is_next = true;
 	}
 	if (stop->length > 0)
 	{
 		p->stopped_until = now + stop->length;
-		sim_trace("is stopped for %.3f ms (at %s)", stop->length / 1000.0, what);
+		sim_trace("is stopped for %.3f ms (at %s in %s)", stop->length / 1000.0, what,
+				  where());
 		if (stop->length >= 10 * SIM_MS)
 			sim_disturbed(p->stopped_until);
 
@@ -380,7 +413,11 @@ sim_yield(const char *what)
 	if (strategy_stops(&stop))
 		stop_here(&stop, what);
 	else if (strategy_gives_way(current, steps))
+	{
+		if (trace_switches)
+			sim_trace("gives way (at %s in %s)", what, where());
 		back_to_main();
+	}
 	if (p->signals != 0)
 		take_signals();
 }
@@ -431,7 +468,7 @@ sim_block_on(const void *object, const char *what)
 	Process    *p = &processes[current];
 
 	count_step();
-	sim_trace("waits for %s", what);
+	sim_trace("waits for %s in %s", what, where());
 	p->state = WAITING;
 	p->wake_at = SIM_NEVER;
 	p->waits_on = object;
@@ -475,6 +512,7 @@ begin(void *arg, int64_t slot)
 	heap_free_all(slot);
 	if (p->stack == NULL)
 		p->stack = malloc(STACK_SIZE);
+	fiber_forget(p->stack, STACK_SIZE);
 	p->pid = next_pid++;
 	p->state = READY;
 	p->begun = false;
@@ -519,6 +557,7 @@ sim_exit(int code)
 	if (process_ended != NULL)
 		process_ended(slot, code);
 	current = slot;
+	fiber_leaves(NULL, main_stack, main_stack_size);
 	_longjmp(main_jump, 1);
 }
 

@@ -41,6 +41,7 @@ typedef enum State
 static State state;
 static int	next_mode;
 static int	life;				/* of the server; what is to be started belongs to one */
+static int64_t began_at;
 
 static void (*body[SIM_MAX_PROCS]) (int slot);
 static void (*postmaster_init) (void);
@@ -143,12 +144,19 @@ server_start(void)
 	process_ended = ended;
 	state = UP;
 	life++;
+	began_at = sim_now();
 	start_soon(WATCHDOG, 0);
 	if (sim_config.mode != 0)
 		start_soon(TABLE_WORKER, 0);
 	for (int i = 0; i < sim_config.nsessions; i++)
 		if (sim_config.left[FIRST_SESSION + i] > 0)
 			start_soon(FIRST_SESSION + i, SESSION_PAUSE);
+}
+
+int64_t
+server_began_at(void)
+{
+	return began_at;
 }
 
 /* ----------

@@ -25,6 +25,9 @@ extern void server_load(void);
 /* It begins, with shared memory of its own and all processes. */
 extern void server_start(void);
 
+/* When this life of it began: what shared memory counts is of this one. */
+extern int64_t server_began_at(void);
+
 /* Is shared memory what it should be?  Not while it is going down. */
 extern bool server_is_up(void);
 

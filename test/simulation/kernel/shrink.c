@@ -158,7 +158,9 @@ shrink_and_show(void)
 		shrink();
 	}
 	choices_from_log(&best);
+	trace_switches = true;
 	(void) schedule_run(true);
+	trace_switches = false;
 	printf("made smaller: from %u lines to %u; its trace:\n\n", before, trace_lines);
 	fputs(trace_text(), stdout);
 	printf("\n%s: %s\n", failure.check, failure.message);

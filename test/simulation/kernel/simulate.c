@@ -118,7 +118,7 @@ is_one_of(const char *check, const char *list)
 static void
 usage(void)
 {
-	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared]\n"
+	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK] PRODUCT.so\n",
 		  stderr);
 	exit(2);
@@ -166,7 +166,8 @@ main(int argc, char **argv)
 			case 'M':
 				schedule_mode = strcmp(optarg, "table") == 0 ? 1 :
 					strcmp(optarg, "fallback") == 0 ? 2 :
-					strcmp(optarg, "shared") == 0 ? 3 : 0;
+					strcmp(optarg, "shared") == 0 ? 3 :
+					strcmp(optarg, "sentinel") == 0 ? 4 : 0;
 				break;
 			case 't':
 				tracing = true;

@@ -15,10 +15,12 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "kernel.h"
 #include "site.h"
+#include "symbols.h"
 
 /* Frames of the stand-in at most. */
 #define WALK_MAX	24
@@ -56,6 +58,25 @@ site_here(Site *site)
 			break;
 		frame = caller;
 	}
+}
+
+const char *
+site_name(const Site *site)
+{
+	static char text[256];
+	size_t		used = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < SITE_FRAMES && site->offset[i] != 0; i++)
+	{
+		const char *name = symbol_at(site->offset[i]);
+
+		used += snprintf(text + used, sizeof(text) - used, "%s%s", i == 0 ? "" : " < ",
+						 name ? name : "?");
+		if (used >= sizeof(text))
+			break;
+	}
+	return text;
 }
 
 uint32_t

@@ -29,6 +29,9 @@ extern void sites_load(void);
 /* Of the running process. */
 extern void site_here(Site *site);
 
+/* Its functions, for people: "lt_lock_hold < lt_grant < wait_take_granted". */
+extern const char *site_name(const Site *site);
+
 /* The same for the same way through the same build. */
 extern uint32_t site_hash(const Site *site);
 

@@ -25,6 +25,7 @@ bool		sim_tracing = false;
 Failure		failure;
 
 uint32_t	trace_lines;
+bool		trace_switches;
 
 static char *text;
 static size_t used;

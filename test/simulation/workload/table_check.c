@@ -24,10 +24,12 @@
 #include "../../../src/store/node.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/stores.h"
+#include "../../../src/store/topology.h"
 
 #include "../backend/heap.h"
 #include "../kernel/network.h"
 #include "../kernel/redis_model.h"
+#include "../kernel/sentinels.h"
 #include "../models/kinds.h"
 #include "../models/table_model.h"
 
@@ -53,6 +55,9 @@ __wrap_lt_check_change(LWLock *lock)
 
 /* Redis counts in milliseconds, of which it drops the rest. */
 #define CLOCK_GRAIN		(2 * SIM_MS)
+
+/* After a failover each lock is asked about by then, if nothing is in the way. */
+#define ASKED_WITHIN	(2 * SIM_S)
 
 /* So that others get their turn; some round trips are enough for that. */
 #define PAUSE_MAX		(2 * SIM_S)
@@ -95,6 +100,35 @@ is_live(LrIndex hold)
  * ----------
  */
 
+/*
+ * Has the master that is believed in what it is said to have?  Of what a former one
+ * has said it is to be asked soon.
+ */
+static void
+check_master(LrIndex k, LrIndex i, const char *owner)
+{
+	const LrHold *h = &lt_holds[i];
+	int			node = sentinels_node_of(h->topology);
+	int64		until;
+
+	if (h->topology != topology_epoch())
+	{
+		int64		since = Max(sentinels_believed_at(), sim_quiet_since());
+
+		if (sim_now() - since > ASKED_WITHIN && net_is_well())
+			sim_fail("former master", "%s: the present one has not been asked for %.3f ms",
+					 lt_keys[k].name, (sim_now() - since) / 1000.0);
+		return;
+	}
+	until = node < 0 ? 0 : redis_owned_there_until(node, lt_keys[k].name, owner);
+	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
+		sim_fail("held without a lock",
+				 "%s is %s by session %d for another %.3f ms; the master has it for %.3f ms",
+				 lt_keys[k].name, lt_state_names[h->state], h->session,
+				 (deadline_of(i) - sim_now()) / 1000.0,
+				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
+}
+
 /* The store must have what a session believes to have. */
 static void
 check_store(LrIndex k, LrIndex i)
@@ -106,6 +140,11 @@ check_store(LrIndex k, LrIndex i)
 	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || deadline_of(i) <= sim_now())
 		return;
 	lr_owner_text(h->owner, owner);
+	if (sim_config.sentinels && h->store == STORE_REDIS)
+	{
+		check_master(k, i, owner);
+		return;
+	}
 	until = h->store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
 		table_owned_until(lt_keys[k].name, lt_keys[k].name_len, h->owner);
 	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))

@@ -32,8 +32,8 @@ import org.redisson.config.SentinelServersConfig;
  *
  * <p>Commands to a client: {@code connect <address> <lockWatchdogTimeout> [<password>
  * [<password of the Sentinels>]]}, {@code shutdown}. An address {@code
- * redis-sentinel://<host>:<port>,.../<service>} is Redisson's sentinel mode; an empty password is
- * none.
+ * redis-sentinel://<host>:<port>,.../<service>} (or {@code rediss-sentinel}) is Redisson's sentinel
+ * mode; an empty password is none.
  * Commands to a thread: see {@link LockCommands}. The end of the input ends the process; clients
  * that were not shut down leave their locks to expire.
  */
@@ -144,9 +144,9 @@ public final class Driver {
         config.setLockWatchdogTimeout(lockWatchdogTimeout);
         config.setPassword(password);
         // The defaults open 24 connections at once and poll name servers.
-        String sentinels = "redis-sentinel://";
-        if (address.startsWith(sentinels)) {
-            String[] parts = address.substring(sentinels.length()).split("/");
+        String[] sides = address.split("-sentinel://");
+        if (sides.length == 2) {
+            String[] parts = sides[1].split("/");
             SentinelServersConfig servers = config.useSentinelServers()
                     .setMasterName(parts[1])
                     .setSentinelPassword(sentinelPassword)
@@ -154,7 +154,7 @@ public final class Driver {
                     .setSlaveConnectionMinimumIdleSize(1)
                     .setDnsMonitoringInterval(-1);
             for (String sentinel : parts[0].split(",")) {
-                servers.addSentinelAddress("redis://" + sentinel);
+                servers.addSentinelAddress(sides[0] + "://" + sentinel);
             }
         } else {
             config.useSingleServer()

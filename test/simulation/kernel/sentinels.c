@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * sentinels.c
+ *	  A model of Sentinels: who they say is the master, and failovers.
+ *
+ * As in real ones: between the promotion and the first Sentinel that tells of it
+ * there are two masters, the others follow one by one, and the former master calls
+ * itself one, and takes locks, until it is turned round, which may be long after it
+ * was down and has come back.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/sentinels.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "network.h"
+#include "sentinels.h"
+
+#define EPOCHS		1024
+#define FOR_EVER	INT64_MAX
+
+/* An election takes that long. */
+#define INTERVAL_MIN	(1500 * SIM_MS)
+
+typedef struct View
+{
+	int			master;
+	int			config_epoch;
+	bool		in_doubt;		/* about to make another one the master */
+} View;
+
+static View view[SENTINELS];
+static int	listener[SENTINELS];
+static int	config_epoch;
+static int	node_of[EPOCHS];
+static int64_t believed_at;
+static int	failovers;
+static int64_t failed_over_at;
+
+void
+sentinels_reset(void)
+{
+	memset(view, 0, sizeof(view));
+	memset(listener, 0xff, sizeof(listener));
+	memset(node_of, 0xff, sizeof(node_of));
+	config_epoch = failovers = 0;
+	believed_at = 0;
+	for (int i = 0; i < SENTINELS; i++)
+		net_listen(SENTINEL_PORT(i), SENTINEL_NODE(i));
+}
+
+void
+sentinels_begin(void)
+{
+	for (int i = 1; i < sim_config.nredis; i++)
+		redis_set_mood(i, REDIS_READONLY, FOR_EVER);
+}
+
+/* ----------
+ * Answers
+ * ----------
+ */
+
+static void
+reply(int conn, const char *text)
+{
+	net_reply(conn, text, strlen(text));
+}
+
+static void
+answer_hello(int conn)
+{
+	reply(conn, "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n"
+		  "$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n"
+		  "$4\r\nrole\r\n$8\r\nsentinel\r\n$7\r\nmodules\r\n*0\r\n");
+}
+
+/* Of all fields those that lockredis reads. */
+static void
+answer_master(const View *v, int conn)
+{
+	char		text[256];
+	char		number[16];
+
+	snprintf(number, sizeof(number), "%d", v->config_epoch);
+	snprintf(text, sizeof(text), "*%d\r\n$12\r\nconfig-epoch\r\n$%zu\r\n%s\r\n%s",
+			 v->in_doubt ? 4 : 2, strlen(number), number,
+			 v->in_doubt ? "$14\r\nfailover-state\r\n$14\r\nwait_promotion\r\n" : "");
+	reply(conn, text);
+}
+
+static void
+answer_address(const View *v, int conn)
+{
+	char		text[64];
+
+	snprintf(text, sizeof(text), "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n%d\r\n",
+			 REDIS_PORT(v->master));
+	reply(conn, text);
+}
+
+void
+sentinels_serve(int sentinel, int conn, const char *verb, const char *what)
+{
+	if (strcmp(verb, "HELLO") == 0)
+		answer_hello(conn);
+	else if (strcmp(verb, "PING") == 0)
+		reply(conn, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+	else if (strcmp(verb, "SUBSCRIBE") == 0)
+	{
+		listener[sentinel] = conn;
+		reply(conn, "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n");
+	}
+	else if (strcmp(what, "MASTER") == 0)
+		answer_master(&view[sentinel], conn);
+	else
+		answer_address(&view[sentinel], conn);
+}
+
+/* ----------
+ * A failover
+ * ----------
+ */
+
+/* A Sentinel has heard of the last one. */
+static void
+hear(void *arg, int64_t i)
+{
+	(void) arg;
+	if (view[i].config_epoch == config_epoch)
+		return;
+	view[i].master = redis_present();
+	view[i].config_epoch = config_epoch;
+	view[i].in_doubt = false;
+	sim_trace("sentinel %d: redis %d is the master", (int) i, view[i].master);
+	if (listener[i] >= 0 && sim_chance(700))
+		reply(listener[i], "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n"
+			  "$3\r\nsvc\r\n");
+}
+
+/* The former master is turned round, if it is not the present one again. */
+static void
+turn_round(void *arg, int64_t node)
+{
+	(void) arg;
+	if (node == redis_present())
+		return;
+	sim_trace("redis %d: is a replica from now on", (int) node);
+	redis_save(redis_present());
+	redis_copy_saved(redis_present(), (int) node);
+	redis_set_mood((int) node, REDIS_READONLY, FOR_EVER);
+	net_break_all((int) node);
+}
+
+void
+sentinels_fail_over(void)
+{
+	int			from = redis_present();
+	int			to = (from + 1) % sim_config.nredis;
+	int64_t		heard = sim_now();
+	int64_t		turned;
+
+	if (failovers > 0 && sim_now() - failed_over_at < INTERVAL_MIN)
+		return;
+	failed_over_at = sim_now();
+	sim_trace("fault: redis %d takes the place of redis %d", to, from);
+	if (sim_chance(600))
+		redis_save(from);
+	redis_copy_saved(from, to);
+	redis_set_mood(to, REDIS_WELL, 0);
+	redis_set_present(to);
+	redis_flush_scripts(to);
+	config_epoch++;
+	failovers++;
+	view[0].in_doubt = sim_chance(300);
+
+	if (sim_chance(400))
+	{
+		int64_t		until = sim_now() + SIM_PICK(SIM_MS, 100 * SIM_MS, 2 * SIM_S);
+
+		net_down_until(from, until);
+		net_break_all(from);
+	}
+	for (int i = 0; i < SENTINELS; i++)
+	{
+		heard += SIM_PICK(SIM_MS, 60 * SIM_MS, SIM_S);
+		sim_at(heard, hear, NULL, i);
+	}
+	turned = heard + SIM_PICK(SIM_MS, SIM_S, 10 * SIM_S);
+	sim_at(turned, turn_round, NULL, from);
+	sim_disturbed(heard + SIM_S);
+}
+
+int
+sentinels_failovers(void)
+{
+	return failovers;
+}
+
+/* ----------
+ * What is believed
+ * ----------
+ */
+
+void
+sentinels_note_epoch(uint32_t epoch, int port)
+{
+	if (epoch >= EPOCHS)
+		sim_fail("simulator", "too many masters");
+	node_of[epoch] = port - REDIS_PORT(0);
+	believed_at = sim_now();
+}
+
+int
+sentinels_node_of(uint32_t epoch)
+{
+	return epoch < EPOCHS ? node_of[epoch] : -1;
+}
+
+int64_t
+sentinels_believed_at(void)
+{
+	return believed_at;
+}

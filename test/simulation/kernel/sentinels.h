@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * sentinels.h
+ *	  A model of Sentinels: who they say is the master, and failovers.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/sentinels.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_SENTINELS_H
+#define SIM_SENTINELS_H
+
+#include "redis_model.h"
+
+#define SENTINELS			3
+#define SENTINEL_NODE(i)	(REDIS_NODES + (i))
+#define SENTINEL_PORT(i)	(26379 + (i))
+#define SENTINEL_URL \
+	"redis-sentinel://127.0.0.1:26379,127.0.0.1:26380,127.0.0.1:26381/svc"
+
+extern void sentinels_reset(void);
+
+/* The first node is the master, the others are replicas. */
+extern void sentinels_begin(void);
+
+/* What a Sentinel answers to a command, by its first words. */
+extern void sentinels_serve(int sentinel, int conn, const char *verb, const char *what);
+
+/*
+ * Another node is the master: with what this one has now, or had a while ago.  The
+ * Sentinels hear of it one after the other, the former master last of all.
+ */
+extern void sentinels_fail_over(void);
+extern int	sentinels_failovers(void);
+
+/* What the watchdog believes: the node that has this epoch; -1 = none. */
+extern void sentinels_note_epoch(uint32_t epoch, int port);
+extern int	sentinels_node_of(uint32_t epoch);
+extern int64_t sentinels_believed_at(void);
+
+#endif							/* SIM_SENTINELS_H */

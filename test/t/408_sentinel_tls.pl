@@ -1,0 +1,92 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Sentinels and nodes that speak TLS with each other and with us, by host names,
+# with a password: a failover with a lock that is held and one that is waited for; a
+# Sentinel that cannot be trusted is not asked, whatever it says; without TLS nobody
+# is reached, and the reason is told.
+# Proves G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Ca;
+use LockRedis::Sentinels;
+use LockRedis::Test;
+use LockRedis::Topic::Failover;
+
+my $ca = LockRedis::Ca->new('main');
+my $ha = LockRedis::Sentinels->new(tls => $ca, names => 1, password => 'secret');
+my $password = PostgreSQL::Test::Utils::tempdir_short() . '/password';
+
+open my $file, '>', $password or die $!;
+print $file "secret\n";
+close $file or die $!;
+chmod 0600, $password or die $!;
+
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $ha,
+	settings => {
+		'lockredis.connect_timeout' => '1s',
+		'lockredis.command_timeout' => '1s',
+		'lockredis.password_file' => $password,
+		'lockredis.tls_ca_file' => $ca->file
+	});
+my $one = $node->session;
+my $two = $node->session;
+
+like($ha->url, qr/^rediss-sentinel:/, 'encrypted');
+$node->wait_for_up;
+$one->query_is("SELECT redis_lock('k')", '', 'a lock');
+ok(!grep({ $_->{laddr} !~ /:@{[ $ha->master->tls_port ]}$/ } $ha->master->clients),
+	'nobody came to the plain port')
+  if $ha->master->version >= 7;
+$node->queue_up('k', $two => "SELECT redis_lock('k')");
+replicated($ha);
+
+my $old = $ha->master;
+$old->kill9;
+my $new = $ha->wait_for_master_but($old);
+wait_until_used($node, $new);
+$one->query_is("SELECT redis_is_held('k')", 't', 'held after a failover');
+$one->query_is("SELECT redis_unlock('k')", 't', 'given back to the new master');
+is($two->wait->error, undef, 'the next one has it');
+ok($new->cmd('EXISTS', 'k'), 'there');
+$two->query_is("SELECT redis_unlock('k')", 't', 'given back');
+$old->start;
+$ha->wait_until_steady;
+wait_until_used($node, $ha->master);
+nothing_left($node, $ha);
+
+# Words of the view about those that cannot be reached
+sub reasons
+{
+	my ($pattern, $name) = @_;
+	my $reasons = '';
+
+	eval {
+		poll_until($name,
+			sub {
+				$reasons = $node->value(
+					"SELECT string_agg(last_error, ' ') FROM redis_lock_status WHERE role = 'sentinel'");
+				return $reasons =~ $pattern;
+			});
+	};
+	return like($reasons, $pattern, $name);
+}
+
+$node->set('lockredis.tls_ca_file' => LockRedis::Ca->new('other')->file);
+$node->restart;
+my $s = $node->session;
+like($s->query("SELECT redis_lock('k')")->sqlstate // 'granted', qr/^08/, 'another authority');
+reasons(qr/certificate/, 'why');
+$node->set('lockredis.tls_ca_file' => $ca->file, 'lockredis.url' => $ha->url =~ s/^rediss/redis/r);
+like($s->query("SELECT redis_lock('k')")->sqlstate // 'granted',
+	qr/^08/, 'redis-sentinel:// at ports of TLS');
+$node->set('lockredis.url' => $ha->url);
+$node->wait_for_up;
+$node->wait_until_asked($s);
+$s->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'put right');
+
+nothing_left($node, $ha);
+done_testing();
