@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "config.h"
+#include "history.h"
 #include "kernel.h"
 #include "network.h"
 #include "server.h"
@@ -104,6 +105,10 @@ start_anew(void *arg, int64_t n)
 	(void) arg;
 	(void) n;
 	arena_reset();
+
+	/* Counters of tokens begin again where they are kept now. */
+	if (sim_config.mode != next_mode)
+		history_event(HISTORY_ALL_TAKEN_AWAY, "");
 	sim_config.mode = next_mode;
 	if (sim_config.mode == MODE_FALLBACK && sim_config.lease_ms < 1000)
 		sim_config.lease_ms = 3000;
