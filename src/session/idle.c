@@ -61,9 +61,9 @@ idle_handler(void)
 	int64		now = lr_now();
 	int64		used;
 
-	if (limit == 0)
+	if (limit == 0 || kept)
 		return;
-	used = kept ? now : idle_store->let_go(idle_handle, now - limit);
+	used = idle_store->let_go(idle_handle, now - limit);
 	if (used == STORE_LET_GO)
 		lr_count(STAT_IDLE_CLOSES);
 	else if (used != STORE_NOT_CONNECTED)
@@ -92,8 +92,15 @@ idle_mind(void)
 	idle_arm(lr_idle_timeout * LR_US_PER_MS);
 }
 
+/*
+ * idle_keep --- see idle.h
+ *
+ * Meanwhile the time-out may have struck, and is not armed any more.
+ */
 void
 idle_keep(bool keep)
 {
 	kept = keep;
+	if (!keep)
+		idle_mind();
 }

@@ -83,10 +83,14 @@ func (e *Environment) leftovers() []string {
 	return left
 }
 
-// Two for each watchdog may stay.
+// Two for each watchdog may stay, and one for what replicas have to confirm.
 func (e *Environment) connectionsLeft() []string {
+	each := 2
+	if e.sentinels != nil {
+		each = 3
+	}
 	ids, err := e.store().clients()
-	if err != nil || len(ids) > 2*len(e.nodes) {
+	if err != nil || len(ids) > each*len(e.nodes) {
 		return []string{fmt.Sprintf("%d connections of lockredis %v", len(ids), err)}
 	}
 	return nil

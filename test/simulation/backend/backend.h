@@ -36,7 +36,7 @@ typedef struct SimShared
 	LWLockPadded *tranche;
 	int			ntranche;
 	struct HeavyLock *heavy_locks;
-	struct Rows *rows;
+	struct Prepared *prepared;
 	int			nstructs;
 	struct
 	{
@@ -96,6 +96,7 @@ extern int	backend_descriptors(void);
 extern void xact_start(void);
 extern void xact_commit(void);
 extern void xact_abort(void);
+extern int	xact_prepare(void);
 extern void xact_sub_start(void);
 extern void xact_sub_commit(void);
 extern void xact_sub_abort(void);
@@ -111,6 +112,7 @@ typedef enum XactMoment
 	XACT_STARTS,
 	XACT_GUARD_BEGINS,			/* of a commit */
 	XACT_GUARD_PASSED,
+	XACT_PREPARES,				/* as "sub": its number */
 	XACT_RELEASES,				/* what goes with it is about to be given back */
 	XACT_ENDS,
 	XACT_SUB_RELEASES,			/* likewise, at the rollback of a subtransaction */

@@ -88,6 +88,19 @@ extern bool row_is_ours(const char *key, int64 value);
 /* ---- spi.c ---- */
 
 extern int	spi_depth(void);
+extern void spi_set_depth(int depth);
 extern void spi_at_abort(int keep);
+
+/* ---- prepared.c ---- */
+
+extern void prepared_init(void);
+extern bool prepared_has_room(void);
+extern int	prepared_add(TransactionId xid);
+
+/* One that there is, -1 = none; its number, 0 = there is none; and its end. */
+extern int	prepared_first(void);
+extern int64 prepared_number(int n);
+extern void prepared_finish(int n, bool commit);
+extern void (*prepared_ends) (int n, bool commit);
 
 #endif							/* SIM_HEAP_H */

@@ -140,6 +140,7 @@ sim_postmaster_init(void)
 	transam_recover();
 	heavy_locks_init();
 	rows_init();
+	prepared_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
@@ -170,6 +171,7 @@ backend_init(void)
 	transam_init();
 	heavy_locks_init();
 	rows_init();
+	prepared_init();
 	load_library();
 	shmem_startup_hook();
 }

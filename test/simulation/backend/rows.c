@@ -43,9 +43,7 @@ static Rows *rows;
 void
 rows_init(void)
 {
-	if (shared_root->rows == NULL)
-		shared_root->rows = sim_arena_alloc(sizeof(Rows));
-	rows = shared_root->rows;
+	rows = sim_durable("rows", sizeof(Rows));
 }
 
 static bool

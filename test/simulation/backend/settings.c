@@ -40,6 +40,8 @@ drawn(const char *name, int otherwise)
 		return sim_config.connect_timeout_ms;
 	if (strcmp(name, "lockredis.command_timeout") == 0)
 		return sim_config.command_timeout_ms;
+	if (strcmp(name, "lockredis.replica_timeout") == 0)
+		return sim_config.replica_timeout_ms;
 	if (strcmp(name, "lockredis.idle_timeout") == 0)
 		return sim_config.idle_timeout_ms;
 	if (strcmp(name, "lockredis.fallback_after") == 0)

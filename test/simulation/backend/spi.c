@@ -138,6 +138,12 @@ spi_at_abort(int keep)
 	connected = Min(connected, keep);
 }
 
+void
+spi_set_depth(int depth)
+{
+	connected = depth;
+}
+
 int
 spi_depth(void)
 {

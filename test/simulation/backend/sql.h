@@ -49,6 +49,11 @@ extern Datum sql_first_column(Datum row);
 typedef void (*SqlPutRow) (void *arg, const Datum *values, const bool *isnull);
 extern void sql_call_set(PGFunction function, SqlPutRow put, void *arg);
 
+/* ---- spi_commands.c ---- */
+
+/* One statement of a command. */
+extern void (*spi_statement) (const char *statement, bool may_commit);
+
 /* ---- utility.c ---- */
 
 /* A utility statement, which does "body"; through the hooks. */

@@ -256,6 +256,40 @@ xact_commit(void)
 	sim_trace("transaction has ended");
 }
 
+/*
+ * xact_prepare --- its changes and PostgreSQL's locks stay, as no session's
+ */
+int
+xact_prepare(void)
+{
+	int			n;
+
+	Assert(depth == 1);
+	sim_yield("prepare");
+	xact_in_pre_commit = true;
+	tell(XACT_GUARD_BEGINS, true);
+	xact_callback(XACT_EVENT_PRE_PREPARE, NULL);
+	tell(XACT_GUARD_PASSED, true);
+	xact_in_pre_commit = false;
+	if (sim_chance(100))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("transaction identifier is already in use")));
+	HOLD_INTERRUPTS();
+	backend_must_not_raise = "after the state file was written";
+	sim_yield("flush");
+	n = prepared_add(xid[1]);
+	sim_trace("transaction is prepared as %d", n);
+	if (xact_watch != NULL)
+		xact_watch(XACT_PREPARES, true, n, InvalidSubTransactionId);
+	xact_callback(XACT_EVENT_PREPARE, NULL);
+	tell(XACT_RELEASES, false);
+	release(TOP_OWNER, true, true);
+	end(true);
+	RESUME_INTERRUPTS();
+	return n;
+}
+
 static void
 abort_sub(void)
 {

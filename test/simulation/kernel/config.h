@@ -28,6 +28,9 @@ typedef struct SimConfig
 	int			connect_timeout_ms;
 	int			command_timeout_ms;
 	int			idle_timeout_ms;
+	int			replica_timeout_ms;
+	uint64_t	min_replicas;	/* sessions that ask for one, by slot; 0 = no node
+								 * has a replica */
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */

@@ -45,6 +45,7 @@ static const Kind kinds[] = {
 	{fault_silence, 300, 2 * SIM_S},
 	{fault_redis_restarts, 200, 4 * SIM_S},
 	{fault_redis_promoted, 100, 4 * SIM_S},
+	{fault_replica_away, 300, 500 * SIM_MS},
 	{fault_failover, 0, 3 * SIM_S},
 	{fault_redis_saves, 200, 500 * SIM_MS},
 	{fault_redis_mood, 200, 2 * SIM_S},

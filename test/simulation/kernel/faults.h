@@ -37,6 +37,7 @@ extern void fault_half_open(void);
 extern void fault_silence(void);
 extern void fault_redis_restarts(void);
 extern void fault_redis_promoted(void);
+extern void fault_replica_away(void);
 extern void fault_failover(void);
 extern void fault_redis_saves(void);
 extern void fault_redis_mood(void);

@@ -135,7 +135,10 @@ fault_redis_promoted(void)
 	sim_trace("fault: a replica takes the place of redis %d", node);
 	net_down_until(node, until);
 	redis_flush_scripts(node);
-	redis_lose_later(node);
+	if (sim_config.min_replicas != 0 && sim_draw(2) == 0)
+		redis_fail_over(node);
+	else
+		redis_lose_later(node);
 	if (sim_chance(300))
 		redis_set_mood(node, REDIS_READONLY, until + SIM_PICK(50 * SIM_MS, SIM_S));
 }
@@ -145,6 +148,13 @@ void
 fault_failover(void)
 {
 	sentinels_fail_over();
+}
+
+void
+fault_replica_away(void)
+{
+	if (sim_config.min_replicas != 0)
+		redis_replica_away(draw_node(), sim_now() + SIM_PICK(50 * SIM_MS, SIM_MS, SIM_S, 4 * SIM_S));
 }
 
 void

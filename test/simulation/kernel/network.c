@@ -336,6 +336,12 @@ net_is_shut(int conn)
 	return conns[conn].shut;
 }
 
+int
+net_owner(int conn)
+{
+	return conns[conn].owner;
+}
+
 void
 net_owner_ended(int pid)
 {

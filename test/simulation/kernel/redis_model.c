@@ -36,6 +36,7 @@ typedef struct Key
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		there;
 	bool		was_denied;		/* once; of the one that is not shared */
+	bool		promised;		/* counts only with a replica */
 	bool		is_old;			/* came back after it was given back, or was left at
 								 * another place; unless it was renewed since */
 	char		owner[REDIS_OWNER];
@@ -54,6 +55,8 @@ typedef struct Node
 {
 	Data		data;
 	Data		saved;
+	Data		replica;		/* what it had when it confirmed last */
+	int64_t		away_until;		/* the replica */
 	int64_t		clock_offset;
 	int64_t		clock_steps;	/* the sum of those */
 	RedisMood	mood;
@@ -88,7 +91,8 @@ redis_reset(void)
 	{
 		Node	   *n = &nodes[i];
 
-		n->data.nkeys = n->saved.nkeys = 0;
+		n->data.nkeys = n->saved.nkeys = n->replica.nkeys = 0;
+		n->away_until = 0;
 		n->clock_offset = (777 + 50 * i) * SIM_S;
 		n->clock_steps = 0;
 		n->mood = REDIS_WELL;
@@ -265,11 +269,13 @@ set_expiry(int node, Key *k, int64_t ms)
 	k->expires_at = (clock_ms(node) + ms) * SIM_MS;
 }
 
-static void
+static bool
 lengthen(int node, Key *k, int64_t ms)
 {
-	if ((clock_ms(node) + ms) * SIM_MS > k->expires_at)
-		set_expiry(node, k, ms);
+	if ((clock_ms(node) + ms) * SIM_MS <= k->expires_at)
+		return false;
+	set_expiry(node, k, ms);
+	return true;
 }
 
 /* When the present lock ends by itself, as others see it. */
@@ -374,8 +380,8 @@ run_create(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	if (a->fenced)
 		out->fence = ++k->fence;
 	k->excludes_nobody = a->excludes_nobody;
-	k->there = true;
-	k->is_old = false;
+	k->there = out->wrote = true;
+	k->is_old = k->promised = false;
 	k->count = 1;
 	strcpy(k->owner, a->owner);
 	set_expiry(node, k, a->lease_ms);
@@ -393,6 +399,7 @@ run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	if (refuses(node, a->keep_ms > 0, out))
 		return;
+	out->wrote = true;
 	ends = end_of(node, k);
 	if (a->keep_ms > 0)
 	{
@@ -411,6 +418,7 @@ run_mint(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 		tell_holder(k, out);
 	else if (!refuses(node, true, out))
 	{
+		out->wrote = true;
 		k->fence = k->fence + 1 > a->floor ? k->fence + 1 : a->floor + 1;
 		out->fence = k->fence;
 	}
@@ -426,6 +434,7 @@ run_force(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	else if (!refuses(node, false, out))
 	{
 		rob(k);
+		out->wrote = true;
 		k->there = false;
 		out->receivers = publish(node, a->channel, end_of(node, k));
 	}
@@ -482,10 +491,11 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 				tell_holder(k, out);
 			else if (k->count == a->count || !refuses(node, true, out))
 			{
+				out->wrote = k->count != a->count;
 				k->count = a->count;
 				k->is_old = false;
 				if (a->lease_ms > 0 && !refuses(node, false, out))
-					lengthen(node, k, a->lease_ms);
+					out->wrote |= lengthen(node, k, a->lease_ms) || a->write;
 			}
 			break;
 		case REDIS_RENEW:
@@ -494,7 +504,7 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			else if (!refuses(node, false, out))
 			{
 				k->is_old = false;
-				lengthen(node, k, a->lease_ms);
+				out->wrote = lengthen(node, k, a->lease_ms) || a->write;
 			}
 			break;
 		case REDIS_MINT:
@@ -562,13 +572,13 @@ is_same(const Key *k, const Data *saved)
  * take_saved --- a node has what was saved; others' clients do not know
  */
 static void
-take_saved(int node, const Data *saved)
+take_saved(int node, const Data *saved, bool keeps_promises)
 {
 	Data	   *d = &nodes[node].data;
 
 	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
 	for (int i = 0; i < d->nkeys; i++)
-		if (!is_same(&d->key[i], saved))
+		if (!is_same(&d->key[i], saved) && !(keeps_promises && d->key[i].promised))
 			rob(&d->key[i]);
 	*d = *saved;
 	for (int i = 0; i < d->nkeys; i++)
@@ -579,7 +589,50 @@ void
 redis_lose_later(int node)
 {
 	sim_trace("redis %d: has what it had when it saved", node);
-	take_saved(node, &nodes[node].saved);
+	take_saved(node, &nodes[node].saved, false);
+}
+
+/* ----------
+ * A replica
+ * ----------
+ */
+
+bool
+redis_replicate(int node)
+{
+	Node	   *n = &nodes[node];
+
+	if (sim_config.min_replicas == 0 || sim_now() < n->away_until)
+		return false;
+	n->replica = n->data;
+	return true;
+}
+
+void
+redis_promise(int node, const char *key, const char *owner)
+{
+	Key		   *k = find(node, key);
+
+	if (!has(k, owner))
+		k = find_shared(node, key, owner);
+	if (k != NULL)
+		k->promised = true;
+}
+
+void
+redis_replica_away(int node, int64_t until)
+{
+	sim_trace("redis %d: its replica is away for %.3f ms", node,
+			  (until - sim_now()) / (double) SIM_MS);
+	nodes[node].away_until = until;
+	sim_disturbed(until);
+}
+
+void
+redis_fail_over(int node)
+{
+	sim_trace("redis %d: has what its replica has", node);
+	take_saved(node, &nodes[node].replica, true);
 }
 
 void
@@ -589,7 +642,7 @@ redis_copy_saved(int from, int to)
 	for (int i = 0; i < nodes[from].data.nkeys; i++)
 		if (!is_same(&nodes[from].data.key[i], &nodes[from].saved))
 			rob(&nodes[from].data.key[i]);
-	take_saved(to, &nodes[from].saved);
+	take_saved(to, &nodes[from].saved, false);
 	nodes[to].clock_offset = nodes[from].clock_offset;
 }
 

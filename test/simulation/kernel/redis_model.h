@@ -48,6 +48,7 @@ typedef struct RedisArg
 	int64_t		floor;
 	int			count;
 	bool		fenced;
+	bool		write;			/* even if that changes nothing */
 	bool		shared;			/* of a kind that others can have beside it */
 	bool		excludes_nobody;	/* if so: of one that anybody can have beside it */
 } RedisArg;
@@ -69,6 +70,7 @@ typedef struct RedisAnswer
 	int64_t		store_ms;
 	int			count;
 	int			receivers;
+	bool		wrote;			/* something that replicas will have to have */
 	bool		there;			/* inspect: there is a lock */
 	char		holder[REDIS_OWNER];
 } RedisAnswer;
@@ -94,7 +96,18 @@ extern RedisMood redis_mood(int node);
 extern const char *redis_mood_words(RedisMood mood);
 extern bool redis_denies(int node, const char *name);
 
+/*
+ * Has its replica, if it is there, all of it now?  And that lock counts only with
+ * one that has it: nothing excuses its holder when a replica takes over.
+ */
+extern bool redis_replicate(int node);
+extern void redis_promise(int node, const char *key, const char *owner);
+
 /* ---- faults ---- */
+
+/* The replica hears nothing until then; it takes the place of its master. */
+extern void redis_replica_away(int node, int64_t until);
+extern void redis_fail_over(int node);
 
 extern void redis_set_mood(int node, RedisMood mood, int64_t until);
 extern void redis_lose_data(int node);

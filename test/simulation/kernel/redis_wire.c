@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
+#include "kernel.h"
 #include "network.h"
 #include "redis_model.h"
 #include "sentinels.h"
@@ -44,11 +46,14 @@ typedef struct Word
 	size_t		len;
 } Word;
 
-/* A command that has not arrived as a whole. */
+/* Who is at the other end, and what has not been served yet. */
 typedef struct Peer
 {
 	char	   *data;
 	size_t		len;
+	int			node;
+	bool		wrote;			/* since its last WAIT that was confirmed */
+	bool		waits;			/* what comes behind that is held up */
 } Peer;
 
 typedef struct Subscriber
@@ -57,6 +62,8 @@ typedef struct Subscriber
 	int			conn;
 	char		channel[REDIS_NAME];
 } Subscriber;
+
+extern int	process_pid(int slot);
 
 static Script scripts[MAX_SCRIPTS];
 static int	nscripts;
@@ -78,8 +85,7 @@ redis_wire_reset(void)
 	for (int i = 0; i < npeers; i++)
 	{
 		free(peers[i].data);
-		peers[i].data = NULL;
-		peers[i].len = 0;
+		memset(&peers[i], 0, sizeof(Peer));
 	}
 	npeers = nsubscribers = 0;
 	memset(loaded, 0, sizeof(loaded));
@@ -231,8 +237,7 @@ closed(int node, int conn)
 {
 	unsubscribe(node, conn, NULL);
 	free(peers[conn].data);
-	peers[conn].data = NULL;
-	peers[conn].len = 0;
+	memset(&peers[conn], 0, sizeof(Peer));
 }
 
 /* ----------
@@ -270,7 +275,8 @@ keys_of(RedisVerb verb, int nkeys)
 }
 
 static void
-read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int i, RedisArg *a)
+read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int nargs, int i,
+		  RedisArg *a)
 {
 	memset(a, 0, sizeof(RedisArg));
 	a->shared = s->shared;
@@ -288,6 +294,7 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int i,
 			copy_word(a->owner, sizeof(a->owner), &argv[0]);
 			a->count = (int) number(&argv[1]);
 			a->lease_ms = number(&argv[2]);
+			a->write = nargs > 3;
 			break;
 		case REDIS_RELEASE:
 			copy_word(a->channel, sizeof(a->channel), &keys[1]);
@@ -297,6 +304,7 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int i,
 		case REDIS_RENEW:
 			copy_word(a->owner, sizeof(a->owner), &argv[2 * i]);
 			a->lease_ms = number(&argv[2 * i + 1]);
+			a->write = nargs > 2 * nkeys;
 			break;
 		case REDIS_MINT:
 			copy_word(a->owner, sizeof(a->owner), &argv[0]);
@@ -365,8 +373,19 @@ put_answer(RedisVerb verb, const RedisAnswer *a)
 	}
 }
 
+/* Does the session at the other end want its locks at a replica? */
+static bool
+asks_for_replica(int conn)
+{
+	for (int slot = 2; slot < 2 + sim_config.nsessions; slot++)
+		if (process_pid(slot) == net_owner(conn))
+			return (sim_config.min_replicas >> slot & 1) != 0;
+	return false;
+}
+
 static void
-run_script(int node, const Script *s, const Word *keys, int nkeys, const Word *argv)
+run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
+		   const Word *argv, int nargs)
 {
 	bool		is_group = s->verb == REDIS_RENEW || s->verb == REDIS_RELEASE;
 	int			each = keys_of(s->verb, nkeys);
@@ -379,14 +398,17 @@ run_script(int node, const Script *s, const Word *keys, int nkeys, const Word *a
 		RedisArg	arg;
 		RedisAnswer answer;
 
-		read_lock(s, keys + i * each, nkeys, argv, i, &arg);
+		read_lock(s, keys + i * each, nkeys, argv, nargs, i, &arg);
 		redis_run(node, s->verb, &arg, &answer);
+		peers[conn].wrote |= answer.wrote;
+		if (s->verb == REDIS_CREATE && answer.wrote && asks_for_replica(conn))
+			redis_promise(node, arg.key, arg.owner);
 		put_answer(s->verb, &answer);
 	}
 }
 
 static void
-eval(int node, const Word *word, int n)
+eval(int node, int conn, const Word *word, int n)
 {
 	bool		by_text = is(&word[0], "EVAL");
 	const Script *s = find_script(&word[1], by_text);
@@ -419,7 +441,7 @@ eval(int node, const Word *word, int n)
 		put_error("NOSCRIPT No matching script. Please use EVAL.");
 		return;
 	}
-	run_script(node, s, word + 3, nkeys, word + 3 + nkeys);
+	run_script(node, conn, s, word + 3, nkeys, word + 3 + nkeys, n - 3 - nkeys);
 }
 
 static void
@@ -505,6 +527,54 @@ serve_ping(int node, int conn)
 		put("+PONG\r\n");
 }
 
+/*
+ * put_replicas --- how many have what this connection wrote last
+ *
+ * One that has written nothing is told how many there are, whatever they lack.
+ */
+static bool
+put_replicas(int node, Peer *peer, bool at_last)
+{
+	bool		has_it = !peer->wrote || redis_replicate(node);
+
+	if (redis_mood(node) == REDIS_READONLY)
+		put_error(at_last ? "UNBLOCKED force unblock from blocking operation" :
+				  "ERR WAIT cannot be used with replica instances.");
+	else if (has_it || at_last)
+		put(":%d\r\n", has_it);
+	else
+		return false;
+	peer->wrote = peer->wrote && !has_it;
+	return true;
+}
+
+static void
+wait_ends(void *arg, int64_t conn)
+{
+	Peer	   *peer = &peers[conn];
+
+	(void) arg;
+	if (!peer->waits)
+		return;
+	peer->waits = false;
+	(void) put_replicas(peer->node, peer, true);
+	serve(peer->node, (int) conn, "", 0);
+}
+
+static void
+serve_wait(int node, int conn, const Word *word)
+{
+	Peer	   *peer = &peers[conn];
+	int64_t		ms = number(&word[2]);
+
+	if (ms <= 0)
+		sim_fail("simulator", "a WAIT for ever");
+	peer->node = node;
+	peer->waits = !put_replicas(node, peer, false);
+	if (peer->waits)
+		sim_at(sim_now() + ms * SIM_MS, wait_ends, NULL, conn);
+}
+
 static void
 serve_command(int node, int conn, const Word *word, int n)
 {
@@ -513,7 +583,7 @@ serve_command(int node, int conn, const Word *word, int n)
 	else if (is(&word[0], "HELLO"))
 		serve_hello(node);
 	else if (is(&word[0], "EVALSHA") || is(&word[0], "EVAL"))
-		eval(node, word, n);
+		eval(node, conn, word, n);
 	else if (is(&word[0], "SUBSCRIBE") || is(&word[0], "UNSUBSCRIBE"))
 		serve_subscription(node, conn, word);
 	else if (is(&word[0], "TIME"))
@@ -522,6 +592,8 @@ serve_command(int node, int conn, const Word *word, int n)
 		serve_info(node);
 	else if (is(&word[0], "PING"))
 		serve_ping(node, conn);
+	else if (is(&word[0], "WAIT"))
+		serve_wait(node, conn, word);
 	else if (is(&word[0], "AUTH") || is(&word[0], "SELECT") || is(&word[0], "CLIENT"))
 		put("+OK\r\n");
 	else
@@ -587,7 +659,7 @@ serve(int node, int conn, const char *data, size_t len)
 		data = peer->data;
 		len += peer->len;
 	}
-	while (done < len)
+	while (done < len && !peer->waits)
 	{
 		size_t		size = read_command(data + done, len - done, word, &n);
 

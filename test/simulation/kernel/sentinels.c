@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "history.h"
 #include "network.h"
 #include "sentinels.h"
 
@@ -176,6 +177,7 @@ sentinels_fail_over(void)
 	redis_set_mood(to, REDIS_WELL, 0);
 	redis_set_present(to);
 	redis_flush_scripts(to);
+	history_event(HISTORY_ALL_TAKEN_AWAY, "");
 	config_epoch++;
 	failovers++;
 	view[0].in_doubt = sim_chance(300);

@@ -106,8 +106,8 @@ start_anew(void *arg, int64_t n)
 	(void) n;
 	arena_reset();
 
-	/* Counters of tokens begin again where they are kept now. */
-	if (sim_config.mode != next_mode)
+	/* Another store has other locks and counters. */
+	if (next_mode != sim_config.mode)
 		history_event(HISTORY_ALL_TAKEN_AWAY, "");
 	sim_config.mode = next_mode;
 	if (sim_config.mode == MODE_FALLBACK && sim_config.lease_ms < 1000)

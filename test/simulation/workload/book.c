@@ -115,6 +115,17 @@ book_is_lost(const BookItem *item, bool unknown)
 							   (int64) lt_leases[hold].deadline.value <= sim_now());
 }
 
+bool
+book_has_session_part(const BookItem *item)
+{
+	LrIndex		hold;
+
+	if (!is_settled())
+		return true;
+	hold = hold_of(item);
+	return hold != LR_NONE && lt_holds[hold].scope[SCOPE_SESSION].count >= item->session;
+}
+
 static int
 session_count(const BookItem *item)
 {

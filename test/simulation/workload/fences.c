@@ -23,6 +23,7 @@
 #include "../backend/heap.h"
 #include "../../../src/settings.h"
 #include "../kernel/history.h"
+#include "../kernel/sentinels.h"
 #include "../models/kinds.h"
 
 extern Datum lockredis_fenced_lock(PG_FUNCTION_ARGS);
@@ -46,7 +47,8 @@ typedef struct Committed
 	uint64		owner;			/* by that hold; 0 = passed to redis_fence_check */
 	int64		account;
 	int64		granted;		/* the highest that the store has given, */
-	int			losses;			/* since it lost its data so often */
+	int			losses;			/* since it lost its data so often, */
+	int64		counter;		/* by that counter */
 } Committed;
 
 static Committed *committed = NULL;
@@ -54,11 +56,8 @@ static Committed *committed = NULL;
 static Committed *
 committed_of(const char *key)
 {
-	bool		found;
-
 	if (committed == NULL)
-		committed = ShmemInitStruct("fences of the workload",
-									sizeof(Committed) * SIM_MAX_KEYS, &found);
+		committed = sim_durable("fences", sizeof(Committed) * SIM_MAX_KEYS);
 	return &committed[atoi(key + 1)];
 }
 
@@ -191,13 +190,12 @@ commit_token(const Deed *d, Committed *c)
 	c->token = d->token;
 }
 
-/* At the moment at which others see it. */
-void
-fences_transaction_commits(void)
+static void
+commit_deeds(const Deed *done, int n)
 {
-	for (int i = 0; i < ndeeds; i++)
+	for (int i = 0; i < n; i++)
 	{
-		const Deed *d = &deeds[i];
+		const Deed *d = &done[i];
 		Committed  *c = committed_of(d->key);
 
 		if (d->kind == DEED_RECORDED)
@@ -207,15 +205,62 @@ fences_transaction_commits(void)
 		else
 			c->account++;
 	}
-	for (int i = 0; i < ndeeds; i++)
-		if (deeds[i].kind == DEED_INCREMENTED)
-			check_account(deeds[i].key);
+	for (int i = 0; i < n; i++)
+		if (done[i].kind == DEED_INCREMENTED)
+			check_account(done[i].key);
+}
+
+/* At the moment at which others see it. */
+void
+fences_transaction_commits(void)
+{
+	commit_deeds(deeds, ndeeds);
 }
 
 void
 fences_transaction_ends(void)
 {
 	ndeeds = 0;
+}
+
+/* ----------
+ * Prepared transactions
+ * ----------
+ */
+
+typedef struct PreparedDeeds
+{
+	int			n;
+	Deed		deed[DEEDS_MAX];
+} PreparedDeeds;
+
+#define PREPARED_DEEDS	4
+
+static PreparedDeeds *
+prepared_deeds(int number)
+{
+	bool		found;
+	PreparedDeeds *all = ShmemInitStruct("deeds of prepared transactions",
+										 sizeof(PreparedDeeds) * PREPARED_DEEDS, &found);
+
+	Assert(number < PREPARED_DEEDS);
+	return &all[number];
+}
+
+void
+fences_transaction_prepares(int number)
+{
+	PreparedDeeds *p = prepared_deeds(number);
+
+	p->n = ndeeds;
+	memcpy(p->deed, deeds, sizeof(Deed) * ndeeds);
+}
+
+void
+fences_prepared_ends(int number, bool commit)
+{
+	if (commit)
+		commit_deeds(prepared_deeds(number)->deed, prepared_deeds(number)->n);
 }
 
 /* ----------
@@ -234,6 +279,28 @@ owner_of(const char *key)
 	return entry == NULL ? 0 : lt_owner(entry->hold);
 }
 
+/* Each Redis has counters of its own, and so has the table. */
+static int64
+counter_of_store(void)
+{
+	return lr_mode == MODE_TABLE ? -1 : (int64) lr_place;
+}
+
+/*
+ * fences_are_comparable --- is it the counter that the schedule began with?
+ *
+ * The history knows no other, so it is told of no other's tokens.
+ */
+bool
+fences_are_comparable(void)
+{
+	int64	   *first = sim_durable("first counter", sizeof(int64));
+
+	if (*first == 0)
+		*first = counter_of_store();
+	return *first == counter_of_store() && lr_mode != MODE_FALLBACK;
+}
+
 /*
  * check_grant --- a lock that was taken anew has a token above those of before
  *
@@ -244,8 +311,12 @@ check_grant(const char *key, int64 before, int losses, int64 token)
 {
 	Committed  *c = committed_of(key);
 
-	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY))
+	/* After a failover the counter may be as it was a while ago. */
+	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY) || sentinels_failovers() > 0)
 		return;
+	if (c->counter != counter_of_store())
+		before = c->granted = 0;
+	c->counter = counter_of_store();
 	if (token <= before)
 		WRONG("%s was given token %lld, and %lld had been given before", key,
 			  (long long) token, (long long) before);

@@ -197,6 +197,17 @@ __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome)
 		note_loss(op->owner, guard_of(t));
 }
 
+/*
+ * ledger_job_ends --- the transaction has begun after its last commit, and done
+ * nothing under its lock
+ */
+void
+ledger_job_ends(void)
+{
+	for (int i = 0; i < ntaken; i++)
+		taken[i].unlocked_loss = false;
+}
+
 /* ----------
  * Statements and transactions
  * ----------

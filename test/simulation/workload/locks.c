@@ -49,6 +49,7 @@ take_other_kind(const char *key, KindId kind, LockScope scope, int64 wait_us)
 		DatumGetIntervalP(lease.value)->time / SIM_MS;
 	request.terms.guard = lr_commit_guard;
 	request.terms.on_lost = lr_on_lost;
+	request.terms.min_replicas = lr_min_replicas;
 	return session_lock(&name, &request, NULL);
 }
 

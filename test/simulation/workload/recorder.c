@@ -20,6 +20,7 @@
 #include "../../../src/session/transaction.h"
 #include "../../../src/session/unlock.h"
 #include "../../../src/settings.h"
+#include "../backend/heap.h"
 #include "../kernel/history.h"
 
 #define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
@@ -29,9 +30,9 @@ int			recorder_transaction = -1;
 static bool job_begins = false;
 
 void
-recorder_job_begins(void)
+recorder_job_begins(bool begins)
 {
-	job_begins = true;
+	job_begins = begins;
 }
 
 static int
@@ -94,9 +95,7 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 		book_taken(name, request->terms.kind, request->terms.scope, job);
 		lt_look(entry->hold, &view);
 
-		/* Those of the table are no continuation of those of Redis. */
-		if (request->fenced &&
-			(request->terms.scope == SCOPE_SESSION || lr_mode != MODE_FALLBACK))
+		if (request->fenced && fences_are_comparable())
 			r->token = view.fence;
 		if (got != NULL)
 			*got = entry;
@@ -164,7 +163,10 @@ __wrap_session_unlock(const LrName *name, KindId kind)
 {
 	BookItem   *item = book_find(name->data, kind);
 	int			own = item->session - item->job;
-	int			n = begin(HISTORY_UNLOCK, name->data, kind, SCOPE_SESSION);
+
+	/* Of what a job has it says no, and that is no loss. */
+	int			n = own <= 0 && item->job > 0 ? -1 :
+		begin(HISTORY_UNLOCK, name->data, kind, SCOPE_SESSION);
 	volatile bool returned = false;
 	volatile bool result = false;
 
@@ -205,6 +207,7 @@ __wrap_session_unlock_job(const LrName *name, KindId kind)
 	item->job--;
 	item->session--;
 	RECORDED(n, result = __real_session_unlock_job(name, kind));
+	ledger_job_ends();
 	history_return(n, result ? HISTORY_YES : HISTORY_NO);
 	return result;
 }
@@ -216,7 +219,7 @@ typedef struct Batch
 	SubTransactionId sub;		/* only what was taken in it; 0 = whatever */
 	bool		jobs;
 	int			n;
-	int			record[2 * SIM_MAX_KEYS];
+	int			record[4 * SIM_MAX_KEYS];
 } Batch;
 
 static int
@@ -251,6 +254,21 @@ batch_begin(Batch *batch, LockScope scope, SubTransactionId sub, bool jobs)
 	batch->jobs = jobs;
 	batch->n = 0;
 	book_walk(batch_begin_item, batch);
+}
+
+/* What jobs had that have failed goes with the abort. */
+static void
+batch_begin_failed_job(BookItem *item, void *arg)
+{
+	Batch	   *batch = arg;
+	int			record;
+
+	if (item->failed_jobs == 0)
+		return;
+	record = begin(HISTORY_UNLOCK, item->key, item->kind, SCOPE_SESSION);
+	history_at(record)->count = item->failed_jobs;
+	history_at(record)->together = true;
+	batch->record[batch->n++] = record;
 }
 
 static void
@@ -358,10 +376,15 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 		case XACT_GUARD_PASSED:
 			ledger_guard_passed();
 			break;
+		case XACT_PREPARES:
+			fences_transaction_prepares(sub);
+			break;
 		case XACT_RELEASES:
 			if (commit)
 				fences_transaction_commits();
 			batch_begin(&at_end, SCOPE_XACT, InvalidSubTransactionId, false);
+			if (!commit)
+				book_walk(batch_begin_failed_job, &at_end);
 			break;
 		case XACT_ENDS:
 			batch_end(&at_end, HISTORY_YES);
@@ -387,4 +410,5 @@ void
 recorder_begin(void)
 {
 	xact_watch = watch;
+	prepared_ends = fences_prepared_ends;
 }

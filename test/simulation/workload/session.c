@@ -24,6 +24,8 @@
 #include "utils/guc.h"
 #include "utils/timeout.h"
 
+#include "../../../src/settings.h"
+
 static MemoryContext statement_context;
 
 static int *
@@ -114,6 +116,7 @@ session_main(int slot)
 	backend_told = ledger_told;
 	backend_waited = ledger_waited;
 	recorder_begin();
+	lr_min_replicas = sim_config.min_replicas >> slot & 1;
 
 	if (sigsetjmp(local, 0) != 0)
 	{

@@ -21,6 +21,7 @@ static const Statement *const topics[] = {
 	question_statements,
 	transaction_statements,
 	fence_statements,
+	procedure_statements,
 };
 
 /*

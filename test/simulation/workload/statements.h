@@ -40,6 +40,7 @@ extern const Statement lock_statements[];
 extern const Statement question_statements[];
 extern const Statement fence_statements[];
 extern const Statement transaction_statements[];
+extern const Statement procedure_statements[];
 extern const Statement setting_statements[];
 
 /* One that may stand there and that this schedule has. */

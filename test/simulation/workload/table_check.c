@@ -269,8 +269,13 @@ check_watchdog(void)
  * ----------
  */
 
-/* Longer than a tick, a poll and a call's budget. */
-#define SLEEP_MAX		(15 * SIM_S)
+/*
+ * One in front may be in the middle of a call when the key becomes free (a budget),
+ * not act on its wake-up (a second), be passed over at the watchdog's next tick
+ * (another one), or not be told and poll (a third one).
+ */
+#define SLEEP_MAX \
+	((lr_connect_timeout + lr_command_timeout) * SIM_MS + 3 * SIM_S)
 
 /* Of a kind that nobody keeps from the key: it has only to be asked for. */
 #define SLEEP_MAX_FREE	(2 * SIM_S)

@@ -26,8 +26,10 @@ block_commit(void)
 {
 	while (xact_depth() > 1)
 		xact_sub_commit();
-	xact_commit();
+
+	/* Also if it is refused. */
 	block = BLOCK_NONE;
+	xact_commit();
 }
 
 static void

@@ -40,6 +40,9 @@ extern void ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard gu
 extern void ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
 extern void ledger_transaction_ends(void);
 
+/* A job has given its lock back. */
+extern void ledger_job_ends(void);
+
 /* A wait for the store has ended. */
 extern void ledger_waited(void);
 
@@ -86,6 +89,7 @@ extern void book_check(void);
  * cannot be told just now.
  */
 extern bool book_is_held(const BookItem *item);
+extern bool book_has_session_part(const BookItem *item);
 extern bool book_is_lost(const BookItem *item, bool unknown);
 
 /* ---- fences.c: what was recorded in the fence table ---- */
@@ -93,6 +97,9 @@ extern bool book_is_lost(const BookItem *item, bool unknown);
 extern void fences_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
 extern void fences_transaction_commits(void);
 extern void fences_transaction_ends(void);
+extern bool fences_are_comparable(void);
+extern void fences_transaction_prepares(int number);
+extern void fences_prepared_ends(int number, bool commit);
 
 /* ---- rest_check.c: nothing of a statement that has ended is left, and it was in time ---- */
 
@@ -107,8 +114,8 @@ extern void check_history(void);
 
 /* ---- recorder.c: between SQL functions and session/ ---- */
 
-/* A command of redis_with_lock calls session_lock() next, and not before. */
-extern void recorder_job_begins(void);
+/* The next call of session_lock() is that of redis_with_lock. */
+extern void recorder_job_begins(bool begins);
 
 /* The callbacks of a transaction, for the ledger, the book and the history. */
 extern void recorder_begin(void);
