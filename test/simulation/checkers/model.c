@@ -151,11 +151,13 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 			 (excludes[other->kind] & (1U << r->kind)) != 0) && !lose(other, r))
 			return false;
 	}
-	if (r->token != 0 && (has ? r->token < state->token : r->token <= state->token))
+	if (r->token != 0 && state->token != TOKENS_ANEW &&
+		(has ? r->token < state->token : r->token <= state->token))
 		return false;
 
 	/* That which it has already says nothing of what the store will give. */
-	if (r->token > state->token && (h == NULL || h->lost || r->token != h->token))
+	if (state->token != TOKENS_ANEW && r->token > state->token &&
+		(h == NULL || h->lost || r->token != h->token))
 		state->token = r->token;
 	if (h != NULL && h->lost)
 	{
@@ -259,7 +261,7 @@ model_step(LockState *state, const Call *call, int outcome, const uint32_t *excl
 			h = find(state, r);
 			return h == NULL || h->lost || lose(h, r);
 		case HISTORY_ALL_TAKEN_AWAY:
-			state->token = 0;
+			state->token = TOKENS_ANEW;
 			/* FALLTHROUGH */
 		case HISTORY_TAKEN_AWAY:
 		case HISTORY_FORCE:

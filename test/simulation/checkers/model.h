@@ -27,6 +27,12 @@
 
 #include "../kernel/history.h"
 
+/*
+ * A counter of tokens was lost, or there is another store: its first ones and the
+ * last ones of before, which may still be on their way, cannot be compared.
+ */
+#define TOKENS_ANEW		(-1)
+
 #define MODEL_HOLDERS	12
 
 typedef struct Holder
