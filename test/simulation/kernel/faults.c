@@ -129,6 +129,7 @@ void
 faults_begin(void)
 {
 	over = false;
+	faults_server_begin();
 	aimed = sim_draw(NKINDS);
 	hurry = SIM_PICK(1, 5, 30);
 	faults_are_told = sim_chance(200);

@@ -53,6 +53,7 @@ extern void fault_foreign_force(void);
 
 /* ---- faults_server.c: processes, and the server ---- */
 
+extern void faults_server_begin(void);
 extern void fault_cancel(void);
 extern void fault_terminate(void);
 extern void fault_watchdog_ends(void);

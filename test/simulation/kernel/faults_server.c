@@ -20,6 +20,19 @@
 #include "redis_model.h"
 #include "server.h"
 
+/* A schedule of which a fault comes at each step has to end, too. */
+#define LIVES_MAX		40
+#define RELOADS_MAX		200
+
+static int	nlives;
+static int	nreloads;
+
+void
+faults_server_begin(void)
+{
+	nlives = nreloads = 0;
+}
+
 /* ----------
  * Signals
  * ----------
@@ -72,6 +85,8 @@ fault_table_worker_ends(void)
 void
 fault_crash(void)
 {
+	if (++nlives > LIVES_MAX)
+		return;
 	server_crash((int) sim_draw(FIRST_SESSION + sim_config.nsessions));
 }
 
@@ -79,6 +94,8 @@ fault_crash(void)
 void
 fault_server_restarts(void)
 {
+	if (++nlives > LIVES_MAX)
+		return;
 	server_restart(sim_chance(150) ? (int) SIM_PICK(0, 1, 2) : sim_config.mode);
 }
 
@@ -92,6 +109,8 @@ fault_settings(void)
 {
 	SimConfig  *c = &sim_config;
 
+	if (++nreloads > RELOADS_MAX)
+		return;
 	switch (sim_draw(4))
 	{
 		case 0:
@@ -117,7 +136,7 @@ fault_settings(void)
 void
 fault_url(void)
 {
-	if (sim_config.nredis < 2 || sim_config.sentinels)
+	if (sim_config.nredis < 2 || sim_config.sentinels || ++nreloads > RELOADS_MAX)
 		return;
 	sim_config.url = !sim_config.url;
 	sim_trace("fault: lockredis.url is changed to port %d", REDIS_PORT(sim_config.url));

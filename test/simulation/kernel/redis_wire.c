@@ -614,7 +614,7 @@ read_header(const char *p, const char *end, char type, long *value)
 	if (eol == NULL)
 		return NULL;
 	if (*p != type)
-		sim_fail("simulator", "the request is not in Redis's protocol");
+		sim_fail("protocol", "the request is not in Redis's protocol");
 	*value = strtol(p + 1, NULL, 10);
 	return eol + 1;
 }
