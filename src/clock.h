@@ -50,6 +50,22 @@ lr_ms_up(int64 us)
 	return (us + LR_US_PER_MS - 1) / LR_US_PER_MS;
 }
 
+/*
+ * Min() and Max() evaluate what they return twice: a clock or a time in shared
+ * memory may have become another one, and neither of the two.
+ */
+static inline int64
+lr_earlier(int64 a, int64 b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64
+lr_later(int64 a, int64 b)
+{
+	return a > b ? a : b;
+}
+
 /* Milliseconds left until "until", rounded up, at least 0, for wait calls. */
 static inline long
 lr_ms_until(int64 until, int64 now)

@@ -100,7 +100,7 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
 
 	if (h->state == HOLD_HELD)
 		lt_set_due(hold, store,
-				   h->store == store ? Min(at, lt_deadline(hold)) : at, wakes);
+				   h->store == store ? lr_earlier(at, lt_deadline(hold)) : at, wakes);
 	else if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 			 (h->traces & STORE_BIT(store)) != 0)
 		lt_set_due(hold, store, at, wakes);

@@ -149,7 +149,7 @@ check_hold_watched(LrIndex hold)
 		return lt_check_says("hold %d is %s in store %d, and has no trace there", hold,
 						  lt_state_names[h->state], h->store);
 	if (h->state == HOLD_HELD &&
-		lt_read_due(hold, h->store) > Max(lt_deadline(hold), lr_now()))
+		lt_read_due(hold, h->store) > lr_later(lt_deadline(hold), lr_now()))
 		return lt_check_says("hold %d is due after its lease has ended", hold);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 		for (int s = 0; s < STORE_COUNT; s++)

@@ -145,7 +145,7 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 static int64
 due_promised_ms(LrIndex hold, int64 now)
 {
-	int64		until = Max(lt_deadline(hold), lt_holds[hold].keep_until);
+	int64		until = lr_later(lt_deadline(hold), lt_holds[hold].keep_until);
 
 	return until > now ? lr_ms_up(until - now) : 0;
 }
@@ -178,7 +178,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 		item->min_replicas = 0;
 	}
 	if (item->action == DUE_RENEW && lt_is_of_old_master(h, store))
-		item->lease_ms = Max(item->lease_ms, due_promised_ms(hold, now));
+		item->lease_ms = lr_later(item->lease_ms, due_promised_ms(hold, now));
 	item->keep_ms = h->keep_until > now ?
 		lr_ms_up(h->keep_until - now) : 0;
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
@@ -415,7 +415,7 @@ lt_renewal_lag(StoreId store)
 		LWLockAcquire(lock, LW_SHARED);
 		if (h->hash == hash && h->state == HOLD_HELD && h->store == store &&
 			lt_renew_lease_ms(h) > 0)
-			lag = Max(lag, lr_now() - lt_due_of_held(h, lt_deadline(i)));
+			lag = lr_later(lag, lr_now() - lt_due_of_held(h, lt_deadline(i)));
 		LWLockRelease(lock);
 	}
 	return lag;

@@ -73,7 +73,7 @@ lt_note_end(LrIndex hold)
 	if (h->state == HOLD_WAITING)
 		h->ends_at = Max(h->ends_at, lt_sessions[h->session].wait.terms.keep_until);
 	else
-		h->ends_at = Max(h->ends_at, Max(lt_deadline(hold), h->keep_until));
+		h->ends_at = lr_later(h->ends_at, lr_later(lt_deadline(hold), h->keep_until));
 }
 
 static int64

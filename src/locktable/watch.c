@@ -182,7 +182,7 @@ lt_watchdog_sleeps_until(int64 until, uint32 stores)
 	pg_memory_barrier();
 	for (int s = 0; s < STORE_COUNT; s++)
 		if (stores & STORE_BIT(s))
-			next = Min(next, lt_next_due(s));
+			next = lr_earlier(next, lt_next_due(s));
 	if (next >= until &&
 		(until <= lr_now() + TICK_SOON || !lt_has_waiters()))
 		return true;

@@ -166,7 +166,7 @@ held_complete(LrIndex hold, CommitGuard guard)
 	entry->key.data = lt_hold_name(hold);
 	is_reserved = false;
 
-	held_deadline_floor = Min(held_deadline_floor, lt_lease_end(hold));
+	held_deadline_floor = lr_earlier(held_deadline_floor, lt_lease_end(hold));
 	held_tighten_guard(entry, guard);
 	return entry;
 }

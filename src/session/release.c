@@ -133,7 +133,7 @@ release_keep_ms(const HoldView *view)
 {
 	if (view->keep_until == 0)
 		return 0;
-	return Max(lr_ms_up(view->keep_until - lr_now()), 0);
+	return lr_later(lr_ms_up(view->keep_until - lr_now()), 0);
 }
 
 /*

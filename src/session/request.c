@@ -25,7 +25,7 @@ request_ttl_ms(const LockTerms *terms)
 {
 	if (terms->keep_until == 0)
 		return terms->lease_ms;
-	return Max(terms->lease_ms, lr_ms_up(terms->keep_until - lr_now()));
+	return lr_later(terms->lease_ms, lr_ms_up(terms->keep_until - lr_now()));
 }
 
 /*

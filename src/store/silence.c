@@ -178,7 +178,7 @@ silence_hold_off(uint32 hash)
 	ttl = seen_ttl(pg_atomic_read_u64(&shared->ttl[hash & (shared->nttls - 1)]));
 	if (ttl == TTL_ENDLESS)
 		return LR_NEVER;
-	left = Max(read_time(&shared->lease), ttl * LR_US_PER_S);
+	left = lr_later(read_time(&shared->lease), ttl * LR_US_PER_S);
 	if (since != 0 && silence_is_watched(now))
 		left -= now - since;
 	return Max(left, 0);

@@ -247,8 +247,8 @@ when_to_leave(void)
 
 	if (silent_since == 0)
 		return LR_NEVER;
-	return Max(silence_last_answer() + after,
-			   silent_since + after * (PROBES_BEFORE - 1) / PROBES_BEFORE);
+	return lr_later(silence_last_answer() + after,
+					silent_since + after * (PROBES_BEFORE - 1) / PROBES_BEFORE);
 }
 
 /*

@@ -243,7 +243,7 @@ health_judge(StoreHealth *h, const DueBatch *b)
 int64
 health_retry_at(const StoreHealth *h)
 {
-	return Max(h->next_try, lr_now() + HEALTH_RETRY_MIN);
+	return lr_later(h->next_try, lr_now() + HEALTH_RETRY_MIN);
 }
 
 bool

@@ -221,7 +221,7 @@ renewals_store_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *
 	if (r->under_way)
 		*until = Min(*until, r->next_look);
 	else
-		*until = Min(*until, Min(health_next(&r->health), lt_next_due(b->id)));
+		*until = lr_earlier(*until, lr_earlier(health_next(&r->health), lt_next_due(b->id)));
 	return n;
 }
 

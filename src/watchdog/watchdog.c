@@ -241,9 +241,9 @@ watchdog_round(bool ending)
 	subscriptions_step();
 	loss_log_write();
 
-	until = Min(watch_sockets(), Min(fallback_next(), loss_log_next()));
+	until = lr_earlier(watch_sockets(), lr_earlier(fallback_next(), loss_log_next()));
 	if (ending)
-		until = Min(until, lr_now() + WORKER_END_POLL);
+		until = lr_earlier(until, lr_now() + WORKER_END_POLL);
 	sleep_until(until);
 }
 

@@ -1,5 +1,6 @@
 # The layers of src/ (src/layers): no file uses what is above it, no files use each
-# other in a circle.
+# other in a circle.  And what nobody sees who reads a line of it: a clock that a
+# macro reads twice.
 
 use strict;
 use warnings FATAL => 'all';
@@ -20,5 +21,21 @@ close $out;
 $said = `$top/script/structure --check --layers $layers $top 2>&1`;
 isnt($?, 0, 'upside down: fails');
 like($said, qr/^upwards: session\/\S+ -> stats: /m, 'and says which');
+
+
+# Min() and Max() evaluate twice what they return.  A job's lock was asked for with a
+# lease of less than nothing, because time went by in between.
+my $reads = qr/\b(?:lr_now|lt_deadline|lt_lease_end|lt_next_due|read_time|silence_last_answer)\(/;
+sub reads_twice
+{
+	return grep { /\b(?:Min|Max)\([^;]*$reads/ } split /;/, $_[0];
+}
+for my $file (sort glob("$top/src/*.[ch] $top/src/*/*.[ch] $top/src/*/*/*.[ch]"))
+{
+	my @twice = reads_twice(PostgreSQL::Test::Utils::slurp_file($file));
+	is("@twice", '', "no clock in a macro: $file") if @twice;
+}
+is(scalar(reads_twice("x = Max(a,\n\tlr_ms_up(b - lr_now()));")), 1,
+	'a clock in a macro would be seen');
 
 done_testing();
