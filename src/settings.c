@@ -241,7 +241,9 @@ check_tls_server_name(char **newval, void **extra, GucSource source)
 	}
 	for (const char *p = *newval; *p; p++)
 	{
-		if (!isalnum((unsigned char) *p) && strchr(".-_:", *p) == NULL)
+		/* OpenSSL takes one that begins with a dot for all below it. */
+		if ((*p == '.' && p == *newval) ||
+			(!isalnum((unsigned char) *p) && strchr(".-_:", *p) == NULL))
 		{
 			GUC_check_errdetail("Invalid character at position %d.",
 								(int) (p - *newval) + 1);

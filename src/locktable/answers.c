@@ -50,11 +50,12 @@ answer_raise_deadline(LrIndex hold, int64 deadline)
  * another node is the master.
  */
 static void
-answer_note_renewal(LrIndex hold, int64 deadline, WakeList *wakes)
+answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline,
+					WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	lt_note_place(h, h->store);
+	lt_note_answer(h, moves);
 	if (!answer_raise_deadline(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
 	{
 		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
@@ -82,11 +83,11 @@ lt_renewed(LrIndex hold, uint64 owner, uint64 moves, int64 deadline)
 		return;
 	if (lt_moves(h) == moves && h->state == HOLD_HANDED)
 	{
-		lt_note_place(h, h->store);
+		lt_note_answer(h, moves);
 		(void) answer_raise_deadline(hold, deadline);
 	}
 	else if (lt_moves(h) == moves && h->state == HOLD_HELD)
-		answer_note_renewal(hold, deadline, &wakes);
+		answer_note_renewal(hold, moves, deadline, &wakes);
 	lt_unlock(lock, &wakes);
 }
 

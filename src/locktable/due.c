@@ -171,14 +171,14 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->lease_ms = lt_renew_lease_ms(h);
 	item->min_replicas = lt_min_replicas(h);
+	if (item->action == DUE_RENEW && lt_is_of_old_master(h, store))
+		item->lease_ms = lr_later(item->lease_ms, due_promised_ms(hold, now));
 	if (item->action == DUE_RENEW && item->lease_ms == 0)
 	{
 		/* To ask changes nothing. */
 		item->lease_ms = 1;
 		item->min_replicas = 0;
 	}
-	if (item->action == DUE_RENEW && lt_is_of_old_master(h, store))
-		item->lease_ms = lr_later(item->lease_ms, due_promised_ms(hold, now));
 	item->keep_ms = h->keep_until > now ?
 		lr_ms_up(h->keep_until - now) : 0;
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)

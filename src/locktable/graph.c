@@ -215,7 +215,8 @@ lt_take_suspicion(void)
 {
 	bool		suspected = lt_is_suspected();
 
-	lt_sessions[LrMyProcNumber].wait.suspected = 0;
+	if (suspected)
+		lt_sessions[LrMyProcNumber].wait.suspected = 0;
 	return suspected;
 }
 

@@ -20,6 +20,7 @@
 
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
+#include "settings.h"
 #include "store/current.h"
 #include "store/stores.h"
 
@@ -167,7 +168,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	lt_free_rows(rows - lt_hold_rows(h));
 	same = moves == lt_moves(h);
 	if (deadline != 0 && same)
-		lt_note_place(h, h->store);
+		lt_note_answer(h, moves);
 	if (h->state == HOLD_HELD)
 	{
 		int64		now = lr_now();
@@ -214,6 +215,9 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	h->asked_lease_ms = lease_ms;
+	if (h->ends_at != 0)
+		h->ends_at = lr_later(h->ends_at, lr_now() + lr_call_budget() +
+							  lease_ms * LR_US_PER_MS);
 	LWLockRelease(lock);
 }
 
@@ -255,7 +259,7 @@ lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	same = moves == lt_moves(h);
 	if (same)
-		lt_note_place(h, h->store);
+		lt_note_answer(h, moves);
 	if (h->state == HOLD_HELD && lt_deadline(hold) > lr_now() &&
 		deadline > lt_deadline(hold) && same)
 	{

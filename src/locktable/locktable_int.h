@@ -286,6 +286,7 @@ extern bool lt_is_past(uint32 topology);
 extern bool lt_is_of_old_master(const LrHold *h, StoreId store);
 extern int64 lt_pending_create(const LrHold *h, StoreId store);
 extern void lt_note_place(LrHold *h, StoreId store);
+extern void lt_note_answer(LrHold *h, uint64 moves);
 extern void lt_first_trace(LrHold *h, StoreId store, uint64 owner,
 						   uint32 topology);
 extern void lt_trace_of_move(LrHold *h, StoreId store);

@@ -87,6 +87,21 @@ lt_note_place(LrHold *h, StoreId store)
 }
 
 /*
+ * lt_note_answer --- the same, of an answer that was found to be of its present
+ * store: "moves" was lt_moves() then
+ *
+ * By now another node may be the master, which nobody has asked.
+ */
+void
+lt_note_answer(LrHold *h, uint64 moves)
+{
+	if (!lr_store_can(h->store, STORE_HAS_PLACE))
+		return;
+	h->place = lr_place;
+	h->topology = (uint32) moves;
+}
+
+/*
  * lt_first_trace --- a create of that owner has run there, or may yet
  *
  * "topology" is that of the master which was asked, 0 where none is looked for.

@@ -101,7 +101,8 @@ guard_note_lost(GuardWalk *walk, HeldEntry *entry, const HoldView *view)
 static bool
 guard_must_ask(const GuardWalk *walk, const HoldView *view)
 {
-	if ((view->guard == GUARD_VERIFY || view->of_old_master) && !walk->verified)
+	if (view->of_old_master ||
+		(view->guard == GUARD_VERIFY && !walk->verified))
 		return true;
 	return view->deadline - walk->now <=
 		lr_commit_margin(guard_lease_ms(view) * LR_US_PER_MS);

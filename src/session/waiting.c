@@ -770,7 +770,8 @@ wait_abandon(void)
 	}
 	else if (acq.unreplicated)
 		lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
-	else if (!lr_has_fallback() && wait_failure_is_shared())
+	else if (!lr_has_fallback() && wait_failure_is_shared() &&
+			 !(lr_follows_master() && acq.request->wait_us == 0))
 		lt_fail_waiters(acq.hold, 0);
 
 	if (wait_may_be_taken())

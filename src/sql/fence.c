@@ -28,8 +28,10 @@
 #include "session/session.h"
 #include "session/track.h"
 #include "session/transaction.h"
+#include "settings.h"
 #include "sql/arguments.h"
 #include "sql/fence_table.h"
+#include "store/stores.h"
 
 PG_FUNCTION_INFO_V1(lockredis_fenced_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_fenced_lock);
@@ -202,7 +204,9 @@ lockredis_fence(PG_FUNCTION_ARGS)
 
 	arg_key(fcinfo, &name);
 	if (!session_look(&name, KIND_REENTRANT, &view) ||
-		view.state != HOLD_HELD || view.fence == 0)
+		view.state != HOLD_HELD || view.fence == 0 ||
+		(view.scope[SCOPE_XACT].count == 0 && lr_has_fallback() &&
+		 lr_store_can(view.fence_store, STORE_SERVER_ONLY)))
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(view.fence);
 }

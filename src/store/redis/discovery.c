@@ -384,7 +384,8 @@ judge(bool complete, int64 now)
 		return;
 	if (!same_host(&best->at, &present.at))
 	{
-		if (complete || best->config_epoch > present.config_epoch)
+		if (complete || (present.at.host[0] != '\0' &&
+						 best->config_epoch > present.config_epoch))
 			believe(best, &present, now);
 		return;
 	}

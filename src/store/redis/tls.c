@@ -374,6 +374,7 @@ redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
 	if (errno == EAGAIN)
 		return TLS_UNDER_WAY;
 	redis_tls_explain(t, f);
+	tls_forget_session(t);
 	return TLS_FAILED;
 }
 

@@ -247,9 +247,10 @@ ca_take(SSL_CTX *ctx, BIO *bio, RedisFailure *f)
 {
 	X509_STORE *store = SSL_CTX_get_cert_store(ctx);
 	int			taken = 0;
+	bool		locked = false;
 	X509	   *cert;
 
-	while ((cert = PEM_read_bio_X509_AUX(bio, NULL, NULL, NULL)) != NULL)
+	while ((cert = PEM_read_bio_X509_AUX(bio, NULL, pem_passphrase, &locked)) != NULL)
 	{
 		bool		good = X509_STORE_add_cert(store, cert) == 1;
 
@@ -273,11 +274,12 @@ ca_take(SSL_CTX *ctx, BIO *bio, RedisFailure *f)
 static bool
 cert_take(SSL_CTX *ctx, BIO *bio, RedisFailure *f)
 {
-	X509	   *cert = PEM_read_bio_X509_AUX(bio, NULL, NULL, NULL);
+	bool		locked = false;
+	X509	   *cert = PEM_read_bio_X509_AUX(bio, NULL, pem_passphrase, &locked);
 	bool		good = cert != NULL && SSL_CTX_use_certificate(ctx, cert) == 1;
 
 	X509_free(cert);
-	while (good && (cert = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL)
+	while (good && (cert = PEM_read_bio_X509(bio, NULL, pem_passphrase, &locked)) != NULL)
 	{
 		if (SSL_CTX_add0_chain_cert(ctx, cert) == 1)
 			continue;
