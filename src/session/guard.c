@@ -68,7 +68,7 @@ static uint32 guard_topology = 0;
 typedef struct GuardWalk
 {
 	bool		has_xid;
-	bool		verified;		/* the store has been asked of all that want it */
+	bool		verified;		/* it was asked of all with GUARD_VERIFY */
 	bool		failed;			/* and did not answer for one */
 	bool		left;			/* one was not asked about that a former master
 								 * has vouched for */

@@ -745,7 +745,8 @@ wait_may_be_taken(void)
  * wait_abandon --- see waiting.h
  *
  * Whoever is behind us in the queue is failed, too, if the store has failed us as
- * it would fail him: so a whole queue takes no longer than its head.
+ * it would fail him: so a whole queue takes no longer than its head.  Not by a try
+ * at a failover, which those who wait outlive.
  */
 void
 wait_abandon(void)

@@ -364,6 +364,9 @@ explain(const TopologyMaster *present, int64 now)
 
 /*
  * judge --- what do the answers say?
+ *
+ * A later failover than the known one is believed at once; the first master of all
+ * only when everybody has been heard, or has had his time.
  */
 static void
 judge(bool complete, int64 now)
