@@ -42,13 +42,14 @@ note "LOCKREDIS_TEST_SEED=$seed";
 $node->wait_for_up;
 $node->safe_psql('postgres', <<'SQL');
 CREATE UNLOGGED TABLE counter (k text PRIMARY KEY, v int NOT NULL);
-CREATE UNLOGGED TABLE written (k text, v int, token bigint, how text);
+CREATE UNLOGGED TABLE written (k text, v int, token bigint, how text,
+	pid int DEFAULT pg_backend_pid());
 INSERT INTO counter SELECT 'stress ' || n, 0 FROM generate_series(1, 3) n;
 
 CREATE FUNCTION write(key text, seen int, tok bigint, h text) RETURNS void
 LANGUAGE sql AS $$
 	UPDATE counter SET v = seen + 1 WHERE k = key;
-	INSERT INTO written VALUES (key, seen + 1, tok, h);
+	INSERT INTO written (k, v, token, how) VALUES (key, seen + 1, tok, h);
 $$;
 
 CREATE FUNCTION section(key text, h text) RETURNS void LANGUAGE plpgsql AS $$
@@ -68,7 +69,8 @@ my %ask = (
 my $unlock = q{SELECT redis_unlock('KEY');};
 
 # [ name, how it is asked for, the lock, how it is given back, what is before ];
-# KEY is the key, WAIT some milliseconds.
+# KEY is the key, WAIT some milliseconds.  What is before is one request (psql's
+# "\;"), so that psql's ERROR tells of all of it.
 my @kinds = (
 	[ 'session', plain => q{redis_lock('KEY')}, $unlock ],
 	[ 'all', plain => q{redis_lock('KEY')}, 'SELECT redis_unlock_all();' ],
@@ -108,13 +110,16 @@ my @kinds = (
 	[
 		'savepoint',
 		plain => q{redis_xact_lock('KEY')},
-		'ROLLBACK TO s; COMMIT;', 'BEGIN; SAVEPOINT s;'
+		'ROLLBACK TO s; COMMIT;', 'BEGIN\\; SAVEPOINT s;'
 	]);
 
 # Those whose writes are rolled back.
 my $vain = qr/^(?:rolled back|savepoint)$/;
 
-# A script of psql for one section: it goes on only if it has the lock.
+# A script of psql for one section: it goes on only if it has the lock, and asks
+# for it only if what is before succeeded.  A cancel that hits BEGIN (a signal meant
+# for the statement before it is enough) would otherwise leave a lock that ends with
+# the statement that takes it, and a section that nothing protects.
 sub script_of
 {
 	my ($kind, $key, $wait) = @_;
@@ -124,7 +129,10 @@ sub script_of
 \\set got f
 \\unset seen
 \\unset token
+\\set ERROR false
 @{[ $before || '' ]}
+\\if :ERROR
+\\else
 $take
 \\if :got
 SELECT v AS seen FROM counter WHERE k = 'KEY' \\gset
@@ -133,6 +141,7 @@ SELECT write('KEY', :seen, nullif(:'token', '')::bigint, '$how');
 \\endif
 \\endif
 $end
+\\endif
 END
 
 	$script =~ s/KEY/$key/g;
@@ -250,6 +259,33 @@ sub work_elsewhere
 	return $done;
 }
 
+# The statements of the session that wrote a number, to the one that did.
+sub log_of
+{
+	my ($pid, $key, $v) = @_;
+	my @lines = grep { /\[$pid\]/ } split /\n/,
+	  PostgreSQL::Test::Utils::slurp_file($node->logfile);
+	my $write = sprintf q{write('%s', %d,}, $key, $v - 1;
+	my ($at) = grep { index($lines[$_], $write) >= 0 } 0 .. $#lines;
+
+	return "$pid: " . (defined $at
+		? join "\n", @lines[ ($at < 12 ? 0 : $at - 12) .. $at ]
+		: 'its statement is not in the log');
+}
+
+# A lock whose BEGIN has failed protects no section: there is none.
+my $first = $node->session;
+
+foreach my $kind (grep { $_->[4] && $_->[4] =~ /BEGIN/ } @kinds)
+{
+	my @failing = @$kind;
+	$failing[4] = 'SELECT 1 / 0;';
+	$first->query(script_of(\@failing, $keys[0], 10));
+}
+$first->query_is('SELECT count(*) FROM written',
+	'0', 'no section without its transaction');
+$first->quit;
+
 my %children;
 my $until = now() + $seconds;
 
@@ -344,9 +380,13 @@ foreach my $key (@keys)
 		),
 		't',
 		"$key: exact")
-	  || diag $admin->query(
-		"SELECT v, array_agg(how), count(*) FROM written WHERE k = '$key' GROUP BY v HAVING count(*) > 1"
-	)->out;
+	  || diag join "\n", map { "$_->[1], $_->[2]; " . log_of($_->[0], $key, $_->[1]) }
+	  @{
+		$admin->query(
+			"SELECT pid, v, how FROM written w WHERE k = '$key' AND"
+			  . " (SELECT count(*) FROM written o WHERE o.k = w.k AND o.v = w.v) > 1 ORDER BY v"
+		)->rows
+	  };
 	is( $admin->value(
 			"SELECT count(*) FROM (SELECT token, lag(token) OVER (ORDER BY v) AS before FROM written"
 			  . " WHERE k = '$key' AND token IS NOT NULL) t WHERE token <= before"
