@@ -26,6 +26,7 @@
 #include "instance.h"
 #include "locktable/locktable.h"
 #include "locktable/losses.h"
+#include "session/idle.h"
 #include "session/session.h"
 #include "session/transaction.h"
 #include "settings.h"
@@ -178,14 +179,16 @@ is_commit_prepared(Node *stmt)
 }
 
 /*
- * process_utility --- four things that have no other hook
+ * process_utility --- five things that have no other hook
  *
  * DISCARD ALL gives back what the session holds, as it does with advisory
  * locks: a pooler hands the session to somebody else.  A lock that is taken in a
  * DO or CALL is taken inside a transaction that goes on.  And a check of a
  * setting cannot tell otherwise that it is for ALTER SYSTEM.  COMMIT PREPARED
  * commits, and waits for a standby, without any callback; ROLLBACK PREPARED waits
- * too, but if that is cut nothing is missing that anybody has seen.
+ * too, but if that is cut nothing is missing that anybody has seen.  And a statement
+ * that is refused because its transaction has failed ends all time-outs without an
+ * abort: the ROLLBACK behind it is none either.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string,
@@ -211,6 +214,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 
 	if (discard_all)
 		session_discard();
+	if (IsA(stmt, TransactionStmt))
+		idle_mind();
 }
 
 /*

@@ -15,7 +15,6 @@
  */
 #include "lockredis.h"
 
-#include <ctype.h>
 
 #include "common/hashfn.h"
 #include "utils/guc.h"
@@ -70,6 +69,7 @@ int			lr_min_replicas = 0;
 int			lr_replica_timeout = 1000;
 const RedisUrl *lr_redis_url = NULL;
 uint32		lr_url_epoch = 0;
+uint32		lr_tls_epoch = 0;
 uint32		lr_place = 0;
 
 /* An ALTER SYSTEM is being executed. */
@@ -187,6 +187,16 @@ way_assigned(const char *newval, uint64 *assigned)
 		lr_url_epoch++;
 }
 
+/*
+ * tls_assigned --- files of TLS, which may turn out to be of no use
+ */
+static void
+tls_assigned(const char *newval, uint64 *assigned)
+{
+	if (has_changed(newval, assigned))
+		lr_tls_epoch++;
+}
+
 static void
 assign_password_file(const char *newval, void *extra)
 {
@@ -200,7 +210,7 @@ assign_tls_ca_file(const char *newval, void *extra)
 {
 	static uint64 assigned = 0;
 
-	way_assigned(newval, &assigned);
+	tls_assigned(newval, &assigned);
 }
 
 static void
@@ -208,7 +218,7 @@ assign_tls_cert_file(const char *newval, void *extra)
 {
 	static uint64 assigned = 0;
 
-	way_assigned(newval, &assigned);
+	tls_assigned(newval, &assigned);
 }
 
 static void
@@ -216,7 +226,7 @@ assign_tls_key_file(const char *newval, void *extra)
 {
 	static uint64 assigned = 0;
 
-	way_assigned(newval, &assigned);
+	tls_assigned(newval, &assigned);
 }
 
 static void
@@ -234,21 +244,20 @@ assign_tls_server_name(const char *newval, void *extra)
 static bool
 check_tls_server_name(char **newval, void **extra, GucSource source)
 {
+	size_t		good = strspn(*newval, LR_ASCII_ALNUM ".-_:");
+
 	if (strlen(*newval) >= LR_HOST_MAX)
 	{
 		GUC_check_errdetail("It may have at most %d bytes.", LR_HOST_MAX - 1);
 		return false;
 	}
-	for (const char *p = *newval; *p; p++)
+	/* OpenSSL takes one that begins with a dot for all below it. */
+	if (**newval == '.')
+		good = 0;
+	if ((*newval)[good] != '\0')
 	{
-		/* OpenSSL takes one that begins with a dot for all below it. */
-		if ((*p == '.' && p == *newval) ||
-			(!isalnum((unsigned char) *p) && strchr(".-_:", *p) == NULL))
-		{
-			GUC_check_errdetail("Invalid character at position %d.",
-								(int) (p - *newval) + 1);
-			return false;
-		}
+		GUC_check_errdetail("Invalid character at position %d.", (int) good + 1);
+		return false;
 	}
 	return true;
 }

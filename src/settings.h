@@ -58,6 +58,9 @@ extern const RedisUrl *lr_redis_url;
 /* Changes whenever what a connection is made by was set, in this process. */
 extern uint32 lr_url_epoch;
 
+/* The same of the files of TLS: a reason only if they can be used. */
+extern uint32 lr_tls_epoch;
+
 /* A number for the server and database that it names. */
 extern uint32 lr_place;
 

@@ -21,7 +21,12 @@
  *
  * Arming a time-out for each request would be a system call for each.  So it is
  * armed once, and the handler arms it again for what is left.  An error ends all
- * time-outs of a session; the end of the transaction arms it again.
+ * time-outs of a session; the abort of the transaction or subtransaction arms it
+ * again.  A statement that is refused in a transaction that has failed is an error
+ * without an abort: then it is the ROLLBACK that does.
+ *
+ * A setting that is reloaded is read before the next statement, as PostgreSQL's
+ * idle_session_timeout is: an idle session is not woken for it.
  *
  * Copyright (c) 2026, lockredis contributors
  *

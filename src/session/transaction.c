@@ -133,6 +133,7 @@ xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 		xact_clean_up();
 		track_abort_sub(subid);
 		aborting_parent = parent;
+		idle_mind();
 	}
 	else if (event == SUBXACT_EVENT_COMMIT_SUB)
 		track_commit_sub(subid, parent);
@@ -307,7 +308,7 @@ xact_before_commit_prepared(void)
 /*
  * xact_callback --- before a commit, where it can still be refused
  *
- * What was raised has ended all time-outs.
+ * What was raised has ended all time-outs, here and in a subtransaction.
  */
 static void
 xact_callback(XactEvent event, void *arg)

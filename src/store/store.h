@@ -237,6 +237,12 @@ typedef struct StoreRoutine
 	void		(*stay) (StoreHandle *h);
 
 	/*
+	 * The watchdog: can a connection be made by the settings, as far as this server
+	 * knows?  If not the error says why, and those that there are stay.  NULL: yes.
+	 */
+	bool		(*usable) (StoreError *error);
+
+	/*
 	 * The watchdog: others may say where the store is (topology.h).  Begin with
 	 * the present settings; ask and listen, without waiting; for what.  NULL: a
 	 * store of which nobody says so.

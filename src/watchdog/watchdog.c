@@ -195,6 +195,34 @@ sleep_until(int64 until)
  */
 
 /*
+ * way_has_changed --- have the settings by which connections are made, to others
+ * that can be used?
+ *
+ * With a new url there is nothing to be kept; else connections that are good are
+ * not ended for files that are not.
+ */
+static bool
+way_has_changed(const StoreRoutine *store, uint32 url_epoch, uint32 tls_epoch)
+{
+	StoreError	error;
+
+	if (url_epoch != lr_url_epoch)
+		return true;
+	if (tls_epoch == lr_tls_epoch)
+		return false;
+	if (store->usable == NULL || store->usable(&error))
+		return true;
+	node_set_error(store->node, error.detail);
+	ereport(WARNING,
+			(errcode(error.sqlstate),
+			 errmsg("lockredis: the files of the TLS settings cannot be used"),
+			 errdetail("%s  Connections that there are stay, and no others can be made.",
+					   error.detail),
+			 error.hint == NULL ? 0 : errhint("%s", _(error.hint))));
+	return false;
+}
+
+/*
  * reload_settings --- SIGHUP; a changed place of the store is treated like a
  * failover
  */
@@ -202,13 +230,14 @@ static void
 reload_settings(void)
 {
 	uint32		epoch = lr_url_epoch;
+	uint32		tls_epoch = lr_tls_epoch;
 	uint32		place = lr_place;
 	StoreId		store = lr_store_with(STORE_HAS_PLACE);
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
 	fallback_reload();
-	if (epoch == lr_url_epoch || store == STORE_COUNT)
+	if (store == STORE_COUNT || !way_has_changed(lr_store(store), epoch, tls_epoch))
 		return;
 	node_set_silent(lr_store(store)->node, false);
 	node_set_place(lr_place);

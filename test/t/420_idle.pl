@@ -80,6 +80,20 @@ run($one,
 	"DO \$\$ BEGIN PERFORM redis_lock('k'); PERFORM 1/0; EXCEPTION WHEN division_by_zero THEN END \$\$"
 );
 is_closed($one, 'after an exception block');
+run($one, "BEGIN; SELECT redis_xact_lock('z'); SAVEPOINT s; SELECT redis_is_locked('z')");
+$one->query_fails('SELECT 1/0', '22012', qr/division by zero/);
+is_closed($one, 'in a savepoint that has failed');
+run($one, "ROLLBACK TO s; SELECT redis_is_locked('z')");
+$one->query_fails('SELECT 1/0', '22012', qr/division by zero/);
+$one->query_fails('SELECT 1', '25P02', qr/aborted/);
+run($one, 'ROLLBACK TO s');
+is_closed($one, 'after what was refused in one');
+run($one, 'ROLLBACK');
+run($one, "BEGIN; SELECT redis_is_locked('z')");
+$one->query_fails('SELECT 1/0', '22012', qr/division by zero/);
+$one->query_fails('SELECT 1', '25P02', qr/aborted/);
+run($one, 'ROLLBACK');
+is_closed($one, 'after what was refused in a transaction that has failed');
 
 # Others time out, too.
 run($one, "SET statement_timeout = '200ms'; SET idle_in_transaction_session_timeout = '1min'");
@@ -118,8 +132,10 @@ ok(is_connected($one) && is_connected($two), '0: never');
 $node->set('lockredis.idle_timeout' => '10min');
 run($one, "SELECT redis_is_locked('k')");
 $node->set('lockredis.idle_timeout' => "${idle_ms}ms");
+pause(2 * $idle_ms / 1000);
+ok(is_connected($one), 'an idle session goes by what it has read');
 run($one, 'SELECT 1');
-is_closed($one, 'a shorter time counts from the next transaction');
+is_closed($one, 'a shorter time counts from the next statement');
 
 # ----------
 # TLS

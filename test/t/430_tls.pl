@@ -135,6 +135,9 @@ foreach my $version ('1.2', '1.3')
 	is($new->{name}, undef, "TLS $version: no address is asked for as a name");
 	$new = next_connection($relay);
 	ok($new->{resumed}, "TLS $version: resumed again");
+	$relay->refuse_next;
+	$new = next_connection($relay);
+	ok(!$new->{resumed}, "TLS $version: not after a handshake that has failed");
 
 	$relay->forget;
 	$node->set('lockredis.tls_server_name' => 'localhost');

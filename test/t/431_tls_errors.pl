@@ -44,7 +44,8 @@ my $node = LockRedis::Node->create(
 	});
 my $one = $node->session;
 
-# What a session is told with these settings of ours, and of Redis's
+# What a session is told that connects anew, with these settings of ours, and of
+# Redis's.  Files that cannot be used end no connection.
 sub told
 {
 	my ($name, $detail, $hint, %opts) = @_;
@@ -52,6 +53,7 @@ sub told
 
 	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
 	$node->set(%{ $opts{ours} }) if $opts{ours};
+	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
 	$one->query_fails("SELECT redis_try_lock('k')",
 		'08001',
 		qr/could not reach the lock store.*DETAIL:  $detail\nHINT:  [^\n]*$hint/s, $name);
@@ -145,6 +147,13 @@ is_deeply([ grep { $_->{in} } $thief->connections ], [], 'who is told nothing');
 works('again', ours => { 'lockredis.url' => $redis->tls_url });
 $thief->stop;
 
+# One that OpenSSL would take for all names below it
+foreach my $name ('.elsewhere.test', 'a b', 'a/b', "a\xc3\xa9b")
+{
+	$one->query_fails("ALTER SYSTEM SET lockredis.tls_server_name = '$name'",
+		'22023', qr/invalid value for parameter "lockredis\.tls_server_name".*Invalid character at position [12]\./s, "no name: $name");
+}
+
 # ----------
 # Our certificate
 # ----------
@@ -228,6 +237,10 @@ our_file('key', 'is readable by others', qr/The key file has group or world acce
 our_file('key', 'asks for a passphrase',
 	qr/The key file asks for a passphrase, which nobody can be asked for\./,
 	text_of($ca->locked_key($ours->{key}, 'PRIVATE')));
+our_file($_, 'asks for a passphrase, and none is one',
+	qr/The [^\n]* file has no certificate, or one that cannot be [^\n]*\./,
+	text_of($ca->locked_certificate($ours->{cert})))
+  foreach 'ca', 'cert';
 $node->set('lockredis.tls_key_file' => '');
 told('a certificate without a key', qr/There is a certificate file without a key file\./,
 	qr/Set both of/);

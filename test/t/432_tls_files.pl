@@ -3,7 +3,8 @@
 # Certificates that are renewed while locks are held, on both sides.
 #
 # - What is in the files counts for each new connection, without a reload.
-# - A setting counts from the reload on, and connections are made anew.
+# - A setting counts from the reload on, and connections are made anew; unless what
+#   it names cannot be used, which is told and ends nothing.
 # - Connections that are there, and the locks, stay.
 # - Nothing is resumed that would not be verified by what the files have now.
 # - Without a CA file what the system trusts is.
@@ -159,6 +160,34 @@ poll_until('all connections to be new ones', sub {
 		return !grep { $old{$_} } lockredis_clients();
 	});
 $one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
+
+# What cannot be used ends nothing.
+$two->query_is($taken, 't|t');
+my %good = ('lockredis.tls_ca_file' => $next_ca->file, 'lockredis.tls_key_file' => $key_file);
+foreach my $bad (
+	[ 'lockredis.tls_ca_file', "$dir/missing", 'Could not open the CA file' ],
+	[ 'lockredis.tls_key_file', $half->{cert}, 'The key file has' ])
+{
+	my ($setting, $file, $why) = @$bad;
+
+	$node->log_since_here;
+	@ids = lockredis_clients();
+	$node->set($setting => $file);
+	poll_until('the warning', sub {
+			$node->logged(qr/WARNING:  lockredis: the files of the TLS settings cannot be used\n[^\n]*DETAIL:  $why.*Connections that there are stay/);
+		});
+	like($node->lock_status('last_error'), qr/$why/, "$setting: shown");
+	renewed_since($node->lock_stat('renewals'));
+	$two->query_is($taken, 't|t', "$setting of no use: the session's connection serves");
+	is_deeply([ lockredis_clients() ], \@ids, "$setting of no use: nobody connects anew");
+	my $new = $node->session;
+	$new->query_fails($taken, '08001', qr/$why/, "$setting of no use: nor can anybody");
+	$new->quit;
+	$node->set($setting => $good{$setting});
+	$two->query_is($taken, 't|t', "$setting as before");
+	renewed_since($node->lock_stat('renewals'));
+}
+$one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 $one->query_is("SELECT redis_unlock('held')", 't', 'and given back');
 
 # ----------
@@ -176,12 +205,33 @@ $two = $node->session;
 $two->query_is($taken, 't|t', 'a directory with hashes');
 $two->quit;
 {
-	local $ENV{SSL_CERT_DIR} = $dir;
-	local $ENV{SSL_CERT_FILE} = $next_ca->file;
+	local $ENV{SSL_CERT_DIR} = "$dir/missing:$dir:" . $next_ca->hashed_directory;
 	$node->restart;
 }
 $two = $node->session;
-$two->query_is($taken, 't|t', 'one file without them');
+$two->query_is($taken, 't|t', 'several directories, one with hashes');
+$two->quit;
+trust($next_ca);
+{
+	local $ENV{SSL_CERT_DIR} = $dir;
+	local $ENV{SSL_CERT_FILE} = $ca_file;
+	$node->restart;
+}
+$two = $node->session;
+$two->query_is($taken, 't|t', 'one file, and directories without hashes');
+trust($ca);
+connect_anew();
+$two->query_fails($taken, '08001', qr/unable to get local issuer/, 'the file is another one');
+trust($next_ca);
+$two->query_is($taken, 't|t', 'and the first one again');
+$two->quit;
+{
+	local $ENV{SSL_CERT_DIR} = $ca->hashed_directory;
+	local $ENV{SSL_CERT_FILE} = $ca_file;
+	$node->restart;
+}
+$two = $node->session;
+$two->query_is($taken, 't|t', 'a file that is asked for, beside a directory with hashes');
 $two->quit;
 
 nothing_left($node, $redis);

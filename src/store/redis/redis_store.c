@@ -24,9 +24,11 @@
 
 #include "utils/memutils.h"
 
+#include "settings.h"
 #include "store/redis/discovery.h"
 #include "store/redis/listener.h"
 #include "store/redis/node_batch.h"
+#include "store/redis/tls_context.h"
 #include "wait_events.h"
 
 /* A StoreHandle of this store. */
@@ -302,6 +304,17 @@ redis_stay(StoreHandle *h)
 	redis_target_leave(&redis_node(h)->target);
 }
 
+static bool
+redis_usable(StoreError *error)
+{
+	RedisFailure why;
+
+	if (!lr_redis_url->tls || tls_context_is_usable(&why))
+		return true;
+	*error = why.error;
+	return false;
+}
+
 const StoreRoutine redis_store = {
 	.name = "redis",
 	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
@@ -319,6 +332,7 @@ const StoreRoutine redis_store = {
 	.disconnect = redis_disconnect,
 	.let_go = redis_let_go,
 	.stay = redis_stay,
+	.usable = redis_usable,
 	.follow_start = redis_follow_start,
 	.follow_step = redis_follow_step,
 	.follow_interests = redis_follow_interests,

@@ -16,6 +16,7 @@
 #include "lockredis.h"
 
 #include "store/redis/target.h"
+#include "store/redis/tls_context.h"
 #include "settings.h"
 #include "store/topology.h"
 
@@ -31,6 +32,7 @@ target_begin(RedisTarget *t, NodeId node)
 	t->scout = scout;
 	t->node = node;
 	t->version = lr_url_epoch;
+	t->tls_version = lr_tls_epoch;
 	t->place = lr_place;
 	t->url = *lr_redis_url;
 	t->tls = t->url.tls;
@@ -91,11 +93,22 @@ redis_target_set_sentinel(RedisTarget *t, int number)
 				sizeof(t->password_file));
 }
 
+/*
+ * target_has_other_files --- of TLS, that can be used
+ */
+static bool
+target_has_other_files(const RedisTarget *t)
+{
+	RedisFailure why;
+
+	return t->tls && t->tls_version != lr_tls_epoch && tls_context_is_usable(&why);
+}
+
 bool
 redis_target_is_outdated(const RedisTarget *t)
 {
 	return t->node != NODE_NONE &&
-		(t->version != lr_url_epoch ||
+		(t->version != lr_url_epoch || target_has_other_files(t) ||
 		 (t->kind == TARGET_MASTER && t->topology != topology_epoch()));
 }
 

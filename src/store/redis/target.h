@@ -56,6 +56,7 @@ typedef struct RedisTarget
 								 * is not one of this server's any more, see
 								 * redis_target_leave */
 	uint32		version;		/* lr_url_epoch of the settings it was made of, */
+	uint32		tls_version;	/* their lr_tls_epoch, */
 	uint32		place;			/* and their lr_place */
 	RedisUrl	url;			/* where, which database, as whom */
 	bool		tls;			/* not for a unix socket */
@@ -78,7 +79,8 @@ extern void redis_target_set_sentinel(RedisTarget *t, int number);
 
 /*
  * Have the settings been changed since, or is another one the master?  Not of
- * interest for one that was left.
+ * interest for one that was left.  Files of TLS that cannot be used change nothing
+ * for connections that there are.
  */
 extern bool redis_target_is_outdated(const RedisTarget *t);
 

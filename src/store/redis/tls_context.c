@@ -18,6 +18,7 @@
 
 #include <openssl/err.h>
 
+#include "settings.h"
 #include "store/redis/tls_context.h"
 #include "store/redis/tls_files.h"
 
@@ -91,4 +92,25 @@ tls_context_get(uint32 *number, RedisFailure *f)
 	}
 	*number = context_number;
 	return context;
+}
+
+/*
+ * tls_context_is_usable --- see tls_context.h
+ */
+bool
+tls_context_is_usable(RedisFailure *f)
+{
+	static uint32 judged = 0;
+	static bool usable = true;
+	static RedisFailure why;
+
+	if (judged != lr_tls_epoch)
+	{
+		uint32		number;
+
+		usable = tls_context_get(&number, &why) != NULL;
+		judged = lr_tls_epoch;
+	}
+	*f = why;
+	return usable;
 }

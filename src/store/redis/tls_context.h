@@ -25,4 +25,10 @@
  */
 extern SSL_CTX *tls_context_get(uint32 *number, RedisFailure *f);
 
+/*
+ * Could the files be used when their settings were changed last?  Looked at once a
+ * change.
+ */
+extern bool tls_context_is_usable(RedisFailure *f);
+
 #endif							/* LR_REDIS_TLS_CONTEXT_H */

@@ -35,6 +35,9 @@
 /* More than any bundle of authorities has. */
 #define TLS_FILE_MAX		(8 * 1024 * 1024)
 
+/* Between the directories of what the system trusts. */
+#define SYSTEM_SEPARATOR	":"
+
 typedef struct TlsFileKind
 {
 	const char *name;
@@ -355,20 +358,52 @@ is_hashed(const char *name)
 }
 
 /*
- * system_directory --- where what the system trusts is, one file each
+ * system_directories --- where what the system trusts is, one file each
+ *
+ * Several, as in a PATH.
  */
 static const char *
-system_directory(void)
+system_directories(void)
 {
-	const char *directory = getenv(X509_get_default_cert_dir_env());
+	const char *directories = getenv(X509_get_default_cert_dir_env());
 
-	return directory != NULL ? directory : X509_get_default_cert_dir();
+	return directories != NULL ? directories : X509_get_default_cert_dir();
+}
+
+/*
+ * system_file --- where all of it is in one
+ */
+static const char *
+system_file(void)
+{
+	const char *file = getenv(X509_get_default_cert_file_env());
+
+	return file != NULL ? file : X509_get_default_cert_file();
+}
+
+/*
+ * next_directory --- of such a list, which is moved on; false: there is none
+ *
+ * One whose name is too long cannot be opened anyway.
+ */
+static bool
+next_directory(const char **list, char *out, size_t size)
+{
+	size_t		len = strcspn(*list, SYSTEM_SEPARATOR);
+
+	if (**list == '\0')
+		return false;
+	strlcpy(out, *list, Min(len + 1, size));
+	*list += len;
+	if (**list != '\0')
+		(*list)++;
+	return true;
 }
 
 static bool
-system_has_hashes(void)
+directory_has_hashes(const char *path)
 {
-	DIR		   *directory = opendir(system_directory());
+	DIR		   *directory = opendir(path);
 	struct dirent *entry;
 	bool		found = false;
 
@@ -380,17 +415,33 @@ system_has_hashes(void)
 	return found;
 }
 
+static bool
+system_has_hashes(void)
+{
+	const char *list = system_directories();
+	char		path[MAXPGPATH];
+	bool		found = false;
+
+	while (!found && next_directory(&list, path, sizeof(path)))
+		found = directory_has_hashes(path);
+	return found;
+}
+
 /*
  * system_take --- what the system trusts
  *
- * Of the directory only what is asked for is read, when it is; the file with all
- * of them takes fifty milliseconds and a megabyte in each process.
+ * Of the directories only what is asked for is read, when it is; the file with all
+ * of them takes fifty milliseconds and a megabyte in each process.  So that is read
+ * if there are no such directories, or if somebody has said which one.
  */
 static bool
 system_take(SSL_CTX *ctx, RedisFailure *f)
 {
-	if (system_has_hashes() ? SSL_CTX_set_default_verify_dir(ctx) == 1 :
-		SSL_CTX_set_default_verify_file(ctx) == 1)
+	bool		hashed = system_has_hashes();
+	bool		whole = !hashed || getenv(X509_get_default_cert_file_env()) != NULL;
+
+	if ((!hashed || SSL_CTX_set_default_verify_dir(ctx) == 1) &&
+		(!whole || SSL_CTX_set_default_verify_file(ctx) == 1))
 		return true;
 	tls_no_memory(f);
 	return false;
@@ -452,12 +503,35 @@ stamp_take_file(TlsFileStamp *stamp, const char *path)
 		st.st_ctim.tv_nsec;
 }
 
+/*
+ * stamp_take_directories --- one stamp for all of them, which all of it changes
+ */
+static void
+stamp_take_directories(TlsFileStamp *stamp, const char *list)
+{
+	char		path[MAXPGPATH];
+
+	while (next_directory(&list, path, sizeof(path)))
+	{
+		TlsFileStamp one = {0};
+
+		stamp_take_file(&one, path);
+		stamp->path = hash_bytes_extended((const unsigned char *) &one,
+										  sizeof(one), stamp->path);
+	}
+}
+
 void
 tls_stamp_take(TlsStamp *stamp)
 {
 	memset(stamp, 0, sizeof(TlsStamp));
-	stamp_take_file(&stamp->ca,
-					is_set(lr_tls_ca_file) ? lr_tls_ca_file : system_directory());
+	if (is_set(lr_tls_ca_file))
+		stamp_take_file(&stamp->ca, lr_tls_ca_file);
+	else
+	{
+		stamp_take_file(&stamp->ca, system_file());
+		stamp_take_directories(&stamp->system, system_directories());
+	}
 	stamp_take_file(&stamp->cert, is_set(lr_tls_cert_file) ? lr_tls_cert_file : "");
 	stamp_take_file(&stamp->key, is_set(lr_tls_key_file) ? lr_tls_key_file : "");
 }

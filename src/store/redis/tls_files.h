@@ -21,7 +21,7 @@
 
 /*
  * Which files there are now, and which content they have: compare the bytes.
- * What a system trusts is a directory, known by its name and time.
+ * What a system trusts are directories, known by their names and times, and a file.
  */
 typedef struct TlsFileStamp
 {
@@ -36,6 +36,7 @@ typedef struct TlsFileStamp
 typedef struct TlsStamp
 {
 	TlsFileStamp ca;
+	TlsFileStamp system;		/* directories, if there is no CA file */
 	TlsFileStamp cert;
 	TlsFileStamp key;
 } TlsStamp;

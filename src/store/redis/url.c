@@ -154,6 +154,15 @@ url_parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
 }
 
 /*
+ * url_is_word --- may it be in the name of a host or service?
+ */
+static bool
+url_is_word(char c)
+{
+	return c != '\0' && strchr(LR_ASCII_ALNUM ".-_", c) != NULL;
+}
+
+/*
  * url_parse_host --- a name or address without brackets around it
  */
 static RedisUrlVerdict
@@ -169,7 +178,7 @@ url_parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *u
 
 	for (const char *p = from; p < to; p++)
 	{
-		if (!isalnum((unsigned char) *p) && *p != '.' && *p != '-' && *p != '_')
+		if (!url_is_word(*p))
 			return url_malformed(c, p, "Invalid character in host");
 		if (*p == '.' && (p == from || p[-1] == '.'))
 			return url_malformed(c, p, "Empty label in host");
@@ -411,7 +420,7 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 			return url_malformed(c, path, "Missing service name");
 		for (db = service; db < c->end && *db != '/'; db++)
 		{
-			if (!isalnum((unsigned char) *db) && strchr(".-_", *db) == NULL)
+			if (!url_is_word(*db))
 				return url_malformed(c, db, "Invalid character in service name");
 		}
 		if (db - service >= LR_SERVICE_MAX)

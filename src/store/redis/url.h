@@ -26,6 +26,10 @@
 
 #define LR_MAX_SENTINELS	8
 
+/* Not isalnum(), which knows more letters in some locales. */
+#define LR_ASCII_ALNUM		"abcdefghijklmnopqrstuvwxyz" \
+							"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
 typedef enum RedisScheme
 {
 	REDIS_TCP,					/* redis:// and rediss:// */

@@ -11,6 +11,7 @@ LockRedis::Ca - a certificate authority of a test, made with openssl
   my $ca = LockRedis::Ca->new('main');
   $ca->file; $ca->key_file;                     # its own certificate and key
   $ca->locked_key($good->{key}, 'passphrase');  # a file
+  $ca->locked_certificate($good->{cert});       # behind the empty passphrase
   my $good = $ca->certificate('good');          # localhost and 127.0.0.1
   my $other = $ca->certificate('other', names => ['DNS:elsewhere.test']);
   my $old = $ca->certificate('old', from => -30, to => -1);    # days from now
@@ -26,6 +27,8 @@ use strict;
 use warnings FATAL => 'all';
 
 use Carp;
+use Digest::MD5 qw(md5_hex);
+use MIME::Base64 qw(encode_base64);
 use POSIX qw(strftime);
 use PostgreSQL::Test::Utils;
 
@@ -79,6 +82,25 @@ sub locked_key
 
 	$self->_openssl('pkey', '-in', $file, '-aes128', '-passout', "pass:$passphrase",
 		'-out', "$file.locked");
+	return "$file.locked";
+}
+
+# A certificate behind the empty passphrase: another file.  No program writes one,
+# but OpenSSL reads them, with a key that is made of the passphrase and the vector.
+sub locked_certificate
+{
+	my ($self, $file) = @_;
+	my $vector = '00112233445566778899AABBCCDDEEFF';
+	my $der = "$file.der";
+
+	$self->_openssl('x509', '-in', $file, '-outform', 'DER', '-out', $der);
+	$self->_openssl('enc', '-aes-128-cbc', '-in', $der, '-out', "$der.enc", '-iv', $vector,
+		'-K', md5_hex(substr(pack('H*', $vector), 0, 8)));
+	_write("$file.locked",
+		    "-----BEGIN CERTIFICATE-----\nProc-Type: 4,ENCRYPTED\n"
+		  . "DEK-Info: AES-128-CBC,$vector\n\n"
+		  . encode_base64(PostgreSQL::Test::Utils::slurp_file("$der.enc"))
+		  . "-----END CERTIFICATE-----\n");
 	return "$file.locked";
 }
 

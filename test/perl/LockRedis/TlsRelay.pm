@@ -17,6 +17,7 @@ LockRedis::TlsRelay - drives test/fault/tls_relay
   $relay->hold_requests; $relay->release_requests;
   $relay->flip_next; $relay->end_behind_next;   # on the newest
   my @new = $ends->connections; $ends->forget;  # since then: hashes
+  $ends->refuse_next;                           # one handshake
 
 The second kind is the TLS server itself, and sees what was agreed upon.
 
@@ -60,6 +61,8 @@ sub hold_requests { my ($self) = @_; return $self->_do('hold_requests'); }
 sub release_requests { my ($self) = @_; return $self->_do('release_requests'); }
 
 sub end_behind_next { my ($self) = @_; return $self->_do('end_behind_next'); }
+
+sub refuse_next { my ($self) = @_; return $self->_do('refuse_next'); }
 
 sub hold { my ($self) = @_; return $self->_do('hold'); }
 

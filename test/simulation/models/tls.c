@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tls.c
- *	  Stands for store/redis/tls.c: no URL here asks for TLS.
+ *	  Stands for store/redis/tls.c and tls_context.c: no URL here asks for TLS.
  *
  * What comes over it is what comes without it; how it is encrypted is OpenSSL's
  * business, and has tests of its own.
@@ -16,6 +16,7 @@
 #include "../../../src/lockredis.h"
 
 #include "store/redis/tls.h"
+#include "store/redis/tls_context.h"
 
 #include "../kernel/sim.h"
 
@@ -69,6 +70,12 @@ redis_tls_events(const RedisTls *t, bool writing)
 
 void
 redis_tls_explain(const RedisTls *t, RedisFailure *f)
+{
+	NOT_ASKED();
+}
+
+bool
+tls_context_is_usable(RedisFailure *f)
 {
 	NOT_ASKED();
 }
