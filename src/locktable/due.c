@@ -124,17 +124,21 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 /*
  * due_is_due --- or, of a renewal, nearly so?
  *
+ * Only when that is due at its ordinary time: one that was put off would be collected,
+ * and put off, again and again, and what is less urgent would not get its turn.
  * Without the partition lock it is a guess.
  */
 static bool
 due_is_due(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
+	int64		due = lt_read_due(hold, store);
 	int64		early = 0;
 
-	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0)
+	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0 &&
+		due == lt_due_of_held(h, lt_deadline(hold)))
 		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
-	return lt_read_due(hold, store) - early <= now;
+	return due - early <= now;
 }
 
 /*

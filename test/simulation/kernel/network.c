@@ -26,6 +26,12 @@ typedef struct Chunk
 	char		data[];
 } Chunk;
 
+typedef struct Queue
+{
+	Chunk	   *first;
+	Chunk	   *last;
+} Queue;
+
 typedef struct Conn
 {
 	NetState	state;
@@ -41,8 +47,8 @@ typedef struct Conn
 	int64_t		last_to_client;
 	uint64_t	sent;
 	uint64_t	delivered;
-	Chunk	   *first;			/* that have arrived at the client */
-	Chunk	   *last;
+	Queue		to_server;		/* under way */
+	Queue		arrived;		/* at the client */
 } Conn;
 
 typedef struct Node
@@ -71,23 +77,41 @@ static const int64_t slow_delays[] = {
 };
 
 static void
-free_chunks(Conn *c)
+append(Queue *q, Chunk *m)
 {
-	while (c->first != NULL)
-	{
-		Chunk	   *m = c->first;
+	if (q->last != NULL)
+		q->last->next = m;
+	else
+		q->first = m;
+	q->last = m;
+}
 
-		c->first = m->next;
-		free(m);
-	}
-	c->last = NULL;
+static Chunk *
+take_first(Queue *q)
+{
+	Chunk	   *m = q->first;
+
+	q->first = m->next;
+	if (q->first == NULL)
+		q->last = NULL;
+	return m;
+}
+
+static void
+free_chunks(Queue *q)
+{
+	while (q->first != NULL)
+		free(take_first(q));
 }
 
 void
 net_reset(NetServe serve_, NetClosed closed_)
 {
 	for (int i = 0; i < nconns; i++)
-		free_chunks(&conns[i]);
+	{
+		free_chunks(&conns[i].to_server);
+		free_chunks(&conns[i].arrived);
+	}
 	nconns = nports = 0;
 	memset(nodes, 0, sizeof(nodes));
 	serve = serve_;
@@ -277,7 +301,7 @@ net_error(int conn)
 bool
 net_is_readable(int conn)
 {
-	return conns[conn].state == NET_CLOSED || conns[conn].first != NULL;
+	return conns[conn].state == NET_CLOSED || conns[conn].arrived.first != NULL;
 }
 
 bool
@@ -297,6 +321,8 @@ end_arrives(void *arg, int64_t conn)
 	(void) arg;
 	if (sim_now() < blocked_until(c))
 		sim_at(blocked_until(c), end_arrives, NULL, conn);
+	else if (c->to_server.first != NULL)
+		sim_at(sim_now() + 1, end_arrives, NULL, conn);
 	else
 		server_closes(c);
 }
@@ -312,7 +338,7 @@ net_close(int conn)
 		sim_fail("simulator", "connection %d is closed twice", conn);
 	c->client_open = false;
 	c->state = NET_CLOSED;
-	free_chunks(c);
+	free_chunks(&c->arrived);
 	if (was_open)
 		sim_at(arrival(c, &c->last_to_server), end_arrives, NULL, conn);
 }
@@ -367,18 +393,25 @@ make_chunk(const void *data, size_t len)
 	return m;
 }
 
+/*
+ * at_server --- something arrives: what was sent first, whichever it is
+ *
+ * A node that does not read for a while, and then for a while longer, makes some
+ * wait for the one end and some for the other.
+ */
 static void
 at_server(void *arg, int64_t conn)
 {
-	Chunk	   *m = arg;
 	Conn	   *c = &conns[conn];
+	Chunk	   *m;
 
-	/* A node that does not read just now. */
+	(void) arg;
 	if (sim_now() < blocked_until(c))
 	{
-		sim_at(blocked_until(c), at_server, arg, conn);
+		sim_at(blocked_until(c), at_server, NULL, conn);
 		return;
 	}
+	m = take_first(&c->to_server);
 	if (c->server_open)
 	{
 		c->delivered += m->len;
@@ -400,27 +433,37 @@ at_client(void *arg, int64_t conn)
 		free(m);
 		return;
 	}
-	if (c->last != NULL)
-		c->last->next = m;
-	else
-		c->first = m;
-	c->last = m;
+	append(&c->arrived, m);
 	tell_owner(c);
+}
+
+static void
+piece_to_server(Conn *c, const char *data, size_t len)
+{
+	append(&c->to_server, make_chunk(data, len));
+	sim_at(arrival(c, &c->last_to_server), at_server, NULL, c - conns);
+}
+
+static void
+piece_to_client(Conn *c, const char *data, size_t len)
+{
+	sim_at(arrival(c, &c->last_to_client), at_client, make_chunk(data, len), c - conns);
 }
 
 /* As one piece, or as two. */
 static void
-under_way(Conn *c, int64_t *last, SimEvent arrives, const char *data, size_t len)
+under_way(Conn *c, void (*piece) (Conn *c, const char *data, size_t len),
+		  const char *data, size_t len)
 {
 	if (len > 1 && sim_chance(cut_permille))
 	{
 		size_t		n = 1 + sim_draw((uint32_t) len - 1);
 
-		sim_at(arrival(c, last), arrives, make_chunk(data, n), c - conns);
+		piece(c, data, n);
 		data += n;
 		len -= n;
 	}
-	sim_at(arrival(c, last), arrives, make_chunk(data, len), c - conns);
+	piece(c, data, len);
 }
 
 static void
@@ -444,7 +487,7 @@ net_send(int conn, const void *data, size_t len)
 		sim_at(c->full_until, has_room, NULL, conn);
 	}
 	if (len > 0)
-		under_way(c, &c->last_to_server, at_server, data, len);
+		under_way(c, piece_to_server, data, len);
 	c->sent += len;
 	return len;
 }
@@ -455,7 +498,7 @@ net_reply(int conn, const void *data, size_t len)
 	Conn	   *c = &conns[conn];
 
 	if (c->server_open)
-		under_way(c, &c->last_to_client, at_client, data, len);
+		under_way(c, piece_to_client, data, len);
 }
 
 size_t
@@ -464,9 +507,9 @@ net_receive(int conn, void *data, size_t len)
 	Conn	   *c = &conns[conn];
 	size_t		got = 0;
 
-	while (got < len && c->first != NULL)
+	while (got < len && c->arrived.first != NULL)
 	{
-		Chunk	   *m = c->first;
+		Chunk	   *m = c->arrived.first;
 		size_t		n = m->len - m->read < len - got ? m->len - m->read : len - got;
 
 		memcpy((char *) data + got, m->data + m->read, n);
@@ -474,10 +517,7 @@ net_receive(int conn, void *data, size_t len)
 		got += n;
 		if (m->read < m->len)
 			break;
-		c->first = m->next;
-		if (c->first == NULL)
-			c->last = NULL;
-		free(m);
+		free(take_first(&c->arrived));
 	}
 	return got;
 }

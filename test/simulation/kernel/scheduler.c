@@ -37,6 +37,12 @@
 #define MAX_STEPS	3000000
 #define MAX_TIME	(3600 * SIM_S)
 
+/*
+ * Of one process, between two sleeps or signals: there is never so much to do that it
+ * takes more.
+ */
+#define MAX_AWAKE	30000
+
 #define START_TIME	(1000 * SIM_S)
 
 typedef enum ProcessState
@@ -55,6 +61,7 @@ typedef struct Process
 	bool		begun;
 	int64_t		wake_at;
 	int64_t		stopped_until;
+	uint32_t	awake_for;		/* steps */
 	const void *waits_on;
 	uint32_t	signals;
 	void		(*body) (int slot);
@@ -341,6 +348,7 @@ take_signals(void)
 		int			signo = __builtin_ctz(p->signals);
 
 		p->signals &= p->signals - 1;
+		p->awake_for = 0;
 		process_signal[current] (signo);
 	}
 }
@@ -349,17 +357,6 @@ take_signals(void)
  * Steps
  * ----------
  */
-
-static void
-count_step(void)
-{
-	scheduler_steps++;
-	if (++steps > MAX_STEPS)
-		sim_fail("endless", "no end after %d steps", MAX_STEPS);
-	now++;
-}
-
-void		(*process_stalls) (int slot);
 
 /* Where it is in src/, for the trace. */
 static const char *
@@ -372,6 +369,26 @@ where(void)
 	site_here(&site);
 	return site_name(&site);
 }
+
+/* The last steps of one that goes round and round say where. */
+#define LAST_STEPS	150
+
+static void
+count_step(const char *what)
+{
+	Process    *p = &processes[current];
+
+	scheduler_steps++;
+	if (++steps > MAX_STEPS)
+		sim_fail("endless", "no end after %d steps", MAX_STEPS);
+	if (++p->awake_for > MAX_AWAKE)
+		sim_fail("does not sleep", "%s has made %d steps without a sleep", p->name, MAX_AWAKE);
+	if (sim_tracing && p->awake_for > MAX_AWAKE - LAST_STEPS)
+		sim_trace("is at %s in %s", what, where());
+	now++;
+}
+
+void		(*process_stalls) (int slot);
 
 /* The running process is stopped, as by SIGSTOP or by a busy machine. */
 static void
@@ -409,7 +426,7 @@ sim_yield(const char *what)
 	if (current < 0)
 		return;
 	p = &processes[current];
-	count_step();
+	count_step(what);
 	if (strategy_stops(&stop))
 		stop_here(&stop, what);
 	else if (strategy_gives_way(current, steps))
@@ -432,7 +449,7 @@ sim_block(int64_t until, bool parked, const char *what)
 		fprintf(stderr, "the kernel cannot sleep (%s)\n", what);
 		abort();
 	}
-	count_step();
+	count_step(what);
 	if (p->signals == 0)
 	{
 		if (until >= SIM_NEVER)
@@ -441,6 +458,7 @@ sim_block(int64_t until, bool parked, const char *what)
 			sim_trace("sleeps (%s, %.3f ms)", what, (until - now) / 1000.0);
 		p->state = WAITING;
 		p->wake_at = until;
+		p->awake_for = 0;
 		p->parked = parked;
 		back_to_main();
 		p->parked = false;
@@ -467,7 +485,7 @@ sim_block_on(const void *object, const char *what)
 {
 	Process    *p = &processes[current];
 
-	count_step();
+	count_step(what);
 	sim_trace("waits for %s in %s", what, where());
 	p->state = WAITING;
 	p->wake_at = SIM_NEVER;
@@ -518,6 +536,7 @@ begin(void *arg, int64_t slot)
 	p->begun = false;
 	p->parked = false;
 	p->stopped_until = 0;
+	p->awake_for = 0;
 	p->waits_on = NULL;
 	p->signals = 0;
 	sim_trace("%s starts, pid %d", p->name, p->pid);
