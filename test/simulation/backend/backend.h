@@ -106,6 +106,9 @@ extern uint32 xact_snapshot(void);	/* of a statement that begins now */
 extern int	xact_depth(void);	/* 0 = none, 1 = top, ... */
 extern bool xact_in_pre_commit;
 
+/* A (sub)transaction ends, and is not visible yet or has PostgreSQL's locks. */
+extern bool xact_is_early;
+
 /* Told of what becomes of transactions. */
 typedef enum XactMoment
 {

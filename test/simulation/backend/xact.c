@@ -31,6 +31,7 @@ int			XactIsoLevel = XACT_READ_COMMITTED;
 bool		XactReadOnly = false;
 int			MyXactFlags = 0;
 bool		xact_in_pre_commit = false;
+bool		xact_is_early = false;
 void		(*xact_watch) (XactMoment moment, bool commit, SubTransactionId sub,
 						   SubTransactionId parent);
 
@@ -186,6 +187,7 @@ release(ResourceOwner owner, bool commit, bool top)
 		heavy_locks_to_parent(subid[depth], subid[depth - 1]);
 	else
 		heavy_locks_release_sub(subid[depth]);
+	xact_is_early = false;
 	release_callback(RESOURCE_RELEASE_LOCKS, commit, top, NULL);
 	release_callback(RESOURCE_RELEASE_AFTER_LOCKS, commit, top, NULL);
 	CurrentResourceOwner = before;
@@ -234,7 +236,7 @@ xact_commit(void)
 {
 	Assert(depth == 1);
 	sim_yield("commit");
-	xact_in_pre_commit = true;
+	xact_in_pre_commit = xact_is_early = true;
 	tell(XACT_GUARD_BEGINS, true);
 	xact_callback(XACT_EVENT_PRE_COMMIT, NULL);
 	tell(XACT_GUARD_PASSED, true);
@@ -299,6 +301,7 @@ abort_sub(void)
 	users_set(user[depth]);
 	spi_at_abort(spi[depth]);
 	backend_must_not_raise = "in the abort of a subtransaction";
+	xact_is_early = true;
 	set_outcome(false);
 	sub_callback(SUBXACT_EVENT_ABORT_SUB, subid[depth], subid[depth - 1], NULL);
 	tell(XACT_SUB_RELEASES, false);
@@ -325,6 +328,7 @@ xact_abort(void)
 	users_set(user[1]);
 	spi_at_abort(0);
 	backend_must_not_raise = "in an abort";
+	xact_is_early = true;
 	set_outcome(false);
 	xact_callback(XACT_EVENT_ABORT, NULL);
 	tell(XACT_RELEASES, false);

@@ -133,6 +133,20 @@ __wrap_lt_drop_lost(LrIndex hold)
 	__real_lt_drop_lost(hold);
 }
 
+/* Who gets it next, on this server or elsewhere, reads what was committed under it. */
+extern ReleaseStart __wrap_lt_begin_release(LrIndex hold, HoldView *view);
+extern ReleaseStart __real_lt_begin_release(LrIndex hold, HoldView *view);
+
+ReleaseStart
+__wrap_lt_begin_release(LrIndex hold, HoldView *view)
+{
+	if (xact_is_early)
+		sim_fail("released early",
+				 "%s, and what was done under it is not visible, or has locks of PostgreSQL",
+				 lt_keys[lt_holds[hold].key].name);
+	return __real_lt_begin_release(hold, view);
+}
+
 /* A release found nothing, whatever the store. */
 extern void __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 								LostReason reason, const char *taken_by);
