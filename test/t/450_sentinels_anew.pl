@@ -5,7 +5,7 @@
 # name a former master.
 #
 # All Sentinels are false ones, so that each says what it is to say, when it is to.
-# Proves G32, G38.
+# Proves G38.
 
 use strict;
 use warnings FATAL => 'all';
