@@ -42,6 +42,9 @@ typedef struct TopologyShared
 	RedisHost	at;
 	int64		config_epoch;
 	char		reason[REASON_MAX];
+
+	/* The watchdog's alone, but of all watchdogs. */
+	int64		told[LR_MAX_SENTINELS];	/* number that each Sentinel has told */
 } TopologyShared;
 
 static TopologyShared *shared = NULL;
@@ -210,6 +213,7 @@ topology_start(uint32 place)
 		return;
 
 	pg_atomic_write_u64(&shared->watched_until, 0);
+	memset(shared->told, 0, sizeof(shared->told));
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
 	memset(&shared->at, 0, sizeof(RedisHost));
 	shared->config_epoch = 0;
@@ -253,6 +257,18 @@ topology_set_config_epoch(int64 config_epoch)
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
 	shared->config_epoch = config_epoch;
 	LWLockRelease(topology_lock);
+}
+
+int64
+topology_told(int sentinel)
+{
+	return shared->told[sentinel];
+}
+
+void
+topology_set_told(int sentinel, int64 config_epoch)
+{
+	shared->told[sentinel] = config_epoch;
 }
 
 void

@@ -92,8 +92,15 @@ extern void topology_start(uint32 place);
 /* Somebody else is the master now; returns its epoch. */
 extern uint32 topology_change(const RedisHost *at, int64 config_epoch);
 
-/* The same one, by a later failover than was known. */
+/*
+ * The same one, by a later failover than was known; or its Sentinels were set up
+ * anew.
+ */
 extern void topology_set_config_epoch(int64 config_epoch);
+
+/* The highest number of a failover that this Sentinel has told since it was set up. */
+extern int64 topology_told(int sentinel);
+extern void topology_set_told(int sentinel, int64 config_epoch);
 
 /*
  * It was named just now: the watchdog may connect.  It has connected, and is a

@@ -103,7 +103,8 @@ failover_happened(uint32 epoch)
  * failover_step --- ask who is the master, and see to what is held there
  *
  * A connection to a master that is not named any more, because somebody has
- * doubts, says nothing.
+ * doubts, says nothing.  Nor does one to a master that was named again before this
+ * was seen: only a new one confirms it.
  */
 void
 failover_step(void)
@@ -120,7 +121,8 @@ failover_step(void)
 	now = lr_now();
 	if (epoch != failover.epoch)
 		failover_happened(epoch);
-	else if (!named && renewals_is_connected(failover.id))
+	else if ((!named || !topology_is_confirmed()) &&
+			 renewals_is_connected(failover.id))
 		failover_begin_anew();
 	else if (named && !failover.named && now - failover.retried_at >= RETRY_INTERVAL)
 	{

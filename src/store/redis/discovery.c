@@ -11,15 +11,20 @@
  * - A higher number than is known is believed as soon as it is heard.
  * - Otherwise a round is judged when all have answered or cannot, or after a
  *	 moment: one that is cut off from the others still names a former master.
- * - A lower number than is known is believed if all configured Sentinels have it:
- *	 they were set up anew.
+ * - A lower number than is known is believed if all configured Sentinels have it,
+ *	 or most of them and each of these has told a higher one before: the number of
+ *	 one never goes down, so they were set up anew.  Those that restart without
+ *	 their memory and learn from others what they forgot are waited for, while
+ *	 the present master serves or was lost a moment ago.
+ * - That the present master is the master still may be said by a majority, whatever
+ *	 the numbers.
  * - One that is said to be the master and itself says that it is not, for a while,
  *	 is passed over if most Sentinels name another: somebody lies.
  * - Between the election of a Sentinel and the promotion nobody is the master.
  *
- * Only a naming that was asked for after the connection to the master was lost
- * allows the watchdog to connect there again: an old master that was restarted
- * calls itself one until the Sentinels have turned it round.
+ * Only a round that began after the connection to the master was lost, or the
+ * master was doubted, allows the watchdog to connect there again: an old master
+ * that was restarted calls itself one until the Sentinels have turned it round.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -56,6 +61,9 @@
 /* For so long somebody has to contradict. */
 #define LIE_LIFE			(2 * LR_US_PER_S)
 
+/* For so long Sentinels without a memory may be learning from others. */
+#define ANEW_LIFE			(10 * LR_US_PER_S)
+
 /* Changes are logged at most this often. */
 #define LOG_INTERVAL		LR_US_PER_S
 
@@ -64,6 +72,7 @@ typedef struct Candidate
 	RedisHost	at;
 	int64		config_epoch;	/* the highest it was named by */
 	int			votes;
+	int			votes_anew;		/* by Sentinels that were set up anew */
 } Candidate;
 
 typedef struct Discovery
@@ -74,6 +83,7 @@ typedef struct Discovery
 
 	int64		round_at;		/* questions before that do not count */
 	bool		judged;			/* this round */
+	bool		outdated;		/* it began before the master was lost or doubted */
 	int64		next_round;
 	bool		was_named;		/* at the last look */
 	int64		stepped_at;		/* that was then */
@@ -143,6 +153,30 @@ fresh_answer(int i, int64 now)
 }
 
 /*
+ * was_set_up_anew --- has that Sentinel told a higher number before?
+ */
+static bool
+was_set_up_anew(int i, const SentinelAnswer *a)
+{
+	return a->config_epoch < topology_told(i);
+}
+
+/*
+ * note_numbers --- what each Sentinel tells; "anew": what it told before is void
+ */
+static void
+note_numbers(bool anew, int64 now)
+{
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = fresh_answer(i, now);
+
+		if (a != NULL && a->known && (anew || !was_set_up_anew(i, a)))
+			topology_set_told(i, a->config_epoch);
+	}
+}
+
+/*
  * collect_candidates --- who is named
  */
 static int
@@ -163,9 +197,11 @@ collect_candidates(Candidate *out, int64 now)
 		{
 			out[n].at = a->master;
 			out[n].config_epoch = a->config_epoch;
+			out[n].votes_anew = 0;
 			out[n++].votes = 0;
 		}
 		out[c].votes++;
+		out[c].votes_anew += was_set_up_anew(i, a);
 		out[c].config_epoch = Max(out[c].config_epoch, a->config_epoch);
 	}
 	return n;
@@ -191,29 +227,44 @@ is_better(const Candidate *a, const Candidate *b, const RedisHost *present)
 }
 
 /*
+ * begins_anew --- does its number count, although it is lower than what is known?
+ */
+static bool
+begins_anew(const Candidate *c)
+{
+	return c->votes == discovery.nsentinels || is_majority(c->votes_anew);
+}
+
+/*
  * is_believable --- beside what is known of the present master, and of lies
  */
 static bool
-is_believable(const Candidate *c, const TopologyMaster *present)
+is_believable(const Candidate *c, const TopologyMaster *present, int64 now)
 {
 	const Candidate *lie = &discovery.lie;
 
 	if (c->votes == discovery.nsentinels)
 		return true;
-	return c->config_epoch >= present->config_epoch &&
-		!(same_host(&c->at, &lie->at) && c->config_epoch == lie->config_epoch);
+	if (same_host(&c->at, &lie->at) && c->config_epoch == lie->config_epoch)
+		return false;
+	if (c->config_epoch >= present->config_epoch)
+		return true;
+	if (same_host(&c->at, &present->at))
+		return is_majority(c->votes);
+	return begins_anew(c) && discovery.unconfirmed_since != 0 &&
+		now - discovery.unconfirmed_since > ANEW_LIFE;
 }
 
 /*
  * choose --- the one that is believed; NULL: nobody
  */
 static const Candidate *
-choose(const Candidate *candidates, int n, const TopologyMaster *present)
+choose(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
 {
 	const Candidate *best = NULL;
 
 	for (int i = 0; i < n; i++)
-		if (is_believable(&candidates[i], present) &&
+		if (is_believable(&candidates[i], present, now) &&
 			(best == NULL || is_better(&candidates[i], best, &present->at)))
 			best = &candidates[i];
 	return best;
@@ -326,6 +377,8 @@ believe(const Candidate *c, const TopologyMaster *present, int64 now)
 {
 	uint32		epoch = topology_change(&c->at, c->config_epoch);
 
+	if (c->config_epoch < present->config_epoch)
+		note_numbers(true, now);
 	discovery.unconfirmed_since = now;
 	if (!anybody_in_doubt(now))
 		topology_watch(now);
@@ -376,13 +429,14 @@ judge(bool complete, int64 now)
 	TopologyMaster present;
 	const Candidate *best = NULL;
 
+	note_numbers(false, now);
 	topology_get_master(lr_place, &present);
 	if (complete && topology_is_denied(present.epoch) &&
 		discovery.unconfirmed_since != 0 &&
 		now - discovery.unconfirmed_since > LIE_LIFE)
 		best = choose_against(candidates, n, &present);
 	if (best == NULL)
-		best = choose(candidates, n, &present);
+		best = choose(candidates, n, &present, now);
 	if (best == NULL)
 		return;
 	if (!same_host(&best->at, &present.at))
@@ -394,8 +448,13 @@ judge(bool complete, int64 now)
 	}
 	if (best->config_epoch > present.config_epoch)
 		topology_set_config_epoch(best->config_epoch);
-	if (complete && !topology_is_named() && was_named_in_round(&best->at) &&
-		!anybody_in_doubt(now))
+	else if (complete && best->config_epoch < present.config_epoch && begins_anew(best))
+	{
+		topology_set_config_epoch(best->config_epoch);
+		note_numbers(true, now);
+	}
+	if (complete && !discovery.was_named && !discovery.outdated &&
+		was_named_in_round(&best->at) && !anybody_in_doubt(now))
 		topology_named(present.epoch);
 }
 
@@ -408,7 +467,7 @@ static void
 begin_round(int64 now)
 {
 	discovery.round_at = now;
-	discovery.judged = false;
+	discovery.judged = discovery.outdated = false;
 	discovery.next_round = now +
 		(topology_is_confirmed() && !anybody_in_doubt(now) ? ROUND_INTERVAL :
 		 ROUND_IN_DOUBT);
@@ -429,7 +488,10 @@ note_confirmation(int64 now)
 
 	/* The connection has ended, or is in doubt: ask at once. */
 	if (discovery.was_named && !named)
+	{
+		discovery.outdated = true;
 		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
+	}
 	discovery.was_named = named;
 }
 
@@ -478,7 +540,9 @@ redis_follow_step(void)
 	if (discovery.judged && !topology_is_confirmed() &&
 		(in_doubt || present.at.host[0] == '\0' || !topology_is_named()))
 		explain(&present, now);
-	discovery.was_named = topology_is_named();
+
+	/* What was withdrawn during this step is noted by the next one. */
+	discovery.was_named = discovery.was_named || topology_is_named();
 }
 
 /*

@@ -385,10 +385,27 @@ nbatch_retarget(NodeBatch *b)
 }
 
 /*
+ * nbatch_is_overtaken --- is it a new connection to whom nobody may ask any more?
+ *
+ * Another one is the master by now, or is about to be, or it is not known for sure
+ * since the watchdog's own connection has ended: then a node that was restarted
+ * meanwhile may have answered the handshake.
+ */
+static bool
+nbatch_is_overtaken(const NodeBatch *b)
+{
+	char		why[sizeof(b->batch.error.detail)];
+
+	return b->target.kind == TARGET_MASTER && b->target.node != NODE_NONE &&
+		(redis_target_is_outdated(&b->target) ||
+		 redis_target_look(&b->target, why, sizeof(why)) != TARGET_OPEN);
+}
+
+/*
  * nbatch_connect --- go on connecting; false while there is no connection
  *
  * No password goes to where another lockredis.url pointed, and no request to who
- * was the master when we began.
+ * was the master when we began: beginning anew finds out who is, or why nobody is.
  */
 static bool
 nbatch_connect(NodeBatch *b)
@@ -400,8 +417,7 @@ nbatch_connect(NodeBatch *b)
 		redis_target_is_outdated(&b->target))
 		nbatch_retarget(b);
 	redis_conn_advance(c);
-	if (c->state == CONN_READY && b->target.kind == TARGET_MASTER &&
-		redis_target_is_outdated(&b->target))
+	if (c->state == CONN_READY && nbatch_is_overtaken(b))
 	{
 		nbatch_retarget(b);
 		redis_conn_advance(c);

@@ -37,6 +37,12 @@
 #define QUESTION_REPLIES	2
 
 /*
+ * Reads of messages in one step, as many as may come: the watchdog has leases to
+ * renew meanwhile.  An answer too many ends the connection that asks.
+ */
+#define READS_MAX			8
+
+/*
  * A failover has begun for good, the replica that was chosen has been promoted,
  * this Sentinel has heard the new address.
  */
@@ -412,25 +418,30 @@ ear_hears(const RedisSentinel *s)
  * ear_step --- listen; true when it has news
  *
  * A subscription that is refused is no reason to fail: it is asked each second.
+ * What is left to read makes the next wait end at once: by the socket, or see
+ * sentinel_conn_interests().
  */
 static bool
 ear_step(RedisSentinel *s)
 {
 	bool		news = false;
 	RedisRead	got;
+	int			nreads = 0;
 
 	if (!ear_connect(s))
 		return false;
 	do
 	{
 		got = redis_conn_receive(&s->ear, false);
+		nreads++;
 		while (redis_conn_reply(&s->ear))
 		{
 			s->heard_at = lr_now();
 			s->ear_until = 0;
 			news = news || ear_hears(s);
 		}
-	} while (got == REDIS_READ_FULL && s->ear.state == CONN_READY);
+	} while (got == REDIS_READ_FULL && nreads < READS_MAX &&
+			 s->ear.state == CONN_READY);
 	if (s->ear.state != CONN_READY)
 		return news;
 
@@ -465,7 +476,7 @@ sentinel_step(RedisSentinel *s, int64 since)
 static int
 sentinel_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until)
 {
-	*until = Min(*until, redis_conn_until(c));
+	*until = redis_conn_has_more(c) ? 0 : Min(*until, redis_conn_until(c));
 	if (c->socket.fd == PGINVALID_SOCKET)
 		return 0;
 	out->sock = c->socket.fd;

@@ -11,6 +11,7 @@ LockRedis::Debugger - stops a server process in the middle of a function
   LockRedis::Debugger->need;               # skips the test without gdb
   my $stop = LockRedis::Debugger->new($session->pid);
   $stop->run_to('lt_lose');                # the process goes on
+  $stop->run_to('lt_lose', 'reason == 1');    # with an expression of gdb that has to hold
   $session->start("SELECT redis_lock('k')");
   $stop->wait_for_stop;                    # it has come to that function
   $stop->out_of('current_store');          # ... has called that, and it returned
@@ -81,9 +82,9 @@ sub new
 # Stop at the beginning of that function, the next time.
 sub run_to
 {
-	my ($self, $function) = @_;
+	my ($self, $function, $condition) = @_;
 
-	my $answer = $self->_do("tbreak $function");
+	my $answer = $self->_do("tbreak $function" . ($condition ? " if $condition" : ''));
 	croak "gdb knows no $function: $answer" unless $answer =~ /reakpoint \d/;
 	$self->{function} = $function;
 	$self->_ask('continue');

@@ -73,13 +73,15 @@ sub new
 
 sub address { my ($self) = @_; return "127.0.0.1:$self->{port}"; }
 
+sub pid { my ($self) = @_; return $self->{pid}; }
+
 sub url { my ($self) = @_; return 'redis://' . $self->address; }
 
 # accept: "close" or "reset" at once; greet: bytes sent at once; raw: bytes sent
 # when something has come; reply: bytes for each command; answer: code that makes
 # them of this behaviour and a command; script: for scripts only, the rest is
 # answered as Redis does; afterwards: bytes sent a moment after that; then:
-# "close", "reset" or "flood" (repeat it for ever) in the end.
+# "close", "reset" or "flood" (repeat it, or what is in flood, for ever) in the end.
 sub behave
 {
 	my ($self, $name, %behaviour) = @_;
@@ -137,7 +139,7 @@ sub _serve
 		$end->($conn, $then) if $then eq 'close' || $then eq 'reset';
 		if ($then eq 'flood')
 		{
-			$flood{$conn} = substr $bytes, -16384;
+			$flood{$conn} = $now->{flood} // substr $bytes, -16384;
 			$writers->add($conn);
 		}
 	};
@@ -148,8 +150,10 @@ sub _serve
 		  IO::Select->select($readers, $writers, undef, 1);
 		foreach my $conn (@{ $writable || [] })
 		{
-			next if defined syswrite $conn, $flood{$conn};
-			$end->($conn, 'close') unless $!{EAGAIN};
+			my $sent = syswrite $conn, $flood{$conn};
+			$flood{$conn} = substr($flood{$conn}, $sent) . substr($flood{$conn}, 0, $sent)
+			  if $sent;
+			$end->($conn, 'close') unless defined $sent || $!{EAGAIN};
 		}
 		foreach my $conn (@{ $readable || [] })
 		{

@@ -11,14 +11,18 @@ LockRedis::FalseSentinel - a server that says what a Sentinel would, and lies
   my $liar = LockRedis::FalseSentinel->new;
   $liar->names($redis, epoch => 99);     # as master of any service
   $liar->names($redis, flags => 'master,s_down');
+  $liar->names($redis, state => 'wait_promotion');    # of a failover
+  $liar->names($redis, chatty => 1);     # messages without an end to who listens
   $liar->names(undef);                   # knows no service
   $liar->address; $liar->port;
+  LockRedis::FalseSentinel::url_of($liar, ...)    # for lockredis.url, service "svc"
 
 =head1 DESCRIPTION
 
 A LockRedis::FakeNode that knows HELLO, PING, INFO, SENTINEL MASTER, SENTINEL
-GET-MASTER-ADDR-BY-NAME and SUBSCRIBE.  It publishes nothing; its connections are
-closed when what it says changes.
+GET-MASTER-ADDR-BY-NAME and SUBSCRIBE.  It publishes nothing, unless it is chatty; its
+connections are closed when what it says changes.  What it names is anything with a
+host, a port, or only the latter (a LockRedis::Proxy).
 
 =cut
 
@@ -30,6 +34,8 @@ use warnings FATAL => 'all';
 use parent 'LockRedis::FakeNode';
 
 sub port { my ($self) = @_; return $self->{port}; }
+
+sub url_of { return 'redis-sentinel://' . join(',', map { $_->address } @_) . '/svc'; }
 
 sub new
 {
@@ -49,7 +55,7 @@ sub names
 		epoch => 0,
 		flags => 'master',
 		%opts,
-		host => $redis && $redis->host,
+		host => $redis && ($redis->can('host') ? $redis->host : '127.0.0.1'),
 		port => $redis && $redis->port);
 	return;
 }
@@ -70,10 +76,16 @@ sub _confirmation
 	return "*3\r\n" . _bulk('subscribe') . _bulk($channel) . ":$count\r\n";
 }
 
+# What the flood is made of is the end of the answer.
+my $chatter = join '', ("*3\r\n" . _bulk('message') . _bulk('+switch-master') . _bulk('else')) x 1000;
+
 sub _answer
 {
 	my ($now, @words) = @_;
 	my $command = uc shift @words;
+
+	$now->{then} = $now->{chatty} && $command eq 'SUBSCRIBE' ? 'flood' : '';
+	$now->{flood} = $chatter;
 
 	return "+PONG\r\n" if $command eq 'PING';
 	return _array(qw(server redis version 7.0.15 proto 2 id 1 mode sentinel))
@@ -101,7 +113,8 @@ sub _answer
 		'config-epoch' => $now->{epoch},
 		'num-slaves' => 2,
 		'num-other-sentinels' => 2,
-		quorum => 2);
+		quorum => 2,
+		defined $now->{state} ? ('failover-state' => $now->{state}) : ());
 }
 
 1;

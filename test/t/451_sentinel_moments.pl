@@ -1,0 +1,189 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What a Sentinel says at the wrong moment: while the master is doubted, while a session
+# connects, before another one that knows better; and one that talks without an end.
+# Each interleaving is forced, by false Sentinels that say what they are told to, by a
+# proxy that holds back an answer, and by a debugger.
+# Proves G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Debugger;
+use LockRedis::FalseSentinel;
+use LockRedis::Proxy;
+use LockRedis::Test;
+use LockRedis::Topic::Failover;
+
+LockRedis::Debugger->need;
+
+my ($a, $b) = map { LockRedis::Redis->new(name => $_) } 'a', 'b';
+my $sentinel = LockRedis::FalseSentinel->new;
+
+$sentinel->names($a, epoch => 1);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $sentinel->url_of,
+	settings => {
+		'lockredis.connect_timeout' => '20s',
+		'lockredis.command_timeout' => '5s',
+		'lockredis.lease' => '3s'
+	});
+my $s = $node->session;
+
+sub works
+{
+	my ($session, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return $session->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', $name);
+}
+
+wait_until_used($node, $a);
+works($s, 'the master is used');
+
+# In the round that is judged just now the Sentinel has named the master; meanwhile
+# that says that it is none:
+#
+#   watchdog                                   session
+#   has the Sentinel's answer
+#                                              READONLY: doubts the master
+#   names the master, by that answer
+#   is connected, so does not connect
+#
+# and nobody would ever be told again that the master is one.
+{
+	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
+
+	$stop->run_to('sentinel_has_answered', 's->answer.asked_at >= since');
+	$stop->wait_for_stop;
+	$a->cmd('REPLICAOF', '127.0.0.1', 1);
+	my $failed = $s->query("SELECT redis_try_lock('doubt')");
+	$a->cmd('REPLICAOF', 'NO', 'ONE');
+	$stop->let_go;
+	like($failed->{raw}, qr/READONLY|master/, 'doubted in the middle of a round');
+	$node->wait_until_asked($s);
+	works($s, 'doubted in the middle of a round: used again');
+	my $new = $node->session;
+	works($new, 'doubted in the middle of a round: by a new session');
+	$new->quit;
+}
+
+# A session connects, and has its answer when another node is about to become the
+# master: it must not ask this one any more.
+{
+	my $proxy = LockRedis::Proxy->new($a);
+
+	$sentinel->names($proxy, epoch => 2);
+	my $address = '127.0.0.1:' . $proxy->port;
+	poll_until(
+		'the proxy to be used',
+		sub {
+			$node->value("SELECT count(*) FROM redis_lock_status
+				 WHERE address = '$address' AND in_use AND state = 'up'") == 1;
+		});
+	my $held = $proxy->rule(on => 'reply', match => 'HELLO', action => 'hold');
+	my $new = $node->session;
+
+	$new->start("SELECT redis_try_lock('connecting')");
+	$proxy->wait_for_rule($held);
+	$sentinel->names($proxy, epoch => 2, state => 'wait_promotion');
+	poll_until(
+		'the watchdog to know of the failover',
+		sub {
+			$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'master' AND NOT in_use");
+		});
+	$proxy->let_go;
+	$new->wait->fails('08001', qr/which node is the master|make another node the master/i,
+		'connected in the middle of a failover: refused');
+	ok(!$a->cmd('EXISTS', 'connecting'), 'connected in the middle of a failover: not asked');
+	$sentinel->names($proxy, epoch => 2);
+	$node->wait_until_asked($new);
+	works($new, 'connected in the middle of a failover: used when there was none');
+	$new->quit;
+	$sentinel->names($a, epoch => 3);
+	wait_until_used($node, $a);
+	$proxy->stop;
+}
+
+# More messages than can be read: the watchdog takes some, and sees to its leases.  It
+# is stopped before it reads, until there are a lot, and when it has done with it.
+{
+	my $unread = sub {
+		my $port = sprintf ':%04X', $sentinel->port;
+		my $sum = 0;
+
+		open my $file, '<', '/proc/net/tcp' or die $!;
+		while (<$file>)
+		{
+			my (undef, $from, $to, undef, $queues) = split;
+			my ($sent, $received) = map { hex } $queues =~ /^(\w+):(\w+)$/ or next;
+			$sum += $sent if $from =~ /$port$/;
+			$sum += $received if $to =~ /$port$/;
+		}
+		return $sum;
+	};
+
+	$sentinel->names($a, epoch => 3, chatty => 1);
+	$s->query_is("SELECT redis_lock('chatty')", '', 'a lock');
+	my $renewals = $node->value("SELECT renewals FROM redis_locks WHERE key = 'chatty'");
+	poll_until('messages to come', sub { $unread->() > 0 });
+	pause(5);
+	$s->query_is("SELECT redis_is_held('chatty')", 't', 'a Sentinel talks without an end: held');
+	cmp_ok($node->value("SELECT renewals FROM redis_locks WHERE key = 'chatty'"),
+		'>', $renewals + 2, 'a Sentinel talks without an end: renewed');
+	$s->query_is("SELECT redis_unlock('chatty')", 't', 'a Sentinel talks without an end: unlocked');
+
+	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
+	$stop->run_to('sentinel_step');
+	$stop->wait_for_stop;
+	my $before = 0;
+	poll_until(
+		'it to have said all that there is room for',
+		sub {
+			my $last = $before;
+			pause(0.3);
+			$before = $unread->();
+			return $before == $last;
+		});
+	kill 'STOP', $sentinel->pid;
+	$stop->run_to('renewals_step');
+	$stop->wait_for_stop;
+	pause(0.3);
+	my $left = $unread->();
+	kill 'CONT', $sentinel->pid;
+	$stop->let_go;
+	note "$before bytes, of which $left are left";
+	cmp_ok($before, '>', 256 * 1024, 'a Sentinel talks without an end: that is a lot');
+	cmp_ok($before - $left, '<', 200 * 1024, 'a Sentinel talks without an end: read by parts');
+	$sentinel->names($a, epoch => 3);
+}
+
+# At a start one Sentinel is heard before the other, which knows of a later failover.
+# That must not be the master for a moment.  Under load it may be heard too late, so
+# it is tried more than once.
+{
+	my $other = LockRedis::FalseSentinel->new;
+	my $late = LockRedis::Proxy->new($other);
+	my $tries = 5;
+	my $right = 0;
+
+	$other->names($b, epoch => 9);
+	foreach my $try (1 .. $tries)
+	{
+		$late->clear;
+		$late->rule(on => 'reply', match => 'MASTER', action => 'delay', ms => 50, times => 0);
+		$node->log_since_here;
+		$node->set('lockredis.url' =>
+			'redis-sentinel://' . join(',', map { '127.0.0.1:' . $_->port } $sentinel, $late) . "/svc/$try");
+		wait_until_used($node, $b);
+		$right++ unless $node->logged(qr/master of "svc" is (?:now )?at \Q@{[ $a->address ]}\E/);
+		last if $right;
+	}
+	ok($right, 'two Sentinels at a start: the one that is heard first is not believed alone');
+	$other->stop;
+	$late->stop;
+}
+
+$sentinel->stop;
+done_testing();
