@@ -158,13 +158,13 @@ SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
     pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds
 FROM lockredis_status() s;
 
-COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, Sentinels, the table';
-COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (which refuses locks), sentinel, or table';
+COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, its replicas, Sentinels, the table';
+COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (of it, or instead of it: then it refuses locks), sentinel, or table';
 COMMENT ON COLUMN redis_lock_status.address IS 'host and port or socket; null without pg_monitor';
-COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the watchdog sees it';
-COMMENT ON COLUMN redis_lock_status.round_trip IS 'of a request and its answer, as last measured; null: not yet';
-COMMENT ON COLUMN redis_lock_status.version IS 'of Redis; of a table, of PostgreSQL';
-COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is; null of a Sentinel';
+COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the watchdog sees it; of a replica as its master does: up is in step, connecting is not, or the master does not answer';
+COMMENT ON COLUMN redis_lock_status.round_trip IS 'of a request and its answer, as last measured; null: not yet, and of a replica';
+COMMENT ON COLUMN redis_lock_status.version IS 'of Redis; of a table, of PostgreSQL; null of a replica';
+COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is; null of a replica and a Sentinel';
 COMMENT ON COLUMN redis_lock_status.maxmemory_policy IS 'maxmemory-policy of Redis; anything but noeviction can throw locks away';
 COMMENT ON COLUMN redis_lock_status.last_error IS 'last failure with this lockredis.url, of the watchdog or of a session, also when it is over';
 COMMENT ON COLUMN redis_lock_status.last_error_at IS 'when that was';

@@ -359,13 +359,13 @@ fill_master(Datum *values, bool *nulls)
  * fill_use --- do new locks go there, and in fallback mode since when and why?
  */
 static void
-fill_use(const NodeStatus *status, Datum *values, bool *nulls)
+fill_use(const NodeStatus *status, bool has_locks, Datum *values, bool *nulls)
 {
 	CurrentStatus current;
 
-	values[COL_IN_USE] = BoolGetDatum(status->role != ROLE_SENTINEL);
+	values[COL_IN_USE] = BoolGetDatum(has_locks);
 	nulls[COL_SINCE] = nulls[COL_REASON] = true;
-	if (status->role == ROLE_SENTINEL)
+	if (!has_locks)
 		return;
 	if (lr_has_fallback())
 	{
@@ -400,7 +400,7 @@ role_name(NodeRole role)
  * put_status --- the row of a node
  */
 static void
-put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, int number)
+put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, bool has_locks, int number)
 {
 	Datum		values[STATUS_COLUMNS] = {0};
 	bool		nulls[STATUS_COLUMNS] = {0};
@@ -413,14 +413,14 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, int number)
 	nulls[COL_ROUND_TRIP] = status->round_trip_us < 0;
 	values[COL_ROUND_TRIP] = interval_from_us(status->round_trip_us);
 	text_or_null(values, nulls, COL_VERSION, status->version);
-	nulls[COL_RENEWAL_LAG] = status->role == ROLE_SENTINEL;
+	nulls[COL_RENEWAL_LAG] = !has_locks;
 	if (!nulls[COL_RENEWAL_LAG])
 		values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(status->store));
 	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status->maxmemory_policy);
 	text_or_null(values, nulls, COL_LAST_ERROR, status->last_error);
 	nulls[COL_LAST_ERROR_AT] = status->last_error_at == 0;
 	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status->last_error_at);
-	fill_use(status, values, nulls);
+	fill_use(status, has_locks, values, nulls);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -435,6 +435,6 @@ lockredis_status(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (NodeId i = 0; i < NODE_MAX; i++)
 		if (node_get_status(i, &status))
-			put_status(rsinfo, &status, ++number);
+			put_status(rsinfo, &status, node_has_locks(i), ++number);
 	return (Datum) 0;
 }

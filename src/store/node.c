@@ -274,11 +274,60 @@ node_report_error(NodeId node, uint32 place, const char *message)
 	node_set_error(node, message);
 }
 
+/*
+ * node_set_replica --- see node.h; beyond what there is room for nothing is shown
+ */
+void
+node_set_replica(int number, const char *address, bool online)
+{
+	NodeEntry  *e = &nodes->entry[NODE_REPLICA + number];
+
+	if (number >= NODE_REPLICAS)
+		return;
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	e->used = true;
+	e->first_role = ROLE_REPLICA;
+	e->status.store = nodes->entry[NODE_REDIS].status.store;
+	clear_status(e);
+	strlcpy(e->status.address, address, sizeof(e->status.address));
+	e->status.state = online ? NODE_UP : NODE_CONNECTING;
+	LWLockRelease(node_lock);
+}
+
+/*
+ * end_replicas --- those from "n" on are none; lock held
+ */
+static void
+end_replicas(int n)
+{
+	for (int i = n; i < NODE_REPLICAS; i++)
+		nodes->entry[NODE_REPLICA + i].used = false;
+}
+
+void
+node_end_replicas(int n)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	end_replicas(n);
+	LWLockRelease(node_lock);
+}
+
+void
+node_doubt_replicas(void)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < NODE_REPLICAS; i++)
+		nodes->entry[NODE_REPLICA + i].status.state = NODE_CONNECTING;
+	LWLockRelease(node_lock);
+}
+
 void
 node_forget(NodeId node)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	clear_status(&nodes->entry[node]);
+	if (node == NODE_REDIS)
+		end_replicas(0);
 	LWLockRelease(node_lock);
 }
 

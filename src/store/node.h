@@ -29,6 +29,9 @@ typedef int NodeId;
 
 /* The entries are shown in this order: those of Redis first, the table last. */
 #define NODE_REDIS			0
+#define NODE_REPLICA		1	/* the first of NODE_REPLICAS: what that says of
+								 * its replicas, which nobody here talks to */
+#define NODE_REPLICAS		16
 #define NODE_SENTINEL		17	/* the first of LR_MAX_SENTINELS */
 #define NODE_TABLE			(NODE_MAX - 1)
 
@@ -46,6 +49,13 @@ typedef enum NodeRole
 	ROLE_SENTINEL,
 	ROLE_TABLE
 } NodeRole;
+
+/* Do locks go there?  Others only have rows. */
+static inline bool
+node_has_locks(NodeId node)
+{
+	return node == NODE_REDIS || node == NODE_TABLE;
+}
 
 typedef struct NodeStatus
 {
@@ -88,7 +98,18 @@ extern void node_set_address(NodeId node, const char *address);
 extern void node_set_round_trip(NodeId node, int64 us);
 extern void node_set_error(NodeId node, const char *message);
 
-/* The settings have changed: what the node before it said is of no interest. */
+/*
+ * What a master says of its replicas: the first, the second, ...; so many are all.
+ * It does not answer: nobody knows how they are.
+ */
+extern void node_set_replica(int number, const char *address, bool online);
+extern void node_end_replicas(int n);
+extern void node_doubt_replicas(void);
+
+/*
+ * The settings have changed: what the node before it said is of no interest, nor
+ * are its replicas.
+ */
 extern void node_forget(NodeId node);
 
 /* What can be expected: microseconds, 0 = not known.  Takes no lock. */

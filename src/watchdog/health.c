@@ -113,7 +113,23 @@ judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
 		warn_of_role(h, &status);
 	}
 	else if (last->kind == STORE_FACTS)
+	{
 		h->next_facts = LR_NEVER;
+		node_doubt_replicas();
+	}
+}
+
+/*
+ * health_doubt_facts --- what it said last is of before it failed
+ */
+static void
+health_doubt_facts(StoreHealth *h)
+{
+	if (!lr_store_can(h->id, STORE_HAS_REPLICAS))
+		return;
+	node_doubt_replicas();
+	if (h->next_facts != LR_NEVER)
+		h->next_facts = 0;
 }
 
 /* ----------
@@ -160,6 +176,7 @@ store_is_down(StoreHealth *h, const StoreError *error)
 	h->next_try = lr_now() + Min(h->retry_delay, probe_interval(h));
 	h->retry_delay = Min(h->retry_delay * 2, HEALTH_RETRY_MAX);
 	fallback_failed(h->id);
+	health_doubt_facts(h);
 	node_set_error(h->node, error->detail);
 	if (h->state == NODE_DOWN)
 		return;

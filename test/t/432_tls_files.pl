@@ -213,12 +213,12 @@ $two->query_is($taken, 't|t', 'several directories, one with hashes');
 $two->quit;
 trust($next_ca);
 {
-	local $ENV{SSL_CERT_DIR} = $dir;
+	local $ENV{SSL_CERT_DIR} = PostgreSQL::Test::Utils::tempdir_short();
 	local $ENV{SSL_CERT_FILE} = $ca_file;
 	$node->restart;
 }
 $two = $node->session;
-$two->query_is($taken, 't|t', 'one file, and directories without hashes');
+$two->query_is($taken, 't|t', 'one file, and a directory without hashes');
 trust($ca);
 connect_anew();
 $two->query_fails($taken, '08001', qr/unable to get local issuer/, 'the file is another one');

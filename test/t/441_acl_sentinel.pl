@@ -141,6 +141,8 @@ $ha->wait_for_replicas($ha->master, 2);
 		$server->cmd('CLIENT', 'KILL', 'ID', $_->{id})
 		  foreach grep { $_->{name} =~ /^lockredis/ } $server->clients;
 	}
+	poll_until('the watchdog to have no connection',
+		sub { $node->value("SELECT in_use FROM redis_lock_status WHERE role = 'master'") eq 'f' });
 	$one->query_fails("SELECT redis_try_lock('jobs:1')",
 		'08001', qr/Which node is the master/, 'without +time at the nodes');
 	ok( eval {

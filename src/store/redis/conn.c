@@ -502,7 +502,9 @@ void
 redis_conn_take_info(RedisConn *c, const char *info)
 {
 	redis_facts_read(&c->facts, info);
-	if (c->target->node != NODE_NONE)
-		node_set_facts(c->target->node, NULL, c->facts.version, c->facts.policy,
-					   c->facts.role);
+	if (c->target->node == NODE_NONE)
+		return;
+	node_set_facts(c->target->node, NULL, c->facts.version, c->facts.policy,
+				   c->facts.role);
+	redis_replicas_read(info);
 }

@@ -320,6 +320,70 @@ redis_facts_read(RedisFacts *facts, const char *info)
 }
 
 /*
+ * replica_field --- a field of a line about a replica: "ip=...,port=...,state=..."
+ */
+static void
+replica_field(const char *line, const char *field, char *out, size_t size)
+{
+	size_t		len = strlen(field);
+
+	out[0] = '\0';
+	while (*line != '\0' && *line != '\r' && *line != '\n')
+	{
+		size_t		n = strcspn(line, ",\r\n");
+
+		if (n > len && strncmp(line, field, len) == 0 && line[len] == '=')
+		{
+			strlcpy(out, line + len + 1, Min(size, n - len));
+			redis_words_clean(out);
+			return;
+		}
+		line += line[n] == ',' ? n + 1 : n;
+	}
+}
+
+/*
+ * redis_replicas_read --- see handshake.h
+ *
+ * A line for each, "slave0:...".  A replica may have some of its own, which are
+ * nobody's business here.
+ */
+void
+redis_replicas_read(const char *info)
+{
+	char		role[16];
+	int			n = 0;
+
+	if (!facts_field(info, "role", role, sizeof(role)))
+		return;
+	for (const char *line = info; line != NULL && strcmp(role, "master") == 0;)
+	{
+		size_t		digits = strncmp(line, "slave", 5) == 0 ?
+			strspn(line + 5, "0123456789") : 0;
+
+		if (digits > 0 && line[5 + digits] == ':')
+		{
+			const char *fields = line + 5 + digits + 1;
+			char		host[96];
+			char		port[16];
+			char		state[16];
+			char		address[128];
+
+			replica_field(fields, "ip", host, sizeof(host));
+			replica_field(fields, "port", port, sizeof(port));
+			replica_field(fields, "state", state, sizeof(state));
+			snprintf(address, sizeof(address),
+					 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+			node_set_replica(n++, address, strcmp(state, "online") == 0);
+		}
+		line = strchr(line, '\n');
+		if (line != NULL)
+			line++;
+	}
+	node_end_replicas(Min(n, NODE_REPLICAS));
+}
+
+/*
  * redis_clock_offset --- see handshake.h
  *
  * Taken as read at that moment.  So the node's clock is never thought to be
@@ -423,7 +487,8 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
  * handshake_good --- a reply that is no error; false if there is no such reply
  */
 static bool
-handshake_good(RedisHandshake *hs, RedisGreeting greeting, const RedisValue *v)
+handshake_good(RedisHandshake *hs, const RedisTarget *t, RedisGreeting greeting,
+			   const RedisValue *v)
 {
 	int64		us;
 	int64		now;
@@ -445,7 +510,11 @@ handshake_good(RedisHandshake *hs, RedisGreeting greeting, const RedisValue *v)
 			return true;
 		case GREET_INFO:
 			if (v->type == REDIS_REPLY_STRING)
+			{
 				redis_facts_read(&hs->facts, v->str);
+				if (t->node == NODE_REDIS)
+					redis_replicas_read(v->str);
+			}
 			return true;
 	}
 	return false;
@@ -465,7 +534,7 @@ redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 		if (handshake_error(hs, greeting, t, v, f) == HANDSHAKE_FAILED)
 			return HANDSHAKE_FAILED;
 	}
-	else if (!handshake_good(hs, greeting, v))
+	else if (!handshake_good(hs, t, greeting, v))
 	{
 		redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
 						  "The node's answer makes no sense in Redis's protocol.");

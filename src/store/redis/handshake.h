@@ -80,8 +80,12 @@ extern HandshakeResult redis_handshake_take(RedisHandshake *hs,
 											RedisFailure *f);
 extern void redis_handshake_forget_secret(RedisHandshake *hs);
 
-/* The reply of INFO: what is in it, the rest stays. */
+/*
+ * The reply of INFO: what is in it, the rest stays.  What it says of replicas, for
+ * the table of nodes.
+ */
 extern void redis_facts_read(RedisFacts *facts, const char *info);
+extern void redis_replicas_read(const char *info);
 
 /* The node's clock minus lr_now(), when it was "us" at "read_at" or before. */
 extern int64 redis_clock_offset(int64 us, int64 read_at);

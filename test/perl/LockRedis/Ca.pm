@@ -96,10 +96,11 @@ sub locked_certificate
 	$self->_openssl('x509', '-in', $file, '-outform', 'DER', '-out', $der);
 	$self->_openssl('enc', '-aes-128-cbc', '-in', $der, '-out', "$der.enc", '-iv', $vector,
 		'-K', md5_hex(substr(pack('H*', $vector), 0, 8)));
+	my $text = encode_base64(PostgreSQL::Test::Utils::slurp_file("$der.enc"), '');
 	_write("$file.locked",
 		    "-----BEGIN CERTIFICATE-----\nProc-Type: 4,ENCRYPTED\n"
 		  . "DEK-Info: AES-128-CBC,$vector\n\n"
-		  . encode_base64(PostgreSQL::Test::Utils::slurp_file("$der.enc"))
+		  . join('', map { "$_\n" } unpack('(A64)*', $text))
 		  . "-----END CERTIFICATE-----\n");
 	return "$file.locked";
 }

@@ -8,7 +8,7 @@ LockRedis::Topic::Replicas - a Redis with two replicas
 
 =head1 DESCRIPTION
 
-What the tests 410 to 412 have in common.  start_servers(%settings) sets the
+What the tests 410 to 413 have in common.  start_servers(%settings) sets the
 exported variables: a master, its replicas, a proxy in front of the master, and a
 server whose lockredis.url is the proxy.
 

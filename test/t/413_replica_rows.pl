@@ -1,0 +1,113 @@
+# Copyright (c) 2026, lockredis contributors
+
+# redis_lock_status has a row for each replica that the master names, as the master
+# last said how it is: behind the master and before the Sentinels.
+#
+# - One that is in step is up; one that is not yet, and all of them while the master
+#   does not answer or does not say, are connecting; one that has gone has no row.
+# - The replicas of another master, after a failover or a change of lockredis.url, take
+#   their place.
+#
+# Proves G36.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Sentinels;
+use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Topic::Replicas;
+
+start_servers();
+
+my $rows = "SELECT string_agg(role || ' ' || state, ', ' ORDER BY node) FROM redis_lock_status";
+
+sub shown
+{
+	my ($wanted, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	ok(eval { poll_until($name, sub { $node->value($rows) eq $wanted }) }, $name)
+	  || diag $node->value($rows);
+	return;
+}
+
+# ----------
+# What a row has
+# ----------
+
+shown('master up, replica up, replica up', 'two replicas');
+is( $node->value(
+		"SELECT string_agg(address, ' ' ORDER BY address) FROM redis_lock_status WHERE role = 'replica'"),
+	join(' ', sort map { '127.0.0.1:' . $_->port } @replicas),
+	'where they are');
+is( $node->value(<<'SQL'), '2|t|t', 'what is not known of them is null, and they take no locks');
+SELECT count(*),
+    bool_and(up AND NOT in_use),
+    num_nulls(VARIADIC array_agg(coalesce(round_trip::text, version, renewal_lag::text,
+        maxmemory_policy, last_error, last_error_at::text, since::text, reason))) = 2
+FROM redis_lock_status WHERE role = 'replica'
+SQL
+$node->safe_psql('postgres', 'CREATE ROLE bob');
+is($node->value('SET ROLE bob; SELECT count(*) || \' \' || count(address) FROM redis_lock_status'),
+	'3 0', 'no address for everybody');
+
+# ----------
+# What changes
+# ----------
+
+$redis->cmd('CONFIG', 'SET', 'repl-diskless-sync-delay', 3600);
+my $third = new_replica_of($redis, 'third');
+shown('master up, replica up, replica up, replica connecting', 'one that is not in step yet');
+$redis->cmd('CONFIG', 'SET', 'repl-diskless-sync-delay', 0);
+shown('master up, replica up, replica up, replica up', 'and then is');
+$third->stop;
+shown('master up, replica up, replica up', 'one that has gone');
+
+$proxy->mode('refuse');
+$proxy->reset_all;
+shown('master down, replica connecting, replica connecting',
+	'nobody knows while the master does not answer');
+$proxy->mode('pass');
+shown('master up, replica up, replica up', 'the master is back');
+
+# Over the same connection, and over another one
+$redis->cmd('ACL', 'SETUSER', 'default', '-info');
+shown('master up, replica connecting, replica connecting', 'the master does not say any more');
+$redis->cmd('ACL', 'SETUSER', 'default', '+info');
+$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
+shown('master up, replica up, replica up', 'it says it again');
+
+my $alone = LockRedis::Redis->new(name => 'alone');
+$node->set('lockredis.url' => $alone->url);
+shown('master up', 'another Redis, without replicas');
+
+# A replica is no master; its own are not shown.
+my $below = new_replica_of($replicas[0], 'below');
+poll_until('it to have one',
+	sub { $replicas[0]->cmd('INFO', 'replication') =~ /^slave0:.*state=online/m });
+$node->set('lockredis.url' => $replicas[0]->url);
+shown('replica up', 'a replica that lockredis.url names');
+
+# ----------
+# With Sentinels
+# ----------
+
+my $ha = LockRedis::Sentinels->new(replicas => 1, sentinels => 3);
+$node->set('lockredis.url' => $ha->url);
+my $all = 'master up, replica up, sentinel up, sentinel up, sentinel up';
+my $master = $ha->master;
+
+shown($all, 'with Sentinels');
+my ($replica) = $ha->replicas;
+is($node->value("SELECT address FROM redis_lock_status WHERE role = 'replica'"),
+	$replica->address, 'its address');
+$ha->fail_over;
+$ha->wait_until_steady;
+poll_until('the former master to be its replica', sub {
+		$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'replica' AND up AND address = "
+			  . quoted($master->address)) == 1;
+	});
+shown($all, 'after a failover');
+
+nothing_left($node, $ha);
+done_testing();
