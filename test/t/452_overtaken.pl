@@ -1,0 +1,123 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What a session does at the very moment at which another node becomes the master: it
+# commits, it applies an answer, it fails in front of a queue.  Each interleaving is
+# forced, by debuggers in the session and in the watchdog, and by a proxy; a false
+# Sentinel says who is the master.
+# Proves G7, G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Debugger;
+use LockRedis::FalseSentinel;
+use LockRedis::Proxy;
+use LockRedis::Test;
+use LockRedis::Topic::Failover;
+
+LockRedis::Debugger->need;
+
+my ($a, $b) = map { LockRedis::Redis->new(name => $_) } 'a', 'b';
+my $sentinel = LockRedis::FalseSentinel->new;
+my $epoch = 1;
+
+$sentinel->names($a, epoch => $epoch);
+my $node = LockRedis::Node->create('main', url => $sentinel->url_of);
+my ($s, $other) = map { $node->session } 1 .. 2;
+
+wait_until_used($node, $a);
+$node->safe_psql('postgres', 'CREATE TABLE t (i int)');
+$_->query_is("SELECT redis_lock('warm'), redis_unlock('warm')", '|t', 'warm') foreach $s, $other;
+
+sub back_to_a
+{
+	$sentinel->names($a, epoch => ++$epoch);
+	wait_until_used($node, $a);
+	$node->wait_until_asked($_) foreach $s, $other;
+	return;
+}
+
+# In an open transaction a lock and work; the watchdog is stopped before it knows of the
+# next master, the session (in $sql) in a function; then the watchdog is let go as far
+# as to where the epoch has changed and nobody has asked the new master anything.
+sub overtake
+{
+	my ($sql, $function, $times) = @_;
+	my $stop = LockRedis::Debugger->new($s->pid);
+	my $watchdog = LockRedis::Debugger->new($node->watchdog_pid);
+
+	$stop->run_to($function);
+	$watchdog->run_to('topology_change');
+	$sentinel->names($b, epoch => ++$epoch);
+	$watchdog->wait_for_stop;
+	$s->start($sql);
+	$stop->wait_for_stop;
+	foreach (2 .. $times)
+	{
+		$stop->run_to($function);
+		$stop->wait_for_stop;
+	}
+	$watchdog->run_to('failover_happened');
+	$watchdog->wait_for_stop;
+	$stop->let_go;
+	my $result = $s->wait;
+	return ($watchdog, $result);
+}
+
+# COMMIT has asked the master about two locks, and has applied what that said of the
+# first, when another one is the master.  What it has asked before does not count.
+{
+	$s->query_is("SET lockredis.commit_guard = 'verify'; BEGIN; INSERT INTO t VALUES (1);
+		 SELECT redis_xact_lock('first'); SELECT redis_xact_lock('second')", "\n", 'two locks, to be verified');
+	my ($watchdog, $result) = overtake('COMMIT', 'lt_raise_deadline', 2);
+
+	$result->fails('08001', qr/could not reach/, 'COMMIT that is overtaken between two answers: refused');
+	$watchdog->let_go;
+	wait_until_used($node, $b);
+	is($node->value('SELECT count(*) FROM t'), 0, 'COMMIT that is overtaken: nothing is committed');
+	back_to_a();
+}
+
+# The answer to the only one has been found to be of the present master; when it is
+# noted that is another one.  It has to be noted as an answer of the former.
+{
+	$s->query_is("BEGIN; INSERT INTO t VALUES (2); SELECT redis_xact_lock('noted')", '', 'a lock, to be verified');
+	my ($watchdog, $result) = overtake('COMMIT', 'lt_note_answer', 1);
+
+	$result->fails('08001', qr/could not reach/, 'COMMIT that is overtaken while it notes an answer: refused');
+	$watchdog->let_go;
+	wait_until_used($node, $b);
+	is($node->value('SELECT count(*) FROM t'), 0, 'COMMIT that is overtaken so: nothing is committed');
+	$s->query('RESET lockredis.commit_guard');
+	back_to_a();
+}
+
+# A redis_try_lock is in front of the queue and fails; who waits behind it outlives the
+# failover, and must not be failed by one that does not wait for it.
+{
+	my $proxy = LockRedis::Proxy->new($a);
+	my $address = '127.0.0.1:' . $proxy->port;
+
+	$sentinel->names($proxy, epoch => ++$epoch);
+	poll_until(
+		'the proxy to be used',
+		sub {
+			$node->value("SELECT count(*) FROM redis_lock_status
+				 WHERE address = '$address' AND in_use AND state = 'up'") == 1;
+		});
+	$node->wait_until_asked($_) foreach $s, $other;
+	my $held = $proxy->rule(match => 'queue', action => 'hold');
+	$s->start("SELECT redis_try_lock('queue')");
+	$proxy->wait_for_rule($held);
+	$other->start("SELECT redis_lock('queue')");
+	$node->wait_for_waiters('queue', 2);
+	$proxy->clear;
+	$proxy->reset_all;
+	$s->wait->fails('08006', qr/./, 'a try in front of a queue: fails');
+	is($other->wait->error, undef, 'a try in front of a queue: who waits behind it gets the lock');
+	$other->query_is("SELECT redis_unlock('queue')", 't', 'a try in front of a queue: given back');
+	$proxy->stop;
+}
+
+$sentinel->stop;
+done_testing();
