@@ -23,6 +23,7 @@
 #include "kernel.h"
 #include "schedule.h"
 #include "shrink.h"
+#include "site.h"
 
 static uint64_t seed;
 
@@ -37,7 +38,7 @@ seconds(void)
 }
 
 static void
-crashed(int signo)
+die(int signo)
 {
 	char		text[128];
 	int			n = snprintf(text, sizeof(text),
@@ -57,21 +58,41 @@ crashed(int signo)
 	_exit(3);
 }
 
+/*
+ * In the product it is a failure like any other: the schedule ends there, and can be
+ * made smaller.  In the simulator itself, or with a sanitizer's report, it is the end.
+ */
+static void
+crashed(int signo, siginfo_t *info, void *context)
+{
+	static volatile sig_atomic_t again;
+	Site		site;
+
+	(void) info;
+	if (signo == SIGABRT || sim_slot() < 0 || again)
+		die(signo);
+	again = true;
+	site_of_signal(context, &site);
+	again = false;
+	if (site.offset[0] == 0)
+		die(signo);
+	sim_fail("crash", "signal %d in %s", signo, site_name(&site));
+}
+
 static void
 catch_crashes(void)
 {
+	static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE};
 	static char stack[65536];
 	stack_t		alternate = {.ss_sp = stack,.ss_size = sizeof(stack)};
 	struct sigaction action;
 
 	sigaltstack(&alternate, NULL);
 	memset(&action, 0, sizeof(action));
-	action.sa_handler = crashed;
-	action.sa_flags = SA_ONSTACK;
-	sigaction(SIGSEGV, &action, NULL);
-	sigaction(SIGBUS, &action, NULL);
-	sigaction(SIGABRT, &action, NULL);
-	sigaction(SIGFPE, &action, NULL);
+	action.sa_sigaction = crashed;
+	action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
 }
 
 /* With --keep-going: how often each check failed, and where first. */

@@ -15,8 +15,10 @@
  *
  *-------------------------------------------------------------------------
  */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
+#include <ucontext.h>
 
 #include "kernel.h"
 #include "site.h"
@@ -39,14 +41,11 @@ sites_load(void)
 }
 
 __attribute__((no_sanitize("address")))
-void
-site_here(Site *site)
+static void
+walk(uintptr_t *frame, Site *site, int n)
 {
 	uintptr_t	base = bases[sim_slot()];
-	uintptr_t  *frame = __builtin_frame_address(0);
-	int			n = 0;
 
-	memset(site, 0, sizeof(Site));
 	for (int i = 0; i < WALK_MAX && n < SITE_FRAMES && process_has_on_stack(frame); i++)
 	{
 		uintptr_t	offset = frame[1] - base;
@@ -58,6 +57,37 @@ site_here(Site *site)
 			break;
 		frame = caller;
 	}
+}
+
+void
+site_here(Site *site)
+{
+	memset(site, 0, sizeof(Site));
+	walk(__builtin_frame_address(0), site, 0);
+}
+
+void
+site_of_signal(const void *context, Site *site)
+{
+	const mcontext_t *m = &((const ucontext_t *) context)->uc_mcontext;
+	uintptr_t	pc = 0;
+	uintptr_t	frame = 0;
+	int			n = 0;
+
+#if defined(__x86_64__)
+	pc = (uintptr_t) m->gregs[REG_RIP];
+	frame = (uintptr_t) m->gregs[REG_RBP];
+#elif defined(__aarch64__)
+	pc = (uintptr_t) m->pc;
+	frame = (uintptr_t) m->regs[29];
+#else
+	(void) m;
+#endif
+	memset(site, 0, sizeof(Site));
+	pc -= bases[sim_slot()];
+	if (pc > product_begin && pc < product_end)
+		site->offset[n++] = (uint32_t) pc;
+	walk((uintptr_t *) frame, site, n);
 }
 
 const char *

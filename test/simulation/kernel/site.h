@@ -29,6 +29,9 @@ extern void sites_load(void);
 /* Of the running process. */
 extern void site_here(Site *site);
 
+/* Where it was when a signal came: the context that a handler is given. */
+extern void site_of_signal(const void *context, Site *site);
+
 /* Its functions, for people: "lt_lock_hold < lt_grant < wait_take_granted". */
 extern const char *site_name(const Site *site);
 
