@@ -163,6 +163,10 @@ extern int64_t redis_denied_until(const char *key);
 /* A key whose owner begins with this text and that is not merely kept. */
 extern const char *redis_find_owner(const char *prefix);
 
+/* The same, of what "knows" does not know; NULL too where old requests may run again. */
+extern const char *redis_find_unknown(const char *prefix,
+									  bool (*knows) (const char *key, const char *owner));
+
 /* ---- redis_wire.c ---- */
 
 /* A script that the nodes can load. */

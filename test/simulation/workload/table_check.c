@@ -59,8 +59,8 @@ __wrap_lt_check_change(LWLock *lock)
 /* After a failover each lock is asked about by then, if nothing is in the way. */
 #define ASKED_WITHIN	(2 * SIM_S)
 
-/* So that others get their turn; some round trips are enough for that. */
-#define PAUSE_MAX		(2 * SIM_S)
+/* So that others get their turn; longer than the product says it is at most. */
+#define PAUSE_MAX		(510 * SIM_MS)
 
 extern void sim_check_step(void);
 extern void sim_check_end(void);
@@ -163,14 +163,18 @@ is_own_other(const LrHold *one, const LrHold *other)
 	return one->session == other->session && one->kind != other->kind;
 }
 
-/* Of whom each hold is, and whether its lease has been seen to have ended. */
+/* Of whom each hold is, and what it was when its lease was seen to have ended. */
 static struct
 {
 	uint64		owner;
 	bool		over;
+	HoldState	state;
 }			leases[MAX_HOLDS];
 
-/* Others may have gone on: a lease that has ended does not go on. */
+/*
+ * Others may have gone on: a lease that has ended does not go on, and nobody gives
+ * back or passes on what was lost by that as if it had been had.
+ */
 static void
 check_end(LrIndex k, LrIndex i)
 {
@@ -182,10 +186,13 @@ check_end(LrIndex k, LrIndex i)
 	if (lt_holds[i].state != HOLD_HELD && lt_holds[i].state != HOLD_HANDED &&
 		lt_holds[i].state != HOLD_RELEASING)
 		return;
-	if (deadline_of(i) <= sim_now())
-		leases[i].over = true;
-	else if (leases[i].over)
+	if (leases[i].over && deadline_of(i) > sim_now())
 		BROKEN("the lease of hold %d of %s had ended, and goes on", i, lt_keys[k].name);
+	if (leases[i].over && lt_holds[i].state != leases[i].state)
+		BROKEN("the lease of hold %d of %s had ended, and it is %s", i, lt_keys[k].name,
+			   lt_state_names[lt_holds[i].state]);
+	leases[i].over = deadline_of(i) <= sim_now();
+	leases[i].state = lt_holds[i].state;
 }
 
 static void
@@ -238,7 +245,10 @@ check_sessions(void)
 		if (n > (uint32) lt_table->max_locks)
 			BROKEN("session %d has lost %d locks", s, (int) n);
 		if (lt_sessions[s].wait.state != WAIT_NONE && !is_locked(lt_sessions[s].wait.hash))
+		{
 			must_be_good(lt_check_wait(s));
+			note_turn(s);
+		}
 	}
 }
 
@@ -265,55 +275,55 @@ check_watchdog(void)
 }
 
 /* ----------
- * Who sleeps while what he waits for is free?
+ * What is in a store and in nobody's mind
  * ----------
  */
 
-/*
- * Longer than a tick, a poll and a call's budget; or than the time to live of a key
- * that was deleted, of which nobody is told.
- */
-#define SLEEP_MAX		(15 * SIM_S)
-
-/* Of a kind that nobody keeps from the key: it has only to be asked for. */
-#define SLEEP_MAX_FREE	(2 * SIM_S)
-
-static int64 free_since[SIM_MAX_PROCS];
-
-/* Nobody of this server has or had a lock that keeps the session from the key. */
+/* It has asked, and not yet noted what came of it. */
 static bool
-nobody_keeps(const LrKey *key, KindId kind)
+is_asking(const LrName *name)
 {
-	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (lr_kinds_conflict(kind, lt_holds[i].kind))
-			return false;
-	return true;
-}
-
-static void
-check_sleepers(void)
-{
-	bool		good = lr_mode == MODE_REDIS && net_is_well();
-
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
-		const LrKey *key = &lt_keys[w->key];
-		bool		is_free = good && w->state == WAIT_QUEUED && w->in_front &&
-			nobody_keeps(key, w->terms.kind) && !redis_is_denied(key->name) &&
-			(w->terms.kind == KIND_FREE ||
-			 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED)) &&
-			sim_now() >= key->paused_until;
 
-		if (!is_free)
-			free_since[s] = 0;
-		else if (free_since[s] == 0)
-			free_since[s] = sim_now();
-		else if (sim_now() - Max(free_since[s], sim_quiet_since()) >
-				 (w->terms.kind == KIND_FREE ? SLEEP_MAX_FREE : SLEEP_MAX))
-			sim_fail("sleeps for ever", "session %d waits for %s, which is free for %.3f s",
-					 s, key->name, (sim_now() - free_since[s]) / (double) SIM_S);
+		if (w->state != WAIT_NONE && w->trying && lt_keys[w->key].name_len == name->len &&
+			memcmp(lt_keys[w->key].name, name->data, name->len) == 0)
+			return true;
 	}
+	return false;
+}
+
+static bool
+is_known(const char *key, const char *owner)
+{
+	LrName		name;
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		char		text[LR_OWNER_MAX];
+
+		if (lt_holds[i].state == HOLD_FREE || lt_holds[i].owner == 0)
+			continue;
+		lr_owner_text(lt_holds[i].owner, text);
+		if (strcmp(text, owner) == 0)
+			return true;
+	}
+	memset(&name, 0, sizeof(LrName));
+	strlcpy(name.data, key, sizeof(name.data));
+	name.len = strlen(key);
+	return is_asking(&name);
+}
+
+/* Whatever there is in our name is held, or somebody is to give it back. */
+static void
+check_unknown(void)
+{
+	const char *key = sim_config.sentinels ? NULL :
+		redis_find_unknown(lr_instance_uuid(), is_known);
+
+	if (key != NULL)
+		sim_fail("left behind", "Redis has %s of this server, and nobody knows", key);
 }
 
 /* ----------
@@ -409,6 +419,7 @@ sim_check_step(void)
 		return;
 	must_be_good(lt_check_counts());
 	check_watchdog();
+	check_unknown();
 	check_sleepers();
 	check_cycles();
 }

@@ -123,6 +123,11 @@ extern void recorder_begin(void);
 /* The number of the history's record of the transaction, -1 = none. */
 extern int	recorder_transaction;
 
+/* ---- turn_check.c: who waits, and what keeps him; who sleeps although nothing does ---- */
+
+extern void note_turn(int session);
+extern void check_sleepers(void);
+
 /* ---- watch_check.c ---- */
 
 /* A lease has ended. */
