@@ -306,7 +306,8 @@ session_look(const LrName *name, KindId kind, HoldView *view)
  * session_extend_scopes --- the store has lengthened the lease: so do we
  */
 static void
-session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, bool renewed)
+session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, int64 lease_ms,
+					  bool renewed)
 {
 	for (int i = 0; i < SCOPE_COUNT; i++)
 	{
@@ -315,9 +316,9 @@ session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, bool rene
 		if (part->count == 0)
 			continue;
 		part->renewed = renewed;
-		part->lease_ms = op->lease_ms;
+		part->lease_ms = lease_ms;
 		(void) lt_set_scope(hold, i, part,
-							op->sent_at + op->lease_ms * LR_US_PER_MS, op->moves);
+							op->sent_at + lease_ms * LR_US_PER_MS, op->moves);
 	}
 }
 
@@ -348,7 +349,7 @@ session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 			return false;
 		if (op.outcome != STORE_OK)
 			ask_report_failure(ERROR, op.outcome);
-		session_extend_scopes(entry->hold, &view, &op, renewed);
+		session_extend_scopes(entry->hold, &view, &op, lease_ms, renewed);
 		lt_look(entry->hold, &view);
 	} while (view.state == HOLD_HELD && view.moves != op.moves);
 	return view.state == HOLD_HELD;
