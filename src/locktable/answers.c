@@ -44,6 +44,19 @@ answer_raise_deadline(LrIndex hold, int64 deadline)
 }
 
 /*
+ * answer_lacks_replicas --- the lock has come to want more replicas since it was asked
+ * about, and would be longer than those have confirmed
+ *
+ * So it is asked about again.  What lengthens nothing counts as it is.
+ */
+static bool
+answer_lacks_replicas(const DueItem *item, int64 deadline)
+{
+	return item->min_replicas < lt_min_replicas(&lt_holds[item->hold]) &&
+		deadline > lt_deadline(item->hold);
+}
+
+/*
  * answer_note_renewal --- of a lock that is held where it was asked for
  *
  * A given lease is not renewed, but asked about when lockredis.url has changed or
@@ -67,31 +80,6 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline,
 }
 
 /*
- * lt_renewed --- a renewal was answered
- *
- * Of a lock that is handed over it counts for the next session, which sets the due
- * time when it runs.
- */
-void
-lt_renewed(LrIndex hold, uint64 owner, uint64 moves, int64 deadline)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_owned(hold, owner);
-	WakeList	wakes = WAKE_NOBODY;
-
-	if (lock == NULL)
-		return;
-	if (lt_moves(h) == moves && h->state == HOLD_HANDED)
-	{
-		lt_note_answer(h, moves);
-		(void) answer_raise_deadline(hold, deadline);
-	}
-	else if (lt_moves(h) == moves && h->state == HOLD_HELD)
-		answer_note_renewal(hold, moves, deadline, &wakes);
-	lt_unlock(lock, &wakes);
-}
-
-/*
  * answer_set_due_again --- what was due is to be tried again then
  */
 static void
@@ -105,6 +93,34 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
 	else if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 			 (h->traces & STORE_BIT(store)) != 0)
 		lt_set_due(hold, store, at, wakes);
+}
+
+/*
+ * lt_renewed --- a renewal was answered
+ *
+ * Of a lock that is handed over it counts for the next session, which sets the due
+ * time when it runs.
+ */
+void
+lt_renewed(const DueItem *item, int64 deadline)
+{
+	LrIndex		hold = item->hold;
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_owned(hold, item->owner);
+	WakeList	wakes = WAKE_NOBODY;
+	bool		same = lock != NULL && lt_moves(h) == item->moves;
+
+	if (same && answer_lacks_replicas(item, deadline))
+		answer_set_due_again(hold, h->store, lr_now(), &wakes);
+	else if (same && h->state == HOLD_HANDED)
+	{
+		lt_note_answer(h, item->moves);
+		(void) answer_raise_deadline(hold, deadline);
+	}
+	else if (same && h->state == HOLD_HELD)
+		answer_note_renewal(hold, item->moves, deadline, &wakes);
+	if (lock != NULL)
+		lt_unlock(lock, &wakes);
 }
 
 /*
@@ -219,7 +235,7 @@ answer_may_move(const DueItem *item)
  * While the request was under way the old store may have granted more than the
  * new one did: by a re-entry, or renewals while the reply was late.  The new
  * store would not keep that promise, so the lock stays where it is, and is
- * moved once more with what it has now.  A lease that was given ends when it ends.
+ * moved once more with what it has now.  Likewise if it wants more replicas by now.  A lease that was given ends when it ends.
  */
 static void
 answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *wakes)
@@ -228,7 +244,7 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 	LrHold	   *h = &lt_holds[hold];
 	bool		renewed = lt_renew_lease_ms(h) > 0 || h->state == HOLD_HANDED;
 
-	if (deadline < lt_deadline(hold))
+	if (deadline < lt_deadline(hold) || answer_lacks_replicas(item, deadline))
 	{
 		answer_set_due_again(hold, store, lr_now(), wakes);
 		return;

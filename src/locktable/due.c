@@ -142,19 +142,6 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 }
 
 /*
- * due_promised_ms --- for so long the former master has said that it has the lock
- *
- * What the present one has of it may be older.
- */
-static int64
-due_promised_ms(LrIndex hold, int64 now)
-{
-	int64		until = lr_later(lt_deadline(hold), lt_holds[hold].keep_until);
-
-	return until > now ? lr_ms_up(until - now) : 0;
-}
-
-/*
  * due_fill_item --- what is to be done, and what it takes; partition lock held
  *
  * A move asks for all that the hold believes to have: a lease that was given,
@@ -175,8 +162,8 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->lease_ms = lt_renew_lease_ms(h);
 	item->min_replicas = lt_min_replicas(h);
-	if (item->action == DUE_RENEW && lt_is_of_old_master(h, store))
-		item->lease_ms = lr_later(item->lease_ms, due_promised_ms(hold, now));
+	if (item->action == DUE_RENEW)
+		item->lease_ms = lr_later(item->lease_ms, lt_promised_ms(hold));
 	if (item->action == DUE_RENEW && item->lease_ms == 0)
 	{
 		/* To ask changes nothing. */

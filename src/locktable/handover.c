@@ -276,10 +276,10 @@ lt_pass_on(LrIndex hold)
  *
  * So it is not a loss.  The hold becomes the one that the session waits with,
  * as the first; unless it has left something in the other store, for which it is
- * needed.  With no row left for another one that runs out by itself.
+ * needed, or where another node has become the master since.  With no row left for another one that runs out by itself.
  */
 void
-lt_wait_again(LrIndex *hold, StoreId where)
+lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[*hold];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
@@ -293,7 +293,8 @@ lt_wait_again(LrIndex *hold, StoreId where)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_LOST)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
-	lt_forget_trace(h, where);
+	if (lt_moves(h) == moves)
+		lt_forget_trace(h, where);
 	if (h->traces != 0 && reserved)
 	{
 		lt_make_orphan(*hold, &wakes);

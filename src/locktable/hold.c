@@ -56,6 +56,7 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->moves = lt_moves(h);
 	view->place = h->place;
 	view->of_old_master = lt_is_of_old_master(h, h->store);
+	view->promised_ms = lt_promised_ms(hold);
 	view->owner = h->owner;
 	view->fence = h->fence;
 	view->fence_store = h->fence_store;
@@ -106,13 +107,14 @@ lt_look(LrIndex hold, HoldView *view)
 }
 
 void
-lt_place(LrIndex hold, StoreId *store, uint64 *moves)
+lt_place(LrIndex hold, StoreId *store, uint64 *moves, int64 *promised_ms)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 
 	LWLockAcquire(lock, LW_SHARED);
 	*store = lt_holds[hold].store;
 	*moves = lt_moves(&lt_holds[hold]);
+	*promised_ms = lt_promised_ms(hold);
 	LWLockRelease(lock);
 }
 
@@ -121,8 +123,9 @@ lt_has_moved(LrIndex hold, uint64 moves)
 {
 	StoreId		store;
 	uint64		present;
+	int64		promised_ms;
 
-	lt_place(hold, &store, &present);
+	lt_place(hold, &store, &present, &promised_ms);
 	return present != moves;
 }
 

@@ -31,7 +31,8 @@ typedef struct HoldView
 	StoreId		store;
 	uint64		moves;
 	uint32		place;
-	bool		of_old_master;	/* the present one has not been asked yet */
+	bool		of_old_master;	/* the present one has not been asked yet, */
+	int64		promised_ms;	/* and has to promise as much as that one */
 	uint64		owner;
 	int64		fence;
 	StoreId		fence_store;	/* which gave it */
@@ -46,8 +47,11 @@ extern uint64 lt_owner(LrIndex hold);
 extern const char *lt_hold_name(LrIndex hold);
 extern int64 lt_lease_end(LrIndex hold);
 
-/* Where it is, and whether it is still there. */
-extern void lt_place(LrIndex hold, StoreId *store, uint64 *moves);
+/*
+ * Where it is, and whether it is still there.  "promised_ms": for so long a former
+ * master has said that it has it, which the present one has to be asked for; else 0.
+ */
+extern void lt_place(LrIndex hold, StoreId *store, uint64 *moves, int64 *promised_ms);
 extern bool lt_has_moved(LrIndex hold, uint64 moves);
 
 /* The store of whichever session of this server has the key. */

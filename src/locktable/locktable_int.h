@@ -284,6 +284,7 @@ extern bool lt_is_at_old_place(const LrHold *h, StoreId store);
 extern bool lt_is_at_any_old_place(const LrHold *h);
 extern bool lt_is_past(uint32 topology);
 extern bool lt_is_of_old_master(const LrHold *h, StoreId store);
+extern int64 lt_promised_ms(LrIndex hold);
 extern int64 lt_pending_create(const LrHold *h, StoreId store);
 extern void lt_note_place(LrHold *h, StoreId store);
 extern void lt_note_answer(LrHold *h, uint64 moves);

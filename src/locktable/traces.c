@@ -55,6 +55,25 @@ lt_is_of_old_master(const LrHold *h, StoreId store)
 }
 
 /*
+ * lt_promised_ms --- for so long a former master has said that it has the lock; 0:
+ * none, or the present one has been asked since
+ *
+ * What the present one has of it may be older.  So whoever asks it first, be it the
+ * watchdog or the session, asks for as much.
+ */
+int64
+lt_promised_ms(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+	int64		until;
+
+	if (!lt_is_of_old_master(h, h->store))
+		return 0;
+	until = lr_later(lt_deadline(hold), h->keep_until);
+	return lr_later(lr_ms_up(until - lr_now()), 0);
+}
+
+/*
  * lt_pending_create --- by the store's clock: until when may a create that was not
  * answered still run there?  0: none can.
  */

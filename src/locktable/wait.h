@@ -70,7 +70,7 @@ extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
  * that the lock is gone, and we wait on with the same hold.
  */
 extern void lt_pass_on(LrIndex hold);
-extern void lt_wait_again(LrIndex *hold, StoreId where);
+extern void lt_wait_again(LrIndex *hold, StoreId where, uint64 moves);
 
 /* The head asked the store, and somebody else has the key. */
 extern void lt_found_busy(LrIndex hold);

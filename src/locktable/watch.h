@@ -64,7 +64,7 @@ extern int	lt_row_count(void);
 
 /* ---- results of what was collected from a store ---- */
 
-extern void lt_renewed(LrIndex hold, uint64 owner, uint64 moves, int64 deadline);
+extern void lt_renewed(const DueItem *item, int64 deadline);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 

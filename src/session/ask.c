@@ -175,10 +175,20 @@ ask_abandon(void)
 /* A lock that is moved while it is asked about is asked about again. */
 #define MOVES_MAX			3
 
+/*
+ * ask_where_it_is --- and, if that is a new master, for what the former one promised
+ *
+ * Its answer counts for the hold from then on, which the watchdog does not ask about
+ * any more.
+ */
 static void
 ask_where_it_is(LrIndex hold, StoreOp *op)
 {
-	lt_place(hold, &op->store, &op->moves);
+	int64		promised_ms;
+
+	lt_place(hold, &op->store, &op->moves, &promised_ms);
+	if (op->lease_ms > 0)
+		op->lease_ms = lr_later(op->lease_ms, promised_ms);
 	ask_run(op, STORE_WAIT);
 }
 

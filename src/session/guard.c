@@ -137,7 +137,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 
 	op = &walk->ops[walk->n];
 	ask_prepare_held(op, STORE_RENEW, &entry->key, &view);
-	op->lease_ms = guard_lease_ms(&view);
+	op->lease_ms = lr_later(guard_lease_ms(&view), view.promised_ms);
 	op->min_replicas = ask_min_replicas(&view);
 	walk->entries[walk->n++] = entry;
 }

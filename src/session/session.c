@@ -193,7 +193,9 @@ session_send_reentry(const LrName *name, const HeldEntry *entry,
  * session_reenter --- take a lock again that this session has
  *
  * The first hold of the other scope needs a slot, which is reserved before
- * anything is sent and given back if the store does not say yes.
+ * anything is sent and given back if the store does not say yes.  More replicas are
+ * wanted from then on, too: a renewal that runs behind our request, and whose answer
+ * comes before ours, would be longer than they have confirmed.
  *
  * A request that gets no answer leaves nothing to give back: it acts only on
  * our owner, only lengthens, and the next one sets the count right.
@@ -206,16 +208,21 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	HoldView	view;
 	ScopeHold  *part = &view.scope[terms->scope];
 	ScopeHold	before;
+	ScopeHold	first;			/* what others know of it meanwhile */
 	int			confirmed_by;
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
 		session_refuse_lost(name, &view);
 
-	before = *part;
+	before = first = *part;
 	confirmed_by = ask_min_replicas(&view);
 	session_add_count(part, terms);
-	if (before.count == 0 && !lt_set_scope(hold, terms->scope, part, 0, 0))
+	if (before.count == 0)
+		first = *part;
+	first.min_replicas = part->min_replicas;
+	if ((before.count == 0 || part->min_replicas > before.min_replicas) &&
+		!lt_set_scope(hold, terms->scope, &first, 0, 0))
 		report_table_full();
 
 	if ((terms->scope == SCOPE_SESSION && ask_shown_count(&view) > 1) ||
@@ -306,7 +313,8 @@ session_look(const LrName *name, KindId kind, HoldView *view)
  * session_extend_scopes --- the store has lengthened the lease: so do we
  */
 static void
-session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, bool renewed)
+session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, int64 lease_ms,
+					  bool renewed)
 {
 	for (int i = 0; i < SCOPE_COUNT; i++)
 	{
@@ -315,9 +323,9 @@ session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, bool rene
 		if (part->count == 0)
 			continue;
 		part->renewed = renewed;
-		part->lease_ms = op->lease_ms;
+		part->lease_ms = lease_ms;
 		(void) lt_set_scope(hold, i, part,
-							op->sent_at + op->lease_ms * LR_US_PER_MS, op->moves);
+							op->sent_at + lease_ms * LR_US_PER_MS, op->moves);
 	}
 }
 
@@ -348,7 +356,7 @@ session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 			return false;
 		if (op.outcome != STORE_OK)
 			ask_report_failure(ERROR, op.outcome);
-		session_extend_scopes(entry->hold, &view, &op, renewed);
+		session_extend_scopes(entry->hold, &view, &op, lease_ms, renewed);
 		lt_look(entry->hold, &view);
 	} while (view.state == HOLD_HELD && view.moves != op.moves);
 	return view.state == HOLD_HELD;

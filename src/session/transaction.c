@@ -305,6 +305,20 @@ xact_before_commit_prepared(void)
 		CHECK_FOR_INTERRUPTS();
 }
 
+#ifdef USE_ASSERT_CHECKING
+/*
+ * xact_has_recorded --- has it a token in the fence table?
+ */
+static bool
+xact_has_recorded(void)
+{
+	for (int i = 0; i < track_count(); i++)
+		if (track_at(i)->kind == TRACK_RECORDED)
+			return true;
+	return false;
+}
+#endif
+
 /*
  * xact_callback --- before a commit, where it can still be refused
  *
@@ -323,6 +337,9 @@ xact_callback(XactEvent event, void *arg)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
+
+			/* A token is recorded under a hold of its transaction, and goes before it. */
+			Assert(!xact_has_recorded());
 			xact_guard_commit();
 			break;
 		case XACT_EVENT_COMMIT:

@@ -80,7 +80,8 @@ typedef struct Acquire
 	StoreOutcome failure;		/* of the last request, if a waiting call outlives
 								 * it; else STORE_PENDING */
 	int			refusals;
-	int64		failed_since;	/* each request has failed since then; 0 = none */
+	int64		failed_since;	/* each request has failed since then, one after the
+								 * other; 0 = none */
 	bool		unreplicated;	/* too few replicas have confirmed it */
 	uint32		epoch;			/* current_epoch() then, */
 	uint32		news;			/* and topology_news() */
@@ -225,7 +226,8 @@ wait_ask_store(void)
  * wait_release --- give back what the store gave us
  *
  * Should it fail, wait_abandon hands the owner to the watchdog, so pretend that
- * nothing was taken only after it has worked.
+ * nothing was taken only after it has worked.  A former master's word says nothing of
+ * what the present one has.
  */
 static StoreOutcome
 wait_release(void)
@@ -235,6 +237,9 @@ wait_release(void)
 	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
 	release.owner = acq.op.owner;
 	ask_run(&release, STORE_WAIT);
+	if (release.topology != 0 && release.topology != topology_epoch() &&
+		release.outcome < STORE_REFUSED)
+		release.outcome = STORE_UNKNOWN;
 	if (release.outcome == STORE_OK || release.outcome == STORE_GONE)
 		acq.op.outcome = STORE_PENDING;
 	return release.outcome;
@@ -327,24 +332,23 @@ wait_take_granted(LrIndex *hold)
 /*
  * wait_mint_for_handed --- a fencing token for a lock that came without one
  *
- * False: the store says that the lock is gone.
+ * False: the store says that the lock is gone.  For want of replicas it fails those
+ * behind us, too, or each of them would find that out for itself.
  */
 static bool
-wait_mint_for_handed(StoreId *where)
+wait_mint_for_handed(StoreOp *op)
 {
-	StoreOp		op;
-
-	ask_prepare(&op, STORE_MINT, &acq.key, acq.op.store);
-	op.owner = lt_owner(acq.hold);
-	op.min_replicas = acq.request->terms.min_replicas;
-	ask_run_held(acq.hold, &op);
-	request_require_counter(acq.request, op.store);
-	*where = op.store;
-	if (ask_says_lost(&op))
+	ask_prepare(op, STORE_MINT, &acq.key, acq.op.store);
+	op->owner = lt_owner(acq.hold);
+	op->min_replicas = acq.request->terms.min_replicas;
+	ask_run_held(acq.hold, op);
+	request_require_counter(acq.request, op->store);
+	if (ask_says_lost(op))
 		return false;
-	if (op.outcome != STORE_OK)
-		ask_report_failure(ERROR, op.outcome);
-	lt_set_fence(acq.hold, op.fence, op.store);
+	acq.unreplicated = op->outcome == STORE_UNCONFIRMED;
+	if (op->outcome != STORE_OK)
+		ask_report_failure(ERROR, op->outcome);
+	lt_set_fence(acq.hold, op->fence, op->store);
 	return true;
 }
 
@@ -357,13 +361,13 @@ wait_mint_for_handed(StoreId *where)
 static bool
 wait_take_handed(LrIndex *hold)
 {
-	StoreId		where;
+	StoreOp		mint;
 
 	acq.handed = true;
-	if (acq.request->fenced && !wait_mint_for_handed(&where))
+	if (acq.request->fenced && !wait_mint_for_handed(&mint))
 	{
 		acq.handed = false;
-		lt_wait_again(&acq.hold, where);
+		lt_wait_again(&acq.hold, mint.store, mint.moves);
 		return false;
 	}
 	*hold = acq.hold;
@@ -486,6 +490,17 @@ wait_may_change(void)
 }
 
 /*
+ * wait_forget_failures --- who has not asked for as long as a request may take, since
+ * another session had the key meanwhile, begins anew
+ */
+static void
+wait_forget_failures(void)
+{
+	if (acq.failed_since != 0 && lr_now() - acq.asked_at > lr_call_budget())
+		acq.failed_since = 0;
+}
+
+/*
  * wait_may_fail_over --- may another node be the master soon?
  *
  * For as long as a request may take, in all.
@@ -535,6 +550,7 @@ wait_outlive_failure(void)
 static bool
 wait_ask_as_head(bool subscribed, LrIndex *hold)
 {
+	wait_forget_failures();
 	wait_ask_store();
 	acq.failure = STORE_PENDING;
 	if (!wait_store_failed())
@@ -760,6 +776,8 @@ wait_abandon(void)
 	if (acq.handed)
 	{
 		acq.handed = false;
+		if (acq.unreplicated)
+			lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
 		lt_pass_on(acq.hold);
 		return;
 	}

@@ -5,8 +5,9 @@
  *
  * Replicas may be away for hours, and each question to them holds up what comes
  * behind it on its connection for lockredis.replica_timeout.  Locks that no replica
- * has to confirm must not lose their leases by that, so those that want it have a
- * connection of their own, which is made when there is the first of them.
+ * has to confirm, or fewer than are there, must not lose their leases by that.  So for
+ * each number of replicas that is asked for there is a connection, which is made when
+ * there is the first such lock, and a batch.
  *
  * Whether the store is there is judged by the other connection.
  *
@@ -35,7 +36,8 @@ typedef struct Confirmed
 	bool		complained;		/* said that replicas do not confirm */
 } Confirmed;
 
-static Confirmed confirmed;
+/* By their number, from one on */
+static Confirmed confirmed[LR_REPLICAS_MAX];
 
 /* ----------
  * What is to be confirmed
@@ -45,11 +47,12 @@ static Confirmed confirmed;
 static void
 confirmed_take_item(DueBatch *from, const DueItem *item)
 {
-	DueBatch   *b = &confirmed.batch;
+	Confirmed  *c = &confirmed[item->min_replicas - 1];
+	DueBatch   *b = &c->batch;
 
 	if (b->store == NULL)
 		due_batch_make(b, from->id, ROLE_CONFIRM);
-	if (confirmed.under_way)
+	if (c->under_way)
 		lt_retry_at(item->hold, item->owner, from->id, lr_now() + CONFIRM_RETRY);
 	else
 		b->at.items[b->nitems++] = *item;
@@ -92,9 +95,9 @@ confirmed_take(DueBatch *b)
  * confirmed_complain --- say once that replicas do not confirm, and that they do
  */
 static void
-confirmed_complain(void)
+confirmed_complain(Confirmed *c)
 {
-	const DueBatch *b = &confirmed.batch;
+	const DueBatch *b = &c->batch;
 	const StoreError *error = b->store->error(b->at.handle);
 	int			missing = 0;
 	int			good = 0;
@@ -106,44 +109,57 @@ confirmed_complain(void)
 	}
 	if (missing > 0)
 		node_set_error(b->store->node, error->detail);
-	if (missing > 0 && !confirmed.complained)
+	if (missing > 0 && !c->complained)
 	{
-		confirmed.complained = true;
+		c->complained = true;
 		ereport(LOG,
 				(errmsg("lockredis: leases are not renewed for want of replicas"),
 				 errdetail_internal("%s", error->detail),
 				 error->hint ? errhint("%s", _(error->hint)) : 0));
 	}
-	else if (missing == 0 && good > 0 && confirmed.complained)
+	else if (missing == 0 && good > 0 && c->complained)
 	{
-		confirmed.complained = false;
+		c->complained = false;
 		ereport(LOG,
 				(errmsg("lockredis: replicas confirm renewals again")));
 	}
 }
 
 static void
-confirmed_step_batch(void)
+confirmed_step_batch(Confirmed *c)
 {
-	DueBatch   *b = &confirmed.batch;
+	DueBatch   *b = &c->batch;
 
 	if (!b->store->step(b->at.handle, STORE_NOWAIT))
 		return;
-	confirmed_complain();
+	confirmed_complain(c);
 	replies_apply(b, lr_now() + CONFIRM_RETRY);
 	b->nitems = 0;
-	confirmed.under_way = false;
+	c->under_way = false;
 }
 
 static void
-confirmed_start_batch(void)
+confirmed_start_batch(Confirmed *c)
 {
-	DueBatch   *b = &confirmed.batch;
+	DueBatch   *b = &c->batch;
 
 	due_batch_fill(b, due_batch_needs_proof(b), false);
-	confirmed.under_way = true;
+	c->under_way = true;
 	b->store->start(b->at.handle, b->at.ops, b->nops, lr_now() + lr_call_budget());
-	confirmed_step_batch();
+	confirmed_step_batch(c);
+}
+
+static void
+confirmed_step_one(Confirmed *c)
+{
+	DueBatch   *b = &c->batch;
+
+	if (c->under_way)
+		confirmed_step_batch(c);
+	else if (b->nitems > 0)
+		confirmed_start_batch(c);
+	else if (b->store->connected(b->at.handle))
+		(void) b->store->step(b->at.handle, STORE_NOWAIT);
 }
 
 /*
@@ -152,27 +168,34 @@ confirmed_start_batch(void)
 void
 confirmed_step(void)
 {
-	DueBatch   *b = &confirmed.batch;
-
-	if (b->store == NULL)
-		return;
-	if (confirmed.under_way)
-		confirmed_step_batch();
-	else if (b->nitems > 0)
-		confirmed_start_batch();
-	else if (b->store->connected(b->at.handle))
-		(void) b->store->step(b->at.handle, STORE_NOWAIT);
+	for (int i = 0; i < LR_REPLICAS_MAX; i++)
+		if (confirmed[i].batch.store != NULL)
+			confirmed_step_one(&confirmed[i]);
 }
 
+/*
+ * confirmed_interests --- see renewals_interests
+ */
 int
 confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
-	const DueBatch *b = &confirmed.batch;
+	int			n = 0;
 
 	*until = LR_NEVER;
 	*epoch = 0;
-	return b->store == NULL ? 0 :
-		b->store->interests(b->at.handle, out, until, epoch);
+	for (int i = 0; i < LR_REPLICAS_MAX; i++)
+	{
+		const DueBatch *b = &confirmed[i].batch;
+		int64		its_until;
+		uint32		its_epoch;
+
+		if (b->store == NULL)
+			continue;
+		n += b->store->interests(b->at.handle, out + n, &its_until, &its_epoch);
+		*until = Min(*until, its_until);
+		*epoch += its_epoch;
+	}
+	return n;
 }
 
 /*
@@ -183,11 +206,14 @@ confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 void
 confirmed_reconnect(StoreId store)
 {
-	DueBatch   *b = &confirmed.batch;
+	for (int i = 0; i < LR_REPLICAS_MAX; i++)
+	{
+		DueBatch   *b = &confirmed[i].batch;
 
-	if (b->store == NULL || b->id != store)
-		return;
-	b->store->disconnect(b->at.handle);
-	b->nitems = 0;
-	confirmed.under_way = false;
+		if (b->store == NULL || b->id != store)
+			continue;
+		b->store->disconnect(b->at.handle);
+		b->nitems = 0;
+		confirmed[i].under_way = false;
+	}
 }

@@ -41,10 +41,10 @@
 
 /*
  * The sockets of the stores and of the listener, of which there are a few only,
- * the one that is kept to give back at an old place, those of the Sentinels, and
- * the resolver's pipe.
+ * those for replicas, the one that is kept to give back at an old place, those of
+ * the Sentinels, and the resolver's pipe.
  */
-#define MAX_INTERESTS		(3 * STORE_MAX_INTERESTS + 1)
+#define MAX_INTERESTS		(3 * STORE_MAX_INTERESTS + LR_REPLICAS_MAX + 1)
 
 /* These, the latch, and the postmaster's death. */
 #define MAX_EVENTS			(2 + MAX_INTERESTS)

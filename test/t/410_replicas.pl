@@ -101,7 +101,7 @@ $two->query("RESET lockredis.replica_timeout");
 
 # More than command_timeout allows
 $two->query_fails("SET lockredis.replica_timeout = '1min'; SELECT redis_lock('k')",
-	'08006', unreplicated(1, 2, '2900 ms'));
+	'08006', unreplicated(1, 2, '2750 ms'));
 $two->query("RESET lockredis.replica_timeout");
 
 # ----------

@@ -92,13 +92,14 @@ like($node->lock_status('last_error'), qr/1 of 2 replicas/, 'and shown');
 # Both away, and back in time
 # ----------
 
+run($one, "SET lockredis.lease = '6s'; SELECT redis_unlock('one'); SELECT redis_lock('one'); RESET lockredis.lease");
 replicas_away(2);
-poll_until(
-	'half of the lease to have passed unrenewed',
-	sub {
-		$node->value("SELECT expires_in_seconds FROM redis_locks WHERE key = 'one'") < 1.5;
-	});
-is($node->lock_status('state'), 'up', 'the store is up all the same');
+poll_until('a renewal to fail',
+	sub { $node->times_logged(qr/leases are not renewed for want of replicas/) == 2 });
+ok($node->logged(qr/DETAIL:  0 of 1 replicas confirmed it within 1 s\./),
+	'logged for each number of replicas that is asked for');
+is($node->value("SELECT state FROM redis_lock_status WHERE role = 'master'"),
+	'up', 'the store is up all the same');
 replicas_back();
 wait_for_renewal('one');
 poll_until('that to be logged', sub { $node->logged(qr/replicas confirm renewals again/) });

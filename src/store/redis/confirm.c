@@ -38,8 +38,11 @@
 #include "store/redis/flight.h"
 #include "store/redis/refusal.h"
 
-/* The reply must be here before command_timeout and the call have passed (ms). */
-#define WAIT_MARGIN			100
+/*
+ * The reply must be here before command_timeout and the call have passed (ms).  The
+ * node looks each 100 ms whether a WAIT has ended.
+ */
+#define WAIT_MARGIN			250
 
 static const char *const replicas_hint =
 gettext_noop("Check the replicas of the lock store, and \"lockredis.min_replicas\".");
@@ -212,6 +215,14 @@ confirm_lost(NodeBatch *b)
  * What is owed
  * ----------
  */
+
+bool
+confirm_is_awaited(NodeBatch *b)
+{
+	const RedisCommand *cmd = flight_oldest(b);
+
+	return b->owed > 0 || (cmd != NULL && cmd->kind == COMMAND_WAIT);
+}
 
 void
 confirm_leave(NodeBatch *b)

@@ -35,6 +35,9 @@ extern bool confirm_take(NodeBatch *b, const RedisValue *v);
 /* The connection is gone, and with it what it would have said. */
 extern void confirm_lost(NodeBatch *b);
 
+/* Is the next reply one to a WAIT? */
+extern bool confirm_is_awaited(NodeBatch *b);
+
 /* The batch has ended: replies to WAITs may be under way. */
 extern void confirm_leave(NodeBatch *b);
 

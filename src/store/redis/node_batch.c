@@ -519,8 +519,12 @@ node_batch_check_time(NodeBatch *b)
 	if (now < b->reply_until)
 		return;
 
-	/* If it had all of its time, nobody else needs to wait as long. */
-	if (now - b->progress_at >= lr_command_timeout * LR_US_PER_MS)
+	/*
+	 * If it had all of its time, nobody else needs to wait as long; unless it is
+	 * replicas that it waits for.
+	 */
+	if (now - b->progress_at >= lr_command_timeout * LR_US_PER_MS &&
+		!confirm_is_awaited(b))
 		redis_target_set_silent(&b->target, true);
 	node_batch_fail(b, ERRCODE_CONNECTION_FAILURE,
 					"The node did not answer in time.");

@@ -16,7 +16,7 @@
 
 #include "../kernel/network.h"
 
-#define MAX_WAIT_EVENTS		64
+#define MAX_WAIT_EVENTS		80
 
 struct WaitEventSet
 {

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What a former master has given back, or does not have: the present one may.  Two
+# sessions are stopped between such an answer and what they do with it; meanwhile
+# another node becomes the master, and has what the former one had before.
+#
+# - A lock that too few replicas have confirmed is given back.
+# - A lock that was handed over, and is to get a token, is gone.
+#
+# In either case the key is free at the new master soon, and not when a lease ends.
+#
+# Proves G5, G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Debugger;
+use LockRedis::Sentinels;
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Failover;
+
+LockRedis::Debugger->need;
+
+my $ha = LockRedis::Sentinels->new(replicas => 1);
+my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => '1h' });
+my ($safe, $first, $next) = map { $node->session } 1 .. 3;
+
+$node->wait_for_up;
+run($_, "SELECT redis_try_lock('warm'), redis_unlock('warm')") foreach $safe, $first, $next;
+run($safe, "SET lockredis.min_replicas = 2; SET lockredis.replica_timeout = '100ms'");
+run($first, "SELECT redis_lock('handed')");
+$node->queue_up('handed', $next => "SELECT redis_fenced_lock('handed')");
+
+my $old = $ha->master;
+my ($replica) = $ha->replicas;
+my @stops = map { LockRedis::Debugger->new($_->pid) } $safe, $next;
+
+# Each is stopped before it asks for the second time, or the first.
+$stops[0]->run_to('ask_run');
+$safe->start("SELECT redis_lock('unsafe')");
+$stops[0]->wait_for_stop;
+$stops[0]->run_to('wait_refuse_unreplicated');
+$stops[0]->wait_for_stop;
+$stops[1]->run_to('ask_run_held');
+run($first, "SELECT redis_unlock('handed')");
+$stops[1]->wait_for_stop;
+replicated($ha);
+
+# And has its answer, which no replica hears of.
+$old->outrun_replicas($replica);
+$old->cmd('DEL', 'handed');
+$stops[0]->out_of('ask_run');
+$stops[1]->tell('finish');
+ok(!$old->cmd('EXISTS', 'unsafe'), 'given back at the former master');
+$old->kill9;
+$replica->thaw;
+my $new = $ha->wait_for_master_but($old);
+wait_until_used($node, $new);
+ok($new->cmd('EXISTS', $_), "$_: the new master has it") foreach 'unsafe', 'handed';
+my $owner = $new->owner_of('handed');
+$_->let_go foreach @stops;
+
+$safe->wait->fails('08006', qr/could not be replicated/, 'unsafe: told as ever');
+poll_until('it to be given back there', sub { !$new->cmd('EXISTS', 'unsafe') });
+pass('unsafe: given back at the new master');
+is($next->wait(30)->error, undef, 'handed: taken from the new master');
+isnt($new->owner_of('handed'), $owner, 'handed: anew');
+$next->query_is("SELECT redis_unlock('handed')", 't', 'handed: given back');
+
+$old->start;
+$ha->wait_until_steady;
+wait_until_used($node, $ha->master);
+nothing_left($node, $ha, keys => qr/^redisson_lock_token/);
+done_testing();
