@@ -182,6 +182,37 @@ foreach my $name (sort keys %right)
 	nothing_remains("without $name");
 }
 
+# ----------
+# Rights that come back while they are missed
+# ----------
+
+# Who waits looks once a second, and is told of releases as soon as he may be.
+foreach my $name ('+subscribe', '&redisson_lock__channel:*')
+{
+	my %rest = %right;
+	my $session = $node->session;
+	my $before = $redis->rejected_calls('subscribe');
+
+	delete $rest{$name};
+	grant(%rest);
+	$redis->kill_clients('listener');
+	$redis->foreign_lock('jobs:w', ms => 600_000);
+	$session->start("SELECT redis_lock('jobs:w')");
+	poll_until("$name: several refusals",
+		sub { $redis->rejected_calls('subscribe') >= $before + 3 });
+	is($redis->subscribers($redis->channel('jobs:w')), 0, "without $name: not subscribed");
+	grant(%right);
+	ok( eval {
+			poll_until("$name: the subscription",
+				sub { $redis->subscribers($redis->channel('jobs:w')) == 1 });
+		},
+		"$name is back: subscribed while he waits");
+	$redis->foreign_unlock('jobs:w');
+	is($session->wait(10)->error, undef, "$name: woken");
+	$session->quit;
+	nothing_remains("$name is back");
+}
+
 is_deeply([do_all()], [], 'and all goes well again');
 nothing_remains('at the end');
 done_testing();

@@ -39,6 +39,10 @@
 /* A connection that says nothing for so long is asked whether it is alive. */
 #define PING_AFTER			(5 * LR_US_PER_S)
 
+/* What was refused is asked for again: a right may be given back. */
+#define REFUSED_MIN			(1 * LR_US_PER_S)
+#define REFUSED_MAX			(32 * LR_US_PER_S)
+
 /*
  * Reads in one step.  Messages may come as fast as they can be taken: the
  * watchdog has leases to renew meanwhile.
@@ -71,7 +75,7 @@ typedef struct Channel
 	ChannelUser users[2];
 	bool		asked;			/* the last request was SUBSCRIBE */
 	bool		unanswered;		/* is in the list of the listener */
-	bool		refused;		/* by Redis; not asked again */
+	bool		refused;		/* by Redis; asked again now and then */
 	dlist_node	node;
 } Channel;
 
@@ -87,6 +91,9 @@ struct StoreListener
 	bool		connected;		/* has been READY since the last loss */
 	bool		loss_logged;	/* since it was READY */
 	bool		refusal_logged; /* on this connection */
+	int64		refused_delay;	/* from one refusal until all that were refused are
+								 * asked for again, */
+	int64		refused_until;	/* and when that is; 0 = none was refused */
 	int64		retry_delay;
 	int64		next_try;
 	int64		heard_at;
@@ -111,6 +118,7 @@ redis_listener_open(StoreEventCallback callback)
 							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	l->callback = callback;
 	l->retry_delay = RETRY_MIN;
+	l->refused_delay = REFUSED_MIN;
 	dlist_init(&l->unanswered);
 	redis_target_set(&l->target, NODE_REDIS);
 	redis_conn_init(&l->conn, "listener", false);
@@ -224,6 +232,8 @@ listener_lost(StoreListener *l)
 	l->dirty = true;
 	l->connected = false;
 	l->answer_until = 0;
+	l->refused_until = 0;
+	l->refused_delay = REFUSED_MIN;
 
 	l->next_try = lr_now() + l->retry_delay;
 	l->retry_delay = Min(l->retry_delay * 2, RETRY_MAX);
@@ -345,6 +355,39 @@ listener_answered(StoreListener *l, Channel *ch)
 }
 
 /*
+ * listener_put_off --- something was refused: when to ask again
+ *
+ * At growing intervals, as with locks that are refused.  One time for all: rights
+ * are given by patterns.
+ */
+static void
+listener_put_off(StoreListener *l)
+{
+	if (l->refused_until != 0)
+		return;
+	l->refused_until = lr_now() + l->refused_delay;
+	l->refused_delay = Min(l->refused_delay * 2, REFUSED_MAX);
+}
+
+/*
+ * listener_ask_again --- for all that was refused, if it is time
+ */
+static void
+listener_ask_again(StoreListener *l, int64 now)
+{
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
+
+	if (l->refused_until == 0 || now < l->refused_until)
+		return;
+	l->refused_until = 0;
+	l->dirty = true;
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+		ch->refused = false;
+}
+
+/*
  * listener_take_refusal --- an error reply belongs to the oldest unanswered request
  *
  * The connection serves other keys, so it is kept.  Who waits for a release
@@ -374,6 +417,7 @@ listener_take_refusal(StoreListener *l)
 		listener_answered(l, ch);
 		ch->refused = true;
 		ch->asked = false;
+		listener_put_off(l);
 	}
 }
 
@@ -420,6 +464,8 @@ listener_take_push(StoreListener *l)
 		strcmp(v[1].str, ch->asked ? "subscribe" : "unsubscribe") != 0)
 		return false;
 	listener_answered(l, ch);
+	if (l->refused_until == 0)
+		l->refused_delay = REFUSED_MIN;
 	return true;
 }
 
@@ -555,6 +601,7 @@ redis_listener_step(StoreListener *l)
 		return;
 	}
 	listener_ping_if_idle(l, now);
+	listener_ask_again(l, now);
 
 	do
 	{
@@ -590,6 +637,8 @@ redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 		case CONN_READY:
 			*until = l->answer_until != 0 ? l->answer_until :
 				l->heard_at + PING_AFTER;
+			if (l->refused_until != 0)
+				*until = Min(*until, l->refused_until);
 			break;
 		default:
 			*until = redis_conn_until(c);

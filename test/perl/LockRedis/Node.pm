@@ -191,7 +191,7 @@ sub set
 	return;
 }
 
-# One figure of redis_lock_stats, and of redis_lock_status
+# One figure of redis_lock_stats, and of the first row of redis_lock_status
 sub lock_stat
 {
 	my ($self, $column) = @_;
@@ -203,7 +203,7 @@ sub lock_status
 {
 	my ($self, $column) = @_;
 
-	return $self->value("SELECT $column FROM redis_lock_status");
+	return $self->value("SELECT $column FROM redis_lock_status WHERE node = 1");
 }
 
 sub wait_for_state

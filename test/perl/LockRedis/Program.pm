@@ -9,6 +9,7 @@ LockRedis::Program - a program that runs beside a test
 =head1 SYNOPSIS
 
   my $pid = start_program($log, 'redis-server', $file);    # its output goes there
+  use parent 'LockRedis::Program';    # of what has a {pid} and can _reap it: kill9
 
 =cut
 
@@ -21,6 +22,15 @@ use Exporter 'import';
 use POSIX ();
 
 our @EXPORT_OK = qw(start_program);
+
+sub kill9
+{
+	my ($self) = @_;
+
+	kill 'KILL', $self->{pid};
+	$self->_reap;
+	return;
+}
 
 sub start_program
 {

@@ -25,6 +25,8 @@ package LockRedis::RedisProcess;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'LockRedis::Program';
+
 use Carp;
 use LockRedis::Program qw(start_program);
 use LockRedis::Resp;
@@ -192,15 +194,6 @@ sub forget_loading
 		sub { !ref $self->try_cmd('PING') });
 	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
 	$self->cmd('DEL', map { "loading-$_" } 1 .. 1000);
-	return;
-}
-
-sub kill9
-{
-	my ($self) = @_;
-
-	kill 'KILL', $self->{pid};
-	$self->_reap;
 	return;
 }
 

@@ -47,6 +47,8 @@ package LockRedis::Redisson;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'LockRedis::Program';
+
 use Carp;
 use Cwd qw(abs_path);
 use Digest::SHA;
@@ -390,15 +392,6 @@ sub stop
 
 	return unless $self->{pid};
 	close $self->{in};
-	$self->_reap;
-	return;
-}
-
-sub kill9
-{
-	my ($self) = @_;
-
-	kill 'KILL', $self->{pid};
 	$self->_reap;
 	return;
 }
