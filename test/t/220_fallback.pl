@@ -161,6 +161,13 @@ $three->query_is("SELECT redis_lock('both')", '', 'a lock of the session');
 my $from_table = $three->value("SELECT redis_fenced_xact_lock('both')");
 $three->query_fails("SELECT redis_fenced_lock('both')", '0A000', qr/redis_fenced_xact_lock/,
 	'a token of the table is none at session level');
+{
+	my $in_it = $three->query(
+		"SELECT redis_fenced_xact_lock('both') = redis_fence('both')");
+
+	is($in_it->value, 't', 'redis_fence has it in its transaction');
+	$three->query_is("SELECT redis_fence('both')", 'NULL', 'and not after it');
+}
 
 # And back.
 $redis->start;

@@ -7,7 +7,8 @@
 # - A lock that too few replicas have confirmed is given back.
 # - A lock that was handed over, and is to get a token, is gone.
 #
-# In either case the key is free at the new master soon, and not when a lease ends.
+# In either case the key is free at the new master soon, and not when a lease ends.  And
+# what was promised of a given lease the new master's replicas have to confirm.
 #
 # Proves G5, G38.
 
@@ -24,10 +25,12 @@ LockRedis::Debugger->need;
 my $ha = LockRedis::Sentinels->new(replicas => 1);
 my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => '1h' });
 my ($safe, $first, $next) = map { $node->session } 1 .. 3;
+my $given = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 
 $node->wait_for_up;
 run($_, "SELECT redis_try_lock('warm'), redis_unlock('warm')") foreach $safe, $first, $next;
 run($safe, "SET lockredis.min_replicas = 2; SET lockredis.replica_timeout = '100ms'");
+run($given, "SELECT redis_lock('given', '10 min')");
 run($first, "SELECT redis_lock('handed')");
 $node->queue_up('handed', $next => "SELECT redis_fenced_lock('handed')");
 
@@ -67,8 +70,22 @@ is($next->wait(30)->error, undef, 'handed: taken from the new master');
 isnt($new->owner_of('handed'), $owner, 'handed: anew');
 $next->query_is("SELECT redis_unlock('handed')", 't', 'handed: given back');
 
+# The new master has no replica yet.
+my $unreplicated = $node->lock_stat('unreplicated');
+poll_until('it to be asked for replicas', sub { $node->lock_stat('unreplicated') > $unreplicated });
+cmp_ok($new->calls('wait'), '>', 0, 'given: its replicas are asked');
+
 $old->start;
 $ha->wait_until_steady;
 wait_until_used($node, $ha->master);
+poll_until(
+	'a replica to have confirmed it',
+	sub {
+		my $before = $node->lock_stat('unreplicated');
+		pause(2);
+		return $node->lock_stat('unreplicated') == $before;
+	});
+$given->query_is("SELECT redis_is_held('given'), redis_unlock('given')",
+	't|t', 'given: held, and given back');
 nothing_left($node, $ha, keys => qr/^redisson_lock_token/);
 done_testing();
