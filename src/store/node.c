@@ -280,10 +280,11 @@ node_report_error(NodeId node, uint32 place, const char *message)
 void
 node_set_replica(int number, const char *address, bool online)
 {
-	NodeEntry  *e = &nodes->entry[NODE_REPLICA + number];
+	NodeEntry  *e;
 
 	if (number >= NODE_REPLICAS)
 		return;
+	e = &nodes->entry[NODE_REPLICA + number];
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	e->used = true;
 	e->first_role = ROLE_REPLICA;
