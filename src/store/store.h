@@ -163,6 +163,7 @@ typedef enum StoreEvent
 {
 	STORE_LISTEN_CONFIRMED,
 	STORE_LISTEN_RELEASED,		/* somebody gave the lock back */
+	STORE_LISTEN_REFUSED,		/* nothing is told of this one */
 	STORE_LISTEN_LOST			/* name NULL: connection lost, all are void */
 } StoreEvent;
 

@@ -99,6 +99,14 @@ on_listener_event(StoreEvent event, const char *name, int name_len)
 		case STORE_LISTEN_RELEASED:
 			lt_wake_waiter(name, name_len);
 			break;
+		case STORE_LISTEN_REFUSED:
+
+			/*
+			 * Who has asked while an earlier subscription stood sleeps until
+			 * he is told.  He asks once more, and polls then.
+			 */
+			lt_wake_waiter(name, name_len);
+			break;
 		case STORE_LISTEN_LOST:
 			all_unconfirmed();
 			break;

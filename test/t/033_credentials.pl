@@ -234,6 +234,22 @@ all_given_back('and gone');
 is($node->times_logged(qr/refused a subscription/),
 	1, 'the refusal is logged once');
 
+# The right is withdrawn while somebody sleeps who has been told that he is listened for:
+# Redis closes the subscriber's connection, and the next one is refused.
+user('bob', '~*', '&*', '+@all');
+$redis->foreign_lock('promised', ms => 300_000);
+$two->start("SELECT redis_lock('promised')");
+$redis->wait_for_subscribers('promised', 1);
+pause(0.5);					# and has asked once more
+$node->log_since_here;
+$redis->cmd('ACL', 'SETUSER', 'bob', 'resetchannels');
+poll_until('the refusal of the next subscription',
+	sub { $node->logged(qr/refused a subscription/) });
+$redis->cmd('DEL', 'promised');
+is($two->wait(10)->error, undef, 'had without any message, though one was promised');
+$two->query("SELECT redis_unlock('promised')");
+all_given_back('and gone again');
+
 # ----------
 # A password in the URL: accepted with a warning, and never repeated by us
 # ----------

@@ -388,6 +388,17 @@ listener_ask_again(StoreListener *l, int64 now)
 }
 
 /*
+ * listener_tell_refused --- that nothing will be told
+ */
+static void
+listener_tell_refused(StoreListener *l, const Channel *ch)
+{
+	for (int i = 0; i < lengthof(ch->users); i++)
+		if (ch->users[i].wanted)
+			l->callback(STORE_LISTEN_REFUSED, ch->users[i].name, ch->users[i].len);
+}
+
+/*
  * listener_take_refusal --- an error reply belongs to the oldest unanswered request
  *
  * The connection serves other keys, so it is kept.  Who waits for a release
@@ -418,6 +429,7 @@ listener_take_refusal(StoreListener *l)
 		ch->refused = true;
 		ch->asked = false;
 		listener_put_off(l);
+		listener_tell_refused(l, ch);
 	}
 }
 

@@ -17,6 +17,7 @@
 
 #define SIM_MAX_KEYS	8
 #define SIM_MAX_LOCKS	64
+#define SIM_STATEMENTS	64
 
 typedef struct SimConfig
 {
@@ -37,6 +38,7 @@ typedef struct SimConfig
 	int			batch_max;		/* so few locks go into a batch of the watchdog; 0 =
 								 * as many as it likes */
 	bool		slow;			/* messages may take long */
+	uint32_t	slow_table;		/* permille of its commits */
 	int			nredis;			/* nodes of Redis */
 	bool		sentinels;		/* say which of them is the master */
 	int			url;			/* the number of the port in lockredis.url */
@@ -45,7 +47,12 @@ typedef struct SimConfig
 	/* the workload */
 	int			nsessions;
 	int			nkeys;
-	uint64_t	mix;			/* which statements there are; workload/statements.c */
+	int			often[SIM_STATEMENTS];	/* how much more often each statement comes; 0 =
+									 * it does not; workload/statements.c */
+	uint32_t	phrases;		/* permille; workload/phrases.c */
+	uint32_t	leases;			/* permille of the locks that are given one */
+	bool		short_leases;
+	uint32_t	timeouts;		/* permille of the statements that are given one */
 
 	/* and how it goes */
 	int			left[SIM_MAX_PROCS];	/* statements still to come */

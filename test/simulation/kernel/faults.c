@@ -125,12 +125,33 @@ faults_strike_now(void)
 		sim_at(0, strike_once, NULL, aimed);
 }
 
+static int
+number_of(void (*fault) (void))
+{
+	int			k = 0;
+
+	while (kinds[k].fault != fault)
+		k++;
+	return k;
+}
+
+/* In fallback mode often what makes it leave Redis. */
+static int
+draw_aimed(void)
+{
+	if (sim_config.mode == 2 && sim_draw(2) != 0)
+		return number_of(sim_draw(2) != 0 ? fault_silence : fault_redis_restarts);
+	return sim_draw(NKINDS);
+}
+
 void
 faults_begin(void)
 {
+	bool		alone;
+
 	over = false;
 	faults_server_begin();
-	aimed = sim_draw(NKINDS);
+	aimed = draw_aimed();
 	hurry = SIM_PICK(1, 5, 30);
 	faults_are_told = sim_chance(200);
 	if (sim_chance(500))
@@ -140,8 +161,12 @@ faults_begin(void)
 	}
 	if (sim_chance(250))
 		net_set_cut((uint32_t) SIM_PICK(10, 100));
+
+	/* What one kind does in the long run is seen where others do not disturb. */
+	alone = sim_chance(200);
 	for (int k = 0; k < NKINDS; k++)
-		if (sim_chance(permille_of(&kinds[k])))
+		if (alone ? k == aimed && permille_of(&kinds[k]) > 0 :
+			sim_chance(permille_of(&kinds[k])))
 			come_again(k);
 }
 

@@ -221,10 +221,11 @@ fault_key_denied(void)
 	int			node = draw_node();
 	int			key = draw_number();
 	const char *of = denied_names[sim_pick((const int64_t[]){0, 0, 0, 1, 2}, 5)];
-	int64_t		until = sim_now() + SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S);
+	int64_t		time = SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S, 20 * SIM_S, SIM_NEVER);
 
 	redis_deny_name(node, name_of(of, key), true);
-	sim_at(until, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
+	if (time < SIM_NEVER)
+		sim_at(sim_now() + time, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
 }
 
 /* ----------

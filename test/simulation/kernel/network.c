@@ -543,6 +543,13 @@ net_block_until(int node, int64_t until)
 }
 
 void
+net_break(int conn)
+{
+	break_now(&conns[conn]);
+	sim_disturbed(sim_now());
+}
+
+void
 net_break_all(int node)
 {
 	for (int i = 0; i < nconns; i++)

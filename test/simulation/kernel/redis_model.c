@@ -720,6 +720,8 @@ redis_deny_name(int node, const char *name, bool deny)
 	{
 		snprintf(n->denied[n->ndenied++], REDIS_NAME, "%s", name);
 		mark_denied(node, name);
+		if (strchr(name, '{') != NULL)
+			redis_end_subscribers(node, name);
 	}
 	if (!deny)
 		note_allowed(name);
@@ -866,6 +868,9 @@ redis_keeps_from(const char *key, bool shared)
 		(!shared && find_shared(present, key, NULL) != NULL);
 }
 
+/* By silence, beside what the watchdog waits for. */
+#define SLOWEST_MESSAGE		(8 * SIM_S)
+
 /*
  * is_given_up --- what is refused is left when it should have run out; so is what
  * comes back after its release, and what is at a place of before
@@ -877,7 +882,7 @@ static bool
 is_given_up(int node, const Key *k)
 {
 	int64_t		on_its_way = (sim_config.connect_timeout_ms +
-							  sim_config.command_timeout_ms) * SIM_MS;
+							  sim_config.command_timeout_ms) * SIM_MS + SLOWEST_MESSAGE;
 
 	const Key  *base = find_known(node, k->name);
 

@@ -177,4 +177,7 @@ extern void redis_flush_scripts(int node);
 /* Tell who listens to the channel at that node; how many they are. */
 extern int	redis_tell(int node, const char *channel);
 
+/* Who may not listen any more is disconnected. */
+extern void redis_end_subscribers(int node, const char *channel);
+
 #endif							/* SIM_REDIS_MODEL_H */

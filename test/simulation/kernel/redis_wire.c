@@ -232,6 +232,23 @@ redis_tell(int node, const char *channel)
 	return n;
 }
 
+void
+redis_end_subscribers(int node, const char *channel)
+{
+	int			i = 0;
+
+	while (i < nsubscribers)
+	{
+		if (subscribers[i].node == node && strcmp(subscribers[i].channel, channel) == 0)
+		{
+			net_break(subscribers[i].conn);
+			i = 0;
+		}
+		else
+			i++;
+	}
+}
+
 static void
 closed(int node, int conn)
 {

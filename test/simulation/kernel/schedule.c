@@ -82,6 +82,30 @@ schedule_load(const char *product)
  * ----------
  */
 
+/*
+ * draw_statements --- some are left out, and in half of the schedules a few come far
+ * more often than others: together they make what no even mix would try
+ */
+static void
+draw_statements(SimConfig *c)
+{
+	bool		uneven = sim_draw(2) != 0;
+
+	for (int i = 0; i < SIM_STATEMENTS; i++)
+		c->often[i] = sim_chance(250) ? 0 :
+			uneven && sim_chance(300) ? (int) SIM_PICK(4, 16) : 1;
+}
+
+/* How they are. */
+static void
+draw_habits(SimConfig *c)
+{
+	c->phrases = (uint32_t) SIM_PICK(0, 150, 500, 900);
+	c->short_leases = sim_chance(250);
+	c->leases = (uint32_t) (c->short_leases ? SIM_PICK(300, 900) : SIM_PICK(300, 0, 900));
+	c->timeouts = (uint32_t) SIM_PICK(60, 60, 0, 300);
+}
+
 static void
 draw_config(void)
 {
@@ -117,22 +141,20 @@ draw_config(void)
 	if (c->sentinels && c->idle_timeout_ms == 2)
 		c->idle_timeout_ms = 20;
 	c->nredis = c->sentinels ? 2 : (int) SIM_PICK(1, 1, 2);
+	c->slow_table = (uint32_t) SIM_PICK(0, 0, 50, 400);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
 		c->batch_max = 1 + sim_draw(3);
 
-	/* Some kinds of statements are left out, others in. */
-	c->mix = UINT64_MAX;
-	for (int i = 0; i < 64; i++)
-		if (sim_chance(250))
-			c->mix &= ~(UINT64_C(1) << i);
+	draw_statements(c);
+	draw_habits(c);
 	statements = (int) SIM_PICK(20, 8, 60);
 
 	/* Rare orders of few steps are tried more often where little else happens. */
 	if (sim_chance(500))
 	{
 		c->nsessions = 2 + sim_draw(2);
-		c->nkeys = 1;
+		c->nkeys = (int) SIM_PICK(1, 2, 1, 3);
 		statements = 3 + sim_draw(6);
 	}
 	for (int i = 0; i < c->nsessions; i++)

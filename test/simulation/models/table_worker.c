@@ -338,6 +338,19 @@ fall_over(void)
 	}
 }
 
+/* Others ask for something meanwhile, and are served together then. */
+static void
+commit_takes(void)
+{
+	int64		time;
+
+	if (sim_config.calm || !sim_chance(sim_config.slow_table))
+		return;
+	time = SIM_PICK(2 * SIM_MS, 20 * SIM_MS, 200 * SIM_MS);
+	sim_disturbed(sim_now() + time);
+	pg_usleep((long) time);
+}
+
 static void
 serve(void)
 {
@@ -358,6 +371,7 @@ serve(void)
 			else
 				execute(changed, request_op(taken[i], j));
 		}
+	commit_takes();
 	fall_over();
 	memcpy(rows, changed, sizeof(changed));
 	sim_trace("table: committed");

@@ -61,7 +61,7 @@ statement_begins(void)
 	ledger_statement();
 	began = sim_now();
 	limit = SIM_NEVER;
-	if (!sim_config.calm && sim_chance(60))
+	if (!sim_config.calm && sim_chance(sim_config.timeouts))
 	{
 		limit = SIM_PICK(2 * SIM_S, 300 * SIM_MS, 20 * SIM_MS, 300);
 		backend_statement_timeout(began + limit);
@@ -89,7 +89,7 @@ one_statement(void)
 		block_leave_failed();
 	else
 	{
-		s = statement_draw(block == BLOCK_NONE ? AT_TOP : IN_BLOCK);
+		s = statement_next(block == BLOCK_NONE ? AT_TOP : IN_BLOCK);
 		sim_trace("%s", s->name);
 		sim_reached(s->name);
 		run(s);

@@ -25,7 +25,7 @@ nothing(void)
 static void
 sleep_a_while(void)
 {
-	int64		until = sim_now() + SIM_PICK(SIM_MS, 30 * SIM_MS, 400 * SIM_MS, 1500 * SIM_MS);
+	int64		until = sim_now() + SIM_PICK(SIM_MS, 30 * SIM_MS, 400 * SIM_MS, 1500 * SIM_MS, 6 * SIM_S);
 
 	while (sim_now() < until)
 	{

@@ -14,7 +14,7 @@
 
 #include "../models/kinds.h"
 
-/* One topic a line.  The bits of SimConfig.mix follow the order of the topics. */
+/* One topic a line.  SimConfig.often follows the order of the topics. */
 static const Statement *const topics[] = {
 	setting_statements,
 	lock_statements,
@@ -25,14 +25,16 @@ static const Statement *const topics[] = {
 };
 
 /*
- * is_in_mix --- is it in this schedule?
+ * weight_of --- in this schedule
  *
  * The plainest of a topic, which is its first, is in each.
  */
-static bool
-is_in_mix(int number, const Statement *s, const Statement *topic)
+static int
+weight_of(int number, const Statement *s, const Statement *topic)
 {
-	return s == topic || (sim_config.mix & (UINT64_C(1) << (number % 64))) != 0;
+	int			often = sim_config.often[number % SIM_STATEMENTS];
+
+	return s->weight * (s == topic ? Max(often, 1) : often);
 }
 
 /*
@@ -48,9 +50,9 @@ pick(int where, int place, int *total)
 	for (int t = 0; t < lengthof(topics); t++)
 		for (const Statement *s = topics[t]; s->name != NULL; s++, number++)
 		{
-			if ((s->where & where) == 0 || !is_in_mix(number, s, topics[t]))
+			if ((s->where & where) == 0)
 				continue;
-			*total += s->weight;
+			*total += weight_of(number, s, topics[t]);
 			if (place < *total)
 				return s;
 		}
@@ -64,6 +66,17 @@ statement_draw(int where)
 
 	(void) pick(where, INT_MAX, &total);
 	return pick(where, sim_draw(total), &total);
+}
+
+const Statement *
+statement_named(const char *name)
+{
+	for (int t = 0; t < lengthof(topics); t++)
+		for (const Statement *s = topics[t]; s->name != NULL; s++)
+			if (strcmp(s->name, name) == 0)
+				return s;
+	sim_fail("simulator", "there is no statement %s", name);
+	return NULL;
 }
 
 void
@@ -84,12 +97,21 @@ statements_inside(int where)
  * ----------
  */
 
+static int	phrase_key;
+
+void
+draw_phrase_key(void)
+{
+	phrase_key = sim_draw(sim_config.nkeys);
+}
+
 const char *
 draw_key(void)
 {
 	static char key[24];
+	bool		same = phrase_is_under_way() && sim_draw(2) != 0;
 
-	snprintf(key, sizeof(key), "k%d", (int) sim_draw(sim_config.nkeys));
+	snprintf(key, sizeof(key), "k%d", same ? phrase_key : (int) sim_draw(sim_config.nkeys));
 	return key;
 }
 
@@ -125,7 +147,8 @@ draw_kind_of(const char *key)
 NullableDatum
 draw_lease(void)
 {
-	if (!sim_chance(300))
+	if (!sim_chance(sim_config.leases))
 		return sql_null;
-	return sql_interval(SIM_PICK(700, 40, 2000, 6000) * SIM_MS);
+	return sql_interval((sim_config.short_leases ? SIM_PICK(40, 100) :
+						 SIM_PICK(700, 40, 2000, 6000)) * SIM_MS);
 }

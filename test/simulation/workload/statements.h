@@ -46,10 +46,21 @@ extern const Statement setting_statements[];
 /* One that may stand there and that this schedule has. */
 extern const Statement *statement_draw(int where);
 
+extern const Statement *statement_named(const char *name);
+
 /* Some of them in a function or the like. */
 extern void statements_inside(int where);
 
+/* ---- phrases.c ---- */
+
+/* What a session does next: drawn, or what belongs to what it did before. */
+extern const Statement *statement_next(int where);
+extern bool phrase_is_under_way(void);
+
 /* ---- what statements draw ---- */
+
+/* From now on, of a phrase, this one is drawn more often. */
+extern void draw_phrase_key(void);
 
 extern const char *draw_key(void);
 extern void set_name(LrName *name, const char *key);

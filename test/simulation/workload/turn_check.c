@@ -119,7 +119,7 @@ is_free(const LrWait *w)
 {
 	const LrKey *key = &lt_keys[w->key];
 
-	return !is_kept(w) && !redis_is_denied(key->name) &&
+	return !is_kept(w) && !redis_denies(redis_present(), key->name) &&
 		(w->terms.kind == KIND_FREE ||
 		 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED));
 }
@@ -143,7 +143,10 @@ sleep_max(const LrWait *w, const Turn *t)
 		return WAKE_MAX;
 	if (w->terms.kind == KIND_FREE)
 		return SLEEP_MAX_FREE;
-	return faults_are_told ? SLEEP_MAX_TOLD : SLEEP_MAX;
+
+	/* Nobody is told by a channel that may not be listened to. */
+	return faults_are_told && !redis_is_denied(lt_keys[w->key].name) ?
+		SLEEP_MAX_TOLD : SLEEP_MAX;
 }
 
 /* All processes are in waits of their own. */
