@@ -54,6 +54,8 @@ typedef struct SimConfig
 	bool		short_leases;
 	uint32_t	timeouts;		/* permille of the statements that are given one */
 
+	int64_t		session_delay;	/* a session begins within that time */
+
 	/* and how it goes */
 	int			left[SIM_MAX_PROCS];	/* statements still to come */
 	bool		calm;			/* no more cancels and faults */

@@ -101,6 +101,8 @@ static void
 draw_habits(SimConfig *c)
 {
 	c->phrases = (uint32_t) SIM_PICK(0, 150, 500, 900);
+	/* In fallback mode what is worth to be seen takes seconds. */
+	c->session_delay = c->mode == 2 ? SIM_PICK(0, SIM_S, 4 * SIM_S) : 0;
 	c->short_leases = sim_chance(250);
 	c->leases = (uint32_t) (c->short_leases ? SIM_PICK(300, 900) : SIM_PICK(300, 0, 900));
 	c->timeouts = (uint32_t) SIM_PICK(60, 60, 0, 300);

@@ -90,6 +90,12 @@ start_soon(int slot, int64_t after)
 	sim_at(sim_now() + after, start_process, NULL, (int64_t) life * SIM_MAX_PROCS + slot);
 }
 
+static void
+start_session(int slot)
+{
+	start_soon(slot, SESSION_PAUSE + sim_draw((uint32_t) sim_config.session_delay));
+}
+
 static bool
 nobody_runs(void)
 {
@@ -137,7 +143,7 @@ ended(int slot, int code)
 	else if (slot < FIRST_SESSION)
 		start_soon(slot, WORKER_PAUSE);
 	else if (sim_config.left[slot] > 0)
-		start_soon(slot, SESSION_PAUSE);
+		start_session(slot);
 }
 
 void
@@ -155,7 +161,7 @@ server_start(void)
 		start_soon(TABLE_WORKER, 0);
 	for (int i = 0; i < sim_config.nsessions; i++)
 		if (sim_config.left[FIRST_SESSION + i] > 0)
-			start_soon(FIRST_SESSION + i, SESSION_PAUSE);
+			start_session(FIRST_SESSION + i);
 }
 
 int64_t

@@ -27,6 +27,7 @@
  */
 #include <string.h>
 
+#include "config.h"
 #include "kernel.h"
 #include "site.h"
 #include "strategy.h"
@@ -111,7 +112,10 @@ draw_aims(void)
 	strategy.aim_of = (uint32_t) SIM_PICK(30, 6, 150, 600);
 	strategy.aim_salt = sim_draw(1 << 30);
 	strategy.aim_permille = (uint32_t) SIM_PICK(500, 100, 900);
-	strategy.aim_stall = (int) SIM_PICK(2, 1, 3, 4, 5, 6);
+
+	/* It takes seconds until another store is in use. */
+	strategy.aim_stall = sim_config.mode == 2 ? (int) SIM_PICK(2, 1, 3, 4, 6, 6, 7, 7) :
+		(int) SIM_PICK(2, 1, 3, 4, 5, 6);
 	strategy.aim_faults = (uint32_t) SIM_PICK(0, 200, 800);
 	strategy.aim_keeps_writes = sim_draw(2) != 0;
 }

@@ -25,6 +25,12 @@ static const char *const savepoint_phrase[] = {
 	"ROLLBACK TO|RELEASE", "?ROLLBACK TO", "?INSERT", "COMMIT", NULL
 };
 
+static const char *const loss_phrase[] = {
+	"?redis_lock", "BEGIN", "redis_lock", "?INSERT", "SAVEPOINT", "redis_lock", "redis_force_unlock|sleep",
+	"?redis_force_unlock", "redis_unlock_all|redis_unlock", "?redis_unlock", "ROLLBACK TO|RELEASE",
+	"?INSERT", "COMMIT", NULL
+};
+
 static const char *const again_phrase[] = {
 	"redis_lock", "redis_lock", "?redis_lock|redis_fenced_lock", "?sleep", "redis_extend|redis_lock|redis_unlock",
 	"sleep", "redis_unlock|redis_extend|redis_fenced_lock", "redis_unlock|redis_lock", "?sleep",
@@ -48,7 +54,7 @@ static const char *const job_phrase[] = {
 };
 
 static const char *const *const phrases[] = {
-	savepoint_phrase, again_phrase, fence_phrase, guard_phrase, job_phrase
+	savepoint_phrase, loss_phrase, again_phrase, fence_phrase, guard_phrase, job_phrase
 };
 
 static const char *const *next = NULL;
