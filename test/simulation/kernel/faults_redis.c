@@ -220,7 +220,7 @@ fault_key_denied(void)
 {
 	int			node = draw_node();
 	int			key = draw_number();
-	const char *of = denied_names[sim_pick((const int64_t[]){0, 0, 0, 1, 2}, 5)];
+	const char *of = denied_names[sim_pick((const int64_t[]){0, 0, 1, 1, 2}, 5)];
 	int64_t		time = SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S, 20 * SIM_S, SIM_NEVER);
 
 	redis_deny_name(node, name_of(of, key), true);
@@ -273,12 +273,12 @@ foreign_takes(bool by_force)
 	int			node = draw_node();
 	int			key = draw_number();
 	int64_t		lease = faults_are_told ? 60 * SIM_S :
-		SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S);
+		SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S, 60 * SIM_S);
 	int64_t		kept = lease < SIM_S ? lease : SIM_S;
 
 	if (redis_foreign_take(node, name_of(NAME_OF_KEY, key), ELSEWHERE, lease / SIM_MS,
 						   by_force) &&
-		(faults_are_told || !sim_chance(300)))
+		(lease > 10 * SIM_S || !sim_chance(300)))
 		sim_at(sim_now() + sim_draw((uint32_t) kept), foreign_gives_back, NULL,
 			   (int64_t) key * REDIS_NODES + node);
 }

@@ -82,6 +82,7 @@ typedef struct Event
 
 static Process processes[SIM_MAX_PROCS];
 static int	current = -1;
+static int	ran_last = -1;
 static int	next_pid;
 static int64_t now = START_TIME;
 static int64_t quiet_since;
@@ -109,7 +110,7 @@ scheduler_reset(void)
 {
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 		processes[i].state = ENDED;
-	current = -1;
+	current = ran_last = -1;
 	next_pid = 101;
 	now = START_TIME;
 	quiet_since = 0;
@@ -130,6 +131,12 @@ int
 sim_slot(void)
 {
 	return current;
+}
+
+int
+sim_ran_last(void)
+{
+	return ran_last;
 }
 
 int
@@ -677,7 +684,7 @@ scheduler_run(bool (*done) (void))
 			run_event(first_event());
 		else
 			resume(who);
-		last = who;
+		last = ran_last = who;
 	}
 	return true;
 }

@@ -5,7 +5,8 @@
  *
  * That a lock was lost is no fault by itself, so what is judged is why: one that was
  * to be renewed, in a store that answered all the time, must not run out; and of
- * more that is due than fits into a batch those go first whose lease ends first.
+ * more that is due than fits into a batch those go first whose lease ends first.  And
+ * what it was told to look at in any case it does look at.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -64,6 +65,32 @@ check_expiry(const char *name, const ScopeHold *scope)
 		redis_was_robbed(owner))
 		return;
 	sim_fail("needless loss", "%s, which was to be renewed, has run out", name);
+}
+
+/* ----------
+ * What it has to look at in any case
+ * ----------
+ */
+
+/* Of whom it is, if a look was forced. */
+static uint64 forced[SIM_MAX_LOCKS][STORE_COUNT];
+
+/* It is taken back by nobody but whoever looks, or gives up the hold. */
+void
+check_forced_looks(void)
+{
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		for (int s = 0; s < STORE_COUNT; s++)
+		{
+			uint64		owner = lt_leases[i].owner.value;
+			bool		is_forced = (int64) lt_leases[i].due[s].value < 0;
+
+			if (owner != 0 && forced[i][s] == owner && !is_forced &&
+				sim_ran_last() != SLOT_WATCHDOG)
+				sim_fail("lock table", "session %d has taken back a forced look at hold %d in store %d",
+						 sim_ran_last(), i, s);
+			forced[i][s] = is_forced ? owner : 0;
+		}
 }
 
 /* ----------

@@ -133,4 +133,7 @@ extern void check_sleepers(void);
 /* A lease has ended. */
 extern void check_expiry(const char *name, const ScopeHold *scope);
 
+/* After each turn of a process. */
+extern void check_forced_looks(void);
+
 #endif							/* SIM_WORKLOAD_H */
