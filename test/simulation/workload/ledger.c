@@ -21,6 +21,7 @@
 
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/batch.h"
+#include "../../../src/store/topology.h"
 
 #define MAX_TAKEN	64
 #define MAX_HOLDS	64
@@ -45,6 +46,7 @@ static int64 statement_began;
 static int	losses_seen;		/* in this statement */
 static int	losses_told;
 static int64 guard_looks_after;
+static uint32 guard_knows_master;
 static uint64 lost_then[MAX_HOLDS];	/* by hold: owner, if it was lost then */
 
 /* ----------
@@ -286,6 +288,7 @@ look(void)
 
 	Assert(lt_table->max_locks <= MAX_HOLDS);
 	guard_looks_after = sim_now();
+	guard_knows_master = topology_epoch();
 	memset(lost_then, 0, sizeof(lost_then));
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (lt_holds[i].session == LrMyProcNumber && lt_holds[i].state == HOLD_LOST)
@@ -366,6 +369,11 @@ ledger_guard_passed(void)
 			sim_fail("commit under a loss",
 					 "%s was lost %.3f ms before the guard looked last, and the commit goes on",
 					 lt_keys[h->key].name, (guard_looks_after - end_of(i)) / 1000.0);
+		if (sim_config.sentinels && h->state == HOLD_HELD && h->store == STORE_REDIS &&
+			h->topology < guard_knows_master)
+			sim_fail("former master",
+					 "%s was not asked about at the master that was known when the guard looked last, and the commit goes on",
+					 lt_keys[h->key].name);
 	}
 }
 

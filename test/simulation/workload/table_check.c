@@ -257,6 +257,24 @@ check_sessions(void)
  * ----------
  */
 
+/* Nothing has failed for so long: it is connected to the master. */
+#define CONFIRMED_WITHIN	(5 * SIM_S)
+
+static int64 unconfirmed_since;
+
+static void
+check_confirmed(void)
+{
+	if (!sim_config.sentinels || lr_mode != MODE_REDIS || !lr_watchdog_running() ||
+		!net_is_well() || topology_is_confirmed())
+		unconfirmed_since = 0;
+	else if (unconfirmed_since == 0)
+		unconfirmed_since = sim_now();
+	else if (sim_now() - Max(unconfirmed_since, sim_quiet_since()) > CONFIRMED_WITHIN)
+		sim_fail("not confirmed", "nobody has been able to connect for %.3f s",
+				 (sim_now() - unconfirmed_since) / (double) SIM_S);
+}
+
 /* It sleeps: is it to be woken in time? */
 static void
 check_watchdog(void)
@@ -419,6 +437,7 @@ sim_check_step(void)
 	if (!sim_all_parked())
 		return;
 	must_be_good(lt_check_counts());
+	check_confirmed();
 	check_watchdog();
 	check_unknown();
 	check_sleepers();
