@@ -23,6 +23,7 @@ typedef struct Chunk
 	struct Chunk *next;
 	size_t		len;
 	size_t		read;
+	int64_t		sent_at;
 	char		data[];
 } Chunk;
 
@@ -71,6 +72,7 @@ static NetClosed closed;
 static uint32_t slow_permille;
 static int	slow_max;
 static uint32_t cut_permille;
+static int64_t sent_at;			/* what is being served */
 
 static const int64_t slow_delays[] = {
 	2 * SIM_MS, 60 * SIM_MS, 400 * SIM_MS, 1300 * SIM_MS, 5 * SIM_S
@@ -117,6 +119,7 @@ net_reset(NetServe serve_, NetClosed closed_)
 	serve = serve_;
 	closed = closed_;
 	slow_permille = cut_permille = 0;
+	sent_at = 0;
 }
 
 void
@@ -389,6 +392,7 @@ make_chunk(const void *data, size_t len)
 	m->next = NULL;
 	m->len = len;
 	m->read = 0;
+	m->sent_at = sim_now();
 	memcpy(m->data, data, len);
 	return m;
 }
@@ -415,6 +419,7 @@ at_server(void *arg, int64_t conn)
 	if (c->server_open)
 	{
 		c->delivered += m->len;
+		sent_at = m->sent_at;
 		serve(c->node, (int) conn, m->data, m->len);
 	}
 	else if (sim_now() >= c->silent_until)
@@ -598,6 +603,12 @@ net_down_until(int node, int64_t until)
 	nodes[node].down_until = until;
 	net_break_all(node);
 	sim_disturbed(until);
+}
+
+int64_t
+net_sent_at(void)
+{
+	return sent_at;
 }
 
 bool

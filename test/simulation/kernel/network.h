@@ -70,6 +70,9 @@ extern void net_reset(NetServe serve, NetClosed closed);
 /* This node is reached at that port from now on, nobody else; -1 = nobody. */
 extern void net_listen(int port, int node);
 extern int	net_node_at(int port);
+
+/* When was it sent, what a node serves just now? */
+extern int64_t net_sent_at(void);
 extern void net_reply(int conn, const void *data, size_t len);
 
 /* ---- for faults ---- */
@@ -87,8 +90,8 @@ extern void net_block_until(int node, int64_t until);
 extern void net_down_until(int node, int64_t until);
 
 /* One connection breaks, that or one that is drawn; or all of a node. */
-extern void net_break(int conn);
 extern void net_break_one(void);
+extern void net_break(int conn);
 extern void net_break_all(int node);
 
 /* One loses its other end, and nobody says so until then. */

@@ -20,7 +20,9 @@
 
 #include "config.h"
 #include "history.h"
+#include "network.h"
 #include "redis_model.h"
+#include "sentinels.h"
 
 #define MAX_KEYS		64
 #define MAX_DENIED		16
@@ -70,6 +72,7 @@ typedef struct Node
 static Node nodes[REDIS_NODES];
 static int	present;
 static bool was_another;		/* once */
+static int64_t present_since;
 
 /* What was denied, and when it was allowed again. */
 typedef struct Allowed
@@ -103,6 +106,7 @@ redis_reset(void)
 	}
 	present = nrobbed = 0;
 	was_another = false;
+	present_since = 0;
 	redis_wire_reset();
 }
 
@@ -115,14 +119,39 @@ redis_present(void)
 void
 redis_set_present(int node)
 {
-	if (node != present)
-	{
-		was_another = true;
-		for (int i = 0; i < REDIS_NODES; i++)
-			for (int j = 0; j < nodes[i].data.nkeys; j++)
-				nodes[i].data.key[j].is_old = true;
-	}
+	if (node == present)
+		return;
+	was_another = true;
+	for (int i = 0; i < REDIS_NODES; i++)
+		for (int j = 0; j < nodes[i].data.nkeys; j++)
+			nodes[i].data.key[j].is_old = true;
 	present = node;
+	present_since = sim_now();
+}
+
+/*
+ * is_wanted_again --- by a request that was not sent before lockredis.url was changed
+ */
+static void
+is_wanted_again(Key *k)
+{
+	if (net_sent_at() >= present_since)
+		k->is_old = false;
+}
+
+/*
+ * is_released_elsewhere --- by the node that is still believed to be the master
+ *
+ * When another one is heard of, nobody knows of the lock any more.
+ */
+static void
+is_released_elsewhere(int node, const char *owner)
+{
+	if (!sim_config.sentinels || node == present || sentinels_believed() != node)
+		return;
+	for (int i = 0; i < nodes[present].data.nkeys; i++)
+		if (strcmp(nodes[present].data.key[i].owner, owner) == 0)
+			nodes[present].data.key[i].is_old = true;
 }
 
 int64_t
@@ -491,6 +520,7 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			break;
 		case REDIS_RELEASE:
 			run_release(node, k, a, out);
+			is_released_elsewhere(node, a->owner);
 			break;
 		case REDIS_SET:
 			if (!has(k, a->owner))
@@ -499,7 +529,7 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			{
 				out->wrote = k->count != a->count;
 				k->count = a->count;
-				k->is_old = false;
+				is_wanted_again(k);
 				if (a->lease_ms > 0 && !refuses(node, false, out))
 					out->wrote |= lengthen(node, k, a->lease_ms) || a->write;
 			}
@@ -509,7 +539,7 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 				tell_holder(k, out);
 			else if (!refuses(node, false, out))
 			{
-				k->is_old = false;
+				is_wanted_again(k);
 				out->wrote = lengthen(node, k, a->lease_ms) || a->write;
 			}
 			break;

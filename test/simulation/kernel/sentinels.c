@@ -41,6 +41,7 @@ static int	listener[SENTINELS];
 static int	config_epoch;
 static int	node_of[EPOCHS];
 static int64_t believed_at;
+static int	believed;			/* which node */
 static int	failovers;
 static int64_t failed_over_at;
 
@@ -52,6 +53,7 @@ sentinels_reset(void)
 	memset(node_of, 0xff, sizeof(node_of));
 	config_epoch = failovers = 0;
 	believed_at = 0;
+	believed = -1;
 	for (int i = 0; i < SENTINELS; i++)
 		net_listen(SENTINEL_PORT(i), SENTINEL_NODE(i));
 }
@@ -215,7 +217,7 @@ sentinels_note_epoch(uint32_t epoch, int port)
 {
 	if (epoch >= EPOCHS)
 		sim_fail("simulator", "too many masters");
-	node_of[epoch] = port - REDIS_PORT(0);
+	node_of[epoch] = believed = port - REDIS_PORT(0);
 	believed_at = sim_now();
 }
 
@@ -229,4 +231,10 @@ int64_t
 sentinels_believed_at(void)
 {
 	return believed_at;
+}
+
+int
+sentinels_believed(void)
+{
+	return believed;
 }

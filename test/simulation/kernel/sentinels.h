@@ -40,5 +40,6 @@ extern int	sentinels_failovers(void);
 extern void sentinels_note_epoch(uint32_t epoch, int port);
 extern int	sentinels_node_of(uint32_t epoch);
 extern int64_t sentinels_believed_at(void);
+extern int	sentinels_believed(void);	/* the node; -1 = none yet */
 
 #endif							/* SIM_SENTINELS_H */
