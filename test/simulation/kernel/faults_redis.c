@@ -22,7 +22,8 @@
 #include "sentinels.h"
 
 #define NAME_OF_KEY		"k%d"
-#define NAME_OF_CHANNEL	"redisson_lock__channel:{k%d}"
+#define NAME_OF_CHANNEL \
+	(sim_config.read_write ? "redisson_rwlock:{k%d}" : "redisson_lock__channel:{k%d}")
 #define NAME_OF_COUNTER	"redisson_lock_token:{k%d}"
 
 #define ELSEWHERE		"elsewhere:1"
@@ -206,8 +207,7 @@ fault_key_deleted(void)
 	redis_delete(draw_node(), name_of(NAME_OF_KEY, draw_number()));
 }
 
-/* What of a key is denied; the node is in the lowest bits. */
-static const char *const denied_names[] = {NAME_OF_KEY, NAME_OF_CHANNEL, NAME_OF_COUNTER};
+/* The node is in the lowest bits. */
 
 static void
 key_allowed(void *arg, int64_t n)
@@ -220,7 +220,8 @@ fault_key_denied(void)
 {
 	int			node = draw_node();
 	int			key = draw_number();
-	const char *of = denied_names[sim_pick((const int64_t[]){0, 0, 1, 1, 2}, 5)];
+	const char *const names[] = {NAME_OF_KEY, NAME_OF_CHANNEL, NAME_OF_COUNTER};
+	const char *of = names[sim_pick((const int64_t[]){0, 0, 1, 1, 2}, 5)];
 	int64_t		time = SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S, 20 * SIM_S, SIM_NEVER);
 
 	redis_deny_name(node, name_of(of, key), true);
