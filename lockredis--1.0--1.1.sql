@@ -71,7 +71,7 @@ COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan
 COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store';
-COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant';
+COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, read or write';
 COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
 COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
@@ -190,3 +190,166 @@ COMMENT ON FUNCTION redis_assert_held(text) IS
 
 COMMENT ON PROCEDURE redis_with_lock(text, text, interval, interval, interval, boolean) IS
 'run a command under a Redis lock: take it, commit, run, commit, give it back.  ran: false = the lock was busy for all of wait.  hold_at_least: the key stays locked until that long after the start, even after an error or a crash.  Errors: those of the command, those of redis_try_lock, 40001 the lock was lost before a commit, 2D000 inside a transaction block or after other commands of a pipeline';
+
+--
+-- Read-write locks
+--
+
+CREATE FUNCTION redis_read_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_read_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_read_lock(text, interval) IS
+'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 0A000 in table and fallback mode';
+
+CREATE FUNCTION redis_try_read_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_read_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_read_lock(text, interval, interval) IS
+'take a session-level read lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_read_lock';
+
+CREATE FUNCTION redis_read_xact_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_read_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_read_xact_lock(text, interval) IS
+'take a transaction-level read lock, waiting for it.  When it ends as redis_xact_lock, the rest as redis_read_lock';
+
+CREATE FUNCTION redis_try_read_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_read_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_read_xact_lock(text, interval, interval) IS
+'take a transaction-level read lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_read_xact_lock';
+
+CREATE FUNCTION redis_write_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_write_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_write_lock(text, interval) IS
+'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 0A000 in table and fallback mode';
+
+CREATE FUNCTION redis_try_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_write_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_write_lock(text, interval, interval) IS
+'take a session-level write lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_write_lock';
+
+CREATE FUNCTION redis_write_xact_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_write_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_write_xact_lock(text, interval) IS
+'take a transaction-level write lock, waiting for it.  When it ends as redis_xact_lock, the rest as redis_write_lock';
+
+CREATE FUNCTION redis_try_write_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_write_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_write_xact_lock(text, interval, interval) IS
+'take a transaction-level write lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_write_xact_lock';
+
+CREATE FUNCTION redis_read_unlock(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_read_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_read_unlock(text) IS
+'give back one session-level hold of a read lock; false with a warning: not held, or its lease was lost';
+
+CREATE FUNCTION redis_write_unlock(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_write_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_write_unlock(text) IS
+'give back one session-level hold of a write lock; a session that reads too keeps reading.  false with a warning: not held, or its lease was lost';
+
+CREATE FUNCTION redis_fenced_write_lock(key text, lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_fenced_write_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_fenced_write_lock(text, interval) IS
+'take a session-level write lock and return its fencing token, from the same counter as redis_fenced_lock.  The rest as redis_write_lock';
+
+CREATE FUNCTION redis_try_fenced_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_try_fenced_write_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_fenced_write_lock(text, interval, interval) IS
+'take a session-level write lock within a time limit and return its fencing token; null: somebody else has the key, or goes first.  The rest as redis_try_write_lock';
+
+CREATE FUNCTION redis_fenced_write_xact_lock(key text, lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_fenced_write_xact_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION redis_fenced_write_xact_lock(text, interval) IS
+'take a transaction-level write lock and record its fencing token in redis_fences, in this transaction; returns the token.  The rest as redis_fenced_xact_lock and redis_write_xact_lock';
+
+CREATE FUNCTION redis_try_fenced_write_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_try_fenced_write_xact_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION redis_try_fenced_write_xact_lock(text, interval, interval) IS
+'as redis_fenced_write_xact_lock within a time limit; null: somebody else has the key, or goes first';
+
+--
+-- The same questions of one kind of lock
+--
+
+CREATE FUNCTION redis_is_held(key text, kind text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_is_held'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_is_held(text, text) IS
+'does this session have the lock of that kind (reentrant, read or write; else 22023), and was it not lost?  Without a round trip';
+
+CREATE FUNCTION redis_hold_count(key text, kind text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'lockredis_hold_count'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_hold_count(text, text) IS
+'how often this session has the lock of that kind; 0 when it was lost.  Without a round trip';
+
+CREATE FUNCTION redis_assert_held(key text, kind text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_assert_held'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_assert_held(text, text) IS
+'raise an error if this session does not have the lock of that kind, as redis_assert_held(key)';
+
+CREATE FUNCTION redis_fence(key text, kind text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_fence'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_fence(text, text) IS
+'fencing token of the lock of that kind that this session has; null: none, or it was lost.  Without a round trip';
+
+CREATE FUNCTION redis_extend(key text, lease interval, kind text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_extend'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_extend(text, interval, text) IS
+'as redis_extend(key, lease), of the lock of that kind';
+
+COMMENT ON FUNCTION redis_lock_owner(text) IS
+'who has the lock, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers: a read lock; token: a token lock of another client; null: nobody.  Error 42809: the key holds something else';

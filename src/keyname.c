@@ -24,8 +24,14 @@
 #include "keyname.h"
 #include "settings.h"
 
-#define CHANNEL_PREFIX	"redisson_lock__channel"
 #define TOKEN_PREFIX	"redisson_lock_token"
+#define TIMEOUT_SUFFIX	":rwlock_timeout:1"
+#define WRITERS_PREFIX	"lockredis_writers:"
+
+static const char *const channel_prefixes[TOPIC_COUNT] = {
+	[TOPIC_LOCK] = "redisson_lock__channel",
+	[TOPIC_READ_WRITE] = "redisson_rwlock"
+};
 
 /*
  * to_utf8 --- server encoding to UTF-8; raises for bytes that have no meaning
@@ -189,13 +195,64 @@ derived_name(const char *prefix, const char *name, int len, char *out)
 }
 
 int
-lr_channel_name(const char *name, int len, char *out)
+lr_channel_name(LrTopic topic, const char *name, int len, char *out)
 {
-	return derived_name(CHANNEL_PREFIX, name, len, out);
+	return derived_name(channel_prefixes[topic], name, len, out);
 }
 
 int
 lr_token_name(const char *name, int len, char *out)
 {
 	return derived_name(TOKEN_PREFIX, name, len, out);
+}
+
+/*
+ * lr_timeouts_prefix --- as in Redisson's suffixName(): "{name}", or "name" when the
+ * name has a brace of its own
+ */
+int
+lr_timeouts_prefix(const char *name, int len, char *out)
+{
+	bool		tagged = memchr(name, '{', len) != NULL;
+	int			n = 0;
+
+	if (!tagged)
+		out[n++] = '{';
+	memcpy(out + n, name, len);
+	n += len;
+	if (!tagged)
+		out[n++] = '}';
+	return n;
+}
+
+int
+lr_timeout_name(const char *name, int len, const char *owner, char *out)
+{
+	int			n = lr_timeouts_prefix(name, len, out);
+	int			owner_len = strlen(owner);
+
+	out[n++] = ':';
+	memcpy(out + n, owner, owner_len);
+	n += owner_len;
+	memcpy(out + n, TIMEOUT_SUFFIX, strlen(TIMEOUT_SUFFIX));
+	return n + strlen(TIMEOUT_SUFFIX);
+}
+
+/*
+ * lr_writers_name --- a key that nobody else knows, so "x" and "{x}" must not have the
+ * same one, as they have with Redisson's rule
+ */
+int
+lr_writers_name(const char *name, int len, char *out)
+{
+	bool		tagged = memchr(name, '{', len) != NULL;
+	int			n = strlen(WRITERS_PREFIX);
+
+	memcpy(out, WRITERS_PREFIX, n);
+	out[n++] = tagged ? ':' : '{';
+	memcpy(out + n, name, len);
+	n += len;
+	if (!tagged)
+		out[n++] = '}';
+	return n;
 }

@@ -26,8 +26,16 @@ typedef struct LrName
 /* The hash of a full name, of which LrName.hash is one. */
 extern uint32 lr_name_hash(const char *name, int len);
 
-/* Longest derived name: "redisson_lock__channel:{" name "}". */
-#define LR_DERIVED_MAX		(LR_NAME_MAX + 32)
+/* Longest derived name: "{" name "}:" owner ":rwlock_timeout:1". */
+#define LR_DERIVED_MAX		(LR_NAME_MAX + LR_OWNER_MAX + 32)
+
+/* What is told over the channel of a name. */
+typedef enum LrTopic
+{
+	TOPIC_LOCK,					/* releases of locks */
+	TOPIC_READ_WRITE,			/* of read-write locks */
+	TOPIC_COUNT
+} LrTopic;
 
 /*
  * The full name of a key.  Raises for a key that is empty, too long (22023), or
@@ -42,7 +50,16 @@ extern char *lr_name_to_show(const char *data, int len);
  * The names that Redisson derives from that of a lock, of the channel where its
  * release is told and the counter of its tokens.  Return the length.
  */
-extern int	lr_channel_name(const char *name, int len, char *out);
+extern int	lr_channel_name(LrTopic topic, const char *name, int len, char *out);
 extern int	lr_token_name(const char *name, int len, char *out);
+
+/*
+ * Of a read-write lock: what the names of its readers' time-outs begin with, that of
+ * the time-out of an owner's first read lock, and a key of ours with the writers that
+ * wait for it.
+ */
+extern int	lr_timeouts_prefix(const char *name, int len, char *out);
+extern int	lr_timeout_name(const char *name, int len, const char *owner, char *out);
+extern int	lr_writers_name(const char *name, int len, char *out);
 
 #endif							/* LR_KEYNAME_H */

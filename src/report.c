@@ -100,6 +100,47 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 }
 
 /*
+ * report_held_otherwise --- as if a stranger had it so
+ */
+void
+report_held_otherwise(const LrName *name, KindId wanted, KindId other)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("key \"%s\" does not hold a %s lock",
+					lr_name_to_show(name->data, name->len), lr_kind(wanted)->name),
+			 errdetail("It holds a %s lock of a session of this server.",
+					   lr_kind(other)->name),
+			 errhint("Use another key.")));
+}
+
+void
+report_has_other_kind(const LrName *name, KindId has, KindId wanted)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot take the %s lock \"%s\"", lr_kind(wanted)->name,
+					lr_name_to_show(name->data, name->len)),
+			 errdetail("This session has the %s lock of that key, and would wait for itself.",
+					   lr_kind(has)->name),
+			 (lr_kind(wanted)->beside & KIND_BIT(has)) != 0 ?
+			 errhint("Take the %s lock first, or give the %s lock back before.",
+					 lr_kind(wanted)->name, lr_kind(has)->name) :
+			 errhint("Use another key.")));
+}
+
+void
+report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has)
+{
+	ereport(elevel,
+			(errcode(elevel >= ERROR ?
+					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_WARNING),
+			 errmsg("you don't own the Redis %s lock \"%s\"", lr_kind(kind)->name,
+					lr_name_to_show(name->data, name->len)),
+			 errhint("You have its %s lock.", lr_kind(has)->name)));
+}
+
+/*
  * report_not_held --- an error, or the warning of a release
  */
 void
@@ -193,18 +234,19 @@ report_lost_used(const LrName *name, const HoldView *view, LossLevel level)
 			 lost_detail(view),
 			 level == LOSS_OF_XACT ?
 			 errhint("Another client may hold it by now.  Start the transaction again.") :
-			 errhint("Another client may hold it by now.  Call redis_unlock to acknowledge the loss, then start again.")));
+			 errhint("Another client may hold it by now.  Call %s to acknowledge the loss, then start again.",
+					 lr_kind(view->kind)->unlock)));
 }
 
 static int
-hint_of_refusal(LossLevel level)
+hint_of_refusal(LossLevel level, const char *unlock)
 {
 	switch (level)
 	{
 		case LOSS_OF_SESSION:
-			return errhint("Another client may have changed what the lock protects.  Call redis_unlock to acknowledge the loss, then start the transaction again.");
+			return errhint("Another client may have changed what the lock protects.  Call %s to acknowledge the loss, then start the transaction again.", unlock);
 		case LOSS_UNLOCKED:
-			return errhint("Another client may have changed what the lock protects.  After redis_unlock the session has it no more: take it again, then start the transaction again.");
+			return errhint("Another client may have changed what the lock protects.  After %s the session has it no more: take it again, then start the transaction again.", unlock);
 		default:
 			return errhint("Another client may have changed what the lock protects.  Start the transaction again.");
 	}
@@ -225,12 +267,13 @@ report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
 				 errdetail("It could not be renewed in time."),
 				 level == LOSS_OF_XACT ?
 				 errhint("Start the transaction again.") :
-				 errhint("Call redis_unlock and take the lock again, then start the transaction again.")));
+				 errhint("Call %s and take the lock again, then start the transaction again.",
+						 lr_kind(view->kind)->unlock)));
 	ereport(ERROR,
 			(code_of_loss(level),
 			 errmsg("could not commit because the lock \"%s\" was lost", shown),
 			 lost_detail(view),
-			 hint_of_refusal(level)));
+			 hint_of_refusal(level, lr_kind(view->kind)->unlock)));
 }
 
 void

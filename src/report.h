@@ -26,8 +26,17 @@ extern void report_store_failure(int elevel, StoreOutcome outcome,
 /* The key holds something that is no lock of this kind. */
 extern void report_wrong_type(const LrName *name, const StoreOp *op);
 
+/* Another session of this server has the key as such a kind. */
+extern void report_held_otherwise(const LrName *name, KindId wanted, KindId other);
+
+/* This session has, and would wait for itself. */
+extern void report_has_other_kind(const LrName *name, KindId has, KindId wanted);
+
 /* The session does not have the lock that is to be used or given back. */
 extern void report_not_held(int elevel, const LrName *name);
+
+/* Nor as that kind, but as that other one. */
+extern void report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has);
 
 /* A hold was lost (see HoldView); a warning. */
 extern void report_lost(int elevel, const LrName *name, const HoldView *view);

@@ -62,6 +62,7 @@ int			lr_command_timeout = 3000;
 int			lr_idle_timeout = 300000;
 char	   *lr_key_prefix = NULL;
 int			lr_lease = 30000;
+int			lr_wait_lease = 30000;
 bool		lr_session_locks = true;
 int			lr_commit_guard = GUARD_LEASE;
 int			lr_on_lost = ON_LOST_MARK;
@@ -491,6 +492,15 @@ define_lock_settings(void)
 							NULL,
 							&lr_lease,
 							30000, 100, 24 * 60 * 60 * 1000,
+							PGC_USERSET,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockredis.wait_lease",
+							"For how long Redis remembers that a session waits for a write lock; it is told again at a third of it.",
+							"Others let it go first until then. It is taken back when the session has done with waiting.",
+							&lr_wait_lease,
+							30000, 1000, 60 * 60 * 1000,
 							PGC_USERSET,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);

@@ -43,6 +43,7 @@ extern int	lr_command_timeout; /* ms */
 extern int	lr_idle_timeout;	/* ms; 0 = never */
 extern char *lr_key_prefix;
 extern int	lr_lease;			/* ms */
+extern int	lr_wait_lease;		/* ms */
 extern bool lr_session_locks;
 extern int	lr_commit_guard;	/* CommitGuard */
 extern int	lr_on_lost;			/* OnLost */

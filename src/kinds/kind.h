@@ -23,12 +23,15 @@
 
 #include "lockredis.h"
 
+#include "keyname.h"
 #include "kinds/lua_ids.h"
 #include "store/op.h"
 
 typedef enum KindId
 {
 	KIND_REENTRANT,
+	KIND_READ,
+	KIND_WRITE,
 	KIND_COUNT
 } KindId;
 
@@ -40,7 +43,9 @@ typedef enum KindKey
 	KEY_END = 0,
 	KEY_LOCK,
 	KEY_CHANNEL,
-	KEY_COUNTER					/* of its fencing tokens */
+	KEY_COUNTER,				/* of its fencing tokens */
+	KEY_TIMEOUT,				/* of this reader */
+	KEY_WRITERS					/* who wait */
 } KindKey;
 
 /* The arguments that a script is given; fields of StoreOp. */
@@ -56,14 +61,22 @@ typedef enum KindArg
 	ARG_FLOOR,
 	ARG_WRITE,					/* write even if that changes nothing */
 	ARG_PUBLISH,				/* the command that publishes */
-	ARG_RELEASED				/* and its message */
+	ARG_RELEASED,				/* and its message */
+	ARG_WAIT,					/* for how long to be announced */
+	ARG_SINCE,					/* when the wait began */
+	ARG_BESIDE,					/* field of the write lock of the same session */
+	ARG_PREFIX,					/* of the names of time-outs */
+	ARG_READ_WRITE_CHANNEL
 } KindArg;
 
 /* How the answer for one lock is read. */
 typedef enum KindReply
 {
 	REPLY_CREATED,				/* taken, busy, late or no lock of ours */
+	REPLY_QUEUED,				/* the same, and always the clock */
 	REPLY_DONE,					/* 1, or who has it instead */
+	REPLY_WATCHED,				/* how long the whole lock is there, or who has it
+								 * instead */
 	REPLY_TOKEN,				/* a token, or who has it instead */
 	REPLY_TOLD,					/* how many were told, -1: the owner is gone */
 	REPLY_INSPECTED				/* what there is */
@@ -94,6 +107,7 @@ typedef struct KindCall
 typedef struct LockKind
 {
 	const char *name;			/* as redis_locks.kind shows it */
+	const char *unlock;			/* what gives it back at session level */
 
 	/*
 	 * KIND_BITs of the holds of other sessions that there cannot be beside one
@@ -102,17 +116,43 @@ typedef struct LockKind
 	uint32		excludes;
 
 	/*
+	 * KIND_BITs of what the same key can hold in the store together with it, or
+	 * after it; a lock of another kind is in the way like any other value.
+	 */
+	uint32		alike;
+
+	/* KIND_BITs of further locks of the key that its own session may take. */
+	uint32		beside;
+
+	/*
 	 * May a session of this server pass it to the next one, without the store?
 	 */
 	bool		handed_over;
 
-	/* Does the same session count up when it takes it again? */
+	/* Does the store count when the same session takes it again? */
 	bool		counted;
+
+	/* Does a session that waits say so in the store, for others to let it pass? */
+	bool		announced;
+
+	/* Does it need a store with STORE_HAS_SHARED? */
+	bool		shared;
+
+	/*
+	 * The longest time (ms) without a look at one that is held, whose lease others
+	 * may shorten; 0: nobody does.
+	 */
+	int64		watched_ms;
+
+	/* Where its releases are told. */
+	LrTopic		topic;
 
 	KindCall	calls[STORE_CALLS];
 } LockKind;
 
 extern const LockKind reentrant_kind;
+extern const LockKind read_kind;
+extern const LockKind write_kind;
 
 extern const LockKind *lr_kind(KindId id);
 

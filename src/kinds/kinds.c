@@ -17,6 +17,8 @@
 static const LockKind *const kinds[KIND_COUNT] =
 {
 	[KIND_REENTRANT] = &reentrant_kind,
+	[KIND_READ] = &read_kind,
+	[KIND_WRITE] = &write_kind,
 };
 
 const LockKind *

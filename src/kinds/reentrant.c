@@ -23,9 +23,12 @@
 
 const LockKind reentrant_kind = {
 	.name = "reentrant",
-	.excludes = KIND_BIT(KIND_REENTRANT),
+	.unlock = "redis_unlock",
+	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE),
+	.alike = KIND_BIT(KIND_REENTRANT),
 	.handed_over = true,
 	.counted = true,
+	.topic = TOPIC_LOCK,
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_REENTRANT_CREATE,
@@ -70,7 +73,7 @@ const LockKind reentrant_kind = {
 			.script = LUA_REENTRANT_FORCE,
 			.keys = {KEY_LOCK, KEY_CHANNEL},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_OWNER_TEXT},
+			.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX},
 			.group = 1,
 			.reply = REPLY_TOLD,
 		},

@@ -63,7 +63,7 @@ answer_lacks_replicas(const DueItem *item, int64 deadline)
  * another node is the master.
  */
 static void
-answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline,
+answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 					WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
@@ -76,6 +76,7 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline,
 	}
 	if (lt_renew_lease_ms(h) > 0)
 		h->renewals++;
+	lt_watch_from(h, lr_now(), watch_ms);
 	lt_set_due(hold, h->store, lt_due_of_held(h, lt_deadline(hold)), wakes);
 }
 
@@ -102,7 +103,7 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
  * time when it runs.
  */
 void
-lt_renewed(const DueItem *item, int64 deadline)
+lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 {
 	LrIndex		hold = item->hold;
 	LrHold	   *h = &lt_holds[hold];
@@ -118,7 +119,7 @@ lt_renewed(const DueItem *item, int64 deadline)
 		(void) answer_raise_deadline(hold, deadline);
 	}
 	else if (same && h->state == HOLD_HELD)
-		answer_note_renewal(hold, item->moves, deadline, &wakes);
+		answer_note_renewal(hold, item->moves, deadline, watch_ms, &wakes);
 	if (lock != NULL)
 		lt_unlock(lock, &wakes);
 }

@@ -36,14 +36,16 @@
 /*
  * due_decide_here --- of a lock that is held in this store
  *
- * It is renewed, or asked about because lockredis.url has changed.
+ * It is renewed, or asked about because lockredis.url has changed, or because others
+ * may have shortened its lease.
  */
 static DueAction
 due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
-	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h);
+	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h) ||
+		h->watch_at != 0;
 
 	if (!asked || connected)
 		lt_set_due(hold, h->store, deadline, wakes);

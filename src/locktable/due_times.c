@@ -111,12 +111,28 @@ lt_min_replicas(const LrHold *hold)
 
 /*
  * lt_due_of_held --- when to look at a held lock: at a third of its lease if
- * it is renewed, else at its end
+ * it is renewed, else at its end; or before, if others may shorten it
  */
 int64
 lt_due_of_held(const LrHold *hold, int64 deadline)
 {
-	return deadline - lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
+	int64		due = deadline -
+		lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
+
+	return hold->watch_at != 0 ? Min(due, hold->watch_at) : due;
+}
+
+/*
+ * lt_watch_from --- when to look at a hold whose lease others may shorten, whatever
+ * lease it has: at a third of what is left of it in the store
+ */
+void
+lt_watch_from(LrHold *hold, int64 now, int64 left_ms)
+{
+	int64		most = lr_kind(hold->kind)->watched_ms;
+
+	if (most > 0)
+		hold->watch_at = now + Max(Min(most, left_ms / 3), 1) * LR_US_PER_MS;
 }
 
 void

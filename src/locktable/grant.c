@@ -106,6 +106,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		h->fence = fence;
 		h->fence_store = store;
 		lt_set_terms(h, terms, acquired_at);
+		lt_watch_from(h, now, terms->lease_ms);
 		lt_link_hold(hold);
 		pg_atomic_write_u64(&lease->deadline, deadline);
 		pg_atomic_write_u64(&lease->owner, owner);

@@ -75,7 +75,8 @@ handover_enough_left(int64 lease_ms, int64 left)
  * handover_fits --- can this lock serve the next session as it is?
  *
  * What the store knows of it, its kind, a count of one and a renewed lease, must be
- * what the next one wants; and so many replicas have confirmed it as he asks for.
+ * what the next one wants; and so many replicas have confirmed it as he asks for.  One
+ * who is announced has to ask for himself: nobody else takes that back.
  */
 static bool
 handover_fits(KindId kind, int64 lease_ms, int min_replicas, int64 left,
@@ -84,7 +85,7 @@ handover_fits(KindId kind, int64 lease_ms, int min_replicas, int64 left,
 	return w->terms.kind == kind &&
 		w->terms.renewed && w->terms.lease_ms == lease_ms &&
 		w->terms.min_replicas == min_replicas &&
-		w->terms.keep_until == 0 && !w->trying &&
+		w->terms.keep_until == 0 && !w->trying && !w->announced &&
 		handover_enough_left(lease_ms, left);
 }
 

@@ -332,7 +332,7 @@ lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
-	lt_begin_pause(lt_key_of(hold), receivers, pause);
+	lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
 	hold_note_stay(hold, h->here_from);
 	if (!lt_is_past(topology))
 		lt_forget_trace(h, store);

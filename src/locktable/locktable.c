@@ -322,7 +322,8 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->no_pause_until = 0;
 	key->after_pause = false;
 	key->searched_at = 0;
-	key->subscription = SUB_NONE;
+	for (int t = 0; t < TOPIC_COUNT; t++)
+		key->subscription[t] = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
 	key->next = *lt_bucket_of(hash);

@@ -74,7 +74,7 @@ typedef struct LrKey
 	int64		no_pause_until; /* none again before */
 	bool		after_pause;	/* the head asks the store after one */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
-	SubscriptionState subscription;
+	SubscriptionState subscription[TOPIC_COUNT];
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } LrKey;
@@ -110,6 +110,8 @@ typedef struct LrHold
 								 * not */
 	bool		count_unsure;	/* what the store shows of our count may be
 								 * wrong */
+	int64		watch_at;		/* kinds whose lease others may shorten: when to
+								 * look at the latest */
 	int64		renewals;
 	int			refusals;		/* by the store, in a row; see refused.c */
 	bool		alone;			/* its key is refused, and others with it */
@@ -137,6 +139,8 @@ typedef struct LrWait
 	LockTerms	terms;			/* on which the lock is wanted */
 	bool		unreplicated;	/* failed: for want of replicas */
 	bool		trying;			/* asks the store */
+	bool		announced;		/* and has said there that it waits; written by
+								 * itself while it asks */
 	bool		in_front;		/* may ask it */
 	LrIndex		prev;			/* session before in the queue */
 	LrIndex		next;
@@ -328,6 +332,9 @@ extern bool lt_leave_queue(LrIndex session);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
 extern void lt_back_to_queue(LrIndex session, bool first);
 
+/* turn.c; partition lock held. */
+extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
+
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
@@ -336,7 +343,7 @@ extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
 
 /* pause.c; partition lock held, but for lt_pause_after. */
 extern int64 lt_pause_after(StoreId store, int receivers);
-extern void lt_begin_pause(LrKey *key, int receivers, int64 pause);
+extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause);
 extern void lt_end_pause(LrKey *key, WakeList *wakes);
 extern void lt_judge_pause(LrKey *key, bool got_it);
 
@@ -360,6 +367,7 @@ extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int	lt_min_replicas(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);
 extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);
 extern bool lt_is_to_be_asked(const LrHold *h);

@@ -292,6 +292,26 @@ lose_find_owner(const LrKey *key, const char *owner_text)
 	return LR_NONE;
 }
 
+/*
+ * lt_suspect_key --- locks of it were taken away, of owners that are not told one by
+ * one: the watchdog asks for which that is so
+ */
+void
+lt_suspect_key(const LrName *name)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name->data, name->len, name->hash);
+	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].first_hold; i != LR_NONE;
+		 i = lt_holds[i].next)
+		if (lt_holds[i].state == HOLD_HELD && lr_kind(lt_holds[i].kind)->shared)
+			lt_set_due(i, lt_holds[i].store, lr_now(), &wakes);
+	lt_unlock(lock, &wakes);
+}
+
 bool
 lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 					  StoreId where, LostReason reason)

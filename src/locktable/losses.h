@@ -28,6 +28,9 @@ extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
  * The local hold of the key with that owner text, if any: it is gone from that
  * store, which need not be the one that it is in by now.
  */
+/* What sessions of this server have of the key is looked at soon. */
+extern void lt_suspect_key(const LrName *name);
+
 extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 								  StoreId where, LostReason reason);
 

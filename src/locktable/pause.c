@@ -51,12 +51,12 @@ lt_pause_after(StoreId store, int receivers)
  * in the last pause, there is none for a time that makes it cost little.
  */
 void
-lt_begin_pause(LrKey *key, int receivers, int64 pause)
+lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 {
 	int64		now;
 
 	key->handoffs = 0;
-	if (receivers <= (key->subscription == SUB_CONFIRMED ? 1 : 0))
+	if (receivers <= (key->subscription[topic] == SUB_CONFIRMED ? 1 : 0))
 		return;
 	now = lr_now();
 	if (now < key->no_pause_until)

@@ -24,13 +24,15 @@ lt_want_subscription(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	LrKey	   *key;
+	LrTopic		topic;
 	bool		confirmed;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = &lt_keys[lt_holds[hold].key];
-	confirmed = key->subscription == SUB_CONFIRMED;
+	topic = lr_kind(lt_holds[hold].kind)->topic;
+	confirmed = key->subscription[topic] == SUB_CONFIRMED;
 	if (!confirmed)
-		key->subscription = SUB_WANTED;
+		key->subscription[topic] = SUB_WANTED;
 	LWLockRelease(lock);
 
 	if (!confirmed)
@@ -60,6 +62,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 		uint32		hash = w->hash;
 		char		name[LR_NAME_MAX];
 		int			len = 0;
+		LrTopic		topic = TOPIC_LOCK;
 		LWLock	   *lock;
 
 		if (w->state != WAIT_QUEUED)
@@ -67,15 +70,17 @@ lt_wanted_subscriptions(WantedCallback callback)
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
+		if (w->state == WAIT_QUEUED && w->hash == hash)
+			topic = lr_kind(w->terms.kind)->topic;
 		if (w->state == WAIT_QUEUED && w->hash == hash &&
-			lt_keys[w->key].subscription == SUB_WANTED)
+			lt_keys[w->key].subscription[topic] == SUB_WANTED)
 		{
 			len = lt_keys[w->key].name_len;
 			memcpy(name, lt_keys[w->key].name, len);
 		}
 		LWLockRelease(lock);
 		if (len > 0)
-			callback(name, len);
+			callback(topic, name, len);
 	}
 }
 
@@ -85,7 +90,7 @@ lt_wanted_subscriptions(WantedCallback callback)
  * The head tries once more: one may have happened before.
  */
 void
-lt_subscription_confirmed(const char *name, int name_len)
+lt_subscription_confirmed(LrTopic topic, const char *name, int name_len)
 {
 	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
@@ -96,7 +101,7 @@ lt_subscription_confirmed(const char *name, int name_len)
 	key = lt_find_key(name, name_len, hash);
 	if (key != LR_NONE)
 	{
-		lt_keys[key].subscription = SUB_CONFIRMED;
+		lt_keys[key].subscription[topic] = SUB_CONFIRMED;
 		lt_nudge_front(&lt_keys[key], &wakes);
 	}
 	lt_unlock(lock, &wakes);
@@ -106,7 +111,7 @@ lt_subscription_confirmed(const char *name, int name_len)
  * lt_end_subscription --- nobody waits any more?
  */
 bool
-lt_end_subscription(const char *name, int name_len)
+lt_end_subscription(LrTopic topic, const char *name, int name_len)
 {
 	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
@@ -119,7 +124,7 @@ lt_end_subscription(const char *name, int name_len)
 	{
 		unused = lt_keys[key].queue_head == LR_NONE;
 		if (unused)
-			lt_keys[key].subscription = SUB_NONE;
+			lt_keys[key].subscription[topic] = SUB_NONE;
 	}
 	LWLockRelease(lock);
 	return unused;
@@ -143,9 +148,10 @@ lt_reset_subscriptions(void)
 		lock = lt_partition(b);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
-			if (lt_keys[i].subscription != SUB_NONE)
-				lt_keys[i].subscription =
-					lt_keys[i].queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
+			for (int t = 0; t < TOPIC_COUNT; t++)
+				if (lt_keys[i].subscription[t] != SUB_NONE)
+					lt_keys[i].subscription[t] =
+						lt_keys[i].queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
 		LWLockRelease(lock);
 	}
 	pg_atomic_write_u32(&lt_table->subscription_work, 1);

@@ -27,16 +27,74 @@
 /* Without a watchdog nobody tells a waiter anything: it looks by itself. */
 #define LONELY_POLL			LR_US_PER_S
 
+/*
+ * turn_find_other --- a hold of the key beside or after which there is no such kind
+ */
+static LrIndex
+turn_find_other(const LrKey *key, KindId kind, int64 now)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lt_is_live(i, now) &&
+			(lr_kind(kind)->alike & KIND_BIT(lt_holds[i].kind)) == 0)
+			return i;
+	return LR_NONE;
+}
+
+/*
+ * turn_find_own --- what the session has of the key, if that excludes all whom the
+ * wanted kind excludes
+ *
+ * Then it has nobody to wait for: who queues for the key waits for this session.
+ */
+static LrIndex
+turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lt_holds[i].session == session && lt_holds[i].state == HOLD_HELD &&
+			lt_is_live(i, now) &&
+			(lr_kind(lt_holds[i].kind)->beside & KIND_BIT(kind)) != 0 &&
+			(lr_kind(kind)->excludes & ~lr_kind(lt_holds[i].kind)->excludes) == 0)
+			return i;
+	return LR_NONE;
+}
+
+/*
+ * lt_goes_first --- whoever else queues for the key waits for this session
+ */
+bool
+lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now)
+{
+	return turn_find_own(key, session, kind, now) != LR_NONE;
+}
+
+uint64
+lt_owner_beside(LrIndex hold)
+{
+	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	uint64		owner = 0;
+	LrIndex		own;
+
+	LWLockAcquire(lock, LW_SHARED);
+	own = turn_find_own(lt_key_of(hold), LrMyProcNumber, lt_holds[hold].kind, lr_now());
+	if (own != LR_NONE)
+		owner = lt_holds[own].owner;
+	LWLockRelease(lock);
+	return owner;
+}
+
 EnqueueResult
 lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
-		   LrIndex *hold)
+		   LrIndex *hold, KindId *other)
 {
 	LrIndex		self = LrMyProcNumber;
 	LrWait	   *w = lt_wait_of(self);
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
-	bool		busy = false;
+	LrIndex		in_the_way;
+	EnqueueResult result = ENQUEUED;
+	int64		now = lr_now();
+	bool		first;
 
 	Assert(w->state == WAIT_NONE);
 	if (!lt_reserve_row())
@@ -46,11 +104,19 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
 	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
-	if (only_if_free)
-		busy = !lt_would_be_in_front(&lt_keys[key], terms->kind) ||
-			lt_conflicting_hold(&lt_keys[key], self, terms->kind, lr_now(),
-								&wakes) != LR_NONE;
-	if (busy)
+	first = lt_goes_first(&lt_keys[key], self, terms->kind, now);
+	in_the_way = turn_find_other(&lt_keys[key], terms->kind, now);
+	if (in_the_way != LR_NONE)
+	{
+		result = ENQUEUE_OTHER;
+		*other = lt_holds[in_the_way].kind;
+	}
+	else if (only_if_free &&
+			 ((!first && !lt_would_be_in_front(&lt_keys[key], terms->kind)) ||
+			  lt_conflicting_hold(&lt_keys[key], self, terms->kind, now,
+								  &wakes) != LR_NONE))
+		result = ENQUEUE_BUSY;
+	if (result != ENQUEUED)
 		lt_free_hold(*hold);
 	else
 	{
@@ -62,14 +128,16 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->handed = LR_NONE;
 		w->terms = *terms;
 		w->trying = false;
+		w->announced = false;
 		w->woken_at = 0;
 		w->looks_at = 0;
 		w->asleep = false;
 		w->since = GetCurrentTimestamp();
-		lt_queue_insert(&lt_keys[key], self, lt_keys[key].queue_tail);
+		lt_queue_insert(&lt_keys[key], self,
+						first ? LR_NONE : lt_keys[key].queue_tail);
 	}
 	lt_unlock(lock, &wakes);
-	return busy ? ENQUEUE_BUSY : ENQUEUED;
+	return result;
 }
 
 /*
@@ -131,6 +199,35 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	turn_give_up(&wakes);
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
+}
+
+/*
+ * lt_give_up_announced --- leave the queue, and an announcement behind
+ *
+ * Only the watchdog takes that away, so that nobody who gives up has to ask the store.
+ */
+void
+lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_first_trace(h, store, owner, topology);
+	turn_give_up(&wakes);
+	lt_leave_to_watchdog(hold, &wakes);
+	lt_unlock(lock, &wakes);
+}
+
+/*
+ * lt_note_announced --- without the lock: nobody hands anything to who asks the store,
+ * and the end of that is under it
+ */
+void
+lt_note_announced(void)
+{
+	lt_wait_of(LrMyProcNumber)->announced = true;
 }
 
 bool
@@ -256,7 +353,8 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	w->looks_at = 0;
 	w->trying = false;
 	key = &lt_keys[w->key];
-	*subscribed = key->subscription == SUB_CONFIRMED && lr_watchdog_running();
+	*subscribed = lr_watchdog_running() &&
+		key->subscription[lr_kind(w->terms.kind)->topic] == SUB_CONFIRMED;
 	if (w->state == WAIT_FAILED)
 		turn = w->unreplicated ? TURN_UNREPLICATED : TURN_FAILED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))

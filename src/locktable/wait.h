@@ -22,6 +22,8 @@ typedef enum EnqueueResult
 {
 	ENQUEUED,
 	ENQUEUE_BUSY,				/* only_if_free, and it is not */
+	ENQUEUE_OTHER,				/* a session of this server has the key as a kind that
+								 * has no place beside or after that one; *other */
 	ENQUEUE_FULL
 } EnqueueResult;
 
@@ -30,7 +32,13 @@ typedef enum EnqueueResult
  * when no session of this server has the key or is before us.
  */
 extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
-								bool only_if_free, LrIndex *hold);
+								bool only_if_free, LrIndex *hold, KindId *other);
+
+/*
+ * Owner of what this session has of the key as a kind beside which it may take that
+ * one; 0: nothing.
+ */
+extern uint64 lt_owner_beside(LrIndex hold);
 
 typedef enum TurnResult
 {
@@ -57,6 +65,13 @@ extern bool lt_want_subscription(LrIndex hold);
 extern void lt_give_up(LrIndex hold);
 extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
 							  uint32 topology, int64 not_after);
+
+/* All was answered, but the store knows under that owner that we wait. */
+extern void lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner,
+								 uint32 topology);
+
+/* While we ask: the store knows that we wait. */
+extern void lt_note_announced(void);
 
 /*
  * Leave a request without a reply behind, but keep the place in the queue, with

@@ -94,7 +94,8 @@ lt_wake_waiter(const char *name, int name_len)
  *
  * Partition lock held.  It keeps the place behind that one; it may be stopped, or
  * in the middle of a request, and goes on from there.  The others in front need not
- * hear of it, if it was not alone in the way.
+ * hear of it, if it was not alone in the way.  One for whom all others wait keeps its
+ * place.
  */
 static void
 watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
@@ -104,7 +105,7 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 	bool		others;
 
 	w->looks_at = 0;
-	if (next == LR_NONE)
+	if (next == LR_NONE || lt_goes_first(key, session, w->terms.kind, lr_now()))
 	{
 		w->woken_at = lr_now();
 		lt_add_to_wake(wakes, session);

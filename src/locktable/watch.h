@@ -64,7 +64,8 @@ extern int	lt_row_count(void);
 
 /* ---- results of what was collected from a store ---- */
 
-extern void lt_renewed(const DueItem *item, int64 deadline);
+/* "watch_ms": StoreOp.watch_ms. */
+extern void lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 
@@ -99,15 +100,15 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 
 /* ---- subscriptions ---- */
 
-typedef void (*WantedCallback) (const char *name, int name_len);
+typedef void (*WantedCallback) (LrTopic topic, const char *name, int name_len);
 
 extern bool lt_take_subscription_work(void);
 extern void lt_wanted_subscriptions(WantedCallback callback);
-extern void lt_subscription_confirmed(const char *name, int name_len);
+extern void lt_subscription_confirmed(LrTopic topic, const char *name, int name_len);
 extern void lt_reset_subscriptions(void);
 
 /* False while somebody awaits the key. */
-extern bool lt_end_subscription(const char *name, int name_len);
+extern bool lt_end_subscription(LrTopic topic, const char *name, int name_len);
 
 /* ---- waiters ---- */
 

@@ -110,6 +110,19 @@ held_find(const LrName *name, KindId kind)
 	return held_index_lookup(held_index, held_key(name, kind));
 }
 
+KindId
+held_kind_of(const LrName *name, KindId first)
+{
+	KindId		kind = first;
+
+	if (held_find(name, first) != NULL)
+		return first;
+	for (KindId k = 0; k < KIND_COUNT; k++)
+		if (held_find(name, k) != NULL)
+			kind = k;
+	return kind;
+}
+
 HeldEntry *
 held_find_key(const HeldKey *key)
 {

@@ -65,6 +65,12 @@ extern int	held_count(void);
 extern HeldEntry *held_find(const LrName *name, KindId kind);
 extern HeldEntry *held_find_key(const HeldKey *key);
 
+/*
+ * As which kind the session has the key: "first" if it has it as that, or not at all.
+ * Of several kinds the one that its session took first: the write lock.
+ */
+extern KindId held_kind_of(const LrName *name, KindId first);
+
 /* Walk over all entries; nothing may be deleted meanwhile. */
 typedef void (*HeldCallback) (HeldEntry *entry, void *arg);
 extern void held_walk(HeldCallback callback, void *arg);

@@ -53,6 +53,19 @@ request_require_counter(const AcquireRequest *request, StoreId store)
 			 errhint("Use redis_fenced_xact_lock.")));
 }
 
+void
+request_require_shared(const AcquireRequest *request)
+{
+	const LockKind *kind = lr_kind(request->terms.kind);
+
+	for (int i = 0; kind->shared && i < STORE_COUNT; i++)
+		if (lr_has_store(i) && !lr_store_can(i, STORE_HAS_SHARED))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("there are no %s locks in this mode", kind->name),
+					 errdetail("\"%s\" must be \"redis\".", "lockredis.mode")));
+}
+
 /*
  * request_is_met_by --- has the hold a token that is good for this request?
  *

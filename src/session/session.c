@@ -252,6 +252,28 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 }
 
 /*
+ * session_require_beside --- may the session have this kind beside what it has of the
+ * key?  It would wait for itself
+ */
+static void
+session_require_beside(const LrName *name, KindId wanted)
+{
+	for (KindId k = 0; k < KIND_COUNT; k++)
+	{
+		HeldEntry  *entry = k == wanted ? NULL : held_find(name, k);
+		HoldView	view;
+
+		if (entry == NULL)
+			continue;
+		lt_look(entry->hold, &view);
+		if (view.state == HOLD_LOST)
+			session_refuse_lost(name, &view);
+		if ((lr_kind(k)->beside & KIND_BIT(wanted)) == 0)
+			report_has_other_kind(name, k, wanted);
+	}
+}
+
+/*
  * session_lock --- see session.h
  *
  * All memory is reserved before the store is asked.
@@ -273,6 +295,9 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		return true;
 	}
 
+	if (held_count() > 0)
+		session_require_beside(name, request->terms.kind);
+	request_require_shared(request);
 	release_reserve(held_count() + 1);
 	held_reserve(name, request->terms.kind);
 	if (!wait_for_lock(name, request, &hold))
@@ -425,13 +450,15 @@ session_force(const LrName *name, KindId kind)
 		report_wrong_type(name, &seen);
 
 	ask_prepare(&op, STORE_FORCE, &key, seen.store);
-	op.owner_text = seen.holder;
-	op.owner_text_len = strlen(seen.holder);
+	op.owner_text = seen.digest[0] != '\0' ? seen.digest : seen.holder;
+	op.owner_text_len = strlen(op.owner_text);
 	ask_run(&op, STORE_WAIT);
 	if (op.outcome == STORE_GONE)
 		return false;
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 	lt_lose_by_owner_text(name, seen.holder, op.store, LOST_FORCED);
+	if (seen.digest[0] != '\0')
+		lt_suspect_key(name);
 	return true;
 }

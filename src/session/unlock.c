@@ -182,7 +182,12 @@ session_unlock(const LrName *name, KindId kind)
 	if (entry == NULL ||
 		view.scope[SCOPE_SESSION].count - entry->job_count <= 0)
 	{
-		report_not_held(WARNING, name);
+		KindId		has = held_kind_of(name, kind);
+
+		if (entry == NULL && has != kind)
+			report_not_held_so(WARNING, name, kind, has);
+		else
+			report_not_held(WARNING, name);
 		return false;
 	}
 	return unlock_holds(name, entry, &view, 1);

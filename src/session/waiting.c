@@ -92,6 +92,12 @@ typedef struct Acquire
 	int64		asked_at;		/* head: when the store was asked last */
 	int64		retry_at;		/* and when to ask again unless woken */
 	int64		poll;			/* present interval for token locks */
+
+	/* Kinds that are announced, if the store was asked and has answered so far: */
+	uint64		owner;			/* who is, with whom it is asked again; else 0 */
+	StoreId		owner_store;	/* and where */
+	uint32		owner_topology;
+	int64		since_ms;		/* by the store's clock: when it was asked first */
 	StoreOp		op;
 } Acquire;
 
@@ -153,8 +159,39 @@ wait_report_left_behind(void)
 }
 
 /*
+ * wait_announcement --- for how long is the store to say that we wait?
+ */
+static int64
+wait_announcement(void)
+{
+	return lr_kind(acq.key.kind)->announced && acq.request->wait_us != 0 ?
+		lr_wait_lease : 0;
+}
+
+/*
+ * wait_note_announced --- the store knows now that we wait, and has surely not given us
+ * the lock
+ */
+static void
+wait_note_announced(void)
+{
+	const StoreOp *op = &acq.op;
+
+	if (acq.since_ms == 0)
+		acq.since_ms = op->store_ms;
+	if (op->wait_ms == 0)
+		return;
+	acq.owner = op->owner;
+	acq.owner_store = op->store;
+	acq.owner_topology = op->topology;
+	lt_note_announced();
+}
+
+/*
  * wait_send_create --- each with an owner of its own, so that one that is late can
  * be told from the next
+ *
+ * Who is announced keeps his: all before was answered.
  */
 static void
 wait_send_create(StoreId store)
@@ -162,7 +199,10 @@ wait_send_create(StoreId store)
 	StoreOp    *op = &acq.op;
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
-	op->owner = lr_new_owner();
+	op->owner = acq.owner != 0 ? acq.owner : lr_new_owner();
+	op->wait_ms = wait_announcement();
+	op->since_ms = acq.since_ms;
+	op->beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
 	op->lease_ms = request_ttl_ms(&acq.request->terms);
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
@@ -171,6 +211,8 @@ wait_send_create(StoreId store)
 	acq.asking = true;
 	ask_run(op, STORE_WAIT);
 	acq.asking = false;
+	if (op->outcome == STORE_BUSY && lr_kind(acq.key.kind)->shared)
+		wait_note_announced();
 	if (op->outcome == STORE_BUSY && !lr_store_can(store, STORE_SERVER_ONLY))
 		silence_saw_ttl(acq.name->hash, op->ttl_ms);
 }
@@ -241,7 +283,10 @@ wait_release(void)
 		release.outcome < STORE_REFUSED)
 		release.outcome = STORE_UNKNOWN;
 	if (release.outcome == STORE_OK || release.outcome == STORE_GONE)
+	{
 		acq.op.outcome = STORE_PENDING;
+		acq.owner = 0;			/* an owner is used once */
+	}
 	return release.outcome;
 }
 
@@ -404,6 +449,10 @@ wait_plan_retry(bool subscribed)
 		(void) lt_want_subscription(acq.hold);
 		ttl = Min(ttl, POLL_UNTOLD);
 	}
+
+	/* An announcement is renewed by asking again. */
+	if (acq.owner != 0)
+		ttl = Min(ttl, lr_wait_lease * LR_US_PER_MS / 3);
 	acq.retry_at = now + Min(ttl, Max(POLL_ENDLESS, lr_lease * LR_US_PER_MS));
 }
 
@@ -537,6 +586,8 @@ wait_outlive_failure(void)
 		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
 						 acq.op.not_after))
 		return false;
+	if (acq.op.outcome == STORE_UNKNOWN)
+		acq.owner = 0;			/* the orphan has it */
 	lr_count(STAT_ERRORS);
 	acq.failure = acq.op.outcome;
 	acq.op.outcome = STORE_PENDING;
@@ -702,6 +753,7 @@ bool
 wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 {
 	bool		taken = false;
+	KindId		other;
 
 	Assert(!acq.active);
 	memset(&acq, 0, offsetof(Acquire, op));
@@ -710,9 +762,12 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	acq.name = name;
 	acq.key = held_key(name, request->terms.kind);
 	acq.request = request;
-	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold))
+	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold, &other))
 	{
 		case ENQUEUED:
+			break;
+		case ENQUEUE_OTHER:
+			report_held_otherwise(name, request->terms.kind, other);
 			break;
 		case ENQUEUE_BUSY:
 			lr_count(STAT_BUSY);
@@ -796,6 +851,9 @@ wait_abandon(void)
 	if (wait_may_be_taken())
 		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
 						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);
+	else if (acq.owner != 0)
+		lt_give_up_announced(acq.hold, acq.owner_store, acq.owner,
+							 acq.owner_topology);
 	else
 		lt_give_up(acq.hold);
 }

@@ -15,9 +15,11 @@
 #include "common/int.h"
 #include "datatype/timestamp.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "instance.h"
+#include "session/held.h"
 #include "settings.h"
 #include "sql/arguments.h"
 
@@ -33,6 +35,31 @@ arg_key(FunctionCallInfo fcinfo, LrName *name)
 				 errmsg("lock key must not be null")));
 	lr_require_preload();
 	lr_name_from_text(PG_GETARG_TEXT_PP(0), name);
+}
+
+/*
+ * arg_kind --- see arguments.h
+ */
+KindId
+arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
+{
+	char	   *wanted;
+
+	if (argno >= PG_NARGS())
+		return held_kind_of(name, KIND_REENTRANT);
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("kind of lock must not be null")));
+	wanted = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	for (KindId k = 0; k < KIND_COUNT; k++)
+		if (strcmp(lr_kind(k)->name, wanted) == 0)
+			return k;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("there is no kind of lock \"%s\"", wanted),
+			 errhint("Kinds are reentrant, read and write.")));
+	return KIND_REENTRANT;		/* keep compiler quiet */
 }
 
 /*

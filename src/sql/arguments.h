@@ -24,6 +24,12 @@
 extern void arg_key(FunctionCallInfo fcinfo, LrName *name);
 
 /*
+ * The kind of lock that an argument names; if the function has none, that which the
+ * session has of the key.
+ */
+extern KindId arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name);
+
+/*
  * On which terms a lock is wanted.  A negative number for an argument that the
  * function does not have.
  */

@@ -37,6 +37,10 @@ PG_FUNCTION_INFO_V1(lockredis_fenced_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_fenced_lock);
 PG_FUNCTION_INFO_V1(lockredis_fenced_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_fenced_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_fenced_write_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_fenced_write_lock);
+PG_FUNCTION_INFO_V1(lockredis_fenced_write_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_fenced_write_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_fence);
 PG_FUNCTION_INFO_V1(lockredis_fence_check);
 PG_FUNCTION_INFO_V1(lockredis_fence_forget);
@@ -145,7 +149,7 @@ fence_xact_lock(const LrName *name, AcquireRequest *request, Oid schema,
  * take_fenced_lock --- a lock of either scope with its token; null: busy
  */
 static Datum
-take_fenced_lock(FunctionCallInfo fcinfo, LockScope scope, int wait_arg,
+take_fenced_lock(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
 				 int lease_arg)
 {
 	LrName		name;
@@ -154,7 +158,7 @@ take_fenced_lock(FunctionCallInfo fcinfo, LockScope scope, int wait_arg,
 	bool		taken;
 
 	arg_key(fcinfo, &name);
-	arg_request(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg, &request);
+	arg_request(fcinfo, kind, scope, wait_arg, lease_arg, &request);
 	if (scope == SCOPE_SESSION)
 		require_session_locks();
 	xact_warn_snapshot(scope);
@@ -170,25 +174,49 @@ take_fenced_lock(FunctionCallInfo fcinfo, LockScope scope, int wait_arg,
 Datum
 lockredis_fenced_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, SCOPE_SESSION, -1, 1);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, -1, 1);
 }
 
 Datum
 lockredis_try_fenced_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, SCOPE_SESSION, 1, 2);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, 1, 2);
 }
 
 Datum
 lockredis_fenced_xact_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, SCOPE_XACT, -1, 1);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, -1, 1);
 }
 
 Datum
 lockredis_try_fenced_xact_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, SCOPE_XACT, 1, 2);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, 1, 2);
+}
+
+Datum
+lockredis_fenced_write_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, -1, 1);
+}
+
+Datum
+lockredis_try_fenced_write_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, 1, 2);
+}
+
+Datum
+lockredis_fenced_write_xact_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, -1, 1);
+}
+
+Datum
+lockredis_try_fenced_write_xact_lock(PG_FUNCTION_ARGS)
+{
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, 1, 2);
 }
 
 /* ----------
@@ -203,7 +231,7 @@ lockredis_fence(PG_FUNCTION_ARGS)
 	HoldView	view;
 
 	arg_key(fcinfo, &name);
-	if (!session_look(&name, KIND_REENTRANT, &view) ||
+	if (!session_look(&name, arg_kind(fcinfo, 1, &name), &view) ||
 		view.state != HOLD_HELD || view.fence == 0 ||
 		(view.scope[SCOPE_XACT].count == 0 && lr_has_fallback() &&
 		 lr_store_can(view.fence_store, STORE_SERVER_ONLY)))

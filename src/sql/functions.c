@@ -31,7 +31,17 @@ PG_FUNCTION_INFO_V1(lockredis_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_lock);
 PG_FUNCTION_INFO_V1(lockredis_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_read_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_read_lock);
+PG_FUNCTION_INFO_V1(lockredis_read_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_read_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_write_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_write_lock);
+PG_FUNCTION_INFO_V1(lockredis_write_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_write_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_unlock);
+PG_FUNCTION_INFO_V1(lockredis_read_unlock);
+PG_FUNCTION_INFO_V1(lockredis_write_unlock);
 PG_FUNCTION_INFO_V1(lockredis_unlock_all);
 PG_FUNCTION_INFO_V1(lockredis_extend);
 PG_FUNCTION_INFO_V1(lockredis_is_locked);
@@ -48,20 +58,27 @@ PG_FUNCTION_INFO_V1(lockredis_force_unlock);
  */
 
 /*
- * take_lock --- a lock of either scope, without a token
+ * take_kind --- a lock of any kind and either scope, without a token
  */
 static bool
-take_lock(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
+take_kind(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
+		  int lease_arg)
 {
 	LrName		name;
 	AcquireRequest request;
 
 	arg_key(fcinfo, &name);
-	arg_request(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg, &request);
+	arg_request(fcinfo, kind, scope, wait_arg, lease_arg, &request);
 	if (scope == SCOPE_SESSION)
 		require_session_locks();
 	xact_warn_snapshot(scope);
 	return session_lock(&name, &request, NULL);
+}
+
+static bool
+take_lock(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
+{
+	return take_kind(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg);
 }
 
 Datum
@@ -91,13 +108,86 @@ lockredis_try_xact_lock(PG_FUNCTION_ARGS)
 }
 
 Datum
-lockredis_unlock(PG_FUNCTION_ARGS)
+lockredis_read_lock(PG_FUNCTION_ARGS)
+{
+	(void) take_kind(fcinfo, KIND_READ, SCOPE_SESSION, -1, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_read_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_READ, SCOPE_SESSION, 1, 2));
+}
+
+Datum
+lockredis_read_xact_lock(PG_FUNCTION_ARGS)
+{
+	(void) take_kind(fcinfo, KIND_READ, SCOPE_XACT, -1, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_read_xact_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_READ, SCOPE_XACT, 1, 2));
+}
+
+Datum
+lockredis_write_lock(PG_FUNCTION_ARGS)
+{
+	(void) take_kind(fcinfo, KIND_WRITE, SCOPE_SESSION, -1, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_write_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_WRITE, SCOPE_SESSION, 1, 2));
+}
+
+Datum
+lockredis_write_xact_lock(PG_FUNCTION_ARGS)
+{
+	(void) take_kind(fcinfo, KIND_WRITE, SCOPE_XACT, -1, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_write_xact_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_WRITE, SCOPE_XACT, 1, 2));
+}
+
+/*
+ * give_back --- one session-level hold
+ */
+static bool
+give_back(FunctionCallInfo fcinfo, KindId kind)
 {
 	LrName		name;
 
 	arg_key(fcinfo, &name);
 	require_unrestricted();
-	PG_RETURN_BOOL(session_unlock(&name, KIND_REENTRANT));
+	return session_unlock(&name, kind);
+}
+
+Datum
+lockredis_unlock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(give_back(fcinfo, KIND_REENTRANT));
+}
+
+Datum
+lockredis_read_unlock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(give_back(fcinfo, KIND_READ));
+}
+
+Datum
+lockredis_write_unlock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(give_back(fcinfo, KIND_WRITE));
 }
 
 Datum
@@ -112,13 +202,15 @@ Datum
 lockredis_extend(PG_FUNCTION_ARGS)
 {
 	LrName		name;
+	KindId		kind;
 	bool		renewed;
 	int64		lease_ms;
 
 	arg_key(fcinfo, &name);
 	lease_ms = arg_lease_ms(fcinfo, 1, &renewed);
+	kind = arg_kind(fcinfo, 2, &name);
 	require_unrestricted();
-	PG_RETURN_BOOL(session_extend(&name, KIND_REENTRANT, lease_ms, renewed));
+	PG_RETURN_BOOL(session_extend(&name, kind, lease_ms, renewed));
 }
 
 Datum
@@ -185,13 +277,14 @@ lockredis_lock_owner(PG_FUNCTION_ARGS)
 }
 
 /*
- * look_at_hold --- at the hold of this session, without asking the store
+ * look_at_hold --- at the hold of this session, without asking the store: that of the
+ * kind which is passed, or whatever it has of the key
  */
 static bool
 look_at_hold(FunctionCallInfo fcinfo, LrName *name, HoldView *view)
 {
 	arg_key(fcinfo, name);
-	return session_look(name, KIND_REENTRANT, view);
+	return session_look(name, arg_kind(fcinfo, 1, name), view);
 }
 
 /* ----------

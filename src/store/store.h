@@ -74,6 +74,12 @@ typedef struct StoreOp
 	int			count;			/* set: the hold count to write */
 	bool		fenced;			/* create: take a fencing token too */
 	int64		floor;			/* mint: the token must be above it */
+	int64		wait_ms;		/* create: announce for so long that it is awaited,
+								 * if that is so; 0 = not at all */
+	int64		since_ms;		/* create: when it was asked for first, by the
+								 * store's clock; 0 = this is the first time */
+	uint64		beside;			/* create: owner of what this session has of the
+								 * key as another kind; 0 = nothing */
 	int			min_replicas;	/* create, set, renew, mint: so many replicas have to
 								 * confirm it, or it is STORE_UNCONFIRMED.  A store
 								 * without replicas heeds it not */
@@ -88,7 +94,8 @@ typedef struct StoreOp
 								 * sent to; 0 where none is looked for */
 	int64		not_after;		/* create, once sent: the store's clock (ms)
 								 * after which it can no longer run */
-	int64		store_ms;		/* create, time: the store's clock */
+	int64		store_ms;		/* create (unless busy, but for kinds that are
+								 * announced), time: the store's clock */
 	int64		ttl_ms;			/* busy, inspect */
 	int64		fence;			/* create (fenced), mint; else 0 */
 	int			hold_count;		/* inspect of a lock */
@@ -100,6 +107,10 @@ typedef struct StoreOp
 	StoreValueKind value;		/* busy, wrong type, inspect */
 	char		holder[LR_OWNER_MAX];	/* busy, gone, inspect; may be cut */
 	char		type_name[16];	/* wrong type, inspect: the store's word */
+	char		digest[41];		/* inspect: of all who have it, if they may be
+								 * several; else empty */
+	int64		watch_ms;		/* set, renew of kinds that others may shorten: for
+								 * how long the store had all of the lock */
 } StoreOp;
 
 /*
@@ -149,6 +160,8 @@ typedef struct StoreInterest
 
 #define STORE_HAS_REPLICAS		0x40	/* they can be made to confirm:
 										 * min_replicas of an operation */
+#define STORE_HAS_SHARED		0x80	/* has locks that several may have: the
+										 * kinds that are shared */
 
 /* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
@@ -167,8 +180,8 @@ typedef enum StoreEvent
 	STORE_LISTEN_LOST			/* name NULL: connection lost, all are void */
 } StoreEvent;
 
-typedef void (*StoreEventCallback) (StoreEvent event, const char *name,
-									int name_len);
+typedef void (*StoreEventCallback) (StoreEvent event, LrTopic topic,
+									const char *name, int name_len);
 
 typedef struct StoreRoutine
 {
@@ -255,10 +268,10 @@ typedef struct StoreRoutine
 
 	/* The listener: NULL without STORE_HAS_PUSH. */
 	StoreListener *(*listener_open) (StoreEventCallback callback);
-	void		(*listener_subscribe) (StoreListener *l, const char *name,
-									   int name_len);
-	void		(*listener_unsubscribe) (StoreListener *l, const char *name,
-										 int name_len);
+	void		(*listener_subscribe) (StoreListener *l, LrTopic topic,
+									   const char *name, int name_len);
+	void		(*listener_unsubscribe) (StoreListener *l, LrTopic topic,
+										 const char *name, int name_len);
 	/* Reads and writes what is possible; connects again when it is time. */
 	void		(*listener_step) (StoreListener *l);
 	int			(*listener_interests) (StoreListener *l, StoreInterest *out,

@@ -34,6 +34,7 @@
 /* Zero-padded, so that it can be compared as a blob. */
 typedef struct SubscriptionKey
 {
+	LrTopic		topic;
 	int			len;
 	char		name[LR_NAME_MAX];
 } SubscriptionKey;
@@ -52,11 +53,13 @@ static StoreListener *listener = NULL;
 static int64 next_tick = 0;
 
 static Subscription *
-find_subscription(const char *name, int len, HASHACTION action, bool *found)
+find_subscription(LrTopic topic, const char *name, int len, HASHACTION action,
+				  bool *found)
 {
 	SubscriptionKey key;
 
 	memset(&key, 0, sizeof(key));
+	key.topic = topic;
 	key.len = len;
 	memcpy(key.name, name, len);
 	return hash_search(subscriptions, &key, action, found);
@@ -83,18 +86,18 @@ all_unconfirmed(void)
  * on_listener_event --- called by the listener, in subscriptions_step
  */
 static void
-on_listener_event(StoreEvent event, const char *name, int name_len)
+on_listener_event(StoreEvent event, LrTopic topic, const char *name, int name_len)
 {
 	Subscription *s;
 
 	switch (event)
 	{
 		case STORE_LISTEN_CONFIRMED:
-			s = find_subscription(name, name_len, HASH_FIND, NULL);
+			s = find_subscription(topic, name, name_len, HASH_FIND, NULL);
 			if (s == NULL)
 				break;
 			s->confirmed = true;
-			lt_subscription_confirmed(name, name_len);
+			lt_subscription_confirmed(topic, name, name_len);
 			break;
 		case STORE_LISTEN_RELEASED:
 			lt_wake_waiter(name, name_len);
@@ -125,19 +128,19 @@ on_listener_event(StoreEvent event, const char *name, int name_len)
  * already.
  */
 static void
-subscribe_key(const char *name, int name_len)
+subscribe_key(LrTopic topic, const char *name, int name_len)
 {
 	bool		found;
-	Subscription *s = find_subscription(name, name_len, HASH_ENTER, &found);
+	Subscription *s = find_subscription(topic, name, name_len, HASH_ENTER, &found);
 
 	s->idle = false;
 	if (!found)
 	{
 		s->confirmed = false;
-		teller->listener_subscribe(listener, name, name_len);
+		teller->listener_subscribe(listener, topic, name, name_len);
 	}
 	else if (s->confirmed)
-		lt_subscription_confirmed(name, name_len);
+		lt_subscription_confirmed(topic, name, name_len);
 }
 
 /*
@@ -154,10 +157,10 @@ drop_idle_subscriptions(void)
 	{
 		bool		was_idle = s->idle;
 
-		s->idle = lt_end_subscription(s->key.name, s->key.len);
+		s->idle = lt_end_subscription(s->key.topic, s->key.name, s->key.len);
 		if (s->idle && was_idle)
 		{
-			teller->listener_unsubscribe(listener, s->key.name, s->key.len);
+			teller->listener_unsubscribe(listener, s->key.topic, s->key.name, s->key.len);
 			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
 		}
 	}
@@ -228,7 +231,7 @@ subscriptions_reconnect(void)
 	all_unconfirmed();
 	hash_seq_init(&seq, subscriptions);
 	while ((s = hash_seq_search(&seq)) != NULL)
-		teller->listener_subscribe(listener, s->key.name, s->key.len);
+		teller->listener_subscribe(listener, s->key.topic, s->key.name, s->key.len);
 }
 
 int

@@ -150,6 +150,11 @@ my %values = (
 	hold_at_least => intervals(
 		sub { $_[0] >= 0 && $_[0] <= $max_lease }, 0),
 	token => \@tokens,
+	kind => [
+		(map { [qq{'$_'}] } qw(reentrant read write)),
+		[ 'NULL', '22004' ],
+		map { [ $_, '22023' ] } q{''}, q{'READ'}, q{'read '}, q{repeat('x', 1000000)}
+	],
 	command => \@commands);
 
 # For arguments that this test does not know: anything may be refused.
@@ -169,6 +174,8 @@ my %may = (
 	redis_extend => \@not_held,
 	redis_assert_held => \@not_held,
 	redis_unlock => ['WARNING 01000'],
+	redis_read_unlock => ['WARNING 01000'],
+	redis_write_unlock => ['WARNING 01000'],
 	redis_fence_check => ['ERROR 40002'],
 	redis_with_lock => ['WARNING 01000']);
 

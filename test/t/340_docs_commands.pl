@@ -55,10 +55,10 @@ my $redis = LockRedis::Redis->new;
 my @acl = blocks('acl.md');
 my @rules = grep { /^ACL SETUSER/ } @acl;
 my @others = grep { !/^ACL SETUSER/ } @acl;
-my ($rule, $tokens, $all, $all_tokens) = @rules;
+my ($rule, $tokens, $all, $all_tokens, undef, $read_write) = @rules;
 
 # 440_acl tries the others.
-is(scalar @rules, 6, 'acl.md: six rules');
+is(scalar @rules, 7, 'acl.md: seven rules');
 ok($rule =~ /~jobs:/ && $rule !~ /token/, 'acl.md: first the one for some keys');
 ok($all =~ /~\*/, 'acl.md: then the one for all');
 my ($settings) = grep { /lockredis\.url/ } @others;
@@ -128,6 +128,28 @@ $fenced->query_is(
 	"SELECT redis_try_fenced_lock('jobs:3') > 0, redis_unlock('jobs:3')",
 	't|t', 'some keys: with tokens');
 is_refused("SELECT redis_try_fenced_lock('other')", 'some keys: tokens of no others');
+is_refused("SELECT redis_try_read_lock('jobs:4')", 'some keys: no read-write locks');
+all_ok('acl.md: read-write locks', paste($redis, $read_write));
+{
+	my $session = $node->session;
+
+	$session->query_is("SELECT redis_write_lock('jobs:4'), redis_read_lock('jobs:4')",
+		'|', 'some keys: a read-write lock');
+	$session->query_is(
+		"SELECT redis_extend('jobs:4', '1 min'), redis_extend('jobs:4', '1 min', 'read'),
+		        redis_write_unlock('jobs:4'), redis_read_unlock('jobs:4')",
+		't|t|t|t', 'some keys: it is kept and given back');
+
+	# A reader elsewhere: the wait for it is announced, and taken back.
+	$redis->cmd('HSET', 'jobs:4', 'mode', 'read', 'elsewhere:1', 1);
+	$redis->cmd('PEXPIRE', 'jobs:4', 60_000);
+	$session->query_is("SELECT redis_try_write_lock('jobs:4', '1 s')", 'f',
+		'some keys: waited for');
+	poll_until('nobody to be announced',
+		sub { $redis->cmd('ZCARD', 'lockredis_writers:{jobs:4}') == 0 });
+	$redis->cmd('DEL', 'jobs:4');
+	$session->quit;
+}
 all_ok('acl.md: all keys', paste($redis, $all));
 works('all keys', 'other');
 all_ok('acl.md: all keys, tokens', paste($redis, $all_tokens));

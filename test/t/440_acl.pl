@@ -17,7 +17,7 @@ use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
 my @rules = $text =~ /^(ACL SETUSER .*)$/mg;
-my ($base, $tokens, undef, undef, $wait) = map { [split] } @rules;
+my ($base, $tokens, undef, undef, $wait, $read_write) = map { [split] } @rules;
 
 # ----------
 # One Redis, with replicas
@@ -25,7 +25,7 @@ my ($base, $tokens, undef, undef, $wait) = map { [split] } @rules;
 
 my @user = ('ACL', 'SETUSER', 'lockredis');
 my %right = map { $_ => 1 }
-  grep { /^[+~&]/ && $_ ne '+select' } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait;
+  grep { /^[+~&]/ && $_ ne '+select' } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait, $read_write;
 my ($password) = map { /^>(.*)/ } @$base;
 my $file = PostgreSQL::Test::Utils::tempdir_short() . '/password';
 
@@ -67,6 +67,20 @@ my @calls = (
 		't|t' ],
 	[ 'COMMIT', '' ],
 	[ "SELECT redis_fence_forget('jobs:g')", 't' ],
+	[ "SELECT redis_write_lock('jobs:d'), redis_read_lock('jobs:d'), redis_try_write_lock('jobs:d'), redis_try_read_lock('jobs:d')",
+		'||t|t' ],
+	[ "SELECT redis_extend('jobs:d', '20 min', 'read'), redis_write_unlock('jobs:d'), redis_write_unlock('jobs:d')",
+		't|t|t' ],
+	[ "SELECT redis_read_unlock('jobs:d'), redis_read_unlock('jobs:d')", 't|t' ],
+	[ "BEGIN; SELECT redis_write_xact_lock('jobs:d'), redis_read_xact_lock('jobs:d'), redis_try_write_xact_lock('jobs:d'), redis_try_read_xact_lock('jobs:d')",
+		'||t|t' ],
+	[ 'COMMIT', '' ],
+	[ "SELECT redis_fenced_write_lock('jobs:d') > 0, redis_try_fenced_write_lock('jobs:d') > 0, redis_unlock_all()",
+		't|t|1' ],
+	[ "BEGIN; SELECT redis_fenced_write_xact_lock('jobs:d') > 0, redis_try_fenced_write_xact_lock('jobs:d') > 0",
+		't|t' ],
+	[ 'COMMIT', '' ],
+	[ "SELECT redis_try_write_lock('jobs:h', '1 s')", 'f' ],
 	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '700 ms')", 't' ],
 	[ "SELECT redis_force_unlock('jobs:e')", 't' ],
 	[ "SELECT redis_try_lock('jobs:w', '100 ms')", 'f' ],
@@ -93,6 +107,8 @@ sub do_all
 	$redis->cmd('DEL', 'redisson_lock_token:{jobs:g}');
 	$redis->foreign_lock('jobs:e', ms => 600_000);
 	$redis->foreign_lock('jobs:w', ms => 600_000);
+	$redis->cmd('HSET', 'jobs:h', 'mode', 'read', 'elsewhere:1', 1);
+	$redis->cmd('PEXPIRE', 'jobs:h', 600_000);
 	foreach my $call (@calls)
 	{
 		my $result = $session->query($call->[0]);
@@ -127,7 +143,7 @@ sub nothing_remains
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$redis->cmd('DEL', 'jobs:e', 'jobs:w');
+	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h');
 	$redis->kill_clients('watchdog');
 	ok( eval {
 			poll_until(
@@ -153,6 +169,11 @@ my %without = (
 	'+info' => undef,
 	'+client|setname' => undef,
 	'&redisson_lock__channel:*' => qr/channel|NOPERM/i,
+	'&redisson_rwlock:*' => undef,
+	# Announcements of others, and those that the watchdog takes back
+	'+zrem' => undef,
+	'+zscore' => undef,
+	'+zremrangebyscore' => undef,
 	# A string, or who is in the way: not looked at here
 	'+type' => undef,
 	'+hkeys' => undef);

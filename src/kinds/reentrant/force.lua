@@ -1,11 +1,33 @@
--- force: take a lock away from the owner that inspect.lua has told.
+-- force: take a lock away from those who inspect.lua has told to have it.
 --
 -- KEYS  lock, channel
--- ARGV  publish command, message, owner
--- reply how many were told, -1 if that owner is not there
+-- ARGV  publish command, message, owner or digest, and of a read-write lock: channel,
+--       beginning of the names of its readers' time-outs
+-- reply how many were told, -1 if that owner, or one of several, is not there
 
 local kind = redis.call('TYPE', KEYS[1]).ok
-if kind ~= 'hash' or redis.call('HLEN', KEYS[1]) ~= 1 then
+if kind ~= 'hash' then
+  return -1
+end
+
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) < 10000 then
+  local fields = redis.call('HKEYS', KEYS[1])
+  table.sort(fields)
+  if redis.sha1hex(mode .. ' ' .. table.concat(fields, ' ')) ~= ARGV[3] then
+    return -1
+  end
+  for _, field in ipairs(fields) do
+    local count = field ~= 'mode' and tonumber(redis.call('HGET', KEYS[1], field)) or 0
+    for i = math.min(count, 1000), 1, -1 do
+      redis.call('DEL', ARGV[5] .. ':' .. field .. ':rwlock_timeout:' .. i)
+    end
+  end
+  redis.call('DEL', KEYS[1])
+  return redis.call(ARGV[1], ARGV[4], '1')
+end
+
+if redis.call('HLEN', KEYS[1]) ~= 1 then
   return -1
 end
 local owner = redis.call('HKEYS', KEYS[1])[1]

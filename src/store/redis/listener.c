@@ -72,6 +72,7 @@ typedef struct ChannelUser
 typedef struct Channel
 {
 	ChannelKey	key;
+	LrTopic		topic;
 	ChannelUser users[2];
 	bool		asked;			/* the last request was SUBSCRIBE */
 	bool		unanswered;		/* is in the list of the listener */
@@ -134,10 +135,10 @@ redis_listener_close(StoreListener *l)
 }
 
 static void
-listener_channel_key(ChannelKey *key, const char *name, int name_len)
+listener_channel_key(ChannelKey *key, LrTopic topic, const char *name, int name_len)
 {
 	memset(key, 0, sizeof(ChannelKey));
-	key->len = lr_channel_name(name, name_len, key->channel);
+	key->len = lr_channel_name(topic, name, name_len, key->channel);
 }
 
 static ChannelUser *
@@ -158,17 +159,19 @@ listener_is_wanted(const Channel *ch)
  * Asked for again, it is confirmed again.
  */
 void
-redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
+redis_listener_subscribe(StoreListener *l, LrTopic topic, const char *name,
+						 int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
 	ChannelUser *user;
 	bool		found;
 
-	listener_channel_key(&key, name, name_len);
+	listener_channel_key(&key, topic, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
 	if (!found)
 	{
+		ch->topic = topic;
 		ch->users[0].wanted = ch->users[1].wanted = false;
 		ch->asked = ch->unanswered = false;
 	}
@@ -189,13 +192,14 @@ redis_listener_subscribe(StoreListener *l, const char *name, int name_len)
  * redis_listener_unsubscribe --- messages of this key are of no interest any more
  */
 void
-redis_listener_unsubscribe(StoreListener *l, const char *name, int name_len)
+redis_listener_unsubscribe(StoreListener *l, LrTopic topic, const char *name,
+						   int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
 	ChannelUser *user;
 
-	listener_channel_key(&key, name, name_len);
+	listener_channel_key(&key, topic, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
 	if (ch == NULL)
 		return;
@@ -248,7 +252,7 @@ listener_lost(StoreListener *l)
 				 errdetail_internal("%s", l->conn.failure.error.detail)));
 	}
 	if (was_connected)
-		l->callback(STORE_LISTEN_LOST, NULL, 0);
+		l->callback(STORE_LISTEN_LOST, TOPIC_COUNT, NULL, 0);
 }
 
 /* ----------
@@ -276,7 +280,7 @@ listener_tell_users(StoreListener *l, Channel *ch)
 		if (!user->wanted || user->told)
 			continue;
 		user->told = true;
-		l->callback(STORE_LISTEN_CONFIRMED, user->name, user->len);
+		l->callback(STORE_LISTEN_CONFIRMED, ch->topic, user->name, user->len);
 	}
 }
 
@@ -395,7 +399,7 @@ listener_tell_refused(StoreListener *l, const Channel *ch)
 {
 	for (int i = 0; i < lengthof(ch->users); i++)
 		if (ch->users[i].wanted)
-			l->callback(STORE_LISTEN_REFUSED, ch->users[i].name, ch->users[i].len);
+			l->callback(STORE_LISTEN_REFUSED, ch->topic, ch->users[i].name, ch->users[i].len);
 }
 
 /*
@@ -468,7 +472,7 @@ listener_take_push(StoreListener *l)
 	{
 		for (int i = 0; ch != NULL && i < lengthof(ch->users); i++)
 			if (ch->users[i].wanted)
-				l->callback(STORE_LISTEN_RELEASED, ch->users[i].name,
+				l->callback(STORE_LISTEN_RELEASED, ch->topic, ch->users[i].name,
 							ch->users[i].len);
 		return true;
 	}

@@ -18,10 +18,10 @@
 #include "store/store.h"
 
 extern StoreListener *redis_listener_open(StoreEventCallback callback);
-extern void redis_listener_subscribe(StoreListener *l, const char *name,
-									 int name_len);
-extern void redis_listener_unsubscribe(StoreListener *l, const char *name,
-									   int name_len);
+extern void redis_listener_subscribe(StoreListener *l, LrTopic topic,
+									 const char *name, int name_len);
+extern void redis_listener_unsubscribe(StoreListener *l, LrTopic topic,
+									   const char *name, int name_len);
 extern void redis_listener_step(StoreListener *l);
 extern int	redis_listener_interests(StoreListener *l, StoreInterest *out,
 									 int64 *until, uint32 *epoch);

@@ -70,6 +70,7 @@ static void
 op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 {
 	char		derived[LR_DERIVED_MAX];
+	char		owner[LR_OWNER_MAX];
 
 	switch (key)
 	{
@@ -80,11 +81,21 @@ op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 			break;
 		case KEY_CHANNEL:
 			resp_put_bulk(out, derived,
-						  lr_channel_name(op->name, op->name_len, derived));
+						  lr_channel_name(lr_kind(op->lock_kind)->topic,
+										  op->name, op->name_len, derived));
 			break;
 		case KEY_COUNTER:
 			resp_put_bulk(out, derived,
 						  lr_token_name(op->name, op->name_len, derived));
+			break;
+		case KEY_TIMEOUT:
+			(void) lr_owner_text(op->owner, owner);
+			resp_put_bulk(out, derived,
+						  lr_timeout_name(op->name, op->name_len, owner, derived));
+			break;
+		case KEY_WRITERS:
+			resp_put_bulk(out, derived,
+						  lr_writers_name(op->name, op->name_len, derived));
 			break;
 	}
 }
@@ -98,11 +109,31 @@ op_put_owner(RespOut *out, uint64 owner)
 }
 
 /*
+ * op_put_beside --- the field of the write lock that a reader has, too
+ */
+static void
+op_put_beside(RespOut *out, const StoreOp *op)
+{
+	char		text[LR_OWNER_MAX + 6];
+	int			len = 0;
+
+	if (op->beside != 0)
+	{
+		len = lr_owner_text(op->beside, text);
+		memcpy(text + len, ":write", 6);
+		len += 6;
+	}
+	resp_put_bulk(out, text, len);
+}
+
+/*
  * op_put_arg --- one argument, from the field of the operation that it is
  */
 static void
 op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 {
+	char		derived[LR_DERIVED_MAX];
+
 	switch (arg)
 	{
 		case ARG_END:
@@ -136,6 +167,24 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 			break;
 		case ARG_RELEASED:
 			resp_put_bulk(out, "0", 1);
+			break;
+		case ARG_WAIT:
+			resp_put_int(out, op->wait_ms);
+			break;
+		case ARG_SINCE:
+			resp_put_int(out, op->since_ms);
+			break;
+		case ARG_BESIDE:
+			op_put_beside(out, op);
+			break;
+		case ARG_PREFIX:
+			resp_put_bulk(out, derived,
+						  lr_timeouts_prefix(op->name, op->name_len, derived));
+			break;
+		case ARG_READ_WRITE_CHANNEL:
+			resp_put_bulk(out, derived,
+						  lr_channel_name(TOPIC_READ_WRITE, op->name, op->name_len,
+										  derived));
 			break;
 	}
 }
@@ -261,8 +310,8 @@ redis_put_wait(RespOut *out, int replicas, int64 ms)
 /*
  * redis_release_size --- see ops.h
  *
- * Of each kind the keys with what frames them, an owner, and a number; once the
- * script and the beginning.
+ * Of each kind the keys with what frames them, an owner, and a number or a name; once
+ * the script and the beginning.
  */
 size_t
 redis_release_size(int n)
@@ -272,8 +321,8 @@ redis_release_size(int n)
 	for (int i = 0; i < KIND_COUNT; i++)
 	{
 		const KindCall *call = &lr_kind(i)->calls[STORE_RELEASE];
-		size_t		per_lock = op_count_keys(call, false) * (LR_NAME_MAX + 32) +
-			LR_OWNER_MAX + 64;
+		size_t		per_lock = op_count_keys(call, false) * (LR_DERIVED_MAX + 32) +
+			LR_NAME_MAX + LR_OWNER_MAX + 64;
 		size_t		once = redis_script(call->script)->text_len + 256;
 
 		size = Max(size, Min(n, call->group) * per_lock + once);
@@ -364,6 +413,47 @@ op_take_obstacle(StoreOp *op, const RedisValue *v)
 }
 
 /*
+ * op_take_queued --- the reply to a create that always has the clock
+ *
+ * {code, number, text, clock}
+ */
+static StoreOutcome
+op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+{
+	bool		done;
+
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
+		v[1].type != REDIS_REPLY_INTEGER || v[2].type != REDIS_REPLY_INTEGER ||
+		v[3].type != REDIS_REPLY_STRING || v[4].type != REDIS_REPLY_INTEGER ||
+		v[4].integer < 0 || v[4].integer > STORE_TOKEN_MAX / LR_US_PER_MS)
+		return STORE_PENDING;
+	op->store_ms = v[4].integer;
+	answer->clock = op->store_ms * LR_US_PER_MS;
+	done = v[1].integer == CREATE_DONE;
+	if (!done && v[1].integer != CREATE_LATE)
+		return v[1].integer > CREATE_DONE && v[1].integer <= CREATE_TOKEN ?
+			op_take_obstacle(op, v) : STORE_PENDING;
+	if (v[2].integer < 0 || v[2].integer > STORE_TOKEN_MAX ||
+		(done && op->fenced && v[2].integer == 0))
+		return STORE_PENDING;
+	op->fence = v[2].integer;
+	return done ? STORE_OK : STORE_LATE;
+}
+
+/*
+ * op_take_watched --- for how long the store has the lock, or who has it instead
+ */
+static StoreOutcome
+op_take_watched(StoreOp *op, const RedisValue *v)
+{
+	StoreOutcome outcome = op_take_number(op, v, 1, STORE_TOKEN_MAX);
+
+	if (outcome == STORE_OK)
+		op->watch_ms = v->integer;
+	return outcome;
+}
+
+/*
  * op_take_created --- the reply to a create
  */
 static StoreOutcome
@@ -415,12 +505,13 @@ op_take_told(StoreOp *op, const RedisValue *v, bool repeated)
 }
 
 /*
- * op_take_inspected --- type, TTL, owner and hold count
+ * op_take_inspected --- type, TTL, owner and hold count, and a digest of all who have
+ * it if they may be several
  */
 static StoreOutcome
 op_take_inspected(StoreOp *op, const RedisValue *v)
 {
-	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
+	if (v->type != REDIS_REPLY_ARRAY || v->elements < 4 || v->elements > 5 ||
 		v[1].type != REDIS_REPLY_STRING ||
 		v[2].type != REDIS_REPLY_INTEGER || v[2].integer < -2 ||
 		v[3].type != REDIS_REPLY_STRING || v[4].type != REDIS_REPLY_STRING)
@@ -438,6 +529,8 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 		op->value = STORE_VALUE_LOCK;
 		op->hold_count = (int) Min(Max(count, PG_INT32_MIN), PG_INT32_MAX);
 		op_copy_holder(op, &v[3]);
+		if (v->elements == 5 && v[5].type == REDIS_REPLY_STRING)
+			strlcpy(op->digest, v[5].str, sizeof(op->digest));
 	}
 	else
 		op->value = STORE_VALUE_OTHER;
@@ -456,8 +549,12 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
 	{
 		case REPLY_CREATED:
 			return op_take_created(op, v, answer);
+		case REPLY_QUEUED:
+			return op_take_queued(op, v, answer);
 		case REPLY_DONE:
 			return op_take_number(op, v, 1, 1);
+		case REPLY_WATCHED:
+			return op_take_watched(op, v);
 		case REPLY_TOKEN:
 			return op_take_token(op, v);
 		case REPLY_TOLD:

@@ -545,7 +545,11 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_MINT] = reentrant_mint,
 		[STORE_FORCE] = reentrant_force,
 		[STORE_INSPECT] = reentrant_inspect
-	}
+	},
+
+	/* There are none: see STORE_HAS_SHARED. */
+	[KIND_READ] = {NULL},
+	[KIND_WRITE] = {NULL}
 };
 
 StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,
@@ -559,7 +563,11 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	if (op->kind < STORE_CALLS)
 	{
-		lock_operations[op->lock_kind][op->kind] (tables, op, trouble);
+		RowOperation operation = lock_operations[op->lock_kind][op->kind];
+
+		op->outcome = STORE_REFUSED;
+		if (operation != NULL)
+			operation(tables, op, trouble);
 		return;
 	}
 

@@ -36,6 +36,8 @@ drawn(const char *name, int otherwise)
 		return sim_config.max_handoffs;
 	if (strcmp(name, "lockredis.lease") == 0)
 		return sim_config.lease_ms;
+	if (strcmp(name, "lockredis.wait_lease") == 0)
+		return sim_config.wait_lease_ms;
 	if (strcmp(name, "lockredis.connect_timeout") == 0)
 		return sim_config.connect_timeout_ms;
 	if (strcmp(name, "lockredis.command_timeout") == 0)

@@ -35,6 +35,8 @@ typedef struct SimConfig
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */
+	bool		read_write;		/* the locks are read-write locks */
+	int			wait_lease_ms;
 	int			batch_max;		/* so few locks go into a batch of the watchdog; 0 =
 								 * as many as it likes */
 	bool		slow;			/* messages may take long */

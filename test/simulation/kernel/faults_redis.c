@@ -22,7 +22,8 @@
 #include "sentinels.h"
 
 #define NAME_OF_KEY		"k%d"
-#define NAME_OF_CHANNEL	"redisson_lock__channel:{k%d}"
+#define NAME_OF_CHANNEL \
+	(sim_config.read_write ? "redisson_rwlock:{k%d}" : "redisson_lock__channel:{k%d}")
 #define NAME_OF_COUNTER	"redisson_lock_token:{k%d}"
 
 #define ELSEWHERE		"elsewhere:1"
@@ -206,8 +207,7 @@ fault_key_deleted(void)
 	redis_delete(draw_node(), name_of(NAME_OF_KEY, draw_number()));
 }
 
-/* What of a key is denied; the node is in the lowest bits. */
-static const char *const denied_names[] = {NAME_OF_KEY, NAME_OF_CHANNEL, NAME_OF_COUNTER};
+/* The node is in the lowest bits. */
 
 static void
 key_allowed(void *arg, int64_t n)

@@ -36,6 +36,7 @@ typedef struct Key
 	bool		shared;			/* one of those who have the key together; each
 								 * has an entry of its own, as a lock of its own */
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
+	bool		read_write;		/* of a read-write lock */
 	bool		there;
 	bool		was_denied;		/* once; of the one that is not shared */
 	bool		promised;		/* counts only with a replica */
@@ -47,10 +48,24 @@ typedef struct Key
 	int64_t		fence;
 } Key;
 
+/* A writer that waits. */
+typedef struct Writer
+{
+	char		name[REDIS_NAME];
+	char		owner[REDIS_OWNER];
+	bool		is_old;			/* was left at another place */
+	int64_t		since_ms;
+	int64_t		until_ms;
+} Writer;
+
+#define MAX_WRITERS	16
+
 typedef struct Data
 {
 	Key			key[MAX_KEYS];
 	int			nkeys;
+	Writer		writer[MAX_WRITERS];
+	int			nwriters;
 } Data;
 
 typedef struct Node
@@ -97,6 +112,7 @@ redis_reset(void)
 		Node	   *n = &nodes[i];
 
 		n->data.nkeys = n->saved.nkeys = n->replica.nkeys = 0;
+		n->data.nwriters = n->saved.nwriters = n->replica.nwriters = 0;
 		n->away_until = 0;
 		n->clock_offset = (777 + 50 * i) * SIM_S;
 		n->clock_steps = 0;
@@ -123,8 +139,12 @@ redis_set_present(int node)
 		return;
 	was_another = true;
 	for (int i = 0; i < REDIS_NODES; i++)
+	{
 		for (int j = 0; j < nodes[i].data.nkeys; j++)
 			nodes[i].data.key[j].is_old = true;
+		for (int j = 0; j < nodes[i].data.nwriters; j++)
+			nodes[i].data.writer[j].is_old = true;
+	}
 	present = node;
 	present_since = sim_now();
 }
@@ -400,7 +420,7 @@ run_create(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	{
 		if (!k->there)
 			k = (Key *) other;
-		out->result = REDIS_BUSY;
+		out->result = k->read_write ? REDIS_WRONG_TYPE : REDIS_BUSY;
 		out->ttl_ms = ttl_ms(node, k);
 		strcpy(out->holder, k->owner);
 		return;
@@ -415,11 +435,182 @@ run_create(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	if (a->fenced)
 		out->fence = ++k->fence;
 	k->excludes_nobody = a->excludes_nobody;
+	k->read_write = false;
 	k->there = out->wrote = true;
 	k->is_old = k->promised = false;
 	k->count = 1;
 	strcpy(k->owner, a->owner);
 	set_expiry(node, k, a->lease_ms);
+}
+
+/* ----------
+ * Read-write locks: of a key an entry for its writer, and one for each reader
+ * ----------
+ */
+
+/* Who stands before whom: by arrival, then by owner. */
+static bool
+is_before(const Writer *w, int64_t since_ms, const char *owner)
+{
+	return w->since_ms < since_ms ||
+		(w->since_ms == since_ms && strcmp(w->owner, owner) < 0);
+}
+
+static Writer *
+first_writer(int node, const char *name, int64_t since_ms, const char *owner)
+{
+	Data	   *d = &nodes[node].data;
+	Writer	   *first = NULL;
+
+	for (int i = d->nwriters - 1; i >= 0; i--)
+		if (d->writer[i].until_ms <= clock_ms(node))
+			d->writer[i] = d->writer[--d->nwriters];
+	for (int i = 0; i < d->nwriters; i++)
+	{
+		Writer	   *w = &d->writer[i];
+
+		if (strcmp(w->name, name) == 0 && is_before(w, since_ms, owner) &&
+			(first == NULL || is_before(w, first->since_ms, first->owner)))
+			first = w;
+	}
+	return first;
+}
+
+static bool
+forget_writer(int node, const char *name, const char *owner)
+{
+	Data	   *d = &nodes[node].data;
+	bool		found = false;
+
+	for (int i = d->nwriters - 1; i >= 0; i--)
+		if (strcmp(d->writer[i].name, name) == 0 && strcmp(d->writer[i].owner, owner) == 0)
+		{
+			d->writer[i] = d->writer[--d->nwriters];
+			found = true;
+		}
+	return found;
+}
+
+static void
+announce_writer(int node, const RedisArg *a)
+{
+	Data	   *d = &nodes[node].data;
+	Writer	   *w;
+
+	(void) forget_writer(node, a->key, a->owner);
+	if (d->nwriters == MAX_WRITERS)
+		sim_fail("simulator", "too many writers");
+	w = &d->writer[d->nwriters++];
+	memset(w, 0, sizeof(Writer));
+	snprintf(w->name, sizeof(w->name), "%s", a->key);
+	snprintf(w->owner, sizeof(w->owner), "%s", a->owner);
+	w->since_ms = a->since_ms != 0 ? a->since_ms : clock_ms(node);
+	w->until_ms = clock_ms(node) + a->wait_ms;
+}
+
+/* For how long anybody has the key: as long as its hash is there. */
+static int64_t
+hash_ttl_ms(int node, const char *name)
+{
+	const Data *d = &nodes[node].data;
+	int64_t		ttl = 0;
+
+	for (int i = 0; i < d->nkeys; i++)
+		if (d->key[i].there && strcmp(d->key[i].name, name) == 0 &&
+			ttl_ms(node, &d->key[i]) > ttl)
+			ttl = ttl_ms(node, &d->key[i]);
+	return ttl;
+}
+
+static void
+run_create_read_write(int node, Key *k, const RedisArg *a, RedisAnswer *out)
+{
+	const Key  *writer = find(node, a->key);
+	bool		has_beside = a->shared && a->beside[0] != '\0' && has(writer, a->beside);
+	const Key  *other = writer->there && !has_beside ? writer :
+		a->shared ? NULL : find_shared(node, a->key, NULL);
+	const Writer *first = has_beside ? NULL :
+		first_writer(node, a->key, a->since_ms != 0 ? a->since_ms :
+					 a->shared ? INT64_MAX : clock_ms(node), a->shared ? "" : a->owner);
+
+	out->store_ms = clock_ms(node);
+	if (clock_ms(node) > a->not_after)
+	{
+		out->result = REDIS_LATE;
+		return;
+	}
+	if (other != NULL && !other->read_write)
+	{
+		out->result = REDIS_WRONG_TYPE;
+		return;
+	}
+	if (other != NULL || first != NULL)
+	{
+		out->result = REDIS_BUSY;
+		out->ttl_ms = other != NULL ? hash_ttl_ms(node, a->key) :
+			first->until_ms - clock_ms(node);
+		strcpy(out->holder, other != NULL ? other->owner : first->owner);
+		if (a->wait_ms > 0 && !refuses(node, true, out))
+		{
+			announce_writer(node, a);
+			out->wrote = true;
+		}
+		return;
+	}
+	if (refuses(node, true, out))
+		return;
+	if (a->fenced)
+		out->fence = ++k->fence;
+	(void) forget_writer(node, a->key, a->owner);
+	k->read_write = true;
+	k->there = out->wrote = true;
+	k->is_old = k->promised = false;
+	k->count = 1;
+	strcpy(k->owner, a->owner);
+	set_expiry(node, k, a->lease_ms);
+}
+
+/* Who waits is told when nobody has the key, or readers only. */
+static void
+run_release_read_write(int node, Key *k, const RedisArg *a, RedisAnswer *out)
+{
+	bool		there = has(k, a->owner);
+	bool		announced;
+	int64_t		ends = there ? end_of(node, k) : sim_now();
+
+	if (refuses(node, false, out))
+		return;
+	announced = !a->shared && forget_writer(node, a->key, a->owner);
+	out->wrote = there || announced;
+	if (there)
+		k->there = false;
+	else
+		out->result = REDIS_GONE;
+	if (announced || (there && (!a->shared || (!find(node, a->key)->there &&
+											   find_shared(node, a->key, NULL) == NULL))))
+		out->receivers = publish(node, a->channel, ends);
+}
+
+/* All of a key, if they are those that were told. */
+static void
+run_force_read_write(int node, const RedisArg *a, RedisAnswer *out)
+{
+	Data	   *d = &nodes[node].data;
+	int64_t		ends = sim_now() + hash_ttl_ms(node, a->key) * SIM_MS;
+
+	if (refuses(node, false, out))
+		return;
+	out->result = REDIS_GONE;
+	for (int i = 0; i < d->nkeys; i++)
+		if (expire(node, &d->key[i])->there && strcmp(d->key[i].name, a->key) == 0)
+		{
+			rob(&d->key[i]);
+			d->key[i].there = false;
+			out->wrote = true;
+			out->result = REDIS_DONE;
+		}
+	if (out->wrote)
+		out->receivers = publish(node, a->channel, ends);
 }
 
 static void
@@ -492,7 +683,7 @@ run_inspect(int node, const Key *k, const RedisArg *a, RedisAnswer *out)
 static const char *
 result_name(const RedisAnswer *out)
 {
-	static const char *const names[] = {"done", "busy", "gone", "late"};
+	static const char *const names[] = {"done", "busy", "gone", "late", "wrong type"};
 
 	return out->error != NULL ? out->error : names[out->result];
 }
@@ -516,10 +707,16 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 	switch (verb)
 	{
 		case REDIS_CREATE:
-			run_create(node, k, a, out);
+			if (a->read_write)
+				run_create_read_write(node, k, a, out);
+			else
+				run_create(node, k, a, out);
 			break;
 		case REDIS_RELEASE:
-			run_release(node, k, a, out);
+			if (a->read_write)
+				run_release_read_write(node, k, a, out);
+			else
+				run_release(node, k, a, out);
 			is_released_elsewhere(node, a->owner);
 			break;
 		case REDIS_SET:
@@ -540,6 +737,7 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			else if (!refuses(node, false, out))
 			{
 				is_wanted_again(k);
+				out->ttl_ms = hash_ttl_ms(node, a->key);
 				out->wrote = lengthen(node, k, a->lease_ms) || a->write;
 			}
 			break;
@@ -547,7 +745,10 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 			run_mint(node, k, a, out);
 			break;
 		case REDIS_FORCE:
-			run_force(node, k, a, out);
+			if (a->read_write)
+				run_force_read_write(node, a, out);
+			else
+				run_force(node, k, a, out);
 			break;
 		case REDIS_INSPECT:
 			run_inspect(node, k, a, out);
@@ -617,6 +818,7 @@ take_saved(int node, const Data *saved, bool keeps_promises)
 		if (!is_same(&d->key[i], saved) && !(keeps_promises && d->key[i].promised))
 			rob(&d->key[i]);
 	*d = *saved;
+	d->nwriters = 0;			/* who waits says so again */
 	for (int i = 0; i < d->nkeys; i++)
 		d->key[i].is_old = d->key[i].there;
 }
@@ -844,6 +1046,7 @@ redis_foreign_take(int node, const char *key, const char *owner, int64_t lease_m
 	sim_trace("redis %d: %s is taken by %s for %lld ms", node, key, owner,
 			  (long long) lease_ms);
 	k->there = true;
+	k->read_write = sim_config.read_write;
 	k->is_old = false;
 	k->count = 1;
 	snprintf(k->owner, sizeof(k->owner), "%s", owner);
@@ -930,9 +1133,30 @@ is_left(int node, Key *k, const char *prefix)
 		strstr(k->owner, "/kept") == NULL && !is_given_up(node, k);
 }
 
+/* One who waits no more has taken back that he does. */
+static const char *
+find_writer(int node, const char *prefix)
+{
+	const Data *d = &nodes[node].data;
+
+	for (int i = 0; node == present && i < d->nwriters; i++)
+	{
+		const Key  *base = find_known(node, d->writer[i].name);
+
+		if (!d->writer[i].is_old && d->writer[i].until_ms > clock_ms(node) &&
+			strncmp(d->writer[i].owner, prefix, strlen(prefix)) == 0 &&
+			(base == NULL || !base->was_denied))
+			return d->writer[i].name;
+	}
+	return NULL;
+}
+
 const char *
 redis_find_owner(const char *prefix)
 {
+	for (int i = 0; i < REDIS_NODES; i++)
+		if (find_writer(i, prefix) != NULL)
+			return find_writer(i, prefix);
 	for (int i = 0; i < REDIS_NODES; i++)
 		for (int j = 0; j < nodes[i].data.nkeys; j++)
 			if (is_left(i, &nodes[i].data.key[j], prefix))

@@ -51,6 +51,10 @@ typedef struct RedisArg
 	bool		write;			/* even if that changes nothing */
 	bool		shared;			/* of a kind that others can have beside it */
 	bool		excludes_nobody;	/* if so: of one that anybody can have beside it */
+	bool		read_write;		/* of a read-write lock; shared: of its readers */
+	char		beside[REDIS_OWNER];	/* owner of the write lock that a reader has */
+	int64_t		since_ms;
+	int64_t		wait_ms;
 } RedisArg;
 
 typedef enum RedisResult
@@ -58,7 +62,8 @@ typedef enum RedisResult
 	REDIS_DONE,
 	REDIS_BUSY,
 	REDIS_GONE,
-	REDIS_LATE
+	REDIS_LATE,
+	REDIS_WRONG_TYPE			/* of create */
 } RedisResult;
 
 typedef struct RedisAnswer

@@ -30,6 +30,9 @@
 #define MAX_WORDS		64
 #define OUT_SIZE		65536
 
+/* Of who have a read-write lock: it is the same for all. */
+#define DIGEST			"digest"
+
 typedef struct Script
 {
 	char		sha1[41];
@@ -38,6 +41,7 @@ typedef struct Script
 	RedisVerb	verb;
 	bool		shared;
 	bool		excludes_nobody;
+	bool		read_write;
 } Script;
 
 typedef struct Word
@@ -114,8 +118,9 @@ redis_add_script(const char *name, const char *sha1, const char *text)
 	snprintf(s->sha1, sizeof(s->sha1), "%s", sha1);
 	s->text_len = strlen(text);
 	s->text = strdup(text);
-	s->shared = strncmp(name, "reentrant ", 10) != 0;
+	s->shared = strncmp(name, "reentrant ", 10) != 0 && strncmp(name, "write ", 6) != 0;
 	s->excludes_nobody = strncmp(name, "free ", 5) == 0;
+	s->read_write = strncmp(name, "read ", 5) == 0 || strncmp(name, "write ", 6) == 0;
 	while (strcmp(verbs[s->verb], verb) != 0)
 		s->verb++;
 }
@@ -285,8 +290,14 @@ is(const Word *word, const char *text)
 
 /* The keys and arguments of lock i of a script; how many keys one has. */
 static int
-keys_of(RedisVerb verb, int nkeys)
+keys_of(const Script *s, int nkeys)
 {
+	RedisVerb	verb = s->verb;
+
+	if (s->read_write && verb == REDIS_RELEASE)
+		return 3;
+	if (s->read_write && verb == REDIS_RENEW)
+		return s->shared ? 2 : 1;
 	return verb == REDIS_CREATE ? nkeys :
 		verb == REDIS_RELEASE || verb == REDIS_FORCE || verb == REDIS_MINT ? 2 : 1;
 }
@@ -298,14 +309,27 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 	memset(a, 0, sizeof(RedisArg));
 	a->shared = s->shared;
 	a->excludes_nobody = s->excludes_nobody;
+	a->read_write = s->read_write;
 	copy_word(a->key, sizeof(a->key), &keys[0]);
 	switch (s->verb)
 	{
 		case REDIS_CREATE:
-			a->fenced = nkeys == 2;
+			a->fenced = !s->shared && nkeys == (s->read_write ? 3 : 2);
 			a->lease_ms = number(&argv[0]);
 			copy_word(a->owner, sizeof(a->owner), &argv[1]);
 			a->not_after = number(&argv[2]);
+			if (s->read_write)
+			{
+				a->since_ms = number(&argv[s->shared ? 3 : 4]);
+				a->wait_ms = s->shared ? 0 : number(&argv[3]);
+			}
+			if (s->read_write && s->shared && argv[4].len > strlen(":write"))
+			{
+				Word		beside = argv[4];
+
+				beside.len -= strlen(":write");
+				copy_word(a->beside, sizeof(a->beside), &beside);
+			}
 			break;
 		case REDIS_SET:
 			copy_word(a->owner, sizeof(a->owner), &argv[0]);
@@ -315,20 +339,26 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			break;
 		case REDIS_RELEASE:
 			copy_word(a->channel, sizeof(a->channel), &keys[1]);
+			if (s->read_write)
+			{
+				copy_word(a->owner, sizeof(a->owner), &argv[1 + 2 * i]);
+				break;
+			}
 			copy_word(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
 			a->keep_ms = number(&argv[3 + 2 * i]);
 			break;
 		case REDIS_RENEW:
 			copy_word(a->owner, sizeof(a->owner), &argv[2 * i]);
 			a->lease_ms = number(&argv[2 * i + 1]);
-			a->write = nargs > 2 * nkeys;
+			a->write = nargs > 2 * (nkeys / keys_of(s, nkeys));
 			break;
 		case REDIS_MINT:
 			copy_word(a->owner, sizeof(a->owner), &argv[0]);
 			a->floor = number(&argv[1]);
 			break;
 		case REDIS_FORCE:
-			copy_word(a->channel, sizeof(a->channel), &keys[1]);
+			a->read_write = is(&argv[2], DIGEST);
+			copy_word(a->channel, sizeof(a->channel), a->read_write ? &argv[3] : &keys[1]);
 			copy_word(a->owner, sizeof(a->owner), &argv[2]);
 			break;
 		case REDIS_INSPECT:
@@ -347,17 +377,32 @@ put_holder_or(const RedisAnswer *a, int64_t value)
 }
 
 static void
-put_answer(RedisVerb verb, const RedisAnswer *a)
+put_answer(const Script *s, const RedisAnswer *a)
 {
 	if (a->error != NULL)
 	{
 		put_error(a->error);
 		return;
 	}
-	switch (verb)
+	switch (s->verb)
 	{
 		case REDIS_CREATE:
-			if (a->result == REDIS_BUSY)
+			if (a->result == REDIS_WRONG_TYPE)
+			{
+				put("*%d\r\n:3\r\n:%lld\r\n$4\r\nhash\r\n", s->read_write ? 4 : 3,
+					(long long) a->ttl_ms);
+				if (s->read_write)
+					put(":%lld\r\n", (long long) a->store_ms);
+			}
+			else if (s->read_write)
+			{
+				put("*4\r\n:%d\r\n:%lld\r\n", a->result == REDIS_BUSY ? 1 :
+					a->result == REDIS_LATE ? 2 : 0,
+					(long long) (a->result == REDIS_BUSY ? a->ttl_ms : a->fence));
+				put_text(a->holder);
+				put(":%lld\r\n", (long long) a->store_ms);
+			}
+			else if (a->result == REDIS_BUSY)
 			{
 				put("*3\r\n:1\r\n:%lld\r\n", (long long) a->ttl_ms);
 				put_text(a->holder);
@@ -368,7 +413,7 @@ put_answer(RedisVerb verb, const RedisAnswer *a)
 			break;
 		case REDIS_SET:
 		case REDIS_RENEW:
-			put_holder_or(a, 1);
+			put_holder_or(a, s->read_write && s->shared && a->ttl_ms > 1 ? a->ttl_ms : 1);
 			break;
 		case REDIS_MINT:
 			put_holder_or(a, a->fence);
@@ -378,7 +423,7 @@ put_answer(RedisVerb verb, const RedisAnswer *a)
 			put(":%d\r\n", a->result == REDIS_DONE ? a->receivers : -1);
 			break;
 		case REDIS_INSPECT:
-			put("*4\r\n");
+			put("*%d\r\n", sim_config.read_write && a->there ? 5 : 4);
 			put_text(a->there ? "hash" : "none");
 			put(":%lld\r\n", a->there ? (long long) a->ttl_ms : -2LL);
 			put_text(a->holder);
@@ -386,6 +431,8 @@ put_answer(RedisVerb verb, const RedisAnswer *a)
 				put("$%d\r\n%d\r\n", a->count < 10 ? 1 : a->count < 100 ? 2 : 3, a->count);
 			else
 				put_text("");
+			if (sim_config.read_write && a->there)
+				put_text(DIGEST);
 			break;
 	}
 }
@@ -405,7 +452,7 @@ run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 		   const Word *argv, int nargs)
 {
 	bool		is_group = s->verb == REDIS_RENEW || s->verb == REDIS_RELEASE;
-	int			each = keys_of(s->verb, nkeys);
+	int			each = keys_of(s, nkeys);
 	int			n = nkeys / each;
 
 	if (is_group)
@@ -420,7 +467,7 @@ run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 		peers[conn].wrote |= answer.wrote;
 		if (s->verb == REDIS_CREATE && answer.wrote && asks_for_replica(conn))
 			redis_promise(node, arg.key, arg.owner);
-		put_answer(s->verb, &answer);
+		put_answer(s, &answer);
 	}
 }
 

@@ -139,7 +139,7 @@ is_one_of(const char *check, const char *list)
 static void
 usage(void)
 {
-	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel]\n"
+	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK] PRODUCT.so\n",
 		  stderr);
 	exit(2);
@@ -188,7 +188,8 @@ main(int argc, char **argv)
 				schedule_mode = strcmp(optarg, "table") == 0 ? 1 :
 					strcmp(optarg, "fallback") == 0 ? 2 :
 					strcmp(optarg, "shared") == 0 ? 3 :
-					strcmp(optarg, "sentinel") == 0 ? 4 : 0;
+					strcmp(optarg, "sentinel") == 0 ? 4 :
+					strcmp(optarg, "readwrite") == 0 ? 5 : 0;
 				break;
 			case 't':
 				tracing = true;

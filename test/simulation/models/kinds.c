@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * kinds.c
- *	  Stands for src/kinds/kinds.c: the reentrant lock, which the product has, a
- *	  shared one and one that excludes nobody, which it has not, to see that the
- *	  lock table, sessions, deadlock search and watchdog know kinds by their
- *	  descriptions only.
+ *	  Stands for src/kinds/kinds.c: the kinds that the product has, and a shared one
+ *	  and one that excludes nobody, which it has not, to see that the lock table,
+ *	  sessions, deadlock search and watchdog know kinds by their descriptions only.
  *
- * The descriptions are that of the reentrant lock, but for smaller groups, so
- * that few locks make several commands, and other scripts.
+ * The descriptions are those of the product, but for smaller groups, so that few
+ * locks make several commands; of the other two that of the reentrant lock with other
+ * scripts.  A session may have a key as any of these three.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,6 +33,7 @@ describe(KindId id, const char *name, uint32 excludes, bool handed_over,
 	*kind = reentrant_kind;
 	kind->name = name;
 	kind->excludes = excludes;
+	kind->alike = kind->beside = UINT32_MAX;
 	kind->handed_over = handed_over;
 	for (int i = 0; i < STORE_CALLS; i++)
 	{
@@ -40,6 +41,14 @@ describe(KindId id, const char *name, uint32 excludes, bool handed_over,
 		if (scripts != NULL)
 			kind->calls[i].script = scripts[i];
 	}
+}
+
+static void
+copy(KindId id, const LockKind *kind)
+{
+	kinds[id] = *kind;
+	for (int i = 0; i < STORE_CALLS; i++)
+		kinds[id].calls[i].group = Min(kinds[id].calls[i].group, GROUP_MAX);
 }
 
 /* With the object: a process that begins has them. */
@@ -66,7 +75,9 @@ describe_kinds(void)
 	};
 
 	describe(KIND_REENTRANT, "reentrant",
-			 KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_SHARED), true, NULL);
+			 reentrant_kind.excludes | KIND_BIT(KIND_SHARED), true, NULL);
+	copy(KIND_READ, &read_kind);
+	copy(KIND_WRITE, &write_kind);
 	describe(KIND_SHARED, "shared", KIND_BIT(KIND_REENTRANT), false, shared);
 	describe(KIND_FREE, "free", 0, false, excludes_nobody);
 }

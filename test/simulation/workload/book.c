@@ -21,7 +21,7 @@
 #include "../../../src/locktable/locktable_int.h"
 #include "../kernel/history.h"
 
-#define MAX_ITEMS	(2 * SIM_MAX_KEYS)
+#define MAX_ITEMS	(4 * SIM_MAX_KEYS)
 
 static BookItem items[MAX_ITEMS];
 static int	nitems = 0;

@@ -4,7 +4,7 @@
  *	  Statements that take locks, change them and give them back.
  *
  * By the SQL functions.  Kinds of locks that the product has not have none: for
- * these, what the functions call is called.
+ * these, and for read-write locks, what the functions call is called.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -62,6 +62,10 @@ take(LockScope scope, bool may_be_busy)
 		sim_config.shared ? SIM_PICK(0, 100 * SIM_MS, 2 * SIM_S, 30 * SIM_S) :
 		SIM_PICK(0, 0, 100 * SIM_MS, 2 * SIM_S);
 	bool		got = true;
+
+	/* Sometimes as the other one: to read beside, or what is refused. */
+	if (sim_config.read_write && sim_chance(200))
+		kind = kind == KIND_READ ? KIND_WRITE : KIND_READ;
 
 	/* It may wait for itself, in the store: not for ever. */
 	if (sim_config.shared && may_be_busy && sim_chance(200))

@@ -51,14 +51,28 @@ judge(const char *function, const BookItem *item, bool was_lost, bool said)
 		WRONG("%s says that %s is not held, and it is", function, item->key);
 }
 
+/* Of read-write locks the functions are asked by kind, else of what there is. */
+static KindId
+draw_asked_kind(void)
+{
+	return sim_config.read_write ? (KindId) SIM_PICK(KIND_READ, KIND_WRITE, KIND_REENTRANT) :
+		KIND_REENTRANT;
+}
+
+#define ASK(function, key, kind) \
+	(sim_config.read_write ? \
+	 SQL_CALL(function, NULL, sql_text(key), sql_text(lr_kind(kind)->name)) : \
+	 SQL_CALL(function, NULL, sql_text(key)))
+
 static void
 is_held(void)
 {
 	const char *key = draw_key();
-	BookItem   *item = book_find(key, KIND_REENTRANT);
+	KindId		kind = draw_asked_kind();
+	BookItem   *item = book_find(key, kind);
 	bool		was_lost = book_is_lost(item, false);
-	int			n = history_call(HISTORY_IS_HELD, MyProcPid, key, KIND_REENTRANT, 0);
-	bool		said = DatumGetBool(SQL_CALL(lockredis_is_held, NULL, sql_text(key)));
+	int			n = history_call(HISTORY_IS_HELD, MyProcPid, key, kind, 0);
+	bool		said = DatumGetBool(ASK(lockredis_is_held, key, kind));
 
 	history_return(n, said ? HISTORY_YES : HISTORY_NO);
 	judge("redis_is_held", item, was_lost, said);
@@ -68,10 +82,11 @@ static void
 hold_count(void)
 {
 	const char *key = draw_key();
-	BookItem   *item = book_find(key, KIND_REENTRANT);
+	KindId		kind = draw_asked_kind();
+	BookItem   *item = book_find(key, kind);
 	bool		was_lost = book_is_lost(item, false);
-	int			n = history_call(HISTORY_HOLD_COUNT, MyProcPid, key, KIND_REENTRANT, 0);
-	int			said = DatumGetInt32(SQL_CALL(lockredis_hold_count, NULL, sql_text(key)));
+	int			n = history_call(HISTORY_HOLD_COUNT, MyProcPid, key, kind, 0);
+	int			said = DatumGetInt32(ASK(lockredis_hold_count, key, kind));
 
 	history_at(n)->count = said;
 	history_return(n, said > 0 ? HISTORY_YES : HISTORY_NO);
@@ -84,14 +99,15 @@ static void
 assert_held(void)
 {
 	const char *key = draw_key();
-	BookItem   *item = book_find(key, KIND_REENTRANT);
+	KindId		kind = draw_asked_kind();
+	BookItem   *item = book_find(key, kind);
 	bool		was_lost = book_is_lost(item, false);
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool raised = false;
 
 	PG_TRY();
 	{
-		(void) SQL_CALL(lockredis_assert_held, NULL, sql_text(key));
+		(void) ASK(lockredis_assert_held, key, kind);
 	}
 	PG_CATCH();
 	{

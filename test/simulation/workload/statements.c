@@ -132,6 +132,10 @@ draw_kind_of(const char *key)
 {
 	static const KindId all[] = {KIND_REENTRANT, KIND_SHARED, KIND_FREE};
 
+	if (sim_config.read_write)
+		return book_is_held(book_find(key, KIND_WRITE)) && sim_draw(2) ? KIND_WRITE :
+			book_is_held(book_find(key, KIND_READ)) ? KIND_READ :
+			(KindId) SIM_PICK(KIND_READ, KIND_WRITE);
 	if (!sim_config.shared)
 		return KIND_REENTRANT;
 	for (int i = 0; i < lengthof(all); i++)

@@ -68,12 +68,13 @@ enqueue(int slot, const char *key)
 	LockTerms	t = terms(SCOPE_SESSION);
 	LrName		name;
 	LrIndex		hold;
+	KindId		other;
 
 	memset(&name, 0, sizeof(name));
 	name.len = snprintf(name.data, sizeof(name.data), "%s", key);
 	name.hash = lr_name_hash(name.data, name.len);
 	act_as(slot);
-	if (lt_enqueue(&name, &t, false, &hold) != ENQUEUED)
+	if (lt_enqueue(&name, &t, false, &hold, &other) != ENQUEUED)
 		sim_fail("self-test", "%s cannot be awaited", key);
 	return hold;
 }

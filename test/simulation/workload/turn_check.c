@@ -121,7 +121,8 @@ is_free(const LrWait *w)
 
 	return !is_kept(w) && !redis_denies(redis_present(), key->name) &&
 		(w->terms.kind == KIND_FREE ||
-		 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED));
+		 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED ||
+						   w->terms.kind == KIND_READ));
 }
 
 /*

@@ -26,7 +26,12 @@ import org.redisson.client.codec.StringCodec;
  *       it gets; number of tries, number of successes
  *   <li>{@code counter key counterKey n history}: n times lock, GET, add one, SET, unlock; the
  *       steps go to the file named last
+ *   <li>{@code looks key counterKey n}: n times lock, GET, wait, GET, unlock; how often the
+ *       two were not the same
  * </ul>
+ *
+ * A command that begins with {@code read.} or {@code write.} is for a lock of the read-write lock
+ * of that name.
  */
 final class LockCommands {
 
@@ -35,9 +40,9 @@ final class LockCommands {
     static List<String> run(RedissonClient client, String command, List<String> arguments)
             throws Exception {
         String key = arguments.get(0);
-        RLock lock = client.getLock(key);
+        RLock lock = lock(client, command, key);
 
-        switch (command) {
+        switch (command.substring(command.indexOf('.') + 1)) {
             case "lock":
                 lock.lock(number(arguments, 1), TimeUnit.MILLISECONDS);
                 return List.of();
@@ -76,9 +81,23 @@ final class LockCommands {
                     counter(lock, value, number(arguments, 2), history);
                 }
                 return List.of();
+            case "looks":
+                return reply(looks(lock,
+                        client.getBucket(arguments.get(1), StringCodec.INSTANCE),
+                        number(arguments, 2)));
             default:
                 throw new IllegalArgumentException("unknown command: " + command);
         }
+    }
+
+    private static RLock lock(RedissonClient client, String command, String key) {
+        if (command.startsWith("read.")) {
+            return client.getReadWriteLock(key).readLock();
+        }
+        if (command.startsWith("write.")) {
+            return client.getReadWriteLock(key).writeLock();
+        }
+        return client.getLock(key);
     }
 
     private static long number(List<String> arguments, int index) {
@@ -127,5 +146,24 @@ final class LockCommands {
             }
             history.add("unlock", key, unlocking, System.nanoTime(), "ok");
         }
+    }
+
+    private static int looks(RLock lock, RBucket<String> value, long n)
+            throws InterruptedException {
+        int different = 0;
+
+        for (long i = 0; i < n; i++) {
+            lock.lock();
+            try {
+                String before = value.get();
+                Thread.sleep(1);
+                if (!before.equals(value.get())) {
+                    different++;
+                }
+            } finally {
+                lock.unlock();
+            }
+        }
+        return different;
     }
 }

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * read.c
+ *	  The read lock of Redisson's RReadWriteLock.
+ *
+ * The hash of the name has a field "mode" and one for each reader, and each reader has
+ * a key beside it that lives as long as its lease; the hash lives as long as the
+ * longest.  A session takes its lock once, and counts by itself.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/read.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+/* Locks in one script: more would hold up Redis. */
+#define RENEW_GROUP			100
+#define RELEASE_GROUP		50
+
+/*
+ * Redisson renews its readers so often by default, and sets the time to live of the
+ * whole hash when it does, also to less than the lease of another reader.
+ */
+#define LOOK_EACH_MS		10000
+
+const LockKind read_kind = {
+	.name = "read",
+	.unlock = "redis_read_unlock",
+	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_WRITE),
+	.alike = KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE),
+	.shared = true,
+	.watched_ms = LOOK_EACH_MS,
+	.topic = TOPIC_READ_WRITE,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_READ_CREATE,
+			.keys = {KEY_LOCK, KEY_TIMEOUT, KEY_WRITERS},
+			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_SINCE, ARG_BESIDE},
+			.group = 1,
+			.reply = REPLY_QUEUED,
+		},
+		[STORE_SET] = {
+			.script = LUA_READ_RENEW,
+			.keys = {KEY_LOCK, KEY_TIMEOUT},
+			.each = {ARG_OWNER, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = RENEW_GROUP,
+			.reply = REPLY_WATCHED,
+		},
+		[STORE_RELEASE] = {
+			.script = LUA_READ_RELEASE,
+			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_TIMEOUT},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_OWNER, ARG_PREFIX},
+			.group = RELEASE_GROUP,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_RENEW] = {
+			.script = LUA_READ_RENEW,
+			.keys = {KEY_LOCK, KEY_TIMEOUT},
+			.each = {ARG_OWNER, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = RENEW_GROUP,
+			.reply = REPLY_WATCHED,
+		},
+		[STORE_FORCE] = {
+			.script = LUA_REENTRANT_FORCE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX},
+			.group = 1,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_INSPECT] = {
+			.script = LUA_REENTRANT_INSPECT,
+			.keys = {KEY_LOCK},
+			.group = 1,
+			.reply = REPLY_INSPECTED,
+		},
+	},
+};

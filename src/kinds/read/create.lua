@@ -1,0 +1,87 @@
+-- create: take a read lock, beside those of other readers.
+--
+-- KEYS  lock, time-out of this reader, announced writers
+-- ARGV  lease in ms, owner, latest time in ms at which this may run, when its
+--       session asked first (0: now), field of the write lock that its session has
+--       ('': none)
+-- reply {0, 0, '', now}      taken
+--       {1, ttl, owner, now} a writer has it, or was announced before and goes first
+--       {2, 0, '', now}      read too late: nothing done
+--       {3, ttl, type, now}  something that is no read-write lock
+--       {4, ttl, '', now}    a token lock (a string with a TTL)
+--
+-- ttl is -1 without one.  A session that has the write lock may read too.  Redisson
+-- knows nothing of the announced ones and may pass.
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[3]) then
+  return {2, 0, '', now}
+end
+
+local mode = false
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl ~= -2 then
+  local kind = redis.call('TYPE', KEYS[1]).ok
+  if kind == 'string' and ttl >= 0 then
+    return {4, ttl, '', now}
+  end
+  mode = kind == 'hash' and redis.call('HGET', KEYS[1], 'mode')
+  if mode ~= 'read' and mode ~= 'write' then
+    return {3, ttl, kind, now}
+  end
+  if mode == 'write' and (ARGV[5] == '' or redis.call('HEXISTS', KEYS[1], ARGV[5]) == 0) then
+    local writer = ''
+    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+      if string.sub(field, -6) == ':write' then
+        writer = string.sub(field, 1, -7)
+      end
+    end
+    return {1, ttl, string.sub(writer, 1, 95), now}
+  end
+end
+
+if mode ~= 'write' and redis.call('EXISTS', KEYS[3]) == 1 then
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
+  local since = tonumber(ARGV[4])
+  local first
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    if (since == 0 or tonumber(string.sub(member, 1, 13)) < since)
+      and (not first or member < first) then
+      first = member
+    end
+  end
+  if first then
+    local left = redis.call('ZSCORE', KEYS[3], first) - now
+    return {1, math.max(left, 1), string.sub(first, 15, 109), now}
+  end
+end
+
+-- A lock without a TTL must not stay behind, whatever the user may not do.
+local done = redis.pcall('SET', KEYS[2], 1, 'PX', ARGV[1])
+if done.err then
+  return done
+end
+if mode then
+  done = redis.pcall('HSET', KEYS[1], ARGV[2], 1)
+else
+  done = redis.pcall('HSET', KEYS[1], 'mode', 'read', ARGV[2], 1)
+end
+if type(done) ~= 'table' and ttl ~= -1 and ttl < tonumber(ARGV[1]) then
+  done = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
+end
+if type(done) == 'table' then
+  redis.pcall('DEL', KEYS[2])
+  if mode or redis.pcall('DEL', KEYS[1]) ~= 1 then
+    redis.pcall('HDEL', KEYS[1], ARGV[2])
+    if not mode then
+      redis.pcall('HDEL', KEYS[1], 'mode')
+    end
+  end
+  return done
+end
+return {0, 0, '', now}

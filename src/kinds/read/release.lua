@@ -1,0 +1,80 @@
+-- release: give own read locks back; wake those who wait when the last one goes.
+--
+-- KEYS  lock, channel, time-out of this reader; for each lock
+-- ARGV  publish command, then for each lock: owner, beginning of the names of
+--       time-outs
+-- reply for each lock how many were told, -1 if the owner is not there, or an
+--       error
+--
+-- An error of one lock does not keep the others from being released.  Repeating
+-- the script is harmless.
+
+local function call(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    error(answer)
+  end
+  return answer
+end
+
+-- For how long the longest time-out of a reader is still there, in ms.  Redisson
+-- has one for each of its holds.
+local function time_left(field, count, prefix)
+  local left = 0
+  for i = math.min(count, 1000), 1, -1 do
+    left = math.max(left, call('PTTL', prefix .. ':' .. field .. ':rwlock_timeout:' .. i))
+  end
+  return left
+end
+
+local function release(lock, channel, timeout, owner, prefix)
+  local there = redis.pcall('HEXISTS', lock, owner)
+  if there ~= 1 then
+    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
+      error(there)
+    end
+    call('DEL', timeout)
+    return -1
+  end
+  local own = call('PTTL', timeout)
+  local ttl = call('PTTL', lock)
+  local writes = call('HGET', lock, 'mode') == 'write'
+  local alone = call('HLEN', lock) <= 2
+  -- Redisson's writers sleep by the TTL of the lock: it is that of the reader who
+  -- stays longest.  If that is not us, there is nothing to look for.
+  local longest = 0
+  if not writes and not alone and own + 2 >= ttl then
+    for _, field in ipairs(call('HKEYS', lock)) do
+      local count = field ~= 'mode' and field ~= owner and tonumber(call('HGET', lock, field))
+      local left = count and time_left(field, count, prefix) or 0
+      if count and left == 0 then
+        -- It has crashed.
+        call('HDEL', lock, field)
+      end
+      longest = math.max(longest, left)
+    end
+  end
+  -- What is last says that it was all done: until then it is repeated.
+  call('DEL', timeout)
+  if writes or (not alone and own + 2 < ttl) then
+    call('HDEL', lock, owner)
+    return 0
+  end
+  if longest > 0 then
+    if longest + 10 < ttl then
+      call('PEXPIRE', lock, longest)
+    end
+    call('HDEL', lock, owner)
+    return 0
+  end
+  call('DEL', lock)
+  return call(ARGV[1], channel, '0')
+end
+
+local told = {}
+for i = 1, #KEYS / 3 do
+  local _, answer = pcall(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+    ARGV[2 * i], ARGV[2 * i + 1])
+  told[i] = answer
+end
+return told

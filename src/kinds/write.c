@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * write.c
+ *	  The write lock of Redisson's RReadWriteLock.
+ *
+ * Nobody else has a lock of the name, but its own session may read too, and goes on
+ * reading when it gives the write lock back.  Who waits for it is announced in a key
+ * of ours: sessions of all servers with lockredis that come later let it go first.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/write.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+/* Locks in one script: more would hold up Redis. */
+#define RENEW_GROUP			100
+#define RELEASE_GROUP		50
+
+const LockKind write_kind = {
+	.name = "write",
+	.unlock = "redis_write_unlock",
+	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE),
+	.alike = KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE),
+	.beside = KIND_BIT(KIND_READ),
+	.handed_over = true,
+	.announced = true,
+	.shared = true,
+	.topic = TOPIC_READ_WRITE,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_WRITE_CREATE,
+			.keys = {KEY_LOCK, KEY_WRITERS},
+			.fenced_key = KEY_COUNTER,
+			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT, ARG_SINCE},
+			.group = 1,
+			.reply = REPLY_QUEUED,
+		},
+		[STORE_SET] = {
+			.script = LUA_WRITE_RENEW,
+			.keys = {KEY_LOCK},
+			.each = {ARG_OWNER, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = RENEW_GROUP,
+			.reply = REPLY_DONE,
+		},
+		[STORE_RELEASE] = {
+			.script = LUA_WRITE_RELEASE,
+			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_WRITERS},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_OWNER, ARG_PREFIX},
+			.group = RELEASE_GROUP,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_RENEW] = {
+			.script = LUA_WRITE_RENEW,
+			.keys = {KEY_LOCK},
+			.each = {ARG_OWNER, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = RENEW_GROUP,
+			.reply = REPLY_DONE,
+		},
+		[STORE_MINT] = {
+			.script = LUA_WRITE_MINT,
+			.keys = {KEY_LOCK, KEY_COUNTER},
+			.each = {ARG_OWNER, ARG_FLOOR},
+			.group = 1,
+			.reply = REPLY_TOKEN,
+		},
+		[STORE_FORCE] = {
+			.script = LUA_REENTRANT_FORCE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX},
+			.group = 1,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_INSPECT] = {
+			.script = LUA_REENTRANT_INSPECT,
+			.keys = {KEY_LOCK},
+			.group = 1,
+			.reply = REPLY_INSPECTED,
+		},
+	},
+};

@@ -1,0 +1,96 @@
+-- create: take a write lock that nobody has, or announce that one is awaited.
+--
+-- KEYS  lock, announced writers, and with a fencing token its counter
+-- ARGV  lease in ms, owner, latest time in ms at which this may run, for how long to
+--       be announced (ms; 0: not at all), when its session asked first (0: now)
+-- reply {0, token, '', now}  taken
+--       {1, ttl, owner, now} somebody else has it, or was announced before
+--       {2, 0, '', now}      read too late: nothing done
+--       {3, ttl, type, now}  something that is no read-write lock
+--       {4, ttl, '', now}    a token lock (a string with a TTL)
+--
+-- ttl is -1 without one.  Announced are '<arrival in ms, 13 digits>:<owner>', with
+-- the time until which that counts: the first of them goes first, and readers that
+-- came later wait.  Redisson knows nothing of this and may pass.
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[3]) then
+  return {2, 0, '', now}
+end
+
+local since = tonumber(ARGV[5])
+local wait = tonumber(ARGV[4])
+local mine = string.format('%013.0f', since > 0 and since or now) .. ':' .. ARGV[2]
+local first
+if redis.call('EXISTS', KEYS[2]) == 1 then
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+    if member < mine and (not first or member < first) then
+      first = member
+    end
+  end
+end
+
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl == -2 and not first then
+  local token = 0
+  if KEYS[3] then
+    token = redis.call('INCR', KEYS[3])
+    -- Beyond this Lua numbers are no longer exact.
+    if token < 1 or token > 9007199254740991 then
+      return redis.error_reply('FENCERANGE the counter of fencing tokens is used up')
+    end
+  end
+  local field = ARGV[2] .. ':write'
+  redis.call('HSET', KEYS[1], 'mode', 'write', field, 1)
+  -- A lock without a TTL must not stay behind, whatever the user may not do.
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
+  if set ~= 1 then
+    if redis.pcall('DEL', KEYS[1]) ~= 1 then
+      redis.call('HDEL', KEYS[1], 'mode', field)
+    end
+    return set
+  end
+  redis.pcall('ZREM', KEYS[2], mine)
+  return {0, token, '', now}
+end
+
+local holder = ''
+if ttl ~= -2 then
+  local kind = redis.call('TYPE', KEYS[1]).ok
+  if kind == 'string' and ttl >= 0 then
+    return {4, ttl, '', now}
+  end
+  local mode = kind == 'hash' and redis.call('HGET', KEYS[1], 'mode')
+  if mode == 'write' then
+    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+      if string.sub(field, -6) == ':write' then
+        holder = string.sub(field, 1, math.min(#field - 6, 95))
+      end
+    end
+  elseif mode == 'read' then
+    holder = 'read'
+  else
+    return {3, ttl, kind, now}
+  end
+else
+  ttl = math.max(redis.call('ZSCORE', KEYS[2], first) - now, 1)
+  holder = string.sub(first, 15, 109)
+end
+if wait > 0 then
+  -- No key without a TTL stays behind, whatever the user may not do.
+  redis.call('ZADD', KEYS[2], now + wait, mine)
+  if redis.call('PTTL', KEYS[2]) < 2 * wait then
+    local set = redis.pcall('PEXPIRE', KEYS[2], 2 * wait)
+    if set ~= 1 then
+      redis.pcall('ZREM', KEYS[2], mine)
+      return set
+    end
+  end
+end
+return {1, ttl, holder, now}

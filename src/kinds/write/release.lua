@@ -1,0 +1,71 @@
+-- release: give own write locks back, with what their waits have left; wake those who
+-- wait.
+--
+-- KEYS  lock, channel, announced writers; for each lock
+-- ARGV  publish command, then for each lock: owner, beginning of the names of
+--       time-outs
+-- reply for each lock how many were told, -1 if the owner is not there, or an
+--       error
+--
+-- A session that reads too keeps on reading: others may read with it from then on,
+-- which Redisson forgets to tell.  An error of one lock does not keep the others from
+-- being released.  Repeating the script is harmless.
+
+local function call(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    error(answer)
+  end
+  return answer
+end
+
+local function take_back_announcement(writers, owner)
+  local removed = 0
+  for _, member in ipairs(call('ZRANGE', writers, 0, -1)) do
+    if string.sub(member, 15) == owner then
+      removed = removed + call('ZREM', writers, member)
+    end
+  end
+  return removed
+end
+
+local function release(lock, channel, writers, owner, prefix)
+  local removed = take_back_announcement(writers, owner)
+  local field = owner .. ':write'
+  local there = redis.pcall('HEXISTS', lock, field)
+  if there ~= 1 then
+    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
+      error(there)
+    end
+    if removed > 0 then
+      call(ARGV[1], channel, '1')
+    end
+    return -1
+  end
+  local longest = 0
+  for _, reader in ipairs(call('HKEYS', lock)) do
+    if reader ~= 'mode' and reader ~= field then
+      local left = call('PTTL', prefix .. ':' .. reader .. ':rwlock_timeout:1')
+      if left <= 0 then
+        call('HDEL', lock, reader)
+      end
+      longest = math.max(longest, left)
+    end
+  end
+  if longest > 0 then
+    call('HSET', lock, 'mode', 'read')
+    call('HDEL', lock, field)
+    call('PEXPIRE', lock, longest)
+  else
+    call('DEL', lock)
+  end
+  return call(ARGV[1], channel, '1')
+end
+
+local told = {}
+for i = 1, #KEYS / 3 do
+  local _, answer = pcall(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+    ARGV[2 * i], ARGV[2 * i + 1])
+  told[i] = answer
+end
+return told

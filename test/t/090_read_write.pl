@@ -1,0 +1,239 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Read-write locks by one server: who has the key together, what is in Redis, counts,
+# both scopes, downgrade, what is refused, what others see of it, fencing tokens, and
+# the ends of sessions and transactions.
+# Proves G1.
+
+use strict;
+use warnings FATAL => 'all';
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $one = $node->session;
+my $two = $node->session;
+my $three = $node->session;
+
+sub owner
+{
+	my ($key, $kind, $pid) = @_;
+
+	return $node->value("SELECT owner FROM redis_locks WHERE key = '$key' "
+		. "AND kind = '$kind' AND granted AND pid = " . $pid);
+}
+
+# Readers together, a writer alone.
+$one->query_is("SELECT redis_read_lock('a')", '', 'a reader');
+$two->query_is("SELECT redis_try_read_lock('a')", 't', 'another one');
+$three->query_is("SELECT redis_try_write_lock('a')", 'f', 'and no writer');
+my %readers = map { $_ => owner('a', 'read', $_->pid) } $one, $two;
+is_deeply($redis->hash('a'),
+	{ mode => 'read', map { $_ => 1 } values %readers }, 'as Redisson has it');
+foreach my $owner (values %readers)
+{
+	my $ttl = $redis->cmd('PTTL', "{a}:$owner:rwlock_timeout:1");
+	ok($ttl > 0 && $ttl <= 30_000, 'a time-out of each reader');
+}
+is($node->value("SELECT redis_lock_owner('a')"), '2 readers', 'who has it');
+is($node->value("SELECT redis_is_locked('a')"), 't', 'it is locked');
+is($node->value("SELECT string_agg(kind, ' ') FROM redis_locks WHERE key = 'a'"),
+	'read read', 'the view');
+
+# Counted here.
+$one->query_is("SELECT redis_try_read_lock('a')", 't', 'again');
+$one->query_is("SELECT redis_hold_count('a'), redis_hold_count('a', 'read'), "
+	. "redis_hold_count('a', 'write'), redis_is_held('a')", '2|2|0|t', 'counted');
+is($redis->hash('a')->{ $readers{$one} }, 1, 'not in Redis');
+$one->query_is("SELECT redis_read_unlock('a')", 't', 'once');
+$one->query_is("SELECT redis_is_held('a')", 't', 'still had');
+$one->query_is("SELECT redis_read_unlock('a')", 't', 'twice');
+is(join(' ', sort keys %{ $redis->hash('a') }), join(' ', sort 'mode', $readers{$two}),
+	'the other one stays');
+is($node->value("SELECT redis_lock_owner('a')"), 'read', 'one reader');
+$one->query_warns("SELECT redis_read_unlock('a')", 'f', '01000', qr/you don't own/,
+	'not three times');
+
+# No upgrade; other kinds.
+$two->query_fails("SELECT redis_write_lock('a')", '55000', qr/wait for itself/,
+	'no upgrade');
+$two->query_fails("SELECT redis_try_write_lock('a')", '55000',
+	qr/Take the write lock first/, 'by a try neither');
+$two->query_fails("SELECT redis_lock('a')", '55000', qr/wait for itself/,
+	'nor as another kind');
+$one->query_fails("SELECT redis_try_lock('a')", '42809', qr/It holds a read lock/,
+	'another session gets no other kind');
+$two->query_warns("SELECT redis_unlock('a')", 'f', '01000', qr/You have its read lock/,
+	'each kind has its own unlock');
+$two->query_fails("SELECT redis_is_held('a', 'x')", '22023', qr/no kind of lock/,
+	'a kind that there is not');
+$two->query_fails("SELECT redis_is_held('a', NULL)", '22004', qr/null/, 'none');
+$two->query_is("SELECT redis_read_unlock('a')", 't', 'the last reader');
+is($redis->cmd('EXISTS', 'a'), 0, 'nothing is left');
+
+$one->query_is("SELECT redis_lock('b')", '', 'a lock');
+$two->query_fails("SELECT redis_read_lock('b')", '42809', qr/It holds a reentrant lock/,
+	'another kind in this server');
+$one->query_is("SELECT redis_unlock('b')", 't');
+$redis->foreign_lock('b', owner => 'somebody:1', ms => 20_000);
+$two->query_fails("SELECT redis_read_lock('b')", '42809', qr/value of type hash/,
+	'a reader at the lock of somebody else');
+$two->query_fails("SELECT redis_write_lock('b')", '42809', qr/value of type hash/,
+	'a writer, too');
+$redis->cmd('DEL', 'b');
+
+# A writer who reads too, and downgrades.
+$one->query_is("SELECT redis_write_lock('c')", '', 'a writer');
+my $writer = owner('c', 'write', $one->pid);
+is_deeply($redis->hash('c'), { mode => 'write', "$writer:write" => 1 },
+	'as Redisson has it');
+is($node->value("SELECT redis_lock_owner('c')"), $writer, 'who writes');
+$two->query_is("SELECT redis_try_read_lock('c')", 'f', 'nobody reads');
+$two->start("SELECT redis_read_lock('c')");
+$node->wait_for_waiters('c', 1);
+$three->start("SELECT redis_write_lock('c')");
+$node->wait_for_waiters('c', 2);
+$one->query_is("SELECT redis_read_lock('c')", '',
+	'but the writer, although others wait');
+$one->query_is("SELECT redis_hold_count('c', 'read'), redis_hold_count('c', 'write')",
+	'1|1', 'both');
+ok($two->is_running, 'the other reader still waits');
+$one->query_is("SELECT redis_write_unlock('c')", 't', 'downgrade');
+is($two->wait(10)->error, undef, 'the other reader is woken at once');
+ok($three->is_running, 'the writer waits for both');
+$one->query_is("SELECT redis_is_held('c'), redis_is_held('c', 'write')", 't|f',
+	'what is left');
+$one->query_is("SELECT redis_read_unlock('c')", 't');
+ok($three->is_running, 'the writer still waits');
+$two->query_is("SELECT redis_read_unlock('c')", 't');
+is($three->wait(10)->error, undef, 'until the last one has gone');
+$three->query_is("SELECT redis_write_unlock('c')", 't');
+
+# The read lock under the write lock can go first.
+$one->query_is("SELECT redis_write_lock('d'), redis_read_lock('d'), redis_write_lock('d')",
+	'||', 'both');
+$one->query_is("SELECT redis_read_unlock('d'), redis_write_unlock('d')", 't|t');
+$two->query_is("SELECT redis_try_read_lock('d')", 'f', 'the writer still has it');
+$one->query_is("SELECT redis_write_unlock('d')", 't');
+is($redis->cmd('EXISTS', 'd'), 0, 'all is given back');
+
+# Transactions.
+$one->query("BEGIN");
+$one->query_is("SELECT redis_read_xact_lock('e')", '', 'until the end');
+$one->query_is("SELECT redis_try_read_xact_lock('e')", 't', 'again');
+$two->query_is("SELECT redis_try_write_xact_lock('e')", 'f', 'no writer');
+$one->query("COMMIT");
+is($redis->cmd('EXISTS', 'e'), 0, 'given back');
+$one->query("BEGIN");
+$one->query_is("SELECT redis_write_xact_lock('e')", '', 'until the end');
+$one->query("SAVEPOINT s");
+$one->query_is("SELECT redis_read_xact_lock('e')", '', 'in a savepoint');
+$one->query("ROLLBACK TO s");
+$one->query_is("SELECT redis_is_held('e', 'read'), redis_is_held('e', 'write')", 'f|t',
+	'which is rolled back');
+$one->query("ROLLBACK");
+is($redis->cmd('EXISTS', 'e'), 0, 'given back');
+
+# Tokens, of the same counter as those of other locks.
+my $token = $one->value("SELECT redis_fenced_lock('f')");
+$one->query_is("SELECT redis_unlock('f')", 't');
+$one->query_is("SELECT redis_fenced_write_lock('f')", $token + 1, 'a token');
+$one->query_is("SELECT redis_fence('f')", $token + 1, 'which it has');
+$one->query_is("SELECT redis_write_unlock('f')", 't');
+$one->query("BEGIN");
+$one->query_is("SELECT redis_try_fenced_write_xact_lock('f')", $token + 2, 'and records');
+$one->query("COMMIT");
+is($node->value("SELECT token FROM redis_fences WHERE key = 'f'"), $token + 2,
+	'in the table');
+$redis->set_token('f', 1);
+$one->query("BEGIN");
+$one->query_is("SELECT redis_fenced_write_xact_lock('f')", $token + 3,
+	'a lost counter is raised');
+$one->query("COMMIT");
+$one->query("SELECT redis_write_lock('f')");
+$one->query_is("SELECT redis_fenced_write_lock('f')", $token + 4, 'a token afterwards');
+$one->query_is("SELECT redis_unlock_all()", 1, 'all');
+
+# A deadlock over one of several readers; by a writer who stands before a reader.
+$_->query("SET deadlock_timeout = '100ms'") foreach $one, $two, $three;
+$one->query("SELECT redis_read_lock('g')");
+$two->query("SELECT redis_read_lock('g'), redis_write_lock('h')");
+$three->start("SELECT redis_write_lock('g')");
+$node->wait_for_waiters('g', 1);
+$one->start("SELECT redis_write_lock('h')");
+my $four = $node->session;
+$four->query("SELECT redis_write_lock('i')");
+$node->wait_for_waiters('h', 1);
+$two->query("SET lock_timeout = '20s'");
+my $failed = $two->query("SELECT redis_read_lock('g')");
+is($failed->error, undef, 'to read again is not to wait');
+$three->cancel;
+$three->wait(10)->fails('57014', qr/cancel/, 'the writer gives up');
+$two->query("SELECT redis_unlock_all()");
+is($one->wait(10)->error, undef, 'no deadlock');
+$one->query("SELECT redis_unlock_all()");
+$four->query("SELECT redis_unlock_all()");
+
+$one->query("SELECT redis_read_lock('g')");
+$two->query("SELECT redis_read_lock('g'), redis_write_lock('h')");
+$three->query("SELECT redis_write_lock('i')");
+$three->start("SELECT redis_write_lock('g')");
+$node->wait_for_waiters('g', 1);
+$two->start("SELECT redis_write_lock('i')");
+poll_until('one of them to give way', sub { !$two->is_running || !$three->is_running });
+my ($victim) = grep { !$_->is_running } $two, $three;
+$victim->wait(10)->fails('40P01', qr/deadlock/, 'a deadlock over the second reader');
+$victim->query("SELECT redis_unlock_all()");
+my ($other) = grep { $_ != $victim } $two, $three;
+$one->query("SELECT redis_unlock_all()");
+is($other->wait(10)->error, undef, 'which ends it');
+$other->query("SELECT redis_unlock_all()");
+
+# Taken by force.
+$one->query("SELECT redis_read_lock('j')");
+$two->query("SELECT redis_read_lock('j')");
+$three->query_is("SELECT redis_force_unlock('j')", 't', 'from two readers');
+is($redis->cmd('EXISTS', 'j'), 0, 'it is gone');
+$node->wait_for_loss('j');
+foreach my $reader ($one, $two)
+{
+	poll_until('the loss',
+		sub { $reader->value("SELECT redis_is_held('j')") eq 'f' });
+	$reader->query_warns("SELECT redis_read_unlock('j')", 'f', '01000', qr/lost/, 'told');
+}
+$one->query("SELECT redis_write_lock('j'), redis_read_lock('j')");
+$three->query_is("SELECT redis_force_unlock('j')", 't', 'from a writer who reads');
+$one->query_is("SELECT redis_is_held('j', 'write')", 'f', 'lost at once');
+poll_until('the loss of the other',
+	sub { $one->value("SELECT redis_is_held('j', 'read')") eq 'f' });
+$one->query_fails("SELECT redis_write_lock('j')", '55000', qr/lost.*Call redis_write_unlock/s, 'has to be seen');
+$one->query_warns("SELECT redis_write_unlock('j')", 'f', '01000', qr/released by force/, 'first');
+$one->query_fails("SELECT redis_write_lock('j')", '55000', qr/lost/, 'both');
+$one->query_warns("SELECT redis_read_unlock('j')", 'f', '01000', qr/lost/, 'second');
+
+# A loss refuses the commit, of a reader too.
+$one->query("CREATE TABLE t (x int)");
+$one->query("BEGIN");
+$one->query("SELECT redis_read_xact_lock('k'); INSERT INTO t VALUES (1)");
+$redis->cmd('DEL', 'k');
+$one->query("SELECT redis_extend('k', NULL)");
+$one->query_fails("COMMIT", '40001', qr/lost/, 'the guard');
+
+# Given leases.
+$one->query_is("SELECT redis_read_lock('l', '1.5s')", '', 'a lease');
+$two->query_is("SELECT redis_try_write_lock('l', '20s')", 't',
+	'others go on when it ends');
+$one->query_is("SELECT redis_is_held('l')", 'f', 'lost');
+$one->query_warns("SELECT redis_read_unlock('l')", 'f', '01000', qr/expired/, 'told');
+$two->query_is("SELECT redis_write_unlock('l')", 't');
+
+# Ends of sessions.
+$one->query("SELECT redis_read_lock('m'), redis_write_lock('n'), redis_read_lock('n')");
+$one->quit;
+is($redis->cmd('EXISTS', 'm', 'n'), 0, 'the end of a session');
+$two->query("SELECT redis_write_lock('n'), redis_read_lock('n'); DISCARD ALL");
+is($redis->cmd('EXISTS', 'n'), 0, 'DISCARD ALL');
+
+$_->quit foreach $two, $three, $four;
+nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
+done_testing();

@@ -1,0 +1,200 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The real Redisson's RReadWriteLock and sessions of ours on the same keys: writers and
+# readers of both sides, who wakes whom, downgrade, and readers of Redisson that are
+# killed, or whose renewal shortens what ours have.
+# Proves G1, G21.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Redisson;
+use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Wait qw(limit);
+use POSIX ();
+
+LockRedis::Redisson->need;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $java = LockRedis::Redisson->new;
+
+$java->connect('a', $redis);
+$node->wait_for_up;
+
+my $one = $node->session;
+my $two = $node->session;
+
+# Far less than the 30 s after which a sleeper that missed its wake-up looks.
+my $soon = limit(8);
+
+#
+# Writers count, readers look twice: three of each on both sides.
+#
+{
+	my ($key, $steps) = ('counter lock', 60);
+	my %children;
+
+	$redis->cmd('SET', 'counter', 0);
+	foreach my $n (1 .. 6)
+	{
+		my $pid = fork();
+		die "could not fork: $!" unless defined $pid;
+		if ($pid == 0)
+		{
+			eval { ($n % 2 ? \&count_up : \&look)->($key, $steps); 1 }
+			  or print STDERR "session $n: $@";
+			POSIX::_exit($@ ? 1 : 0);
+		}
+		$children{$pid} = $n;
+	}
+	my @writers = map {
+		$java->send("a.$_", 'write.counter', $key, 'counter', $steps,
+			"$PostgreSQL::Test::Utils::log_path/091.history")
+	} 1 .. 3;
+	my @readers =
+	  map { $java->send("a.$_", 'read.looks', $key, 'counter', $steps) } 4 .. 6;
+	ok(!$java->wait($_, 240)->error, 'a thread that writes') foreach @writers;
+	is($java->wait($_, 240)->or_die->value, 0, 'a thread that reads sees no change')
+	  foreach @readers;
+	foreach my $pid (sort { $a <=> $b } keys %children)
+	{
+		poll_until("session $children{$pid} to end",
+			sub { waitpid($pid, POSIX::WNOHANG()) == $pid }, 240);
+		is($?, 0, "session $children{$pid}");
+	}
+	is($redis->cmd('GET', 'counter'), 6 * $steps, 'no update is lost');
+	is($redis->cmd('EXISTS', $key), 0, 'nothing is left of the lock');
+	$redis->cmd('DEL', 'counter');
+}
+
+sub count_up
+{
+	my ($key, $steps) = @_;
+
+	Test::More->builder->output('/dev/null');
+	my $session = $node->session;
+	my $conn = $redis->connection;
+
+	foreach (1 .. $steps)
+	{
+		$session->value('SELECT redis_write_lock(' . quoted($key) . ')');
+		$conn->call('SET', 'counter', $conn->call('GET', 'counter') + 1);
+		die 'lost' if $session->value('SELECT redis_write_unlock(' . quoted($key) . ')') ne 't';
+	}
+	$session->quit;
+	return;
+}
+
+sub look
+{
+	my ($key, $steps) = @_;
+
+	Test::More->builder->output('/dev/null');
+	my $session = $node->session;
+	my $conn = $redis->connection;
+
+	foreach (1 .. $steps)
+	{
+		$session->value('SELECT redis_read_lock(' . quoted($key) . ')');
+		my $before = $conn->call('GET', 'counter');
+		select undef, undef, undef, 0.001;
+		die 'changed' if $conn->call('GET', 'counter') != $before;
+		die 'lost' if $session->value('SELECT redis_read_unlock(' . quoted($key) . ')') ne 't';
+	}
+	$session->quit;
+	return;
+}
+
+#
+# Together; each writer waits for the readers of the other side, and is woken.
+#
+{
+	$one->query_is("SELECT redis_read_lock('k')", '', 'a reader of ours');
+	is($java->value('a.1', 'read.tryLock', 'k', 0, -1), 'true', 'and one of Redisson');
+	is($java->value('a.2', 'write.tryLock', 'k', 0, -1), 'false', 'no writer of Redisson');
+	$two->query_is("SELECT redis_try_write_lock('k')", 'f', 'none of ours');
+	is($node->value("SELECT redis_lock_owner('k')"), '2 readers', 'who has it');
+	is($java->value('a.1', 'read.holdCount', 'k'), 1, 'Redisson has it once');
+
+	my $write = $java->send('a.2', 'write.lock', 'k', -1);
+	poll_until('Redisson to subscribe', sub {
+		$redis->cmd('PUBSUB', 'NUMSUB', 'redisson_rwlock:{k}')->[1] > 0
+	});
+	$java->call('a.1', 'read.unlock', 'k')->or_die;
+	$one->query_is("SELECT redis_read_unlock('k')", 't', 'the last reader');
+	ok(!$java->wait($write, $soon)->error, 'wakes the writer of Redisson');
+	is($node->value("SELECT redis_lock_owner('k')"),
+		$java->value('a.2', 'owner', '-'), 'which is seen');
+
+	$one->start("SELECT redis_read_lock('k')");
+	$node->wait_for_waiters('k', 1);
+	$two->start("SELECT redis_write_lock('k')");
+	$node->wait_for_waiters('k', 2);
+	$java->call('a.2', 'write.unlock', 'k')->or_die;
+	is($one->wait($soon)->error, undef, 'a writer of Redisson wakes ours');
+	$one->query_is("SELECT redis_read_unlock('k')", 't');
+	is($two->wait($soon)->error, undef, 'one after the other');
+
+	# What Redisson cannot give back
+	my $refused = $java->call('a.1', 'write.unlock', 'k');
+	is($refused->error, 'IllegalMonitorStateException', 'ours is not theirs');
+
+	# Downgrade: Redisson forgets to tell that.
+	$two->query_is("SELECT redis_read_lock('k')", '', 'a writer who reads');
+	my $read = $java->send('a.1', 'read.lock', 'k', -1);
+	select undef, undef, undef, 0.3;
+	ok(!$java->is_done($read), 'a reader of Redisson waits');
+	$two->query_is("SELECT redis_write_unlock('k')", 't', 'downgrade');
+	ok(!$java->wait($read, $soon)->error, 'wakes it');
+	$two->query_is("SELECT redis_read_unlock('k')", 't');
+	is($java->value('a.1', 'read.isHeld', 'k'), 'true', 'which still has it');
+	$java->call('a.1', 'read.unlock', 'k')->or_die;
+	is($redis->cmd('EXISTS', 'k'), 0, 'nothing is left');
+}
+
+#
+# Redisson's renewal of its reader sets the time to live of all to less than our lease;
+# then it is killed.
+#
+{
+	my $other = LockRedis::Redisson->new;
+
+	$other->connect('b', $redis, watchdog => 3000);
+	$other->call('b.1', 'read.lock', 'short', -1)->or_die;
+	$one->query_is("SELECT redis_read_lock('short', '10min')", '', 'a long lease of ours');
+	poll_until('Redisson to shorten it', sub { $redis->cmd('PTTL', 'short') <= 3000 });
+	poll_until('us to lengthen it',
+		sub { $redis->cmd('PTTL', 'short') > 60_000 }, 30);
+	poll_until('Redisson again', sub { $redis->cmd('PTTL', 'short') <= 3000 });
+	$other->kill9;
+	poll_until('us again', sub { $redis->cmd('PTTL', 'short') > 60_000 }, 30);
+	poll_until('the end of its time',
+		sub { !grep { /rwlock_timeout/ && !/@{[ $node->value("SELECT owner FROM redis_locks WHERE key = 'short'") ]}/ }
+			$redis->all_keys }, 30);
+	$one->query_is("SELECT redis_is_held('short'), redis_extend('short', '1s')", 't|t',
+		'the lock of ours is there');
+	$two->query_is("SELECT redis_try_write_lock('short')", 'f', 'and keeps a writer away');
+	$one->query_is("SELECT redis_read_unlock('short')", 't', 'until it is given back');
+	$two->query_is("SELECT redis_try_write_lock('short')", 't', 'the dead one is forgotten');
+	$two->query_is("SELECT redis_write_unlock('short')", 't');
+}
+
+# A reader of Redisson that is killed keeps a writer away for its lease.
+{
+	my $other = LockRedis::Redisson->new;
+
+	$other->connect('c', $redis, watchdog => 2000);
+	$other->call('c.1', 'read.lock', 'dead', -1)->or_die;
+	$two->start("SELECT redis_write_lock('dead')");
+	$node->wait_for_waiters('dead', 1);
+	$other->kill9;
+	is($two->wait(limit(15))->error, undef, 'no longer');
+	$two->query_is("SELECT redis_write_unlock('dead')", 't');
+}
+
+$_->quit foreach $one, $two;
+$java->shutdown('a');
+$java->stop;
+nothing_left($node, $redis, keys => qr/unlock_latch/);
+done_testing();
