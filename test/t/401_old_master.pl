@@ -17,7 +17,8 @@ use LockRedis::Test qw(:DEFAULT quoted);
 LockRedis::Debugger->need;
 
 my $ha = LockRedis::Sentinels->new;
-my $node = LockRedis::Node->create('main', redis => $ha);
+# However long a failover takes on a busy machine, no lease ends in it.
+my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => '5min' });
 my ($one, $two) = map { $node->session } 1 .. 2;
 
 $node->wait_for_up;
@@ -120,7 +121,7 @@ sub mended
 	is($result->error, undef, 'extended at the old master: no error');
 	$one->query_is("SELECT redis_is_held('extended')", 't', 'extended at the old master: held');
 	cmp_ok($new->cmd('PTTL', 'extended'),
-		'>', 590000, 'extended at the old master: at the new one too');
+		'>', 500000, 'extended at the old master: at the new one too');
 	$one->query_is("SELECT redis_unlock('extended')", 't', 'extended at the old master: given back');
 	mended($old);
 }
@@ -139,7 +140,7 @@ sub mended
 	my $new = $ha->wait_for_master_but($old);
 	wait_for_use($new);
 	poll_until('the new master to have it as long',
-		sub { $new->cmd('PTTL', 'given') > 550000 });
+		sub { $new->cmd('PTTL', 'given') > 300000 });
 	pass('a given lease: as long at the new master');
 	$one->query_is("SELECT redis_is_held('given'), redis_unlock('given')", 't|t', 'held, given back');
 	mended($old);

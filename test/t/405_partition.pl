@@ -110,14 +110,37 @@ sub mended
 	is_deeply([ $seen->() ], [], 'split: not one request to the old master');
 }
 
-# A replica or a Sentinel is nobody's concern.
+# A replica or a Sentinel is nobody's concern, nor what reaches us of it, or it of us.
 foreach my $server ($ha->replicas, $ha->sentinels)
 {
-	$net->cut_off($ha->place_of($server));
+	my $place = $ha->place_of($server);
+
+	$net->cut_off($place);
 	works($ha->master, "$server->{name} cut off");
+	$net->heal;
+	$net->cut_one_way($place, $here);
+	works($ha->master, "$server->{name} not heard");
+	$net->heal;
+	$net->cut_one_way($here, $place);
+	works($ha->master, "$server->{name} not reached");
 	$net->heal;
 }
 mended('each of the others');
+
+# What the master says reaches no Sentinel, but us: it is replaced while it answers,
+# and not used any more.
+{
+	my $old = $ha->master;
+
+	replicated($ha);
+	$net->cut_one_way($ha->place_of($old), $ha->place_of($_)) foreach $ha->sentinels;
+	my $new = $ha->wait_for_master_but($old);
+	wait_until_used($node, $new);
+	my $seen = ours_at($old);
+	works($new, 'Sentinels that do not hear the master');
+	mended('Sentinels that do not hear the master');
+	is_deeply([ $seen->() ], [], 'Sentinels that do not hear the master: not one request to it');
+}
 
 # One direction: what is sent arrives, and no answer comes; and the other way round.
 # The Sentinels see nothing of it.
