@@ -30,8 +30,9 @@ typedef struct SimConfig
 	int			command_timeout_ms;
 	int			idle_timeout_ms;
 	int			replica_timeout_ms;
-	uint64_t	min_replicas;	/* sessions that ask for one, by slot; 0 = no node
+	uint64_t	min_replicas;	/* sessions that may ask for one, by slot; 0 = no node
 								 * has a replica */
+	uint64_t	asking;			/* of these, who does so now; who does goes on */
 	int			fallback_after_ms;
 	int			deadlock_timeout_ms;
 	bool		shared;			/* more kinds of locks; models/kinds.c */

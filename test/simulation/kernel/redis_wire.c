@@ -443,7 +443,7 @@ asks_for_replica(int conn)
 {
 	for (int slot = 2; slot < 2 + sim_config.nsessions; slot++)
 		if (process_pid(slot) == net_owner(conn))
-			return (sim_config.min_replicas >> slot & 1) != 0;
+			return (sim_config.asking >> slot & 1) != 0;
 	return false;
 }
 

@@ -78,12 +78,24 @@ statement_ends(void)
 	time_check("a statement with a statement_timeout", began, limit);
 }
 
+/* From now on; what it has taken before may be taken again with more. */
+static void
+ask_for_replicas(void)
+{
+	lr_min_replicas = 1;
+	sim_config.asking |= UINT64_C(1) << sim_slot();
+	sim_trace("min_replicas = 1");
+}
+
 static void
 one_statement(void)
 {
 	const Statement *s;
 
 	sim_draw_begins();
+	if (lr_min_replicas == 0 && (sim_config.min_replicas >> sim_slot() & 1) != 0 &&
+		sim_chance(200))
+		ask_for_replicas();
 	statement_begins();
 	if (block == BLOCK_FAILED || block == BLOCK_SUB_FAILED)
 		block_leave_failed();
@@ -116,7 +128,8 @@ session_main(int slot)
 	backend_told = ledger_told;
 	backend_waited = ledger_waited;
 	recorder_begin();
-	lr_min_replicas = sim_config.min_replicas >> slot & 1;
+	sim_config.asking &= ~(UINT64_C(1) << slot);
+	lr_min_replicas = 0;
 
 	if (sigsetjmp(local, 0) != 0)
 	{
