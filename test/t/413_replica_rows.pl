@@ -77,6 +77,8 @@ $redis->cmd('ACL', 'SETUSER', 'default', '+info');
 $redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
 shown('master up, replica up, replica up', 'it says it again');
 
+$node->set('lockredis.url' => 'redis://127.0.0.1:1');
+shown('master down', 'another Redis, which does not answer: these were not its replicas');
 my $alone = LockRedis::Redis->new(name => 'alone');
 $node->set('lockredis.url' => $alone->url);
 shown('master up', 'another Redis, without replicas');
