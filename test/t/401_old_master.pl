@@ -13,6 +13,7 @@ use warnings FATAL => 'all';
 use LockRedis::Debugger;
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Wait qw(limit);
 
 LockRedis::Debugger->need;
 
@@ -50,6 +51,16 @@ sub outrun
 	return;
 }
 
+# Are the Sentinels to take a master that does not answer for a busy one?  Else one that
+# stands still for a moment is replaced in the middle of what is looked at.
+sub be_patient
+{
+	my ($yes) = @_;
+
+	$_->set('down-after-milliseconds', $yes ? 60000 : limit(1500)) foreach $ha->sentinels;
+	return;
+}
+
 # Runs a statement that stops where it begins to apply its answer; another node
 # becomes the master; it goes on.  Replicas have nothing that is newer than the
 # moment before.
@@ -60,6 +71,7 @@ sub overtaken
 	my @replicas = $ha->replicas;
 	my $stop = LockRedis::Debugger->new($session->pid);
 
+	be_patient(0);
 	outrun($old, @replicas);
 	$stop->run_to($function);
 	$session->start($sql);
@@ -68,6 +80,7 @@ sub overtaken
 	$_->thaw foreach @replicas;
 	my $new = $ha->wait_for_master_but($old);
 	wait_for_use($new);
+	be_patient(1);
 	$stop->let_go;
 	return ($old, $new, $session->wait);
 }
@@ -133,6 +146,7 @@ sub mended
 	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
 	my $old = $ha->master;
 	my @replicas = $ha->replicas;
+	be_patient(0);
 	outrun($old, @replicas);
 	$one->query_is("SELECT redis_extend('given', '600 s')", 't', 'longer, and no replica knows');
 	$old->kill9;
@@ -155,6 +169,7 @@ sub mended
 	my $old = $ha->master;
 	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
 
+	be_patient(0);
 	$stop->run_to('failover_happened');
 	$old->kill9;
 	my $new = $ha->wait_for_master_but($old);
