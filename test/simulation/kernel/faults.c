@@ -135,13 +135,16 @@ number_of(void (*fault) (void))
 	return k;
 }
 
-/* In fallback mode often what makes it leave Redis. */
+/*
+ * In fallback mode often what makes it leave Redis; else what makes two sessions
+ * believe to have a lock.
+ */
 static int
 draw_aimed(void)
 {
 	if (sim_config.mode == 2 && sim_draw(2) != 0)
 		return number_of(sim_draw(2) != 0 ? fault_silence : fault_redis_restarts);
-	return sim_draw(NKINDS);
+	return sim_chance(300) ? number_of(fault_key_deleted) : (int) sim_draw(NKINDS);
 }
 
 void
@@ -154,10 +157,11 @@ faults_begin(void)
 	aimed = draw_aimed();
 	hurry = SIM_PICK(1, 5, 30);
 	faults_are_told = sim_chance(200);
+	redis_others_wait(sim_chance(300));
 	if (sim_chance(500))
 	{
 		sim_config.slow = true;
-		net_set_slow((uint32_t) SIM_PICK(3, 30, 150), sim_draw(5));
+		net_set_slow((uint32_t) SIM_PICK(3, 30, 150, 900), sim_draw(5));
 	}
 	if (sim_chance(250))
 		net_set_cut((uint32_t) SIM_PICK(10, 100));

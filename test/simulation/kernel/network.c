@@ -69,6 +69,7 @@ static struct
 static int	nports;
 static NetServe serve;
 static NetClosed closed;
+static bool had_half_open;
 static uint32_t slow_permille;
 static int	slow_max;
 static uint32_t cut_permille;
@@ -120,6 +121,7 @@ net_reset(NetServe serve_, NetClosed closed_)
 	closed = closed_;
 	slow_permille = cut_permille = 0;
 	sent_at = 0;
+	had_half_open = false;
 }
 
 void
@@ -593,6 +595,7 @@ net_half_open_one(int64_t until)
 	if (c == NULL)
 		return;
 	server_closes(c);
+	had_half_open = true;
 	c->silent_until = until;
 	sim_disturbed(until);
 }
@@ -609,6 +612,12 @@ int64_t
 net_sent_at(void)
 {
 	return sent_at;
+}
+
+bool
+net_had_half_open(void)
+{
+	return had_half_open;
 }
 
 bool

@@ -97,6 +97,9 @@ extern void net_break_all(int node);
 /* One loses its other end, and nobody says so until then. */
 extern void net_half_open_one(int64_t until);
 
+/* Has that happened to any? */
+extern bool net_had_half_open(void);
+
 /* Is all well? */
 extern bool net_is_well(void);
 

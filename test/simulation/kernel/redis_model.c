@@ -88,6 +88,7 @@ static Node nodes[REDIS_NODES];
 static int	present;
 static bool was_another;		/* once */
 static int64_t present_since;
+static bool others_wait;
 
 /* What was denied, and when it was allowed again. */
 typedef struct Allowed
@@ -373,7 +374,7 @@ publish(int node, const char *channel, int64_t until)
 		sim_at(sim_now() + n->double_after, tell_again, strdup(channel), node);
 		n->double_after = 0;
 	}
-	return redis_tell(node, channel);
+	return redis_tell(node, channel) + (others_wait && sim_chance(500) ? 1 : 0);
 }
 
 /* ----------
@@ -1009,6 +1010,12 @@ void
 redis_publish(int node, const char *channel)
 {
 	(void) publish(node, channel, sim_now());
+}
+
+void
+redis_others_wait(bool wait)
+{
+	others_wait = wait;
 }
 
 void

@@ -138,6 +138,9 @@ extern void redis_double_message(int node, int64_t later);
 /* None of the messages to come is lost or doubled. */
 extern void redis_calm(void);
 
+/* Do clients elsewhere wait for keys?  Then they are told, by turns, and counted. */
+extern void redis_others_wait(bool wait);
+
 /* A client elsewhere takes, over what is there or not, and gives back. */
 extern bool redis_foreign_take(int node, const char *key, const char *owner,
 							   int64_t lease_ms, bool by_force);
@@ -178,6 +181,9 @@ extern const char *redis_find_unknown(const char *prefix,
 extern void redis_add_script(const char *name, const char *sha1, const char *text);
 extern void redis_wire_reset(void);
 extern void redis_flush_scripts(int node);
+
+/* Does somebody listen to the channel, at any node? */
+extern bool redis_is_listened_to(const char *channel);
 
 /* Tell who listens to the channel at that node; how many they are. */
 extern int	redis_tell(int node, const char *channel);

@@ -218,6 +218,15 @@ count_subscriptions(int conn)
 	return n;
 }
 
+bool
+redis_is_listened_to(const char *channel)
+{
+	for (int i = 0; i < nsubscribers; i++)
+		if (strcmp(subscribers[i].channel, channel) == 0)
+			return true;
+	return false;
+}
+
 int
 redis_tell(int node, const char *channel)
 {

@@ -115,7 +115,7 @@ draw_aims(void)
 
 	/* It takes seconds until another store is in use. */
 	strategy.aim_stall = sim_config.mode == 2 ? (int) SIM_PICK(2, 1, 3, 4, 6, 6, 7, 7) :
-		(int) SIM_PICK(2, 1, 3, 4, 5, 6);
+		(int) SIM_PICK(2, 1, 3, 4, 5, 6, 7);
 	strategy.aim_faults = (uint32_t) SIM_PICK(0, 200, 800);
 	strategy.aim_keeps_writes = sim_draw(2) != 0;
 }

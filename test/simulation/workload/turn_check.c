@@ -54,6 +54,7 @@ typedef struct Turn
 	int64		kept_at;		/* when somebody here last kept him from asking, */
 	int64		left_at;		/* or had left something in the store */
 	int64		free_since;
+	int64		due_since;		/* the same, and he was to be woken */
 } Turn;
 
 static Turn turns[SIM_MAX_PROCS];
@@ -137,10 +138,12 @@ was_told(const LrWait *w, const Turn *t)
 	return t->asked_at > t->kept_at && (t->asked_at > t->left_at || is_any(w, true));
 }
 
+/* For so long it may be free while he sleeps; how long it has been. */
 static int64
-sleep_max(const LrWait *w, const Turn *t)
+sleep_max(const LrWait *w, const Turn *t, int64 *since)
 {
-	if (!was_told(w, t))
+	*since = t->due_since != 0 ? t->due_since : t->free_since;
+	if (t->due_since != 0)
 		return WAKE_MAX;
 	if (w->terms.kind == KIND_FREE)
 		return SLEEP_MAX_FREE;
@@ -150,24 +153,65 @@ sleep_max(const LrWait *w, const Turn *t)
 		SLEEP_MAX_TOLD : SLEEP_MAX;
 }
 
+/* Since when has that been so? */
+static void
+note_since(bool is_so, int64 *since)
+{
+	if (!is_so)
+		*since = 0;
+	else if (*since == 0)
+		*since = sim_now();
+}
+
+/*
+ * A connection has ended: time to see it.  Where nobody says so, until it is asked
+ * (each 5 s) and does not answer.
+ */
+#define HEAR_MAX		SIM_S
+#define HEAR_MAX_ASKED	(10 * SIM_S)
+
+static int64 unheard_since[SIM_MAX_LOCKS];
+
+/* Of a key that is said to be listened to somebody hears. */
+static void
+check_listening(LrIndex k, bool good)
+{
+	const LrKey *key = &lt_keys[k];
+	char		channel[REDIS_NAME];
+
+	snprintf(channel, sizeof(channel), "redisson_lock__channel:{%s}", key->name);
+	note_since(good && key->subscription == SUB_CONFIRMED && !redis_is_listened_to(channel),
+			   &unheard_since[k]);
+	if (unheard_since[k] != 0 && sim_now() - Max(unheard_since[k], sim_quiet_since()) >
+		(net_had_half_open() ? HEAR_MAX_ASKED : HEAR_MAX))
+		sim_fail("sleeps for ever", "nobody listens to releases of %s for %.3f s, which is not known",
+				 key->name, (sim_now() - unheard_since[k]) / (double) SIM_S);
+}
+
 /* All processes are in waits of their own. */
 void
 check_sleepers(void)
 {
 	bool		good = lr_mode == MODE_REDIS && net_is_well();
 
+	for (int b = 0; b < lt_table->nbuckets; b++)
+		for (LrIndex k = lt_buckets[b]; k != LR_NONE; k = lt_keys[k].next)
+			check_listening(k, good && lr_watchdog_running());
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 		Turn	   *t = &turns[s];
+		bool		sleeps = good && w->state == WAIT_QUEUED && w->in_front &&
+			!w->trying && is_free(w);
+		int64		since;
+		int64		longest;
 
-		if (!good || w->state != WAIT_QUEUED || !w->in_front || w->trying || !is_free(w))
-			t->free_since = 0;
-		else if (t->free_since == 0)
-			t->free_since = sim_now();
-		else if (sim_now() - Max(t->free_since, sim_quiet_since()) > sleep_max(w, t))
+		note_since(sleeps, &t->free_since);
+		note_since(sleeps && !was_told(w, t), &t->due_since);
+		longest = sleep_max(w, t, &since);
+		if (sleeps && sim_now() - Max(since, sim_quiet_since()) > longest)
 			sim_fail("sleeps for ever", "session %d waits for %s, which is free for %.3f s%s",
 					 s, lt_keys[w->key].name, (sim_now() - t->free_since) / (double) SIM_S,
-					 was_told(w, t) ? "" : ", and has not been woken");
+					 t->due_since != 0 ? ", and has not been woken" : "");
 	}
 }
