@@ -90,8 +90,8 @@ extern void net_block_until(int node, int64_t until);
 extern void net_down_until(int node, int64_t until);
 
 /* One connection breaks, that or one that is drawn; or all of a node. */
-extern void net_break_one(void);
 extern void net_break(int conn);
+extern void net_break_one(void);
 extern void net_break_all(int node);
 
 /* One loses its other end, and nobody says so until then. */

@@ -28,6 +28,7 @@
 #include "fiber.h"
 #include "kernel.h"
 #include "site.h"
+#include "states.h"
 #include "strategy.h"
 
 #define STACK_SIZE	(512 * 1024)
@@ -118,6 +119,7 @@ scheduler_reset(void)
 	nevents = 0;
 	next_seq = 0;
 	event_is_next = false;
+	schedule_digest = 0;
 	strategy_reset();
 }
 
@@ -680,6 +682,7 @@ scheduler_run(bool (*done) (void))
 				sim_fail("endless", "no end after an hour");
 			continue;
 		}
+		digest_add((uint64_t) now << 8 | (uint8_t) who);
 		if (who < 0)
 			run_event(first_event());
 		else

@@ -23,6 +23,7 @@
 #include "kernel.h"
 #include "schedule.h"
 #include "shrink.h"
+#include "states.h"
 #include "site.h"
 
 static uint64_t seed;
@@ -140,7 +141,8 @@ static void
 usage(void)
 {
 	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite]\n"
-		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK] PRODUCT.so\n",
+		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK]\n"
+		  "                [--digests] [--states FILE] PRODUCT.so\n",
 		  stderr);
 	exit(2);
 }
@@ -158,6 +160,8 @@ main(int argc, char **argv)
 		{"no-shrink", no_argument, NULL, 'S'},
 		{"reached", no_argument, NULL, 'r'},
 		{"until", required_argument, NULL, 'u'},
+		{"digests", no_argument, NULL, 'd'},
+		{"states", required_argument, NULL, 'f'},
 		{NULL, 0, NULL, 0}
 	};
 	double		minutes = 1;
@@ -168,6 +172,8 @@ main(int argc, char **argv)
 	bool		keep_going = false;
 	bool		shrinking = true;
 	bool		reached = false;
+	bool		digests = false;	/* what each schedule did, as a number */
+	const char *states = NULL;	/* file of those that other runs have seen */
 	const char *until = NULL;	/* other checks than these do not end the run */
 	double		began;
 	int			c;
@@ -206,6 +212,12 @@ main(int argc, char **argv)
 			case 'u':
 				until = optarg;
 				break;
+			case 'd':
+				digests = true;
+				break;
+			case 'f':
+				states = optarg;
+				break;
 			default:
 				usage();
 		}
@@ -214,6 +226,11 @@ main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	schedule_load(argv[optind]);
 	catch_crashes();
+	if (states != NULL && !states_load(states))
+	{
+		perror(states);
+		exit(2);
+	}
 
 	began = seconds();
 	for (; schedules > 0 ? done < schedules : seconds() - began < minutes * 60; seed++)
@@ -225,6 +242,8 @@ main(int argc, char **argv)
 		done++;
 		if (tracing)
 			fputs(trace_text(), stdout);
+		if (digests)
+			printf("seed %" PRIu64 ": %016" PRIx64 "\n", seed, schedule_digest);
 		if (good)
 			continue;
 		failed++;
@@ -242,9 +261,14 @@ main(int argc, char **argv)
 			   counted[i].times, counted[i].seed, counted[i].check);
 	if (reached)
 		reached_report();
+	if (states != NULL && !states_save(states))
+	{
+		perror(states);
+		exit(2);
+	}
 	printf("simulate: %" PRIu64 " schedules, %" PRIu64 " failed, %" PRIu64 " steps, %"
-		   PRIu64 " switches, %.1f s, %.0f schedules a minute\n",
-		   done, failed, scheduler_steps, scheduler_switches, seconds() - began,
+		   PRIu64 " switches, %.0f states, %.1f s, %.0f schedules a minute\n",
+		   done, failed, scheduler_steps, scheduler_switches, states_seen(), seconds() - began,
 		   done / (seconds() - began) * 60);
 	return failed > 0 ? 1 : 0;
 }

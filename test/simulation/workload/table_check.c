@@ -434,6 +434,7 @@ sim_check_step(void)
 	check_keys();
 	check_sessions();
 	check_forced_looks();
+	note_state(is_locked);
 	if (!sim_all_parked())
 		return;
 	must_be_good(lt_check_counts());

@@ -128,6 +128,11 @@ extern int	recorder_transaction;
 extern void note_turn(int session);
 extern void check_sleepers(void);
 
+/* ---- table_state.c ---- */
+
+/* The state of all keys whose partition is not locked is noted, and traced if it is new. */
+extern void note_state(bool (*is_locked) (uint32 hash));
+
 /* ---- watch_check.c ---- */
 
 /* A lease has ended. */
