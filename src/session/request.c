@@ -63,7 +63,8 @@ request_require_shared(const AcquireRequest *request)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("there are no %s locks in this mode", kind->name),
-					 errdetail("\"%s\" must be \"redis\".", "lockredis.mode")));
+					 errdetail("\"%s\" must be \"redis\".", "lockredis.mode"),
+					 errhint("Use redis_lock or redis_xact_lock.")));
 }
 
 /*

@@ -57,8 +57,7 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
 			return k;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("there is no kind of lock \"%s\"", wanted),
-			 errhint("Kinds are reentrant, read and write.")));
+			 errmsg("kind of lock must be reentrant, read or write")));
 	return KIND_REENTRANT;		/* keep compiler quiet */
 }
 
