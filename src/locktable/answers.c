@@ -77,7 +77,7 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 	if (lt_renew_lease_ms(h) > 0)
 		h->renewals++;
 	lt_watch_from(h, lr_now(), watch_ms);
-	lt_set_due(hold, h->store, lt_due_of_held(h, lt_deadline(hold)), wakes);
+	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
 }
 
 /*

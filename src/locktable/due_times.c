@@ -217,6 +217,23 @@ lt_is_to_be_asked(const LrHold *h)
 }
 
 /*
+ * lt_set_due_in_own --- in the store where it is held, by a lease or scope that is new
+ *
+ * Whether it is there at all has to be asked first.  That question may have been put
+ * off, and no later look may take its place.
+ */
+void
+lt_set_due_in_own(LrIndex hold, int64 deadline, WakeList *wakes)
+{
+	const LrHold *h = &lt_holds[hold];
+	int64		due = lt_due_of_held(h, deadline);
+
+	if (lt_is_to_be_asked(h))
+		due = lr_earlier(due, lt_read_due(hold, h->store));
+	lt_set_due(hold, h->store, due, wakes);
+}
+
+/*
  * lt_set_due_of_held --- in both stores, by its present lease
  */
 void

@@ -182,7 +182,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 			pg_atomic_write_u64(&lease->deadline, deadline);
 			current = deadline;
 		}
-		lt_set_due(hold, h->store, lt_due_of_held(h, current), &wakes);
+		lt_set_due_in_own(hold, current, &wakes);
 	}
 	lt_unlock(lock, &wakes);
 	return true;
@@ -267,7 +267,7 @@ lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 		deadline > lt_deadline(hold) && same)
 	{
 		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
-		lt_set_due(hold, h->store, lt_due_of_held(h, deadline), &wakes);
+		lt_set_due_in_own(hold, deadline, &wakes);
 	}
 	lt_unlock(lock, &wakes);
 }
@@ -282,7 +282,7 @@ lt_set_committing(LrIndex hold, bool committing)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	h->committing = committing;
 	if (h->state == HOLD_HELD)
-		lt_set_due(hold, h->store, lt_due_of_held(h, lt_deadline(hold)), &wakes);
+		lt_set_due_in_own(hold, lt_deadline(hold), &wakes);
 	lt_unlock(lock, &wakes);
 }
 

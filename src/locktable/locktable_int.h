@@ -367,6 +367,7 @@ extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int	lt_min_replicas(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
+extern void lt_set_due_in_own(LrIndex hold, int64 deadline, WakeList *wakes);
 extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);
 extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);
