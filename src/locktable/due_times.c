@@ -39,6 +39,9 @@
 #include "store/current.h"
 #include "store/stores.h"
 
+/* Nobody renews so often that a lease would be shortened more than once meanwhile. */
+#define WATCH_LEAST_MS		INT64CONST(100)
+
 /*
  * lt_read_due --- when the watchdog has to look, or was told to look in any case
  */
@@ -132,7 +135,7 @@ lt_watch_from(LrHold *hold, int64 now, int64 left_ms)
 	int64		most = lr_kind(hold->kind)->watched_ms;
 
 	if (most > 0)
-		hold->watch_at = now + Max(Min(most, left_ms / 3), 1) * LR_US_PER_MS;
+		hold->watch_at = now + Max(Min(most, left_ms / 3), WATCH_LEAST_MS) * LR_US_PER_MS;
 }
 
 void

@@ -53,16 +53,16 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 				 item->name_len, item->name, item->min_replicas, before->wanted);
 }
 
-extern void __wrap_lt_renewed(const DueItem *item, int64 deadline);
-extern void __real_lt_renewed(const DueItem *item, int64 deadline);
+extern void __wrap_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
+extern void __real_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
 
 void
-__wrap_lt_renewed(const DueItem *item, int64 deadline)
+__wrap_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 {
 	Before		before;
 
 	look_before(item, &before);
-	__real_lt_renewed(item, deadline);
+	__real_lt_renewed(item, deadline, watch_ms);
 	look_after(item, &before, deadline);
 }
 
