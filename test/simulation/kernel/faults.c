@@ -52,7 +52,7 @@ static const Kind kinds[] = {
 	{fault_scripts_flushed, 150, 500 * SIM_MS},
 	{fault_clock_set, 50, 4 * SIM_S},
 	{fault_key_deleted, 300, 500 * SIM_MS},
-	{fault_key_denied, 150, SIM_S},
+	{fault_key_denied, 250, SIM_S},
 	{fault_message_lost, 100, SIM_S},
 	{fault_message_doubled, 150, 300 * SIM_MS},
 	{fault_message_spurious, 150, 200 * SIM_MS},

@@ -275,7 +275,7 @@ foreign_takes(bool by_force)
 	int			key = draw_number();
 	int64_t		lease = faults_are_told ? 60 * SIM_S :
 		SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S, 60 * SIM_S);
-	int64_t		kept = lease < SIM_S ? lease : SIM_S;
+	int64_t		kept = lease < SIM_S ? lease : lease > 10 * SIM_S ? 4 * SIM_S : SIM_S;
 
 	if (redis_foreign_take(node, name_of(NAME_OF_KEY, key), ELSEWHERE, lease / SIM_MS,
 						   by_force) &&

@@ -92,6 +92,10 @@ ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard guard)
 		t->at_session = false;
 		t->xact = InvalidSubTransactionId;
 	}
+
+	/* One that was passed on within this server may come back as it was. */
+	if (scope == SCOPE_SESSION && lt_holds[entry->hold].scope[SCOPE_SESSION].count == 1)
+		t->at_session = false;
 	if (scope == SCOPE_SESSION ? !t->at_session : t->xact == InvalidSubTransactionId)
 		t->guard[scope] = GUARD_OFF;
 	t->guard[scope] = Max(t->guard[scope], guard);

@@ -63,7 +63,7 @@ statement_begins(void)
 	limit = SIM_NEVER;
 	if (!sim_config.calm && sim_chance(sim_config.timeouts))
 	{
-		limit = SIM_PICK(2 * SIM_S, 300 * SIM_MS, 20 * SIM_MS, 300);
+		limit = SIM_PICK(2 * SIM_S, 300 * SIM_MS, 20 * SIM_MS, 300, 100);
 		backend_statement_timeout(began + limit);
 	}
 }

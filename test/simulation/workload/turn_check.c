@@ -19,6 +19,7 @@
  */
 #include "workload.h"
 
+#include "../../../src/keyname.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/settings.h"
 
@@ -170,22 +171,23 @@ note_since(bool is_so, int64 *since)
 #define HEAR_MAX		SIM_S
 #define HEAR_MAX_ASKED	(10 * SIM_S)
 
-static int64 unheard_since[SIM_MAX_LOCKS];
+static int64 unheard_since[SIM_MAX_LOCKS][TOPIC_COUNT];
 
 /* Of a key that is said to be listened to somebody hears. */
 static void
-check_listening(LrIndex k, bool good)
+check_listening(LrIndex k, LrTopic topic, bool good)
 {
 	const LrKey *key = &lt_keys[k];
-	char		channel[REDIS_NAME];
+	char		channel[LR_DERIVED_MAX + 1];
+	int64	   *since = &unheard_since[k][topic];
 
-	snprintf(channel, sizeof(channel), "redisson_lock__channel:{%s}", key->name);
-	note_since(good && key->subscription == SUB_CONFIRMED && !redis_is_listened_to(channel),
-			   &unheard_since[k]);
-	if (unheard_since[k] != 0 && sim_now() - Max(unheard_since[k], sim_quiet_since()) >
+	channel[lr_channel_name(topic, key->name, key->name_len, channel)] = '\0';
+	note_since(good && key->subscription[topic] == SUB_CONFIRMED &&
+			   !redis_is_listened_to(channel), since);
+	if (*since != 0 && sim_now() - Max(*since, sim_quiet_since()) >
 		(net_had_half_open() ? HEAR_MAX_ASKED : HEAR_MAX))
 		sim_fail("sleeps for ever", "nobody listens to releases of %s for %.3f s, which is not known",
-				 key->name, (sim_now() - unheard_since[k]) / (double) SIM_S);
+				 key->name, (sim_now() - *since) / (double) SIM_S);
 }
 
 /* All processes are in waits of their own. */
@@ -196,7 +198,8 @@ check_sleepers(void)
 
 	for (int b = 0; b < lt_table->nbuckets; b++)
 		for (LrIndex k = lt_buckets[b]; k != LR_NONE; k = lt_keys[k].next)
-			check_listening(k, good && lr_watchdog_running());
+			for (int topic = 0; topic < TOPIC_COUNT; topic++)
+				check_listening(k, topic, good && lr_watchdog_running());
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
