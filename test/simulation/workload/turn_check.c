@@ -46,6 +46,10 @@
  */
 #define WAKE_MAX		(5 * SIM_MS)
 
+/* Who is told of no release looks once a second; one that sleeps is soon told so. */
+#define UNTOLD_LOOK		(SIM_S + 100 * SIM_MS)
+#define UNTOLD_MAX		(5 * SIM_S)
+
 typedef struct Turn
 {
 	uint64		generation;
@@ -56,6 +60,7 @@ typedef struct Turn
 	int64		left_at;		/* or had left something in the store */
 	int64		free_since;
 	int64		due_since;		/* the same, and he was to be woken */
+	int64		untold_since;	/* he sleeps, and nobody tells him */
 } Turn;
 
 static Turn turns[SIM_MAX_PROCS];
@@ -190,6 +195,30 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 				 key->name, (sim_now() - *since) / (double) SIM_S);
 }
 
+/* Sleeps as long as one may that is told of a release, and nobody tells him. */
+static bool
+is_untold(const LrWait *w)
+{
+	const LrKey *key = &lt_keys[w->key];
+
+	return w->state == WAIT_QUEUED && w->in_front && !w->trying && w->woken_at == 0 &&
+		key->subscription[lr_kind(w->terms.kind)->topic] != SUB_CONFIRMED &&
+		!is_kept(w) && w->looks_at > sim_now() + UNTOLD_LOOK;
+}
+
+static void
+check_untold(int s, bool good)
+{
+	const LrWait *w = &lt_sessions[s].wait;
+	Turn	   *t = &turns[s];
+
+	note_since(good && is_untold(w), &t->untold_since);
+	if (t->untold_since != 0 &&
+		sim_now() - Max(t->untold_since, sim_quiet_since()) > UNTOLD_MAX)
+		sim_fail("sleeps untold", "session %d looks for %s in %.3f s, and is told nothing",
+				 s, lt_keys[w->key].name, (w->looks_at - sim_now()) / (double) SIM_S);
+}
+
 /* All processes are in waits of their own. */
 void
 check_sleepers(void)
@@ -216,5 +245,6 @@ check_sleepers(void)
 			sim_fail("sleeps for ever", "session %d waits for %s, which is free for %.3f s%s",
 					 s, lt_keys[w->key].name, (sim_now() - t->free_since) / (double) SIM_S,
 					 t->due_since != 0 ? ", and has not been woken" : "");
+		check_untold(s, good && !sim_config.slow);
 	}
 }
