@@ -90,8 +90,10 @@ state_of_wait(const LrWait *w)
 static uint64
 state_of_key(const LrKey *key)
 {
-	uint64		hash = hash_with(key->subscription, Min(key->handoffs, 3));
+	uint64		hash = Min(key->handoffs, 3);
 
+	for (int i = 0; i < lengthof(key->subscription); i++)
+		hash = hash_with(hash, key->subscription[i]);
 	hash = hash_with(hash, (key->paused_until > sim_now()) | key->after_pause << 1 |
 					 (key->here_from != 0) << 2 | Min(key->nfailed, 3) << 3 |
 					 Min(key->nhanded, 3) << 5 |
