@@ -102,6 +102,9 @@ extern void (*scheduler_check) (void);
 /* Run until "done" says so; false: nobody can go on. */
 extern bool scheduler_run(bool (*done) (void));
 
+/* The running process got something to do. */
+extern void scheduler_has_read(void);
+
 extern uint64_t scheduler_steps;
 extern uint64_t scheduler_switches;
 

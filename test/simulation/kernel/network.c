@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel.h"
 #include "network.h"
 
 #define MAX_PORTS	16
@@ -526,6 +527,8 @@ net_receive(int conn, void *data, size_t len)
 			break;
 		free(take_first(&c->arrived));
 	}
+	if (got > 0)
+		scheduler_has_read();
 	return got;
 }
 

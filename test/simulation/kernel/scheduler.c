@@ -39,8 +39,8 @@
 #define MAX_TIME	(3600 * SIM_S)
 
 /*
- * Of one process, between two sleeps or signals: there is never so much to do that it
- * takes more.
+ * Of one process, between two sleeps, signals or messages: there is never so much to
+ * do that it takes more.
  */
 #define MAX_AWAKE	30000
 
@@ -508,6 +508,13 @@ sim_wake_on(const void *object)
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 		if (processes[i].state == WAITING && processes[i].waits_on == object)
 			make_ready(&processes[i]);
+}
+
+void
+scheduler_has_read(void)
+{
+	if (current >= 0)
+		processes[current].awake_for = 0;
 }
 
 bool
