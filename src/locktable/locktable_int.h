@@ -6,7 +6,7 @@
  * Who may write what:
  *	 - keys, holds, queue links: under the partition lock of the key;
  *	 - free lists: under their pool's spinlock;
- *	 - due times: by anybody, atomically (see due.c).
+ *	 - due times: by anybody, atomically (see due_times.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -3,7 +3,7 @@
  * renewals.c
  *	  The watchdog's own requests: renewals, and giving back what was left.
  *
- * For each store one connection, and one more for what replicas have to confirm
+ * For each store one connection, and more for what replicas have to confirm
  * (confirmed.c); one batch at a time: what is due there is
  * collected from the lock table, sent pipelined (due_batch.c), and the replies
  * are applied (health.c, replies.c) if the holds still have the owners they had.

@@ -90,6 +90,8 @@ typedef struct Discovery
 	bool		blind;			/* nothing has been judged since the start, or since
 								 * we were stopped */
 	int64		unconfirmed_since;	/* the master that is believed in; 0 = it is */
+	int64		anew_since;		/* most Sentinels have been set up anew, and name */
+	RedisHost	anew_at;		/* this one, which is another; 0 = they do not */
 
 	Candidate	lie;			/* this was no master, whoever says so */
 
@@ -251,8 +253,30 @@ is_believable(const Candidate *c, const TopologyMaster *present, int64 now)
 		return true;
 	if (same_host(&c->at, &present->at))
 		return is_majority(c->votes);
-	return begins_anew(c) && discovery.unconfirmed_since != 0 &&
-		now - discovery.unconfirmed_since > ANEW_LIFE;
+	return discovery.anew_since != 0 && same_host(&c->at, &discovery.anew_at) &&
+		discovery.unconfirmed_since != 0 &&
+		now - Max(discovery.anew_since, discovery.unconfirmed_since) > ANEW_LIFE;
+}
+
+/*
+ * note_anew --- since when do most Sentinels, set up anew, name another one?
+ */
+static void
+note_anew(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
+{
+	const Candidate *c = NULL;
+
+	for (int i = 0; i < n; i++)
+		if (is_majority(candidates[i].votes_anew) &&
+			!same_host(&candidates[i].at, &present->at))
+			c = &candidates[i];
+	if (c == NULL)
+		discovery.anew_since = 0;
+	else if (discovery.anew_since == 0 || !same_host(&c->at, &discovery.anew_at))
+	{
+		discovery.anew_at = c->at;
+		discovery.anew_since = now;
+	}
 }
 
 /*
@@ -431,6 +455,7 @@ judge(bool complete, int64 now)
 
 	note_numbers(false, now);
 	topology_get_master(lr_place, &present);
+	note_anew(candidates, n, &present, now);
 	if (complete && topology_is_denied(present.epoch) &&
 		discovery.unconfirmed_since != 0 &&
 		now - discovery.unconfirmed_since > LIE_LIFE)
@@ -513,6 +538,9 @@ redis_follow_step(void)
 	{
 		discovery.blind = true;
 		discovery.next_round = now;
+		discovery.anew_since = 0;
+		if (discovery.unconfirmed_since != 0)
+			discovery.unconfirmed_since = now;
 	}
 	discovery.stepped_at = now;
 	if (now >= discovery.next_round)
