@@ -236,7 +236,8 @@ answer_may_move(const DueItem *item)
  * While the request was under way the old store may have granted more than the
  * new one did: by a re-entry, or renewals while the reply was late.  The new
  * store would not keep that promise, so the lock stays where it is, and is
- * moved once more with what it has now.  Likewise if it wants more replicas by now.  A lease that was given ends when it ends.
+ * moved once more with what it has now.  Likewise if it wants more replicas by now.
+ * A lease that was given ends when it ends.
  */
 static void
 answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *wakes)

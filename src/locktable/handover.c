@@ -277,7 +277,8 @@ lt_pass_on(LrIndex hold)
  *
  * So it is not a loss.  The hold becomes the one that the session waits with,
  * as the first; unless it has left something in the other store, for which it is
- * needed, or where another node has become the master since.  With no row left for another one that runs out by itself.
+ * needed, or where another node has become the master since.  With no row left for
+ * another one that runs out by itself.
  */
 void
 lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
