@@ -33,7 +33,8 @@
  */
 #define TOKENS_ANEW		(-1)
 
-#define MODEL_HOLDERS	12
+/* Of all sessions and kinds, and some of sessions that have ended. */
+#define MODEL_HOLDERS	32
 
 typedef struct Holder
 {

@@ -27,6 +27,7 @@
 #define MAX_KEYS		64
 #define MAX_DENIED		16
 #define MAX_ROBBED		512
+#define MAX_RELEASED	64
 
 #define CLOCK_STEPS_MAX	(63 * SIM_S)
 
@@ -38,7 +39,6 @@ typedef struct Key
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		read_write;		/* of a read-write lock */
 	bool		there;
-	bool		was_denied;		/* once; of the one that is not shared */
 	bool		promised;		/* counts only with a replica */
 	bool		is_old;			/* came back after it was given back, or was left at
 								 * another place; unless it was renewed since */
@@ -58,7 +58,7 @@ typedef struct Writer
 	int64_t		until_ms;
 } Writer;
 
-#define MAX_WRITERS	16
+#define MAX_WRITERS	64
 
 typedef struct Data
 {
@@ -101,13 +101,21 @@ typedef struct Allowed
 
 static Allowed allowed[MAX_ALLOWED];
 static int	nallowed;
+
+/* Locks of which something was denied once, whatever data a node has since. */
+static char once_denied[MAX_ALLOWED][REDIS_NAME];
+static int	nonce_denied;
+
+/* Who gave a lock back: a renewal that was on its way does not want it again. */
+static char released[MAX_RELEASED][REDIS_OWNER];
+static int	nreleased;
 static char robbed[MAX_ROBBED][REDIS_OWNER];
 static int	nrobbed;
 
 void
 redis_reset(void)
 {
-	nallowed = 0;
+	nallowed = nonce_denied = nreleased = 0;
 	for (int i = 0; i < REDIS_NODES; i++)
 	{
 		Node	   *n = &nodes[i];
@@ -150,13 +158,28 @@ redis_set_present(int node)
 	present_since = sim_now();
 }
 
+static void
+note_released(const char *owner)
+{
+	snprintf(released[nreleased++ % MAX_RELEASED], REDIS_OWNER, "%s", owner);
+}
+
+static bool
+was_released(const char *owner)
+{
+	for (int i = 0; i < MAX_RELEASED && i < nreleased; i++)
+		if (strcmp(released[i], owner) == 0)
+			return true;
+	return false;
+}
+
 /*
  * is_wanted_again --- by a request that was not sent before lockredis.url was changed
  */
 static void
 is_wanted_again(Key *k)
 {
-	if (net_sent_at() >= present_since)
+	if (net_sent_at() >= present_since && !was_released(k->owner))
 		k->is_old = false;
 }
 
@@ -718,6 +741,8 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 				run_release_read_write(node, k, a, out);
 			else
 				run_release(node, k, a, out);
+			if (out->error == NULL)
+				note_released(a->owner);
 			is_released_elsewhere(node, a->owner);
 			break;
 		case REDIS_SET:
@@ -916,16 +941,26 @@ redis_denies(int node, const char *name)
 	return false;
 }
 
+static bool
+was_denied(const char *key)
+{
+	for (int i = 0; i < nonce_denied; i++)
+		if (strcmp(once_denied[i], key) == 0)
+			return true;
+	return false;
+}
+
 /* Of the lock, in the name of its channel or counter too. */
 static void
-mark_denied(int node, const char *name)
+note_denied(const char *name)
 {
 	const char *base = strchr(name, '{');
 	char		key[REDIS_NAME];
 
 	snprintf(key, sizeof(key), "%s", base != NULL ? base + 1 : name);
 	key[strcspn(key, "}")] = '\0';
-	find(node, key)->was_denied = true;
+	if (!was_denied(key) && nonce_denied < MAX_ALLOWED)
+		snprintf(once_denied[nonce_denied++], REDIS_NAME, "%s", key);
 }
 
 static void
@@ -952,7 +987,7 @@ redis_deny_name(int node, const char *name, bool deny)
 	if (deny && n->ndenied < MAX_DENIED)
 	{
 		snprintf(n->denied[n->ndenied++], REDIS_NAME, "%s", name);
-		mark_denied(node, name);
+		note_denied(name);
 		if (strchr(name, '{') != NULL)
 			redis_end_subscribers(node, name);
 	}
@@ -1124,10 +1159,8 @@ is_given_up(int node, const Key *k)
 	int64_t		on_its_way = (sim_config.connect_timeout_ms +
 							  sim_config.command_timeout_ms) * SIM_MS + SLOWEST_MESSAGE;
 
-	const Key  *base = find_known(node, k->name);
-
 	return k->is_old || node != present ||
-		(base != NULL && base->was_denied &&
+		(was_denied(k->name) &&
 		 (redis_was_robbed(k->owner) ||
 		  k->expires_at - redis_clock(node) <= on_its_way));
 }
@@ -1147,14 +1180,10 @@ find_writer(int node, const char *prefix)
 	const Data *d = &nodes[node].data;
 
 	for (int i = 0; node == present && i < d->nwriters; i++)
-	{
-		const Key  *base = find_known(node, d->writer[i].name);
-
 		if (!d->writer[i].is_old && d->writer[i].until_ms > clock_ms(node) &&
 			strncmp(d->writer[i].owner, prefix, strlen(prefix)) == 0 &&
-			(base == NULL || !base->was_denied))
+			!was_denied(d->writer[i].name))
 			return d->writer[i].name;
-	}
 	return NULL;
 }
 
@@ -1184,7 +1213,7 @@ redis_find_unknown(const char *prefix, bool (*knows) (const char *key, const cha
 	{
 		Key		   *k = &n->data.key[j];
 
-		if (is_left(present, k, prefix) && !k->was_denied && !knows(k->name, k->owner))
+		if (is_left(present, k, prefix) && !was_denied(k->name) && !knows(k->name, k->owner))
 			return k->name;
 	}
 	return NULL;

@@ -25,8 +25,13 @@ nothing(void)
 static void
 sleep_a_while(void)
 {
-	int64		until = sim_now() + SIM_PICK(SIM_MS, 30 * SIM_MS, 400 * SIM_MS, 1500 * SIM_MS, 6 * SIM_S);
+	int64		length = SIM_PICK(SIM_MS, 30 * SIM_MS, 400 * SIM_MS, 1500 * SIM_MS, 6 * SIM_S);
+	int64		until;
 
+	/* Where nothing disturbs any more, short leases would be renewed for nothing. */
+	if (sim_config.calm)
+		length = Min(length, 400 * SIM_MS);
+	until = sim_now() + length;
 	while (sim_now() < until)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
