@@ -325,6 +325,8 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 	if (!h->batch.active)
 		return;
 
+	/* Also if nothing can be submitted yet. */
+	h->poll = POLL_MIN;
 	if (RecoveryInProgress())
 		table_fail(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
 				   "This server is a standby: it cannot write the table of locks.");
