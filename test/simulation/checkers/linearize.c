@@ -149,6 +149,17 @@ is_span(const HistoryRecord *r)
 }
 
 /*
+ * An error in it is a result, so if it did not return its session has ended in it:
+ * what was to happen may have, and what is recorded after it is that end.
+ */
+static bool
+is_fatal(const HistoryRecord *r)
+{
+	return r->result == HISTORY_PENDING && r->what <= HISTORY_IS_LOCKED &&
+		r->what != HISTORY_LOST;
+}
+
+/*
  * note_last_call --- its session may have ended after its last call, or in one that
  * did not return
  */
@@ -156,18 +167,25 @@ static void
 note_last_call(Call *call)
 {
 	int64_t		last = 0;
+	int64_t		ended = SIM_NEVER;
 
 	for (int i = 0; i < search.nrecords; i++)
 	{
 		const HistoryRecord *a = &search.records[i];
 		int64_t		when = a->result == HISTORY_PENDING || is_span(a) ? a->called : a->returned;
 
-		if (a->who == call->record->who && when > last)
+		if (a->who != call->record->who)
+			continue;
+		if (when > last)
 			last = when;
+		if (is_fatal(a) && a->called < ended)
+			ended = a->called;
 	}
 	call->last_call = last;
-	if (last < call->may_end)
-		call->may_end = last;
+	if (last < ended)
+		ended = last;
+	if (ended < call->may_end)
+		call->may_end = ended;
 }
 
 /*

@@ -136,6 +136,11 @@ static const Case cases[] = {
 		"1 lock yes 0-1\n1 unlock failed 2-3\n2 lock yes 4-5\n1 held yes 6-7\n2 held yes 8-9\n"},
 	{"the session ended in a call", LINEAR,
 		"1 lock yes 0-1\n1 unlock pending 2--\n2 lock yes 4-5\n2 held yes 6-7\n"},
+	{"what its transaction had is given back after the call in which the session ended", LINEAR,
+		"1 lock yes 0-1\n1 lock yes 2-3 scope=1\n1 unlock pending 4--\n2 lock yes 5-7\n"
+		"1 unlock yes 6-8 scope=1 together=1\n2 held yes 9-10\n"},
+	{"a question that was not answered is no end", NOT_LINEAR,
+		"1 lock yes 0-1\n1 held pending 2--\n2 lock yes 4-5\n2 held yes 6-7\n1 unlock yes 8-9\n"},
 	{"the session ended after its last call", LINEAR,
 		"1 lock yes 0-1\n1 held yes 2-3\n2 lock yes 4-5\n2 held yes 6-7\n"},
 	{"the session ended in the call that ends its transaction", LINEAR,
