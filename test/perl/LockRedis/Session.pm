@@ -70,7 +70,14 @@ sub new
 	my $connstr = $node->connstr($dbname);
 
 	$connstr .= " user=$opts{user}" if defined $opts{user};
-	my $settings = $opts{settings} || {};
+	my $settings = { %{ $opts{settings} || {} } };
+
+	# What comes in the options the environment's PGAPPNAME would overrule.
+	if (defined(my $name = delete $settings->{application_name}))
+	{
+		$name =~ s/([\\'])/\\$1/g;
+		$connstr .= " application_name='$name'";
+	}
 	if (%$settings)
 	{
 		my $options = join ' ', map {
