@@ -16,17 +16,22 @@ use POSIX ();
 LockRedis::Redisson->need;
 
 my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
 my $java = LockRedis::Redisson->new;
 
-$java->connect('a', $redis);
+# The lease of both sides: far more than a machine stands still for, and than $soon, in
+# which whoever is woken has the lock.  Who missed it would look after a lease only.
+my $lease_s = 150;
+my $soon = limit(60);
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { 'lockredis.lease' => "${lease_s}s" });
+
+$java->connect('a', $redis, watchdog => $lease_s * 1000);
 $node->wait_for_up;
 
 my $one = $node->session;
 my $two = $node->session;
-
-# Far less than the 30 s after which a sleeper that missed its wake-up looks.
-my $soon = limit(8);
 
 #
 # Writers count, readers look twice: three of each on both sides.
@@ -118,9 +123,7 @@ sub look
 	is($java->value('a.1', 'read.holdCount', 'k'), 1, 'Redisson has it once');
 
 	my $write = $java->send('a.2', 'write.lock', 'k', -1);
-	poll_until('Redisson to subscribe', sub {
-		$redis->cmd('PUBSUB', 'NUMSUB', 'redisson_rwlock:{k}')->[1] > 0
-	});
+	wait_for_redisson();
 	$java->call('a.1', 'read.unlock', 'k')->or_die;
 	$one->query_is("SELECT redis_read_unlock('k')", 't', 'the last reader');
 	ok(!$java->wait($write, $soon)->error, 'wakes the writer of Redisson');
@@ -143,7 +146,7 @@ sub look
 	# Downgrade: Redisson forgets to tell that.
 	$two->query_is("SELECT redis_read_lock('k')", '', 'a writer who reads');
 	my $read = $java->send('a.1', 'read.lock', 'k', -1);
-	select undef, undef, undef, 0.3;
+	wait_for_redisson();
 	ok(!$java->is_done($read), 'a reader of Redisson waits');
 	$two->query_is("SELECT redis_write_unlock('k')", 't', 'downgrade');
 	ok(!$java->wait($read, $soon)->error, 'wakes it');
@@ -153,26 +156,44 @@ sub look
 	is($redis->cmd('EXISTS', 'k'), 0, 'nothing is left');
 }
 
+# A thread of Redisson subscribes when it did not get the lock, and not before.
+sub wait_for_redisson
+{
+	return poll_until('Redisson to subscribe',
+		sub { $redis->cmd('PUBSUB', 'NUMSUB', 'redisson_rwlock:{k}')->[1] > 0 });
+}
+
 #
-# Redisson's renewal of its reader sets the time to live of all to less than our lease;
-# then it is killed.
+# Redisson's renewal of its reader sets the time to live of all to less than our lease,
+# and our watchdog lengthens it again; then Redisson is killed.  Both look at about the
+# same time, each after the other, so that what Redisson sets may be there for a moment
+# only: the watchdog stands still until it was seen, for less than what is left then.
 #
 {
 	my $other = LockRedis::Redisson->new;
+	my $watchdog = $node->watchdog_pid;
+	my $theirs_ms = 30_000;
 
-	$other->connect('b', $redis, watchdog => 3000);
+	$other->connect('b', $redis, watchdog => $theirs_ms);
 	$other->call('b.1', 'read.lock', 'short', -1)->or_die;
 	$one->query_is("SELECT redis_read_lock('short', '10min')", '', 'a long lease of ours');
-	poll_until('Redisson to shorten it', sub { $redis->cmd('PTTL', 'short') <= 3000 });
-	poll_until('us to lengthen it',
-		sub { $redis->cmd('PTTL', 'short') > 60_000 }, 30);
-	poll_until('Redisson again', sub { $redis->cmd('PTTL', 'short') <= 3000 });
+	my $ours = $node->value("SELECT owner FROM redis_locks WHERE key = 'short'");
+
+	kill 'STOP', $watchdog;
+	poll_until('Redisson to shorten it',
+		sub { $redis->cmd('PTTL', 'short') <= $theirs_ms }, 60);
 	$other->kill9;
-	poll_until('us again', sub { $redis->cmd('PTTL', 'short') > 60_000 }, 30);
-	poll_until('the end of its time',
-		sub { !grep { /rwlock_timeout/ && !/@{[ $node->value("SELECT owner FROM redis_locks WHERE key = 'short'") ]}/ }
-			$redis->all_keys }, 30);
-	$one->query_is("SELECT redis_is_held('short'), redis_extend('short', '1s')", 't|t',
+	kill 'CONT', $watchdog;
+	wait_until_longer($theirs_ms);
+
+	# As Redisson would have gone on.
+	$redis->cmd('PEXPIRE', 'short', $theirs_ms);
+	wait_until_longer($theirs_ms);
+
+	# The time of the dead one ends now, of which there may be much left.
+	$redis->cmd('DEL', $_)
+	  foreach grep { /rwlock_timeout/ && !/\Q$ours\E/ } $redis->all_keys;
+	$one->query_is("SELECT redis_is_held('short'), redis_extend('short', '10min')", 't|t',
 		'the lock of ours is there');
 	$two->query_is("SELECT redis_try_write_lock('short')", 'f', 'and keeps a writer away');
 	$one->query_is("SELECT redis_read_unlock('short')", 't', 'until it is given back');
@@ -180,16 +201,22 @@ sub look
 	$two->query_is("SELECT redis_write_unlock('short')", 't');
 }
 
+sub wait_until_longer
+{
+	my ($ms) = @_;
+
+	return poll_until('us to lengthen it', sub { $redis->cmd('PTTL', 'short') > 2 * $ms }, 60);
+}
+
 # A reader of Redisson that is killed keeps a writer away for its lease.
 {
 	my $other = LockRedis::Redisson->new;
 
-	$other->connect('c', $redis, watchdog => 2000);
+	$other->connect('c', $redis, watchdog => 3000);
 	$other->call('c.1', 'read.lock', 'dead', -1)->or_die;
 	$two->start("SELECT redis_write_lock('dead')");
-	$node->wait_for_waiters('dead', 1);
 	$other->kill9;
-	is($two->wait(limit(15))->error, undef, 'no longer');
+	is($two->wait($soon)->error, undef, 'no longer');
 	$two->query_is("SELECT redis_write_unlock('dead')", 't');
 }
 

@@ -157,8 +157,11 @@ public final class Driver {
                 servers.addSentinelAddress(sides[0] + "://" + sentinel);
             }
         } else {
+            // A command that was slow is not sent twice: a lock would be taken twice.
             config.useSingleServer()
                     .setAddress(address)
+                    .setConnectTimeout(60_000)
+                    .setTimeout(60_000)
                     .setConnectionMinimumIdleSize(1)
                     .setDnsMonitoringInterval(-1);
         }
