@@ -1,6 +1,6 @@
 # The layers of src/ (src/layers): no file uses what is above it, no files use each
 # other in a circle.  And what nobody sees who reads a line of it: a clock that a
-# macro reads twice.
+# macro reads twice, a number that two tests have.
 
 use strict;
 use warnings FATAL => 'all';
@@ -37,5 +37,10 @@ for my $file (sort glob("$top/src/*.[ch] $top/src/*/*.[ch] $top/src/*/*/*.[ch]")
 }
 is(scalar(reads_twice("x = Max(a,\n\tlr_ms_up(b - lr_now()));")), 1,
 	'a clock in a macro would be seen');
+
+# A number is that of one test.
+my %named;
+push @{ $named{ (/(\d{3})_[^\/]*\z/)[0] } }, $_ foreach glob "$top/test/t/*.pl";
+is_deeply([ map { @$_ } grep { @$_ > 1 } values %named ], [], 'no number twice');
 
 done_testing();

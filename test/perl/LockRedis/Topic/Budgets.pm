@@ -8,7 +8,7 @@ LockRedis::Topic::Budgets - short and usual budgets of a request
 
 =head1 DESCRIPTION
 
-What the tests 032_connection, 037_bad_way and 039_false_node have in common.
+What the tests 032_connection, 037_bad_way and 316_false_node have in common.
 
 =cut
 
