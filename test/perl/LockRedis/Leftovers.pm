@@ -68,7 +68,7 @@ sub nothing_left
 				@left = _what_is_left($nodes, $redis, %opts);
 				return !@left;
 			},
-			15);
+			60);
 	};
 	push @left, $@ if $@ && $@ !~ /^gave up/;
 	return ok(!@left, $opts{name} || 'nothing is left')

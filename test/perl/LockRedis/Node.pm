@@ -293,7 +293,7 @@ sub wait_for_store
 	my ($self, $role) = @_;
 
 	return poll_until("locks to go to the $role",
-		sub { $self->store_in_use eq $role }, 30);
+		sub { $self->store_in_use eq $role });
 }
 
 # Redis runs on and nobody here reaches it, as with a broken network.

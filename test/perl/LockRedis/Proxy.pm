@@ -130,7 +130,7 @@ sub _answer
 	my ($self) = @_;
 
 	croak 'the proxy does not answer'
-	  unless IO::Select->new($self->{out})->can_read(limit(20));
+	  unless IO::Select->new($self->{out})->can_read(limit(60));
 	my $line = readline $self->{out};
 	croak 'the proxy has ended' unless defined $line;
 	return $json->decode($line);

@@ -55,7 +55,7 @@ sub connect
 	my $self = bless {
 		socket => $socket,
 		buffer => '',
-		timeout => $opts{timeout} || 10
+		timeout => $opts{timeout} || 30
 	}, $class;
 
 	$self->call('AUTH', $opts{password}) if defined $opts{password};

@@ -29,7 +29,7 @@ The limit, scaled for this machine.
 =item poll_until($what, $condition [, $seconds])
 
 Calls $condition until it is true and returns what it returned; dies with $what
-after 30 (or $seconds) seconds.  While it waits, the output of all open
+after 60 (or $seconds) seconds.  While it waits, the output of all open
 LockRedis::Sessions is read.
 
 =item pause($seconds)
@@ -99,7 +99,7 @@ sub pause
 sub poll_until
 {
 	my ($what, $condition, $seconds) = @_;
-	my $until = now() + limit(defined $seconds ? $seconds : 30);
+	my $until = now() + limit(defined $seconds ? $seconds : 60);
 	my $nap = 0.005;
 
 	while (1)
