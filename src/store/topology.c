@@ -45,6 +45,7 @@ typedef struct TopologyShared
 
 	/* The watchdog's alone, but of all watchdogs. */
 	int64		told[LR_MAX_SENTINELS];	/* number that each Sentinel has told */
+	int64		bar[LR_MAX_SENTINELS];	/* and has to exceed to count; 0 = none */
 } TopologyShared;
 
 static TopologyShared *shared = NULL;
@@ -214,6 +215,7 @@ topology_start(uint32 place)
 
 	pg_atomic_write_u64(&shared->watched_until, 0);
 	memset(shared->told, 0, sizeof(shared->told));
+	memset(shared->bar, 0, sizeof(shared->bar));
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
 	memset(&shared->at, 0, sizeof(RedisHost));
 	shared->config_epoch = 0;
@@ -269,6 +271,18 @@ void
 topology_set_told(int sentinel, int64 config_epoch)
 {
 	shared->told[sentinel] = config_epoch;
+}
+
+int64
+topology_bar(int sentinel)
+{
+	return shared->bar[sentinel];
+}
+
+void
+topology_set_bar(int sentinel, int64 config_epoch)
+{
+	shared->bar[sentinel] = config_epoch;
 }
 
 void

@@ -103,6 +103,13 @@ extern int64 topology_told(int sentinel);
 extern void topology_set_told(int sentinel, int64 config_epoch);
 
 /*
+ * What it has to tell more than, since others began anew and it did not: the number
+ * that was known then; 0: nothing.
+ */
+extern int64 topology_bar(int sentinel);
+extern void topology_set_bar(int sentinel, int64 config_epoch);
+
+/*
  * It was named just now: the watchdog may connect.  It has connected, and is a
  * master: all may.  That connection has ended, or could not be made.
  */

@@ -16,6 +16,8 @@
  *	 one never goes down, so they were set up anew.  Those that restart without
  *	 their memory and learn from others what they forgot are waited for, while
  *	 the present master serves or was lost a moment ago.
+ * - When numbers have begun anew like that, those of the other Sentinels count if
+ *	 they are higher than any before: who is cut off has one of the old count.
  * - That the present master is the master still may be said by a majority, whatever
  *	 the numbers.
  * - One that is said to be the master and itself says that it is not, for a while,
@@ -67,10 +69,13 @@
 /* Changes are logged at most this often. */
 #define LOG_INTERVAL		LR_US_PER_S
 
+/* What is named by numbers that do not count. */
+#define NO_NUMBER			(-1)
+
 typedef struct Candidate
 {
 	RedisHost	at;
-	int64		config_epoch;	/* the highest it was named by */
+	int64		config_epoch;	/* the highest it was named by that counts */
 	int			votes;
 	int			votes_anew;		/* by Sentinels that were set up anew */
 } Candidate;
@@ -88,7 +93,8 @@ typedef struct Discovery
 	bool		was_named;		/* at the last look */
 	int64		stepped_at;		/* that was then */
 	bool		blind;			/* nothing has been judged since the start, or since
-								 * we were stopped */
+								 * we were stopped, */
+	bool		looked;			/* but for in the last step */
 	int64		unconfirmed_since;	/* the master that is believed in; 0 = it is */
 	int64		anew_since;		/* most Sentinels have been set up anew, and name */
 	RedisHost	anew_at;		/* this one, which is another; 0 = they do not */
@@ -97,6 +103,7 @@ typedef struct Discovery
 
 	int64		logged_at;
 	int			unlogged;
+	int64		logged_anew_at;
 } Discovery;
 
 static Discovery discovery;
@@ -154,6 +161,12 @@ fresh_answer(int i, int64 now)
 	return a->asked_at != 0 && now - a->asked_at < ANSWER_LIFE ? a : NULL;
 }
 
+static bool
+is_majority(int votes)
+{
+	return votes > discovery.nsentinels / 2;
+}
+
 /*
  * was_set_up_anew --- has that Sentinel told a higher number before?
  */
@@ -179,6 +192,76 @@ note_numbers(bool anew, int64 now)
 }
 
 /*
+ * number_that_counts --- none if this Sentinel is one of those who did not begin anew
+ * with the others, and tells nothing that is later than what was known then
+ */
+static int64
+number_that_counts(int i, const SentinelAnswer *a)
+{
+	int64		bar = topology_bar(i);
+
+	return bar != 0 && a->config_epoch <= bar ? NO_NUMBER : a->config_epoch;
+}
+
+/*
+ * note_who_learned --- who names the present master by its present number has it from
+ * those who began anew, and counts as they do
+ */
+static void
+note_who_learned(const RedisHost *at, int64 number, int64 now)
+{
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = fresh_answer(i, now);
+
+		if (a != NULL && a->known && a->config_epoch == number && same_host(&a->master, at))
+			topology_set_bar(i, 0);
+	}
+}
+
+static void
+log_anew(int64 from, int64 to, int64 now)
+{
+	if (discovery.logged_anew_at != 0 && now - discovery.logged_anew_at < LOG_INTERVAL)
+		return;
+	discovery.logged_anew_at = now;
+	ereport(LOG,
+			(errmsg("lockredis: the Sentinels of \"%s\" number their failovers anew",
+					lr_redis_url->service),
+			 errdetail("The number of the last one was %lld, and is %lld.",
+					   (long long) from, (long long) to)));
+}
+
+/*
+ * begin_numbers_anew --- with those of the Sentinels that name this one, or of those of
+ * them that were set up anew; returns the number that it has now
+ *
+ * "known" is what was known before.
+ */
+static int64
+begin_numbers_anew(const Candidate *c, int64 known, int64 now)
+{
+	int64		number = 0;
+
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = fresh_answer(i, now);
+
+		if (a != NULL && a->known && same_host(&a->master, &c->at) &&
+			(was_set_up_anew(i, a) || !is_majority(c->votes_anew)))
+		{
+			topology_set_bar(i, 0);
+			number = Max(number, a->config_epoch);
+		}
+		else
+			topology_set_bar(i, Max(topology_bar(i), known));
+	}
+	note_numbers(true, now);
+	log_anew(known, number, now);
+	return number;
+}
+
+/*
  * collect_candidates --- who is named
  */
 static int
@@ -198,21 +281,15 @@ collect_candidates(Candidate *out, int64 now)
 		if (c == n)
 		{
 			out[n].at = a->master;
-			out[n].config_epoch = a->config_epoch;
+			out[n].config_epoch = NO_NUMBER;
 			out[n].votes_anew = 0;
 			out[n++].votes = 0;
 		}
 		out[c].votes++;
 		out[c].votes_anew += was_set_up_anew(i, a);
-		out[c].config_epoch = Max(out[c].config_epoch, a->config_epoch);
+		out[c].config_epoch = Max(out[c].config_epoch, number_that_counts(i, a));
 	}
 	return n;
-}
-
-static bool
-is_majority(int votes)
-{
-	return votes > discovery.nsentinels / 2;
 }
 
 /*
@@ -399,10 +476,13 @@ log_change(const RedisHost *from, const RedisHost *to, int64 now)
 static void
 believe(const Candidate *c, const TopologyMaster *present, int64 now)
 {
-	uint32		epoch = topology_change(&c->at, c->config_epoch);
+	uint32		epoch;
+	int64		number = c->config_epoch;
 
-	if (c->config_epoch < present->config_epoch)
-		note_numbers(true, now);
+	if (number < present->config_epoch)
+		number = begin_numbers_anew(c, present->config_epoch, now);
+	note_who_learned(&c->at, number, now);
+	epoch = topology_change(&c->at, number);
 	discovery.unconfirmed_since = now;
 	if (!anybody_in_doubt(now))
 		topology_watch(now);
@@ -449,12 +529,14 @@ static void
 judge(bool complete, int64 now)
 {
 	Candidate	candidates[LR_MAX_SENTINELS];
-	int			n = collect_candidates(candidates, now);
+	int			n;
 	TopologyMaster present;
 	const Candidate *best = NULL;
 
 	note_numbers(false, now);
 	topology_get_master(lr_place, &present);
+	note_who_learned(&present.at, present.config_epoch, now);
+	n = collect_candidates(candidates, now);
 	note_anew(candidates, n, &present, now);
 	if (complete && topology_is_denied(present.epoch) &&
 		discovery.unconfirmed_since != 0 &&
@@ -474,10 +556,7 @@ judge(bool complete, int64 now)
 	if (best->config_epoch > present.config_epoch)
 		topology_set_config_epoch(best->config_epoch);
 	else if (complete && best->config_epoch < present.config_epoch && begins_anew(best))
-	{
-		topology_set_config_epoch(best->config_epoch);
-		note_numbers(true, now);
-	}
+		topology_set_config_epoch(begin_numbers_anew(best, present.config_epoch, now));
 	if (complete && !discovery.was_named && !discovery.outdated &&
 		was_named_in_round(&best->at) && !anybody_in_doubt(now))
 		topology_named(present.epoch);
@@ -521,6 +600,26 @@ note_confirmation(int64 now)
 }
 
 /*
+ * note_stall --- were we stopped?
+ *
+ * Then what was said before does not count.  Nor does a naming by which nobody has
+ * connected yet: the node may have been turned round, or restarted, meanwhile.
+ */
+static void
+note_stall(int64 now)
+{
+	if (now - discovery.stepped_at <= STALL)
+		return;
+	discovery.blind = true;
+	discovery.next_round = now;
+	discovery.anew_since = 0;
+	if (discovery.unconfirmed_since != 0)
+		discovery.unconfirmed_since = now;
+	if (!topology_is_confirmed())
+		topology_lost(topology_epoch());
+}
+
+/*
  * redis_follow_step --- do all that can be done without waiting
  */
 void
@@ -533,21 +632,22 @@ redis_follow_step(void)
 
 	if (discovery.nsentinels == 0)
 		return;
+
+	/* Our own connection was looked at as well since then. */
+	if (discovery.looked)
+		discovery.blind = discovery.looked = false;
+	note_stall(now);
 	note_confirmation(now);
-	if (now - discovery.stepped_at > STALL)
-	{
-		discovery.blind = true;
-		discovery.next_round = now;
-		discovery.anew_since = 0;
-		if (discovery.unconfirmed_since != 0)
-			discovery.unconfirmed_since = now;
-	}
 	discovery.stepped_at = now;
 	if (now >= discovery.next_round)
 		begin_round(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
 		news = sentinel_step(discovery.sentinel[i], discovery.round_at) || news;
 	now = lr_now();
+
+	/* Stopped just now: the next step notes that, and asks again. */
+	if (now - discovery.stepped_at > STALL)
+		return;
 	if (news)
 		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
 
@@ -557,7 +657,7 @@ redis_follow_step(void)
 
 		judge(complete, now);
 		discovery.judged = complete;
-		discovery.blind = discovery.blind && !complete;
+		discovery.looked = complete && discovery.blind;
 	}
 	in_doubt = anybody_in_doubt(now);
 	if (in_doubt)
@@ -585,7 +685,7 @@ redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	*epoch = 0;
 	if (discovery.nsentinels == 0)
 		return 0;
-	*until = discovery.next_round;
+	*until = discovery.looked ? 0 : discovery.next_round;
 	if (!discovery.judged)
 		*until = Min(*until, discovery.round_at + ROUND_GRACE);
 	for (int i = 0; i < discovery.nsentinels; i++)

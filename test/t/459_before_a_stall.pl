@@ -1,0 +1,128 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What a watchdog was told before it was stopped does not count when it goes on: not
+# that a node was named as the master, to which it was about to connect, nor that its
+# connection stands, as long as it has not looked at that again.
+#
+# Each interleaving is forced: by false Sentinels, which name another node meanwhile
+# and then say nothing, by a proxy that holds back an answer, and by a debugger.
+# Proves G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Debugger;
+use LockRedis::FalseSentinel;
+use LockRedis::Proxy;
+use LockRedis::Test;
+use LockRedis::Topic::Failover;
+
+LockRedis::Debugger->need;
+
+# Longer than STALL of src/store/redis/discovery.c and TOPOLOGY_TRUST of
+# src/store/topology.h, in seconds
+my $stall = 2.5;
+my $trust = 5.5;
+
+my ($a, $b) = map { LockRedis::Redis->new(name => $_) } 'a', 'b';
+
+sub begin
+{
+	my ($name, $sentinel) = @_;
+
+	return LockRedis::Node->create(
+		$name,
+		url => $sentinel->url_of,
+		settings => {
+			'lockredis.connect_timeout' => '1min',
+			'lockredis.command_timeout' => '5s'
+		});
+}
+
+sub is_refused
+{
+	my ($node, $redis, $name) = @_;
+	my $session = $node->session;
+
+	$session->query_fails("SELECT redis_try_lock('k')", '08001', qr/lock store/, "$name: nobody is asked");
+	ok(!$redis->cmd('EXISTS', 'k'), "$name: the former master has nothing");
+	$session->quit;
+	return;
+}
+
+#   watchdog                              Sentinels
+#                                         name a
+#   connects to a, asks who it is
+#   is stopped                            name b; are not heard any more
+#                                         a answers: a master
+#   has the answer: all may connect to a
+{
+	my $sentinel = LockRedis::FalseSentinel->new;
+	my $proxy = LockRedis::Proxy->new($a);
+	my $address = '127.0.0.1:' . $proxy->port;
+	my $is_used = sub {
+		my ($node) = @_;
+
+		$node->value("SELECT count(*) FROM redis_lock_status
+			 WHERE address = '$address' AND in_use AND state = 'up'") == 1;
+	};
+
+	$sentinel->names($proxy, epoch => 1);
+	my $node = begin('naming', $sentinel);
+	poll_until('the proxy to be used', sub { $is_used->($node) });
+	my $held = $proxy->rule(on => 'reply', match => 'HELLO', action => 'hold');
+	$proxy->reset_all;
+	$proxy->wait_for_rule($held);
+
+	my $watchdog = $node->watchdog_pid;
+	kill 'STOP', $watchdog;
+	$sentinel->names($b, epoch => 2);
+	kill 'STOP', $sentinel->pid;
+	pause($stall);
+	$proxy->let_go;
+	kill 'CONT', $watchdog;
+	poll_until(
+		'the watchdog to have the answer',
+		sub { $is_used->($node) || $proxy->stats->{open} == 0 });
+	is_refused($node, $a, 'named before it was stopped');
+
+	kill 'CONT', $sentinel->pid;
+	wait_until_used($node, $b);
+	$node->session->query_is("SELECT redis_lock('k'), redis_unlock('k')",
+		'|t', 'named before it was stopped: the new master is used');
+	$sentinel->stop;
+	$proxy->stop;
+	$node->stop;
+}
+
+#   watchdog                              a
+#   has a connection to a
+#   is stopped                            is killed, and restarted without its data
+#   finds the Sentinels gone
+#   all may connect to a, as ever
+#   finds that its connection is gone
+#
+# It is stopped between two rounds, and in the middle of one.
+foreach my $where ('redis_follow_step', 'sentinel_step')
+{
+	my $sentinel = LockRedis::FalseSentinel->new;
+
+	$sentinel->names($a, epoch => 1);
+	my $node = begin("connected_$where", $sentinel);
+	wait_until_used($node, $a);
+
+	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
+	$stop->run_to($where);
+	$stop->wait_for_stop;
+	$a->kill9;
+	$a->start;
+	$sentinel->stop;
+	pause($trust);
+	$stop->run_to('renewals_step');
+	$stop->wait_for_stop;
+	is_refused($node, $a, "connected before it was stopped in $where");
+	$stop->let_go;
+	$node->stop;
+}
+
+done_testing();
