@@ -324,7 +324,7 @@ lt_check_wait(LrIndex s)
 	const LrKey *key;
 
 	if (w->state == WAIT_NONE)
-		return w->asleep || w->in_front ?
+		return w->asleep || w->in_front || w->kept.owner != 0 ?
 			lt_check_says("session %d waits for nothing, and is counted", s) : NULL;
 	key = &lt_keys[w->key];
 	h = &lt_holds[w->hold];
@@ -339,6 +339,9 @@ lt_check_wait(LrIndex s)
 		(w->state == WAIT_HANDED && key->nhanded == 0) ||
 		(w->state == WAIT_FAILED && key->nfailed == 0))
 		return lt_check_says("session %d waits for %.*s, which does not know", s, NAME(key));
+	if (w->kept.owner != 0 && (w->state == WAIT_HANDED || !lr_kind(h->kind)->announced))
+		return lt_check_says("session %d keeps owner " UINT64_FORMAT " of %.*s in the store",
+						  s, w->kept.owner, NAME(key));
 	if (w->in_front && w->state != WAIT_QUEUED)
 		return lt_check_says("session %d is in front of %.*s and in no queue", s, NAME(key));
 	return NULL;

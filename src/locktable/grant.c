@@ -85,7 +85,9 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	GrantResult result = GRANTED;
 	int64		now = lr_now();
 
-	if (deadline <= now)
+	if (lt_wait_of(LrMyProcNumber)->kept.disowned)
+		result = GRANT_DISOWNED;
+	else if (deadline <= now)
 		result = GRANT_TOO_LATE;
 	else if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
 		result = GRANT_STALE;

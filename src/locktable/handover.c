@@ -85,7 +85,7 @@ handover_fits(KindId kind, int64 lease_ms, int min_replicas, int64 left,
 	return w->terms.kind == kind &&
 		w->terms.renewed && w->terms.lease_ms == lease_ms &&
 		w->terms.min_replicas == min_replicas &&
-		w->terms.keep_until == 0 && !w->trying && !w->announced &&
+		w->terms.keep_until == 0 && !w->trying && w->kept.owner == 0 &&
 		handover_enough_left(lease_ms, left);
 }
 

@@ -128,6 +128,19 @@ typedef enum WaitState
 	WAIT_FAILED					/* see lt_fail_waiters */
 } WaitState;
 
+/*
+ * What a session that waits has in the store, or may have: an announcement, or what
+ * the create that it has under way takes.
+ */
+typedef struct LrKept
+{
+	uint64		owner;			/* 0 = nothing */
+	StoreId		store;
+	uint32		topology;		/* and place, as in LrHold */
+	uint32		place;
+	bool		disowned;		/* the watchdog has it since the store was asked */
+} LrKept;
+
 /* A session awaits one key at a time, so this is part of its slot. */
 typedef struct LrWait
 {
@@ -139,8 +152,8 @@ typedef struct LrWait
 	LockTerms	terms;			/* on which the lock is wanted */
 	bool		unreplicated;	/* failed: for want of replicas */
 	bool		trying;			/* asks the store */
-	bool		announced;		/* and has said there that it waits; written by
-								 * itself while it asks */
+	int64		asks_until;		/* no longer than that */
+	LrKept		kept;			/* kinds that are announced */
 	bool		in_front;		/* may ask it */
 	LrIndex		prev;			/* session before in the queue */
 	LrIndex		next;
@@ -334,6 +347,7 @@ extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
+extern void lt_disown(LrIndex session, WakeList *wakes);
 
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);

@@ -244,6 +244,7 @@ lt_leave_queue(LrIndex self)
 	w->asleep = false;
 	w->state = WAIT_NONE;
 	w->handed = LR_NONE;
+	w->kept.owner = 0;
 	w->woken_at = 0;
 	w->looks_at = 0;
 	return others;

@@ -20,9 +20,11 @@
 
 #include "utils/timestamp.h"
 
+#include "instance.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "settings.h"
+#include "store/topology.h"
 
 /* Without a watchdog nobody tells a waiter anything: it looks by itself. */
 #define LONELY_POLL			LR_US_PER_S
@@ -128,7 +130,9 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->handed = LR_NONE;
 		w->terms = *terms;
 		w->trying = false;
-		w->announced = false;
+		w->asks_until = 0;
+		w->kept.owner = 0;
+		w->kept.disowned = false;
 		w->woken_at = 0;
 		w->looks_at = 0;
 		w->asleep = false;
@@ -205,6 +209,7 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
  * lt_give_up_announced --- leave the queue, and an announcement behind
  *
  * Only the watchdog takes that away, so that nobody who gives up has to ask the store.
+ * It may know already; see lt_disown().
  */
 void
 lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
@@ -213,21 +218,78 @@ lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
 	LWLock	   *lock = lt_partition(h->hash);
 	WakeList	wakes = WAKE_NOBODY;
 
+	bool		disowned;
+
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_first_trace(h, store, owner, topology);
+	disowned = lt_wait_of(LrMyProcNumber)->kept.owner != owner;
+	if (!disowned)
+		lt_first_trace(h, store, owner, topology);
 	turn_give_up(&wakes);
-	lt_leave_to_watchdog(hold, &wakes);
+	if (disowned)
+		lt_free_hold(hold);
+	else
+		lt_leave_to_watchdog(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
 /*
- * lt_note_announced --- without the lock: nobody hands anything to who asks the store,
- * and the end of that is under it
+ * lt_ask_as --- see wait.h
+ *
+ * What the session may leave in the store stands here before it asks, for whoever has
+ * to take that back while it is stopped.
+ */
+uint64
+lt_ask_as(LrIndex hold, StoreId store, uint64 owner)
+{
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_lock_hold(hold);
+
+	if (owner == 0 || w->kept.owner != owner)
+		owner = lr_new_owner();
+	w->kept.owner = owner;
+	w->kept.store = store;
+	w->kept.topology = topology_epoch();
+	w->kept.place = lr_place;
+	w->kept.disowned = false;
+	w->asks_until = lr_now() + lr_call_budget();
+	LWLockRelease(lock);
+	return owner;
+}
+
+/*
+ * lt_disown --- a session does not run, and others wait for what it keeps in the
+ * store: that is the watchdog's from here on
+ *
+ * Partition lock held, by the watchdog.  The session finds out when it asks again, or
+ * is granted what is the watchdog's by then, and starts anew with another owner.  With
+ * no room for a record they wait until what is kept ends by itself.
+ *
+ *	 W is announced as 1, is woken, and is stopped
+ *									watchdog: 1 goes into a record
+ *									watchdog: release of 1, a message
+ *									another one takes the lock
+ *	 W goes on: asks as 2, and stands behind all who wait by then
  */
 void
-lt_note_announced(void)
+lt_disown(LrIndex session, WakeList *wakes)
 {
-	lt_wait_of(LrMyProcNumber)->announced = true;
+	LrWait	   *w = lt_wait_of(session);
+	LrIndex		hold;
+	LrHold	   *h;
+
+	if (!lt_reserve_row())
+		return;
+	hold = lt_alloc_hold();
+	h = &lt_holds[hold];
+	lt_init_waiting_hold(hold, w->key, w->hash, w->terms.kind);
+	h->session = session;
+	lt_first_trace(h, w->kept.store, w->kept.owner, w->kept.topology);
+	h->place = w->kept.place;
+	if (w->trying && lr_store_can(w->kept.store, STORE_LATE_CREATES))
+		h->not_after[w->kept.store] = NOT_AFTER_UNKNOWN;
+	w->kept.owner = 0;
+	w->kept.disowned = true;
+	lt_leave_to_watchdog(hold, wakes);
 }
 
 bool
@@ -249,6 +311,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
 	w->hold = fresh;
 	turn_note_unanswered(h, store, owner, topology, not_after);
 	lt_make_orphan(*hold, &wakes);
+	w->kept.owner = 0;
 	w->woken_at = 0;			/* that was our own doing */
 	lt_unlock(lock, &wakes);
 	*hold = fresh;
@@ -379,6 +442,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
 	w->trying = turn == TURN_TRY;
+	w->asks_until = w->trying ? now + lr_call_budget() : 0;
 	lt_unlock(lock, &wakes);
 	return turn;
 }

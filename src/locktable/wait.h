@@ -70,8 +70,12 @@ extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
 extern void lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner,
 								 uint32 topology);
 
-/* While we ask: the store knows that we wait. */
-extern void lt_note_announced(void);
+/*
+ * The owner to ask that store as, of a kind that is announced: the one that this wait
+ * has asked as before, each time with an answer, or a new one (0: none has been asked
+ * as).  Also a new one if the watchdog had to take back what was kept under that.
+ */
+extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner);
 
 /*
  * Leave a request without a reply behind, but keep the place in the queue, with
@@ -102,6 +106,8 @@ typedef enum GrantResult
 	GRANT_TOO_LATE,				/* the lease has ended before the reply came */
 	GRANT_STALE,				/* locks are no longer taken in that store, or from
 								 * that master */
+	GRANT_DISOWNED,				/* we did not run for so long that the watchdog gives
+								 * it back */
 	GRANT_CONFLICT				/* another session of this server has it */
 } GrantResult;
 

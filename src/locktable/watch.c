@@ -130,6 +130,19 @@ watch_is_ignoring(const LrWait *w, int64 now)
 		since != 0 && now - since >= IGNORED_AFTER;
 }
 
+/*
+ * watch_has_left --- keeps something in the store, and does not run
+ *
+ * In a request it may be for as long as that may take.
+ */
+static bool
+watch_has_left(const LrWait *w, int64 now)
+{
+	if (w->kept.owner == 0)
+		return false;
+	return w->trying ? now - w->asks_until >= IGNORED_AFTER : watch_is_ignoring(w, now);
+}
+
 void
 lt_pass_over_sleepers(void)
 {
@@ -143,11 +156,13 @@ lt_pass_over_sleepers(void)
 		LWLock	   *lock;
 
 		/* A look without the lock, to leave the many others alone. */
-		if (!watch_is_ignoring(w, now))
+		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now))
 			continue;
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
+		if (w->hash == hash && watch_has_left(w, now))
+			lt_disown(i, &wakes);
 		if (!watch_is_ignoring(w, now) || w->hash != hash)
 			 /* it has run meanwhile */ ;
 		else if (w->state == WAIT_HANDED)

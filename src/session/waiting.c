@@ -160,11 +160,14 @@ wait_report_left_behind(void)
 
 /*
  * wait_announcement --- for how long is the store to say that we wait?
+ *
+ * Where all who ask it are of this server their queue says that.
  */
 static int64
-wait_announcement(void)
+wait_announcement(StoreId store)
 {
-	return lr_kind(acq.key.kind)->announced && acq.request->wait_us != 0 ?
+	return lr_kind(acq.key.kind)->announced && acq.request->wait_us != 0 &&
+		!lr_store_can(store, STORE_SERVER_ONLY) ?
 		lr_wait_lease : 0;
 }
 
@@ -184,14 +187,39 @@ wait_note_announced(void)
 	acq.owner = op->owner;
 	acq.owner_store = op->store;
 	acq.owner_topology = op->topology;
-	lt_note_announced();
 }
 
 /*
- * wait_send_create --- each with an owner of its own, so that one that is late can
- * be told from the next
+ * wait_start_anew --- what the store has had of us is the watchdog's
+ */
+static void
+wait_start_anew(void)
+{
+	acq.owner = 0;
+	acq.since_ms = 0;
+}
+
+/*
+ * wait_owner --- each create has one of its own, so that one that is late can be told
+ * from the next
  *
  * Who is announced keeps his: all before was answered.
+ */
+static uint64
+wait_owner(StoreId store)
+{
+	uint64		owner;
+
+	if (wait_announcement(store) == 0)
+		return lr_new_owner();
+	owner = lt_ask_as(acq.hold, store, acq.owner);
+	if (acq.owner != 0 && owner != acq.owner)
+		wait_start_anew();
+	return owner;
+}
+
+/*
+ * wait_send_create --- ask for the lock
  */
 static void
 wait_send_create(StoreId store)
@@ -199,8 +227,8 @@ wait_send_create(StoreId store)
 	StoreOp    *op = &acq.op;
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
-	op->owner = acq.owner != 0 ? acq.owner : lr_new_owner();
-	op->wait_ms = wait_announcement();
+	op->owner = wait_owner(store);
+	op->wait_ms = wait_announcement(store);
 	op->since_ms = acq.since_ms;
 	op->beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
 	op->lease_ms = request_ttl_ms(&acq.request->terms);
@@ -362,6 +390,12 @@ wait_take_granted(LrIndex *hold)
 		case GRANT_STALE:
 			acq.again = acq.op.topology != 0;
 			wait_give_back(0);
+			return false;
+		case GRANT_DISOWNED:
+			acq.op.outcome = STORE_PENDING;
+			acq.again = true;
+			acq.retry_at = 0;
+			wait_start_anew();
 			return false;
 		case GRANT_TOO_LATE:
 			break;
