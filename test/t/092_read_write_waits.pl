@@ -20,7 +20,7 @@ my $reader = $near->session;
 my $one = $near->session;
 my $writer = $far->session;
 my $two = $far->session;
-my $soon = limit(8);
+my $soon = limit(20);
 
 $_->wait_for_up foreach $near, $far;
 
@@ -53,13 +53,17 @@ foreach my $how ('limit', 'lock_timeout', 'cancel', 'terminate')
 {
 	my $session = $far->session;
 
-	$session->query("SET lock_timeout = '500ms'") if $how eq 'lock_timeout';
+	$session->query("SET lock_timeout = '5s'") if $how eq 'lock_timeout';
 	$session->start(
-		$how eq 'limit' ? "SELECT redis_try_write_lock('b', '500ms')" :
+		$how eq 'limit' ? "SELECT redis_try_write_lock('b', '5s')" :
 		  "SELECT redis_write_lock('b')");
 	poll_until("announced: $how", sub { writers('b') == 1 });
+
+	# It does not give up before somebody is kept away by it.
+	$session->freeze;
 	$one->start("SELECT redis_read_lock('b')");
 	$near->wait_for_waiters('b', 1);
+	$session->thaw;
 	$session->cancel if $how eq 'cancel';
 	$session->terminate if $how eq 'terminate';
 	is($one->wait($soon)->error, undef, "$how: others may read again");
@@ -71,10 +75,10 @@ foreach my $how ('limit', 'lock_timeout', 'cancel', 'terminate')
 }
 
 # Who stands still is believed for wait_lease.
-$writer->query("SET lockredis.wait_lease = '1s'");
+$writer->query("SET lockredis.wait_lease = '4s'");
 $writer->start("SELECT redis_write_lock('b')");
 poll_until('announced', sub { writers('b') == 1 });
-select undef, undef, undef, 1.5;
+pause(6);
 is(writers('b'), 1, 'renewed');
 $writer->freeze;
 $one->query_is("SELECT redis_try_read_lock('b', '20s')", 't', 'it is over');
