@@ -62,7 +62,7 @@ answer_lacks_replicas(const DueItem *item, int64 deadline)
  * A given lease is not renewed, but asked about when lockredis.url has changed or
  * another node is the master.
  */
-static void
+static bool
 answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 					WakeList *wakes)
 {
@@ -72,12 +72,13 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 	if (!answer_raise_deadline(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
 	{
 		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
-		return;
+		return false;
 	}
 	if (lt_renew_lease_ms(h) > 0)
 		h->renewals++;
 	lt_watch_from(h, lr_now(), watch_ms);
 	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
+	return true;
 }
 
 /*
@@ -102,7 +103,7 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
  * Of a lock that is handed over it counts for the next session, which sets the due
  * time when it runs.
  */
-void
+bool
 lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 {
 	LrIndex		hold = item->hold;
@@ -110,18 +111,20 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 	LWLock	   *lock = lt_lock_owned(hold, item->owner);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		same = lock != NULL && lt_moves(h) == item->moves;
+	bool		counts = false;
 
 	if (same && answer_lacks_replicas(item, deadline))
 		answer_set_due_again(hold, h->store, lr_now(), &wakes);
 	else if (same && h->state == HOLD_HANDED)
 	{
 		lt_note_answer(h, item->moves);
-		(void) answer_raise_deadline(hold, deadline);
+		counts = answer_raise_deadline(hold, deadline);
 	}
 	else if (same && h->state == HOLD_HELD)
-		answer_note_renewal(hold, item->moves, deadline, watch_ms, &wakes);
+		counts = answer_note_renewal(hold, item->moves, deadline, watch_ms, &wakes);
 	if (lock != NULL)
 		lt_unlock(lock, &wakes);
+	return counts;
 }
 
 /*

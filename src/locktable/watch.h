@@ -64,8 +64,8 @@ extern int	lt_row_count(void);
 
 /* ---- results of what was collected from a store ---- */
 
-/* "watch_ms": StoreOp.watch_ms. */
-extern void lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
+/* "watch_ms": StoreOp.watch_ms.  False: the answer counts for nothing. */
+extern bool lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 

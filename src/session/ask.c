@@ -23,9 +23,17 @@
 #include "settings.h"
 #include "store/current.h"
 #include "store/stores.h"
+#include "store/topology.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
 static StoreId failed_store;	/* whose error is told */
+static bool was_former;			/* but this one: */
+
+static const StoreError former_master = {
+	.sqlstate = ERRCODE_CONNECTION_FAILURE,
+	.detail = "The node that answered is not the master any more."
+};
+
 static bool is_open = false;
 
 void
@@ -124,6 +132,7 @@ ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 {
 	int			n;
 
+	was_former = false;
 	for (int i = 0; i < nops; i++)
 	{
 		ops[i].outcome = STORE_DOWN;
@@ -165,6 +174,15 @@ ask_abandon(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] != NULL)
 			lr_store(i)->abandon(store_handle[i]);
+}
+
+void
+ask_distrust(StoreOp *op)
+{
+	if (op->topology == 0 || op->topology == topology_epoch() || ask_has_failed(op))
+		return;
+	op->outcome = STORE_UNKNOWN;
+	was_former = true;
 }
 
 /* ----------
@@ -279,6 +297,8 @@ ask_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
 const StoreError *
 ask_error(void)
 {
+	if (was_former)
+		return &former_master;
 	return lr_store(failed_store)->error(store_handle[failed_store]);
 }
 

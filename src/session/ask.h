@@ -76,6 +76,12 @@ extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 extern void ask_abandon(void);
 
 /*
+ * A former master's answer says nothing of what the present one has: then it is not
+ * known what was done.
+ */
+extern void ask_distrust(StoreOp *op);
+
+/*
  * Run an operation on a lock that we hold in the store where that is: sets store
  * and moves.
  */

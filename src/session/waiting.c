@@ -307,9 +307,7 @@ wait_release(void)
 	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
 	release.owner = acq.op.owner;
 	ask_run(&release, STORE_WAIT);
-	if (release.topology != 0 && release.topology != topology_epoch() &&
-		release.outcome < STORE_REFUSED)
-		release.outcome = STORE_UNKNOWN;
+	ask_distrust(&release);
 	if (release.outcome == STORE_OK || release.outcome == STORE_GONE)
 	{
 		acq.op.outcome = STORE_PENDING;

@@ -44,6 +44,22 @@ static Confirmed confirmed[LR_REPLICAS_MAX];
  * ----------
  */
 
+/*
+ * confirmed_put_off --- its connection is busy
+ *
+ * Of a move nothing has been sent that was not before.
+ */
+static void
+confirmed_put_off(StoreId store, const DueItem *item)
+{
+	int64		at = lr_now() + CONFIRM_RETRY;
+
+	if (item->action == DUE_MOVE)
+		lt_not_moved(item, store, at, item->not_after);
+	else
+		lt_retry_at(item->hold, item->owner, store, at);
+}
+
 static void
 confirmed_take_item(DueBatch *from, const DueItem *item)
 {
@@ -53,7 +69,7 @@ confirmed_take_item(DueBatch *from, const DueItem *item)
 	if (b->store == NULL)
 		due_batch_make(b, from->id, ROLE_CONFIRM);
 	if (c->under_way)
-		lt_retry_at(item->hold, item->owner, from->id, lr_now() + CONFIRM_RETRY);
+		confirmed_put_off(from->id, item);
 	else
 		b->at.items[b->nitems++] = *item;
 }

@@ -115,8 +115,8 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 		case STORE_OK:
 			if (item->refused)
 				lt_not_refused(item);
-			lt_renewed(item, op->sent_at + item->lease_ms * LR_US_PER_MS, op->watch_ms);
-			lr_count(STAT_RENEWALS);
+			if (lt_renewed(item, op->sent_at + item->lease_ms * LR_US_PER_MS, op->watch_ms))
+				lr_count(STAT_RENEWALS);
 			break;
 		case STORE_GONE:
 			lt_lose(item->hold, item->owner, r->store, item->moves,

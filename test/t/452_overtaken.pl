@@ -119,5 +119,32 @@ sub overtake
 	$proxy->stop;
 }
 
+# A try gets a lock from a master that is none any more, gives it back at the present one,
+# and that is none any more either before the session has looked.  Nobody knows what is at
+# the next master, and the session is told why.
+{
+	back_to_a();
+	my $stop = LockRedis::Debugger->new($s->pid);
+
+	$stop->run_to('lt_grant');
+	$s->start("SELECT redis_try_lock('twice')");
+	$stop->wait_for_stop;
+	$sentinel->names($b, epoch => ++$epoch);
+	wait_until_used($node, $b);
+	$stop->run_to('wait_release');
+	$stop->wait_for_stop;
+	$stop->out_of('ask_run');
+	$sentinel->names($a, epoch => ++$epoch);
+	wait_until_used($node, $a);
+	$stop->let_go;
+	my $error = $s->wait;
+	$error->fails('08006', qr/did not answer/, 'given back at a former master: not known');
+	like($error->{raw}, qr/DETAIL: +The node that answered is not the master any more/,
+		'given back at a former master: and why');
+	poll_until('the watchdog to give it back', sub { !$a->cmd('EXISTS', 'twice') });
+	$node->wait_until_asked($s);
+	$s->query_is("SELECT redis_try_lock('twice'), redis_unlock('twice')", 't|t', 'given back at a former master: free');
+}
+
 $sentinel->stop;
 done_testing();
