@@ -16,7 +16,7 @@ use LockRedis::Wait qw(limit);
 # The time-outs are far longer than what an end takes that does not have to
 # wait for them, so that a test can tell the two apart.  Where a test does not
 # say otherwise no lease ends: what goes away has been given back.
-my $command_s = limit(4);
+my $command_s = limit(10);
 my $lease_s = limit(4);
 my $redis = lock_store;
 my $node = LockRedis::Node->create(

@@ -56,7 +56,7 @@ sub all_gone
 }
 
 # Slow, but not too slow.
-$node->set('lockredis.command_timeout' => '1s');
+$node->set('lockredis.command_timeout' => '2s');
 works_again();
 $proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 300);
 $one->query_is("SELECT redis_try_lock('slow')", 't', 'a slow reply');
@@ -72,12 +72,12 @@ works_again();
 all_gone('what it took is given back');
 
 $redis->cmd('HSET', 'slow', 'somebody:1', 1);
-$proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 1500);
+$proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 3000);
 $one->query_fails("SELECT redis_is_locked('slow')",
 	'08006', qr/did not answer/, 'another one that is too slow');
 works_again();
 $one->query_is(
-	"SELECT redis_is_locked('other'), pg_sleep(1) IS NULL, redis_is_locked('other')",
+	"SELECT redis_is_locked('other'), pg_sleep(2) IS NULL, redis_is_locked('other')",
 	'f|f|f',
 	'is not the answer to the next question');
 $redis->cmd('DEL', 'slow');

@@ -105,7 +105,7 @@ $new->query('RESET lock_timeout');
 $new->start("SELECT redis_lock('new')");
 
 $node->wait_for_store('table');
-cmp_ok(now() - $killed, '<', limit(5), 'soon after fallback_after');
+cmp_ok(now() - $killed, '<', limit(9), 'soon after fallback_after');
 is( $node->value('SELECT state, in_use FROM redis_lock_status ORDER BY node'),
 	"down|f\nup|t", 'shown');
 like($node->value('SELECT reason FROM redis_lock_status WHERE in_use'),

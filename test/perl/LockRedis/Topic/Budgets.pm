@@ -32,6 +32,6 @@ our %default = (
 	'lockredis.connect_timeout' => '2s',
 	'lockredis.command_timeout' => '3s');
 
-our $in_time_ms = 1000 * limit(5);
+our $in_time_ms = 1000 * limit(20);
 
 1;

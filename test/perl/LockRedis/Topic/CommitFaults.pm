@@ -32,9 +32,9 @@ sub start_servers
 {
 	# Budget of a call, and what may be added on a busy machine.
 	$connect = limit(0.5);
-	$command = limit(1);
+	$command = limit(2);
 	$budget = ($connect + $command) * 1000;
-	$slack = limit(2) * 1000;
+	$slack = limit(6) * 1000;
 
 	$redis = LockRedis::Redis->new;
 	$proxy = LockRedis::Proxy->new($redis);
