@@ -42,12 +42,12 @@ start_servers();
 
 	# A lease that is renewed is waited for again and again, without polling.
 	my $calls = $redis->script_calls;
-	$redis->foreign_lock('renewed', ms => 1500);
+	$redis->foreign_lock('renewed', ms => 5000);
 	$s[0]->start("SELECT redis_lock('renewed')");
-	my $until = now() + 3.2;
+	my $until = now() + 11;
 	while (now() < $until)
 	{
-		$redis->cmd('PEXPIRE', 'renewed', 1500);
+		$redis->cmd('PEXPIRE', 'renewed', 5000);
 		pause(0.1);
 	}
 	ok($s[0]->is_running, 'a renewed foreign lease');
@@ -80,10 +80,11 @@ start_servers();
 	my $calls = $redis->script_calls;
 	$s[0]->start("SELECT redis_lock('token')");
 	$node->wait_for_waiters('token', 1);
+	my $since = now();
 	pause(2);
 	my $polls = $redis->script_calls - $calls;
 	cmp_ok($polls, '>=', 3, 'polled');
-	cmp_ok($polls, '<=', 20, 'but not all the time');
+	cmp_ok($polls, '<=', 10 * (now() - $since), 'but not all the time');
 	is($redis->cmd('GET', 'token'), 'secret', 'and left alone');
 	$redis->cmd('DEL', 'token');
 	is($s[0]->wait(20)->error, undef, 'taken when it is gone');
@@ -258,8 +259,8 @@ start_servers();
 
 	# As long as there is no confirmation the waiter looks every second.  The
 	# release comes right after it has looked, so that the next look is not
-	# what finds the key free; one time of two a slow machine can keep up.
-	foreach my $round (1 .. 2)
+	# what finds the key free; one time of many a slow machine can keep up.
+	for (my $round = 1; $round <= 20 && $least >= 0.5; $round++)
 	{
 		my $calls = $redis->script_calls;
 

@@ -24,7 +24,7 @@ start_servers();
 my $lease = limit(2);
 
 # In milliseconds: a session is surely stopped before so long has passed.
-my $time = limit(1.2) * 1000;
+my $time = limit(4) * 1000;
 
 #
 # The next one is stopped: after a second it is taken back, and passed on.
@@ -50,6 +50,7 @@ foreach my $max (32, 1)
 			"SELECT blocked_by FROM redis_locks WHERE pid = " . $three->pid),
 		'{' . $two->pid . '}',
 		"$key: the others wait for the one that is stopped");
+	let_watch();
 	got($three, $key, "$key: the next one has it");
 
 	if ($max == 1)
@@ -86,6 +87,7 @@ $node->set('lockredis.max_handoffs' => 32);
 		$three, $four, $five);
 	$three->freeze;
 	my $owner = hand_to_stopped($key, $one, $two);
+	let_watch();
 	got($four, $key, "$key: the first that runs has it");
 	is($redis->owner_of($key), $owner, "$key: passed on twice");
 	$_->thaw foreach $two, $three;
@@ -120,6 +122,7 @@ foreach my $who ('somebody', 'nobody')
 	run($one, "SELECT redis_lock('$key')");
 	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	my $owner = hand_to_stopped($key, $one, $two);
+	let_watch();
 	$redis->wait_for_key($key, 0);
 	pass("$key: released in Redis");
 	is(granted($key), 'nobody', "$key: nobody has it");
@@ -176,6 +179,7 @@ foreach my $case (
 	$two->$how if $how ne 'statement_timeout';
 	$two->thaw;
 	my $result = $two->wait;
+	let_watch();
 	ok($result->dead, "$key: terminated") if $how eq 'terminate';
 	$result->fails('57014', qr/canceling statement/, "$key: ended")
 	  if $how ne 'terminate';
@@ -222,6 +226,7 @@ foreach my $case (
 	my $owner = hand_to_stopped($key, $one, $two);
 	$two->thaw;
 	my $result = $two->wait;
+	let_watch();
 	my $told = defined $result->error ? $result->sqlstate : $result->value;
 	my $held = $two->value("SELECT redis_is_held('$key')");
 	my %true = (

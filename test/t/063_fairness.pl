@@ -30,7 +30,7 @@ $_->wait_for_up foreach $node, $far;
 
 # Longest that a turn may take to come, in seconds, and how long they are
 # counted.
-my $bound = limit(5);
+my $bound = limit(20);
 my $seconds = 1.2;
 
 # The foreign waiters: one turn, seconds until it came.

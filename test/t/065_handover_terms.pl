@@ -236,7 +236,7 @@ nothing_left($node, $redis, keys => $counters);
 #
 # A lease that is renewed for one goes on being renewed for the next.
 #
-my $lease = limit(1);
+my $lease = limit(3);
 {
 	my $key = 'renewed';
 	my @sessions =

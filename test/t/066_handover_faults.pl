@@ -45,6 +45,7 @@ my $lease = limit(2);
 		0,
 		"$key: no row is lost");
 	$two->thaw;
+	let_watch();
 	got($two, $key, "$key: the first takes it");
 	isnt($redis->owner_of($key), $owner, "$key: anew");
 	is($node->lock_stat('losses'), $losses, "$key: no loss");
@@ -73,6 +74,7 @@ foreach my $sql ('redis_lock', 'redis_fenced_lock')
 	my $owner = hand_to_stopped($key, $one, $two);
 	$redis->cmd('DEL', $key);
 	$two->thaw;
+	let_watch();
 
 	if ($sql eq 'redis_lock')
 	{
@@ -114,6 +116,7 @@ foreach my $sql ('redis_lock', 'redis_fenced_lock')
 	$redis->cmd('DEL', $key);
 	$redis->cmd('LPUSH', $key, 'x');
 	$two->thaw;
+	let_watch();
 	$two->wait(limit(15))->fails('42809', qr/\Q$key/, "$key: says so");
 	is($node->lock_stat('losses'), $losses, "$key: no loss");
 	$redis->cmd('DEL', $key);
@@ -323,6 +326,7 @@ $node = $patient;
 	run($one, "SELECT redis_lock('$key')");
 	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	my $owner = hand_to_stopped($key, $one, $two);
+	let_watch();
 	pause(0.75);
 	$two->thaw;
 	got($two, $key, "$key: accepted");

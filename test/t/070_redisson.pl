@@ -22,13 +22,13 @@ my $java = LockRedis::Redisson->new;
 
 # Two Redisson clients: one with its default lease of 30 s, and one whose
 # watchdog works with the lease that sessions get here for short.
-my $lease_ms = 2000;
+my $lease_ms = 6000;
 $java->connect('a', $redis);
 $java->connect('b', $redis, watchdog => $lease_ms);
 my %short_lease = (settings => { 'lockredis.lease' => "${lease_ms}ms" });
 
 # Far less than the 30 s after which a sleeper that missed its wake-up looks.
-my $soon = limit(5);
+my $soon = limit(20);
 
 $node->wait_for_up;
 

@@ -15,6 +15,7 @@ LockRedis::Topic::HandoverRaces - what the tests of hand-over races have in comm
   my ($one, $two, $three) = sessions(3);
   ...
   hand_to_stopped('key', $one, $two);        # two has it, and does not know
+  let_watch;                                 # the watchdog goes on
   got($two, 'key', 'two has it');
   rest_in_order('key', $two, $three);
   end_of('name', $one, $two, $three);
@@ -38,7 +39,7 @@ use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($redis $proxy $patient $brisk $node start_servers sessions
-  end_of leave hand_to_stopped granted got rest_in_order);
+  end_of leave hand_to_stopped let_watch granted got rest_in_order);
 
 our ($redis, $proxy, $patient, $brisk, $node);
 my $counters = qr/^redisson_lock_token:/;
@@ -108,16 +109,26 @@ sub leave
 }
 
 # From one to two, which is stopped.  On return two has been handed the lock and
-# does not know.
+# does not know; it stays so until the watchdog, which would take it back after a
+# second, goes on as well.
+my $watchdog;
+
 sub hand_to_stopped
 {
 	my ($key, $one, $two) = @_;
 
+	$watchdog = $node->watchdog_pid;
+	kill 'STOP', $watchdog;
 	$two->freeze;
 	my $owner = $redis->owner_of($key);
 	run($one, "SELECT redis_unlock('$key')");
 	is($redis->owner_of($key), $owner, "$key: handed over, Redis does not hear of it");
 	return $owner;
+}
+
+sub let_watch
+{
+	return kill 'CONT', $watchdog;
 }
 
 sub granted
