@@ -22,7 +22,10 @@ my $sentinel = LockRedis::FalseSentinel->new;
 my $epoch = 1;
 
 $sentinel->names($a, epoch => $epoch);
-my $node = LockRedis::Node->create('main', url => $sentinel->url_of);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $sentinel->url_of,
+	settings => { 'lockredis.command_timeout' => '1min' });
 my ($s, $other) = map { $node->session } 1 .. 2;
 
 wait_until_used($node, $a);
