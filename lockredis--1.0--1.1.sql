@@ -71,7 +71,7 @@ COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan
 COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store';
-COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, read or write';
+COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read or write';
 COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
 COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
@@ -308,6 +308,42 @@ COMMENT ON FUNCTION redis_try_fenced_write_xact_lock(text, interval, interval) I
 'as redis_fenced_write_xact_lock within a time limit; null: somebody else has the key, or goes first';
 
 --
+-- Fair locks
+--
+
+CREATE FUNCTION redis_fair_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_fair_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_fair_lock(text, interval) IS
+'take a session-level lock, waiting for it in the order in which all who wait for it so, on all servers, came to Redis.  The lock is that of redis_lock: reentrant, given back by redis_unlock.  lease and errors as redis_lock; 0A000 in table and fallback mode';
+
+CREATE FUNCTION redis_try_fair_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_fair_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_fair_lock(text, interval, interval) IS
+'take a session-level fair lock within a time limit; false: somebody else has the key, or goes first.  Without a wait it neither queues nor overtakes.  wait as redis_try_lock, the rest as redis_fair_lock';
+
+CREATE FUNCTION redis_fair_xact_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_fair_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_fair_xact_lock(text, interval) IS
+'take a transaction-level lock, waiting for it as redis_fair_lock.  When it ends as redis_xact_lock';
+
+CREATE FUNCTION redis_try_fair_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_fair_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_fair_xact_lock(text, interval, interval) IS
+'take a transaction-level fair lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_fair_lock, the rest as redis_fair_xact_lock';
+
+--
 -- The same questions of one kind of lock
 --
 
@@ -317,7 +353,7 @@ AS 'MODULE_PATHNAME', 'lockredis_is_held'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_is_held(text, text) IS
-'does this session have the lock of that kind (reentrant, read or write; else 22023), and was it not lost?  Without a round trip';
+'does this session have the lock of that kind (reentrant, fair, read or write; else 22023), and was it not lost?  Without a round trip';
 
 CREATE FUNCTION redis_hold_count(key text, kind text)
 RETURNS integer

@@ -27,10 +27,14 @@
 #define TOKEN_PREFIX	"redisson_lock_token"
 #define TIMEOUT_SUFFIX	":rwlock_timeout:1"
 #define WRITERS_PREFIX	"lockredis_writers:"
+#define QUEUE_PREFIX	"redisson_lock_queue"
+#define PATIENCE_PREFIX	"redisson_lock_timeout"
+#define PLACES_PREFIX	"lockredis_places:"
 
 static const char *const channel_prefixes[TOPIC_COUNT] = {
 	[TOPIC_LOCK] = "redisson_lock__channel",
-	[TOPIC_READ_WRITE] = "redisson_rwlock"
+	[TOPIC_READ_WRITE] = "redisson_rwlock",
+	[TOPIC_PLACE] = "redisson_lock__channel"	/* and the owner */
 };
 
 /*
@@ -201,6 +205,17 @@ lr_channel_name(LrTopic topic, const char *name, int len, char *out)
 }
 
 int
+lr_place_channel_name(const char *name, int len, const char *owner, char *out)
+{
+	int			n = lr_channel_name(TOPIC_PLACE, name, len, out);
+	int			owner_len = strlen(owner);
+
+	out[n++] = ':';
+	memcpy(out + n, owner, owner_len);
+	return n + owner_len;
+}
+
+int
 lr_token_name(const char *name, int len, char *out)
 {
 	return derived_name(TOKEN_PREFIX, name, len, out);
@@ -239,20 +254,44 @@ lr_timeout_name(const char *name, int len, const char *owner, char *out)
 }
 
 /*
- * lr_writers_name --- a key that nobody else knows, so "x" and "{x}" must not have the
- * same one, as they have with Redisson's rule
+ * own_name --- of a key that nobody else knows, so "x" and "{x}" must not have the same
+ * one, as they have with Redisson's rule
  */
-int
-lr_writers_name(const char *name, int len, char *out)
+static int
+own_name(const char *prefix, const char *name, int len, char *out)
 {
 	bool		tagged = memchr(name, '{', len) != NULL;
-	int			n = strlen(WRITERS_PREFIX);
+	int			n = strlen(prefix);
 
-	memcpy(out, WRITERS_PREFIX, n);
+	memcpy(out, prefix, n);
 	out[n++] = tagged ? ':' : '{';
 	memcpy(out + n, name, len);
 	n += len;
 	if (!tagged)
 		out[n++] = '}';
 	return n;
+}
+
+int
+lr_writers_name(const char *name, int len, char *out)
+{
+	return own_name(WRITERS_PREFIX, name, len, out);
+}
+
+int
+lr_queue_name(const char *name, int len, char *out)
+{
+	return derived_name(QUEUE_PREFIX, name, len, out);
+}
+
+int
+lr_patience_name(const char *name, int len, char *out)
+{
+	return derived_name(PATIENCE_PREFIX, name, len, out);
+}
+
+int
+lr_places_name(const char *name, int len, char *out)
+{
+	return own_name(PLACES_PREFIX, name, len, out);
 }

@@ -34,6 +34,7 @@ typedef enum LrTopic
 {
 	TOPIC_LOCK,					/* releases of locks */
 	TOPIC_READ_WRITE,			/* of read-write locks */
+	TOPIC_PLACE,				/* that it is an owner's turn: each has its own */
 	TOPIC_COUNT
 } LrTopic;
 
@@ -48,9 +49,12 @@ extern char *lr_name_to_show(const char *data, int len);
 
 /*
  * The names that Redisson derives from that of a lock, of the channel where its
- * release is told and the counter of its tokens.  Return the length.
+ * release is told, that where an owner is told that it is its turn, and the counter of
+ * its tokens.  Return the length.
  */
 extern int	lr_channel_name(LrTopic topic, const char *name, int len, char *out);
+extern int	lr_place_channel_name(const char *name, int len, const char *owner,
+								  char *out);
 extern int	lr_token_name(const char *name, int len, char *out);
 
 /*
@@ -61,5 +65,13 @@ extern int	lr_token_name(const char *name, int len, char *out);
 extern int	lr_timeouts_prefix(const char *name, int len, char *out);
 extern int	lr_timeout_name(const char *name, int len, const char *owner, char *out);
 extern int	lr_writers_name(const char *name, int len, char *out);
+
+/*
+ * Of a fair lock: its queue, for how long each in it counts, and a key of ours, for how
+ * long each of ours does.
+ */
+extern int	lr_queue_name(const char *name, int len, char *out);
+extern int	lr_patience_name(const char *name, int len, char *out);
+extern int	lr_places_name(const char *name, int len, char *out);
 
 #endif							/* LR_KEYNAME_H */

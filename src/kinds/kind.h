@@ -32,6 +32,7 @@ typedef enum KindId
 	KIND_REENTRANT,
 	KIND_READ,
 	KIND_WRITE,
+	KIND_FAIR,
 	KIND_COUNT
 } KindId;
 
@@ -45,7 +46,10 @@ typedef enum KindKey
 	KEY_CHANNEL,
 	KEY_COUNTER,				/* of its fencing tokens */
 	KEY_TIMEOUT,				/* of this reader */
-	KEY_WRITERS					/* who wait */
+	KEY_WRITERS,				/* who wait */
+	KEY_QUEUE,					/* who wait for a fair lock, in their order, */
+	KEY_PATIENCE,				/* until when they count, */
+	KEY_PLACES					/* and those with lockredis */
 } KindKey;
 
 /* The arguments that a script is given; fields of StoreOp. */
@@ -82,7 +86,7 @@ typedef enum KindReply
 	REPLY_INSPECTED				/* what there is */
 } KindReply;
 
-#define KIND_MAX_KEYS		4
+#define KIND_MAX_KEYS		5
 #define KIND_MAX_ARGS		6
 
 /*
@@ -121,6 +125,12 @@ typedef struct LockKind
 	 */
 	uint32		alike;
 
+	/*
+	 * As which kind its session knows it: kinds for which that is the same take each
+	 * other again, and are given back by the same functions.
+	 */
+	KindId		held_as;
+
 	/* KIND_BITs of further locks of the key that its own session may take. */
 	uint32		beside;
 
@@ -134,6 +144,13 @@ typedef struct LockKind
 
 	/* Does a session that waits say so in the store, for others to let it pass? */
 	bool		announced;
+
+	/*
+	 * Is the order in which sessions get it the store's?  Then each of them asks by
+	 * itself, in no queue of this server, and is told when it is its turn.  Needs a
+	 * store with STORE_HAS_ORDER.
+	 */
+	bool		placed;
 
 	/* Does it need a store with STORE_HAS_SHARED? */
 	bool		shared;
@@ -153,6 +170,7 @@ typedef struct LockKind
 extern const LockKind reentrant_kind;
 extern const LockKind read_kind;
 extern const LockKind write_kind;
+extern const LockKind fair_kind;
 
 extern const LockKind *lr_kind(KindId id);
 

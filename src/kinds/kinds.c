@@ -19,6 +19,7 @@ static const LockKind *const kinds[KIND_COUNT] =
 	[KIND_REENTRANT] = &reentrant_kind,
 	[KIND_READ] = &read_kind,
 	[KIND_WRITE] = &write_kind,
+	[KIND_FAIR] = &fair_kind,
 };
 
 const LockKind *

@@ -24,8 +24,10 @@
 const LockKind reentrant_kind = {
 	.name = "reentrant",
 	.unlock = "redis_unlock",
-	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE),
-	.alike = KIND_BIT(KIND_REENTRANT),
+	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) |
+		KIND_BIT(KIND_FAIR),
+	.alike = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_FAIR),
+	.held_as = KIND_REENTRANT,
 	.handed_over = true,
 	.counted = true,
 	.topic = TOPIC_LOCK,

@@ -215,6 +215,36 @@ check_queue(LrIndex k)
 	return NULL;
 }
 
+static const char *
+check_places(LrIndex k)
+{
+	const LrKey *key = &lt_keys[k];
+	LrIndex		prev = LR_NONE;
+	int			n = 0;
+
+	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_wait_of(s)->next)
+	{
+		const LrWait *w;
+
+		if (!is_session(s) || ++n > lt_table->nsessions)
+			return lt_check_says("the places of %.*s have no end", NAME(key));
+		w = lt_wait_of(s);
+		if (w->prev != prev)
+			return lt_check_says("the places of %.*s have a broken link at %d", NAME(key), s);
+		if (w->state != WAIT_PLACED || w->key != k || w->hash != key->hash || w->in_front ||
+			!lr_kind(w->terms.kind)->placed)
+			return lt_check_says("session %d is among the places of %.*s and has none", s,
+							  NAME(key));
+		if (w->told != SUB_NONE && w->told_as == 0)
+			return lt_check_says("session %d is told of no place of %.*s", s, NAME(key));
+		prev = s;
+	}
+	if (key->place_tail != prev)
+		return lt_check_says("the places of %.*s end with session %d, not %d", NAME(key), prev,
+						  key->place_tail);
+	return NULL;
+}
+
 /*
  * check_front --- the first, and those behind it that can have the key together
  * with all before
@@ -259,15 +289,22 @@ check_waits(LrIndex k)
 	const LrKey *key = &lt_keys[k];
 	int			n[WAIT_FAILED + 1] = {0};
 	int			queued = 0;
+	int			placed = 0;
 
-	if (key->queue_head == LR_NONE && key->nhanded == 0 && key->nfailed == 0)
+	if (key->queue_head == LR_NONE && key->place_head == LR_NONE && key->nhanded == 0 &&
+		key->nfailed == 0)
 		return NULL;
 	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
 		queued++;
+	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_wait_of(s)->next)
+		placed++;
 	for (LrIndex s = 0; s < lt_table->nsessions; s++)
 		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->hash == key->hash &&
 			lt_wait_of(s)->key == k)
 			n[lt_wait_of(s)->state]++;
+	if (n[WAIT_PLACED] != placed)
+		return lt_check_says("%d sessions have a place of %.*s: it knows of %d",
+							 n[WAIT_PLACED], NAME(key), placed);
 	if (n[WAIT_QUEUED] != queued || n[WAIT_HANDED] != key->nhanded ||
 		n[WAIT_FAILED] != key->nfailed)
 		return lt_check_says("%d, %d and %d sessions wait for %.*s, have been handed it, have failed: it knows of %d, %d and %d",
@@ -295,8 +332,8 @@ check_entry(LrIndex k)
 	}
 	if (lt_find_key(key->name, key->name_len, key->hash) != k)
 		return lt_check_says("%.*s is not found by its name", NAME(key));
-	if (key->first_hold == LR_NONE && key->queue_head == LR_NONE && key->nfailed == 0 &&
-		key->nhanded == 0)
+	if (key->first_hold == LR_NONE && key->queue_head == LR_NONE &&
+		key->place_head == LR_NONE && key->nfailed == 0 && key->nhanded == 0)
 		return lt_check_says("nobody has or awaits %.*s, and it has an entry", NAME(key));
 	return NULL;
 }
@@ -307,6 +344,7 @@ lt_check_key(LrIndex k)
 	CHECK(check_entry(k));
 	CHECK(check_holds(k));
 	CHECK(check_queue(k));
+	CHECK(check_places(k));
 	CHECK(check_front(k));
 	return check_waits(k);
 }
@@ -336,6 +374,7 @@ lt_check_wait(LrIndex s)
 		return lt_check_says("the watchdog looks after hold %d, with which session %d waits",
 						  w->hold, s);
 	if ((w->state == WAIT_QUEUED && key->queue_head == LR_NONE) ||
+		(w->state == WAIT_PLACED && key->place_head == LR_NONE) ||
 		(w->state == WAIT_HANDED && key->nhanded == 0) ||
 		(w->state == WAIT_FAILED && key->nfailed == 0))
 		return lt_check_says("session %d waits for %.*s, which does not know", s, NAME(key));
@@ -408,7 +447,7 @@ check_woken(LrIndex s, int partition)
 	if (s == LrMyProcNumber)
 		return NULL;
 	if (w->state == WAIT_NONE || w->hash % LT_PARTITIONS != partition ||
-		(w->state == WAIT_QUEUED && w->woken_at == 0))
+		(lt_is_waiting(w) && w->woken_at == 0))
 		return lt_check_says("session %d is to be woken for nothing", s);
 	return NULL;
 }

@@ -63,6 +63,33 @@ grant_is_stale(LrLease *lease, uint64 owner, uint32 topology)
 }
 
 /*
+ * grant_conflicts --- has another session of this server the lock?
+ *
+ * Who waits in the order of the store may have been told that it is its turn before
+ * the one who has released the lock has read its answer.
+ *
+ *	 A releases: the store tells B
+ *									B asks, and is given the lock
+ *	 A reads the answer
+ *
+ * A has done with the lock since before it has asked.  If B gave it back for that, it
+ * would have lost its place.
+ */
+static bool
+grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
+{
+	LrIndex		hold = lt_conflicting_hold(key, LrMyProcNumber, kind, now, wakes);
+
+	if (!lr_kind(kind)->placed)
+		return hold != LR_NONE;
+	for (; hold != LR_NONE; hold = lt_holds[hold].next)
+		if (lt_is_live(hold, now) && lt_keeps_from(hold, LrMyProcNumber, kind) &&
+			lt_holds[hold].state != HOLD_RELEASING)
+			return true;
+	return false;
+}
+
+/*
  * lt_grant --- the store gave us the lock
  *
  * A store that excludes this server only may have done so just when the other one
@@ -91,8 +118,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		result = GRANT_TOO_LATE;
 	else if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
 		result = GRANT_STALE;
-	else if (lt_conflicting_hold(&lt_keys[h->key], LrMyProcNumber, h->kind, now,
-								 &wakes) != LR_NONE)
+	else if (grant_conflicts(&lt_keys[h->key], h->kind, now, &wakes))
 		result = GRANT_CONFLICT;
 	else if (grant_is_stale(lease, owner, topology))
 		result = GRANT_STALE;
@@ -101,7 +127,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		if (lt_leave_queue(LrMyProcNumber))
 			lt_nudge_beside(&lt_keys[h->key], h->kind, &wakes);
 		lt_keys[h->key].handoffs = 0;
-		lt_judge_pause(&lt_keys[h->key], true);
+		lt_judge_pause(&lt_keys[h->key], !lr_kind(h->kind)->placed);
 		lt_first_trace(h, store, owner, topology);
 		h->state = HOLD_HELD;
 		h->here_from = lt_here_since(store, now);

@@ -10,7 +10,9 @@
  * so what they wait for is added to its own edges instead, and a cycle through one of
  * them is one without it too.  (Parallel workers of one of them may wait for
  * somebody else, but that keeps nobody from the key before it has it.)  Where all who
- * queue want the same kind, all have the same edges.
+ * queue want the same kind, all have the same edges.  Who waits in the order of the
+ * store (places.c) waits for the holders, and for nobody ahead of it of whom that is not
+ * true, too.
  *
  * All here are copies of single moments.  What makes a cycle out of them is in
  * deadlock.c.
@@ -41,7 +43,7 @@ graph_kinds_ahead(const LrKey *key, LrIndex session)
 	uint32		behind = KIND_BIT(w->terms.kind);
 	uint32		kept_by = 0;
 
-	if (w->in_front)
+	if (w->in_front || w->state == WAIT_PLACED)
 		return 0;
 	if (key->queue_kinds == behind)
 		return lr_kind(w->terms.kind)->excludes;
@@ -98,11 +100,11 @@ graph_lock_awaited(LrIndex session)
 	uint32		hash = w->hash;
 	LWLock	   *lock;
 
-	if (w->state != WAIT_QUEUED)
+	if (!lt_is_waiting(w))
 		return NULL;
 	lock = lt_partition(hash);
 	LWLockAcquire(lock, LW_SHARED);
-	if (w->state == WAIT_QUEUED && w->hash == hash)
+	if (lt_is_waiting(w) && w->hash == hash)
 		return lock;
 	LWLockRelease(lock);
 	return NULL;
@@ -152,7 +154,7 @@ lt_wait_generation(LrIndex session)
 {
 	const LrWait *w = &lt_sessions[session].wait;
 
-	return w->state == WAIT_QUEUED ? w->generation : 0;
+	return lt_is_waiting(w) ? w->generation : 0;
 }
 
 /*
@@ -170,11 +172,11 @@ lt_begin_search(int64 interval, int64 *ask_again)
 	bool		begin = false;
 
 	*ask_again = now + interval;
-	if (w->state != WAIT_QUEUED)
+	if (!lt_is_waiting(w))
 		return false;
 	lock = lt_partition(w->hash);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (w->state == WAIT_QUEUED)
+	if (lt_is_waiting(w))
 	{
 		key = &lt_keys[w->key];
 		begin = key->searched_at + interval <= now;
@@ -263,6 +265,9 @@ lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 		if (lt_is_live(i, now))
 			holder_pids[(*nholders)++] = lt_sessions[lt_holds[i].session].pid;
 	for (LrIndex s = key->queue_head; s != LR_NONE && *npids < room;
+		 s = lt_wait_of(s)->next)
+		pids[(*npids)++] = lt_sessions[s].pid;
+	for (LrIndex s = key->place_head; s != LR_NONE && *npids < room;
 		 s = lt_wait_of(s)->next)
 		pids[(*npids)++] = lt_sessions[s].pid;
 	LWLockRelease(lock);

@@ -20,7 +20,8 @@
  *
  * Others must get their turn: after lockredis.max_handoffs in a row the lock
  * is really released, and if somebody elsewhere waits for it the next head here
- * holds back for a moment.
+ * holds back for a moment.  Nor does it pass by sessions that wait in the order of the
+ * store: that would be no order.
  *
  * All of this is done under the partition lock of the key.
  *
@@ -165,7 +166,8 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	int64		lease_ms;
 	int			min_replicas;
 
-	if (key->queue_head == LR_NONE || handover_had_turns(h, key) ||
+	if (key->queue_head == LR_NONE || key->place_head != LR_NONE ||
+		handover_had_turns(h, key) ||
 		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over)
 		return false;
 	now = lr_now();

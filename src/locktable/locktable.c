@@ -313,6 +313,8 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->front_tail = LR_NONE;
 	memset(key->nfront, 0, sizeof(key->nfront));
 	key->queue_kinds = 0;
+	key->place_head = LR_NONE;
+	key->place_tail = LR_NONE;
 	key->nfailed = 0;
 	key->nhanded = 0;
 	key->handoffs = 0;
@@ -341,7 +343,7 @@ lt_key_unused(LrIndex key)
 	LrIndex    *link;
 
 	if (k->first_hold != LR_NONE || k->queue_head != LR_NONE ||
-		k->nfailed > 0 || k->nhanded > 0)
+		k->place_head != LR_NONE || k->nfailed > 0 || k->nhanded > 0)
 		return;
 
 	link = lt_bucket_of(k->hash);

@@ -63,6 +63,9 @@ typedef struct LrKey
 	uint32		nfront[LT_MAX_KINDS];	/* sessions in front, by kind */
 	uint32		queue_kinds;	/* KIND_BITs of all who have queued since the
 								 * queue was empty */
+	LrIndex		place_head;		/* sessions that wait in no queue of ours, see
+								 * places.c; linked likewise */
+	LrIndex		place_tail;
 	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
 	int			nhanded;		/* likewise in WAIT_HANDED */
 	int			handoffs;		/* in a row, since the store gave the lock */
@@ -124,6 +127,7 @@ typedef enum WaitState
 {
 	WAIT_NONE,
 	WAIT_QUEUED,
+	WAIT_PLACED,				/* in the order of the store: see places.c */
 	WAIT_HANDED,				/* has been handed the lock, does not know yet */
 	WAIT_FAILED					/* see lt_fail_waiters */
 } WaitState;
@@ -154,8 +158,14 @@ typedef struct LrWait
 	bool		trying;			/* asks the store */
 	int64		asks_until;		/* no longer than that */
 	LrKept		kept;			/* kinds that are announced */
+	uint64		told_as;		/* placed: the owner that has to be told of its
+								 * turn, */
+	SubscriptionState told;		/* will it be, */
+	int64		told_at;		/* and has it been?  lr_now() time; 0 = no, or it has
+								 * asked since */
 	bool		in_front;		/* may ask it */
-	LrIndex		prev;			/* session before in the queue */
+	LrIndex		prev;			/* session before in the queue, or among those that
+								 * are placed */
 	LrIndex		next;
 	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
 	int64		looks_at;		/* when one in front looks again unwoken, or has
@@ -225,6 +235,13 @@ static inline LrWait *
 lt_wait_of(LrIndex session)
 {
 	return &lt_sessions[session].wait;
+}
+
+/* Does the session wait for the key, in the queue or in the store's order? */
+static inline bool
+lt_is_waiting(const LrWait *w)
+{
+	return w->state == WAIT_QUEUED || w->state == WAIT_PLACED;
 }
 
 static inline LrKey *
@@ -344,6 +361,12 @@ extern bool lt_queue_remove(LrKey *key, LrIndex session);
 extern bool lt_leave_queue(LrIndex session);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
 extern void lt_back_to_queue(LrIndex session, bool first);
+
+/* places.c; partition lock held. */
+extern void lt_place_insert(LrKey *key, LrIndex session);
+extern void lt_place_remove(LrKey *key, LrIndex session);
+extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
+extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);

@@ -87,7 +87,8 @@ lt_end_pause(LrKey *key, WakeList *wakes)
 /*
  * lt_judge_pause --- did the head get the lock after a pause?
  *
- * If not, somebody else came, and may come again.
+ * If not, somebody else came, and may come again; he may be one of this server who waits
+ * in the order of the store.
  */
 void
 lt_judge_pause(LrKey *key, bool got_it)

@@ -235,6 +235,8 @@ lt_leave_queue(LrIndex self)
 
 	if (w->state == WAIT_QUEUED)
 		others = lt_queue_remove(&lt_keys[w->key], self);
+	else if (w->state == WAIT_PLACED)
+		lt_place_remove(&lt_keys[w->key], self);
 	else if (w->state == WAIT_HANDED)
 		lt_keys[w->key].nhanded--;
 	else

@@ -90,6 +90,9 @@ rows_add_key(RowBuffer *buf, const LrKey *key)
 	for (LrIndex s = key->queue_head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
 		ok = rows_add(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
 					  lt_sessions[s].wait.since);
+	for (LrIndex s = key->place_head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
+		ok = rows_add(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
+					  lt_sessions[s].wait.since);
 	return ok;
 }
 
@@ -110,6 +113,8 @@ rows_count_key(const LrKey *key, int64 *granted, int64 *waiting)
 				h->scope[SCOPE_SESSION].count > 0 ? 2 : 1;
 	}
 	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_sessions[s].wait.next)
+		(*waiting)++;
+	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_sessions[s].wait.next)
 		(*waiting)++;
 }
 

@@ -4,7 +4,8 @@
  *	  The lock table: of which keys somebody wants to be told releases.
  *
  * A head that found its key busy wants the watchdog to subscribe to the key's
- * channel; the watchdog looks for such wishes, and says when it is so.
+ * channel, one that has a place in the store to that of its place; the watchdog looks
+ * for such wishes, and says when it is so.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,20 +20,37 @@
 #include "locktable/wait.h"
 #include "locktable/watch.h"
 
+/*
+ * subscription_of --- what stands for the session's wait; partition lock held
+ *
+ * Its place is that which it has asked for last; NULL: it has none any more.
+ */
+static SubscriptionState *
+subscription_of(LrWait *w)
+{
+	if (w->state != WAIT_PLACED)
+		return &lt_keys[w->key].subscription[lr_kind(w->terms.kind)->topic];
+	if (w->told_as != w->kept.owner)
+		w->told = SUB_NONE;
+	w->told_as = w->kept.owner;
+	return w->told_as != 0 ? &w->told : NULL;
+}
+
 bool
 lt_want_subscription(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-	LrKey	   *key;
-	LrTopic		topic;
-	bool		confirmed;
+	SubscriptionState *subscription;
+	bool		confirmed = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = &lt_keys[lt_holds[hold].key];
-	topic = lr_kind(lt_holds[hold].kind)->topic;
-	confirmed = key->subscription[topic] == SUB_CONFIRMED;
-	if (!confirmed)
-		key->subscription[topic] = SUB_WANTED;
+	subscription = subscription_of(lt_wait_of(LrMyProcNumber));
+	if (subscription != NULL)
+	{
+		confirmed = *subscription == SUB_CONFIRMED;
+		if (!confirmed)
+			*subscription = SUB_WANTED;
+	}
 	LWLockRelease(lock);
 
 	if (!confirmed)
@@ -51,6 +69,21 @@ lt_take_subscription_work(void)
 }
 
 /*
+ * subscription_is_wanted --- by a session that waits; partition lock held
+ */
+static bool
+subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
+{
+	*owner = 0;
+	*topic = lr_kind(w->terms.kind)->topic;
+	if (w->state == WAIT_QUEUED)
+		return lt_keys[w->key].subscription[*topic] == SUB_WANTED;
+	*topic = TOPIC_PLACE;
+	*owner = w->told_as;
+	return w->told == SUB_WANTED && *owner != 0;
+}
+
+/*
  * lt_wanted_subscriptions --- names of the keys that somebody wants told
  */
 void
@@ -62,35 +95,55 @@ lt_wanted_subscriptions(WantedCallback callback)
 		uint32		hash = w->hash;
 		char		name[LR_NAME_MAX];
 		int			len = 0;
-		LrTopic		topic = TOPIC_LOCK;
+		LrTopic		topic;
+		uint64		owner;
 		LWLock	   *lock;
 
-		if (w->state != WAIT_QUEUED)
+		if (!lt_is_waiting(w))
 			continue;
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
-		if (w->state == WAIT_QUEUED && w->hash == hash)
-			topic = lr_kind(w->terms.kind)->topic;
-		if (w->state == WAIT_QUEUED && w->hash == hash &&
-			lt_keys[w->key].subscription[topic] == SUB_WANTED)
+		if (lt_is_waiting(w) && w->hash == hash &&
+			subscription_is_wanted(w, &topic, &owner))
 		{
 			len = lt_keys[w->key].name_len;
 			memcpy(name, lt_keys[w->key].name, len);
 		}
 		LWLockRelease(lock);
 		if (len > 0)
-			callback(topic, name, len);
+			callback(topic, owner, name, len);
 	}
+}
+
+/*
+ * subscription_confirmed --- partition lock held
+ */
+static void
+subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
+{
+	LrIndex		session;
+
+	if (topic != TOPIC_PLACE)
+	{
+		key->subscription[topic] = SUB_CONFIRMED;
+		lt_nudge_front(key, wakes);
+		return;
+	}
+	session = lt_find_place(key, owner);
+	if (session == LR_NONE)
+		return;
+	lt_wait_of(session)->told = SUB_CONFIRMED;
+	lt_nudge_place(key, owner, false, wakes);
 }
 
 /*
  * lt_subscription_confirmed --- releases are told from now on
  *
- * The head tries once more: one may have happened before.
+ * Who waits for that tries once more: one may have happened before.
  */
 void
-lt_subscription_confirmed(LrTopic topic, const char *name, int name_len)
+lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *name, int name_len)
 {
 	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
@@ -100,10 +153,7 @@ lt_subscription_confirmed(LrTopic topic, const char *name, int name_len)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name, name_len, hash);
 	if (key != LR_NONE)
-	{
-		lt_keys[key].subscription[topic] = SUB_CONFIRMED;
-		lt_nudge_front(&lt_keys[key], &wakes);
-	}
+		subscription_confirmed(&lt_keys[key], topic, owner, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -111,7 +161,7 @@ lt_subscription_confirmed(LrTopic topic, const char *name, int name_len)
  * lt_end_subscription --- nobody waits any more?
  */
 bool
-lt_end_subscription(LrTopic topic, const char *name, int name_len)
+lt_end_subscription(LrTopic topic, uint64 owner, const char *name, int name_len)
 {
 	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
@@ -120,7 +170,9 @@ lt_end_subscription(LrTopic topic, const char *name, int name_len)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name, name_len, hash);
-	if (key != LR_NONE)
+	if (key != LR_NONE && topic == TOPIC_PLACE)
+		unused = lt_find_place(&lt_keys[key], owner) == LR_NONE;
+	else if (key != LR_NONE)
 	{
 		unused = lt_keys[key].queue_head == LR_NONE;
 		if (unused)
@@ -128,6 +180,20 @@ lt_end_subscription(LrTopic topic, const char *name, int name_len)
 	}
 	LWLockRelease(lock);
 	return unused;
+}
+
+/*
+ * subscription_reset --- of one key; partition lock held
+ */
+static void
+subscription_reset(LrKey *key)
+{
+	for (int t = 0; t < TOPIC_COUNT; t++)
+		if (key->subscription[t] != SUB_NONE)
+			key->subscription[t] = key->queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
+	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
+		if (lt_wait_of(i)->told != SUB_NONE)
+			lt_wait_of(i)->told = SUB_WANTED;
 }
 
 /*
@@ -148,10 +214,7 @@ lt_reset_subscriptions(void)
 		lock = lt_partition(b);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
-			for (int t = 0; t < TOPIC_COUNT; t++)
-				if (lt_keys[i].subscription[t] != SUB_NONE)
-					lt_keys[i].subscription[t] =
-						lt_keys[i].queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
+			subscription_reset(&lt_keys[i]);
 		LWLockRelease(lock);
 	}
 	pg_atomic_write_u32(&lt_table->subscription_work, 1);

@@ -9,6 +9,8 @@
  * another reason than having got the lock wakes those who come to the front by that,
  * so a wake-up that reached somebody who gave up is handed on.
  *
+ * Who waits in the order of the store (places.c) asks it whenever there is news.
+ *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
@@ -96,6 +98,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	LrIndex		in_the_way;
 	EnqueueResult result = ENQUEUED;
 	int64		now = lr_now();
+	bool		placed = lr_kind(terms->kind)->placed;
 	bool		first;
 
 	Assert(w->state == WAIT_NONE);
@@ -114,7 +117,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		*other = lt_holds[in_the_way].kind;
 	}
 	else if (only_if_free &&
-			 ((!first && !lt_would_be_in_front(&lt_keys[key], terms->kind)) ||
+			 ((!first && !placed && !lt_would_be_in_front(&lt_keys[key], terms->kind)) ||
 			  lt_conflicting_hold(&lt_keys[key], self, terms->kind, now,
 								  &wakes) != LR_NONE))
 		result = ENQUEUE_BUSY;
@@ -123,7 +126,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	else
 	{
 		w->generation++;
-		w->state = WAIT_QUEUED;
+		w->state = placed ? WAIT_PLACED : WAIT_QUEUED;
 		w->hash = name->hash;
 		w->key = key;
 		w->hold = *hold;
@@ -137,8 +140,11 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->looks_at = 0;
 		w->asleep = false;
 		w->since = GetCurrentTimestamp();
-		lt_queue_insert(&lt_keys[key], self,
-						first ? LR_NONE : lt_keys[key].queue_tail);
+		if (placed)
+			lt_place_insert(&lt_keys[key], self);
+		else
+			lt_queue_insert(&lt_keys[key], self,
+							first ? LR_NONE : lt_keys[key].queue_tail);
 	}
 	lt_unlock(lock, &wakes);
 	return result;
@@ -324,6 +330,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
  * They leave the queue at once, so that one that does not run cannot stand in
  * the way of those who come later; each frees its hold when it runs.  If it did not
  * for want of replicas, those who ask for fewer stay, and may be in front by that.
+ * Nobody waits behind one that is placed, and those find out for themselves.
  */
 void
 lt_fail_waiters(LrIndex hold, int min_replicas)
@@ -336,7 +343,8 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = &lt_keys[lt_holds[hold].key];
-	session = key->queue_head;
+	session = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED ? LR_NONE :
+		key->queue_head;
 	while (session != LR_NONE)
 	{
 		LrWait	   *w = lt_wait_of(session);
@@ -396,6 +404,22 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 }
 
 /*
+ * turn_placed --- the store says whose turn it is: ask whenever there may be news
+ */
+static TurnResult
+turn_placed(LrWait *w, int64 now, int64 retry_at, int64 *look_again)
+{
+	if (w->woken_at != 0 || now >= retry_at)
+	{
+		w->woken_at = 0;
+		w->told_at = 0;
+		return TURN_TRY;
+	}
+	*look_again = retry_at;
+	return TURN_WAIT;
+}
+
+/*
  * lt_turn --- is it our turn, and if not, when to look again unless woken
  *
  * A session that is not in front looks again when the present lease ends: it may
@@ -416,15 +440,16 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	w->looks_at = 0;
 	w->trying = false;
 	key = &lt_keys[w->key];
-	*subscribed = lr_watchdog_running() &&
+	*subscribed = lr_watchdog_running() && w->state != WAIT_PLACED &&
 		key->subscription[lr_kind(w->terms.kind)->topic] == SUB_CONFIRMED;
 	if (w->state == WAIT_FAILED)
 		turn = w->unreplicated ? TURN_UNREPLICATED : TURN_FAILED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
 		turn = TURN_HANDED;
-	else if (w->in_front)
+	else if (w->in_front || w->state == WAIT_PLACED)
 	{
-		turn = turn_in_front(key, w, now, retry_at, look_again, &wakes);
+		turn = w->state == WAIT_PLACED ? turn_placed(w, now, retry_at, look_again) :
+			turn_in_front(key, w, now, retry_at, look_again, &wakes);
 		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
 	}
 	else

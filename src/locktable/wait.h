@@ -4,7 +4,8 @@
  *	  The lock table for a session that acquires: the queue of a key.
  *
  * A session awaits one key at a time.  Only the head of a queue asks the store,
- * and only while no session of this server has the key; see queue.c.
+ * and only while no session of this server has the key; see queue.c.  Of kinds that are
+ * placed there is no queue here; see places.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -58,7 +59,7 @@ typedef enum TurnResult
 extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
 						  bool *subscribed);
 
-/* Have the watchdog subscribe to the key; true if it has already. */
+/* Have the watchdog subscribe to the key, or to our place; true if it has already. */
 extern bool lt_want_subscription(LrIndex hold);
 
 /* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */

@@ -75,7 +75,7 @@ lt_has_waiters(void)
 }
 
 void
-lt_wake_waiter(const char *name, int name_len)
+lt_wake_waiter(uint64 owner, const char *name, int name_len)
 {
 	uint32		hash = lr_name_hash(name, name_len);
 	LWLock	   *lock = lt_partition(hash);
@@ -84,7 +84,9 @@ lt_wake_waiter(const char *name, int name_len)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name, name_len, hash);
-	if (key != LR_NONE)
+	if (key != LR_NONE && owner != 0)
+		lt_nudge_place(&lt_keys[key], owner, true, &wakes);
+	else if (key != LR_NONE)
 		lt_nudge_front(&lt_keys[key], &wakes);
 	lt_unlock(lock, &wakes);
 }
@@ -120,13 +122,17 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 
 /*
  * watch_is_ignoring --- does not do what it was woken for, or wanted to do by itself?
+ *
+ * For one that has a place in the store others wait only when it was told that it is
+ * its turn.
  */
 static bool
 watch_is_ignoring(const LrWait *w, int64 now)
 {
-	int64		since = w->woken_at != 0 ? w->woken_at : w->looks_at;
+	int64		since = w->state == WAIT_PLACED ? w->told_at :
+		w->woken_at != 0 ? w->woken_at : w->looks_at;
 
-	return (w->state == WAIT_QUEUED || w->state == WAIT_HANDED) &&
+	return (lt_is_waiting(w) || w->state == WAIT_HANDED) &&
 		since != 0 && now - since >= IGNORED_AFTER;
 }
 

@@ -100,20 +100,27 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 
 /* ---- subscriptions ---- */
 
-typedef void (*WantedCallback) (LrTopic topic, const char *name, int name_len);
+/* The owner: of TOPIC_PLACE; else 0. */
+typedef void (*WantedCallback) (LrTopic topic, uint64 owner, const char *name,
+								int name_len);
 
 extern bool lt_take_subscription_work(void);
 extern void lt_wanted_subscriptions(WantedCallback callback);
-extern void lt_subscription_confirmed(LrTopic topic, const char *name, int name_len);
+extern void lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *name,
+									  int name_len);
 extern void lt_reset_subscriptions(void);
 
 /* False while somebody awaits the key. */
-extern bool lt_end_subscription(LrTopic topic, const char *name, int name_len);
+extern bool lt_end_subscription(LrTopic topic, uint64 owner, const char *name,
+								int name_len);
 
 /* ---- waiters ---- */
 
-/* A release was told: wake one local waiter of the key. */
-extern void lt_wake_waiter(const char *name, int name_len);
+/*
+ * A release was told: wake one local waiter of the key, or the one whose place that
+ * owner is.
+ */
+extern void lt_wake_waiter(uint64 owner, const char *name, int name_len);
 
 /* Sessions that ignored a wake-up for a second are passed over. */
 extern void lt_pass_over_sleepers(void);

@@ -79,6 +79,7 @@ ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 				 const HoldView *view)
 {
 	ask_prepare(op, kind, key, view->store);
+	op->lock_kind = view->kind;
 	op->moves = view->moves;
 	op->owner = view->owner;
 	op->count = ask_shown_count(view);

@@ -5,7 +5,9 @@
  *
  * What the session holds stands in the lock table; here is a private index of
  * it by name and kind: the same name can be had as locks of two kinds, which the
- * stores keep apart.  It asks no store and nobody of this folder.
+ * stores keep apart.  Kinds that take each other again stand here as one of them
+ * (LockKind.held_as); as which one the lock is had its HoldView says.  It asks no store
+ * and nobody of this folder.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -107,7 +109,7 @@ held_find(const LrName *name, KindId kind)
 	if (held_index == NULL)
 		return NULL;
 	held_forget_reserved();
-	return held_index_lookup(held_index, held_key(name, kind));
+	return held_index_lookup(held_index, held_key(name, lr_kind(kind)->held_as));
 }
 
 KindId
@@ -118,7 +120,7 @@ held_kind_of(const LrName *name, KindId first)
 	if (held_find(name, first) != NULL)
 		return first;
 	for (KindId k = 0; k < KIND_COUNT; k++)
-		if (held_find(name, k) != NULL)
+		if (lr_kind(k)->held_as == k && held_find(name, k) != NULL)
 			kind = k;
 	return kind;
 }
@@ -152,7 +154,7 @@ held_reserve(const LrName *name, KindId kind)
 
 	held_trim();
 	reserved_name = *name;
-	reserved_key = held_key(&reserved_name, kind);
+	reserved_key = held_key(&reserved_name, lr_kind(kind)->held_as);
 	entry = held_index_insert(held_index, reserved_key, &found);
 	entry->hold = LR_NONE;
 	entry->job_count = 0;

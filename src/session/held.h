@@ -25,7 +25,7 @@ typedef struct HeldKey
 	const char *data;			/* in the lock table, once held */
 	int			len;
 	uint32		hash;			/* of the name */
-	KindId		kind;
+	KindId		kind;			/* of an entry: LockKind.held_as */
 } HeldKey;
 
 typedef struct HeldEntry
@@ -61,7 +61,7 @@ extern void held_open(void);
 /* How many are there, one that was left by an interrupted acquire included? */
 extern int	held_count(void);
 
-/* The entry of a lock; NULL if there is none. */
+/* The entry of a lock of that kind, or one that it takes again; NULL: there is none. */
 extern HeldEntry *held_find(const LrName *name, KindId kind);
 extern HeldEntry *held_find_key(const HeldKey *key);
 

@@ -54,12 +54,14 @@ request_require_counter(const AcquireRequest *request, StoreId store)
 }
 
 void
-request_require_shared(const AcquireRequest *request)
+request_require_kind(const AcquireRequest *request)
 {
 	const LockKind *kind = lr_kind(request->terms.kind);
 
-	for (int i = 0; kind->shared && i < STORE_COUNT; i++)
-		if (lr_has_store(i) && !lr_store_can(i, STORE_HAS_SHARED))
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (lr_has_store(i) &&
+			((kind->shared && !lr_store_can(i, STORE_HAS_SHARED)) ||
+			 (kind->placed && !lr_store_can(i, STORE_HAS_ORDER))))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("there are no %s locks in this mode", kind->name),

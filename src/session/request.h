@@ -33,7 +33,7 @@ typedef struct AcquireRequest
 extern void request_require_counter(const AcquireRequest *request, StoreId store);
 
 /* Raise if it is for a kind of lock that the stores of this mode do not have. */
-extern void request_require_shared(const AcquireRequest *request);
+extern void request_require_kind(const AcquireRequest *request);
 
 /* Has the hold a fencing token that is good for this request? */
 extern bool request_is_met_by(const AcquireRequest *request, const HoldView *view);

@@ -260,16 +260,19 @@ session_require_beside(const LrName *name, KindId wanted)
 {
 	for (KindId k = 0; k < KIND_COUNT; k++)
 	{
-		HeldEntry  *entry = k == wanted ? NULL : held_find(name, k);
+		HeldEntry  *entry;
 		HoldView	view;
 
+		if (lr_kind(k)->held_as != k || lr_kind(wanted)->held_as == k)
+			continue;
+		entry = held_find(name, k);
 		if (entry == NULL)
 			continue;
 		lt_look(entry->hold, &view);
 		if (view.state == HOLD_LOST)
 			session_refuse_lost(name, &view);
 		if ((lr_kind(k)->beside & KIND_BIT(wanted)) == 0)
-			report_has_other_kind(name, k, wanted);
+			report_has_other_kind(name, view.kind, wanted);
 	}
 }
 
@@ -297,7 +300,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 
 	if (held_count() > 0)
 		session_require_beside(name, request->terms.kind);
-	request_require_shared(request);
+	request_require_kind(request);
 	release_reserve(held_count() + 1);
 	held_reserve(name, request->terms.kind);
 	if (!wait_for_lock(name, request, &hold))
@@ -321,17 +324,29 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
  * ----------
  */
 
-bool
-session_look(const LrName *name, KindId kind, HoldView *view)
+/*
+ * session_find --- what the session has of the key as that kind, and a look at it
+ *
+ * One of a kind that others are held as is any of them; a look for one of the others
+ * does not find that.
+ */
+static HeldEntry *
+session_find(const LrName *name, KindId kind, HoldView *view)
 {
 	HeldEntry  *entry;
 
 	session_enter();
 	entry = held_find(name, kind);
 	if (entry == NULL)
-		return false;
+		return NULL;
 	lt_look(entry->hold, view);
-	return true;
+	return view->kind == kind || entry->key.kind == kind ? entry : NULL;
+}
+
+bool
+session_look(const LrName *name, KindId kind, HoldView *view)
+{
+	return session_find(name, kind, view) != NULL;
 }
 
 /*
@@ -366,11 +381,9 @@ session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 	HoldView	view;
 	StoreOp		op;
 
-	session_enter();
-	entry = held_find(name, kind);
+	entry = session_find(name, kind, &view);
 	if (entry == NULL)
 		report_not_held(ERROR, name);
-	lt_look(entry->hold, &view);
 	if (view.state == HOLD_LOST)
 		return false;
 

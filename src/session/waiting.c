@@ -239,7 +239,8 @@ wait_send_create(StoreId store)
 	acq.asking = true;
 	ask_run(op, STORE_WAIT);
 	acq.asking = false;
-	if (op->outcome == STORE_BUSY && lr_kind(acq.key.kind)->shared)
+	if (op->outcome == STORE_BUSY &&
+		(lr_kind(acq.key.kind)->shared || lr_kind(acq.key.kind)->announced))
 		wait_note_announced();
 	if (op->outcome == STORE_BUSY && !lr_store_can(store, STORE_SERVER_ONLY))
 		silence_saw_ttl(acq.name->hash, op->ttl_ms);
@@ -476,13 +477,10 @@ wait_plan_retry(bool subscribed)
 	}
 	if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
-	else if (!subscribed)
-	{
-		(void) lt_want_subscription(acq.hold);
+	else if (!subscribed && !lt_want_subscription(acq.hold))
 		ttl = Min(ttl, POLL_UNTOLD);
-	}
 
-	/* An announcement is renewed by asking again. */
+	/* An announcement, or a place, is renewed by asking again. */
 	if (acq.owner != 0)
 		ttl = Min(ttl, lr_wait_lease * LR_US_PER_MS / 3);
 	acq.retry_at = now + Min(ttl, Max(POLL_ENDLESS, lr_lease * LR_US_PER_MS));

@@ -57,7 +57,7 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
 			return k;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("kind of lock must be reentrant, read or write")));
+			 errmsg("kind of lock must be reentrant, fair, read or write")));
 	return KIND_REENTRANT;		/* keep compiler quiet */
 }
 

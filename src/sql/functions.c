@@ -39,6 +39,10 @@ PG_FUNCTION_INFO_V1(lockredis_write_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_write_lock);
 PG_FUNCTION_INFO_V1(lockredis_write_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_write_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_fair_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_fair_lock);
+PG_FUNCTION_INFO_V1(lockredis_fair_xact_lock);
+PG_FUNCTION_INFO_V1(lockredis_try_fair_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_unlock);
 PG_FUNCTION_INFO_V1(lockredis_read_unlock);
 PG_FUNCTION_INFO_V1(lockredis_write_unlock);
@@ -157,6 +161,32 @@ Datum
 lockredis_try_write_xact_lock(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(take_kind(fcinfo, KIND_WRITE, SCOPE_XACT, 1, 2));
+}
+
+Datum
+lockredis_fair_lock(PG_FUNCTION_ARGS)
+{
+	(void) take_kind(fcinfo, KIND_FAIR, SCOPE_SESSION, -1, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_fair_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_FAIR, SCOPE_SESSION, 1, 2));
+}
+
+Datum
+lockredis_fair_xact_lock(PG_FUNCTION_ARGS)
+{
+	(void) take_kind(fcinfo, KIND_FAIR, SCOPE_XACT, -1, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_fair_xact_lock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_FAIR, SCOPE_XACT, 1, 2));
 }
 
 /*

@@ -86,6 +86,18 @@ same_key(const LockTableRow *a, const LockTableRow *b)
 }
 
 /*
+ * is_ahead --- of rows of one key, the earlier one first: will he have it before?
+ *
+ * Of those who wait in the order of the store only that knows.
+ */
+static bool
+is_ahead(const LockTableRow *one, const LockTableRow *other)
+{
+	return one->state == HOLD_HANDED ||
+		(one->state == HOLD_WAITING && !lr_kind(other->kind)->placed);
+}
+
+/*
  * blocking_pids --- local pids that hold the key or are ahead in its queue
  *
  * Rows of one key stand together, the queue in its order, so they are before
@@ -105,7 +117,7 @@ blocking_pids(const LockTableRow *rows, int i)
 	{
 		bool		again = n > 0 && DatumGetInt32(pids[n - 1]) == rows[j].pid;
 
-		if ((lt_is_granted(rows[j].state) || is_waiting(&rows[j])) && !again)
+		if ((lt_is_granted(rows[j].state) || is_ahead(&rows[j], &rows[i])) && !again)
 			pids[n++] = Int32GetDatum(rows[j].pid);
 	}
 	return PointerGetDatum(construct_array(pids, n, INT4OID, sizeof(int32),

@@ -162,6 +162,8 @@ typedef struct StoreInterest
 										 * min_replicas of an operation */
 #define STORE_HAS_SHARED		0x80	/* has locks that several may have: the
 										 * kinds that are shared */
+#define STORE_HAS_ORDER			0x100	/* keeps the order in which they came who
+										 * wait: the kinds that are placed */
 
 /* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
@@ -180,7 +182,8 @@ typedef enum StoreEvent
 	STORE_LISTEN_LOST			/* name NULL: connection lost, all are void */
 } StoreEvent;
 
-typedef void (*StoreEventCallback) (StoreEvent event, LrTopic topic,
+/* The owner: of TOPIC_PLACE, which has a channel for each; else 0. */
+typedef void (*StoreEventCallback) (StoreEvent event, LrTopic topic, uint64 owner,
 									const char *name, int name_len);
 
 typedef struct StoreRoutine
@@ -268,9 +271,9 @@ typedef struct StoreRoutine
 
 	/* The listener: NULL without STORE_HAS_PUSH. */
 	StoreListener *(*listener_open) (StoreEventCallback callback);
-	void		(*listener_subscribe) (StoreListener *l, LrTopic topic,
+	void		(*listener_subscribe) (StoreListener *l, LrTopic topic, uint64 owner,
 									   const char *name, int name_len);
-	void		(*listener_unsubscribe) (StoreListener *l, LrTopic topic,
+	void		(*listener_unsubscribe) (StoreListener *l, LrTopic topic, uint64 owner,
 										 const char *name, int name_len);
 	/* Reads and writes what is possible; connects again when it is time. */
 	void		(*listener_step) (StoreListener *l);

@@ -34,6 +34,7 @@
 /* Zero-padded, so that it can be compared as a blob. */
 typedef struct SubscriptionKey
 {
+	uint64		owner;			/* of TOPIC_PLACE, whose it is; else 0 */
 	LrTopic		topic;
 	int			len;
 	char		name[LR_NAME_MAX];
@@ -53,12 +54,13 @@ static StoreListener *listener = NULL;
 static int64 next_tick = 0;
 
 static Subscription *
-find_subscription(LrTopic topic, const char *name, int len, HASHACTION action,
-				  bool *found)
+find_subscription(LrTopic topic, uint64 owner, const char *name, int len,
+				  HASHACTION action, bool *found)
 {
 	SubscriptionKey key;
 
 	memset(&key, 0, sizeof(key));
+	key.owner = owner;
 	key.topic = topic;
 	key.len = len;
 	memcpy(key.name, name, len);
@@ -86,21 +88,22 @@ all_unconfirmed(void)
  * on_listener_event --- called by the listener, in subscriptions_step
  */
 static void
-on_listener_event(StoreEvent event, LrTopic topic, const char *name, int name_len)
+on_listener_event(StoreEvent event, LrTopic topic, uint64 owner, const char *name,
+				  int name_len)
 {
 	Subscription *s;
 
 	switch (event)
 	{
 		case STORE_LISTEN_CONFIRMED:
-			s = find_subscription(topic, name, name_len, HASH_FIND, NULL);
+			s = find_subscription(topic, owner, name, name_len, HASH_FIND, NULL);
 			if (s == NULL)
 				break;
 			s->confirmed = true;
-			lt_subscription_confirmed(topic, name, name_len);
+			lt_subscription_confirmed(topic, owner, name, name_len);
 			break;
 		case STORE_LISTEN_RELEASED:
-			lt_wake_waiter(name, name_len);
+			lt_wake_waiter(owner, name, name_len);
 			break;
 		case STORE_LISTEN_REFUSED:
 
@@ -108,7 +111,7 @@ on_listener_event(StoreEvent event, LrTopic topic, const char *name, int name_le
 			 * Who has asked while an earlier subscription stood sleeps until
 			 * he is told.  He asks once more, and polls then.
 			 */
-			lt_wake_waiter(name, name_len);
+			lt_wake_waiter(owner, name, name_len);
 			break;
 		case STORE_LISTEN_LOST:
 			all_unconfirmed();
@@ -128,23 +131,24 @@ on_listener_event(StoreEvent event, LrTopic topic, const char *name, int name_le
  * already.
  */
 static void
-subscribe_key(LrTopic topic, const char *name, int name_len)
+subscribe_key(LrTopic topic, uint64 owner, const char *name, int name_len)
 {
 	bool		found;
-	Subscription *s = find_subscription(topic, name, name_len, HASH_ENTER, &found);
+	Subscription *s = find_subscription(topic, owner, name, name_len, HASH_ENTER, &found);
 
 	s->idle = false;
 	if (!found)
 	{
 		s->confirmed = false;
-		teller->listener_subscribe(listener, topic, name, name_len);
+		teller->listener_subscribe(listener, topic, owner, name, name_len);
 	}
 	else if (s->confirmed)
-		lt_subscription_confirmed(topic, name, name_len);
+		lt_subscription_confirmed(topic, owner, name, name_len);
 }
 
 /*
- * drop_idle_subscriptions --- of keys that nobody awaited at this tick and the last
+ * drop_idle_subscriptions --- of keys that nobody awaited at this tick and the last, and
+ * of places that are nobody's, which they stay
  */
 static void
 drop_idle_subscriptions(void)
@@ -157,10 +161,11 @@ drop_idle_subscriptions(void)
 	{
 		bool		was_idle = s->idle;
 
-		s->idle = lt_end_subscription(s->key.topic, s->key.name, s->key.len);
-		if (s->idle && was_idle)
+		s->idle = lt_end_subscription(s->key.topic, s->key.owner, s->key.name, s->key.len);
+		if (s->idle && (was_idle || s->key.owner != 0))
 		{
-			teller->listener_unsubscribe(listener, s->key.topic, s->key.name, s->key.len);
+			teller->listener_unsubscribe(listener, s->key.topic, s->key.owner,
+										 s->key.name, s->key.len);
 			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
 		}
 	}
@@ -231,7 +236,8 @@ subscriptions_reconnect(void)
 	all_unconfirmed();
 	hash_seq_init(&seq, subscriptions);
 	while ((s = hash_seq_search(&seq)) != NULL)
-		teller->listener_subscribe(listener, s->key.topic, s->key.name, s->key.len);
+		teller->listener_subscribe(listener, s->key.topic, s->key.owner, s->key.name,
+								   s->key.len);
 }
 
 int

@@ -55,10 +55,10 @@ my $redis = LockRedis::Redis->new;
 my @acl = blocks('acl.md');
 my @rules = grep { /^ACL SETUSER/ } @acl;
 my @others = grep { !/^ACL SETUSER/ } @acl;
-my ($rule, $tokens, $all, $all_tokens, undef, $read_write) = @rules;
+my ($rule, $tokens, $all, $all_tokens, undef, $read_write, $fair) = @rules;
 
 # 440_acl tries the others.
-is(scalar @rules, 7, 'acl.md: seven rules');
+is(scalar @rules, 8, 'acl.md: eight rules');
 ok($rule =~ /~jobs:/ && $rule !~ /token/, 'acl.md: first the one for some keys');
 ok($all =~ /~\*/, 'acl.md: then the one for all');
 my ($settings) = grep { /lockredis\.url/ } @others;
@@ -149,6 +149,20 @@ all_ok('acl.md: read-write locks', paste($redis, $read_write));
 		sub { $redis->cmd('ZCARD', 'lockredis_writers:{jobs:4}') == 0 });
 	$redis->cmd('DEL', 'jobs:4');
 	$session->quit;
+}
+is_refused("SELECT redis_try_fair_lock('jobs:5')", 'some keys: no fair locks');
+all_ok('acl.md: fair locks', paste($redis, $fair));
+{
+	my ($session, $waiter) = ($node->session, $node->session);
+	my $queue = sub { $redis->cmd('LLEN', 'redisson_lock_queue:{jobs:5}') };
+
+	$session->query_is("SELECT redis_fair_lock('jobs:5')", '', 'some keys: a fair lock');
+	$waiter->start("SELECT redis_fair_lock('jobs:5'), redis_unlock('jobs:5')");
+	poll_until('its place', sub { $queue->() == 1 });
+	$session->query_is("SELECT redis_unlock('jobs:5')", 't', 'some keys: it is given back');
+	is($waiter->wait(60)->out, '|t', 'some keys: and waited for');
+	$session->quit;
+	$waiter->quit;
 }
 all_ok('acl.md: all keys', paste($redis, $all));
 works('all keys', 'other');

@@ -17,7 +17,7 @@ use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
 my @rules = $text =~ /^(ACL SETUSER .*)$/mg;
-my ($base, $tokens, undef, undef, $wait, $read_write) = map { [split] } @rules;
+my ($base, $tokens, undef, undef, $wait, $read_write, $fair) = map { [split] } @rules;
 
 # ----------
 # One Redis, with replicas
@@ -25,7 +25,7 @@ my ($base, $tokens, undef, undef, $wait, $read_write) = map { [split] } @rules;
 
 my @user = ('ACL', 'SETUSER', 'lockredis');
 my %right = map { $_ => 1 }
-  grep { /^[+~&]/ && $_ ne '+select' } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait, $read_write;
+  grep { /^[+~&]/ && $_ ne '+select' } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait, $read_write, $fair;
 my ($password) = map { /^>(.*)/ } @$base;
 my $file = PostgreSQL::Test::Utils::tempdir_short() . '/password';
 
@@ -81,6 +81,12 @@ my @calls = (
 		't|t' ],
 	[ 'COMMIT', '' ],
 	[ "SELECT redis_try_write_lock('jobs:h', '1 s')", 'f' ],
+	[ "SELECT redis_fair_lock('jobs:q'), redis_try_fair_lock('jobs:q', '1 s'), redis_extend('jobs:q', '20 min', 'fair')",
+		'|t|t' ],
+	[ "SELECT redis_unlock('jobs:q'), redis_unlock('jobs:q')", 't|t' ],
+	[ "BEGIN; SELECT redis_fair_xact_lock('jobs:q'), redis_try_fair_xact_lock('jobs:q')", '|t' ],
+	[ 'COMMIT', '' ],
+	[ "SELECT redis_try_fair_lock('jobs:w', '100 ms')", 'f' ],
 	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '700 ms')", 't' ],
 	[ "SELECT redis_force_unlock('jobs:e')", 't' ],
 	[ "SELECT redis_try_lock('jobs:w', '100 ms')", 'f' ],
@@ -174,6 +180,9 @@ my %without = (
 	'+zrem' => undef,
 	'+zscore' => undef,
 	'+zremrangebyscore' => undef,
+	# Places in the queue that do not count any more, or are given up
+	'+lpop' => undef,
+	'+lrem' => undef,
 	# A string, or who is in the way: not looked at here
 	'+type' => undef,
 	'+hkeys' => undef);

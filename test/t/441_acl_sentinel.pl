@@ -15,7 +15,7 @@ use LockRedis::Test qw(:DEFAULT run);
 use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
-my ($base, $tokens, undef, undef, $wait, undef, $watcher) =
+my ($base, $tokens, undef, undef, $wait, undef, undef, $watcher) =
   map { [split] } $text =~ /^(ACL SETUSER .*)$/mg;
 my %at_node = map { $_ => 1 }
   grep { /^[+~&]/ && !/select|setname/ } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait;

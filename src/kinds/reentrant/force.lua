@@ -39,4 +39,11 @@ if owner ~= ARGV[3] then
   return -1
 end
 redis.call('DEL', KEYS[1])
-return redis.call(ARGV[1], KEYS[2], ARGV[2])
+-- As in release.lua.
+local first = redis.pcall('LINDEX',
+  'redisson_lock_queue' .. string.sub(KEYS[2], #'redisson_lock__channel' + 1), 0)
+local told = redis.call(ARGV[1], KEYS[2], ARGV[2])
+if type(first) == 'string' then
+  told = told + redis.call(ARGV[1], KEYS[2] .. ':' .. first, ARGV[2])
+end
+return told

@@ -9,6 +9,15 @@
 -- An error of one lock does not keep the others from being released.  Repeating
 -- the script is harmless.
 
+-- Who is the next in the queue of the fair lock of the name; see fair/create.lua.  That
+-- queue is not among KEYS and may be out of reach: a user whose rights are for locks
+-- without a queue can give them back all the same.
+local function next_in_queue(channel)
+  local first = redis.pcall('LINDEX',
+    'redisson_lock_queue' .. string.sub(channel, #'redisson_lock__channel' + 1), 0)
+  return type(first) == 'string' and channel .. ':' .. first
+end
+
 local told = {}
 for i = 1, #KEYS, 2 do
   local owner = ARGV[i + 2]
@@ -32,6 +41,11 @@ for i = 1, #KEYS, 2 do
     if type(done) ~= 'table' then
       -- Published also when the key stays: waiters read its new TTL.
       done = redis.pcall(ARGV[1], KEYS[i + 1], ARGV[2])
+    end
+    local place = type(done) ~= 'table' and next_in_queue(KEYS[i + 1])
+    if place then
+      local more = redis.pcall(ARGV[1], place, ARGV[2])
+      done = type(more) == 'table' and done or done + more
     end
     n = done
   elseif there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then

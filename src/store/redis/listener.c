@@ -26,6 +26,7 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
+#include "instance.h"
 #include "keyname.h"
 #include "store/redis/conn.h"
 #include "store/redis/listener.h"
@@ -73,6 +74,7 @@ typedef struct Channel
 {
 	ChannelKey	key;
 	LrTopic		topic;
+	uint64		owner;			/* whose place it is; else 0 */
 	ChannelUser users[2];
 	bool		asked;			/* the last request was SUBSCRIBE */
 	bool		unanswered;		/* is in the list of the listener */
@@ -135,10 +137,19 @@ redis_listener_close(StoreListener *l)
 }
 
 static void
-listener_channel_key(ChannelKey *key, LrTopic topic, const char *name, int name_len)
+listener_channel_key(ChannelKey *key, LrTopic topic, uint64 owner, const char *name,
+					 int name_len)
 {
+	char		text[LR_OWNER_MAX];
+
 	memset(key, 0, sizeof(ChannelKey));
-	key->len = lr_channel_name(topic, name, name_len, key->channel);
+	if (topic != TOPIC_PLACE)
+	{
+		key->len = lr_channel_name(topic, name, name_len, key->channel);
+		return;
+	}
+	(void) lr_owner_text(owner, text);
+	key->len = lr_place_channel_name(name, name_len, text, key->channel);
 }
 
 static ChannelUser *
@@ -159,19 +170,20 @@ listener_is_wanted(const Channel *ch)
  * Asked for again, it is confirmed again.
  */
 void
-redis_listener_subscribe(StoreListener *l, LrTopic topic, const char *name,
-						 int name_len)
+redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
+						 const char *name, int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
 	ChannelUser *user;
 	bool		found;
 
-	listener_channel_key(&key, topic, name, name_len);
+	listener_channel_key(&key, topic, owner, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
 	if (!found)
 	{
 		ch->topic = topic;
+		ch->owner = owner;
 		ch->users[0].wanted = ch->users[1].wanted = false;
 		ch->asked = ch->unanswered = false;
 	}
@@ -192,14 +204,14 @@ redis_listener_subscribe(StoreListener *l, LrTopic topic, const char *name,
  * redis_listener_unsubscribe --- messages of this key are of no interest any more
  */
 void
-redis_listener_unsubscribe(StoreListener *l, LrTopic topic, const char *name,
-						   int name_len)
+redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
+						   const char *name, int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
 	ChannelUser *user;
 
-	listener_channel_key(&key, topic, name, name_len);
+	listener_channel_key(&key, topic, owner, name, name_len);
 	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
 	if (ch == NULL)
 		return;
@@ -252,7 +264,7 @@ listener_lost(StoreListener *l)
 				 errdetail_internal("%s", l->conn.failure.error.detail)));
 	}
 	if (was_connected)
-		l->callback(STORE_LISTEN_LOST, TOPIC_COUNT, NULL, 0);
+		l->callback(STORE_LISTEN_LOST, TOPIC_COUNT, 0, NULL, 0);
 }
 
 /* ----------
@@ -280,7 +292,7 @@ listener_tell_users(StoreListener *l, Channel *ch)
 		if (!user->wanted || user->told)
 			continue;
 		user->told = true;
-		l->callback(STORE_LISTEN_CONFIRMED, ch->topic, user->name, user->len);
+		l->callback(STORE_LISTEN_CONFIRMED, ch->topic, ch->owner, user->name, user->len);
 	}
 }
 
@@ -399,7 +411,8 @@ listener_tell_refused(StoreListener *l, const Channel *ch)
 {
 	for (int i = 0; i < lengthof(ch->users); i++)
 		if (ch->users[i].wanted)
-			l->callback(STORE_LISTEN_REFUSED, ch->topic, ch->users[i].name, ch->users[i].len);
+			l->callback(STORE_LISTEN_REFUSED, ch->topic, ch->owner, ch->users[i].name,
+						ch->users[i].len);
 }
 
 /*
@@ -472,7 +485,7 @@ listener_take_push(StoreListener *l)
 	{
 		for (int i = 0; ch != NULL && i < lengthof(ch->users); i++)
 			if (ch->users[i].wanted)
-				l->callback(STORE_LISTEN_RELEASED, ch->topic, ch->users[i].name,
+				l->callback(STORE_LISTEN_RELEASED, ch->topic, ch->owner, ch->users[i].name,
 							ch->users[i].len);
 		return true;
 	}

@@ -18,9 +18,9 @@
 #include "store/store.h"
 
 extern StoreListener *redis_listener_open(StoreEventCallback callback);
-extern void redis_listener_subscribe(StoreListener *l, LrTopic topic,
+extern void redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
 									 const char *name, int name_len);
-extern void redis_listener_unsubscribe(StoreListener *l, LrTopic topic,
+extern void redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 									   const char *name, int name_len);
 extern void redis_listener_step(StoreListener *l);
 extern int	redis_listener_interests(StoreListener *l, StoreInterest *out,

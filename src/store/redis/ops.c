@@ -97,6 +97,18 @@ op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 			resp_put_bulk(out, derived,
 						  lr_writers_name(op->name, op->name_len, derived));
 			break;
+		case KEY_QUEUE:
+			resp_put_bulk(out, derived,
+						  lr_queue_name(op->name, op->name_len, derived));
+			break;
+		case KEY_PATIENCE:
+			resp_put_bulk(out, derived,
+						  lr_patience_name(op->name, op->name_len, derived));
+			break;
+		case KEY_PLACES:
+			resp_put_bulk(out, derived,
+						  lr_places_name(op->name, op->name_len, derived));
+			break;
 	}
 }
 

@@ -547,9 +547,10 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_INSPECT] = reentrant_inspect
 	},
 
-	/* There are none: see STORE_HAS_SHARED. */
+	/* There are none: see STORE_HAS_SHARED and STORE_HAS_ORDER. */
 	[KIND_READ] = {NULL},
-	[KIND_WRITE] = {NULL}
+	[KIND_WRITE] = {NULL},
+	[KIND_FAIR] = {NULL}
 };
 
 StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,

@@ -32,6 +32,7 @@ describe(KindId id, const char *name, uint32 excludes, bool handed_over,
 
 	*kind = reentrant_kind;
 	kind->name = name;
+	kind->held_as = id;
 	kind->excludes = excludes;
 	kind->alike = kind->beside = UINT32_MAX;
 	kind->handed_over = handed_over;
@@ -78,6 +79,7 @@ describe_kinds(void)
 			 reentrant_kind.excludes | KIND_BIT(KIND_SHARED), true, NULL);
 	copy(KIND_READ, &read_kind);
 	copy(KIND_WRITE, &write_kind);
+	copy(KIND_FAIR, &fair_kind);
 	describe(KIND_SHARED, "shared", KIND_BIT(KIND_REENTRANT), false, shared);
 	describe(KIND_FREE, "free", 0, false, excludes_nobody);
 }

@@ -31,7 +31,7 @@ import org.redisson.client.codec.StringCodec;
  * </ul>
  *
  * A command that begins with {@code read.} or {@code write.} is for a lock of the read-write lock
- * of that name.
+ * of that name, one with {@code fair.} for the fair lock.
  */
 final class LockCommands {
 
@@ -96,6 +96,9 @@ final class LockCommands {
         }
         if (command.startsWith("write.")) {
             return client.getReadWriteLock(key).writeLock();
+        }
+        if (command.startsWith("fair.")) {
+            return client.getFairLock(key);
         }
         return client.getLock(key);
     }

@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * fair.c
+ *	  The fair lock: Redisson's RFairLock.
+ *
+ * Who waits for it stands in a queue in the store, in the order in which all of them,
+ * of whatever server or program, came there.  Once had it is the reentrant lock of the
+ * name, and its session and all others deal with it as with that.
+ *
+ * Redisson's queue has for each who waits the time until which he counts, which the
+ * others judge by their own clocks and change by what they themselves would wait.  So
+ * the places of sessions with lockredis stand in a key of ours, too, with a time by
+ * Redis's clock, by which ours judge them.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/fair.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+/* Locks in one script: more would hold up Redis. */
+#define RENEW_GROUP			200
+#define RELEASE_GROUP		50
+
+const LockKind fair_kind = {
+	.name = "fair",
+	.unlock = "redis_unlock",
+	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) |
+		KIND_BIT(KIND_FAIR),
+	.alike = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_FAIR),
+	.held_as = KIND_REENTRANT,
+	.counted = true,
+	.announced = true,
+	.placed = true,
+	.topic = TOPIC_LOCK,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_FAIR_CREATE,
+			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_QUEUE, KEY_PATIENCE, KEY_PLACES},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT},
+			.group = 1,
+			.reply = REPLY_QUEUED,
+		},
+		[STORE_SET] = {
+			.script = LUA_REENTRANT_SET,
+			.keys = {KEY_LOCK},
+			.each = {ARG_OWNER, ARG_HOLDS, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = 1,
+			.reply = REPLY_DONE,
+		},
+		[STORE_RELEASE] = {
+			.script = LUA_FAIR_RELEASE,
+			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_QUEUE, KEY_PATIENCE, KEY_PLACES},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_OWNER, ARG_KEEP},
+			.group = RELEASE_GROUP,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_RENEW] = {
+			.script = LUA_REENTRANT_RENEW,
+			.keys = {KEY_LOCK},
+			.each = {ARG_OWNER, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = RENEW_GROUP,
+			.reply = REPLY_DONE,
+		},
+		[STORE_MINT] = {
+			.script = LUA_REENTRANT_MINT,
+			.keys = {KEY_LOCK, KEY_COUNTER},
+			.each = {ARG_OWNER, ARG_FLOOR},
+			.group = 1,
+			.reply = REPLY_TOKEN,
+		},
+		[STORE_FORCE] = {
+			.script = LUA_REENTRANT_FORCE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX},
+			.group = 1,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_INSPECT] = {
+			.script = LUA_REENTRANT_INSPECT,
+			.keys = {KEY_LOCK},
+			.group = 1,
+			.reply = REPLY_INSPECTED,
+		},
+	},
+};

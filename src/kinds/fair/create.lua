@@ -1,0 +1,129 @@
+-- create: take a fair lock whose turn it is, or stand in its queue.
+--
+-- KEYS  lock, channel, queue, until when each in it counts, places of lockredis
+-- ARGV  publish command, message, lease in ms, owner, latest time in ms at which this
+--       may run, for how long a place in the queue is to count (ms; 0: none is wanted)
+-- reply {0, 0, '', now}      taken
+--       {1, ttl, owner, now} somebody else has it; or nobody, and he is the next, who
+--                            counts for so long
+--       {2, 0, '', now}      read too late: nothing done
+--       {3, ttl, type, now}  something that is no lock
+--       {4, ttl, '', now}    a token lock (a string with a TTL)
+--
+-- ttl is -1 without one.  Asked again by the same owner it keeps his place.  Places of
+-- lockredis count by their own key, wherever they stand; those of Redisson by its
+-- scores, once they are the first.  Redisson's clients take their own time limit, 300 s,
+-- from all scores when they get the lock, so ours are higher by that for each of them.
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[5]) then
+  return {2, 0, '', now}
+end
+
+local lock, queue, scores, places = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
+local owner = ARGV[4]
+local wait = tonumber(ARGV[6])
+
+-- Who does not count any more leaves the queue; the first of those that stay, and
+-- until when he counts.
+local swept = false
+local function sweep()
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', now)) do
+    redis.call('LREM', queue, 0, member)
+    redis.call('ZREM', scores, member)
+    redis.call('ZREM', places, member)
+    swept = true
+  end
+  while true do
+    local first = redis.call('LINDEX', queue, 0)
+    if not first then
+      return false, 0
+    end
+    local ends = redis.call('ZSCORE', places, first) or redis.call('ZSCORE', scores, first)
+    if not ends then
+      -- It would stay for ever, and block Redisson.
+      ends = now + 300000
+      redis.call('ZADD', scores, ends, first)
+    end
+    if tonumber(ends) > now then
+      return first, tonumber(ends)
+    end
+    redis.call('LPOP', queue)
+    redis.call('ZREM', scores, first)
+    swept = true
+  end
+end
+
+local first, ends = sweep()
+local ttl = redis.call('PTTL', lock)
+if ttl == -2 and (not first or first == owner) then
+  redis.call('HSET', lock, owner, 1)
+  -- A lock without a TTL must not stay behind, whatever the user may not do.
+  local set = redis.pcall('PEXPIRE', lock, ARGV[3])
+  if set ~= 1 then
+    if redis.pcall('DEL', lock) ~= 1 then
+      redis.call('HDEL', lock, owner)
+    end
+    return set
+  end
+  if first then
+    redis.pcall('LPOP', queue)
+    redis.pcall('ZREM', scores, owner)
+    redis.pcall('ZREM', places, owner)
+  end
+  return {0, 0, '', now}
+end
+
+-- Look at little, however large the value is.
+local code, holder = 3, first
+if ttl == -2 then
+  code, ttl = 1, math.max(ends - now, 1)
+  if swept then
+    redis.call(ARGV[1], KEYS[2] .. ':' .. first, ARGV[2])
+  end
+else
+  local kind = redis.call('TYPE', lock).ok
+  if kind == 'string' and ttl >= 0 then
+    code, holder = 4, ''
+  elseif kind == 'hash' and redis.call('HLEN', lock) == 1 then
+    holder = redis.call('HKEYS', lock)[1]
+    if redis.call('HSTRLEN', lock, holder) <= 20
+      and string.find(redis.call('HGET', lock, holder), '^%-?%d+$') then
+      code = 1
+    end
+  end
+  if code == 3 then
+    return {3, ttl, kind, now}
+  end
+end
+
+if wait > 0 then
+  local others = redis.call('ZCARD', scores) - redis.call('ZCARD', places)
+  local score = now + wait + 300000 * math.max(others, 0)
+  local has = redis.call('ZSCORE', scores, owner)
+  local stands = redis.call('LPOS', queue, owner)
+  redis.call('ZADD', places, now + wait, owner)
+  local done = 1
+  if redis.call('PTTL', places) < 2 * wait then
+    done = redis.pcall('PEXPIRE', places, 2 * wait)
+  end
+  if type(done) ~= 'table' and (not has or tonumber(has) < score) then
+    done = redis.pcall('ZADD', scores, score, owner)
+  end
+  if type(done) ~= 'table' and not stands then
+    done = redis.pcall('RPUSH', queue, owner)
+  end
+  -- Half a place must not stay behind, whatever the user may not do.
+  if type(done) == 'table' then
+    redis.pcall('LREM', queue, 0, owner)
+    redis.pcall('ZREM', scores, owner)
+    redis.pcall('ZREM', places, owner)
+    return done
+  end
+end
+return {code, ttl, string.sub(holder, 1, 95), now}

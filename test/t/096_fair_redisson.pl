@@ -1,0 +1,152 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The real Redisson's RFairLock and sessions of two servers on the same key: all of them
+# in the order in which they came, each told by whoever was before it; waits of both
+# sides that are given up; a counter that loses no update; plain locks of Redisson.
+# Proves G1, G21.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Redisson;
+use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Topic::Fair;
+use LockRedis::Wait qw(limit);
+use POSIX ();
+
+LockRedis::Redisson->need;
+start_servers();
+
+my $java = LockRedis::Redisson->new;
+my $soon = limit(60);
+
+$java->connect('a', $redis);
+
+my $threads = 0;
+
+# One of those whose order is looked at.
+sub of_redisson
+{
+	my $thread = 'a.' . ++$threads;
+	my $command;
+
+	return {
+		begin => sub { $command = $java->send($thread, 'fair.lock', $_[0], 600_000) },
+		is_done => sub { $java->is_done($command) },
+		unlock => sub {
+			$java->wait($command, $soon)->or_die;
+			$java->call($thread, 'fair.unlock', $_[0])->or_die;
+		} };
+}
+
+#
+# In the order in which they came.
+#
+{
+	my @sessions = map { (patient_session($near), patient_session($far)) } 1 .. 4;
+	my @all = map { (of_ours($_), of_redisson()) } @sessions;
+
+	order_kept('by turns', @all);
+	order_kept('the other way round', reverse @all);
+	order_kept('ours first', @all[ grep { $_ % 2 == 0 } 0 .. $#all ],
+		@all[ grep { $_ % 2 == 1 } 0 .. $#all ]);
+	$_->quit foreach @sessions;
+	poll_until('nothing to be left', sub { !grep { !/latch/ } $redis->all_keys });
+}
+
+#
+# All at once: no update is lost.
+#
+{
+	my ($key, $steps) = ('counter lock', 30);
+	my %children;
+
+	$redis->cmd('SET', 'counter', 0);
+	foreach my $n (1 .. 6)
+	{
+		my $pid = fork();
+		die "could not fork: $!" unless defined $pid;
+		if ($pid == 0)
+		{
+			eval { count_up($n % 2 ? $near : $far, $key, $steps); 1 }
+			  or print STDERR "session $n: $@";
+			POSIX::_exit($@ ? 1 : 0);
+		}
+		$children{$pid} = $n;
+	}
+	my @threads = map {
+		$java->send("a.$_", 'fair.counter', $key, 'counter', $steps,
+			"$PostgreSQL::Test::Utils::log_path/096.history")
+	} 1 .. 4;
+	ok(!$java->wait($_, 240)->error, 'a thread') foreach @threads;
+	foreach my $pid (sort { $a <=> $b } keys %children)
+	{
+		poll_until("session $children{$pid} to end",
+			sub { waitpid($pid, POSIX::WNOHANG()) == $pid }, 240);
+		is($?, 0, "session $children{$pid}");
+	}
+	is($redis->cmd('GET', 'counter'), 10 * $steps, 'no update is lost');
+	is($redis->cmd('EXISTS', $key), 0, 'nothing is left of the lock');
+	is(scalar queue($key), 0, 'nor of the queue');
+	$redis->cmd('DEL', 'counter');
+}
+
+sub count_up
+{
+	my ($node, $key, $steps) = @_;
+
+	Test::More->builder->output('/dev/null');
+	my $session = $node->session;
+	my $conn = $redis->connection;
+
+	foreach (1 .. $steps)
+	{
+		$session->value('SELECT redis_fair_lock(' . quoted($key) . ')');
+		$conn->call('SET', 'counter', $conn->call('GET', 'counter') + 1);
+		die 'lost' if $session->value('SELECT redis_unlock(' . quoted($key) . ')') ne 't';
+	}
+	$session->quit;
+	return;
+}
+
+#
+# Waits that are given up, and plain locks of Redisson.
+#
+my $one = patient_session($near);
+my $two = patient_session($far);
+
+$one->query("SELECT redis_fair_lock('b')");
+my $given_up = $java->send('a.1', 'fair.tryLock', 'b', 10_000, 600_000);
+poll_until('its place', sub { queue('b') == 1 });
+wait_fairly($two, 'b');
+is($java->wait($given_up, $soon)->or_die->value, 'false', 'a thread gives up');
+poll_until('no place', sub { queue('b') == 1 });
+my $thread = $java->send('a.1', 'fair.lock', 'b', 600_000);
+poll_until('its new place', sub { queue('b') == 2 });
+$two->cancel;
+$two->wait($soon)->fails('57014', qr/cancel/, 'a session gives up');
+poll_until('no place of it', sub { queue('b') == 1 });
+$one->query_is("SELECT redis_unlock('b')", 't');
+ok(!$java->wait($thread, $soon)->error, 'the thread is told');
+is($java->value('a.1', 'owner', 'b'), $redis->owner_of('b'), 'and has it');
+$two->start("SELECT redis_fair_lock('b')");
+poll_until('a place', sub { queue('b') == 1 });
+$java->call('a.1', 'fair.unlock', 'b')->or_die;
+is($two->wait($soon)->error, undef, 'it tells us');
+
+# RLock waits over the plain channel, and is told by our fair lock.
+$thread = $java->send('a.2', 'lock', 'b', 600_000);
+$redis->wait_for_subscribers('b', 1);
+$two->query_is("SELECT redis_unlock('b')", 't');
+ok(!$java->wait($thread, $soon)->error, 'a plain lock of Redisson');
+$one->query_is("SELECT redis_try_fair_lock('b')", 'f', 'it is a lock like any other');
+$java->call('a.2', 'unlock', 'b')->or_die;
+$one->query_is("SELECT redis_try_fair_lock('b')", 't', 'free');
+is($java->value('a.2', 'fair.tryLock', 'b', 0, 1000), 'false', 'not for others');
+$one->query_is("SELECT redis_unlock('b')", 't');
+
+$_->quit foreach $one, $two;
+$java->shutdown('a');
+$java->stop;
+nothing_left([ $near, $far ], $redis, keys => qr/latch/);
+done_testing();
