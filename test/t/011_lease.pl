@@ -77,7 +77,7 @@ my $held_since = now();
 my $stats = $viewer->value('SELECT renewals FROM redis_lock_stats');
 $holder->query("SELECT redis_lock('long')");
 my $long_owner = $redis->owner_of('long');
-$holder->start('SELECT pg_sleep(6.2)');
+$holder->start('SELECT pg_sleep(15)');
 
 my @ttl;
 
@@ -141,10 +141,10 @@ sub watch
 	my $end;
 
 	# Given after given.
-	$one->query("SELECT redis_lock('short long', '1s')");
+	$one->query("SELECT redis_lock('short long', '5s')");
 	$end = end_of('short long',
 		sub { $one->query("SELECT redis_lock('short long', '20s')") });
-	lengthened_by(15_000, $end, 'a longer given lease lengthens');
+	lengthened_by(10_000, $end, 'a longer given lease lengthens');
 	is(row('short long', 'hold_count, renewed, lease'),
 		'2|f|00:00:20', 'and is shown');
 
@@ -161,16 +161,16 @@ sub watch
 		sub { $one->query("SELECT redis_lock('renewed short', '100ms')") });
 	not_shortened($end, 'a given lease does not shorten a renewed one');
 	is(row('renewed short', 'hold_count, renewed, lease'),
-		'2|t|00:00:01', 'which stays renewed');
+		'2|t|00:00:03', 'which stays renewed');
 
 	$one->query("SELECT redis_lock('renewed long')");
 	$end = end_of('renewed long',
-		sub { $one->query("SELECT redis_lock('renewed long', '3s')") });
-	lengthened_by(1_000, $end, 'a longer one lengthens it');
+		sub { $one->query("SELECT redis_lock('renewed long', '9s')") });
+	lengthened_by(3_000, $end, 'a longer one lengthens it');
 	is(row('renewed long', 'hold_count, renewed'), '2|t', 'still renewed');
 
 	# Renewed after given.
-	$one->query("SELECT redis_lock('given renewed', '1s')");
+	$one->query("SELECT redis_lock('given renewed', '5s')");
 	$one->query("SELECT redis_lock('given renewed')");
 	is(row('given renewed', 'hold_count, renewed'), '2|t',
 		'renewed from now on');
@@ -188,7 +188,7 @@ sub watch
 		'1|t', 'the last one is renewed');
 
 	# Longer than each of the short leases.
-	watch(2.5);
+	watch(6.5);
 	$one->query_is(
 		q{SELECT k, redis_is_held(k), redis_hold_count(k)
 		  FROM unnest(ARRAY['short long', 'long short', 'renewed short',
@@ -200,7 +200,7 @@ sub watch
 		'all are held when the short leases are over');
 	cmp_ok(row('renewed short', 'renewals'), '>=', 2, 'renewed');
 	cmp_ok(row('given renewed', 'renewals'), '>=', 2, 'renewed, too');
-	watch(1.5);
+	watch(3.5);
 	$one->query_is("SELECT redis_is_held('renewed long')",
 		't', 'held when the longer given lease is over as well');
 	$one->query_is('SELECT redis_unlock_all()', '6', 'given back');
@@ -213,10 +213,10 @@ sub watch
 {
 	watch(0.1) while $holder->is_running;
 	is($holder->wait->error, undef, 'a long statement');
-	my $leases = int(now() - $held_since);
+	my $leases = int((now() - $held_since) / 3);
 	my ($least, $most) = (sort { $a <=> $b } @ttl)[ 0, -1 ];
 	cmp_ok($least, '>', 0, 'the TTL never ran out');
-	cmp_ok($most, '<=', 1000, 'and was never longer than the lease');
+	cmp_ok($most, '<=', 3000, 'and was never longer than the lease');
 	is($redis->owner_of('long'), $long_owner, 'the owner is the same');
 	$holder->query_is(
 		"SELECT redis_is_held('long'), redis_hold_count('long')",
@@ -225,11 +225,11 @@ sub watch
 	# Every third of a lease; a slow machine may be late, but not by the rest.
 	my $count = row('long', 'renewals');
 	cmp_ok($count, '>=', $leases, 'renewed at least once a lease');
-	cmp_ok($count, '<=', 3 * (now() - $held_since) + 2,
+	cmp_ok($count, '<=', now() - $held_since + 2,
 		'and not more often than three times');
 	is(row('long', 'granted, renewed, lease, lost_at IS NULL'),
-		't|t|00:00:01|t', 'as redis_locks shows');
-	is(row('long', "expires_in BETWEEN '0' AND '1s'"),
+		't|t|00:00:03|t', 'as redis_locks shows');
+	is(row('long', "expires_in BETWEEN '0' AND '3s'"),
 		't', 'with what is left');
 	cmp_ok($viewer->value('SELECT renewals FROM redis_lock_stats') - $stats,
 		'>=', $count, 'and redis_lock_stats counts them');
@@ -246,13 +246,13 @@ sub watch
 	$one->query_fails("SELECT redis_extend('none', '1s')",
 		'55000', qr/own/, 'extend what is not held');
 
-	$one->query("SELECT redis_lock('extend', '1s')");
+	$one->query("SELECT redis_lock('extend', '5s')");
 	my $owner = $redis->owner_of('extend');
 	$end = end_of('extend',
 		sub { $one->query_is("SELECT redis_extend('extend', '20s')", 't') });
-	lengthened_by(15_000, $end, 'extended');
+	lengthened_by(10_000, $end, 'extended');
 	is(row('extend', 'renewed, lease'), 'f|00:00:20', 'as shown');
-	is(row('extend', "expires_in BETWEEN '15s' AND '20s'"),
+	is(row('extend', "expires_in BETWEEN '10s' AND '20s'"),
 		't', 'and here as well');
 	$end = end_of('extend',
 		sub { $one->query_is("SELECT redis_extend('extend', '100ms')", 't') });
@@ -274,14 +274,14 @@ sub watch
 		'a renewed lock is given a lease');
 
 	# A given one is renewed again.
-	$one->query("SELECT redis_lock('goes on', '1s')");
+	$one->query("SELECT redis_lock('goes on', '5s')");
 	$one->query_is("SELECT redis_extend('goes on', NULL)",
 		't', 'a given lease is renewed');
-	is(row('goes on', 'renewed, lease'), 't|00:00:01', 'as shown');
+	is(row('goes on', 'renewed, lease'), 't|00:00:03', 'as shown');
 
 	poll_until('the lock to run out',
 		sub { $one->value("SELECT redis_is_held('runs out')") eq 'f' });
-	pause(1.5);
+	pause(3.5);
 	$one->query_is(
 		"SELECT redis_is_held('runs out'), redis_is_held('goes on')",
 		'f|t', 'one has run out, the other one goes on');

@@ -4,7 +4,7 @@
 
 =head1 NAME
 
-LockRedis::Topic::Leases - sessions with leases of a second
+LockRedis::Topic::Leases - sessions with leases of three seconds
 
 =head1 DESCRIPTION
 
@@ -31,7 +31,7 @@ sub start_servers
 	$node = LockRedis::Node->create(
 		'main',
 		redis => $redis,
-		settings => { 'lockredis.lease' => '1s' });
+		settings => { 'lockredis.lease' => '3s' });
 	$one = $node->session;
 	$two = $node->session;
 	$viewer = $node->session;
