@@ -296,7 +296,7 @@ hash_of(const Place *place)
 		const Holder *holder = &place->state.holder[i];
 
 		h = mix(mix(h, holder->who), holder->kind);
-		h = mix(mix(h, holder->session), holder->xact * 2 + holder->lost);
+		h = mix(mix(h, holder->session), holder->xact * 4 + holder->lost * 2 + holder->unseen);
 		h = mix(h, holder->may_end);
 	}
 	return h | 1;

@@ -123,6 +123,7 @@ lose(Holder *holder, const HistoryRecord *by)
 	if (holder->may_end > by->returned)
 		return false;
 	holder->lost = true;
+	holder->unseen = holder->returned > by->returned;
 	return true;
 }
 
@@ -138,7 +139,7 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 	Holder	   *h = find(state, r);
 	bool		has = h != NULL && !h->lost;
 
-	if (call->again && !has)
+	if (call->again && !has && (h == NULL || !h->unseen))
 		return false;
 	if (nobody_has(state) && state->freed < call->wanted_since)
 		state->robbed = false;	/* it was not handed over, but created */
@@ -171,6 +172,7 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 			return false;
 		h->may_end = state->robbed && call->may_end > r->called ? r->called : call->may_end;
 		h->last_call = call->last_call;
+		h->returned = r->returned;
 	}
 	if (r->token != 0)
 		h->token = r->token;
@@ -191,7 +193,7 @@ step_unlock(LockState *state, const Call *call, int outcome)
 	if (h == NULL)
 		return r->result != HISTORY_YES;
 	if (h->lost)
-		return r->result != HISTORY_YES || r->together;
+		return r->result != HISTORY_YES || r->together || h->unseen;
 	if (r->result == HISTORY_NO)
 		return (r->scope == 0 && h->session == 0) || lose(h, r);
 	if (r->result == HISTORY_FAILED && outcome == 1)
@@ -219,7 +221,7 @@ step_question(LockState *state, const HistoryRecord *r)
 	Holder	   *h = find(state, r);
 
 	if (h == NULL || h->lost)
-		return r->result == HISTORY_NO;
+		return r->result == HISTORY_NO || (h != NULL && h->unseen);
 	if (r->result == HISTORY_NO)
 		return lose(h, r);
 	return r->what != HISTORY_HOLD_COUNT || r->count == h->session + h->xact;
@@ -252,7 +254,7 @@ model_step(LockState *state, const Call *call, int outcome, const uint32_t *excl
 			return step_question(state, r);
 		case HISTORY_EXTEND:
 			h = find(state, r);
-			if (r->result == HISTORY_YES && (h == NULL || h->lost))
+			if (r->result == HISTORY_YES && (h == NULL || (h->lost && !h->unseen)))
 				return false;
 			if (h != NULL && h->may_end > r->called + r->lease_us)
 				h->may_end = r->called + r->lease_us;

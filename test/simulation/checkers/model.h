@@ -12,7 +12,9 @@
  *	   was told so, or it may have been: its first lease has ended, somebody has
  *	   taken it away or forced it, its session has ended, or is in the middle of
  *	   a call that never returned;
- *	 - one that is lost is not held again without being taken again;
+ *	 - one that is lost is not held again without being taken again, but for one that
+ *	   was lost before the call that took it returned: who was stopped there cannot
+ *	   know;
  *	 - a fencing token is higher than those of all former holders.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -43,6 +45,9 @@ typedef struct Holder
 	int			session;		/* holds at session level */
 	int			xact;			/* 0 or 1 */
 	bool		lost;
+	bool		unseen;			/* lost before the call that took it had returned: its
+								 * session may find that out later */
+	int64_t		returned;		/* that call */
 	int64_t		may_end;		/* not before then can it be lost unnoticed */
 	int64_t		last_call;		/* of its session */
 	int64_t		token;			/* 0 = none was asked for */

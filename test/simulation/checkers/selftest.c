@@ -120,6 +120,10 @@ static const Case cases[] = {
 	{"deleted before it was taken anew", NOT_LINEAR,
 		"1 lock yes 0-1\n0 deleted yes 2-3\n1 unlock yes 4-5\n2 lock yes 6-7\n3 lock yes 8-9\n"
 		"3 held yes 10-11\n2 extend failed 12-13\n"},
+	{"deleted before the call that took it returned", LINEAR,
+		"1 lock yes 0-11\n0 deleted yes 1-2\n2 lock yes 3-4\n2 unlock yes 5-6\n1 unlock yes 12-13\n"},
+	{"deleted after the call that took it returned", NOT_LINEAR,
+		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5\n2 unlock yes 6-7\n1 unlock yes 12-13\n"},
 	{"forced", LINEAR,
 		"1 lock yes 0-1\n3 force yes 2-3\n2 lock yes 4-5\n2 held yes 6-7\n1 session yes 8-9\n"},
 	{"forced by a request that was not answered", LINEAR,

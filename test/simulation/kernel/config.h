@@ -55,6 +55,7 @@ typedef struct SimConfig
 	uint32_t	phrases;		/* permille; workload/phrases.c */
 	uint32_t	leases;			/* permille of the locks that are given one */
 	bool		short_leases;
+	bool		verify;			/* sessions begin with commit_guard = verify */
 	uint32_t	timeouts;		/* permille of the statements that are given one */
 
 	int64_t		session_delay;	/* a session begins within that time */

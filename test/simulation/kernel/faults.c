@@ -125,6 +125,19 @@ faults_strike_now(void)
 		sim_at(0, strike_once, NULL, aimed);
 }
 
+static void
+strike_this(void *arg, int64_t n)
+{
+	if (!over)
+		((void (*) (void)) arg) ();
+}
+
+void
+faults_strike(void (*fault) (void))
+{
+	sim_at(0, strike_this, (void *) fault, 0);
+}
+
 static int
 number_of(void (*fault) (void))
 {

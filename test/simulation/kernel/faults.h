@@ -21,6 +21,9 @@ extern void faults_begin(void);
 /* One of those that there are comes as the next thing. */
 extern void faults_strike_now(void);
 
+/* Likewise that one. */
+extern void faults_strike(void (*fault) (void));
+
 /* All is well from now on; clients elsewhere have gone. */
 extern void faults_end(void);
 

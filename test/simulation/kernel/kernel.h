@@ -90,6 +90,9 @@ extern void process_start(int slot, const char *name, void (*body) (int slot), i
 extern bool process_is_running(int slot);
 extern int	process_pid(int slot);	/* 0 = it does not run */
 
+/* It is stopped no more. */
+extern void process_goes_on(int slot);
+
 /* It is not there any more, in the middle of whatever it was doing. */
 extern void process_vanish(int slot);
 

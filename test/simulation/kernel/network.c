@@ -43,6 +43,7 @@ typedef struct Conn
 	bool		client_open;
 	bool		server_open;
 	bool		shut;			/* by the client */
+	bool		mute;			/* the server has died: what it had to say is lost */
 	int64_t		silent_until;	/* the other end is gone and does not say so */
 	int64_t		full_until;		/* no more bytes are taken */
 	int64_t		last_to_server; /* messages stay in order */
@@ -279,14 +280,19 @@ fin_arrives(void *arg, int64_t conn)
 	ends(&conns[conn], 0);
 }
 
-/* In order, behind what was answered; or at once. */
+/*
+ * At once; or in order, behind what was answered or without it, as when a server dies
+ * that has read and carried out what it was asked.
+ */
 static void
 break_now(Conn *c)
 {
 	bool		was_open = c->server_open;
+	uint32_t	how = was_open ? sim_draw(3) : 0;
 
 	server_closes(c);
-	if (was_open && sim_draw(2) != 0)
+	c->mute = how == 2;
+	if (how > 0)
 		sim_at(arrival(c, &c->last_to_client), fin_arrives, NULL, c - conns);
 	else if (was_open)
 		ends(c, ECONNRESET);
@@ -436,7 +442,7 @@ at_client(void *arg, int64_t conn)
 	Chunk	   *m = arg;
 	Conn	   *c = &conns[conn];
 
-	if (!c->client_open || c->state != NET_OPEN)
+	if (!c->client_open || c->state != NET_OPEN || c->mute)
 	{
 		free(m);
 		return;

@@ -164,8 +164,8 @@ note_released(const char *owner)
 	snprintf(released[nreleased++ % MAX_RELEASED], REDIS_OWNER, "%s", owner);
 }
 
-static bool
-was_released(const char *owner)
+bool
+redis_was_released(const char *owner)
 {
 	for (int i = 0; i < MAX_RELEASED && i < nreleased; i++)
 		if (strcmp(released[i], owner) == 0)
@@ -179,7 +179,7 @@ was_released(const char *owner)
 static void
 is_wanted_again(Key *k)
 {
-	if (net_sent_at() >= present_since && !was_released(k->owner))
+	if (net_sent_at() >= present_since && !redis_was_released(k->owner))
 		k->is_old = false;
 }
 
@@ -831,6 +831,16 @@ is_same(const Key *k, const Data *saved)
 	return false;
 }
 
+static bool
+is_there(const Key *k, const Data *saved)
+{
+	for (int i = 0; i < saved->nkeys; i++)
+		if (saved->key[i].there && strcmp(saved->key[i].name, k->name) == 0 &&
+			strcmp(saved->key[i].owner, k->owner) == 0)
+			return true;
+	return false;
+}
+
 /*
  * take_saved --- a node has what was saved; others' clients do not know
  */
@@ -883,6 +893,22 @@ redis_promise(int node, const char *key, const char *owner)
 		k->promised = true;
 }
 
+int64_t
+redis_replica_until(const char *key, const char *owner)
+{
+	int64_t		until = 0;
+
+	for (int i = 0; i < REDIS_NODES; i++)
+		for (int j = 0; j < nodes[i].replica.nkeys; j++)
+		{
+			const Key  *k = &nodes[i].replica.key[j];
+
+			if (strcmp(k->name, key) == 0 && has(k, owner) && end_of(i, k) > until)
+				until = end_of(i, k);
+		}
+	return until;
+}
+
 void
 redis_replica_away(int node, int64_t until)
 {
@@ -903,8 +929,9 @@ void
 redis_copy_saved(int from, int to)
 {
 	sim_trace("redis %d: has what %d had when it saved", to, from);
+	/* What ends sooner there is wanted for longer by whoever asks first. */
 	for (int i = 0; i < nodes[from].data.nkeys; i++)
-		if (!is_same(&nodes[from].data.key[i], &nodes[from].saved))
+		if (!is_there(&nodes[from].data.key[i], &nodes[from].saved))
 			rob(&nodes[from].data.key[i]);
 	take_saved(to, &nodes[from].saved, false);
 	nodes[to].clock_offset = nodes[from].clock_offset;

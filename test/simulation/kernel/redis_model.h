@@ -108,6 +108,12 @@ extern bool redis_denies(int node, const char *name);
 extern bool redis_replicate(int node);
 extern void redis_promise(int node, const char *key, const char *owner);
 
+/* Until when the replica of a node has a lock of that owner. */
+extern int64_t redis_replica_until(const char *key, const char *owner);
+
+/* Has that owner given it back, lately? */
+extern bool redis_was_released(const char *owner);
+
 /* ---- faults ---- */
 
 /* The replica hears nothing until then; it takes the place of its master. */

@@ -17,6 +17,7 @@
 #include "faults.h"
 #include "history.h"
 #include "kernel.h"
+#include "meeting.h"
 #include "network.h"
 #include "redis_model.h"
 #include "sentinels.h"
@@ -73,6 +74,7 @@ schedule_load(const char *product)
 	*(void **) &tell_scripts = copy_symbol(OBSERVER, "sim_tell_scripts");
 	tell_scripts(redis_add_script);
 	sites_load();
+	meetings_load(copy_symbol(OBSERVER, "sim_meetings"));
 	scheduler_check = check_if_up;
 	process_stalls = drain_stalled;
 	server_load();
@@ -107,6 +109,7 @@ draw_habits(SimConfig *c)
 	c->short_leases = sim_chance(250);
 	c->leases = (uint32_t) (c->short_leases ? SIM_PICK(300, 900) : SIM_PICK(300, 0, 900));
 	c->timeouts = (uint32_t) SIM_PICK(60, 60, 0, 300);
+	c->verify = sim_chance(300);
 }
 
 static void
@@ -166,6 +169,7 @@ draw_config(void)
 	}
 	for (int i = 0; i < c->nsessions; i++)
 		c->left[FIRST_SESSION + i] = statements;
+	meeting_draw();
 }
 
 static bool

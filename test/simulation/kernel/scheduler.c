@@ -27,6 +27,7 @@
 #include "faults.h"
 #include "fiber.h"
 #include "kernel.h"
+#include "meeting.h"
 #include "site.h"
 #include "states.h"
 #include "strategy.h"
@@ -408,7 +409,10 @@ stop_here(const Stop *stop, const char *what)
 	if (stop->fault)
 	{
 		sim_trace("a fault comes (at %s in %s)", what, where());
-		faults_strike_now();
+		if (stop->which != NULL)
+			faults_strike(stop->which);
+		else
+			faults_strike_now();
 		event_is_next = true;
 	}
 	if (stop->length > 0)
@@ -424,6 +428,17 @@ stop_here(const Stop *stop, const char *what)
 			process_stalls(current);
 	}
 	back_to_main();
+}
+
+void
+process_goes_on(int slot)
+{
+	Process    *p = &processes[slot];
+
+	if (p->state == ENDED || p->stopped_until <= now)
+		return;
+	sim_trace("%s goes on", p->name);
+	p->stopped_until = now;
 }
 
 void
@@ -459,6 +474,7 @@ sim_block(int64_t until, bool parked, const char *what)
 		abort();
 	}
 	count_step(what);
+	meeting_look();
 	if (p->signals == 0)
 	{
 		if (until >= SIM_NEVER)

@@ -66,6 +66,30 @@ site_here(Site *site)
 	walk(__builtin_frame_address(0), site, 0);
 }
 
+/* All frames of the stand-in and of the product. */
+#define WALK_FAR	64
+
+__attribute__((no_sanitize("address")))
+bool
+site_is_within(uint32_t begin, uint32_t end)
+{
+	uintptr_t	base = bases[sim_slot()];
+	uintptr_t  *frame = __builtin_frame_address(0);
+
+	for (int i = 0; i < WALK_FAR && process_has_on_stack(frame); i++)
+	{
+		uintptr_t	offset = frame[1] - base;
+		uintptr_t  *caller = (uintptr_t *) frame[0];
+
+		if (offset > begin && offset <= end)
+			return true;
+		if (caller <= frame)
+			break;
+		frame = caller;
+	}
+	return false;
+}
+
 void
 site_of_signal(const void *context, Site *site)
 {

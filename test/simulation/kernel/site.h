@@ -13,6 +13,7 @@
 #ifndef SIM_SITE_H
 #define SIM_SITE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Frames of the product that make a site: whoever is at the step, and his callers. */
@@ -28,6 +29,9 @@ extern void sites_load(void);
 
 /* Of the running process. */
 extern void site_here(Site *site);
+
+/* Has the running process a frame with code from there to there? */
+extern bool site_is_within(uint32_t begin, uint32_t end);
 
 /* Where it was when a signal came: the context that a handler is given. */
 extern void site_of_signal(const void *context, Site *site);

@@ -17,6 +17,8 @@
  *   there often.  What has to happen between two steps of one function is found
  *   this way: there are some thousand such places, and as many schedules are tried
  *   in a few seconds.
+ * - Meetings: it stands still in one function until somebody else has been through
+ *   another (meeting.h).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -29,6 +31,7 @@
 
 #include "config.h"
 #include "kernel.h"
+#include "meeting.h"
 #include "site.h"
 #include "strategy.h"
 
@@ -73,6 +76,7 @@ strategy_reset(void)
 	memset(&strategy, 0, sizeof(strategy));
 	better_is_ready = false;
 	lowest = 0;
+	meeting_reset();
 	memset(drawn, 0, sizeof(drawn));
 }
 
@@ -137,6 +141,7 @@ strategy_calm(void)
 {
 	memset(&strategy, 0, sizeof(strategy));
 	memset(drawn, 0, sizeof(drawn));
+	meeting_reset();
 	strategy.switch_permille = 30;
 }
 
@@ -168,6 +173,10 @@ is_stopped(Stop *stop)
 		draw_switch(slot);
 		draw_stall(slot);
 	}
+	meeting_look();
+	if (meeting_stops(stop))
+		return true;
+	stop->which = NULL;
 	if (count_down(&stall_in[slot]))
 	{
 		draw_stall(slot);

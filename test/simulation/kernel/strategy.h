@@ -20,7 +20,8 @@ typedef struct Stop
 {
 	int64_t		length;			/* 0: none, it only gives way */
 	bool		keeps_writes;	/* nobody sees yet what it wrote */
-	bool		fault;			/* and a fault comes */
+	bool		fault;			/* and a fault comes: */
+	void		(*which) (void);	/* this; NULL: the one that the schedule aims */
 } Stop;
 
 extern void strategy_reset(void);

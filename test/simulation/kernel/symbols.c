@@ -98,6 +98,19 @@ symbol_at(uint32_t offset)
 	return NULL;
 }
 
+bool
+symbol_range(const char *function, uint32_t *begin, uint32_t *end)
+{
+	for (int i = 0; i < nsymbols; i++)
+		if (symbols[i].type == STT_FUNC && strcmp(symbols[i].name, function) == 0)
+		{
+			*begin = (uint32_t) symbols[i].offset;
+			*end = (uint32_t) (symbols[i].offset + symbols[i].size);
+			return true;
+		}
+	return false;
+}
+
 void
 symbols_each(const char *prefix, void (*call) (uint64_t offset, uint64_t size))
 {

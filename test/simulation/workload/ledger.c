@@ -212,6 +212,7 @@ __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome)
 {
 	Taken	   *t = find(op->owner);
 
+	replica_check_answer(op, outcome);
 	__real_batch_settle(b, op, outcome);
 	if (t != NULL && op->kind == STORE_RELEASE && outcome == STORE_GONE)
 		note_loss(op->owner, guard_of(t));
@@ -401,6 +402,10 @@ has_cause(void)
 			continue;
 		if (h->state == HOLD_LOST ||
 			(is_guarded(h) && end_of(i) < sim_now() + SIM_S))
+			return true;
+
+		/* Another node is the master, and it was not asked. */
+		if (sim_config.sentinels && is_guarded(h) && h->topology != topology_epoch())
 			return true;
 	}
 	return false;

@@ -31,6 +31,18 @@ static const char *const loss_phrase[] = {
 	"?INSERT", "COMMIT", NULL
 };
 
+static const char *const nested_phrase[] = {
+	"BEGIN", "?redis_lock", "SAVEPOINT", "SAVEPOINT", "redis_lock", "redis_force_unlock|sleep", "redis_unlock|redis_unlock_all",
+	"RELEASE", "?RELEASE|redis_lock", "ROLLBACK TO", "INSERT", "COMMIT", NULL
+};
+
+/* A lock of the session, and one transaction after the other that looks whether it is there. */
+static const char *const verify_phrase[] = {
+	"redis_lock", "?redis_lock|redis_extend", "BEGIN", "INSERT", "COMMIT", "BEGIN", "INSERT", "?redis_xact_lock", "COMMIT",
+	"?redis_lock|redis_extend", "BEGIN", "INSERT", "COMMIT", "BEGIN", "INSERT", "?redis_lock", "COMMIT",
+	"?redis_unlock", NULL
+};
+
 static const char *const again_phrase[] = {
 	"redis_lock", "redis_lock", "?redis_lock|redis_fenced_lock", "?sleep", "redis_extend|redis_lock|redis_unlock",
 	"sleep", "redis_unlock|redis_extend|redis_fenced_lock", "redis_unlock|redis_lock", "?sleep",
@@ -54,7 +66,8 @@ static const char *const job_phrase[] = {
 };
 
 static const char *const *const phrases[] = {
-	savepoint_phrase, loss_phrase, again_phrase, fence_phrase, guard_phrase, job_phrase
+	savepoint_phrase, loss_phrase, again_phrase, fence_phrase, guard_phrase, job_phrase,
+	nested_phrase, verify_phrase
 };
 
 static const char *const *next = NULL;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * replica_check.c
- *	  Answers to the watchdog for which too few replicas were asked.
+ *	  Answers for which too few replicas were asked, or that none has confirmed.
  *
  * Called in place of the functions of the product (--wrap), in the process that calls
  * them.  What the lock wants is looked at before and after: it may change meanwhile,
@@ -16,8 +16,43 @@
  */
 #include "workload.h"
 
+#include "../../../src/instance.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/watch.h"
+
+#include "../kernel/redis_model.h"
+
+/* Redis counts in milliseconds, of which it drops the rest. */
+#define CLOCK_GRAIN		(2 * SIM_MS)
+
+/* Has the replica, which had to confirm it, the lock for as long? */
+static void
+check_replica(const char *name, int len, uint64 owner, int64 deadline)
+{
+	char		key[LR_NAME_MAX + 1];
+	char		text[LR_OWNER_MAX];
+	int64		until;
+
+	snprintf(key, sizeof(key), "%.*s", len, name);
+	lr_owner_text(owner, text);
+	until = redis_replica_until(key, text);
+	if (deadline > sim_now() && until + CLOCK_GRAIN < deadline &&
+		!redis_was_robbed(text) && !redis_was_released(text))
+		sim_fail("unconfirmed", "%s of %s is said to be confirmed for %.3f ms; the replica has it for %.3f ms",
+				 key, text, (deadline - sim_now()) / 1000.0,
+				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
+}
+
+/* An answer; after that it is known what became of it. */
+void
+replica_check_answer(const StoreOp *op, StoreOutcome outcome)
+{
+	if (op->store == STORE_REDIS && outcome == STORE_OK && op->min_replicas > 0 &&
+		op->lease_ms > 0 && (op->kind == STORE_CREATE || op->kind == STORE_RENEW ||
+							 op->kind == STORE_SET))
+		check_replica(op->name, op->name_len, op->owner,
+					  op->sent_at + op->lease_ms * SIM_MS);
+}
 
 /* A lock before an answer about it */
 typedef struct Before
@@ -51,6 +86,10 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 		memcmp(before->scope, h->scope, sizeof(before->scope)) == 0)
 		sim_fail("unconfirmed", "%.*s is had for longer, and %d of %d replicas were asked",
 				 item->name_len, item->name, item->min_replicas, before->wanted);
+	if (h->owner == item->owner && before->owner == item->owner && before->wanted > 0 &&
+		h->store == STORE_REDIS && h->state == HOLD_HELD && (int64) lt_leases[item->hold].deadline.value == deadline &&
+		deadline > before->deadline)
+		check_replica(item->name, item->name_len, item->owner, deadline);
 }
 
 extern void __wrap_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);

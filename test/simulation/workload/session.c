@@ -130,6 +130,7 @@ session_main(int slot)
 	recorder_begin();
 	sim_config.asking &= ~(UINT64_C(1) << slot);
 	lr_min_replicas = 0;
+	lr_commit_guard = sim_config.verify ? GUARD_VERIFY : GUARD_LEASE;
 
 	if (sigsetjmp(local, 0) != 0)
 	{

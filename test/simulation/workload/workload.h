@@ -18,6 +18,7 @@
 
 #include "../../../src/locktable/hold.h"
 #include "../../../src/session/session.h"
+#include "../../../src/store/op.h"
 
 /* Slots of processes. */
 #define SLOT_WATCHDOG		0
@@ -132,6 +133,11 @@ extern void check_sleepers(void);
 
 /* The state of all keys whose partition is not locked is noted, and traced if it is new. */
 extern void note_state(bool (*is_locked) (uint32 hash));
+
+/* ---- replica_check.c ---- */
+
+/* What a store has answered. */
+extern void replica_check_answer(const StoreOp *op, StoreOutcome outcome);
 
 /* ---- watch_check.c ---- */
 
