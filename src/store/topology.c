@@ -27,10 +27,17 @@
 
 #define REASON_MAX			256
 
+/*
+ * So long after a Sentinel was asked, and named it, the watchdog may connect, and
+ * confirm; so not after it was stopped for so long, wherever that was.
+ */
+#define NAMING_LIFE			(2 * LR_US_PER_S)
+
 typedef struct TopologyShared
 {
 	pg_atomic_uint32 epoch;
 	pg_atomic_uint32 named;		/* epoch that the watchdog may connect to, or 0 */
+	pg_atomic_uint64 named_at;	/* lr_now() time: who named it was asked then */
 	pg_atomic_uint32 confirmed; /* epoch that all may connect to, or 0 */
 	pg_atomic_uint32 denied;	/* epoch whose master says that it is none, or 0 */
 	pg_atomic_uint64 watched_until; /* lr_now() time; 0 = not at all */
@@ -71,6 +78,7 @@ topology_shmem_init(void)
 	memset(shared, 0, sizeof(TopologyShared));
 	pg_atomic_init_u32(&shared->epoch, 0);
 	pg_atomic_init_u32(&shared->named, 0);
+	pg_atomic_init_u64(&shared->named_at, 0);
 	pg_atomic_init_u32(&shared->confirmed, 0);
 	pg_atomic_init_u32(&shared->denied, 0);
 	pg_atomic_init_u64(&shared->watched_until, 0);
@@ -120,7 +128,7 @@ topology_may_connect(uint32 epoch, bool scout, int64 now)
 	pg_atomic_uint32 *who = scout ? &shared->named : &shared->confirmed;
 
 	if (epoch != 0 && pg_atomic_read_u32(who) == epoch &&
-		(scout || topology_is_watched(epoch, now)))
+		(scout ? topology_was_named_lately(now) : topology_is_watched(epoch, now)))
 		return TOPOLOGY_YES;
 	return pg_atomic_read_u32(&shared->asked) == 0 ? TOPOLOGY_NOT_YET : TOPOLOGY_NO;
 }
@@ -286,15 +294,36 @@ topology_set_bar(int sentinel, int64 config_epoch)
 }
 
 void
-topology_named(uint32 epoch)
+topology_named(uint32 epoch, int64 at)
 {
+	pg_atomic_write_u64(&shared->named_at, (uint64) at);
+	pg_write_barrier();
 	pg_atomic_write_u32(&shared->named, epoch);
 }
 
 void
+topology_named_again(uint32 epoch, int64 at)
+{
+	if (pg_atomic_read_u32(&shared->named) == epoch)
+		pg_atomic_write_u64(&shared->named_at, (uint64) at);
+}
+
+bool
+topology_was_named_lately(int64 now)
+{
+	return now - (int64) pg_atomic_read_u64(&shared->named_at) < NAMING_LIFE;
+}
+
+/*
+ * topology_confirm --- see topology.h
+ *
+ * Its answer may have been under way for long; the clock is read after it has come.
+ */
+void
 topology_confirm(uint32 epoch)
 {
-	if (epoch == 0 || pg_atomic_read_u32(&shared->named) != epoch)
+	if (epoch == 0 || pg_atomic_read_u32(&shared->named) != epoch ||
+		!topology_was_named_lately(lr_now()))
 		return;
 	pg_atomic_write_u32(&shared->denied, 0);
 	pg_atomic_write_u32(&shared->confirmed, epoch);

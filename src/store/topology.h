@@ -110,10 +110,13 @@ extern int64 topology_bar(int sentinel);
 extern void topology_set_bar(int sentinel, int64 config_epoch);
 
 /*
- * It was named just now: the watchdog may connect.  It has connected, and is a
- * master: all may.  That connection has ended, or could not be made.
+ * It was named, by who was asked then: the watchdog may connect, for a moment; it is
+ * still named.  It has connected, and is a master: all may.  That connection has
+ * ended, or could not be made.
  */
-extern void topology_named(uint32 epoch);
+extern void topology_named(uint32 epoch, int64 at);
+extern void topology_named_again(uint32 epoch, int64 at);
+extern bool topology_was_named_lately(int64 now);
 extern void topology_confirm(uint32 epoch);
 extern void topology_lost(uint32 epoch);
 

@@ -185,5 +185,33 @@ works($s, 'the master is used');
 	$late->stop;
 }
 
+# One that is far away, also farther than others are waited for; and one that hangs beside
+# one that does not, when the master was restarted.
+{
+	my ($one, $hung) = map { LockRedis::FalseSentinel->new } 1 .. 2;
+	my $far = LockRedis::Proxy->new($sentinel);
+
+	my $db = 6;
+	foreach my $ms (200, 800)
+	{
+		$db++;
+		$far->latency($ms / 2);
+		$node->set('lockredis.url' => "redis-sentinel://127.0.0.1:@{[ $far->port ]}/svc/$db");
+		wait_until_used($node, $a);
+		pass("a Sentinel with a round trip of $ms ms names the master");
+	}
+	$far->stop;
+
+	$_->names($a, epoch => 4) foreach $one, $hung;
+	$node->set('lockredis.command_timeout' => '5min', 'lockredis.connect_timeout' => '5min',
+		'lockredis.url' => LockRedis::FalseSentinel::url_of($one, $hung));
+	wait_until_used($node, $a);
+	kill 'STOP', $hung->pid;
+	$a->restart;
+	poll_until('the watchdog to connect again', sub { grep { $_->{name} =~ /watchdog/ } $a->clients });
+	pass('one that does not hang names the master');
+	$_->stop foreach $one, $hung;
+}
+
 $sentinel->stop;
 done_testing();

@@ -2,7 +2,8 @@
 
 # What a watchdog was told before it was stopped does not count when it goes on: not
 # that a node was named as the master, to which it was about to connect, nor that its
-# connection stands, as long as it has not looked at that again.
+# connection stands, as long as it has not looked at that again.  Nor does a naming that
+# is as old for another reason: that the node's answer has taken long.
 #
 # Each interleaving is forced: by false Sentinels, which name another node meanwhile
 # and then say nothing, by a proxy that holds back an answer, and by a debugger.
@@ -19,9 +20,10 @@ use LockRedis::Topic::Failover;
 
 LockRedis::Debugger->need;
 
-# Longer than STALL of src/store/redis/discovery.c and TOPOLOGY_TRUST of
-# src/store/topology.h, in seconds
+# Longer than STALL of src/store/redis/discovery.c, NAMING_LIFE of src/store/topology.c
+# and TOPOLOGY_TRUST of src/store/topology.h, in seconds
 my $stall = 2.5;
+my $naming = 2.5;
 my $trust = 5.5;
 
 my ($a, $b) = map { LockRedis::Redis->new(name => $_) } 'a', 'b';
@@ -32,7 +34,7 @@ sub begin
 
 	return LockRedis::Node->create(
 		$name,
-		url => $sentinel->url_of,
+		url => 'redis-sentinel://127.0.0.1:' . $sentinel->port . '/svc',
 		settings => {
 			'lockredis.connect_timeout' => '1min',
 			'lockredis.command_timeout' => '5s'
@@ -53,43 +55,89 @@ sub is_refused
 #   watchdog                              Sentinels
 #                                         name a
 #   connects to a, asks who it is
-#   is stopped                            name b; are not heard any more
+#                                         name b; are not heard any more
 #                                         a answers: a master
 #   has the answer: all may connect to a
+#
+# It is stopped meanwhile, for no longer than a naming is believed; or in the middle of
+# a round, for longer than that; or not at all.
+foreach my $how ('stopped', 'renewals_step', 'running')
 {
 	my $sentinel = LockRedis::FalseSentinel->new;
 	my $proxy = LockRedis::Proxy->new($a);
 	my $address = '127.0.0.1:' . $proxy->port;
+	my ($node, $watchdog, $stop);
 	my $is_used = sub {
-		my ($node) = @_;
-
 		$node->value("SELECT count(*) FROM redis_lock_status
 			 WHERE address = '$address' AND in_use AND state = 'up'") == 1;
 	};
 
 	$sentinel->names($proxy, epoch => 1);
-	my $node = begin('naming', $sentinel);
-	poll_until('the proxy to be used', sub { $is_used->($node) });
+	$node = begin("naming_$how", $sentinel);
+	poll_until('the proxy to be used', $is_used);
 	my $held = $proxy->rule(on => 'reply', match => 'HELLO', action => 'hold');
 	$proxy->reset_all;
 	$proxy->wait_for_rule($held);
 
-	my $watchdog = $node->watchdog_pid;
-	kill 'STOP', $watchdog;
-	$sentinel->names($b, epoch => 2);
+	$watchdog = $node->watchdog_pid;
+	if ($how eq 'stopped')
+	{
+		kill 'STOP', $watchdog;
+		$sentinel->names($b, epoch => 2);
+	}
+	elsif ($how eq 'renewals_step')
+	{
+		$stop = LockRedis::Debugger->new($watchdog);
+		$stop->run_to($how);
+		$stop->wait_for_stop;
+		$sentinel->names($b, epoch => 2);
+	}
 	kill 'STOP', $sentinel->pid;
-	pause($stall);
+	pause($how eq 'stopped' ? $stall : $naming);
 	$proxy->let_go;
-	kill 'CONT', $watchdog;
+	kill 'CONT', $watchdog if $how eq 'stopped';
+	$stop->let_go if $stop;
 	poll_until(
 		'the watchdog to have the answer',
-		sub { $is_used->($node) || $proxy->stats->{open} == 0 });
-	is_refused($node, $a, 'named before it was stopped');
+		sub { $is_used->() || $proxy->stats->{open} == 0 });
+	is_refused($node, $a, "named long ago, $how");
 
 	kill 'CONT', $sentinel->pid;
+	$sentinel->names($b, epoch => 2);
 	wait_until_used($node, $b);
 	$node->session->query_is("SELECT redis_lock('k'), redis_unlock('k')",
-		'|t', 'named before it was stopped: the new master is used');
+		'|t', "named long ago, $how: the new master is used");
+	$sentinel->stop;
+	$proxy->stop;
+	$node->stop;
+}
+
+# An answer that names another one is read after the stop, and was asked for before.  Who
+# has a connection goes on, as when no Sentinel is heard.
+{
+	my $sentinel = LockRedis::FalseSentinel->new;
+	my $proxy = LockRedis::Proxy->new($sentinel);
+	my $node;
+
+	$sentinel->names($a, epoch => 1);
+	$node = begin('asked', $proxy);
+	wait_until_used($node, $a);
+	my $held = $proxy->rule(on => 'reply', match => 'GET-MASTER-ADDR-BY-NAME', action => 'hold');
+	$sentinel->names($b, epoch => 2);
+	$proxy->wait_for_rule($held);
+	my $watchdog = $node->watchdog_pid;
+	kill 'STOP', $watchdog;
+	kill 'STOP', $sentinel->pid;
+	$proxy->let_go;
+	pause($stall);
+	my $asked = $proxy->stats->{requests};
+	kill 'CONT', $watchdog;
+	poll_until('the watchdog to have read it, and to ask again',
+		sub { $proxy->stats->{requests} > $asked });
+	my $session = $node->session;
+	$session->query("SELECT redis_try_lock('k')");
+	ok(!$b->cmd('EXISTS', 'k'), 'asked before the stop: not believed');
+	$session->quit;
 	$sentinel->stop;
 	$proxy->stop;
 	$node->stop;
@@ -97,8 +145,8 @@ sub is_refused
 
 #   watchdog                              a
 #   has a connection to a
-#   is stopped                            is killed, and restarted without its data
-#   finds the Sentinels gone
+#   is stopped, without Sentinels         is killed, and restarted without its data
+#   finds no Sentinel
 #   all may connect to a, as ever
 #   finds that its connection is gone
 #
@@ -111,12 +159,14 @@ foreach my $where ('redis_follow_step', 'sentinel_step')
 	my $node = begin("connected_$where", $sentinel);
 	wait_until_used($node, $a);
 
+	$node->log_since_here;
+	$sentinel->stop;
+	poll_until('the Sentinel to be down', sub { $node->logged(qr/the Sentinel at .* is down/) });
 	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
 	$stop->run_to($where);
 	$stop->wait_for_stop;
 	$a->kill9;
 	$a->start;
-	$sentinel->stop;
 	pause($trust);
 	$stop->run_to('renewals_step');
 	$stop->wait_for_stop;

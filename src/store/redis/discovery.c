@@ -25,8 +25,9 @@
  * - Between the election of a Sentinel and the promotion nobody is the master.
  *
  * Only a round that began after the connection to the master was lost, or the
- * master was doubted, allows the watchdog to connect there again: an old master
- * that was restarted calls itself one until the Sentinels have turned it round.
+ * master was doubted, allows the watchdog to connect there again, and by an answer to
+ * a question that is as late, and for a moment: an old master that was restarted
+ * calls itself one until the Sentinels have turned it round.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -76,6 +77,7 @@ typedef struct Candidate
 {
 	RedisHost	at;
 	int64		config_epoch;	/* the highest it was named by that counts */
+	int64		asked_at;		/* the latest question that it was an answer to */
 	int			votes;
 	int			votes_anew;		/* by Sentinels that were set up anew */
 } Candidate;
@@ -86,12 +88,16 @@ typedef struct Discovery
 	RedisSentinel *sentinel[LR_MAX_SENTINELS];
 	uint32		version;		/* lr_url_epoch of the settings */
 
-	int64		round_at;		/* questions before that do not count */
+	int64		round_at;		/* it is over when all have been asked since then */
+	int64		ask_since;		/* or one again who has news */
 	bool		judged;			/* this round */
 	bool		outdated;		/* it began before the master was lost or doubted */
+	int64		lost_at;		/* when that was noted: answers to questions before that
+								 * do not name it again */
 	int64		next_round;
 	bool		was_named;		/* at the last look */
 	int64		stepped_at;		/* that was then */
+	int64		stalled_at;		/* we were stopped until then */
 	bool		blind;			/* nothing has been judged since the start, or since
 								 * we were stopped, */
 	bool		looked;			/* but for in the last step */
@@ -135,6 +141,7 @@ redis_follow_start(void)
 		sentinel_open(discovery.sentinel[i], i);
 	}
 	discovery.round_at = discovery.stepped_at = lr_now();
+	discovery.ask_since = discovery.lost_at = discovery.round_at;
 	discovery.unconfirmed_since = discovery.round_at;
 	discovery.blind = true;
 }
@@ -152,13 +159,16 @@ same_host(const RedisHost *a, const RedisHost *b)
 
 /*
  * fresh_answer --- of that Sentinel, NULL: none that counts
+ *
+ * What was asked before we were stopped does not, whenever it has come.
  */
 static const SentinelAnswer *
 fresh_answer(int i, int64 now)
 {
 	const SentinelAnswer *a = &discovery.sentinel[i]->answer;
 
-	return a->asked_at != 0 && now - a->asked_at < ANSWER_LIFE ? a : NULL;
+	return a->asked_at != 0 && a->asked_at >= discovery.stalled_at &&
+		now - a->asked_at < ANSWER_LIFE ? a : NULL;
 }
 
 static bool
@@ -282,11 +292,13 @@ collect_candidates(Candidate *out, int64 now)
 		{
 			out[n].at = a->master;
 			out[n].config_epoch = NO_NUMBER;
+			out[n].asked_at = 0;
 			out[n].votes_anew = 0;
 			out[n++].votes = 0;
 		}
 		out[c].votes++;
 		out[c].votes_anew += was_set_up_anew(i, a);
+		out[c].asked_at = Max(out[c].asked_at, a->asked_at);
 		out[c].config_epoch = Max(out[c].config_epoch, number_that_counts(i, a));
 	}
 	return n;
@@ -389,17 +401,36 @@ choose_against(const Candidate *candidates, int n, const TopologyMaster *present
 	return NULL;
 }
 
+/*
+ * last_asked --- of the answers that doubt, or of those that do not, the latest; 0: none
+ */
+static int64
+last_asked(bool in_doubt)
+{
+	int64		at = 0;
+
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		const SentinelAnswer *a = &discovery.sentinel[i]->answer;
+
+		if (a->known && a->in_doubt == in_doubt)
+			at = Max(at, a->asked_at);
+	}
+	return at;
+}
+
+/*
+ * anybody_in_doubt --- is another one about to be the master?
+ *
+ * Who has said so and is not heard any more may have made it one: somebody has to be
+ * heard who does not say so.
+ */
 static bool
 anybody_in_doubt(int64 now)
 {
-	for (int i = 0; i < discovery.nsentinels; i++)
-	{
-		const SentinelAnswer *a = fresh_answer(i, now);
+	int64		at = last_asked(true);
 
-		if (a != NULL && a->known && a->in_doubt)
-			return true;
-	}
-	return false;
+	return at != 0 && (now - at < ANSWER_LIFE || last_asked(false) < at);
 }
 
 static bool
@@ -411,22 +442,6 @@ round_is_complete(int64 now)
 		if (!sentinel_has_answered(discovery.sentinel[i], discovery.round_at))
 			return false;
 	return true;
-}
-
-/*
- * was_named_in_round --- by somebody who was asked in it
- */
-static bool
-was_named_in_round(const RedisHost *at)
-{
-	for (int i = 0; i < discovery.nsentinels; i++)
-	{
-		const SentinelAnswer *a = &discovery.sentinel[i]->answer;
-
-		if (a->asked_at >= discovery.round_at && a->known && same_host(&a->master, at))
-			return true;
-	}
-	return false;
 }
 
 /* ----------
@@ -486,7 +501,7 @@ believe(const Candidate *c, const TopologyMaster *present, int64 now)
 	discovery.unconfirmed_since = now;
 	if (!anybody_in_doubt(now))
 		topology_watch(now);
-	topology_named(epoch);
+	topology_named(epoch, c->asked_at);
 	log_change(&present->at, &c->at, now);
 }
 
@@ -557,9 +572,14 @@ judge(bool complete, int64 now)
 		topology_set_config_epoch(best->config_epoch);
 	else if (complete && best->config_epoch < present.config_epoch && begins_anew(best))
 		topology_set_config_epoch(begin_numbers_anew(best, present.config_epoch, now));
-	if (complete && !discovery.was_named && !discovery.outdated &&
-		was_named_in_round(&best->at) && !anybody_in_doubt(now))
-		topology_named(present.epoch);
+	if (complete && best->asked_at >= discovery.lost_at && !discovery.outdated &&
+		!anybody_in_doubt(now))
+	{
+		if (!discovery.was_named)
+			topology_named(present.epoch, best->asked_at);
+		else
+			topology_named_again(present.epoch, best->asked_at);
+	}
 }
 
 /* ----------
@@ -570,7 +590,7 @@ judge(bool complete, int64 now)
 static void
 begin_round(int64 now)
 {
-	discovery.round_at = now;
+	discovery.round_at = discovery.ask_since = now;
 	discovery.judged = discovery.outdated = false;
 	discovery.next_round = now +
 		(topology_is_confirmed() && !anybody_in_doubt(now) ? ROUND_INTERVAL :
@@ -578,13 +598,32 @@ begin_round(int64 now)
 }
 
 /*
+ * hear_news --- a Sentinel has some: ask at once
+ *
+ * A round that is under way has its time all the same, or it might never be judged.
+ */
+static void
+hear_news(int64 now)
+{
+	if (discovery.judged)
+		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
+	else if (now >= discovery.ask_since + ROUND_MIN)
+		discovery.ask_since = now;
+}
+
+/*
  * note_confirmation --- since when is the present master not known for sure?
+ *
+ * By a naming that is too old nobody may connect any more.
  */
 static void
 note_confirmation(int64 now)
 {
-	bool		named = topology_is_named();
+	bool		named;
 
+	if (!topology_is_confirmed() && !topology_was_named_lately(now))
+		topology_lost(topology_epoch());
+	named = topology_is_named();
 	if (topology_is_confirmed())
 		discovery.unconfirmed_since = 0;
 	else if (discovery.unconfirmed_since == 0)
@@ -594,6 +633,7 @@ note_confirmation(int64 now)
 	if (discovery.was_named && !named)
 	{
 		discovery.outdated = true;
+		discovery.lost_at = now;
 		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
 	}
 	discovery.was_named = named;
@@ -610,8 +650,8 @@ note_stall(int64 now)
 {
 	if (now - discovery.stepped_at <= STALL)
 		return;
-	discovery.blind = true;
-	discovery.next_round = now;
+	discovery.blind = discovery.outdated = true;
+	discovery.stalled_at = discovery.lost_at = discovery.next_round = now;
 	discovery.anew_since = 0;
 	if (discovery.unconfirmed_since != 0)
 		discovery.unconfirmed_since = now;
@@ -639,17 +679,17 @@ redis_follow_step(void)
 	note_stall(now);
 	note_confirmation(now);
 	discovery.stepped_at = now;
-	if (now >= discovery.next_round)
+	if (now >= discovery.next_round && (discovery.judged || discovery.outdated))
 		begin_round(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
-		news = sentinel_step(discovery.sentinel[i], discovery.round_at) || news;
+		news = sentinel_step(discovery.sentinel[i], discovery.ask_since) || news;
 	now = lr_now();
 
 	/* Stopped just now: the next step notes that, and asks again. */
 	if (now - discovery.stepped_at > STALL)
 		return;
 	if (news)
-		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
+		hear_news(now);
 
 	if (!discovery.judged)
 	{
@@ -685,9 +725,9 @@ redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	*epoch = 0;
 	if (discovery.nsentinels == 0)
 		return 0;
-	*until = discovery.looked ? 0 : discovery.next_round;
-	if (!discovery.judged)
-		*until = Min(*until, discovery.round_at + ROUND_GRACE);
+	*until = discovery.looked || (discovery.was_named && !topology_is_named()) ? 0 :
+		discovery.judged || discovery.outdated ? discovery.next_round :
+		discovery.round_at + ROUND_GRACE;
 	for (int i = 0; i < discovery.nsentinels; i++)
 	{
 		int64		its_until;

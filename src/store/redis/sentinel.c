@@ -105,6 +105,27 @@ sentinel_is_down(RedisSentinel *s)
 			 errdetail_internal("%s", error->detail)));
 }
 
+/*
+ * sentinel_is_cut_off --- a connection has ended that was good
+ *
+ * That says nothing of the Sentinel: it is connected to at once, and waited for; but
+ * one that ends each of them is down.
+ */
+static void
+sentinel_is_cut_off(RedisSentinel *s)
+{
+	int64		now = lr_now();
+
+	if (s->state != NODE_UP || now - s->cut_off_at < RETRY_MAX)
+	{
+		sentinel_is_down(s);
+		return;
+	}
+	s->cut_off_at = now;
+	s->nawaited = 0;
+	s->next_try = 0;
+}
+
 static void
 sentinel_is_up(RedisSentinel *s)
 {
@@ -295,7 +316,7 @@ sentinel_read(RedisSentinel *s)
 				return false;
 		if (s->ask.state == CONN_CLOSED)
 		{
-			sentinel_is_down(s);
+			sentinel_is_cut_off(s);
 			return false;
 		}
 	} while (got == REDIS_READ_FULL);
@@ -337,7 +358,7 @@ sentinel_step_question(RedisSentinel *s, int64 since)
 	if (s->ask.out.failed)
 		sentinel_fail(s, "Out of memory.");
 	else if (!redis_conn_flush(&s->ask))
-		sentinel_is_down(s);
+		sentinel_is_cut_off(s);
 }
 
 bool

@@ -42,6 +42,7 @@ typedef struct RedisSentinel
 	int64		retry_delay;
 	int64		next_try;
 	int64		failed_at;		/* it could not be asked, or did not answer */
+	int64		cut_off_at;		/* a good connection to it has ended */
 	SentinelAnswer coming;
 	SentinelAnswer answer;		/* the last whole one */
 
