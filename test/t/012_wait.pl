@@ -157,7 +157,7 @@ foreach my $how ('cancel', 'terminate', 'time limit', 'lock_timeout')
 {
 	my $first = $node->session;
 	my $sql = "SELECT redis_lock('hand on')";
-	my $limit = 1.5;
+	my $limit = 5;
 
 	$sql = "SELECT redis_try_lock('hand on', '${limit}s')"
 	  if $how eq 'time limit';

@@ -15,7 +15,7 @@ my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
-	settings => { 'lockredis.command_timeout' => '1s' });
+	settings => { 'lockredis.command_timeout' => '2s' });
 
 # Servers with a Redis of their own, so that its commands can be counted.
 my $redis2 = LockRedis::Redis->new(name => 'redis2');
@@ -285,7 +285,7 @@ $many->quit;
 # Terminated while it has work: it serves for a command_timeout more, is back
 # after a second, and what the new one has never seen taken is renewed.
 #
-my $holder = $node->session(settings => { 'lockredis.lease' => '6s' });
+my $holder = $node->session(settings => { 'lockredis.lease' => '9s' });
 $holder->query("SELECT redis_lock('kept'), redis_lock('wanted')");
 $redis->foreign_lock('foreign');
 $one->start("SELECT redis_lock('wanted')");
@@ -347,7 +347,7 @@ $redis->thaw;
 $node->wait_for_up;
 
 $one->query("SELECT redis_lock('before')");
-$node->set('lockredis.lease' => '90s', 'lockredis.command_timeout' => '1s');
+$node->set('lockredis.lease' => '90s', 'lockredis.command_timeout' => '2s');
 $one->query("SELECT redis_lock('after')");
 $two->query("SELECT redis_lock('own')");
 my %ttl = map { $_ => $redis->cmd('PTTL', $_) } qw(before after own);

@@ -186,7 +186,7 @@ sub wait
 {
 	my ($self, $seconds) = @_;
 	my $running = $self->{running} or croak 'nothing to wait for';
-	my $until = now() + limit(defined $seconds ? $seconds : 60);
+	my $until = now() + limit(defined $seconds ? $seconds : 120);
 
 	until ($self->_complete)
 	{
