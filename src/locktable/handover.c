@@ -216,6 +216,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 		lt_is_of_old_master(h, h->store))
 	{
 		lt_back_to_queue(LrMyProcNumber, true);
+		lt_disown_next(LrMyProcNumber, wakes);
 		lt_make_orphan(handed, wakes);
 		return false;
 	}
@@ -312,6 +313,7 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	w->hold = *hold;
 	w->woken_at = lr_now();
 	lt_queue_insert(&lt_keys[key], LrMyProcNumber, LR_NONE);
+	lt_disown_next(LrMyProcNumber, &wakes);
 	lt_check_change(lock);
 	LWLockRelease(lock);
 	if (reserved)

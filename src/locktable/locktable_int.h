@@ -349,6 +349,10 @@ extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
+/* What a session that waits keeps in the store; see LrKept. */
+extern bool lt_disown(LrIndex session, WakeList *wakes);
+extern void lt_disown_next(LrIndex session, WakeList *wakes);
+
 /* One hold on these terms, from now on. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
@@ -370,7 +374,6 @@ extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
-extern void lt_disown(LrIndex session, WakeList *wakes);
 
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);

@@ -208,6 +208,59 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 }
 
 /*
+ * lt_disown --- a session does not run, and others wait for what it keeps in the
+ * store: that is the watchdog's from here on
+ *
+ * Partition lock held, by the watchdog.  The session finds out when it asks again, or
+ * is granted what is the watchdog's by then, and starts anew with another owner.
+ * False: there is no room for a record.
+ *
+ *	 W is announced as 1, is woken, and is stopped
+ *									watchdog: 1 goes into a record
+ *									watchdog: release of 1, a message
+ *									another one takes the lock
+ *	 W goes on: asks as 2, and stands behind all who wait by then
+ */
+bool
+lt_disown(LrIndex session, WakeList *wakes)
+{
+	LrWait	   *w = lt_wait_of(session);
+	LrIndex		hold;
+	LrHold	   *h;
+
+	if (!lt_reserve_row())
+		return false;
+	hold = lt_alloc_hold();
+	h = &lt_holds[hold];
+	lt_init_waiting_hold(hold, w->key, w->hash, w->terms.kind);
+	h->session = session;
+	lt_first_trace(h, w->kept.store, w->kept.owner, w->kept.topology);
+	h->place = w->kept.place;
+	if (w->trying && lr_store_can(w->kept.store, STORE_LATE_CREATES))
+		h->not_after[w->kept.store] = NOT_AFTER_UNKNOWN;
+	w->kept.owner = 0;
+	w->kept.disowned = true;
+	lt_leave_to_watchdog(hold, wakes);
+	return true;
+}
+
+/*
+ * lt_disown_next --- the session has come back to the queue, before one that may be
+ * announced
+ *
+ * That one is not in front any more and would sleep; whoever asks now has come later,
+ * by the store's clock, and would be refused for it.
+ */
+void
+lt_disown_next(LrIndex session, WakeList *wakes)
+{
+	LrIndex		next = lt_wait_of(session)->next;
+
+	if (next != LR_NONE && lt_wait_of(next)->kept.owner != 0)
+		(void) lt_disown(next, wakes);
+}
+
+/*
  * lose_forget_or_orphan --- it is gone from a store, but perhaps not from the other
  */
 static void
@@ -230,6 +283,7 @@ lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 	LrKey	   *key = &lt_keys[h->key];
 
 	lt_back_to_queue(h->session, true);
+	lt_disown_next(h->session, wakes);
 	lt_nudge_front(key, wakes);
 	lose_forget_or_orphan(hold, where, wakes);
 }

@@ -242,14 +242,16 @@ lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
  * lt_ask_as --- see wait.h
  *
  * What the session may leave in the store stands here before it asks, for whoever has
- * to take that back while it is stopped.
+ * to take that back while it is stopped.  It asks no later than it says here, so that
+ * nothing is on its way when that is done.
  */
 uint64
-lt_ask_as(LrIndex hold, StoreId store, uint64 owner)
+lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_lock_hold(hold);
 
+	*anew = w->kept.disowned;
 	if (owner == 0 || w->kept.owner != owner)
 		owner = lr_new_owner();
 	w->kept.owner = owner;
@@ -257,45 +259,9 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner)
 	w->kept.topology = topology_epoch();
 	w->kept.place = lr_place;
 	w->kept.disowned = false;
-	w->asks_until = lr_now() + lr_call_budget();
+	w->asks_until = until;
 	LWLockRelease(lock);
 	return owner;
-}
-
-/*
- * lt_disown --- a session does not run, and others wait for what it keeps in the
- * store: that is the watchdog's from here on
- *
- * Partition lock held, by the watchdog.  The session finds out when it asks again, or
- * is granted what is the watchdog's by then, and starts anew with another owner.  With
- * no room for a record they wait until what is kept ends by itself.
- *
- *	 W is announced as 1, is woken, and is stopped
- *									watchdog: 1 goes into a record
- *									watchdog: release of 1, a message
- *									another one takes the lock
- *	 W goes on: asks as 2, and stands behind all who wait by then
- */
-void
-lt_disown(LrIndex session, WakeList *wakes)
-{
-	LrWait	   *w = lt_wait_of(session);
-	LrIndex		hold;
-	LrHold	   *h;
-
-	if (!lt_reserve_row())
-		return;
-	hold = lt_alloc_hold();
-	h = &lt_holds[hold];
-	lt_init_waiting_hold(hold, w->key, w->hash, w->terms.kind);
-	h->session = session;
-	lt_first_trace(h, w->kept.store, w->kept.owner, w->kept.topology);
-	h->place = w->kept.place;
-	if (w->trying && lr_store_can(w->kept.store, STORE_LATE_CREATES))
-		h->not_after[w->kept.store] = NOT_AFTER_UNKNOWN;
-	w->kept.owner = 0;
-	w->kept.disowned = true;
-	lt_leave_to_watchdog(hold, wakes);
 }
 
 bool
@@ -459,6 +425,10 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 
 		*look_again = holder != LR_NONE ? lt_deadline(holder) :
 			now + lr_lease * LR_US_PER_MS;
+
+		/* Those who have come before it would be refused for what it keeps. */
+		if (w->kept.owner != 0)
+			(void) lt_disown(LrMyProcNumber, &wakes);
 	}
 	if (turn == TURN_WAIT)
 	{

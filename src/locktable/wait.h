@@ -74,9 +74,11 @@ extern void lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner,
 /*
  * The owner to ask that store as, of a kind that is announced: the one that this wait
  * has asked as before, each time with an answer, or a new one (0: none has been asked
- * as).  Also a new one if the watchdog had to take back what was kept under that.
+ * as).  Also a new one if the watchdog has had to take back what was kept since: then
+ * the wait begins "anew".  Whoever asks does so "until" then at most.
  */
-extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner);
+extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
+						bool *anew);
 
 /*
  * Leave a request without a reply behind, but keep the place in the queue, with

@@ -160,6 +160,7 @@ lt_pass_over_sleepers(void)
 		uint32		hash = w->hash;
 		WakeList	wakes = WAKE_NOBODY;
 		LWLock	   *lock;
+		bool		ignoring;
 
 		/* A look without the lock, to leave the many others alone. */
 		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now))
@@ -167,10 +168,11 @@ lt_pass_over_sleepers(void)
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
-		if (w->hash == hash && watch_has_left(w, now))
-			lt_disown(i, &wakes);
-		if (!watch_is_ignoring(w, now) || w->hash != hash)
-			 /* it has run meanwhile */ ;
+		ignoring = w->hash == hash && watch_is_ignoring(w, now);
+		if (w->hash == hash && watch_has_left(w, now) && !lt_disown(i, &wakes))
+			ignoring = false;	/* others would wait for it all the same */
+		if (!ignoring)
+			 /* it has run meanwhile, or is looked at again */ ;
 		else if (w->state == WAIT_HANDED)
 			lt_take_handed_back(i, &wakes);
 		else if (w->in_front)

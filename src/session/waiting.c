@@ -206,14 +206,15 @@ wait_start_anew(void)
  * Who is announced keeps his: all before was answered.
  */
 static uint64
-wait_owner(StoreId store)
+wait_owner(StoreId store, int64 until)
 {
 	uint64		owner;
+	bool		anew;
 
 	if (wait_announcement(store) == 0)
 		return lr_new_owner();
-	owner = lt_ask_as(acq.hold, store, acq.owner);
-	if (acq.owner != 0 && owner != acq.owner)
+	owner = lt_ask_as(acq.hold, store, acq.owner, until, &anew);
+	if (anew)
 		wait_start_anew();
 	return owner;
 }
@@ -225,9 +226,10 @@ static void
 wait_send_create(StoreId store)
 {
 	StoreOp    *op = &acq.op;
+	int64		until = lr_now() + lr_call_budget();
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
-	op->owner = wait_owner(store);
+	op->owner = wait_owner(store, until);
 	op->wait_ms = wait_announcement(store);
 	op->since_ms = acq.since_ms;
 	op->beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
@@ -236,8 +238,9 @@ wait_send_create(StoreId store)
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
 	op->min_replicas = acq.request->terms.min_replicas;
 
+	/* If that raises, wait_abandon() sees to it. */
 	acq.asking = true;
-	ask_run(op, STORE_WAIT);
+	ask_run_until(op, 1, until, STORE_WAIT);
 	acq.asking = false;
 	if (op->outcome == STORE_BUSY &&
 		(lr_kind(acq.key.kind)->shared || lr_kind(acq.key.kind)->announced))

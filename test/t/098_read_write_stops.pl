@@ -3,7 +3,8 @@
 # Read-write locks: a writer that is announced in Redis and does not run when it is woken
 # loses the announcement, so that nobody waits for it while the key is free: the next
 # one of its server, one of another server, and readers.  The same with what it has just
-# been given there, before it knows.  When it runs again it starts anew.
+# been given there, before it knows.  When it runs again it starts anew.  One that is passed
+# over in a request that takes long gives up by itself what that has announced.
 # Proves G1, G5.
 
 use strict;
@@ -127,6 +128,29 @@ isnt($redis->hash('given')->{$owner}, 1, 'as another owner');
 is(scalar keys %{ $redis->hash('given') }, 2, 'which Redis knows');
 $stopped->query_is("SELECT redis_write_unlock('given')", 't');
 
-$_->quit foreach $stopped, $next, $other;
-nothing_left([ $near, $far ], $redis);
+# A request takes long, and meanwhile the one that asks is woken once more: it is passed
+# over.  The others need not wait for what it has announced, though it runs.
+my $proxy = LockRedis::Proxy->new($redis);
+my $slow = LockRedis::Node->create('slow', url => $proxy->url, redis => $redis,
+	settings => { %settings, 'lockredis.command_timeout' => '5min' });
+my ($first, $second) = map { $slow->session } 1 .. 2;
+
+$slow->wait_for_up;
+locked_elsewhere('slow');
+announced($first, 'slow');
+$second->start("SELECT redis_write_lock('slow')");
+$slow->wait_for_waiters('slow', 2);
+my $id = $proxy->rule(match => 'slow', action => 'hold', times => 1);
+$redis->cmd('PUBLISH', 'redisson_rwlock:{slow}', '1');
+$proxy->wait_for_rule($id);
+$redis->cmd('PUBLISH', 'redisson_rwlock:{slow}', '1');
+poll_until('the second asks instead', sub { writers('slow') == 2 }, 60);
+$proxy->let_go;
+poll_until('the first gives up what it has announced', sub { writers('slow') == 1 }, 60);
+unlock_elsewhere('slow');
+had($second, "redis_write_unlock('slow')", 'the second has the lock');
+had($first, "redis_write_unlock('slow')", 'and then the first');
+
+$_->quit foreach $stopped, $next, $other, $first, $second;
+nothing_left([ $near, $far, $slow ], $redis);
 done_testing();
