@@ -76,6 +76,7 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 	}
 	if (lt_renew_lease_ms(h) > 0)
 		h->renewals++;
+	h->forced = false;
 	lt_watch_from(h, lr_now(), watch_ms);
 	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
 	return true;
@@ -111,9 +112,11 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 	LWLock	   *lock = lt_lock_owned(hold, item->owner);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		same = lock != NULL && lt_moves(h) == item->moves;
+	bool		longer = same &&
+		(h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
 	bool		counts = false;
 
-	if (same && answer_lacks_replicas(item, deadline))
+	if (longer && answer_lacks_replicas(item, deadline))
 		answer_set_due_again(hold, h->store, lr_now(), &wakes);
 	else if (same && h->state == HOLD_HANDED)
 	{

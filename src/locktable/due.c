@@ -168,8 +168,12 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 		item->lease_ms = lr_later(item->lease_ms, lt_promised_ms(hold));
 	if (item->action == DUE_RENEW && item->lease_ms == 0)
 	{
-		/* To ask changes nothing; at the very end it must not either. */
-		item->lease_ms = h->watch_at != 0 ? 0 : 1;
+		/*
+		 * To ask changes nothing; at the very end it must not either.  What others may
+		 * have shortened is asked for up to its end.
+		 */
+		item->lease_ms = h->watch_at != 0 ?
+			lr_later((lt_deadline(hold) - now) / LR_US_PER_MS, 0) : 1;
 		item->min_replicas = 0;
 	}
 	item->keep_ms = h->keep_until > now ?

@@ -119,6 +119,8 @@ typedef struct LrHold
 	int			refusals;		/* by the store, in a row; see refused.c */
 	bool		alone;			/* its key is refused, and others with it */
 	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
+	bool		forced;			/* taken away by force, it is said; the store has not
+								 * been asked since */
 	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
 } LrHold;

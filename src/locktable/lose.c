@@ -65,6 +65,8 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 		reason = LOST_MOVED;
 	else if (reason == LOST_DELETED && lt_deadline(hold) <= lr_now())
 		reason = LOST_EXPIRED;
+	else if (reason == LOST_DELETED && h->forced)
+		reason = LOST_FORCED;
 	h->state = HOLD_LOST;
 	h->lost_reason = reason;
 	h->lost_at = GetCurrentTimestamp();
@@ -362,7 +364,10 @@ lt_suspect_key(const LrName *name)
 	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].first_hold; i != LR_NONE;
 		 i = lt_holds[i].next)
 		if (lt_holds[i].state == HOLD_HELD && lr_kind(lt_holds[i].kind)->shared)
+		{
+			lt_holds[i].forced = true;
 			lt_set_due(i, lt_holds[i].store, lr_now(), &wakes);
+		}
 	lt_unlock(lock, &wakes);
 }
 

@@ -53,9 +53,11 @@ local function release(lock, channel, writers, owner, prefix)
     end
   end
   if longest > 0 then
+    -- What has written may go on while Redis is out of memory.  What is last says that
+    -- it was all done: until then it is repeated.
+    call('PEXPIRE', lock, longest)
     call('HSET', lock, 'mode', 'read')
     call('HDEL', lock, field)
-    call('PEXPIRE', lock, longest)
   else
     call('DEL', lock)
   end

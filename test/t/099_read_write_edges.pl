@@ -1,0 +1,61 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Read-write locks where others or Redis are in the way: a client that shortens the given
+# leases of all readers, as Redisson before 4.4.0 does; a downgrade while Redis is out of
+# memory; what readers are told whose lock was taken away by force.
+# Proves G1.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my ($one, $two) = map { $node->session } 1 .. 2;
+
+$node->wait_for_up;
+
+sub owner
+{
+	my ($key) = @_;
+
+	return $node->value("SELECT owner FROM redis_locks WHERE key = '$key' AND kind = 'read'");
+}
+
+# Shortened to what is far longer than the time to the next look.
+$one->query("SELECT redis_read_lock('a', '1 h')");
+my @keys = ('a', '{a}:' . owner('a') . ':rwlock_timeout:1');
+$redis->cmd('PEXPIRE', $_, 300_000) foreach @keys;
+foreach my $key (@keys)
+{
+	poll_until("$key has what is left of the lease again",
+		sub { $redis->cmd('PTTL', $key) > 1_800_000 }, 60);
+	cmp_ok($redis->cmd('PTTL', $key), '<=', 3_600_000, 'and no more');
+}
+$one->query_is("SELECT redis_is_held('a'), redis_read_unlock('a')", 't|t', 'it is held');
+
+# What gives back needs no memory.
+$one->query("SELECT redis_write_lock('b'), redis_read_lock('b')");
+my $owner = owner('b');
+$redis->configure(maxmemory => 1, 'maxmemory-policy' => 'noeviction');
+$one->query_is("SELECT redis_write_unlock('b')", 't', 'a downgrade without memory');
+is_deeply($redis->hash('b'), { mode => 'read', $owner => 1 }, 'it reads');
+$redis->configure(maxmemory => 0);
+$two->query_is("SELECT redis_try_read_lock('b')", 't', 'others may, too');
+$_->query("SELECT redis_read_unlock('b')") foreach $one, $two;
+
+# By force: the server knows why.
+$one->query("SELECT redis_read_lock('c')");
+$two->query("SELECT redis_read_lock('c')");
+is($node->value("SELECT redis_force_unlock('c')"), 't', 'by force');
+foreach my $session ($one, $two)
+{
+	poll_until('the loss', sub { $session->value("SELECT redis_is_held('c')") eq 'f' });
+	$session->query_warns("SELECT redis_read_unlock('c')", 'f', '01000',
+		qr/released by force/, 'each is told');
+}
+
+$_->quit foreach $one, $two;
+nothing_left($node, $redis);
+done_testing();
