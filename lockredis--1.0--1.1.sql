@@ -41,6 +41,47 @@ ALTER TABLE redis_lock_counters ENABLE REPLICA TRIGGER lockredis_replicated;
 ALTER TABLE redis_lock_counters ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
 
 --
+-- Locks of a table that several have together
+--
+
+CREATE TABLE redis_lock_shares (
+    key text COLLATE "C",
+    kind text COLLATE "C",
+    owner text COLLATE "C",
+    lease interval NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    instance uuid NOT NULL,
+    PRIMARY KEY (key, kind, owner)
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_threshold = 100000,
+    autovacuum_analyze_scale_factor = 0
+);
+
+COMMENT ON TABLE redis_lock_shares IS
+'table mode: a row for each of several who have a key together, whose row in redis_lock_rows has the owner readers; written by the table worker of lockredis.database only';
+COMMENT ON COLUMN redis_lock_shares.key IS 'lock key with its prefix';
+COMMENT ON COLUMN redis_lock_shares.kind IS 'kind of lock: read';
+COMMENT ON COLUMN redis_lock_shares.owner IS 'who has it: instance uuid and number as in redis_locks.owner';
+COMMENT ON COLUMN redis_lock_shares.lease IS 'lease that expires_at was counted with';
+COMMENT ON COLUMN redis_lock_shares.acquired_at IS 'clock_timestamp() when it was taken';
+COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease on the wall clock';
+COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it';
+COMMENT ON COLUMN redis_lock_rows.owner IS 'who has it: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or any text of a program of its own';
+COMMENT ON COLUMN redis_lock_rows.hold_count IS 'how often its session has it, or how many readers';
+
+CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_shares
+    FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
+CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_lock_shares
+    EXECUTE FUNCTION lockredis_replicated();
+ALTER TABLE redis_lock_shares ENABLE REPLICA TRIGGER lockredis_replicated;
+ALTER TABLE redis_lock_shares ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
+
+--
 -- redis_locks
 --
 
@@ -201,7 +242,7 @@ AS 'MODULE_PATHNAME', 'lockredis_read_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_read_lock(text, interval) IS
-'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 0A000 in table and fallback mode';
+'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 0A000 in fallback mode';
 
 CREATE FUNCTION redis_try_read_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -233,7 +274,7 @@ AS 'MODULE_PATHNAME', 'lockredis_write_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_write_lock(text, interval) IS
-'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 0A000 in table and fallback mode';
+'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 0A000 in fallback mode';
 
 CREATE FUNCTION redis_try_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean

@@ -152,7 +152,10 @@ typedef struct LockKind
 	 */
 	bool		placed;
 
-	/* Does it need a store with STORE_HAS_SHARED? */
+	/*
+	 * Can several have it, or one that the store keeps together with it?  It is not
+	 * carried over to another store.
+	 */
 	bool		shared;
 
 	/*

@@ -58,15 +58,18 @@ request_require_kind(const AcquireRequest *request)
 {
 	const LockKind *kind = lr_kind(request->terms.kind);
 
-	for (int i = 0; i < STORE_COUNT; i++)
-		if (lr_has_store(i) &&
-			((kind->shared && !lr_store_can(i, STORE_HAS_SHARED)) ||
-			 (kind->placed && !lr_store_can(i, STORE_HAS_ORDER))))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("there are no %s locks in this mode", kind->name),
-					 errdetail("\"%s\" must be \"redis\".", "lockredis.mode"),
-					 errhint("Use redis_lock or redis_xact_lock.")));
+	bool		shared = kind->shared && lr_has_fallback();
+	bool		placed = false;
+
+	for (int i = 0; kind->placed && i < STORE_COUNT; i++)
+		placed |= lr_has_store(i) && !lr_store_can(i, STORE_HAS_ORDER);
+	if (shared || placed)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("there are no %s locks in this mode", kind->name),
+				 placed ? errdetail("\"%s\" must be \"redis\".", "lockredis.mode") :
+				 errdetail("\"%s\" must be \"redis\" or \"table\".", "lockredis.mode"),
+				 errhint("Use redis_lock or redis_xact_lock.")));
 }
 
 /*

@@ -32,7 +32,7 @@ typedef struct AcquireRequest
  */
 extern void request_require_counter(const AcquireRequest *request, StoreId store);
 
-/* Raise if it is for a kind of lock that the stores of this mode do not have. */
+/* Raise if it is for a kind of lock that there is not in this mode. */
 extern void request_require_kind(const AcquireRequest *request);
 
 /* Has the hold a fencing token that is good for this request? */

@@ -160,9 +160,7 @@ typedef struct StoreInterest
 
 #define STORE_HAS_REPLICAS		0x40	/* they can be made to confirm:
 										 * min_replicas of an operation */
-#define STORE_HAS_SHARED		0x80	/* has locks that several may have: the
-										 * kinds that are shared */
-#define STORE_HAS_ORDER			0x100	/* keeps the order in which they came who
+#define STORE_HAS_ORDER			0x80	/* keeps the order in which they came who
 										 * wait: the kinds that are placed */
 
 /* Each store has its own, which it makes of this; see batch.h. */

@@ -9,7 +9,7 @@ use strict;
 use warnings FATAL => 'all';
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
+my $redis = lock_store;
 my $node = LockRedis::Node->create('main', redis => $redis);
 my $one = $node->session;
 my $two = $node->session;
@@ -28,13 +28,20 @@ $one->query_is("SELECT redis_read_lock('a')", '', 'a reader');
 $two->query_is("SELECT redis_try_read_lock('a')", 't', 'another one');
 $three->query_is("SELECT redis_try_write_lock('a')", 'f', 'and no writer');
 my %readers = map { $_ => owner('a', 'read', $_->pid) } $one, $two;
-is_deeply($redis->hash('a'),
-	{ mode => 'read', map { $_ => 1 } values %readers }, 'as Redisson has it');
-foreach my $owner (values %readers)
-{
-	my $ttl = $redis->cmd('PTTL', "{a}:$owner:rwlock_timeout:1");
-	ok($ttl > 0 && $ttl <= 30_000, 'a time-out of each reader');
-}
+of_redis 'what there is' => sub {
+	is_deeply($redis->hash('a'),
+		{ mode => 'read', map { $_ => 1 } values %readers }, 'as Redisson has it');
+	foreach my $owner (values %readers)
+	{
+		my $ttl = $redis->cmd('PTTL', "{a}:$owner:rwlock_timeout:1");
+		ok($ttl > 0 && $ttl <= 30_000, 'a time-out of each reader');
+	}
+};
+of_table 'what there is' => sub {
+	is_deeply($redis->hash('a'), { readers => 2 }, 'they share a row');
+	is_deeply([ $redis->shares('a') ], [ sort values %readers ],
+		'and have one of their own');
+};
 is($node->value("SELECT redis_lock_owner('a')"), '2 readers', 'who has it');
 is($node->value("SELECT redis_is_locked('a')"), 't', 'it is locked');
 is($node->value("SELECT string_agg(kind, ' ') FROM redis_locks WHERE key = 'a'"),
@@ -44,12 +51,22 @@ is($node->value("SELECT string_agg(kind, ' ') FROM redis_locks WHERE key = 'a'")
 $one->query_is("SELECT redis_try_read_lock('a')", 't', 'again');
 $one->query_is("SELECT redis_hold_count('a'), redis_hold_count('a', 'read'), "
 	. "redis_hold_count('a', 'write'), redis_is_held('a')", '2|2|0|t', 'counted');
-is($redis->hash('a')->{ $readers{$one} }, 1, 'not in Redis');
+of_redis 'what there is' =>
+  sub { is($redis->hash('a')->{ $readers{$one} }, 1, 'not in Redis') };
+of_table 'what there is' =>
+  sub { is_deeply($redis->hash('a'), { readers => 2 }, 'not in the table') };
 $one->query_is("SELECT redis_read_unlock('a')", 't', 'once');
 $one->query_is("SELECT redis_is_held('a')", 't', 'still had');
 $one->query_is("SELECT redis_read_unlock('a')", 't', 'twice');
-is(join(' ', sort keys %{ $redis->hash('a') }), join(' ', sort 'mode', $readers{$two}),
-	'the other one stays');
+of_redis 'what there is' => sub {
+	is(join(' ', sort keys %{ $redis->hash('a') }),
+		join(' ', sort 'mode', $readers{$two}),
+		'the other one stays');
+};
+of_table 'what there is' => sub {
+	is_deeply($redis->hash('a'), { readers => 1 }, 'one stays');
+	is_deeply([ $redis->shares('a') ], [ $readers{$two} ], 'the other one');
+};
 is($node->value("SELECT redis_lock_owner('a')"), 'read', 'one reader');
 $one->query_warns("SELECT redis_read_unlock('a')", 'f', '01000', qr/you don't own/,
 	'not three times');
@@ -75,18 +92,30 @@ $one->query_is("SELECT redis_lock('b')", '', 'a lock');
 $two->query_fails("SELECT redis_read_lock('b')", '42809', qr/It holds a reentrant lock/,
 	'another kind in this server');
 $one->query_is("SELECT redis_unlock('b')", 't');
-$redis->foreign_lock('b', owner => 'somebody:1', ms => 20_000);
-$two->query_fails("SELECT redis_read_lock('b')", '42809', qr/value of type hash/,
-	'a reader at the lock of somebody else');
-$two->query_fails("SELECT redis_write_lock('b')", '42809', qr/value of type hash/,
-	'a writer, too');
-$redis->cmd('DEL', 'b');
+of_redis 'one kind is told from another' => sub {
+	$redis->foreign_lock('b', owner => 'somebody:1', ms => 20_000);
+	$two->query_fails("SELECT redis_read_lock('b')", '42809', qr/value of type hash/,
+		'a reader at the lock of somebody else');
+	$two->query_fails("SELECT redis_write_lock('b')", '42809',
+		qr/value of type hash/, 'a writer, too');
+	$redis->cmd('DEL', 'b');
+};
+of_table 'a program that knows no kinds' => sub {
+	$redis->take('b', 'somebody:1', '20s');
+	$two->query_is("SELECT redis_try_read_lock('b'), redis_try_write_lock('b')", 'f|f',
+		'the lock of a program');
+	$redis->give_back('b', 'somebody:1');
+};
 
 # A writer who reads too, and downgrades.
 $one->query_is("SELECT redis_write_lock('c')", '', 'a writer');
 my $writer = owner('c', 'write', $one->pid);
-is_deeply($redis->hash('c'), { mode => 'write', "$writer:write" => 1 },
-	'as Redisson has it');
+of_redis 'what there is' => sub {
+	is_deeply($redis->hash('c'), { mode => 'write', "$writer:write" => 1 },
+		'as Redisson has it');
+};
+of_table 'what there is' =>
+  sub { is_deeply($redis->hash('c'), { $writer => 1 }, 'as any lock') };
 is($node->value("SELECT redis_lock_owner('c')"), $writer, 'who writes');
 $two->query_is("SELECT redis_try_read_lock('c')", 'f', 'nobody reads');
 $two->start("SELECT redis_read_lock('c')");

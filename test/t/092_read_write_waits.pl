@@ -146,26 +146,17 @@ foreach my $kind ('read', 'write')
 $_->quit foreach $two, $writer;
 poll_until('the crashed server', sub { eval { $near->value('SELECT 1') } }, 60);
 
-# There are none without Redis.
-my $table = LockRedis::Node->create('table', mode => 'table');
-my $session = $table->session;
-$session->query_fails("SELECT redis_read_lock('k')", '0A000',
-	qr/no read locks.*"lockredis.mode" must be "redis".*Use redis_lock/s, 'table mode');
-$session->query_fails("SELECT redis_try_write_xact_lock('k')", '0A000',
-	qr/no write locks/, 'table mode');
-$session->query_is("SELECT redis_is_held('k', 'read'), redis_hold_count('k', 'write')",
-	'f|0', 'to ask is no error');
-$session->query_warns("SELECT redis_read_unlock('k')", 'f', '01000', qr/you don't own/,
-	'nor to give back what is not had');
-$session->quit;
-
 # What would be lost when Redis is away is not there before either.
 my ($fallback) = LockRedis::Node->create_fallback('fallback');
-$session = $fallback->session;
+my $session = $fallback->session;
 $session->query_fails("SELECT redis_${_}_lock('k')", '0A000', qr/no $_ locks/,
 	"fallback mode: $_") foreach 'read', 'write';
 $session->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t',
 	'fallback mode: the key is free');
+$session->query_is("SELECT redis_is_held('k', 'read'), redis_hold_count('k', 'write')",
+	'f|0', 'to ask is no error');
+$session->query_warns("SELECT redis_read_unlock('k')", 'f', '01000', qr/you don't own/,
+	'nor to give back what is not had');
 $session->quit;
 
 nothing_left([ $near, $far ], $redis);

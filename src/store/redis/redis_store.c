@@ -318,8 +318,7 @@ redis_usable(StoreError *error)
 const StoreRoutine redis_store = {
 	.name = "redis",
 	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
-		STORE_HAS_PLACE | STORE_LATE_CREATES | STORE_HAS_REPLICAS | STORE_HAS_SHARED |
-		STORE_HAS_ORDER,
+		STORE_HAS_PLACE | STORE_LATE_CREATES | STORE_HAS_REPLICAS | STORE_HAS_ORDER,
 	.node = NODE_REDIS,
 	.role = ROLE_MASTER,
 	.open = redis_open,

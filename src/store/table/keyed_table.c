@@ -41,26 +41,27 @@
 #define ROOM_TO_PRUNE		512
 
 /*
- * is_key_index --- unique, complete, and of the first column only
+ * is_key_index --- unique, complete, and of the first columns only
  */
 static bool
-is_key_index(Relation index)
+is_key_index(Relation index, int nkeys)
 {
 	Form_pg_index form = index->rd_index;
 
+	if (form->indnkeyatts != nkeys)
+		return false;
+	for (int i = 0; i < nkeys; i++)
+		if (form->indkey.values[i] != i + 1)
+			return false;
 	return form->indisunique && form->indisvalid && form->indimmediate &&
-		form->indnkeyatts == 1 && form->indkey.values[0] == 1 &&
 		RelationGetIndexPredicate(index) == NIL;
 }
 
 /*
  * keyed_begin --- see keyed_table.h
- *
- * If there is no such index, what was opened is left to the end of the
- * transaction, which the caller aborts.
  */
 bool
-keyed_begin(KeyedTable *table, Relation rel)
+keyed_begin(KeyedTable *table, Relation rel, int nkeys)
 {
 	Relation	index = NULL;
 
@@ -74,14 +75,20 @@ keyed_begin(KeyedTable *table, Relation rel)
 	table->changed = table_slot_create(rel, NULL);
 
 	for (int i = 0; i < table->indexes->ri_NumIndices && index == NULL; i++)
-		if (is_key_index(table->indexes->ri_IndexRelationDescs[i]))
+		if (is_key_index(table->indexes->ri_IndexRelationDescs[i], nkeys))
 			index = table->indexes->ri_IndexRelationDescs[i];
 	if (index == NULL)
+	{
+		keyed_end(table);
 		return false;
+	}
 
 	InitDirtySnapshot(table->dirty);
-	table->collation = index->rd_indcollation[0];
-	table->scan = LrIndexBeginScan(rel, index, &table->dirty, 1);
+	table->nkeys = nkeys;
+	memcpy(table->collation, index->rd_indcollation, sizeof(Oid) * nkeys);
+	table->scan = LrIndexBeginScan(rel, index, &table->dirty, nkeys);
+	if (nkeys > 1)
+		table->group_scan = LrIndexBeginScan(rel, index, &table->dirty, 1);
 	return true;
 }
 
@@ -90,23 +97,56 @@ keyed_end(KeyedTable *table)
 {
 	if (table->scan != NULL)
 		index_endscan(table->scan);
+	if (table->group_scan != NULL)
+		index_endscan(table->group_scan);
 	ExecDropSingleTupleTableSlot(table->row);
 	ExecDropSingleTupleTableSlot(table->changed);
 	ExecCloseIndices(table->indexes);
 	FreeExecutorState(table->estate);
 }
 
-KeyedFound
-keyed_find(KeyedTable *table, Datum key)
+/*
+ * keyed_seek --- by that many columns of the key
+ */
+static void
+keyed_seek(KeyedTable *table, IndexScanDesc scan, const Datum *keys, int nkeys)
 {
-	ScanKeyData scan_key;
+	ScanKeyData scan_keys[KEYED_MAX_KEYS];
 
-	ScanKeyEntryInitialize(&scan_key, 0, 1, BTEqualStrategyNumber, InvalidOid,
-						   table->collation, F_TEXTEQ, key);
-	index_rescan(table->scan, &scan_key, 1, NULL, 0);
+	for (int i = 0; i < nkeys; i++)
+		ScanKeyEntryInitialize(&scan_keys[i], 0, i + 1, BTEqualStrategyNumber,
+							   InvalidOid, table->collation[i], F_TEXTEQ, keys[i]);
+	index_rescan(scan, scan_keys, nkeys, NULL, 0);
+}
+
+KeyedFound
+keyed_find_exact(KeyedTable *table, const Datum *keys)
+{
+	keyed_seek(table, table->scan, keys, table->nkeys);
 	if (!index_getnext_slot(table->scan, ForwardScanDirection, table->row))
 		return KEYED_NOTHING;
 	return TransactionIdIsValid(table->dirty.xmin) ? KEYED_BLOCKED : KEYED_ROW;
+}
+
+KeyedFound
+keyed_find(KeyedTable *table, Datum key)
+{
+	return keyed_find_exact(table, &key);
+}
+
+void
+keyed_begin_group(KeyedTable *table, Datum key)
+{
+	keyed_seek(table, table->group_scan, &key, 1);
+}
+
+bool
+keyed_next_of_group(KeyedTable *table)
+{
+	while (index_getnext_slot(table->group_scan, ForwardScanDirection, table->row))
+		if (!TransactionIdIsValid(table->dirty.xmin))
+			return true;
+	return false;
 }
 
 Datum
@@ -166,6 +206,8 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 
 	ExecClearTuple(table->row);
 	table_index_fetch_reset(table->scan->xs_heapfetch);
+	if (table->group_scan != NULL)
+		table_index_fetch_reset(table->group_scan->xs_heapfetch);
 	prune_target(table->rel);
 
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * keyed_table.h
- *	  A table with a unique text key, read and written without waiting for
- *	  anybody's transaction.
+ *	  A table with a unique key of text columns, read and written without waiting
+ *	  for anybody's transaction.
  *
  * The table worker serves all sessions, so it must not stand in a queue
  * because somebody inserted the row of one key and went to lunch.  SQL has no
@@ -32,14 +32,19 @@
 
 #define KEYED_MAX_COLUMNS	16
 
+/* Columns of a key: the first ones of the table. */
+#define KEYED_MAX_KEYS		3
+
 typedef struct KeyedTable
 {
 	Relation	rel;
 	ResultRelInfo *indexes;
 	EState	   *estate;
+	int			nkeys;
 	IndexScanDesc scan;			/* of the key's index, with: */
+	IndexScanDesc group_scan;	/* by the first of several columns */
 	SnapshotData dirty;
-	Oid			collation;
+	Oid			collation[KEYED_MAX_KEYS];
 	TupleTableSlot *row;		/* what was found */
 	TupleTableSlot *changed;	/* what is to be written */
 } KeyedTable;
@@ -52,13 +57,23 @@ typedef enum KeyedFound
 } KeyedFound;
 
 /*
- * The relation is open and locked; its first column is the key.  False: it has
- * no unique index on that, and the transaction has to be aborted.
+ * The relation is open and locked; its first columns are the key.  False: it has
+ * no unique index on just these.
  */
-extern bool keyed_begin(KeyedTable *table, Relation rel);
+extern bool keyed_begin(KeyedTable *table, Relation rel, int nkeys);
 extern void keyed_end(KeyedTable *table);
 
 extern KeyedFound keyed_find(KeyedTable *table, Datum key);
+
+/* The same by all columns of a key that has several. */
+extern KeyedFound keyed_find_exact(KeyedTable *table, const Datum *keys);
+
+/*
+ * One after the other all rows with that first column; those that somebody is just
+ * inserting are passed over.  What is found may be deleted.
+ */
+extern void keyed_begin_group(KeyedTable *table, Datum key);
+extern bool keyed_next_of_group(KeyedTable *table);
 
 /* A column of the row that was found; from 1. */
 extern Datum keyed_column(KeyedTable *table, int column, bool *isnull);

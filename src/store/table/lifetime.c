@@ -12,6 +12,7 @@
  */
 #include "lockredis.h"
 
+#include "common/hashfn.h"
 #include "utils/fmgrprotos.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -32,11 +33,12 @@
 /* Until when an own row counts. */
 typedef struct Lifetime
 {
-	uint64		owner;
+	uint64		owner;			/* or, if it is shared, a hash of the key */
 	int64		until;			/* lr_now() time */
 } Lifetime;
 
 static HTAB *lifetimes = NULL;
+static HTAB *shared_lifetimes = NULL;
 static pg_uuid_t instance;
 
 void
@@ -49,6 +51,8 @@ lifetime_start(void)
 	ctl.hcxt = TopMemoryContext;
 	lifetimes = hash_create("lockredis rows", EXPECTED_ROWS, &ctl,
 							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	shared_lifetimes = hash_create("lockredis shared rows", EXPECTED_ROWS, &ctl,
+								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	instance = *DatumGetUUIDP(DirectFunctionCall1(uuid_in,
 												  CStringGetDatum(lr_instance_uuid())));
 }
@@ -59,19 +63,29 @@ lifetime_instance(void)
 	return UUIDPGetDatum(&instance);
 }
 
+bool
+lifetime_is_own_instance(Datum value, bool isnull)
+{
+	return !isnull && memcmp(DatumGetUUIDP(value)->data, instance.data, UUID_LEN) == 0;
+}
+
 /*
- * lifetime_remember --- see lifetime.h
- *
- * Never shortened, as no operation lowers a time to live.
+ * remember --- never shortened, as no operation lowers a time to live
  */
-void
-lifetime_remember(uint64 owner, int64 lease_ms)
+static void
+remember(HTAB *memory, uint64 owner, int64 lease_ms)
 {
 	bool		found;
-	Lifetime   *entry = hash_search(lifetimes, &owner, HASH_ENTER, &found);
+	Lifetime   *entry = hash_search(memory, &owner, HASH_ENTER, &found);
 	int64		until = lr_now() + lease_ms * LR_US_PER_MS;
 
 	entry->until = found ? Max(entry->until, until) : until;
+}
+
+void
+lifetime_remember(uint64 owner, int64 lease_ms)
+{
+	remember(lifetimes, owner, lease_ms);
 }
 
 void
@@ -80,17 +94,50 @@ lifetime_forget(uint64 owner)
 	hash_search(lifetimes, &owner, HASH_REMOVE, NULL);
 }
 
+/*
+ * shared_number --- of a key
+ *
+ * Should two keys have the same, the row of one may count for as long as that of the
+ * other.
+ */
+static uint64
+shared_number(const char *name, int len)
+{
+	return hash_bytes_extended((const unsigned char *) name, len, 0);
+}
+
 void
-lifetime_forget_ended(void)
+lifetime_remember_shared(const char *name, int len, int64 lease_ms)
+{
+	remember(shared_lifetimes, shared_number(name, len), lease_ms);
+}
+
+void
+lifetime_forget_shared(const char *name, int len)
+{
+	uint64		number = shared_number(name, len);
+
+	hash_search(shared_lifetimes, &number, HASH_REMOVE, NULL);
+}
+
+static void
+forget_ended(HTAB *memory)
 {
 	HASH_SEQ_STATUS seq;
 	Lifetime   *entry;
 	int64		now = lr_now();
 
-	hash_seq_init(&seq, lifetimes);
+	hash_seq_init(&seq, memory);
 	while ((entry = hash_seq_search(&seq)) != NULL)
 		if (entry->until <= now)
-			hash_search(lifetimes, &entry->owner, HASH_REMOVE, NULL);
+			hash_search(memory, &entry->owner, HASH_REMOVE, NULL);
+}
+
+void
+lifetime_forget_ended(void)
+{
+	forget_ended(lifetimes);
+	forget_ended(shared_lifetimes);
 }
 
 /*
@@ -124,22 +171,40 @@ interval_ms(const Interval *lease)
  * own_left_ms --- how long a row of this instance still counts
  */
 static int64
-own_left_ms(const text *owner, int64 lease_ms)
+own_left_ms(HTAB *memory, uint64 number, int64 lease_ms)
 {
-	uint64		number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
-	Lifetime   *entry;
+	Lifetime   *entry = hash_search(memory, &number, HASH_FIND, NULL);
 	int64		left;
 
-	if (number == 0)
-		return 0;
-	entry = hash_search(lifetimes, &number, HASH_FIND, NULL);
 	if (entry == NULL)
 	{
-		lifetime_remember(number, lease_ms);
+		remember(memory, number, lease_ms);
 		return lease_ms;
 	}
 	left = entry->until - lr_now();
 	return left <= 0 ? 0 : lr_ms_up(left);
+}
+
+/*
+ * is_shared_owner --- is that what stands for several?
+ */
+static bool
+is_shared_owner(const text *owner)
+{
+	return VARSIZE_ANY_EXHDR(owner) == strlen(SHARED_OWNER) &&
+		memcmp(VARDATA_ANY(owner), SHARED_OWNER, strlen(SHARED_OWNER)) == 0;
+}
+
+bool
+lifetime_is_shared(TupleTableSlot *slot)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, COL_INSTANCE, &isnull);
+
+	if (!lifetime_is_own_instance(value, isnull))
+		return false;
+	value = slot_getattr(slot, COL_OWNER, &isnull);
+	return !isnull && is_shared_owner(DatumGetTextPP(value));
 }
 
 /*
@@ -170,16 +235,30 @@ lifetime_left_ms(TupleTableSlot *slot)
 	bool		lease_isnull;
 	Datum		value = slot_getattr(slot, COL_INSTANCE, &isnull);
 	Datum		lease = slot_getattr(slot, COL_LEASE, &lease_isnull);
+	text	   *owner;
+	int64		lease_ms;
+	uint64		number;
 
 	if (isnull)
 	{
 		value = slot_getattr(slot, COL_EXPIRES_AT, &isnull);
 		return isnull ? STORE_NO_TTL : wall_left_ms(DatumGetTimestampTz(value));
 	}
-	if (memcmp(DatumGetUUIDP(value)->data, instance.data, UUID_LEN) != 0)
+	if (!lifetime_is_own_instance(value, isnull))
 		return 0;
 	value = slot_getattr(slot, COL_OWNER, &isnull);
 	if (isnull || lease_isnull)
 		return 0;
-	return own_left_ms(DatumGetTextPP(value), interval_ms(DatumGetIntervalP(lease)));
+	owner = DatumGetTextPP(value);
+	lease_ms = interval_ms(DatumGetIntervalP(lease));
+	if (is_shared_owner(owner))
+	{
+		text	   *key = DatumGetTextPP(slot_getattr(slot, COL_KEY, &isnull));
+
+		return own_left_ms(shared_lifetimes,
+						   shared_number(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)),
+						   lease_ms);
+	}
+	number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
+	return number == 0 ? 0 : own_left_ms(lifetimes, number, lease_ms);
 }

@@ -43,6 +43,21 @@ extern Datum lifetime_instance(void);
 extern void lifetime_remember(uint64 owner, int64 lease_ms);
 extern void lifetime_forget(uint64 owner);
 
+/*
+ * The same of the row that readers of a key share: it counts for as long as the lease
+ * of any of them.
+ */
+extern void lifetime_remember_shared(const char *name, int len, int64 lease_ms);
+extern void lifetime_forget_shared(const char *name, int len);
+
+/* The owner of such a row, and is the one in a slot one, of this instance? */
+#define SHARED_OWNER		"readers"
+
+extern bool lifetime_is_shared(TupleTableSlot *slot);
+
+/* Is that this instance? */
+extern bool lifetime_is_own_instance(Datum value, bool isnull);
+
 /* Forget what is remembered of rows that do not count any more. */
 extern void lifetime_forget_ended(void);
 

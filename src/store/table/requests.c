@@ -173,6 +173,7 @@ request_put_op(TableRequest *request, int i, const StoreOp *op)
 	out->kind = op->kind;
 	out->lock_kind = op->lock_kind;
 	out->owner = op->owner;
+	out->beside = op->beside;
 	out->lease_ms = op->lease_ms;
 	out->keep_ms = op->keep_ms;
 	out->count = op->count;
@@ -206,7 +207,9 @@ request_get_answer(TableRequest *request, int i, StoreOp *op)
 	op->fence = answer->fence;
 	op->hold_count = answer->hold_count;
 	op->value = answer->value;
+	op->watch_ms = answer->watch_ms;
 	strlcpy(op->holder, answer->holder, sizeof(op->holder));
+	strlcpy(op->digest, answer->digest, sizeof(op->digest));
 	strlcpy(op->type_name, answer->value == STORE_VALUE_NONE ? "none" : "row",
 			sizeof(op->type_name));
 	return answer->outcome;

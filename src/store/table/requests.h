@@ -61,6 +61,7 @@ typedef struct TableOp
 	StoreOpKind kind;
 	KindId		lock_kind;
 	uint64		owner;
+	uint64		beside;
 	int64		lease_ms;
 	int64		keep_ms;
 	int			count;
@@ -75,7 +76,9 @@ typedef struct TableOp
 	int64		fence;
 	int			hold_count;
 	StoreValueKind value;
+	int64		watch_ms;
 	char		holder[LR_OWNER_MAX];
+	char		digest[41];
 
 	/* The texts, not terminated. */
 	char		name[LR_NAME_MAX];

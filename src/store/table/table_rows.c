@@ -22,8 +22,6 @@
 #include "lockredis.h"
 
 #include "access/tableam.h"
-#include "common/hashfn.h"
-#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -32,238 +30,15 @@
 #include "instance.h"
 #include "store/table/keyed_table.h"
 #include "store/table/lifetime.h"
+#include "store/table/row_changes.h"
 #include "store/table/table_rows.h"
-
-/* Whoever meets what is blocked by a transaction looks again after (ms). */
-#define BLOCKED_TTL_MS		100
+#include "store/table/table_shares.h"
 
 /* Appended to the owner of a key that stays locked after its release. */
 #define KEPT_SUFFIX			"/kept"
 
-/* Of an owner that is too long to be told, so many bytes are, and a hash. */
-#define CUT_OWNER_BYTES		40
-
-/* A change of the row that was found, collected column by column. */
-typedef struct RowChange
-{
-	int			n;
-	int			columns[ROW_COLUMNS];
-	Datum		values[ROW_COLUMNS];
-	bool		nulls[ROW_COLUMNS];
-} RowChange;
-
 typedef void (*RowOperation) (LockTables *tables, TableOp *op,
 							  TableTrouble *trouble);
-
-/* ----------
- * Outcomes
- * ----------
- */
-
-/*
- * rows_refuse --- see table_rows.h
- *
- * What is blocked counts as busy: somebody may be about to have the lock.
- */
-void
-rows_refuse(TableOp *op, const TableTrouble *trouble)
-{
-	op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BUSY : STORE_REFUSED;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = BLOCKED_TTL_MS;
-	op->holder[0] = '\0';
-}
-
-/*
- * row_is_blocked --- somebody's open transaction is at the row
- */
-static void
-row_is_blocked(TableOp *op, TableTrouble *trouble)
-{
-	table_trouble_set(trouble, TABLE_BLOCKED,
-					  "Another transaction is changing the row of the key.");
-	rows_refuse(op, trouble);
-}
-
-/*
- * tell_owner --- the owner of the row that was found, as it is told
- *
- * One that is too long is told as its beginning and a hash, so that
- * redis_force_unlock takes away only what was seen.
- */
-static void
-tell_owner(LockTables *tables, char *out)
-{
-	bool		isnull;
-	Datum		value = keyed_column(&tables->rows, COL_OWNER, &isnull);
-	text	   *owner;
-	const char *bytes;
-	int			len;
-
-	out[0] = '\0';
-	if (isnull)
-		return;
-	owner = DatumGetTextPP(value);
-	bytes = VARDATA_ANY(owner);
-	len = VARSIZE_ANY_EXHDR(owner);
-	if (len < LR_OWNER_MAX)
-	{
-		memcpy(out, bytes, len);
-		out[len] = '\0';
-		return;
-	}
-	snprintf(out, LR_OWNER_MAX, "%.*s...%016llx",
-			 pg_mbcliplen(bytes, len, CUT_OWNER_BYTES), bytes,
-			 (unsigned long long) hash_bytes_extended((const unsigned char *) bytes, len, 0));
-}
-
-/* ----------
- * Rows
- * ----------
- */
-
-static Datum
-row_key(const TableOp *op)
-{
-	return PointerGetDatum(cstring_to_text_with_len(op->name, op->name_len));
-}
-
-static Datum
-row_owner(uint64 owner, const char *suffix)
-{
-	char		text[LR_OWNER_MAX];
-	int			len = lr_owner_text(owner, text);
-
-	strlcpy(text + len, suffix, sizeof(text) - len);
-	return CStringGetTextDatum(text);
-}
-
-static Datum
-row_lease(int64 ms)
-{
-	Interval   *lease = palloc0(sizeof(Interval));
-
-	lease->time = ms * LR_US_PER_MS;
-	return IntervalPGetDatum(lease);
-}
-
-/* On the wall clock, which is for others: programs, and after a crash. */
-static Datum
-row_time_after(int64 ms)
-{
-	return TimestampTzGetDatum(TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
-}
-
-/*
- * row_belongs_to --- is the row that was found this owner's?
- */
-static bool
-row_belongs_to(LockTables *tables, uint64 owner)
-{
-	char		expected[LR_OWNER_MAX];
-	int			expected_len = lr_owner_text(owner, expected);
-	bool		isnull;
-	Datum		value = keyed_column(&tables->rows, COL_OWNER, &isnull);
-	text	   *found;
-
-	if (isnull)
-		return false;
-	found = DatumGetTextPP(value);
-	return VARSIZE_ANY_EXHDR(found) == expected_len &&
-		memcmp(VARDATA_ANY(found), expected, expected_len) == 0;
-}
-
-/*
- * find_own_row --- the row of a lock that the caller believes to have; else the
- * outcome is set
- */
-static bool
-find_own_row(LockTables *tables, TableOp *op, TableTrouble *trouble)
-{
-	switch (keyed_find(&tables->rows, row_key(op)))
-	{
-		case KEYED_NOTHING:
-			op->outcome = STORE_GONE;
-			return false;
-		case KEYED_BLOCKED:
-			row_is_blocked(op, trouble);
-			return false;
-		case KEYED_ROW:
-			break;
-	}
-	if (row_belongs_to(tables, op->owner))
-		return true;
-	op->outcome = STORE_GONE;
-	if (lifetime_left_ms(tables->rows.row) != 0)
-		tell_owner(tables, op->holder);
-	return false;
-}
-
-static void
-change_column(RowChange *change, int column, Datum value, bool isnull)
-{
-	change->columns[change->n] = column;
-	change->values[change->n] = value;
-	change->nulls[change->n++] = isnull;
-}
-
-/*
- * change_lease --- a lease from now on, if it is longer than what is there
- *
- * The lease in the row is the one that expires_at was counted with: that is how
- * long a worker that was started anew takes the row to count at most.
- */
-static void
-change_lease(LockTables *tables, const TableOp *op, RowChange *change)
-{
-	Datum		until = row_time_after(op->lease_ms);
-	bool		isnull;
-	Datum		value = keyed_column(&tables->rows, COL_EXPIRES_AT, &isnull);
-
-	if (isnull || DatumGetTimestampTz(value) < DatumGetTimestampTz(until))
-	{
-		change_column(change, COL_EXPIRES_AT, until, false);
-		change_column(change, COL_LEASE, row_lease(op->lease_ms), false);
-	}
-	lifetime_remember(op->owner, op->lease_ms);
-}
-
-/*
- * change_to_no_instance --- the row counts whatever becomes of this server
- */
-static void
-change_to_no_instance(LockTables *tables, RowChange *change)
-{
-	change_column(change, COL_INSTANCE, (Datum) 0, true);
-	tables->must_flush = true;
-}
-
-/*
- * write_change --- to the row that was found; sets the outcome
- */
-static void
-write_change(LockTables *tables, TableOp *op, const RowChange *change,
-			 TableTrouble *trouble)
-{
-	if (change->n == 0 ||
-		keyed_update(&tables->rows, change->n, change->columns, change->values,
-					 change->nulls))
-		op->outcome = STORE_OK;
-	else
-		row_is_blocked(op, trouble);
-}
-
-/*
- * delete_row --- that was found; sets the outcome
- */
-static void
-delete_row(LockTables *tables, TableOp *op, TableTrouble *trouble)
-{
-	if (keyed_delete(&tables->rows))
-		op->outcome = STORE_OK;
-	else
-		row_is_blocked(op, trouble);
-}
 
 /* ----------
  * Counters
@@ -309,7 +84,7 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
 
 	if (found == KEYED_BLOCKED)
 	{
-		row_is_blocked(op, trouble);
+		rows_blocked(op, trouble);
 		return false;
 	}
 	if (found == KEYED_ROW)
@@ -325,7 +100,7 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
 	}
 	if (!write_counter(tables, op, found, token))
 	{
-		row_is_blocked(op, trouble);
+		rows_blocked(op, trouble);
 		return false;
 	}
 	tables->must_flush = true;
@@ -381,7 +156,7 @@ reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 
 	if (found == KEYED_BLOCKED)
 	{
-		row_is_blocked(op, trouble);
+		rows_blocked(op, trouble);
 		return;
 	}
 	if (found == KEYED_ROW &&
@@ -389,7 +164,7 @@ reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	{
 		op->outcome = STORE_BUSY;
 		op->value = STORE_VALUE_LOCK;
-		tell_owner(tables, op->holder);
+		row_tell_owner(tables, op->holder);
 		return;
 	}
 	if (op->fenced && !take_token(tables, op, 0, trouble))
@@ -400,7 +175,7 @@ reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		keyed_insert(&tables->rows, values, nulls);
 	else if (!keyed_update(&tables->rows, ROW_COLUMNS, all_columns, values, nulls))
 	{
-		row_is_blocked(op, trouble);
+		rows_blocked(op, trouble);
 		return;
 	}
 	lifetime_remember(op->owner, op->lease_ms);
@@ -414,14 +189,14 @@ reentrant_set(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
-	if (!find_own_row(tables, op, trouble))
+	if (!row_find_own(tables, op, trouble))
 		return;
-	change_column(&change, COL_HOLD_COUNT, Int32GetDatum(op->count), false);
+	row_change_column(&change, COL_HOLD_COUNT, Int32GetDatum(op->count), false);
 	if (op->lease_ms > 0)
-		change_lease(tables, op, &change);
+		row_change_lease(tables, op, &change);
 	if (op->keep_ms > 0)
-		change_to_no_instance(tables, &change);
-	write_change(tables, op, &change, trouble);
+		row_change_to_no_instance(tables, &change);
+	row_write_change(tables, op, &change, trouble);
 }
 
 static void
@@ -429,10 +204,10 @@ reentrant_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
-	if (!find_own_row(tables, op, trouble))
+	if (!row_find_own(tables, op, trouble))
 		return;
-	change_lease(tables, op, &change);
-	write_change(tables, op, &change, trouble);
+	row_change_lease(tables, op, &change);
+	row_write_change(tables, op, &change, trouble);
 }
 
 /*
@@ -445,10 +220,10 @@ keep_locked(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
-	change_column(&change, COL_OWNER, row_owner(op->owner, KEPT_SUFFIX), false);
-	change_column(&change, COL_EXPIRES_AT, row_time_after(op->keep_ms), false);
-	change_to_no_instance(tables, &change);
-	write_change(tables, op, &change, trouble);
+	row_change_column(&change, COL_OWNER, row_owner(op->owner, KEPT_SUFFIX), false);
+	row_change_column(&change, COL_EXPIRES_AT, row_time_after(op->keep_ms), false);
+	row_change_to_no_instance(tables, &change);
+	row_write_change(tables, op, &change, trouble);
 }
 
 /*
@@ -460,12 +235,12 @@ keep_locked(LockTables *tables, TableOp *op, TableTrouble *trouble)
 static void
 reentrant_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	if (find_own_row(tables, op, trouble))
+	if (row_find_own(tables, op, trouble))
 	{
 		if (op->keep_ms > 0)
 			keep_locked(tables, op, trouble);
 		else
-			delete_row(tables, op, trouble);
+			row_delete(tables, op, trouble);
 	}
 	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
 		lifetime_forget(op->owner);
@@ -476,18 +251,34 @@ reentrant_mint(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
-	if (!find_own_row(tables, op, trouble) ||
+	if (!row_find_own(tables, op, trouble) ||
 		!take_token(tables, op, op->floor, trouble))
 		return;
-	change_column(&change, COL_FENCE, Int64GetDatum(op->fence), false);
-	write_change(tables, op, &change, trouble);
+	row_change_column(&change, COL_FENCE, Int64GetDatum(op->fence), false);
+	row_write_change(tables, op, &change, trouble);
 }
 
 /*
- * reentrant_force --- delete the row if its owner is still the one that was told
+ * told_digest --- of all who have the row that was found, if they are several or may be;
+ * else empty
+ *
+ * redis_force_unlock takes away what has the same one then.
  */
 static void
-reentrant_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
+told_digest(LockTables *tables, const TableOp *op, char *out, Size size)
+{
+	TableTrouble ignored;
+
+	out[0] = '\0';
+	if (row_is_own(tables) && tables_open_shares(tables, &ignored))
+		shares_digest(tables, op, out, size);
+}
+
+/*
+ * any_force --- delete the row if its owner is still the one that was told
+ */
+static void
+any_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	char		owner[LR_OWNER_MAX];
 
@@ -497,27 +288,28 @@ reentrant_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		case KEYED_NOTHING:
 			break;
 		case KEYED_BLOCKED:
-			row_is_blocked(op, trouble);
+			rows_blocked(op, trouble);
 			break;
 		case KEYED_ROW:
-			tell_owner(tables, owner);
-			if (strlen(owner) == op->owner_text_len &&
-				memcmp(owner, op->owner_text, op->owner_text_len) == 0)
-				delete_row(tables, op, trouble);
+			told_digest(tables, op, owner, sizeof(owner));
+			if (owner[0] == '\0')
+				row_tell_owner(tables, owner);
+			if (strlen(owner) != op->owner_text_len ||
+				memcmp(owner, op->owner_text, op->owner_text_len) != 0)
+				break;
+			row_delete(tables, op, trouble);
+			if (op->outcome == STORE_OK && tables->has_shares)
+				shares_drop(tables, op);
 			break;
 	}
 }
 
 /*
- * reentrant_inspect --- what there is; a row that is about to be inserted is not
- * there yet
+ * any_inspect --- what there is; a row that is about to be inserted is not there yet
  */
 static void
-reentrant_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
+any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	bool		isnull;
-	Datum		value;
-
 	op->outcome = STORE_OK;
 	op->value = STORE_VALUE_NONE;
 	if (keyed_find(&tables->rows, row_key(op)) != KEYED_ROW)
@@ -526,9 +318,38 @@ reentrant_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	if (op->ttl_ms == 0)
 		return;
 	op->value = STORE_VALUE_LOCK;
-	value = keyed_column(&tables->rows, COL_HOLD_COUNT, &isnull);
-	op->hold_count = isnull ? 1 : DatumGetInt32(value);
-	tell_owner(tables, op->holder);
+	op->hold_count = row_hold_count(tables);
+	row_tell_owner(tables, op->holder);
+	told_digest(tables, op, op->digest, sizeof(op->digest));
+}
+
+/* ----------
+ * Operations of the write lock
+ * ----------
+ */
+
+/*
+ * write_create --- as any lock that excludes everybody; shares that are left belong to
+ * readers of before
+ */
+static void
+write_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	reentrant_create(tables, op, trouble);
+	if (op->outcome == STORE_OK)
+		shares_drop(tables, op);
+}
+
+/*
+ * write_release --- the row stays if its session reads too
+ */
+static void
+write_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	if (row_find_own(tables, op, trouble) && !shares_keep(tables, op, trouble))
+		row_delete(tables, op, trouble);
+	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
+		lifetime_forget(op->owner);
 }
 
 /* ----------
@@ -543,13 +364,28 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_RELEASE] = reentrant_release,
 		[STORE_RENEW] = reentrant_renew,
 		[STORE_MINT] = reentrant_mint,
-		[STORE_FORCE] = reentrant_force,
-		[STORE_INSPECT] = reentrant_inspect
+		[STORE_FORCE] = any_force,
+		[STORE_INSPECT] = any_inspect
+	},
+	[KIND_READ] = {
+		[STORE_CREATE] = read_create,
+		[STORE_SET] = read_renew,
+		[STORE_RELEASE] = read_release,
+		[STORE_RENEW] = read_renew,
+		[STORE_FORCE] = any_force,
+		[STORE_INSPECT] = any_inspect
+	},
+	[KIND_WRITE] = {
+		[STORE_CREATE] = write_create,
+		[STORE_SET] = reentrant_set,
+		[STORE_RELEASE] = write_release,
+		[STORE_RENEW] = reentrant_renew,
+		[STORE_MINT] = reentrant_mint,
+		[STORE_FORCE] = any_force,
+		[STORE_INSPECT] = any_inspect
 	},
 
-	/* There are none: see STORE_HAS_SHARED and STORE_HAS_ORDER. */
-	[KIND_READ] = {NULL},
-	[KIND_WRITE] = {NULL},
+	/* There are none: see STORE_HAS_ORDER. */
 	[KIND_FAIR] = {NULL}
 };
 
@@ -567,7 +403,11 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		RowOperation operation = lock_operations[op->lock_kind][op->kind];
 
 		op->outcome = STORE_REFUSED;
-		if (operation != NULL)
+		if (operation == NULL)
+			return;
+		if (lr_kind(op->lock_kind)->shared && !tables_open_shares(tables, trouble))
+			rows_refuse(op, trouble);
+		else
 			operation(tables, op, trouble);
 		return;
 	}
@@ -590,6 +430,7 @@ rows_sweep(LockTables *tables)
 	Relation	rel = tables->rows.rel;
 	TupleTableSlot *row = tables->rows.row;
 	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	TableTrouble trouble;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{
@@ -598,5 +439,7 @@ rows_sweep(LockTables *tables)
 			(void) keyed_delete_at(rel, &row->tts_tid);
 	}
 	table_endscan(scan);
+	if (tables_open_shares(tables, &trouble))
+		shares_sweep(tables);
 	lifetime_forget_ended();
 }

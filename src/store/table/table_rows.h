@@ -26,9 +26,6 @@
  */
 extern void rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
 
-/* The outcome of an operation that was not carried out, for this reason. */
-extern void rows_refuse(TableOp *op, const TableTrouble *trouble);
-
 /* Delete rows that do not count any more. */
 extern void rows_sweep(LockTables *tables);
 

@@ -47,6 +47,7 @@
 #include "store/node.h"
 #include "store/table/lifetime.h"
 #include "store/table/requests.h"
+#include "store/table/row_changes.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_worker.h"
 #include "wait_events.h"

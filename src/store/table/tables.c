@@ -34,6 +34,7 @@
 
 #define ROWS_TABLE			"redis_lock_rows"
 #define COUNTERS_TABLE		"redis_lock_counters"
+#define SHARES_TABLE		"redis_lock_shares"
 
 static const Oid row_types[ROW_COLUMNS] = {
 	TEXTOID, TEXTOID, INT4OID, INT8OID, INTERVALOID, TIMESTAMPTZOID,
@@ -42,13 +43,19 @@ static const Oid row_types[ROW_COLUMNS] = {
 
 static const Oid counter_types[COUNTER_COLUMNS] = {TEXTOID, INT8OID};
 
+static const Oid share_types[SHARE_COLUMNS] = {
+	TEXTOID, TEXTOID, TEXTOID, INTERVALOID, TIMESTAMPTZOID, TIMESTAMPTZOID, UUIDOID
+};
+
 /* What was found last; looked up anew when they are gone. */
 static Oid	rows_oid = InvalidOid;
 static Oid	counters_oid = InvalidOid;
+static Oid	shares_oid = InvalidOid;	/* not there in version 1.0 */
 static bool tables_known = false;
 
 /* The tables are locked by somebody: not waited for a second time. */
 static bool locked_out = false;
+static bool shares_locked_out = false;
 
 /* Between tables_open and tables_close. */
 static LockTables opened;
@@ -109,6 +116,7 @@ find_tables(TableTrouble *trouble)
 	}
 	rows_oid = get_relname_relid(ROWS_TABLE, schema);
 	counters_oid = get_relname_relid(COUNTERS_TABLE, schema);
+	shares_oid = get_relname_relid(SHARES_TABLE, schema);
 	if (OidIsValid(rows_oid) && OidIsValid(counters_oid))
 		return true;
 	table_trouble_set(trouble, TABLE_WRONG_FORM,
@@ -127,11 +135,13 @@ find_tables(TableTrouble *trouble)
 static bool
 lock_relation(Oid relid)
 {
+	bool	   *known = relid == shares_oid ? &shares_locked_out : &locked_out;
+
 	if (ConditionalLockRelationOid(relid, RowExclusiveLock))
 		return true;
-	if (locked_out)
+	if (*known)
 		return false;
-	locked_out = true;
+	*known = true;
 	LockRelationOid(relid, RowExclusiveLock);
 	return true;
 }
@@ -183,7 +193,7 @@ has_form(Relation rel, const Oid *types, int ncolumns)
  */
 static bool
 open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
-			 int ncolumns, TableTrouble *trouble)
+			 int ncolumns, int nkeys, TableTrouble *trouble)
 {
 	Relation	rel = open_relation(relid, trouble);
 
@@ -193,14 +203,16 @@ open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
 	/* Programs with SQL know it by its name. */
 	if (strcmp(RelationGetRelationName(rel), name) != 0)
 	{
+		table_close(rel, NoLock);
 		tables_known = false;
 		table_trouble_set(trouble, TABLE_WRONG_FORM,
 						  "Table \"%s\" of the extension has another name now.",
 						  name);
 		return false;
 	}
-	if (!has_form(rel, types, ncolumns) || !keyed_begin(table, rel))
+	if (!has_form(rel, types, ncolumns) || !keyed_begin(table, rel, nkeys))
 	{
+		table_close(rel, NoLock);
 		table_trouble_set(trouble, TABLE_WRONG_FORM,
 						  "Table \"%s\" is not as the script of the extension makes it.",
 						  name);
@@ -222,9 +234,9 @@ tables_open(TableTrouble *trouble)
 	if (!has_good_encoding(trouble) ||
 		(!tables_known && !find_tables(trouble)) ||
 		!open_checked(&opened.rows, rows_oid, ROWS_TABLE, row_types,
-					  ROW_COLUMNS, trouble) ||
+					  ROW_COLUMNS, 1, trouble) ||
 		!open_checked(&opened.counters, counters_oid, COUNTERS_TABLE,
-					  counter_types, COUNTER_COLUMNS, trouble))
+					  counter_types, COUNTER_COLUMNS, 1, trouble))
 		return NULL;
 
 	if (!tables_known)
@@ -232,15 +244,61 @@ tables_open(TableTrouble *trouble)
 	tables_known = true;
 	locked_out = false;
 	opened.must_flush = false;
+	opened.has_shares = false;
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(opened.rows.rel->rd_rel->relowner,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
 	return &opened;
 }
 
+static void
+close_shares(LockTables *tables)
+{
+	keyed_end(&tables->shares);
+	table_close(tables->shares.rel, NoLock);
+	tables->has_shares = false;
+}
+
+/*
+ * tables_open_shares --- see tables.h
+ *
+ * All is done as the owner of the rows, who must own this one too: else code of one
+ * of them would run as the other.
+ */
+bool
+tables_open_shares(LockTables *tables, TableTrouble *trouble)
+{
+	if (tables->has_shares)
+		return true;
+	if (!OidIsValid(shares_oid))
+		shares_oid = get_relname_relid(SHARES_TABLE,
+									   RelationGetNamespace(tables->rows.rel));
+	if (!OidIsValid(shares_oid))
+	{
+		table_trouble_set(trouble, TABLE_OLD_EXTENSION,
+						  "The extension in database \"%s\" has no table \"%s\".",
+						  get_database_name(MyDatabaseId), SHARES_TABLE);
+		return false;
+	}
+	if (!open_checked(&tables->shares, shares_oid, SHARES_TABLE, share_types,
+					  SHARE_COLUMNS, SHARE_KEYS, trouble))
+		return false;
+	tables->has_shares = true;
+	shares_locked_out = false;
+	if (tables->shares.rel->rd_rel->relowner == tables->rows.rel->rd_rel->relowner)
+		return true;
+	close_shares(tables);
+	table_trouble_set(trouble, TABLE_WRONG_FORM,
+					  "Table \"%s\" has another owner than table \"%s\".",
+					  SHARES_TABLE, ROWS_TABLE);
+	return false;
+}
+
 void
 tables_close(LockTables *tables)
 {
+	if (tables->has_shares)
+		close_shares(tables);
 	SetUserIdAndSecContext(save_user, save_context);
 	keyed_end(&tables->counters);
 	table_close(tables->counters.rel, NoLock);

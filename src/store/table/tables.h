@@ -3,10 +3,11 @@
  * tables.h
  *	  The tables of table mode: finding them, checking them, opening them.
  *
- * redis_lock_rows has a row for each lock that somebody has, and
- * redis_lock_counters the last fencing token of each key.  Both are made by the
- * script of the extension, but they belong to somebody who may change them, so
- * their form is checked whenever they are opened.
+ * redis_lock_rows has a row for each key that somebody has, redis_lock_shares one
+ * for each of several who have a key together, and redis_lock_counters the last
+ * fencing token of each key.  They are made by the script of the extension, but they
+ * belong to somebody who may change them, so their form is checked whenever they are
+ * opened.
  *
  * For the table worker only, inside a transaction.
  *
@@ -42,11 +43,23 @@ enum CounterColumn
 
 #define COUNTER_COLUMNS		COL_TOKEN
 
+/* Columns of redis_lock_shares. */
+enum ShareColumn
+{
+	COL_SHARE_KEY = 1, COL_SHARE_KIND, COL_SHARE_OWNER, COL_SHARE_LEASE,
+	COL_SHARE_ACQUIRED_AT, COL_SHARE_EXPIRES_AT, COL_SHARE_INSTANCE
+};
+
+#define SHARE_COLUMNS		COL_SHARE_INSTANCE
+#define SHARE_KEYS			COL_SHARE_OWNER
+
 /* Open in this transaction. */
 typedef struct LockTables
 {
 	KeyedTable	rows;
 	KeyedTable	counters;
+	KeyedTable	shares;
+	bool		has_shares;		/* those are open, too */
 	bool		must_flush;		/* something was done that has to survive a
 								 * crash */
 } LockTables;
@@ -57,5 +70,11 @@ typedef struct LockTables
  */
 extern LockTables *tables_open(TableTrouble *trouble);
 extern void tables_close(LockTables *tables);
+
+/*
+ * Open redis_lock_shares, too, which few operations need.  False: it cannot be used,
+ * *trouble says why; all else can be done.
+ */
+extern bool tables_open_shares(LockTables *tables, TableTrouble *trouble);
 
 #endif							/* LR_TABLES_H */

@@ -35,6 +35,10 @@ static const FaultMeaning faults[] = {
 		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 		gettext_noop("Set \"lockredis.database\" to a database with encoding UTF8 and the extension as its script makes it.")
 	},
+	[TABLE_OLD_EXTENSION] = {
+		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+		gettext_noop("Run ALTER EXTENSION lockredis UPDATE in the database that \"lockredis.database\" names.")
+	},
 	[TABLE_BLOCKED] = {
 		ERRCODE_LOCK_NOT_AVAILABLE,
 		gettext_noop("Look for transactions that were left open in the database that \"lockredis.database\" names.")

@@ -24,6 +24,7 @@ typedef enum TableFault
 	TABLE_NO_DATABASE,
 	TABLE_NO_EXTENSION,
 	TABLE_WRONG_FORM,			/* the tables or the encoding */
+	TABLE_OLD_EXTENSION,		/* a table is not there yet */
 	TABLE_BLOCKED,				/* by somebody's open transaction */
 	TABLE_ERROR					/* an error of PostgreSQL's own */
 } TableFault;

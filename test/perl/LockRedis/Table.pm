@@ -85,10 +85,25 @@ sub all_keys
 {
 	my ($self) = @_;
 
+	my @tables = 'redis_lock_rows';
+
+	# Version 1.0 has none of these.
+	push @tables, 'redis_lock_shares'
+	  if $self->_value(q{SELECT to_regclass('redis_lock_shares') IS NOT NULL}) eq 't';
+
 	# In hexadecimal, as there may be newlines in them
-	return map { pack 'H*', $_ } split /\n/, $self->_value(
-		q{SELECT encode(convert_to(key, 'UTF8'), 'hex') FROM redis_lock_rows ORDER BY key}
-	);
+	return map { pack 'H*', $_ } split /\n/, $self->_value(join(' UNION ',
+			map { qq{SELECT encode(convert_to(key, 'UTF8'), 'hex') FROM $_} } @tables)
+		  . ' ORDER BY 1');
+}
+
+# The owners of all who have a key together.
+sub shares
+{
+	my ($self, $key) = @_;
+
+	return split /\n/, $self->_value(
+		'SELECT owner FROM redis_lock_shares WHERE key = ' . _quote($key) . ' ORDER BY 1');
 }
 
 # Nobody listens, nobody is connected, and nothing is in between.
@@ -164,7 +179,10 @@ sub DESTROY
 }
 
 my %command = (
-	EXISTS => sub { 'SELECT count(*) FROM redis_lock_rows WHERE key = ' . _quote($_[0]) },
+	EXISTS => sub {
+		'SELECT count(*) FROM redis_lock_rows WHERE key IN ('
+		  . join(', ', map { _quote($_) } @_) . ')';
+	},
 	TYPE => sub {
 		q{SELECT CASE count(*) WHEN 0 THEN 'none' ELSE 'row' END FROM redis_lock_rows WHERE key = }
 		  . _quote($_[0]);

@@ -130,7 +130,7 @@ find_of(Row *in, const TableOp *op)
 {
 	Row		   *r = find_in(in, op->name, op->name_len);
 
-	if (op->lock_kind != KIND_REENTRANT)
+	if (op->lock_kind != KIND_REENTRANT && op->lock_kind != KIND_WRITE)
 		r = find_shared(in, op->name, op->name_len, op->owner);
 	return r != NULL ? r : new_shared(in, op->name, op->name_len);
 }
@@ -181,11 +181,13 @@ show(const Row *r, TableOp *op)
 static void
 create(Row *in, Row *r, TableOp *op)
 {
+	bool		shares = op->lock_kind == KIND_SHARED || op->lock_kind == KIND_READ;
 	Row		   *other = op->lock_kind == KIND_FREE ? NULL :
-		op->lock_kind == KIND_SHARED ? find_in(in, op->name, op->name_len) :
+		shares ? find_in(in, op->name, op->name_len) :
 		find_shared(in, op->name, op->name_len, 0);
 
-	if (other != NULL && other->there && other->until > sim_now())
+	if (other != NULL && other->there && other->until > sim_now() &&
+		!(op->beside != 0 && other->owner == op->beside))
 		r = other;
 	if (r->there && r->until > sim_now())
 	{
@@ -276,10 +278,13 @@ execute(Row *in, TableOp *op)
 			r->count = op->count;
 			if (op->lease_ms > 0)
 				lengthen(r, op->lease_ms);
+			op->watch_ms = (r->until - sim_now()) / SIM_MS;
 			break;
 		case STORE_RENEW:
-			if (find_own(r, op))
-				lengthen(r, op->lease_ms);
+			if (!find_own(r, op))
+				break;
+			lengthen(r, op->lease_ms);
+			op->watch_ms = (r->until - sim_now()) / SIM_MS;
 			break;
 		case STORE_RELEASE:
 			if (find_own(r, op))

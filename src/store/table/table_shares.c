@@ -1,0 +1,426 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_shares.c
+ *	  Locks that several have together: the row that they share, and theirs.
+ *
+ * Whoever has a key has its row in redis_lock_rows, which is what programs with SQL
+ * meet that want it too.  Readers share one: its owner is "readers", its hold_count
+ * their number, and it counts for as long as the longest of their leases.  Each of
+ * them has a row in redis_lock_shares beside it, by which it is known whose lock is
+ * still there.  A session that has the write lock may read too: then there is its
+ * share, and the row is the writer's.
+ *
+ * A share counts only together with the row.  A program may have deleted that, and
+ * taken the key: who makes the row anew takes away all shares that are left, so a
+ * reader of before finds that its lock is gone.
+ *
+ * Both tables are written in one transaction.  What can be in the way is looked for
+ * before anything is written; if somebody is at the second row after all, an error
+ * undoes the first.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/table_shares.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/tableam.h"
+#include "common/hashfn.h"
+#include "kinds/kind.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "store/table/lifetime.h"
+#include "store/table/row_changes.h"
+#include "store/table/table_shares.h"
+
+/* ----------
+ * Rows
+ * ----------
+ */
+
+/*
+ * share_is_in_the_way --- when something was written already; see
+ * trouble_of_error()
+ */
+static void
+share_is_in_the_way(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("a row of the key is being changed")));
+}
+
+static KeyedFound
+find_share(LockTables *tables, const TableOp *op)
+{
+	Datum		keys[SHARE_KEYS];
+
+	keys[COL_SHARE_KEY - 1] = row_key(op);
+	keys[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
+	keys[COL_SHARE_OWNER - 1] = row_owner(op->owner, "");
+	return keyed_find_exact(&tables->shares, keys);
+}
+
+static void
+insert_share(LockTables *tables, const TableOp *op)
+{
+	Datum		values[KEYED_MAX_COLUMNS] = {0};
+	bool		nulls[KEYED_MAX_COLUMNS];
+
+	memset(nulls, true, sizeof(nulls));
+	memset(nulls, false, sizeof(bool) * SHARE_COLUMNS);
+	values[COL_SHARE_KEY - 1] = row_key(op);
+	values[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
+	values[COL_SHARE_OWNER - 1] = row_owner(op->owner, "");
+	values[COL_SHARE_LEASE - 1] = row_lease(op->lease_ms);
+	values[COL_SHARE_ACQUIRED_AT - 1] = row_time_after(0);
+	values[COL_SHARE_EXPIRES_AT - 1] = row_time_after(op->lease_ms);
+	values[COL_SHARE_INSTANCE - 1] = lifetime_instance();
+	keyed_insert(&tables->shares, values, nulls);
+}
+
+static void
+delete_share(LockTables *tables)
+{
+	if (!keyed_delete(&tables->shares))
+		share_is_in_the_way();
+}
+
+/*
+ * lengthen_share --- the one that was found
+ */
+static void
+lengthen_share(LockTables *tables, const TableOp *op)
+{
+	static const int columns[] = {COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT};
+	Datum		values[] = {row_lease(op->lease_ms), row_time_after(op->lease_ms)};
+	bool		nulls[] = {false, false};
+	bool		isnull;
+	Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
+
+	if (!isnull && DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
+		return;
+	if (!keyed_update(&tables->shares, lengthof(columns), columns, values, nulls))
+		share_is_in_the_way();
+}
+
+void
+shares_drop(LockTables *tables, const TableOp *op)
+{
+	keyed_begin_group(&tables->shares, row_key(op));
+	while (keyed_next_of_group(&tables->shares))
+		delete_share(tables);
+}
+
+/*
+ * shares_digest --- see table_shares.h
+ */
+void
+shares_digest(LockTables *tables, const TableOp *op, char *out, Size size)
+{
+	char		owner[LR_OWNER_MAX];
+	uint64		sum;
+	int			n = 0;
+
+	row_tell_owner(tables, owner);
+	sum = hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
+	keyed_begin_group(&tables->shares, row_key(op));
+	while (keyed_next_of_group(&tables->shares))
+	{
+		bool		isnull;
+		text	   *sharer = DatumGetTextPP(keyed_column(&tables->shares,
+														 COL_SHARE_OWNER, &isnull));
+
+		sum += hash_bytes_extended((const unsigned char *) VARDATA_ANY(sharer),
+								   VARSIZE_ANY_EXHDR(sharer), 0);
+		n++;
+	}
+	if (n > 0)
+		snprintf(out, size, "shares %016llx", (unsigned long long) sum);
+	else
+		out[0] = '\0';
+}
+
+/*
+ * shares_sweep --- as rows_sweep()
+ */
+void
+shares_sweep(LockTables *tables)
+{
+	Relation	rel = tables->shares.rel;
+	TupleTableSlot *row = tables->shares.row;
+	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
+	{
+		bool		isnull;
+		Datum		instance = slot_getattr(row, COL_SHARE_INSTANCE, &isnull);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!lifetime_is_own_instance(instance, isnull))
+			(void) keyed_delete_at(rel, &row->tts_tid);
+	}
+	table_endscan(scan);
+}
+
+/* ----------
+ * The row that is shared
+ * ----------
+ */
+
+/*
+ * make_shared --- the row of the key is that of so many readers
+ *
+ * "found" is what there is of it.  False: somebody's transaction is at it.
+ */
+static bool
+make_shared(LockTables *tables, const TableOp *op, KeyedFound found, int readers,
+			Datum lease, Datum expires_at)
+{
+	static const int columns[] = {
+		COL_KEY, COL_OWNER, COL_HOLD_COUNT, COL_FENCE, COL_LEASE,
+		COL_ACQUIRED_AT, COL_EXPIRES_AT, COL_INSTANCE, COL_COMMENT
+	};
+	Datum		values[KEYED_MAX_COLUMNS] = {0};
+	bool		nulls[KEYED_MAX_COLUMNS];
+
+	memset(nulls, true, sizeof(nulls));
+	memset(nulls, false, sizeof(bool) * ROW_COLUMNS);
+	values[COL_KEY - 1] = row_key(op);
+	values[COL_OWNER - 1] = CStringGetTextDatum(SHARED_OWNER);
+	values[COL_HOLD_COUNT - 1] = Int32GetDatum(readers);
+	nulls[COL_FENCE - 1] = true;
+	values[COL_LEASE - 1] = lease;
+	values[COL_ACQUIRED_AT - 1] = row_time_after(0);
+	values[COL_EXPIRES_AT - 1] = expires_at;
+	values[COL_INSTANCE - 1] = lifetime_instance();
+	nulls[COL_COMMENT - 1] = true;
+	if (found == KEYED_NOTHING)
+		keyed_insert(&tables->rows, values, nulls);
+	else if (!keyed_update(&tables->rows, ROW_COLUMNS, columns, values, nulls))
+		return false;
+	lifetime_forget_shared(op->name, op->name_len);
+	return true;
+}
+
+/*
+ * change_readers --- one more or less, with a lease that may be longer; false: somebody's
+ * transaction is at the row
+ *
+ * The caller has looked for how long the row counts, so that a worker that was started
+ * anew does not remember this lease instead of a longer one.
+ */
+static bool
+change_readers(LockTables *tables, const TableOp *op, int by)
+{
+	RowChange	change = {0};
+
+	if (by != 0)
+		row_change_column(&change, COL_HOLD_COUNT,
+						  Int32GetDatum(row_hold_count(tables) + by), false);
+	if (by >= 0 && op->lease_ms > 0)
+	{
+		row_change_end(tables, op, &change);
+		lifetime_remember_shared(op->name, op->name_len, op->lease_ms);
+	}
+	return change.n == 0 ||
+		keyed_update(&tables->rows, change.n, change.columns, change.values, change.nulls);
+}
+
+bool
+shares_keep(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	Datum		lease = 0;
+	Datum		expires_at = 0;
+	int			readers = 0;
+
+	keyed_begin_group(&tables->shares, row_key(op));
+	while (keyed_next_of_group(&tables->shares))
+	{
+		bool		isnull;
+		Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
+
+		if (readers++ > 0 && DatumGetTimestampTz(until) <= DatumGetTimestampTz(expires_at))
+			continue;
+		expires_at = until;
+		lease = datumCopy(keyed_column(&tables->shares, COL_SHARE_LEASE, &isnull), false,
+						  sizeof(Interval));
+	}
+	if (readers == 0)
+		return false;
+
+	/* It counts for that lease from when it is looked at next, as after a restart. */
+	if (make_shared(tables, op, KEYED_ROW, readers, lease, expires_at))
+	{
+		lifetime_forget(op->owner);
+		op->outcome = STORE_OK;
+	}
+	else
+		rows_blocked(op, trouble);
+	return true;
+}
+
+/* ----------
+ * Operations of the read lock
+ * ----------
+ */
+
+/*
+ * refuse_reader --- somebody else has the key
+ */
+static void
+refuse_reader(LockTables *tables, TableOp *op, int64 left_ms)
+{
+	op->outcome = STORE_BUSY;
+	op->value = STORE_VALUE_LOCK;
+	op->ttl_ms = left_ms;
+	row_tell_owner(tables, op->holder);
+}
+
+/*
+ * read_create --- with other readers, under the session's own write lock, or as the
+ * first
+ */
+void
+read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	KeyedFound	found = keyed_find(&tables->rows, row_key(op));
+	int64		left_ms = found == KEYED_ROW ? lifetime_left_ms(tables->rows.row) : 0;
+	bool		done = true;
+
+	if (found == KEYED_BLOCKED)
+	{
+		rows_blocked(op, trouble);
+		return;
+	}
+	if (left_ms != 0 && row_is_of_readers(tables))
+		done = change_readers(tables, op, 1);
+	else if (left_ms != 0 && (op->beside == 0 || !row_belongs_to(tables, op->beside)))
+	{
+		refuse_reader(tables, op, left_ms);
+		return;
+	}
+	else if (left_ms == 0)
+	{
+		done = make_shared(tables, op, found, 1, row_lease(op->lease_ms),
+						   row_time_after(op->lease_ms));
+		if (done)
+		{
+			shares_drop(tables, op);
+			lifetime_remember_shared(op->name, op->name_len, op->lease_ms);
+		}
+	}
+	if (!done)
+	{
+		rows_blocked(op, trouble);
+		return;
+	}
+	insert_share(tables, op);
+	op->outcome = STORE_OK;
+}
+
+/*
+ * find_both --- the row of the key and this reader's share of it; false: the outcome is
+ * set
+ */
+static bool
+find_both(LockTables *tables, TableOp *op, KeyedFound *row, TableTrouble *trouble)
+{
+	KeyedFound	share = find_share(tables, op);
+
+	*row = keyed_find(&tables->rows, row_key(op));
+	if (*row == KEYED_BLOCKED || share == KEYED_BLOCKED)
+	{
+		rows_blocked(op, trouble);
+		return false;
+	}
+	if (share == KEYED_ROW)
+		return true;
+	op->outcome = STORE_GONE;
+	if (*row == KEYED_ROW && !row_is_of_readers(tables) &&
+		lifetime_left_ms(tables->rows.row) != 0)
+		row_tell_owner(tables, op->holder);
+	return false;
+}
+
+/*
+ * drop_lost --- the key is somebody else's, or nobody's
+ */
+static void
+drop_lost(LockTables *tables, TableOp *op, KeyedFound row)
+{
+	op->outcome = STORE_GONE;
+	if (row == KEYED_ROW && lifetime_left_ms(tables->rows.row) != 0)
+		row_tell_owner(tables, op->holder);
+	delete_share(tables);
+}
+
+/*
+ * read_renew --- lengthen what readers share, and the own part
+ *
+ * A row of this server that readers do not share is that of the writer in the same
+ * session: another one could not get the key meanwhile.
+ */
+void
+read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	KeyedFound	row;
+
+	if (!find_both(tables, op, &row, trouble))
+		return;
+	if (row != KEYED_ROW || !row_is_own(tables))
+	{
+		drop_lost(tables, op, row);
+		return;
+	}
+	op->watch_ms = lifetime_left_ms(tables->rows.row);
+	if (row_is_of_readers(tables) && !change_readers(tables, op, 0))
+	{
+		rows_blocked(op, trouble);
+		return;
+	}
+	lengthen_share(tables, op);
+	op->outcome = STORE_OK;
+}
+
+/*
+ * leave_readers --- one less, or nobody; false: somebody's transaction is at the row
+ */
+static bool
+leave_readers(LockTables *tables, TableOp *op)
+{
+	if (row_hold_count(tables) > 1)
+		return change_readers(tables, op, -1);
+	if (!keyed_delete(&tables->rows))
+		return false;
+	lifetime_forget_shared(op->name, op->name_len);
+	return true;
+}
+
+void
+read_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	KeyedFound	row;
+
+	if (!find_both(tables, op, &row, trouble))
+		return;
+	if (row != KEYED_ROW || !row_is_own(tables))
+	{
+		drop_lost(tables, op, row);
+		return;
+	}
+	if (row_is_of_readers(tables) && !leave_readers(tables, op))
+	{
+		rows_blocked(op, trouble);
+		return;
+	}
+	delete_share(tables);
+	op->outcome = STORE_OK;
+}
