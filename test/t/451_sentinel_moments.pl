@@ -211,6 +211,68 @@ works($s, 'the master is used');
 	poll_until('the watchdog to connect again', sub { grep { $_->{name} =~ /watchdog/ } $a->clients });
 	pass('one that does not hang names the master');
 	$_->stop foreach $one, $hung;
+	$node->set('lockredis.command_timeout' => '5s', 'lockredis.connect_timeout' => '20s');
+}
+
+# A Sentinel is about to make another one the master, and is not heard any more: what it
+# has said last does not get too old to count.
+{
+	my $last = LockRedis::FalseSentinel->new;
+
+	$last->names($a, epoch => 1);
+	$node->set('lockredis.url' => $last->url_of);
+	wait_until_used($node, $a);
+	works($s, 'the master is used, over a connection that stands from then on');
+	$last->names($a, epoch => 1, state => 'wait_promotion');
+	poll_until(
+		'the doubt to be known',
+		sub {
+			$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'master' AND NOT in_use");
+		});
+	kill 'STOP', $last->pid;
+
+	# Longer than ANSWER_LIFE of src/store/redis/discovery.c
+	pause(3.5);
+	$s->query_fails("SELECT redis_try_lock('silent')", '08001', qr/lock store/, 'in doubt, then silent: not used');
+	kill 'CONT', $last->pid;
+	$last->names($a, epoch => 1);
+	$node->wait_until_asked($s);
+	works($s, 'in doubt, then silent: used when it is heard without a doubt');
+	$last->stop;
+}
+
+# The connections to the master, and to the Sentinel that knows of a later failover, end
+# together.  The other one must not be believed alone until that is connected to again.
+# Under load it may be heard too late, so it is tried more than once.
+{
+	my ($knows, $old) = map { LockRedis::FalseSentinel->new } 1 .. 2;
+	my $proxy = LockRedis::Proxy->new($a);
+	my $address = '127.0.0.1:' . $proxy->port;
+	my $right = 0;
+
+	foreach my $try (1 .. 5)
+	{
+		$_->names($proxy, epoch => 1) foreach $knows, $old;
+		$node->set('lockredis.url' => LockRedis::FalseSentinel::url_of($knows, $old) . "/$try");
+		poll_until(
+			'the proxy to be used',
+			sub {
+				$node->value("SELECT count(*) FROM redis_lock_status
+					 WHERE address = '$address' AND in_use AND state = 'up'") == 1;
+			});
+		my $watchdog = $node->watchdog_pid;
+		kill 'STOP', $watchdog;
+		$knows->names($b, epoch => 2);
+		$proxy->reset_all;
+		my $before = $proxy->stats->{connections};
+		kill 'CONT', $watchdog;
+		wait_until_used($node, $b);
+		$right = $proxy->stats->{connections} == $before;
+		last if $right;
+	}
+	ok($right, 'connections end together: the Sentinel that knows is waited for');
+	$proxy->stop;
+	$_->stop foreach $knows, $old;
 }
 
 $sentinel->stop;

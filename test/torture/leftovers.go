@@ -43,6 +43,17 @@ func staysInRedis(key string) bool {
 		strings.HasPrefix(key, "redisson_unlock_latch:")
 }
 
+// A lock of the bare client, which asks each master once: a release that the next one
+// has not heard of ends with the lock's time to live.
+func isOfBare(hash interface{}) bool {
+	fields, ok := hash.([]interface{})
+	if !ok || len(fields) == 0 {
+		return false
+	}
+	owner, ok := fields[0].(string)
+	return ok && strings.HasPrefix(owner, "torture:")
+}
+
 func (e *Environment) leftovers() []string {
 	var left []string
 
@@ -72,6 +83,9 @@ func (e *Environment) leftovers() []string {
 		if !staysInRedis(key.(string)) {
 			ttl, _ := e.store().cmd("PTTL", key)
 			what, _ := e.store().cmd("HGETALL", key)
+			if e.sentinels != nil && isOfBare(what) {
+				continue
+			}
 			left = append(left, fmt.Sprintf("key %v: %v, TTL %v ms", key, what, ttl))
 		}
 	}
