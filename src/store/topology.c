@@ -52,7 +52,7 @@ typedef struct TopologyShared
 
 	/* The watchdog's alone, but of all watchdogs. */
 	int64		told[LR_MAX_SENTINELS];	/* number that each Sentinel has told */
-	int64		bar[LR_MAX_SENTINELS];	/* and has to exceed to count; 0 = none */
+	int64		bar[LR_MAX_SENTINELS];	/* and has to reach to count; 0 = any */
 } TopologyShared;
 
 static TopologyShared *shared = NULL;

@@ -103,8 +103,8 @@ extern int64 topology_told(int sentinel);
 extern void topology_set_told(int sentinel, int64 config_epoch);
 
 /*
- * What it has to tell more than, since others began anew and it did not: the number
- * that was known then; 0: nothing.
+ * What it has to tell at least, since others began anew and it did not: more than was
+ * known then, or when it was found to have been set up anew, too; 0: anything.
  */
 extern int64 topology_bar(int sentinel);
 extern void topology_set_bar(int sentinel, int64 config_epoch);

@@ -2,7 +2,8 @@
 
 # Which numbers of failovers count when Sentinels begin to count anew: those of all
 # together at once; and from then on those of who began anew, but not that of one that was
-# cut off before, and tells of an old failover for as long as it likes.
+# cut off before, and tells of an old failover for as long as it likes.  One that was set
+# up anew later than the others is neither.  And which count when a liar is passed over.
 #
 # All Sentinels are false ones.
 # Proves G38.
@@ -19,7 +20,10 @@ my ($a, $b, $c) = map { LockRedis::Redis->new(name => $_) } 'a', 'b', 'c';
 sub begin
 {
 	my ($name, $master, @from) = @_;
-	my $node = LockRedis::Node->create($name, url => LockRedis::FalseSentinel::url_of(@from));
+	my $node = LockRedis::Node->create(
+		$name,
+		url => LockRedis::FalseSentinel::url_of(@from),
+		settings => { 'lockredis.command_timeout' => '1min' });
 
 	wait_until_used($node, $master);
 	$node->log_since_here;
@@ -32,6 +36,8 @@ sub wait_until_numbered_anew
 
 	return poll_until('numbers to begin anew', sub { $node->logged(qr/number their failovers anew/) });
 }
+
+sub wait_until_heard { return LockRedis::FalseSentinel::wait_until_heard(@_); }
 
 sub works
 {
@@ -119,6 +125,128 @@ sub works
 	$sentinels[2]->names($a, epoch => 10);
 	wait_until_used($node, $a);
 	works($node, 'one tells a later failover than was known before: followed');
+	$_->stop foreach @sentinels;
+	$node->stop;
+}
+
+# The third one was away when the others were set up anew, and was itself.
+sub begin_without_the_third
+{
+	my ($name) = @_;
+	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
+
+	$_->names($b, epoch => 9) foreach @sentinels;
+	my $node = begin($name, $b, @sentinels);
+
+	wait_until_heard(@sentinels);
+	$sentinels[2]->names(undef);
+	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
+	wait_until_numbered_anew($node);
+	return ($node, @sentinels);
+}
+
+# Nobody else can be heard from then on.  It names the first master of all, and then
+# learns of the next failover.
+{
+	my ($node, @sentinels) = begin_without_the_third('alone');
+	my $before = $node->lock_stat('failovers');
+
+	$_->names(undef) foreach @sentinels[ 0, 1 ];
+	wait_until_heard(@sentinels);
+	$sentinels[2]->names($a, epoch => 0);
+	wait_until_heard($sentinels[2]);
+	is($node->lock_stat('failovers') - $before, 0, 'the third names another one by the same number');
+	$sentinels[2]->names($c, epoch => 1);
+	wait_until_used($node, $c);
+	works($node, 'the third is the only one that tells of a failover: followed');
+	$_->stop foreach @sentinels;
+	$node->stop;
+}
+
+# It names b, and is cut off.  The others make c the master; when that is away the second is
+# as well, and the first is set up anew and names b: that is one of three.
+#
+#   learned   it named b when that was the master
+#   late      it was heard only later
+{
+	my ($learned, @learned) = begin_without_the_third('learned');
+	my ($late, @late) = begin_without_the_third('late');
+
+	$learned[2]->names($b, epoch => 0);
+	wait_until_heard($learned[2]);
+	$_->names($c, epoch => 1) foreach @learned[ 0, 1 ], @late[ 0, 1 ];
+	wait_until_used($_, $c) foreach $learned, $late;
+	$late[2]->names($b, epoch => 0);
+	wait_until_heard(@learned, @late);
+
+	$_->names(undef) foreach $learned[1], $late[1];
+	$_->names($b, epoch => 0) foreach $learned[0], $late[0];
+	$c->kill9;
+
+	# As ANEW_LIFE of src/store/redis/discovery.c, and some more
+	my $until = now() + 14;
+	my %used;
+	while (now() < $until)
+	{
+		$used{ $_->name } ||= is_used($_, $b) foreach $learned, $late;
+		pause(0.2);
+	}
+	ok(!$used{$_}, "$_: a former master is not believed for who was set up anew long ago")
+	  foreach qw(learned late);
+	$_->stop foreach @learned, @late, $learned, $late;
+	$c->start;
+}
+
+# The third one named a replica by a high number, was believed and passed over.
+sub begin_with_a_lie
+{
+	my ($name) = @_;
+	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
+
+	$a->cmd('REPLICAOF', '127.0.0.1', $b->port);
+	$_->names($b, epoch => 4) foreach @sentinels;
+	my $node = begin($name, $b, @sentinels);
+	my $before = $node->lock_stat('failovers');
+
+	wait_until_heard(@sentinels);
+	$sentinels[2]->names($a, epoch => 9);
+	poll_until('the liar to be passed over', sub { $node->lock_stat('failovers') - $before == 2 });
+	wait_until_used($node, $b);
+	ok(!$node->logged(qr/number their failovers anew/), "$name: nobody numbers anew for a liar");
+	$a->cmd('REPLICAOF', 'NO', 'ONE');
+	return ($node, @sentinels);
+}
+
+# Later most name it by that number, and then only one of them can be heard.
+{
+	my ($node, @sentinels) = begin_with_a_lie('most');
+
+	$sentinels[2]->names(undef);
+	$_->names($a, epoch => 9) foreach @sentinels[ 0, 1 ];
+	wait_until_used($node, $a);
+	works($node, 'what most name is no lie any more');
+	$sentinels[1]->names(undef);
+	wait_until_heard($sentinels[1]);
+	$a->kill9;
+	poll_until('the master to be missed', sub { !is_used($node, $a) });
+	$a->start;
+	wait_until_used($node, $a);
+	works($node, 'nor when only one of them can be heard');
+	$_->stop foreach @sentinels;
+	$node->stop;
+}
+
+# The others are set up anew, and reach that number again.
+{
+	my ($node, @sentinels) = begin_with_a_lie('anew');
+
+	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
+	wait_until_numbered_anew($node);
+	$_->names(undef) foreach @sentinels[ 1, 2 ];
+	wait_until_heard(@sentinels[ 1, 2 ]);
+	$sentinels[0]->names($a, epoch => 9);
+	wait_until_used($node, $a);
+	works($node, 'a number of the new count is no lie of the old one');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }

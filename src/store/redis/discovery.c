@@ -17,7 +17,8 @@
  *	 their memory and learn from others what they forgot are waited for, while
  *	 the present master serves or was lost a moment ago.
  * - When numbers have begun anew like that, those of the other Sentinels count if
- *	 they are higher than any before: who is cut off has one of the old count.
+ *	 they are higher than any before: who is cut off has one of the old count.  Who
+ *	 turns out to have been set up anew as well counts from the next failover on.
  * - That the present master is the master still may be said by a majority, whatever
  *	 the numbers.
  * - One that is said to be the master and itself says that it is not, for a while,
@@ -105,7 +106,7 @@ typedef struct Discovery
 	int64		anew_since;		/* most Sentinels have been set up anew, and name */
 	RedisHost	anew_at;		/* this one, which is another; 0 = they do not */
 
-	Candidate	lie;			/* this was no master, whoever says so */
+	Candidate	lie;			/* this was no master, unless most say so */
 
 	int64		logged_at;
 	int			unlogged;
@@ -187,17 +188,30 @@ was_set_up_anew(int i, const SentinelAnswer *a)
 }
 
 /*
- * note_numbers --- what each Sentinel tells; "anew": what it told before is void
+ * note_numbers --- what each Sentinel tells; "known" is what is known
+ *
+ * One that others began anew without, and that was set up anew itself since, has a
+ * number of the new count: a later failover of that counts.  What it names until it
+ * has learned of the present master does not, not even by the same number: that may
+ * be the first one of all.  Nor was it set up anew since the others were, however
+ * long it goes on to name a master of before.
  */
 static void
-note_numbers(bool anew, int64 now)
+note_numbers(int64 known, int64 now)
 {
 	for (int i = 0; i < discovery.nsentinels; i++)
 	{
 		const SentinelAnswer *a = fresh_answer(i, now);
 
-		if (a != NULL && a->known && (anew || !was_set_up_anew(i, a)))
-			topology_set_told(i, a->config_epoch);
+		if (a == NULL || !a->known)
+			continue;
+		if (was_set_up_anew(i, a))
+		{
+			if (topology_bar(i) == 0)
+				continue;
+			topology_set_bar(i, known + 1);
+		}
+		topology_set_told(i, a->config_epoch);
 	}
 }
 
@@ -208,14 +222,14 @@ note_numbers(bool anew, int64 now)
 static int64
 number_that_counts(int i, const SentinelAnswer *a)
 {
-	int64		bar = topology_bar(i);
-
-	return bar != 0 && a->config_epoch <= bar ? NO_NUMBER : a->config_epoch;
+	return a->config_epoch < topology_bar(i) ? NO_NUMBER : a->config_epoch;
 }
 
 /*
  * note_who_learned --- who names the present master by its present number has it from
  * those who began anew, and counts as they do
+ *
+ * What it told before is of the old count: it was set up anew, too, but has learned.
  */
 static void
 note_who_learned(const RedisHost *at, int64 number, int64 now)
@@ -225,8 +239,20 @@ note_who_learned(const RedisHost *at, int64 number, int64 now)
 		const SentinelAnswer *a = fresh_answer(i, now);
 
 		if (a != NULL && a->known && a->config_epoch == number && same_host(&a->master, at))
+		{
 			topology_set_bar(i, 0);
+			topology_set_told(i, number);
+		}
 	}
+}
+
+/*
+ * begins_anew --- does its number count, although it is lower than what is known?
+ */
+static bool
+begins_anew(const Candidate *c)
+{
+	return c->votes == discovery.nsentinels || is_majority(c->votes_anew);
 }
 
 static void
@@ -246,7 +272,11 @@ log_anew(int64 from, int64 to, int64 now)
  * begin_numbers_anew --- with those of the Sentinels that name this one, or of those of
  * them that were set up anew; returns the number that it has now
  *
- * "known" is what was known before.
+ * "known" is what was known before.  Nothing that can fail comes before all has been
+ * noted: a watchdog to come that found what was told lowered, but not the number,
+ * would never lower that.
+ *
+ * Who is passed over because he lies is left out likewise, but nobody was set up anew.
  */
 static int64
 begin_numbers_anew(const Candidate *c, int64 known, int64 now)
@@ -264,10 +294,16 @@ begin_numbers_anew(const Candidate *c, int64 known, int64 now)
 			number = Max(number, a->config_epoch);
 		}
 		else
-			topology_set_bar(i, Max(topology_bar(i), known));
+			topology_set_bar(i, Max(topology_bar(i), known + 1));
+		if (a != NULL && a->known)
+			topology_set_told(i, a->config_epoch);
 	}
-	note_numbers(true, now);
-	log_anew(known, number, now);
+	topology_set_config_epoch(number);
+	if (begins_anew(c))
+	{
+		memset(&discovery.lie, 0, sizeof(Candidate));
+		log_anew(known, number, now);
+	}
 	return number;
 }
 
@@ -318,16 +354,10 @@ is_better(const Candidate *a, const Candidate *b, const RedisHost *present)
 }
 
 /*
- * begins_anew --- does its number count, although it is lower than what is known?
- */
-static bool
-begins_anew(const Candidate *c)
-{
-	return c->votes == discovery.nsentinels || is_majority(c->votes_anew);
-}
-
-/*
  * is_believable --- beside what is known of the present master, and of lies
+ *
+ * Most named another one when it turned out to be a lie: if they name this one now,
+ * it is one no more.
  */
 static bool
 is_believable(const Candidate *c, const TopologyMaster *present, int64 now)
@@ -336,7 +366,8 @@ is_believable(const Candidate *c, const TopologyMaster *present, int64 now)
 
 	if (c->votes == discovery.nsentinels)
 		return true;
-	if (same_host(&c->at, &lie->at) && c->config_epoch == lie->config_epoch)
+	if (same_host(&c->at, &lie->at) && c->config_epoch == lie->config_epoch &&
+		!is_majority(c->votes))
 		return false;
 	if (c->config_epoch >= present->config_epoch)
 		return true;
@@ -497,6 +528,8 @@ believe(const Candidate *c, const TopologyMaster *present, int64 now)
 	if (number < present->config_epoch)
 		number = begin_numbers_anew(c, present->config_epoch, now);
 	note_who_learned(&c->at, number, now);
+	if (same_host(&c->at, &discovery.lie.at))
+		memset(&discovery.lie, 0, sizeof(Candidate));
 	epoch = topology_change(&c->at, number);
 	discovery.unconfirmed_since = now;
 	if (!anybody_in_doubt(now))
@@ -548,8 +581,8 @@ judge(bool complete, int64 now)
 	TopologyMaster present;
 	const Candidate *best = NULL;
 
-	note_numbers(false, now);
 	topology_get_master(lr_place, &present);
+	note_numbers(present.config_epoch, now);
 	note_who_learned(&present.at, present.config_epoch, now);
 	n = collect_candidates(candidates, now);
 	note_anew(candidates, n, &present, now);
@@ -571,7 +604,7 @@ judge(bool complete, int64 now)
 	if (best->config_epoch > present.config_epoch)
 		topology_set_config_epoch(best->config_epoch);
 	else if (complete && best->config_epoch < present.config_epoch && begins_anew(best))
-		topology_set_config_epoch(begin_numbers_anew(best, present.config_epoch, now));
+		(void) begin_numbers_anew(best, present.config_epoch, now);
 	if (complete && best->asked_at >= discovery.lost_at && !discovery.outdated &&
 		!anybody_in_doubt(now))
 	{

@@ -13,6 +13,7 @@ LockRedis::FakeNode - a server that accepts, and answers as it is told
   $node->set('lockredis.url' => $fake->url);
   $fake->behave('good');
   $fake->behave('closes', then => 'close', raw => "*1\r\n");
+  $fake->answered('PING');               # how many of these since then
   $fake->stop;
 
 =head1 DESCRIPTION
@@ -92,6 +93,17 @@ sub behave
 	return;
 }
 
+# How many of these commands it has answered since its behaviour changed.
+sub answered
+{
+	my ($self, $command) = @_;
+
+	print { $self->{orders} } encode_json({ count => $command }), "\n";
+	my $count = readline($self->{hear}) // die 'the false node has ended';
+	chomp $count;
+	return $count;
+}
+
 # All that it sends by itself has been sent.
 sub finish_sending
 {
@@ -169,7 +181,8 @@ sub _serve
 					  foreach grep { $_ != $listener && $_ != $orders }
 					  $readers->handles;
 				}
-				syswrite $say, "done\n";
+				my $count = $next->{count};
+				syswrite $say, (defined $count ? $now->{answered}{$count} || 0 : 'done') . "\n";
 				last;
 			}
 			if ($conn == $listener)
@@ -211,6 +224,7 @@ sub _answer_commands
 	{
 		my $command = uc $args->[0];
 
+		$now->{answered}{$command}++;
 		if ($now->{answer})
 		{
 			$answer->($conn, $now->{answer}->($now, @$args));

@@ -14,6 +14,7 @@ LockRedis::FalseSentinel - a server that says what a Sentinel would, and lies
   $liar->names($redis, state => 'wait_promotion');    # of a failover
   $liar->names($redis, chatty => 1);     # messages without an end to who listens
   $liar->names(undef);                   # knows no service
+  LockRedis::FalseSentinel::wait_until_heard($liar, ...)     # by one watchdog
   $liar->address; $liar->port;
   LockRedis::FalseSentinel::url_of($liar, ...)    # for lockredis.url, service "svc"
 
@@ -32,6 +33,8 @@ use strict;
 use warnings FATAL => 'all';
 
 use parent 'LockRedis::FakeNode';
+
+use LockRedis::Wait qw(poll_until);
 
 sub port { my ($self) = @_; return $self->{port}; }
 
@@ -57,6 +60,19 @@ sub names
 		%opts,
 		host => $redis && ($redis->can('host') ? $redis->host : '127.0.0.1'),
 		port => $redis && $redis->port);
+	return;
+}
+
+# What they say now has been judged: a question (of two commands) is asked when the one
+# before has been answered, perhaps just before that answer is judged.
+sub wait_until_heard
+{
+	my (@sentinels) = @_;
+
+	foreach my $sentinel (@sentinels)
+	{
+		poll_until('a Sentinel to be heard', sub { $sentinel->answered('SENTINEL') >= 6 });
+	}
 	return;
 }
 
