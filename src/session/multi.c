@@ -298,6 +298,11 @@ multi_take(Multi *m)
 	return true;
 }
 
+/*
+ * session_multi_lock --- see multi.h
+ *
+ * An error leaves the rows that are left to the abort (xact_clean_up).
+ */
 bool
 session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 {
@@ -319,7 +324,6 @@ session_multi_lock(const LrName *const *names, int n, const AcquireRequest *requ
 	PG_CATCH();
 	{
 		multi_undo(&m);
-		lt_return_rows();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();

@@ -144,7 +144,7 @@ $proxy->clear;
 # ----------
 
 # A statement that fails leaves nothing lost behind.
-my $quick = $node->session(settings => { 'lockredis.lease' => '2s' });
+my $quick = $node->session(settings => { 'lockredis.lease' => '6s' });
 $node->warm_up($quick, '1min');
 $two->query_is("SELECT redis_lock('c')", '');
 $quick->start($lock);
