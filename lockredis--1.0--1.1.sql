@@ -385,6 +385,50 @@ COMMENT ON FUNCTION redis_try_fair_xact_lock(text, interval, interval) IS
 'take a transaction-level fair lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_fair_lock, the rest as redis_fair_xact_lock';
 
 --
+-- Several keys at once
+--
+
+CREATE FUNCTION redis_multi_lock(keys text[], lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_multi_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_multi_lock(text[], interval) IS
+'take the session-level Redis locks of all these keys (at most 1000), waiting for them, or none.  If all are free they are taken by one request; else one by one in the order of their names, and what has been had stays locked meanwhile.  A key that the session has is taken again.  lease and errors as redis_lock, for the whole call; 40001 one of them was lost before all were had';
+
+CREATE FUNCTION redis_try_multi_lock(keys text[], wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_multi_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_multi_lock(text[], interval, interval) IS
+'take the session-level Redis locks of all these keys within a time limit; false: somebody else has one of them, and none is taken.  wait as redis_try_lock, for the whole call; the rest as redis_multi_lock';
+
+CREATE FUNCTION redis_multi_xact_lock(keys text[], lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_multi_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_multi_xact_lock(text[], interval) IS
+'take the transaction-level Redis locks of all these keys, waiting for them, or none.  When they end as redis_xact_lock, the rest as redis_multi_lock';
+
+CREATE FUNCTION redis_try_multi_xact_lock(keys text[], wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_multi_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_multi_xact_lock(text[], interval, interval) IS
+'take the transaction-level Redis locks of all these keys within a time limit; false: somebody else has one of them, and none is taken.  wait as redis_try_multi_lock, the rest as redis_multi_xact_lock';
+
+CREATE FUNCTION redis_multi_unlock(keys text[])
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_multi_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_multi_unlock(text[]) IS
+'give back one session-level hold of each of these keys, by one request if it is their last; each can be given back by redis_unlock, too.  false with warnings: one of them was not held, or its lease was lost; the others are given back';
+
+--
 -- The same questions of one kind of lock
 --
 

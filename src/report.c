@@ -238,6 +238,18 @@ report_lost_used(const LrName *name, const HoldView *view, LossLevel level)
 					 lr_kind(view->kind)->unlock)));
 }
 
+void
+report_lost_meanwhile(const LrName *name, const HoldView *view)
+{
+	char	   *shown = lr_name_to_show(name->data, name->len);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("the lock \"%s\" was lost before all of the locks were had", shown),
+			 lost_detail(view),
+			 errhint("None of them is held.  Start the statement again.")));
+}
+
 static int
 hint_of_refusal(LossLevel level, const char *unlock)
 {

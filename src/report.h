@@ -69,6 +69,9 @@ extern char *lost_reason_text(LostReason reason, const char *taken_by);
 
 extern void report_table_full(void);
 
+/* One of several locks was lost while the others were waited for: none is kept. */
+extern void report_lost_meanwhile(const LrName *name, const HoldView *view);
+
 /*
  * May the caller see the keys and owners of sessions of this role?  InvalidOid
  * is nobody's.

@@ -78,6 +78,7 @@ typedef enum KindReply
 {
 	REPLY_CREATED,				/* taken, busy, late or no lock of ours */
 	REPLY_QUEUED,				/* the same, and always the clock */
+	REPLY_TOGETHER,				/* all of several taken, late, or which is in the way */
 	REPLY_DONE,					/* 1, or who has it instead */
 	REPLY_WATCHED,				/* how long the whole lock is there, or who has it
 								 * instead */
@@ -168,6 +169,12 @@ typedef struct LockKind
 	LrTopic		topic;
 
 	KindCall	calls[STORE_CALLS];
+
+	/*
+	 * STORE_CREATE of several locks in one call, all of them or none, with one
+	 * answer; at most "group".  Without keys: there is no such call.
+	 */
+	KindCall	together;
 } LockKind;
 
 extern const LockKind reentrant_kind;

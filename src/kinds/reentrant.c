@@ -21,6 +21,9 @@
 #define RENEW_GROUP			200
 #define RELEASE_GROUP		100
 
+/* More are not taken together at all: see session/multi.h. */
+#define TOGETHER_GROUP		1000
+
 const LockKind reentrant_kind = {
 	.name = "reentrant",
 	.unlock = "redis_unlock",
@@ -85,5 +88,13 @@ const LockKind reentrant_kind = {
 			.group = 1,
 			.reply = REPLY_INSPECTED,
 		},
+	},
+	.together = {
+		.script = LUA_REENTRANT_TOGETHER,
+		.keys = {KEY_LOCK},
+		.once = {ARG_LEASE, ARG_NOT_AFTER},
+		.each = {ARG_OWNER},
+		.group = TOGETHER_GROUP,
+		.reply = REPLY_TOGETHER,
 	},
 };

@@ -99,6 +99,8 @@ lt_check_counts(void)
 			nholds++;
 			rows += lt_hold_rows(&lt_holds[i]);
 		}
+	for (LrIndex s = 0; s < lt_table->nsessions; s++)
+		rows += lt_sessions[s].stocked_rows;
 	if (rows != (int) pg_atomic_read_u32(&lt_table->nrows))
 		return lt_check_says("there are %d rows, the counter says %d", rows,
 						  (int) pg_atomic_read_u32(&lt_table->nrows));

@@ -90,7 +90,7 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 }
 
 /*
- * lt_grant --- the store gave us the lock
+ * grant_locked --- the store gave us the lock; partition lock held
  *
  * A store that excludes this server only may have done so just when the other one
  * was back, where others take the key: it is asked there again.
@@ -100,48 +100,86 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
  * So the newcomer gives way (its caller gives back what it got, checked by
  * owner), and the other one's next renewal finds out.
  */
+static GrantResult
+grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
+			 int64 deadline, const LockTerms *terms, int64 fence,
+			 TimestampTz acquired_at, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LrLease    *lease = &lt_leases[hold];
+	int64		now = lr_now();
+
+	if (deadline <= now)
+		return GRANT_TOO_LATE;
+	if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
+		return GRANT_STALE;
+	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes))
+		return GRANT_CONFLICT;
+	if (grant_is_stale(lease, owner, topology))
+		return GRANT_STALE;
+
+	if (lt_wait_of(LrMyProcNumber)->state != WAIT_NONE &&
+		lt_leave_queue(LrMyProcNumber))
+		lt_nudge_beside(&lt_keys[h->key], h->kind, wakes);
+	lt_keys[h->key].handoffs = 0;
+	lt_judge_pause(&lt_keys[h->key], !lr_kind(h->kind)->placed);
+	lt_first_trace(h, store, owner, topology);
+	h->state = HOLD_HELD;
+	h->here_from = lt_here_since(store, now);
+	h->fence = fence;
+	h->fence_store = store;
+	lt_set_terms(h, terms, acquired_at);
+	lt_watch_from(h, now, terms->lease_ms);
+	lt_link_hold(hold);
+	pg_atomic_write_u64(&lease->deadline, deadline);
+	pg_atomic_write_u64(&lease->owner, owner);
+
+	/* Known from here on: now look where it belongs. */
+	pg_memory_barrier();
+	lt_set_due_of_held(hold, wakes);
+	return GRANTED;
+}
+
 GrantResult
 lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		 int64 deadline, const LockTerms *terms, int64 fence)
 {
-	LrHold	   *h = &lt_holds[hold];
-	LrLease    *lease = &lt_leases[hold];
 	TimestampTz acquired_at = GetCurrentTimestamp();
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
-	GrantResult result = GRANTED;
-	int64		now = lr_now();
+	GrantResult result;
 
 	if (lt_wait_of(LrMyProcNumber)->kept.disowned)
 		result = GRANT_DISOWNED;
-	else if (deadline <= now)
-		result = GRANT_TOO_LATE;
-	else if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
-		result = GRANT_STALE;
-	else if (grant_conflicts(&lt_keys[h->key], h->kind, now, &wakes))
-		result = GRANT_CONFLICT;
-	else if (grant_is_stale(lease, owner, topology))
-		result = GRANT_STALE;
 	else
-	{
-		if (lt_leave_queue(LrMyProcNumber))
-			lt_nudge_beside(&lt_keys[h->key], h->kind, &wakes);
-		lt_keys[h->key].handoffs = 0;
-		lt_judge_pause(&lt_keys[h->key], !lr_kind(h->kind)->placed);
-		lt_first_trace(h, store, owner, topology);
-		h->state = HOLD_HELD;
-		h->here_from = lt_here_since(store, now);
-		h->fence = fence;
-		h->fence_store = store;
-		lt_set_terms(h, terms, acquired_at);
-		lt_watch_from(h, now, terms->lease_ms);
-		lt_link_hold(hold);
-		pg_atomic_write_u64(&lease->deadline, deadline);
-		pg_atomic_write_u64(&lease->owner, owner);
+		result = grant_locked(hold, store, owner, topology, deadline, terms, fence,
+							  acquired_at, &wakes);
+	lt_unlock(lock, &wakes);
+	return result;
+}
 
-		/* Known from here on: now look where it belongs. */
-		pg_memory_barrier();
-		lt_set_due_of_held(hold, &wakes);
+/*
+ * lt_grant_unqueued --- see wait.h
+ *
+ * What is not granted is an orphan before anybody else can look.
+ */
+GrantResult
+lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topology,
+				  int64 deadline, const LockTerms *terms, LrIndex *hold)
+{
+	TimestampTz acquired_at = GetCurrentTimestamp();
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	GrantResult result;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	*hold = lt_make_unqueued(name, terms);
+	result = grant_locked(*hold, store, owner, topology, deadline, terms, 0,
+						  acquired_at, &wakes);
+	if (result != GRANTED)
+	{
+		lt_first_trace(&lt_holds[*hold], store, owner, topology);
+		lt_make_orphan(*hold, &wakes);
 	}
 	lt_unlock(lock, &wakes);
 	return result;

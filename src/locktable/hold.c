@@ -162,7 +162,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	int			rows;
 
 	/* Only we write the scopes, so they can be looked at without the lock. */
-	if (second && !lt_reserve_row())
+	if (second && !lt_take_row())
 		return false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);

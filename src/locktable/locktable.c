@@ -19,6 +19,7 @@
 #include "storage/shmem.h"
 
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
 #include "settings.h"
 
 LrTable    *lt_table = NULL;
@@ -159,6 +160,47 @@ lt_free_rows(int n)
 {
 	if (n > 0)
 		pg_atomic_fetch_sub_u32(&lt_table->nrows, n);
+}
+
+/*
+ * A session that takes several locks has the rows for all of them before it asks
+ * for the first, so that it cannot find in the middle that there are too few.
+ */
+static int *
+lt_stock(void)
+{
+	return &lt_sessions[LrMyProcNumber].stocked_rows;
+}
+
+/*
+ * lt_take_row --- of the stock, or one more
+ */
+bool
+lt_take_row(void)
+{
+	if (*lt_stock() == 0)
+		return lt_reserve_row();
+	(*lt_stock())--;
+	return true;
+}
+
+bool
+lt_stock_rows(int n)
+{
+	while (*lt_stock() < n)
+	{
+		if (!lt_reserve_row())
+			return false;
+		(*lt_stock())++;
+	}
+	return true;
+}
+
+void
+lt_return_rows(void)
+{
+	lt_free_rows(*lt_stock());
+	*lt_stock() = 0;
 }
 
 /*

@@ -184,6 +184,7 @@ typedef struct LrSession
 {
 	int			pid;			/* 0 = free */
 	pg_atomic_uint32 nlost;		/* its holds that are lost */
+	int			stocked_rows;	/* reserved for what it is about to take; its own */
 	bool		committing;		/* past pre-commit; under the signal lock */
 	bool		signalled;		/* was sent a signal, and has not asked since
 								 * (lt_take_signal); likewise */
@@ -311,6 +312,7 @@ extern void lt_key_unused(LrIndex key);
 
 /* Rows are what max_locks counts. */
 extern bool lt_reserve_row(void);
+extern bool lt_take_row(void);
 extern void lt_free_rows(int n);
 extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
@@ -359,6 +361,7 @@ extern void lt_disown_next(LrIndex session, WakeList *wakes);
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
 /* queue.c: the queue of a key; partition lock held. */
+extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
 								 KindId kind);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);

@@ -287,6 +287,23 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, KindId kind)
 }
 
 /*
+ * lt_make_unqueued --- a hold for a lock that was asked for without a place in the
+ * queue of its key; its row was stocked; partition lock held
+ */
+LrIndex
+lt_make_unqueued(const LrName *name, const LockTerms *terms)
+{
+	bool		stocked PG_USED_FOR_ASSERTS_ONLY = lt_take_row();
+	LrIndex		hold = lt_alloc_hold();
+
+	Assert(stocked);
+	lt_init_waiting_hold(hold, lt_make_key(name->data, name->len, name->hash),
+						 name->hash, terms->kind);
+	lt_wait_of(LrMyProcNumber)->terms = *terms;
+	return hold;
+}
+
+/*
  * lt_fall_asleep --- the first sleeper of the server starts the watchdog's tick
  *
  * It ticks on for a while after the last one, so that sessions that wait for

@@ -55,6 +55,7 @@ lt_session_enter(void)
 	s->userid = GetAuthenticatedUserId();
 	s->wait.state = WAIT_NONE;
 	pg_atomic_write_u32(&s->nlost, 0);
+	s->stocked_rows = 0;
 	s->committing = false;
 	s->signalled = false;
 	s->pid = MyProcPid;

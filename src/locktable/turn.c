@@ -86,6 +86,27 @@ lt_owner_beside(LrIndex hold)
 	return owner;
 }
 
+/*
+ * turn_judge --- may the session queue for the key?  "first": it stands behind nobody
+ */
+static EnqueueResult
+turn_judge(LrKey *key, KindId kind, bool only_if_free, bool first, int64 now,
+		   KindId *other, WakeList *wakes)
+{
+	LrIndex		in_the_way = turn_find_other(key, kind, now);
+
+	if (in_the_way != LR_NONE)
+	{
+		*other = lt_holds[in_the_way].kind;
+		return ENQUEUE_OTHER;
+	}
+	if (only_if_free &&
+		((!first && !lt_would_be_in_front(key, kind)) ||
+		 lt_conflicting_hold(key, LrMyProcNumber, kind, now, wakes) != LR_NONE))
+		return ENQUEUE_BUSY;
+	return ENQUEUED;
+}
+
 EnqueueResult
 lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		   LrIndex *hold, KindId *other)
@@ -95,14 +116,13 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
-	LrIndex		in_the_way;
-	EnqueueResult result = ENQUEUED;
+	EnqueueResult result;
 	int64		now = lr_now();
 	bool		placed = lr_kind(terms->kind)->placed;
 	bool		first;
 
 	Assert(w->state == WAIT_NONE);
-	if (!lt_reserve_row())
+	if (!lt_take_row())
 		return ENQUEUE_FULL;
 	*hold = lt_alloc_hold();
 
@@ -110,17 +130,8 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	key = lt_make_key(name->data, name->len, name->hash);
 	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
 	first = lt_goes_first(&lt_keys[key], self, terms->kind, now);
-	in_the_way = turn_find_other(&lt_keys[key], terms->kind, now);
-	if (in_the_way != LR_NONE)
-	{
-		result = ENQUEUE_OTHER;
-		*other = lt_holds[in_the_way].kind;
-	}
-	else if (only_if_free &&
-			 ((!first && !placed && !lt_would_be_in_front(&lt_keys[key], terms->kind)) ||
-			  lt_conflicting_hold(&lt_keys[key], self, terms->kind, now,
-								  &wakes) != LR_NONE))
-		result = ENQUEUE_BUSY;
+	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now,
+						other, &wakes);
 	if (result != ENQUEUED)
 		lt_free_hold(*hold);
 	else
@@ -146,6 +157,22 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 			lt_queue_insert(&lt_keys[key], self,
 							first ? LR_NONE : lt_keys[key].queue_tail);
 	}
+	lt_unlock(lock, &wakes);
+	return result;
+}
+
+EnqueueResult
+lt_may_take(const LrName *name, KindId kind, KindId *other)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	EnqueueResult result = ENQUEUED;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name->data, name->len, name->hash);
+	if (key != LR_NONE)
+		result = turn_judge(&lt_keys[key], kind, true, false, lr_now(), other, &wakes);
 	lt_unlock(lock, &wakes);
 	return result;
 }
@@ -207,6 +234,24 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	turn_note_unanswered(h, store, owner, topology, not_after);
 	turn_give_up(&wakes);
+	lt_make_orphan(hold, &wakes);
+	lt_unlock(lock, &wakes);
+}
+
+/*
+ * lt_orphan_unqueued --- a request without a reply, and without a place in the queue
+ */
+void
+lt_orphan_unqueued(const LrName *name, const LockTerms *terms, StoreId store,
+				   uint64 owner, uint32 topology, int64 not_after)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		hold;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	hold = lt_make_unqueued(name, terms);
+	turn_note_unanswered(&lt_holds[hold], store, owner, topology, not_after);
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }

@@ -36,6 +36,19 @@ extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
 								bool only_if_free, LrIndex *hold, KindId *other);
 
 /*
+ * What that would say of a kind that excludes itself, with only_if_free; not
+ * ENQUEUE_FULL.
+ */
+extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other);
+
+/*
+ * Have rows for n locks that this session is about to take, with or without a place
+ * in a queue.  False: there are not enough.  What is left of them is to be returned.
+ */
+extern bool lt_stock_rows(int n);
+extern void lt_return_rows(void);
+
+/*
  * Owner of what this session has of the key as a kind beside which it may take that
  * one; 0: nothing.
  */
@@ -121,6 +134,18 @@ typedef enum GrantResult
 extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
 							uint32 topology, int64 deadline,
 							const LockTerms *terms, int64 fence);
+
+/*
+ * The same of a lock that was asked for without a place in the queue, as one of
+ * several; and one whose request was not answered.  Their rows were stocked.  What
+ * is not granted is left to the watchdog.
+ */
+extern GrantResult lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
+									 uint32 topology, int64 deadline,
+									 const LockTerms *terms, LrIndex *hold);
+extern void lt_orphan_unqueued(const LrName *name, const LockTerms *terms,
+							   StoreId store, uint64 owner, uint32 topology,
+							   int64 not_after);
 
 /*
  * Has this server had the key when Redis fell silent, or since?  Then nobody

@@ -51,6 +51,11 @@ static LrName reserved_name;
 static HeldKey reserved_key;
 static bool is_reserved = false;
 
+/* Several that were reserved at once stand under names of their caller. */
+static const LrName *const *reserved_names;
+static int	nreserved = 0;
+static KindId reserved_kind;
+
 int64		held_deadline_floor = LR_NEVER;
 int			held_nverified = 0;
 
@@ -101,6 +106,15 @@ held_forget_reserved(void)
 	if (is_reserved)
 		held_index_delete(held_index, reserved_key);
 	is_reserved = false;
+	for (int i = 0; i < nreserved; i++)
+	{
+		HeldKey		key = held_key(reserved_names[i], reserved_kind);
+		HeldEntry  *entry = held_index_lookup(held_index, key);
+
+		if (entry != NULL && entry->hold == LR_NONE)
+			held_index_delete_item(held_index, entry);
+	}
+	nreserved = 0;
 }
 
 HeldEntry *
@@ -143,19 +157,12 @@ held_walk(HeldCallback callback, void *arg)
 		callback(entry, arg);
 }
 
-/*
- * held_reserve --- room for a hold, and all of it that may fail
- */
-void
-held_reserve(const LrName *name, KindId kind)
+static void
+held_insert(HeldKey key)
 {
-	HeldEntry  *entry;
 	bool		found;
+	HeldEntry  *entry = held_index_insert(held_index, key, &found);
 
-	held_trim();
-	reserved_name = *name;
-	reserved_key = held_key(&reserved_name, lr_kind(kind)->held_as);
-	entry = held_index_insert(held_index, reserved_key, &found);
 	entry->hold = LR_NONE;
 	entry->job_count = 0;
 	entry->failed_jobs = 0;
@@ -163,27 +170,63 @@ held_reserve(const LrName *name, KindId kind)
 	entry->recorded = 0;
 	entry->recorded_here = false;
 	entry->taken = 0;
-	is_reserved = true;
 }
 
 /*
- * held_complete --- the lock was had: never raises
+ * held_reserve --- room for a hold, and all of it that may fail
+ */
+void
+held_reserve(const LrName *name, KindId kind)
+{
+	held_trim();
+	reserved_name = *name;
+	reserved_key = held_key(&reserved_name, lr_kind(kind)->held_as);
+	held_insert(reserved_key);
+	is_reserved = true;
+}
+
+void
+held_reserve_all(const LrName *const *names, int n, KindId kind)
+{
+	held_trim();
+	reserved_names = names;
+	reserved_kind = lr_kind(kind)->held_as;
+	for (int i = 0; i < n; i++)
+	{
+		held_insert(held_key(names[i], reserved_kind));
+		nreserved = i + 1;
+	}
+}
+
+/*
+ * held_complete_as --- the lock was had: never raises
  *
  * From here on the key's name is that in the lock table, which stays there as
  * long as the hold.
  */
-HeldEntry *
-held_complete(LrIndex hold, CommitGuard guard)
+static HeldEntry *
+held_complete_as(HeldKey key, LrIndex hold, CommitGuard guard)
 {
-	HeldEntry  *entry = held_index_lookup(held_index, reserved_key);
+	HeldEntry  *entry = held_index_lookup(held_index, key);
 
 	entry->hold = hold;
 	entry->key.data = lt_hold_name(hold);
-	is_reserved = false;
-
 	held_deadline_floor = lr_earlier(held_deadline_floor, lt_lease_end(hold));
 	held_tighten_guard(entry, guard);
 	return entry;
+}
+
+HeldEntry *
+held_complete(LrIndex hold, CommitGuard guard)
+{
+	is_reserved = false;
+	return held_complete_as(reserved_key, hold, guard);
+}
+
+HeldEntry *
+held_complete_one(const LrName *name, KindId kind, LrIndex hold, CommitGuard guard)
+{
+	return held_complete_as(held_key(name, lr_kind(kind)->held_as), hold, guard);
 }
 
 void
@@ -201,8 +244,13 @@ held_tighten_guard(HeldEntry *entry, CommitGuard guard)
 {
 	if (guard <= entry->guard)
 		return;
-	if (guard == GUARD_VERIFY)
-		held_nverified++;
+	held_set_guard(entry, guard);
+}
+
+void
+held_set_guard(HeldEntry *entry, CommitGuard guard)
+{
+	held_nverified += (guard == GUARD_VERIFY) - (entry->guard == GUARD_VERIFY);
 	entry->guard = guard;
 }
 

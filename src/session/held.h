@@ -83,6 +83,14 @@ extern void held_reserve(const LrName *name, KindId kind);
 extern HeldEntry *held_complete(LrIndex hold, CommitGuard guard);
 
 /*
+ * The same for several at once, whose names have to stay until all are completed or
+ * forgotten.
+ */
+extern void held_reserve_all(const LrName *const *names, int n, KindId kind);
+extern HeldEntry *held_complete_one(const LrName *name, KindId kind, LrIndex hold,
+									CommitGuard guard);
+
+/*
  * Remove what was reserved and not completed; the next call that looks does so,
  * too.
  */
@@ -91,8 +99,9 @@ extern void held_forget_reserved(void);
 /* Moves other entries. */
 extern void held_delete(HeldEntry *entry);
 
-/* A stricter guard is asked for. */
+/* A stricter guard is asked for; or that was taken back. */
 extern void held_tighten_guard(HeldEntry *entry, CommitGuard guard);
+extern void held_set_guard(HeldEntry *entry, CommitGuard guard);
 
 /* Whose loss it is, if it is one. */
 extern LossLevel held_loss_level(const HeldEntry *entry, const HoldView *view);

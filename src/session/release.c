@@ -152,14 +152,14 @@ release_next(LrIndex hold, const HeldKey *key, const HoldView *view)
 }
 
 /*
- * release_add --- take a hold out of the index and into the batch
+ * release_add_as --- take a hold out of the index and into the batch
  *
  * Into the batch goes only what no session of this server was waiting for.  A
  * loss is noted before its record goes: whatever is raised or cancelled later,
- * the commit knows of it.
+ * the commit knows of it; unless nobody was told that the lock was had.
  */
-bool
-release_add(HeldEntry *entry, HoldView *view)
+static bool
+release_add_as(HeldEntry *entry, HoldView *view, bool told)
 {
 	LrIndex		hold = entry->hold;
 	HeldKey		key = entry->key;
@@ -169,7 +169,8 @@ release_add(HeldEntry *entry, HoldView *view)
 	switch (lt_begin_release(hold, view))
 	{
 		case RELEASE_LOST:
-			track_unlocked_loss(&key, view);
+			if (told)
+				track_unlocked_loss(&key, view);
 			lt_drop_lost(hold);
 			return false;
 		case RELEASE_HANDED_OVER:
@@ -180,12 +181,28 @@ release_add(HeldEntry *entry, HoldView *view)
 			break;
 	}
 
+	if (!told)
+		view->guard = GUARD_OFF;
 	op = release_next(hold, &key, view);
 	ask_prepare_held(op, STORE_RELEASE, &key, view);
 	op->keep_ms = release_keep_ms(view);
 	if (op->keep_ms > 0)
 		silence_saw_ttl(key.hash, op->keep_ms);
 	return true;
+}
+
+bool
+release_add(HeldEntry *entry, HoldView *view)
+{
+	return release_add_as(entry, view, true);
+}
+
+void
+release_add_untold(HeldEntry *entry)
+{
+	HoldView	view;
+
+	(void) release_add_as(entry, &view, false);
 }
 
 void

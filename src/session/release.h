@@ -45,6 +45,9 @@ extern void release_trim(int n);
  */
 extern bool release_add(HeldEntry *entry, HoldView *view);
 
+/* The same of one that nobody was told to have: its loss is nobody's. */
+extern void release_add_untold(HeldEntry *entry);
+
 /*
  * A hold that stays has fewer holds than the store shows: have the right count
  * written with the batch.  *view is what it is now.

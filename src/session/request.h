@@ -23,6 +23,8 @@ typedef struct AcquireRequest
 {
 	LockTerms	terms;
 	int64		wait_us;		/* 0 = do not wait, or WAIT_FOREVER */
+	int64		began;			/* from when on that counts, and lock_timeout;
+								 * 0 = from now on */
 	bool		fenced;			/* take a fencing token too */
 } AcquireRequest;
 

@@ -252,10 +252,9 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 }
 
 /*
- * session_require_beside --- may the session have this kind beside what it has of the
- * key?  It would wait for itself
+ * session_require_beside --- see session.h
  */
-static void
+void
 session_require_beside(const LrName *name, KindId wanted)
 {
 	for (KindId k = 0; k < KIND_COUNT; k++)

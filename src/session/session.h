@@ -51,6 +51,12 @@ extern bool session_extend(const LrName *name, KindId kind, int64 lease_ms,
 extern int64 session_mint(const LrName *name, const HeldEntry *entry,
 						  const AcquireRequest *request, int64 floor);
 
+/*
+ * Raise if the session has the key as a kind beside which it cannot have that one:
+ * it would wait for itself.
+ */
+extern void session_require_beside(const LrName *name, KindId wanted);
+
 /* Ask the store who has the key; raises unless it says. */
 extern void session_inspect(const LrName *name, KindId kind, StoreOp *op);
 

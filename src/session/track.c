@@ -84,14 +84,14 @@ track_drop_what_is_over(void)
 #define TRACKS_KEPT			128
 
 /*
- * track_reserve --- room for one more
+ * track_reserve_many --- room for n more
  *
  * What is over goes when the room is used up.  If more than half of it is needed
  * even so it grows, so each entry is looked at twice on average, and the array
  * has no more than four times what is needed.
  */
 void
-track_reserve(void)
+track_reserve_many(int n)
 {
 	int			size;
 
@@ -101,11 +101,11 @@ track_reserve(void)
 		tracks = NULL;
 		tracks_size = 0;
 	}
-	if (ntracks < tracks_size)
+	if (ntracks + n <= tracks_size)
 		return;
 	track_drop_what_is_over();
 	size = Max(tracks_size, TRACKS_FIRST);
-	while (size < 2 * (ntracks + 1))
+	while (size < 2 * (ntracks + n))
 		size *= 2;
 	if (size == tracks_size)
 		return;
@@ -114,6 +114,12 @@ track_reserve(void)
 	else
 		tracks = repalloc_huge(tracks, sizeof(Track) * (Size) size);
 	tracks_size = size;
+}
+
+void
+track_reserve(void)
+{
+	track_reserve_many(1);
 }
 
 static Track *
@@ -136,6 +142,24 @@ track_hold(const HeldKey *key, LrIndex hold)
 	t->key = *key;
 	t->hold = hold;
 	nholds++;
+}
+
+/*
+ * track_forget_hold --- it was taken together with others, which could not be had
+ *
+ * They go in the reverse order, so it is the newest, or nearly.
+ */
+void
+track_forget_hold(LrIndex hold)
+{
+	for (int i = ntracks - 1; i >= 0; i--)
+		if (tracks[i].kind == TRACK_HOLD && tracks[i].hold == hold)
+		{
+			memmove(&tracks[i], &tracks[i + 1], sizeof(Track) * (ntracks - 1 - i));
+			ntracks--;
+			nholds--;
+			return;
+		}
 }
 
 /*

@@ -37,8 +37,9 @@ typedef struct Track
 	int64		before;			/* recorded: the token recorded until then */
 } Track;
 
-/* Room for one entry, before one is made.  May raise. */
+/* Room for one entry, or for n, before they are made.  May raise. */
 extern void track_reserve(void);
+extern void track_reserve_many(int n);
 
 /*
  * Remember for the present subtransaction, without raising: a transaction-level
@@ -47,6 +48,9 @@ extern void track_reserve(void);
 extern void track_hold(const HeldKey *key, LrIndex hold);
 extern void track_taken(HeldEntry *entry);
 extern void track_recorded(HeldEntry *entry, int64 token);
+
+/* A transaction-level hold goes before the end of its subtransaction. */
+extern void track_forget_hold(LrIndex hold);
 
 /* A session-level hold was given back, and had not been lost. */
 extern void track_forget_taken(uint64 owner);

@@ -27,7 +27,9 @@
 #include "storage/ipc.h"
 #include "utils/resowner.h"
 
+#include "locktable/wait.h"
 #include "session/ask.h"
+#include "session/at_once.h"
 #include "session/guard.h"
 #include "session/held.h"
 #include "session/idle.h"
@@ -53,7 +55,9 @@ static int	nfailed_jobs = 0;
 void
 xact_clean_up(void)
 {
+	at_once_abandon();
 	wait_abandon();
+	lt_return_rows();
 	release_clean_up();
 	held_forget_reserved();
 }

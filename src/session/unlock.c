@@ -165,9 +165,35 @@ unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 }
 
 /*
- * session_unlock --- see unlock.h
+ * unlock_find --- the entry of a lock that the session can give back, and what it
+ * is; NULL: it has none
  *
  * What the job runner has does not count: it is not the user's to give back.
+ */
+static HeldEntry *
+unlock_find(const LrName *name, KindId kind, HoldView *view)
+{
+	HeldEntry  *entry = held_find(name, kind);
+
+	if (entry == NULL)
+		return NULL;
+	lt_look(entry->hold, view);
+	return view->scope[SCOPE_SESSION].count > entry->job_count ? entry : NULL;
+}
+
+static void
+unlock_warn_not_held(const LrName *name, KindId kind)
+{
+	KindId		has = held_kind_of(name, kind);
+
+	if (has != kind)
+		report_not_held_so(WARNING, name, kind, has);
+	else
+		report_not_held(WARNING, name);
+}
+
+/*
+ * session_unlock --- see unlock.h
  */
 bool
 session_unlock(const LrName *name, KindId kind)
@@ -176,21 +202,11 @@ session_unlock(const LrName *name, KindId kind)
 	HoldView	view;
 
 	session_enter();
-	entry = held_find(name, kind);
+	entry = unlock_find(name, kind, &view);
 	if (entry != NULL)
-		lt_look(entry->hold, &view);
-	if (entry == NULL ||
-		view.scope[SCOPE_SESSION].count - entry->job_count <= 0)
-	{
-		KindId		has = held_kind_of(name, kind);
-
-		if (entry == NULL && has != kind)
-			report_not_held_so(WARNING, name, kind, has);
-		else
-			report_not_held(WARNING, name);
-		return false;
-	}
-	return unlock_holds(name, entry, &view, 1);
+		return unlock_holds(name, entry, &view, 1);
+	unlock_warn_not_held(name, kind);
+	return false;
 }
 
 /*
@@ -285,6 +301,99 @@ unlock_rest_of_key(UnlockItem *item)
 }
 
 /*
+ * unlock_report --- what came of a batch, in warnings
+ */
+static void
+unlock_report(const ReleaseTally *tally)
+{
+	if (tally->released > 0)
+		xact_warn_early_unlock();
+	if (tally->unanswered > 0)
+		ask_report_failure(WARNING, tally->failure);
+	if (tally->gone == 1)
+		report_lost(WARNING, &tally->gone_name, &tally->gone_view);
+	else if (tally->gone > 1)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("%d Redis locks were lost", tally->gone)));
+}
+
+/* What is to be done for a key of session_multi_unlock behind the batch. */
+typedef enum UnlockRest
+{
+	REST_NOTHING,
+	REST_LOST,					/* to be told, see the view */
+	REST_NOT_HELD,				/* likewise */
+	REST_OTHERS					/* one of several holds of the key goes */
+} UnlockRest;
+
+/*
+ * unlock_one_of_many --- the last hold of a key goes into the batch; *view, if the
+ * lock was lost
+ */
+static UnlockRest
+unlock_one_of_many(const LrName *name, HoldView *view)
+{
+	HeldEntry  *entry = unlock_find(name, KIND_REENTRANT, view);
+
+	if (entry == NULL)
+		return REST_NOT_HELD;
+	if (view->scope[SCOPE_SESSION].count > 1 || view->scope[SCOPE_XACT].count > 0)
+		return REST_OTHERS;
+	return release_add(entry, view) ? REST_NOTHING : REST_LOST;
+}
+
+/*
+ * session_multi_unlock --- see unlock.h
+ *
+ * Warnings come behind the batch, as in session_unlock_all.
+ */
+bool
+session_multi_unlock(const LrName *const *names, int n)
+{
+	UnlockRest *rest;
+	HoldView   *views;
+	ReleaseTally tally;
+	bool		all;
+
+	session_enter();
+	rest = palloc(sizeof(UnlockRest) * n);
+	views = palloc_extended(sizeof(HoldView) * (Size) n, MCXT_ALLOC_HUGE);
+	for (int i = 0; i < n; i++)
+		rest[i] = unlock_one_of_many(names[i], &views[i]);
+	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	all = tally.gone == 0;
+	unlock_report(&tally);
+
+	for (int i = 0; i < n; i++)
+	{
+		HeldEntry  *entry;
+
+		switch (rest[i])
+		{
+			case REST_NOTHING:
+				break;
+			case REST_LOST:
+				report_lost(WARNING, names[i], &views[i]);
+				all = false;
+				break;
+			case REST_NOT_HELD:
+				unlock_warn_not_held(names[i], KIND_REENTRANT);
+				all = false;
+				break;
+			case REST_OTHERS:
+				entry = unlock_find(names[i], KIND_REENTRANT, &views[i]);
+				all &= unlock_holds(names[i], entry, &views[i], 1);
+				break;
+		}
+	}
+	pfree(views);
+	pfree(rest);
+	release_trim(held_count());
+	return all;
+}
+
+/*
  * session_unlock_all --- see session.h
  *
  * Even a warning can raise (in an encoding that lacks a character of the key),
@@ -310,16 +419,7 @@ session_unlock_all(void)
 	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	n -= tally.gone;
 
-	if (tally.released > 0)
-		xact_warn_early_unlock();
-	if (tally.unanswered > 0)
-		ask_report_failure(WARNING, tally.failure);
-	if (tally.gone == 1)
-		report_lost(WARNING, &tally.gone_name, &tally.gone_view);
-	else if (tally.gone > 1)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("%d Redis locks were lost", tally.gone)));
+	unlock_report(&tally);
 	for (int i = 0; i < all.n; i++)
 	{
 		if (all.items[i].lost)

@@ -21,6 +21,12 @@
 /* Give back one session-level hold.  False, with a WARNING: there was none. */
 extern bool session_unlock(const LrName *name, KindId kind);
 
+/*
+ * The same of each of these keys.  False, with a warning for each that was not
+ * held, or was lost.
+ */
+extern bool session_multi_unlock(const LrName *const *names, int n);
+
 /* The job runner's own hold, which session_unlock does not touch. */
 extern bool session_unlock_job(const LrName *name, KindId kind);
 

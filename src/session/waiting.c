@@ -111,12 +111,12 @@ static Acquire acq;
 /*
  * wait_require_watchdog --- a lock that is to be renewed needs somebody who does it
  */
-static void
-wait_require_watchdog(void)
+void
+wait_require_watchdog(const LockTerms *terms)
 {
 	int64		until = lr_now() + WATCHDOG_PATIENCE;
 
-	while (!lr_watchdog_running())
+	while (terms->renewed && !lr_watchdog_running())
 	{
 		if (lr_now() >= until)
 			ereport(ERROR,
@@ -156,6 +156,13 @@ wait_report_left_behind(void)
 			 errmsg("the lock store has another place now"),
 			 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
 			 errhint("Start the statement again.")));
+}
+
+void
+wait_require_place(void)
+{
+	if (wait_is_left_behind())
+		wait_report_left_behind();
 }
 
 /*
@@ -283,8 +290,7 @@ wait_ask_store(void)
 {
 	StoreId		store;
 
-	if (acq.request->terms.renewed)
-		wait_require_watchdog();
+	wait_require_watchdog(&acq.request->terms);
 	acq.epoch = current_epoch();
 	acq.news = topology_news();
 	store = current_store();
@@ -363,6 +369,16 @@ wait_refuse_unreplicated(void)
 	report_store_failure(ERROR, STORE_UNCONFIRMED, &error);
 }
 
+void
+wait_report_too_late(const LockTerms *terms)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the lock store answered after the lease had ended"),
+			 errdetail("The lease is %lld ms.", (long long) terms->lease_ms),
+			 errhint("Use a longer lease.")));
+}
+
 /*
  * wait_take_granted --- the store said yes; true if the lock is ours
  */
@@ -402,11 +418,7 @@ wait_take_granted(LrIndex *hold)
 		case GRANT_TOO_LATE:
 			break;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("the lock store answered after the lease had ended"),
-			 errdetail("The lease is %lld ms.", (long long) r->terms.lease_ms),
-			 errhint("Use a longer lease.")));
+	wait_report_too_late(&r->terms);
 	return false;				/* keep compiler quiet */
 }
 
@@ -694,12 +706,13 @@ static int64
 wait_limit(bool *raises)
 {
 	int64		wait = acq.request->wait_us;
+	int64		began = acq.request->began != 0 ? acq.request->began : lr_now();
 
 	*raises = LockTimeout > 0 &&
 		(wait == WAIT_FOREVER || LockTimeout * LR_US_PER_MS < wait);
 	if (*raises)
-		return lr_now() + LockTimeout * LR_US_PER_MS;
-	return wait == WAIT_FOREVER ? LR_NEVER : lr_now() + wait;
+		return began + LockTimeout * LR_US_PER_MS;
+	return wait == WAIT_FOREVER ? LR_NEVER : began + wait;
 }
 
 /*
@@ -720,8 +733,7 @@ wait_until_had(LrIndex *hold)
 		bool		subscribed;
 		TurnResult	turn;
 
-		if (wait_is_left_behind())
-			wait_report_left_behind();
+		wait_require_place();
 
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())

@@ -27,6 +27,17 @@ extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,
 						  LrIndex *hold);
 
 /*
+ * What has to be so before a store is asked for a lock, and raises if it is not: a
+ * lock that is to be renewed needs a watchdog, which is waited for a little; and
+ * lockredis.url has to mean the same place to this session as to that.
+ */
+extern void wait_require_watchdog(const LockTerms *terms);
+extern void wait_require_place(void);
+
+/* The store gave a lock on these terms after its lease had ended. */
+extern void wait_report_too_late(const LockTerms *terms);
+
+/*
  * Clean up an acquire that was left by an error or by the end of the session.
  * Does nothing if there is none.  Never raises.
  */

@@ -34,6 +34,9 @@
  * - Operations may share a request, but not its refusal: those that were refused
  *   together are tried one by one before that is their outcome, unless the
  *   store refuses everybody.
+ * - Creates that are taken together are one request with one answer, and are never
+ *   parted.  If one of them is not free the others, which are, are STORE_BUSY with
+ *   STORE_VALUE_NONE.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -85,6 +88,9 @@ typedef struct StoreOp
 								 * without replicas heeds it not */
 	bool		alone;			/* renew, release: in a request of its own, since
 								 * others would be refused with it */
+	int			together;		/* create: so many, which follow each other, are
+								 * taken all or none; each of them has the number.
+								 * 0 = this one alone */
 
 	/* Results. */
 	StoreOutcome outcome;
@@ -162,6 +168,7 @@ typedef struct StoreInterest
 										 * min_replicas of an operation */
 #define STORE_HAS_ORDER			0x80	/* keeps the order in which they came who
 										 * wait: the kinds that are placed */
+#define STORE_HAS_TOGETHER		0x100	/* creates that are taken together */
 
 /* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;

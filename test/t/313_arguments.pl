@@ -175,6 +175,7 @@ my %may = (
 	redis_assert_held => \@not_held,
 	redis_unlock => ['WARNING 01000'],
 	redis_read_unlock => ['WARNING 01000'],
+	redis_multi_unlock => ['WARNING 01000'],
 	redis_write_unlock => ['WARNING 01000'],
 	redis_fence_check => ['ERROR 40002'],
 	redis_with_lock => ['WARNING 01000']);

@@ -185,7 +185,7 @@ my @calls = split /\n/, $node->value(
 	SELECT format('%s %s(%s)',
 				  CASE prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.oid::regproc,
 				  (SELECT string_agg(
-						  CASE WHEN a.type = 'int4'::regtype THEN '1'
+						  CASE WHEN a.type = 'int4'::regtype THEN '1' WHEN a.type = 'text[]'::regtype THEN '''{k,l}'''
 							   WHEN a.n = 1 AND p.proname ~ 'read|write' THEN '''rw''' WHEN a.n = 1 THEN '''k''' WHEN p.proargnames[a.n] = 'kind' THEN '''reentrant'''
 							   WHEN a.type = 'text'::regtype THEN '''SELECT'''
 							   WHEN a.type = 'interval'::regtype THEN '''1s'''

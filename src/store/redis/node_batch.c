@@ -121,6 +121,9 @@ pass_group_size(const NodeBatch *b, int first)
 		Min(redis_op_group(&ops[first]), b->batch.nops - first);
 	int			n = 1;
 
+	Assert(ops[first].together <= max);
+	if (ops[first].together > 0)
+		return ops[first].together;
 	while (n < max && !ops[first + n].alone &&
 		   redis_ops_are_alike(&ops[first + n], &ops[first]) &&
 		   pass_is_to_send(&ops[first + n]))
@@ -183,13 +186,14 @@ pass_encode_next(NodeBatch *b)
 	uint64		starts_at = b->conn.out.put;
 
 	/* When nobody awaits the reply any more it may not run any more. */
-	if (op->kind == STORE_CREATE)
-		op->not_after = (flight_limit(b, now) + b->conn.clock_offset) / LR_US_PER_MS;
+	for (int i = 0; i < n && op->kind == STORE_CREATE; i++)
+		op[i].not_after = (flight_limit(b, now) + b->conn.clock_offset) / LR_US_PER_MS;
 	while (!pass_put(b, b->next, n))
 	{
-		if (n == 1)
+		if (n == 1 || op->together > 0)
 		{
-			pass_drop_next(b);
+			while (n-- > 0)
+				pass_drop_next(b);
 			return;
 		}
 		n /= 2;
@@ -298,6 +302,31 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 }
 
 /*
+ * reply_take_together --- the one reply to creates that are taken together
+ */
+static bool
+reply_take_together(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v, int64 now)
+{
+	StoreOp    *ops = &b->batch.ops[cmd->first];
+	RedisAnswer answer;
+	int			which;
+
+	if (!redis_take_together(ops, cmd->nops, v, &which, &answer))
+		return false;
+	if (answer.clock != 0)
+		b->conn.clock_offset = redis_clock_offset(answer.clock, now);
+	for (int i = 0; i < cmd->nops; i++)
+	{
+		if (answer.outcome == STORE_OK)
+			confirm_done(b, &ops[i]);
+		else
+			batch_settle(&b->batch, &ops[i], which < 0 || which == i ?
+						 answer.outcome : STORE_BUSY);
+	}
+	return true;
+}
+
+/*
  * reply_take_good --- a reply that is no error; false if there is no such reply
  */
 static bool
@@ -316,6 +345,8 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 	}
 	if (redis_op_script(ops, &script))
 		b->runs_scripts = true;
+	if (ops->together > 0)
+		return reply_take_together(b, cmd, v, now);
 	if (redis_op_group(ops) == 1)
 		return reply_take_one(b, ops, cmd, v, now);
 

@@ -30,6 +30,8 @@
 static const KindCall *
 op_call(const StoreOp *op)
 {
+	if (op->together > 0)
+		return &lr_kind(op->lock_kind)->together;
 	return op->kind < STORE_CALLS ?
 		&lr_kind(op->lock_kind)->calls[op->kind] : NULL;
 }
@@ -466,12 +468,12 @@ op_take_watched(StoreOp *op, const RedisValue *v)
 }
 
 /*
- * op_take_created --- the reply to a create
+ * op_take_created --- the reply to a create, of so many elements
  */
 static StoreOutcome
-op_take_created(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *answer)
 {
-	if (v->type != REDIS_REPLY_ARRAY || v->elements != 3 ||
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != elements ||
 		v[1].type != REDIS_REPLY_INTEGER)
 		return STORE_PENDING;
 	switch (v[1].integer)
@@ -560,7 +562,7 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
 	switch (reply)
 	{
 		case REPLY_CREATED:
-			return op_take_created(op, v, answer);
+			return op_take_created(op, v, 3, answer);
 		case REPLY_QUEUED:
 			return op_take_queued(op, v, answer);
 		case REPLY_DONE:
@@ -573,6 +575,8 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
 			return op_take_told(op, v, repeated);
 		case REPLY_INSPECTED:
 			return op_take_inspected(op, v);
+		case REPLY_TOGETHER:
+			break;				/* redis_take_together() */
 	}
 	return STORE_PENDING;
 }
@@ -614,6 +618,34 @@ redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
 		op_take_call(op, call->reply, v, repeated, answer) :
 		op_take_plain(op, v, answer);
 	return answer->outcome != STORE_PENDING;
+}
+
+/*
+ * redis_take_together --- see ops.h
+ *
+ * What is told of the one that is in the way is as in the reply to a create, and
+ * its number behind that.
+ */
+bool
+redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which,
+					RedisAnswer *answer)
+{
+	bool		obstacle = v->type == REDIS_REPLY_ARRAY && v->elements == 4;
+
+	*which = -1;
+	answer->clock = 0;
+	answer->info = NULL;
+	for (int i = 0; i < n; i++)
+		ops[i].value = STORE_VALUE_NONE;
+	if (obstacle)
+	{
+		if (v[4].type != REDIS_REPLY_INTEGER || v[4].integer < 1 || v[4].integer > n)
+			return false;
+		*which = (int) v[4].integer - 1;
+	}
+	answer->outcome = op_take_created(&ops[Max(*which, 0)], v, obstacle ? 4 : 3, answer);
+	return answer->outcome != STORE_PENDING &&
+		obstacle == (answer->outcome == STORE_BUSY || answer->outcome == STORE_WRONG_TYPE);
 }
 
 bool

@@ -66,6 +66,13 @@ extern bool redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
 						  RedisAnswer *answer);
 
 /*
+ * The same of creates that are taken together.  *which: the one that is in the
+ * way of the others, -1 if none is.
+ */
+extern bool redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which,
+								RedisAnswer *answer);
+
+/*
  * The script that shows whether the node runs scripts at all: with no key it does
  * nothing.
  */

@@ -98,13 +98,16 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
  *
  * Redis checks the rights to all keys before it runs a script, so one key that
  * is not allowed keeps the others from being served.  The watchdog also wants
- * to know of a single one whether it is the lock or all locks.
+ * to know of a single one whether it is the lock or all locks.  What is taken
+ * together is not asked for in parts.
  */
 static bool
 refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
 					 const char *words)
 {
-	return redis_op_group(&b->batch.ops[cmd->first]) > 1 &&
+	const StoreOp *op = &b->batch.ops[cmd->first];
+
+	return redis_op_group(op) > 1 && op->together == 0 &&
 		b->passes < PASSES_MAX && !redis_words_concern_all(words) &&
 		(cmd->nops > 1 || (b->patient && !b->runs_scripts));
 }
@@ -219,7 +222,8 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	{
 		for (int i = 0; i < cmd->nops; i++)
 		{
-			ops[i].own_fault = cmd->nops == 1 && !redis_words_concern_all(words) &&
+			ops[i].own_fault = (cmd->nops == 1 || ops->together > 0) &&
+				!redis_words_concern_all(words) &&
 				(b->runs_scripts || !b->patient);
 			batch_settle(&b->batch, &ops[i], outcome);
 		}

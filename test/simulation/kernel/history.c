@@ -22,6 +22,7 @@ static int	nrecords;
 static int	nevents;
 static int	times[HISTORY_WHATS];
 static bool complete = true;
+static int	asks_together[SIM_MAX_PROCS];
 
 void
 history_reset(void)
@@ -29,6 +30,19 @@ history_reset(void)
 	nrecords = nevents = 0;
 	complete = true;
 	memset(times, 0, sizeof(times));
+	memset(asks_together, 0, sizeof(asks_together));
+}
+
+void
+history_asks_together(int slot, int who)
+{
+	asks_together[slot] = who;
+}
+
+bool
+history_is_asking_together(int slot, int who)
+{
+	return who != 0 && asks_together[slot] == who;
 }
 
 int

@@ -95,6 +95,8 @@ typedef struct HistoryRecord
 	int			scope;			/* LockScope */
 	bool		together;		/* unlock: one of several, all of which are told by one
 								 * answer: YES says nothing of a loss */
+	bool		several;		/* lock: one of several, all or none: with NO it may
+								 * have been had for a while */
 	bool		fenced;
 	bool		renewed;
 	int64_t		lease_us;
@@ -126,6 +128,13 @@ extern bool history_is_complete(void);
 
 /* How often did that happen? */
 extern int	history_times(HistoryWhat what);
+
+/*
+ * This session asks for several keys at once, or does not any more; does that one?
+ * One that has ended does not, whatever it has said.
+ */
+extern void history_asks_together(int slot, int who);
+extern bool history_is_asking_together(int slot, int who);
 
 /* As text, into a buffer of its own. */
 extern const char *history_text(const HistoryRecord *record);

@@ -716,7 +716,7 @@ static const char *
 verb_name(RedisVerb verb)
 {
 	static const char *const names[] = {
-		"create", "set", "release", "renew", "mint", "force", "inspect"
+		"create", "set", "release", "renew", "mint", "force", "inspect", "together"
 	};
 
 	return names[verb];
@@ -779,6 +779,8 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 		case REDIS_INSPECT:
 			run_inspect(node, k, a, out);
 			break;
+		case REDIS_TOGETHER:
+			break;				/* creates, see redis_wire.c */
 	}
 	sim_trace("redis %d: %s %s of %s: %s%s%s", node, verb_name(verb), a->key, a->owner,
 			  result_name(out), out->holder[0] ? ", has " : "", out->holder);

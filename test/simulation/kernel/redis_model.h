@@ -33,7 +33,8 @@ typedef enum RedisVerb
 	REDIS_RENEW,
 	REDIS_MINT,
 	REDIS_FORCE,
-	REDIS_INSPECT
+	REDIS_INSPECT,
+	REDIS_TOGETHER				/* creates of several locks: all, or none */
 } RedisVerb;
 
 /* A script for one lock. */

@@ -108,7 +108,7 @@ void
 redis_add_script(const char *name, const char *sha1, const char *text)
 {
 	static const char *const verbs[] = {
-		"create", "set", "release", "renew", "mint", "force", "inspect"
+		"create", "set", "release", "renew", "mint", "force", "inspect", "together"
 	};
 	Script	   *s = &scripts[nscripts++];
 	const char *verb = strchr(name, ' ') + 1;
@@ -370,6 +370,11 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			copy_word(a->channel, sizeof(a->channel), a->read_write ? &argv[3] : &keys[1]);
 			copy_word(a->owner, sizeof(a->owner), &argv[2]);
 			break;
+		case REDIS_TOGETHER:
+			a->lease_ms = number(&argv[0]);
+			a->not_after = number(&argv[1]);
+			copy_word(a->owner, sizeof(a->owner), &argv[2 + i]);
+			break;
 		case REDIS_INSPECT:
 			break;
 	}
@@ -431,6 +436,8 @@ put_answer(const Script *s, const RedisAnswer *a)
 		case REDIS_FORCE:
 			put(":%d\r\n", a->result == REDIS_DONE ? a->receivers : -1);
 			break;
+		case REDIS_TOGETHER:
+			break;				/* run_together() */
 		case REDIS_INSPECT:
 			put("*%d\r\n", sim_config.read_write && a->there ? 5 : 4);
 			put_text(a->there ? "hash" : "none");
@@ -456,6 +463,48 @@ asks_for_replica(int conn)
 	return false;
 }
 
+/* A lock was made: is it to be had by a replica? */
+static void
+note_written(int node, int conn, const RedisArg *arg, const RedisAnswer *answer)
+{
+	peers[conn].wrote |= answer->wrote;
+	if (answer->wrote && asks_for_replica(conn))
+		redis_promise(node, arg->key, arg->owner);
+}
+
+/* All keys are looked at before anything is done to one. */
+static void
+run_together(int node, int conn, const Script *s, const Word *keys, int n, const Word *argv)
+{
+	RedisArg	arg;
+	RedisAnswer answer;
+
+	for (int i = 0; i < n; i++)
+	{
+		read_lock(s, keys + i, n, argv, n + 2, i, &arg);
+		redis_run(node, REDIS_INSPECT, &arg, &answer);
+		if (!answer.there)
+			continue;
+		put("*4\r\n:1\r\n:%lld\r\n", (long long) answer.ttl_ms);
+		put_text(answer.holder);
+		put(":%d\r\n", i + 1);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		read_lock(s, keys + i, n, argv, n + 2, i, &arg);
+		redis_run(node, REDIS_CREATE, &arg, &answer);
+		note_written(node, conn, &arg, &answer);
+		if (answer.error != NULL || answer.result == REDIS_LATE)
+			break;
+	}
+	if (answer.error != NULL)
+		put_error(answer.error);
+	else
+		put("*3\r\n:%d\r\n:0\r\n:%lld\r\n", answer.result == REDIS_LATE ? 2 : 0,
+			(long long) answer.store_ms);
+}
+
 static void
 run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 		   const Word *argv, int nargs)
@@ -464,6 +513,11 @@ run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 	int			each = keys_of(s, nkeys);
 	int			n = nkeys / each;
 
+	if (s->verb == REDIS_TOGETHER)
+	{
+		run_together(node, conn, s, keys, n, argv);
+		return;
+	}
 	if (is_group)
 		put("*%d\r\n", n);
 	for (int i = 0; i < n; i++)
@@ -473,9 +527,9 @@ run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 
 		read_lock(s, keys + i * each, nkeys, argv, nargs, i, &arg);
 		redis_run(node, s->verb, &arg, &answer);
+		if (s->verb == REDIS_CREATE)
+			note_written(node, conn, &arg, &answer);
 		peers[conn].wrote |= answer.wrote;
-		if (s->verb == REDIS_CREATE && answer.wrote && asks_for_replica(conn))
-			redis_promise(node, arg.key, arg.owner);
 		put_answer(s, &answer);
 	}
 }

@@ -23,7 +23,7 @@
  * count_locks --- that the server counted in its present life
  */
 static int
-count_locks(HistoryResult result)
+count_locks(HistoryResult result, bool several)
 {
 	int			n = 0;
 
@@ -31,7 +31,7 @@ count_locks(HistoryResult result)
 	{
 		const HistoryRecord *r = history_at(i);
 
-		n += r->what == HISTORY_LOCK && r->result == result &&
+		n += r->what == HISTORY_LOCK && r->result == result && (!several || r->several) &&
 			r->called >= server_began_at();
 	}
 	return n;
@@ -42,15 +42,17 @@ count_locks(HistoryResult result)
  * or lost
  *
  * More is lost than was told to anybody: what was handed over, and gone before its
- * session ran.  And a call that took a lock may have failed after that.
+ * session ran.  And a call that took a lock may have failed after that, or have had it
+ * only for as long as others were waited for.
  */
 static void
 check_statistics(void)
 {
 	int64		sum[STAT_COUNT];
 	int64		taken;
-	int			told = count_locks(HISTORY_YES);
-	int			untold = count_locks(HISTORY_FAILED) + count_locks(HISTORY_PENDING);
+	int			told = count_locks(HISTORY_YES, false);
+	int			untold = count_locks(HISTORY_FAILED, false) +
+		count_locks(HISTORY_PENDING, false) + count_locks(HISTORY_NO, true);
 	TimestampTz reset_at;
 
 	stats_read(sum, &reset_at);

@@ -4,7 +4,8 @@
  *	  Statements that take locks, change them and give them back.
  *
  * By the SQL functions.  Kinds of locks that the product has not have none: for
- * these, and for read-write locks, what the functions call is called.
+ * these, for read-write locks, and for several keys at once, what the functions call
+ * is called.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,6 +16,7 @@
  */
 #include "statements.h"
 
+#include "../../../src/session/multi.h"
 #include "../../../src/session/unlock.h"
 #include "../../../src/settings.h"
 #include "../models/kinds.h"
@@ -28,6 +30,23 @@ extern Datum lockredis_unlock_all(PG_FUNCTION_ARGS);
 extern Datum lockredis_extend(PG_FUNCTION_ARGS);
 extern Datum lockredis_force_unlock(PG_FUNCTION_ARGS);
 
+static void
+make_request(AcquireRequest *request, KindId kind, LockScope scope, int64 wait_us)
+{
+	NullableDatum lease = draw_lease();
+
+	memset(request, 0, sizeof(AcquireRequest));
+	request->wait_us = wait_us;
+	request->terms.kind = kind;
+	request->terms.scope = scope;
+	request->terms.renewed = lease.isnull;
+	request->terms.lease_ms = lease.isnull ? lr_lease :
+		DatumGetIntervalP(lease.value)->time / SIM_MS;
+	request->terms.guard = lr_commit_guard;
+	request->terms.on_lost = lr_on_lost;
+	request->terms.min_replicas = lr_min_replicas;
+}
+
 /*
  * take_other_kind --- of a key; it may be that nobody can have it for as long as
  * this session has it as another kind
@@ -37,19 +56,9 @@ take_other_kind(const char *key, KindId kind, LockScope scope, int64 wait_us)
 {
 	LrName		name;
 	AcquireRequest request;
-	NullableDatum lease = draw_lease();
 
 	set_name(&name, key);
-	memset(&request, 0, sizeof(request));
-	request.wait_us = wait_us;
-	request.terms.kind = kind;
-	request.terms.scope = scope;
-	request.terms.renewed = lease.isnull;
-	request.terms.lease_ms = lease.isnull ? lr_lease :
-		DatumGetIntervalP(lease.value)->time / SIM_MS;
-	request.terms.guard = lr_commit_guard;
-	request.terms.on_lost = lr_on_lost;
-	request.terms.min_replicas = lr_min_replicas;
+	make_request(&request, kind, scope, wait_us);
 	return session_lock(&name, &request, NULL);
 }
 
@@ -162,6 +171,83 @@ force(void)
 	sim_trace("-> %s", done ? "true" : "false");
 }
 
+/* ----------
+ * Several keys at once
+ * ----------
+ */
+
+static LrName several[SIM_MAX_KEYS];
+static const LrName *names[SIM_MAX_KEYS];
+
+/* Different ones, in the order of their names; how many. */
+static int
+draw_several(void)
+{
+	int			n = 0;
+
+	for (int left = 1 + sim_draw(4); left > 0; left--)
+	{
+		LrName		name;
+		int			at = 0;
+
+		set_name(&name, draw_key());
+		while (at < n && strcmp(several[at].data, name.data) < 0)
+			at++;
+		if (at < n && strcmp(several[at].data, name.data) == 0)
+			continue;
+		memmove(&several[at + 1], &several[at], sizeof(LrName) * (n - at));
+		several[at] = name;
+		n++;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		names[i] = &several[i];
+		sim_trace("  %s", several[i].data);
+	}
+	return n;
+}
+
+static void
+take_several(LockScope scope)
+{
+	AcquireRequest request;
+	bool		taken;
+	int			n;
+
+	/* Keys that are no reentrant locks, or can be others beside */
+	if (sim_config.read_write || sim_config.shared)
+		return;
+	n = draw_several();
+	make_request(&request, KIND_REENTRANT, scope,
+				 SIM_PICK(WAIT_FOREVER, 0, 100 * SIM_MS, 2 * SIM_S, 30 * SIM_S));
+	sim_trace("  wait %lld us", (long long) request.wait_us);
+	taken = session_multi_lock(names, n, &request);
+	sim_trace("-> %s", taken ? "taken" : "busy");
+	sim_reached(taken ? "several taken" : "several busy");
+}
+
+static void
+multi_lock(void)
+{
+	take_several(SCOPE_SESSION);
+}
+
+static void
+multi_xact_lock(void)
+{
+	take_several(SCOPE_XACT);
+}
+
+static void
+multi_unlock(void)
+{
+	int			n = draw_several();
+
+	if (sim_config.read_write || sim_config.shared)
+		return;
+	sim_trace("-> %s", session_multi_unlock(names, n) ? "true" : "false");
+}
+
 /* Code of a table's owner in a session of somebody else must not touch its locks. */
 static void
 restricted(void)
@@ -183,6 +269,9 @@ const Statement lock_statements[] = {
 	{"redis_unlock_all", 4, ANYWHERE, unlock_all},
 	{"redis_extend", 5, ANYWHERE, extend},
 	{"redis_force_unlock", 2, ANYWHERE, force},
+	{"redis_multi_lock", 4, ANYWHERE, multi_lock},
+	{"redis_multi_xact_lock", 3, ANYWHERE, multi_xact_lock},
+	{"redis_multi_unlock", 4, ANYWHERE, multi_unlock},
 	{"restricted operation", 1, ANYWHERE, restricted},
 	{NULL}
 };

@@ -50,3 +50,23 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		sim_fail("former master", "a lock is had that it has granted");
 	return result;
 }
+
+extern GrantResult __real_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
+											uint32 topology, int64 deadline,
+											const LockTerms *terms, LrIndex *hold);
+extern GrantResult __wrap_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
+											uint32 topology, int64 deadline,
+											const LockTerms *terms, LrIndex *hold);
+
+GrantResult
+__wrap_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topology,
+						 int64 deadline, const LockTerms *terms, LrIndex *hold)
+{
+	uint32		before = topology_epoch();
+	GrantResult result = __real_lt_grant_unqueued(name, store, owner, topology, deadline,
+												  terms, hold);
+
+	if (result == GRANTED && topology != 0 && topology != before)
+		sim_fail("former master", "a lock is had that it has granted with others");
+	return result;
+}

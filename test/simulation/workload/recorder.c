@@ -18,6 +18,7 @@
 #include "workload.h"
 
 #include "../../../src/session/transaction.h"
+#include "../../../src/session/multi.h"
 #include "../../../src/session/unlock.h"
 #include "../../../src/settings.h"
 #include "../backend/heap.h"
@@ -68,6 +69,9 @@ fail(int n)
  * ----------
  */
 
+/* In the middle of session_multi_lock(): what it takes counts when it has all. */
+static bool takes_several = false;
+
 extern bool __real_session_lock(const LrName *name, const AcquireRequest *request,
 								HeldEntry **got);
 extern bool __wrap_session_lock(const LrName *name, const AcquireRequest *request,
@@ -76,13 +80,17 @@ extern bool __wrap_session_lock(const LrName *name, const AcquireRequest *reques
 bool
 __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 {
-	int			n = begin(HISTORY_LOCK, name->data, request->terms.kind, request->terms.scope);
-	HistoryRecord *r = history_at(n);
+	int			n;
+	HistoryRecord *r;
 	bool		job = job_begins;
 	HeldEntry  *entry = NULL;
 	HoldView	view;
 	bool		taken = false;
 
+	if (takes_several)
+		return __real_session_lock(name, request, got);
+	n = begin(HISTORY_LOCK, name->data, request->terms.kind, request->terms.scope);
+	r = history_at(n);
 	job_begins = false;
 	r->fenced = request->fenced;
 	r->renewed = request->terms.renewed;
@@ -104,6 +112,114 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 	if (request->wait_us >= 0)
 		time_check("a try for a lock", r->called, request->wait_us);
 	return taken;
+}
+
+extern bool __real_session_multi_lock(const LrName *const *names, int n,
+									  const AcquireRequest *request);
+extern bool __wrap_session_multi_lock(const LrName *const *names, int n,
+									  const AcquireRequest *request);
+
+/*
+ * Each of the keys is taken at a moment of its own.  One that is had for a while and
+ * given back when the call fails is a lock that had no effect.
+ */
+bool
+__wrap_session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
+{
+	int			record[SIM_MAX_KEYS];
+	volatile bool returned = false;
+	volatile bool taken = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		HistoryRecord *r;
+
+		record[i] = begin(HISTORY_LOCK, names[i]->data, request->terms.kind,
+						  request->terms.scope);
+		r = history_at(record[i]);
+		r->several = true;
+		r->renewed = request->terms.renewed;
+		r->lease_us = request->terms.lease_ms * SIM_MS;
+		r->wait_us = request->wait_us;
+	}
+	takes_several = true;
+	history_asks_together(sim_slot(), MyProcPid);
+	PG_TRY();
+	{
+		taken = __real_session_multi_lock(names, n, request);
+		returned = true;
+	}
+	PG_FINALLY();
+	{
+		takes_several = false;
+		history_asks_together(sim_slot(), 0);
+		for (int i = 0; !returned && i < n; i++)
+			fail(record[i]);
+	}
+	PG_END_TRY();
+	for (int i = 0; taken && i < n; i++)
+	{
+		HeldEntry  *entry = held_find(names[i], request->terms.kind);
+
+		if (entry == NULL)
+			WRONG("redis_multi_lock says that it has %s, and it has not", names[i]->data);
+		ledger_taken(entry, request->terms.scope, request->terms.guard);
+		book_taken(names[i], request->terms.kind, request->terms.scope, false);
+	}
+	for (int i = 0; i < n; i++)
+		history_return(record[i], taken ? HISTORY_YES : HISTORY_NO);
+	return taken;
+}
+
+extern bool __real_session_multi_unlock(const LrName *const *names, int n);
+extern bool __wrap_session_multi_unlock(const LrName *const *names, int n);
+
+/* As with unlock_all one answer is for all: it says nothing of one. */
+bool
+__wrap_session_multi_unlock(const LrName *const *names, int n)
+{
+	int			record[SIM_MAX_KEYS];
+	volatile bool all = true;
+	volatile bool returned = false;
+	volatile bool result = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		BookItem   *item = book_find(names[i]->data, KIND_REENTRANT);
+
+		record[i] = -1;
+		all = all && item->session > item->job;
+		if (item->session <= item->job)
+			continue;
+		record[i] = begin(HISTORY_UNLOCK, names[i]->data, KIND_REENTRANT, SCOPE_SESSION);
+		history_at(record[i])->count = 1;
+		history_at(record[i])->together = true;
+	}
+	PG_TRY();
+	{
+		result = __real_session_multi_unlock(names, n);
+		returned = true;
+	}
+	PG_FINALLY();
+	{
+		for (int i = 0; i < n; i++)
+		{
+			BookItem   *item = book_find(names[i]->data, KIND_REENTRANT);
+			int			before = item->session;
+
+			/* Of what was lost all goes. */
+			if (result)
+				book_gone(item, before - 1);
+			else
+				book_perhaps_gone(item, item->job);
+			history_at(record[i])->count = Max(before - item->session, 1);
+			history_return(record[i], returned ? HISTORY_YES : HISTORY_FAILED);
+		}
+	}
+	PG_END_TRY();
+	if (result && !all)
+		WRONG("redis_multi_unlock says that it gave back what was not held");
+	return result;
 }
 
 extern bool __real_session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed);

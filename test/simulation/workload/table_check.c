@@ -28,6 +28,7 @@
 
 #include "../backend/heap.h"
 #include "../kernel/network.h"
+#include "../kernel/history.h"
 #include "../kernel/redis_model.h"
 #include "../kernel/sentinels.h"
 #include "../models/kinds.h"
@@ -305,6 +306,8 @@ is_asking(const LrName *name)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 
+		if (history_is_asking_together(s, lt_sessions[s].pid))
+			return true;
 		if (w->state != WAIT_NONE && w->trying && lt_keys[w->key].name_len == name->len &&
 			memcmp(lt_keys[w->key].name, name->data, name->len) == 0)
 			return true;

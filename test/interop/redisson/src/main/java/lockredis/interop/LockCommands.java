@@ -3,6 +3,7 @@
 package lockredis.interop;
 
 import java.io.IOException;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RBucket;
@@ -31,7 +32,8 @@ import org.redisson.client.codec.StringCodec;
  * </ul>
  *
  * A command that begins with {@code read.} or {@code write.} is for a lock of the read-write lock
- * of that name, one with {@code fair.} for the fair lock.
+ * of that name, one with {@code fair.} for the fair lock, one with {@code multi.} for the locks of
+ * all names that the argument has, with commas between them.
  */
 final class LockCommands {
 
@@ -78,7 +80,7 @@ final class LockCommands {
                         client.getBucket(arguments.get(1), StringCodec.INSTANCE);
                 try (History history =
                         new History(arguments.get(3), Thread.currentThread().getName())) {
-                    counter(lock, value, number(arguments, 2), history);
+                    counter(lock, key, value, number(arguments, 2), history);
                 }
                 return List.of();
             case "looks":
@@ -99,6 +101,10 @@ final class LockCommands {
         }
         if (command.startsWith("fair.")) {
             return client.getFairLock(key);
+        }
+        if (command.startsWith("multi.")) {
+            return client.getMultiLock(
+                    Arrays.stream(key.split(",")).map(client::getLock).toArray(RLock[]::new));
         }
         return client.getLock(key);
     }
@@ -128,10 +134,9 @@ final class LockCommands {
         return List.of(String.valueOf(tries), String.valueOf(successes));
     }
 
-    private static void counter(RLock lock, RBucket<String> value, long n, History history)
+    private static void counter(
+            RLock lock, String key, RBucket<String> value, long n, History history)
             throws IOException {
-        String key = lock.getName();
-
         for (long i = 0; i < n; i++) {
             long locking = System.nanoTime();
             lock.lock();

@@ -1,0 +1,62 @@
+-- together: take several locks that nobody has, all of them or none.
+--
+-- KEYS  locks
+-- ARGV  lease in ms, latest time in ms at which this may run, then the owner of
+--       each lock
+-- reply {0, 0, now}            taken
+--       {2, 0, now}            read too late: nothing done
+--       {1 | 3 | 4, ttl, text, i}
+--                              nothing done: lock i (from 1) is in the way, as
+--                              the reply of create says of it
+--
+-- Nothing is had before all keys have been looked at.
+
+for i = 1, #KEYS do
+  local ttl = redis.call('PTTL', KEYS[i])
+  if ttl ~= -2 then
+    -- Look at little, however large the value is.
+    local kind = redis.call('TYPE', KEYS[i]).ok
+    if kind == 'string' then
+      if ttl >= 0 then
+        return {4, ttl, '', i}
+      end
+    elseif kind == 'hash' and redis.call('HLEN', KEYS[i]) == 1 then
+      local owner = redis.call('HKEYS', KEYS[i])[1]
+      if redis.call('HSTRLEN', KEYS[i], owner) <= 20
+        and string.find(redis.call('HGET', KEYS[i], owner), '^%-?%d+$') then
+        return {1, ttl, string.sub(owner, 1, 95), i}
+      end
+    end
+    return {3, ttl, kind, i}
+  end
+end
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[2]) then
+  return {2, 0, now}
+end
+
+for i = 1, #KEYS do
+  local set = redis.pcall('HSET', KEYS[i], ARGV[i + 2], 1)
+  local done = i - 1
+  if set == 1 then
+    set = redis.pcall('PEXPIRE', KEYS[i], ARGV[1])
+    done = i
+  end
+  if set ~= 1 then
+    -- None may stay behind, whatever the user may not do.
+    for j = 1, done do
+      local gone = redis.pcall('DEL', KEYS[j])
+      if gone ~= 1 then
+        redis.pcall('HDEL', KEYS[j], ARGV[j + 2])
+      end
+    end
+    return set
+  end
+end
+return {0, 0, now}

@@ -1,0 +1,262 @@
+/*-------------------------------------------------------------------------
+ *
+ * at_once.c
+ *	  Several locks by one request, all of them or none.
+ *
+ * Nobody queues here.  The lock table is asked whether a session of this server has
+ * or awaits one of the keys, and knows nothing of the request while that is under
+ * way: in the meantime others may ask for the same keys, and the store decides.
+ * When it has answered each lock is made known at once, or is left to the watchdog.
+ *
+ * As with one acquire (waiting.c) what must not be left behind stands in a static
+ * structure.  Its arrays are of the statement: that of a session which ends in the
+ * middle is brought to its end by the abort, before they are gone.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/at_once.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "instance.h"
+#include "locktable/wait.h"
+#include "report.h"
+#include "session/ask.h"
+#include "session/at_once.h"
+#include "session/held.h"
+#include "session/track.h"
+#include "session/waiting.h"
+#include "settings.h"
+#include "stats.h"
+#include "store/current.h"
+#include "store/silence.h"
+#include "store/stores.h"
+
+typedef struct AtOnce
+{
+	bool		active;
+	bool		asking;			/* ops are with the store */
+	int			n;
+	const LrName *const *names;
+	const AcquireRequest *request;
+	StoreOp    *ops;			/* by name; STORE_PENDING: dealt with */
+} AtOnce;
+
+static AtOnce once;
+
+/*
+ * once_is_free --- does nobody here have or await any of the keys?
+ */
+static bool
+once_is_free(const LrName *const *names, int n, KindId kind)
+{
+	KindId		other;
+
+	for (int i = 0; i < n; i++)
+	{
+		EnqueueResult result = lt_may_take(names[i], kind, &other);
+
+		if (result == ENQUEUE_OTHER)
+			report_held_otherwise(names[i], kind, other);
+		if (result != ENQUEUED)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * once_prepare --- each with an owner of its own
+ */
+static void
+once_prepare(const LrName *const *names, int n, const AcquireRequest *request,
+			 StoreId store)
+{
+	once.ops = palloc(sizeof(StoreOp) * n);
+	for (int i = 0; i < n; i++)
+	{
+		HeldKey		key = held_key(names[i], request->terms.kind);
+		StoreOp    *op = &once.ops[i];
+
+		ask_prepare(op, STORE_CREATE, &key, store);
+		op->owner = lr_new_owner();
+		op->lease_ms = request->terms.lease_ms;
+		op->min_replicas = request->terms.min_replicas;
+		op->together = n;
+	}
+	held_reserve_all(names, n, request->terms.kind);
+	once.n = n;
+	once.names = names;
+	once.request = request;
+	once.active = true;
+}
+
+static void
+once_ask(void)
+{
+	PG_TRY();
+	{
+		once.asking = true;
+		ask_run_many(once.ops, once.n, STORE_WAIT);
+		once.asking = false;
+	}
+	PG_CATCH();
+	{
+		at_once_abandon();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * once_find_obstacle --- the one that is not free
+ */
+static int
+once_find_obstacle(void)
+{
+	for (int i = 0; i < once.n; i++)
+		if (once.ops[i].value != STORE_VALUE_NONE)
+			return i;
+	return 0;
+}
+
+/*
+ * once_keep_granted --- all that are granted are had; true if that is all
+ *
+ * From the answer to the entries in the index nothing may raise.
+ */
+static bool
+once_keep_granted(void)
+{
+	const LockTerms *terms = &once.request->terms;
+	int			had = 0;
+	bool		too_late = false;
+
+	for (int i = 0; i < once.n; i++)
+	{
+		StoreOp    *op = &once.ops[i];
+		LrIndex		hold;
+		GrantResult result;
+		HeldEntry  *entry;
+
+		result = lt_grant_unqueued(once.names[i], op->store, op->owner, op->topology,
+								   op->sent_at + terms->lease_ms * LR_US_PER_MS,
+								   terms, &hold);
+		op->outcome = STORE_PENDING;
+		too_late |= result == GRANT_TOO_LATE;
+		if (result != GRANTED)
+			continue;
+		had++;
+		entry = held_complete_one(once.names[i], terms->kind, hold, terms->guard);
+		if (terms->scope == SCOPE_XACT)
+			track_hold(&entry->key, hold);
+		else
+			track_taken(entry);
+	}
+	lr_count_many(STAT_ACQUIRES, had);
+	once.active = false;
+	held_forget_reserved();
+
+	if (too_late)
+		wait_report_too_late(terms);
+	wait_require_place();
+	return had == once.n;
+}
+
+/*
+ * once_may_go_on --- is it a failure that a call which waits outlives?
+ *
+ * For how long is decided where it waits.
+ */
+static bool
+once_may_go_on(StoreOutcome outcome)
+{
+	return once.request->wait_us != 0 && outcome != STORE_DENIED &&
+		(lr_has_fallback() || lr_follows_master());
+}
+
+/*
+ * once_fail --- there was no useful answer
+ */
+static void
+once_fail(StoreOutcome outcome)
+{
+	at_once_abandon();
+	if (outcome == STORE_UNCONFIRMED || !once_may_go_on(outcome))
+		ask_report_failure(ERROR, outcome);
+	lr_count(STAT_ERRORS);
+}
+
+/*
+ * at_once_take --- see at_once.h
+ *
+ * An answer that the request came too late brings the right time for the next one.
+ */
+AtOnceResult
+at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
+{
+	StoreId		store = current_store();
+	StoreOp    *op;
+	int			which;
+
+	wait_require_place();
+	if (!lr_store_can(store, STORE_HAS_TOGETHER))
+		return AT_ONCE_NOT;
+	if (!once_is_free(names, n, request->terms.kind))
+		return AT_ONCE_BUSY;
+	wait_require_watchdog(&request->terms);
+	once_prepare(names, n, request, store);
+	once_ask();
+
+	which = once_find_obstacle();
+	op = &once.ops[which];
+	switch (op->outcome)
+	{
+		case STORE_OK:
+			return once_keep_granted() ? AT_ONCE_HAD : AT_ONCE_NOT;
+		case STORE_BUSY:
+			at_once_abandon();
+			silence_saw_ttl(names[which]->hash, op->ttl_ms);
+			return AT_ONCE_BUSY;
+		case STORE_LATE:
+			at_once_abandon();
+			return AT_ONCE_NOT;
+		case STORE_WRONG_TYPE:
+			at_once_abandon();
+			report_wrong_type(names[which], op);
+			break;
+		default:
+			once_fail(op->outcome);
+	}
+	return AT_ONCE_NOT;
+}
+
+/*
+ * at_once_abandon --- see at_once.h
+ *
+ * What was not answered, or was said by who may not be believed, is given back by
+ * the watchdog.
+ */
+void
+at_once_abandon(void)
+{
+	if (!once.active)
+		return;
+	once.active = false;
+	if (once.asking)
+		ask_abandon();
+	once.asking = false;
+	for (int i = 0; i < once.n; i++)
+	{
+		StoreOp    *op = &once.ops[i];
+
+		if (op->outcome == STORE_OK || op->outcome == STORE_UNKNOWN ||
+			op->outcome == STORE_UNCONFIRMED)
+			lt_orphan_unqueued(once.names[i], &once.request->terms, op->store,
+							   op->owner, op->topology,
+							   op->outcome == STORE_UNKNOWN ? op->not_after : 0);
+	}
+	held_forget_reserved();
+}
