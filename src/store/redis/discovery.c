@@ -90,7 +90,8 @@ typedef struct Discovery
 	uint32		version;		/* lr_url_epoch of the settings */
 
 	int64		round_at;		/* it is over when all have been asked since then */
-	int64		ask_since;		/* or one again who has news */
+	int64		ask_since;		/* meanwhile they are asked again when one has news, */
+	int64		ask_at;			/* which is to be done then; 0 = it is not */
 	bool		judged;			/* this round */
 	bool		outdated;		/* it began before the master was lost or doubted */
 	int64		lost_at;		/* when that was noted: answers to questions before that
@@ -624,6 +625,7 @@ static void
 begin_round(int64 now)
 {
 	discovery.round_at = discovery.ask_since = now;
+	discovery.ask_at = 0;
 	discovery.judged = discovery.outdated = false;
 	discovery.next_round = now +
 		(topology_is_confirmed() && !anybody_in_doubt(now) ? ROUND_INTERVAL :
@@ -640,8 +642,17 @@ hear_news(int64 now)
 {
 	if (discovery.judged)
 		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
-	else if (now >= discovery.ask_since + ROUND_MIN)
-		discovery.ask_since = now;
+	else if (discovery.ask_at == 0)
+		discovery.ask_at = Max(now, discovery.ask_since + ROUND_MIN);
+}
+
+static void
+ask_again(int64 now)
+{
+	if (discovery.ask_at == 0 || now < discovery.ask_at)
+		return;
+	discovery.ask_since = now;
+	discovery.ask_at = 0;
 }
 
 /*
@@ -714,6 +725,7 @@ redis_follow_step(void)
 	discovery.stepped_at = now;
 	if (now >= discovery.next_round && (discovery.judged || discovery.outdated))
 		begin_round(now);
+	ask_again(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
 		news = sentinel_step(discovery.sentinel[i], discovery.ask_since) || news;
 	now = lr_now();
@@ -761,6 +773,8 @@ redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	*until = discovery.looked || (discovery.was_named && !topology_is_named()) ? 0 :
 		discovery.judged || discovery.outdated ? discovery.next_round :
 		discovery.round_at + ROUND_GRACE;
+	if (discovery.ask_at != 0)
+		*until = Min(*until, discovery.ask_at);
 	for (int i = 0; i < discovery.nsentinels; i++)
 	{
 		int64		its_until;
