@@ -45,7 +45,8 @@ lose_tell(const LrHold *h, WakeList *wakes)
 }
 
 /*
- * lt_lose_locked --- a held lock is gone, as that store says
+ * lose_locked --- a held lock is gone, as that store says; "sure": and has not been
+ * put there again since
  *
  * After an expiry something may remain in the store (a renewal whose reply was
  * not read may have run, and its clock ends the lease a little later than
@@ -53,9 +54,9 @@ lose_tell(const LrHold *h, WakeList *wakes)
  * lease has ended anyway has found an expiry; or that lockredis.url was changed,
  * unless somebody else has the key there: to say so says more.
  */
-void
-lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
-			   const char *taken_by, WakeList *wakes)
+static void
+lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
+			const char *taken_by, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	const LrKey *key = lt_key_of(hold);
@@ -71,7 +72,7 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 	h->lost_reason = reason;
 	h->lost_at = GetCurrentTimestamp();
 	strlcpy(h->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
-	if (reason != LOST_EXPIRED)
+	if (sure && reason != LOST_EXPIRED)
 		lt_forget_trace(h, where);
 	if (h->traces != 0)
 		lt_set_due_in_traces(hold, lr_now(), wakes);
@@ -84,6 +85,13 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 	wakes->watchdog = true;
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
 	lose_tell(h, wakes);
+}
+
+void
+lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
+			   const char *taken_by, WakeList *wakes)
+{
+	lose_locked(hold, where, true, reason, taken_by, wakes);
 }
 
 /*
@@ -276,10 +284,10 @@ lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
 }
 
 /*
- * lt_lose_handed --- a handed lock was found gone: nothing to pass on
+ * lose_handed --- a handed lock was found gone: nothing to pass on
  */
-void
-lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
+static void
+lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
@@ -287,7 +295,16 @@ lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 	lt_back_to_queue(h->session, true);
 	lt_disown_next(h->session, wakes);
 	lt_nudge_front(key, wakes);
-	lose_forget_or_orphan(hold, where, wakes);
+	if (sure)
+		lose_forget_or_orphan(hold, where, wakes);
+	else
+		lt_make_orphan(hold, wakes);
+}
+
+void
+lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
+{
+	lose_handed(hold, where, true, wakes);
 }
 
 /* ----------
@@ -371,23 +388,31 @@ lt_suspect_key(const LrName *name)
 	lt_unlock(lock, &wakes);
 }
 
+/*
+ * lt_lose_by_owner_text --- see losses.h
+ *
+ * Since that store said so the lock may have been moved there again, or another
+ * node may have become the master that has it still: then it is left to the watchdog.
+ */
 bool
 lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-					  StoreId where, LostReason reason)
+					  StoreId where, uint32 topology, LostReason reason)
 {
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 	LrIndex		hold = LR_NONE;
+	bool		sure;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
 		hold = lose_find_owner(&lt_keys[key], owner_text);
+	sure = hold != LR_NONE && lt_holds[hold].moves == 0 && !lt_is_past(topology);
 	if (hold != LR_NONE && lt_holds[hold].state == HOLD_HELD)
-		lt_lose_locked(hold, where, reason, NULL, &wakes);
+		lose_locked(hold, where, sure, reason, NULL, &wakes);
 	else if (hold != LR_NONE)
-		lt_lose_handed(hold, where, &wakes);
+		lose_handed(hold, where, sure, &wakes);
 	lt_unlock(lock, &wakes);
 	return hold != LR_NONE;
 }

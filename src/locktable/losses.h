@@ -26,13 +26,14 @@ extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
 
 /*
  * The local hold of the key with that owner text, if any: it is gone from that
- * store, which need not be the one that it is in by now.
+ * store, which need not be the one that it is in by now; or from the node that was
+ * the master in that epoch (StoreOp).
  */
+extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
+								  StoreId where, uint32 topology, LostReason reason);
+
 /* What sessions of this server have of the key is looked at soon. */
 extern void lt_suspect_key(const LrName *name);
-
-extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-								  StoreId where, LostReason reason);
 
 /* ---- what is to be logged ---- */
 

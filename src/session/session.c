@@ -469,7 +469,7 @@ session_force(const LrName *name, KindId kind)
 		return false;
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
-	lt_lose_by_owner_text(name, seen.holder, op.store, LOST_FORCED);
+	lt_lose_by_owner_text(name, seen.holder, op.store, op.topology, LOST_FORCED);
 	if (seen.digest[0] != '\0')
 		lt_suspect_key(name);
 	return true;
