@@ -48,14 +48,15 @@ typedef struct Key
 	int64_t		fence;
 } Key;
 
-/* A writer that waits. */
+/* A writer that waits, or who waits for a fair lock. */
 typedef struct Writer
 {
 	char		name[REDIS_NAME];
 	char		owner[REDIS_OWNER];
 	bool		is_old;			/* was left at another place */
-	int64_t		since_ms;
+	int64_t		since_ms;		/* fair: a number in the order in which they came */
 	int64_t		until_ms;
+	bool		told;			/* fair: that it is its turn, since it asked */
 } Writer;
 
 #define MAX_WRITERS	64
@@ -637,11 +638,136 @@ run_force_read_write(int node, const RedisArg *a, RedisAnswer *out)
 		out->receivers = publish(node, a->channel, ends);
 }
 
+/* ----------
+ * Fair locks: who waits has a place
+ * ----------
+ */
+
+/* The next one, or who stands there though he does not count any more. */
+static Writer *
+first_place(int node, const char *name, bool counts)
+{
+	Data	   *d = &nodes[node].data;
+	Writer	   *first = NULL;
+
+	for (int i = 0; i < d->nwriters; i++)
+	{
+		Writer	   *w = &d->writer[i];
+
+		if (strcmp(w->name, name) == 0 && (!counts || w->until_ms > clock_ms(node)) &&
+			(first == NULL || w->since_ms < first->since_ms))
+			first = w;
+	}
+	return first;
+}
+
+static int
+tell_place(int node, const RedisArg *a, Writer *w, int64_t until)
+{
+	char		channel[2 * REDIS_NAME];
+	int			told;
+
+	if (w == NULL)
+		return 0;
+	snprintf(channel, sizeof(channel), "%s:%s", a->channel, w->owner);
+	told = publish(node, channel, until);
+	w->told = told > 0;
+	return told;
+}
+
+/* Who does not count any more leaves; was there anybody? */
+static bool
+sweep_places(int node, const char *name)
+{
+	int			n = nodes[node].data.nwriters;
+
+	(void) first_writer(node, name, INT64_MAX, "");
+	return nodes[node].data.nwriters < n;
+}
+
+static void
+keep_place(int node, const RedisArg *a)
+{
+	static int64_t arrivals;
+	Data	   *d = &nodes[node].data;
+
+	for (int i = 0; i < d->nwriters; i++)
+		if (strcmp(d->writer[i].name, a->key) == 0 &&
+			strcmp(d->writer[i].owner, a->owner) == 0)
+		{
+			d->writer[i].until_ms = clock_ms(node) + a->wait_ms;
+			d->writer[i].told = false;
+			return;
+		}
+	announce_writer(node, a);
+	d->writer[d->nwriters - 1].since_ms = ++arrivals;
+}
+
+static void
+run_create_fair(int node, Key *k, const RedisArg *a, RedisAnswer *out)
+{
+	const Key  *other = k->there ? k : find_shared(node, a->key, NULL);
+	bool		swept;
+	Writer	   *first;
+
+	out->store_ms = clock_ms(node);
+	if (clock_ms(node) > a->not_after)
+	{
+		out->result = REDIS_LATE;
+		return;
+	}
+	if (refuses(node, true, out))
+		return;
+	swept = sweep_places(node, a->key);
+	first = first_place(node, a->key, true);
+	if (other == NULL && (first == NULL || strcmp(first->owner, a->owner) == 0))
+	{
+		(void) forget_writer(node, a->key, a->owner);
+		k->excludes_nobody = k->read_write = false;
+		k->there = out->wrote = true;
+		k->is_old = k->promised = false;
+		k->count = 1;
+		strcpy(k->owner, a->owner);
+		set_expiry(node, k, a->lease_ms);
+		return;
+	}
+	out->result = other != NULL && other->read_write ? REDIS_WRONG_TYPE : REDIS_BUSY;
+	out->ttl_ms = other != NULL ? ttl_ms(node, other) : first->until_ms - clock_ms(node);
+	strcpy(out->holder, other != NULL ? other->owner : first->owner);
+	if (other == NULL && swept)
+		(void) tell_place(node, a, first, first->until_ms * SIM_MS - nodes[node].clock_offset);
+	if (a->wait_ms > 0 && out->result == REDIS_BUSY)
+	{
+		keep_place(node, a);
+		out->wrote = true;
+	}
+}
+
+/* What is done with the place of who releases, and who is told; before the rest. */
+static void
+release_place(int node, const Key *k, const RedisArg *a, RedisAnswer *out)
+{
+	Writer	   *first = first_place(node, a->key, false);
+	bool		was_first = first != NULL && strcmp(first->owner, a->owner) == 0;
+	bool		left = a->fair && forget_writer(node, a->key, a->owner);
+	bool		swept = a->fair && sweep_places(node, a->key);
+
+	first = first_place(node, a->key, a->fair);
+	out->wrote |= left;
+	if (first != NULL && (has(k, a->owner) || ((was_first || swept) && !k->there)))
+		out->receivers += tell_place(node, a, first,
+									 first->until_ms * SIM_MS - nodes[node].clock_offset);
+}
+
 static void
 run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 {
 	int64_t		ends;
 
+	if (a->fair ? !refuses(node, false, out) : has(k, a->owner))
+		release_place(node, k, a, out);
+	if (out->error != NULL)
+		return;
 	if (!has(k, a->owner))
 	{
 		out->result = REDIS_GONE;
@@ -658,7 +784,7 @@ run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	else
 		k->there = false;
-	out->receivers = publish(node, a->channel, ends);
+	out->receivers += publish(node, a->channel, ends);
 }
 
 static void
@@ -686,7 +812,8 @@ run_force(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 		rob(k);
 		out->wrote = true;
 		k->there = false;
-		out->receivers = publish(node, a->channel, end_of(node, k));
+		out->receivers = publish(node, a->channel, end_of(node, k)) +
+			tell_place(node, a, first_place(node, a->key, false), end_of(node, k));
 	}
 }
 
@@ -733,6 +860,8 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 		case REDIS_CREATE:
 			if (a->read_write)
 				run_create_read_write(node, k, a, out);
+			else if (a->fair)
+				run_create_fair(node, k, a, out);
 			else
 				run_create(node, k, a, out);
 			break;
@@ -1161,6 +1290,16 @@ redis_owned_until(const char *key, const char *owner)
 		if (redis_owned_there_until(i, key, owner) > until)
 			until = redis_owned_there_until(i, key, owner);
 	return until;
+}
+
+bool
+redis_is_next(const char *key, const char *owner)
+{
+	const Key  *k = find_known(present, key);
+	const Writer *first = first_place(present, key, true);
+
+	return (k == NULL || !k->there) && find_shared(present, key, NULL) == NULL &&
+		first != NULL && first->told && strcmp(first->owner, owner) == 0;
 }
 
 bool

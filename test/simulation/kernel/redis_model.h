@@ -22,7 +22,7 @@
 #define REDIS_NODES		4
 #define REDIS_PORT(n)	(6379 + (n))
 
-#define REDIS_NAME		64
+#define REDIS_NAME		128
 #define REDIS_OWNER		96
 
 typedef enum RedisVerb
@@ -53,6 +53,7 @@ typedef struct RedisArg
 	bool		shared;			/* of a kind that others can have beside it */
 	bool		excludes_nobody;	/* if so: of one that anybody can have beside it */
 	bool		read_write;		/* of a read-write lock; shared: of its readers */
+	bool		fair;			/* in the order in which they came who wait */
 	char		beside[REDIS_OWNER];	/* owner of the write lock that a reader has */
 	int64_t		since_ms;
 	int64_t		wait_ms;
@@ -166,6 +167,9 @@ extern int64_t redis_owned_there_until(int node, const char *key, const char *ow
 
 /* Is there anybody at the present node beside whom it could not be had? */
 extern bool redis_keeps_from(const char *key, bool shared);
+
+/* Has nobody the key at the present node, and was that place told that it is its turn? */
+extern bool redis_is_next(const char *key, const char *owner);
 
 /* Was something of that owner taken away that it did not give back? */
 extern bool redis_was_robbed(const char *owner);

@@ -42,6 +42,7 @@ typedef struct Script
 	bool		shared;
 	bool		excludes_nobody;
 	bool		read_write;
+	bool		fair;
 } Script;
 
 typedef struct Word
@@ -118,7 +119,9 @@ redis_add_script(const char *name, const char *sha1, const char *text)
 	snprintf(s->sha1, sizeof(s->sha1), "%s", sha1);
 	s->text_len = strlen(text);
 	s->text = strdup(text);
-	s->shared = strncmp(name, "reentrant ", 10) != 0 && strncmp(name, "write ", 6) != 0;
+	s->fair = strncmp(name, "fair ", 5) == 0;
+	s->shared = strncmp(name, "reentrant ", 10) != 0 && strncmp(name, "write ", 6) != 0 &&
+		!s->fair;
 	s->excludes_nobody = strncmp(name, "free ", 5) == 0;
 	s->read_write = strncmp(name, "read ", 5) == 0 || strncmp(name, "write ", 6) == 0;
 	while (strcmp(verbs[s->verb], verb) != 0)
@@ -305,6 +308,8 @@ keys_of(const Script *s, int nkeys)
 
 	if (s->read_write && verb == REDIS_RELEASE)
 		return 3;
+	if (s->fair)
+		return 5;
 	if (s->read_write && verb == REDIS_RENEW)
 		return s->shared ? 2 : 1;
 	return verb == REDIS_CREATE ? nkeys :
@@ -319,10 +324,20 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 	a->shared = s->shared;
 	a->excludes_nobody = s->excludes_nobody;
 	a->read_write = s->read_write;
+	a->fair = s->fair;
 	copy_word(a->key, sizeof(a->key), &keys[0]);
 	switch (s->verb)
 	{
 		case REDIS_CREATE:
+			if (s->fair)
+			{
+				copy_word(a->channel, sizeof(a->channel), &keys[1]);
+				a->lease_ms = number(&argv[2]);
+				copy_word(a->owner, sizeof(a->owner), &argv[3]);
+				a->not_after = number(&argv[4]);
+				a->wait_ms = number(&argv[5]);
+				break;
+			}
 			a->fenced = !s->shared && nkeys == (s->read_write ? 3 : 2);
 			a->lease_ms = number(&argv[0]);
 			copy_word(a->owner, sizeof(a->owner), &argv[1]);
@@ -403,12 +418,12 @@ put_answer(const Script *s, const RedisAnswer *a)
 		case REDIS_CREATE:
 			if (a->result == REDIS_WRONG_TYPE)
 			{
-				put("*%d\r\n:3\r\n:%lld\r\n$4\r\nhash\r\n", s->read_write ? 4 : 3,
+				put("*%d\r\n:3\r\n:%lld\r\n$4\r\nhash\r\n", s->read_write || s->fair ? 4 : 3,
 					(long long) a->ttl_ms);
-				if (s->read_write)
+				if (s->read_write || s->fair)
 					put(":%lld\r\n", (long long) a->store_ms);
 			}
-			else if (s->read_write)
+			else if (s->read_write || s->fair)
 			{
 				put("*4\r\n:%d\r\n:%lld\r\n", a->result == REDIS_BUSY ? 1 :
 					a->result == REDIS_LATE ? 2 : 0,

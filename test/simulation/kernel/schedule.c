@@ -30,6 +30,7 @@
 #define MODE_SHARED		3
 #define MODE_SENTINEL	4
 #define MODE_READ_WRITE	5
+#define MODE_FAIR		6
 
 /* The watchdog may take so long to give back what is left. */
 #define TIME_TO_TIDY	(200 * SIM_S)
@@ -129,13 +130,16 @@ draw_config(void)
 	c->read_write = c->mode == MODE_READ_WRITE;
 	if (c->read_write)
 		c->mode = (int) SIM_PICK(0, 1);
-	c->wait_lease_ms = 6000;
+	c->fair = c->mode == MODE_FAIR;
+	if (c->fair)
+		c->mode = 0;
+	c->wait_lease_ms = c->fair ? (int) SIM_PICK(60000, 6000) : 6000;
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);
 	c->max_locks = (int) SIM_PICK(40, 40, 12);
 	c->max_handoffs = (int) SIM_PICK(32, 3, 1, 0);
 	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
-	if (sim_chance(c->shared || c->read_write ? 300 : 150))
+	if (sim_chance(c->shared || c->read_write || c->fair ? 300 : 150))
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);

@@ -89,7 +89,7 @@ hold_of(const BookItem *item)
 	{
 		const LrHold *h = &lt_holds[i];
 
-		if (h->session == LrMyProcNumber && h->kind == item->kind &&
+		if (h->session == LrMyProcNumber && lr_kind(h->kind)->held_as == item->kind &&
 			(h->state == HOLD_HELD || h->state == HOLD_LOST) &&
 			lt_keys[h->key].name_len == strlen(item->key) &&
 			memcmp(lt_keys[h->key].name, item->key, lt_keys[h->key].name_len) == 0)

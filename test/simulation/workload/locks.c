@@ -70,6 +70,7 @@ take(LockScope scope, bool may_be_busy)
 	int64		wait_us = !may_be_busy ? WAIT_FOREVER :
 		sim_config.shared ? SIM_PICK(0, 100 * SIM_MS, 2 * SIM_S, 30 * SIM_S) :
 		SIM_PICK(0, 0, 100 * SIM_MS, 2 * SIM_S);
+	bool		fair = sim_config.fair && kind == KIND_REENTRANT && sim_chance(700);
 	bool		got = true;
 
 	/* Sometimes as the other one: to read beside, or what is refused. */
@@ -79,6 +80,8 @@ take(LockScope scope, bool may_be_busy)
 	/* It may wait for itself, in the store: not for ever. */
 	if (sim_config.shared && may_be_busy && sim_chance(200))
 		kind = kind == KIND_REENTRANT ? KIND_SHARED : KIND_REENTRANT;
+	if (fair)
+		kind = KIND_FAIR;
 	sim_trace("  %s, wait %lld us, kind %d", key, (long long) wait_us, kind);
 	if (kind != KIND_REENTRANT)
 		got = take_other_kind(key, kind, scope, wait_us);

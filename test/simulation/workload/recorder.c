@@ -80,6 +80,7 @@ extern bool __wrap_session_lock(const LrName *name, const AcquireRequest *reques
 bool
 __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 {
+	KindId		kind = lr_kind(request->terms.kind)->held_as;
 	int			n;
 	HistoryRecord *r;
 	bool		job = job_begins;
@@ -89,7 +90,7 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 
 	if (takes_several)
 		return __real_session_lock(name, request, got);
-	n = begin(HISTORY_LOCK, name->data, request->terms.kind, request->terms.scope);
+	n = begin(HISTORY_LOCK, name->data, kind, request->terms.scope);
 	r = history_at(n);
 	job_begins = false;
 	r->fenced = request->fenced;
@@ -100,7 +101,7 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 	if (taken)
 	{
 		ledger_taken(entry, request->terms.scope, request->terms.guard);
-		book_taken(name, request->terms.kind, request->terms.scope, job);
+		book_taken(name, kind, request->terms.scope, job);
 		lt_look(entry->hold, &view);
 
 		if (request->fenced && fences_are_comparable())

@@ -164,6 +164,17 @@ is_own_other(const LrHold *one, const LrHold *other)
 	return one->session == other->session && one->kind != other->kind;
 }
 
+/*
+ * The store has said whose turn it is before the one who releases the lock has read its
+ * answer.
+ */
+static bool
+is_next_already(const LrHold *one, const LrHold *other)
+{
+	return (lr_kind(one->kind)->placed || lr_kind(other->kind)->placed) &&
+		(one->state == HOLD_RELEASING || other->state == HOLD_RELEASING);
+}
+
 /* Of whom each hold is, and what it was when its lease was seen to have ended. */
 static struct
 {
@@ -210,7 +221,8 @@ check_key(LrIndex k)
 		{
 			if (!is_live(i) || !is_live(live) ||
 				!lr_kinds_conflict(lt_holds[i].kind, lt_holds[live].kind) ||
-				is_own_other(&lt_holds[i], &lt_holds[live]))
+				is_own_other(&lt_holds[i], &lt_holds[live]) ||
+				is_next_already(&lt_holds[i], &lt_holds[live]))
 				continue;
 			sim_fail("two holders", "%s: session %d (%s, %.3f ms) and session %d (%s, %.3f ms)",
 					 key->name, lt_holds[live].session, lt_state_names[lt_holds[live].state],
@@ -389,13 +401,13 @@ note_awaited(LrIndex session, bool *reached)
 	for (LrIndex s = 0; s < SIM_MAX_PROCS; s++)
 		if (blockers[s])
 			note_reached(s, reached);
-	if (w->state != WAIT_QUEUED || sim_now() - wait_since[session] < WAIT_MIN)
+	if (!lt_is_waiting(w) || sim_now() - wait_since[session] < WAIT_MIN)
 		return;
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (is_live(i) && lt_holds[i].session != session &&
 			lr_kinds_conflict(kind, lt_holds[i].kind))
 			note_reached(lt_holds[i].session, reached);
-	for (LrIndex s = w->prev; !w->in_front && s != LR_NONE; s = lt_sessions[s].wait.prev)
+	for (LrIndex s = w->prev; w->state == WAIT_QUEUED && !w->in_front && s != LR_NONE; s = lt_sessions[s].wait.prev)
 		if (!lt_sessions[s].wait.in_front ||
 			lr_kinds_conflict(kind, lt_sessions[s].wait.terms.kind))
 			note_reached(s, reached);

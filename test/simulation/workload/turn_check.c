@@ -132,6 +132,18 @@ is_free(const LrWait *w)
 						   w->terms.kind == KIND_READ));
 }
 
+/* It is the turn of his place. */
+static bool
+is_next(const LrWait *w)
+{
+	const LrKey *key = &lt_keys[w->key];
+	char		owner[LR_OWNER_MAX];
+
+	(void) lr_owner_text(w->kept.owner, owner);
+	return w->kept.owner != 0 && !redis_denies(redis_present(), key->name) &&
+		redis_is_next(key->name, owner);
+}
+
 /*
  * was_told --- that somebody elsewhere has it, after all that he has to be woken for
  *
@@ -233,13 +245,14 @@ check_sleepers(void)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 		Turn	   *t = &turns[s];
-		bool		sleeps = good && w->state == WAIT_QUEUED && w->in_front &&
-			!w->trying && is_free(w);
+		bool		queued = w->state == WAIT_QUEUED && w->in_front;
+		bool		sleeps = good && !w->trying &&
+			((queued && is_free(w)) || (w->state == WAIT_PLACED && is_next(w)));
 		int64		since;
 		int64		longest;
 
 		note_since(sleeps, &t->free_since);
-		note_since(sleeps && !was_told(w, t), &t->due_since);
+		note_since(sleeps && queued && !was_told(w, t), &t->due_since);
 		longest = sleep_max(w, t, &since);
 		if (sleeps && sim_now() - Max(since, sim_quiet_since()) > longest)
 			sim_fail("sleeps for ever", "session %d waits for %s, which is free for %.3f s%s",
