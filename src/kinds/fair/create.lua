@@ -48,7 +48,7 @@ local function sweep()
     if not ends then
       -- It would stay for ever, and block Redisson.
       ends = now + 300000
-      redis.call('ZADD', scores, ends, first)
+      redis.pcall('ZADD', scores, ends, first)
     end
     if tonumber(ends) > now then
       return first, tonumber(ends)

@@ -41,7 +41,7 @@ local function sweep(queue, scores, places)
     local ends = call('ZSCORE', places, first) or call('ZSCORE', scores, first)
     if not ends then
       ends = now + 300000
-      call('ZADD', scores, ends, first)
+      redis.pcall('ZADD', scores, ends, first)
     end
     if tonumber(ends) > now then
       return first, swept
