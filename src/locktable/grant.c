@@ -73,20 +73,31 @@ grant_is_stale(LrLease *lease, uint64 owner, uint32 topology)
  *	 A reads the answer
  *
  * A has done with the lock since before it has asked.  If B gave it back for that, it
- * would have lost its place.
+ * would have lost its place.  Likewise for a head that has asked while such a lock came
+ * and went.
+ *
+ * Who has the lock in fact, though the store has given it to somebody else, has lost it
+ * and does not know: the watchdog is to ask at once.
  */
 static bool
 grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 {
 	LrIndex		hold = lt_conflicting_hold(key, LrMyProcNumber, kind, now, wakes);
+	bool		conflict = false;
 
-	if (!lr_kind(kind)->placed)
-		return hold != LR_NONE;
 	for (; hold != LR_NONE; hold = lt_holds[hold].next)
-		if (lt_is_live(hold, now) && lt_keeps_from(hold, LrMyProcNumber, kind) &&
-			lt_holds[hold].state != HOLD_RELEASING)
-			return true;
-	return false;
+	{
+		const LrHold *h = &lt_holds[hold];
+		bool		placed = lr_kind(kind)->placed || lr_kind(h->kind)->placed;
+
+		if (!lt_is_live(hold, now) || !lt_keeps_from(hold, LrMyProcNumber, kind) ||
+			(placed && h->state == HOLD_RELEASING))
+			continue;
+		conflict = true;
+		if (placed && h->state == HOLD_HELD)
+			lt_set_due(hold, h->store, now, wakes);
+	}
+	return conflict;
 }
 
 /*

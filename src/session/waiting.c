@@ -68,6 +68,13 @@
 #define WATCHDOG_PATIENCE	(5 * LR_US_PER_S)
 #define WATCHDOG_POLL_MS	50
 
+/*
+ * Who has got a lock in its turn that another session here has lost and does not know
+ * keeps it so long, and looks so often.
+ */
+#define CONFLICT_PATIENCE	LR_US_PER_S
+#define CONFLICT_POLL_MS	10
+
 /* The acquire in progress. */
 typedef struct Acquire
 {
@@ -380,6 +387,36 @@ wait_report_too_late(const LockTerms *terms)
 }
 
 /*
+ * wait_grant --- the lock is ours, unless a session of this server still has it
+ *
+ * One that waited in the order of the store would lose its place if it gave the lock
+ * back for that, and the next one after it.  So it stays until the watchdog, which asks
+ * at once, has found that the other one has lost it.
+ */
+static GrantResult
+wait_grant(int64 deadline)
+{
+	const AcquireRequest *r = acq.request;
+	int64		until = lr_now() + CONFLICT_PATIENCE;
+
+	for (;;)
+	{
+		GrantResult result = lt_grant(acq.hold, acq.op.store, acq.op.owner,
+									  acq.op.topology, deadline, &r->terms,
+									  acq.op.fence);
+
+		if (result != GRANT_CONFLICT || !lr_kind(acq.key.kind)->placed ||
+			lr_now() >= until)
+			return result;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 CONFLICT_POLL_MS, LR_WAIT_ACQUIRE);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
  * wait_take_granted --- the store said yes; true if the lock is ours
  */
 static bool
@@ -394,8 +431,7 @@ wait_take_granted(LrIndex *hold)
 		wait_give_back(0);
 		wait_report_left_behind();
 	}
-	switch (lt_grant(acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
-					 deadline, &r->terms, acq.op.fence))
+	switch (wait_grant(deadline))
 	{
 		case GRANTED:
 			*hold = acq.hold;
@@ -403,7 +439,8 @@ wait_take_granted(LrIndex *hold)
 			lr_count(STAT_ACQUIRES);
 			return true;
 		case GRANT_CONFLICT:
-			wait_give_back(lr_now() + POLL_MIN);
+			wait_give_back(lr_now() +
+						   (lr_kind(acq.key.kind)->placed ? POLL_UNTOLD : POLL_MIN));
 			return false;
 		case GRANT_STALE:
 			acq.again = acq.op.topology != 0;

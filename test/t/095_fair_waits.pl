@@ -154,6 +154,29 @@ foreach my $busy (0, 1)
 	$session->quit;
 }
 
+# A lock that somebody deletes, and tells that: its session does not know yet, and who is
+# told has it in its place all the same.
+{
+	my $session = patient_session($near);
+	my ($place, $owner);
+
+	foreach my $try (1 .. 5)
+	{
+		$holder->query("SELECT redis_fair_lock('j')");
+		$place = wait_fairly($session, 'j');
+		$redis->cmd('DEL', 'j');
+		$redis->cmd('PUBLISH', "redisson_lock__channel:{j}:$place", '0');
+		is($session->wait($soon)->error, undef, 'it has the lock');
+		$owner = $redis->owner_of('j');
+		$holder->query_warns("SELECT redis_unlock('j')", 'f', '01000', qr/was lost/,
+			'the other one has lost it');
+		$session->query_is("SELECT redis_unlock('j')", 't');
+		last if $owner eq $place;
+	}
+	is($owner, $place, 'in its place');
+	$session->quit;
+}
+
 # Who is told has the lock, as the one whose place it was, even while the one before has
 # not had its answer.  A session that does not run for a second has lost its place by
 # right, so there are some tries.

@@ -16,8 +16,8 @@ Two servers with one Redis: C<$near> behind C<$proxy>, C<$far>, C<$redis>.
 
 =item patient_session($node)
 
-One whose place counts for so long that a message that got lost is never made good for
-while a test waits.
+One whose place counts for so long, and whose locks have such leases, that a message that
+got lost is never made good for while a test waits.
 
 =item queue($key)
 
@@ -70,7 +70,8 @@ sub patient_session
 {
 	my ($node) = @_;
 
-	return $node->session(settings => { 'lockredis.wait_lease' => '1h' });
+	return $node->session(
+		settings => { 'lockredis.wait_lease' => '1h', 'lockredis.lease' => '1h' });
 }
 
 sub queue
