@@ -823,6 +823,7 @@ run_inspect(int node, const Key *k, const RedisArg *a, RedisAnswer *out)
 	if (!k->there && find_shared(node, a->key, NULL) != NULL)
 		k = find_shared(node, a->key, NULL);
 	out->there = k->there;
+	out->read_write = k->read_write;
 	if (k->there)
 	{
 		out->ttl_ms = ttl_ms(node, k);

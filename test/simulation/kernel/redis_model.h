@@ -79,6 +79,7 @@ typedef struct RedisAnswer
 	int			receivers;
 	bool		wrote;			/* something that replicas will have to have */
 	bool		there;			/* inspect: there is a lock */
+	bool		read_write;		/* inspect: that is a read-write lock */
 	char		holder[REDIS_OWNER];
 } RedisAnswer;
 

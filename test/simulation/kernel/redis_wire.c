@@ -454,7 +454,7 @@ put_answer(const Script *s, const RedisAnswer *a)
 		case REDIS_TOGETHER:
 			break;				/* run_together() */
 		case REDIS_INSPECT:
-			put("*%d\r\n", sim_config.read_write && a->there ? 5 : 4);
+			put("*%d\r\n", a->there && a->read_write ? 5 : 4);
 			put_text(a->there ? "hash" : "none");
 			put(":%lld\r\n", a->there ? (long long) a->ttl_ms : -2LL);
 			put_text(a->holder);
@@ -462,7 +462,7 @@ put_answer(const Script *s, const RedisAnswer *a)
 				put("$%d\r\n%d\r\n", a->count < 10 ? 1 : a->count < 100 ? 2 : 3, a->count);
 			else
 				put_text("");
-			if (sim_config.read_write && a->there)
+			if (a->there && a->read_write)
 				put_text(DIGEST);
 			break;
 	}
