@@ -356,6 +356,24 @@ release_sort(void)
 }
 
 /*
+ * release_group --- locks of one kind side by side: they share commands
+ */
+static void
+release_group(void)
+{
+	int			n = 0;
+
+	for (KindId k = 0; k < KIND_COUNT; k++)
+		for (int i = n; i < batch.n; i++)
+			if (batch.ops[i].lock_kind == k)
+			{
+				if (i != n)
+					release_swap(n, i);
+				n++;
+			}
+}
+
+/*
  * release_run --- see release.h
  *
  * What is raised on the way leaves nothing in the batch.
@@ -365,6 +383,8 @@ release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
 	if (lr_has_fallback())
 		release_sort();
+	else if (batch.n > 2)
+		release_group();
 	if (how == STORE_POLL)
 		ask_run_until(batch.ops, batch.n, deadline, how);
 	else
