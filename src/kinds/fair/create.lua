@@ -31,13 +31,11 @@ local wait = tonumber(ARGV[6])
 
 -- Who does not count any more leaves the queue; the first of those that stay, and
 -- until when he counts.
-local swept = false
 local function sweep()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', now)) do
     redis.call('LREM', queue, 0, member)
     redis.call('ZREM', scores, member)
     redis.call('ZREM', places, member)
-    swept = true
   end
   while true do
     local first = redis.call('LINDEX', queue, 0)
@@ -55,7 +53,6 @@ local function sweep()
     end
     redis.call('LPOP', queue)
     redis.call('ZREM', scores, first)
-    swept = true
   end
 end
 
@@ -82,10 +79,9 @@ end
 -- Look at little, however large the value is.
 local code, holder = 3, first
 if ttl == -2 then
+  -- It may not know: nobody tells of the end of a lease.
   code, ttl = 1, math.max(ends - now, 1)
-  if swept then
-    redis.call(ARGV[1], KEYS[2] .. ':' .. first, ARGV[2])
-  end
+  redis.call(ARGV[1], KEYS[2] .. ':' .. first, ARGV[2])
 else
   local kind = redis.call('TYPE', lock).ok
   if kind == 'string' and ttl >= 0 then
@@ -103,9 +99,13 @@ else
 end
 
 if wait > 0 then
+  local has = redis.call('ZSCORE', scores, owner)
+  if not has then
+    -- Redisson may have thrown it out: then it is no longer one of the others, either.
+    redis.call('ZREM', places, owner)
+  end
   local others = redis.call('ZCARD', scores) - redis.call('ZCARD', places)
   local score = now + wait + 300000 * math.max(others, 0)
-  local has = redis.call('ZSCORE', scores, owner)
   local stands = redis.call('LPOS', queue, owner)
   redis.call('ZADD', places, now + wait, owner)
   local done = 1

@@ -707,7 +707,6 @@ static void
 run_create_fair(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 {
 	const Key  *other = k->there ? k : find_shared(node, a->key, NULL);
-	bool		swept;
 	Writer	   *first;
 
 	out->store_ms = clock_ms(node);
@@ -718,7 +717,7 @@ run_create_fair(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	if (refuses(node, true, out))
 		return;
-	swept = sweep_places(node, a->key);
+	(void) sweep_places(node, a->key);
 	first = first_place(node, a->key, true);
 	if (other == NULL && (first == NULL || strcmp(first->owner, a->owner) == 0))
 	{
@@ -734,7 +733,7 @@ run_create_fair(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	out->result = other != NULL && other->read_write ? REDIS_WRONG_TYPE : REDIS_BUSY;
 	out->ttl_ms = other != NULL ? ttl_ms(node, other) : first->until_ms - clock_ms(node);
 	strcpy(out->holder, other != NULL ? other->owner : first->owner);
-	if (other == NULL && swept)
+	if (other == NULL)
 		(void) tell_place(node, a, first, first->until_ms * SIM_MS - nodes[node].clock_offset);
 	if (a->wait_ms > 0 && out->result == REDIS_BUSY)
 	{
