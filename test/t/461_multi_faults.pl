@@ -15,6 +15,10 @@ use LockRedis::Wait qw(limit);
 
 start_servers();
 
+# What is held must be stopped before its time is over; the watchdog looks after it so
+# long.
+$node->set('lockredis.command_timeout' => limit(6) . 's');
+
 my $lock = "SELECT redis_multi_lock(ARRAY['c', 'a', 'b'])";
 
 sub nobody_has_them
@@ -78,6 +82,9 @@ foreach my $end (@ends)
 	};
 }
 $proxy->clear;
+
+# From here on a reply that is held has to be waited for, however long all else takes.
+$node->set('lockredis.command_timeout' => '60s');
 
 my $one = $node->connected_session;
 
