@@ -166,7 +166,7 @@ $quick->query_is("SELECT redis_hold_count('a'), redis_hold_count('b'), redis_hol
 $quick->query_is("$lock; SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", "\nt", 'again');
 
 # Nor does one that gets false: it may commit.  The session does not run until the loss
-# is known, so its time is over then.
+# is known, so its time is not over before that.
 $quick->query('CREATE TABLE t (i int)');
 $two->query_is("SELECT redis_lock('c')", '');
 $quick->query('BEGIN; INSERT INTO t VALUES (1)');

@@ -28,7 +28,7 @@ my $one = $node->session;
 # together protect from everybody.
 #
 {
-	my $steps = 40;
+	my $steps = 15;
 	my @sets = ([ 'x', 'y' ], [ 'z', 'y' ], [ 'x', 'z' ]);
 	my %children;
 
