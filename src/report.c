@@ -247,7 +247,7 @@ report_lost_meanwhile(const LrName *name, const HoldView *view)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("the lock \"%s\" was lost before all of the locks were had", shown),
 			 lost_detail(view),
-			 errhint("None of them is held.  Start the statement again.")));
+			 errhint("Nothing was taken.  Start the statement again.")));
 }
 
 static int

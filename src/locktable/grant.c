@@ -73,8 +73,8 @@ grant_is_stale(LrLease *lease, uint64 owner, uint32 topology)
  *	 A reads the answer
  *
  * A has done with the lock since before it has asked.  If B gave it back for that, it
- * would have lost its place.  Likewise for a head that has asked while such a lock came
- * and went.
+ * would have lost its place.  Likewise for a head that has asked while such a lock, or
+ * one of several that were taken together, came and went.
  *
  * Who has the lock in fact, though the store has given it to somebody else, has lost it
  * and does not know: the watchdog is to ask at once.
@@ -91,7 +91,7 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 		bool		placed = lr_kind(kind)->placed || lr_kind(h->kind)->placed;
 
 		if (!lt_is_live(hold, now) || !lt_keeps_from(hold, LrMyProcNumber, kind) ||
-			(placed && h->state == HOLD_RELEASING))
+			h->state == HOLD_RELEASING)
 			continue;
 		conflict = true;
 		if (placed && h->state == HOLD_HELD)
@@ -118,6 +118,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
+	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	int64		now = lr_now();
 
 	if (deadline <= now)
@@ -129,11 +130,11 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	if (grant_is_stale(lease, owner, topology))
 		return GRANT_STALE;
 
-	if (lt_wait_of(LrMyProcNumber)->state != WAIT_NONE &&
-		lt_leave_queue(LrMyProcNumber))
+	if (queued && lt_leave_queue(LrMyProcNumber))
 		lt_nudge_beside(&lt_keys[h->key], h->kind, wakes);
 	lt_keys[h->key].handoffs = 0;
-	lt_judge_pause(&lt_keys[h->key], !lr_kind(h->kind)->placed);
+	if (queued)
+		lt_judge_pause(&lt_keys[h->key], !lr_kind(h->kind)->placed);
 	lt_first_trace(h, store, owner, topology);
 	h->state = HOLD_HELD;
 	h->here_from = lt_here_since(store, now);

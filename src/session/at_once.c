@@ -125,7 +125,9 @@ once_find_obstacle(void)
 /*
  * once_keep_granted --- all that are granted are had; true if that is all
  *
- * From the answer to the entries in the index nothing may raise.
+ * From the answer to the entries in the index nothing may raise.  What a former master
+ * gave may stand in the way of a try at the next one until it is given back there, and
+ * then is nobody else's.
  */
 static bool
 once_keep_granted(void)
@@ -133,6 +135,7 @@ once_keep_granted(void)
 	const LockTerms *terms = &once.request->terms;
 	int			had = 0;
 	bool		too_late = false;
+	bool		stale = false;
 
 	for (int i = 0; i < once.n; i++)
 	{
@@ -146,6 +149,7 @@ once_keep_granted(void)
 								   terms, &hold);
 		op->outcome = STORE_PENDING;
 		too_late |= result == GRANT_TOO_LATE;
+		stale |= result == GRANT_STALE;
 		if (result != GRANTED)
 			continue;
 		had++;
@@ -161,6 +165,8 @@ once_keep_granted(void)
 
 	if (too_late)
 		wait_report_too_late(terms);
+	if (stale && once.request->wait_us == 0)
+		ask_report_failure(ERROR, STORE_UNKNOWN);
 	wait_require_place();
 	return had == once.n;
 }
@@ -197,16 +203,17 @@ once_fail(StoreOutcome outcome)
 AtOnceResult
 at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 {
-	StoreId		store = current_store();
+	StoreId		store;
 	StoreOp    *op;
 	int			which;
 
+	wait_require_watchdog(&request->terms);
 	wait_require_place();
+	store = current_store();
 	if (!lr_store_can(store, STORE_HAS_TOGETHER))
 		return AT_ONCE_NOT;
 	if (!once_is_free(names, n, request->terms.kind))
 		return AT_ONCE_BUSY;
-	wait_require_watchdog(&request->terms);
 	once_prepare(names, n, request, store);
 	once_ask();
 
