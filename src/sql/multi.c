@@ -109,11 +109,11 @@ arg_keys(FunctionCallInfo fcinfo, int *n)
 	text	  **texts;
 	LrName	  **names;
 
+	lr_require_preload();
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("lock keys must not be null")));
-	lr_require_preload();
 	texts = keys_as_texts(PG_GETARG_ARRAYTYPE_P(0), n);
 	if (*n == 0)
 		ereport(ERROR,
