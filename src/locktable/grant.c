@@ -73,8 +73,8 @@ grant_is_stale(LrLease *lease, uint64 owner, uint32 topology)
  *	 A reads the answer
  *
  * A has done with the lock since before it has asked.  If B gave it back for that, it
- * would have lost its place.  Likewise for a head that has asked while such a lock, or
- * one of several that were taken together, came and went.
+ * would have lost its place, or slept beside a free key.  Likewise for a head that has
+ * asked while such a lock, or one of several that were taken together, came and went.
  *
  * Who has the lock in fact, though the store has given it to somebody else, has lost it
  * and does not know: the watchdog is to ask at once.

@@ -147,9 +147,13 @@ once_keep_granted(void)
 		result = lt_grant_unqueued(once.names[i], op->store, op->owner, op->topology,
 								   op->sent_at + terms->lease_ms * LR_US_PER_MS,
 								   terms, &hold);
+		if (result == GRANT_STALE)
+		{
+			stale = true;
+			ask_distrust(op);	/* to say why */
+		}
 		op->outcome = STORE_PENDING;
 		too_late |= result == GRANT_TOO_LATE;
-		stale |= result == GRANT_STALE;
 		if (result != GRANTED)
 			continue;
 		had++;

@@ -394,7 +394,7 @@ session_multi_unlock(const LrName *const *names, int n)
 }
 
 /*
- * session_unlock_all --- see session.h
+ * session_unlock_all --- see unlock.h
  *
  * Even a warning can raise (in an encoding that lacks a character of the key),
  * so warnings come when all has been given back.  Losses have been noted for the

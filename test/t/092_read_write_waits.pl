@@ -53,9 +53,9 @@ foreach my $how ('limit', 'lock_timeout', 'cancel', 'terminate')
 {
 	my $session = $far->session;
 
-	$session->query("SET lock_timeout = '5s'") if $how eq 'lock_timeout';
+	$session->query("SET lock_timeout = '10s'") if $how eq 'lock_timeout';
 	$session->start(
-		$how eq 'limit' ? "SELECT redis_try_write_lock('b', '5s')" :
+		$how eq 'limit' ? "SELECT redis_try_write_lock('b', '10s')" :
 		  "SELECT redis_write_lock('b')");
 	poll_until("announced: $how", sub { writers('b') == 1 });
 
@@ -69,19 +69,19 @@ foreach my $how ('limit', 'lock_timeout', 'cancel', 'terminate')
 	is($one->wait($soon)->error, undef, "$how: others may read again");
 	$one->query_is("SELECT redis_read_unlock('b')", 't');
 	is(writers('b'), 0, "$how: it is taken back");
-	my $result = $session->wait(10);
+	my $result = $session->wait($soon);
 	is($result->value, 'f', 'false') if $how eq 'limit';
 	$session->quit unless $how eq 'terminate';
 }
 
 # Who stands still is believed for wait_lease.
-$writer->query("SET lockredis.wait_lease = '4s'");
+$writer->query("SET lockredis.wait_lease = '9s'");
 $writer->start("SELECT redis_write_lock('b')");
 poll_until('announced', sub { writers('b') == 1 });
-pause(6);
+pause(12);
 is(writers('b'), 1, 'renewed');
 $writer->freeze;
-$one->query_is("SELECT redis_try_read_lock('b', '20s')", 't', 'it is over');
+$one->query_is("SELECT redis_try_read_lock('b', '40s')", 't', 'it is over');
 $writer->thaw;
 $reader->query_is("SELECT redis_read_unlock('b')", 't');
 $one->query_is("SELECT redis_read_unlock('b')", 't');

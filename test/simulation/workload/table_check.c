@@ -165,14 +165,13 @@ is_own_other(const LrHold *one, const LrHold *other)
 }
 
 /*
- * The store has said whose turn it is before the one who releases the lock has read its
- * answer.
+ * Who releases the lock has done with it before he has read the answer: the store may
+ * have given it to the next one by then.  See grant_conflicts().
  */
 static bool
 is_next_already(const LrHold *one, const LrHold *other)
 {
-	return (lr_kind(one->kind)->placed || lr_kind(other->kind)->placed) &&
-		(one->state == HOLD_RELEASING || other->state == HOLD_RELEASING);
+	return one->state == HOLD_RELEASING || other->state == HOLD_RELEASING;
 }
 
 /* Of whom each hold is, and what it was when its lease was seen to have ended. */
