@@ -42,8 +42,6 @@ my @stops = map { LockRedis::Debugger->new($_->pid) } $safe, $next;
 $stops[0]->run_to('ask_run');
 $safe->start("SELECT redis_lock('unsafe')");
 $stops[0]->wait_for_stop;
-$stops[0]->run_to('ask_run');
-$stops[0]->wait_for_stop;
 $stops[1]->run_to('ask_run_held');
 run($first, "SELECT redis_unlock('handed')");
 $stops[1]->wait_for_stop;
