@@ -3,7 +3,7 @@
  * wait.h
  *	  The lock table for a session that acquires: the queue of a key.
  *
- * A session awaits one key at a time.  Only the head of a queue asks the store,
+ * A session awaits one key at a time.  Only those in front of a queue ask the store,
  * and only while no session of this server has the key; see queue.c.  Of kinds that are
  * placed there is no queue here; see places.c.
  *

@@ -38,7 +38,7 @@ my $old = $ha->master;
 my ($replica) = $ha->replicas;
 my @stops = map { LockRedis::Debugger->new($_->pid) } $safe, $next;
 
-# Each is stopped before it asks for the second time, or the first.
+# One is stopped before it gives back what it was granted, one before it asks.
 $stops[0]->run_to('ask_run');
 $safe->start("SELECT redis_lock('unsafe')");
 $stops[0]->wait_for_stop;
