@@ -74,21 +74,24 @@ look_before(const DueItem *item, Before *before)
 	memcpy(before->scope, h->scope, sizeof(before->scope));
 }
 
+/*
+ * What a session asks for and takes back again, while its answer waits for the lock of
+ * the partition, was never had: only an answer that found the lock as it was is judged.
+ */
 static void
 look_after(const DueItem *item, const Before *before, int64 deadline)
 {
 	const LrHold *h = &lt_holds[item->hold];
 
-	if (h->owner == item->owner && before->owner == item->owner &&
-		item->min_replicas < before->wanted &&
-		(int64) lt_leases[item->hold].deadline.value == deadline &&
-		deadline > before->deadline &&
-		memcmp(before->scope, h->scope, sizeof(before->scope)) == 0)
+	if (h->owner != item->owner || before->owner != item->owner ||
+		(int64) lt_leases[item->hold].deadline.value != deadline ||
+		deadline <= before->deadline ||
+		memcmp(before->scope, h->scope, sizeof(before->scope)) != 0)
+		return;
+	if (item->min_replicas < before->wanted)
 		sim_fail("unconfirmed", "%.*s is had for longer, and %d of %d replicas were asked",
 				 item->name_len, item->name, item->min_replicas, before->wanted);
-	if (h->owner == item->owner && before->owner == item->owner && before->wanted > 0 &&
-		h->store == STORE_REDIS && h->state == HOLD_HELD && (int64) lt_leases[item->hold].deadline.value == deadline &&
-		deadline > before->deadline)
+	if (before->wanted > 0 && h->store == STORE_REDIS && h->state == HOLD_HELD)
 		check_replica(item->name, item->name_len, item->owner, deadline);
 }
 
