@@ -93,6 +93,10 @@ extern void spi_at_abort(int keep);
 
 /* ---- prepared.c ---- */
 
+/* So many there may be; sessions that look for room at one time may all find it. */
+#define PREPARED_MAX	4
+#define PREPARED_PLACES	(PREPARED_MAX + SIM_MAX_PROCS)
+
 extern void prepared_init(void);
 extern bool prepared_has_room(void);
 extern int	prepared_add(TransactionId xid);

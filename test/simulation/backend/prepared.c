@@ -14,8 +14,6 @@
  */
 #include "heap.h"
 
-#define PREPARED_MAX	4
-
 typedef struct Prepared
 {
 	bool		used;
@@ -31,17 +29,18 @@ void
 prepared_init(void)
 {
 	if (shared_root->prepared == NULL)
-		shared_root->prepared = sim_arena_alloc(sizeof(Prepared) * PREPARED_MAX);
+		shared_root->prepared = sim_arena_alloc(sizeof(Prepared) * PREPARED_PLACES);
 	prepared = shared_root->prepared;
 }
 
 bool
 prepared_has_room(void)
 {
-	for (int i = 0; i < PREPARED_MAX; i++)
-		if (!prepared[i].used)
-			return true;
-	return false;
+	int			used = 0;
+
+	for (int i = 0; i < PREPARED_PLACES; i++)
+		used += prepared[i].used;
+	return used < PREPARED_MAX;
 }
 
 int
@@ -67,7 +66,7 @@ prepared_number(int n)
 int
 prepared_first(void)
 {
-	for (int i = 0; i < PREPARED_MAX; i++)
+	for (int i = 0; i < PREPARED_PLACES; i++)
 		if (prepared[i].used)
 			return i;
 	return -1;

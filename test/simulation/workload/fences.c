@@ -234,16 +234,14 @@ typedef struct PreparedDeeds
 	Deed		deed[DEEDS_MAX];
 } PreparedDeeds;
 
-#define PREPARED_DEEDS	4
-
 static PreparedDeeds *
 prepared_deeds(int number)
 {
 	bool		found;
 	PreparedDeeds *all = ShmemInitStruct("deeds of prepared transactions",
-										 sizeof(PreparedDeeds) * PREPARED_DEEDS, &found);
+										 sizeof(PreparedDeeds) * PREPARED_PLACES, &found);
 
-	Assert(number < PREPARED_DEEDS);
+	Assert(number < PREPARED_PLACES);
 	return &all[number];
 }
 

@@ -241,6 +241,22 @@ ledger_statement(void)
 	losses_seen = losses_told = 0;
 }
 
+/*
+ * ledger_gave_up --- a call for several keys has them not: what it had of them
+ * meanwhile, and lost, it would have given back
+ */
+void
+ledger_gave_up(int seen_before)
+{
+	losses_seen = seen_before;
+}
+
+int
+ledger_losses_seen(void)
+{
+	return losses_seen;
+}
+
 void
 ledger_statement_ends(void)
 {

@@ -208,8 +208,6 @@ job_that_cannot(void)
  * ----------
  */
 
-#define PREPARED_MAX	4
-
 /*
  * somebody_finishes --- it must not be forgotten; in the kernel's own time
  *
@@ -224,7 +222,7 @@ somebody_finishes(void *arg, int64_t number)
 	heavy_locks_init();
 	prepared_init();
 	prepared_ends = fences_prepared_ends;
-	for (int i = 0; i < PREPARED_MAX; i++)
+	for (int i = 0; i < PREPARED_PLACES; i++)
 		if (prepared_number(i) == number)
 			prepared_finish(i, true);
 }

@@ -128,6 +128,7 @@ bool
 __wrap_session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 {
 	int			record[SIM_MAX_KEYS];
+	int			losses_seen = ledger_losses_seen();
 	volatile bool returned = false;
 	volatile bool taken = false;
 
@@ -167,6 +168,8 @@ __wrap_session_multi_lock(const LrName *const *names, int n, const AcquireReques
 		ledger_taken(entry, request->terms.scope, request->terms.guard);
 		book_taken(names[i], request->terms.kind, request->terms.scope, false);
 	}
+	if (!taken)
+		ledger_gave_up(losses_seen);
 	for (int i = 0; i < n; i++)
 		history_return(record[i], taken ? HISTORY_YES : HISTORY_NO);
 	return taken;

@@ -51,6 +51,8 @@ extern void ledger_waited(void);
 extern void ledger_guard_begins(void);
 extern void ledger_guard_passed(void);
 
+extern int	ledger_losses_seen(void);
+extern void ledger_gave_up(int seen_before);
 extern void ledger_told(int elevel, int sqlstate, const char *message);
 
 /* ---- book.c: what this session holds, by what it was told ---- */
