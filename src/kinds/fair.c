@@ -21,10 +21,9 @@
  */
 #include "lockredis.h"
 
-#include "kinds/kind.h"
+#include "kinds/calls.h"
 
 /* Locks in one script: more would hold up Redis. */
-#define RENEW_GROUP			200
 #define RELEASE_GROUP		50
 
 const LockKind fair_kind = {
@@ -47,14 +46,6 @@ const LockKind fair_kind = {
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
-		[STORE_SET] = {
-			.script = LUA_REENTRANT_SET,
-			.keys = {KEY_LOCK},
-			.each = {ARG_OWNER, ARG_HOLDS, ARG_LEASE},
-			.confirmed_arg = ARG_WRITE,
-			.group = 1,
-			.reply = REPLY_DONE,
-		},
 		[STORE_RELEASE] = {
 			.script = LUA_FAIR_RELEASE,
 			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_QUEUE, KEY_PATIENCE, KEY_PLACES},
@@ -63,34 +54,7 @@ const LockKind fair_kind = {
 			.group = RELEASE_GROUP,
 			.reply = REPLY_TOLD,
 		},
-		[STORE_RENEW] = {
-			.script = LUA_REENTRANT_RENEW,
-			.keys = {KEY_LOCK},
-			.each = {ARG_OWNER, ARG_LEASE},
-			.confirmed_arg = ARG_WRITE,
-			.group = RENEW_GROUP,
-			.reply = REPLY_DONE,
-		},
-		[STORE_MINT] = {
-			.script = LUA_REENTRANT_MINT,
-			.keys = {KEY_LOCK, KEY_COUNTER},
-			.each = {ARG_OWNER, ARG_FLOOR},
-			.group = 1,
-			.reply = REPLY_TOKEN,
-		},
-		[STORE_FORCE] = {
-			.script = LUA_REENTRANT_FORCE,
-			.keys = {KEY_LOCK, KEY_CHANNEL},
-			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX},
-			.group = 1,
-			.reply = REPLY_TOLD,
-		},
-		[STORE_INSPECT] = {
-			.script = LUA_REENTRANT_INSPECT,
-			.keys = {KEY_LOCK},
-			.group = 1,
-			.reply = REPLY_INSPECTED,
-		},
+		CALLS_OF_HAD_REENTRANT,
+		CALLS_OF_ANY_LOCK,
 	},
 };

@@ -16,7 +16,7 @@
  */
 #include "lockredis.h"
 
-#include "kinds/kind.h"
+#include "kinds/calls.h"
 
 /* Locks in one script: more would hold up Redis. */
 #define RENEW_GROUP			100
@@ -74,19 +74,6 @@ const LockKind write_kind = {
 			.group = 1,
 			.reply = REPLY_TOKEN,
 		},
-		[STORE_FORCE] = {
-			.script = LUA_REENTRANT_FORCE,
-			.keys = {KEY_LOCK, KEY_CHANNEL},
-			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX},
-			.group = 1,
-			.reply = REPLY_TOLD,
-		},
-		[STORE_INSPECT] = {
-			.script = LUA_REENTRANT_INSPECT,
-			.keys = {KEY_LOCK},
-			.group = 1,
-			.reply = REPLY_INSPECTED,
-		},
+		CALLS_OF_ANY_LOCK,
 	},
 };

@@ -20,6 +20,7 @@
 
 #include "instance.h"
 #include "session/held.h"
+#include "session/transaction.h"
 #include "settings.h"
 #include "sql/arguments.h"
 
@@ -159,6 +160,19 @@ arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 	request->terms.min_replicas = lr_min_replicas;
 	request->terms.on_lost = InSecurityRestrictedOperation() ? ON_LOST_MARK :
 		lr_on_lost;
+}
+
+/*
+ * arg_take --- the same for a function that takes a lock; raises if it may not here
+ */
+void
+arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
+		 int lease_arg, AcquireRequest *request)
+{
+	arg_request(fcinfo, kind, scope, wait_arg, lease_arg, request);
+	if (scope == SCOPE_SESSION)
+		require_session_locks();
+	xact_warn_snapshot(scope);
 }
 
 /*

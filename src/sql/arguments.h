@@ -36,6 +36,10 @@ extern KindId arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name);
 extern void arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 						int wait_arg, int lease_arg, AcquireRequest *request);
 
+/* The same for a function that takes a lock, which raises if it may not here. */
+extern void arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
+					 int wait_arg, int lease_arg, AcquireRequest *request);
+
 /* A lease; not given: that of the settings, and renewed. */
 extern int64 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed);
 

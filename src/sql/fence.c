@@ -27,7 +27,6 @@
 #include "session/held.h"
 #include "session/session.h"
 #include "session/track.h"
-#include "session/transaction.h"
 #include "settings.h"
 #include "sql/arguments.h"
 #include "sql/fence_table.h"
@@ -158,10 +157,7 @@ take_fenced_lock(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait
 	bool		taken;
 
 	arg_key(fcinfo, &name);
-	arg_request(fcinfo, kind, scope, wait_arg, lease_arg, &request);
-	if (scope == SCOPE_SESSION)
-		require_session_locks();
-	xact_warn_snapshot(scope);
+	arg_take(fcinfo, kind, scope, wait_arg, lease_arg, &request);
 	taken = scope == SCOPE_SESSION ?
 		fence_lock(&name, &request, &token) :
 		fence_xact_lock(&name, &request,

@@ -23,7 +23,6 @@
 #include "keyname.h"
 #include "report.h"
 #include "session/session.h"
-#include "session/transaction.h"
 #include "session/unlock.h"
 #include "sql/arguments.h"
 
@@ -72,10 +71,7 @@ take_kind(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
 	AcquireRequest request;
 
 	arg_key(fcinfo, &name);
-	arg_request(fcinfo, kind, scope, wait_arg, lease_arg, &request);
-	if (scope == SCOPE_SESSION)
-		require_session_locks();
-	xact_warn_snapshot(scope);
+	arg_take(fcinfo, kind, scope, wait_arg, lease_arg, &request);
 	return session_lock(&name, &request, NULL);
 }
 

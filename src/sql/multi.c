@@ -20,7 +20,6 @@
 #include "instance.h"
 #include "keyname.h"
 #include "session/multi.h"
-#include "session/transaction.h"
 #include "session/unlock.h"
 #include "sql/arguments.h"
 
@@ -147,10 +146,7 @@ take_multi(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg
 	int			n;
 	const LrName *const *names = arg_keys(fcinfo, &n);
 
-	arg_request(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg, &request);
-	if (scope == SCOPE_SESSION)
-		require_session_locks();
-	xact_warn_snapshot(scope);
+	arg_take(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg, &request);
 	return session_multi_lock(names, n, &request);
 }
 

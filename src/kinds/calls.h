@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * calls.h
+ *	  Calls of scripts that several kinds of locks have alike.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/calls.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_CALLS_H
+#define LR_CALLS_H
+
+#include "kinds/kind.h"
+
+/* These look at what is there, whatever lock it is. */
+#define CALLS_OF_ANY_LOCK \
+	[STORE_FORCE] = { \
+		.script = LUA_REENTRANT_FORCE, \
+		.keys = {KEY_LOCK, KEY_CHANNEL}, \
+		.once = {ARG_PUBLISH, ARG_RELEASED}, \
+		.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX}, \
+		.group = 1, \
+		.reply = REPLY_TOLD, \
+	}, \
+	[STORE_INSPECT] = { \
+		.script = LUA_REENTRANT_INSPECT, \
+		.keys = {KEY_LOCK}, \
+		.group = 1, \
+		.reply = REPLY_INSPECTED, \
+	}
+
+/* More renewals in one script would hold up Redis. */
+#define REENTRANT_RENEW_GROUP	200
+
+/* What is the reentrant lock once it is had. */
+#define CALLS_OF_HAD_REENTRANT \
+	[STORE_SET] = { \
+		.script = LUA_REENTRANT_SET, \
+		.keys = {KEY_LOCK}, \
+		.each = {ARG_OWNER, ARG_HOLDS, ARG_LEASE}, \
+		.confirmed_arg = ARG_WRITE, \
+		.group = 1, \
+		.reply = REPLY_DONE, \
+	}, \
+	[STORE_RENEW] = { \
+		.script = LUA_REENTRANT_RENEW, \
+		.keys = {KEY_LOCK}, \
+		.each = {ARG_OWNER, ARG_LEASE}, \
+		.confirmed_arg = ARG_WRITE, \
+		.group = REENTRANT_RENEW_GROUP, \
+		.reply = REPLY_DONE, \
+	}, \
+	[STORE_MINT] = { \
+		.script = LUA_REENTRANT_MINT, \
+		.keys = {KEY_LOCK, KEY_COUNTER}, \
+		.each = {ARG_OWNER, ARG_FLOOR}, \
+		.group = 1, \
+		.reply = REPLY_TOKEN, \
+	}
+
+#endif							/* LR_CALLS_H */
