@@ -82,6 +82,32 @@ ALTER TABLE redis_lock_shares ENABLE REPLICA TRIGGER lockredis_replicated;
 ALTER TABLE redis_lock_shares ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
 
 --
+-- Numbers that somebody has set
+--
+
+CREATE TABLE redis_lock_values (
+    key text COLLATE "C",
+    kind text COLLATE "C",
+    value bigint NOT NULL,
+    expires_at timestamptz,
+    PRIMARY KEY (key, kind)
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE redis_lock_values IS
+'table mode: how many permits there are of each key, and the like; written by the table worker of lockredis.database only';
+COMMENT ON COLUMN redis_lock_values.key IS 'lock key with its prefix';
+COMMENT ON COLUMN redis_lock_values.kind IS 'kind of what is counted';
+COMMENT ON COLUMN redis_lock_values.value IS 'the number that was set, or what is left of it';
+COMMENT ON COLUMN redis_lock_values.expires_at IS 'on the wall clock: it does not count any more; null: it does for ever';
+
+CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_values
+    FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
+CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_lock_values
+    EXECUTE FUNCTION lockredis_replicated();
+ALTER TABLE redis_lock_values ENABLE REPLICA TRIGGER lockredis_replicated;
+ALTER TABLE redis_lock_values ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
+
+--
 -- redis_locks
 --
 

@@ -70,7 +70,9 @@ typedef enum KindArg
 	ARG_SINCE,					/* when the wait began */
 	ARG_BESIDE,					/* field of the write lock of the same session */
 	ARG_PREFIX,					/* of the names of time-outs */
-	ARG_READ_WRITE_CHANNEL
+	ARG_READ_WRITE_CHANNEL,
+	ARG_CHANGE,					/* what to do to the number at a name, */
+	ARG_AMOUNT					/* with that */
 } KindArg;
 
 /* How the answer for one lock is read. */
@@ -84,7 +86,8 @@ typedef enum KindReply
 								 * instead */
 	REPLY_TOKEN,				/* a token, or who has it instead */
 	REPLY_TOLD,					/* how many were told, -1: the owner is gone */
-	REPLY_INSPECTED				/* what there is */
+	REPLY_INSPECTED,			/* what there is */
+	REPLY_VALUE					/* the number at a name */
 } KindReply;
 
 #define KIND_MAX_KEYS		5

@@ -34,6 +34,8 @@ typedef enum StoreOpKind
 	STORE_MINT,					/* own lock: a new fencing token above floor */
 	STORE_FORCE,				/* anybody's lock, by the owner text read before */
 	STORE_INSPECT,				/* who has it, for how long */
+	STORE_DEFINE,				/* the number at a name: change it */
+	STORE_VALUE,				/* what it is */
 	STORE_CALLS,				/* so many concern a lock, and go by its kind */
 	STORE_PROBE = STORE_CALLS,	/* would it do our operations? no key */
 	STORE_FACTS,				/* what it says of itself, for node.h; no key */
@@ -48,6 +50,7 @@ typedef enum StoreOutcome
 	STORE_GONE,					/* the owner is not there; holder says who is */
 	STORE_LATE,					/* create: read after not_after, nothing done */
 	STORE_WRONG_TYPE,			/* the key holds something else; see type_name */
+	STORE_MISSING,				/* nobody has said how many there are */
 	STORE_REFUSED,				/* the node answered with an error */
 	STORE_DENIED,				/* the node refused user or password, or the
 								 * rights of that user */
@@ -56,6 +59,23 @@ typedef enum StoreOutcome
 	STORE_DOWN,					/* surely never reached the store */
 	STORE_UNKNOWN				/* may have run: no reply was read */
 } StoreOutcome;
+
+/* What STORE_DEFINE does to the number of a name. */
+typedef enum StoreChange
+{
+	CHANGE_SET,					/* it is that, whatever it was */
+	CHANGE_INIT,				/* it is that, unless there is one */
+	CHANGE_ADD,					/* so many more, if there is one */
+	CHANGE_DRAIN,				/* none are left; tells how many there were */
+	CHANGE_DELETE				/* there is none any more */
+} StoreChange;
+
+/* Is it handed to the store once, since it would do twice what it does? */
+static inline bool
+store_runs_once(StoreOpKind kind)
+{
+	return kind == STORE_CREATE || kind == STORE_DEFINE;
+}
 
 typedef enum StoreValueKind
 {

@@ -25,9 +25,9 @@
  *   waits with poll(2) or short sleeps only.
  * - An operation that may have reached the store and has no reply ends as
  *   STORE_UNKNOWN, one that surely has not as STORE_DOWN.
- * - A STORE_CREATE is handed to the store once.  Sending it again is allowed
- *   only when it surely did not run: the store has said so (NOSCRIPT), or it had
- *   ended the connection before.
+ * - A STORE_CREATE, and what else runs once (op.h), is handed to the store once.
+ *   Sending it again is allowed only when it surely did not run: the store has said
+ *   so (NOSCRIPT), or it had ended the connection before.
  *   All other operations check the owner and may be repeated.
  * - No operation but STORE_RELEASE with keep_ms lowers a time to live; a release
  *   without it and STORE_FORCE end it.
@@ -88,6 +88,8 @@ typedef struct StoreOp
 								 * without replicas heeds it not */
 	bool		alone;			/* renew, release: in a request of its own, since
 								 * others would be refused with it */
+	StoreChange change;			/* define: what to do to the number, */
+	int64		amount;			/* with that */
 	int			together;		/* create: so many, which follow each other, are
 								 * taken all or none; each of them has the number.
 								 * 0 = this one alone */
@@ -98,8 +100,8 @@ typedef struct StoreOp
 								 * nothing was sent */
 	uint32		topology;		/* epoch (topology.h) of the master that it was
 								 * sent to; 0 where none is looked for */
-	int64		not_after;		/* create, once sent: the store's clock (ms)
-								 * after which it can no longer run */
+	int64		not_after;		/* create, define, once sent: the store's clock
+								 * (ms) after which it can no longer run */
 	int64		store_ms;		/* create (unless busy, but for kinds that are
 								 * announced), time: the store's clock */
 	int64		ttl_ms;			/* busy, inspect */
@@ -115,6 +117,10 @@ typedef struct StoreOp
 	char		type_name[16];	/* wrong type, inspect: the store's word */
 	char		digest[41];		/* inspect: of all who have it, if they may be
 								 * several; else empty */
+	bool		changed;		/* define: there is another number now */
+	int64		available;		/* define, value: so many are free (what was drained:
+								 * were) */
+	int64		total;			/* and there are, with those that somebody has */
 	int64		watch_ms;		/* set, renew of kinds that others may shorten: for
 								 * how long the store had all of the lock */
 } StoreOp;

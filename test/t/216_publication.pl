@@ -87,7 +87,7 @@ poll_until(
 	'the initial copy',
 	sub {
 		$subscriber->value(
-			"SELECT count(*) = 5 AND bool_and(srsubstate IN ('r', 's')) FROM pg_subscription_rel") eq 't';
+			"SELECT count(*) = 6 AND bool_and(srsubstate IN ('r', 's')) FROM pg_subscription_rel") eq 't';
 	});
 is(rows($subscriber), $mine, 'the copy: rows of locks are as they were');
 is(tokens('redis_fences'), 'here 50, new 7, there 50', 'the copy: the higher token stays');

@@ -77,7 +77,7 @@ $_->quit foreach $recorder, $admin;
 
 my $triggers = q{SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), ', ' ORDER BY 1, tgname) FROM pg_trigger WHERE tgfoid = 'lockredis_replicated'::regproc};
 is($sub->value($triggers), $pub->value($triggers), 'and has the triggers');
-is(scalar(() = $sub->value($triggers) =~ / R\b/g), 8, 'which fire for replicas only');
+is(scalar(() = $sub->value($triggers) =~ / R\b/g), 10, 'which fire for replicas only');
 
 # ----------
 # Initial copy
@@ -101,7 +101,7 @@ $sub->value(sprintf q{CREATE SUBSCRIPTION everything CONNECTION '%s' PUBLICATION
 poll_until(
 	'the initial copy',
 	sub {
-		$sub->value(q{SELECT count(*) = 5 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel}) eq 't';
+		$sub->value(q{SELECT count(*) = 6 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel}) eq 't';
 	});
 
 my $marker = 0;
@@ -258,7 +258,8 @@ $sub->value('DROP TABLE elsewhere');
 # TRUNCATE
 # ----------
 
-foreach my $table (qw(redis_fences redis_lock_counters redis_lock_rows redis_lock_shares))
+foreach my $table (qw(redis_fences redis_lock_counters redis_lock_rows redis_lock_shares
+	redis_lock_values))
 {
 	$here->query("SELECT redis_lock('truncated')");
 	my $before = $sub->value("SELECT string_agg(r::text, ',' ORDER BY key) FROM $table r");

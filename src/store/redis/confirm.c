@@ -206,7 +206,7 @@ confirm_lost(NodeBatch *b)
 			continue;
 		b->ndone--;
 		op->done = false;
-		if (op->kind == STORE_CREATE)
+		if (store_runs_once(op->kind))
 			batch_settle(&b->batch, op, STORE_UNKNOWN);
 	}
 }

@@ -83,7 +83,7 @@ flight_never_ran(StoreOp *op, const RedisCommand *cmd)
  * flight_ground --- the connection is gone: what becomes of commands in flight
  *
  * Of which no byte can have been read, those have not been sent.  Others may have
- * run: a create ends here, the rest stays open and may be repeated.
+ * run: what runs once ends here, the rest stays open and may be repeated.
  */
 void
 flight_ground(NodeBatch *b)
@@ -100,7 +100,7 @@ flight_ground(NodeBatch *b)
 
 			if (!sent)
 				flight_never_ran(op, cmd);
-			else if (op->kind == STORE_CREATE)
+			else if (store_runs_once(op->kind))
 				batch_settle(&b->batch, op, STORE_UNKNOWN);
 		}
 		flight_land_oldest(b);

@@ -186,7 +186,7 @@ pass_encode_next(NodeBatch *b)
 	uint64		starts_at = b->conn.out.put;
 
 	/* When nobody awaits the reply any more it may not run any more. */
-	for (int i = 0; i < n && op->kind == STORE_CREATE; i++)
+	for (int i = 0; i < n && store_runs_once(op->kind); i++)
 		op[i].not_after = (flight_limit(b, now) + b->conn.clock_offset) / LR_US_PER_MS;
 	while (!pass_put(b, b->next, n))
 	{

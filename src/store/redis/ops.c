@@ -140,6 +140,20 @@ op_put_beside(RespOut *out, const StoreOp *op)
 	resp_put_bulk(out, text, len);
 }
 
+static void
+op_put_change(RespOut *out, StoreChange change)
+{
+	static const char *const words[] = {
+		[CHANGE_SET] = "set",
+		[CHANGE_INIT] = "init",
+		[CHANGE_ADD] = "add",
+		[CHANGE_DRAIN] = "drain",
+		[CHANGE_DELETE] = "delete",
+	};
+
+	resp_put_text(out, words[change]);
+}
+
 /*
  * op_put_arg --- one argument, from the field of the operation that it is
  */
@@ -199,6 +213,12 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 			resp_put_bulk(out, derived,
 						  lr_channel_name(TOPIC_READ_WRITE, op->name, op->name_len,
 										  derived));
+			break;
+		case ARG_CHANGE:
+			op_put_change(out, op->change);
+			break;
+		case ARG_AMOUNT:
+			resp_put_int(out, op->amount);
 			break;
 	}
 }
@@ -373,7 +393,7 @@ op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most)
 }
 
 /*
- * What the script that creates says first; see its text.
+ * What a script that creates or defines says first; see its text.
  */
 typedef enum CreateReply
 {
@@ -381,7 +401,8 @@ typedef enum CreateReply
 	CREATE_BUSY = 1,			/* then TTL and owner */
 	CREATE_LATE = 2,			/* then 0 and the clock */
 	CREATE_WRONG_TYPE = 3,		/* then TTL and type */
-	CREATE_TOKEN = 4			/* then TTL and value: a lock of another program */
+	CREATE_TOKEN = 4,			/* then TTL and value: a lock of another program */
+	CREATE_MISSING = 6			/* nobody has said how many there are */
 } CreateReply;
 
 /*
@@ -444,6 +465,8 @@ op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 	op->store_ms = v[4].integer;
 	answer->clock = op->store_ms * LR_US_PER_MS;
 	done = v[1].integer == CREATE_DONE;
+	if (v[1].integer == CREATE_MISSING)
+		return STORE_MISSING;
 	if (!done && v[1].integer != CREATE_LATE)
 		return v[1].integer > CREATE_DONE && v[1].integer <= CREATE_TOKEN ?
 			op_take_obstacle(op, v) : STORE_PENDING;
@@ -553,6 +576,41 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 }
 
 /*
+ * op_take_value --- the number at a name, and what came of a change
+ *
+ * {code, what is free, what there is, clock}
+ */
+static StoreOutcome
+op_take_value(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+{
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
+		v[1].type != REDIS_REPLY_INTEGER || v[2].type != REDIS_REPLY_INTEGER ||
+		v[4].type != REDIS_REPLY_INTEGER ||
+		v[4].integer < 0 || v[4].integer > STORE_TOKEN_MAX / LR_US_PER_MS)
+		return STORE_PENDING;
+	op->store_ms = v[4].integer;
+	answer->clock = op->store_ms * LR_US_PER_MS;
+	switch (v[1].integer)
+	{
+		case CREATE_DONE:
+		case CREATE_BUSY:
+			if (v[3].type != REDIS_REPLY_INTEGER)
+				return STORE_PENDING;
+			op->changed = v[1].integer == CREATE_DONE;
+			op->available = v[2].integer;
+			op->total = v[3].integer;
+			return STORE_OK;
+		case CREATE_LATE:
+			return STORE_LATE;
+		case CREATE_WRONG_TYPE:
+			return op_take_obstacle(op, v);
+		case CREATE_MISSING:
+			return STORE_MISSING;
+	}
+	return STORE_PENDING;
+}
+
+/*
  * op_take_call --- the reply of a script for one lock, as its description says
  */
 static StoreOutcome
@@ -575,6 +633,8 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
 			return op_take_told(op, v, repeated);
 		case REPLY_INSPECTED:
 			return op_take_inspected(op, v);
+		case REPLY_VALUE:
+			return op_take_value(op, v, answer);
 		case REPLY_TOGETHER:
 			break;				/* redis_take_together() */
 	}

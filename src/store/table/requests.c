@@ -179,6 +179,8 @@ request_put_op(TableRequest *request, int i, const StoreOp *op)
 	out->count = op->count;
 	out->fenced = op->fenced;
 	out->floor = op->floor;
+	out->change = op->change;
+	out->amount = op->amount;
 	out->name_len = op->name_len;
 	if (op->name_len > 0)
 		memcpy(out->name, op->name, op->name_len);
@@ -208,6 +210,9 @@ request_get_answer(TableRequest *request, int i, StoreOp *op)
 	op->hold_count = answer->hold_count;
 	op->value = answer->value;
 	op->watch_ms = answer->watch_ms;
+	op->changed = answer->changed;
+	op->available = answer->available;
+	op->total = answer->total;
 	strlcpy(op->holder, answer->holder, sizeof(op->holder));
 	strlcpy(op->digest, answer->digest, sizeof(op->digest));
 	strlcpy(op->type_name, answer->value == STORE_VALUE_NONE ? "none" : "row",

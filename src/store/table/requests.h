@@ -67,6 +67,8 @@ typedef struct TableOp
 	int			count;
 	bool		fenced;
 	int64		floor;
+	StoreChange change;
+	int64		amount;
 	int			name_len;
 	int			owner_text_len;
 
@@ -77,6 +79,9 @@ typedef struct TableOp
 	int			hold_count;
 	StoreValueKind value;
 	int64		watch_ms;
+	bool		changed;
+	int64		available;
+	int64		total;
 	char		holder[LR_OWNER_MAX];
 	char		digest[41];
 

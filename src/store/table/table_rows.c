@@ -33,6 +33,7 @@
 #include "store/table/row_changes.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_shares.h"
+#include "store/table/table_values.h"
 
 /* Appended to the owner of a key that stays locked after its release. */
 #define KEPT_SUFFIX			"/kept"
@@ -441,5 +442,7 @@ rows_sweep(LockTables *tables)
 	table_endscan(scan);
 	if (tables_open_shares(tables, &trouble))
 		shares_sweep(tables);
+	if (tables_open_values(tables, &trouble))
+		values_sweep(tables);
 	lifetime_forget_ended();
 }

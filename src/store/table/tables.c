@@ -34,7 +34,6 @@
 
 #define ROWS_TABLE			"redis_lock_rows"
 #define COUNTERS_TABLE		"redis_lock_counters"
-#define SHARES_TABLE		"redis_lock_shares"
 
 static const Oid row_types[ROW_COLUMNS] = {
 	TEXTOID, TEXTOID, INT4OID, INT8OID, INTERVALOID, TIMESTAMPTZOID,
@@ -47,15 +46,36 @@ static const Oid share_types[SHARE_COLUMNS] = {
 	TEXTOID, TEXTOID, TEXTOID, INTERVALOID, TIMESTAMPTZOID, TIMESTAMPTZOID, UUIDOID
 };
 
+static const Oid value_types[VALUE_COLUMNS] = {
+	TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID
+};
+
+/* A table that is opened for who needs it, and that version 1.0 has not. */
+typedef struct FurtherTable
+{
+	const char *name;
+	const Oid  *types;
+	int			ncolumns;
+	int			nkeys;
+	Oid			oid;			/* as below */
+	bool		locked_out;
+} FurtherTable;
+
+static FurtherTable shares = {
+	"redis_lock_shares", share_types, SHARE_COLUMNS, SHARE_KEYS
+};
+
+static FurtherTable values = {
+	"redis_lock_values", value_types, VALUE_COLUMNS, VALUE_KEYS
+};
+
 /* What was found last; looked up anew when they are gone. */
 static Oid	rows_oid = InvalidOid;
 static Oid	counters_oid = InvalidOid;
-static Oid	shares_oid = InvalidOid;	/* not there in version 1.0 */
 static bool tables_known = false;
 
 /* The tables are locked by somebody: not waited for a second time. */
 static bool locked_out = false;
-static bool shares_locked_out = false;
 
 /* Between tables_open and tables_close. */
 static LockTables opened;
@@ -116,7 +136,8 @@ find_tables(TableTrouble *trouble)
 	}
 	rows_oid = get_relname_relid(ROWS_TABLE, schema);
 	counters_oid = get_relname_relid(COUNTERS_TABLE, schema);
-	shares_oid = get_relname_relid(SHARES_TABLE, schema);
+	shares.oid = get_relname_relid(shares.name, schema);
+	values.oid = get_relname_relid(values.name, schema);
 	if (OidIsValid(rows_oid) && OidIsValid(counters_oid))
 		return true;
 	table_trouble_set(trouble, TABLE_WRONG_FORM,
@@ -135,7 +156,8 @@ find_tables(TableTrouble *trouble)
 static bool
 lock_relation(Oid relid)
 {
-	bool	   *known = relid == shares_oid ? &shares_locked_out : &locked_out;
+	bool	   *known = relid == shares.oid ? &shares.locked_out :
+		relid == values.oid ? &values.locked_out : &locked_out;
 
 	if (ConditionalLockRelationOid(relid, RowExclusiveLock))
 		return true;
@@ -245,6 +267,7 @@ tables_open(TableTrouble *trouble)
 	locked_out = false;
 	opened.must_flush = false;
 	opened.has_shares = false;
+	opened.has_values = false;
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(opened.rows.rel->rd_rel->relowner,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
@@ -252,56 +275,69 @@ tables_open(TableTrouble *trouble)
 }
 
 static void
-close_shares(LockTables *tables)
+close_table(KeyedTable *table)
 {
-	keyed_end(&tables->shares);
-	table_close(tables->shares.rel, NoLock);
-	tables->has_shares = false;
+	keyed_end(table);
+	table_close(table->rel, NoLock);
 }
 
 /*
- * tables_open_shares --- see tables.h
+ * open_further --- one of the tables that few operations need
  *
  * All is done as the owner of the rows, who must own this one too: else code of one
  * of them would run as the other.
  */
-bool
-tables_open_shares(LockTables *tables, TableTrouble *trouble)
+static bool
+open_further(LockTables *tables, FurtherTable *further, KeyedTable *table,
+			 TableTrouble *trouble)
 {
-	if (tables->has_shares)
-		return true;
-	if (!OidIsValid(shares_oid))
-		shares_oid = get_relname_relid(SHARES_TABLE,
-									   RelationGetNamespace(tables->rows.rel));
-	if (!OidIsValid(shares_oid))
+	if (!OidIsValid(further->oid))
+		further->oid = get_relname_relid(further->name,
+										 RelationGetNamespace(tables->rows.rel));
+	if (!OidIsValid(further->oid))
 	{
 		table_trouble_set(trouble, TABLE_OLD_EXTENSION,
 						  "The extension in database \"%s\" has no table \"%s\".",
-						  get_database_name(MyDatabaseId), SHARES_TABLE);
+						  get_database_name(MyDatabaseId), further->name);
 		return false;
 	}
-	if (!open_checked(&tables->shares, shares_oid, SHARES_TABLE, share_types,
-					  SHARE_COLUMNS, SHARE_KEYS, trouble))
+	if (!open_checked(table, further->oid, further->name, further->types,
+					  further->ncolumns, further->nkeys, trouble))
 		return false;
-	tables->has_shares = true;
-	shares_locked_out = false;
-	if (tables->shares.rel->rd_rel->relowner == tables->rows.rel->rd_rel->relowner)
+	further->locked_out = false;
+	if (table->rel->rd_rel->relowner == tables->rows.rel->rd_rel->relowner)
 		return true;
-	close_shares(tables);
+	close_table(table);
 	table_trouble_set(trouble, TABLE_WRONG_FORM,
 					  "Table \"%s\" has another owner than table \"%s\".",
-					  SHARES_TABLE, ROWS_TABLE);
+					  further->name, ROWS_TABLE);
 	return false;
+}
+
+bool
+tables_open_shares(LockTables *tables, TableTrouble *trouble)
+{
+	if (!tables->has_shares)
+		tables->has_shares = open_further(tables, &shares, &tables->shares, trouble);
+	return tables->has_shares;
+}
+
+bool
+tables_open_values(LockTables *tables, TableTrouble *trouble)
+{
+	if (!tables->has_values)
+		tables->has_values = open_further(tables, &values, &tables->values, trouble);
+	return tables->has_values;
 }
 
 void
 tables_close(LockTables *tables)
 {
+	if (tables->has_values)
+		close_table(&tables->values);
 	if (tables->has_shares)
-		close_shares(tables);
+		close_table(&tables->shares);
 	SetUserIdAndSecContext(save_user, save_context);
-	keyed_end(&tables->counters);
-	table_close(tables->counters.rel, NoLock);
-	keyed_end(&tables->rows);
-	table_close(tables->rows.rel, NoLock);
+	close_table(&tables->counters);
+	close_table(&tables->rows);
 }

@@ -4,8 +4,8 @@
  *	  The tables of table mode: finding them, checking them, opening them.
  *
  * redis_lock_rows has a row for each key that somebody has, redis_lock_shares one
- * for each of several who have a key together, and redis_lock_counters the last
- * fencing token of each key.  They are made by the script of the extension, but they
+ * for each of several who have a key together, redis_lock_counters the last fencing
+ * token of each key, and redis_lock_values the number of permits and the like.  They are made by the script of the extension, but they
  * belong to somebody who may change them, so their form is checked whenever they are
  * opened.
  *
@@ -53,6 +53,15 @@ enum ShareColumn
 #define SHARE_COLUMNS		COL_SHARE_INSTANCE
 #define SHARE_KEYS			COL_SHARE_OWNER
 
+/* Columns of redis_lock_values. */
+enum ValueColumn
+{
+	COL_VALUE_KEY = 1, COL_VALUE_KIND, COL_VALUE, COL_VALUE_EXPIRES_AT
+};
+
+#define VALUE_COLUMNS		COL_VALUE_EXPIRES_AT
+#define VALUE_KEYS			COL_VALUE_KIND
+
 /* Open in this transaction. */
 typedef struct LockTables
 {
@@ -60,6 +69,8 @@ typedef struct LockTables
 	KeyedTable	counters;
 	KeyedTable	shares;
 	bool		has_shares;		/* those are open, too */
+	KeyedTable	values;
+	bool		has_values;		/* likewise */
 	bool		must_flush;		/* something was done that has to survive a
 								 * crash */
 } LockTables;
@@ -72,9 +83,10 @@ extern LockTables *tables_open(TableTrouble *trouble);
 extern void tables_close(LockTables *tables);
 
 /*
- * Open redis_lock_shares, too, which few operations need.  False: it cannot be used,
- * *trouble says why; all else can be done.
+ * Open redis_lock_shares or redis_lock_values, too, which few operations need.  False:
+ * it cannot be used, *trouble says why; all else can be done.
  */
 extern bool tables_open_shares(LockTables *tables, TableTrouble *trouble);
+extern bool tables_open_values(LockTables *tables, TableTrouble *trouble);
 
 #endif							/* LR_TABLES_H */
