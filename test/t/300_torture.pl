@@ -21,5 +21,5 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 
-torture('-small', '-time', '16s', '-length', '8s');
+torture('-kind', 'lock', '-small', '-time', '16s', '-length', '8s');
 done_testing();

@@ -21,20 +21,32 @@ import (
 //   - a client that was killed or cut off had the lock until some moment between
 //     its last answer and the notice of its death: opDrop with these times,
 //   - a fencing token is higher than those of all former holders.
+//
+// A key may be had for reading, by many at once, unless somebody else writes; who
+// writes may read, too, and goes on reading when it has written; who only reads does
+// not get it for writing.
 type lockState struct {
-	owner string
-	count int
-	token int64
+	owner   string // has it alone, or for writing
+	count   int
+	token   int64
+	readers [maxClients]uint8 // how often, by number of the client
 }
+
+const maxClients = 32
+
+func (s *lockState) read() bool { return s.readers != [maxClients]uint8{} }
 
 func lockStep(state, input, _ interface{}) (bool, interface{}) {
 	s := state.(lockState)
 	c := input.(Call)
 
+	if c.Mode == modeRead {
+		return readStep(s, c)
+	}
 	switch c.Op {
 	case opLock:
 		switch {
-		case s.owner == "":
+		case s.owner == "" && !s.read():
 			if c.Token != 0 && c.Token <= s.token {
 				return false, s
 			}
@@ -78,9 +90,42 @@ func lockStep(state, input, _ interface{}) (bool, interface{}) {
 	panic("not in the model: " + c.Op)
 }
 
+func readStep(s lockState, c Call) (bool, interface{}) {
+	n := &s.readers[c.number]
+
+	switch c.Op {
+	case opLock:
+		if s.owner != "" && s.owner != c.Client {
+			return false, s
+		}
+		*n++
+		return true, s
+	case opUnlock:
+		if *n == 0 {
+			return false, s
+		}
+		*n--
+		return true, s
+	case opDrop:
+		if *n == 0 {
+			return false, s
+		}
+		*n = 0
+		return true, s
+	case opHeld:
+		return (*n > 0) == (c.Result == "true"), s
+	case opCount:
+		return int(*n) == c.Count, s
+	}
+	panic("not in the model: " + c.Op)
+}
+
 func describeCall(input, _ interface{}) string {
 	c := input.(Call)
 	text := c.Client + " " + c.Op
+	if c.Mode != modeAlone {
+		text += " " + c.Mode
+	}
 	if c.Token != 0 {
 		text += fmt.Sprintf(" token %d", c.Token)
 	}
@@ -99,7 +144,13 @@ var lockModel = porcupine.Model{
 	DescribeOperation: describeCall,
 	DescribeState: func(state interface{}) string {
 		s := state.(lockState)
-		return fmt.Sprintf("%s x%d, token %d", s.owner, s.count, s.token)
+		text := fmt.Sprintf("%s x%d, token %d", s.owner, s.count, s.token)
+		for number, n := range s.readers {
+			if n > 0 {
+				text += fmt.Sprintf(", reader %d x%d", number, n)
+			}
+		}
+		return text
 	},
 }
 
@@ -137,6 +188,7 @@ func checkExclusion(calls []Call, limit time.Duration, picture string) []Finding
 				id = len(ids)
 				ids[c.Client] = id
 			}
+			c.number = id
 			ops = append(ops, porcupine.Operation{ClientId: id, Input: c,
 				Call: c.Start, Return: c.End})
 		}
@@ -171,27 +223,28 @@ func checkExclusion(calls []Call, limit time.Duration, picture string) []Finding
 // the judgement is the model's.
 func contradictions(calls []Call) []string {
 	type span struct {
-		client     string
-		from, to   int64
-		token      int64
-		depth      int
-		unfinished bool
+		client, mode string
+		from, to     int64
+		token        int64
+		depth        int
 	}
 	var lines []string
 	var spans []*span
-	open := map[string]*span{}
+	open := map[[2]string]*span{}
 
 	for i := range calls {
 		c := &calls[i]
 		if !inModel(c) || c.End == 0 {
 			continue
 		}
-		s := open[c.Client]
+		who := [2]string{c.Client, c.Mode}
+		s := open[who]
 		switch c.Op {
 		case opLock:
 			if s == nil {
-				s = &span{client: c.Client, from: c.End, to: 1<<63 - 1, token: c.Token}
-				open[c.Client] = s
+				s = &span{client: c.Client, mode: c.Mode, from: c.End, to: 1<<63 - 1,
+					token: c.Token}
+				open[who] = s
 				spans = append(spans, s)
 			}
 			s.depth++
@@ -204,12 +257,15 @@ func contradictions(calls []Call) []string {
 			s.depth--
 			if s.depth == 0 || c.Op == opDrop {
 				s.to = c.Start
-				delete(open, c.Client)
+				delete(open, who)
 			}
 		}
 	}
 	for i, a := range spans {
 		for _, b := range spans[i+1:] {
+			if a.mode == modeRead && b.mode == modeRead {
+				continue
+			}
 			if a.client != b.client && a.from < b.to && b.from < a.to && len(lines) < 10 {
 				lines = append(lines, fmt.Sprintf(
 					"%s had it from %.6f to %.6f s, %s from %.6f to %.6f s",

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// What a client can do with a key.
+// What a client can do with a key, in the mode of the call.
 const (
 	opLock   = "lock"   // take it, or take it again: granted if the result is ok
 	opUnlock = "unlock" // give one hold back
@@ -17,6 +17,13 @@ const (
 	opHeld   = "held"   // redis_is_held: the result is true or false
 	opCount  = "count"  // redis_hold_count
 	opJob    = "job"    // redis_with_lock: had somewhere in between
+)
+
+// How it is had: a key is locked in the first way, or in the other two.
+const (
+	modeAlone = ""
+	modeRead  = "read"
+	modeWrite = "write"
 )
 
 const (
@@ -29,6 +36,7 @@ type Call struct {
 	Client string `json:"client"`
 	Op     string `json:"op"`
 	Key    string `json:"key"`
+	Mode   string `json:"mode,omitempty"`
 	Start  int64  `json:"start_ns"`
 	End    int64  `json:"end_ns"` // 0: has not ended
 	Result string `json:"result"` // ok, busy, an SQLSTATE or the like
@@ -41,6 +49,8 @@ type Call struct {
 
 	// Does it wait in a queue and rely on being woken?
 	Queues bool `json:"queues,omitempty"`
+
+	number int // of the client among those of the key: set by checkers
 
 	// The client had no answer that tells that the lock is free now: it may
 	// stay in the store until its lease ends.

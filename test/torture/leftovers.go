@@ -89,9 +89,11 @@ func (e *Environment) leftovers() []string {
 			left = append(left, fmt.Sprintf("key %v: %v, TTL %v ms", key, what, ttl))
 		}
 	}
-	if reply, err = e.store().cmd("PUBSUB", "CHANNELS", "redisson_lock__channel*"); err == nil {
-		for _, channel := range reply.([]interface{}) {
-			left = append(left, fmt.Sprintf("subscription of %v", channel))
+	for _, whose := range []string{"redisson_*", "lockredis_*"} {
+		if reply, err = e.store().cmd("PUBSUB", "CHANNELS", whose); err == nil {
+			for _, channel := range reply.([]interface{}) {
+				left = append(left, fmt.Sprintf("subscription of %v", channel))
+			}
 		}
 	}
 	return left

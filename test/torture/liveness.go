@@ -28,6 +28,10 @@ const wakeBound = 4 * time.Second
 // are given back.
 const recovery = 3 * time.Second
 
+// After a call that has waited and was not granted: what it has announced in the
+// store is taken back by the watchdog.
+const givenUp = 2 * time.Second
+
 // A span of time.
 type span struct {
 	from, to int64
@@ -139,18 +143,20 @@ func checkEnds(calls []Call, faults []Window, b Bounds) []Finding {
 	return found
 }
 
-// occupied are the times when somebody had the key, or may have had.  early:
-// counted from when an acquire began, not from when it was granted.
-func occupied(calls []Call, b Bounds, early bool) []span {
+// occupied are the times when somebody kept others from having the key in that mode,
+// or may have done so.  early: counted from when an acquire began, not from when it was
+// granted.
+func occupied(calls []Call, b Bounds, mode string, early bool) []span {
 	var spans []span
 	type hold struct {
 		from  int64
 		depth int
 	}
-	open := map[string]*hold{}
+	open := map[slot]*hold{} // by client and mode
 
 	for i := range calls {
 		c := &calls[i]
+		who := slot{c.Client, c.Mode}
 		end := c.End
 		if end == 0 {
 			end = 1 << 62
@@ -159,7 +165,16 @@ func occupied(calls []Call, b Bounds, early bool) []span {
 		if c.Lingers {
 			lingering += int64(b.lease) + int64(recovery)
 		}
-		h := open[c.Client]
+		if mode == modeRead {
+			if c.Mode == modeRead {
+				continue
+			}
+			// Readers let a writer go first who has come before.
+			if c.Op == opLock && c.Queues {
+				spans = append(spans, span{c.Start, lingering + int64(givenUp)})
+			}
+		}
+		h := open[who]
 		switch c.Op {
 		case opLock:
 			switch c.Result {
@@ -170,7 +185,7 @@ func occupied(calls []Call, b Bounds, early bool) []span {
 				}
 				if h == nil {
 					h = &hold{from: from}
-					open[c.Client] = h
+					open[who] = h
 				}
 				h.depth++
 			case resultBusy:
@@ -197,7 +212,7 @@ func occupied(calls []Call, b Bounds, early bool) []span {
 			h.depth--
 			if h.depth <= 0 || c.Op == opDrop {
 				spans = append(spans, span{h.from, lingering})
-				delete(open, c.Client)
+				delete(open, who)
 			}
 		case opJob:
 			// Perhaps for hold_at_least after its end
@@ -218,14 +233,18 @@ func checkWakeups(calls []Call, faults []Window, b Bounds) []Finding {
 
 	keys := byKey(calls)
 	for _, key := range sortedKeys(keys) {
-		taken := occupied(keys[key], b, false)
-		taken = merge(append(taken, faultSpans(faults, recovery+b.settles, false)...))
+		broken := faultSpans(faults, recovery+b.settles, false)
+		taken := map[string][]span{}
+		for _, mode := range []string{modeAlone, modeRead} {
+			taken[mode] = merge(append(occupied(keys[key], b, mode, false), broken...))
+		}
+		taken[modeWrite] = taken[modeAlone]
 		for i := range keys[key] {
 			c := &keys[key][i]
 			if c.Op != opLock || !c.Queues || c.End == 0 {
 				continue
 			}
-			free := longestGap(span{c.Start, c.End}, taken)
+			free := longestGap(span{c.Start, c.End}, taken[c.Mode])
 			if free.to-free.from > int64(wakeBound) {
 				found = append(found, Finding{"wake-ups", fmt.Sprintf(
 					"%s waited for %s from %.3f to %.3f s (%s), though it was free from %.3f to %.3f s",
@@ -260,7 +279,7 @@ func checkBusy(calls []Call, faults []Window, b Bounds) []Finding {
 					others = append(others, *o)
 				}
 			}
-			if overlap(at, merge(occupied(others, b, true))) == 0 {
+			if overlap(at, merge(occupied(others, b, c.Mode, true))) == 0 {
 				found = append(found, Finding{"busy", fmt.Sprintf(
 					"%s was told at %.6f s that %s is busy, though nobody had it",
 					c.Client, seconds(c.Start), key)})

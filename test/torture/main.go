@@ -19,9 +19,11 @@ func main() {
 	limit := flag.Duration("time", 30*time.Minute, "how long to begin new rounds")
 	seed := flag.Int64("seed", 0, "of the first round (0: by the time)")
 	only := flag.Int("round", 0, "only this round of the seed")
+	rounds := flag.Int("rounds", 0, "no more than so many (0: any number)")
 	length := flag.Duration("length", 14*time.Second, "of a round")
 	selftest := flag.Bool("self-test", false, "only the negative controls")
 	small := flag.Bool("small", false, "a short self-test, then short rounds")
+	kinds := flag.String("kind", "", "only rounds of these kinds of lock")
 	flag.StringVar(&o.dir, "dir", "", "directory of this run")
 	flag.StringVar(&o.shim, "shim", "", "clockshift")
 	flag.StringVar(&o.lua, "lua", "", "directory of the extension's scripts")
@@ -40,7 +42,10 @@ func main() {
 		o.tls, err = newAuthority(o.dir)
 	}
 	if err == nil {
-		err = torture(o, v, *seed, *only, *limit, *length, *selftest, *small)
+		o.kinds, err = kindsOf(*kinds)
+	}
+	if err == nil {
+		err = torture(o, v, *seed, *only, *rounds, *limit, *length, *selftest, *small)
 	}
 	if err != nil {
 		v.found = append(v.found, Finding{"rig", err.Error()})
@@ -63,7 +68,7 @@ func main() {
 	}
 }
 
-func torture(o Options, v *Verdict, seed int64, only int, limit, length time.Duration,
+func torture(o Options, v *Verdict, seed int64, only, rounds int, limit, length time.Duration,
 	selftest, small bool) error {
 	tell := func(line string) {
 		fmt.Printf("%s %s\n", time.Now().Format("15:04:05"), line)
@@ -98,7 +103,7 @@ func torture(o Options, v *Verdict, seed int64, only int, limit, length time.Dur
 		if only > 0 {
 			n = only - 1
 		}
-		r := newRound(e, specOf(o.topology, n), fmt.Sprintf("round%d", n+1), seed+int64(n)*1000003)
+		r := newRound(e, specOf(o.topology, o.kinds, n), fmt.Sprintf("round%d", n+1), seed+int64(n)*1000003)
 		if err := r.run(length); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
@@ -118,7 +123,7 @@ func torture(o Options, v *Verdict, seed int64, only int, limit, length time.Dur
 		if len(v.found) > 50 {
 			return fmt.Errorf("too many findings, not going on")
 		}
-		if only > 0 {
+		if only > 0 || v.rounds == rounds {
 			break
 		}
 	}

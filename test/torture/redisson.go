@@ -129,12 +129,13 @@ const redissonLimit = 40 * time.Second
 
 func (t *RedissonThread) run() {
 	for !t.w.over() {
-		t.step(t.w.keys[t.rng.Intn(len(t.w.keys))])
+		t.w.spec.kind.redisson(t, t.w.keys[t.rng.Intn(len(t.w.keys))])
 		time.Sleep(time.Duration(t.rng.Int63n(int64(t.w.spec.think) + 1)))
 	}
 }
 
-func (t *RedissonThread) step(key string) {
+// stepAlone is one lock and release, of a key that nobody else has.
+func (t *RedissonThread) stepAlone(key string) {
 	wait := t.rng.Intn(3000)
 	fenced := t.rng.Intn(5) == 0
 	call := t.w.hist.begin(&Call{Client: t.name, Op: opLock, Key: key,
@@ -145,39 +146,57 @@ func (t *RedissonThread) step(key string) {
 	if fenced {
 		answer, err = t.j.call(redissonLimit, t.target, "fencedLock", key)
 		call.Token, _ = strconv.ParseInt(answer, 10, 64)
+		if err == nil {
+			answer = "true"
+		}
 	} else {
 		answer, err = t.j.call(redissonLimit, t.target, "tryLock", key, fmt.Sprint(wait), "-1")
 	}
+	t.had(call, answer, err)
+}
+
+// had ends the call that has asked for a lock, and gives it back after a while.
+func (t *RedissonThread) had(call *Call, answer string, err error) {
+	at := slot{call.Key, call.Mode}
+
 	if err != nil {
 		// It repeats requests by itself, so it may have it even so.
 		call.Lingers = true
 		t.w.hist.end(call, "exception")
-		t.giveBack(key)
+		t.giveBack(at)
 		return
 	}
-	if !fenced && answer != "true" {
+	if answer != "true" {
 		t.w.hist.end(call, resultBusy)
 		return
 	}
 	t.w.hist.end(call, resultOK)
 	time.Sleep(time.Duration(t.rng.Int63n(int64(t.w.spec.hold) + 1)))
 
-	drop := t.w.hist.begin(&Call{Client: t.name, Op: opDrop, Key: key})
-	drop.Lingers = !t.giveBack(key)
+	drop := t.w.hist.begin(&Call{Client: t.name, Op: opDrop, Key: at.key, Mode: at.mode})
+	drop.Lingers = !t.giveBack(at)
 	t.w.hist.end(drop, resultOK)
 }
 
+// command is what Redisson's driver calls it: "read.unlock" for a read lock.
+func (at slot) command(name string) string {
+	if at.mode == modeAlone {
+		return name
+	}
+	return at.mode + "." + name
+}
+
 // giveBack unlocks until nothing is held; true if one call was enough.
-func (t *RedissonThread) giveBack(key string) bool {
+func (t *RedissonThread) giveBack(at slot) bool {
 	clean := true
 
 	for tries := 0; tries < 20; tries++ {
-		held, err := t.j.call(redissonLimit, t.target, "isHeld", key)
+		held, err := t.j.call(redissonLimit, t.target, at.command("isHeld"), at.key)
 		if err == nil && held != "true" {
 			return clean
 		}
 		if err == nil {
-			_, err = t.j.call(redissonLimit, t.target, "unlock", key)
+			_, err = t.j.call(redissonLimit, t.target, at.command("unlock"), at.key)
 		}
 		if err != nil {
 			clean = false

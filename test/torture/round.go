@@ -15,6 +15,7 @@ import (
 // A Spec says what is done in a round, and what must hold.
 type Spec struct {
 	name      string
+	kind      *Kind // nil: lockKind
 	lease     time.Duration
 	budget    time.Duration // connect_timeout and command_timeout together
 	guard     string        // lockredis.commit_guard
@@ -68,6 +69,9 @@ type Round struct {
 }
 
 func newRound(e *Environment, spec Spec, name string, seed int64) *Round {
+	if spec.kind == nil {
+		spec = spec.of(lockKind)
+	}
 	r := &Round{env: e, spec: spec, name: name, hist: &History{},
 
 		rng: rand.New(rand.NewSource(seed)), acknowledged: map[string]map[string]bool{}}

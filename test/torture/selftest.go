@@ -120,11 +120,13 @@ func doctored(calls ...Call) func(*Environment, *Verdict) []Finding {
 
 // rightHistories must not be found fault with: a checker that refuses
 // everything would pass all controls.
-var rightHistories = []struct {
+type rightHistory struct {
 	name   string
 	calls  []Call
 	faults []Window
-}{
+}
+
+var rightHistories = []rightHistory{
 	{"one after the other", []Call{
 		fenced(call("a", opLock, 0, 1), 1), call("a", opUnlock, 2, 3),
 		fenced(call("b", opLock, 0, 4), 2), call("b", opUnlock, 5, 6)}, nil},
@@ -148,7 +150,7 @@ var rightHistories = []struct {
 }
 
 func checkRightHistories(v *Verdict) {
-	for _, h := range rightHistories {
+	for _, h := range append(rightHistories, readWriteRight...) {
 		for _, f := range judgeHistory(h.calls, h.faults) {
 			v.found = append(v.found, Finding{"self-test",
 				"a right history (" + h.name + ") was refused: " + f.String()})
@@ -231,9 +233,9 @@ func unfenced(e *Environment, v *Verdict) []Finding {
 	s.bareWrite = func(writer *Session, key string, _ int64) { writer.writePlain(key) }
 	s.work = func(session *Session) {
 		key := session.key()
-		if session.acquire(key, want{try: true, wait: time.Second}) {
+		if session.acquire(slot{key: key}, want{try: true, wait: time.Second}) {
 			session.writers.to(session.w, session.name, e.nodes[0]).writePlain(key)
-			session.release(key)
+			session.release(slot{key: key})
 		}
 	}
 	s.faults = func(f *Fault) bool { return f.name == "FLUSHALL" }
@@ -270,7 +272,7 @@ func plantedHold(e *Environment, _ *Verdict) []Finding {
 	r := newRound(e, calmSpec(), "planted", 1)
 	r.until = time.Now().Add(time.Minute)
 	s := newSession(r, "planted", e.nodes[0], 1)
-	if !s.connect() || !s.acquire("planted", want{}) {
+	if !s.connect() || !s.acquire(slot{key: "planted"}, want{}) {
 		return nil
 	}
 	found := e.checkLeftovers(time.Second)
@@ -303,8 +305,8 @@ func silentRelease(e *Environment, v *Verdict) []Finding {
 		for atomic.LoadInt32(&taken) == 0 {
 			sleepMillis(5)
 		}
-		if session.acquire(session.w.keys[0], want{}) {
-			session.release(session.w.keys[0])
+		if at := (slot{key: session.w.keys[0]}); session.acquire(at, want{}) {
+			session.release(at)
 		}
 	}
 	return controlRound(e, v, s, 3*time.Second)

@@ -17,7 +17,7 @@ func controlsOf(topology string) []control {
 	if topology == "sentinel" {
 		return sentinelControls
 	}
-	return controls
+	return append(append([]control{}, controls...), readWriteControls...)
 }
 
 // One takes a lock that no replica hears of; another one gets it from the next
@@ -32,21 +32,21 @@ func grantedTwice(e *Environment, _ *Verdict) []Finding {
 	r.until = time.Now().Add(time.Minute)
 	first := newSession(r, "first", e.nodes[0], 1)
 	second := newSession(r, "second", e.nodes[1], 2)
-	key := r.keys[0]
+	at, warm := slot{key: r.keys[0]}, slot{key: "warm"}
 	for _, s := range []*Session{first, second} {
-		if !s.connect() || !s.acquire("warm", want{}) || !s.release("warm") {
+		if !s.connect() || !s.acquire(warm, want{}) || !s.release(warm) {
 			return []Finding{{"rig", s.name + " could not take a lock"}}
 		}
 	}
 
 	strike := &Strike{Round: r}
 	granted := false
-	err := strike.killAhead(func() { granted = first.acquire(key, want{}) })
-	if err == nil && granted && second.acquire(key, want{try: true, wait: 5 * time.Second}) {
-		second.release(key)
+	err := strike.killAhead(func() { granted = first.acquire(at, want{}) })
+	if err == nil && granted && second.acquire(at, want{try: true, wait: 5 * time.Second}) {
+		second.release(at)
 	}
 	if granted {
-		first.release(key)
+		first.release(at)
 	}
 	first.disconnect(false)
 	second.disconnect(false)

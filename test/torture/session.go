@@ -34,7 +34,7 @@ type Session struct {
 	conn      *pgconn.PgConn
 	settings  map[string]string
 	warnings  []*pgconn.Notice
-	holds     map[string]*hold
+	holds     map[slot]*hold
 	inTx      bool
 	unsure    bool  // an acquire may have been granted, and its statement failed
 	lastAlive int64 // end of the last statement that was answered
@@ -49,7 +49,12 @@ type Session struct {
 	phase int32
 }
 
-// What the session has of one key
+// A slot is what a session can have: a key in a mode.
+type slot struct {
+	key, mode string
+}
+
+// What the session has of one slot
 type hold struct {
 	session int
 	xact    bool
@@ -60,7 +65,7 @@ const hangLimit = 60 * time.Second
 
 func newSession(w *Round, name string, node *Postgres, seed int64) *Session {
 	return &Session{name: name, node: node, w: w,
-		rng: rand.New(rand.NewSource(seed)), holds: map[string]*hold{}, writers: Writers{}}
+		rng: rand.New(rand.NewSource(seed)), holds: map[slot]*hold{}, writers: Writers{}}
 }
 
 func (s *Session) setPhase(phase int32) int32 {
@@ -80,6 +85,7 @@ func (s *Session) connect() bool {
 	settings := map[string]string{
 		"application_name":       s.name,
 		"lockredis.lease":        millis(s.w.spec.lease),
+		"lockredis.wait_lease":   millis(s.w.spec.lease),
 		"lockredis.commit_guard": s.w.spec.guard,
 		"lockredis.on_lost":      s.w.spec.onLost[s.rng.Intn(len(s.w.spec.onLost))],
 		"lock_timeout":           millis(s.lockTimeout),

@@ -4,6 +4,7 @@ package main
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,15 +18,32 @@ type want struct {
 	lease        time.Duration // 0: renewed
 }
 
-func (s *Session) statement(key string, a want) string {
-	name := "lock"
+// named is the middle of the names of functions: "read_" for a read lock.
+func (at slot) named() string {
+	if at.mode == modeAlone {
+		return ""
+	}
+	return at.mode + "_"
+}
+
+// arguments of functions that may be told the kind of lock
+func (at slot) arguments(more ...string) string {
+	words := append([]string{"'" + at.key + "'"}, more...)
+	if at.mode != modeAlone {
+		words = append(words, "kind => '"+at.mode+"'")
+	}
+	return "(" + strings.Join(words, ", ") + ")"
+}
+
+func (s *Session) statement(at slot, a want) string {
+	name := at.named() + "lock"
 	if a.xact {
-		name = "xact_lock"
+		name = at.named() + "xact_lock"
 	}
 	if a.fenced {
 		name = "fenced_" + name
 	}
-	args := "'" + key + "'"
+	args := "'" + at.key + "'"
 	if a.try {
 		name = "try_" + name
 		args += ", '" + millis(a.wait) + "'"
@@ -36,10 +54,16 @@ func (s *Session) statement(key string, a want) string {
 	return "SELECT redis_" + name + "(" + args + ")"
 }
 
+// call is the beginning of a line of the history.
+func (s *Session) call(op string, at slot) *Call {
+	return &Call{Client: s.name, Op: op, Key: at.key, Mode: at.mode}
+}
+
 // acquire takes a lock.  After an error it has cleaned up.
-func (s *Session) acquire(key string, a want) bool {
-	h := s.holds[key]
-	call := &Call{Client: s.name, Op: opLock, Key: key, Queues: true, Limit: -1}
+func (s *Session) acquire(at slot, a want) bool {
+	h := s.holds[at]
+	call := s.call(opLock, at)
+	call.Queues, call.Limit = true, -1
 	if a.try {
 		call.Limit = int64(a.wait)
 		call.Queues = a.wait > 0
@@ -53,7 +77,7 @@ func (s *Session) acquire(key string, a want) bool {
 	}
 	s.w.hist.begin(call)
 	before := s.setPhase(phaseAcquiring)
-	rows, err := s.exec(s.statement(key, a))
+	rows, err := s.exec(s.statement(at, a))
 	s.setPhase(before)
 	if err != nil {
 		call.Lingers = s.crashed
@@ -81,7 +105,7 @@ func (s *Session) acquire(key string, a want) bool {
 	s.w.hist.end(call, resultOK)
 	if h == nil {
 		h = &hold{}
-		s.holds[key] = h
+		s.holds[at] = h
 	}
 	if a.xact {
 		h.xact = true
@@ -93,12 +117,12 @@ func (s *Session) acquire(key string, a want) bool {
 }
 
 // release gives back one session-level hold.
-func (s *Session) release(key string) bool {
-	h := s.holds[key]
-	call := s.w.hist.begin(&Call{Client: s.name, Op: opUnlock, Key: key})
+func (s *Session) release(at slot) bool {
+	h := s.holds[at]
+	call := s.w.hist.begin(s.call(opUnlock, at))
 
 	s.setPhase(phaseReleasing)
-	rows, err := s.exec("SELECT redis_unlock('" + key + "')")
+	rows, err := s.exec("SELECT redis_" + at.named() + "unlock('" + at.key + "')")
 	if err != nil {
 		s.w.hist.end(call, s.code(err))
 		s.cleanUp(call.Start)
@@ -107,19 +131,20 @@ func (s *Session) release(key string) bool {
 	call.Lingers = s.unanswered()
 	if rows[0][0] != "t" {
 		if !s.lossWarned() {
-			s.w.find("errors", "%s: redis_unlock(%s) says that it was not held", s.name, key)
+			s.w.find("errors", "%s: redis_%sunlock(%s) says that it was not held",
+				s.name, at.named(), at.key)
 		}
 		// Session-level ones only; but a transaction has lost it just as well.
 		call.Op = opDrop
 		s.w.hist.end(call, resultOK)
-		delete(s.holds, key)
+		delete(s.holds, at)
 		s.restPhase()
 		return false
 	}
 	s.w.hist.end(call, resultOK)
 	h.session--
 	if h.session == 0 && !h.xact {
-		delete(s.holds, key)
+		delete(s.holds, at)
 	}
 	s.restPhase()
 	return true
@@ -146,10 +171,9 @@ func (s *Session) begin() bool {
 func (s *Session) finish(command string) bool {
 	var calls []*Call
 
-	for key, h := range s.holds {
+	for at, h := range s.holds {
 		if h.xact {
-			calls = append(calls, s.w.hist.begin(
-				&Call{Client: s.name, Op: opUnlock, Key: key}))
+			calls = append(calls, s.w.hist.begin(s.call(opUnlock, at)))
 		}
 	}
 	start := now()
@@ -161,10 +185,11 @@ func (s *Session) finish(command string) bool {
 			continue
 		}
 		s.w.hist.end(call, resultOK)
-		h := s.holds[call.Key]
+		at := slot{call.Key, call.Mode}
+		h := s.holds[at]
 		h.xact = false
 		if h.session == 0 {
-			delete(s.holds, call.Key)
+			delete(s.holds, at)
 		}
 	}
 	if err != nil {
@@ -181,10 +206,10 @@ func (s *Session) finish(command string) bool {
 	return true
 }
 
-// rollbackTo gives back one key that was taken after the savepoint, with
+// rollbackTo gives back one lock that was taken after the savepoint, with
 // nothing else held of it.
-func (s *Session) rollbackTo(savepoint, key string) bool {
-	call := s.w.hist.begin(&Call{Client: s.name, Op: opUnlock, Key: key})
+func (s *Session) rollbackTo(savepoint string, at slot) bool {
+	call := s.w.hist.begin(s.call(opUnlock, at))
 
 	if _, err := s.exec("ROLLBACK TO " + savepoint); err != nil {
 		s.w.hist.end(call, s.code(err))
@@ -192,16 +217,16 @@ func (s *Session) rollbackTo(savepoint, key string) bool {
 		return false
 	}
 	s.w.hist.end(call, resultOK)
-	delete(s.holds, key)
+	delete(s.holds, at)
 	s.restPhase()
 	return true
 }
 
 // isHeld and holdCount ask lockredis what it thinks.
-func (s *Session) isHeld(key string) bool {
-	call := s.w.hist.begin(&Call{Client: s.name, Op: opHeld, Key: key})
+func (s *Session) isHeld(at slot) bool {
+	call := s.w.hist.begin(s.call(opHeld, at))
 
-	rows, err := s.exec("SELECT redis_is_held('" + key + "')")
+	rows, err := s.exec("SELECT redis_is_held" + at.arguments())
 	if err != nil {
 		s.w.hist.end(call, s.code(err))
 		s.cleanUp(call.Start)
@@ -212,10 +237,10 @@ func (s *Session) isHeld(key string) bool {
 	return true
 }
 
-func (s *Session) holdCount(key string) bool {
-	call := s.w.hist.begin(&Call{Client: s.name, Op: opCount, Key: key})
+func (s *Session) holdCount(at slot) bool {
+	call := s.w.hist.begin(s.call(opCount, at))
 
-	rows, err := s.exec("SELECT redis_hold_count('" + key + "')")
+	rows, err := s.exec("SELECT redis_hold_count" + at.arguments())
 	if err != nil {
 		s.w.hist.end(call, s.code(err))
 		s.cleanUp(call.Start)
@@ -230,11 +255,11 @@ func (s *Session) holdCount(key string) bool {
 func (s *Session) drop(start int64, lingers bool) {
 	end := now()
 
-	for key := range s.holds {
-		s.w.hist.add(Call{Client: s.name, Op: opDrop, Key: key, Start: start,
-			End: end, Result: resultOK, Lingers: lingers})
+	for at := range s.holds {
+		s.w.hist.add(Call{Client: s.name, Op: opDrop, Key: at.key, Mode: at.mode,
+			Start: start, End: end, Result: resultOK, Lingers: lingers})
 	}
-	s.holds = map[string]*hold{}
+	s.holds = map[slot]*hold{}
 	s.inTx, s.unsure = false, false
 	s.setPhase(phaseIdle)
 }

@@ -156,15 +156,33 @@ func sentinelFencingSpec() Spec {
 	return s
 }
 
-// specOf is what kind of round the n-th is.
-func specOf(topology string, n int) Spec {
-	if topology == "sentinel" {
-		kinds := []func() Spec{sentinelSpec, sentinelFencingSpec, sentinelSpec}
-		return kinds[n%len(kinds)]()
+// of is such a round of a kind of lock.
+func (s Spec) of(k *Kind) Spec {
+	s.kind = k
+	if k.prefix {
+		s.name = k.name + ", " + s.name
 	}
-	kinds := []func() Spec{exclusionSpec, fencingSpec, hotSpec, orphansSpec, guardSpec,
-		fencingSpec, deadlockSpec, exclusionSpec, calmSpec, orphansSpec, fencingSpec,
-		hotSpec, verifySpec}
+	if !k.bare {
+		s.bare = 0
+	}
+	if k.redisson == nil {
+		s.redisson = 0
+	}
+	return s
+}
 
-	return kinds[n%len(kinds)]()
+// lockSpecs are the rounds with locks that one client has alone.
+var lockSpecs = []func() Spec{exclusionSpec, fencingSpec, hotSpec, orphansSpec, guardSpec,
+	fencingSpec, deadlockSpec, exclusionSpec, calmSpec, orphansSpec, fencingSpec, hotSpec,
+	verifySpec}
+
+// specOf is what the n-th round of these kinds is.
+func specOf(topology string, kinds []*Kind, n int) Spec {
+	if topology == "sentinel" {
+		specs := []func() Spec{sentinelSpec, sentinelFencingSpec, sentinelSpec}
+		return specs[n%len(specs)]()
+	}
+	k := kinds[n%len(kinds)]
+	n /= len(kinds)
+	return k.specs[n%len(k.specs)]().of(k)
 }

@@ -14,16 +14,27 @@ import (
 // stops where a call fails; the call has cleaned up then.
 
 // randomWant: a session-level or transaction-level lock, any way of asking.
-func (s *Session) randomWant(xact bool) want {
-	a := want{xact: xact, fenced: s.chance(0.3), try: s.chance(0.5)}
+func (s *Session) randomWant(xact bool, at slot) want {
+	a := want{xact: xact, try: s.chance(0.5)}
 
 	if a.try && s.chance(0.7) {
 		a.wait = time.Duration(s.rng.Intn(3000)) * time.Millisecond
 	}
+	s.w.spec.kind.choose(s, at, &a)
 	if s.chance(0.15) {
 		a.lease = s.w.spec.lease + time.Duration(s.rng.Intn(1000))*time.Millisecond
 	}
 	return a
+}
+
+// slot is a lock of the round's kind.
+func (s *Session) slot() slot {
+	return slot{s.key(), s.w.spec.kind.mode(s)}
+}
+
+// alone is one that nobody else can have at the same time.
+func (s *Session) alone() slot {
+	return slot{s.key(), s.w.spec.kind.alone}
 }
 
 func (s *Session) key() string {
@@ -37,19 +48,6 @@ func (s *Session) key() string {
 type weighted struct {
 	weight int
 	work   func(*Session)
-}
-
-var exclusionWork = []weighted{
-	{5, workSession},
-	{4, workTransaction},
-	{3, workReentrant},
-	{2, workMixed},
-	{2, workSavepoint},
-	{2, workTwoKeys},
-	{2, workExtend},
-	{1, workUnlockAll},
-	{1, workVanish},
-	{1, workJob},
 }
 
 func pick(rng *rand.Rand, from []weighted) func(*Session) {
@@ -67,23 +65,23 @@ func pick(rng *rand.Rand, from []weighted) func(*Session) {
 	panic("no work")
 }
 
-func anyWork(s *Session) { pick(s.rng, exclusionWork)(s) }
+func anyWork(s *Session) { pick(s.rng, s.w.spec.kind.work)(s) }
 
 // hold for a while, and look now and then whether it is still ours
-func (s *Session) use(key string) bool {
+func (s *Session) use(at slot) bool {
 	s.think(s.w.spec.hold)
 	switch s.rng.Intn(5) {
 	case 0:
-		return s.isHeld(key)
+		return s.isHeld(at)
 	case 1:
-		return s.holdCount(key)
+		return s.holdCount(at)
 	}
 	return true
 }
 
 func workSession(s *Session) {
-	key := s.key()
-	_ = s.acquire(key, s.randomWant(false)) && s.use(key) && s.release(key)
+	at := s.slot()
+	_ = s.acquire(at, s.randomWant(false, at)) && s.use(at) && s.release(at)
 }
 
 func (s *Session) endTransaction() bool {
@@ -94,15 +92,15 @@ func (s *Session) endTransaction() bool {
 }
 
 func workTransaction(s *Session) {
-	key := s.key()
+	at := s.slot()
 	if !s.begin() {
 		return
 	}
-	if s.acquire(key, s.randomWant(true)) {
-		if !s.use(key) {
+	if s.acquire(at, s.randomWant(true, at)) {
+		if !s.use(at) {
 			return
 		}
-		if s.chance(0.2) && !s.acquire(key, want{xact: true}) {
+		if s.chance(0.2) && !s.acquire(at, want{xact: true}) {
 			return
 		}
 	}
@@ -112,21 +110,21 @@ func workTransaction(s *Session) {
 }
 
 func workReentrant(s *Session) {
-	key := s.key()
-	if !s.acquire(key, s.randomWant(false)) {
+	at := s.slot()
+	if !s.acquire(at, s.randomWant(false, at)) {
 		return
 	}
 	n := 1
 	for ; n < 4 && s.chance(0.6); n++ {
-		if !s.acquire(key, s.randomWant(false)) {
+		if !s.acquire(at, s.randomWant(false, at)) {
 			return
 		}
 	}
-	if !s.holdCount(key) {
+	if !s.holdCount(at) {
 		return
 	}
 	for ; n > 0; n-- {
-		if !s.use(key) || !s.release(key) {
+		if !s.use(at) || !s.release(at) {
 			return
 		}
 	}
@@ -134,40 +132,40 @@ func workReentrant(s *Session) {
 
 // Session-level and transaction-level holds of one key
 func workMixed(s *Session) {
-	key := s.key()
+	at := s.slot()
 	before := s.chance(0.5)
 
-	if before && !s.acquire(key, s.randomWant(false)) {
+	if before && !s.acquire(at, s.randomWant(false, at)) {
 		return
 	}
 	if !s.begin() {
 		return
 	}
-	if !s.acquire(key, s.randomWant(true)) {
+	if !s.acquire(at, s.randomWant(true, at)) {
 		if s.inTx {
 			s.endTransaction()
 		}
-		if before && s.holds[key] != nil {
-			s.release(key)
+		if before && s.holds[at] != nil {
+			s.release(at)
 		}
 		return
 	}
-	if !before && !s.acquire(key, s.randomWant(false)) {
+	if !before && !s.acquire(at, s.randomWant(false, at)) {
 		return
 	}
-	if !s.use(key) {
+	if !s.use(at) {
 		return
 	}
 	if s.chance(0.5) {
 		// Unlocked before the transaction ends: that still has it.
-		_ = s.release(key) && s.isHeld(key) && s.endTransaction()
+		_ = s.release(at) && s.isHeld(at) && s.endTransaction()
 		return
 	}
-	_ = s.endTransaction() && s.use(key) && s.release(key)
+	_ = s.endTransaction() && s.use(at) && s.release(at)
 }
 
 func workSavepoint(s *Session) {
-	key := s.key()
+	at := s.slot()
 	if !s.begin() {
 		return
 	}
@@ -175,14 +173,14 @@ func workSavepoint(s *Session) {
 		s.cleanUp(now())
 		return
 	}
-	if s.acquire(key, s.randomWant(true)) {
-		if !s.use(key) {
+	if s.acquire(at, s.randomWant(true, at)) {
+		if !s.use(at) {
 			return
 		}
-		if s.chance(0.5) && !s.rollbackTo("a", key) {
+		if s.chance(0.5) && !s.rollbackTo("a", at) {
 			return
 		}
-		if s.chance(0.3) && s.holds[key] == nil && !s.acquire(key, s.randomWant(true)) &&
+		if s.chance(0.3) && s.holds[at] == nil && !s.acquire(at, s.randomWant(true, at)) &&
 			!s.inTx {
 			return
 		}
@@ -202,12 +200,13 @@ func workTwoKeys(s *Session) {
 	if i > j && !s.w.spec.deadlocks {
 		i, j = j, i
 	}
-	first, second := s.w.keys[i], s.w.keys[j]
-	if !s.acquire(first, s.randomWant(false)) {
+	first, second := s.slot(), s.slot()
+	first.key, second.key = s.w.keys[i], s.w.keys[j]
+	if !s.acquire(first, s.randomWant(false, first)) {
 		return
 	}
 	s.think(s.w.spec.hold)
-	if s.acquire(second, s.randomWant(false)) {
+	if s.acquire(second, s.randomWant(false, second)) {
 		if !s.use(first) || !s.release(second) {
 			return
 		}
@@ -218,8 +217,8 @@ func workTwoKeys(s *Session) {
 }
 
 func workExtend(s *Session) {
-	key := s.key()
-	if !s.acquire(key, s.randomWant(false)) {
+	at := s.slot()
+	if !s.acquire(at, s.randomWant(false, at)) {
 		return
 	}
 	start := now()
@@ -227,20 +226,20 @@ func workExtend(s *Session) {
 	if s.chance(0.5) {
 		lease = "NULL"
 	}
-	rows, err := s.exec("SELECT redis_extend('" + key + "', " + lease + ")")
+	rows, err := s.exec("SELECT redis_extend" + at.arguments(lease))
 	switch {
 	case err != nil:
 		s.cleanUp(start)
 		return
 	case rows[0][0] != "t" && !s.w.spec.losses:
-		s.w.lost(s.name + ": redis_extend(" + key + ") says that it was lost")
+		s.w.lost(s.name + ": redis_extend(" + at.key + ") says that it was lost")
 	}
-	_ = s.use(key) && s.release(key)
+	_ = s.use(at) && s.release(at)
 }
 
 func workUnlockAll(s *Session) {
-	key := s.key()
-	if !s.acquire(key, s.randomWant(false)) || !s.use(key) {
+	at := s.slot()
+	if !s.acquire(at, s.randomWant(false, at)) || !s.use(at) {
 		return
 	}
 	start := now()
@@ -256,7 +255,8 @@ func workUnlockAll(s *Session) {
 
 // The connection is closed, or just cut, with the lock held.
 func workVanish(s *Session) {
-	if !s.acquire(s.key(), s.randomWant(false)) {
+	at := s.slot()
+	if !s.acquire(at, s.randomWant(false, at)) {
 		return
 	}
 	s.think(s.w.spec.hold)
@@ -316,7 +316,7 @@ func (s *Session) update(key string, token int64, pause func()) {
 // workFenced writes under a token that PostgreSQL has recorded: nothing that
 // befalls Redis or a process may lose an update.
 func workFenced(s *Session) {
-	key := s.key()
+	at := s.alone()
 	if s.chance(0.3) {
 		workFencedElsewhere(s)
 		return
@@ -329,18 +329,18 @@ func workFenced(s *Session) {
 	if s.chance(0.2) {
 		a.lease = 500 * time.Millisecond
 	}
-	if !s.acquire(key, a) {
+	if !s.acquire(at, a) {
 		if s.inTx {
 			s.finish("ROLLBACK")
 		}
 		return
 	}
-	token := s.lastToken(key)
+	token := s.lastToken(at.key)
 	if token == 0 {
 		s.cleanUp(now())
 		return
 	}
-	s.update(key, token, func() { s.think(s.w.spec.hold) })
+	s.update(at.key, token, func() { s.think(s.w.spec.hold) })
 }
 
 // lastToken is the token that is held now; 0 if it is lost.
@@ -357,17 +357,17 @@ func (s *Session) lastToken(key string) int64 {
 // The lock is taken before the transaction, its token checked inside, as a
 // service does that passes its own; here or in the other server.
 func workFencedElsewhere(s *Session) {
-	key := s.key()
-	if !s.acquire(key, want{fenced: true, try: true, wait: 2 * time.Second}) {
+	at := s.alone()
+	if !s.acquire(at, want{fenced: true, try: true, wait: 2 * time.Second}) {
 		return
 	}
-	token := s.lastToken(key)
+	token := s.lastToken(at.key)
 	if token == 0 {
 		s.cleanUp(now())
 		return
 	}
-	s.writers.any(s.w, s.name, s.rng).writeFenced(key, token)
-	s.release(key)
+	s.writers.any(s.w, s.name, s.rng).writeFenced(at.key, token)
+	s.release(at)
 }
 
 // Writers are connections to both servers for a client that has its locks
@@ -419,20 +419,20 @@ func (s *Session) writePlain(key string) {
 // workGuarded has a plain transaction-level lock, and now and then loses it
 // before it commits.  The commit guard has to refuse.
 func workGuarded(s *Session) {
-	key := s.key()
+	at := s.alone()
 	if !s.begin() {
 		return
 	}
-	if !s.acquire(key, want{xact: true, try: true, wait: 2 * time.Second}) {
+	if !s.acquire(at, want{xact: true, try: true, wait: 2 * time.Second}) {
 		if s.inTx {
 			s.finish("ROLLBACK")
 		}
 		return
 	}
-	s.update(key, 0, func() {
+	s.update(at.key, 0, func() {
 		s.think(s.w.spec.hold)
 		if s.chance(s.w.spec.mishaps) {
-			s.w.spec.mishap(s, key)
+			s.w.spec.mishap(s, at.key)
 		}
 	})
 }

@@ -1,0 +1,76 @@
+// Copyright (c) 2026, lockredis contributors
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Kind of lock is what a round has: how it is had, what is done with it, and by
+// whom else.
+type Kind struct {
+	name   string
+	prefix bool // its rounds are named after it
+	bare   bool // the bare client knows it
+
+	// How a session wants it, and the mode that keeps everybody else out
+	mode  func(*Session) string
+	alone string
+
+	// The rest of how it is wanted
+	choose func(*Session, slot, *want)
+
+	work     []weighted
+	redisson func(*RedissonThread, string) // one lock and release; nil: without
+	specs    []func() Spec
+}
+
+func onlyAlone(*Session) string { return modeAlone }
+
+// lockKind is the reentrant lock, fenced or not.
+var lockKind = &Kind{
+	name:   "lock",
+	bare:   true,
+	mode:   onlyAlone,
+	alone:  modeAlone,
+	choose: func(s *Session, _ slot, a *want) { a.fenced = s.chance(0.3) },
+	work: []weighted{
+		{5, workSession},
+		{4, workTransaction},
+		{3, workReentrant},
+		{2, workMixed},
+		{2, workSavepoint},
+		{2, workTwoKeys},
+		{2, workExtend},
+		{1, workUnlockAll},
+		{1, workVanish},
+		{1, workJob},
+	},
+	redisson: (*RedissonThread).stepAlone,
+	specs:    lockSpecs,
+}
+
+var everyKind = []*Kind{lockKind, readWriteKind}
+
+// kindsOf are those that are named, with commas between them; all if none is.
+func kindsOf(names string) ([]*Kind, error) {
+	var kinds []*Kind
+
+	if names == "" {
+		return everyKind, nil
+	}
+	for _, name := range strings.Split(names, ",") {
+		found := false
+		for _, k := range everyKind {
+			if k.name == name {
+				kinds = append(kinds, k)
+				found = true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no kind of lock: %s", name)
+		}
+	}
+	return kinds, nil
+}
