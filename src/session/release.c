@@ -19,6 +19,7 @@
  */
 #include "lockredis.h"
 
+#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -343,16 +344,41 @@ release_swap(int i, int j)
 }
 
 /*
- * release_sort --- what is kept on this server first: that does not take long
+ * release_rank --- which comes first
+ *
+ * What is kept on this server: that does not take long.  Then what is alike side by
+ * side, as only neighbours can share a command.
  */
+static int
+release_rank(const StoreOp *op)
+{
+	int			rank = lr_store_can(op->store, STORE_SERVER_ONLY) ? 0 : 1;
+
+	rank = 2 * rank + (op->kind == STORE_SET ? 0 : 1);
+	return rank * KIND_COUNT + op->lock_kind;
+}
+
 static void
 release_sort(void)
 {
+	uint64		ranks = 0;
 	int			n = 0;
 
+	StaticAssertStmt(4 * KIND_COUNT <= 64, "no room for all ranks");
 	for (int i = 0; i < batch.n; i++)
-		if (lr_store_can(batch.ops[i].store, STORE_SERVER_ONLY))
-			release_swap(n++, i);
+		ranks |= UINT64CONST(1) << release_rank(&batch.ops[i]);
+	for (; ranks != 0; ranks &= ranks - 1)
+	{
+		int			rank = pg_rightmost_one_pos64(ranks);
+
+		for (int i = n; i < batch.n; i++)
+			if (release_rank(&batch.ops[i]) == rank)
+			{
+				if (i != n)
+					release_swap(i, n);
+				n++;
+			}
+	}
 }
 
 /*
@@ -363,7 +389,7 @@ release_sort(void)
 void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
-	if (lr_has_fallback())
+	if (batch.n > 1)
 		release_sort();
 	if (how == STORE_POLL)
 		ask_run_until(batch.ops, batch.n, deadline, how);

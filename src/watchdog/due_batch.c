@@ -22,6 +22,7 @@
  */
 #include "lockredis.h"
 
+#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
 #include "store/stores.h"
@@ -133,6 +134,41 @@ due_batch_needs_proof(const DueBatch *b)
 	return false;
 }
 
+/*
+ * item_class --- items of one class have like operations
+ */
+static int
+item_class(const DueItem *item)
+{
+	return item->action * KIND_COUNT + item->kind;
+}
+
+/*
+ * add_items --- those with like operations side by side, as only neighbours can share
+ * a command
+ *
+ * What is due comes in no order: holds of many kinds have been given the slots that
+ * were free just then.
+ */
+static void
+add_items(DueBatch *b)
+{
+	uint64		classes = 0;
+
+	StaticAssertStmt((DUE_MOVE + 1) * KIND_COUNT <= 64, "no room for all classes");
+	for (int i = 0; i < b->nitems; i++)
+		classes |= UINT64CONST(1) << item_class(&b->at.items[i]);
+	while (classes != 0)
+	{
+		int			class = pg_rightmost_one_pos64(classes);
+
+		for (int i = 0; i < b->nitems; i++)
+			if (item_class(&b->at.items[i]) == class)
+				add_item(b, i);
+		classes &= classes - 1;
+	}
+}
+
 void
 due_batch_fill(DueBatch *b, bool probe, bool facts)
 {
@@ -141,8 +177,7 @@ due_batch_fill(DueBatch *b, bool probe, bool facts)
 	if (probe)
 		add_header_op(b, STORE_PROBE);
 	b->nheaders = b->nops;
-	for (int i = 0; i < b->nitems; i++)
-		add_item(b, i);
+	add_items(b);
 	if (facts)
 		add_header_op(b, STORE_FACTS);
 }

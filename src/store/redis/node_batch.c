@@ -4,9 +4,9 @@
  *	  A batch of operations at one Redis node; see node_batch.h.
  *
  * A batch is sent in the order of its array.  Each operation is one EVALSHA (or
- * TIME or INFO); neighbours of the same operation and kind of lock share one
- * where the script takes several locks (see ops.h).  Behind those that replicas
- * have to confirm goes a WAIT (see confirm.c).
+ * TIME or INFO); neighbours of the same operation and script share one where it
+ * takes several locks (see ops.h).  Behind those that replicas have to confirm
+ * goes a WAIT (see confirm.c).
  *
  * Nothing in here raises or allocates in a memory context, so it may run at the
  * end of a transaction and of the process.

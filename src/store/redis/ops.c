@@ -53,10 +53,20 @@ redis_op_group(const StoreOp *op)
 	return call != NULL ? call->group : 1;
 }
 
+/*
+ * redis_ops_are_alike --- see ops.h
+ *
+ * Of two kinds of lock, too, if it is the same script for both: then its keys and
+ * arguments are the same.
+ */
 bool
 redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
 {
-	return one->kind == other->kind && one->lock_kind == other->lock_kind &&
+	const KindCall *call = op_call(one);
+
+	return one->kind == other->kind &&
+		(one->lock_kind == other->lock_kind ||
+		 (call != NULL && call->script == op_call(other)->script)) &&
 		(one->min_replicas > 0) == (other->min_replicas > 0);
 }
 

@@ -43,7 +43,7 @@ typedef struct RedisAnswer
 extern bool redis_op_script(const StoreOp *op, LuaId *script);
 
 /*
- * So many operations like this one, on locks of the same kind, go into one
+ * So many operations like this one, with the same script, go into one
  * command.  With more than 1 the reply is an array with an element for each,
  * however many there are.
  */
