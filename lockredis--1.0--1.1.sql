@@ -500,3 +500,47 @@ COMMENT ON FUNCTION redis_extend(text, interval, text) IS
 
 COMMENT ON FUNCTION redis_lock_owner(text) IS
 'who has the lock, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers: a read lock; token: a token lock of another client; null: nobody.  Error 42809: the key holds something else';
+
+--
+-- Token locks
+--
+
+CREATE FUNCTION redis_token_lock(key text, lease interval, token text DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_token_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_token_lock(text, interval, text) IS
+'take a token lock (that of redis-py, redsync and node-redlock), waiting for it; returns its token, a new one if none is passed (1 to 1024 bytes).  It belongs to whoever knows the token: no session has it, no end of a transaction or session gives it back, nobody renews it.  Waits while the key holds anything, a lock of the same token too.  lease is required; errors as redis_lock, 55000 this session has another lock of the key, 22004 no lease';
+
+CREATE FUNCTION redis_try_token_lock(key text, wait interval, lease interval, token text DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_try_token_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_token_lock(text, interval, interval, text) IS
+'take a token lock within a time limit; null: the key holds something.  wait as redis_try_lock, the rest as redis_token_lock';
+
+CREATE FUNCTION redis_token_unlock(key text, token text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_token_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_token_unlock(text, text) IS
+'give a token lock back, in whatever session, and wake who waits for the key; false: the token does not have it (any more).  Error 08006 if the store did not answer: then it may be repeated';
+
+CREATE FUNCTION redis_token_extend(key text, token text, lease interval)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_token_extend'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_token_extend(text, text, interval) IS
+'keep a token lock for at least that long from now; never shortens its lease.  false: the token does not have it (any more).  Error 08006 as redis_token_unlock';
+
+CREATE FUNCTION redis_token_is_held(key text, token text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_token_is_held'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_token_is_held(text, text) IS
+'has the token the lock?  Asked of the store';

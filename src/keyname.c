@@ -38,13 +38,13 @@ static const char *const channel_prefixes[TOPIC_COUNT] = {
 };
 
 /*
- * to_utf8 --- server encoding to UTF-8; raises for bytes that have no meaning
+ * lr_to_utf8 --- server encoding to UTF-8; raises for bytes that have no meaning
  *
  * pg_server_to_any() passes the text of a SQL_ASCII database through after
  * verifying it, and returns its argument where there is nothing to convert.
  */
-static const char *
-to_utf8(const char *s, int len, int *out_len)
+const char *
+lr_to_utf8(const char *s, int len, int *out_len)
 {
 	char	   *converted = pg_server_to_any(s, len, PG_UTF8);
 
@@ -78,7 +78,7 @@ lr_name_from_text(const text *key, LrName *out)
 
 	if (lr_key_prefix[0] != '\0')
 	{
-		part = to_utf8(lr_key_prefix, strlen(lr_key_prefix), &len);
+		part = lr_to_utf8(lr_key_prefix, strlen(lr_key_prefix), &len);
 		if (len > LR_PREFIX_MAX)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -87,7 +87,7 @@ lr_name_from_text(const text *key, LrName *out)
 		append_part(out, part, len);
 	}
 
-	part = to_utf8(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key), &len);
+	part = lr_to_utf8(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key), &len);
 	if (len == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

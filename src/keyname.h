@@ -44,6 +44,9 @@ typedef enum LrTopic
  */
 extern void lr_name_from_text(const text *key, LrName *out);
 
+/* A text in UTF-8, not terminated; raises for bytes that have no meaning. */
+extern const char *lr_to_utf8(const char *s, int len, int *out_len);
+
 /* For showing: in the database's encoding, palloc'd, \x escapes where needed. */
 extern char *lr_name_to_show(const char *data, int len);
 

@@ -30,7 +30,7 @@ const LockKind fair_kind = {
 	.name = "fair",
 	.unlock = "redis_unlock",
 	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) |
-		KIND_BIT(KIND_FAIR),
+		KIND_BIT(KIND_FAIR) | KIND_BIT(KIND_TOKEN),
 	.alike = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_FAIR),
 	.held_as = KIND_REENTRANT,
 	.counted = true,

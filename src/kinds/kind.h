@@ -33,6 +33,7 @@ typedef enum KindId
 	KIND_READ,
 	KIND_WRITE,
 	KIND_FAIR,
+	KIND_TOKEN,
 	KIND_COUNT
 } KindId;
 
@@ -72,7 +73,9 @@ typedef enum KindArg
 	ARG_PREFIX,					/* of the names of time-outs */
 	ARG_READ_WRITE_CHANNEL,
 	ARG_CHANGE,					/* what to do to the number at a name, */
-	ARG_AMOUNT					/* with that */
+	ARG_AMOUNT,					/* with that */
+	ARG_TOKEN,
+	ARG_DIGEST					/* StoreOp.id as 40 hexadecimal digits */
 } KindArg;
 
 /* How the answer for one lock is read. */
@@ -157,6 +160,12 @@ typedef struct LockKind
 	bool		placed;
 
 	/*
+	 * Has nobody here what was taken?  Then a create that was answered leaves no hold
+	 * behind, and sessions only wait for it.
+	 */
+	bool		ownerless;
+
+	/*
 	 * Can several have it, or one that the store keeps together with it?  It is not
 	 * carried over to another store.
 	 */
@@ -184,6 +193,7 @@ extern const LockKind reentrant_kind;
 extern const LockKind read_kind;
 extern const LockKind write_kind;
 extern const LockKind fair_kind;
+extern const LockKind token_kind;
 
 extern const LockKind *lr_kind(KindId id);
 

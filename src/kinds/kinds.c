@@ -20,6 +20,7 @@ static const LockKind *const kinds[KIND_COUNT] =
 	[KIND_READ] = &read_kind,
 	[KIND_WRITE] = &write_kind,
 	[KIND_FAIR] = &fair_kind,
+	[KIND_TOKEN] = &token_kind,
 };
 
 const LockKind *

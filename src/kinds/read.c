@@ -31,7 +31,8 @@
 const LockKind read_kind = {
 	.name = "read",
 	.unlock = "redis_read_unlock",
-	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_WRITE) | KIND_BIT(KIND_FAIR),
+	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_WRITE) | KIND_BIT(KIND_FAIR) |
+		KIND_BIT(KIND_TOKEN),
 	.held_as = KIND_READ,
 	.alike = KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE),
 	.shared = true,

@@ -27,7 +27,7 @@ const LockKind reentrant_kind = {
 	.name = "reentrant",
 	.unlock = "redis_unlock",
 	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) |
-		KIND_BIT(KIND_FAIR),
+		KIND_BIT(KIND_FAIR) | KIND_BIT(KIND_TOKEN),
 	.alike = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_FAIR),
 	.held_as = KIND_REENTRANT,
 	.handed_over = true,

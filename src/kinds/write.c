@@ -26,7 +26,7 @@ const LockKind write_kind = {
 	.name = "write",
 	.unlock = "redis_write_unlock",
 	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) |
-		KIND_BIT(KIND_FAIR),
+		KIND_BIT(KIND_FAIR) | KIND_BIT(KIND_TOKEN),
 	.held_as = KIND_WRITE,
 	.alike = KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE),
 	.beside = KIND_BIT(KIND_READ),

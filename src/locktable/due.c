@@ -158,6 +158,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->hold = hold;
 	item->kind = h->kind;
 	item->owner = h->owner;
+	memcpy(item->id, h->id, STORE_ID_LEN);
 	item->moves = lt_moves(h);
 	item->count = lr_shown_count(h->kind, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;

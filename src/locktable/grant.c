@@ -101,6 +101,23 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 }
 
 /*
+ * grant_ownerless --- it is had, but by nobody here: so all that is left is a key that
+ * those behind us in the queue find busy
+ */
+static void
+grant_ownerless(LrIndex hold, WakeList *wakes)
+{
+	LrKey	   *key = lt_key_of(hold);
+
+	if (lt_leave_queue(LrMyProcNumber))
+		lt_nudge_front(key, wakes);
+	key->handoffs = 0;
+	key->here_from = 0;
+	lt_judge_pause(key, true);
+	lt_free_hold(hold);
+}
+
+/*
  * grant_locked --- the store gave us the lock; partition lock held
  *
  * A store that excludes this server only may have done so just when the other one
@@ -125,8 +142,16 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		return GRANT_TOO_LATE;
 	if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
 		return GRANT_STALE;
-	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes))
+	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
+		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->id))
 		return GRANT_CONFLICT;
+	if (lr_kind(h->kind)->ownerless)
+	{
+		if (lt_is_past(topology))
+			return GRANT_STALE;
+		grant_ownerless(hold, wakes);
+		return GRANTED;
+	}
 	if (grant_is_stale(lease, owner, topology))
 		return GRANT_STALE;
 

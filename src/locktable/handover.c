@@ -290,7 +290,6 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
 	uint32		hash = h->hash;
-	KindId		kind = h->kind;
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		reserved = lt_reserve_row();
@@ -308,7 +307,7 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	}
 	else
 		lt_unlink_hold(*hold);
-	lt_init_waiting_hold(*hold, key, hash, kind);
+	lt_init_waiting_hold(*hold, key, hash, &w->terms);
 	w->state = WAIT_QUEUED;
 	w->hold = *hold;
 	w->woken_at = lr_now();

@@ -58,6 +58,7 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->of_old_master = lt_is_of_old_master(h, h->store);
 	view->promised_ms = lt_promised_ms(hold);
 	view->owner = h->owner;
+	memcpy(view->id, h->id, STORE_ID_LEN);
 	view->fence = h->fence;
 	view->fence_store = h->fence_store;
 	view->guard = GUARD_OFF;

@@ -34,6 +34,7 @@ typedef struct HoldView
 	bool		of_old_master;	/* the present one has not been asked yet, */
 	int64		promised_ms;	/* and has to promise as much as that one */
 	uint64		owner;
+	uint8		id[STORE_ID_LEN];
 	int64		fence;
 	StoreId		fence_store;	/* which gave it */
 	CommitGuard guard;			/* the strictest of both scopes */

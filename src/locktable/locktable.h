@@ -107,6 +107,7 @@ typedef struct LockTerms
 	int64		keep_until;		/* lr_now() time until which the key stays
 								 * locked after its release; 0 = not */
 	int			min_replicas;	/* that have to confirm each lease */
+	uint8		id[STORE_ID_LEN];	/* as in StoreOp; all 0: none yet */
 } LockTerms;
 
 /* One scope's part of a hold. */

@@ -31,7 +31,7 @@
 #define DUE_BLOCK			64
 
 /* Room for kinds of locks, whose number kinds.h has. */
-#define LT_MAX_KINDS		8
+#define LT_MAX_KINDS		16
 
 /* Sessions share so many locks that guard their being signalled. */
 #define LT_SIGNAL_LOCKS		16
@@ -101,6 +101,7 @@ typedef struct LrHold
 	int64		here_from;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
+	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
 	ScopeHold	scope[SCOPE_COUNT];
 	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
 										 * a create that was not answered may
@@ -348,6 +349,7 @@ extern LrIndex lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind,
 								   int64 now, WakeList *wakes);
 extern bool lt_is_live(LrIndex hold, int64 now);
 extern bool lt_keeps_from(LrIndex hold, LrIndex session, KindId kind);
+extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id);
 extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
 extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
@@ -363,7 +365,7 @@ extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 /* queue.c: the queue of a key; partition lock held. */
 extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
-								 KindId kind);
+								 const LockTerms *terms);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern bool lt_queue_remove(LrKey *key, LrIndex session);

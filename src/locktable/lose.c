@@ -158,6 +158,25 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 }
 
 /*
+ * lt_is_being_given_back --- is something of that id left to the watchdog?
+ *
+ * What is taken as the same would be taken away with it.
+ */
+bool
+lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
+{
+	static const uint8 none[STORE_ID_LEN] = {0};
+
+	if (memcmp(id, none, STORE_ID_LEN) == 0)
+		return false;
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].kind == kind &&
+			memcmp(lt_holds[i].id, id, STORE_ID_LEN) == 0)
+			return true;
+	return false;
+}
+
+/*
  * lt_leave_to_watchdog --- it is nobody's; what there is of it is to be given back
  */
 void
@@ -242,7 +261,7 @@ lt_disown(LrIndex session, WakeList *wakes)
 		return false;
 	hold = lt_alloc_hold();
 	h = &lt_holds[hold];
-	lt_init_waiting_hold(hold, w->key, w->hash, w->terms.kind);
+	lt_init_waiting_hold(hold, w->key, w->hash, &w->terms);
 	h->session = session;
 	lt_first_trace(h, w->kept.store, w->kept.owner, w->kept.topology);
 	h->place = w->kept.place;

@@ -273,12 +273,13 @@ lt_back_to_queue(LrIndex session, bool first)
  * lt_init_waiting_hold --- of this session, which queues with it
  */
 void
-lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, KindId kind)
+lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, const LockTerms *terms)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	memset(h, 0, sizeof(LrHold));
-	h->kind = kind;
+	h->kind = terms->kind;
+	memcpy(h->id, terms->id, STORE_ID_LEN);
 	h->hash = hash;
 	h->key = key;
 	h->session = LrMyProcNumber;
@@ -298,7 +299,7 @@ lt_make_unqueued(const LrName *name, const LockTerms *terms)
 
 	Assert(stocked);
 	lt_init_waiting_hold(hold, lt_make_key(name->data, name->len, name->hash),
-						 name->hash, terms->kind);
+						 name->hash, terms);
 	lt_wait_of(LrMyProcNumber)->terms = *terms;
 	return hold;
 }

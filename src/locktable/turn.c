@@ -31,6 +31,9 @@
 /* Without a watchdog nobody tells a waiter anything: it looks by itself. */
 #define LONELY_POLL			LR_US_PER_S
 
+/* When what is given back is gone those in front are told; in case they are not. */
+#define GIVEN_BACK_POLL		LR_US_PER_S
+
 /*
  * turn_find_other --- a hold of the key beside or after which there is no such kind
  */
@@ -128,7 +131,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
-	lt_init_waiting_hold(*hold, key, name->hash, terms->kind);
+	lt_init_waiting_hold(*hold, key, name->hash, terms);
 	first = lt_goes_first(&lt_keys[key], self, terms->kind, now);
 	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now,
 						other, &wakes);
@@ -324,7 +327,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
 	fresh = lt_alloc_hold();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(fresh, h->key, h->hash, h->kind);
+	lt_init_waiting_hold(fresh, h->key, h->hash, &w->terms);
 	w->hold = fresh;
 	turn_note_unanswered(h, store, owner, topology, not_after);
 	lt_make_orphan(*hold, &wakes);
@@ -396,6 +399,12 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	{
 		w->woken_at = 0;
 		*look_again = lt_deadline(holder);
+		return TURN_WAIT;
+	}
+	if (lt_is_being_given_back(key, w->terms.kind, w->terms.id))
+	{
+		w->woken_at = 0;
+		*look_again = now + GIVEN_BACK_POLL;
 		return TURN_WAIT;
 	}
 	if (now < key->paused_until)

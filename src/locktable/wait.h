@@ -124,12 +124,14 @@ typedef enum GrantResult
 								 * that master */
 	GRANT_DISOWNED,				/* we did not run for so long that the watchdog gives
 								 * it back */
-	GRANT_CONFLICT				/* another session of this server has it */
+	GRANT_CONFLICT				/* another session of this server has it, or what is
+								 * given back has the same id */
 } GrantResult;
 
 /*
  * The store gave us the lock: leave the queue, hold it until the deadline.
- * "topology" is the epoch of the master that did, 0 where none is looked for.
+ * "topology" is the epoch of the master that did, 0 where none is looked for.  A hold
+ * of a kind that is ownerless is gone then.
  */
 extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
 							uint32 topology, int64 deadline,

@@ -29,6 +29,7 @@ typedef struct DueItem
 	DueAction	action;
 	KindId		kind;
 	uint64		owner;
+	uint8		id[STORE_ID_LEN];
 	uint64		moves;
 	int			count;			/* move: the hold count that the store shows */
 	bool		at_old_place;	/* give back: something may be there, too */

@@ -82,6 +82,7 @@ ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 	op->lock_kind = view->kind;
 	op->moves = view->moves;
 	op->owner = view->owner;
+	memcpy(op->id, view->id, STORE_ID_LEN);
 	op->count = ask_shown_count(view);
 }
 
@@ -148,12 +149,12 @@ ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 	}
 }
 
-void
-ask_run_many(StoreOp *ops, int nops, StoreStep how)
+static void
+ask_run_bounded(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 {
 	PG_TRY();
 	{
-		ask_run_until(ops, nops, lr_now() + lr_call_budget(), how);
+		ask_run_until(ops, nops, deadline, how);
 	}
 	PG_CATCH();
 	{
@@ -161,6 +162,18 @@ ask_run_many(StoreOp *ops, int nops, StoreStep how)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+}
+
+void
+ask_run_many(StoreOp *ops, int nops, StoreStep how)
+{
+	ask_run_bounded(ops, nops, lr_now() + lr_call_budget(), how);
+}
+
+void
+ask_run_within(StoreOp *op, int64 deadline)
+{
+	ask_run_bounded(op, 1, deadline, STORE_WAIT);
 }
 
 void

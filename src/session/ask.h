@@ -67,6 +67,9 @@ extern void ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 extern void ask_run(StoreOp *op, StoreStep how);
 extern void ask_run_many(StoreOp *ops, int nops, StoreStep how);
 
+/* The same of one until that time at most, interruptible. */
+extern void ask_run_within(StoreOp *op, int64 deadline);
+
 /*
  * The same until that time at most, and whoever catches what it raises has to
  * call ask_abandon() himself, which is what gives those an outcome that were under

@@ -58,7 +58,7 @@ request_require_kind(const AcquireRequest *request)
 {
 	const LockKind *kind = lr_kind(request->terms.kind);
 
-	bool		shared = kind->shared && lr_has_fallback();
+	bool		shared = (kind->shared || kind->ownerless) && lr_has_fallback();
 	bool		placed = false;
 
 	for (int i = 0; kind->placed && i < STORE_COUNT; i++)

@@ -26,6 +26,8 @@ typedef struct AcquireRequest
 	int64		began;			/* from when on that counts, and lock_timeout;
 								 * 0 = from now on */
 	bool		fenced;			/* take a fencing token too */
+	const char *token;			/* of a token lock, as in StoreOp; not terminated */
+	int			token_len;
 } AcquireRequest;
 
 /*

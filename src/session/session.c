@@ -318,6 +318,24 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	return true;
 }
 
+/*
+ * session_take --- see session.h
+ */
+bool
+session_take(const LrName *name, const AcquireRequest *request)
+{
+	LrIndex		hold;
+
+	session_enter();
+	if (held_count() > 0)
+		session_require_beside(name, request->terms.kind);
+	request_require_kind(request);
+	if (!wait_for_lock(name, request, &hold))
+		return false;
+	long_wait_acquired(name);
+	return true;
+}
+
 /* ----------
  * Asking and changing
  * ----------

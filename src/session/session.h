@@ -28,6 +28,11 @@
 extern bool session_lock(const LrName *name, const AcquireRequest *request,
 						 HeldEntry **got);
 
+/*
+ * Take a lock of a kind that is ownerless: the session does not have it.  False: busy.
+ */
+extern bool session_take(const LrName *name, const AcquireRequest *request);
+
 /* What a backend needs before its first lock or question; raises. */
 extern void session_enter(void);
 

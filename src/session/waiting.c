@@ -23,6 +23,7 @@
  */
 #include "lockredis.h"
 
+#include "common/hashfn.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -45,7 +46,7 @@
 #include "store/topology.h"
 #include "wait_events.h"
 
-/* Token locks of other clients tell nobody: look again after 50 to 500 ms. */
+/* Token locks of other clients tell nobody: look again after up to 50, then 500 ms. */
 #define POLL_MIN			(50 * LR_US_PER_MS)
 #define POLL_MAX			(500 * LR_US_PER_MS)
 
@@ -251,6 +252,9 @@ wait_send_create(StoreId store)
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
 	op->min_replicas = acq.request->terms.min_replicas;
+	memcpy(op->id, acq.request->terms.id, STORE_ID_LEN);
+	op->token = acq.request->token;
+	op->token_len = acq.request->token_len;
 
 	/* If that raises, wait_abandon() sees to it. */
 	acq.asking = true;
@@ -323,6 +327,7 @@ wait_release(void)
 
 	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
 	release.owner = acq.op.owner;
+	memcpy(release.id, acq.op.id, STORE_ID_LEN);
 	ask_run(&release, STORE_WAIT);
 	ask_distrust(&release);
 	if (release.outcome == STORE_OK || release.outcome == STORE_GONE)
@@ -434,6 +439,8 @@ wait_take_granted(LrIndex *hold)
 	switch (wait_grant(deadline))
 	{
 		case GRANTED:
+			if (lr_kind(acq.key.kind)->ownerless)
+				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
 			*hold = acq.hold;
 			acq.active = false;
 			lr_count(STAT_ACQUIRES);
@@ -509,6 +516,21 @@ wait_take_handed(LrIndex *hold)
 }
 
 /*
+ * wait_poll_token --- when to look again at a token lock of another client
+ *
+ * Half of the time by chance, so that those who have begun together part.
+ */
+static int64
+wait_poll_token(int64 now, int64 ttl)
+{
+	int64		half;
+
+	acq.poll = Max(POLL_MIN, Min(acq.poll * 2, POLL_MAX));
+	half = acq.poll / 2;
+	return now + Min(ttl, half + murmurhash32((uint32) now ^ (uint32) MyProcPid) % half);
+}
+
+/*
  * wait_plan_retry --- somebody else has the key: when to ask again
  *
  * Unless woken: by a message if the subscription stood before we asked, by its
@@ -523,8 +545,10 @@ wait_plan_retry(bool subscribed)
 
 	if (acq.op.value == STORE_VALUE_TOKEN)
 	{
-		acq.poll = Max(POLL_MIN, Min(acq.poll * 2, POLL_MAX));
-		acq.retry_at = now + Min(ttl, acq.poll);
+		/* Ours tell, too. */
+		if (lr_store_can(acq.op.store, STORE_HAS_PUSH) && !subscribed)
+			(void) lt_want_subscription(acq.hold);
+		acq.retry_at = wait_poll_token(now, ttl);
 		return;
 	}
 	if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))

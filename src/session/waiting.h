@@ -19,7 +19,7 @@
 #include "session/request.h"
 
 /*
- * True: the lock is had, *hold is its hold.  False: somebody else had it for
+ * True: the lock is had, *hold is its hold, unless its kind is ownerless.  False: somebody else had it for
  * all of wait_us.  Raises for everything else; whatever was or will be taken
  * in the store is given back then.
  */

@@ -54,7 +54,7 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
 				 errmsg("kind of lock must not be null")));
 	wanted = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 	for (KindId k = 0; k < KIND_COUNT; k++)
-		if (strcmp(lr_kind(k)->name, wanted) == 0)
+		if (!lr_kind(k)->ownerless && strcmp(lr_kind(k)->name, wanted) == 0)
 			return k;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -21,6 +21,9 @@
 /* The largest fencing token: what Lua and JSON still have exactly, 2^53 - 1. */
 #define STORE_TOKEN_MAX		INT64CONST(9007199254740991)
 
+/* Bytes of what a lock is known by apart from its owner; see StoreOp.id. */
+#define STORE_ID_LEN		20
+
 /* Times to live (ms): for ever, and the longest that is calculated with. */
 #define STORE_NO_TTL		(-1)
 #define STORE_TTL_MAX		(LR_NEVER / LR_US_PER_MS - 1)

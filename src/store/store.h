@@ -67,6 +67,10 @@ typedef struct StoreOp
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */
 	int			name_len;
 	uint64		owner;			/* owner number of this instance */
+	uint8		id[STORE_ID_LEN];	/* kinds that the store does not know by the owner:
+									 * what it does know them by */
+	const char *token;			/* create of a token lock: its token; else NULL */
+	int			token_len;
 	const char *owner_text;		/* STORE_FORCE: the owner as inspected, whole;
 								 * else NULL */
 	int			owner_text_len;
@@ -175,6 +179,9 @@ typedef struct StoreInterest
 #define STORE_HAS_ORDER			0x80	/* keeps the order in which they came who
 										 * wait: the kinds that are placed */
 #define STORE_HAS_TOGETHER		0x100	/* creates that are taken together */
+#define STORE_HAS_DIGESTS		0x200	/* of tokens, not tokens themselves: it is told
+										 * the SHA-256 instead, and StoreOp.id is the
+										 * beginning of that */
 
 /* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;

@@ -68,6 +68,7 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->name = item->name;
 	op->name_len = item->name_len;
 	op->owner = item->owner;
+	memcpy(op->id, item->id, STORE_ID_LEN);
 	op->count = item->count;
 	op->lease_ms = item->lease_ms;
 	op->keep_ms = item->keep_ms;

@@ -16,8 +16,8 @@ use LockRedis::Topic::Replicas;
 use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
-my @rules = $text =~ /^(ACL SETUSER .*)$/mg;
-my ($base, $tokens, undef, undef, $wait, $read_write, $fair) = map { [split] } @rules;
+my @rules = grep { $_->[2] eq 'lockredis' } map { [split] } $text =~ /^(ACL SETUSER .*)$/mg;
+my $base = $rules[0];
 
 # ----------
 # One Redis, with replicas
@@ -25,7 +25,8 @@ my ($base, $tokens, undef, undef, $wait, $read_write, $fair) = map { [split] } @
 
 my @user = ('ACL', 'SETUSER', 'lockredis');
 my %right = map { $_ => 1 }
-  grep { /^[+~&]/ && $_ ne '+select' } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait, $read_write, $fair;
+  grep { /^[+~&]/ && $_ ne '+select' }
+  map { @$_[ 3 .. $#$_ ] } grep { "@$_" !~ /~\* / } @rules;
 my ($password) = map { /^>(.*)/ } @$base;
 my $file = PostgreSQL::Test::Utils::tempdir_short() . '/password';
 
@@ -92,6 +93,10 @@ my @calls = (
 	[ "BEGIN; SELECT redis_fair_xact_lock('jobs:q'), redis_try_fair_xact_lock('jobs:q')", '|t' ],
 	[ 'COMMIT', '' ],
 	[ "SELECT redis_try_fair_lock('jobs:w', '100 ms')", 'f' ],
+	[ "SELECT redis_token_lock('jobs:t', '10 min', 'x'), redis_try_token_lock('jobs:t', '0', '10 min')",
+		'x|NULL' ],
+	[ "SELECT redis_token_extend('jobs:t', 'x', '20 min'), redis_token_is_held('jobs:t', 'x'), redis_token_unlock('jobs:t', 'x')",
+		't|t|t' ],
 	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '700 ms')", 't' ],
 	[ "SELECT redis_force_unlock('jobs:e')", 't' ],
 	[ "SELECT redis_try_lock('jobs:w', '100 ms')", 'f' ],
@@ -154,7 +159,7 @@ sub nothing_remains
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h');
+	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:t');
 	$redis->kill_clients('watchdog');
 	ok( eval {
 			poll_until(

@@ -15,8 +15,9 @@ use LockRedis::Test qw(:DEFAULT run);
 use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
-my ($base, $tokens, undef, undef, $wait, undef, undef, $watcher) =
-  map { [split] } $text =~ /^(ACL SETUSER .*)$/mg;
+my @rules = map { [split] } $text =~ /^(ACL SETUSER .*)$/mg;
+my ($base, $tokens, undef, undef, $wait) = @rules;
+my ($watcher) = grep { $_->[2] eq 'watcher' } @rules;
 my %at_node = map { $_ => 1 }
   grep { /^[+~&]/ && !/select|setname/ } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait;
 my %at_sentinel = map { $_ => 1 } grep { /^[+&]/ } @$watcher[ 3 .. $#$watcher ];

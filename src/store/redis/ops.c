@@ -165,6 +165,23 @@ op_put_change(RespOut *out, StoreChange change)
 }
 
 /*
+ * op_put_digest --- the id of an operation in hexadecimal digits
+ */
+static void
+op_put_digest(RespOut *out, const StoreOp *op)
+{
+	static const char digits[] = "0123456789abcdef";
+	char		text[2 * STORE_ID_LEN];
+
+	for (int i = 0; i < STORE_ID_LEN; i++)
+	{
+		text[2 * i] = digits[op->id[i] >> 4];
+		text[2 * i + 1] = digits[op->id[i] & 0x0f];
+	}
+	resp_put_bulk(out, text, sizeof(text));
+}
+
+/*
  * op_put_arg --- one argument, from the field of the operation that it is
  */
 static void
@@ -229,6 +246,12 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 			break;
 		case ARG_AMOUNT:
 			resp_put_int(out, op->amount);
+			break;
+		case ARG_TOKEN:
+			resp_put_bulk(out, op->token, op->token_len);
+			break;
+		case ARG_DIGEST:
+			op_put_digest(out, op);
 			break;
 	}
 }

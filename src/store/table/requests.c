@@ -173,6 +173,7 @@ request_put_op(TableRequest *request, int i, const StoreOp *op)
 	out->kind = op->kind;
 	out->lock_kind = op->lock_kind;
 	out->owner = op->owner;
+	memcpy(out->id, op->id, STORE_ID_LEN);
 	out->beside = op->beside;
 	out->lease_ms = op->lease_ms;
 	out->keep_ms = op->keep_ms;
@@ -188,6 +189,11 @@ request_put_op(TableRequest *request, int i, const StoreOp *op)
 	{
 		out->owner_text_len = Min(op->owner_text_len, LR_OWNER_MAX);
 		memcpy(out->owner_text, op->owner_text, out->owner_text_len);
+	}
+	else if (op->token != NULL)
+	{
+		out->owner_text_len = Min(op->token_len, LR_OWNER_MAX);
+		memcpy(out->owner_text, op->token, out->owner_text_len);
 	}
 }
 

@@ -61,6 +61,7 @@ typedef struct TableOp
 	StoreOpKind kind;
 	KindId		lock_kind;
 	uint64		owner;
+	uint8		id[STORE_ID_LEN];
 	uint64		beside;
 	int64		lease_ms;
 	int64		keep_ms;
@@ -87,7 +88,7 @@ typedef struct TableOp
 
 	/* The texts, not terminated. */
 	char		name[LR_NAME_MAX];
-	char		owner_text[LR_OWNER_MAX];
+	char		owner_text[LR_OWNER_MAX];	/* or the digest of a token */
 } TableOp;
 
 typedef struct TableRequest

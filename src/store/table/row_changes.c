@@ -13,6 +13,7 @@
 #include "lockredis.h"
 
 #include "common/hashfn.h"
+#include "common/sha2.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
@@ -63,8 +64,8 @@ rows_blocked(TableOp *op, TableTrouble *trouble)
  * row_tell_owner --- the owner of the row that was found, as it is told
  *
  * One that is too long is told as its beginning and a hash, so that
- * redis_force_unlock takes away only what was seen.  Readers are told as they are
- * of Redis.
+ * redis_force_unlock takes away only what was seen.  Readers and tokens are told as
+ * they are of Redis.
  */
 void
 row_tell_owner(LockTables *tables, char *out)
@@ -83,6 +84,11 @@ row_tell_owner(LockTables *tables, char *out)
 		int			n = row_hold_count(tables);
 
 		snprintf(out, LR_OWNER_MAX, n > 1 ? "%d readers" : "read", n);
+		return;
+	}
+	if (row_is_token(tables))
+	{
+		strlcpy(out, "token", LR_OWNER_MAX);
 		return;
 	}
 	owner = DatumGetTextPP(value);
@@ -180,6 +186,42 @@ row_belongs_to(LockTables *tables, uint64 owner)
 	found = DatumGetTextPP(value);
 	return VARSIZE_ANY_EXHDR(found) == expected_len &&
 		memcmp(VARDATA_ANY(found), expected, expected_len) == 0;
+}
+
+/*
+ * row_token_digest --- of the token lock whose row was found;
+ * NULL: it is none
+ */
+static const char *
+row_token_digest(LockTables *tables)
+{
+	bool		isnull;
+	Datum		value = keyed_column(&tables->rows, COL_OWNER, &isnull);
+	text	   *owner;
+
+	if (isnull)
+		return NULL;
+	owner = DatumGetTextPP(value);
+	if (VARSIZE_ANY_EXHDR(owner) != strlen(TOKEN_OWNER) + 2 * PG_SHA256_DIGEST_LENGTH ||
+		memcmp(VARDATA_ANY(owner), TOKEN_OWNER, strlen(TOKEN_OWNER)) != 0)
+		return NULL;
+	return VARDATA_ANY(owner) + strlen(TOKEN_OWNER);
+}
+
+bool
+row_is_token(LockTables *tables)
+{
+	return row_token_digest(tables) != NULL;
+}
+
+bool
+row_is_of_token(LockTables *tables, const uint8 *id)
+{
+	char		digits[2 * STORE_ID_LEN];
+	const char *digest = row_token_digest(tables);
+
+	(void) hex_encode((const char *) id, STORE_ID_LEN, digits);
+	return digest != NULL && memcmp(digest, digits, sizeof(digits)) == 0;
 }
 
 /*

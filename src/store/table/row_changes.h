@@ -48,6 +48,12 @@ extern Datum row_time_after(int64 ms);
 extern bool row_belongs_to(LockTables *tables, uint64 owner);
 extern bool row_is_own(LockTables *tables);
 extern bool row_is_of_readers(LockTables *tables);
+
+/* Is it that of a token lock, and of the token with that id (StoreOp)? */
+#define TOKEN_OWNER		"token:"	/* and the SHA-256 of the token */
+
+extern bool row_is_token(LockTables *tables);
+extern bool row_is_of_token(LockTables *tables, const uint8 *id);
 extern int	row_hold_count(LockTables *tables);
 extern void row_tell_owner(LockTables *tables, char *out);
 

@@ -119,7 +119,7 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
  * becomes of this server belongs to no instance
  */
 static void
-fill_new_row(const TableOp *op, Datum *values, bool *nulls)
+fill_new_row(const TableOp *op, Datum owner, bool keep, Datum *values, bool *nulls)
 {
 	memset(values, 0, sizeof(Datum) * KEYED_MAX_COLUMNS);
 	memset(nulls, false, sizeof(bool) * KEYED_MAX_COLUMNS);
@@ -127,7 +127,7 @@ fill_new_row(const TableOp *op, Datum *values, bool *nulls)
 		nulls[i] = true;
 
 	values[COL_KEY - 1] = row_key(op);
-	values[COL_OWNER - 1] = row_owner(op->owner, "");
+	values[COL_OWNER - 1] = owner;
 	values[COL_HOLD_COUNT - 1] = Int32GetDatum(1);
 	values[COL_FENCE - 1] = Int64GetDatum(op->fence);
 	nulls[COL_FENCE - 1] = op->fence == 0;
@@ -135,17 +135,18 @@ fill_new_row(const TableOp *op, Datum *values, bool *nulls)
 	values[COL_ACQUIRED_AT - 1] = row_time_after(0);
 	values[COL_EXPIRES_AT - 1] = row_time_after(op->lease_ms);
 	values[COL_INSTANCE - 1] = lifetime_instance();
-	nulls[COL_INSTANCE - 1] = op->keep_ms > 0;
+	nulls[COL_INSTANCE - 1] = keep;
 	nulls[COL_COMMENT - 1] = true;
 }
 
 /*
- * reentrant_create --- if there is no row of the key that still counts
+ * create_row --- if there is no row of the key that still counts
  *
  * One that does not is overwritten, and all of it.
  */
 static void
-reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+create_row(LockTables *tables, TableOp *op, Datum owner, bool keep,
+		   TableTrouble *trouble)
 {
 	static const int all_columns[ROW_COLUMNS] = {
 		COL_KEY, COL_OWNER, COL_HOLD_COUNT, COL_FENCE, COL_LEASE,
@@ -171,7 +172,7 @@ reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	if (op->fenced && !take_token(tables, op, 0, trouble))
 		return;
 
-	fill_new_row(op, values, nulls);
+	fill_new_row(op, owner, keep, values, nulls);
 	if (found == KEYED_NOTHING)
 		keyed_insert(&tables->rows, values, nulls);
 	else if (!keyed_update(&tables->rows, ROW_COLUMNS, all_columns, values, nulls))
@@ -179,10 +180,17 @@ reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		rows_blocked(op, trouble);
 		return;
 	}
-	lifetime_remember(op->owner, op->lease_ms);
-	if (op->keep_ms > 0)
+	if (keep)
 		tables->must_flush = true;
 	op->outcome = STORE_OK;
+}
+
+static void
+reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	create_row(tables, op, row_owner(op->owner, ""), op->keep_ms > 0, trouble);
+	if (op->outcome == STORE_OK)
+		lifetime_remember(op->owner, op->lease_ms);
 }
 
 static void
@@ -318,6 +326,11 @@ any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	op->ttl_ms = lifetime_left_ms(tables->rows.row);
 	if (op->ttl_ms == 0)
 		return;
+	if (row_is_token(tables))
+	{
+		op->value = STORE_VALUE_TOKEN;
+		return;
+	}
 	op->value = STORE_VALUE_LOCK;
 	op->hold_count = row_hold_count(tables);
 	row_tell_owner(tables, op->holder);
@@ -354,6 +367,66 @@ write_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 /* ----------
+ * Operations of the token lock
+ *
+ * Its row belongs to no instance: it counts until its lease ends, whatever becomes of
+ * this server.
+ * ----------
+ */
+
+static void
+token_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	char		owner[LR_OWNER_MAX];
+
+	snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->owner_text_len,
+			 op->owner_text);
+	create_row(tables, op, CStringGetTextDatum(owner), true, trouble);
+}
+
+/*
+ * token_find --- the row of the key, if the token has it; else the outcome is set
+ */
+static bool
+token_find(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	KeyedFound	found = keyed_find(&tables->rows, row_key(op));
+
+	if (found == KEYED_BLOCKED)
+	{
+		rows_blocked(op, trouble);
+		return false;
+	}
+	op->outcome = STORE_GONE;
+	return found == KEYED_ROW && row_is_of_token(tables, op->id) &&
+		lifetime_left_ms(tables->rows.row) != 0;
+}
+
+/*
+ * token_set --- lengthen its lease, or only look
+ */
+static void
+token_set(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	RowChange	change = {0};
+
+	if (!token_find(tables, op, trouble))
+		return;
+	if (op->lease_ms > 0)
+		row_change_end(tables, op, &change);
+	if (change.n > 0)
+		tables->must_flush = true;
+	row_write_change(tables, op, &change, trouble);
+}
+
+static void
+token_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	if (token_find(tables, op, trouble))
+		row_delete(tables, op, trouble);
+}
+
+/* ----------
  * What each kind of lock means by an operation
  * ----------
  */
@@ -387,7 +460,13 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 	},
 
 	/* There are none: see STORE_HAS_ORDER. */
-	[KIND_FAIR] = {NULL}
+	[KIND_FAIR] = {NULL},
+
+	[KIND_TOKEN] = {
+		[STORE_CREATE] = token_create,
+		[STORE_SET] = token_set,
+		[STORE_RELEASE] = token_release
+	}
 };
 
 StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,

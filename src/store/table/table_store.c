@@ -370,7 +370,7 @@ table_connected(StoreHandle *handle)
 
 const StoreRoutine table_store = {
 	.name = "table",
-	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY,
+	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY | STORE_HAS_DIGESTS,
 	.node = NODE_TABLE,
 	.role = ROLE_TABLE,
 	.shmem_size = requests_shmem_size,

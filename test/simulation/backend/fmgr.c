@@ -107,12 +107,30 @@ pg_detoast_datum_packed(struct varlena *datum)
 text *
 cstring_to_text(const char *s)
 {
-	size_t		len = strlen(s);
+	return cstring_to_text_with_len(s, strlen(s));
+}
+
+text *
+cstring_to_text_with_len(const char *s, int len)
+{
 	text	   *t = palloc(len + VARHDRSZ);
 
 	SET_VARSIZE(t, len + VARHDRSZ);
 	memcpy(VARDATA(t), s, len);
 	return t;
+}
+
+uint64
+hex_encode(const char *src, size_t len, char *dst)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < len; i++)
+	{
+		dst[2 * i] = digits[(uint8) src[i] >> 4];
+		dst[2 * i + 1] = digits[(uint8) src[i] & 0x0f];
+	}
+	return 2 * len;
 }
 
 char *

@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * token.c
+ *	  The token lock: that of redis-py, redsync and node-redlock.
+ *
+ * A string with a time to live, whose value is the token.  Whoever knows the token
+ * may give it back or lengthen its lease; no session has it.  It excludes whatever
+ * else the key may hold.
+ *
+ * The token itself goes to the store once, with the create.  All else, also what the
+ * watchdog gives back, is asked for by its SHA-1.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/token.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+/* Locks in one script: more would hold up Redis. */
+#define RELEASE_GROUP		100
+
+const LockKind token_kind = {
+	.name = "token",
+	.unlock = "redis_token_unlock",
+	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) |
+		KIND_BIT(KIND_FAIR) | KIND_BIT(KIND_TOKEN),
+	.alike = PG_UINT32_MAX,
+	.held_as = KIND_TOKEN,
+	.ownerless = true,
+	.topic = TOPIC_LOCK,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_TOKEN_CREATE,
+			.keys = {KEY_LOCK},
+			.each = {ARG_LEASE, ARG_TOKEN, ARG_NOT_AFTER},
+			.group = 1,
+			.reply = REPLY_CREATED,
+		},
+		[STORE_SET] = {
+			.script = LUA_TOKEN_SET,
+			.keys = {KEY_LOCK},
+			.each = {ARG_DIGEST, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = 1,
+			.reply = REPLY_DONE,
+		},
+		[STORE_RELEASE] = {
+			.script = LUA_TOKEN_RELEASE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH, ARG_RELEASED},
+			.each = {ARG_DIGEST},
+			.group = RELEASE_GROUP,
+			.reply = REPLY_TOLD,
+		},
+	},
+};

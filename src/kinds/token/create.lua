@@ -1,0 +1,23 @@
+-- create: take a key that holds nothing, with a token.
+--
+-- KEYS  lock
+-- ARGV  lease in ms, token, latest time in ms at which this may run
+-- reply {0, 0, now}      taken
+--       {2, 0, now}      read too late: nothing done
+--       {4, ttl, ''}     there is something, whatever it is; ttl is -1 without one
+
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl ~= -2 then
+  return {4, ttl, ''}
+end
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[3]) then
+  return {2, 0, now}
+end
+redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[1])
+return {0, 0, now}

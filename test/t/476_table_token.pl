@@ -1,0 +1,11 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Token locks in a table: what 475_token says of Redis.
+# Proves G1, G25.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('475_token');
