@@ -168,6 +168,7 @@ static const char *
 check_holds(LrIndex k)
 {
 	const LrKey *key = &lt_keys[k];
+	LrIndex		prev = LR_NONE;
 	int			n = 0;
 
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
@@ -176,6 +177,11 @@ check_holds(LrIndex k)
 			return lt_check_says("the holds of %.*s have no end", NAME(key));
 		if (lt_holds[i].key != k || lt_holds[i].hash != key->hash)
 			return lt_check_says("hold %d of %.*s belongs to another key", i, NAME(key));
+		if (lt_holds[i].prev != prev)
+			return lt_check_says("the holds of %.*s have a broken link at %d", NAME(key), i);
+		if (!lt_has_kinds(key, KIND_BIT(lt_holds[i].kind)))
+			return lt_check_says("hold %d of %.*s is of a kind that is not noted", i, NAME(key));
+		prev = i;
 		CHECK(check_hold_state(i));
 		CHECK(check_scopes(i));
 		CHECK(check_hold_watched(i));
@@ -237,6 +243,8 @@ check_places(LrIndex k)
 							  NAME(key));
 		if (w->told != SUB_NONE && w->told_as == 0)
 			return lt_check_says("session %d is told of no place of %.*s", s, NAME(key));
+		if (w->told_as != 0 && lt_find_place(key, w->told_as) != s)
+			return lt_check_says("session %d is not found by its place of %.*s", s, NAME(key));
 		prev = s;
 	}
 	if (key->place_tail != prev)

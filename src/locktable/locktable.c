@@ -24,6 +24,7 @@
 
 LrTable    *lt_table = NULL;
 LrIndex    *lt_buckets = NULL;
+LrIndex    *lt_told = NULL;
 LrKey	   *lt_keys = NULL;
 LrHold	   *lt_holds = NULL;
 LrLease    *lt_leases = NULL;
@@ -34,6 +35,12 @@ static int
 lt_bucket_count(void)
 {
 	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks));
+}
+
+static int
+lt_told_count(void)
+{
+	return (int) pg_nextpower2_32(MaxBackends);
 }
 
 static int
@@ -54,6 +61,7 @@ locktable_shmem_size(void)
 	for (int s = 0; s < STORE_COUNT; s++)
 		size = add_size(size, MAXALIGN(mul_size(lt_block_count(), sizeof(pg_atomic_uint64))));
 	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(LrSession))));
+	size = add_size(size, MAXALIGN(mul_size(lt_told_count(), sizeof(LrIndex))));
 	return size;
 }
 
@@ -79,6 +87,7 @@ lt_init_table(void)
 	lt_table->nbuckets = lt_bucket_count();
 	lt_table->nblocks = lt_block_count();
 	lt_table->nsessions = MaxBackends;
+	lt_table->ntold = lt_told_count();
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
 	pg_atomic_init_u64(&lt_table->last_wait, 0);
@@ -88,6 +97,8 @@ lt_init_table(void)
 
 	for (int i = 0; i < lt_table->nbuckets; i++)
 		lt_buckets[i] = LR_NONE;
+	for (int i = 0; i < lt_table->ntold; i++)
+		lt_told[i] = LR_NONE;
 	for (int i = 0; i < lr_max_locks; i++)
 	{
 		LrIndex		next = i + 1 < lr_max_locks ? i + 1 : LR_NONE;
@@ -111,6 +122,7 @@ lt_init_table(void)
 	lt_table->key_pool.first_free = 0;
 	SpinLockInit(&lt_table->hold_pool.mutex);
 	lt_table->hold_pool.first_free = 0;
+	SpinLockInit(&lt_table->told_mutex);
 }
 
 /* Called with AddinShmemInitLock held. */
@@ -130,6 +142,7 @@ locktable_shmem_init(void)
 		lt_block_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
 													 lt_block_count() * sizeof(pg_atomic_uint64));
 	lt_sessions = (LrSession *) lt_carve(&area, MaxBackends * sizeof(LrSession));
+	lt_told = (LrIndex *) lt_carve(&area, lt_told_count() * sizeof(LrIndex));
 	if (!found)
 		lt_init_table();
 }
@@ -233,10 +246,15 @@ lt_hold_rows(const LrHold *hold)
 void
 lt_link_hold(LrIndex hold)
 {
-	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+	LrHold	   *h = &lt_holds[hold];
+	LrKey	   *key = &lt_keys[h->key];
 
-	lt_holds[hold].next = key->first_hold;
+	h->prev = LR_NONE;
+	h->next = key->first_hold;
+	if (h->next != LR_NONE)
+		lt_holds[h->next].prev = hold;
 	key->first_hold = hold;
+	key->hold_kinds |= KIND_BIT(h->kind);
 }
 
 /*
@@ -259,11 +277,16 @@ void
 lt_unlink_hold(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LrIndex    *link = &lt_keys[h->key].first_hold;
+	LrKey	   *key = &lt_keys[h->key];
 
-	while (*link != hold)
-		link = &lt_holds[*link].next;
-	*link = h->next;
+	if (h->prev != LR_NONE)
+		lt_holds[h->prev].next = h->next;
+	else
+		key->first_hold = h->next;
+	if (h->next != LR_NONE)
+		lt_holds[h->next].prev = h->prev;
+	if (key->first_hold == LR_NONE)
+		key->hold_kinds = 0;
 	lt_nothing_due(hold);
 }
 
@@ -350,6 +373,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key = &lt_keys[i];
 	key->hash = hash;
 	key->first_hold = LR_NONE;
+	key->hold_kinds = 0;
 	key->queue_head = LR_NONE;
 	key->queue_tail = LR_NONE;
 	key->front_tail = LR_NONE;

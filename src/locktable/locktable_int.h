@@ -57,6 +57,8 @@ typedef struct LrKey
 	uint32		hash;
 	LrIndex		next;			/* of the same bucket, or in the free list */
 	LrIndex		first_hold;		/* all but waiting ones */
+	uint32		hold_kinds;		/* KIND_BITs of these, and perhaps of some that
+								 * are gone; see lt_has_kinds */
 	LrIndex		queue_head;		/* sessions, linked by their wait records */
 	LrIndex		queue_tail;
 	LrIndex		front_tail;		/* see queue.c; LR_NONE if nobody waits */
@@ -89,6 +91,7 @@ typedef struct LrHold
 	LrIndex		key;
 	LrIndex		session;		/* LR_NONE: orphan */
 	LrIndex		next;			/* of the same key, or in the free list */
+	LrIndex		prev;			/* of the same key */
 	HoldState	state;
 	LostReason	lost_reason;
 	bool		committing;		/* its transaction is past pre-commit: renewed
@@ -163,6 +166,7 @@ typedef struct LrWait
 	LrKept		kept;			/* kinds that are announced */
 	uint64		told_as;		/* placed: the owner that has to be told of its
 								 * turn, */
+	LrIndex		told_next;		/* among those whose owners share a bucket; */
 	SubscriptionState told;		/* will it be, */
 	int64		told_at;		/* and has it been?  lr_now() time; 0 = no, or it has
 								 * asked since */
@@ -215,6 +219,8 @@ typedef struct LrTable
 	int			nbuckets;		/* a power of two, at least LT_PARTITIONS */
 	int			nsessions;
 	int			nblocks;
+	int			ntold;			/* buckets of places.c, a power of two */
+	slock_t		told_mutex;
 	LrPool		key_pool;
 	LrPool		hold_pool;
 	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
@@ -229,6 +235,7 @@ typedef struct LrTable
 
 extern LrTable *lt_table;
 extern LrIndex *lt_buckets;
+extern LrIndex *lt_told;
 extern LrKey *lt_keys;
 extern LrHold *lt_holds;
 extern LrLease *lt_leases;
@@ -336,6 +343,16 @@ extern int64 lt_here_since(StoreId store, int64 when);
 /* Link, unlink and free; partition lock held. */
 extern void lt_link_hold(LrIndex hold);
 extern void lt_unlink_hold(LrIndex hold);
+
+/*
+ * Has the key a hold of these kinds?  No is for sure, and spares a look at all that it
+ * has; who has looked at all of them in vain says what he has seen.
+ */
+static inline bool
+lt_has_kinds(const LrKey *key, uint32 kinds)
+{
+	return (key->hold_kinds & kinds) != 0;
+}
 extern void lt_free_hold(LrIndex hold);
 
 /* lose.c; partition lock held. */
@@ -376,6 +393,7 @@ extern void lt_back_to_queue(LrIndex session, bool first);
 /* places.c; partition lock held. */
 extern void lt_place_insert(LrKey *key, LrIndex session);
 extern void lt_place_remove(LrKey *key, LrIndex session);
+extern void lt_tell_as(LrIndex session, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 

@@ -138,14 +138,20 @@ lt_keeps_from(LrIndex hold, LrIndex session, KindId kind)
  * lt_conflicting_hold --- one that keeps the session from the key
  *
  * There may be several.  What has expired is marked on the way; if these are too
- * many to be told at once, the rest by whoever looks next.
+ * many to be told at once, the rest by whoever looks next.  Who does not keep anybody of
+ * that kind from the key is not looked at, however many have it.
  */
 LrIndex
 lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 					WakeList *wakes)
 {
+	uint32		seen = 0;
+
+	if (!lt_has_kinds(key, lr_kind(kind)->excludes))
+		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
+		seen |= KIND_BIT(lt_holds[i].kind);
 		if (lt_is_live(i, now))
 		{
 			if (lt_keeps_from(i, session, kind))
@@ -154,6 +160,7 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 		else if (lt_holds[i].state == HOLD_HELD && lt_has_room_for_loser(wakes))
 			lt_lose_locked(i, lt_holds[i].store, LOST_EXPIRED, NULL, wakes);
 	}
+	key->hold_kinds = seen;
 	return LR_NONE;
 }
 

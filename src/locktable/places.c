@@ -27,6 +27,74 @@
 
 #include "locktable/locktable_int.h"
 
+/* ----------
+ * Who is told as which owner
+ *
+ * One of thousands is to be found without a look at all of them, and they may wait for
+ * one key.  Owners are numbers in a row, so few share a bucket.
+ * ----------
+ */
+
+static LrIndex *
+place_bucket(uint64 owner)
+{
+	return &lt_told[owner & (uint64) (lt_table->ntold - 1)];
+}
+
+/*
+ * lt_tell_as --- its turn is told to that owner from now on; 0: to nobody
+ */
+void
+lt_tell_as(LrIndex session, uint64 owner)
+{
+	LrWait	   *w = lt_wait_of(session);
+
+	if (w->told_as == owner)
+		return;
+	SpinLockAcquire(&lt_table->told_mutex);
+	if (w->told_as != 0)
+	{
+		LrIndex    *link = place_bucket(w->told_as);
+
+		while (*link != session)
+			link = &lt_wait_of(*link)->told_next;
+		*link = w->told_next;
+	}
+	w->told_as = owner;
+	if (owner != 0)
+	{
+		w->told_next = *place_bucket(owner);
+		*place_bucket(owner) = session;
+	}
+	SpinLockRelease(&lt_table->told_mutex);
+	w->told = SUB_NONE;
+}
+
+/*
+ * lt_find_place --- the session that is told as that owner; LR_NONE: none is any more
+ *
+ * One that waits for another key, for which somebody has told it here, does not change
+ * to this one meanwhile.
+ */
+LrIndex
+lt_find_place(const LrKey *key, uint64 owner)
+{
+	LrIndex		session;
+
+	SpinLockAcquire(&lt_table->told_mutex);
+	session = *place_bucket(owner);
+	while (session != LR_NONE && lt_wait_of(session)->told_as != owner)
+		session = lt_wait_of(session)->told_next;
+	SpinLockRelease(&lt_table->told_mutex);
+	return session != LR_NONE && &lt_keys[lt_wait_of(session)->key] == key ?
+		session : LR_NONE;
+}
+
+/* ----------
+ * The list of a key
+ * ----------
+ */
+
 void
 lt_place_insert(LrKey *key, LrIndex session)
 {
@@ -56,21 +124,8 @@ lt_place_remove(LrKey *key, LrIndex session)
 	else
 		key->place_tail = w->prev;
 	w->prev = w->next = LR_NONE;
-	w->told_as = 0;
-	w->told = SUB_NONE;
+	lt_tell_as(session, 0);
 	w->told_at = 0;
-}
-
-/*
- * lt_find_place --- the session that is told as that owner; LR_NONE: none is any more
- */
-LrIndex
-lt_find_place(const LrKey *key, uint64 owner)
-{
-	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
-		if (lt_wait_of(i)->told_as == owner)
-			return i;
-	return LR_NONE;
 }
 
 /*

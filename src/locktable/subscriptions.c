@@ -26,13 +26,13 @@
  * Its place is that which it has asked for last; NULL: it has none any more.
  */
 static SubscriptionState *
-subscription_of(LrWait *w)
+subscription_of(LrIndex session)
 {
+	LrWait	   *w = lt_wait_of(session);
+
 	if (w->state != WAIT_PLACED)
 		return &lt_keys[w->key].subscription[lr_kind(w->terms.kind)->topic];
-	if (w->told_as != w->kept.owner)
-		w->told = SUB_NONE;
-	w->told_as = w->kept.owner;
+	lt_tell_as(session, w->kept.owner);
 	return w->told_as != 0 ? &w->told : NULL;
 }
 
@@ -44,7 +44,7 @@ lt_want_subscription(LrIndex hold)
 	bool		confirmed = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	subscription = subscription_of(lt_wait_of(LrMyProcNumber));
+	subscription = subscription_of(LrMyProcNumber);
 	if (subscription != NULL)
 	{
 		confirmed = *subscription == SUB_CONFIRMED;

@@ -38,13 +38,33 @@
  * turn_find_other --- a hold of the key beside or after which there is no such kind
  */
 static LrIndex
-turn_find_other(const LrKey *key, KindId kind, int64 now)
+turn_find_other(LrKey *key, KindId kind, int64 now)
 {
+	uint32		alike = lr_kind(kind)->alike;
+	uint32		seen = 0;
+
+	if (!lt_has_kinds(key, ~alike))
+		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (lt_is_live(i, now) &&
-			(lr_kind(kind)->alike & KIND_BIT(lt_holds[i].kind)) == 0)
+	{
+		if ((alike & KIND_BIT(lt_holds[i].kind)) == 0 && lt_is_live(i, now))
 			return i;
+		seen |= KIND_BIT(lt_holds[i].kind);
+	}
+	key->hold_kinds = seen;
 	return LR_NONE;
+}
+
+/*
+ * turn_has_beside --- may the session have something beside which it may take that kind?
+ */
+static bool
+turn_has_beside(const LrKey *key, KindId kind)
+{
+	for (int k = 0; k < KIND_COUNT; k++)
+		if ((lr_kind(k)->beside & KIND_BIT(kind)) != 0 && lt_has_kinds(key, KIND_BIT(k)))
+			return true;
+	return false;
 }
 
 /*
@@ -56,6 +76,8 @@ turn_find_other(const LrKey *key, KindId kind, int64 now)
 static LrIndex
 turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
 {
+	if (key->first_hold == LR_NONE || !turn_has_beside(key, kind))
+		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lt_holds[i].session == session && lt_holds[i].state == HOLD_HELD &&
 			lt_is_live(i, now) &&

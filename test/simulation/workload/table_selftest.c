@@ -212,7 +212,19 @@ hold_of_nobody(void)
 static void
 hold_without_end(void)
 {
-	lt_holds[held].next = held;
+	lt_holds[held].next = lt_table->max_locks;
+}
+
+static void
+hold_link(void)
+{
+	lt_holds[held].prev = both;
+}
+
+static void
+hold_kinds(void)
+{
+	key_of(held)->hold_kinds = 0;
 }
 
 static void
@@ -447,6 +459,8 @@ static const struct
 	{"a hold of another key", hold_of_another, "belongs to another key"},
 	{"held by nobody", hold_of_nobody, "nobody has it"},
 	{"holds without end", hold_without_end, "have no end"},
+	{"a link of holds", hold_link, "have a broken link"},
+	{"the kinds of holds", hold_kinds, "of a kind that is not noted"},
 	{"twice in a transaction", xact_count, "count 2"},
 	{"no lease", no_lease, "no lease"},
 	{"held and lost", loss_of_held, "was lost for reason"},
