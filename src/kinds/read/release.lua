@@ -41,10 +41,14 @@ local function release(lock, channel, timeout, owner, prefix)
   local writes = call('HGET', lock, 'mode') == 'write'
   local alone = call('HLEN', lock) <= 2
   -- Redisson's writers sleep by the TTL of the lock: it is that of the reader who
-  -- stays longest.  If that is not us, there is nothing to look for.
+  -- stays longest.  If that is not us, there is nothing to look for; nor behind one
+  -- who stays about as long, who is found soon where many come and go: the last ones
+  -- to come are at the end.
   local longest = 0
   if not writes and not alone and own + 2 >= ttl then
-    for _, field in ipairs(call('HKEYS', lock)) do
+    local fields = call('HKEYS', lock)
+    for i = #fields, 1, -1 do
+      local field = fields[i]
       local count = field ~= 'mode' and field ~= owner and tonumber(call('HGET', lock, field))
       local left = count and time_left(field, count, prefix) or 0
       if count and left == 0 then
@@ -52,6 +56,9 @@ local function release(lock, channel, timeout, owner, prefix)
         call('HDEL', lock, field)
       end
       longest = math.max(longest, left)
+      if longest > 0 and longest + 10 >= ttl then
+        break
+      end
     end
   end
   -- What is last says that it was all done: until then it is repeated.
