@@ -188,6 +188,9 @@ func (r *Round) run(length time.Duration) error {
 			start(t.run)
 		}
 	}
+	if r.spec.kind.watch != nil {
+		start(func() { r.spec.kind.watch(r) })
+	}
 	if r.spec.intruder != nil {
 		start(func() { r.spec.intruder(r) })
 	}
@@ -254,6 +257,9 @@ func (r *Round) judge() {
 	if r.crashes() || r.spec.losses {
 		patience += r.spec.lease + 2*time.Second
 	}
+	if r.crashes() && r.spec.kind.sweep != nil {
+		r.spec.kind.sweep(r)
+	}
 	found := e.checkLeftovers(patience)
 	found = append(found, checkEnds(calls, faults, bounds)...)
 	if !r.spec.losses {
@@ -261,6 +267,7 @@ func (r *Round) judge() {
 			filepath.Join(e.options.dir, r.name))...)
 		found = append(found, checkWakeups(calls, faults, bounds)...)
 		found = append(found, checkBusy(calls, faults, bounds)...)
+		found = append(found, checkOrder(calls, r.hist.looks())...)
 		if r.stalled < r.tolerated() {
 			for _, what := range r.losses {
 				found = append(found, Finding{"losses", what})

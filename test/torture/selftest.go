@@ -156,6 +156,9 @@ func checkRightHistories(v *Verdict) {
 				"a right history (" + h.name + ") was refused: " + f.String()})
 		}
 	}
+	for _, f := range checkRightOrders() {
+		v.found = append(v.found, Finding{"self-test", "a right order was refused: " + f.String()})
+	}
 }
 
 // ---- rounds in which somebody breaks the rules ----

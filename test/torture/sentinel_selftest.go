@@ -17,7 +17,7 @@ func controlsOf(topology string) []control {
 	if topology == "sentinel" {
 		return sentinelControls
 	}
-	return append(append([]control{}, controls...), readWriteControls...)
+	return append(append(append([]control{}, controls...), readWriteControls...), fairControls...)
 }
 
 // One takes a lock that no replica hears of; another one gets it from the next
