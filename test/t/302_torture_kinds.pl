@@ -15,5 +15,5 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 
-torture('-kind', 'read-write,fair', '-rounds', '2', '-length', '5s');
+torture('-kind', 'read-write,fair,multi', '-rounds', '3', '-length', '5s');
 done_testing();

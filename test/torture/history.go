@@ -55,6 +55,9 @@ type Call struct {
 	Fair  bool   `json:"fair,omitempty"`
 	Owner string `json:"owner,omitempty"`
 
+	// Of a call for several keys: its number, the same in all its lines
+	Multi int64 `json:"multi,omitempty"`
+
 	number int // of the client among those of the key: set by checkers
 
 	// The client had no answer that tells that the lock is free now: it may

@@ -53,7 +53,7 @@ var lockKind = &Kind{
 	specs:    lockSpecs,
 }
 
-var everyKind = []*Kind{lockKind, readWriteKind, fairKind}
+var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind}
 
 // kindsOf are those that are named, with commas between them; all if none is.
 func kindsOf(names string) ([]*Kind, error) {

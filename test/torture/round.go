@@ -267,6 +267,7 @@ func (r *Round) judge() {
 			filepath.Join(e.options.dir, r.name))...)
 		found = append(found, checkWakeups(calls, faults, bounds)...)
 		found = append(found, checkBusy(calls, faults, bounds)...)
+		found = append(found, checkMultis(calls, faults, bounds)...)
 		found = append(found, checkOrder(calls, r.hist.looks())...)
 		if r.stalled < r.tolerated() {
 			for _, what := range r.losses {
