@@ -30,6 +30,8 @@ const (
 const (
 	resultOK   = "ok"
 	resultBusy = "busy"
+
+	resultException = "exception" // of Redisson
 )
 
 // A Call is one line of a history (test/fault/history.md).

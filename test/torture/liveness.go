@@ -229,6 +229,12 @@ func occupied(calls []Call, b Bounds, mode string, early bool) []span {
 	return spans
 }
 
+// waits: has it waited, and relied on being woken?  Not Redisson, where it is at a loss
+// itself: it repeats what was not answered for longer than anybody waits for a lock.
+func (c *Call) waits() bool {
+	return c.Queues && c.End != 0 && c.Result != resultException
+}
+
 // checkWakeups: nobody waits for longer than the bound while the key is free
 // and nothing is broken.  A release that woke nobody, or a waiter who slept
 // through it, would show here, because the lease is longer than the bound.
@@ -245,7 +251,7 @@ func checkWakeups(calls []Call, faults []Window, b Bounds) []Finding {
 		taken[modeWrite] = taken[modeAlone]
 		for i := range keys[key] {
 			c := &keys[key][i]
-			if c.Op != opLock || !c.Queues || c.Multi != 0 || c.End == 0 {
+			if c.Op != opLock || !c.waits() || c.Multi != 0 {
 				continue
 			}
 			free := longestGap(span{c.Start, c.End}, taken[c.Mode])

@@ -267,7 +267,7 @@ func (t *RedissonThread) stepMulti(key string) {
 		switch {
 		case err != nil:
 			call.Lingers = true
-			t.w.hist.end(call, "exception")
+			t.w.hist.end(call, resultException)
 		case answer != "true":
 			t.w.hist.end(call, resultBusy)
 		default:
@@ -323,7 +323,7 @@ func checkMultis(calls []Call, faults []Window, b Bounds) []Finding {
 			early = append(early, occupied(others, b, modeAlone, true)...)
 		}
 		at := span{c.Start, c.End}
-		if free := longestGap(at, merge(taken)); c.Queues && free.to-free.from > int64(wakeBound) {
+		if free := longestGap(at, merge(taken)); c.waits() && free.to-free.from > int64(wakeBound) {
 			found = append(found, Finding{"wake-ups", fmt.Sprintf(
 				"%s waited for %s from %.3f to %.3f s (%s), though all were free from %.3f to %.3f s",
 				c.Client, strings.Join(names, " and "), seconds(c.Start), seconds(c.End), c.Result,

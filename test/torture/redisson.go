@@ -162,7 +162,7 @@ func (t *RedissonThread) had(of string, call *Call, answer string, err error) {
 	if err != nil {
 		// It repeats requests by itself, so it may have it even so.
 		call.Lingers = true
-		t.w.hist.end(call, "exception")
+		t.w.hist.end(call, resultException)
 		t.giveBack(of, call.Key)
 		return
 	}

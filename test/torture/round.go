@@ -219,6 +219,9 @@ func (r *Round) waitForEnd(work *sync.WaitGroup) {
 		close(done)
 	}()
 	limit := bareLease + r.spec.lease + r.spec.settles + r.spec.budget + 10*time.Second
+	if r.spec.redisson > 0 {
+		limit += redissonLimit
+	}
 	select {
 	case <-done:
 		return
