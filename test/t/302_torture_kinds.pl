@@ -15,5 +15,5 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 
-torture('-kind', 'read-write', '-rounds', '1', '-length', '6s');
+torture('-kind', 'read-write,fair,multi', '-rounds', '3', '-length', '5s');
 done_testing();

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"sort"
+	"strings"
 	"sync"
 )
 
@@ -29,6 +30,8 @@ const (
 const (
 	resultOK   = "ok"
 	resultBusy = "busy"
+
+	resultException = "exception" // of Redisson
 )
 
 // A Call is one line of a history (test/fault/history.md).
@@ -50,6 +53,13 @@ type Call struct {
 	// Does it wait in a queue and rely on being woken?
 	Queues bool `json:"queues,omitempty"`
 
+	// A fair lock that was not had before, and its owner in the store
+	Fair  bool   `json:"fair,omitempty"`
+	Owner string `json:"owner,omitempty"`
+
+	// Of a call for several keys: its number, the same in all its lines
+	Multi int64 `json:"multi,omitempty"`
+
 	number int // of the client among those of the key: set by checkers
 
 	// The client had no answer that tells that the lock is free now: it may
@@ -69,6 +79,8 @@ type History struct {
 	mu     sync.Mutex
 	calls  []*Call
 	faults []*Window
+	queues []Queue         // of fair locks, as they were seen
+	lined  map[string]bool // was somebody seen in the queue of the key?
 }
 
 // begin records that a call has started; end, that it has ended.
@@ -92,6 +104,27 @@ func (h *History) add(c Call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, &c)
+}
+
+// addQueue: a queue is of no interest as long as nobody stands there.
+func (h *History) addQueue(q Queue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(q.Owners) == 0 && (len(h.queues) == 0 || !h.lined[q.Key]) {
+		return
+	}
+	if h.lined == nil {
+		h.lined = map[string]bool{}
+	}
+	h.lined[q.Key] = len(q.Owners) > 0
+	h.queues = append(h.queues, q)
+}
+
+// looks are the queues that were seen so far.
+func (h *History) looks() []Queue {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]Queue{}, h.queues...)
 }
 
 func (h *History) beginFault(name string, mild bool) *Window {
@@ -162,6 +195,14 @@ func (h *History) save(path string) error {
 			break
 		}
 		err = out.Encode(&calls[i])
+	}
+	for _, q := range h.looks() {
+		if err != nil {
+			break
+		}
+		err = out.Encode(map[string]interface{}{"client": "observer", "op": "queue",
+			"key": q.Key, "start_ns": q.From, "end_ns": q.To,
+			"result": strings.Join(q.Owners, " ")})
 	}
 	if e := f.Close(); err == nil {
 		err = e

@@ -23,6 +23,8 @@ type Kind struct {
 
 	work     []weighted
 	redisson func(*RedissonThread, string) // one lock and release; nil: without
+	watch    func(*Round)                  // what else is recorded; nil: nothing
+	sweep    func(*Round)                  // what a crash leaves behind until somebody asks
 	specs    []func() Spec
 }
 
@@ -51,7 +53,7 @@ var lockKind = &Kind{
 	specs:    lockSpecs,
 }
 
-var everyKind = []*Kind{lockKind, readWriteKind}
+var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind}
 
 // kindsOf are those that are named, with commas between them; all if none is.
 func kindsOf(names string) ([]*Kind, error) {

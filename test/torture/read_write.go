@@ -119,13 +119,14 @@ func workWrite(s *Session) {
 
 // stepReadWrite is one lock and release.
 func (t *RedissonThread) stepReadWrite(key string) {
-	at := slot{key, modeRead}
+	mode := modeRead
 	if t.rng.Intn(3) == 0 {
-		at.mode = modeWrite
+		mode = modeWrite
 	}
 	wait := t.rng.Intn(3000)
-	call := t.w.hist.begin(&Call{Client: t.name, Op: opLock, Key: key, Mode: at.mode,
+	call := t.w.hist.begin(&Call{Client: t.name, Op: opLock, Key: key, Mode: mode,
 		Queues: wait > 0, Limit: int64(redissonLimit)})
-	answer, err := t.j.call(redissonLimit, t.target, at.command("tryLock"), key, fmt.Sprint(wait), "-1")
-	t.had(call, answer, err)
+	of := mode + "."
+	answer, err := t.j.call(redissonLimit, t.target, of+"tryLock", key, fmt.Sprint(wait), "-1")
+	t.had(of, call, answer, err)
 }

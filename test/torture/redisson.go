@@ -119,6 +119,7 @@ func (j *Redisson) stop() {
 type RedissonThread struct {
 	name   string // in histories
 	target string // client and thread
+	owner  string // in the store, when it is known
 	j      *Redisson
 	rng    *rand.Rand
 	w      *Round
@@ -152,18 +153,17 @@ func (t *RedissonThread) stepAlone(key string) {
 	} else {
 		answer, err = t.j.call(redissonLimit, t.target, "tryLock", key, fmt.Sprint(wait), "-1")
 	}
-	t.had(call, answer, err)
+	t.had("", call, answer, err)
 }
 
 // had ends the call that has asked for a lock, and gives it back after a while.
-func (t *RedissonThread) had(call *Call, answer string, err error) {
-	at := slot{call.Key, call.Mode}
-
+// of is what the driver's commands of that kind begin with.
+func (t *RedissonThread) had(of string, call *Call, answer string, err error) {
 	if err != nil {
 		// It repeats requests by itself, so it may have it even so.
 		call.Lingers = true
-		t.w.hist.end(call, "exception")
-		t.giveBack(at)
+		t.w.hist.end(call, resultException)
+		t.giveBack(of, call.Key)
 		return
 	}
 	if answer != "true" {
@@ -173,30 +173,23 @@ func (t *RedissonThread) had(call *Call, answer string, err error) {
 	t.w.hist.end(call, resultOK)
 	time.Sleep(time.Duration(t.rng.Int63n(int64(t.w.spec.hold) + 1)))
 
-	drop := t.w.hist.begin(&Call{Client: t.name, Op: opDrop, Key: at.key, Mode: at.mode})
-	drop.Lingers = !t.giveBack(at)
+	drop := t.w.hist.begin(&Call{Client: t.name, Op: opDrop, Key: call.Key,
+		Mode: call.Mode})
+	drop.Lingers = !t.giveBack(of, call.Key)
 	t.w.hist.end(drop, resultOK)
 }
 
-// command is what Redisson's driver calls it: "read.unlock" for a read lock.
-func (at slot) command(name string) string {
-	if at.mode == modeAlone {
-		return name
-	}
-	return at.mode + "." + name
-}
-
 // giveBack unlocks until nothing is held; true if one call was enough.
-func (t *RedissonThread) giveBack(at slot) bool {
+func (t *RedissonThread) giveBack(of, key string) bool {
 	clean := true
 
 	for tries := 0; tries < 20; tries++ {
-		held, err := t.j.call(redissonLimit, t.target, at.command("isHeld"), at.key)
+		held, err := t.j.call(redissonLimit, t.target, of+"isHeld", key)
 		if err == nil && held != "true" {
 			return clean
 		}
 		if err == nil {
-			_, err = t.j.call(redissonLimit, t.target, at.command("unlock"), at.key)
+			_, err = t.j.call(redissonLimit, t.target, of+"unlock", key)
 		}
 		if err != nil {
 			clean = false

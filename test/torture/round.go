@@ -188,6 +188,9 @@ func (r *Round) run(length time.Duration) error {
 			start(t.run)
 		}
 	}
+	if r.spec.kind.watch != nil {
+		start(func() { r.spec.kind.watch(r) })
+	}
 	if r.spec.intruder != nil {
 		start(func() { r.spec.intruder(r) })
 	}
@@ -216,6 +219,9 @@ func (r *Round) waitForEnd(work *sync.WaitGroup) {
 		close(done)
 	}()
 	limit := bareLease + r.spec.lease + r.spec.settles + r.spec.budget + 10*time.Second
+	if r.spec.redisson > 0 {
+		limit += redissonLimit
+	}
 	select {
 	case <-done:
 		return
@@ -254,6 +260,9 @@ func (r *Round) judge() {
 	if r.crashes() || r.spec.losses {
 		patience += r.spec.lease + 2*time.Second
 	}
+	if r.crashes() && r.spec.kind.sweep != nil {
+		r.spec.kind.sweep(r)
+	}
 	found := e.checkLeftovers(patience)
 	found = append(found, checkEnds(calls, faults, bounds)...)
 	if !r.spec.losses {
@@ -261,6 +270,8 @@ func (r *Round) judge() {
 			filepath.Join(e.options.dir, r.name))...)
 		found = append(found, checkWakeups(calls, faults, bounds)...)
 		found = append(found, checkBusy(calls, faults, bounds)...)
+		found = append(found, checkMultis(calls, faults, bounds)...)
+		found = append(found, checkOrder(calls, r.hist.looks())...)
 		if r.stalled < r.tolerated() {
 			for _, what := range r.losses {
 				found = append(found, Finding{"losses", what})

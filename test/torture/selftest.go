@@ -111,6 +111,7 @@ func judgeHistory(calls []Call, faults []Window) []Finding {
 	found := checkExclusion(calls, 10*time.Second, "")
 	found = append(found, checkEnds(calls, faults, b)...)
 	found = append(found, checkWakeups(calls, faults, b)...)
+	found = append(found, checkMultis(calls, faults, b)...)
 	return append(found, checkBusy(calls, faults, b)...)
 }
 
@@ -150,11 +151,14 @@ var rightHistories = []rightHistory{
 }
 
 func checkRightHistories(v *Verdict) {
-	for _, h := range append(rightHistories, readWriteRight...) {
+	for _, h := range append(append(rightHistories, readWriteRight...), multiRight...) {
 		for _, f := range judgeHistory(h.calls, h.faults) {
 			v.found = append(v.found, Finding{"self-test",
 				"a right history (" + h.name + ") was refused: " + f.String()})
 		}
+	}
+	for _, f := range checkRightOrders() {
+		v.found = append(v.found, Finding{"self-test", "a right order was refused: " + f.String()})
 	}
 }
 

@@ -17,7 +17,11 @@ func controlsOf(topology string) []control {
 	if topology == "sentinel" {
 		return sentinelControls
 	}
-	return append(append([]control{}, controls...), readWriteControls...)
+	var all []control
+	for _, some := range [][]control{controls, readWriteControls, fairControls, multiControls} {
+		all = append(all, some...)
+	}
+	return all
 }
 
 // One takes a lock that no replica hears of; another one gets it from the next

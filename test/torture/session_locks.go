@@ -16,6 +16,8 @@ type want struct {
 	try          bool
 	wait         time.Duration // with try
 	lease        time.Duration // 0: renewed
+	fair         bool
+	asFair       bool // for negative controls: it is not fair, and said to be
 }
 
 // named is the middle of the names of functions: "read_" for a read lock.
@@ -42,6 +44,9 @@ func (s *Session) statement(at slot, a want) string {
 	}
 	if a.fenced {
 		name = "fenced_" + name
+	}
+	if a.fair {
+		name = "fair_" + name
 	}
 	args := "'" + at.key + "'"
 	if a.try {
@@ -77,7 +82,13 @@ func (s *Session) acquire(at slot, a want) bool {
 	}
 	s.w.hist.begin(call)
 	before := s.setPhase(phaseAcquiring)
-	rows, err := s.exec(s.statement(at, a))
+	sql := s.statement(at, a)
+	if h == nil && (a.fair || a.asFair) {
+		call.Fair = true
+		sql += ", (SELECT min(owner) FROM redis_locks WHERE pid = pg_backend_pid() " +
+			"AND granted AND key = '" + at.key + "')"
+	}
+	rows, err := s.exec(sql)
 	s.setPhase(before)
 	if err != nil {
 		call.Lingers = s.crashed
@@ -98,6 +109,9 @@ func (s *Session) acquire(at slot, a want) bool {
 	if !granted {
 		s.w.hist.end(call, resultBusy)
 		return false
+	}
+	if call.Fair {
+		call.Owner = rows[0][1]
 	}
 	if a.fenced {
 		call.Token, _ = strconv.ParseInt(value, 10, 64)

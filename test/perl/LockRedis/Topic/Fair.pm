@@ -31,6 +31,12 @@ It waits for the fair lock, and what is told to its place arrives; returns that.
 
 A session that waits has the lock soon, and gives it back.
 
+=item each_in_turn($key, $name, [$session, $place], ...)
+
+They wait in the order of their places: each has the lock and gives it back, and nobody
+is passed over who stands in the queue.  Who is told that it is its turn and does not run
+for a second has lost its place by right, and comes later.
+
 =item order_kept($key, @contenders)
 
 Each begins when the one before stands in the queue, and has the lock in that order.
@@ -53,7 +59,7 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($near $far $proxy $redis start_servers patient_session queue wait_fairly
-  gets_it of_ours order_kept);
+  gets_it each_in_turn of_ours order_kept);
 our ($near, $far, $proxy, $redis);
 
 sub start_servers
@@ -101,6 +107,26 @@ sub gets_it
 
 	is($session->wait(limit(60))->error, undef, $name);
 	$session->query_is("SELECT redis_unlock('$key')", 't', "$name: and back");
+	return;
+}
+
+sub each_in_turn
+{
+	my ($key, $name, @waiting) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	while (@waiting)
+	{
+		my ($i) = poll_until('somebody to have it',
+			sub { my ($n) = grep { !$waiting[$_][0]->is_running } 0 .. $#waiting;
+				defined $n ? "$n " : 0 }, 60) =~ /(\d+)/;
+		my %stands = map { $_ => 1 } queue($key);
+		my @passed = grep { $stands{$_} } map { $_->[1] } @waiting[ 0 .. $i - 1 ];
+		my ($session) = @{ splice @waiting, $i, 1 };
+
+		is("@passed", '', "$name: nobody is passed over");
+		gets_it($session, $key, $name);
+	}
 	return;
 }
 
