@@ -268,7 +268,7 @@ AS 'MODULE_PATHNAME', 'lockredis_read_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_read_lock(text, interval) IS
-'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 0A000 in fallback mode';
+'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 08006 in fallback mode while Redis is away';
 
 CREATE FUNCTION redis_try_read_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -300,7 +300,7 @@ AS 'MODULE_PATHNAME', 'lockredis_write_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_write_lock(text, interval) IS
-'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 0A000 in fallback mode';
+'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 08006 in fallback mode while Redis is away';
 
 CREATE FUNCTION redis_try_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -384,7 +384,7 @@ AS 'MODULE_PATHNAME', 'lockredis_fair_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_fair_lock(text, interval) IS
-'take a session-level lock, waiting for it in the order in which all who wait for it so, on all servers, came to Redis.  The lock is that of redis_lock: reentrant, given back by redis_unlock.  lease and errors as redis_lock; 0A000 in table and fallback mode';
+'take a session-level lock, waiting for it in the order in which all who wait for it so, on all servers, came to Redis.  The lock is that of redis_lock: reentrant, given back by redis_unlock.  lease and errors as redis_lock; in table mode, and while the table is in use in fallback mode, in that of the server''s queue';
 
 CREATE FUNCTION redis_try_fair_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean

@@ -153,9 +153,9 @@ typedef struct LockKind
 	bool		announced;
 
 	/*
-	 * Is the order in which sessions get it the store's?  Then each of them asks by
-	 * itself, in no queue of this server, and is told when it is its turn.  Needs a
-	 * store with STORE_HAS_ORDER.
+	 * Is the order in which sessions get it the store's, if that keeps one
+	 * (STORE_HAS_ORDER)?  Then each of them asks by itself, in no queue of this
+	 * server, and is told when it is its turn.
 	 */
 	bool		placed;
 
@@ -166,10 +166,15 @@ typedef struct LockKind
 	bool		ownerless;
 
 	/*
-	 * Can several have it, or one that the store keeps together with it?  It is not
-	 * carried over to another store.
+	 * Can several have it, or one that the store keeps together with it?
 	 */
 	bool		shared;
+
+	/*
+	 * Is it had in the table while Redis is away?  Then what is held is carried over
+	 * to there, and back.
+	 */
+	bool		falls_back;
 
 	/*
 	 * The longest time (ms) without a look at one that is held, whose lease others

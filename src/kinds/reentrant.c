@@ -32,6 +32,7 @@ const LockKind reentrant_kind = {
 	.held_as = KIND_REENTRANT,
 	.handed_over = true,
 	.counted = true,
+	.falls_back = true,
 	.topic = TOPIC_LOCK,
 	.calls = {
 		[STORE_CREATE] = {

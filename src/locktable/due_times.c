@@ -196,7 +196,8 @@ lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
 bool
 lt_is_wanted_in(const LrHold *h, StoreId store)
 {
-	return store != h->store && current_store() == store;
+	return store != h->store && current_store() == store &&
+		lr_kind(h->kind)->falls_back;
 }
 
 /*

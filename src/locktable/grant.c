@@ -109,7 +109,7 @@ grant_ownerless(LrIndex hold, WakeList *wakes)
 {
 	LrKey	   *key = lt_key_of(hold);
 
-	if (lt_leave_queue(LrMyProcNumber))
+	if (lt_leave_queue(LrMyProcNumber, wakes))
 		lt_nudge_front(key, wakes);
 	key->handoffs = 0;
 	key->here_from = 0;
@@ -136,6 +136,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
+	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
 	int64		now = lr_now();
 
 	if (deadline <= now)
@@ -155,11 +156,11 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	if (grant_is_stale(lease, owner, topology))
 		return GRANT_STALE;
 
-	if (queued && lt_leave_queue(LrMyProcNumber))
+	if (queued && lt_leave_queue(LrMyProcNumber, wakes))
 		lt_nudge_beside(&lt_keys[h->key], h->kind, wakes);
 	lt_keys[h->key].handoffs = 0;
 	if (queued)
-		lt_judge_pause(&lt_keys[h->key], !lr_kind(h->kind)->placed);
+		lt_judge_pause(&lt_keys[h->key], !placed);
 	lt_first_trace(h, store, owner, topology);
 	h->state = HOLD_HELD;
 	h->here_from = lt_here_since(store, now);
@@ -186,7 +187,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	WakeList	wakes = WAKE_NOBODY;
 	GrantResult result;
 
-	if (lt_wait_of(LrMyProcNumber)->kept.disowned)
+	if (lt_wait_of(LrMyProcNumber)->kept.disowned == owner)
 		result = GRANT_DISOWNED;
 	else
 		result = grant_locked(hold, store, owner, topology, deadline, terms, fence,

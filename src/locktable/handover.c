@@ -224,7 +224,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	h->state = HOLD_HELD;
 	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
 	lt_set_due_of_held(handed, wakes);
-	(void) lt_leave_queue(LrMyProcNumber);
+	(void) lt_leave_queue(LrMyProcNumber, wakes);
 	lt_free_hold(*hold);
 	*hold = handed;
 	return true;
@@ -239,7 +239,7 @@ lt_refuse_handed(WakeList *wakes)
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		handed = w->handed;
 
-	(void) lt_leave_queue(LrMyProcNumber);
+	(void) lt_leave_queue(LrMyProcNumber, wakes);
 	handover_pass_on(handed, wakes);
 }
 

@@ -148,7 +148,8 @@ typedef struct LrKept
 	StoreId		store;
 	uint32		topology;		/* and place, as in LrHold */
 	uint32		place;
-	bool		disowned;		/* the watchdog has it since the store was asked */
+	uint64		disowned;		/* which owner the watchdog has since the store was
+								 * asked as that; 0 = none */
 } LrKept;
 
 /* A session awaits one key at a time, so this is part of its slot. */
@@ -170,6 +171,9 @@ typedef struct LrWait
 	SubscriptionState told;		/* will it be, */
 	int64		told_at;		/* and has it been?  lr_now() time; 0 = no, or it has
 								 * asked since */
+	bool		in_line;		/* placed: only now, of old, so it asks after the one
+								 * before it; */
+	int64		first_at;		/* that one has: lr_now() time; 0 = not yet */
 	bool		in_front;		/* may ask it */
 	LrIndex		prev;			/* session before in the queue, or among those that
 								 * are placed */
@@ -288,11 +292,12 @@ lt_deadline(LrIndex hold)
 typedef struct WakeList
 {
 	int			nsessions;		/* who can go on; see lt_wake_room */
+	LrIndex		next_in_line;	/* and one more; see places.c */
 	int			nlosers;		/* who lost a lock, and is to be told */
 	bool		watchdog;
 } WakeList;
 
-#define WAKE_NOBODY		{0, 0, false}
+#define WAKE_NOBODY		{0, LR_NONE, 0, false}
 
 /*
  * sessions.c: whom this process is to wake, for which there is one list, as it
@@ -386,16 +391,22 @@ extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern bool lt_queue_remove(LrKey *key, LrIndex session);
-extern bool lt_leave_queue(LrIndex session);
+extern bool lt_leave_queue(LrIndex session, WakeList *wakes);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
 extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* places.c; partition lock held. */
 extern void lt_place_insert(LrKey *key, LrIndex session);
-extern void lt_place_remove(LrKey *key, LrIndex session);
+extern void lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes);
+extern void lt_leave_line(LrIndex session, WakeList *wakes);
+extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again);
 extern void lt_tell_as(LrIndex session, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
+
+/* order.c; partition lock held. */
+extern bool lt_is_placed_by(KindId kind, StoreId store);
+extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);

@@ -274,8 +274,8 @@ lt_disown(LrIndex session, WakeList *wakes)
 	h->place = w->kept.place;
 	if (w->trying && lr_store_can(w->kept.store, STORE_LATE_CREATES))
 		h->not_after[w->kept.store] = NOT_AFTER_UNKNOWN;
+	w->kept.disowned = w->kept.owner;
 	w->kept.owner = 0;
-	w->kept.disowned = true;
 	lt_leave_to_watchdog(hold, wakes);
 	return true;
 }

@@ -10,6 +10,8 @@
  * turn.  Here they are in a list of the key, so that somebody who is told of one finds
  * it, and nobody passes the key on past them.
  *
+ * In line are those who have to come to the store one after the other; see order.c.
+ *
  * One is granted the lock that the store gives it even while another session of this
  * server is still reading the answer to its release: what the store said counts, and
  * that one has done with it.
@@ -26,6 +28,9 @@
 #include "lockredis.h"
 
 #include "locktable/locktable_int.h"
+
+/* The first of a line is waited for so long. */
+#define LINE_PATIENCE		LR_US_PER_S
 
 /* ----------
  * Who is told as which owner
@@ -95,11 +100,16 @@ lt_find_place(const LrKey *key, uint64 owner)
  * ----------
  */
 
+/*
+ * lt_place_insert --- as the last; who comes behind a line is its end
+ */
 void
 lt_place_insert(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
+	w->in_line = key->place_tail != LR_NONE && lt_wait_of(key->place_tail)->in_line;
+	w->first_at = 0;
 	w->in_front = false;
 	w->prev = key->place_tail;
 	w->next = LR_NONE;
@@ -111,10 +121,11 @@ lt_place_insert(LrKey *key, LrIndex session)
 }
 
 void
-lt_place_remove(LrKey *key, LrIndex session)
+lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
 
+	lt_leave_line(session, wakes);
 	if (w->prev != LR_NONE)
 		lt_wait_of(w->prev)->next = w->next;
 	else
@@ -127,6 +138,61 @@ lt_place_remove(LrKey *key, LrIndex session)
 	lt_tell_as(session, 0);
 	w->told_at = 0;
 }
+
+/* ----------
+ * The line
+ * ----------
+ */
+
+/*
+ * lt_leave_line --- it has its place in the store, or gives up: now the next one
+ */
+void
+lt_leave_line(LrIndex session, WakeList *wakes)
+{
+	LrWait	   *w = lt_wait_of(session);
+	LrWait	   *next;
+
+	if (!w->in_line)
+		return;
+	w->in_line = false;
+	if (w->first_at == 0 || w->next == LR_NONE)
+		return;
+	next = lt_wait_of(w->next);
+	if (!next->in_line)
+		return;
+	next->first_at = lr_now();
+	wakes->next_in_line = w->next;
+}
+
+/*
+ * lt_line_lets_ask --- may it take its place now?  If not, when to look again
+ */
+bool
+lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again)
+{
+	LrWait	   *w = lt_wait_of(session);
+	const LrWait *before;
+
+	if (!w->in_line)
+		return true;
+	before = w->prev == LR_NONE ? NULL : lt_wait_of(w->prev);
+	if (before != NULL && before->in_line &&
+		(before->first_at == 0 || now < before->first_at + LINE_PATIENCE))
+	{
+		*look_again = before->first_at == 0 ? now + LINE_PATIENCE :
+			before->first_at + LINE_PATIENCE;
+		return false;
+	}
+	if (w->first_at == 0)
+		w->first_at = now;
+	return true;
+}
+
+/* ----------
+ * Being told
+ * ----------
+ */
 
 /*
  * lt_nudge_place --- it may look again; perhaps because it was told that it is its turn

@@ -228,7 +228,7 @@ lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes)
  * by lt_nudge_beside().
  */
 bool
-lt_leave_queue(LrIndex self)
+lt_leave_queue(LrIndex self, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(self);
 	bool		others = false;
@@ -236,7 +236,7 @@ lt_leave_queue(LrIndex self)
 	if (w->state == WAIT_QUEUED)
 		others = lt_queue_remove(&lt_keys[w->key], self);
 	else if (w->state == WAIT_PLACED)
-		lt_place_remove(&lt_keys[w->key], self);
+		lt_place_remove(&lt_keys[w->key], self, wakes);
 	else if (w->state == WAIT_HANDED)
 		lt_keys[w->key].nhanded--;
 	else

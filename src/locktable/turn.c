@@ -143,7 +143,8 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	LrIndex		key;
 	EnqueueResult result;
 	int64		now = lr_now();
-	bool		placed = lr_kind(terms->kind)->placed;
+	StoreId		store;
+	bool		placed;
 	bool		first;
 
 	Assert(w->state == WAIT_NONE);
@@ -154,6 +155,8 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
 	lt_init_waiting_hold(*hold, key, name->hash, terms);
+	store = lt_keep_order(&lt_keys[key], &wakes);
+	placed = lt_is_placed_by(terms->kind, store);
 	first = lt_goes_first(&lt_keys[key], self, terms->kind, now);
 	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now,
 						other, &wakes);
@@ -171,7 +174,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->trying = false;
 		w->asks_until = 0;
 		w->kept.owner = 0;
-		w->kept.disowned = false;
+		w->kept.disowned = 0;
 		w->woken_at = 0;
 		w->looks_at = 0;
 		w->asleep = false;
@@ -216,7 +219,7 @@ turn_give_up(WakeList *wakes)
 		lt_refuse_handed(wakes);
 		return;
 	}
-	if (lt_leave_queue(LrMyProcNumber))
+	if (lt_leave_queue(LrMyProcNumber, wakes))
 		lt_nudge_front(&lt_keys[key], wakes);
 }
 
@@ -321,14 +324,14 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew)
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_lock_hold(hold);
 
-	*anew = w->kept.disowned;
+	*anew = w->kept.disowned != 0;
 	if (owner == 0 || w->kept.owner != owner)
 		owner = lr_new_owner();
 	w->kept.owner = owner;
 	w->kept.store = store;
 	w->kept.topology = topology_epoch();
 	w->kept.place = lr_place;
-	w->kept.disowned = false;
+	w->kept.disowned = 0;
 	w->asks_until = until;
 	LWLockRelease(lock);
 	return owner;
@@ -451,6 +454,8 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 static TurnResult
 turn_placed(LrWait *w, int64 now, int64 retry_at, int64 *look_again)
 {
+	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again))
+		return TURN_WAIT;
 	if (w->woken_at != 0 || now >= retry_at)
 	{
 		w->woken_at = 0;
@@ -469,7 +474,8 @@ turn_placed(LrWait *w, int64 now, int64 retry_at, int64 *look_again)
  * that a holder is gone.
  */
 TurnResult
-lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
+lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
+		StoreId *store)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_partition(lt_holds[*hold].hash);
@@ -482,6 +488,11 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed)
 	w->looks_at = 0;
 	w->trying = false;
 	key = &lt_keys[w->key];
+	*store = lt_keep_order(key, &wakes);
+
+	/* What it has in a store that is not asked any more is the watchdog's. */
+	if (w->kept.owner != 0 && w->kept.store != *store)
+		(void) lt_disown(LrMyProcNumber, &wakes);
 	*subscribed = lr_watchdog_running() && w->state != WAIT_PLACED &&
 		key->subscription[lr_kind(w->terms.kind)->topic] == SUB_CONFIRMED;
 	if (w->state == WAIT_FAILED)
@@ -523,11 +534,13 @@ lt_found_busy(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+	WakeList	wakes = WAKE_NOBODY;
 
-	/* A look without the lock: nearly always there was no pause. */
-	if (!key->after_pause)
+	/* A look without the lock: nearly always there was no pause, nor a line. */
+	if (!key->after_pause && !lt_wait_of(LrMyProcNumber)->in_line)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_judge_pause(key, false);
-	LWLockRelease(lock);
+	lt_leave_line(LrMyProcNumber, &wakes);
+	lt_unlock(lock, &wakes);
 }

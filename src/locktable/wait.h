@@ -4,8 +4,8 @@
  *	  The lock table for a session that acquires: the queue of a key.
  *
  * A session awaits one key at a time.  Only those in front of a queue ask the store,
- * and only while no session of this server has the key; see queue.c.  Of kinds that are
- * placed there is no queue here; see places.c.
+ * and only while no session of this server has the key; see queue.c.  Who waits in the
+ * order of the store is in no queue here; see places.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -66,11 +66,11 @@ typedef enum TurnResult
 /*
  * Is it our turn?  retry_at: when a head that found the key busy may look
  * again without being woken.  On TURN_TRY *subscribed says whether a release
- * from now on is told by a message.  On TURN_HANDED the lock is held, and *hold
- * is another one.
+ * from now on is told by a message; it is our turn to ask that store, and no other.
+ * On TURN_HANDED the lock is held, and *hold is another one.
  */
 extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
-						  bool *subscribed);
+						  bool *subscribed, StoreId *store);
 
 /* Have the watchdog subscribe to the key, or to our place; true if it has already. */
 extern bool lt_want_subscription(LrIndex hold);

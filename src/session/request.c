@@ -53,23 +53,23 @@ request_require_counter(const AcquireRequest *request, StoreId store)
 			 errhint("Use redis_fenced_xact_lock.")));
 }
 
+/*
+ * request_require_store --- see request.h
+ *
+ * Who else has it is known to Redis only, or was until then.
+ */
 void
-request_require_kind(const AcquireRequest *request)
+request_require_store(KindId kind, StoreId store)
 {
-	const LockKind *kind = lr_kind(request->terms.kind);
-
-	bool		shared = (kind->shared || kind->ownerless) && lr_has_fallback();
-	bool		placed = false;
-
-	for (int i = 0; kind->placed && i < STORE_COUNT; i++)
-		placed |= lr_has_store(i) && !lr_store_can(i, STORE_HAS_ORDER);
-	if (shared || placed)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("there are no %s locks in this mode", kind->name),
-				 placed ? errdetail("\"%s\" must be \"redis\".", "lockredis.mode") :
-				 errdetail("\"%s\" must be \"redis\" or \"table\".", "lockredis.mode"),
-				 errhint("Use redis_lock or redis_xact_lock.")));
+	if (lr_kind(kind)->falls_back || !lr_has_fallback() ||
+		!lr_store_can(store, STORE_SERVER_ONLY))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the kind \"%s\" is not available while Redis is out of reach",
+					lr_kind(kind)->name),
+			 errdetail("The table that stands in for Redis has no locks of this kind."),
+			 errhint("Try again when redis_lock_status shows that Redis is in use.")));
 }
 
 /*

@@ -36,8 +36,8 @@ typedef struct AcquireRequest
  */
 extern void request_require_counter(const AcquireRequest *request, StoreId store);
 
-/* Raise if it is for a kind of lock that there is not in this mode. */
-extern void request_require_kind(const AcquireRequest *request);
+/* Raise if that store, which is in use, has no locks of the kind in the present mode. */
+extern void request_require_store(KindId kind, StoreId store);
 
 /* Has the hold a fencing token that is good for this request? */
 extern bool request_is_met_by(const AcquireRequest *request, const HoldView *view);

@@ -35,7 +35,9 @@
 #include "session/track.h"
 #include "session/transaction.h"
 #include "session/waiting.h"
+#include "store/current.h"
 #include "stats.h"
+#include "store/current.h"
 
 /* ----------
  * Beginning and end
@@ -299,7 +301,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 
 	if (held_count() > 0)
 		session_require_beside(name, request->terms.kind);
-	request_require_kind(request);
+	request_require_store(request->terms.kind, current_store());
 	release_reserve(held_count() + 1);
 	held_reserve(name, request->terms.kind);
 	if (!wait_for_lock(name, request, &hold))
@@ -329,7 +331,7 @@ session_take(const LrName *name, const AcquireRequest *request)
 	session_enter();
 	if (held_count() > 0)
 		session_require_beside(name, request->terms.kind);
-	request_require_kind(request);
+	request_require_store(request->terms.kind, current_store());
 	if (!wait_for_lock(name, request, &hold))
 		return false;
 	long_wait_acquired(name);

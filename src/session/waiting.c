@@ -100,6 +100,7 @@ typedef struct Acquire
 	int64		asked_at;		/* head: when the store was asked last */
 	int64		retry_at;		/* and when to ask again unless woken */
 	int64		poll;			/* present interval for token locks */
+	StoreId		turn;			/* of which store it is our turn to be asked */
 
 	/* Kinds that are announced, if the store was asked and has answered so far: */
 	uint64		owner;			/* who is, with whom it is asked again; else 0 */
@@ -291,12 +292,13 @@ wait_must_hold_off(StoreId store)
 }
 
 /*
- * wait_ask_store --- one attempt to create the lock
+ * wait_ask_store --- one attempt to create the lock; false: another store is in use
+ * by now, and whose turn it is there has to be seen first
  *
  * Refused as too late (our idea of the store's clock was wrong): the reply
  * brought the right time, so once more, with a new owner.
  */
-static void
+static bool
 wait_ask_store(void)
 {
 	StoreId		store;
@@ -305,12 +307,15 @@ wait_ask_store(void)
 	acq.epoch = current_epoch();
 	acq.news = topology_news();
 	store = current_store();
+	if (store != acq.turn)
+		return false;
 	request_require_counter(acq.request, store);
 	if (wait_must_hold_off(store))
-		return;
+		return true;
 	wait_send_create(store);
 	if (acq.op.outcome == STORE_LATE)
 		wait_send_create(store);
+	return true;
 }
 
 /*
@@ -708,7 +713,12 @@ static bool
 wait_ask_as_head(bool subscribed, LrIndex *hold)
 {
 	wait_forget_failures();
-	wait_ask_store();
+	if (!wait_ask_store())
+	{
+		acq.again = true;
+		acq.retry_at = 0;
+		return false;
+	}
 	acq.failure = STORE_PENDING;
 	if (!wait_store_failed())
 		acq.failed_since = 0;
@@ -795,13 +805,14 @@ wait_until_had(LrIndex *hold)
 		TurnResult	turn;
 
 		wait_require_place();
+		request_require_store(acq.key.kind, current_store());
 
 		/* Nobody tells of a release now, whatever was told to be awaited. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
 		if (acq.epoch != current_epoch() || acq.news != topology_news())
 			acq.retry_at = 0;
-		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed);
+		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed, &acq.turn);
 
 		if (turn == TURN_HANDED)
 		{

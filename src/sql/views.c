@@ -94,7 +94,7 @@ static bool
 is_ahead(const LockTableRow *one, const LockTableRow *other)
 {
 	return one->state == HOLD_HANDED ||
-		(one->state == HOLD_WAITING && !lr_kind(other->kind)->placed);
+		(one->state == HOLD_WAITING && !other->placed);
 }
 
 /*

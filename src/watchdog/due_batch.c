@@ -56,14 +56,15 @@ due_batch_make(DueBatch *b, StoreId store, const char *role)
 /*
  * due_batch_op --- what concerns the lock of an item
  *
- * A lock that is moved takes along how long its key has to stay locked.
+ * A lock that is moved takes along how long its key has to stay locked.  It is taken
+ * as what it is by now: the way to it may have been another one, such as a queue.
  */
 void
 due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 {
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = kind;
-	op->lock_kind = item->kind;
+	op->lock_kind = kind == STORE_CREATE ? lr_kind(item->kind)->held_as : item->kind;
 	op->store = store;
 	op->name = item->name;
 	op->name_len = item->name_len;

@@ -146,18 +146,5 @@ foreach my $kind ('read', 'write')
 $_->quit foreach $two, $writer;
 poll_until('the crashed server', sub { eval { $near->value('SELECT 1') } }, 60);
 
-# What would be lost when Redis is away is not there before either.
-my ($fallback) = LockRedis::Node->create_fallback('fallback');
-my $session = $fallback->session;
-$session->query_fails("SELECT redis_${_}_lock('k')", '0A000', qr/no $_ locks/,
-	"fallback mode: $_") foreach 'read', 'write';
-$session->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t',
-	'fallback mode: the key is free');
-$session->query_is("SELECT redis_is_held('k', 'read'), redis_hold_count('k', 'write')",
-	'f|0', 'to ask is no error');
-$session->query_warns("SELECT redis_read_unlock('k')", 'f', '01000', qr/you don't own/,
-	'nor to give back what is not had');
-$session->quit;
-
 nothing_left([ $near, $far ], $redis);
 done_testing();

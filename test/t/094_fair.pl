@@ -154,13 +154,5 @@ $two->query_is("SELECT redis_unlock('{h}')", 't');
 
 $_->quit foreach @sessions;
 
-# There are none without Redis.
-my $table = LockRedis::Node->create('table', mode => 'table');
-my $session = $table->session;
-$session->query_fails("SELECT redis_fair_lock('k')", '0A000',
-	qr/no fair locks.*"lockredis.mode" must be "redis".*Use redis_lock/s, 'table mode');
-$session->quit;
-$table->stop;
-
 nothing_left([ $near, $far ], $redis, keys => qr{^redisson_lock_token:});
 done_testing();

@@ -459,8 +459,15 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_INSPECT] = any_inspect
 	},
 
-	/* There are none: see STORE_HAS_ORDER. */
-	[KIND_FAIR] = {NULL},
+	[KIND_FAIR] = {
+		[STORE_CREATE] = reentrant_create,
+		[STORE_SET] = reentrant_set,
+		[STORE_RELEASE] = reentrant_release,
+		[STORE_RENEW] = reentrant_renew,
+		[STORE_MINT] = reentrant_mint,
+		[STORE_FORCE] = any_force,
+		[STORE_INSPECT] = any_inspect
+	},
 
 	[KIND_TOKEN] = {
 		[STORE_CREATE] = token_create,

@@ -100,6 +100,7 @@ make_table(void)
 	LrIndex		other;
 	int64		look_again;
 	bool		subscribed;
+	StoreId		store;
 
 	act_as(SLOT_WATCHDOG);
 	lt_watchdog_enter();
@@ -117,7 +118,7 @@ make_table(void)
 	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0, 0);
 	handed = take(5, "d", true);
 	other = enqueue(6, "d");
-	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed);
+	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed, &store);
 	act_as(5);
 	if (lt_begin_release(handed, &view) != RELEASE_HANDED_OVER)
 		sim_fail("self-test", "d is not handed over");

@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * order.c
+ *	  The lock table: where those stand who wait for a key.
+ *
+ * Who wants a kind that is placed (kind.h) waits in the order of the store (places.c)
+ * if that keeps one.  The table keeps none: it excludes this server only, so there the
+ * queue of the key is the order of all.  When another store comes into use, those who
+ * wait for the key go from the list to the queue, or back, all at once, before anybody
+ * does anything else there.  Back in the list they are in line: each takes its place
+ * in the store after the one before it, who is waited for as long as for one that
+ * ignores a wake-up.
+ *
+ *	 A, B, C queue for the key in the table; Redis is back: the list is A, B, C
+ *	 B asks, and is first; C comes second, A third, though it had come before them
+ *	 in line: A asks, and is answered; then B; C after a second, if B is stopped
+ *
+ * Whoever changes the store wakes all who wait; those in front are nudged, so that one
+ * of them that does not run is passed over.
+ *
+ * Partition lock held.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/order.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/locktable_int.h"
+#include "settings.h"
+#include "store/current.h"
+#include "store/stores.h"
+
+bool
+lt_is_placed_by(KindId kind, StoreId store)
+{
+	return lr_kind(kind)->placed && lr_store_can(store, STORE_HAS_ORDER);
+}
+
+/*
+ * order_to_queue --- the store in use keeps no order
+ *
+ * Each comes behind those who queue already and came before it.
+ */
+static void
+order_to_queue(LrKey *key)
+{
+	WakeList	nobody = WAKE_NOBODY;
+	LrIndex		after = LR_NONE;
+
+	while (key->place_head != LR_NONE)
+	{
+		LrIndex		session = key->place_head;
+		LrWait	   *w = lt_wait_of(session);
+		LrIndex		next = after == LR_NONE ? key->queue_head : lt_wait_of(after)->next;
+
+		while (next != LR_NONE && lt_wait_of(next)->since <= w->since)
+		{
+			after = next;
+			next = lt_wait_of(next)->next;
+		}
+		lt_place_remove(key, session, &nobody);
+		w->state = WAIT_QUEUED;
+		lt_queue_insert(key, session, after);
+		after = session;
+	}
+}
+
+/*
+ * order_from_queue --- the store in use keeps an order again
+ */
+static void
+order_from_queue(LrKey *key, StoreId store)
+{
+	LrIndex		next;
+	uint32		kinds = 0;
+
+	for (LrIndex session = key->queue_head; session != LR_NONE; session = next)
+	{
+		LrWait	   *w = lt_wait_of(session);
+
+		next = w->next;
+		if (!lt_is_placed_by(w->terms.kind, store))
+		{
+			kinds |= KIND_BIT(w->terms.kind);
+			continue;
+		}
+		(void) lt_queue_remove(key, session);
+		w->state = WAIT_PLACED;
+		lt_place_insert(key, session);
+		w->in_line = true;
+		if (w->prev == LR_NONE || !lt_wait_of(w->prev)->in_line)
+			w->first_at = lr_now();
+	}
+	key->queue_kinds = kinds;
+}
+
+/*
+ * order_lacks_places --- does somebody queue who is to have a place?
+ */
+static bool
+order_lacks_places(const LrKey *key, StoreId store)
+{
+	for (int k = 0; key->queue_head != LR_NONE && k < KIND_COUNT; k++)
+		if ((key->queue_kinds & KIND_BIT(k)) != 0 && lt_is_placed_by(k, store))
+			return true;
+	return false;
+}
+
+/*
+ * lt_keep_order --- have those who wait for the key where the store in use wants them;
+ * which store that is
+ */
+StoreId
+lt_keep_order(LrKey *key, WakeList *wakes)
+{
+	StoreId		store = current_store();
+	bool		ordered = lr_store_can(store, STORE_HAS_ORDER);
+
+	if (!lr_has_fallback() ||
+		(ordered ? !order_lacks_places(key, store) : key->place_head == LR_NONE))
+		return store;
+	if (ordered)
+		order_from_queue(key, store);
+	else
+		order_to_queue(key);
+	lt_nudge_front(key, wakes);
+	return store;
+}
