@@ -13,7 +13,7 @@
  * of their libraries) read requests from standard input, one a line, and answer
  * with a line each:
  *
- *	  run PORT CLIENTS shared|separate BASE START UNTIL PREFIX MODE HOLD PAUSE
+ *	  run PORT CLIENTS shared|separate BASE START UNTIL PREFIX MODE HOLD PAUSE [KIND]
  *	  ok PAIRS STEPS ERRORS LOCK PAIR WAKE
  *
  * CLIENTS clients with the numbers BASE, BASE + 1 and so on work from START to
@@ -24,6 +24,7 @@
  *	  hot		all have the same, PREFIX
  *	  zipf		PREFIX:NUMBER, the numbers taken from the board's sequence
  *
+ * KIND, which only the peer for Redisson knows, is another kind of lock than its usual.
  * They hold a lock for HOLD microseconds and pause for PAUSE after it.  PAIRS
  * ended in time, STEPS ended at all, ERRORS is what the library raised or
  * refused.  The rest are histograms (see below) of the time to get a lock, of

@@ -8,6 +8,7 @@
 # - the counters that the locks protect miss no pair, and would miss some if
 #   nothing excluded
 # - results.json, results.svg and summary.svg can be parsed
+# - each kind of lock is measured against its bars
 #
 # Proves G31.
 
@@ -80,5 +81,20 @@ foreach my $picture ('results', 'summary')
 		qr/^[1-9]\d*$/,
 		"$picture: a picture with bars");
 }
+
+# The bars of all kinds: what is counted; how fast it is says nothing here.
+my ($bars, $complaint) = run_command(
+	[
+		$^X, (map { "-I$_" } @INC), 'test/bench/family',
+		qw(--quick --rounds 1 --no-redisson pairs multi places)
+	]);
+foreach my $kind (qw(reentrant fair read write))
+{
+	like($bars, qr/^met +a pair, $kind: 2\.00 commands/m, "two commands a pair: $kind")
+	  or diag $complaint;
+}
+like($bars, qr/^met +ten keys at once: 2 commands/m, 'and for several keys at once');
+is(scalar(() = $bars =~ /^(?:met|missed) .*\(must [\d.]+\)|^(?:met|missed) .* 1,000 places/mg),
+	scalar(() = $bars =~ /^(?:met|missed) /mg), 'all bars have figures');
 
 done_testing();

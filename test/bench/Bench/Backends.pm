@@ -37,11 +37,16 @@ my %statement = (
 # Sessions of each server, shared by all kinds of locks.
 my %pool;
 
+# Takes: kind, node, board; of a kind that is not among these what each turn of a loop
+# calls (loop: to take, to give back), or the whole statement.
 sub new
 {
 	my ($class, %opts) = @_;
 
-	die "no such kind: $opts{kind}" unless $statement{ $opts{kind} };
+	$opts{statement} //= $opts{loop}
+	  ? sprintf($loop, "PERFORM $opts{loop}[0], bench_locked();"
+		  . " PERFORM bench_unlocking(), $opts{loop}[1];")
+	  : $statement{ $opts{kind} } // die "no such kind: $opts{kind}";
 	return bless {%opts}, $class;
 }
 
@@ -112,7 +117,7 @@ sub start
 		$session->start(sprintf
 			  q{SELECT bench_begin('%s', '%s', '%s', %d, %d, %d, %d, %d); %s; SELECT bench_result()},
 			$self->{board}->path, @work{qw(prefix mode)}, $number++,
-			@work{qw(start until hold pause)}, $statement{ $self->{kind} });
+			@work{qw(start until hold pause)}, $self->{statement});
 	}
 	return;
 }

@@ -63,7 +63,8 @@ sub start
 	$self->send_line(join ' ', 'run',
 		@work{qw(port clients)},
 		$work{separate} ? 'separate' : 'shared',
-		@work{qw(base start until prefix mode hold pause)});
+		@work{qw(base start until prefix mode hold pause)},
+		$work{kind} // ());
 	return;
 }
 

@@ -18,12 +18,14 @@ import java.util.concurrent.Future;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * Redisson's RLock as a service would use it, with its watchdog and default settings, behind the
- * line protocol of client.h. Each client is a thread; those that stand for separate servers have a
+ * Redisson's locks as a service would use them, with its watchdog and default settings, behind the
+ * line protocol of client.h: RLock, or what is called for behind the request's other words. Each client is a thread; those that stand for separate servers have a
  * RedissonClient each.
  */
 public final class RedissonPeer {
@@ -71,10 +73,11 @@ public final class RedissonPeer {
         final String mode;
         final long hold;
         final long pause;
+        final String kind;
 
         Request(String line) {
             String[] words = line.split(" ");
-            if (words.length != 11 || !words[0].equals("run")) {
+            if (words.length < 11 || words.length > 12 || !words[0].equals("run")) {
                 throw new IllegalArgumentException("unknown request: " + line);
             }
             port = words[1];
@@ -87,6 +90,7 @@ public final class RedissonPeer {
             mode = words[8];
             hold = Long.parseLong(words[9]) * 1000;
             pause = Long.parseLong(words[10]) * 1000;
+            kind = words.length > 11 ? words[11] : "lock";
         }
     }
 
@@ -173,23 +177,103 @@ public final class RedissonPeer {
         }
     }
 
-    private Result work(Request request, RedissonClient service, int number) {
+    /** What is taken and given back by turns. */
+    private interface Turns {
+        void take() throws InterruptedException;
+
+        void giveBack();
+    }
+
+    private static Turns turns(RLock lock) {
+        return new Turns() {
+            @Override
+            public void take() {
+                lock.lock();
+            }
+
+            @Override
+            public void giveBack() {
+                lock.unlock();
+            }
+        };
+    }
+
+    private static Turns turns(RPermitExpirableSemaphore permits) {
+        permits.trySetPermits(1);
+        return new Turns() {
+            private String id;
+
+            @Override
+            public void take() throws InterruptedException {
+                id = permits.acquire();
+            }
+
+            @Override
+            public void giveBack() {
+                permits.release(id);
+            }
+        };
+    }
+
+    private static Turns turns(RSemaphore semaphore) {
+        semaphore.trySetPermits(1);
+        return new Turns() {
+            @Override
+            public void take() throws InterruptedException {
+                semaphore.acquire();
+            }
+
+            @Override
+            public void giveBack() {
+                semaphore.release();
+            }
+        };
+    }
+
+    private static Turns turns(RedissonClient service, String kind, String name) {
+        switch (kind) {
+            case "lock":
+                return turns(service.getLock(name));
+            case "fair":
+                return turns(service.getFairLock(name));
+            case "read":
+                return turns(service.getReadWriteLock(name).readLock());
+            case "write":
+                return turns(service.getReadWriteLock(name).writeLock());
+            case "multi": {
+                RLock[] locks = new RLock[10];
+                for (int i = 0; i < locks.length; i++) {
+                    locks[i] = service.getLock(name + ":" + i);
+                }
+                return turns(service.getMultiLock(locks));
+            }
+            case "permit":
+                return turns(service.getPermitExpirableSemaphore(name));
+            case "semaphore":
+                return turns(service.getSemaphore(name));
+            default:
+                throw new IllegalArgumentException("unknown kind: " + kind);
+        }
+    }
+
+    private Result work(Request request, RedissonClient service, int number)
+            throws InterruptedException {
         Result result = new Result();
         boolean hot = request.mode.equals("hot");
         boolean zipf = request.mode.equals("zipf");
         int key = hot ? 0 : number;
         String name = hot ? request.prefix : request.prefix + ":" + key;
+        Turns lock = turns(service, request.kind, name);
 
         sleepUntil(request.start);
         long begin = System.nanoTime();
         for (int place = number * 4001; begin < request.until; place++) {
             if (zipf) {
                 key = board.getInt(SEQUENCE_START + 4 * (place % SEQUENCE_SIZE));
-                name = request.prefix + ":" + key;
+                lock = turns(service, request.kind, request.prefix + ":" + key);
             }
 
-            RLock lock = service.getLock(name);
-            lock.lock();
+            lock.take();
             try {
                 long got = System.nanoTime();
                 long releasedAt = board.getLong(RELEASED_AT);
@@ -205,7 +289,7 @@ public final class RedissonPeer {
                 }
                 board.putLong(8 * key, value + 1);
             } finally {
-                lock.unlock();
+                lock.giveBack();
             }
 
             long done = System.nanoTime();
