@@ -1,0 +1,174 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::TokenClient - the real redis-py, redsync or node-redlock in a process
+
+=head1 SYNOPSIS
+
+  LockRedis::TokenClient->need;              # skips the test file where it has to
+  my $other = LockRedis::TokenClient->new('redis-py', $redis);    # redsync, node-redlock
+
+  my $token = $other->take($key, 60_000);    # its own token; undef: busy
+  $other->take($key, 60_000, wait => 5_000, token => $t);
+  $other->extend($key, $token, 120_000);     # true: the token had the lock
+  $other->release($key, $token);
+  $other->ask('owned', $key, $token);        # redis-py
+
+  $other->start('take', $key, '-', 60_000, 5_000);    # does not wait
+  my $token = $other->answer;
+
+=head1 DESCRIPTION
+
+The programs are in test/interop/tokens, whose F<build> fetches the libraries from their
+registries into F<target> there; where that directory cannot be written they have to be
+there.
+
+=cut
+
+package LockRedis::TokenClient;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use IO::Handle;
+use LockRedis::Wait qw(limit now);
+use POSIX ();
+use Test::More;
+
+my $place = abs_path(dirname(__FILE__) . '/../../interop/tokens');
+my %command = (
+	'redis-py' => ['python3', "$place/target/python/driver.py"],
+	'redsync' => ["$place/target/redsync"],
+	'node-redlock' => ['node', "$place/target/node/driver.js"]);
+my @running;
+
+# Skip the test file where they cannot be had; under CI that is a failure.
+sub need
+{
+	my ($class) = @_;
+
+	return if eval { $class->build; 1 };
+	die $@ if $ENV{CI};
+	chomp(my $reason = $@);
+	plan(skip_all => $reason);
+	return;
+}
+
+sub build
+{
+	my $said = `'$place/build' 2>&1`;
+
+	if ($? != 0)
+	{
+		# Which server it asked is nobody's business.
+		$said =~ s{https?://\S+}{(URL)}g;
+		note $said;
+		die "the other libraries for token locks cannot be had\n";
+	}
+	return;
+}
+
+sub new
+{
+	my ($class, $library, $redis) = @_;
+	my $self = bless { library => $library, owner => $$ }, $class;
+	my $test = $0;
+
+	$test =~ s/.*\///;
+	$test =~ s/\.[^.]+$//;
+	my $log = "$PostgreSQL::Test::Utils::log_path/${test}_$library.log";
+
+	pipe(my $in_read, my $in) && pipe(my $out, my $out_write)
+	  or die "could not make a pipe: $!";
+	my $pid = fork();
+	die "could not fork: $!" unless defined $pid;
+	if ($pid == 0)
+	{
+		POSIX::dup2(fileno $in_read, 0);
+		POSIX::dup2(fileno $out_write, 1);
+		open STDERR, '>>', $log;
+		$ENV{PYTHONPATH} = "$place/target/python";
+		no warnings 'exec';
+		exec @{ $command{$library} }, $redis->port;
+		POSIX::_exit(127);
+	}
+	close $_ foreach $in_read, $out_write;
+	$in->autoflush(1);
+	@$self{qw(pid in out)} = ($pid, $in, $out);
+	push @running, $self;
+	return $self;
+}
+
+sub start
+{
+	my ($self, @words) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+
+	print { $self->{in} } "@words\n" or die "$self->{library} has ended\n";
+	return;
+}
+
+# What it says: undef, or a word.
+sub answer
+{
+	my ($self) = @_;
+	my $until = now() + limit(60);
+	my $line = '';
+
+	while ($line !~ /\n/)
+	{
+		my $left = $until - now();
+		my $ready = '';
+
+		vec($ready, fileno $self->{out}, 1) = 1;
+		die "$self->{library} does not answer\n"
+		  if $left <= 0 || !select($ready, undef, undef, $left);
+		sysread $self->{out}, $line, 4096, length $line or die "$self->{library} has ended\n";
+	}
+	return if $line eq "no\n";
+	$line =~ /^ok (\S+)$/ or die "$self->{library}: $line";
+	return $1;
+}
+
+sub ask
+{
+	my ($self, @words) = @_;
+
+	$self->start(@words);
+	return $self->answer;
+}
+
+sub take
+{
+	my ($self, $key, $lease, %opts) = @_;
+
+	return $self->ask('take', $key, $opts{token} // '-', $lease, $opts{wait} // 0);
+}
+
+sub extend { my ($self, @words) = @_; return $self->ask('extend', @words); }
+sub release { my ($self, @words) = @_; return $self->ask('release', @words); }
+
+sub stop
+{
+	my ($self) = @_;
+
+	return unless $self->{pid};
+	kill 'KILL', $self->{pid};
+	waitpid delete $self->{pid}, 0;
+	return;
+}
+
+END
+{
+	my $exit_code = $?;
+
+	$_->stop foreach grep { $_->{owner} == $$ } @running;
+	$? = $exit_code;
+}
+
+1;
