@@ -1,0 +1,201 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Token locks when something goes wrong in the middle: interrupts at each step, requests
+# that are late, replies that are lost, by whom the same token is asked for meanwhile,
+# unlock and extend without an answer.  Nothing is kept of a call that has failed, and
+# what was had since is not taken away with it.
+# Proves G5, G12.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Topic::Cancels;
+use LockRedis::Wait qw(limit);
+
+start_servers();
+
+# What is held must be stopped before its time is over; the watchdog looks after it so
+# long.
+$node->set('lockredis.command_timeout' => limit(6) . 's');
+
+sub nobody_has_it
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	poll_until('nothing to be left',
+		sub { !$redis->all_keys && $node->count_rows('redis_locks') == 0 });
+	return pass($name);
+}
+
+# ----------
+# A call that is stopped at each step
+# ----------
+
+# [name, rule, how it is stopped, SQLSTATE]
+my @ends = (
+	[ 'cancelled, the request arrives in time', {}, 'cancel', '57014' ],
+	[ 'cancelled, it arrives too late', { late => 1 }, 'cancel', '57014' ],
+	[ 'terminated, the request arrives in time', {}, 'terminate', '57P01' ],
+	[ 'cancelled, had in Redis', { on => 'reply' }, 'cancel', '57014' ],
+	[ 'terminated, had in Redis', { on => 'reply' }, 'terminate', '57P01' ],
+	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '08006' ],
+	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '08006' ]);
+
+my $number = 0;
+foreach my $end (@ends)
+{
+	my ($name, $fault, $stop, $code) = @$end;
+
+	subtest $name => sub {
+		my $one = $node->connected_session;
+		my $late = delete $fault->{late};
+		my $key = 'k' . ++$number;
+
+		$one->query_is("SELECT redis_token_unlock('warm', redis_token_lock('warm', '1min'))",
+			't', 'the script is loaded');
+		hold_next("\r\n$key\r\n", %$fault);
+		$one->start("SELECT redis_token_lock('$key', '1h', 'secret')");
+		rule_acted();
+		$one->$stop if defined $stop;
+		$one->wait->fails($code, qr/./, 'ends');
+		if ($late)
+		{
+			poll_until('the watchdog to be sure',
+				sub { $node->count_rows('redis_locks') == 0 });
+			deliver();
+		}
+		else
+		{
+			$proxy->let_go;
+		}
+		nobody_has_it('nothing is left');
+		if (!$one->is_gone)
+		{
+			$node->wait_until_asked($one);
+			$one->query_is("SELECT redis_token_unlock('$key', redis_token_lock('$key', '1h'))", 't',
+				'the session goes on');
+		}
+		$one->quit;
+	};
+}
+$proxy->clear;
+
+# ----------
+# The same token again, while the watchdog has still to give back what is left
+# ----------
+
+# From here on a reply that is held has to be waited for, however long all else takes.
+$node->set('lockredis.command_timeout' => '60s');
+
+subtest 'the same token again' => sub {
+	my $one = $node->connected_session;
+
+	hold_next("\r\nsame\r\n", on => 'reply');
+	$one->start("SELECT redis_token_lock('same', '1h', 'secret')");
+	rule_acted();
+	kill 'STOP', $node->watchdog_pid;
+	$one->cancel;
+	$one->wait->fails('57014', qr/cancel/, 'cancelled');
+	is($node->count_rows('redis_locks'), 1, 'an orphan');
+	is($redis->cmd('GET', 'same'), 'secret', 'it was had');
+	$redis->cmd('DEL', 'same');
+	$two->query_is("SELECT redis_try_token_lock('same', '0', '1h', 'secret')", 'NULL',
+		'the key is free, but the same token would be taken away');
+	$two->query_is("SELECT redis_try_token_lock('same', '0', '1h', 'other')", 'other',
+		'another one not');
+	$two->query_is("SELECT redis_token_unlock('same', 'other')", 't');
+	$two->start("SELECT redis_token_lock('same', '1h', 'secret')");
+	$node->wait_for_waiters('same', 1);
+	kill 'CONT', $node->watchdog_pid;
+	is($two->wait->value, 'secret', 'when that is over');
+	$proxy->let_go;
+	poll_until('no orphan', sub { $node->count_rows('redis_locks') == 0 });
+	is($redis->cmd('GET', 'same'), 'secret', 'it stays');
+	$two->query_is("SELECT redis_token_unlock('same', 'secret')", 't');
+	$one->quit;
+};
+
+# ----------
+# A key that another session believes to have
+# ----------
+
+# Its renewal finds out; the newcomer gives way until then.
+{
+	my $one = $node->connected_session;
+
+	$one->query_is("SELECT redis_lock('lost', '1h')", '');
+	$redis->cmd('DEL', 'lost');
+	$two->query_is("SELECT redis_try_token_lock('lost', '0', '1h')", 'NULL',
+		'not beside a session of this server that has the key');
+	is($redis->cmd('EXISTS', 'lost'), 0, 'nothing is left of the try');
+	$one->query('SELECT redis_unlock_all()');
+	$one->quit;
+}
+
+# ----------
+# An answer that comes when the lease has ended
+# ----------
+
+{
+	my $one = $node->connected_session;
+
+	hold_next("\r\nlate\r\n", on => 'reply');
+	$one->start("SELECT redis_token_lock('late', '50ms', 'secret')");
+	rule_acted();
+	key_is_free('late', 'the lease has ended');
+	$proxy->let_go;
+	$one->wait->fails('08006', qr/answered after the lease had ended/, 'not had');
+	nobody_has_it('nothing is left of a late answer');
+	$one->quit;
+}
+
+# ----------
+# Unlock and extend without an answer
+# ----------
+
+$node->set('lockredis.command_timeout' => limit(2) . 's', 'lockredis.connect_timeout' => '60s');
+foreach my $verb (
+	[ 'unlock', "SELECT redis_token_unlock('u', 'secret')" ],
+	[ 'extend', "SELECT redis_token_extend('u', 'secret', '2h')" ])
+{
+	my ($what, $sql) = @$verb;
+
+	foreach my $fault ([ 'the request is lost', {} ],
+		[ 'the connection is cut', { action => 'cut' } ],
+		[ 'the reply is lost', { on => 'reply' } ])
+	{
+		my ($name, $how) = @$fault;
+
+		subtest "$what: $name" => sub {
+			my $one = $node->connected_session;
+
+			$one->query_is("SELECT redis_token_unlock('w', redis_token_lock('w', '1min', 'x')), "
+				. "redis_token_is_held('w', 'x')", 't|f', 'the scripts are loaded');
+			$one->query_is("SELECT redis_token_lock('u', '1h', 'secret')", 'secret');
+			hold_next("\r\nu\r\n", action => 'drop', %$how);
+			$one->start($sql);
+			rule_acted();
+			my $done = $one->wait(120);
+			$proxy->let_go;
+			if ($what eq 'unlock' && $name ne 'the request is lost')
+			{
+				$done->fails('08006', qr/did not answer/, 'nobody knows who it was');
+				is($redis->cmd('EXISTS', 'u'), 0, 'but it is done');
+			}
+			else
+			{
+				is($done->error, undef, 'no error');
+				is($done->value, 't', 'done all the same');
+				is($redis->cmd('EXISTS', 'u'), $what eq 'unlock' ? 0 : 1, 'in Redis');
+			}
+			ok($redis->cmd('PTTL', 'u') > 3_600_000, 'longer') if $what eq 'extend';
+			$redis->cmd('DEL', 'u');
+			$one->quit;
+		};
+	}
+}
+
+nothing_left($node, $redis);
+done_testing();
