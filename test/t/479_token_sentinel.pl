@@ -1,0 +1,57 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Token locks behind Sentinels, with replicas: too few of them, a lock that outlives a
+# failover since they have it, a call that waits through one, and one of a former master
+# that is given back.
+# Proves G37, G38.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Sentinels;
+use LockRedis::Test;
+use LockRedis::Topic::Failover;
+
+my $ha = LockRedis::Sentinels->new;
+my $node = LockRedis::Node->create('main', redis => $ha);
+my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
+my $two = $node->session;
+
+# ----------
+# Replicas have to confirm it
+# ----------
+
+$one->query_is("SELECT redis_token_lock('k', '1h', 'secret')", 'secret', 'two have it');
+$one->query_is("SELECT redis_token_extend('k', 'secret', '2h')", 't', 'also for longer');
+$one->query_is("SELECT redis_token_extend('k', 'secret', '1h')", 't', 'and what it was before');
+$one->query("SET lockredis.min_replicas = 3");
+$one->query_fails("SELECT redis_token_lock('more', '1h', 'secret')", '08006',
+	qr/could not be replicated/, 'three there are not');
+$one->query_fails("SELECT redis_token_extend('k', 'secret', '3h')", '08006',
+	qr/could not be replicated/, 'nor for longer');
+poll_until('it to be given back', sub { !$ha->cmd('EXISTS', 'more') });
+pass('what was not confirmed is given back');
+$one->query('RESET lockredis.min_replicas');
+
+# ----------
+# A failover
+# ----------
+
+replicated($ha);
+$two->start("SELECT redis_token_lock('k', '1h', 'next')");
+$node->wait_for_waiters('k', 1);
+my $former = $ha->master;
+$former->kill9;
+my $master = $ha->wait_for_master_but($former);
+wait_until_used($node, $master);
+$node->wait_until_asked($one);
+$one->query_is("SELECT redis_token_is_held('k', 'secret')", 't', 'the new master has it');
+$one->query_is("SELECT redis_token_extend('k', 'secret', '4h')", 't', 'and extends it');
+ok($master->cmd('PTTL', 'k') > 3 * 3_600_000, 'there');
+ok($two->is_running, 'who waits waits on');
+$one->query_is("SELECT redis_token_unlock('k', 'secret')", 't', 'given back');
+is($two->wait->value, 'next', 'who waited has it');
+$two->query_is("SELECT redis_token_unlock('k', 'next')", 't');
+
+nothing_left($node, $ha);
+done_testing();
