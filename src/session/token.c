@@ -31,6 +31,7 @@
 #include "session/transaction.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/current.h"
 #include "store/silence.h"
 #include "store/stores.h"
 #include "wait_events.h"
@@ -157,6 +158,7 @@ token_do(const LrName *name, const LockToken *token, StoreOpKind kind, int64 lea
 	StoreOp		op;
 
 	session_enter();
+	request_require_store(KIND_TOKEN, current_store());
 	ask_prepare(&op, kind, &key, lr_first_store());
 	memcpy(op.id, token->id, STORE_ID_LEN);
 	op.lease_ms = lease_ms;

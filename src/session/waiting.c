@@ -309,6 +309,7 @@ wait_ask_store(void)
 	store = current_store();
 	if (store != acq.turn)
 		return false;
+	request_require_store(acq.key.kind, store);
 	request_require_counter(acq.request, store);
 	if (wait_must_hold_off(store))
 		return true;

@@ -335,7 +335,8 @@ my %pages = (
 	'snapshots.md' => [],
 	'commit-guard.md' => [],
 	'fencing.md' => [],
-	'jobs.md' => []);
+	'jobs.md' => [],
+	'which-lock.md' => []);
 
 foreach my $page (sort keys %pages)
 {
