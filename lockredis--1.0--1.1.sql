@@ -51,7 +51,7 @@ CREATE TABLE redis_lock_shares (
     lease interval NOT NULL,
     acquired_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    instance uuid NOT NULL,
+    instance uuid,
     PRIMARY KEY (key, kind, owner)
 ) WITH (
     fillfactor = 50,
@@ -63,14 +63,14 @@ CREATE TABLE redis_lock_shares (
 );
 
 COMMENT ON TABLE redis_lock_shares IS
-'table mode: a row for each of several who have a key together, whose row in redis_lock_rows has the owner readers; written by the table worker of lockredis.database only';
+'table mode: a row for each of several who have a key together: readers, whose row in redis_lock_rows has that owner, and permits, which have none there; written by the table worker of lockredis.database only';
 COMMENT ON COLUMN redis_lock_shares.key IS 'lock key with its prefix';
-COMMENT ON COLUMN redis_lock_shares.kind IS 'kind of lock: read';
-COMMENT ON COLUMN redis_lock_shares.owner IS 'who has it: instance uuid and number as in redis_locks.owner';
+COMMENT ON COLUMN redis_lock_shares.kind IS 'kind of lock: read or permit';
+COMMENT ON COLUMN redis_lock_shares.owner IS 'who has it: instance uuid and number as in redis_locks.owner, or permit: and a digest of the id of a permit that no session has';
 COMMENT ON COLUMN redis_lock_shares.lease IS 'lease that expires_at was counted with';
 COMMENT ON COLUMN redis_lock_shares.acquired_at IS 'clock_timestamp() when it was taken';
 COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease on the wall clock';
-COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it';
+COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON COLUMN redis_lock_rows.owner IS 'who has it: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or any text of a program of its own';
 COMMENT ON COLUMN redis_lock_rows.hold_count IS 'how often its session has it, or how many readers';
 
@@ -96,7 +96,7 @@ CREATE TABLE redis_lock_values (
 COMMENT ON TABLE redis_lock_values IS
 'table mode: how many permits there are of each key, and the like; written by the table worker of lockredis.database only';
 COMMENT ON COLUMN redis_lock_values.key IS 'lock key with its prefix';
-COMMENT ON COLUMN redis_lock_values.kind IS 'kind of what is counted';
+COMMENT ON COLUMN redis_lock_values.kind IS 'kind of what is counted, as permit';
 COMMENT ON COLUMN redis_lock_values.value IS 'the number that was set, or what is left of it';
 COMMENT ON COLUMN redis_lock_values.expires_at IS 'on the wall clock: it does not count any more; null: it does for ever';
 
@@ -138,7 +138,7 @@ COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan
 COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store';
-COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read or write';
+COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read, write or permit';
 COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
 COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
@@ -464,7 +464,7 @@ AS 'MODULE_PATHNAME', 'lockredis_is_held'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_is_held(text, text) IS
-'does this session have the lock of that kind (reentrant, fair, read or write; else 22023), and was it not lost?  Without a round trip';
+'does this session have the lock of that kind (reentrant, fair, read, write or permit; else 22023), and was it not lost?  Without a round trip';
 
 CREATE FUNCTION redis_hold_count(key text, kind text)
 RETURNS integer
@@ -499,7 +499,7 @@ COMMENT ON FUNCTION redis_extend(text, interval, text) IS
 'as redis_extend(key, lease), of the lock of that kind';
 
 COMMENT ON FUNCTION redis_lock_owner(text) IS
-'who has the lock, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers: a read lock; token: a token lock of another client; null: nobody.  Error 42809: the key holds something else';
+'who has the lock, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers: a read lock; <n> of <total> permits; token: a token lock of another client; null: nobody.  Error 42809: the key holds something else';
 
 --
 -- Token locks
@@ -544,3 +544,111 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_token_is_held(text, text) IS
 'has the token the lock?  Asked of the store';
+
+--
+-- Permits
+--
+
+CREATE FUNCTION redis_permit_set(key text, permits integer)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_permit_set'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_set(text, integer) IS
+'say how many permits there are of the key, at least 0; those that somebody has count.  Takes none away: more are free, or fewer until some are given back.  Error 08006: not answered, look at redis_permit_total';
+
+CREATE FUNCTION redis_permit_init(key text, permits integer)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_permit_init'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_init(text, integer) IS
+'the same, unless somebody has said so already: false then';
+
+CREATE FUNCTION redis_permit_total(key text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'lockredis_permit_total'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_total(text) IS
+'how many permits there are of the key, those that somebody has included; null: nobody has said so';
+
+CREATE FUNCTION redis_permit_available(key text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'lockredis_permit_available'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_available(text) IS
+'how many permits of the key are free; null: nobody has said how many there are';
+
+CREATE FUNCTION redis_permit_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_permit_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_lock(text, interval) IS
+'take a permit at session level, waiting for one: at most as many as redis_permit_set has said are had at a time, on all servers.  Each call takes one more.  lease and errors as redis_lock; 42704 nobody has said how many there are; in fallback mode 08006 while Redis is away';
+
+CREATE FUNCTION redis_try_permit_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_permit_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_permit_lock(text, interval, interval) IS
+'take a permit at session level within a time limit; false: none was free.  wait as redis_try_lock, the rest as redis_permit_lock';
+
+CREATE FUNCTION redis_permit_xact_lock(key text, lease interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_permit_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_xact_lock(text, interval) IS
+'take a permit at transaction level, waiting for one.  When it ends as redis_xact_lock, the rest as redis_permit_lock';
+
+CREATE FUNCTION redis_try_permit_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_permit_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_permit_xact_lock(text, interval, interval) IS
+'take a permit at transaction level within a time limit; false: none was free.  wait as redis_try_lock, the rest as redis_permit_xact_lock';
+
+CREATE FUNCTION redis_permit_unlock(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_permit_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_unlock(text) IS
+'give back one session-level permit, one that was lost before all others, else the youngest; false with a warning: none was held, or it was lost';
+
+CREATE FUNCTION redis_permit_acquire(key text, lease interval, wait interval DEFAULT '0')
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_permit_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_acquire(text, interval, interval) IS
+'take a permit that no session has, and return its id (32 hexadecimal digits; who knows it can give the permit back); null: none was free.  It ends with redis_permit_release or its lease, not with the session or transaction.  lease: 10 ms to 24 days.  wait and errors as redis_try_permit_lock';
+
+CREATE FUNCTION redis_permit_release(key text, id text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_permit_release'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_release(text, text) IS
+'give back a permit of redis_permit_acquire; false: it was not had any more.  Error 22023: no such id can be';
+
+CREATE FUNCTION redis_permit_extend(key text, id text, lease interval)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_permit_extend'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_permit_extend(text, text, interval) IS
+'keep a permit of redis_permit_acquire for at least that long from now; false: it is not had any more';
+
+CREATE PROCEDURE redis_with_permit(key text, command text, wait interval DEFAULT '0',
+    lease interval DEFAULT NULL, INOUT ran boolean DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'lockredis_with_permit'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE redis_with_permit(text, text, interval, interval, boolean) IS
+'run a command under a permit: take it, commit, run, commit, give it back.  ran: false = none was free for all of wait.  Errors: those of the command, those of redis_try_permit_lock, 2D000 inside a transaction block';

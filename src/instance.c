@@ -24,6 +24,7 @@
 typedef struct Instance
 {
 	char		uuid[LR_UUID_LEN + 1];
+	uint64		secret[2];		/* see lr_secret_id */
 	pg_atomic_uint64 next_owner;
 	pg_atomic_uint32 watchdog_proc; /* its process number + 1; 0 = none */
 } Instance;
@@ -34,6 +35,15 @@ Size
 instance_shmem_size(void)
 {
 	return MAXALIGN(sizeof(Instance));
+}
+
+static void
+instance_random(void *out, Size size)
+{
+	if (!pg_strong_random(out, size))
+		ereport(FATAL,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
 }
 
 /*
@@ -49,10 +59,7 @@ instance_make_uuid(char *out)
 	static const char hex[] = "0123456789abcdef";
 	int			n = 0;
 
-	if (!pg_strong_random(b, sizeof(b)))
-		ereport(FATAL,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
+	instance_random(b, sizeof(b));
 	b[6] = (b[6] & 0x0f) | 0x40;
 	b[8] = (b[8] & 0x3f) | 0x80;
 	for (int i = 0; i < 16; i++)
@@ -75,6 +82,7 @@ instance_shmem_init(void)
 	if (found)
 		return;
 	instance_make_uuid(instance->uuid);
+	instance_random(instance->secret, sizeof(instance->secret));
 	pg_atomic_init_u64(&instance->next_owner, 1);
 	pg_atomic_init_u32(&instance->watchdog_proc, 0);
 }
@@ -112,6 +120,64 @@ lr_owner_text(uint64 owner, char *out)
 	len += pg_ulltoa_n(owner, out + len);
 	out[len] = '\0';
 	return len;
+}
+
+static inline uint64
+rotate_left(uint64 x, int n)
+{
+	return (x << n) | (x >> (64 - n));
+}
+
+static void
+sip_rounds(uint64 *v, int n)
+{
+	while (n-- > 0)
+	{
+		v[0] += v[1];
+		v[2] += v[3];
+		v[1] = rotate_left(v[1], 13) ^ v[0];
+		v[3] = rotate_left(v[3], 16) ^ v[2];
+		v[0] = rotate_left(v[0], 32);
+		v[2] += v[1];
+		v[0] += v[3];
+		v[1] = rotate_left(v[1], 17) ^ v[2];
+		v[3] = rotate_left(v[3], 21) ^ v[0];
+		v[2] = rotate_left(v[2], 32);
+	}
+}
+
+/*
+ * lr_secret_id --- SipHash-2-4 of the number with 128 bits, by the secret
+ *
+ * What a random id of each owner would be to everybody else, without having to be
+ * kept: who knows the number knows the id, in each process of this server.
+ */
+void
+lr_secret_id(uint64 owner, uint8 *out)
+{
+	static const uint64 start[] = {
+		UINT64CONST(0x736f6d6570736575), UINT64CONST(0x646f72616e646f6d) ^ 0xee,
+		UINT64CONST(0x6c7967656e657261), UINT64CONST(0x7465646279746573)
+	};
+	const uint64 words[] = {owner, UINT64CONST(8) << 56};
+	uint64		half[2];
+	uint64		v[4];
+
+	for (int i = 0; i < 4; i++)
+		v[i] = start[i] ^ instance->secret[i & 1];
+	for (int i = 0; i < lengthof(words); i++)
+	{
+		v[3] ^= words[i];
+		sip_rounds(v, 2);
+		v[0] ^= words[i];
+	}
+	v[2] ^= 0xee;
+	sip_rounds(v, 4);
+	half[0] = v[0] ^ v[1] ^ v[2] ^ v[3];
+	v[1] ^= 0xdd;
+	sip_rounds(v, 4);
+	half[1] = v[0] ^ v[1] ^ v[2] ^ v[3];
+	memcpy(out, half, LR_SECRET_ID_LEN);
 }
 
 uint64

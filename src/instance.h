@@ -35,6 +35,14 @@ extern int	lr_owner_text(uint64 owner, char *out);
 /* An owner number that was never used before, and never will be. */
 extern uint64 lr_new_owner(void);
 
+/*
+ * 16 bytes that stand for an owner number, and that nobody can guess who does not know
+ * the secret of this instance, whatever others he has seen.
+ */
+#define LR_SECRET_ID_LEN	16
+
+extern void lr_secret_id(uint64 owner, uint8 *out);
+
 /* The watchdog: it is this process, from now on; it is gone. */
 extern void lr_watchdog_enter(void);
 extern void lr_watchdog_leave(void);

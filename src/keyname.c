@@ -26,6 +26,7 @@
 
 #define TOKEN_PREFIX	"redisson_lock_token"
 #define TIMEOUT_SUFFIX	":rwlock_timeout:1"
+#define PERMITS_SUFFIX	":timeout"
 #define WRITERS_PREFIX	"lockredis_writers:"
 #define QUEUE_PREFIX	"redisson_lock_queue"
 #define PATIENCE_PREFIX	"redisson_lock_timeout"
@@ -34,7 +35,8 @@
 static const char *const channel_prefixes[TOPIC_COUNT] = {
 	[TOPIC_LOCK] = "redisson_lock__channel",
 	[TOPIC_READ_WRITE] = "redisson_rwlock",
-	[TOPIC_PLACE] = "redisson_lock__channel"	/* and the owner */
+	[TOPIC_PLACE] = "redisson_lock__channel",	/* and the owner */
+	[TOPIC_PERMITS] = "redisson_sc"
 };
 
 /*
@@ -251,6 +253,15 @@ lr_timeout_name(const char *name, int len, const char *owner, char *out)
 	n += owner_len;
 	memcpy(out + n, TIMEOUT_SUFFIX, strlen(TIMEOUT_SUFFIX));
 	return n + strlen(TIMEOUT_SUFFIX);
+}
+
+int
+lr_permits_name(const char *name, int len, char *out)
+{
+	int			n = lr_timeouts_prefix(name, len, out);
+
+	memcpy(out + n, PERMITS_SUFFIX, strlen(PERMITS_SUFFIX));
+	return n + strlen(PERMITS_SUFFIX);
 }
 
 /*

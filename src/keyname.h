@@ -35,6 +35,7 @@ typedef enum LrTopic
 	TOPIC_LOCK,					/* releases of locks */
 	TOPIC_READ_WRITE,			/* of read-write locks */
 	TOPIC_PLACE,				/* that it is an owner's turn: each has its own */
+	TOPIC_PERMITS,				/* that permits are free */
 	TOPIC_COUNT
 } LrTopic;
 
@@ -76,5 +77,8 @@ extern int	lr_writers_name(const char *name, int len, char *out);
 extern int	lr_queue_name(const char *name, int len, char *out);
 extern int	lr_patience_name(const char *name, int len, char *out);
 extern int	lr_places_name(const char *name, int len, char *out);
+
+/* Of permits: the ids of those that are had. */
+extern int	lr_permits_name(const char *name, int len, char *out);
 
 #endif							/* LR_KEYNAME_H */

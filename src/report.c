@@ -144,6 +144,26 @@ report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has)
  * report_not_held --- an error, or the warning of a release
  */
 void
+report_late(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the lock store refused the request as too late"),
+			 errhint("Its clock may be unsteady.")));
+}
+
+void
+report_missing(const LrName *name, KindId kind)
+{
+	char	   *shown = lr_name_to_show(name->data, name->len);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("nobody has said how many there are of \"%s\"", shown),
+			 errhint("Use %s.", lr_kind(kind)->made_by)));
+}
+
+void
 report_not_held(int elevel, const LrName *name)
 {
 	ereport(elevel,

@@ -33,6 +33,8 @@ extern void report_held_otherwise(const LrName *name, KindId wanted, KindId othe
 extern void report_has_other_kind(const LrName *name, KindId has, KindId wanted);
 
 /* The session does not have the lock that is to be used or given back. */
+extern void report_late(void);
+extern void report_missing(const LrName *name, KindId kind);
 extern void report_not_held(int elevel, const LrName *name);
 
 /* Nor as that kind, but as that other one. */

@@ -21,13 +21,15 @@
 		.script = LUA_REENTRANT_FORCE, \
 		.keys = {KEY_LOCK, KEY_CHANNEL}, \
 		.once = {ARG_PUBLISH, ARG_RELEASED}, \
-		.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX}, \
+		.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX, \
+				 ARG_PERMITS_CHANNEL}, \
 		.group = 1, \
 		.reply = REPLY_TOLD, \
 	}, \
 	[STORE_INSPECT] = { \
 		.script = LUA_REENTRANT_INSPECT, \
 		.keys = {KEY_LOCK}, \
+		.each = {ARG_PREFIX}, \
 		.group = 1, \
 		.reply = REPLY_INSPECTED, \
 	}

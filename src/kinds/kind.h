@@ -34,6 +34,7 @@ typedef enum KindId
 	KIND_WRITE,
 	KIND_FAIR,
 	KIND_TOKEN,
+	KIND_PERMIT,
 	KIND_COUNT
 } KindId;
 
@@ -50,7 +51,8 @@ typedef enum KindKey
 	KEY_WRITERS,				/* who wait */
 	KEY_QUEUE,					/* who wait for a fair lock, in their order, */
 	KEY_PATIENCE,				/* until when they count, */
-	KEY_PLACES					/* and those with lockredis */
+	KEY_PLACES,					/* and those with lockredis */
+	KEY_PERMITS					/* that are had */
 } KindKey;
 
 /* The arguments that a script is given; fields of StoreOp. */
@@ -75,7 +77,9 @@ typedef enum KindArg
 	ARG_CHANGE,					/* what to do to the number at a name, */
 	ARG_AMOUNT,					/* with that */
 	ARG_TOKEN,
-	ARG_DIGEST					/* StoreOp.id as 40 hexadecimal digits */
+	ARG_DIGEST,					/* StoreOp.id as 40 hexadecimal digits */
+	ARG_PERMIT,					/* its id, 16 bytes */
+	ARG_PERMITS_CHANNEL
 } KindArg;
 
 /* How the answer for one lock is read. */
@@ -119,6 +123,7 @@ typedef struct LockKind
 {
 	const char *name;			/* as redis_locks.kind shows it */
 	const char *unlock;			/* what gives it back at session level */
+	const char *made_by;		/* what says how many there are, or NULL */
 
 	/*
 	 * KIND_BITs of the holds of other sessions that there cannot be beside one
@@ -137,6 +142,15 @@ typedef struct LockKind
 	 * other again, and are given back by the same functions.
 	 */
 	KindId		held_as;
+
+	/* Is each that its session takes one more, instead of the same again? */
+	bool		each_own;
+
+	/*
+	 * If those who wait do not exclude each other: does the first of them alone ask
+	 * the store, once one was refused?  Who has got it lets the next one look.
+	 */
+	bool		one_asks;
 
 	/* KIND_BITs of further locks of the key that its own session may take. */
 	uint32		beside;
@@ -199,6 +213,7 @@ extern const LockKind read_kind;
 extern const LockKind write_kind;
 extern const LockKind fair_kind;
 extern const LockKind token_kind;
+extern const LockKind permit_kind;
 
 extern const LockKind *lr_kind(KindId id);
 

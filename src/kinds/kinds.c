@@ -21,6 +21,7 @@ static const LockKind *const kinds[KIND_COUNT] =
 	[KIND_WRITE] = &write_kind,
 	[KIND_FAIR] = &fair_kind,
 	[KIND_TOKEN] = &token_kind,
+	[KIND_PERMIT] = &permit_kind,
 };
 
 const LockKind *

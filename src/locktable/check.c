@@ -275,6 +275,8 @@ check_front(LrIndex k)
 			return lt_check_says("session %d is in front of %.*s and does not know", s, NAME(key));
 		n[kind]++;
 		excluded |= lr_kind(kind)->excludes;
+		if (key->scarce && lr_kind(kind)->one_asks)
+			excluded |= KIND_BIT(kind);
 		tail = s;
 	}
 	if (key->front_tail != tail || memcmp(key->nfront, n, sizeof(n)) != 0)

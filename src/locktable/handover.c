@@ -140,13 +140,14 @@ handover_had_turns(const LrHold *h, const LrKey *key)
 }
 
 /*
- * handover_is_alone --- does no other session have the key beside it?
+ * handover_is_alone --- is there nothing beside it that others would have to wait for?
  */
 static bool
 handover_is_alone(LrIndex hold, int64 now)
 {
 	for (LrIndex i = lt_key_of(hold)->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (i != hold && lt_is_live(i, now))
+		if (i != hold && lt_is_live(i, now) &&
+			lr_kinds_conflict(lt_holds[hold].kind, lt_holds[i].kind))
 			return false;
 	return true;
 }

@@ -318,6 +318,25 @@ hold_note_stay(LrIndex hold, int64 from)
 	lt_key_of(hold)->here_kind = lt_holds[hold].kind;
 }
 
+bool
+lt_let_stay(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_partition(h->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	bool		had;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lose_if_expired(hold, &wakes);
+	had = h->state == HOLD_HELD;
+	if (had)
+		lt_free_and_nudge(hold, &wakes);
+	else
+		lt_drop_lost_locked(hold, &wakes);
+	lt_unlock(lock, &wakes);
+	return had;
+}
+
 /*
  * lt_end_release --- see hold.h
  *

@@ -117,6 +117,12 @@ typedef enum ReleaseStart
 /* The session has done with a hold; *view is what it was. */
 extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
 
+/*
+ * What was had just now is to stay in the store, and nobody's here.  False: its lease
+ * has ended.
+ */
+extern bool lt_let_stay(LrIndex hold);
+
 /* The store has answered; so many others were told. */
 extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
 						   int receivers);

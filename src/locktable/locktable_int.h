@@ -65,6 +65,8 @@ typedef struct LrKey
 	uint32		nfront[LT_MAX_KINDS];	/* sessions in front, by kind */
 	uint32		queue_kinds;	/* KIND_BITs of all who have queued since the
 								 * queue was empty */
+	bool		scarce;			/* somebody was refused since then: of kinds that
+								 * one asks for, the first does */
 	LrIndex		place_head;		/* sessions that wait in no queue of ours, see
 								 * places.c; linked likewise */
 	LrIndex		place_tail;
@@ -392,6 +394,7 @@ extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
 extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern bool lt_queue_remove(LrKey *key, LrIndex session);
 extern bool lt_leave_queue(LrIndex session, WakeList *wakes);
+extern void lt_queue_scarce(LrKey *key);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
 extern void lt_back_to_queue(LrIndex session, bool first);
 

@@ -7,7 +7,9 @@
  * Its front is the first of them and those right behind it that can have the key
  * together with all before them: they ask the store, and are woken, together.  Nobody
  * goes before one who came earlier and would be kept from the key by it.  Of a kind
- * that excludes itself the front is the first one, the head.
+ * that excludes itself the front is the first one, the head; likewise of one for which
+ * one asks, once somebody was refused and until the queue is empty: the others sleep, as
+ * it is not known that there is enough for all of them.
  *
  * The front is kept as a number of sessions of each kind, so that it costs the same
  * to enter or leave it however many wait.
@@ -51,6 +53,19 @@ queue_front_kinds(const LrKey *key)
 }
 
 /*
+ * queue_excludes --- kinds that do not come to the front behind one of that kind
+ */
+static uint32
+queue_excludes(const LrKey *key, KindId kind)
+{
+	uint32		excluded = lr_kind(kind)->excludes;
+
+	if (key->scarce && lr_kind(kind)->one_asks)
+		excluded |= KIND_BIT(kind);
+	return excluded;
+}
+
+/*
  * queue_front_excludes --- kinds that cannot be had together with those in front
  */
 static uint32
@@ -62,7 +77,7 @@ queue_front_excludes(const LrKey *key)
 		return 0;
 	for (int k = 0; k < LT_MAX_KINDS; k++)
 		if (key->nfront[k] > 0)
-			excluded |= lr_kind(k)->excludes;
+			excluded |= queue_excludes(key, k);
 	return excluded;
 }
 
@@ -95,7 +110,7 @@ queue_extend_front(LrKey *key)
 		lt_wait_of(next)->in_front = true;
 		key->nfront[queue_kind(next)]++;
 		key->front_tail = next;
-		excluded |= lr_kind(queue_kind(next))->excludes;
+		excluded |= queue_excludes(key, queue_kind(next));
 		next = lt_wait_of(next)->next;
 	}
 	return key->front_tail != before;
@@ -127,7 +142,10 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &lt_wait_of(prev)->next;
 
 	if (key->queue_head == LR_NONE)
+	{
 		key->queue_kinds = 0;
+		key->scarce = false;
+	}
 	key->queue_kinds |= KIND_BIT(queue_kind(session));
 	if (prev != key->queue_tail)
 		while (key->front_tail != LR_NONE)
@@ -140,6 +158,20 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 		lt_wait_of(w->next)->prev = session;
 	else
 		key->queue_tail = session;
+	(void) queue_extend_front(key);
+}
+
+/*
+ * lt_queue_scarce --- one in the queue was refused, of a kind that several can have
+ *
+ * Who has asked by then is answered.
+ */
+void
+lt_queue_scarce(LrKey *key)
+{
+	key->scarce = true;
+	while (key->front_tail != LR_NONE)
+		queue_leave_front(key, key->front_tail);
 	(void) queue_extend_front(key);
 }
 

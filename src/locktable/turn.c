@@ -530,17 +530,21 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 }
 
 void
-lt_found_busy(LrIndex hold)
+lt_found_busy(LrIndex hold, bool waits)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
 	WakeList	wakes = WAKE_NOBODY;
+	bool		scarce = waits && lr_kind(lt_holds[hold].kind)->one_asks;
 
 	/* A look without the lock: nearly always there was no pause, nor a line. */
-	if (!key->after_pause && !lt_wait_of(LrMyProcNumber)->in_line)
+	if (!key->after_pause && !lt_wait_of(LrMyProcNumber)->in_line &&
+		(!scarce || key->scarce))
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_judge_pause(key, false);
 	lt_leave_line(LrMyProcNumber, &wakes);
+	if (scarce && lt_wait_of(LrMyProcNumber)->state == WAIT_QUEUED)
+		lt_queue_scarce(key);
 	lt_unlock(lock, &wakes);
 }

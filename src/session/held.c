@@ -25,23 +25,58 @@
 static inline bool
 held_key_equal(HeldKey a, HeldKey b)
 {
-	return a.len == b.len && a.kind == b.kind && memcmp(a.data, b.data, a.len) == 0;
+	return a.len == b.len && a.kind == b.kind && a.number == b.number &&
+		memcmp(a.data, b.data, a.len) == 0;
+}
+
+/* Of one name there may be thousands. */
+static inline uint32
+held_key_hash(HeldKey key)
+{
+	return key.hash ^ (uint32) (key.number * UINT64CONST(0x9e3779b97f4a7c15) >> 32);
 }
 
 #define SH_PREFIX held_index
 #define SH_ELEMENT_TYPE HeldEntry
 #define SH_KEY_TYPE HeldKey
 #define SH_KEY key
-#define SH_HASH_KEY(tb, k) (k).hash
+#define SH_HASH_KEY(tb, k) held_key_hash(k)
 #define SH_EQUAL(tb, a, b) held_key_equal(a, b)
 #define SH_STORE_HASH
-#define SH_GET_HASH(tb, entry) (entry)->key.hash
+#define SH_GET_HASH(tb, entry) (entry)->hash
 #define SH_SCOPE static inline
 #define SH_DECLARE
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
 static held_index_hash *held_index = NULL;
+
+/* Of the kinds of which each is one more: where the entries of a key begin. */
+typedef struct HeldChain
+{
+	HeldKey		key;			/* with the number 0 */
+	uint64		newest;			/* 0: it was reserved, and there is none yet */
+	uint32		hash;			/* of simplehash, */
+	char		status;			/* likewise */
+} HeldChain;
+
+#define SH_PREFIX held_chains
+#define SH_ELEMENT_TYPE HeldChain
+#define SH_KEY_TYPE HeldKey
+#define SH_KEY key
+#define SH_HASH_KEY(tb, k) held_key_hash(k)
+#define SH_EQUAL(tb, a, b) held_key_equal(a, b)
+#define SH_STORE_HASH
+#define SH_GET_HASH(tb, entry) (entry)->hash
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static held_chains_hash *held_chains = NULL;
+
+/* Numbers of such entries. */
+static uint64 last_number = 0;
 
 /*
  * An entry that was reserved has no hold, and stands under this name.  Should
@@ -77,6 +112,8 @@ held_open(void)
 {
 	if (held_index == NULL)
 		held_index = held_index_create(TopMemoryContext, INDEX_SIZE_FIRST, NULL);
+	if (held_chains == NULL)
+		held_chains = held_chains_create(TopMemoryContext, INDEX_SIZE_FIRST, NULL);
 }
 
 int
@@ -100,11 +137,33 @@ held_trim(void)
 	held_index = small;
 }
 
+static HeldChain *
+held_chain_of(HeldKey key)
+{
+	key.number = 0;
+	return held_chains_lookup(held_chains, key);
+}
+
+static HeldEntry *
+held_find_number(HeldKey key, uint64 number)
+{
+	if (number == 0)
+		return NULL;
+	key.number = number;
+	return held_index_lookup(held_index, key);
+}
+
 void
 held_forget_reserved(void)
 {
 	if (is_reserved)
+	{
+		HeldChain  *chain = reserved_key.number != 0 ? held_chain_of(reserved_key) : NULL;
+
 		held_index_delete(held_index, reserved_key);
+		if (chain != NULL && chain->newest == 0)
+			held_chains_delete_item(held_chains, chain);
+	}
 	is_reserved = false;
 	for (int i = 0; i < nreserved; i++)
 	{
@@ -120,10 +179,34 @@ held_forget_reserved(void)
 HeldEntry *
 held_find(const LrName *name, KindId kind)
 {
+	HeldKey		key = held_key(name, lr_kind(kind)->held_as);
+
 	if (held_index == NULL)
 		return NULL;
 	held_forget_reserved();
-	return held_index_lookup(held_index, held_key(name, lr_kind(kind)->held_as));
+	if (lr_kind(kind)->each_own)
+	{
+		HeldChain  *chain = held_chain_of(key);
+
+		return chain == NULL ? NULL : held_find_number(key, chain->newest);
+	}
+	return held_index_lookup(held_index, key);
+}
+
+HeldEntry *
+held_older(const HeldEntry *entry)
+{
+	return held_find_number(entry->key, entry->older);
+}
+
+HeldEntry *
+held_find_owner(const LrName *name, KindId kind, uint64 owner)
+{
+	HeldEntry  *entry = held_find(name, kind);
+
+	while (entry != NULL && lr_kind(kind)->each_own && lt_owner(entry->hold) != owner)
+		entry = held_older(entry);
+	return entry;
 }
 
 KindId
@@ -170,6 +253,7 @@ held_insert(HeldKey key)
 	entry->recorded = 0;
 	entry->recorded_here = false;
 	entry->taken = 0;
+	entry->older = entry->newer = 0;
 }
 
 /*
@@ -181,8 +265,17 @@ held_reserve(const LrName *name, KindId kind)
 	held_trim();
 	reserved_name = *name;
 	reserved_key = held_key(&reserved_name, lr_kind(kind)->held_as);
-	held_insert(reserved_key);
+	if (lr_kind(kind)->each_own)
+	{
+		bool		found;
+		HeldChain  *chain = held_chains_insert(held_chains, reserved_key, &found);
+
+		if (!found)
+			chain->newest = 0;
+		reserved_key.number = ++last_number;
+	}
 	is_reserved = true;
+	held_insert(reserved_key);
 }
 
 void
@@ -196,6 +289,39 @@ held_reserve_all(const LrName *const *names, int n, KindId kind)
 		held_insert(held_key(names[i], reserved_kind));
 		nreserved = i + 1;
 	}
+}
+
+/*
+ * held_join_chain --- as the newest; its name is in the lock table by now
+ */
+static void
+held_join_chain(HeldEntry *entry)
+{
+	HeldChain  *chain = held_chain_of(entry->key);
+	HeldEntry  *before = held_find_number(entry->key, chain->newest);
+
+	chain->key.data = entry->key.data;
+	entry->older = chain->newest;
+	if (before != NULL)
+		before->newer = entry->key.number;
+	chain->newest = entry->key.number;
+}
+
+static void
+held_leave_chain(const HeldEntry *entry)
+{
+	HeldEntry  *newer = held_find_number(entry->key, entry->newer);
+	HeldEntry  *older = held_find_number(entry->key, entry->older);
+	HeldChain  *chain = held_chain_of(entry->key);
+
+	if (older != NULL)
+		older->newer = entry->newer;
+	if (newer != NULL)
+		newer->older = entry->older;
+	else if (older != NULL)
+		chain->newest = entry->older;
+	else
+		held_chains_delete_item(held_chains, chain);
 }
 
 /*
@@ -213,6 +339,8 @@ held_complete_as(HeldKey key, LrIndex hold, CommitGuard guard)
 	entry->key.data = lt_hold_name(hold);
 	held_deadline_floor = lr_earlier(held_deadline_floor, lt_lease_end(hold));
 	held_tighten_guard(entry, guard);
+	if (key.number != 0)
+		held_join_chain(entry);
 	return entry;
 }
 
@@ -234,6 +362,8 @@ held_delete(HeldEntry *entry)
 {
 	if (entry->guard == GUARD_VERIFY)
 		held_nverified--;
+	if (entry->key.number != 0)
+		held_leave_chain(entry);
 	held_index_delete_item(held_index, entry);
 	if (held_index->members == 0)
 		held_deadline_floor = LR_NEVER;

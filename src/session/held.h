@@ -26,6 +26,8 @@ typedef struct HeldKey
 	int			len;
 	uint32		hash;			/* of the name */
 	KindId		kind;			/* of an entry: LockKind.held_as */
+	uint64		number;			/* of an entry of a kind of which each is one more:
+								 * which one it is; else 0 */
 } HeldKey;
 
 typedef struct HeldEntry
@@ -40,14 +42,17 @@ typedef struct HeldEntry
 								 * fence table, 0 = none */
 	bool		recorded_here;	/* and has its row locked in this transaction */
 	uint64		taken;			/* number of its TRACK_TAKEN, see track.h */
-	char		status;			/* of simplehash */
+	uint64		older;			/* numbers of its neighbours of the same key; 0 = */
+	uint64		newer;			/* it is the last */
+	uint32		hash;			/* of simplehash, */
+	char		status;			/* likewise */
 } HeldEntry;
 
 /* The key as the index has it; points into *name. */
 static inline HeldKey
 held_key(const LrName *name, KindId kind)
 {
-	HeldKey		key = {name->data, name->len, name->hash, kind};
+	HeldKey		key = {name->data, name->len, name->hash, kind, 0};
 
 	return key;
 }
@@ -61,8 +66,14 @@ extern void held_open(void);
 /* How many are there, one that was left by an interrupted acquire included? */
 extern int	held_count(void);
 
-/* The entry of a lock of that kind, or one that it takes again; NULL: there is none. */
+/*
+ * The entry of a lock of that kind, or one that it takes again; NULL: there is none.  Of
+ * a kind of which each is one more: the newest, the one before another, and the one
+ * with that owner number.
+ */
 extern HeldEntry *held_find(const LrName *name, KindId kind);
+extern HeldEntry *held_older(const HeldEntry *entry);
+extern HeldEntry *held_find_owner(const LrName *name, KindId kind, uint64 owner);
 extern HeldEntry *held_find_key(const HeldKey *key);
 
 /*

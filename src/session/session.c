@@ -108,7 +108,29 @@ session_discard(void)
 void
 session_refuse_lost(const LrName *name, const HoldView *view)
 {
-	report_lost_used(name, view, held_loss_level(held_find(name, view->kind), view));
+	HeldEntry  *entry = held_find_owner(name, view->kind, view->owner);
+
+	report_lost_used(name, view, held_loss_level(entry, view));
+}
+
+/*
+ * session_refuse_any_lost --- of those of which each is one more
+ *
+ * What has expired without having been seen is found by who looks at it next.
+ */
+static void
+session_refuse_any_lost(const LrName *name, KindId kind)
+{
+	HeldEntry  *entry = held_find(name, kind);
+
+	for (; entry != NULL && lt_lost_count() > 0; entry = held_older(entry))
+	{
+		HoldView	view;
+
+		lt_look(entry->hold, &view);
+		if (view.state == HOLD_LOST)
+			session_refuse_lost(name, &view);
+	}
 }
 
 /*
@@ -291,7 +313,9 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	session_enter();
 	track_reserve();
 	entry = held_find(name, request->terms.kind);
-	if (entry != NULL)
+	if (entry != NULL && lr_kind(request->terms.kind)->each_own)
+		session_refuse_any_lost(name, request->terms.kind);
+	else if (entry != NULL)
 	{
 		session_reenter(name, entry, request);
 		if (got)
@@ -362,10 +386,32 @@ session_find(const LrName *name, KindId kind, HoldView *view)
 	return view->kind == kind || entry->key.kind == kind ? entry : NULL;
 }
 
+/*
+ * session_look --- see session.h
+ *
+ * Of a kind of which each is one more: a view of the newest that is not lost, with the
+ * counts of all that are not.
+ */
 bool
 session_look(const LrName *name, KindId kind, HoldView *view)
 {
-	return session_find(name, kind, view) != NULL;
+	HeldEntry  *entry = session_find(name, kind, view);
+
+	if (entry == NULL)
+		return false;
+	while (lr_kind(view->kind)->each_own && (entry = held_older(entry)) != NULL)
+	{
+		HoldView	other;
+
+		lt_look(entry->hold, &other);
+		if (other.state != HOLD_HELD)
+			continue;
+		if (view->state == HOLD_HELD)
+			for (int i = 0; i < SCOPE_COUNT; i++)
+				other.scope[i].count += view->scope[i].count;
+		*view = other;
+	}
+	return true;
 }
 
 /*
@@ -389,34 +435,50 @@ session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, int64 lea
 }
 
 /*
- * session_extend --- see session.h
+ * session_extend_one --- what was looked at; false: it is lost
  *
  * A lock that was moved meanwhile is extended where it is now.
+ */
+static bool
+session_extend_one(HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewed)
+{
+	StoreOp		op;
+
+	if (view->state == HOLD_LOST)
+		return false;
+	do
+	{
+		ask_write(entry, view, lease_ms, false, &op);
+		if (ask_says_lost(&op))
+			return false;
+		if (op.outcome != STORE_OK)
+			ask_report_failure(ERROR, op.outcome);
+		session_extend_scopes(entry->hold, view, &op, lease_ms, renewed);
+		lt_look(entry->hold, view);
+	} while (view->state == HOLD_HELD && view->moves != op.moves);
+	return view->state == HOLD_HELD;
+}
+
+/*
+ * session_extend --- see session.h
  */
 bool
 session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 {
 	HeldEntry  *entry;
 	HoldView	view;
-	StoreOp		op;
+	bool		had;
 
 	entry = session_find(name, kind, &view);
 	if (entry == NULL)
 		report_not_held(ERROR, name);
-	if (view.state == HOLD_LOST)
-		return false;
-
-	do
+	had = session_extend_one(entry, &view, lease_ms, renewed);
+	while ((entry = held_older(entry)) != NULL)
 	{
-		ask_write(entry, &view, lease_ms, false, &op);
-		if (ask_says_lost(&op))
-			return false;
-		if (op.outcome != STORE_OK)
-			ask_report_failure(ERROR, op.outcome);
-		session_extend_scopes(entry->hold, &view, &op, lease_ms, renewed);
 		lt_look(entry->hold, &view);
-	} while (view.state == HOLD_HELD && view.moves != op.moves);
-	return view.state == HOLD_HELD;
+		had &= session_extend_one(entry, &view, lease_ms, renewed);
+	}
+	return had;
 }
 
 /*

@@ -39,13 +39,16 @@ extern void session_enter(void);
 /* DISCARD ALL: give all back.  A cancel cannot stop it, and it raises nothing. */
 extern void session_discard(void);
 
-/* Of this session, without asking the store.  False: no hold, not even lost. */
+/*
+ * Of this session, without asking the store.  False: no hold, not even lost.  Of a kind
+ * of which each is one more: all of them, with their counts.
+ */
 extern bool session_look(const LrName *name, KindId kind, HoldView *view);
 
 /* Raise that a lost hold of this session was to be used. */
 extern void session_refuse_lost(const LrName *name, const HoldView *view);
 
-/* Keep the hold at least that long from now.  False: it is lost. */
+/* Keep the hold, or each of them, at least that long from now.  False: one is lost. */
 extern bool session_extend(const LrName *name, KindId kind, int64 lease_ms,
 						   bool renewed);
 

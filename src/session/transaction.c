@@ -423,7 +423,9 @@ xact_release_job_at_abort(const LrName *name, KindId kind)
 {
 	HeldEntry  *entry = held_find(name, kind);
 
-	if (entry == NULL || entry->failed_jobs == entry->job_count)
+	while (entry != NULL && entry->failed_jobs == entry->job_count)
+		entry = held_older(entry);
+	if (entry == NULL)
 		return;
 	entry->failed_jobs++;
 	nfailed_jobs++;

@@ -74,7 +74,8 @@ unlock_last(const LrName *name, HeldEntry *entry)
 	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	if (tally.gone > 0)
 	{
-		unlock_ask_who_took(name, &tally.gone_view);
+		if (!lr_kind(view.kind)->each_own)
+			unlock_ask_who_took(name, &tally.gone_view);
 		report_lost(WARNING, name, &tally.gone_view);
 		return false;
 	}
@@ -168,17 +169,42 @@ unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
  * unlock_find --- the entry of a lock that the session can give back, and what it
  * is; NULL: it has none
  *
- * What the job runner has does not count: it is not the user's to give back.
+ * What the job runner has does not count: it is not the user's to give back.  Of those
+ * of which each is one more the newest, but one that is lost before all others.
  */
 static HeldEntry *
 unlock_find(const LrName *name, KindId kind, HoldView *view)
 {
+	HeldEntry  *found = NULL;
+
+	for (HeldEntry *entry = held_find(name, kind); entry != NULL; entry = held_older(entry))
+	{
+		HoldView	seen;
+
+		lt_look(entry->hold, &seen);
+		if (seen.scope[SCOPE_SESSION].count <= entry->job_count ||
+			(found != NULL && seen.state != HOLD_LOST))
+			continue;
+		*view = seen;
+		found = entry;
+		if (seen.state == HOLD_LOST || lt_lost_count() == 0)
+			break;
+	}
+	return found;
+}
+
+/*
+ * unlock_find_job --- the newest that a job has which has not failed
+ */
+static HeldEntry *
+unlock_find_job(const LrName *name, KindId kind)
+{
 	HeldEntry  *entry = held_find(name, kind);
 
-	if (entry == NULL)
-		return NULL;
-	lt_look(entry->hold, view);
-	return view->scope[SCOPE_SESSION].count > entry->job_count ? entry : NULL;
+	while (entry != NULL && lr_kind(kind)->each_own &&
+		   entry->job_count <= entry->failed_jobs)
+		entry = held_older(entry);
+	return entry;
 }
 
 static void
@@ -222,7 +248,7 @@ session_unlock_job(const LrName *name, KindId kind)
 	HoldView	view;
 	bool		released;
 
-	entry = held_find(name, kind);
+	entry = unlock_find_job(name, kind);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, &view);
@@ -244,6 +270,8 @@ typedef struct UnlockItem
 {
 	LrName		name;
 	KindId		kind;
+	uint64		number;			/* as in HeldKey */
+	bool		given;			/* was given back */
 	bool		lost;
 	HoldView	view;			/* if it was lost */
 } UnlockItem;
@@ -262,7 +290,18 @@ unlock_collect_name(HeldEntry *entry, void *arg)
 
 	held_copy_name(&entry->key, &item->name);
 	item->kind = entry->key.kind;
+	item->number = entry->key.number;
+	item->given = false;
 	item->lost = false;
+}
+
+static HeldEntry *
+unlock_find_item(const UnlockItem *item)
+{
+	HeldKey		key = held_key(&item->name, item->kind);
+
+	key.number = item->number;
+	return held_find_key(&key);
 }
 
 /*
@@ -273,7 +312,7 @@ unlock_collect_name(HeldEntry *entry, void *arg)
 static bool
 unlock_all_of_key(UnlockItem *item)
 {
-	HeldEntry  *entry = held_find(&item->name, item->kind);
+	HeldEntry  *entry = unlock_find_item(item);
 	HoldView	view;
 
 	lt_look(entry->hold, &view);
@@ -289,7 +328,7 @@ unlock_all_of_key(UnlockItem *item)
 static bool
 unlock_rest_of_key(UnlockItem *item)
 {
-	HeldEntry  *entry = held_find(&item->name, item->kind);
+	HeldEntry  *entry = unlock_find_item(item);
 	HoldView	view;
 	int			n;
 
@@ -298,6 +337,36 @@ unlock_rest_of_key(UnlockItem *item)
 	lt_look(entry->hold, &view);
 	n = view.scope[SCOPE_SESSION].count - entry->job_count;
 	return n > 0 && unlock_holds(&item->name, entry, &view, n);
+}
+
+/*
+ * unlock_count_keys --- of which something was given back
+ *
+ * Of a kind of which each is one more there may be several of a key.
+ */
+static int64
+unlock_count_keys(const UnlockAll *all)
+{
+	int64		n = 0;
+
+	for (int i = 0; i < all->n; i++)
+	{
+		const UnlockItem *item = &all->items[i];
+		bool		first = item->given;
+
+		for (int j = 0; j < i && first && item->number != 0; j++)
+		{
+			const UnlockItem *other = &all->items[j];
+
+			first = !other->given || other->kind != item->kind ||
+				other->name.hash != item->name.hash ||
+				other->name.len != item->name.len ||
+				memcmp(other->name.data, item->name.data, item->name.len) != 0;
+		}
+		if (first)
+			n++;
+	}
+	return n;
 }
 
 /*
@@ -405,7 +474,7 @@ session_unlock_all(void)
 {
 	UnlockAll	all = {0};
 	ReleaseTally tally;
-	int64		n = 0;
+	int64		n;
 
 	session_enter();
 	if (held_count() == 0)
@@ -414,19 +483,18 @@ session_unlock_all(void)
 								MCXT_ALLOC_HUGE);
 	held_walk(unlock_collect_name, &all);
 	for (int i = 0; i < all.n; i++)
-		if (unlock_all_of_key(&all.items[i]))
-			n++;
+		all.items[i].given = unlock_all_of_key(&all.items[i]);
 	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
-	n -= tally.gone;
 
 	unlock_report(&tally);
 	for (int i = 0; i < all.n; i++)
 	{
 		if (all.items[i].lost)
 			report_lost(WARNING, &all.items[i].name, &all.items[i].view);
-		else if (unlock_rest_of_key(&all.items[i]))
-			n++;
+		else if (!all.items[i].given)
+			all.items[i].given = unlock_rest_of_key(&all.items[i]);
 	}
+	n = Max(unlock_count_keys(&all) - tally.gone, 0);
 	pfree(all.items);
 	release_trim(held_count());
 	return n;

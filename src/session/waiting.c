@@ -728,7 +728,7 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_OK:
 			return wait_take_granted(hold);
 		case STORE_BUSY:
-			lt_found_busy(acq.hold);
+			lt_found_busy(acq.hold, acq.request->wait_us != 0);
 			if (acq.request->wait_us != 0)
 				wait_plan_retry(subscribed);
 			return false;
@@ -738,11 +738,11 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_WRONG_TYPE:
 			report_wrong_type(acq.name, &acq.op);
 			break;
+		case STORE_MISSING:
+			report_missing(acq.name, acq.key.kind);
+			break;
 		case STORE_LATE:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("the lock store refused the request as too late"),
-					 errhint("Its clock may be unsteady.")));
+			report_late();
 			break;
 		default:
 			if (!wait_outlive_failure())

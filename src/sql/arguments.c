@@ -58,7 +58,7 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
 			return k;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("kind of lock must be reentrant, fair, read or write")));
+			 errmsg("kind of lock must be reentrant, fair, read, write or permit")));
 	return KIND_REENTRANT;		/* keep compiler quiet */
 }
 
@@ -173,6 +173,23 @@ arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
 	if (scope == SCOPE_SESSION)
 		require_session_locks();
 	xact_warn_snapshot(scope);
+}
+
+int64
+arg_amount(FunctionCallInfo fcinfo, int argno, int64 least)
+{
+	int32		amount;
+
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("number must not be null")));
+	amount = PG_GETARG_INT32(argno);
+	if (amount < least)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number must be at least %lld", (long long) least)));
+	return amount;
 }
 
 /*

@@ -29,6 +29,9 @@ extern void arg_key(FunctionCallInfo fcinfo, LrName *name);
  */
 extern KindId arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name);
 
+/* A number that is at least that, and given. */
+extern int64 arg_amount(FunctionCallInfo fcinfo, int argno, int64 least);
+
 /*
  * On which terms a lock is wanted.  A negative number for an argument that the
  * function does not have.

@@ -273,7 +273,8 @@ lockredis_is_locked(PG_FUNCTION_ARGS)
 	StoreOp		op;
 
 	inspect_key(fcinfo, &op);
-	PG_RETURN_BOOL(op.value != STORE_VALUE_NONE);
+	PG_RETURN_BOOL(op.value != STORE_VALUE_NONE && op.value != STORE_VALUE_NUMBER &&
+				   op.available <= 0);
 }
 
 Datum
@@ -293,7 +294,7 @@ lockredis_lock_owner(PG_FUNCTION_ARGS)
 	StoreOp		op;
 
 	inspect_key(fcinfo, &op);
-	if (op.value == STORE_VALUE_NONE)
+	if (op.value == STORE_VALUE_NONE || op.value == STORE_VALUE_NUMBER)
 		PG_RETURN_NULL();
 
 	/* The string of a token lock is a credential: whoever knows it may unlock. */

@@ -34,12 +34,13 @@
 #include "sql/arguments.h"
 
 PG_FUNCTION_INFO_V1(lockredis_with_lock);
+PG_FUNCTION_INFO_V1(lockredis_with_permit);
 
 /*
  * job_require_control --- may the caller's transaction be ended?
  */
 static void
-job_require_control(FunctionCallInfo fcinfo)
+job_require_control(FunctionCallInfo fcinfo, const char *procedure)
 {
 	CallContext *context = (CallContext *) fcinfo->context;
 
@@ -52,7 +53,7 @@ job_require_control(FunctionCallInfo fcinfo)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-			 errmsg("redis_with_lock cannot run inside a transaction block"),
+			 errmsg("%s cannot run inside a transaction block", procedure),
 			 errdetail("It commits before and after the command."),
 			 errhint("Call it outside of BEGIN, of functions and of exception blocks, and first in a pipeline, or use redis_xact_lock.")));
 }
@@ -77,7 +78,7 @@ job_commit_call(void)
  * is thrown away.
  */
 static void
-job_run_statement(const char *statement, bool may_commit)
+job_run_statement(const char *statement, bool may_commit, const char *procedure)
 {
 	SPIExecuteOptions options;
 	int			result;
@@ -91,7 +92,7 @@ job_run_statement(const char *statement, bool may_commit)
 				(errcode(result == SPI_ERROR_TRANSACTION ?
 						 ERRCODE_INVALID_TRANSACTION_TERMINATION :
 						 ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot run this command under redis_with_lock"),
+				 errmsg("cannot run this command under %s", procedure),
 				 result == SPI_ERROR_TRANSACTION ?
 				 errdetail("It must not begin or end transactions.") :
 				 result == SPI_ERROR_COPY ?
@@ -132,7 +133,7 @@ job_parse_command(const char *command)
  * job_run_command --- its statements one by one, each seeing what those before did
  */
 static void
-job_run_command(const char *command)
+job_run_command(const char *command, const char *procedure)
 {
 	List	   *statements = job_parse_command(command);
 	ListCell   *cell;
@@ -143,7 +144,7 @@ job_run_command(const char *command)
 		const char *text = command + raw->stmt_location;
 
 		job_run_statement(raw->stmt_len > 0 ? pnstrdup(text, raw->stmt_len) : text,
-						  IsA(raw->stmt, CallStmt) || IsA(raw->stmt, DoStmt));
+						  IsA(raw->stmt, CallStmt) || IsA(raw->stmt, DoStmt), procedure);
 	}
 }
 
@@ -153,7 +154,8 @@ job_run_command(const char *command)
  * Nothing is committed then.
  */
 static bool
-job_run(const LrName *name, const AcquireRequest *request, const char *command)
+job_run(const LrName *name, const AcquireRequest *request, const char *command,
+		const char *procedure)
 {
 	HeldEntry  *entry;
 
@@ -170,7 +172,7 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 	PG_TRY();
 	{
 		SPI_commit();
-		job_run_command(command);
+		job_run_command(command, procedure);
 		SPI_commit();
 	}
 	PG_CATCH();
@@ -188,11 +190,11 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command)
 }
 
 /*
- * lockredis_with_lock --- CALL redis_with_lock(key, command, wait, lease,
- * hold_at_least, ran)
+ * job_call --- a procedure with the arguments key, command, wait, lease, and perhaps
+ * for how long the key is to stay locked
  */
-Datum
-lockredis_with_lock(PG_FUNCTION_ARGS)
+static Datum
+job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_arg)
 {
 	LrName		name;
 	AcquireRequest request;
@@ -200,7 +202,7 @@ lockredis_with_lock(PG_FUNCTION_ARGS)
 	MemoryContext caller = CurrentMemoryContext;
 	Datum		value;
 	bool		isnull = false;
-	int64		keep_us;
+	int64		keep_us = 0;
 	bool		ran;
 
 	arg_key(fcinfo, &name);
@@ -208,18 +210,38 @@ lockredis_with_lock(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("command must not be null")));
-	arg_request(fcinfo, KIND_REENTRANT, SCOPE_SESSION, 2, 3, &request);
-	keep_us = arg_keep_us(fcinfo, 4);
+	arg_request(fcinfo, kind, SCOPE_SESSION, 2, 3, &request);
+	if (keep_arg >= 0)
+		keep_us = arg_keep_us(fcinfo, keep_arg);
 	if (keep_us > 0)
 		request.terms.keep_until = lr_now() + keep_us;
-	job_require_control(fcinfo);
+	job_require_control(fcinfo, procedure);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	desc = BlessTupleDesc(desc);
 
-	ran = job_run(&name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	ran = job_run(&name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)), procedure);
 
 	MemoryContextSwitchTo(caller);
 	value = BoolGetDatum(ran);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, &value, &isnull)));
+}
+
+/*
+ * lockredis_with_lock --- CALL redis_with_lock(key, command, wait, lease,
+ * hold_at_least, ran)
+ */
+Datum
+lockredis_with_lock(PG_FUNCTION_ARGS)
+{
+	return job_call(fcinfo, "redis_with_lock", KIND_REENTRANT, 4);
+}
+
+/*
+ * lockredis_with_permit --- CALL redis_with_permit(key, command, wait, lease, ran)
+ */
+Datum
+lockredis_with_permit(PG_FUNCTION_ARGS)
+{
+	return job_call(fcinfo, "redis_with_permit", KIND_PERMIT, -1);
 }

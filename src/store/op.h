@@ -85,6 +85,7 @@ typedef enum StoreValueKind
 	STORE_VALUE_NONE,			/* nothing at the key */
 	STORE_VALUE_LOCK,			/* a lock of ours or of Redisson */
 	STORE_VALUE_TOKEN,			/* a string: a token lock (redis-py, redsync) */
+	STORE_VALUE_NUMBER,			/* a number: permits that nobody has, or the like */
 	STORE_VALUE_OTHER			/* no lock at all */
 } StoreValueKind;
 

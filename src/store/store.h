@@ -66,7 +66,7 @@ typedef struct StoreOp
 	/* Arguments.  Pointers stay valid until there is an outcome. */
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */
 	int			name_len;
-	uint64		owner;			/* owner number of this instance */
+	uint64		owner;			/* owner number of this instance; 0 = see id */
 	uint8		id[STORE_ID_LEN];	/* kinds that the store does not know by the owner:
 									 * what it does know them by */
 	const char *token;			/* create of a token lock: its token; else NULL */
@@ -123,7 +123,7 @@ typedef struct StoreOp
 								 * several; else empty */
 	bool		changed;		/* define: there is another number now */
 	int64		available;		/* define, value: so many are free (what was drained:
-								 * were) */
+								 * were); inspect: so many more can be had */
 	int64		total;			/* and there are, with those that somebody has */
 	int64		watch_ms;		/* set, renew of kinds that others may shorten: for
 								 * how long the store had all of the lock */

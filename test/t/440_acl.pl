@@ -97,6 +97,18 @@ my @calls = (
 		'x|NULL' ],
 	[ "SELECT redis_token_extend('jobs:t', 'x', '20 min'), redis_token_is_held('jobs:t', 'x'), redis_token_unlock('jobs:t', 'x')",
 		't|t|t' ],
+	[ "SELECT redis_permit_init('jobs:p', 2), redis_permit_set('jobs:p', 3), redis_permit_total('jobs:p'), redis_permit_available('jobs:p')",
+		't||3|3' ],
+	[ "SELECT redis_permit_lock('jobs:p'), redis_try_permit_lock('jobs:p', '1 s'), redis_extend('jobs:p', '20 min', 'permit')",
+		'|t|t' ],
+	[ "SELECT redis_lock_owner('jobs:p'), redis_permit_unlock('jobs:p'), redis_permit_unlock('jobs:p')",
+		'2 of 3 permits|t|t' ],
+	[ "BEGIN; SELECT redis_permit_xact_lock('jobs:p'), redis_try_permit_xact_lock('jobs:p')", '|t' ],
+	[ 'COMMIT', '' ],
+	[ "WITH taken AS MATERIALIZED (SELECT redis_permit_acquire('jobs:p', '1 min') AS id) SELECT redis_permit_extend('jobs:p', id, '2 min'), redis_permit_release('jobs:p', id) FROM taken",
+		't|t' ],
+	[ "CALL redis_with_permit('jobs:p', 'SELECT 1')", 't' ],
+	[ "SELECT redis_try_permit_lock('jobs:y', '100 ms')", 'f' ],
 	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '700 ms')", 't' ],
 	[ "SELECT redis_force_unlock('jobs:e')", 't' ],
 	[ "SELECT redis_try_lock('jobs:w', '100 ms')", 'f' ],
@@ -125,6 +137,9 @@ sub do_all
 	$redis->foreign_lock('jobs:w', ms => 600_000);
 	$redis->cmd('HSET', 'jobs:h', 'mode', 'read', 'elsewhere:1', 1);
 	$redis->cmd('PEXPIRE', 'jobs:h', 600_000);
+	$redis->cmd('DEL', 'jobs:p', '{jobs:p}:timeout');
+	$redis->cmd('SET', 'jobs:y', 0);
+	$redis->cmd('ZADD', '{jobs:y}:timeout', '922337203685477', 'elsewhere');
 	foreach my $call (@calls)
 	{
 		my $result = $session->query($call->[0]);
@@ -160,6 +175,7 @@ sub nothing_remains
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:t');
+	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:p', 'jobs:y', '{jobs:p}:timeout', '{jobs:y}:timeout');
 	$redis->kill_clients('watchdog');
 	ok( eval {
 			poll_until(
@@ -186,6 +202,9 @@ my %without = (
 	'+client|setname' => undef,
 	'&redisson_lock__channel:*' => qr/channel|NOPERM/i,
 	'&redisson_rwlock:*' => undef,
+	'&redisson_sc:*' => undef,
+	# Permits that have expired, or of a semaphore that was deleted
+	'+zcount' => undef,
 	# Announcements of others, and those that the watchdog takes back
 	'+zrem' => undef,
 	'+zscore' => undef,

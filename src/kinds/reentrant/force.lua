@@ -2,10 +2,30 @@
 --
 -- KEYS  lock, channel
 -- ARGV  publish command, message, owner or digest, and of a read-write lock: channel,
---       beginning of the names of its readers' time-outs
+--       beginning of the names of its readers' time-outs; of permits: channel
 -- reply how many were told, -1 if that owner, or one of several, is not there
 
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
 local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'string' then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local permits = ARGV[5] .. ':timeout'
+  local had = redis.pcall('ZRANGEBYSCORE', permits, '(' .. now, '+inf')
+  if had.err or #had == 0 then
+    return -1
+  end
+  table.sort(had)
+  if redis.sha1hex(table.concat(had)) ~= ARGV[3] then
+    return -1
+  end
+  local n = redis.call('ZCARD', permits)
+  redis.call('DEL', permits)
+  return redis.call(ARGV[1], ARGV[6], redis.call('INCRBY', KEYS[1], n))
+end
 if kind ~= 'hash' then
   return -1
 end

@@ -1,8 +1,10 @@
 -- inspect: who has a lock, and for how long.
 --
 -- KEYS  lock
+-- ARGV  beginning of the names of time-outs
 -- reply {type, ttl, owner, count}; owner and count are '' unless it is a lock; of a
---       read-write lock also a digest of all who have it
+--       read-write lock also a digest of all who have it; of permits also how many are
+--       free.  Type 'number': a string with a number, of which nobody has anything
 --
 -- An owner too long to be shown whole is told as its beginning and a digest of
 -- it; force.lua makes the same text, so that it takes away only what was seen.
@@ -39,5 +41,33 @@ if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) < 10000 t
   end
   return {kind, ttl, owner, mode == 'read' and tostring(readers) or '1',
     redis.sha1hex(mode .. ' ' .. table.concat(fields, ' '))}
+end
+
+-- Permits are known by the ids that are had.  Like the queue of a fair lock they are
+-- not among KEYS, and may be out of reach.
+local number = kind == 'string' and redis.pcall('STRLEN', KEYS[1])
+if type(number) == 'number' and number <= 20 then
+  number = redis.pcall('GET', KEYS[1])
+end
+if type(number) == 'string' and string.find(number, '^%-?%d+$') then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local permits = ARGV[1] .. ':timeout'
+  local had = redis.pcall('ZRANGEBYSCORE', permits, '(' .. now, '+inf')
+  if not had.err and #had > 0 and #had < 10000 then
+    local free = number + redis.call('ZCOUNT', permits, '-inf', now)
+    local first = redis.call('ZRANGEBYSCORE', permits, '(' .. now, '+inf', 'WITHSCORES',
+      'LIMIT', 0, 1)[2]
+    table.sort(had)
+    ttl = -1
+    if free < 1 and tonumber(first) < 922337203685477 then
+      ttl = first - now
+    end
+    return {kind, ttl, #had .. ' of ' .. free + #had .. ' permits', tostring(#had),
+      redis.sha1hex(table.concat(had)), free}
+  end
+  if ttl == -1 then
+    return {'number', ttl, '', ''}
+  end
 end
 return {kind, ttl, '', ''}

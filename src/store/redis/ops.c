@@ -121,6 +121,10 @@ op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 			resp_put_bulk(out, derived,
 						  lr_places_name(op->name, op->name_len, derived));
 			break;
+		case KEY_PERMITS:
+			resp_put_bulk(out, derived,
+						  lr_permits_name(op->name, op->name_len, derived));
+			break;
 	}
 }
 
@@ -148,6 +152,21 @@ op_put_beside(RespOut *out, const StoreOp *op)
 		len += 6;
 	}
 	resp_put_bulk(out, text, len);
+}
+
+/*
+ * op_put_permit --- the id of our own permit, or the one that a caller has
+ */
+static void
+op_put_permit(RespOut *out, const StoreOp *op)
+{
+	uint8		id[LR_SECRET_ID_LEN];
+
+	if (op->owner == 0)
+		memcpy(id, op->id, sizeof(id));
+	else
+		lr_secret_id(op->owner, id);
+	resp_put_bulk(out, (const char *) id, sizeof(id));
 }
 
 static void
@@ -252,6 +271,14 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 			break;
 		case ARG_DIGEST:
 			op_put_digest(out, op);
+			break;
+		case ARG_PERMIT:
+			op_put_permit(out, op);
+			break;
+		case ARG_PERMITS_CHANNEL:
+			resp_put_bulk(out, derived,
+						  lr_channel_name(TOPIC_PERMITS, op->name, op->name_len,
+										  derived));
 			break;
 	}
 }
@@ -576,12 +603,12 @@ op_take_told(StoreOp *op, const RedisValue *v, bool repeated)
 
 /*
  * op_take_inspected --- type, TTL, owner and hold count, and a digest of all who have
- * it if they may be several
+ * it if they may be several, and how many more could
  */
 static StoreOutcome
 op_take_inspected(StoreOp *op, const RedisValue *v)
 {
-	if (v->type != REDIS_REPLY_ARRAY || v->elements < 4 || v->elements > 5 ||
+	if (v->type != REDIS_REPLY_ARRAY || v->elements < 4 || v->elements > 6 ||
 		v[1].type != REDIS_REPLY_STRING ||
 		v[2].type != REDIS_REPLY_INTEGER || v[2].integer < -2 ||
 		v[3].type != REDIS_REPLY_STRING || v[4].type != REDIS_REPLY_STRING)
@@ -590,7 +617,9 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 	strlcpy(op->type_name, v[1].str, sizeof(op->type_name));
 	if (strcmp(op->type_name, "none") == 0)
 		op->value = STORE_VALUE_NONE;
-	else if (strcmp(op->type_name, "string") == 0)
+	else if (strcmp(op->type_name, "number") == 0)
+		op->value = STORE_VALUE_NUMBER;
+	else if (strcmp(op->type_name, "string") == 0 && v[4].len == 0)
 		op->value = STORE_VALUE_TOKEN;
 	else if (v[4].len > 0)
 	{
@@ -599,8 +628,10 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 		op->value = STORE_VALUE_LOCK;
 		op->hold_count = (int) Min(Max(count, PG_INT32_MIN), PG_INT32_MAX);
 		op_copy_holder(op, &v[3]);
-		if (v->elements == 5 && v[5].type == REDIS_REPLY_STRING)
+		if (v->elements >= 5 && v[5].type == REDIS_REPLY_STRING)
 			strlcpy(op->digest, v[5].str, sizeof(op->digest));
+		if (v->elements == 6 && v[6].type == REDIS_REPLY_INTEGER)
+			op->available = v[6].integer;
 	}
 	else
 		op->value = STORE_VALUE_OTHER;

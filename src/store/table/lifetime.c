@@ -262,3 +262,26 @@ lifetime_left_ms(TupleTableSlot *slot)
 	number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
 	return number == 0 ? 0 : own_left_ms(lifetimes, number, lease_ms);
 }
+
+int64
+lifetime_share_left_ms(TupleTableSlot *slot)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, COL_SHARE_INSTANCE, &isnull);
+	bool		lease_isnull;
+	Datum		lease = slot_getattr(slot, COL_SHARE_LEASE, &lease_isnull);
+	text	   *owner;
+	uint64		number;
+
+	if (isnull)
+	{
+		value = slot_getattr(slot, COL_SHARE_EXPIRES_AT, &isnull);
+		return wall_left_ms(DatumGetTimestampTz(value));
+	}
+	if (!lifetime_is_own_instance(value, isnull))
+		return 0;
+	owner = DatumGetTextPP(slot_getattr(slot, COL_SHARE_OWNER, &isnull));
+	number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
+	return number == 0 ? 0 :
+		own_left_ms(lifetimes, number, interval_ms(DatumGetIntervalP(lease)));
+}

@@ -67,4 +67,7 @@ extern void lifetime_forget_ended(void);
  */
 extern int64 lifetime_left_ms(TupleTableSlot *slot);
 
+/* The same of a row of redis_lock_shares that counts by itself. */
+extern int64 lifetime_share_left_ms(TupleTableSlot *slot);
+
 #endif							/* LR_TABLE_LIFETIME_H */

@@ -32,6 +32,7 @@
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
 #include "store/table/table_rows.h"
+#include "store/table/table_permits.h"
 #include "store/table/table_shares.h"
 #include "store/table/table_values.h"
 
@@ -295,6 +296,7 @@ any_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	switch (keyed_find(&tables->rows, row_key(op)))
 	{
 		case KEYED_NOTHING:
+			permits_force(tables, op);
 			break;
 		case KEYED_BLOCKED:
 			rows_blocked(op, trouble);
@@ -321,11 +323,13 @@ any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	op->outcome = STORE_OK;
 	op->value = STORE_VALUE_NONE;
-	if (keyed_find(&tables->rows, row_key(op)) != KEYED_ROW)
-		return;
-	op->ttl_ms = lifetime_left_ms(tables->rows.row);
+	if (keyed_find(&tables->rows, row_key(op)) == KEYED_ROW)
+		op->ttl_ms = lifetime_left_ms(tables->rows.row);
 	if (op->ttl_ms == 0)
+	{
+		permits_inspect(tables, op);
 		return;
+	}
 	if (row_is_token(tables))
 	{
 		op->value = STORE_VALUE_TOKEN;
@@ -473,6 +477,16 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_CREATE] = token_create,
 		[STORE_SET] = token_set,
 		[STORE_RELEASE] = token_release
+	},
+	[KIND_PERMIT] = {
+		[STORE_CREATE] = permit_create,
+		[STORE_SET] = permit_renew,
+		[STORE_RELEASE] = permit_release,
+		[STORE_RENEW] = permit_renew,
+		[STORE_FORCE] = any_force,
+		[STORE_INSPECT] = any_inspect,
+		[STORE_DEFINE] = permit_define,
+		[STORE_VALUE] = permit_value
 	}
 };
 
@@ -492,7 +506,9 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		op->outcome = STORE_REFUSED;
 		if (operation == NULL)
 			return;
-		if (lr_kind(op->lock_kind)->shared && !tables_open_shares(tables, trouble))
+		if ((lr_kind(op->lock_kind)->shared && !tables_open_shares(tables, trouble)) ||
+			(lr_kind(op->lock_kind)->made_by != NULL &&
+			 !tables_open_values(tables, trouble)))
 			rows_refuse(op, trouble);
 		else
 			operation(tables, op, trouble);

@@ -38,6 +38,7 @@
 
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
+#include "store/table/table_permits.h"
 #include "store/table/table_shares.h"
 
 /* ----------
@@ -150,6 +151,8 @@ shares_digest(LockTables *tables, const TableOp *op, char *out, Size size)
 
 /*
  * shares_sweep --- as rows_sweep()
+ *
+ * A permit counts by itself, the share of a reader as long as the row of the key.
  */
 void
 shares_sweep(LockTables *tables)
@@ -164,7 +167,8 @@ shares_sweep(LockTables *tables)
 		Datum		instance = slot_getattr(row, COL_SHARE_INSTANCE, &isnull);
 
 		CHECK_FOR_INTERRUPTS();
-		if (!lifetime_is_own_instance(instance, isnull))
+		if (share_is_permit(row) ? permit_has_ended(row) :
+			!lifetime_is_own_instance(instance, isnull))
 			(void) keyed_delete_at(rel, &row->tts_tid);
 	}
 	table_endscan(scan);

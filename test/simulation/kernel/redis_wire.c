@@ -116,6 +116,15 @@ redis_add_script(const char *name, const char *sha1, const char *text)
 
 	if (nscripts == MAX_SCRIPTS)
 		sim_fail("simulator", "too many scripts");
+	while (s->verb < sizeof(verbs) / sizeof(verbs[0]) && strcmp(verbs[s->verb], verb) != 0)
+		s->verb++;
+	if (s->verb == sizeof(verbs) / sizeof(verbs[0]))
+	{
+		/* Of a kind that no workload has */
+		memset(s, 0, sizeof(Script));
+		nscripts--;
+		return;
+	}
 	snprintf(s->sha1, sizeof(s->sha1), "%s", sha1);
 	s->text_len = strlen(text);
 	s->text = strdup(text);
@@ -124,8 +133,6 @@ redis_add_script(const char *name, const char *sha1, const char *text)
 		!s->fair;
 	s->excludes_nobody = strncmp(name, "free ", 5) == 0;
 	s->read_write = strncmp(name, "read ", 5) == 0 || strncmp(name, "write ", 6) == 0;
-	while (strcmp(verbs[s->verb], verb) != 0)
-		s->verb++;
 }
 
 void

@@ -81,6 +81,7 @@ describe_kinds(void)
 	copy(KIND_WRITE, &write_kind);
 	copy(KIND_FAIR, &fair_kind);
 	copy(KIND_TOKEN, &token_kind);
+	copy(KIND_PERMIT, &permit_kind);
 	describe(KIND_SHARED, "shared", KIND_BIT(KIND_REENTRANT), false, shared);
 	describe(KIND_FREE, "free", 0, false, excludes_nobody);
 }

@@ -307,6 +307,9 @@ execute(Row *in, TableOp *op)
 		case STORE_PROBE:
 		case STORE_FACTS:
 			break;
+		case STORE_DEFINE:
+		case STORE_VALUE:
+			sim_fail("table", "no kind of here has a number");
 	}
 	sim_trace("table: operation %d on %.*s of %llu: outcome %d", op->kind, op->name_len,
 			  op->name, (unsigned long long) op->owner, op->outcome);

@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * permit.c
+ *	  Permits of a semaphore: Redisson's RPermitExpirableSemaphore.
+ *
+ * A number of free permits at the name, and beside it a sorted set with the id of each
+ * that is had and until when.  An id is what an owner number is to nobody else: without
+ * the secret of this instance it cannot be guessed (instance.h).
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/permit.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/calls.h"
+#include "kinds/kind.h"
+
+/* Permits in one script: more would hold up Redis. */
+#define RENEW_GROUP			100
+#define RELEASE_GROUP		50
+
+#define PERMIT_KEYS			{KEY_LOCK, KEY_PERMITS, KEY_CHANNEL}
+
+const LockKind permit_kind = {
+	.name = "permit",
+	.unlock = "redis_permit_unlock",
+	.made_by = "redis_permit_init",
+	.alike = KIND_BIT(KIND_PERMIT),
+	.held_as = KIND_PERMIT,
+	.each_own = true,
+	.one_asks = true,
+	.handed_over = true,
+	.shared = true,
+	.topic = TOPIC_PERMITS,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_PERMIT_CREATE,
+			.keys = PERMIT_KEYS,
+			.once = {ARG_PUBLISH},
+			.each = {ARG_LEASE, ARG_PERMIT, ARG_NOT_AFTER},
+			.group = 1,
+			.reply = REPLY_QUEUED,
+		},
+		[STORE_SET] = {
+			.script = LUA_PERMIT_RENEW,
+			.keys = PERMIT_KEYS,
+			.once = {ARG_PUBLISH},
+			.each = {ARG_PERMIT, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = RENEW_GROUP,
+			.reply = REPLY_DONE,
+		},
+		[STORE_RELEASE] = {
+			.script = LUA_PERMIT_RELEASE,
+			.keys = PERMIT_KEYS,
+			.once = {ARG_PUBLISH},
+			.each = {ARG_PERMIT},
+			.group = RELEASE_GROUP,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_RENEW] = {
+			.script = LUA_PERMIT_RENEW,
+			.keys = PERMIT_KEYS,
+			.once = {ARG_PUBLISH},
+			.each = {ARG_PERMIT, ARG_LEASE},
+			.confirmed_arg = ARG_WRITE,
+			.group = RENEW_GROUP,
+			.reply = REPLY_DONE,
+		},
+		[STORE_DEFINE] = {
+			.script = LUA_PERMIT_DEFINE,
+			.keys = PERMIT_KEYS,
+			.once = {ARG_PUBLISH},
+			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		[STORE_VALUE] = {
+			.script = LUA_PERMIT_DEFINE,
+			.keys = PERMIT_KEYS,
+			.once = {ARG_PUBLISH},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		CALLS_OF_ANY_LOCK,
+	},
+};

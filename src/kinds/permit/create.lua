@@ -1,0 +1,57 @@
+-- create: take a permit of which one is free.
+--
+-- KEYS  number of free permits, ids of those that are had (scores: until when), channel
+-- ARGV  publish command, lease in ms, id, latest time in ms at which this may run
+-- reply {0, 0, '', now}      taken
+--       {1, ttl, '', now}    none is free before that; -1: nobody knows
+--       {2, 0, '', now}      read too late: nothing done
+--       {3, ttl, type, now}  something that is no number of permits
+--       {6, 0, '', now}      nobody has said how many there are
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[4]) then
+  return {2, 0, '', now}
+end
+
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+  return {6, 0, '', now}
+end
+if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
+  or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
+  return {3, redis.call('PTTL', KEYS[1]), kind, now}
+end
+
+-- What has expired is free again.
+local ended = redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+if ended > 0 then
+  local free = redis.call('INCRBY', KEYS[1], ended)
+  if free > 0 then
+    redis.call(ARGV[1], KEYS[3], free)
+  end
+end
+
+if tonumber(redis.call('GET', KEYS[1])) >= 1 then
+  redis.call('DECRBY', KEYS[1], 1)
+  -- None may be missing for ever, whatever the user may not do.
+  local set = redis.pcall('ZADD', KEYS[2], now + ARGV[2], ARGV[3])
+  if set ~= 1 then
+    redis.pcall('INCRBY', KEYS[1], 1)
+    return set
+  end
+  local ttl = redis.call('PTTL', KEYS[1])
+  if ttl > 0 then
+    redis.pcall('PEXPIRE', KEYS[2], ttl)
+  end
+  return {0, 0, '', now}
+end
+local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+if not first or tonumber(first) >= 922337203685477 then
+  return {1, -1, '', now}
+end
+return {1, math.max(tonumber(first) - now, 1), '', now}

@@ -1,0 +1,55 @@
+-- define: how many permits there are; change that, or only look.
+--
+-- KEYS  number of free permits, ids of those that are had (scores: until when), channel
+-- ARGV  publish command, and for a change: latest time in ms at which this may run,
+--       'set' or 'init', number of permits
+-- reply {0 | 1, free, all, now}  done (a look, too), or not: there are some already
+--       {2, 0, '', now}          read too late: nothing done
+--       {3, ttl, type, now}      something that is no number of permits
+--       {6, 0, '', now}          a look: nobody has said how many there are
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local change = ARGV[3]
+if change and now > tonumber(ARGV[2]) then
+  return {2, 0, '', now}
+end
+
+local function tell(free)
+  if free > 0 then
+    redis.call(ARGV[1], KEYS[3], free)
+  end
+end
+
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+  if not change then
+    return {6, 0, '', now}
+  end
+  -- Permits of a semaphore that was deleted are none of this one.
+  redis.call('DEL', KEYS[2])
+  redis.call('SET', KEYS[1], ARGV[4])
+  tell(tonumber(ARGV[4]))
+  return {0, tonumber(ARGV[4]), tonumber(ARGV[4]), now}
+end
+if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
+  or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
+  return {3, redis.call('PTTL', KEYS[1]), kind, now}
+end
+
+local ended = redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+local free = tonumber(redis.call('GET', KEYS[1]))
+if ended > 0 then
+  free = redis.call('INCRBY', KEYS[1], ended)
+  tell(free)
+end
+local had = redis.call('ZCARD', KEYS[2])
+if change == 'set' and free + had ~= tonumber(ARGV[4]) then
+  free = redis.call('INCRBY', KEYS[1], ARGV[4] - had - free)
+  tell(free)
+end
+return {change == 'init' and 1 or 0, free, free + had, now}

@@ -1,0 +1,59 @@
+-- release: give permits back; tell how many are free.
+--
+-- KEYS  number of free permits, ids of those that are had, channel; for each
+-- ARGV  publish command, then the id of each
+-- reply for each how many were told, -1 if it was not had any more, or an error
+--
+-- One that has expired and that nobody has taken since is given back all the same.  An
+-- error of one does not keep the others from being released.  Repeating the script is
+-- harmless.
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function call(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    error(answer)
+  end
+  return answer
+end
+
+local function release(name, permits, channel, id)
+  local until_then = redis.pcall('ZSCORE', permits, id)
+  if not until_then then
+    return -1
+  end
+  if type(until_then) == 'table' then
+    if string.find(until_then.err, 'WRONGTYPE', 1, true) then
+      return -1
+    end
+    error(until_then)
+  end
+  if call('TYPE', name).ok ~= 'string' then
+    -- There is no semaphore any more: one more would make it anew.
+    call('ZREM', permits, id)
+    return -1
+  end
+  -- What was removed makes room: the rest may be done while Redis is out of memory.
+  call('ZREM', permits, id)
+  local free = redis.pcall('INCRBY', name, 1)
+  if type(free) == 'table' then
+    redis.pcall('ZADD', permits, until_then, id)
+    error(free)
+  end
+  local told = free > 0 and call(ARGV[1], channel, free) or 0
+  return tonumber(until_then) > now and told or -1
+end
+
+local told = {}
+for i = 1, #KEYS / 3 do
+  local _, answer = pcall(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+    ARGV[i + 1])
+  told[i] = answer
+end
+return told

@@ -1,0 +1,67 @@
+-- renew: lengthen the lease of own permits.
+--
+-- KEYS  number of free permits, ids of those that are had (scores: until when),
+--       channel; for each
+-- ARGV  publish command, then for each: id, lease in ms (0: leave it); anything more:
+--       write the end even if that changes nothing, for replicas to confirm it
+-- reply for each 1, or '' if it is not had any more, or an error
+--
+-- What is wrong with one is no reason to leave the others to expire.
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local write = #ARGV > 1 + 2 * #KEYS / 3
+
+local function call(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    error(answer)
+  end
+  return answer
+end
+
+local function renew(name, permits, channel, id, lease)
+  local until_then = redis.pcall('ZSCORE', permits, id)
+  if type(until_then) == 'table' and not string.find(until_then.err, 'WRONGTYPE', 1, true) then
+    error(until_then)
+  end
+  if type(until_then) ~= 'string' or call('TYPE', name).ok ~= 'string' then
+    return ''
+  end
+  local score = tonumber(until_then)
+  if score <= now then
+    -- Expired: somebody else may have had it since.
+    call('ZREM', permits, id)
+    local free = redis.pcall('INCRBY', name, 1)
+    if type(free) == 'table' then
+      redis.pcall('ZADD', permits, until_then, id)
+      error(free)
+    end
+    if free > 0 then
+      call(ARGV[1], channel, free)
+    end
+    return ''
+  end
+  if lease > 0 then
+    local longer = now + lease
+    if write then
+      longer = math.max(longer, score + 1)
+    end
+    if longer > score then
+      call('ZADD', permits, longer, id)
+    end
+  end
+  return 1
+end
+
+local reply = {}
+for i = 1, #KEYS / 3 do
+  local _, answer = pcall(renew, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+    ARGV[2 * i], tonumber(ARGV[2 * i + 1]))
+  reply[i] = answer
+end
+return reply

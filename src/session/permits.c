@@ -1,0 +1,152 @@
+/*-------------------------------------------------------------------------
+ *
+ * permits.c
+ *	  What somebody sets, and permits that no session has.
+ *
+ * A permit that is had by its id is taken as any other, so that whatever ends the call
+ * before the caller has the id gives it back; then this server forgets it.  Its id is
+ * that of its owner number: whoever does not know the id cannot do anything to it.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/permits.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/hold.h"
+#include "report.h"
+#include "session/ask.h"
+#include "session/held.h"
+#include "session/long_wait.h"
+#include "session/permits.h"
+#include "session/request.h"
+#include "session/session.h"
+#include "session/waiting.h"
+#include "settings.h"
+#include "store/current.h"
+
+/*
+ * permits_ask --- an operation on what is at a name, wherever locks are taken now
+ *
+ * A former master's word says nothing of what the present one has.
+ */
+static void
+permits_ask(StoreOp *op)
+{
+	ask_run(op, STORE_WAIT);
+	ask_distrust(op);
+}
+
+static void
+permits_prepare(StoreOp *op, StoreOpKind what, const HeldKey *key)
+{
+	session_enter();
+	request_require_store(key->kind, current_store());
+	ask_prepare(op, what, key, current_store());
+}
+
+/*
+ * permits_look --- what the answer says of a number at a name
+ */
+static bool
+permits_look(const LrName *name, const StoreOp *op)
+{
+	if (op->outcome == STORE_WRONG_TYPE)
+		report_wrong_type(name, op);
+	if (op->outcome == STORE_LATE)
+		report_late();
+	if (op->outcome != STORE_OK && op->outcome != STORE_MISSING)
+		ask_report_failure(ERROR, op->outcome);
+	return op->outcome == STORE_OK;
+}
+
+/*
+ * session_define --- see permits.h
+ *
+ * One that was refused as too late brought the right time, as a create.
+ */
+bool
+session_define(const LrName *name, KindId kind, StoreChange change, int64 amount,
+			   StoreOp *op)
+{
+	HeldKey		key = held_key(name, kind);
+
+	permits_prepare(op, STORE_DEFINE, &key);
+	op->change = change;
+	op->amount = amount;
+	permits_ask(op);
+	if (op->outcome == STORE_LATE)
+		permits_ask(op);
+	return permits_look(name, op);
+}
+
+bool
+session_value(const LrName *name, KindId kind, StoreOp *op)
+{
+	HeldKey		key = held_key(name, kind);
+
+	permits_prepare(op, STORE_VALUE, &key);
+	permits_ask(op);
+	return permits_look(name, op);
+}
+
+/*
+ * session_acquire --- see permits.h
+ *
+ * Nothing can end it between the lock and the id.
+ */
+bool
+session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
+{
+	LrIndex		hold;
+	uint64		owner;
+
+	session_enter();
+	if (held_count() > 0)
+		session_require_beside(name, request->terms.kind);
+	request_require_store(request->terms.kind, current_store());
+	if (!wait_for_lock(name, request, &hold))
+		return false;
+	owner = lt_owner(hold);
+	if (!lt_let_stay(hold))
+		wait_report_too_late(&request->terms);
+	lr_secret_id(owner, id);
+	long_wait_acquired(name);
+	return true;
+}
+
+static void
+permits_ask_by_id(const LrName *name, StoreOpKind what, KindId kind, const uint8 *id,
+				  int64 lease_ms, StoreOp *op)
+{
+	HeldKey		key = held_key(name, kind);
+
+	permits_prepare(op, what, &key);
+	memcpy(op->id, id, LR_SECRET_ID_LEN);
+	op->lease_ms = lease_ms;
+	op->min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
+	permits_ask(op);
+	if (op->outcome != STORE_OK && !ask_says_lost(op))
+		ask_report_failure(ERROR, op->outcome);
+}
+
+bool
+session_release_id(const LrName *name, KindId kind, const uint8 *id)
+{
+	StoreOp		op;
+
+	permits_ask_by_id(name, STORE_RELEASE, kind, id, 0, &op);
+	return op.outcome == STORE_OK;
+}
+
+bool
+session_extend_id(const LrName *name, KindId kind, const uint8 *id, int64 lease_ms)
+{
+	StoreOp		op;
+
+	permits_ask_by_id(name, STORE_SET, kind, id, lease_ms, &op);
+	return op.outcome == STORE_OK;
+}

@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_permits.h
+ *	  Permits: how many there are, and who has one.
+ *
+ * For the table worker only.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/table_permits.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_TABLE_PERMITS_H
+#define LR_TABLE_PERMITS_H
+
+#include "lockredis.h"
+
+#include "store/table/requests.h"
+#include "store/table/tables.h"
+
+/* Operations of permits. */
+extern void permit_create(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void permit_renew(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void permit_release(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void permit_define(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble);
+
+/*
+ * Of a key that has no row: who has permits of it; take them away if they are still
+ * those who were told.  The outcome is set only if somebody has one.
+ */
+extern void permits_inspect(LockTables *tables, TableOp *op);
+extern void permits_force(LockTables *tables, TableOp *op);
+
+/* Is the row of redis_lock_shares in a slot a permit that does not count any more? */
+extern bool permit_has_ended(TupleTableSlot *row);
+
+/* Is it a permit? */
+extern bool share_is_permit(TupleTableSlot *row);
+
+#endif							/* LR_TABLE_PERMITS_H */

@@ -1,0 +1,11 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Permits in the table.
+# Proves G25.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('465_permits');
