@@ -94,8 +94,12 @@ func (b *Bare) giveBack(key, owner string) {
 
 // run takes and gives back until the round is over.
 func (b *Bare) run() {
+	step := (*Bare).step
+	if b.w.spec.kind.bareRun != nil {
+		step = b.w.spec.kind.bareRun
+	}
 	for !b.w.over() {
-		b.step(b.w.keys[b.rng.Intn(len(b.w.keys))])
+		step(b, b.w.keys[b.rng.Intn(len(b.w.keys))])
 		time.Sleep(time.Duration(b.rng.Int63n(int64(b.w.spec.think) + 1)))
 	}
 	b.writers.close()

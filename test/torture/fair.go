@@ -31,7 +31,7 @@ var fairKind = &Kind{
 	redisson: (*RedissonThread).stepFair,
 	watch:    (*Round).watchQueues,
 	sweep:    (*Round).sweepQueues,
-	specs:    []func() Spec{exclusionSpec, hotSpec, orphansSpec, calmSpec},
+	specs:    []func() Spec{orphansSpec, hotSpec, exclusionSpec, calmSpec},
 }
 
 // chooseFair: who has it takes it again either way.  A plain lock does not stand in the

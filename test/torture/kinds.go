@@ -22,6 +22,7 @@ type Kind struct {
 	choose func(*Session, slot, *want)
 
 	work     []weighted
+	bareRun  func(*Bare, string)           // its one lock and release; nil: step
 	redisson func(*RedissonThread, string) // one lock and release; nil: without
 	watch    func(*Round)                  // what else is recorded; nil: nothing
 	sweep    func(*Round)                  // what a crash leaves behind until somebody asks
@@ -53,7 +54,7 @@ var lockKind = &Kind{
 	specs:    lockSpecs,
 }
 
-var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind}
+var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind, tokenKind}
 
 // kindsOf are those that are named, with commas between them; all if none is.
 func kindsOf(names string) ([]*Kind, error) {

@@ -28,7 +28,7 @@ var multiKind = &Kind{
 		{1, workMultiVanish},
 	},
 	redisson: (*RedissonThread).stepMulti,
-	specs:    []func() Spec{multiSpec(exclusionSpec), multiSpec(orphansSpec), multiSpec(calmSpec)},
+	specs:    []func() Spec{multiSpec(orphansSpec), multiSpec(exclusionSpec), multiSpec(calmSpec)},
 }
 
 // multiSpec: more keys, so that sets overlap without being the same.

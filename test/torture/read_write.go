@@ -36,7 +36,7 @@ var readWriteKind = &Kind{
 		{3, workWrite},
 	},
 	redisson: (*RedissonThread).stepReadWrite,
-	specs:    []func() Spec{exclusionSpec, hotSpec, orphansSpec, readWriteFencingSpec, calmSpec},
+	specs:    []func() Spec{orphansSpec, hotSpec, exclusionSpec, readWriteFencingSpec, calmSpec},
 }
 
 // Redisson's writers have no tokens, and there are none of its readers.

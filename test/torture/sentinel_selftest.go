@@ -18,7 +18,8 @@ func controlsOf(topology string) []control {
 		return sentinelControls
 	}
 	var all []control
-	for _, some := range [][]control{controls, readWriteControls, fairControls, multiControls} {
+	for _, some := range [][]control{controls, readWriteControls, fairControls, multiControls,
+		tokenControls} {
 		all = append(all, some...)
 	}
 	return all

@@ -83,8 +83,12 @@ end
 
 local told = {}
 for i = 0, #KEYS / 5 - 1 do
-  local _, answer = pcall(release, KEYS[5 * i + 1], KEYS[5 * i + 2], KEYS[5 * i + 3],
+  local done, answer = pcall(release, KEYS[5 * i + 1], KEYS[5 * i + 2], KEYS[5 * i + 3],
     KEYS[5 * i + 4], KEYS[5 * i + 5], ARGV[2 * i + 3], ARGV[2 * i + 4])
+  -- Since Redis 7 the text of the error, which would be taken for an answer.
+  if not done and type(answer) ~= 'table' then
+    answer = {err = answer}
+  end
   told[i + 1] = answer
 end
 return told

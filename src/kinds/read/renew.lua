@@ -69,8 +69,12 @@ end
 
 local reply = {}
 for i = 1, #KEYS / 2 do
-  local _, answer = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1],
+  local done, answer = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1],
     tonumber(ARGV[2 * i]))
+  -- Since Redis 7 the text of the error, which would be taken for an answer.
+  if not done and type(answer) ~= 'table' then
+    answer = {err = answer}
+  end
   reply[i] = answer
 end
 return reply

@@ -50,7 +50,11 @@ end
 
 local reply = {}
 for i = 1, #KEYS do
-  local _, answer = pcall(renew, KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
+  local done, answer = pcall(renew, KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
+  -- Since Redis 7 the text of the error, which would be taken for an answer.
+  if not done and type(answer) ~= 'table' then
+    answer = {err = answer}
+  end
   reply[i] = answer
 end
 return reply

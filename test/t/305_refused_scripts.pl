@@ -1,0 +1,51 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A Redis that refuses to write, as a master does that was made a replica: whatever the
+# kind of lock, to be refused is an error and no answer.  It is not taken for somebody
+# else's name, so nothing is lost, and what was to be given back is so afterwards.
+# Proves G3, G5.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = LockRedis::Redis->new;
+
+# No lease ends while it refuses.
+my $node = LockRedis::Node->create('main', redis => $redis,
+	settings => { 'lockredis.lease' => '10min' });
+my %kinds = (
+	reentrant => [ 'redis_lock', 'redis_unlock' ],
+	fair => [ 'redis_fair_lock', 'redis_unlock' ],
+	read => [ 'redis_read_lock', 'redis_read_unlock' ],
+	write => [ 'redis_write_lock', 'redis_write_unlock' ]);
+
+$node->wait_for_up;
+foreach my $kind (sort keys %kinds)
+{
+	my ($lock, $unlock) = @{ $kinds{$kind} };
+	my $session = $node->session;
+
+	$session->query_is("SELECT $lock('a')", '', "$kind: had");
+	$session->query_is("SELECT redis_extend('a', '11min', '$kind')", 't', "$kind: extended");
+	$redis->cmd('REPLICAOF', '127.0.0.1', 1);
+	my $refused = $session->query("SELECT redis_extend('a', '12min', '$kind')");
+	like($refused->sqlstate // $refused->out, qr/^08/, "$kind: refused is an error");
+	$redis->cmd('REPLICAOF', 'NO', 'ONE');
+	$node->wait_for_up;
+	$session->query_is("SELECT redis_is_held('a', '$kind'), redis_extend('a', '12min', '$kind')",
+		't|t', "$kind: had as before");
+
+	$redis->cmd('REPLICAOF', '127.0.0.1', 1);
+	my $given_back = $session->query("SELECT $unlock('a')");
+	is($given_back->out, 't', "$kind: nobody has lost it");
+	$redis->cmd('REPLICAOF', 'NO', 'ONE');
+	$node->wait_for_up;
+	poll_until("$kind: given back", sub { !$redis->cmd('EXISTS', 'a') });
+	$session->quit;
+}
+is($node->lock_stat('losses'), 0, 'no loss');
+
+nothing_left($node, $redis);
+done_testing();
