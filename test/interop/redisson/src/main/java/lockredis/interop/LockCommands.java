@@ -33,7 +33,8 @@ import org.redisson.client.codec.StringCodec;
  *
  * A command that begins with {@code read.} or {@code write.} is for a lock of the read-write lock
  * of that name, one with {@code fair.} for the fair lock, one with {@code multi.} for the locks of
- * all names that the argument has, with commas between them.
+ * all names that the argument has, with commas between them. What counts and is no lock is told by
+ * {@link CountCommands}.
  */
 final class LockCommands {
 
@@ -41,6 +42,9 @@ final class LockCommands {
 
     static List<String> run(RedissonClient client, String command, List<String> arguments)
             throws Exception {
+        if (CountCommands.has(command)) {
+            return CountCommands.run(client, command, arguments);
+        }
         String key = arguments.get(0);
         RLock lock = lock(client, command, key);
 
