@@ -69,7 +69,9 @@ lt_take_subscription_work(void)
 }
 
 /*
- * subscription_is_wanted --- by a session that waits; partition lock held
+ * subscription_is_wanted --- by a session that waits
+ *
+ * Partition lock held, or a guess.
  */
 static bool
 subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
@@ -85,6 +87,9 @@ subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
 
 /*
  * lt_wanted_subscriptions --- names of the keys that somebody wants told
+ *
+ * Of thousands that wait nearly all are told by now: those are seen without the lock.
+ * Whoever wants to be has said so before it told of the work that the caller has taken.
  */
 void
 lt_wanted_subscriptions(WantedCallback callback)
@@ -99,7 +104,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 		uint64		owner;
 		LWLock	   *lock;
 
-		if (!lt_is_waiting(w))
+		if (!lt_is_waiting(w) || !subscription_is_wanted(w, &topic, &owner))
 			continue;
 
 		lock = lt_partition(hash);

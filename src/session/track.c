@@ -281,14 +281,17 @@ track_cut_aborted(int first, SubTransactionId parent)
  * Of several losses one is kept: that whose lock was taken at the lowest nesting
  * level, as a rollback that forgets it forgets the others too.  So it takes no
  * memory, and each of them can be noted wherever it is found: at the end of a
- * subtransaction too, where the entries of what was taken in it are still there.
+ * subtransaction too, where the entries of what was taken in it are still there.  After
+ * one that no subtransaction's rollback forgets there is nothing to look for: all of
+ * thousands may be lost at once.
  */
 void
 track_unlocked_loss(const HeldKey *key, const HoldView *view)
 {
 	SubTransactionId taken_in = InvalidSubTransactionId;
 
-	if (view->guard == GUARD_OFF || view->scope[SCOPE_SESSION].count == 0)
+	if (view->guard == GUARD_OFF || view->scope[SCOPE_SESSION].count == 0 ||
+		(unlocked_loss.active && unlocked_loss.taken_in <= TopSubTransactionId))
 		return;
 	for (int i = ntracks - 1; i >= 0 && taken_in == InvalidSubTransactionId; i--)
 		if (tracks[i].kind == TRACK_TAKEN && tracks[i].owner == view->owner)
