@@ -652,3 +652,31 @@ LANGUAGE C;
 
 COMMENT ON PROCEDURE redis_with_permit(text, text, interval, interval, boolean) IS
 'run a command under a permit: take it, commit, run, commit, give it back.  ran: false = none was free for all of wait.  Errors: those of the command, those of redis_try_permit_lock, 2D000 inside a transaction block';
+-- Conditions
+--
+
+CREATE FUNCTION redis_condition_wait(key text, wait interval DEFAULT NULL, condition text DEFAULT '')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_condition_wait'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_condition_wait(text, interval, text) IS
+'give the session-level lock of redis_lock or redis_fair_lock back, sleep until somebody notifies that condition of it, take the lock again as it was, and only then return.  false: wait (null: no limit) was over before; true can come for nothing, so check again in a loop.  lock_timeout limits the taking again.  After an error, cancel or time limit the lock is lost until redis_unlock.  55000 not held; 0A000 held by the transaction, too';
+
+CREATE FUNCTION redis_condition_notify(key text, condition text DEFAULT '')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_condition_notify'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_condition_notify(text, text) IS
+'wake the session of any server that has waited longest for that condition of a lock, which this session must have (else 55000); it goes on when it has the lock.  How many were told: 1, or 0 if nobody waits, and nothing is kept for later';
+
+CREATE FUNCTION redis_condition_notify_all(key text, condition text DEFAULT '')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_condition_notify_all'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_condition_notify_all(text, text) IS
+'wake all sessions that wait for that condition of a lock; as redis_condition_notify.  How many were told';
+
+COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), waiting (redis_condition_wait gave it back), or taken by <owner>';

@@ -31,12 +31,17 @@
 #define QUEUE_PREFIX	"redisson_lock_queue"
 #define PATIENCE_PREFIX	"redisson_lock_timeout"
 #define PLACES_PREFIX	"lockredis_places:"
+#define WAITING_PREFIX	"lockredis_condition_waiting:"
+#define ALIVE_PREFIX	"lockredis_condition_alive:"
+#define TOLD_PREFIX		"lockredis_condition_told:"
+#define CONDITION_CHANNEL_PREFIX	"lockredis_condition__channel:"
 
 static const char *const channel_prefixes[TOPIC_COUNT] = {
 	[TOPIC_LOCK] = "redisson_lock__channel",
 	[TOPIC_READ_WRITE] = "redisson_rwlock",
 	[TOPIC_PLACE] = "redisson_lock__channel",	/* and the owner */
-	[TOPIC_PERMITS] = "redisson_sc"
+	[TOPIC_PERMITS] = "redisson_sc",
+	[TOPIC_CONDITION] = CONDITION_CHANNEL_PREFIX	/* likewise */
 };
 
 /*
@@ -200,21 +205,50 @@ derived_name(const char *prefix, const char *name, int len, char *out)
 	return n;
 }
 
-int
-lr_channel_name(LrTopic topic, const char *name, int len, char *out)
+/*
+ * own_name --- of a key that nobody else knows, so "x" and "{x}" must not have the same
+ * one, as they have with Redisson's rule
+ */
+static int
+own_name(const char *prefix, const char *name, int len, char *out)
 {
-	return derived_name(channel_prefixes[topic], name, len, out);
+	bool		tagged = memchr(name, '{', len) != NULL;
+	int			n = strlen(prefix);
+
+	memcpy(out, prefix, n);
+	out[n++] = tagged ? ':' : '{';
+	memcpy(out + n, name, len);
+	n += len;
+	if (!tagged)
+		out[n++] = '}';
+	return n;
+}
+
+/*
+ * append_word --- one more part of a derived name
+ */
+static int
+append_word(const char *word, int n, char *out)
+{
+	int			len = strlen(word);
+
+	out[n++] = ':';
+	memcpy(out + n, word, len);
+	return n + len;
 }
 
 int
-lr_place_channel_name(const char *name, int len, const char *owner, char *out)
+lr_channel_name(LrTopic topic, const char *name, int len, char *out)
 {
-	int			n = lr_channel_name(TOPIC_PLACE, name, len, out);
-	int			owner_len = strlen(owner);
+	return topic == TOPIC_CONDITION ? own_name(channel_prefixes[topic], name, len, out) :
+		derived_name(channel_prefixes[topic], name, len, out);
+}
 
-	out[n++] = ':';
-	memcpy(out + n, owner, owner_len);
-	return n + owner_len;
+int
+lr_turn_channel_name(LrTopic topic, const char *name, int len, const char *owner,
+					 char *out)
+{
+	return append_word(owner, lr_channel_name(topic, name, len, out), out);
 }
 
 int
@@ -264,25 +298,6 @@ lr_permits_name(const char *name, int len, char *out)
 	return n + strlen(PERMITS_SUFFIX);
 }
 
-/*
- * own_name --- of a key that nobody else knows, so "x" and "{x}" must not have the same
- * one, as they have with Redisson's rule
- */
-static int
-own_name(const char *prefix, const char *name, int len, char *out)
-{
-	bool		tagged = memchr(name, '{', len) != NULL;
-	int			n = strlen(prefix);
-
-	memcpy(out, prefix, n);
-	out[n++] = tagged ? ':' : '{';
-	memcpy(out + n, name, len);
-	n += len;
-	if (!tagged)
-		out[n++] = '}';
-	return n;
-}
-
 int
 lr_writers_name(const char *name, int len, char *out)
 {
@@ -305,4 +320,22 @@ int
 lr_places_name(const char *name, int len, char *out)
 {
 	return own_name(PLACES_PREFIX, name, len, out);
+}
+
+int
+lr_condition_waiting_name(const char *name, int len, const char *digest, char *out)
+{
+	return append_word(digest, own_name(WAITING_PREFIX, name, len, out), out);
+}
+
+int
+lr_condition_alive_name(const char *name, int len, const char *digest, char *out)
+{
+	return append_word(digest, own_name(ALIVE_PREFIX, name, len, out), out);
+}
+
+int
+lr_condition_told_name(const char *name, int len, const char *digest, char *out)
+{
+	return append_word(digest, own_name(TOLD_PREFIX, name, len, out), out);
 }

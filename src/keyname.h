@@ -36,6 +36,7 @@ typedef enum LrTopic
 	TOPIC_READ_WRITE,			/* of read-write locks */
 	TOPIC_PLACE,				/* that it is an owner's turn: each has its own */
 	TOPIC_PERMITS,				/* that permits are free */
+	TOPIC_CONDITION,			/* that an owner was notified: likewise */
 	TOPIC_COUNT
 } LrTopic;
 
@@ -57,8 +58,8 @@ extern char *lr_name_to_show(const char *data, int len);
  * its tokens.  Return the length.
  */
 extern int	lr_channel_name(LrTopic topic, const char *name, int len, char *out);
-extern int	lr_place_channel_name(const char *name, int len, const char *owner,
-								  char *out);
+extern int	lr_turn_channel_name(LrTopic topic, const char *name, int len,
+								 const char *owner, char *out);
 extern int	lr_token_name(const char *name, int len, char *out);
 
 /*
@@ -69,6 +70,24 @@ extern int	lr_token_name(const char *name, int len, char *out);
 extern int	lr_timeouts_prefix(const char *name, int len, char *out);
 extern int	lr_timeout_name(const char *name, int len, const char *owner, char *out);
 extern int	lr_writers_name(const char *name, int len, char *out);
+
+/* Has each owner a channel of its own there? */
+static inline bool
+lr_topic_of_owners(LrTopic topic)
+{
+	return topic == TOPIC_PLACE || topic == TOPIC_CONDITION;
+}
+
+/*
+ * Of a condition, keys of ours: who waits for it, until when each of them counts, and who
+ * was notified.  "digest": its name in 40 digits.
+ */
+extern int	lr_condition_waiting_name(const char *name, int len, const char *digest,
+									  char *out);
+extern int	lr_condition_alive_name(const char *name, int len, const char *digest,
+									char *out);
+extern int	lr_condition_told_name(const char *name, int len, const char *digest,
+								   char *out);
 
 /*
  * Of a fair lock: its queue, for how long each in it counts, and a key of ours, for how

@@ -191,6 +191,8 @@ lost_reason_text(LostReason reason, const char *taken_by)
 			return pstrdup("forced");
 		case LOST_MOVED:
 			return pstrdup("moved");
+		case LOST_WAITING:
+			return pstrdup("waiting");
 		case LOST_TAKEN:
 			return psprintf("taken by %s",
 							lr_name_to_show(taken_by, strlen(taken_by)));
@@ -220,6 +222,9 @@ lost_detail(const HoldView *view)
 		case LOST_MOVED:
 			return errdetail("\"%s\" was changed, and it is not at the new place, seen at %s.",
 							 "lockredis.url", when);
+		case LOST_WAITING:
+			return errdetail("It was given back at %s to wait for a condition, and has not been taken again.",
+							 when);
 		default:
 			return errdetail("Its key was deleted in the store, seen at %s.", when);
 	}

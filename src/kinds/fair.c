@@ -36,6 +36,7 @@ const LockKind fair_kind = {
 	.counted = true,
 	.announced = true,
 	.placed = true,
+	.turn_topic = TOPIC_PLACE,
 	.falls_back = true,
 	.topic = TOPIC_LOCK,
 	.calls = {

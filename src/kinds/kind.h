@@ -35,6 +35,7 @@ typedef enum KindId
 	KIND_FAIR,
 	KIND_TOKEN,
 	KIND_PERMIT,
+	KIND_CONDITION,
 	KIND_COUNT
 } KindId;
 
@@ -52,7 +53,11 @@ typedef enum KindKey
 	KEY_QUEUE,					/* who wait for a fair lock, in their order, */
 	KEY_PATIENCE,				/* until when they count, */
 	KEY_PLACES,					/* and those with lockredis */
-	KEY_PERMITS					/* that are had */
+	KEY_PERMITS,				/* that are had */
+	KEY_CONDITION_CHANNEL,
+	KEY_CONDITION_WAITING,		/* who waits for a condition, in their order, */
+	KEY_CONDITION_ALIVE,		/* until when they count, */
+	KEY_CONDITION_TOLD			/* and those who were notified */
 } KindKey;
 
 /* The arguments that a script is given; fields of StoreOp. */
@@ -79,7 +84,9 @@ typedef enum KindArg
 	ARG_TOKEN,
 	ARG_DIGEST,					/* StoreOp.id as 40 hexadecimal digits */
 	ARG_PERMIT,					/* its id, 16 bytes */
-	ARG_PERMITS_CHANNEL
+	ARG_PERMITS_CHANNEL,
+	ARG_GIVES_BACK,				/* owner of the lock that goes with it */
+	ARG_ACTED					/* was it acted on? */
 } KindArg;
 
 /* How the answer for one lock is read. */
@@ -94,10 +101,12 @@ typedef enum KindReply
 	REPLY_TOKEN,				/* a token, or who has it instead */
 	REPLY_TOLD,					/* how many were told, -1: the owner is gone */
 	REPLY_INSPECTED,			/* what there is */
-	REPLY_VALUE					/* the number at a name */
+	REPLY_VALUE,				/* the number at a name */
+	REPLY_AWAITED,				/* as REPLY_QUEUED, or who has the lock instead */
+	REPLY_NOTIFIED				/* how many were told, or who has it instead */
 } KindReply;
 
-#define KIND_MAX_KEYS		5
+#define KIND_MAX_KEYS		6
 #define KIND_MAX_ARGS		6
 
 /*
@@ -173,6 +182,16 @@ typedef struct LockKind
 	 */
 	bool		placed;
 
+	/* Where each of them is told that: one of the topics with a channel for each. */
+	LrTopic		turn_topic;
+
+	/*
+	 * Has its session it only while it is about to take something else?  Then it is no
+	 * lock for anybody else: its end is no loss, and redis_locks shows its session as
+	 * one that waits.
+	 */
+	bool		passing;
+
 	/*
 	 * Has nobody here what was taken?  Then a create that was answered leaves no hold
 	 * behind, and sessions only wait for it.
@@ -214,6 +233,7 @@ extern const LockKind write_kind;
 extern const LockKind fair_kind;
 extern const LockKind token_kind;
 extern const LockKind permit_kind;
+extern const LockKind condition_kind;
 
 extern const LockKind *lr_kind(KindId id);
 

@@ -22,6 +22,7 @@ static const LockKind *const kinds[KIND_COUNT] =
 	[KIND_FAIR] = &fair_kind,
 	[KIND_TOKEN] = &token_kind,
 	[KIND_PERMIT] = &permit_kind,
+	[KIND_CONDITION] = &condition_kind,
 };
 
 const LockKind *

@@ -158,9 +158,12 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 
 	if (queued && lt_leave_queue(LrMyProcNumber, wakes))
 		lt_nudge_beside(&lt_keys[h->key], h->kind, wakes);
-	lt_keys[h->key].handoffs = 0;
-	if (queued)
-		lt_judge_pause(&lt_keys[h->key], !placed);
+	if (!lr_kind(h->kind)->passing)
+	{
+		lt_keys[h->key].handoffs = 0;
+		if (queued)
+			lt_judge_pause(&lt_keys[h->key], !placed);
+	}
 	lt_first_trace(h, store, owner, topology);
 	h->state = HOLD_HELD;
 	h->here_from = lt_here_since(store, now);

@@ -167,7 +167,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	int64		lease_ms;
 	int			min_replicas;
 
-	if (key->queue_head == LR_NONE || key->place_head != LR_NONE ||
+	if (key->queue_head == LR_NONE || key->nordered > 0 ||
 		handover_had_turns(h, key) ||
 		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over)
 		return false;

@@ -309,11 +309,15 @@ lt_begin_release(LrIndex hold, HoldView *view)
 }
 
 /*
- * hold_note_stay --- the key has been here from then on; see lt_key_stayed_here
+ * lt_note_stay --- the key has been here from then on; see lt_key_stayed_here
+ *
+ * What is no lock says nothing of that.
  */
-static void
-hold_note_stay(LrIndex hold, int64 from)
+void
+lt_note_stay(LrIndex hold, int64 from)
 {
+	if (lr_kind(lt_holds[hold].kind)->passing)
+		return;
 	lt_key_of(hold)->here_from = from;
 	lt_key_of(hold)->here_kind = lt_holds[hold].kind;
 }
@@ -352,8 +356,9 @@ lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
-	lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
-	hold_note_stay(hold, h->here_from);
+	if (!lr_kind(h->kind)->passing)
+		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
+	lt_note_stay(hold, h->here_from);
 	if (!lt_is_past(topology))
 		lt_forget_trace(h, store);
 	if (h->traces != 0)
@@ -381,9 +386,9 @@ lt_orphan(LrIndex hold, int64 sent_at)
 
 	/* It was ours until then, and the store does not answer since. */
 	if (lr_store_can(h->store, STORE_SERVER_ONLY))
-		hold_note_stay(hold, h->here_from);
+		lt_note_stay(hold, h->here_from);
 	else
-		hold_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
+		lt_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }

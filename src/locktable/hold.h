@@ -133,6 +133,15 @@ extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
  */
 extern void lt_orphan(LrIndex hold, int64 sent_at);
 
+/*
+ * HELD: it is about to be given back, to be taken again later.  False: it has been lost.
+ * Then, RELEASING: whatever the store has answered, or has not, it is lost, as the session
+ * waits; or it was gone before.
+ */
+extern bool lt_begin_aside(LrIndex hold);
+extern void lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered);
+extern void lt_lose_aside(LrIndex hold, StoreId store, const char *taken_by);
+
 /* All that its transaction had is gone; with assertions only. */
 #ifdef USE_ASSERT_CHECKING
 extern void lt_check_transaction_end(void);

@@ -92,7 +92,8 @@ typedef enum LostReason
 	LOST_DELETED,
 	LOST_TAKEN,
 	LOST_FORCED,
-	LOST_MOVED					/* it is where lockredis.url pointed before */
+	LOST_MOVED,					/* it is where lockredis.url pointed before */
+	LOST_WAITING				/* its session has given it back, to take it again */
 } LostReason;
 
 /* How a lock is wanted. */

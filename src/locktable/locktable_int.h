@@ -70,6 +70,7 @@ typedef struct LrKey
 	LrIndex		place_head;		/* sessions that wait in no queue of ours, see
 								 * places.c; linked likewise */
 	LrIndex		place_tail;
+	int			nordered;		/* so many of them wait for a lock in that order */
 	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
 	int			nhanded;		/* likewise in WAIT_HANDED */
 	int			handoffs;		/* in a row, since the store gave the lock */
@@ -361,6 +362,9 @@ lt_has_kinds(const LrKey *key, uint32 kinds)
 	return (key->hold_kinds & kinds) != 0;
 }
 extern void lt_free_hold(LrIndex hold);
+
+/* hold.c; partition lock held. */
+extern void lt_note_stay(LrIndex hold, int64 from);
 
 /* lose.c; partition lock held. */
 extern void lt_lose_if_expired(LrIndex hold, WakeList *wakes);

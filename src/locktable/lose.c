@@ -79,11 +79,13 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	else
 		lt_nothing_due(hold);
 	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
+	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
+	if (lr_kind(h->kind)->passing)
+		return;
 	lr_count(STAT_LOSSES);
 	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope,
 			   reason, taken_by);
 	wakes->watchdog = true;
-	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
 	lose_tell(h, wakes);
 }
 
@@ -167,14 +169,15 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 /*
  * lt_is_being_given_back --- is something of that id left to the watchdog?
  *
- * What is taken as the same would be taken away with it.
+ * What is taken as the same would be taken away with it.  What the store knows by its
+ * owner can be told from it.
  */
 bool
 lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 {
 	static const uint8 none[STORE_ID_LEN] = {0};
 
-	if (memcmp(id, none, STORE_ID_LEN) == 0)
+	if (!lr_kind(kind)->ownerless || memcmp(id, none, STORE_ID_LEN) == 0)
 		return false;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].kind == kind &&

@@ -118,6 +118,8 @@ lt_place_insert(LrKey *key, LrIndex session)
 	else
 		key->place_head = session;
 	key->place_tail = session;
+	if (!lr_kind(w->terms.kind)->passing)
+		key->nordered++;
 }
 
 void
@@ -134,6 +136,8 @@ lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes)
 		lt_wait_of(w->next)->prev = w->prev;
 	else
 		key->place_tail = w->prev;
+	if (!lr_kind(w->terms.kind)->passing)
+		key->nordered--;
 	w->prev = w->next = LR_NONE;
 	lt_tell_as(session, 0);
 	w->told_at = 0;

@@ -76,6 +76,8 @@ rows_add_key(RowBuffer *buf, const LrKey *key)
 	{
 		const LrHold *h = &lt_holds[i];
 
+		if (lr_kind(h->kind)->passing)
+			continue;
 		if (h->state == HOLD_HANDED)
 		{
 			const LrWait *w = &lt_sessions[h->session].wait;
@@ -108,6 +110,8 @@ rows_count_key(const LrKey *key, int64 *granted, int64 *waiting)
 	{
 		const LrHold *h = &lt_holds[i];
 
+		if (lr_kind(h->kind)->passing)
+			continue;
 		if (h->state == HOLD_HANDED)
 			(*waiting)++;
 		else if (lt_is_granted(h->state))

@@ -80,7 +80,7 @@ subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
 	*topic = lr_kind(w->terms.kind)->topic;
 	if (w->state == WAIT_QUEUED)
 		return lt_keys[w->key].subscription[*topic] == SUB_WANTED;
-	*topic = TOPIC_PLACE;
+	*topic = lr_kind(w->terms.kind)->turn_topic;
 	*owner = w->told_as;
 	return w->told == SUB_WANTED && *owner != 0;
 }
@@ -129,7 +129,7 @@ subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
 {
 	LrIndex		session;
 
-	if (topic != TOPIC_PLACE)
+	if (!lr_topic_of_owners(topic))
 	{
 		key->subscription[topic] = SUB_CONFIRMED;
 		lt_nudge_front(key, wakes);
@@ -175,7 +175,7 @@ lt_end_subscription(LrTopic topic, uint64 owner, const char *name, int name_len)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name, name_len, hash);
-	if (key != LR_NONE && topic == TOPIC_PLACE)
+	if (key != LR_NONE && lr_topic_of_owners(topic))
 		unused = lt_find_place(&lt_keys[key], owner) == LR_NONE;
 	else if (key != LR_NONE)
 	{

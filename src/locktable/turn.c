@@ -47,7 +47,8 @@ turn_find_other(LrKey *key, KindId kind, int64 now)
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
-		if ((alike & KIND_BIT(lt_holds[i].kind)) == 0 && lt_is_live(i, now))
+		if ((alike & KIND_BIT(lt_holds[i].kind)) == 0 && lt_is_live(i, now) &&
+			!lr_kind(lt_holds[i].kind)->passing)
 			return i;
 		seen |= KIND_BIT(lt_holds[i].kind);
 	}

@@ -101,7 +101,7 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 
 /* ---- subscriptions ---- */
 
-/* The owner: of TOPIC_PLACE; else 0. */
+/* The owner: of topics that have a channel for each; else 0. */
 typedef void (*WantedCallback) (LrTopic topic, uint64 owner, const char *name,
 								int name_len);
 

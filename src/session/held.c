@@ -358,6 +358,15 @@ held_complete_one(const LrName *name, KindId kind, LrIndex hold, CommitGuard gua
 }
 
 void
+held_replace(HeldEntry *entry, LrIndex hold)
+{
+	entry->hold = hold;
+	entry->key.data = lt_hold_name(hold);
+	entry->recorded = 0;
+	held_deadline_floor = lr_earlier(held_deadline_floor, lt_lease_end(hold));
+}
+
+void
 held_delete(HeldEntry *entry)
 {
 	if (entry->guard == GUARD_VERIFY)

@@ -107,6 +107,9 @@ extern HeldEntry *held_complete_one(const LrName *name, KindId kind, LrIndex hol
  */
 extern void held_forget_reserved(void);
 
+/* The same lock, taken again after it was given back: another hold. */
+extern void held_replace(HeldEntry *entry, LrIndex hold);
+
 /* Moves other entries. */
 extern void held_delete(HeldEntry *entry);
 

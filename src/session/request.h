@@ -28,6 +28,8 @@ typedef struct AcquireRequest
 	bool		fenced;			/* take a fencing token too */
 	const char *token;			/* of a token lock, as in StoreOp; not terminated */
 	int			token_len;
+	LrIndex		gives_back;		/* wait for a condition: hold of the lock that goes by
+								 * that; else not looked at */
 } AcquireRequest;
 
 /*

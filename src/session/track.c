@@ -197,6 +197,23 @@ track_forget_taken(uint64 owner)
 		ntracks--;
 }
 
+/*
+ * track_retaken --- the level at which it was taken stays
+ */
+void
+track_retaken(LrIndex before, LrIndex hold)
+{
+	uint64		owner = lt_owner(before);
+
+	for (int i = 0; i < ntracks; i++)
+		if (tracks[i].kind == TRACK_TAKEN && tracks[i].hold == before &&
+			tracks[i].owner == owner)
+		{
+			tracks[i].hold = hold;
+			tracks[i].owner = lt_owner(hold);
+		}
+}
+
 void
 track_recorded(HeldEntry *entry, int64 token)
 {

@@ -52,6 +52,9 @@ extern void track_recorded(HeldEntry *entry, int64 token);
 /* A transaction-level hold goes before the end of its subtransaction. */
 extern void track_forget_hold(LrIndex hold);
 
+/* A session-level hold was given back and taken again, as another one. */
+extern void track_retaken(LrIndex before, LrIndex hold);
+
 /* A session-level hold was given back, and had not been lost. */
 extern void track_forget_taken(uint64 owner);
 

@@ -33,6 +33,7 @@
 #include "session/guard.h"
 #include "session/held.h"
 #include "session/idle.h"
+#include "session/monitor.h"
 #include "session/release.h"
 #include "session/track.h"
 #include "session/transaction.h"
@@ -57,6 +58,7 @@ xact_clean_up(void)
 {
 	at_once_abandon();
 	wait_abandon();
+	monitor_abandon();
 	lt_return_rows();
 	release_clean_up();
 	held_forget_reserved();

@@ -107,6 +107,11 @@ typedef struct Acquire
 	StoreId		owner_store;	/* and where */
 	uint32		owner_topology;
 	int64		since_ms;		/* by the store's clock: when it was asked first */
+
+	/* Kinds that are passing: */
+	bool		gave_back;		/* the first create has gone out */
+	bool		giving_back;	/* and its outcome has not been dealt with */
+	bool		last;			/* the time is over: asks, and leaves */
 	StoreOp		op;
 } Acquire;
 
@@ -199,7 +204,11 @@ wait_note_announced(void)
 	if (acq.since_ms == 0)
 		acq.since_ms = op->store_ms;
 	if (op->wait_ms == 0)
+	{
+		if (acq.last)
+			acq.owner = 0;
 		return;
+	}
 	acq.owner = op->owner;
 	acq.owner_store = op->store;
 	acq.owner_topology = op->topology;
@@ -236,6 +245,60 @@ wait_owner(StoreId store, int64 until)
 }
 
 /*
+ * wait_report_gone --- the lock that was to be given back had been lost before
+ */
+static void
+wait_report_gone(void)
+{
+	HoldView	view;
+
+	lt_look(acq.request->gives_back, &view);
+	report_lost_used(acq.name, &view, LOSS_OF_SESSION);
+}
+
+/*
+ * wait_begin_giving_back --- the first create takes the lock of this session along
+ */
+static void
+wait_begin_giving_back(StoreOp *op)
+{
+	LrIndex		lock = acq.request->gives_back;
+	HoldView	view;
+
+	if (acq.gave_back && !acq.giving_back)
+		return;
+	if (!acq.gave_back)
+	{
+		lt_look(lock, &view);
+		request_require_store(acq.key.kind, view.store);
+		if (!lt_begin_aside(lock))
+			wait_report_gone();
+	}
+	acq.gave_back = acq.giving_back = true;
+	op->gives_back = lt_owner(lock);
+}
+
+/*
+ * wait_end_giving_back --- is it gone?  If that is not known it is lost all the same, and
+ * the watchdog's
+ */
+static void
+wait_end_giving_back(void)
+{
+	const StoreOp *op = &acq.op;
+	LrIndex		lock = acq.request->gives_back;
+
+	if (!acq.giving_back)
+		return;
+	acq.giving_back = false;
+	if (op->outcome == STORE_GONE)
+		lt_lose_aside(lock, op->store, op->holder);
+	else
+		lt_end_aside(lock, op->store, op->topology,
+					 op->outcome == STORE_BUSY || op->outcome == STORE_OK);
+}
+
+/*
  * wait_send_create --- ask for the lock
  */
 static void
@@ -246,7 +309,7 @@ wait_send_create(StoreId store)
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
 	op->owner = wait_owner(store, until);
-	op->wait_ms = wait_announcement(store);
+	op->wait_ms = acq.last ? 0 : wait_announcement(store);
 	op->since_ms = acq.since_ms;
 	op->beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
 	op->lease_ms = request_ttl_ms(&acq.request->terms);
@@ -258,13 +321,18 @@ wait_send_create(StoreId store)
 	op->token_len = acq.request->token_len;
 
 	/* If that raises, wait_abandon() sees to it. */
+	if (lr_kind(acq.key.kind)->passing)
+		wait_begin_giving_back(op);
 	acq.asking = true;
 	ask_run_until(op, 1, until, STORE_WAIT);
 	acq.asking = false;
+	if (op->outcome != STORE_LATE)
+		wait_end_giving_back();
 	if (op->outcome == STORE_BUSY &&
 		(lr_kind(acq.key.kind)->shared || lr_kind(acq.key.kind)->announced))
 		wait_note_announced();
-	if (op->outcome == STORE_BUSY && !lr_store_can(store, STORE_SERVER_ONLY))
+	if (op->outcome == STORE_BUSY && !lr_store_can(store, STORE_SERVER_ONLY) &&
+		!lr_kind(acq.key.kind)->passing)
 		silence_saw_ttl(acq.name->hash, op->ttl_ms);
 }
 
@@ -449,7 +517,8 @@ wait_take_granted(LrIndex *hold)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
 			*hold = acq.hold;
 			acq.active = false;
-			lr_count(STAT_ACQUIRES);
+			if (!lr_kind(acq.key.kind)->passing)
+				lr_count(STAT_ACQUIRES);
 			return true;
 		case GRANT_CONFLICT:
 			wait_give_back(lr_now() +
@@ -595,7 +664,8 @@ wait_sleep(int64 until)
 		acq.slept = true;
 		acq.began = lr_now();
 		lr_count(STAT_WAITS);
-		long_wait_begin();
+		if (!lr_kind(acq.key.kind)->passing)
+			long_wait_begin();
 	}
 	until = Min(until, long_wait_look_at());
 	(void) WaitLatch(MyLatch,
@@ -735,6 +805,9 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_UNCONFIRMED:
 			wait_refuse_unreplicated();
 			break;
+		case STORE_GONE:
+			wait_report_gone();
+			break;
 		case STORE_WRONG_TYPE:
 			report_wrong_type(acq.name, &acq.op);
 			break;
@@ -772,7 +845,7 @@ wait_end_at_limit(bool limit_raises)
  * wait_limit --- until when to wait for a holder
  *
  * Both lock_timeout and the caller's limit bound it; the shorter one decides
- * between an error and false.
+ * between an error and false.  Who waits for what is no lock has no lock_timeout.
  */
 static int64
 wait_limit(bool *raises)
@@ -780,7 +853,7 @@ wait_limit(bool *raises)
 	int64		wait = acq.request->wait_us;
 	int64		began = acq.request->began != 0 ? acq.request->began : lr_now();
 
-	*raises = LockTimeout > 0 &&
+	*raises = LockTimeout > 0 && !lr_kind(acq.key.kind)->passing &&
 		(wait == WAIT_FOREVER || LockTimeout * LR_US_PER_MS < wait);
 	if (*raises)
 		return began + LockTimeout * LR_US_PER_MS;
@@ -835,8 +908,17 @@ wait_until_had(LrIndex *hold)
 
 		if ((asked || turn == TURN_WAIT) && lr_now() >= limit)
 		{
-			wait_end_at_limit(limit_raises);
-			return false;
+			if (!lr_kind(acq.key.kind)->passing || acq.last)
+			{
+				wait_end_at_limit(limit_raises);
+				return false;
+			}
+
+			/* It may have been told in this moment, and has to leave. */
+			acq.last = true;
+			acq.retry_at = 0;
+			asked = false;
+			continue;
 		}
 		if (turn == TURN_TRY)
 		{
@@ -966,6 +1048,7 @@ wait_abandon(void)
 			 !(lr_follows_master() && acq.request->wait_us == 0))
 		lt_fail_waiters(acq.hold, 0);
 
+	wait_end_giving_back();
 	if (wait_may_be_taken())
 		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
 						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);

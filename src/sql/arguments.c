@@ -54,7 +54,8 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
 				 errmsg("kind of lock must not be null")));
 	wanted = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 	for (KindId k = 0; k < KIND_COUNT; k++)
-		if (!lr_kind(k)->ownerless && strcmp(lr_kind(k)->name, wanted) == 0)
+		if (!lr_kind(k)->ownerless && !lr_kind(k)->passing &&
+			strcmp(lr_kind(k)->name, wanted) == 0)
 			return k;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -115,7 +116,7 @@ arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
 /*
  * arg_wait_us --- an optional time limit in microseconds; not given = for ever
  */
-static int64
+int64
 arg_wait_us(FunctionCallInfo fcinfo, int argno)
 {
 	int64		us;

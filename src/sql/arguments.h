@@ -46,6 +46,9 @@ extern void arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 /* A lease; not given: that of the settings, and renewed. */
 extern int64 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed);
 
+/* A time limit in microseconds; not given: WAIT_FOREVER. */
+extern int64 arg_wait_us(FunctionCallInfo fcinfo, int argno);
+
 /* hold_at_least of redis_with_lock; not given: 0. */
 extern int64 arg_keep_us(FunctionCallInfo fcinfo, int argno);
 

@@ -101,7 +101,7 @@ is_ahead(const LockTableRow *one, const LockTableRow *other)
  * blocking_pids --- local pids that hold the key or are ahead in its queue
  *
  * Rows of one key stand together, the queue in its order, so they are before
- * this one.
+ * this one.  Who waits for what excludes nobody waits for nobody in particular.
  */
 static Datum
 blocking_pids(const LockTableRow *rows, int i)
@@ -110,7 +110,8 @@ blocking_pids(const LockTableRow *rows, int i)
 	int			n = 0;
 	Datum	   *pids;
 
-	while (first > 0 && same_key(&rows[first - 1], &rows[i]))
+	while (first > 0 && lr_kind(rows[i].kind)->excludes != 0 &&
+		   same_key(&rows[first - 1], &rows[i]))
 		first--;
 	pids = palloc(sizeof(Datum) * (i - first + 1));
 	for (int j = first; j < i; j++)

@@ -78,7 +78,8 @@ typedef struct StoreOp
 	int64		keep_ms;		/* release: leave the key locked that long;
 								 * create, set: it will be, even if this
 								 * server crashes */
-	int			count;			/* set: the hold count to write */
+	int			count;			/* set: the hold count to write; notify: how many to
+								 * tell at most */
 	bool		fenced;			/* create: take a fencing token too */
 	int64		floor;			/* mint: the token must be above it */
 	int64		wait_ms;		/* create: announce for so long that it is awaited,
@@ -87,6 +88,10 @@ typedef struct StoreOp
 								 * store's clock; 0 = this is the first time */
 	uint64		beside;			/* create: owner of what this session has of the
 								 * key as another kind; 0 = nothing */
+	uint64		gives_back;		/* create of a wait for a condition: owner of the
+								 * lock that is given back by it; 0 = it was */
+	bool		acted;			/* release: of what was told, which nobody else has to
+								 * be told instead */
 	int			min_replicas;	/* create, set, renew, mint: so many replicas have to
 								 * confirm it, or it is STORE_UNCONFIRMED.  A store
 								 * without replicas heeds it not */
@@ -111,7 +116,7 @@ typedef struct StoreOp
 	int64		ttl_ms;			/* busy, inspect */
 	int64		fence;			/* create (fenced), mint; else 0 */
 	int			hold_count;		/* inspect of a lock */
-	int			receivers;		/* release, force: how many were told */
+	int			receivers;		/* release, force, notify: how many were told */
 	bool		done;			/* carried out; no outcome before replicas have
 								 * confirmed it, or have not */
 	bool		own_fault;		/* refused, denied: this one, for what it asks;
@@ -182,6 +187,7 @@ typedef struct StoreInterest
 #define STORE_HAS_DIGESTS		0x200	/* of tokens, not tokens themselves: it is told
 										 * the SHA-256 instead, and StoreOp.id is the
 										 * beginning of that */
+#define STORE_HAS_CONDITIONS	0x1000	/* waits for conditions of locks */
 
 /* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;
@@ -200,7 +206,7 @@ typedef enum StoreEvent
 	STORE_LISTEN_LOST			/* name NULL: connection lost, all are void */
 } StoreEvent;
 
-/* The owner: of TOPIC_PLACE, which has a channel for each; else 0. */
+/* The owner: of topics that have a channel for each (lr_topic_of_owners); else 0. */
 typedef void (*StoreEventCallback) (StoreEvent event, LrTopic topic, uint64 owner,
 									const char *name, int name_len);
 

@@ -34,7 +34,7 @@
 /* Zero-padded, so that it can be compared as a blob. */
 typedef struct SubscriptionKey
 {
-	uint64		owner;			/* of TOPIC_PLACE, whose it is; else 0 */
+	uint64		owner;			/* whose it is, if each has its own; else 0 */
 	LrTopic		topic;
 	int			len;
 	char		name[LR_NAME_MAX];

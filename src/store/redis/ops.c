@@ -76,6 +76,23 @@ redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
  */
 
 /*
+ * op_digest --- the id of an operation in hexadecimal digits
+ */
+static const char *
+op_digest(const StoreOp *op, char *text)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (int i = 0; i < STORE_ID_LEN; i++)
+	{
+		text[2 * i] = digits[op->id[i] >> 4];
+		text[2 * i + 1] = digits[op->id[i] & 0x0f];
+	}
+	text[2 * STORE_ID_LEN] = '\0';
+	return text;
+}
+
+/*
  * op_put_key --- one key of a lock
  */
 static void
@@ -83,6 +100,7 @@ op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 {
 	char		derived[LR_DERIVED_MAX];
 	char		owner[LR_OWNER_MAX];
+	char		digest[2 * STORE_ID_LEN + 1];
 
 	switch (key)
 	{
@@ -124,6 +142,26 @@ op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 		case KEY_PERMITS:
 			resp_put_bulk(out, derived,
 						  lr_permits_name(op->name, op->name_len, derived));
+			break;
+		case KEY_CONDITION_CHANNEL:
+			resp_put_bulk(out, derived,
+						  lr_channel_name(TOPIC_CONDITION, op->name, op->name_len,
+										  derived));
+			break;
+		case KEY_CONDITION_WAITING:
+			resp_put_bulk(out, derived,
+						  lr_condition_waiting_name(op->name, op->name_len,
+													op_digest(op, digest), derived));
+			break;
+		case KEY_CONDITION_ALIVE:
+			resp_put_bulk(out, derived,
+						  lr_condition_alive_name(op->name, op->name_len,
+												  op_digest(op, digest), derived));
+			break;
+		case KEY_CONDITION_TOLD:
+			resp_put_bulk(out, derived,
+						  lr_condition_told_name(op->name, op->name_len,
+												 op_digest(op, digest), derived));
 			break;
 	}
 }
@@ -184,29 +222,13 @@ op_put_change(RespOut *out, StoreChange change)
 }
 
 /*
- * op_put_digest --- the id of an operation in hexadecimal digits
- */
-static void
-op_put_digest(RespOut *out, const StoreOp *op)
-{
-	static const char digits[] = "0123456789abcdef";
-	char		text[2 * STORE_ID_LEN];
-
-	for (int i = 0; i < STORE_ID_LEN; i++)
-	{
-		text[2 * i] = digits[op->id[i] >> 4];
-		text[2 * i + 1] = digits[op->id[i] & 0x0f];
-	}
-	resp_put_bulk(out, text, sizeof(text));
-}
-
-/*
  * op_put_arg --- one argument, from the field of the operation that it is
  */
 static void
 op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 {
 	char		derived[LR_DERIVED_MAX];
+	char		digest[2 * STORE_ID_LEN + 1];
 
 	switch (arg)
 	{
@@ -270,7 +292,16 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 			resp_put_bulk(out, op->token, op->token_len);
 			break;
 		case ARG_DIGEST:
-			op_put_digest(out, op);
+			resp_put_bulk(out, op_digest(op, digest), 2 * STORE_ID_LEN);
+			break;
+		case ARG_GIVES_BACK:
+			if (op->gives_back != 0)
+				op_put_owner(out, op->gives_back);
+			else
+				resp_put_bulk(out, "", 0);
+			break;
+		case ARG_ACTED:
+			resp_put_int(out, op->acted ? 1 : 0);
 			break;
 		case ARG_PERMIT:
 			op_put_permit(out, op);
@@ -538,6 +569,31 @@ op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 }
 
 /*
+ * op_take_awaited --- the same, or who has the lock that was to be given back
+ */
+static StoreOutcome
+op_take_awaited(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+{
+	if (v->type != REDIS_REPLY_STRING)
+		return op_take_queued(op, v, answer);
+	op_copy_holder(op, v);
+	return STORE_GONE;
+}
+
+/*
+ * op_take_notified --- how many were told, or who has the lock instead
+ */
+static StoreOutcome
+op_take_notified(StoreOp *op, const RedisValue *v)
+{
+	StoreOutcome outcome = op_take_number(op, v, 0, PG_INT32_MAX);
+
+	if (outcome == STORE_OK)
+		op->receivers = (int) v->integer;
+	return outcome;
+}
+
+/*
  * op_take_watched --- for how long the store has the lock, or who has it instead
  */
 static StoreOutcome
@@ -699,6 +755,10 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
 			return op_take_inspected(op, v);
 		case REPLY_VALUE:
 			return op_take_value(op, v, answer);
+		case REPLY_AWAITED:
+			return op_take_awaited(op, v, answer);
+		case REPLY_NOTIFIED:
+			return op_take_notified(op, v);
 		case REPLY_TOGETHER:
 			break;				/* redis_take_together() */
 	}

@@ -487,7 +487,9 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_INSPECT] = any_inspect,
 		[STORE_DEFINE] = permit_define,
 		[STORE_VALUE] = permit_value
-	}
+	},
+
+	[KIND_CONDITION] = {NULL}
 };
 
 StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,

@@ -1,0 +1,122 @@
+-- create: give a lock back and wait for its condition; or ask whether that was notified.
+--
+-- KEYS  lock, its channel, channel of the condition, who waits, until when each of them
+--       counts, who was told and until when that is his
+-- ARGV  publish command, message, waiter, latest time in ms at which this may run, how long
+--       it is his (ms), for how long he is to be waited for (ms; 0: he leaves), owner of the
+--       lock that is to be given back ('': it was)
+-- reply {0, 0, '', now}    he was told, or is not known any more: he has to look
+--       {1, ttl, '', now}  not yet; he counts for so long
+--       {2, 0, '', now}    read too late: nothing done
+--       who has the lock instead of that owner ('': nobody): nothing done
+--
+-- The lock goes and the waiter comes in one script.  Who notifies has the lock, so that is
+-- before or after both.  A notification is noted until he who was told has the lock again:
+-- if he does not count any more before, it is passed on to the next.
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[4]) then
+  return {2, 0, '', now}
+end
+
+local lock, channel, topic = KEYS[1], KEYS[2], KEYS[3]
+local waiting, alive, told = KEYS[4], KEYS[5], KEYS[6]
+local waiter, lease, wait, owner = ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+
+local function call(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    error(answer)
+  end
+  return answer
+end
+
+local function lengthen(key, ms)
+  local ttl = call('PTTL', key)
+  if ttl ~= -2 and ttl < ms then
+    call('PEXPIRE', key, ms)
+  end
+end
+
+-- As in notify.lua.
+local function tell_one()
+  while true do
+    local first = call('LPOP', waiting)
+    if not first then
+      return 0
+    end
+    local ends = call('ZSCORE', alive, first)
+    call('ZREM', alive, first)
+    if ends and tonumber(ends) > now then
+      call('ZADD', told, ends, first)
+      lengthen(told, 2 * lease)
+      call(ARGV[1], topic .. ':' .. first, ARGV[2])
+      return 1
+    end
+  end
+end
+
+local function queue()
+  call('ZADD', alive, now + wait, waiter)
+  lengthen(alive, 2 * wait)
+  call('RPUSH', waiting, waiter)
+  lengthen(waiting, 2 * wait)
+  call('DEL', lock)
+end
+
+if owner ~= '' then
+  local there = redis.pcall('HEXISTS', lock, owner)
+  if there ~= 1 then
+    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
+      return there
+    end
+    local kind = redis.call('TYPE', lock).ok
+    if kind == 'none' then
+      return ''
+    elseif kind == 'hash' and redis.call('HLEN', lock) == 1 then
+      return string.sub(redis.call('HKEYS', lock)[1], 1, 95)
+    end
+    return '(' .. kind .. ')'
+  end
+  local done, wrong = pcall(queue)
+  if not done then
+    -- Whatever the user may not do: he has the lock, and does not wait.  Since Redis 7 what
+    -- pcall() gives back is a text.
+    redis.pcall('LREM', waiting, 0, waiter)
+    redis.pcall('ZREM', alive, waiter)
+    return type(wrong) == 'table' and wrong or {err = wrong}
+  end
+  -- As in the release of a reentrant lock.
+  redis.pcall(ARGV[1], channel, ARGV[2])
+  local first = redis.pcall('LINDEX',
+    'redisson_lock_queue' .. string.sub(channel, #'redisson_lock__channel' + 1), 0)
+  if type(first) == 'string' then
+    redis.pcall(ARGV[1], channel .. ':' .. first, ARGV[2])
+  end
+  return {1, wait, '', now}
+end
+
+for _, dead in ipairs(redis.call('ZRANGEBYSCORE', told, '-inf', now)) do
+  redis.call('ZREM', told, dead)
+  tell_one()
+end
+if redis.call('ZSCORE', told, waiter) then
+  redis.call('ZADD', told, now + lease, waiter)
+  lengthen(told, 2 * lease)
+  return {0, 0, '', now}
+elseif not redis.call('ZSCORE', alive, waiter) then
+  return {0, 0, '', now}
+elseif wait > 0 then
+  redis.call('ZADD', alive, now + wait, waiter)
+  lengthen(alive, 2 * wait)
+  lengthen(waiting, 2 * wait)
+else
+  redis.call('LREM', waiting, 0, waiter)
+  redis.call('ZREM', alive, waiter)
+end
+return {1, wait, '', now}

@@ -1,0 +1,129 @@
+/*-------------------------------------------------------------------------
+ *
+ * condition.c
+ *	  The conditions of the locks that this backend has: wait, notify.
+ *
+ * What has to be so before anything is done; the wait itself is in monitor.c.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/condition.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "report.h"
+#include "session/ask.h"
+#include "session/condition.h"
+#include "session/monitor.h"
+#include "session/session.h"
+#include "session/transaction.h"
+#include "settings.h"
+#include "store/stores.h"
+
+/*
+ * condition_require_lock --- the session has the lock, and has not lost it
+ */
+static HeldEntry *
+condition_require_lock(const LrName *name, HoldView *view)
+{
+	HeldEntry  *entry;
+	KindId		has;
+
+	session_enter();
+	entry = held_find(name, KIND_REENTRANT);
+	if (entry == NULL)
+	{
+		has = held_kind_of(name, KIND_REENTRANT);
+		if (has != KIND_REENTRANT)
+			report_not_held_so(ERROR, name, KIND_REENTRANT, has);
+		report_not_held(ERROR, name);
+	}
+	lt_look(entry->hold, view);
+	if (view->state == HOLD_LOST)
+		session_refuse_lost(name, view);
+	return entry;
+}
+
+/*
+ * condition_require_store --- waits for conditions are kept where the lock is
+ */
+static void
+condition_require_store(const HoldView *view)
+{
+	request_require_store(KIND_CONDITION, view->store);
+	if (lr_store_can(view->store, STORE_HAS_CONDITIONS))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("there are no conditions in this mode"),
+			 errdetail("\"%s\" must be \"redis\".", "lockredis.mode")));
+}
+
+/*
+ * condition_require_own --- nothing but this session's wish keeps the lock
+ */
+static void
+condition_require_own(const LrName *name, const HoldView *view)
+{
+	char	   *shown = lr_name_to_show(name->data, name->len);
+
+	if (view->scope[SCOPE_XACT].count > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot wait for a condition of the transaction-level lock \"%s\"",
+						shown),
+				 errdetail("It would be given back before the end of the transaction."),
+				 errhint("Use redis_lock.")));
+	if (view->keep_until > lr_now())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot wait for a condition of the lock \"%s\"", shown),
+				 errdetail("It has to be held for the time that hold_at_least says.")));
+}
+
+bool
+session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
+{
+	HeldEntry  *entry;
+	HoldView	view;
+
+	entry = condition_require_lock(name, &view);
+	condition_require_own(name, &view);
+	condition_require_store(&view);
+	xact_warn_snapshot(SCOPE_SESSION);
+	xact_warn_early_unlock();
+	return monitor_wait(name, entry, &view, id, wait_us);
+}
+
+/*
+ * session_condition_notify --- see condition.h
+ *
+ * Whether the session has the lock is looked at by the store, too.
+ */
+int64
+session_condition_notify(const LrName *name, const uint8 *id, int most)
+{
+	HeldKey		key = held_key(name, KIND_CONDITION);
+	HeldEntry  *entry;
+	HoldView	view;
+	StoreOp		op;
+
+	entry = condition_require_lock(name, &view);
+	condition_require_store(&view);
+	ask_prepare_held(&op, STORE_NOTIFY, &key, &view);
+	op.lock_kind = KIND_CONDITION;
+	memcpy(op.id, id, STORE_ID_LEN);
+	op.count = most;
+	op.wait_ms = lr_wait_lease;
+	if (ask_held(entry->hold, &op))
+	{
+		lt_look(entry->hold, &view);
+		session_refuse_lost(name, &view);
+	}
+	if (op.outcome != STORE_OK)
+		ask_report_failure(ERROR, op.outcome);
+	return op.receivers;
+}

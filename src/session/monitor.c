@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * monitor.c
+ *	  A lock is given back, a condition awaited, the lock taken again.
+ *
+ * The wait for the condition is an acquire like any other (waiting.c), of a kind that has
+ * the lock of this session given back by its first request, and ends when somebody
+ * notifies.  What it has taken then is the notification: the watchdog keeps it while the
+ * lock is waited for, and if that is not had it goes to the next who waits for the
+ * condition.
+ *
+ *	 lock   HELD ──► LOST, as it waits ────────────────────────────► dropped
+ *	 told            WAITING ──► HELD ─────────────────────► given back, acted on
+ *	 again                       WAITING ──► HELD ────────────────► in the index
+ *
+ * Whatever raises on the way leaves the lock as it is then: lost.  What stands behind the
+ * notification and the new hold is in one static structure, since FATAL does not even pass
+ * PG_CATCH.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/monitor.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "locktable/wait.h"
+#include "report.h"
+#include "session/ask.h"
+#include "session/monitor.h"
+#include "session/track.h"
+#include "session/waiting.h"
+#include "settings.h"
+
+/* Rows that the wait needs when the lock has gone: its own, and the lock's again. */
+#define MONITOR_ROWS		2
+
+/* The wait in progress. */
+typedef struct Monitor
+{
+	bool		has_told;
+	LrIndex		told;			/* the notification */
+	bool		has_lock;
+	LrIndex		lock;			/* the lock again, which nobody was told of yet */
+} Monitor;
+
+static Monitor monitor;
+
+/*
+ * monitor_sleep --- give the lock back, and wait until somebody notifies
+ */
+static bool
+monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
+{
+	AcquireRequest request;
+
+	memset(&request, 0, sizeof(request));
+	request.terms.kind = KIND_CONDITION;
+	request.terms.scope = SCOPE_SESSION;
+	request.terms.lease_ms = lr_wait_lease;
+	request.terms.renewed = true;
+	memcpy(request.terms.id, id, STORE_ID_LEN);
+	request.wait_us = wait_us == WAIT_FOREVER ? WAIT_FOREVER : Max(wait_us, 1);
+	request.gives_back = lock;
+	monitor.has_told = wait_for_lock(name, &request, &monitor.told);
+	return monitor.has_told;
+}
+
+/*
+ * monitor_refuse_lost --- it was lost again before its session knew that it has it
+ */
+static void
+monitor_refuse_lost(const LrName *name)
+{
+	HoldView	view;
+
+	lt_look(monitor.lock, &view);
+	report_lost_used(name, &view, LOSS_OF_SESSION);
+}
+
+/*
+ * monitor_take_token --- the lock had a token: the one of now is a later one
+ */
+static void
+monitor_take_token(const LrName *name, const HeldKey *key, const AcquireRequest *request)
+{
+	HoldView	view;
+	StoreOp		op;
+
+	lt_look(monitor.lock, &view);
+	ask_prepare_held(&op, STORE_MINT, key, &view);
+	op.min_replicas = request->terms.min_replicas;
+	if (ask_held(monitor.lock, &op))
+		monitor_refuse_lost(name);
+	request_require_counter(request, op.store);
+	if (op.outcome != STORE_OK)
+		ask_report_failure(ERROR, op.outcome);
+	lt_set_fence(monitor.lock, op.fence, op.store);
+}
+
+/*
+ * monitor_set_count --- as often as the session had it
+ *
+ * What the store does not learn now it learns with the next request.
+ */
+static void
+monitor_set_count(const LrName *name, const HeldKey *key, const ScopeHold *before)
+{
+	HoldView	view;
+	ScopeHold  *part = &view.scope[SCOPE_SESSION];
+	StoreOp		op;
+
+	lt_look(monitor.lock, &view);
+	part->count = before->count;
+	(void) lt_set_scope(monitor.lock, SCOPE_SESSION, part, 0, 0);
+	if (ask_shown_count(&view) == 1)
+		return;
+	lt_note_count(monitor.lock, false);
+	ask_prepare_held(&op, STORE_SET, key, &view);
+	if (ask_held(monitor.lock, &op))
+		monitor_refuse_lost(name);
+	if (op.outcome == STORE_OK)
+		lt_note_count(monitor.lock, true);
+}
+
+/*
+ * monitor_take_again --- the lock, on the terms on which it was had
+ */
+static void
+monitor_take_again(const LrName *name, const HoldView *before)
+{
+	const ScopeHold *part = &before->scope[SCOPE_SESSION];
+	HeldKey		key = held_key(name, before->kind);
+	AcquireRequest request;
+
+	memset(&request, 0, sizeof(request));
+	request.terms.kind = before->kind;
+	request.terms.scope = SCOPE_SESSION;
+	request.terms.lease_ms = part->lease_ms;
+	request.terms.renewed = part->renewed;
+	request.terms.guard = part->guard;
+	request.terms.on_lost = part->on_lost;
+	request.terms.min_replicas = part->min_replicas;
+	request.wait_us = WAIT_FOREVER;
+	monitor.has_lock = wait_for_lock(name, &request, &monitor.lock);
+	request.fenced = before->fence != 0;
+	if (request.fenced)
+		monitor_take_token(name, &key, &request);
+	if (part->count > 1)
+		monitor_set_count(name, &key, part);
+}
+
+/*
+ * monitor_end_told --- the notification was acted on: nobody else has to
+ *
+ * Without an interrupt, since the lock is had.  If it is not answered the watchdog goes on,
+ * and the next one wakes for nothing.
+ */
+static void
+monitor_end_told(const LrName *name)
+{
+	HeldKey		key = held_key(name, KIND_CONDITION);
+	LrIndex		told = monitor.told;
+	HoldView	view;
+	StoreOp		op;
+
+	if (!monitor.has_told)
+		return;
+	if (lt_begin_release(told, &view) == RELEASE_LOST)
+	{
+		monitor.has_told = false;
+		lt_drop_lost(told);
+		return;
+	}
+	ask_prepare_held(&op, STORE_RELEASE, &key, &view);
+	op.acted = true;
+	ask_run(&op, STORE_POLL);
+	monitor.has_told = false;
+	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
+		lt_end_release(told, op.store, op.topology, 0);
+	else
+		lt_orphan(told, op.sent_at);
+}
+
+/*
+ * monitor_wait --- see monitor.h
+ */
+bool
+monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
+			 const uint8 *id, int64 wait_us)
+{
+	KindId		kind = entry->key.kind;
+	LrIndex		before = entry->hold;
+	HeldEntry  *now;
+	bool		told = false;
+
+	if (!lt_stock_rows(MONITOR_ROWS))
+		report_table_full();
+	PG_TRY();
+	{
+		told = monitor_sleep(name, before, id, wait_us);
+		monitor_take_again(name, view);
+	}
+	PG_CATCH();
+	{
+		monitor_abandon();
+		lt_return_rows();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	monitor_end_told(name);
+	monitor.has_lock = false;
+	lt_return_rows();
+	now = held_find(name, kind);
+	track_retaken(before, monitor.lock);
+	held_replace(now, monitor.lock);
+	lt_drop_lost(before);
+	return told;
+}
+
+void
+monitor_abandon(void)
+{
+	if (monitor.has_told)
+		lt_pass_on(monitor.told);
+	monitor.has_told = false;
+	if (monitor.has_lock)
+		lt_pass_on(monitor.lock);
+	monitor.has_lock = false;
+}

@@ -1,0 +1,290 @@
+# Copyright (c) 2026, lockredis contributors
+
+# No notification of a condition is lost: one that comes before the waiter is subscribed, or
+# at the end of his limit; of waiters that are cancelled or terminated when they were told,
+# stand still, or crash with their server; a watchdog that ends, messages and answers that are
+# lost, requests that come late. What is told to those is the next one's, or they have it.
+# A condition is no lock, so no guarantee speaks of it.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Topic::Condition;
+use LockRedis::Wait qw(limit);
+
+start_servers();
+my $notifier = patient($far);
+my $next = patient($far);
+my $soon = limit(60);
+
+# Of a waiter who has the lock again, and nobody else was told.
+sub has_it
+{
+	my ($session, $key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	is(told($session), 't', $name);
+	$session->query_is("SELECT redis_is_held('$key'), redis_unlock('$key')", 't|t',
+		"$name: with the lock");
+	return;
+}
+
+sub notify
+{
+	my ($key, $n, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$notifier->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), "
+		  . "redis_unlock('$key')", "|$n|t", $name);
+	return;
+}
+
+sub waits_on
+{
+	my ($session, $key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	ok($session->is_running && waiting($key) == 1, $name);
+	return;
+}
+
+#
+#    W: queued; the lock goes
+#                              N: notifies: nobody is subscribed
+#    W: subscribed: asks
+#
+{
+	my $waiter = patient($near);
+
+	$waiter->query("SELECT redis_lock('a')");
+	# Of a waiter: that is the subscription.
+	my $id = $proxy->rule(match => 'lockredis_condition__channel:{a}:', action => 'hold');
+
+	$waiter->start("SELECT redis_condition_wait('a')");
+	$proxy->wait_for_rule($id);
+	notify('a', 1, 'told before it is subscribed');
+	$proxy->let_go;
+	$proxy->clear;
+	has_it($waiter, 'a', 'it asks again');
+	$waiter->quit;
+}
+
+#
+#    W: waits; its limit is over
+#                              N: notifies; the message does not arrive
+#    W: asks once more
+#
+{
+	my $waiter = patient($near);
+
+	$waiter->query("SELECT redis_lock('b')");
+	my $id = $proxy->rule(on => 'message', match => 'lockredis_condition__channel:{b}:',
+		action => 'drop');
+	await($waiter, 'b', '', '10s');
+	notify('b', 1, 'told');
+	$proxy->wait_for_rule($id);
+	has_it($waiter, 'b', 'told at its limit');
+	$proxy->clear;
+	$waiter->quit;
+}
+
+#
+#    W: is told, and waits for the lock, which N keeps
+#    W: is cancelled, ..., terminated
+#    X: is told instead
+#
+foreach my $how ('lock_timeout', 'cancel', 'terminate')
+{
+	my $key = "c $how";
+	my $waiter = patient($near);
+
+	$waiter->query("SET lock_timeout = '5s'") if $how eq 'lock_timeout';
+	$_->query("SELECT redis_lock('$key')"), await($_, $key) foreach $waiter, $next;
+	$notifier->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key')", '|1',
+		"$how: one is told");
+	$near->wait_for_waiters($key, 1);
+	poll_until('it waits for the lock', sub {
+		$near->count_locks("key = '$key' AND kind = 'reentrant' AND waiting_since IS NOT NULL") });
+	waits_on($next, $key, "$how: not the other");
+	$waiter->cancel if $how eq 'cancel';
+	$waiter->terminate if $how eq 'terminate';
+	$waiter->wait($soon)->fails($how eq 'cancel' ? '57014' : '55P03', qr/cancel/, $how)
+	  if $how ne 'terminate';
+	poll_until('the other one is told', sub { waiting($key) == 0 });
+	$notifier->query_is("SELECT redis_unlock('$key')", 't');
+	has_it($next, $key, "$how: the other one instead");
+	$waiter->query_warns("SELECT redis_unlock('$key')", 'f', '01000', qr/given back/, 'lost')
+	  if $how ne 'terminate';
+	$waiter->quit if $how ne 'terminate';
+}
+
+# The same while it sleeps: nobody is told in vain.
+foreach my $how ('statement_timeout', 'cancel', 'terminate')
+{
+	my $key = "d $how";
+	my $waiter = patient($near);
+
+	$waiter->query("SET statement_timeout = '5s'") if $how eq 'statement_timeout';
+	$_->query("SELECT redis_lock('$key')"), await($_, $key) foreach $waiter, $next;
+	$waiter->cancel if $how eq 'cancel';
+	$waiter->terminate if $how eq 'terminate';
+	$waiter->wait($soon)->fails('57014', qr/cancel/, $how) if $how ne 'terminate';
+	poll_until("$how: it leaves", sub { waiting($key) == 1 });
+	if ($how ne 'terminate')
+	{
+		$waiter->query_fails("RESET statement_timeout; SELECT redis_lock('$key')", '55000',
+			qr/has not been taken again.*redis_unlock/s, "$how: the lock is lost");
+		$waiter->query_fails("BEGIN; CREATE TABLE t (); COMMIT", '55000', qr/could not commit/,
+			"$how: nothing is committed without it");
+		$waiter->query("ROLLBACK");
+		$waiter->query_warns("SELECT redis_unlock('$key')", 'f', '01000', qr/lost/);
+		$waiter->quit;
+	}
+	notify($key, 1, "$how: the one who is there");
+	has_it($next, $key, $how);
+}
+
+#
+#    W: stands still; is told
+#    X: is told instead, when W has not run for a second
+#    W: runs: has the lock again, and looks for himself
+#
+{
+	my $waiter = patient($near);
+
+	$_->query("SELECT redis_lock('e')"), await($_, 'e') foreach $waiter, $next;
+	$waiter->freeze;
+	notify('e', 1, 'one who stands still');
+	poll_until('the other one is told', sub { waiting('e') == 0 });
+	has_it($next, 'e', 'the other one');
+	$waiter->thaw;
+	has_it($waiter, 'e', 'and that one, perhaps for nothing');
+	$waiter->quit;
+}
+
+#
+# With its watchdog, for longer than its lease: whoever notifies next finds out.
+#
+{
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => '2s' });
+	my $watchdog = $near->watchdog_pid;
+
+	$_->query("SELECT redis_lock('f')"), await($_, 'f') foreach $waiter, $next;
+	$waiter->freeze;
+	kill 'STOP', $watchdog;
+	notify('f', 1, 'one who does not count for long');
+	poll_until('its time is over', sub { !$redis->cmd('EXISTS', condition_key('told', 'f'))
+		  || $redis->cmd('ZCOUNT', condition_key('told', 'f'), '-inf', time * 1000) == 1 });
+	notify('f', 0, 'what it was told is the next one\'s');
+	has_it($next, 'f', 'the next one');
+	kill 'CONT', $watchdog;
+	$waiter->thaw;
+	has_it($waiter, 'f', 'the one who was told first');
+	$waiter->quit;
+}
+
+#
+# A server crashes with one that was told, and waits for the lock: the next one finds that out
+# when it asks again.
+#
+{
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => '2s' });
+	my $other = $near->session;
+	my $live = $far->session(settings => { 'lockredis.wait_lease' => '3s' });
+
+	$_->query("SELECT redis_lock('g')"), await($_, 'g') foreach $waiter, $live;
+	$notifier->query_is("SELECT redis_lock('g'), redis_condition_notify('g')", '|1', 'told');
+	poll_until('it waits for the lock', sub {
+		$near->count_locks("key = 'g' AND kind = 'reentrant' AND waiting_since IS NOT NULL") });
+	waits_on($live, 'g', 'crash: not the other');
+	$other->kill9;
+	poll_until('it is passed on', sub { waiting('g') == 0 });
+	$notifier->query_is("SELECT redis_unlock('g')", 't');
+	has_it($live, 'g', 'the next one');
+	$live->quit;
+	poll_until('the crashed server', sub { eval { $near->value('SELECT 1') } }, 60);
+	$near->wait_for_up;
+}
+
+# A watchdog that is ended is back after a second; and the connection for messages.
+{
+	my $waiter = patient($near);
+	my $watchdog = $near->watchdog_pid;
+
+	$waiter->query("SELECT redis_lock('h')");
+	await($waiter, 'h');
+	$near->value("SELECT pg_terminate_backend($watchdog)");
+	poll_until('another watchdog',
+		sub { my $pid = eval { $near->watchdog_pid }; $pid && $pid != $watchdog });
+	notify('h', 1, 'told');
+	has_it($waiter, 'h', 'it subscribes again');
+
+	$waiter->query("SELECT redis_lock('h')");
+	await($waiter, 'h');
+	my $id = $proxy->rule(on => 'message', match => 'lockredis_condition__channel:{h}',
+		action => 'reset');
+	notify('h', 1, 'told, but the message is lost');
+	has_it($waiter, 'h', 'it asks when it is subscribed again');
+	$proxy->clear;
+	$waiter->quit;
+}
+
+#
+# The answer to the first request is lost: the lock has gone, and the wait is given up.
+#
+{
+	my $waiter = $near->session;
+
+	$waiter->query("SELECT redis_lock('i')");
+	$next->start("SELECT redis_lock('i')");
+	$far->wait_for_waiters('i', 1);
+	my $id = $proxy->rule(match => 'lockredis_condition_waiting:{i}', action => 'cut');
+	$waiter->start("SELECT redis_condition_wait('i')");
+	is($waiter->wait($soon)->sqlstate, '08006', 'no answer');
+	$proxy->clear;
+	is($next->wait($soon)->error, undef, 'others have the lock');
+	poll_until('it does not wait', sub { !waiting('i') });
+	$waiter->query_fails("SELECT redis_lock('i')", '55000', qr/has not been taken again/, 'lost');
+	$waiter->query("SELECT redis_unlock('i')");
+	$next->query_is("SELECT redis_condition_notify('i'), redis_unlock('i')", '0|t');
+	$waiter->quit;
+}
+
+#
+# It comes late: it does nothing, and the lock is given back.
+#
+{
+	my $waiter = $near->session;
+
+	$waiter->query("SELECT redis_lock('j')");
+	my $id = $proxy->rule(match => 'lockredis_condition_waiting:{j}', action => 'hold');
+	$waiter->start("SELECT redis_condition_wait('j')");
+	$proxy->wait_for_rule($id);
+	$waiter->cancel;
+	$waiter->wait($soon)->fails('57014', qr/cancel/, 'cancelled');
+	poll_until('the watchdog has given the lock back', sub { !$redis->cmd('EXISTS', 'j') });
+	poll_until('and is through', sub { $near->count_locks("key = 'j' AND pid IS NULL") == 0 });
+	$proxy->let_go;
+	$proxy->clear;
+	$notifier->query_is("SELECT redis_lock('j')", '', 'others have the lock');
+	is(scalar waiting('j'), 0, 'nobody waits');
+	$notifier->query_is("SELECT redis_condition_notify('j'), redis_unlock('j')", '0|t');
+	$waiter->query("SELECT redis_unlock('j')");
+	$waiter->quit;
+}
+
+# All that Redis had is gone, as after a failover: who waits looks for himself.
+{
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => '3s' });
+
+	$waiter->query("SELECT redis_lock('k')");
+	await($waiter, 'k');
+	$redis->cmd('DEL', map { condition_key($_, 'k') } 'waiting', 'alive');
+	has_it($waiter, 'k', 'for nothing');
+	$waiter->quit;
+}
+
+$_->quit foreach $notifier, $next;
+nothing_left([ $near, $far ], $redis);
+done_testing();
