@@ -139,7 +139,7 @@ lt_check_due_times(void)
 				lt_read_due(i, s) < lt_read_time(&lt_block_due[s][i / DUE_BLOCK]))
 				return lt_check_says("hold %d (%s) is due in store %d before its block", i,
 								  lt_state_names[lt_holds[i].state], s);
-		if (lt_holds[i].state == HOLD_HELD && lt_holds[i].store != current &&
+		if (lt_holds[i].state == HOLD_HELD && lt_is_wanted_in(&lt_holds[i], current) &&
 			lt_read_due(i, current) >= LR_NEVER)
 			return lt_check_says("hold %d is not due to be moved to store %d", i, current);
 	}

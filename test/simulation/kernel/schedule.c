@@ -129,10 +129,10 @@ draw_config(void)
 		c->mode = 0;
 	c->read_write = c->mode == MODE_READ_WRITE;
 	if (c->read_write)
-		c->mode = (int) SIM_PICK(0, 1);
+		c->mode = (int) SIM_PICK(0, 1, 2);
 	c->fair = c->mode == MODE_FAIR;
 	if (c->fair)
-		c->mode = 0;
+		c->mode = (int) SIM_PICK(0, 2, 1);
 	c->wait_lease_ms = c->fair ? (int) SIM_PICK(60000, 6000) : 6000;
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);

@@ -130,7 +130,7 @@ find_of(Row *in, const TableOp *op)
 {
 	Row		   *r = find_in(in, op->name, op->name_len);
 
-	if (op->lock_kind != KIND_REENTRANT && op->lock_kind != KIND_WRITE)
+	if (lr_kind(op->lock_kind)->held_as != KIND_REENTRANT && op->lock_kind != KIND_WRITE)
 		r = find_shared(in, op->name, op->name_len, op->owner);
 	return r != NULL ? r : new_shared(in, op->name, op->name_len);
 }
