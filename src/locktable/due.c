@@ -127,7 +127,9 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
  * due_is_due --- or, of a renewal, nearly so?
  *
  * Only when that is due at its ordinary time: one that was put off would be collected,
- * and put off, again and again, and what is less urgent would not get its turn.
+ * and put off, again and again, and what is less urgent would not get its turn.  Nor
+ * when it is looked at because others may shorten its lease: what is early for that is
+ * more than the time between two looks may be.
  * Without the partition lock it is a guess.
  */
 static bool
@@ -138,7 +140,7 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 	int64		early = 0;
 
 	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0 &&
-		due == lt_due_of_held(h, lt_deadline(hold)))
+		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->watch_at)
 		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
 	return due - early <= now;
 }

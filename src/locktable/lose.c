@@ -279,6 +279,7 @@ lt_disown(LrIndex session, WakeList *wakes)
 		h->not_after[w->kept.store] = NOT_AFTER_UNKNOWN;
 	w->kept.disowned = w->kept.owner;
 	w->kept.owner = 0;
+	w->told_at = 0;				/* nobody waits for it any more */
 	lt_leave_to_watchdog(hold, wakes);
 	return true;
 }

@@ -183,8 +183,8 @@ once_keep_granted(void)
 static bool
 once_may_go_on(StoreOutcome outcome)
 {
-	return once.request->wait_us != 0 && outcome != STORE_DENIED &&
-		(lr_has_fallback() || lr_follows_master());
+	return once.request->wait_us != 0 &&
+		(lr_has_fallback() || (lr_follows_master() && outcome != STORE_DENIED));
 }
 
 /*

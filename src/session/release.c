@@ -39,6 +39,8 @@ typedef struct ReleaseItem
 	LrIndex		hold;
 	HeldKey		key;			/* stays while the hold is there */
 	HoldView	view;			/* of the hold when it was added */
+	int			before;			/* how many had been by then */
+	bool		gone;			/* was found lost */
 } ReleaseItem;
 
 /*
@@ -49,6 +51,7 @@ typedef struct ReleaseBatch
 {
 	bool		active;
 	int			n;
+	int			nended;			/* of the batch before, while this one is empty */
 	int			nhanded;		/* besides, passed on inside this server */
 	int			size;
 	StoreOp    *ops;
@@ -148,6 +151,7 @@ release_next(LrIndex hold, const HeldKey *key, const HoldView *view)
 	item->hold = hold;
 	item->key = *key;
 	item->view = *view;
+	item->before = batch.n;
 	batch.active = true;
 	return &batch.ops[batch.n++];
 }
@@ -258,6 +262,7 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	losses_add(MyProcPid, op->name, op->name_len, view->scope,
 			   view->lost_reason, view->taken_by);
 
+	item->gone = true;
 	if (tally->gone++ > 0)
 		return;
 	held_copy_name(&item->key, &tally->gone_name);
@@ -301,6 +306,7 @@ release_finish(ReleaseTally *tally)
 	tally->released = batch.nhanded;
 	for (int i = 0; i < batch.n; i++)
 	{
+		batch.items[i].gone = false;
 		if (batch.ops[i].kind == STORE_SET)
 			release_finish_count(batch.items[i].hold, &batch.ops[i]);
 		else
@@ -310,9 +316,31 @@ release_finish(ReleaseTally *tally)
 	lr_count_many(STAT_LOSSES, tally->gone);
 	if (tally->gone > 0)
 		lr_wake_watchdog();
+	batch.nended = batch.n;
 	batch.n = 0;
 	batch.nhanded = 0;
 	batch.active = false;
+}
+
+int
+release_added(void)
+{
+	return batch.n;
+}
+
+bool
+release_next_gone(int *i, int *before, HoldView *view)
+{
+	for (; *i < batch.nended; (*i)++)
+	{
+		if (!batch.items[*i].gone)
+			continue;
+		*before = batch.items[*i].before;
+		*view = batch.items[*i].view;
+		(*i)++;
+		return true;
+	}
+	return false;
 }
 
 void

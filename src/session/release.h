@@ -60,6 +60,15 @@ extern void release_add_count(const HeldEntry *entry, const HoldView *view);
  */
 extern void release_run(int64 deadline, StoreStep how, ReleaseTally *tally);
 
+/* How many go to a store with the batch so far. */
+extern int release_added(void);
+
+/*
+ * The locks that the batch which has just ended found lost, one after the other, from
+ * *i = 0 on: how many had been added before each.  False: there are no more.
+ */
+extern bool release_next_gone(int *i, int *before, HoldView *view);
+
 /* Run it at the end of a (sub)transaction.  Never raises, and is brief. */
 extern void release_run_at_end(void);
 

@@ -423,16 +423,26 @@ session_multi_unlock(const LrName *const *names, int n)
 	UnlockRest *rest;
 	HoldView   *views;
 	ReleaseTally tally;
+	HoldView	view;
+	int		   *added;
+	int			before;
 	bool		all;
 
 	session_enter();
 	rest = palloc(sizeof(UnlockRest) * n);
+	added = palloc(sizeof(int) * n);
 	views = palloc_extended(sizeof(HoldView) * (Size) n, MCXT_ALLOC_HUGE);
 	for (int i = 0; i < n; i++)
+	{
+		added[release_added()] = i;
 		rest[i] = unlock_one_of_many(names[i], &views[i]);
+	}
 	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
 	all = tally.gone == 0;
+	tally.gone = 0;				/* told one by one */
 	unlock_report(&tally);
+	for (int i = 0; release_next_gone(&i, &before, &view);)
+		report_lost(WARNING, names[added[before]], &view);
 
 	for (int i = 0; i < n; i++)
 	{
@@ -457,6 +467,7 @@ session_multi_unlock(const LrName *const *names, int n)
 		}
 	}
 	pfree(views);
+	pfree(added);
 	pfree(rest);
 	release_trim(held_count());
 	return all;

@@ -22,8 +22,8 @@
 extern bool session_unlock(const LrName *name, KindId kind);
 
 /*
- * The same of each of these keys.  False, with warnings, if one was not held, or was
- * lost.
+ * The same of each of these keys.  False if one was not held, or was lost, with a
+ * WARNING for each.
  */
 extern bool session_multi_unlock(const LrName *const *names, int n);
 

@@ -56,6 +56,30 @@ $_->query_is("SELECT redis_multi_lock('{a,b,c}'); SELECT redis_multi_unlock('{a,
 	wait_until_used($node, $ha->master);
 }
 
+# A try that does not wait is no "somebody has one" for that: nobody has.
+{
+	my $old = $ha->master;
+	my @replicas = $ha->replicas;
+	my $stop = LockRedis::Debugger->new($one->pid);
+
+	$old->outrun_replicas(@replicas);
+	$stop->run_to('lt_grant_unqueued', q{name->data[0] == 'b'});
+	$one->start("SELECT redis_try_multi_lock('{a,b,c}')");
+	$stop->wait_for_stop;
+	$old->kill9;
+	$_->thaw foreach @replicas;
+	my $new = $ha->wait_for_master_but($old);
+	wait_until_used($node, $new);
+	$stop->let_go;
+	$one->wait->fails('08006', qr/lock store/, 'a try that a failover has made vain');
+	poll_until('all to be given back', sub { !$new->cmd('EXISTS', @keys) });
+	$one->query_is("SELECT redis_try_multi_lock('{a,b,c}'), redis_multi_unlock('{a,b,c}')", 't|t',
+		'then again');
+	$old->start;
+	$ha->wait_until_steady;
+	wait_until_used($node, $ha->master);
+}
+
 # Who waits for one key has the others also afterwards.
 {
 	$two->query_is("SELECT redis_lock('c')", '');

@@ -9,6 +9,13 @@
 if not redis.REDIS_VERSION_NUM then
   redis.replicate_commands()
 end
+
+-- It is taken away by then, whomever the user may not tell.
+local function tell(channel, message)
+  local told = redis.pcall(ARGV[1], channel, message)
+  return type(told) == 'number' and told or 0
+end
+
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'string' then
   local time = redis.call('TIME')
@@ -24,7 +31,7 @@ if kind == 'string' then
   end
   local n = redis.call('ZCARD', permits)
   redis.call('DEL', permits)
-  return redis.call(ARGV[1], ARGV[6], redis.call('INCRBY', KEYS[1], n))
+  return tell(ARGV[6], redis.call('INCRBY', KEYS[1], n))
 end
 if kind ~= 'hash' then
   return -1
@@ -44,7 +51,7 @@ if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) < 10000 t
     end
   end
   redis.call('DEL', KEYS[1])
-  return redis.call(ARGV[1], ARGV[4], '1')
+  return tell(ARGV[4], '1')
 end
 
 if redis.call('HLEN', KEYS[1]) ~= 1 then
@@ -62,8 +69,8 @@ redis.call('DEL', KEYS[1])
 -- As in release.lua.
 local first = redis.pcall('LINDEX',
   'redisson_lock_queue' .. string.sub(KEYS[2], #'redisson_lock__channel' + 1), 0)
-local told = redis.call(ARGV[1], KEYS[2], ARGV[2])
+local told = tell(KEYS[2], ARGV[2])
 if type(first) == 'string' then
-  told = told + redis.call(ARGV[1], KEYS[2] .. ':' .. first, ARGV[2])
+  told = told + tell(KEYS[2] .. ':' .. first, ARGV[2])
 end
 return told
