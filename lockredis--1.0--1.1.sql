@@ -208,7 +208,7 @@ COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of 
 COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time that waits took in all, in seconds; each counts when it ends, however it ends';
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
-COMMENT ON COLUMN redis_lock_stats.failovers IS 'redis-sentinel://: how often another node was found to be the master';
+COMMENT ON COLUMN redis_lock_stats.failovers IS 'redis-sentinel:// and redis-cluster://: how often another node was found to be the master';
 COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
 COMMENT ON COLUMN redis_lock_stats.idle_closes IS 'connections of sessions that were closed after lockredis.idle_timeout';
 

@@ -32,6 +32,7 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/addresses.h"
+#include "store/cluster.h"
 #include "store/current.h"
 #include "store/node.h"
 #include "store/silence.h"
@@ -76,6 +77,7 @@ static const struct
 	{node_shmem_size, node_shmem_init},
 	{addresses_shmem_size, addresses_shmem_init},
 	{topology_shmem_size, topology_shmem_init},
+	{cluster_shmem_size, cluster_shmem_init},
 	{current_shmem_size, current_shmem_init},
 	{silence_shmem_size, silence_shmem_init},
 	{stores_shmem_size, stores_shmem_init}

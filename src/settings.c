@@ -126,6 +126,14 @@ check_url(char **newval, void **extra, GucSource source)
 			return false;
 	}
 
+	if (redis_url_is_cluster(&url) && lr_mode == MODE_FALLBACK)
+	{
+		GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
+		GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
+		GUC_check_errdetail("A Redis Cluster is not offered in mode fallback: one node of it can be away while the others serve.");
+		return false;
+	}
+
 	copy = lr_guc_malloc(sizeof(RedisUrl));
 	if (copy == NULL)
 		return false;
@@ -582,7 +590,8 @@ lr_first_store(void)
 bool
 lr_follows_master(void)
 {
-	return lr_mode != MODE_TABLE && redis_url_is_followed(lr_redis_url);
+	return lr_mode != MODE_TABLE &&
+		(redis_url_is_followed(lr_redis_url) || redis_url_is_cluster(lr_redis_url));
 }
 
 bool

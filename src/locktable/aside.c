@@ -58,7 +58,7 @@ lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered)
 	Assert(h->state == HOLD_RELEASING);
 	lt_key_of(hold)->handoffs = 0;
 	lt_note_stay(hold, h->here_from);
-	if (answered && !lt_is_past(topology))
+	if (answered && !lt_is_past(h->key, topology))
 		lt_forget_trace(h, store);
 	h->state = HOLD_LOST;
 	h->lost_reason = LOST_WAITING;

@@ -287,3 +287,51 @@ lt_renew_all_now(StoreId store)
 		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
 			due_force(i, store, now);
 }
+
+/*
+ * due_force_some --- what was in that part, or was moved ("part" -1)
+ *
+ * The key is looked at under the lock that its session has entered it with: if we
+ * see the owner, we see whose it is.
+ */
+static void
+due_force_some(StoreId store, int part)
+{
+	int64		now = lr_now();
+	const StoreRoutine *routine = lr_store(store);
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+		uint32		hash = h->hash;
+		LWLock	   *lock;
+		const LrKey *key;
+
+		if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
+			continue;
+		lock = lt_partition(hash);
+		LWLockAcquire(lock, LW_SHARED);
+		key = &lt_keys[h->key];
+		if (h->hash != hash || pg_atomic_read_u64(&lt_leases[i].owner) == 0)
+			;					/* another one by now, which knows better */
+		else if (part < 0 ? lt_is_of_old_master(h, store) :
+				 routine->part_of(key->name, key->name_len) == part)
+			due_force(i, store, now);
+		LWLockRelease(lock);
+	}
+}
+
+void
+lt_renew_part_now(StoreId store, int part)
+{
+	due_force_some(store, part);
+}
+
+/*
+ * lt_renew_moved_now --- slots of a cluster have other nodes now
+ */
+void
+lt_renew_moved_now(StoreId store)
+{
+	due_force_some(store, -1);
+}

@@ -50,13 +50,15 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
  * either we see that, or the lock is seen and the new master is asked about it.
  */
 static bool
-grant_is_stale(LrLease *lease, uint64 owner, uint32 topology)
+grant_is_stale(LrIndex hold, uint64 owner, uint32 topology)
 {
+	LrLease    *lease = &lt_leases[hold];
+
 	if (topology == 0)
 		return false;
 	pg_atomic_write_u64(&lease->owner, owner);
 	pg_memory_barrier();
-	if (!lt_is_past(topology))
+	if (!lt_is_past(lt_holds[hold].key, topology))
 		return false;
 	pg_atomic_write_u64(&lease->owner, 0);
 	return true;
@@ -148,12 +150,12 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		return GRANT_CONFLICT;
 	if (lr_kind(h->kind)->ownerless)
 	{
-		if (lt_is_past(topology))
+		if (lt_is_past(h->key, topology))
 			return GRANT_STALE;
 		grant_ownerless(hold, wakes);
 		return GRANTED;
 	}
-	if (grant_is_stale(lease, owner, topology))
+	if (grant_is_stale(hold, owner, topology))
 		return GRANT_STALE;
 
 	if (queued && lt_leave_queue(LrMyProcNumber, wakes))

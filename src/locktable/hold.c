@@ -359,7 +359,7 @@ lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers)
 	if (!lr_kind(h->kind)->passing)
 		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
 	lt_note_stay(hold, h->here_from);
-	if (!lt_is_past(topology))
+	if (!lt_is_past(h->key, topology))
 		lt_forget_trace(h, store);
 	if (h->traces != 0)
 		lt_leave_to_watchdog(hold, &wakes);

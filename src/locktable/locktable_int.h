@@ -24,8 +24,8 @@
 
 #include "instance.h"
 #include "locktable/locktable.h"
+#include "store/cluster.h"
 #include "store/stores.h"
-#include "store/topology.h"
 
 #define LT_PARTITIONS		64
 #define DUE_BLOCK			64
@@ -268,6 +268,13 @@ lt_key_of(LrIndex hold)
 	return &lt_keys[lt_holds[hold].key];
 }
 
+/* The epoch of the master that has the key. */
+static inline uint32
+lt_epoch_of(LrIndex key)
+{
+	return cluster_epoch_of(lt_keys[key].name, lt_keys[key].name_len);
+}
+
 /*
  * Changes with the store that a hold is in, and with that store's master: what was
  * said before that says nothing any more.
@@ -276,7 +283,7 @@ static inline uint64
 lt_moves(const LrHold *h)
 {
 	return ((uint64) h->moves << 32) |
-		(lr_store_can(h->store, STORE_HAS_PLACE) ? topology_epoch() : 0);
+		(lr_store_can(h->store, STORE_HAS_PLACE) ? lt_epoch_of(h->key) : 0);
 }
 
 static inline int64
@@ -336,7 +343,7 @@ extern int	lt_hold_rows(const LrHold *hold);
 /* traces.c: what is where; partition lock held. */
 extern bool lt_is_at_old_place(const LrHold *h, StoreId store);
 extern bool lt_is_at_any_old_place(const LrHold *h);
-extern bool lt_is_past(uint32 topology);
+extern bool lt_is_past(LrIndex key, uint32 topology);
 extern bool lt_is_of_old_master(const LrHold *h, StoreId store);
 extern int64 lt_promised_ms(LrIndex hold);
 extern int64 lt_pending_create(const LrHold *h, StoreId store);

@@ -438,7 +438,7 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
 		hold = lose_find_owner(&lt_keys[key], owner_text);
-	sure = hold != LR_NONE && lt_holds[hold].moves == 0 && !lt_is_past(topology);
+	sure = hold != LR_NONE && lt_holds[hold].moves == 0 && !lt_is_past(key, topology);
 	if (hold != LR_NONE && lt_holds[hold].state == HOLD_HELD)
 		lose_locked(hold, where, sure, reason, NULL, &wakes);
 	else if (hold != LR_NONE)

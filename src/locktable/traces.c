@@ -21,7 +21,6 @@
 #include "locktable/locktable_int.h"
 #include "settings.h"
 #include "store/stores.h"
-#include "store/topology.h"
 
 /*
  * lt_is_at_old_place --- may it be where the settings pointed that store before?
@@ -37,9 +36,9 @@ lt_is_at_old_place(const LrHold *h, StoreId store)
  * lt_is_past --- was that the epoch of a former master?  0 is none.
  */
 bool
-lt_is_past(uint32 topology)
+lt_is_past(LrIndex key, uint32 topology)
 {
-	return topology != 0 && topology != topology_epoch();
+	return topology != 0 && topology != lt_epoch_of(key);
 }
 
 /*
@@ -50,7 +49,7 @@ lt_is_past(uint32 topology)
 bool
 lt_is_of_old_master(const LrHold *h, StoreId store)
 {
-	return (h->traces & STORE_BIT(store)) != 0 && h->topology != topology_epoch() &&
+	return (h->traces & STORE_BIT(store)) != 0 && h->topology != lt_epoch_of(h->key) &&
 		lr_store_can(store, STORE_HAS_PLACE);
 }
 
@@ -102,7 +101,7 @@ lt_note_place(LrHold *h, StoreId store)
 	if (!lr_store_can(store, STORE_HAS_PLACE))
 		return;
 	h->place = lr_place;
-	h->topology = topology_epoch();
+	h->topology = lt_epoch_of(h->key);
 }
 
 /*
@@ -132,7 +131,7 @@ lt_first_trace(LrHold *h, StoreId store, uint64 owner, uint32 topology)
 	h->store = store;
 	h->traces = STORE_BIT(store);
 	h->place = lr_place;
-	h->topology = topology != 0 ? topology : topology_epoch();
+	h->topology = topology != 0 ? topology : lt_epoch_of(h->key);
 }
 
 /*

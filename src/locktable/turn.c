@@ -26,7 +26,6 @@
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "settings.h"
-#include "store/topology.h"
 
 /* Without a watchdog nobody tells a waiter anything: it looks by itself. */
 #define LONELY_POLL			LR_US_PER_S
@@ -330,7 +329,7 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew)
 		owner = lr_new_owner();
 	w->kept.owner = owner;
 	w->kept.store = store;
-	w->kept.topology = topology_epoch();
+	w->kept.topology = lt_epoch_of(w->key);
 	w->kept.place = lr_place;
 	w->kept.disowned = 0;
 	w->asks_until = until;

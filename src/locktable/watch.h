@@ -57,6 +57,10 @@ extern int64 lt_next_due(StoreId store);
 /* All becomes due now (the store came back, or takes new locks again). */
 extern void lt_renew_all_now(StoreId store);
 
+/* Of a store of several nodes: what that one has; what others have had before. */
+extern void lt_renew_part_now(StoreId store, int part);
+extern void lt_renew_moved_now(StoreId store);
+
 /* May anything still be where lockredis.url pointed before?  Walks over all. */
 extern bool lt_has_old_place(void);
 

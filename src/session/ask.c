@@ -23,7 +23,7 @@
 #include "settings.h"
 #include "store/current.h"
 #include "store/stores.h"
-#include "store/topology.h"
+#include "store/cluster.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
 static StoreId failed_store;	/* whose error is told */
@@ -193,7 +193,8 @@ ask_abandon(void)
 void
 ask_distrust(StoreOp *op)
 {
-	if (op->topology == 0 || op->topology == topology_epoch() || ask_has_failed(op))
+	if (op->topology == 0 || op->topology == cluster_epoch_of(op->name, op->name_len) ||
+		ask_has_failed(op))
 		return;
 	op->outcome = STORE_UNKNOWN;
 	was_former = true;

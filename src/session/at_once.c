@@ -200,6 +200,21 @@ once_fail(StoreOutcome outcome)
 }
 
 /*
+ * once_is_one_group --- can one request have all of them?
+ */
+static bool
+once_is_one_group(const LrName *const *names, int n, StoreId store)
+{
+	const StoreRoutine *routine = lr_store(store);
+
+	for (int i = 1; i < n && routine->group_of != NULL; i++)
+		if (routine->group_of(names[i]->data, names[i]->len) !=
+			routine->group_of(names[0]->data, names[0]->len))
+			return false;
+	return true;
+}
+
+/*
  * at_once_take --- see at_once.h
  *
  * An answer that the request came too late brings the right time for the next one.
@@ -214,7 +229,9 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 	wait_require_watchdog(&request->terms);
 	wait_require_place();
 	store = current_store();
-	if (!lr_store_can(store, STORE_HAS_TOGETHER))
+	for (int i = 0; i < n; i++)
+		request_require_name(names[i], store);
+	if (!lr_store_can(store, STORE_HAS_TOGETHER) || !once_is_one_group(names, n, store))
 		return AT_ONCE_NOT;
 	if (!once_is_free(names, n, request->terms.kind))
 		return AT_ONCE_BUSY;

@@ -72,6 +72,20 @@ request_require_store(KindId kind, StoreId store)
 			 errhint("Try again when redis_lock_status shows that Redis is in use.")));
 }
 
+void
+request_require_name(const LrName *name, StoreId store)
+{
+	const StoreRoutine *routine = lr_store(store);
+
+	if (routine->takes_name == NULL || routine->takes_name(name->data, name->len))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("lock key is not one that a Redis Cluster can keep"),
+			 errdetail("The keys that are made of it would not be in one slot."),
+			 errhint("Use a name without braces, or with one non-empty {tag}.")));
+}
+
 /*
  * request_is_met_by --- has the hold a token that is good for this request?
  *

@@ -41,6 +41,9 @@ extern void request_require_counter(const AcquireRequest *request, StoreId store
 /* Raise if that store, which is in use, has no locks of the kind in the present mode. */
 extern void request_require_store(KindId kind, StoreId store);
 
+/* Raises unless the store can keep a lock of this name. */
+extern void request_require_name(const LrName *name, StoreId store);
+
 /* Has the hold a fencing token that is good for this request? */
 extern bool request_is_met_by(const AcquireRequest *request, const HoldView *view);
 

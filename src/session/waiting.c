@@ -956,6 +956,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	KindId		other;
 
 	Assert(!acq.active);
+	request_require_name(name, current_store());
 	memset(&acq, 0, offsetof(Acquire, op));
 	acq.op.outcome = STORE_PENDING;
 	long_wait_reset();

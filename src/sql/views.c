@@ -32,6 +32,7 @@
 #include "store/current.h"
 #include "store/node.h"
 #include "store/stores.h"
+#include "store/cluster.h"
 #include "store/topology.h"
 #include "report.h"
 #include "settings.h"
@@ -388,7 +389,8 @@ fill_use(const NodeStatus *status, bool has_locks, Datum *values, bool *nulls)
 		nulls[COL_SINCE] = false;
 		text_or_null(values, nulls, COL_REASON, current.why);
 	}
-	if (lr_follows_master() && lr_store_can(status->store, STORE_HAS_PLACE))
+	if (lr_follows_master() && !cluster_is_on() &&
+		lr_store_can(status->store, STORE_HAS_PLACE))
 		fill_master(values, nulls);
 }
 
@@ -437,6 +439,15 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, bool has_locks, int 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
+/*
+ * is_hidden --- the cluster as a whole is no node, if there are some
+ */
+static bool
+is_hidden(NodeId node)
+{
+	return node == NODE_REDIS && cluster_is_on() && cluster_open_slots() < SLOT_COUNT;
+}
+
 Datum
 lockredis_status(PG_FUNCTION_ARGS)
 {
@@ -447,7 +458,7 @@ lockredis_status(PG_FUNCTION_ARGS)
 	lr_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
 	for (NodeId i = 0; i < NODE_MAX; i++)
-		if (node_get_status(i, &status))
+		if (node_get_status(i, &status) && !is_hidden(i))
 			put_status(rsinfo, &status, node_has_locks(i), ++number);
 	return (Datum) 0;
 }

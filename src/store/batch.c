@@ -15,6 +15,16 @@
 
 #include "store/batch.h"
 
+/* Without its buffers: this is done for each lock. */
+static void
+batch_clear_error(StoreBatch *batch)
+{
+	batch->error.sqlstate = 0;
+	batch->error.detail[0] = '\0';
+	batch->error.address[0] = '\0';
+	batch->error.hint = NULL;
+}
+
 /*
  * batch_start --- begin with the results that every operation has
  *
@@ -26,23 +36,46 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 	batch->active = nops > 0;
 	batch->ops = ops;
 	batch->nops = nops;
+	batch->part = 0;
 	batch->left = nops;
 	batch->deadline = deadline;
-
-	/* Without its buffers: this is done for each lock. */
-	batch->error.sqlstate = 0;
-	batch->error.detail[0] = '\0';
-	batch->error.address[0] = '\0';
-	batch->error.hint = NULL;
+	batch_clear_error(batch);
 
 	for (int i = 0; i < nops; i++)
 	{
 		ops[i].outcome = STORE_PENDING;
 		ops[i].sent_at = 0;
 		ops[i].not_after = 0;
+		ops[i].part = ops[i].slot = 0;
+		ops[i].redirects = 0;
+		ops[i].asking = false;
 		ops[i].own_fault = false;
 		ops[i].done = false;
 	}
+}
+
+void
+batch_join(StoreBatch *batch, StoreOp *ops, int nops, int part, int n, int64 deadline)
+{
+	if (!batch->active)
+	{
+		batch->active = true;
+		batch->left = 0;
+		batch_clear_error(batch);
+	}
+	batch->ops = ops;
+	batch->nops = nops;
+	batch->part = part;
+	batch->left += n;
+	batch->deadline = deadline;
+}
+
+void
+batch_hand_on(StoreBatch *batch, StoreOp *op, int part)
+{
+	Assert(batch_has(batch, op) && op->outcome == STORE_PENDING);
+	op->part = part;
+	batch->left--;
 }
 
 void
@@ -68,7 +101,7 @@ batch_give_up(StoreBatch *batch, StoreOutcome unsent)
 	{
 		StoreOp    *op = &batch->ops[i];
 
-		if (op->outcome == STORE_PENDING)
+		if (op->outcome == STORE_PENDING && batch_has(batch, op))
 			batch_settle(batch, op, op->sent_at != 0 ? STORE_UNKNOWN : unsent);
 	}
 }

@@ -30,6 +30,7 @@ typedef struct StoreBatch
 	bool		active;			/* from batch_start() to batch_finish() */
 	StoreOp    *ops;			/* the caller's; NULL unless active */
 	int			nops;
+	int			part;			/* its own are those of this part, see StoreOp */
 	int			left;			/* so many have no outcome */
 	int64		deadline;		/* lr_now() time */
 	StoreError	error;			/* stays when the batch has ended */
@@ -38,6 +39,23 @@ typedef struct StoreBatch
 /* Begin: no operation has an outcome, and none was sent.  None: not active. */
 extern void batch_start(StoreBatch *batch, StoreOp *ops, int nops,
 						int64 deadline);
+
+/*
+ * Begin with "n" of them, those of that part, all of which another one has begun
+ * before; or take so many more along.
+ */
+extern void batch_join(StoreBatch *batch, StoreOp *ops, int nops, int part, int n,
+					   int64 deadline);
+
+/* Is it one of its own? */
+static inline bool
+batch_has(const StoreBatch *batch, const StoreOp *op)
+{
+	return op->part == batch->part;
+}
+
+/* An operation that has no outcome is none of its own any more. */
+extern void batch_hand_on(StoreBatch *batch, StoreOp *op, int part);
 
 /* An operation of the batch that has no outcome gets its. */
 extern void batch_settle(StoreBatch *batch, StoreOp *op, StoreOutcome outcome);

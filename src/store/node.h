@@ -25,14 +25,18 @@
 /* An entry of the table. */
 typedef int NodeId;
 
-#define NODE_MAX			32
+#define NODE_MAX			96
 
 /* The entries are shown in this order: those of Redis first, the table last. */
 #define NODE_REDIS			0
-#define NODE_REPLICA		1	/* the first of NODE_REPLICAS: what that says of
+#define NODE_MASTER			1	/* the first of NODE_MASTERS: those of a cluster,
+								 * see cluster.h; then the one before is no node,
+								 * but the cluster as a whole */
+#define NODE_MASTERS		64
+#define NODE_REPLICA		65	/* the first of NODE_REPLICAS: what that says of
 								 * its replicas, which nobody here talks to */
 #define NODE_REPLICAS		16
-#define NODE_SENTINEL		17	/* the first of LR_MAX_SENTINELS */
+#define NODE_SENTINEL		81	/* the first of LR_MAX_SENTINELS */
 #define NODE_TABLE			(NODE_MAX - 1)
 
 typedef enum NodeState
@@ -54,7 +58,7 @@ typedef enum NodeRole
 static inline bool
 node_has_locks(NodeId node)
 {
-	return node == NODE_REDIS || node == NODE_TABLE;
+	return node < NODE_REPLICA || node == NODE_TABLE;
 }
 
 typedef struct NodeStatus

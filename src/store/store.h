@@ -103,6 +103,12 @@ typedef struct StoreOp
 								 * taken all or none; each of them has the number.
 								 * 0 = this one alone */
 
+	/* The store's own: to which of its nodes it goes, if it has several. */
+	int			part;
+	int			slot;
+	int			redirects;		/* so often it was sent elsewhere */
+	bool		asking;			/* to a node that is about to get the slot */
+
 	/* Results. */
 	StoreOutcome outcome;
 	int64		sent_at;		/* lr_now() before the first byte went out, 0 =
@@ -282,6 +288,24 @@ typedef struct StoreRoutine
 	 * knows?  If not the error says why, and those that there are stay.  NULL: yes.
 	 */
 	bool		(*usable) (StoreError *error);
+
+	/*
+	 * Where it is several nodes that fail one by one, each of which has some of the
+	 * locks: is it so now; which of them has this one, -1 if nobody knows; is there
+	 * such a part?  What concerns no lock is for the part that a handle is aimed at.
+	 * The row of part p in the table of nodes is NODE_MASTER + p.  NULL: never.
+	 */
+	bool		(*parted) (void);
+	int			(*part_of) (const char *name, int len);
+	bool		(*has_part) (int part);
+	void		(*aim) (StoreHandle *h, int part);
+
+	/*
+	 * Can it keep a lock of that name?  Locks that are taken together have to be of
+	 * the same group.  NULL: any; there is one group.
+	 */
+	bool		(*takes_name) (const char *name, int len);
+	int			(*group_of) (const char *name, int len);
 
 	/*
 	 * The watchdog: others may say where the store is (topology.h).  Begin with

@@ -262,6 +262,15 @@ topology_change(const RedisHost *at, int64 config_epoch)
 }
 
 void
+topology_advance(void)
+{
+	pg_atomic_fetch_add_u32(&shared->epoch, 1);
+	pg_memory_barrier();
+	pg_atomic_write_u32(&shared->asked, 1);
+	topology_tell();
+}
+
+void
 topology_set_config_epoch(int64 config_epoch)
 {
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);

@@ -89,6 +89,9 @@ extern void topology_doubt(uint32 epoch);
  */
 extern void topology_start(uint32 place);
 
+/* Slots of a cluster have other masters now (cluster.h): all is of the next epoch. */
+extern void topology_advance(void);
+
 /* Somebody else is the master now; returns its epoch. */
 extern uint32 topology_change(const RedisHost *at, int64 config_epoch);
 

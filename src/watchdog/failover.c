@@ -20,6 +20,7 @@
 #include "locktable/watch.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/cluster.h"
 #include "store/node.h"
 #include "store/stores.h"
 #include "store/topology.h"
@@ -59,7 +60,8 @@ failover_start(void)
 	failover.epoch = topology_epoch();
 	failover.news = topology_news();
 	topology_get_master(lr_place, &master);
-	failover.has_master = master.at.host[0] != '\0';
+	failover.has_master = master.at.host[0] != '\0' ||
+		(failover.store->parted() && cluster_open_slots() < SLOT_COUNT);
 }
 
 /*
@@ -100,6 +102,25 @@ failover_happened(uint32 epoch)
 }
 
 /*
+ * failover_step_slots --- slots of a cluster have other nodes now
+ *
+ * Who has them is asked of what is held there, and of nothing else.
+ */
+static void
+failover_step_slots(void)
+{
+	uint32		epoch = topology_epoch();
+
+	if (epoch == failover.epoch)
+		return;
+	failover.epoch = epoch;
+	lt_renew_moved_now(failover.id);
+	if (failover.has_master)
+		lr_count(STAT_FAILOVERS);
+	failover.has_master = true;
+}
+
+/*
  * failover_step --- ask who is the master, and see to what is held there
  *
  * A connection to a master that is not named any more, because somebody has
@@ -116,6 +137,12 @@ failover_step(void)
 	if (failover.store == NULL)
 		return;
 	failover.store->follow_step();
+	if (failover.store->parted())
+	{
+		failover_step_slots();
+		failover_tell();
+		return;
+	}
 	epoch = topology_epoch();
 	named = topology_is_named();
 	now = lr_now();

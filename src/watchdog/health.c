@@ -32,11 +32,11 @@
 #define FACTS_INTERVAL		(5 * LR_US_PER_S)
 
 void
-health_start(StoreHealth *h, StoreId id)
+health_start(StoreHealth *h, StoreId id, NodeId node)
 {
 	memset(h, 0, sizeof(StoreHealth));
 	h->id = id;
-	h->node = lr_store(id)->node;
+	h->node = node;
 	h->state = NODE_CONNECTING;
 	h->retry_delay = HEALTH_RETRY_MIN;
 	node_set_state(h->node, NODE_CONNECTING);
@@ -247,7 +247,12 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	/* Over a new connection it may be another one, or one without our data. */
 	(void) b->store->interests(b->at.handle, interest, &until, &epoch);
 	if (!was_up || epoch != h->connection_epoch)
-		lt_renew_all_now(h->id);
+	{
+		if (h->node == lr_store(h->id)->node)
+			lt_renew_all_now(h->id);
+		else
+			lt_renew_part_now(h->id, h->node - NODE_MASTER);
+	}
 	judge_facts(h, b, epoch != h->connection_epoch);
 	h->connection_epoch = epoch;
 }

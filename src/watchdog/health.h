@@ -38,7 +38,7 @@ typedef struct StoreHealth
 	bool		warned_replica;
 } StoreHealth;
 
-extern void health_start(StoreHealth *h, StoreId id);
+extern void health_start(StoreHealth *h, StoreId id, NodeId node);
 
 /* The settings have changed: it is another one, or lets us in as another. */
 extern void health_forget(StoreHealth *h);

@@ -6,7 +6,8 @@
  * For each store one connection, and more for what replicas have to confirm
  * (confirmed.c); one batch at a time: what is due there is
  * collected from the lock table, sent pipelined (due_batch.c), and the replies
- * are applied (health.c, replies.c) if the holds still have the owners they had.
+ * are applied (health.c, replies.c) if the holds still have the owners they had.  A
+ * store that is several nodes has that for each of them.
  * While a batch is under way leases that end are still seen on time.  The stores
  * know nothing of each other here.
  *
@@ -33,6 +34,9 @@
 /* While a batch is under way, ends of leases are looked for so often. */
 #define EXPIRY_INTERVAL		(50 * LR_US_PER_MS)
 
+/* What its node cannot take now is tried again after this. */
+#define LANE_RETRY			(50 * LR_US_PER_MS)
+
 typedef struct Renewals
 {
 	DueBatch	batch;
@@ -43,6 +47,13 @@ typedef struct Renewals
 
 static Renewals renewals[STORE_COUNT];
 
+/*
+ * Of the store that is several nodes, where it is: one for each, which knows nothing of
+ * the others, so that one that hangs keeps nobody from renewing at the rest.  What is
+ * due is collected for all at once, with the store's own.  NULL: never needed.
+ */
+static Renewals *lanes[NODE_MASTERS];
+
 void
 renewals_start(void)
 {
@@ -51,7 +62,7 @@ renewals_start(void)
 		if (!lr_has_store(i))
 			continue;
 		due_batch_make(&renewals[i].batch, i, ROLE_JUDGE);
-		health_start(&renewals[i].health, i);
+		health_start(&renewals[i].health, i, lr_store(i)->node);
 	}
 }
 
@@ -135,6 +146,152 @@ renewals_expire(Renewals *r, int64 now)
 		r->next_look = now + EXPIRY_INTERVAL;
 }
 
+/* ----------
+ * Several nodes
+ * ----------
+ */
+
+static bool
+is_parted(StoreId id)
+{
+	return lr_store(id)->parted != NULL && lr_store(id)->parted();
+}
+
+/*
+ * lane_make --- for the node in that row
+ */
+static Renewals *
+lane_make(StoreId id, int part)
+{
+	Renewals   *lane = MemoryContextAllocZero(TopMemoryContext, sizeof(Renewals));
+
+	due_batch_make(&lane->batch, id, ROLE_JUDGE);
+	lane->batch.store->aim(lane->batch.at.handle, part);
+	health_start(&lane->health, id, NODE_MASTER + part);
+	return lane;
+}
+
+/*
+ * lane_end --- there is no such node any more
+ *
+ * Nothing that was asked of it is answered: all of it is due elsewhere.
+ */
+static void
+lane_end(Renewals *lane)
+{
+	lane->batch.store->disconnect(lane->batch.at.handle);
+	renewals_end_batch(lane);
+	health_forget(&lane->health);
+}
+
+/*
+ * lane_put_off --- its node cannot be asked now
+ *
+ * Of a move nothing has been sent that was not before.
+ */
+static void
+lane_put_off(StoreId id, const DueItem *item, int64 at)
+{
+	if (item->action == DUE_MOVE)
+		lt_not_moved(item, id, at, item->not_after);
+	else
+		lt_retry_at(item->hold, item->owner, id, at);
+}
+
+/*
+ * lanes_take --- what is due goes to the node that has it
+ */
+static void
+lanes_take(Renewals *r, int64 now)
+{
+	DueBatch   *b = &r->batch;
+
+	for (int i = 0; i < b->nitems; i++)
+	{
+		const DueItem *item = &b->at.items[i];
+		int			part = b->store->part_of(item->name, item->name_len);
+		Renewals   *lane = part >= 0 ? lanes[part] : NULL;
+
+		if (lane == NULL || lane->under_way)
+			lane_put_off(b->id, item, now + LANE_RETRY);
+		else if (now < lane->health.next_try)
+			lane_put_off(b->id, item, lane->health.next_try);
+		else
+			lane->batch.at.items[lane->batch.nitems++] = *item;
+	}
+	b->nitems = 0;
+}
+
+/*
+ * lanes_judge --- the store is there if all of its nodes are
+ */
+static void
+lanes_judge(Renewals *r)
+{
+	bool		up = false;
+	bool		down = false;
+	NodeState	state;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		if (lanes[i] == NULL || !r->batch.store->has_part(i))
+			continue;
+		up = up || lanes[i]->health.state == NODE_UP;
+		down = down || lanes[i]->health.state != NODE_UP;
+	}
+	state = up && !down ? NODE_UP : NODE_DOWN;
+	if (state == r->health.state)
+		return;
+	r->health.state = state;
+	node_set_state(r->health.node, state);
+}
+
+/*
+ * renewals_step_parted --- the part of a store of several nodes in a round
+ */
+static void
+renewals_step_parted(Renewals *r)
+{
+	StoreId		id = r->batch.id;
+	int64		now = lr_now();
+	bool		any = false;
+	bool		more;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		if (!r->batch.store->has_part(i))
+		{
+			if (lanes[i] != NULL && lanes[i]->health.next_probe != LR_NEVER)
+			{
+				lane_end(lanes[i]);
+				lanes[i]->health.next_probe = LR_NEVER;
+			}
+			continue;
+		}
+		if (lanes[i] == NULL)
+			lanes[i] = lane_make(id, i);
+		else if (lanes[i]->health.next_probe == LR_NEVER)
+			health_start(&lanes[i]->health, id, NODE_MASTER + i);
+		if (lanes[i]->under_way)
+			renewals_step_batch(lanes[i]);
+		else
+			renewals_check_connection(lanes[i]);
+		any = any || (!lanes[i]->under_way && now >= lanes[i]->health.next_try);
+	}
+	r->batch.nitems = lt_collect_due(id, now, any, now + (any ? HEALTH_RETRY_MAX : LANE_RETRY),
+									 any ? r->batch.at.items : NULL,
+									 any ? DUE_BATCH_MAX : 0, &more);
+	if (lr_store_can(id, STORE_HAS_REPLICAS))
+		confirmed_take(&r->batch);
+	lanes_take(r, now);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (lanes[i] != NULL && !lanes[i]->under_way && r->batch.store->has_part(i) &&
+			now >= lanes[i]->health.next_try &&
+			(lanes[i]->batch.nitems > 0 || health_wants_probe(&lanes[i]->health, now)))
+			renewals_start_batch(lanes[i]);
+	lanes_judge(r);
+}
+
 /*
  * renewals_step_store --- one store's part of a round of the watchdog
  */
@@ -167,8 +324,14 @@ void
 renewals_step(void)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
-		if (lr_has_store(i))
+	{
+		if (!lr_has_store(i))
+			continue;
+		if (is_parted(i))
+			renewals_step_parted(&renewals[i]);
+		else
 			renewals_step_store(&renewals[i]);
+	}
 	confirmed_step();
 	farewell_step();
 }
@@ -190,6 +353,9 @@ renewals_reconnect(StoreId store, bool place_changed)
 	confirmed_reconnect(store);
 	renewals_end_batch(r);
 	health_forget(&r->health);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (lanes[i] != NULL && lanes[i]->batch.id == store)
+			lane_end(lanes[i]);
 }
 
 bool
@@ -226,6 +392,38 @@ renewals_store_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *
 }
 
 /*
+ * renewals_parted_interests --- of all its nodes
+ */
+static int
+renewals_parted_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
+{
+	int			n = 0;
+
+	*until = lt_next_due(r->batch.id);
+	*epoch = 0;
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		Renewals   *lane = lanes[i];
+		int64		its_until;
+		uint32		its_epoch;
+
+		if (lane == NULL)
+			continue;
+		n += lane->batch.store->interests(lane->batch.at.handle, out + n, &its_until,
+										  &its_epoch);
+		*epoch += its_epoch;
+		if (!r->batch.store->has_part(i))
+			continue;
+		*until = lr_earlier(*until, its_until);
+		if (lane->under_way)
+			*until = Min(*until, lane->next_look);
+		else
+			*until = lr_earlier(*until, health_next(&lane->health));
+	}
+	return n;
+}
+
+/*
  * renewals_interests --- of all stores, and of the old place
  *
  * An epoch only grows, so their sum changes if one does.
@@ -245,7 +443,10 @@ renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	{
 		if (!lr_has_store(i))
 			continue;
-		n += renewals_store_interests(&renewals[i], out + n, &its_until, &its_epoch);
+		if (is_parted(i))
+			n += renewals_parted_interests(&renewals[i], out + n, &its_until, &its_epoch);
+		else
+			n += renewals_store_interests(&renewals[i], out + n, &its_until, &its_epoch);
 		*until = Min(*until, its_until);
 		*epoch += its_epoch;
 	}
@@ -270,8 +471,11 @@ renewals_serves(NodeId node)
 	{
 		const Renewals *r = &renewals[i];
 
-		if (lr_has_store(i) && r->health.node == node)
+		if (lr_has_store(i) && r->health.node == node && !is_parted(i))
 			return health_serves(&r->health, &r->batch);
 	}
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (lanes[i] != NULL && lanes[i]->health.node == node)
+			return health_serves(&lanes[i]->health, &lanes[i]->batch);
 	return false;
 }

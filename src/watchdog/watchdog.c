@@ -40,14 +40,12 @@
 #include "watchdog/worker.h"
 
 /*
- * The sockets of the stores and of the listener, of which there are a few only,
- * those for replicas, the one that is kept to give back at an old place, those of
- * the Sentinels, and the resolver's pipe.
+ * The sockets of the stores, or of each node of one, those for replicas, the one that
+ * is kept to give back at an old place, those of the Sentinels, those of the listener,
+ * and the resolver's pipe.
  */
-#define MAX_INTERESTS		(3 * STORE_MAX_INTERESTS + LR_REPLICAS_MAX + 1)
-
-/* These, the latch, and the postmaster's death. */
-#define MAX_EVENTS			(2 + MAX_INTERESTS)
+#define MAX_INTERESTS		((4 + LR_REPLICAS_MAX + NODE_MASTERS) * STORE_MAX_INTERESTS + \
+							 NODE_MASTERS + 1)
 
 /* What the wait event set was built for. */
 typedef struct Watched
@@ -105,7 +103,7 @@ rebuild_wait_set(const StoreInterest *interest, int n)
 	if (watched.set != NULL)
 		FreeWaitEventSet(watched.set);
 	watched.set = NULL;
-	watched.set = LrCreateWaitEventSet(MAX_EVENTS);
+	watched.set = LrCreateWaitEventSet(2 + n);	/* the latch, the postmaster's death */
 	AddWaitEventToSet(watched.set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(watched.set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	for (int i = 0; i < n; i++)

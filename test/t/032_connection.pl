@@ -149,19 +149,19 @@ my @malformed = (
 	[ 'rediss-sentinel://h:0/s', qr/Invalid port .* at position 21\./ ],
 	[ 'redis-cluster://h,', qr/Empty host at position 19\./ ],
 	[ 'redis-cluster://h:1,i:0', qr/Invalid port .* at position 23\./ ],
+	[ 'redis-cluster://' . join(',', ('h') x 17), qr/Too many nodes .* at position 49\./ ],
 	[ 'redis-cluster://h/1', qr/no database numbers.* at position 19\./ ],
 	[ 'redis://a redis://b:0', qr/Invalid port .* at position 21\./ ],
 	[ 'redis://a rediss://', qr/Empty host at position 20\./ ]);
 
 my $not_offered = 'not offered by this version\.';
 my @not_served = (
-	map({ [ $_, qr/Redis Cluster .* is $not_offered/ ] } 'redis-cluster://h',
-		'redis-cluster://u@h:1,i:2,j/'),
 	map({ [ $_, qr/independent masters\) are $not_offered/ ] }
 		'redis://a redis://b',
 		'redis://a:1 rediss://b unix:///c?db=1'));
 
 my @valid = (
+	'redis-cluster://h', 'redis-cluster://u@h:1,i:2,j/', 'rediss-cluster://h',
 	'redis://h', 'redis://h/', 'redis://h:1', 'redis://h:65535/0', 'REDIS://h',
 	'Redis://h.example.org./2147483647', 'redis://under_score-1', 'redis://1.2.3.4:5',
 	'redis://[::1]', 'redis://[::ffff:1.2.3.4]:1/2', 'redis://user@h',
@@ -222,7 +222,7 @@ my @before = map { "$_->{name} $_->{id}" } our_clients($redis);
 # Malformed: said in the log, and nothing else happens.
 foreach my $case (
 	[ 'redis://h:0', qr/Invalid port .* at position 11\./ ],
-	[ 'redis-cluster://h', qr/Cluster .* is $not_offered/ ])
+	[ 'redis://a redis://b', qr/masters\) are $not_offered/ ])
 {
 	my ($url, $detail) = @$case;
 	$node->log_since_here;

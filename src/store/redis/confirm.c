@@ -122,7 +122,7 @@ confirm_settle(NodeBatch *b, int64 replicas)
 	{
 		StoreOp    *op = &b->batch.ops[i];
 
-		if (!op->done || op->outcome != STORE_PENDING)
+		if (!op->done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
 			continue;
 		b->ndone--;
 		if (replicas < op->min_replicas)
@@ -145,7 +145,8 @@ confirm_too_few(NodeBatch *b, int64 replicas)
 	{
 		const StoreOp *op = &b->batch.ops[i];
 
-		if (op->done && op->outcome == STORE_PENDING && op->min_replicas > replicas)
+		if (op->done && op->outcome == STORE_PENDING && op->min_replicas > replicas &&
+			batch_has(&b->batch, op))
 			wanted = Max(wanted, op->min_replicas);
 	}
 	if (wanted == 0)
@@ -202,7 +203,7 @@ confirm_lost(NodeBatch *b)
 	{
 		StoreOp    *op = &b->batch.ops[i];
 
-		if (!op->done || op->outcome != STORE_PENDING)
+		if (!op->done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
 			continue;
 		b->ndone--;
 		op->done = false;

@@ -27,14 +27,23 @@
  * ----------
  */
 
-void
-redis_conn_init(RedisConn *c, const char *role, bool probe)
+bool
+redis_conn_make(RedisConn *c, const char *role, bool probe)
 {
 	memset(c, 0, sizeof(RedisConn));
 	redis_socket_init(&c->socket);
 	c->probe = probe;
 	strlcpy(c->role, role, sizeof(c->role));
-	resp_out_init(&c->out);
+	return resp_out_make(&c->out);
+}
+
+void
+redis_conn_init(RedisConn *c, const char *role, bool probe)
+{
+	if (!redis_conn_make(c, role, probe))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
 }
 
 void
@@ -506,5 +515,6 @@ redis_conn_take_info(RedisConn *c, const char *info)
 		return;
 	node_set_facts(c->target->node, NULL, c->facts.version, c->facts.policy,
 				   c->facts.role);
-	redis_replicas_read(info);
+	if (c->target->node == NODE_REDIS)
+		redis_replicas_read(info);
 }

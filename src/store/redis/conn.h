@@ -71,7 +71,8 @@ typedef struct RedisConn
 	RedisFailure failure;		/* why it was closed */
 } RedisConn;
 
-/* Raises when out of memory. */
+/* Raises when out of memory; or is false then. */
+extern bool redis_conn_make(RedisConn *c, const char *role, bool probe);
 extern void redis_conn_init(RedisConn *c, const char *role, bool probe);
 extern void redis_conn_free(RedisConn *c);
 

@@ -122,10 +122,10 @@ static Discovery discovery;
  */
 
 /*
- * redis_follow_start --- with the present settings, which may name no Sentinel
+ * redis_discovery_start --- with the present settings, which may name no Sentinel
  */
 void
-redis_follow_start(void)
+redis_discovery_start(void)
 {
 	for (int i = 0; i < discovery.nsentinels; i++)
 	{
@@ -704,10 +704,10 @@ note_stall(int64 now)
 }
 
 /*
- * redis_follow_step --- do all that can be done without waiting
+ * redis_discovery_step --- do all that can be done without waiting
  */
 void
-redis_follow_step(void)
+redis_discovery_step(void)
 {
 	int64		now = lr_now();
 	bool		news = false;
@@ -759,10 +759,10 @@ redis_follow_step(void)
 }
 
 /*
- * redis_follow_interests --- as StoreRoutine.interests, of all Sentinels
+ * redis_discovery_interests --- as StoreRoutine.interests, of all Sentinels
  */
 int
-redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+redis_discovery_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
 	int			n = 0;
 

@@ -20,8 +20,8 @@
 
 #include "store/store.h"
 
-extern void redis_follow_start(void);
-extern void redis_follow_step(void);
-extern int	redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+extern void redis_discovery_start(void);
+extern void redis_discovery_step(void);
+extern int	redis_discovery_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
 #endif							/* LR_REDIS_DISCOVERY_H */

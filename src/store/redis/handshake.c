@@ -262,7 +262,7 @@ redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
 		return false;
 
 	handshake_put_identity(hs, t, role, out);
-	if (t->kind != TARGET_SENTINEL)
+	if (t->kind != TARGET_SENTINEL && t->kind != TARGET_SEED)
 		handshake_put_questions(hs, probe, out);
 	if (out->failed)
 	{
@@ -317,6 +317,15 @@ redis_facts_read(RedisFacts *facts, const char *info)
 					   sizeof(facts->policy));
 	if (facts_field(info, "role", value, sizeof(value)))
 		facts->role = strcmp(value, "master") == 0 ? ROLE_MASTER : ROLE_REPLICA;
+}
+
+/*
+ * redis_facts_have_shards --- see handshake.h; all Valkeys can
+ */
+bool
+redis_facts_have_shards(const RedisFacts *facts)
+{
+	return strncmp(facts->version, "Valkey", 6) == 0 || atoi(facts->version) >= 7;
 }
 
 /*
@@ -472,6 +481,16 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 						  gettext_noop("Check lockredis.url."),
 						  "What answers there is no Sentinel.");
+		return HANDSHAKE_FAILED;
+	}
+	if (t->kind != TARGET_MASTER)
+	{
+		if (strcmp(handshake_field(reply, "mode"), "cluster") == 0)
+			return HANDSHAKE_UNDER_WAY;
+		redis_failure_set(f, STORE_DOWN,
+						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+						  gettext_noop("If it is a single Redis, write redis:// in lockredis.url."),
+						  "What answers there is no node of a Redis Cluster.");
 		return HANDSHAKE_FAILED;
 	}
 	if (strcmp(handshake_field(reply, "role"), "master") == 0)

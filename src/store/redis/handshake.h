@@ -87,6 +87,9 @@ extern void redis_handshake_forget_secret(RedisHandshake *hs);
 extern void redis_facts_read(RedisFacts *facts, const char *info);
 extern void redis_replicas_read(const char *info);
 
+/* Can messages be told to its shard alone? */
+extern bool redis_facts_have_shards(const RedisFacts *facts);
+
 /* The node's clock minus lr_now(), when it was "us" at "read_at" or before. */
 extern int64 redis_clock_offset(int64 us, int64 read_at);
 

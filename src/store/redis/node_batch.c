@@ -23,6 +23,7 @@
 #include "instance.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/cluster.h"
 #include "store/node.h"
 #include "store/redis/confirm.h"
 #include "store/redis/flight.h"
@@ -77,6 +78,8 @@ nbatch_connection_gone(NodeBatch *b, bool try_again)
 	flight_ground(b);
 	confirm_lost(b);
 	b->batch.error = b->conn.failure.error;
+	if (b->target.kind == TARGET_SHARD)
+		cluster_want_map();
 	if (b->batch.left > 0 && try_again && !b->reconnected &&
 		b->target.node != NODE_NONE)
 	{
@@ -105,9 +108,9 @@ node_batch_fail(NodeBatch *b, int sqlstate, const char *detail)
  * pass_is_to_send --- it has no outcome, and does not just wait for replicas
  */
 static bool
-pass_is_to_send(const StoreOp *op)
+pass_is_to_send(const NodeBatch *b, const StoreOp *op)
 {
-	return op->outcome == STORE_PENDING && !op->done;
+	return op->outcome == STORE_PENDING && !op->done && batch_has(&b->batch, op);
 }
 
 /*
@@ -126,7 +129,8 @@ pass_group_size(const NodeBatch *b, int first)
 		return ops[first].together;
 	while (n < max && !ops[first + n].alone &&
 		   redis_ops_are_alike(&ops[first + n], &ops[first]) &&
-		   pass_is_to_send(&ops[first + n]))
+		   ops[first + n].slot == ops[first].slot && !ops[first].asking &&
+		   !ops[first + n].asking && pass_is_to_send(b, &ops[first + n]))
 		n++;
 	return n;
 }
@@ -144,7 +148,9 @@ pass_put(NodeBatch *b, int first, int n)
 	LuaId		script;
 
 	if (n > 0)
-		redis_put_ops(out, &b->batch.ops[first], n, b->in_full);
+		redis_put_ops(out, &b->batch.ops[first], n, b->in_full,
+					  b->target.kind == TARGET_SHARD &&
+					  redis_facts_have_shards(&b->conn.facts));
 	else
 		redis_put_proof(out, b->in_full);
 	if (out->failed)
@@ -173,6 +179,25 @@ pass_drop_next(NodeBatch *b)
 }
 
 /*
+ * pass_encode_asking --- the next command is for a slot that is on its way to the node
+ *
+ * Without memory for it the node says that the slot is not its own.
+ */
+static void
+pass_encode_asking(NodeBatch *b, int64 now)
+{
+	RespOut    *out = &b->conn.out;
+	uint64		starts_at = out->put;
+
+	resp_put_array(out, 1);
+	resp_put_text(out, "ASKING");
+	if (out->failed)
+		resp_out_undo(out, starts_at);
+	else
+		flight_push(b, COMMAND_ASKING, 0, 0, starts_at, now);
+}
+
+/*
  * pass_encode_next --- put the next command of this pass together
  *
  * Without memory for it, it is tried with fewer operations.
@@ -183,7 +208,11 @@ pass_encode_next(NodeBatch *b)
 	StoreOp    *op = &b->batch.ops[b->next];
 	int			n = pass_group_size(b, b->next);
 	int64		now = b->now != 0 ? b->now : lr_now();
-	uint64		starts_at = b->conn.out.put;
+	uint64		starts_at;
+
+	if (op->asking)
+		pass_encode_asking(b, now);
+	starts_at = b->conn.out.put;
 
 	/* When nobody awaits the reply any more it may not run any more. */
 	for (int i = 0; i < n && store_runs_once(op->kind); i++)
@@ -202,7 +231,8 @@ pass_encode_next(NodeBatch *b)
 	{
 		if (op[i].sent_at == 0)
 			op[i].sent_at = now;
-		op[i].topology = b->target.topology;
+		if (b->target.kind != TARGET_SHARD)
+			op[i].topology = b->target.topology;
 		confirm_want(b, &op[i]);
 	}
 	flight_push(b, COMMAND_OPS, b->next, n, starts_at, now);
@@ -247,10 +277,10 @@ pass_send(NodeBatch *b)
 
 		if (b->doubt && !b->runs_scripts && !b->proving)
 			pass_encode_proof(b);
-		while (b->next < batch->nops && !pass_is_to_send(&batch->ops[b->next]))
+		while (b->next < batch->nops && !pass_is_to_send(b, &batch->ops[b->next]))
 			b->next++;
 		more = (b->next < batch->nops || b->wanted > 0) &&
-			b->flight_n < FLIGHT_MAX && !b->proving;
+			b->flight_n < FLIGHT_MAX - 1 && !b->proving;
 		if (more && !resp_out_is_high(out))
 		{
 			if (b->next < batch->nops)
@@ -380,6 +410,8 @@ reply_take(NodeBatch *b)
 		good = confirm_swallow(b, v);
 	else if (good && cmd->kind == COMMAND_WAIT)
 		good = confirm_take(b, v);
+	else if (good && cmd->kind == COMMAND_ASKING)
+		good = v->type == REDIS_REPLY_STATUS || v->type == REDIS_REPLY_ERROR;
 	else if (good && v->type == REDIS_REPLY_ERROR)
 		refusal_take(b, cmd);
 	else if (good)
@@ -585,20 +617,30 @@ void
 node_batch_init(NodeBatch *b, NodeId node, const char *role, bool patient,
 				bool judge)
 {
+	if (!node_batch_make(b, node, role, patient, judge))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+}
+
+bool
+node_batch_make(NodeBatch *b, NodeId node, const char *role, bool patient,
+				bool judge)
+{
 	b->patient = patient;
 	b->target.scout = judge;
 	redis_target_set(&b->target, node);
-	redis_conn_init(&b->conn, role, judge);
+	return redis_conn_make(&b->conn, role, judge);
 }
 
 /*
- * nbatch_drop --- drop a batch without touching its operations
+ * node_batch_drop --- drop a batch without touching its operations
  *
  * For those that were left by a longjmp: their memory may be gone.  Replies
  * that are still to come make the connection useless.
  */
-static void
-nbatch_drop(NodeBatch *b)
+void
+node_batch_drop(NodeBatch *b)
 {
 	if (!b->batch.active)
 		return;
@@ -715,22 +757,20 @@ nbatch_has_master(NodeBatch *b, int64 now)
 }
 
 /*
- * node_batch_start --- see node_batch.h
+ * nbatch_begin --- with what is in the batch; the time is now
  */
-void
-node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
+static void
+nbatch_begin(NodeBatch *b, int64 now)
 {
-	int64		now = lr_now();
+	int64		deadline = b->batch.deadline;
 
-	nbatch_drop(b);
-	batch_start(&b->batch, ops, nops, deadline);
 	b->passes = 1;
 	b->next = 0;
 	b->missing = b->in_full = 0;
 	b->reply_until = deadline;
 	b->reconnected = b->drop = false;
 	b->runs_scripts = b->doubt = b->proving = false;
-	b->wanted = b->ndone = 0;
+	b->wanted = b->ndone = b->handed_on = 0;
 	if (!b->batch.active)
 		return;
 
@@ -749,4 +789,32 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 		redis_conn_open(&b->conn, &b->target, deadline);
 		node_batch_process(b, false, false, now);
 	}
+}
+
+/*
+ * node_batch_start --- see node_batch.h
+ */
+void
+node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
+{
+	int64		now = lr_now();
+
+	node_batch_drop(b);
+	batch_start(&b->batch, ops, nops, deadline);
+	nbatch_begin(b, now);
+}
+
+/*
+ * node_batch_join --- see node_batch.h
+ *
+ * What comes later goes out in the next pass.
+ */
+void
+node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n, int64 deadline)
+{
+	bool		under_way = b->batch.active;
+
+	batch_join(&b->batch, ops, nops, part, n, deadline);
+	if (!under_way)
+		nbatch_begin(b, lr_now());
 }

@@ -32,6 +32,19 @@
 /* Commands in flight. */
 #define FLIGHT_MAX			256
 
+/*
+ * Where an operation of a batch at several nodes is that no node has: to be sent by the
+ * map, when that has another node for its slot than has refused it; later, to the same.
+ */
+#define PART_BY_MAP			(-1)
+#define PART_LATER			(-2)
+#define PART_ROUTE			(-3)	/* by the map as it is */
+#define PART_SENT_TO(row)	(-16 - (row))	/* there, as a node has said */
+#define PART_SENT_ROW(part)	(-16 - (part))
+
+/* An operation is sent elsewhere at most so often. */
+#define REDIRECTS_MAX		5
+
 /* Sent again because a script was not loaded: somebody flushes all the time. */
 #define PASSES_MAX			4
 
@@ -39,6 +52,7 @@ typedef enum RedisCommandKind
 {
 	COMMAND_OPS,
 	COMMAND_PROOF,				/* does the node run scripts at all? */
+	COMMAND_ASKING,				/* the one behind is for a slot that is on its way */
 	COMMAND_WAIT				/* see confirm.c */
 } RedisCommandKind;
 
@@ -75,6 +89,7 @@ typedef struct NodeBatch
 	int64		progress_at;	/* the node was last heard, or asked */
 	int64		reply_until;	/* it must be heard again */
 	bool		reconnected;	/* once, after commands were sent */
+	int			handed_on;		/* operations that other nodes have to do */
 	bool		drop;			/* close when the batch is done */
 
 	/* What replicas have to confirm; see confirm.c. */
@@ -97,9 +112,23 @@ typedef struct NodeBatch
 extern void node_batch_init(NodeBatch *b, NodeId node, const char *role,
 							bool patient, bool judge);
 
+/* The same, but false when out of memory. */
+extern bool node_batch_make(NodeBatch *b, NodeId node, const char *role,
+							bool patient, bool judge);
+
 /* Begin; what is refused at once has its outcome. */
 extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,
 							 int64 deadline);
+
+/*
+ * The same, or go on, with "n" of these operations, those of that part (StoreOp.part):
+ * the batch is that of several nodes.
+ */
+extern void node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n,
+							int64 deadline);
+
+/* Drop a batch that a longjmp has left. */
+extern void node_batch_drop(NodeBatch *b);
 
 /*
  * Do all that can be done without waiting.  "readable": reading is worth the

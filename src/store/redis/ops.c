@@ -225,7 +225,7 @@ op_put_change(RespOut *out, StoreChange change)
  * op_put_arg --- one argument, from the field of the operation that it is
  */
 static void
-op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
+op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 {
 	char		derived[LR_DERIVED_MAX];
 	char		digest[2 * STORE_ID_LEN + 1];
@@ -259,7 +259,7 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 			resp_put_bulk(out, "1", 1);
 			break;
 		case ARG_PUBLISH:
-			resp_put_bulk(out, "PUBLISH", 7);
+			resp_put_text(out, sharded ? "SPUBLISH" : "PUBLISH");
 			break;
 		case ARG_RELEASED:
 			resp_put_bulk(out, "0", 1);
@@ -315,10 +315,10 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg)
 }
 
 static void
-op_put_args(RespOut *out, const StoreOp *op, const KindArg *args)
+op_put_args(RespOut *out, const StoreOp *op, const KindArg *args, bool sharded)
 {
 	for (int i = 0; i < KIND_MAX_ARGS && args[i] != ARG_END; i++)
-		op_put_arg(out, op, args[i]);
+		op_put_arg(out, op, args[i], sharded);
 }
 
 static int
@@ -371,7 +371,7 @@ op_put_script(RespOut *out, LuaId id, ScriptSet in_full, int nkeys, int nargs)
  */
 static void
 op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
-			ScriptSet in_full)
+			ScriptSet in_full, bool sharded)
 {
 	bool		fenced = ops->fenced;
 	bool		write = ops->min_replicas > 0 && call->confirmed_arg != ARG_END;
@@ -389,11 +389,11 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 		if (fenced)
 			op_put_key(out, &ops[i], call->fenced_key);
 	}
-	op_put_args(out, ops, call->once);
+	op_put_args(out, ops, call->once, sharded);
 	for (int i = 0; i < n; i++)
-		op_put_args(out, &ops[i], call->each);
+		op_put_args(out, &ops[i], call->each, sharded);
 	if (write)
-		op_put_arg(out, ops, call->confirmed_arg);
+		op_put_arg(out, ops, call->confirmed_arg, sharded);
 }
 
 static void
@@ -404,12 +404,12 @@ op_put_plain(RespOut *out, const char *command)
 }
 
 void
-redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full)
+redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full, bool sharded)
 {
 	const KindCall *call = op_call(ops);
 
 	if (call != NULL)
-		op_put_call(out, call, ops, n, in_full);
+		op_put_call(out, call, ops, n, in_full, sharded);
 	else if (ops->kind == STORE_PROBE)
 		redis_put_proof(out, in_full);
 	else

@@ -52,10 +52,10 @@ extern bool redis_ops_are_alike(const StoreOp *one, const StoreOp *other);
 
 /*
  * Put ops[0 .. n), which are alike, as one command; "in_full" has the scripts
- * that are sent as text.
+ * that are sent as text.  "sharded": messages are told to the shard.
  */
 extern void redis_put_ops(RespOut *out, const StoreOp *ops, int n,
-						  ScriptSet in_full);
+						  ScriptSet in_full, bool sharded);
 
 /*
  * Take the reply, or the part of it, for one operation that is no error.

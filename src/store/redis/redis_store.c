@@ -25,22 +25,87 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
+#include "store/cluster.h"
+#include "store/redis/cluster_batch.h"
+#include "store/redis/cluster_watch.h"
 #include "store/redis/discovery.h"
 #include "store/redis/listener.h"
 #include "store/redis/node_batch.h"
 #include "store/redis/tls_context.h"
 #include "wait_events.h"
 
+/* Between two looks whether somebody wants this process. */
+#define MANY_SLICE			100
+
 /* A StoreHandle of this store. */
 typedef struct RedisHandle
 {
-	NodeBatch	node;
+	NodeBatch	node;			/* unless lockredis.url names a cluster */
+	ClusterBatch *cluster;		/* NULL: it never has */
+	bool		in_cluster;		/* uses that */
+	bool		left;			/* see redis_stay() */
 } RedisHandle;
 
 static NodeBatch *
 redis_node(StoreHandle *h)
 {
 	return &((RedisHandle *) h)->node;
+}
+
+/*
+ * redis_cluster --- NULL: it is used for one node
+ */
+static ClusterBatch *
+redis_cluster(const StoreHandle *h)
+{
+	const RedisHandle *handle = (const RedisHandle *) h;
+
+	return handle->in_cluster ? handle->cluster : NULL;
+}
+
+static bool
+redis_is_patient(const char *role)
+{
+	return strncmp(role, "watchdog", strlen("watchdog")) == 0;
+}
+
+static bool
+redis_is_judge(const char *role)
+{
+	return strcmp(role, "watchdog") == 0;
+}
+
+/*
+ * redis_look_where --- is it a cluster by the present settings?
+ *
+ * Without memory for that it is not for now; then nothing can be connected to.
+ */
+static void
+redis_look_where(RedisHandle *h)
+{
+	bool		wanted = redis_url_is_cluster(lr_redis_url);
+	const char *role = h->node.conn.role;
+
+	if (h->left || wanted == h->in_cluster)
+		return;
+	if (h->in_cluster)
+	{
+		cluster_batch_drop(h->cluster);
+		cluster_batch_close(h->cluster);
+	}
+	else
+	{
+		node_batch_drop(&h->node);
+		redis_conn_close(&h->node.conn);
+	}
+	if (wanted && h->cluster == NULL)
+	{
+		h->cluster = malloc(sizeof(ClusterBatch));
+		if (h->cluster == NULL)
+			return;
+		cluster_batch_init(h->cluster, role, redis_is_patient(role), redis_is_judge(role));
+	}
+	h->in_cluster = wanted;
 }
 
 /* ----------
@@ -162,12 +227,11 @@ redis_may_wait_briefly(NodeBatch *b, StoreStep how)
 }
 
 /*
- * redis_step --- go on with the batch, waiting as "how" says, to its end
+ * redis_step_node --- go on with the batch, waiting as "how" says, to its end
  */
 static bool
-redis_step(StoreHandle *h, StoreStep how)
+redis_step_node(NodeBatch *b, StoreStep how)
 {
-	NodeBatch  *b = redis_node(h);
 	bool		readable = how == STORE_NOWAIT;
 	bool		briefly = false;
 	bool		waited = false;
@@ -208,6 +272,97 @@ redis_step(StoreHandle *h, StoreStep how)
 	}
 }
 
+/*
+ * redis_wait_many --- for several nodes, or for the map of the cluster
+ *
+ * Without the latch, which nobody sets for an answer: signals end the wait, and what
+ * came just before it is seen soon.
+ */
+static void
+redis_wait_many(ClusterBatch *c, NodeBatch **busy, int n, StoreStep how)
+{
+	struct pollfd pfd[NODE_MASTERS];
+	long		timeout = lr_ms_until(cluster_batch_until(c), lr_now());
+
+	for (int i = 0; i < n; i++)
+	{
+		uint32		events = redis_conn_events(&busy[i]->conn);
+
+		pfd[i].fd = busy[i]->conn.socket.fd;
+		pfd[i].events = ((events & WL_SOCKET_READABLE) ? POLLIN : 0) |
+			((events & WL_SOCKET_WRITEABLE) ? POLLOUT : 0);
+		pfd[i].revents = 0;
+	}
+	pgstat_report_wait_start(n > 0 ? redis_wait_event(busy[0]) : LR_WAIT_REPLY);
+	(void) poll(pfd, n, (int) Min(timeout, MANY_SLICE));
+	pgstat_report_wait_end();
+	if (how == STORE_WAIT)
+	{
+		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 0,
+					  LR_WAIT_REPLY) & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * redis_step_cluster --- the same at several nodes
+ *
+ * Most batches are at one, and wait for it as for any.
+ */
+static bool
+redis_step_cluster(ClusterBatch *c, StoreStep how)
+{
+	NodeBatch  *busy[NODE_MASTERS];
+	bool		readable = how == STORE_NOWAIT;
+	bool		briefly = false;
+	bool		waited = false;
+
+	if (!cluster_batch_is_active(c))
+	{
+		cluster_batch_check_connections(c);
+		return true;
+	}
+	for (;;)
+	{
+		int			n;
+		bool		alone;
+
+		cluster_batch_process(c, readable, briefly);
+		briefly = false;
+		if (!cluster_batch_is_active(c))
+			return true;
+		n = cluster_batch_busy(c, busy);
+		alone = n == 1 && !cluster_batch_has_open(c);
+		if (alone && !waited && redis_may_wait_briefly(busy[0], how))
+		{
+			waited = readable = briefly = true;
+			continue;
+		}
+		cluster_batch_check_time(c, how == STORE_POLL);
+		if (!cluster_batch_is_active(c))
+			return true;
+		n = cluster_batch_busy(c, busy);
+		alone = n == 1 && !cluster_batch_has_open(c);
+		if (how == STORE_NOWAIT)
+			return false;
+		readable = true;
+		if (!alone)
+			redis_wait_many(c, busy, n, how);
+		else if (how == STORE_WAIT)
+			readable = redis_wait_latch(busy[0]);
+		else
+			readable = redis_wait_poll(busy[0]);
+	}
+}
+
+static bool
+redis_step(StoreHandle *h, StoreStep how)
+{
+	return redis_cluster(h) != NULL ? redis_step_cluster(redis_cluster(h), how) :
+		redis_step_node(redis_node(h), how);
+}
+
 /* ----------
  * The interface
  * ----------
@@ -224,49 +379,95 @@ redis_open(const char *role)
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
-	node_batch_init(&h->node, NODE_REDIS, role,
-					strncmp(role, "watchdog", strlen("watchdog")) == 0,
-					strcmp(role, "watchdog") == 0);
+	node_batch_init(&h->node, NODE_REDIS, role, redis_is_patient(role),
+					redis_is_judge(role));
 	return (StoreHandle *) h;
+}
+
+/*
+ * redis_aim --- what concerns no lock is for that part
+ */
+static void
+redis_aim(StoreHandle *h, int part)
+{
+	RedisHandle *handle = (RedisHandle *) h;
+
+	redis_look_where(handle);
+	if (handle->cluster != NULL)
+		handle->cluster->home = part;
 }
 
 static void
 redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 {
-	node_batch_start(redis_node(h), ops, nops, deadline);
+	redis_look_where((RedisHandle *) h);
+	if (redis_cluster(h) != NULL)
+		cluster_batch_start(redis_cluster(h), ops, nops, deadline);
+	else
+		node_batch_start(redis_node(h), ops, nops, deadline);
 }
 
 static void
 redis_abandon(StoreHandle *h)
 {
-	node_batch_abandon(redis_node(h));
+	if (redis_cluster(h) != NULL)
+		cluster_batch_abandon(redis_cluster(h));
+	else
+		node_batch_abandon(redis_node(h));
+}
+
+/*
+ * redis_batch_interests --- of one node; also while nothing is asked
+ */
+static int
+redis_batch_interests(const NodeBatch *b, StoreInterest *out)
+{
+	if (b->conn.socket.fd == PGINVALID_SOCKET)
+		return 0;
+	out->sock = b->conn.socket.fd;
+	out->events = b->batch.active ? redis_conn_events(&b->conn) : WL_SOCKET_READABLE;
+	return 1;
 }
 
 static int
 redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 {
 	const NodeBatch *b = redis_node(h);
-	bool		active = b->batch.active;
+	const ClusterBatch *c = redis_cluster(h);
+	int			n = 0;
 
+	if (c == NULL)
+	{
+		*epoch = b->conn.socket.epoch;
+		*until = b->batch.active ? node_batch_until(b) : LR_NEVER;
+		return redis_batch_interests(b, out);
+	}
 	*epoch = b->conn.socket.epoch;
-	*until = active ? node_batch_until(b) : LR_NEVER;
-	if (b->conn.socket.fd == PGINVALID_SOCKET)
-		return 0;
-	out->sock = b->conn.socket.fd;
-	out->events = active ? redis_conn_events(&b->conn) : WL_SOCKET_READABLE;
-	return 1;
+	*until = cluster_batch_is_active(c) ? cluster_batch_until(c) : LR_NEVER;
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		if (c->link[i] == NULL)
+			continue;
+		*epoch += c->link[i]->conn.socket.epoch;
+		if (n < STORE_MAX_INTERESTS)
+			n += redis_batch_interests(c->link[i], out + n);
+	}
+	return n;
 }
 
 static bool
 redis_connected(StoreHandle *h)
 {
-	return node_batch_is_connected(redis_node(h));
+	return redis_cluster(h) != NULL ? cluster_batch_is_connected(redis_cluster(h)) :
+		node_batch_is_connected(redis_node(h));
 }
 
 static int64
 redis_let_go(StoreHandle *h, int64 unused_since)
 {
-	return node_batch_let_go(redis_node(h), unused_since);
+	return redis_cluster(h) != NULL ?
+		cluster_batch_let_go(redis_cluster(h), unused_since) :
+		node_batch_let_go(redis_node(h), unused_since);
 }
 
 /*
@@ -285,23 +486,37 @@ redis_reserve(StoreHandle *h, int n)
 static const StoreError *
 redis_error(StoreHandle *h)
 {
-	return &redis_node(h)->batch.error;
+	return redis_cluster(h) != NULL ? &redis_cluster(h)->error :
+		&redis_node(h)->batch.error;
 }
 
 static void
 redis_disconnect(StoreHandle *h)
 {
 	NodeBatch  *b = redis_node(h);
+	RedisHandle *handle = (RedisHandle *) h;
 
+	handle->left = false;
+	if (handle->cluster != NULL)
+		cluster_batch_close(handle->cluster);
 	node_batch_abandon(b);
 	redis_conn_close(&b->conn);
 	redis_target_set(&b->target, NODE_REDIS);
 }
 
+/*
+ * redis_stay --- see store.h
+ *
+ * Of a cluster nobody knows the map any more when the settings have changed.
+ */
 static void
 redis_stay(StoreHandle *h)
 {
-	redis_target_leave(&redis_node(h)->target);
+	((RedisHandle *) h)->left = true;
+	if (redis_cluster(h) != NULL)
+		cluster_batch_close(redis_cluster(h));
+	else
+		redis_target_leave(&redis_node(h)->target);
 }
 
 static bool
@@ -313,6 +528,71 @@ redis_usable(StoreError *error)
 		return true;
 	*error = why.error;
 	return false;
+}
+
+/*
+ * redis_part_of --- the node that has the lock
+ */
+static int
+redis_part_of(const char *name, int len)
+{
+	uint32		epoch;
+
+	return cluster_owner(slot_of(name, len), &epoch);
+}
+
+static bool
+redis_has_part(int part)
+{
+	ClusterNode node;
+	uint32		generation;
+
+	return cluster_get_node(part, &node, &generation);
+}
+
+/*
+ * redis_takes_name --- a script has to have all keys of a lock in one slot
+ */
+static bool
+redis_takes_name(const char *name, int len)
+{
+	return !redis_url_is_cluster(lr_redis_url) || !slot_is_split(name, len);
+}
+
+static int
+redis_group_of(const char *name, int len)
+{
+	return redis_url_is_cluster(lr_redis_url) ? slot_of(name, len) : 0;
+}
+
+/*
+ * redis_follow_start --- with the present settings, which may name the node itself
+ */
+static void
+redis_follow_start(void)
+{
+	redis_discovery_start();
+	redis_cluster_watch_start();
+}
+
+static void
+redis_follow_step(void)
+{
+	redis_discovery_step();
+	redis_cluster_watch_step();
+}
+
+static int
+redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+{
+	int64		its_until;
+	uint32		its_epoch;
+	int			n = redis_discovery_interests(out, until, epoch);
+
+	n += redis_cluster_watch_interests(out + n, &its_until, &its_epoch);
+	*until = Min(*until, its_until);
+	*epoch += its_epoch;
+	return n;
 }
 
 const StoreRoutine redis_store = {
@@ -334,6 +614,12 @@ const StoreRoutine redis_store = {
 	.let_go = redis_let_go,
 	.stay = redis_stay,
 	.usable = redis_usable,
+	.parted = cluster_is_on,
+	.part_of = redis_part_of,
+	.has_part = redis_has_part,
+	.aim = redis_aim,
+	.takes_name = redis_takes_name,
+	.group_of = redis_group_of,
 	.follow_start = redis_follow_start,
 	.follow_step = redis_follow_step,
 	.follow_interests = redis_follow_interests,

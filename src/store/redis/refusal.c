@@ -15,6 +15,7 @@
  */
 #include "lockredis.h"
 
+#include "store/cluster.h"
 #include "store/node.h"
 #include "store/redis/flight.h"
 #include "store/redis/refusal.h"
@@ -47,7 +48,8 @@ refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
 
 	for (int i = 0; i < batch->nops; i++)
 	{
-		if (batch->ops[i].outcome == STORE_PENDING && !batch->ops[i].done)
+		if (batch->ops[i].outcome == STORE_PENDING && !batch->ops[i].done &&
+			batch_has(batch, &batch->ops[i]))
 			batch_settle(batch, &batch->ops[i], outcome);
 	}
 }
@@ -82,10 +84,15 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
 		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
 	snprintf(error->detail, sizeof(error->detail), "The node answered: %s",
 			 words);
+	if (b->target.kind == TARGET_NODE &&
+		(redis_words_begin(words, "MOVED ") || redis_words_begin(words, "ASK ")))
+		error->hint = gettext_noop("It is a node of a Redis Cluster: write redis-cluster:// in lockredis.url.");
 	refusal_report(b);
 
 	if (redis_words_begin(words, "READONLY"))
 		refusal_not_master(b);
+	if (redis_words_begin(words, "CLUSTERDOWN"))
+		cluster_want_map();
 
 	/* Who is not authenticated may be after connecting again. */
 	if (redis_words_begin(words, "NOAUTH"))
@@ -190,6 +197,93 @@ refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 }
 
 /*
+ * refusal_send_on --- an operation that did not run goes to that row; or PART_xxx
+ *
+ * An operation that was sent so often is sent no more: two nodes may have been sending
+ * it to and fro.  Those between which a slot moves do that in good order.
+ */
+static void
+refusal_send_on(NodeBatch *b, StoreOp *op, int part, bool asking)
+{
+	StoreError *error = &b->batch.error;
+
+	if (part == PART_LATER)
+		op->redirects = 0;
+	else if (++op->redirects > REDIRECTS_MAX)
+	{
+		*error = b->conn.failure.error;
+		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+		error->hint = NULL;
+		strlcpy(error->detail, "The nodes of the cluster sent the request to each other.",
+				sizeof(error->detail));
+		batch_settle(&b->batch, op, op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN);
+		return;
+	}
+	op->asking = asking;
+	batch_hand_on(&b->batch, op, part >= 0 ? PART_SENT_TO(part) : part);
+	b->handed_on++;
+}
+
+/*
+ * refusal_other_node --- the node in "MOVED slot address" or "ASK slot address"
+ *
+ * Without a host it is the one that says so.
+ */
+static int
+refusal_other_node(const NodeBatch *b, const char *words)
+{
+	char		host[LR_HOST_MAX];
+	const char *at = strrchr(words, ' ') + 1;
+	const char *colon = strrchr(at, ':');
+
+	if (colon == NULL || colon - at >= LR_HOST_MAX)
+		return CLUSTER_NO_NODE;
+	memcpy(host, at, colon - at);
+	host[colon - at] = '\0';
+	return cluster_find_node(host[0] != '\0' ? host : b->target.url.host,
+							 atoi(colon + 1));
+}
+
+/*
+ * refusal_redirects --- a node of a cluster says that it is not its slot, or not yet;
+ * true if that is what it says
+ *
+ * Then nothing has run.  What checks its owner goes where the node says, if that is
+ * known here; a create goes where the map says, which may be about to change: else it
+ * could run at a node of which nobody would know that it was asked.
+ */
+static bool
+refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
+{
+	bool		moved = redis_words_begin(words, "MOVED ");
+	bool		ask = redis_words_begin(words, "ASK ");
+	bool		again = redis_words_begin(words, "TRYAGAIN");
+
+	if (b->target.kind != TARGET_SHARD || cmd->kind != COMMAND_OPS ||
+		!(moved || ask || again))
+		return false;
+	if (moved)
+		cluster_want_map();
+	for (int i = 0; i < cmd->nops; i++)
+	{
+		StoreOp    *op = &b->batch.ops[cmd->first + i];
+		int			part = PART_LATER;
+
+		flight_never_ran(op, cmd);
+		if (op->together == 0)
+			op->alone = true;
+		if (!again)
+			part = refusal_other_node(b, words);
+		if (moved && (store_runs_once(op->kind) || part == b->batch.part))
+			part = CLUSTER_NO_NODE;
+		if (!again && part == CLUSTER_NO_NODE)
+			part = PART_BY_MAP;
+		refusal_send_on(b, op, part, ask);
+	}
+	return true;
+}
+
+/*
  * refusal_take --- an error reply to a command
  *
  * If it was for several locks, one of them may be the cause.  They are tried
@@ -204,7 +298,7 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome;
 
-	if (refusal_not_loaded(b, cmd, v))
+	if (refusal_not_loaded(b, cmd, v) || refusal_redirects(b, cmd, v->str))
 		return;
 	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
 	if (cmd->kind == COMMAND_OPS && ops->kind == STORE_FACTS)

@@ -3,7 +3,7 @@
  * resp.c
  *	  Redis's protocol: requests put together, replies taken apart.
  *
- * Raises nothing but in resp_out_init(), and allocates in no memory context, so
+ * Raises nothing and allocates in no memory context, so
  * it may run at the end of a transaction and of the process.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -29,16 +29,13 @@
  * ----------
  */
 
-void
-resp_out_init(RespOut *out)
+bool
+resp_out_make(RespOut *out)
 {
 	memset(out, 0, sizeof(RespOut));
 	out->data = malloc(OUT_INITIAL);
-	if (out->data == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-	out->size = OUT_INITIAL;
+	out->size = out->data != NULL ? OUT_INITIAL : 0;
+	return out->data != NULL;
 }
 
 void

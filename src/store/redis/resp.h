@@ -74,8 +74,8 @@ typedef enum RespResult
 	RESP_GARBLED				/* what came is no reply; no more can be read */
 } RespResult;
 
-/* Raises when out of memory. */
-extern void resp_out_init(RespOut *out);
+/* False without memory. */
+extern bool resp_out_make(RespOut *out);
 extern void resp_out_free(RespOut *out);
 
 /* Empty it; what was in it is wiped: there may be a password. */

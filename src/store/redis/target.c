@@ -18,6 +18,7 @@
 #include "store/redis/target.h"
 #include "store/redis/tls_context.h"
 #include "settings.h"
+#include "store/cluster.h"
 #include "store/topology.h"
 
 /*
@@ -58,7 +59,15 @@ void
 redis_target_set(RedisTarget *t, NodeId node)
 {
 	target_begin(t, node);
-	if (redis_url_is_followed(&t->url))
+	if (node >= NODE_MASTER && node < NODE_MASTER + NODE_MASTERS)
+	{
+		ClusterNode shard;
+
+		t->kind = TARGET_SHARD;
+		if (cluster_get_node(node - NODE_MASTER, &shard, &t->topology))
+			target_set_host(t, &shard.at);
+	}
+	else if (redis_url_is_followed(&t->url))
 	{
 		TopologyMaster master;
 
@@ -67,6 +76,19 @@ redis_target_set(RedisTarget *t, NodeId node)
 		t->topology = master.epoch;
 		target_set_host(t, &master.at);
 	}
+	if (lr_password_file != NULL)
+		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
+}
+
+/*
+ * redis_target_set_seed --- see target.h
+ */
+void
+redis_target_set_seed(RedisTarget *t, const RedisHost *at)
+{
+	target_begin(t, NODE_REDIS);
+	t->kind = TARGET_SEED;
+	target_set_host(t, at);
 	if (lr_password_file != NULL)
 		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
 }
@@ -109,7 +131,9 @@ redis_target_is_outdated(const RedisTarget *t)
 {
 	return t->node != NODE_NONE &&
 		(t->version != lr_url_epoch || target_has_other_files(t) ||
-		 (t->kind == TARGET_MASTER && t->topology != topology_epoch()));
+		 (t->kind == TARGET_MASTER && t->topology != topology_epoch()) ||
+		 (t->kind == TARGET_SHARD &&
+		  t->topology != cluster_generation(t->node - NODE_MASTER)));
 }
 
 /*
@@ -118,6 +142,11 @@ redis_target_is_outdated(const RedisTarget *t)
 TargetAnswer
 redis_target_look(const RedisTarget *t, char *why, size_t size)
 {
+	if (t->kind == TARGET_SHARD && t->url.host[0] == '\0')
+	{
+		strlcpy(why, "The node is not one of the cluster any more.", size);
+		return TARGET_CLOSED;
+	}
 	if (t->kind != TARGET_MASTER)
 		return TARGET_OPEN;
 	if (t->node != NODE_NONE)
@@ -188,6 +217,8 @@ redis_target_lost(const RedisTarget *t)
 {
 	if (t->kind == TARGET_MASTER && t->node != NODE_NONE)
 		topology_lost(t->topology);
+	if (t->kind == TARGET_SHARD)
+		cluster_want_map();
 }
 
 void
@@ -195,6 +226,8 @@ redis_target_is_no_master(const RedisTarget *t)
 {
 	if (t->kind == TARGET_MASTER && t->node != NODE_NONE)
 		topology_doubt(t->topology);
+	if (t->kind == TARGET_SHARD)
+		cluster_want_map();
 }
 
 /*
@@ -206,6 +239,9 @@ void
 redis_target_set_silent(const RedisTarget *t, bool silent)
 {
 	if (t->node == NODE_NONE || t->kind == TARGET_SENTINEL ||
+		t->kind == TARGET_SEED ||
+		(t->kind == TARGET_SHARD &&
+		 t->topology != cluster_generation(t->node - NODE_MASTER)) ||
 		(t->kind == TARGET_MASTER && t->topology != topology_epoch()))
 		return;
 	if (silent || node_is_silent(t->node))

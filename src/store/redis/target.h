@@ -36,6 +36,8 @@ typedef enum TargetKind
 {
 	TARGET_NODE,				/* what the URL names */
 	TARGET_MASTER,				/* what the Sentinels name */
+	TARGET_SHARD,				/* a master of the cluster */
+	TARGET_SEED,				/* a node of it that is asked for its map */
 	TARGET_SENTINEL
 } TargetKind;
 
@@ -51,7 +53,8 @@ typedef struct RedisTarget
 {
 	TargetKind	kind;
 	bool		scout;			/* master: the watchdog's own, see topology.h */
-	uint32		topology;		/* master: its epoch there */
+	uint32		topology;		/* master: its epoch there; shard: generation of
+								 * its row (cluster.h) */
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it
 								 * is not one of this server's any more, see
 								 * redis_target_leave */
@@ -73,6 +76,12 @@ typedef struct RedisTarget
 
 /* The node that takes locks, as settings and Sentinels have it now. */
 extern void redis_target_set(RedisTarget *t, NodeId node);
+
+/*
+ * A node of the cluster that is asked for its map: one that the settings name, or one
+ * of the masters.
+ */
+extern void redis_target_set_seed(RedisTarget *t, const RedisHost *at);
 
 /* One of the Sentinels that the settings name. */
 extern void redis_target_set_sentinel(RedisTarget *t, int number);

@@ -8,8 +8,8 @@
  * and by the name of the part; no text of the URL is ever repeated, because
  * any part of a malformed one may be a password.
  *
- * Forms that later versions will serve are checked as strictly as the served
- * ones, so that "not offered" is said only of what is otherwise right.
+ * What later versions will serve (several URLs) is checked as strictly as the rest,
+ * so that "not offered" is said only of what is otherwise right.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -52,15 +52,15 @@ static const struct
 	const char *scheme;
 	UrlForm		form;
 	bool		tls;
-	const char *not_served;		/* NULL: served */
 } url_forms[] =
 {
-	{"redis", FORM_REDIS, false, NULL},
-	{"unix", FORM_UNIX, false, NULL},
-	{"rediss", FORM_REDIS, true, NULL},
-	{"redis-sentinel", FORM_SENTINEL, false, NULL},
-	{"rediss-sentinel", FORM_SENTINEL, true, NULL},
-	{"redis-cluster", FORM_CLUSTER, false, "Redis Cluster (redis-cluster://) is not offered by this version."},
+	{"redis", FORM_REDIS, false},
+	{"unix", FORM_UNIX, false},
+	{"rediss", FORM_REDIS, true},
+	{"redis-sentinel", FORM_SENTINEL, false},
+	{"rediss-sentinel", FORM_SENTINEL, true},
+	{"redis-cluster", FORM_CLUSTER, false},
+	{"rediss-cluster", FORM_CLUSTER, true},
 };
 
 /*
@@ -289,7 +289,7 @@ url_parse_userinfo(const UrlCursor *c, const char *from, const char *to,
 /*
  * url_parse_list --- several hosts, with a comma between
  *
- * They are Sentinels; those of a cluster, which is not served, are looked at only.
+ * They are Sentinels, or nodes of a cluster.
  */
 static RedisUrlVerdict
 url_parse_list(const UrlCursor *c, const char *from, const char *to,
@@ -303,20 +303,20 @@ url_parse_list(const UrlCursor *c, const char *from, const char *to,
 	{
 		RedisUrlVerdict verdict;
 
-		if (url->nsentinels == LR_MAX_SENTINELS)
+		RedisHost  *host;
+
+		if (sentinels && url->nsentinels == LR_MAX_SENTINELS)
 			return url_malformed(c, from, "Too many Sentinels (8 at most): one more");
+		if (!sentinels && url->nseeds == LR_MAX_SEEDS)
+			return url_malformed(c, from, "Too many nodes (16 at most): one more");
 		comma = memchr(from, ',', to - from);
 		verdict = url_parse_host_port(c, from, comma ? comma : to, port, url);
 		if (verdict != REDIS_URL_OK)
 			return verdict;
-		if (sentinels)
-		{
-			RedisHost  *host = &url->sentinel[url->nsentinels++];
-
-			strlcpy(host->host, url->host, LR_HOST_MAX);
-			host->host_is_numeric = url->host_is_numeric;
-			host->port = url->port;
-		}
+		host = sentinels ? &url->sentinel[url->nsentinels++] : &url->seed[url->nseeds++];
+		strlcpy(host->host, url->host, LR_HOST_MAX);
+		host->host_is_numeric = url->host_is_numeric;
+		host->port = url->port;
 		memset(url->host, 0, sizeof(url->host));
 		url->host_is_numeric = false;
 		url->port = 0;
@@ -472,12 +472,6 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		else
 			verdict = url_parse_tcp(c, url_forms[i].form, url_forms[i].tls, url);
 
-		if (verdict == REDIS_URL_OK && url_forms[i].not_served != NULL)
-		{
-			strlcpy(c->error->detail, url_forms[i].not_served,
-					sizeof(c->error->detail));
-			return REDIS_URL_NOT_SERVED;
-		}
 		return verdict;
 	}
 	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
@@ -501,7 +495,6 @@ RedisUrlVerdict
 redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
 {
 	UrlCursor	c = {text, text, text + strlen(text), error};
-	RedisUrlVerdict worst = REDIS_URL_OK;
 	int			nurls = 0;
 
 	memset(url, 0, sizeof(*url));
@@ -536,10 +529,8 @@ redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
 		c.at = start;
 		c.end = space ? space : text + strlen(text);
 		verdict = url_parse_one(&c, url);
-		if (verdict == REDIS_URL_MALFORMED)
+		if (verdict != REDIS_URL_OK)
 			return verdict;
-		if (verdict == REDIS_URL_NOT_SERVED)
-			worst = verdict;
 		nurls++;
 		start = space ? space + 1 : NULL;
 	}
@@ -551,5 +542,5 @@ redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
 				sizeof(error->detail));
 		return REDIS_URL_NOT_SERVED;
 	}
-	return worst;
+	return REDIS_URL_OK;
 }

@@ -25,6 +25,7 @@
 #define LR_SERVICE_MAX		128
 
 #define LR_MAX_SENTINELS	8
+#define LR_MAX_SEEDS		16
 
 /* Not isalnum(), which knows more letters in some locales. */
 #define LR_ASCII_ALNUM		"abcdefghijklmnopqrstuvwxyz" \
@@ -61,6 +62,10 @@ typedef struct RedisUrl
 	int			nsentinels;
 	RedisHost	sentinel[LR_MAX_SENTINELS];
 	char		service[LR_SERVICE_MAX];
+
+	/* redis-cluster://: nodes to ask for its map */
+	int			nseeds;
+	RedisHost	seed[LR_MAX_SEEDS];
 } RedisUrl;
 
 typedef enum RedisUrlVerdict
@@ -88,6 +93,13 @@ static inline bool
 redis_url_is_followed(const RedisUrl *url)
 {
 	return url->nsentinels > 0;
+}
+
+/* Is it a cluster, whose nodes have some of the keys each? */
+static inline bool
+redis_url_is_cluster(const RedisUrl *url)
+{
+	return url->nseeds > 0;
 }
 
 /* Is this text an address, of either family?  Else it is a name. */

@@ -17,6 +17,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
 
@@ -33,7 +34,7 @@ import org.redisson.config.SentinelServersConfig;
  * <p>Commands to a client: {@code connect <address> <lockWatchdogTimeout> [<password>
  * [<password of the Sentinels>]]}, {@code shutdown}. An address {@code
  * redis-sentinel://<host>:<port>,.../<service>} (or {@code rediss-sentinel}) is Redisson's sentinel
- * mode; an empty password is none.
+ * mode, {@code redis-cluster://<host>:<port>,...} its cluster mode; an empty password is none.
  * Commands to a thread: see {@link LockCommands}. The end of the input ends the process; clients
  * that were not shut down leave their locks to expire.
  */
@@ -155,6 +156,16 @@ public final class Driver {
                     .setDnsMonitoringInterval(-1);
             for (String sentinel : parts[0].split(",")) {
                 servers.addSentinelAddress(sides[0] + "://" + sentinel);
+            }
+        } else if (address.contains("-cluster://")) {
+            String[] parts = address.split("-cluster://");
+            ClusterServersConfig servers = config.useClusterServers()
+                    .setScanInterval(1000)
+                    .setMasterConnectionMinimumIdleSize(1)
+                    .setSlaveConnectionMinimumIdleSize(1)
+                    .setDnsMonitoringInterval(-1);
+            for (String node : parts[1].split(",")) {
+                servers.addNodeAddress(parts[0] + "://" + node);
             }
         } else {
             // A command that was slow is not sent twice: a lock would be taken twice.

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * cluster.h
+ *	  Which node of a Redis Cluster has which slot, as all processes know it.
+ *
+ * Shared memory.  The watchdog asks the nodes (store/redis/cluster_watch.h) and
+ * writes; whoever sends something, or has had an answer, reads.  With a lockredis.url
+ * that names no cluster there is one "slot" for all keys, and nothing here changes.
+ *
+ * Each slot has an epoch of its own: what was asked of its node counts only while that
+ * is the same (store/README.topology.md).  So when one master fails the locks of the
+ * others are not in doubt.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/cluster.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_CLUSTER_H
+#define LR_CLUSTER_H
+
+#include "lockredis.h"
+
+#include "store/node.h"
+#include "store/redis/url.h"
+#include "store/slot.h"
+
+/* A name of a node, as the cluster gives it. */
+#define CLUSTER_ID_LEN		40
+
+/* Rows of masters that have slots; -1 is none. */
+#define CLUSTER_NO_NODE		(-1)
+
+typedef struct ClusterNode
+{
+	bool		used;
+	char		id[CLUSTER_ID_LEN + 1];
+	RedisHost	at;
+} ClusterNode;
+
+extern Size cluster_shmem_size(void);
+extern void cluster_shmem_init(void);
+
+/* ---- for all processes; lock-free but for the nodes ---- */
+
+/* Do the settings that the watchdog has read name a cluster? */
+extern bool cluster_is_on(void);
+
+/* The epoch of the slot of this name; of the one master where there is no cluster. */
+extern uint32 cluster_epoch_of(const char *name, int len);
+
+/* The row of the master that has the slot, and the slot's epoch. */
+extern int	cluster_owner(int slot, uint32 *epoch);
+
+/* Changes when another node has this row. */
+extern uint32 cluster_generation(int row);
+
+/* Where it is; false: there is none in this row. */
+extern bool cluster_get_node(int row, ClusterNode *out, uint32 *generation);
+extern int	cluster_find_node(const char *host, int port);
+
+/* Somebody was told that the map is wrong, or has found a node gone. */
+extern void cluster_want_map(void);
+
+/* So many slots have no master. */
+extern int	cluster_open_slots(void);
+
+/* ---- for the watchdog ---- */
+
+/* A start, or other settings; with another place nothing is known. */
+extern void cluster_start(bool on, uint32 place);
+
+/* How often the map was wanted. */
+extern uint32 cluster_wanted(void);
+
+/* The row of the node with this name, a new one if there is none; it is there. */
+extern int	cluster_put_node(const char *id, const RedisHost *at);
+extern void cluster_remove_node(int row);
+
+/* Give slots to other nodes: one call for all that change, then the end of it. */
+extern void cluster_give_slot(int slot, int row);
+extern void cluster_end_change(void);
+
+#endif							/* LR_CLUSTER_H */

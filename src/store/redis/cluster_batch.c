@@ -1,0 +1,489 @@
+/*-------------------------------------------------------------------------
+ *
+ * cluster_batch.c
+ *	  A batch of operations at the nodes of a Redis Cluster; see cluster_batch.h.
+ *
+ * Where a slot is stands in shared memory (store/cluster.h), with its epoch.  Both are
+ * read at once when an operation is routed, and the epoch goes with it: so an answer
+ * counts only if the node that it was sent to by the map still has the slot.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/cluster_batch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/cluster.h"
+#include "store/redis/cluster_batch.h"
+#include "store/topology.h"
+
+/* The keys of a script are not all where the slot is: ask again soon. */
+#define TRYAGAIN_PAUSE		(20 * LR_US_PER_MS)
+
+/* How often to look whether the map has changed. */
+#define MAP_POLL			(5 * LR_US_PER_MS)
+
+/* So many connections are kept by a process. */
+#define LINKS_KEPT			16
+
+void
+cluster_batch_init(ClusterBatch *c, const char *role, bool patient, bool judge)
+{
+	memset(c, 0, sizeof(ClusterBatch));
+	strlcpy(c->role, role, sizeof(c->role));
+	c->patient = patient;
+	c->judge = judge;
+	c->home = CLUSTER_NO_NODE;
+}
+
+/*
+ * cluster_link --- to the node in this row; NULL without memory
+ */
+static NodeBatch *
+cluster_link(ClusterBatch *c, int row)
+{
+	NodeBatch  *b = c->link[row];
+
+	if (b == NULL)
+	{
+		b = calloc(1, sizeof(NodeBatch));
+		if (b == NULL)
+			return NULL;
+		if (!node_batch_make(b, NODE_MASTER + row, c->role, c->patient,
+							 c->judge && row == c->home))
+		{
+			free(b);
+			return NULL;
+		}
+		c->link[row] = b;
+	}
+	return b;
+}
+
+int
+cluster_batch_busy(ClusterBatch *c, NodeBatch **out)
+{
+	int			n = 0;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL && c->link[i]->batch.active)
+			out[n++] = c->link[i];
+	return n;
+}
+
+bool
+cluster_batch_is_active(const ClusterBatch *c)
+{
+	return c->batch.active;
+}
+
+bool
+cluster_batch_has_open(const ClusterBatch *c)
+{
+	return c->batch.active && c->batch.left > 0;
+}
+
+/* ----------
+ * Routing
+ * ----------
+ */
+
+/*
+ * cluster_fail_op --- an operation that no node has: nothing is sent any more
+ */
+static void
+cluster_fail_op(ClusterBatch *c, StoreOp *op, int sqlstate, const char *detail)
+{
+	memset(&c->error, 0, sizeof(StoreError));
+	c->error.sqlstate = sqlstate;
+	strlcpy(c->error.detail, detail, sizeof(c->error.detail));
+	op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
+	c->batch.left--;
+}
+
+static bool
+cluster_is_open(const StoreOp *op)
+{
+	return op->outcome == STORE_PENDING && op->part < 0;
+}
+
+/*
+ * cluster_any_node --- for what concerns no key
+ */
+static int
+cluster_any_node(const ClusterBatch *c)
+{
+	uint32		epoch;
+	int			row = c->home;
+
+	for (int i = 0; i < SLOT_COUNT && row == CLUSTER_NO_NODE; i++)
+		row = cluster_owner(i, &epoch);
+	return row;
+}
+
+/*
+ * cluster_choose --- to which row; CLUSTER_NO_NODE: that is not known yet
+ *
+ * What a node has refused for its slot waits until the map says something else.
+ */
+static int
+cluster_choose(const ClusterBatch *c, StoreOp *op)
+{
+	uint32		epoch;
+	int			row;
+
+	if (op->kind >= STORE_CALLS)
+		return cluster_any_node(c);
+	row = cluster_owner(op->slot, &epoch);
+	if (op->part == PART_BY_MAP && epoch == op->topology)
+		return CLUSTER_NO_NODE;
+	op->topology = epoch;
+	op->asking = false;
+	return row;
+}
+
+/*
+ * cluster_note_end --- the link has done with what it had; what failed?
+ */
+static void
+cluster_note_end(ClusterBatch *c, int row)
+{
+	NodeBatch  *b = c->link[row];
+
+	if (!c->at_work[row] || b->batch.active)
+		return;
+	c->at_work[row] = false;
+	if (b->batch.error.sqlstate != 0)
+		c->error = b->batch.error;
+}
+
+/*
+ * cluster_join --- the link to that row has so many more to do
+ */
+static void
+cluster_join(ClusterBatch *c, int row, int n)
+{
+	StoreBatch *batch = &c->batch;
+	NodeBatch  *b = cluster_link(c, row);
+
+	if (b != NULL)
+	{
+		cluster_note_end(c, row);
+		c->at_work[row] = true;
+		node_batch_join(b, batch->ops, batch->nops, row, n, batch->deadline);
+		return;
+	}
+	for (int i = 0; i < batch->nops; i++)
+		if (batch->ops[i].outcome == STORE_PENDING && batch->ops[i].part == row)
+		{
+			batch->left++;
+			cluster_fail_op(c, &batch->ops[i], ERRCODE_OUT_OF_MEMORY, "Out of memory.");
+		}
+}
+
+/*
+ * cluster_route --- give what no link has to those that can do it now
+ */
+static void
+cluster_route(ClusterBatch *c)
+{
+	StoreBatch *batch = &c->batch;
+	int			n[NODE_MASTERS] = {0};
+	int			missing = 0;
+
+	c->routed_by = topology_epoch();
+	c->route_at = LR_NEVER;
+	for (int i = 0; i < batch->nops; i++)
+	{
+		StoreOp    *op = &batch->ops[i];
+		int			row;
+
+		if (!cluster_is_open(op))
+			continue;
+		row = cluster_choose(c, op);
+		if (row == CLUSTER_NO_NODE)
+		{
+			op->part = PART_BY_MAP;
+			missing++;
+			continue;
+		}
+		op->part = row;
+		n[row]++;
+		batch->left--;
+	}
+	if (missing > 0)
+	{
+		c->route_at = lr_now() + MAP_POLL;
+		cluster_want_map();
+	}
+	for (int row = 0; row < NODE_MASTERS; row++)
+		if (n[row] > 0)
+			cluster_join(c, row, n[row]);
+}
+
+/*
+ * cluster_take_over --- what a link has handed on
+ *
+ * With the row of another node it goes there at once.
+ */
+static void
+cluster_take_over(ClusterBatch *c, NodeBatch *from)
+{
+	StoreBatch *batch = &c->batch;
+	int			n[NODE_MASTERS] = {0};
+	int64		now = lr_now();
+
+	batch->left += from->handed_on;
+	from->handed_on = 0;
+	for (int i = 0; i < batch->nops; i++)
+	{
+		StoreOp    *op = &batch->ops[i];
+
+		if (!cluster_is_open(op))
+			continue;
+		if (op->part == PART_LATER)
+			c->route_at = Min(c->route_at, now + TRYAGAIN_PAUSE);
+		else if (op->part > PART_SENT_TO(0))
+			c->route_at = Min(c->route_at, now);
+		else
+		{
+			op->part = PART_SENT_ROW(op->part);
+			n[op->part]++;
+			batch->left--;
+		}
+	}
+	for (int row = 0; row < NODE_MASTERS; row++)
+		if (n[row] > 0)
+			cluster_join(c, row, n[row]);
+}
+
+/* ----------
+ * The batch
+ * ----------
+ */
+
+/*
+ * cluster_end --- keep no more connections than a process may have
+ */
+static void
+cluster_end(ClusterBatch *c)
+{
+	int			n = 0;
+
+	batch_forget(&c->batch);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		n += c->link[i] != NULL && node_batch_is_connected(c->link[i]);
+	for (; n > LINKS_KEPT; n--)
+	{
+		NodeBatch  *oldest = NULL;
+
+		for (int i = 0; i < NODE_MASTERS; i++)
+		{
+			NodeBatch  *b = c->link[i];
+
+			if (b != NULL && node_batch_is_connected(b) &&
+				(oldest == NULL || b->progress_at < oldest->progress_at))
+				oldest = b;
+		}
+		redis_conn_close(&oldest->conn);
+	}
+}
+
+/*
+ * cluster_look --- take what links have handed on, and note what failed; is it over?
+ */
+static void
+cluster_look(ClusterBatch *c)
+{
+	bool		busy = false;
+
+	if (!c->batch.active)
+		return;
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		if (c->link[i] == NULL)
+			continue;
+		if (c->link[i]->handed_on > 0)
+			cluster_take_over(c, c->link[i]);
+		cluster_note_end(c, i);
+	}
+	for (int i = 0; i < NODE_MASTERS && !busy; i++)
+		busy = c->link[i] != NULL && c->link[i]->batch.active;
+	if (!busy && c->batch.left == 0)
+		cluster_end(c);
+}
+
+void
+cluster_batch_drop(ClusterBatch *c)
+{
+	batch_forget(&c->batch);
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		c->at_work[i] = false;
+		if (c->link[i] == NULL)
+			continue;
+		node_batch_drop(c->link[i]);
+		c->link[i]->handed_on = 0;
+	}
+}
+
+void
+cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops, int64 deadline)
+{
+	cluster_batch_drop(c);
+	batch_start(&c->batch, ops, nops, deadline);
+	memset(&c->error, 0, sizeof(StoreError));
+	if (nops == 0)
+		return;
+	for (int i = 0; i < nops; i++)
+	{
+		ops[i].part = PART_ROUTE;
+		if (ops[i].kind < STORE_CALLS)
+			ops[i].slot = slot_of(ops[i].name, ops[i].name_len);
+		ops[i].topology = 0;
+	}
+	cluster_route(c);
+	cluster_look(c);
+}
+
+void
+cluster_batch_process(ClusterBatch *c, bool readable, bool briefly)
+{
+	if (c->batch.left > 0 &&
+		(lr_now() >= c->route_at || c->routed_by != topology_epoch()))
+		cluster_route(c);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL && c->link[i]->batch.active)
+			node_batch_process(c->link[i], readable, briefly, 0);
+	cluster_look(c);
+}
+
+void
+cluster_batch_check_time(ClusterBatch *c, bool leave)
+{
+	bool		over = lr_now() >= c->batch.deadline;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL && c->link[i]->batch.active)
+			node_batch_check_time(c->link[i]);
+	for (int i = 0; i < c->batch.nops && c->batch.left > 0 && (over || leave); i++)
+	{
+		StoreOp    *op = &c->batch.ops[i];
+
+		if (!cluster_is_open(op))
+			continue;
+		cluster_fail_op(c, op, ERRCODE_CONNECTION_FAILURE, op->part == PART_LATER ?
+						"The slot of the key is being moved to another node." :
+						cluster_open_slots() > 0 ?
+						"No node of the cluster is known to have the slot of the key." :
+						"Which node of the cluster has the slot of the key is not known at present.");
+	}
+	cluster_look(c);
+}
+
+int64
+cluster_batch_until(const ClusterBatch *c)
+{
+	int64		until = c->batch.deadline;
+
+	if (c->batch.left > 0)
+		until = Min(until, c->route_at);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL && c->link[i]->batch.active)
+			until = Min(until, node_batch_until(c->link[i]));
+	return until;
+}
+
+void
+cluster_batch_abandon(ClusterBatch *c)
+{
+	if (!c->batch.active)
+		return;
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL)
+			node_batch_abandon(c->link[i]);
+	for (int i = 0; i < c->batch.nops; i++)
+	{
+		StoreOp    *op = &c->batch.ops[i];
+
+		if (op->outcome == STORE_PENDING)
+			op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
+	}
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		c->at_work[i] = false;
+		if (c->link[i] != NULL)
+			c->link[i]->handed_on = 0;
+	}
+	memset(&c->error, 0, sizeof(StoreError));
+	c->error.sqlstate = ERRCODE_CONNECTION_FAILURE;
+	strlcpy(c->error.detail, "The request was given up before it was answered.",
+			sizeof(c->error.detail));
+	cluster_end(c);
+}
+
+/* ----------
+ * Between batches
+ * ----------
+ */
+
+void
+cluster_batch_check_connections(ClusterBatch *c)
+{
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL && c->link[i]->conn.state == CONN_READY)
+			(void) node_batch_check_connection(c->link[i], false);
+}
+
+/*
+ * cluster_batch_is_connected --- to its home, if it has one; else to any node
+ */
+bool
+cluster_batch_is_connected(const ClusterBatch *c)
+{
+	if (c->home != CLUSTER_NO_NODE)
+		return c->link[c->home] != NULL && node_batch_is_connected(c->link[c->home]);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL && node_batch_is_connected(c->link[i]))
+			return true;
+	return false;
+}
+
+/*
+ * cluster_batch_let_go --- as node_batch_let_go(), of each of them; in a signal handler
+ *
+ * What is left of it tells when to look again.
+ */
+int64
+cluster_batch_let_go(ClusterBatch *c, int64 unused_since)
+{
+	int64		used = STORE_NOT_CONNECTED;
+	bool		gone = false;
+
+	if (c->batch.active)
+		return lr_now();
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		int64		its_use = c->link[i] == NULL ? STORE_NOT_CONNECTED :
+			node_batch_let_go(c->link[i], unused_since);
+
+		gone = gone || its_use == STORE_LET_GO;
+		used = Max(used, its_use);
+	}
+	return used == STORE_NOT_CONNECTED && gone ? STORE_LET_GO : used;
+}
+
+void
+cluster_batch_close(ClusterBatch *c)
+{
+	cluster_batch_abandon(c);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL)
+		{
+			redis_conn_close(&c->link[i]->conn);
+			redis_target_set(&c->link[i]->target, NODE_MASTER + i);
+		}
+}

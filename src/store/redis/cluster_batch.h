@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * cluster_batch.h
+ *	  A batch of operations at the nodes of a Redis Cluster.
+ *
+ * Each operation goes to the node that has its slot.  There is a link to each node that
+ * was ever needed, made on demand, and all of them work at the same time on operations
+ * of the same array: each has a part (StoreOp.part).  An operation that its node sends
+ * elsewhere leaves that part and is routed again.
+ *
+ * Nothing waits here, raises or allocates in a memory context.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/cluster_batch.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REDIS_CLUSTER_BATCH_H
+#define LR_REDIS_CLUSTER_BATCH_H
+
+#include "lockredis.h"
+
+#include "store/redis/node_batch.h"
+
+typedef struct ClusterBatch
+{
+	char		role[32];
+	bool		patient;
+	bool		judge;
+	int			home;			/* row for what concerns no key; CLUSTER_NO_NODE: any */
+	NodeBatch  *link[NODE_MASTERS]; /* NULL: never needed */
+
+	bool		at_work[NODE_MASTERS];	/* has had a part of the batch */
+
+	StoreBatch	batch;			/* left: operations that no link has */
+	int64		route_at;		/* when to look at these */
+	uint32		routed_by;		/* topology_epoch() when that was done last */
+	StoreError	error;			/* of what failed last */
+} ClusterBatch;
+
+extern void cluster_batch_init(ClusterBatch *c, const char *role, bool patient,
+							   bool judge);
+
+/* As of NodeBatch. */
+extern void cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops,
+								int64 deadline);
+extern void cluster_batch_process(ClusterBatch *c, bool readable, bool briefly);
+
+/* Drop a batch that a longjmp has left: its operations may be gone. */
+extern void cluster_batch_drop(ClusterBatch *c);
+
+/*
+ * End what has had its time.  "leave": what cannot be sent now, since nobody knows
+ * where to, is not waited for.
+ */
+extern void cluster_batch_check_time(ClusterBatch *c, bool leave);
+extern int64 cluster_batch_until(const ClusterBatch *c);
+extern void cluster_batch_abandon(ClusterBatch *c);
+extern bool cluster_batch_is_active(const ClusterBatch *c);
+
+/* The links that are at work; returns how many. */
+extern int	cluster_batch_busy(ClusterBatch *c, NodeBatch **out);
+
+/* Are operations waiting for something else than a reply? */
+extern bool cluster_batch_has_open(const ClusterBatch *c);
+
+/* Between batches. */
+extern void cluster_batch_check_connections(ClusterBatch *c);
+extern bool cluster_batch_is_connected(const ClusterBatch *c);
+extern int64 cluster_batch_let_go(ClusterBatch *c, int64 unused_since);
+extern void cluster_batch_close(ClusterBatch *c);
+
+#endif							/* LR_REDIS_CLUSTER_BATCH_H */

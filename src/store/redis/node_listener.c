@@ -1,0 +1,733 @@
+/*-------------------------------------------------------------------------
+ *
+ * node_listener.c
+ *	  Release messages of one Redis node.
+ *
+ * One connection with a subscription for each awaited key.  Only the watchdog
+ * has one.  It never waits: node_listener_step() does what is possible, and
+ * node_listener_interests() says when to call it again.
+ *
+ * The nodes of a cluster tell what concerns a slot to those who listen to them, and end
+ * a subscription when they have the slot no more.
+ *
+ * For each channel the entry says what the caller wants and what was last
+ * asked of Redis.  At most one request a channel is unanswered at a time;
+ * what was wanted meanwhile is asked when the answer has come.  So an answer
+ * never speaks of an older wish, and a confirmed subscription has no gap.
+ * Redis answers in order, which is how an error is put down to its channel.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/node_listener.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "lib/ilist.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "instance.h"
+#include "keyname.h"
+#include "store/cluster.h"
+#include "store/redis/conn.h"
+#include "store/redis/node_listener.h"
+#include "store/redis/target.h"
+#include "settings.h"
+#include "stats.h"
+
+#define RETRY_MIN			(100 * LR_US_PER_MS)
+#define RETRY_MAX			(1 * LR_US_PER_S)
+
+/* A connection that says nothing for so long is asked whether it is alive. */
+#define PING_AFTER			(5 * LR_US_PER_S)
+
+/* What was refused is asked for again: a right may be given back. */
+#define REFUSED_MIN			(1 * LR_US_PER_S)
+#define REFUSED_MAX			(32 * LR_US_PER_S)
+
+/*
+ * Reads in one step.  Messages may come as fast as they can be taken: the
+ * watchdog has leases to renew meanwhile.
+ */
+#define READS_MAX			8
+
+/* Zero-padded, so that it can be compared as a blob. */
+typedef struct ChannelKey
+{
+	int			len;
+	char		channel[LR_DERIVED_MAX];
+} ChannelKey;
+
+/* A name that has the channel. */
+typedef struct ChannelUser
+{
+	int			len;
+	char		name[LR_NAME_MAX];
+	bool		wanted;			/* by the caller */
+	bool		told;			/* the caller, that it is confirmed */
+} ChannelUser;
+
+/*
+ * "x" and "{x}" have the same channel, so there is one user without a brace and
+ * one with.
+ */
+typedef struct Channel
+{
+	ChannelKey	key;
+	LrTopic		topic;
+	uint64		owner;			/* whose place it is; else 0 */
+	ChannelUser users[2];
+	bool		asked;			/* the last request was SUBSCRIBE */
+	bool		unanswered;		/* is in the list of the listener */
+	bool		refused;		/* by Redis; asked again now and then */
+	dlist_node	node;
+} Channel;
+
+struct NodeListener
+{
+	RedisTarget target;
+	RedisConn	conn;
+	StoreEventCallback callback;
+	HTAB	   *channels;
+	int			nwanted;
+	bool		dirty;			/* some channel has something to be done */
+	dlist_head	unanswered;		/* channels, in the order of the requests */
+	bool		connected;		/* has been READY since the last loss */
+	bool		loss_logged;	/* since it was READY */
+	bool		refusal_logged; /* on this connection */
+	int64		refused_delay;	/* from one refusal until all that were refused are
+								 * asked for again, */
+	int64		refused_until;	/* and when that is; 0 = none was refused */
+	int64		retry_delay;
+	int64		next_try;
+	int64		heard_at;
+	int64		answer_until;	/* something must be heard before; 0 = need not */
+};
+
+/*
+ * node_listener_open --- make it; it connects when something is wanted
+ */
+NodeListener *
+node_listener_open(NodeId node, StoreEventCallback callback)
+{
+	NodeListener *l = MemoryContextAllocZero(TopMemoryContext,
+											  sizeof(NodeListener));
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(ChannelKey);
+	ctl.entrysize = sizeof(Channel);
+	ctl.hcxt = TopMemoryContext;
+	l->channels = hash_create("lockredis channels", 64, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	l->callback = callback;
+	l->retry_delay = RETRY_MIN;
+	l->refused_delay = REFUSED_MIN;
+	dlist_init(&l->unanswered);
+	redis_target_set(&l->target, node);
+	redis_conn_init(&l->conn, "listener", false);
+	return l;
+}
+
+void
+node_listener_close(NodeListener *l)
+{
+	redis_conn_free(&l->conn);
+	hash_destroy(l->channels);
+	pfree(l);
+}
+
+static void
+listener_channel_key(ChannelKey *key, LrTopic topic, uint64 owner, const char *name,
+					 int name_len)
+{
+	char		text[LR_OWNER_MAX];
+
+	memset(key, 0, sizeof(ChannelKey));
+	if (!lr_topic_of_owners(topic))
+	{
+		key->len = lr_channel_name(topic, name, name_len, key->channel);
+		return;
+	}
+	(void) lr_owner_text(owner, text);
+	key->len = lr_turn_channel_name(topic, name, name_len, text, key->channel);
+}
+
+static ChannelUser *
+listener_user_of(Channel *ch, const char *name, int name_len)
+{
+	return &ch->users[memchr(name, '{', name_len) != NULL];
+}
+
+static bool
+listener_is_wanted(const Channel *ch)
+{
+	return ch->users[0].wanted || ch->users[1].wanted;
+}
+
+/*
+ * node_listener_subscribe --- have messages of this key
+ *
+ * Asked for again, it is confirmed again.
+ */
+void
+node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
+						 const char *name, int name_len)
+{
+	ChannelKey	key;
+	Channel    *ch;
+	ChannelUser *user;
+	bool		found;
+
+	listener_channel_key(&key, topic, owner, name, name_len);
+	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		ch->topic = topic;
+		ch->owner = owner;
+		ch->users[0].wanted = ch->users[1].wanted = false;
+		ch->asked = ch->unanswered = false;
+	}
+	user = listener_user_of(ch, name, name_len);
+	if (!user->wanted)
+	{
+		l->nwanted++;
+		user->len = name_len;
+		memcpy(user->name, name, name_len);
+	}
+	user->wanted = true;
+	user->told = false;
+	ch->refused = false;
+	l->dirty = true;
+}
+
+/*
+ * node_listener_unsubscribe --- messages of this key are of no interest any more
+ */
+void
+node_listener_unsubscribe(NodeListener *l, LrTopic topic, uint64 owner,
+						   const char *name, int name_len)
+{
+	ChannelKey	key;
+	Channel    *ch;
+	ChannelUser *user;
+
+	listener_channel_key(&key, topic, owner, name, name_len);
+	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
+	if (ch == NULL)
+		return;
+	user = listener_user_of(ch, name, name_len);
+	if (!user->wanted)
+		return;
+	user->wanted = false;
+	l->nwanted--;
+	l->dirty = true;
+}
+
+/* ----------
+ * The connection ends
+ * ----------
+ */
+
+/*
+ * listener_lost --- the connection is closed, or could not be made
+ */
+static void
+listener_lost(NodeListener *l)
+{
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
+	bool		was_connected = l->connected;
+
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+	{
+		ch->asked = ch->unanswered = ch->refused = false;
+		ch->users[0].told = ch->users[1].told = false;
+	}
+	dlist_init(&l->unanswered);
+	l->dirty = true;
+	l->connected = false;
+	l->answer_until = 0;
+	l->refused_until = 0;
+	l->refused_delay = REFUSED_MIN;
+
+	l->next_try = lr_now() + l->retry_delay;
+	l->retry_delay = Min(l->retry_delay * 2, RETRY_MAX);
+
+	/* One that nobody listens to may well be closed by the node as idle. */
+	if (!l->loss_logged && l->nwanted > 0)
+	{
+		l->loss_logged = true;
+		ereport(LOG,
+				(errmsg("lockredis: no release messages from the lock store at %s",
+						l->conn.failure.error.address),
+				 errdetail_internal("%s", l->conn.failure.error.detail)));
+	}
+	if (was_connected)
+		l->callback(STORE_LISTEN_LOST, TOPIC_COUNT, 0, NULL, 0);
+}
+
+/* ----------
+ * Sending
+ * ----------
+ */
+
+static void
+listener_expect_answer(NodeListener *l)
+{
+	if (l->answer_until == 0)
+		l->answer_until = lr_now() + lr_command_timeout * LR_US_PER_MS;
+}
+
+/*
+ * listener_tell_users --- that the channel is subscribed to
+ */
+static void
+listener_tell_users(NodeListener *l, Channel *ch)
+{
+	for (int i = 0; i < lengthof(ch->users); i++)
+	{
+		ChannelUser *user = &ch->users[i];
+
+		if (!user->wanted || user->told)
+			continue;
+		user->told = true;
+		l->callback(STORE_LISTEN_CONFIRMED, ch->topic, ch->owner, user->name, user->len);
+	}
+}
+
+/*
+ * listener_has_shards --- are messages told to a shard there?
+ */
+static bool
+listener_has_shards(const NodeListener *l)
+{
+	return l->target.kind == TARGET_SHARD && redis_facts_have_shards(&l->conn.facts);
+}
+
+/*
+ * listener_put_requests --- ask for what is wanted, tell what is confirmed
+ *
+ * Requests beyond what the buffer should hold are left for the next time.
+ */
+static void
+listener_put_requests(NodeListener *l)
+{
+	RedisConn  *c = &l->conn;
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
+
+	if (!l->dirty)
+		return;
+	l->dirty = false;
+
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+	{
+		bool		wanted = listener_is_wanted(ch);
+
+		if (ch->unanswered || (ch->refused && wanted))
+			continue;
+		if (wanted == ch->asked)
+		{
+			if (wanted)
+				listener_tell_users(l, ch);
+			else
+				(void) hash_search(l->channels, &ch->key, HASH_REMOVE, NULL);
+			continue;
+		}
+
+		if (resp_out_is_high(&c->out))
+		{
+			l->dirty = true;
+			hash_seq_term(&seq);
+			return;
+		}
+		resp_put_array(&c->out, 2);
+		if (listener_has_shards(l))
+			resp_put_text(&c->out, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE");
+		else
+			resp_put_text(&c->out, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+		resp_put_bulk(&c->out, ch->key.channel, ch->key.len);
+		ch->asked = wanted;
+		ch->unanswered = true;
+		dlist_push_tail(&l->unanswered, &ch->node);
+		listener_expect_answer(l);
+	}
+}
+
+/*
+ * listener_ping_if_idle --- a connection that died silently shows only when asked
+ */
+static void
+listener_ping_if_idle(NodeListener *l, int64 now)
+{
+	if (l->answer_until != 0 || now < l->heard_at + PING_AFTER)
+		return;
+	resp_put_array(&l->conn.out, 1);
+	resp_put_text(&l->conn.out, "PING");
+	listener_expect_answer(l);
+}
+
+/* ----------
+ * Receiving
+ * ----------
+ */
+
+static void
+listener_answered(NodeListener *l, Channel *ch)
+{
+	ch->unanswered = false;
+	dlist_delete(&ch->node);
+	l->dirty = true;
+}
+
+/*
+ * listener_put_off --- something was refused: when to ask again
+ *
+ * At growing intervals, as with locks that are refused.  One time for all: rights
+ * are given by patterns.
+ */
+static void
+listener_put_off(NodeListener *l)
+{
+	if (l->refused_until != 0)
+		return;
+	l->refused_until = lr_now() + l->refused_delay;
+	l->refused_delay = Min(l->refused_delay * 2, REFUSED_MAX);
+}
+
+/*
+ * listener_ask_again --- for all that was refused, if it is time
+ */
+static void
+listener_ask_again(NodeListener *l, int64 now)
+{
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
+
+	if (l->refused_until == 0 || now < l->refused_until)
+		return;
+	l->refused_until = 0;
+	l->dirty = true;
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+		ch->refused = false;
+}
+
+/*
+ * listener_tell_refused --- that nothing will be told
+ */
+static void
+listener_tell_refused(NodeListener *l, const Channel *ch)
+{
+	for (int i = 0; i < lengthof(ch->users); i++)
+		if (ch->users[i].wanted)
+			l->callback(STORE_LISTEN_REFUSED, ch->topic, ch->owner, ch->users[i].name,
+						ch->users[i].len);
+}
+
+/*
+ * listener_take_refusal --- an error reply belongs to the oldest unanswered request
+ *
+ * The connection serves other keys, so it is kept.  Who waits for a release
+ * of this key gets no confirmation and has to poll.
+ */
+static void
+listener_take_refusal(NodeListener *l)
+{
+	char		words[REDIS_WORDS_MAX];
+
+	(void) redis_error_words(l->conn.in.values, l->target.url.user, words,
+							 sizeof(words));
+	if (redis_words_begin(words, "MOVED"))
+		cluster_want_map();
+	else if (!l->refusal_logged)
+	{
+		l->refusal_logged = true;
+		ereport(LOG,
+				(errmsg("lockredis: the lock store at %s refused a subscription",
+						l->conn.failure.error.address),
+				 errdetail_internal("The node answered: %s", words),
+				 !redis_words_begin(words, "NOPERM") ? 0 :
+				 errhint("%s", _(redis_rights_hint))));
+	}
+	if (!dlist_is_empty(&l->unanswered))
+	{
+		Channel    *ch = dlist_head_element(Channel, node, &l->unanswered);
+
+		listener_answered(l, ch);
+		ch->refused = true;
+		ch->asked = false;
+		listener_put_off(l);
+		listener_tell_refused(l, ch);
+	}
+}
+
+/*
+ * listener_is_ended --- has the node ended a subscription by itself?
+ *
+ * It has the slot no more.  Who waits is told that nothing is told; where the slot is
+ * says the map, which is about to change.
+ */
+static bool
+listener_is_ended(NodeListener *l, Channel *ch, const char *word)
+{
+	if (!listener_has_shards(l) || strcmp(word, "sunsubscribe") != 0 ||
+		(ch != NULL && ch->unanswered && !ch->asked))
+		return false;
+	cluster_want_map();
+	if (ch == NULL || ch->unanswered || !ch->asked)
+		return true;
+	ch->asked = false;
+	ch->refused = true;
+	ch->users[0].told = ch->users[1].told = false;
+	listener_put_off(l);
+	l->dirty = true;
+	l->callback(STORE_LISTEN_LOST, TOPIC_COUNT, 0, NULL, 0);
+	return true;
+}
+
+/*
+ * listener_take_push --- a message or the answer to a request; false: it is none
+ */
+static bool
+listener_take_push(NodeListener *l)
+{
+	const RedisValue *v = l->conn.in.values;
+	const char *word;
+	ChannelKey	key;
+	Channel    *ch;
+
+	if (v->type == REDIS_REPLY_ERROR)
+	{
+		listener_take_refusal(l);
+		return true;
+	}
+	/* The answer to PING depends on whether there are subscriptions. */
+	if (v->type == REDIS_REPLY_STATUS)
+		return strcmp(v->str, "PONG") == 0;
+	if (v->type != REDIS_REPLY_ARRAY || v->elements < 2 ||
+		v[1].type != REDIS_REPLY_STRING || v[2].type != REDIS_REPLY_STRING)
+		return false;
+	if (v->elements == 2)
+		return strcmp(v[1].str, "pong") == 0;
+	if (v->elements != 3 || v[2].len > LR_DERIVED_MAX)
+		return false;
+
+	memset(&key, 0, sizeof(key));
+	key.len = v[2].len;
+	memcpy(key.channel, v[2].str, v[2].len);
+	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
+
+	if (strcmp(v[1].str, "message") == 0 || strcmp(v[1].str, "smessage") == 0)
+	{
+		for (int i = 0; ch != NULL && i < lengthof(ch->users); i++)
+			if (ch->users[i].wanted)
+				l->callback(STORE_LISTEN_RELEASED, ch->topic, ch->owner, ch->users[i].name,
+							ch->users[i].len);
+		return true;
+	}
+	if (listener_is_ended(l, ch, v[1].str))
+		return true;
+	word = v[1].str + (listener_has_shards(l) && v[1].str[0] == 's');
+	if (ch == NULL || !ch->unanswered ||
+		strcmp(word, ch->asked ? "subscribe" : "unsubscribe") != 0)
+		return false;
+	listener_answered(l, ch);
+	if (l->refused_until == 0)
+		l->refused_delay = REFUSED_MIN;
+	return true;
+}
+
+/*
+ * listener_take_pushes --- read what is there; false when the connection is gone
+ *
+ * What is left makes the next wait end at once: by the socket, or see
+ * node_listener_interests().
+ */
+static bool
+listener_take_pushes(NodeListener *l)
+{
+	RedisConn  *c = &l->conn;
+	RedisRead	got;
+	int			nreads = 0;
+
+	do
+	{
+		got = redis_conn_receive(c, false);
+		nreads++;
+		while (redis_conn_reply(c))
+		{
+			l->heard_at = lr_now();
+			l->answer_until = 0;
+			if (!listener_take_push(l))
+			{
+				redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+								"The node's answer makes no sense.");
+				return false;
+			}
+		}
+		if (c->state == CONN_CLOSED)
+			return false;
+	} while (got == REDIS_READ_FULL && nreads < READS_MAX);
+
+	if (!dlist_is_empty(&l->unanswered))
+		listener_expect_answer(l);
+	return true;
+}
+
+/* ----------
+ * Stepping
+ * ----------
+ */
+
+/*
+ * listener_change_target --- the settings point elsewhere, or have another
+ * password
+ */
+static void
+listener_change_target(NodeListener *l)
+{
+	bool		was_ready = l->conn.state == CONN_READY;
+
+	redis_conn_close(&l->conn);
+	redis_target_set(&l->target, l->target.node);
+	if (was_ready)
+	{
+		listener_lost(l);
+		l->next_try = lr_now();
+	}
+}
+
+/*
+ * listener_connect --- make the connection if it is time; true when it is there
+ */
+static bool
+listener_connect(NodeListener *l)
+{
+	RedisConn  *c = &l->conn;
+	int64		now = lr_now();
+
+	/* No password goes to where another lockredis.url pointed. */
+	if (redis_target_is_outdated(&l->target) && c->state != CONN_HANDSHAKE)
+		listener_change_target(l);
+	if (c->state == CONN_READY)
+		return true;
+
+	if (c->state == CONN_CLOSED)
+	{
+		if (l->nwanted == 0 || now < l->next_try)
+			return false;
+		redis_conn_open(c, &l->target, LR_NEVER);
+	}
+	redis_conn_advance(c);
+	if (c->state == CONN_CLOSED)
+	{
+		listener_lost(l);
+		return false;
+	}
+	if (c->state != CONN_READY)
+		return false;
+
+	lr_count(STAT_CONNECTS);
+	l->connected = true;
+	l->retry_delay = RETRY_MIN;
+	l->heard_at = now;
+	l->dirty = true;
+	l->refusal_logged = false;
+	if (l->loss_logged)
+	{
+		l->loss_logged = false;
+		ereport(LOG,
+				(errmsg("lockredis: release messages from the lock store at %s are back",
+						c->failure.error.address)));
+	}
+	return true;
+}
+
+/*
+ * node_listener_step --- do all that can be done without waiting
+ */
+void
+node_listener_step(NodeListener *l)
+{
+	RedisConn  *c = &l->conn;
+	int64		now;
+
+	if (!listener_connect(l))
+		return;
+	if (!listener_take_pushes(l))
+	{
+		listener_lost(l);
+		return;
+	}
+
+	now = lr_now();
+	if (l->answer_until != 0 && now >= l->answer_until)
+	{
+		redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+						"The node did not answer in time.");
+		listener_lost(l);
+		return;
+	}
+	listener_ping_if_idle(l, now);
+	listener_ask_again(l, now);
+
+	do
+	{
+		listener_put_requests(l);
+		if (c->out.failed)
+			redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY,
+							"Out of memory.");
+		else
+			(void) redis_conn_flush(c);
+		if (c->state == CONN_CLOSED)
+		{
+			listener_lost(l);
+			return;
+		}
+	} while (l->dirty && resp_out_is_empty(&c->out));
+}
+
+/*
+ * node_listener_interests --- see StoreRoutine.interests
+ */
+int
+node_listener_interests(NodeListener *l, StoreInterest *out, int64 *until,
+						 uint32 *epoch)
+{
+	const RedisConn *c = &l->conn;
+
+	*epoch = c->socket.epoch;
+	switch (c->state)
+	{
+		case CONN_CLOSED:
+			*until = l->nwanted > 0 ? l->next_try : LR_NEVER;
+			return 0;
+		case CONN_READY:
+			*until = l->answer_until != 0 ? l->answer_until :
+				l->heard_at + PING_AFTER;
+			if (l->refused_until != 0)
+				*until = Min(*until, l->refused_until);
+			break;
+		default:
+			*until = redis_conn_until(c);
+			break;
+	}
+	/* Something was wanted since the last step. */
+	if (l->dirty && c->state == CONN_READY && resp_out_is_empty(&c->out))
+		*until = 0;
+	/* Messages that were read already do not wake us. */
+	if (redis_conn_has_more(c))
+		*until = 0;
+	if (c->socket.fd == PGINVALID_SOCKET)
+		return 0;
+	out->sock = c->socket.fd;
+	out->events = redis_conn_events(c);
+	return 1;
+}

@@ -1,0 +1,439 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::RedisCluster - a Redis Cluster of a test
+
+=head1 SYNOPSIS
+
+  my $cluster = LockRedis::RedisCluster->new;       # 3 masters, a replica each
+  my $cluster = LockRedis::RedisCluster->new(masters => 3, replicas => 0,
+      spare => 1, node_timeout => 2000, password => 'secret', config => {});
+
+  my $node = LockRedis::Node->create('main', redis => $cluster);
+  $cluster->url;                     # redis-cluster://127.0.0.1:PORT,...
+  $cluster->nodes; $cluster->masters;    # LockRedis::Redis; who has slots now
+  $cluster->slot($key); $cluster->node_of($key); $cluster->replica_of($node);
+  $cluster->key_on($node, $prefix);      # a name that this one has
+  $cluster->cmd('HGETALL', $key); $cluster->hash($key);    # where the key is
+  $cluster->all_keys; $cluster->clients; $cluster->channels;   # of all masters
+  $cluster->move_slot($slot, $to);       # with what is in it, to the end
+  $cluster->begin_move($slot, $to); $cluster->move_keys($slot);
+  $cluster->end_move($slot);             # the same in three steps
+  $cluster->fail_over($node);            # by command; the new master
+  $cluster->wait_for_master_but($old, $slot);
+  $cluster->wait_until_steady;           # all nodes that run agree
+
+=head1 DESCRIPTION
+
+On loopback, each node with a bus port that was free, so it needs Redis 7.0.  A
+node that is started again has the configuration of the cluster, and no data.
+
+=cut
+
+package LockRedis::RedisCluster;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use LockRedis::Redis;
+use LockRedis::Wait qw(limit poll_until);
+use PostgreSQL::Test::Cluster;
+use Test::More;
+
+sub new
+{
+	my ($class, %opts) = @_;
+	my $nmasters = $opts{masters} // 3;
+	my $nreplicas = $opts{replicas} // 1;
+	my $self = bless { password => $opts{password} }, $class;
+	my $auth = defined $opts{password};
+
+	foreach my $n (1 .. $nmasters * (1 + $nreplicas) + ($opts{spare} || 0))
+	{
+		push @{ $self->{nodes} },
+		  LockRedis::ClusterNode->new(
+			name => "node$n",
+			password => $opts{password},
+			config => {
+				'cluster-enabled' => 'yes',
+				'cluster-config-file' => 'nodes.conf',
+				'cluster-port' => PostgreSQL::Test::Cluster::get_free_port(),
+				'cluster-node-timeout' => $opts{node_timeout} // limit(2000),
+				'repl-diskless-sync-delay' => 0,
+				$auth ? (masterauth => $opts{password}) : (),
+				%{ $opts{config} || {} }
+			});
+	}
+	my @nodes = $self->nodes;
+	my $first = $nodes[0];
+
+	$nodes[$_]->cmd('CLUSTER', 'SET-CONFIG-EPOCH', $_ + 1) foreach 0 .. $#nodes;
+	$first->cmd('CLUSTER', 'MEET', '127.0.0.1', $_->port, $_->{config}{'cluster-port'})
+	  foreach @nodes[ 1 .. $#nodes ];
+	foreach my $n (0 .. $nmasters - 1)
+	{
+		$nodes[$n]->cmd('CLUSTER', 'ADDSLOTSRANGE', int(16384 * $n / $nmasters),
+			int(16384 * ($n + 1) / $nmasters) - 1);
+	}
+	poll_until('all nodes to know each other',
+		sub { !grep { $_->known_nodes != @nodes } @nodes });
+	foreach my $n (0 .. $nmasters * $nreplicas - 1)
+	{
+		$nodes[ $nmasters + $n ]->cmd('CLUSTER', 'REPLICATE', $nodes[ $n % $nmasters ]->id);
+	}
+	$self->wait_until_steady;
+	foreach my $n (0 .. $nmasters * $nreplicas - 1)
+	{
+		my $replica = $nodes[ $nmasters + $n ];
+		poll_until('a replica to be in step',
+			sub { ($replica->info('replication')->{master_link_status} || '') eq 'up' });
+	}
+	return $self;
+}
+
+sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
+
+sub password { my ($self) = @_; return $self->{password}; }
+
+sub sentinel_password { return; }
+
+sub url
+{
+	my ($self, %opts) = @_;
+
+	return 'redis-cluster://' . ($opts{user} ? "$opts{user}\@" : '')
+	  . join(',', map { $_->address } $self->nodes);
+}
+
+sub _awake
+{
+	my ($self) = @_;
+
+	return grep { $_->pid && !$_->{frozen} } $self->nodes;
+}
+
+# The nodes that run say the same of all slots, each of which is served, and have heard of
+# each other's numbers.  Before that, what moves could be claimed back by an old message.
+sub wait_until_steady
+{
+	my ($self) = @_;
+
+	poll_until(
+		'the cluster to be steady',
+		sub {
+			my (%views, %epochs);
+
+			foreach my $node ($self->_awake)
+			{
+				my $info = $node->cmd('CLUSTER', 'INFO');
+				return 0 unless $info =~ /cluster_state:ok/ && $info =~ /cluster_slots_ok:16384/;
+				$epochs{$1} = 1 if $info =~ /cluster_current_epoch:(\d+)/;
+				$views{ join ' ', map { "@$_[0,1] $_->[2][2]" }
+					  sort { $a->[0] <=> $b->[0] } @{ $node->cmd('CLUSTER', 'SLOTS') } } = 1;
+			}
+			return keys %views == 1 && keys %epochs == 1;
+		},
+		90);
+	return;
+}
+
+my @crc_table;
+
+# CRC16 of XMODEM, of what is in braces if anything is
+sub slot
+{
+	my ($self, $key) = @_;
+	my $crc = 0;
+
+	$key = $1 if $key =~ /^[^{]*\{([^}]+)\}/;
+	foreach my $byte (unpack 'C*', $key)
+	{
+		$crc ^= $byte << 8;
+		$crc = ($crc & 0x8000 ? ($crc << 1) ^ 0x1021 : $crc << 1) & 0xffff foreach 1 .. 8;
+	}
+	return $crc % 16384;
+}
+
+# Who has the slot, as the nodes say that run
+sub node_of_slot
+{
+	my ($self, $slot) = @_;
+
+	foreach my $node ($self->_awake)
+	{
+		foreach my $range (@{ $node->cmd('CLUSTER', 'SLOTS') })
+		{
+			next if $slot < $range->[0] || $slot > $range->[1];
+			my ($found) = grep { $_->id eq $range->[2][2] } $self->nodes;
+			return $found;
+		}
+	}
+	croak "nobody has slot $slot";
+}
+
+sub node_of
+{
+	my ($self, $key) = @_;
+
+	return $self->node_of_slot($self->slot($key));
+}
+
+sub masters
+{
+	my ($self) = @_;
+	my ($node) = $self->_awake;
+	my %ids = map { $_->[2][2] => 1 } @{ $node->cmd('CLUSTER', 'SLOTS') };
+
+	return grep { $ids{ $_->id } } $self->nodes;
+}
+
+sub replica_of
+{
+	my ($self, $master) = @_;
+	my ($found) = grep { $_->pid && !$_->{frozen} && $_->master_id eq $master->id } $self->nodes;
+
+	return $found;
+}
+
+# A name that begins like this and is kept by that node
+sub key_on
+{
+	my ($self, $node, $prefix) = @_;
+	my @ranges = grep { $_->[2][2] eq $node->id } @{ $node->cmd('CLUSTER', 'SLOTS') };
+
+	for (my $n = 0;; $n++)
+	{
+		my $slot = $self->slot("$prefix$n");
+		return "$prefix$n" if grep { $slot >= $_->[0] && $slot <= $_->[1] } @ranges;
+	}
+}
+
+# ---- moving slots
+
+sub begin_move
+{
+	my ($self, $slot, $to) = @_;
+	my $from = $self->node_of_slot($slot);
+
+	$to->cmd('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $from->id);
+	$from->cmd('CLUSTER', 'SETSLOT', $slot, 'MIGRATING', $to->id);
+	$self->{moving}{$slot} = [ $from, $to ];
+	return;
+}
+
+sub move_keys
+{
+	my ($self, $slot) = @_;
+	my ($from, $to) = @{ $self->{moving}{$slot} };
+	my @auth = defined $self->{password} ? ('AUTH', $self->{password}) : ();
+
+	while (my @keys = @{ $from->cmd('CLUSTER', 'GETKEYSINSLOT', $slot, 100) })
+	{
+		$from->cmd('MIGRATE', '127.0.0.1', $to->port, '', 0, 10000, @auth, 'KEYS', @keys);
+	}
+	return;
+}
+
+# All agree then: moves that follow too fast confuse the nodes.
+sub end_move
+{
+	my ($self, $slot) = @_;
+	my ($from, $to) = @{ delete $self->{moving}{$slot} };
+
+	$_->cmd('CLUSTER', 'SETSLOT', $slot, 'NODE', $to->id)
+	  foreach $to, $from, grep { $_ != $to && $_ != $from } $self->masters;
+	$self->wait_until_steady;
+	return;
+}
+
+sub move_slot
+{
+	my ($self, $slot, $to) = @_;
+
+	$self->begin_move($slot, $to);
+	$self->move_keys($slot);
+	$self->end_move($slot);
+	return;
+}
+
+# ---- failovers
+
+# The replica becomes the master, by command; it is returned
+sub fail_over
+{
+	my ($self, $master) = @_;
+	my $replica = $self->replica_of($master);
+
+	poll_until('a replica to take over',
+		sub {
+			return 1 if $replica->is_master;
+			$replica->try_cmd('CLUSTER', 'FAILOVER');
+			pause_a_moment();
+			return $replica->is_master;
+		});
+	$self->wait_until_steady;
+	return $replica;
+}
+
+sub pause_a_moment { select undef, undef, undef, 0.2; return; }
+
+# Another one has that slot, as all say that run
+sub wait_for_master_but
+{
+	my ($self, $old, $slot) = @_;
+
+	poll_until('another master',
+		sub {
+			!grep {
+				my $node = $_;
+				grep { $slot >= $_->[0] && $slot <= $_->[1] && $_->[2][2] eq $old->id }
+				  @{ $node->cmd('CLUSTER', 'SLOTS') }
+			} $self->_awake;
+		},
+		90);
+	$self->wait_until_steady;
+	return $self->node_of_slot($slot);
+}
+
+# ---- as of one Redis
+
+sub all_keys
+{
+	my ($self) = @_;
+	my @keys = sort map { $_->all_keys } $self->masters;
+
+	return @keys;
+}
+
+sub channels
+{
+	my ($self) = @_;
+	my @channels = sort map { $_->channels } $self->masters;
+
+	return @channels;
+}
+
+sub clients
+{
+	my ($self) = @_;
+
+	return map { $_->clients } $self->_awake;
+}
+
+# How often commands ran, at all nodes
+sub calls
+{
+	my ($self, @commands) = @_;
+	my $sum = 0;
+
+	$sum += $_->calls(@commands) foreach $self->_awake;
+	return $sum;
+}
+
+sub script_calls
+{
+	my ($self) = @_;
+
+	return $self->calls('eval', 'evalsha');
+}
+
+# A command whose second word is a key
+sub cmd
+{
+	my ($self, @words) = @_;
+
+	return $self->node_of($words[1])->cmd(@words);
+}
+
+# What is known of one key is asked of the node that has it.
+our $AUTOLOAD;
+
+sub AUTOLOAD
+{
+	my ($self, $key, @args) = @_;
+	my $method = $AUTOLOAD =~ s/.*:://r;
+
+	return if $method eq 'DESTROY';
+	croak "no method $method" unless ref $self && LockRedis::ClusterNode->can($method);
+	return $self->node_of($key)->$method($key, @args);
+}
+
+# A node that keeps its identity
+package LockRedis::ClusterNode;
+
+use strict;
+use warnings FATAL => 'all';
+
+use parent -norequire, 'LockRedis::Redis';
+
+sub id
+{
+	my ($self) = @_;
+
+	return $self->{id} ||= $self->cmd('CLUSTER', 'MYID');
+}
+
+sub _nodes
+{
+	my ($self) = @_;
+
+	return map { [ split / / ] } split /\n/, $self->cmd('CLUSTER', 'NODES');
+}
+
+sub known_nodes
+{
+	my ($self) = @_;
+
+	return scalar grep { $_->[2] !~ /handshake/ } $self->_nodes;
+}
+
+sub _myself
+{
+	my ($self) = @_;
+	my ($line) = grep { $_->[2] =~ /myself/ } $self->_nodes;
+
+	return $line;
+}
+
+sub is_master
+{
+	my ($self) = @_;
+
+	return $self->_myself->[2] =~ /master/;
+}
+
+sub master_id
+{
+	my ($self) = @_;
+
+	return $self->_myself->[3];
+}
+
+# Without the other nodes
+sub clients
+{
+	my ($self) = @_;
+
+	return grep { $_->{flags} !~ /[SM]/ } $self->SUPER::clients;
+}
+
+# Where a release is told: to the shard
+sub tell_waiters
+{
+	my ($self, $key) = @_;
+
+	return $self->cmd('SPUBLISH', $self->channel($key), '0');
+}
+
+sub subscribers
+{
+	my ($self, $channel) = @_;
+
+	return $self->cmd('PUBSUB', 'SHARDNUMSUB', $channel)->[1];
+}
+
+1;

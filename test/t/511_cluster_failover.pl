@@ -1,0 +1,151 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A Redis Cluster whose masters fail: by command, killed, frozen.  What is held at the
+# others goes on and is not in doubt; what is held at the one that failed is asked for
+# at the next one, and is lost if that does not have it; who waits goes on waiting.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::RedisCluster;
+use LockRedis::Test;
+
+my $cluster = LockRedis::RedisCluster->new;
+my $node = LockRedis::Node->create('main', redis => $cluster,
+	settings => { 'lockredis.lease' => '20s' });
+
+sub all_up
+{
+	$node->poll_query_until('postgres', q{
+		SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up' AND in_use})
+	  or die 'not all nodes are up';
+	return;
+}
+all_up();
+
+my $one = $node->session;
+my $two = $node->session;
+
+# A lock of each shard
+sub take_everywhere
+{
+	my ($prefix) = @_;
+	my @keys = map { $cluster->key_on($_, $prefix) } $cluster->masters;
+
+	$one->query("SELECT redis_lock('$_')") foreach @keys;
+	return @keys;
+}
+
+# By command: no data is lost
+{
+	my @keys = take_everywhere('a');
+	my $old = $cluster->node_of($keys[0]);
+	my $before = $node->lock_stat('failovers');
+	my $new = $cluster->fail_over($old);
+
+	poll_until('the server to know', sub { $node->lock_stat('failovers') > $before });
+	poll_until('the new master to be asked',
+		sub { $node->value("SELECT renewals FROM redis_locks WHERE key = '$keys[0]'") > 0 });
+	foreach my $key (@keys)
+	{
+		$one->query_is("SELECT redis_is_held('$key')", 't', 'still held');
+		$two->query_is("SELECT redis_try_lock('$key')", 'f', 'and by nobody else');
+		is($cluster->cmd('EXISTS', $key), 1, 'it is there');
+	}
+	$one->query_is('SELECT redis_unlock_all()', 3, 'given back');
+	is_deeply([ $cluster->all_keys ], [], 'where they are');
+	$cluster->wait_until_steady;
+}
+
+# Killed, with what its replica does not have
+{
+	my @keys = take_everywhere('b');
+	my $old = $cluster->node_of($keys[0]);
+	my $slot = $cluster->slot($keys[0]);
+	my $lost = $cluster->key_on($old, 'lost');
+	my $replica = $cluster->replica_of($old);
+
+	poll_until('the replica to have it', sub { grep { $_ eq $keys[0] } $replica->all_keys });
+	$replica->freeze;
+	$old->cmd('CLIENT', 'KILL', 'TYPE', 'replica');
+	$one->query_is("SELECT redis_try_lock('$lost')", 't', 'taken at a master without its replica');
+	$old->kill9;
+	$replica->thaw;
+	# The others serve meanwhile
+	$two->query_is("SELECT redis_try_lock('$keys[1]')", 'f', 'another shard answers');
+
+	$cluster->wait_for_master_but($old, $slot);
+	$node->wait_for_loss($lost);
+	$one->query_is("SELECT redis_is_held('$lost')", 'f', 'what the replica did not have is lost');
+	$one->query_is("SELECT redis_is_held('$_')", 't', 'the rest is held') foreach @keys;
+	$two->query_is("SELECT redis_try_lock('$lost')", 't', 'somebody else may have it');
+	$two->query("SELECT redis_unlock('$lost')");
+	$one->query('SELECT redis_unlock_all()');
+	poll_until('nothing to be there', sub { !$cluster->all_keys });
+	$old->start;
+	$cluster->wait_until_steady;
+	poll_until('it to be a replica', sub { !$old->is_master });
+	all_up();
+}
+
+# Frozen: leases of the other shards are renewed as ever
+{
+	my ($slow, @rest) = $cluster->masters;
+	my $there = $cluster->key_on($slow, 'c');
+	my @elsewhere = map { $cluster->key_on($_, 'c') } @rest;
+
+	$two->query("SET lockredis.lease = '3s'");
+	$two->query("SELECT redis_lock('$_')") foreach @elsewhere;
+	$one->query("SELECT redis_lock('$there')");
+	my $slot = $cluster->slot($there);
+	$slow->freeze;
+	$one->start("SELECT redis_extend('$there', '30s')");
+	poll_until('the others to be renewed three times',
+		sub { $node->count_locks("key = ANY ('{@{[ join ',', @elsewhere ]}}') AND renewals >= 3 AND granted") == 2 });
+	$two->query_is("SELECT redis_is_held('$_')", 't', 'held at another shard') foreach @elsewhere;
+	$cluster->wait_for_master_but($slow, $slot);
+	$one->wait(60);
+	poll_until('the next master to be asked',
+		sub { $node->count_locks("key = '$there' AND granted AND renewals > 0") == 1 });
+	$one->query_is("SELECT redis_is_held('$there')", 't', 'held at the next master');
+	$slow->thaw;
+	$one->query('SELECT redis_unlock_all()');
+	$two->query('SELECT redis_unlock_all(); RESET lockredis.lease');
+	poll_until('it to be a replica', sub { !$slow->is_master });
+	$cluster->wait_until_steady;
+	all_up();
+}
+
+# A call that waits goes on at the next master
+{
+	my ($old) = $cluster->masters;
+	my $key = $cluster->key_on($old, 'd');
+
+	$one->query("SELECT redis_lock('$key')");
+	$two->start("SELECT redis_lock('$key')");
+	$node->wait_for_waiters($key, 1);
+	$cluster->fail_over($old);
+	$one->query_is("SELECT redis_unlock('$key')", 't', 'given back at the new master');
+	is($two->wait(60)->error, undef, 'who waited has it');
+	$two->query_is("SELECT redis_unlock('$key')", 't', 'given back');
+}
+
+# Everything is gone, and comes back
+{
+	my @awake = $cluster->nodes;
+
+	$_->kill9 foreach @awake;
+	$one->query_fails("SELECT redis_try_lock('e')", '08001', qr/could not reach/, 'no node answers');
+	$_->start foreach @awake;
+	$cluster->wait_until_steady;
+	all_up();
+	poll_until('locks to be taken again',
+		sub { ($one->query("SELECT redis_try_lock('e')")->value || '') eq 't' });
+	$one->query_is("SELECT redis_unlock('e')", 't', 'given back');
+}
+
+$one->quit;
+$two->quit;
+nothing_left($node, $cluster,
+	clients => scalar(grep { $_->{name} !~ /session/ } $cluster->clients));
+done_testing();

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Slots of a Redis Cluster that move while locks are held, awaited and given back: no
+# lock is lost, and what is half moved is served as far as the cluster serves it.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::RedisCluster;
+use LockRedis::Test;
+
+my $cluster = LockRedis::RedisCluster->new(replicas => 0);
+my $node = LockRedis::Node->create('main', redis => $cluster,
+	settings => { 'lockredis.lease' => '30s' });
+my ($from, $to, $third) = $cluster->masters;
+
+$node->poll_query_until('postgres', q{
+	SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up'});
+
+my $one = $node->session;
+my $two = $node->session;
+my $key = $cluster->key_on($from, 'k');
+my $slot = $cluster->slot($key);
+my ($held, $next) = ("{$key}held", "{$key}next");
+
+# Moved to the end while a lock is held and awaited
+$one->query_is("SELECT redis_try_lock('$held')", 't', 'held');
+$two->start("SELECT redis_lock('$held')");
+$node->wait_for_waiters($held, 1);
+$cluster->move_slot($slot, $to);
+$one->query_is("SELECT redis_is_held('$held')", 't', 'held after the move');
+$one->query_is("SELECT redis_extend('$held', NULL)", 't', 'it is found at the new node');
+$one->query_is("SELECT redis_unlock('$held')", 't', 'given back there');
+is($two->wait(60)->error, undef, 'who waited has it');
+$two->query_is("SELECT redis_unlock('$held')", 't', 'given back');
+is_deeply([ $cluster->all_keys ], [], 'nothing is left');
+
+# A session whose map is old finds the node
+$cluster->move_slot($slot, $from);
+$one->query_is("SELECT redis_try_lock('$next')", 't', 'taken although the slot has moved');
+$cluster->move_slot($slot, $to);
+$one->query_is("SELECT redis_unlock('$next')", 't', 'given back although it has moved again');
+$two->query_is("SELECT redis_is_locked('$next')", 'f', 'nobody has it');
+
+# In the middle of a move: what is there stays there, what is new is at the other node
+$one->query_is("SELECT redis_try_lock('$held')", 't', 'held before the move');
+$cluster->begin_move($slot, $third);
+$one->query_is("SELECT redis_extend('$held', NULL)", 't', 'renewed while its slot is moved');
+$two->query_is("SELECT redis_try_lock('$held')", 'f', 'still kept from others');
+$two->query_is("SELECT redis_try_lock('$next')", 't', 'a new lock while the slot is moved');
+is($third->try_cmd('CLUSTER', 'COUNTKEYSINSLOT', $slot), 1, 'is at the node to come');
+$cluster->move_keys($slot);
+$one->query_is("SELECT redis_extend('$held', NULL)", 't', 'renewed when it is over there');
+$one->query_is("SELECT redis_try_lock('$next')", 'f', 'and the new one is kept from others');
+$cluster->end_move($slot);
+poll_until('the server to know',
+	sub { $node->count_locks("renewals > 0 AND key LIKE '%next'") == 1 });
+$one->query_is("SELECT redis_unlock('$held')", 't', 'given back at its end');
+$two->query_is("SELECT redis_unlock('$next')", 't', 'the new one, too');
+is_deeply([ $cluster->all_keys ], [], 'nothing is left');
+
+# A transaction ends in the middle of a move
+$one->query("BEGIN; SELECT redis_xact_lock('$held')");
+$cluster->begin_move($slot, $from);
+$one->query('COMMIT');
+$cluster->move_keys($slot);
+$cluster->end_move($slot);
+poll_until('it to be given back', sub { !$cluster->all_keys });
+is($node->lock_stat('losses'), 0, 'no lock was lost');
+
+# To and fro under load
+{
+	my @sessions = map { $node->session } 1 .. 4;
+	my @slots = map { $cluster->slot("load$_") } 1 .. 8;
+
+	$node->safe_psql('postgres', 'CREATE TABLE counter (k int PRIMARY KEY, n int);
+		INSERT INTO counter SELECT i, 0 FROM generate_series(1, 8) i');
+	$_->start(q{DO $$ BEGIN
+		FOR i IN 1 .. 200 LOOP
+			PERFORM redis_lock('load' || 1 + i % 8);
+			UPDATE counter SET n = n + 1 WHERE k = 1 + i % 8;
+			COMMIT;
+			PERFORM redis_unlock('load' || 1 + i % 8);
+		END LOOP; END $$}) foreach @sessions;
+	while (grep { $_->is_running } @sessions)
+	{
+		my $slot = $slots[ int rand @slots ];
+		my @others = grep { $_->id ne $cluster->node_of_slot($slot)->id } $cluster->masters;
+		$cluster->move_slot($slot, $others[ int rand @others ]);
+	}
+	is($_->wait(120)->error, undef, 'no call has failed') foreach @sessions;
+	is($node->value('SELECT sum(n) FROM counter'), 800, 'all were counted');
+	is($node->lock_stat('losses'), 0, 'and no lock was lost');
+	$_->quit foreach @sessions;
+}
+
+$one->quit;
+$two->quit;
+nothing_left($node, $cluster,
+	clients => scalar(grep { $_->{name} !~ /session/ } $cluster->clients));
+done_testing();
