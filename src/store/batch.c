@@ -42,6 +42,7 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 		ops[i].not_after = 0;
 		ops[i].own_fault = false;
 		ops[i].done = false;
+		ops[i].resent = false;
 	}
 }
 

@@ -202,6 +202,8 @@ pass_encode_next(NodeBatch *b)
 	{
 		if (op[i].sent_at == 0)
 			op[i].sent_at = now;
+		else
+			op[i].resent = true;
 		op[i].topology = b->target.topology;
 		confirm_want(b, &op[i]);
 	}
