@@ -139,6 +139,7 @@ COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store';
 COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read, write or permit';
+COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read or write; of a session that waits also token, semaphore or latch; semaphore or latch in a transaction: what is counted when it has committed, hold_count says how much';
 COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
 COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
@@ -502,6 +503,124 @@ COMMENT ON FUNCTION redis_lock_owner(text) IS
 'who has the lock, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers: a read lock; <n> of <total> permits; token: a token lock of another client; null: nobody.  Error 42809: the key holds something else';
 
 --
+-- Semaphores without owners
+--
+
+CREATE FUNCTION redis_semaphore_init(key text, permits integer, ttl interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_init'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_semaphore_init(text, integer, interval) IS
+'make a semaphore with so many permits, for good or for that long; false: there is one.  Nobody owns a permit: what a session that ends has taken stays taken (use permits, if it should not).  Error 42809: the key holds something else; 08006 no answer: it may have been made';
+
+CREATE FUNCTION redis_semaphore_acquire(key text, permits integer DEFAULT 1)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_semaphore_acquire(text, integer) IS
+'take so many permits of a semaphore, all or none, waiting for them, within lock_timeout and statement_timeout.  Of nobody: they are not given back at the end of the session or by a rollback, only by redis_semaphore_release (use permits, if they should be).  Where there is no semaphore it waits for one';
+
+CREATE FUNCTION redis_try_semaphore_acquire(key text, permits integer DEFAULT 1, wait interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_try_semaphore_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_try_semaphore_acquire(text, integer, interval) IS
+'take so many permits of a semaphore within a time limit; false: there are not so many, or there is no semaphore.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back)';
+
+CREATE FUNCTION redis_semaphore_release(key text, permits integer DEFAULT 1)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_release'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_semaphore_release(text, integer) IS
+'give so many permits to a semaphore, whoever took them; it is made if there is none.  At once: a rollback does not undo it.  Without an answer a warning, also if it is cancelled then: they are counted once.  Of nobody (use permits, if a session should own them)';
+
+CREATE FUNCTION redis_semaphore_xact_release(key text, permits integer DEFAULT 1)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_xact_release'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_semaphore_xact_release(text, integer) IS
+'give so many permits to a semaphore when the transaction has committed and is visible; not at all if it, or the savepoint, is rolled back.  If Redis is away then, the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it.  Of nobody (use permits, if a session should own them)';
+
+CREATE FUNCTION redis_semaphore_add(key text, permits integer)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_add'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_semaphore_add(text, integer) IS
+'make a semaphore larger by so many permits, or smaller: what is free may be negative for a time.  Error 08006 no answer: it may have been done.  Of nobody (use permits, if a session should own them)';
+
+CREATE FUNCTION redis_semaphore_drain(key text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_drain'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_semaphore_drain(text) IS
+'take all permits of a semaphore that are free; how many that were, 0 if there is none.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back).  Error 08006 no answer: it may have been done';
+
+CREATE FUNCTION redis_semaphore_available(key text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_available'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_semaphore_available(text) IS
+'how many permits of a semaphore are free, asked of the store; 0 if there is no semaphore.  Of nobody: who took the others is not known (use permits, if it should be)';
+
+--
+-- Latches
+--
+
+CREATE FUNCTION redis_latch_set(key text, count bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_latch_set'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_latch_set(text, bigint) IS
+'make a latch that has to be counted down so often; false: there is one.  Error 42809: the key holds something else; 08006 no answer: it may have been made';
+
+CREATE FUNCTION redis_latch_count_down(key text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_latch_count_down'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_latch_count_down(text) IS
+'count a latch down by one, at once: a rollback does not undo it; what is left, 0 also where there is no latch.  At zero it is gone, and who awaits it goes on.  null with a warning: no answer; it counts once, also if it is cancelled then';
+
+CREATE FUNCTION redis_latch_xact_count_down(key text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_latch_xact_count_down'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_latch_xact_count_down(text) IS
+'count a latch down by one when the transaction has committed and is visible; not at all if it, or the savepoint, is rolled back.  If Redis is away then, the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it';
+
+CREATE FUNCTION redis_latch_count(key text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockredis_latch_count'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_latch_count(text) IS
+'how often a latch has still to be counted down, asked of the store; 0 if there is none';
+
+CREATE FUNCTION redis_latch_wait(key text, wait interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_latch_wait'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_latch_wait(text, interval) IS
+'wait until a latch has been counted down to zero, or there is none; false: wait is over.  Also within lock_timeout and statement_timeout';
+
+CREATE FUNCTION redis_latch_delete(key text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_latch_delete'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION redis_latch_delete(text) IS
+'take a latch away: who awaits it goes on, as if it were zero; false: there is none.  Error 08006 no answer: it may have been done';
 -- Token locks
 --
 

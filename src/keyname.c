@@ -35,13 +35,16 @@
 #define ALIVE_PREFIX	"lockredis_condition_alive:"
 #define TOLD_PREFIX		"lockredis_condition_told:"
 #define CONDITION_CHANNEL_PREFIX	"lockredis_condition__channel:"
+#define TICKETS_PREFIX	"lockredis_tickets:"
+#define LATCH_CHANNEL	"redisson_countdownlatch__channel__{"
 
 static const char *const channel_prefixes[TOPIC_COUNT] = {
 	[TOPIC_LOCK] = "redisson_lock__channel",
 	[TOPIC_READ_WRITE] = "redisson_rwlock",
 	[TOPIC_PLACE] = "redisson_lock__channel",	/* and the owner */
 	[TOPIC_PERMITS] = "redisson_sc",
-	[TOPIC_CONDITION] = CONDITION_CHANNEL_PREFIX	/* likewise */
+	[TOPIC_CONDITION] = CONDITION_CHANNEL_PREFIX,	/* likewise */
+	[TOPIC_LATCH] = LATCH_CHANNEL
 };
 
 /*
@@ -237,9 +240,25 @@ append_word(const char *word, int n, char *out)
 	return n + len;
 }
 
+/*
+ * latch_channel_name --- Redisson's, which knows no name with a brace of its own
+ */
+static int
+latch_channel_name(const char *name, int len, char *out)
+{
+	int			n = strlen(LATCH_CHANNEL);
+
+	memcpy(out, LATCH_CHANNEL, n);
+	memcpy(out + n, name, len);
+	out[n + len] = '}';
+	return n + len + 1;
+}
+
 int
 lr_channel_name(LrTopic topic, const char *name, int len, char *out)
 {
+	if (topic == TOPIC_LATCH)
+		return latch_channel_name(name, len, out);
 	return topic == TOPIC_CONDITION ? own_name(channel_prefixes[topic], name, len, out) :
 		derived_name(channel_prefixes[topic], name, len, out);
 }
@@ -338,4 +357,10 @@ int
 lr_condition_told_name(const char *name, int len, const char *digest, char *out)
 {
 	return append_word(digest, own_name(TOLD_PREFIX, name, len, out), out);
+}
+
+int
+lr_tickets_name(const char *name, int len, char *out)
+{
+	return own_name(TICKETS_PREFIX, name, len, out);
 }

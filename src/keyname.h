@@ -35,8 +35,9 @@ typedef enum LrTopic
 	TOPIC_LOCK,					/* releases of locks */
 	TOPIC_READ_WRITE,			/* of read-write locks */
 	TOPIC_PLACE,				/* that it is an owner's turn: each has its own */
-	TOPIC_PERMITS,				/* that permits are free */
+	TOPIC_PERMITS,				/* of permits and semaphores */
 	TOPIC_CONDITION,			/* that an owner was notified: likewise */
+	TOPIC_LATCH,				/* that a latch is open */
 	TOPIC_COUNT
 } LrTopic;
 
@@ -99,5 +100,7 @@ extern int	lr_places_name(const char *name, int len, char *out);
 
 /* Of permits: the ids of those that are had. */
 extern int	lr_permits_name(const char *name, int len, char *out);
+/* Of what is counted: a key of ours with the requests that have been. */
+extern int	lr_tickets_name(const char *name, int len, char *out);
 
 #endif							/* LR_KEYNAME_H */

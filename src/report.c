@@ -75,6 +75,23 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 }
 
 /*
+ * report_wrong_number --- it was asked for a number
+ */
+static void
+report_wrong_number(const LrName *name, const StoreOp *op)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("key \"%s\" does not hold a %s",
+					lr_name_to_show(name->data, name->len), lr_kind(op->lock_kind)->name),
+			 op->value == STORE_VALUE_TOKEN ?
+			 errdetail("It holds a string that is no number.") :
+			 errdetail("It holds a value of type %s.",
+					   lr_name_to_show(op->type_name, strlen(op->type_name))),
+			 errhint("Use another key.")));
+}
+
+/*
  * report_wrong_type --- what the key holds instead, and what to do about it
  *
  * A token lock without a time limit is never waited for, so it is one of them.
@@ -84,6 +101,8 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 {
 	char	   *shown = lr_name_to_show(name->data, name->len);
 
+	if (lr_is_number(op->lock_kind))
+		report_wrong_number(name, op);
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("key \"%s\" does not hold a %s lock", shown,

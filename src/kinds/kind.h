@@ -36,6 +36,8 @@ typedef enum KindId
 	KIND_TOKEN,
 	KIND_PERMIT,
 	KIND_CONDITION,
+	KIND_SEMAPHORE,
+	KIND_LATCH,
 	KIND_COUNT
 } KindId;
 
@@ -57,7 +59,8 @@ typedef enum KindKey
 	KEY_CONDITION_CHANNEL,
 	KEY_CONDITION_WAITING,		/* who waits for a condition, in their order, */
 	KEY_CONDITION_ALIVE,		/* until when they count, */
-	KEY_CONDITION_TOLD			/* and those who were notified */
+	KEY_CONDITION_TOLD,			/* and those who were notified */
+	KEY_TICKETS					/* requests that have been counted */
 } KindKey;
 
 /* The arguments that a script is given; fields of StoreOp. */
@@ -86,7 +89,8 @@ typedef enum KindArg
 	ARG_PERMIT,					/* its id, 16 bytes */
 	ARG_PERMITS_CHANNEL,
 	ARG_GIVES_BACK,				/* owner of the lock that goes with it */
-	ARG_ACTED					/* was it acted on? */
+	ARG_ACTED,					/* was it acted on? */
+	ARG_LAST_TICKET				/* that may be forgotten */
 } KindArg;
 
 /* How the answer for one lock is read. */
@@ -234,11 +238,27 @@ extern const LockKind fair_kind;
 extern const LockKind token_kind;
 extern const LockKind permit_kind;
 extern const LockKind condition_kind;
+extern const LockKind semaphore_kind;
+extern const LockKind latch_kind;
 
 extern const LockKind *lr_kind(KindId id);
 
 /* Can two sessions not have these at the same time? */
 extern bool lr_kinds_conflict(KindId one, KindId other);
+
+/* Is it a number that is counted, and no lock? */
+static inline bool
+lr_is_number(KindId kind)
+{
+	return lr_kind(kind)->calls[STORE_TALLY].keys[0] != KEY_END;
+}
+
+/* Does a create leave anything that has to be given back? */
+static inline bool
+lr_leaves_something(KindId kind)
+{
+	return lr_kind(kind)->calls[STORE_RELEASE].keys[0] != KEY_END;
+}
 
 /*
  * The count that the store has to show for so many session-level holds: 1 also if

@@ -23,6 +23,8 @@ static const LockKind *const kinds[KIND_COUNT] =
 	[KIND_TOKEN] = &token_kind,
 	[KIND_PERMIT] = &permit_kind,
 	[KIND_CONDITION] = &condition_kind,
+	[KIND_SEMAPHORE] = &semaphore_kind,
+	[KIND_LATCH] = &latch_kind,
 };
 
 const LockKind *

@@ -29,7 +29,7 @@
 #define KEYS_AT_ONCE		256
 
 const char *const lt_state_names[] = {
-	"free", "waiting", "held", "releasing", "handed", "lost", "orphan"
+	"free", "waiting", "held", "releasing", "handed", "lost", "orphan", "owed"
 };
 
 static char check_text[512];
@@ -76,7 +76,7 @@ check_scopes(LrIndex hold)
 
 		if (part->count < 0 || (i == SCOPE_XACT && part->count > 1))
 			return lt_check_says("hold %d has the count %d in scope %d", hold, part->count, i);
-		if (part->count > 0 && part->lease_ms <= 0)
+		if (part->count > 0 && part->lease_ms <= 0 && h->state != HOLD_OWED)
 			return lt_check_says("hold %d has no lease in scope %d", hold, i);
 	}
 	return NULL;
@@ -123,6 +123,11 @@ check_hold_state(LrIndex hold)
 			if (h->traces == 0 || h->ends_at == 0)
 				return lt_check_says("orphan %d is nowhere, or for ever", hold);
 			return NULL;
+		case HOLD_OWED:
+			if (!is_session(h->session) || !has_scopes(h) || !h->counts || h->amount <= 0 ||
+				h->traces != 0)
+				return lt_check_says("nobody owes %d, or nothing", hold);
+			return NULL;
 		default:
 			return lt_check_says("hold %d is %s", hold, lt_state_names[h->state]);
 	}
@@ -141,7 +146,8 @@ check_hold_watched(LrIndex hold)
 		return lt_check_says("hold %d is %s without an owner", hold, lt_state_names[h->state]);
 	if (watched != 0 && watched != h->owner)
 		return lt_check_says("the watchdog looks after another owner of hold %d", hold);
-	if (watched == 0 && (h->state != HOLD_LOST || h->traces != 0))
+	if (watched == 0 && h->state != HOLD_OWED &&
+		(h->state != HOLD_LOST || h->traces != 0))
 		return lt_check_says("the watchdog does not look after hold %d, which is %s", hold,
 						  lt_state_names[h->state]);
 	if ((h->state == HOLD_HELD || h->state == HOLD_HANDED || h->state == HOLD_RELEASING) &&

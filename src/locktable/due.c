@@ -99,7 +99,7 @@ due_is_handed_here(LrIndex hold, StoreId store, int64 now)
  */
 static DueAction
 due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
-		   WakeList *wakes)
+		   bool *first, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -115,7 +115,11 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		(h->traces & STORE_BIT(store)) != 0)
 	{
 		lt_set_due(hold, store, again, wakes);
-		return connected ? DUE_GIVE_BACK : DUE_NOTHING;
+		if (!connected)
+			return DUE_NOTHING;
+		if (!h->counts)
+			return DUE_GIVE_BACK;
+		return lt_decide_owed(hold, store, now, first) ? DUE_COUNT : DUE_DROP;
 	}
 
 	/* It is passing on or being released: that sets the next due time, if any. */
@@ -161,6 +165,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->kind = h->kind;
 	item->owner = h->owner;
 	memcpy(item->id, h->id, STORE_ID_LEN);
+	item->amount = h->amount;
 	item->moves = lt_moves(h);
 	item->count = lr_shown_count(h->kind, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;
@@ -220,8 +225,10 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 	{
 		int64		not_after = lt_pending_create(h, store);
 
+		item->first = false;
 		lt_take_due(hold, store);
-		item->action = due_decide(hold, store, now, connected, again, &wakes);
+		item->action = due_decide(hold, store, now, connected, again, &item->first,
+								  &wakes);
 		due_fill_item(hold, store, now, not_after, item);
 	}
 	lt_check_change(lock);

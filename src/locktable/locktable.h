@@ -40,6 +40,7 @@
  * 			since that time
  * silent		of a store: it was asked and has not answered
  * epoch		a number that changes when those who were refused may ask again
+ * owed		what a store is to count once, though nobody has it: see owed.h
  * keep		to leave the key locked for a time after it was given back
  * 			(hold_at_least)
  * head		the first in a key's queue, who asks the store for all of them
@@ -73,6 +74,9 @@
  *	   +--- reply not read ---> ORPHAN <-- no answer+
  *	   |                          |
  *	   +--gave up--> (free)       +--watchdog gave it back--> (free)
+ *
+ *	 OWED --counted, or not wanted any more--> (free)
+ *	   +--- no answer --> ORPHAN
  */
 typedef enum HoldState
 {
@@ -82,7 +86,9 @@ typedef enum HoldState
 	HOLD_RELEASING,				/* its session is giving it back */
 	HOLD_HANDED,				/* passed to a session that has yet to see it */
 	HOLD_LOST,					/* no longer had; its session has to see it */
-	HOLD_ORPHAN					/* nobody's; the watchdog gives it back */
+	HOLD_ORPHAN,				/* nobody's; the watchdog gives it back, or has it
+								 * counted */
+	HOLD_OWED					/* nothing is had: what a store is to count */
 } HoldState;
 
 typedef enum LostReason
@@ -108,6 +114,7 @@ typedef struct LockTerms
 	int64		keep_until;		/* lr_now() time until which the key stays
 								 * locked after its release; 0 = not */
 	int			min_replicas;	/* that have to confirm each lease */
+	int64		amount;			/* of what is taken or counted */
 	uint8		id[STORE_ID_LEN];	/* as in StoreOp; all 0: none yet */
 } LockTerms;
 

@@ -108,6 +108,10 @@ typedef struct LrHold
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
 	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
+	int64		amount;			/* likewise */
+	bool		counts;			/* that is to be counted, not given back */
+	int64		counted_at;		/* owed, orphan: when it was asked for first, if that
+								 * may have run; else 0 */
 	ScopeHold	scope[SCOPE_COUNT];
 	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
 										 * a create that was not answered may
@@ -424,6 +428,7 @@ extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
+extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id);
 
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
@@ -462,6 +467,9 @@ extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);
 extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);
 extern bool lt_is_to_be_asked(const LrHold *h);
+
+/* owed.c; partition lock held. */
+extern bool lt_decide_owed(LrIndex hold, StoreId store, int64 now, bool *first);
 
 /* refused.c; partition lock held. */
 extern void lt_note_end(LrIndex hold);

@@ -312,6 +312,7 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, const LockTerms *te
 	memset(h, 0, sizeof(LrHold));
 	h->kind = terms->kind;
 	memcpy(h->id, terms->id, STORE_ID_LEN);
+	h->amount = terms->amount;
 	h->hash = hash;
 	h->key = key;
 	h->session = LrMyProcNumber;

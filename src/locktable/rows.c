@@ -53,6 +53,7 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_sinc
 	row->lost_reason = h->lost_reason;
 	row->scope = scope;
 	row->part = h->scope[scope];
+	row->amount = h->amount;
 	row->placed = h->state == HOLD_WAITING &&
 		lt_sessions[h->session].wait.state == WAIT_PLACED;
 	row->owner = h->owner;

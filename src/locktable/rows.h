@@ -26,6 +26,7 @@ typedef struct LockTableRow
 	LostReason	lost_reason;
 	LockScope	scope;
 	ScopeHold	part;
+	int64		amount;			/* owed */
 	bool		placed;			/* waits in the order of the store */
 	uint64		owner;
 	int64		fence;

@@ -20,7 +20,10 @@ typedef enum DueAction
 	DUE_NOTHING,
 	DUE_RENEW,
 	DUE_GIVE_BACK,				/* an orphan, or what a loss or a move left */
-	DUE_MOVE					/* held, and belongs into this store now */
+	DUE_MOVE,					/* held, and belongs into this store now */
+	DUE_COUNT,					/* an orphan that is to be counted */
+	DUE_DROP					/* one that cannot be any more, or only at the place
+								 * where lockredis.url pointed before */
 } DueAction;
 
 typedef struct DueItem
@@ -31,6 +34,8 @@ typedef struct DueItem
 	uint64		owner;
 	uint8		id[STORE_ID_LEN];
 	uint64		moves;
+	int64		amount;			/* give back, count */
+	bool		first;			/* count: nothing of it has been sent before */
 	int			count;			/* move: the hold count that the store shows */
 	bool		at_old_place;	/* give back: something may be there, too */
 	int64		lease_ms;
@@ -84,6 +89,9 @@ typedef struct Refusal
 
 extern Refusal lt_refused(const DueItem *item, bool alone);
 extern void lt_not_refused(const DueItem *item);
+
+/* The first request to count it surely has not run. */
+extern void lt_not_counted(const DueItem *item);
 
 /* No create of it can run later than that, by the store's clock. */
 extern void lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store,

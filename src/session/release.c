@@ -447,11 +447,8 @@ release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 /* and a little for each lock, of which there may be thousands. */
 #define END_PATIENCE_EACH	(LR_US_PER_MS / 5)
 
-/*
- * release_patience --- how long the end of a transaction waits for this batch
- */
-static int64
-release_patience(void)
+int64
+release_patience(int n)
 {
 	int64		usual = 0;
 
@@ -460,7 +457,7 @@ release_patience(void)
 			usual = Max(usual, lr_usual_round_trip(i));
 	return Min(Max(END_PATIENCE,
 				   Min(END_ROUND_TRIPS * usual, END_PATIENCE_MAX)) +
-			   batch.n * END_PATIENCE_EACH,
+			   n * END_PATIENCE_EACH,
 			   lr_call_budget());
 }
 
@@ -481,7 +478,7 @@ release_run_at_end(void)
 {
 	ReleaseTally tally;
 
-	release_run(lr_now() + release_patience(), STORE_POLL, &tally);
+	release_run(lr_now() + release_patience(batch.n), STORE_POLL, &tally);
 }
 
 static void

@@ -72,6 +72,9 @@ extern bool release_next_gone(int *i, int *before, HoldView *view);
 /* Run it at the end of a (sub)transaction.  Never raises, and is brief. */
 extern void release_run_at_end(void);
 
+/* For how long the end of a transaction waits for so many answers. */
+extern int64 release_patience(int n);
+
 /*
  * All that the session has, at its end and by DISCARD ALL.  Never raises, and
  * lasts at most command_timeout.

@@ -226,6 +226,27 @@ track_recorded(HeldEntry *entry, int64 token)
 	entry->recorded_here = true;
 }
 
+/*
+ * track_count_later --- the newest entry can take it, too: most of them count one name
+ */
+void
+track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bool first)
+{
+	Track	   *t = ntracks > 0 ? &tracks[ntracks - 1] : NULL;
+
+	if (!first && t != NULL && t->kind == TRACK_COUNT && t->hold == hold &&
+		t->subid == GetCurrentSubTransactionId())
+	{
+		t->amount += amount;
+		return;
+	}
+	t = track_push(TRACK_COUNT);
+	t->key = *key;
+	t->hold = hold;
+	t->amount = amount;
+	t->first = first;
+}
+
 int
 track_count(void)
 {

@@ -23,7 +23,8 @@ typedef enum TrackKind
 {
 	TRACK_HOLD,					/* a transaction-level hold */
 	TRACK_TAKEN,				/* a session-level hold was taken */
-	TRACK_RECORDED				/* a token was written to the fence table */
+	TRACK_RECORDED,				/* a token was written to the fence table */
+	TRACK_COUNT					/* so much is to be counted after the commit */
 } TrackKind;
 
 typedef struct Track
@@ -31,10 +32,12 @@ typedef struct Track
 	TrackKind	kind;
 	SubTransactionId subid;
 	HeldKey		key;			/* stays while it is held */
-	LrIndex		hold;			/* hold and taken */
+	LrIndex		hold;			/* hold and taken; count: the record */
 	uint64		owner;			/* taken and recorded: which acquire it was */
 	uint64		number;			/* taken: HeldEntry.taken of the newest */
 	int64		before;			/* recorded: the token recorded until then */
+	int64		amount;			/* count: */
+	bool		first;			/* count: this has made the record */
 } Track;
 
 /* Room for one entry, or for n, before they are made.  May raise. */
@@ -48,6 +51,9 @@ extern void track_reserve_many(int n);
 extern void track_hold(const HeldKey *key, LrIndex hold);
 extern void track_taken(HeldEntry *entry);
 extern void track_recorded(HeldEntry *entry, int64 token);
+
+/* And that so much was added to what is counted after the commit. */
+extern void track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bool first);
 
 /* A transaction-level hold goes before the end of its subtransaction. */
 extern void track_forget_hold(LrIndex hold);

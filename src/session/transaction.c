@@ -30,6 +30,7 @@
 #include "locktable/wait.h"
 #include "session/ask.h"
 #include "session/at_once.h"
+#include "session/counts.h"
 #include "session/guard.h"
 #include "session/held.h"
 #include "session/idle.h"
@@ -57,6 +58,7 @@ void
 xact_clean_up(void)
 {
 	at_once_abandon();
+	counts_abandon();
 	wait_abandon();
 	monitor_abandon();
 	lt_return_rows();
@@ -108,6 +110,15 @@ xact_end_record(const Track *t, bool commit)
 		entry->recorded = t->before;
 }
 
+static void
+xact_end_count(const Track *t, bool commit)
+{
+	if (commit)
+		counts_add(t);
+	else
+		counts_undo(t);
+}
+
 /*
  * xact_end_from --- end what is above "first" on the stack, which the caller cuts
  *
@@ -125,6 +136,8 @@ xact_end_from(int first, bool commit)
 	for (int i = first; i < top; i++)
 		if (track_at(i)->kind == TRACK_HOLD)
 			xact_end_hold(track_at(i));
+		else if (track_at(i)->kind == TRACK_COUNT)
+			xact_end_count(track_at(i), commit);
 }
 
 /* Of the subtransaction that aborts just now. */
@@ -244,6 +257,7 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
 		while (nfailed_jobs > 0 && !is_commit)
 			xact_end_failed_jobs();
 		release_run_at_end();
+		counts_run_at_end();
 		lt_check_transaction_end();
 	}
 	xact_forget();
@@ -343,6 +357,10 @@ xact_callback(XactEvent event, void *arg)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
+			if (counts_pending())
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that has Redis count something")));
 
 			/* A token is recorded under a hold of its transaction, and goes before it. */
 			Assert(!xact_has_recorded());

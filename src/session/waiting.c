@@ -36,6 +36,7 @@
 #include "session/held.h"
 #include "session/idle.h"
 #include "session/long_wait.h"
+#include "session/tickets.h"
 #include "session/waiting.h"
 #include "settings.h"
 #include "stats.h"
@@ -316,6 +317,8 @@ wait_send_create(StoreId store)
 	op->fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
 	op->min_replicas = acq.request->terms.min_replicas;
+	op->amount = acq.request->terms.amount;
+	op->last_ticket = tickets_last(acq.name->hash);
 	memcpy(op->id, acq.request->terms.id, STORE_ID_LEN);
 	op->token = acq.request->token;
 	op->token_len = acq.request->token_len;
@@ -399,8 +402,14 @@ wait_release(void)
 {
 	StoreOp		release;
 
+	if (!lr_leaves_something(acq.key.kind))
+	{
+		acq.op.outcome = STORE_PENDING;
+		return STORE_GONE;
+	}
 	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
 	release.owner = acq.op.owner;
+	release.amount = acq.op.amount;
 	memcpy(release.id, acq.op.id, STORE_ID_LEN);
 	ask_run(&release, STORE_WAIT);
 	ask_distrust(&release);
@@ -513,7 +522,9 @@ wait_take_granted(LrIndex *hold)
 	switch (wait_grant(deadline))
 	{
 		case GRANTED:
-			if (lr_kind(acq.key.kind)->ownerless)
+			if (lr_is_number(acq.key.kind))
+				tickets_note(acq.name->hash, &acq.op);
+			else if (lr_kind(acq.key.kind)->ownerless)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
 			*hold = acq.hold;
 			acq.active = false;
@@ -764,7 +775,7 @@ wait_outlive_failure(void)
 	change = wait_may_change();
 	if (!change && !wait_may_fail_over())
 		return false;
-	if (acq.op.outcome == STORE_UNKNOWN &&
+	if (acq.op.outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
 		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
 						 acq.op.not_after))
 		return false;
@@ -1009,6 +1020,8 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 static bool
 wait_may_be_taken(void)
 {
+	if (!lr_leaves_something(acq.key.kind))
+		return false;
 	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN ||
 		acq.op.outcome == STORE_UNCONFIRMED;
 }

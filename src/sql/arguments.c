@@ -194,6 +194,17 @@ arg_amount(FunctionCallInfo fcinfo, int argno, int64 least)
 }
 
 /*
+ * arg_wait --- of what has no lease
+ */
+void
+arg_wait(FunctionCallInfo fcinfo, KindId kind, int wait_arg, AcquireRequest *request)
+{
+	memset(request, 0, sizeof(AcquireRequest));
+	request->wait_us = wait_arg < 0 ? WAIT_FOREVER : arg_wait_us(fcinfo, wait_arg);
+	request->terms.kind = kind;
+}
+
+/*
  * arg_keep_us --- for how long the key is to stay locked at least; not given = 0
  */
 int64

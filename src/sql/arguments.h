@@ -43,6 +43,10 @@ extern void arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 extern void arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 					 int wait_arg, int lease_arg, AcquireRequest *request);
 
+/* The same of what has no lease: how long to wait, no more. */
+extern void arg_wait(FunctionCallInfo fcinfo, KindId kind, int wait_arg,
+					 AcquireRequest *request);
+
 /* A lease; not given: that of the settings, and renewed. */
 extern int64 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed);
 

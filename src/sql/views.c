@@ -132,7 +132,9 @@ blocking_pids(const LockTableRow *rows, int i)
 static void
 fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 {
-	if (row->state != HOLD_ORPHAN)
+	if (row->state == HOLD_OWED)
+		set_column(v, COL_HOLD_COUNT, Int32GetDatum((int32) Min(row->amount, PG_INT32_MAX)));
+	else if (row->state != HOLD_ORPHAN)
 	{
 		set_column(v, COL_HOLD_COUNT, Int32GetDatum(row->part.count));
 		set_column(v, COL_LEASE, interval_from_us(row->part.lease_ms * LR_US_PER_MS));

@@ -51,6 +51,7 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 		ops[i].asking = false;
 		ops[i].own_fault = false;
 		ops[i].done = false;
+		ops[i].resent = false;
 	}
 }
 

@@ -40,6 +40,7 @@ typedef enum StoreOpKind
 	STORE_DEFINE,				/* the number at a name: change it */
 	STORE_VALUE,				/* what it is */
 	STORE_NOTIFY,				/* own lock: tell those who wait for a condition */
+	STORE_TALLY,				/* give so many back to it, or count it down */
 	STORE_CALLS,				/* so many concern a lock, and go by its kind */
 	STORE_PROBE = STORE_CALLS,	/* would it do our operations? no key */
 	STORE_FACTS,				/* what it says of itself, for node.h; no key */

@@ -98,7 +98,10 @@ typedef struct StoreOp
 	bool		alone;			/* renew, release: in a request of its own, since
 								 * others would be refused with it */
 	StoreChange change;			/* define: what to do to the number, */
-	int64		amount;			/* with that */
+	int64		amount;			/* with that; create of a semaphore, release, count:
+								 * how many */
+	uint64		last_ticket;	/* create of a semaphore, count: owner of a request that
+								 * was answered, and need not be known any more */
 	int			together;		/* create: so many, which follow each other, are
 								 * taken all or none; each of them has the number.
 								 * 0 = this one alone */
@@ -123,6 +126,8 @@ typedef struct StoreOp
 	int64		fence;			/* create (fenced), mint; else 0 */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force, notify: how many were told */
+	bool		resent;			/* sent more than once: the first may have run, or may
+								 * yet */
 	bool		done;			/* carried out; no outcome before replicas have
 								 * confirmed it, or have not */
 	bool		own_fault;		/* refused, denied: this one, for what it asks;
@@ -133,8 +138,8 @@ typedef struct StoreOp
 	char		digest[41];		/* inspect: of all who have it, if they may be
 								 * several; else empty */
 	bool		changed;		/* define: there is another number now */
-	int64		available;		/* define, value: so many are free (what was drained:
-								 * were); inspect: so many more can be had */
+	int64		available;		/* define, value, count: so many are free (what was
+								 * drained: were); inspect: so many more can be had */
 	int64		total;			/* and there are, with those that somebody has */
 	int64		watch_ms;		/* set, renew of kinds that others may shorten: for
 								 * how long the store had all of the lock */

@@ -70,6 +70,7 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->name_len = item->name_len;
 	op->owner = item->owner;
 	memcpy(op->id, item->id, STORE_ID_LEN);
+	op->amount = item->amount;
 	op->count = item->count;
 	op->lease_ms = item->lease_ms;
 	op->keep_ms = item->keep_ms;
@@ -107,6 +108,10 @@ add_item(DueBatch *b, int i)
 		case DUE_GIVE_BACK:
 			add_item_op(b, STORE_RELEASE, item);
 			break;
+		case DUE_COUNT:
+			add_item_op(b, STORE_TALLY, item);
+			break;
+		case DUE_DROP:
 		case DUE_NOTHING:
 			break;
 	}

@@ -110,7 +110,9 @@ farewell_send(void)
 
 	memcpy(at->items, farewell.queue, sizeof(DueItem) * n);
 	for (int i = 0; i < n; i++)
-		due_batch_op(&at->ops[i], farewell.id, STORE_RELEASE, &at->items[i]);
+		due_batch_op(&at->ops[i], farewell.id,
+					 at->items[i].action == DUE_DROP ? STORE_TALLY : STORE_RELEASE,
+					 &at->items[i]);
 	farewell.nqueued = 0;
 	farewell.under_way = true;
 	farewell.store->start(at->handle, at->ops, n, lr_now() + lr_call_budget());

@@ -84,6 +84,8 @@ tell_of_refusals(const Replies *r)
 			 errmsg("lockredis: the lock store refuses to renew the lock \"%s\"", shown) :
 			 item->action == DUE_GIVE_BACK ?
 			 errmsg("lockredis: the lock store refuses to release the lock \"%s\"", shown) :
+			 item->action == DUE_COUNT ?
+			 errmsg("lockredis: the lock store refuses to count for \"%s\"", shown) :
 			 errmsg("lockredis: the lock store refuses to take over the lock \"%s\"", shown),
 			 r->nrefused == 1 ? errdetail_internal("%s", error->detail) :
 			 errdetail_plural("%s  So it does for %d other lock.",
@@ -181,6 +183,74 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 }
 
 /* ----------
+ * What is counted
+ * ----------
+ */
+
+/*
+ * log_dropped --- it will not be counted, or nobody knows whether it was
+ */
+static void
+log_dropped(const DueItem *item, const char *why)
+{
+	char	   *shown = lr_name_to_show(item->name, item->name_len);
+
+	ereport(LOG,
+			(errmsg("lockredis: gave up counting %lld for the %s \"%s\"",
+					(long long) item->amount, lr_kind(item->kind)->name, shown),
+			 errdetail_internal("%s", why)));
+	pfree(shown);
+}
+
+/*
+ * apply_count --- it has been counted, cannot be, or is tried again
+ *
+ * Once the first request has not run, nobody need fear that it is counted twice.
+ */
+static void
+apply_count(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	bool		refused = is_refused(op);
+	Refusal		refusal = {.again = r->retry_at};
+
+	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
+	{
+		if (op->outcome == STORE_WRONG_TYPE)
+			log_dropped(item, "The key holds something else.");
+		lt_given_back(item->hold, item->owner, r->store);
+		return;
+	}
+	if (op->outcome == STORE_DOWN || (refused && !op->resent))
+		lt_not_counted(item);
+	if (refused)
+		refusal = note_refusal(r, item, op);
+	if (refused && refusal.over)
+	{
+		log_dropped(item, "The lock store refuses it.");
+		lt_given_back(item->hold, item->owner, r->store);
+	}
+	else
+		lt_retry_at(item->hold, item->owner, r->store, refusal.again);
+}
+
+/*
+ * apply_drop --- it may have been counted, and to ask again could count it twice: the
+ * store has forgotten that, or is another one now, and then the old one is asked
+ */
+static void
+apply_drop(Replies *r, const DueItem *item)
+{
+	if (!item->at_old_place)
+		log_dropped(item, "It may have been counted: the lock store does not remember that any more.");
+	else if (!farewell_give_back(item))
+	{
+		lt_retry_at(item->hold, item->owner, r->store, lr_now() + ORPHAN_REPEAT);
+		return;
+	}
+	lt_given_back(item->hold, item->owner, r->store);
+}
+
+/* ----------
  * What is moved
  * ----------
  */
@@ -271,6 +341,12 @@ replies_apply(const DueBatch *b, int64 retry_at)
 				break;
 			case DUE_MOVE:
 				apply_move(&r, item, op);
+				break;
+			case DUE_COUNT:
+				apply_count(&r, item, op);
+				break;
+			case DUE_DROP:
+				apply_drop(&r, item);
 				break;
 			case DUE_NOTHING:
 				break;

@@ -81,13 +81,13 @@ SQL
 # Each function, with arguments that suit it.
 my $calls = <<'SQL';
 SELECT format('%s %s(%s)', CASE prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.oid::regproc,
-	(SELECT string_agg(CASE WHEN a.type = 'int4'::regtype AND p.proname ~ 'permit' THEN '9' WHEN a.n = 1 AND p.proname ~ 'permit' THEN $$'p'$$ WHEN p.proargnames[a.n] = 'id' THEN quote_literal(repeat('0', 32)) WHEN a.type = 'int4'::regtype THEN '1' WHEN a.type = 'text[]'::regtype THEN $$'{k,l}'$$ WHEN a.n = 1 AND p.proname ~ 'token' THEN quote_literal(p.proname || random()) WHEN a.n = 1 AND p.proname ~ 'read|write' THEN $$'rw'$$ WHEN a.n = 1 THEN $$'k'$$ WHEN p.proargnames[a.n] = 'kind' THEN $$'reentrant'$$ WHEN a.type = 'text'::regtype THEN $$'SELECT'$$
+	(SELECT string_agg(CASE WHEN a.type = 'int4'::regtype AND p.proname ~ 'permit' THEN '9' WHEN a.n = 1 AND p.proname ~ 'permit' THEN $$'p'$$ WHEN p.proargnames[a.n] = 'id' THEN quote_literal(repeat('0', 32)) WHEN a.type = 'int4'::regtype THEN '1' WHEN a.type = 'text[]'::regtype THEN $$'{k,l}'$$ WHEN a.n = 1 AND p.proname ~ 'semaphore' THEN $$'sem'$$ WHEN a.n = 1 AND p.proname ~ 'token|latch' THEN quote_literal(p.proname || random()) WHEN a.n = 1 AND p.proname ~ 'read|write' THEN $$'rw'$$ WHEN a.n = 1 THEN $$'k'$$ WHEN p.proargnames[a.n] = 'kind' THEN $$'reentrant'$$ WHEN a.type = 'text'::regtype THEN $$'SELECT'$$
 		WHEN a.type = 'interval'::regtype THEN $$'1min'$$ WHEN a.type = 'int8'::regtype THEN '1000' ELSE 'NULL' END, ', ' ORDER BY a.n)
 	   FROM unnest(proargtypes) WITH ORDINALITY AS a(type, n)))
   FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
  WHERE p.prorettype <> 'trigger'::regtype
- ORDER BY p.proname NOT LIKE '%permit_init', p.proname LIKE '%unlock%', p.proname LIKE '%assert%', 1
+ ORDER BY p.proname NOT LIKE '%permit_init', p.proname LIKE '%unlock%', p.proname LIKE '%assert%', p.proname LIKE '%acquire%', 1
 SQL
 my @views = map { "SELECT * FROM $_" } qw(redis_locks redis_lock_stats redis_lock_status redis_fences);
 

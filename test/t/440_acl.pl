@@ -112,6 +112,15 @@ my @calls = (
 	[ "SELECT redis_lock('jobs:k'), redis_condition_wait('jobs:k', '100 ms'), redis_condition_notify('jobs:k'), redis_condition_notify_all('jobs:k')",
 		'|f|0|0' ],
 	[ "SELECT redis_unlock('jobs:k')", 't' ],
+	[ "SELECT redis_semaphore_init('jobs:u', 3), redis_semaphore_acquire('jobs:u'), redis_try_semaphore_acquire('jobs:u'), redis_semaphore_available('jobs:u')",
+		't||t|1' ],
+	[ "SELECT redis_semaphore_release('jobs:u'), redis_semaphore_add('jobs:u', 1), redis_semaphore_drain('jobs:u')",
+		'||3' ],
+	[ "SELECT redis_latch_set('jobs:v', 2), redis_latch_count_down('jobs:v'), redis_latch_count('jobs:v'), redis_latch_wait('jobs:v', '0')",
+		't|1|1|f' ],
+	[ "BEGIN; SELECT redis_latch_xact_count_down('jobs:v'), redis_semaphore_xact_release('jobs:u')", '|' ],
+	[ 'COMMIT', '' ],
+	[ "SELECT redis_latch_delete('jobs:v')", 'f' ],
 	[ "CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '700 ms')", 't' ],
 	[ "SELECT redis_force_unlock('jobs:e')", 't' ],
 	[ "SELECT redis_try_lock('jobs:w', '100 ms')", 'f' ],
@@ -135,7 +144,7 @@ sub do_all
 
 	$session->query("SET lockredis.min_replicas = 2; SET lock_timeout = '5s'");
 	$redis->cmd('SCRIPT', 'FLUSH');
-	$redis->cmd('DEL', 'redisson_lock_token:{jobs:g}');
+	$redis->cmd('DEL', 'redisson_lock_token:{jobs:g}', 'jobs:u', 'jobs:v');
 	$redis->foreign_lock('jobs:e', ms => 600_000);
 	$redis->foreign_lock('jobs:w', ms => 600_000);
 	$redis->cmd('HSET', 'jobs:h', 'mode', 'read', 'elsewhere:1', 1);
@@ -179,12 +188,15 @@ sub nothing_remains
 
 	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:t');
 	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:p', 'jobs:y', '{jobs:p}:timeout', '{jobs:y}:timeout');
+	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:t', 'jobs:v');
 	$redis->kill_clients('watchdog');
 	ok( eval {
 			poll_until(
 				"$name: nothing to be left",
 				sub {
-					!(grep { !/^redisson_lock_token/ } $redis->all_keys)
+					# Permits may be given at last.
+					$redis->cmd('DEL', 'jobs:u');
+					!(grep { !/^(?:redisson_lock_token|lockredis_tickets)/ } $redis->all_keys)
 					  && $node->count_locks == 0;
 				});
 		},
@@ -208,6 +220,7 @@ my %without = (
 	'&redisson_sc:*' => undef,
 	# Permits that have expired, or of a semaphore that was deleted
 	'+zcount' => undef,
+	'&redisson_countdownlatch__channel__{*' => undef,
 	# Announcements of others, and those that the watchdog takes back
 	'+zrem' => undef,
 	'+zscore' => undef,

@@ -231,6 +231,8 @@ pass_encode_next(NodeBatch *b)
 	{
 		if (op[i].sent_at == 0)
 			op[i].sent_at = now;
+		else
+			op[i].resent = true;
 		if (b->target.kind != TARGET_SHARD)
 			op[i].topology = b->target.topology;
 		confirm_want(b, &op[i]);

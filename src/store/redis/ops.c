@@ -163,6 +163,10 @@ op_put_key(RespOut *out, const StoreOp *op, KindKey key)
 						  lr_condition_told_name(op->name, op->name_len,
 												 op_digest(op, digest), derived));
 			break;
+		case KEY_TICKETS:
+			resp_put_bulk(out, derived,
+						  lr_tickets_name(op->name, op->name_len, derived));
+			break;
 	}
 }
 
@@ -205,6 +209,15 @@ op_put_permit(RespOut *out, const StoreOp *op)
 	else
 		lr_secret_id(op->owner, id);
 	resp_put_bulk(out, (const char *) id, sizeof(id));
+}
+
+static void
+op_put_ticket(RespOut *out, uint64 ticket)
+{
+	if (ticket != 0)
+		op_put_owner(out, ticket);
+	else
+		resp_put_bulk(out, "", 0);
 }
 
 static void
@@ -287,6 +300,9 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			break;
 		case ARG_AMOUNT:
 			resp_put_int(out, op->amount);
+			break;
+		case ARG_LAST_TICKET:
+			op_put_ticket(out, op->last_ticket);
 			break;
 		case ARG_TOKEN:
 			resp_put_bulk(out, op->token, op->token_len);
@@ -443,9 +459,10 @@ redis_release_size(int n)
 {
 	size_t		size = 0;
 
-	for (int i = 0; i < KIND_COUNT; i++)
+	for (int i = 0; i < 2 * KIND_COUNT; i++)
 	{
-		const KindCall *call = &lr_kind(i)->calls[STORE_RELEASE];
+		const KindCall *call =
+			&lr_kind(i / 2)->calls[i % 2 == 0 ? STORE_RELEASE : STORE_TALLY];
 		size_t		per_lock = op_count_keys(call, false) * (LR_DERIVED_MAX + 32) +
 			LR_NAME_MAX + LR_OWNER_MAX + 64;
 		size_t		once = redis_script(call->script)->text_len + 256;

@@ -38,6 +38,7 @@ typedef struct Requests
 								 * not go to sleep, or has been woken */
 	pg_atomic_uint32 epoch;
 	pg_atomic_uint32 connecting;	/* the worker, to its database */
+	TableTickets tickets;
 	int			nrequests;
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
 } Requests;
@@ -361,4 +362,10 @@ request_answer(TableRequest *request)
 
 	/* Even if it was abandoned: its process may want to ask anew. */
 	SetLatch(&GetPGProcByNumber(client)->procLatch);
+}
+
+TableTickets *
+requests_tickets(void)
+{
+	return &requests->tickets;
 }

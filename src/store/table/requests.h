@@ -102,6 +102,25 @@ typedef struct TableRequest
 	TableTrouble trouble;		/* the last that one of its operations met */
 } TableRequest;
 
+/*
+ * Requests that have been counted, and by which transactions; see table_tickets.c,
+ * whose they are.
+ */
+#define TABLE_TICKETS		8192
+
+typedef struct TableTicket
+{
+	uint64		owner;			/* 0 = none */
+	TransactionId done_by;
+	TransactionId undone_by;
+} TableTicket;
+
+typedef struct TableTickets
+{
+	uint32		next;
+	TableTicket ticket[TABLE_TICKETS];
+} TableTickets;
+
 extern Size requests_shmem_size(void);
 extern void requests_shmem_init(void);
 
@@ -156,6 +175,8 @@ extern bool requests_wanted(void);
 
 /* Take all that was submitted; an array that stays the worker's own. */
 extern TableRequest **requests_take(int *n);
+
+extern TableTickets *requests_tickets(void);
 
 /* All its operations have outcomes: wake whoever asked. */
 extern void request_answer(TableRequest *request);

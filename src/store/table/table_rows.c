@@ -31,6 +31,7 @@
 #include "store/table/keyed_table.h"
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
+#include "store/table/table_counts.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_permits.h"
 #include "store/table/table_shares.h"
@@ -472,6 +473,19 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_FORCE] = any_force,
 		[STORE_INSPECT] = any_inspect
 	},
+	[KIND_SEMAPHORE] = {
+		[STORE_CREATE] = semaphore_create,
+		[STORE_RELEASE] = semaphore_release,
+		[STORE_TALLY] = semaphore_count,
+		[STORE_DEFINE] = semaphore_define,
+		[STORE_VALUE] = count_value
+	},
+	[KIND_LATCH] = {
+		[STORE_CREATE] = latch_create,
+		[STORE_TALLY] = latch_count,
+		[STORE_DEFINE] = latch_define,
+		[STORE_VALUE] = count_value
+	},
 
 	[KIND_TOKEN] = {
 		[STORE_CREATE] = token_create,
@@ -511,6 +525,9 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		if ((lr_kind(op->lock_kind)->shared && !tables_open_shares(tables, trouble)) ||
 			(lr_kind(op->lock_kind)->made_by != NULL &&
 			 !tables_open_values(tables, trouble)))
+			rows_refuse(op, trouble);
+		else if (lr_kind(op->lock_kind)->calls[STORE_VALUE].keys[0] != KEY_END &&
+				 !tables_open_values(tables, trouble))
 			rows_refuse(op, trouble);
 		else
 			operation(tables, op, trouble);

@@ -83,6 +83,8 @@ describe_kinds(void)
 	copy(KIND_TOKEN, &token_kind);
 	copy(KIND_PERMIT, &permit_kind);
 	copy(KIND_CONDITION, &condition_kind);
+	copy(KIND_SEMAPHORE, &semaphore_kind);
+	copy(KIND_LATCH, &latch_kind);
 	describe(KIND_SHARED, "shared", KIND_BIT(KIND_REENTRANT), false, shared);
 	describe(KIND_FREE, "free", 0, false, excludes_nobody);
 }

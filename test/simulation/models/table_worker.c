@@ -309,6 +309,7 @@ execute(Row *in, TableOp *op)
 			break;
 		case STORE_DEFINE:
 		case STORE_VALUE:
+		case STORE_TALLY:
 			sim_fail("table", "no kind of here has a number");
 	}
 	sim_trace("table: operation %d on %.*s of %llu: outcome %d", op->kind, op->name_len,

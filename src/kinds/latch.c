@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * latch.c
+ *	  The latch: Redisson's RCountDownLatch.
+ *
+ * A number that is counted down; who awaits it goes on when it is zero, and there is no
+ * number any more.  To await it takes nothing, so its "create" only looks.  What was
+ * counted is known by its ticket, as of a semaphore.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/latch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+const LockKind latch_kind = {
+	.name = "latch",
+	.alike = KIND_BIT(KIND_LATCH),
+	.held_as = KIND_LATCH,
+	.ownerless = true,
+	.topic = TOPIC_LATCH,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_LATCH_CREATE,
+			.keys = {KEY_LOCK},
+			.group = 1,
+			.reply = REPLY_QUEUED,
+		},
+		[STORE_DEFINE] = {
+			.script = LUA_LATCH_DEFINE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		[STORE_VALUE] = {
+			.script = LUA_LATCH_VALUE,
+			.keys = {KEY_LOCK},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		[STORE_TALLY] = {
+			.script = LUA_LATCH_COUNT,
+			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_AMOUNT, ARG_OWNER, ARG_LAST_TICKET},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+	},
+};

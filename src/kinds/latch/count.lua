@@ -1,0 +1,57 @@
+-- count: count a latch down, and wake those who await it when it is open.
+--
+-- KEYS  latch, tickets, channel
+-- ARGV  publish command, by how much, ticket, ticket of the request before that was
+--       answered ('': none)
+-- reply {0, left, left, now}   done; 0 also if there is no latch
+--       {1, left, left, now}   it was done before
+--       {3, ttl, type, now}    something that is no latch
+--
+-- The ticket tells, for an hour, that this has run: repeating it counts once, also if it
+-- has met no latch and there is one now.
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Look at little, however large the value is.
+local left = 0
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'none' then
+  if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
+    or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
+    return {3, redis.call('PTTL', KEYS[1]), kind, now}
+  end
+  left = math.max(tonumber(redis.call('GET', KEYS[1])), 0)
+end
+if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
+  return {1, left, left, now}
+end
+
+-- What may fail comes first: nothing is counted without its ticket.
+redis.call('ZADD', KEYS[2], now, ARGV[3])
+local done = redis.pcall('PEXPIRE', KEYS[2], 3600000)
+if done == 1 and kind ~= 'none' then
+  if left > tonumber(ARGV[2]) then
+    done = redis.pcall('DECRBY', KEYS[1], ARGV[2])
+    left = done
+  else
+    done = redis.pcall('DEL', KEYS[1])
+    left = 0
+  end
+end
+if type(done) == 'table' then
+  redis.call('ZREM', KEYS[2], ARGV[3])
+  return done
+end
+redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
+if ARGV[4] ~= '' then
+  redis.pcall('ZREM', KEYS[2], ARGV[4])
+end
+if kind ~= 'none' and left == 0 then
+  redis.pcall(ARGV[1], KEYS[3], '0')
+end
+return {0, left, left, now}

@@ -1,0 +1,71 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.c
+ *	  The semaphore without owners: Redisson's RSemaphore.
+ *
+ * A number: so many permits are free.  Nobody owns one, so what was taken is given back
+ * by whoever calls for it, and never by itself.  What a request has done is known by its
+ * ticket for an hour, in a key of ours: so one whose reply was not read can be undone, or
+ * repeated without counting twice.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/kinds/semaphore.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "kinds/kind.h"
+
+/* Requests in one script: more would hold up Redis. */
+#define RELEASE_GROUP		50
+
+const LockKind semaphore_kind = {
+	.name = "semaphore",
+	.excludes = KIND_BIT(KIND_SEMAPHORE),
+	.alike = KIND_BIT(KIND_SEMAPHORE),
+	.held_as = KIND_SEMAPHORE,
+	.ownerless = true,
+	.topic = TOPIC_PERMITS,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_SEMAPHORE_CREATE,
+			.keys = {KEY_LOCK, KEY_TICKETS},
+			.each = {ARG_NOT_AFTER, ARG_AMOUNT, ARG_OWNER, ARG_LAST_TICKET},
+			.group = 1,
+			.reply = REPLY_QUEUED,
+		},
+		[STORE_RELEASE] = {
+			.script = LUA_SEMAPHORE_RELEASE,
+			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_AMOUNT, ARG_OWNER},
+			.group = RELEASE_GROUP,
+			.reply = REPLY_TOLD,
+		},
+		[STORE_DEFINE] = {
+			.script = LUA_SEMAPHORE_DEFINE,
+			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT, ARG_LEASE},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		[STORE_VALUE] = {
+			.script = LUA_SEMAPHORE_VALUE,
+			.keys = {KEY_LOCK},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		[STORE_TALLY] = {
+			.script = LUA_SEMAPHORE_COUNT,
+			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_AMOUNT, ARG_OWNER, ARG_LAST_TICKET},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+	},
+};

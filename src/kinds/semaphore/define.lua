@@ -1,0 +1,54 @@
+-- define: change how many permits of a semaphore are free.
+--
+-- KEYS  semaphore, channel
+-- ARGV  publish command, latest time in ms at which this may run, what to do, number,
+--       time to live in ms (0: none)
+-- reply {0, free, free, now}   done (drain: how many were free)
+--       {1, free, free, now}   init: there was one
+--       {2, 0, 0, now}         read too late: nothing done
+--       {3, ttl, type, now}    something that is no semaphore
+
+-- Before Redis 7 a script that asks for the time may write only this way.
+if not redis.REDIS_VERSION_NUM then
+  redis.replicate_commands()
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > tonumber(ARGV[2]) then
+  return {2, 0, 0, now}
+end
+
+-- Look at little, however large the value is.
+local free = 0
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'none' then
+  if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
+    or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
+    return {3, redis.call('PTTL', KEYS[1]), kind, now}
+  end
+  free = tonumber(redis.call('GET', KEYS[1]))
+end
+
+if ARGV[3] == 'init' then
+  if kind ~= 'none' then
+    return {1, free, free, now}
+  end
+  if ARGV[5] == '0' then
+    redis.call('SET', KEYS[1], ARGV[4])
+  else
+    redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5])
+  end
+  free = tonumber(ARGV[4])
+  redis.pcall(ARGV[1], KEYS[2], free)
+elseif ARGV[3] == 'add' then
+  -- Unlike a SET it keeps the time to live.
+  free = redis.call('INCRBY', KEYS[1], ARGV[4])
+  redis.pcall(ARGV[1], KEYS[2], free)
+elseif ARGV[3] == 'drain' then
+  if free ~= 0 then
+    redis.call('DECRBY', KEYS[1], redis.call('GET', KEYS[1]))
+  end
+else
+  return redis.error_reply('ERR no such change of a semaphore')
+end
+return {0, free, free, now}

@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * owed.c
+ *	  The lock table: what a session has the store count.
+ *
+ * Permits that are given back to a semaphore, and a latch that is counted down: the
+ * store does that once, however often it is asked, as long as it remembers the ticket.
+ * So what was not answered is asked for again, by the watchdog, until it is.
+ *
+ * The store forgets tickets after an hour.  A request that may have run must not be
+ * repeated after that, so what is not answered by then is dropped; what was surely never
+ * sent can wait for as long as it takes, unless the store refuses it.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/locktable/owed.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "utils/timestamp.h"
+
+#include "instance.h"
+#include "locktable/locktable_int.h"
+#include "locktable/owed.h"
+#include "locktable/watch.h"
+#include "settings.h"
+
+/* For so long after the first request that may have run is it repeated. */
+#define OWED_REPEATED		(59 * 60 * LR_US_PER_S)
+
+bool
+lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount, LrIndex *hold)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	LockTerms	terms = {.kind = kind,.scope = scope,.amount = amount};
+	WakeList	wakes = WAKE_NOBODY;
+	TimestampTz now = GetCurrentTimestamp();
+	LrHold	   *h;
+
+	if (!lt_take_row())
+		return false;
+	*hold = lt_alloc_hold();
+	h = &lt_holds[*hold];
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_init_waiting_hold(*hold, lt_make_key(name->data, name->len, name->hash),
+						 name->hash, &terms);
+	h->owner = lr_new_owner();
+	h->state = HOLD_OWED;
+	h->counts = true;
+	h->scope[scope].count = 1;
+	h->scope[scope].acquired_at = now;
+	lt_link_hold(*hold);
+	lt_unlock(lock, &wakes);
+	return true;
+}
+
+LrIndex
+lt_find_owed(const LrName *name, KindId kind)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	LrIndex		hold = LR_NONE;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_SHARED);
+	key = lt_find_key(name->data, name->len, name->hash);
+	if (key != LR_NONE)
+		for (hold = lt_keys[key].first_hold; hold != LR_NONE; hold = lt_holds[hold].next)
+			if (lt_holds[hold].state == HOLD_OWED && lt_holds[hold].kind == kind &&
+				lt_holds[hold].session == LrMyProcNumber &&
+				lt_holds[hold].scope[SCOPE_XACT].count > 0)
+				break;
+	LWLockRelease(lock);
+	return hold;
+}
+
+void
+lt_owe_more(LrIndex hold, int64 amount)
+{
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	Assert(lt_holds[hold].state == HOLD_OWED);
+	lt_holds[hold].amount += amount;
+	if (lt_holds[hold].amount == 0)
+		lt_free_hold(hold);
+	lt_unlock(lock, &wakes);
+}
+
+/* Only its session writes it. */
+int64
+lt_owed_amount(LrIndex hold)
+{
+	return lt_holds[hold].amount;
+}
+
+void
+lt_owed_done(LrIndex hold)
+{
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	Assert(lt_holds[hold].state == HOLD_OWED);
+	lt_free_hold(hold);
+	lt_unlock(lock, &wakes);
+}
+
+void
+lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	Assert(h->state == HOLD_OWED);
+	lt_first_trace(h, store, h->owner, topology);
+	h->counted_at = sent_at;
+	h->ends_at = lr_now() + OWED_REPEATED;
+	lt_make_orphan(hold, &wakes);
+	lt_unlock(lock, &wakes);
+}
+
+/* ----------
+ * For the watchdog
+ * ----------
+ */
+
+/*
+ * lt_decide_owed --- of one that is due: is the store to count it?  False: it cannot any
+ * more; partition lock held
+ *
+ * It is noted before it is sent that it may have run from now on, and where: it is asked
+ * for in no other place after that.
+ */
+bool
+lt_decide_owed(LrIndex hold, StoreId store, int64 now, bool *first)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	if (h->counted_at != 0)
+		return !lt_is_at_old_place(h, store) && now - h->counted_at < OWED_REPEATED;
+	*first = true;
+	h->counted_at = now;
+	lt_note_place(h, store);
+	return true;
+}
+
+/*
+ * lt_not_counted --- the first request for it surely has not run
+ */
+void
+lt_not_counted(const DueItem *item)
+{
+	LWLock	   *lock;
+
+	if (!item->first)
+		return;
+	lock = lt_lock_owned(item->hold, item->owner);
+	if (lock == NULL)
+		return;
+	lt_holds[item->hold].counted_at = 0;
+	LWLockRelease(lock);
+}

@@ -1,0 +1,308 @@
+/*-------------------------------------------------------------------------
+ *
+ * counts.c
+ *	  What the store counts for this backend: permits that are given back to a
+ *	  semaphore, and a latch that is counted down.
+ *
+ * Nobody has what is counted, so what must not get lost is the request: it has a record
+ * in the lock table (owed.h), with which the watchdog goes on if it is not answered.  The
+ * store knows it by its ticket, the owner number of the record, and counts it once.
+ *
+ *	 session: counts down, and the connection breaks, or the session is cancelled
+ *									store: has counted, or has not
+ *	 watchdog: the same with the same ticket
+ *									store: answers that it has, or counts now
+ *
+ * What is counted when the transaction commits has a record from the call on, one for
+ * each name, and stands on the transaction's stack (track.c) as often as it was asked
+ * for: a subtransaction that aborts takes its part away.  It is sent where locks of the
+ * transaction are given back, after them: its changes are visible then.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/counts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "common/int.h"
+#include "utils/memutils.h"
+
+#include "locktable/owed.h"
+#include "locktable/watch.h"
+#include "report.h"
+#include "session/ask.h"
+#include "session/counts.h"
+#include "session/release.h"
+#include "session/request.h"
+#include "session/tickets.h"
+#include "session/waiting.h"
+#include "settings.h"
+#include "stats.h"
+#include "store/current.h"
+#include "store/stores.h"
+#include "store/topology.h"
+
+/* The request of counts_now() that is under way. */
+static struct
+{
+	bool		active;
+	LrIndex		hold;
+	StoreOp		op;
+}			now;
+
+/* What is sent at the end of the transaction; room for it is made before. */
+static struct
+{
+	int			npending;		/* records that the transaction has */
+	int			n;
+	int			size;
+	StoreOp    *ops;
+	LrIndex    *holds;			/* by operation */
+}			at_end;
+
+/*
+ * counts_prepare --- one to be sent where things are counted at present
+ */
+static void
+counts_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
+{
+	ask_prepare(op, STORE_TALLY, key, lr_first_store());
+	op->owner = lt_owner(hold);
+	op->amount = lt_owed_amount(hold);
+	op->last_ticket = tickets_last(key->hash);
+}
+
+/*
+ * counts_is_open --- may it have run without having said so, or may it yet?
+ *
+ * What is refused when it is sent a second time may have run when it was the first.
+ */
+static bool
+counts_is_open(const StoreOp *op)
+{
+	bool		refused = op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED;
+
+	return op->outcome == STORE_DOWN || op->outcome == STORE_UNKNOWN ||
+		op->outcome == STORE_PENDING || op->outcome == STORE_BUSY ||
+		(refused && op->resent);
+}
+
+/*
+ * counts_tell --- there may be enough now for those of this server who wait
+ *
+ * A store that tells of it by itself does so to them, too.
+ */
+void
+counts_tell(const StoreOp *op)
+{
+	if (!lr_store_can(op->store, STORE_HAS_PUSH))
+		lt_wake_waiter(0, op->name, op->name_len);
+}
+
+/*
+ * counts_settle --- apply an outcome to its record; true: it is not the watchdog's
+ *
+ * What is refused is told to who asks for it; after a commit there is nobody to be told,
+ * and the watchdog tries again.
+ */
+static bool
+counts_settle(LrIndex hold, uint32 hash, const StoreOp *op, bool committed)
+{
+	if (counts_is_open(op) || (committed && op->outcome != STORE_OK))
+	{
+		lt_leave_owed(hold, op->store, op->topology, op->sent_at);
+		return false;
+	}
+	if (op->outcome == STORE_OK)
+	{
+		tickets_note(hash, op);
+		counts_tell(op);
+	}
+	lt_owed_done(hold);
+	return true;
+}
+
+/* ----------
+ * Now
+ * ----------
+ */
+
+void
+counts_abandon(void)
+{
+	if (!now.active)
+		return;
+	now.active = false;
+	ask_abandon();
+	(void) counts_settle(now.hold, lr_name_hash(now.op.name, now.op.name_len), &now.op,
+						 false);
+}
+
+/*
+ * counts_ask --- again if a former master has answered: what the present one has not
+ * got from it is counted there, by the same ticket
+ */
+static void
+counts_ask(void)
+{
+	ask_run(&now.op, STORE_WAIT);
+	ask_distrust(&now.op);
+	if (now.op.outcome == STORE_UNKNOWN && now.op.topology != topology_epoch())
+	{
+		ask_run(&now.op, STORE_WAIT);
+		ask_distrust(&now.op);
+	}
+}
+
+bool
+counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
+{
+	HeldKey		key = held_key(name, kind);
+	StoreOutcome outcome;
+
+	request_require_store(kind, current_store());
+	wait_require_place();
+	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &now.hold))
+		report_table_full();
+	counts_prepare(&now.op, &key, now.hold);
+	now.active = true;
+	PG_TRY();
+	{
+		counts_ask();
+	}
+	PG_CATCH();
+	{
+		counts_abandon();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	now.active = false;
+
+	outcome = now.op.outcome;
+	*left = now.op.available;
+	if (!counts_settle(now.hold, name->hash, &now.op, false))
+	{
+		ask_report_failure(WARNING, outcome);
+		return false;
+	}
+	if (outcome == STORE_WRONG_TYPE)
+		report_wrong_type(name, &now.op);
+	if (outcome != STORE_OK)
+		ask_report_failure(ERROR, outcome);
+	return true;
+}
+
+/* ----------
+ * When the transaction has committed
+ * ----------
+ */
+
+bool
+counts_pending(void)
+{
+	return at_end.npending > 0;
+}
+
+/*
+ * counts_reserve --- room to send so many without raising
+ */
+static void
+counts_reserve(int n)
+{
+	int			size = Max(at_end.size, 8);
+
+	if (n <= at_end.size)
+		return;
+	while (size < n)
+		size *= 2;
+	at_end.size = 0;
+	at_end.ops = at_end.ops == NULL ?
+		MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (Size) size) :
+		repalloc_huge(at_end.ops, sizeof(StoreOp) * (Size) size);
+	at_end.holds = at_end.holds == NULL ?
+		MemoryContextAllocHuge(TopMemoryContext, sizeof(LrIndex) * (Size) size) :
+		repalloc_huge(at_end.holds, sizeof(LrIndex) * (Size) size);
+	ask_reserve(size);
+	at_end.size = size;
+}
+
+void
+counts_at_commit(const LrName *name, KindId kind, int64 amount)
+{
+	HeldKey		key = held_key(name, kind);
+	LrIndex		hold;
+	int64		sum;
+	bool		first;
+
+	request_require_store(kind, current_store());
+	track_reserve();
+	hold = counts_pending() ? lt_find_owed(name, kind) : LR_NONE;
+	first = hold == LR_NONE;
+	if (first)
+	{
+		counts_reserve(at_end.npending + 1);
+		if (!lt_owe(name, kind, SCOPE_XACT, amount, &hold))
+			report_table_full();
+		at_end.npending++;
+	}
+	else if (pg_add_s64_overflow(lt_owed_amount(hold), amount, &sum))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("bigint out of range")));
+	else
+		lt_owe_more(hold, amount);
+	key.data = lt_hold_name(hold);
+	track_count_later(&key, hold, amount, first);
+}
+
+/*
+ * counts_undo --- a subtransaction that aborts takes away what it has asked for; so
+ * does the transaction
+ */
+void
+counts_undo(const Track *t)
+{
+	if (t->first)
+		at_end.npending--;
+	lt_owe_more(t->hold, -t->amount);
+}
+
+/*
+ * counts_add --- the transaction has committed: it is to be sent
+ *
+ * Once for each record, by the entry that made it: those behind have added to it.
+ */
+void
+counts_add(const Track *t)
+{
+	if (!t->first)
+		return;
+	Assert(at_end.n < at_end.size);
+	at_end.holds[at_end.n] = t->hold;
+	counts_prepare(&at_end.ops[at_end.n++], &t->key, t->hold);
+}
+
+/*
+ * counts_run_at_end --- see release_run_at_end() for how long that may take
+ */
+void
+counts_run_at_end(void)
+{
+	at_end.npending = 0;
+	if (at_end.n == 0)
+		return;
+	ask_run_until(at_end.ops, at_end.n, lr_now() + release_patience(at_end.n),
+				  STORE_POLL);
+	for (int i = 0; i < at_end.n; i++)
+	{
+		StoreOp    *op = &at_end.ops[i];
+
+		ask_distrust(op);
+		(void) counts_settle(at_end.holds[i], lr_name_hash(op->name, op->name_len), op,
+							 true);
+	}
+	at_end.n = 0;
+}

@@ -1,0 +1,326 @@
+/*-------------------------------------------------------------------------
+ *
+ * counts.c
+ *	  The SQL functions of semaphores and latches.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/sql/counts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "fmgr.h"
+
+#include "report.h"
+#include "session/ask.h"
+#include "session/counts.h"
+#include "session/session.h"
+#include "session/waiting.h"
+#include "sql/arguments.h"
+#include "store/current.h"
+
+PG_FUNCTION_INFO_V1(lockredis_semaphore_init);
+PG_FUNCTION_INFO_V1(lockredis_semaphore_acquire);
+PG_FUNCTION_INFO_V1(lockredis_try_semaphore_acquire);
+PG_FUNCTION_INFO_V1(lockredis_semaphore_release);
+PG_FUNCTION_INFO_V1(lockredis_semaphore_xact_release);
+PG_FUNCTION_INFO_V1(lockredis_semaphore_add);
+PG_FUNCTION_INFO_V1(lockredis_semaphore_drain);
+PG_FUNCTION_INFO_V1(lockredis_semaphore_available);
+PG_FUNCTION_INFO_V1(lockredis_latch_set);
+PG_FUNCTION_INFO_V1(lockredis_latch_count_down);
+PG_FUNCTION_INFO_V1(lockredis_latch_xact_count_down);
+PG_FUNCTION_INFO_V1(lockredis_latch_count);
+PG_FUNCTION_INFO_V1(lockredis_latch_wait);
+PG_FUNCTION_INFO_V1(lockredis_latch_delete);
+
+/*
+ * What the store remembers of a request lasts so long, and with it what can be done
+ * about one that was not answered (ms).
+ */
+#define TICKET_LIFE_MS		(60 * 60 * INT64CONST(1000))
+
+/* ----------
+ * Arguments
+ * ----------
+ */
+
+/*
+ * arg_permits --- a number of permits, "least" at least
+ */
+static int64
+arg_permits(FunctionCallInfo fcinfo, int argno, int32 least)
+{
+	int32		permits;
+
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("number of permits must not be null")));
+	permits = PG_GETARG_INT32(argno);
+	if (permits < least)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of permits must be at least %d", least)));
+	return permits;
+}
+
+static int64
+arg_latch_count(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("count must not be null")));
+	if (PG_GETARG_INT64(argno) < 1 || PG_GETARG_INT64(argno) > STORE_TOKEN_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count must be between 1 and 2^53 - 1")));
+	return PG_GETARG_INT64(argno);
+}
+
+/* ----------
+ * Asking the store
+ * ----------
+ */
+
+/*
+ * ask_number --- one request about the number of a name
+ *
+ * Refused as too late, it is asked once more: the reply brought the right time.
+ */
+static void
+ask_number(const LrName *name, KindId kind, StoreOp *wanted)
+{
+	HeldKey		key = held_key(name, kind);
+	StoreOp		op;
+
+	session_enter();
+	request_require_store(kind, current_store());
+	wait_require_place();
+	for (int i = 0; i < 2; i++)
+	{
+		ask_prepare(&op, wanted->kind, &key, current_store());
+		op.change = wanted->change;
+		op.amount = wanted->amount;
+		op.lease_ms = wanted->lease_ms;
+		ask_run(&op, STORE_WAIT);
+		if (op.outcome != STORE_LATE)
+			break;
+	}
+	ask_distrust(&op);
+	if (op.outcome == STORE_WRONG_TYPE)
+		report_wrong_type(name, &op);
+	if (op.outcome != STORE_OK)
+		ask_report_failure(ERROR, op.outcome);
+	if (op.kind == STORE_DEFINE)
+		counts_tell(&op);
+	*wanted = op;
+}
+
+static void
+change_number(const LrName *name, KindId kind, StoreChange change, int64 amount,
+			  StoreOp *op)
+{
+	memset(op, 0, sizeof(StoreOp));
+	op->kind = STORE_DEFINE;
+	op->change = change;
+	op->amount = amount;
+	ask_number(name, kind, op);
+}
+
+static int64
+read_number(FunctionCallInfo fcinfo, KindId kind)
+{
+	LrName		name;
+	StoreOp		op = {.kind = STORE_VALUE};
+
+	arg_key(fcinfo, &name);
+	ask_number(&name, kind, &op);
+	return op.available;
+}
+
+/*
+ * permits_to_int --- other programs may have set more than Redisson knows
+ */
+static int32
+permits_to_int(int64 permits)
+{
+	if (permits < PG_INT32_MIN || permits > PG_INT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("integer out of range")));
+	return (int32) permits;
+}
+
+/*
+ * wait_for --- permits, or a latch
+ */
+static bool
+wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, int wait_arg)
+{
+	LrName		name;
+	AcquireRequest request;
+
+	arg_key(fcinfo, &name);
+	arg_wait(fcinfo, kind, wait_arg, &request);
+	request.terms.amount = amount;
+	request.terms.lease_ms = TICKET_LIFE_MS;
+	return session_take(&name, &request);
+}
+
+/* ----------
+ * Semaphores
+ * ----------
+ */
+
+Datum
+lockredis_semaphore_init(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_INIT};
+	bool		forever;
+
+	arg_key(fcinfo, &name);
+	op.amount = arg_permits(fcinfo, 1, 0);
+	op.lease_ms = arg_lease_ms(fcinfo, 2, &forever);
+	if (forever)
+		op.lease_ms = 0;
+	ask_number(&name, KIND_SEMAPHORE, &op);
+	PG_RETURN_BOOL(op.changed);
+}
+
+Datum
+lockredis_semaphore_acquire(PG_FUNCTION_ARGS)
+{
+	(void) wait_for(fcinfo, KIND_SEMAPHORE, arg_permits(fcinfo, 1, 1), -1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_try_semaphore_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(wait_for(fcinfo, KIND_SEMAPHORE, arg_permits(fcinfo, 1, 1), 2));
+}
+
+Datum
+lockredis_semaphore_release(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	int64		permits;
+	int64		free;
+
+	arg_key(fcinfo, &name);
+	permits = arg_permits(fcinfo, 1, 1);
+	session_enter();
+	(void) counts_now(&name, KIND_SEMAPHORE, permits, &free);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_semaphore_xact_release(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	int64		permits;
+
+	arg_key(fcinfo, &name);
+	permits = arg_permits(fcinfo, 1, 1);
+	session_enter();
+	counts_at_commit(&name, KIND_SEMAPHORE, permits);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_semaphore_add(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	StoreOp		op;
+
+	arg_key(fcinfo, &name);
+	change_number(&name, KIND_SEMAPHORE, CHANGE_ADD, arg_permits(fcinfo, 1, PG_INT32_MIN),
+				  &op);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_semaphore_drain(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	StoreOp		op;
+
+	arg_key(fcinfo, &name);
+	change_number(&name, KIND_SEMAPHORE, CHANGE_DRAIN, 0, &op);
+	PG_RETURN_INT32(permits_to_int(op.available));
+}
+
+Datum
+lockredis_semaphore_available(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(permits_to_int(read_number(fcinfo, KIND_SEMAPHORE)));
+}
+
+/* ----------
+ * Latches
+ * ----------
+ */
+
+Datum
+lockredis_latch_set(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	StoreOp		op;
+
+	arg_key(fcinfo, &name);
+	change_number(&name, KIND_LATCH, CHANGE_INIT, arg_latch_count(fcinfo, 1), &op);
+	PG_RETURN_BOOL(op.changed);
+}
+
+Datum
+lockredis_latch_count_down(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	int64		left;
+
+	arg_key(fcinfo, &name);
+	session_enter();
+	if (!counts_now(&name, KIND_LATCH, 1, &left))
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(left);
+}
+
+Datum
+lockredis_latch_xact_count_down(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+
+	arg_key(fcinfo, &name);
+	session_enter();
+	counts_at_commit(&name, KIND_LATCH, 1);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockredis_latch_count(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(read_number(fcinfo, KIND_LATCH));
+}
+
+Datum
+lockredis_latch_wait(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(wait_for(fcinfo, KIND_LATCH, 1, 1));
+}
+
+Datum
+lockredis_latch_delete(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	StoreOp		op;
+
+	arg_key(fcinfo, &name);
+	change_number(&name, KIND_LATCH, CHANGE_DELETE, 0, &op);
+	PG_RETURN_BOOL(op.changed);
+}

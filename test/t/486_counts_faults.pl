@@ -1,0 +1,299 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Semaphores and latches when answers are not read: permits that nobody knows to have are
+# given back; what is given back or counted down counts once, whether the request arrives,
+# is late, is repeated, or was cancelled; so does what a COMMIT counts while Redis is away;
+# a latch that is awaited leaves nothing; Redis that refuses.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Topic::Cancels;
+use LockRedis::Wait qw(limit);
+
+start_servers();
+
+my $soon = limit(60);
+my $far = LockRedis::Node->create('far', redis => $redis)->session;
+
+sub no_rows
+{
+	return poll_until('no row of the lock table',
+		sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+}
+
+sub orphans
+{
+	return $node->value('SELECT count(*) FROM redis_locks WHERE pid IS NULL');
+}
+
+# The script of that kind and verb is called with the key as its first.
+sub request_of
+{
+	my ($key) = @_;
+
+	return '$' . length($key) . "\r\n$key\r\n";
+}
+
+# The scripts are there, so that what is held is no question for one.
+$two->query("SELECT redis_semaphore_release('warm'), redis_semaphore_acquire('warm'), "
+	. "redis_latch_count_down('warm2'), redis_latch_wait('warm2')");
+{
+	my $one = $node->connected_session;
+
+	hold_next(request_of('warm'), on => 'reply');
+	$one->start("SELECT redis_semaphore_acquire('warm')");
+	rule_acted();
+	$one->terminate;
+	$proxy->let_go;
+	no_rows();
+}
+
+#
+# Permits
+#
+foreach my $when ('in time', 'too late', 'the reply')
+{
+	my $one = $node->connected_session;
+
+	$redis->cmd('SET', 'sem', 5);
+	hold_next(request_of('sem'), $when eq 'the reply' ? (on => 'reply') : ());
+	$one->start("SELECT redis_semaphore_acquire('sem', 2)");
+	rule_acted();
+	is($redis->cmd('GET', 'sem'), 3, "$when: taken") if $when eq 'the reply';
+	$one->cancel;
+	$one->wait($soon)->fails('57014', qr/user request/, "$when: cancelled");
+	no_rows() if $when eq 'too late';
+	$proxy->let_go;
+	no_rows();
+	is($redis->cmd('GET', 'sem'), 5, "$when: given back");
+	is($redis->cmd('ZCARD', 'lockredis_tickets:{sem}') // 0, 0, "$when: no ticket");
+	$one->quit;
+}
+
+# The watchdog's undo is not read either, and repeated.
+{
+	my $one = $node->connected_session;
+
+	hold_next(request_of('sem'), on => 'reply', times => 2);
+	$one->start("SELECT redis_semaphore_acquire('sem', 2)");
+	poll_until('taken', sub { $redis->cmd('GET', 'sem') == 3 });
+	$one->terminate;
+	poll_until('given back', sub { $redis->cmd('GET', 'sem') == 5 });
+	$proxy->let_go;
+	no_rows();
+	is($redis->cmd('GET', 'sem'), 5, 'undone once');
+}
+
+# Undone where the semaphore has gone: it is not made anew.
+{
+	my $one = $node->connected_session;
+
+	hold_next(request_of('sem'), on => 'reply');
+	$one->start("SELECT redis_semaphore_acquire('sem', 2)");
+	rule_acted();
+	$redis->cmd('DEL', 'sem');
+	$one->cancel;
+	$one->wait($soon);
+	$proxy->let_go;
+	no_rows();
+	is($redis->cmd('EXISTS', 'sem'), 0, 'no semaphore');
+	$one->quit;
+}
+
+# A waiter of another server gets what was undone.
+{
+	my $one = $node->connected_session;
+
+	$redis->cmd('SET', 'sem', 2);
+	hold_next(request_of('sem'), on => 'reply');
+	$one->start("SELECT redis_semaphore_acquire('sem', 2)");
+	rule_acted();
+	$far->start("SELECT redis_semaphore_acquire('sem', 2)");
+	poll_until('it waits', sub { $redis->subscribers('redisson_sc:{sem}') });
+	$one->cancel;
+	$one->wait($soon);
+	$proxy->let_go;
+	is($far->wait($soon)->error, undef, 'told of what was undone');
+	is($redis->cmd('GET', 'sem'), 0, 'it has them');
+	$one->quit;
+}
+
+#
+# What counts once
+#
+my @counts = (
+	[ 'latch', sub { $redis->cmd('SET', 'c', 10) }, "SELECT redis_latch_count_down('c')", 9 ],
+	[ 'semaphore', sub { $redis->cmd('SET', 'c', 8) }, "SELECT redis_semaphore_release('c')", 9 ]);
+
+foreach (@counts)
+{
+	my ($name, $begin, $sql, $after) = @$_;
+
+	# The connection breaks after the request: it is repeated at once.
+	$begin->();
+	my $one = $node->connected_session;
+	my $id = $proxy->rule(match => request_of('c'), action => 'cut');
+	$one->query_is($sql, $name eq 'latch' ? 9 : '', "$name: broken, and repeated");
+	$proxy->wait_for_rule($id);
+	is($redis->cmd('GET', 'c'), 9, "$name: counted once");
+	my $tickets = $redis->cmd('ZCARD', 'lockredis_tickets:{c}');
+
+	# Its ticket stays: the first request might still arrive.
+	$one->query($sql);
+	is($redis->cmd('ZCARD', 'lockredis_tickets:{c}'), $tickets + 1, "$name: its ticket stays");
+	$one->query($sql);
+	is($redis->cmd('ZCARD', 'lockredis_tickets:{c}'), $tickets + 1, "$name: that of the next does not");
+	$proxy->clear;
+
+	foreach my $what ('request', 'reply')
+	{
+		# Cancelled
+		$begin->();
+		hold_next(request_of('c'), on => $what);
+		$one->start($sql);
+		rule_acted();
+		$one->cancel;
+		$one->wait($soon)->fails('57014', qr/user request/, "$name, $what: cancelled");
+		poll_until('it counts', sub { $redis->cmd('GET', 'c') == 9 });
+		$proxy->let_go;
+		no_rows();
+		is($redis->cmd('GET', 'c'), 9, "$name, $what: counted once");
+
+		# No answer in time
+		$begin->();
+		$one->query("SELECT redis_try_lock('warm'), redis_unlock('warm')");
+		hold_next(request_of('c'), on => $what);
+		$one->query_warns($sql, $name eq 'latch' ? 'NULL' : '', '08006', qr/did not answer/,
+			"$name, $what: no answer");
+		poll_until('it counts', sub { $redis->cmd('GET', 'c') == 9 });
+		$proxy->let_go;
+		no_rows();
+		is($redis->cmd('GET', 'c'), 9, "$name, $what: counted once, late");
+		$node->wait_for_up;
+	}
+
+	# The session ends in the middle.
+	$begin->();
+	hold_next(request_of('c'), on => 'reply');
+	$one->start($sql);
+	rule_acted();
+	$one->terminate;
+	$proxy->let_go;
+	no_rows();
+	is($redis->cmd('GET', 'c'), 9, "$name: counted once by a session that ended");
+}
+
+#
+# At a COMMIT
+#
+{
+	my $one = $node->connected_session;
+
+	$one->query('CREATE TABLE done (n int)');
+	foreach my $how ('away', 'request', 'reply')
+	{
+		$redis->cmd('SET', $_, 10) foreach 'l1', 'l2';
+		$one->query("BEGIN; SELECT redis_latch_xact_count_down('l1'), redis_latch_xact_count_down('l1'), "
+			. "redis_semaphore_xact_release('l2', 3); INSERT INTO done VALUES (1)");
+		if ($how eq 'away')
+		{
+			$proxy->mode('refuse');
+			$proxy->reset_all;
+		}
+		else
+		{
+			hold_next(request_of('l1'), on => $how);
+		}
+		$one->query_is('COMMIT', '', "$how: the COMMIT says nothing");
+		is(orphans(), 2, "$how: both are the watchdog's") if $how eq 'away';
+		$proxy->mode('pass');
+		poll_until('counted', sub { $redis->cmd('GET', 'l1') == 8 && $redis->cmd('GET', 'l2') == 13 });
+		$proxy->let_go;
+		no_rows();
+		is($redis->cmd('GET', 'l1') . ' ' . $redis->cmd('GET', 'l2'), '8 13', "$how: counted once");
+		$node->wait_for_up;
+	}
+	$one->query("BEGIN; SELECT redis_latch_xact_count_down('l1')");
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	$one->query_is('ROLLBACK', '', 'away: the ROLLBACK says nothing');
+	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'and leaves nothing');
+	$proxy->mode('pass');
+	$node->wait_for_up;
+	is($redis->cmd('GET', 'l1'), 8, 'nor counts');
+}
+
+#
+# Waiting for a latch
+#
+{
+	my $one = $node->connected_session;
+
+	$redis->cmd('SET', 'l', 1);
+	hold_next(request_of('l'), on => 'reply');
+	$one->start("SELECT redis_latch_wait('l')");
+	rule_acted();
+	$one->cancel;
+	$one->wait($soon)->fails('57014', qr/user request/, 'cancelled');
+	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'nothing to give back');
+	$proxy->let_go;
+
+	# The message is lost: it looks again.
+	$one->start("SET lockredis.lease = '1s'; SELECT redis_latch_wait('l')");
+	poll_until('it waits', sub { $redis->subscribers('redisson_countdownlatch__channel__{l}') });
+	$redis->cmd('DEL', 'l');
+	$redis->cmd('PUBLISH', 'redisson_countdownlatch__channel__{l}', 0);
+	is($one->wait($soon)->out, 't', 'told');
+}
+
+#
+# Redis refuses
+#
+{
+	my $one = $node->connected_session;
+
+	$redis->cmd('SET', 'm', 3);
+	$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+	$one->query_fails("SELECT $_", '08006', qr/OOM|maxmemory/, "$_: no memory")
+	  foreach "redis_semaphore_acquire('m')", "redis_semaphore_release('m')",
+	  "redis_latch_count_down('m')", "redis_semaphore_init('n', 1)", "redis_latch_set('n', 1)";
+	$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+	no_rows();
+	is($redis->cmd('GET', 'm'), 3, 'nothing is counted');
+	is($redis->cmd('ZCARD', 'lockredis_tickets:{m}') // 0, 0, 'no ticket');
+	$one->query_is("SELECT redis_semaphore_release('m'), redis_semaphore_available('m')", '|4', 'again');
+
+	# While it is refused to the watchdog, too
+	$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+	$node->log_since_here;
+	$one->query_is("BEGIN; SELECT redis_semaphore_xact_release('m'); COMMIT", '', 'a COMMIT');
+	poll_until('the log', sub { $node->logged(qr/refuses to count for "m"/) });
+	$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+	no_rows();
+	is($redis->cmd('GET', 'm'), 5, 'counted when it is not refused any more');
+
+	# A key that holds something else by then
+	$one->query("BEGIN; SELECT redis_semaphore_xact_release('m')");
+	$redis->cmd('DEL', 'm');
+	$redis->cmd('HSET', 'm', 'f', 1);
+	$one->query_is('COMMIT', '', 'a COMMIT');
+	poll_until('the log', sub { $node->logged(qr/gave up counting 1 for the semaphore "m"/) });
+	no_rows();
+}
+
+# What a script has noted, but not done, it takes back.
+{
+	my $one = $node->connected_session;
+
+	$redis->cmd('SET', 'lockredis_tickets:{k}', 'in the way');
+	$redis->cmd('SET', 'k', 2);
+	$one->query_fails("SELECT $_", '08006', qr/WRONGTYPE/, "$_: no tickets")
+	  foreach "redis_semaphore_acquire('k')", "redis_semaphore_release('k')",
+	  "redis_latch_count_down('k')";
+	is($redis->cmd('GET', 'k'), 2, 'nothing is counted');
+	$redis->cmd('DEL', 'lockredis_tickets:{k}');
+}
+no_rows();
+done_testing();
