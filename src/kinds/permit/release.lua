@@ -52,8 +52,12 @@ end
 
 local told = {}
 for i = 1, #KEYS / 3 do
-  local _, answer = pcall(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+  local done, answer = pcall(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
     ARGV[i + 1])
+  -- Since Redis 7 the text of what was raised.
+  if not done and type(answer) ~= 'table' then
+    answer = {err = answer}
+  end
   told[i] = answer
 end
 return told

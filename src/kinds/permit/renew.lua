@@ -60,8 +60,12 @@ end
 
 local reply = {}
 for i = 1, #KEYS / 3 do
-  local _, answer = pcall(renew, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+  local done, answer = pcall(renew, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
     ARGV[2 * i], tonumber(ARGV[2 * i + 1]))
+  -- Since Redis 7 the text of what was raised.
+  if not done and type(answer) ~= 'table' then
+    answer = {err = answer}
+  end
   reply[i] = answer
 end
 return reply
