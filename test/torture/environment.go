@@ -17,6 +17,7 @@ type Options struct {
 	redisson  string // class path, "" = without
 	namespace bool   // we may make network namespaces
 
+	keep     bool // histories, also without a finding
 	kinds    []*Kind
 	topology string     // "one" or "sentinel"
 	tls      *Authority // nil: not encrypted

@@ -20,6 +20,7 @@ import (
 //     the store may have the key for longer is of no interest here,
 //   - a client that was killed or cut off had the lock until some moment between
 //     its last answer and the notice of its death: opDrop with these times,
+//   - a wait for a condition is that all holds end during the call, and then begin again,
 //   - a fencing token is higher than those of all former holders.
 //
 // A key may be had for reading, by many at once, unless somebody else writes; who
@@ -29,7 +30,7 @@ type lockState struct {
 	owner   string // has it alone, or for writing
 	count   int
 	token   int64
-	readers [maxClients]uint8 // how often, by number of the client
+	readers [maxClients]uint8 // how often, by number of the client; or its permits
 }
 
 const maxClients = 32
@@ -40,8 +41,11 @@ func lockStep(state, input, _ interface{}) (bool, interface{}) {
 	s := state.(lockState)
 	c := input.(Call)
 
-	if c.Mode == modeRead {
+	switch c.Mode {
+	case modeRead:
 		return readStep(s, c)
+	case modePermit:
+		return permitStep(s, c)
 	}
 	switch c.Op {
 	case opLock:
@@ -77,6 +81,12 @@ func lockStep(state, input, _ interface{}) (bool, interface{}) {
 			return false, s
 		}
 		s.owner, s.count = "", 0
+		return true, s
+	case opAgain:
+		if s.owner != "" || s.read() {
+			return false, s
+		}
+		s.owner, s.count = c.Client, c.Count
 		return true, s
 	case opHeld:
 		return (s.owner == c.Client) == (c.Result == "true"), s
@@ -158,7 +168,7 @@ func inModel(c *Call) bool {
 	switch c.Op {
 	case opLock, opUnlock:
 		return c.Result == resultOK
-	case opDrop:
+	case opDrop, opAgain:
 		return true
 	case opHeld:
 		return c.Result == "true" || c.Result == "false"
@@ -248,6 +258,10 @@ func contradictions(calls []Call) []string {
 				spans = append(spans, s)
 			}
 			s.depth++
+		case opAgain:
+			s = &span{client: c.Client, from: c.End, to: 1<<63 - 1, depth: c.Count}
+			open[who] = s
+			spans = append(spans, s)
 		case opUnlock, opDrop:
 			if s == nil {
 				lines = append(lines, fmt.Sprintf("%s: %s without a lock, at %.6f s",
@@ -263,7 +277,7 @@ func contradictions(calls []Call) []string {
 	}
 	for i, a := range spans {
 		for _, b := range spans[i+1:] {
-			if a.mode == modeRead && b.mode == modeRead {
+			if a.mode == modeRead && b.mode == modeRead || a.mode == modePermit {
 				continue
 			}
 			if a.client != b.client && a.from < b.to && b.from < a.to && len(lines) < 10 {

@@ -17,14 +17,18 @@ const (
 	opDrop   = "drop"   // all holds end, whatever the way
 	opHeld   = "held"   // redis_is_held: the result is true or false
 	opCount  = "count"  // redis_hold_count
+	opWait   = "wait"   // for a condition: in the model it is a drop, and
+	opAgain  = "again"  // that it is had as before
 	opJob    = "job"    // redis_with_lock: had somewhere in between
 )
 
-// How it is had: a key is locked in the first way, or in the other two.
+// How it is had: a key is locked in the first way, or in the next two, or it is one of permits.
 const (
 	modeAlone = ""
 	modeRead  = "read"
 	modeWrite = "write"
+
+	modePermit = "permit" // one of so many
 )
 
 const (
@@ -52,6 +56,10 @@ type Call struct {
 
 	// Does it wait in a queue and rely on being woken?
 	Queues bool `json:"queues,omitempty"`
+
+	// A wait for a condition, and what it is in the model
+	Sleeps    bool   `json:"sleeps,omitempty"`
+	Condition string `json:"condition,omitempty"`
 
 	// A fair lock that was not had before, and its owner in the store
 	Fair  bool   `json:"fair,omitempty"`

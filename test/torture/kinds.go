@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A Kind of lock is what a round has: how it is had, what is done with it, and by
@@ -25,6 +26,8 @@ type Kind struct {
 	bareRun  func(*Bare, string)           // its one lock and release; nil: step
 	redisson func(*RedissonThread, string) // one lock and release; nil: without
 	watch    func(*Round)                  // what else is recorded; nil: nothing
+	begin    func(*Round) error            // what has to be there; nil: nothing
+	end      func(*Round, time.Duration)   // whether it is as it was, in this time
 	sweep    func(*Round)                  // what a crash leaves behind until somebody asks
 	specs    []func() Spec
 }
@@ -54,7 +57,8 @@ var lockKind = &Kind{
 	specs:    lockSpecs,
 }
 
-var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind, tokenKind}
+var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind, tokenKind,
+	conditionKind, permitKind}
 
 // kindsOf are those that are named, with commas between them; all if none is.
 func kindsOf(names string) ([]*Kind, error) {

@@ -147,6 +147,9 @@ func checkEnds(calls []Call, faults []Window, b Bounds) []Finding {
 // or may have done so.  early: counted from when an acquire began, not from when it was
 // granted.
 func occupied(calls []Call, b Bounds, mode string, early bool) []span {
+	if mode == modePermit {
+		return allHad(calls, b, early)
+	}
 	var spans []span
 	type hold struct {
 		from  int64
@@ -209,9 +212,19 @@ func occupied(calls []Call, b Bounds, mode string, early bool) []span {
 				}
 				spans = append(spans, span{from, lingering})
 			}
+		case opAgain:
+			from := end
+			if early {
+				from = c.Start
+			}
+			open[who] = &hold{from, c.Count}
 		case opUnlock, opDrop:
 			if h == nil {
 				continue
+			}
+			if c.Sleeps {
+				// Given back at the beginning of a wait.
+				lingering = c.Start + int64(recovery)
 			}
 			h.depth--
 			if h.depth <= 0 || c.Op == opDrop {
@@ -245,7 +258,7 @@ func checkWakeups(calls []Call, faults []Window, b Bounds) []Finding {
 	for _, key := range sortedKeys(keys) {
 		broken := faultSpans(faults, recovery+b.settles, false)
 		taken := map[string][]span{}
-		for _, mode := range []string{modeAlone, modeRead} {
+		for _, mode := range []string{modeAlone, modeRead, modePermit} {
 			taken[mode] = merge(append(occupied(keys[key], b, mode, false), broken...))
 		}
 		taken[modeWrite] = taken[modeAlone]
@@ -284,6 +297,10 @@ func checkBusy(calls []Call, faults []Window, b Bounds) []Finding {
 				continue
 			}
 			others := withoutClient(keys[key], c.Client)
+			if c.Mode == modePermit {
+				// Those that it has count, too.
+				others = append(append([]Call{}, keys[key][:i]...), keys[key][i+1:]...)
+			}
 			if overlap(at, merge(occupied(others, b, c.Mode, true))) == 0 {
 				found = append(found, Finding{"busy", fmt.Sprintf(
 					"%s was told at %.6f s that %s is busy, though nobody had it",

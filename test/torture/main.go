@@ -29,6 +29,7 @@ func main() {
 	flag.StringVar(&o.lua, "lua", "", "directory of the extension's scripts")
 	flag.StringVar(&o.redisson, "redisson", "", "class path of Redisson's driver")
 	flag.StringVar(&o.topology, "topology", "one", "one: a Redis; sentinel: Sentinels")
+	flag.BoolVar(&o.keep, "keep", false, "histories, also without a finding")
 	tls := flag.Bool("tls", false, "lockredis encrypts its connections")
 	flag.BoolVar(&o.namespace, "namespaces", false, "network namespaces can be made")
 	flag.Parse()

@@ -40,6 +40,8 @@ type Spec struct {
 
 	lockTimeouts []time.Duration
 
+	silent bool // for a negative control: changes are not told
+
 	// For negative controls: started beside the others
 	intruder func(*Round)
 }
@@ -55,6 +57,10 @@ type Round struct {
 	until time.Time
 	hurry int32 // sessions set a short statement_timeout
 	ended int32
+
+	strays  int32              // permits that nobody may know the id of
+	waiting int32              // sessions that wait for a condition
+	buffers map[string]*Buffer // what they wait for
 
 	writerSeed int64
 
@@ -74,7 +80,8 @@ func newRound(e *Environment, spec Spec, name string, seed int64) *Round {
 	}
 	r := &Round{env: e, spec: spec, name: name, hist: &History{},
 
-		rng: rand.New(rand.NewSource(seed)), acknowledged: map[string]map[string]bool{}}
+		rng: rand.New(rand.NewSource(seed)), acknowledged: map[string]map[string]bool{},
+		buffers: map[string]*Buffer{}}
 
 	for i := 0; i < spec.keys; i++ {
 		r.keys = append(r.keys, fmt.Sprintf("%s-%d", name, i))
@@ -137,6 +144,9 @@ func (r *Round) prepare() error {
 				return err
 			}
 		}
+	}
+	if r.spec.kind.begin != nil {
+		return r.spec.kind.begin(r)
 	}
 	return nil
 }
@@ -263,6 +273,9 @@ func (r *Round) judge() {
 	if r.crashes() && r.spec.kind.sweep != nil {
 		r.spec.kind.sweep(r)
 	}
+	if r.spec.kind.end != nil {
+		r.spec.kind.end(r, patience)
+	}
 	found := e.checkLeftovers(patience)
 	found = append(found, checkEnds(calls, faults, bounds)...)
 	if !r.spec.losses {
@@ -271,6 +284,7 @@ func (r *Round) judge() {
 		found = append(found, checkWakeups(calls, faults, bounds)...)
 		found = append(found, checkBusy(calls, faults, bounds)...)
 		found = append(found, checkMultis(calls, faults, bounds)...)
+		found = append(found, checkConditions(calls, faults, r.buffers, bounds, r.crashes())...)
 		found = append(found, checkOrder(calls, r.hist.looks())...)
 		if r.stalled < r.tolerated() {
 			for _, what := range r.losses {
@@ -289,7 +303,7 @@ func (r *Round) judge() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.found = append(r.found, found...)
-	if len(r.found) > 0 {
+	if len(r.found) > 0 || e.options.keep {
 		r.hist.save(filepath.Join(e.options.dir, r.name+".history"))
 	}
 }

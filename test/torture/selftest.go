@@ -151,14 +151,19 @@ var rightHistories = []rightHistory{
 }
 
 func checkRightHistories(v *Verdict) {
-	for _, h := range append(append(rightHistories, readWriteRight...), multiRight...) {
+	right := append([]rightHistory{}, rightHistories...)
+	for _, more := range [][]rightHistory{readWriteRight, multiRight, conditionRight,
+		permitRight} {
+		right = append(right, more...)
+	}
+	for _, h := range right {
 		for _, f := range judgeHistory(h.calls, h.faults) {
 			v.found = append(v.found, Finding{"self-test",
 				"a right history (" + h.name + ") was refused: " + f.String()})
 		}
 	}
-	for _, f := range checkRightOrders() {
-		v.found = append(v.found, Finding{"self-test", "a right order was refused: " + f.String()})
+	for _, f := range append(checkRightOrders(), checkRightWaits()...) {
+		v.found = append(v.found, Finding{"self-test", "what is right was refused: " + f.String()})
 	}
 }
 

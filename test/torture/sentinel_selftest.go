@@ -19,7 +19,8 @@ func controlsOf(topology string) []control {
 	}
 	var all []control
 	for _, some := range [][]control{controls, readWriteControls, fairControls, multiControls,
-		tokenControls} {
+		tokenControls, conditionControls,
+		permitControls} {
 		all = append(all, some...)
 	}
 	return all

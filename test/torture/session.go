@@ -38,6 +38,7 @@ type Session struct {
 	inTx      bool
 	unsure    bool  // an acquire may have been granted, and its statement failed
 	lastAlive int64 // end of the last statement that was answered
+	gaveBack  bool  // a wait for a condition has failed: what it gave back counts as lost
 	crashed   bool  // the backend went without giving back what it had
 
 	lockTimeout time.Duration
@@ -185,7 +186,7 @@ func (s *Session) judgeError(sql string, err *pgconn.PgError) {
 func (s *Session) lossWarned() bool {
 	for _, n := range s.warnings {
 		if strings.Contains(n.Message, "lost") {
-			if !s.w.spec.losses {
+			if !s.w.spec.losses && !s.gaveBack {
 				s.w.lost(fmt.Sprintf("%s: %s (%s)", s.name, n.Message, n.Detail))
 			}
 			return true
