@@ -185,9 +185,16 @@ my @calls = split /\n/, $node->value(
 	SELECT format('%s %s(%s)',
 				  CASE prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.oid::regproc,
 				  (SELECT string_agg(
-						  CASE WHEN a.type = 'int4'::regtype THEN '1' WHEN a.type = 'text[]'::regtype THEN '''{k,l}'''
-							   WHEN a.n = 1 AND p.proname ~ 'read|write' THEN '''rw''' WHEN a.n = 1 THEN '''k''' WHEN p.proargnames[a.n] = 'kind' THEN '''reentrant'''
+						  CASE WHEN a.type = 'int4'::regtype AND p.proname ~ '_(init|set)$' THEN '1000'
+							   WHEN a.type = 'int4'::regtype THEN '1' WHEN a.type = 'text[]'::regtype THEN '''{k,l}'''
+							   WHEN a.n = 1 AND p.proname ~ 'read|write' THEN '''rw'''
+							   WHEN a.n = 1 AND p.proname ~ '(permit|token|semaphore|latch)'
+							   THEN quote_literal(substring(p.proname FROM '(permit|token|semaphore|latch)'))
+							   WHEN a.n = 1 THEN '''k''' WHEN p.proargnames[a.n] = 'kind' THEN '''reentrant'''
+							   WHEN p.proargnames[a.n] = 'id' THEN quote_literal(repeat('0', 32))
 							   WHEN a.type = 'text'::regtype THEN '''SELECT'''
+							   WHEN p.proargnames[a.n] = 'wait' THEN '''10ms'''
+							   WHEN p.proargnames[a.n] = 'lease' AND p.proname !~ 'token' THEN '''60s'''
 							   WHEN a.type = 'interval'::regtype THEN '''1s'''
 							   WHEN a.type = 'int8'::regtype THEN '1000'
 							   ELSE 'NULL' END, ', ' ORDER BY a.n)
@@ -209,7 +216,10 @@ foreach my $path ('s, pg_catalog', 'pg_temp, s, pg_catalog')
 	like(told(), qr/operator on int8/, "path $path: bob's operators are in front");
 	$node->safe_psql('postgres', 'TRUNCATE public.witness');
 
-	# Each twice, so that a lock is taken, held and given back again.
+	# Each twice, so that a lock is taken, held and given back again.  Of what there is
+	# a number there is enough for all.
+	$admin->query("SELECT locks.redis_${_}_init('$_', 1000)")
+	  foreach grep { my $kind = $_; grep { /redis_${kind}_init/ } @calls } qw(permit semaphore);
 	my @failed;
 	foreach my $call (@calls, reverse @calls)
 	{
@@ -225,9 +235,9 @@ foreach my $path ('s, pg_catalog', 'pg_temp, s, pg_catalog')
 	$admin->query_is('SELECT count(*) FROM pg_temp.redis_fences', '0',
 		"path $path: not in the temporary one");
 	$node->safe_psql('postgres', 'DELETE FROM locks.redis_fences');
+	$redis->cmd('FLUSHALL');
 }
 $admin->query('RESET search_path');
-$redis->cmd('FLUSHALL');
 
 # Beside ours nobody can put a function that fits a call better.  Where others
 # may create, one that does gets it.
