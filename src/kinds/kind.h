@@ -222,6 +222,12 @@ typedef struct LockKind
 	/* Where its releases are told. */
 	LrTopic		topic;
 
+	/*
+	 * Has that channel another hash tag than a name with one?  Then there is none of
+	 * such a name in a cluster: what a script is given has to be in one slot.
+	 */
+	bool		untagged;
+
 	KindCall	calls[STORE_CALLS];
 
 	/*

@@ -24,6 +24,7 @@ const LockKind latch_kind = {
 	.held_as = KIND_LATCH,
 	.ownerless = true,
 	.topic = TOPIC_LATCH,
+	.untagged = true,
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_LATCH_CREATE,

@@ -43,7 +43,6 @@
 #include "stats.h"
 #include "store/current.h"
 #include "store/stores.h"
-#include "store/topology.h"
 
 /* The request of counts_now() that is under way. */
 static struct
@@ -148,13 +147,22 @@ counts_abandon(void)
 static void
 counts_ask(void)
 {
-	ask_run(&now.op, STORE_WAIT);
-	ask_distrust(&now.op);
-	if (now.op.outcome == STORE_UNKNOWN && now.op.topology != topology_epoch())
-	{
-		ask_run(&now.op, STORE_WAIT);
-		ask_distrust(&now.op);
-	}
+	StoreOp    *op = &now.op;
+	bool		answered;
+	int64		sent_at;
+
+	ask_run(op, STORE_WAIT);
+	answered = op->outcome != STORE_UNKNOWN;
+	ask_distrust(op);
+	if (!answered || op->outcome != STORE_UNKNOWN)
+		return;
+	sent_at = op->sent_at;
+	ask_run(op, STORE_WAIT);
+	ask_distrust(op);
+	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
+		return;
+	op->outcome = STORE_UNKNOWN;
+	op->sent_at = sent_at;
 }
 
 bool
@@ -163,7 +171,7 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 	HeldKey		key = held_key(name, kind);
 	StoreOutcome outcome;
 
-	request_require_store(kind, current_store());
+	request_require_number(kind, name);
 	wait_require_place();
 	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &now.hold))
 		report_table_full();
@@ -237,7 +245,7 @@ counts_at_commit(const LrName *name, KindId kind, int64 amount)
 	int64		sum;
 	bool		first;
 
-	request_require_store(kind, current_store());
+	request_require_number(kind, name);
 	track_reserve();
 	hold = counts_pending() ? lt_find_owed(name, kind) : LR_NONE;
 	first = hold == LR_NONE;

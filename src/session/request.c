@@ -14,6 +14,8 @@
 
 #include "session/request.h"
 #include "settings.h"
+#include "store/cluster.h"
+#include "store/current.h"
 #include "store/stores.h"
 
 /*
@@ -84,6 +86,24 @@ request_require_name(const LrName *name, StoreId store)
 			 errmsg("lock key is not one that a Redis Cluster can keep"),
 			 errdetail("The keys that are made of it would not be in one slot."),
 			 errhint("Use a name without braces, or with one non-empty {tag}.")));
+}
+
+void
+request_require_number(KindId kind, const LrName *name)
+{
+	StoreId		store = current_store();
+
+	request_require_store(kind, store);
+	request_require_name(name, store);
+	if (!lr_kind(kind)->untagged || !cluster_is_on() ||
+		!lr_store_can(store, STORE_HAS_PLACE) || memchr(name->data, '{', name->len) == NULL)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("there is no %s of a name with a brace in a Redis Cluster",
+					lr_kind(kind)->name),
+			 errdetail("Its channel would be in another slot."),
+			 errhint("Use a name without braces.")));
 }
 
 /*

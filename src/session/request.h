@@ -44,6 +44,9 @@ extern void request_require_store(KindId kind, StoreId store);
 /* Raises unless the store can keep a lock of this name. */
 extern void request_require_name(const LrName *name, StoreId store);
 
+/* All of that for a number of that kind, where numbers are counted at present. */
+extern void request_require_number(KindId kind, const LrName *name);
+
 /* Has the hold a fencing token that is good for this request? */
 extern bool request_is_met_by(const AcquireRequest *request, const HoldView *view);
 

@@ -99,7 +99,7 @@ ask_number(const LrName *name, KindId kind, StoreOp *wanted)
 	StoreOp		op;
 
 	session_enter();
-	request_require_store(kind, current_store());
+	request_require_number(kind, name);
 	wait_require_place();
 	for (int i = 0; i < 2; i++)
 	{
@@ -169,6 +169,8 @@ wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, int wait_arg)
 	arg_wait(fcinfo, kind, wait_arg, &request);
 	request.terms.amount = amount;
 	request.terms.lease_ms = TICKET_LIFE_MS;
+	session_enter();
+	request_require_number(kind, &name);
 	return session_take(&name, &request);
 }
 
