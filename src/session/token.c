@@ -21,9 +21,14 @@
 #include "common/cryptohash.h"
 #include "common/sha1.h"
 #include "common/sha2.h"
+#include "access/xact.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
 
+#include "instance.h"
+#include "locktable/wait.h"
 #include "locktable/watch.h"
 #include "session/ask.h"
 #include "session/session.h"
@@ -99,13 +104,118 @@ token_make(const char *bytes, int len, LockToken *out)
  * ----------
  */
 
+/*
+ * One that was taken by a statement that has not ended.  Should it fail, nobody has
+ * been told; so what it took is given back.  These live as long as its portal, whose
+ * end is that of the statement: an abort finds those of a statement that has failed,
+ * and ROLLBACK, which is a statement of its own, none of the earlier ones.
+ */
+typedef struct Untold
+{
+	struct Untold *next;
+	MemoryContextCallback ends;
+	bool		linked;
+	LrName		name;
+	LockTerms	terms;
+} Untold;
+
+static Untold *untold = NULL;
+
+static void
+untold_unlink(void *arg)
+{
+	Untold	   *gone = arg;
+
+	for (Untold **link = &untold; gone->linked && *link != NULL; link = &(*link)->next)
+		if (*link == gone)
+		{
+			*link = gone->next;
+			gone->linked = false;
+			return;
+		}
+}
+
+/*
+ * untold_transaction_ends --- what is committed stays, whatever becomes of the rest of
+ * a procedure
+ */
+static void
+untold_transaction_ends(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_ABORT && event != XACT_EVENT_COMMIT)
+		return;
+	while (untold != NULL)
+	{
+		Untold	   *u = untold;
+
+		untold_unlink(u);
+
+		/* Without room for a record it ends with its lease. */
+		if (event == XACT_EVENT_ABORT && lt_stock_rows(1))
+			lt_orphan_unqueued(&u->name, &u->terms, lr_first_store(), lr_new_owner(), 0, 0);
+	}
+}
+
+/*
+ * untold_make --- before the store is asked; NULL: not in a statement that has a portal
+ */
+static Untold *
+untold_make(const LrName *name, const LockTerms *terms)
+{
+	static bool registered = false;
+	Untold	   *u;
+
+	if (PortalContext == NULL)
+		return NULL;
+	if (!registered)
+		RegisterXactCallback(untold_transaction_ends, NULL);
+	registered = true;
+	u = MemoryContextAllocZero(PortalContext, sizeof(Untold));
+	u->name = *name;
+	u->terms = *terms;
+	u->ends.func = untold_unlink;
+	u->ends.arg = u;
+	MemoryContextRegisterResetCallback(PortalContext, &u->ends);
+	return u;
+}
+
+/*
+ * untold_forget --- the lock was given back in the same statement
+ */
+static void
+untold_forget(const LrName *name, const uint8 *id)
+{
+	Untold	   *u = untold;
+
+	while (u != NULL)
+	{
+		Untold	   *next = u->next;
+
+		if (u->name.len == name->len && memcmp(u->name.data, name->data, name->len) == 0 &&
+			memcmp(u->terms.id, id, STORE_ID_LEN) == 0)
+			untold_unlink(u);
+		u = next;
+	}
+}
+
 bool
 session_token_lock(const LrName *name, AcquireRequest *request, const LockToken *token)
 {
+	Untold	   *u;
+
 	memcpy(request->terms.id, token->id, STORE_ID_LEN);
 	request->token = token->data;
 	request->token_len = token->len;
-	return session_take(name, request);
+	u = untold_make(name, &request->terms);
+	if (!session_take(name, request))
+		return false;
+	if (u != NULL)
+	{
+		u->linked = true;
+		u->next = untold;
+		untold = u;
+	}
+	return true;
 }
 
 /* ----------
@@ -196,6 +306,7 @@ session_token_unlock(const LrName *name, const LockToken *token)
 {
 	if (!token_do(name, token, STORE_RELEASE, 0))
 		return false;
+	untold_forget(name, token->id);
 	lt_wake_waiter(0, name->data, name->len);
 	lr_count(STAT_RELEASES);
 	xact_warn_early_unlock();

@@ -35,6 +35,9 @@ struct Context
 MemoryContext TopMemoryContext = NULL;
 MemoryContext CurrentMemoryContext = NULL;
 
+/* Statements have no portals. */
+MemoryContext PortalContext = NULL;
+
 static Context *
 as_context(MemoryContext context)
 {
@@ -204,6 +207,12 @@ void *
 repalloc_huge(void *pointer, Size size)
 {
 	return repalloc(pointer, size);
+}
+
+void
+MemoryContextRegisterResetCallback(MemoryContext context, MemoryContextCallback *cb)
+{
+	sim_fail("simulator", "a memory context has no callbacks");
 }
 
 /* ----------

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A statement that took a token lock and fails before it ends gives it back; what an
+# earlier statement took stays, however the transaction ends.
+# Proves G5.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $redis = lock_store;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my ($one, $two) = map { $node->session } 1 .. 2;
+
+sub is_there { return $redis->cmd('EXISTS', $_[0]) == 1; }
+
+# What is given back is an orphan until it is.
+sub is_given_back
+{
+	my ($key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	poll_until("$key to be given back",
+		sub { !is_there($key) && $node->count_rows('redis_locks') == 0 });
+	return pass($name);
+}
+
+sub stays
+{
+	my ($key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	is($node->count_rows('redis_locks'), 0, "$name: nothing is given back");
+	$two->query_is("SELECT redis_token_unlock('$key', 'x')", 't', $name);
+	return;
+}
+
+# ----------
+# It fails
+# ----------
+
+foreach my $stop ('cancel', 'terminate')
+{
+	my $session = $node->session;
+
+	$session->start("SELECT redis_token_lock('k', '1h', 'x'), pg_sleep(3600)");
+	poll_until('the lock to be had', sub { is_there('k') });
+	$session->$stop;
+	$session->wait->fails($stop eq 'cancel' ? '57014' : '57P01', qr/./, $stop);
+	is_given_back('k', "$stop: given back");
+	$session->quit;
+}
+
+$one->query("CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS \$\$
+	BEGIN
+		PERFORM redis_token_lock('k', '1h', 'x');
+		RAISE 'it fails';
+	END \$\$");
+$one->query_fails('SELECT fails()', 'P0001', qr/it fails/, 'a function');
+is_given_back('k', 'a function: given back');
+$one->query_fails("BEGIN; SELECT redis_token_lock('before', '1h', 'x'); SELECT fails()",
+	'P0001', qr/it fails/, 'in a transaction');
+$one->query('ROLLBACK');
+is_given_back('k', 'in a transaction: given back');
+stays('before', 'what the statement before took');
+
+# Given back and taken again, by others, before it fails
+$two->query('CREATE TABLE stop (); BEGIN; LOCK stop');
+$one->start("DO \$\$
+	BEGIN
+		PERFORM redis_token_lock('k', '1h', 'x');
+		PERFORM redis_token_unlock('k', 'x');
+		PERFORM redis_token_lock('had', '1h', 'x');
+		LOCK stop;
+		RAISE 'it fails';
+	END \$\$");
+poll_until('the locks to be had', sub { is_there('had') });
+my $other = $node->session;
+$other->query_is("SELECT redis_token_lock('k', '1h', 'x')", 'x', 'taken by somebody else');
+$two->query('ROLLBACK');
+$one->wait->fails('P0001', qr/it fails/, 'fails after that');
+is_given_back('had', 'what it had');
+ok(is_there('k'), 'not what somebody else has');
+stays('k', 'that');
+$other->quit;
+
+# ----------
+# It does not
+# ----------
+
+$one->query("BEGIN; SELECT redis_token_lock('k', '1h', 'x'); ROLLBACK");
+stays('k', 'ROLLBACK');
+$one->query("BEGIN\\; SELECT redis_token_lock('k', '1h', 'x')\\; ROLLBACK\\; SELECT 1");
+stays('k', 'ROLLBACK in the same message');
+$one->query_fails("BEGIN; SELECT redis_token_lock('k', '1h', 'x'); SELECT 1 / 0", '22012', qr/zero/,
+	'the next statement fails');
+$one->query('ROLLBACK');
+stays('k', 'the next statement');
+$one->query_is("DO \$\$
+	BEGIN
+		BEGIN
+			PERFORM redis_token_lock('k', '1h', 'x');
+			RAISE 'it fails';
+		EXCEPTION WHEN OTHERS THEN
+			NULL;
+		END;
+	END \$\$", '', 'an error that is caught');
+stays('k', 'an error that is caught');
+$one->query_fails("DO \$\$
+	BEGIN
+		PERFORM redis_token_lock('k', '1h', 'x');
+		COMMIT;
+		RAISE 'it fails';
+	END \$\$", 'P0001', qr/it fails/, 'after a COMMIT');
+stays('k', 'committed');
+$one->query_fails("PREPARE take AS SELECT redis_token_lock('k', '1h', 'x'); EXECUTE take; SELECT 1 / 0",
+	'22012', qr/zero/, 'a prepared one');
+stays('k', 'a prepared one');
+
+nothing_left($node, $redis);
+done_testing();
