@@ -206,6 +206,7 @@ wait_note_announced(void)
 		acq.since_ms = op->store_ms;
 	if (op->wait_ms == 0)
 	{
+		/* It has left by that. */
 		if (acq.last)
 			acq.owner = 0;
 		return;
@@ -310,7 +311,7 @@ wait_send_create(StoreId store)
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
 	op->owner = wait_owner(store, until);
-	op->wait_ms = acq.last ? 0 : wait_announcement(store);
+	op->wait_ms = acq.last && acq.gave_back ? 0 : wait_announcement(store);
 	op->since_ms = acq.since_ms;
 	op->beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
 	op->lease_ms = request_ttl_ms(&acq.request->terms);

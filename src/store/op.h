@@ -79,7 +79,7 @@ typedef enum StoreChange
 static inline bool
 store_runs_once(StoreOpKind kind)
 {
-	return kind == STORE_CREATE || kind == STORE_DEFINE;
+	return kind == STORE_CREATE || kind == STORE_DEFINE || kind == STORE_NOTIFY;
 }
 
 typedef enum StoreValueKind

@@ -40,6 +40,16 @@ sub notify
 	return;
 }
 
+sub notify_by
+{
+	my ($session, $key) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$session->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), "
+		  . "redis_unlock('$key')", '|1|t', 'told');
+	return;
+}
+
 sub waits_on
 {
 	my ($session, $key, $name) = @_;
@@ -272,6 +282,24 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 	$notifier->query_is("SELECT redis_condition_notify('j'), redis_unlock('j')", '0|t');
 	$waiter->query("SELECT redis_unlock('j')");
 	$waiter->quit;
+}
+
+# A notification that is not answered is not repeated: it may have told one, and would tell
+# another one.
+{
+	my $teller = $near->session;
+
+	$_->query("SELECT redis_lock('l')"), await($_, 'l') foreach $next, $notifier;
+	$teller->query("SELECT redis_lock('l')");
+	my $id = $proxy->rule(match => 'lockredis_condition_waiting:{l}', action => 'cut');
+	is($teller->query("SELECT redis_condition_notify('l')")->sqlstate, '08006', 'no answer');
+	$proxy->clear;
+	is(scalar waiting('l'), 1, 'one was told');
+	$teller->query_is("SELECT redis_unlock('l')", 't', 'who tells has the lock all the same');
+	has_it($next, 'l', 'the one who was told');
+	notify_by($teller, 'l');
+	has_it($notifier, 'l', 'the other one');
+	$teller->quit;
 }
 
 # All that Redis had is gone, as after a failover: who waits looks for himself.
