@@ -4,8 +4,9 @@
  *	  The lock table: where those stand who wait for a key.
  *
  * Who wants a kind that is placed (kind.h) waits in the order of the store (places.c)
- * if that keeps one.  The table keeps none: it excludes this server only, so there the
- * queue of the key is the order of all.  When another store comes into use, those who
+ * if that keeps one; and who waits for a notification (passing) in any.  The table
+ * keeps none: it excludes this server only, so there the queue of the key is the order
+ * of all.  When another store comes into use, those who
  * wait for the key go from the list to the queue, or back, all at once, before anybody
  * does anything else there.  Back in the list they are in line: each takes its place
  * in the store after the one before it, who is waited for as long as for one that
@@ -37,7 +38,8 @@
 bool
 lt_is_placed_by(KindId kind, StoreId store)
 {
-	return lr_kind(kind)->placed && lr_store_can(store, STORE_HAS_ORDER);
+	return lr_kind(kind)->placed &&
+		(lr_kind(kind)->passing || lr_store_can(store, STORE_HAS_ORDER));
 }
 
 /*

@@ -28,6 +28,7 @@
 #include "lockredis.h"
 
 #include "locktable/locktable_int.h"
+#include "locktable/wait.h"
 
 /* The first of a line is waited for so long. */
 #define LINE_PATIENCE		LR_US_PER_S
@@ -217,4 +218,27 @@ lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
 	if (its_turn && w->told_at == 0)
 		w->told_at = lr_now();
 	lt_add_to_wake(wakes, session);
+}
+
+void
+lt_wake_passing(const LrName *name)
+{
+	LWLock	   *lock = lt_partition(name->hash);
+	WakeList	wakes = WAKE_NOBODY;
+	LrIndex		key;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	key = lt_find_key(name->data, name->len, name->hash);
+	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].place_head; i != LR_NONE;
+		 i = lt_wait_of(i)->next)
+	{
+		LrWait	   *w = lt_wait_of(i);
+
+		if (!lr_kind(w->terms.kind)->passing)
+			continue;
+		if (w->woken_at == 0)
+			w->woken_at = lr_now();
+		lt_add_to_wake(&wakes, i);
+	}
+	lt_unlock(lock, &wakes);
 }

@@ -155,4 +155,10 @@ extern void lt_orphan_unqueued(const LrName *name, const LockTerms *terms,
  */
 extern bool lt_key_stayed_here(LrIndex hold);
 
+/*
+ * In a store that tells nobody: those of this server who wait for a notification of the
+ * key are to ask.
+ */
+extern void lt_wake_passing(const LrName *name);
+
 #endif							/* LR_LOCKTABLE_WAIT_H */

@@ -14,6 +14,7 @@
  */
 #include "lockredis.h"
 
+#include "locktable/wait.h"
 #include "report.h"
 #include "session/ask.h"
 #include "session/condition.h"
@@ -48,21 +49,6 @@ condition_require_lock(const LrName *name, HoldView *view)
 }
 
 /*
- * condition_require_store --- waits for conditions are kept where the lock is
- */
-static void
-condition_require_store(const HoldView *view)
-{
-	request_require_store(KIND_CONDITION, view->store);
-	if (lr_store_can(view->store, STORE_HAS_CONDITIONS))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("there are no conditions in this mode"),
-			 errdetail("\"%s\" must be \"redis\".", "lockredis.mode")));
-}
-
-/*
  * condition_require_own --- nothing but this session's wish keeps the lock
  */
 static void
@@ -92,7 +78,7 @@ session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
 
 	entry = condition_require_lock(name, &view);
 	condition_require_own(name, &view);
-	condition_require_store(&view);
+	request_require_store(KIND_CONDITION, view.store);
 	xact_warn_snapshot(SCOPE_SESSION);
 	xact_warn_early_unlock();
 	return monitor_wait(name, entry, &view, id, wait_us);
@@ -112,7 +98,7 @@ session_condition_notify(const LrName *name, const uint8 *id, int most)
 	StoreOp		op;
 
 	entry = condition_require_lock(name, &view);
-	condition_require_store(&view);
+	request_require_store(KIND_CONDITION, view.store);
 	ask_prepare_held(&op, STORE_NOTIFY, &key, &view);
 	op.lock_kind = KIND_CONDITION;
 	memcpy(op.id, id, STORE_ID_LEN);
@@ -125,5 +111,7 @@ session_condition_notify(const LrName *name, const uint8 *id, int most)
 	}
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
+	if (!lr_store_can(op.store, STORE_HAS_PUSH))
+		lt_wake_passing(name);
 	return op.receivers;
 }

@@ -183,13 +183,13 @@ wait_require_place(void)
 /*
  * wait_announcement --- for how long is the store to say that we wait?
  *
- * Where all who ask it are of this server their queue says that.
+ * Where all who ask it are of this server their queue says that, but of a condition.
  */
 static int64
 wait_announcement(StoreId store)
 {
 	return lr_kind(acq.key.kind)->announced && acq.request->wait_us != 0 &&
-		!lr_store_can(store, STORE_SERVER_ONLY) ?
+		(lr_kind(acq.key.kind)->passing || !lr_store_can(store, STORE_SERVER_ONLY)) ?
 		lr_wait_lease : 0;
 }
 

@@ -198,7 +198,6 @@ typedef struct StoreInterest
 #define STORE_HAS_DIGESTS		0x200	/* of tokens, not tokens themselves: it is told
 										 * the SHA-256 instead, and StoreOp.id is the
 										 * beginning of that */
-#define STORE_HAS_CONDITIONS	0x1000	/* waits for conditions of locks */
 
 /* Each store has its own, which it makes of this; see batch.h. */
 typedef struct StoreHandle StoreHandle;

@@ -81,8 +81,8 @@ SQL
 # Each function, with arguments that suit it.
 my $calls = <<'SQL';
 SELECT format('%s %s(%s)', CASE prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.oid::regproc,
-	(SELECT string_agg(CASE WHEN a.type = 'int4'::regtype AND p.proname ~ 'permit' THEN '9' WHEN a.n = 1 AND p.proname ~ 'permit' THEN $$'p'$$ WHEN p.proargnames[a.n] = 'id' THEN quote_literal(repeat('0', 32)) WHEN a.type = 'int4'::regtype THEN '1' WHEN a.type = 'text[]'::regtype THEN $$'{k,l}'$$ WHEN a.n = 1 AND p.proname ~ 'semaphore' THEN $$'sem'$$ WHEN a.n = 1 AND p.proname ~ 'token|latch' THEN quote_literal(p.proname || random()) WHEN a.n = 1 AND p.proname ~ 'read|write' THEN $$'rw'$$ WHEN a.n = 1 THEN $$'k'$$ WHEN p.proargnames[a.n] = 'kind' THEN $$'reentrant'$$ WHEN a.type = 'text'::regtype THEN $$'SELECT'$$
-		WHEN a.type = 'interval'::regtype THEN $$'1min'$$ WHEN a.type = 'int8'::regtype THEN '1000' ELSE 'NULL' END, ', ' ORDER BY a.n)
+	(SELECT string_agg(CASE WHEN a.type = 'int4'::regtype AND p.proname ~ 'permit' THEN '9' WHEN a.n = 1 AND p.proname ~ 'permit' THEN $$'p'$$ WHEN p.proargnames[a.n] = 'id' THEN quote_literal(repeat('0', 32)) WHEN a.type = 'int4'::regtype THEN '1' WHEN a.type = 'text[]'::regtype THEN $$'{k,l}'$$ WHEN a.n = 1 AND p.proname ~ 'semaphore' THEN $$'sem'$$ WHEN a.n = 1 AND p.proname ~ 'token|latch' THEN quote_literal(p.proname || random()) WHEN a.n = 1 AND p.proname ~ 'read|write' THEN $$'rw'$$ WHEN a.n = 1 AND p.proname ~ 'condition' THEN $$'c'$$ WHEN a.n = 1 THEN $$'k'$$ WHEN p.proargnames[a.n] = 'kind' THEN $$'reentrant'$$ WHEN a.type = 'text'::regtype THEN $$'SELECT'$$
+		WHEN a.type = 'interval'::regtype AND p.proname ~ 'condition' THEN $$'1ms'$$ WHEN a.type = 'interval'::regtype THEN $$'1min'$$ WHEN a.type = 'int8'::regtype THEN '1000' ELSE 'NULL' END, ', ' ORDER BY a.n)
 	   FROM unnest(proargtypes) WITH ORDINALITY AS a(type, n)))
   FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
@@ -96,6 +96,7 @@ sub use_everything
 	my ($s, $dbname, $name) = @_;
 	my @failed;
 
+	$s->query("SELECT redis_lock('c')");
 	foreach my $call (@views, (split /\n/, $node->value($calls, dbname => $dbname)), @views)
 	{
 		my $result = $s->query($call);

@@ -218,6 +218,7 @@ my %without = (
 	'&redisson_lock__channel:*' => qr/channel|NOPERM/i,
 	'&redisson_rwlock:*' => undef,
 	'&redisson_sc:*' => undef,
+	'&lockredis_condition__channel:*' => undef,
 	# Permits that have expired, or of a semaphore that was deleted
 	'+zcount' => undef,
 	'&redisson_countdownlatch__channel__{*' => undef,

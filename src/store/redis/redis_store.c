@@ -599,7 +599,7 @@ const StoreRoutine redis_store = {
 	.name = "redis",
 	.features = STORE_HAS_FENCE | STORE_HAS_PUSH | STORE_HAS_FACTS |
 		STORE_HAS_PLACE | STORE_LATE_CREATES | STORE_HAS_REPLICAS | STORE_HAS_ORDER |
-		STORE_HAS_TOGETHER | STORE_HAS_CONDITIONS,
+		STORE_HAS_TOGETHER,
 	.node = NODE_REDIS,
 	.role = ROLE_MASTER,
 	.open = redis_open,

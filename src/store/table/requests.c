@@ -176,6 +176,9 @@ request_put_op(TableRequest *request, int i, const StoreOp *op)
 	out->owner = op->owner;
 	memcpy(out->id, op->id, STORE_ID_LEN);
 	out->beside = op->beside;
+	out->gives_back = op->gives_back;
+	out->acted = op->acted;
+	out->wait_ms = op->wait_ms;
 	out->lease_ms = op->lease_ms;
 	out->keep_ms = op->keep_ms;
 	out->count = op->count;
@@ -217,6 +220,7 @@ request_get_answer(TableRequest *request, int i, StoreOp *op)
 	op->hold_count = answer->hold_count;
 	op->value = answer->value;
 	op->watch_ms = answer->watch_ms;
+	op->receivers = answer->receivers;
 	op->changed = answer->changed;
 	op->available = answer->available;
 	op->total = answer->total;

@@ -63,6 +63,9 @@ typedef struct TableOp
 	uint64		owner;
 	uint8		id[STORE_ID_LEN];
 	uint64		beside;
+	uint64		gives_back;
+	bool		acted;
+	int64		wait_ms;
 	int64		lease_ms;
 	int64		keep_ms;
 	int			count;
@@ -80,6 +83,7 @@ typedef struct TableOp
 	int			hold_count;
 	StoreValueKind value;
 	int64		watch_ms;
+	int			receivers;
 	bool		changed;
 	int64		available;
 	int64		total;

@@ -33,6 +33,7 @@
 #include "store/table/row_changes.h"
 #include "store/table/table_counts.h"
 #include "store/table/table_rows.h"
+#include "store/table/table_conditions.h"
 #include "store/table/table_permits.h"
 #include "store/table/table_shares.h"
 #include "store/table/table_values.h"
@@ -432,6 +433,55 @@ token_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 /* ----------
+ * Conditions: the row is that of the lock, who waits is in memory
+ * ----------
+ */
+
+/*
+ * await_create --- the first one gives the lock back, and waits if it was there
+ */
+static void
+await_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	uint64		waiter = op->owner;
+
+	if (op->gives_back == 0)
+	{
+		condition_ask(op);
+		return;
+	}
+	op->owner = op->gives_back;
+	if (row_find_own(tables, op, trouble))
+		row_delete(tables, op, trouble);
+	op->owner = waiter;
+	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
+		lifetime_forget(op->gives_back);
+	if (op->outcome == STORE_OK)
+		condition_queue(op);
+}
+
+static void
+await_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	condition_release(op);
+}
+
+static void
+await_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	condition_renew(op);
+}
+
+static void
+await_notify(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	if (!row_find_own(tables, op, trouble))
+		return;
+	op->outcome = STORE_OK;
+	condition_notify(op);
+}
+
+/* ----------
  * What each kind of lock means by an operation
  * ----------
  */
@@ -503,7 +553,12 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_VALUE] = permit_value
 	},
 
-	[KIND_CONDITION] = {NULL}
+	[KIND_CONDITION] = {
+		[STORE_CREATE] = await_create,
+		[STORE_RELEASE] = await_release,
+		[STORE_RENEW] = await_renew,
+		[STORE_NOTIFY] = await_notify
+	}
 };
 
 StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,

@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_conditions.c
+ *	  Waits for conditions of locks, in the memory of the table worker.
+ *
+ * They are of this server only, and there is one worker, so a list will do.  As in Redis
+ * each has a time until which it counts, and a notification is kept until it was acted on,
+ * or goes to the next.  A worker that is started anew knows nobody: who asks looks for
+ * himself then.
+ *
+ * An operation may be run again, when the transaction that it was in has failed.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/table_conditions.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "lib/ilist.h"
+#include "utils/memutils.h"
+
+#include "clock.h"
+#include "store/table/table_conditions.h"
+
+typedef struct ConditionWait
+{
+	dlist_node	node;			/* in the order of arrival */
+	uint64		owner;
+	uint8		id[STORE_ID_LEN];
+	bool		told;
+	int64		ends;			/* counts until then; lr_now() time */
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} ConditionWait;
+
+static dlist_head waits = DLIST_STATIC_INIT(waits);
+
+static ConditionWait *
+wait_find(uint64 owner)
+{
+	dlist_iter	it;
+
+	dlist_foreach(it, &waits)
+	{
+		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
+
+		if (w->owner == owner)
+			return w;
+	}
+	return NULL;
+}
+
+static void
+wait_forget(ConditionWait *w)
+{
+	dlist_delete(&w->node);
+	pfree(w);
+}
+
+static bool
+wait_is_for(const ConditionWait *w, const TableOp *op)
+{
+	return w->name_len == op->name_len && memcmp(w->name, op->name, op->name_len) == 0 &&
+		memcmp(w->id, op->id, STORE_ID_LEN) == 0;
+}
+
+/*
+ * wait_tell_one --- the first who counts is told; false: there is none
+ */
+static bool
+wait_tell_one(const TableOp *op)
+{
+	dlist_mutable_iter it;
+	int64		now = lr_now();
+
+	dlist_foreach_modify(it, &waits)
+	{
+		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
+
+		if (w->told || !wait_is_for(w, op))
+			continue;
+		if (w->ends > now)
+		{
+			w->told = true;
+			return true;
+		}
+		wait_forget(w);
+	}
+	return false;
+}
+
+/*
+ * wait_pass_on_dead --- what those were told who do not count any more is the next one's
+ */
+static void
+wait_pass_on_dead(const TableOp *op)
+{
+	dlist_mutable_iter it;
+	int64		now = lr_now();
+	int			n = 0;
+
+	dlist_foreach_modify(it, &waits)
+	{
+		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
+
+		if (!w->told || w->ends > now || !wait_is_for(w, op))
+			continue;
+		wait_forget(w);
+		n++;
+	}
+	while (n-- > 0 && wait_tell_one(op))
+		;
+}
+
+static void
+condition_is_not_yet(TableOp *op)
+{
+	op->outcome = STORE_BUSY;
+	op->value = STORE_VALUE_LOCK;
+	op->ttl_ms = op->lease_ms;
+}
+
+/*
+ * condition_queue --- the lock was given back: now its session waits
+ */
+void
+condition_queue(TableOp *op)
+{
+	ConditionWait *w = wait_find(op->owner);
+
+	if (w == NULL)
+	{
+		w = MemoryContextAllocZero(TopMemoryContext, sizeof(ConditionWait));
+		w->owner = op->owner;
+		memcpy(w->id, op->id, STORE_ID_LEN);
+		w->name_len = op->name_len;
+		memcpy(w->name, op->name, op->name_len);
+		dlist_push_tail(&waits, &w->node);
+	}
+	w->ends = lr_now() + op->lease_ms * LR_US_PER_MS;
+	condition_is_not_yet(op);
+}
+
+/*
+ * condition_ask --- was it told?  Who is not known any more has to look for himself; with
+ * no time to wait it leaves, unless it was
+ */
+void
+condition_ask(TableOp *op)
+{
+	ConditionWait *w;
+
+	wait_pass_on_dead(op);
+	w = wait_find(op->owner);
+	op->outcome = STORE_OK;
+	if (w == NULL)
+		return;
+	w->ends = lr_now() + op->lease_ms * LR_US_PER_MS;
+	if (w->told)
+		return;
+	condition_is_not_yet(op);
+	if (op->wait_ms == 0)
+		wait_forget(w);
+}
+
+void
+condition_renew(TableOp *op)
+{
+	ConditionWait *w;
+
+	wait_pass_on_dead(op);
+	w = wait_find(op->owner);
+	op->outcome = w != NULL && w->told ? STORE_OK : STORE_GONE;
+	if (op->outcome == STORE_OK)
+		w->ends = Max(w->ends, lr_now() + op->lease_ms * LR_US_PER_MS);
+}
+
+void
+condition_release(TableOp *op)
+{
+	ConditionWait *w = wait_find(op->owner);
+	bool		pass;
+
+	op->outcome = w != NULL ? STORE_OK : STORE_GONE;
+	if (w == NULL)
+		return;
+	pass = w->told && !op->acted;
+	wait_forget(w);
+	if (pass)
+		(void) wait_tell_one(op);
+}
+
+void
+condition_notify(TableOp *op)
+{
+	wait_pass_on_dead(op);
+	op->receivers = 0;
+	while (op->receivers < op->count && wait_tell_one(op))
+		op->receivers++;
+}
