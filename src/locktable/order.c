@@ -93,7 +93,7 @@ order_from_queue(LrKey *key, StoreId store)
 		(void) lt_queue_remove(key, session);
 		w->state = WAIT_PLACED;
 		lt_place_insert(key, session);
-		w->in_line = true;
+		w->in_line = !lr_kind(w->terms.kind)->passing;
 		if (w->prev == LR_NONE || !lt_wait_of(w->prev)->in_line)
 			w->first_at = lr_now();
 	}

@@ -102,14 +102,16 @@ lt_find_place(const LrKey *key, uint64 owner)
  */
 
 /*
- * lt_place_insert --- as the last; who comes behind a line is its end
+ * lt_place_insert --- as the last; who comes behind a line is its end, if he comes for
+ * a lock
  */
 void
 lt_place_insert(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	w->in_line = key->place_tail != LR_NONE && lt_wait_of(key->place_tail)->in_line;
+	w->in_line = key->place_tail != LR_NONE && lt_wait_of(key->place_tail)->in_line &&
+		!lr_kind(w->terms.kind)->passing;
 	w->first_at = 0;
 	w->in_front = false;
 	w->prev = key->place_tail;
