@@ -15,5 +15,6 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 
-torture('-kind', 'read-write,fair,multi,token,permit,condition', '-rounds', '6', '-length', '3s');
+torture('-kind', 'read-write,fair,multi,token,permit,condition,semaphore,latch',
+	'-rounds', '8', '-length', '3s');
 done_testing();

@@ -19,7 +19,8 @@ my %kinds = (
 	reentrant => [ 'redis_lock', 'redis_unlock' ],
 	fair => [ 'redis_fair_lock', 'redis_unlock' ],
 	read => [ 'redis_read_lock', 'redis_read_unlock' ],
-	write => [ 'redis_write_lock', 'redis_write_unlock' ]);
+	write => [ 'redis_write_lock', 'redis_write_unlock' ],
+	permit => [ 'redis_permit_lock', 'redis_permit_unlock' ]);
 
 $node->wait_for_up;
 foreach my $kind (sort keys %kinds)
@@ -27,6 +28,7 @@ foreach my $kind (sort keys %kinds)
 	my ($lock, $unlock) = @{ $kinds{$kind} };
 	my $session = $node->session;
 
+	$session->query("SELECT redis_permit_set('a', 2)") if $kind eq 'permit';
 	$session->query_is("SELECT $lock('a')", '', "$kind: had");
 	$session->query_is("SELECT redis_extend('a', '11min', '$kind')", 't', "$kind: extended");
 	$redis->cmd('REPLICAOF', '127.0.0.1', 1);
@@ -42,9 +44,12 @@ foreach my $kind (sort keys %kinds)
 	is($given_back->out, 't', "$kind: nobody has lost it");
 	$redis->cmd('REPLICAOF', 'NO', 'ONE');
 	$node->wait_for_up;
-	poll_until("$kind: given back", sub { !$redis->cmd('EXISTS', 'a') });
+	poll_until("$kind: given back",
+		sub { $kind eq 'permit' ? $redis->cmd('GET', 'a') == 2 : !$redis->cmd('EXISTS', 'a') });
+	$redis->cmd('DEL', 'a');
 	$session->quit;
 }
+
 is($node->lock_stat('losses'), 0, 'no loss');
 
 nothing_left($node, $redis);

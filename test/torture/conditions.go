@@ -19,6 +19,7 @@ var conditionKind = &Kind{
 	choose: func(s *Session, _ slot, a *want) { a.fair = s.chance(0.3) },
 	work:   []weighted{{1, workBuffer}},
 	watch:  (*Round).endWaits,
+	end:    (*Round).forgetDead,
 	specs: []func() Spec{conditionSpec(orphansSpec), conditionSpec(hotSpec),
 		conditionSpec(exclusionSpec), conditionSpec(calmSpec)},
 }
@@ -171,6 +172,23 @@ func (r *Round) endWaits() {
 			r.tellAgain(key)
 		}
 		sleepMillis(100)
+	}
+}
+
+// forgetDead: what Redis remembers of those of a dead server ends by itself, or with the
+// next who waits or tells.
+func (r *Round) forgetDead(time.Duration) {
+	if !r.crashes() {
+		return
+	}
+	reply, err := r.env.store().cmd("KEYS", "lockredis_condition_*")
+	if err != nil {
+		return
+	}
+	for _, key := range reply.([]interface{}) {
+		if ttl, err := r.env.store().cmd("PTTL", key); err == nil && ttl.(int64) > 0 {
+			r.env.store().cmd("DEL", key)
+		}
 	}
 }
 

@@ -199,8 +199,12 @@ func checkExclusion(calls []Call, limit time.Duration, picture string) []Finding
 				ids[c.Client] = id
 			}
 			c.number = id
+			end := c.End
+			if c.Late {
+				end = 1 << 62
+			}
 			ops = append(ops, porcupine.Operation{ClientId: id, Input: c,
-				Call: c.Start, Return: c.End})
+				Call: c.Start, Return: end})
 		}
 
 		// Drawing needs all partial results, which take long to collect: only

@@ -19,6 +19,8 @@ const (
 	opCount  = "count"  // redis_hold_count
 	opWait   = "wait"   // for a condition: in the model it is a drop, and
 	opAgain  = "again"  // that it is had as before
+	opDown   = "down"   // count a latch down
+	opAwait  = "await"  // wait until one is zero: ok, or busy if it is not
 	opJob    = "job"    // redis_with_lock: had somewhere in between
 )
 
@@ -67,6 +69,9 @@ type Call struct {
 
 	// Of a call for several keys: its number, the same in all its lines
 	Multi int64 `json:"multi,omitempty"`
+
+	// It takes effect at some moment after its start, perhaps after its end.
+	Late bool `json:"late,omitempty"`
 
 	number int // of the client among those of the key: set by checkers
 

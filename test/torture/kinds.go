@@ -58,7 +58,7 @@ var lockKind = &Kind{
 }
 
 var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind, tokenKind,
-	conditionKind, permitKind}
+	conditionKind, permitKind, semaphoreKind, latchKind}
 
 // kindsOf are those that are named, with commas between them; all if none is.
 func kindsOf(names string) ([]*Kind, error) {

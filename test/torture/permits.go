@@ -249,6 +249,8 @@ func allHad(calls []Call, b Bounds, early bool) []span {
 		lingering := end
 		if c.Lingers {
 			lingering += int64(b.lease) + int64(recovery)
+		} else if c.Late {
+			lingering += int64(recovery)
 		}
 		switch c.Op {
 		case opLock:

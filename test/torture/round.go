@@ -58,6 +58,10 @@ type Round struct {
 	hurry int32 // sessions set a short statement_timeout
 	ended int32
 
+	semaphores []*Semaphore // the last ones, as many as keys, are in use
+	latches    []*Latch     // in use
+	everyLatch []*Latch
+
 	strays  int32              // permits that nobody may know the id of
 	waiting int32              // sessions that wait for a condition
 	buffers map[string]*Buffer // what they wait for
@@ -285,6 +289,7 @@ func (r *Round) judge() {
 		found = append(found, checkBusy(calls, faults, bounds)...)
 		found = append(found, checkMultis(calls, faults, bounds)...)
 		found = append(found, checkConditions(calls, faults, r.buffers, bounds, r.crashes())...)
+		found = append(found, checkLatches(calls, r.everyLatch, faults, bounds)...)
 		found = append(found, checkOrder(calls, r.hist.looks())...)
 		if r.stalled < r.tolerated() {
 			for _, what := range r.losses {

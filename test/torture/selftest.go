@@ -162,7 +162,8 @@ func checkRightHistories(v *Verdict) {
 				"a right history (" + h.name + ") was refused: " + f.String()})
 		}
 	}
-	for _, f := range append(checkRightOrders(), checkRightWaits()...) {
+	also := append(checkRightOrders(), checkRightWaits()...)
+	for _, f := range append(also, checkRightLatches()...) {
 		v.found = append(v.found, Finding{"self-test", "what is right was refused: " + f.String()})
 	}
 }

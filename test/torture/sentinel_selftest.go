@@ -20,7 +20,7 @@ func controlsOf(topology string) []control {
 	var all []control
 	for _, some := range [][]control{controls, readWriteControls, fairControls, multiControls,
 		tokenControls, conditionControls,
-		permitControls} {
+		permitControls, semaphoreControls, latchControls} {
 		all = append(all, some...)
 	}
 	return all
