@@ -28,7 +28,7 @@
 #define SIM_NEVER		(INT64_MAX / 4)
 
 #define SIM_MAX_PROCS	12
-#define SIM_ARENA_SIZE	(1024 * 1024)
+#define SIM_ARENA_SIZE	(1536 * 1024)
 
 /* ---- choices (choice.c) ---- */
 
