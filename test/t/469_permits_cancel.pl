@@ -23,9 +23,10 @@ $keeper->query_is("SELECT redis_permit_init('k', 1)", 't');
 foreach my $end (qw(cancel terminate))
 {
 	my $session = $node->session;
-	my $stop = LockRedis::Debugger->new($session->pid);
+	my $stop;
 
 	$session->query("SELECT redis_permit_total('k')");
+	$stop = LockRedis::Debugger->new($session->pid);
 	$stop->run_to('lt_grant');
 	$session->start("SELECT redis_permit_acquire('k', '1h')");
 	$stop->wait_for_stop;
