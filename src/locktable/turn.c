@@ -411,6 +411,18 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 }
 
 /*
+ * turn_heeds_pause --- is it for those who want that kind?
+ *
+ * Where several can have the key, and nobody here was refused, there may be enough for
+ * those elsewhere, too.
+ */
+static bool
+turn_heeds_pause(const LrKey *key, KindId kind)
+{
+	return key->scarce || !lr_kind(kind)->one_asks;
+}
+
+/*
  * turn_in_front --- we are in front: may we ask the store?
  */
 static TurnResult
@@ -432,7 +444,7 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 		*look_again = now + GIVEN_BACK_POLL;
 		return TURN_WAIT;
 	}
-	if (now < key->paused_until)
+	if (now < key->paused_until && turn_heeds_pause(key, w->terms.kind))
 	{
 		w->woken_at = 0;
 		*look_again = key->paused_until;

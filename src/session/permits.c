@@ -16,12 +16,16 @@
  */
 #include "lockredis.h"
 
+#include "miscadmin.h"
+
 #include "locktable/hold.h"
+#include "locktable/wait.h"
 #include "report.h"
 #include "session/ask.h"
 #include "session/held.h"
 #include "session/long_wait.h"
 #include "session/permits.h"
+#include "session/release.h"
 #include "session/request.h"
 #include "session/session.h"
 #include "session/waiting.h"
@@ -94,9 +98,32 @@ session_value(const LrName *name, KindId kind, StoreOp *op)
 }
 
 /*
- * session_acquire --- see permits.h
+ * permits_look_for_cancel --- one that came with the answer, before anybody else does
  *
- * Nothing can end it between the lock and the id.
+ * With the error the id would be lost.  The end of the session gives back what is in
+ * its index.
+ */
+static void
+permits_look_for_cancel(const LrName *name, KindId kind, LrIndex hold)
+{
+	uint64		owner = lt_owner(hold);
+
+	PG_TRY();
+	{
+		CHECK_FOR_INTERRUPTS();
+	}
+	PG_CATCH();
+	{
+		held_delete(held_find_owner(name, kind, owner));
+		lt_pass_on(hold);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	held_delete(held_find_owner(name, kind, owner));
+}
+
+/*
+ * session_acquire --- see permits.h
  */
 bool
 session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
@@ -108,9 +135,16 @@ session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
 	if (held_count() > 0)
 		session_require_beside(name, request->terms.kind);
 	request_require_store(request->terms.kind, current_store());
+	release_reserve(held_count() + 1);
+	held_reserve(name, request->terms.kind);
 	if (!wait_for_lock(name, request, &hold))
+	{
+		held_forget_reserved();
 		return false;
+	}
+	(void) held_complete(hold, request->terms.guard);
 	owner = lt_owner(hold);
+	permits_look_for_cancel(name, request->terms.kind, hold);
 	if (!lt_let_stay(hold))
 		wait_report_too_late(&request->terms);
 	lr_secret_id(owner, id);

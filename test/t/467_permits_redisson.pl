@@ -1,0 +1,166 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The real Redisson's RPermitExpirableSemaphore and sessions of ours on the same keys: never
+# more inside than there are permits, ids of both sides, who wakes whom, and the permits of a
+# client or a server that is killed.
+# Proves G1, G21.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Redisson;
+use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Wait qw(limit);
+use POSIX ();
+
+LockRedis::Redisson->need;
+
+my $redis = LockRedis::Redis->new;
+my $java = LockRedis::Redisson->new;
+
+# The lease of both sides: far more than a machine stands still for, and than $soon, in
+# which whoever is woken has the permit.  Who missed it would look after a lease only.
+my $lease_s = 150;
+my $lease_ms = $lease_s * 1000;
+my $soon = limit(60);
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	settings => { 'lockredis.lease' => "${lease_s}s" });
+
+$java->connect('a', $redis);
+$node->wait_for_up;
+
+my $one = $node->session;
+my $two = $node->session;
+
+sub available { return $node->value("SELECT redis_permit_available('$_[0]')"); }
+
+#
+# Four sessions of ours and two threads of theirs, and three permits.
+#
+{
+	my ($key, $most, $steps) = ('crowded', 3, 60);
+	my %children;
+	my $too_many = 0;
+
+	is($java->value('a.1', 'permit.init', $key, $most), 'true', 'Redisson says how many');
+	foreach my $n (1 .. 4)
+	{
+		my $pid = fork();
+		die "could not fork: $!" unless defined $pid;
+		if ($pid == 0)
+		{
+			eval { inside($key, $most, $steps); 1 } or print STDERR "session $n: $@";
+			POSIX::_exit($@ ? 1 : 0);
+		}
+		$children{$pid} = $n;
+	}
+	foreach (1 .. $steps)
+	{
+		my @waits = map { $java->send("a.$_", 'permit.tryAcquire', $key, 240_000, $lease_ms) } 1 .. 2;
+		my @ids;
+
+		foreach my $wait (@waits)
+		{
+			push @ids, $java->wait($wait, 240)->or_die->value;
+			$too_many++ if $redis->cmd('INCR', 'inside') > $most;
+		}
+		foreach my $id (@ids)
+		{
+			$redis->cmd('DECR', 'inside');
+			$java->value('a.1', 'permit.release', $key, $id) eq 'true' or die 'lost';
+		}
+	}
+	is($too_many, 0, 'Redisson meets no more than that');
+	foreach my $pid (sort { $a <=> $b } keys %children)
+	{
+		poll_until("session $children{$pid} to end",
+			sub { waitpid($pid, POSIX::WNOHANG()) == $pid }, 240);
+		is($?, 0, "session $children{$pid}");
+	}
+	is($redis->cmd('GET', 'inside'), 0, 'all have left');
+	is(available($key), $most, 'all permits are back');
+	is($redis->cmd('ZCARD', "{$key}:timeout"), 0, 'nobody has one');
+}
+
+sub inside
+{
+	my ($key, $most, $steps) = @_;
+
+	Test::More->builder->output('/dev/null');
+	my $session = $node->session;
+	my $conn = $redis->connection;
+
+	foreach (1 .. $steps)
+	{
+		$session->value('SELECT redis_permit_lock(' . quoted($key) . ')');
+		die 'too many' if $conn->call('INCR', 'inside') > $most;
+		select undef, undef, undef, 0.001;
+		$conn->call('DECR', 'inside');
+		die 'lost' if $session->value('SELECT redis_permit_unlock(' . quoted($key) . ')') ne 't';
+	}
+	$session->quit;
+	return;
+}
+
+#
+# Numbers and ids.
+#
+$one->query_is("SELECT redis_permit_init('k', 2)", 't', 'we say how many');
+is($java->value('a.1', 'permit.init', 'k', 9), 'false', 'Redisson knows');
+is($java->value('a.1', 'permit.total', 'k'), 2, 'the number');
+$one->query_is("SELECT redis_permit_lock('k')", '', 'one of ours');
+is($java->value('a.1', 'permit.available', 'k'), 1, 'which Redisson sees');
+my $theirs = $java->value('a.1', 'permit.tryAcquire', 'k', 0, $lease_ms);
+like($theirs, qr/^[0-9a-f]{32}$/, 'one of theirs');
+is($node->value("SELECT redis_lock_owner('k')"), '2 of 2 permits', 'who has them');
+is($java->value('a.1', 'permit.tryAcquire', 'k', 0, $lease_ms), 'null', 'no third for them');
+$two->query_is("SELECT redis_try_permit_lock('k')", 'f', 'nor for us');
+$two->query_is("SELECT redis_permit_extend('k', '$theirs', '200s')", 't', 'an id of theirs can be kept by us');
+$two->query_is("SELECT redis_permit_release('k', '$theirs')", 't', 'and given back');
+is($java->value('a.1', 'permit.release', 'k', $theirs), 'false', 'so they do not have it');
+my $ours = $two->value("SELECT redis_permit_acquire('k', '${lease_s}s')");
+is($java->value('a.1', 'permit.extend', 'k', $ours, $lease_ms + 1000), 'true', 'an id of ours by them');
+is($java->value('a.1', 'permit.release', 'k', $ours), 'true', 'likewise');
+$two->query_is("SELECT redis_permit_release('k', '$ours')", 'f', 'and then it is gone');
+$java->call('a.1', 'permit.set', 'k', 3)->or_die;
+is($node->value("SELECT redis_permit_total('k') || ' ' || redis_permit_available('k')"), '3 2', 'the number is changed by them');
+$one->query_is("SELECT redis_permit_set('k', 2)", '', 'and by us');
+is($java->value('a.1', 'permit.total', 'k'), 2, 'which they see');
+
+#
+# Each side wakes the other.
+#
+$one->query_is("SELECT redis_permit_lock('k')", '', 'both are ours');
+my $waits = $java->send('a.2', 'permit.tryAcquire', 'k', $lease_ms, $lease_ms);
+poll_until('Redisson to wait', sub { $redis->subscribers('redisson_sc:{k}') >= 1 });
+$one->query_is("SELECT redis_permit_unlock('k')", 't', 'one comes back');
+my $got = $java->wait($waits, $soon)->or_die->value;
+like($got, qr/^[0-9a-f]{32}$/, 'which wakes Redisson');
+$two->start("SELECT redis_permit_lock('k')");
+$node->wait_for_waiters('k', 1);
+is($java->value('a.2', 'permit.release', 'k', $got), 'true', 'theirs comes back');
+is($two->wait($soon)->error, undef, 'which wakes us');
+$_->query_is("SELECT redis_permit_unlock('k')", 't') foreach $one, $two;
+is(available('k'), 2, 'all are back');
+
+#
+# Who is killed.
+#
+$one->query_is("SELECT redis_permit_lock('k', '${lease_s}s')", '', 'one of ours');
+$one->kill9;
+my $crashed = sub { $node->value("SELECT 1") eq '1' };
+poll_until('the server to be back', sub { eval { $crashed->() } });
+$node->wait_for_up;
+is(available('k'), 1, 'its permit is still had');
+is($node->value('SELECT count(*) FROM redis_locks'), 0, 'by nobody here');
+$redis->cmd('ZADD', '{k}:timeout', 1, $_) foreach @{ $redis->cmd('ZRANGE', '{k}:timeout', 0, -1) };
+is($java->value('a.1', 'permit.available', 'k'), 2, 'it comes back when its time is over');
+$theirs = $java->value('a.1', 'permit.tryAcquire', 'k', 0, $lease_ms);
+$java->kill9;
+is(available('k'), 1, 'one of a client that was killed');
+$redis->cmd('ZADD', '{k}:timeout', 1, $_) foreach @{ $redis->cmd('ZRANGE', '{k}:timeout', 0, -1) };
+is(available('k'), 2, 'likewise');
+
+done_testing();

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Permits when something goes wrong in the middle: requests whose replies nobody reads, by a
+# hold and by an id, at a cancel and at the end of the session; releases that are not
+# answered; Redis that comes back empty; a server that crashes; a waiter that gives up when
+# it is woken; more waiters than permits, on two servers.
+# Proves G1, G4.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Proxy;
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+
+# For so long an orphan is looked after.
+my %patient = ('lockredis.command_timeout' => limit(2) . 's', 'lockredis.lease' => '1h');
+my $node = LockRedis::Node->create('main', url => $proxy->url, settings => {%patient});
+my $other = LockRedis::Node->create('other', redis => $redis, settings => {%patient});
+my ($one, $two) = map { $node->session } 1 .. 2;
+
+sub available { return $redis->cmd('GET', 'k') }
+
+sub all_are_back
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	ok(eval {
+		poll_until("$name: all to be back",
+			sub { available() == 2 && $redis->cmd('EXISTS', '{k}:timeout') == 0 && $node->count_locks("key = 'k'") == 0 });
+	}, "$name: all permits are back") || diag $@;
+	return;
+}
+
+$one->query_is("SELECT redis_permit_init('k', 2)", 't');
+$one->query_is("SELECT redis_permit_lock('k'), redis_permit_unlock('k')", '|t');
+
+# It is carried out, or not yet when its caller goes; then all of it arrives.
+foreach my $request ("redis_permit_lock('k')", "redis_permit_acquire('k', '1h')",
+	"redis_permit_acquire('k', '1h', '1h')")
+{
+	foreach my $how ([ request => 'cancel' ], [ reply => 'cancel' ], [ reply => 'terminate' ])
+	{
+		my ($on, $end) = @$how;
+		my $name = "$request, its $on is late, $end";
+		my $session = $node->session;
+		my $orphans = $node->lock_stat('orphans');
+		my $rule = $proxy->rule(on => $on, match => '{k}:timeout', action => 'hold');
+
+		$session->start("SELECT $request");
+		$proxy->wait_for_rule($rule);
+		$session->$end;
+		ok(defined $session->wait(60)->error, "$name: it ends");
+		poll_until("$name: the orphan", sub { $node->lock_stat('orphans') > $orphans });
+		$proxy->release;
+		$proxy->clear;
+		all_are_back($name);
+		$session->quit if $end eq 'cancel';
+	}
+}
+
+# A release whose reply is late counts once.
+$one->query_is("SELECT redis_permit_lock('k'), redis_permit_lock('k')", '|');
+{
+	my $rule = $proxy->rule(on => 'reply', match => '{k}:timeout', action => 'hold');
+
+	$one->start("SELECT redis_permit_unlock('k')");
+	$proxy->wait_for_rule($rule);
+	$one->cancel;
+	$one->wait(60);
+	$proxy->release;
+	$proxy->clear;
+}
+poll_until('the orphan to go', sub { $node->count_locks("key = 'k'") == 1 });
+is(available(), 1, 'one is back');
+$one->query_is("SELECT redis_permit_unlock('k')", 't', 'the other');
+all_are_back('two releases');
+
+# A Redis without memory refuses, and takes nothing away by that.
+$one->query_is("SELECT redis_permit_lock('k')", '');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+$one->query_fails("SELECT redis_extend('k', '2h')", '08006', qr/refused/, 'no lease is lengthened');
+$one->query_is("SELECT redis_is_held('k')", 't', 'none is lost');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+$one->query_is("SELECT redis_extend('k', '2h')", 't', 'afterwards all is as before');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+$one->query_is("SELECT redis_permit_unlock('k')", 't', 'it can be given back without memory');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+all_are_back('no memory');
+
+# Redis loses everything: all permits are lost, and there is no semaphore.
+$one->query_is("SELECT redis_permit_lock('k')", '');
+$redis->cmd('FLUSHALL');
+$two->query_fails("SELECT redis_permit_lock('k')", '42704', qr/nobody has said/, 'there is none');
+$one->query_warns("SELECT redis_permit_unlock('k')", 'f', '01000', qr/lost/, 'it was lost');
+$one->query_is("SELECT redis_permit_init('k', 2)", 't', 'a new one');
+
+# Waiters of two servers: each that comes back goes to somebody.
+{
+	my @ours = map { $node->session } 1 .. 3;
+	my @theirs = map { $other->session } 1 .. 3;
+
+	$one->query_is("SELECT redis_permit_lock('k'), redis_permit_lock('k')", '|');
+	foreach my $n (1 .. 3)
+	{
+		$ours[ $n - 1 ]->start("SELECT redis_permit_lock('k')");
+		$node->wait_for_waiters('k', $n);
+		$theirs[ $n - 1 ]->start("SELECT redis_permit_lock('k')");
+		$other->wait_for_waiters('k', $n);
+	}
+	$one->query_is("SELECT redis_permit_unlock('k'), redis_permit_unlock('k')", 't|t');
+	my %left = map { $_ => $_ } @ours, @theirs;
+	my %had;
+	while (%left)
+	{
+		my ($got) = do {
+			poll_until('somebody to get one', sub { grep { !$_->is_running } values %left });
+			grep { !$_->is_running } values %left;
+		};
+		is($got->wait(60)->error, undef, 'one more has it');
+		$got->query_is("SELECT redis_permit_unlock('k')", 't', 'and gives it back');
+		delete $left{$got};
+	}
+	all_are_back('six waiters');
+	$_->quit foreach @ours, @theirs;
+}
+
+# One is woken and gives up in that moment: the next one gets it.
+{
+	my @waiters = map { $node->session } 1 .. 2;
+
+	$one->query_is("SELECT redis_permit_lock('k'), redis_permit_lock('k')", '|');
+	foreach my $n (1 .. 2)
+	{
+		$waiters[ $n - 1 ]->start("SELECT redis_permit_lock('k', '1h')");
+		$node->wait_for_waiters('k', $n);
+	}
+	$waiters[0]->freeze;
+	$one->query_is("SELECT redis_permit_unlock('k')", 't', 'given back while the first stands still');
+	is($waiters[1]->wait(60)->error, undef, 'the second gets it');
+	$waiters[0]->cancel;
+	$waiters[0]->thaw;
+	like($waiters[0]->wait(60)->error, qr/user request/, 'the first gives up');
+	$_->query_is("SELECT redis_permit_unlock('k')", 't') foreach $waiters[1], $one;
+	all_are_back('one that stood still');
+	$_->quit foreach @waiters;
+}
+
+# The server crashes: what its sessions had comes back at the end of the lease.
+$one->query_is("SELECT redis_permit_lock('k', '1h')", '');
+my $id = $two->value("SELECT redis_permit_acquire('k', '1h')");
+$one->kill9;
+poll_until('the server to be back', sub { eval { $node->value('SELECT 1') } });
+is(available(), 0, 'both are still had');
+is($node->value("SELECT redis_permit_release('k', '$id')"), 't', 'that of the id can be given back');
+is(available(), 1, 'one is free');
+$redis->cmd('ZADD', '{k}:timeout', 1, $_) foreach @{ $redis->cmd('ZRANGE', '{k}:timeout', 0, -1) };
+is($node->value("SELECT redis_permit_available('k')"), 2, 'the other one at the end of its lease');
+
+done_testing();
