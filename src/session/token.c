@@ -144,6 +144,10 @@ untold_transaction_ends(XactEvent event, void *arg)
 {
 	if (event != XACT_EVENT_ABORT && event != XACT_EVENT_COMMIT)
 		return;
+
+	/* FATAL may have left a wait in the middle, on terms of its own. */
+	if (event == XACT_EVENT_ABORT && untold != NULL)
+		xact_clean_up();
 	while (untold != NULL)
 	{
 		Untold	   *u = untold;

@@ -52,6 +52,27 @@ foreach my $stop ('cancel', 'terminate')
 	$session->quit;
 }
 
+# Terminated while it waits for another lock, which others wait for behind it
+{
+	my ($session, $behind) = map { $node->session } 1 .. 2;
+
+	$two->query_is("SELECT redis_lock('b', '1h')", '');
+	$session->start("SELECT redis_token_lock('k', '1h', 'x'), redis_lock('b', '1h')");
+	$node->wait_for_waiters('b', 1);
+	ok(is_there('k'), 'the token lock is had');
+	$behind->start("SELECT redis_lock('b', '1h')");
+	$node->wait_for_waiters('b', 2);
+	$session->terminate;
+	$session->wait->fails('57P01', qr/./, 'terminated in a wait');
+	poll_until('k to be given back', sub { !is_there('k') });
+	$node->wait_for_waiters('b', 1);
+	$two->query_is("SELECT redis_unlock('b')", 't');
+	is($behind->wait->error, undef, 'the next one gets the other lock');
+	$behind->query_is("SELECT redis_unlock('b')", 't');
+	is_given_back('k', 'terminated in a wait: given back');
+	$_->quit foreach $session, $behind;
+}
+
 $one->query("CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS \$\$
 	BEGIN
 		PERFORM redis_token_lock('k', '1h', 'x');

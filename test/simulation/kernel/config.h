@@ -38,6 +38,7 @@ typedef struct SimConfig
 	bool		shared;			/* more kinds of locks; models/kinds.c */
 	bool		read_write;		/* the locks are read-write locks */
 	bool		fair;			/* many ask for fair locks */
+	bool		tokens;			/* there are statements about token locks */
 	int			wait_lease_ms;
 	int			batch_max;		/* so few locks go into a batch of the watchdog; 0 =
 								 * as many as it likes */

@@ -38,6 +38,7 @@ typedef struct Key
 								 * has an entry of its own, as a lock of its own */
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		read_write;		/* of a read-write lock */
+	bool		token;			/* of a token lock, whose token the owner is */
 	bool		there;
 	bool		promised;		/* counts only with a replica */
 	bool		is_old;			/* came back after it was given back, or was left at
@@ -107,6 +108,21 @@ static int	nallowed;
 static char once_denied[MAX_ALLOWED][REDIS_NAME];
 static int	nonce_denied;
 
+/* Each token that was asked for. */
+typedef struct Token
+{
+	char		key[REDIS_NAME];
+	char		token[REDIS_OWNER];
+	char		digest[REDIS_OWNER];
+	char		instance[REDIS_OWNER];
+	RedisTokenState state;
+} Token;
+
+#define MAX_TOKENS	1024
+
+static Token tokens[MAX_TOKENS];
+static int	ntokens;
+
 /* Who gave a lock back: a renewal that was on its way does not want it again. */
 static char released[MAX_RELEASED][REDIS_OWNER];
 static int	nreleased;
@@ -116,7 +132,7 @@ static int	nrobbed;
 void
 redis_reset(void)
 {
-	nallowed = nonce_denied = nreleased = 0;
+	nallowed = nonce_denied = nreleased = ntokens = 0;
 	for (int i = 0; i < REDIS_NODES; i++)
 	{
 		Node	   *n = &nodes[i];
@@ -460,12 +476,102 @@ run_create(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	if (a->fenced)
 		out->fence = ++k->fence;
 	k->excludes_nobody = a->excludes_nobody;
-	k->read_write = false;
+	k->read_write = k->token = false;
 	k->there = out->wrote = true;
 	k->is_old = k->promised = false;
 	k->count = 1;
 	strcpy(k->owner, a->owner);
 	set_expiry(node, k, a->lease_ms);
+}
+
+/* ----------
+ * Token locks
+ * ----------
+ */
+
+void
+redis_note_token(const char *key, const char *token, const char *digest,
+				 const char *instance, RedisTokenState state)
+{
+	Token	   *t = &tokens[0];
+
+	while (t < &tokens[ntokens] && strcmp(t->token, token) != 0)
+		t++;
+	if (t == &tokens[MAX_TOKENS])
+		sim_fail("simulator", "too many tokens");
+	if (t == &tokens[ntokens])
+		ntokens++;
+	snprintf(t->key, sizeof(t->key), "%s", key);
+	snprintf(t->token, sizeof(t->token), "%s", token);
+	snprintf(t->digest, sizeof(t->digest), "%s", digest);
+	snprintf(t->instance, sizeof(t->instance), "%s", instance);
+	t->state = state;
+}
+
+int
+redis_count_tokens(const char *instance, RedisTokenState state)
+{
+	int			n = 0;
+
+	for (int i = 0; i < ntokens; i++)
+		n += tokens[i].state == state && strcmp(tokens[i].instance, instance) == 0;
+	return n;
+}
+
+/* The one that has the key, by its digest; any, if that is NULL. */
+static const Token *
+token_of(const Key *k, const char *digest)
+{
+	for (int i = 0; k->there && k->token && i < ntokens; i++)
+		if (strcmp(tokens[i].token, k->owner) == 0 &&
+			(digest == NULL || strcmp(tokens[i].digest, digest) == 0))
+			return &tokens[i];
+	return NULL;
+}
+
+/*
+ * is_left_of_token --- a call that has failed leaves nothing behind
+ */
+static bool
+is_left_of_token(const Key *k, const char *prefix)
+{
+	const Token *t = token_of(k, NULL);
+
+	return t != NULL && t->state == REDIS_TOKEN_ASKED &&
+		strncmp(t->instance, prefix, strlen(prefix)) == 0;
+}
+
+static void
+run_token(int node, RedisVerb verb, Key *k, const RedisArg *a, RedisAnswer *out)
+{
+	const Token *t;
+
+	if (verb == REDIS_CREATE)
+	{
+		run_create(node, k, a, out);
+		if (out->wrote)
+			k->token = true;
+		out->holder[0] = '\0';
+		return;
+	}
+	t = token_of(k, a->owner);
+	if (t == NULL)
+		out->result = REDIS_GONE;
+	else if (verb == REDIS_SET)
+	{
+		if (a->lease_ms > 0 && !refuses(node, false, out))
+			out->wrote = lengthen(node, k, a->lease_ms) || a->write;
+	}
+	else if (!refuses(node, false, out))
+	{
+		if (t->state == REDIS_TOKEN_HAD)
+			sim_fail("token lock", "%s is taken away from who has it by the token %s", k->name,
+					 t->token);
+		note_released(k->owner);
+		out->wrote = true;
+		k->there = false;
+		out->receivers = publish(node, a->channel, end_of(node, k));
+	}
 }
 
 /* ----------
@@ -855,6 +961,12 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 	Key		   *k = find_of(node, a->key, a->shared, a->owner);
 
 	memset(out, 0, sizeof(RedisAnswer));
+	if (a->token)
+	{
+		run_token(node, verb, k, a, out);
+		sim_trace("redis %d: token %s %s: %s", node, verb_name(verb), a->key, result_name(out));
+		return;
+	}
 	switch (verb)
 	{
 		case REDIS_CREATE:
@@ -1337,7 +1449,9 @@ is_given_up(int node, const Key *k)
 static bool
 is_left(int node, Key *k, const char *prefix)
 {
-	return expire(node, k)->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
+	if (expire(node, k)->token)
+		return is_left_of_token(k, prefix) && !is_given_up(node, k);
+	return k->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
 		strstr(k->owner, "/kept") == NULL && !is_given_up(node, k);
 }
 
@@ -1381,7 +1495,8 @@ redis_find_unknown(const char *prefix, bool (*knows) (const char *key, const cha
 	{
 		Key		   *k = &n->data.key[j];
 
-		if (is_left(present, k, prefix) && !was_denied(k->name) && !knows(k->name, k->owner))
+		if (!k->token && is_left(present, k, prefix) && !was_denied(k->name) &&
+			!knows(k->name, k->owner))
 			return k->name;
 	}
 	return NULL;

@@ -54,6 +54,7 @@ typedef struct RedisArg
 	bool		excludes_nobody;	/* if so: of one that anybody can have beside it */
 	bool		read_write;		/* of a read-write lock; shared: of its readers */
 	bool		fair;			/* in the order in which they came who wait */
+	bool		token;			/* of a token lock: the owner is the token, or its digest */
 	char		beside[REDIS_OWNER];	/* owner of the write lock that a reader has */
 	int64_t		since_ms;
 	int64_t		wait_ms;
@@ -113,6 +114,21 @@ extern void redis_promise(int node, const char *key, const char *owner);
 
 /* Until when the replica of a node has a lock of that owner. */
 extern int64_t redis_replica_until(const char *key, const char *owner);
+
+/*
+ * What has become of the call that asked for a token lock: it is under way or has
+ * failed; it has returned; it is not judged any more.  "instance": of who asked.
+ */
+typedef enum RedisTokenState
+{
+	REDIS_TOKEN_ASKED,
+	REDIS_TOKEN_HAD,
+	REDIS_TOKEN_LOOSE
+} RedisTokenState;
+
+extern void redis_note_token(const char *key, const char *token, const char *digest,
+							 const char *instance, RedisTokenState state);
+extern int	redis_count_tokens(const char *instance, RedisTokenState state);
 
 /* Has that owner given it back, lately? */
 extern bool redis_was_released(const char *owner);

@@ -43,6 +43,7 @@ typedef struct Script
 	bool		excludes_nobody;
 	bool		read_write;
 	bool		fair;
+	bool		token;
 } Script;
 
 typedef struct Word
@@ -129,8 +130,9 @@ redis_add_script(const char *name, const char *sha1, const char *text)
 	s->text_len = strlen(text);
 	s->text = strdup(text);
 	s->fair = strncmp(name, "fair ", 5) == 0;
+	s->token = strncmp(name, "token ", 6) == 0;
 	s->shared = strncmp(name, "reentrant ", 10) != 0 && strncmp(name, "write ", 6) != 0 &&
-		!s->fair;
+		!s->fair && !s->token;
 	s->excludes_nobody = strncmp(name, "free ", 5) == 0;
 	s->read_write = strncmp(name, "read ", 5) == 0 || strncmp(name, "write ", 6) == 0;
 }
@@ -332,6 +334,7 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 	a->excludes_nobody = s->excludes_nobody;
 	a->read_write = s->read_write;
 	a->fair = s->fair;
+	a->token = s->token;
 	copy_word(a->key, sizeof(a->key), &keys[0]);
 	switch (s->verb)
 	{
@@ -364,6 +367,12 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			break;
 		case REDIS_SET:
 			copy_word(a->owner, sizeof(a->owner), &argv[0]);
+			if (s->token)
+			{
+				a->lease_ms = number(&argv[1]);
+				a->write = nargs > 2;
+				break;
+			}
 			a->count = (int) number(&argv[1]);
 			a->lease_ms = number(&argv[2]);
 			a->write = nargs > 3;
@@ -373,6 +382,11 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			if (s->read_write)
 			{
 				copy_word(a->owner, sizeof(a->owner), &argv[1 + 2 * i]);
+				break;
+			}
+			if (s->token)
+			{
+				copy_word(a->owner, sizeof(a->owner), &argv[2 + i]);
 				break;
 			}
 			copy_word(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
@@ -440,7 +454,7 @@ put_answer(const Script *s, const RedisAnswer *a)
 			}
 			else if (a->result == REDIS_BUSY)
 			{
-				put("*3\r\n:1\r\n:%lld\r\n", (long long) a->ttl_ms);
+				put("*3\r\n:%d\r\n:%lld\r\n", s->token ? 4 : 1, (long long) a->ttl_ms);
 				put_text(a->holder);
 			}
 			else

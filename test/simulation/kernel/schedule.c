@@ -31,6 +31,7 @@
 #define MODE_SENTINEL	4
 #define MODE_READ_WRITE	5
 #define MODE_FAIR		6
+#define MODE_TOKEN		7
 
 /* The watchdog may take so long to give back what is left. */
 #define TIME_TO_TIDY	(200 * SIM_S)
@@ -133,6 +134,9 @@ draw_config(void)
 	c->fair = c->mode == MODE_FAIR;
 	if (c->fair)
 		c->mode = (int) SIM_PICK(0, 2, 1);
+	c->tokens = c->mode == MODE_TOKEN;
+	if (c->tokens)
+		c->mode = 0;
 	c->wait_lease_ms = c->fair ? (int) SIM_PICK(60000, 6000) : 6000;
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);

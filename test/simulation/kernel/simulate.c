@@ -140,7 +140,7 @@ is_one_of(const char *check, const char *list)
 static void
 usage(void)
 {
-	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite|fair]\n"
+	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite|fair|token]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK]\n"
 		  "                [--digests] [--states FILE] PRODUCT.so\n",
 		  stderr);
@@ -196,7 +196,8 @@ main(int argc, char **argv)
 					strcmp(optarg, "shared") == 0 ? 3 :
 					strcmp(optarg, "sentinel") == 0 ? 4 :
 					strcmp(optarg, "readwrite") == 0 ? 5 :
-					strcmp(optarg, "fair") == 0 ? 6 : 0;
+					strcmp(optarg, "fair") == 0 ? 6 :
+					strcmp(optarg, "token") == 0 ? 7 : 0;
 				break;
 			case 't':
 				tracing = true;

@@ -43,11 +43,14 @@ check_replica(const char *name, int len, uint64 owner, int64 deadline)
 				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 }
 
-/* An answer; after that it is known what became of it. */
+/*
+ * An answer; after that it is known what became of it.  The model's replica knows locks
+ * by their owners, so what nobody here has is not judged.
+ */
 void
 replica_check_answer(const StoreOp *op, StoreOutcome outcome)
 {
-	if (op->store == STORE_REDIS && outcome == STORE_OK && op->min_replicas > 0 &&
+	if (op->store == STORE_REDIS && !lr_kind(op->lock_kind)->ownerless && outcome == STORE_OK && op->min_replicas > 0 &&
 		op->lease_ms > 0 && (op->kind == STORE_CREATE || op->kind == STORE_RENEW ||
 							 op->kind == STORE_SET))
 		check_replica(op->name, op->name_len, op->owner,

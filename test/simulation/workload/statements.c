@@ -22,6 +22,7 @@ static const Statement *const topics[] = {
 	transaction_statements,
 	fence_statements,
 	procedure_statements,
+	token_statements,
 };
 
 /*
@@ -33,6 +34,9 @@ static int
 weight_of(int number, const Statement *s, const Statement *topic)
 {
 	int			often = sim_config.often[number % SIM_STATEMENTS];
+
+	if (topic == token_statements && !sim_config.tokens)
+		return 0;
 
 	return s->weight * (s == topic ? Max(often, 1) : often);
 }

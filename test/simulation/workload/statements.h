@@ -42,6 +42,7 @@ extern const Statement fence_statements[];
 extern const Statement transaction_statements[];
 extern const Statement procedure_statements[];
 extern const Statement setting_statements[];
+extern const Statement token_statements[];
 
 /* One that may stand there and that this schedule has. */
 extern const Statement *statement_draw(int where);
