@@ -26,6 +26,9 @@
 /* How often to look whether the map has changed. */
 #define MAP_POLL			(5 * LR_US_PER_MS)
 
+/* If it has not, nodes may not agree, or did not then: ask again after so long. */
+#define MAP_PATIENCE		(100 * LR_US_PER_MS)
+
 /* So many connections are kept by a process. */
 #define LINKS_KEPT			16
 
@@ -127,7 +130,8 @@ cluster_any_node(const ClusterBatch *c)
 /*
  * cluster_choose --- to which row; CLUSTER_NO_NODE: that is not known yet
  *
- * What a node has refused for its slot waits until the map says something else.
+ * What a node has refused for its slot waits until the map says something else, or for
+ * a moment.
  */
 static int
 cluster_choose(const ClusterBatch *c, StoreOp *op)
@@ -138,7 +142,8 @@ cluster_choose(const ClusterBatch *c, StoreOp *op)
 	if (op->kind >= STORE_CALLS)
 		return cluster_any_node(c);
 	row = cluster_owner(op->slot, &epoch);
-	if (op->part == PART_BY_MAP && epoch == op->topology)
+	if (op->part == PART_BY_MAP && epoch == op->topology &&
+		lr_now() - c->refused_at < MAP_PATIENCE)
 		return CLUSTER_NO_NODE;
 	op->topology = epoch;
 	op->asking = false;
@@ -247,7 +252,10 @@ cluster_take_over(ClusterBatch *c, NodeBatch *from)
 		if (op->part == PART_LATER)
 			c->route_at = Min(c->route_at, now + TRYAGAIN_PAUSE);
 		else if (op->part > PART_SENT_TO(0))
+		{
+			c->refused_at = now;
 			c->route_at = Min(c->route_at, now);
+		}
 		else
 		{
 			op->part = PART_SENT_ROW(op->part);
@@ -303,13 +311,11 @@ cluster_look(ClusterBatch *c)
 	if (!c->batch.active)
 		return;
 	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		if (c->link[i] == NULL)
-			continue;
-		if (c->link[i]->handed_on > 0)
+		if (c->link[i] != NULL && c->link[i]->handed_on > 0)
 			cluster_take_over(c, c->link[i]);
-		cluster_note_end(c, i);
-	}
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL)
+			cluster_note_end(c, i);
 	for (int i = 0; i < NODE_MASTERS && !busy; i++)
 		busy = c->link[i] != NULL && c->link[i]->batch.active;
 	if (!busy && c->batch.left == 0)
@@ -361,11 +367,28 @@ cluster_batch_process(ClusterBatch *c, bool readable, bool briefly)
 	cluster_look(c);
 }
 
+/*
+ * cluster_explain --- why nobody knows where the slot is
+ */
+static void
+cluster_explain(char *out, size_t size)
+{
+	out[0] = '\0';
+	if (cluster_open_slots() == SLOT_COUNT)
+		topology_get_reason(out, size);
+	if (out[0] == '\0')
+		strlcpy(out, "Which node of the cluster has the slot of the key is not known at present.",
+				size);
+}
+
 void
 cluster_batch_check_time(ClusterBatch *c, bool leave)
 {
 	bool		over = lr_now() >= c->batch.deadline;
+	char		why[sizeof(c->error.detail)];
 
+	if (c->batch.left > 0 && (over || leave))
+		cluster_explain(why, sizeof(why));
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (c->link[i] != NULL && c->link[i]->batch.active)
 			node_batch_check_time(c->link[i]);
@@ -376,10 +399,7 @@ cluster_batch_check_time(ClusterBatch *c, bool leave)
 		if (!cluster_is_open(op))
 			continue;
 		cluster_fail_op(c, op, ERRCODE_CONNECTION_FAILURE, op->part == PART_LATER ?
-						"The slot of the key is being moved to another node." :
-						cluster_open_slots() > 0 ?
-						"No node of the cluster is known to have the slot of the key." :
-						"Which node of the cluster has the slot of the key is not known at present.");
+						"The slot of the key is being moved to another node." : why);
 	}
 	cluster_look(c);
 }

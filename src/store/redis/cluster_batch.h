@@ -36,6 +36,7 @@ typedef struct ClusterBatch
 
 	StoreBatch	batch;			/* left: operations that no link has */
 	int64		route_at;		/* when to look at these */
+	int64		refused_at;		/* one of them was by the node that the map has */
 	uint32		routed_by;		/* topology_epoch() when that was done last */
 	StoreError	error;			/* of what failed last */
 } ClusterBatch;

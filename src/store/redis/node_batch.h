@@ -34,7 +34,8 @@
 
 /*
  * Where an operation of a batch at several nodes is that no node has: to be sent by the
- * map, when that has another node for its slot than has refused it; later, to the same.
+ * map, when that has another node for its slot than has refused it, or after a while;
+ * later, to the same.
  */
 #define PART_BY_MAP			(-1)
 #define PART_LATER			(-2)
@@ -42,7 +43,7 @@
 #define PART_SENT_TO(row)	(-16 - (row))	/* there, as a node has said */
 #define PART_SENT_ROW(part)	(-16 - (part))
 
-/* An operation is sent elsewhere at most so often. */
+/* So often an operation goes on at once to where a node says. */
 #define REDIRECTS_MAX		5
 
 /* Sent again because a script was not loaded: somebody flushes all the time. */

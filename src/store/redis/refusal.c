@@ -199,25 +199,18 @@ refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 /*
  * refusal_send_on --- an operation that did not run goes to that row; or PART_xxx
  *
- * An operation that was sent so often is sent no more: two nodes may have been sending
- * it to and fro.  Those between which a slot moves do that in good order.
+ * Nodes that do not agree may send it to and fro: after some times it waits for the map.
  */
 static void
 refusal_send_on(NodeBatch *b, StoreOp *op, int part, bool asking)
 {
-	StoreError *error = &b->batch.error;
-
 	if (part == PART_LATER)
 		op->redirects = 0;
-	else if (++op->redirects > REDIRECTS_MAX)
+	else if (part >= 0 && ++op->redirects > REDIRECTS_MAX)
 	{
-		*error = b->conn.failure.error;
-		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
-		error->hint = NULL;
-		strlcpy(error->detail, "The nodes of the cluster sent the request to each other.",
-				sizeof(error->detail));
-		batch_settle(&b->batch, op, op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN);
-		return;
+		op->redirects = 0;
+		part = PART_BY_MAP;
+		asking = false;
 	}
 	op->asking = asking;
 	batch_hand_on(&b->batch, op, part >= 0 ? PART_SENT_TO(part) : part);
