@@ -37,7 +37,9 @@ typedef struct ClusterShared
 	pg_atomic_uint64 slot[SLOT_COUNT];
 	pg_atomic_uint32 generation[NODE_MASTERS];
 
-	uint32		place;			/* lr_place that it is of; the watchdogs' */
+	/* The watchdog's alone, but of all watchdogs. */
+	uint32		place;			/* lr_place that it is of */
+	int64		number[SLOT_COUNT];
 
 	/* Under the lock. */
 	ClusterNode node[NODE_MASTERS];
@@ -179,6 +181,7 @@ cluster_start(bool on, uint32 place)
 
 		for (int i = 0; i < SLOT_COUNT; i++)
 			pg_atomic_write_u64(&shared->slot[i], SLOT_WORD(epoch, CLUSTER_NO_NODE));
+		memset(shared->number, 0, sizeof(shared->number));
 		pg_atomic_write_u32(&shared->open_slots, SLOT_COUNT);
 	}
 	shared->place = on ? place : 0;
@@ -228,6 +231,18 @@ cluster_remove_node(int row)
 	pg_atomic_fetch_add_u32(&shared->generation[row], 1);
 	LWLockRelease(cluster_lock);
 	node_vanish(NODE_MASTER + row);
+}
+
+int64
+cluster_number(int slot)
+{
+	return shared->number[slot];
+}
+
+void
+cluster_set_number(int slot, int64 number)
+{
+	shared->number[slot] = number;
 }
 
 /*

@@ -79,6 +79,10 @@ extern uint32 cluster_wanted(void);
 extern int	cluster_put_node(const char *id, const RedisHost *at);
 extern void cluster_remove_node(int row);
 
+/* The number by which its node has the slot; of all watchdogs. */
+extern int64 cluster_number(int slot);
+extern void cluster_set_number(int slot, int64 number);
+
 /* Give slots to other nodes: one call for all that change, then the end of it. */
 extern void cluster_give_slot(int slot, int row);
 extern void cluster_end_change(void);

@@ -34,13 +34,18 @@
 /* While a batch is under way, ends of leases are looked for so often. */
 #define EXPIRY_INTERVAL		(50 * LR_US_PER_MS)
 
-/* What its node cannot take now is tried again after this. */
+/*
+ * What its node cannot take now is tried again after this; the later the longer it hangs,
+ * or what is due there would come back before the others had their turn.
+ */
 #define LANE_RETRY			(50 * LR_US_PER_MS)
+#define LANE_RETRY_MAX		(500 * LR_US_PER_MS)
 
 typedef struct Renewals
 {
 	DueBatch	batch;
 	bool		under_way;
+	int64		began;			/* the batch */
 	int64		next_look;		/* at ends of leases, meanwhile */
 	StoreHealth health;
 } Renewals;
@@ -103,6 +108,7 @@ renewals_start_batch(Renewals *r)
 	due_batch_fill(b, health_wants_proof(&r->health, b),
 				   health_wants_facts(&r->health, b));
 	r->under_way = true;
+	r->began = lr_now();
 	r->next_look = lr_now() + EXPIRY_INTERVAL;
 	fallback_asked(b->id, lr_now());
 	b->store->start(b->at.handle, b->at.ops, b->nops, lr_now() + lr_call_budget());
@@ -212,8 +218,11 @@ lanes_take(Renewals *r, int64 now)
 		int			part = b->store->part_of(item->name, item->name_len);
 		Renewals   *lane = part >= 0 ? lanes[part] : NULL;
 
-		if (lane == NULL || lane->under_way)
+		if (lane == NULL)
 			lane_put_off(b->id, item, now + LANE_RETRY);
+		else if (lane->under_way)
+			lane_put_off(b->id, item,
+						 now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
 		else if (now < lane->health.next_try)
 			lane_put_off(b->id, item, lane->health.next_try);
 		else

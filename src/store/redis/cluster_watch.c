@@ -11,7 +11,9 @@
  * - A slot goes to another node if that has a higher number than the present one had.
  *	 So the map of a node that is cut off changes nothing.
  * - It does so, too, if the present one says so itself, or is not known any more to who
- *	 is asked: a cluster that was made anew has lower numbers.
+ *	 is asked: a cluster that was made anew has lower numbers.  Who knows none of the
+ *	 nodes of the map, and so may be one of another cluster, is believed when nobody
+ *	 else has been heard for a while.
  * - What nobody claims stays where it was.
  *
  * Never waits; raises nothing but for want of memory in the beginning.
@@ -45,6 +47,9 @@
 
 /* One that answers later is of no use. */
 #define ANSWER_MAX			(1500 * LR_US_PER_MS)
+
+/* After so long without any other, an answer that knows nobody counts. */
+#define STRANGER_AFTER		(10 * LR_US_PER_S)
 
 /* Changes are logged at most this often. */
 #define LOG_INTERVAL		LR_US_PER_S
@@ -83,7 +88,7 @@ typedef struct ClusterWatch
 	int64		next_ask;
 	int64		asked_at;
 	uint32		wanted;			/* cluster_wanted() then */
-	int64		number[SLOT_COUNT]; /* by which its node has the slot */
+	int64		applied_at;		/* an answer was of use then */
 	Claim		claim[CLAIMS_MAX];
 	int			nclaims;
 	bool		has_map;
@@ -109,7 +114,7 @@ redis_cluster_watch_start(void)
 	if (!watch.on)
 		return;
 
-	memset(watch.number, 0, sizeof(watch.number));
+	watch.applied_at = now;
 	watch.has_map = cluster_open_slots() < SLOT_COUNT;
 	watch.next_candidate = 0;
 	watch.next_ask = watch.asked_at = watch.logged_at = 0;
@@ -291,7 +296,7 @@ watch_take_slots(Claim *c, const Present *present)
 			int			row = cluster_owner(slot, &epoch);
 
 			if (row != c->row && row != CLUSTER_NO_NODE && !present[row].yields &&
-				c->number <= watch.number[slot])
+				c->number <= cluster_number(slot))
 				continue;
 			if (c->row == CLUSTER_NO_NODE)
 				c->row = cluster_put_node(c->id, &c->at);
@@ -300,8 +305,8 @@ watch_take_slots(Claim *c, const Present *present)
 				cluster_give_slot(slot, c->row);
 				moved++;
 			}
-			watch.number[slot] = row != c->row ? c->number :
-				Max(watch.number[slot], c->number);
+			cluster_set_number(slot, row != c->row ? c->number :
+							   Max(cluster_number(slot), c->number));
 		}
 		p = end + strspn(end, " ");
 	}
@@ -335,6 +340,28 @@ watch_tell(int moved, int64 now)
 }
 
 /*
+ * watch_is_strange --- does the answer know none of the nodes of the map?
+ */
+static bool
+watch_is_strange(void)
+{
+	bool		strange = false;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		ClusterNode node;
+		uint32		generation;
+
+		if (!cluster_get_node(i, &node, &generation))
+			continue;
+		if (watch_find_claim(node.id) != NULL)
+			return false;
+		strange = true;
+	}
+	return strange;
+}
+
+/*
  * watch_apply --- what the answer says of the map
  *
  * A node that has no slots any more has no row, once the map is the new one.
@@ -344,8 +371,12 @@ watch_apply(void)
 {
 	Present		present[NODE_MASTERS] = {0};
 	int			moved = 0;
+	int64		now = lr_now();
 	uint32		epoch;
 
+	if (watch_is_strange() && now - watch.applied_at < STRANGER_AFTER)
+		return;
+	watch.applied_at = now;
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		ClusterNode node;
@@ -375,7 +406,7 @@ watch_apply(void)
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (present[i].used && !present[i].stays)
 			cluster_remove_node(i);
-	watch_tell(moved, lr_now());
+	watch_tell(moved, now);
 }
 
 /* ----------
