@@ -3,7 +3,7 @@
 # Fair locks by sessions of two servers: who is next, and by what he is told; what is in
 # Redis meanwhile; that the lock is the one of redis_lock; both scopes; plain locks on
 # the same key, which nothing is passed on between while somebody is in the queue.
-# Proves G1, G5.
+# Proves G1, G5, G41.
 
 use strict;
 use warnings FATAL => 'all';

@@ -3,7 +3,7 @@
 # Permits by one server: how many there are, who has one, what is in the store, several of
 # one session, both scopes and savepoints, waiters and who wakes them, hand-over, what is
 # refused, losses, what others see, force, and the ends of sessions and transactions.
-# Proves G1.
+# Proves G1, G42.
 
 use strict;
 use warnings FATAL => 'all';

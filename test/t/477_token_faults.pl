@@ -4,7 +4,7 @@
 # that are late, replies that are lost, by whom the same token is asked for meanwhile,
 # unlock and extend without an answer.  Nothing is kept of a call that has failed, and
 # what was had since is not taken away with it.
-# Proves G5, G12.
+# Proves G5, G12, G45.
 
 use strict;
 use warnings FATAL => 'all';

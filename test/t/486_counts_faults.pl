@@ -4,6 +4,7 @@
 # given back; what is given back or counted down counts once, whether the request arrives,
 # is late, is repeated, or was cancelled; so does what a COMMIT counts while Redis is away;
 # a latch that is awaited leaves nothing; Redis that refuses.
+# Proves G43.
 
 use strict;
 use warnings FATAL => 'all';

@@ -4,7 +4,7 @@
 # at the end of his limit; of waiters that are cancelled or terminated when they were told,
 # stand still, or crash with their server; a watchdog that ends, messages and answers that are
 # lost, requests that come late. What is told to those is the next one's, or they have it.
-# A condition is no lock, so no guarantee speaks of it.
+# Proves G44.
 
 use strict;
 use warnings FATAL => 'all';

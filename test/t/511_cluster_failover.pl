@@ -3,6 +3,7 @@
 # A Redis Cluster whose masters fail: by command, killed, frozen.  What is held at the
 # others goes on and is not in doubt; what is held at the one that failed is asked for
 # at the next one, and is lost if that does not have it; who waits goes on waiting.
+# Proves G46.
 
 use strict;
 use warnings FATAL => 'all';

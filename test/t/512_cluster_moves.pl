@@ -2,6 +2,7 @@
 
 # Slots of a Redis Cluster that move while locks are held, awaited and given back: no
 # lock is lost, and what is half moved is served as far as the cluster serves it.
+# Proves G46.
 
 use strict;
 use warnings FATAL => 'all';
