@@ -373,6 +373,8 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key = &lt_keys[i];
 	key->hash = hash;
 	key->first_hold = LR_NONE;
+	key->nordered = 0;
+	key->scarce = false;
 	key->hold_kinds = 0;
 	key->queue_head = LR_NONE;
 	key->queue_tail = LR_NONE;

@@ -514,6 +514,10 @@ wait_take_granted(LrIndex *hold)
 	const AcquireRequest *r = acq.request;
 	int64		deadline = acq.op.sent_at + r->terms.lease_ms * LR_US_PER_MS;
 
+	/* A cancel that has come with the answer would take it along: nobody has a record. */
+	if (lr_kind(acq.key.kind)->ownerless)
+		CHECK_FOR_INTERRUPTS();
+
 	/* The watchdog could not give it back there. */
 	if (wait_is_left_behind())
 	{

@@ -162,7 +162,7 @@ add_items(DueBatch *b)
 {
 	uint64		classes = 0;
 
-	StaticAssertStmt((DUE_MOVE + 1) * KIND_COUNT <= 64, "no room for all classes");
+	StaticAssertStmt((DUE_DROP + 1) * KIND_COUNT <= 64, "no room for all classes");
 	for (int i = 0; i < b->nitems; i++)
 		classes |= UINT64CONST(1) << item_class(&b->at.items[i]);
 	while (classes != 0)

@@ -193,7 +193,8 @@ lane_end(Renewals *lane)
 /*
  * lane_put_off --- its node cannot be asked now
  *
- * Of a move nothing has been sent that was not before.
+ * Nothing has been sent that was not before: of a move, and of what is to be counted
+ * once.
  */
 static void
 lane_put_off(StoreId id, const DueItem *item, int64 at)
@@ -201,7 +202,11 @@ lane_put_off(StoreId id, const DueItem *item, int64 at)
 	if (item->action == DUE_MOVE)
 		lt_not_moved(item, id, at, item->not_after);
 	else
+	{
+		if (item->action == DUE_COUNT)
+			lt_not_counted(item);
 		lt_retry_at(item->hold, item->owner, id, at);
+	}
 }
 
 /*

@@ -135,6 +135,32 @@ $one->query_fails("DO \$\$
 		RAISE 'it fails';
 	END \$\$", 'P0001', qr/it fails/, 'after a COMMIT');
 stays('k', 'committed');
+$one->query_is("DO \$\$
+	BEGIN
+		PERFORM redis_token_lock('k', '1h', 'x');
+		ROLLBACK;
+	END \$\$", '', 'a procedure that rolls back');
+stays('k', 'a procedure that rolls back');
+$one->query_fails("DO \$\$
+	BEGIN
+		PERFORM redis_token_lock('k', '1h', 'x');
+		ROLLBACK;
+		RAISE 'it fails';
+	END \$\$", 'P0001', qr/it fails/, 'after a ROLLBACK');
+stays('k', 'rolled back');
+$one->query_is("DO \$\$
+	DECLARE
+		c CURSOR FOR SELECT redis_token_lock('k', '1h', 'x') FROM generate_series(1, 2);
+		t text;
+	BEGIN
+		OPEN c;
+		FETCH c INTO t;
+		ROLLBACK;
+	END \$\$", '', 'a cursor in a procedure that rolls back');
+stays('k', 'a cursor in a procedure');
+$one->query("BEGIN; DECLARE c CURSOR FOR SELECT redis_token_lock('k', '1h', 'x')
+	FROM generate_series(1, 2); FETCH c; ROLLBACK");
+stays('k', 'a cursor that ends with its transaction');
 $one->query_fails("PREPARE take AS SELECT redis_token_lock('k', '1h', 'x'); EXECUTE take; SELECT 1 / 0",
 	'22012', qr/zero/, 'a prepared one');
 stays('k', 'a prepared one');

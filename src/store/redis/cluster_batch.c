@@ -230,19 +230,29 @@ cluster_route(ClusterBatch *c)
 }
 
 /*
- * cluster_take_over --- what a link has handed on
+ * cluster_take_over --- what links have handed on
  *
- * With the row of another node it goes there at once.
+ * With the row of another node it goes there at once.  All of them are counted before:
+ * a link that had ended begins its count anew when it is joined.
  */
 static void
-cluster_take_over(ClusterBatch *c, NodeBatch *from)
+cluster_take_over(ClusterBatch *c)
 {
 	StoreBatch *batch = &c->batch;
 	int			n[NODE_MASTERS] = {0};
 	int64		now = lr_now();
+	int			handed_on = 0;
 
-	batch->left += from->handed_on;
-	from->handed_on = 0;
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL)
+		{
+			handed_on += c->link[i]->handed_on;
+			c->link[i]->handed_on = 0;
+		}
+	if (handed_on == 0)
+		return;
+
+	batch->left += handed_on;
 	for (int i = 0; i < batch->nops; i++)
 	{
 		StoreOp    *op = &batch->ops[i];
@@ -263,6 +273,7 @@ cluster_take_over(ClusterBatch *c, NodeBatch *from)
 			batch->left--;
 		}
 	}
+	Assert(batch->left >= 0);
 	for (int row = 0; row < NODE_MASTERS; row++)
 		if (n[row] > 0)
 			cluster_join(c, row, n[row]);
@@ -310,9 +321,7 @@ cluster_look(ClusterBatch *c)
 
 	if (!c->batch.active)
 		return;
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && c->link[i]->handed_on > 0)
-			cluster_take_over(c, c->link[i]);
+	cluster_take_over(c);
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (c->link[i] != NULL)
 			cluster_note_end(c, i);

@@ -13,6 +13,7 @@
 #include "backend.h"
 
 #include "utils/memutils.h"
+#include "utils/portal.h"
 
 typedef struct Context Context;
 
@@ -37,6 +38,7 @@ MemoryContext CurrentMemoryContext = NULL;
 
 /* Statements have no portals. */
 MemoryContext PortalContext = NULL;
+Portal		ActivePortal = NULL;
 
 static Context *
 as_context(MemoryContext context)

@@ -250,6 +250,12 @@ GetCurrentTimestamp(void)
 	return sim_now() + INT64CONST(800000000) * SIM_S;
 }
 
+TimestampTz
+GetCurrentStatementStartTimestamp(void)
+{
+	return GetCurrentTimestamp();
+}
+
 const char *
 timestamptz_to_str(TimestampTz t)
 {
