@@ -87,6 +87,17 @@ check_sentinels(const RedisUrl *url)
 	must(url->host[0] == '\0' && url->port == 0, "a host beside the Sentinels");
 }
 
+static void
+check_seeds(const RedisUrl *url)
+{
+	must(url->nseeds >= 1 && url->nseeds <= LR_MAX_SEEDS, "too many nodes");
+	for (int i = 0; i < url->nseeds; i++)
+		check_host(url->seed[i].host, url->seed[i].port);
+	must(url->nsentinels == 0 && url->service[0] == '\0', "Sentinels beside the nodes");
+	must(url->host[0] == '\0' && url->port == 0, "a host beside the nodes");
+	must(url->db == 0, "a database in a cluster");
+}
+
 /*
  * check --- parse a text, and look whether the result can be
  */
@@ -124,6 +135,8 @@ check(const char *text, RedisUrl *url)
 		case REDIS_TCP:
 			if (redis_url_is_followed(url))
 				check_sentinels(url);
+			else if (redis_url_is_cluster(url))
+				check_seeds(url);
 			else
 				check_host(url->host, url->port);
 			must(url->path[0] == '\0', "a path");
