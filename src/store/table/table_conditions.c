@@ -175,7 +175,11 @@ condition_renew(TableOp *op)
 	w = wait_find(op->owner);
 	op->outcome = w != NULL && w->told ? STORE_OK : STORE_GONE;
 	if (op->outcome == STORE_OK)
-		w->ends = Max(w->ends, lr_now() + op->lease_ms * LR_US_PER_MS);
+	{
+		int64		ends = lr_now() + op->lease_ms * LR_US_PER_MS;
+
+		w->ends = Max(w->ends, ends);
+	}
 }
 
 void
