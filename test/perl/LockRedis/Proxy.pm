@@ -79,10 +79,17 @@ sub let_go
 {
 	my ($self) = @_;
 
-	$self->release;
+	# The rules first, or they hold for good what comes in between; and what stood behind
+	# something that was held may have been caught by a rule, too.
 	$self->clear;
-	return poll_until('the proxy to have let go',
-		sub { $self->stats->{held} == 0 });
+	$self->release;
+	return poll_until(
+		'the proxy to have let go',
+		sub {
+			return 1 if $self->stats->{held} == 0;
+			$self->release;
+			return 0;
+		});
 }
 
 sub mode { my ($self, $mode) = @_; return $self->_do('mode', to => $mode); }
