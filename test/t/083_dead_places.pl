@@ -9,6 +9,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Test;
+use LockRedis::Wait qw(limit);
 
 my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
@@ -60,7 +61,7 @@ foreach my $dead (1, 50)
 
 # Behind many that live, each is told when it is its turn.
 $one->query("SELECT redis_fair_lock('live')");
-dead_places('live', 50, 3000);
+dead_places('live', 50, limit(3) * 1000);
 my @asked = grep { /"eval/i } $redis->session_commands(
 	sub {
 		$two->start("SELECT redis_fair_lock('live')");

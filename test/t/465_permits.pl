@@ -139,10 +139,13 @@ $one->query_is("BEGIN; SELECT redis_permit_xact_lock('a'), redis_try_permit_xact
 $one->query_is("SELECT redis_hold_count('a')", '2');
 $one->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/you don't own/, 'not to be given back so');
 $one->query('COMMIT');
+# What is not answered soon is given back by the watchdog.
+poll_until('both to come back', sub { available('a') eq '2' });
 is(available('a'), 2, 'it gives them back');
 $one->query("BEGIN; SELECT redis_permit_xact_lock('a'); SAVEPOINT s; SELECT redis_permit_xact_lock('a')");
 is(available('a'), 0);
 $one->query('ROLLBACK TO s');
+poll_until('one to come back', sub { available('a') eq '1' });
 is(available('a'), 1, 'what was taken since the savepoint');
 $one->query_is("SELECT redis_hold_count('a')", '1', 'one is left');
 $one->query_is("SELECT redis_try_permit_lock('a')", 't', 'a session-level one beside it');
@@ -247,6 +250,7 @@ $two->query_is("SELECT redis_permit_lock('j')", '');
 $one->query_is("CALL redis_with_permit('j', 'INSERT INTO ran VALUES (2)')", 'f', 'none is free');
 $two->query_is("SELECT redis_permit_unlock('j')", 't');
 $one->query_fails("CALL redis_with_permit('j', 'SELECT 1/0')", '22012', qr/division/, 'a job that fails');
+poll_until('it to come back', sub { available('j') eq '1' });
 is(available('j'), 1, 'gives it back');
 $one->query_fails("BEGIN; CALL redis_with_permit('j', 'SELECT 1')", '2D000', qr/redis_with_permit cannot run/, 'not in a transaction');
 $one->query('ROLLBACK');

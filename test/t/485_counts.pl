@@ -38,6 +38,13 @@ sub rows
 	return $node->value(q{SELECT count(*) FROM redis_locks});
 }
 
+# A commit waits a moment for its answers, and leaves to the watchdog what it has not got by
+# then: the row stays until that is counted.
+sub all_counted
+{
+	return poll_until('all to be counted', sub { rows() == 0 });
+}
+
 #
 # A semaphore
 #
@@ -176,6 +183,7 @@ is(left('x') . available('x2'), '100', 'not before');
 is($node->value(q{SELECT string_agg(kind || ' ' || scope || ' ' || granted || ' ' || hold_count, ','
 	ORDER BY key) FROM redis_locks}), 'latch transaction false 2,semaphore transaction false 5', 'a row each');
 $one->query('COMMIT');
+all_counted();
 is(left('x') . ' ' . available('x2'), '8 5', 'counted by the commit');
 is(rows(), 0, 'no row');
 $one->query("BEGIN; SELECT redis_latch_xact_count_down('x'); ROLLBACK");
@@ -185,16 +193,19 @@ $one->query("BEGIN; SELECT redis_latch_xact_count_down('x'); SAVEPOINT a; SELECT
 	. 'ROLLBACK TO b; RELEASE a; SAVEPOINT c');
 is($node->value('SELECT sum(hold_count) FROM redis_locks'), 2, 'what the savepoint has taken back');
 $one->query("SELECT redis_semaphore_xact_release('x2'); ROLLBACK TO c; COMMIT");
+all_counted();
 is(left('x') . ' ' . available('x2'), '6 5', 'but for what was rolled back');
 $one->query(q{DO $$ BEGIN PERFORM redis_latch_xact_count_down('x'); RAISE 'no'; EXCEPTION WHEN OTHERS THEN NULL; END $$});
 is(left('x'), 6, 'a block that has failed');
 $one->query(q{DO $$ BEGIN PERFORM redis_latch_xact_count_down('x'); COMMIT; PERFORM redis_latch_xact_count_down('x'); END $$});
+all_counted();
 is(left('x'), 4, 'commits of a procedure');
 $one->query_fails("BEGIN; SELECT redis_latch_xact_count_down('x'); SELECT 1/0", '22012', qr/division/);
 $one->query('ROLLBACK');
 is(left('x'), 4, 'an error');
 $one->query("SELECT count(redis_latch_xact_count_down('many' || i % 300)) FROM generate_series(1, 900) i, "
 	. "(SELECT count(redis_latch_set('many' || j, 5)) FROM generate_series(0, 299) j) made");
+all_counted();
 is($node->value("SELECT sum(redis_latch_count('many' || j)) FROM generate_series(0, 299) j"), 600, 'many');
 is(rows(), 0, 'no row');
 $one->query_fails("BEGIN; SELECT redis_latch_xact_count_down('x'); PREPARE TRANSACTION 'p'", '0A000',

@@ -40,6 +40,8 @@ foreach my $n (0 .. $#masters)
 # Over several nodes at the end of a transaction
 $one->query("SELECT redis_latch_set('l' || i, 3) FROM generate_series(1, 30) i");
 $one->query("BEGIN; SELECT redis_latch_xact_count_down('l' || i) FROM generate_series(1, 30) i; COMMIT");
+# What is not answered soon is the watchdog's.
+poll_until('all to be counted', sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
 is($node->value("SELECT sum(redis_latch_count('l' || i)) FROM generate_series(1, 30) i"), 60, 'all of them');
 is($node->value('SELECT count(*) FROM redis_locks'), 0, 'no row');
 

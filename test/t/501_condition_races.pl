@@ -91,7 +91,7 @@ sub waits_on
 	$waiter->query("SELECT redis_lock('b')");
 	my $id = $proxy->rule(on => 'message', match => 'lockredis_condition__channel:{b}:',
 		action => 'drop');
-	await($waiter, 'b', '', '10s');
+	await($waiter, 'b', '', limit(10) . 's');
 	notify('b', 1, 'told');
 	$proxy->wait_for_rule($id);
 	has_it($waiter, 'b', 'told at its limit');
@@ -109,7 +109,7 @@ foreach my $how ('lock_timeout', 'cancel', 'terminate')
 	my $key = "c $how";
 	my $waiter = patient($near);
 
-	$waiter->query("SET lock_timeout = '5s'") if $how eq 'lock_timeout';
+	$waiter->query("SET lock_timeout = '@{[ limit(5) ]}s'") if $how eq 'lock_timeout';
 	$_->query("SELECT redis_lock('$key')"), await($_, $key) foreach $waiter, $next;
 	$notifier->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key')", '|1',
 		"$how: one is told");
@@ -135,7 +135,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 	my $key = "d $how";
 	my $waiter = patient($near);
 
-	$waiter->query("SET statement_timeout = '5s'") if $how eq 'statement_timeout';
+	$waiter->query("SET statement_timeout = '@{[ limit(5) ]}s'") if $how eq 'statement_timeout';
 	$_->query("SELECT redis_lock('$key')"), await($_, $key) foreach $waiter, $next;
 	$waiter->cancel if $how eq 'cancel';
 	$waiter->terminate if $how eq 'terminate';
@@ -177,7 +177,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 # With its watchdog, for longer than its lease: whoever notifies next finds out.
 #
 {
-	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => '2s' });
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(5) . 's' });
 	my $watchdog = $near->watchdog_pid;
 
 	$_->query("SELECT redis_lock('f')"), await($_, 'f') foreach $waiter, $next;
@@ -199,7 +199,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 # when it asks again.
 #
 {
-	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => '2s' });
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(10) . 's' });
 	my $other = $near->session;
 	my $live = $far->session(settings => { 'lockredis.wait_lease' => '3s' });
 

@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 
 use LockRedis::RedisCluster;
 use LockRedis::Test;
+use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0);
 my $node = LockRedis::Node->create('main', redis => $cluster);
@@ -59,7 +60,7 @@ $one->query_is('SELECT redis_unlock_all()', 60, 'all at once at session level');
 is_deeply([ $cluster->all_keys ], [], 'all are gone');
 
 # Renewed by the watchdog, on all nodes
-$one->query("SET lockredis.lease = '2s'; SELECT redis_lock('r' || i) FROM generate_series(1, 30) i");
+$one->query("SET lockredis.lease = '@{[ limit(10) ]}s'; SELECT redis_lock('r' || i) FROM generate_series(1, 30) i");
 poll_until('each lock to be renewed twice',
 	sub { $node->count_locks("key LIKE 'r%' AND renewals >= 2 AND granted") == 30 });
 is(scalar $cluster->all_keys, 30, 'they are there');

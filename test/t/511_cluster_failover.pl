@@ -10,10 +10,11 @@ use warnings FATAL => 'all';
 
 use LockRedis::RedisCluster;
 use LockRedis::Test;
+use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new;
 my $node = LockRedis::Node->create('main', redis => $cluster,
-	settings => { 'lockredis.lease' => '20s' });
+	settings => { 'lockredis.lease' => limit(20) . 's' });
 
 sub all_up
 {
@@ -89,28 +90,34 @@ sub take_everywhere
 	all_up();
 }
 
-# Frozen: leases of the other shards are renewed as ever
+# Frozen: leases of the other shards are renewed as ever.  The cluster bears with it until
+# they were: while it has no master for a slot, it refuses all of them.
 {
 	my ($slow, @rest) = $cluster->masters;
 	my $there = $cluster->key_on($slow, 'c');
 	my @elsewhere = map { $cluster->key_on($_, 'c') } @rest;
 
-	$two->query("SET lockredis.lease = '3s'");
+	$_->cmd('CONFIG', 'SET', 'cluster-node-timeout', limit(120_000)) foreach $cluster->nodes;
+	$one->query("SET lockredis.lease = '@{[ limit(120) ]}s'");
+	$two->query("SET lockredis.lease = '@{[ limit(10) ]}s'");
 	$two->query("SELECT redis_lock('$_')") foreach @elsewhere;
 	$one->query("SELECT redis_lock('$there')");
 	my $slot = $cluster->slot($there);
 	$slow->freeze;
-	$one->start("SELECT redis_extend('$there', '30s')");
+	$one->start("SELECT redis_extend('$there', '@{[ limit(180) ]}s')");
 	poll_until('the others to be renewed three times',
 		sub { $node->count_locks("key = ANY ('{@{[ join ',', @elsewhere ]}}') AND renewals >= 3 AND granted") == 2 });
 	$two->query_is("SELECT redis_is_held('$_')", 't', 'held at another shard') foreach @elsewhere;
+	$_->cmd('CONFIG', 'SET', 'cluster-node-timeout', limit(2000))
+	  foreach grep { $_ != $slow } $cluster->nodes;
 	$cluster->wait_for_master_but($slow, $slot);
 	$one->wait(60);
 	poll_until('the next master to be asked',
 		sub { $node->count_locks("key = '$there' AND granted AND renewals > 0") == 1 });
 	$one->query_is("SELECT redis_is_held('$there')", 't', 'held at the next master');
 	$slow->thaw;
-	$one->query('SELECT redis_unlock_all()');
+	$slow->cmd('CONFIG', 'SET', 'cluster-node-timeout', limit(2000));
+	$one->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 	$two->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 	poll_until('it to be a replica', sub { !$slow->is_master });
 	$cluster->wait_until_steady;

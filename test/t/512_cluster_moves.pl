@@ -12,7 +12,7 @@ use LockRedis::Test;
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0);
 my $node = LockRedis::Node->create('main', redis => $cluster,
-	settings => { 'lockredis.lease' => '30s' });
+	settings => { 'lockredis.lease' => '30s', 'lockredis.command_timeout' => '60s' });
 my ($from, $to, $third) = $cluster->masters;
 
 $node->poll_query_until('postgres', q{
