@@ -250,8 +250,8 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
  * lt_disown --- a session does not run, and others wait for what it keeps in the
  * store: that is the watchdog's from here on
  *
- * Partition lock held, by the watchdog.  The session finds out when it asks again, or
- * is granted what is the watchdog's by then, and starts anew with another owner.
+ * Partition lock held, by the watchdog or by the session.  That finds out when it asks
+ * again, or is granted what is the watchdog's by then, and starts anew with another owner.
  * False: there is no room for a record.
  *
  *	 W is announced as 1, is woken, and is stopped

@@ -35,7 +35,6 @@
 #include "session/track.h"
 #include "session/transaction.h"
 #include "session/waiting.h"
-#include "store/current.h"
 #include "stats.h"
 #include "store/current.h"
 

@@ -19,8 +19,8 @@
 #include "session/request.h"
 
 /*
- * True: the lock is had, *hold is its hold, unless its kind is ownerless.  False: somebody else had it for
- * all of wait_us.  Raises for everything else; whatever was or will be taken
+ * True: the lock is had, *hold is its hold, unless its kind is ownerless.  False:
+ * somebody else had it for all of wait_us.  Raises for everything else; whatever was or will be taken
  * in the store is given back then.
  */
 extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,

@@ -163,8 +163,7 @@ cluster_open_slots(void)
 /*
  * cluster_start --- see cluster.h
  *
- * Called after topology_start(), whose epoch all slots have from then on: no epoch of
- * another place is one of this.
+ * Called after topology_start(), whose epoch all slots have from then on.
  */
 void
 cluster_start(bool on, uint32 place)
