@@ -49,19 +49,22 @@ lt_block_count(void)
 	return (lr_max_locks + DUE_BLOCK - 1) / DUE_BLOCK;
 }
 
+/* Where MAXALIGN is 4 (i386), 64-bit atomics want more. */
+#define LT_ALIGN(size)			TYPEALIGN(Max(MAXIMUM_ALIGNOF, sizeof(pg_atomic_uint64)), (size))
+
 Size
 locktable_shmem_size(void)
 {
-	Size		size = MAXALIGN(sizeof(LrTable));
+	Size		size = LT_ALIGN(sizeof(LrTable));
 
-	size = add_size(size, MAXALIGN(mul_size(lt_bucket_count(), sizeof(LrIndex))));
-	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
-	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
-	size = add_size(size, MAXALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
+	size = add_size(size, LT_ALIGN(mul_size(lt_bucket_count(), sizeof(LrIndex))));
+	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
+	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
+	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
 	for (int s = 0; s < STORE_COUNT; s++)
-		size = add_size(size, MAXALIGN(mul_size(lt_block_count(), sizeof(pg_atomic_uint64))));
-	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(LrSession))));
-	size = add_size(size, MAXALIGN(mul_size(lt_told_count(), sizeof(LrIndex))));
+		size = add_size(size, LT_ALIGN(mul_size(lt_block_count(), sizeof(pg_atomic_uint64))));
+	size = add_size(size, LT_ALIGN(mul_size(MaxBackends, sizeof(LrSession))));
+	size = add_size(size, LT_ALIGN(mul_size(lt_told_count(), sizeof(LrIndex))));
 	return size;
 }
 
@@ -76,7 +79,7 @@ lt_carve(char **area, Size size)
 {
 	char	   *p = *area;
 
-	*area += MAXALIGN(size);
+	*area += LT_ALIGN(size);
 	return p;
 }
 
