@@ -34,6 +34,7 @@
 #include "store/addresses.h"
 #include "store/cluster.h"
 #include "store/current.h"
+#include "store/masters.h"
 #include "store/node.h"
 #include "store/silence.h"
 #include "store/stores.h"
@@ -78,6 +79,7 @@ static const struct
 	{addresses_shmem_size, addresses_shmem_init},
 	{topology_shmem_size, topology_shmem_init},
 	{cluster_shmem_size, cluster_shmem_init},
+	{masters_shmem_size, masters_shmem_init},
 	{current_shmem_size, current_shmem_init},
 	{silence_shmem_size, silence_shmem_init},
 	{stores_shmem_size, stores_shmem_init}

@@ -69,6 +69,7 @@ int			lr_on_lost = ON_LOST_MARK;
 int			lr_min_replicas = 0;
 int			lr_replica_timeout = 1000;
 const RedisUrl *lr_redis_url = NULL;
+int			lr_nmasters = 0;
 uint32		lr_url_epoch = 0;
 uint32		lr_tls_epoch = 0;
 uint32		lr_place = 0;
@@ -96,51 +97,67 @@ warn_of_password(const char *newval)
 			 errhint("Set \"%s\" instead.", "lockredis.password_file")));
 }
 
+/* The parsed form of lockredis.url: one, or the URLs of independent masters. */
+typedef struct UrlList
+{
+	int			n;
+	RedisUrl	url[FLEXIBLE_ARRAY_MEMBER];
+} UrlList;
+
+/*
+ * url_fits_mode --- can locks be kept there in mode fallback?
+ */
+static bool
+url_fits_mode(const RedisUrl *urls, int n)
+{
+	const char *why = NULL;
+
+	if (lr_mode == MODE_FALLBACK && redis_url_is_cluster(&urls[0]))
+		why = "A Redis Cluster is not offered in mode fallback: one node of it can be away while the others serve.";
+	else if (lr_mode == MODE_FALLBACK && n > 1)
+		why = "Independent masters are not offered in mode fallback: some of them can be away while the others serve.";
+	if (why == NULL)
+		return true;
+	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
+	GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
+	GUC_check_errdetail("%s", why);
+	return false;
+}
+
 /*
  * check_url --- parse it, and keep the parsed form for assign_url
  */
 static bool
 check_url(char **newval, void **extra, GucSource source)
 {
-	RedisUrl	url;
+	RedisUrl	urls[LR_MAX_MASTERS];
 	RedisUrlError error;
-	RedisUrl   *copy;
+	UrlList    *list;
+	int			n;
 
-	RedisUrlVerdict verdict = redis_url_parse(*newval, &url, &error);
-
-	/* The usual message would repeat the value, and a password in it. */
-	if (verdict != REDIS_URL_OK)
-		GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
-
-	switch (verdict)
+	if (redis_url_parse(*newval, urls, &n, &error) != REDIS_URL_OK)
 	{
-		case REDIS_URL_OK:
+		/* The usual message would repeat the value, and a password in it. */
+		GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
+		GUC_check_errdetail("%s", error.detail);
+		GUC_check_errhint("Write it as \"redis://user@host:port/db\", with TLS \"rediss://...\", or \"unix:///path?db=n\".");
+		return false;
+	}
+	if (!url_fits_mode(urls, n))
+		return false;
+
+	list = lr_guc_malloc(offsetof(UrlList, url) + n * sizeof(RedisUrl));
+	if (list == NULL)
+		return false;
+	list->n = n;
+	memcpy(list->url, urls, n * sizeof(RedisUrl));
+	*extra = list;
+	for (int i = 0; i < n && source > PGC_S_DEFAULT; i++)
+		if (urls[i].has_password)
+		{
+			warn_of_password(*newval);
 			break;
-		case REDIS_URL_NOT_SERVED:
-			GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
-			GUC_check_errdetail("%s", error.detail);
-			return false;
-		case REDIS_URL_MALFORMED:
-			GUC_check_errdetail("%s", error.detail);
-			GUC_check_errhint("Write it as \"redis://user@host:port/db\", with TLS \"rediss://...\", or \"unix:///path?db=n\".");
-			return false;
-	}
-
-	if (redis_url_is_cluster(&url) && lr_mode == MODE_FALLBACK)
-	{
-		GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
-		GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
-		GUC_check_errdetail("A Redis Cluster is not offered in mode fallback: one node of it can be away while the others serve.");
-		return false;
-	}
-
-	copy = lr_guc_malloc(sizeof(RedisUrl));
-	if (copy == NULL)
-		return false;
-	memcpy(copy, &url, sizeof(RedisUrl));
-	*extra = copy;
-	if (url.has_password && source > PGC_S_DEFAULT)
-		warn_of_password(*newval);
+		}
 	return true;
 }
 
@@ -162,28 +179,36 @@ has_changed(const char *newval, uint64 *assigned)
 }
 
 /*
- * place_of --- a number for the server and database, whatever the password is
+ * place_of --- a number for the servers and databases, whatever the passwords are
  */
 static uint32
-place_of(const RedisUrl *url)
+place_of(const UrlList *list)
 {
-	RedisUrl	copy = *url;
+	uint32		place = 0;
 
-	memset(copy.password, 0, sizeof(copy.password));
-	copy.has_password = false;
-	return hash_bytes((const unsigned char *) &copy, sizeof(copy)) | 1;
+	for (int i = 0; i < list->n; i++)
+	{
+		RedisUrl	copy = list->url[i];
+
+		memset(copy.password, 0, sizeof(copy.password));
+		copy.has_password = false;
+		place = hash_combine(place, hash_bytes((const unsigned char *) &copy, sizeof(copy)));
+	}
+	return place | 1;
 }
 
 static void
 assign_url(const char *newval, void *extra)
 {
 	static uint64 assigned = 0;
+	const UrlList *list = extra;
 
-	lr_redis_url = extra;
+	lr_redis_url = list != NULL ? list->url : NULL;
+	lr_nmasters = list != NULL && list->n > 1 ? list->n : 0;
 	if (!has_changed(newval, &assigned))
 		return;
 	lr_url_epoch++;
-	lr_place = lr_redis_url != NULL ? place_of(lr_redis_url) : 0;
+	lr_place = list != NULL ? place_of(list) : 0;
 }
 
 /*
@@ -323,7 +348,7 @@ define_place_settings(void)
 
 	DefineCustomStringVariable("lockredis.url",
 							   "Where the locks are kept.",
-							   "redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n].",
+							   "redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n]; 3 to 9 of these are independent masters.",
 							   &lr_url,
 							   "redis://127.0.0.1:6379",
 							   PGC_SIGHUP,

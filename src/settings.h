@@ -56,13 +56,16 @@ extern int	lr_replica_timeout; /* ms */
 /* lockredis.url in parsed form; replaced as a whole by a reload. */
 extern const RedisUrl *lr_redis_url;
 
+/* So many independent masters does it name, whose URLs are an array; 0: it is one URL. */
+extern int	lr_nmasters;
+
 /* Changes whenever what a connection is made by was set, in this process. */
 extern uint32 lr_url_epoch;
 
 /* The same of the files of TLS: a reason only if they can be used. */
 extern uint32 lr_tls_epoch;
 
-/* A number for the server and database that it names. */
+/* A number for the servers and databases that it names. */
 extern uint32 lr_place;
 
 /* Set while an ALTER SYSTEM is executed: only then its user is warned. */

@@ -236,14 +236,17 @@ addresses_drop_wish(const AddressWish *wish)
  * time it is named again.
  */
 void
-addresses_restart(const char *host, int port)
+addresses_restart(const RedisUrl *urls, int n)
 {
 	LWLockAcquire(hosts_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ADDRESSES_MAX; i++)
 	{
 		HostEntry  *h = &hosts[i];
+		bool		named = false;
 
-		if (h->port != port || strcmp(h->host, host) != 0)
+		for (int j = 0; j < n && !named; j++)
+			named = h->port == urls[j].port && strcmp(h->host, urls[j].host) == 0;
+		if (!named)
 			clear_host(h);
 		h->failures = 0;
 		h->concluded_at = 0;

@@ -80,9 +80,9 @@ extern void addresses_publish(const AddressWish *wish, const NodeAddresses *foun
 extern void addresses_drop_wish(const AddressWish *wish);
 
 /*
- * The settings have changed and name this host now: nothing is wanted, and
- * nothing known but of it.
+ * The settings have changed and name these hosts now: nothing is wanted, and
+ * nothing known but of them.
  */
-extern void addresses_restart(const char *host, int port);
+extern void addresses_restart(const RedisUrl *urls, int n);
 
 #endif							/* LR_ADDRESSES_H */

@@ -34,6 +34,7 @@
 typedef struct Failover
 {
 	StoreId		id;
+	bool		asks;			/* who is there, be it for the view alone */
 	const StoreRoutine *store;	/* NULL: nobody says where it is */
 	uint32		epoch;			/* of the master that the holds were made due for */
 	bool		has_master;		/* there was one before */
@@ -54,6 +55,7 @@ failover_start(void)
 	if (failover.id == STORE_COUNT || lr_store(failover.id)->follow_start == NULL)
 		return;
 	lr_store(failover.id)->follow_start();
+	failover.asks = lr_follows_master() || lr_nmasters > 0;
 	if (!lr_follows_master())
 		return;
 	failover.store = lr_store(failover.id);
@@ -134,9 +136,10 @@ failover_step(void)
 	bool		named;
 	int64		now;
 
+	if (failover.asks)
+		lr_store(failover.id)->follow_step();
 	if (failover.store == NULL)
 		return;
-	failover.store->follow_step();
 	if (failover.store->parted())
 	{
 		failover_step_slots();
@@ -179,7 +182,7 @@ failover_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
 	*until = LR_NEVER;
 	*epoch = 0;
-	if (failover.store == NULL)
+	if (!failover.asks)
 		return 0;
-	return failover.store->follow_interests(out, until, epoch);
+	return lr_store(failover.id)->follow_interests(out, until, epoch);
 }

@@ -490,14 +490,17 @@ resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 void
 resolver_restart(NodeId node)
 {
-	const RedisUrl *url = lr_redis_url;
+	const RedisUrl *urls = lr_redis_url;
+	int			n = Max(lr_nmasters, 1);
 
 	close_pipe();
 	if (resolver.pid != 0)
 		(void) kill(resolver.pid, SIGKILL);
-	addresses_restart(url->host, url->port);
-	if (redis_url_has_name(url))
-		addresses_want(node, url->host, url->port, WANT_REACHABLE);
+	addresses_restart(urls, n);
+	for (int i = 0; i < n; i++)
+		if (redis_url_has_name(&urls[i]))
+			addresses_want(lr_nmasters > 0 ? NODE_MASTER + i : node, urls[i].host,
+						   urls[i].port, WANT_REACHABLE);
 }
 
 /*

@@ -98,32 +98,9 @@ check_seeds(const RedisUrl *url)
 	must(url->db == 0, "a database in a cluster");
 }
 
-/*
- * check --- parse a text, and look whether the result can be
- */
-static RedisUrlVerdict
-check(const char *text, RedisUrl *url)
+static void
+check_url(const RedisUrl *url)
 {
-	RedisUrlError error;
-	RedisUrlVerdict verdict;
-
-	current = text;
-	memset(url, 0x55, sizeof(*url));
-	memset(&error, 0x55, sizeof(error));
-	verdict = redis_url_parse(text, url, &error);
-
-	must(verdict == REDIS_URL_OK || verdict == REDIS_URL_MALFORMED ||
-		 verdict == REDIS_URL_NOT_SERVED, "no such verdict");
-	must(is_terminated(error.detail, sizeof(error.detail)), "detail not terminated");
-	if (verdict != REDIS_URL_OK)
-	{
-		size_t		len = strlen(error.detail);
-
-		must(len > 0 && error.detail[len - 1] == '.', "the detail is no sentence");
-		must(strstr(error.detail, SECRET) == NULL, "the detail shows the password");
-		return verdict;
-	}
-
 	must(is_terminated(url->host, sizeof(url->host)) &&
 		 is_terminated(url->path, sizeof(url->path)) &&
 		 is_terminated(url->user, sizeof(url->user)) &&
@@ -148,6 +125,54 @@ check(const char *text, RedisUrl *url)
 		default:
 			fail("no such scheme");
 	}
+}
+
+/*
+ * check_list --- several are single nodes, and none of them is there twice
+ */
+static void
+check_list(const RedisUrl *urls, int n)
+{
+	must(n == 1 || (n >= LR_MIN_MASTERS && n <= LR_MAX_MASTERS), "so many URLs");
+	for (int i = 0; i < n; i++)
+	{
+		check_url(&urls[i]);
+		must(n == 1 || (!redis_url_is_followed(&urls[i]) && !redis_url_is_cluster(&urls[i])),
+			 "several of these");
+		for (int j = 0; j < i; j++)
+			must(urls[i].port != urls[j].port || strcmp(urls[i].host, urls[j].host) != 0 ||
+				 strcmp(urls[i].path, urls[j].path) != 0, "the same twice");
+	}
+}
+
+/*
+ * check --- parse a text, and look whether the result can be; of several URLs the first
+ */
+static RedisUrlVerdict
+check(const char *text, RedisUrl *url)
+{
+	static RedisUrl urls[LR_MAX_MASTERS];
+	int			n = -1;
+	RedisUrlError error;
+	RedisUrlVerdict verdict;
+
+	current = text;
+	memset(urls, 0x55, sizeof(urls));
+	memset(&error, 0x55, sizeof(error));
+	verdict = redis_url_parse(text, urls, &n, &error);
+
+	must(verdict == REDIS_URL_OK || verdict == REDIS_URL_MALFORMED, "no such verdict");
+	must(is_terminated(error.detail, sizeof(error.detail)), "detail not terminated");
+	if (verdict != REDIS_URL_OK)
+	{
+		size_t		len = strlen(error.detail);
+
+		must(len > 0 && error.detail[len - 1] == '.', "the detail is no sentence");
+		must(strstr(error.detail, SECRET) == NULL, "the detail shows the password");
+		return verdict;
+	}
+	check_list(urls, n);
+	*url = urls[0];
 	return verdict;
 }
 
@@ -192,7 +217,8 @@ static const char *const good_urls[] = {
 	"unix:///var/run/redis.sock?db=3", "unix:///a%20b%3f", "rediss://h:1/2",
 	"redis-sentinel://u:" SECRET "@h1:1,h2:2,h3/mymaster/4",
 	"rediss-sentinel://[::1],h/s",
-	"redis-cluster://u@h1:1,[fe80::1]:2/", "redis://a redis://b unix:///c",
+	"redis-cluster://u@h1:1,[fe80::1]:2/", "redis://a redis://u:" SECRET "@b/1 unix:///c",
+	"redis://a:1 redis://b:1 redis://c:1 rediss://d unix:///e redis://f redis://g redis://h redis://i",
 	"REDIS://u%40x:p%3A" SECRET "%2f@host_name-1.x./2147483647"
 };
 static const char *const pieces[] = {

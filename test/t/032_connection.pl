@@ -135,7 +135,7 @@ my @malformed = (
 	[ 'unix:///x?db=x', qr/Invalid database number .* at position 14\./ ],
 	[ 'unix:///x?db=1&db=2', qr/Unknown query parameter .* at position 15\./ ],
 
-	# What is not served yet is judged as strictly.
+	# The other forms are judged as strictly.
 	[ 'rediss://h:0', qr/Invalid port .* at position 12\./ ],
 	[ 'rediss://h/x', qr/Invalid database number .* at position 12\./ ],
 	[ 'redis-sentinel://h', qr/Missing service name at position 19\./ ],
@@ -151,14 +151,17 @@ my @malformed = (
 	[ 'redis-cluster://h:1,i:0', qr/Invalid port .* at position 23\./ ],
 	[ 'redis-cluster://' . join(',', ('h') x 17), qr/Too many nodes .* at position 49\./ ],
 	[ 'redis-cluster://h/1', qr/no database numbers.* at position 19\./ ],
-	[ 'redis://a redis://b:0', qr/Invalid port .* at position 21\./ ],
-	[ 'redis://a rediss://', qr/Empty host at position 20\./ ]);
 
-my $not_offered = 'not offered by this version\.';
-my @not_served = (
-	map({ [ $_, qr/independent masters\) are $not_offered/ ] }
-		'redis://a redis://b',
-		'redis://a:1 rediss://b unix:///c?db=1'));
+	# Independent masters: 3 to 9, each of which could stand alone
+	[ 'redis://a redis://b:0', qr/Invalid port .* at position 21\./ ],
+	[ 'redis://a rediss://', qr/Empty host at position 20\./ ],
+	[ 'redis://a redis://b', qr/Too few URLs .*3 to 9 .* at position 11\./ ],
+	[ join(' ', map { "redis://h$_" } 0 .. 9), qr/Too many URLs .* at position 100\./ ],
+	[ 'redis://a redis://b redis://a', qr/The same server twice: again at position 21\./ ],
+	[ 'redis://a redis://b rediss://u@A:6379/3', qr/The same server twice: .* 21\./ ],
+	[ 'unix:///a redis://b unix:///a?db=2', qr/The same server twice: .* 21\./ ],
+	[ 'redis://a redis-sentinel://h/s redis://b', qr/Only redis:.* at position 11\./ ],
+	[ 'redis-cluster://a redis://b redis://c', qr/Only redis:.* at position 1\./ ]);
 
 my @valid = (
 	'redis-cluster://h', 'redis-cluster://u@h:1,i:2,j/', 'rediss-cluster://h',
@@ -170,6 +173,7 @@ my @valid = (
 	'redis-sentinel://h/s', 'rediss-sentinel://h/s',
 	'redis-sentinel://u@h:1,[::1]:2,1.2.3.4/my-master.1/3',
 	'redis-sentinel://a,b,c,d,e,f,g,h/' . 'x' x 127,
+	'redis://a redis://b:1/2 unix:///c?db=1', join(' ', map { "rediss://h:$_" } 1 .. 9),
 	'redis://' . 'u' x 255 . '@h');
 
 # 007 has digits only, and is no address.
@@ -199,13 +203,6 @@ foreach my $case (@malformed)
 	$one->query_fails(alter($url), '22023', qr/DETAIL:  .*$detail/,
 		'malformed: ' . shown($url));
 }
-foreach my $case (@not_served)
-{
-	my ($url, $detail) = @$case;
-
-	$one->query_fails(alter($url), '0A000', qr/DETAIL:  .*$detail/,
-		'not served: ' . shown($url));
-}
 $one->query_is(alter($_), '', 'valid: ' . shown($_)) foreach @valid;
 $one->query_warns(alter('redis://:p%40ss@h'),
 	'', '01000', qr/contains a password/, 'valid: a password');
@@ -222,7 +219,7 @@ my @before = map { "$_->{name} $_->{id}" } our_clients($redis);
 # Malformed: said in the log, and nothing else happens.
 foreach my $case (
 	[ 'redis://h:0', qr/Invalid port .* at position 11\./ ],
-	[ 'redis://a redis://b', qr/masters\) are $not_offered/ ])
+	[ 'redis://a redis://b', qr/Too few URLs .* at position 11\./ ])
 {
 	my ($url, $detail) = @$case;
 	$node->log_since_here;

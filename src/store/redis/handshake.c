@@ -4,8 +4,9 @@
  *	  What is said first on a connection: who we are; and what the node is.
  *
  * A node that the settings name is greeted so that proxies and old versions
- * understand it.  Of one that Sentinels have named, and of these, it must be known
- * what it is before anything else is said: HELLO tells, and needs no right.
+ * understand it.  Of one that Sentinels have named, of these, and of independent
+ * masters it must be known what it is before anything else is said: HELLO tells, and
+ * needs no right.  An independent master says since when it runs, too (masters.h).
  *
  * The password is read here, and is in memory until it is answered.  Nothing in
  * here waits (but for the file it is in), raises or allocates.
@@ -228,15 +229,16 @@ handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
  * handshake_put_questions --- what time it is there, and what the node is
  */
 static void
-handshake_put_questions(RedisHandshake *hs, bool probe, RespOut *out)
+handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, RespOut *out)
 {
 	static const char *const sections[] = {"server", "memory", "replication"};
+	int			n = probe ? lengthof(sections) : t->kind == TARGET_VOTER ? 1 : 0;
 
 	resp_put_array(out, 1);
 	resp_put_text(out, "TIME");
 	handshake_expect(hs, GREET_TIME);
 
-	for (int i = 0; probe && i < lengthof(sections); i++)
+	for (int i = 0; i < n; i++)
 	{
 		resp_put_array(out, 2);
 		resp_put_text(out, "INFO");
@@ -263,7 +265,7 @@ redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
 
 	handshake_put_identity(hs, t, role, out);
 	if (t->kind != TARGET_SENTINEL && t->kind != TARGET_SEED)
-		handshake_put_questions(hs, probe, out);
+		handshake_put_questions(hs, t, probe, out);
 	if (out->failed)
 	{
 		redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
@@ -304,10 +306,29 @@ facts_field(const char *info, const char *field, char *out, size_t size)
 	return false;
 }
 
+/*
+ * facts_read_boot --- since when does it run?
+ *
+ * It tells whole seconds between two readings of its clock that are cut to seconds, so
+ * it may have been started up to one second later than it says.
+ */
+static void
+facts_read_boot(RedisFacts *facts, const char *info)
+{
+	char		value[32];
+
+	(void) facts_field(info, "run_id", facts->run_id, sizeof(facts->run_id));
+	if (facts_field(info, "uptime_in_seconds", value, sizeof(value)) &&
+		value[0] >= '0' && value[0] <= '9')
+		facts->booted_by = lr_now() - (strtoi64(value, NULL, 10) - 1) * LR_US_PER_S;
+}
+
 void
 redis_facts_read(RedisFacts *facts, const char *info)
 {
 	char		value[32];
+
+	facts_read_boot(facts, info);
 
 	if (facts_field(info, "valkey_version", value, sizeof(value)))
 		snprintf(facts->version, sizeof(facts->version), "Valkey %.20s", value);
@@ -406,10 +427,19 @@ redis_clock_offset(int64 us, int64 read_at)
 }
 
 /*
+ * handshake_is_needed --- can there be no connection without this?
+ */
+static bool
+handshake_is_needed(RedisGreeting greeting, const RedisTarget *t)
+{
+	return greeting != GREET_NAME && (greeting != GREET_INFO || t->kind == TARGET_VOTER);
+}
+
+/*
  * handshake_error --- an error reply to one of the requests
  *
- * The name of the connection and the facts are not worth failing for, unless
- * the node says that we have to authenticate.
+ * What is not needed is not worth failing for, unless the node says that we have to
+ * authenticate.
  */
 static HandshakeResult
 handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
@@ -422,8 +452,7 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 
 	if (greeting == GREET_AUTH && !full && !redis_words_begin(words, "LOADING"))
 		outcome = STORE_DENIED;
-	if ((greeting == GREET_NAME || greeting == GREET_INFO) &&
-		!full && !redis_words_begin(words, "NOAUTH") &&
+	if (!handshake_is_needed(greeting, t) && !full && !redis_words_begin(words, "NOAUTH") &&
 		!redis_words_begin(words, "DENIED"))
 		return HANDSHAKE_UNDER_WAY;
 
@@ -459,6 +488,52 @@ handshake_field(const RedisValue *reply, const char *field)
 }
 
 /*
+ * handshake_take_voter --- is it one that can be an independent master?
+ */
+static HandshakeResult
+handshake_take_voter(const RedisValue *reply, RedisFailure *f)
+{
+	bool		alone = strcmp(handshake_field(reply, "mode"), "standalone") == 0;
+
+	if (alone && strcmp(handshake_field(reply, "role"), "master") == 0)
+		return HANDSHAKE_UNDER_WAY;
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
+					  alone ? "The node is a replica." :
+					  "What answers there is a Sentinel, or a node of a Redis Cluster.");
+	return HANDSHAKE_FAILED;
+}
+
+/*
+ * handshake_take_boot --- has it said who it is, and since when it runs?
+ *
+ * One that was asked for more than that says it at first.
+ */
+static HandshakeResult
+handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
+{
+	const RedisFacts *facts = &hs->facts;
+
+	if (t->kind != TARGET_VOTER || t->node == NODE_NONE)
+		return HANDSHAKE_UNDER_WAY;
+	if (facts->run_id[0] == '\0' || facts->booted_by == 0)
+	{
+		redis_failure_set(f, STORE_DENIED,
+						  ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION, NULL,
+						  "The node does not say since when it runs.");
+		return HANDSHAKE_FAILED;
+	}
+	if (masters_note(t->node - NODE_MASTER, t->place, facts->run_id, facts->booted_by))
+		return HANDSHAKE_UNDER_WAY;
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
+					  "It is the same server as that of another URL.");
+	return HANDSHAKE_FAILED;
+}
+
+/*
  * handshake_take_hello --- is it what it is said to be?
  *
  * One that says that it is a master may have been one for too long: that decides
@@ -483,6 +558,8 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 						  "What answers there is no Sentinel.");
 		return HANDSHAKE_FAILED;
 	}
+	if (t->kind == TARGET_VOTER)
+		return handshake_take_voter(reply, f);
 	if (t->kind != TARGET_MASTER)
 	{
 		if (strcmp(handshake_field(reply, "mode"), "cluster") == 0)
@@ -563,6 +640,8 @@ redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 		redis_handshake_forget_secret(hs);
 	if (greeting == GREET_HELLO && v->type == REDIS_REPLY_ARRAY &&
 		handshake_take_hello(hs, t, v, f) == HANDSHAKE_FAILED)
+		return HANDSHAKE_FAILED;
+	if (greeting == GREET_INFO && handshake_take_boot(hs, t, f) == HANDSHAKE_FAILED)
 		return HANDSHAKE_FAILED;
 	return hs->next == hs->ngreetings ? HANDSHAKE_DONE : HANDSHAKE_UNDER_WAY;
 }

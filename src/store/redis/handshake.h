@@ -18,6 +18,7 @@
 
 #include "lockredis.h"
 
+#include "store/masters.h"
 #include "store/redis/node_errors.h"
 #include "store/redis/resp.h"
 #include "store/redis/target.h"
@@ -42,6 +43,8 @@ typedef struct RedisFacts
 	char		version[32];
 	char		policy[32];		/* maxmemory_policy */
 	NodeRole	role;
+	char		run_id[RUN_ID_LEN + 1]; /* empty: not told */
+	int64		booted_by;		/* lr_now() at which it surely ran; 0 = not told */
 } RedisFacts;
 
 typedef struct RedisHandshake

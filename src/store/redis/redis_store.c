@@ -30,6 +30,7 @@
 #include "store/redis/cluster_watch.h"
 #include "store/redis/discovery.h"
 #include "store/redis/listener.h"
+#include "store/redis/masters_watch.h"
 #include "store/redis/node_batch.h"
 #include "store/redis/tls_context.h"
 #include "wait_events.h"
@@ -573,6 +574,7 @@ redis_follow_start(void)
 {
 	redis_discovery_start();
 	redis_cluster_watch_start();
+	redis_masters_watch_start();
 }
 
 static void
@@ -580,6 +582,7 @@ redis_follow_step(void)
 {
 	redis_discovery_step();
 	redis_cluster_watch_step();
+	redis_masters_watch_step();
 }
 
 static int
@@ -590,6 +593,9 @@ redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	int			n = redis_discovery_interests(out, until, epoch);
 
 	n += redis_cluster_watch_interests(out + n, &its_until, &its_epoch);
+	*until = Min(*until, its_until);
+	*epoch += its_epoch;
+	n += redis_masters_watch_interests(out + n, &its_until, &its_epoch);
 	*until = Min(*until, its_until);
 	*epoch += its_epoch;
 	return n;

@@ -19,6 +19,7 @@
 #include "store/redis/tls_context.h"
 #include "settings.h"
 #include "store/cluster.h"
+#include "store/masters.h"
 #include "store/topology.h"
 
 /*
@@ -50,6 +51,33 @@ target_set_host(RedisTarget *t, const RedisHost *at)
 }
 
 /*
+ * target_set_voter --- one of the independent masters, which has a URL of its own
+ *
+ * The password's file is for those that have none there.  There may be fewer of them
+ * now: then it is no target to be opened.
+ */
+static void
+target_set_voter(RedisTarget *t, int number)
+{
+	t->kind = TARGET_VOTER;
+	explicit_bzero(&t->url, sizeof(t->url));
+	if (number < lr_nmasters)
+		t->url = lr_redis_url[number];
+	t->tls = t->url.tls;
+	if (!t->url.has_password && lr_password_file != NULL)
+		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
+}
+
+/*
+ * target_has_place --- does it say where to connect to?
+ */
+static bool
+target_has_place(const RedisTarget *t)
+{
+	return t->url.scheme == REDIS_UNIX || t->url.host[0] != '\0';
+}
+
+/*
  * redis_target_set --- see target.h
  *
  * Of a master that is not known there is no address: it is no target to be
@@ -59,6 +87,11 @@ void
 redis_target_set(RedisTarget *t, NodeId node)
 {
 	target_begin(t, node);
+	if (node != NODE_REDIS && lr_nmasters > 0)
+	{
+		target_set_voter(t, node - NODE_MASTER);
+		return;
+	}
 	if (node >= NODE_MASTER && node < NODE_MASTER + NODE_MASTERS)
 	{
 		ClusterNode shard;
@@ -147,6 +180,13 @@ redis_target_look(const RedisTarget *t, char *why, size_t size)
 		strlcpy(why, "The node is not one of the cluster any more.", size);
 		return TARGET_CLOSED;
 	}
+	if (t->kind == TARGET_VOTER && !target_has_place(t))
+	{
+		strlcpy(why, "The node is not one of the independent masters any more.", size);
+		return TARGET_CLOSED;
+	}
+	if (t->kind == TARGET_VOTER && t->node != NODE_NONE && masters_place() != t->place)
+		return TARGET_NOT_YET;
 	if (t->kind != TARGET_MASTER)
 		return TARGET_OPEN;
 	if (t->node != NODE_NONE)

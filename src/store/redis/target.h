@@ -37,6 +37,7 @@ typedef enum TargetKind
 	TARGET_NODE,				/* what the URL names */
 	TARGET_MASTER,				/* what the Sentinels name */
 	TARGET_SHARD,				/* a master of the cluster */
+	TARGET_VOTER,				/* one of the independent masters */
 	TARGET_SEED,				/* a node of it that is asked for its map */
 	TARGET_SENTINEL
 } TargetKind;

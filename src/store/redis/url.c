@@ -8,8 +8,7 @@
  * and by the name of the part; no text of the URL is ever repeated, because
  * any part of a malformed one may be a password.
  *
- * What later versions will serve (several URLs) is checked as strictly as the rest,
- * so that "not offered" is said only of what is otherwise right.
+ * Several URLs are a list of independent masters, each of which could stand alone.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -487,17 +486,74 @@ redis_host_is_numeric(const char *host)
 }
 
 /*
+ * url_is_same_server --- do both lead to the same one, whatever the database is?
+ */
+static bool
+url_is_same_server(const RedisUrl *a, const RedisUrl *b)
+{
+	if (a->scheme != b->scheme)
+		return false;
+	if (a->scheme == REDIS_UNIX)
+		return strcmp(a->path, b->path) == 0;
+	return a->port == b->port && pg_strcasecmp(a->host, b->host) == 0;
+}
+
+/*
+ * url_check_member --- may the last one of these stand in a list?
+ */
+static RedisUrlVerdict
+url_check_member(const UrlCursor *c, const char *start, const RedisUrl *urls, int n)
+{
+	const RedisUrl *last = &urls[n - 1];
+
+	if (redis_url_is_followed(last) || redis_url_is_cluster(last))
+		return url_malformed(c, start, "Only redis://, rediss:// and unix:// can be several: another scheme");
+	for (int i = 0; i < n - 1; i++)
+		if (url_is_same_server(&urls[i], last))
+			return url_malformed(c, start, "The same server twice: again");
+	return REDIS_URL_OK;
+}
+
+/*
+ * url_parse_all --- all URLs, with a space between
+ */
+static RedisUrlVerdict
+url_parse_all(UrlCursor *c, RedisUrl *urls, int *nurls)
+{
+	const char *text = c->base;
+	bool		is_list = strchr(text, ' ') != NULL;
+
+	*nurls = 0;
+	for (const char *start = text; start != NULL;)
+	{
+		const char *space = strchr(start, ' ');
+		RedisUrlVerdict verdict;
+
+		if (*nurls == LR_MAX_MASTERS)
+			return url_malformed(c, start, "Too many URLs (9 at most): one more");
+		c->at = start;
+		c->end = space ? space : text + strlen(text);
+		verdict = url_parse_one(c, &urls[(*nurls)++]);
+		if (verdict == REDIS_URL_OK && is_list)
+			verdict = url_check_member(c, start, urls, *nurls);
+		if (verdict != REDIS_URL_OK)
+			return verdict;
+		if (space == NULL && is_list && *nurls < LR_MIN_MASTERS)
+			return url_malformed(c, start, "Too few URLs (one, or 3 to 9 independent masters): the last one");
+		start = space ? space + 1 : NULL;
+	}
+	return REDIS_URL_OK;
+}
+
+/*
  * redis_url_parse --- the value of lockredis.url
- *
- * *url is meaningful only with REDIS_URL_OK, *error only without.
  */
 RedisUrlVerdict
-redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
+redis_url_parse(const char *text, RedisUrl *urls, int *nurls, RedisUrlError *error)
 {
 	UrlCursor	c = {text, text, text + strlen(text), error};
-	int			nurls = 0;
 
-	memset(url, 0, sizeof(*url));
+	*nurls = 0;
 	error->detail[0] = '\0';
 
 	if (*text == '\0')
@@ -520,27 +576,5 @@ redis_url_parse(const char *text, RedisUrl *url, RedisUrlError *error)
 		else if (ch >= 0x80)
 			return url_malformed(&c, p, "Character that is not ASCII (it must be percent-encoded)");
 	}
-
-	for (const char *start = text; start != NULL;)
-	{
-		const char *space = strchr(start, ' ');
-		RedisUrlVerdict verdict;
-
-		c.at = start;
-		c.end = space ? space : text + strlen(text);
-		verdict = url_parse_one(&c, url);
-		if (verdict != REDIS_URL_OK)
-			return verdict;
-		nurls++;
-		start = space ? space + 1 : NULL;
-	}
-
-	if (nurls > 1)
-	{
-		strlcpy(error->detail,
-				"Several URLs (independent masters) are not offered by this version.",
-				sizeof(error->detail));
-		return REDIS_URL_NOT_SERVED;
-	}
-	return REDIS_URL_OK;
+	return url_parse_all(&c, urls, nurls);
 }

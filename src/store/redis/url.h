@@ -27,6 +27,10 @@
 #define LR_MAX_SENTINELS	8
 #define LR_MAX_SEEDS		16
 
+/* Independent masters: so many URLs, or one. */
+#define LR_MIN_MASTERS		3
+#define LR_MAX_MASTERS		9
+
 /* Not isalnum(), which knows more letters in some locales. */
 #define LR_ASCII_ALNUM		"abcdefghijklmnopqrstuvwxyz" \
 							"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -71,8 +75,7 @@ typedef struct RedisUrl
 typedef enum RedisUrlVerdict
 {
 	REDIS_URL_OK,
-	REDIS_URL_MALFORMED,
-	REDIS_URL_NOT_SERVED		/* valid, but not offered by this version */
+	REDIS_URL_MALFORMED
 } RedisUrlVerdict;
 
 typedef struct RedisUrlError
@@ -105,7 +108,11 @@ redis_url_is_cluster(const RedisUrl *url)
 /* Is this text an address, of either family?  Else it is a name. */
 extern bool redis_host_is_numeric(const char *host);
 
-extern RedisUrlVerdict redis_url_parse(const char *text, RedisUrl *url,
+/*
+ * Into "urls", which has room for LR_MAX_MASTERS; so many are there.  Both are
+ * meaningful only with REDIS_URL_OK, *error only without.
+ */
+extern RedisUrlVerdict redis_url_parse(const char *text, RedisUrl *urls, int *nurls,
 									   RedisUrlError *error);
 
 #endif							/* LR_REDIS_URL_H */

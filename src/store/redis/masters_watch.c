@@ -1,0 +1,377 @@
+/*-------------------------------------------------------------------------
+ *
+ * masters_watch.c
+ *	  The watchdog asks each of the independent masters whether it is there.
+ *
+ * Locks need most of them, so the store is there while one of them is not, and its
+ * health says nothing about each.  So there is a connection to each that is for nothing
+ * but this: a row in redis_lock_status, and the sign that ends its silence.  Whether a
+ * node has a vote is not decided here (masters.h): sessions ask it whoever is up.
+ *
+ * Never waits; raises nothing but for want of memory in the beginning.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/masters_watch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "settings.h"
+#include "store/masters.h"
+#include "store/node.h"
+#include "store/redis/conn.h"
+#include "store/redis/masters_watch.h"
+
+/* One that is there is asked so often. */
+#define ASK_INTERVAL		(5 * LR_US_PER_S)
+
+/* One that somebody has found silent, at least after that. */
+#define ASK_MIN				(50 * LR_US_PER_MS)
+
+/* One that is away is tried again after 0.1 to 1 s. */
+#define RETRY_MIN			(100 * LR_US_PER_MS)
+#define RETRY_MAX			LR_US_PER_S
+
+/* Changes are logged at most this often. */
+#define LOG_INTERVAL		LR_US_PER_S
+
+/* What is asked: whether it runs commands, and what it is. */
+static const char *const questions[] = {"PING", "server", "memory", "replication"};
+
+typedef struct Probe
+{
+	NodeId		node;
+	RedisTarget target;
+	RedisConn	conn;
+	NodeState	state;
+	int64		retry_delay;
+	int64		next_try;
+	int64		asked_at;
+	int64		answer_until;	/* 0 = none is awaited */
+	int			answered;		/* so many of the questions */
+	char		why[256];		/* it is down */
+	char		warned_policy[32];
+} Probe;
+
+typedef struct MastersWatch
+{
+	int			n;
+	Probe	   *probe[LR_MAX_MASTERS];
+	bool		changed;		/* since the last line in the log */
+	int64		logged_at;
+} MastersWatch;
+
+static MastersWatch watch;
+
+/*
+ * redis_masters_watch_start --- with the present settings, which may name one node
+ */
+void
+redis_masters_watch_start(void)
+{
+	for (int i = 0; i < watch.n; i++)
+		redis_conn_close(&watch.probe[i]->conn);
+	masters_set_lease(lr_lease);
+	masters_start(lr_nmasters, lr_nmasters > 0 ? lr_place : 0);
+	watch.n = lr_nmasters;
+	watch.changed = true;
+	watch.logged_at = 0;
+	for (int i = 0; i < watch.n; i++)
+	{
+		Probe	   *p = watch.probe[i];
+
+		if (p == NULL)
+		{
+			p = MemoryContextAllocZero(TopMemoryContext, sizeof(Probe));
+			redis_conn_init(&p->conn, "probe", true);
+			watch.probe[i] = p;
+		}
+		p->node = NODE_MASTER + i;
+		redis_target_set(&p->target, p->node);
+		p->state = NODE_CONNECTING;
+		p->retry_delay = RETRY_MIN;
+		p->next_try = p->answer_until = 0;
+		node_set_silent(p->node, false);
+	}
+}
+
+/* ----------
+ * Up or down
+ * ----------
+ */
+
+/*
+ * watch_tell --- one line for what has changed, once all have been tried
+ */
+static void
+watch_tell(int64 now)
+{
+	int			up = 0;
+	StringInfoData reasons;
+
+	if (!watch.changed || (watch.logged_at != 0 && now - watch.logged_at < LOG_INTERVAL))
+		return;
+	for (int i = 0; i < watch.n; i++)
+		if (watch.probe[i]->state == NODE_CONNECTING)
+			return;
+	initStringInfo(&reasons);
+	for (int i = 0; i < watch.n; i++)
+	{
+		const Probe *p = watch.probe[i];
+		char		address[128];
+
+		up += p->state == NODE_UP;
+		if (p->state == NODE_UP)
+			continue;
+		redis_target_show(&p->target, address, sizeof(address));
+		appendStringInfo(&reasons, "%s%s: %s", reasons.len > 0 ? "\n" : "", address, p->why);
+	}
+	ereport(LOG,
+			(errmsg("lockredis: %d of %d masters are up (%d needed)",
+					up, watch.n, masters_quorum(watch.n)),
+			 reasons.len > 0 ? errdetail_internal("%s", reasons.data) : 0));
+	pfree(reasons.data);
+	watch.changed = false;
+	watch.logged_at = now;
+}
+
+static void
+probe_set_state(Probe *p, NodeState state)
+{
+	if (p->state == state)
+		return;
+	p->state = state;
+	node_set_state(p->node, state);
+	watch.changed = true;
+}
+
+/*
+ * probe_failed --- it does not answer, or is none for locks
+ */
+static void
+probe_failed(Probe *p, int64 now)
+{
+	const StoreError *error = &p->conn.failure.error;
+
+	redis_conn_close(&p->conn);
+	p->answer_until = 0;
+	p->next_try = now + p->retry_delay;
+	p->retry_delay = Min(p->retry_delay * 2, RETRY_MAX);
+	strlcpy(p->why, error->detail, sizeof(p->why));
+	node_set_error(p->node, error->detail);
+	if (p->state == NODE_CONNECTING)
+		node_set_address(p->node, error->address);
+	probe_set_state(p, NODE_DOWN);
+}
+
+/*
+ * probe_warn_of_eviction --- one that may throw locks away
+ */
+static void
+probe_warn_of_eviction(Probe *p)
+{
+	const RedisFacts *facts = &p->conn.facts;
+
+	if (strcmp(facts->policy, p->warned_policy) == 0)
+		return;
+	strlcpy(p->warned_policy, facts->policy, sizeof(p->warned_policy));
+	if (facts->policy[0] == '\0' || strcmp(facts->policy, "noeviction") == 0)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("the lock store at %s can evict locks", p->conn.failure.error.address),
+			 errdetail("Its maxmemory-policy is \"%s\".", facts->policy),
+			 errhint("Set it to \"noeviction\".")));
+}
+
+static void
+probe_is_up(Probe *p, int64 now)
+{
+	p->answer_until = 0;
+	p->retry_delay = RETRY_MIN;
+	node_set_round_trip(p->node, now - p->asked_at);
+	probe_warn_of_eviction(p);
+	redis_target_set_silent(&p->target, false);
+	probe_set_state(p, NODE_UP);
+}
+
+/* ----------
+ * Asking
+ * ----------
+ */
+
+/*
+ * probe_connect --- true when there is a connection
+ */
+static bool
+probe_connect(Probe *p, int64 now)
+{
+	RedisConn  *c = &p->conn;
+
+	if (c->state == CONN_READY)
+		return true;
+	if (c->state == CONN_CLOSED)
+	{
+		if (now < p->next_try)
+			return false;
+		redis_target_set(&p->target, p->node);
+		p->asked_at = 0;
+		redis_conn_open(c, &p->target, now + lr_connect_timeout * LR_US_PER_MS);
+	}
+	redis_conn_advance(c);
+	if (c->state == CONN_CLOSED)
+		probe_failed(p, now);
+	return c->state == CONN_READY;
+}
+
+static void
+probe_ask(Probe *p, int64 now)
+{
+	RespOut    *out = &p->conn.out;
+
+	for (int i = 0; i < lengthof(questions); i++)
+	{
+		resp_put_array(out, i == 0 ? 1 : 2);
+		if (i > 0)
+			resp_put_text(out, "INFO");
+		resp_put_text(out, questions[i]);
+	}
+	p->asked_at = now;
+	p->answered = 0;
+	p->answer_until = now + lr_command_timeout * LR_US_PER_MS;
+	if (out->failed)
+		redis_conn_fail(&p->conn, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
+	if (out->failed || !redis_conn_flush(&p->conn))
+		probe_failed(p, now);
+}
+
+/*
+ * probe_take --- an answer, or what is wrong with it; it may have become a replica
+ */
+static void
+probe_take(Probe *p, int64 now)
+{
+	const RedisValue *v = p->conn.in.values;
+	char		words[REDIS_WORDS_MAX];
+	char		detail[256] = "";
+
+	if (p->answer_until == 0)
+		strlcpy(detail, "The node sent something that was not asked for.", sizeof(detail));
+	else if (v->type == REDIS_REPLY_ERROR)
+	{
+		(void) redis_error_words(v, p->target.url.user, words, sizeof(words));
+		snprintf(detail, sizeof(detail), "The node answered: %s", words);
+	}
+	else if (v->type == REDIS_REPLY_STRING)
+		redis_conn_take_info(&p->conn, v->str);
+	if (p->conn.facts.role != ROLE_MASTER)
+		strlcpy(detail, "The node is a replica.", sizeof(detail));
+	if (detail[0] != '\0')
+	{
+		redis_conn_fail(&p->conn, ERRCODE_CONNECTION_FAILURE, detail);
+		probe_failed(p, now);
+	}
+	else if (++p->answered == lengthof(questions))
+		probe_is_up(p, now);
+}
+
+/*
+ * probe_receive --- false: it has failed
+ */
+static bool
+probe_receive(Probe *p, int64 now)
+{
+	RedisConn  *c = &p->conn;
+
+	for (RedisRead got = REDIS_READ_FULL; got == REDIS_READ_FULL;)
+	{
+		got = redis_conn_receive(c, false);
+		while (c->state == CONN_READY && redis_conn_reply(c))
+			probe_take(p, now);
+		if (c->state == CONN_CLOSED)
+		{
+			if (p->next_try <= now)
+				probe_failed(p, now);
+			return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * probe_next_ask --- when it is asked again, while it answers
+ *
+ * Whom a session has found silent at once; it is asked whether that is so.
+ */
+static int64
+probe_next_ask(const Probe *p)
+{
+	bool		doubtful = p->state != NODE_UP || node_is_silent(p->node);
+
+	return p->asked_at == 0 ? 0 : p->asked_at + (doubtful ? ASK_MIN : ASK_INTERVAL);
+}
+
+static void
+probe_step(Probe *p, int64 now)
+{
+	if (!probe_connect(p, now) || !probe_receive(p, now))
+		return;
+	if (p->answer_until != 0 && now >= p->answer_until)
+	{
+		redis_target_set_silent(&p->target, true);
+		redis_conn_fail(&p->conn, ERRCODE_CONNECTION_FAILURE,
+						"The node did not answer in time.");
+		probe_failed(p, now);
+	}
+	else if (p->answer_until == 0 && now >= probe_next_ask(p))
+		probe_ask(p, now);
+	else
+		(void) redis_conn_flush(&p->conn);
+}
+
+void
+redis_masters_watch_step(void)
+{
+	int64		now = lr_now();
+
+	if (watch.n == 0)
+		return;
+	masters_set_lease(lr_lease);
+	for (int i = 0; i < watch.n; i++)
+		probe_step(watch.probe[i], now);
+	watch_tell(now);
+}
+
+int
+redis_masters_watch_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+{
+	int			n = 0;
+
+	*until = LR_NEVER;
+	*epoch = 0;
+	if (watch.changed && watch.n > 0 && watch.logged_at != 0)
+		*until = watch.logged_at + LOG_INTERVAL;
+	for (int i = 0; i < watch.n; i++)
+	{
+		const Probe *p = watch.probe[i];
+		const RedisConn *c = &p->conn;
+
+		*epoch += c->socket.epoch;
+		if (c->state == CONN_CLOSED)
+			*until = Min(*until, p->next_try);
+		else if (c->state != CONN_READY)
+			*until = Min(*until, redis_conn_until(c));
+		else
+			*until = Min(*until, p->answer_until != 0 ? p->answer_until : probe_next_ask(p));
+		if (redis_conn_has_more(c))
+			*until = 0;
+		if (c->socket.fd == PGINVALID_SOCKET)
+			continue;
+		out[n].sock = c->socket.fd;
+		out[n++].events = redis_conn_events(c);
+	}
+	return n;
+}
