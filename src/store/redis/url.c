@@ -495,7 +495,7 @@ url_is_same_server(const RedisUrl *a, const RedisUrl *b)
 		return false;
 	if (a->scheme == REDIS_UNIX)
 		return strcmp(a->path, b->path) == 0;
-	return a->port == b->port && pg_strcasecmp(a->host, b->host) == 0;
+	return a->port == b->port && pg_strncasecmp(a->host, b->host, LR_HOST_MAX) == 0;
 }
 
 /*
