@@ -24,6 +24,16 @@ sub blocks
 	return $text =~ /^```\w*\n(.*?)^```$/msg;
 }
 
+# What is below a heading
+sub slurp_section
+{
+	my ($file, $heading) = @_;
+	my $text = PostgreSQL::Test::Utils::slurp_file("$docs/$file");
+
+	$text =~ /^## \Q$heading\E\n(.*?)(?=^## |\z)/ms or die "no $heading in $file";
+	return $1;
+}
+
 # As redis-cli does with what is pasted at its prompt: a line is a command.
 sub paste
 {
@@ -35,6 +45,16 @@ sub paste
 
 		[ $line, ref $reply ? $$reply : $reply ];
 	} grep { /\S/ } split /\n/, $block;
+}
+
+# A file of what is pasted into psql
+sub pasted
+{
+	my ($block) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir_short() . '/pasted.sql';
+
+	PostgreSQL::Test::Utils::append_to_file($file, $block);
+	return $file;
 }
 
 sub all_ok
@@ -64,6 +84,17 @@ ok($all =~ /~\*/, 'acl.md: then the one for all');
 my ($settings) = grep { /lockredis\.url/ } @others;
 my ($log) = grep { /^redis-cli/ } @others;
 is(scalar @others, 3, 'acl.md: and settings, and how to see what was refused');
+{
+	# All of the others but for keys: what is after ~* is refused.
+	my @words = map { /^[+&]/ ? $_ : () } map { split } grep { /SETUSER lockredis/ } @rules;
+	my %count;
+
+	$count{$_}++ foreach @words;
+	my ($everything) = slurp_section('acl.md', 'One rule for all') =~ /^(ACL .*)$/m;
+	is(join(' ', sort grep { /^[+&]/ } split / /, $everything),
+		join(' ', sort keys %count), 'acl.md: one rule for all is all of them');
+	like($everything, qr/ ~\* /, 'for all keys');
+}
 
 my ($password) = $rule =~ /^ACL SETUSER lockredis on >(\S+)/;
 my $secret = PostgreSQL::Test::Utils::tempdir_short() . '/password';
@@ -214,23 +245,44 @@ $fenced->quit;
 }
 
 #
+# README: what is in postgresql.conf
+#
+{
+	my ($install) = grep { /^sudo apt install/ } blocks('../README.md');
+	my ($file) = $install =~ /<<'END'\n(.*?)^END$/ms or die 'no postgresql.conf in README';
+
+	$file =~ s/localhost:6379/'127.0.0.1:' . $redis->port/e or die 'no address in README';
+	$redis->cmd('ACL', 'SETUSER', 'default', 'on', 'nopass', '~*', '&*', '+@all');
+	my $other = LockRedis::Node->create('readme', redis => $redis, start => 0);
+	$other->append_conf('postgresql.conf', $file);
+	$other->start;
+	$other->value('CREATE EXTENSION IF NOT EXISTS lockredis');
+	$other->wait_for_up;
+	is($other->value("SELECT redis_try_lock('nightly-report')"), 't', 'README: its settings work');
+	$other->stop;
+}
+
+#
 # CREATE EXTENSION, wherever it stands, and what takes back a grant
 #
 $node->value('CREATE ROLE alice LOGIN');
 foreach my $file ('../README.md', 'security.md', 'table-mode.md')
 {
 	my @create = grep { /CREATE EXTENSION lockredis/ } blocks($file);
-	my $admin;
 	my $alice;
 
 	is(scalar @create, 1, "$file: one place that creates the extension");
 	$node->value('CREATE DATABASE app');
-	$admin = $node->session(dbname => 'app');
-	$admin->query_is($create[0], '', "$file: can be pasted");
+	$node->command_ok(
+		[
+			'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('app'), '-f',
+			pasted($create[0])
+		],
+		"$file: can be pasted");
 	$alice = $node->session(dbname => 'app', user => 'alice');
 	$alice->query_is("SELECT redis_try_lock('jobs:1'), redis_unlock('jobs:1')",
 		't|t', "$file: the functions are found");
-	$_->quit foreach $admin, $alice;
+	$alice->quit;
 	$node->value('DROP DATABASE app');
 }
 {

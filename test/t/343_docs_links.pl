@@ -3,6 +3,7 @@
 # Each page of the documentation can be read:
 # - each relative link leads to a file of the tree, and to a heading that is there
 # - README fits on a few screens, and prose is not wider than a terminal
+# - README's badges say what is so
 
 use strict;
 use warnings FATAL => 'all';
@@ -13,7 +14,7 @@ use File::Find ();
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
-use constant { WIDTH => 100, README_LINES => 250 };
+use constant { WIDTH => 100, README_LINES => 300 };
 
 my $top = abs_path(dirname(abs_path(__FILE__)) . '/../..');
 
@@ -134,5 +135,11 @@ foreach my $page ("$top/README.md", grep { m{^\Q$top\E/docs/} } @pages)
 }
 cmp_ok(scalar(split /\n/, slurp_file("$top/README.md")),
 	'<=', README_LINES, 'README: at most ' . README_LINES . ' lines');
+
+# ----------
+# Badges
+# ----------
+
+is(scalar `$top/script/badges --check 2>&1`, '', 'the badges are true');
 
 done_testing();

@@ -1,0 +1,78 @@
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+
+import org.redisson.Redisson;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/**
+ * A service that builds a report, one of all services at a time: the lock is Redisson's.
+ * Whoever says redis_lock('report') in SQL is one of them, and so is the second part of this
+ * service, which takes it in the transaction that it protects.
+ *
+ * <pre>java ReportService.java JDBC_URL REDIS_URL [NAME OF THE LOCK]</pre>
+ */
+public class ReportService {
+    public static void main(String[] args) throws Exception {
+        String name = args.length > 2 ? args[2] : "report";
+        Config config = new Config();
+        config.useSingleServer().setAddress(args[1]).setConnectionMinimumIdleSize(1)
+            .setSubscriptionConnectionMinimumIdleSize(1);
+        RedissonClient redisson = Redisson.create(config);
+
+        try (Connection connection = DriverManager.getConnection(args[0])) {
+            withRedisson(redisson.getLock(name), connection);
+            inTransaction(connection, name);
+        } finally {
+            redisson.shutdown();
+        }
+    }
+
+    /** The lock around a transaction: given back after the commit, and renewed until then */
+    static void withRedisson(RLock lock, Connection connection) throws SQLException {
+        if (!lock.tryLock()) {
+            System.out.println("busy");
+            lock.lock();
+        }
+        try {
+            buildReport(connection);        // autocommit: it is committed
+            System.out.println("built");
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The lock of the transaction, which cannot commit if it was lost */
+    static void inTransaction(Connection connection, String name) throws SQLException {
+        connection.setAutoCommit(false);
+        // Without "::interval" there is no such function: setString sends a varchar.
+        try (PreparedStatement lock = connection.prepareStatement(
+                "SELECT redis_try_xact_lock(?, ?::interval)")) {
+            lock.setString(1, name);
+            lock.setString(2, "1 min");
+            try (ResultSet result = lock.executeQuery()) {
+                result.next();
+                if (!result.getBoolean(1)) {
+                    throw new SQLException("not within a minute");
+                }
+            }
+            buildReport(connection);
+            connection.commit();            // and the lock is given back
+            System.out.println("built in a transaction");
+        } catch (SQLException e) {
+            connection.rollback();          // 40001: the lock was lost; try it again
+            throw e;
+        }
+    }
+
+    static void buildReport(Connection connection) throws SQLException {
+        try (PreparedStatement call = connection.prepareStatement("CALL build_report(?)")) {
+            call.setString(1, "java");
+            call.execute();
+        }
+    }
+}
