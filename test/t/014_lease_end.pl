@@ -70,12 +70,12 @@ start_servers();
 		't|t', 'and gives it back');
 
 	# redis_unlock_all and DISCARD ALL end a loss as well.
-	$one->query("SELECT redis_lock('over', '50ms'), redis_lock('kept')");
+	$one->in_time("SELECT redis_lock('over', '50ms'), redis_lock('kept')");
 	poll_until('the end of the lease',
 		sub { $one->value("SELECT redis_is_held('over')") eq 'f' });
 	$one->query_warns('SELECT redis_unlock_all()', '1', '01000', qr/over.*lost/,
 		'redis_unlock_all warns of a lost one and does not count it');
-	$one->query_is("SELECT redis_try_lock('over', lease => '50ms')",
+	is($one->in_time("SELECT redis_try_lock('over', lease => '50ms')")->value,
 		't', 'then it can be taken again');
 	poll_until('the end of the lease',
 		sub { $one->value("SELECT redis_is_held('over')") eq 'f' });

@@ -118,7 +118,8 @@ is_refused('inner 1', 'taken in two levels, the inner one rolled back');
 # "lost" is known to be lost, and is dropped; then the release of "slow" hangs.
 foreach my $how ('SAVEPOINT', 'EXCEPTION')
 {
-	run($one, "SELECT redis_lock('lost', '50ms'); SELECT redis_lock('slow')");
+	$one->in_time("SELECT redis_lock('lost', '50ms')");
+	run($one, "SELECT redis_lock('slow')");
 	$node->wait_for_loss('lost');
 	run($one, 'BEGIN; INSERT INTO t VALUES (1); SAVEPOINT s');
 	my $id = $proxy->rule(match => 'slow', action => 'hold');
@@ -239,7 +240,8 @@ foreach my $outer (1, 0)
 }
 
 # DISCARD ALL drops temporary tables, so it writes.
-run($one, "CREATE TEMP TABLE temporary (a int); SELECT redis_lock('discarded', '50ms')");
+run($one, 'CREATE TEMP TABLE temporary (a int)');
+$one->in_time("SELECT redis_lock('discarded', '50ms')");
 $node->wait_for_loss('discarded');
 $one->query_is('DISCARD ALL', '', 'DISCARD ALL with a known loss');
 run($one, "CREATE TEMP TABLE temporary (a int); SELECT redis_lock('discarded')");
@@ -247,7 +249,7 @@ $redis->cmd('DEL', 'discarded');
 $one->query_is('DISCARD ALL', '', 'DISCARD ALL that finds a loss');
 
 # No transaction sees what belonged to one before.
-run($one, "SELECT redis_lock('before', '50ms')");
+$one->in_time("SELECT redis_lock('before', '50ms')");
 $node->wait_for_loss('before');
 $one->query("BEGIN; INSERT INTO t VALUES (1); SELECT redis_unlock('before'); ROLLBACK");
 $one->query_is('INSERT INTO t VALUES (1); DELETE FROM t',

@@ -187,7 +187,7 @@ count_is('not held');
 $one->query("BEGIN; SELECT redis_xact_lock('c', '1h'); COMMIT");
 count_is('in a transaction', acquires => 1, releases => 1);
 
-$one->query("SELECT redis_lock('c', '300ms')");
+$one->query("SELECT redis_lock('c', '2s')");
 poll_until('the loss', sub { $stats->()->{losses} > 0 });
 poll_until('it to be given back', sub { !$redis->cmd('EXISTS', 'c') });
 $one->query("SELECT redis_unlock('c')");
@@ -200,7 +200,7 @@ $one->query("SELECT redis_lock('c', '1h')");
 $redis->cmd('DEL', 'c');
 $one->query("SELECT redis_unlock('c')");
 count_is('found lost by the release', acquires => 1, losses => 1);
-$one->query("BEGIN; SELECT redis_xact_lock('c', '300ms'), pg_sleep(0.4); COMMIT")
+$one->query("BEGIN; SELECT redis_xact_lock('c', '2s'), pg_sleep(2.1); COMMIT")
   ->fails('40001', qr/lost/, 'a commit is refused');
 poll_until('no row', sub { $small->count_locks == 0 });
 $seen = $stats->();

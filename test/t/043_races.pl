@@ -381,8 +381,11 @@ foreach my $what ('request', 'reply')
 	my $key = "acknowledged $what";
 	my ($one) = sessions($patient, 1);
 
-	$one->query("SELECT redis_lock('$key', '500ms')");
+	my $watchdog = $patient->watchdog_pid;
+	kill 'STOP', $watchdog;
+	$one->in_time("SELECT redis_lock('$key', '100ms')");
 	my $rule = $proxy->rule(on => $what, match => $key, action => 'hold');
+	kill 'CONT', $watchdog;
 	$proxy->wait_for_rule($rule);
 	$one->query_warns("SELECT redis_unlock('$key')",
 		'f', '01000', qr/expired/, "$key: the loss");

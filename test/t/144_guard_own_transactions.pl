@@ -73,9 +73,9 @@ foreach my $guard (qw(lease verify))
 subtest 'a given lease that ran out' => sub {
 	my $s = $node->session;
 
-	run($s,
-		"CREATE TEMP TABLE left_behind (a int); SELECT redis_lock('x', '10 ms'), pg_sleep(0.1)"
-	);
+	run($s, 'CREATE TEMP TABLE left_behind (a int)');
+	$s->in_time("SELECT redis_lock('x', '50 ms')");
+	$node->wait_for_loss('x');
 	leaves_nothing($s, $end{'an ordinary disconnect'});
 };
 

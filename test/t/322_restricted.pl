@@ -115,7 +115,7 @@ $setup = $bob->query(<<'SQL');
 CREATE OR REPLACE FUNCTION bob.attempts() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM set_config('lockredis.on_lost', 'terminate', false);
-	PERFORM public.redis_xact_lock('poison', '500ms');
+	PERFORM public.redis_xact_lock('poison', '3s');
 	WHILE public.redis_is_held('poison') LOOP
 		PERFORM pg_sleep(0.01);
 	END LOOP;

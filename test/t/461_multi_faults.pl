@@ -53,7 +53,6 @@ foreach my $end (@ends)
 		my $one = $node->connected_session;
 		my $late = delete $fault->{late};
 
-		$node->warm_up($one, '1min');
 		$one->query_is("$lock; SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", "\nt",
 			'the script is loaded');
 		hold_next("\r\nb\r\n", %$fault);
@@ -84,7 +83,7 @@ foreach my $end (@ends)
 $proxy->clear;
 
 # From here on a reply that is held has to be waited for, however long all else takes.
-$node->set('lockredis.command_timeout' => '60s');
+$node->set('lockredis.command_timeout' => limit(20) . 's');
 
 my $one = $node->connected_session;
 
@@ -152,7 +151,6 @@ $proxy->clear;
 
 # A statement that fails leaves nothing lost behind.
 my $quick = $node->session(settings => { 'lockredis.lease' => '6s' });
-$node->warm_up($quick, '1min');
 $two->query_is("SELECT redis_lock('c')", '');
 $quick->start($lock);
 $node->wait_for_waiters('c', 1);

@@ -11,10 +11,11 @@ use warnings FATAL => 'all';
 use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
+use LockRedis::Wait qw(limit);
 
 start_servers();
 make_search($node);
-$node->set('lockredis.command_timeout' => '60s');
+$node->set('lockredis.command_timeout' => limit(20) . 's');
 
 my $one = $node->connected_session;
 my $admin = $node->session;

@@ -9,7 +9,7 @@ LockRedis::Harness - TAP::Harness that leaves its counts in a file
 =head1 DESCRIPTION
 
 For script/test: C<prove --harness LockRedis::Harness>.  Writes the lines
-"passed N", "failed N", "skipped FILE: REASON" and "digest LINE" to
+"passed N", "failed N", "skipped FILE: REASON", "took SECONDS FILE" and "digest LINE" to
 LOCKREDIS_COUNTS when all tests have ended.  A test file that died, ended with a
 status, or ran another number of tests than planned counts as at least one
 failure; the lines of the digest say of each what failed, and what it died of.
@@ -36,7 +36,7 @@ sub summary
 {
 	my ($self, $aggregate, @rest) = @_;
 	my ($passed, $failed) = (0, 0);
-	my (@skipped, @digest);
+	my (@skipped, @took, @digest);
 
 	foreach my $file ($aggregate->descriptions)
 	{
@@ -46,6 +46,7 @@ sub summary
 		$bad = 1 if !$bad && $parser->has_problems;
 		$passed += $parser->actual_passed;
 		$failed += $bad;
+		push @took, sprintf '%.0f %s', $parser->end_time - $parser->start_time, $file;
 		push @digest, _digest_of($file, $parser) if $bad;
 		push @skipped, "$file: " . $parser->skip_all
 		  if defined $parser->skip_all;
@@ -56,6 +57,7 @@ sub summary
 		  or die "could not open $ENV{LOCKREDIS_COUNTS}: $!";
 		print $fh "passed $passed\nfailed $failed\n";
 		print $fh "skipped $_\n" foreach @skipped;
+		print $fh "took $_\n" foreach @took;
 		print $fh "digest $_\n" foreach @digest;
 		close $fh or die "could not write $ENV{LOCKREDIS_COUNTS}: $!";
 	}
