@@ -257,6 +257,7 @@ _PG_init(void)
 	/* pg_upgrade's servers need no locks and must start no worker. */
 	if (IsBinaryUpgrade)
 		return;
+	lr_require_fit_url();
 	fallback_check_settings();
 
 	prev_shmem_request_hook = shmem_request_hook;

@@ -97,6 +97,25 @@ warn_of_password(const char *newval)
 			 errhint("Set \"%s\" instead.", "lockredis.password_file")));
 }
 
+/* Why lockredis.url, which is well-formed, was refused; NULL: it was not. */
+static const char *unfit_url = NULL;
+
+/*
+ * lr_require_fit_url --- do not start with another one than is set
+ *
+ * Whose value is refused when a library is loaded has the default one: locks would be
+ * looked for in a Redis that nobody has named.
+ */
+void
+lr_require_fit_url(void)
+{
+	if (unfit_url != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"%s\" does not fit \"%s\"", "lockredis.url", "lockredis.mode"),
+				 errdetail("%s", unfit_url)));
+}
+
 /* The parsed form of lockredis.url: one, or the URLs of independent masters. */
 typedef struct UrlList
 {
@@ -118,6 +137,7 @@ url_fits_mode(const RedisUrl *urls, int n)
 		why = "Independent masters are not offered in mode fallback: some of them can be away while the others serve.";
 	if (why == NULL)
 		return true;
+	unfit_url = why;
 	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
 	GUC_check_errdetail("%s", why);

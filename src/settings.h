@@ -88,4 +88,7 @@ extern bool lr_follows_master(void);
 
 extern void lr_define_settings(void);
 
+/* At the start: raises if lockredis.url was refused for what other settings say. */
+extern void lr_require_fit_url(void);
+
 #endif							/* LR_SETTINGS_H */

@@ -45,10 +45,11 @@ permits_ask(StoreOp *op)
 }
 
 static void
-permits_prepare(StoreOp *op, StoreOpKind what, const HeldKey *key)
+permits_prepare(StoreOp *op, StoreOpKind what, const LrName *name, const HeldKey *key)
 {
 	session_enter();
 	request_require_store(key->kind, current_store());
+	request_require_name(name, current_store());
 	ask_prepare(op, what, key, current_store());
 }
 
@@ -78,7 +79,7 @@ session_define(const LrName *name, KindId kind, StoreChange change, int64 amount
 {
 	HeldKey		key = held_key(name, kind);
 
-	permits_prepare(op, STORE_DEFINE, &key);
+	permits_prepare(op, STORE_DEFINE, name, &key);
 	op->change = change;
 	op->amount = amount;
 	permits_ask(op);
@@ -92,7 +93,7 @@ session_value(const LrName *name, KindId kind, StoreOp *op)
 {
 	HeldKey		key = held_key(name, kind);
 
-	permits_prepare(op, STORE_VALUE, &key);
+	permits_prepare(op, STORE_VALUE, name, &key);
 	permits_ask(op);
 	return permits_look(name, op);
 }
@@ -158,7 +159,7 @@ permits_ask_by_id(const LrName *name, StoreOpKind what, KindId kind, const uint8
 {
 	HeldKey		key = held_key(name, kind);
 
-	permits_prepare(op, what, &key);
+	permits_prepare(op, what, name, &key);
 	memcpy(op->id, id, LR_SECRET_ID_LEN);
 	op->lease_ms = lease_ms;
 	op->min_replicas = lease_ms > 0 ? lr_min_replicas : 0;

@@ -38,10 +38,10 @@ typedef struct ClusterShared
 	pg_atomic_uint32 generation[NODE_MASTERS];
 
 	/* The watchdog's alone, but of all watchdogs. */
-	uint32		place;			/* lr_place that it is of */
 	int64		number[SLOT_COUNT];
 
-	/* Under the lock. */
+	/* Written under the lock. */
+	pg_atomic_uint32 place;		/* lr_place that it is of; 0: of none */
 	ClusterNode node[NODE_MASTERS];
 } ClusterShared;
 
@@ -68,6 +68,7 @@ cluster_shmem_init(void)
 	memset(shared, 0, sizeof(ClusterShared));
 	pg_atomic_init_u32(&shared->on, 0);
 	pg_atomic_init_u32(&shared->wanted, 0);
+	pg_atomic_init_u32(&shared->place, 0);
 	pg_atomic_init_u32(&shared->open_slots, SLOT_COUNT);
 	for (int i = 0; i < SLOT_COUNT; i++)
 		pg_atomic_init_u64(&shared->slot[i], 0);
@@ -84,6 +85,21 @@ bool
 cluster_is_on(void)
 {
 	return pg_atomic_read_u32(&shared->on) != 0;
+}
+
+/*
+ * cluster_is_of --- see cluster.h
+ *
+ * What is read of the slots behind this is of that map, or of a later one, whose nodes
+ * have other places than this (cluster_get_node).
+ */
+bool
+cluster_is_of(uint32 place)
+{
+	bool		is = pg_atomic_read_u32(&shared->place) == place;
+
+	pg_read_barrier();
+	return is;
 }
 
 uint32
@@ -109,18 +125,27 @@ cluster_generation(int row)
 	return pg_atomic_read_u32(&shared->generation[row]);
 }
 
+/*
+ * cluster_get_node --- see cluster.h
+ *
+ * Who has not read yet that lockredis.url names another cluster, or has before the
+ * watchdog, would show its nodes a password that is for others.
+ */
 bool
-cluster_get_node(int row, ClusterNode *out, uint32 *generation)
+cluster_get_node(uint32 place, int row, ClusterNode *out, uint32 *generation)
 {
+	bool		is_its;
+
 	LWLockAcquire(cluster_lock, LW_SHARED);
+	is_its = pg_atomic_read_u32(&shared->place) == place;
 	*out = shared->node[row];
 	*generation = cluster_generation(row);
 	LWLockRelease(cluster_lock);
-	return out->used;
+	return is_its && out->used;
 }
 
 int
-cluster_find_node(const char *host, int port)
+cluster_find_node(uint32 place, const char *host, int port)
 {
 	int			found = CLUSTER_NO_NODE;
 
@@ -129,7 +154,8 @@ cluster_find_node(const char *host, int port)
 	{
 		const ClusterNode *n = &shared->node[i];
 
-		if (n->used && n->at.port == port && strcmp(n->at.host, host) == 0)
+		if (pg_atomic_read_u32(&shared->place) == place && n->used && n->at.port == port &&
+			(strcmp(n->at.host, host) == 0 || strcmp(n->name, host) == 0))
 			found = i;
 	}
 	LWLockRelease(cluster_lock);
@@ -160,64 +186,103 @@ cluster_open_slots(void)
  * ----------
  */
 
+static void
+cluster_set_place(uint32 place)
+{
+	LWLockAcquire(cluster_lock, LW_EXCLUSIVE);
+	pg_atomic_write_u32(&shared->place, place);
+	LWLockRelease(cluster_lock);
+}
+
+/*
+ * cluster_forget_map --- which slot is where is not known
+ *
+ * In a new epoch, so that what was answered by the nodes until now counts for nothing.
+ */
+static void
+cluster_forget_map(void)
+{
+	uint32		epoch = topology_epoch() + 1;
+
+	cluster_set_place(0);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (shared->node[i].used)
+			cluster_remove_node(i);
+	for (int i = 0; i < SLOT_COUNT; i++)
+		pg_atomic_write_u64(&shared->slot[i], SLOT_WORD(epoch, CLUSTER_NO_NODE));
+	memset(shared->number, 0, sizeof(shared->number));
+	pg_atomic_write_u32(&shared->open_slots, SLOT_COUNT);
+	cluster_end_change();
+}
+
 /*
  * cluster_start --- see cluster.h
- *
- * Called after topology_start(), whose epoch all slots have from then on.
  */
 void
 cluster_start(bool on, uint32 place)
 {
-	if (!on || shared->place != place)
+	if (!on)
+		place = 0;
+	if (!cluster_is_of(place))
 	{
-		for (int i = 0; i < NODE_MASTERS; i++)
-			if (shared->node[i].used)
-				cluster_remove_node(i);
+		cluster_forget_map();
+		cluster_set_place(place);
 	}
-	if (on && shared->place != place)
-	{
-		uint32		epoch = topology_epoch();
-
-		for (int i = 0; i < SLOT_COUNT; i++)
-			pg_atomic_write_u64(&shared->slot[i], SLOT_WORD(epoch, CLUSTER_NO_NODE));
-		memset(shared->number, 0, sizeof(shared->number));
-		pg_atomic_write_u32(&shared->open_slots, SLOT_COUNT);
-	}
-	shared->place = on ? place : 0;
 	pg_write_barrier();
 	pg_atomic_write_u32(&shared->on, on ? 1 : 0);
+}
+
+/*
+ * cluster_find_row --- of the node with this id, or one for it; CLUSTER_NO_NODE: there
+ * is no room for it
+ */
+static int
+cluster_find_row(const char *id, bool has_slots)
+{
+	int			room = CLUSTER_NO_NODE;
+	int			n = 0;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		if (!shared->node[i].used)
+			room = room == CLUSTER_NO_NODE ? i : room;
+		else if (strcmp(shared->node[i].id, id) == 0)
+			return i;
+		else
+			n++;
+	}
+	return has_slots || n < NODE_MASTERS / 2 ? room : CLUSTER_NO_NODE;
 }
 
 /*
  * cluster_put_node --- see cluster.h; CLUSTER_NO_NODE: there is no room for it
  */
 int
-cluster_put_node(const char *id, const RedisHost *at)
+cluster_put_node(const char *id, const RedisHost *at, const char *name, bool has_slots)
 {
-	int			row = CLUSTER_NO_NODE;
+	int			row = cluster_find_row(id, has_slots);
 	ClusterNode *n;
-	bool		is_new;
+	bool		moves;
+	bool		appears;
 
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (shared->node[i].used && strcmp(shared->node[i].id, id) == 0)
-			row = i;
-	is_new = row == CLUSTER_NO_NODE;
-	for (int i = 0; i < NODE_MASTERS && row == CLUSTER_NO_NODE; i++)
-		if (!shared->node[i].used)
-			row = i;
 	if (row == CLUSTER_NO_NODE)
 		return row;
 
 	n = &shared->node[row];
-	if (!is_new && n->at.port == at->port && strcmp(n->at.host, at->host) == 0)
+	moves = !n->used || n->at.port != at->port || strcmp(n->at.host, at->host) != 0;
+	appears = has_slots && !(n->used && n->has_slots);
+	if (!moves && !appears && strcmp(n->name, name) == 0)
 		return row;
 	LWLockAcquire(cluster_lock, LW_EXCLUSIVE);
+	n->has_slots = has_slots || (n->used && n->has_slots);
 	n->used = true;
 	strlcpy(n->id, id, sizeof(n->id));
+	strlcpy(n->name, name, sizeof(n->name));
 	n->at = *at;
-	pg_atomic_fetch_add_u32(&shared->generation[row], 1);
+	if (moves)
+		pg_atomic_fetch_add_u32(&shared->generation[row], 1);
 	LWLockRelease(cluster_lock);
-	if (is_new)
+	if (appears)
 		node_appear(NODE_MASTER + row, STORE_REDIS, ROLE_MASTER);
 	return row;
 }
@@ -226,7 +291,7 @@ void
 cluster_remove_node(int row)
 {
 	LWLockAcquire(cluster_lock, LW_EXCLUSIVE);
-	shared->node[row].used = false;
+	shared->node[row].used = shared->node[row].has_slots = false;
 	pg_atomic_fetch_add_u32(&shared->generation[row], 1);
 	LWLockRelease(cluster_lock);
 	node_vanish(NODE_MASTER + row);

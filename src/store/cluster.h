@@ -36,8 +36,10 @@
 typedef struct ClusterNode
 {
 	bool		used;
+	bool		has_slots;		/* else it is here to be found: it may be about to get one */
 	char		id[CLUSTER_ID_LEN + 1];
 	RedisHost	at;
+	char		name[LR_HOST_MAX];	/* that it may be called by others; or empty */
 } ClusterNode;
 
 extern Size cluster_shmem_size(void);
@@ -48,6 +50,9 @@ extern void cluster_shmem_init(void);
 /* Do the settings that the watchdog has read name a cluster? */
 extern bool cluster_is_on(void);
 
+/* Is the map that of the cluster with this lr_place?  That of another one is none. */
+extern bool cluster_is_of(uint32 place);
+
 /* The epoch of the slot of this name; of the one master where there is no cluster. */
 extern uint32 cluster_epoch_of(const char *name, int len);
 
@@ -57,9 +62,9 @@ extern int	cluster_owner(int slot, uint32 *epoch);
 /* Changes when another node has this row. */
 extern uint32 cluster_generation(int row);
 
-/* Where it is; false: there is none in this row. */
-extern bool cluster_get_node(int row, ClusterNode *out, uint32 *generation);
-extern int	cluster_find_node(const char *host, int port);
+/* Where it is; false: there is none in this row, of the cluster with this lr_place. */
+extern bool cluster_get_node(uint32 place, int row, ClusterNode *out, uint32 *generation);
+extern int	cluster_find_node(uint32 place, const char *host, int port);
 
 /* Somebody was told that the map is wrong, or has found a node gone. */
 extern void cluster_want_map(void);
@@ -75,8 +80,12 @@ extern void cluster_start(bool on, uint32 place);
 /* How often the map was wanted. */
 extern uint32 cluster_wanted(void);
 
-/* The row of the node with this name, a new one if there is none; it is there. */
-extern int	cluster_put_node(const char *id, const RedisHost *at);
+/*
+ * The row of the node with this id, a new one if there is none; it is there.  Without
+ * slots it gets one only while there is room for many more.
+ */
+extern int	cluster_put_node(const char *id, const RedisHost *at, const char *name,
+							 bool has_slots);
 extern void cluster_remove_node(int row);
 
 /* The number by which its node has the slot; of all watchdogs. */

@@ -7,7 +7,8 @@
  * behind it on its connection for lockredis.replica_timeout.  Locks that no replica
  * has to confirm, or fewer than are there, must not lose their leases by that.  So for
  * each number of replicas that is asked for there is a connection, which is made when
- * there is the first such lock, and a batch.
+ * there is the first such lock, and a batch; where the store is several nodes, for each
+ * of them (see renewals.c).
  *
  * Whether the store is there is judged by the other connection.
  *
@@ -29,15 +30,23 @@
 /* What did not get its turn, or its replicas, is tried again after this. */
 #define CONFIRM_RETRY		(100 * LR_US_PER_MS)
 
+/* More connections than can be watched are looked at so often. */
+#define UNWATCHED_POLL		(10 * LR_US_PER_MS)
+
 typedef struct Confirmed
 {
-	DueBatch	batch;			/* store NULL: never used */
+	int			replicas;
+	int			part;			/* node of a store of several; NOT_PARTED */
+	DueBatch	batch;
 	bool		under_way;
 	bool		complained;		/* said that replicas do not confirm */
+	struct Confirmed *next;
 } Confirmed;
 
-/* By their number, from one on */
-static Confirmed confirmed[LR_REPLICAS_MAX];
+#define NOT_PARTED			(-1)
+
+/* Those that were ever needed. */
+static Confirmed *confirmed = NULL;
 
 /* ----------
  * What is to be confirmed
@@ -60,18 +69,42 @@ confirmed_put_off(StoreId store, const DueItem *item)
 		lt_retry_at(item->hold, item->owner, store, at);
 }
 
+/*
+ * confirmed_find --- the one for so many replicas of that node
+ */
+static Confirmed *
+confirmed_find(StoreId id, int replicas, int part)
+{
+	Confirmed  *c = confirmed;
+
+	while (c != NULL && (c->replicas != replicas || c->part != part))
+		c = c->next;
+	if (c != NULL)
+		return c;
+	c = MemoryContextAllocZero(TopMemoryContext, sizeof(Confirmed));
+	c->replicas = replicas;
+	c->part = part;
+	due_batch_make(&c->batch, id, ROLE_CONFIRM);
+	if (part != NOT_PARTED)
+		c->batch.store->aim(c->batch.at.handle, part);
+	c->next = confirmed;
+	confirmed = c;
+	return c;
+}
+
 static void
 confirmed_take_item(DueBatch *from, const DueItem *item)
 {
-	Confirmed  *c = &confirmed[item->min_replicas - 1];
-	DueBatch   *b = &c->batch;
+	bool		parted = from->store->parted != NULL && from->store->parted();
+	int			part = parted ? from->store->part_of(item->name, item->name_len) : NOT_PARTED;
+	Confirmed  *c = NULL;
 
-	if (b->store == NULL)
-		due_batch_make(b, from->id, ROLE_CONFIRM);
-	if (c->under_way)
+	if (!parted || part >= 0)
+		c = confirmed_find(from->id, item->min_replicas, part);
+	if (c == NULL || c->under_way)
 		confirmed_put_off(from->id, item);
 	else
-		b->at.items[b->nitems++] = *item;
+		c->batch.at.items[c->batch.nitems++] = *item;
 }
 
 /*
@@ -124,7 +157,8 @@ confirmed_complain(Confirmed *c)
 		good += b->at.ops[i].outcome == STORE_OK;
 	}
 	if (missing > 0)
-		node_set_error(b->store->node, error->detail);
+		node_set_error(c->part == NOT_PARTED ? b->store->node : NODE_MASTER + c->part,
+					   error->detail);
 	if (missing > 0 && !c->complained)
 	{
 		c->complained = true;
@@ -165,16 +199,29 @@ confirmed_start_batch(Confirmed *c)
 	confirmed_step_batch(c);
 }
 
+/*
+ * confirmed_end --- what was asked there is not answered any more: it is due elsewhere
+ */
+static void
+confirmed_end(Confirmed *c)
+{
+	c->batch.store->disconnect(c->batch.at.handle);
+	c->batch.nitems = 0;
+	c->under_way = false;
+}
+
 static void
 confirmed_step_one(Confirmed *c)
 {
 	DueBatch   *b = &c->batch;
 
-	if (c->under_way)
+	if (c->part != NOT_PARTED && !b->store->has_part(c->part))
+		confirmed_end(c);
+	else if (c->under_way)
 		confirmed_step_batch(c);
 	else if (b->nitems > 0)
 		confirmed_start_batch(c);
-	else if (b->store->connected(b->at.handle))
+	else
 		(void) b->store->step(b->at.handle, STORE_NOWAIT);
 }
 
@@ -184,9 +231,8 @@ confirmed_step_one(Confirmed *c)
 void
 confirmed_step(void)
 {
-	for (int i = 0; i < LR_REPLICAS_MAX; i++)
-		if (confirmed[i].batch.store != NULL)
-			confirmed_step_one(&confirmed[i]);
+	for (Confirmed *c = confirmed; c != NULL; c = c->next)
+		confirmed_step_one(c);
 }
 
 /*
@@ -199,14 +245,17 @@ confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 
 	*until = LR_NEVER;
 	*epoch = 0;
-	for (int i = 0; i < LR_REPLICAS_MAX; i++)
+	for (const Confirmed *c = confirmed; c != NULL; c = c->next)
 	{
-		const DueBatch *b = &confirmed[i].batch;
+		const DueBatch *b = &c->batch;
 		int64		its_until;
 		uint32		its_epoch;
 
-		if (b->store == NULL)
+		if (n > CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS)
+		{
+			*until = Min(*until, lr_now() + UNWATCHED_POLL);
 			continue;
+		}
 		n += b->store->interests(b->at.handle, out + n, &its_until, &its_epoch);
 		*until = Min(*until, its_until);
 		*epoch += its_epoch;
@@ -222,14 +271,7 @@ confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 void
 confirmed_reconnect(StoreId store)
 {
-	for (int i = 0; i < LR_REPLICAS_MAX; i++)
-	{
-		DueBatch   *b = &confirmed[i].batch;
-
-		if (b->store == NULL || b->id != store)
-			continue;
-		b->store->disconnect(b->at.handle);
-		b->nitems = 0;
-		confirmed[i].under_way = false;
-	}
+	for (Confirmed *c = confirmed; c != NULL; c = c->next)
+		if (c->batch.id == store)
+			confirmed_end(c);
 }

@@ -25,7 +25,9 @@ extern void confirmed_take(DueBatch *b);
 
 extern void confirmed_step(void);
 
-/* As renewals_interests, and renewals_reconnect. */
+/* As renewals_interests, at most so many; and renewals_reconnect. */
+#define CONFIRMED_MAX_INTERESTS	(LR_REPLICAS_MAX * STORE_MAX_INTERESTS)
+
 extern int	confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 extern void confirmed_reconnect(StoreId store);
 

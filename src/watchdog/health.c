@@ -214,6 +214,17 @@ is_usable(const StoreOp *op)
 }
 
 /*
+ * is_of_node --- has this node, or nobody else, been asked?
+ *
+ * What one node of several sends on to another is that one's to answer.
+ */
+static bool
+is_of_node(const StoreHealth *h, const StoreOp *op)
+{
+	return h->node == lr_store(h->id)->node || op->part == h->node - NODE_MASTER;
+}
+
+/*
  * health_judge --- what the replies of a batch say about the store
  */
 void
@@ -229,6 +240,8 @@ health_judge(StoreHealth *h, const DueBatch *b)
 
 	for (int i = 0; i < b->nops; i++)
 	{
+		if (!is_of_node(h, &ops[i]))
+			continue;
 		answered = answered && was_answered(ops[i].outcome);
 		usable = usable && is_usable(&ops[i]) &&
 			(i >= b->nheaders || ops[i].outcome == STORE_OK);

@@ -122,16 +122,17 @@ renewals_start_batch(Renewals *r)
 
 /*
  * renewals_check_connection --- an idle connection that dies is noticed at once
+ *
+ * Also one that is not where the handle is aimed: it would wake us for ever.
  */
 static void
 renewals_check_connection(Renewals *r)
 {
 	DueBatch   *b = &r->batch;
+	bool		was_connected = b->store->connected(b->at.handle);
 
-	if (!b->store->connected(b->at.handle))
-		return;
 	(void) b->store->step(b->at.handle, STORE_NOWAIT);
-	if (!b->store->connected(b->at.handle))
+	if (was_connected && !b->store->connected(b->at.handle))
 		r->health.next_probe = 0;
 }
 

@@ -30,6 +30,7 @@
 #include "store/node.h"
 #include "store/stores.h"
 #include "wait_events.h"
+#include "watchdog/confirmed.h"
 #include "watchdog/failover.h"
 #include "watchdog/fallback.h"
 #include "watchdog/loss_log.h"
@@ -44,8 +45,8 @@
  * is kept to give back at an old place, those of the Sentinels, those of the listener,
  * and the resolver's pipe.
  */
-#define MAX_INTERESTS		((4 + LR_REPLICAS_MAX + NODE_MASTERS) * STORE_MAX_INTERESTS + \
-							 NODE_MASTERS + 1)
+#define MAX_INTERESTS		((4 + NODE_MASTERS) * STORE_MAX_INTERESTS + \
+							 CONFIRMED_MAX_INTERESTS + NODE_MASTERS + 1)
 
 /* What the wait event set was built for. */
 typedef struct Watched

@@ -16,6 +16,7 @@
  */
 #include "lockredis.h"
 
+#include "settings.h"
 #include "store/cluster.h"
 #include "store/redis/cluster_batch.h"
 #include "store/topology.h"
@@ -26,7 +27,10 @@
 /* How often to look whether the map has changed. */
 #define MAP_POLL			(5 * LR_US_PER_MS)
 
-/* If it has not, nodes may not agree, or did not then: ask again after so long. */
+/*
+ * If it has not, nodes may not agree, or did not then: ask again after so long, and do
+ * not have the watchdog ask them more often.
+ */
 #define MAP_PATIENCE		(100 * LR_US_PER_MS)
 
 /* So many connections are kept by a process. */
@@ -128,10 +132,22 @@ cluster_any_node(const ClusterBatch *c)
 }
 
 /*
+ * cluster_is_taken --- is the link at work for another node that was in this row before?
+ *
+ * It ends soon: that node is none of the cluster any more.
+ */
+static bool
+cluster_is_taken(const ClusterBatch *c, int row)
+{
+	return row != CLUSTER_NO_NODE && c->link[row] != NULL && c->link[row]->batch.active &&
+		redis_target_is_outdated(&c->link[row]->target);
+}
+
+/*
  * cluster_choose --- to which row; CLUSTER_NO_NODE: that is not known yet
  *
  * What a node has refused for its slot waits until the map says something else, or for
- * a moment.
+ * a moment; all wait until it is that of our settings.
  */
 static int
 cluster_choose(const ClusterBatch *c, StoreOp *op)
@@ -139,11 +155,17 @@ cluster_choose(const ClusterBatch *c, StoreOp *op)
 	uint32		epoch;
 	int			row;
 
+	if (!cluster_is_of(lr_place))
+		return CLUSTER_NO_NODE;
 	if (op->kind >= STORE_CALLS)
-		return cluster_any_node(c);
+	{
+		row = cluster_any_node(c);
+		return cluster_is_taken(c, row) ? CLUSTER_NO_NODE : row;
+	}
 	row = cluster_owner(op->slot, &epoch);
-	if (op->part == PART_BY_MAP && epoch == op->topology &&
-		lr_now() - c->refused_at < MAP_PATIENCE)
+	if (cluster_is_taken(c, row) ||
+		(op->part == PART_BY_MAP && epoch == op->topology &&
+		 lr_now() - c->refused_at < MAP_PATIENCE))
 		return CLUSTER_NO_NODE;
 	op->topology = epoch;
 	op->asking = false;
@@ -161,8 +183,10 @@ cluster_note_end(ClusterBatch *c, int row)
 	if (!c->at_work[row] || b->batch.active)
 		return;
 	c->at_work[row] = false;
-	if (b->batch.error.sqlstate != 0)
-		c->error = b->batch.error;
+	if (b->batch.error.sqlstate == 0 || (c->home_failed && row != c->home))
+		return;
+	c->error = b->batch.error;
+	c->home_failed = row == c->home;
 }
 
 /*
@@ -221,8 +245,14 @@ cluster_route(ClusterBatch *c)
 	}
 	if (missing > 0)
 	{
-		c->route_at = lr_now() + MAP_POLL;
-		cluster_want_map();
+		int64		now = lr_now();
+
+		c->route_at = now + MAP_POLL;
+		if (now - c->map_wanted_at >= MAP_PATIENCE)
+		{
+			c->map_wanted_at = now;
+			cluster_want_map();
+		}
 	}
 	for (int row = 0; row < NODE_MASTERS; row++)
 		if (n[row] > 0)
@@ -265,6 +295,11 @@ cluster_take_over(ClusterBatch *c)
 		{
 			c->refused_at = now;
 			c->route_at = Min(c->route_at, now);
+		}
+		else if (cluster_is_taken(c, PART_SENT_ROW(op->part)))
+		{
+			op->part = PART_LATER;
+			c->route_at = Min(c->route_at, now + TRYAGAIN_PAUSE);
 		}
 		else
 		{
@@ -351,6 +386,8 @@ cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops, int64 deadline)
 	cluster_batch_drop(c);
 	batch_start(&c->batch, ops, nops, deadline);
 	memset(&c->error, 0, sizeof(StoreError));
+	c->home_failed = false;
+	c->map_wanted_at = 0;
 	if (nops == 0)
 		return;
 	for (int i = 0; i < nops; i++)

@@ -37,8 +37,10 @@ typedef struct ClusterBatch
 	StoreBatch	batch;			/* left: operations that no link has */
 	int64		route_at;		/* when to look at these */
 	int64		refused_at;		/* one of them was by the node that the map has */
+	int64		map_wanted_at;	/* the map was asked for last */
 	uint32		routed_by;		/* topology_epoch() when that was done last */
-	StoreError	error;			/* of what failed last */
+	StoreError	error;			/* of what failed last; at its home, if that did */
+	bool		home_failed;
 } ClusterBatch;
 
 extern void cluster_batch_init(ClusterBatch *c, const char *role, bool patient,

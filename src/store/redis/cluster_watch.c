@@ -70,8 +70,10 @@ typedef struct Claim
 {
 	char		id[CLUSTER_ID_LEN + 1];
 	RedisHost	at;
+	char		name[LR_HOST_MAX];	/* that it announces, or empty */
 	int64		number;			/* config epoch */
 	bool		is_master;
+	bool		has_failed;
 	bool		is_itself;		/* who answers */
 	const char *slots;			/* to the end of the line */
 	int			row;			/* CLUSTER_NO_NODE: not looked up */
@@ -191,6 +193,22 @@ claim_take_address(RedisHost *at, const char *text, int len, const RedisUrl *ask
 }
 
 /*
+ * claim_take_name --- "address,name,...", from Redis 7.0 on; behind it "what=it is"
+ */
+static void
+claim_take_name(char *name, const char *text, int len)
+{
+	const char *comma = memchr(text, ',', len);
+	int			name_len;
+
+	if (comma == NULL)
+		return;
+	name_len = strcspn(comma + 1, ", ");
+	if (name_len < LR_HOST_MAX && memchr(comma + 1, '=', name_len) == NULL)
+		memcpy(name, comma + 1, name_len);
+}
+
+/*
  * claim_take_line --- of CLUSTER NODES; false: it is none
  *
  * id address flags master ping pong number link slots...
@@ -219,6 +237,8 @@ claim_take_line(Claim *c, const char *line, const char *end, const RedisUrl *ask
 	memcpy(c->id, word[0], CLUSTER_ID_LEN);
 	c->is_itself = claim_flag(word[2], len[2], "myself");
 	c->is_master = claim_flag(word[2], len[2], "master");
+	c->has_failed = claim_flag(word[2], len[2], "fail");
+	claim_take_name(c->name, word[1], len[1]);
 	c->number = strtoi64(word[6], NULL, 10);
 	c->slots = p;
 	c->row = CLUSTER_NO_NODE;
@@ -273,7 +293,7 @@ typedef struct Present
 {
 	bool		used;
 	bool		yields;			/* what it had counts no more */
-	bool		stays;			/* has slots */
+	bool		stays;			/* has slots, or may get some */
 } Present;
 
 /*
@@ -299,7 +319,7 @@ watch_take_slots(Claim *c, const Present *present)
 				c->number <= cluster_number(slot))
 				continue;
 			if (c->row == CLUSTER_NO_NODE)
-				c->row = cluster_put_node(c->id, &c->at);
+				c->row = cluster_put_node(c->id, &c->at, c->name, true);
 			if (row != c->row && c->row != CLUSTER_NO_NODE)
 			{
 				cluster_give_slot(slot, c->row);
@@ -327,7 +347,7 @@ watch_tell(int moved, int64 now)
 	if (watch.unlogged == 0 || now - watch.logged_at < LOG_INTERVAL)
 		return;
 	for (int i = 0; i < NODE_MASTERS; i++)
-		masters += cluster_get_node(i, &node, &generation);
+		masters += cluster_get_node(lr_place, i, &node, &generation) && node.has_slots;
 	ereport(LOG,
 			(watch.has_map ?
 			 errmsg("lockredis: the cluster has %d masters now, %d slots moved",
@@ -352,7 +372,7 @@ watch_is_strange(void)
 		ClusterNode node;
 		uint32		generation;
 
-		if (!cluster_get_node(i, &node, &generation))
+		if (!cluster_get_node(lr_place, i, &node, &generation))
 			continue;
 		if (watch_find_claim(node.id) != NULL)
 			return false;
@@ -361,10 +381,17 @@ watch_is_strange(void)
 	return strange;
 }
 
+static bool
+watch_may_get_slots(const Claim *c)
+{
+	return c->is_master && !c->has_failed;
+}
+
 /*
  * watch_apply --- what the answer says of the map
  *
- * A node that has no slots any more has no row, once the map is the new one.
+ * A node that has no slots any more has no row, once the map is the new one; but a master
+ * may be about to get one, and nodes may send somebody there.
  */
 static void
 watch_apply(void)
@@ -383,13 +410,14 @@ watch_apply(void)
 		uint32		generation;
 		const Claim *c;
 
-		if (!cluster_get_node(i, &node, &generation))
+		if (!cluster_get_node(lr_place, i, &node, &generation))
 			continue;
 		c = watch_find_claim(node.id);
 		present[i].used = true;
 		present[i].yields = c == NULL || c->is_itself;
+		present[i].stays = !node.has_slots && c != NULL && watch_may_get_slots(c);
 		if (c != NULL && c->at.host[0] != '\0')
-			(void) cluster_put_node(node.id, &c->at);
+			(void) cluster_put_node(node.id, &c->at, c->name, false);
 	}
 	for (int i = 0; i < watch.nclaims; i++)
 		if (watch.claim[i].is_master)
@@ -406,6 +434,10 @@ watch_apply(void)
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (present[i].used && !present[i].stays)
 			cluster_remove_node(i);
+	for (int i = 0; i < watch.nclaims; i++)
+		if (watch_may_get_slots(&watch.claim[i]))
+			(void) cluster_put_node(watch.claim[i].id, &watch.claim[i].at,
+									watch.claim[i].name, false);
 	watch_tell(moved, now);
 }
 
@@ -432,7 +464,7 @@ scout_choose(Scout *s)
 			redis_target_set_seed(&s->target, &lr_redis_url->seed[n - NODE_MASTERS]);
 			return;
 		}
-		if (n < NODE_MASTERS && cluster_get_node(n, &node, &generation))
+		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, &generation))
 		{
 			redis_target_set_seed(&s->target, &node.at);
 			return;

@@ -809,7 +809,7 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 /*
  * node_batch_join --- see node_batch.h
  *
- * What comes later goes out in the next pass.
+ * What comes later goes out in the next pass, and has as many as what was there before.
  */
 void
 node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n, int64 deadline)
@@ -817,6 +817,8 @@ node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n, int64 dea
 	bool		under_way = b->batch.active;
 
 	batch_join(&b->batch, ops, nops, part, n, deadline);
-	if (!under_way)
+	if (under_way)
+		b->passes = 0;
+	else
 		nbatch_begin(b, lr_now());
 }

@@ -44,6 +44,7 @@ typedef struct RedisHandle
 	NodeBatch	node;			/* unless lockredis.url names a cluster */
 	ClusterBatch *cluster;		/* NULL: it never has */
 	bool		in_cluster;		/* uses that */
+	int			home;			/* see redis_aim() */
 	bool		left;			/* see redis_stay() */
 } RedisHandle;
 
@@ -105,6 +106,7 @@ redis_look_where(RedisHandle *h)
 		if (h->cluster == NULL)
 			return;
 		cluster_batch_init(h->cluster, role, redis_is_patient(role), redis_is_judge(role));
+		h->cluster->home = h->home;
 	}
 	h->in_cluster = wanted;
 }
@@ -380,6 +382,7 @@ redis_open(const char *role)
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
+	h->home = CLUSTER_NO_NODE;
 	node_batch_init(&h->node, NODE_REDIS, role, redis_is_patient(role),
 					redis_is_judge(role));
 	return (StoreHandle *) h;
@@ -393,7 +396,7 @@ redis_aim(StoreHandle *h, int part)
 {
 	RedisHandle *handle = (RedisHandle *) h;
 
-	redis_look_where(handle);
+	handle->home = part;
 	if (handle->cluster != NULL)
 		handle->cluster->home = part;
 }
@@ -419,6 +422,8 @@ redis_abandon(StoreHandle *h)
 
 /*
  * redis_batch_interests --- of one node; also while nothing is asked
+ *
+ * Not of one that nobody reads now, while others of the same batch are waited for.
  */
 static int
 redis_batch_interests(const NodeBatch *b, StoreInterest *out)
@@ -450,7 +455,8 @@ redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 		if (c->link[i] == NULL)
 			continue;
 		*epoch += c->link[i]->conn.socket.epoch;
-		if (n < STORE_MAX_INTERESTS)
+		if (n < STORE_MAX_INTERESTS &&
+			(c->link[i]->batch.active || !cluster_batch_is_active(c)))
 			n += redis_batch_interests(c->link[i], out + n);
 	}
 	return n;
@@ -548,7 +554,7 @@ redis_has_part(int part)
 	ClusterNode node;
 	uint32		generation;
 
-	return cluster_get_node(part, &node, &generation);
+	return cluster_get_node(lr_place, part, &node, &generation) && node.has_slots;
 }
 
 /*
@@ -572,8 +578,8 @@ redis_group_of(const char *name, int len)
 static void
 redis_follow_start(void)
 {
-	redis_discovery_start();
 	redis_cluster_watch_start();
+	redis_discovery_start();
 	redis_masters_watch_start();
 }
 

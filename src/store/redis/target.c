@@ -97,7 +97,7 @@ redis_target_set(RedisTarget *t, NodeId node)
 		ClusterNode shard;
 
 		t->kind = TARGET_SHARD;
-		if (cluster_get_node(node - NODE_MASTER, &shard, &t->topology))
+		if (cluster_get_node(t->place, node - NODE_MASTER, &shard, &t->topology))
 			target_set_host(t, &shard.at);
 	}
 	else if (redis_url_is_followed(&t->url))
@@ -271,6 +271,23 @@ redis_target_is_no_master(const RedisTarget *t)
 }
 
 /*
+ * target_says_nothing --- of a node of a cluster: is it another one by now, or one that
+ * the watchdog does not ask, and so would never find to be back?
+ */
+static bool
+target_says_nothing(const RedisTarget *t, bool silent)
+{
+	ClusterNode node;
+	uint32		generation = cluster_generation(t->node - NODE_MASTER);
+
+	if (t->topology != generation)
+		return true;
+	return silent &&
+		(!cluster_get_node(t->place, t->node - NODE_MASTER, &node, &generation) ||
+		 !node.has_slots);
+}
+
+/*
  * redis_target_set_silent --- see target.h
  *
  * A former master says nothing of the present one, whose row this is.
@@ -280,8 +297,7 @@ redis_target_set_silent(const RedisTarget *t, bool silent)
 {
 	if (t->node == NODE_NONE || t->kind == TARGET_SENTINEL ||
 		t->kind == TARGET_SEED ||
-		(t->kind == TARGET_SHARD &&
-		 t->topology != cluster_generation(t->node - NODE_MASTER)) ||
+		(t->kind == TARGET_SHARD && target_says_nothing(t, silent)) ||
 		(t->kind == TARGET_MASTER && t->topology != topology_epoch()))
 		return;
 	if (silent || node_is_silent(t->node))
