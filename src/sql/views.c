@@ -33,6 +33,7 @@
 #include "store/node.h"
 #include "store/stores.h"
 #include "store/cluster.h"
+#include "store/masters.h"
 #include "store/topology.h"
 #include "report.h"
 #include "settings.h"
@@ -371,12 +372,45 @@ fill_master(Datum *values, bool *nulls)
 	text_or_null(values, nulls, COL_REASON, why);
 }
 
+static bool
+is_voter(NodeId node)
+{
+	return node >= NODE_MASTER && node < NODE_MASTER + masters_count();
+}
+
+/*
+ * fill_voter --- has an independent master a vote, and why not?
+ *
+ * Why it does not answer is its last error.
+ */
+static void
+fill_voter(const NodeStatus *status, int number, Datum *values, bool *nulls)
+{
+	MasterStatus master;
+	char		why[128];
+	int64		now = lr_now();
+	int64		votes_at;
+
+	masters_get(number, &master);
+	votes_at = masters_votes_at(master.booted_by, 0);
+	if (status->state == NODE_UP && master.run_id[0] != '\0' && votes_at <= now)
+		return;
+	values[COL_IN_USE] = BoolGetDatum(false);
+	if (status->state != NODE_UP || master.run_id[0] == '\0')
+		return;
+	snprintf(why, sizeof(why), "restarted " INT64_FORMAT " s ago, votes in " INT64_FORMAT " s",
+			 Max(now - master.booted_by, 0) / LR_US_PER_S,
+			 (votes_at - now + LR_US_PER_S - 1) / LR_US_PER_S);
+	text_or_null(values, nulls, COL_REASON, why);
+}
+
 /*
  * fill_use --- do new locks go there, and in fallback mode since when and why?
  */
 static void
-fill_use(const NodeStatus *status, bool has_locks, Datum *values, bool *nulls)
+fill_use(const NodeStatus *status, NodeId node, Datum *values, bool *nulls)
 {
+	bool		has_locks = node_has_locks(node);
 	CurrentStatus current;
 
 	values[COL_IN_USE] = BoolGetDatum(has_locks);
@@ -394,6 +428,8 @@ fill_use(const NodeStatus *status, bool has_locks, Datum *values, bool *nulls)
 	if (lr_follows_master() && !cluster_is_on() &&
 		lr_store_can(status->store, STORE_HAS_PLACE))
 		fill_master(values, nulls);
+	if (is_voter(node))
+		fill_voter(status, node - NODE_MASTER, values, nulls);
 }
 
 static const char *
@@ -417,8 +453,9 @@ role_name(NodeRole role)
  * put_status --- the row of a node
  */
 static void
-put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, bool has_locks, int number)
+put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, NodeId node, int number)
 {
+	bool		has_locks = node_has_locks(node);
 	Datum		values[STATUS_COLUMNS] = {0};
 	bool		nulls[STATUS_COLUMNS] = {0};
 
@@ -437,17 +474,18 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, bool has_locks, int 
 	text_or_null(values, nulls, COL_LAST_ERROR, status->last_error);
 	nulls[COL_LAST_ERROR_AT] = status->last_error_at == 0;
 	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status->last_error_at);
-	fill_use(status, has_locks, values, nulls);
+	fill_use(status, node, values, nulls);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
 /*
- * is_hidden --- the cluster as a whole is no node, if there are some
+ * is_hidden --- the cluster as a whole is no node, if there are some; nor are masters
  */
 static bool
 is_hidden(NodeId node)
 {
-	return node == NODE_REDIS && cluster_is_on() && cluster_open_slots() < SLOT_COUNT;
+	return node == NODE_REDIS &&
+		(masters_count() > 0 || (cluster_is_on() && cluster_open_slots() < SLOT_COUNT));
 }
 
 Datum
@@ -461,6 +499,6 @@ lockredis_status(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (NodeId i = 0; i < NODE_MAX; i++)
 		if (node_get_status(i, &status) && !is_hidden(i))
-			put_status(rsinfo, &status, node_has_locks(i), ++number);
+			put_status(rsinfo, &status, i, ++number);
 	return (Datum) 0;
 }

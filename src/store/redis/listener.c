@@ -7,6 +7,7 @@
  * cluster: a channel is listened to where its slot is.  When that is elsewhere the
  * channel goes along, and everybody is told that what was confirmed is void, since
  * something may have been told meanwhile; what has not moved is confirmed again at once.
+ * Independent masters are all listened to (masters_listener.h).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,6 +24,7 @@
 #include "settings.h"
 #include "store/cluster.h"
 #include "store/redis/listener.h"
+#include "store/redis/masters_listener.h"
 #include "store/redis/node_listener.h"
 #include "store/topology.h"
 
@@ -44,7 +46,8 @@ typedef struct Wanted
 struct StoreListener
 {
 	StoreEventCallback callback;
-	NodeListener *one;			/* NULL: it is a cluster */
+	NodeListener *one;			/* NULL: it is several nodes */
+	MastersListener *masters;	/* NULL: they are a cluster */
 
 	HTAB	   *wanted;
 	NodeListener *node[NODE_MASTERS];	/* NULL: never needed */
@@ -73,6 +76,11 @@ redis_listener_open(StoreEventCallback callback)
 	HASHCTL		ctl;
 
 	l->callback = callback;
+	if (lr_nmasters > 0)
+	{
+		l->masters = masters_listener_open(lr_nmasters, callback);
+		return l;
+	}
 	if (!redis_url_is_cluster(lr_redis_url))
 	{
 		l->one = node_listener_open(NODE_REDIS, callback);
@@ -93,6 +101,8 @@ redis_listener_close(StoreListener *l)
 {
 	if (l->one != NULL)
 		node_listener_close(l->one);
+	else if (l->masters != NULL)
+		masters_listener_close(l->masters);
 	else
 	{
 		for (int i = 0; i < NODE_MASTERS; i++)
@@ -202,6 +212,11 @@ redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
 		node_listener_subscribe(l->one, topic, owner, name, name_len);
 		return;
 	}
+	if (l->masters != NULL)
+	{
+		masters_listener_subscribe(l->masters, topic, owner, name, name_len);
+		return;
+	}
 	listener_key(&key, topic, owner, name, name_len);
 	w = hash_search(l->wanted, &key, HASH_ENTER, &found);
 	if (!found)
@@ -224,6 +239,11 @@ redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 		node_listener_unsubscribe(l->one, topic, owner, name, name_len);
 		return;
 	}
+	if (l->masters != NULL)
+	{
+		masters_listener_unsubscribe(l->masters, topic, owner, name, name_len);
+		return;
+	}
 	listener_key(&key, topic, owner, name, name_len);
 	w = hash_search(l->wanted, &key, HASH_FIND, NULL);
 	if (w == NULL)
@@ -238,6 +258,11 @@ redis_listener_step(StoreListener *l)
 	if (l->one != NULL)
 	{
 		node_listener_step(l->one);
+		return;
+	}
+	if (l->masters != NULL)
+	{
+		masters_listener_step(l->masters);
 		return;
 	}
 	if ((l->unsorted || l->epoch != topology_epoch()) && listener_sort(l))
@@ -261,6 +286,8 @@ redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 
 	if (l->one != NULL)
 		return node_listener_interests(l->one, out, until, epoch);
+	if (l->masters != NULL)
+		return masters_listener_interests(l->masters, out, until, epoch);
 	*until = l->void_all ? 0 : LR_NEVER;
 	*epoch = 0;
 	for (int i = 0; i < NODE_MASTERS; i++)

@@ -1,0 +1,262 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Masters - independent masters of a test
+
+=head1 SYNOPSIS
+
+  my $masters = LockRedis::Masters->new;        # five, which have run for a day
+  my $masters = LockRedis::Masters->new(n => 3, age => 86400, proxies => 1,
+      password => 'secret', config => {});
+
+  my $node = LockRedis::Node->create('main', redis => $masters);
+  $masters->url;                     # redis://127.0.0.1:PORT redis://...
+  my @nodes = $masters->nodes; my @proxies = $masters->proxies;
+  $masters->restart_empty($n, ...);  # these; they have run for no time then
+  $masters->restart_old($n, ...);    # the same, as if they had run for a day
+  $masters->owners($key);            # of each node, undef where nobody has it
+  $masters->wait_for_owners($key, $k);   # so many nodes have it
+  $masters->all_keys; $masters->channels; $masters->clients;    # of all that are awake
+  $masters->reset;                   # all run, are awake and empty, and may vote
+
+=head1 DESCRIPTION
+
+A Redis that was started lately has no vote.  So that no test has to wait for it,
+each is told by a preloaded library that it was started a day ago (time() is asked
+for that and hardly anything else; leases go by another clock).
+
+=cut
+
+package LockRedis::Masters;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use LockRedis::Proxy;
+use LockRedis::Redis;
+use LockRedis::Test;
+
+use constant DAY => 86400;
+
+my $library;
+
+sub _library
+{
+	return $library if $library;
+	need_tool('cc');
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+
+	PostgreSQL::Test::Utils::append_to_file("$dir/old.c", <<'C');
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+time_t
+time(time_t *out)
+{
+	struct timeval now;
+	const char *age = getenv("LOCKREDIS_TEST_AGE");
+
+	gettimeofday(&now, NULL);
+	now.tv_sec -= age ? atol(age) : 0;
+	if (out)
+		*out = now.tv_sec;
+	return now.tv_sec;
+}
+C
+	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-o', "$dir/old.so",
+		"$dir/old.c");
+	$library = "$dir/old.so";
+	return $library;
+}
+
+sub new
+{
+	my ($class, %opts) = @_;
+	my $self = bless { password => $opts{password}, age => $opts{age} // DAY }, $class;
+
+	_library();
+	foreach my $n (1 .. $opts{n} // 5)
+	{
+		push @{ $self->{nodes} },
+		  LockRedis::Master->new(
+			name => "master$n",
+			password => $opts{password},
+			config => $opts{config} || {},
+			start => 0);
+	}
+	foreach my $node ($self->nodes)
+	{
+		$node->{age} = $self->{age};
+		$node->start;
+		push @{ $self->{proxies} }, LockRedis::Proxy->new($node) if $opts{proxies};
+	}
+	return $self;
+}
+
+sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
+
+sub proxies { my ($self) = @_; return @{ $self->{proxies} }; }
+
+sub password { my ($self) = @_; return $self->{password}; }
+
+sub sentinel_password { return; }
+
+sub url
+{
+	my ($self) = @_;
+
+	return join ' ', map { $_->url } @{ $self->{proxies} || $self->{nodes} };
+}
+
+sub _restart
+{
+	my ($self, $age, @numbers) = @_;
+
+	foreach my $node (@{ $self->{nodes} }[@numbers])
+	{
+		$node->kill9 if $node->pid;
+		$node->{age} = $age;
+		$node->start;
+	}
+	return;
+}
+
+sub restart_empty { my ($self, @numbers) = @_; return $self->_restart(0, @numbers); }
+
+sub restart_old { my ($self, @numbers) = @_; return $self->_restart(DAY, @numbers); }
+
+sub reset
+{
+	my ($self) = @_;
+
+	foreach my $n (0 .. $#{ $self->{nodes} })
+	{
+		my $node = $self->{nodes}[$n];
+
+		$node->thaw if $node->{frozen};
+		if ($node->pid && $node->{age} >= DAY)
+		{
+			$node->cmd('FLUSHALL');
+			next;
+		}
+		$self->restart_old($n);
+	}
+	return;
+}
+
+sub _awake
+{
+	my ($self) = @_;
+
+	return grep { $_->pid && !$_->{frozen} } $self->nodes;
+}
+
+# ---- as of one Redis
+
+sub _union
+{
+	my (@things) = @_;
+	my %seen = map { $_ => 1 } @things;
+	my @sorted = sort keys %seen;
+
+	return @sorted;
+}
+
+sub all_keys { my ($self) = @_; return _union(map { $_->all_keys } $self->_awake); }
+
+sub channels { my ($self) = @_; return _union(map { $_->channels } $self->_awake); }
+
+# Of the node that has most of them; but for those that only ask whether it is there
+sub clients
+{
+	my ($self) = @_;
+	my @most;
+
+	foreach my $node ($self->_awake)
+	{
+		my @clients = grep { $_->{name} !~ /^lockredis-probe/ } $node->clients;
+		@most = @clients if @clients > @most;
+	}
+	return @most;
+}
+
+sub calls
+{
+	my ($self, @commands) = @_;
+	my $sum = 0;
+
+	$sum += $_->calls(@commands) foreach $self->_awake;
+	return $sum;
+}
+
+sub script_calls { my ($self) = @_; return $self->calls('eval', 'evalsha'); }
+
+sub owners
+{
+	my ($self, $key) = @_;
+
+	return map { (keys %{ $_->hash($key) })[0] } $self->nodes;
+}
+
+sub wait_for_owners
+{
+	my ($self, $key, $n) = @_;
+
+	poll_until("$n nodes to have $key",
+		sub { (grep { keys %{ $_->hash($key) } } $self->_awake) == $n });
+	return;
+}
+
+# What Redisson and others do at each node
+sub foreign_lock
+{
+	my ($self, @args) = @_;
+
+	$_->foreign_lock(@args) foreach $self->_awake;
+	return;
+}
+
+sub foreign_unlock
+{
+	my ($self, @args) = @_;
+
+	$_->foreign_unlock(@args) foreach $self->_awake;
+	return;
+}
+
+# Of any node
+our $AUTOLOAD;
+
+sub AUTOLOAD
+{
+	my ($self, @args) = @_;
+	my $method = $AUTOLOAD =~ s/.*:://r;
+
+	return if $method eq 'DESTROY';
+	croak "no method $method" unless ref $self && LockRedis::Master->can($method);
+	return ($self->_awake)[0]->$method(@args);
+}
+
+# One that says how long it has run
+package LockRedis::Master;
+
+use strict;
+use warnings FATAL => 'all';
+
+use parent -norequire, 'LockRedis::Redis';
+
+sub _program
+{
+	my ($self) = @_;
+	my $preload = join ' ', grep { defined } $ENV{LD_PRELOAD}, LockRedis::Masters::_library();
+
+	return ('env', "LD_PRELOAD=$preload", "LOCKREDIS_TEST_AGE=$self->{age}",
+		$self->SUPER::_program);
+}
+
+1;

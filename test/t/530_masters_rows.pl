@@ -1,0 +1,119 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Independent masters, as redis_lock_status and the log show them: up, gone, frozen,
+# started lately, one that is listed twice, one that says nothing of itself, a replica.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Masters;
+use LockRedis::Test;
+
+my $masters = LockRedis::Masters->new(n => 3);
+my @nodes = $masters->nodes;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $masters,
+	settings => {
+		'lockredis.lease' => '1h',
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '500ms'
+	});
+
+sub rows
+{
+	return $node->value(q{
+		SELECT string_agg(format('%s %s %s', state, in_use, coalesce(reason, '-')), ', ' ORDER BY node)
+		  FROM redis_lock_status});
+}
+
+sub wait_for_rows
+{
+	my ($pattern, $name) = @_;
+	my $rows;
+
+	poll_until($name, sub { ($rows = rows()) =~ $pattern });
+	like($rows, $pattern, $name);
+	return;
+}
+
+sub error_of
+{
+	my ($n) = @_;
+
+	return $node->value("SELECT last_error FROM redis_lock_status WHERE node = $n");
+}
+
+my $good = 'up t -';
+
+wait_for_rows(qr/^$good, $good, $good$/, 'all are up and have a vote');
+is($node->value(q{SELECT string_agg(address, ' ' ORDER BY node) FROM redis_lock_status}),
+	join(' ', map { $_->address } @nodes), 'each has a row with its address');
+like($node->value('SELECT version FROM redis_lock_status WHERE node = 2'),
+	qr/^(Valkey )?\d/, 'and its version');
+poll_until('the line in the log', sub { $node->logged(qr/3 of 3 masters are up \(2 needed\)/) });
+
+# ---- one that is gone, and comes back with nothing
+$node->log_since_here;
+$nodes[1]->kill9;
+wait_for_rows(qr/^$good, down f -, $good$/, 'one is gone');
+like(error_of(2), qr/\w/, 'its row says why');
+poll_until('the line in the log', sub { $node->logged(qr/2 of 3 masters are up \(2 needed\)/) });
+like($node->log_text, qr/DETAIL:  127\.0\.0\.1:\d+: /, 'with the reason');
+
+$masters->restart_empty(1);
+wait_for_rows(qr/^$good, up f restarted \d+ s ago, votes in 36\d\d s, $good$/,
+	'it was restarted: it is up, and has no vote');
+$node->set('lockredis.lease' => '100ms');
+wait_for_rows(qr/^$good, $good, $good$/, 'it has one after the longest lease');
+$node->set('lockredis.lease' => '1h');
+$masters->restart_old(1);
+wait_for_rows(qr/^$good, $good, $good$/, 'one that has run for long has one at once');
+
+# ---- one that says nothing
+$node->log_since_here;
+$nodes[2]->freeze;
+wait_for_rows(qr/^$good, $good, down f -$/, 'one does not answer');
+poll_until('the line in the log', sub { $node->logged(qr/2 of 3 masters are up/) });
+$nodes[2]->thaw;
+wait_for_rows(qr/^$good, $good, $good$/, 'it answers again');
+
+# ---- one that has become a replica
+$nodes[0]->cmd('REPLICAOF', '127.0.0.1', $nodes[1]->port);
+$nodes[0]->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
+wait_for_rows(qr/^down f -, $good, $good$/, 'one is a replica');
+poll_until('its row to say so', sub { error_of(1) =~ /is a replica/ });
+$nodes[0]->cmd('REPLICAOF', 'NO', 'ONE');
+wait_for_rows(qr/^$good, $good, $good$/, 'it is a master again');
+
+# ---- one whose INFO is not for us
+foreach my $n (0 .. 2)
+{
+	$nodes[$n]->cmd('ACL', 'SETUSER', 'few', 'on', 'nopass', '~*', '&*', '+@all',
+		$n == 1 ? '-info' : ());
+}
+$node->set('lockredis.url' => join ' ',
+	map { 'redis://few@127.0.0.1:' . $_->port } @nodes);
+wait_for_rows(qr/^$good, down f -, $good$/, 'one does not let us ask');
+poll_until('its row to have its words', sub { error_of(2) =~ /NOPERM/ });
+unlike(error_of(2), qr/few/, 'but no user');
+
+# ---- the same one by two ways
+$node->set('lockredis.url' => join ' ',
+	$nodes[0]->url, $nodes[1]->url, $nodes[1]->unix_url);
+poll_until('one of the two to be refused',
+	sub { rows() =~ /^$good, (?:$good, down f -|down f -, $good)$/ });
+is($node->value(q{SELECT count(*) FROM redis_lock_status
+		WHERE last_error = 'It is the same server as that of another URL.'}),
+	1, 'the same server twice: one of them is refused');
+
+# ---- as many as there can be, and back to one
+$node->set('lockredis.url' => join ' ',
+	map { $_->url } @nodes, map { LockRedis::Redis->new(name => "more$_") } 1 .. 2);
+wait_for_rows(qr/^$good, $good, $good, up f restarted [^,]*, [^,]*, up f restarted /,
+	'five of them');
+$node->set('lockredis.url' => $nodes[0]->url);
+wait_for_rows(qr/^up t -$/, 'one Redis');
+
+nothing_left($node, $masters);
+done_testing();
