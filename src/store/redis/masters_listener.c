@@ -19,7 +19,6 @@
  */
 #include "lockredis.h"
 
-#include "port/pg_bitutils.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
@@ -66,12 +65,25 @@ awaited_key(AwaitedKey *key, LrTopic topic, uint64 owner, const char *name, int 
 }
 
 /*
+ * masters_hear_it --- have most of them confirmed it?
+ */
+static bool
+masters_hear_it(const MastersListener *l, const Awaited *a)
+{
+	int			n = 0;
+
+	for (int i = 0; i < l->n; i++)
+		n += (a->confirmed >> i) & 1;
+	return n >= masters_quorum(l->n);
+}
+
+/*
  * masters_tell --- that a subscription is good, once it is
  */
 static void
 masters_tell(MastersListener *l, Awaited *a)
 {
-	if (a->told || pg_popcount32(a->confirmed) < masters_quorum(l->n))
+	if (a->told || !masters_hear_it(l, a))
 		return;
 	a->told = true;
 	l->callback(STORE_LISTEN_CONFIRMED, a->key.topic, a->key.owner, a->key.name,
@@ -94,7 +106,7 @@ masters_lose(MastersListener *l)
 	while ((a = hash_seq_search(&seq)) != NULL)
 	{
 		a->confirmed &= ~(1U << l->speaking);
-		lost = lost || (a->told && pg_popcount32(a->confirmed) < masters_quorum(l->n));
+		lost = lost || (a->told && !masters_hear_it(l, a));
 	}
 	if (!lost)
 		return;
