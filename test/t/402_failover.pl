@@ -49,10 +49,14 @@ sub survives
 	$end->($old);
 	$_->thaw foreach @replicas;
 
-	$asker->start('SELECT redis_lock(' . quoted("$how asked") . ')');
+	my $ask = 'SELECT redis_lock(' . quoted("$how asked") . ')';
+	$asker->start($ask);
 	my $new = $ha->wait_for_master_but($old);
 	wait_until_used($node, $new);
-	is($asker->wait->error, undef, "$how: who asks in the middle of it gets the lock");
+	my $asked = $asker->wait;
+	# A failover that took longer than a call may
+	$asked = $asker->query($ask) if ($asked->sqlstate // '') eq '08001';
+	is($asked->error, undef, "$how: who asks in the middle of it gets the lock");
 	is($new->owner_of("$how asked"), $asker->value('SELECT redis_lock_owner(' . quoted("$how asked") . ')'),
 		"$how: from the new master");
 
