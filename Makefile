@@ -8,6 +8,7 @@
 #                             with these sanitizers
 #   make COVERAGE=1           counting which lines and branches run
 #   make WERROR=1             warnings are errors
+#   make dist                 the archive for PGXN, of what is committed
 
 EXTENSION = lockredis
 # The control file says which version this is.
@@ -97,6 +98,11 @@ test/bench/delay_proxy: test/bench/delay_proxy.c
 test/bench/probe.so: test/bench/probe.c test/bench/client.h
 	$(CC) $(CFLAGS) $(CPPFLAGS) $(CFLAGS_SL) -shared -o $@ $<
 
+# What PGXN takes: the version there has three numbers.
+DISTVERSION = $(shell sed -n 's/^  "version": "\(.*\)",$$/\1/p' META.json)
+DISTDIR ?= .
+
 .PHONY: dist
 dist:
-	git archive --format zip --prefix=$(EXTENSION)-$(EXTVERSION)/ -o $(EXTENSION)-$(EXTVERSION).zip HEAD
+	git archive --format zip --prefix=$(EXTENSION)-$(DISTVERSION)/ \
+		-o $(DISTDIR)/$(EXTENSION)-$(DISTVERSION).zip HEAD
