@@ -10,15 +10,19 @@
 --
 -- ttl is -1 without one.  The time is checked because a request may sit in a
 -- network buffer long after its sender has given up.
+--
+-- Numbers that Redis is given are text here, which it need not make of them first.
 
-local ttl = redis.call('PTTL', KEYS[1])
+local lock, owner = KEYS[1], ARGV[2]
+local ttl = redis.call('PTTL', lock)
 if ttl == -2 then
   -- Before Redis 7 a script that asks for the time may write only this way.
   if not redis.REDIS_VERSION_NUM then
     redis.replicate_commands()
   end
   local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  -- The reply has no fraction.
+  local now = time[1] * 1000 + time[2] / 1000
   if now > tonumber(ARGV[3]) then
     return {2, 0, now}
   end
@@ -30,13 +34,13 @@ if ttl == -2 then
       return redis.error_reply('FENCERANGE the counter of fencing tokens is used up')
     end
   end
-  redis.call('HSET', KEYS[1], ARGV[2], 1)
+  redis.call('HSET', lock, owner, '1')
   -- A lock without a TTL must not stay behind, whatever the user may not do.
-  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
+  local set = redis.pcall('PEXPIRE', lock, ARGV[1])
   if set ~= 1 then
-    local gone = redis.pcall('DEL', KEYS[1])
+    local gone = redis.pcall('DEL', lock)
     if gone ~= 1 then
-      redis.call('HDEL', KEYS[1], ARGV[2])
+      redis.call('HDEL', lock, owner)
     end
     return set
   end
@@ -44,16 +48,16 @@ if ttl == -2 then
 end
 
 -- Look at little, however large the value is.
-local kind = redis.call('TYPE', KEYS[1]).ok
+local kind = redis.call('TYPE', lock).ok
 if kind == 'string' then
   if ttl >= 0 then
     return {4, ttl, ''}
   end
-elseif kind == 'hash' and redis.call('HLEN', KEYS[1]) == 1 then
-  local owner = redis.call('HKEYS', KEYS[1])[1]
-  if redis.call('HSTRLEN', KEYS[1], owner) <= 20
-    and string.find(redis.call('HGET', KEYS[1], owner), '^%-?%d+$') then
-    return {1, ttl, string.sub(owner, 1, 95)}
+elseif kind == 'hash' and redis.call('HLEN', lock) == 1 then
+  local holder = redis.call('HKEYS', lock)[1]
+  if redis.call('HSTRLEN', lock, holder) <= 20
+    and string.find(redis.call('HGET', lock, holder), '^%-?%d+$') then
+    return {1, ttl, string.sub(holder, 1, 95)}
   end
 end
 return {3, ttl, kind}

@@ -8,49 +8,49 @@
 --
 -- An error of one lock does not keep the others from being released.  Repeating
 -- the script is harmless.
+--
+-- This and create.lua are what all pay: no function, which would be made anew by each
+-- call, and numbers as text, as Redis is given them.
 
--- Who is the next in the queue of the fair lock of the name; see fair/create.lua.  That
--- queue is not among KEYS and may be out of reach: a user whose rights are for locks
--- without a queue can give them back all the same.
-local function next_in_queue(channel)
-  local first = redis.pcall('LINDEX',
-    'redisson_lock_queue' .. string.sub(channel, #'redisson_lock__channel' + 1), 0)
-  return type(first) == 'string' and channel .. ':' .. first
-end
-
+local publish, message = ARGV[1], ARGV[2]
 local told = {}
 for i = 1, #KEYS, 2 do
-  local owner = ARGV[i + 2]
-  local there = redis.pcall('HEXISTS', KEYS[i], owner)
-  local n = -1
-  if there == 1 then
-    local keep = tonumber(ARGV[i + 3])
-    local done
-    if keep > 0 then
+  local lock, channel = KEYS[i], KEYS[i + 1]
+  local owner, keep = ARGV[i + 2], ARGV[i + 3]
+  local done
+  if keep == '0' then
+    -- A lock has no other field.
+    done = redis.pcall('HDEL', lock, owner)
+  else
+    done = redis.pcall('HEXISTS', lock, owner)
+    if done == 1 then
       -- Under another name: a renewal that is late must not lengthen it.
-      done = redis.pcall('HSET', KEYS[i], owner .. '/kept', 1)
+      done = redis.pcall('HSET', lock, owner .. '/kept', '1')
       if type(done) ~= 'table' then
-        done = redis.pcall('HDEL', KEYS[i], owner)
+        done = redis.pcall('HDEL', lock, owner)
       end
       if type(done) ~= 'table' then
-        done = redis.pcall('PEXPIRE', KEYS[i], ARGV[i + 3])
+        done = redis.pcall('PEXPIRE', lock, keep)
       end
-    else
-      done = redis.pcall('DEL', KEYS[i])
     end
-    if type(done) ~= 'table' then
-      -- Published also when the key stays: waiters read its new TTL.
-      done = redis.pcall(ARGV[1], KEYS[i + 1], ARGV[2])
-    end
-    local place = type(done) ~= 'table' and next_in_queue(KEYS[i + 1])
-    if place then
-      local more = redis.pcall(ARGV[1], place, ARGV[2])
-      done = type(more) == 'table' and done or done + more
-    end
-    n = done
-  elseif there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-    n = there
   end
-  told[(i + 1) / 2] = n
+  if done == 1 then
+    -- Published also when the key stays: waiters read its new TTL.
+    done = redis.pcall(publish, channel, message)
+    if type(done) ~= 'table' then
+      -- Who is the next in the queue of the fair lock of the name; see fair/create.lua.
+      -- That queue is not among KEYS and may be out of reach: a user whose rights are
+      -- for locks without a queue can give them back all the same.
+      local first = redis.pcall('LINDEX',
+        'redisson_lock_queue' .. string.sub(channel, 23), '0')
+      if type(first) == 'string' then
+        local more = redis.pcall(publish, channel .. ':' .. first, message)
+        done = type(more) == 'table' and done or done + more
+      end
+    end
+  elseif done == 0 or string.find(done.err, 'WRONGTYPE', 1, true) then
+    done = -1
+  end
+  told[(i + 1) / 2] = done
 end
 return told
