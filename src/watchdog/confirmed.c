@@ -253,7 +253,7 @@ confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 
 		if (n > CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS)
 		{
-			*until = Min(*until, lr_now() + UNWATCHED_POLL);
+			*until = lr_earlier(*until, lr_now() + UNWATCHED_POLL);
 			continue;
 		}
 		n += b->store->interests(b->at.handle, out + n, &its_until, &its_epoch);
