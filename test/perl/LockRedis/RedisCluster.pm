@@ -10,10 +10,11 @@ LockRedis::RedisCluster - a Redis Cluster of a test
 
   my $cluster = LockRedis::RedisCluster->new;       # 3 masters, a replica each
   my $cluster = LockRedis::RedisCluster->new(masters => 3, replicas => 0,
-      spare => 1, node_timeout => 2000, password => 'secret', config => {});
+      spare => 1, node_timeout => 2000, password => 'secret', config => {},
+      tls => $ca);                   # a LockRedis::Ca: encrypted, with certificates of it
 
   my $node = LockRedis::Node->create('main', redis => $cluster);
-  $cluster->url;                     # redis-cluster://127.0.0.1:PORT,...
+  $cluster->url;                     # redis-cluster://127.0.0.1:PORT,... (rediss-)
   $cluster->nodes; $cluster->masters;    # LockRedis::Redis; who has slots now
   $cluster->slot($key); $cluster->node_of($key); $cluster->replica_of($node);
   $cluster->key_on($node, $prefix);      # a name that this one has
@@ -49,7 +50,7 @@ sub new
 	my ($class, %opts) = @_;
 	my $nmasters = $opts{masters} // 3;
 	my $nreplicas = $opts{replicas} // 1;
-	my $self = bless { password => $opts{password} }, $class;
+	my $self = bless { password => $opts{password}, tls => $opts{tls} }, $class;
 	my $auth = defined $opts{password};
 
 	foreach my $n (1 .. $nmasters * (1 + $nreplicas) + ($opts{spare} || 0))
@@ -58,6 +59,7 @@ sub new
 		  LockRedis::ClusterNode->new(
 			name => "node$n",
 			password => $opts{password},
+			tls => $opts{tls} && $opts{tls}->certificate("node$n"),
 			config => {
 				'cluster-enabled' => 'yes',
 				'cluster-config-file' => 'nodes.conf',
@@ -65,6 +67,8 @@ sub new
 				'cluster-node-timeout' => $opts{node_timeout} // limit(2000),
 				'repl-diskless-sync-delay' => 0,
 				$auth ? (masterauth => $opts{password}) : (),
+				$opts{tls} ? ('tls-cluster' => 'yes', 'tls-replication' => 'yes',
+					'tls-ca-cert-file' => $opts{tls}->file) : (),
 				%{ $opts{config} || {} }
 			});
 	}
@@ -72,7 +76,7 @@ sub new
 	my $first = $nodes[0];
 
 	$nodes[$_]->cmd('CLUSTER', 'SET-CONFIG-EPOCH', $_ + 1) foreach 0 .. $#nodes;
-	$first->cmd('CLUSTER', 'MEET', '127.0.0.1', $_->port, $_->{config}{'cluster-port'})
+	$first->cmd('CLUSTER', 'MEET', '127.0.0.1', $_->public_port, $_->{config}{'cluster-port'})
 	  foreach @nodes[ 1 .. $#nodes ];
 	foreach my $n (0 .. $nmasters - 1)
 	{
@@ -105,7 +109,7 @@ sub url
 {
 	my ($self, %opts) = @_;
 
-	return 'redis-cluster://' . ($opts{user} ? "$opts{user}\@" : '')
+	return ($self->{tls} ? 'rediss' : 'redis') . '-cluster://' . ($opts{user} ? "$opts{user}\@" : '')
 	  . join(',', map { $_->address } $self->nodes);
 }
 
@@ -233,7 +237,7 @@ sub move_keys
 
 	while (my @keys = @{ $from->cmd('CLUSTER', 'GETKEYSINSLOT', $slot, 100) })
 	{
-		$from->cmd('MIGRATE', '127.0.0.1', $to->port, '', 0, 10000, @auth, 'KEYS', @keys);
+		$from->cmd('MIGRATE', '127.0.0.1', $to->public_port, '', 0, 10000, @auth, 'KEYS', @keys);
 	}
 	return;
 }
