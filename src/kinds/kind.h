@@ -219,6 +219,13 @@ typedef struct LockKind
 	 */
 	int64		watched_ms;
 
+	/*
+	 * Can the most of several stores, which know nothing of each other, decide who has
+	 * it?  Then each of them says yes or no, and keeps nothing that they would have to
+	 * agree on.
+	 */
+	bool		voted;
+
 	/* Where its releases are told. */
 	LrTopic		topic;
 

@@ -33,6 +33,7 @@ const LockKind reentrant_kind = {
 	.handed_over = true,
 	.counted = true,
 	.falls_back = true,
+	.voted = true,
 	.topic = TOPIC_LOCK,
 	.calls = {
 		[STORE_CREATE] = {

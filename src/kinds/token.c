@@ -32,6 +32,7 @@ const LockKind token_kind = {
 	.alike = PG_UINT32_MAX,
 	.held_as = KIND_TOKEN,
 	.ownerless = true,
+	.voted = true,
 	.topic = TOPIC_LOCK,
 	.calls = {
 		[STORE_CREATE] = {

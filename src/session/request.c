@@ -63,6 +63,16 @@ request_require_counter(const AcquireRequest *request, StoreId store)
 void
 request_require_store(KindId kind, StoreId store)
 {
+	const StoreRoutine *routine = lr_store(store);
+
+	if (routine->takes_kind != NULL && !routine->takes_kind(kind))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the kind \"%s\" is not available with several masters",
+						lr_kind(kind)->name),
+				 errdetail("Masters that know nothing of each other cannot agree on it."),
+				 errhint("Let \"%s\" name one master, Sentinels, or a cluster.",
+						 "lockredis.url")));
 	if (lr_kind(kind)->falls_back || !lr_has_fallback() ||
 		!lr_store_can(store, STORE_SERVER_ONLY))
 		return;

@@ -297,6 +297,10 @@ lockredis_lock_owner(PG_FUNCTION_ARGS)
 	if (op.value == STORE_VALUE_NONE || op.value == STORE_VALUE_NUMBER)
 		PG_RETURN_NULL();
 
+	/* Several masters that do not agree. */
+	if (op.value == STORE_VALUE_LOCK && op.holder[0] == '\0' && op.hold_count == 0)
+		PG_RETURN_NULL();
+
 	/* The string of a token lock is a credential: whoever knows it may unlock. */
 	if (op.value == STORE_VALUE_TOKEN)
 		PG_RETURN_TEXT_P(cstring_to_text("token"));

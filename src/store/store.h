@@ -152,8 +152,9 @@ typedef struct StoreOp
 typedef struct StoreError
 {
 	int			sqlstate;		/* 08001, 08006, 08004, ...; 0 = none */
-	char		detail[256];	/* one sentence with the node's words, without
-								 * any address, user or password */
+	char		detail[1024];	/* a sentence with the node's words, of several
+								 * nodes a line each; without any address, user or
+								 * password */
 	char		address[128];	/* for the server log and pg_monitor only */
 	const char *hint;			/* static text or NULL */
 } StoreError;
@@ -268,6 +269,11 @@ typedef struct StoreRoutine
 	/* Is there a kept connection that was good when last looked at? */
 	bool		(*connected) (StoreHandle *h);
 
+	/*
+	 * Changes when a connection was made.  NULL: with the epoch of interests().
+	 */
+	uint32		(*connections) (StoreHandle *h);
+
 	/* Close all sockets now; the handle stays usable. */
 	void		(*disconnect) (StoreHandle *h);
 
@@ -303,6 +309,9 @@ typedef struct StoreRoutine
 	int			(*part_of) (const char *name, int len);
 	bool		(*has_part) (int part);
 	void		(*aim) (StoreHandle *h, int part);
+
+	/* Can it keep locks of that kind, as it is now?  NULL: all. */
+	bool		(*takes_kind) (KindId kind);
 
 	/*
 	 * Can it keep a lock of that name?  Locks that are taken together have to be of

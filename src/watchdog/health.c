@@ -258,7 +258,10 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	store_is_up(h);
 
 	/* Over a new connection it may be another one, or one without our data. */
-	(void) b->store->interests(b->at.handle, interest, &until, &epoch);
+	if (b->store->connections != NULL)
+		epoch = b->store->connections(b->at.handle);
+	else
+		(void) b->store->interests(b->at.handle, interest, &until, &epoch);
 	if (!was_up || epoch != h->connection_epoch)
 	{
 		if (h->node == lr_store(h->id)->node)

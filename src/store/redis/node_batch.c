@@ -492,6 +492,7 @@ nbatch_connect(NodeBatch *b)
 	if (c->state != CONN_READY)
 		return false;
 	lr_count(STAT_CONNECTS);
+	b->connections++;
 	b->owed = 0;
 	return true;
 }

@@ -70,6 +70,7 @@ typedef struct NodeBatch
 {
 	RedisTarget target;
 	RedisConn	conn;			/* to it, kept between batches */
+	uint32		connections;	/* made so far */
 	bool		patient;		/* watchdog: asks a silent node too */
 	StoreBatch	batch;
 

@@ -32,6 +32,7 @@
 #include "store/redis/listener.h"
 #include "store/redis/masters_watch.h"
 #include "store/redis/node_batch.h"
+#include "store/redis/quorum_batch.h"
 #include "store/redis/tls_context.h"
 #include "wait_events.h"
 
@@ -45,6 +46,8 @@ typedef struct RedisHandle
 	ClusterBatch *cluster;		/* NULL: it never has */
 	bool		in_cluster;		/* uses that */
 	int			home;			/* see redis_aim() */
+	QuorumBatch *masters;		/* or several masters; NULL: it never has */
+	bool		at_masters;		/* uses that */
 	bool		left;			/* see redis_stay() */
 } RedisHandle;
 
@@ -65,6 +68,17 @@ redis_cluster(const StoreHandle *h)
 	return handle->in_cluster ? handle->cluster : NULL;
 }
 
+/*
+ * redis_masters --- NULL: it is not used for several masters
+ */
+static QuorumBatch *
+redis_masters(const StoreHandle *h)
+{
+	const RedisHandle *handle = (const RedisHandle *) h;
+
+	return handle->at_masters ? handle->masters : NULL;
+}
+
 static bool
 redis_is_patient(const char *role)
 {
@@ -78,29 +92,42 @@ redis_is_judge(const char *role)
 }
 
 /*
- * redis_look_where --- is it a cluster by the present settings?
+ * redis_leave --- what the settings named before is not used any more
+ */
+static void
+redis_leave(RedisHandle *h)
+{
+	if (h->in_cluster)
+	{
+		cluster_batch_drop(h->cluster);
+		cluster_batch_close(h->cluster);
+	}
+	else if (h->at_masters)
+		quorum_batch_close(h->masters);
+	else
+	{
+		node_batch_drop(&h->node);
+		redis_conn_close(&h->node.conn);
+	}
+}
+
+/*
+ * redis_look_where --- is it a cluster, or several masters, by the present settings?
  *
  * Without memory for that it is not for now; then nothing can be connected to.
  */
 static void
 redis_look_where(RedisHandle *h)
 {
-	bool		wanted = redis_url_is_cluster(lr_redis_url);
+	bool		cluster = redis_url_is_cluster(lr_redis_url);
+	bool		masters = lr_nmasters > 0;
 	const char *role = h->node.conn.role;
 
-	if (h->left || wanted == h->in_cluster)
+	if (h->left || (cluster == h->in_cluster && masters == h->at_masters))
 		return;
-	if (h->in_cluster)
-	{
-		cluster_batch_drop(h->cluster);
-		cluster_batch_close(h->cluster);
-	}
-	else
-	{
-		node_batch_drop(&h->node);
-		redis_conn_close(&h->node.conn);
-	}
-	if (wanted && h->cluster == NULL)
+	redis_leave(h);
+	h->in_cluster = h->at_masters = false;
+	if (cluster && h->cluster == NULL)
 	{
 		h->cluster = malloc(sizeof(ClusterBatch));
 		if (h->cluster == NULL)
@@ -108,7 +135,15 @@ redis_look_where(RedisHandle *h)
 		cluster_batch_init(h->cluster, role, redis_is_patient(role), redis_is_judge(role));
 		h->cluster->home = h->home;
 	}
-	h->in_cluster = wanted;
+	if (masters && h->masters == NULL)
+	{
+		h->masters = malloc(sizeof(QuorumBatch));
+		if (h->masters == NULL)
+			return;
+		quorum_batch_init(h->masters, role, redis_is_patient(role));
+	}
+	h->in_cluster = cluster;
+	h->at_masters = masters;
 }
 
 /* ----------
@@ -282,10 +317,10 @@ redis_step_node(NodeBatch *b, StoreStep how)
  * came just before it is seen soon.
  */
 static void
-redis_wait_many(ClusterBatch *c, NodeBatch **busy, int n, StoreStep how)
+redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 {
 	struct pollfd pfd[NODE_MASTERS];
-	long		timeout = lr_ms_until(cluster_batch_until(c), lr_now());
+	long		timeout = lr_ms_until(until, lr_now());
 
 	for (int i = 0; i < n; i++)
 	{
@@ -351,7 +386,7 @@ redis_step_cluster(ClusterBatch *c, StoreStep how)
 			return false;
 		readable = true;
 		if (!alone)
-			redis_wait_many(c, busy, n, how);
+			redis_wait_many(busy, n, cluster_batch_until(c), how);
 		else if (how == STORE_WAIT)
 			readable = redis_wait_latch(busy[0]);
 		else
@@ -359,9 +394,39 @@ redis_step_cluster(ClusterBatch *c, StoreStep how)
 	}
 }
 
+/*
+ * redis_step_masters --- the same of several masters, which are all asked
+ */
+static bool
+redis_step_masters(QuorumBatch *q, StoreStep how)
+{
+	NodeBatch  *busy[LR_MAX_MASTERS];
+	bool		readable = how == STORE_NOWAIT;
+
+	if (!q->batch.active)
+	{
+		quorum_batch_check_connections(q);
+		return true;
+	}
+	for (;;)
+	{
+		quorum_batch_process(q, readable);
+		if (q->batch.active)
+			quorum_batch_check_time(q);
+		if (!q->batch.active)
+			return true;
+		if (how == STORE_NOWAIT)
+			return false;
+		redis_wait_many(busy, quorum_batch_busy(q, busy), quorum_batch_until(q), how);
+		readable = true;
+	}
+}
+
 static bool
 redis_step(StoreHandle *h, StoreStep how)
 {
+	if (redis_masters(h) != NULL)
+		return redis_step_masters(redis_masters(h), how);
 	return redis_cluster(h) != NULL ? redis_step_cluster(redis_cluster(h), how) :
 		redis_step_node(redis_node(h), how);
 }
@@ -405,7 +470,9 @@ static void
 redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 {
 	redis_look_where((RedisHandle *) h);
-	if (redis_cluster(h) != NULL)
+	if (redis_masters(h) != NULL)
+		quorum_batch_start(redis_masters(h), ops, nops, deadline);
+	else if (redis_cluster(h) != NULL)
 		cluster_batch_start(redis_cluster(h), ops, nops, deadline);
 	else
 		node_batch_start(redis_node(h), ops, nops, deadline);
@@ -414,7 +481,9 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 static void
 redis_abandon(StoreHandle *h)
 {
-	if (redis_cluster(h) != NULL)
+	if (redis_masters(h) != NULL)
+		quorum_batch_abandon(redis_masters(h));
+	else if (redis_cluster(h) != NULL)
 		cluster_batch_abandon(redis_cluster(h));
 	else
 		node_batch_abandon(redis_node(h));
@@ -440,8 +509,21 @@ redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 {
 	const NodeBatch *b = redis_node(h);
 	const ClusterBatch *c = redis_cluster(h);
+	const QuorumBatch *q = redis_masters(h);
 	int			n = 0;
 
+	if (q != NULL)
+	{
+		*epoch = b->conn.socket.epoch;
+		*until = quorum_batch_until(q);
+		for (int i = 0; i < q->n; i++)
+			if (q->link[i] != NULL)
+			{
+				*epoch += q->link[i]->node.conn.socket.epoch;
+				n += redis_batch_interests(&q->link[i]->node, out + n);
+			}
+		return n;
+	}
 	if (c == NULL)
 	{
 		*epoch = b->conn.socket.epoch;
@@ -465,13 +547,35 @@ redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 static bool
 redis_connected(StoreHandle *h)
 {
+	if (redis_masters(h) != NULL)
+		return quorum_batch_is_connected(redis_masters(h));
 	return redis_cluster(h) != NULL ? cluster_batch_is_connected(redis_cluster(h)) :
 		node_batch_is_connected(redis_node(h));
+}
+
+/*
+ * redis_connections --- see store.h
+ *
+ * Of several masters one that cannot be reached has a new socket all the time.
+ */
+static uint32
+redis_connections(StoreHandle *h)
+{
+	StoreInterest interest[STORE_MAX_INTERESTS];
+	int64		until;
+	uint32		epoch;
+
+	if (redis_masters(h) != NULL)
+		return quorum_batch_connections(redis_masters(h));
+	(void) redis_interests(h, interest, &until, &epoch);
+	return epoch;
 }
 
 static int64
 redis_let_go(StoreHandle *h, int64 unused_since)
 {
+	if (redis_masters(h) != NULL)
+		return quorum_batch_let_go(redis_masters(h), unused_since);
 	return redis_cluster(h) != NULL ?
 		cluster_batch_let_go(redis_cluster(h), unused_since) :
 		node_batch_let_go(redis_node(h), unused_since);
@@ -487,12 +591,17 @@ redis_let_go(StoreHandle *h, int64 unused_since)
 static void
 redis_reserve(StoreHandle *h, int n)
 {
-	(void) resp_out_room(&redis_node(h)->conn.out, redis_release_size(n));
+	if (redis_masters(h) != NULL)
+		quorum_batch_reserve(redis_masters(h), n);
+	else
+		(void) resp_out_room(&redis_node(h)->conn.out, redis_release_size(n));
 }
 
 static const StoreError *
 redis_error(StoreHandle *h)
 {
+	if (redis_masters(h) != NULL)
+		return &redis_masters(h)->batch.error;
 	return redis_cluster(h) != NULL ? &redis_cluster(h)->error :
 		&redis_node(h)->batch.error;
 }
@@ -506,6 +615,8 @@ redis_disconnect(StoreHandle *h)
 	handle->left = false;
 	if (handle->cluster != NULL)
 		cluster_batch_close(handle->cluster);
+	if (handle->masters != NULL)
+		quorum_batch_close(handle->masters);
 	node_batch_abandon(b);
 	redis_conn_close(&b->conn);
 	redis_target_set(&b->target, NODE_REDIS);
@@ -514,13 +625,16 @@ redis_disconnect(StoreHandle *h)
 /*
  * redis_stay --- see store.h
  *
- * Of a cluster nobody knows the map any more when the settings have changed.
+ * Of a cluster nobody knows the map any more when the settings have changed, nor of
+ * several masters where they were.
  */
 static void
 redis_stay(StoreHandle *h)
 {
 	((RedisHandle *) h)->left = true;
-	if (redis_cluster(h) != NULL)
+	if (redis_masters(h) != NULL)
+		quorum_batch_close(redis_masters(h));
+	else if (redis_cluster(h) != NULL)
 		cluster_batch_close(redis_cluster(h));
 	else
 		redis_target_leave(&redis_node(h)->target);
@@ -555,6 +669,15 @@ redis_has_part(int part)
 	uint32		generation;
 
 	return cluster_get_node(lr_place, part, &node, &generation) && node.has_slots;
+}
+
+/*
+ * redis_takes_kind --- several masters keep what they can vote on
+ */
+static bool
+redis_takes_kind(KindId kind)
+{
+	return lr_nmasters == 0 || lr_kind(kind)->voted;
 }
 
 /*
@@ -622,6 +745,7 @@ const StoreRoutine redis_store = {
 	.reserve = redis_reserve,
 	.error = redis_error,
 	.connected = redis_connected,
+	.connections = redis_connections,
 	.disconnect = redis_disconnect,
 	.let_go = redis_let_go,
 	.stay = redis_stay,
@@ -630,6 +754,7 @@ const StoreRoutine redis_store = {
 	.part_of = redis_part_of,
 	.has_part = redis_has_part,
 	.aim = redis_aim,
+	.takes_kind = redis_takes_kind,
 	.takes_name = redis_takes_name,
 	.group_of = redis_group_of,
 	.follow_start = redis_follow_start,

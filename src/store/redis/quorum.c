@@ -1,0 +1,398 @@
+/*-------------------------------------------------------------------------
+ *
+ * quorum.c
+ *	  What independent masters say of one operation, as one outcome; see quorum.h.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/quorum.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/masters.h"
+#include "store/redis/quorum.h"
+
+/* How many nodes say what. */
+typedef struct QuorumCount
+{
+	int			n;				/* are configured, */
+	int			q;				/* so many are needed */
+	int			open;			/* are awaited */
+	int			ok;				/* did it */
+	int			vain;			/* did it, but may have forgotten a lock */
+	int			busy;			/* somebody else has it */
+	int			late;
+	int			lost;			/* the owner is not there, or something else is */
+	int			wrong;			/* the latter */
+	int			refused;		/* an error, */
+	int			denied;			/* for want of rights */
+	int			own_fault;		/* to this one only */
+	bool		may_have_run;	/* somewhere */
+} QuorumCount;
+
+int64
+quorum_drift_ms(int64 lease_ms)
+{
+	return lease_ms / 100 + 2;
+}
+
+static void
+quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
+{
+	memset(c, 0, sizeof(QuorumCount));
+	c->n = n;
+	c->q = masters_quorum(n);
+	for (int i = 0; i < n; i++)
+	{
+		const StoreOp *copy = votes[i].copy;
+
+		if (copy == NULL)
+			continue;
+		c->own_fault += copy->own_fault;
+		switch (copy->outcome)
+		{
+			case STORE_OK:
+				if (copy->kind != STORE_CREATE || votes[i].counts)
+					c->ok++;
+				else
+					c->vain++;
+				c->may_have_run = true;
+				break;
+			case STORE_BUSY:
+				c->busy++;
+				break;
+			case STORE_WRONG_TYPE:
+				c->busy++;
+				c->wrong++;
+				c->lost++;
+				break;
+			case STORE_GONE:
+				c->lost++;
+				break;
+			case STORE_LATE:
+				c->late++;
+				break;
+			case STORE_DENIED:
+				c->denied++;
+				break;
+			case STORE_REFUSED:
+				c->refused++;
+				break;
+			case STORE_UNKNOWN:
+				c->may_have_run = true;
+				break;
+			case STORE_PENDING:
+				c->open += votes[i].awaited;
+				c->may_have_run = c->may_have_run || copy->sent_at != 0;
+				break;
+			default:
+				break;
+		}
+	}
+}
+
+/* So many are in the way of a majority. */
+static int
+quorum_bar(const QuorumCount *c)
+{
+	return c->n - c->q + 1;
+}
+
+/*
+ * quorum_failed --- there is no majority for anything
+ */
+static StoreOutcome
+quorum_failed(StoreOp *op, const QuorumCount *c)
+{
+	op->own_fault = c->own_fault >= quorum_bar(c);
+	if (c->may_have_run)
+		return STORE_UNKNOWN;
+	if (c->denied >= quorum_bar(c))
+		return STORE_DENIED;
+	if (c->denied + c->refused >= quorum_bar(c))
+		return STORE_REFUSED;
+	return STORE_DOWN;
+}
+
+/* ----------
+ * What is told of it
+ * ----------
+ */
+
+/*
+ * quorum_note_sent --- before the first byte to the first of them
+ */
+static void
+quorum_note_sent(StoreOp *op, const QuorumVote *votes, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const StoreOp *copy = votes[i].copy;
+
+		if (copy == NULL || copy->sent_at == 0)
+			continue;
+		if (op->sent_at == 0 || copy->sent_at < op->sent_at)
+			op->sent_at = copy->sent_at;
+		op->resent = op->resent || copy->resent;
+	}
+}
+
+/*
+ * quorum_copy_results --- of what was done, as one of them says
+ */
+static void
+quorum_copy_results(StoreOp *op, const StoreOp *copy)
+{
+	op->store_ms = copy->store_ms;
+	op->value = copy->value;
+	op->hold_count = copy->hold_count;
+	op->available = copy->available;
+	op->total = copy->total;
+	op->changed = copy->changed;
+	op->watch_ms = copy->watch_ms;
+	strlcpy(op->holder, copy->holder, sizeof(op->holder));
+	strlcpy(op->type_name, copy->type_name, sizeof(op->type_name));
+	strlcpy(op->digest, copy->digest, sizeof(op->digest));
+}
+
+static void
+quorum_take_done(StoreOp *op, const QuorumVote *votes, int n)
+{
+	const StoreOp *first = NULL;
+
+	op->fence = 0;
+	op->receivers = 0;
+	for (int i = 0; i < n; i++)
+	{
+		const StoreOp *copy = votes[i].copy;
+
+		if (copy == NULL || copy->outcome != STORE_OK)
+			continue;
+		if (first == NULL)
+			first = copy;
+		op->fence = Max(op->fence, copy->fence);
+		op->receivers = Max(op->receivers, copy->receivers);
+	}
+	if (first != NULL)
+		quorum_copy_results(op, first);
+}
+
+/* Do both say that the same is there? */
+static bool
+quorum_same(const StoreOp *one, const StoreOp *other)
+{
+	return one->value == other->value && strcmp(one->holder, other->holder) == 0 &&
+		strcmp(one->digest, other->digest) == 0;
+}
+
+/*
+ * quorum_most_named --- what most of those say that have this outcome; *named: how many
+ */
+static const StoreOp *
+quorum_most_named(const QuorumVote *votes, int n, StoreOutcome outcome, int *named)
+{
+	const StoreOp *most = NULL;
+
+	*named = 0;
+	for (int i = 0; i < n; i++)
+	{
+		const StoreOp *copy = votes[i].copy;
+		int			same = 0;
+
+		if (copy == NULL || copy->outcome != outcome)
+			continue;
+		for (int j = 0; j < n; j++)
+			if (votes[j].copy != NULL && votes[j].copy->outcome == outcome &&
+				quorum_same(copy, votes[j].copy))
+				same++;
+		if (same > *named)
+		{
+			*named = same;
+			most = copy;
+		}
+	}
+	return most;
+}
+
+/*
+ * quorum_ttl --- when a majority will be free, if nobody does anything: the q-th
+ * smallest of the remaining times
+ */
+static int64
+quorum_ttl(const QuorumVote *votes, int n)
+{
+	int64		ttls[LR_MAX_MASTERS];
+	int			count = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		const StoreOp *copy = votes[i].copy;
+		int64		ttl = 0;
+		int			at;
+
+		if (copy == NULL)
+			continue;
+		if (copy->outcome == STORE_BUSY || copy->outcome == STORE_WRONG_TYPE ||
+			(copy->outcome == STORE_OK && copy->kind == STORE_INSPECT &&
+			 copy->value != STORE_VALUE_NONE))
+			ttl = copy->ttl_ms == STORE_NO_TTL ? STORE_TTL_MAX : copy->ttl_ms;
+		else if (copy->outcome != STORE_OK)
+			continue;
+		for (at = count++; at > 0 && ttls[at - 1] > ttl; at--)
+			ttls[at] = ttls[at - 1];
+		ttls[at] = ttl;
+	}
+	if (count == 0)
+		return 0;
+	count = Min(count, masters_quorum(n));
+	return ttls[count - 1] == STORE_TTL_MAX ? STORE_NO_TTL : ttls[count - 1];
+}
+
+/* ----------
+ * Operation by operation
+ * ----------
+ */
+
+/*
+ * quorum_decide_create --- it is had, or too many have somebody else
+ *
+ * Those that are awaited can make up for what is missing, or tell that it is busy from
+ * that nobody knows.
+ */
+static StoreOutcome
+quorum_decide_create(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
+{
+	const StoreOp *most;
+	int			named;
+	int			answered = c->ok + c->busy + c->late;
+
+	if (c->ok >= c->q)
+	{
+		quorum_take_done(op, votes, c->n);
+		return STORE_OK;
+	}
+	if (c->ok + c->open >= c->q || (answered < c->q && answered + c->open >= c->q))
+		return STORE_PENDING;
+	if (answered < c->q)
+		return quorum_failed(op, c);
+	if (c->busy == 0)
+		return STORE_LATE;
+
+	most = quorum_most_named(votes, c->n,
+							 c->wrong >= quorum_bar(c) || c->wrong == c->busy ?
+							 STORE_WRONG_TYPE : STORE_BUSY, &named);
+	quorum_copy_results(op, most);
+	op->ttl_ms = quorum_ttl(votes, c->n);
+	return most->outcome;
+}
+
+/*
+ * quorum_decide_owned --- what only the owner may do, and what concerns no lock
+ */
+static StoreOutcome
+quorum_decide_owned(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
+{
+	int			named;
+
+	if (c->ok >= c->q)
+	{
+		quorum_take_done(op, votes, c->n);
+		return STORE_OK;
+	}
+	if (c->lost >= quorum_bar(c))
+	{
+		bool		other = c->wrong > c->lost / 2;
+
+		quorum_copy_results(op, quorum_most_named(votes, c->n, other ? STORE_WRONG_TYPE :
+												  STORE_GONE, &named));
+		return other ? STORE_WRONG_TYPE : STORE_GONE;
+	}
+	if (c->ok + c->open >= c->q || (c->lost > 0 && c->lost + c->open >= quorum_bar(c)))
+		return STORE_PENDING;
+
+	/* It is to be free of us at a majority. */
+	if (op->kind == STORE_RELEASE && c->ok + c->lost >= c->q)
+	{
+		quorum_take_done(op, votes, c->n);
+		return STORE_OK;
+	}
+	return quorum_failed(op, c);
+}
+
+/*
+ * quorum_decide_force --- taken from whomever each of them had
+ */
+static StoreOutcome
+quorum_decide_force(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
+{
+	if (c->ok < c->q && c->open > 0)
+		return STORE_PENDING;
+	if (c->ok + c->lost < c->q)
+		return quorum_failed(op, c);
+	if (c->ok == 0)
+		return STORE_GONE;
+	quorum_take_done(op, votes, c->n);
+	return STORE_OK;
+}
+
+/*
+ * quorum_decide_inspect --- what a majority says; or that there is no such, and no
+ * majority that is free
+ */
+static StoreOutcome
+quorum_decide_inspect(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
+{
+	int			named;
+	const StoreOp *most = quorum_most_named(votes, c->n, STORE_OK, &named);
+
+	if (named < c->q && c->open > 0)
+		return STORE_PENDING;
+	if (c->ok < c->q)
+		return quorum_failed(op, c);
+	quorum_copy_results(op, most);
+	op->ttl_ms = quorum_ttl(votes, c->n);
+	if (named >= c->q)
+		return STORE_OK;
+
+	/* Several owners: nobody has it, and nobody can. */
+	op->holder[0] = op->digest[0] = '\0';
+	op->hold_count = 0;
+	if (most->value == STORE_VALUE_NONE)
+	{
+		op->value = STORE_VALUE_LOCK;
+		strlcpy(op->type_name, "hash", sizeof(op->type_name));
+	}
+	return STORE_OK;
+}
+
+StoreOutcome
+quorum_decide(StoreOp *op, const QuorumVote *votes, int n)
+{
+	QuorumCount c;
+
+	quorum_count(votes, n, &c);
+	quorum_note_sent(op, votes, n);
+	switch (op->kind)
+	{
+		case STORE_CREATE:
+			return quorum_decide_create(op, votes, &c);
+		case STORE_FORCE:
+			return quorum_decide_force(op, votes, &c);
+		case STORE_INSPECT:
+			return quorum_decide_inspect(op, votes, &c);
+		default:
+			return quorum_decide_owned(op, votes, &c);
+	}
+}
+
+bool
+quorum_is_split(const QuorumVote *votes, int n)
+{
+	int			named;
+
+	(void) quorum_most_named(votes, n, STORE_BUSY, &named);
+	return named < masters_quorum(n);
+}

@@ -1,0 +1,1036 @@
+/*-------------------------------------------------------------------------
+ *
+ * quorum_batch.c
+ *	  A batch of operations at several independent masters; see quorum_batch.h.
+ *
+ * A create that gets no majority is given back where it was granted, or may have been,
+ * by a release behind it on the same connection; others may take the lock at once.  If
+ * nobody has a majority it is tried again after a moment, by the same owner.  That is
+ * safe as nothing of an attempt is under way any more when the next one begins, but
+ * at nodes whose connection was lost: those are left out.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/quorum_batch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "common/hashfn.h"
+
+#include "instance.h"
+#include "settings.h"
+#include "store/masters.h"
+#include "store/redis/quorum.h"
+#include "store/redis/quorum_batch.h"
+
+/*
+ * A node that is behind by so many answers is asked nothing more that it need not know;
+ * by so many operations nothing at all.
+ */
+#define OWED_MAX			64
+#define OWED_MOST			4096
+
+/* Tries of a create that nobody has got, and the pause between two (microseconds). */
+#define ATTEMPTS_MAX		6
+#define PAUSE_MIN			(4 * LR_US_PER_MS)
+#define PAUSE_MAX			(50 * LR_US_PER_MS)
+
+#define FIRST_SIZE			32
+#define FIRST_TEXT_SIZE		8192
+
+void
+quorum_batch_init(QuorumBatch *b, const char *role, bool patient)
+{
+	memset(b, 0, sizeof(QuorumBatch));
+	strlcpy(b->role, role, sizeof(b->role));
+	b->patient = patient;
+}
+
+/* ----------
+ * Links
+ * ----------
+ */
+
+/*
+ * link_has_room --- for so many more; makes it if there is memory
+ */
+static bool
+link_has_room(QuorumLink *l, int more, size_t more_text)
+{
+	if (l->used + more > l->size)
+	{
+		int			size = Max(2 * l->size, Max(FIRST_SIZE, l->used + more));
+		StoreOp    *copies = realloc(l->copies, sizeof(StoreOp) * size);
+		uint8	   *fates;
+
+		if (copies == NULL)
+			return false;
+		l->copies = copies;
+		if (l->node.batch.active)
+			l->node.batch.ops = copies;
+		fates = realloc(l->fates, size);
+		if (fates == NULL)
+			return false;
+		l->fates = fates;
+		l->size = size;
+	}
+	if (l->text_used + more_text > l->text_size)
+	{
+		size_t		size = Max(2 * l->text_size,
+							   Max(FIRST_TEXT_SIZE, l->text_used + more_text));
+		char	   *texts = malloc(size);
+
+		if (texts == NULL)
+			return false;
+		for (int i = 0; i < l->used; i++)
+		{
+			StoreOp    *copy = &l->copies[i];
+
+			if (copy->name != NULL)
+				copy->name = texts + (copy->name - l->texts);
+			if (copy->token != NULL)
+				copy->token = texts + (copy->token - l->texts);
+			if (copy->owner_text != NULL)
+				copy->owner_text = texts + (copy->owner_text - l->texts);
+		}
+		if (l->text_used > 0)
+			memcpy(texts, l->texts, l->text_used);
+		free(l->texts);
+		l->texts = texts;
+		l->text_size = size;
+	}
+	return true;
+}
+
+static void
+link_reset(QuorumLink *l)
+{
+	l->used = l->nwatched = 0;
+	l->text_used = 0;
+}
+
+/*
+ * link_make --- NULL without memory
+ */
+static QuorumLink *
+link_make(QuorumBatch *b, int row)
+{
+	QuorumLink *l = calloc(1, sizeof(QuorumLink));
+
+	if (l == NULL)
+		return NULL;
+	if (!link_has_room(l, FIRST_SIZE, FIRST_TEXT_SIZE) ||
+		!node_batch_make(&l->node, NODE_MASTER + row, b->role, b->patient, false))
+	{
+		free(l->copies);
+		free(l->fates);
+		free(l->texts);
+		free(l);
+		return NULL;
+	}
+	return l;
+}
+
+/*
+ * link_put_text --- "old": where the texts were before, one of which it may be
+ */
+static const char *
+link_put_text(QuorumLink *l, const char *old, const char *text, int len)
+{
+	char	   *at = l->texts + l->text_used;
+
+	if (text == NULL)
+		return NULL;
+	if (text >= old && text < old + l->text_used)
+		text = l->texts + (text - old);
+	memcpy(at, text, len);
+	l->text_used += len;
+	return at;
+}
+
+/*
+ * link_put --- a copy of an operation, as that kind of one; -1 without memory
+ *
+ * It is asked for by link_ask().
+ */
+static int
+link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
+{
+	StoreOp		from = *op;		/* it may be a copy itself: both arrays can move */
+	const char *texts = l->texts;
+	StoreOp    *copy;
+
+	if (!link_has_room(l, 1, from.name_len + from.token_len + from.owner_text_len))
+		return -1;
+	copy = &l->copies[l->used];
+	*copy = from;
+	copy->kind = kind;
+	copy->name = link_put_text(l, texts, from.name, from.name_len);
+	copy->token = link_put_text(l, texts, from.token, from.token_len);
+	copy->owner_text = link_put_text(l, texts, from.owner_text, from.owner_text_len);
+	if (kind != STORE_CREATE)
+		copy->together = 0;
+	if (kind != from.kind)
+		copy->keep_ms = 0;		/* of what was never had */
+	copy->outcome = STORE_PENDING;
+	copy->part = copy->slot = copy->redirects = 0;
+	copy->sent_at = copy->not_after = 0;
+	copy->fence = copy->store_ms = copy->ttl_ms = 0;
+	copy->receivers = copy->hold_count = 0;
+	copy->asking = copy->resent = copy->done = copy->own_fault = false;
+	copy->value = STORE_VALUE_NONE;
+	copy->holder[0] = copy->type_name[0] = copy->digest[0] = '\0';
+	l->fates[l->used] = COPY_PLAIN;
+	return l->used++;
+}
+
+/*
+ * link_ask --- the last n copies are for the node
+ */
+static void
+link_ask(QuorumLink *l, int n, int64 deadline)
+{
+	if (n > 0)
+		node_batch_join(&l->node, l->copies, l->used, 0, n, deadline);
+}
+
+/*
+ * link_cancel_one --- a copy that was not sent yet is not to be sent any more
+ *
+ * It becomes a harmless question, so that a connection that is being made is made all
+ * the same.
+ */
+static void
+link_cancel_one(StoreOp *copy)
+{
+	copy->kind = STORE_TIME;
+	copy->together = 0;
+}
+
+/*
+ * link_cancel --- nor is anything else, but for releases and renewals
+ */
+static void
+link_cancel(QuorumLink *l)
+{
+	for (int i = 0; i < l->used && l->node.batch.active; i++)
+	{
+		StoreOp    *copy = &l->copies[i];
+
+		if (copy->outcome == STORE_PENDING && copy->sent_at == 0 &&
+			copy->kind != STORE_RELEASE && copy->kind != STORE_RENEW)
+			link_cancel_one(copy);
+	}
+}
+
+static QuorumLink *
+batch_link(const QuorumBatch *b, int row)
+{
+	return row < b->n ? b->link[row] : NULL;
+}
+
+int
+quorum_batch_busy(QuorumBatch *b, NodeBatch **out)
+{
+	int			n = 0;
+
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL && b->link[i]->node.batch.active)
+			out[n++] = &b->link[i]->node;
+	return n;
+}
+
+/* ----------
+ * Votes
+ * ----------
+ */
+
+/*
+ * quorum_votes --- what the nodes have said of an operation so far
+ *
+ * A node that let others wait in vain is not waited for.  What one has granted over a
+ * connection that was lost since it may have forgotten since.
+ */
+static void
+quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
+{
+	const QuorumOp *s = &b->states[which];
+
+	memset(votes, 0, sizeof(QuorumVote) * LR_MAX_MASTERS);
+	for (int i = 0; i < b->n; i++)
+	{
+		const QuorumLink *l = b->link[i];
+		const StoreOp *copy;
+
+		if (l == NULL || s->copy[i] < 0)
+			continue;
+		copy = &l->copies[s->copy[i]];
+		if (s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->fence < s->token)
+			continue;
+		votes[i].copy = copy;
+		votes[i].awaited = !b->over && l->node.batch.active &&
+			(!node_is_silent(NODE_MASTER + i) || (!b->patient && !lr_watchdog_running()));
+		votes[i].counts = l->node.conn.state == CONN_READY &&
+			masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at, copy->lease_ms);
+	}
+}
+
+/*
+ * quorum_ask_rest --- all nodes that were not asked yet, for operations which are taken
+ * together or one
+ */
+static void
+quorum_ask_rest(QuorumBatch *b, int which, int n)
+{
+	QuorumOp   *s = &b->states[which];
+
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		int			put = 0;
+
+		if (l == NULL || s->copy[i] >= 0 || (s->left_out & (1U << i)) != 0)
+			continue;
+		for (int k = 0; k < n; k++)
+		{
+			b->states[which + k].copy[i] =
+				link_put(l, &b->batch.ops[which + k], b->batch.ops[which + k].kind);
+			put += b->states[which + k].copy[i] >= 0;
+		}
+		link_ask(l, put, b->batch.deadline);
+	}
+}
+
+/*
+ * quorum_undo --- an attempt has failed: give back what was granted, or may have been
+ */
+static void
+quorum_undo(QuorumBatch *b, int which, int n)
+{
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		int			put = 0;
+
+		if (l == NULL)
+			continue;
+		for (int k = 0; k < n; k++)
+		{
+			QuorumOp   *s = &b->states[which + k];
+			StoreOutcome outcome;
+
+			if (s->copy[i] < 0)
+				continue;
+			outcome = l->copies[s->copy[i]].outcome;
+			if (outcome == STORE_UNKNOWN)
+				b->states[which].left_out |= 1U << i;
+			if (outcome == STORE_PENDING && l->copies[s->copy[i]].sent_at == 0)
+			{
+				link_cancel_one(&l->copies[s->copy[i]]);
+				s->copy[i] = -1;
+			}
+			else if (outcome == STORE_OK || outcome == STORE_UNKNOWN ||
+					 outcome == STORE_PENDING)
+				put += link_put(l, &b->batch.ops[which + k], STORE_RELEASE) >= 0;
+		}
+		link_ask(l, put, b->batch.deadline);
+	}
+}
+
+/* ----------
+ * Outcomes
+ * ----------
+ */
+
+/*
+ * quorum_explain --- a line for each node
+ */
+static void
+quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
+{
+	StoreError *error = &b->batch.error;
+	size_t		len = 0;
+
+	error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+	error->hint = NULL;
+	error->detail[0] = error->address[0] = '\0';
+	for (int i = 0; i < b->n && len < sizeof(error->detail); i++)
+	{
+		const QuorumLink *l = b->link[i];
+		const StoreOp *copy = l != NULL && b->states[which].copy[i] >= 0 ?
+			&l->copies[b->states[which].copy[i]] : NULL;
+		const char *words = "Its answer would have changed nothing.";
+
+		if (l == NULL)
+			words = "Out of memory.";
+		else if (copy != NULL && copy->outcome == STORE_OK)
+			words = copy->kind == STORE_CREATE ?
+				"It has no vote, since it was started lately." : "It has answered.";
+		else if (copy != NULL && copy->outcome > STORE_OK && copy->outcome < STORE_REFUSED)
+			words = "It has answered.";
+		else if (l->node.batch.error.sqlstate != 0)
+		{
+			words = l->node.batch.error.detail;
+			if (outcome == STORE_DENIED && copy != NULL && copy->outcome == STORE_DENIED)
+			{
+				error->sqlstate = l->node.batch.error.sqlstate;
+				error->hint = l->node.batch.error.hint;
+			}
+		}
+		else if (copy != NULL && b->over)
+			words = "It did not answer in time.";
+		len += snprintf(error->detail + len, sizeof(error->detail) - len, "%sMaster %d: %s",
+						i > 0 ? "\n" : "", i + 1, words);
+	}
+}
+
+/*
+ * quorum_settle --- this is the outcome
+ *
+ * The promise of several nodes is as good as that of the slowest clock.
+ */
+static void
+quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
+{
+	StoreOp    *op = &b->batch.ops[which];
+
+	if (outcome >= STORE_REFUSED || (outcome == STORE_BUSY && op->kind != STORE_CREATE))
+		quorum_explain(b, which, outcome);
+	if (outcome == STORE_OK && op->lease_ms > 0 && op->sent_at != 0)
+		op->sent_at -= quorum_drift_ms(op->lease_ms) * LR_US_PER_MS;
+	if (op->kind == STORE_TIME)
+		op->store_ms = op->sent_at / LR_US_PER_MS;
+	if (outcome == STORE_BUSY)
+		masters_saw_lease(op->ttl_ms);
+	if (op->sent_at != 0 && store_runs_once(op->kind))
+		op->not_after = b->batch.deadline / LR_US_PER_MS;
+	batch_settle(&b->batch, op, outcome);
+}
+
+/*
+ * quorum_give_up --- the lock is lost: nor is it to stay at those that still have it
+ *
+ * One that is asked for by something else than its owner is somebody else's.
+ */
+static void
+quorum_give_up(QuorumBatch *b, int which)
+{
+	const StoreOp *op = &b->batch.ops[which];
+
+	if (op->owner == 0 || op->kind == STORE_RELEASE || op->kind >= STORE_CALLS)
+		return;
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		int			copy = b->states[which].copy[i];
+
+		if (l == NULL || copy < 0 || l->copies[copy].outcome == STORE_GONE ||
+			l->copies[copy].outcome == STORE_WRONG_TYPE ||
+			l->copies[copy].outcome == STORE_DOWN)
+			continue;
+		link_ask(l, link_put(l, op, STORE_RELEASE) >= 0, b->batch.deadline);
+	}
+}
+
+/*
+ * quorum_repair --- a node that has forgotten the lock, which a majority still has, gets
+ * it again
+ *
+ * Else servers that are restarted one by one would lose locks although most of them had
+ * them at any time.  It makes no majority, as there has to be one.
+ */
+static void
+quorum_repair(QuorumLink *l, int which)
+{
+	const StoreOp *renewal = &l->copies[which];
+	int			n;
+
+	if (renewal->outcome != STORE_GONE || renewal->holder[0] != '\0' ||
+		renewal->lease_ms <= 0)
+		return;
+	n = link_put(l, renewal, STORE_CREATE) >= 0;
+	if (n > 0)
+		n += link_put(l, &l->copies[which], STORE_SET) >= 0;
+	link_ask(l, n, lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_watch --- the lock was renewed: what of those that have not?
+ */
+static void
+quorum_watch(QuorumBatch *b, int which)
+{
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		int			copy = b->states[which].copy[i];
+
+		if (l == NULL || copy < 0)
+			continue;
+		if (l->copies[copy].outcome != STORE_PENDING)
+			quorum_repair(l, copy);
+		else
+		{
+			l->fates[copy] = COPY_REPAIRED;
+			l->nwatched++;
+		}
+	}
+}
+
+/*
+ * quorum_look_after --- answers that have come after the outcome
+ */
+static void
+quorum_look_after(QuorumLink *l)
+{
+	for (int i = 0; i < l->used && l->nwatched > 0; i++)
+	{
+		if (l->fates[i] != COPY_REPAIRED || l->copies[i].outcome == STORE_PENDING)
+			continue;
+		l->fates[i] = COPY_PLAIN;
+		l->nwatched--;
+		quorum_repair(l, i);
+	}
+}
+
+/*
+ * quorum_raise --- have the counters of a majority reach the token; false: they have
+ *
+ * The next who gets it has a node in common with those that were raised.
+ */
+static bool
+quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
+{
+	StoreOp    *op = &b->batch.ops[which];
+	QuorumOp   *s = &b->states[which];
+	int			level = 0;
+	StoreOp		mint;
+
+	for (int i = 0; i < b->n; i++)
+		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
+			votes[i].copy->fence == op->fence)
+			level++;
+	if (level >= masters_quorum(b->n))
+		return false;
+
+	mint = *op;
+	mint.floor = op->fence - 1;
+	s->token = op->fence;
+	s->phase = PHASE_RAISE;
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		int			copy;
+
+		if (votes[i].copy == NULL || votes[i].copy->outcome != STORE_OK ||
+			votes[i].copy->fence == op->fence)
+			continue;
+		copy = link_put(l, &mint, STORE_MINT);
+		s->copy[i] = copy;
+		link_ask(l, copy >= 0, b->batch.deadline);
+	}
+	return true;
+}
+
+/* ----------
+ * Step by step
+ * ----------
+ */
+
+/*
+ * quorum_begin_attempt --- once more: one node before the others
+ *
+ * Those who try at the same time agree on it, so one of them is ahead.
+ */
+static void
+quorum_begin_attempt(QuorumBatch *b, int which, int n)
+{
+	QuorumOp   *s = &b->states[which];
+
+	s->attempt++;
+	s->first = -1;
+	for (int i = 0; i < b->n && s->first < 0; i++)
+		if (b->link[i] != NULL && (s->left_out & (1U << i)) == 0 &&
+			node_batch_is_connected(&b->link[i]->node) && !node_is_silent(NODE_MASTER + i))
+			s->first = i;
+	for (int k = 0; k < n; k++)
+	{
+		b->batch.ops[which + k].sent_at = 0;
+		for (int i = 0; i < LR_MAX_MASTERS; i++)
+			b->states[which + k].copy[i] = -1;
+	}
+	s->phase = PHASE_ASKED;
+	if (s->first >= 0)
+	{
+		QuorumLink *l = b->link[s->first];
+		int			put = 0;
+
+		for (int k = 0; k < n; k++)
+		{
+			b->states[which + k].copy[s->first] =
+				link_put(l, &b->batch.ops[which + k], STORE_CREATE);
+			put += b->states[which + k].copy[s->first] >= 0;
+		}
+		s->phase = PHASE_FIRST;
+		link_ask(l, put, b->batch.deadline);
+	}
+	else
+		quorum_ask_rest(b, which, n);
+}
+
+/*
+ * quorum_fail_attempt --- of a create; try again, if that may help
+ */
+static void
+quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool split)
+{
+	QuorumOp   *s = &b->states[which];
+	int64		now = lr_now();
+	int64		pause = Min(PAUSE_MIN << (s->attempt - 1), PAUSE_MAX);
+
+	quorum_undo(b, which, n);
+	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
+	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->over &&
+		now + pause < b->batch.deadline)
+	{
+		s->phase = PHASE_PAUSE;
+		s->again_at = now + pause;
+		return;
+	}
+	for (int k = 0; k < n; k++)
+		quorum_settle(b, which + k, outcome);
+}
+
+/*
+ * quorum_turn_force --- a node has said who has the lock there: take it from him
+ */
+static void
+quorum_turn_force(QuorumBatch *b, int which)
+{
+	QuorumOp   *s = &b->states[which];
+
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		StoreOp    *seen;
+		StoreOp		force;
+		char		owner[LR_OWNER_MAX];
+
+		if (l == NULL || s->copy[i] < 0)
+			continue;
+		seen = &l->copies[s->copy[i]];
+		if (seen->kind != STORE_INSPECT || seen->outcome != STORE_OK)
+			continue;
+		if (seen->value != STORE_VALUE_LOCK)
+		{
+			seen->kind = STORE_FORCE;
+			seen->outcome = seen->value == STORE_VALUE_NONE ? STORE_GONE : STORE_WRONG_TYPE;
+			continue;
+		}
+		force = *seen;
+		strlcpy(owner, seen->digest[0] != '\0' ? seen->digest : seen->holder, sizeof(owner));
+		force.owner_text = owner;
+		force.owner_text_len = strlen(owner);
+		s->copy[i] = link_put(l, &force, STORE_FORCE);
+		link_ask(l, s->copy[i] >= 0, b->batch.deadline);
+	}
+}
+
+/*
+ * quorum_decide_group --- operations that are taken together, or one
+ *
+ * A node takes all of them or none, so they have the same votes.
+ */
+static void
+quorum_decide_group(QuorumBatch *b, int which, int n)
+{
+	StoreOp    *ops = &b->batch.ops[which];
+	QuorumOp   *s = &b->states[which];
+	QuorumVote	votes[LR_MAX_MASTERS];
+	StoreOutcome outcome = STORE_OK;
+	bool		split = false;
+
+	for (int k = n - 1; k >= 0; k--)
+	{
+		StoreOutcome its;
+
+		quorum_votes(b, which + k, votes);
+		its = quorum_decide(&ops[k], votes, b->n);
+		if (its == STORE_PENDING)
+			return;
+		if (its != STORE_OK)
+			outcome = its;
+		split = split || quorum_is_split(votes, b->n);
+	}
+	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
+		ops->fence = s->token;
+	else if (outcome == STORE_OK && (ops->fenced || ops->kind == STORE_MINT) &&
+			 quorum_raise(b, which, votes))
+		return;
+
+	if (outcome != STORE_OK && ops->kind == STORE_CREATE)
+	{
+		quorum_fail_attempt(b, which, n, outcome, split);
+		return;
+	}
+	for (int k = 0; k < n; k++)
+	{
+		if (outcome == STORE_OK && ops[k].kind == STORE_RENEW)
+			quorum_watch(b, which + k);
+		if (outcome == STORE_GONE || outcome == STORE_WRONG_TYPE)
+			quorum_give_up(b, which + k);
+		quorum_settle(b, which + k, outcome);
+	}
+}
+
+/*
+ * quorum_look_at --- has anything changed for these?
+ */
+static void
+quorum_look_at(QuorumBatch *b, int which, int n)
+{
+	StoreOp    *op = &b->batch.ops[which];
+	QuorumOp   *s = &b->states[which];
+
+	if (s->phase == PHASE_PAUSE)
+	{
+		if (b->over)
+		{
+			for (int k = 0; k < n; k++)
+				quorum_settle(b, which + k, STORE_BUSY);
+			return;
+		}
+		if (lr_now() < s->again_at)
+			return;
+		quorum_begin_attempt(b, which, n);
+	}
+	if (s->phase == PHASE_FIRST)
+	{
+		const QuorumLink *l = b->link[s->first];
+		const StoreOp *copy = s->copy[s->first] >= 0 ? &l->copies[s->copy[s->first]] : NULL;
+
+		if (copy != NULL && copy->outcome == STORE_PENDING && !b->over)
+			return;
+		if (copy != NULL && copy->outcome == STORE_BUSY)
+		{
+			quorum_fail_attempt(b, which, n, STORE_BUSY, true);
+			return;
+		}
+		s->phase = PHASE_ASKED;
+		quorum_ask_rest(b, which, n);
+	}
+	if (op->kind == STORE_FORCE)
+		quorum_turn_force(b, which);
+	quorum_decide_group(b, which, n);
+}
+
+static int
+quorum_group(const StoreOp *op)
+{
+	return Max(op->together, 1);
+}
+
+static void
+quorum_look(QuorumBatch *b)
+{
+	int			n;
+
+	for (int i = 0; i < b->batch.nops && b->batch.left > 0; i += n)
+	{
+		n = quorum_group(&b->batch.ops[i]);
+		if (b->batch.ops[i].outcome == STORE_PENDING)
+			quorum_look_at(b, i, n);
+	}
+	if (!batch_finish(&b->batch))
+		return;
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL)
+			link_cancel(b->link[i]);
+}
+
+/* ----------
+ * The batch
+ * ----------
+ */
+
+/*
+ * quorum_drop --- what a longjmp has left; its operations may be gone
+ */
+static void
+quorum_drop(QuorumBatch *b)
+{
+	batch_forget(&b->batch);
+	for (int i = 0; i < LR_MAX_MASTERS; i++)
+		if (b->link[i] != NULL)
+			link_cancel(b->link[i]);
+}
+
+/*
+ * quorum_look_where --- the nodes that the settings name now
+ *
+ * What is owed by others is of no interest.
+ */
+static void
+quorum_look_where(QuorumBatch *b)
+{
+	b->n = lr_nmasters;
+	for (int i = 0; i < LR_MAX_MASTERS; i++)
+	{
+		QuorumLink *l = b->link[i];
+
+		if (l == NULL && i < b->n)
+			l = b->link[i] = link_make(b, i);
+		if (l == NULL)
+			continue;
+		if (l->node.batch.active &&
+			(i >= b->n || redis_target_is_outdated(&l->node.target)))
+			node_batch_abandon(&l->node);
+		if (l->node.batch.active)
+		{
+			node_batch_process(&l->node, true, false, 0);
+			quorum_look_after(l);
+			node_batch_check_time(&l->node);
+		}
+		if (!l->node.batch.active)
+			link_reset(l);
+	}
+}
+
+/*
+ * quorum_may_ask --- a node that is far behind is not asked more
+ */
+static bool
+quorum_may_ask(const QuorumLink *l, int owed, StoreOpKind kind)
+{
+	if (owed == 0)
+		return true;
+	return l->used < OWED_MOST && (owed <= OWED_MAX || kind == STORE_RELEASE);
+}
+
+void
+quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
+{
+	quorum_drop(b);
+	quorum_look_where(b);
+	batch_start(&b->batch, ops, nops, deadline);
+	b->over = false;
+	if (nops > b->nstates)
+	{
+		QuorumOp   *states = realloc(b->states, sizeof(QuorumOp) * nops);
+
+		if (states == NULL)
+		{
+			batch_set_error(&b->batch, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
+			batch_give_up(&b->batch, STORE_DOWN);
+			(void) batch_finish(&b->batch);
+			return;
+		}
+		b->states = states;
+		b->nstates = nops;
+	}
+	for (int i = 0; i < nops; i++)
+	{
+		memset(&b->states[i], 0, sizeof(QuorumOp));
+		b->states[i].attempt = 1;
+		ops[i].topology = 0;
+		if (ops[i].kind == STORE_CREATE)
+			masters_saw_lease(ops[i].lease_ms);
+		for (int row = 0; row < LR_MAX_MASTERS; row++)
+			b->states[i].copy[row] = -1;
+	}
+	for (int row = 0; row < b->n; row++)
+	{
+		QuorumLink *l = b->link[row];
+		int			owed;
+		int			put = 0;
+
+		if (l == NULL)
+			continue;
+		owed = l->node.batch.active ? l->node.batch.left : 0;
+		for (int i = 0; i < nops; i++)
+		{
+			StoreOpKind kind = ops[i].kind == STORE_FORCE ? STORE_INSPECT : ops[i].kind;
+
+			if (!quorum_may_ask(l, owed, kind))
+				continue;
+			b->states[i].copy[row] = link_put(l, &ops[i], kind);
+			put += b->states[i].copy[row] >= 0;
+		}
+		link_ask(l, put, b->batch.deadline);
+	}
+	quorum_batch_process(b, false);
+}
+
+void
+quorum_batch_process(QuorumBatch *b, bool readable)
+{
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = batch_link(b, i);
+
+		if (l == NULL || !l->node.batch.active)
+			continue;
+		node_batch_process(&l->node, readable, false, 0);
+		quorum_look_after(l);
+	}
+	if (b->batch.active)
+		quorum_look(b);
+}
+
+void
+quorum_batch_check_time(QuorumBatch *b)
+{
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL && b->link[i]->node.batch.active)
+			node_batch_check_time(&b->link[i]->node);
+	if (!b->batch.active)
+		return;
+	b->over = lr_now() >= b->batch.deadline;
+	quorum_look(b);
+}
+
+int64
+quorum_batch_until(const QuorumBatch *b)
+{
+	int64		until = b->batch.active ? b->batch.deadline : LR_NEVER;
+
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL && b->link[i]->node.batch.active)
+			until = Min(until, node_batch_until(&b->link[i]->node));
+	for (int i = 0; b->batch.active && i < b->batch.nops; i++)
+		if (b->states[i].phase == PHASE_PAUSE && b->batch.ops[i].outcome == STORE_PENDING)
+			until = Min(until, b->states[i].again_at);
+	return until;
+}
+
+/*
+ * quorum_batch_abandon --- see quorum_batch.h
+ *
+ * Nobody awaits the answers any more, but the connections are good: what was granted is
+ * given back over them.
+ */
+void
+quorum_batch_abandon(QuorumBatch *b)
+{
+	int			n;
+
+	if (!b->batch.active)
+		return;
+	for (int i = 0; i < b->batch.nops; i += n)
+	{
+		n = quorum_group(&b->batch.ops[i]);
+		if (b->batch.ops[i].outcome == STORE_PENDING && b->batch.ops[i].kind == STORE_CREATE)
+			quorum_undo(b, i, n);
+		for (int k = i; k < i + n; k++)
+			if (b->batch.ops[k].outcome == STORE_PENDING)
+				quorum_settle(b, k, STORE_UNKNOWN);
+	}
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL)
+		{
+			link_cancel(b->link[i]);
+			node_batch_process(&b->link[i]->node, false, false, 0);
+		}
+	batch_set_error(&b->batch, ERRCODE_CONNECTION_FAILURE,
+					"The request was given up before it was answered.");
+	batch_forget(&b->batch);
+}
+
+void
+quorum_batch_reserve(QuorumBatch *b, int n)
+{
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL)
+			(void) link_has_room(b->link[i], n, (size_t) n * 64);
+}
+
+/* ----------
+ * Between batches
+ * ----------
+ */
+
+void
+quorum_batch_check_connections(QuorumBatch *b)
+{
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+
+		if (l == NULL)
+			continue;
+		if (l->node.batch.active)
+		{
+			node_batch_process(&l->node, true, false, 0);
+			quorum_look_after(l);
+			node_batch_check_time(&l->node);
+		}
+		else if (l->node.conn.state == CONN_READY)
+			(void) node_batch_check_connection(&l->node, false);
+	}
+}
+
+/*
+ * quorum_batch_is_connected --- to a majority
+ */
+bool
+quorum_batch_is_connected(const QuorumBatch *b)
+{
+	int			n = 0;
+
+	for (int i = 0; i < b->n; i++)
+		n += b->link[i] != NULL && node_batch_is_connected(&b->link[i]->node);
+	return b->n > 0 && n >= masters_quorum(b->n);
+}
+
+/*
+ * quorum_batch_let_go --- as node_batch_let_go(), of each of them; in a signal handler
+ */
+int64
+quorum_batch_let_go(QuorumBatch *b, int64 unused_since)
+{
+	int64		used = STORE_NOT_CONNECTED;
+	bool		gone = false;
+
+	if (b->batch.active)
+		return lr_now();
+	for (int i = 0; i < b->n; i++)
+	{
+		int64		its_use = b->link[i] == NULL ? STORE_NOT_CONNECTED :
+			node_batch_let_go(&b->link[i]->node, unused_since);
+
+		gone = gone || its_use == STORE_LET_GO;
+		used = Max(used, its_use);
+	}
+	return used == STORE_NOT_CONNECTED && gone ? STORE_LET_GO : used;
+}
+
+void
+quorum_batch_close(QuorumBatch *b)
+{
+	quorum_batch_abandon(b);
+	for (int i = 0; i < LR_MAX_MASTERS; i++)
+	{
+		QuorumLink *l = b->link[i];
+
+		if (l == NULL)
+			continue;
+		node_batch_abandon(&l->node);
+		redis_conn_close(&l->node.conn);
+		redis_target_set(&l->node.target, NODE_MASTER + i);
+		link_reset(l);
+	}
+}
+
+uint32
+quorum_batch_connections(const QuorumBatch *b)
+{
+	uint32		n = 0;
+
+	for (int i = 0; i < LR_MAX_MASTERS; i++)
+		if (b->link[i] != NULL)
+			n += b->link[i]->node.connections;
+	return n;
+}

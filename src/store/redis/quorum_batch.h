@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ *
+ * quorum_batch.h
+ *	  A batch of operations at several independent masters.
+ *
+ * Each node is asked all of them, by copies, and the outcome of an operation is what a
+ * majority says (quorum.h).  The batch ends with the last outcome: what slower nodes
+ * still have to say is owed, and is taken when it comes, by the link to that node, whose
+ * own batch goes on meanwhile.  What the next batch asks goes behind it on the same
+ * connection.  So a release runs after a create that was not answered yet.
+ *
+ * Nothing waits here, raises or allocates in a memory context.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/quorum_batch.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_REDIS_QUORUM_BATCH_H
+#define LR_REDIS_QUORUM_BATCH_H
+
+#include "lockredis.h"
+
+#include "store/redis/node_batch.h"
+#include "store/redis/url.h"
+
+/* What a copy is for, when its answer comes. */
+typedef enum CopyFate
+{
+	COPY_PLAIN,					/* a vote, or nothing any more */
+	COPY_REPAIRED				/* a renewal that a majority has done: if this node
+								 * has nobody's lock, it gets ours again */
+} CopyFate;
+
+/* The link to one node, and what it was asked. */
+typedef struct QuorumLink
+{
+	NodeBatch	node;
+	StoreOp    *copies;			/* of operations; their texts are here, too */
+	uint8	   *fates;			/* CopyFate of each */
+	int			size;			/* there is room for so many, */
+	int			used;			/* and so many there are */
+	int			nwatched;		/* so many of them have a fate */
+	char	   *texts;
+	size_t		text_size;
+	size_t		text_used;
+} QuorumLink;
+
+typedef enum QuorumPhase
+{
+	PHASE_ASKED,
+	PHASE_FIRST,				/* one node is asked before the others */
+	PHASE_RAISE,				/* counters of tokens that are behind */
+	PHASE_PAUSE					/* until it is tried once more */
+} QuorumPhase;
+
+/* An operation of the caller. */
+typedef struct QuorumOp
+{
+	QuorumPhase phase;
+	int			attempt;
+	int64		again_at;		/* PHASE_PAUSE */
+	int			first;			/* PHASE_FIRST: that node */
+	int64		token;			/* PHASE_RAISE: what their counters have to be */
+	uint32		left_out;		/* nodes: bits.  One may yet do what an attempt before
+								 * asked of it, nobody knows when */
+	int			copy[LR_MAX_MASTERS];	/* in the link; -1: not asked */
+} QuorumOp;
+
+typedef struct QuorumBatch
+{
+	char		role[32];
+	bool		patient;
+	int			n;				/* masters; those of the links that there are */
+	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: without memory */
+	StoreBatch	batch;			/* the caller's */
+	bool		over;			/* its time is */
+	QuorumOp   *states;
+	int			nstates;		/* room for so many */
+} QuorumBatch;
+
+extern void quorum_batch_init(QuorumBatch *b, const char *role, bool patient);
+
+/* As of NodeBatch. */
+extern void quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
+extern void quorum_batch_process(QuorumBatch *b, bool readable);
+extern void quorum_batch_check_time(QuorumBatch *b);
+extern int64 quorum_batch_until(const QuorumBatch *b);
+extern void quorum_batch_abandon(QuorumBatch *b);
+
+/* The links that have something to send or to read; returns how many. */
+extern int	quorum_batch_busy(QuorumBatch *b, NodeBatch **out);
+
+/* Make room for n operations, if there is memory. */
+extern void quorum_batch_reserve(QuorumBatch *b, int n);
+
+/* Between batches. */
+extern void quorum_batch_check_connections(QuorumBatch *b);
+extern bool quorum_batch_is_connected(const QuorumBatch *b);
+extern int64 quorum_batch_let_go(QuorumBatch *b, int64 unused_since);
+extern void quorum_batch_close(QuorumBatch *b);
+
+/* Grows with each connection that is made. */
+extern uint32 quorum_batch_connections(const QuorumBatch *b);
+
+#endif							/* LR_REDIS_QUORUM_BATCH_H */

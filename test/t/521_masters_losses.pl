@@ -1,0 +1,161 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Five independent masters: what is lost and what is not.
+#
+# A lock that a minority has forgotten is still had, and that minority gets it again
+# from the next renewal; one that a majority has forgotten is lost.  What another
+# client has of a minority is no obstacle; who has no majority gives back what he has.
+# Tokens go up, whichever of the counters are behind.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Masters;
+use LockRedis::Test;
+use LockRedis::Wait qw(poll_until);
+
+my $masters = LockRedis::Masters->new;
+my @nodes = $masters->nodes;
+my $node = LockRedis::Node->create('main', redis => $masters,
+	settings => { 'lockredis.lease' => '60s' });
+my $one = $node->session;
+my $two = $node->session;
+
+$node->wait_for_up;
+
+sub have
+{
+	my ($key) = @_;
+
+	return scalar grep { keys %{ $_->hash($key) } } @nodes;
+}
+
+sub has_in_the_end
+{
+	my ($key, $n, $what) = @_;
+
+	poll_until("$what: $n nodes with $key", sub { have($key) == $n });
+	pass($what);
+	return;
+}
+
+# A connection of the watchdog that is made anew has all locks renewed.
+sub renew_all
+{
+	poll_until('a connection of the watchdog', sub { $nodes[0]->kill_clients('watchdog') });
+	return;
+}
+
+# ---- a minority has forgotten
+
+$one->query("SELECT redis_lock('m'), redis_lock('m')");
+has_in_the_end('m', 5, 'taken twice');
+$_->cmd('DEL', 'm') foreach @nodes[ 1, 4 ];
+renew_all();
+has_in_the_end('m', 5, 'a renewal repairs what a minority has forgotten');
+poll_until('the count, too', sub { (grep { (values %{ $_->hash('m') })[0] == 2 } @nodes) == 5 });
+$one->query_is("SELECT redis_is_held('m')", 't', 'it is held');
+$one->query_is("SELECT redis_unlock('m'), redis_unlock('m')", 't|t', 'given back');
+has_in_the_end('m', 0, 'everywhere');
+
+# ---- somebody else has the minority
+
+$one->query("SELECT redis_lock('s')");
+has_in_the_end('s', 5, 'taken');
+foreach my $n (2, 3)
+{
+	$nodes[$n]->cmd('DEL', 's');
+	$nodes[$n]->cmd('HSET', 's', 'other:1', 1);
+}
+renew_all();
+$one->query_is("SELECT redis_extend('s', '90s')", 't', 'lengthened by the other three');
+$one->query_is("SELECT redis_unlock('s')", 't', 'given back');
+poll_until('ours to be gone', sub {
+	(join ' ', map { join ',', '-', keys %{ $_->hash('s') } } @nodes) eq '- - -,other:1 -,other:1 -' });
+pass('what others have stays');
+$two->query_is("SELECT redis_try_lock('s')", 't', 'a minority is no obstacle');
+$two->query_is("SELECT redis_unlock('s')", 't', 'given back');
+$_->cmd('DEL', 's') foreach @nodes;
+
+# ---- a majority has forgotten
+
+$one->query("SELECT redis_lock('l')");
+has_in_the_end('l', 5, 'taken');
+$_->cmd('DEL', 'l') foreach @nodes[ 0, 2, 3 ];
+renew_all();
+poll_until('the loss', sub { $one->value("SELECT redis_is_held('l')") eq 'f' });
+pass('lost');
+$one->query_fails("SELECT redis_lock('l')", '55000', qr/lock "l" was lost/, 'and told');
+$one->query("SELECT redis_unlock_all()");
+has_in_the_end('l', 0, 'nothing of it is left');
+
+# found by the release
+$one->query("SELECT redis_lock('r')");
+has_in_the_end('r', 5, 'taken');
+$_->cmd('DEL', 'r') foreach @nodes[ 0, 2, 3 ];
+$one->query_warns("SELECT redis_unlock('r')", 'f', '01000', qr/lost/, 'a release finds the loss');
+has_in_the_end('r', 0, 'nothing of it is left');
+
+# ---- others have a majority, or none has
+
+foreach my $n (0, 1, 3)
+{
+	$nodes[$n]->cmd('HSET', 'o', "other:$n", 1);
+	$nodes[$n]->cmd('PEXPIRE', 'o', 600_000);
+}
+$one->query_is("SELECT redis_try_lock('o')", 'f', 'busy: a majority is not to be had');
+poll_until('ours to be gone', sub {
+	(join ' ', map { join ',', '-', keys %{ $_->hash('o') } } @nodes) eq
+	  '-,other:0 -,other:1 - -,other:3 -' });
+pass('nothing of ours is left');
+$one->query_is("SELECT redis_is_locked('o'), redis_lock_owner('o') IS NULL",
+	't|t', 'locked, and nobody is the owner');
+$one->query_is("SELECT redis_force_unlock('o')", 't', 'taken from all of them');
+has_in_the_end('o', 0, 'they have it no more');
+$one->query_is("SELECT redis_try_lock('o')", 't', 'so it can be had');
+$one->query_is("SELECT redis_force_unlock('o')", 't', 'and taken away');
+has_in_the_end('o', 0, 'from all');
+$one->query("SELECT redis_unlock_all()");
+
+# ---- tokens
+
+{
+	my $last = 0;
+	my $counter = 'redisson_lock_token:{f}';
+
+	$nodes[$_]->cmd('SET', $counter, 10 * $_) foreach 0 .. 4;
+	foreach my $down (0, 4, 1, 3)
+	{
+		$nodes[$down]->stop(keep => 1);
+		my $token = $one->value("SELECT redis_fenced_lock('f')");
+		cmp_ok($token, '>', $last, "token $token is above $last");
+		$last = $one->value("SELECT redis_fenced_lock('f')");
+		cmp_ok($last, '>=', $token, "that of the same lock again, $last, is not below");
+		cmp_ok((grep { $_->pid && ($_->cmd('GET', $counter) || 0) >= $last } @nodes),
+			'>=', 3, 'a majority has reached it');
+		$one->query("SELECT redis_unlock('f'), redis_unlock('f')");
+		$nodes[$down]{age} = 86400;
+		$nodes[$down]->start;
+	}
+}
+
+# ---- what several masters cannot do
+
+$one->query_fails("SELECT redis_read_lock('k')", '0A000', qr/not available with several masters/, 'read');
+$one->query_fails("SELECT redis_fair_lock('k')", '0A000', qr/not available with several masters/, 'fair');
+
+# ---- three of five are gone
+
+$_->stop foreach @nodes[ 0, 1, 2 ];
+$one->query_fails("SELECT redis_try_lock('n')", '08006', qr/Master 1: .*\n.*Master 5: It/s, 'none');
+poll_until('nothing to be left', sub { have_alive('n') == 0 });
+pass('nothing is left at the others');
+
+sub have_alive
+{
+	my ($key) = @_;
+
+	return scalar grep { $_->pid && keys %{ $_->hash($key) } } @nodes;
+}
+
+done_testing();
