@@ -49,6 +49,8 @@ static struct
 {
 	bool		active;
 	LrIndex		hold;
+	int64		sent_at;		/* the first of its requests that may have run; 0 = none
+								 * has */
 	StoreOp		op;
 }			now;
 
@@ -129,6 +131,20 @@ counts_settle(LrIndex hold, uint32 hash, const StoreOp *op, bool committed)
  * ----------
  */
 
+/*
+ * counts_note_first --- what was sent before and may have run counts, too, whatever becomes of
+ * the request that repeats it
+ */
+static void
+counts_note_first(StoreOp *op)
+{
+	if (now.sent_at == 0)
+		return;
+	op->sent_at = now.sent_at;
+	if (op->outcome == STORE_DOWN)
+		op->outcome = STORE_UNKNOWN;
+}
+
 void
 counts_abandon(void)
 {
@@ -136,6 +152,7 @@ counts_abandon(void)
 		return;
 	now.active = false;
 	ask_abandon();
+	counts_note_first(&now.op);
 	(void) counts_settle(now.hold, lr_name_hash(now.op.name, now.op.name_len), &now.op,
 						 false);
 }
@@ -149,20 +166,19 @@ counts_ask(void)
 {
 	StoreOp    *op = &now.op;
 	bool		answered;
-	int64		sent_at;
 
 	ask_run(op, STORE_WAIT);
 	answered = op->outcome != STORE_UNKNOWN;
 	ask_distrust(op);
 	if (!answered || op->outcome != STORE_UNKNOWN)
 		return;
-	sent_at = op->sent_at;
+	now.sent_at = op->sent_at;
 	ask_run(op, STORE_WAIT);
 	ask_distrust(op);
 	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
 		return;
 	op->outcome = STORE_UNKNOWN;
-	op->sent_at = sent_at;
+	op->sent_at = now.sent_at;
 }
 
 bool
@@ -176,6 +192,7 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &now.hold))
 		report_table_full();
 	counts_prepare(&now.op, &key, now.hold);
+	now.sent_at = 0;
 	now.active = true;
 	PG_TRY();
 	{

@@ -258,10 +258,14 @@ held_insert(HeldKey key)
 
 /*
  * held_reserve --- room for a hold, and all of it that may fail
+ *
+ * What an acquire has left that failed for want of memory goes first: where its chain begins
+ * stands under reserved_name.
  */
 void
 held_reserve(const LrName *name, KindId kind)
 {
+	held_forget_reserved();
 	held_trim();
 	reserved_name = *name;
 	reserved_key = held_key(&reserved_name, lr_kind(kind)->held_as);

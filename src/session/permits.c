@@ -28,6 +28,7 @@
 #include "session/release.h"
 #include "session/request.h"
 #include "session/session.h"
+#include "session/untold.h"
 #include "session/waiting.h"
 #include "settings.h"
 #include "store/current.h"
@@ -131,11 +132,13 @@ session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
 {
 	LrIndex		hold;
 	uint64		owner;
+	Untold	   *u;
 
 	session_enter();
 	if (held_count() > 0)
 		session_require_beside(name, request->terms.kind);
 	request_require_store(request->terms.kind, current_store());
+	u = untold_make(name, &request->terms);
 	release_reserve(held_count() + 1);
 	held_reserve(name, request->terms.kind);
 	if (!wait_for_lock(name, request, &hold))
@@ -148,6 +151,7 @@ session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
 	permits_look_for_cancel(name, request->terms.kind, hold);
 	if (!lt_let_stay(hold))
 		wait_report_too_late(&request->terms);
+	untold_begin(u, owner);
 	lr_secret_id(owner, id);
 	long_wait_acquired(name);
 	return true;
@@ -174,6 +178,7 @@ session_release_id(const LrName *name, KindId kind, const uint8 *id)
 	StoreOp		op;
 
 	permits_ask_by_id(name, STORE_RELEASE, kind, id, 0, &op);
+	untold_forget(name, id);
 	return op.outcome == STORE_OK;
 }
 

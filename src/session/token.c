@@ -18,23 +18,18 @@
  */
 #include "lockredis.h"
 
-#include "access/xact.h"
 #include "common/cryptohash.h"
 #include "common/sha1.h"
 #include "common/sha2.h"
 #include "storage/latch.h"
-#include "tcop/pquery.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
-#include "utils/portal.h"
 
-#include "instance.h"
-#include "locktable/wait.h"
 #include "locktable/watch.h"
 #include "session/ask.h"
 #include "session/session.h"
 #include "session/token.h"
 #include "session/transaction.h"
+#include "session/untold.h"
 #include "settings.h"
 #include "stats.h"
 #include "store/current.h"
@@ -105,143 +100,6 @@ token_make(const char *bytes, int len, LockToken *out)
  * ----------
  */
 
-/*
- * One that was taken by a statement that has not ended.  Should it fail, nobody has
- * been told; so what it took is given back.  These live as long as its portal.
- *
- * That alone does not tell a statement that fails from one that is over: a portal may
- * outlive what it ran (one without a name lives until the next, a cursor until it is
- * closed), and a procedure that rolls back goes on.
- */
-typedef struct Untold
-{
-	struct Untold *next;
-	struct Untold **list;		/* in which it is; NULL: in none */
-	MemoryContextCallback ends;
-	Portal		portal;
-	TimestampTz statement;		/* when that began */
-	LrName		name;
-	LockTerms	terms;
-} Untold;
-
-static Untold *untold = NULL;	/* had */
-static Untold *spare = NULL;	/* for the next lock that their portal takes */
-
-static void
-untold_move(Untold *u, Untold **to)
-{
-	for (Untold **link = u->list; link != NULL && *link != NULL; link = &(*link)->next)
-		if (*link == u)
-		{
-			*link = u->next;
-			break;
-		}
-	u->list = to;
-	if (to != NULL)
-	{
-		u->next = *to;
-		*to = u;
-	}
-}
-
-static void
-untold_portal_ends(void *arg)
-{
-	untold_move(arg, NULL);
-}
-
-/*
- * untold_has_failed --- has the statement that took it failed in the middle?
- *
- * A procedure that rolls back runs on, in the outermost portal.  Of what has run to its
- * end the caller may have been told; so of anything but the statement of now.
- */
-static bool
-untold_has_failed(const Untold *u)
-{
-	return (ActivePortal == NULL || ActivePortal->status == PORTAL_FAILED) &&
-		u->portal->status == PORTAL_FAILED &&
-		(u->portal->strategy == PORTAL_MULTI_QUERY || !u->portal->atEnd) &&
-		u->statement == GetCurrentStatementStartTimestamp();
-}
-
-/*
- * untold_transaction_ends --- what is committed stays, whatever becomes of the rest of
- * a procedure
- */
-static void
-untold_transaction_ends(XactEvent event, void *arg)
-{
-	if (event != XACT_EVENT_ABORT && event != XACT_EVENT_COMMIT)
-		return;
-
-	/* FATAL may have left a wait in the middle, on terms of its own. */
-	if (event == XACT_EVENT_ABORT && untold != NULL)
-		xact_clean_up();
-	while (untold != NULL)
-	{
-		Untold	   *u = untold;
-
-		untold_move(u, &spare);
-
-		/* Without room for a record it ends with its lease. */
-		if (event == XACT_EVENT_ABORT && untold_has_failed(u) && lt_stock_rows(1))
-			lt_orphan_unqueued(&u->name, &u->terms, lr_first_store(), lr_new_owner(), 0, 0);
-	}
-}
-
-/*
- * untold_make --- before the store is asked; NULL: not in a statement that has a portal
- *
- * It is spare until the lock is had: who asks in a loop, in vain, needs one.
- */
-static Untold *
-untold_make(const LrName *name, const LockTerms *terms)
-{
-	static bool registered = false;
-	Untold	   *u = spare;
-
-	if (ActivePortal == NULL || PortalContext == NULL)
-		return NULL;
-	if (!registered)
-		RegisterXactCallback(untold_transaction_ends, NULL);
-	registered = true;
-	while (u != NULL && u->portal != ActivePortal)
-		u = u->next;
-	if (u == NULL)
-	{
-		u = MemoryContextAllocZero(PortalContext, sizeof(Untold));
-		u->portal = ActivePortal;
-		u->ends.func = untold_portal_ends;
-		u->ends.arg = u;
-		MemoryContextRegisterResetCallback(PortalContext, &u->ends);
-		untold_move(u, &spare);
-	}
-	u->name = *name;
-	u->terms = *terms;
-	u->statement = GetCurrentStatementStartTimestamp();
-	return u;
-}
-
-/*
- * untold_forget --- the lock was given back in the same statement
- */
-static void
-untold_forget(const LrName *name, const uint8 *id)
-{
-	Untold	   *u = untold;
-
-	while (u != NULL)
-	{
-		Untold	   *next = u->next;
-
-		if (u->name.len == name->len && memcmp(u->name.data, name->data, name->len) == 0 &&
-			memcmp(u->terms.id, id, STORE_ID_LEN) == 0)
-			untold_move(u, &spare);
-		u = next;
-	}
-}
-
 bool
 session_token_lock(const LrName *name, AcquireRequest *request, const LockToken *token)
 {
@@ -253,8 +111,7 @@ session_token_lock(const LrName *name, AcquireRequest *request, const LockToken 
 	u = untold_make(name, &request->terms);
 	if (!session_take(name, request))
 		return false;
-	if (u != NULL)
-		untold_move(u, &untold);
+	untold_begin(u, 0);
 	return true;
 }
 

@@ -339,33 +339,48 @@ unlock_rest_of_key(UnlockItem *item)
 	return n > 0 && unlock_holds(&item->name, entry, &view, n);
 }
 
+static int
+unlock_compare_names(const void *a, const void *b)
+{
+	const UnlockItem *one = *(UnlockItem *const *) a;
+	const UnlockItem *other = *(UnlockItem *const *) b;
+
+	if (one->kind != other->kind)
+		return one->kind < other->kind ? -1 : 1;
+	if (one->name.hash != other->name.hash)
+		return one->name.hash < other->name.hash ? -1 : 1;
+	if (one->name.len != other->name.len)
+		return one->name.len < other->name.len ? -1 : 1;
+	return memcmp(one->name.data, other->name.data, one->name.len);
+}
+
 /*
  * unlock_count_keys --- of which something was given back
  *
- * Of a kind of which each is one more there may be several of a key.
+ * Of a kind of which each is one more there may be thousands of a key.
  */
 static int64
-unlock_count_keys(const UnlockAll *all)
+unlock_count_keys(UnlockAll *all)
 {
+	UnlockItem **same = palloc_extended(sizeof(UnlockItem *) * (Size) Max(all->n, 1),
+										MCXT_ALLOC_HUGE);
+	int			nsame = 0;
 	int64		n = 0;
 
 	for (int i = 0; i < all->n; i++)
 	{
-		const UnlockItem *item = &all->items[i];
-		bool		first = item->given;
-
-		for (int j = 0; j < i && first && item->number != 0; j++)
-		{
-			const UnlockItem *other = &all->items[j];
-
-			first = !other->given || other->kind != item->kind ||
-				other->name.hash != item->name.hash ||
-				other->name.len != item->name.len ||
-				memcmp(other->name.data, item->name.data, item->name.len) != 0;
-		}
-		if (first)
+		if (!all->items[i].given)
+			continue;
+		if (all->items[i].number != 0)
+			same[nsame++] = &all->items[i];
+		else
 			n++;
 	}
+	qsort(same, nsame, sizeof(UnlockItem *), unlock_compare_names);
+	for (int i = 0; i < nsame; i++)
+		if (i == 0 || unlock_compare_names(&same[i - 1], &same[i]) != 0)
+			n++;
+	pfree(same);
 	return n;
 }
 
@@ -485,6 +500,9 @@ session_unlock_all(void)
 {
 	UnlockAll	all = {0};
 	ReleaseTally tally;
+	HoldView	view;
+	int		   *added;
+	int			before;
 	int64		n;
 
 	session_enter();
@@ -492,10 +510,16 @@ session_unlock_all(void)
 		return 0;
 	all.items = palloc_extended(sizeof(UnlockItem) * (Size) held_count(),
 								MCXT_ALLOC_HUGE);
+	added = palloc_extended(sizeof(int) * (Size) held_count(), MCXT_ALLOC_HUGE);
 	held_walk(unlock_collect_name, &all);
 	for (int i = 0; i < all.n; i++)
+	{
+		added[release_added()] = i;
 		all.items[i].given = unlock_all_of_key(&all.items[i]);
+	}
 	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	for (int i = 0; release_next_gone(&i, &before, &view);)
+		all.items[added[before]].given = false;
 
 	unlock_report(&tally);
 	for (int i = 0; i < all.n; i++)
@@ -505,7 +529,8 @@ session_unlock_all(void)
 		else if (!all.items[i].given)
 			all.items[i].given = unlock_rest_of_key(&all.items[i]);
 	}
-	n = Max(unlock_count_keys(&all) - tally.gone, 0);
+	n = unlock_count_keys(&all);
+	pfree(added);
 	pfree(all.items);
 	release_trim(held_count());
 	return n;

@@ -20,6 +20,7 @@ var conditionKind = &Kind{
 	work:   []weighted{{1, workBuffer}},
 	watch:  (*Round).endWaits,
 	end:    (*Round).forgetDead,
+	sweep:  (*Round).sweepQueues,
 	specs: []func() Spec{conditionSpec(orphansSpec), conditionSpec(hotSpec),
 		conditionSpec(exclusionSpec), conditionSpec(calmSpec)},
 }

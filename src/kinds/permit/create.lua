@@ -38,8 +38,9 @@ end
 
 if tonumber(redis.call('GET', KEYS[1])) >= 1 then
   redis.call('DECRBY', KEYS[1], 1)
-  -- None may be missing for ever, whatever the user may not do.
-  local set = redis.pcall('ZADD', KEYS[2], now + ARGV[2], ARGV[3])
+  -- None may be missing for ever, whatever the user may not do.  One millisecond more, as
+  -- "now" is the beginning of one: else it is somebody else's before the lease has ended.
+  local set = redis.pcall('ZADD', KEYS[2], now + ARGV[2] + 1, ARGV[3])
   if set ~= 1 then
     redis.pcall('INCRBY', KEYS[1], 1)
     return set

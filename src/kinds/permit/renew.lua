@@ -47,7 +47,8 @@ local function renew(name, permits, channel, id, lease)
     return ''
   end
   if lease > 0 then
-    local longer = now + lease
+    -- As in create.lua.
+    local longer = now + lease + 1
     if write then
       longer = math.max(longer, score + 1)
     end

@@ -395,3 +395,10 @@ pgstat_fetch_stat_local_beentry(int beid)
 {
 	sim_fail("simulator", "pgstat_fetch_stat_local_beentry is called");
 }
+
+#undef qsort
+void
+pg_qsort(void *base, size_t nel, size_t elsize, int (*cmp) (const void *, const void *))
+{
+	qsort(base, nel, elsize, cmp);
+}

@@ -39,6 +39,8 @@ typedef struct SimConfig
 	bool		read_write;		/* the locks are read-write locks */
 	bool		fair;			/* many ask for fair locks */
 	bool		tokens;			/* there are statements about token locks */
+	bool		counts;			/* about permits, semaphores and latches */
+	bool		conditions;		/* about conditions of locks */
 	int			wait_lease_ms;
 	int			batch_max;		/* so few locks go into a batch of the watchdog; 0 =
 								 * as many as it likes */

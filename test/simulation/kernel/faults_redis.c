@@ -18,6 +18,7 @@
 #include "config.h"
 #include "faults.h"
 #include "network.h"
+#include "redis_counts.h"
 #include "redis_model.h"
 #include "sentinels.h"
 
@@ -204,7 +205,10 @@ fault_clock_set(void)
 void
 fault_key_deleted(void)
 {
-	redis_delete(draw_node(), name_of(NAME_OF_KEY, draw_number()));
+	if (sim_config.counts && sim_draw(2) != 0)
+		redis_take_permits(redis_present(), name_of("p%d", (int) sim_draw(COUNTS_NAMES)));
+	else
+		redis_delete(draw_node(), name_of(NAME_OF_KEY, draw_number()));
 }
 
 /* The node is in the lowest bits. */

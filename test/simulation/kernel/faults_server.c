@@ -96,7 +96,8 @@ fault_server_restarts(void)
 {
 	if (++nlives > LIVES_MAX)
 		return;
-	server_restart(sim_chance(150) ? (int) SIM_PICK(0, 1, 2) : sim_config.mode);
+	server_restart(sim_chance(150) && !sim_config.counts && !sim_config.conditions ?
+				   (int) SIM_PICK(0, 1, 2) : sim_config.mode);
 }
 
 /* ----------

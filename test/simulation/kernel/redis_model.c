@@ -22,6 +22,7 @@
 #include "history.h"
 #include "network.h"
 #include "redis_model.h"
+#include "redis_script.h"
 #include "sentinels.h"
 
 #define MAX_KEYS		64
@@ -149,6 +150,8 @@ redis_reset(void)
 	present = nrobbed = 0;
 	was_another = false;
 	present_since = 0;
+	redis_counts_event(0, DATA_RESET);
+	redis_conditions_event(0, DATA_RESET);
 	redis_wire_reset();
 }
 
@@ -394,11 +397,11 @@ tell_again(void *arg, int64_t node)
 }
 
 /*
- * publish --- that the key is free; who is not told believes until then that it
+ * redis_publish_until --- that the key is free; who is not told believes until then that it
  * is not
  */
-static int
-publish(int node, const char *channel, int64_t until)
+int
+redis_publish_until(int node, const char *channel, int64_t until)
 {
 	Node	   *n = &nodes[node];
 
@@ -437,16 +440,24 @@ ttl_ms(int node, const Key *k)
 }
 
 /*
- * refuses --- the words of a command in a script that is not carried out
+ * redis_refuses --- the words of a command in a script that is not carried out
  */
-static bool
-refuses(int node, bool needs_memory, RedisAnswer *out)
+const char *
+redis_refuses(int node, bool needs_memory)
 {
 	RedisMood	mood = redis_mood(node);
 
-	if (mood == REDIS_READONLY || mood == REDIS_MISCONF ||
-		(mood == REDIS_OOM && needs_memory))
-		out->error = redis_mood_words(mood);
+	return mood == REDIS_READONLY || mood == REDIS_MISCONF ||
+		(mood == REDIS_OOM && needs_memory) ? redis_mood_words(mood) : NULL;
+}
+
+static bool
+refuses(int node, bool needs_memory, RedisAnswer *out)
+{
+	const char *words = redis_refuses(node, needs_memory);
+
+	if (words != NULL)
+		out->error = words;
 	return out->error != NULL;
 }
 
@@ -570,7 +581,7 @@ run_token(int node, RedisVerb verb, Key *k, const RedisArg *a, RedisAnswer *out)
 		note_released(k->owner);
 		out->wrote = true;
 		k->there = false;
-		out->receivers = publish(node, a->channel, end_of(node, k));
+		out->receivers = redis_publish_until(node, a->channel, end_of(node, k));
 	}
 }
 
@@ -719,7 +730,7 @@ run_release_read_write(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 		out->result = REDIS_GONE;
 	if (announced || (there && (!a->shared || (!find(node, a->key)->there &&
 											   find_shared(node, a->key, NULL) == NULL))))
-		out->receivers = publish(node, a->channel, ends);
+		out->receivers = redis_publish_until(node, a->channel, ends);
 }
 
 /* All of a key, if they are those that were told. */
@@ -741,7 +752,7 @@ run_force_read_write(int node, const RedisArg *a, RedisAnswer *out)
 			out->result = REDIS_DONE;
 		}
 	if (out->wrote)
-		out->receivers = publish(node, a->channel, ends);
+		out->receivers = redis_publish_until(node, a->channel, ends);
 }
 
 /* ----------
@@ -776,7 +787,7 @@ tell_place(int node, const RedisArg *a, Writer *w, int64_t until)
 	if (w == NULL)
 		return 0;
 	snprintf(channel, sizeof(channel), "%s:%s", a->channel, w->owner);
-	told = publish(node, channel, until);
+	told = redis_publish_until(node, channel, until);
 	w->told = told > 0;
 	return told;
 }
@@ -889,7 +900,7 @@ run_release(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	else
 		k->there = false;
-	out->receivers += publish(node, a->channel, ends);
+	out->receivers += redis_publish_until(node, a->channel, ends);
 }
 
 static void
@@ -917,7 +928,7 @@ run_force(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 		rob(k);
 		out->wrote = true;
 		k->there = false;
-		out->receivers = publish(node, a->channel, end_of(node, k)) +
+		out->receivers = redis_publish_until(node, a->channel, end_of(node, k)) +
 			tell_place(node, a, first_place(node, a->key, false), end_of(node, k));
 	}
 }
@@ -1032,6 +1043,14 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
  * ----------
  */
 
+/* What else a node has */
+static void
+tell_others(int node, DataEvent event)
+{
+	redis_counts_event(node, event);
+	redis_conditions_event(node, event);
+}
+
 void
 redis_set_mood(int node, RedisMood mood, int64_t until)
 {
@@ -1052,6 +1071,7 @@ redis_lose_data(int node)
 		rob(&d->key[i]);
 		d->key[i].there = false;
 	}
+	tell_others(node, DATA_LOST);
 }
 
 void
@@ -1059,6 +1079,7 @@ redis_save(int node)
 {
 	sim_trace("redis %d: saves", node);
 	nodes[node].saved = nodes[node].data;
+	tell_others(node, DATA_SAVED);
 }
 
 /*
@@ -1107,6 +1128,7 @@ redis_lose_later(int node)
 {
 	sim_trace("redis %d: has what it had when it saved", node);
 	take_saved(node, &nodes[node].saved, false);
+	tell_others(node, DATA_RESTORED);
 }
 
 /* ----------
@@ -1122,6 +1144,7 @@ redis_replicate(int node)
 	if (sim_config.min_replicas == 0 || sim_now() < n->away_until)
 		return false;
 	n->replica = n->data;
+	tell_others(node, DATA_REPLICATED);
 	return true;
 }
 
@@ -1166,6 +1189,7 @@ redis_fail_over(int node)
 {
 	sim_trace("redis %d: has what its replica has", node);
 	take_saved(node, &nodes[node].replica, true);
+	tell_others(node, DATA_FAILED_OVER);
 }
 
 void
@@ -1194,6 +1218,7 @@ redis_set_clock(int node, int64_t offset)
 	sim_trace("redis %d: the clock is set by %.3f s", node, offset / (double) SIM_S);
 	for (int i = 0; i < d->nkeys; i++)
 		rob(&d->key[i]);
+	tell_others(node, DATA_CLOCK_SET);
 	nodes[node].clock_offset += offset;
 }
 
@@ -1314,7 +1339,7 @@ redis_delete(int node, const char *key)
 void
 redis_publish(int node, const char *channel)
 {
-	(void) publish(node, channel, sim_now());
+	(void) redis_publish_until(node, channel, sim_now());
 }
 
 void
@@ -1375,7 +1400,7 @@ redis_foreign_release(int node, const char *key, const char *owner, const char *
 		return;
 	sim_trace("redis %d: %s is given back by %s", node, key, owner);
 	k->there = false;
-	(void) publish(node, channel, end_of(node, k));
+	(void) redis_publish_until(node, channel, end_of(node, k));
 }
 
 /* ----------

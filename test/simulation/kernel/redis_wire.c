@@ -23,6 +23,7 @@
 #include "kernel.h"
 #include "network.h"
 #include "redis_model.h"
+#include "redis_script.h"
 #include "sentinels.h"
 
 #define MAX_SCRIPTS		64
@@ -44,13 +45,9 @@ typedef struct Script
 	bool		read_write;
 	bool		fair;
 	bool		token;
+	void		(*own) (const char *name, const ScriptCall *call);	/* of a file of its own */
+	char	   *name;
 } Script;
-
-typedef struct Word
-{
-	const char *text;
-	size_t		len;
-} Word;
 
 /* Who is at the other end, and what has not been served yet. */
 typedef struct Peer
@@ -106,6 +103,14 @@ redis_wire_reset(void)
  * ----------
  */
 
+static void
+set_text(Script *s, const char *sha1, const char *text)
+{
+	snprintf(s->sha1, sizeof(s->sha1), "%s", sha1);
+	s->text_len = strlen(text);
+	s->text = strdup(text);
+}
+
 void
 redis_add_script(const char *name, const char *sha1, const char *text)
 {
@@ -117,6 +122,14 @@ redis_add_script(const char *name, const char *sha1, const char *text)
 
 	if (nscripts == MAX_SCRIPTS)
 		sim_fail("simulator", "too many scripts");
+	s->own = redis_is_counts_script(name) ? redis_run_counts :
+		redis_is_condition_script(name) ? redis_run_condition : NULL;
+	if (s->own != NULL)
+	{
+		s->name = strdup(name);
+		set_text(s, sha1, text);
+		return;
+	}
 	while (s->verb < sizeof(verbs) / sizeof(verbs[0]) && strcmp(verbs[s->verb], verb) != 0)
 		s->verb++;
 	if (s->verb == sizeof(verbs) / sizeof(verbs[0]))
@@ -126,9 +139,7 @@ redis_add_script(const char *name, const char *sha1, const char *text)
 		nscripts--;
 		return;
 	}
-	snprintf(s->sha1, sizeof(s->sha1), "%s", sha1);
-	s->text_len = strlen(text);
-	s->text = strdup(text);
+	set_text(s, sha1, text);
 	s->fair = strncmp(name, "fair ", 5) == 0;
 	s->token = strncmp(name, "token ", 6) == 0;
 	s->shared = strncmp(name, "reentrant ", 10) != 0 && strncmp(name, "write ", 6) != 0 &&
@@ -163,8 +174,8 @@ find_script(const Word *word, bool by_text)
  * ----------
  */
 
-static void __attribute__((format(printf, 1, 2)))
-put(const char *format,...)
+void
+reply_put(const char *format,...)
 {
 	va_list		args;
 
@@ -175,16 +186,16 @@ put(const char *format,...)
 		sim_fail("simulator", "too much is answered at once");
 }
 
-static void
-put_text(const char *text)
+void
+reply_text(const char *text)
 {
-	put("$%zu\r\n%s\r\n", strlen(text), text);
+	reply_put("$%zu\r\n%s\r\n", strlen(text), text);
 }
 
-static void
-put_error(const char *words)
+void
+reply_error(const char *words)
 {
-	put("-%s\r\n", words);
+	reply_put("-%s\r\n", words);
 }
 
 static void
@@ -288,8 +299,8 @@ closed(int node, int conn)
  * ----------
  */
 
-static void
-copy_word(char *to, size_t size, const Word *word)
+void
+word_copy(char *to, size_t size, const Word *word)
 {
 	if (word->len >= size)
 		sim_fail("simulator", "a word is too long: %.*s", (int) word->len, word->text);
@@ -297,14 +308,14 @@ copy_word(char *to, size_t size, const Word *word)
 	to[word->len] = '\0';
 }
 
-static int64_t
-number(const Word *word)
+int64_t
+word_number(const Word *word)
 {
 	return strtoll(word->text, NULL, 10);
 }
 
-static bool
-is(const Word *word, const char *text)
+bool
+word_is(const Word *word, const char *text)
 {
 	return word->len == strlen(text) && memcmp(word->text, text, word->len) == 0;
 }
@@ -335,90 +346,90 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 	a->read_write = s->read_write;
 	a->fair = s->fair;
 	a->token = s->token;
-	copy_word(a->key, sizeof(a->key), &keys[0]);
+	word_copy(a->key, sizeof(a->key), &keys[0]);
 	switch (s->verb)
 	{
 		case REDIS_CREATE:
 			if (s->fair)
 			{
-				copy_word(a->channel, sizeof(a->channel), &keys[1]);
-				a->lease_ms = number(&argv[2]);
-				copy_word(a->owner, sizeof(a->owner), &argv[3]);
-				a->not_after = number(&argv[4]);
-				a->wait_ms = number(&argv[5]);
+				word_copy(a->channel, sizeof(a->channel), &keys[1]);
+				a->lease_ms = word_number(&argv[2]);
+				word_copy(a->owner, sizeof(a->owner), &argv[3]);
+				a->not_after = word_number(&argv[4]);
+				a->wait_ms = word_number(&argv[5]);
 				break;
 			}
 			a->fenced = !s->shared && nkeys == (s->read_write ? 3 : 2);
-			a->lease_ms = number(&argv[0]);
-			copy_word(a->owner, sizeof(a->owner), &argv[1]);
-			a->not_after = number(&argv[2]);
+			a->lease_ms = word_number(&argv[0]);
+			word_copy(a->owner, sizeof(a->owner), &argv[1]);
+			a->not_after = word_number(&argv[2]);
 			if (s->read_write)
 			{
-				a->since_ms = number(&argv[s->shared ? 3 : 4]);
-				a->wait_ms = s->shared ? 0 : number(&argv[3]);
+				a->since_ms = word_number(&argv[s->shared ? 3 : 4]);
+				a->wait_ms = s->shared ? 0 : word_number(&argv[3]);
 			}
 			if (s->read_write && s->shared && argv[4].len > strlen(":write"))
 			{
 				Word		beside = argv[4];
 
 				beside.len -= strlen(":write");
-				copy_word(a->beside, sizeof(a->beside), &beside);
+				word_copy(a->beside, sizeof(a->beside), &beside);
 			}
 			break;
 		case REDIS_SET:
-			copy_word(a->owner, sizeof(a->owner), &argv[0]);
+			word_copy(a->owner, sizeof(a->owner), &argv[0]);
 			if (s->token)
 			{
-				a->lease_ms = number(&argv[1]);
+				a->lease_ms = word_number(&argv[1]);
 				a->write = nargs > 2;
 				break;
 			}
-			a->count = (int) number(&argv[1]);
-			a->lease_ms = number(&argv[2]);
+			a->count = (int) word_number(&argv[1]);
+			a->lease_ms = word_number(&argv[2]);
 			a->write = nargs > 3;
 			break;
 		case REDIS_RELEASE:
 			if (s->read_write)
 			{
-				copy_word(a->channel, sizeof(a->channel), &keys[1]);
-				copy_word(a->owner, sizeof(a->owner), &argv[1 + 2 * i]);
+				word_copy(a->channel, sizeof(a->channel), &keys[1]);
+				word_copy(a->owner, sizeof(a->owner), &argv[1 + 2 * i]);
 				break;
 			}
 			if (s->token)
 			{
-				copy_word(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
-				copy_word(a->channel, sizeof(a->channel), &argv[3 + 2 * i]);
+				word_copy(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
+				word_copy(a->channel, sizeof(a->channel), &argv[3 + 2 * i]);
 				break;
 			}
 			if (s->fair)
 			{
-				copy_word(a->channel, sizeof(a->channel), &keys[1]);
-				copy_word(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
-				a->keep_ms = number(&argv[3 + 2 * i]);
+				word_copy(a->channel, sizeof(a->channel), &keys[1]);
+				word_copy(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
+				a->keep_ms = word_number(&argv[3 + 2 * i]);
 				break;
 			}
-			copy_word(a->owner, sizeof(a->owner), &argv[2 + 3 * i]);
-			a->keep_ms = number(&argv[3 + 3 * i]);
-			copy_word(a->channel, sizeof(a->channel), &argv[4 + 3 * i]);
+			word_copy(a->owner, sizeof(a->owner), &argv[2 + 3 * i]);
+			a->keep_ms = word_number(&argv[3 + 3 * i]);
+			word_copy(a->channel, sizeof(a->channel), &argv[4 + 3 * i]);
 			break;
 		case REDIS_RENEW:
-			copy_word(a->owner, sizeof(a->owner), &argv[2 * i]);
-			a->lease_ms = number(&argv[2 * i + 1]);
+			word_copy(a->owner, sizeof(a->owner), &argv[2 * i]);
+			a->lease_ms = word_number(&argv[2 * i + 1]);
 			a->write = nargs > 2 * (nkeys / keys_of(s, nkeys));
 			break;
 		case REDIS_MINT:
-			copy_word(a->owner, sizeof(a->owner), &argv[0]);
-			a->floor = number(&argv[1]);
+			word_copy(a->owner, sizeof(a->owner), &argv[0]);
+			a->floor = word_number(&argv[1]);
 			break;
 		case REDIS_FORCE:
-			a->read_write = is(&argv[2], DIGEST);
-			copy_word(a->channel, sizeof(a->channel), a->read_write ? &argv[3] : &argv[6]);
-			copy_word(a->owner, sizeof(a->owner), &argv[2]);
+			a->read_write = word_is(&argv[2], DIGEST);
+			word_copy(a->channel, sizeof(a->channel), a->read_write ? &argv[3] : &argv[6]);
+			word_copy(a->owner, sizeof(a->owner), &argv[2]);
 			break;
 		case REDIS_TOGETHER:
-			a->lease_ms = number(&argv[0]);
-			a->not_after = number(&argv[1]);
-			copy_word(a->owner, sizeof(a->owner), &argv[2 + i]);
+			a->lease_ms = word_number(&argv[0]);
+			a->not_after = word_number(&argv[1]);
+			word_copy(a->owner, sizeof(a->owner), &argv[2 + i]);
 			break;
 		case REDIS_INSPECT:
 			break;
@@ -430,9 +441,9 @@ static void
 put_holder_or(const RedisAnswer *a, int64_t value)
 {
 	if (a->result == REDIS_DONE)
-		put(":%lld\r\n", (long long) value);
+		reply_put(":%lld\r\n", (long long) value);
 	else
-		put_text(a->holder);
+		reply_text(a->holder);
 }
 
 static void
@@ -440,7 +451,7 @@ put_answer(const Script *s, const RedisAnswer *a)
 {
 	if (a->error != NULL)
 	{
-		put_error(a->error);
+		reply_error(a->error);
 		return;
 	}
 	switch (s->verb)
@@ -448,26 +459,26 @@ put_answer(const Script *s, const RedisAnswer *a)
 		case REDIS_CREATE:
 			if (a->result == REDIS_WRONG_TYPE)
 			{
-				put("*%d\r\n:3\r\n:%lld\r\n$4\r\nhash\r\n", s->read_write || s->fair ? 4 : 3,
+				reply_put("*%d\r\n:3\r\n:%lld\r\n$4\r\nhash\r\n", s->read_write || s->fair ? 4 : 3,
 					(long long) a->ttl_ms);
 				if (s->read_write || s->fair)
-					put(":%lld\r\n", (long long) a->store_ms);
+					reply_put(":%lld\r\n", (long long) a->store_ms);
 			}
 			else if (s->read_write || s->fair)
 			{
-				put("*4\r\n:%d\r\n:%lld\r\n", a->result == REDIS_BUSY ? 1 :
+				reply_put("*4\r\n:%d\r\n:%lld\r\n", a->result == REDIS_BUSY ? 1 :
 					a->result == REDIS_LATE ? 2 : 0,
 					(long long) (a->result == REDIS_BUSY ? a->ttl_ms : a->fence));
-				put_text(a->holder);
-				put(":%lld\r\n", (long long) a->store_ms);
+				reply_text(a->holder);
+				reply_put(":%lld\r\n", (long long) a->store_ms);
 			}
 			else if (a->result == REDIS_BUSY)
 			{
-				put("*3\r\n:%d\r\n:%lld\r\n", s->token ? 4 : 1, (long long) a->ttl_ms);
-				put_text(a->holder);
+				reply_put("*3\r\n:%d\r\n:%lld\r\n", s->token ? 4 : 1, (long long) a->ttl_ms);
+				reply_text(a->holder);
 			}
 			else
-				put("*3\r\n:%d\r\n:%lld\r\n:%lld\r\n", a->result == REDIS_LATE ? 2 : 0,
+				reply_put("*3\r\n:%d\r\n:%lld\r\n:%lld\r\n", a->result == REDIS_LATE ? 2 : 0,
 					(long long) a->fence, (long long) a->store_ms);
 			break;
 		case REDIS_SET:
@@ -479,21 +490,21 @@ put_answer(const Script *s, const RedisAnswer *a)
 			break;
 		case REDIS_RELEASE:
 		case REDIS_FORCE:
-			put(":%d\r\n", a->result == REDIS_DONE ? a->receivers : -1);
+			reply_put(":%d\r\n", a->result == REDIS_DONE ? a->receivers : -1);
 			break;
 		case REDIS_TOGETHER:
 			break;				/* run_together() */
 		case REDIS_INSPECT:
-			put("*%d\r\n", a->there && a->read_write ? 5 : 4);
-			put_text(a->there ? "hash" : "none");
-			put(":%lld\r\n", a->there ? (long long) a->ttl_ms : -2LL);
-			put_text(a->holder);
+			reply_put("*%d\r\n", a->there && a->read_write ? 5 : 4);
+			reply_text(a->there ? "hash" : "none");
+			reply_put(":%lld\r\n", a->there ? (long long) a->ttl_ms : -2LL);
+			reply_text(a->holder);
 			if (a->there)
-				put("$%d\r\n%d\r\n", a->count < 10 ? 1 : a->count < 100 ? 2 : 3, a->count);
+				reply_put("$%d\r\n%d\r\n", a->count < 10 ? 1 : a->count < 100 ? 2 : 3, a->count);
 			else
-				put_text("");
+				reply_text("");
 			if (a->there && a->read_write)
-				put_text(DIGEST);
+				reply_text(DIGEST);
 			break;
 	}
 }
@@ -530,9 +541,9 @@ run_together(int node, int conn, const Script *s, const Word *keys, int n, const
 		redis_run(node, REDIS_INSPECT, &arg, &answer);
 		if (!answer.there)
 			continue;
-		put("*4\r\n:1\r\n:%lld\r\n", (long long) answer.ttl_ms);
-		put_text(answer.holder);
-		put(":%d\r\n", i + 1);
+		reply_put("*4\r\n:1\r\n:%lld\r\n", (long long) answer.ttl_ms);
+		reply_text(answer.holder);
+		reply_put(":%d\r\n", i + 1);
 		return;
 	}
 	for (int i = 0; i < n; i++)
@@ -544,9 +555,9 @@ run_together(int node, int conn, const Script *s, const Word *keys, int n, const
 			break;
 	}
 	if (answer.error != NULL)
-		put_error(answer.error);
+		reply_error(answer.error);
 	else
-		put("*3\r\n:%d\r\n:0\r\n:%lld\r\n", answer.result == REDIS_LATE ? 2 : 0,
+		reply_put("*3\r\n:%d\r\n:0\r\n:%lld\r\n", answer.result == REDIS_LATE ? 2 : 0,
 			(long long) answer.store_ms);
 }
 
@@ -564,7 +575,7 @@ run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 		return;
 	}
 	if (is_group)
-		put("*%d\r\n", n);
+		reply_put("*%d\r\n", n);
 	for (int i = 0; i < n; i++)
 	{
 		RedisArg	arg;
@@ -582,9 +593,9 @@ run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 static void
 eval(int node, int conn, const Word *word, int n)
 {
-	bool		by_text = is(&word[0], "EVAL");
+	bool		by_text = word_is(&word[0], "EVAL");
 	const Script *s = find_script(&word[1], by_text);
-	int			nkeys = n > 2 ? (int) number(&word[2]) : 0;
+	int			nkeys = n > 2 ? (int) word_number(&word[2]) : 0;
 	RedisMood	mood = redis_mood(node);
 	char		name[REDIS_NAME];
 
@@ -592,16 +603,16 @@ eval(int node, int conn, const Word *word, int n)
 		sim_fail("simulator", "an unknown script is called");
 	if (mood == REDIS_LOADING || mood == REDIS_BUSY_SCRIPT)
 	{
-		put_error(redis_mood_words(mood));
+		reply_error(redis_mood_words(mood));
 		return;
 	}
 	for (int i = 0; i < nkeys; i++)
 	{
-		copy_word(name, sizeof(name), &word[3 + i]);
+		word_copy(name, sizeof(name), &word[3 + i]);
 		if (redis_denies(node, name))
 		{
 			sim_trace("redis %d: %s: NOPERM", node, name);
-			put_error("NOPERM No permissions to access a key");
+			reply_error("NOPERM No permissions to access a key");
 			return;
 		}
 	}
@@ -610,23 +621,30 @@ eval(int node, int conn, const Word *word, int n)
 	else if ((loaded[node] & UINT64_C(1) << (s - scripts)) == 0)
 	{
 		sim_trace("redis %d: NOSCRIPT", node);
-		put_error("NOSCRIPT No matching script. Please use EVAL.");
+		reply_error("NOSCRIPT No matching script. Please use EVAL.");
 		return;
 	}
-	run_script(node, conn, s, word + 3, nkeys, word + 3 + nkeys, n - 3 - nkeys);
+	if (s->own != NULL)
+	{
+		ScriptCall	call = {node, net_owner(conn), word + 3, nkeys, word + 3 + nkeys, n - 3 - nkeys};
+
+		s->own(s->name, &call);
+	}
+	else
+		run_script(node, conn, s, word + 3, nkeys, word + 3 + nkeys, n - 3 - nkeys);
 }
 
 static void
 serve_subscription(int node, int conn, const Word *word)
 {
 	char		name[REDIS_NAME];
-	bool		wanted = is(&word[0], "SUBSCRIBE");
+	bool		wanted = word_is(&word[0], "SUBSCRIBE");
 
-	copy_word(name, sizeof(name), &word[1]);
+	word_copy(name, sizeof(name), &word[1]);
 	if (wanted && redis_denies(node, name))
 	{
 		sim_trace("redis %d: %s: NOPERM", node, name);
-		put_error("NOPERM No permissions to access a channel");
+		reply_error("NOPERM No permissions to access a channel");
 		return;
 	}
 	if (wanted)
@@ -634,10 +652,10 @@ serve_subscription(int node, int conn, const Word *word)
 	else
 		unsubscribe(node, conn, name);
 	sim_trace("redis %d: %s %s", node, wanted ? "subscribe" : "unsubscribe", name);
-	put("*3\r\n");
-	put_text(wanted ? "subscribe" : "unsubscribe");
-	put_text(name);
-	put(":%d\r\n", count_subscriptions(conn));
+	reply_put("*3\r\n");
+	reply_text(wanted ? "subscribe" : "unsubscribe");
+	reply_text(name);
+	reply_put(":%d\r\n", count_subscriptions(conn));
 }
 
 static void
@@ -648,7 +666,7 @@ serve_info(int node)
 	snprintf(text, sizeof(text),
 			 "redis_version:7.2.0\r\nmaxmemory_policy:noeviction\r\nrole:%s\r\n",
 			 redis_mood(node) == REDIS_READONLY ? "slave" : "master");
-	put_text(text);
+	reply_text(text);
 }
 
 static void
@@ -656,21 +674,21 @@ serve_time(int node)
 {
 	char		text[24];
 
-	put("*2\r\n");
+	reply_put("*2\r\n");
 	snprintf(text, sizeof(text), "%lld", (long long) (redis_clock(node) / SIM_S));
-	put_text(text);
+	reply_text(text);
 	snprintf(text, sizeof(text), "%lld", (long long) (redis_clock(node) % SIM_S));
-	put_text(text);
+	reply_text(text);
 }
 
 static void
 serve_hello(int node)
 {
-	put("*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n"
+	reply_put("*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n"
 		"$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
-	put_text("role");
-	put_text(redis_mood(node) == REDIS_READONLY ? "replica" : "master");
-	put("$7\r\nmodules\r\n*1\r\n*2\r\n$4\r\nname\r\n$4\r\njson\r\n");
+	reply_text("role");
+	reply_text(redis_mood(node) == REDIS_READONLY ? "replica" : "master");
+	reply_put("$7\r\nmodules\r\n*1\r\n*2\r\n$4\r\nname\r\n$4\r\njson\r\n");
 }
 
 /* To a Sentinel: of its commands the first two words say enough. */
@@ -680,9 +698,9 @@ serve_sentinel(int sentinel, int conn, const Word *word, int n)
 	char		verb[REDIS_NAME];
 	char		what[REDIS_NAME] = "";
 
-	copy_word(verb, sizeof(verb), &word[0]);
+	word_copy(verb, sizeof(verb), &word[0]);
 	if (n > 1)
-		copy_word(what, sizeof(what), &word[1]);
+		word_copy(what, sizeof(what), &word[1]);
 	sentinels_serve(sentinel, conn, verb, what);
 }
 
@@ -692,11 +710,11 @@ serve_ping(int node, int conn)
 	RedisMood	mood = redis_mood(node);
 
 	if (mood == REDIS_LOADING || mood == REDIS_BUSY_SCRIPT)
-		put_error(redis_mood_words(mood));
+		reply_error(redis_mood_words(mood));
 	else if (count_subscriptions(conn) > 0)
-		put("*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+		reply_put("*2\r\n$4\r\npong\r\n$0\r\n\r\n");
 	else
-		put("+PONG\r\n");
+		reply_put("+PONG\r\n");
 }
 
 /*
@@ -710,10 +728,10 @@ put_replicas(int node, Peer *peer, bool at_last)
 	bool		has_it = !peer->wrote || redis_replicate(node);
 
 	if (redis_mood(node) == REDIS_READONLY)
-		put_error(at_last ? "UNBLOCKED force unblock from blocking operation" :
+		reply_error(at_last ? "UNBLOCKED force unblock from blocking operation" :
 				  "ERR WAIT cannot be used with replica instances.");
 	else if (has_it || at_last)
-		put(":%d\r\n", has_it);
+		reply_put(":%d\r\n", has_it);
 	else
 		return false;
 	peer->wrote = peer->wrote && !has_it;
@@ -737,7 +755,7 @@ static void
 serve_wait(int node, int conn, const Word *word)
 {
 	Peer	   *peer = &peers[conn];
-	int64_t		ms = number(&word[2]);
+	int64_t		ms = word_number(&word[2]);
 
 	if (ms <= 0)
 		sim_fail("simulator", "a WAIT for ever");
@@ -752,24 +770,24 @@ serve_command(int node, int conn, const Word *word, int n)
 {
 	if (node >= REDIS_NODES)
 		serve_sentinel(node - REDIS_NODES, conn, word, n);
-	else if (is(&word[0], "HELLO"))
+	else if (word_is(&word[0], "HELLO"))
 		serve_hello(node);
-	else if (is(&word[0], "EVALSHA") || is(&word[0], "EVAL"))
+	else if (word_is(&word[0], "EVALSHA") || word_is(&word[0], "EVAL"))
 		eval(node, conn, word, n);
-	else if (is(&word[0], "SUBSCRIBE") || is(&word[0], "UNSUBSCRIBE"))
+	else if (word_is(&word[0], "SUBSCRIBE") || word_is(&word[0], "UNSUBSCRIBE"))
 		serve_subscription(node, conn, word);
-	else if (is(&word[0], "TIME"))
+	else if (word_is(&word[0], "TIME"))
 		serve_time(node);
-	else if (is(&word[0], "INFO"))
+	else if (word_is(&word[0], "INFO"))
 		serve_info(node);
-	else if (is(&word[0], "PING"))
+	else if (word_is(&word[0], "PING"))
 		serve_ping(node, conn);
-	else if (is(&word[0], "WAIT"))
+	else if (word_is(&word[0], "WAIT"))
 		serve_wait(node, conn, word);
-	else if (is(&word[0], "AUTH") || is(&word[0], "SELECT") || is(&word[0], "CLIENT"))
-		put("+OK\r\n");
+	else if (word_is(&word[0], "AUTH") || word_is(&word[0], "SELECT") || word_is(&word[0], "CLIENT"))
+		reply_put("+OK\r\n");
 	else
-		put("-ERR unknown command '%.*s'\r\n", (int) word[0].len, word[0].text);
+		reply_put("-ERR unknown command '%.*s'\r\n", (int) word[0].len, word[0].text);
 }
 
 /* ----------

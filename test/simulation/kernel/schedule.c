@@ -32,6 +32,8 @@
 #define MODE_READ_WRITE	5
 #define MODE_FAIR		6
 #define MODE_TOKEN		7
+#define MODE_COUNTS		8
+#define MODE_CONDITION	9
 
 /* The watchdog may take so long to give back what is left. */
 #define TIME_TO_TIDY	(200 * SIM_S)
@@ -137,6 +139,10 @@ draw_config(void)
 	c->tokens = c->mode == MODE_TOKEN;
 	if (c->tokens)
 		c->mode = 0;
+	c->counts = c->mode == MODE_COUNTS;
+	c->conditions = c->mode == MODE_CONDITION;
+	if (c->counts || c->conditions)
+		c->mode = 0;
 	c->wait_lease_ms = c->fair ? (int) SIM_PICK(60000, 6000) : 6000;
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);
@@ -151,6 +157,8 @@ draw_config(void)
 	c->replica_timeout_ms = (int) SIM_PICK(100, 1000, 20);
 	if (sim_chance(250))
 		c->min_replicas = sim_draw(3) != 0 ? UINT64_MAX : sim_draw(256);
+	if (c->counts || c->conditions)
+		c->min_replicas = 0;
 	c->fallback_after_ms = 500;
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
@@ -159,6 +167,8 @@ draw_config(void)
 	if (c->sentinels && c->idle_timeout_ms == 2)
 		c->idle_timeout_ms = 20;
 	c->nredis = c->sentinels ? 2 : (int) SIM_PICK(1, 1, 2);
+	if (c->counts || c->conditions)
+		c->nredis = 1;
 	c->slow_table = (uint32_t) SIM_PICK(0, 0, 50, 400);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
@@ -174,6 +184,13 @@ draw_config(void)
 		c->nsessions = 2 + sim_draw(2);
 		c->nkeys = (int) SIM_PICK(1, 2, 1, 3);
 		statements = 3 + sim_draw(6);
+	}
+
+	/* One tells, and several wait for the same. */
+	if (c->conditions)
+	{
+		c->nsessions = (int) SIM_PICK(3, 4, 5, 7);
+		c->nkeys = (int) SIM_PICK(1, 1, 2, 3);
 	}
 	for (int i = 0; i < c->nsessions; i++)
 		c->left[FIRST_SESSION + i] = statements;

@@ -22,6 +22,7 @@
 #include "history.h"
 #include "kernel.h"
 #include "network.h"
+#include "redis_counts.h"
 #include "server.h"
 
 /* lockredis.mode */
@@ -129,6 +130,7 @@ down(void)
 	if (state == ENDING)
 		check_shutdown();
 	state = DOWN;
+	redis_counts_server_ended();
 	sim_trace("the server is down, for %.3f ms", pause / 1000.0);
 	sim_at(sim_now() + pause, start_anew, NULL, 0);
 	sim_disturbed(sim_now() + pause + 2 * SIM_S);

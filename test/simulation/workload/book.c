@@ -20,6 +20,7 @@
 
 #include "../../../src/locktable/locktable_int.h"
 #include "../kernel/history.h"
+#include "permits.h"
 
 #define MAX_ITEMS	(4 * SIM_MAX_KEYS)
 
@@ -227,9 +228,10 @@ book_check(void)
 		n += book_is_held(&items[i]);
 	}
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
-		if (lt_holds[i].session == LrMyProcNumber &&
+		if (lt_holds[i].session == LrMyProcNumber && lt_holds[i].kind != KIND_PERMIT &&
 			(lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_LOST))
 			n--;
+	permits_check();
 	if (n != 0)
 		WRONG("the lock table has %d holds of this session that it was not told of", -n);
 }

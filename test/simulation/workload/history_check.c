@@ -97,7 +97,9 @@ check_history(void)
 		sim_reached("history not judged: too long");
 		return;
 	}
-	check_statistics();
+	/* Permits, and what is had again after a condition, are in no history. */
+	if (!sim_config.counts && !sim_config.conditions)
+		check_statistics();
 	switch (linearize(history_at(0), history_count(), excludes, why, sizeof(why)))
 	{
 		case NOT_LINEAR:

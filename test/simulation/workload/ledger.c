@@ -108,6 +108,16 @@ ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard guard)
 	}
 }
 
+void
+ledger_retaken(const HeldEntry *entry, uint64 before)
+{
+	Taken	   *t = find(before);
+	SubTransactionId sub = t == NULL ? InvalidSubTransactionId : t->sub;
+
+	ledger_taken(entry, SCOPE_SESSION, lt_holds[entry->hold].scope[SCOPE_SESSION].guard);
+	find(lt_holds[entry->hold].owner)->sub = sub;
+}
+
 /* This session has given up a lock that was lost: it must be told. */
 static void
 note_loss(uint64 owner, CommitGuard guard)
@@ -135,7 +145,8 @@ __wrap_lt_drop_lost(LrIndex hold)
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (lt_holds[hold].scope[i].count > 0)
 			guard = Max(guard, lt_holds[hold].scope[i].guard);
-	note_loss(lt_holds[hold].owner, guard);
+	if (!condition_is_awaited || lt_holds[hold].lost_reason != LOST_WAITING)
+		note_loss(lt_holds[hold].owner, guard);
 	__real_lt_drop_lost(hold);
 }
 
@@ -150,6 +161,8 @@ __wrap_lt_begin_release(LrIndex hold, HoldView *view)
 		sim_fail("released early",
 				 "%s, and what was done under it is not visible, or has locks of PostgreSQL",
 				 lt_keys[lt_holds[hold].key].name);
+	if (lr_kind(lt_holds[hold].kind)->passing)
+		condition_acted(hold);
 	return __real_lt_begin_release(hold, view);
 }
 

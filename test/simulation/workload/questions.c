@@ -193,6 +193,9 @@ see_lock(void *arg, const Datum *values, const bool *isnull)
 	if (isnull[COLUMN_PID] || DatumGetInt32(values[COLUMN_PID]) != MyProcPid ||
 		!isnull[COLUMN_WAITING])
 		return;
+	/* Of permits and counts others have a book. */
+	if (TextDatumGetCString(values[COLUMN_KEY])[0] != 'k')
+		return;
 	key = number_of(TextDatumGetCString(values[COLUMN_KEY]));
 	count = DatumGetInt32(values[COLUMN_HOLD_COUNT]);
 	if (strcmp(TextDatumGetCString(values[COLUMN_SCOPE]), "transaction") == 0)

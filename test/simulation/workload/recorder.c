@@ -23,6 +23,7 @@
 #include "../../../src/settings.h"
 #include "../backend/heap.h"
 #include "../kernel/history.h"
+#include "permits.h"
 
 #define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
 
@@ -77,6 +78,25 @@ extern bool __real_session_lock(const LrName *name, const AcquireRequest *reques
 extern bool __wrap_session_lock(const LrName *name, const AcquireRequest *request,
 								HeldEntry **got);
 
+/* No lock of one owner: the history does not know it. */
+static bool
+take_permit(const LrName *name, const AcquireRequest *request, HeldEntry **got)
+{
+	int64		began = sim_now();
+	HeldEntry  *entry = NULL;
+
+	if (__real_session_lock(name, request, &entry))
+	{
+		ledger_taken(entry, request->terms.scope, request->terms.guard);
+		permits_taken(name, request->terms.scope);
+		if (got != NULL)
+			*got = entry;
+	}
+	if (request->wait_us >= 0)
+		time_check("a try for a permit", began, request->wait_us);
+	return entry != NULL;
+}
+
 bool
 __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 {
@@ -90,6 +110,8 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 
 	if (takes_several)
 		return __real_session_lock(name, request, got);
+	if (kind == KIND_PERMIT)
+		return take_permit(name, request, got);
 	n = begin(HISTORY_LOCK, name->data, kind, request->terms.scope);
 	r = history_at(n);
 	job_begins = false;
@@ -278,8 +300,8 @@ __wrap_session_inspect(const LrName *name, KindId kind, StoreOp *op)
 extern bool __real_session_unlock(const LrName *name, KindId kind);
 extern bool __wrap_session_unlock(const LrName *name, KindId kind);
 
-bool
-__wrap_session_unlock(const LrName *name, KindId kind)
+static bool
+unlock_lock(const LrName *name, KindId kind)
 {
 	BookItem   *item = book_find(name->data, kind);
 	int			own = item->session - item->job;
@@ -311,6 +333,33 @@ __wrap_session_unlock(const LrName *name, KindId kind)
 	if (own > 0)
 		book_gone(item, result ? item->session - 1 : item->job);
 	return result;
+}
+
+static bool
+unlock_permit(const LrName *name)
+{
+	bool		result = false;
+
+	PG_TRY();
+	{
+		result = __real_session_unlock(name, KIND_PERMIT);
+	}
+	PG_CATCH();
+	{
+		permits_perhaps_unlocked(name);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	permits_unlocked(name, result);
+	return result;
+}
+
+bool
+__wrap_session_unlock(const LrName *name, KindId kind)
+{
+	if (kind == KIND_PERMIT)
+		return unlock_permit(name);
+	return unlock_lock(name, kind);
 }
 
 extern bool __real_session_unlock_job(const LrName *name, KindId kind);
@@ -423,7 +472,7 @@ __wrap_session_unlock_all(void)
 	volatile int64 result = 0;
 
 	batch_begin(&batch, SCOPE_SESSION, InvalidSubTransactionId, false);
-	nkeys = batch.n;
+	nkeys = batch.n + permits_keys_had();
 	PG_TRY();
 	{
 		result = __real_session_unlock_all();
@@ -433,6 +482,7 @@ __wrap_session_unlock_all(void)
 	{
 		batch_end(&batch, returned ? HISTORY_YES : HISTORY_FAILED);
 		book_walk(returned ? give_back_own : perhaps_give_back_own, NULL);
+		permits_all_gone(returned);
 	}
 	PG_END_TRY();
 	if (result > nkeys)
@@ -460,6 +510,7 @@ __wrap_session_discard(void)
 	__real_session_discard();
 	batch_end(&batch, HISTORY_YES);
 	book_walk(give_back_all, NULL);
+	permits_all_gone(true);
 }
 
 extern void __real_xact_release_job_at_abort(const LrName *name, KindId kind);
@@ -502,6 +553,7 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 		case XACT_RELEASES:
 			if (commit)
 				fences_transaction_commits();
+			counts_transaction_ends(commit);
 			batch_begin(&at_end, SCOPE_XACT, InvalidSubTransactionId, false);
 			if (!commit)
 				book_walk(batch_begin_failed_job, &at_end);
@@ -512,6 +564,7 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			recorder_transaction = -1;
 			ledger_transaction_ends();
 			book_transaction_ends(commit);
+			permits_transaction_ends();
 			fences_transaction_ends();
 			break;
 		case XACT_SUB_RELEASES:
@@ -521,6 +574,7 @@ watch(XactMoment moment, bool commit, SubTransactionId sub, SubTransactionId par
 			batch_end(&at_end, HISTORY_YES);
 			ledger_sub_ends(sub, parent, commit);
 			book_sub_ends(sub, parent, commit);
+			permits_sub_ends(sub, parent, commit);
 			fences_sub_ends(sub, parent, commit);
 			break;
 	}

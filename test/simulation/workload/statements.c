@@ -23,6 +23,9 @@ static const Statement *const topics[] = {
 	fence_statements,
 	procedure_statements,
 	token_statements,
+	count_statements,
+	permit_statements,
+	condition_statements,
 };
 
 /*
@@ -35,7 +38,9 @@ weight_of(int number, const Statement *s, const Statement *topic)
 {
 	int			often = sim_config.often[number % SIM_STATEMENTS];
 
-	if (topic == token_statements && !sim_config.tokens)
+	if ((topic == token_statements && !sim_config.tokens) ||
+		((topic == count_statements || topic == permit_statements) && !sim_config.counts) ||
+		(topic == condition_statements && !sim_config.conditions))
 		return 0;
 
 	return s->weight * (s == topic ? Max(often, 1) : often);

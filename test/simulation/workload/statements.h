@@ -43,6 +43,9 @@ extern const Statement transaction_statements[];
 extern const Statement procedure_statements[];
 extern const Statement setting_statements[];
 extern const Statement token_statements[];
+extern const Statement count_statements[];
+extern const Statement permit_statements[];
+extern const Statement condition_statements[];
 
 /* One that may stand there and that this schedule has. */
 extern const Statement *statement_draw(int where);

@@ -29,10 +29,13 @@
 #include "../backend/heap.h"
 #include "../kernel/network.h"
 #include "../kernel/history.h"
+#include "../kernel/redis_conditions.h"
+#include "../kernel/redis_counts.h"
 #include "../kernel/redis_model.h"
 #include "../kernel/sentinels.h"
 #include "../models/kinds.h"
 #include "../models/table_model.h"
+#include "permits.h"
 
 #define MAX_HOLDS	64
 
@@ -130,6 +133,41 @@ check_master(LrIndex k, LrIndex i, const char *owner)
 				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 }
 
+/*
+ * Redis has each permit that is believed to be had, until the end of its lease, and there
+ * are no more of them than there ever were.
+ */
+static void
+check_permits(LrIndex k)
+{
+	int			n = 0;
+
+	for (LrIndex i = lt_keys[k].first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		int64		until;
+
+		/* Of one that is given back the answer may be under way. */
+		if (lt_holds[i].kind != KIND_PERMIT || !is_live(i) ||
+			lt_holds[i].state == HOLD_RELEASING || redis_was_robbed(permit_id_of(i)))
+			continue;
+		n++;
+		for (LrIndex j = lt_keys[k].first_hold; j != i; j = lt_holds[j].next)
+			if (is_live(j) && lt_holds[j].owner == lt_holds[i].owner)
+				sim_fail("two holders", "%s: sessions %d and %d have the same permit",
+						 lt_keys[k].name, lt_holds[j].session, lt_holds[i].session);
+		until = redis_permit_until(lt_keys[k].name, permit_id_of(i));
+		if (until + CLOCK_GRAIN < deadline_of(i))
+			sim_fail("held without a lock",
+					 "session %d has a permit of %s (%s) for another %.3f ms; Redis has it for %.3f ms",
+					 lt_holds[i].session, lt_keys[k].name, lt_state_names[lt_holds[i].state],
+					 (deadline_of(i) - sim_now()) / 1000.0,
+					 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
+	}
+	if (n > redis_permits_most(lt_keys[k].name))
+		sim_fail("two holders", "%d permits of %s are had, and there were never more than %d",
+				 n, lt_keys[k].name, redis_permits_most(lt_keys[k].name));
+}
+
 /* The store must have what a session believes to have. */
 static void
 check_store(LrIndex k, LrIndex i)
@@ -138,7 +176,8 @@ check_store(LrIndex k, LrIndex i)
 	char		owner[LR_OWNER_MAX];
 	int64		until;
 
-	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || deadline_of(i) <= sim_now())
+	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || deadline_of(i) <= sim_now() ||
+		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing || h->kind == KIND_PERMIT)
 		return;
 	lr_owner_text(h->owner, owner);
 	if (sim_config.sentinels && h->store == STORE_REDIS)
@@ -212,6 +251,8 @@ check_key(LrIndex k)
 	const LrKey *key = &lt_keys[k];
 
 	must_be_good(lt_check_key(k));
+	if (sim_config.counts)
+		check_permits(k);
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
 		check_store(k, i);
@@ -326,6 +367,34 @@ is_asking(const LrName *name)
 	return false;
 }
 
+static void
+name_of(const char *key, LrName *name)
+{
+	memset(name, 0, sizeof(LrName));
+	strlcpy(name->data, key, sizeof(name->data));
+	name->len = strlen(key);
+}
+
+static bool
+is_known_permit(const char *key, const char *id)
+{
+	LrName		name;
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (lt_holds[i].state != HOLD_FREE && lt_holds[i].owner != 0 &&
+			strcmp(permit_id_of(i), id) == 0)
+			return true;
+	name_of(key, &name);
+	return is_asking(&name);
+}
+
+/* Nobody has anything any more. */
+static bool
+is_of_nobody(const char *key, const char *id)
+{
+	return false;
+}
+
 static bool
 is_known(const char *key, const char *owner)
 {
@@ -341,9 +410,7 @@ is_known(const char *key, const char *owner)
 		if (strcmp(text, owner) == 0)
 			return true;
 	}
-	memset(&name, 0, sizeof(LrName));
-	strlcpy(name.data, key, sizeof(name.data));
-	name.len = strlen(key);
+	name_of(key, &name);
 	return is_asking(&name);
 }
 
@@ -354,6 +421,8 @@ check_unknown(void)
 	const char *key = sim_config.sentinels ? NULL :
 		redis_find_unknown(lr_instance_uuid(), is_known);
 
+	if (key == NULL && sim_config.counts)
+		key = redis_find_permit(is_known_permit);
 	if (key != NULL)
 		sim_fail("left behind", "Redis has %s of this server, and nobody knows", key);
 }
@@ -456,6 +525,8 @@ sim_check_step(void)
 	check_watchdog();
 	check_unknown();
 	check_sleepers();
+	if (sim_config.conditions)
+		check_conditions();
 	check_cycles();
 }
 
@@ -463,6 +534,15 @@ bool
 sim_is_empty(void)
 {
 	return lt_table->nrows.value == 0;
+}
+
+/* What is in Redis in the name of this server. */
+static const char *
+find_left(void)
+{
+	const char *key = redis_find_owner(lr_instance_uuid());
+
+	return key != NULL ? key : redis_find_waiter(lr_instance_uuid());
 }
 
 /*
@@ -473,7 +553,7 @@ sim_is_empty(void)
 void
 sim_check_shutdown(void)
 {
-	const char *key = redis_find_owner(lr_instance_uuid());
+	const char *key = find_left();
 
 	if (sim_is_empty() && key != NULL)
 		sim_fail("left behind", "Redis has %s of the server that was shut down", key);
@@ -496,7 +576,10 @@ sim_check_end(void)
 	if (lr_mode != MODE_REDIS && (key = table_find_row()) != NULL)
 		sim_fail("left behind", "the table has %s of this server", key);
 	check_history();
-	key = redis_find_owner(lr_instance_uuid());
+	redis_check_counts();
+	key = find_left();
+	if (key == NULL)
+		key = redis_find_permit(is_of_nobody);
 	if (key != NULL)
 		sim_fail("left behind", "Redis has %s of this server", key);
 }

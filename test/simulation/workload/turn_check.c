@@ -25,6 +25,8 @@
 
 #include "../kernel/faults.h"
 #include "../kernel/network.h"
+#include "../kernel/redis_conditions.h"
+#include "../kernel/redis_counts.h"
 #include "../kernel/redis_model.h"
 #include "../models/kinds.h"
 
@@ -120,12 +122,20 @@ note_turn(int s)
 		t->left_at = sim_now();
 }
 
+static bool
+is_counted(KindId kind)
+{
+	return kind == KIND_PERMIT || kind == KIND_SEMAPHORE || kind == KIND_LATCH;
+}
+
 /* Nobody has it, here or elsewhere. */
 static bool
 is_free(const LrWait *w)
 {
 	const LrKey *key = &lt_keys[w->key];
 
+	if (is_counted(w->terms.kind))
+		return !is_kept(w) && redis_counts_has(key->name, w->terms.amount);
 	return !is_kept(w) && !redis_denies(redis_present(), key->name) &&
 		(w->terms.kind == KIND_FREE ||
 		 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED ||
@@ -140,6 +150,8 @@ is_next(const LrWait *w)
 	char		owner[LR_OWNER_MAX];
 
 	(void) lr_owner_text(w->kept.owner, owner);
+	if (lr_kind(w->terms.kind)->passing)
+		return redis_told_until(owner) > sim_now() && !redis_denies(redis_present(), key->name);
 	return w->kept.owner != 0 && !redis_denies(redis_present(), key->name) &&
 		redis_is_next(key->name, owner);
 }

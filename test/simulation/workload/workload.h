@@ -37,6 +37,9 @@ extern void ledger_statement_ends(void);
 /* This session has taken a lock. */
 extern void ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard guard);
 
+/* Again, after a wait for a condition: as that owner, who took it where he did. */
+extern void ledger_retaken(const HeldEntry *entry, uint64 before);
+
 /* The subtransaction, or all of it, is over. */
 extern void ledger_sub_ends(SubTransactionId sub, SubTransactionId parent, bool commit);
 extern void ledger_transaction_ends(void);
@@ -103,6 +106,22 @@ extern void fences_transaction_ends(void);
 extern bool fences_are_comparable(void);
 extern void fences_transaction_prepares(int number);
 extern void fences_prepared_ends(int number, bool commit);
+
+/* ---- conditions.c ---- */
+
+/* This session waits for a condition: its lock is lost meanwhile, which is no loss. */
+extern bool condition_is_awaited;
+
+/* What this session was told, its hold, is given back by itself. */
+extern void condition_acted(LrIndex told);
+
+/* Was somebody told of a condition, and nobody comes? */
+extern void check_conditions(void);
+
+/* ---- counts.c ---- */
+
+/* What it was to have counted is promised now, if it has committed. */
+extern void counts_transaction_ends(bool commit);
 
 /* ---- rest_check.c: nothing of a statement that has ended is left, and it was in time ---- */
 

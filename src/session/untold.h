@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * untold.h
+ *	  What no session has, and a statement took that has not ended yet.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/untold.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_UNTOLD_H
+#define LR_UNTOLD_H
+
+#include "lockredis.h"
+
+#include "keyname.h"
+#include "locktable/locktable.h"
+
+typedef struct Untold Untold;
+
+/*
+ * Before the store is asked; may raise.  NULL: not in a statement that has a portal, so
+ * nobody notices its end.
+ */
+extern Untold *untold_make(const LrName *name, const LockTerms *terms);
+
+/*
+ * It is had, by that owner number if the store knows it by that (else 0): from here on it is
+ * given back if the statement fails.
+ */
+extern void untold_begin(Untold *u, uint64 owner);
+
+/* What has this id was given back in the same statement. */
+extern void untold_forget(const LrName *name, const uint8 *id);
+
+#endif							/* LR_UNTOLD_H */
