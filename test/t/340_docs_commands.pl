@@ -248,7 +248,7 @@ $fenced->quit;
 # README: what is in postgresql.conf
 #
 {
-	my ($install) = grep { /^sudo apt install/ } blocks('../README.md');
+	my ($install) = grep { /^sudo apt-get install/ } blocks('../README.md');
 	my ($file) = $install =~ /<<'END'\n(.*?)^END$/ms or die 'no postgresql.conf in README';
 
 	$file =~ s/localhost:6379/'127.0.0.1:' . $redis->port/e or die 'no address in README';

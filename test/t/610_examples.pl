@@ -25,6 +25,15 @@ my $libraries = `pg_config --pkglibdir`;
 chomp $libraries;
 plan skip_all => 'there is no pg_cron' unless -e "$libraries/pg_cron.so";
 
+my @programs;
+END
+{
+	my $exit_code = $?;
+
+	kill 'KILL', @programs;
+	$? = $exit_code;
+}
+
 my $redis = LockRedis::Redis->new;
 my @servers = map { server("server_$_") } 'a', 'b';
 my ($one, $two) = @servers;
@@ -146,7 +155,7 @@ run_file($_, 'leader/leader.sql') foreach @servers;
 	$leader->terminate;
 	poll_until('another one leads', sub { $has_led->($two, $next) });
 	pass('one follows');
-	$redis->cmd('DEL', 'leader:billing');
+	$two->value("SELECT redis_force_unlock('leader:billing')");
 	poll_until('the leader that lost it to be ended', sub { !$next->is_running });
 	is($next->wait->sqlstate, '57P01', 'one that lost the lock is ended');
 }
@@ -170,6 +179,7 @@ run_file($one, 'pgbouncer/setup.sql');
 	append_to_file("$dir/pgbouncer.ini", $ini);
 	append_to_file("$dir/users", qq("web" ""\n));
 	my $pid = LockRedis::Program::start_program($log, 'pgbouncer', "$dir/pgbouncer.ini");
+	push @programs, $pid;
 	poll_until("PgBouncer to listen (see $log)", sub { -S "$dir/.s.PGSQL.$port" });
 
 	my $ask = sub {
@@ -186,8 +196,9 @@ run_file($one, 'pgbouncer/setup.sql');
 	is($ask->($transaction), "\n", 'a transaction with its lock') foreach 1 .. 3;
 	is($one->value('SELECT count FROM visit'), 3, 'does its work');
 	is($ask->("SELECT redis_lock('visit:/index.html')"), $refused, 'none of session level');
-	kill 'INT', $pid;
+	kill 'INT', @programs;
 	poll_until('PgBouncer to end', sub { waitpid($pid, 1) != 0 });
+	@programs = ();
 }
 
 # ----------

@@ -177,6 +177,13 @@ for name in "locked", "owned":
         print(name + ": " + str(error).split()[0])
 END
 $one->query("SELECT redis_unlock('hash')");
+
+# What JDBC's setString sends
+$one->query_fails("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$2)",
+	'42883', qr/function redis_try_lock\(character varying, character varying\) does not exist/,
+	'two strings: there is no such function');
+$one->query_is("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$2::interval)",
+	'', 'with ::interval there is one');
 $_->quit foreach $one, $gate;
 
 nothing_left($node, $redis);

@@ -43,6 +43,13 @@ my @alerts = slurp_file("$top/monitoring/alerts.yml") =~ /^ *- alert: (\w+)$/mg;
 my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create('main', redis => $redis, extension => 0);
 my @programs;
+END
+{
+	my $exit_code = $?;
+
+	kill 'KILL', @programs;
+	$? = $exit_code;
+}
 
 # It listens where it is told to, or has ended.
 sub start
@@ -165,6 +172,7 @@ foreach my $pid (@programs)
 {
 	poll_until('the programs to end', sub { waitpid($pid, 1) != 0 });
 }
+@programs = ();
 $one->quit;
 $two->wait;
 $two->quit;
