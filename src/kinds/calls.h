@@ -19,10 +19,10 @@
 #define CALLS_OF_ANY_LOCK \
 	[STORE_FORCE] = { \
 		.script = LUA_REENTRANT_FORCE, \
-		.keys = {KEY_LOCK, KEY_CHANNEL}, \
+		.keys = {KEY_LOCK}, \
 		.once = {ARG_PUBLISH, ARG_RELEASED}, \
 		.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX, \
-				 ARG_PERMITS_CHANNEL}, \
+				 ARG_PERMITS_CHANNEL, ARG_CHANNEL}, \
 		.group = 1, \
 		.reply = REPLY_TOLD, \
 	}, \

@@ -76,6 +76,8 @@ typedef enum KindArg
 	ARG_FLOOR,
 	ARG_WRITE,					/* write even if that changes nothing */
 	ARG_PUBLISH,				/* the command that publishes */
+	ARG_CHANNEL,				/* where: it is no key, and a slot of a cluster that is
+								 * on its way could not have it beside the lock */
 	ARG_RELEASED,				/* and its message */
 	ARG_WAIT,					/* for how long to be announced */
 	ARG_SINCE,					/* when the wait began */

@@ -46,9 +46,9 @@ const LockKind reentrant_kind = {
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_REENTRANT_RELEASE,
-			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.keys = {KEY_LOCK},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_OWNER, ARG_KEEP},
+			.each = {ARG_OWNER, ARG_KEEP, ARG_CHANNEL},
 			.group = RELEASE_GROUP,
 			.reply = REPLY_TOLD,
 		},

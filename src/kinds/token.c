@@ -52,9 +52,9 @@ const LockKind token_kind = {
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_TOKEN_RELEASE,
-			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.keys = {KEY_LOCK},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_DIGEST},
+			.each = {ARG_DIGEST, ARG_CHANNEL},
 			.group = RELEASE_GROUP,
 			.reply = REPLY_TOLD,
 		},

@@ -245,8 +245,8 @@ static void
 give_back(Connection *conn, const char *key, const char *owner)
 {
 	char		channel[512];
-	const char *argv[] = {"EVALSHA", release_sha1, "2", key, channel,
-	"PUBLISH", "0", owner, "0"};
+	const char *argv[] = {"EVALSHA", release_sha1, "1", key, "PUBLISH", "0",
+	owner, "0", channel};
 
 	snprintf(channel, sizeof(channel), "redisson_lock__channel:{%s}", key);
 	if (first_integer(command(conn, 9, argv)) < 0)

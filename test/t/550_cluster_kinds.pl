@@ -2,7 +2,8 @@
 
 # Each kind of lock, and what is counted, in a Redis Cluster with two servers: who waits on
 # one is woken by the other, also when the master that has it is replaced meanwhile, and
-# when its slot is moved; names that cannot be kept.
+# when its slot is moved; what can be given back while a slot is half moved; names that
+# cannot be kept.
 
 use strict;
 use warnings FATAL => 'all';
@@ -145,6 +146,24 @@ foreach my $at ($cluster->masters)
 	finish('where it was moved to', %key);
 	$holder->query_is("SELECT redis_multi_unlock(ARRAY['{$tag}1', '{$tag}2'])", 't',
 		'several at once, where they were moved to');
+}
+
+# Half moved: what needs no other key is given back where it is, and who waits elsewhere hears.
+{
+	my ($from, $to) = $cluster->masters;
+	my $tag = $cluster->key_on($from, 'half-');
+	my $slot = $cluster->slot($tag);
+	my %key = map { $_ => "{$tag}$_" } 'reentrant', 'token';
+
+	begin(%key);
+	$cluster->begin_move($slot, $to);
+	finish('where the slot is still', %key);
+	$cluster->move_keys($slot);
+	done($holder, $_, 'take', $key{$_}, 'taken where the slot is to be') foreach sort keys %key;
+	is($to->cmd('CLUSTER', 'COUNTKEYSINSLOT', $slot), 2, 'they are there');
+	done($holder, $_, 'free', $key{$_}, 'and given back there') foreach sort keys %key;
+	is($to->cmd('CLUSTER', 'COUNTKEYSINSLOT', $slot), 0, 'they are gone');
+	$cluster->end_move($slot);
 }
 
 # Names whose keys would be in several slots

@@ -80,10 +80,10 @@ func (b *Bare) giveBack(key, owner string) {
 		case b.ignoresOwner:
 			_, err = b.do("DEL", key)
 		case b.tellsNobody:
-			_, err = b.do("EVAL", b.release, 2, key, "nobody", "PUBLISH", "0", owner, 0)
+			_, err = b.do("EVAL", b.release, 1, key, "PUBLISH", "0", owner, 0, "nobody")
 		default:
-			_, err = b.do("EVAL", b.release, 2, key, "redisson_lock__channel:{"+key+"}",
-				"PUBLISH", "0", owner, 0)
+			_, err = b.do("EVAL", b.release, 1, key, "PUBLISH", "0", owner, 0,
+				"redisson_lock__channel:{"+key+"}")
 		}
 		if err == nil {
 			return

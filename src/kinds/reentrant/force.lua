@@ -1,8 +1,9 @@
 -- force: take a lock away from those who inspect.lua has told to have it.
 --
--- KEYS  lock, channel
+-- KEYS  lock
 -- ARGV  publish command, message, owner or digest, and of a read-write lock: channel,
---       beginning of the names of its readers' time-outs; of permits: channel
+--       beginning of the names of its readers' time-outs; of permits: channel; of any
+--       other: channel
 -- reply how many were told, -1 if that owner, or one of several, is not there
 
 -- Before Redis 7 a script that asks for the time may write only this way.
@@ -47,7 +48,7 @@ if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) < 10000 t
   for _, field in ipairs(fields) do
     local count = field ~= 'mode' and tonumber(redis.call('HGET', KEYS[1], field)) or 0
     for i = math.min(count, 1000), 1, -1 do
-      redis.call('DEL', ARGV[5] .. ':' .. field .. ':rwlock_timeout:' .. i)
+      redis.pcall('DEL', ARGV[5] .. ':' .. field .. ':rwlock_timeout:' .. i)
     end
   end
   redis.call('DEL', KEYS[1])
@@ -68,9 +69,9 @@ end
 redis.call('DEL', KEYS[1])
 -- As in release.lua.
 local first = redis.pcall('LINDEX',
-  'redisson_lock_queue' .. string.sub(KEYS[2], #'redisson_lock__channel' + 1), 0)
-local told = tell(KEYS[2], ARGV[2])
+  'redisson_lock_queue' .. string.sub(ARGV[7], #'redisson_lock__channel' + 1), 0)
+local told = tell(ARGV[7], ARGV[2])
 if type(first) == 'string' then
-  told = told + tell(KEYS[2] .. ':' .. first, ARGV[2])
+  told = told + tell(ARGV[7] .. ':' .. first, ARGV[2])
 end
 return told

@@ -1,22 +1,23 @@
 -- release: give own locks back and wake those who wait for them.
 --
--- KEYS  lock, channel; for each lock
--- ARGV  publish command, message, then for each lock: owner, and for how many
---       ms the key stays locked (0: not at all), by owner/kept then
+-- KEYS  lock; for each lock
+-- ARGV  publish command, message, then for each lock: owner, for how many ms the key
+--       stays locked (0: not at all; by owner/kept then), channel
 -- reply for each lock how many were told, -1 if the owner is not there, or an
 --       error
 --
--- An error of one lock does not keep the others from being released.  Repeating
--- the script is harmless.
+-- The channel is not among KEYS: it is none, and while a slot of a cluster is moved a
+-- script runs only where all of its keys are.  An error of one lock does not keep the
+-- others from being released.  Repeating the script is harmless.
 --
 -- This and create.lua are what all pay: no function, which would be made anew by each
 -- call, and numbers as text, as Redis is given them.
 
 local publish, message = ARGV[1], ARGV[2]
 local told = {}
-for i = 1, #KEYS, 2 do
-  local lock, channel = KEYS[i], KEYS[i + 1]
-  local owner, keep = ARGV[i + 2], ARGV[i + 3]
+for i = 1, #KEYS do
+  local lock, channel = KEYS[i], ARGV[3 * i + 2]
+  local owner, keep = ARGV[3 * i], ARGV[3 * i + 1]
   local done
   if keep == '0' then
     -- A lock has no other field.
@@ -51,6 +52,6 @@ for i = 1, #KEYS, 2 do
   elseif done == 0 or string.find(done.err, 'WRONGTYPE', 1, true) then
     done = -1
   end
-  told[(i + 1) / 2] = done
+  told[i] = done
 end
 return told

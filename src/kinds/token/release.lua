@@ -1,7 +1,7 @@
 -- release: give locks of tokens back and wake those who wait for the keys.
 --
--- KEYS  lock, channel; for each lock
--- ARGV  publish command, message, then for each lock the SHA-1 of its token
+-- KEYS  lock; for each lock
+-- ARGV  publish command, message, then for each lock: SHA-1 of its token, channel
 -- reply for each lock how many were told, -1 if there is something else or nothing, or
 --       an error
 --
@@ -16,25 +16,26 @@ local function next_in_queue(channel)
 end
 
 local told = {}
-for i = 1, #KEYS, 2 do
+for i = 1, #KEYS do
+  local channel = ARGV[2 * i + 2]
   local n = -1
   -- Look at little, however large the value is: tokens have at most 1024 bytes.
   local len = redis.pcall('STRLEN', KEYS[i])
   if type(len) == 'table' then
     n = string.find(len.err, 'WRONGTYPE', 1, true) and -1 or len
   elseif len > 0 and len <= 1024
-    and redis.sha1hex(redis.call('GET', KEYS[i])) == ARGV[2 + (i + 1) / 2] then
+    and redis.sha1hex(redis.call('GET', KEYS[i])) == ARGV[2 * i + 1] then
     local done = redis.pcall('DEL', KEYS[i])
     if type(done) ~= 'table' then
-      done = redis.pcall(ARGV[1], KEYS[i + 1], ARGV[2])
+      done = redis.pcall(ARGV[1], channel, ARGV[2])
     end
-    local place = type(done) ~= 'table' and next_in_queue(KEYS[i + 1])
+    local place = type(done) ~= 'table' and next_in_queue(channel)
     if place then
       local more = redis.pcall(ARGV[1], place, ARGV[2])
       done = type(more) == 'table' and done or done + more
     end
     n = done
   end
-  told[(i + 1) / 2] = n
+  told[i] = n
 end
 return told

@@ -274,6 +274,11 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 		case ARG_PUBLISH:
 			resp_put_text(out, sharded ? "SPUBLISH" : "PUBLISH");
 			break;
+		case ARG_CHANNEL:
+			resp_put_bulk(out, derived,
+						  lr_channel_name(lr_kind(op->lock_kind)->topic,
+										  op->name, op->name_len, derived));
+			break;
 		case ARG_RELEASED:
 			resp_put_bulk(out, "0", 1);
 			break;
@@ -451,8 +456,8 @@ redis_put_wait(RespOut *out, int replicas, int64 ms)
 /*
  * redis_release_size --- see ops.h
  *
- * Of each kind the keys with what frames them, an owner, and a number or a name; once
- * the script and the beginning.
+ * Of each kind the keys with what frames them, an owner, and a number, a name or a channel;
+ * once the script and the beginning.
  */
 size_t
 redis_release_size(int n)
@@ -464,7 +469,7 @@ redis_release_size(int n)
 		const KindCall *call =
 			&lr_kind(i / 2)->calls[i % 2 == 0 ? STORE_RELEASE : STORE_TALLY];
 		size_t		per_lock = op_count_keys(call, false) * (LR_DERIVED_MAX + 32) +
-			LR_NAME_MAX + LR_OWNER_MAX + 64;
+			LR_DERIVED_MAX + LR_NAME_MAX + LR_OWNER_MAX + 64;
 		size_t		once = redis_script(call->script)->text_len + 256;
 
 		size = Max(size, Min(n, call->group) * per_lock + once);

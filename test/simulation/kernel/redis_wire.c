@@ -333,7 +333,7 @@ keys_of(const Script *s, int nkeys)
 	if (s->read_write && verb == REDIS_RENEW)
 		return s->shared ? 2 : 1;
 	return verb == REDIS_CREATE ? nkeys :
-		verb == REDIS_RELEASE || verb == REDIS_FORCE || verb == REDIS_MINT ? 2 : 1;
+		verb == REDIS_MINT ? 2 : 1;
 }
 
 static void
@@ -389,19 +389,28 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			a->write = nargs > 3;
 			break;
 		case REDIS_RELEASE:
-			word_copy(a->channel, sizeof(a->channel), &keys[1]);
 			if (s->read_write)
 			{
+				word_copy(a->channel, sizeof(a->channel), &keys[1]);
 				word_copy(a->owner, sizeof(a->owner), &argv[1 + 2 * i]);
 				break;
 			}
 			if (s->token)
 			{
-				word_copy(a->owner, sizeof(a->owner), &argv[2 + i]);
+				word_copy(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
+				word_copy(a->channel, sizeof(a->channel), &argv[3 + 2 * i]);
 				break;
 			}
-			word_copy(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
-			a->keep_ms = word_number(&argv[3 + 2 * i]);
+			if (s->fair)
+			{
+				word_copy(a->channel, sizeof(a->channel), &keys[1]);
+				word_copy(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
+				a->keep_ms = word_number(&argv[3 + 2 * i]);
+				break;
+			}
+			word_copy(a->owner, sizeof(a->owner), &argv[2 + 3 * i]);
+			a->keep_ms = word_number(&argv[3 + 3 * i]);
+			word_copy(a->channel, sizeof(a->channel), &argv[4 + 3 * i]);
 			break;
 		case REDIS_RENEW:
 			word_copy(a->owner, sizeof(a->owner), &argv[2 * i]);
@@ -414,7 +423,7 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			break;
 		case REDIS_FORCE:
 			a->read_write = word_is(&argv[2], DIGEST);
-			word_copy(a->channel, sizeof(a->channel), a->read_write ? &argv[3] : &keys[1]);
+			word_copy(a->channel, sizeof(a->channel), a->read_write ? &argv[3] : &argv[6]);
 			word_copy(a->owner, sizeof(a->owner), &argv[2]);
 			break;
 		case REDIS_TOGETHER:

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The real Redisson and sessions of ours on the same keys of a Redis Cluster whose master is
+# replaced: what Redisson has is kept from us by the next master, and had by who waits when
+# Redisson gives it back; what we have is kept from Redisson.  Plain, fair, read-write locks
+# and several at once.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::RedisCluster;
+use LockRedis::Redisson;
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+LockRedis::Redisson->need;
+
+my $cluster = LockRedis::RedisCluster->new;
+my $node = LockRedis::Node->create('main', redis => $cluster,
+	settings => { 'lockredis.lease' => '10min', 'lockredis.command_timeout' => '30s' });
+my $java = LockRedis::Redisson->new;
+my $us = $node->session;
+
+$java->connect('a', $cluster);
+$node->poll_query_until('postgres', q{
+	SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up'}) or die;
+
+# How Redisson calls it, and how we take it and give it back
+my %kinds = (
+	'' => [ "redis_lock('%s')", "redis_unlock('%s')" ],
+	'fair.' => [ "redis_fair_lock('%s')", "redis_unlock('%s')" ],
+	'write.' => [ "redis_write_lock('%s')", "redis_write_unlock('%s')" ],
+	'read.' => [ "redis_write_lock('%s')", "redis_write_unlock('%s')" ],
+	'multi.' => [ "redis_multi_lock(ARRAY['%s'])", "redis_multi_unlock(ARRAY['%s'])" ]);
+my @kinds = sort keys %kinds;
+
+sub sql { my ($which, $kind, $key) = @_; return 'SELECT ' . $kinds{$kind}[$which] =~ s/%s/$key/r; }
+
+# Theirs, awaited by us
+{
+	my ($old) = $cluster->masters;
+	my %key = map { $_ => $cluster->key_on($old, 'theirs' . s/\.//r) } @kinds;
+	my %waiter = map { $_ => $node->session } @kinds;
+
+	foreach my $kind (@kinds)
+	{
+		$java->call('a.1', $kind . 'lock', $key{$kind}, 600_000)->or_die;
+		$waiter{$kind}->start(sql(0, $kind, $key{$kind}));
+		$node->wait_for_waiters($key{$kind}, 1);
+	}
+	$cluster->fail_over($old);
+	foreach my $kind (@kinds)
+	{
+		ok($waiter{$kind}->is_running, "${kind}lock of Redisson: kept from us");
+		$java->call('a.1', $kind . 'unlock', $key{$kind})->or_die;
+		is($waiter{$kind}->wait(limit(60))->error, undef, "${kind}lock: then it is ours");
+		is($waiter{$kind}->query(sql(1, $kind, $key{$kind}))->error, undef, 'given back');
+		$waiter{$kind}->quit;
+	}
+}
+
+# Ours, wanted by them
+{
+	my ($old) = $cluster->masters;
+	my %key = map { $_ => $cluster->key_on($old, 'ours' . s/\.//r) } @kinds;
+
+	foreach my $kind (@kinds)
+	{
+		is($us->query(sql(0, $kind, $key{$kind}))->error, undef, "${kind}lock: ours");
+	}
+	$cluster->fail_over($old);
+	foreach my $kind (@kinds)
+	{
+		is($java->value('a.1', $kind . 'tryLock', $key{$kind}, 0, 600_000), 'false',
+			"${kind}lock: kept from Redisson");
+		is($us->query(sql(1, $kind, $key{$kind}))->error, undef, 'given back');
+		poll_until('Redisson to have it',
+			sub { $java->value('a.1', $kind . 'tryLock', $key{$kind}, 0, 600_000) eq 'true' });
+		$java->call('a.1', $kind . 'unlock', $key{$kind})->or_die;
+		pass("${kind}lock: had by Redisson");
+	}
+}
+is($node->lock_stat('losses'), 0, 'nothing was lost');
+
+$java->shutdown('a');
+$java->stop;
+$us->quit;
+nothing_left($node, $cluster,
+	clients => scalar(grep { $_->{name} =~ /watchdog|listener|scout/ } $cluster->clients));
+done_testing();
