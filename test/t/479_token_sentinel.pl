@@ -11,9 +11,14 @@ use warnings FATAL => 'all';
 use LockRedis::Sentinels;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
+use LockRedis::Wait qw(limit);
 
+# Who waits does so for as long as a failover may take.
 my $ha = LockRedis::Sentinels->new;
-my $node = LockRedis::Node->create('main', redis => $ha);
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $ha,
+	settings => { 'lockredis.connect_timeout' => limit(20) . 's' });
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 my $two = $node->session;
 
