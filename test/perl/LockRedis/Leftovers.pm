@@ -13,12 +13,13 @@ LockRedis::Leftovers - after a test nothing is left
   nothing_left($node, $redis);
   nothing_left([ $node_a, $node_b ], $redis, name => 'after a cancel',
       keys => qr/^redisson_lock_token:/,     # keys that may stay
-      clients => 3,                          # exactly so many connections
+      clients => 3,                          # exactly so many connections,
+                                             # or qr//: none with such a name
       descriptors => $before);
 
 =head1 DESCRIPTION
 
-One TAP test a call.  Within 15 seconds: no key in Redis, no row in redis_locks
+One TAP test a call.  Within a minute: no key in Redis, no row in redis_locks
 on any node, no subscribed channel, no more connections than one a session and
 two for each watchdog (a third one if there is one for what replicas have to
 confirm), descriptors as before.  What is still there is shown.
@@ -103,7 +104,12 @@ sub _what_is_left
 
 	my @clients = $redis->clients;
 	$allowed += grep { $_->{name} =~ /^lockredis-watchdog-replicas-/ } @clients;
-	if (defined $opts{clients} ? @clients != $opts{clients} : @clients > $allowed)
+	if (ref $opts{clients})
+	{
+		push @left, map { "  $_->{name} $_->{addr} cmd=$_->{cmd}" }
+		  grep { $_->{name} =~ $opts{clients} } @clients;
+	}
+	elsif (defined $opts{clients} ? @clients != $opts{clients} : @clients > $allowed)
 	{
 		push @left, scalar(@clients) . ' connections, wanted '
 		  . (defined $opts{clients} ? $opts{clients} : "at most $allowed");
