@@ -239,9 +239,9 @@ subtest 'hold_at_least, and Redis is frozen at the end' => sub {
 foreach my $longer ('the lease', 'hold_at_least')
 {
 	subtest "a crash during the command, $longer is longer" => sub {
-		my $lease = limit($longer eq 'the lease' ? 3 : 1);
-		my $hold = limit($longer eq 'the lease' ? 1 : 3);
-		my $longest = limit(3);
+		my $lease = limit($longer eq 'the lease' ? 8 : 1);
+		my $hold = limit($longer eq 'the lease' ? 1 : 8);
+		my $longest = limit(8);
 		my $s = $node->session;
 		my $start = now();
 
@@ -300,11 +300,13 @@ of_redis 'there is one server' => sub {
 # The command runs while Redis is frozen: its commit asks nobody, the release is
 # left to the watchdog, and the user is told.
 subtest 'Redis is frozen when the job ends' => sub {
+	$two->query('SELECT pg_advisory_lock(1)');
 	$one->start(
-		"CALL redis_with_lock('frozen', 'INSERT INTO done VALUES (''ran''); SELECT pg_sleep(0.5)', lease => '1 hour')"
+		"CALL redis_with_lock('frozen', 'INSERT INTO done VALUES (''ran''); SELECT pg_advisory_xact_lock(1)', lease => '1 hour')"
 	);
-	$node->wait_for_event($one, 'PgSleep');
+	$node->wait_for_postgres_lock($one);
 	$redis->freeze;
+	$two->query('SELECT pg_advisory_unlock(1)');
 	my $result = $one->wait;
 	is($result->out, 't', 'it has run');
 	my @warnings = $result->warnings;
