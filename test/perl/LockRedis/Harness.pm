@@ -46,7 +46,9 @@ sub summary
 		$bad = 1 if !$bad && $parser->has_problems;
 		$passed += $parser->actual_passed;
 		$failed += $bad;
-		push @took, sprintf '%.0f %s', $parser->end_time - $parser->start_time, $file;
+		# Who bails out has no end.
+		push @took, sprintf '%.0f %s', $parser->end_time - $parser->start_time, $file
+		  if defined $parser->end_time;
 		push @digest, _digest_of($file, $parser) if $bad;
 		push @skipped, "$file: " . $parser->skip_all
 		  if defined $parser->skip_all;
