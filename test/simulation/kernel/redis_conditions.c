@@ -57,6 +57,8 @@ static Conditions present[REDIS_NODES];
 static Conditions saved[REDIS_NODES];
 static Conditions replica[REDIS_NODES];
 
+static bool clock_was_set;
+
 static struct
 {
 	char		name[REDIS_NAME];
@@ -163,6 +165,7 @@ redis_conditions_event(int node, DataEvent event)
 			for (int i = 0; i < REDIS_NODES; i++)
 				present[i].n = saved[i].n = replica[i].n = 0;
 			nthings = 0;
+			clock_was_set = false;
 			break;
 		case DATA_LOST:
 			rob(&present[node]);
@@ -182,6 +185,7 @@ redis_conditions_event(int node, DataEvent event)
 			break;
 		case DATA_CLOCK_SET:
 			rob(&present[node]);
+			clock_was_set = true;
 			break;
 	}
 }
@@ -347,7 +351,7 @@ create(const ScriptCall *call, Condition *c)
 		return;
 	}
 	w = find_waiter(&c->waiting, waiter);
-	if (w == NULL || w->until_ms <= now)
+	if (w == NULL)
 	{
 		put_queued(0, 0, now);
 		return;
@@ -500,12 +504,16 @@ is_left(int node, const List *l, const char *prefix)
 	return false;
 }
 
+/*
+ * With a clock that was set back a request may run that could not any more, and who was given
+ * up as one who does not count does so again.
+ */
 const char *
 redis_find_waiter(const char *prefix)
 {
 	int			node = redis_present();
 
-	for (int i = 0; i < present[node].n; i++)
+	for (int i = 0; i < present[node].n && !clock_was_set; i++)
 		if (is_left(node, &present[node].condition[i].waiting, prefix) ||
 			is_left(node, &present[node].condition[i].told, prefix))
 			return present[node].condition[i].name;
