@@ -238,6 +238,24 @@ like(
 	qr/division by zero/, 'and why one has failed');
 is($sum->("SELECT count(*) FROM job_run WHERE job = 'broken'"), 0, 'of which nothing is written down');
 
+# ----------
+# What the pages show besides; a leader never returns
+# ----------
+
+{
+	my $session = $one->session;
+
+	foreach my $page ('pg_cron', 'workers', 'accounts', 'leader')
+	{
+		foreach my $sql (slurp_file("$examples/$page/README.md") =~ /^```sql\n(.*?)^```/msg)
+		{
+			is($session->query($sql)->error, undef, "$page: " . $sql =~ s/\s+/ /gr)
+			  unless $sql =~ /run_as_leader/;
+		}
+	}
+	$session->quit;
+}
+
 $redis->cmd('DEL', 'nightly-report');
 nothing_left([@servers], $redis,
 	keys => qr/^(?:redisson_lock_token:|mail relay$|\{mail relay\})/);
