@@ -5,7 +5,7 @@
  *
  * No socket: bytes in memory only.  A request is put into one buffer, which is
  * grown with realloc() so that running out of memory raises nothing.  hiredis
- * is only the parser of replies.  A reply is copied into buffers of fixed size:
+ * is only the parser of replies, of all but the simplest.  A reply is copied into buffers of fixed size:
  * nothing has to be freed on any path, and no server can make us allocate more
  * than RESP_MAX_UNPARSED bytes.
  *
@@ -58,6 +58,7 @@ typedef struct RespIn
 	redisReader *reader;
 	bool		understood;		/* a reply has been parsed */
 	unsigned char first_byte;	/* that was received before; 0 = none yet */
+	bool		numbers;		/* values has a reply that hiredis has not seen */
 	bool		nested;			/* arrays in an array are expected: of these only
 								 * that they are there is kept */
 	RedisValue	left_out;
@@ -93,6 +94,9 @@ extern void resp_put_array(RespOut *out, int n);
 extern void resp_put_bulk(RespOut *out, const char *data, size_t len);
 extern void resp_put_text(RespOut *out, const char *text);
 extern void resp_put_int(RespOut *out, int64 value);
+
+/* Likewise, bytes that are pieces already. */
+extern void resp_put_raw(RespOut *out, const char *data, size_t len);
 
 /* Take back what was put since "put" was that; it cannot have been sent yet. */
 extern void resp_out_undo(RespOut *out, uint64 put);
