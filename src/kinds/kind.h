@@ -256,7 +256,8 @@ extern const LockKind condition_kind;
 extern const LockKind semaphore_kind;
 extern const LockKind latch_kind;
 
-extern const LockKind *const lr_kinds[KIND_COUNT];
+/* By KindId. */
+extern const LockKind *const lr_kinds[];
 
 static inline const LockKind *
 lr_kind(KindId id)
