@@ -24,6 +24,9 @@
 /* Room for a type byte, a 64 bit number and the end of the line. */
 #define HEADER_MAX			24
 
+#define EMPTY_TEXT			"$0\r\n\r\n"
+#define EMPTY_TEXT_LEN		6
+
 /* Of a number that is sure to be no larger than an int64. */
 #define RESP_DIGITS			18
 
@@ -327,7 +330,7 @@ resp_in_open(RespIn *in)
 {
 	in->understood = false;
 	in->first_byte = 0;
-	in->numbers = false;
+	in->simple_len = 0;
 	in->nested = false;
 	in->reader = redisReaderCreateWithFunctions(&resp_callbacks);
 	if (in->reader == NULL)
@@ -364,14 +367,14 @@ resp_read_number(const char *p, const char *end, int64 *value)
 }
 
 /*
- * resp_take_numbers --- is that a reply, all of it and no more, which is a number or
- * an array of numbers?  Then into values.
+ * resp_take_simple --- is that a reply, all of it and no more, which is a number or an
+ * array of numbers and empty texts?  Then into values.
  *
  * The answers to taking and giving back a lock are, and hiredis, which is made for
  * whatever comes in whatever pieces, takes ten times as long for them.
  */
 static bool
-resp_take_numbers(RespIn *in, const char *data, size_t len)
+resp_take_simple(RespIn *in, const char *data, size_t len)
 {
 	const char *p = data;
 	const char *end = data + len;
@@ -385,12 +388,18 @@ resp_take_numbers(RespIn *in, const char *data, size_t len)
 			return false;
 		*v++ = (RedisValue) {.type = REDIS_REPLY_ARRAY,.elements = (int) left,.str = ""};
 	}
-	for (; left > 0; left--)
+	for (; left > 0; left--, v++)
 	{
+		if (v > in->values && end - p >= EMPTY_TEXT_LEN &&
+			memcmp(p, EMPTY_TEXT, EMPTY_TEXT_LEN) == 0)
+		{
+			*v = (RedisValue) {.type = REDIS_REPLY_STRING,.str = ""};
+			p += EMPTY_TEXT_LEN;
+			continue;
+		}
 		*v = (RedisValue) {.type = REDIS_REPLY_INTEGER,.str = ""};
 		if (p == end || *p != ':' || (p = resp_read_number(p + 1, end, &v->integer)) == NULL)
 			return false;
-		v++;
 	}
 	in->nvalues = v - in->values;
 	in->text_used = 0;
@@ -400,26 +409,34 @@ resp_take_numbers(RespIn *in, const char *data, size_t len)
 /*
  * resp_in_feed --- what has come; false when it cannot be kept
  *
- * Nothing comes behind a reply of numbers before that is taken.
+ * A simple reply that nobody has taken yet when more comes goes before that.
  */
 bool
 resp_in_feed(RespIn *in, const char *data, size_t len)
 {
+	int			before = in->simple_len;
+
 	if (!in->understood && in->first_byte == 0)
 		in->first_byte = (unsigned char) data[0];
-	if (in->numbers)
+	in->simple_len = 0;
+	if (before > 0 && redisReaderFeed(in->reader, in->simple, before) != REDIS_OK)
 		return false;
 
-	/* hiredis has not begun with a reply. */
-	in->numbers = in->reader->ridx < 0 && in->reader->pos == in->reader->len &&
-		resp_take_numbers(in, data, len);
-	return in->numbers || redisReaderFeed(in->reader, data, len) == REDIS_OK;
+	/* Unless hiredis has begun with a reply. */
+	if (len <= RESP_SIMPLE_MAX && in->reader->ridx < 0 &&
+		in->reader->pos == in->reader->len && resp_take_simple(in, data, len))
+	{
+		memcpy(in->simple, data, len);
+		in->simple_len = (int) len;
+		return true;
+	}
+	return redisReaderFeed(in->reader, data, len) == REDIS_OK;
 }
 
 bool
 resp_in_has_more(const RespIn *in)
 {
-	return in->numbers || in->reader->len > in->reader->pos;
+	return in->simple_len > 0 || in->reader->len > in->reader->pos;
 }
 
 /*
@@ -432,9 +449,9 @@ resp_in_parse(RespIn *in)
 {
 	void	   *reply = NULL;
 
-	if (in->numbers)
+	if (in->simple_len > 0)
 	{
-		in->numbers = false;
+		in->simple_len = 0;
 		in->understood = true;
 		return RESP_REPLY;
 	}
