@@ -205,7 +205,8 @@ arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
 		int			low = id_digit(VARDATA_ANY(shown)[2 * i + 1]);
 
 		good = high >= 0 && low >= 0;
-		id[i] = (uint8) (high << 4 | low);
+		if (good)
+			id[i] = (uint8) (high << 4 | low);
 	}
 	if (!good)
 		ereport(ERROR,
