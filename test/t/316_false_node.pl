@@ -69,8 +69,7 @@ sub script_reply
 	return "*0\r\n" if !$nkeys;
 	return $inspect_none if @args == 2 && $nkeys == 1;
 	return "*3\r\n:1\r\n:60000\r\n\$3\r\na:1\r\n" if @args == 4 && $nkeys == 1;
-	my $locks = (@args - 2 - $nkeys) / 2;
-	return "*$locks\r\n" . ":-1\r\n" x $locks;
+	return "*$nkeys\r\n" . ":-1\r\n" x $nkeys;
 }
 
 sub sane_again
