@@ -62,7 +62,8 @@ sub has_in_the_end
 	$one->value("SELECT redis_lock('pair'), redis_unlock('pair')") foreach 1 .. 10;
 	has_in_the_end('pair', 0, 'pairs');
 	my @more = map { $nodes[$_]->script_calls - $before[$_] } 0 .. 4;
-	ok(!(grep { $_ < 20 || $_ > 22 } @more), "two commands a pair and node (@more)");
+	ok(!(grep { $_ > 22 } @more) && (grep { $_ >= 20 } @more) >= 3,
+		"two commands a pair and node (@more)");
 }
 
 # A transaction

@@ -17,7 +17,7 @@ use LockRedis::Wait qw(poll_until);
 my $masters = LockRedis::Masters->new;
 my @nodes = $masters->nodes;
 my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.lease' => '60s' });
+	settings => { 'lockredis.lease' => '30s' });
 my $one = $node->session;
 my $two = $node->session;
 

@@ -127,7 +127,7 @@ sub has_in_the_end
 
 {
 	$one->query("SELECT redis_multi_lock(ARRAY['a', 'b', 'd'])");
-	has_in_the_end($_, 5, "$_ is had") foreach qw(a b d);
+	cmp_ok(have($_), '>=', 3, "$_ is had by a majority") foreach qw(a b d);
 	$two->query_is("SELECT redis_try_multi_lock(ARRAY['d', 'e'])", 'f', 'all or none');
 	has_in_the_end('e', 0, 'none');
 	$one->query("SELECT redis_multi_unlock(ARRAY['a', 'b', 'd'])");
@@ -139,13 +139,19 @@ sub has_in_the_end
 {
 	my $token = $one->value("SELECT redis_token_lock('t', '60s')");
 
-	has_in_the_end('t', 5, 'a token at all of them');
-	is((grep { $_->cmd('GET', 't') eq $token } @nodes), 5, 'the same');
+	cmp_ok((grep { ($_->cmd('GET', 't') || '') eq $token } @nodes), '>=', 3,
+		'a majority has the token');
 	$two->query_is("SELECT redis_try_token_lock('t', '0', '60s') IS NULL", 't', 'others are kept out');
 	$two->query_is("SELECT redis_token_unlock('t', '$token')", 't', 'who knows it gives it back');
 	has_in_the_end('t', 0, 'it is gone');
 
 	# As redsync does it
+	poll_until('all to be asked', sub {
+		$one->value("SELECT redis_lock('p')");
+		my $n = have('p');
+		$one->value("SELECT redis_unlock('p')");
+		$n == 5;
+	});
 	$_->cmd('SET', 'q', 'other', 'PX', 600_000) foreach @nodes[ 0, 1, 3 ];
 	$one->query_is("SELECT redis_try_token_lock('q', '0', '60s') IS NULL", 't',
 		'another program has a majority');

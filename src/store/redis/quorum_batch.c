@@ -38,6 +38,18 @@
 #define PAUSE_MIN			(4 * LR_US_PER_MS)
 #define PAUSE_MAX			(50 * LR_US_PER_MS)
 
+/*
+ * A token is used again by the next request, so a node where a release of one may yet run
+ * is not asked for such a lock for so long.
+ */
+#define TAINT_TIME			(60 * LR_US_PER_S)
+
+/*
+ * A lock that a majority has granted waits so long at most for connections that are just
+ * being made, so that all nodes have it.
+ */
+#define LINGER_TIME			(20 * LR_US_PER_MS)
+
 #define FIRST_SIZE			32
 #define FIRST_TEXT_SIZE		8192
 
@@ -64,17 +76,17 @@ link_has_room(QuorumLink *l, int more, size_t more_text)
 	{
 		int			size = Max(2 * l->size, Max(FIRST_SIZE, l->used + more));
 		StoreOp    *copies = realloc(l->copies, sizeof(StoreOp) * size);
-		uint8	   *fates;
+		CopyNote   *notes;
 
 		if (copies == NULL)
 			return false;
 		l->copies = copies;
 		if (l->node.batch.active)
 			l->node.batch.ops = copies;
-		fates = realloc(l->fates, size);
-		if (fates == NULL)
+		notes = realloc(l->notes, sizeof(CopyNote) * size);
+		if (notes == NULL)
 			return false;
-		l->fates = fates;
+		l->notes = notes;
 		l->size = size;
 	}
 	if (l->text_used + more_text > l->text_size)
@@ -126,7 +138,7 @@ link_make(QuorumBatch *b, int row)
 		!node_batch_make(&l->node, NODE_MASTER + row, b->role, b->patient, false))
 	{
 		free(l->copies);
-		free(l->fates);
+		free(l->notes);
 		free(l->texts);
 		free(l);
 		return NULL;
@@ -183,7 +195,7 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	copy->asking = copy->resent = copy->done = copy->own_fault = false;
 	copy->value = STORE_VALUE_NONE;
 	copy->holder[0] = copy->type_name[0] = copy->digest[0] = '\0';
-	l->fates[l->used] = COPY_PLAIN;
+	l->notes[l->used].fate = COPY_PLAIN;
 	return l->used++;
 }
 
@@ -224,6 +236,45 @@ link_cancel(QuorumLink *l)
 			copy->kind != STORE_RELEASE && copy->kind != STORE_RENEW)
 			link_cancel_one(copy);
 	}
+}
+
+/*
+ * link_watch --- what is to be done about a copy when it has its answer
+ */
+static void
+link_watch(QuorumLink *l, int copy, CopyFate fate, int other)
+{
+	l->notes[copy].fate = fate;
+	l->notes[copy].other = other;
+	l->nwatched++;
+}
+
+/*
+ * link_put_group --- copies of operations that are taken together, or of one; all of
+ * them or none.  Returns how many; the first has the number *first, -1 if none.
+ */
+static int
+link_put_group(QuorumLink *l, const StoreOp *ops, int n, StoreOpKind kind, int *first)
+{
+	int			used = l->used;
+	size_t		text_used = l->text_used;
+
+	for (int k = 0; k < n; k++)
+		if (link_put(l, &ops[k], kind) < 0)
+		{
+			l->used = used;
+			l->text_used = text_used;
+			*first = -1;
+			return 0;
+		}
+	*first = used;
+	return n;
+}
+
+static int
+quorum_group(const StoreOp *op)
+{
+	return Max(op->together, 1);
 }
 
 static QuorumLink *
@@ -279,6 +330,48 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 }
 
 /*
+ * quorum_put_group --- for that node; returns how many were put
+ */
+static int
+quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKind kind)
+{
+	int			first;
+	int			put = link_put_group(b->link[row], &b->batch.ops[which], n, kind, &first);
+
+	for (int k = 0; k < n; k++)
+		b->states[which + k].copy[row] = first < 0 ? -1 : first + k;
+	return put;
+}
+
+/*
+ * copy_is_plain --- was this release answered, and sent but once?
+ *
+ * If not it may yet run, behind the next create of the same owner: sent again, as its
+ * script was not loaded; or over a connection that was lost since.
+ */
+static bool
+copy_is_plain(const StoreOp *copy)
+{
+	return (copy->outcome == STORE_OK || copy->outcome == STORE_GONE) && !copy->resent;
+}
+
+/*
+ * quorum_is_undone --- can nothing of an attempt before be under way at this node?
+ */
+static bool
+quorum_is_undone(const QuorumBatch *b, int row, int which, int n)
+{
+	for (int k = 0; k < n; k++)
+	{
+		int			undo = b->states[which + k].undo[row];
+
+		if (undo >= 0 && !copy_is_plain(&b->link[row]->copies[undo]))
+			return false;
+	}
+	return (b->states[which].left_out & (1U << row)) == 0;
+}
+
+/*
  * quorum_ask_rest --- all nodes that were not asked yet, for operations which are taken
  * together or one
  */
@@ -290,16 +383,11 @@ quorum_ask_rest(QuorumBatch *b, int which, int n)
 	for (int i = 0; i < b->n; i++)
 	{
 		QuorumLink *l = b->link[i];
-		int			put = 0;
+		int			put;
 
-		if (l == NULL || s->copy[i] >= 0 || (s->left_out & (1U << i)) != 0)
+		if (l == NULL || s->copy[i] >= 0 || !quorum_is_undone(b, i, which, n))
 			continue;
-		for (int k = 0; k < n; k++)
-		{
-			b->states[which + k].copy[i] =
-				link_put(l, &b->batch.ops[which + k], b->batch.ops[which + k].kind);
-			put += b->states[which + k].copy[i] >= 0;
-		}
+		put = quorum_put_group(b, i, which, n, b->batch.ops[which].kind);
 		link_ask(l, put, b->batch.deadline);
 	}
 }
@@ -325,16 +413,27 @@ quorum_undo(QuorumBatch *b, int which, int n)
 			if (s->copy[i] < 0)
 				continue;
 			outcome = l->copies[s->copy[i]].outcome;
-			if (outcome == STORE_UNKNOWN)
+			if (s->undo[i] >= 0 && !copy_is_plain(&l->copies[s->undo[i]]))
 				b->states[which].left_out |= 1U << i;
-			if (outcome == STORE_PENDING && l->copies[s->copy[i]].sent_at == 0)
+			if (outcome == STORE_UNKNOWN || l->copies[s->copy[i]].resent)
+				b->states[which].left_out |= 1U << i;
+			if (outcome == STORE_PENDING && s->phase != PHASE_RAISE &&
+				l->copies[s->copy[i]].sent_at == 0)
 			{
 				link_cancel_one(&l->copies[s->copy[i]]);
 				s->copy[i] = -1;
 			}
 			else if (outcome == STORE_OK || outcome == STORE_UNKNOWN ||
-					 outcome == STORE_PENDING)
-				put += link_put(l, &b->batch.ops[which + k], STORE_RELEASE) >= 0;
+					 outcome == STORE_PENDING || s->phase == PHASE_RAISE)
+			{
+				/* The answer to a mint says nothing of the create before it. */
+				s->undo[i] = link_put(l, &b->batch.ops[which + k], STORE_RELEASE);
+				if (s->undo[i] < 0)
+					continue;
+				put++;
+				if (b->batch.ops[which].token != NULL)
+					link_watch(l, s->undo[i], COPY_UNDOES, 0);
+			}
 		}
 		link_ask(l, put, b->batch.deadline);
 	}
@@ -443,18 +542,59 @@ quorum_give_up(QuorumBatch *b, int which)
  * them at any time.  It makes no majority, as there has to be one.
  */
 static void
-quorum_repair(QuorumLink *l, int which)
+quorum_repair(QuorumLink *l, int which, int other)
 {
 	const StoreOp *renewal = &l->copies[which];
-	int			n;
+	int			create;
+	int			n = 1;
 
 	if (renewal->outcome != STORE_GONE || renewal->holder[0] != '\0' ||
 		renewal->lease_ms <= 0)
 		return;
-	n = link_put(l, renewal, STORE_CREATE) >= 0;
-	if (n > 0)
-		n += link_put(l, &l->copies[which], STORE_SET) >= 0;
+	create = link_put(l, renewal, STORE_CREATE);
+	if (create < 0)
+		return;
+	n += link_put(l, &l->copies[which], STORE_SET) >= 0;
+	link_watch(l, create, COPY_REPAIRS, other);
 	link_ask(l, n, lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_ask_witness --- the lock was created again: was it given back meanwhile?
+ *
+ * Its session gives it back everywhere at once, so that may have been before the create.
+ * A node that had it a moment ago is asked, by a renewal that lengthens nothing.
+ */
+static void
+quorum_ask_witness(QuorumBatch *b, int row, int which)
+{
+	QuorumLink *l = b->link[row];
+	QuorumLink *other = b->link[l->notes[which].other];
+	int			copy;
+
+	if (l->copies[which].outcome != STORE_OK || other == NULL)
+		return;
+	copy = link_put(other, &l->copies[which], STORE_RENEW);
+	if (copy < 0)
+		return;
+	other->copies[copy].lease_ms = 1;
+	link_watch(other, copy, COPY_WITNESS, row);
+	link_ask(other, 1, lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_hear_witness --- it is had no more: nor is it to be where it was created again
+ */
+static void
+quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
+{
+	QuorumLink *l = b->link[witness->notes[which].other];
+
+	/* Over another connection it may be one that has forgotten the lock itself. */
+	if (witness->copies[which].outcome == STORE_GONE && !witness->copies[which].resent &&
+		l != NULL)
+		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
+				 lr_now() + lr_call_budget());
 }
 
 /*
@@ -463,20 +603,22 @@ quorum_repair(QuorumLink *l, int which)
 static void
 quorum_watch(QuorumBatch *b, int which)
 {
+	const int  *copies = b->states[which].copy;
+	int			other = 0;
+
+	while (b->link[other] == NULL || copies[other] < 0 ||
+		   b->link[other]->copies[copies[other]].outcome != STORE_OK)
+		other++;
 	for (int i = 0; i < b->n; i++)
 	{
 		QuorumLink *l = b->link[i];
-		int			copy = b->states[which].copy[i];
 
-		if (l == NULL || copy < 0)
+		if (l == NULL || copies[i] < 0)
 			continue;
-		if (l->copies[copy].outcome != STORE_PENDING)
-			quorum_repair(l, copy);
+		if (l->copies[copies[i]].outcome == STORE_PENDING)
+			link_watch(l, copies[i], COPY_RENEWS, other);
 		else
-		{
-			l->fates[copy] = COPY_REPAIRED;
-			l->nwatched++;
-		}
+			quorum_repair(l, copies[i], other);
 	}
 }
 
@@ -484,15 +626,29 @@ quorum_watch(QuorumBatch *b, int which)
  * quorum_look_after --- answers that have come after the outcome
  */
 static void
-quorum_look_after(QuorumLink *l)
+quorum_look_after(QuorumBatch *b, int row)
 {
+	QuorumLink *l = b->link[row];
+
 	for (int i = 0; i < l->used && l->nwatched > 0; i++)
 	{
-		if (l->fates[i] != COPY_REPAIRED || l->copies[i].outcome == STORE_PENDING)
+		CopyFate	fate = l->notes[i].fate;
+
+		if (fate == COPY_PLAIN || l->copies[i].outcome == STORE_PENDING)
 			continue;
-		l->fates[i] = COPY_PLAIN;
+		l->notes[i].fate = COPY_PLAIN;
 		l->nwatched--;
-		quorum_repair(l, i);
+		if (fate == COPY_UNDOES)
+		{
+			if (!copy_is_plain(&l->copies[i]))
+				l->tainted_until = lr_now() + TAINT_TIME;
+		}
+		else if (fate == COPY_RENEWS)
+			quorum_repair(l, i, l->notes[i].other);
+		else if (fate == COPY_REPAIRS)
+			quorum_ask_witness(b, row, i);
+		else
+			quorum_hear_witness(b, l, i);
 	}
 }
 
@@ -553,7 +709,7 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 	s->attempt++;
 	s->first = -1;
 	for (int i = 0; i < b->n && s->first < 0; i++)
-		if (b->link[i] != NULL && (s->left_out & (1U << i)) == 0 &&
+		if (b->link[i] != NULL && quorum_is_undone(b, i, which, n) &&
 			node_batch_is_connected(&b->link[i]->node) && !node_is_silent(NODE_MASTER + i))
 			s->first = i;
 	for (int k = 0; k < n; k++)
@@ -565,17 +721,10 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 	s->phase = PHASE_ASKED;
 	if (s->first >= 0)
 	{
-		QuorumLink *l = b->link[s->first];
-		int			put = 0;
+		int			put = quorum_put_group(b, s->first, which, n, STORE_CREATE);
 
-		for (int k = 0; k < n; k++)
-		{
-			b->states[which + k].copy[s->first] =
-				link_put(l, &b->batch.ops[which + k], STORE_CREATE);
-			put += b->states[which + k].copy[s->first] >= 0;
-		}
 		s->phase = PHASE_FIRST;
-		link_ask(l, put, b->batch.deadline);
+		link_ask(b->link[s->first], put, b->batch.deadline);
 	}
 	else
 		quorum_ask_rest(b, which, n);
@@ -591,6 +740,9 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 	int64		now = lr_now();
 	int64		pause = Min(PAUSE_MIN << (s->attempt - 1), PAUSE_MAX);
 
+	/* It was busy, and now some were left out: no more is known than that. */
+	if (s->attempt > 1 && outcome >= STORE_DOWN)
+		outcome = STORE_BUSY;
 	quorum_undo(b, which, n);
 	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
 	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->over &&
@@ -640,6 +792,28 @@ quorum_turn_force(QuorumBatch *b, int which)
 }
 
 /*
+ * quorum_lingers --- granted, but some nodes were not even asked yet
+ */
+static bool
+quorum_lingers(QuorumBatch *b, int which)
+{
+	QuorumOp   *s = &b->states[which];
+	int64		now = lr_now();
+
+	if (s->linger_until == 0)
+		s->linger_until = now + LINGER_TIME;
+	if (s->phase == PHASE_RAISE || now >= s->linger_until || b->over)
+		return false;
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL && s->copy[i] >= 0 &&
+			b->link[i]->copies[s->copy[i]].outcome == STORE_PENDING &&
+			b->link[i]->copies[s->copy[i]].sent_at == 0 &&
+			!node_is_silent(NODE_MASTER + i))
+			return true;
+	return false;
+}
+
+/*
  * quorum_decide_group --- operations that are taken together, or one
  *
  * A node takes all of them or none, so they have the same votes.
@@ -665,6 +839,8 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 			outcome = its;
 		split = split || quorum_is_split(votes, b->n);
 	}
+	if (outcome == STORE_OK && ops->kind == STORE_CREATE && quorum_lingers(b, which))
+		return;
 	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
 		ops->fence = s->token;
 	else if (outcome == STORE_OK && (ops->fenced || ops->kind == STORE_MINT) &&
@@ -712,7 +888,8 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 		const QuorumLink *l = b->link[s->first];
 		const StoreOp *copy = s->copy[s->first] >= 0 ? &l->copies[s->copy[s->first]] : NULL;
 
-		if (copy != NULL && copy->outcome == STORE_PENDING && !b->over)
+		if (copy != NULL && copy->outcome == STORE_PENDING && !b->over &&
+			!node_is_silent(NODE_MASTER + s->first))
 			return;
 		if (copy != NULL && copy->outcome == STORE_BUSY)
 		{
@@ -725,12 +902,6 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 	if (op->kind == STORE_FORCE)
 		quorum_turn_force(b, which);
 	quorum_decide_group(b, which, n);
-}
-
-static int
-quorum_group(const StoreOp *op)
-{
-	return Max(op->together, 1);
 }
 
 static void
@@ -757,10 +928,10 @@ quorum_look(QuorumBatch *b)
  */
 
 /*
- * quorum_drop --- what a longjmp has left; its operations may be gone
+ * quorum_batch_drop --- what a longjmp has left; its operations may be gone
  */
-static void
-quorum_drop(QuorumBatch *b)
+void
+quorum_batch_drop(QuorumBatch *b)
 {
 	batch_forget(&b->batch);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
@@ -791,7 +962,7 @@ quorum_look_where(QuorumBatch *b)
 		if (l->node.batch.active)
 		{
 			node_batch_process(&l->node, true, false, 0);
-			quorum_look_after(l);
+			quorum_look_after(b, i);
 			node_batch_check_time(&l->node);
 		}
 		if (!l->node.batch.active)
@@ -813,7 +984,9 @@ quorum_may_ask(const QuorumLink *l, int owed, StoreOpKind kind)
 void
 quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 {
-	quorum_drop(b);
+	int64		now = lr_now();
+
+	quorum_batch_drop(b);
 	quorum_look_where(b);
 	batch_start(&b->batch, ops, nops, deadline);
 	b->over = false;
@@ -839,7 +1012,7 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 		if (ops[i].kind == STORE_CREATE)
 			masters_saw_lease(ops[i].lease_ms);
 		for (int row = 0; row < LR_MAX_MASTERS; row++)
-			b->states[i].copy[row] = -1;
+			b->states[i].copy[row] = b->states[i].undo[row] = -1;
 	}
 	for (int row = 0; row < b->n; row++)
 	{
@@ -850,14 +1023,13 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 		if (l == NULL)
 			continue;
 		owed = l->node.batch.active ? l->node.batch.left : 0;
-		for (int i = 0; i < nops; i++)
+		for (int i = 0; i < nops; i += quorum_group(&ops[i]))
 		{
 			StoreOpKind kind = ops[i].kind == STORE_FORCE ? STORE_INSPECT : ops[i].kind;
 
-			if (!quorum_may_ask(l, owed, kind))
-				continue;
-			b->states[i].copy[row] = link_put(l, &ops[i], kind);
-			put += b->states[i].copy[row] >= 0;
+			if (quorum_may_ask(l, owed, kind) &&
+				(ops[i].token == NULL || kind != STORE_CREATE || now >= l->tainted_until))
+				put += quorum_put_group(b, row, i, quorum_group(&ops[i]), kind);
 		}
 		link_ask(l, put, b->batch.deadline);
 	}
@@ -874,7 +1046,7 @@ quorum_batch_process(QuorumBatch *b, bool readable)
 		if (l == NULL || !l->node.batch.active)
 			continue;
 		node_batch_process(&l->node, readable, false, 0);
-		quorum_look_after(l);
+		quorum_look_after(b, i);
 	}
 	if (b->batch.active)
 		quorum_look(b);
@@ -903,6 +1075,8 @@ quorum_batch_until(const QuorumBatch *b)
 	for (int i = 0; b->batch.active && i < b->batch.nops; i++)
 		if (b->states[i].phase == PHASE_PAUSE && b->batch.ops[i].outcome == STORE_PENDING)
 			until = Min(until, b->states[i].again_at);
+		else if (b->states[i].linger_until != 0 && b->batch.ops[i].outcome == STORE_PENDING)
+			until = Min(until, b->states[i].linger_until);
 	return until;
 }
 
@@ -964,7 +1138,7 @@ quorum_batch_check_connections(QuorumBatch *b)
 		if (l->node.batch.active)
 		{
 			node_batch_process(&l->node, true, false, 0);
-			quorum_look_after(l);
+			quorum_look_after(b, i);
 			node_batch_check_time(&l->node);
 		}
 		else if (l->node.conn.state == CONN_READY)

@@ -30,19 +30,30 @@
 typedef enum CopyFate
 {
 	COPY_PLAIN,					/* a vote, or nothing any more */
-	COPY_REPAIRED				/* a renewal that a majority has done: if this node
+	COPY_RENEWS,				/* a renewal that a majority has done: if this node
 								 * has nobody's lock, it gets ours again */
+	COPY_REPAIRS,				/* the create that does so: is the lock still had? */
+	COPY_WITNESS,				/* the question: if it is not, give it back there */
+	COPY_UNDOES					/* a release of a token that is asked for again */
 } CopyFate;
+
+typedef struct CopyNote
+{
+	uint8		fate;			/* CopyFate */
+	uint8		other;			/* renewal, repair: a link whose node has the lock;
+								 * witness: that of the repair */
+} CopyNote;
 
 /* The link to one node, and what it was asked. */
 typedef struct QuorumLink
 {
 	NodeBatch	node;
 	StoreOp    *copies;			/* of operations; their texts are here, too */
-	uint8	   *fates;			/* CopyFate of each */
+	CopyNote   *notes;			/* of each */
 	int			size;			/* there is room for so many, */
 	int			used;			/* and so many there are */
 	int			nwatched;		/* so many of them have a fate */
+	int64		tainted_until;	/* not to be asked for locks with a token before */
 	char	   *texts;
 	size_t		text_size;
 	size_t		text_used;
@@ -62,11 +73,13 @@ typedef struct QuorumOp
 	QuorumPhase phase;
 	int			attempt;
 	int64		again_at;		/* PHASE_PAUSE */
+	int64		linger_until;	/* granted: settled then, at the latest */
 	int			first;			/* PHASE_FIRST: that node */
 	int64		token;			/* PHASE_RAISE: what their counters have to be */
 	uint32		left_out;		/* nodes: bits.  One may yet do what an attempt before
 								 * asked of it, nobody knows when */
 	int			copy[LR_MAX_MASTERS];	/* in the link; -1: not asked */
+	int			undo[LR_MAX_MASTERS];	/* the release behind it; -1: none */
 } QuorumOp;
 
 typedef struct QuorumBatch
@@ -85,6 +98,7 @@ extern void quorum_batch_init(QuorumBatch *b, const char *role, bool patient);
 
 /* As of NodeBatch. */
 extern void quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
+extern void quorum_batch_drop(QuorumBatch *b);
 extern void quorum_batch_process(QuorumBatch *b, bool readable);
 extern void quorum_batch_check_time(QuorumBatch *b);
 extern int64 quorum_batch_until(const QuorumBatch *b);

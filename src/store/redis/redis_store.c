@@ -103,7 +103,10 @@ redis_leave(RedisHandle *h)
 		cluster_batch_close(h->cluster);
 	}
 	else if (h->at_masters)
+	{
+		quorum_batch_drop(h->masters);
 		quorum_batch_close(h->masters);
+	}
 	else
 	{
 		node_batch_drop(&h->node);
