@@ -740,8 +740,11 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 	int64		now = lr_now();
 	int64		pause = Min(PAUSE_MIN << (s->attempt - 1), PAUSE_MAX);
 
-	/* It was busy, and now some were left out: no more is known than that. */
-	if (s->attempt > 1 && outcome >= STORE_DOWN)
+	/*
+	 * It was busy, and now some were left out: no more is known than that.  What may
+	 * have run stays so, since the watchdog has to give it back if a link cannot.
+	 */
+	if (s->attempt > 1 && outcome == STORE_DOWN)
 		outcome = STORE_BUSY;
 	quorum_undo(b, which, n);
 	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
