@@ -223,7 +223,7 @@ link_cancel_one(StoreOp *copy)
 }
 
 /*
- * link_cancel --- nor is anything else, but for releases and renewals
+ * link_cancel --- nor is anything else, but for releases, renewals, and repairs
  */
 static void
 link_cancel(QuorumLink *l)
@@ -233,7 +233,8 @@ link_cancel(QuorumLink *l)
 		StoreOp    *copy = &l->copies[i];
 
 		if (copy->outcome == STORE_PENDING && copy->sent_at == 0 &&
-			copy->kind != STORE_RELEASE && copy->kind != STORE_RENEW)
+			copy->kind != STORE_RELEASE && copy->kind != STORE_RENEW &&
+			l->notes[i].fate == COPY_PLAIN)
 			link_cancel_one(copy);
 	}
 }
@@ -546,6 +547,7 @@ quorum_repair(QuorumLink *l, int which, int other)
 {
 	const StoreOp *renewal = &l->copies[which];
 	int			create;
+	int			set;
 	int			n = 1;
 
 	if (renewal->outcome != STORE_GONE || renewal->holder[0] != '\0' ||
@@ -554,8 +556,13 @@ quorum_repair(QuorumLink *l, int which, int other)
 	create = link_put(l, renewal, STORE_CREATE);
 	if (create < 0)
 		return;
-	n += link_put(l, &l->copies[which], STORE_SET) >= 0;
+	set = link_put(l, &l->copies[which], STORE_SET);
 	link_watch(l, create, COPY_REPAIRS, other);
+	if (set >= 0)
+	{
+		link_watch(l, set, COPY_COUNTS, other);
+		n++;
+	}
 	link_ask(l, n, lr_now() + lr_call_budget());
 }
 
@@ -647,7 +654,7 @@ quorum_look_after(QuorumBatch *b, int row)
 			quorum_repair(l, i, l->notes[i].other);
 		else if (fate == COPY_REPAIRS)
 			quorum_ask_witness(b, row, i);
-		else
+		else if (fate == COPY_WITNESS)
 			quorum_hear_witness(b, l, i);
 	}
 }
@@ -842,7 +849,8 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 			outcome = its;
 		split = split || quorum_is_split(votes, b->n);
 	}
-	if (outcome == STORE_OK && ops->kind == STORE_CREATE && quorum_lingers(b, which))
+	if (outcome == STORE_OK &&
+		(ops->kind == STORE_CREATE || ops->kind == STORE_SET) && quorum_lingers(b, which))
 		return;
 	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
 		ops->fence = s->token;
