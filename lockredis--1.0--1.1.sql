@@ -236,9 +236,9 @@ COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed re
 COMMENT ON COLUMN redis_lock_status.maxmemory_policy IS 'maxmemory-policy of Redis; anything but noeviction can throw locks away';
 COMMENT ON COLUMN redis_lock_status.last_error IS 'last failure with this lockredis.url, of the watchdog or of a session, also when it is over';
 COMMENT ON COLUMN redis_lock_status.last_error_at IS 'when that was';
-COMMENT ON COLUMN redis_lock_status.in_use IS 'do new locks go there?  Of a master that the Sentinels name: is it known for sure?';
+COMMENT ON COLUMN redis_lock_status.in_use IS 'do new locks go there?  Of a master that the Sentinels name: is it known for sure?  Of one of several that vote: is it up, and has it a vote?';
 COMMENT ON COLUMN redis_lock_status.since IS 'fallback mode: when in_use changed last';
-COMMENT ON COLUMN redis_lock_status.reason IS 'fallback mode: why in_use changed last; redis-sentinel://: why no master is in use';
+COMMENT ON COLUMN redis_lock_status.reason IS 'fallback mode: why in_use changed last; redis-sentinel://: why no master is in use; several masters: why this one has no vote';
 COMMENT ON COLUMN redis_lock_status.up IS 'is state up?';
 COMMENT ON COLUMN redis_lock_status.round_trip_seconds IS 'round_trip in seconds';
 COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in seconds';

@@ -256,7 +256,14 @@ extern const LockKind condition_kind;
 extern const LockKind semaphore_kind;
 extern const LockKind latch_kind;
 
-extern const LockKind *lr_kind(KindId id);
+/* By KindId. */
+extern const LockKind *const lr_kinds[];
+
+static inline const LockKind *
+lr_kind(KindId id)
+{
+	return lr_kinds[id];
+}
 
 /* Can two sessions not have these at the same time? */
 extern bool lr_kinds_conflict(KindId one, KindId other);

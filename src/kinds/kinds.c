@@ -14,7 +14,7 @@
 
 #include "kinds/kind.h"
 
-static const LockKind *const kinds[KIND_COUNT] =
+const LockKind *const lr_kinds[KIND_COUNT] =
 {
 	[KIND_REENTRANT] = &reentrant_kind,
 	[KIND_READ] = &read_kind,
@@ -27,17 +27,11 @@ static const LockKind *const kinds[KIND_COUNT] =
 	[KIND_LATCH] = &latch_kind,
 };
 
-const LockKind *
-lr_kind(KindId id)
-{
-	return kinds[id];
-}
-
 bool
 lr_kinds_conflict(KindId one, KindId other)
 {
-	bool		conflict = (kinds[one]->excludes & KIND_BIT(other)) != 0;
+	bool		conflict = (lr_kinds[one]->excludes & KIND_BIT(other)) != 0;
 
-	Assert(conflict == ((kinds[other]->excludes & KIND_BIT(one)) != 0));
+	Assert(conflict == ((lr_kinds[other]->excludes & KIND_BIT(one)) != 0));
 	return conflict;
 }

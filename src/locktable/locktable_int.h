@@ -31,7 +31,7 @@
 #define DUE_BLOCK			64
 
 /* Room for kinds of locks, whose number kinds.h has. */
-#define LT_MAX_KINDS		16
+#define LT_MAX_KINDS		12
 
 /* Sessions share so many locks that guard their being signalled. */
 #define LT_SIGNAL_LOCKS		16
@@ -45,13 +45,19 @@
 /* An LrHold.not_after that nobody knows: its watchdog has gone. */
 #define NOT_AFTER_UNKNOWN	PG_INT64_MAX
 
-typedef enum SubscriptionState
+/* A byte, as each key has several. */
+typedef uint8 SubscriptionState;
+enum
 {
 	SUB_NONE,
 	SUB_WANTED,
 	SUB_CONFIRMED
-} SubscriptionState;
+};
 
+/*
+ * Of these two there are as many as there may be locks: what is small stands side by
+ * side, without holes.
+ */
 typedef struct LrKey
 {
 	uint32		hash;
@@ -65,8 +71,6 @@ typedef struct LrKey
 	uint32		nfront[LT_MAX_KINDS];	/* sessions in front, by kind */
 	uint32		queue_kinds;	/* KIND_BITs of all who have queued since the
 								 * queue was empty */
-	bool		scarce;			/* somebody was refused since then: of kinds that
-								 * one asks for, the first does */
 	LrIndex		place_head;		/* sessions that wait in no queue of ours, see
 								 * places.c; linked likewise */
 	LrIndex		place_tail;
@@ -78,10 +82,12 @@ typedef struct LrKey
 								 * others go first; 0 = no pause */
 	int64		here_from;		/* nobody elsewhere has it, if Redis has not
 								 * answered since then; 0 = not known */
-	KindId		here_kind;		/* as which kind it was had here then */
 	int64		no_pause_until; /* none again before */
-	bool		after_pause;	/* the head asks the store after one */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
+	KindId		here_kind;		/* as which kind it was had here from here_from on */
+	bool		after_pause;	/* the head asks the store after one */
+	bool		scarce;			/* somebody was refused since the queue was empty: of
+								 * kinds that one asks for, the first does */
 	SubscriptionState subscription[TOPIC_COUNT];
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -97,8 +103,6 @@ typedef struct LrHold
 	LrIndex		prev;			/* of the same key */
 	HoldState	state;
 	LostReason	lost_reason;
-	bool		committing;		/* its transaction is past pre-commit: renewed
-								 * even if its lease was given */
 	StoreId		store;			/* whose word the deadline is */
 	uint32		moves;			/* raised whenever that changes; see lt_moves */
 	uint32		traces;			/* STORE_BITs: where our owner may be */
@@ -108,8 +112,8 @@ typedef struct LrHold
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
 	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
-	int64		amount;			/* likewise */
-	bool		counts;			/* that is to be counted, not given back */
+	StoreId		fence_store;	/* which gave the token */
+	int64		amount;			/* as in StoreOp */
 	int64		counted_at;		/* owed, orphan: when it was asked for first, if that
 								 * may have run; else 0 */
 	ScopeHold	scope[SCOPE_COUNT];
@@ -117,22 +121,24 @@ typedef struct LrHold
 										 * a create that was not answered may
 										 * still run; 0 = none */
 	int64		fence;
-	StoreId		fence_store;	/* which gave it */
 	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
 	int			handed_replicas;	/* and how many have to confirm it */
+	int			refusals;		/* by the store, in a row; see refused.c */
 	int64		asked_lease_ms; /* the longest that was asked for, answered or
 								 * not */
-	bool		count_unsure;	/* what the store shows of our count may be
-								 * wrong */
 	int64		watch_at;		/* kinds whose lease others may shorten: when to
 								 * look at the latest */
 	int64		renewals;
-	int			refusals;		/* by the store, in a row; see refused.c */
-	bool		alone;			/* its key is refused, and others with it */
 	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
+	TimestampTz lost_at;
+	bool		committing;		/* its transaction is past pre-commit: renewed
+								 * even if its lease was given */
+	bool		counts;			/* that is to be counted, not given back */
+	bool		count_unsure;	/* what the store shows of our count may be
+								 * wrong */
+	bool		alone;			/* its key is refused, and others with it */
 	bool		forced;			/* taken away by force, it is said; the store has not
 								 * been asked since */
-	TimestampTz lost_at;
 	char		taken_by[LR_OWNER_MAX];
 } LrHold;
 

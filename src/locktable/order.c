@@ -120,10 +120,12 @@ StoreId
 lt_keep_order(LrKey *key, WakeList *wakes)
 {
 	StoreId		store = current_store();
-	bool		ordered = lr_store_can(store, STORE_HAS_ORDER);
+	bool		ordered;
 
-	if (!lr_has_fallback() ||
-		(ordered ? !order_lacks_places(key, store) : key->place_head == LR_NONE))
+	if (!lr_has_fallback())
+		return store;
+	ordered = lr_store_can(store, STORE_HAS_ORDER);
+	if (ordered ? !order_lacks_places(key, store) : key->place_head == LR_NONE)
 		return store;
 	if (ordered)
 		order_from_queue(key, store);

@@ -185,7 +185,9 @@ lt_unlock(LWLock *lock, const WakeList *wakes)
 	lt_check_change(lock);
 	lt_check_wakes(lock, wake_room, wakes->nsessions);
 	LWLockRelease(lock);
-	lt_wake(wakes);
+	if (wakes->nsessions > 0 || wakes->next_in_line != LR_NONE || wakes->watchdog ||
+		wakes->nlosers > 0)
+		lt_wake(wakes);
 }
 
 /*

@@ -142,7 +142,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 	EnqueueResult result;
-	int64		now = lr_now();
+	int64		now;
 	StoreId		store;
 	bool		placed;
 	bool		first;
@@ -157,6 +157,9 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	lt_init_waiting_hold(*hold, key, name->hash, terms);
 	store = lt_keep_order(&lt_keys[key], &wakes);
 	placed = lt_is_placed_by(terms->kind, store);
+
+	/* Of a key that nobody has nothing is asked that depends on the time. */
+	now = lt_keys[key].first_hold != LR_NONE ? lr_now() : 0;
 	first = lt_goes_first(&lt_keys[key], self, terms->kind, now);
 	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now,
 						other, &wakes);

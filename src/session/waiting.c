@@ -129,11 +129,15 @@ static Acquire acq;
 void
 wait_require_watchdog(const LockTerms *terms)
 {
-	int64		until = lr_now() + WATCHDOG_PATIENCE;
+	int64		until = 0;
 
 	while (terms->renewed && !lr_watchdog_running())
 	{
-		if (lr_now() >= until)
+		int64		now = lr_now();
+
+		if (until == 0)
+			until = now + WATCHDOG_PATIENCE;
+		if (now >= until)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the lockredis watchdog is not running"),
@@ -486,7 +490,7 @@ static GrantResult
 wait_grant(int64 deadline)
 {
 	const AcquireRequest *r = acq.request;
-	int64		until = lr_now() + CONFLICT_PATIENCE;
+	int64		until = 0;
 
 	for (;;)
 	{
@@ -494,8 +498,11 @@ wait_grant(int64 deadline)
 									  acq.op.topology, deadline, &r->terms,
 									  acq.op.fence);
 
-		if (result != GRANT_CONFLICT || !lr_kind(acq.key.kind)->placed ||
-			lr_now() >= until)
+		if (result != GRANT_CONFLICT || !lr_kind(acq.key.kind)->placed)
+			return result;
+		if (until == 0)
+			until = lr_now() + CONFLICT_PATIENCE;
+		else if (lr_now() >= until)
 			return result;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -867,13 +874,14 @@ static int64
 wait_limit(bool *raises)
 {
 	int64		wait = acq.request->wait_us;
-	int64		began = acq.request->began != 0 ? acq.request->began : lr_now();
+	int64		began;
 
 	*raises = LockTimeout > 0 && !lr_kind(acq.key.kind)->passing &&
 		(wait == WAIT_FOREVER || LockTimeout * LR_US_PER_MS < wait);
-	if (*raises)
-		return began + LockTimeout * LR_US_PER_MS;
-	return wait == WAIT_FOREVER ? LR_NEVER : began + wait;
+	if (wait == WAIT_FOREVER && !*raises)
+		return LR_NEVER;
+	began = acq.request->began != 0 ? acq.request->began : lr_now();
+	return began + (*raises ? LockTimeout * LR_US_PER_MS : wait);
 }
 
 /*

@@ -29,37 +29,40 @@ local lock, queue, scores, places = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
 local owner = ARGV[4]
 local wait = tonumber(ARGV[6])
 
--- Who does not count any more leaves the queue; the first of those that stay, and
--- until when he counts.
-local function sweep()
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', now)) do
-    redis.call('LREM', queue, 0, member)
-    redis.call('ZREM', scores, member)
-    redis.call('ZREM', places, member)
+local first, ends, ttl = false, 0, -2
+if redis.call('EXISTS', lock, queue, places) > 0 then
+  -- Who does not count any more leaves the queue; the first of those that stay, and
+  -- until when he counts.
+  local function sweep()
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', now)) do
+      redis.call('LREM', queue, '0', member)
+      redis.call('ZREM', scores, member)
+      redis.call('ZREM', places, member)
+    end
+    while true do
+      local first = redis.call('LINDEX', queue, '0')
+      if not first then
+        return false, 0
+      end
+      local ends = redis.call('ZSCORE', places, first) or redis.call('ZSCORE', scores, first)
+      if not ends then
+        -- It would stay for ever, and block Redisson.
+        ends = now + 300000
+        redis.pcall('ZADD', scores, ends, first)
+      end
+      if tonumber(ends) > now then
+        return first, tonumber(ends)
+      end
+      redis.call('LPOP', queue)
+      redis.call('ZREM', scores, first)
+    end
   end
-  while true do
-    local first = redis.call('LINDEX', queue, 0)
-    if not first then
-      return false, 0
-    end
-    local ends = redis.call('ZSCORE', places, first) or redis.call('ZSCORE', scores, first)
-    if not ends then
-      -- It would stay for ever, and block Redisson.
-      ends = now + 300000
-      redis.pcall('ZADD', scores, ends, first)
-    end
-    if tonumber(ends) > now then
-      return first, tonumber(ends)
-    end
-    redis.call('LPOP', queue)
-    redis.call('ZREM', scores, first)
-  end
-end
 
-local first, ends = sweep()
-local ttl = redis.call('PTTL', lock)
+  first, ends = sweep()
+  ttl = redis.call('PTTL', lock)
+end
 if ttl == -2 and (not first or first == owner) then
-  redis.call('HSET', lock, owner, 1)
+  redis.call('HSET', lock, owner, '1')
   -- A lock without a TTL must not stay behind, whatever the user may not do.
   local set = redis.pcall('PEXPIRE', lock, ARGV[3])
   if set ~= 1 then

@@ -13,6 +13,51 @@
 if not redis.REDIS_VERSION_NUM then
   redis.replicate_commands()
 end
+
+local publish, message = ARGV[1], ARGV[2]
+local told = {}
+local rest = {}
+
+-- Mostly nobody waits, and what is to be told is told at once.
+for i = 1, #KEYS / 5 do
+  local lock, channel = KEYS[5 * i - 4], KEYS[5 * i - 3]
+  local owner, keep = ARGV[2 * i + 1], ARGV[2 * i + 2]
+  local had
+  if keep == '0' then
+    -- A lock has no other field.
+    had = redis.pcall('HDEL', lock, owner)
+  else
+    had = redis.pcall('HEXISTS', lock, owner)
+    if had == 1 then
+      -- Under another name: a renewal that is late must not lengthen it.
+      had = redis.pcall('HSET', lock, owner .. '/kept', '1')
+      if type(had) ~= 'table' then
+        had = redis.pcall('HDEL', lock, owner)
+      end
+      if type(had) ~= 'table' then
+        had = redis.pcall('PEXPIRE', lock, keep)
+      end
+    end
+  end
+  if type(had) == 'table' and string.find(had.err, 'WRONGTYPE', 1, true) then
+    had = 0
+  end
+  if type(had) == 'table' then
+    told[i] = had
+  elseif redis.pcall('EXISTS', KEYS[5 * i - 2], KEYS[5 * i - 1], KEYS[5 * i]) ~= 0 then
+    told[i] = had
+    rest[#rest + 1] = i
+  elseif had == 1 then
+    -- Published also when the key stays: waiters read its new TTL.
+    told[i] = redis.pcall(publish, channel, message)
+  else
+    told[i] = -1
+  end
+end
+if #rest == 0 then
+  return told
+end
+
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -52,43 +97,30 @@ local function sweep(queue, scores, places)
   end
 end
 
-local function release(lock, channel, queue, scores, places, owner, keep)
-  local there = redis.pcall('HEXISTS', lock, owner)
-  if there == 1 and tonumber(keep) > 0 then
-    -- Under another name: a renewal that is late must not lengthen it.
-    call('HSET', lock, owner .. '/kept', 1)
-    call('HDEL', lock, owner)
-    call('PEXPIRE', lock, keep)
-  elseif there == 1 then
-    call('DEL', lock)
-  elseif there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-    error(there)
-  end
-
+-- His place goes, and who is next is told; "had": he has given the lock back just now.
+local function leave(had, lock, channel, queue, scores, places, owner)
   local was_first = call('LINDEX', queue, 0) == owner
   if call('ZREM', places, owner) + call('ZREM', scores, owner) > 0 or was_first then
     call('LREM', queue, 0, owner)
   end
   local first, swept = sweep(queue, scores, places)
-  local told = 0
-  -- Published also when the key stays: waiters read its new TTL.
-  if first and (there == 1 or (was_first or swept) and call('EXISTS', lock) == 0) then
-    told = call(ARGV[1], channel .. ':' .. first, ARGV[2])
+  local n = 0
+  if first and (had or (was_first or swept) and call('EXISTS', lock) == 0) then
+    n = call(publish, channel .. ':' .. first, message)
   end
-  if there ~= 1 then
+  if not had then
     return -1
   end
-  return told + call(ARGV[1], channel, ARGV[2])
+  return n + call(publish, channel, message)
 end
 
-local told = {}
-for i = 0, #KEYS / 5 - 1 do
-  local done, answer = pcall(release, KEYS[5 * i + 1], KEYS[5 * i + 2], KEYS[5 * i + 3],
-    KEYS[5 * i + 4], KEYS[5 * i + 5], ARGV[2 * i + 3], ARGV[2 * i + 4])
+for _, i in ipairs(rest) do
+  local done, answer = pcall(leave, told[i] == 1, KEYS[5 * i - 4], KEYS[5 * i - 3],
+    KEYS[5 * i - 2], KEYS[5 * i - 1], KEYS[5 * i], ARGV[2 * i + 1])
   -- Since Redis 7 the text of the error, which would be taken for an answer.
   if not done and type(answer) ~= 'table' then
     answer = {err = answer}
   end
-  told[i + 1] = answer
+  told[i] = answer
 end
 return told

@@ -377,10 +377,7 @@ op_put_script(RespOut *out, LuaId id, ScriptSet in_full, int nkeys, int nargs)
 		resp_put_bulk(out, script->text, script->text_len);
 	}
 	else
-	{
-		resp_put_bulk(out, "EVALSHA", 7);
-		resp_put_bulk(out, script->sha1, 40);
-	}
+		resp_put_raw(out, script->evalsha, script->evalsha_len);
 	resp_put_int(out, nkeys);
 }
 

@@ -5,9 +5,9 @@
  *
  * No socket: bytes in memory only.  A request is put into one buffer, which is
  * grown with realloc() so that running out of memory raises nothing.  hiredis
- * is only the parser of replies.  A reply is copied into buffers of fixed size:
- * nothing has to be freed on any path, and no server can make us allocate more
- * than RESP_MAX_UNPARSED bytes.
+ * is only the parser of replies, of all but the simplest.  A reply is copied into
+ * buffers of fixed size: nothing has to be freed on any path, and no server can
+ * make us allocate more than RESP_MAX_UNPARSED bytes.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,6 +26,7 @@
 #define RESP_MAX_ELEMENTS	256 /* of an array in a reply */
 #define RESP_TEXT_SIZE		32768	/* of all strings of a reply; more is cut */
 #define RESP_MAX_UNPARSED	(1024 * 1024)
+#define RESP_SIMPLE_MAX		64	/* bytes of a reply that is read without hiredis */
 
 /* Bytes not yet taken by the kernel, beyond which requests wait. */
 #define RESP_HIGH_WATER		65536
@@ -58,6 +59,9 @@ typedef struct RespIn
 	redisReader *reader;
 	bool		understood;		/* a reply has been parsed */
 	unsigned char first_byte;	/* that was received before; 0 = none yet */
+	int			simple_len;		/* of a reply that is in values, and that hiredis has
+								 * not seen: */
+	char		simple[RESP_SIMPLE_MAX];
 	bool		nested;			/* arrays in an array are expected: of these only
 								 * that they are there is kept */
 	RedisValue	left_out;
@@ -93,6 +97,9 @@ extern void resp_put_array(RespOut *out, int n);
 extern void resp_put_bulk(RespOut *out, const char *data, size_t len);
 extern void resp_put_text(RespOut *out, const char *text);
 extern void resp_put_int(RespOut *out, int64 value);
+
+/* Likewise, bytes that are pieces already. */
+extern void resp_put_raw(RespOut *out, const char *data, size_t len);
 
 /* Take back what was put since "put" was that; it cannot have been sent yet. */
 extern void resp_out_undo(RespOut *out, uint64 put);

@@ -78,6 +78,9 @@ scripts_make_digests(void)
 			script->sha1[2 * b + 1] = digits[digest[b] & 0x0f];
 		}
 		script->sha1[2 * SHA1_DIGEST_LENGTH] = '\0';
+		script->evalsha_len = snprintf(script->evalsha, sizeof(script->evalsha),
+									   "$7\r\nEVALSHA\r\n$%d\r\n%s\r\n",
+									   2 * SHA1_DIGEST_LENGTH, script->sha1);
 	}
 	scripts_ready = true;
 }

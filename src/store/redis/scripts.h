@@ -26,6 +26,8 @@ typedef struct RedisScript
 	const char *text;
 	int			text_len;
 	char		sha1[41];		/* lower-case hex */
+	char		evalsha[64];	/* how a call of it begins, as pieces of a request */
+	int			evalsha_len;
 } RedisScript;
 
 /* Raises on the first call only (digest failure); call it when opening. */

@@ -5,7 +5,7 @@
 from statistics import median
 
 from .picture import Bar, Panel, pick, heading, rate_bars
-from .results import PEERS
+from .results import PEERS, name, number, ratio
 
 SUMMARY_WIDTH, SUMMARY_CLIENTS = 420, 16
 
@@ -46,6 +46,17 @@ def summary_panels(results):
     ]
 
 
+def headline(results):
+    """What the first panel shows, in words."""
+    ours, other = (
+        results.find("hot", clients=SUMMARY_CLIENTS, contender=c) for c in ("session", "redisson")
+    )
+    if not (ours and other):
+        return "lockredis beside others, on one Redis"
+    found = number(ratio(ours, other)["median"])
+    return f"One lock that {SUMMARY_CLIENTS} want: {found} times as many pairs as {name('redisson')}"
+
+
 def summary(results):
     panels = [
         Panel(title, note, [("", bars)], width=SUMMARY_WIDTH)
@@ -59,4 +70,4 @@ def summary(results):
         for i, panel in enumerate(row):
             drawn.append(panel.draw(20 + i * (SUMMARY_WIDTH + 20), y))
         y += max(panel.height() for panel in row)
-    return "\n".join(heading(results, (2 * SUMMARY_WIDTH + 60, y)) + drawn + ["</svg>", ""])
+    return "\n".join(heading(results, (2 * SUMMARY_WIDTH + 60, y), headline(results)) + drawn + ["</svg>", ""])

@@ -24,6 +24,15 @@
 
 static LockKind kinds[KIND_COUNT + 2];
 
+#define KIND(id)	[id] = &kinds[id]
+
+const LockKind *const lr_kinds[KIND_COUNT + 2] =
+{
+	KIND(KIND_REENTRANT), KIND(KIND_READ), KIND(KIND_WRITE), KIND(KIND_FAIR),
+	KIND(KIND_TOKEN), KIND(KIND_PERMIT), KIND(KIND_CONDITION), KIND(KIND_SEMAPHORE),
+	KIND(KIND_LATCH), KIND(KIND_SHARED), KIND(KIND_FREE)
+};
+
 static void
 describe(KindId id, const char *name, uint32 excludes, bool handed_over,
 		 const LuaId *scripts)
@@ -87,12 +96,6 @@ describe_kinds(void)
 	copy(KIND_LATCH, &latch_kind);
 	describe(KIND_SHARED, "shared", KIND_BIT(KIND_REENTRANT), false, shared);
 	describe(KIND_FREE, "free", 0, false, excludes_nobody);
-}
-
-const LockKind *
-lr_kind(KindId id)
-{
-	return &kinds[id];
 }
 
 bool

@@ -15,8 +15,8 @@ use Bench::Run qw(median);
 use LockRedis::Test;
 
 # Each kind: how it is taken and given back, with the key; what has to be there; what
-# Redisson's is called in RedissonPeer.java; and the bar for its rate, in pairs of the
-# reentrant lock.
+# Redisson's is called in RedissonPeer.java, or who else has the same; and the bar for its
+# rate, in pairs of the reentrant lock.
 my @kinds = (
 	{
 		name => 'reentrant', redisson => 'lock',
@@ -40,7 +40,7 @@ my @kinds = (
 		take => 'redis_permit_lock(%s)', give_back => 'redis_permit_unlock(%s)'
 	},
 	{
-		name => 'token',
+		name => 'token', beside => 'redis_py',
 		take => "redis_token_lock(%s, '30s', 'bench')",
 		give_back => "redis_token_unlock(%s, 'bench')"
 	},
@@ -50,11 +50,11 @@ my @kinds = (
 		take => 'redis_semaphore_acquire(%s)', give_back => 'redis_semaphore_release(%s)'
 	},
 	{
-		name => 'latch',
+		name => 'latch', redisson => 'latch',
 		take => 'redis_latch_set(%s, 1)', give_back => 'redis_latch_count_down(%s)'
 	});
 
-sub parts { return qw(pairs multi readers fair places renewal); }
+sub parts { return qw(pairs multi conditions readers fair places renewal); }
 
 sub new
 {
@@ -176,10 +176,12 @@ sub pairs
 		  sub { return $self->_slice($_[0] // $run->size('slice'), $sessions, prefix => $prefix) };
 		$kind->{sessions} = $sessions;
 		push @turns, [ $kind->{name} => $kind->{slice} ];
-		next unless $self->{redisson} && $kind->{redisson};
-		push @turns, [ "Redisson $kind->{name}" => sub {
-				return $self->_slice($run->size('slice'), $self->{redisson},
-					prefix => "redisson:$kind->{name}", kind => $kind->{redisson});
+		my $other = $run->contender($kind->{beside} // 'redisson');
+		next unless $other && ($kind->{beside} || $kind->{redisson});
+		push @turns, [ "beside $kind->{name}" => sub {
+				return $self->_slice($run->size('slice'), $other,
+					prefix => "beside:$kind->{name}",
+					$kind->{redisson} ? (kind => $kind->{redisson}) : ());
 			} ];
 	}
 	if ($self->{before})
@@ -227,9 +229,9 @@ sub _say_pair
 	$run->say('%-12s %-10s %8.0f pairs/s, %.2f times reentrant; %.2f commands,'
 		  . ' %.2f system calls a pair%s',
 		'pairs', $name, _rate($seen, $name), $ratio, $per_pair, $system,
-		exists $seen->[0]{"Redisson $name"}
-		? sprintf('; Redisson %.0f pairs/s, %.2f times its', _rate($seen, "Redisson $name"),
-			_ratio($seen, $name, "Redisson $name"))
+		exists $seen->[0]{"beside $name"}
+		? sprintf('; %s %.0f pairs/s, %.2f times its', $kind->{beside} // 'Redisson',
+			_rate($seen, "beside $name"), _ratio($seen, $name, "beside $name"))
 		: '');
 	$self->_bar($per_pair == 2, 'a pair, %s: %.2f commands (must 2), %.2f system calls',
 		$name, $per_pair, $system);
@@ -295,6 +297,39 @@ sub multi
 		  sort keys %{ $seen->[0] });
 	$self->_bar($commands == 2, 'ten keys at once: %d commands (must 2)', $commands);
 	$self->_bar($ratio >= 4, 'ten keys at once: %.1f times the rate of ten pairs (must 4)', $ratio);
+	return;
+}
+
+# ---- a monitor ----
+
+# Two sessions of two servers that wait for each other by turns.  Redisson has none.
+sub conditions
+{
+	my ($self) = @_;
+	my $run = $self->{run};
+	my $turns = $run->size('turns');
+	my @sessions =
+	  map { my ($session) = Bench::Backends->sessions($_, 1); $session } @$run{qw(near other)};
+	my $turn = q{DO $$ BEGIN PERFORM redis_lock('monitor'); FOR i IN 1..%d LOOP}
+	  . q{ PERFORM redis_condition_notify('monitor');}
+	  . q{ PERFORM redis_condition_wait('monitor', '1s'); END LOOP;}
+	  . q{ PERFORM redis_condition_notify('monitor'); PERFORM redis_unlock('monitor'); END $$};
+	my $seconds;
+	my $sent = Bench::Meter::commands($run->{redis}, sub {
+			$_->start(sprintf $turn, $turns) foreach @sessions;
+			foreach my $session (@sessions)
+			{
+				my $done = $session->wait(600);
+
+				die "conditions: $done->{raw}\n" if $done->{raw} ne '';
+				$seconds = $done->ms / 1000;
+			}
+		});
+	my $commands = 0;
+
+	$commands += $_ foreach values %$sent;
+	$run->say('%-12s two sessions of two servers by turns: %.0f waits/s, %.2f commands a wait',
+		'conditions', 2 * $turns / $seconds, $commands / 2 / $turns);
 	return;
 }
 

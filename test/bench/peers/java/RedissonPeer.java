@@ -17,6 +17,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.Redisson;
+import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
@@ -230,6 +231,21 @@ public final class RedissonPeer {
         };
     }
 
+    /** It is there, and nobody awaits it. */
+    private static Turns turns(RCountDownLatch latch) {
+        return new Turns() {
+            @Override
+            public void take() {
+                latch.trySetCount(1);
+            }
+
+            @Override
+            public void giveBack() {
+                latch.countDown();
+            }
+        };
+    }
+
     private static Turns turns(RedissonClient service, String kind, String name) {
         switch (kind) {
             case "lock":
@@ -251,6 +267,8 @@ public final class RedissonPeer {
                 return turns(service.getPermitExpirableSemaphore(name));
             case "semaphore":
                 return turns(service.getSemaphore(name));
+            case "latch":
+                return turns(service.getCountDownLatch(name));
             default:
                 throw new IllegalArgumentException("unknown kind: " + kind);
         }
