@@ -23,6 +23,8 @@
 #include "session/transaction.h"
 #include "settings.h"
 #include "sql/arguments.h"
+#include "store/current.h"
+#include "store/stores.h"
 
 #define LEASE_MIN_MS		10
 #define LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
@@ -143,6 +145,21 @@ interval_from_us(int64 us)
 }
 
 /*
+ * arg_min_replicas --- of whom there are none that a majority could speak for
+ */
+static int
+arg_min_replicas(void)
+{
+	if (lr_min_replicas > 0 && lr_nmasters > 0 &&
+		lr_store_can(current_store(), STORE_HAS_REPLICAS))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("replicas are not asked to confirm a lock of several masters"),
+				 errhint("Set \"%s\" to 0.", "lockredis.min_replicas")));
+	return lr_min_replicas;
+}
+
+/*
  * arg_request --- on which terms the lock is wanted
  *
  * A negative number for an argument that the function does not have.
@@ -158,7 +175,7 @@ arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 	request->terms.lease_ms = arg_lease_ms(fcinfo, lease_arg,
 										   &request->terms.renewed);
 	request->terms.guard = lr_commit_guard;
-	request->terms.min_replicas = lr_min_replicas;
+	request->terms.min_replicas = arg_min_replicas();
 	request->terms.on_lost = InSecurityRestrictedOperation() ? ON_LOST_MARK :
 		lr_on_lost;
 }

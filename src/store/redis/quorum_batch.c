@@ -187,6 +187,7 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 		copy->together = 0;
 	if (kind != from.kind)
 		copy->keep_ms = 0;		/* of what was never had */
+	copy->min_replicas = 0;		/* a vote is the master's */
 	copy->outcome = STORE_PENDING;
 	copy->part = copy->slot = copy->redirects = 0;
 	copy->sent_at = copy->not_after = 0;
