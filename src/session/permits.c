@@ -178,7 +178,7 @@ session_release_id(const LrName *name, KindId kind, const uint8 *id)
 	StoreOp		op;
 
 	permits_ask_by_id(name, STORE_RELEASE, kind, id, 0, &op);
-	untold_forget(name, id);
+	untold_forget(name, kind, id);
 	return op.outcome == STORE_OK;
 }
 

@@ -203,7 +203,7 @@ session_token_unlock(const LrName *name, const LockToken *token)
 {
 	if (!token_do(name, token, STORE_RELEASE, 0))
 		return false;
-	untold_forget(name, token->id);
+	untold_forget(name, KIND_TOKEN, token->id);
 	lt_wake_waiter(0, name->data, name->len);
 	lr_count(STAT_RELEASES);
 	xact_warn_early_unlock();

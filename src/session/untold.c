@@ -16,6 +16,7 @@
 #include "lockredis.h"
 
 #include "access/xact.h"
+#include "lib/ilist.h"
 #include "tcop/pquery.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -35,8 +36,7 @@
  */
 struct Untold
 {
-	struct Untold *next;
-	struct Untold **list;		/* in which it is; NULL: in none */
+	dlist_node	link;			/* in one of the lists below */
 	MemoryContextCallback ends;
 	Portal		portal;
 	TimestampTz statement;		/* when that began */
@@ -45,30 +45,20 @@ struct Untold
 	uint64		owner;			/* 0: the store knows it by what stands in the terms */
 };
 
-static Untold *untold = NULL;	/* had */
-static Untold *spare = NULL;	/* for the next that their portal takes */
+static dlist_head untold = DLIST_STATIC_INIT(untold);	/* had */
+static dlist_head spare = DLIST_STATIC_INIT(spare); /* for the next that their portal takes */
 
 static void
-untold_move(Untold *u, Untold **to)
+untold_move(Untold *u, dlist_head *to)
 {
-	for (Untold **link = u->list; link != NULL && *link != NULL; link = &(*link)->next)
-		if (*link == u)
-		{
-			*link = u->next;
-			break;
-		}
-	u->list = to;
-	if (to != NULL)
-	{
-		u->next = *to;
-		*to = u;
-	}
+	dlist_delete(&u->link);
+	dlist_push_head(to, &u->link);
 }
 
 static void
 untold_portal_ends(void *arg)
 {
-	untold_move(arg, NULL);
+	dlist_delete(&((Untold *) arg)->link);
 }
 
 /*
@@ -97,11 +87,11 @@ untold_transaction_ends(XactEvent event, void *arg)
 		return;
 
 	/* FATAL may have left a wait in the middle, on terms of its own. */
-	if (event == XACT_EVENT_ABORT && untold != NULL)
+	if (event == XACT_EVENT_ABORT && !dlist_is_empty(&untold))
 		xact_clean_up();
-	while (untold != NULL)
+	while (!dlist_is_empty(&untold))
 	{
-		Untold	   *u = untold;
+		Untold	   *u = dlist_head_element(Untold, link, &untold);
 
 		untold_move(u, &spare);
 
@@ -121,23 +111,29 @@ Untold *
 untold_make(const LrName *name, const LockTerms *terms)
 {
 	static bool registered = false;
-	Untold	   *u = spare;
+	Untold	   *u = NULL;
+	dlist_iter	at;
 
 	if (ActivePortal == NULL || PortalContext == NULL)
 		return NULL;
 	if (!registered)
 		RegisterXactCallback(untold_transaction_ends, NULL);
 	registered = true;
-	while (u != NULL && u->portal != ActivePortal)
-		u = u->next;
+	dlist_foreach(at, &spare)
+	{
+		u = dlist_container(Untold, link, at.cur);
+		if (u->portal == ActivePortal)
+			break;
+		u = NULL;
+	}
 	if (u == NULL)
 	{
 		u = MemoryContextAllocZero(PortalContext, sizeof(Untold));
 		u->portal = ActivePortal;
 		u->ends.func = untold_portal_ends;
 		u->ends.arg = u;
+		dlist_push_head(&spare, &u->link);
 		MemoryContextRegisterResetCallback(PortalContext, &u->ends);
-		untold_move(u, &spare);
 	}
 	u->name = *name;
 	u->terms = *terms;
@@ -169,17 +165,16 @@ untold_has_id(const Untold *u, const uint8 *id)
 }
 
 void
-untold_forget(const LrName *name, const uint8 *id)
+untold_forget(const LrName *name, KindId kind, const uint8 *id)
 {
-	Untold	   *u = untold;
+	dlist_mutable_iter at;
 
-	while (u != NULL)
+	dlist_foreach_modify(at, &untold)
 	{
-		Untold	   *next = u->next;
+		Untold	   *u = dlist_container(Untold, link, at.cur);
 
-		if (u->name.len == name->len && memcmp(u->name.data, name->data, name->len) == 0 &&
-			untold_has_id(u, id))
+		if (u->terms.kind == kind && u->name.len == name->len &&
+			memcmp(u->name.data, name->data, name->len) == 0 && untold_has_id(u, id))
 			untold_move(u, &spare);
-		u = next;
 	}
 }

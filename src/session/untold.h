@@ -32,7 +32,7 @@ extern Untold *untold_make(const LrName *name, const LockTerms *terms);
  */
 extern void untold_begin(Untold *u, uint64 owner);
 
-/* What has this id was given back in the same statement. */
-extern void untold_forget(const LrName *name, const uint8 *id);
+/* What has this id, as long as that of its kind is, was given back in the same statement. */
+extern void untold_forget(const LrName *name, KindId kind, const uint8 *id);
 
 #endif							/* LR_UNTOLD_H */
