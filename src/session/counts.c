@@ -141,7 +141,7 @@ counts_note_first(StoreOp *op)
 	if (now.sent_at == 0)
 		return;
 	op->sent_at = now.sent_at;
-	if (op->outcome == STORE_DOWN)
+	if (op->outcome != STORE_OK && op->outcome != STORE_WRONG_TYPE)
 		op->outcome = STORE_UNKNOWN;
 }
 
