@@ -133,11 +133,11 @@ foreach my $way (@ways)
 	my $name = join ' ', map { "$_ $way->{$_}" } sort keys %$way;
 	my $arrives = $way->{action} !~ /^(?:reset|close)$/;
 
-	# A create (a script with this key only) is sent once; whether it ran
-	# nobody knows.
+	# A create (a script with this key only, and behind it a lease) is sent once;
+	# whether it ran nobody knows.
 	$rule = $proxy->rule(
 		%$way,
-		match => "\$1\r\n1\r\n\$7\r\n$create\r\n",
+		match => "\$1\r\n1\r\n\$7\r\n$create\r\n\$5\r\n30000\r\n",
 		times => 0);
 	$one->query_fails(
 		"SELECT redis_try_lock('$create')",
