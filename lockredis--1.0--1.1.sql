@@ -138,8 +138,7 @@ COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan
 COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store';
-COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read, write or permit';
-COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read or write; of a session that waits also token, semaphore or latch; semaphore or latch in a transaction: what is counted when it has committed, hold_count says how much';
+COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read, write or permit; of a session that waits also token, condition, semaphore or latch; semaphore or latch in a transaction: what is counted when it has committed, hold_count says how much';
 COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
 COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
@@ -151,7 +150,7 @@ COMMENT ON COLUMN redis_locks.waiting_since IS 'since when the session waits; nu
 COMMENT ON COLUMN redis_locks.expires_in IS 'rest of the lease, as this server counts; null unless granted';
 COMMENT ON COLUMN redis_locks.renewals IS 'how often the lease was renewed';
 COMMENT ON COLUMN redis_locks.lost_at IS 'when the loss was seen; null: not lost';
-COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), or taken by <owner>';
+COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), waiting (redis_condition_wait gave it back), or taken by <owner>';
 COMMENT ON COLUMN redis_locks.owner IS 'owner as in the store, <instance>:<number>; null while it waits';
 COMMENT ON COLUMN redis_locks.blocked_by IS 'process ids of this server that have the key or are ahead in its queue; empty: somebody elsewhere has it; null unless waiting';
 COMMENT ON COLUMN redis_locks.lease_seconds IS 'lease in seconds';
@@ -226,7 +225,7 @@ SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
     pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds
 FROM lockredis_status() s;
 
-COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, its replicas, Sentinels, the table';
+COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, or each of several masters, then replicas, Sentinels, the table';
 COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (of it, or instead of it: then it refuses locks), sentinel, or table';
 COMMENT ON COLUMN redis_lock_status.address IS 'host and port or socket; null without pg_monitor';
 COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the watchdog sees it; of a replica as its master does: up is in step, connecting is not, or the master does not answer';
@@ -797,5 +796,3 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_condition_notify_all(text, text) IS
 'wake all sessions that wait for that condition of a lock; as redis_condition_notify.  How many were told';
-
-COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), waiting (redis_condition_wait gave it back), or taken by <owner>';

@@ -3,6 +3,7 @@
 # Five independent masters: what a majority says is so, whatever the others do.
 # Taking, taking again, giving back, renewing and losing, with all of them and with
 # two that are gone or stand still; what is left where a session could not give back.
+# Proves G47.
 
 use strict;
 use warnings FATAL => 'all';

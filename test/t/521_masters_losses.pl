@@ -6,6 +6,7 @@
 # from the next renewal; one that a majority has forgotten is lost.  What another
 # client has of a minority is no obstacle; who has no majority gives back what he has.
 # Tokens go up, whichever of the counters are behind.
+# Proves G47.
 
 use strict;
 use warnings FATAL => 'all';

@@ -8,6 +8,7 @@
 #   so is the release behind it;
 # - a session that ends while answers are owed;
 # - a call that is canceled while a majority does not answer.
+# Proves G47.
 
 use strict;
 use warnings FATAL => 'all';

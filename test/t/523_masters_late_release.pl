@@ -8,6 +8,7 @@
 # Forced by proxies: the release is held back at node 3, its connection is cut, it is sent
 # again over another one, and answered there.  Then the lock is free at node 1, but node 2
 # is somebody else's: a majority needs node 3, where the first release may still come.
+# Proves G47.
 
 use strict;
 use warnings FATAL => 'all';

@@ -3,6 +3,7 @@
 # Five independent masters, all sets of them that can be away, gone or frozen: with three
 # left everything works, and nobody waits for the others; with fewer nothing does, and the
 # error has a reason for each.
+# Proves G47.
 
 use strict;
 use warnings FATAL => 'all';
