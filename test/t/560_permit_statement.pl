@@ -3,7 +3,7 @@
 # A statement that took a permit by its id and fails before it ends gives it back; what an
 # earlier statement took stays, however the transaction ends.  And redis_unlock_all counts the
 # keys of which something was given back, however many permits of others were lost.
-# Proves G5.
+# Proves G5, G45.
 
 use strict;
 use warnings FATAL => 'all';
