@@ -14,8 +14,10 @@ use LockRedis::Topic::Failover;
 use LockRedis::Wait qw(limit);
 
 my $ha = LockRedis::Sentinels->new;
+# Who waits does so for as long as a failover may take.
 my $node = LockRedis::Node->create('main', redis => $ha,
-	settings => { 'lockredis.lease' => '1h', 'lockredis.wait_lease' => '3s' });
+	settings => { 'lockredis.lease' => '1h', 'lockredis.wait_lease' => '3s',
+		'lockredis.connect_timeout' => '60s' });
 my ($one, $two, $for_permit, $for_semaphore, $for_latch, $for_condition) = map { $node->session } 1 .. 6;
 my $soon = limit(60);
 

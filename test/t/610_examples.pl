@@ -144,17 +144,19 @@ run_file($_, 'leader/leader.sql') foreach @servers;
 		my ($node, $session) = @_;
 
 		die $session->wait->error unless $session->is_running;
-		return $node->value('SELECT count(*) > 2 FROM led') eq 't';
+		return $node->value('SELECT count(*) FROM led') > 0;
 	};
 
 	$leader->start("CALL run_as_leader('billing', '10 ms')");
 	poll_until('it leads', sub { $has_led->($one, $leader) });
-	$next->start("CALL run_as_leader('billing', '10 ms')");
+	$next->start("CALL run_as_leader('billing', '1 h')");
 	$two->wait_for_waiters('leader:billing', 1);
 	is($two->value('SELECT count(*) FROM led'), 0, 'one leads');
 	$leader->terminate;
 	poll_until('another one leads', sub { $has_led->($two, $next) });
 	pass('one follows');
+	# In its commit it would be told by that, and go on.
+	$two->wait_for_event($next, 'PgSleep');
 	$two->value("SELECT redis_force_unlock('leader:billing')");
 	poll_until('the leader that lost it to be ended', sub { !$next->is_running });
 	is($next->wait->sqlstate, '57P01', 'one that lost the lock is ended');
@@ -205,14 +207,18 @@ run_file($one, 'pgbouncer/setup.sql');
 # What pg_cron did meanwhile
 # ----------
 
+# A minute until it begins, and as long as a poll has otherwise
+my $soon_enough = 180;
 foreach my $node (@servers)
 {
 	poll_until(
 		'the job to have been started by pg_cron on ' . $node->name,
-		sub { $node->value("SELECT count(*) FROM job_run WHERE job = 'nightly-report'") > 0 });
+		sub { $node->value("SELECT count(*) FROM job_run WHERE job = 'nightly-report'") > 0 },
+		$soon_enough);
 }
 poll_until('the broken job to have failed',
-	sub { $one->value("SELECT count(*) FROM cron.job_run_details WHERE status = 'failed'") > 0 });
+	sub { $one->value("SELECT count(*) FROM cron.job_run_details WHERE status = 'failed'") > 0 },
+	$soon_enough);
 $_->value('SELECT cron.unschedule(jobid) FROM cron.job') foreach @servers;
 foreach my $node (@servers)
 {

@@ -111,7 +111,7 @@ foreach my $name (sort keys %services)
 
 foreach my $name (sort keys %services)
 {
-	poll_until("$name to be ready", sub { has_said($running{$name}, 'busy') });
+	poll_until("$name to be ready", sub { has_said($running{$name}, 'busy') }, 180);
 	is($node->value("SELECT count(*) FROM pg_stat_activity WHERE query ~ 'build_report' AND pid <> pg_backend_pid()"),
 		0, "$name waits") if $name eq 'go';
 }
@@ -121,7 +121,8 @@ poll_until(
 	sub {
 		has_said($_, 'busy') foreach values %running;
 		$node->value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 4;
-	});
+	},
+	180);
 $one->query_is($sql->($_, 'try'), 'f', "$_: its lock keeps ours out") foreach sort keys %services;
 is($node->value('SELECT count(*) FROM report'), 0, 'nothing is to be seen yet');
 $gate->query('SELECT pg_advisory_unlock(1)');
@@ -130,7 +131,8 @@ foreach my $name (sort keys %services)
 {
 	my $program = $running{$name};
 
-	poll_until("$name to end", sub { $program->{harness}->pump_nb; !$program->{harness}->pumpable });
+	poll_until("$name to end",
+		sub { $program->{harness}->pump_nb; !$program->{harness}->pumpable }, 180);
 	$program->{harness}->finish;
 	is($program->{harness}->result(0), 0, "$name: ends well") or diag $program->{err};
 	is($program->{out}, $services{$name}{says}, "$name: did what it says");

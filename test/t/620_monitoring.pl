@@ -21,7 +21,8 @@ use PostgreSQL::Test::Utils;
 need_tool($_) foreach 'prometheus', 'promtool', 'prometheus-postgres-exporter';
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
-my $http = HTTP::Tiny->new(timeout => 30);
+# Whatever proxy the environment names
+my $http = HTTP::Tiny->new(timeout => 30, proxy => undef, http_proxy => undef);
 
 # ----------
 # What needs no servers
@@ -84,7 +85,7 @@ start('exporter', $exporter, 'prometheus-postgres-exporter', "--web.listen-addre
 	"--extend.query-path=$top/monitoring/queries.yaml");
 
 append_to_file("$dir/prometheus.yml", <<"END");
-global: {scrape_interval: 1s, evaluation_interval: 1s}
+global: {scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}
 rule_files: [$top/monitoring/alerts.yml]
 scrape_configs:
   - job_name: lockredis
@@ -155,11 +156,16 @@ foreach my $panel (@{ $dashboard->{panels} })
 	foreach my $target (@{ $panel->{targets} })
 	{
 		my $expression = $target->{expr} =~ s/\$instance/.*/gr =~ s/\$__rate_interval/1m/gr;
-		my $data = eval { ask_prometheus('query', query => $expression) };
+		# Nobody has waited to the end yet, so there is no average.  A scrape that took too
+		# long leaves nothing until the next one.
+		my $answers = sub {
+			my $data = eval { ask_prometheus('query', query => $expression) };
 
-		# Nobody has waited to the end yet, so there is no average.
-		ok(defined $data && (@{ $data->{result} } || $expression =~ / > 0/),
-			"$panel->{title}: $target->{legendFormat}") or diag $expression, $@;
+			return defined $data && (@{ $data->{result} } || $expression =~ / > 0/);
+		};
+
+		ok(eval { poll_until('an answer', $answers) }, "$panel->{title}: $target->{legendFormat}")
+		  or diag $expression;
 	}
 }
 
