@@ -50,6 +50,9 @@
  */
 #define LINGER_TIME			(20 * LR_US_PER_MS)
 
+/* No node is asked for having run longer than that (ms). */
+#define LEASE_BELIEVED		(INT64CONST(366) * SECS_PER_DAY * (LR_US_PER_S / LR_US_PER_MS))
+
 #define FIRST_SIZE			32
 #define FIRST_TEXT_SIZE		8192
 
@@ -302,6 +305,27 @@ quorum_batch_busy(QuorumBatch *b, NodeBatch **out)
  */
 
 /*
+ * quorum_longest_lease --- that a node shows which has the lock for somebody else
+ *
+ * One that was started since may have forgotten the same lock.
+ */
+static int64
+quorum_longest_lease(const QuorumBatch *b, int which)
+{
+	int64		longest = 0;
+
+	for (int i = 0; i < b->n; i++)
+	{
+		int			copy = b->states[which].copy[i];
+
+		if (b->link[i] != NULL && copy >= 0 &&
+			b->link[i]->copies[copy].outcome == STORE_BUSY)
+			longest = Max(longest, b->link[i]->copies[copy].ttl_ms);
+	}
+	return Min(longest, LEASE_BELIEVED);
+}
+
+/*
  * quorum_votes --- what the nodes have said of an operation so far
  *
  * A node that let others wait in vain is not waited for.  What one has granted over a
@@ -311,6 +335,7 @@ static void
 quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 {
 	const QuorumOp *s = &b->states[which];
+	int64		longest = quorum_longest_lease(b, which);
 
 	memset(votes, 0, sizeof(QuorumVote) * LR_MAX_MASTERS);
 	for (int i = 0; i < b->n; i++)
@@ -327,7 +352,8 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 		votes[i].awaited = !b->over && l->node.batch.active &&
 			(!node_is_silent(NODE_MASTER + i) || (!b->patient && !lr_watchdog_running()));
 		votes[i].counts = l->node.conn.state == CONN_READY &&
-			masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at, copy->lease_ms);
+			masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at,
+							 Max(copy->lease_ms, longest));
 	}
 }
 
@@ -468,8 +494,9 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 		if (l == NULL)
 			words = "Out of memory.";
 		else if (copy != NULL && copy->outcome == STORE_OK)
-			words = copy->kind == STORE_CREATE ?
-				"It has no vote, since it was started lately." : "It has answered.";
+			words = copy->kind != STORE_CREATE ||
+				masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at, copy->lease_ms) ?
+				"It has answered." : "It has no vote, since it was started lately.";
 		else if (copy != NULL && copy->outcome > STORE_OK && copy->outcome < STORE_REFUSED)
 			words = "It has answered.";
 		else if (l->node.batch.error.sqlstate != 0)
@@ -929,9 +956,15 @@ quorum_look(QuorumBatch *b)
 	}
 	if (!batch_finish(&b->batch))
 		return;
+
+	/* What was put behind an operation that is under way goes out: nobody may step us. */
 	for (int i = 0; i < b->n; i++)
 		if (b->link[i] != NULL)
+		{
 			link_cancel(b->link[i]);
+			if (b->link[i]->node.batch.active)
+				node_batch_process(&b->link[i]->node, false, false, 0);
+		}
 }
 
 /* ----------
@@ -979,6 +1012,8 @@ quorum_look_where(QuorumBatch *b)
 		}
 		if (!l->node.batch.active)
 			link_reset(l);
+		if (i >= b->n)
+			redis_conn_close(&l->node.conn);
 	}
 }
 
@@ -1087,7 +1122,8 @@ quorum_batch_until(const QuorumBatch *b)
 	for (int i = 0; b->batch.active && i < b->batch.nops; i++)
 		if (b->states[i].phase == PHASE_PAUSE && b->batch.ops[i].outcome == STORE_PENDING)
 			until = Min(until, b->states[i].again_at);
-		else if (b->states[i].linger_until != 0 && b->batch.ops[i].outcome == STORE_PENDING)
+		else if (b->states[i].phase == PHASE_ASKED && b->states[i].linger_until > lr_now() &&
+				 b->batch.ops[i].outcome == STORE_PENDING)
 			until = Min(until, b->states[i].linger_until);
 	return until;
 }
