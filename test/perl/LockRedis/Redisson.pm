@@ -14,6 +14,7 @@ LockRedis::Redisson - a Java process with the real Redisson in it
   my $id = $java->connect('a', $redis);      # a client; its uuid
   $java->connect('b', $redis, watchdog => 2000);    # lockWatchdogTimeout, ms
   $java->connect('c', $ha);                  # in sentinel mode: LockRedis::Sentinels
+  $java->connect('d', $masters);             # a client each: LockRedis::Masters
 
   my $r = $java->call('a.1', 'lock', $key, -1);     # in thread 1 of client a
   $r->value; $r->words;                      # first word, all words

@@ -10,6 +10,7 @@ LockRedis::TokenClient - the real redis-py, redsync or node-redlock in a process
 
   LockRedis::TokenClient->need;              # skips the test file where it has to
   my $other = LockRedis::TokenClient->new('redis-py', $redis);    # redsync, node-redlock
+  my $other = LockRedis::TokenClient->new('redsync', $masters->nodes);    # a pool each
 
   my $token = $other->take($key, 60_000);    # its own token; undef: busy
   $other->take($key, 60_000, wait => 5_000, token => $t);
@@ -75,7 +76,7 @@ sub build
 
 sub new
 {
-	my ($class, $library, $redis) = @_;
+	my ($class, $library, @nodes) = @_;
 	my $self = bless { library => $library, owner => $$ }, $class;
 	my $test = $0;
 
@@ -94,7 +95,7 @@ sub new
 		open STDERR, '>>', $log;
 		$ENV{PYTHONPATH} = "$place/target/python";
 		no warnings 'exec';
-		exec @{ $command{$library} }, $redis->port;
+		exec @{ $command{$library} }, map { $_->port } @nodes;
 		POSIX::_exit(127);
 	}
 	close $_ foreach $in_read, $out_write;

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
@@ -35,7 +36,9 @@ func known(key string, token string, lease string) *redsync.Mutex {
 
 func refused(err error) bool {
 	var taken *redsync.ErrTaken
-	return errors.As(err, &taken) || errors.Is(err, redsync.ErrExtendFailed) ||
+	var nodeTaken *redsync.ErrNodeTaken
+	return errors.As(err, &taken) || errors.As(err, &nodeTaken) ||
+		errors.Is(err, redsync.ErrExtendFailed) ||
 		errors.Is(err, redsync.ErrLockAlreadyExpired) || errors.Is(err, redsync.ErrFailed)
 }
 
@@ -73,8 +76,12 @@ func do(verb string, args []string) (string, error) {
 }
 
 func main() {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Args[1]})
-	service = redsync.New(goredis.NewPool(client))
+	var pools []pool.Pool
+	for _, port := range os.Args[1:] {
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
+		pools = append(pools, goredis.NewPool(client))
+	}
+	service = redsync.New(pools...)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())

@@ -9,17 +9,20 @@ import java.io.PrintStream;
 import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.stream.Collectors;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
+import org.redisson.config.SingleServerConfig;
 
 /**
  * Redisson behind a line protocol on standard input and output.
@@ -34,13 +37,14 @@ import org.redisson.config.SentinelServersConfig;
  * <p>Commands to a client: {@code connect <address> <lockWatchdogTimeout> [<password>
  * [<password of the Sentinels>]]}, {@code shutdown}. An address {@code
  * redis-sentinel://<host>:<port>,.../<service>} (or {@code rediss-sentinel}) is Redisson's sentinel
- * mode, {@code redis-cluster://<host>:<port>,...} its cluster mode; an empty password is none.
+ * mode, {@code redis-cluster://<host>:<port>,...} its cluster mode; an empty password is none. For
+ * several addresses with a space between, a client each is made: independent masters.
  * Commands to a thread: see {@link LockCommands}. The end of the input ends the process; clients
  * that were not shut down leave their locks to expire.
  */
 public final class Driver {
 
-    private final Map<String, RedissonClient> clients = new HashMap<>();
+    private final Map<String, List<RedissonClient>> clients = new HashMap<>();
     private final Map<String, ExecutorService> threads = new HashMap<>();
     private final PrintStream out;
 
@@ -89,8 +93,8 @@ public final class Driver {
             return;
         }
 
-        RedissonClient client = clients.get(target.substring(0, dot));
-        if (client == null) {
+        List<RedissonClient> masters = clients.get(target.substring(0, dot));
+        if (masters == null) {
             run(id, () -> {
                 throw new IllegalArgumentException("no such client: " + target);
             });
@@ -100,7 +104,7 @@ public final class Driver {
             Thread thread = new Thread(task, name);
             thread.setDaemon(true);
             return thread;
-        })).execute(() -> run(id, () -> LockCommands.run(client, command, arguments)));
+        })).execute(() -> run(id, () -> LockCommands.run(masters, command, arguments)));
     }
 
     private List<String> clientCommand(String name, String command, List<String> arguments) {
@@ -109,13 +113,17 @@ public final class Driver {
                 if (clients.containsKey(name)) {
                     throw new IllegalArgumentException("client exists: " + name);
                 }
-                RedissonClient made = connect(arguments.get(0), Long.parseLong(arguments.get(1)),
-                        word(arguments, 2), word(arguments, 3));
+                String[] addresses = arguments.get(0).split(" ");
+                List<RedissonClient> made = new ArrayList<>();
+                for (String address : addresses) {
+                    made.add(connect(address, Long.parseLong(arguments.get(1)),
+                            word(arguments, 2), word(arguments, 3), addresses.length > 1));
+                }
                 clients.put(name, made);
-                return List.of(made.getId());
+                return made.stream().map(RedissonClient::getId).collect(Collectors.toList());
             case "shutdown":
-                RedissonClient client = clients.remove(name);
-                if (client == null) {
+                List<RedissonClient> ended = clients.remove(name);
+                if (ended == null) {
                     throw new IllegalArgumentException("no such client: " + name);
                 }
                 threads.entrySet().removeIf(entry -> {
@@ -125,7 +133,7 @@ public final class Driver {
                     }
                     return ours;
                 });
-                client.shutdown();
+                ended.forEach(RedissonClient::shutdown);
                 return List.of();
             default:
                 throw new IllegalArgumentException("unknown command: " + command);
@@ -140,7 +148,8 @@ public final class Driver {
     }
 
     private static RedissonClient connect(
-            String address, long lockWatchdogTimeout, String password, String sentinelPassword) {
+            String address, long lockWatchdogTimeout, String password, String sentinelPassword,
+            boolean oneOfSeveral) {
         Config config = new Config();
         config.setLockWatchdogTimeout(lockWatchdogTimeout);
         config.setPassword(password);
@@ -169,12 +178,16 @@ public final class Driver {
             }
         } else {
             // A command that was slow is not sent twice: a lock would be taken twice.
-            config.useSingleServer()
+            SingleServerConfig server = config.useSingleServer()
                     .setAddress(address)
                     .setConnectTimeout(60_000)
                     .setTimeout(60_000)
                     .setConnectionMinimumIdleSize(1)
                     .setDnsMonitoringInterval(-1);
+            if (oneOfSeveral) {
+                // One that is gone holds nobody up.
+                server.setRetryAttempts(0);
+            }
         }
         return Redisson.create(config);
     }

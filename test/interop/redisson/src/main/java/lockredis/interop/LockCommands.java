@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
@@ -33,20 +34,26 @@ import org.redisson.client.codec.StringCodec;
  *
  * A command that begins with {@code read.} or {@code write.} is for a lock of the read-write lock
  * of that name, one with {@code fair.} for the fair lock, one with {@code multi.} for the locks of
- * all names that the argument has, with commas between them. What counts and is no lock is told by
- * {@link CountCommands}.
+ * all names that the argument has, with commas between them, one with {@code red.} for the
+ * RedissonRedLock of that name at several masters. What counts and is no lock is told by {@link
+ * CountCommands}.
  */
 final class LockCommands {
 
     private LockCommands() {}
 
-    static List<String> run(RedissonClient client, String command, List<String> arguments)
+    static List<String> run(
+            List<RedissonClient> masters, String command, List<String> arguments)
             throws Exception {
+        RedissonClient client = masters.get(0);
+
         if (CountCommands.has(command)) {
             return CountCommands.run(client, command, arguments);
         }
         String key = arguments.get(0);
-        RLock lock = lock(client, command, key);
+        RLock lock = command.startsWith("red.")
+                ? redLock(masters, key)
+                : lock(client, command, key);
 
         switch (command.substring(command.indexOf('.') + 1)) {
             case "lock":
@@ -111,6 +118,12 @@ final class LockCommands {
                     Arrays.stream(key.split(",")).map(client::getLock).toArray(RLock[]::new));
         }
         return client.getLock(key);
+    }
+
+    @SuppressWarnings("deprecation")
+    private static RLock redLock(List<RedissonClient> masters, String key) {
+        return new RedissonRedLock(
+                masters.stream().map(client -> client.getLock(key)).toArray(RLock[]::new));
     }
 
     private static long number(List<String> arguments, int index) {
