@@ -219,8 +219,20 @@ func (s *Session) disconnect(cut bool) {
 		cancel()
 		s.conn = nil
 	}
+	ended := cut || backendEnds(int(atomic.LoadInt32(&s.pid)))
 	atomic.StoreInt32(&s.pid, 0)
-	s.drop(start, cut || s.crashed || s.w.crashes())
+	s.drop(start, cut || !ended || s.crashed || s.w.crashes())
+}
+
+// backendEnds waits for a backend whose client has said that it leaves: it may be
+// stopped just then, and has its locks until it goes on.
+func backendEnds(pid int) bool {
+	for end := time.Now().Add(hangLimit); time.Now().Before(end); sleepMillis(2) {
+		if pid == 0 || !isPostgres(pid) {
+			return true
+		}
+	}
+	return false
 }
 
 // run does one piece of work after the other until the round is over.
