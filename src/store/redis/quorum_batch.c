@@ -7,7 +7,7 @@
  * by a release behind it on the same connection; others may take the lock at once.  If
  * nobody has a majority it is tried again after a moment, by the same owner.  That is
  * safe as nothing of an attempt is under way any more when the next one begins, but
- * at nodes whose connection was lost: those are left out.
+ * at nodes that have not answered its release, or may get it twice: those are left out.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -5,8 +5,8 @@
  *
  * Each node is asked all of them, by copies, and the outcome of an operation is what a
  * majority says (quorum.h).  The batch ends with the last outcome: what slower nodes
- * still have to say is owed, and is taken when it comes, by the link to that node, whose
- * own batch goes on meanwhile.  What the next batch asks goes behind it on the same
+ * still have to say is owed, and is taken when it comes, or with the next batch if nobody
+ * steps the handle until then, by the link to that node, whose own batch goes on meanwhile.  What the next batch asks goes behind it on the same
  * connection.  So a release runs after a create that was not answered yet.
  *
  * Nothing waits here, raises or allocates in a memory context.
