@@ -100,6 +100,7 @@ extern int	lr_places_name(const char *name, int len, char *out);
 
 /* Of permits: the ids of those that are had. */
 extern int	lr_permits_name(const char *name, int len, char *out);
+
 /* Of what is counted: a key of ours with the requests that have been. */
 extern int	lr_tickets_name(const char *name, int len, char *out);
 

@@ -38,7 +38,7 @@ extern char *lr_tls_cert_file;
 extern char *lr_tls_key_file;
 extern char *lr_tls_server_name;
 extern int	lr_max_handoffs;
-extern int	lr_connect_timeout;	/* ms */
+extern int	lr_connect_timeout; /* ms */
 extern int	lr_command_timeout; /* ms */
 extern int	lr_idle_timeout;	/* ms; 0 = never */
 extern char *lr_key_prefix;

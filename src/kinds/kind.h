@@ -75,7 +75,7 @@ typedef enum KindArg
 	ARG_NOT_AFTER,
 	ARG_FLOOR,
 	ARG_WRITE,					/* write even if that changes nothing */
-	ARG_PUBLISH,				/* the command that publishes */
+	ARG_PUBLISH,				/* the command that publishes; empty: none does */
 	ARG_CHANNEL,				/* where: it is no key, and a slot of a cluster that is
 								 * on its way could not have it beside the lock */
 	ARG_RELEASED,				/* and its message */

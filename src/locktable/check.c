@@ -104,10 +104,10 @@ check_hold_state(LrIndex hold)
 		case HOLD_LOST:
 			if (!is_session(h->session) || !has_scopes(h))
 				return lt_check_says("hold %d is %s, and nobody has it", hold,
-								  lt_state_names[h->state]);
+									 lt_state_names[h->state]);
 			if ((h->state == HOLD_LOST) != (h->lost_reason != LOST_NOT))
 				return lt_check_says("hold %d is %s, and was lost for reason %d", hold,
-								  lt_state_names[h->state], h->lost_reason);
+									 lt_state_names[h->state], h->lost_reason);
 			return NULL;
 		case HOLD_HANDED:
 			if (!is_session(h->session) || has_scopes(h) || h->handed_lease_ms <= 0)
@@ -115,7 +115,7 @@ check_hold_state(LrIndex hold)
 			w = lt_wait_of(h->session);
 			if (w->state != WAIT_HANDED || w->handed != hold)
 				return lt_check_says("hold %d was handed to session %d, which does not wait for it",
-								  hold, h->session);
+									 hold, h->session);
 			return NULL;
 		case HOLD_ORPHAN:
 			if (h->session != LR_NONE || has_scopes(h))
@@ -149,11 +149,11 @@ check_hold_watched(LrIndex hold)
 	if (watched == 0 && h->state != HOLD_OWED &&
 		(h->state != HOLD_LOST || h->traces != 0))
 		return lt_check_says("the watchdog does not look after hold %d, which is %s", hold,
-						  lt_state_names[h->state]);
+							 lt_state_names[h->state]);
 	if ((h->state == HOLD_HELD || h->state == HOLD_HANDED || h->state == HOLD_RELEASING) &&
 		(h->traces & STORE_BIT(h->store)) == 0)
 		return lt_check_says("hold %d is %s in store %d, and has no trace there", hold,
-						  lt_state_names[h->state], h->store);
+							 lt_state_names[h->state], h->store);
 	if (h->state == HOLD_HELD &&
 		lt_read_due(hold, h->store) > lr_later(lt_deadline(hold), lr_now()))
 		return lt_check_says("hold %d is due after its lease has ended", hold);
@@ -161,7 +161,7 @@ check_hold_watched(LrIndex hold)
 		for (int s = 0; s < STORE_COUNT; s++)
 			if ((h->traces & STORE_BIT(s)) != 0 && lt_read_due(hold, s) >= LR_NEVER)
 				return lt_check_says("hold %d is %s, and never due in store %d", hold,
-								  lt_state_names[h->state], s);
+									 lt_state_names[h->state], s);
 	return NULL;
 }
 
@@ -214,16 +214,16 @@ check_queue(LrIndex k)
 			return lt_check_says("the queue of %.*s has a broken link at %d", NAME(key), s);
 		if (w->state != WAIT_QUEUED || w->key != k || w->hash != key->hash)
 			return lt_check_says("session %d is in the queue of %.*s and does not wait for it", s,
-							  NAME(key));
+								 NAME(key));
 		kinds |= KIND_BIT(w->terms.kind);
 		prev = s;
 	}
 	if (key->queue_tail != prev)
 		return lt_check_says("the queue of %.*s ends with session %d, not %d", NAME(key), prev,
-						  key->queue_tail);
+							 key->queue_tail);
 	if ((kinds & ~key->queue_kinds) != 0)
 		return lt_check_says("sessions wait for %.*s as kinds %x, which has %x", NAME(key), kinds,
-						  key->queue_kinds);
+							 key->queue_kinds);
 	return NULL;
 }
 
@@ -246,7 +246,7 @@ check_places(LrIndex k)
 		if (w->state != WAIT_PLACED || w->key != k || w->hash != key->hash || w->in_front ||
 			!lr_kind(w->terms.kind)->placed)
 			return lt_check_says("session %d is among the places of %.*s and has none", s,
-							  NAME(key));
+								 NAME(key));
 		if (w->told != SUB_NONE && w->told_as == 0)
 			return lt_check_says("session %d is told of no place of %.*s", s, NAME(key));
 		if (w->told_as != 0 && lt_find_place(key, w->told_as) != s)
@@ -255,7 +255,7 @@ check_places(LrIndex k)
 	}
 	if (key->place_tail != prev)
 		return lt_check_says("the places of %.*s end with session %d, not %d", NAME(key), prev,
-						  key->place_tail);
+							 key->place_tail);
 	return NULL;
 }
 
@@ -287,7 +287,7 @@ check_front(LrIndex k)
 	}
 	if (key->front_tail != tail || memcmp(key->nfront, n, sizeof(n)) != 0)
 		return lt_check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
-						  key->front_tail);
+							 key->front_tail);
 	for (; s != LR_NONE; s = lt_wait_of(s)->next)
 		if (lt_wait_of(s)->in_front)
 			return lt_check_says("session %d believes to be in front of %.*s", s, NAME(key));
@@ -324,8 +324,8 @@ check_waits(LrIndex k)
 	if (n[WAIT_QUEUED] != queued || n[WAIT_HANDED] != key->nhanded ||
 		n[WAIT_FAILED] != key->nfailed)
 		return lt_check_says("%d, %d and %d sessions wait for %.*s, have been handed it, have failed: it knows of %d, %d and %d",
-						  n[WAIT_QUEUED], n[WAIT_HANDED], n[WAIT_FAILED], NAME(key), queued,
-						  key->nhanded, key->nfailed);
+							 n[WAIT_QUEUED], n[WAIT_HANDED], n[WAIT_FAILED], NAME(key), queued,
+							 key->nhanded, key->nfailed);
 	return NULL;
 }
 
@@ -385,10 +385,10 @@ lt_check_wait(LrIndex s)
 	if (h->state != HOLD_WAITING || h->session != s || h->key != w->key ||
 		h->hash != w->hash || h->owner != 0)
 		return lt_check_says("session %d waits for %.*s with hold %d, which is %s", s, NAME(key),
-						  w->hold, lt_state_names[h->state]);
+							 w->hold, lt_state_names[h->state]);
 	if (pg_atomic_read_u64(&lt_leases[w->hold].owner) != 0)
 		return lt_check_says("the watchdog looks after hold %d, with which session %d waits",
-						  w->hold, s);
+							 w->hold, s);
 	if ((w->state == WAIT_QUEUED && key->queue_head == LR_NONE) ||
 		(w->state == WAIT_PLACED && key->place_head == LR_NONE) ||
 		(w->state == WAIT_HANDED && key->nhanded == 0) ||
@@ -396,7 +396,7 @@ lt_check_wait(LrIndex s)
 		return lt_check_says("session %d waits for %.*s, which does not know", s, NAME(key));
 	if (w->kept.owner != 0 && (w->state == WAIT_HANDED || !lr_kind(h->kind)->announced))
 		return lt_check_says("session %d keeps owner " UINT64_FORMAT " of %.*s in the store",
-						  s, w->kept.owner, NAME(key));
+							 s, w->kept.owner, NAME(key));
 	if (w->in_front && w->state != WAIT_QUEUED)
 		return lt_check_says("session %d is in front of %.*s and in no queue", s, NAME(key));
 	return NULL;

@@ -44,7 +44,7 @@ check_pools(int nholds)
 			return lt_check_says("hold %d is among the free ones", i);
 	if (free + nholds != lt_table->max_locks)
 		return lt_check_says("of %d holds %d are free and %d are not", lt_table->max_locks, free,
-						  nholds);
+							 nholds);
 	for (LrIndex i = lt_table->key_pool.first_free; i != LR_NONE; i = lt_keys[i].next)
 		if (++nkeys > lt_table->max_locks)
 			return lt_check_says("the free keys have no end");
@@ -77,13 +77,13 @@ check_session_numbers(void)
 				lost++;
 		if (lost != counted)
 			return lt_check_says("session %d has lost %u locks, its counter says %u", s, lost,
-							  counted);
+								 counted);
 		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->asleep)
 			asleep++;
 	}
 	if (asleep != (int) pg_atomic_read_u32(&lt_table->nwaiters))
 		return lt_check_says("%d sessions wait, the counter says %d", asleep,
-						  (int) pg_atomic_read_u32(&lt_table->nwaiters));
+							 (int) pg_atomic_read_u32(&lt_table->nwaiters));
 	return NULL;
 }
 
@@ -103,7 +103,7 @@ lt_check_counts(void)
 		rows += lt_sessions[s].stocked_rows;
 	if (rows != (int) pg_atomic_read_u32(&lt_table->nrows))
 		return lt_check_says("there are %d rows, the counter says %d", rows,
-						  (int) pg_atomic_read_u32(&lt_table->nrows));
+							 (int) pg_atomic_read_u32(&lt_table->nrows));
 	CHECK(check_pools(nholds));
 	return check_session_numbers();
 }
@@ -138,7 +138,7 @@ lt_check_due_times(void)
 				!is_stale_mark(i, s) &&
 				lt_read_due(i, s) < lt_read_time(&lt_block_due[s][i / DUE_BLOCK]))
 				return lt_check_says("hold %d (%s) is due in store %d before its block", i,
-								  lt_state_names[lt_holds[i].state], s);
+									 lt_state_names[lt_holds[i].state], s);
 		if (lt_holds[i].state == HOLD_HELD && lt_is_wanted_in(&lt_holds[i], current) &&
 			lt_read_due(i, current) >= LR_NEVER)
 			return lt_check_says("hold %d is not due to be moved to store %d", i, current);

@@ -143,7 +143,7 @@ locktable_shmem_init(void)
 	lt_leases = (LrLease *) lt_carve(&area, lr_max_locks * sizeof(LrLease));
 	for (int s = 0; s < STORE_COUNT; s++)
 		lt_block_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
-													 lt_block_count() * sizeof(pg_atomic_uint64));
+														lt_block_count() * sizeof(pg_atomic_uint64));
 	lt_sessions = (LrSession *) lt_carve(&area, MaxBackends * sizeof(LrSession));
 	lt_told = (LrIndex *) lt_carve(&area, lt_told_count() * sizeof(LrIndex));
 	if (!found)
@@ -499,4 +499,3 @@ lt_lock_owned(LrIndex hold, uint64 owner)
 	LWLockRelease(lock);
 	return NULL;
 }
-

@@ -61,7 +61,7 @@ extern void release_add_count(const HeldEntry *entry, const HoldView *view);
 extern void release_run(int64 deadline, StoreStep how, ReleaseTally *tally);
 
 /* How many go to a store with the batch so far. */
-extern int release_added(void);
+extern int	release_added(void);
 
 /*
  * The locks that the batch which has just ended found lost, one after the other, from

@@ -565,55 +565,6 @@ wait_take_granted(LrIndex *hold)
 }
 
 /*
- * wait_mint_for_handed --- a fencing token for a lock that came without one
- *
- * False: the store says that the lock is gone.  For want of replicas it fails those
- * behind us, too, or each of them would find that out for itself.
- */
-static bool
-wait_mint_for_handed(StoreOp *op)
-{
-	ask_prepare(op, STORE_MINT, &acq.key, acq.op.store);
-	op->owner = lt_owner(acq.hold);
-	op->min_replicas = acq.request->terms.min_replicas;
-	ask_run_held(acq.hold, op);
-	request_require_counter(acq.request, op->store);
-	if (ask_says_lost(op))
-		return false;
-	acq.unreplicated = op->outcome == STORE_UNCONFIRMED;
-	if (op->outcome != STORE_OK)
-		ask_report_failure(ERROR, op->outcome);
-	lt_set_fence(acq.hold, op->fence, op->store);
-	return true;
-}
-
-/*
- * wait_take_handed --- a session of this server has passed the lock on to us
- *
- * False: it turned out to be gone before anybody was told that we have it, so
- * this is no loss, and we wait on as the first.
- */
-static bool
-wait_take_handed(LrIndex *hold)
-{
-	StoreOp		mint;
-
-	acq.handed = true;
-	if (acq.request->fenced && !wait_mint_for_handed(&mint))
-	{
-		acq.handed = false;
-		lt_wait_again(&acq.hold, mint.store, mint.moves);
-		return false;
-	}
-	*hold = acq.hold;
-	acq.active = false;
-	acq.handed = false;
-	lr_count(STAT_ACQUIRES);
-	lr_count(STAT_HANDOFFS);
-	return true;
-}
-
-/*
  * wait_poll_token --- when to look again at a token lock of another client
  *
  * Half of the time by chance, so that those who have begun together part.
@@ -703,11 +654,11 @@ wait_sleep(int64 until)
  * wait_store_failed --- as such, not for this request or this process only
  */
 static bool
-wait_store_failed(void)
+wait_store_failed(StoreOutcome outcome)
 {
 	int			sqlstate;
 
-	if (acq.op.outcome < STORE_REFUSED)
+	if (outcome < STORE_REFUSED)
 		return false;
 	sqlstate = ask_error()->sqlstate;
 	return sqlstate == 0 ||
@@ -722,7 +673,7 @@ wait_store_failed(void)
 static bool
 wait_failure_is_shared(void)
 {
-	return wait_store_failed() &&
+	return wait_store_failed(acq.op.outcome) &&
 		!(acq.op.outcome == STORE_DENIED && acq.op.own_fault);
 }
 
@@ -760,11 +711,11 @@ wait_forget_failures(void)
  * For as long as a request may take, in all.
  */
 static bool
-wait_may_fail_over(void)
+wait_may_fail_over(StoreOutcome outcome)
 {
 	int64		now = lr_now();
 
-	if (!lr_follows_master() || acq.op.outcome == STORE_DENIED)
+	if (!lr_follows_master() || outcome == STORE_DENIED)
 		return false;
 	if (acq.failed_since == 0)
 		acq.failed_since = now;
@@ -782,10 +733,10 @@ wait_outlive_failure(void)
 {
 	bool		change;
 
-	if (acq.request->wait_us == 0 || !wait_store_failed())
+	if (acq.request->wait_us == 0 || !wait_store_failed(acq.op.outcome))
 		return false;
 	change = wait_may_change();
-	if (!change && !wait_may_fail_over())
+	if (!change && !wait_may_fail_over(acq.op.outcome))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
 		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
@@ -797,6 +748,74 @@ wait_outlive_failure(void)
 	acq.failure = acq.op.outcome;
 	acq.op.outcome = STORE_PENDING;
 	acq.retry_at = lr_now() + (lr_follows_master() ? POLL_MASTER : POLL_STORE);
+	return true;
+}
+
+/*
+ * wait_mint_for_handed --- a fencing token for a lock that came without one
+ *
+ * False: the store says that the lock is gone.  For want of replicas it fails those
+ * behind us, too, or each of them would find that out for itself.  While another node
+ * may be the master soon it is asked again, as any call that waits: one that was handed
+ * the lock just then is no worse off than one that asked for it.  Not behind "limit", nor
+ * until the lease ends, which nobody can renew now: nobody was told that we have it, so it
+ * is not to be lost by us.
+ */
+static bool
+wait_mint_for_handed(StoreOp *op, int64 limit)
+{
+	int64		until = lr_earlier(limit, lt_lease_end(acq.hold) - POLL_MASTER);
+
+	wait_forget_failures();
+	for (;;)
+	{
+		ask_prepare(op, STORE_MINT, &acq.key, acq.op.store);
+		op->owner = lt_owner(acq.hold);
+		op->min_replicas = acq.request->terms.min_replicas;
+		ask_run_held(acq.hold, op);
+		request_require_counter(acq.request, op->store);
+		if (ask_says_lost(op))
+			return false;
+		acq.unreplicated = op->outcome == STORE_UNCONFIRMED;
+		if (op->outcome == STORE_OK)
+			break;
+		if (acq.unreplicated || acq.request->wait_us == 0 || lr_now() >= until ||
+			!wait_store_failed(op->outcome) || !wait_may_fail_over(op->outcome))
+			ask_report_failure(ERROR, op->outcome);
+		lr_count(STAT_ERRORS);
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 POLL_MASTER / LR_US_PER_MS, LR_WAIT_ACQUIRE);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	lt_set_fence(acq.hold, op->fence, op->store);
+	return true;
+}
+
+/*
+ * wait_take_handed --- a session of this server has passed the lock on to us
+ *
+ * False: it turned out to be gone before anybody was told that we have it, so
+ * this is no loss, and we wait on as the first.
+ */
+static bool
+wait_take_handed(LrIndex *hold, int64 limit)
+{
+	StoreOp		mint;
+
+	acq.handed = true;
+	if (acq.request->fenced && !wait_mint_for_handed(&mint, limit))
+	{
+		acq.handed = false;
+		lt_wait_again(&acq.hold, mint.store, mint.moves);
+		return false;
+	}
+	*hold = acq.hold;
+	acq.active = false;
+	acq.handed = false;
+	lr_count(STAT_ACQUIRES);
+	lr_count(STAT_HANDOFFS);
 	return true;
 }
 
@@ -814,7 +833,7 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 		return false;
 	}
 	acq.failure = STORE_PENDING;
-	if (!wait_store_failed())
+	if (!wait_store_failed(acq.op.outcome))
 		acq.failed_since = 0;
 	switch (acq.op.outcome)
 	{
@@ -914,7 +933,7 @@ wait_until_had(LrIndex *hold)
 
 		if (turn == TURN_HANDED)
 		{
-			if (wait_take_handed(hold))
+			if (wait_take_handed(hold, limit))
 				return true;
 			continue;
 		}
@@ -946,7 +965,6 @@ wait_until_had(LrIndex *hold)
 		}
 		if (turn == TURN_TRY)
 		{
-			asked = true;
 			if (wait_ask_as_head(subscribed, hold))
 				return true;
 			acq.asked_at = lr_now();

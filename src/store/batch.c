@@ -48,7 +48,7 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 		ops[i].not_after = 0;
 		ops[i].part = ops[i].slot = 0;
 		ops[i].redirects = 0;
-		ops[i].asking = false;
+		ops[i].asking = ops[i].quiet = false;
 		ops[i].own_fault = false;
 		ops[i].done = false;
 		ops[i].resent = false;

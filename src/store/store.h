@@ -111,6 +111,7 @@ typedef struct StoreOp
 	int			slot;
 	int			redirects;		/* so often it was sent elsewhere */
 	bool		asking;			/* to a node that is about to get the slot */
+	bool		quiet;			/* release of what was not had: nobody is told */
 
 	/* Results. */
 	StoreOutcome outcome;

@@ -51,7 +51,7 @@ typedef struct TopologyShared
 	char		reason[REASON_MAX];
 
 	/* The watchdog's alone, but of all watchdogs. */
-	int64		told[LR_MAX_SENTINELS];	/* number that each Sentinel has told */
+	int64		told[LR_MAX_SENTINELS]; /* number that each Sentinel has told */
 	int64		bar[LR_MAX_SENTINELS];	/* and has to reach to count; 0 = any */
 } TopologyShared;
 

@@ -164,7 +164,9 @@ store_is_up(StoreHealth *h)
 	node_set_state(h->node, NODE_UP);
 	(void) node_get_status(h->node, &status);
 	ereport(LOG,
-			(errmsg("lockredis: the lock store at %s is up", status.address)));
+			(status.address[0] != '\0' ?
+			 errmsg("lockredis: the lock store at %s is up", status.address) :
+			 errmsg("lockredis: the lock store is up")));
 }
 
 /*

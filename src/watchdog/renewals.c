@@ -408,6 +408,8 @@ renewals_store_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *
 
 /*
  * renewals_parted_interests --- of all its nodes
+ *
+ * Ends of leases are looked at in each step, whichever of them are at work.
  */
 static int
 renewals_parted_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
@@ -430,9 +432,7 @@ renewals_parted_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 
 		if (!r->batch.store->has_part(i))
 			continue;
 		*until = lr_earlier(*until, its_until);
-		if (lane->under_way)
-			*until = Min(*until, lane->next_look);
-		else
+		if (!lane->under_way)
 			*until = lr_earlier(*until, health_next(&lane->health));
 	}
 	return n;

@@ -48,6 +48,7 @@ typedef struct Subscription
 } Subscription;
 
 static HTAB *subscriptions = NULL;
+
 /* The one that tells, and its listener; NULL: there is none. */
 static const StoreRoutine *teller = NULL;
 static StoreListener *listener = NULL;

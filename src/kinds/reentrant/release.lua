@@ -1,7 +1,7 @@
 -- release: give own locks back and wake those who wait for them.
 --
 -- KEYS  lock; for each lock
--- ARGV  publish command, message, then for each lock: owner, for how many ms the key
+-- ARGV  publish command ('': nobody is told), message, then for each lock: owner, for how many ms the key
 --       stays locked (0: not at all; by owner/kept then), channel
 -- reply for each lock how many were told, -1 if the owner is not there, or an
 --       error
@@ -35,7 +35,9 @@ for i = 1, #KEYS do
       end
     end
   end
-  if done == 1 then
+  if done == 1 and publish == '' then
+    done = 0
+  elseif done == 1 then
     -- Published also when the key stays: waiters read its new TTL.
     done = redis.pcall(publish, channel, message)
     if type(done) ~= 'table' then

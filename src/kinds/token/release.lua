@@ -1,7 +1,7 @@
 -- release: give locks of tokens back and wake those who wait for the keys.
 --
 -- KEYS  lock; for each lock
--- ARGV  publish command, message, then for each lock: SHA-1 of its token, channel
+-- ARGV  publish command ('': nobody is told), message, then for each lock: SHA-1 of its token, channel
 -- reply for each lock how many were told, -1 if there is something else or nothing, or
 --       an error
 --
@@ -26,10 +26,11 @@ for i = 1, #KEYS do
   elseif len > 0 and len <= 1024
     and redis.sha1hex(redis.call('GET', KEYS[i])) == ARGV[2 * i + 1] then
     local done = redis.pcall('DEL', KEYS[i])
-    if type(done) ~= 'table' then
+    local tells = type(done) ~= 'table' and ARGV[1] ~= ''
+    if tells then
       done = redis.pcall(ARGV[1], channel, ARGV[2])
     end
-    local place = type(done) ~= 'table' and next_in_queue(channel)
+    local place = tells and type(done) ~= 'table' and next_in_queue(channel)
     if place then
       local more = redis.pcall(ARGV[1], place, ARGV[2])
       done = type(more) == 'table' and done or done + more

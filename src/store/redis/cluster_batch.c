@@ -24,6 +24,12 @@
 /* The keys of a script are not all where the slot is: ask again soon. */
 #define TRYAGAIN_PAUSE		(20 * LR_US_PER_MS)
 
+/*
+ * The watchdog does so a few times, since several locks are asked for one by one then, and
+ * leaves it until later: others are waiting for the end of its batch, to be renewed.
+ */
+#define TRYAGAIN_PATIENCE	3
+
 /* How often to look whether the map has changed. */
 #define MAP_POLL			(5 * LR_US_PER_MS)
 
@@ -222,6 +228,7 @@ cluster_route(ClusterBatch *c)
 	StoreBatch *batch = &c->batch;
 	int			n[NODE_MASTERS] = {0};
 	int			missing = 0;
+	bool		again = false;
 
 	c->routed_by = topology_epoch();
 	c->route_at = LR_NEVER;
@@ -232,6 +239,7 @@ cluster_route(ClusterBatch *c)
 
 		if (!cluster_is_open(op))
 			continue;
+		again = again || op->part == PART_LATER;
 		row = cluster_choose(c, op);
 		if (row == CLUSTER_NO_NODE)
 		{
@@ -243,6 +251,7 @@ cluster_route(ClusterBatch *c)
 		n[row]++;
 		batch->left--;
 	}
+	c->tried_again += again;
 	if (missing > 0)
 	{
 		int64		now = lr_now();
@@ -289,7 +298,12 @@ cluster_take_over(ClusterBatch *c)
 
 		if (!cluster_is_open(op))
 			continue;
-		if (op->part == PART_LATER)
+		if (op->part == PART_LATER && c->patient && c->tried_again >= TRYAGAIN_PATIENCE)
+		{
+			op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
+			batch->left--;
+		}
+		else if (op->part == PART_LATER)
 			c->route_at = Min(c->route_at, now + TRYAGAIN_PAUSE);
 		else if (op->part > PART_SENT_TO(0))
 		{
@@ -388,6 +402,7 @@ cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops, int64 deadline)
 	memset(&c->error, 0, sizeof(StoreError));
 	c->home_failed = false;
 	c->map_wanted_at = 0;
+	c->tried_again = 0;
 	if (nops == 0)
 		return;
 	for (int i = 0; i < nops; i++)
@@ -516,6 +531,20 @@ cluster_batch_is_connected(const ClusterBatch *c)
 		if (c->link[i] != NULL && node_batch_is_connected(c->link[i]))
 			return true;
 	return false;
+}
+
+/*
+ * cluster_batch_connections --- made to its home so far, if it has one; else to any node
+ */
+uint32
+cluster_batch_connections(const ClusterBatch *c)
+{
+	uint32		n = 0;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL && (c->home == CLUSTER_NO_NODE || c->home == i))
+			n += c->link[i]->connections;
+	return n;
 }
 
 /*

@@ -39,6 +39,7 @@ typedef struct ClusterBatch
 	int64		refused_at;		/* one of them was by the node that the map has */
 	int64		map_wanted_at;	/* the map was asked for last */
 	uint32		routed_by;		/* topology_epoch() when that was done last */
+	int			tried_again;	/* what needs keys that were not all there */
 	StoreError	error;			/* of what failed last; at its home, if that did */
 	bool		home_failed;
 } ClusterBatch;
@@ -72,6 +73,7 @@ extern bool cluster_batch_has_open(const ClusterBatch *c);
 /* Between batches. */
 extern void cluster_batch_check_connections(ClusterBatch *c);
 extern bool cluster_batch_is_connected(const ClusterBatch *c);
+extern uint32 cluster_batch_connections(const ClusterBatch *c);
 extern int64 cluster_batch_let_go(ClusterBatch *c, int64 unused_since);
 extern void cluster_batch_close(ClusterBatch *c);
 

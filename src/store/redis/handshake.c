@@ -310,7 +310,8 @@ facts_field(const char *info, const char *field, char *out, size_t size)
  * facts_read_boot --- since when does it run?
  *
  * It tells whole seconds between two readings of its clock that are cut to seconds, so
- * it may have been started up to one second later than it says.
+ * it may have been started up to one second later than it says.  A number that cannot be
+ * is cut, so that it is no time in the future.
  */
 static void
 facts_read_boot(RedisFacts *facts, const char *info)
@@ -320,7 +321,12 @@ facts_read_boot(RedisFacts *facts, const char *info)
 	(void) facts_field(info, "run_id", facts->run_id, sizeof(facts->run_id));
 	if (facts_field(info, "uptime_in_seconds", value, sizeof(value)) &&
 		value[0] >= '0' && value[0] <= '9')
-		facts->booted_by = lr_now() - (strtoi64(value, NULL, 10) - 1) * LR_US_PER_S;
+	{
+		int64		seconds = strtoi64(value, NULL, 10);
+
+		facts->booted_by = lr_now() -
+			(Min(seconds, LR_NEVER / LR_US_PER_S) - 1) * LR_US_PER_S;
+	}
 }
 
 void

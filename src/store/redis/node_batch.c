@@ -136,6 +136,18 @@ pass_group_size(const NodeBatch *b, int first)
 }
 
 /*
+ * pass_in_full --- the scripts that are sent in full now
+ *
+ * Where nobody may read for long that one was not loaded, all that it may lack: a release
+ * would be undone until then.
+ */
+static ScriptSet
+pass_in_full(const NodeBatch *b)
+{
+	return b->unread ? b->in_full | ~b->loaded : b->in_full;
+}
+
+/*
  * pass_put --- put ops[first .. first + n) as one command; false without memory
  *
  * EVAL has loaded a script for the commands behind.
@@ -145,23 +157,24 @@ pass_put(NodeBatch *b, int first, int n)
 {
 	RespOut    *out = &b->conn.out;
 	uint64		starts_at = out->put;
-	LuaId		script;
+	LuaId		script = REDIS_PROOF_SCRIPT;
 
 	if (n > 0)
-		redis_put_ops(out, &b->batch.ops[first], n, b->in_full,
+		redis_put_ops(out, &b->batch.ops[first], n, pass_in_full(b),
 					  b->target.kind == TARGET_SHARD &&
 					  redis_facts_have_shards(&b->conn.facts));
 	else
-		redis_put_proof(out, b->in_full);
+		redis_put_proof(out, pass_in_full(b));
 	if (out->failed)
 	{
 		resp_out_undo(out, starts_at);
 		return false;
 	}
-	if (n == 0)
-		b->in_full &= ~SCRIPT_BIT(REDIS_PROOF_SCRIPT);
-	else if (redis_op_script(&b->batch.ops[first], &script))
+	if (n == 0 || redis_op_script(&b->batch.ops[first], &script))
+	{
 		b->in_full &= ~SCRIPT_BIT(script);
+		b->loaded |= SCRIPT_BIT(script);
+	}
 	return true;
 }
 
@@ -493,6 +506,7 @@ nbatch_connect(NodeBatch *b)
 		return false;
 	lr_count(STAT_CONNECTS);
 	b->connections++;
+	b->loaded = 0;
 	b->owed = 0;
 	return true;
 }
@@ -523,6 +537,8 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 	RedisConn  *c = &b->conn;
 
 	b->now = now;
+	readable = readable && !b->quiet;
+	b->quiet = false;
 	while (b->batch.active)
 	{
 		RedisRead	got;

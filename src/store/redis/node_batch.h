@@ -72,6 +72,9 @@ typedef struct NodeBatch
 	RedisConn	conn;			/* to it, kept between batches */
 	uint32		connections;	/* made so far */
 	bool		patient;		/* watchdog: asks a silent node too */
+	bool		unread;			/* what it answers may be read by nobody for long */
+	bool		quiet;			/* the last wait for several nodes saw nothing of it */
+	ScriptSet	loaded;			/* then: scripts that it has from this connection */
 	StoreBatch	batch;
 
 	/* The pass. */

@@ -114,7 +114,7 @@ NodeListener *
 node_listener_open(NodeId node, StoreEventCallback callback)
 {
 	NodeListener *l = MemoryContextAllocZero(TopMemoryContext,
-											  sizeof(NodeListener));
+											 sizeof(NodeListener));
 	HASHCTL		ctl;
 
 	memset(&ctl, 0, sizeof(ctl));
@@ -175,7 +175,7 @@ listener_is_wanted(const Channel *ch)
  */
 void
 node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
-						 const char *name, int name_len)
+						const char *name, int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
@@ -209,7 +209,7 @@ node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
  */
 void
 node_listener_unsubscribe(NodeListener *l, LrTopic topic, uint64 owner,
-						   const char *name, int name_len)
+						  const char *name, int name_len)
 {
 	ChannelKey	key;
 	Channel    *ch;
@@ -699,7 +699,7 @@ node_listener_step(NodeListener *l)
  */
 int
 node_listener_interests(NodeListener *l, StoreInterest *out, int64 *until,
-						 uint32 *epoch)
+						uint32 *epoch)
 {
 	const RedisConn *c = &l->conn;
 

@@ -67,7 +67,8 @@ redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
 	return one->kind == other->kind &&
 		(one->lock_kind == other->lock_kind ||
 		 (call != NULL && call->script == op_call(other)->script)) &&
-		(one->min_replicas > 0) == (other->min_replicas > 0);
+		(one->min_replicas > 0) == (other->min_replicas > 0) &&
+		one->quiet == other->quiet;
 }
 
 /* ----------
@@ -272,7 +273,7 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			resp_put_bulk(out, "1", 1);
 			break;
 		case ARG_PUBLISH:
-			resp_put_text(out, sharded ? "SPUBLISH" : "PUBLISH");
+			resp_put_text(out, op->quiet ? "" : sharded ? "SPUBLISH" : "PUBLISH");
 			break;
 		case ARG_CHANNEL:
 			resp_put_bulk(out, derived,

@@ -39,14 +39,20 @@
 #define PAUSE_MAX			(50 * LR_US_PER_MS)
 
 /*
+ * Who did not get it then need not believe for longer (ms) that it is not to be had: who
+ * has a part of the nodes gives that back, and may tell nobody.
+ */
+#define SPLIT_TTL			500
+
+/*
  * A token is used again by the next request, so a node where a release of one may yet run
- * is not asked for such a lock for so long.
+ * is not asked for a lock with that token for so long.
  */
 #define TAINT_TIME			(60 * LR_US_PER_S)
 
 /*
- * A lock that a majority has granted waits so long at most for connections that are just
- * being made, so that all nodes have it.
+ * What a majority has done waits so long at most for connections that are just being made,
+ * and for what is still to be sent: so that all nodes have the lock, or none of them.
  */
 #define LINGER_TIME			(20 * LR_US_PER_MS)
 
@@ -123,7 +129,7 @@ link_has_room(QuorumLink *l, int more, size_t more_text)
 static void
 link_reset(QuorumLink *l)
 {
-	l->used = l->nwatched = 0;
+	l->used = l->mine = l->nheard = l->heard_to = 0;
 	l->text_used = 0;
 }
 
@@ -146,6 +152,7 @@ link_make(QuorumBatch *b, int row)
 		free(l);
 		return NULL;
 	}
+	l->node.unread = true;
 	return l;
 }
 
@@ -196,10 +203,12 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	copy->sent_at = copy->not_after = 0;
 	copy->fence = copy->store_ms = copy->ttl_ms = 0;
 	copy->receivers = copy->hold_count = 0;
-	copy->asking = copy->resent = copy->done = copy->own_fault = false;
+	copy->asking = copy->quiet = copy->resent = copy->done = copy->own_fault = false;
 	copy->value = STORE_VALUE_NONE;
 	copy->holder[0] = copy->type_name[0] = copy->digest[0] = '\0';
 	l->notes[l->used].fate = COPY_PLAIN;
+	l->notes[l->used].heard = false;
+	l->notes[l->used].op = -1;
 	return l->used++;
 }
 
@@ -251,7 +260,6 @@ link_watch(QuorumLink *l, int copy, CopyFate fate, int other)
 {
 	l->notes[copy].fate = fate;
 	l->notes[copy].other = other;
-	l->nwatched++;
 }
 
 /*
@@ -280,6 +288,28 @@ static int
 quorum_group(const StoreOp *op)
 {
 	return Max(op->together, 1);
+}
+
+/*
+ * link_vote --- that copy is the vote of its node; returns it
+ */
+static int
+link_vote(QuorumLink *l, int copy, int which)
+{
+	if (copy >= 0)
+		l->notes[copy].op = which;
+	return copy;
+}
+
+/*
+ * link_has_news --- has a copy an answer that was not heard?
+ */
+static bool
+link_has_news(const QuorumLink *l)
+{
+	int			left = l->node.batch.active ? l->node.batch.left : 0;
+
+	return l->nheard < l->used - left;
 }
 
 static QuorumLink *
@@ -349,9 +379,8 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 		if (s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->fence < s->token)
 			continue;
 		votes[i].copy = copy;
-		votes[i].awaited = !b->over && l->node.batch.active &&
-			(!node_is_silent(NODE_MASTER + i) || (!b->patient && !lr_watchdog_running()));
-		votes[i].counts = l->node.conn.state == CONN_READY &&
+		votes[i].awaited = !b->over && l->node.batch.active && (b->silent & (1U << i)) == 0;
+		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
 			masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at,
 							 Max(copy->lease_ms, longest));
 	}
@@ -359,6 +388,8 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 
 /*
  * quorum_put_group --- for that node; returns how many were put
+ *
+ * They have one answer, so it is enough to hear the last of them.
  */
 static int
 quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKind kind)
@@ -367,7 +398,8 @@ quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKind kind)
 	int			put = link_put_group(b->link[row], &b->batch.ops[which], n, kind, &first);
 
 	for (int k = 0; k < n; k++)
-		b->states[which + k].copy[row] = first < 0 ? -1 : first + k;
+		b->states[which + k].copy[row] =
+			link_vote(b->link[row], first < 0 ? -1 : first + k, k == n - 1 ? which : -1);
 	return put;
 }
 
@@ -422,9 +454,12 @@ quorum_ask_rest(QuorumBatch *b, int which, int n)
 
 /*
  * quorum_undo --- an attempt has failed: give back what was granted, or may have been
+ *
+ * "quiet": somebody has a majority, so nobody waits for what we had of it.  He who waits
+ * here would hear of it as well, ask again at once, and so on until that lease ends.
  */
 static void
-quorum_undo(QuorumBatch *b, int which, int n)
+quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
 {
 	for (int i = 0; i < b->n; i++)
 	{
@@ -458,6 +493,7 @@ quorum_undo(QuorumBatch *b, int which, int n)
 				s->undo[i] = link_put(l, &b->batch.ops[which + k], STORE_RELEASE);
 				if (s->undo[i] < 0)
 					continue;
+				l->copies[s->undo[i]].quiet = quiet;
 				put++;
 				if (b->batch.ops[which].token != NULL)
 					link_watch(l, s->undo[i], COPY_UNDOES, 0);
@@ -658,33 +694,49 @@ quorum_watch(QuorumBatch *b, int which)
 }
 
 /*
- * quorum_look_after --- answers that have come after the outcome
+ * link_taint --- a release with that token may yet run there
+ *
+ * More than one are hardly ever known at a time: then it may be any.
  */
 static void
-quorum_look_after(QuorumBatch *b, int row)
+link_taint(QuorumLink *l, const StoreOp *release)
+{
+	int64		now = lr_now();
+
+	l->all_tainted = now < l->tainted_until &&
+		(l->all_tainted || memcmp(l->tainted_id, release->id, STORE_ID_LEN) != 0);
+	memcpy(l->tainted_id, release->id, STORE_ID_LEN);
+	l->tainted_until = now + TAINT_TIME;
+}
+
+static bool
+link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now)
+{
+	return op->token != NULL && op->kind == STORE_CREATE && now < l->tainted_until &&
+		(l->all_tainted || memcmp(l->tainted_id, op->id, STORE_ID_LEN) == 0);
+}
+
+/*
+ * quorum_look_after --- an answer that may have come after the outcome
+ */
+static void
+quorum_look_after(QuorumBatch *b, int row, int which)
 {
 	QuorumLink *l = b->link[row];
+	CopyFate	fate = l->notes[which].fate;
 
-	for (int i = 0; i < l->used && l->nwatched > 0; i++)
+	l->notes[which].fate = COPY_PLAIN;
+	if (fate == COPY_UNDOES)
 	{
-		CopyFate	fate = l->notes[i].fate;
-
-		if (fate == COPY_PLAIN || l->copies[i].outcome == STORE_PENDING)
-			continue;
-		l->notes[i].fate = COPY_PLAIN;
-		l->nwatched--;
-		if (fate == COPY_UNDOES)
-		{
-			if (!copy_is_plain(&l->copies[i]))
-				l->tainted_until = lr_now() + TAINT_TIME;
-		}
-		else if (fate == COPY_RENEWS)
-			quorum_repair(l, i, l->notes[i].other);
-		else if (fate == COPY_REPAIRS)
-			quorum_ask_witness(b, row, i);
-		else if (fate == COPY_WITNESS)
-			quorum_hear_witness(b, l, i);
+		if (!copy_is_plain(&l->copies[which]))
+			link_taint(l, &l->copies[which]);
 	}
+	else if (fate == COPY_RENEWS)
+		quorum_repair(l, which, l->notes[which].other);
+	else if (fate == COPY_REPAIRS)
+		quorum_ask_witness(b, row, which);
+	else if (fate == COPY_WITNESS)
+		quorum_hear_witness(b, l, which);
 }
 
 /*
@@ -719,7 +771,7 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 		if (votes[i].copy == NULL || votes[i].copy->outcome != STORE_OK ||
 			votes[i].copy->fence == op->fence)
 			continue;
-		copy = link_put(l, &mint, STORE_MINT);
+		copy = link_vote(l, link_put(l, &mint, STORE_MINT), which);
 		s->copy[i] = copy;
 		link_ask(l, copy >= 0, b->batch.deadline);
 	}
@@ -765,6 +817,12 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 		quorum_ask_rest(b, which, n);
 }
 
+static int64
+quorum_ttl_of_split(const StoreOp *op)
+{
+	return op->ttl_ms == STORE_NO_TTL ? SPLIT_TTL : Min(op->ttl_ms, SPLIT_TTL);
+}
+
 /*
  * quorum_fail_attempt --- of a create; try again, if that may help
  */
@@ -781,17 +839,22 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 	 */
 	if (s->attempt > 1 && outcome == STORE_DOWN)
 		outcome = STORE_BUSY;
-	quorum_undo(b, which, n);
+	quorum_undo(b, which, n, outcome == STORE_BUSY && !split);
 	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
 	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->over &&
 		now + pause < b->batch.deadline)
 	{
 		s->phase = PHASE_PAUSE;
 		s->again_at = now + pause;
+		b->look_at = Min(b->look_at, s->again_at);
 		return;
 	}
 	for (int k = 0; k < n; k++)
+	{
 		quorum_settle(b, which + k, outcome);
+		if (outcome == STORE_BUSY && split)
+			b->batch.ops[which + k].ttl_ms = quorum_ttl_of_split(&b->batch.ops[which + k]);
+	}
 }
 
 /*
@@ -824,13 +887,35 @@ quorum_turn_force(QuorumBatch *b, int which)
 		strlcpy(owner, seen->digest[0] != '\0' ? seen->digest : seen->holder, sizeof(owner));
 		force.owner_text = owner;
 		force.owner_text_len = strlen(owner);
-		s->copy[i] = link_put(l, &force, STORE_FORCE);
+		s->copy[i] = link_vote(l, link_put(l, &force, STORE_FORCE), which);
 		link_ask(l, s->copy[i] >= 0, b->batch.deadline);
 	}
 }
 
 /*
- * quorum_lingers --- granted, but some nodes were not even asked yet
+ * link_sends_soon --- it is connected, or just about to be
+ *
+ * A connection that takes longer is waited for once, not by each call that comes meanwhile.
+ */
+static bool
+link_sends_soon(QuorumLink *l, int64 now)
+{
+	const RedisConn *c = &l->node.conn;
+
+	if (c->state == CONN_READY)
+		return true;
+	if (l->linger_epoch != c->socket.epoch)
+	{
+		l->linger_epoch = c->socket.epoch;
+		l->linger_until = now + LINGER_TIME;
+	}
+	return now < l->linger_until;
+}
+
+/*
+ * quorum_lingers --- done by a majority, but some nodes were not even asked yet
+ *
+ * Nobody may step us for long: what is not sent now may be sent much later.
  */
 static bool
 quorum_lingers(QuorumBatch *b, int which)
@@ -843,12 +928,27 @@ quorum_lingers(QuorumBatch *b, int which)
 	if (s->phase == PHASE_RAISE || now >= s->linger_until || b->over)
 		return false;
 	for (int i = 0; i < b->n; i++)
-		if (b->link[i] != NULL && s->copy[i] >= 0 &&
-			b->link[i]->copies[s->copy[i]].outcome == STORE_PENDING &&
-			b->link[i]->copies[s->copy[i]].sent_at == 0 &&
-			!node_is_silent(NODE_MASTER + i))
-			return true;
+	{
+		QuorumLink *l = b->link[i];
+
+		if (l == NULL || s->copy[i] < 0 ||
+			l->copies[s->copy[i]].outcome != STORE_PENDING ||
+			l->copies[s->copy[i]].sent_at != 0 ||
+			node_is_silent(NODE_MASTER + i) || !link_sends_soon(l, now))
+			continue;
+		b->look_at = Min(b->look_at, s->linger_until);
+		if (l->node.conn.state != CONN_READY)
+			b->look_at = Min(b->look_at, l->linger_until);
+		return true;
+	}
 	return false;
+}
+
+/* Is it worth a moment that all nodes do it? */
+static bool
+quorum_is_for_all(StoreOpKind kind)
+{
+	return kind == STORE_CREATE || kind == STORE_SET || kind == STORE_RELEASE;
 }
 
 /*
@@ -877,8 +977,7 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 			outcome = its;
 		split = split || quorum_is_split(votes, b->n);
 	}
-	if (outcome == STORE_OK &&
-		(ops->kind == STORE_CREATE || ops->kind == STORE_SET) && quorum_lingers(b, which))
+	if (outcome == STORE_OK && quorum_is_for_all(ops->kind) && quorum_lingers(b, which))
 		return;
 	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
 		ops->fence = s->token;
@@ -919,7 +1018,10 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 			return;
 		}
 		if (lr_now() < s->again_at)
+		{
+			b->look_at = Min(b->look_at, s->again_at);
 			return;
+		}
 		quorum_begin_attempt(b, which, n);
 	}
 	if (s->phase == PHASE_FIRST)
@@ -943,17 +1045,103 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 	quorum_decide_group(b, which, n);
 }
 
+/*
+ * quorum_hear --- what a node has answered since it was heard last
+ *
+ * Mostly in the order in which it was asked: what lies behind is not looked at again.
+ */
+static void
+quorum_hear(QuorumBatch *b, int row)
+{
+	QuorumLink *l = b->link[row];
+
+	for (int i = l->heard_to; i < l->used && link_has_news(l); i++)
+	{
+		int			op = l->notes[i].op;
+
+		if (l->notes[i].heard || l->copies[i].outcome == STORE_PENDING)
+			continue;
+		l->notes[i].heard = true;
+		l->nheard++;
+		quorum_look_after(b, row, i);
+		if (b->batch.active && i >= l->mine && op >= 0 &&
+			b->batch.ops[op].outcome == STORE_PENDING)
+			quorum_look_at(b, op, quorum_group(&b->batch.ops[op]));
+	}
+	while (l->heard_to < l->used && l->notes[l->heard_to].heard)
+		l->heard_to++;
+}
+
+/*
+ * quorum_hear_all --- what one has said can be a reason to ask another, and that to refuse
+ * at once
+ */
+static void
+quorum_hear_all(QuorumBatch *b)
+{
+	bool		news = true;
+
+	while (news)
+	{
+		news = false;
+		for (int i = 0; i < b->n; i++)
+		{
+			int			nheard = b->link[i] != NULL ? b->link[i]->nheard : 0;
+
+			if (b->link[i] == NULL || !link_has_news(b->link[i]))
+				continue;
+			quorum_hear(b, i);
+			news = news || b->link[i]->nheard > nheard;
+		}
+	}
+}
+
+/*
+ * quorum_is_changed --- is there anything but an answer that may decide something?
+ */
+static bool
+quorum_is_changed(QuorumBatch *b)
+{
+	uint32		silent = 0;
+	uint32		epochs = 0;
+	bool		changed;
+
+	for (int i = 0; i < b->n; i++)
+	{
+		if (node_is_silent(NODE_MASTER + i) && (b->patient || lr_watchdog_running()))
+			silent |= 1U << i;
+		if (b->link[i] != NULL)
+			epochs += b->link[i]->node.conn.socket.epoch + b->link[i]->node.connections;
+	}
+	changed = silent != b->silent || epochs != b->epochs || b->over != b->was_over;
+	b->silent = silent;
+	b->epochs = epochs;
+	b->was_over = b->over;
+	return changed;
+}
+
+/*
+ * quorum_look --- decide what can be decided
+ *
+ * Only what has an answer more than before is looked at, unless something else has changed:
+ * a batch may be of thousands, and is answered bit by bit.
+ */
 static void
 quorum_look(QuorumBatch *b)
 {
 	int			n;
 
-	for (int i = 0; i < b->batch.nops && b->batch.left > 0; i += n)
+	if (quorum_is_changed(b) || lr_now() >= b->look_at)
 	{
-		n = quorum_group(&b->batch.ops[i]);
-		if (b->batch.ops[i].outcome == STORE_PENDING)
-			quorum_look_at(b, i, n);
+		b->look_at = LR_NEVER;
+		for (int i = 0; i < b->batch.nops && b->batch.left > 0; i += n)
+		{
+			n = quorum_group(&b->batch.ops[i]);
+			if (b->batch.ops[i].outcome == STORE_PENDING)
+				quorum_look_at(b, i, n);
+		}
 	}
+	quorum_hear_all(b);
 	if (!batch_finish(&b->batch))
 		return;
 
@@ -1007,11 +1195,12 @@ quorum_look_where(QuorumBatch *b)
 		if (l->node.batch.active)
 		{
 			node_batch_process(&l->node, true, false, 0);
-			quorum_look_after(b, i);
 			node_batch_check_time(&l->node);
+			quorum_hear(b, i);
 		}
 		if (!l->node.batch.active)
 			link_reset(l);
+		l->mine = l->used;
 		if (i >= b->n)
 			redis_conn_close(&l->node.conn);
 	}
@@ -1036,7 +1225,8 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 	quorum_batch_drop(b);
 	quorum_look_where(b);
 	batch_start(&b->batch, ops, nops, deadline);
-	b->over = false;
+	b->over = b->was_over = false;
+	b->look_at = 0;
 	if (nops > b->nstates)
 	{
 		QuorumOp   *states = realloc(b->states, sizeof(QuorumOp) * nops);
@@ -1074,8 +1264,7 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 		{
 			StoreOpKind kind = ops[i].kind == STORE_FORCE ? STORE_INSPECT : ops[i].kind;
 
-			if (quorum_may_ask(l, owed, kind) &&
-				(ops[i].token == NULL || kind != STORE_CREATE || now >= l->tainted_until))
+			if (quorum_may_ask(l, owed, kind) && !link_is_tainted(l, &ops[i], now))
 				put += quorum_put_group(b, row, i, quorum_group(&ops[i]), kind);
 		}
 		link_ask(l, put, b->batch.deadline);
@@ -1093,10 +1282,11 @@ quorum_batch_process(QuorumBatch *b, bool readable)
 		if (l == NULL || !l->node.batch.active)
 			continue;
 		node_batch_process(&l->node, readable, false, 0);
-		quorum_look_after(b, i);
 	}
 	if (b->batch.active)
 		quorum_look(b);
+	else
+		quorum_hear_all(b);
 }
 
 void
@@ -1117,14 +1307,15 @@ quorum_batch_until(const QuorumBatch *b)
 	int64		until = b->batch.active ? b->batch.deadline : LR_NEVER;
 
 	for (int i = 0; i < b->n; i++)
-		if (b->link[i] != NULL && b->link[i]->node.batch.active)
-			until = Min(until, node_batch_until(&b->link[i]->node));
-	for (int i = 0; b->batch.active && i < b->batch.nops; i++)
-		if (b->states[i].phase == PHASE_PAUSE && b->batch.ops[i].outcome == STORE_PENDING)
-			until = Min(until, b->states[i].again_at);
-		else if (b->states[i].phase == PHASE_ASKED && b->states[i].linger_until > lr_now() &&
-				 b->batch.ops[i].outcome == STORE_PENDING)
-			until = Min(until, b->states[i].linger_until);
+	{
+		const QuorumLink *l = b->link[i];
+
+		if (l == NULL || !l->node.batch.active)
+			continue;
+		until = Min(until, node_batch_until(&l->node));
+	}
+	if (b->batch.active)
+		until = Min(until, b->look_at);
 	return until;
 }
 
@@ -1145,7 +1336,7 @@ quorum_batch_abandon(QuorumBatch *b)
 	{
 		n = quorum_group(&b->batch.ops[i]);
 		if (b->batch.ops[i].outcome == STORE_PENDING && b->batch.ops[i].kind == STORE_CREATE)
-			quorum_undo(b, i, n);
+			quorum_undo(b, i, n, false);
 		for (int k = i; k < i + n; k++)
 			if (b->batch.ops[k].outcome == STORE_PENDING)
 				quorum_settle(b, k, STORE_UNKNOWN);
@@ -1186,8 +1377,8 @@ quorum_batch_check_connections(QuorumBatch *b)
 		if (l->node.batch.active)
 		{
 			node_batch_process(&l->node, true, false, 0);
-			quorum_look_after(b, i);
 			node_batch_check_time(&l->node);
+			quorum_hear(b, i);
 		}
 		else if (l->node.conn.state == CONN_READY)
 			(void) node_batch_check_connection(&l->node, false);

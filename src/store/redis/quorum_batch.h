@@ -6,8 +6,10 @@
  * Each node is asked all of them, by copies, and the outcome of an operation is what a
  * majority says (quorum.h).  The batch ends with the last outcome: what slower nodes
  * still have to say is owed, and is taken when it comes, or with the next batch if nobody
- * steps the handle until then, by the link to that node, whose own batch goes on meanwhile.  What the next batch asks goes behind it on the same
- * connection.  So a release runs after a create that was not answered yet.
+ * steps the handle until then, by the link to that node, whose own batch goes on meanwhile.
+ * What the next batch asks goes behind it on the same connection.  So a release runs after
+ * a create that was not answered yet.  As nobody may read for long that a script was not
+ * loaded, what a connection uses for the first time is sent in full.
  *
  * Nothing waits here, raises or allocates in a memory context.
  *
@@ -43,6 +45,9 @@ typedef struct CopyNote
 	uint8		fate;			/* CopyFate */
 	uint8		other;			/* renewal, repair: a link whose node has the lock;
 								 * witness: that of the repair */
+	bool		heard;			/* its answer was looked at */
+	int			op;				/* the first of the operations that it is a vote on;
+								 * -1: on none */
 } CopyNote;
 
 /* The link to one node, and what it was asked. */
@@ -53,8 +58,14 @@ typedef struct QuorumLink
 	CopyNote   *notes;			/* of each */
 	int			size;			/* there is room for so many, */
 	int			used;			/* and so many there are */
-	int			nwatched;		/* so many of them have a fate */
-	int64		tainted_until;	/* not to be asked for locks with a token before */
+	int			mine;			/* those from here on are of this batch */
+	int			nheard;			/* so many were heard, */
+	int			heard_to;		/* all of those before this one */
+	int64		tainted_until;	/* not to be asked for locks with that token before, */
+	uint8		tainted_id[STORE_ID_LEN];
+	bool		all_tainted;	/* or with any */
+	uint32		linger_epoch;	/* the socket that is being connected, */
+	int64		linger_until;	/* and until when that is worth waiting for */
 	char	   *texts;
 	size_t		text_size;
 	size_t		text_used;
@@ -91,6 +102,11 @@ typedef struct QuorumBatch
 	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: without memory */
 	StoreBatch	batch;			/* the caller's */
 	bool		over;			/* its time is */
+	int64		look_at;		/* all operations are looked at then; or when this
+								 * is not so any more: */
+	uint32		silent;			/* nodes that nobody waits for: bits */
+	uint32		epochs;			/* of their sockets and connections, the sum */
+	bool		was_over;
 	QuorumOp   *states;
 	int			nstates;		/* room for so many */
 } QuorumBatch;

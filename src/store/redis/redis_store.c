@@ -317,13 +317,15 @@ redis_step_node(NodeBatch *b, StoreStep how)
  * redis_wait_many --- for several nodes, or for the map of the cluster
  *
  * Without the latch, which nobody sets for an answer: signals end the wait, and what
- * came just before it is seen soon.
+ * came just before it is seen soon.  The system is asked for it only when nothing was
+ * read for so long; until then it stays set, as nothing here waits for it.
  */
 static void
 redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 {
 	struct pollfd pfd[NODE_MASTERS];
 	long		timeout = lr_ms_until(until, lr_now());
+	int			ready;
 
 	for (int i = 0; i < n; i++)
 	{
@@ -335,11 +337,14 @@ redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 		pfd[i].revents = 0;
 	}
 	pgstat_report_wait_start(n > 0 ? redis_wait_event(busy[0]) : LR_WAIT_REPLY);
-	(void) poll(pfd, n, (int) Min(timeout, MANY_SLICE));
+	ready = poll(pfd, n, (int) Min(timeout, MANY_SLICE));
 	pgstat_report_wait_end();
+	for (int i = 0; i < n; i++)
+		busy[i]->quiet = pfd[i].revents == 0;
 	if (how == STORE_WAIT)
 	{
-		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 0,
+		if (ready <= 0 &&
+			WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 0,
 					  LR_WAIT_REPLY) & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -494,8 +499,6 @@ redis_abandon(StoreHandle *h)
 
 /*
  * redis_batch_interests --- of one node; also while nothing is asked
- *
- * Not of one that nobody reads now, while others of the same batch are waited for.
  */
 static int
 redis_batch_interests(const NodeBatch *b, StoreInterest *out)
@@ -519,11 +522,14 @@ redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 	{
 		*epoch = b->conn.socket.epoch;
 		*until = quorum_batch_until(q);
+
+		/* Nobody reads one that has answered while others are waited for. */
 		for (int i = 0; i < q->n; i++)
 			if (q->link[i] != NULL)
 			{
 				*epoch += q->link[i]->node.conn.socket.epoch;
-				n += redis_batch_interests(&q->link[i]->node, out + n);
+				if (q->link[i]->node.batch.active || !q->batch.active)
+					n += redis_batch_interests(&q->link[i]->node, out + n);
 			}
 		return n;
 	}
@@ -559,7 +565,7 @@ redis_connected(StoreHandle *h)
 /*
  * redis_connections --- see store.h
  *
- * Of several masters one that cannot be reached has a new socket all the time.
+ * Of several nodes one that cannot be reached has a new socket all the time.
  */
 static uint32
 redis_connections(StoreHandle *h)
@@ -570,6 +576,8 @@ redis_connections(StoreHandle *h)
 
 	if (redis_masters(h) != NULL)
 		return quorum_batch_connections(redis_masters(h));
+	if (redis_cluster(h) != NULL)
+		return cluster_batch_connections(redis_cluster(h));
 	(void) redis_interests(h, interest, &until, &epoch);
 	return epoch;
 }

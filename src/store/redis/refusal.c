@@ -171,6 +171,24 @@ refusal_of_wait(NodeBatch *b, const RedisValue *v)
 }
 
 /*
+ * refusal_is_undone --- is there a release of this create behind it?
+ *
+ * It may have run, its own script being there.  So the create must not be sent again:
+ * that would be behind it, and nobody would know of the lock.
+ */
+static bool
+refusal_is_undone(const NodeBatch *b, const StoreOp *create)
+{
+	for (const StoreOp *op = create + 1; op < b->batch.ops + b->batch.nops; op++)
+		if (op->kind == STORE_RELEASE && op->owner == create->owner &&
+			memcmp(op->id, create->id, STORE_ID_LEN) == 0 &&
+			op->name_len == create->name_len &&
+			memcmp(op->name, create->name, op->name_len) == 0)
+			return true;
+	return false;
+}
+
+/*
  * refusal_not_loaded --- the command did not run for want of its script; true if
  * it is open again, for the next pass
  */
@@ -188,6 +206,12 @@ refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 	b->missing |= SCRIPT_BIT(script);
 	for (int i = 0; i < cmd->nops; i++)
 		flight_never_ran(&ops[i], cmd);
+	if (b->unread && !is_proof && ops->kind == STORE_CREATE && refusal_is_undone(b, ops))
+	{
+		for (int i = 0; i < cmd->nops; i++)
+			batch_settle(&b->batch, &ops[i], STORE_DOWN);
+		return true;
+	}
 	if (is_proof)
 	{
 		b->passes++;
@@ -291,6 +315,7 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome;
 
+	b->loaded = 0;				/* what was refused may not have been loaded */
 	if (refusal_not_loaded(b, cmd, v) || refusal_redirects(b, cmd, v->str))
 		return;
 	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));

@@ -26,7 +26,10 @@
 #define TLS_FIRST_TYPE		0x14
 #define TLS_LAST_TYPE		0x18
 
-static void pg_attribute_printf(3, 4)
+static void failed(RedisFailure *f, const char *hint, const char *format,...)
+			pg_attribute_printf(3, 4);
+
+static void
 failed(RedisFailure *f, const char *hint, const char *format,...)
 {
 	char		detail[sizeof(f->error.detail)];

@@ -51,7 +51,7 @@ static const struct
 	const char *scheme;
 	UrlForm		form;
 	bool		tls;
-} url_forms[] =
+}			url_forms[] =
 {
 	{"redis", FORM_REDIS, false},
 	{"unix", FORM_UNIX, false},

@@ -303,7 +303,7 @@ row_change_to_no_instance(LockTables *tables, RowChange *change)
  */
 void
 row_write_change(LockTables *tables, TableOp *op, const RowChange *change,
-			 TableTrouble *trouble)
+				 TableTrouble *trouble)
 {
 	if (change->n == 0 ||
 		keyed_update(&tables->rows, change->n, change->columns, change->values,

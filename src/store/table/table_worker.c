@@ -242,6 +242,13 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
+
+	/*
+	 * A transaction that had to wait (for a lock, a standby, a page) did so by
+	 * our latch, and has taken what others meant to wake us for: look once more
+	 * before sleeping.
+	 */
+	SetLatch(MyLatch);
 	return result;
 }
 
