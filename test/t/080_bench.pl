@@ -5,15 +5,18 @@
 #
 # - an uncontended pair is two client commands, a transaction with one lock too;
 #   taking again, looking, trying what a local session has, handing over: none
+# - of several masters, over a connection to each, at least those that count are asked
 # - the counters that the locks protect miss no pair, and would miss some if
 #   nothing excluded
 # - results.json, results.svg and summary.svg can be parsed
+# - the pages that tell of the results say what docs/bench/results.json says
 # - each kind of lock is measured against its bars
 #
 # Proves G31.
 
 use strict;
 use warnings FATAL => 'all';
+use File::Copy qw(copy);
 use JSON::PP;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;
@@ -28,8 +31,8 @@ command_ok(
 	[
 		$^X, (map { "-I$_" } @INC), 'test/bench/measure',
 		'--output', $out, '--quick', '--rounds', 1,
-		'--contenders', 'bare,session,xact,none',
-		qw(counts uncontended hot)
+		'--contenders', 'bare,session,xact,none,masters',
+		qw(counts uncontended hot topologies)
 	],
 	'a few slices');
 
@@ -43,7 +46,7 @@ is_deeply(
 	'client commands of single operations');
 
 my %cell = map { ("$_->{part} $_->{clients} $_->{contender}" => $_) }
-  @{ $raw->{cells} };
+  grep { $_->{link} eq 'direct' } @{ $raw->{cells} };
 foreach my $name (qw(bare session xact))
 {
 	my $cell = $cell{"uncontended 1 $name"};
@@ -59,6 +62,19 @@ foreach my $name (qw(bare session xact))
 }
 cmp_ok($cell{'hot 16 none'}{lost_updates},
 	'>', 0, 'without a lock updates are lost');
+
+# Three of five masters have to answer; one that is far behind the others is not asked.
+foreach my $case ([ one => 1, 2 ], [ masters => 5, 6 ])
+{
+	my ($name, $nodes, $least) = @$case;
+	my $cell = $cell{"topologies 1 $name"};
+
+	cmp_ok($cell->{steps}, '>', 0, "$name: has worked");
+	is($cell->{lost_updates}, 0, "$name: lost no update");
+	is(scalar @{ $cell->{calls_of_nodes} }, $nodes, "$name: of each node");
+	cmp_ok($cell->{script_calls}, '>=', $least, "$name: of those that count");
+	is($cell->{connections}, $nodes, "$name: a connection to each");
+}
 
 # The report
 command_ok([ 'python3', 'test/bench/report', $out ], 'report');
@@ -80,6 +96,25 @@ foreach my $picture ('results', 'summary')
 		],
 		qr/^[1-9]\d*$/,
 		"$picture: a picture with bars");
+}
+
+# What the documentation says of the results is what they are.
+{
+	my $tree = PostgreSQL::Test::Utils::tempdir();
+	my @pages = qw(README.md docs/bench/README.md docs/topologies.md);
+
+	mkdir "$tree/$_" or die "could not make $tree/$_: $!" foreach 'docs', 'docs/bench';
+	copy($_, "$tree/$_") or die "could not copy $_: $!" foreach @pages;
+	command_ok(
+		[ 'python3', 'test/bench/report', '--tell', 'docs/bench', $tree ],
+		'the pages are written again');
+	is(slurp_file("$tree/$_"), slurp_file($_), "$_: says what results.json says")
+	  foreach @pages;
+
+	command_ok([ 'python3', 'test/bench/report', '--tell', $out, $tree ],
+		'and from these results');
+	like(slurp_file("$tree/README.md"), qr/^Of \d+ bars, with 1 round on/m, 'README tells them');
+	like(slurp_file("$tree/docs/topologies.md"), qr/^\| five masters \|/m, 'and the other page');
 }
 
 # The bars of all kinds: what is counted; how fast it is says nothing here.

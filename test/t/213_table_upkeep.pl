@@ -15,7 +15,7 @@ use warnings FATAL => 'all';
 
 use IPC::Run;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
+use LockRedis::Wait qw(limit now);
 use PostgreSQL::Test::Utils;
 
 my $pairs = $ENV{LOCKREDIS_TEST_PAIRS} || 100_000;
@@ -208,6 +208,54 @@ SQL
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	nothing_left($node, $table, name => 'on: nothing is left of it');
 	$one->quit;
+}
+
+#
+# Whoever asks while a commit waits for a standby is served after it.  The wait is by
+# the worker's latch and takes what was to wake it: it slept until its next sweep
+# then, 10 s after the last one, and so each time here but the first.
+#
+{
+	my ($one, $two) = map { $node->session } 1 .. 2;
+	my $standbys = sub {
+		$node->set(
+			'synchronous_standby_names' => $_[0],
+			'lockredis.table_synchronous_commit' => $_[0] eq '' ? 'off' : 'on');
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		return;
+	};
+	my @times;
+
+	foreach my $round (1 .. 3)
+	{
+		$standbys->('nobody');
+		$one->start("SELECT redis_lock('one')");
+		poll_until(
+			'the worker to wait for a standby',
+			sub {
+				$node->value(
+					'SELECT wait_event FROM pg_stat_activity WHERE pid = '
+					  . $node->table_worker_pid) eq 'SyncRep';
+			});
+		$two->start("SELECT redis_lock('two')");
+		poll_until(
+			'another to ask meanwhile',
+			sub {
+				$node->value(
+					'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $two->pid) eq
+				  'Extension';
+			});
+		$standbys->('');
+		is($one->wait->error, undef, "round $round: committed");
+		my $since = now();
+		is($two->wait->error, undef, "round $round: and the other");
+		push @times, now() - $since;
+		$_->query_is('SELECT redis_unlock_all()', '1', "round $round: given back") foreach $one, $two;
+	}
+	note("times: @times");
+	cmp_ok((sort { $a <=> $b } @times[1, 2])[0], '<', 5, 'served at once');
+	nothing_left($node, $table, name => 'standby: nothing is left');
+	$_->quit foreach $one, $two;
 }
 
 #

@@ -326,13 +326,6 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 				my @no = grep { defined } map { $_->[1] } @$args;
 				my %allowed = map { $_ => 1 } @{ $may{ $function->[0] } || [] };
 
-				# Leases of milliseconds may end before anything else does.
-				if (grep { $_->[0] =~ /(?:\b0 months 0|-1 months 30) days (?:9001|9999|10000) / } @$args)
-				{
-					$allowed{$_} = 1
-					  foreach 'ERROR 40001', 'ERROR 55000', 'ERROR 08006', 'WARNING 01000';
-				}
-
 				$seen{$_}++ foreach @states;
 				if (%unknown)
 				{
@@ -344,6 +337,15 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 					# Which of several is complained of is left open.
 					%allowed = map { ("ERROR $_" => 1) } @no;
 				}
+
+				# Leases of milliseconds may end before anything else does, so that is complained of,
+				# too, instead of what is wrong with another argument.
+				if (grep { $_->[0] =~ /(?:\b0 months 0|-1 months 30) days (?:9001|9999|10000) / } @$args)
+				{
+					$allowed{$_} = 1
+					  foreach 'ERROR 40001', 'ERROR 55000', 'ERROR 08006', 'WARNING 01000';
+				}
+
 				my @bad = grep { !$allowed{$_} } @states;
 				push @bad, 'was not refused'
 				  if @no && !%unknown && !grep { /^ERROR/ } @states;

@@ -3,7 +3,8 @@
 # Five independent masters that are shared with the real redsync, with a pool for each,
 # and with the real RedissonRedLock, with a client for each: who has a lock on one side
 # keeps the other side out, who waits gets what the other side gives back, counters that
-# both sides write under the lock are exact, and with one master gone it is the same.
+# both sides write under the lock are exact, also while one or two of the masters stand
+# still, others all the time; and with one master gone it is the same.
 
 use strict;
 use warnings FATAL => 'all';
@@ -38,8 +39,8 @@ sub have
 	return scalar grep { $_->pid && $_->cmd('EXISTS', $key) } @nodes;
 }
 
-# A session that is idle reads nothing: where the script of a release was not known it is
-# told of that, and sends it again, with what it does next.
+# A session that is idle sends nothing: what goes to a node whose connection was being made
+# for too long goes there with what it does next.
 sub has_in_the_end
 {
 	my ($key, $n, $what) = @_;
@@ -224,75 +225,103 @@ sub count_up
 	return;
 }
 
+sub tokens
 {
-	my $steps = 40;
+	my ($key, $steps) = @_;
+	my $ours = sub {
+		my ($name, $history) = @_;
+		my $session = $node->session;
 
-	contend(
-		'tokens', $steps,
-		sub {
-			my ($name, $history) = @_;
-			my $session = $node->session;
+		count_up($name, $history, $key, $steps,
+			sub { $session->value("SELECT redis_token_lock('$key', '10min')") },
+			sub { $session->value("SELECT redis_token_unlock('$key', '$_[0]')") eq 't' });
+		$session->quit;
+	};
+	my $theirs = sub {
+		my ($name, $history) = @_;
+		my $other = LockRedis::TokenClient->new('redsync', @nodes);
 
-			count_up($name, $history, 'tokens', $steps,
-				sub { $session->value("SELECT redis_token_lock('tokens', '10min')") },
-				sub {
-					my ($token) = @_;
-					$session->value("SELECT redis_token_unlock('tokens', '$token')") eq 't';
-				});
-			$session->quit;
-		},
-		sub {
-			my ($fork) = @_;
+		count_up($name, $history, $key, $steps,
+			sub {
+				# Its tries may all have been in vain.
+				my $token;
+				$token = $other->take($key, 600_000, wait => 1_000) until defined $token;
+				return $token;
+			},
+			sub { $other->release($key, $_[0]) });
+		$other->stop;
+	};
 
-			foreach my $n (1 .. 2)
-			{
-				$fork->("redsync $n", sub {
-					my ($name, $history) = @_;
-					my $other = LockRedis::TokenClient->new('redsync', @nodes);
-
-					count_up($name, $history, 'tokens', $steps,
-						sub {
-							# Its tries may all have been in vain.
-							my $token;
-							$token = $other->take('tokens', 600_000, wait => 1_000)
-							  until defined $token;
-							return $token;
-						},
-						sub { my ($token) = @_; $other->release('tokens', $token) });
-					$other->stop;
-				});
-			}
-			return;
-		},
+	contend($key, $steps, $ours,
+		sub { my ($fork) = @_; $fork->("redsync $_", $theirs) foreach 1 .. 2; return },
 		sub { });
+	return;
 }
 
+sub red
 {
-	my $steps = 40;
+	my ($key, $steps) = @_;
+	my $ours = sub {
+		my ($name, $history) = @_;
+		my $session = $node->session;
 
-	contend(
-		'red', $steps,
-		sub {
-			my ($name, $history) = @_;
-			my $session = $node->session;
+		count_up($name, $history, $key, $steps,
+			sub { $session->value("SELECT redis_lock('$key')") },
+			sub { $session->value("SELECT redis_unlock('$key')") eq 't' });
+		$session->quit;
+	};
 
-			count_up($name, $history, 'red', $steps,
-				sub { $session->value("SELECT redis_lock('red')") },
-				sub { $session->value("SELECT redis_unlock('red')") eq 't' });
-			$session->quit;
-		},
+	contend($key, $steps, $ours,
 		sub {
 			my ($fork, $file) = @_;
 
-			return map { $java->send("r.$_", 'red.counter', 'red', 'red counter', $steps, $file) }
+			return map { $java->send("r.$_", 'red.counter', $key, "$key counter", $steps, $file) }
 			  1 .. 2;
 		},
 		sub {
 			my (@numbers) = @_;
 
-			is($java->wait($_, 300)->error, undef, 'red: a thread of Redisson did its steps')
+			is($java->wait($_, 300)->error, undef, "$key: a thread of Redisson did its steps")
 			  foreach @numbers;
 		});
+	return;
+}
+
+tokens('tokens', 40);
+red('red', 40);
+
+# ---- while one or two of them stand still, others all the time
+
+# Every set of one and of two, by turns, until it is ended; a moment each, which nobody
+# takes for a failure.
+sub change_masks
+{
+	my @pids = map { $_->pid } @nodes;
+	my $parent = $$;
+	my $pid = fork() // die "could not fork: $!";
+
+	return $pid if $pid;
+	my $ended = 0;
+	local $SIG{TERM} = sub { $ended = 1 };
+	for (my $mask = 1; !$ended && getppid() == $parent; $mask = $mask % 31 + 1)
+	{
+		my @still = grep { $mask & 1 << $_ } 0 .. 4;
+
+		next if @still > 2;
+		kill STOP => @pids[@still];
+		select undef, undef, undef, 0.1;
+		kill CONT => @pids[@still];
+	}
+	return POSIX::_exit(0);
+}
+
+{
+	my $changer = change_masks();
+
+	tokens('tokens-still', 10);
+	red('red-still', 5);
+	kill TERM => $changer;
+	poll_until('all of them to go on', sub { waitpid($changer, POSIX::WNOHANG()) == $changer });
 }
 
 # ---- one of them is gone

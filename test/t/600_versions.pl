@@ -34,6 +34,8 @@ like($version, qr/^\Q$sql_version\E\./, 'the SQL objects have its first two numb
 is($meta->{provides}{lockredis}{version}, $version, 'META.json: what it provides');
 like(text('CHANGELOG.md'), qr/\A## \Q$version\E(?: \(unreleased\))?$/m,
 	'CHANGELOG.md begins with it');
+like(text('docs/releases.md'), qr/\A# Release notes\n.*?^## \Q$sql_version\E$/ms,
+	'docs/releases.md has notes on it');
 like(text('debian/changelog'), qr/\Alockredis \(\Q$version\E-\d+\) /, 'debian/changelog too');
 like(
 	`make -s -n -C $top dist 2>&1`,

@@ -3,7 +3,7 @@
 # The services of examples/ in Java, Python, Go and JavaScript, with their own lock
 # libraries and drivers: each waits for what a session of ours has on its key, is let go on
 # by its unlock, keeps others out while it works, and leaves nothing behind.  And what
-# docs/drivers.md says of psycopg and redis-py is so.
+# docs/drivers.md says of psycopg, SQLAlchemy, HikariCP and redis-py is so.
 # Proves G1, G23.
 
 use strict;
@@ -179,6 +179,52 @@ for name in "locked", "owned":
         print(name + ": " + str(error).split()[0])
 END
 $one->query("SELECT redis_unlock('hash')");
+
+is(python(<<"END"), "2D000\nt\nkept: job\nkept: None\n", 'SQLAlchemy');
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+url = "postgresql+psycopg://$user\@$address"
+kept = text("SELECT string_agg(key, ' ') FROM redis_locks WHERE pid = pg_backend_pid()")
+plain = create_engine(url)
+with plain.connect() as connection:
+    try:
+        connection.execute(text("SELECT 1"))
+        connection.execute(text("CALL redis_with_lock('job', 'SELECT 1')"))
+    except DBAPIError as error:
+        print(error.orig.sqlstate)
+plain.dispose()
+engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=0)
+with engine.connect() as connection:
+    print(str(connection.execute(text("CALL redis_with_lock('job', 'SELECT 1')")).scalar())[0].lower())
+    connection.execute(text("SELECT redis_lock('job')"))
+with engine.connect() as connection:
+    print("kept:", connection.execute(kept).scalar())
+\@event.listens_for(engine, "reset")
+def give_back_locks(dbapi_connection, connection_record, reset_state):
+    if not reset_state.terminate_only:
+        dbapi_connection.rollback()
+        dbapi_connection.cursor().execute("SELECT redis_unlock_all()")
+    dbapi_connection.rollback()
+with engine.connect() as connection:
+    pass
+with engine.connect() as connection:
+    print("kept:", connection.execute(kept).scalar())
+engine.dispose()
+END
+
+IPC::Run::run(
+	[
+		'java', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn', '-cp',
+		LockRedis::Redisson->build, "$top/test/interop/drivers/Pool.java",
+		"jdbc:postgresql://$address?user=$user"
+	],
+	'>', \my $out, '2>', \my $err);
+is($out, <<'END', 'HikariCP') or diag $err;
+left in the pool: left
+at work: nightly-report
+a failure
+left in the pool: nothing
+END
 
 # What JDBC's setString sends
 $one->query_fails("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$2)",

@@ -153,6 +153,8 @@ is(join("\n", map { "$_->{name}: $_->{lastError}" } grep { $_->{health} ne 'ok' 
 my $dashboard = decode_json(slurp_file("$top/monitoring/dashboard.json"));
 foreach my $panel (@{ $dashboard->{panels} })
 {
+	ok($panel->{description} && $panel->{fieldConfig}{defaults}{unit},
+		"$panel->{title}: what it shows, in which unit");
 	foreach my $target (@{ $panel->{targets} })
 	{
 		my $expression = $target->{expr} =~ s/\$instance/.*/gr =~ s/\$__rate_interval/1m/gr;

@@ -17,6 +17,7 @@ LockRedis::Masters - independent masters of a test
   my @nodes = $masters->nodes; my @proxies = $masters->proxies;
   $masters->restart_empty($n, ...);  # these; they have run for no time then
   $masters->restart_old($n, ...);    # the same, as if they had run for a day
+  $masters->set_clock($n, $s);       # with clocks => 1: wrong by so many seconds
   $masters->owners($key);            # of each node, undef where nobody has it
   $masters->wait_for_owners($key, $k);   # so many nodes have it
   $masters->all_keys; $masters->channels; $masters->clients;    # of all that are awake
@@ -26,7 +27,8 @@ LockRedis::Masters - independent masters of a test
 
 A Redis that was started lately has no vote.  So that no test has to wait for it,
 each is told by a preloaded library that it was started a day ago (time() is asked
-for that and hardly anything else; leases go by another clock).
+for that and hardly anything else; leases go by another clock).  With C<clocks> a
+second one, that of the torture, shifts that other clock while they run.
 
 =cut
 
@@ -36,13 +38,14 @@ use strict;
 use warnings FATAL => 'all';
 
 use Carp;
+use File::Basename qw(dirname);
 use LockRedis::Proxy;
 use LockRedis::Redis;
 use LockRedis::Test;
 
 use constant DAY => 86400;
 
-my $library;
+my ($library, $shift_library);
 
 sub _library
 {
@@ -74,6 +77,18 @@ C
 	return $library;
 }
 
+sub _shift_library
+{
+	return $shift_library if $shift_library;
+	need_tool('cc');
+	my $made = PostgreSQL::Test::Utils::tempdir() . '/clockshift.so';
+
+	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-o', $made,
+		dirname(__FILE__) . '/../../torture/shim/clockshift.c', '-ldl');
+	$shift_library = $made;
+	return $shift_library;
+}
+
 sub new
 {
 	my ($class, %opts) = @_;
@@ -92,6 +107,7 @@ sub new
 	foreach my $node ($self->nodes)
 	{
 		$node->{age} = $self->{age};
+		$node->make_clock if $opts{clocks};
 		$node->start;
 		push @{ $self->{proxies} }, LockRedis::Proxy->new($node) if $opts{proxies};
 	}
@@ -116,10 +132,15 @@ sub url
 sub _restart
 {
 	my ($self, $age, @numbers) = @_;
+	my @nodes = @{ $self->{nodes} }[@numbers];
 
-	foreach my $node (@{ $self->{nodes} }[@numbers])
+	# All before the first is back, or it could be given what the others still have.
+	foreach my $node (@nodes)
 	{
 		$node->kill9 if $node->pid;
+	}
+	foreach my $node (@nodes)
+	{
 		$node->{age} = $age;
 		$node->start;
 	}
@@ -129,6 +150,14 @@ sub _restart
 sub restart_empty { my ($self, @numbers) = @_; return $self->_restart(0, @numbers); }
 
 sub restart_old { my ($self, @numbers) = @_; return $self->_restart(DAY, @numbers); }
+
+sub set_clock
+{
+	my ($self, $n, $seconds) = @_;
+
+	$self->{nodes}[$n]->set_clock($seconds);
+	return;
+}
 
 sub reset
 {
@@ -253,10 +282,33 @@ use parent -norequire, 'LockRedis::Redis';
 sub _program
 {
 	my ($self) = @_;
-	my $preload = join ' ', grep { defined } $ENV{LD_PRELOAD}, LockRedis::Masters::_library();
+	my $clock = $self->{clock};
+	my $preload = join ' ', grep { defined } $ENV{LD_PRELOAD}, LockRedis::Masters::_library(),
+	  $clock && LockRedis::Masters::_shift_library();
 
 	return ('env', "LD_PRELOAD=$preload", "LOCKREDIS_TEST_AGE=$self->{age}",
-		$self->SUPER::_program);
+		$clock ? "TORTURE_CLOCK=$clock" : (), $self->SUPER::_program);
+}
+
+# The file that says by how many nanoseconds its clock is wrong
+sub make_clock
+{
+	my ($self) = @_;
+
+	$self->{clock} = "$self->{dir}/clock";
+	PostgreSQL::Test::Utils::append_to_file($self->{clock}, pack 'q', 0);
+	return;
+}
+
+# The process has it mapped, so it is written in place.
+sub set_clock
+{
+	my ($self, $seconds) = @_;
+
+	open my $file, '+<', $self->{clock} or die "could not open $self->{clock}: $!";
+	syswrite $file, pack 'q', $seconds * 1_000_000_000;
+	close $file or die $!;
+	return;
 }
 
 1;

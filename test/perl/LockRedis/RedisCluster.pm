@@ -11,7 +11,8 @@ LockRedis::RedisCluster - a Redis Cluster of a test
   my $cluster = LockRedis::RedisCluster->new;       # 3 masters, a replica each
   my $cluster = LockRedis::RedisCluster->new(masters => 3, replicas => 0,
       spare => 1, node_timeout => 2000, password => 'secret', config => {},
-      tls => $ca);                   # a LockRedis::Ca: encrypted, with certificates of it
+      tls => $ca,                    # a LockRedis::Ca: encrypted, with certificates of it
+      net => $net);                  # a LockRedis::Netns: each in a place of its own
 
   my $node = LockRedis::Node->create('main', redis => $cluster);
   $cluster->url;                     # redis-cluster://127.0.0.1:PORT,... (rediss-)
@@ -20,6 +21,7 @@ LockRedis::RedisCluster - a Redis Cluster of a test
   $cluster->key_on($node, $prefix);      # a name that this one has
   $cluster->cmd('HGETALL', $key); $cluster->hash($key);    # where the key is
   $cluster->all_keys; $cluster->clients; $cluster->channels;   # of all masters
+  $cluster->place_of($node);             # with net
   $cluster->move_slot($slot, $to);       # with what is in it, to the end
   $cluster->begin_move($slot, $to); $cluster->move_keys($slot);
   $cluster->end_move($slot);             # the same in three steps
@@ -59,6 +61,7 @@ sub new
 		  LockRedis::ClusterNode->new(
 			name => "node$n",
 			password => $opts{password},
+			place => $opts{net} && $opts{net}->place("node$n"),
 			tls => $opts{tls} && $opts{tls}->certificate("node$n"),
 			config => {
 				'cluster-enabled' => 'yes',
@@ -76,7 +79,7 @@ sub new
 	my $first = $nodes[0];
 
 	$nodes[$_]->cmd('CLUSTER', 'SET-CONFIG-EPOCH', $_ + 1) foreach 0 .. $#nodes;
-	$first->cmd('CLUSTER', 'MEET', '127.0.0.1', $_->public_port, $_->{config}{'cluster-port'})
+	$first->cmd('CLUSTER', 'MEET', $_->host, $_->public_port, $_->{config}{'cluster-port'})
 	  foreach @nodes[ 1 .. $#nodes ];
 	foreach my $n (0 .. $nmasters - 1)
 	{
@@ -100,6 +103,8 @@ sub new
 }
 
 sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
+
+sub place_of { my ($self, $node) = @_; return $node->{place}; }
 
 sub password { my ($self) = @_; return $self->{password}; }
 
@@ -237,7 +242,7 @@ sub move_keys
 
 	while (my @keys = @{ $from->cmd('CLUSTER', 'GETKEYSINSLOT', $slot, 100) })
 	{
-		$from->cmd('MIGRATE', '127.0.0.1', $to->public_port, '', 0, 10000, @auth, 'KEYS', @keys);
+		$from->cmd('MIGRATE', $to->host, $to->public_port, '', 0, 10000, @auth, 'KEYS', @keys);
 	}
 	return;
 }

@@ -78,6 +78,8 @@ sub new
 	my $nsentinels = $opts{sentinels} // 3;
 	my $auth = defined $opts{password};
 	my $host = $opts{names} ? 'localhost' : undef;
+	# Which may be ::1 first
+	my @bind = $host ? (bind => [ '127.0.0.1', '-::1' ]) : ();
 	my %tls = $self->_tls;
 
 	foreach my $n (0 .. $nreplicas)
@@ -95,7 +97,7 @@ sub new
 				'repl-ping-replica-period' => 1,
 				$auth ? (masterauth => $opts{password}) : (),
 				$n ? (replicaof => [ $self->{nodes}[0]->host, $self->{nodes}[0]->public_port ]) : (),
-				$host ? ('replica-announce-ip' => $host) : (),
+				$host ? ('replica-announce-ip' => $host, @bind) : (),
 				%{ $opts{config} || {} }
 			});
 	}
@@ -114,7 +116,7 @@ sub new
 			service => $service,
 			pace => $opts{pace},
 			tls => $tls{certificate},
-			config => { %{ $tls{config} || {} }, %{ $opts{sentinel_config} || {} } },
+			config => { @bind, %{ $tls{config} || {} }, %{ $opts{sentinel_config} || {} } },
 			lines => [
 				$host ? ('resolve-hostnames yes', 'announce-hostnames yes', "announce-ip $host") : (),
 				defined $opts{sentinel_password} ? "sentinel-pass \"$opts{sentinel_password}\"" : (),

@@ -123,7 +123,6 @@ sub new
 		binmode $fh;
 		$fh->blocking(0) unless $fh == $in;
 	}
-	$in->autoflush(1);
 	@$self{qw(psql in fh_out fh_err)} = ($pid, $in, $out, $err);
 	$sessions{ $self->{number} } = $self;
 	$poll->mask($_ => POLLIN) foreach $out, $err;
@@ -168,9 +167,16 @@ sub start
 	note sprintf 'session %d: %s', $self->{number},
 	  length $sql > 500 ? substr($sql, 0, 500) . '...' : $sql;
 
-	# A psql that has gone shows as the end of its output.
+	# A psql that has gone shows as the end of its output.  Nothing stays in a buffer, which
+	# could not be closed then.
+	my $text = "$sql\n\\echo '$mark'\n\\warn '$mark'\n";
 	local $SIG{PIPE} = 'IGNORE';
-	print { $self->{in} } "$sql\n\\echo '$mark'\n\\warn '$mark'\n";
+	while (length $text)
+	{
+		my $written = syswrite $self->{in}, $text;
+		last unless defined $written || $!{EINTR};
+		substr $text, 0, $written // 0, '';
+	}
 	return;
 }
 

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Three independent masters and token locks.  A try that others keep from a majority is
+# given back where it was granted.  That release may be sent twice, if its connection is
+# lost, and the first one come later: behind the next create with the same token, of which
+# it would take the vote.  So that node is not asked with this token for a while; with
+# others it is.  Forced by a proxy that holds the release back and ends the connection.
+# Proves G47.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Masters;
+use LockRedis::Test;
+use LockRedis::Wait qw(poll_until);
+
+my $masters = LockRedis::Masters->new(n => 3, proxies => 1);
+my @nodes = $masters->nodes;
+my $third = $nodes[2];
+my $proxy = ($masters->proxies)[2];
+my $node = LockRedis::Node->create('main', redis => $masters,
+	settings => { 'lockredis.connect_timeout' => '60s', 'lockredis.command_timeout' => '60s' });
+my $session = $node->session;
+my $n = 0;
+
+$node->wait_for_up;
+
+# A node whose connection is made late is not waited for.
+poll_until('a session with a connection to each', sub {
+	$session->value("SELECT redis_try_token_lock('w', '0', '1h', 'warm')");
+	my $all = !grep { !$_->cmd('EXISTS', 'w') } @nodes;
+	$session->value("SELECT redis_token_unlock('w', 'warm')");
+	return $all;
+});
+
+$_->cmd('SET', 'others', 'theirs', 'PX', 3_600_000) foreach @nodes[ 0, 1 ];
+my $release = $proxy->rule(match => 'others', skip => 1, action => 'hold');
+
+$session->query_is("SELECT redis_try_token_lock('others', '0', '1h', 'again')",
+	'NULL', 'others have two of three');
+$proxy->wait_for_rule($release);
+is($third->cmd('EXISTS', 'others'), 1, 'its release is on its way to the third');
+$proxy->clear;
+$proxy->reset_all;
+
+# Over another connection, when this session does anything
+poll_until('the third to be free of it', sub {
+	$session->value("SELECT redis_is_locked('w')");
+	return $third->cmd('EXISTS', 'others') == 0;
+});
+
+# That it was sent twice is known when its answer has been read.
+poll_until('the third not to be asked with that token', sub {
+	my $key = 'same ' . ++$n;
+
+	$session->value("SELECT redis_try_token_lock('$key', '0', '1h', 'again')");
+	my $asked = $third->cmd('EXISTS', $key);
+	$session->value("SELECT redis_token_unlock('$key', 'again')");
+	$session->value("SELECT redis_is_locked('w')");
+	return !$asked;
+});
+pass('it is asked for no lock with that token');
+$session->query_is("SELECT redis_try_token_lock('new', '0', '1h', 'another')",
+	'another', 'taken with another one');
+poll_until('the third to have that', sub { $third->cmd('EXISTS', 'new') });
+pass('for which it is asked');
+$session->query_is("SELECT redis_token_unlock('new', 'another')", 't', 'given back');
+$_->cmd('DEL', 'others') foreach @nodes[ 0, 1 ];
+
+$session->quit;
+nothing_left($node, $masters);
+done_testing();

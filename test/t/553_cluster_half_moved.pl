@@ -1,0 +1,128 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A slot of a Redis Cluster that is half moved for longer than leases are.  What the renewal
+# of a permit needs is not all there (it never is), so it cannot be renewed: it is lost at
+# the end of its lease, and told.  It holds up nobody else, though the time-outs are longer
+# than all leases: other locks of that slot and of that master are renewed all the time.
+# Whoever waits does so, without an error, and has it when the slot has moved; for the
+# permit nobody has to wake him.
+#
+# Then a master gets a slot that had none, and gives it away again.
+# Proves G46.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::RedisCluster;
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $cluster = LockRedis::RedisCluster->new(replicas => 0, spare => 1,
+	config => { 'cluster-allow-replica-migration' => 'no' });
+my %patience = map { ("lockredis.$_" => '60s') } qw(connect_timeout command_timeout);
+my $near = LockRedis::Node->create('near', redis => $cluster, settings => \%patience);
+my $far = LockRedis::Node->create('far', redis => $cluster, settings => \%patience);
+
+sub masters_shown
+{
+	my ($n) = @_;
+
+	foreach my $server ($near, $far)
+	{
+		poll_until("$n masters to be up", sub { $server->value(q{
+			SELECT count(*) FILTER (WHERE state = 'up' AND in_use) || ' of ' || count(*)
+			  FROM redis_lock_status}) eq "$n of $n" });
+	}
+	return;
+}
+masters_shown(3);
+
+# What one has and the other one waits for, each with a key of its own; whether he has it
+# still
+my ($from, $to) = $cluster->masters;
+my $tag = $cluster->key_on($from, 'half-');
+my $slot = $cluster->slot($tag);
+my %kinds = (
+	fenced => [ 'redis_fenced_lock(%s)', 'redis_fenced_lock(%s)' ],
+	fair => [ 'redis_fair_lock(%s)', 'redis_fair_lock(%s)' ],
+	read => [ 'redis_read_lock(%s)', 'redis_write_lock(%s)' ],
+	write => [ 'redis_write_lock(%s)', 'redis_read_lock(%s)' ],
+	permit => [ 'redis_permit_init(%s, 1), redis_permit_lock(%s)', 'redis_permit_lock(%s)' ]);
+my %key = map { $_ => "{$tag}$_" } keys %kinds, 'reentrant', 'condition';
+my $elsewhere = $cluster->key_on($from, 'elsewhere-');
+my $one = $near->session(settings => { 'lockredis.lease' => limit(30) . 's' });
+my $patient = $near->session(settings => { 'lockredis.lease' => '10min' });
+my %waiter = map { $_ => $far->session(settings => { 'lockredis.lease' => '10min' }) } keys %key;
+
+sub start
+{
+	my ($kind, $call) = @_;
+
+	$waiter{$kind}->start('SELECT ' . $call =~ s/%s/'$key{$kind}'/gr);
+	return;
+}
+
+sub ours
+{
+	my ($what, $where) = @_;
+
+	return $near->value("SELECT $what FROM redis_locks WHERE pid = @{[ $one->pid ]} AND $where");
+}
+
+$patient->query("SELECT redis_lock('$key{reentrant}')");
+start('reentrant', 'redis_lock(%s)');
+start('condition', 'redis_lock(%s), redis_condition_wait(%s)');
+poll_until('the one who waits for a condition to have said so',
+	sub { grep { /condition_alive:/ } $cluster->all_keys });
+foreach my $kind (sort keys %kinds)
+{
+	is($one->query('SELECT ' . $kinds{$kind}[0] =~ s/%s/'$key{$kind}'/gr)->error, undef, "$kind: had");
+	start($kind, $kinds{$kind}[1]);
+}
+is($one->query("SELECT redis_lock('$elsewhere')")->error, undef, 'in another slot: had');
+$far->wait_for_waiters($key{$_}, 1) foreach 'reentrant', keys %kinds;
+
+$cluster->begin_move($slot, $to);
+my $before = ours('min(renewals)', q{kind <> 'permit'});
+poll_until('what cannot be renewed to be lost',
+	sub { ours('count(*)', q{lost_at IS NOT NULL AND kind = 'permit'}) == 1 }, 90);
+is(ours('count(*)', q{granted AND lost_at IS NULL AND kind <> 'permit'}), 5, 'the others are held');
+cmp_ok(ours('min(renewals)', q{kind <> 'permit'}), '>', $before, 'and were renewed');
+$patient->query_is("SELECT redis_is_held('$key{reentrant}')", 't', 'one key: held');
+$patient->query_is("SELECT redis_extend('$key{reentrant}', NULL)", 't', 'and renewed');
+
+$cluster->move_keys($slot);
+$cluster->end_move($slot);
+
+is($waiter{permit}->wait(limit(90))->error, undef, 'permit: who waited has it, by himself');
+foreach my $kind (grep { $_ ne 'permit' } sort keys %kinds)
+{
+	ok($waiter{$kind}->is_running, "$kind: still waited for");
+}
+$one->query('SELECT redis_unlock_all()');
+foreach my $kind (grep { $_ ne 'permit' } sort keys %kinds)
+{
+	is($waiter{$kind}->wait(limit(90))->error, undef, "$kind: given back; who waited has it");
+}
+ok($waiter{reentrant}->is_running, 'reentrant: still waited for');
+$patient->query_is("SELECT redis_unlock('$key{reentrant}')", 't', 'given back');
+is($waiter{reentrant}->wait(limit(90))->error, undef, 'who waited has it');
+is($patient->query(sprintf q{SELECT redis_lock('%1$s'), redis_condition_notify('%1$s'),
+	redis_unlock('%1$s')}, $key{condition})->error, undef, 'condition: told');
+is($waiter{condition}->wait(limit(90))->error, undef, 'who waited for it knows');
+$_->query('SELECT redis_unlock_all()') foreach $one, $patient, values %waiter;
+
+# A master without slots is not one that is shown
+my ($spare) = grep { my $id = $_->id; !grep { $_->id eq $id } $cluster->masters } $cluster->nodes;
+
+$cluster->move_slot($slot, $spare);
+masters_shown(4);
+$patient->query_is("SELECT redis_try_lock('$key{reentrant}')", 't', 'at a master that has a slot now');
+$cluster->move_slot($slot, $from);
+masters_shown(3);
+$patient->query_is("SELECT redis_is_held('$key{reentrant}')", 't', 'held when that has none any more');
+$patient->query_is("SELECT redis_unlock('$key{reentrant}')", 't', 'and given back');
+
+$_->quit foreach $one, $patient, values %waiter;
+nothing_left([ $near, $far ], $cluster, keys => qr/^redisson_lock_token:|permit|tickets/, clients => qr/session/);
+done_testing();
