@@ -23,6 +23,17 @@
 #include "port/atomics.h"
 #include "storage/spin.h"
 
+#include "store/node.h"
+#include "store/slot.h"
+
+#include "../kernel/config.h"
+
+/* So few, or to look at all of them would be most of what is done. */
+#undef SLOT_COUNT
+#define SLOT_COUNT						SHARD_SLOTS
+#undef NODE_MASTERS
+#define NODE_MASTERS					SHARD_ROWS
+
 extern uint32 sim_read_u32(volatile pg_atomic_uint32 *p);
 extern uint64 sim_read_u64(volatile pg_atomic_uint64 *p);
 extern void sim_write_u32(volatile pg_atomic_uint32 *p, uint32 v);

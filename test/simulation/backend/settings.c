@@ -15,6 +15,7 @@
 #include "utils/guc.h"
 
 #include "../kernel/sentinels.h"
+#include "../kernel/shards.h"
 
 char	   *GUC_check_errmsg_string;
 char	   *GUC_check_errdetail_string;
@@ -54,10 +55,18 @@ drawn(const char *name, int otherwise)
 static const char *
 drawn_url(void)
 {
-	static char text[sizeof(SENTINEL_URL)];
+	static char text[256];
+	size_t		used = 0;
 
 	if (sim_config.sentinels)
 		return SENTINEL_URL;
+	if (sim_config.cluster)
+		return CLUSTER_URL;
+	for (int i = 0; i < sim_config.masters; i++)
+		used += snprintf(text + used, sizeof(text) - used, "%sredis://127.0.0.1:%d",
+						 i > 0 ? " " : "", REDIS_PORT(i));
+	if (used > 0)
+		return text;
 	snprintf(text, sizeof(text), "redis://127.0.0.1:%d", REDIS_PORT(sim_config.url));
 	return text;
 }

@@ -190,13 +190,33 @@ __wrap_send(int fd, const void *buf, size_t len, int flags)
 	return -1;
 }
 
-static bool
-is_ready(const struct pollfd *p)
+static short
+happened(const struct pollfd *p)
 {
-	return p->fd >= 0 &&
-		(((p->events & POLLIN) && net_is_readable(p->fd)) ||
-		 ((p->events & POLLOUT) && net_is_writeable(p->fd)) ||
-		 net_state(p->fd) == NET_CLOSED);
+	short		what = 0;
+
+	if (p->fd < 0)
+		return 0;
+	if ((p->events & POLLIN) && net_is_readable(p->fd))
+		what |= POLLIN;
+	if ((p->events & POLLOUT) && net_is_writeable(p->fd))
+		what |= POLLOUT;
+	if (net_state(p->fd) == NET_CLOSED)
+		what |= POLLHUP;
+	return what;
+}
+
+static int
+count_ready(struct pollfd *fds, nfds_t n)
+{
+	int			ready = 0;
+
+	for (nfds_t i = 0; i < n; i++)
+	{
+		fds[i].revents = happened(&fds[i]);
+		ready += fds[i].revents != 0;
+	}
+	return ready;
 }
 
 int
@@ -209,7 +229,7 @@ __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 	sim_yield("poll");
 	if (timeout != 0)
 		backend_drain();
-	while (!is_ready(fds) && sim_now() < until)
+	while (count_ready(fds, n) == 0 && sim_now() < until)
 	{
 		if (backend_signals != signals)
 		{
@@ -218,5 +238,5 @@ __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 		}
 		sim_block(until, true, "poll");
 	}
-	return is_ready(fds) ? 1 : 0;
+	return count_ready(fds, n);
 }

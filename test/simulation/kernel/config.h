@@ -19,6 +19,13 @@
 #define SIM_MAX_LOCKS	64
 #define SIM_STATEMENTS	64
 
+/*
+ * So few slots of a cluster, and rows of masters for them, that to read a map is no work:
+ * the product is built with these (backend/hooks.h).
+ */
+#define SHARD_SLOTS		12
+#define SHARD_ROWS		10
+
 typedef struct SimConfig
 {
 	/* settings of the server; backend/settings.c */
@@ -47,7 +54,13 @@ typedef struct SimConfig
 	bool		slow;			/* messages may take long */
 	uint32_t	slow_table;		/* permille of its commits */
 	int			nredis;			/* nodes of Redis */
+	int			masters;		/* so many of them are independent masters; 0 = there
+								 * is one, or one at a time */
+	int			struck;			/* if so: only so many of them are hit by faults */
+	bool		rolling;		/* they are started again, empty, one after the other, and
+								 * nothing else goes wrong */
 	bool		sentinels;		/* say which of them is the master */
+	bool		cluster;		/* each has some of the slots */
 	int			url;			/* the number of the port in lockredis.url */
 	bool		weak_memory;	/* writes of atomics are seen later */
 

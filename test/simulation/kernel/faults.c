@@ -19,6 +19,7 @@
 #include "kernel.h"
 #include "network.h"
 #include "redis_model.h"
+#include "redlock.h"
 
 static bool over;
 
@@ -58,6 +59,7 @@ static const Kind kinds[] = {
 	{fault_message_spurious, 150, 200 * SIM_MS},
 	{fault_foreign_client, 500, 150 * SIM_MS},
 	{fault_foreign_force, 150, 700 * SIM_MS},
+	{fault_redlock, 0, 150 * SIM_MS},
 	{fault_cancel, 350, 150 * SIM_MS},
 	{fault_terminate, 150, SIM_S},
 	{fault_watchdog_ends, 200, 2 * SIM_S},
@@ -66,6 +68,7 @@ static const Kind kinds[] = {
 	{fault_server_restarts, 70, 4 * SIM_S},
 	{fault_settings, 150, SIM_S},
 	{fault_url, 400, SIM_S},
+	{fault_slot_moves, 0, 500 * SIM_MS},
 };
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -82,6 +85,17 @@ permille_of(const Kind *kind)
 		return 0;
 	if (sim_config.sentinels && kind->fault == fault_failover)
 		return 800;
+	if (sim_config.masters > 0 && kind->fault == fault_redlock)
+		return 700;
+	if (sim_config.masters > 0 && kind->fault == fault_redis_restarts)
+		return 500;
+
+	/* It would be another one under the same name, which nobody can see. */
+	if (sim_config.masters > 0 && kind->fault == fault_redis_promoted)
+		return 0;
+	if (sim_config.cluster)
+		return kind->fault == fault_slot_moves ? 800 : kind->fault == fault_failover ? 500 :
+			kind->fault == fault_redis_promoted || kind->fault == fault_url ? 0 : kind->permille;
 	return sim_config.mode == 2 && is_outage ? 700 : kind->permille;
 }
 
@@ -165,10 +179,22 @@ faults_begin(void)
 {
 	bool		alone;
 
-	over = false;
+	over = sim_config.rolling;
+	if (over)
+	{
+		aimed = 0;
+		faults_are_told = false;
+		redis_others_wait(false);
+		fault_rolling_restart();
+		return;
+	}
 	faults_server_begin();
 	aimed = draw_aimed();
 	hurry = SIM_PICK(1, 5, 30);
+
+	/* Few enough to go on without them, or any. */
+	if (sim_config.masters > 0)
+		sim_config.struck = sim_draw(2) == 0 ? (sim_config.masters - 1) / 2 : sim_config.masters;
 	faults_are_told = sim_chance(200);
 	redis_others_wait(sim_chance(300));
 	if (sim_chance(500))
@@ -194,5 +220,6 @@ faults_end(void)
 	net_set_slow(0, 0);
 	net_set_cut(0);
 	redis_calm();
+	redlock_end();
 	sim_trace("no more faults");
 }

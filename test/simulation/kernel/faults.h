@@ -42,6 +42,7 @@ extern void fault_redis_restarts(void);
 extern void fault_redis_promoted(void);
 extern void fault_replica_away(void);
 extern void fault_failover(void);
+extern void fault_slot_moves(void);
 extern void fault_redis_saves(void);
 extern void fault_redis_mood(void);
 extern void fault_scripts_flushed(void);
@@ -53,6 +54,11 @@ extern void fault_message_doubled(void);
 extern void fault_message_spurious(void);
 extern void fault_foreign_client(void);
 extern void fault_foreign_force(void);
+extern void fault_redlock(void);
+extern void fault_rolling_restart(void);
+
+/* That node is started again, empty, and is there after so long. */
+extern void fault_forgets(int node, int64_t pause);
 
 /* ---- faults_server.c: processes, and the server ---- */
 

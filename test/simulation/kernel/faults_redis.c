@@ -20,7 +20,9 @@
 #include "network.h"
 #include "redis_counts.h"
 #include "redis_model.h"
+#include "redlock.h"
 #include "sentinels.h"
+#include "shards.h"
 
 #define NAME_OF_KEY		"k%d"
 #define NAME_OF_CHANNEL \
@@ -48,8 +50,19 @@ name_of(const char *format, int key)
 static int
 draw_node(void)
 {
+	if (sim_config.masters > 0)
+		return (int) sim_draw(sim_config.struck);
+	if (sim_config.cluster)
+		return sim_chance(200) ? (int) sim_draw(sim_config.nredis) : shards_draw();
 	return sim_config.nredis > 1 && sim_chance(300) ?
 		(int) sim_draw(sim_config.nredis) : redis_present();
+}
+
+/* Where a key is, in a cluster. */
+static int
+draw_node_of(const char *name)
+{
+	return sim_config.cluster ? redis_place_of(name) : draw_node();
 }
 
 static double
@@ -107,9 +120,12 @@ fault_redis_restarts(void)
 
 	sim_trace("fault: redis %d is down for %.3f ms", node, ms_until(until));
 	net_down_until(node, until);
+	redis_boot(node, until);
 	redis_flush_scripts(node);
 	if (sim_chance(400))
 		redis_set_mood(node, REDIS_LOADING, until + SIM_PICK(20 * SIM_MS, SIM_S));
+	if (sim_config.cluster)
+		shards_restarted(node, until);
 	switch (sim_draw(5))
 	{
 		case 0:
@@ -145,11 +161,20 @@ fault_redis_promoted(void)
 		redis_set_mood(node, REDIS_READONLY, until + SIM_PICK(50 * SIM_MS, SIM_S));
 }
 
-/* Sentinels make another node the master. */
+/* Sentinels, or the nodes of a cluster, make another node the master. */
 void
 fault_failover(void)
 {
-	sentinels_fail_over();
+	if (sim_config.cluster)
+		shards_fail_over();
+	else
+		sentinels_fail_over();
+}
+
+void
+fault_slot_moves(void)
+{
+	shards_move_slot();
 }
 
 void
@@ -208,7 +233,11 @@ fault_key_deleted(void)
 	if (sim_config.counts && sim_draw(2) != 0)
 		redis_take_permits(redis_present(), name_of("p%d", (int) sim_draw(COUNTS_NAMES)));
 	else
-		redis_delete(draw_node(), name_of(NAME_OF_KEY, draw_number()));
+	{
+		int			key = draw_number();
+
+		redis_delete(draw_node_of(name_of(NAME_OF_KEY, key)), name_of(NAME_OF_KEY, key));
+	}
 }
 
 /* The node is in the lowest bits. */
@@ -222,8 +251,8 @@ key_allowed(void *arg, int64_t n)
 void
 fault_key_denied(void)
 {
-	int			node = draw_node();
 	int			key = draw_number();
+	int			node = draw_node_of(name_of(NAME_OF_KEY, key));
 	const char *const names[] = {NAME_OF_KEY, NAME_OF_CHANNEL, NAME_OF_COUNTER};
 	const char *of = names[sim_pick((const int64_t[]){0, 0, 1, 1, 2}, 5)];
 	int64_t		time = SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S, 20 * SIM_S, SIM_NEVER);
@@ -253,7 +282,9 @@ fault_message_doubled(void)
 void
 fault_message_spurious(void)
 {
-	redis_publish(draw_node(), name_of(NAME_OF_CHANNEL, draw_number()));
+	int			key = draw_number();
+
+	redis_publish(draw_node_of(name_of(NAME_OF_KEY, key)), name_of(NAME_OF_CHANNEL, key));
 }
 
 /* ----------
@@ -265,18 +296,20 @@ static void
 foreign_gives_back(void *arg, int64_t n)
 {
 	int			key = (int) n / REDIS_NODES;
+	int			node = sim_config.cluster ? redis_place_of(name_of(NAME_OF_KEY, key)) :
+		(int) n % REDIS_NODES;
 	char		channel[REDIS_NAME];
 
 	(void) arg;
 	snprintf(channel, sizeof(channel), NAME_OF_CHANNEL, key);
-	redis_foreign_release((int) n % REDIS_NODES, name_of(NAME_OF_KEY, key), ELSEWHERE, channel);
+	redis_foreign_release(node, name_of(NAME_OF_KEY, key), ELSEWHERE, channel);
 }
 
 static void
 foreign_takes(bool by_force)
 {
-	int			node = draw_node();
 	int			key = draw_number();
+	int			node = draw_node_of(name_of(NAME_OF_KEY, key));
 	int64_t		lease = faults_are_told ? 60 * SIM_S :
 		SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S, 60 * SIM_S);
 	int64_t		kept = lease < SIM_S ? lease : lease > 10 * SIM_S ? 4 * SIM_S : SIM_S;
@@ -298,4 +331,50 @@ void
 fault_foreign_force(void)
 {
 	foreign_takes(true);
+}
+
+/* One who does as he has to, with most of several masters; he has what he has got. */
+void
+fault_redlock(void)
+{
+	int			key = draw_number();
+	char		channel[REDIS_NAME];
+
+	if (sim_config.masters == 0)
+		return;
+	snprintf(channel, sizeof(channel), NAME_OF_CHANNEL, key);
+	redlock_take(name_of(NAME_OF_KEY, key), channel);
+}
+
+/* ----------
+ * Masters that are started again, empty, one after the other, with a lease between them
+ * ----------
+ */
+
+void
+fault_forgets(int node, int64_t pause)
+{
+	sim_trace("fault: redis %d is started again, empty", node);
+	net_down_until(node, sim_now() + pause);
+	redis_boot(node, sim_now() + pause);
+	redis_flush_scripts(node);
+	redis_lose_data(node);
+}
+
+static void
+starts_again(void *arg, int64_t n)
+{
+	int			node = (int) n % sim_config.masters;
+
+	(void) arg;
+	if (sim_config.calm)
+		return;
+	fault_forgets(node, 20 * SIM_MS);
+	sim_at(sim_now() + (sim_config.lease_ms + 300) * SIM_MS, starts_again, NULL, n + 1);
+}
+
+void
+fault_rolling_restart(void)
+{
+	sim_at(sim_now() + SIM_PICK(SIM_S, 5 * SIM_S), starts_again, NULL, 0);
 }

@@ -96,7 +96,8 @@ fault_server_restarts(void)
 {
 	if (++nlives > LIVES_MAX)
 		return;
-	server_restart(sim_chance(150) && !sim_config.counts && !sim_config.conditions ?
+	server_restart(sim_chance(150) && !sim_config.counts && !sim_config.conditions &&
+				   sim_config.masters == 0 && !sim_config.cluster ?
 				   (int) SIM_PICK(0, 1, 2) : sim_config.mode);
 }
 
@@ -115,6 +116,9 @@ fault_settings(void)
 	switch (sim_draw(4))
 	{
 		case 0:
+			/* Masters that forget what was taken with a longer one: docs/masters.md */
+			if (c->masters > 0)
+				break;
 			c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
 			if (c->mode == 2 && c->lease_ms < 1000)
 				c->lease_ms = 3000;
@@ -137,7 +141,8 @@ fault_settings(void)
 void
 fault_url(void)
 {
-	if (sim_config.nredis < 2 || sim_config.sentinels || ++nreloads > RELOADS_MAX)
+	if (sim_config.nredis < 2 || sim_config.sentinels || sim_config.masters > 0 ||
+		sim_config.cluster || ++nreloads > RELOADS_MAX)
 		return;
 	sim_config.url = !sim_config.url;
 	sim_trace("fault: lockredis.url is changed to port %d", REDIS_PORT(sim_config.url));

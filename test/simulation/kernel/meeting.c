@@ -97,6 +97,7 @@ static int
 where_now(void)
 {
 	return sim_config.sentinels ? MEET_SENTINELS :
+		sim_config.cluster ? MEET_CLUSTER :
 		sim_config.mode == 2 ? MEET_FALLBACK : MEET_PLAIN;
 }
 

@@ -29,7 +29,8 @@
 #define MEET_PLAIN		0x1
 #define MEET_FALLBACK	0x2
 #define MEET_SENTINELS	0x4
-#define MEET_ANY		0x7
+#define MEET_CLUSTER	0x10
+#define MEET_ANY		0x17
 
 /* Also where the process has a light-weight lock, which the other one needs not. */
 #define MEET_LOCKED		0x8

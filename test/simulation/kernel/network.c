@@ -629,11 +629,26 @@ net_had_half_open(void)
 	return had_half_open;
 }
 
+int64_t
+net_away_until(int node)
+{
+	int64_t		until = nodes[node].blocked_until > nodes[node].down_until ?
+		nodes[node].blocked_until : nodes[node].down_until;
+
+	return until > sim_now() ? until : 0;
+}
+
+bool
+net_is_up(int node)
+{
+	return sim_now() >= nodes[node].blocked_until && sim_now() >= nodes[node].down_until;
+}
+
 bool
 net_is_well(void)
 {
 	for (int i = 0; i < NET_MAX_NODES; i++)
-		if (sim_now() < nodes[i].blocked_until || sim_now() < nodes[i].down_until)
+		if (!net_is_up(i))
 			return false;
 	return true;
 }

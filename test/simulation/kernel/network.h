@@ -20,7 +20,7 @@
 
 #include "sim.h"
 
-#define NET_MAX_NODES	8
+#define NET_MAX_NODES	12
 #define NET_MAX_CONNS	4096
 
 typedef enum NetState
@@ -99,6 +99,12 @@ extern void net_half_open_one(int64_t until);
 
 /* Has that happened to any? */
 extern bool net_had_half_open(void);
+
+/* Is this one there, and does it answer? */
+extern bool net_is_up(int node);
+
+/* When is it there again?  0: it is. */
+extern int64_t net_away_until(int node);
 
 /* Is all well? */
 extern bool net_is_well(void);

@@ -24,6 +24,7 @@
 #include "redis_model.h"
 #include "redis_script.h"
 #include "sentinels.h"
+#include "shards.h"
 
 #define MAX_KEYS		64
 #define MAX_DENIED		16
@@ -31,6 +32,9 @@
 #define MAX_RELEASED	64
 
 #define CLOCK_STEPS_MAX	(63 * SIM_S)
+
+/* Nodes have run for so long when a schedule begins. */
+#define UP_BEFORE		(100000 * SIM_S)
 
 typedef struct Key
 {
@@ -79,6 +83,10 @@ typedef struct Node
 	int64_t		away_until;		/* the replica */
 	int64_t		clock_offset;
 	int64_t		clock_steps;	/* the sum of those */
+	bool		clock_was_set;
+	int64_t		booted_at;		/* the process that answers there now, */
+	int64_t		boot_second;	/* by its clock */
+	int			run;			/* how many there were before it */
 	RedisMood	mood;
 	int64_t		mood_until;
 	int			lost_messages;
@@ -127,13 +135,25 @@ static int	ntokens;
 /* Who gave a lock back: a renewal that was on its way does not want it again. */
 static char released[MAX_RELEASED][REDIS_OWNER];
 static int	nreleased;
-static char robbed[MAX_ROBBED][REDIS_OWNER];
+
+/* Of whom a majority had the lock no more when he gave back the first of what was left. */
+static char lost[MAX_RELEASED][REDIS_OWNER];
+static int	nlost;
+
+/* Of whom something is gone that he did not give back; at which node, and why. */
+static struct
+{
+	char		owner[REDIS_OWNER];
+	int			node;
+	bool		by_restart;
+}			robbed[MAX_ROBBED];
 static int	nrobbed;
 
 void
 redis_reset(void)
 {
-	nallowed = nonce_denied = nreleased = ntokens = 0;
+	nallowed = nonce_denied = nreleased = nlost = ntokens = 0;
+	memset(lost, 0, sizeof(lost));
 	for (int i = 0; i < REDIS_NODES; i++)
 	{
 		Node	   *n = &nodes[i];
@@ -143,6 +163,10 @@ redis_reset(void)
 		n->away_until = 0;
 		n->clock_offset = (777 + 50 * i) * SIM_S;
 		n->clock_steps = 0;
+		n->clock_was_set = false;
+		n->run = 0;
+		n->booted_at = sim_now() - UP_BEFORE;
+		n->boot_second = redis_clock(i) / SIM_S - UP_BEFORE / SIM_S;
 		n->mood = REDIS_WELL;
 		n->lost_messages = n->ndenied = 0;
 		n->double_after = 0;
@@ -159,6 +183,12 @@ int
 redis_present(void)
 {
 	return present;
+}
+
+int
+redis_place_of(const char *name)
+{
+	return sim_config.cluster ? shards_place_of(name) : present;
 }
 
 void
@@ -209,13 +239,17 @@ is_wanted_again(Key *k)
  * When another one is heard of, nobody knows of the lock any more.
  */
 static void
-is_released_elsewhere(int node, const char *owner)
+is_released_elsewhere(int node, const char *name, const char *owner)
 {
-	if (!sim_config.sentinels || node == present || sentinels_believed() != node)
+	int			place = redis_place_of(name);
+	int			believed = sim_config.sentinels ? sentinels_believed() :
+		sim_config.cluster ? shards_believed(name) : place;
+
+	if (node == place || node != believed)
 		return;
-	for (int i = 0; i < nodes[present].data.nkeys; i++)
-		if (strcmp(nodes[present].data.key[i].owner, owner) == 0)
-			nodes[present].data.key[i].is_old = true;
+	for (int i = 0; i < nodes[place].data.nkeys; i++)
+		if (strcmp(nodes[place].data.key[i].owner, owner) == 0)
+			nodes[place].data.key[i].is_old = true;
 }
 
 int64_t
@@ -251,27 +285,60 @@ redis_mood_words(RedisMood mood)
 	return words[mood];
 }
 
+static void
+note_robbed(int node, const char *owner, bool by_restart)
+{
+	if (nrobbed == MAX_ROBBED)
+		return;
+	snprintf(robbed[nrobbed].owner, REDIS_OWNER, "%s", owner);
+	robbed[nrobbed].node = node;
+	robbed[nrobbed++].by_restart = by_restart;
+}
+
 void
 redis_note_robbed(const char *owner)
 {
-	if (nrobbed < MAX_ROBBED)
-		snprintf(robbed[nrobbed++], REDIS_OWNER, "%s", owner);
+	note_robbed(present, owner, false);
 }
 
 static void
-rob(const Key *k)
+rob_by(int node, const Key *k, bool by_restart)
 {
 	if (!k->there)
 		return;
-	redis_note_robbed(k->owner);
+	note_robbed(node, k->owner, by_restart);
 	history_event(HISTORY_TAKEN_AWAY, k->name);
+}
+
+static void
+rob(int node, const Key *k)
+{
+	rob_by(node, k, false);
 }
 
 bool
 redis_was_robbed(const char *owner)
 {
 	for (int i = 0; i < nrobbed; i++)
-		if (strcmp(robbed[i], owner) == 0)
+		if (strcmp(robbed[i].owner, owner) == 0)
+			return true;
+	return nrobbed == MAX_ROBBED;
+}
+
+bool
+redis_was_robbed_at(int node, const char *owner)
+{
+	for (int i = 0; i < nrobbed; i++)
+		if (robbed[i].node == node && strcmp(robbed[i].owner, owner) == 0)
+			return true;
+	return nrobbed == MAX_ROBBED;
+}
+
+bool
+redis_was_robbed_by_hand(const char *owner)
+{
+	for (int i = 0; i < nrobbed; i++)
+		if (!robbed[i].by_restart && strcmp(robbed[i].owner, owner) == 0)
 			return true;
 	return nrobbed == MAX_ROBBED;
 }
@@ -405,6 +472,9 @@ redis_publish_until(int node, const char *channel, int64_t until)
 {
 	Node	   *n = &nodes[node];
 
+	/* A release that tells nobody */
+	if (channel[0] == '\0')
+		return 0;
 	if (n->lost_messages > 0)
 	{
 		n->lost_messages--;
@@ -746,7 +816,7 @@ run_force_read_write(int node, const RedisArg *a, RedisAnswer *out)
 	for (int i = 0; i < d->nkeys; i++)
 		if (expire(node, &d->key[i])->there && strcmp(d->key[i].name, a->key) == 0)
 		{
-			rob(&d->key[i]);
+			rob(node, &d->key[i]);
 			d->key[i].there = false;
 			out->wrote = true;
 			out->result = REDIS_DONE;
@@ -925,7 +995,7 @@ run_force(int node, Key *k, const RedisArg *a, RedisAnswer *out)
 		out->result = REDIS_GONE;
 	else if (!refuses(node, false, out))
 	{
-		rob(k);
+		rob(node, k);
 		out->wrote = true;
 		k->there = false;
 		out->receivers = redis_publish_until(node, a->channel, end_of(node, k)) +
@@ -966,12 +1036,59 @@ verb_name(RedisVerb verb)
 	return names[verb];
 }
 
+/*
+ * note_lost --- a majority has it no more: what is given back of it before that is seen
+ * changes nothing
+ */
+static void
+note_lost(int node, const Key *k, const char *owner)
+{
+	int			n = 0;
+	bool		noted = false;
+
+	if (sim_config.masters == 0 || !has(k, owner))
+		return;
+	for (int i = 0; i < sim_config.masters; i++)
+		n += redis_owned_there_until(i, k->name, owner) > 0;
+	for (int i = 0; i < MAX_RELEASED; i++)
+		noted = noted || strcmp(lost[i], owner) == 0;
+	if (!noted && n <= sim_config.masters / 2 && !redis_was_released(owner))
+	{
+		snprintf(lost[nlost++ % MAX_RELEASED], REDIS_OWNER, "%s", owner);
+		noted = true;
+	}
+	if (noted)
+		note_robbed(node, owner, true);
+}
+
+/* Nobody waits longer for an answer; the clocks of two nodes differ by more. */
+#define LONGEST_CALL	(25 * SIM_S / SIM_MS)
+
+/*
+ * check_clock --- the time until which it may run is by the clock of the node that is
+ * asked, whichever had been asked before
+ */
+static void
+check_clock(int node, const RedisArg *a)
+{
+	int64_t		left = a->not_after - clock_ms(node);
+
+	for (int i = 0; i < REDIS_NODES; i++)
+		if (nodes[i].clock_was_set)
+			return;
+	if (left > LONGEST_CALL)
+		sim_fail("clock guard", "redis %d: a create of %s may run for another %lld ms", node,
+				 a->key, (long long) left);
+}
+
 void
 redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 {
 	Key		   *k = find_of(node, a->key, a->shared, a->owner);
 
 	memset(out, 0, sizeof(RedisAnswer));
+	if (sim_config.cluster && verb == REDIS_CREATE)
+		check_clock(node, a);
 	if (a->token)
 	{
 		run_token(node, verb, k, a, out);
@@ -989,13 +1106,14 @@ redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out)
 				run_create(node, k, a, out);
 			break;
 		case REDIS_RELEASE:
+			note_lost(node, k, a->owner);
 			if (a->read_write)
 				run_release_read_write(node, k, a, out);
 			else
 				run_release(node, k, a, out);
 			if (out->error == NULL)
 				note_released(a->owner);
-			is_released_elsewhere(node, a->owner);
+			is_released_elsewhere(node, a->key, a->owner);
 			break;
 		case REDIS_SET:
 			if (!has(k, a->owner))
@@ -1068,8 +1186,10 @@ redis_lose_data(int node)
 	sim_trace("redis %d: all data are lost", node);
 	for (int i = 0; i < d->nkeys; i++)
 	{
-		rob(&d->key[i]);
+		rob_by(node, &d->key[i], true);
 		d->key[i].there = false;
+		if (sim_config.masters > 0)
+			d->key[i].fence = 0;
 	}
 	tell_others(node, DATA_LOST);
 }
@@ -1116,7 +1236,7 @@ take_saved(int node, const Data *saved, bool keeps_promises)
 	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
 	for (int i = 0; i < d->nkeys; i++)
 		if (!is_same(&d->key[i], saved) && !(keeps_promises && d->key[i].promised))
-			rob(&d->key[i]);
+			rob_by(node, &d->key[i], true);
 	*d = *saved;
 	d->nwriters = 0;			/* who waits says so again */
 	for (int i = 0; i < d->nkeys; i++)
@@ -1199,9 +1319,180 @@ redis_copy_saved(int from, int to)
 	/* What ends sooner there is wanted for longer by whoever asks first. */
 	for (int i = 0; i < nodes[from].data.nkeys; i++)
 		if (!is_there(&nodes[from].data.key[i], &nodes[from].saved))
-			rob(&nodes[from].data.key[i]);
+			rob(from, &nodes[from].data.key[i]);
 	take_saved(to, &nodes[from].saved, false);
 	nodes[to].clock_offset = nodes[from].clock_offset;
+}
+
+/* ----------
+ * A cluster
+ * ----------
+ */
+
+#define COUNTER_OF	"redisson_lock_token:{"
+
+/* The lock that a name is about, in whose slot it is. */
+static const char *
+base_of(const char *name)
+{
+	static char base[REDIS_NAME];
+	const char *open = strchr(name, '{');
+
+	snprintf(base, sizeof(base), "%s", open != NULL ? open + 1 : name);
+	base[strcspn(base, "}")] = '\0';
+	return base;
+}
+
+static bool
+is_counter(const char *name)
+{
+	return strncmp(name, COUNTER_OF, strlen(COUNTER_OF)) == 0;
+}
+
+/* Whatever else there is of a lock is about those who wait. */
+bool
+redis_has_name(int node, const char *name)
+{
+	Data	   *d = &nodes[node].data;
+	const char *base = base_of(name);
+
+	for (int i = 0; i < d->nkeys; i++)
+		if (strcmp(d->key[i].name, base) == 0 &&
+			(is_counter(name) ? d->key[i].fence > 0 :
+			 strcmp(name, base) == 0 && expire(node, &d->key[i])->there))
+			return true;
+	for (int i = 0; i < d->nwriters; i++)
+		if (strcmp(d->writer[i].name, base) == 0 && !is_counter(name) &&
+			strcmp(name, base) != 0)
+			return true;
+	return false;
+}
+
+/* In whole milliseconds that are left, as MIGRATE has it. */
+static void
+migrate_lock(int from, int to, Key *k)
+{
+	Key		   *there = k->shared ? new_key(to, k->name, true) : find(to, k->name);
+	int64_t		fence = there->fence;
+
+	sim_trace("redis %d: %s of %s goes to %d", from, k->name, k->owner, to);
+	*there = *k;
+	there->fence = fence;
+	there->promised = false;
+	set_expiry(to, there, ttl_ms(from, k));
+	k->there = false;
+}
+
+static void
+migrate_counter(int from, int to, Key *k)
+{
+	sim_trace("redis %d: the counter of %s goes to %d", from, k->name, to);
+	find(to, k->name)->fence = k->fence;
+	k->fence = 0;
+}
+
+static void
+migrate_writers(int from, int to, const char *name)
+{
+	Data	   *d = &nodes[from].data;
+	Data	   *there = &nodes[to].data;
+	int			kept = 0;
+
+	for (int i = 0; i < d->nwriters; i++)
+	{
+		Writer		w = d->writer[i];
+
+		if (strcmp(w.name, name) != 0 || there->nwriters == MAX_WRITERS)
+		{
+			d->writer[kept++] = w;
+			continue;
+		}
+		w.until_ms += clock_ms(to) - clock_ms(from);
+		if (sim_config.read_write)
+			w.since_ms += clock_ms(to) - clock_ms(from);
+		there->writer[there->nwriters++] = w;
+	}
+	d->nwriters = kept;
+}
+
+void
+redis_migrate(int from, int to, int slot, bool one)
+{
+	Data	   *d = &nodes[from].data;
+	bool		gone = false;
+
+	for (int i = 0; i < d->nkeys && !gone; i++)
+	{
+		Key		   *k = expire(from, &d->key[i]);
+
+		if (shards_slot_of(k->name) != slot)
+			continue;
+		if (k->there && !(one && sim_chance(300)))
+		{
+			migrate_lock(from, to, k);
+			gone = one;
+		}
+		if (k->fence > 0 && !gone)
+		{
+			migrate_counter(from, to, k);
+			gone = one;
+		}
+	}
+	for (int i = d->nwriters - 1; i >= 0 && !gone; i--)
+		if (i < d->nwriters && shards_slot_of(d->writer[i].name) == slot)
+		{
+			char		name[REDIS_NAME];
+
+			strcpy(name, d->writer[i].name);
+			migrate_writers(from, to, name);
+			gone = one;
+		}
+}
+
+void
+redis_share_clock(int node, int as)
+{
+	nodes[node].clock_offset = nodes[as].clock_offset;
+}
+
+void
+redis_hand_over(int from, int to)
+{
+	nodes[to].data = nodes[from].data;
+	nodes[to].clock_offset = nodes[from].clock_offset;
+	nodes[to].clock_steps = nodes[from].clock_steps;
+	nodes[from].data.nkeys = nodes[from].data.nwriters = 0;
+}
+
+void
+redis_take_over(int from, int to)
+{
+	bool		by_replica = sim_config.min_replicas != 0;
+	const Data *had = by_replica ? &nodes[from].replica : &nodes[from].saved;
+
+	for (int i = 0; i < nodes[from].data.nkeys; i++)
+	{
+		const Key  *k = &nodes[from].data.key[i];
+
+		/* What ends sooner there is wanted for longer by whoever asks first. */
+		if (!is_there(k, had) && !(by_replica && k->promised))
+			rob(from, k);
+	}
+	nodes[to].data.nkeys = 0;
+	take_saved(to, had, false);
+	nodes[to].clock_offset = nodes[from].clock_offset;
+	nodes[to].clock_steps = nodes[from].clock_steps;
+}
+
+void
+redis_forget(int node, int master)
+{
+	Data	   *d = &nodes[node].data;
+
+	for (int i = 0; i < d->nkeys; i++)
+		if (!is_same(&d->key[i], &nodes[master].data))
+			rob(node, &d->key[i]);
+	d->nkeys = d->nwriters = 0;
 }
 
 /* Leases end at another time then: whoever had one may lose it. */
@@ -1217,9 +1508,50 @@ redis_set_clock(int node, int64_t offset)
 	nodes[node].clock_steps = sum;
 	sim_trace("redis %d: the clock is set by %.3f s", node, offset / (double) SIM_S);
 	for (int i = 0; i < d->nkeys; i++)
-		rob(&d->key[i]);
+		rob(node, &d->key[i]);
 	tell_others(node, DATA_CLOCK_SET);
 	nodes[node].clock_offset += offset;
+	nodes[node].clock_was_set = true;
+}
+
+bool
+redis_clocks_are_good(void)
+{
+	for (int i = 0; i < REDIS_NODES; i++)
+		if (nodes[i].clock_was_set)
+			return false;
+	return true;
+}
+
+/* ----------
+ * Its process
+ * ----------
+ */
+
+void
+redis_boot(int node, int64_t when)
+{
+	nodes[node].run++;
+	nodes[node].booted_at = when;
+	nodes[node].boot_second = (when + nodes[node].clock_offset) / SIM_S;
+}
+
+int64_t
+redis_booted_at(int node)
+{
+	return nodes[node].booted_at;
+}
+
+int
+redis_run_number(int node)
+{
+	return nodes[node].run;
+}
+
+int64_t
+redis_uptime(int node)
+{
+	return redis_clock(node) / SIM_S - nodes[node].boot_second;
 }
 
 /* ----------
@@ -1331,7 +1663,7 @@ redis_delete(int node, const char *key)
 			sim_trace("redis %d: somebody deletes %s of %s", node, key, k->owner);
 			sim_disturbed(end_of(node, k));
 		}
-		rob(k);
+		rob(node, k);
 		k->there = false;
 	}
 }
@@ -1432,20 +1764,40 @@ redis_owned_until(const char *key, const char *owner)
 bool
 redis_is_next(const char *key, const char *owner)
 {
-	const Key  *k = find_known(present, key);
-	const Writer *first = first_place(present, key, true);
+	int			node = redis_place_of(key);
+	const Key  *k = find_known(node, key);
+	const Writer *first = first_place(node, key, true);
 
-	return (k == NULL || !k->there) && find_shared(present, key, NULL) == NULL &&
+	return (k == NULL || !k->there) && find_shared(node, key, NULL) == NULL &&
 		first != NULL && first->told && strcmp(first->owner, owner) == 0;
+}
+
+static bool
+keeps_from(int node, const char *key, bool shared)
+{
+	const Key  *k = find_known(node, key);
+
+	return (k != NULL && k->there) ||
+		(!shared && find_shared(node, key, NULL) != NULL);
 }
 
 bool
 redis_keeps_from(const char *key, bool shared)
 {
-	const Key  *k = find_known(present, key);
+	for (int i = 0; i < sim_config.masters; i++)
+		if (keeps_from(i, key, shared))
+			return true;
+	return keeps_from(redis_place_of(key), key, shared);
+}
 
-	return (k != NULL && k->there) ||
-		(!shared && find_shared(present, key, NULL) != NULL);
+int
+redis_count_owned(const char *key, const char *owner, int64_t until)
+{
+	int			n = 0;
+
+	for (int i = 0; i < sim_config.masters; i++)
+		n += redis_owned_there_until(i, key, owner) >= until || redis_was_robbed_at(i, owner);
+	return n;
 }
 
 /* By silence, beside what the watchdog waits for. */
@@ -1464,10 +1816,25 @@ is_given_up(int node, const Key *k)
 	int64_t		on_its_way = (sim_config.connect_timeout_ms +
 							  sim_config.command_timeout_ms) * SIM_MS + SLOWEST_MESSAGE;
 
-	return k->is_old || node != present ||
+	return k->is_old || (node != redis_place_of(k->name) && sim_config.masters == 0) ||
+		(sim_config.masters > 0 && nodes[node].clock_was_set) ||
 		(was_denied(k->name) &&
 		 (redis_was_robbed(k->owner) ||
 		  k->expires_at - redis_clock(node) <= on_its_way));
+}
+
+/*
+ * is_at_few --- masters that were not told may keep it until its lease ends, which can be
+ * long after a schedule
+ */
+static bool
+is_at_few(const Key *k)
+{
+	int			n = 0;
+
+	for (int i = 0; i < sim_config.masters; i++)
+		n += redis_owned_there_until(i, k->name, k->owner) > 0;
+	return sim_config.masters > 0 && n <= sim_config.masters / 2;
 }
 
 /* There in the name of one of those whose names begin so, and to be given back. */
@@ -1475,7 +1842,7 @@ static bool
 is_left(int node, Key *k, const char *prefix)
 {
 	if (expire(node, k)->token)
-		return is_left_of_token(k, prefix) && !is_given_up(node, k);
+		return is_left_of_token(k, prefix) && !is_given_up(node, k) && !is_at_few(k);
 	return k->there && strncmp(k->owner, prefix, strlen(prefix)) == 0 &&
 		strstr(k->owner, "/kept") == NULL && !is_given_up(node, k);
 }
@@ -1486,8 +1853,9 @@ find_writer(int node, const char *prefix)
 {
 	const Data *d = &nodes[node].data;
 
-	for (int i = 0; node == present && i < d->nwriters; i++)
-		if (!d->writer[i].is_old && d->writer[i].until_ms > clock_ms(node) &&
+	for (int i = 0; i < d->nwriters; i++)
+		if ((node == redis_place_of(d->writer[i].name) || sim_config.masters > 0) &&
+			!d->writer[i].is_old && d->writer[i].until_ms > clock_ms(node) &&
 			strncmp(d->writer[i].owner, prefix, strlen(prefix)) == 0 &&
 			!was_denied(d->writer[i].name))
 			return d->writer[i].name;
@@ -1511,18 +1879,29 @@ redis_find_owner(const char *prefix)
  * With a clock that was set back a create may run that could not any more; and one at
  * a place that lockredis.url has left and come back to, whose clock nobody asks.
  */
-const char *
-redis_find_unknown(const char *prefix, bool (*knows) (const char *key, const char *owner))
+static const char *
+find_unknown_at(int node, const char *prefix, bool (*knows) (const char *key, const char *owner))
 {
-	Node	   *n = &nodes[present];
+	Node	   *n = &nodes[node];
 
-	for (int j = 0; j < n->data.nkeys && n->clock_steps == 0 && !was_another; j++)
+	for (int j = 0; j < n->data.nkeys && n->clock_steps == 0; j++)
 	{
 		Key		   *k = &n->data.key[j];
 
-		if (!k->token && is_left(present, k, prefix) && !was_denied(k->name) &&
+		if (!k->token && is_left(node, k, prefix) && !was_denied(k->name) &&
 			!knows(k->name, k->owner))
 			return k->name;
 	}
 	return NULL;
+}
+
+const char *
+redis_find_unknown(const char *prefix, bool (*knows) (const char *key, const char *owner))
+{
+	const char *key = NULL;
+
+	for (int i = 0; i < REDIS_NODES && key == NULL && !was_another; i++)
+		if (sim_config.cluster || i == present)
+			key = find_unknown_at(i, prefix, knows);
+	return key;
 }

@@ -19,7 +19,7 @@
 #include "sim.h"
 
 /* Nodes of Redis; a schedule uses those that its settings name. */
-#define REDIS_NODES		4
+#define REDIS_NODES		6
 #define REDIS_PORT(n)	(6379 + (n))
 
 #define REDIS_NAME		128
@@ -90,6 +90,14 @@ extern void redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *
 /* Microseconds. */
 extern int64_t redis_clock(int node);
 
+/* Have all clocks gone on as time does? */
+extern bool redis_clocks_are_good(void);
+
+/* The process that answers: since when, which it is, and what it says of that (s). */
+extern int64_t redis_booted_at(int node);
+extern int	redis_run_number(int node);
+extern int64_t redis_uptime(int node);
+
 /* How a node is: what it refuses, in these words. */
 typedef enum RedisMood
 {
@@ -142,6 +150,9 @@ extern void redis_fail_over(int node);
 extern void redis_set_mood(int node, RedisMood mood, int64_t until);
 extern void redis_lose_data(int node);
 
+/* Another process answers there from then on. */
+extern void redis_boot(int node, int64_t when);
+
 /* What it has now is what it has again after redis_lose_later(). */
 extern void redis_save(int node);
 extern void redis_lose_later(int node);
@@ -149,6 +160,28 @@ extern void redis_lose_later(int node);
 /* All of the first that another has from now on, as it was saved. */
 extern void redis_copy_saved(int from, int to);
 extern void redis_set_clock(int node, int64_t offset);
+
+/* ---- of a cluster (shards.h) ---- */
+
+/* Its replica has the same clock. */
+extern void redis_share_clock(int node, int as);
+
+/* Is there anything by that name at the node? */
+extern bool redis_has_name(int node, const char *name);
+
+/* What is in a slot goes to another node: one of it, if there is any, or all. */
+extern void redis_migrate(int from, int to, int slot, bool one);
+
+/*
+ * A replica takes the place of its master, with all of it, or with what it has; and who
+ * was the master has nothing of its own any more.
+ */
+extern void redis_hand_over(int from, int to);
+extern void redis_take_over(int from, int to);
+extern void redis_forget(int node, int master);
+
+/* Who listens to channels of a slot is told that it is no more there. */
+extern void redis_end_channels(int node, int slot);
 
 /* This lock, its channel or its counter, by the name of the key in Redis. */
 extern void redis_deny_name(int node, const char *name, bool deny);
@@ -178,6 +211,15 @@ extern void redis_foreign_release(int node, const char *key, const char *owner,
 extern int	redis_present(void);
 extern void redis_set_present(int node);
 
+/* Likewise of that name, where each has a place of its own. */
+extern int	redis_place_of(const char *name);
+
+/*
+ * How many of the independent masters have it for that owner until then, or took it from
+ * him?
+ */
+extern int	redis_count_owned(const char *key, const char *owner, int64_t until);
+
 /* Until when (sim_now() time) that owner has the key; 0 = not at all. */
 extern int64_t redis_owned_until(const char *key, const char *owner);
 extern int64_t redis_owned_there_until(int node, const char *key, const char *owner);
@@ -190,6 +232,10 @@ extern bool redis_is_next(const char *key, const char *owner);
 
 /* Was something of that owner taken away that it did not give back? */
 extern bool redis_was_robbed(const char *owner);
+extern bool redis_was_robbed_at(int node, const char *owner);
+
+/* Otherwise than by a node that was started again? */
+extern bool redis_was_robbed_by_hand(const char *owner);
 extern void redis_note_robbed(const char *owner);
 extern bool redis_is_denied(const char *key);
 
@@ -210,8 +256,8 @@ extern void redis_add_script(const char *name, const char *sha1, const char *tex
 extern void redis_wire_reset(void);
 extern void redis_flush_scripts(int node);
 
-/* Does somebody listen to the channel, at any node? */
-extern bool redis_is_listened_to(const char *channel);
+/* At how many nodes does somebody listen to the channel? */
+extern int	redis_count_listened(const char *channel);
 
 /* Tell who listens to the channel at that node; how many they are. */
 extern int	redis_tell(int node, const char *channel);

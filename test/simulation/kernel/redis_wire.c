@@ -25,9 +25,10 @@
 #include "redis_model.h"
 #include "redis_script.h"
 #include "sentinels.h"
+#include "shards.h"
 
 #define MAX_SCRIPTS		64
-#define MAX_SUBSCRIBERS	64
+#define MAX_SUBSCRIBERS	256
 #define MAX_WORDS		64
 #define OUT_SIZE		65536
 
@@ -57,12 +58,14 @@ typedef struct Peer
 	int			node;
 	bool		wrote;			/* since its last WAIT that was confirmed */
 	bool		waits;			/* what comes behind that is held up */
+	bool		asking;			/* the next one is about a slot on its way here */
 } Peer;
 
 typedef struct Subscriber
 {
 	int			node;
 	int			conn;
+	bool		sharded;
 	char		channel[REDIS_NAME];
 } Subscriber;
 
@@ -96,6 +99,7 @@ redis_wire_reset(void)
 	for (int i = 0; i < REDIS_NODES; i++)
 		net_listen(REDIS_PORT(i), i);
 	sentinels_reset();
+	shards_reset();
 }
 
 /* ----------
@@ -221,13 +225,14 @@ unsubscribe(int node, int conn, const char *channel)
 }
 
 static void
-subscribe(int node, int conn, const char *channel)
+subscribe(int node, int conn, const char *channel, bool sharded)
 {
 	unsubscribe(node, conn, channel);
 	if (nsubscribers == MAX_SUBSCRIBERS)
 		sim_fail("simulator", "too many subscribers");
 	subscribers[nsubscribers].node = node;
 	subscribers[nsubscribers].conn = conn;
+	subscribers[nsubscribers].sharded = sharded;
 	snprintf(subscribers[nsubscribers++].channel, REDIS_NAME, "%s", channel);
 }
 
@@ -241,13 +246,21 @@ count_subscriptions(int conn)
 	return n;
 }
 
-bool
-redis_is_listened_to(const char *channel)
+int
+redis_count_listened(const char *channel)
 {
-	for (int i = 0; i < nsubscribers; i++)
-		if (strcmp(subscribers[i].channel, channel) == 0)
-			return true;
-	return false;
+	int			n = 0;
+
+	for (int node = 0; node < REDIS_NODES; node++)
+		for (int i = 0; i < nsubscribers; i++)
+			if (subscribers[i].node == node && strcmp(subscribers[i].channel, channel) == 0 &&
+				(!sim_config.cluster || shards_is_moving(channel) ||
+				 node == shards_master_of(channel)))
+			{
+				n++;
+				break;
+			}
+	return n;
 }
 
 int
@@ -260,8 +273,9 @@ redis_tell(int node, const char *channel)
 		{
 			char		message[256];
 			int			len = snprintf(message, sizeof(message),
-									   "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$1\r\n0\r\n",
-									   strlen(channel), channel);
+									   "*3\r\n%s\r\n$%zu\r\n%s\r\n$1\r\n0\r\n",
+									   subscribers[i].sharded ? "$8\r\nsmessage" :
+									   "$7\r\nmessage", strlen(channel), channel);
 
 			net_reply(subscribers[i].conn, message, len);
 			n++;
@@ -283,6 +297,30 @@ redis_end_subscribers(int node, const char *channel)
 		}
 		else
 			i++;
+	}
+}
+
+void
+redis_end_channels(int node, int slot)
+{
+	int			i = 0;
+
+	while (i < nsubscribers)
+	{
+		char		text[256];
+		Subscriber	s = subscribers[i];
+
+		if (s.node != node || !s.sharded || shards_slot_of(s.channel) != slot)
+		{
+			i++;
+			continue;
+		}
+		unsubscribe(node, s.conn, s.channel);
+		sim_trace("redis %d: sunsubscribe %s", node, s.channel);
+		net_reply(s.conn, text, snprintf(text, sizeof(text),
+										 "*3\r\n$12\r\nsunsubscribe\r\n$%zu\r\n%s\r\n:%d\r\n",
+										 strlen(s.channel), s.channel,
+										 count_subscriptions(s.conn)));
 	}
 }
 
@@ -398,7 +436,8 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			if (s->token)
 			{
 				word_copy(a->owner, sizeof(a->owner), &argv[2 + 2 * i]);
-				word_copy(a->channel, sizeof(a->channel), &argv[3 + 2 * i]);
+				if (argv[0].len > 0)
+					word_copy(a->channel, sizeof(a->channel), &argv[3 + 2 * i]);
 				break;
 			}
 			if (s->fair)
@@ -410,7 +449,8 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 			}
 			word_copy(a->owner, sizeof(a->owner), &argv[2 + 3 * i]);
 			a->keep_ms = word_number(&argv[3 + 3 * i]);
-			word_copy(a->channel, sizeof(a->channel), &argv[4 + 3 * i]);
+			if (argv[0].len > 0)
+				word_copy(a->channel, sizeof(a->channel), &argv[4 + 3 * i]);
 			break;
 		case REDIS_RENEW:
 			word_copy(a->owner, sizeof(a->owner), &argv[2 * i]);
@@ -590,8 +630,33 @@ run_script(int node, int conn, const Script *s, const Word *keys, int nkeys,
 	}
 }
 
+/*
+ * is_sent_on --- does a node of a cluster not serve a command about these names?
+ */
+static bool
+is_sent_on(int node, int conn, const Word *what, const Word *name, int n, bool asking,
+		   bool channel)
+{
+	char		about[64];
+	char		names[MAX_WORDS][REDIS_NAME];
+	const char *words;
+
+	if (!sim_config.cluster || n == 0)
+		return false;
+	for (int i = 0; i < n; i++)
+		word_copy(names[i], REDIS_NAME, &name[i]);
+	words = shards_refuse(node, names, n, asking, channel);
+	if (words == NULL)
+		return false;
+	sim_trace("redis %d: %s: %s", node, names[0], words);
+	reply_error(words);
+	snprintf(about, sizeof(about), "%.*s", (int) (what->len < 40 ? what->len : 40), what->text);
+	shards_note_sent_on(net_owner(conn), about, names[0]);
+	return true;
+}
+
 static void
-eval(int node, int conn, const Word *word, int n)
+eval(int node, int conn, const Word *word, int n, bool asking)
 {
 	bool		by_text = word_is(&word[0], "EVAL");
 	const Script *s = find_script(&word[1], by_text);
@@ -616,6 +681,8 @@ eval(int node, int conn, const Word *word, int n)
 			return;
 		}
 	}
+	if (is_sent_on(node, conn, &word[1], word + 3, nkeys, asking, false))
+		return;
 	if (by_text)
 		loaded[node] |= UINT64_C(1) << (s - scripts);
 	else if ((loaded[node] & UINT64_C(1) << (s - scripts)) == 0)
@@ -638,7 +705,9 @@ static void
 serve_subscription(int node, int conn, const Word *word)
 {
 	char		name[REDIS_NAME];
-	bool		wanted = word_is(&word[0], "SUBSCRIBE");
+	bool		sharded = word_is(&word[0], "SSUBSCRIBE") || word_is(&word[0], "SUNSUBSCRIBE");
+	bool		wanted = word_is(&word[0], "SUBSCRIBE") || word_is(&word[0], "SSUBSCRIBE");
+	const char *verb = wanted ? "subscribe" : "unsubscribe";
 
 	word_copy(name, sizeof(name), &word[1]);
 	if (wanted && redis_denies(node, name))
@@ -647,25 +716,35 @@ serve_subscription(int node, int conn, const Word *word)
 		reply_error("NOPERM No permissions to access a channel");
 		return;
 	}
+	if (sharded && is_sent_on(node, conn, &word[0], &word[1], 1, false, true))
+		return;
 	if (wanted)
-		subscribe(node, conn, name);
+		subscribe(node, conn, name, sharded);
 	else
 		unsubscribe(node, conn, name);
-	sim_trace("redis %d: %s %s", node, wanted ? "subscribe" : "unsubscribe", name);
-	reply_put("*3\r\n");
-	reply_text(wanted ? "subscribe" : "unsubscribe");
+	sim_trace("redis %d: %s %s", node, verb, name);
+	reply_put("*3\r\n$%zu\r\n%s%s\r\n", strlen(verb) + sharded, sharded ? "s" : "", verb);
 	reply_text(name);
 	reply_put(":%d\r\n", count_subscriptions(conn));
+}
+
+/* It says that it is none: a replica, or who takes no writes. */
+static bool
+is_replica(int node)
+{
+	return sim_config.cluster ? !shards_is_master(node) : redis_mood(node) == REDIS_READONLY;
 }
 
 static void
 serve_info(int node)
 {
-	char		text[128];
+	char		text[256];
 
 	snprintf(text, sizeof(text),
-			 "redis_version:7.2.0\r\nmaxmemory_policy:noeviction\r\nrole:%s\r\n",
-			 redis_mood(node) == REDIS_READONLY ? "slave" : "master");
+			 "redis_version:7.2.0\r\nrun_id:%040d\r\nuptime_in_seconds:%lld\r\n"
+			 "maxmemory_policy:noeviction\r\nrole:%s\r\n",
+			 1000 * redis_run_number(node) + node, (long long) redis_uptime(node),
+			 is_replica(node) ? "slave" : "master");
 	reply_text(text);
 }
 
@@ -685,9 +764,10 @@ static void
 serve_hello(int node)
 {
 	reply_put("*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n"
-		"$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
+		"$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n");
+	reply_text(sim_config.cluster ? "cluster" : "standalone");
 	reply_text("role");
-	reply_text(redis_mood(node) == REDIS_READONLY ? "replica" : "master");
+	reply_text(is_replica(node) ? "replica" : "master");
 	reply_put("$7\r\nmodules\r\n*1\r\n*2\r\n$4\r\nname\r\n$4\r\njson\r\n");
 }
 
@@ -727,7 +807,7 @@ put_replicas(int node, Peer *peer, bool at_last)
 {
 	bool		has_it = !peer->wrote || redis_replicate(node);
 
-	if (redis_mood(node) == REDIS_READONLY)
+	if (is_replica(node))
 		reply_error(at_last ? "UNBLOCKED force unblock from blocking operation" :
 				  "ERR WAIT cannot be used with replica instances.");
 	else if (has_it || at_last)
@@ -766,15 +846,28 @@ serve_wait(int node, int conn, const Word *word)
 }
 
 static void
+serve_nodes(int node)
+{
+	char		text[4096];
+
+	shards_put_nodes(node, text, sizeof(text));
+	reply_text(text);
+}
+
+static void
 serve_command(int node, int conn, const Word *word, int n)
 {
+	bool		asking = peers[conn].asking;
+
+	peers[conn].asking = word_is(&word[0], "ASKING");
 	if (node >= REDIS_NODES)
 		serve_sentinel(node - REDIS_NODES, conn, word, n);
 	else if (word_is(&word[0], "HELLO"))
 		serve_hello(node);
 	else if (word_is(&word[0], "EVALSHA") || word_is(&word[0], "EVAL"))
-		eval(node, conn, word, n);
-	else if (word_is(&word[0], "SUBSCRIBE") || word_is(&word[0], "UNSUBSCRIBE"))
+		eval(node, conn, word, n, asking);
+	else if (word_is(&word[0], "SUBSCRIBE") || word_is(&word[0], "UNSUBSCRIBE") ||
+			 word_is(&word[0], "SSUBSCRIBE") || word_is(&word[0], "SUNSUBSCRIBE"))
 		serve_subscription(node, conn, word);
 	else if (word_is(&word[0], "TIME"))
 		serve_time(node);
@@ -784,7 +877,9 @@ serve_command(int node, int conn, const Word *word, int n)
 		serve_ping(node, conn);
 	else if (word_is(&word[0], "WAIT"))
 		serve_wait(node, conn, word);
-	else if (word_is(&word[0], "AUTH") || word_is(&word[0], "SELECT") || word_is(&word[0], "CLIENT"))
+	else if (word_is(&word[0], "CLUSTER"))
+		serve_nodes(node);
+	else if (word_is(&word[0], "ASKING") || word_is(&word[0], "AUTH") || word_is(&word[0], "SELECT") || word_is(&word[0], "CLIENT"))
 		reply_put("+OK\r\n");
 	else
 		reply_put("-ERR unknown command '%.*s'\r\n", (int) word[0].len, word[0].text);

@@ -20,7 +20,9 @@
 #include "meeting.h"
 #include "network.h"
 #include "redis_model.h"
+#include "redlock.h"
 #include "sentinels.h"
+#include "shards.h"
 #include "schedule.h"
 #include "server.h"
 #include "site.h"
@@ -34,9 +36,14 @@
 #define MODE_TOKEN		7
 #define MODE_COUNTS		8
 #define MODE_CONDITION	9
+#define MODE_MASTERS	10
+#define MODE_CLUSTER	11
 
 /* The watchdog may take so long to give back what is left. */
 #define TIME_TO_TIDY	(200 * SIM_S)
+
+/* No statement asks for more, nor does the setting. */
+#define LEASE_LONGEST	(42 * SIM_S)
 
 SimConfig	sim_config;
 
@@ -130,6 +137,9 @@ draw_config(void)
 	c->sentinels = c->mode == MODE_SENTINEL;
 	if (c->sentinels)
 		c->mode = 0;
+	c->cluster = c->mode == MODE_CLUSTER;
+	if (c->cluster)
+		c->mode = 0;
 	c->read_write = c->mode == MODE_READ_WRITE;
 	if (c->read_write)
 		c->mode = (int) SIM_PICK(0, 1, 2);
@@ -143,6 +153,11 @@ draw_config(void)
 	c->conditions = c->mode == MODE_CONDITION;
 	if (c->counts || c->conditions)
 		c->mode = 0;
+	c->masters = c->mode == MODE_MASTERS ? (int) SIM_PICK(3, 3, 5) : 0;
+	if (c->masters > 0)
+		c->mode = 0;
+	if (c->masters > 0)
+		c->tokens = sim_chance(250);
 	c->wait_lease_ms = c->fair ? (int) SIM_PICK(60000, 6000) : 6000;
 	c->nsessions = (int) SIM_PICK(2, 3, 4, 5, 7);
 	c->nkeys = (int) SIM_PICK(2, 1, 3, 5);
@@ -157,18 +172,25 @@ draw_config(void)
 	c->replica_timeout_ms = (int) SIM_PICK(100, 1000, 20);
 	if (sim_chance(250))
 		c->min_replicas = sim_draw(3) != 0 ? UINT64_MAX : sim_draw(256);
-	if (c->counts || c->conditions)
+	if (c->counts || c->conditions || c->masters > 0)
 		c->min_replicas = 0;
 	c->fallback_after_ms = 500;
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
 	/* Who waits out a failover would do little but look at the time. */
-	if (c->sentinels && c->idle_timeout_ms == 2)
+	if ((c->sentinels || c->cluster) && c->idle_timeout_ms == 2)
 		c->idle_timeout_ms = 20;
 	c->nredis = c->sentinels ? 2 : (int) SIM_PICK(1, 1, 2);
 	if (c->counts || c->conditions)
 		c->nredis = 1;
+	if (c->masters > 0)
+		c->nredis = c->masters;
+	if (c->cluster)
+		c->nredis = REDIS_NODES;
+	c->rolling = c->masters > 0 && sim_chance(100);
+	if (c->rolling)
+		c->lease_ms = 600;
 	c->slow_table = (uint32_t) SIM_PICK(0, 0, 50, 400);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
@@ -176,6 +198,8 @@ draw_config(void)
 
 	draw_statements(c);
 	draw_habits(c);
+	if (c->rolling)
+		c->leases = 0;
 	statements = (int) SIM_PICK(20, 8, 60);
 
 	/* Rare orders of few steps are tried more often where little else happens. */
@@ -212,6 +236,12 @@ tidied_up(void)
 	return server_is_up() && (is_empty() || sim_now() >= ends_at);
 }
 
+static bool
+time_is_over(void)
+{
+	return sim_now() >= ends_at;
+}
+
 static void
 calm_down(void *arg, int64_t n)
 {
@@ -229,7 +259,9 @@ set_up(void)
 	server_start();
 
 	/* The same one under another name. */
-	if (sim_config.nredis > 1 && !sim_config.sentinels && sim_chance(300))
+	if (sim_config.nredis > 1 && !sim_config.sentinels && !sim_config.cluster &&
+		sim_config.masters == 0 &&
+		sim_chance(300))
 		net_listen(REDIS_PORT(1), 0);
 }
 
@@ -240,6 +272,8 @@ run(void)
 	strategy_draw();
 	if (sim_config.sentinels)
 		sentinels_begin();
+	if (sim_config.cluster)
+		shards_begin();
 	faults_begin();
 	sim_at(sim_now() + SIM_PICK(5 * SIM_S, 20 * SIM_S, 60 * SIM_S), calm_down, NULL, 0);
 
@@ -249,6 +283,11 @@ run(void)
 		calm_down(NULL, 0);
 	ends_at = sim_now() + TIME_TO_TIDY;
 	if (!scheduler_run(tidied_up))
+		sim_fail("stuck", "nobody can go on");
+
+	/* What one of several masters was not told stays there until its lease ends. */
+	ends_at = sim_now() + LEASE_LONGEST;
+	if (sim_config.masters > 0 && !scheduler_run(time_is_over))
 		sim_fail("stuck", "nobody can go on");
 	check_end();
 }
@@ -262,6 +301,7 @@ reset(bool tracing)
 		heap_free_all(i);
 	scheduler_reset();
 	redis_reset();
+	redlock_reset();
 	history_reset();
 	trace_begin(tracing);
 }

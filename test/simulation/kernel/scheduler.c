@@ -24,6 +24,7 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "config.h"
 #include "faults.h"
 #include "fiber.h"
 #include "kernel.h"
@@ -36,7 +37,8 @@
 #define MAX_EVENTS	4096
 
 /* A schedule that takes longer than that does not end by itself. */
-#define MAX_STEPS	3000000
+/* Several masters are as much more to do. */
+#define MAX_STEPS	(3000000 * (1 + sim_config.masters))
 #define MAX_TIME	(3600 * SIM_S)
 
 /*
@@ -88,6 +90,7 @@ static int	ran_last = -1;
 static int	next_pid;
 static int64_t now = START_TIME;
 static int64_t quiet_since;
+static int64_t unstopped_since;
 static uint64_t steps;
 static bool event_is_next;	/* whatever else there is */
 
@@ -115,7 +118,7 @@ scheduler_reset(void)
 	current = ran_last = -1;
 	next_pid = 101;
 	now = START_TIME;
-	quiet_since = 0;
+	quiet_since = unstopped_since = 0;
 	steps = 0;
 	nevents = 0;
 	next_seq = 0;
@@ -186,6 +189,12 @@ int64_t
 sim_quiet_since(void)
 {
 	return quiet_since;
+}
+
+int64_t
+sim_unstopped_since(void)
+{
+	return unstopped_since;
 }
 
 /* ----------
@@ -421,7 +430,11 @@ stop_here(const Stop *stop, const char *what)
 		sim_trace("is stopped for %.3f ms (at %s in %s)", stop->length / 1000.0, what,
 				  where());
 		if (stop->length >= 10 * SIM_MS)
+		{
 			sim_disturbed(p->stopped_until);
+			if (p->stopped_until > unstopped_since)
+				unstopped_since = p->stopped_until;
+		}
 
 		/* Others see what it wrote, unless it is only a moment. */
 		if (process_stalls != NULL && !stop->keeps_writes)

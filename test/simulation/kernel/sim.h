@@ -104,6 +104,9 @@ extern bool sim_is_parked(int slot);
 extern void sim_disturbed(int64_t until);
 extern int64_t sim_quiet_since(void);
 
+/* Likewise of stops only. */
+extern int64_t sim_unstopped_since(void);
+
 /* Between two steps: the slot of the process that ran last; -1 = none, an event. */
 extern int	sim_ran_last(void);
 

@@ -140,7 +140,7 @@ is_one_of(const char *check, const char *list)
 static void
 usage(void)
 {
-	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite|fair|token|counts|condition]\n"
+	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite|fair|token|counts|condition|masters|cluster]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK]\n"
 		  "                [--digests] [--states FILE] PRODUCT.so\n",
 		  stderr);
@@ -199,7 +199,9 @@ main(int argc, char **argv)
 					strcmp(optarg, "fair") == 0 ? 6 :
 					strcmp(optarg, "token") == 0 ? 7 :
 					strcmp(optarg, "counts") == 0 ? 8 :
-					strcmp(optarg, "condition") == 0 ? 9 : 0;
+					strcmp(optarg, "condition") == 0 ? 9 :
+					strcmp(optarg, "masters") == 0 ? 10 :
+					strcmp(optarg, "cluster") == 0 ? 11 : 0;
 				break;
 			case 't':
 				tracing = true;

@@ -24,6 +24,7 @@
 #include "../../../src/settings.h"
 #include "../kernel/history.h"
 #include "../kernel/sentinels.h"
+#include "../kernel/shards.h"
 #include "../models/kinds.h"
 
 extern Datum lockredis_fenced_lock(PG_FUNCTION_ARGS);
@@ -310,7 +311,8 @@ check_grant(const char *key, int64 before, int losses, int64 token)
 	Committed  *c = committed_of(key);
 
 	/* After a failover the counter may be as it was a while ago. */
-	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY) || sentinels_failovers() > 0)
+	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY) || sentinels_failovers() > 0 ||
+		shards_failovers() > 0)
 		return;
 	if (c->counter != counter_of_store())
 		before = c->granted = 0;

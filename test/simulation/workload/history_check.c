@@ -18,6 +18,7 @@
 #include "../checkers/linearize.h"
 #include "../kernel/redis_model.h"
 #include "../kernel/sentinels.h"
+#include "../kernel/shards.h"
 #include "../kernel/server.h"
 #include "../models/kinds.h"
 
@@ -90,7 +91,7 @@ check_history(void)
 	for (int k = 0; k <= KIND_FREE; k++)
 		excludes[k] = lr_kind(k)->excludes;
 	/* For a moment there were two masters. */
-	if (sentinels_failovers() > 0)
+	if (sentinels_failovers() > 0 || shards_failovers() > 0)
 		return;
 	if (!history_is_complete())
 	{

@@ -21,6 +21,7 @@
 
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/batch.h"
+#include "../../../src/store/redis/quorum_batch.h"
 #include "../../../src/store/topology.h"
 
 #define MAX_TAKEN	64
@@ -46,7 +47,7 @@ static int64 statement_began;
 static int	losses_seen;		/* in this statement */
 static int	losses_told;
 static int64 guard_looks_after;
-static uint32 guard_knows_master;
+static uint32 guard_knows_master[MAX_HOLDS];
 static uint64 lost_then[MAX_HOLDS];	/* by hold: owner, if it was lost then */
 
 /* ----------
@@ -178,8 +179,12 @@ __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 {
 	if (backend_locks_held() == 0)
 		release_was_gone = true;
-	else if (reason == LOST_EXPIRED)
-		check_expiry(name, scope);
+	else
+	{
+		if (reason == LOST_EXPIRED)
+			check_expiry(name, scope);
+		check_rolling(name, scope);
+	}
 	__real_losses_add(pid, name, len, scope, reason, taken_by);
 }
 
@@ -216,6 +221,36 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	return __real_lt_set_scope(hold, scope, part, deadline, moves);
 }
 
+/*
+ * Of several masters each has a batch of copies; what they are as one is that of whoever
+ * asked.
+ */
+static const StoreBatch *asked[8];
+static int	nasked = 0;
+
+extern void __wrap_quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
+extern void __real_quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
+
+static bool
+is_asked(const StoreBatch *b)
+{
+	for (int i = 0; i < nasked; i++)
+		if (asked[i] == b)
+			return true;
+	return sim_config.masters == 0;
+}
+
+void
+__wrap_quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
+{
+	if (!is_asked(&b->batch))
+	{
+		Assert(nasked < lengthof(asked));
+		asked[nasked++] = &b->batch;
+	}
+	__real_quorum_batch_start(b, ops, nops, deadline);
+}
+
 /* The store said that there was nothing to release. */
 extern void __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome);
 extern void __real_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome);
@@ -223,7 +258,7 @@ extern void __real_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome
 void
 __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome)
 {
-	Taken	   *t = find(op->owner);
+	Taken	   *t = is_asked(b) ? find(op->owner) : NULL;
 
 	replica_check_answer(op, outcome);
 	__real_batch_settle(b, op, outcome);
@@ -319,11 +354,21 @@ static void
 look(void)
 {
 	uint32		n = 0;
+	uint32		known;
 
 	Assert(lt_table->max_locks <= MAX_HOLDS);
 	guard_looks_after = sim_now();
-	guard_knows_master = topology_epoch();
+	memset(guard_knows_master, 0, sizeof(guard_knows_master));
+	known = topology_epoch();
 	memset(lost_then, 0, sizeof(lost_then));
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (lt_holds[i].session == LrMyProcNumber && lt_holds[i].state == HOLD_HELD)
+		{
+			uint32		epoch = lt_epoch_of(lt_holds[i].key);
+
+			/* A change that is being made is known when all of it is. */
+			guard_knows_master[i] = epoch <= known ? epoch : 0;
+		}
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (lt_holds[i].session == LrMyProcNumber && lt_holds[i].state == HOLD_LOST)
 		{
@@ -403,8 +448,8 @@ ledger_guard_passed(void)
 			sim_fail("commit under a loss",
 					 "%s was lost %.3f ms before the guard looked last, and the commit goes on",
 					 lt_keys[h->key].name, (guard_looks_after - end_of(i)) / 1000.0);
-		if (sim_config.sentinels && h->state == HOLD_HELD && h->store == STORE_REDIS &&
-			h->topology < guard_knows_master)
+		if ((sim_config.sentinels || sim_config.cluster) && h->state == HOLD_HELD &&
+			h->store == STORE_REDIS && h->topology < guard_knows_master[i])
 			sim_fail("former master",
 					 "%s was not asked about at the master that was known when the guard looked last, and the commit goes on",
 					 lt_keys[h->key].name);
@@ -434,7 +479,8 @@ has_cause(void)
 			return true;
 
 		/* Another node is the master, and it was not asked. */
-		if (sim_config.sentinels && is_guarded(h) && h->topology != topology_epoch())
+		if ((sim_config.sentinels || sim_config.cluster) && is_guarded(h) &&
+			h->topology != lt_epoch_of(h->key))
 			return true;
 	}
 	return false;

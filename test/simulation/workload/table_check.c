@@ -19,6 +19,7 @@
 #include "workload.h"
 
 #include "../../../src/instance.h"
+#include "../../../src/store/cluster.h"
 #include "../../../src/store/current.h"
 #include "../../../src/locktable/check.h"
 #include "../../../src/store/node.h"
@@ -32,7 +33,9 @@
 #include "../kernel/redis_conditions.h"
 #include "../kernel/redis_counts.h"
 #include "../kernel/redis_model.h"
+#include "../kernel/redlock.h"
 #include "../kernel/sentinels.h"
+#include "../kernel/shards.h"
 #include "../models/kinds.h"
 #include "../models/table_model.h"
 #include "permits.h"
@@ -133,6 +136,54 @@ check_master(LrIndex k, LrIndex i, const char *owner)
 				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 }
 
+/* Of independent masters most have to have it, or have forgotten it. */
+static void
+check_majority(LrIndex k, LrIndex i, const char *owner)
+{
+	int			n = redis_count_owned(lt_keys[k].name, owner, deadline_of(i) - CLOCK_GRAIN);
+
+	if (n <= sim_config.masters / 2)
+		sim_fail("held without a lock",
+				 "%s is %s by session %d for another %.3f ms; %d of %d masters have it for as long",
+				 lt_keys[k].name, lt_state_names[lt_holds[i].state], lt_holds[i].session,
+				 (deadline_of(i) - sim_now()) / 1000.0, n, sim_config.masters);
+}
+
+/*
+ * Has the node of the slot what it is said to have?  A slot that moves takes all of it
+ * along; of what another node has said before, the present one is to be asked soon.
+ */
+static void
+check_shard(LrIndex k, LrIndex i, const char *owner)
+{
+	const LrHold *h = &lt_holds[i];
+	const char *name = lt_keys[k].name;
+	int			believed = shards_believed(name);
+	int64		until;
+
+	if (h->topology != lt_epoch_of(k))
+	{
+		int64		since = Max(shards_believed_at(name), sim_quiet_since());
+
+		/* What was refused once is asked again at growing intervals. */
+		if (sim_now() - since > ASKED_WITHIN && net_is_well() && redis_denied_until(name) == 0)
+			sim_fail("former master", "%s: the present one has not been asked for %.3f ms", name,
+					 (sim_now() - since) / 1000.0);
+		return;
+	}
+	/* Where nobody knows yet of a failover there may be two. */
+	if (believed < 0 || (shards_failovers() > 0 && believed != shards_master_of(name)))
+		return;
+	until = Max(redis_owned_there_until(believed, name, owner),
+				redis_owned_there_until(redis_place_of(name), name, owner));
+	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
+		sim_fail("held without a lock",
+				 "%s is %s by session %d for another %.3f ms; its master has it for %.3f ms",
+				 name, lt_state_names[h->state], h->session,
+				 (deadline_of(i) - sim_now()) / 1000.0,
+				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
+}
+
 /*
  * Redis has each permit that is believed to be had, until the end of its lease, and there
  * are no more of them than there ever were.
@@ -183,6 +234,16 @@ check_store(LrIndex k, LrIndex i)
 	if (sim_config.sentinels && h->store == STORE_REDIS)
 	{
 		check_master(k, i, owner);
+		return;
+	}
+	if (sim_config.masters > 0)
+	{
+		check_majority(k, i, owner);
+		return;
+	}
+	if (sim_config.cluster && h->store == STORE_REDIS)
+	{
+		check_shard(k, i, owner);
 		return;
 	}
 	until = h->store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
@@ -245,6 +306,30 @@ check_end(LrIndex k, LrIndex i)
 	leases[i].state = lt_holds[i].state;
 }
 
+/*
+ * Somebody elsewhere has most of the masters: nobody here has.
+ *
+ * What was deleted, or set by a clock, nobody could know of.
+ */
+static void
+check_elsewhere(LrIndex k, LrIndex i)
+{
+	int64		until;
+	const char *other = redlock_holder(lt_keys[k].name, &until);
+	char		owner[LR_OWNER_MAX];
+
+	if (other == NULL || lt_holds[i].state == HOLD_RELEASING || !is_live(i) ||
+		lr_kind(lt_holds[i].kind)->ownerless)
+		return;
+	lr_owner_text(lt_holds[i].owner, owner);
+	if (!redis_clocks_are_good() || redis_was_robbed_by_hand(owner) ||
+		redis_was_robbed_by_hand(other))
+		return;
+	sim_fail("two holders", "%s: session %d (%s, %.3f ms) and %s (%.3f ms)", lt_keys[k].name,
+			 lt_holds[i].session, lt_state_names[lt_holds[i].state],
+			 (deadline_of(i) - sim_now()) / 1000.0, other, (until - sim_now()) / 1000.0);
+}
+
 static void
 check_key(LrIndex k)
 {
@@ -257,6 +342,8 @@ check_key(LrIndex k)
 	{
 		check_store(k, i);
 		check_end(k, i);
+		if (sim_config.masters > 0)
+			check_elsewhere(k, i);
 		for (LrIndex live = key->first_hold; live != i; live = lt_holds[live].next)
 		{
 			if (!is_live(i) || !is_live(live) ||
@@ -315,9 +402,42 @@ check_sessions(void)
 
 static int64 unconfirmed_since;
 
+/* The map is that of the cluster, as far as there are keys. */
+static bool
+knows_slots(void)
+{
+	for (int i = 0; i < sim_config.nkeys; i++)
+	{
+		char		name[16];
+
+		snprintf(name, sizeof(name), "k%d", i);
+		if (shards_believed(name) != shards_master_of(name))
+			return false;
+	}
+	return true;
+}
+
+static void
+check_map(void)
+{
+	if (lr_mode != MODE_REDIS || !lr_watchdog_running() ||
+		!net_is_well() || knows_slots())
+		unconfirmed_since = 0;
+	else if (unconfirmed_since == 0)
+		unconfirmed_since = sim_now();
+	else if (sim_now() - Max(unconfirmed_since, sim_quiet_since()) > CONFIRMED_WITHIN)
+		sim_fail("not confirmed", "the map is not that of the cluster for %.3f s",
+				 (sim_now() - unconfirmed_since) / (double) SIM_S);
+}
+
 static void
 check_confirmed(void)
 {
+	if (sim_config.cluster)
+	{
+		check_map();
+		return;
+	}
 	if (!sim_config.sentinels || lr_mode != MODE_REDIS || !lr_watchdog_running() ||
 		!net_is_well() || topology_is_confirmed())
 		unconfirmed_since = 0;
@@ -418,7 +538,8 @@ is_known(const char *key, const char *owner)
 static void
 check_unknown(void)
 {
-	const char *key = sim_config.sentinels ? NULL :
+	const char *key = sim_config.sentinels || sim_config.masters > 0 ||
+		shards_failovers() > 0 ? NULL :
 		redis_find_unknown(lr_instance_uuid(), is_known);
 
 	if (key == NULL && sim_config.counts)
@@ -553,7 +674,7 @@ find_left(void)
 void
 sim_check_shutdown(void)
 {
-	const char *key = find_left();
+	const char *key = sim_config.masters > 0 ? NULL : find_left();
 
 	if (sim_is_empty() && key != NULL)
 		sim_fail("left behind", "Redis has %s of the server that was shut down", key);

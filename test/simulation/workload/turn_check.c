@@ -48,6 +48,9 @@
  */
 #define WAKE_MAX		(5 * SIM_MS)
 
+/* A request that failed is repeated by then, where another node may be the master. */
+#define RETRY_PAUSE		SIM_S
+
 /* Who is told of no release looks once a second; one that sleeps is soon told so. */
 #define UNTOLD_LOOK		(SIM_S + 100 * SIM_MS)
 #define UNTOLD_MAX		(5 * SIM_S)
@@ -136,7 +139,7 @@ is_free(const LrWait *w)
 
 	if (is_counted(w->terms.kind))
 		return !is_kept(w) && redis_counts_has(key->name, w->terms.amount);
-	return !is_kept(w) && !redis_denies(redis_present(), key->name) &&
+	return !is_kept(w) && !redis_denies(redis_place_of(key->name), key->name) &&
 		(w->terms.kind == KIND_FREE ||
 		 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED ||
 						   w->terms.kind == KIND_READ));
@@ -151,8 +154,8 @@ is_next(const LrWait *w)
 
 	(void) lr_owner_text(w->kept.owner, owner);
 	if (lr_kind(w->terms.kind)->passing)
-		return redis_told_until(owner) > sim_now() && !redis_denies(redis_present(), key->name);
-	return w->kept.owner != 0 && !redis_denies(redis_present(), key->name) &&
+		return redis_told_until(owner) > sim_now() && !redis_denies(redis_place_of(key->name), key->name);
+	return w->kept.owner != 0 && !redis_denies(redis_place_of(key->name), key->name) &&
 		redis_is_next(key->name, owner);
 }
 
@@ -174,7 +177,7 @@ sleep_max(const LrWait *w, const Turn *t, int64 *since)
 {
 	*since = t->due_since != 0 ? t->due_since : t->free_since;
 	if (t->due_since != 0)
-		return WAKE_MAX;
+		return sim_config.sentinels || sim_config.cluster ? WAKE_MAX + RETRY_PAUSE : WAKE_MAX;
 	if (w->terms.kind == KIND_FREE)
 		return SLEEP_MAX_FREE;
 
@@ -212,7 +215,7 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 
 	channel[lr_channel_name(topic, key->name, key->name_len, channel)] = '\0';
 	note_since(good && key->subscription[topic] == SUB_CONFIRMED &&
-			   !redis_is_listened_to(channel), since);
+			   redis_count_listened(channel) <= sim_config.masters / 2, since);
 	if (*since != 0 && sim_now() - Max(*since, sim_quiet_since()) >
 		(net_had_half_open() ? HEAR_MAX_ASKED : HEAR_MAX))
 		sim_fail("sleeps for ever", "nobody listens to releases of %s for %.3f s, which is not known",

@@ -67,6 +67,26 @@ check_expiry(const char *name, const ScopeHold *scope)
 	sim_fail("needless loss", "%s, which was to be renewed, has run out", name);
 }
 
+/*
+ * check_rolling --- masters were started again with a lease between them, and nobody was
+ * stopped: by each of them most had a lock that was renewed
+ */
+void
+check_rolling(const char *name, const ScopeHold *scope)
+{
+	int64		lease_ms = renewed_lease_ms(scope);
+	const LrHold *h = (const LrHold *) ((const char *) scope - offsetof(LrHold, scope));
+	char		owner[LR_OWNER_MAX];
+
+	if (!sim_config.rolling || h < lt_holds || h >= lt_holds + lt_table->max_locks)
+		return;
+	lr_owner_text(h->owner, owner);
+	if (lease_ms == 0 || sim_unstopped_since() > sim_now() - 2 * lease_ms * SIM_MS ||
+		redis_was_robbed_by_hand(owner))
+		return;
+	sim_fail("needless loss", "%s was lost as masters were started again one by one", name);
+}
+
 /* ----------
  * What it has to look at in any case
  * ----------

@@ -165,6 +165,9 @@ extern void replica_check_answer(const StoreOp *op, StoreOutcome outcome);
 /* A lease has ended. */
 extern void check_expiry(const char *name, const ScopeHold *scope);
 
+/* A lock is lost, by whatever. */
+extern void check_rolling(const char *name, const ScopeHold *scope);
+
 /* After each turn of a process. */
 extern void check_forced_looks(void);
 

@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * shards.h
+ *	  A model of a Redis Cluster: which node has which slot, and who knows.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/shards.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_SHARDS_H
+#define SIM_SHARDS_H
+
+#include "config.h"
+#include "redis_model.h"
+
+#define CLUSTER_URL \
+	"redis-cluster://127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381"
+
+extern void shards_reset(void);
+
+/* The slots have masters, each of these a replica. */
+extern void shards_begin(void);
+
+/* As Redis reckons it, but modulo SHARD_SLOTS. */
+extern int	shards_slot_of(const char *name);
+
+/* ---- what a node says ---- */
+
+/* CLUSTER NODES. */
+extern void shards_put_nodes(int node, char *out, size_t size);
+
+/*
+ * The words with which a node refuses a command about these names, all of one slot;
+ * NULL: it serves it.  "channel": they are channels, which are nowhere in its data.
+ */
+extern const char *shards_refuse(int node, char names[][REDIS_NAME], int n, bool asking,
+								 bool channel);
+extern bool shards_is_master(int node);
+
+/* It has sent that process on, about this name with this script: not for ever. */
+extern void shards_note_sent_on(int pid, const char *what, const char *name);
+
+/* ---- as it is, whoever knows ---- */
+
+/*
+ * Where a name is, or would be made; the master of its slot; is its slot on its way to
+ * another one?
+ */
+extern int	shards_place_of(const char *name);
+extern int	shards_master_of(const char *name);
+extern bool shards_is_moving(const char *name);
+
+/* Is it moving, or has it another node than in the beginning? */
+extern bool shards_has_changed(const char *name);
+
+/* One of the masters. */
+extern int	shards_draw(void);
+
+/* ---- faults ---- */
+
+/* A slot goes to another master: at once, or some time with what is in it. */
+extern void shards_move_slot(void);
+
+/*
+ * The replica of a master takes its place, with all that this has, or, when it has
+ * died or is cut off, with what it had a while ago, or has confirmed.
+ */
+extern void shards_fail_over(void);
+
+/* A master was replaced by one that may lack something: so often. */
+extern int	shards_failovers(void);
+
+/* A node has begun anew: it serves nothing for a while. */
+extern void shards_restarted(int node, int64_t up_at);
+
+/* ---- what is believed ---- */
+
+/* The watchdog: a row is that node's, and a slot that row's. */
+extern void shards_note_row(int row, int port);
+extern void shards_note_slot(int slot, int row);
+extern int	shards_believed(const char *name);	/* the node; -1 = none yet */
+extern int64_t shards_believed_at(const char *name);
+
+#endif							/* SIM_SHARDS_H */
