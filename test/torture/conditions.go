@@ -21,6 +21,7 @@ var conditionKind = &Kind{
 	watch:  (*Round).endWaits,
 	end:    (*Round).forgetDead,
 	sweep:  (*Round).sweepQueues,
+	shape:  conditionSpec,
 	specs: []func() Spec{conditionSpec(orphansSpec), conditionSpec(hotSpec),
 		conditionSpec(exclusionSpec), conditionSpec(calmSpec)},
 }
@@ -182,13 +183,15 @@ func (r *Round) forgetDead(time.Duration) {
 	if !r.crashes() {
 		return
 	}
-	reply, err := r.env.store().cmd("KEYS", "lockredis_condition_*")
-	if err != nil {
-		return
-	}
-	for _, key := range reply.([]interface{}) {
-		if ttl, err := r.env.store().cmd("PTTL", key); err == nil && ttl.(int64) > 0 {
-			r.env.store().cmd("DEL", key)
+	for _, store := range r.env.stores() {
+		reply, err := store.cmd("KEYS", "lockredis_condition_*")
+		if err != nil {
+			continue
+		}
+		for _, key := range reply.([]interface{}) {
+			if ttl, err := store.cmd("PTTL", key); err == nil && ttl.(int64) > 0 {
+				store.cmd("DEL", key)
+			}
 		}
 	}
 }

@@ -15,11 +15,12 @@ type Options struct {
 	shim      string // clockshift
 	lua       string // the scripts of the extension
 	redisson  string // class path, "" = without
+	redsync   string // the program, "" = without
 	namespace bool   // we may make network namespaces
 
 	keep     bool // histories, also without a finding
 	kinds    []*Kind
-	topology string     // "one" or "sentinel"
+	topology string     // "one", "sentinel", "masters" or "table"
 	tls      *Authority // nil: not encrypted
 }
 
@@ -34,13 +35,17 @@ type Options struct {
 //
 //	pg1, pg2, bare clients, Redisson --- bridge --- three machines, each a
 //	network namespace with a Redis and a Sentinel
+//
+// or five independent masters, with such a proxy before each of them for each of
+// those; or a server without any Redis, in table mode.
 type Environment struct {
 	options   Options
-	redis     *Redis     // nil: there are Sentinels
-	sentinels *Sentinels // nil: there is one Redis
+	redis     *Redis     // nil: there is not just one
+	sentinels *Sentinels // nil: there are none
+	masters   *Masters   // nil: likewise
 	network   *Network   // nil: not possible here
 	nodes     []*Postgres
-	links     []*Proxy // of nodes, in their order
+	links     []*Proxy // of nodes to the one Redis, in their order
 	bare      *Proxy
 	java      *Proxy
 	redisson  *Redisson // nil: without
@@ -48,12 +53,27 @@ type Environment struct {
 	notes     []string
 }
 
-// store is the Redis that has the locks at the moment.
-func (e *Environment) store() *Redis {
-	if e.sentinels != nil {
-		return e.sentinels.master()
+// stores are those that have the locks at the moment.
+func (e *Environment) stores() []*Redis {
+	switch {
+	case e.sentinels != nil:
+		return []*Redis{e.sentinels.master()}
+	case e.masters != nil:
+		return e.masters.nodes
+	case e.redis != nil:
+		return []*Redis{e.redis}
 	}
-	return e.redis
+	return nil
+}
+
+// forget deletes keys of the store that no lock is any more.
+func (e *Environment) forget(keys ...interface{}) {
+	for _, store := range e.stores() {
+		store.cmd(append([]interface{}{"DEL"}, keys...)...)
+	}
+	if e.inTable() {
+		e.forgetRows(keys...)
+	}
 }
 
 // forBare is where a client without a library finds it.
@@ -69,9 +89,14 @@ func newEnvironment(o Options, seed int64) (*Environment, error) {
 	e := &Environment{options: o}
 	var err error
 
-	if o.topology == "sentinel" {
+	switch o.topology {
+	case "sentinel":
 		err = e.beginSentinels()
-	} else {
+	case "masters":
+		err = e.beginMasters(seed)
+	case "table":
+		err = e.beginTable()
+	default:
 		err = e.beginRedis(seed)
 	}
 	if err != nil {
@@ -89,6 +114,9 @@ func (e *Environment) beginRedisson() error {
 	var trust []string
 	var err error
 
+	if e.inTable() {
+		return nil
+	}
 	if o.redisson == "" {
 		e.notes = append(e.notes, "no Redisson")
 		return nil
@@ -129,36 +157,55 @@ func (e *Environment) beginSentinels() error {
 	return nil
 }
 
-func (e *Environment) beginRedis(seed int64) error {
-	o := e.options
+// beginBehindProxies starts it; what PostgreSQL's URLs begin with, and where proxies
+// for that find it.
+func (r *Redis) beginBehindProxies(tls *Authority) (scheme, network, upstream string, err error) {
+	scheme, network, upstream = "redis://", "unix", filepath.Join(r.dir, "s")
+	if tls != nil {
+		if r.tlsPort, err = freePort("127.0.0.1"); err != nil {
+			return
+		}
+		r.config = tls.redisConfig(r.tlsPort)
+		scheme, network = "rediss://", "tcp"
+		upstream = fmt.Sprintf("127.0.0.1:%d", r.tlsPort)
+	}
+	err = r.begin()
+	return
+}
+
+// beginNetwork: without it nothing is cut off.
+func (e *Environment) beginNetwork() {
 	var err error
 
-	e.redis = &Redis{dir: filepath.Join(o.dir, "r"), shim: o.shim}
-	scheme, network, upstream := "redis://", "unix", filepath.Join(e.redis.dir, "s")
-	if o.tls != nil {
-		if e.redis.tlsPort, err = freePort("127.0.0.1"); err != nil {
-			return err
-		}
-		e.redis.config = o.tls.redisConfig(e.redis.tlsPort)
-		scheme, network = "rediss://", "tcp"
-		upstream = fmt.Sprintf("127.0.0.1:%d", e.redis.tlsPort)
+	if !e.options.namespace {
+		e.notes = append(e.notes, "no cut links: network namespaces are not permitted")
+		return
 	}
-	if err := e.redis.begin(); err != nil {
+	if e.network, err = newNetwork(); err != nil {
+		e.network = nil
+		e.notes = append(e.notes, "no cut links: "+err.Error())
+	}
+}
+
+// whereIs: the first server is in the other namespace, and finds us there.
+func (e *Environment) whereIs(i int) (host string, enter func(...string) []string) {
+	if i == 0 && e.network != nil {
+		return e.network.ours.address, e.network.inside
+	}
+	return "127.0.0.1", nil
+}
+
+func (e *Environment) beginRedis(seed int64) error {
+	o := e.options
+
+	e.redis = &Redis{dir: filepath.Join(o.dir, "r"), shim: o.shim}
+	scheme, network, upstream, err := e.redis.beginBehindProxies(o.tls)
+	if err != nil {
 		return err
 	}
-	if o.namespace {
-		if e.network, err = newNetwork(); err != nil {
-			e.network = nil
-			e.notes = append(e.notes, "no cut links: "+err.Error())
-		}
-	} else {
-		e.notes = append(e.notes, "no cut links: network namespaces are not permitted")
-	}
+	e.beginNetwork()
 	for i, name := range []string{"pg1", "pg2"} {
-		host, enter := "127.0.0.1", (func(...string) []string)(nil)
-		if i == 0 && e.network != nil {
-			host, enter = e.network.ours.address, e.network.inside
-		}
+		host, enter := e.whereIs(i)
 		link, err := newProxy(host+":0", network, upstream, seed+int64(i))
 		if err != nil {
 			return err
@@ -176,8 +223,12 @@ func (e *Environment) beginRedis(seed int64) error {
 }
 
 func (e *Environment) addPostgres(name, url string, enter func(...string) []string) error {
-	node, err := newPostgres(name, filepath.Join(e.options.dir, name), url,
-		e.options.tlsSettings(), e.options.shim, enter)
+	settings := fmt.Sprintf("lockredis.url = '%s'\n", url) + e.options.tlsSettings()
+	if e.inTable() {
+		settings = "lockredis.mode = 'table'\n"
+	}
+	node, err := newPostgres(name, filepath.Join(e.options.dir, name), settings,
+		e.options.shim, enter)
 
 	if node != nil {
 		e.nodes = append(e.nodes, node)
@@ -196,12 +247,13 @@ func (e *Environment) checkClocks() error {
 		return fmt.Errorf("the clock of PostgreSQL could not be shifted: %v %v", rows, err)
 	}
 
-	if e.redis == nil {
+	stores := e.stores()
+	if len(stores) == 0 || e.sentinels != nil {
 		return nil
 	}
-	e.redis.clock.shift(time.Hour)
-	reply, err := e.redis.cmd("TIME")
-	e.redis.clock.shift(0)
+	stores[0].clock.shift(time.Hour)
+	reply, err := stores[0].cmd("TIME")
+	stores[0].clock.shift(0)
 	if err != nil {
 		return err
 	}
@@ -231,6 +283,9 @@ func (e *Environment) stop() {
 	if e.sentinels != nil {
 		e.sentinels.stop()
 	}
+	if e.masters != nil {
+		e.masters.stop()
+	}
 	if e.network != nil {
 		e.network.close()
 	}
@@ -241,9 +296,12 @@ func (e *Environment) connectRedisson(lease time.Duration) (string, error) {
 	e.clients++
 	name := fmt.Sprintf("c%d", e.clients)
 	url := ""
-	if e.sentinels != nil {
+	switch {
+	case e.sentinels != nil:
 		url = e.sentinels.url(e.options.tls != nil)
-	} else {
+	case e.masters != nil:
+		url = urls("redis://", e.masters.java)
+	default:
 		url = "redis://" + e.java.address()
 	}
 	_, err := e.redisson.call(redissonLimit, name, "connect", url, fmt.Sprint(lease.Milliseconds()))

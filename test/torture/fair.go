@@ -95,18 +95,20 @@ func (r *Round) watchQueues() {
 }
 
 func (r *Round) look(key string) {
-	q := Queue{Key: key, From: now()}
-	reply, err := r.env.store().cmdWithin(time.Second, "LRANGE", "redisson_lock_queue:{"+key+"}", 0, -1)
-	if err != nil {
-		return
-	}
-	q.To = now()
-	if owners, ok := reply.([]interface{}); ok {
-		for _, owner := range owners {
-			q.Owners = append(q.Owners, fmt.Sprint(owner))
+	for _, store := range r.env.stores() {
+		q := Queue{Key: key, From: now()}
+		reply, err := store.cmdWithin(time.Second, "LRANGE", "redisson_lock_queue:{"+key+"}", 0, -1)
+		if err != nil {
+			return
 		}
+		q.To = now()
+		if owners, ok := reply.([]interface{}); ok {
+			for _, owner := range owners {
+				q.Owners = append(q.Owners, fmt.Sprint(owner))
+			}
+		}
+		r.hist.addQueue(q)
 	}
-	r.hist.addQueue(q)
 }
 
 // sweepQueues: the places of a server that has crashed stay until somebody asks for the
@@ -115,8 +117,11 @@ func (r *Round) sweepQueues() {
 	for end := time.Now().Add(r.spec.lease + recovery); time.Now().Before(end); sleepMillis(200) {
 		left := false
 		for _, key := range r.keys {
-			if n, err := r.env.store().cmd("EXISTS", "redisson_lock_queue:{"+key+"}"); err != nil ||
-				n != int64(0) {
+			for _, store := range r.env.stores() {
+				n, err := store.cmd("EXISTS", "redisson_lock_queue:{"+key+"}")
+				if err == nil && n == int64(0) {
+					continue
+				}
 				left = true
 				r.env.nodes[0].query("SELECT CASE WHEN redis_try_fair_lock('" + key +
 					"') THEN redis_unlock('" + key + "') END")

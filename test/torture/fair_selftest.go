@@ -81,7 +81,7 @@ func passOnce(e *Environment, name string) []Finding {
 	}
 	pid := int(atomic.LoadInt32(&second.pid))
 	signalBackend(pid, syscall.SIGSTOP)
-	e.store().cmd("DEL", at.key)
+	e.forget(at.key)
 	took := third.acquire(at, want{try: true, asFair: true})
 	r.look(at.key)
 	signalBackend(pid, syscall.SIGCONT)

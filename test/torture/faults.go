@@ -18,6 +18,10 @@ type Fault struct {
 	// Then two clients may have a key, and only fencing can be relied on.
 	breaks bool
 
+	// A part of what has the locks forgets some, and is to be told of them again.  And
+	// so much that some are lost, though nobody else has them then.
+	forgets, loses bool
+
 	// A crash of a server: not often, because the locks of its sessions stay until
 	// their leases end and everybody waits.
 	crash bool
@@ -27,6 +31,9 @@ type Fault struct {
 
 	// It keeps nobody from answering or from being woken.
 	mild bool
+
+	// It changes the clock of PostgreSQL, which is that of the store in table mode.
+	clock bool
 
 	possible func(*Environment) bool
 
@@ -93,8 +100,14 @@ func (s *Strike) catch(phase int32) int {
 	return s.victim(phase)
 }
 
-var everyFault = append(append(append(append([]*Fault{}, redisFaults...),
-	sentinelFaults...), postgresFaults...), networkFaults...)
+var everyFault []*Fault
+
+func init() {
+	for _, list := range [][]*Fault{redisFaults, sentinelFaults, mastersFaults, tableFaults,
+		postgresFaults, networkFaults} {
+		everyFault = append(everyFault, list...)
+	}
+}
 
 // A lane is a sequence of faults; two lanes of a round overlap.
 type lane struct {
@@ -109,8 +122,12 @@ type lane struct {
 func (l *lane) choose() *Fault {
 	var eligible []*Fault
 
+	if only := l.r.spec.only; only != nil && l.accepts(only) {
+		return only
+	}
 	for _, f := range everyFault {
 		if l.r.spec.faults(f) && l.accepts(f) && !(f.crash && l.crashed) &&
+			!(f.clock && l.r.env.inTable() && l.r.spec.kind.ends) &&
 			(f.possible == nil || f.possible(l.r.env)) {
 			eligible = append(eligible, f)
 		}
@@ -202,6 +219,10 @@ func (r *Round) strike(f *Fault, seed int64) error {
 	length := 100*time.Millisecond + time.Duration(rng.Int63n(int64(r.spec.lease)/6))
 	if r.spec.losses {
 		length = r.spec.lease/2 + time.Duration(rng.Int63n(int64(r.spec.lease)*2))
+	}
+	if r.spec.losses && r.env.masters != nil {
+		// Who has no vote is away for a lease already.
+		length = time.Duration(rng.Int63n(int64(r.spec.lease) * 3 / 2))
 	}
 	w := r.hist.beginFault(f.name, f.mild)
 	defer r.hist.endFault(w)

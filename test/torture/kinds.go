@@ -14,6 +14,7 @@ type Kind struct {
 	name   string
 	prefix bool // its rounds are named after it
 	bare   bool // the bare client knows it
+	ends   bool // some locks end by the clock of the store only, and not with a server
 
 	// How a session wants it, and the mode that keeps everybody else out
 	mode  func(*Session) string
@@ -30,6 +31,15 @@ type Kind struct {
 	end      func(*Round, time.Duration)   // whether it is as it was, in this time
 	sweep    func(*Round)                  // what a crash leaves behind until somebody asks
 	specs    []func() Spec
+	shape    func(func() Spec) func() Spec // of rounds that are not named there; nil: as they are
+}
+
+// shaped is such a round with what this kind needs.
+func (k *Kind) shaped(of func() Spec) func() Spec {
+	if k.shape == nil {
+		return of
+	}
+	return k.shape(of)
 }
 
 func onlyAlone(*Session) string { return modeAlone }
@@ -38,6 +48,7 @@ func onlyAlone(*Session) string { return modeAlone }
 var lockKind = &Kind{
 	name:   "lock",
 	bare:   true,
+	ends:   true, // hold_at_least of a job
 	mode:   onlyAlone,
 	alone:  modeAlone,
 	choose: func(s *Session, _ slot, a *want) { a.fenced = s.chance(0.3) },
@@ -60,16 +71,24 @@ var lockKind = &Kind{
 var everyKind = []*Kind{lockKind, readWriteKind, fairKind, multiKind, tokenKind,
 	conditionKind, permitKind, semaphoreKind, latchKind}
 
-// kindsOf are those that are named, with commas between them; all if none is.
-func kindsOf(names string) ([]*Kind, error) {
+// kindsOf are those that are named, with commas between them, of those that the topology
+// knows; all if none is.
+func kindsOf(topology, names string) ([]*Kind, error) {
 	var kinds []*Kind
 
+	known := everyKind
+	switch topology {
+	case "masters":
+		known = mastersKinds
+	case "sentinel":
+		known = sentinelKinds
+	}
 	if names == "" {
-		return everyKind, nil
+		return known, nil
 	}
 	for _, name := range strings.Split(names, ",") {
 		found := false
-		for _, k := range everyKind {
+		for _, k := range known {
 			if k.name == name {
 				kinds = append(kinds, k)
 				found = true

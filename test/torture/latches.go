@@ -108,7 +108,7 @@ func (r *Round) deleteLatch(l *Latch) {
 	}
 	r.mu.Unlock()
 	for tries := 0; tries < 40; tries++ {
-		if _, err := r.env.nodes[tries%2].query("SELECT redis_latch_delete('" + l.key + "')"); err == nil {
+		if _, err := r.env.nodes[tries%len(r.env.nodes)].query("SELECT redis_latch_delete('" + l.key + "')"); err == nil {
 			return
 		}
 		sleepMillis(200)
@@ -134,7 +134,7 @@ func (r *Round) endLatches() {
 // forgetLatches: those in use stay when nobody counts any more, as do notes of counts.
 func (r *Round) forgetLatches(time.Duration) {
 	for _, l := range r.everyLatch {
-		r.env.store().cmd("DEL", l.key, "lockredis_tickets:{"+l.key+"}")
+		r.env.forget(l.key, "lockredis_tickets:{"+l.key+"}")
 	}
 }
 

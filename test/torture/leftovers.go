@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -75,39 +76,61 @@ func (e *Environment) leftovers() []string {
 			left = append(left, "session of "+node.name+": "+row[0])
 		}
 	}
-	reply, err := e.store().cmd("KEYS", "*")
+	for _, store := range e.stores() {
+		left = append(left, e.leftIn(store)...)
+	}
+	if e.inTable() {
+		left = append(left, e.rowsLeft()...)
+	}
+	return left
+}
+
+func (e *Environment) leftIn(store *Redis) []string {
+	var left []string
+
+	whose := ""
+	if e.masters != nil {
+		whose = filepath.Base(store.dir) + ": "
+	}
+	reply, err := store.cmd("KEYS", "*")
 	if err != nil {
-		return append(left, "Redis: "+err.Error())
+		return append(left, whose+"Redis: "+err.Error())
 	}
 	for _, key := range reply.([]interface{}) {
 		if !staysInRedis(key.(string)) {
-			ttl, _ := e.store().cmd("PTTL", key)
-			what, _ := e.store().cmd("HGETALL", key)
+			ttl, _ := store.cmd("PTTL", key)
+			what, err := store.cmd("HGETALL", key)
 			if e.sentinels != nil && isOfBare(what) {
 				continue
 			}
-			left = append(left, fmt.Sprintf("key %v: %v, TTL %v ms", key, what, ttl))
+			if err != nil {
+				what, _ = store.cmd("GET", key)
+			}
+			left = append(left, fmt.Sprintf("%skey %v: %v, TTL %v ms", whose, key, what, ttl))
 		}
 	}
-	for _, whose := range []string{"redisson_*", "lockredis_*"} {
-		if reply, err = e.store().cmd("PUBSUB", "CHANNELS", whose); err == nil {
+	for _, of := range []string{"redisson_*", "lockredis_*"} {
+		if reply, err = store.cmd("PUBSUB", "CHANNELS", of); err == nil {
 			for _, channel := range reply.([]interface{}) {
-				left = append(left, fmt.Sprintf("subscription of %v", channel))
+				left = append(left, fmt.Sprintf("%ssubscription of %v", whose, channel))
 			}
 		}
 	}
 	return left
 }
 
-// Two for each watchdog may stay, and one for what replicas have to confirm.
+// Two for each watchdog may stay; and one for what replicas have to confirm, or that
+// asks an independent master whether it is there.
 func (e *Environment) connectionsLeft() []string {
 	each := 2
-	if e.sentinels != nil {
+	if e.sentinels != nil || e.masters != nil {
 		each = 3
 	}
-	ids, err := e.store().clients()
-	if err != nil || len(ids) > each*len(e.nodes) {
-		return []string{fmt.Sprintf("%d connections of lockredis %v", len(ids), err)}
+	for _, store := range e.stores() {
+		ids, err := store.clients()
+		if err != nil || len(ids) > each*len(e.nodes) {
+			return []string{fmt.Sprintf("%d connections of lockredis %v", len(ids), err)}
+		}
 	}
 	return nil
 }
@@ -115,7 +138,12 @@ func (e *Environment) connectionsLeft() []string {
 // clear takes away what a finding or a negative control has left, so that it is
 // not found again.
 func (e *Environment) clear() {
-	e.store().cmd("FLUSHALL")
+	for _, store := range e.stores() {
+		store.cmd("FLUSHALL")
+	}
+	if e.inTable() {
+		e.nodes[0].query("DELETE FROM redis_lock_rows; DELETE FROM redis_lock_shares")
+	}
 	for _, node := range e.nodes {
 		node.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity " +
 			"WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")

@@ -197,8 +197,8 @@ func occupied(calls []Call, b Bounds, mode string, early bool) []span {
 				h.depth++
 			case resultBusy:
 				// In the queue, and so in the way of a try.
-				if early {
-					spans = append(spans, span{c.Start, end})
+				if early || c.Lingers {
+					spans = append(spans, span{c.Start, lingering})
 				}
 			default:
 				// Taken perhaps, and then given back by the watchdog.
@@ -296,6 +296,9 @@ func checkBusy(calls []Call, faults []Window, b Bounds) []Finding {
 			if overlap(at, broken) > 0 {
 				continue
 			}
+			if leftByItself(keys[key][:i], c, b) {
+				continue
+			}
 			others := withoutClient(keys[key], c.Client)
 			if c.Mode == modePermit {
 				// Those that it has count, too.
@@ -309,4 +312,15 @@ func checkBusy(calls []Call, faults []Window, b Bounds) []Finding {
 		}
 	}
 	return found
+}
+
+// leftByItself: what it had before may be there until its lease ends.
+func leftByItself(before []Call, c *Call, b Bounds) bool {
+	for i := range before {
+		own := &before[i]
+		if own.Client == c.Client && own.Lingers && own.End+int64(b.lease+recovery) > c.Start {
+			return true
+		}
+	}
+	return false
 }

@@ -28,7 +28,9 @@ func main() {
 	flag.StringVar(&o.shim, "shim", "", "clockshift")
 	flag.StringVar(&o.lua, "lua", "", "directory of the extension's scripts")
 	flag.StringVar(&o.redisson, "redisson", "", "class path of Redisson's driver")
-	flag.StringVar(&o.topology, "topology", "one", "one: a Redis; sentinel: Sentinels")
+	flag.StringVar(&o.redsync, "redsync", "", "redsync's driver")
+	flag.StringVar(&o.topology, "topology", "one",
+		"one: a Redis; sentinel: Sentinels; masters: independent ones; table: none")
 	flag.BoolVar(&o.keep, "keep", false, "histories, also without a finding")
 	tls := flag.Bool("tls", false, "lockredis encrypts its connections")
 	flag.BoolVar(&o.namespace, "namespaces", false, "network namespaces can be made")
@@ -43,7 +45,7 @@ func main() {
 		o.tls, err = newAuthority(o.dir)
 	}
 	if err == nil {
-		o.kinds, err = kindsOf(*kinds)
+		o.kinds, err = kindsOf(o.topology, *kinds)
 	}
 	if err == nil {
 		err = torture(o, v, *seed, *only, *rounds, *limit, *length, *selftest, *small)
@@ -88,6 +90,10 @@ func torture(o Options, v *Verdict, seed int64, only, rounds int, limit, length 
 		checkRightHistories(v)
 		if selftest && e.redis != nil {
 			v.found = append(v.found, checkFelt(e, tell)...)
+			e.clear()
+		}
+		if selftest && e.masters != nil {
+			v.found = append(v.found, checkMasters(e, tell)...)
 			e.clear()
 		}
 		selfTest(e, v, small, tell)

@@ -28,6 +28,7 @@ var multiKind = &Kind{
 		{1, workMultiVanish},
 	},
 	redisson: (*RedissonThread).stepMulti,
+	shape:    multiSpec,
 	specs:    []func() Spec{multiSpec(orphansSpec), multiSpec(exclusionSpec), multiSpec(calmSpec)},
 }
 
@@ -137,6 +138,7 @@ func (s *Session) acquireAll(keys []string, a want) bool {
 		if s.holds[at] == nil {
 			s.holds[at] = &hold{}
 		}
+		s.holds[at].certain = calls[0].Start
 		if a.xact {
 			s.holds[at].xact = true
 		} else {
@@ -178,6 +180,9 @@ func (s *Session) releaseAll(keys []string) bool {
 		at := slot{key: call.Key}
 		h := s.holds[at]
 		call.Lingers = s.unanswered()
+		if lost && s.w.spec.valid {
+			call.Start = h.certain
+		}
 		s.w.hist.end(call, resultOK)
 		h.session--
 		if h.session == 0 && !h.xact {

@@ -13,6 +13,7 @@ import (
 var permitKind = &Kind{
 	name:   "permit",
 	prefix: true,
+	ends:   true,
 	mode:   func(*Session) string { return modePermit },
 	alone:  modePermit,
 	choose: choosePermit,
@@ -72,7 +73,7 @@ func (r *Round) endPermits(patience time.Duration) {
 		if free != fmt.Sprint(permits) {
 			r.find("leftovers", "%s permits of %s are free in the end, not %d", free, key, permits)
 		}
-		r.env.store().cmd("DEL", key, "{"+key+"}:timeout")
+		r.env.forget(key, "{"+key+"}:timeout")
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 type Postgres struct {
 	name  string
 	dir   string
-	url   string
 	shim  string
 	clock *ShiftedClock
 	enter func(...string) []string // a command for the server's network
@@ -49,8 +48,8 @@ log_timezone = 'UTC'
 deadlock_timeout = 500ms
 `
 
-func newPostgres(name, dir, url, settings, shim string, enter func(...string) []string) (*Postgres, error) {
-	p := &Postgres{name: name, dir: dir, url: url, shim: shim, enter: enter}
+func newPostgres(name, dir, settings, shim string, enter func(...string) []string) (*Postgres, error) {
+	p := &Postgres{name: name, dir: dir, shim: shim, enter: enter}
 
 	err := os.MkdirAll(dir, 0o700)
 	if err != nil {
@@ -73,7 +72,7 @@ func newPostgres(name, dir, url, settings, shim string, enter func(...string) []
 	}
 	conf.WriteString(settingsOfServer)
 	fmt.Fprintf(conf, "unix_socket_directories = '%s'\n", dir)
-	fmt.Fprintf(conf, "lockredis.url = '%s'\n%s", url, settings)
+	conf.WriteString(settings)
 	if err := conf.Close(); err != nil {
 		return nil, err
 	}
@@ -102,6 +101,14 @@ func (p *Postgres) start() error {
 		return err
 	}
 	return p.waitUntilUp(30 * time.Second)
+}
+
+func (p *Postgres) restart(stop syscall.Signal) error {
+	p.proc.signal(stop)
+	if !p.proc.wait(20 * time.Second) {
+		return fmt.Errorf("%s does not stop", p.name)
+	}
+	return p.start()
 }
 
 func (p *Postgres) waitUntilUp(limit time.Duration) error {
@@ -223,15 +230,17 @@ func (p *Postgres) children() map[int]string {
 	return all
 }
 
-// watchdog is the process id of the watchdog, 0 when there is none.
-func (p *Postgres) watchdog() int {
+// child is the process id of the one that shows this, 0 when there is none.
+func (p *Postgres) child(shows string) int {
 	for pid, title := range p.children() {
-		if strings.Contains(title, "lockredis watchdog") {
+		if strings.Contains(title, shows) {
 			return pid
 		}
 	}
 	return 0
 }
+
+func (p *Postgres) watchdog() int { return p.child("lockredis watchdog") }
 
 // killAll ends the whole server with SIGKILL, as a crash of the machine would,
 // only that other servers go on.

@@ -64,11 +64,7 @@ var postgresFaults = []*Fault{
 		node := s.node()
 		node.mu.Lock()
 		defer node.mu.Unlock()
-		node.proc.signal([]syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}[s.rng.Intn(2)])
-		if !node.proc.wait(20 * time.Second) {
-			return fmt.Errorf("%s does not stop", node.name)
-		}
-		return node.start()
+		return node.restart([]syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}[s.rng.Intn(2)])
 	}},
 	{name: "cancels", sessions: true, mild: true, do: func(s *Strike) error {
 		s.storm(3, 25, func(pid int) { signalBackend(pid, syscall.SIGINT) })
@@ -88,7 +84,7 @@ var postgresFaults = []*Fault{
 		atomic.StoreInt32(&s.hurry, 0)
 		return nil
 	}},
-	{name: "clock of PostgreSQL jumps", sessions: true, mild: true, do: func(s *Strike) error {
+	{name: "clock of PostgreSQL jumps", sessions: true, mild: true, clock: true, do: func(s *Strike) error {
 		node := s.node()
 		jump := time.Duration(s.rng.Int63n(int64(2*time.Hour))) - time.Hour
 		node.clock.shift(jump)

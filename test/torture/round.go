@@ -26,6 +26,7 @@ type Spec struct {
 	bare      int
 	bareWrite func(*Session, string, int64) // with its lock and token; nil: nothing
 	redisson  int
+	redsync   int
 	keys      int
 	think     time.Duration // at most
 	hold      time.Duration // at most
@@ -34,6 +35,8 @@ type Spec struct {
 	mishap    func(*Session, string) // has this before it commits
 	deadlocks bool                   // may occur
 	losses    bool                   // faults last longer than the lease
+	forgets   bool                   // tokens may be lower than those before
+	valid     bool                   // a lost lock is nobody else's while it is said to be held
 	settles   time.Duration          // after a fault, until a key that is free is free
 	faults    func(*Fault) bool
 	gap       time.Duration // at least, between two faults
@@ -42,8 +45,9 @@ type Spec struct {
 
 	silent bool // for a negative control: changes are not told
 
-	// For negative controls: started beside the others
+	// For negative controls: started beside the others, and the only fault
 	intruder func(*Round)
+	only     *Fault
 }
 
 // A Round is some seconds of work and faults.
@@ -81,6 +85,10 @@ type Round struct {
 func newRound(e *Environment, spec Spec, name string, seed int64) *Round {
 	if spec.kind == nil {
 		spec = spec.of(lockKind)
+	}
+	if e != nil && (e.masters != nil || e.inTable()) {
+		// The client without a library goes to one Redis.
+		spec.bare = 0
 	}
 	r := &Round{env: e, spec: spec, name: name, hist: &History{},
 
@@ -131,10 +139,21 @@ func (r *Round) prepare() error {
 			return err
 		}
 	}
+	if r.env.masters != nil {
+		if err := r.env.masters.settle(r.env.nodes); err != nil {
+			return err
+		}
+	}
+	if r.env.inTable() {
+		if err := r.env.settleTable(); err != nil {
+			return err
+		}
+	}
 	handoffs := r.spec.handoffs[r.rng.Intn(len(r.spec.handoffs))]
 
 	for _, node := range r.env.nodes {
 		err := node.set(map[string]string{
+			"lockredis.lease":           millis(r.spec.lease),
 			"lockredis.connect_timeout": millis(r.spec.budget / 2),
 			"lockredis.command_timeout": millis(r.spec.budget / 2),
 			"lockredis.max_handoffs":    fmt.Sprint(handoffs),
@@ -202,6 +221,13 @@ func (r *Round) run(length time.Duration) error {
 			start(t.run)
 		}
 	}
+	for i := 0; i < r.spec.redsync && e.options.redsync != ""; i++ {
+		c, err := newRedsync(r, fmt.Sprintf("redsync.%d", i+1), r.rng.Int63())
+		if err != nil {
+			return err
+		}
+		start(c.run)
+	}
 	if r.spec.kind.watch != nil {
 		start(func() { r.spec.kind.watch(r) })
 	}
@@ -235,6 +261,9 @@ func (r *Round) waitForEnd(work *sync.WaitGroup) {
 	limit := bareLease + r.spec.lease + r.spec.settles + r.spec.budget + 10*time.Second
 	if r.spec.redisson > 0 {
 		limit += redissonLimit
+	}
+	if r.spec.redisson > 0 && r.env.masters != nil {
+		limit += redLimit
 	}
 	select {
 	case <-done:
@@ -282,9 +311,14 @@ func (r *Round) judge() {
 	}
 	found := e.checkLeftovers(patience)
 	found = append(found, checkEnds(calls, faults, bounds)...)
-	if !r.spec.losses {
+	if r.spec.forgets {
+		calls = withoutTokens(calls)
+	}
+	if !r.spec.losses || r.spec.valid {
 		found = append(found, checkExclusion(calls, 20*time.Second,
 			filepath.Join(e.options.dir, r.name))...)
+	}
+	if !r.spec.losses {
 		found = append(found, checkWakeups(calls, faults, bounds)...)
 		found = append(found, checkBusy(calls, faults, bounds)...)
 		found = append(found, checkMultis(calls, faults, bounds)...)

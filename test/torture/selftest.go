@@ -274,7 +274,8 @@ func goneCommit(e *Environment, _ *Verdict) []Finding {
 }
 
 func plantedKey(e *Environment, _ *Verdict) []Finding {
-	e.store().cmd("HSET", "planted", "somebody:1", 1)
+	stores := e.stores()
+	stores[len(stores)-1].cmd("HSET", "planted", "somebody:1", 1)
 	return e.checkLeftovers(time.Second)
 }
 

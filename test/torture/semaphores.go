@@ -98,7 +98,7 @@ func (r *Round) endSemaphores(patience time.Duration) {
 			r.find("leftovers", "%d permits of %s are free in the end, of %d, and %d may not have come back",
 				free, used.key, permits, used.strays)
 		}
-		r.env.store().cmd("DEL", used.key, "lockredis_tickets:{"+used.key+"}")
+		r.env.forget(used.key, "lockredis_tickets:{"+used.key+"}")
 	}
 }
 

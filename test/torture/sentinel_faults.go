@@ -94,7 +94,7 @@ var sentinelFaults = []*Fault{
 	}},
 	{name: "CLIENT KILL at the master", possible: hasSentinels, do: func(s *Strike) error {
 		for i := 0; i < 10; i++ {
-			master := s.env.store()
+			master := s.env.sentinels.master()
 			ids, err := master.clients()
 			if err == nil && len(ids) > 0 {
 				master.cmd("CLIENT", "KILL", "ID", ids[s.rng.Intn(len(ids))])
@@ -104,11 +104,11 @@ var sentinelFaults = []*Fault{
 		return nil
 	}},
 	{name: "SCRIPT FLUSH at the master", mild: true, possible: hasSentinels, do: func(s *Strike) error {
-		_, err := s.env.store().cmd("SCRIPT", "FLUSH")
+		_, err := s.env.sentinels.master().cmd("SCRIPT", "FLUSH")
 		return err
 	}},
 	{name: "FLUSHALL at the master", breaks: true, possible: hasSentinels, do: func(s *Strike) error {
-		_, err := s.env.store().cmd("FLUSHALL")
+		_, err := s.env.sentinels.master().cmd("FLUSHALL")
 		return err
 	}},
 }

@@ -14,8 +14,13 @@ var sentinelControls = []control{
 
 // controlsOf are those that a topology has a meaning for.
 func controlsOf(topology string) []control {
-	if topology == "sentinel" {
+	switch topology {
+	case "sentinel":
 		return sentinelControls
+	case "masters":
+		return mastersControls
+	case "table":
+		return tableControls
 	}
 	var all []control
 	for _, some := range [][]control{controls, readWriteControls, fairControls, multiControls,

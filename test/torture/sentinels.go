@@ -29,6 +29,11 @@ const (
 	settleLimit = 60 * time.Second
 )
 
+// What nobody owns has no lease, so what a failover loses of it is lost: that there are no
+// rounds of.
+var sentinelKinds = []*Kind{lockKind, readWriteKind, fairKind, multiKind, tokenKind,
+	conditionKind, permitKind}
+
 func freePort(host string) (int, error) {
 	listener, err := net.Listen("tcp", host+":0")
 	if err != nil {

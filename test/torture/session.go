@@ -43,6 +43,7 @@ type Session struct {
 
 	lockTimeout time.Duration
 	hurried     bool // statement_timeout is short
+	lastHeld    bool // the last answer of redis_is_held
 
 	writers Writers // its own connections beside this one
 
@@ -59,6 +60,7 @@ type slot struct {
 type hold struct {
 	session int
 	xact    bool
+	certain int64 // when it was last said, or known by being granted, that it is held
 }
 
 // How long a statement may take before the session is given up as hung.

@@ -121,6 +121,7 @@ func (s *Session) acquire(at slot, a want) bool {
 		h = &hold{}
 		s.holds[at] = h
 	}
+	h.certain = call.Start
 	if a.xact {
 		h.xact = true
 	} else {
@@ -150,12 +151,16 @@ func (s *Session) release(at slot) bool {
 		}
 		// Session-level ones only; but a transaction has lost it just as well.
 		call.Op = opDrop
+		if s.w.spec.valid {
+			call.Start = h.certain
+		}
 		s.w.hist.end(call, resultOK)
 		delete(s.holds, at)
 		s.restPhase()
 		return false
 	}
 	s.w.hist.end(call, resultOK)
+	h.certain = call.Start
 	h.session--
 	if h.session == 0 && !h.xact {
 		delete(s.holds, at)
@@ -187,7 +192,12 @@ func (s *Session) finish(command string) bool {
 
 	for at, h := range s.holds {
 		if h.xact {
-			calls = append(calls, s.w.hist.begin(s.call(opUnlock, at)))
+			call := s.w.hist.begin(s.call(opUnlock, at))
+			if s.w.spec.valid && command != "COMMIT" {
+				// It may have been lost since then, and nobody looks.
+				call.Start = h.certain
+			}
+			calls = append(calls, call)
 		}
 	}
 	start := now()
@@ -225,6 +235,9 @@ func (s *Session) finish(command string) bool {
 func (s *Session) rollbackTo(savepoint string, at slot) bool {
 	call := s.w.hist.begin(s.call(opUnlock, at))
 
+	if s.w.spec.valid {
+		call.Start = s.holds[at].certain
+	}
 	if _, err := s.exec("ROLLBACK TO " + savepoint); err != nil {
 		s.w.hist.end(call, s.code(err))
 		s.cleanUp(call.Start)
@@ -246,8 +259,11 @@ func (s *Session) isHeld(at slot) bool {
 		s.cleanUp(call.Start)
 		return false
 	}
-	s.w.hist.end(call, map[string]string{"t": "true"}[rows[0][0]]+
-		map[string]string{"f": "false"}[rows[0][0]])
+	s.lastHeld = rows[0][0] == "t"
+	s.w.hist.end(call, map[bool]string{true: "true", false: "false"}[s.lastHeld])
+	if h := s.holds[at]; h != nil && s.lastHeld {
+		h.certain = call.Start
+	}
 	return true
 }
 
@@ -269,9 +285,13 @@ func (s *Session) holdCount(at slot) bool {
 func (s *Session) drop(start int64, lingers bool) {
 	end := now()
 
-	for at := range s.holds {
+	for at, h := range s.holds {
+		since := start
+		if s.w.spec.valid && h.certain < since {
+			since = h.certain
+		}
 		s.w.hist.add(Call{Client: s.name, Op: opDrop, Key: at.key, Mode: at.mode,
-			Start: start, End: end, Result: resultOK, Lingers: lingers})
+			Start: since, End: end, Result: resultOK, Lingers: lingers})
 	}
 	s.holds = map[slot]*hold{}
 	s.inTx, s.unsure = false, false

@@ -28,7 +28,7 @@ func ordinary(name string) Spec {
 		think:        60 * time.Millisecond,
 		hold:         40 * time.Millisecond,
 		work:         anyWork,
-		faults:       func(f *Fault) bool { return !f.breaks },
+		faults:       func(f *Fault) bool { return !f.breaks && !f.forgets },
 		gap:          700 * time.Millisecond,
 		lockTimeouts: []time.Duration{0, 0, 500 * time.Millisecond, 2 * time.Second},
 	}
@@ -43,7 +43,7 @@ func orphansSpec() Spec {
 	s := ordinary("orphans")
 	s.lease = 20 * time.Second
 	s.budget = time.Second
-	s.faults = func(f *Fault) bool { return !f.breaks && !f.crash }
+	s.faults = func(f *Fault) bool { return !f.breaks && !f.forgets && !f.crash }
 	return s
 }
 
@@ -178,11 +178,17 @@ var lockSpecs = []func() Spec{exclusionSpec, fencingSpec, hotSpec, orphansSpec, 
 
 // specOf is what the n-th round of these kinds is.
 func specOf(topology string, kinds []*Kind, n int) Spec {
-	if topology == "sentinel" {
-		specs := []func() Spec{sentinelSpec, sentinelFencingSpec, sentinelSpec}
-		return specs[n%len(specs)]()
-	}
 	k := kinds[n%len(kinds)]
 	n /= len(kinds)
-	return k.specs[n%len(k.specs)]().of(k)
+	specs := k.specs
+	switch topology {
+	case "sentinel":
+		specs = []func() Spec{k.shaped(sentinelSpec)}
+		if k == lockKind {
+			specs = []func() Spec{sentinelSpec, sentinelFencingSpec, sentinelSpec}
+		}
+	case "masters":
+		return mastersSpecOf(k, n)
+	}
+	return specs[n%len(specs)]().of(k)
 }

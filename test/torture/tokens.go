@@ -13,6 +13,7 @@ import (
 var tokenKind = &Kind{
 	name:    "token",
 	prefix:  true,
+	ends:    true,
 	bare:    true,
 	mode:    onlyAlone,
 	alone:   modeAlone,
@@ -35,6 +36,8 @@ type TokenLock struct {
 	token string
 	from  int64 // before it was asked for, or its lease last extended
 	lease time.Duration
+
+	certain int64 // before it was last said that it is held
 }
 
 // over: its lease may have ended.
@@ -83,6 +86,7 @@ func (s *Session) takeToken(key string, lease time.Duration) *TokenLock {
 		return nil
 	}
 	s.w.hist.end(call, resultOK)
+	l.certain = call.Start
 	s.setPhase(phaseHolding)
 	return l
 }
@@ -111,6 +115,9 @@ func (s *Session) giveToken(l *TokenLock, by *Session) bool {
 	before := by.setPhase(phaseReleasing)
 	rows, err := by.exec("SELECT redis_token_unlock('" + l.at.key + "', '" + l.token + "')")
 	by.setPhase(before)
+	if s.w.spec.valid && !expired && (err != nil || rows[0][0] != "t") {
+		call.Start = l.certain
+	}
 	if err != nil {
 		// Done or not: that is asked again, and the lease ends it in any case.
 		call.Lingers = true
@@ -125,6 +132,9 @@ func (s *Session) giveToken(l *TokenLock, by *Session) bool {
 		l.takeAway(s.w)
 		s.restPhase()
 		return false
+	}
+	if rows[0][0] != "t" && s.w.spec.valid {
+		call.Op = opDrop
 	}
 	s.w.hist.end(call, resultOK)
 	if rows[0][0] != "t" && !expired && !s.w.spec.losses {
@@ -149,6 +159,9 @@ func (s *Session) askToken(l *TokenLock) bool {
 			return true
 		}
 		s.w.hist.end(call, map[string]string{"t": "true", "f": "false"}[rows[0][0]])
+		if rows[0][0] == "t" {
+			l.certain = call.Start
+		}
 		return true
 	}
 	start := now()
@@ -159,7 +172,7 @@ func (s *Session) askToken(l *TokenLock) bool {
 		return false
 	}
 	if rows[0][0] == "t" {
-		l.from = start
+		l.from, l.certain = start, start
 	} else if !l.over() && !s.w.spec.losses {
 		s.w.lost(s.name + ": redis_token_extend(" + l.at.key + ") says that it was not held")
 	}

@@ -461,8 +461,14 @@ func loseKey(s *Session, key string) {
 		return
 	}
 	w := s.w.hist.beginFault("own lock deleted in a transaction", false)
-	s.w.env.store().cmd("EVAL", "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then "+
-		"redis.call('DEL', KEYS[1]) end", 1, key, rows[0][0])
+	if s.w.env.inTable() {
+		s.node.query(fmt.Sprintf("DELETE FROM redis_lock_rows WHERE key = '%s' AND owner = '%s'",
+			key, rows[0][0]))
+	}
+	for _, store := range s.w.env.stores() {
+		store.cmd("EVAL", "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then "+
+			"redis.call('DEL', KEYS[1]) end", 1, key, rows[0][0])
+	}
 	s.think(200 * time.Millisecond)
 	s.w.hist.endFault(w)
 }
