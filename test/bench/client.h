@@ -17,8 +17,9 @@
  *	  ok PAIRS STEPS ERRORS LOCK PAIR WAKE
  *
  * CLIENTS clients with the numbers BASE, BASE + 1 and so on work from START to
- * UNTIL (nanoseconds of CLOCK_MONOTONIC) on the Redis at PORT; they share what
- * clients of one service share, or stand for separate servers.  Their locks:
+ * UNTIL (nanoseconds of CLOCK_MONOTONIC) on the Redis at PORT (the peers for redsync
+ * and Redisson: or on the independent masters at several, with commas between); they
+ * share what clients of one service share, or stand for separate servers.  Their locks:
  *
  *	  own		each has its own, PREFIX:NUMBER
  *	  hot		all have the same, PREFIX
@@ -192,13 +193,17 @@ client_set_mode(Client *client, const char *mode)
 	return true;
 }
 
-/* The pair before has ended; choose the next key.  False: time is over. */
+/*
+ * The pair before has ended; choose the next key.  False: time is over; not before the
+ * first pair, however late it is.
+ */
 static inline bool
 client_next(Client *client)
 {
+	bool		is_first = !client->started;
 	int64_t		now;
 
-	if (!client->started)
+	if (is_first)
 	{
 		client->started = true;
 		client->place = client->number * 4001;
@@ -225,7 +230,7 @@ client_next(Client *client)
 		client->key =
 			client->board->sequence[client->place++ % SEQUENCE_SIZE];
 	client->begin = now;
-	return now < client->until;
+	return is_first || now < client->until;
 }
 
 static inline void

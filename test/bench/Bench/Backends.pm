@@ -34,10 +34,10 @@ my %statement = (
 	xact => sprintf($xact_loop, 'redis_xact_lock(bench_key())'),
 	advisory_xact => sprintf($xact_loop, 'pg_advisory_xact_lock(bench_number())'));
 
-# Sessions of each server, shared by all kinds of locks.
+# Sessions of each server, shared by all kinds of locks that do not ask for their own.
 my %pool;
 
-# Takes: kind, node, board; of a kind that is not among these what each turn of a loop
+# Takes: kind, node, board; pool (a name: other sessions than all others have); of a kind that is not among these what each turn of a loop
 # calls (loop: to take, to give back), or the whole statement.
 sub new
 {
@@ -78,8 +78,8 @@ sub at_distance { my ($self) = @_; return $self->{kind} !~ /advisory/; }
 # The first sessions of a server.
 sub sessions
 {
-	my ($class, $node, $count) = @_;
-	my $sessions = $pool{ $node->name } ||= [];
+	my ($class, $node, $count, $pool) = @_;
+	my $sessions = $pool{ $pool // $node->name } ||= [];
 
 	push @$sessions, $node->session while @$sessions < $count;
 	return @$sessions[ 0 .. $count - 1 ];
@@ -101,7 +101,7 @@ sub choose
 	@{ $self->{sessions} } =
 	    $self->{session}
 	  ? ($self->{session})
-	  : Bench::Backends->sessions($self->{node}, $clients);
+	  : Bench::Backends->sessions($self->{node}, $clients, $self->{pool});
 	return;
 }
 

@@ -58,11 +58,11 @@ sub at_distance
 	my ($self, $code) = @_;
 
 	$self->_move_servers($self->{proxy_port});
-	my $cpu = Bench::Meter::cpu_of($self->{proxy_pid});
+	my $cpu = Bench::Meter::cpu_of($self->{proxies}[0]{pid});
 	my $begin = now();
 	$code->();
 	$self->{result}{proxy_cpu_share} =
-	  (Bench::Meter::cpu_of($self->{proxy_pid}) - $cpu) / (now() - $begin);
+	  (Bench::Meter::cpu_of($self->{proxies}[0]{pid}) - $cpu) / (now() - $begin);
 	$self->_move_servers($self->{redis}->port);
 	return;
 }

@@ -98,6 +98,30 @@ sub system_calls
 	return \%calls;
 }
 
+# Which part of all processors is used while we sleep for a second
+sub busy
+{
+	my @before = _times();
+
+	Time::HiRes::sleep(1);
+	my @after = _times();
+	my $all = $after[0] - $before[0];
+	return $all ? ($after[1] - $before[1]) / $all : 0;
+}
+
+# Of all processors so far: ticks, and those in which they did something
+sub _times
+{
+	my (undef, @ticks) =
+	  split ' ', (split /\n/, PostgreSQL::Test::Utils::slurp_file('/proc/stat'))[0];
+	my ($idle, $waiting) = @ticks[ 3, 4 ];
+	my $all = 0;
+
+	# Of guests is among the others.
+	$all += $_ foreach @ticks[ 0 .. 7 ];
+	return ($all, $all - $idle - $waiting);
+}
+
 sub processors
 {
 	return scalar grep { /^processor/ } split /\n/,

@@ -21,6 +21,7 @@ use Bench::Peer;
 use Bench::Processes;
 use Exporter 'import';
 use JSON::PP ();
+use List::Util qw(max sum);
 use LockRedis::Redisson;
 use LockRedis::Test;
 use POSIX ();
@@ -47,10 +48,11 @@ sub new
 		missing => {}
 	}, $class;
 
+	my $busy = Bench::Meter::busy();
 	$self->{board} = Bench::Board->new("$self->{dir}/board");
 	$self->{redis} = LockRedis::Redis->new;
 	$self->_start_servers;
-	$self->_start_proxy;
+	$self->{proxy_port} = $self->start_proxy($self->{redis}->port);
 	$self->{contenders} = { map { $_->name => $_ } $self->_start_contenders };
 	$self->{result} = {
 		quick => $self->{quick} ? JSON::PP::true : JSON::PP::false,
@@ -58,6 +60,7 @@ sub new
 		cells => [],
 		missing => $self->{missing},
 		versions => $self->_versions,
+		busy => $busy,
 		cpus => Bench::Meter::processors(),
 		cpu_model => Bench::Meter::processor_model()
 	};
@@ -92,9 +95,10 @@ sub _start_servers
 	return;
 }
 
-sub _start_proxy
+# Another way to a Redis, half a millisecond longer in each direction: its port
+sub start_proxy
 {
-	my ($self) = @_;
+	my ($self, $port) = @_;
 
 	pipe(my $in_read, my $in) && pipe(my $out, my $out_write)
 	  or die "could not make a pipe: $!";
@@ -105,17 +109,17 @@ sub _start_proxy
 		POSIX::dup2(fileno $in_read, 0);
 		POSIX::dup2(fileno $out_write, 1);
 		no warnings 'exec';
-		exec "$self->{programs}/delay_proxy", $self->{redis}->port,
-		  $proxy_delay_us;
+		exec "$self->{programs}/delay_proxy", $port, $proxy_delay_us;
 		POSIX::_exit(127);
 	}
 	close $_ foreach $in_read, $out_write;
-	chomp(my $port = <$out> // die "delay_proxy did not start\n");
-	@$self{qw(proxy_pid proxy_stdin proxy_port)} = ($pid, $in, $port);
-	return;
+	chomp(my $proxy_port = <$out> // die "delay_proxy did not start\n");
+	push @{ $self->{proxies} }, { pid => $pid, stdin => $in };
+	return $proxy_port;
 }
 
-sub _wanted
+# Was it asked for, or nothing in particular?
+sub wanted
 {
 	my ($self, $name) = @_;
 
@@ -135,10 +139,10 @@ sub _start_contenders
 			kind => $kind,
 			node => $self->{near},
 			board => $self->{board})
-		  if $self->_wanted($kind);
+		  if $self->wanted($kind);
 	}
 	my %commands = $self->_peer_commands;
-	foreach my $name (grep { $self->_wanted($_) } sort keys %commands)
+	foreach my $name (grep { $self->wanted($_) } sort keys %commands)
 	{
 		my ($why_not, @command) = @{ $commands{$name} };
 
@@ -207,8 +211,11 @@ sub stop
 	{
 		$contender->stop if $contender->can('stop');
 	}
-	close $self->{proxy_stdin};
-	waitpid $self->{proxy_pid}, 0;
+	foreach my $proxy (@{ $self->{proxies} })
+	{
+		close $proxy->{stdin};
+		waitpid $proxy->{pid}, 0;
+	}
 	$self->{$_}->stop('fast') foreach qw(near other);
 	$self->{redis}->stop;
 	return;
@@ -282,8 +289,11 @@ sub slice
 	# Those that a peer starts later are left out: they do so when warming up.
 	my @pids = map { [ $_->[0]->pids ] } @$list;
 	my @cpu = map { Bench::Meter::cpu_of(@$_) } @pids;
-	my $redis_cpu = Bench::Meter::cpu_of($self->{redis}->pid);
-	my $commands = $self->{redis}->script_calls;
+	my ($placed) = grep { $_->can('nodes') } map { $_->[0] } @$list;
+	my @nodes = $placed ? $placed->nodes : $self->{redis};
+	my @commands = $placed ? $placed->commands : qw(eval evalsha);
+	my $redis_cpu = _growth(sub { Bench::Meter::cpu_of($_[0]->pid) }, @nodes);
+	my $calls = _growth(sub { $_[0]->calls(@commands) }, @nodes);
 	my $counted = $self->{board}->sum;
 
 	# The last to be told must have heard of it.
@@ -301,8 +311,8 @@ sub slice
 	}
 	my @done = map { _sum_of($_->[0]->finish) } @$list;
 
-	$redis_cpu = Bench::Meter::cpu_of($self->{redis}->pid) - $redis_cpu;
-	$commands = $self->{redis}->script_calls - $commands;
+	my @redis_cpu = $redis_cpu->();
+	my @calls = $calls->();
 	$counted = $self->{board}->sum - $counted;
 	my $steps = 0;
 	$steps += $_->{steps} foreach @done;
@@ -312,11 +322,22 @@ sub slice
 
 		$done->{rate} = $done->{pairs} / $seconds;
 		$done->{cpu} = Bench::Meter::cpu_of(@{ $pids[$i] }) - $cpu[$i];
-		$done->{redis_cpu} = $redis_cpu;
-		$done->{commands} = $commands;
+		$done->{redis_cpu} = sum(@redis_cpu);
+		$done->{busiest_cpu} = max(@redis_cpu);
+		$done->{commands} = sum(@calls);
+		$done->{calls_of_nodes} = \@calls;
 		$done->{lost_updates} = $steps - $counted;
 	}
 	return @done;
+}
+
+# What gives, of each node, how much more a number is then than now
+sub _growth
+{
+	my ($number_of, @nodes) = @_;
+	my @before = map { $number_of->($_) } @nodes;
+
+	return sub { return map { $number_of->($nodes[$_]) - $before[$_] } 0 .. $#nodes };
 }
 
 # One result of those of all clients
@@ -373,7 +394,7 @@ sub cell
 		}
 	}
 
-	foreach my $name (grep { $seen{$_} } @names)
+	foreach my $name (grep { $seen{$_} } @{ $work{names} })
 	{
 		my $cell = _cell_of($seen{$name});
 
@@ -390,7 +411,7 @@ sub _nothing
 	return {
 		lock => Bench::Histogram->new,
 		pair => Bench::Histogram->new,
-		rate => [], cpu => [], redis_cpu => [],
+		rate => [], cpu => [], redis_cpu => [], busiest_cpu => [], calls_of_nodes => [],
 		steps => 0, commands => 0, errors => 0, lost_updates => 0
 	};
 }
@@ -400,11 +421,12 @@ sub _add
 	my ($all, $done) = @_;
 
 	push @{ $all->{rate} }, $done->{rate};
-	foreach my $cpu (qw(cpu redis_cpu))
+	foreach my $cpu (qw(cpu redis_cpu busiest_cpu))
 	{
 		push @{ $all->{$cpu} }, 1e6 * $done->{$cpu} / ($done->{steps} || 1);
 	}
 	$all->{$_} += $done->{$_} foreach qw(steps commands errors lost_updates);
+	$all->{calls_of_nodes}[$_] += $done->{calls_of_nodes}[$_] foreach 0 .. $#{ $done->{calls_of_nodes} };
 	$all->{$_}->add($done->{$_}) foreach qw(lock pair);
 	return;
 }
@@ -417,6 +439,8 @@ sub _cell_of
 		rate => $all->{rate},
 		cpu_us => $all->{cpu},
 		redis_cpu_us => $all->{redis_cpu},
+		busiest_cpu_us => $all->{busiest_cpu},
+		calls_of_nodes => [ map { $all->{steps} ? $_ / $all->{steps} : 0 } @{ $all->{calls_of_nodes} } ],
 		steps => $all->{steps},
 		errors => $all->{errors},
 		lost_updates => $all->{lost_updates},

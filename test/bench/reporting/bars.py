@@ -2,11 +2,17 @@
 
 """What lockredis has to reach, and whether it does."""
 
-from .results import name, number, ratio
+from .results import PLACES, median_ratio, name, number
 
 
 def bar(work, must, found, reached):
     return {"work": work, "must": must, "found": found, "reached": reached}
+
+
+SESSION_LOOPS = [
+    ("one session in a DO loop", "session"),
+    ("one session in one query", "query"),
+]
 
 
 def uncontended_bars(results):
@@ -16,7 +22,7 @@ def uncontended_bars(results):
         commands = sum(cell["commands"].values())
         exact = abs(cell["script_calls"] - 2) < 0.01 and abs(commands - 2) < 0.05
         yield bar(
-            "one session, DO loop",
+            "one session in a DO loop",
             "2 client commands",
             f"{commands:.2f}",
             exact,
@@ -24,33 +30,33 @@ def uncontended_bars(results):
         if "system_calls" in cell:
             calls = sum(cell["system_calls"].values())
             must = "4 system calls"
-            yield bar("one session, DO loop", must, f"{calls:.2f}", round(calls) <= 4)
+            yield bar("one session in a DO loop", must, f"{calls:.2f}", round(calls) <= 4)
     places = [
-        ("one session, DO loop", cell, bare),
+        ("one session in a DO loop", cell, bare),
         *(
             (
-                f"{what}, Redis and client {where}",
+                f"{what}, Redis and client {title}",
                 results.find("pinned", where, 1, contender),
                 results.find("pinned", where, 1, "bare"),
             )
-            for where in ("apart", "together")
-            for what, contender in (("the same", "session"), ("in one query", "query"))
+            for where, title in PLACES.items()
+            for what, contender in SESSION_LOOPS
         ),
     ]
     for work, cell, bare in places:
         if cell and bare:
-            rate = ratio(cell, bare)["median"]
-            cpu = ratio(cell, bare, "cpu_us")["median"]
-            yield bar(work, "≥ 0.9 × bare hiredis", f"{rate:.2f} ×", rate >= 0.9)
-            yield bar(work, "≤ 1.25 × its CPU", f"{cpu:.2f} ×", cpu <= 1.25)
-    for contender, how in (("session", "DO loops"), ("query", "queries")):
+            rate = median_ratio(cell, bare)
+            cpu = median_ratio(cell, bare, "cpu_us")
+            yield bar(work, "rate ≥ 0.9 × bare hiredis", f"{rate:.2f} ×", rate >= 0.9)
+            yield bar(work, "CPU ≤ 1.25 × bare hiredis", f"{cpu:.2f} ×", cpu <= 1.25)
+    for contender, how in (("session", "in DO loops"), ("query", "in one query each")):
         many = results.find("uncontended", clients=64, contender=contender)
         for peer in ("bare", "bare_processes"):
             other = results.find("uncontended", clients=64, contender=peer)
             if many and other:
-                rate = ratio(many, other)["median"]
+                rate = median_ratio(many, other)
                 work = f"64 sessions, each its own lock, {how}"
-                must = f"≥ 0.8 × {name(peer)}"
+                must = f"rate ≥ 0.8 × {name(peer)}"
                 yield bar(work, must, f"{rate:.2f} ×", rate >= 0.8)
 
 
@@ -69,19 +75,19 @@ def count_bars(results):
 
 
 def hot_bars(results):
-    for part, title in ("hot", "DO loops"), ("statements", "pgbench"):
+    for part, title in ("hot", "in DO loops"), ("statements", "with pgbench"):
         cell = results.find(part, clients=16, contender="session")
         if not cell:
             continue
-        work = f"hot key, 16 sessions, {title}"
+        work = f"one lock that 16 sessions want, {title}"
         redisson = results.find(part, clients=16, contender="redisson")
         if redisson:
-            found = ratio(cell, redisson)["median"]
-            yield bar(work, "≥ 10 × Redisson", f"{number(found)} ×", found >= 10)
+            found = median_ratio(cell, redisson)
+            yield bar(work, "rate ≥ 10 × Redisson", f"{number(found)} ×", found >= 10)
         advisory = results.find(part, clients=16, contender="advisory")
         if advisory:
-            found = ratio(cell, advisory)["median"]
-            must = "≥ 0.7 × pg_advisory_lock"
+            found = median_ratio(cell, advisory)
+            must = "rate ≥ 0.7 × pg_advisory_lock"
             yield bar(work, must, f"{found:.2f} ×", found >= 0.7)
         calls = cell["script_calls"]
         yield bar(work, "≤ 0.2 client commands a pair", f"{calls:.3f}", calls <= 0.2)
@@ -89,7 +95,7 @@ def hot_bars(results):
 
 def other_bars(results):
     for entry in results.raw.get("wakeup", []):
-        if entry["contender"] == "session" and entry["link"] == "1 ms":
+        if entry["contender"] == "session" and entry["link"] == "1 ms" and entry["wake_us"]:
             trips = entry["round_trips"]
             yield bar(
                 "wake-up after a foreign release, 1 ms more a round trip",
@@ -114,8 +120,40 @@ def other_bars(results):
         yield bar("memory", "≤ 1 KiB a slot", f"{size} bytes", size <= 1024)
 
 
+def topology_bars(results):
+    """As few commands as with one Redis, and faster than others with several masters."""
+    where = {
+        "sentinels": "Sentinels",
+        "cluster3_1": "cluster of 3, keys of one node",
+        "masters": "five masters",
+    }
+    for contender, work in where.items():
+        cell = results.find("topologies", clients=1, contender=contender)
+        if not cell:
+            continue
+        most = max(cell["calls_of_nodes"])
+        must = "2 commands for each node that is asked"
+        yield bar(work, must, f"{most:.2f}", most < 2.01)
+        if contender != "masters" and "system_calls" in cell:
+            calls = sum(cell["system_calls"].values())
+            yield bar(work, "4 system calls", f"{calls:.2f}", round(calls) <= 4)
+    far, one = (results.find("topologies", "1 ms", 1, c) for c in ("masters", "one"))
+    if far and one:
+        # One Redis takes two.
+        trips = 2 * median_ratio(one, far)
+        yield bar("five masters, 1 ms away", "2 round trips", f"{trips:.2f}", trips < 2.5)
+    for clients in results.levels("topologies"):
+        cell = results.find("topologies", clients=clients, contender="masters")
+        for peer in "redsync_masters", "redisson_masters":
+            other = results.find("topologies", clients=clients, contender=peer)
+            if cell and other:
+                rate = median_ratio(cell, other)
+                work = f"five masters, {clients} session{'s, each its own lock' if clients > 1 else ''}"
+                yield bar(work, f"rate > {name(peer)}", f"{number(rate)} ×", rate > 1)
+
+
 def all_bars(results):
     bars = []
-    for some in uncontended_bars, count_bars, hot_bars, other_bars:
+    for some in uncontended_bars, count_bars, hot_bars, other_bars, topology_bars:
         bars += some(results)
     return bars

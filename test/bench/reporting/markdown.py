@@ -5,7 +5,7 @@
 import textwrap
 from statistics import median
 
-from .results import PEERS, PLACES, beside_bare, name, number, spread
+from .results import PEERS, PLACES, beside_bare, name, number, ratio, spread
 
 
 def paragraph(text):
@@ -121,13 +121,13 @@ def wakeup_section(results):
 def fairness_section(results):
     rows = []
     for e in results.raw.get("fairness", []):
-        w = e["wait_us"]
+        w = e["wait_us"] or {}
         rows.append(
             [
                 f"{e['max_handoffs']}, {e['waiter']}",
                 number(median(e["local_rate"])),
                 number(median(e["waiter_rate"])),
-                *(number(w[x] / 1000) for x in ("p50", "p99", "max")),
+                *(number(w[x] / 1000 if w else None) for x in ("p50", "p99", "max")),
             ]
         )
     if not rows:
@@ -202,6 +202,44 @@ def waiters_section(results):
     )
 
 
+def topology_section(results):
+    text = ""
+    for link, title in ("direct", ""), ("1 ms", ", each node 1 ms away"):
+        for level in results.levels("topologies", link):
+            cells = results.find("topologies", link, level)
+            one = [c for c in cells if c["contender"] == "one"]
+            rows = []
+            for c in cells:
+                rate = spread(c["rate"])
+                beside = ratio(c, one[0]) if one and c is not one[0] else None
+                pair = c["pair_us"] or {}
+                calls = c.get("system_calls")
+                rows.append(
+                    [
+                        name(c["contender"]),
+                        *(number(rate[x]) for x in ("min", "median", "max")),
+                        number(beside["median"]) if beside else "",
+                        number(pair.get("p50")),
+                        number(pair.get("p99")),
+                        ", ".join(f"{n:.2f}" for n in c["calls_of_nodes"]),
+                        number(sum(calls.values())) if calls else "",
+                        c.get("connections", ""),
+                        number(median(c["cpu_us"])),
+                        number(median(c["redis_cpu_us"])),
+                        number(median(c["busiest_cpu_us"])),
+                    ]
+                )
+            clients = f"{level} client{'s' if level > 1 else ''}"
+            text += f"\n### Where locks can be kept{title}: {clients}, each its own lock\n\n"
+            text += table(
+                ["", "min", "**pairs/s**", "max", "/ one", "pair p50", "p99"]
+                + ["commands of each node", "system calls", "connections"]
+                + ["CPU", "CPU of all nodes", "of the busiest"],
+                rows,
+            )
+    return text
+
+
 def markdown(results):
     raw = results.raw
     v = raw["versions"]
@@ -209,7 +247,8 @@ def markdown(results):
     text += paragraph(
         f"PostgreSQL {v['postgresql']}, Redis {v['redis']}, {raw['cpus']} processors "
         f"({raw.get('cpu_model') or 'unknown'}); {raw['rounds']} rounds"
-        f"{', quick mode' if raw['quick'] else ''}, {raw['seconds']:.0f} s. "
+        f"{', quick mode' if raw['quick'] else ''}, {raw['seconds']:.0f} s; "
+        f"before it others used {raw.get('busy', 0):.0%} of the processors. "
         "A round trip (PING over loopback) takes "
         f"{number(raw.get('round_trip_us'))} µs."
     )
@@ -221,6 +260,8 @@ def markdown(results):
     )
     if not v["hand_over"]:
         text += paragraph("This build has no hand-over.")
+    for part, why in raw.get("failed", {}).items():
+        text += paragraph(f"The part {part} failed: {why.strip()}")
     for peer, why in raw.get("missing", {}).items():
         text += paragraph(f"Without {name(peer)}: {why.strip()}")
     checked = results.cells + raw.get("wakeup", []) + raw.get("fairness", [])
@@ -246,4 +287,4 @@ def markdown(results):
         text += cell_section(results, part, "1 ms")
     text += count_section(results) + wakeup_section(results)
     text += fairness_section(results) + held_section(results)
-    return text + waiters_section(results)
+    return text + waiters_section(results) + topology_section(results)

@@ -5,9 +5,10 @@
 import math
 from xml.sax.saxutils import escape
 
-from .results import CONTENDERS, PLACES, beside_bare, number, spread
+from .results import CONTENDERS, PLACES, beside_bare, median_ratio, name, number, spread
 
 WIDTH, LABEL, BAR, GAP = 580, 168, 13, 3
+SUMMARY_CLIENTS = 16
 
 
 class Bar:
@@ -33,8 +34,10 @@ class Panel:
         values = [b.value for _, bars in self.groups for b in bars]
         most = max(max(values), *(b.high or 0 for _, bars in self.groups for b in bars))
         room = self.width - LABEL - 70
+        if not most:
+            return lambda v: 0
         if not self.log:
-            return lambda v: room * v / most if most else 0
+            return lambda v: room * v / most
         least = min((v for v in values if v > 0), default=1) / 2
         span = math.log(most / least) or 1
         return lambda v: room * max(0, math.log(max(v, least) / least)) / span
@@ -133,20 +136,23 @@ def pick(contender, value):
 
 
 def cost_panel(results):
-    cells = results.find("uncontended", clients=1)
+    # One client alone needs as much as the scheduler happens to let it: see pinned_panel.
     bars = []
-    for c in cells:
+    for c in results.find("uncontended", clients=SUMMARY_CLIENTS):
         s = spread(c["cpu_us"])
         bars.append(Bar(*pick(c["contender"], s["median"]), s["min"], s["max"]))
     calls = [
-        Bar(*pick(c["contender"], sum(c["system_calls"].values())))
-        for c in cells
+        Bar(*pick(c["contender"], round(sum(c["system_calls"].values()), 2)))
+        for c in results.find("uncontended", clients=1)
         if c.get("system_calls")
     ]
     return Panel(
         "What does a pair cost the client?",
-        "1 client, its own lock; with all threads of its process",
-        [("CPU microseconds", bars), ("system calls", calls)],
+        "each its own lock; with all threads of its process",
+        [
+            (f"CPU microseconds, {SUMMARY_CLIENTS} clients", bars),
+            ("system calls, 1 client", [b for b in calls if b.value > 0]),
+        ],
         log=True,
     )
 
@@ -171,10 +177,26 @@ def wakeup_panel(results):
     )
 
 
+def topology_panel(results):
+    groups = []
+    for link, further in ("direct", ""), ("1 ms", ", each node 1 ms away"):
+        for level in results.levels("topologies", link):
+            group = f"{level} client{'s' if level > 1 else ''}{further}"
+            groups.append((group, list(rate_bars(results.find("topologies", link, level)))))
+    return Panel(
+        "Where can the locks be kept?",
+        "redis_lock unless it is said, each its own lock; pairs a second",
+        groups,
+        log=True,
+    )
+
+
 def fairness_panel(results):
     groups = {}
     for e in results.raw.get("fairness", []):
         w = e["wait_us"]
+        if not w:
+            continue
         bars = groups.setdefault(f"max_handoffs = {e['max_handoffs']}", [])
         colour = CONTENDERS["redisson" if e["waiter"] == "Redisson" else "session"][1]
         bars.append(
@@ -255,7 +277,7 @@ def picture(results):
         rate_panel(
             results, "How fast, when all want one lock?", rate, "hot", log=True
         ),
-        pinned_panel(results, rate),
+        pinned_panel(results, "pairs a second; with two processors most of the time goes into waking them"),
         rate_panel(
             results, "And in statements of pgbench?", rate, "statements"
         ),
@@ -274,6 +296,7 @@ def picture(results):
         fairness_panel(results),
         held_panel(results),
         renewal_panel(results),
+        topology_panel(results),
     ]
     columns = [[], []]
     heights = [56, 56]
@@ -283,11 +306,22 @@ def picture(results):
             columns[shortest].append((heights[shortest], panel))
             heights[shortest] += panel.height() + 16
     size = 2 * WIDTH + 60, max(heights) + 10
-    out = heading(results, size, "lockredis beside others, on one Redis")
+    out = heading(results, size, headline(results))
     for i, column in enumerate(columns):
         for y, panel in column:
             out.append(panel.draw(20 + i * (WIDTH + 20), y))
     return "\n".join(out + ["</svg>", ""])
+
+
+def headline(results):
+    """What matters most of it, in words."""
+    ours, other = (
+        results.find("hot", clients=SUMMARY_CLIENTS, contender=c) for c in ("session", "redisson")
+    )
+    if not (ours and other):
+        return "lockredis beside others"
+    found = number(median_ratio(ours, other))
+    return f"One lock that {SUMMARY_CLIENTS} want: {found} times as many pairs as {name('redisson')}"
 
 
 def heading(results, size, title):

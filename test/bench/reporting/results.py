@@ -19,6 +19,17 @@ CONTENDERS = {
     "redis_py": ("redis-py", "#4f9a52"),
     "none": ("no lock", "#dddddd"),
     "session+redisson": ("redis_lock and Redisson", "#a0522d"),
+    # The part "topologies"
+    "one": ("one Redis", "#c6302b"),
+    "sentinels": ("Sentinels", "#c6302b"),
+    "cluster3_1": ("cluster of 3, keys of 1", "#e2726e"),
+    "cluster3_3": ("cluster of 3, keys of 3", "#e2726e"),
+    "cluster5_1": ("cluster of 5, keys of 1", "#e2726e"),
+    "cluster5_3": ("cluster of 5, keys of 3", "#e2726e"),
+    "cluster5_5": ("cluster of 5, keys of 5", "#e2726e"),
+    "masters": ("five masters", "#a82621"),
+    "redisson_masters": ("RedissonRedLock of five", "#d98e04"),
+    "redsync_masters": ("redsync, five pools", "#00a3b4"),
 }
 PEERS = ["bare", "advisory", "redisson", "redsync", "redis_py"]
 PLACES = {
@@ -39,6 +50,12 @@ def ratio(cell, other, field="rate"):
     """Spread of the ratios of two cells, round by round."""
     pairs = [(a, b) for a, b in zip(cell[field], other[field]) if b]
     return spread([a / b for a, b in pairs]) if pairs else None
+
+
+def median_ratio(cell, other, field="rate"):
+    """0 if the other did nothing in any round."""
+    found = ratio(cell, other, field)
+    return found["median"] if found else 0
 
 
 def number(value, digits=3):

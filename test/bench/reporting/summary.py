@@ -4,10 +4,10 @@
 
 from statistics import median
 
-from .picture import Bar, Panel, pick, heading, rate_bars
-from .results import PEERS, name, number, ratio
+from .picture import SUMMARY_CLIENTS, Bar, Panel, heading, headline, pick, rate_bars
+from .results import PEERS
 
-SUMMARY_WIDTH, SUMMARY_CLIENTS = 420, 16
+SUMMARY_WIDTH = 420
 
 
 def beside_others(found):
@@ -44,17 +44,6 @@ def summary_panels(results):
             sorted(wakeups, key=lambda b: b.value),
         ),
     ]
-
-
-def headline(results):
-    """What the first panel shows, in words."""
-    ours, other = (
-        results.find("hot", clients=SUMMARY_CLIENTS, contender=c) for c in ("session", "redisson")
-    )
-    if not (ours and other):
-        return "lockredis beside others, on one Redis"
-    found = number(ratio(ours, other)["median"])
-    return f"One lock that {SUMMARY_CLIENTS} want: {found} times as many pairs as {name('redisson')}"
 
 
 def summary(results):

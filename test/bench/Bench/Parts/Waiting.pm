@@ -176,8 +176,7 @@ sub measure_fairness
 		$run->say(
 			'%-12s max_handoffs %-4s %-20s waits %.1f ms (at most %.1f ms), here %.0f pairs/s',
 			'fairness', $handoffs, $name,
-			$summary->{p50} / 1000,
-			$summary->{max} / 1000,
+			$summary ? map { $_ / 1000 } @$summary{qw(p50 max)} : (0, 0),
 			median(@{ $all->{local_rate} }));
 	}
 	return;

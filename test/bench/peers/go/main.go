@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
@@ -99,7 +100,7 @@ func (h histogram) String() string {
 }
 
 type request struct {
-	port         string
+	ports        string
 	clients      int
 	separate     bool
 	base         int64
@@ -113,18 +114,22 @@ type result struct {
 	lock, pair, wake     histogram
 }
 
-// service returns the one of a port, or one of its own for a client that
-// stands for a separate server.
+// service returns the one of these ports, with a pool for each, or one of its
+// own for a client that stands for a separate server.
 func service(r *request, client int) *redsync.Redsync {
-	name := r.port
+	name := r.ports
 	if r.separate {
-		name = fmt.Sprintf("%s/%d", r.port, client)
+		name = fmt.Sprintf("%s/%d", r.ports, client)
 	}
 	s := services[name]
 	if s == nil {
-		s = redsync.New(goredis.NewPool(redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:" + r.port,
-		})))
+		var pools []redsyncredis.Pool
+		for _, port := range strings.Split(r.ports, ",") {
+			pools = append(pools, goredis.NewPool(redis.NewClient(&redis.Options{
+				Addr: "127.0.0.1:" + port,
+			})))
+		}
+		s = redsync.New(pools...)
 		services[name] = s
 	}
 	return s
@@ -144,7 +149,7 @@ func work(r *request, s *redsync.Redsync, client int, out *result) {
 	}
 
 	sleepUntil(r.start)
-	for i, begin := number*4001, now(); begin < r.until; i++ {
+	for i, begin := number*4001, now(); out.steps == 0 || begin < r.until; i++ {
 		if r.mode == "zipf" {
 			key = int(sequence[i%sequenceSize])
 			name = fmt.Sprintf("%s:%d", r.prefix, key)
@@ -228,7 +233,7 @@ func parse(line string) *request {
 		panic("unknown request: " + line)
 	}
 	return &request{
-		port:     w[1],
+		ports:    w[1],
 		clients:  int(number(w[2])),
 		separate: w[3] == "separate",
 		base:     number(w[4]),

@@ -17,6 +17,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.Redisson;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -26,8 +27,9 @@ import org.redisson.config.Config;
 
 /**
  * Redisson's locks as a service would use them, with its watchdog and default settings, behind the
- * line protocol of client.h: RLock, or what is called for behind the request's other words. Each client is a thread; those that stand for separate servers have a
- * RedissonClient each.
+ * line protocol of client.h: RLock (of several masters RedissonRedLock), or what is called for
+ * behind the request's other words. Each client is a thread; those that stand for separate servers
+ * have a RedissonClient each.
  */
 public final class RedissonPeer {
 
@@ -64,7 +66,7 @@ public final class RedissonPeer {
     }
 
     private static final class Request {
-        final String port;
+        final String[] ports;
         final int clients;
         final boolean separate;
         final int base;
@@ -81,7 +83,7 @@ public final class RedissonPeer {
             if (words.length < 11 || words.length > 12 || !words[0].equals("run")) {
                 throw new IllegalArgumentException("unknown request: " + line);
             }
-            port = words[1];
+            ports = words[1].split(",");
             clients = Integer.parseInt(words[2]);
             separate = words[3].equals("separate");
             base = Integer.parseInt(words[4]);
@@ -148,21 +150,29 @@ public final class RedissonPeer {
         }
     }
 
-    private RedissonClient service(Request request, int client) {
-        String name = request.separate ? request.port + "/" + client : request.port;
+    private RedissonClient service(Request request, String port, int client) {
+        String name = request.separate ? port + "/" + client : port;
         return services.computeIfAbsent(name, made -> {
             Config config = new Config();
-            config.useSingleServer().setAddress("redis://127.0.0.1:" + request.port);
+            config.useSingleServer().setAddress("redis://127.0.0.1:" + port);
             return Redisson.create(config);
         });
+    }
+
+    private List<RedissonClient> services(Request request, int client) {
+        List<RedissonClient> all = new ArrayList<>();
+        for (String port : request.ports) {
+            all.add(service(request, port, client));
+        }
+        return all;
     }
 
     private Result run(Request request) throws Exception {
         List<Future<Result>> clients = new ArrayList<>();
         for (int i = 0; i < request.clients; i++) {
             int client = i;
-            RedissonClient service = service(request, i);
-            clients.add(threads.submit(() -> work(request, service, request.base + client)));
+            List<RedissonClient> masters = services(request, i);
+            clients.add(threads.submit(() -> work(request, masters, request.base + client)));
         }
         Result sum = new Result();
         for (Future<Result> client : clients) {
@@ -246,7 +256,17 @@ public final class RedissonPeer {
         };
     }
 
-    private static Turns turns(RedissonClient service, String kind, String name) {
+    @SuppressWarnings("deprecation")
+    private static Turns turns(List<RedissonClient> masters, String kind, String name) {
+        if (masters.size() > 1) {
+            if (!kind.equals("lock")) {
+                throw new IllegalArgumentException("of several masters: " + kind);
+            }
+            return turns(new RedissonRedLock(masters.stream()
+                    .map(master -> master.getLock(name)).toArray(RLock[]::new)));
+        }
+
+        RedissonClient service = masters.get(0);
         switch (kind) {
             case "lock":
                 return turns(service.getLock(name));
@@ -274,21 +294,21 @@ public final class RedissonPeer {
         }
     }
 
-    private Result work(Request request, RedissonClient service, int number)
+    private Result work(Request request, List<RedissonClient> masters, int number)
             throws InterruptedException {
         Result result = new Result();
         boolean hot = request.mode.equals("hot");
         boolean zipf = request.mode.equals("zipf");
         int key = hot ? 0 : number;
         String name = hot ? request.prefix : request.prefix + ":" + key;
-        Turns lock = turns(service, request.kind, name);
+        Turns lock = turns(masters, request.kind, name);
 
         sleepUntil(request.start);
         long begin = System.nanoTime();
-        for (int place = number * 4001; begin < request.until; place++) {
+        for (int place = number * 4001; result.steps == 0 || begin < request.until; place++) {
             if (zipf) {
                 key = board.getInt(SEQUENCE_START + 4 * (place % SEQUENCE_SIZE));
-                lock = turns(service, request.kind, request.prefix + ":" + key);
+                lock = turns(masters, request.kind, request.prefix + ":" + key);
             }
 
             lock.take();

@@ -61,7 +61,7 @@ class Client:
 
         sleep_until(start)
         begin = now()
-        while begin < until:
+        while not steps or begin < until:
             if mode == "zipf":
                 key = self.sequence[place % SEQUENCE_SIZE]
                 place += 1
