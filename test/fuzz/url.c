@@ -14,8 +14,7 @@
  *
  * Ends with status 1, and the URL, at the first one that fails.
  *
- * With clang's -fsanitize=fuzzer (and -DLIBFUZZER) the first half is driven by
- * coverage instead.
+ * With -DGUIDED it is a target of test/fuzz/guided: the first half, driven by coverage.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -191,17 +190,16 @@ check_copy(const char *data, size_t len, RedisUrl *url)
 	return verdict;
 }
 
-#ifdef LIBFUZZER
+#ifdef GUIDED
 
-extern int	LLVMFuzzerTestOneInput(const uint8 *data, size_t size);
+extern void fuzz_url(const uint8 *data, size_t size);
 
-int
-LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
+void
+fuzz_url(const uint8 *data, size_t size)
 {
 	RedisUrl	url;
 
 	check_copy((const char *) data, size, &url);
-	return 0;
 }
 
 #else
@@ -254,11 +252,12 @@ try_text(void)
 		size_t		skip = any(4) == 0 ? any((uint32) (len - at) + 1) : 0;
 		size_t		ntail = len - at - skip;
 		size_t		times = any(8) == 0 ? PICK(repeats) : 1;
+		char		byte = (char) any(256);
 
 		memcpy(tail, text + at + skip, ntail);
 		len = at;
 		if (any(3) == 0)
-			len = put(text, len, (char[]) {(char) any(256)}, 1);
+			len = put(text, len, &byte, 1);
 		else
 			while (times-- > 0)
 				len = put(text, len, piece, strlen(piece));

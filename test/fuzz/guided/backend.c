@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * backend.c
+ *	  What the targets need of PostgreSQL, and of files that are not linked.
+ *
+ * One process, so a lock is nothing, and shared memory is its own.  What is not here is not
+ * called: it is left undefined when linking, and would crash.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/fuzz/guided/backend.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz.h"
+
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "instance.h"
+#include "settings.h"
+#include "store/cluster.h"
+#include "store/masters.h"
+#include "store/topology.h"
+#include "store/redis/conn.h"
+
+int			MyProcPid = 1;
+MemoryContext TopMemoryContext = NULL;
+
+int			lr_command_timeout = 5000;
+int			lr_lease = 30000;
+char	   *lr_key_prefix = "";
+char	   *lr_password_file = NULL;
+uint32		lr_place = 1;
+
+static RedisUrl url;
+const RedisUrl *lr_redis_url = &url;
+
+/* Its structures are made once, and emptied for each case. */
+static struct
+{
+	const char *name;
+	void	   *memory;
+	Size		size;
+}			structures[8];
+
+void *
+ShmemInitStruct(const char *name, Size size, bool *found)
+{
+	for (int i = 0; i < lengthof(structures); i++)
+	{
+		if (structures[i].memory == NULL)
+		{
+			structures[i].name = name;
+			structures[i].memory = malloc(size);
+			structures[i].size = size;
+		}
+		if (strcmp(structures[i].name, name) == 0)
+		{
+			*found = false;
+			return structures[i].memory;
+		}
+	}
+	abort();
+}
+
+LWLockPadded *
+GetNamedLWLockTranche(const char *name)
+{
+	static LWLockPadded locks[1];
+
+	return locks;
+}
+
+bool
+LWLockAcquire(LWLock *lock, LWLockMode mode)
+{
+	return true;
+}
+
+void
+LWLockRelease(LWLock *lock)
+{
+}
+
+TimestampTz
+GetCurrentTimestamp(void)
+{
+	return 1;
+}
+
+void
+lr_wake_watchdog(void)
+{
+}
+
+void
+fuzz_reset_shared(void)
+{
+	node_shmem_init();
+	topology_shmem_init();
+	masters_shmem_init();
+	node_enter(NODE_REDIS, STORE_REDIS, ROLE_MASTER);
+	node_enter(NODE_TABLE, STORE_TABLE, ROLE_TABLE);
+	node_set_place(lr_place);
+	masters_start(0, 0);
+}
+
+void
+fuzz_reset_cluster(void)
+{
+	static bool made = false;
+
+	if (!made)
+		cluster_shmem_init();
+	made = true;
+	cluster_start(false, 0);
+	cluster_start(true, lr_place);
+}
+
+/* ----------
+ * Reports go nowhere; none of what is linked raises an error.
+ * ----------
+ */
+
+bool
+errstart(int elevel, const char *domain)
+{
+	if (elevel >= ERROR)
+		abort();
+	return false;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+/* ----------
+ * A connection that is never made
+ * ----------
+ */
+
+void
+redis_conn_close(RedisConn *c)
+{
+	c->state = CONN_CLOSED;
+}
+
+void
+redis_conn_fail(RedisConn *c, int sqlstate, const char *detail)
+{
+	redis_failure_set(&c->failure, STORE_DOWN, sqlstate, NULL, "%s", detail);
+	c->state = CONN_CLOSED;
+}
+
+void
+redis_target_is_no_master(const RedisTarget *t)
+{
+}
+
+void
+redis_target_want_addresses(const RedisTarget *t, uint32 why)
+{
+}

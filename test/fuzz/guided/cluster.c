@@ -1,0 +1,77 @@
+/*-------------------------------------------------------------------------
+ *
+ * cluster.c
+ *	  Target "cluster": who has which slot, in a node's words.
+ *
+ * Answers to CLUSTER NODES, one after the other, of nodes that may lie.  Whatever they say, a
+ * slot's node is one of the rows, and each node is there once.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/fuzz/guided/cluster.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz.h"
+
+#include "store/redis/cluster_watch.c"
+
+static RedisValue values[1 + RESP_MAX_ELEMENTS];
+
+static void
+check_map(void)
+{
+	ClusterNode node[NODE_MASTERS];
+	bool		used[NODE_MASTERS];
+	uint32		number;
+	int			open = 0;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		used[i] = cluster_get_node(lr_place, i, &node[i], &number);
+		if (!used[i])
+			continue;
+		fuzz_must(strlen(node[i].id) == CLUSTER_ID_LEN, "the id of a node");
+		fuzz_must(memchr(node[i].at.host, '\0', LR_HOST_MAX) != NULL &&
+				  node[i].at.host[0] != '\0', "the host of a node");
+		fuzz_must(memchr(node[i].name, '\0', LR_HOST_MAX) != NULL, "the name of a node");
+		fuzz_must(node[i].at.port >= 1 && node[i].at.port <= 65535, "the port of a node");
+		for (int j = 0; j < i; j++)
+			fuzz_must(!used[j] || strcmp(node[i].id, node[j].id) != 0, "a node is there twice");
+	}
+	for (int i = 0; i < SLOT_COUNT; i++)
+	{
+		int			row = cluster_owner(i, &number);
+
+		fuzz_must(row == CLUSTER_NO_NODE || (row >= 0 && row < NODE_MASTERS && used[row]),
+				  "a slot has a node that is not there");
+		fuzz_must(row == CLUSTER_NO_NODE || node[row].has_slots, "its node has no slots");
+		fuzz_must(cluster_number(i) >= 0, "the number of a slot");
+		open += row == CLUSTER_NO_NODE;
+	}
+	fuzz_must(open == cluster_open_slots(), "so many slots are open");
+}
+
+void
+fuzz_cluster(const uint8 *data, size_t size)
+{
+	FuzzInput	in = {data, size};
+	RedisUrl	asked;
+
+	fuzz_reset_shared();
+	fuzz_reset_cluster();
+	memset(&asked, 0, sizeof(asked));
+	memset(&watch, 0, sizeof(watch));
+	strcpy(asked.host, "10.0.0.1");
+	asked.port = 7000;
+	while (fuzz_value(&in, values))
+	{
+		/* Long ago, or just now */
+		watch.applied_at = in.size % 2 ? 0 : lr_now();
+		if (!watch_read(values, &asked))
+			continue;
+		watch_apply();
+		check_map();
+	}
+}

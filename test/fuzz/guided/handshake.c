@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * handshake.c
+ *	  Target "handshake": what a node says of itself.
+ *
+ * The answers to HELLO, AUTH, SELECT, TIME and INFO, of each kind of target.  No password is
+ * shown, what is kept can be shown, and nobody has been running since the future.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/fuzz/guided/handshake.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz.h"
+
+#include "settings.h"
+#include "store/redis/handshake.c"
+
+#define SECRET "Tr0ub4dor"
+
+static RedisValue values[1 + RESP_MAX_ELEMENTS];
+
+static void
+check_facts(const RedisHandshake *hs)
+{
+	fuzz_must_be_shown(hs->facts.version, sizeof(hs->facts.version), "the version");
+	fuzz_must_be_shown(hs->facts.policy, sizeof(hs->facts.policy), "the policy");
+	fuzz_must_be_shown(hs->facts.run_id, sizeof(hs->facts.run_id), "the run id");
+	fuzz_must(hs->facts.booted_by <= lr_now() + LR_US_PER_S, "it runs since the future");
+	(void) redis_facts_have_shards(&hs->facts);
+}
+
+static void
+check_nodes(void)
+{
+	for (int i = 0; i < NODE_MAX; i++)
+	{
+		NodeStatus	status;
+
+		if (!node_get_status(i, &status))
+			continue;
+		fuzz_must_be_shown(status.address, sizeof(status.address), "the address of a node");
+		fuzz_must_be_shown(status.version, sizeof(status.version), "the version of a node");
+	}
+}
+
+void
+fuzz_handshake(const uint8 *data, size_t size)
+{
+	static RespOut out;
+	FuzzInput	in = {data, size};
+	uint8		kind = fuzz_byte(&in);
+	uint8		how = fuzz_byte(&in);
+	RedisHandshake hs;
+	RedisTarget target;
+	RedisFailure failure;
+	HandshakeResult result = HANDSHAKE_UNDER_WAY;
+
+	fuzz_reset_shared();
+	memset(&target, 0, sizeof(target));
+	target.kind = kind % (TARGET_SENTINEL + 1);
+	target.node = target.kind == TARGET_SENTINEL ? NODE_SENTINEL :
+		target.kind == TARGET_SHARD || target.kind == TARGET_VOTER ? NODE_MASTER :
+		how & 1 ? NODE_NONE : NODE_REDIS;
+	target.place = lr_place;
+	if (how & 2)
+	{
+		strcpy(target.url.user, "bob");
+		strcpy(target.url.password, SECRET);
+	}
+	target.url.db = how & 4 ? 3 : 0;
+	if (target.kind == TARGET_VOTER)
+	{
+		masters_start(3, lr_place);
+		if (how & 8)
+			(void) masters_note(1, lr_place, "0123456789012345678901234567890123456789", 1);
+	}
+	if (out.data == NULL)
+		(void) resp_out_make(&out);
+	if (!redis_handshake_start(&hs, &target, "fuzz", (how & 16) != 0, &out, &failure))
+		fuzz_must(false, "there are no requests");
+	resp_out_wipe(&out);
+
+	while (result == HANDSHAKE_UNDER_WAY && fuzz_value(&in, values))
+	{
+		bool		secret = hs.secret[0] != '\0';
+
+		result = redis_handshake_take(&hs, &target, values, &failure);
+		fuzz_must(hs.next <= hs.ngreetings, "more answers than requests");
+		check_facts(&hs);
+		if (result != HANDSHAKE_FAILED)
+			continue;
+		fuzz_must_be_shown(failure.error.detail, sizeof(failure.error.detail), "the detail");
+		fuzz_must(failure.error.detail[0] != '\0', "no detail");
+		if (secret)
+			fuzz_must(strstr(failure.error.detail, SECRET) == NULL,
+					  "the detail shows the password");
+	}
+	check_nodes();
+}

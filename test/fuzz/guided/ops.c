@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * ops.c
+ *	  Target "ops": the answer of a script.
+ *
+ * Of each operation that a kind of lock has: it makes no sense, or what it says is within what
+ * callers count on.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/fuzz/guided/ops.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz.h"
+
+#include "store/redis/ops.h"
+
+#define OPS_MAX 4
+
+static RedisValue values[1 + RESP_MAX_ELEMENTS];
+static StoreOp ops[OPS_MAX];
+
+static bool
+has_call(const StoreOp *op)
+{
+	const LockKind *kind = lr_kind(op->lock_kind);
+
+	if (op->together > 0)
+		return kind->together.keys[0] != KEY_END;
+	return op->kind >= STORE_CALLS || kind->calls[op->kind].keys[0] != KEY_END;
+}
+
+static void
+check(const StoreOp *op, const RedisAnswer *answer)
+{
+	fuzz_must(memchr(op->holder, '\0', sizeof(op->holder)) != NULL, "the holder");
+	fuzz_must(memchr(op->type_name, '\0', sizeof(op->type_name)) != NULL, "the type");
+	fuzz_must(memchr(op->digest, '\0', sizeof(op->digest)) != NULL, "the digest");
+	fuzz_must(op->ttl_ms >= STORE_NO_TTL && op->ttl_ms <= STORE_TTL_MAX, "the TTL");
+	fuzz_must(op->fence >= 0 && op->fence <= STORE_TOKEN_MAX, "the token");
+	fuzz_must(op->store_ms >= 0 && op->store_ms <= STORE_TOKEN_MAX, "the clock");
+	fuzz_must(answer->clock >= 0, "the clock in microseconds");
+	fuzz_must(op->receivers >= 0, "how many were told");
+	fuzz_must(op->watch_ms >= 0 && op->watch_ms <= STORE_TOKEN_MAX, "until when to watch");
+	if (op->kind == STORE_MINT && answer->outcome == STORE_OK)
+		fuzz_must(op->fence > op->floor, "a token that is not above its floor");
+	if (op->kind == STORE_CREATE && op->fenced && answer->outcome == STORE_OK)
+		fuzz_must(op->fence > 0, "no token");
+	if (answer->outcome == STORE_BUSY)
+		fuzz_must(op->kind == STORE_CREATE || op->kind == STORE_DEFINE ||
+				  op->kind == STORE_TALLY, "busy");
+	fuzz_must(answer->outcome == STORE_OK || answer->outcome == STORE_BUSY ||
+			  answer->outcome == STORE_GONE || answer->outcome == STORE_LATE ||
+			  answer->outcome == STORE_WRONG_TYPE || answer->outcome == STORE_MISSING ||
+			  answer->outcome == STORE_UNKNOWN, "the outcome");
+}
+
+void
+fuzz_ops(const uint8 *data, size_t size)
+{
+	FuzzInput	in = {data, size};
+	uint8		kind = fuzz_byte(&in);
+	uint8		lock_kind = fuzz_byte(&in);
+	uint8		how = fuzz_byte(&in);
+	int			n = how & 1 ? 2 + (how >> 6) % (OPS_MAX - 1) : 1;
+	RedisAnswer answer;
+
+	memset(ops, 0, sizeof(ops));
+	for (int i = 0; i < n; i++)
+	{
+		ops[i].kind = kind % (STORE_TIME + 1);
+		ops[i].lock_kind = lock_kind % KIND_COUNT;
+		ops[i].fenced = (how & 2) != 0;
+		ops[i].floor = how & 4 ? STORE_TOKEN_MAX / 2 : 0;
+		ops[i].together = n > 1 ? n : 0;
+		if (n > 1)
+			ops[i].kind = STORE_CREATE;
+	}
+	if (!has_call(ops))
+		return;
+	while (fuzz_value(&in, values))
+	{
+		if (n > 1)
+		{
+			int			which;
+
+			if (!redis_take_together(ops, n, values, &which, &answer))
+				continue;
+			fuzz_must(which >= -1 && which < n, "which one is in the way");
+			check(&ops[Max(which, 0)], &answer);
+		}
+		else if (redis_take_op(ops, values, (how & 8) != 0, &answer))
+			check(ops, &answer);
+	}
+}
