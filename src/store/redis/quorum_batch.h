@@ -25,51 +25,8 @@
 
 #include "lockredis.h"
 
-#include "store/redis/node_batch.h"
+#include "store/redis/quorum_link.h"
 #include "store/redis/url.h"
-
-/* What a copy is for, when its answer comes. */
-typedef enum CopyFate
-{
-	COPY_PLAIN,					/* a vote, or nothing any more */
-	COPY_RENEWS,				/* a renewal that a majority has done: if this node
-								 * has nobody's lock, it gets ours again */
-	COPY_REPAIRS,				/* the create that does so: is the lock still had? */
-	COPY_COUNTS,				/* and its hold count */
-	COPY_WITNESS,				/* the question: if it is not, give it back there */
-	COPY_UNDOES					/* a release of a token that is asked for again */
-} CopyFate;
-
-typedef struct CopyNote
-{
-	uint8		fate;			/* CopyFate */
-	uint8		other;			/* renewal, repair: a link whose node has the lock;
-								 * witness: that of the repair */
-	bool		heard;			/* its answer was looked at */
-	int			op;				/* the first of the operations that it is a vote on;
-								 * -1: on none */
-} CopyNote;
-
-/* The link to one node, and what it was asked. */
-typedef struct QuorumLink
-{
-	NodeBatch	node;
-	StoreOp    *copies;			/* of operations; their texts are here, too */
-	CopyNote   *notes;			/* of each */
-	int			size;			/* there is room for so many, */
-	int			used;			/* and so many there are */
-	int			mine;			/* those from here on are of this batch */
-	int			nheard;			/* so many were heard, */
-	int			heard_to;		/* all of those before this one */
-	int64		tainted_until;	/* not to be asked for locks with that token before, */
-	uint8		tainted_id[STORE_ID_LEN];
-	bool		all_tainted;	/* or with any */
-	uint32		linger_epoch;	/* the socket that is being connected, */
-	int64		linger_until;	/* and until when that is worth waiting for */
-	char	   *texts;
-	size_t		text_size;
-	size_t		text_used;
-} QuorumLink;
 
 typedef enum QuorumPhase
 {
@@ -110,6 +67,13 @@ typedef struct QuorumBatch
 	QuorumOp   *states;
 	int			nstates;		/* room for so many */
 } QuorumBatch;
+
+/* So many operations from this one on are taken together, or it is one. */
+static inline int
+quorum_group(const StoreOp *op)
+{
+	return Max(op->together, 1);
+}
 
 extern void quorum_batch_init(QuorumBatch *b, const char *role, bool patient);
 

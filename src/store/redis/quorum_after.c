@@ -1,0 +1,165 @@
+/*-------------------------------------------------------------------------
+ *
+ * quorum_after.c
+ *	  What masters are asked behind the outcome of an operation; see quorum_after.h.
+ *
+ * Its caller goes on meanwhile, and may have given the lock back.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/quorum_after.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "settings.h"
+#include "store/redis/quorum_after.h"
+
+/*
+ * quorum_give_up --- the lock is lost: nor is it to stay at those that still have it
+ *
+ * One that is asked for by something else than its owner is somebody else's.
+ */
+void
+quorum_give_up(QuorumBatch *b, int which)
+{
+	const StoreOp *op = &b->batch.ops[which];
+
+	if (op->owner == 0 || op->kind == STORE_RELEASE || op->kind >= STORE_CALLS)
+		return;
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		int			copy = b->states[which].copy[i];
+
+		if (l == NULL || copy < 0 || l->copies[copy].outcome == STORE_GONE ||
+			l->copies[copy].outcome == STORE_WRONG_TYPE ||
+			l->copies[copy].outcome == STORE_DOWN)
+			continue;
+		link_ask(l, link_put(l, op, STORE_RELEASE) >= 0, b->batch.deadline);
+	}
+}
+
+/* ----------
+ * What a minority has forgotten
+ * ----------
+ */
+
+/*
+ * quorum_repair --- a node that has forgotten the lock, which a majority still has, gets
+ * it again
+ *
+ * Else servers that are restarted one by one would lose locks although most of them had
+ * them at any time.  It makes no majority, as there has to be one.
+ */
+static void
+quorum_repair(QuorumLink *l, int which, int other)
+{
+	const StoreOp *renewal = &l->copies[which];
+	int			create;
+	int			set;
+	int			n = 1;
+
+	if (renewal->outcome != STORE_GONE || renewal->holder[0] != '\0' ||
+		renewal->lease_ms <= 0)
+		return;
+	create = link_put(l, renewal, STORE_CREATE);
+	if (create < 0)
+		return;
+	set = link_put(l, &l->copies[which], STORE_SET);
+	link_watch(l, create, COPY_REPAIRS, other);
+	if (set >= 0)
+	{
+		link_watch(l, set, COPY_COUNTS, other);
+		n++;
+	}
+	link_ask(l, n, lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_watch --- the lock was renewed: what of those that have not?
+ */
+void
+quorum_watch(QuorumBatch *b, int which)
+{
+	const int  *copies = b->states[which].copy;
+	int			other = 0;
+
+	while (b->link[other] == NULL || copies[other] < 0 ||
+		   b->link[other]->copies[copies[other]].outcome != STORE_OK)
+		other++;
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+
+		if (l == NULL || copies[i] < 0)
+			continue;
+		if (l->copies[copies[i]].outcome == STORE_PENDING)
+			link_watch(l, copies[i], COPY_RENEWS, other);
+		else
+			quorum_repair(l, copies[i], other);
+	}
+}
+
+/*
+ * quorum_ask_witness --- the lock was created again: was it given back meanwhile?
+ *
+ * Its session gives it back everywhere at once, so that may have been before the create.
+ * A node that had it a moment ago is asked, by a renewal that lengthens nothing.
+ */
+static void
+quorum_ask_witness(QuorumBatch *b, int row, int which)
+{
+	QuorumLink *l = b->link[row];
+	QuorumLink *other = b->link[l->notes[which].other];
+	int			copy;
+
+	if (l->copies[which].outcome != STORE_OK || other == NULL)
+		return;
+	copy = link_put(other, &l->copies[which], STORE_RENEW);
+	if (copy < 0)
+		return;
+	other->copies[copy].lease_ms = 1;
+	link_watch(other, copy, COPY_WITNESS, row);
+	link_ask(other, 1, lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_hear_witness --- it is had no more: nor is it to be where it was created again
+ */
+static void
+quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
+{
+	QuorumLink *l = b->link[witness->notes[which].other];
+
+	/* Over another connection it may be one that has forgotten the lock itself. */
+	if (witness->copies[which].outcome == STORE_GONE && !witness->copies[which].resent &&
+		l != NULL)
+		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
+				 lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_look_after --- an answer that may have come after the outcome
+ */
+void
+quorum_look_after(QuorumBatch *b, int row, int which)
+{
+	QuorumLink *l = b->link[row];
+	CopyFate	fate = l->notes[which].fate;
+
+	l->notes[which].fate = COPY_PLAIN;
+	if (fate == COPY_UNDOES)
+	{
+		if (!copy_is_plain(&l->copies[which]))
+			link_taint(l, &l->copies[which]);
+	}
+	else if (fate == COPY_RENEWS)
+		quorum_repair(l, which, l->notes[which].other);
+	else if (fate == COPY_REPAIRS)
+		quorum_ask_witness(b, row, which);
+	else if (fate == COPY_WITNESS)
+		quorum_hear_witness(b, l, which);
+}

@@ -1,0 +1,320 @@
+/*-------------------------------------------------------------------------
+ *
+ * quorum_link.c
+ *	  What one of several masters is asked, and has answered; see quorum_link.h.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/quorum_link.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/redis/quorum_link.h"
+
+/*
+ * A token is used again by the next request, so a node where a release of one may yet run
+ * is not asked for a lock with that token for so long.
+ */
+#define TAINT_TIME			(60 * LR_US_PER_S)
+
+#define FIRST_SIZE			32
+#define FIRST_TEXT_SIZE		8192
+
+/*
+ * link_has_room --- for so many more; makes it if there is memory
+ */
+bool
+link_has_room(QuorumLink *l, int more, size_t more_text)
+{
+	if (l->used + more > l->size)
+	{
+		int			size = Max(2 * l->size, Max(FIRST_SIZE, l->used + more));
+		StoreOp    *copies = realloc(l->copies, sizeof(StoreOp) * size);
+		CopyNote   *notes;
+
+		if (copies == NULL)
+			return false;
+		l->copies = copies;
+		if (l->node.batch.active)
+			l->node.batch.ops = copies;
+		notes = realloc(l->notes, sizeof(CopyNote) * size);
+		if (notes == NULL)
+			return false;
+		l->notes = notes;
+		l->size = size;
+	}
+	if (l->text_used + more_text > l->text_size)
+	{
+		size_t		size = Max(2 * l->text_size,
+							   Max(FIRST_TEXT_SIZE, l->text_used + more_text));
+		char	   *texts = malloc(size);
+
+		if (texts == NULL)
+			return false;
+		for (int i = 0; i < l->used; i++)
+		{
+			StoreOp    *copy = &l->copies[i];
+
+			if (copy->name != NULL)
+				copy->name = texts + (copy->name - l->texts);
+			if (copy->token != NULL)
+				copy->token = texts + (copy->token - l->texts);
+			if (copy->owner_text != NULL)
+				copy->owner_text = texts + (copy->owner_text - l->texts);
+		}
+		if (l->text_used > 0)
+			memcpy(texts, l->texts, l->text_used);
+		free(l->texts);
+		l->texts = texts;
+		l->text_size = size;
+	}
+	return true;
+}
+
+void
+link_reset(QuorumLink *l)
+{
+	l->used = l->mine = l->nheard = l->heard_to = 0;
+	l->text_used = 0;
+}
+
+/*
+ * link_make --- NULL without memory
+ */
+QuorumLink *
+link_make(NodeId node, const char *role, bool patient)
+{
+	QuorumLink *l = calloc(1, sizeof(QuorumLink));
+
+	if (l == NULL)
+		return NULL;
+	if (!link_has_room(l, FIRST_SIZE, FIRST_TEXT_SIZE) ||
+		!node_batch_make(&l->node, node, role, patient, false))
+	{
+		free(l->copies);
+		free(l->notes);
+		free(l->texts);
+		free(l);
+		return NULL;
+	}
+	l->node.unread = true;
+	return l;
+}
+
+/* ----------
+ * Copies
+ * ----------
+ */
+
+/*
+ * link_put_text --- "old": where the texts were before, one of which it may be
+ */
+static const char *
+link_put_text(QuorumLink *l, const char *old, const char *text, int len)
+{
+	char	   *at = l->texts + l->text_used;
+
+	if (text == NULL)
+		return NULL;
+	if (text >= old && text < old + l->text_used)
+		text = l->texts + (text - old);
+	memcpy(at, text, len);
+	l->text_used += len;
+	return at;
+}
+
+/*
+ * link_put --- a copy of an operation, as that kind of one; -1 without memory
+ *
+ * It is asked for by link_ask().
+ */
+int
+link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
+{
+	StoreOp		from = *op;		/* it may be a copy itself: both arrays can move */
+	const char *texts = l->texts;
+	StoreOp    *copy;
+
+	if (!link_has_room(l, 1, from.name_len + from.token_len + from.owner_text_len))
+		return -1;
+	copy = &l->copies[l->used];
+	*copy = from;
+	copy->kind = kind;
+	copy->name = link_put_text(l, texts, from.name, from.name_len);
+	copy->token = link_put_text(l, texts, from.token, from.token_len);
+	copy->owner_text = link_put_text(l, texts, from.owner_text, from.owner_text_len);
+	if (kind != STORE_CREATE)
+		copy->together = 0;
+	if (kind != from.kind)
+		copy->keep_ms = 0;		/* of what was never had */
+	copy->min_replicas = 0;		/* a vote is the master's */
+	copy->outcome = STORE_PENDING;
+	copy->part = copy->slot = copy->redirects = 0;
+	copy->sent_at = copy->not_after = 0;
+	copy->fence = copy->store_ms = copy->ttl_ms = 0;
+	copy->receivers = copy->hold_count = 0;
+	copy->asking = copy->quiet = copy->resent = copy->done = copy->own_fault = false;
+	copy->value = STORE_VALUE_NONE;
+	copy->holder[0] = copy->type_name[0] = copy->digest[0] = '\0';
+	l->notes[l->used].fate = COPY_PLAIN;
+	l->notes[l->used].heard = false;
+	l->notes[l->used].op = -1;
+	return l->used++;
+}
+
+/*
+ * link_put_group --- copies of operations that are taken together, or of one; all of
+ * them or none.  Returns how many; the first has the number *first, -1 if none.
+ */
+int
+link_put_group(QuorumLink *l, const StoreOp *ops, int n, StoreOpKind kind, int *first)
+{
+	int			used = l->used;
+	size_t		text_used = l->text_used;
+
+	for (int k = 0; k < n; k++)
+		if (link_put(l, &ops[k], kind) < 0)
+		{
+			l->used = used;
+			l->text_used = text_used;
+			*first = -1;
+			return 0;
+		}
+	*first = used;
+	return n;
+}
+
+/*
+ * link_ask --- the last n copies are for the node
+ */
+void
+link_ask(QuorumLink *l, int n, int64 deadline)
+{
+	if (n > 0)
+		node_batch_join(&l->node, l->copies, l->used, 0, n, deadline);
+}
+
+/*
+ * link_vote --- that copy is the vote of its node; returns it
+ */
+int
+link_vote(QuorumLink *l, int copy, int which)
+{
+	if (copy >= 0)
+		l->notes[copy].op = which;
+	return copy;
+}
+
+/*
+ * link_watch --- what is to be done about a copy when it has its answer
+ */
+void
+link_watch(QuorumLink *l, int copy, CopyFate fate, int other)
+{
+	l->notes[copy].fate = fate;
+	l->notes[copy].other = other;
+}
+
+/*
+ * link_cancel_one --- a copy that was not sent yet is not to be sent any more
+ *
+ * It becomes a harmless question, so that a connection that is being made is made all
+ * the same.
+ */
+void
+link_cancel_one(StoreOp *copy)
+{
+	copy->kind = STORE_TIME;
+	copy->together = 0;
+}
+
+/*
+ * link_cancel --- nor is anything else, but for releases, renewals, and repairs
+ */
+void
+link_cancel(QuorumLink *l)
+{
+	for (int i = 0; i < l->used && l->node.batch.active; i++)
+	{
+		StoreOp    *copy = &l->copies[i];
+
+		if (copy->outcome == STORE_PENDING && copy->sent_at == 0 &&
+			copy->kind != STORE_RELEASE && copy->kind != STORE_RENEW &&
+			l->notes[i].fate == COPY_PLAIN)
+			link_cancel_one(copy);
+	}
+}
+
+/* ----------
+ * Answers
+ * ----------
+ */
+
+/*
+ * link_has_news --- has a copy an answer that was not heard?
+ */
+bool
+link_has_news(const QuorumLink *l)
+{
+	int			left = l->node.batch.active ? l->node.batch.left : 0;
+
+	return l->nheard < l->used - left;
+}
+
+/*
+ * copy_is_plain --- was this release answered, and sent but once?
+ *
+ * If not it may yet run, behind the next create of the same owner: sent again, as its
+ * script was not loaded; or over a connection that was lost since.
+ */
+bool
+copy_is_plain(const StoreOp *copy)
+{
+	return (copy->outcome == STORE_OK || copy->outcome == STORE_GONE) && !copy->resent;
+}
+
+/*
+ * link_taint --- a release with that token may yet run there
+ *
+ * More than one are hardly ever known at a time: then it may be any.
+ */
+void
+link_taint(QuorumLink *l, const StoreOp *release)
+{
+	int64		now = lr_now();
+
+	l->all_tainted = now < l->tainted_until &&
+		(l->all_tainted || memcmp(l->tainted_id, release->id, STORE_ID_LEN) != 0);
+	memcpy(l->tainted_id, release->id, STORE_ID_LEN);
+	l->tainted_until = now + TAINT_TIME;
+}
+
+bool
+link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now)
+{
+	return op->token != NULL && op->kind == STORE_CREATE && now < l->tainted_until &&
+		(l->all_tainted || memcmp(l->tainted_id, op->id, STORE_ID_LEN) == 0);
+}
+
+/*
+ * link_sends_soon --- it is connected, or just about to be
+ *
+ * A connection that takes longer is waited for once, not by each call that comes meanwhile.
+ */
+bool
+link_sends_soon(QuorumLink *l, int64 now)
+{
+	const RedisConn *c = &l->node.conn;
+
+	if (c->state == CONN_READY)
+		return true;
+	if (l->linger_epoch != c->socket.epoch)
+	{
+		l->linger_epoch = c->socket.epoch;
+		l->linger_until = now + LINGER_TIME;
+	}
+	return now < l->linger_until;
+}

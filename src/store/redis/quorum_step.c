@@ -1,0 +1,455 @@
+/*-------------------------------------------------------------------------
+ *
+ * quorum_step.c
+ *	  What several masters have said of an operation, and what follows; see quorum_step.h.
+ *
+ * An operation is looked at when a node has said something of it, or when something else
+ * has changed that its outcome depends on.  Those that are taken together are one.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/quorum_step.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "common/hashfn.h"
+
+#include "instance.h"
+#include "store/masters.h"
+#include "store/redis/quorum.h"
+#include "store/redis/quorum_after.h"
+#include "store/redis/quorum_ask.h"
+#include "store/redis/quorum_step.h"
+
+/* Tries of a create that nobody has got, and the pause between two (microseconds). */
+#define ATTEMPTS_MAX		6
+#define PAUSE_MIN			(4 * LR_US_PER_MS)
+#define PAUSE_MAX			(50 * LR_US_PER_MS)
+
+/*
+ * Who did not get it then need not believe for longer (ms) that it is not to be had: who
+ * has a part of the nodes gives that back, and may tell nobody.
+ */
+#define SPLIT_TTL			500
+
+/* No node is asked for having run longer than that (ms). */
+#define LEASE_BELIEVED		(INT64CONST(366) * SECS_PER_DAY * (LR_US_PER_S / LR_US_PER_MS))
+
+/* ----------
+ * Votes
+ * ----------
+ */
+
+/*
+ * quorum_longest_lease --- that a node shows which has the lock for somebody else
+ *
+ * One that was started since may have forgotten the same lock.
+ */
+static int64
+quorum_longest_lease(const QuorumBatch *b, int which)
+{
+	int64		longest = 0;
+
+	for (int i = 0; i < b->n; i++)
+	{
+		int			copy = b->states[which].copy[i];
+
+		if (b->link[i] != NULL && copy >= 0 &&
+			b->link[i]->copies[copy].outcome == STORE_BUSY)
+			longest = Max(longest, b->link[i]->copies[copy].ttl_ms);
+	}
+	return Min(longest, LEASE_BELIEVED);
+}
+
+/*
+ * quorum_votes --- what the nodes have said of an operation so far
+ *
+ * A node that let others wait in vain is not waited for.  What one has granted over a
+ * connection that was lost since it may have forgotten since.
+ */
+static void
+quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
+{
+	const QuorumOp *s = &b->states[which];
+	int64		longest = quorum_longest_lease(b, which);
+
+	memset(votes, 0, sizeof(QuorumVote) * LR_MAX_MASTERS);
+	for (int i = 0; i < b->n; i++)
+	{
+		const QuorumLink *l = b->link[i];
+		const StoreOp *copy;
+
+		if (l == NULL || s->copy[i] < 0)
+			continue;
+		copy = &l->copies[s->copy[i]];
+		if (s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->fence < s->token)
+			continue;
+		votes[i].copy = copy;
+		votes[i].awaited = !b->over && l->node.batch.active && (b->silent & (1U << i)) == 0;
+		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
+			masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at,
+							 Max(copy->lease_ms, longest));
+	}
+}
+
+/* ----------
+ * Outcomes
+ * ----------
+ */
+
+/*
+ * quorum_explain --- a line for each node
+ */
+static void
+quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
+{
+	StoreError *error = &b->batch.error;
+	size_t		len = 0;
+
+	error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+	error->hint = NULL;
+	error->detail[0] = error->address[0] = '\0';
+	for (int i = 0; i < b->n && len < sizeof(error->detail); i++)
+	{
+		const QuorumLink *l = b->link[i];
+		const StoreOp *copy = l != NULL && b->states[which].copy[i] >= 0 ?
+			&l->copies[b->states[which].copy[i]] : NULL;
+		const char *words = "Its answer would have changed nothing.";
+
+		if (l == NULL)
+			words = "Out of memory.";
+		else if (copy != NULL && copy->outcome == STORE_OK)
+			words = copy->kind != STORE_CREATE ||
+				masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at, copy->lease_ms) ?
+				"It has answered." : "It has no vote, since it was started lately.";
+		else if (copy != NULL && copy->outcome > STORE_OK && copy->outcome < STORE_REFUSED)
+			words = "It has answered.";
+		else if (l->node.batch.error.sqlstate != 0)
+		{
+			words = l->node.batch.error.detail;
+			if (outcome == STORE_DENIED && copy != NULL && copy->outcome == STORE_DENIED)
+			{
+				error->sqlstate = l->node.batch.error.sqlstate;
+				error->hint = l->node.batch.error.hint;
+			}
+		}
+		else if (copy != NULL && b->over)
+			words = "It did not answer in time.";
+		len += snprintf(error->detail + len, sizeof(error->detail) - len, "%sMaster %d: %s",
+						i > 0 ? "\n" : "", i + 1, words);
+	}
+}
+
+/*
+ * quorum_settle --- this is the outcome
+ *
+ * The promise of several nodes is as good as that of the slowest clock.
+ */
+void
+quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
+{
+	StoreOp    *op = &b->batch.ops[which];
+
+	if (outcome >= STORE_REFUSED || (outcome == STORE_BUSY && op->kind != STORE_CREATE))
+		quorum_explain(b, which, outcome);
+	if (outcome == STORE_OK && op->lease_ms > 0 && op->sent_at != 0)
+		op->sent_at -= quorum_drift_ms(op->lease_ms) * LR_US_PER_MS;
+	if (op->kind == STORE_TIME)
+		op->store_ms = op->sent_at / LR_US_PER_MS;
+	if (outcome == STORE_BUSY)
+		masters_saw_lease(op->ttl_ms);
+	if (op->sent_at != 0 && store_runs_once(op->kind))
+		op->not_after = b->batch.deadline / LR_US_PER_MS;
+	batch_settle(&b->batch, op, outcome);
+}
+
+static int64
+quorum_ttl_of_split(const StoreOp *op)
+{
+	return op->ttl_ms == STORE_NO_TTL ? SPLIT_TTL : Min(op->ttl_ms, SPLIT_TTL);
+}
+
+/*
+ * quorum_fail_attempt --- of a create; try again, if that may help
+ */
+static void
+quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool split)
+{
+	QuorumOp   *s = &b->states[which];
+	int64		now = lr_now();
+	int64		pause = Min(PAUSE_MIN << (s->attempt - 1), PAUSE_MAX);
+
+	/*
+	 * It was busy, and now some were left out: no more is known than that.  What may
+	 * have run stays so, since the watchdog has to give it back if a link cannot.
+	 */
+	if (s->attempt > 1 && outcome == STORE_DOWN)
+		outcome = STORE_BUSY;
+	quorum_undo(b, which, n, outcome == STORE_BUSY && !split);
+	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
+	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->over &&
+		now + pause < b->batch.deadline)
+	{
+		s->phase = PHASE_PAUSE;
+		s->again_at = now + pause;
+		b->look_at = Min(b->look_at, s->again_at);
+		return;
+	}
+	for (int k = 0; k < n; k++)
+	{
+		quorum_settle(b, which + k, outcome);
+		if (outcome == STORE_BUSY && split)
+			b->batch.ops[which + k].ttl_ms = quorum_ttl_of_split(&b->batch.ops[which + k]);
+	}
+}
+
+/*
+ * quorum_lingers --- done by a majority, but some nodes were not even asked yet
+ *
+ * Nobody may step us for long: what is not sent now may be sent much later.
+ */
+static bool
+quorum_lingers(QuorumBatch *b, int which)
+{
+	QuorumOp   *s = &b->states[which];
+	int64		now = lr_now();
+
+	if (s->linger_until == 0)
+		s->linger_until = now + LINGER_TIME;
+	if (s->phase == PHASE_RAISE || now >= s->linger_until || b->over)
+		return false;
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+
+		if (l == NULL || s->copy[i] < 0 ||
+			l->copies[s->copy[i]].outcome != STORE_PENDING ||
+			l->copies[s->copy[i]].sent_at != 0 ||
+			node_is_silent(NODE_MASTER + i) || !link_sends_soon(l, now))
+			continue;
+		b->look_at = Min(b->look_at, s->linger_until);
+		if (l->node.conn.state != CONN_READY)
+			b->look_at = Min(b->look_at, l->linger_until);
+		return true;
+	}
+	return false;
+}
+
+/* Is it worth a moment that all nodes do it? */
+static bool
+quorum_is_for_all(StoreOpKind kind)
+{
+	return kind == STORE_CREATE || kind == STORE_SET || kind == STORE_RELEASE;
+}
+
+/*
+ * quorum_decide_group --- operations that are taken together, or one
+ *
+ * A node takes all of them or none, so they have the same votes.
+ */
+static void
+quorum_decide_group(QuorumBatch *b, int which, int n)
+{
+	StoreOp    *ops = &b->batch.ops[which];
+	QuorumOp   *s = &b->states[which];
+	QuorumVote	votes[LR_MAX_MASTERS];
+	StoreOutcome outcome = STORE_OK;
+	bool		split = false;
+
+	for (int k = n - 1; k >= 0; k--)
+	{
+		StoreOutcome its;
+
+		quorum_votes(b, which + k, votes);
+		its = quorum_decide(&ops[k], votes, b->n);
+		if (its == STORE_PENDING)
+			return;
+		if (its != STORE_OK)
+			outcome = its;
+		split = split || quorum_is_split(votes, b->n);
+	}
+	if (outcome == STORE_OK && quorum_is_for_all(ops->kind) && quorum_lingers(b, which))
+		return;
+	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
+		ops->fence = s->token;
+	else if (outcome == STORE_OK && (ops->fenced || ops->kind == STORE_MINT) &&
+			 quorum_raise(b, which, votes))
+		return;
+
+	if (outcome != STORE_OK && ops->kind == STORE_CREATE)
+	{
+		quorum_fail_attempt(b, which, n, outcome, split);
+		return;
+	}
+	for (int k = 0; k < n; k++)
+	{
+		if (outcome == STORE_OK && ops[k].kind == STORE_RENEW)
+			quorum_watch(b, which + k);
+		if (outcome == STORE_GONE || outcome == STORE_WRONG_TYPE)
+			quorum_give_up(b, which + k);
+		quorum_settle(b, which + k, outcome);
+	}
+}
+
+/* ----------
+ * Step by step
+ * ----------
+ */
+
+/*
+ * quorum_look_at --- has anything changed for these?
+ */
+static void
+quorum_look_at(QuorumBatch *b, int which, int n)
+{
+	StoreOp    *op = &b->batch.ops[which];
+	QuorumOp   *s = &b->states[which];
+
+	if (s->phase == PHASE_PAUSE)
+	{
+		if (b->over)
+		{
+			for (int k = 0; k < n; k++)
+				quorum_settle(b, which + k, STORE_BUSY);
+			return;
+		}
+		if (lr_now() < s->again_at)
+		{
+			b->look_at = Min(b->look_at, s->again_at);
+			return;
+		}
+		quorum_begin_attempt(b, which, n);
+	}
+	if (s->phase == PHASE_FIRST)
+	{
+		const QuorumLink *l = b->link[s->first];
+		const StoreOp *copy = s->copy[s->first] >= 0 ? &l->copies[s->copy[s->first]] : NULL;
+
+		if (copy != NULL && copy->outcome == STORE_PENDING && !b->over &&
+			!node_is_silent(NODE_MASTER + s->first))
+			return;
+		if (copy != NULL && copy->outcome == STORE_BUSY)
+		{
+			quorum_fail_attempt(b, which, n, STORE_BUSY, true);
+			return;
+		}
+		s->phase = PHASE_ASKED;
+		quorum_ask_rest(b, which, n);
+	}
+	if (op->kind == STORE_FORCE)
+		quorum_turn_force(b, which);
+	quorum_decide_group(b, which, n);
+}
+
+/*
+ * quorum_hear --- what a node has answered since it was heard last
+ *
+ * Mostly in the order in which it was asked: what lies behind is not looked at again.
+ */
+void
+quorum_hear(QuorumBatch *b, int row)
+{
+	QuorumLink *l = b->link[row];
+
+	for (int i = l->heard_to; i < l->used && link_has_news(l); i++)
+	{
+		int			op = l->notes[i].op;
+
+		if (l->notes[i].heard || l->copies[i].outcome == STORE_PENDING)
+			continue;
+		l->notes[i].heard = true;
+		l->nheard++;
+		quorum_look_after(b, row, i);
+		if (b->batch.active && i >= l->mine && op >= 0 &&
+			b->batch.ops[op].outcome == STORE_PENDING)
+			quorum_look_at(b, op, quorum_group(&b->batch.ops[op]));
+	}
+	while (l->heard_to < l->used && l->notes[l->heard_to].heard)
+		l->heard_to++;
+}
+
+/*
+ * quorum_hear_all --- what one has said can be a reason to ask another, and that to refuse
+ * at once
+ */
+void
+quorum_hear_all(QuorumBatch *b)
+{
+	bool		news = true;
+
+	while (news)
+	{
+		news = false;
+		for (int i = 0; i < b->n; i++)
+		{
+			int			nheard = b->link[i] != NULL ? b->link[i]->nheard : 0;
+
+			if (b->link[i] == NULL || !link_has_news(b->link[i]))
+				continue;
+			quorum_hear(b, i);
+			news = news || b->link[i]->nheard > nheard;
+		}
+	}
+}
+
+/*
+ * quorum_is_changed --- is there anything but an answer that may decide something?
+ */
+static bool
+quorum_is_changed(QuorumBatch *b)
+{
+	uint32		silent = 0;
+	uint32		epochs = 0;
+	bool		changed;
+
+	for (int i = 0; i < b->n; i++)
+	{
+		if (node_is_silent(NODE_MASTER + i) && (b->patient || lr_watchdog_running()))
+			silent |= 1U << i;
+		if (b->link[i] != NULL)
+			epochs += b->link[i]->node.conn.socket.epoch + b->link[i]->node.connections;
+	}
+	changed = silent != b->silent || epochs != b->epochs || b->over != b->was_over;
+	b->silent = silent;
+	b->epochs = epochs;
+	b->was_over = b->over;
+	return changed;
+}
+
+/*
+ * quorum_look --- decide what can be decided
+ *
+ * Only what has an answer more than before is looked at, unless something else has changed:
+ * a batch may be of thousands, and is answered bit by bit.
+ */
+void
+quorum_look(QuorumBatch *b)
+{
+	int			n;
+
+	if (quorum_is_changed(b) || lr_now() >= b->look_at)
+	{
+		b->look_at = LR_NEVER;
+		for (int i = 0; i < b->batch.nops && b->batch.left > 0; i += n)
+		{
+			n = quorum_group(&b->batch.ops[i]);
+			if (b->batch.ops[i].outcome == STORE_PENDING)
+				quorum_look_at(b, i, n);
+		}
+	}
+	quorum_hear_all(b);
+	if (!batch_finish(&b->batch))
+		return;
+
+	/* What was put behind an operation that is under way goes out: nobody may step us. */
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL)
+		{
+			link_cancel(b->link[i]);
+			if (b->link[i]->node.batch.active)
+				node_batch_process(&b->link[i]->node, false, false, 0);
+		}
+}
