@@ -364,7 +364,15 @@ sub cancel { my ($self) = @_; return $self->signal('INT'); }
 
 sub terminate { my ($self) = @_; return $self->signal('TERM'); }
 
-sub kill9 { my ($self) = @_; return $self->signal('KILL'); }
+# When this returns the postmaster knows, too: it connects nobody before it has ended
+# what is left.
+sub kill9
+{
+	my ($self) = @_;
+
+	$self->signal('KILL');
+	return poll_until("backend $self->{pid} to be reaped", sub { $self->is_gone });
+}
 
 sub freeze
 {
