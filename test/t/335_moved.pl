@@ -19,17 +19,22 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 my $old = LockRedis::Redis->new(name => 'old');
 my $new = LockRedis::Redis->new(name => 'new');
 my $proxy = LockRedis::Proxy->new($old);
+
+# What is held back at the proxy does not run out of time.
 my $node = LockRedis::Node->create('main', url => $proxy->url,
-	settings => { 'lockredis.lease' => '10min' });
+	settings => { 'lockredis.lease' => '10min', 'lockredis.command_timeout' => '2min' });
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 my ($one, $two, $three) = map { $node->session } 1 .. 3;
 
+# The watchdog is there when this returns.
 sub go_to
 {
 	my ($url) = @_;
+	my $address = $url =~ s{^(?:redis|unix)://}{}r;
 
 	$node->set('lockredis.url' => $url);
-	$node->wait_for_up;
+	poll_until("$address to be used",
+		sub { $node->lock_status("state || ' ' || address") eq "up $address" });
 	return;
 }
 
