@@ -83,8 +83,12 @@ sub in_order
 
 in_order('with passwords and host names');
 $holder->query_is("SELECT redis_lock('held')", '', 'a lock for the whole test');
-is($node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'sentinel' AND state = 'up'"),
-	3, 'the Sentinels are shown');
+poll_until('the Sentinels to be heard',
+	sub {
+		$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'sentinel' AND state = 'up'")
+		  == 3;
+	});
+pass('the Sentinels are shown');
 
 # A failover among names
 {
