@@ -51,6 +51,11 @@ sub overtake
 
 	$stop->run_to($function);
 	$watchdog->run_to('topology_change');
+
+	# A debugger may take seconds to attach, and after five (TOPOLOGY_TRUST of
+	# src/store/topology.h) the session asks nobody.
+	my $heard = $sentinel->answered('SENTINEL');
+	poll_until('the watchdog to go on', sub { $sentinel->answered('SENTINEL') >= $heard + 6 });
 	$sentinel->names($b, epoch => ++$epoch);
 	$watchdog->wait_for_stop;
 	$s->start($sql);
