@@ -19,14 +19,15 @@ use LockRedis::Topic::Failover;
 LockRedis::Debugger->need;
 
 my $ha = LockRedis::Sentinels->new;
-my $node = LockRedis::Node->create('main', redis => $ha);
+# However long a failover takes on a busy machine, no lease ends in it.
+my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => '5min' });
 my $one = $node->session;
 my $many = $node->session;
 my @keys = ('taken again', 'extended', 'committed');
 
 $node->wait_for_up;
 run($one, 'CREATE TABLE t (i int)');
-run($one, "SELECT redis_lock('$_', '1 min')") foreach @keys;
+run($one, "SELECT redis_lock('$_', '5 min')") foreach @keys;
 run($many, "SELECT count(redis_lock('other ' || n)) FROM generate_series(1, 5001) n");
 replicated($ha);
 
@@ -48,7 +49,7 @@ $_->thaw foreach @replicas;
 my $new = $ha->wait_for_master_but($old);
 $stop->wait_for_stop;
 $stop->tell('finish');
-cmp_ok($new->cmd('PTTL', $_), '<', 60_000, "$_: the new master has it for less") foreach @keys;
+cmp_ok($new->cmd('PTTL', $_), '<', 300_000, "$_: the new master has it for less") foreach @keys;
 
 $one->query_is("SELECT redis_lock('taken again', '1 s')", '', 'taken again');
 $one->query_is("SELECT redis_extend('extended', '1 s')", 't', 'extended');

@@ -23,7 +23,8 @@ use LockRedis::Topic::Failover;
 LockRedis::Debugger->need;
 
 my $ha = LockRedis::Sentinels->new(replicas => 1);
-my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => '1h' });
+my $node = LockRedis::Node->create('main', redis => $ha,
+	settings => { 'lockredis.lease' => '1h', 'lockredis.command_timeout' => '1min' });
 my ($safe, $first, $next) = map { $node->session } 1 .. 3;
 my $given = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 
