@@ -43,12 +43,12 @@ sub owner_of
 #   four    awaits the lock of one
 my ($one, $two, $three, $four) =
   map { $node->session(settings => { 'lockredis.lease' => '6s' }) } 1 .. 4;
-$one->query("SELECT redis_lock('renewed'), redis_lock('given', '8s')");
+$one->query("SELECT redis_lock('renewed'), redis_lock('given', '15s')");
 my $recorded = $two->value("SELECT redis_fenced_xact_lock('fenced')");
 my $given_out = $two->value("BEGIN; SELECT redis_fenced_xact_lock('fenced')");
 $two->query(q{INSERT INTO t VALUES ('never committed')});
-$three->query_is("CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '10s')",
-	't', 'a job that holds for at least 10 s');
+$three->query_is("CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '20s')",
+	't', 'a job that holds for at least 20 s');
 $four->start("SELECT redis_lock('renewed')");
 $node->wait_for_waiters('renewed', 1);
 my %owner = map { $_ => owner_of($_) } qw(renewed given fenced kept);
@@ -84,7 +84,7 @@ isnt(
 	substr(owner_of('renewed'), 0, 36),
 	substr($owner{renewed}, 0, 36),
 	'owners have another uuid');
-$three->query_is("SELECT redis_try_lock('kept', '30s')", 't',
+$three->query_is("SELECT redis_try_lock('kept', '60s')", 't',
 	'hold_at_least ends as well');
 cmp_ok(now() - $crashed_at, '>', 5, 'and not before its time');
 $_->quit foreach $one, $two, $three;
@@ -151,7 +151,7 @@ $_->cmd('FLUSHALL') foreach $redis, $other;
 # Reload: lease
 # ----------
 
-$node->set('lockredis.lease' => '2s');
+$node->set('lockredis.lease' => '6s');
 ($one, $two) = map { $node->session } 1 .. 2;
 $one->query("SELECT redis_lock('before')");
 $node->set('lockredis.lease' => '10min');
@@ -160,10 +160,10 @@ my $renewals = q{SELECT renewals FROM redis_locks WHERE key = 'before'};
 my $so_far = $node->value($renewals);
 $one->query("SELECT redis_lock('after')");
 is( $node->value('SELECT key, lease FROM redis_locks ORDER BY key'),
-	"after|00:10:00\nbefore|00:00:02",
+	"after|00:10:00\nbefore|00:00:06",
 	'a new lease is for new locks');
 poll_until('renewals as before', sub { $node->value($renewals) >= $so_far + 2 });
-cmp_ok($redis->cmd('PTTL', 'before'), '<=', 2000, 'by its own lease');
+cmp_ok($redis->cmd('PTTL', 'before'), '<=', 6000, 'by its own lease');
 $one->query_is("SELECT redis_lock('before'), redis_hold_count('before'); SELECT redis_unlock_all()",
 	"|2\n2", 'taken again, and given back');
 

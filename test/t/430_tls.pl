@@ -59,7 +59,7 @@ my $relay = LockRedis::TlsRelay->new($redis->tls_port);
 
 $node->set('lockredis.url' => $relay->url);
 $node->wait_for_up;
-$one->query("SET lockredis.lease = '2s'");
+$one->query("SET lockredis.lease = '10s'");
 $one->query_is($many, '2000', 'many locks');
 my $renewals = $node->lock_stat('renewals');
 poll_until('all to be renewed twice',
@@ -129,6 +129,10 @@ foreach my $version ('1.2', '1.3')
 		certificate => $ca->certificate('relay'), version => $version);
 
 	$node->set('lockredis.url' => $relay->url);
+
+	# The only one to connect from here on is the session.
+	poll_until('the watchdog to be connected',
+		sub { $node->lock_status("state || ' ' || address") eq 'up 127.0.0.1:' . $relay->port });
 	my $new = next_connection($relay);
 	is($new->{version}, "TLSv$version", "TLS $version");
 	ok($new->{resumed}, "TLS $version: resumed");

@@ -14,7 +14,7 @@ use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new;
 my $node = LockRedis::Node->create('main', redis => $cluster,
-	settings => { 'lockredis.lease' => limit(20) . 's' });
+	settings => { 'lockredis.lease' => limit(60) . 's' });
 
 sub all_up
 {
