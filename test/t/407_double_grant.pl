@@ -67,9 +67,10 @@ sub double_grant
 	is($believes, 'f', 'min_replicas = 1: nobody believes in it');
 	is($again->value, 't', 'min_replicas = 1: the second one has it alone');
 	$second->query_is("SELECT redis_unlock('safe')", 't', 'min_replicas = 1: given back');
+	$first->query("SET lockredis.replica_timeout = '2500ms'");
 	$first->query_is("SELECT redis_lock('safe'), redis_unlock('safe')", '|t',
 		'min_replicas = 1: with replicas the first one gets it, too');
-	$first->query('RESET lockredis.min_replicas');
+	$first->query('RESET lockredis.min_replicas; RESET lockredis.replica_timeout');
 }
 
 nothing_left([ $one, $two ], $ha);

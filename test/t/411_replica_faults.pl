@@ -19,7 +19,7 @@ use warnings FATAL => 'all';
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
 
-start_servers('lockredis.lease' => '10min');
+start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '2500ms');
 $redis->cmd('ACL', 'SETUSER', 'bob', 'on', 'nopass', '~*', '&*', '+@all');
 
 my $none = $node->session;

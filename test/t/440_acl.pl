@@ -30,7 +30,7 @@ my %right = map { $_ => 1 }
 my ($password) = map { /^>(.*)/ } @$base;
 my $file = PostgreSQL::Test::Utils::tempdir_short() . '/password';
 
-start_servers('lockredis.lease' => '10min');
+start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '2500ms');
 sub grant
 {
 	my (%has) = @_;

@@ -55,7 +55,8 @@ my $node = LockRedis::Node->create(
 		'lockredis.password_file' => "$dir/secret",
 		'lockredis.sentinel_user' => 'watcher',
 		'lockredis.sentinel_password_file' => "$dir/other",
-		'lockredis.connect_timeout' => '1s'
+		'lockredis.connect_timeout' => '1s',
+		'lockredis.replica_timeout' => '2500ms'
 	});
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 
@@ -82,7 +83,7 @@ $node->wait_for_up;
 poll_until('all to be up', \&is_well);
 works('with these rights');
 run($one, "SET lockredis.min_replicas = 1; SELECT redis_lock('jobs:held', '10 min')");
-$ha->fail_over;
+$ha->wait_for_replicas($ha->fail_over, 1);
 works('after a failover');
 $one->query_is("SELECT redis_unlock('jobs:held')", 't', 'and what was held is');
 $ha->wait_until_steady;

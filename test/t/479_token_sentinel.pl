@@ -18,8 +18,11 @@ my $ha = LockRedis::Sentinels->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $ha,
-	settings => { 'lockredis.connect_timeout' => limit(20) . 's' });
-my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
+	settings => {
+		'lockredis.connect_timeout' => limit(20) . 's',
+		'lockredis.command_timeout' => limit(20) . 's' });
+my $one = $node->session(
+	settings => { 'lockredis.min_replicas' => 2, 'lockredis.replica_timeout' => limit(15) . 's' });
 my $two = $node->session;
 
 # ----------
@@ -29,14 +32,14 @@ my $two = $node->session;
 $one->query_is("SELECT redis_token_lock('k', '1h', 'secret')", 'secret', 'two have it');
 $one->query_is("SELECT redis_token_extend('k', 'secret', '2h')", 't', 'also for longer');
 $one->query_is("SELECT redis_token_extend('k', 'secret', '1h')", 't', 'and what it was before');
-$one->query("SET lockredis.min_replicas = 3");
+$one->query("SET lockredis.min_replicas = 3; SET lockredis.replica_timeout = '500ms'");
 $one->query_fails("SELECT redis_token_lock('more', '1h', 'secret')", '08006',
 	qr/could not be replicated/, 'three there are not');
 $one->query_fails("SELECT redis_token_extend('k', 'secret', '3h')", '08006',
 	qr/could not be replicated/, 'nor for longer');
 poll_until('it to be given back', sub { !$ha->cmd('EXISTS', 'more') });
 pass('what was not confirmed is given back');
-$one->query('RESET lockredis.min_replicas');
+$one->query('RESET lockredis.min_replicas; RESET lockredis.replica_timeout');
 
 # ----------
 # A failover
