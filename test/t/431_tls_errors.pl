@@ -264,6 +264,10 @@ told('a port without TLS',
 	});
 $node->set('lockredis.connect_timeout' => '2s');
 $node->set('lockredis.url' => 'redis://127.0.0.1:' . $redis->tls_port);
+
+# Nobody asks a node that was silent, until the watchdog has read that it is another one.
+poll_until('it to be asked',
+	sub { ($one->query("SELECT redis_try_lock('k')")->detail // '') !~ /did not answer lately/ });
 $one->query_fails("SELECT redis_try_lock('k')",
 	'08006', qr/DETAIL:  [^\n]*expect TLS[^\n]*\nHINT:  If the node expects TLS on this port, write rediss:/s,
 	'a port with TLS');
