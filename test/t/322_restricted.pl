@@ -270,8 +270,15 @@ $node->wait_for_waiters('job', 1);
 $bob->start("SELECT redis_lock('{job}')");
 $node->wait_for_waiters('{job}', 1);
 poll_until('the subscription', sub { $redis->subscribers($channel) == 1 });
-pause(1);
-my $calls = $redis->script_calls;
+my ($calls, $since) = (-1, 0);
+poll_until(
+	'both to have asked once more',
+	sub {
+		my $now = $redis->script_calls;
+
+		($calls, $since) = ($now, now()) if $now != $calls;
+		return now() - $since > 1.5;
+	});
 pause(3);
 cmp_ok($redis->script_calls - $calls, '<=', 1, 'both are confirmed: nobody polls');
 $redis->cmd('DEL', 'job', '{job}');
