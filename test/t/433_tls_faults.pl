@@ -152,7 +152,9 @@ ok($outcomes{'flip 08001'} && $outcomes{'close 08001'} && $outcomes{'reset 08001
 	'in the handshake');
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 
-# A connection that was good
+# A connection that was good, and whose calls may take their time
+$node->set('lockredis.command_timeout' => '60s', 'lockredis.connect_timeout' => '60s');
+poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 $one->query_is("SELECT redis_lock('mine')", '');
 $relay->flip_next;
 $one->query_fails($try, '08006', qr/TLS connection has failed: bad record type/, 'a spoiled reply');
@@ -190,6 +192,7 @@ sub usage
 	return (private_kb($pid), scalar sockets($pid));
 }
 
+$node->set('lockredis.command_timeout' => '300ms', 'lockredis.connect_timeout' => '300ms');
 break_at('flip', 200 + $_) foreach 1 .. 30;
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 my ($kb, $sockets) = usage();

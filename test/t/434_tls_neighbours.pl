@@ -24,10 +24,7 @@ my $node = LockRedis::Node->create(
 	settings => {
 		'lockredis.tls_ca_file' => $ca->file,
 		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '1s',
-		'lockredis.lease' => '6s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
+		'lockredis.fallback_after' => '19s'
 	});
 $table->use_node($node);
 my $one = $node->session;
@@ -124,12 +121,18 @@ $node->wait_for_up;
 # Fallback
 # ----------
 
+# From here on a Redis that is slow is one that is away.
+$node->set(
+	'lockredis.fallback_after' => '1s',
+	'lockredis.lease' => '6s',
+	'lockredis.connect_timeout' => '500ms',
+	'lockredis.command_timeout' => '500ms');
 $one->query_is("SELECT redis_lock('held')", '', 'taken in Redis');
 $redis->freeze;
 $node->wait_for_store('table');
 $one->query_is("SELECT redis_is_held('held')", 't', 'held in the table');
 poll_until('another one to be had there',
-	sub { $two->query("SELECT redis_try_lock('other')")->out eq 't' }, 30);
+	sub { $two->query("SELECT redis_try_lock('other')")->out eq 't' });
 $redis->thaw;
 $node->wait_for_store('master');
 poll_until('both to be in Redis',

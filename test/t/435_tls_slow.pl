@@ -22,7 +22,7 @@ my $relay = LockRedis::TlsRelay->new($redis->tls_port);
 my $node = LockRedis::Node->create(
 	'main',
 	url => $relay->url,
-	settings => { 'lockredis.tls_ca_file' => $ca->file });
+	settings => { 'lockredis.tls_ca_file' => $ca->file, 'lockredis.command_timeout' => '1min' });
 my $one = $node->session;
 
 # The descriptor of its connection to the relay
