@@ -39,15 +39,21 @@ my $few = $cases / 100 < 60 ? $cases / 100 : 60;
 my $connect_ms = limit(200);
 my $command_ms = limit(100);
 
+sub timeouts
+{
+	my ($connect, $command) = @_;
+
+	return ('lockredis.connect_timeout' => "${connect}ms", 'lockredis.command_timeout' => "${command}ms");
+}
+
+# Where an answer is what is looked for, it may take its time.
+my @calm = timeouts(limit(10_000), limit(10_000));
+
 my $redis = LockRedis::Redis->new;
 my $hostile = Hostile->new($redis, $seed);
 my $node = LockRedis::Node->create('main',
 	url => $hostile->url,
-	settings => {
-		'lockredis.connect_timeout' => "${connect_ms}ms",
-		'lockredis.command_timeout' => "${command_ms}ms",
-		log_min_error_statement => 'panic'
-	});
+	settings => { @calm, log_min_error_statement => 'panic' });
 $node->wait_for_up;
 $node->log_since_here;
 my $watchdog = $node->watchdog_pid;
@@ -212,6 +218,7 @@ is(run_cases($one, 1, 200), 0, 'nothing is wrong when nothing is spoiled');
 ok(!grep({ /ERROR 08/ } keys %seen), 'and no call fails for the server')
   || diag join ', ', map { "$_: $seen{$_}" } sort keys %seen;
 
+$node->set(timeouts($connect_ms, $command_ms));
 my $before = private_kb($one->pid);
 my $watchdog_before = private_kb($watchdog);
 my $sockets = sockets($one->pid);
@@ -245,7 +252,8 @@ cmp_ok($hostile->spoiled - $spoiled, '>', $cases / 20,
 	'many greetings were spoiled');
 
 $hostile->good;
-$node->wait_for_up;
+$node->set(@calm);
+$node->wait_until_asked($one);
 $one->query_is(
 	q{SELECT redis_try_lock('good'), redis_unlock('good')},
 	't|t', 'the session works with a server that behaves');
@@ -255,6 +263,8 @@ does_not_grow($one->pid, $before, 'the session');
 # ----------
 # The watchdog
 # ----------
+
+$node->set(timeouts($connect_ms, $command_ms));
 
 # Renewals of many locks, and orphans that the losses leave, while the session
 # takes what it has lost again.
@@ -297,7 +307,9 @@ $one->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 # The listener
 # ----------
 
-# Three sessions wait for foreign locks, whose release is told all the time.
+# Three sessions wait for foreign locks, whose release is told all the time.  They are
+# answered; who listens has to be.
+$node->set(timeouts(limit(1000), limit(1000)));
 my @waiters = map { $node->session } 1 .. 3;
 foreach my $i (0 .. 2)
 {
