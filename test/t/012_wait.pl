@@ -233,11 +233,11 @@ foreach my $how ('cancel', 'terminate', 'time limit', 'lock_timeout')
 
 	# Nobody tells that a foreign lease has ended: what a head wanted to do at
 	# that time and does not do is a wake-up ignored, too.
-	$redis->foreign_lock('stopped', ms => 1500);
+	$redis->foreign_lock('stopped', ms => 6000);
 	queue_up('stopped', "SELECT redis_lock('stopped')", @s[ 0, 1 ]);
 	settled_calls();
 	$s[0]->freeze;
-	my $passed = eval { $s[1]->wait(10)->error || 'taken' };
+	my $passed = eval { $s[1]->wait(20)->error || 'taken' };
 	$s[0]->thaw;
 	is($passed, 'taken', 'a lease has ended untold: the second one has it');
 	$s[0]->wait(20) unless defined $passed;

@@ -137,7 +137,8 @@ my ($first, $second) = map { $slow->session } 1 .. 2;
 
 $slow->wait_for_up;
 locked_elsewhere('slow');
-announced($first, 'slow');
+$redis->after_second_look('slow', sub { announced($first, 'slow') },
+	channel => 'redisson_rwlock:{slow}');
 $second->start("SELECT redis_write_lock('slow')");
 $slow->wait_for_waiters('slow', 2);
 my $id = $proxy->rule(match => 'slow', action => 'hold', times => 1);

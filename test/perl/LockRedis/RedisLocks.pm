@@ -13,6 +13,7 @@ LockRedis::RedisLocks - locks in a Redis, as another client sees and writes them
   $redis->foreign_lock('key', owner => 'elsewhere:1', ms => 500);
   $redis->foreign_unlock('key');              # how many were told
   $redis->wait_for_subscribers('key', 1);
+  $redis->after_second_look('key', sub { $s->start("SELECT redis_lock('key')") });
   $redis->wait_for_key('key', 0);             # until it is gone
   $redis->replace_owner('key', 'thief');
   $redis->token('key'); $redis->set_token('key', 7);
@@ -29,7 +30,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use Carp;
-use LockRedis::Wait qw(poll_until);
+use LockRedis::Wait qw(now poll_until);
 
 # The fencing token handed out last; undef: none
 sub token
@@ -117,6 +118,30 @@ sub wait_for_subscribers
 
 	return poll_until("$count subscribers of $key",
 		sub { $self->subscribers($self->channel($key)) == $count });
+}
+
+# A session begins to wait for what somebody elsewhere has, as the first of its server,
+# and nobody else calls scripts meanwhile.  It asks once more when the channel is
+# subscribed to; a test that holds, counts or answers its next request has to wait for
+# that.  Until the subscription is confirmed it also looks once a second, so if that took
+# long, only the silence of more than a second tells that it sleeps.
+sub after_second_look
+{
+	my ($self, $key, $begin, %opts) = @_;
+	my $channel = $opts{channel} // $self->channel($key);
+	my ($began, $first) = (now(), $self->script_calls);
+	my ($calls, $since) = ($first, $began);
+
+	$begin->();
+	return poll_until(
+		"a second look at $key",
+		sub {
+			my $now = $self->script_calls;
+
+			($calls, $since) = ($now, now()) if $now != $calls;
+			return 0 if $calls < $first + 2 || !$self->subscribers($channel);
+			return now() - $since > ($since - $began < 0.9 ? 0.2 : 1.5);
+		});
 }
 
 # Until it is there, or is gone.

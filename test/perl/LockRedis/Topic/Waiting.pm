@@ -54,11 +54,8 @@ sub start_servers
 sub queue_up
 {
 	my ($key, $sql, @sessions) = @_;
-	my $calls = $redis->script_calls;
 
-	$sessions[0]->start($sql);
-	poll_until('the subscription, and another try',
-		sub { $redis->script_calls >= $calls + 2 });
+	$redis->after_second_look($key, sub { $sessions[0]->start($sql) });
 	foreach my $n (1 .. $#sessions)
 	{
 		$sessions[$n]->start($sql);
