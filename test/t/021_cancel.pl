@@ -39,7 +39,8 @@ my @stops = (
 	});
 
 # A statement_timeout may strike before the test has seen the state it waits
-# for; then the statement has gone through it.
+# for; then the statement has gone through it.  It may also strike before a request
+# is sent that a rule waits for, which is_held says: that was another point.
 sub reached
 {
 	my ($s, $what, $condition) = @_;
@@ -58,7 +59,7 @@ sub waits
 				"SELECT count(*) FROM redis_locks WHERE key = '$key' AND waiting_since IS NOT NULL AND pid = "
 				  . $s->pid) == 1;
 		});
-	return;
+	return 1;
 }
 
 sub waits_for_socket
@@ -71,7 +72,15 @@ sub waits_for_socket
 				"SELECT wait_event_type FROM pg_stat_activity WHERE pid = "
 				  . $s->pid) eq 'Extension';
 		});
-	return;
+	return 1;
+}
+
+sub is_held
+{
+	my ($s) = @_;
+
+	reached($s, 'the rule to act', sub { $proxy->acted($rule) });
+	return $proxy->acted($rule);
 }
 
 # The points.  In each, "before" makes the situation, "sql" is what is stopped,
@@ -100,7 +109,7 @@ my @points = (
 	{
 		name => 'with a create on its way that is delivered in time',
 		before => sub { hold_next($_[1]) },
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub {
 			my ($s, $key) = @_;
 			my $created = $redis->calls('hset');
@@ -114,7 +123,7 @@ my @points = (
 	{
 		name => 'with a create on its way that is delivered too late',
 		before => sub { hold_next($_[1]) },
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub {
 			my ($s, $key) = @_;
 			my $created = $redis->calls('hset');
@@ -127,7 +136,7 @@ my @points = (
 	{
 		name => 'with the reply of a create on its way',
 		before => sub { hold_next($_[1], on => 'reply') },
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub {
 			my ($s, $key) = @_;
 			key_is_free($key, 'given back before the reply arrives');
@@ -175,6 +184,7 @@ my @points = (
 			my ($s, $key) = @_;
 			waits($s, $key);
 			reached($s, 'the subscription', sub { is_awaited($key) });
+			return 1;
 		},
 		after => sub {
 			my ($s, $key) = @_;
@@ -195,7 +205,7 @@ my @points = (
 			$redis->foreign_lock($key);
 			hold_next("channel:{$key}", on => 'reply');
 		},
-		reached => sub { rule_acted(); waits(@_) },
+		reached => sub { is_held(@_) && waits(@_) },
 		after => sub {
 			my ($s, $key) = @_;
 			is($node->count_locks("key = '$key'"), 0, 'the wait is over');
@@ -214,7 +224,7 @@ my @points = (
 			hold_next($key);
 		},
 		sql => "SELECT redis_lock('KEY', '2 hours')",
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub {
 			my ($s, $key, $alive) = @_;
 			if ($alive)
@@ -241,7 +251,7 @@ my @points = (
 			hold_next($key);
 		},
 		sql => "SELECT redis_extend('KEY', '2 hours')",
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub {
 			my ($s, $key, $alive) = @_;
 			if ($alive)
@@ -273,7 +283,7 @@ my @points = (
 			hold_next($key);
 		},
 		sql => "SELECT redis_unlock('KEY')",
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub {
 			my ($s, $key, $alive) = @_;
 			key_is_free($key, 'given back all the same');
@@ -294,7 +304,7 @@ my @points = (
 			hold_next($key, on => 'reply');
 		},
 		sql => "SELECT redis_unlock('KEY')",
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub { $proxy->release }
 	},
 
@@ -310,7 +320,7 @@ my @points = (
 			hold_next('PUBLISH', skip => 1);
 		},
 		sql => 'SELECT redis_unlock_all()',
-		reached => \&rule_acted,
+		reached => \&is_held,
 		after => sub {
 			my ($s, $key) = @_;
 			poll_until('all to be given back', sub { $redis->all_keys == 0 });
@@ -318,23 +328,42 @@ my @points = (
 		}
 	});
 
+# A session at the point, and its key
 my $number = 0;
+
+sub session_at
+{
+	my ($point, $stop) = @_;
+
+	foreach my $try (1 .. 20)
+	{
+		my $key = sprintf 'key %03d', ++$number;
+		my $s = $point->{new} ? $node->session : $node->connected_session;
+		my $sql = $point->{sql} || "SELECT redis_lock('KEY')";
+
+		$sql =~ s/KEY/$key/;
+		$point->{before}->($s, $key);
+		$s->query($stop->{before}) if $stop->{before};
+		$s->start($sql);
+		return ($s, $key) if $point->{reached}->($s, $key);
+
+		note 'stopped too early';
+		$s->wait(10);
+		$proxy->let_go;
+		$s->quit;
+		$redis->cmd('DEL', $key);
+	}
+	die "never $point->{name}\n";
+}
+
 foreach my $point (@points)
 {
 	foreach my $stop (@stops)
 	{
-		my $key = sprintf 'key %03d', ++$number;
-
 		subtest "$stop->{name} $point->{name}" => sub {
-			my $s = $point->{new} ? $node->session : $node->connected_session;
-			my $sql = $point->{sql} || "SELECT redis_lock('KEY')";
+			my ($s, $key) = session_at($point, $stop);
 			my $alive = $stop->{name} ne 'terminate';
 
-			$sql =~ s/KEY/$key/;
-			$point->{before}->($s, $key);
-			$s->query($stop->{before}) if $stop->{before};
-			$s->start($sql);
-			$point->{reached}->($s, $key);
 			$stop->{do}->($s) if $stop->{do};
 			$s->wait(10)->fails(@{ $stop->{fails} }, 'stopped');
 			if ($alive)

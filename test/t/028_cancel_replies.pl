@@ -215,7 +215,7 @@ nothing_left($node, $redis, name => 'nothing is left of lost replies');
 # is given back at once; when the renewal arrives it finds nothing.
 {
 	my $s = $node->connected_session;
-	my $lease_ms = limit(1.5) * 1000;
+	my $lease_ms = limit(9) * 1000;
 
 	hold_next('renewed', skip => 1);
 	$s->query_is(
@@ -223,6 +223,7 @@ nothing_left($node, $redis, name => 'nothing is left of lost replies');
 		'', 'taken');
 	$s->start('SELECT pg_sleep(60)');
 	rule_acted();
+	$node->wait_for_event($s, 'PgSleep');
 	$s->cancel;
 	$s->wait(10)->fails('57014', qr/user request/,
 		'cancelled while the watchdog renews');
@@ -296,7 +297,7 @@ nothing_left($node, $redis, name => 'nothing is left of lost replies');
 	my $one = $node->connected_session;
 
 	$redis->foreign_lock('caught');
-	$one->start(<<'SQL');
+	$redis->after_second_look('caught', sub { $one->start(<<'SQL') });
 DO $$
 BEGIN
 	FOR i IN 1 .. 3 LOOP
@@ -309,7 +310,6 @@ BEGIN
 	END LOOP;
 END $$
 SQL
-	$node->wait_for_waiters('caught', 1);
 	hold_next('caught');
 	$one->cancel;
 	rule_acted();
