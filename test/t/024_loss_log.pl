@@ -58,6 +58,7 @@ $s->query("SELECT redis_unlock('forced')");
 
 	run($victim, "BEGIN; SELECT redis_lock('both'), redis_xact_lock('both')");
 	$victim->start('SELECT pg_sleep(600)');
+	$node->wait_for_event($victim, 'PgSleep');
 	$node->value("SELECT redis_force_unlock('both')");
 	$victim->wait->fails('57014', qr/user request/, 'its statement is canceled');
 	is_logged($victim, 'session-level and transaction-level',

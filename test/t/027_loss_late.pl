@@ -98,9 +98,8 @@ $rule = $proxy->rule(match => 'late', skip => 1, action => 'hold');
 $one->query_is("SELECT redis_lock('late')", '', 'held');
 $proxy->wait_for_rule($rule);
 $node->wait_for_loss('late');
-poll_until('the lease to end in Redis',
-	sub { $redis->cmd('HSETNX', 'late', 'next', 1) == 1 });
-$redis->cmd('PEXPIRE', 'late', 60_000);
+$redis->wait_for_key('late', 0);
+$redis->foreign_lock('late', owner => 'next');
 my $calls = $redis->script_calls;
 $proxy->release;
 poll_until('the renewal to run', sub { $redis->script_calls > $calls });

@@ -229,7 +229,7 @@ $seen = $stats->();
 $expected{$_} = $seen->{$_} foreach qw(orphans connects);
 count_is('the store fails', errors => 1);
 
-my $renewing = $small->session(settings => { 'lockredis.lease' => '300ms' });
+my $renewing = $small->session(settings => { 'lockredis.lease' => '3s' });
 my $renewals = $small->value('SELECT renewals FROM redis_lock_stats');
 $renewing->query("SELECT redis_lock('r')");
 poll_until('renewals',

@@ -335,6 +335,8 @@ foreach my $case ('before', 'after')
 # it goes on it fails, and disturbs nobody.
 #
 {
+	# All have to queue before the first one gives up.
+	$brisk->set('lockredis.command_timeout' => '10s');
 	my ($one, $two, $three, $four) = sessions($brisk, 4);
 	my $rule = $proxy->rule(on => 'reply', match => 'failing', action => 'hold');
 
@@ -366,6 +368,7 @@ foreach my $case ('before', 'after')
 	$brisk->wait_for_waiters('failing', 1);
 	$four->query_is("SELECT redis_unlock('failing')", 't', 'failing: given back');
 	is($two->wait(30)->error, undef, 'failing: the queue works');
+	$brisk->set('lockredis.command_timeout' => '2s');
 	end_of('failing', $one, $two, $three, $four);
 }
 

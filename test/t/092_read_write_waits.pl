@@ -127,6 +127,8 @@ $reader->kill9;
 $two->query("SELECT redis_read_unlock('c')");
 $writer->query_is("SELECT redis_try_write_lock('c', '20s')", 't', 'a dead reader');
 $writer->query_is("SELECT redis_write_unlock('c')", 't');
+poll_until('the crashed server', sub { eval { $near->value('SELECT 1') } }, 60);
+$near->wait_for_up;
 
 # What a pair costs.
 foreach my $kind ('read', 'write')
@@ -144,7 +146,5 @@ foreach my $kind ('read', 'write')
 }
 
 $_->quit foreach $two, $writer;
-poll_until('the crashed server', sub { eval { $near->value('SELECT 1') } }, 60);
-
 nothing_left([ $near, $far ], $redis);
 done_testing();
