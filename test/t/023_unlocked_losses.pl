@@ -11,7 +11,6 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
-use PostgreSQL::Test::Utils;
 
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
@@ -47,31 +46,9 @@ sub cancel_at
 
 	$one->start($sql);
 	$proxy->wait_for_rule($id);
-	wait_until_read($one->pid) if $name =~ /answered in part/;
+	$one->wait_until_read if $name =~ /answered in part/;
 	$one->cancel;
 	return $one->wait;
-}
-
-# All that has come from Redis so far has been read by the process.
-sub wait_until_read
-{
-	my ($pid) = @_;
-
-	return poll_until(
-		'the replies to be read',
-		sub {
-			my %inode;
-			foreach my $fd (glob "/proc/$pid/fd/*")
-			{
-				my $to = readlink $fd;
-				$inode{$1} = 1 if defined $to && $to =~ /^socket:\[(\d+)\]/;
-			}
-			my @unread = grep {
-				my @field = split;
-				$inode{ $field[9] } && $field[4] !~ /:0+\z/;
-			} split /\n/, slurp_file('/proc/net/tcp');
-			return !@unread;
-		});
 }
 
 # ----------

@@ -21,7 +21,8 @@ use LockRedis::Wait qw(limit);
 
 start_servers();
 
-my $lease = limit(2);
+# Long enough for what is done while a renewal is held.
+my $lease = limit(6);
 
 #
 # Taken away while it is handed.
@@ -321,7 +322,7 @@ $node = $patient;
 #
 {
 	my $key = 'due';
-	my ($one, $two) = sessions(2, 'lockredis.lease' => "${lease}s");
+	my ($one, $two) = sessions(2, 'lockredis.lease' => limit(2) . 's');
 
 	run($one, "SELECT redis_lock('$key')");
 	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
@@ -406,7 +407,7 @@ foreach my $case (
 			die 'not got' if defined $two->wait->error;
 		}
 		poll_until('the lease to be longer',
-			sub { $ends->() - $until > $lease / 6 }, 1);
+			sub { $ends->() - $until > $lease / 6 }, 3);
 		pass("$key: the reply counts");
 		is($redis->owner_of($key), $owner, "$key: it is the same lock");
 		$proxy->let_go;
@@ -473,7 +474,10 @@ foreach my $case (
 	run($three, "SELECT redis_unlock('$key')");
 	isnt($redis->owner_of($key), $owner, "$key: not handed to the one that asks");
 	got($four, $key, "$key: it is passed over again");
+	my $calls = $redis->script_calls;
 	$proxy->let_go;
+	poll_until('its request to run', sub { $redis->script_calls > $calls });
+	$two->wait_until_read;
 	pause(0.3);
 	ok($two->is_running, "$key: it waits then");
 	is(granted($key), $four->pid, "$key: one holder");

@@ -31,6 +31,7 @@ LockRedis::Session - one psql, one backend, driven step by step
   $s->is_lost($redis, 'k', $reason, qr/detail/, $name);  # TAP: all it is told
   $s->take_away('a', 'b');                     # by force, from whoever has them
 
+  $s->wait_until_read;                         # the backend has read what came
   $s->pid;                                     # of the backend
   $s->cancel; $s->terminate; $s->kill9; $s->freeze; $s->thaw;   # signals
   $s->quit;                                    # orderly, backend is gone after
@@ -55,6 +56,7 @@ use IO::Poll qw(POLLIN POLLHUP POLLERR);
 use LockRedis::Result;
 use LockRedis::Wait qw(limit now poll_until pause);
 use POSIX ();
+use PostgreSQL::Test::Utils ();
 use Test::More;
 
 my %sessions;    # by number, those with open output
@@ -412,6 +414,28 @@ sub descriptors_of
 
 	opendir my $dir, "/proc/$pid/fd" or croak "cannot look at $pid: $!";
 	return scalar grep { /^\d+$/ } readdir $dir;
+}
+
+# All that has come to it so far, over TCP, has been read by the backend.
+sub wait_until_read
+{
+	my ($self) = @_;
+
+	return poll_until(
+		'the replies to be read',
+		sub {
+			my %inode;
+			foreach my $fd (glob "/proc/$self->{pid}/fd/*")
+			{
+				my $to = readlink $fd;
+				$inode{$1} = 1 if defined $to && $to =~ /^socket:\[(\d+)\]/;
+			}
+			my @unread = grep {
+				my @field = split;
+				$inode{ $field[9] } && $field[4] !~ /:0+\z/;
+			} split /\n/, PostgreSQL::Test::Utils::slurp_file('/proc/net/tcp');
+			return !@unread;
+		});
 }
 
 # Ends psql and waits until its backend has gone too.
