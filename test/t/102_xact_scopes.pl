@@ -111,24 +111,26 @@ $one->query_is("COMMIT PREPARED 'p'; SELECT redis_unlock('2pc')",
 # Many locks
 # ----------
 
-# All three requests are in Redis although the reply to the first one has not
-# come yet: so it is one pipelined batch.
+# The session has sent all three requests although the reply to the first one has not
+# come yet: so it is one pipelined batch.  It does not wait for that for long.
 of_redis 'nothing that could keep a reply' => sub {
 	run($one,
 	"BEGIN;
 	 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
 	);
 	is(scalar($redis->all_keys), 250, '250 locks');
-	my $before = $redis->script_calls;
-	$proxy->rule(on => 'reply', match => 'many', action => 'hold');
-	$one->start('COMMIT');
-	poll_until('Redis to have released all', sub { !$redis->all_keys });
-	ok($one->is_running, 'no reply has been read');
-	is($redis->script_calls - $before, 3, 'released by three commands');
+	my $rule = $proxy->rule(on => 'reply', match => 'many', action => 'hold');
+	my $n = commands_of(
+		sub {
+			$one->start('COMMIT');
+			poll_until('Redis to have released all', sub { !$redis->all_keys });
+			$proxy->wait_for_rule($rule);
+		});
+	is($n, 3, 'released by three commands');
 	$proxy->clear;
 	$proxy->release;
 	is($one->wait->error, undef, 'the reply comes');
-	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'none is left');
+	poll_until('none to be left', sub { $node->count_locks == 0 });
 };
 
 costs(
@@ -143,17 +145,26 @@ costs(
 # Giving back costs a hundredth of the commands, so if it took as long as
 # taking something would be quadratic.
 {
-	my $taken = $one->query(
-		"BEGIN;
-		 SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
-		limit(120));
-	is($taken->out, 10000, '10,000 locks in one transaction');
-	is($redis->cmd('DBSIZE'), 10000, 'Redis has them all');
-	costs($one, "SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
-		10000, 0, 'all taken again');
-	run($one, 'INSERT INTO t VALUES (5)');
-	my $done;
-	my $n = commands_of(sub { $done = $one->query('COMMIT') });
+	my ($taken, $done, $n);
+
+	# What a store that stands still does not answer in time is left to the watchdog.
+	foreach my $try (1 .. 5)
+	{
+		my $orphans = $node->lock_stat('orphans');
+
+		$taken = $one->query(
+			"BEGIN;
+			 SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
+			limit(120));
+		is($taken->out, 10000, '10,000 locks in one transaction');
+		is($redis->cmd('DBSIZE'), 10000, 'Redis has them all');
+		costs($one, "SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
+			10000, 0, 'all taken again');
+		run($one, 'INSERT INTO t VALUES (5)');
+		$n = commands_of(sub { $done = $one->query('COMMIT') });
+		last if $node->lock_stat('orphans') == $orphans;
+		poll_until('the watchdog to give them back', sub { $node->count_locks == 0 });
+	}
 	of_redis 'no commands that could be counted' => sub {
 		is($n, 100, 'released by a hundred commands');
 	};
