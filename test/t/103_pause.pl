@@ -200,7 +200,9 @@ subtest 'a session-level lock' => sub {
 # the other one waits for its commit.
 subtest 'the watchdog holds it for a stopped session' => sub {
 	run($next, 'UPDATE counter SET n = 0');
-	run($paused, "SET lockredis.commit_guard = 'lease'");
+	# The watchdog has to be in time.
+	run($paused, "SET lockredis.commit_guard = 'lease'; SET lockredis.lease = '"
+		. 3 * $lease_ms . "ms'");
 	run($paused, "BEGIN; SELECT redis_xact_lock('pause'); SELECT n FROM counter");
 	$paused->freeze;
 	stopped($paused->pid);

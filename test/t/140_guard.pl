@@ -57,7 +57,7 @@ foreach my $way (@ways)
 	foreach my $write ('', 'INSERT INTO t VALUES (1)')
 	{
 		subtest "$name, " . ($write ? 'writing' : 'read-only') => sub {
-			run($s, "BEGIN; SELECT $call; $write");
+			$s->in_time("ROLLBACK; BEGIN; SELECT $call; $write");
 			$lose->();
 			$node->wait_for_loss('k');
 			my $there = $redis->cmd('TYPE', 'k');
@@ -76,8 +76,8 @@ foreach my $way (@ways)
 # Nobody needs to find out before: the session sees itself that the lease ended.
 subtest 'nobody noticed' => sub {
 	my $watchdog = $node->watchdog_pid;
-	run($one,
-		"BEGIN; SELECT redis_xact_lock('k', $short);
+	$one->in_time(
+		"ROLLBACK; BEGIN; SELECT redis_xact_lock('k', $short);
 		 INSERT INTO t VALUES (1)");
 	kill 'STOP', $watchdog;
 	poll_until('the lease to have ended', sub { !$redis->cmd('EXISTS', 'k') });
@@ -254,7 +254,7 @@ subtest 'a lost session-level lock' => sub {
 	$one->query("BEGIN; SELECT redis_unlock('s')");
 	commit_works($one, 0, 'unlocked in a transaction that writes nothing');
 
-	run($one, "SELECT redis_lock('s', $short)");
+	$one->in_time("SELECT redis_lock('s', $short)");
 	$node->wait_for_loss('s');
 	$one->query_fails('INSERT INTO t VALUES (1)',
 		'55000', refusal('s', qr/Its lease expired, seen at/),

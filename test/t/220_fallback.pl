@@ -13,6 +13,10 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
+# What is asked before the switch has to be asked within the one, what is asked before
+# a key is free within the other.
+my $after = limit(3);
+my $lease = limit(12);
 my $redis = LockRedis::Redis->new;
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create(
@@ -20,8 +24,8 @@ my $node = LockRedis::Node->create(
 	redis => $redis,
 	settings => {
 		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '1s',
-		'lockredis.lease' => '6s',
+		'lockredis.fallback_after' => "${after}s",
+		'lockredis.lease' => "${lease}s",
 		'lockredis.connect_timeout' => '500ms',
 		'lockredis.command_timeout' => '500ms'
 	});
@@ -59,10 +63,10 @@ is( $node->value(
 	'both stores are there, and Redis is in use');
 
 $node->log_since_here;
-$node->set('lockredis.fallback_after' => '5s');
+$node->set('lockredis.fallback_after' => ($lease - 2) . 's');
 poll_until('the watchdog to say that this does not fit',
 	sub { $node->logged(qr/"lockredis.fallback_after" must be below/) });
-$node->set('lockredis.fallback_after' => '1s');
+$node->set('lockredis.fallback_after' => "${after}s");
 
 #
 # The first outage: Redis is killed, and comes back empty.
@@ -83,7 +87,7 @@ my $owner = owner_in($redis->hash('renewed'));
 ($uuid) = $owner =~ /^([^:]+)/;
 
 # Somebody elsewhere, with a lease longer than ours.
-$redis->foreign_lock('long', ms => 15000);
+$redis->foreign_lock('long', ms => 600_000);
 $new->query_is("SELECT redis_try_lock('long')", 'f', 'a longer lease is seen');
 $new->query("SELECT redis_fenced_xact_lock('fenced')");
 $new->query("SELECT redis_fenced_xact_lock('fenced')");
@@ -105,7 +109,11 @@ $new->query('RESET lock_timeout');
 $new->start("SELECT redis_lock('new')");
 
 $node->wait_for_store('table');
-cmp_ok(now() - $killed, '<', limit(9), 'soon after fallback_after');
+cmp_ok(now() - $killed, '<', $after + limit(8), 'soon after fallback_after');
+
+# A key that nobody here had may be had by somebody else for one lease.
+$three->query_is("SELECT redis_try_lock('never seen')", 'f', 'may be had by others');
+ok($new->is_running, 'the waiting call waits on');
 is( $node->value('SELECT state, in_use FROM redis_lock_status ORDER BY node'),
 	"down|f\nup|t", 'shown');
 like($node->value('SELECT reason FROM redis_lock_status WHERE in_use'),
@@ -130,18 +138,16 @@ $two->query_warns("SELECT redis_unlock('short')", 'f', '01000', qr/lost/,
 # Locks in the table are full locks.
 $one->query_is("SELECT redis_lock('renewed')", '', 'taken a third time');
 is(owner_in($table->hash('renewed')), $owner =~ s/=2$/=3/r, 'seen in the row');
-$one->query_is("SELECT redis_extend('extended', '1 minute')", 't', 'extended');
+$one->query_is("SELECT redis_extend('extended', '5 minutes')", 't', 'extended');
 cmp_ok($table->cmd('PTTL', 'extended'), '>', 30_000, 'seen in the row');
 $three->query_is("SELECT redis_unlock('released')", 't', 'given back');
 poll_until('its row to go', sub { $table->cmd('EXISTS', 'released') eq '0' });
 is($node->value("SELECT redis_is_locked('renewed'), redis_lock_owner('renewed')"),
 	"t|" . ($owner =~ s/=.*//r), 'asked of the table');
 
-# A key that nobody here had may be had by somebody else for one lease.
-$three->query_is("SELECT redis_try_lock('never seen')", 'f', 'may be had by others');
-ok($new->is_running, 'the waiting call waits on');
-$new->wait(20);
-cmp_ok(now() - $killed, '>=', 6, 'for one lease since Redis was there');
+# After that lease.
+$new->wait(2 * $lease);
+cmp_ok(now() - $killed, '>=', $lease, 'for one lease since Redis was there');
 $three->query_is("SELECT redis_try_lock('never seen')", 't', 'free after that');
 $three->query_is("SELECT redis_unlock('never seen')", 't', 'given back');
 $three->query_is("SELECT redis_try_lock('never seen')", 't', 'and free at once');

@@ -52,7 +52,7 @@ sub start_servers
 	# Only quick has its locks renewed while a test looks.
 	$one = $node->session;
 	$two = $node->session;
-	$quick = $node->session(settings => { 'lockredis.lease' => limit(1) . 's' });
+	$quick = $node->session(settings => { 'lockredis.lease' => limit(3) . 's' });
 
 	$node->wait_for_up;
 	$far->wait_for_up;
