@@ -102,7 +102,7 @@ $one->query_is('SELECT redis_unlock_all()', $max_locks, 'all given back');
 # Lost ones, until their session has seen it.
 #
 $one->query(
-	"SELECT count(redis_lock('k' || i, '500ms')) FROM generate_series(1, $max_locks) i"
+	"SELECT count(redis_lock('k' || i, '3s')) FROM generate_series(1, $max_locks) i"
 );
 poll_until('all leases to end',
 	sub { $small->count_locks('lost_at IS NOT NULL') == $max_locks });
