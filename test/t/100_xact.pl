@@ -37,7 +37,7 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'COMMIT AND CHAIN', 'ROLLBACK AND CHAIN')
 			"SELECT redis_try_lock('k'), redis_try_xact_lock('k')",
 			'f|f', 'others do not get it');
 		costs($one, $end, '', 1, 'giving it back');
-		is($redis->cmd('EXISTS', 'k'), 0, 'it is free');
+		is_free('k', 'it is free');
 		$one->query_is("SELECT redis_is_held('k'), redis_hold_count('k')",
 			'f|0', 'not held');
 		return unless $end =~ /CHAIN/;
@@ -46,7 +46,7 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'COMMIT AND CHAIN', 'ROLLBACK AND CHAIN')
 		costs($one, "SELECT redis_xact_lock('k')", '', 1,
 			'taking it in the chained transaction');
 		costs($one, 'COMMIT', '', 1, 'giving that back');
-		is($redis->cmd('EXISTS', 'k'), 0, 'free again');
+		is_free('k', 'free again');
 	};
 }
 
@@ -68,7 +68,7 @@ of_redis 'no commands that could be looked at' => sub {
 
 costs($one, "SELECT redis_xact_lock('single')", '', 2,
 	'a single statement is a transaction');
-is($redis->cmd('EXISTS', 'single'), 0, 'which ends with it');
+is_free('single', 'which ends with it');
 costs(
 	$one,
 	q{SELECT redis_xact_lock('implicit') \;
@@ -76,14 +76,14 @@ costs(
 	"\nt",
 	2,
 	'an implicit block');
-is($redis->cmd('EXISTS', 'implicit'), 0, 'releases at its end');
+is_free('implicit', 'releases at its end');
 $one->query_fails(q{SELECT redis_xact_lock('implicit') \; SELECT 1/0},
 	'22012', qr/division/, 'an implicit block that fails');
-is($redis->cmd('EXISTS', 'implicit'), 0, 'releases too');
+is_free('implicit', 'releases too');
 
 # At the error, not when the client gets round to say ROLLBACK.
 $one->query("BEGIN; SELECT redis_xact_lock('failed'); SELECT 1/0");
-is($redis->cmd('EXISTS', 'failed'), 0, 'an error gives it back at once');
+is_free('failed', 'an error gives it back at once');
 $one->query_is('ROLLBACK', '', 'the client hears of it later');
 
 # ----------
@@ -98,18 +98,16 @@ run($one,
 is_deeply([ map { $redis->cmd('EXISTS', $_) } 'outer', 'in a', 'in b' ],
 	[ 1, 1, 1 ], 'three levels');
 costs($one, 'ROLLBACK TO b', '', 1, 'the inner one rolled back');
-is_deeply([ map { $redis->cmd('EXISTS', $_) } 'outer', 'in a', 'in b' ],
-	[ 1, 1, 0 ], 'gives back its lock only');
+left_are([ 'outer', 'in a' ], 'gives back its lock only');
 costs($one, 'ROLLBACK TO b', '', 0, 'and again');
 $one->query_is("SELECT redis_try_xact_lock('in b')", 't', 'taken again');
 costs($one, 'ROLLBACK TO b', '', 1, 'rolled back again');
-is($redis->cmd('EXISTS', 'in b'), 0, 'and given back again');
+is_free('in b', 'and given back again');
 run($one, "SELECT redis_xact_lock('in b')");
 $one->query_is('ROLLBACK TO a', '', 'both levels at once');
-is_deeply([ map { $redis->cmd('EXISTS', $_) } 'outer', 'in a', 'in b' ],
-	[ 1, 0, 0 ], 'leave the outermost');
+left_are(['outer'], 'leave the outermost');
 costs($one, 'COMMIT', '', 1, 'commit');
-is($redis->cmd('EXISTS', 'outer'), 0, 'gives that back');
+is_free('outer', 'gives that back');
 
 # A released savepoint leaves its locks to its parent, whatever becomes of that.
 run($one,
@@ -118,14 +116,13 @@ run($one,
 );
 is_deeply([ map { $redis->cmd('EXISTS', $_) } 'b1', 'c1' ], [ 1, 1 ], 'released, still held');
 costs($one, 'ROLLBACK TO a', '', 1, 'their parent rolled back');
-is_deeply([ map { $redis->cmd('EXISTS', $_) } 'b1', 'c1' ], [ 0, 0 ], 'both are gone');
+left_are([], 'both are gone');
 run($one,
 	q{SELECT redis_xact_lock('b1'); RELEASE a; SAVEPOINT a;
 	  SELECT redis_xact_lock('c1'); ROLLBACK TO a});
-is_deeply([ map { $redis->cmd('EXISTS', $_) } 'b1', 'c1' ],
-	[ 1, 0 ], 'released before another one of that name is rolled back');
+left_are(['b1'], 'released before another one of that name is rolled back');
 $one->query_is('COMMIT', '', 'commit');
-is($redis->cmd('EXISTS', 'b1'), 0, 'all released');
+is_free('b1', 'all released');
 
 # Taken before: a rollback of a re-entry gives nothing back.
 run($one,
@@ -135,7 +132,7 @@ costs($one, 'ROLLBACK TO a', '', 0, 'a re-entry rolled back');
 $one->query_is("SELECT redis_is_held('before'), redis_hold_count('before')",
 	't|1', 'still held');
 costs($one, 'ROLLBACK', '', 1, 'rollback');
-is($redis->cmd('EXISTS', 'before'), 0, 'released');
+is_free('before', 'released');
 
 # A session-level lock of a savepoint outlives its rollback, beside the
 # transaction-level one of the same key that does not.
@@ -192,29 +189,39 @@ is_deeply(
 	[ sort((map { 'round ' . (2 * $_ - 1) } 1 .. 30), 'shared') ],
 	'exception blocks in a loop keep what succeeded');
 costs($one, 'COMMIT', '', 1, 'all given back by one command');
-is_deeply([ $redis->all_keys ], [], 'all of them');
+left_are([], 'all of them');
 
 run($one,
-	q{CREATE PROCEDURE steps() LANGUAGE plpgsql AS $$
+	q{CREATE FUNCTION stays_locked(k text) RETURNS int LANGUAGE plpgsql AS $$
+	  BEGIN
+	      FOR i IN 1 .. 6000 LOOP
+	          IF NOT redis_is_locked(k) THEN
+	              RETURN 0;
+	          END IF;
+	          PERFORM pg_sleep(0.01);
+	      END LOOP;
+	      RETURN 1;
+	  END $$;
+	  CREATE PROCEDURE steps() LANGUAGE plpgsql AS $$
 	  DECLARE
 	      seen text := '';
 	  BEGIN
 	      PERFORM redis_xact_lock('step'), redis_lock('kept');
 	      seen := seen || redis_hold_count('step') || redis_is_locked('step')::int;
 	      COMMIT;
-	      seen := seen || redis_hold_count('step') || redis_is_locked('step')::int;
+	      seen := seen || redis_hold_count('step') || stays_locked('step');
 	      PERFORM redis_xact_lock('step');
 	      ROLLBACK;
-	      seen := seen || redis_hold_count('step') || redis_is_locked('step')::int;
+	      seen := seen || redis_hold_count('step') || stays_locked('step');
 	      PERFORM redis_xact_lock('step');
 	      BEGIN
 	          PERFORM redis_xact_lock('inner');
 	          RAISE division_by_zero;
 	      EXCEPTION WHEN division_by_zero THEN
-	          seen := seen || redis_is_locked('inner')::int;
+	          seen := seen || stays_locked('inner');
 	      END;
 	      COMMIT AND CHAIN;
-	      seen := seen || redis_hold_count('step') || redis_is_locked('step')::int;
+	      seen := seen || redis_hold_count('step') || stays_locked('step');
 	      PERFORM redis_xact_lock('step');
 	      RAISE NOTICE '%', seen || redis_hold_count('kept');
 	  END $$});
@@ -223,8 +230,7 @@ run($one,
 	is_deeply([ $result->error, map { $_->message } $result->notices ],
 		[ undef, '11' . '00' . '00' . '0' . '00' . '1' ],
 		'transactions that end in a procedure');
-	is_deeply([ $redis->all_keys ],
-		['kept'], 'the last one ends with the call');
+	left_are(['kept'], 'the last one ends with the call');
 	$one->query_is("SELECT redis_unlock('kept')",
 		't', 'session-level locks outlive them');
 }
@@ -255,7 +261,7 @@ is($node->value('SELECT count(*) FROM watched'), 0, 'commit waits');
 $two->query_is("SELECT redis_unlock('deferred')", 't', 'unlocked');
 is($one->wait->error, undef, 'committed');
 is($node->value('SELECT count(*) FROM watched'), 2, 'rows are there');
-is_deeply([ $redis->all_keys ], [], 'locks of deferred triggers are released');
+left_are([], 'locks of deferred triggers are released');
 
 # An error in the deferred work: the locks from before and from there go.
 $one->query_fails(
@@ -264,7 +270,7 @@ $one->query_fails(
 	  INSERT INTO pairs VALUES (1), (1);
 	  COMMIT},
 	'23505', qr/pairs_pkey/, 'a deferred constraint fails the commit');
-is_deeply([ $redis->all_keys ], [], 'and releases');
+left_are([], 'and releases');
 $one->query_is('SELECT 1', '1', 'the session goes on');
 
 # An error between PRE_COMMIT, where the guard has let it pass, and the commit
@@ -286,8 +292,7 @@ $one->query_is('COMMIT', '', 'the first one commits');
 $two->query_fails('COMMIT', '40001', qr/during commit attempt/,
 	'the second one fails late in its commit');
 is(rows_of('session too'), 'session 1', 'its locks are given back');
-is_deeply([ $redis->all_keys ], ['session too'],
-	'but for the session-level one');
+left_are(['session too'], 'but for the session-level one');
 $two->query_is("SELECT redis_unlock('session too')", 't', 'which is given back');
 $two->query_is(
 	"BEGIN; INSERT INTO t VALUES (3); SELECT redis_xact_lock('skew'); COMMIT",
@@ -299,7 +304,7 @@ run($one,
 	  SELECT redis_try_xact_lock('row ' || i), redis_is_locked('row ' || i)
 	  FROM generate_series(1, 3) i;
 	  FETCH c; COMMIT});
-is_deeply([ $redis->all_keys ], [], 'locks of a holdable cursor are released');
+left_are([], 'locks of a holdable cursor are released');
 costs($one, 'FETCH ALL FROM c', "t|t\nt|t", 0, 'its rows were made by then');
 run($one, 'CLOSE c');
 
@@ -328,7 +333,7 @@ is_deeply(
 	'locks of DDL and COPY are held');
 $one->query_is('SELECT count(*) FROM copied; DROP TABLE made; COMMIT',
 	'2', 'to the end');
-is_deeply([ $redis->all_keys ], [], 'of the transaction');
+left_are([], 'of the transaction');
 
 # CREATE INDEX CONCURRENTLY has several transactions; the index expression is
 # evaluated in the second one.  VACUUM ANALYZE has one for each table, and ends
@@ -344,11 +349,11 @@ run($one,
 	  CREATE TABLE second AS SELECT i FROM generate_series(1, 50) i});
 costs($one, 'CREATE INDEX CONCURRENTLY ON first (locking(i))',
 	'', 2, 'CREATE INDEX CONCURRENTLY');
-is($redis->cmd('EXISTS', 'ddl'), 0, 'leaves no lock');
+is_free('ddl', 'leaves no lock');
 costs($one, 'CREATE INDEX ON second (locking(i))', '', 2, 'CREATE INDEX');
 costs($one, 'VACUUM ANALYZE first, second',
 	'', 4, 'VACUUM ends its transactions');
-is($redis->cmd('EXISTS', 'ddl'), 0, 'and leaves no lock');
+is_free('ddl', 'and leaves no lock');
 
 $_->quit foreach $one, $two;
 nothing_left($node, $redis);

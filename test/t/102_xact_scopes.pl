@@ -31,7 +31,7 @@ subtest 'session-level first' => sub {
 	$one->query_is("SELECT redis_hold_count('both')", 2, 'two are left');
 	$one->query_is("SELECT redis_unlock('both'), redis_unlock('both')",
 		't|t', 'and given back');
-	is($redis->cmd('EXISTS', 'both'), 0, 'free');
+	is_free('both', 'free');
 };
 
 subtest 'transaction-level first' => sub {
@@ -55,7 +55,7 @@ subtest 'transaction-level first' => sub {
 	is(count_in_redis('both'), 1, 'still held');
 	$two->query_is("SELECT redis_try_lock('both')", 'f', 'from others');
 	costs($one, 'COMMIT', '', 1, 'the end of the transaction does');
-	is($redis->cmd('EXISTS', 'both'), 0, 'free');
+	is_free('both', 'free');
 };
 
 subtest 'the session keeps it' => sub {
@@ -69,7 +69,7 @@ subtest 'the session keeps it' => sub {
 		is(count_in_redis('both'), 2, 'two holds in Redis');
 		is(rows_of('both'), 'session 2', 'of the session');
 		is($one->value('SELECT redis_unlock_all()'), 1, 'given back');
-		is($redis->cmd('EXISTS', 'both'), 0, 'free');
+		is_free('both', 'free');
 	}
 };
 
@@ -87,7 +87,7 @@ subtest 'leases' => sub {
 	costs($one, "SELECT redis_unlock('both'), redis_unlock('both')",
 		't|t', 1, 'unlocked');
 	$one->query_is('COMMIT', '', 'committed');
-	is($redis->cmd('EXISTS', 'both'), 0, 'free');
+	is_free('both', 'free');
 };
 
 # ----------
@@ -98,7 +98,7 @@ run($one, "BEGIN; INSERT INTO t VALUES (4); SELECT redis_xact_lock('2pc')");
 $one->query_fails("PREPARE TRANSACTION 'p'",
 	'0A000', qr/cannot PREPARE a transaction that holds Redis locks/,
 	'PREPARE TRANSACTION with a transaction-level lock');
-is($redis->cmd('EXISTS', '2pc'), 0, 'ends the transaction and gives it back');
+is_free('2pc', 'ends the transaction and gives it back');
 is($node->value('SELECT count(*) FROM pg_prepared_xacts'), 0, 'nothing prepared');
 $one->query_is(
 	"BEGIN; SAVEPOINT a; SELECT redis_xact_lock('2pc'); ROLLBACK TO a;
@@ -175,8 +175,8 @@ costs(
 	of_table 'a hundredth of the requests' => sub {
 		cmp_ok($done->ms, '<', $taken->ms * 10, 'not in much more time');
 	};
-	is($redis->cmd('DBSIZE'), 0, 'nothing is left in Redis');
-	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'or in the table');
+	left_are([], 'nothing is left');
+	is($node->count_locks, 0, 'nor in the lock table');
 }
 
 # More than there is room for: refused before anything is sent.
@@ -188,7 +188,7 @@ costs(
 		limit(120));
 	$result->fails('53400', qr/lockredis\.max_locks/, 'too many locks');
 	is($node->lock_stat('acquires') - $acquires, 10_100, 'as many as max_locks says');
-	is($redis->cmd('DBSIZE'), 0, 'all were given back at the error');
+	left_are([], 'all were given back at the error');
 	$one->query_is(
 		"ROLLBACK TO a; SELECT redis_xact_lock('over'); COMMIT",
 		'', 'the transaction goes on');
@@ -234,7 +234,7 @@ $one->query_is('COMMIT', '', 'given back');
 		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
 	$victim->cancel;
 	$victim->wait->fails('57014', qr/cancel/, 'a cancelled statement');
-	is($redis->cmd('EXISTS', 'victim'), 0, 'gives back the locks of its transaction');
+	is_free('victim', 'gives back the locks of its transaction');
 	$victim->query_is(
 		"ROLLBACK; BEGIN; SELECT redis_xact_lock('victim')",
 		'', 'the next transaction takes it');
@@ -244,7 +244,7 @@ $one->query_is('COMMIT', '', 'given back');
 	$victim->terminate;
 	$victim->wait->fails('57P01', qr/terminating/, 'terminated');
 	$victim->quit;
-	is($redis->cmd('EXISTS', 'victim'), 0, 'given back');
+	is_free('victim', 'given back');
 }
 {
 	my $idle = $node->session(
@@ -253,7 +253,7 @@ $one->query_is('COMMIT', '', 'given back');
 		"SELECT redis_lock('session'); BEGIN;
 		 SELECT redis_xact_lock('idle')");
 	poll_until('the idle session to be ended', sub { $idle->is_gone });
-	is_deeply([ $redis->all_keys ], [], 'FATAL while idle gives back both kinds');
+	left_are([], 'FATAL while idle gives back both kinds');
 	$idle->quit;
 }
 {
@@ -272,8 +272,7 @@ $one->query_is('COMMIT', '', 'given back');
 	$node->wait_for_waiters('blocker', 1);
 	$waiter->cancel;
 	$waiter->wait->fails('57014', qr/cancel/, 'cancelled while waiting');
-	is_deeply([ $redis->all_keys ], ['blocker'],
-		'gives back what the transaction had');
+	left_are(['blocker'], 'gives back what the transaction had');
 	run($waiter, "ROLLBACK; BEGIN; SELECT redis_xact_lock('mine'); SAVEPOINT a");
 	$waiter->start("SELECT redis_xact_lock('blocker')");
 	$node->wait_for_waiters('blocker', 1);
@@ -282,7 +281,7 @@ $one->query_is('COMMIT', '', 'given back');
 	$waiter->query_is("ROLLBACK TO a; SELECT redis_is_held('mine')",
 		't', 'keeps what was taken before it');
 	$waiter->quit;
-	is($redis->cmd('EXISTS', 'mine'), 0, 'given back when the client leaves');
+	is_free('mine', 'given back when the client leaves');
 	$one->query_is("SELECT redis_unlock('blocker')", 't', 'unlocked');
 }
 
@@ -310,7 +309,7 @@ $one->query_is('COMMIT', '', 'given back');
 	is($redis->cmd('EXISTS', 'leader'), 1, 'its end did not release');
 	$one->query_fails("SELECT mislabelled('leader')",
 		'25000', qr/parallel worker/, 'a worker does not take locks');
-	is($redis->cmd('EXISTS', 'leader'), 0, 'the error gives the lock back');
+	is_free('leader', 'the error gives the lock back');
 	run($one, 'ROLLBACK');
 	$one->query_is("SET $setting = on; SELECT redis_try_xact_lock('leader'); RESET $setting",
 		't', 'the planner leaves the lock functions to the leader');

@@ -24,7 +24,7 @@ use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($redis $proxy $node $one $two start_servers count_in_redis
-  commands_of costs rows_of);
+  commands_of costs rows_of left_are is_free);
 
 our ($redis, $proxy, $node, $one, $two);
 
@@ -97,6 +97,39 @@ sub costs
 
 	return is_deeply([ $result->out . $result->{raw}, $n ],
 		[ $output, $commands ], "$name: $commands commands");
+}
+
+# TAP: these keys are left, and nothing that is to be given back.  The end of a
+# transaction waits for its releases for 100 ms, or a little longer; what a store that
+# stands still has not answered by then the watchdog gives back.  No lease ends.
+sub left_are
+{
+	my ($keys, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @left;
+
+	eval {
+		poll_until(
+			'all else to be given back',
+			sub {
+				@left = $redis->all_keys;
+				return "@left" eq join(' ', sort @$keys) && $node->count_locks('pid IS NULL') == 0;
+			});
+	};
+	return is_deeply(\@left, [ sort @$keys ], $name);
+}
+
+sub is_free
+{
+	my ($key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return ok(
+		eval {
+			poll_until("$key to be free",
+				sub { !$redis->cmd('EXISTS', $key) && $node->count_locks("key = '$key'") == 0 });
+		},
+		$name);
 }
 
 # scope|hold_count of the rows of one key in redis_locks
