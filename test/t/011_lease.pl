@@ -143,17 +143,17 @@ sub watch
 	# Given after given.
 	$one->query("SELECT redis_lock('short long', '5s')");
 	$end = end_of('short long',
-		sub { $one->query("SELECT redis_lock('short long', '20s')") });
+		sub { $one->query("SELECT redis_lock('short long', '1min')") });
 	lengthened_by(10_000, $end, 'a longer given lease lengthens');
 	is(row('short long', 'hold_count, renewed, lease'),
-		'2|f|00:00:20', 'and is shown');
+		'2|f|00:01:00', 'and is shown');
 
-	$one->query("SELECT redis_lock('long short', '20s')");
+	$one->query("SELECT redis_lock('long short', '1min')");
 	$end = end_of('long short',
 		sub { $one->query("SELECT redis_lock('long short', '300ms')") });
 	unchanged($end, 'a shorter one does not');
 	is(row('long short', 'hold_count, renewed, lease'),
-		'2|f|00:00:20', 'nor in the view');
+		'2|f|00:01:00', 'nor in the view');
 
 	# Given after renewed.
 	$one->query("SELECT redis_lock('renewed short')");
@@ -175,7 +175,7 @@ sub watch
 	is(row('given renewed', 'hold_count, renewed'), '2|t',
 		'renewed from now on');
 
-	$one->query("SELECT redis_lock('endless renewed', '20s')");
+	$one->query("SELECT redis_lock('endless renewed', '1min')");
 	$end = end_of('endless renewed',
 		sub { $one->query("SELECT redis_lock('endless renewed')") });
 	unchanged($end, 'a renewed one does not shorten a given one');

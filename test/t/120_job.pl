@@ -68,12 +68,18 @@ SQL
 	$two->query('RESET default_transaction_isolation');
 	done();
 
-	# The lock goes after the commit, which takes a while here: whoever gets it
-	# sees what was done.
+	# The lock goes after the commit, which goes on until somebody waits: whoever gets
+	# it sees what was done.
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE slow (a int);
 CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql
-	AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$;
+	AS $$ BEGIN
+		WHILE NOT EXISTS (SELECT FROM redis_locks WHERE waiting_since IS NOT NULL) LOOP
+			PERFORM pg_sleep(0.1);
+		END LOOP;
+		PERFORM pg_sleep(0.2);
+		RETURN NULL;
+	END $$;
 CREATE CONSTRAINT TRIGGER nap AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION nap();
 SQL

@@ -31,7 +31,8 @@ LockRedis::Debugger->need;
 
 # Leases are renewed long after the test.
 my ($node, $redis, $proxy, $table) =
-  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '10min' });
+  LockRedis::Node->create_fallback('main', settings => {
+	'lockredis.lease' => '10min', 'lockredis.command_timeout' => '20s' });
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 my %case = (
