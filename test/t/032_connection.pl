@@ -322,7 +322,7 @@ is( $node->times_logged(
 
 my $other = LockRedis::Redis->new(name => 'other');
 my $waiter = $node->session(settings => { 'lockredis.lease' => '3s' });
-$redis->foreign_lock('foreign', ms => 3000);
+$redis->foreign_lock('foreign', ms => 10_000);
 $waiter->start("SELECT redis_lock('foreign')");
 $node->wait_for_waiters('foreign', 1);
 $two->value("SELECT redis_lock('two')");

@@ -36,7 +36,7 @@ $redis->cmd('ACL', 'SETUSER', 'bob', 'on', 'nopass', '~*', '&*', '+@all');
 my $node = LockRedis::Node->create(
 	'main',
 	url => 'redis://bob@127.0.0.1:' . $redis->port,
-	settings => { 'lockredis.connect_timeout' => '1s', 'lockredis.command_timeout' => '1s' });
+	settings => { 'lockredis.connect_timeout' => '3s', 'lockredis.command_timeout' => '3s' });
 my $one = $node->session;
 
 $node->wait_for_up;

@@ -93,8 +93,8 @@ sub row
 
 # Leases: renewed, given, lengthened, and taken away.
 {
-	$one->query("SET lockredis.lease = '1s'");
-	$one->query_is("SELECT redis_lock('renewed'), redis_lock('given', '1 s')",
+	$one->query("SET lockredis.lease = '3s'");
+	$one->query_is("SELECT redis_lock('renewed'), redis_lock('given', '3 s')",
 		'|', 'two leases');
 	my $first = row('renewed', 'expires_at');
 	poll_until('a renewal', sub { row('renewed', 'expires_at') gt $first });

@@ -107,7 +107,8 @@ sub give_back
 	sessions(6);
 	my $pid = $node->table_worker_pid;
 
-	$s[3]->query("SET statement_timeout = '4s'");
+	# The others have asked by then.
+	$s[3]->query("SET statement_timeout = '10s'");
 	kill 'STOP', $pid;
 	ask();
 	$s[1]->cancel;

@@ -34,7 +34,8 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 LockRedis::Debugger->need;
 
 my ($node, $redis, $proxy, $table) =
-  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '15s' });
+  LockRedis::Node->create_fallback('main', settings => {
+	'lockredis.lease' => '15s', 'lockredis.command_timeout' => '10s' });
 my $watchdog = $node->watchdog_pid;
 
 # It has found the hold due, and its session in the way.

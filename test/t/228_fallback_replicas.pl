@@ -19,8 +19,8 @@ my ($node, undef, $proxy, $table) = LockRedis::Node->create_fallback(
 	redis => $redis,
 	settings => {
 		'lockredis.lease' => '30s',
-		'lockredis.command_timeout' => '1s',
-		'lockredis.replica_timeout' => '200ms'
+		'lockredis.command_timeout' => '3s',
+		'lockredis.replica_timeout' => '1s'
 	});
 my $none = $node->session;
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });

@@ -27,8 +27,8 @@ my ($node, undef, $proxy, $table) = LockRedis::Node->create_fallback(
 	redis => $redis,
 	settings => {
 		'lockredis.lease' => '1min',
-		'lockredis.command_timeout' => '2s',
-		'lockredis.replica_timeout' => '200ms'
+		'lockredis.command_timeout' => '3s',
+		'lockredis.replica_timeout' => '1s'
 	});
 my $s = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 
