@@ -100,8 +100,7 @@ SQL
 			"CALL redis_with_lock('command', " . quoted($command) . ')',
 			$sqlstate, qr/./, "$name is an error");
 		is(done(), '', "$name: rolled back");
-		$one->query_is("SELECT redis_is_locked('command')", 'f',
-			"$name: released");
+		released('command', "$name: released");
 	}
 
 	# The place of an error is one in the command, not in the CALL.  (Before
@@ -111,6 +110,7 @@ SQL
 		my $error = $one->query("CALL redis_with_lock('command', 'SELECT 1; $last')")->{raw};
 		like($error, qr/^LINE 1:\s+(?:SELECT 1; )?\Q$last\E\n/m, "$last: where it is");
 		like($error, qr/^QUERY:\s+(?:SELECT 1; )?\Q$last\E$/m, "$last: in which query");
+		released('command', "$last: released");
 	}
 	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
 	$redis->cmd('FLUSHALL');

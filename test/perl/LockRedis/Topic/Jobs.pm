@@ -23,7 +23,7 @@ use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($lease_ms $redis %settings $node $one $two start_servers done
-  start_sleeper);
+  start_sleeper released);
 
 our ($lease_ms, $redis, %settings, $node, $one, $two);
 
@@ -55,6 +55,21 @@ sub done
 	return $node->value(
 		q{WITH d AS (DELETE FROM done RETURNING ctid, what) SELECT string_agg(what, ' ' ORDER BY ctid) FROM d}
 	);
+}
+
+# TAP: the key of a job that has failed is free, soon: the end of its transaction waits
+# for the release for 100 ms, after which the watchdog has it.
+sub released
+{
+	my ($key, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return ok(
+		eval {
+			poll_until("$key to be free",
+				sub { !$redis->cmd('EXISTS', $key) && $node->count_locks("key = '$key'") == 0 });
+		},
+		$name);
 }
 
 # Start a job whose command sleeps once it has done its first part, and wait
