@@ -311,7 +311,7 @@ foreach my $on_lost (qw(cancel terminate))
 			my $s = $node->session(
 				settings => {
 					'lockredis.on_lost' => $on_lost,
-					'lockredis.lease' => limit(1) . 's'
+					'lockredis.lease' => limit(3) . 's'
 				});
 			my $lock = $scope eq 'session' ? 'redis_lock' : 'redis_xact_lock';
 
