@@ -18,12 +18,12 @@ my $net = LockRedis::Netns->new;
 my ($here, $there) = ($net->place('one end'), $net->place('the other end'));
 my $redis = LockRedis::Redis->new(place => $there);
 
-# A program at one end that counts at the other: has it an answer within a
-# second, and has it counted?
+# A program at one end that counts at the other: has it an answer within so many seconds,
+# and has it counted?
 sub counts
 {
-	my ($key) = @_;
-	my @words = $here->inside('timeout', '1', 'redis-cli', '-h', $redis->host,
+	my ($key, $seconds) = @_;
+	my @words = $here->inside('timeout', $seconds, 'redis-cli', '-h', $redis->host,
 		'-p', $redis->port, 'INCR', $key);
 	my $answer = `@words 2>/dev/null`;
 
@@ -31,13 +31,13 @@ sub counts
 	  . ($redis->cmd('EXISTS', $key) ? 'done' : 'not done');
 }
 
-is(counts('whole'), 'answered, done', 'a cable');
+is(counts('whole', 60), 'answered, done', 'a cable');
 $net->cut($here, $there);
-is(counts('both'), 'no answer, not done', 'cut');
+is(counts('both', 1), 'no answer, not done', 'cut');
 $net->heal;
-is(counts('again'), 'answered, done', 'mended');
+is(counts('again', 60), 'answered, done', 'mended');
 $net->cut_one_way($here, $there);
-is(counts('there'), 'no answer, not done', 'cut one way: nothing arrives');
+is(counts('there', 1), 'no answer, not done', 'cut one way: nothing arrives');
 $net->heal;
 
 # Over a connection that is there already; a new one would need both ways.
@@ -50,7 +50,7 @@ $net->heal;
 	$net->cut_one_way($there, $here);
 	print $cli "INCR second\n";
 	ok($redis->wait_for_key('second', 1), 'cut the other way: it arrives');
-	is(counts('back'), 'no answer, not done', 'and no answer comes back');
+	is(counts('back', 1), 'no answer, not done', 'and no answer comes back');
 	$net->heal;
 	close $cli;
 }
