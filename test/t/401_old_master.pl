@@ -127,7 +127,7 @@ sub mended
 # Lengthened at the old master: the new one has it for as long, or the session does
 # not believe that it has.
 {
-	$one->query_is("SELECT redis_try_lock('extended', lease => '60 s')", 't', 'a given lease');
+	$one->query_is("SELECT redis_try_lock('extended', lease => '200 s')", 't', 'a given lease');
 	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
 	my ($old, $new, $result) = overtaken($one, "SELECT redis_extend('extended', '600 s')", 'lt_set_scope');
 
@@ -142,7 +142,7 @@ sub mended
 # A given lease that nobody renews: as long at the new master as it was promised by
 # the old one, although that had not told the replicas.
 {
-	$one->query_is("SELECT redis_try_lock('given', lease => '60 s')", 't', 'a given lease');
+	$one->query_is("SELECT redis_try_lock('given', lease => '200 s')", 't', 'a given lease');
 	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
 	my $old = $ha->master;
 	my @replicas = $ha->replicas;

@@ -17,8 +17,13 @@ use LockRedis::Topic::Failover;
 
 my $net = LockRedis::Netns->new;
 my $ha = LockRedis::Sentinels->new(net => $net);
+# However long a failover takes on a busy machine, no lease ends in it.
 my $node = LockRedis::Node->create('main', redis => $ha,
-	settings => { 'lockredis.connect_timeout' => '1s', 'lockredis.command_timeout' => '1s' });
+	settings => {
+		'lockredis.lease' => '5min',
+		'lockredis.connect_timeout' => '1s',
+		'lockredis.command_timeout' => '1s'
+	});
 my $holder = $node->session;
 my $asker = $node->session;
 my $here = $net->here;

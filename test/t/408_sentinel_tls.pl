@@ -27,6 +27,8 @@ my $node = LockRedis::Node->create(
 	'main',
 	redis => $ha,
 	settings => {
+		# However long a failover takes on a busy machine, no lease ends in it.
+		'lockredis.lease' => '5min',
 		'lockredis.connect_timeout' => '1s',
 		'lockredis.command_timeout' => '1s',
 		'lockredis.password_file' => $password,

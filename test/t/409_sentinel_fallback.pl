@@ -19,9 +19,9 @@ my $node = LockRedis::Node->create(
 	redis => $ha,
 	settings => {
 		'lockredis.mode' => 'fallback',
-		'lockredis.fallback_after' => '15s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
+		# More than a failover takes on a busy machine
+		'lockredis.lease' => '3min',
+		'lockredis.fallback_after' => '100s'
 	});
 my $holder = $node->session;
 my $s = $node->session;
@@ -49,7 +49,11 @@ $ha->wait_until_steady;
 # Nobody answers.  The table grants nothing until the leases of others may have
 # ended, so they are short.
 $holder->query_is("SELECT redis_unlock('kept')", 't', 'given back');
-$node->set('lockredis.fallback_after' => '1s', 'lockredis.lease' => '5s');
+$node->set(
+	'lockredis.fallback_after' => '1s',
+	'lockredis.lease' => '5s',
+	'lockredis.connect_timeout' => '500ms',
+	'lockredis.command_timeout' => '500ms');
 $holder->query_is("SELECT redis_lock('kept')", '', 'a lock with a shorter lease');
 my @nodes = $ha->nodes;
 $old = $ha->master;
