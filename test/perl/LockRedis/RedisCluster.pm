@@ -67,7 +67,8 @@ sub new
 				'cluster-enabled' => 'yes',
 				'cluster-config-file' => 'nodes.conf',
 				'cluster-port' => PostgreSQL::Test::Cluster::get_free_port(),
-				'cluster-node-timeout' => $opts{node_timeout} // limit(2000),
+				# Without replicas nobody waits for a node to be found to be away.
+				'cluster-node-timeout' => $opts{node_timeout} // limit($nreplicas ? 2000 : 15_000),
 				'repl-diskless-sync-delay' => 0,
 				$auth ? (masterauth => $opts{password}) : (),
 				$opts{tls} ? ('tls-cluster' => 'yes', 'tls-replication' => 'yes',
