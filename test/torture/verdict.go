@@ -26,6 +26,7 @@ type Verdict struct {
 	commits  int
 	faults   map[string]int
 	controls int
+	tries    int            // of controls, with those that were done again
 	errors   map[string]int // by SQLSTATE
 	found    []Finding
 	notes    []string
