@@ -15,7 +15,7 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
 # A holder is paused for longer than this.
-my $lease = limit(1);
+my $lease = limit(2);
 my $redis = lock_store;
 my $node = LockRedis::Node->create('main', redis => $redis);
 

@@ -282,7 +282,7 @@ foreach my $how (sort keys %stops)
 		poll_until('the backend to end', sub { $s->is_gone })
 		  if $sqlstate eq '57P01';
 		is(done(), '', 'rolled back');
-		is($redis->cmd('EXISTS', 'stopped'), 0, 'released');
+		released('stopped', 'released');
 		$s->quit;
 		nothing_left($node, $redis);
 	};
