@@ -127,6 +127,40 @@ quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
 }
 
 /*
+ * quorum_undoes_all --- behind quorum_undo(): will nothing of it stay?
+ *
+ * So it is as long as the connections last: the release is behind the create on each of
+ * them, and has been sent when the batch is over.  Should one break nevertheless, what is
+ * left is at a minority and ends with its lease: nobody needs a record for that, as there
+ * is none of what others were ahead of.
+ */
+bool
+quorum_undoes_all(const QuorumBatch *b, int which, int n)
+{
+	const QuorumOp *s = &b->states[which];
+	int			told = 0;
+
+	if (s->left_out != 0 || s->phase == PHASE_RAISE)
+		return false;
+	for (int i = 0; i < b->n; i++)
+	{
+		const QuorumLink *l = b->link[i];
+
+		if (l == NULL || s->copy[i] < 0 ||
+			(l->copies[s->copy[i]].outcome != STORE_OK &&
+			 l->copies[s->copy[i]].outcome != STORE_PENDING))
+			continue;
+		for (int k = 0; k < n; k++)
+			if (s[k].undo[i] < 0)
+				return false;
+		if (l->node.conn.state != CONN_READY)
+			return false;
+		told++;
+	}
+	return told < masters_quorum(b->n);
+}
+
+/*
  * quorum_begin_attempt --- once more: one node before the others
  *
  * Those who try at the same time agree on it, so one of them is ahead.

@@ -28,9 +28,10 @@ extern void quorum_ask_rest(QuorumBatch *b, int which, int n);
 
 /*
  * An attempt has failed: give back what was granted, or may have been.  "quiet": nobody
- * else is told.  And once more.
+ * else is told.  Will nothing stay then?  And once more.
  */
 extern void quorum_undo(QuorumBatch *b, int which, int n, bool quiet);
+extern bool quorum_undoes_all(const QuorumBatch *b, int which, int n);
 extern void quorum_begin_attempt(QuorumBatch *b, int which, int n);
 
 /* Have the counters of a majority reach the token; false: they have. */

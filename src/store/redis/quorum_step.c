@@ -189,6 +189,13 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 	if (s->attempt > 1 && outcome == STORE_DOWN)
 		outcome = STORE_BUSY;
 	quorum_undo(b, which, n, outcome == STORE_BUSY && !split);
+
+	/*
+	 * While a majority is away the others are asked by each call, in vain.  A record of
+	 * each would stay until that is back, and soon there would be room for no more.
+	 */
+	if (outcome == STORE_UNKNOWN && quorum_undoes_all(b, which, n))
+		outcome = STORE_DOWN;
 	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
 	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->over &&
 		now + pause < b->batch.deadline)
