@@ -166,10 +166,19 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 	batch_settle(&b->batch, op, outcome);
 }
 
-static int64
-quorum_ttl_of_split(const StoreOp *op)
+/*
+ * quorum_settle_split --- nobody has a majority, and nor have we
+ */
+static void
+quorum_settle_split(QuorumBatch *b, int which, int n)
 {
-	return op->ttl_ms == STORE_NO_TTL ? SPLIT_TTL : Min(op->ttl_ms, SPLIT_TTL);
+	for (int k = 0; k < n; k++)
+	{
+		StoreOp    *op = &b->batch.ops[which + k];
+
+		quorum_settle(b, which + k, STORE_BUSY);
+		op->ttl_ms = op->ttl_ms == STORE_NO_TTL ? SPLIT_TTL : Min(op->ttl_ms, SPLIT_TTL);
+	}
 }
 
 /*
@@ -205,12 +214,11 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 		b->look_at = Min(b->look_at, s->again_at);
 		return;
 	}
-	for (int k = 0; k < n; k++)
-	{
-		quorum_settle(b, which + k, outcome);
-		if (outcome == STORE_BUSY && split)
-			b->batch.ops[which + k].ttl_ms = quorum_ttl_of_split(&b->batch.ops[which + k]);
-	}
+	if (outcome == STORE_BUSY && split)
+		quorum_settle_split(b, which, n);
+	else
+		for (int k = 0; k < n; k++)
+			quorum_settle(b, which + k, outcome);
 }
 
 /*
@@ -319,8 +327,7 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 	{
 		if (b->over)
 		{
-			for (int k = 0; k < n; k++)
-				quorum_settle(b, which + k, STORE_BUSY);
+			quorum_settle_split(b, which, n);
 			return;
 		}
 		if (lr_now() < s->again_at)
