@@ -1,8 +1,8 @@
 -- release: give own locks back and wake those who wait for them.
 --
 -- KEYS  lock; for each lock
--- ARGV  publish command ('': nobody is told), message, then for each lock: owner, for how many ms the key
---       stays locked (0: not at all; by owner/kept then), channel
+-- ARGV  publish command ('': nobody is told), message, then for each lock: owner, for how
+--       many ms the key stays locked (0: not at all; by owner/kept then), channel
 -- reply for each lock how many were told, -1 if the owner is not there, or an
 --       error
 --

@@ -1,7 +1,8 @@
 -- release: give locks of tokens back and wake those who wait for the keys.
 --
 -- KEYS  lock; for each lock
--- ARGV  publish command ('': nobody is told), message, then for each lock: SHA-1 of its token, channel
+-- ARGV  publish command ('': nobody is told), message, then for each lock: SHA-1 of its
+--       token, channel
 -- reply for each lock how many were told, -1 if there is something else or nothing, or
 --       an error
 --
