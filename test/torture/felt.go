@@ -32,8 +32,8 @@ func checkFelt(e *Environment, tell func(string)) []Finding {
 		begin, end func() error
 	}{
 		{"Redis stopped", signal(syscall.SIGSTOP), signal(syscall.SIGCONT)},
-		{"CLIENT PAUSE", command("CLIENT", "PAUSE", 1500),
-			func() error { sleepMillis(1500); return nil }},
+		{"CLIENT PAUSE", command("CLIENT", "PAUSE", 4000),
+			func() error { sleepMillis(4000); return nil }},
 		{"OOM", command("CONFIG", "SET", "maxmemory", 1), command("CONFIG", "SET", "maxmemory", 0)},
 		{"READONLY", command("REPLICAOF", "127.0.0.1", 1), command("REPLICAOF", "NO", "ONE")},
 	}
