@@ -224,6 +224,21 @@ sub shell
 # Running
 # ----------
 
+# Whether commits wait for a standby is told all others by the checkpointer, when it has
+# read the settings, which it does before a checkpoint that is asked for later.
+sub answer_to_reload
+{
+	my ($who, $what) = @_;
+	my $load_time = sub { $node->safe_psql('postgres', 'SELECT pg_conf_load_time()') };
+	my $before = $load_time->();
+
+	send_to($who, $what);
+	my $answer = answer_of($who);
+	poll_until('the new settings', sub { $load_time->() ne $before });
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	return $answer;
+}
+
 # One step; its answer, or undef if there is none yet
 sub answer_to
 {
@@ -244,6 +259,7 @@ sub answer_to
 		return '';
 	}
 	open_psql($who) unless $psql{$who};
+	return answer_to_reload($who, $what) if $what =~ /pg_reload_conf/;
 	send_to($who, $what =~ s/ +-- [^\n]*\z//r);
 	return answer_of($who) if $what !~ / -- waits$/;
 
@@ -303,7 +319,10 @@ sub end_page
 			$node->safe_psql('postgres',
 				"SELECT count(*) FROM pg_stat_activity WHERE datname = '$database'") eq '0';
 		});
-	is($node->safe_psql($database, 'SELECT count(*) FROM redis_locks'), '0', "$page: nothing is left");
+	# What is not answered at once when a session ends is given back by the watchdog.
+	poll_until("$page: nothing to be left",
+		sub { $node->safe_psql($database, 'SELECT count(*) FROM redis_locks') eq '0' });
+	pass("$page: nothing is left");
 	$node->safe_psql('postgres', "DROP DATABASE $database");
 	return;
 }

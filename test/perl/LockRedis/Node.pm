@@ -188,6 +188,10 @@ sub set
 	$self->reload;
 	poll_until('the new settings',
 		sub { $self->value('SELECT pg_conf_load_time()') ne $before });
+
+	# Whether commits wait for a standby all others are told by the checkpointer, which reads
+	# the settings before a checkpoint that is asked for later.
+	$self->value('CHECKPOINT') if exists $settings{synchronous_standby_names};
 	return;
 }
 
