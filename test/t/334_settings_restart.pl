@@ -61,7 +61,8 @@ pass('a reload says the same');
 
 $node->log_since_here;
 $node->restart;
-ok($node->logged(does_not_fit(3999)), 'and so does the restart, which succeeds');
+poll_until('the watchdog to say so', sub { $node->logged(does_not_fit(3999)) });
+pass('and so does the restart, which succeeds');
 $node->wait_for_up;
 
 my $victim = $node->session;
