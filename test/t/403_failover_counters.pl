@@ -142,14 +142,19 @@ sub with_a_writer
 	};
 }
 
+# It may wait for an answer of a master that stands still, or for a message of it, and try
+# again as often as it is used to.
+my $patience = 240;
+
 sub of_redisson
 {
 	my ($worker) = @_;
 	my $writer = $node->session;
+	my $ask = sub { return $java->wait($java->send('a.1', @_), $patience) };
 
 	return sub {
 		my ($key) = @_;
-		my $token = $java->call('a.1', 'fencedLock', $key);
+		my $token = $ask->('fencedLock', $key);
 		my $done = 0;
 
 		$done = with_token($writer, $key, $token->value, $worker) unless $token->error;
@@ -157,9 +162,9 @@ sub of_redisson
 		# It may have it even after an exception, and more than once.
 		foreach (1 .. 10)
 		{
-			my $held = $java->call('a.1', 'isHeld', $key);
+			my $held = $ask->('isHeld', $key);
 			last if !$held->error && $held->value eq 'false';
-			$java->call('a.1', 'unlock', $key);
+			$ask->('unlock', $key);
 		}
 		return $done;
 	};
@@ -184,7 +189,7 @@ sub progress
 					$node->value(
 						"SELECT count(*) FROM step WHERE worker LIKE '$kind%' AND at > '$from'") > 0;
 				},
-				60),
+				$patience),
 			"$kind goes on $when");
 	}
 	return;
