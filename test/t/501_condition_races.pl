@@ -177,7 +177,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 # With its watchdog, for longer than its lease: whoever notifies next finds out.
 #
 {
-	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(5) . 's' });
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(10) . 's' });
 	my $watchdog = $near->watchdog_pid;
 
 	$_->query("SELECT redis_lock('f')"), await($_, 'f') foreach $waiter, $next;
@@ -201,7 +201,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 {
 	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(10) . 's' });
 	my $other = $near->session;
-	my $live = $far->session(settings => { 'lockredis.wait_lease' => '3s' });
+	my $live = $far->session(settings => { 'lockredis.wait_lease' => limit(8) . 's' });
 
 	$_->query("SELECT redis_lock('g')"), await($_, 'g') foreach $waiter, $live;
 	$notifier->query_is("SELECT redis_lock('g'), redis_condition_notify('g')", '|1', 'told');
