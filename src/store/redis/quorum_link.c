@@ -110,16 +110,19 @@ link_make(NodeId node, const char *role, bool patient)
  */
 
 /*
- * link_put_text --- "old": where the texts were before, one of which it may be
+ * link_put_text --- it may be one of the texts up to "end", which were at "old"
+ *
+ * What lies behind that is another's: "old" may have been given back, and a text of
+ * the caller may be next to it.
  */
 static const char *
-link_put_text(QuorumLink *l, const char *old, const char *text, int len)
+link_put_text(QuorumLink *l, const char *old, const char *end, const char *text, int len)
 {
 	char	   *at = l->texts + l->text_used;
 
 	if (text == NULL)
 		return NULL;
-	if (text >= old && text < old + l->text_used)
+	if (text >= old && text < end)
 		text = l->texts + (text - old);
 	memcpy(at, text, len);
 	l->text_used += len;
@@ -135,7 +138,8 @@ int
 link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 {
 	StoreOp		from = *op;		/* it may be a copy itself: both arrays can move */
-	const char *texts = l->texts;
+	const char *old = l->texts;
+	const char *end = old + l->text_used;
 	StoreOp    *copy;
 
 	if (!link_has_room(l, 1, from.name_len + from.token_len + from.owner_text_len))
@@ -143,9 +147,9 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	copy = &l->copies[l->used];
 	*copy = from;
 	copy->kind = kind;
-	copy->name = link_put_text(l, texts, from.name, from.name_len);
-	copy->token = link_put_text(l, texts, from.token, from.token_len);
-	copy->owner_text = link_put_text(l, texts, from.owner_text, from.owner_text_len);
+	copy->name = link_put_text(l, old, end, from.name, from.name_len);
+	copy->token = link_put_text(l, old, end, from.token, from.token_len);
+	copy->owner_text = link_put_text(l, old, end, from.owner_text, from.owner_text_len);
 	if (kind != STORE_CREATE)
 		copy->together = 0;
 	if (kind != from.kind)
