@@ -286,9 +286,8 @@ $two->query_is("SELECT redis_unlock('killed')", 't', 'and given back');
 foreach my $what ('session', 'watchdog', 'listener')
 {
 	$redis->foreign_lock('foreign', ms => 300_000);
-	$two->start("SELECT redis_lock('foreign')");
-	poll_until('the subscription',
-		sub { $redis->subscribers($redis->channel('foreign')) });
+	$redis->after_second_look('foreign',
+		sub { $two->start("SELECT redis_lock('foreign')") });
 	cmp_ok($redis->kill_clients($what), '>=', 1, "the $what cut off");
 	poll_until(
 		'the subscription again',

@@ -238,9 +238,7 @@ is($node->times_logged(qr/refused a subscription/),
 # Redis closes the subscriber's connection, and the next one is refused.
 user('bob', '~*', '&*', '+@all');
 $redis->foreign_lock('promised', ms => 300_000);
-$two->start("SELECT redis_lock('promised')");
-$redis->wait_for_subscribers('promised', 1);
-pause(0.5);					# and has asked once more
+$redis->after_second_look('promised', sub { $two->start("SELECT redis_lock('promised')") });
 $node->log_since_here;
 $redis->cmd('ACL', 'SETUSER', 'bob', 'resetchannels');
 poll_until('the refusal of the next subscription',
