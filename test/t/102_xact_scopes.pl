@@ -148,7 +148,7 @@ costs(
 	my $taken = $one->query(
 		"BEGIN;
 		 SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
-		limit(120));
+		limit(600));
 	is($taken->out, 10000, '10,000 locks in one transaction');
 	is($redis->cmd('DBSIZE'), 10000, 'Redis has them all');
 	costs($one, "SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 10000) i",
@@ -183,7 +183,7 @@ costs(
 	my $result = $one->query(
 		q{BEGIN; SAVEPOINT a;
 		  SELECT count(redis_xact_lock('over ' || i)) FROM generate_series(1, 11000) i},
-		limit(120));
+		limit(600));
 	$result->fails('53400', qr/lockredis\.max_locks/, 'too many locks');
 	is($node->lock_stat('acquires') - $acquires, 10_100, 'as many as max_locks says');
 	left_are([], 'all were given back at the error');
