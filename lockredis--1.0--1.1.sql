@@ -169,7 +169,8 @@ CREATE FUNCTION lockredis_waits(
     OUT waiting bigint,
     OUT unreplicated bigint,
     OUT failovers bigint,
-    OUT idle_closes bigint)
+    OUT idle_closes bigint,
+    OUT repairs bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -182,7 +183,7 @@ SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
     s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
     s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
     s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated, w.failovers,
-    w.idle_closes
+    w.idle_closes, w.repairs
 FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
 COMMENT ON VIEW redis_lock_stats IS
@@ -211,6 +212,7 @@ COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at
 COMMENT ON COLUMN redis_lock_stats.failovers IS 'redis-sentinel:// and redis-cluster://: how often another node was found to be the master';
 COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
 COMMENT ON COLUMN redis_lock_stats.idle_closes IS 'connections of sessions that were closed after lockredis.idle_timeout';
+COMMENT ON COLUMN redis_lock_stats.repairs IS 'independent masters: locks that were put again where one of them had not got them, or had forgotten them';
 
 --
 -- redis_lock_status

@@ -43,6 +43,7 @@ typedef enum LrStat
 	STAT_UNREPLICATED,			/* leases that too few replicas confirmed */
 	STAT_FAILOVERS,				/* another node was found to be the master */
 	STAT_IDLE_CLOSES,			/* connections that nobody used for long */
+	STAT_REPAIRS,				/* locks created again at one of several masters */
 	STAT_COUNT
 } LrStat;
 

@@ -57,6 +57,20 @@ answer_lacks_replicas(const DueItem *item, int64 deadline)
 }
 
 /*
+ * answer_note_repair --- those of several masters that were found not to have it get it
+ *
+ * Once; but one that has come back since it was asked about is asked again.
+ */
+static void
+answer_note_repair(const DueItem *item)
+{
+	LrHold	   *h = &lt_holds[item->hold];
+
+	if (h->repair_at == item->repair_at && h->repair_at != LR_NEVER)
+		h->repair_at = 0;
+}
+
+/*
  * answer_note_renewal --- of a lock that is held where it was asked for
  *
  * A given lease is not renewed, but asked about when lockredis.url has changed or
@@ -116,6 +130,8 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 		(h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
 	bool		counts = false;
 
+	if (same)
+		answer_note_repair(item);
 	if (longer && answer_lacks_replicas(item, deadline))
 		answer_set_due_again(hold, h->store, lr_now(), &wakes);
 	else if (same && h->state == HOLD_HANDED)

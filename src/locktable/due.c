@@ -34,10 +34,19 @@
 #define URGENCY_CLASSES		256
 
 /*
+ * due_is_to_repair --- some of several masters may not have it
+ */
+static bool
+due_is_to_repair(const LrHold *h)
+{
+	return h->repair_at != 0 && h->repair_at <= lr_now();
+}
+
+/*
  * due_decide_here --- of a lock that is held in this store
  *
  * It is renewed, or asked about because lockredis.url has changed, or because others
- * may have shortened its lease.
+ * may have shortened its lease, or some of several masters do not have it.
  */
 static DueAction
 due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
@@ -45,9 +54,11 @@ due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
 	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h) ||
-		h->watch_at != 0;
+		h->watch_at != 0 || due_is_to_repair(h);
 
-	if (!asked || connected)
+	if (!asked)
+		lt_set_due(hold, h->store, lt_due_of_held(h, deadline), wakes);
+	else if (connected)
 		lt_set_due(hold, h->store, deadline, wakes);
 	else
 		lt_set_due(hold, h->store, Min(again, deadline), wakes);
@@ -133,7 +144,7 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
  * Only when that is due at its ordinary time: one that was put off would be collected,
  * and put off, again and again, and what is less urgent would not get its turn.  Nor
  * when it is looked at because others may shorten its lease: what is early for that is
- * more than the time between two looks may be.
+ * more than the time between two looks may be; or because some masters do not have it.
  * Without the partition lock it is a guess.
  */
 static bool
@@ -144,7 +155,8 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 	int64		early = 0;
 
 	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0 &&
-		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->watch_at)
+		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->watch_at &&
+		due != h->repair_at)
 		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
 	return due - early <= now;
 }
@@ -172,15 +184,16 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->lease_ms = lt_renew_lease_ms(h);
 	item->min_replicas = lt_min_replicas(h);
+	item->repair_at = h->repair_at;
 	if (item->action == DUE_RENEW)
 		item->lease_ms = lr_later(item->lease_ms, lt_promised_ms(hold));
 	if (item->action == DUE_RENEW && item->lease_ms == 0)
 	{
 		/*
 		 * To ask changes nothing; at the very end it must not either.  What others may
-		 * have shortened is asked for up to its end.
+		 * have shortened, or some do not have, is asked for up to its end.
 		 */
-		item->lease_ms = h->watch_at != 0 ?
+		item->lease_ms = h->watch_at != 0 || due_is_to_repair(h) ?
 			lr_later((lt_deadline(hold) - now) / LR_US_PER_MS, 0) : 1;
 		item->min_replicas = 0;
 	}

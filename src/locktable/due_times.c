@@ -114,7 +114,8 @@ lt_min_replicas(const LrHold *hold)
 
 /*
  * lt_due_of_held --- when to look at a held lock: at a third of its lease if
- * it is renewed, else at its end; or before, if others may shorten it
+ * it is renewed, else at its end; or before, if others may shorten it, or some of
+ * several masters do not have it
  */
 int64
 lt_due_of_held(const LrHold *hold, int64 deadline)
@@ -122,7 +123,11 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 	int64		due = deadline -
 		lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
 
-	return hold->watch_at != 0 ? Min(due, hold->watch_at) : due;
+	if (hold->watch_at != 0)
+		due = lr_earlier(due, hold->watch_at);
+	if (hold->repair_at != 0)
+		due = lr_earlier(due, hold->repair_at);
+	return due;
 }
 
 /*
@@ -286,6 +291,38 @@ lt_renew_all_now(StoreId store)
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
 			due_force(i, store, now);
+}
+
+/*
+ * lt_repair_now --- see watch.h
+ *
+ * The first look is without the lock, as most have nothing to be repaired.
+ */
+void
+lt_repair_now(StoreId store)
+{
+	WakeList	wakes = WAKE_NOBODY;	/* the caller is the watchdog itself, and awake */
+	int64		now = lr_now();
+
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		LrHold	   *h = &lt_holds[i];
+		uint64		owner = pg_atomic_read_u64(&lt_leases[i].owner);
+		LWLock	   *lock;
+
+		if (owner == 0 || h->repair_at == 0)
+			continue;
+		lock = lt_lock_owned(i, owner);
+		if (lock == NULL)
+			continue;
+		if (h->store == store && h->repair_at != 0 &&
+			(h->state == HOLD_HELD || h->state == HOLD_HANDED))
+		{
+			h->repair_at = now;
+			lt_set_due(i, store, now, &wakes);
+		}
+		LWLockRelease(lock);
+	}
 }
 
 /*

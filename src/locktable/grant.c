@@ -20,8 +20,12 @@
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "store/current.h"
+#include "store/masters.h"
 #include "store/silence.h"
 #include "store/stores.h"
+
+/* What a master that is there does not have it is to have after this. */
+#define REPAIR_AFTER		LR_US_PER_S
 
 /*
  * lt_set_terms --- one hold, of one scope, from now on
@@ -226,6 +230,39 @@ lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topolo
 	}
 	lt_unlock(lock, &wakes);
 	return result;
+}
+
+/*
+ * lt_note_without --- see wait.h
+ *
+ * A master that is away gets it when it is back, which the watchdog finds.
+ *
+ *	 session: repair_at = LR_NEVER		watchdog: the master is there
+ *	 barrier							barrier
+ *	 is it there?						repair_at of all
+ *
+ * So one of the two sees the other.
+ */
+void
+lt_note_without(LrIndex hold, uint64 owner, uint32 without)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_owned(hold, owner);
+	WakeList	wakes = WAKE_NOBODY;
+
+	if (lock == NULL)
+		return;
+	if (h->state == HOLD_HELD)
+	{
+		h->repair_at = LR_NEVER;
+		pg_memory_barrier();
+		if (masters_are_there(h->place, without))
+		{
+			h->repair_at = lr_now() + REPAIR_AFTER;
+			lt_set_due_in_own(hold, lt_deadline(hold), &wakes);
+		}
+	}
+	lt_unlock(lock, &wakes);
 }
 
 /*

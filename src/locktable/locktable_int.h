@@ -128,6 +128,9 @@ typedef struct LrHold
 								 * not */
 	int64		watch_at;		/* kinds whose lease others may shorten: when to
 								 * look at the latest */
+	int64		repair_at;		/* by several masters, some of which may not have it:
+								 * when to renew it, so that they get it; LR_NEVER =
+								 * when one is back */
 	int64		renewals;
 	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
 	TimestampTz lost_at;

@@ -138,6 +138,11 @@ extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
 							const LockTerms *terms, int64 fence);
 
 /*
+ * It was granted, but not by all of several masters: StoreOp.without.
+ */
+extern void lt_note_without(LrIndex hold, uint64 owner, uint32 without);
+
+/*
  * The same of a lock that was asked for without a place in the queue, as one of
  * several; and one whose request was not answered.  Their rows were stocked.  What
  * is not granted is left to the watchdog.

@@ -41,6 +41,7 @@ typedef struct DueItem
 	int64		lease_ms;
 	int			min_replicas;	/* renew, move: that have to confirm it */
 	int64		not_after;
+	int64		repair_at;		/* renew: of its hold, when it was collected */
 	int64		keep_ms;		/* the key has to stay locked so long */
 	bool		refused;		/* when it was asked for last */
 	bool		alone;			/* not together with others in a request */
@@ -65,6 +66,9 @@ extern void lt_renew_all_now(StoreId store);
 /* Of a store of several nodes: what that one has; what others have had before. */
 extern void lt_renew_part_now(StoreId store, int part);
 extern void lt_renew_moved_now(StoreId store);
+
+/* One of several masters is back: renew what it may not have. */
+extern void lt_repair_now(StoreId store);
 
 /* May anything still be where lockredis.url pointed before?  Walks over all. */
 extern bool lt_has_old_place(void);

@@ -157,6 +157,8 @@ once_keep_granted(void)
 		if (result != GRANTED)
 			continue;
 		had++;
+		if (op->without != 0 || op->owed)
+			lt_note_without(hold, op->owner, op->without);
 		entry = held_complete_one(once.names[i], terms->kind, hold, terms->guard);
 		if (terms->scope == SCOPE_XACT)
 			track_hold(&entry->key, hold);

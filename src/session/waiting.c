@@ -538,6 +538,8 @@ wait_take_granted(LrIndex *hold)
 				tickets_note(acq.name->hash, &acq.op);
 			else if (lr_kind(acq.key.kind)->ownerless)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
+			else if (acq.op.without != 0 || acq.op.owed)
+				lt_note_without(acq.hold, acq.op.owner, acq.op.without);
 			*hold = acq.hold;
 			acq.active = false;
 			if (!lr_kind(acq.key.kind)->passing)

@@ -299,7 +299,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	int64		held;
 	int64		waiting;
-	Datum		values[6];
+	Datum		values[7];
 
 	lr_require_preload();
 	stats_read(sums, &reset_at);
@@ -310,6 +310,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(sums[STAT_UNREPLICATED]);
 	values[4] = Int64GetDatum(sums[STAT_FAILOVERS]);
 	values[5] = Int64GetDatum(sums[STAT_IDLE_CLOSES]);
+	values[6] = Int64GetDatum(sums[STAT_REPAIRS]);
 	return form_row(fcinfo, values);
 }
 

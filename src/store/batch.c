@@ -52,6 +52,8 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 		ops[i].own_fault = false;
 		ops[i].done = false;
 		ops[i].resent = false;
+		ops[i].without = 0;
+		ops[i].owed = false;
 	}
 }
 

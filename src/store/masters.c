@@ -37,10 +37,14 @@ typedef struct MastersShared
 	pg_atomic_uint32 place;
 	pg_atomic_uint64 lease;		/* the server's setting, ms */
 	pg_atomic_uint64 seen;		/* longest lease (s), and when seen (s) */
+	pg_atomic_uint32 there;		/* those that answer the watchdog: bits */
 
 	/* Under the lock. */
 	MasterStatus master[LR_MAX_MASTERS];
 } MastersShared;
+
+/* So often has the watchdog found one that was away; its own. */
+static uint32 returns = 0;
 
 static MastersShared *shared = NULL;
 static LWLock *masters_lock = NULL;
@@ -67,6 +71,7 @@ masters_shmem_init(void)
 	pg_atomic_init_u32(&shared->place, 0);
 	pg_atomic_init_u64(&shared->lease, 0);
 	pg_atomic_init_u64(&shared->seen, 0);
+	pg_atomic_init_u32(&shared->there, 0);
 }
 
 int
@@ -177,10 +182,48 @@ masters_get(int row, MasterStatus *out)
 	LWLockRelease(masters_lock);
 }
 
+bool
+masters_are_there(uint32 place, uint32 rows)
+{
+	rows &= pg_atomic_read_u32(&shared->there);
+	if (place != masters_place())
+		return false;
+	for (int i = 0; i < LR_MAX_MASTERS; i++)
+		if ((rows & (1U << i)) != 0 && !node_is_silent(NODE_MASTER + i))
+			return true;
+	return false;
+}
+
 /* ----------
  * For the watchdog
  * ----------
  */
+
+/*
+ * masters_set_there --- see masters.h
+ *
+ * Whoever looks after that for what one lacks that is back finds what was noted before
+ * it was seen to be: the atomic operation is a barrier.
+ */
+void
+masters_set_there(int row, bool there)
+{
+	uint32		bit = 1U << row;
+
+	if (!there)
+		pg_atomic_fetch_and_u32(&shared->there, ~bit);
+	else
+	{
+		pg_atomic_fetch_or_u32(&shared->there, bit);
+		returns++;
+	}
+}
+
+uint32
+masters_returns(void)
+{
+	return returns + node_silences_ended();
+}
 
 /*
  * masters_start --- see masters.h

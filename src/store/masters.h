@@ -81,10 +81,20 @@ extern bool masters_note(int row, uint32 place, const char *run_id, int64 booted
 
 extern void masters_get(int row, MasterStatus *out);
 
+/*
+ * Is one of these (bits) there, of those that this lr_place names?  Is asked after a
+ * lock has been noted that they do not have (lt_note_without).
+ */
+extern bool masters_are_there(uint32 place, uint32 rows);
+
 /* ---- for the watchdog ---- */
 
 /* A start, or other settings: so many, 0 if they are no list. */
 extern void masters_start(int n, uint32 place);
+
+/* It answers, or it does not; changes when one does that did not before. */
+extern void masters_set_there(int row, bool there);
+extern uint32 masters_returns(void);
 
 /* The setting of the server. */
 extern void masters_set_lease(int64 lease_ms);

@@ -49,6 +49,7 @@ typedef struct NodeEntry
 typedef struct NodeTable
 {
 	pg_atomic_uint32 place;		/* see node_get_place */
+	pg_atomic_uint32 silences;	/* that have ended */
 	NodeEntry	entry[NODE_MAX];
 } NodeTable;
 
@@ -95,6 +96,7 @@ node_shmem_init(void)
 
 	memset(nodes, 0, sizeof(NodeTable));
 	pg_atomic_init_u32(&nodes->place, 0);
+	pg_atomic_init_u32(&nodes->silences, 0);
 	for (int i = 0; i < NODE_MAX; i++)
 	{
 		NodeEntry  *e = &nodes->entry[i];
@@ -358,8 +360,16 @@ node_set_silent(NodeId node, bool silent)
 	uint32		before = pg_atomic_exchange_u32(&nodes->entry[node].silent,
 												silent ? 1 : 0);
 
-	if (before == 0 && silent)
+	if (before != 0 && !silent)
+		pg_atomic_fetch_add_u32(&nodes->silences, 1);
+	if ((before != 0) != silent)
 		lr_wake_watchdog();
+}
+
+uint32
+node_silences_ended(void)
+{
+	return pg_atomic_read_u32(&nodes->silences);
 }
 
 bool

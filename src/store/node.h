@@ -142,4 +142,7 @@ extern bool node_place_is_other(uint32 place);
 extern void node_set_silent(NodeId node, bool silent);
 extern bool node_is_silent(NodeId node);
 
+/* So often has one, of any node; whoever heard it. */
+extern uint32 node_silences_ended(void);
+
 #endif							/* LR_NODE_H */

@@ -21,6 +21,7 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/cluster.h"
+#include "store/masters.h"
 #include "store/node.h"
 #include "store/stores.h"
 #include "store/topology.h"
@@ -41,6 +42,7 @@ typedef struct Failover
 	bool		named;			/* at the last look */
 	int64		retried_at;
 	uint32		news;			/* that the waiting sessions were woken for */
+	uint32		returns;		/* of masters that locks were made due for */
 } Failover;
 
 static Failover failover;
@@ -51,6 +53,7 @@ failover_start(void)
 	TopologyMaster master;
 
 	memset(&failover, 0, sizeof(Failover));
+	failover.returns = masters_returns();
 	failover.id = lr_store_with(STORE_HAS_PLACE);
 	if (failover.id == STORE_COUNT || lr_store(failover.id)->follow_start == NULL)
 		return;
@@ -138,6 +141,11 @@ failover_step(void)
 
 	if (failover.asks)
 		lr_store(failover.id)->follow_step();
+	if (lr_nmasters > 0 && masters_returns() != failover.returns)
+	{
+		failover.returns = masters_returns();
+		lt_repair_now(failover.id);
+	}
 	if (failover.store == NULL)
 		return;
 	if (failover.store->parted())

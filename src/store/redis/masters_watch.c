@@ -95,6 +95,7 @@ redis_masters_watch_start(void)
 		p->retry_delay = RETRY_MIN;
 		p->next_try = p->answer_until = 0;
 		node_set_silent(p->node, false);
+		masters_set_there(i, false);
 	}
 }
 
@@ -161,6 +162,7 @@ probe_failed(Probe *p, int64 now)
 	p->next_try = now + p->retry_delay;
 	p->retry_delay = Min(p->retry_delay * 2, RETRY_MAX);
 	strlcpy(p->why, error->detail, sizeof(p->why));
+	masters_set_there(p->node - NODE_MASTER, false);
 	node_set_error(p->node, error->detail);
 	if (p->state == NODE_CONNECTING)
 		node_set_address(p->node, error->address);
@@ -195,6 +197,8 @@ probe_is_up(Probe *p, int64 now)
 	node_set_round_trip(p->node, now - p->asked_at);
 	probe_warn_of_eviction(p);
 	redis_target_set_silent(&p->target, false);
+	if (p->state != NODE_UP)
+		masters_set_there(p->node - NODE_MASTER, true);
 	probe_set_state(p, NODE_UP);
 }
 

@@ -15,6 +15,7 @@
 #include "lockredis.h"
 
 #include "settings.h"
+#include "stats.h"
 #include "store/redis/quorum_after.h"
 
 /*
@@ -116,7 +117,10 @@ quorum_ask_witness(QuorumBatch *b, int row, int which)
 	QuorumLink *other = b->link[l->notes[which].other];
 	int			copy;
 
-	if (l->copies[which].outcome != STORE_OK || other == NULL)
+	if (l->copies[which].outcome != STORE_OK)
+		return;
+	lr_count(STAT_REPAIRS);
+	if (other == NULL)
 		return;
 	copy = link_put(other, &l->copies[which], STORE_RENEW);
 	if (copy < 0)

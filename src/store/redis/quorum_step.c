@@ -144,6 +144,31 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 }
 
 /*
+ * quorum_note_without --- most of them have the lock: which have not?
+ *
+ * Where it was sent to and not answered yet it will be, unless the node goes away; but
+ * where others compete it may be theirs.
+ */
+static void
+quorum_note_without(const QuorumBatch *b, int which)
+{
+	StoreOp    *op = &b->batch.ops[which];
+	const QuorumOp *s = &b->states[which];
+
+	for (int i = 0; i < b->n; i++)
+	{
+		const StoreOp *copy = b->link[i] != NULL && s->copy[i] >= 0 ?
+			&b->link[i]->copies[s->copy[i]] : NULL;
+
+		if (copy != NULL && copy->outcome == STORE_PENDING && copy->sent_at != 0 &&
+			s->attempt == 1)
+			op->owed = true;
+		else if (copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE))
+			op->without |= 1U << i;
+	}
+}
+
+/*
  * quorum_settle --- this is the outcome
  *
  * The promise of several nodes is as good as that of the slowest clock.
@@ -157,6 +182,8 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 		quorum_explain(b, which, outcome);
 	if (outcome == STORE_OK && op->lease_ms > 0 && op->sent_at != 0)
 		op->sent_at -= quorum_drift_ms(op->lease_ms) * LR_US_PER_MS;
+	if (outcome == STORE_OK && op->kind == STORE_CREATE)
+		quorum_note_without(b, which);
 	if (op->kind == STORE_TIME)
 		op->store_ms = op->sent_at / LR_US_PER_MS;
 	if (outcome == STORE_BUSY)

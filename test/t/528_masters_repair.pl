@@ -1,0 +1,253 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A lock that fewer than all of several masters have granted: those that are there get it
+# a second later, although leases are long (a third of one is 20 minutes here).
+#
+# - who stands still at the grant, and runs again before anybody has noticed
+# - the same of a lease that was given, of several keys at once, of a lock that was taken
+#   again or handed over meanwhile
+# - who has somebody else's lock keeps that
+# - who is away is given nothing, and asked nothing, until it is back
+# - who was found silent by a session, and by nobody else: when it answers again
+# - a lock that all have is not asked about
+# Proves G47.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Masters;
+use LockRedis::Test;
+use LockRedis::Wait qw(poll_until pause);
+
+my $masters = LockRedis::Masters->new(n => 3);
+my @nodes = $masters->nodes;
+my $third = $nodes[2];
+my $node = LockRedis::Node->create('main', redis => $masters,
+	settings => { 'lockredis.lease' => '1h', 'lockredis.connect_timeout' => '60s',
+		'lockredis.command_timeout' => '60s' });
+
+sub wait_for_all
+{
+	$node->wait_for_up;
+	poll_until('all to be up',
+		sub { $node->value("SELECT count(*) FROM redis_lock_status WHERE state = 'up'") == 3 });
+	poll_until('the watchdog to be connected to each',
+		sub {
+			return !grep { !grep { $_->{name} =~ /^lockredis-watchdog/ } $_->clients } @nodes;
+		});
+	return;
+}
+
+# What it has made due because it was connected is done.
+sub wait_for_calm
+{
+	my $before = -1;
+
+	poll_until('the watchdog to have nothing to do',
+		sub {
+			my $now = $node->lock_stat('renewals');
+			my $calm = $now == $before;
+
+			$before = $now;
+			pause(1) if !$calm;
+			return $calm;
+		});
+	return;
+}
+
+sub has
+{
+	my ($master, $key) = @_;
+
+	return $master->cmd('EXISTS', $key);
+}
+
+sub counted
+{
+	my ($repairs, $what) = @_;
+
+	is($node->lock_stat('repairs'), $repairs, "$what: counted");
+	return;
+}
+
+# A session that is connected to no node: the third does not answer its greeting.
+sub without_the_third
+{
+	my (@queries) = @_;
+	my $session = $node->session;
+
+	$third->freeze;
+	$session->query($_)->value foreach @queries;
+	return $session;
+}
+
+wait_for_all();
+counted(0, 'nothing');
+
+# ---- it stands still for a moment
+
+{
+	my $session = without_the_third("SELECT redis_lock('short')");
+
+	pause(0.5);
+	$third->thaw;
+	$masters->wait_for_owners('short', 3);
+	my %owners = map { $_ => 1 } $masters->owners('short');
+
+	is(keys %owners, 1, 'it ran again half a second later: it has the lock, too');
+	counted(1, 'one');
+	$session->query_is("SELECT redis_unlock('short')", 't', 'given back');
+	poll_until('all to be free of it', sub { !$masters->all_keys });
+
+	# Once, and no other round.
+	my $renewals = $node->lock_stat('renewals');
+
+	pause(2.5);
+	counted(1, 'once');
+	is($node->lock_stat('renewals'), $renewals, 'in one round');
+	$session->quit;
+}
+{
+	my $session = without_the_third(
+		"SELECT redis_lock('given', lease => '10min')",
+		"SELECT redis_lock('again')",
+		"SELECT redis_lock('again')",
+		"SELECT redis_multi_lock(ARRAY['one', 'two'])");
+
+	$third->thaw;
+	$masters->wait_for_owners($_, 3) foreach qw(given again one two);
+	pass('a lease that was given; taken twice; several at once');
+	counted(5, 'four more');
+
+	my $left = $third->cmd('PTTL', 'given');
+
+	cmp_ok($left, '>', 300_000, 'for what is left of the given lease');
+	cmp_ok($left, '<=', 600_000, 'and no longer');
+	$session->query_is('SELECT redis_unlock_all()', 4, 'given back');
+	poll_until('all to be free of them', sub { !$masters->all_keys });
+	$session->quit;
+}
+
+# ---- handed over meanwhile
+
+{
+	my $next = $node->session;
+	my $session = without_the_third("SELECT redis_lock('handed')");
+
+	$next->start("SELECT redis_lock('handed')");
+	poll_until('it to be awaited',
+		sub { $node->value('SELECT count(*) FROM redis_locks WHERE NOT granted') == 1 });
+	$session->query_is("SELECT redis_unlock('handed')", 't', 'given to the next session');
+	$next->wait->value;
+	$third->thaw;
+	$masters->wait_for_owners('handed', 3);
+	pass('who was handed it has it everywhere');
+	counted(6, 'one more');
+	$next->query_is("SELECT redis_unlock('handed')", 't', 'given back');
+	poll_until('all to be free of it', sub { !$masters->all_keys });
+	$_->quit foreach $next, $session;
+}
+
+# ---- somebody else's
+
+{
+	my $session = $node->session;
+	my $renewals = $node->lock_stat('renewals');
+
+	$third->foreign_lock('taken');
+	my ($foreign) = keys %{ $third->hash('taken') };
+
+	poll_until('it to be had',
+		sub { $session->value("SELECT redis_try_lock('taken')") eq 't' });
+	pause(2.5);
+	is((keys %{ $third->hash('taken') })[0], $foreign, 'what another has there stays his');
+	counted(6, 'nothing');
+	$session->query_is("SELECT redis_is_held('taken')", 't', 'and most have ours');
+	$third->foreign_unlock('taken');
+	$session->query_is("SELECT redis_unlock('taken')", 't', 'given back');
+	poll_until('all to be free of it', sub { !$masters->all_keys });
+	$session->quit;
+}
+
+# ---- all have it
+
+{
+	my $session = $node->session;
+
+	wait_for_calm();
+	poll_until('all to have it', sub {
+		$session->value("SELECT redis_try_lock('calm')");
+		return 1 if 3 == grep { has($_, 'calm') } @nodes;
+		$session->value("SELECT redis_unlock('calm')");
+		return 0;
+	});
+	my $renewals = $node->lock_stat('renewals');
+
+	pause(2.5);
+	is($node->lock_stat('renewals'), $renewals, 'what all have nobody asks about');
+	$session->query_is("SELECT redis_unlock('calm')", 't', 'given back');
+
+	# ---- one is away
+
+	$third->kill9;
+	poll_until('that to be seen',
+		sub { $node->value("SELECT count(*) FROM redis_lock_status WHERE state = 'down'") == 1 });
+	$session->query("SELECT redis_lock('away ' || i) FROM generate_series(1, 50) i")->value;
+	$renewals = $node->lock_stat('renewals');
+	pause(2.5);
+	is($node->lock_stat('renewals'), $renewals, 'one is away: nobody asks for that');
+	counted(6, 'nothing');
+	$masters->restart_old(2);
+	poll_until('it to have all', sub { 50 == grep { /^away/ } $third->all_keys });
+	counted(56, 'it is back, and has all');
+	$session->query_is('SELECT redis_unlock_all()', 50, 'given back');
+	poll_until('all to be free of them', sub { !$masters->all_keys });
+	$session->quit;
+}
+
+# ---- silent for one session
+
+{
+	my $session = $node->session;
+
+	wait_for_all();
+	wait_for_calm();
+	poll_until('all to have it', sub {
+		$session->value("SELECT redis_try_lock('before')");
+		return 1 if 3 == grep { has($_, 'before') } @nodes;
+		$session->value("SELECT redis_unlock('before')");
+		return 0;
+	});
+	my $repairs = $node->lock_stat('repairs');
+	my $name = 'lockredis-watchdog';
+	my @connections = sort map { $_->{id} } grep { $_->{name} =~ /^$name/ } $third->clients;
+
+	# Of this session alone
+	$node->append_conf('postgresql.conf', "lockredis.command_timeout = '200ms'");
+	kill HUP => $session->pid;
+	poll_until('it to know',
+		sub { $session->value('SHOW lockredis.command_timeout') eq '200ms' });
+	$third->freeze;
+
+	# What is not answered for so long is given up by the next call; the one after that
+	# asks it nothing.
+	for my $i (1 .. 3)
+	{
+		$session->query("SELECT redis_lock('silent $i')")->value;
+		pause(0.3);
+	}
+	pause(1.2);
+	$third->thaw;
+	$masters->wait_for_owners("silent $_", 3) foreach 1 .. 3;
+	pass('it answers again, and has what it was not asked for');
+	is_deeply([ sort map { $_->{id} } grep { $_->{name} =~ /^$name/ } $third->clients ],
+		\@connections, 'though the watchdog never lost it');
+	cmp_ok($node->lock_stat('repairs'), '>', $repairs, 'counted');
+	cmp_ok($node->lock_stat('repairs'), '<=', $repairs + 3, 'once each');
+	$session->query_is('SELECT redis_unlock_all()', 4, 'given back');
+	poll_until('all to be free of them', sub { !$masters->all_keys });
+	$session->quit;
+}
+
+nothing_left($node, $masters);
+done_testing();
