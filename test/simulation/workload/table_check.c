@@ -150,6 +150,23 @@ check_majority(LrIndex k, LrIndex i, const char *owner)
 }
 
 /*
+ * What not all masters have granted, as is known, they are asked about soon.
+ */
+static void
+check_repair(LrIndex k, LrIndex i)
+{
+	const LrHold *h = &lt_holds[i];
+	int64		since = Max(h->repair_at, sim_quiet_since());
+
+	if (h->state != HOLD_HELD || h->repair_at == 0 || h->repair_at == LR_NEVER)
+		return;
+	if (sim_now() - since > ASKED_WITHIN && net_is_well() && sim_config.batch_max == 0 &&
+		redis_denied_until(lt_keys[k].name) == 0)
+		sim_fail("not repaired", "%s: not all masters have it, and none was asked for %.3f ms",
+				 lt_keys[k].name, (sim_now() - since) / 1000.0);
+}
+
+/*
  * Has the node of the slot what it is said to have?  A slot that moves takes all of it
  * along; of what another node has said before, the present one is to be asked soon.
  */
@@ -239,6 +256,7 @@ check_store(LrIndex k, LrIndex i)
 	if (sim_config.masters > 0)
 	{
 		check_majority(k, i, owner);
+		check_repair(k, i);
 		return;
 	}
 	if (sim_config.cluster && h->store == STORE_REDIS)
