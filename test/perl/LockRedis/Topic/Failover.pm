@@ -50,9 +50,10 @@ sub wait_until_used
 sub replicated
 {
 	my ($ha) = @_;
-	my $count = $ha->online_replicas;
+	my $count = grep { $_->pid && !$_->{frozen} } $ha->nodes;
 
-	return poll_until('the replicas to have it', sub { $ha->cmd('WAIT', $count, 100) == $count });
+	$count -= 1;
+	return poll_until('the replicas to have it', sub { $ha->cmd('WAIT', $count, 100) >= $count });
 }
 
 # What lockredis sends there: what MONITOR shows of it, until the node is made a
