@@ -249,7 +249,7 @@ $fenced->quit;
 #
 {
 	my ($install) = grep { /^sudo apt-get install/ } blocks('../README.md');
-	my ($file) = $install =~ /<<'END'\n(.*?)^END$/ms or die 'no postgresql.conf in README';
+	my ($file) = $install =~ /<<'END' &&\n(.*?)^END$/ms or die 'no postgresql.conf in README';
 
 	$file =~ s/localhost:6379/'127.0.0.1:' . $redis->port/e or die 'no address in README';
 	$redis->cmd('ACL', 'SETUSER', 'default', 'on', 'nopass', '~*', '&*', '+@all');
