@@ -78,6 +78,15 @@ poll_until('the line in the log', sub { $node->logged(qr/2 of 3 masters are up/)
 $nodes[2]->thaw;
 wait_for_rows(qr/^$good, $good, $good$/, 'it answers again');
 
+# ---- most say nothing: they, and not the third one, are the reason
+$node->log_since_here;
+$_->freeze foreach @nodes[ 1, 2 ];
+poll_until('the store to be down', sub { $node->logged(qr/the lock store is down\n/) });
+like($node->log_text, qr/the lock store is down\n.*DETAIL: .*Master 2: [^\n]* did not answer in time/s,
+	'with what became of each');
+$_->thaw foreach @nodes[ 1, 2 ];
+wait_for_rows(qr/^$good, $good, $good$/, 'they answer again');
+
 # ---- one that has become a replica
 $nodes[0]->cmd('REPLICAOF', '127.0.0.1', $nodes[1]->port);
 $nodes[0]->cmd('CLIENT', 'KILL', 'TYPE', 'normal');

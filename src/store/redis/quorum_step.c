@@ -136,7 +136,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 				error->hint = l->node.batch.error.hint;
 			}
 		}
-		else if (copy != NULL && b->over)
+		else if (copy != NULL && (b->over || (b->silent & (1U << i)) != 0))
 			words = "It did not answer in time.";
 		len += snprintf(error->detail + len, sizeof(error->detail) - len, "%sMaster %d: %s",
 						i > 0 ? "\n" : "", i + 1, words);
