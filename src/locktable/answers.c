@@ -196,17 +196,19 @@ lt_given_back(LrIndex hold, uint64 owner, StoreId store)
  *
  * What its session thought of the store's clock may be wrong: a clock that
  * was ahead and has been set back must not keep the orphan until it gets
- * there again.
+ * there again.  From now on it goes by the clock of the node that was asked.
  */
 void
-lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store, int64 not_after)
+lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
 {
-	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_owned(hold, owner);
+	LrHold	   *h = &lt_holds[item->hold];
+	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 
 	if (lock == NULL)
 		return;
 	h->not_after[store] = Min(h->not_after[store], not_after);
+	if (store == h->store && lr_store_can(store, STORE_HAS_PLACE))
+		h->topology = (uint32) item->moves;
 	LWLockRelease(lock);
 }
 

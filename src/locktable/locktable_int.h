@@ -42,9 +42,6 @@
 /* node.c has the first lock of the tranche. */
 #define LT_FIRST_LWLOCK		1
 
-/* An LrHold.not_after that nobody knows: its watchdog has gone. */
-#define NOT_AFTER_UNKNOWN	PG_INT64_MAX
-
 /* A byte, as each key has several. */
 typedef uint8 SubscriptionState;
 enum

@@ -98,8 +98,7 @@ extern void lt_not_refused(const DueItem *item);
 extern void lt_not_counted(const DueItem *item);
 
 /* No create of it can run later than that, by the store's clock. */
-extern void lt_limit_orphan(LrIndex hold, uint64 owner, StoreId store,
-							int64 not_after);
+extern void lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after);
 
 /*
  * The store has the lock, until "deadline"; or it has not, or it is not known.

@@ -54,6 +54,9 @@
 #include "store/node.h"
 #include "store/op.h"
 
+/* A StoreOp.not_after by a clock that nobody knows, or that nobody asks. */
+#define NOT_AFTER_UNKNOWN	PG_INT64_MAX
+
 typedef struct StoreOp
 {
 	StoreOpKind kind;

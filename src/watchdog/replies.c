@@ -177,8 +177,7 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 		return;
 	}
 	if (item->not_after != 0 && time->outcome == STORE_OK)
-		lt_limit_orphan(item->hold, item->owner, r->store,
-						end_of_calls(time));
+		lt_limit_orphan(item, r->store, end_of_calls(time));
 	lt_retry_at(item->hold, item->owner, r->store, refusal.again);
 }
 

@@ -298,9 +298,12 @@ typedef struct Present
 
 /*
  * watch_take_slots --- of one claim; returns how many have moved
+ *
+ * By a higher number than it had the same node may have been a replica meanwhile, of one
+ * that had more: its locks are asked about as if the slot had moved ("renewed").
  */
 static int
-watch_take_slots(Claim *c, const Present *present)
+watch_take_slots(Claim *c, const Present *present, bool *renewed)
 {
 	int			moved = 0;
 
@@ -324,6 +327,12 @@ watch_take_slots(Claim *c, const Present *present)
 			{
 				cluster_give_slot(slot, c->row);
 				moved++;
+			}
+			else if (row != CLUSTER_NO_NODE && row == c->row &&
+					 c->number > cluster_number(slot))
+			{
+				cluster_give_slot(slot, row);
+				*renewed = true;
 			}
 			cluster_set_number(slot, row != c->row ? c->number :
 							   Max(cluster_number(slot), c->number));
@@ -398,6 +407,7 @@ watch_apply(void)
 {
 	Present		present[NODE_MASTERS] = {0};
 	int			moved = 0;
+	bool		renewed = false;
 	int64		now = lr_now();
 	uint32		epoch;
 
@@ -421,8 +431,8 @@ watch_apply(void)
 	}
 	for (int i = 0; i < watch.nclaims; i++)
 		if (watch.claim[i].is_master)
-			moved += watch_take_slots(&watch.claim[i], present);
-	if (moved > 0)
+			moved += watch_take_slots(&watch.claim[i], present, &renewed);
+	if (moved > 0 || renewed)
 		cluster_end_change();
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{

@@ -248,6 +248,9 @@ pass_encode_next(NodeBatch *b)
 			op[i].resent = true;
 		if (b->target.kind != TARGET_SHARD)
 			op[i].topology = b->target.topology;
+		/* Who looks whether it can still run asks the node of the map. */
+		if (op->asking && store_runs_once(op->kind))
+			op[i].not_after = NOT_AFTER_UNKNOWN;
 		confirm_want(b, &op[i]);
 	}
 	flight_push(b, COMMAND_OPS, b->next, n, starts_at, now);
