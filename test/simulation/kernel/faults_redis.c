@@ -231,7 +231,11 @@ void
 fault_key_deleted(void)
 {
 	if (sim_config.counts && sim_draw(2) != 0)
-		redis_take_permits(redis_present(), name_of("p%d", (int) sim_draw(COUNTS_NAMES)));
+	{
+		const char *permits = name_of("p%d", (int) sim_draw(COUNTS_NAMES));
+
+		redis_take_permits(redis_place_of(permits), permits);
+	}
 	else
 	{
 		int			key = draw_number();

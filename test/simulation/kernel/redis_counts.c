@@ -101,6 +101,8 @@ static int	most[COUNTS_NAMES];
 static int64_t open_at[COUNTS_NAMES];
 static bool is_open[COUNTS_NAMES];
 
+static bool made[3][COUNTS_NAMES];
+
 /* ----------
  * Data
  * ----------
@@ -110,6 +112,27 @@ static int
 index_of(const char *name)
 {
 	return atoi(name + 1) % COUNTS_NAMES;
+}
+
+static int
+kind_of(const char *name)
+{
+	return name[0] == 'p' ? 0 : name[0] == 's' ? 1 : 2;
+}
+
+/*
+ * is_made --- in a cluster: has another node made it before?  From now on it has been.
+ *
+ * A slot that has moved has taken it along, whatever is asked about it where it was.
+ */
+static bool
+is_made(const char *name)
+{
+	bool	   *m = &made[kind_of(name)][index_of(name)];
+	bool		was = *m;
+
+	*m = sim_config.cluster;
+	return was;
 }
 
 static Number *
@@ -125,8 +148,8 @@ find(int node, const char *name)
 		sim_fail("simulator", "too many numbers: %s", name);
 	number = &d->number[d->n++];
 	snprintf(number->name, sizeof(number->name), "%s", name);
-	number->there = name[0] != 'l';
-	number->value = name[0] == 'p' ? PERMITS_FIRST : name[0] == 's' ? SEMAPHORE_FIRST : 0;
+	number->there = name[0] != 'l' && !is_made(name);
+	number->value = !number->there ? 0 : name[0] == 'p' ? PERMITS_FIRST : SEMAPHORE_FIRST;
 	number->npermits = number->ntickets = 0;
 	return number;
 }
@@ -135,6 +158,14 @@ static int64_t
 now_ms(int node)
 {
 	return redis_clock(node) / SIM_MS;
+}
+
+/* It is gone, and is made anew by whoever asks. */
+static void
+unmake(const Numbers *of)
+{
+	for (int i = 0; i < of->n; i++)
+		made[kind_of(of->number[i].name)][index_of(of->number[i].name)] = false;
 }
 
 /* Their leases end at another time then, or they are gone. */
@@ -147,12 +178,12 @@ rob(const Numbers *of)
 }
 
 static void
-note_latch(const Number *n)
+note_latch(int node, const Number *n)
 {
 	int			i = index_of(n->name);
 	bool		opens = !n->there || n->value <= 0;
 
-	if (n->name[0] != 'l')
+	if (n->name[0] != 'l' || node != redis_place_of(n->name))
 		return;
 	if (is_open[i] && !opens)
 		open_at[i] = sim_now();
@@ -161,12 +192,13 @@ note_latch(const Number *n)
 
 /* What a node has is another thing from now on. */
 static void
-note_latches(int node)
+note_latches(void)
 {
 	for (int i = 0; i < COUNTS_NAMES; i++)
 		is_open[i] = true;
-	for (int i = 0; i < present[node].n; i++)
-		note_latch(&present[node].number[i]);
+	for (int node = 0; node < REDIS_NODES; node++)
+		for (int i = 0; i < present[node].n; i++)
+			note_latch(node, &present[node].number[i]);
 }
 
 static void
@@ -176,16 +208,42 @@ copy(Numbers *to, const Numbers *from)
 	memcpy(to->number, from->number, sizeof(Number) * from->n);
 }
 
+static const Permit *
+find_kept(const Numbers *of, const char *id)
+{
+	for (int i = 0; i < of->n; i++)
+		for (int j = 0; j < of->number[i].npermits; j++)
+			if (strcmp(of->number[i].permit[j].id, id) == 0)
+				return &of->number[i].permit[j];
+	return NULL;
+}
+
+/* What another one has not is gone; "as_long": or is had there for less long. */
+static void
+rob_missing(const Numbers *of, const Numbers *other, bool as_long)
+{
+	for (int i = 0; i < of->n; i++)
+		for (int j = 0; j < of->number[i].npermits; j++)
+		{
+			const Permit *p = &of->number[i].permit[j];
+			const Permit *kept = find_kept(other, p->id);
+
+			if (kept == NULL || (as_long && kept->until_ms < p->until_ms))
+				redis_note_robbed(p->id);
+		}
+}
+
 static void
 restore(int node, const Numbers *from)
 {
-	rob(&present[node]);
 	copy(&present[node], from);
+	for (int i = 0; i < from->n; i++)
+		(void) is_made(from->number[i].name);
 	for (int i = 0; i < from->n; i++)
 		for (int j = 0; j < from->number[i].npermits; j++)
 			present[node].number[i].permit[j].is_old = true;
 	judged = false;
-	note_latches(node);
+	note_latches();
 }
 
 static void
@@ -196,6 +254,7 @@ begin(void)
 	nbooked = nloose = 0;
 	judged = true;
 	clock_was_set = false;
+	memset(made, 0, sizeof(made));
 	ended_at = -1;
 	for (int i = 0; i < COUNTS_NAMES; i++)
 	{
@@ -216,20 +275,24 @@ redis_counts_event(int node, DataEvent event)
 		case DATA_LOST:
 			/* Where nobody says again how many there are all would fail from then on. */
 			rob(&present[node]);
+			unmake(&present[node]);
 			present[node].n = 0;
 			judged = false;
-			note_latches(node);
+			note_latches();
 			break;
 		case DATA_SAVED:
 			copy(&saved[node], &present[node]);
 			break;
 		case DATA_RESTORED:
+			rob(&present[node]);
+			unmake(&present[node]);
 			restore(node, &saved[node]);
 			break;
 		case DATA_REPLICATED:
 			copy(&replica[node], &present[node]);
 			break;
 		case DATA_FAILED_OVER:
+			rob(&present[node]);
 			restore(node, &replica[node]);
 			break;
 		case DATA_CLOCK_SET:
@@ -494,7 +557,7 @@ count(const ScriptCall *call, Number *n, bool latch)
 	else
 		n->value = (n->there ? n->value : 0) + amount;
 	n->there = !latch || n->value > 0;
-	note_latch(n);
+	note_latch(call->node, n);
 	sim_trace("redis %d: %s counts %lld at %s: %lld", call->node, ticket, (long long) amount,
 			  n->name, (long long) n->value);
 	if (!latch || (was_there && !n->there))
@@ -519,7 +582,7 @@ define(const ScriptCall *call, Number *n, bool latch)
 		n->there = !word_is(what, "delete");
 		n->value = word_is(what, "init") ? word_number(&call->argv[3]) :
 			word_is(what, "add") ? before + word_number(&call->argv[3]) : 0;
-		note_latch(n);
+		note_latch(call->node, n);
 		sim_trace("redis %d: %s is %lld", call->node, n->name, (long long) n->value);
 		(void) tell(call, &call->keys[1]);
 		put_value(0, word_is(what, "drain") ? before : n->value, now);
@@ -529,14 +592,15 @@ define(const ScriptCall *call, Number *n, bool latch)
 bool
 redis_counts_has(const char *key, int64_t amount)
 {
-	const Number *n = find(redis_present(), key);
+	int			node = redis_place_of(key);
+	const Number *n = find(node, key);
 
 	if (key[0] == 'p')
 	{
 		int64_t		free = n->value;
 
 		for (int i = 0; i < n->npermits; i++)
-			free += n->permit[i].until_ms <= now_ms(redis_present());
+			free += n->permit[i].until_ms <= now_ms(node);
 		return n->there && free > 0;
 	}
 	return key[0] == 'l' ? !n->there || n->value <= 0 : n->there && n->value >= amount;
@@ -765,10 +829,10 @@ is_loose(const char *id)
 int64_t
 redis_permit_until(const char *key, const char *id)
 {
-	const Permit *p = find_permit(find(redis_present(), key), id);
+	int			node = redis_place_of(key);
+	const Permit *p = find_permit(find(node, key), id);
 
-	return p == NULL ? 0 :
-		p->until_ms * SIM_MS - (redis_clock(redis_present()) - sim_now());
+	return p == NULL ? 0 : p->until_ms * SIM_MS - (redis_clock(node) - sim_now());
 }
 
 int
@@ -777,11 +841,9 @@ redis_permits_most(const char *key)
 	return most[index_of(key)];
 }
 
-const char *
-redis_find_permit(bool (*knows) (const char *key, const char *id))
+static const char *
+find_unknown_permit(int node, bool (*knows) (const char *key, const char *id))
 {
-	int			node = redis_present();
-
 	for (int i = 0; i < present[node].n && !clock_was_set; i++)
 		for (int j = 0; j < present[node].number[i].npermits; j++)
 		{
@@ -789,10 +851,98 @@ redis_find_permit(bool (*knows) (const char *key, const char *id))
 			const Permit *p = &n->permit[j];
 
 			if (!p->is_old && p->until_ms > now_ms(node) && !is_loose(p->id) &&
-				!knows(n->name, p->id))
+				node == redis_place_of(n->name) && !knows(n->name, p->id))
 				return n->name;
 		}
 	return NULL;
+}
+
+const char *
+redis_find_permit(bool (*knows) (const char *key, const char *id))
+{
+	const char *key = NULL;
+
+	for (int i = 0; i < REDIS_NODES && key == NULL; i++)
+		key = find_unknown_permit(i, knows);
+	return key;
+}
+
+/* ----------
+ * In a cluster
+ * ----------
+ */
+
+bool
+redis_counts_has_name(int node, const char *name)
+{
+	const char *open = strchr(name, '{');
+	const Numbers *d = &present[node];
+
+	for (int i = 0; i < d->n; i++)
+	{
+		const Number *n = &d->number[i];
+		size_t		len = strlen(n->name);
+
+		if (open == NULL ? strcmp(name, n->name) == 0 && n->there :
+			strncmp(open + 1, n->name, len) == 0 && open[1 + len] == '}' &&
+			(strstr(name, "tickets") != NULL ? n->ntickets > 0 :
+			 strcmp(open + 2 + len, ":timeout") == 0 && n->npermits > 0))
+			return true;
+	}
+	return false;
+}
+
+/* All of a name goes at once: no script asks about a part of it by itself. */
+bool
+redis_counts_migrate(int from, int to, int (*slot_of) (const char *name), int slot)
+{
+	Numbers    *d = &present[from];
+	bool		gone = false;
+
+	for (int i = 0; i < d->n; i++)
+	{
+		Number	   *n = &d->number[i];
+		Number	   *there;
+		char		name[REDIS_NAME];
+
+		if (slot_of(n->name) != slot || (!n->there && n->npermits == 0 && n->ntickets == 0))
+			continue;
+		sim_trace("redis %d: %s goes to %d", from, n->name, to);
+		there = find(to, n->name);
+		*there = *n;
+		for (int j = 0; j < n->npermits; j++)
+			there->permit[j].until_ms += now_ms(to) - now_ms(from);
+		strcpy(name, n->name);
+		memset(n, 0, sizeof(Number));
+		strcpy(n->name, name);
+		gone = true;
+	}
+	note_latches();
+	return gone;
+}
+
+void
+redis_counts_hand_over(int from, int to)
+{
+	copy(&present[to], &present[from]);
+	present[from].n = 0;
+	note_latches();
+}
+
+void
+redis_counts_take_over(int from, int to)
+{
+	rob_missing(&present[from], &saved[from], false);
+	unmake(&present[from]);
+	restore(to, &saved[from]);
+}
+
+void
+redis_counts_forget(int node, int master)
+{
+	rob_missing(&present[node], &present[master], true);
+	present[node].n = 0;
+	note_latches();
 }
 
 /* ----------

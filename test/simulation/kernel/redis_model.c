@@ -21,6 +21,7 @@
 #include "config.h"
 #include "history.h"
 #include "network.h"
+#include "redis_counts.h"
 #include "redis_model.h"
 #include "redis_script.h"
 #include "sentinels.h"
@@ -84,6 +85,7 @@ typedef struct Node
 	int64_t		clock_offset;
 	int64_t		clock_steps;	/* the sum of those */
 	bool		clock_was_set;
+	bool		clock_went_back;
 	int64_t		booted_at;		/* the process that answers there now, */
 	int64_t		boot_second;	/* by its clock */
 	int			run;			/* how many there were before it */
@@ -163,7 +165,7 @@ redis_reset(void)
 		n->away_until = 0;
 		n->clock_offset = (777 + 50 * i) * SIM_S;
 		n->clock_steps = 0;
-		n->clock_was_set = false;
+		n->clock_was_set = n->clock_went_back = false;
 		n->run = 0;
 		n->booted_at = sim_now() - UP_BEFORE;
 		n->boot_second = redis_clock(i) / SIM_S - UP_BEFORE / SIM_S;
@@ -1073,10 +1075,7 @@ check_clock(int node, const RedisArg *a)
 {
 	int64_t		left = a->not_after - clock_ms(node);
 
-	for (int i = 0; i < REDIS_NODES; i++)
-		if (nodes[i].clock_was_set)
-			return;
-	if (left > LONGEST_CALL)
+	if (left > LONGEST_CALL && !nodes[node].clock_went_back)
 		sim_fail("clock guard", "redis %d: a create of %s may run for another %lld ms", node,
 				 a->key, (long long) left);
 }
@@ -1349,6 +1348,32 @@ is_counter(const char *name)
 	return strncmp(name, COUNTER_OF, strlen(COUNTER_OF)) == 0;
 }
 
+/* Nothing is ever kept by the name of a channel, but it may be among the keys of a script. */
+static bool
+is_channel(const char *name)
+{
+	return strstr(name, "__channel_") != NULL || strstr(name, "__channel:") != NULL ||
+		strncmp(name, "redisson_rwlock:", 16) == 0 || strncmp(name, "redisson_sc:", 12) == 0;
+}
+
+/* The lease of one reader is, by a name of its own. */
+static bool
+is_lease_of(const char *name, const Key *k)
+{
+	char		own[2 * REDIS_NAME];
+
+	snprintf(own, sizeof(own), "{%s}:%s:rwlock_timeout:", k->name, k->owner);
+	return k->read_write && k->shared && strncmp(name, own, strlen(own)) == 0;
+}
+
+static bool
+is_kept_by(int node, const char *name, Key *k)
+{
+	if (is_counter(name))
+		return k->fence > 0;
+	return expire(node, k)->there && (strcmp(k->name, name) == 0 || is_lease_of(name, k));
+}
+
 /* Whatever else there is of a lock is about those who wait. */
 bool
 redis_has_name(int node, const char *name)
@@ -1356,16 +1381,16 @@ redis_has_name(int node, const char *name)
 	Data	   *d = &nodes[node].data;
 	const char *base = base_of(name);
 
+	if (is_channel(name))
+		return false;
 	for (int i = 0; i < d->nkeys; i++)
-		if (strcmp(d->key[i].name, base) == 0 &&
-			(is_counter(name) ? d->key[i].fence > 0 :
-			 strcmp(name, base) == 0 && expire(node, &d->key[i])->there))
+		if (strcmp(d->key[i].name, base) == 0 && is_kept_by(node, name, &d->key[i]))
 			return true;
 	for (int i = 0; i < d->nwriters; i++)
 		if (strcmp(d->writer[i].name, base) == 0 && !is_counter(name) &&
-			strcmp(name, base) != 0)
+			strcmp(name, base) != 0 && strstr(name, ":rwlock_timeout:") == NULL)
 			return true;
-	return false;
+	return redis_counts_has_name(node, name);
 }
 
 /* In whole milliseconds that are left, as MIGRATE has it. */
@@ -1381,6 +1406,17 @@ migrate_lock(int from, int to, Key *k)
 	there->promised = false;
 	set_expiry(to, there, ttl_ms(from, k));
 	k->there = false;
+}
+
+/* The hash of a read-write lock has all who have it. */
+static void
+migrate_hash(int from, int to, const char *name)
+{
+	Data	   *d = &nodes[from].data;
+
+	for (int i = 0; i < d->nkeys; i++)
+		if (expire(from, &d->key[i])->there && strcmp(d->key[i].name, name) == 0)
+			migrate_lock(from, to, &d->key[i]);
 }
 
 static void
@@ -1419,7 +1455,7 @@ void
 redis_migrate(int from, int to, int slot, bool one)
 {
 	Data	   *d = &nodes[from].data;
-	bool		gone = false;
+	bool		gone = redis_counts_migrate(from, to, shards_slot_of, slot) && one;
 
 	for (int i = 0; i < d->nkeys && !gone; i++)
 	{
@@ -1429,7 +1465,7 @@ redis_migrate(int from, int to, int slot, bool one)
 			continue;
 		if (k->there && !(one && sim_chance(300)))
 		{
-			migrate_lock(from, to, k);
+			migrate_hash(from, to, k->name);
 			gone = one;
 		}
 		if (k->fence > 0 && !gone)
@@ -1455,13 +1491,23 @@ redis_share_clock(int node, int as)
 	nodes[node].clock_offset = nodes[as].clock_offset;
 }
 
+/* It was set at both, whatever had become of it there. */
+static void
+take_clock(int from, int to)
+{
+	nodes[to].clock_offset = nodes[from].clock_offset;
+	nodes[to].clock_steps = nodes[from].clock_steps;
+	nodes[to].clock_was_set |= nodes[from].clock_was_set;
+	nodes[to].clock_went_back |= nodes[from].clock_went_back;
+}
+
 void
 redis_hand_over(int from, int to)
 {
 	nodes[to].data = nodes[from].data;
-	nodes[to].clock_offset = nodes[from].clock_offset;
-	nodes[to].clock_steps = nodes[from].clock_steps;
+	take_clock(from, to);
 	nodes[from].data.nkeys = nodes[from].data.nwriters = 0;
+	redis_counts_hand_over(from, to);
 }
 
 void
@@ -1480,8 +1526,8 @@ redis_take_over(int from, int to)
 	}
 	nodes[to].data.nkeys = 0;
 	take_saved(to, had, false);
-	nodes[to].clock_offset = nodes[from].clock_offset;
-	nodes[to].clock_steps = nodes[from].clock_steps;
+	take_clock(from, to);
+	redis_counts_take_over(from, to);
 }
 
 void
@@ -1493,6 +1539,7 @@ redis_forget(int node, int master)
 		if (!is_same(&d->key[i], &nodes[master].data))
 			rob(node, &d->key[i]);
 	d->nkeys = d->nwriters = 0;
+	redis_counts_forget(node, master);
 }
 
 /* Leases end at another time then: whoever had one may lose it. */
@@ -1512,6 +1559,7 @@ redis_set_clock(int node, int64_t offset)
 	tell_others(node, DATA_CLOCK_SET);
 	nodes[node].clock_offset += offset;
 	nodes[node].clock_was_set = true;
+	nodes[node].clock_went_back |= offset < 0;
 }
 
 bool
@@ -1884,7 +1932,7 @@ find_unknown_at(int node, const char *prefix, bool (*knows) (const char *key, co
 {
 	Node	   *n = &nodes[node];
 
-	for (int j = 0; j < n->data.nkeys && n->clock_steps == 0; j++)
+	for (int j = 0; j < n->data.nkeys && !n->clock_went_back; j++)
 	{
 		Key		   *k = &n->data.key[j];
 

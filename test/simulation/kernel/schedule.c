@@ -123,6 +123,27 @@ draw_habits(SimConfig *c)
 	c->verify = sim_chance(300);
 }
 
+/* In a cluster: what other modes have with one Redis. */
+static void
+draw_kinds(SimConfig *c)
+{
+	switch (SIM_PICK(0, 0, 1, 2, 3, 4))
+	{
+		case 1:
+			c->tokens = true;
+			break;
+		case 2:
+			c->read_write = true;
+			break;
+		case 3:
+			c->fair = true;
+			break;
+		case 4:
+			c->counts = true;
+			break;
+	}
+}
+
 static void
 draw_config(void)
 {
@@ -153,6 +174,8 @@ draw_config(void)
 	c->conditions = c->mode == MODE_CONDITION;
 	if (c->counts || c->conditions)
 		c->mode = 0;
+	if (c->cluster)
+		draw_kinds(c);
 	c->masters = c->mode == MODE_MASTERS ? (int) SIM_PICK(3, 3, 5) : 0;
 	if (c->masters > 0)
 		c->mode = 0;
@@ -166,6 +189,9 @@ draw_config(void)
 	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
 	if (sim_chance(c->shared || c->read_write || c->fair ? 300 : 150))
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
+	/* Who waits for what others have for half a minute sees little but renewals. */
+	if (c->cluster && (c->tokens || c->counts) && c->lease_ms < 600)
+		c->lease_ms = 3000;
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
 	c->idle_timeout_ms = (int) SIM_PICK(0, 300000, 200, 20, 2);
@@ -182,7 +208,7 @@ draw_config(void)
 	if ((c->sentinels || c->cluster) && c->idle_timeout_ms == 2)
 		c->idle_timeout_ms = 20;
 	c->nredis = c->sentinels ? 2 : (int) SIM_PICK(1, 1, 2);
-	if (c->counts || c->conditions)
+	if ((c->counts && !c->cluster) || c->conditions)
 		c->nredis = 1;
 	if (c->masters > 0)
 		c->nredis = c->masters;

@@ -25,6 +25,7 @@
 
 #include "history.h"
 #include "network.h"
+#include "redis_counts.h"
 #include "shards.h"
 
 #define NOBODY		(-1)
@@ -52,12 +53,14 @@ static Move moves[SHARD_SLOTS];
 static bool failing[REDIS_NODES];	/* its replica is about to take over */
 static int64_t refuses_until[REDIS_NODES];	/* what concerns slots */
 static int64_t last_epoch;
+static int64_t promoted[REDIS_NODES];	/* the epoch since which it has been a master */
 static int	failovers;
 
 static bool changed[SHARD_SLOTS];	/* of node, since the beginning */
 static int	row_node[SHARD_ROWS];
 static int	believed[SHARD_SLOTS];
 static int64_t believed_at[SHARD_SLOTS];
+static int64_t believed_number[SHARD_SLOTS];
 static bool had[SHARD_SLOTS][REDIS_NODES];	/* once: by an old map it still has it */
 
 /* How often somebody was sent on, about one name with one script. */
@@ -73,8 +76,19 @@ typedef struct Sent
 #define SENT_MAX		64
 #define SENT_WINDOW		SIM_S
 
-/* Several locks of a batch may have the same name, and the map may change to and fro. */
+/*
+ * Several locks of a batch may have the same name, more of them if many can have it at
+ * once, and the map may change to and fro.
+ */
 #define SENT_TIMES_MAX	800
+#define SENT_TIMES_OF_MANY	6400
+
+static int
+sent_times_max(void)
+{
+	return sim_config.counts || sim_config.read_write || sim_config.tokens ?
+		SENT_TIMES_OF_MANY : SENT_TIMES_MAX;
+}
 
 static Sent sent[SENT_MAX];
 static int	nsent;
@@ -88,6 +102,8 @@ shards_reset(void)
 	memset(failing, 0, sizeof(failing));
 	memset(refuses_until, 0, sizeof(refuses_until));
 	memset(had, 0, sizeof(had));
+	memset(promoted, 0, sizeof(promoted));
+	memset(believed_number, 0, sizeof(believed_number));
 	memset(changed, 0, sizeof(changed));
 	last_epoch = failovers = nsent = 0;
 	memset(row_node, 0xff, sizeof(row_node));
@@ -275,7 +291,7 @@ shards_note_sent_on(int pid, const char *what, const char *name)
 		s->since = sim_now();
 		s->times = 0;
 	}
-	if (++s->times > SENT_TIMES_MAX)
+	if (++s->times > sent_times_max())
 		sim_fail("redirects", "process %d is sent on %d times within %.3f ms, with %s", pid,
 				 s->times, (sim_now() - s->since) / (double) SIM_MS, name);
 }
@@ -538,7 +554,13 @@ shards_move_slot(void)
 	int64_t		takes = SIM_PICK(0, 30 * SIM_MS, 400 * SIM_MS, 3 * SIM_S);
 	Move	   *m;
 
-	snprintf(name, sizeof(name), "k%d", (int) sim_draw(sim_config.nkeys));
+	if (sim_config.tokens && sim_draw(2) != 0)
+		snprintf(name, sizeof(name), "t%d", (int) sim_draw(2));
+	else if (sim_config.counts && sim_draw(4) != 0)
+		snprintf(name, sizeof(name), "%c%d", (char) SIM_PICK('p', 's', 'l'),
+				 (int) sim_draw(COUNTS_NAMES));
+	else
+		snprintf(name, sizeof(name), "k%d", (int) sim_draw(sim_config.nkeys));
 	slot = sim_chance(150) ? (int) sim_draw(SHARD_SLOTS) : shards_slot_of(name);
 	m = &moves[slot];
 	if (m->migrating || m->importing || truth.owner[slot] == to ||
@@ -576,7 +598,7 @@ static void
 promote(int from, int to)
 {
 	truth.master_of[to] = truth.master_of[from] = to;
-	truth.epoch[to] = ++last_epoch;
+	truth.epoch[to] = promoted[to] = ++last_epoch;
 	for (int slot = 0; slot < SHARD_SLOTS; slot++)
 		if (truth.owner[slot] == from)
 			give_slot(slot, to);
@@ -679,6 +701,21 @@ shards_note_slot(int slot, int row)
 {
 	believed[slot] = row < 0 ? NOBODY : row_node[row];
 	believed_at[slot] = sim_now();
+}
+
+void
+shards_note_number(int slot, int64_t number)
+{
+	believed_number[slot] = number;
+}
+
+bool
+shards_is_disputed(const char *name)
+{
+	int			slot = shards_slot_of(name);
+
+	return believed[slot] != truth.owner[slot] ||
+		believed_number[slot] < promoted[truth.owner[slot]];
 }
 
 int

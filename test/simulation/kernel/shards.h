@@ -78,9 +78,13 @@ extern void shards_restarted(int node, int64_t up_at);
 
 /* ---- what is believed ---- */
 
-/* The watchdog: a row is that node's, and a slot that row's. */
+/* The watchdog: a row is that node's, and a slot that row's, by the number it has. */
 extern void shards_note_row(int row, int port);
 extern void shards_note_slot(int slot, int row);
+extern void shards_note_number(int slot, int64_t number);
+
+/* Another node has it, or the same one again, since it was a replica. */
+extern bool shards_is_disputed(const char *name);
 extern int	shards_believed(const char *name);	/* the node; -1 = none yet */
 extern int64_t shards_believed_at(const char *name);
 

@@ -311,6 +311,9 @@ execute(Row *in, TableOp *op)
 		case STORE_VALUE:
 		case STORE_TALLY:
 			sim_fail("table", "no kind of here has a number");
+			break;
+		case STORE_NOTIFY:
+			sim_fail("table", "nobody waits for a condition here");
 	}
 	sim_trace("table: operation %d on %.*s of %llu: outcome %d", op->kind, op->name_len,
 			  op->name, (unsigned long long) op->owner, op->outcome);

@@ -59,6 +59,16 @@ __wrap_cluster_give_slot(int slot, int row)
 	shards_note_slot(slot, row);
 }
 
+extern void __real_cluster_set_number(int slot, int64 number);
+extern void __wrap_cluster_set_number(int slot, int64 number);
+
+void
+__wrap_cluster_set_number(int slot, int64 number)
+{
+	__real_cluster_set_number(slot, number);
+	shards_note_number(slot, number);
+}
+
 extern GrantResult __real_lt_grant(LrIndex hold, StoreId store, uint64 owner,
 								   uint32 topology, int64 deadline,
 								   const LockTerms *terms, int64 fence);

@@ -149,6 +149,34 @@ check_majority(LrIndex k, LrIndex i, const char *owner)
 				 (deadline_of(i) - sim_now()) / 1000.0, n, sim_config.masters);
 }
 
+/* Where nobody knows yet of a failover there may be two masters of a slot. */
+static bool
+is_disputed(LrIndex k)
+{
+	const char *name = lt_keys[k].name;
+
+	return shards_believed(name) < 0 || (shards_failovers() > 0 && shards_is_disputed(name));
+}
+
+/*
+ * is_asked_later --- what another node has said before, the present one is to be asked
+ * about soon
+ */
+static bool
+is_asked_later(LrIndex k, LrIndex i)
+{
+	const char *name = lt_keys[k].name;
+	int64		since = Max(shards_believed_at(name), sim_quiet_since());
+
+	if (lt_holds[i].topology == lt_epoch_of(k))
+		return false;
+	/* What was refused once is asked again at growing intervals. */
+	if (sim_now() - since > ASKED_WITHIN && net_is_well() && redis_denied_until(name) == 0)
+		sim_fail("former master", "%s: the present one has not been asked for %.3f ms", name,
+				 (sim_now() - since) / 1000.0);
+	return true;
+}
+
 /*
  * What not all masters have granted, as is known, they are asked about soon.
  */
@@ -168,30 +196,18 @@ check_repair(LrIndex k, LrIndex i)
 
 /*
  * Has the node of the slot what it is said to have?  A slot that moves takes all of it
- * along; of what another node has said before, the present one is to be asked soon.
+ * along.
  */
 static void
 check_shard(LrIndex k, LrIndex i, const char *owner)
 {
 	const LrHold *h = &lt_holds[i];
 	const char *name = lt_keys[k].name;
-	int			believed = shards_believed(name);
 	int64		until;
 
-	if (h->topology != lt_epoch_of(k))
-	{
-		int64		since = Max(shards_believed_at(name), sim_quiet_since());
-
-		/* What was refused once is asked again at growing intervals. */
-		if (sim_now() - since > ASKED_WITHIN && net_is_well() && redis_denied_until(name) == 0)
-			sim_fail("former master", "%s: the present one has not been asked for %.3f ms", name,
-					 (sim_now() - since) / 1000.0);
+	if (is_asked_later(k, i) || is_disputed(k))
 		return;
-	}
-	/* Where nobody knows yet of a failover there may be two. */
-	if (believed < 0 || (shards_failovers() > 0 && believed != shards_master_of(name)))
-		return;
-	until = Max(redis_owned_there_until(believed, name, owner),
+	until = Max(redis_owned_there_until(shards_believed(name), name, owner),
 				redis_owned_there_until(redis_place_of(name), name, owner));
 	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
 		sim_fail("held without a lock",
@@ -217,6 +233,8 @@ check_permits(LrIndex k)
 		/* Of one that is given back the answer may be under way. */
 		if (lt_holds[i].kind != KIND_PERMIT || !is_live(i) ||
 			lt_holds[i].state == HOLD_RELEASING || redis_was_robbed(permit_id_of(i)))
+			continue;
+		if (sim_config.cluster && (is_asked_later(k, i) || is_disputed(k)))
 			continue;
 		n++;
 		for (LrIndex j = lt_keys[k].first_hold; j != i; j = lt_holds[j].next)
@@ -429,7 +447,7 @@ knows_slots(void)
 		char		name[16];
 
 		snprintf(name, sizeof(name), "k%d", i);
-		if (shards_believed(name) != shards_master_of(name))
+		if (shards_is_disputed(name))
 			return false;
 	}
 	return true;
@@ -556,8 +574,7 @@ is_known(const char *key, const char *owner)
 static void
 check_unknown(void)
 {
-	const char *key = sim_config.sentinels || sim_config.masters > 0 ||
-		shards_failovers() > 0 ? NULL :
+	const char *key = sim_config.sentinels || sim_config.masters > 0 ? NULL :
 		redis_find_unknown(lr_instance_uuid(), is_known);
 
 	if (key == NULL && sim_config.counts)
