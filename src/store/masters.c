@@ -16,6 +16,7 @@
 #include "lockredis.h"
 
 #include "port/atomics.h"
+#include "port/pg_bitutils.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
@@ -24,8 +25,11 @@
 
 #define MS_PER_S			1000
 
-/* A lease is remembered for as long as it is, at least that many s. */
-#define LEASE_REMEMBERED	3600
+/* A lease that was seen counts until it is over, and so many s more. */
+#define SEEN_LONGER			3600
+
+/* One for each power of two, of the leases (s) from that on. */
+#define SEEN_CLASSES		31
 
 /* Clocks run at different speeds: a part of the lease, and a bit. */
 #define DRIFT_PART			100
@@ -35,9 +39,15 @@ typedef struct MastersShared
 {
 	pg_atomic_uint32 n;
 	pg_atomic_uint32 place;
-	pg_atomic_uint64 lease;		/* the server's setting, ms */
-	pg_atomic_uint64 seen;		/* longest lease (s), and when seen (s) */
 	pg_atomic_uint32 there;		/* those that answer the watchdog: bits */
+
+	/* Only the watchdog writes these; masters_set_lease() says in which order. */
+	pg_atomic_uint64 lease;		/* the server's setting, ms */
+	pg_atomic_uint64 former;	/* a longer one that it was before, ms, */
+	pg_atomic_uint64 former_until;	/* and when that is over */
+
+	/* Of each class the longest lease (s), and until when it counts (s). */
+	pg_atomic_uint64 seen[SEEN_CLASSES];
 
 	/* Under the lock. */
 	MasterStatus master[LR_MAX_MASTERS];
@@ -70,8 +80,11 @@ masters_shmem_init(void)
 	pg_atomic_init_u32(&shared->n, 0);
 	pg_atomic_init_u32(&shared->place, 0);
 	pg_atomic_init_u64(&shared->lease, 0);
-	pg_atomic_init_u64(&shared->seen, 0);
 	pg_atomic_init_u32(&shared->there, 0);
+	pg_atomic_init_u64(&shared->former, 0);
+	pg_atomic_init_u64(&shared->former_until, 0);
+	for (int i = 0; i < SEEN_CLASSES; i++)
+		pg_atomic_init_u64(&shared->seen[i], 0);
 }
 
 int
@@ -91,53 +104,93 @@ masters_place(void)
  * ----------
  */
 
-/*
- * seen_lease --- the longest one that was seen, in s; 0 = none that matters
- */
-static uint32
-seen_lease(uint64 seen)
+static int64
+with_drift(int64 lease_ms)
 {
-	uint32		lease = (uint32) (seen >> 32);
-	uint32		at = (uint32) seen;
+	int64		lease = lease_ms * LR_US_PER_MS;
 
-	return lr_now() / LR_US_PER_S < (int64) at + Max(lease, LEASE_REMEMBERED) ? lease : 0;
+	return lease + lease / DRIFT_PART + DRIFT_MIN;
 }
 
+static inline uint32
+seen_lease(uint64 seen)
+{
+	return (uint32) (seen >> 32);
+}
+
+static inline uint32
+seen_until(uint64 seen)
+{
+	return (uint32) seen;
+}
+
+/*
+ * masters_saw_lease --- see masters.h
+ *
+ * Those of a class are remembered as one, which is as long as any of them and counts as
+ * long: so one of a day is not remembered for as long as there are some of a minute, nor
+ * these forgotten with it.
+ */
 void
 masters_saw_lease(int64 lease_ms)
 {
 	uint64		before;
 	uint64		after;
+	uint32		now;
 	uint32		lease;
+	uint32		until;
+	pg_atomic_uint64 *seen;
 
 	if (lease_ms <= (int64) pg_atomic_read_u64(&shared->lease))
 		return;
+	now = (uint32) (lr_now() / LR_US_PER_S);
 	lease = (uint32) Min(1 + (lease_ms - 1) / MS_PER_S, (int64) PG_INT32_MAX);
-	before = pg_atomic_read_u64(&shared->seen);
-	after = (uint64) lease << 32 | (uint32) (lr_now() / LR_US_PER_S);
+	until = now + 1 + lease + SEEN_LONGER;
+	seen = &shared->seen[pg_leftmost_one_pos32(lease)];
+	before = pg_atomic_read_u64(seen);
+	do
+	{
+		bool		counts = seen_until(before) > now;
 
-	/* One that is remembered for a while yet is not written for each lock. */
-	if (lease == (uint32) (before >> 32) && (uint32) after - (uint32) before < LEASE_REMEMBERED / 2)
-		return;
-	while (seen_lease(before) <= lease &&
-		   !pg_atomic_compare_exchange_u64(&shared->seen, &before, after))
-		;
+		/* One that counts for a while yet is not written for each lock. */
+		if (seen_lease(before) >= lease && seen_until(before) > until - SEEN_LONGER / 2)
+			return;
+		after = (uint64) Max(lease, counts ? seen_lease(before) : 0) << 32 |
+			Max(until, seen_until(before));
+	} while (!pg_atomic_compare_exchange_u64(seen, &before, after));
 }
 
-int64
-masters_longest_lease(void)
-{
-	int64		seen = (int64) seen_lease(pg_atomic_read_u64(&shared->seen)) * MS_PER_S;
-
-	return Max(seen, Max((int64) lr_lease, (int64) pg_atomic_read_u64(&shared->lease)));
-}
-
+/*
+ * masters_votes_at --- see masters.h
+ *
+ * What it has forgotten of a lease that nobody has asked for any more is over when the
+ * last of them is, however lately the node was started.
+ */
 int64
 masters_votes_at(int64 booted_by, int64 lease_ms)
 {
-	int64		lease = Max(lease_ms, masters_longest_lease()) * LR_US_PER_MS;
+	int64		setting = (int64) pg_atomic_read_u64(&shared->lease);
+	int64		votes_at;
+	int64		former;
 
-	return booted_by + lease + lease / DRIFT_PART + DRIFT_MIN;
+	votes_at = booted_by + with_drift(Max(lease_ms, Max((int64) lr_lease, setting)));
+
+	pg_read_barrier();			/* pairs with those of masters_set_lease() */
+	former = (int64) pg_atomic_read_u64(&shared->former);
+	pg_read_barrier();
+	votes_at = lr_later(votes_at,
+						lr_earlier(booted_by + with_drift(former),
+								   (int64) pg_atomic_read_u64(&shared->former_until)));
+
+	for (int i = 0; i < SEEN_CLASSES; i++)
+	{
+		uint64		seen = pg_atomic_read_u64(&shared->seen[i]);
+
+		votes_at = lr_later(votes_at,
+							lr_earlier(booted_by + with_drift((int64) seen_lease(seen) * MS_PER_S),
+									   (int64) seen_until(seen) * LR_US_PER_S));
+	}
+	return votes_at;
 }
 
 /* ----------
@@ -251,8 +304,39 @@ masters_start(int n, uint32 place)
 	pg_atomic_write_u32(&shared->place, place);
 }
 
+/*
+ * masters_set_lease --- see masters.h
+ *
+ * Locks that were taken before it was lowered have the former one, here and elsewhere:
+ *
+ *	 A: has a lock for 30 s, of nodes 1 and 2
+ *	 the lease is lowered to 1 s, and node 2 started again, empty
+ *	 B: asks nodes 2 and 3, 1 s later
+ *
+ * So the former one counts until a lock with it is over that was asked for just now, by a
+ * call that began before.  Who goes by it after that is seen (masters_saw_lease()).
+ * Of several in a row the longest counts until the last one is over.
+ *
+ * Until it is lowered for others the former one stands there, and its end before itself:
+ * whoever reads in the middle of this has one of them for too long, never for too short.
+ */
 void
 masters_set_lease(int64 lease_ms)
 {
+	int64		before = (int64) pg_atomic_read_u64(&shared->lease);
+
+	if (lease_ms < before)
+	{
+		int64		now = lr_now();
+		int64		until = now + lr_call_budget() + with_drift(before);
+		int64		last = (int64) pg_atomic_read_u64(&shared->former_until);
+		int64		former = (int64) pg_atomic_read_u64(&shared->former);
+
+		pg_atomic_write_u64(&shared->former_until, (uint64) lr_later(until, last));
+		pg_write_barrier();
+		pg_atomic_write_u64(&shared->former,
+							(uint64) lr_later(before, last > now ? former : 0));
+		pg_write_barrier();
+	}
 	pg_atomic_write_u64(&shared->lease, (uint64) lease_ms);
 }

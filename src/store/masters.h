@@ -58,12 +58,10 @@ extern uint32 masters_place(void);
 /* A lease was asked for, or is known of others: ms. */
 extern void masters_saw_lease(int64 lease_ms);
 
-/* The longest that anybody may have had lately, as far as is known here: ms. */
-extern int64 masters_longest_lease(void);
-
 /*
  * When does a node that surely ran at that moment have a vote about a lock with that
- * lease?  Has it one in an answer to what was sent then?
+ * lease, as far as is known here of what others may have had?  Has it one in an answer to
+ * what was sent then?
  */
 extern int64 masters_votes_at(int64 booted_by, int64 lease_ms);
 
@@ -96,7 +94,7 @@ extern void masters_start(int n, uint32 place);
 extern void masters_set_there(int row, bool there);
 extern uint32 masters_returns(void);
 
-/* The setting of the server. */
+/* The setting of the server.  Lowered, it counts when the former one is over. */
 extern void masters_set_lease(int64 lease_ms);
 
 #endif							/* LR_MASTERS_H */

@@ -8,6 +8,7 @@ use warnings FATAL => 'all';
 
 use LockRedis::Masters;
 use LockRedis::Test;
+use LockRedis::Wait qw(now);
 
 my $masters = LockRedis::Masters->new(n => 3);
 my @nodes = $masters->nodes;
@@ -15,7 +16,7 @@ my $node = LockRedis::Node->create(
 	'main',
 	redis => $masters,
 	settings => {
-		'lockredis.lease' => '1h',
+		'lockredis.lease' => '2s',
 		'lockredis.connect_timeout' => '500ms',
 		'lockredis.command_timeout' => '500ms'
 	});
@@ -61,12 +62,13 @@ poll_until('its row to say why', sub { error_of(2) =~ /\w/ });
 poll_until('the line in the log', sub { $node->logged(qr/2 of 3 masters are up \(2 needed\)/) });
 like($node->log_text, qr/DETAIL:  127\.0\.0\.1:\d+: /, 'with the reason');
 
+my $began = now();
 $masters->restart_empty(1);
-wait_for_rows(qr/^$good, up f restarted \d+ s ago, votes in 3[56]\d\d s, $good$/,
-	'it was restarted: it is up, and has no vote');
-$node->set('lockredis.lease' => '100ms');
-wait_for_rows(qr/^$good, $good, $good$/, 'it has one after the longest lease');
+wait_for_rows(qr/^$good, $good, $good$/, 'it was restarted, and has a vote');
+cmp_ok(now() - $began, '>=', 2, 'after the longest lease');
 $node->set('lockredis.lease' => '1h');
+wait_for_rows(qr/^$good, up f restarted \d+ s ago, votes in 3[56]\d\d s, $good$/,
+	'with a longer one it is up, and has none');
 $masters->restart_old(1);
 wait_for_rows(qr/^$good, $good, $good$/, 'one that has run for long has one at once');
 

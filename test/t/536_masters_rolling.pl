@@ -139,7 +139,16 @@ poll_until('nothing to be left',
 		$_->query("SELECT redis_is_locked('any')") foreach $one, $two, $writer;
 		return !$masters->all_keys;
 	});
-$_->set('lockredis.lease' => '1s') foreach $near, $far;
+
+# A server that was started since then knows of no lease but its own.
+$_->quit foreach $one, $two, $writer;
+foreach my $server ($near, $far)
+{
+	$server->append_conf('postgresql.conf', "lockredis.lease = '1s'");
+	$server->restart;
+}
+($one, $two) = map { $_->session } $near, $far;
+wait_for_masters();
 poll_until('their votes', sub { up($near, 'in_use', 5) });
 poll_until('the session to know',
 	sub {
@@ -170,6 +179,6 @@ pass('nobody renewed: all are lost');
 $one->query_fails("SELECT redis_assert_held('$keys[3]')", '55000', qr/lost/, 'and who holds one is told');
 $one->query('SELECT redis_unlock_all()');
 
-$_->quit foreach $one, $two, $writer;
+$_->quit foreach $one, $two;
 nothing_left([ $near, $far ], $masters);
 done_testing();

@@ -186,8 +186,7 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 		quorum_note_without(b, which);
 	if (op->kind == STORE_TIME)
 		op->store_ms = op->sent_at / LR_US_PER_MS;
-	if (outcome == STORE_BUSY)
-		masters_saw_lease(op->ttl_ms);
+	masters_saw_lease(quorum_longest_lease(b, which));
 	if (op->sent_at != 0 && store_runs_once(op->kind))
 		op->not_after = b->batch.deadline / LR_US_PER_MS;
 	batch_settle(&b->batch, op, outcome);
