@@ -87,7 +87,7 @@ permille_of(const Kind *kind)
 		return 800;
 	if (sim_config.masters > 0 && kind->fault == fault_redlock)
 		return 700;
-	if (sim_config.masters > 0 && kind->fault == fault_redis_restarts)
+	if (sim_config.masters > 0 && (kind->fault == fault_redis_restarts || kind->fault == fault_settings))
 		return 500;
 
 	/* It would be another one under the same name, which nobody can see. */

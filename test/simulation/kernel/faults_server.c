@@ -18,6 +18,7 @@
 #include "kernel.h"
 #include "network.h"
 #include "redis_model.h"
+#include "redlock.h"
 #include "server.h"
 
 /* A schedule of which a fault comes at each step has to end, too. */
@@ -85,7 +86,7 @@ fault_table_worker_ends(void)
 void
 fault_crash(void)
 {
-	if (++nlives > LIVES_MAX)
+	if (++nlives > LIVES_MAX || redlock_has_former())
 		return;
 	server_crash((int) sim_draw(FIRST_SESSION + sim_config.nsessions));
 }
@@ -94,7 +95,7 @@ fault_crash(void)
 void
 fault_server_restarts(void)
 {
-	if (++nlives > LIVES_MAX)
+	if (++nlives > LIVES_MAX || redlock_has_former())
 		return;
 	server_restart(sim_chance(150) && !sim_config.counts && !sim_config.conditions &&
 				   sim_config.masters == 0 && !sim_config.cluster ?
@@ -110,18 +111,18 @@ void
 fault_settings(void)
 {
 	SimConfig  *c = &sim_config;
+	int			former = c->lease_ms;
 
 	if (++nreloads > RELOADS_MAX)
 		return;
 	switch (sim_draw(4))
 	{
 		case 0:
-			/* Masters that forget what was taken with a longer one: docs/masters.md */
-			if (c->masters > 0)
-				break;
 			c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
 			if (c->mode == 2 && c->lease_ms < 1000)
 				c->lease_ms = 3000;
+			if (c->masters > 0 && c->lease_ms < former)
+				redlock_lease_lowered(former);
 			break;
 		case 1:
 			c->connect_timeout_ms = (int) SIM_PICK(500, 2000);

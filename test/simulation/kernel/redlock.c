@@ -55,11 +55,15 @@ typedef struct Client
 } Client;
 
 static Client clients[CLIENTS];
+static int64_t known_lease;		/* ms; by which the server goes */
+static int64_t longest_until;	/* locks of a former lease, that was longer, are over */
 
 void
 redlock_reset(void)
 {
 	memset(clients, 0, sizeof(clients));
+	known_lease = INT64_MAX;
+	longest_until = 0;
 }
 
 /* Of what is under way: client, node and attempt as one number. */
@@ -152,6 +156,14 @@ is_asked(void *arg, int64_t n)
 	}
 }
 
+/* A node that has granted it is started again. */
+static void
+is_forgotten(const Client *c)
+{
+	if (c->voter < sim_config.struck && !sim_config.calm)
+		fault_forgets(c->voter, SIM_PICK(100, SIM_MS, 20 * SIM_MS));
+}
+
 static void
 decide(void *arg, int64_t n)
 {
@@ -170,8 +182,8 @@ decide(void *arg, int64_t n)
 	sim_trace("%s has %s of most masters for %.3f ms", c->owner, c->key,
 			  (c->until - sim_now()) / (double) SIM_MS);
 	sim_reached("somebody elsewhere has most of the masters");
-	if (c->forgets && c->voter < sim_config.struck && !sim_config.calm)
-		fault_forgets(c->voter, SIM_PICK(100, SIM_MS, 20 * SIM_MS));
+	if (c->forgets)
+		is_forgotten(c);
 	if (faults_are_told || !sim_chance(300))
 		sim_at(sim_now() + sim_draw((uint32_t) (c->until - sim_now())), has_had_it, NULL, n);
 	else
@@ -191,7 +203,7 @@ redlock_take(const char *key, const char *channel)
 	snprintf(c->channel, sizeof(c->channel), "%s", channel);
 	snprintf(c->owner, sizeof(c->owner), "redlock%d:%d", (int) (c - clients), c->attempt);
 	c->sent_at = sim_now();
-	c->lease = sim_config.lease_ms * SIM_MS;
+	c->lease = (sim_config.lease_ms < known_lease ? sim_config.lease_ms : known_lease) * SIM_MS;
 	c->votes = 0;
 	c->forgets = !faults_are_told && sim_chance(200);
 	for (int i = 0; i < sim_config.masters; i++)
@@ -205,6 +217,34 @@ redlock_end(void)
 	for (int i = 0; i < CLIENTS; i++)
 		if (clients[i].state == HOLDING)
 			give_back(&clients[i]);
+}
+
+/* ----------
+ * Leases
+ * ----------
+ */
+
+void
+redlock_server_goes_by(int64_t lease_ms)
+{
+	known_lease = lease_ms;
+}
+
+void
+redlock_lease_lowered(int64_t from_ms)
+{
+	int64_t		until = sim_now() + from_ms * SIM_MS;
+
+	longest_until = until > longest_until ? until : longest_until;
+	for (int i = 0; i < CLIENTS; i++)
+		if (clients[i].state == HOLDING && !faults_are_told && sim_chance(300))
+			is_forgotten(&clients[i]);
+}
+
+bool
+redlock_has_former(void)
+{
+	return sim_now() < longest_until;
 }
 
 const char *
