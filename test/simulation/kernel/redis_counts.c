@@ -397,7 +397,8 @@ redis_check_counts(void)
 
 		if (b->state == TICKET_OWED && b->counted != 1)
 			sim_fail("count", "%s was promised, and not counted", b->ticket);
-		if (b->state == TICKET_ASKED && b->counted != 0)
+		/* With a clock that was set back it may have run after it was given back. */
+		if (b->state == TICKET_ASKED && b->counted != 0 && !clock_was_set)
 			sim_fail("count", "%s has taken permits, and its call has failed", b->ticket);
 		sim_reached(b->state == TICKET_OWED ? "ticket counted" :
 					b->state == TICKET_HAD ? "ticket had" : "ticket of no effect");
