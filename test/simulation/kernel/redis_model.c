@@ -1839,13 +1839,19 @@ redis_keeps_from(const char *key, bool shared)
 }
 
 int
-redis_count_owned(const char *key, const char *owner, int64_t until)
+redis_count_owned(const char *key, const char *owner, int64_t until, int *robbed)
 {
 	int			n = 0;
 
+	*robbed = 0;
 	for (int i = 0; i < sim_config.masters; i++)
-		n += redis_owned_there_until(i, key, owner) >= until || redis_was_robbed_at(i, owner);
-	return n;
+	{
+		if (redis_owned_there_until(i, key, owner) >= until)
+			n++;
+		else if (redis_was_robbed_at(i, owner))
+			(*robbed)++;
+	}
+	return n + *robbed;
 }
 
 /* By silence, beside what the watchdog waits for. */

@@ -216,9 +216,9 @@ extern int	redis_place_of(const char *name);
 
 /*
  * How many of the independent masters have it for that owner until then, or took it from
- * him?
+ * him ("robbed": so many)?
  */
-extern int	redis_count_owned(const char *key, const char *owner, int64_t until);
+extern int	redis_count_owned(const char *key, const char *owner, int64_t until, int *robbed);
 
 /* Until when (sim_now() time) that owner has the key; 0 = not at all. */
 extern int64_t redis_owned_until(const char *key, const char *owner);

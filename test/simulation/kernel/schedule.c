@@ -311,8 +311,12 @@ run(void)
 	if (!scheduler_run(tidied_up))
 		sim_fail("stuck", "nobody can go on");
 
-	/* What one of several masters was not told stays there until its lease ends. */
-	ends_at = sim_now() + LEASE_LONGEST;
+	/*
+	 * What one of several masters was not told stays there until its lease ends, which it
+	 * may be given by what one that is silent still has to read.
+	 */
+	ends_at = sim_quiet_since() > sim_now() ? sim_quiet_since() : sim_now();
+	ends_at += LEASE_LONGEST;
 	if (sim_config.masters > 0 && !scheduler_run(time_is_over))
 		sim_fail("stuck", "nobody can go on");
 	check_end();
