@@ -23,6 +23,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/losses.h"
 #include "stats.h"
+#include "store/masters.h"
 
 /* ----------
  * Partition lock held
@@ -423,6 +424,7 @@ lt_suspect_key(const LrName *name)
  *
  * Since that store said so the lock may have been moved there again, or another
  * node may have become the master that has it still: then it is left to the watchdog.
+ * So it is with several masters: most have it no more, the others may.
  */
 bool
 lt_lose_by_owner_text(const LrName *name, const char *owner_text,
@@ -438,7 +440,8 @@ lt_lose_by_owner_text(const LrName *name, const char *owner_text,
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
 		hold = lose_find_owner(&lt_keys[key], owner_text);
-	sure = hold != LR_NONE && lt_holds[hold].moves == 0 && !lt_is_past(key, topology);
+	sure = hold != LR_NONE && lt_holds[hold].moves == 0 && !lt_is_past(key, topology) &&
+		masters_count() == 0;
 	if (hold != LR_NONE && lt_holds[hold].state == HOLD_HELD)
 		lose_locked(hold, where, sure, reason, NULL, &wakes);
 	else if (hold != LR_NONE)

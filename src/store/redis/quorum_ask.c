@@ -235,10 +235,15 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 
 /*
  * quorum_turn_force --- a node has said who has the lock there: take it from him
+ *
+ * If the caller has read who has it at most of them, only from that one: somebody may have
+ * taken it since.  Whoever has it at some of them only, as RedissonRedLock has it by
+ * another owner at each, has it from there as he is shown.
  */
 void
 quorum_turn_force(QuorumBatch *b, int which)
 {
+	const StoreOp *op = &b->batch.ops[which];
 	QuorumOp   *s = &b->states[which];
 
 	for (int i = 0; i < b->n; i++)
@@ -259,8 +264,16 @@ quorum_turn_force(QuorumBatch *b, int which)
 			seen->outcome = seen->value == STORE_VALUE_NONE ? STORE_GONE : STORE_WRONG_TYPE;
 			continue;
 		}
-		force = *seen;
 		strlcpy(owner, seen->digest[0] != '\0' ? seen->digest : seen->holder, sizeof(owner));
+		if (op->owner_text_len > 0 &&
+			(op->owner_text_len != (int) strlen(owner) ||
+			 memcmp(owner, op->owner_text, op->owner_text_len) != 0))
+		{
+			seen->kind = STORE_FORCE;
+			seen->outcome = STORE_GONE;
+			continue;
+		}
+		force = *seen;
 		force.owner_text = owner;
 		force.owner_text_len = strlen(owner);
 		s->copy[i] = link_vote(l, link_put(l, &force, STORE_FORCE), which);

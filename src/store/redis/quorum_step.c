@@ -250,12 +250,14 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 /*
  * quorum_lingers --- done by a majority, but some nodes were not even asked yet
  *
- * Nobody may step us for long: what is not sent now may be sent much later.
+ * Nobody may step us for long: what is not sent now may be sent much later.  Of a force
+ * only those that have said who has the lock can be asked to take it away.
  */
 static bool
 quorum_lingers(QuorumBatch *b, int which)
 {
 	QuorumOp   *s = &b->states[which];
+	bool		is_force = b->batch.ops[which].kind == STORE_FORCE;
 	int64		now = lr_now();
 
 	if (s->linger_until == 0)
@@ -268,7 +270,7 @@ quorum_lingers(QuorumBatch *b, int which)
 
 		if (l == NULL || s->copy[i] < 0 ||
 			l->copies[s->copy[i]].outcome != STORE_PENDING ||
-			l->copies[s->copy[i]].sent_at != 0 ||
+			(l->copies[s->copy[i]].sent_at != 0 && !is_force) ||
 			node_is_silent(NODE_MASTER + i) || !link_sends_soon(l, now))
 			continue;
 		b->look_at = Min(b->look_at, s->linger_until);
@@ -283,7 +285,8 @@ quorum_lingers(QuorumBatch *b, int which)
 static bool
 quorum_is_for_all(StoreOpKind kind)
 {
-	return kind == STORE_CREATE || kind == STORE_SET || kind == STORE_RELEASE;
+	return kind == STORE_CREATE || kind == STORE_SET || kind == STORE_RELEASE ||
+		kind == STORE_FORCE;
 }
 
 /*
