@@ -45,6 +45,7 @@ typedef struct Key
 	bool		excludes_nobody;	/* likewise, and keeps nobody from the key */
 	bool		read_write;		/* of a read-write lock */
 	bool		token;			/* of a token lock, whose token the owner is */
+	int64_t		sent_at;		/* and when its create was */
 	bool		there;
 	bool		promised;		/* counts only with a replica */
 	bool		is_old;			/* came back after it was given back, or was left at
@@ -127,6 +128,8 @@ typedef struct Token
 	char		digest[REDIS_OWNER];
 	char		instance[REDIS_OWNER];
 	RedisTokenState state;
+	uint32_t	expired;		/* masters where its time has run out while it was had:
+								 * bits */
 } Token;
 
 #define MAX_TOKENS	1024
@@ -345,12 +348,22 @@ redis_was_robbed_by_hand(const char *owner)
 	return nrobbed == MAX_ROBBED;
 }
 
+static void
+note_token_expired(int node, const char *token)
+{
+	for (int i = 0; i < ntokens; i++)
+		if (strcmp(tokens[i].token, token) == 0 && tokens[i].state == REDIS_TOKEN_HAD)
+			tokens[i].expired |= 1U << node;
+}
+
 static Key *
 expire(int node, Key *k)
 {
 	if (k->there && clock_ms(node) > k->expires_at / SIM_MS)
 	{
 		sim_trace("redis %d: %s of %s expires", node, k->name, k->owner);
+		if (k->token)
+			note_token_expired(node, k->owner);
 		k->there = k->is_old = false;
 	}
 	return k;
@@ -589,6 +602,7 @@ redis_note_token(const char *key, const char *token, const char *digest,
 	snprintf(t->digest, sizeof(t->digest), "%s", digest);
 	snprintf(t->instance, sizeof(t->instance), "%s", instance);
 	t->state = state;
+	t->expired = 0;
 }
 
 int
@@ -624,6 +638,28 @@ is_left_of_token(const Key *k, const char *prefix)
 		strncmp(t->instance, prefix, strlen(prefix)) == 0;
 }
 
+/*
+ * takes_token_away --- from who has it
+ *
+ * One of several masters that was slow does now what it was asked by an attempt before, the
+ * create and, behind it, the release.  That is no vote if most others have it, or have had
+ * it until they forgot it or its time was over.  But a release that was sent before the
+ * create which it takes back is never right.
+ */
+static bool
+takes_token_away(int node, const Key *k, const Token *t)
+{
+	int			others = 0;
+
+	if (t->state != REDIS_TOKEN_HAD)
+		return false;
+	for (int i = 0; i < sim_config.masters; i++)
+		others += i != node &&
+			(redis_owned_there_until(i, t->key, t->token) > 0 ||
+			 redis_was_robbed_at(i, t->token) || (t->expired & (1U << i)) != 0);
+	return others <= sim_config.masters / 2 || net_sent_at() < k->sent_at;
+}
+
 static void
 run_token(int node, RedisVerb verb, Key *k, const RedisArg *a, RedisAnswer *out)
 {
@@ -633,7 +669,10 @@ run_token(int node, RedisVerb verb, Key *k, const RedisArg *a, RedisAnswer *out)
 	{
 		run_create(node, k, a, out);
 		if (out->wrote)
+		{
 			k->token = true;
+			k->sent_at = net_sent_at();
+		}
 		out->holder[0] = '\0';
 		return;
 	}
@@ -647,7 +686,7 @@ run_token(int node, RedisVerb verb, Key *k, const RedisArg *a, RedisAnswer *out)
 	}
 	else if (!refuses(node, false, out))
 	{
-		if (t->state == REDIS_TOKEN_HAD)
+		if (takes_token_away(node, k, t))
 			sim_fail("token lock", "%s is taken away from who has it by the token %s", k->name,
 					 t->token);
 		note_released(k->owner);
