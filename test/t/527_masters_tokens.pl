@@ -4,7 +4,8 @@
 # given back where it was granted.  That release may be sent twice, if its connection is
 # lost, and the first one come later: behind the next create with the same token, of which
 # it would take the vote.  So that node is not asked with this token for a while; with
-# others it is.  Forced by a proxy that holds the release back and ends the connection.
+# others it is.  What was asked there before that was known is no vote.  Forced by a proxy
+# that holds the release back and ends the connection.
 # Proves G47.
 
 use strict;
@@ -66,6 +67,31 @@ poll_until('the third to have that', sub { $third->cmd('EXISTS', 'new') });
 pass('for which it is asked');
 $session->query_is("SELECT redis_token_unlock('new', 'another')", 't', 'given back');
 $_->cmd('DEL', 'others') foreach @nodes[ 0, 1 ];
+
+# The same, but asked again at once: behind the release that goes out a second time, and is
+# not known to do so before.  It would have the first node and the third, where the
+# release that is held back may take it away, for whoever has the second.
+$_->cmd('SET', 'both', 'theirs', 'PX', 3_600_000) foreach @nodes[ 0, 1 ];
+$release = $proxy->rule(match => 'both', skip => 1, action => 'hold');
+$session->query_is("SELECT redis_try_token_lock('both', '0', '1h', 'twice')",
+	'NULL', 'others have two of three again');
+$proxy->wait_for_rule($release);
+$nodes[0]->cmd('DEL', 'both');
+$proxy->clear;
+$proxy->reset_all;
+is($third->cmd('EXISTS', 'both'), 1, 'its release has not come to the third');
+$session->query_is("SELECT redis_try_token_lock('both', '0', '1h', 'twice')",
+	'NULL', 'what comes behind a release that was sent twice is no vote');
+$proxy->release;
+$nodes[1]->cmd('DEL', 'both');
+poll_until('all of it to be given back', sub {
+	$session->value("SELECT redis_is_locked('w')");
+	return !grep { $_->cmd('EXISTS', 'both') } @nodes;
+});
+$session->query_is("SELECT redis_try_token_lock('both', '0', '1h', 'twice')",
+	'twice', 'the first and the second are a majority');
+is($third->cmd('EXISTS', 'both'), 0, 'without the third');
+$session->query_is("SELECT redis_token_unlock('both', 'twice')", 't', 'given back');
 
 $session->quit;
 nothing_left($node, $masters);

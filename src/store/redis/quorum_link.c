@@ -74,9 +74,18 @@ link_has_room(QuorumLink *l, int more, size_t more_text)
 	return true;
 }
 
+/*
+ * link_reset --- forget all copies
+ *
+ * Where the settings point elsewhere nobody has heard of what was given up; but they may
+ * point to the same node.
+ */
 void
 link_reset(QuorumLink *l)
 {
+	for (int i = l->heard_to; i < l->used; i++)
+		if (l->notes[i].fate == COPY_UNDOES && !copy_is_plain(&l->copies[i]))
+			link_taint(l, &l->copies[i]);
 	l->used = l->mine = l->nheard = l->heard_to = 0;
 	l->text_used = 0;
 }

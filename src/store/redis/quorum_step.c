@@ -68,7 +68,8 @@ quorum_longest_lease(const QuorumBatch *b, int which)
  * quorum_votes --- what the nodes have said of an operation so far
  *
  * A node that let others wait in vain is not waited for.  What one has granted over a
- * connection that was lost since it may have forgotten since.
+ * connection that was lost since it may have forgotten since.  What it has granted behind a
+ * release of the same token, which was sent twice, that may yet take back.
  */
 static void
 quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
@@ -90,6 +91,7 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 		votes[i].copy = copy;
 		votes[i].awaited = !b->over && l->node.batch.active && (b->silent & (1U << i)) == 0;
 		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
+			!link_is_tainted(l, copy, copy->sent_at) &&
 			masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at,
 							 Max(copy->lease_ms, longest));
 	}
