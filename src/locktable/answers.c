@@ -212,6 +212,19 @@ lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
 	LWLockRelease(lock);
 }
 
+void
+lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at)
+{
+	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
+	WakeList	wakes = WAKE_NOBODY;
+
+	if (lock == NULL)
+		return;
+	lt_holds[item->hold].nodes = nodes;
+	answer_set_due_again(item->hold, store, at, &wakes);
+	lt_unlock(lock, &wakes);
+}
+
 /* ----------
  * A lock goes to another store
  * ----------

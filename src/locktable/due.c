@@ -182,6 +182,8 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->count = lr_shown_count(h->kind, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
+	item->nodes = item->action == DUE_RENEW || h->left ? h->nodes : 0;
+	item->ends_at = h->left ? h->ends_at : 0;
 	item->lease_ms = lt_renew_lease_ms(h);
 	item->min_replicas = lt_min_replicas(h);
 	item->repair_at = h->repair_at;

@@ -242,6 +242,20 @@ lt_note_count(LrIndex hold, bool sure)
 	LWLockRelease(lock);
 }
 
+/*
+ * lt_note_nodes --- see hold.h
+ */
+void
+lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes)
+{
+	LWLock	   *lock = lt_lock_owned(hold, owner);
+
+	if (lock == NULL)
+		return;
+	lt_holds[hold].nodes |= nodes;
+	LWLockRelease(lock);
+}
+
 void
 lt_set_fence(LrIndex hold, int64 fence, StoreId store)
 {
@@ -347,7 +361,7 @@ lt_let_stay(LrIndex hold)
  * A former master's word says nothing of what the present one has.
  */
 void
-lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers)
+lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers, uint32 nodes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
@@ -359,7 +373,9 @@ lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers)
 	if (!lr_kind(h->kind)->passing)
 		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
 	lt_note_stay(hold, h->here_from);
-	if (!lt_is_past(h->key, topology))
+	h->nodes &= nodes;
+	h->left = h->nodes != 0;
+	if (!h->left && !lt_is_past(h->key, topology))
 		lt_forget_trace(h, store);
 	if (h->traces != 0)
 		lt_leave_to_watchdog(hold, &wakes);

@@ -78,6 +78,12 @@ extern void lt_note_count(LrIndex hold, bool sure);
 /* Such a lease is about to be asked for. */
 extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 
+/*
+ * So said the store of a request for that owner: these nodes, of several, may have it,
+ * besides those that may have it already.
+ */
+extern void lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes);
+
 /* A plain hold got a fencing token, or another one, from that store. */
 extern void lt_set_fence(LrIndex hold, int64 fence, StoreId store);
 
@@ -123,9 +129,12 @@ extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
  */
 extern bool lt_let_stay(LrIndex hold);
 
-/* The store has answered; so many others were told. */
+/*
+ * The store has answered; so many others were told.  These nodes, of several, have not, and
+ * most others have: what they may have of it is the watchdog's.
+ */
 extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
-						   int receivers);
+						   int receivers, uint32 nodes);
 
 /*
  * RELEASING, and no answer: the watchdog goes on.  "sent_at": of the request;

@@ -129,6 +129,9 @@ typedef struct LrHold
 								 * when to renew it, so that they get it; LR_NEVER =
 								 * when one is back */
 	int64		renewals;
+	uint32		nodes;			/* of several that all have it: those that may, bits; an
+								 * orphan that most have given back: may still */
+	bool		left;			/* such an orphan */
 	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
 	TimestampTz lost_at;
 	bool		committing;		/* its transaction is past pre-commit: renewed

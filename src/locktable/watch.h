@@ -37,6 +37,9 @@ typedef struct DueItem
 	int64		amount;			/* give back, count */
 	bool		first;			/* count: nothing of it has been sent before */
 	int			count;			/* move: the hold count that the store shows */
+	uint32		nodes;			/* renew: that may have it; give back: of what most have
+								 * given back, those that may have it still, */
+	int64		ends_at;		/* until then; else 0 */
 	bool		at_old_place;	/* give back: something may be there, too */
 	int64		lease_ms;
 	int			min_replicas;	/* renew, move: that have to confirm it */
@@ -99,6 +102,9 @@ extern void lt_not_counted(const DueItem *item);
 
 /* No create of it can run later than that, by the store's clock. */
 extern void lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after);
+
+/* Of what most nodes have given back these may have it still: again then. */
+extern void lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at);
 
 /*
  * The store has the lock, until "deadline"; or it has not, or it is not known.

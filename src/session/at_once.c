@@ -159,6 +159,8 @@ once_keep_granted(void)
 		had++;
 		if (op->without != 0 || op->owed)
 			lt_note_without(hold, op->owner, op->without);
+		if (op->nodes != 0)
+			lt_note_nodes(hold, op->owner, op->nodes);
 		entry = held_complete_one(once.names[i], terms->kind, hold, terms->guard);
 		if (terms->scope == SCOPE_XACT)
 			track_hold(&entry->key, hold);

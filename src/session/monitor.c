@@ -179,7 +179,7 @@ monitor_end_told(const LrName *name)
 	ask_run(&op, STORE_POLL);
 	monitor.has_told = false;
 	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
-		lt_end_release(told, op.store, op.topology, 0);
+		lt_end_release(told, op.store, op.topology, 0, op.nodes);
 	else
 		lt_orphan(told, op.sent_at);
 }

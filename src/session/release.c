@@ -280,12 +280,13 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	{
 		case STORE_OK:
 			tally->released++;
-			lt_end_release(item->hold, op->store, op->topology, op->receivers);
+			lt_end_release(item->hold, op->store, op->topology, op->receivers,
+						   op->nodes);
 			break;
 		case STORE_GONE:
 		case STORE_WRONG_TYPE:
 			release_note_gone(tally, op, item);
-			lt_end_release(item->hold, op->store, op->topology, 0);
+			lt_end_release(item->hold, op->store, op->topology, 0, op->nodes);
 			break;
 		default:
 			tally->unanswered++;

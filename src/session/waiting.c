@@ -538,8 +538,13 @@ wait_take_granted(LrIndex *hold)
 				tickets_note(acq.name->hash, &acq.op);
 			else if (lr_kind(acq.key.kind)->ownerless)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
-			else if (acq.op.without != 0 || acq.op.owed)
-				lt_note_without(acq.hold, acq.op.owner, acq.op.without);
+			else
+			{
+				if (acq.op.without != 0 || acq.op.owed)
+					lt_note_without(acq.hold, acq.op.owner, acq.op.without);
+				if (acq.op.nodes != 0)
+					lt_note_nodes(acq.hold, acq.op.owner, acq.op.nodes);
+			}
 			*hold = acq.hold;
 			acq.active = false;
 			if (!lr_kind(acq.key.kind)->passing)

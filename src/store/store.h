@@ -105,6 +105,9 @@ typedef struct StoreOp
 								 * how many */
 	uint64		last_ticket;	/* create of a semaphore, count: owner of a request that
 								 * was answered, and need not be known any more */
+	uint32		wanted;			/* release: bits of nodes, of several that all have it,
+								 * whose answer is worth a moment; it counts when
+								 * most of them have done it all the same */
 	int			together;		/* create: so many, which follow each other, are
 								 * taken all or none; each of them has the number.
 								 * 0 = this one alone */
@@ -127,6 +130,10 @@ typedef struct StoreOp
 	int64		store_ms;		/* create (unless busy, but for kinds that are
 								 * announced), time: the store's clock */
 	int64		ttl_ms;			/* busy, inspect */
+	uint32		nodes;			/* of several that all have it, bits.  Create, renew:
+								 * those that may have it, for all that was asked;
+								 * release: that may have it still, and will not be
+								 * asked any more.  0 where there are no such */
 	int64		fence;			/* create (fenced), mint; else 0 */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force, notify: how many were told */

@@ -75,6 +75,8 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->lease_ms = item->lease_ms;
 	op->keep_ms = item->keep_ms;
 	op->alone = item->alone;
+	if (kind == STORE_RELEASE)
+		op->wanted = item->nodes;
 	if (kind == STORE_RENEW || kind == STORE_SET)
 		op->min_replicas = item->min_replicas;
 	if (due_op_adds(op))

@@ -17,6 +17,7 @@
 
 #include "instance.h"
 #include "keyname.h"
+#include "locktable/hold.h"
 #include "locktable/losses.h"
 #include "settings.h"
 #include "stats.h"
@@ -27,6 +28,9 @@
 
 /* An orphan is released again after this. */
 #define ORPHAN_REPEAT		(100 * LR_US_PER_MS)
+
+/* And so is what most nodes have given back, for those that had not. */
+#define LEFT_REPEAT			LR_US_PER_S
 
 typedef struct Replies
 {
@@ -119,6 +123,8 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 				lt_not_refused(item);
 			if (lt_renewed(item, op->sent_at + item->lease_ms * LR_US_PER_MS, op->watch_ms))
 				lr_count(STAT_RENEWALS);
+			if ((op->nodes & ~item->nodes) != 0)
+				lt_note_nodes(item->hold, item->owner, op->nodes);
 			break;
 		case STORE_GONE:
 			lt_lose(item->hold, item->owner, r->store, item->moves,
@@ -147,6 +153,25 @@ end_of_calls(const StoreOp *time)
 }
 
 /*
+ * apply_left --- most nodes have given it back, some had not
+ *
+ * In the end it has run out there, whether they come back or not.  So it will where
+ * lockredis.url does not name them any more.
+ */
+static void
+apply_left(Replies *r, const DueItem *item, const StoreOp *op, bool ran)
+{
+	int64		now = lr_now();
+	uint32		nodes = ran ? item->nodes & op->nodes : item->nodes;
+
+	if (nodes == 0 || now >= item->ends_at || item->at_old_place)
+		lt_given_back(item->hold, item->owner, r->store);
+	else
+		lt_still_left(item, r->store, nodes,
+					  lr_earlier(Max(now + LEFT_REPEAT, r->retry_at), item->ends_at));
+}
+
+/*
  * apply_give_back --- it is given back when a release has run after the last
  * create, or is refused and what there is has run out
  */
@@ -158,6 +183,11 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 		op->outcome == STORE_WRONG_TYPE;
 	Refusal		refusal = {.over = true,.again = lr_now() + ORPHAN_REPEAT};
 
+	if (item->nodes != 0)
+	{
+		apply_left(r, item, op, ran);
+		return;
+	}
 	if (is_refused(op))
 		refusal = note_refusal(r, item, op);
 	else if (!ran)

@@ -35,6 +35,9 @@
  */
 #define SPLIT_TTL			500
 
+/* An answer that is wanted is worth so much. */
+#define WANTED_TIME			(100 * LR_US_PER_MS)
+
 /* No node is asked for having run longer than that (ms). */
 #define LEASE_BELIEVED		(INT64CONST(366) * SECS_PER_DAY * (LR_US_PER_S / LR_US_PER_MS))
 
@@ -171,6 +174,83 @@ quorum_note_without(const QuorumBatch *b, int which)
 }
 
 /*
+ * copy_may_have --- may this node have the lock when it was created, or renewed?
+ *
+ * A node that has forgotten it gets it again.
+ */
+static bool
+copy_may_have(const StoreOp *copy, const QuorumLink *l)
+{
+	if (copy->kind == STORE_MINT)
+		return true;			/* behind its create */
+	if (copy->outcome == STORE_PENDING)
+		return copy->sent_at != 0 || l->node.conn.state == CONN_READY;
+	return copy->outcome == STORE_OK ||
+		copy->outcome == (copy->kind == STORE_CREATE ? STORE_UNKNOWN : STORE_GONE);
+}
+
+/*
+ * copy_may_keep --- may it have it still when it was given back?
+ *
+ * What is on its way over a connection that stands gets there, unless that is lost unheard;
+ * who wants to know has waited for the answer.
+ */
+static bool
+copy_may_keep(const StoreOp *copy, const QuorumLink *l)
+{
+	if (copy->outcome == STORE_PENDING)
+		return copy->wanted != 0 || copy->sent_at == 0 || l->node.conn.state != CONN_READY;
+	return copy->outcome != STORE_OK && copy->outcome != STORE_GONE &&
+		copy->outcome != STORE_WRONG_TYPE;
+}
+
+/*
+ * quorum_cancel_late --- it is had: a node that is being connected to is not to get it any
+ * more
+ *
+ * Else each lock of the time until a node is known to be away would be looked for there.
+ */
+static void
+quorum_cancel_late(const QuorumBatch *b, int which)
+{
+	for (int i = 0; i < b->n; i++)
+	{
+		QuorumLink *l = b->link[i];
+		int			copy = b->states[which].copy[i];
+
+		if (l != NULL && copy >= 0 && l->copies[copy].outcome == STORE_PENDING &&
+			!copy_may_have(&l->copies[copy], l))
+			link_cancel_one(&l->copies[copy]);
+	}
+}
+
+/*
+ * quorum_nodes --- those that may have it, or have it still
+ */
+static uint32
+quorum_nodes(const QuorumBatch *b, int which)
+{
+	StoreOpKind kind = b->batch.ops[which].kind;
+	uint32		nodes = 0;
+
+	for (int i = 0; i < b->n; i++)
+	{
+		const QuorumLink *l = b->link[i];
+		int			at = b->states[which].copy[i];
+		const StoreOp *copy = l != NULL && at >= 0 ? &l->copies[at] : NULL;
+		bool		may;
+
+		if (kind == STORE_RELEASE)
+			may = copy == NULL || copy_may_keep(copy, l);
+		else
+			may = copy != NULL && copy_may_have(copy, l);
+		if (may)
+			nodes |= 1U << i;
+	}
+	return nodes;
+}
+
+/*
  * quorum_settle --- this is the outcome
  *
  * The promise of several nodes is as good as that of the slowest clock.
@@ -185,7 +265,13 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 	if (outcome == STORE_OK && op->lease_ms > 0 && op->sent_at != 0)
 		op->sent_at -= quorum_drift_ms(op->lease_ms) * LR_US_PER_MS;
 	if (outcome == STORE_OK && op->kind == STORE_CREATE)
+	{
 		quorum_note_without(b, which);
+		quorum_cancel_late(b, which);
+	}
+	if (op->kind == STORE_RELEASE ||
+		(outcome == STORE_OK && (op->kind == STORE_CREATE || op->kind == STORE_RENEW)))
+		op->nodes = quorum_nodes(b, which);
 	if (op->kind == STORE_TIME)
 		op->store_ms = op->sent_at / LR_US_PER_MS;
 	masters_saw_lease(quorum_longest_lease(b, which));
@@ -283,6 +369,30 @@ quorum_lingers(QuorumBatch *b, int which)
 	return false;
 }
 
+/*
+ * quorum_awaits_wanted --- most are free of it, but some of those are awaited for which it
+ * is given back
+ */
+static bool
+quorum_awaits_wanted(QuorumBatch *b, int which, const QuorumVote *votes)
+{
+	QuorumOp   *s = &b->states[which];
+	int64		now = lr_now();
+
+	if (s->linger_until == 0)
+		s->linger_until = now + WANTED_TIME;
+	if (now >= s->linger_until)
+		return false;
+	for (int i = 0; i < b->n; i++)
+		if ((b->batch.ops[which].wanted & (1U << i)) != 0 && votes[i].awaited &&
+			votes[i].copy->outcome == STORE_PENDING)
+		{
+			b->look_at = Min(b->look_at, s->linger_until);
+			return true;
+		}
+	return false;
+}
+
 /* Is it worth a moment that all nodes do it? */
 static bool
 quorum_is_for_all(StoreOpKind kind)
@@ -317,6 +427,8 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 			outcome = its;
 		split = split || quorum_is_split(votes, b->n);
 	}
+	if (ops->wanted != 0 && quorum_awaits_wanted(b, which, votes))
+		return;
 	if (outcome == STORE_OK && quorum_is_for_all(ops->kind) && quorum_lingers(b, which))
 		return;
 	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
