@@ -196,7 +196,8 @@ lt_given_back(LrIndex hold, uint64 owner, StoreId store)
  *
  * What its session thought of the store's clock may be wrong: a clock that
  * was ahead and has been set back must not keep the orphan until it gets
- * there again.  From now on it goes by the clock of the node that was asked.
+ * there again.  From now on it goes by the clock of the node that was asked; if it was by
+ * another one's, that says nothing.
  */
 void
 lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
@@ -206,7 +207,9 @@ lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
 
 	if (lock == NULL)
 		return;
-	h->not_after[store] = Min(h->not_after[store], not_after);
+	if (item->not_after != NOT_AFTER_UNKNOWN)
+		not_after = Min(h->not_after[store], not_after);
+	h->not_after[store] = not_after;
 	if (store == h->store && lr_store_can(store, STORE_HAS_PLACE))
 		h->topology = (uint32) item->moves;
 	LWLockRelease(lock);

@@ -76,15 +76,16 @@ lt_promised_ms(LrIndex hold)
  * lt_pending_create --- by the store's clock: until when may a create that was not
  * answered still run there?  0: none can.
  *
- * What went to a former master has no future; but one whose clock is not known may have
- * gone to the node that has the slot now.
+ * What went to a former master has no future.  In a cluster it may have gone to the node
+ * that has the slot now: by ASK, or since it has the slot again, or still, by a higher
+ * number.
  */
 int64
 lt_pending_create(const LrHold *h, StoreId store)
 {
-	if (h->not_after[store] == NOT_AFTER_UNKNOWN)
-		return NOT_AFTER_UNKNOWN;
-	return lt_is_of_old_master(h, store) ? 0 : h->not_after[store];
+	if (h->not_after[store] == 0 || !lt_is_of_old_master(h, store))
+		return h->not_after[store];
+	return cluster_is_on() ? NOT_AFTER_UNKNOWN : 0;
 }
 
 bool
