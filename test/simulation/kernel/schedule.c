@@ -190,7 +190,7 @@ draw_config(void)
 	if (sim_chance(c->shared || c->read_write || c->fair ? 300 : 150))
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
 	/* Who waits for what others have for half a minute sees little but renewals. */
-	if (c->cluster && (c->tokens || c->counts) && c->lease_ms < 600)
+	if (c->cluster && (c->tokens || c->counts) && c->lease_ms < 3000)
 		c->lease_ms = 3000;
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
