@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -27,6 +28,10 @@ const wakeBound = 4 * time.Second
 // After a fault: connections are made anew, a watchdog or server starts, orphans
 // are given back.
 const recovery = 3 * time.Second
+
+// After a fault Redisson connects and subscribes anew after pauses that grow to so much
+// (Config.reconnectionDelay); until then it is not told of a release.
+const redissonReconnects = 10 * time.Second
 
 // After a call that has waited and was not granted: what it has announced in the
 // store is taken back by the watchdog.
@@ -248,6 +253,14 @@ func (c *Call) waits() bool {
 	return c.Queues && c.End != 0 && c.Result != resultException
 }
 
+// recovers is for how long after a fault its client may be deaf.
+func (c *Call) recovers(b Bounds) time.Duration {
+	if strings.HasPrefix(c.Client, redissonPrefix) {
+		return recovery + b.settles + redissonReconnects
+	}
+	return recovery + b.settles
+}
+
 // checkWakeups: nobody waits for longer than the bound while the key is free
 // and nothing is broken.  A release that woke nobody, or a waiter who slept
 // through it, would show here, because the lease is longer than the bound.
@@ -256,10 +269,9 @@ func checkWakeups(calls []Call, faults []Window, b Bounds) []Finding {
 
 	keys := byKey(calls)
 	for _, key := range sortedKeys(keys) {
-		broken := faultSpans(faults, recovery+b.settles, false)
 		taken := map[string][]span{}
 		for _, mode := range []string{modeAlone, modeRead, modePermit} {
-			taken[mode] = merge(append(occupied(keys[key], b, mode, false), broken...))
+			taken[mode] = merge(occupied(keys[key], b, mode, false))
 		}
 		taken[modeWrite] = taken[modeAlone]
 		for i := range keys[key] {
@@ -267,7 +279,8 @@ func checkWakeups(calls []Call, faults []Window, b Bounds) []Finding {
 			if c.Op != opLock || !c.waits() || c.Multi != 0 {
 				continue
 			}
-			free := longestGap(span{c.Start, c.End}, taken[c.Mode])
+			broken := faultSpans(faults, c.recovers(b), false)
+			free := longestGap(span{c.Start, c.End}, merge(append(broken, taken[c.Mode]...)))
 			if free.to-free.from > int64(wakeBound) {
 				found = append(found, Finding{"wake-ups", fmt.Sprintf(
 					"%s waited for %s from %.3f to %.3f s (%s), though it was free from %.3f to %.3f s",

@@ -314,12 +314,11 @@ func checkMultis(calls []Call, faults []Window, b Bounds) []Finding {
 	var found []Finding
 
 	keys := byKey(calls)
-	broken := faultSpans(faults, recovery+b.settles, false)
 	long := faultSpans(faults, b.lease+recovery, false)
 	for _, group := range multis(calls) {
 		c := group[0]
 		var names []string
-		taken, early := append([]span{}, broken...), append([]span{}, long...)
+		taken, early := faultSpans(faults, c.recovers(b), false), append([]span{}, long...)
 
 		for _, part := range group {
 			others := withoutClient(keys[part.Key], c.Client)

@@ -125,6 +125,9 @@ type RedissonThread struct {
 	w      *Round
 }
 
+// What the names of its threads begin with, in histories.
+const redissonPrefix = "redisson."
+
 // How long Redisson itself may take to give up
 const redissonLimit = 40 * time.Second
 

@@ -214,7 +214,7 @@ func (r *Round) run(length time.Duration) error {
 		start(b.run)
 	}
 	for i := 0; i < r.spec.redisson; i++ {
-		t := &RedissonThread{name: fmt.Sprintf("redisson.%d", i+1),
+		t := &RedissonThread{name: fmt.Sprintf("%s%d", redissonPrefix, i+1),
 			target: fmt.Sprintf("%s.%d", redissonClient, i+1), j: e.redisson, w: r,
 			rng: rand.New(rand.NewSource(r.rng.Int63()))}
 		if redissonClient != "" {
