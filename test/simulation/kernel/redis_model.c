@@ -1447,12 +1447,18 @@ migrate_lock(int from, int to, Key *k)
 	k->there = false;
 }
 
-/* The hash of a read-write lock has all who have it. */
+/*
+ * The hash of a read-write lock has all who have it.  It takes the place of what a replica
+ * that took over had kept of it, of when the slot was here before.
+ */
 static void
 migrate_hash(int from, int to, const char *name)
 {
 	Data	   *d = &nodes[from].data;
 
+	for (int i = 0; i < nodes[to].data.nkeys; i++)
+		if (strcmp(nodes[to].data.key[i].name, name) == 0)
+			nodes[to].data.key[i].there = false;
 	for (int i = 0; i < d->nkeys; i++)
 		if (expire(from, &d->key[i])->there && strcmp(d->key[i].name, name) == 0)
 			migrate_lock(from, to, &d->key[i]);

@@ -62,6 +62,7 @@ static int	row_node[SHARD_ROWS];
 static int	believed[SHARD_SLOTS];
 static int64_t believed_at[SHARD_SLOTS];
 static int64_t believed_number[SHARD_SLOTS];
+static bool being_given[SHARD_SLOTS];	/* believed, and not yet by all processes */
 static bool had[SHARD_SLOTS][REDIS_NODES];	/* once: by an old map it still has it */
 
 /* How often somebody was sent on, about one name with one script. */
@@ -106,6 +107,7 @@ shards_reset(void)
 	memset(promoted, 0, sizeof(promoted));
 	any_promoted = false;
 	memset(believed_number, 0, sizeof(believed_number));
+	memset(being_given, 0, sizeof(being_given));
 	memset(changed, 0, sizeof(changed));
 	last_epoch = failovers = nsent = 0;
 	memset(row_node, 0xff, sizeof(row_node));
@@ -708,6 +710,13 @@ shards_note_slot(int slot, int row)
 {
 	believed[slot] = row < 0 ? NOBODY : row_node[row];
 	believed_at[slot] = sim_now();
+	being_given[slot] = true;
+}
+
+void
+shards_note_all_given(void)
+{
+	memset(being_given, 0, sizeof(being_given));
 }
 
 void
@@ -735,4 +744,10 @@ int64_t
 shards_believed_at(const char *name)
 {
 	return believed_at[shards_slot_of(name)];
+}
+
+bool
+shards_is_being_given(const char *name)
+{
+	return being_given[shards_slot_of(name)];
 }

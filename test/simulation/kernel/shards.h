@@ -83,9 +83,13 @@ extern void shards_note_row(int row, int port);
 extern void shards_note_slot(int slot, int row);
 extern void shards_note_number(int slot, int64_t number);
 
+/* All processes see what was noted of slots until now. */
+extern void shards_note_all_given(void);
+
 /* Another node has it, or the same one again, since it was a replica. */
 extern bool shards_is_disputed(const char *name);
 extern int	shards_believed(const char *name);	/* the node; -1 = none yet */
 extern int64_t shards_believed_at(const char *name);
+extern bool shards_is_being_given(const char *name);	/* others may not see it yet */
 
 #endif							/* SIM_SHARDS_H */

@@ -59,6 +59,16 @@ __wrap_cluster_give_slot(int slot, int row)
 	shards_note_slot(slot, row);
 }
 
+extern void __real_cluster_end_change(void);
+extern void __wrap_cluster_end_change(void);
+
+void
+__wrap_cluster_end_change(void)
+{
+	__real_cluster_end_change();
+	shards_note_all_given();
+}
+
 extern void __real_cluster_set_number(int slot, int64 number);
 extern void __wrap_cluster_set_number(int slot, int64 number);
 

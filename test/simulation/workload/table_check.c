@@ -173,13 +173,24 @@ check_majority(LrIndex k, LrIndex i, const char *owner)
 			 (deadline - sim_now()) / 1000.0, n, sim_config.masters);
 }
 
+/*
+ * Has the watchdog given the slot to another node, and is that still in its store
+ * buffer?  What is written has the next epoch until the end of the change.
+ */
+static bool
+is_unseen(LrIndex k)
+{
+	return shards_is_being_given(lt_keys[k].name) && lt_epoch_of(k) <= topology_epoch();
+}
+
 /* Where nobody knows yet of a failover there may be two masters of a slot. */
 static bool
 is_disputed(LrIndex k)
 {
 	const char *name = lt_keys[k].name;
 
-	return shards_believed(name) < 0 || (shards_failovers() > 0 && shards_is_disputed(name));
+	return shards_believed(name) < 0 || is_unseen(k) ||
+		(shards_failovers() > 0 && shards_is_disputed(name));
 }
 
 /*
