@@ -37,8 +37,8 @@
 #define MAX_EVENTS	4096
 
 /* A schedule that takes longer than that does not end by itself. */
-/* Several masters are as much more to do. */
-#define MAX_STEPS	(3000000 * (1 + sim_config.masters))
+/* Several masters are as much more to do, and so are those of a cluster. */
+#define MAX_STEPS	(3000000 * (1 + sim_config.masters + (sim_config.cluster ? 1 : 0)))
 #define MAX_TIME	(3600 * SIM_S)
 
 /*
