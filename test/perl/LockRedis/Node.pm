@@ -255,6 +255,15 @@ sub wait_for_loss
 		sub { $self->count_locks("key = '$key' AND lost_at IS NOT NULL") > 0 });
 }
 
+# Nobody has the lock in that store, nor does this server know of one.
+sub wait_for_free
+{
+	my ($self, $store, $key) = @_;
+
+	return poll_until("$key to be free",
+		sub { !$store->cmd('EXISTS', $key) && $self->count_locks("key = '$key'") == 0 });
+}
+
 # The session, or a parallel worker of it, waits for a lock of PostgreSQL's own.
 sub wait_for_postgres_lock
 {

@@ -64,12 +64,7 @@ sub released
 	my ($key, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	return ok(
-		eval {
-			poll_until("$key to be free",
-				sub { !$redis->cmd('EXISTS', $key) && $node->count_locks("key = '$key'") == 0 });
-		},
-		$name);
+	return ok(eval { $node->wait_for_free($redis, $key) }, $name);
 }
 
 # Start a job whose command sleeps once it has done its first part, and wait

@@ -124,12 +124,7 @@ sub is_free
 	my ($key, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	return ok(
-		eval {
-			poll_until("$key to be free",
-				sub { !$redis->cmd('EXISTS', $key) && $node->count_locks("key = '$key'") == 0 });
-		},
-		$name);
+	return ok(eval { $node->wait_for_free($redis, $key) }, $name);
 }
 
 # scope|hold_count of the rows of one key in redis_locks
