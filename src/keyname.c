@@ -25,7 +25,8 @@
 #include "settings.h"
 
 #define TOKEN_PREFIX	"redisson_lock_token"
-#define TIMEOUT_SUFFIX	":rwlock_timeout:1"
+#define TIMEOUTS_INFIX	":rwlock_timeout:"
+#define TIMEOUT_SUFFIX	TIMEOUTS_INFIX "1"
 #define PERMITS_SUFFIX	":timeout"
 #define WRITERS_PREFIX	"lockredis_writers:"
 #define QUEUE_PREFIX	"redisson_lock_queue"
@@ -75,6 +76,75 @@ lr_name_hash(const char *name, int len)
 	return hash_bytes((const unsigned char *) name, len);
 }
 
+/* ----------
+ * Names that no key may have
+ * ----------
+ */
+
+static bool
+begins_with(const char *name, int len, const char *prefix)
+{
+	return len >= (int) strlen(prefix) && memcmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool
+ends_with(const char *name, int len, const char *suffix)
+{
+	int			n = strlen(suffix);
+
+	return len >= n && memcmp(name + len - n, suffix, n) == 0;
+}
+
+/*
+ * is_bookkeeping --- is it a key where clients keep what belongs to locks?
+ */
+static bool
+is_bookkeeping(const char *name, int len)
+{
+	return begins_with(name, len, "redisson_") || begins_with(name, len, "lockredis_");
+}
+
+/*
+ * is_of_another_key --- does it end as what is derived from a key with a brace, or put
+ * into braces?
+ *
+ * ":rwlock_timeout:" is followed by a number, of the hold of a reader that has several.
+ */
+static bool
+is_of_another_key(const char *name, int len)
+{
+	int			end = len;
+
+	if (memchr(name, '{', len) == NULL)
+		return false;
+	while (end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9')
+		end--;
+	return ends_with(name, len, PERMITS_SUFFIX) ||
+		(end < len && ends_with(name, end, TIMEOUTS_INFIX));
+}
+
+/*
+ * refuse_reserved --- a key must be no name that is derived from another one
+ *
+ * Whoever may take the lock of a key could change what others keep there.  What follows
+ * the prefix is looked at, too: who has the same prefix need not see it as one.
+ */
+static void
+refuse_reserved(const LrName *name, const char *key, int len)
+{
+	bool		bookkeeping = is_bookkeeping(name->data, name->len) ||
+		is_bookkeeping(key, len);
+
+	if (!bookkeeping && !is_of_another_key(name->data, name->len))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("lock key \"%s\" is reserved", lr_name_to_show(name->data, name->len)),
+			 bookkeeping ?
+			 errdetail("Names that begin with \"redisson_\" or \"lockredis_\" are those of keys in which clients keep what belongs to locks.") :
+			 errdetail("Names with a brace that end with \":timeout\" or \":rwlock_timeout:\" and a number are those of keys in which clients keep what belongs to locks.")));
+}
+
 /*
  * lr_name_from_text --- validate a caller's key and make the full name
  */
@@ -109,6 +179,8 @@ lr_name_from_text(const text *key, LrName *out)
 				 errdetail("The key has %d bytes in UTF-8, at most %d are allowed.",
 						   len, LR_KEY_MAX)));
 	append_part(out, part, len);
+
+	refuse_reserved(out, part, len);
 
 	out->data[out->len] = '\0';
 	out->hash = lr_name_hash(out->data, out->len);

@@ -42,8 +42,8 @@ typedef enum LrTopic
 } LrTopic;
 
 /*
- * The full name of a key.  Raises for a key that is empty, too long (22023), or
- * no text in the database's encoding (22021).
+ * The full name of a key.  Raises for a key that is empty, too long (22023), no text in
+ * the database's encoding (22021), or a name that is derived from another key (42501).
  */
 extern void lr_name_from_text(const text *key, LrName *out);
 

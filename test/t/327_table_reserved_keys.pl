@@ -1,0 +1,10 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Keys that no function takes: 326_reserved_keys against the table.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+same_tests_in_table('326_reserved_keys');
