@@ -107,6 +107,9 @@ CREATE TRIGGER lockredis_replicated_truncate BEFORE TRUNCATE ON redis_lock_value
 ALTER TABLE redis_lock_values ENABLE REPLICA TRIGGER lockredis_replicated;
 ALTER TABLE redis_lock_values ENABLE REPLICA TRIGGER lockredis_replicated_truncate;
 
+-- Numbers belong to nobody's session, so a dump has them.
+SELECT pg_catalog.pg_extension_config_dump('redis_lock_values', '');
+
 --
 -- redis_locks
 --
@@ -267,7 +270,7 @@ COMMENT ON PROCEDURE redis_with_lock(text, text, interval, interval, interval, b
 CREATE FUNCTION redis_read_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_read_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_read_lock(text, interval) IS
 'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 08006 in fallback mode while Redis is away';
@@ -275,7 +278,7 @@ COMMENT ON FUNCTION redis_read_lock(text, interval) IS
 CREATE FUNCTION redis_try_read_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_read_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_read_lock(text, interval, interval) IS
 'take a session-level read lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_read_lock';
@@ -283,7 +286,7 @@ COMMENT ON FUNCTION redis_try_read_lock(text, interval, interval) IS
 CREATE FUNCTION redis_read_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_read_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_read_xact_lock(text, interval) IS
 'take a transaction-level read lock, waiting for it.  When it ends as redis_xact_lock, the rest as redis_read_lock';
@@ -291,7 +294,7 @@ COMMENT ON FUNCTION redis_read_xact_lock(text, interval) IS
 CREATE FUNCTION redis_try_read_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_read_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_read_xact_lock(text, interval, interval) IS
 'take a transaction-level read lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_read_xact_lock';
@@ -299,7 +302,7 @@ COMMENT ON FUNCTION redis_try_read_xact_lock(text, interval, interval) IS
 CREATE FUNCTION redis_write_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_write_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_write_lock(text, interval) IS
 'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 08006 in fallback mode while Redis is away';
@@ -307,7 +310,7 @@ COMMENT ON FUNCTION redis_write_lock(text, interval) IS
 CREATE FUNCTION redis_try_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_write_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_write_lock(text, interval, interval) IS
 'take a session-level write lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_write_lock';
@@ -315,7 +318,7 @@ COMMENT ON FUNCTION redis_try_write_lock(text, interval, interval) IS
 CREATE FUNCTION redis_write_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_write_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_write_xact_lock(text, interval) IS
 'take a transaction-level write lock, waiting for it.  When it ends as redis_xact_lock, the rest as redis_write_lock';
@@ -323,7 +326,7 @@ COMMENT ON FUNCTION redis_write_xact_lock(text, interval) IS
 CREATE FUNCTION redis_try_write_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_write_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_write_xact_lock(text, interval, interval) IS
 'take a transaction-level write lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_write_xact_lock';
@@ -331,7 +334,7 @@ COMMENT ON FUNCTION redis_try_write_xact_lock(text, interval, interval) IS
 CREATE FUNCTION redis_read_unlock(key text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_read_unlock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_read_unlock(text) IS
 'give back one session-level hold of a read lock; false with a warning: not held, or its lease was lost';
@@ -339,7 +342,7 @@ COMMENT ON FUNCTION redis_read_unlock(text) IS
 CREATE FUNCTION redis_write_unlock(key text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_write_unlock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_write_unlock(text) IS
 'give back one session-level hold of a write lock; a session that reads too keeps reading.  false with a warning: not held, or its lease was lost';
@@ -347,7 +350,7 @@ COMMENT ON FUNCTION redis_write_unlock(text) IS
 CREATE FUNCTION redis_fenced_write_lock(key text, lease interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_fenced_write_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_fenced_write_lock(text, interval) IS
 'take a session-level write lock and return its fencing token, from the same counter as redis_fenced_lock.  The rest as redis_write_lock';
@@ -355,7 +358,7 @@ COMMENT ON FUNCTION redis_fenced_write_lock(text, interval) IS
 CREATE FUNCTION redis_try_fenced_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_try_fenced_write_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_fenced_write_lock(text, interval, interval) IS
 'take a session-level write lock within a time limit and return its fencing token; null: somebody else has the key, or goes first.  The rest as redis_try_write_lock';
@@ -363,7 +366,7 @@ COMMENT ON FUNCTION redis_try_fenced_write_lock(text, interval, interval) IS
 CREATE FUNCTION redis_fenced_write_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_fenced_write_xact_lock'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION redis_fenced_write_xact_lock(text, interval) IS
 'take a transaction-level write lock and record its fencing token in redis_fences, in this transaction; returns the token.  The rest as redis_fenced_xact_lock and redis_write_xact_lock';
@@ -371,7 +374,7 @@ COMMENT ON FUNCTION redis_fenced_write_xact_lock(text, interval) IS
 CREATE FUNCTION redis_try_fenced_write_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_try_fenced_write_xact_lock'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION redis_try_fenced_write_xact_lock(text, interval, interval) IS
 'as redis_fenced_write_xact_lock within a time limit; null: somebody else has the key, or goes first';
@@ -383,7 +386,7 @@ COMMENT ON FUNCTION redis_try_fenced_write_xact_lock(text, interval, interval) I
 CREATE FUNCTION redis_fair_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_fair_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_fair_lock(text, interval) IS
 'take a session-level lock, waiting for it in the order in which all who wait for it so, on all servers, came to Redis.  The lock is that of redis_lock: reentrant, given back by redis_unlock.  lease and errors as redis_lock; in table mode, and while the table is in use in fallback mode, in that of the server''s queue';
@@ -391,7 +394,7 @@ COMMENT ON FUNCTION redis_fair_lock(text, interval) IS
 CREATE FUNCTION redis_try_fair_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_fair_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_fair_lock(text, interval, interval) IS
 'take a session-level fair lock within a time limit; false: somebody else has the key, or goes first.  Without a wait it neither queues nor overtakes.  wait as redis_try_lock, the rest as redis_fair_lock';
@@ -399,7 +402,7 @@ COMMENT ON FUNCTION redis_try_fair_lock(text, interval, interval) IS
 CREATE FUNCTION redis_fair_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_fair_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_fair_xact_lock(text, interval) IS
 'take a transaction-level lock, waiting for it as redis_fair_lock.  When it ends as redis_xact_lock';
@@ -407,7 +410,7 @@ COMMENT ON FUNCTION redis_fair_xact_lock(text, interval) IS
 CREATE FUNCTION redis_try_fair_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_fair_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_fair_xact_lock(text, interval, interval) IS
 'take a transaction-level fair lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_fair_lock, the rest as redis_fair_xact_lock';
@@ -419,7 +422,7 @@ COMMENT ON FUNCTION redis_try_fair_xact_lock(text, interval, interval) IS
 CREATE FUNCTION redis_multi_lock(keys text[], lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_multi_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_multi_lock(text[], interval) IS
 'take the session-level Redis locks of all these keys (at most 1000), waiting for them, or none.  If all are free they are taken by one request; else one by one in the order of their names, and what has been had stays locked meanwhile.  A key that the session has is taken again.  lease and errors as redis_lock, for the whole call; 40001 one of them was lost before all were had';
@@ -427,7 +430,7 @@ COMMENT ON FUNCTION redis_multi_lock(text[], interval) IS
 CREATE FUNCTION redis_try_multi_lock(keys text[], wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_multi_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_multi_lock(text[], interval, interval) IS
 'take the session-level Redis locks of all these keys within a time limit; false: somebody else has one of them, and none is taken.  wait as redis_try_lock, for the whole call; the rest as redis_multi_lock';
@@ -435,7 +438,7 @@ COMMENT ON FUNCTION redis_try_multi_lock(text[], interval, interval) IS
 CREATE FUNCTION redis_multi_xact_lock(keys text[], lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_multi_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_multi_xact_lock(text[], interval) IS
 'take the transaction-level Redis locks of all these keys, waiting for them, or none.  When they end as redis_xact_lock, the rest as redis_multi_lock';
@@ -443,7 +446,7 @@ COMMENT ON FUNCTION redis_multi_xact_lock(text[], interval) IS
 CREATE FUNCTION redis_try_multi_xact_lock(keys text[], wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_multi_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_multi_xact_lock(text[], interval, interval) IS
 'take the transaction-level Redis locks of all these keys within a time limit; false: somebody else has one of them, and none is taken.  wait as redis_try_multi_lock, the rest as redis_multi_xact_lock';
@@ -451,7 +454,7 @@ COMMENT ON FUNCTION redis_try_multi_xact_lock(text[], interval, interval) IS
 CREATE FUNCTION redis_multi_unlock(keys text[])
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_multi_unlock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_multi_unlock(text[]) IS
 'give back one session-level hold of each of these keys, by one request if it is their last; each can be given back by redis_unlock, too.  false with warnings: one of them was not held, or its lease was lost; the others are given back';
@@ -495,7 +498,7 @@ COMMENT ON FUNCTION redis_fence(text, text) IS
 CREATE FUNCTION redis_extend(key text, lease interval, kind text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_extend'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_extend(text, interval, text) IS
 'as redis_extend(key, lease), of the lock of that kind';
@@ -510,7 +513,7 @@ COMMENT ON FUNCTION redis_lock_owner(text) IS
 CREATE FUNCTION redis_semaphore_init(key text, permits integer, ttl interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_semaphore_init'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_init(text, integer, interval) IS
 'make a semaphore with so many permits, for good or for that long; false: there is one.  Nobody owns a permit: what a session that ends has taken stays taken (use permits, if it should not).  Error 42809: the key holds something else; 08006 no answer: it may have been made';
@@ -518,7 +521,7 @@ COMMENT ON FUNCTION redis_semaphore_init(text, integer, interval) IS
 CREATE FUNCTION redis_semaphore_acquire(key text, permits integer DEFAULT 1)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_semaphore_acquire'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_acquire(text, integer) IS
 'take so many permits of a semaphore, all or none, waiting for them, within lock_timeout and statement_timeout.  Of nobody: they are not given back at the end of the session or by a rollback, only by redis_semaphore_release (use permits, if they should be).  Where there is no semaphore it waits for one';
@@ -526,7 +529,7 @@ COMMENT ON FUNCTION redis_semaphore_acquire(text, integer) IS
 CREATE FUNCTION redis_try_semaphore_acquire(key text, permits integer DEFAULT 1, wait interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_semaphore_acquire'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_semaphore_acquire(text, integer, interval) IS
 'take so many permits of a semaphore within a time limit; false: there are not so many, or there is no semaphore.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back)';
@@ -534,7 +537,7 @@ COMMENT ON FUNCTION redis_try_semaphore_acquire(text, integer, interval) IS
 CREATE FUNCTION redis_semaphore_release(key text, permits integer DEFAULT 1)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_semaphore_release'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_release(text, integer) IS
 'give so many permits to a semaphore, whoever took them; it is made if there is none.  At once: a rollback does not undo it.  Without an answer a warning, also if it is cancelled then: they are counted once.  Of nobody (use permits, if a session should own them)';
@@ -542,7 +545,7 @@ COMMENT ON FUNCTION redis_semaphore_release(text, integer) IS
 CREATE FUNCTION redis_semaphore_xact_release(key text, permits integer DEFAULT 1)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_semaphore_xact_release'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_xact_release(text, integer) IS
 'give so many permits to a semaphore when the transaction has committed and is visible; not at all if it, or the savepoint, is rolled back.  If Redis is away then, the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it.  Of nobody (use permits, if a session should own them)';
@@ -550,7 +553,7 @@ COMMENT ON FUNCTION redis_semaphore_xact_release(text, integer) IS
 CREATE FUNCTION redis_semaphore_add(key text, permits integer)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_semaphore_add'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_add(text, integer) IS
 'make a semaphore larger by so many permits, or smaller: what is free may be negative for a time.  Error 08006 no answer: it may have been done.  Of nobody (use permits, if a session should own them)';
@@ -558,7 +561,7 @@ COMMENT ON FUNCTION redis_semaphore_add(text, integer) IS
 CREATE FUNCTION redis_semaphore_drain(key text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'lockredis_semaphore_drain'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_drain(text) IS
 'take all permits of a semaphore that are free; how many that were, 0 if there is none.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back).  Error 08006 no answer: it may have been done';
@@ -566,7 +569,7 @@ COMMENT ON FUNCTION redis_semaphore_drain(text) IS
 CREATE FUNCTION redis_semaphore_available(key text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'lockredis_semaphore_available'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_available(text) IS
 'how many permits of a semaphore are free, asked of the store; 0 if there is no semaphore.  Of nobody: who took the others is not known (use permits, if it should be)';
@@ -578,7 +581,7 @@ COMMENT ON FUNCTION redis_semaphore_available(text) IS
 CREATE FUNCTION redis_latch_set(key text, count bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_latch_set'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_set(text, bigint) IS
 'make a latch that has to be counted down so often; false: there is one.  Error 42809: the key holds something else; 08006 no answer: it may have been made';
@@ -586,7 +589,7 @@ COMMENT ON FUNCTION redis_latch_set(text, bigint) IS
 CREATE FUNCTION redis_latch_count_down(key text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_latch_count_down'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_count_down(text) IS
 'count a latch down by one, at once: a rollback does not undo it; what is left, 0 also where there is no latch.  At zero it is gone, and who awaits it goes on.  null with a warning: no answer; it counts once, also if it is cancelled then';
@@ -594,7 +597,7 @@ COMMENT ON FUNCTION redis_latch_count_down(text) IS
 CREATE FUNCTION redis_latch_xact_count_down(key text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_latch_xact_count_down'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_xact_count_down(text) IS
 'count a latch down by one when the transaction has committed and is visible; not at all if it, or the savepoint, is rolled back.  If Redis is away then, the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it';
@@ -602,7 +605,7 @@ COMMENT ON FUNCTION redis_latch_xact_count_down(text) IS
 CREATE FUNCTION redis_latch_count(key text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_latch_count'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_count(text) IS
 'how often a latch has still to be counted down, asked of the store; 0 if there is none';
@@ -610,7 +613,7 @@ COMMENT ON FUNCTION redis_latch_count(text) IS
 CREATE FUNCTION redis_latch_wait(key text, wait interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_latch_wait'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_wait(text, interval) IS
 'wait until a latch has been counted down to zero, or there is none; false: wait is over.  Also within lock_timeout and statement_timeout';
@@ -618,7 +621,7 @@ COMMENT ON FUNCTION redis_latch_wait(text, interval) IS
 CREATE FUNCTION redis_latch_delete(key text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_latch_delete'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_delete(text) IS
 'take a latch away: who awaits it goes on, as if it were zero; false: there is none.  Error 08006 no answer: it may have been done';
@@ -628,7 +631,7 @@ COMMENT ON FUNCTION redis_latch_delete(text) IS
 CREATE FUNCTION redis_token_lock(key text, lease interval, token text DEFAULT NULL)
 RETURNS text
 AS 'MODULE_PATHNAME', 'lockredis_token_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_lock(text, interval, text) IS
 'take a token lock (that of redis-py, redsync and node-redlock), waiting for it; returns its token, a new one if none is passed (1 to 1024 bytes).  It belongs to whoever knows the token: no session has it, no end of a transaction or session gives it back, nobody renews it.  Waits while the key holds anything, a lock of the same token too.  lease is required; errors as redis_lock, 55000 this session has another lock of the key, 22004 no lease';
@@ -636,7 +639,7 @@ COMMENT ON FUNCTION redis_token_lock(text, interval, text) IS
 CREATE FUNCTION redis_try_token_lock(key text, wait interval, lease interval, token text DEFAULT NULL)
 RETURNS text
 AS 'MODULE_PATHNAME', 'lockredis_try_token_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_token_lock(text, interval, interval, text) IS
 'take a token lock within a time limit; null: the key holds something.  wait as redis_try_lock, the rest as redis_token_lock';
@@ -644,7 +647,7 @@ COMMENT ON FUNCTION redis_try_token_lock(text, interval, interval, text) IS
 CREATE FUNCTION redis_token_unlock(key text, token text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_token_unlock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_unlock(text, text) IS
 'give a token lock back, in whatever session, and wake who waits for the key; false: the token does not have it (any more).  Error 08006 if the store did not answer: then it may be repeated';
@@ -652,7 +655,7 @@ COMMENT ON FUNCTION redis_token_unlock(text, text) IS
 CREATE FUNCTION redis_token_extend(key text, token text, lease interval)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_token_extend'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_extend(text, text, interval) IS
 'keep a token lock for at least that long from now; never shortens its lease.  false: the token does not have it (any more).  Error 08006 as redis_token_unlock';
@@ -660,7 +663,7 @@ COMMENT ON FUNCTION redis_token_extend(text, text, interval) IS
 CREATE FUNCTION redis_token_is_held(key text, token text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_token_is_held'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_is_held(text, text) IS
 'has the token the lock?  Asked of the store';
@@ -672,7 +675,7 @@ COMMENT ON FUNCTION redis_token_is_held(text, text) IS
 CREATE FUNCTION redis_permit_set(key text, permits integer)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_permit_set'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_set(text, integer) IS
 'say how many permits there are of the key, at least 0; those that somebody has count.  Takes none away: more are free, or fewer until some are given back.  Error 08006: not answered, look at redis_permit_total';
@@ -680,7 +683,7 @@ COMMENT ON FUNCTION redis_permit_set(text, integer) IS
 CREATE FUNCTION redis_permit_init(key text, permits integer)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_permit_init'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_init(text, integer) IS
 'the same, unless somebody has said so already: false then';
@@ -688,7 +691,7 @@ COMMENT ON FUNCTION redis_permit_init(text, integer) IS
 CREATE FUNCTION redis_permit_total(key text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'lockredis_permit_total'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_total(text) IS
 'how many permits there are of the key, those that somebody has included; null: nobody has said so';
@@ -696,7 +699,7 @@ COMMENT ON FUNCTION redis_permit_total(text) IS
 CREATE FUNCTION redis_permit_available(key text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'lockredis_permit_available'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_available(text) IS
 'how many permits of the key are free; null: nobody has said how many there are';
@@ -704,7 +707,7 @@ COMMENT ON FUNCTION redis_permit_available(text) IS
 CREATE FUNCTION redis_permit_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_permit_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_lock(text, interval) IS
 'take a permit at session level, waiting for one: at most as many as redis_permit_set has said are had at a time, on all servers.  Each call takes one more.  lease and errors as redis_lock; 42704 nobody has said how many there are; in fallback mode 08006 while Redis is away';
@@ -712,7 +715,7 @@ COMMENT ON FUNCTION redis_permit_lock(text, interval) IS
 CREATE FUNCTION redis_try_permit_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_permit_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_permit_lock(text, interval, interval) IS
 'take a permit at session level within a time limit; false: none was free.  wait as redis_try_lock, the rest as redis_permit_lock';
@@ -720,7 +723,7 @@ COMMENT ON FUNCTION redis_try_permit_lock(text, interval, interval) IS
 CREATE FUNCTION redis_permit_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_permit_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_xact_lock(text, interval) IS
 'take a permit at transaction level, waiting for one.  When it ends as redis_xact_lock, the rest as redis_permit_lock';
@@ -728,7 +731,7 @@ COMMENT ON FUNCTION redis_permit_xact_lock(text, interval) IS
 CREATE FUNCTION redis_try_permit_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_try_permit_xact_lock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_permit_xact_lock(text, interval, interval) IS
 'take a permit at transaction level within a time limit; false: none was free.  wait as redis_try_lock, the rest as redis_permit_xact_lock';
@@ -736,7 +739,7 @@ COMMENT ON FUNCTION redis_try_permit_xact_lock(text, interval, interval) IS
 CREATE FUNCTION redis_permit_unlock(key text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_permit_unlock'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_unlock(text) IS
 'give back one session-level permit, one that was lost before all others, else the youngest; false with a warning: none was held, or it was lost';
@@ -744,7 +747,7 @@ COMMENT ON FUNCTION redis_permit_unlock(text) IS
 CREATE FUNCTION redis_permit_acquire(key text, lease interval, wait interval DEFAULT '0')
 RETURNS text
 AS 'MODULE_PATHNAME', 'lockredis_permit_acquire'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_acquire(text, interval, interval) IS
 'take a permit that no session has, and return its id (32 hexadecimal digits; who knows it can give the permit back); null: none was free.  It ends with redis_permit_release or its lease, not with the session or transaction.  lease: 10 ms to 24 days.  wait and errors as redis_try_permit_lock';
@@ -752,7 +755,7 @@ COMMENT ON FUNCTION redis_permit_acquire(text, interval, interval) IS
 CREATE FUNCTION redis_permit_release(key text, id text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_permit_release'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_release(text, text) IS
 'give back a permit of redis_permit_acquire; false: it was not had any more.  Error 22023: no such id can be';
@@ -760,7 +763,7 @@ COMMENT ON FUNCTION redis_permit_release(text, text) IS
 CREATE FUNCTION redis_permit_extend(key text, id text, lease interval)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_permit_extend'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_extend(text, text, interval) IS
 'keep a permit of redis_permit_acquire for at least that long from now; false: it is not had any more';
@@ -772,13 +775,15 @@ LANGUAGE C;
 
 COMMENT ON PROCEDURE redis_with_permit(text, text, interval, interval, boolean) IS
 'run a command under a permit: take it, commit, run, commit, give it back.  ran: false = none was free for all of wait.  Errors: those of the command, those of redis_try_permit_lock, 2D000 inside a transaction block';
+
+--
 -- Conditions
 --
 
 CREATE FUNCTION redis_condition_wait(key text, wait interval DEFAULT NULL, condition text DEFAULT '')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_condition_wait'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_wait(text, interval, text) IS
 'give the session-level lock of redis_lock or redis_fair_lock back, sleep until somebody notifies that condition of it, take the lock again as it was, and only then return.  false: wait (null: no limit) was over before; true can come for nothing, so check again in a loop.  lock_timeout limits the taking again.  After an error, cancel or time limit the lock is lost until redis_unlock.  55000 not held; 0A000 held by the transaction, too';
@@ -786,7 +791,7 @@ COMMENT ON FUNCTION redis_condition_wait(text, interval, text) IS
 CREATE FUNCTION redis_condition_notify(key text, condition text DEFAULT '')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_condition_notify'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_notify(text, text) IS
 'wake the session of any server that has waited longest for that condition of a lock, which this session must have (else 55000); it goes on when it has the lock.  How many were told: 1, or 0 if nobody waits, and nothing is kept for later';
@@ -794,7 +799,58 @@ COMMENT ON FUNCTION redis_condition_notify(text, text) IS
 CREATE FUNCTION redis_condition_notify_all(key text, condition text DEFAULT '')
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockredis_condition_notify_all'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_notify_all(text, text) IS
 'wake all sessions that wait for that condition of a lock; as redis_condition_notify.  How many were told';
+
+--
+-- A condition of a WHERE clause that asks a store is for the rows that all others leave
+--
+
+ALTER FUNCTION redis_lock(text, interval) COST 10000;
+ALTER FUNCTION redis_try_lock(text, interval, interval) COST 10000;
+ALTER FUNCTION redis_xact_lock(text, interval) COST 10000;
+ALTER FUNCTION redis_try_xact_lock(text, interval, interval) COST 10000;
+ALTER FUNCTION redis_fenced_lock(text, interval) COST 10000;
+ALTER FUNCTION redis_try_fenced_lock(text, interval, interval) COST 10000;
+ALTER FUNCTION redis_fenced_xact_lock(text, interval) COST 10000;
+ALTER FUNCTION redis_try_fenced_xact_lock(text, interval, interval) COST 10000;
+ALTER FUNCTION redis_unlock(text) COST 10000;
+ALTER FUNCTION redis_unlock_all() COST 10000;
+ALTER FUNCTION redis_extend(text, interval) COST 10000;
+ALTER FUNCTION redis_force_unlock(text) COST 10000;
+ALTER FUNCTION redis_is_locked(text) COST 10000;
+ALTER FUNCTION redis_lock_ttl(text) COST 10000;
+ALTER FUNCTION redis_lock_owner(text) COST 10000;
+
+--
+-- What reads or changes any whole number, or a string that somebody can guess, is not for
+-- everybody
+--
+
+REVOKE ALL ON FUNCTION
+    redis_semaphore_init(text, integer, interval),
+    redis_semaphore_acquire(text, integer),
+    redis_try_semaphore_acquire(text, integer, interval),
+    redis_semaphore_release(text, integer),
+    redis_semaphore_xact_release(text, integer),
+    redis_semaphore_add(text, integer),
+    redis_semaphore_drain(text),
+    redis_semaphore_available(text),
+    redis_latch_set(text, bigint),
+    redis_latch_count_down(text),
+    redis_latch_xact_count_down(text),
+    redis_latch_count(text),
+    redis_latch_wait(text, interval),
+    redis_latch_delete(text),
+    redis_token_lock(text, interval, text),
+    redis_try_token_lock(text, interval, interval, text),
+    redis_token_unlock(text, text),
+    redis_token_extend(text, text, interval),
+    redis_token_is_held(text, text),
+    redis_permit_set(text, integer),
+    redis_permit_init(text, integer),
+    redis_permit_total(text),
+    redis_permit_available(text)
+FROM PUBLIC;

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What an ordinary role can and cannot do, as docs/security.md lists it:
-# - privileges of functions, tables and views are those of the contract
+# - who may create the extension, and what becomes of privileges that are changed
 # - nobody gives back or sees more than is theirs
 # - who takes all slots can be seen, and ended
 # - a wrapper that is SECURITY DEFINER can fix the terms of its lock
@@ -41,26 +41,7 @@ my $place = '127.0.0.1:' . $redis->port;
 # Privileges
 # ----------
 
-# Everything that the extension makes, and what PUBLIC may do with it.
-is( $node->value(<<'SQL'), 'lockredis_replicated redis_fence_check redis_fence_forget redis_force_unlock redis_lock_stats_reset', 'functions that are not for everybody');
-SELECT string_agg(p.proname, ' ' ORDER BY p.proname COLLATE "C")
-  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
-  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
- WHERE NOT has_function_privilege('bob', p.oid, 'EXECUTE')
-SQL
-is( $node->value(<<'SQL'), '', 'no function is SECURITY DEFINER, leakproof, or owned by another');
-SELECT string_agg(p.proname, ' ')
-  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
-  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
- WHERE p.prosecdef OR p.proleakproof OR p.proowner <> e.extowner
-SQL
-is( $node->value(<<'SQL'), 'redis_fences:SELECT redis_lock_stats:SELECT redis_lock_status:SELECT redis_locks:SELECT', 'relations: everybody may read them');
-SELECT string_agg(c.relname || ':' || a.privilege_type, ' ' ORDER BY c.relname COLLATE "C", a.privilege_type)
-  FROM pg_class c JOIN pg_depend d ON d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
-  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis',
-  aclexplode(c.relacl) a
- WHERE a.grantee <> c.relowner
-SQL
+# What PUBLIC may do with each function, table and view is in 325_functions.
 my $shop = $node->session(user => 'carol', dbname => 'shop');
 $shop->query_fails('CREATE EXTENSION lockredis',
 	'42501', qr/permission denied to create extension/,
