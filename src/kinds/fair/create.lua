@@ -13,7 +13,8 @@
 -- ttl is -1 without one.  Asked again by the same owner it keeps his place.  Places of
 -- lockredis count by their own key, wherever they stand; those of Redisson by its
 -- scores, once they are the first.  Redisson's clients take their own time limit, 300 s,
--- from all scores when they get the lock, so ours are higher by that for each of them.
+-- from all scores when they get the lock, or give up, and from ours only those do who
+-- stand before us: ours is higher by that for each of them, and for nobody else.
 
 -- Before Redis 7 a script that asks for the time may write only this way.
 if not redis.REDIS_VERSION_NUM then
@@ -108,14 +109,27 @@ if wait > 0 then
     redis.call('ZREM', places, owner)
   end
   local others = redis.call('ZCARD', scores) - redis.call('ZCARD', places)
-  local score = now + wait + 300000 * math.max(others, 0)
   local stands = redis.call('LPOS', queue, owner)
+  if stands and others > 0 then
+    -- Who comes anew has all of them before it.
+    others = 0
+    local ours = {}
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', '+inf')) do
+      ours[member] = true
+    end
+    for _, member in ipairs(stands > 0 and redis.call('LRANGE', queue, 0, stands - 1) or {}) do
+      others = others + (ours[member] and 0 or 1)
+    end
+  end
+  local score = now + wait + 300000 * math.max(others, 0)
+  -- It says who of them is dead for as long as that has a score.
+  local keep = math.max(2 * wait, score - now)
   redis.call('ZADD', places, now + wait, owner)
   local done = 1
-  if redis.call('PTTL', places) < 2 * wait then
-    done = redis.pcall('PEXPIRE', places, 2 * wait)
+  if redis.call('PTTL', places) < keep then
+    done = redis.pcall('PEXPIRE', places, keep)
   end
-  if type(done) ~= 'table' and (not has or tonumber(has) < score) then
+  if type(done) ~= 'table' and (not has or tonumber(has) ~= score) then
     done = redis.pcall('ZADD', scores, score, owner)
   end
   if type(done) ~= 'table' and not stands then
