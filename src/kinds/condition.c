@@ -67,7 +67,7 @@ const LockKind condition_kind = {
 			.keys = {KEY_LOCK, KEY_CONDITION_CHANNEL, KEY_CONDITION_WAITING,
 			KEY_CONDITION_ALIVE, KEY_CONDITION_TOLD},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_OWNER, ARG_HOLDS, ARG_WAIT},
+			.each = {ARG_OWNER, ARG_HOLDS},
 			.group = 1,
 			.reply = REPLY_NOTIFIED,
 		},

@@ -21,7 +21,6 @@
 #include "session/monitor.h"
 #include "session/session.h"
 #include "session/transaction.h"
-#include "settings.h"
 #include "store/stores.h"
 
 /*
@@ -103,7 +102,6 @@ session_condition_notify(const LrName *name, const uint8 *id, int most)
 	op.lock_kind = KIND_CONDITION;
 	memcpy(op.id, id, STORE_ID_LEN);
 	op.count = most;
-	op.wait_ms = lr_wait_lease;
 	if (ask_held(entry->hold, &op))
 	{
 		lt_look(entry->hold, &view);

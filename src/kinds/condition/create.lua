@@ -12,7 +12,8 @@
 --
 -- The lock goes and the waiter comes in one script.  Who notifies has the lock, so that is
 -- before or after both.  A notification is noted until he who was told has the lock again:
--- if he does not count any more before, it is passed on to the next.
+-- if he does not count any more before, it is passed on to the next, by whoever comes by
+-- first: so notes are there for as long as it is known that anybody waits.
 
 -- Before Redis 7 a script that asks for the time may write only this way.
 if not redis.REDIS_VERSION_NUM then
@@ -43,6 +44,12 @@ local function lengthen(key, ms)
   end
 end
 
+local function lengthen_all()
+  lengthen(alive, 2 * wait)
+  lengthen(waiting, 2 * wait)
+  lengthen(told, 2 * wait)
+end
+
 -- As in notify.lua.
 local function tell_one()
   while true do
@@ -51,10 +58,11 @@ local function tell_one()
       return 0
     end
     local ends = call('ZSCORE', alive, first)
+    local ttl = call('PTTL', alive)
     call('ZREM', alive, first)
     if ends and tonumber(ends) > now then
       call('ZADD', told, ends, first)
-      lengthen(told, 2 * lease)
+      lengthen(told, ttl)
       call(ARGV[1], topic .. ':' .. first, ARGV[2])
       return 1
     end
@@ -63,9 +71,8 @@ end
 
 local function queue()
   call('ZADD', alive, now + wait, waiter)
-  lengthen(alive, 2 * wait)
   call('RPUSH', waiting, waiter)
-  lengthen(waiting, 2 * wait)
+  lengthen_all()
   call('DEL', lock)
 end
 
@@ -113,8 +120,7 @@ elseif not redis.call('ZSCORE', alive, waiter) then
   return {0, 0, '', now}
 elseif wait > 0 then
   redis.call('ZADD', alive, now + wait, waiter)
-  lengthen(alive, 2 * wait)
-  lengthen(waiting, 2 * wait)
+  lengthen_all()
 else
   redis.call('LREM', waiting, 0, waiter)
   redis.call('ZREM', alive, waiter)

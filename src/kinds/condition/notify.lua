@@ -2,8 +2,7 @@
 --
 -- KEYS  lock, channel of the condition, who waits, until when each of them counts, who was
 --       told and until when that is his
--- ARGV  publish command, message, owner of the lock, how many to tell at most, for how long
---       who waits counts from when he asked last (ms)
+-- ARGV  publish command, message, owner of the lock, how many to tell at most
 -- reply how many were told, or who has the lock instead ('' = nobody)
 
 -- Before Redis 7 a script that asks for the time may write only this way.
@@ -14,7 +13,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local lock, topic, waiting, alive, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local lease = tonumber(ARGV[5])
 
 local there = redis.pcall('HEXISTS', lock, ARGV[3])
 if there ~= 1 then
@@ -37,7 +35,8 @@ local function lengthen(key, ms)
   end
 end
 
--- The first who counts is told; 0: there is none.
+-- The first who counts is told; 0: there is none.  That is noted for as long as it is known
+-- that anybody waits.
 local function tell_one()
   while true do
     local first = redis.call('LPOP', waiting)
@@ -45,10 +44,11 @@ local function tell_one()
       return 0
     end
     local ends = redis.call('ZSCORE', alive, first)
+    local ttl = redis.call('PTTL', alive)
     redis.call('ZREM', alive, first)
     if ends and tonumber(ends) > now then
       redis.call('ZADD', told, ends, first)
-      lengthen(told, 2 * lease)
+      lengthen(told, ttl)
       redis.call(ARGV[1], topic .. ':' .. first, ARGV[2])
       return 1
     end

@@ -23,7 +23,7 @@ local function call(...)
   return answer
 end
 
--- As in notify.lua, but that who was told keeps what the key had to live.
+-- As in notify.lua.
 local function tell_one(topic, waiting, alive, told)
   while true do
     local first = call('LPOP', waiting)

@@ -30,17 +30,18 @@ local function lengthen(key, ms)
 end
 
 -- As in notify.lua.
-local function tell_one(topic, waiting, alive, told, lease)
+local function tell_one(topic, waiting, alive, told)
   while true do
     local first = call('LPOP', waiting)
     if not first then
       return 0
     end
     local ends = call('ZSCORE', alive, first)
+    local ttl = call('PTTL', alive)
     call('ZREM', alive, first)
     if ends and tonumber(ends) > now then
       call('ZADD', told, ends, first)
-      lengthen(told, 2 * lease)
+      lengthen(told, ttl)
       call(ARGV[1], topic .. ':' .. first, ARGV[2])
       return 1
     end
@@ -50,7 +51,7 @@ end
 local function renew(topic, waiting, alive, told, waiter, lease)
   for _, dead in ipairs(call('ZRANGEBYSCORE', told, '-inf', now)) do
     call('ZREM', told, dead)
-    tell_one(topic, waiting, alive, told, lease)
+    tell_one(topic, waiting, alive, told)
   end
   local ends = call('ZSCORE', told, waiter)
   if not ends then
