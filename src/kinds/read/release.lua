@@ -40,10 +40,10 @@ local function release(lock, channel, timeout, owner, prefix)
   local ttl = call('PTTL', lock)
   local writes = call('HGET', lock, 'mode') == 'write'
   local alone = call('HLEN', lock) <= 2
-  -- Redisson's writers sleep by the TTL of the lock: it is that of the reader who
-  -- stays longest.  If that is not us, there is nothing to look for; nor behind one
-  -- who stays about as long, who is found soon where many come and go: the last ones
-  -- to come are at the end.
+  -- Redisson's writers sleep by the TTL of the lock, which is that of the reader who stays
+  -- longest.  If that is not us, there is nothing to look for.  Else it stays as it is if
+  -- somebody stays half as long: should all of them crash, it is too long by that.  Who
+  -- looked for the very longest would look at all, and when many go each at each.
   local longest = 0
   if not writes and not alone and own + 2 >= ttl then
     local fields = call('HKEYS', lock)
@@ -56,7 +56,7 @@ local function release(lock, channel, timeout, owner, prefix)
         call('HDEL', lock, field)
       end
       longest = math.max(longest, left)
-      if longest > 0 and longest + 10 >= ttl then
+      if longest > 0 and 2 * longest >= ttl then
         break
       end
     end
@@ -68,7 +68,7 @@ local function release(lock, channel, timeout, owner, prefix)
     return 0
   end
   if longest > 0 then
-    if longest + 10 < ttl then
+    if 2 * longest < ttl then
       call('PEXPIRE', lock, longest)
     end
     call('HDEL', lock, owner)
