@@ -194,6 +194,12 @@ foreach my $start ('$2147483647', '+', '-', ':', '*')
 		raw => $line . 'x' x 16384, then => 'flood');
 }
 
+out_of_its_mind('an array of 200 strings of 100 kB',
+	$no_redis,
+	raw => "*200\r\n",
+	then => 'flood',
+	flood => "\$100000\r\n" . 'x' x 100_000 . "\r\n");
+
 # The beginning of a reply.
 foreach my $beginning ('$', "\$10\r\nabc", "*3\r\n:0\r\n:0", '+O', ':', "*3\r\n")
 {

@@ -569,9 +569,12 @@ scout_take(Scout *s, int64 now)
 static void
 scout_step(Scout *s, int64 now)
 {
+	RedisRead	got;
+	int			nreads = 0;
+
 	if (!scout_connect(s, now))
 		return;
-	for (RedisRead got = REDIS_READ_FULL; got == REDIS_READ_FULL;)
+	do
 	{
 		got = redis_conn_receive(&s->conn, false);
 		while (redis_conn_reply(&s->conn))
@@ -582,7 +585,7 @@ scout_step(Scout *s, int64 now)
 				scout_failed(s, now);
 			return;
 		}
-	}
+	} while (redis_conn_reads_on(got, &nreads));
 	if (s->answer_until != 0 && now >= s->answer_until)
 	{
 		redis_conn_fail(&s->conn, ERRCODE_CONNECTION_FAILURE,

@@ -244,12 +244,13 @@ bool
 confirm_read_owed(NodeBatch *b)
 {
 	RedisConn  *c = &b->conn;
+	int			nreads = 0;
 
 	while (b->owed > 0 && c->state == CONN_READY)
 	{
 		if (!redis_conn_reply(c))
 		{
-			if (c->state != CONN_READY ||
+			if (c->state != CONN_READY || nreads++ == REDIS_READS_MAX ||
 				redis_conn_receive(c, false) == REDIS_READ_NOTHING)
 				break;
 		}

@@ -52,6 +52,7 @@ redis_conn_free(RedisConn *c)
 	redis_conn_close(c);
 	redis_tls_free(&c->tls);
 	resp_out_free(&c->out);
+	resp_in_free(&c->in);
 }
 
 void
@@ -128,7 +129,7 @@ static void
 conn_greet(RedisConn *c)
 {
 	c->state = CONN_HANDSHAKE;
-	c->in.nested = c->target->kind != TARGET_NODE;
+	c->in.depth = c->target->kind != TARGET_NODE ? RESP_HELLO_DEPTH : RESP_DEPTH;
 	if (redis_handshake_start(&c->handshake, c->target, c->role, c->probe,
 							  &c->out, &c->failure))
 		(void) redis_conn_flush(c);
@@ -171,7 +172,6 @@ conn_ready(RedisConn *c)
 		return;
 	}
 	c->state = CONN_READY;
-	c->in.nested = false;
 	c->facts = hs->facts;
 	c->clock_offset = hs->clock_offset;
 	redis_socket_block_briefly(&c->socket);
@@ -191,6 +191,7 @@ static void
 conn_shake_hands(RedisConn *c)
 {
 	RedisRead	got;
+	int			nreads = 0;
 
 	if (!redis_conn_flush(c))
 		return;
@@ -199,6 +200,7 @@ conn_shake_hands(RedisConn *c)
 		got = redis_conn_receive(c, false);
 		while (c->state == CONN_HANDSHAKE && redis_conn_reply(c))
 		{
+			c->in.depth = RESP_DEPTH;	/* behind HELLO, which comes first */
 			switch (redis_handshake_take(&c->handshake, c->target,
 										 c->in.values, &c->failure))
 			{
@@ -212,7 +214,7 @@ conn_shake_hands(RedisConn *c)
 					break;
 			}
 		}
-	} while (got == REDIS_READ_FULL && c->state == CONN_HANDSHAKE);
+	} while (c->state == CONN_HANDSHAKE && redis_conn_reads_on(got, &nreads));
 
 	if (c->state == CONN_HANDSHAKE && lr_now() >= c->connect.until)
 		conn_out_of_time(c, "The node accepted the connection but did not answer in time.",
@@ -317,7 +319,7 @@ redis_conn_until(const RedisConn *c)
 			return redis_connect_next(&c->connect, &c->socket);
 		case CONN_SECURING:
 		case CONN_HANDSHAKE:
-			return c->connect.until;
+			return redis_conn_has_more(c) ? 0 : c->connect.until;
 		case CONN_CLOSED:
 		case CONN_READY:
 			break;

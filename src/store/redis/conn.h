@@ -71,6 +71,12 @@ typedef struct RedisConn
 	RedisFailure failure;		/* why it was closed */
 } RedisConn;
 
+/*
+ * So often it is read in one step, as more may come for as long as anybody reads: who
+ * reads has other things to do, and looks at the time.
+ */
+#define REDIS_READS_MAX		8
+
 /* Raises when out of memory; or is false then. */
 extern bool redis_conn_make(RedisConn *c, const char *role, bool probe);
 extern void redis_conn_init(RedisConn *c, const char *role, bool probe);
@@ -107,6 +113,16 @@ extern bool redis_conn_flush(RedisConn *c);
  */
 extern RedisRead redis_conn_receive(RedisConn *c, bool briefly);
 extern bool redis_conn_reply(RedisConn *c);
+
+/*
+ * Is it to be read once more in this step?  What is left makes the next wait end at
+ * once: by the socket, or see redis_conn_has_more().
+ */
+static inline bool
+redis_conn_reads_on(RedisRead got, int *nreads)
+{
+	return got == REDIS_READ_FULL && ++*nreads < REDIS_READS_MAX;
+}
 
 /*
  * Has more been received than the socket tells?  Then it is to be read without

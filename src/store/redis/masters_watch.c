@@ -289,8 +289,10 @@ static bool
 probe_receive(Probe *p, int64 now)
 {
 	RedisConn  *c = &p->conn;
+	RedisRead	got;
+	int			nreads = 0;
 
-	for (RedisRead got = REDIS_READ_FULL; got == REDIS_READ_FULL;)
+	do
 	{
 		got = redis_conn_receive(c, false);
 		while (c->state == CONN_READY && redis_conn_reply(c))
@@ -301,7 +303,7 @@ probe_receive(Probe *p, int64 now)
 				probe_failed(p, now);
 			return false;
 		}
-	}
+	} while (redis_conn_reads_on(got, &nreads));
 	return true;
 }
 

@@ -538,6 +538,7 @@ void
 node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 {
 	RedisConn  *c = &b->conn;
+	int			nreads = 0;
 
 	b->now = now;
 	readable = readable && !b->quiet;
@@ -578,7 +579,7 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 		}
 		redis_target_set_silent(&b->target, false);
 		nbatch_finish(b);
-		readable = got == REDIS_READ_FULL;
+		readable = redis_conn_reads_on(got, &nreads);
 	}
 }
 
@@ -619,7 +620,7 @@ int64
 node_batch_until(const NodeBatch *b)
 {
 	if (b->conn.state == CONN_READY)
-		return b->reply_until;
+		return redis_conn_has_more(&b->conn) ? 0 : b->reply_until;
 	return Min(b->batch.deadline, redis_conn_until(&b->conn));
 }
 

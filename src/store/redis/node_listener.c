@@ -48,12 +48,6 @@
 #define REFUSED_MIN			(1 * LR_US_PER_S)
 #define REFUSED_MAX			(32 * LR_US_PER_S)
 
-/*
- * Reads in one step.  Messages may come as fast as they can be taken: the
- * watchdog has leases to renew meanwhile.
- */
-#define READS_MAX			8
-
 /* Zero-padded, so that it can be compared as a blob. */
 typedef struct ChannelKey
 {
@@ -546,9 +540,6 @@ listener_take_push(NodeListener *l)
 
 /*
  * listener_take_pushes --- read what is there; false when the connection is gone
- *
- * What is left makes the next wait end at once: by the socket, or see
- * node_listener_interests().
  */
 static bool
 listener_take_pushes(NodeListener *l)
@@ -560,7 +551,6 @@ listener_take_pushes(NodeListener *l)
 	do
 	{
 		got = redis_conn_receive(c, false);
-		nreads++;
 		while (redis_conn_reply(c))
 		{
 			l->heard_at = lr_now();
@@ -574,7 +564,7 @@ listener_take_pushes(NodeListener *l)
 		}
 		if (c->state == CONN_CLOSED)
 			return false;
-	} while (got == REDIS_READ_FULL && nreads < READS_MAX);
+	} while (redis_conn_reads_on(got, &nreads));
 
 	if (!dlist_is_empty(&l->unanswered))
 		listener_expect_answer(l);

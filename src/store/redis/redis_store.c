@@ -340,7 +340,7 @@ redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 	ready = poll(pfd, n, (int) Min(timeout, MANY_SLICE));
 	pgstat_report_wait_end();
 	for (int i = 0; i < n; i++)
-		busy[i]->quiet = pfd[i].revents == 0;
+		busy[i]->quiet = pfd[i].revents == 0 && !redis_conn_has_more(&busy[i]->conn);
 	if (how == STORE_WAIT)
 	{
 		if (ready <= 0 &&

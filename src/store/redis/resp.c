@@ -248,18 +248,20 @@ resp_string(const redisReadTask *task, char *str, size_t len)
 {
 	RespIn	   *in = task->privdata;
 	RedisValue *v = resp_new_value(task);
+	char	   *text;
 	size_t		room;
 
 	if (v == NULL || v == &in->left_out)
 		return v;
-	room = RESP_TEXT_SIZE - in->text_used;
+	text = in->large != NULL ? in->large : in->text;
+	room = (in->large != NULL ? in->large_size : RESP_TEXT_SIZE) - in->text_used;
 	if (room > 0)
 	{
 		len = Min(len, room - 1);
-		memcpy(in->text + in->text_used, str, len);
-		v->str = in->text + in->text_used;
+		memcpy(text + in->text_used, str, len);
+		v->str = text + in->text_used;
 		v->len = (int) len;
-		in->text[in->text_used + len] = '\0';
+		text[in->text_used + len] = '\0';
 		in->text_used += (int) len + 1;
 	}
 	return v;
@@ -275,8 +277,11 @@ resp_array(const redisReadTask *task, int elements)
 {
 	RespIn	   *in = task->privdata;
 	RedisValue *v;
+	int			depth = 1;
 
-	if ((task->parent != NULL && !in->nested) || elements > RESP_MAX_ELEMENTS)
+	for (const redisReadTask *outer = task->parent; outer != NULL; outer = outer->parent)
+		depth++;
+	if (depth > in->depth || elements > RESP_MAX_ELEMENTS)
 		return NULL;
 	v = resp_new_value(task);
 	if (v != NULL)
@@ -326,12 +331,28 @@ static redisReplyObjectFunctions resp_callbacks = {
  */
 
 bool
+resp_in_enlarge(RespIn *in, int size)
+{
+	in->large = malloc(size);
+	in->large_size = size;
+	return in->large != NULL;
+}
+
+void
+resp_in_free(RespIn *in)
+{
+	free(in->large);
+	in->large = NULL;
+}
+
+bool
 resp_in_open(RespIn *in)
 {
 	in->understood = false;
 	in->first_byte = 0;
 	in->simple_len = 0;
-	in->nested = false;
+	in->depth = RESP_DEPTH;
+	in->unfinished = 0;
 	in->reader = redisReaderCreateWithFunctions(&resp_callbacks);
 	if (in->reader == NULL)
 		return false;
@@ -407,6 +428,16 @@ resp_take_simple(RespIn *in, const char *data, size_t len)
 }
 
 /*
+ * resp_give --- to hiredis; false when it cannot be kept
+ */
+static bool
+resp_give(RespIn *in, const char *data, size_t len)
+{
+	in->unfinished += len;
+	return redisReaderFeed(in->reader, data, len) == REDIS_OK;
+}
+
+/*
  * resp_in_feed --- what has come; false when it cannot be kept
  *
  * A simple reply that nobody has taken yet when more comes goes before that.
@@ -419,7 +450,7 @@ resp_in_feed(RespIn *in, const char *data, size_t len)
 	if (!in->understood && in->first_byte == 0)
 		in->first_byte = (unsigned char) data[0];
 	in->simple_len = 0;
-	if (before > 0 && redisReaderFeed(in->reader, in->simple, before) != REDIS_OK)
+	if (before > 0 && !resp_give(in, in->simple, before))
 		return false;
 
 	/* Unless hiredis has begun with a reply. */
@@ -430,7 +461,7 @@ resp_in_feed(RespIn *in, const char *data, size_t len)
 		in->simple_len = (int) len;
 		return true;
 	}
-	return redisReaderFeed(in->reader, data, len) == REDIS_OK;
+	return resp_give(in, data, len);
 }
 
 bool
@@ -442,7 +473,8 @@ resp_in_has_more(const RespIn *in)
 /*
  * resp_in_parse --- the next reply, into values
  *
- * An array with fewer values than it announced has a type of RESP3 in it.
+ * An array with fewer values than it announced has a type of RESP3 in it.  hiredis
+ * forgets what it has parsed of a reply, so how long that is by now is counted here.
  */
 RespResult
 resp_in_parse(RespIn *in)
@@ -458,8 +490,12 @@ resp_in_parse(RespIn *in)
 	if (redisReaderGetReply(in->reader, &reply) != REDIS_OK)
 		return RESP_GARBLED;
 	if (reply == NULL)
-		return in->reader->len - in->reader->pos > RESP_MAX_UNPARSED ?
-			RESP_GARBLED : RESP_NONE;
+	{
+		size_t		large = in->large != NULL ? in->large_size : 0;
+
+		return in->unfinished > RESP_REPLY_MAX + large ? RESP_GARBLED : RESP_NONE;
+	}
+	in->unfinished = in->reader->len - in->reader->pos;
 	if (reply != &in->values[0] ||
 		(in->values[0].type == REDIS_REPLY_ARRAY &&
 		 in->nvalues != 1 + in->values[0].elements))

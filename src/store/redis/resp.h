@@ -6,8 +6,11 @@
  * No socket: bytes in memory only.  A request is put into one buffer, which is
  * grown with realloc() so that running out of memory raises nothing.  hiredis
  * is only the parser of replies, of all but the simplest.  A reply is copied into
- * buffers of fixed size: nothing has to be freed on any path, and no server can
- * make us allocate more than RESP_MAX_UNPARSED bytes.
+ * buffers of fixed size: nothing has to be freed on any path.
+ *
+ * Whatever a server sends, a reply is bounded: in bytes, and so in what is allocated
+ * and in how long it takes to read it; in the elements of an array; and in how deep
+ * arrays are in each other, which not every hiredis bounds.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,7 +28,11 @@
 
 #define RESP_MAX_ELEMENTS	256 /* of an array in a reply */
 #define RESP_TEXT_SIZE		32768	/* of all strings of a reply; more is cut */
-#define RESP_MAX_UNPARSED	(1024 * 1024)
+#define RESP_REPLY_MAX		(1024 * 1024)	/* bytes of a reply, and of what is behind it */
+
+/* Arrays in each other: none; that of HELLO has modules and their arguments. */
+#define RESP_DEPTH			1
+#define RESP_HELLO_DEPTH	4
 #define RESP_SIMPLE_MAX		64	/* bytes of a reply that is read without hiredis */
 
 /* Bytes not yet taken by the kernel, beyond which requests wait. */
@@ -62,12 +69,15 @@ typedef struct RespIn
 	int			simple_len;		/* of a reply that is in values, and that hiredis has
 								 * not seen: */
 	char		simple[RESP_SIMPLE_MAX];
-	bool		nested;			/* arrays in an array are expected: of these only
-								 * that they are there is kept */
+	int			depth;			/* that is expected; of an array in an array only
+								 * that it is there is kept */
+	size_t		unfinished;		/* bytes since the last reply ended */
 	RedisValue	left_out;
 	RedisValue	values[1 + RESP_MAX_ELEMENTS];
 	int			nvalues;
-	char		text[RESP_TEXT_SIZE];
+	char	   *large;			/* if not NULL, the strings are here, */
+	int			large_size;
+	char		text[RESP_TEXT_SIZE];	/* else here */
 	int			text_used;
 } RespIn;
 
@@ -116,6 +126,13 @@ resp_out_is_high(const RespOut *out)
 {
 	return out->len - out->pos >= RESP_HIGH_WATER;
 }
+
+/*
+ * Replies with strings of so many bytes are expected; RESP_REPLY_MAX is for what they
+ * have besides.  Until resp_in_free().  False without memory.
+ */
+extern bool resp_in_enlarge(RespIn *in, int size);
+extern void resp_in_free(RespIn *in);
 
 /* False without memory. */
 extern bool resp_in_open(RespIn *in);

@@ -37,12 +37,6 @@
 #define QUESTION_REPLIES	2
 
 /*
- * Reads of messages in one step, as many as may come: the watchdog has leases to
- * renew meanwhile.  An answer too many ends the connection that asks.
- */
-#define READS_MAX			8
-
-/*
  * A failover has begun for good, the replica that was chosen has been promoted,
  * this Sentinel has heard the new address.
  */
@@ -307,6 +301,7 @@ static bool
 sentinel_read(RedisSentinel *s)
 {
 	RedisRead	got;
+	int			nreads = 0;
 
 	do
 	{
@@ -319,7 +314,7 @@ sentinel_read(RedisSentinel *s)
 			sentinel_is_cut_off(s);
 			return false;
 		}
-	} while (got == REDIS_READ_FULL);
+	} while (redis_conn_reads_on(got, &nreads));
 	return true;
 }
 
@@ -439,8 +434,6 @@ ear_hears(const RedisSentinel *s)
  * ear_step --- listen; true when it has news
  *
  * A subscription that is refused is no reason to fail: it is asked each second.
- * What is left to read makes the next wait end at once: by the socket, or see
- * sentinel_conn_interests().
  */
 static bool
 ear_step(RedisSentinel *s)
@@ -454,15 +447,13 @@ ear_step(RedisSentinel *s)
 	do
 	{
 		got = redis_conn_receive(&s->ear, false);
-		nreads++;
 		while (redis_conn_reply(&s->ear))
 		{
 			s->heard_at = lr_now();
 			s->ear_until = 0;
 			news = news || ear_hears(s);
 		}
-	} while (got == REDIS_READ_FULL && nreads < READS_MAX &&
-			 s->ear.state == CONN_READY);
+	} while (s->ear.state == CONN_READY && redis_conn_reads_on(got, &nreads));
 	if (s->ear.state != CONN_READY)
 		return news;
 

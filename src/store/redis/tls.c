@@ -33,6 +33,13 @@
 #include "store/redis/tls_context.h"
 #include "store/redis/tls_errors.h"
 
+/*
+ * So often OpenSSL may read the socket in one call: what is none of Redis's bytes, as
+ * tickets and new keys, can come for as long as anybody reads.  Then it is as if
+ * nothing more were there, and the socket says that there is.
+ */
+#define TLS_READS_MAX		64
+
 /* ----------
  * The socket, as OpenSSL sees it
  * ----------
@@ -46,9 +53,14 @@ tls_bio_read(BIO *bio, char *buf, int len)
 	ssize_t		n;
 
 	t->briefly = false;
+	BIO_clear_retry_flags(bio);
+	if (t->nreads++ >= TLS_READS_MAX)
+	{
+		BIO_set_retry_read(bio);
+		return -1;
+	}
 	n = briefly ? redis_socket_recv_soon(t->socket, buf, len) :
 		redis_socket_recv(t->socket, buf, len);
-	BIO_clear_retry_flags(bio);
 	if (n > 0)
 	{
 		if (t->first_byte == 0)
@@ -363,6 +375,7 @@ redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
 
 	ERR_clear_error();
 	t->wants_read = t->wants_write = t->ended = false;
+	t->nreads = 0;
 	result = SSL_do_handshake(t->ssl);
 	if (result == 1)
 	{
@@ -395,6 +408,7 @@ redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
 	ERR_clear_error();
 	t->briefly = briefly;
 	t->more = t->wants_write = t->ended = false;
+	t->nreads = 0;
 	n = SSL_read(t->ssl, buf, (int) len);
 	t->briefly = false;
 	if (n > 0)
@@ -439,6 +453,7 @@ redis_tls_send(RedisTls *t, const char *buf, size_t len)
 
 	ERR_clear_error();
 	t->wants_read = t->ended = false;
+	t->nreads = 0;
 	len = t->half_sent > 0 ? t->half_sent : Min(len, SSL3_RT_MAX_PLAIN_LENGTH);
 	n = SSL_write(t->ssl, buf, (int) len);
 	if (n > 0)

@@ -48,6 +48,7 @@ typedef struct RedisTls
 	bool		shaken;			/* our side of the handshake is complete */
 	bool		cert_wanted;	/* the node has asked for ours */
 	bool		briefly;		/* the next read of the socket may wait */
+	int			nreads;			/* of the socket, in this call */
 	bool		more;			/* there may be more than the socket tells */
 	bool		wants_write;	/* before anything can be read */
 	bool		wants_read;		/* before anything can be written */

@@ -94,7 +94,7 @@ begin(Heard *h, bool nested)
 {
 	h->n = 0;
 	h->garbled = !resp_in_open(&in);
-	in.nested = nested;
+	in.depth = nested ? RESP_HELLO_DEPTH : RESP_DEPTH;
 }
 
 void

@@ -128,7 +128,7 @@ sub _serve
 {
 	my ($listener, $orders, $say, $named) = @_;
 	my $now = {};
-	my (%in, %flood);
+	my (%in, %flood);    # so far of what is repeated
 	my $readers = IO::Select->new($listener, $orders);
 	my $writers = IO::Select->new;
 
@@ -151,7 +151,8 @@ sub _serve
 		$end->($conn, $then) if $then eq 'close' || $then eq 'reset';
 		if ($then eq 'flood')
 		{
-			$flood{$conn} = $now->{flood} // substr $bytes, -16384;
+			$flood{$conn} = 0;
+			$now->{flood} //= substr $bytes, -16384;
 			$writers->add($conn);
 		}
 	};
@@ -162,9 +163,8 @@ sub _serve
 		  IO::Select->select($readers, $writers, undef, 1);
 		foreach my $conn (@{ $writable || [] })
 		{
-			my $sent = syswrite $conn, $flood{$conn};
-			$flood{$conn} = substr($flood{$conn}, $sent) . substr($flood{$conn}, 0, $sent)
-			  if $sent;
+			my $sent = syswrite $conn, $now->{flood}, 262144, $flood{$conn};
+			$flood{$conn} = ($flood{$conn} + $sent) % length $now->{flood} if $sent;
 			$end->($conn, 'close') unless defined $sent || $!{EAGAIN};
 		}
 		foreach my $conn (@{ $readable || [] })
@@ -204,7 +204,7 @@ sub _serve
 			}
 			elsif (defined $now->{raw})
 			{
-				$answer->($conn, $now->{raw}) if !$flood{$conn};
+				$answer->($conn, $now->{raw}) if !exists $flood{$conn};
 			}
 			else
 			{

@@ -104,7 +104,14 @@ sub _answer
 	$now->{flood} = $chatter;
 
 	return "+PONG\r\n" if $command eq 'PING';
-	return _array(qw(server redis version 7.0.15 proto 2 id 1 mode sentinel))
+
+	# With a module that has arguments, as any Redis may have
+	return "*14\r\n"
+	  . join('', map { _bulk($_) } qw(server redis version 7.0.15 proto 2 id 1 mode sentinel),
+		qw(role sentinel modules))
+	  . "*1\r\n*8\r\n"
+	  . join('', map { _bulk($_) } qw(name m ver 1 path /m.so args))
+	  . _array(qw(a b))
 	  if $command eq 'HELLO';
 	return _bulk("# Server\r\nredis_version:7.0.15\r\nredis_mode:sentinel\r\n")
 	  if $command eq 'INFO';
