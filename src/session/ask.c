@@ -16,14 +16,18 @@
  */
 #include "lockredis.h"
 
+#include "instance.h"
+#include "keyname.h"
+#include "kinds/kind.h"
 #include "locktable/losses.h"
 #include "report.h"
 #include "session/ask.h"
 #include "session/idle.h"
 #include "settings.h"
-#include "store/current.h"
-#include "store/stores.h"
 #include "store/cluster.h"
+#include "store/current.h"
+#include "store/silence.h"
+#include "store/stores.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
 static StoreId failed_store;	/* whose error is told */
@@ -104,6 +108,40 @@ ask_has_failed(const StoreOp *op)
 }
 
 /*
+ * ask_shows_lock --- does the answer show a lock of somebody else?
+ *
+ * What is found where another kind of lock was wanted may be one, if it has an end.
+ * Permits are none.  Of those of this server the lock table knows.
+ */
+static bool
+ask_shows_lock(const StoreOp *op)
+{
+	const char *uuid = lr_instance_uuid();
+
+	if (op->kind == STORE_CREATE)
+		return (lr_kind(op->lock_kind)->excludes & KIND_BIT(KIND_REENTRANT)) != 0 &&
+			(op->outcome == STORE_BUSY ||
+			 (op->outcome == STORE_WRONG_TYPE && op->ttl_ms != STORE_NO_TTL));
+	if (op->kind != STORE_INSPECT || op->outcome != STORE_OK)
+		return false;
+	if (op->value == STORE_VALUE_LOCK)
+		return strcmp(op->type_name, "hash") == 0 &&
+			(op->digest[0] != '\0' || strncmp(op->holder, uuid, strlen(uuid)) != 0);
+	return (op->value == STORE_VALUE_TOKEN || op->value == STORE_VALUE_OTHER) &&
+		op->ttl_ms != STORE_NO_TTL;
+}
+
+/*
+ * ask_note_lease --- should that store be away soon, the lease runs on
+ */
+static void
+ask_note_lease(const StoreOp *op)
+{
+	if (!lr_store_can(op->store, STORE_SERVER_ONLY) && ask_shows_lock(op))
+		silence_saw_ttl(lr_name_hash(op->name, op->name_len), op->ttl_ms);
+}
+
+/*
  * ask_one_store --- operations of one store, until each has an outcome
  *
  * With STORE_WAIT it can be left by an interrupt.
@@ -119,8 +157,12 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
 		;
 	idle_mind();
 	for (int i = 0; i < nops; i++)
+	{
 		if (ask_has_failed(&ops[i]))
 			failed_store = id;
+		if (ops[i].outcome != STORE_OK || ops[i].kind == STORE_INSPECT)
+			ask_note_lease(&ops[i]);
+	}
 }
 
 /*

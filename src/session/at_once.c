@@ -32,7 +32,6 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/current.h"
-#include "store/silence.h"
 #include "store/stores.h"
 
 typedef struct AtOnce
@@ -250,7 +249,6 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 			return once_keep_granted() ? AT_ONCE_HAD : AT_ONCE_NOT;
 		case STORE_BUSY:
 			at_once_abandon();
-			silence_saw_ttl(names[which]->hash, op->ttl_ms);
 			return AT_ONCE_BUSY;
 		case STORE_LATE:
 			at_once_abandon();

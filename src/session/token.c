@@ -173,6 +173,10 @@ token_do(const LrName *name, const LockToken *token, StoreOpKind kind, int64 lea
 	token_ask(&op);
 	if (ask_says_lost(&op))
 		return false;
+
+	/* It may have been lengthened even if nobody has said so. */
+	if (lease_ms > 0)
+		silence_saw_ttl(name->hash, lease_ms);
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 	return true;
@@ -187,10 +191,7 @@ session_token_is_held(const LrName *name, const LockToken *token)
 bool
 session_token_extend(const LrName *name, const LockToken *token, int64 lease_ms)
 {
-	if (!token_do(name, token, STORE_SET, lease_ms))
-		return false;
-	silence_saw_ttl(name->hash, lease_ms);
-	return true;
+	return token_do(name, token, STORE_SET, lease_ms);
 }
 
 /*

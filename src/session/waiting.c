@@ -339,9 +339,6 @@ wait_send_create(StoreId store)
 	if (op->outcome == STORE_BUSY &&
 		(lr_kind(acq.key.kind)->shared || lr_kind(acq.key.kind)->announced))
 		wait_note_announced();
-	if (op->outcome == STORE_BUSY && !lr_store_can(store, STORE_SERVER_ONLY) &&
-		!lr_kind(acq.key.kind)->passing)
-		silence_saw_ttl(acq.name->hash, op->ttl_ms);
 }
 
 /*
