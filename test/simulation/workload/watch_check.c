@@ -17,6 +17,7 @@
  */
 #include "workload.h"
 
+#include "../../../src/lease.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/watch.h"
 
@@ -123,12 +124,29 @@ typedef struct Seen
 	uint64		owner;
 	int64		due;
 	int64		deadline;		/* 0: not to be renewed here */
+	bool		wanted;			/* was to be collected, perhaps a little before its time */
 } Seen;
 
 static Seen seen[SIM_MAX_LOCKS];
 
+/*
+ * As due_is_due() has it: a session can make another one due while the watchdog chooses,
+ * that it was not chosen from.
+ */
+static bool
+is_wanted(LrIndex hold, int64 due, int64 now)
+{
+	const LrHold *h = &lt_holds[hold];
+	int64		deadline = (int64) lt_leases[hold].deadline.value;
+
+	if (h->state == HOLD_HELD && h->refusals == 0 && due == lt_due_of_held(h, deadline) &&
+		due != h->watch_at && due != h->repair_at)
+		due -= lr_early_renewal(lt_renew_lease_ms(h) * SIM_MS);
+	return due <= now;
+}
+
 static void
-look(StoreId store)
+look(StoreId store, int64 now)
 {
 	Assert(lt_table->max_locks <= SIM_MAX_LOCKS);
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
@@ -140,6 +158,7 @@ look(StoreId store)
 		seen[i].due = due < 0 ? -due : due;
 		seen[i].deadline = h->state == HOLD_HELD && h->store == store && seen[i].owner != 0 ?
 			(int64) lt_leases[i].deadline.value : 0;
+		seen[i].wanted = is_wanted(i, seen[i].due, now);
 	}
 }
 
@@ -169,7 +188,8 @@ check_choice(StoreId store, int64 now, const DueItem *items, int n)
 	int64		longest = 0;
 
 	for (int i = 0; i < n; i++)
-		longest = Max(longest, seen[items[i].hold].deadline - now);
+		if (seen[items[i].hold].wanted)
+			longest = Max(longest, seen[items[i].hold].deadline - now);
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (stayed_due(i, store, now) && !is_in(i, items, n) &&
 			(seen[i].deadline - now) * 2 < longest)
@@ -193,7 +213,7 @@ __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 
 	if (!few)
 		return __real_lt_collect_due(store, now, connected, again, items, max, more);
-	look(store);
+	look(store, now);
 	n = __real_lt_collect_due(store, now, connected, again, items, sim_config.batch_max, more);
 	check_choice(store, now, items, n);
 	return n;
