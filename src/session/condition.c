@@ -49,9 +49,11 @@ condition_require_lock(const LrName *name, HoldView *view)
 
 /*
  * condition_require_own --- nothing but this session's wish keeps the lock
+ *
+ * A job that waits without its lock would be run a second time.
  */
 static void
-condition_require_own(const LrName *name, const HoldView *view)
+condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView *view)
 {
 	char	   *shown = lr_name_to_show(name->data, name->len);
 
@@ -62,6 +64,12 @@ condition_require_own(const LrName *name, const HoldView *view)
 						shown),
 				 errdetail("It would be given back before the end of the transaction."),
 				 errhint("Use redis_lock.")));
+	if (entry->job_count > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot wait for a condition of the lock \"%s\"", shown),
+				 errdetail("It is the lock of a job, which would be run again meanwhile."),
+				 errhint("Use the condition of another lock.")));
 	if (view->keep_until > lr_now())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -76,7 +84,7 @@ session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
 	HoldView	view;
 
 	entry = condition_require_lock(name, &view);
-	condition_require_own(name, &view);
+	condition_require_own(name, entry, &view);
 	request_require_store(KIND_CONDITION, view.store);
 	xact_warn_snapshot(SCOPE_SESSION);
 	xact_warn_early_unlock();
