@@ -21,6 +21,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "nodes/params.h"
 #include "parser/parse_node.h"
@@ -182,9 +183,12 @@ fences_check_triggers(Oid table, Oid owner)
 {
 	Relation	rel = table_open(table, RowExclusiveLock);
 
-	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	/* A copy: what is looked up for each may have the relation built anew. */
+	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		const Trigger *trigger = &rel->trigdesc->triggers[i];
+		const Trigger *trigger = &triggers->triggers[i];
 
 		if (trigger->tgisinternal ||
 			(trigger->tgqual == NULL &&
@@ -198,6 +202,7 @@ fences_check_triggers(Oid table, Oid owner)
 				 errdetail("A trigger of this table must have no WHEN condition, and a function that belongs to the owner of the table."),
 				 errhint("Drop the trigger, and revoke the privilege TRIGGER on the table.")));
 	}
+	FreeTriggerDesc(triggers);
 	table_close(rel, NoLock);
 }
 
