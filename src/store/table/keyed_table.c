@@ -162,28 +162,27 @@ keyed_column(KeyedTable *table, int column, bool *isnull)
  * Rows are inserted and deleted all the time, and nobody comes back to a page
  * whose rows are all dead, so it would stay as it is until the next vacuum.
  * PostgreSQL prunes a page that is used beyond its fill factor, and inserts
- * stop short of that, so it is asked in the name of a relation that looks the
- * same but wants its pages emptier.
+ * stop short of that, so the page gets the hint that an update sets which has
+ * found no room there.
  */
 static void
 prune_target(Relation rel)
 {
 	BlockNumber target = RelationGetTargetBlock(rel);
 	Size		reserve = RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR);
-	StdRdOptions options;
-	RelationData eager;
 	Buffer		buffer;
+	Page		page;
 
 	if (target == InvalidBlockNumber || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
 		return;
 	buffer = ReadBuffer(rel, target);
-	if (PageGetHeapFreeSpace(BufferGetPage(buffer)) < reserve + ROOM_TO_PRUNE)
+	page = BufferGetPage(buffer);
+	if (PageGetHeapFreeSpace(page) < reserve + ROOM_TO_PRUNE)
 	{
-		memset(&options, 0, sizeof(options));
-		options.fillfactor = HEAP_MIN_FILLFACTOR;
-		eager = *rel;
-		eager.rd_options = (bytea *) &options;
-		heap_page_prune_opt(&eager, buffer);
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		PageSetFull(page);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		heap_page_prune_opt(rel, buffer);
 	}
 	ReleaseBuffer(buffer);
 }
