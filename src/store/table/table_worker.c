@@ -59,6 +59,9 @@
 /* How often an absent database is looked for. */
 #define LOOK_INTERVAL_MS	1000L
 
+/* When a database is tried again that could not be connected to. */
+#define RETRY_INTERVAL		(10 * LR_US_PER_S)
+
 /* When asked to end: serve the sessions that end too, but not for ever. */
 #define END_LIMIT			(3 * LR_US_PER_S)
 
@@ -386,19 +389,35 @@ worker_sleep(long timeout)
  */
 
 /*
- * database_exists --- and accepts connections
+ * obstacle_of_database --- why nobody can connect to it; NULL: everybody can, it seems
+ */
+static const char *
+obstacle_of_database(HeapTuple tuple)
+{
+	Form_pg_database form;
+
+	if (!HeapTupleIsValid(tuple))
+		return "does not exist";
+	form = (Form_pg_database) GETSTRUCT(tuple);
+	if (form->datconnlimit == DATCONNLIMIT_INVALID_DB)
+		return "is invalid, as DROP DATABASE was interrupted: drop it";
+	return form->datallowconn ? NULL : "accepts no connections";
+}
+
+/*
+ * database_is_usable --- can it be connected to?  *trouble says why not, or that it
+ * could not although it seems so
  *
  * Read as a process does that is about to connect: without a database the
  * indexes of the shared catalogs may not be usable yet.
  */
 static bool
-database_exists(void)
+database_is_usable(TableTrouble *trouble)
 {
-	bool		exists = false;
+	const char *obstacle;
 	Relation	rel;
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
 
 	StartTransactionCommand();
 	rel = table_open(DatabaseRelationId, AccessShareLock);
@@ -406,31 +425,35 @@ database_exists(void)
 				F_NAMEEQ, CStringGetDatum(lr_database));
 	scan = systable_beginscan(rel, DatabaseNameIndexId,
 							  criticalSharedRelcachesBuilt, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		exists = ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	obstacle = obstacle_of_database(systable_getnext(scan));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
-	return exists;
+
+	table_trouble_set(trouble, TABLE_NO_DATABASE, "Database \"%s\" %s.", lr_database,
+					  obstacle != NULL ? obstacle :
+					  "could not be connected to; the server log says why");
+	return obstacle == NULL;
 }
 
 /*
  * look_for_database --- until it is there; the next worker connects to it
+ *
+ * If it was there all the time, the worker before us failed for a reason that is not
+ * seen here, and the next one is likely to fail, too: then that waits.
  */
 static void
 look_for_database(void)
 {
 	TableTrouble trouble;
-
-	table_trouble_set(&trouble, TABLE_NO_DATABASE,
-					  "Database \"%s\" does not exist, or accepts no connections.",
-					  lr_database);
+	int64		retry_at;
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	settle_transactions();
 	worker_enter();
-	while (!ShutdownRequestPending && !database_exists())
+	retry_at = database_is_usable(&trouble) ? lr_now() + RETRY_INTERVAL : 0;
+	while (!ShutdownRequestPending &&
+		   (!database_is_usable(&trouble) || lr_now() < retry_at))
 	{
 		CHECK_FOR_INTERRUPTS();
 		reload_settings();
