@@ -4,6 +4,23 @@
 \echo Use "ALTER EXTENSION lockredis UPDATE TO '1.1'" to load this file. \quit
 
 --
+-- Keys are compared byte by byte, whatever becomes of the collation of the database
+--
+
+-- Who has recorded a token is waited for, once.
+LOCK TABLE redis_fences IN ACCESS EXCLUSIVE MODE;
+
+-- If that has changed already, a key may have got a second row.  The index cannot tell,
+-- and is not used, as it has another collation.
+DELETE FROM redis_fences f
+WHERE EXISTS (
+    SELECT FROM redis_fences g
+    WHERE g.key COLLATE "C" = f.key COLLATE "C"
+        AND (g.token > f.token OR (g.token = f.token AND g.ctid > f.ctid)));
+
+ALTER TABLE redis_fences ALTER COLUMN key TYPE text COLLATE "C";
+
+--
 -- What logical replication brings into the tables is about other locks
 --
 
