@@ -19,6 +19,7 @@
 
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
+#include "settings.h"
 #include "store/current.h"
 #include "store/masters.h"
 #include "store/silence.h"
@@ -124,10 +125,25 @@ grant_ownerless(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * grant_locked --- the store gave us the lock; partition lock held
+ * grant_is_overtaken --- can somebody elsewhere have been granted the key since the
+ * request was sent?
  *
- * A store that excludes this server only may have done so just when the other one
- * was back, where others take the key: it is asked there again.
+ * A store that excludes this server only is asked when nobody elsewhere can have the
+ * key any more, as the other store has been silent for so long.  If new locks go to
+ * that one by now, or it has answered in between, they can:
+ *
+ *	 session: asks the table	other store: silent -> answers, grants it -> silent
+ */
+static bool
+grant_is_overtaken(StoreId store, int64 sent_at)
+{
+	return lr_store_can(store, STORE_SERVER_ONLY) &&
+		(store != current_store() ||
+		 (lr_has_fallback() && !silence_lasts_since(sent_at)));
+}
+
+/*
+ * grant_locked --- the store gave us the lock; partition lock held
  *
  * If another session of this server still has it, one of the two is wrong, and
  * it cannot be told here which: the key may have been deleted after either.
@@ -147,7 +163,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 
 	if (deadline <= now)
 		return GRANT_TOO_LATE;
-	if (lr_store_can(store, STORE_SERVER_ONLY) && store != current_store())
+	if (grant_is_overtaken(store, deadline - terms->lease_ms * LR_US_PER_MS))
 		return GRANT_STALE;
 	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
 		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->id))
