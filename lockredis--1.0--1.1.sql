@@ -88,7 +88,11 @@ COMMENT ON COLUMN redis_lock_shares.lease IS 'lease that expires_at was counted 
 COMMENT ON COLUMN redis_lock_shares.acquired_at IS 'clock_timestamp() when it was taken';
 COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease on the wall clock';
 COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
-COMMENT ON COLUMN redis_lock_rows.owner IS 'who has it: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or any text of a program of its own';
+COMMENT ON TABLE redis_lock_rows IS
+'table mode: a row for each lock that somebody has; written by the table worker of lockredis.database only';
+COMMENT ON COLUMN redis_lock_rows.owner IS 'who has it: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or token: and a digest of the token';
+COMMENT ON COLUMN redis_lock_rows.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
+COMMENT ON COLUMN redis_lock_rows.comment IS 'not used';
 COMMENT ON COLUMN redis_lock_rows.hold_count IS 'how often its session has it, or how many readers';
 
 CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_shares

@@ -6,8 +6,8 @@
  * Microseconds of CLOCK_BOOTTIME where there is one: it never jumps, all
  * processes of the host share it, and unlike CLOCK_MONOTONIC it goes on while
  * the machine sleeps, as the lease in the store does.  The wall clock
- * (TimestampTz) is for showing, and for rows that programs wrote into the table
- * of locks by it; nothing else may be decided by it.
+ * (TimestampTz) is for showing, and for rows of the table of locks that outlive the
+ * server; nothing else may be decided by it.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -95,14 +95,14 @@ extern int no_such_variable
 #define LrUpdateIndexes			TU_UpdateIndexes
 #define LrIndexesNeedUpdate(u)	((u) != TU_None)
 #define LrOnlySummarizing(u)	((u) == TU_Summarizing)
-#define LrInsertIndexTuples(rri, slot, estate, summarizing) \
-	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, false, NULL, NIL, (summarizing)))
+#define LrInsertIndexTuples(rri, slot, estate, conflict, summarizing) \
+	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, true, (conflict), NIL, (summarizing)))
 #else
 #define LrUpdateIndexes			bool
 #define LrIndexesNeedUpdate(u)	(u)
 #define LrOnlySummarizing(u)	false
-#define LrInsertIndexTuples(rri, slot, estate, summarizing) \
-	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, false, NULL, NIL))
+#define LrInsertIndexTuples(rri, slot, estate, conflict, summarizing) \
+	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, true, (conflict), NIL))
 #endif
 
 /* 15.2 made it possible to know a pipeline; before, nothing tells. */

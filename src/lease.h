@@ -19,6 +19,9 @@
 
 #include "lockredis.h"
 
+/* The longest that there is. */
+#define LR_LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
+
 /* A commit wants more of a lease to be left than a tenth of it, or this. */
 #define LR_MARGIN_MAX		LR_US_PER_S
 

@@ -38,7 +38,7 @@ failure_message(StoreOutcome outcome)
 			return gettext_noop("the lock could not be replicated");
 		case STORE_DOWN:
 			return gettext_noop("could not reach the lock store");
-		case STORE_BUSY:
+		case STORE_BLOCKED:
 			return gettext_noop("the lock store is blocked by another transaction");
 		default:
 			return gettext_noop("the lock store did not answer");

@@ -97,14 +97,11 @@ ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 
 /*
  * ask_has_failed --- without saying anything of the lock
- *
- * Only a create is busy because somebody has the key; else the store is.
  */
 static bool
 ask_has_failed(const StoreOp *op)
 {
-	return op->outcome >= STORE_REFUSED ||
-		(op->outcome == STORE_BUSY && op->kind != STORE_CREATE);
+	return op->outcome >= STORE_REFUSED;
 }
 
 /*

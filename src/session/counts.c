@@ -87,7 +87,7 @@ counts_is_open(const StoreOp *op)
 	bool		refused = op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED;
 
 	return op->outcome == STORE_DOWN || op->outcome == STORE_UNKNOWN ||
-		op->outcome == STORE_PENDING || op->outcome == STORE_BUSY ||
+		op->outcome == STORE_PENDING || op->outcome == STORE_BLOCKED ||
 		(refused && op->resent);
 }
 

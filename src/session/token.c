@@ -137,8 +137,7 @@ token_ask(StoreOp *op)
 		ask_distrust(op);
 		if (op->outcome == STORE_GONE && op->kind == STORE_RELEASE && unknown)
 			op->outcome = STORE_UNKNOWN;
-		else if (op->outcome == STORE_UNKNOWN || op->outcome == STORE_DOWN ||
-				 op->outcome == STORE_BUSY)
+		else if (op->outcome == STORE_UNKNOWN || op->outcome == STORE_DOWN)
 		{
 			unknown = unknown || op->outcome == STORE_UNKNOWN;
 			if (lr_now() + REPEAT_MS * LR_US_PER_MS < until)

@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "instance.h"
+#include "lease.h"
 #include "session/held.h"
 #include "session/transaction.h"
 #include "settings.h"
@@ -27,7 +28,6 @@
 #include "store/stores.h"
 
 #define LEASE_MIN_MS		10
-#define LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
 
 void
 arg_key(FunctionCallInfo fcinfo, LrName *name)
@@ -103,12 +103,12 @@ arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
 		return lr_lease;
 
 	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
-		us > LEASE_MAX_MS * LR_US_PER_MS)
-		ms = sign > 0 ? LEASE_MAX_MS + 1 : 0;
+		us > LR_LEASE_MAX_MS * LR_US_PER_MS)
+		ms = sign > 0 ? LR_LEASE_MAX_MS + 1 : 0;
 	else
 		ms = us <= 0 ? 0 : lr_ms_up(us);
 
-	if (ms < LEASE_MIN_MS || ms > LEASE_MAX_MS)
+	if (ms < LEASE_MIN_MS || ms > LR_LEASE_MAX_MS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("lease must be between 10 milliseconds and 24 days")));
@@ -233,7 +233,7 @@ arg_keep_us(FunctionCallInfo fcinfo, int argno)
 	if (PG_ARGISNULL(argno))
 		return 0;
 	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
-		us < 0 || us > LEASE_MAX_MS * LR_US_PER_MS)
+		us < 0 || us > LR_LEASE_MAX_MS * LR_US_PER_MS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("hold_at_least must be between 0 and 24 days")));

@@ -59,6 +59,9 @@ typedef enum StoreOutcome
 	STORE_REFUSED,				/* the node answered with an error */
 	STORE_DENIED,				/* the node refused user or password, or the
 								 * rights of that user */
+	STORE_BLOCKED,				/* somebody's transaction is in the way; it was not
+								 * done, and whether anybody has the key is not
+								 * known */
 	STORE_UNCONFIRMED,			/* done, but fewer replicas have confirmed it than
 								 * was asked for: nobody may rely on it */
 	STORE_DOWN,					/* surely never reached the store */

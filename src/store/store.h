@@ -29,6 +29,8 @@
  *   Sending it again is allowed only when it surely did not run: the store has said
  *   so (NOSCRIPT), or it had ended the connection before.
  *   All other operations check the owner and may be repeated.
+ * - What another transaction blocks is tried again until shortly before the deadline with
+ *   STORE_WAIT, and is STORE_BLOCKED then; otherwise it is that at once.
  * - No operation but STORE_RELEASE with keep_ms lowers a time to live; a release
  *   without it and STORE_FORCE end it.
  * - Operations may share a request, but not its refusal: those that were refused

@@ -306,8 +306,8 @@ pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
  * is_taken --- has somebody else the key, for whom ours must give way?
  *
  * A store that excludes others decides then.  In one that excludes only us it is
- * a program that knows nothing of the other store: the lock stays where it is,
- * for as long as that goes well.  And what an earlier owner of this server has
+ * a row that outlives its server, or what somebody has made of one: the lock stays
+ * where it is, for as long as that goes well.  And what an earlier owner of this server has
  * left is given back soon.
  */
 static bool

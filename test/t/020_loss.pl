@@ -67,7 +67,9 @@ $one->query_is("SELECT redis_unlock('deleted')", 't', 'given back');
 $one->query_is("SELECT redis_lock('taken')", '', 'held');
 $redis->replace_owner('taken', 'somebody else:7');
 $node->wait_for_loss('taken');
-$one->is_lost($redis, 'taken', 'taken by somebody else:7', qr/taken by somebody else:7/,
+my $newcomer = $redis->somebody('somebody else:7');
+my $thief = $redis->somebody('thief');
+$one->is_lost($redis, 'taken', "taken by $newcomer", qr/taken by \Q$newcomer\E/,
 	'key taken by somebody else');
 is_deeply($redis->hash('taken'), { 'somebody else:7' => 1 },
 	'whose lock is as it was');
@@ -183,7 +185,7 @@ $one->query_fails("SELECT redis_assert_held('own')",
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
 $redis->replace_owner('own', 'thief');
 $one->query_warns("SELECT redis_unlock('own')",
-	'f', '01000', qr/the lock "own" was lost\n.*taken by thief/s,
+	'f', '01000', qr/the lock "own" was lost\n.*taken by \Q$thief\E/s,
 	'the final release finds somebody else');
 is_deeply($redis->hash('own'), { thief => 1 }, 'whose lock is not touched');
 $redis->cmd('DEL', 'own');
@@ -226,8 +228,8 @@ $one->is_lost($redis, 'own', 'deleted', qr/deleted/, 'found by taking it again')
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
 $redis->replace_owner('own', 'thief');
 $one->query_fails("SELECT redis_lock('own', '1 hour')",
-	'55000', qr/taken by thief/, 'taking it again finds somebody else');
-$one->is_lost($redis, 'own', 'taken by thief', qr/taken by thief/,
+	'55000', qr/taken by \Q$thief\E/, 'taking it again finds somebody else');
+$one->is_lost($redis, 'own', "taken by $thief", qr/taken by \Q$thief\E/,
 	'taken, found by taking it again');
 $redis->cmd('DEL', 'own');
 

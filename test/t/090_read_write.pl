@@ -100,10 +100,10 @@ of_redis 'one kind is told from another' => sub {
 		qr/value of type hash/, 'a writer, too');
 	$redis->cmd('DEL', 'b');
 };
-of_table 'a program that knows no kinds' => sub {
+of_table 'a row that outlives its instance has no kind' => sub {
 	$redis->take('b', 'somebody:1', '20s');
 	$two->query_is("SELECT redis_try_read_lock('b'), redis_try_write_lock('b')", 'f|f',
-		'the lock of a program');
+		'a key that stays locked');
 	$redis->give_back('b', 'somebody:1');
 };
 

@@ -239,8 +239,9 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 		my $result = $one->wait;
 		if ($end eq 'COMMIT')
 		{
+			my $somebody = $redis->somebody('somebody:1');
 			$result->fails('55000',
-				qr/the lock "acct" was lost.*taken by somebody:1/s,
+				qr/the lock "acct" was lost.*taken by \Q$somebody\E/s,
 				'the old one fails');
 			$one->query('ROLLBACK');
 			is(account(), 110, 'no update is lost');

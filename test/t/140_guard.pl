@@ -35,7 +35,7 @@ my @ways = (
 	[
 		'taken by somebody else',
 		sub { $redis->replace_owner('k', 'other:7') },
-		qr/It was taken by other:7, seen at/,
+		qr/It was taken by \Q${\ $redis->somebody("other:7")}\E, seen at/,
 		$quick
 	],
 	[ 'released by force', sub { $two->take_away('k') }, $by_force, $one ]);

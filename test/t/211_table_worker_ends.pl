@@ -183,7 +183,7 @@ sub commit_again
 # ended with the server, and count for nobody.
 {
 	sessions(3);
-	ok($table->take('theirs', 'some program', '1h'), 'a row of a program');
+	ok($table->take('theirs', 'some program', '1h'), 'a row that needs no server');
 	$s[0]->query_is("SELECT redis_lock('before')", '', 'a lock that is held');
 	my $pid = in_the_middle();
 	kill 'KILL', $pid;
@@ -197,7 +197,7 @@ sub commit_again
 	poll_until('rows of the dead instance to be cleared',
 		sub { $table->all_keys == 1 });
 	is_deeply($table->hash('theirs'), { 'some program' => 1 },
-		'killed: the row of the program stays');
+		'killed: that row stays');
 	my $s = $node->session;
 	$s->query_is("SELECT redis_try_lock('before'), redis_try_lock('key 0')",
 		't|t', 'killed: both are free');

@@ -105,13 +105,16 @@ is_up('database and extension created');
 	my $admin = $node->session(dbname => 'locks');
 	$one->query_is("SELECT redis_lock('kept')", '', 'a lock');
 	$admin->query('BEGIN; LOCK TABLE redis_lock_rows IN SHARE MODE');
-	$two->query_is("SELECT redis_try_lock('out')", 'f', 'LOCK TABLE: busy');
+	$two->query_fails("SELECT redis_try_lock('out')", '55P03', qr/locked the table/,
+		'LOCK TABLE: nothing is had');
 	$one->query_warns("SELECT redis_unlock('kept')", 't', '55P03',
 		qr/locked the table/, 'LOCK TABLE: a release');
+	$node->set('lockredis.command_timeout' => '60s');
 	$two->start("SELECT redis_lock('out')");
 	$node->wait_for_waiters('out', 1);
 	$admin->query('COMMIT');
 	is($two->wait(limit(6))->error, undef, 'LOCK TABLE: it goes on');
+	$node->set('lockredis.command_timeout' => limit(2) . 's');
 	$two->query_is("SELECT redis_unlock('out')", 't', 'LOCK TABLE: given back');
 	nothing_left($node, $table, name => 'LOCK TABLE: the release came to be');
 	$_->quit foreach $two, $admin;
@@ -141,7 +144,7 @@ is_up('database and extension created');
 	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows ALTER hold_count TYPE integer');
 	is_up('the type is back');
 
-	# Nor those that programs with SQL no longer find by their name.
+	# Nor those that have another name.
 	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows RENAME TO renamed');
 	is_down(qr/has no table "redis_lock_rows"/, 'another name');
 	$node->safe_psql('locks', 'ALTER TABLE renamed RENAME TO redis_lock_rows');
@@ -175,7 +178,7 @@ is_up('database created anew');
 	$one->query_is(
 		q{CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '1h')},
 		't', 'a key that stays locked');
-	ok($table->take('by hand', 'some program', '1h'), 'a row of a program');
+	ok($table->take('by hand', 'some program', '1h'), 'a row that needs no server');
 	$one->query_is("SELECT redis_fenced_lock('fence')", '1', 'a token');
 	$node->backup('base');
 	my $standby = LockRedis::Node->new('standby');

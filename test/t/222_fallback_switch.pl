@@ -162,12 +162,12 @@ $three->query_is("SELECT redis_unlock('stays')", 't', 'given back');
 nothing_left($node, $redis, name => 'nothing is left of stopped workers');
 
 #
-# Somebody who knows only the table has the row.  The lock is not carried over
+# A row that outlives its instance is in the way.  The lock is not carried over
 # while that is so, and its session keeps it for as long as Redis had promised.
 #
 
 $one->query_is("SELECT redis_lock('row', '8 s')", '', 'a lock');
-ok($table->take('row', 'a program', '1 minute'), 'a program takes it in the table');
+ok($table->take('row', 'a program', '1 minute'), 'such a row');
 $node->cut_off($proxy);
 $one->query_is("SELECT redis_is_held('row')", 't', 'held while the lease runs');
 poll_until('the lease to end', sub { $one->value("SELECT redis_is_held('row')") eq 'f' });
@@ -175,7 +175,7 @@ $one->query_warns("SELECT redis_unlock('row')", 'f', '01000', qr/lease/, 'told')
 is(owner_in($table->hash('row')), 'a program', 'the row stands');
 pause(4);
 $one->query_is("SELECT redis_try_lock('row')", 'f', 'and counts');
-ok($table->give_back('row', 'a program'), 'given back');
+ok($table->give_back('row', 'a program'), 'it goes');
 $one->query_is("SELECT redis_try_lock('row')", 't', 'free');
 $one->query_is("SELECT redis_unlock('row')", 't', 'given back');
 $node->reconnect($proxy);

@@ -25,7 +25,7 @@ $two->cancel;
 $two->wait->fails('57014', qr/cancel/, 'cancelled');
 poll_until('it to be given back', sub { !$table->cmd('EXISTS', '0') });
 
-# A program that takes locks with SQL is waited for, too.
+# A row of another instance, which outlives it, is waited for, too.
 ok($table->take('m', 'program', '1 hour'), 'somebody else');
 $two->start("SELECT redis_multi_xact_lock('{n,m,l}')");
 $node->wait_for_waiters('m', 1);

@@ -6,8 +6,8 @@
  *
  * Looks a key up with a dirty snapshot, which tells whether another
  * transaction is about to insert it, and changes rows without waiting.  What is
- * left is the moment between looking and inserting: the insert then waits for
- * the other one within lock_timeout and fails, which the caller repeats.
+ * left is the moment between looking and inserting: the insert then finds that the key
+ * is not its own, without waiting for the other one, and fails, which the caller repeats.
  *
  * No trigger fires, no constraint but those of the indexes is checked, and no
  * row-level security applies: the caller writes what its own script created.
@@ -188,6 +188,26 @@ prune_target(Relation rel)
 }
 
 /*
+ * insert_index_entries --- of the row that was written
+ *
+ * Asked as INSERT ... ON CONFLICT does, an index says that there may be another row of the
+ * key instead of waiting for the transaction that makes it.
+ */
+static void
+insert_index_entries(KeyedTable *table, bool summarizing)
+{
+	bool		conflict = false;
+
+	LrInsertIndexTuples(table->indexes, table->changed, table->estate, &conflict,
+						summarizing);
+	ResetPerTupleExprContext(table->estate);
+	if (conflict)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("a row of the key is being inserted")));
+}
+
+/*
  * keyed_insert --- a row and its index entries
  *
  * The page is pruned before, while we have no pin of it.
@@ -210,8 +230,7 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 	prune_target(table->rel);
 
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
-	LrInsertIndexTuples(table->indexes, slot, table->estate, false);
-	ResetPerTupleExprContext(table->estate);
+	insert_index_entries(table, false);
 	CommandCounterIncrement();
 }
 
@@ -248,9 +267,7 @@ keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 						   &update_indexes) != TM_Ok)
 		return false;
 	if (LrIndexesNeedUpdate(update_indexes))
-		LrInsertIndexTuples(table->indexes, slot, table->estate,
-							LrOnlySummarizing(update_indexes));
-	ResetPerTupleExprContext(table->estate);
+		insert_index_entries(table, LrOnlySummarizing(update_indexes));
 	CommandCounterIncrement();
 	return true;
 }

@@ -22,6 +22,7 @@
 #include "instance.h"
 #include "store/op.h"
 #include "store/table/lifetime.h"
+#include "store/table/sound_rows.h"
 #include "store/table/tables.h"
 
 /* More are made room for as they come. */
@@ -159,12 +160,16 @@ owner_number(const char *text, int len)
 	return strtou64(number, NULL, 10);
 }
 
+/*
+ * lease_ms_of --- the lease in a column
+ */
 static int64
-interval_ms(const Interval *lease)
+lease_ms_of(TupleTableSlot *slot, int column)
 {
-	int64		days = lease->day + (int64) lease->month * DAYS_PER_MONTH;
+	bool		isnull;
+	Datum		lease = slot_getattr(slot, column, &isnull);
 
-	return (lease->time + days * USECS_PER_DAY) / LR_US_PER_MS;
+	return DatumGetIntervalP(lease)->time / LR_US_PER_MS;
 }
 
 /*
@@ -185,103 +190,79 @@ own_left_ms(HTAB *memory, uint64 number, int64 lease_ms)
 	return left <= 0 ? 0 : lr_ms_up(left);
 }
 
-/*
- * is_shared_owner --- is that what stands for several?
- */
-static bool
-is_shared_owner(const text *owner)
-{
-	return VARSIZE_ANY_EXHDR(owner) == strlen(SHARED_OWNER) &&
-		memcmp(VARDATA_ANY(owner), SHARED_OWNER, strlen(SHARED_OWNER)) == 0;
-}
-
 bool
 lifetime_is_shared(TupleTableSlot *slot)
 {
 	bool		isnull;
 	Datum		value = slot_getattr(slot, COL_INSTANCE, &isnull);
+	text	   *owner;
 
 	if (!lifetime_is_own_instance(value, isnull))
 		return false;
-	value = slot_getattr(slot, COL_OWNER, &isnull);
-	return !isnull && is_shared_owner(DatumGetTextPP(value));
+	owner = DatumGetTextPP(slot_getattr(slot, COL_OWNER, &isnull));
+	return VARSIZE_ANY_EXHDR(owner) == strlen(SHARED_OWNER) &&
+		memcmp(VARDATA_ANY(owner), SHARED_OWNER, strlen(SHARED_OWNER)) == 0;
 }
 
 /*
  * wall_left_ms --- how long a row of no instance still counts
  */
 static int64
-wall_left_ms(TimestampTz expires_at)
+wall_left_ms(Datum expires_at, int64 lease_ms)
 {
+	TimestampTz until = DatumGetTimestampTz(expires_at);
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (TIMESTAMP_IS_NOEND(expires_at))
-		return STORE_NO_TTL;
-	if (expires_at <= now)
+	if (until <= now)
 		return 0;
-	return Min(lr_ms_up(expires_at - now), STORE_TTL_MAX);
+	return TIMESTAMP_IS_NOEND(until) ? lease_ms : Min(lr_ms_up(until - now), lease_ms);
+}
+
+/*
+ * number_left_ms --- how long that of a session of this server still counts, by its owner
+ */
+static int64
+number_left_ms(const text *owner, int64 lease_ms)
+{
+	uint64		number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
+
+	return number == 0 ? 0 : own_left_ms(lifetimes, number, lease_ms);
 }
 
 /*
  * lifetime_left_ms --- see lifetime.h
- *
- * Programs write rows too, with anything in them: a row of this instance
- * without an owner or a lease is none of ours.
  */
 int64
 lifetime_left_ms(TupleTableSlot *slot)
 {
+	int64		lease_ms = lease_ms_of(slot, COL_LEASE);
 	bool		isnull;
-	bool		lease_isnull;
-	Datum		value = slot_getattr(slot, COL_INSTANCE, &isnull);
-	Datum		lease = slot_getattr(slot, COL_LEASE, &lease_isnull);
-	text	   *owner;
-	int64		lease_ms;
-	uint64		number;
+	Datum		instance_of = slot_getattr(slot, COL_INSTANCE, &isnull);
+	text	   *key;
 
 	if (isnull)
-	{
-		value = slot_getattr(slot, COL_EXPIRES_AT, &isnull);
-		return isnull ? STORE_NO_TTL : wall_left_ms(DatumGetTimestampTz(value));
-	}
-	if (!lifetime_is_own_instance(value, isnull))
+		return wall_left_ms(slot_getattr(slot, COL_EXPIRES_AT, &isnull), lease_ms);
+	if (!lifetime_is_own_instance(instance_of, isnull))
 		return 0;
-	value = slot_getattr(slot, COL_OWNER, &isnull);
-	if (isnull || lease_isnull)
-		return 0;
-	owner = DatumGetTextPP(value);
-	lease_ms = interval_ms(DatumGetIntervalP(lease));
-	if (is_shared_owner(owner))
-	{
-		text	   *key = DatumGetTextPP(slot_getattr(slot, COL_KEY, &isnull));
-
-		return own_left_ms(shared_lifetimes,
-						   shared_number(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)),
-						   lease_ms);
-	}
-	number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
-	return number == 0 ? 0 : own_left_ms(lifetimes, number, lease_ms);
+	if (!lifetime_is_shared(slot))
+		return number_left_ms(DatumGetTextPP(slot_getattr(slot, COL_OWNER, &isnull)),
+							  lease_ms);
+	key = DatumGetTextPP(slot_getattr(slot, COL_KEY, &isnull));
+	return own_left_ms(shared_lifetimes,
+					   shared_number(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)), lease_ms);
 }
 
 int64
 lifetime_share_left_ms(TupleTableSlot *slot)
 {
+	int64		lease_ms = lease_ms_of(slot, COL_SHARE_LEASE);
 	bool		isnull;
-	Datum		value = slot_getattr(slot, COL_SHARE_INSTANCE, &isnull);
-	bool		lease_isnull;
-	Datum		lease = slot_getattr(slot, COL_SHARE_LEASE, &lease_isnull);
-	text	   *owner;
-	uint64		number;
+	Datum		instance_of = slot_getattr(slot, COL_SHARE_INSTANCE, &isnull);
 
 	if (isnull)
-	{
-		value = slot_getattr(slot, COL_SHARE_EXPIRES_AT, &isnull);
-		return wall_left_ms(DatumGetTimestampTz(value));
-	}
-	if (!lifetime_is_own_instance(value, isnull))
+		return wall_left_ms(slot_getattr(slot, COL_SHARE_EXPIRES_AT, &isnull), lease_ms);
+	if (!lifetime_is_own_instance(instance_of, isnull))
 		return 0;
-	owner = DatumGetTextPP(slot_getattr(slot, COL_SHARE_OWNER, &isnull));
-	number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
-	return number == 0 ? 0 :
-		own_left_ms(lifetimes, number, interval_ms(DatumGetIntervalP(lease)));
+	return number_left_ms(DatumGetTextPP(slot_getattr(slot, COL_SHARE_OWNER, &isnull)),
+						  lease_ms);
 }

@@ -9,13 +9,15 @@
  *	 which never jumps, for one lease from the moment it was last written.  The
  *	 table worker remembers that moment; a row it does not remember (it may have
  *	 been started anew) counts for one lease from when it is first seen.
- * - null: taken by somebody who needs no server to be there: a program with SQL
- *	 and no functions, or one of our locks that is to outlive us
- *	 (hold_at_least).  It counts until expires_at, on the wall clock.
+ * - null: it is to outlive the server: a key that stays locked (hold_at_least), a
+ *	 token lock, a permit that is had by its id.  It counts until expires_at, on the
+ *	 wall clock, and no longer than its lease.
  * - another one: of an instance that has ended, and its locks with it.
  *
  * A row that does not count any more may be overwritten by the next owner, and
  * is deleted by the sweep.
+ *
+ * For rows that are sound (sound_rows.h) only.
  *
  * For the table worker only: the memory is its own.
  *
@@ -50,9 +52,7 @@ extern void lifetime_forget(uint64 owner);
 extern void lifetime_remember_shared(const char *name, int len, int64 lease_ms);
 extern void lifetime_forget_shared(const char *name, int len);
 
-/* The owner of such a row, and is the one in a slot one, of this instance? */
-#define SHARED_OWNER		"readers"
-
+/* Is the row in a slot one of these, of this instance? */
 extern bool lifetime_is_shared(TupleTableSlot *slot);
 
 /* Is that this instance? */
@@ -62,8 +62,7 @@ extern bool lifetime_is_own_instance(Datum value, bool isnull);
 extern void lifetime_forget_ended(void);
 
 /*
- * How long the row in a slot still counts, in milliseconds: 0 = not any more,
- * STORE_NO_TTL = for ever.
+ * How long the row in a slot still counts, in milliseconds: 0 = not any more.
  */
 extern int64 lifetime_left_ms(TupleTableSlot *slot);
 

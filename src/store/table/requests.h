@@ -76,6 +76,7 @@ typedef struct TableOp
 	int			name_len;
 	int			owner_text_len;
 
+	/* Results, up to the texts; see table_op_begin(). */
 	StoreOutcome outcome;
 	int64		store_ms;
 	int64		ttl_ms;
@@ -94,6 +95,17 @@ typedef struct TableOp
 	char		name[LR_NAME_MAX];
 	char		owner_text[LR_OWNER_MAX];	/* or the digest of a token */
 } TableOp;
+
+/*
+ * Nothing has come of it yet.  An operation may be carried out more than once: again when
+ * the transaction of the first time has failed.
+ */
+static inline void
+table_op_begin(TableOp *op)
+{
+	memset((char *) op + offsetof(TableOp, outcome), 0,
+		   offsetof(TableOp, name) - offsetof(TableOp, outcome));
+}
 
 typedef struct TableRequest
 {

@@ -12,9 +12,7 @@
  */
 #include "lockredis.h"
 
-#include "common/hashfn.h"
 #include "common/sha2.h"
-#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -23,30 +21,18 @@
 #include "store/table/keyed_table.h"
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
-
-/* Whoever meets what is blocked by a transaction looks again after (ms). */
-#define BLOCKED_TTL_MS		100
-
-/* Of an owner that is too long to be told, so many bytes are, and a hash. */
-#define CUT_OWNER_BYTES		40
+#include "store/table/sound_rows.h"
 
 /* ----------
  * Outcomes
  * ----------
  */
 
-/*
- * rows_refuse --- see row_changes.h
- *
- * What is blocked counts as busy: somebody may be about to have the lock.
- */
 void
 rows_refuse(TableOp *op, const TableTrouble *trouble)
 {
-	op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BUSY : STORE_REFUSED;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = BLOCKED_TTL_MS;
-	op->holder[0] = '\0';
+	table_op_begin(op);
+	op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BLOCKED : STORE_REFUSED;
 }
 
 /*
@@ -63,46 +49,24 @@ rows_blocked(TableOp *op, TableTrouble *trouble)
 /*
  * row_tell_owner --- the owner of the row that was found, as it is told
  *
- * One that is too long is told as its beginning and a hash, so that
- * redis_force_unlock takes away only what was seen.  Readers and tokens are told as
- * they are of Redis.
+ * Readers and tokens are told as they are of Redis.
  */
 void
 row_tell_owner(LockTables *tables, char *out)
 {
 	bool		isnull;
 	Datum		value = keyed_column(&tables->rows, COL_OWNER, &isnull);
-	text	   *owner;
-	const char *bytes;
-	int			len;
 
-	out[0] = '\0';
-	if (isnull)
-		return;
 	if (row_is_of_readers(tables))
 	{
 		int			n = row_hold_count(tables);
 
 		snprintf(out, LR_OWNER_MAX, n > 1 ? "%d readers" : "read", n);
-		return;
 	}
-	if (row_is_token(tables))
-	{
+	else if (row_is_token(tables))
 		strlcpy(out, "token", LR_OWNER_MAX);
-		return;
-	}
-	owner = DatumGetTextPP(value);
-	bytes = VARDATA_ANY(owner);
-	len = VARSIZE_ANY_EXHDR(owner);
-	if (len < LR_OWNER_MAX)
-	{
-		memcpy(out, bytes, len);
-		out[len] = '\0';
-		return;
-	}
-	snprintf(out, LR_OWNER_MAX, "%.*s...%016llx",
-			 pg_mbcliplen(bytes, len, CUT_OWNER_BYTES), bytes,
-			 (unsigned long long) hash_bytes_extended((const unsigned char *) bytes, len, 0));
+	else
+		text_to_cstring_buffer(DatumGetTextPP(value), out, LR_OWNER_MAX);
 }
 
 /* ----------
@@ -135,7 +99,7 @@ row_lease(int64 ms)
 	return IntervalPGetDatum(lease);
 }
 
-/* On the wall clock, which is for others: programs, and after a crash. */
+/* On the wall clock, which is for what outlives the server, and for those who look. */
 Datum
 row_time_after(int64 ms)
 {
@@ -164,13 +128,14 @@ int
 row_hold_count(LockTables *tables)
 {
 	bool		isnull;
-	Datum		value = keyed_column(&tables->rows, COL_HOLD_COUNT, &isnull);
 
-	return isnull ? 1 : DatumGetInt32(value);
+	return DatumGetInt32(keyed_column(&tables->rows, COL_HOLD_COUNT, &isnull));
 }
 
 /*
  * row_belongs_to --- is the row that was found this owner's?
+ *
+ * Not if it is that of another instance: it does not count.
  */
 bool
 row_belongs_to(LockTables *tables, uint64 owner)
@@ -178,12 +143,11 @@ row_belongs_to(LockTables *tables, uint64 owner)
 	char		expected[LR_OWNER_MAX];
 	int			expected_len = lr_owner_text(owner, expected);
 	bool		isnull;
-	Datum		value = keyed_column(&tables->rows, COL_OWNER, &isnull);
-	text	   *found;
+	text	   *found = DatumGetTextPP(keyed_column(&tables->rows, COL_OWNER, &isnull));
 
-	if (isnull)
+	(void) keyed_column(&tables->rows, COL_INSTANCE, &isnull);
+	if (!isnull && !row_is_own(tables))
 		return false;
-	found = DatumGetTextPP(value);
 	return VARSIZE_ANY_EXHDR(found) == expected_len &&
 		memcmp(VARDATA_ANY(found), expected, expected_len) == 0;
 }
@@ -196,12 +160,8 @@ static const char *
 row_token_digest(LockTables *tables)
 {
 	bool		isnull;
-	Datum		value = keyed_column(&tables->rows, COL_OWNER, &isnull);
-	text	   *owner;
+	text	   *owner = DatumGetTextPP(keyed_column(&tables->rows, COL_OWNER, &isnull));
 
-	if (isnull)
-		return NULL;
-	owner = DatumGetTextPP(value);
 	if (VARSIZE_ANY_EXHDR(owner) != strlen(TOKEN_OWNER) + 2 * PG_SHA256_DIGEST_LENGTH ||
 		memcmp(VARDATA_ANY(owner), TOKEN_OWNER, strlen(TOKEN_OWNER)) != 0)
 		return NULL;
@@ -225,13 +185,12 @@ row_is_of_token(LockTables *tables, const uint8 *id)
 }
 
 /*
- * row_find_own --- the row of a lock that the caller believes to have; else the
- * outcome is set
+ * row_find_of --- the row of the key, if it is that owner's; else the outcome is set
  */
 bool
-row_find_own(LockTables *tables, TableOp *op, TableTrouble *trouble)
+row_find_of(LockTables *tables, TableOp *op, uint64 owner, TableTrouble *trouble)
 {
-	switch (keyed_find(&tables->rows, row_key(op)))
+	switch (sound_row(tables, row_key(op)))
 	{
 		case KEYED_NOTHING:
 			op->outcome = STORE_GONE;
@@ -242,12 +201,21 @@ row_find_own(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		case KEYED_ROW:
 			break;
 	}
-	if (row_belongs_to(tables, op->owner))
+	if (row_belongs_to(tables, owner))
 		return true;
 	op->outcome = STORE_GONE;
 	if (lifetime_left_ms(tables->rows.row) != 0)
 		row_tell_owner(tables, op->holder);
 	return false;
+}
+
+/*
+ * row_find_own --- that of a lock that the caller believes to have
+ */
+bool
+row_find_own(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	return row_find_of(tables, op, op->owner, trouble);
 }
 
 void
@@ -271,7 +239,7 @@ row_change_end(LockTables *tables, const TableOp *op, RowChange *change)
 	bool		isnull;
 	Datum		value = keyed_column(&tables->rows, COL_EXPIRES_AT, &isnull);
 
-	if (isnull || DatumGetTimestampTz(value) < DatumGetTimestampTz(until))
+	if (DatumGetTimestampTz(value) < DatumGetTimestampTz(until))
 	{
 		row_change_column(change, COL_EXPIRES_AT, until, false);
 		row_change_column(change, COL_LEASE, row_lease(op->lease_ms), false);

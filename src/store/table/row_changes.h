@@ -50,8 +50,6 @@ extern bool row_is_own(LockTables *tables);
 extern bool row_is_of_readers(LockTables *tables);
 
 /* Is it that of a token lock, and of the token with that id (StoreOp)? */
-#define TOKEN_OWNER		"token:"	/* and the SHA-256 of the token */
-
 extern bool row_is_token(LockTables *tables);
 extern bool row_is_of_token(LockTables *tables, const uint8 *id);
 extern int	row_hold_count(LockTables *tables);
@@ -62,6 +60,8 @@ extern void row_tell_owner(LockTables *tables, char *out);
  * set.
  */
 extern bool row_find_own(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern bool row_find_of(LockTables *tables, TableOp *op, uint64 owner,
+						TableTrouble *trouble);
 
 /* Collect a change of it, and write that; or delete it.  Both set the outcome. */
 extern void row_change_column(RowChange *change, int column, Datum value, bool isnull);

@@ -8,7 +8,9 @@
  * or goes to the next.  A worker that is started anew knows nobody: who asks looks for
  * himself then.
  *
- * An operation may be run again, when the transaction that it was in has failed.
+ * All of this is done when the transaction of the operation has been committed, since one
+ * that fails is run again: else a notification would be told twice, or stay with somebody
+ * who was refused.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -126,14 +128,21 @@ condition_is_not_yet(TableOp *op)
 /*
  * condition_queue --- the lock was given back: now its session waits
  */
-void
+static void
 condition_queue(TableOp *op)
 {
 	ConditionWait *w = wait_find(op->owner);
 
 	if (w == NULL)
 	{
-		w = MemoryContextAllocZero(TopMemoryContext, sizeof(ConditionWait));
+		w = MemoryContextAllocExtended(TopMemoryContext, sizeof(ConditionWait),
+									   MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+		if (w == NULL)
+		{
+			/* Nobody knows it: the next time that it asks it is as if it were told. */
+			condition_is_not_yet(op);
+			return;
+		}
 		w->owner = op->owner;
 		memcpy(w->id, op->id, STORE_ID_LEN);
 		w->name_len = op->name_len;
@@ -148,7 +157,7 @@ condition_queue(TableOp *op)
  * condition_ask --- was it told?  Who is not known any more has to look for himself; with
  * no time to wait it leaves, unless it was
  */
-void
+static void
 condition_ask(TableOp *op)
 {
 	ConditionWait *w;
@@ -166,7 +175,7 @@ condition_ask(TableOp *op)
 		wait_forget(w);
 }
 
-void
+static void
 condition_renew(TableOp *op)
 {
 	ConditionWait *w;
@@ -182,7 +191,7 @@ condition_renew(TableOp *op)
 	}
 }
 
-void
+static void
 condition_release(TableOp *op)
 {
 	ConditionWait *w = wait_find(op->owner);
@@ -197,11 +206,36 @@ condition_release(TableOp *op)
 		(void) wait_tell_one(op);
 }
 
-void
+static void
 condition_notify(TableOp *op)
 {
 	wait_pass_on_dead(op);
 	op->receivers = 0;
 	while (op->receivers < op->count && wait_tell_one(op))
 		op->receivers++;
+}
+
+void
+condition_carry_out(TableOp *op)
+{
+	switch (op->kind)
+	{
+		case STORE_CREATE:
+			if (op->gives_back != 0)
+				condition_queue(op);
+			else
+				condition_ask(op);
+			break;
+		case STORE_RELEASE:
+			condition_release(op);
+			break;
+		case STORE_RENEW:
+			condition_renew(op);
+			break;
+		case STORE_NOTIFY:
+			condition_notify(op);
+			break;
+		default:
+			break;
+	}
 }

@@ -19,12 +19,9 @@
 
 /*
  * What is left to do of an operation of the kind, once the lock is as it has to be: given
- * back by the wait that begins, or there, of him who notifies.
+ * back by the wait that begins, or there, of him who notifies.  Sets the outcome, and
+ * raises nothing.
  */
-extern void condition_queue(TableOp *op);
-extern void condition_ask(TableOp *op);
-extern void condition_renew(TableOp *op);
-extern void condition_release(TableOp *op);
-extern void condition_notify(TableOp *op);
+extern void condition_carry_out(TableOp *op);
 
 #endif							/* LR_TABLE_CONDITIONS_H */

@@ -29,6 +29,7 @@
 #include "instance.h"
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
+#include "store/table/sound_rows.h"
 #include "store/table/table_permits.h"
 #include "store/table/table_values.h"
 
@@ -56,7 +57,7 @@ permit_has_ended(TupleTableSlot *row)
  */
 
 /*
- * owner_of_id --- "permit:" and the SHA-256 of the id
+ * owner_of_id --- PERMIT_OWNER and the SHA-256 of the id
  */
 static Datum
 owner_of_id(const uint8 *id)
@@ -69,7 +70,7 @@ owner_of_id(const uint8 *id)
 	SET_VARSIZE(bytes, VARHDRSZ + LR_SECRET_ID_LEN);
 	memcpy(VARDATA(bytes), id, LR_SECRET_ID_LEN);
 	digest = DatumGetByteaPP(DirectFunctionCall1(sha256_bytea, PointerGetDatum(bytes)));
-	n = snprintf(shown, sizeof(shown), "%s:", PERMIT_KIND);
+	n = strlcpy(shown, PERMIT_OWNER, sizeof(shown));
 	n += hex_encode(VARDATA_ANY(digest), VARSIZE_ANY_EXHDR(digest), shown + n);
 	return PointerGetDatum(cstring_to_text_with_len(shown, n));
 }
@@ -94,7 +95,7 @@ find_as(LockTables *tables, const TableOp *op, Datum owner)
 	keys[COL_SHARE_KEY - 1] = row_key(op);
 	keys[COL_SHARE_KIND - 1] = CStringGetTextDatum(PERMIT_KIND);
 	keys[COL_SHARE_OWNER - 1] = owner;
-	return keyed_find_exact(&tables->shares, keys);
+	return sound_share(tables, keys);
 }
 
 /*
@@ -150,7 +151,7 @@ count_permits(LockTables *tables, const TableOp *op, int64 *first_ms, uint64 *su
 	*first_ms = STORE_NO_TTL;
 	*sum = 0;
 	keyed_begin_group(&tables->shares, row_key(op));
-	while (keyed_next_of_group(&tables->shares))
+	while (sound_next_share(tables))
 	{
 		int64		left;
 		bool		isnull;
@@ -354,7 +355,7 @@ permits_force(LockTables *tables, TableOp *op)
 		memcmp(digest, op->owner_text, op->owner_text_len) != 0)
 		return;
 	keyed_begin_group(&tables->shares, row_key(op));
-	while (keyed_next_of_group(&tables->shares))
+	while (sound_next_share(tables))
 		if (share_is_permit(tables->shares.row))
 			(void) keyed_delete(&tables->shares);
 	op->outcome = STORE_OK;

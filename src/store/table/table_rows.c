@@ -31,15 +31,13 @@
 #include "store/table/keyed_table.h"
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
+#include "store/table/sound_rows.h"
 #include "store/table/table_counts.h"
 #include "store/table/table_rows.h"
 #include "store/table/table_conditions.h"
 #include "store/table/table_permits.h"
 #include "store/table/table_shares.h"
 #include "store/table/table_values.h"
-
-/* Appended to the owner of a key that stays locked after its release. */
-#define KEPT_SUFFIX			"/kept"
 
 typedef void (*RowOperation) (LockTables *tables, TableOp *op,
 							  TableTrouble *trouble);
@@ -93,8 +91,8 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
 	}
 	if (found == KEYED_ROW)
 		token = DatumGetInt64(keyed_column(&tables->counters, COL_TOKEN, &isnull));
-	token = Max(token, floor) + 1;
-	if (token < 1 || token > STORE_TOKEN_MAX)
+	token = Max(Max(token, floor), 0);
+	if (token++ >= STORE_TOKEN_MAX)
 	{
 		op->outcome = STORE_REFUSED;
 		table_trouble_set(trouble, TABLE_ERROR,
@@ -157,7 +155,7 @@ create_row(LockTables *tables, TableOp *op, Datum owner, bool keep,
 	};
 	Datum		values[KEYED_MAX_COLUMNS];
 	bool		nulls[KEYED_MAX_COLUMNS];
-	KeyedFound	found = keyed_find(&tables->rows, row_key(op));
+	KeyedFound	found = sound_row(tables, row_key(op));
 
 	if (found == KEYED_BLOCKED)
 	{
@@ -233,6 +231,7 @@ keep_locked(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	RowChange	change = {0};
 
 	row_change_column(&change, COL_OWNER, row_owner(op->owner, KEPT_SUFFIX), false);
+	row_change_column(&change, COL_LEASE, row_lease(op->keep_ms), false);
 	row_change_column(&change, COL_EXPIRES_AT, row_time_after(op->keep_ms), false);
 	row_change_to_no_instance(tables, &change);
 	row_write_change(tables, op, &change, trouble);
@@ -295,7 +294,7 @@ any_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	char		owner[LR_OWNER_MAX];
 
 	op->outcome = STORE_GONE;
-	switch (keyed_find(&tables->rows, row_key(op)))
+	switch (sound_row(tables, row_key(op)))
 	{
 		case KEYED_NOTHING:
 			permits_force(tables, op);
@@ -325,7 +324,7 @@ any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	op->outcome = STORE_OK;
 	op->value = STORE_VALUE_NONE;
-	if (keyed_find(&tables->rows, row_key(op)) == KEYED_ROW)
+	if (sound_row(tables, row_key(op)) == KEYED_ROW)
 		op->ttl_ms = lifetime_left_ms(tables->rows.row);
 	if (op->ttl_ms == 0)
 	{
@@ -396,7 +395,7 @@ token_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 static bool
 token_find(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	KeyedFound	found = keyed_find(&tables->rows, row_key(op));
+	KeyedFound	found = sound_row(tables, row_key(op));
 
 	if (found == KEYED_BLOCKED)
 	{
@@ -433,7 +432,7 @@ token_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 /* ----------
- * Conditions: the row is that of the lock, who waits is in memory
+ * Conditions: the row is that of the lock, who waits is in memory, see rows_committed()
  * ----------
  */
 
@@ -443,42 +442,29 @@ token_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 static void
 await_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	uint64		waiter = op->owner;
-
+	op->outcome = STORE_OK;
 	if (op->gives_back == 0)
-	{
-		condition_ask(op);
 		return;
-	}
-	op->owner = op->gives_back;
-	if (row_find_own(tables, op, trouble))
+	if (row_find_of(tables, op, op->gives_back, trouble))
 		row_delete(tables, op, trouble);
-	op->owner = waiter;
 	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
 		lifetime_forget(op->gives_back);
-	if (op->outcome == STORE_OK)
-		condition_queue(op);
-}
-
-static void
-await_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
-{
-	condition_release(op);
-}
-
-static void
-await_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
-{
-	condition_renew(op);
 }
 
 static void
 await_notify(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	if (!row_find_own(tables, op, trouble))
-		return;
+	if (row_find_own(tables, op, trouble))
+		op->outcome = STORE_OK;
+}
+
+/*
+ * await_nothing --- of the row: it is all in memory
+ */
+static void
+await_nothing(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
 	op->outcome = STORE_OK;
-	condition_notify(op);
 }
 
 /* ----------
@@ -555,8 +541,8 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 
 	[KIND_CONDITION] = {
 		[STORE_CREATE] = await_create,
-		[STORE_RELEASE] = await_release,
-		[STORE_RENEW] = await_renew,
+		[STORE_RELEASE] = await_nothing,
+		[STORE_RENEW] = await_nothing,
 		[STORE_NOTIFY] = await_notify
 	}
 };
@@ -570,6 +556,7 @@ StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,
 void
 rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
+	table_op_begin(op);
 	if (op->kind < STORE_CALLS)
 	{
 		RowOperation operation = lock_operations[op->lock_kind][op->kind];
@@ -596,6 +583,17 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 /*
+ * rows_committed --- see table_rows.h
+ */
+void
+rows_committed(TableOp *op)
+{
+	if (op->lock_kind == KIND_CONDITION && op->kind < STORE_CALLS &&
+		op->outcome == STORE_OK)
+		condition_carry_out(op);
+}
+
+/*
  * rows_sweep --- see table_rows.h
  *
  * As seen by a snapshot: a row that somebody is inserting is swept next time,
@@ -612,7 +610,7 @@ rows_sweep(LockTables *tables)
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (lifetime_left_ms(row) == 0)
+		if (sound_swept_row(tables) && lifetime_left_ms(row) == 0)
 			(void) keyed_delete_at(rel, &row->tts_tid);
 	}
 	table_endscan(scan);

@@ -26,6 +26,12 @@
  */
 extern void rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
 
+/*
+ * The transaction in which it was carried out has been committed: what is not in a table,
+ * but in memory, is done now, once.
+ */
+extern void rows_committed(TableOp *op);
+
 /* Delete rows that do not count any more. */
 extern void rows_sweep(LockTables *tables);
 

@@ -3,14 +3,14 @@
  * table_shares.c
  *	  Locks that several have together: the row that they share, and theirs.
  *
- * Whoever has a key has its row in redis_lock_rows, which is what programs with SQL
- * meet that want it too.  Readers share one: its owner is "readers", its hold_count
+ * Whoever has a key has its row in redis_lock_rows, which keeps all others from it.
+ * Readers share one: its owner is "readers", its hold_count
  * their number, and it counts for as long as the longest of their leases.  Each of
  * them has a row in redis_lock_shares beside it, by which it is known whose lock is
  * still there.  A session that has the write lock may read too: then there is its
  * share, and the row is the writer's.
  *
- * A share counts only together with the row.  A program may have deleted that, and
+ * A share counts only together with the row.  That may have gone, and somebody else have
  * taken the key: who makes the row anew takes away all shares that are left, so a
  * reader of before finds that its lock is gone.
  *
@@ -38,6 +38,7 @@
 
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
+#include "store/table/sound_rows.h"
 #include "store/table/table_permits.h"
 #include "store/table/table_shares.h"
 
@@ -66,7 +67,7 @@ find_share(LockTables *tables, const TableOp *op)
 	keys[COL_SHARE_KEY - 1] = row_key(op);
 	keys[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
 	keys[COL_SHARE_OWNER - 1] = row_owner(op->owner, "");
-	return keyed_find_exact(&tables->shares, keys);
+	return sound_share(tables, keys);
 }
 
 static void
@@ -106,17 +107,30 @@ lengthen_share(LockTables *tables, const TableOp *op)
 	bool		isnull;
 	Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
 
-	if (!isnull && DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
+	if (DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
 		return;
 	if (!keyed_update(&tables->shares, lengthof(columns), columns, values, nulls))
 		share_is_in_the_way();
+}
+
+/*
+ * next_reader --- the next share of the key, after keyed_begin_group(); permits, which
+ * keep nobody from it, are none
+ */
+static bool
+next_reader(LockTables *tables)
+{
+	while (sound_next_share(tables))
+		if (!share_is_permit(tables->shares.row))
+			return true;
+	return false;
 }
 
 void
 shares_drop(LockTables *tables, const TableOp *op)
 {
 	keyed_begin_group(&tables->shares, row_key(op));
-	while (keyed_next_of_group(&tables->shares))
+	while (next_reader(tables))
 		delete_share(tables);
 }
 
@@ -133,7 +147,7 @@ shares_digest(LockTables *tables, const TableOp *op, char *out, Size size)
 	row_tell_owner(tables, owner);
 	sum = hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
 	keyed_begin_group(&tables->shares, row_key(op));
-	while (keyed_next_of_group(&tables->shares))
+	while (next_reader(tables))
 	{
 		bool		isnull;
 		text	   *sharer = DatumGetTextPP(keyed_column(&tables->shares,
@@ -167,6 +181,8 @@ shares_sweep(LockTables *tables)
 		Datum		instance = slot_getattr(row, COL_SHARE_INSTANCE, &isnull);
 
 		CHECK_FOR_INTERRUPTS();
+		if (!sound_swept_share(tables))
+			continue;
 		if (share_is_permit(row) ? permit_has_ended(row) :
 			!lifetime_is_own_instance(instance, isnull))
 			(void) keyed_delete_at(rel, &row->tts_tid);
@@ -246,7 +262,7 @@ shares_keep(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	int			readers = 0;
 
 	keyed_begin_group(&tables->shares, row_key(op));
-	while (keyed_next_of_group(&tables->shares))
+	while (next_reader(tables))
 	{
 		bool		isnull;
 		Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
@@ -295,7 +311,7 @@ refuse_reader(LockTables *tables, TableOp *op, int64 left_ms)
 void
 read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	KeyedFound	found = keyed_find(&tables->rows, row_key(op));
+	KeyedFound	found = sound_row(tables, row_key(op));
 	int64		left_ms = found == KEYED_ROW ? lifetime_left_ms(tables->rows.row) : 0;
 	bool		done = true;
 
@@ -339,7 +355,7 @@ find_both(LockTables *tables, TableOp *op, KeyedFound *row, TableTrouble *troubl
 {
 	KeyedFound	share = find_share(tables, op);
 
-	*row = keyed_find(&tables->rows, row_key(op));
+	*row = sound_row(tables, row_key(op));
 	if (*row == KEYED_BLOCKED || share == KEYED_BLOCKED)
 	{
 		rows_blocked(op, trouble);

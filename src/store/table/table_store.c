@@ -13,9 +13,12 @@
  * that has been withdrawn is never taken, and what is asked after one that had
  * been taken is carried out after it.  So not_after stays 0.
  *
- * There is no listener.  A release by a session of this server wakes its local
- * waiters without the store, and all other users of the table are programs
- * that tell nobody.
+ * There is no listener: a release by a session of this server wakes its local
+ * waiters without the store.
+ *
+ * What another transaction blocks was not carried out, so whoever can wait asks for it
+ * again, in rounds: the rest of the batch is not held up.  At the end of a transaction or
+ * a session, and by the watchdog, it is asked once.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -41,14 +44,24 @@
 #define POLL_MIN			50L
 #define POLL_MAX			1000L
 
+/* What is blocked: so long until the next round, at first and later (us). */
+#define ROUND_MIN			(10 * LR_US_PER_MS)
+#define ROUND_MAX			(100 * LR_US_PER_MS)
+
 #define NOT_RUNNING			"The table worker is not running."
 
 typedef struct TableHandle
 {
-	StoreBatch	batch;			/* settled from the first operation on */
+	StoreBatch	batch;
 	TableRequest *request;
 	bool		patient;		/* watchdog: asks a silent worker too */
-	int			asked;			/* so many operations are with the worker */
+	bool		repeats;		/* asks again for what is blocked */
+	int			asked;			/* so many operations are with the worker: */
+	int		   *asked_ops;
+	int64		asked_at;		/* since then */
+	int			next;			/* of this round the first that was not asked */
+	int64		pause;			/* before the next round, */
+	int64		next_round;		/* which begins then; 0: this one has not ended */
 	long		poll;			/* present interval of STORE_POLL */
 } TableHandle;
 
@@ -83,26 +96,25 @@ table_fail(TableHandle *h, StoreOutcome unsent, int sqlstate, const char *detail
 }
 
 /*
- * table_first_open --- the first operation that has no outcome; from there on
- * "asked" of them are with the worker
- */
-static StoreOp *
-table_first_open(const TableHandle *h)
-{
-	return &h->batch.ops[h->batch.nops - h->batch.left];
-}
-
-/*
  * read_answers --- the request is done: take what it says
+ *
+ * What is to be asked again is as if it had not been asked.
  */
 static void
 read_answers(TableHandle *h)
 {
 	TableRequest *request = h->request;
-	StoreOp    *ops = table_first_open(h);
 
 	for (int i = 0; i < h->asked; i++)
-		batch_settle(&h->batch, &ops[i], request_get_answer(request, i, &ops[i]));
+	{
+		StoreOp    *op = &h->batch.ops[h->asked_ops[i]];
+		StoreOutcome outcome = request_get_answer(request, i, op);
+
+		if (outcome == STORE_BLOCKED && h->repeats)
+			batch_mark_unsent(op);
+		else
+			batch_settle(&h->batch, op, outcome);
+	}
 	h->asked = 0;
 	if (request->trouble.fault != TABLE_FAULT_NONE)
 		table_set_error(h, request->trouble.sqlstate, request->trouble.detail,
@@ -121,12 +133,10 @@ take_back(TableHandle *h, const char *detail)
 {
 	if (h->asked > 0)
 	{
-		StoreOp    *ops = table_first_open(h);
-
 		if (request_withdraw(h->request))
 		{
 			for (int i = 0; i < h->asked; i++)
-				batch_mark_unsent(&ops[i]);
+				batch_mark_unsent(&h->batch.ops[h->asked_ops[i]]);
 		}
 		else if (request_state(h->request) == REQUEST_DONE)
 		{
@@ -144,6 +154,50 @@ take_back(TableHandle *h, const char *detail)
  */
 
 /*
+ * begin_round --- all of the batch was asked, and what is left is blocked: is it time to
+ * ask for that again?
+ *
+ * If there would be no time for the answer it remains blocked.
+ */
+static bool
+begin_round(TableHandle *h)
+{
+	int64		now = lr_now();
+
+	if (h->next_round == 0)
+	{
+		h->next_round = now + h->pause;
+		h->pause = Min(h->pause * 2, ROUND_MAX);
+		if (h->next_round > h->batch.deadline - lr_command_timeout * LR_US_PER_MS / 4)
+		{
+			batch_give_up(&h->batch, STORE_BLOCKED);
+			batch_finish(&h->batch);
+			return false;
+		}
+	}
+	if (now < h->next_round)
+		return false;
+	h->next = 0;
+	h->next_round = 0;
+	return true;
+}
+
+/*
+ * put_op --- that operation into the request, unless it has its outcome
+ */
+static void
+put_op(TableHandle *h, int i)
+{
+	StoreOp    *op = &h->batch.ops[i];
+
+	if (op->outcome != STORE_PENDING)
+		return;
+	request_put_op(h->request, h->asked, op);
+	op->sent_at = h->asked_at;
+	h->asked_ops[h->asked++] = i;
+}
+
+/*
  * submit_next --- hand the next piece over, unless an abandoned one is still
  * with the worker
  */
@@ -151,19 +205,18 @@ static void
 submit_next(TableHandle *h)
 {
 	TableRequest *request = h->request;
-	StoreOp    *ops = table_first_open(h);
-	int64		now = lr_now();
-	int			n = Min(request->room, h->batch.left);
 
 	if (request_state(request) != REQUEST_FREE)
 		return;
-	for (int i = 0; i < n; i++)
+	h->asked_at = lr_now();
+	while (h->asked == 0)
 	{
-		request_put_op(request, i, &ops[i]);
-		ops[i].sent_at = now;
+		if (h->next == h->batch.nops && !begin_round(h))
+			return;
+		for (; h->asked < request->room && h->next < h->batch.nops; h->next++)
+			put_op(h, h->next);
 	}
-	request->nops = n;
-	h->asked = n;
+	request->nops = h->asked;
 	h->poll = POLL_MIN;
 	request_submit(request);
 }
@@ -201,7 +254,7 @@ table_check_time(TableHandle *h)
 	if (now < h->batch.deadline)
 		return;
 	if (h->asked > 0 &&
-		now - table_first_open(h)->sent_at >= lr_command_timeout * LR_US_PER_MS)
+		now - h->asked_at >= lr_command_timeout * LR_US_PER_MS)
 		node_set_silent(NODE_TABLE, true);
 	take_back(h, requests_have_worker() ?
 			  "The table worker did not answer in time." : NOT_RUNNING);
@@ -214,9 +267,11 @@ table_check_time(TableHandle *h)
 static void
 table_wait_latch(TableHandle *h)
 {
+	int64		until = h->next_round != 0 ? h->next_round : h->batch.deadline;
+
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 lr_ms_until(h->batch.deadline, lr_now()), LR_WAIT_REPLY);
+					 lr_ms_until(until, lr_now()), LR_WAIT_REPLY);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -252,6 +307,7 @@ table_step(StoreHandle *handle, StoreStep how)
 {
 	TableHandle *h = (TableHandle *) handle;
 
+	h->repeats = how == STORE_WAIT;
 	for (;;)
 	{
 		table_proceed(h);
@@ -287,6 +343,8 @@ table_open_handle(const char *role)
 
 	h->patient = strcmp(role, "watchdog") == 0;
 	h->request = request_open(h->patient);
+	h->asked_ops = MemoryContextAlloc(TopMemoryContext,
+									  sizeof(int) * h->request->room);
 	return (StoreHandle *) h;
 }
 
@@ -327,6 +385,9 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 
 	/* Also if nothing can be submitted yet. */
 	h->poll = POLL_MIN;
+	h->next = 0;
+	h->next_round = 0;
+	h->pause = ROUND_MIN;
 	if (RecoveryInProgress())
 		table_fail(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
 				   "This server is a standby: it cannot write the table of locks.");
@@ -337,7 +398,7 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 		table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
 				   "There was no time left to ask the table worker.");
 	else
-		table_proceed(h);
+		submit_next(h);
 }
 
 static int

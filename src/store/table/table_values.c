@@ -24,6 +24,7 @@
 #include "utils/timestamp.h"
 
 #include "store/table/row_changes.h"
+#include "store/table/sound_rows.h"
 #include "store/table/table_values.h"
 
 static bool
@@ -40,11 +41,10 @@ value_find(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *tro
 {
 	Datum		keys[VALUE_KEYS];
 	bool		isnull;
-	Datum		value;
 
 	keys[COL_VALUE_KEY - 1] = row_key(op);
 	keys[COL_VALUE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
-	found->row = keyed_find_exact(&tables->values, keys);
+	found->row = sound_value(tables, keys);
 	found->counts = false;
 	found->value = 0;
 	if (found->row == KEYED_BLOCKED)
@@ -54,9 +54,8 @@ value_find(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *tro
 	}
 	if (found->row == KEYED_NOTHING || value_has_ended(tables->values.row))
 		return true;
-	value = keyed_column(&tables->values, COL_VALUE, &isnull);
-	found->counts = !isnull;
-	found->value = isnull ? 0 : DatumGetInt64(value);
+	found->counts = true;
+	found->value = DatumGetInt64(keyed_column(&tables->values, COL_VALUE, &isnull));
 	return true;
 }
 
@@ -156,7 +155,7 @@ values_sweep(LockTables *tables)
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (value_has_ended(row))
+		if (sound_swept_value(tables) && value_has_ended(row))
 			(void) keyed_delete_at(rel, &row->tts_tid);
 	}
 	table_endscan(scan);

@@ -65,7 +65,7 @@
 /* When asked to end: serve the sessions that end too, but not for ever. */
 #define END_LIMIT			(3 * LR_US_PER_S)
 
-/* For tables that somebody locks, and a key that is being inserted. */
+/* Nothing is waited for; should something be after all, for so long at most. */
 #define LOCK_TIMEOUT		"200ms"
 
 /* One operation of one request. */
@@ -146,14 +146,13 @@ refuse_job(Job *job, const TableTrouble *trouble)
 /*
  * trouble_of_error --- what an error in a transaction is to who asked
  *
- * A table that stayed locked for lock_timeout, and a key that somebody inserted
- * in that very moment, are others being in the way and no error of ours.
+ * A row that somebody wrote in that very moment is others being in the way and no error
+ * of ours.
  */
 static void
 trouble_of_error(const ErrorData *error, TableTrouble *trouble)
 {
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||
-		error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 	{
 		table_trouble_set(trouble, TABLE_BLOCKED,
 						  "Another transaction was in the way: %s.", error->message);
@@ -221,6 +220,8 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 			if (njobs == 0)
 				rows_sweep(tables);
 			commit_tables(tables);
+			for (int i = 0; i < njobs; i++)
+				rows_committed(job[i].op);
 			result = RUN_DONE;
 		}
 		else
@@ -260,6 +261,8 @@ run_one_by_one(int njobs)
 {
 	TableTrouble trouble;
 
+	for (int i = 0; i < njobs; i++)
+		jobs[i].request->trouble.fault = TABLE_FAULT_NONE;
 	for (int i = 0; i < njobs; i++)
 		if (run_transaction(&jobs[i], 1, &trouble) != RUN_DONE)
 			refuse_job(&jobs[i], &trouble);
@@ -339,8 +342,8 @@ serve_requests(const TableTrouble *trouble)
  * settle_transactions --- what a default of the server or the database must
  * not decide for us
  *
- * The time limits as autovacuum does it: one of them would end the worker while
- * it waits for a table that somebody locks, or for a standby.
+ * The time limits as autovacuum does it: one of them would end the worker when it takes
+ * long, as behind an index of the tables' owner.
  */
 static void
 settle_transactions(void)

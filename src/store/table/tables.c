@@ -58,7 +58,6 @@ typedef struct FurtherTable
 	int			ncolumns;
 	int			nkeys;
 	Oid			oid;			/* as below */
-	bool		locked_out;
 } FurtherTable;
 
 static FurtherTable shares = {
@@ -73,9 +72,6 @@ static FurtherTable values = {
 static Oid	rows_oid = InvalidOid;
 static Oid	counters_oid = InvalidOid;
 static bool tables_known = false;
-
-/* The tables are locked by somebody: not waited for a second time. */
-static bool locked_out = false;
 
 /* Between tables_open and tables_close. */
 static LockTables opened;
@@ -148,49 +144,48 @@ find_tables(TableTrouble *trouble)
 }
 
 /*
- * lock_relation --- without standing in a queue for long
- *
- * Somebody who locks the table out keeps all keys from us, so for once we wait
- * (lock_timeout raises); after that we only try.
+ * lock_indexes --- all of the table; false: somebody has locked one
  */
 static bool
-lock_relation(Oid relid)
+lock_indexes(Relation rel)
 {
-	bool	   *known = relid == shares.oid ? &shares.locked_out :
-		relid == values.oid ? &values.locked_out : &locked_out;
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *cell;
+	bool		locked = true;
 
-	if (ConditionalLockRelationOid(relid, RowExclusiveLock))
-		return true;
-	if (*known)
-		return false;
-	*known = true;
-	LockRelationOid(relid, RowExclusiveLock);
-	return true;
+	foreach(cell, indexes)
+		locked = locked && ConditionalLockRelationOid(lfirst_oid(cell), RowExclusiveLock);
+	list_free(indexes);
+	return locked;
 }
 
 /*
  * open_relation --- NULL: it is gone, or somebody has locked it
+ *
+ * Nothing is waited for: who asks tries again.
  */
 static Relation
 open_relation(Oid relid, TableTrouble *trouble)
 {
-	Relation	rel;
+	bool		locked = ConditionalLockRelationOid(relid, RowExclusiveLock);
+	Relation	rel = locked ? try_table_open(relid, NoLock) : NULL;
 
-	if (!lock_relation(relid))
+	if (rel != NULL && lock_indexes(rel))
+		return rel;
+	if (rel != NULL)
+		table_close(rel, NoLock);
+	if (rel != NULL || !locked)
 	{
 		table_trouble_set(trouble, TABLE_BLOCKED,
 						  "Another session has locked the table of locks.");
 		return NULL;
 	}
-	rel = try_table_open(relid, NoLock);
-	if (rel == NULL)
-	{
-		/* Dropped, and perhaps made again: look for it anew. */
-		tables_known = false;
-		table_trouble_set(trouble, TABLE_WRONG_FORM,
-						  "The tables of the extension have been dropped.");
-	}
-	return rel;
+
+	/* Dropped, and perhaps made again: look for it anew. */
+	tables_known = false;
+	table_trouble_set(trouble, TABLE_WRONG_FORM,
+					  "The tables of the extension have been dropped.");
+	return NULL;
 }
 
 /*
@@ -222,7 +217,7 @@ open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
 	if (rel == NULL)
 		return false;
 
-	/* Programs with SQL know it by its name. */
+	/* The next worker looks for it by its name. */
 	if (strcmp(RelationGetRelationName(rel), name) != 0)
 	{
 		table_close(rel, NoLock);
@@ -264,7 +259,6 @@ tables_open(TableTrouble *trouble)
 	if (!tables_known)
 		requests_new_epoch();
 	tables_known = true;
-	locked_out = false;
 	opened.must_flush = false;
 	opened.has_shares = false;
 	opened.has_values = false;
@@ -304,7 +298,6 @@ open_further(LockTables *tables, FurtherTable *further, KeyedTable *table,
 	if (!open_checked(table, further->oid, further->name, further->types,
 					  further->ncolumns, further->nkeys, trouble))
 		return false;
-	further->locked_out = false;
 	if (table->rel->rd_rel->relowner == tables->rows.rel->rd_rel->relowner)
 		return true;
 	close_table(table);

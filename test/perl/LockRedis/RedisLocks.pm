@@ -56,6 +56,14 @@ sub _counter
 	return 'redisson_lock_token:' . ($key =~ /\{.+\}/ ? $key : "{$key}");
 }
 
+# How an owner of that name is shown: see LockRedis::Table.
+sub somebody
+{
+	my ($self, $name) = @_;
+
+	return $name;
+}
+
 # Somebody else has the lock now.
 sub replace_owner
 {

@@ -4,7 +4,7 @@
 
 =head1 NAME
 
-LockRedis::Table - the table of table mode, as a program without lockredis uses it
+LockRedis::Table - the table of table mode, as its owner sees and changes it
 
 =head1 SYNOPSIS
 
@@ -17,11 +17,16 @@ LockRedis::Table - the table of table mode, as a program without lockredis uses 
                                         # DBSIZE, HSET, PEXPIRE, PUBLISH
   $table->take('key', 'somebody', '10s');   # true if it was free
   $table->give_back('key', 'somebody');     # true if it was theirs
+  $table->somebody('somebody');             # how lockredis shows that owner
 
 =head1 DESCRIPTION
 
 Stands where tests pass a LockRedis::Redis, with those of its methods that a
 test of locks needs to look at the store or to take a lock away.
+
+Rows that it writes are such as lockredis writes for a key that stays locked after its
+release: no others count.  Their owners have the names that the test gives them here,
+and other ones in the table and to lockredis.
 
 =cut
 
@@ -33,6 +38,7 @@ use warnings FATAL => 'all';
 use parent 'LockRedis::RedisLocks';
 
 use Carp;
+use Digest::MD5 qw(md5_hex);
 
 sub new
 {
@@ -58,6 +64,16 @@ sub _quote
 	return "'$text'";
 }
 
+# The owner of a key that an instance of this name keeps locked.
+sub somebody
+{
+	my ($self, $name) = @_;
+	my $owner = join('-', unpack 'A8A4A4A4A12', md5_hex($name)) . ':1/kept';
+
+	$self->{names}{$owner} = $name;
+	return $owner;
+}
+
 sub _value
 {
 	my ($self, $sql) = @_;
@@ -78,7 +94,7 @@ sub hash
 
 	return {} if $row eq '';
 	my ($count, $owner) = split /\|/, $row, 2;
-	return { $owner => $count };
+	return { $self->{names}{$owner} // $owner => $count };
 }
 
 sub all_keys
@@ -146,8 +162,8 @@ sub replace_owner
 		sprintf q{
 		UPDATE redis_lock_rows
 		SET owner = %s, hold_count = 1, fence = NULL, instance = NULL,
-			expires_at = clock_timestamp() + interval '10 min'
-		WHERE key = %s}, _quote($owner), _quote($key));
+			lease = '10 min', expires_at = clock_timestamp() + interval '10 min'
+		WHERE key = %s}, _quote($self->somebody($owner)), _quote($key));
 	return;
 }
 
@@ -198,8 +214,9 @@ my %command = (
 	},
 	DBSIZE => sub { 'SELECT count(*) FROM redis_lock_rows' },
 	HSET => sub {
-		'INSERT INTO redis_lock_rows (key, owner, hold_count, expires_at) VALUES ('
-		  . join(', ', map { _quote($_) } @_) . q{, 'infinity')};
+		'INSERT INTO redis_lock_rows (key, owner, hold_count, lease, expires_at) VALUES ('
+		  . join(', ', map { _quote($_) } @_)
+		  . q{, '576 hours', clock_timestamp() + interval '576 hours')};
 	},
 	PEXPIRE => sub {
 		"UPDATE redis_lock_rows SET expires_at = clock_timestamp() + $_[1] * interval '1 ms' WHERE key = "
@@ -214,11 +231,11 @@ sub cmd
 	my ($self, $command, @args) = @_;
 
 	croak "no $command in a table" unless $command{$command};
+	$args[1] = $self->somebody($args[1]) if $command eq 'HSET';
 	my $value = $self->_value($command{$command}->(@args));
 	return $command eq 'TIME' ? [ split /\./, $value ] : $value;
 }
 
-# As README tells programs without lockredis to do.
 sub take
 {
 	my ($self, $key, $owner, $lease) = @_;
@@ -236,7 +253,7 @@ sub take
 			WHERE r.expires_at <= clock_timestamp()
 			RETURNING 1)
 		SELECT count(*) FROM taken},
-		_quote($key), _quote($owner), _quote($lease)) == 1;
+		_quote($key), _quote($self->somebody($owner)), _quote($lease)) == 1;
 }
 
 sub give_back
@@ -247,7 +264,7 @@ sub give_back
 		sprintf q{
 		WITH gone AS (
 			DELETE FROM redis_lock_rows WHERE key = %s AND owner = %s RETURNING 1)
-		SELECT count(*) FROM gone}, _quote($key), _quote($owner)) == 1;
+		SELECT count(*) FROM gone}, _quote($key), _quote($self->somebody($owner))) == 1;
 }
 
 1;

@@ -327,10 +327,8 @@ execute(Row *in, TableOp *op)
 static void
 refuse_blocked(TableRequest *request, TableOp *op)
 {
-	op->outcome = STORE_BUSY;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = 100;
-	op->holder[0] = '\0';
+	table_op_begin(op);
+	op->outcome = STORE_BLOCKED;
 	request->trouble.fault = TABLE_BLOCKED;
 	request->trouble.sqlstate = ERRCODE_LOCK_NOT_AVAILABLE;
 	strlcpy(request->trouble.detail, "Another transaction was in the way.",

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A table or a row that somebody has locked says nothing of who has a key.  Who asks asks again
+# for as long as a request may take, and is refused then (55P03); nobody is told that the
+# key is busy, nothing is left locked or in a queue by who was refused, and those whose rows are
+# not locked are not held up.
+# Proves G25, G29.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $table = LockRedis::Table->new;
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $table,
+	settings => {
+		'lockredis.connect_timeout' => '500ms',
+		'lockredis.command_timeout' => '1s',
+		log_lock_waits => 'on',
+		deadlock_timeout => '20ms'
+	});
+my ($one, $two, $three, $admin) = map { $node->session } 1 .. 4;
+my $worker = $node->table_worker_pid;
+
+$node->wait_for_up;
+$node->safe_psql('postgres', 'CREATE TABLE ran (n int)');
+
+sub patient { $node->set('lockredis.command_timeout' => '60s'); return }
+sub impatient { $node->set('lockredis.command_timeout' => '1s'); return }
+
+# ----------
+# What is free is not said to be taken
+# ----------
+
+my @asks = map { "SELECT $_" } (
+	"redis_try_lock('k1')", "redis_lock('k2')", "redis_try_lock('k3', '10 ms')",
+	"redis_try_xact_lock('k4')", "redis_try_fenced_lock('k5')", "redis_try_read_lock('k6')",
+	"redis_try_write_lock('k7')", "redis_try_fair_lock('k8')",
+	"redis_try_token_lock('k9', '0', '1h', 't')", "redis_try_permit_lock('k10')",
+	"redis_try_semaphore_acquire('k11', 1)", "redis_latch_wait('k12', '10 ms')",
+	"redis_permit_total('k13')", "redis_semaphore_available('k14')",
+	"redis_token_unlock('k15', 't')");
+my $keys = scalar @asks;
+my %ways = (
+	'the tables' => 'LOCK TABLE redis_lock_rows, redis_lock_shares, redis_lock_values',
+	'a REINDEX' => 'REINDEX TABLE redis_lock_rows; REINDEX TABLE redis_lock_values',
+	'an index' =>
+	  'LOCK TABLE redis_lock_values; ALTER INDEX redis_lock_rows_pkey SET TABLESPACE elsewhere',
+	'rows that are inserted' => qq{
+		INSERT INTO redis_lock_rows (key, owner, lease, expires_at)
+		SELECT 'k' || i, 'x', '1 h', 'infinity' FROM generate_series(1, $keys) i;
+		INSERT INTO redis_lock_values
+		SELECT 'k' || i, kind, 1 FROM generate_series(1, $keys) i,
+			unnest('{permit,semaphore,latch}'::text[]) kind});
+mkdir $node->basedir . '/elsewhere' or die "mkdir: $!";
+$node->safe_psql('postgres', "CREATE TABLESPACE elsewhere LOCATION '" . $node->basedir . "/elsewhere'");
+
+my @sessions = map { $node->session } @asks;
+foreach my $way (sort keys %ways)
+{
+	$admin->query("BEGIN; $ways{$way}");
+	$sessions[$_]->start($asks[$_]) foreach 0 .. $#asks;
+	$sessions[$_]->wait(limit(20))->fails('55P03', qr/blocked by another transaction/, "$way: $asks[$_]")
+	  foreach 0 .. $#asks;
+	$one->query_fails("CALL redis_with_lock('k1', 'INSERT INTO ran VALUES (1)')",
+		'55P03', qr/blocked/, "$way: a job is not skipped");
+
+	# In time.
+	patient();
+	$one->start("SELECT redis_try_lock('k1')");
+	$node->wait_for_waiters('k1', 1);
+	$admin->query('ROLLBACK');
+	is($one->wait(limit(60))->value, 't', "$way: when it is over it is had");
+	$one->query_is("SELECT redis_unlock('k1')", 't', "$way: given back");
+	impatient();
+}
+is($node->value('SELECT count(*) FROM ran'), 0, 'no job has run');
+$_->quit foreach @sessions;
+
+# ----------
+# Others go on
+# ----------
+
+# Rows of other keys, in the same transactions of the worker.
+$one->query("SELECT redis_lock('h')");
+$admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'h' FOR UPDATE");
+patient();
+$one->start("SELECT redis_unlock('h')");
+$two->query(q{DO $$ BEGIN FOR i IN 1 .. 100 LOOP
+	PERFORM redis_lock('other');
+	IF NOT redis_unlock('other') THEN RAISE 'lost'; END IF;
+	END LOOP; END $$});
+ok($one->is_running, 'a release waits for the row');
+$admin->query('ROLLBACK');
+is($one->wait(limit(60))->value, 't', 'and is done when that is free');
+impatient();
+
+# Several keys of one session, one of which is blocked.
+$one->query("SELECT redis_lock('h' || i) FROM generate_series(1, 9) i");
+$admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'h5' FOR UPDATE");
+$one->query_warns('SELECT redis_unlock_all()', '9', '55P03', qr/blocked/, 'all but one');
+is(join(' ', $table->all_keys), 'h5', 'are given back');
+$admin->query('ROLLBACK');
+poll_until('the watchdog to give back the last', sub { !$table->all_keys });
+
+# At the end of a transaction nobody waits; the watchdog sees to it.
+$one->query("BEGIN; SELECT redis_xact_lock('h')");
+$admin->query('BEGIN; LOCK TABLE redis_lock_rows');
+patient();
+is($one->query('COMMIT', limit(50))->error, undef, 'COMMIT does not wait for it');
+impatient();
+$admin->query('ROLLBACK');
+poll_until('the watchdog to give it back', sub { !$table->all_keys });
+
+# ----------
+# A lease runs on
+# ----------
+
+$three->query("SET lockredis.lease = '3s'; SELECT redis_lock('lease')");
+$two->query("SELECT redis_lock('renewed')");
+$admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'lease' FOR UPDATE");
+$node->wait_for_loss('lease');
+$two->query_is("SELECT redis_extend('renewed', '1 h')", 't', 'another one is renewed');
+$three->query_warns("SELECT redis_unlock('lease')", 'f', '01000', qr/Its lease expired/, 'it is told');
+$admin->query('ROLLBACK');
+$two->query_is("SELECT redis_unlock('renewed')", 't');
+poll_until('nothing to be left', sub { !$table->all_keys });
+
+# ----------
+# Conditions
+# ----------
+
+# Who wants to wait and cannot give the lock back is told that, and the lock goes.
+$one->query("SELECT redis_lock('c')");
+$admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'c' FOR UPDATE");
+$one->query_fails("SELECT redis_condition_wait('c')", '55P03', qr/blocked/, 'no wait for a condition');
+$one->query_warns("SELECT redis_unlock('c')", 'f', '01000', qr/was lost/, 'the lock is told to be lost');
+$admin->query('ROLLBACK');
+poll_until('the key to be free', sub { !$table->all_keys });
+$two->query_is("SELECT redis_lock('c'), redis_condition_notify('c'), redis_unlock('c')", '|0|t',
+	'nobody waits for it');
+
+# Who could not leave in time is not told: the one behind him is.
+$one->query("SELECT redis_lock('c')");
+$one->start("SELECT redis_condition_wait('c', '500 ms')");
+poll_until('it to wait', sub { !$table->all_keys });
+$admin->query('BEGIN; LOCK TABLE redis_lock_rows');
+$one->wait(limit(30))->fails('55P03', qr/blocked/, 'the time is over, and it cannot leave');
+$admin->query('ROLLBACK');
+$one->query('SELECT redis_unlock_all()');
+poll_until('the watchdog to have it leave',
+	sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+$two->query("SELECT redis_lock('c')");
+$two->start("SELECT redis_condition_wait('c', '1 min')");
+poll_until('another one to wait', sub { !$table->all_keys });
+$three->query_is("SELECT redis_lock('c'), redis_condition_notify('c'), redis_unlock('c')", '|1|t',
+	'one is told');
+is($two->wait(limit(30))->value, 't', 'who still waits');
+$two->query_is("SELECT redis_unlock('c')", 't');
+
+# ----------
+# The worker waits for nobody
+# ----------
+
+# A row comes between its look and its write: while it is in an index that was made before that
+# of the key.
+$admin->query(
+	qq{CREATE FUNCTION slow_to_write(key text) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS \$\$
+	  BEGIN
+		IF key = 'late' AND pg_backend_pid() = $worker THEN
+			PERFORM pg_sleep(1);
+		END IF;
+		RETURN 1;
+	  END \$\$;
+	  CREATE INDEX slow ON redis_lock_rows (slow_to_write(key));
+	  ALTER TABLE redis_lock_rows DROP CONSTRAINT redis_lock_rows_pkey;
+	  ALTER TABLE redis_lock_rows ADD PRIMARY KEY (key)});
+$one->start("SELECT redis_try_lock('late')");
+poll_until('the worker to write', sub {
+	$node->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $worker") eq 'PgSleep' });
+$admin->query(
+	q{BEGIN; INSERT INTO redis_lock_rows (key, owner, lease, expires_at)
+	  VALUES ('late', 'x', '1 h', 'infinity')});
+$two->query_is("SELECT redis_try_lock('other'), redis_unlock('other')", 't|t', 'another key');
+$one->wait(limit(20))->fails('55P03', qr/blocked/, 'a row that came between');
+$admin->query('ROLLBACK; DROP INDEX slow');
+$one->query_is("SELECT redis_try_lock('late'), redis_unlock('late')", 't|t', 'when it is over');
+
+unlike($node->log_text, qr/process $worker still waiting/, 'the worker has waited for nobody');
+is($node->table_worker_pid, $worker, 'the worker is the same one');
+$_->quit foreach $one, $two, $three, $admin;
+nothing_left($node, $table);
+done_testing();
