@@ -163,7 +163,8 @@ quorum_undoes_all(const QuorumBatch *b, int which, int n)
 /*
  * quorum_begin_attempt --- once more: one node before the others
  *
- * Those who try at the same time agree on it, so one of them is ahead.
+ * Those who try at the same time agree on it, so one of them is ahead.  It is one that owes
+ * no answer, as the others wait for it.
  */
 void
 quorum_begin_attempt(QuorumBatch *b, int which, int n)
@@ -174,7 +175,8 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 	s->first = -1;
 	for (int i = 0; i < b->n && s->first < 0; i++)
 		if (b->link[i] != NULL && quorum_is_undone(b, i, which, n) &&
-			node_batch_is_connected(&b->link[i]->node) && !node_is_silent(NODE_MASTER + i))
+			node_batch_is_connected(&b->link[i]->node) && !b->link[i]->node.batch.active &&
+			!node_is_silent(NODE_MASTER + i))
 			s->first = i;
 	for (int k = 0; k < n; k++)
 	{

@@ -316,17 +316,15 @@ link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now)
 }
 
 /*
- * link_sends_soon --- it is connected, or just about to be
+ * link_is_soon_ready --- the connection that is being made is worth waiting for
  *
- * A connection that takes longer is waited for once, not by each call that comes meanwhile.
+ * One that takes longer is waited for once, not by each call that comes meanwhile.
  */
 bool
-link_sends_soon(QuorumLink *l, int64 now)
+link_is_soon_ready(QuorumLink *l, int64 now)
 {
 	const RedisConn *c = &l->node.conn;
 
-	if (c->state == CONN_READY)
-		return true;
 	if (l->linger_epoch != c->socket.epoch)
 	{
 		l->linger_epoch = c->socket.epoch;

@@ -112,7 +112,7 @@ extern bool copy_is_plain(const StoreOp *copy);
 extern void link_taint(QuorumLink *l, const StoreOp *release);
 extern bool link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now);
 
-/* Is it connected, or just about to be? */
-extern bool link_sends_soon(QuorumLink *l, int64 now);
+/* Is it just about to be connected? */
+extern bool link_is_soon_ready(QuorumLink *l, int64 now);
 
 #endif							/* LR_REDIS_QUORUM_LINK_H */

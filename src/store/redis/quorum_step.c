@@ -338,8 +338,10 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 /*
  * quorum_lingers --- done by a majority, but some nodes were not even asked yet
  *
- * Nobody may step us for long: what is not sent now may be sent much later.  Of a force
- * only those that have said who has the lock can be asked to take it away.
+ * Nobody may step us for long: what is not sent now may be sent much later.  That is for a
+ * connection that is being made: over one that stands all is sent at once, unless the node
+ * is behind with its answers, which would be waited for each time.  Of a force only those
+ * that have said who has the lock can be asked to take it away.
  */
 static bool
 quorum_lingers(QuorumBatch *b, int which)
@@ -355,14 +357,15 @@ quorum_lingers(QuorumBatch *b, int which)
 	for (int i = 0; i < b->n; i++)
 	{
 		QuorumLink *l = b->link[i];
+		bool		ready = l != NULL && l->node.conn.state == CONN_READY;
 
 		if (l == NULL || s->copy[i] < 0 ||
 			l->copies[s->copy[i]].outcome != STORE_PENDING ||
-			(l->copies[s->copy[i]].sent_at != 0 && !is_force) ||
-			node_is_silent(NODE_MASTER + i) || !link_sends_soon(l, now))
+			(ready && !is_force) || (!ready && !link_is_soon_ready(l, now)) ||
+			node_is_silent(NODE_MASTER + i))
 			continue;
 		b->look_at = Min(b->look_at, s->linger_until);
-		if (l->node.conn.state != CONN_READY)
+		if (!ready)
 			b->look_at = Min(b->look_at, l->linger_until);
 		return true;
 	}

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, lockredis contributors
+
+# One of five independent masters does not answer, or answers a few requests now and then,
+# over connections that stand.  Nobody waits for it: not even for a moment, and not when it
+# is behind by as much as it is asked at all.
+#
+# Each unlock that does wait waits 20 ms; of some rounds on a busy machine one is quick.
+#
+# Proves G47.
+
+use strict;
+use warnings FATAL => 'all';
+
+use List::Util qw(min);
+use LockRedis::Masters;
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+use POSIX ();
+
+my $masters = LockRedis::Masters->new(n => 5, proxies => 1);
+my $fifth = ($masters->nodes)[4];
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $masters,
+	settings => {
+		'lockredis.lease' => '10min',
+		'lockredis.connect_timeout' => '5min',
+		'lockredis.command_timeout' => '5min'
+	});
+$node->wait_for_up;
+
+# So many locks are taken and given back; in how many milliseconds
+sub pairs
+{
+	my ($session, $n) = @_;
+	my $result = $session->query(
+		"SELECT count(*) FROM generate_series(1, $n) n WHERE redis_try_lock('k') AND redis_unlock('k')");
+
+	is($result->out, $n, "$n locks are had") if $result->out ne $n;
+	return $result->ms;
+}
+
+sub is_quick
+{
+	my ($session, $name) = @_;
+
+	# More than can be under way at a time
+	pairs($session, 600);
+	my $best = min map { pairs($session, 20) } 1 .. 8;
+	return cmp_ok($best, '<', 20 * 20, "$name: no unlock waits for it");
+}
+
+sub connected_to_all
+{
+	my $session = $node->session;
+
+	poll_until('all to have it', sub {
+		$session->query("SELECT redis_try_lock('all')");
+		my $have = grep { $_->cmd('EXISTS', 'all') } $masters->nodes;
+		$session->query("SELECT redis_unlock('all')");
+		return $have == 5;
+	});
+	return $session;
+}
+
+my $one = connected_to_all();
+$fifth->freeze;
+is_quick($one, 'frozen');
+$fifth->thaw;
+$one->quit;
+
+# It runs for a moment now and then, so it never is behind for long enough to be left.
+my $two = connected_to_all();
+my $pid = $fifth->pid;
+my $child = fork() // die "could not fork: $!";
+if ($child == 0)
+{
+	foreach (1 .. limit(600))
+	{
+		kill 'STOP', $pid;
+		select undef, undef, undef, 0.1;
+		kill 'CONT', $pid;
+		select undef, undef, undef, 0.001;
+	}
+	POSIX::_exit(0);
+}
+is_quick($two, 'trickling');
+kill 'KILL', $child;
+waitpid $child, 0;
+kill 'CONT', $pid;
+$two->quit;
+
+poll_until('nothing is left of them', sub { !$masters->all_keys });
+nothing_left($node, $masters);
+done_testing();
