@@ -156,7 +156,7 @@ once_keep_granted(void)
 		if (result != GRANTED)
 			continue;
 		had++;
-		if (op->without != 0 || op->owed)
+		if (op->without != 0)
 			lt_note_without(hold, op->owner, op->without);
 		if (op->nodes != 0)
 			lt_note_nodes(hold, op->owner, op->nodes);

@@ -53,7 +53,6 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 		ops[i].done = false;
 		ops[i].resent = false;
 		ops[i].without = 0;
-		ops[i].owed = false;
 	}
 }
 

@@ -157,8 +157,7 @@ typedef struct StoreOp
 	int64		watch_ms;		/* set, renew of kinds that others may shorten: for
 								 * how long the store had all of the lock */
 	uint32		without;		/* create by most of several masters (bits): those
-								 * that do not have it, as far as is known; */
-	bool		owed;			/* and others have not answered yet */
+								 * that are not known to have it */
 } StoreOp;
 
 /*

@@ -218,8 +218,11 @@ quorum_most_named(const QuorumVote *votes, int n, StoreOutcome outcome, int *nam
 }
 
 /*
- * quorum_ttl --- when a majority will be free, if nobody does anything: the q-th
+ * quorum_ttl --- when a majority may be free, if nobody does anything: the q-th
  * smallest of the remaining times
+ *
+ * Who has not answered may be free now: those that were first are not waited for when most
+ * are free before.
  */
 static int64
 quorum_ttl(const QuorumVote *votes, int n)
@@ -233,13 +236,11 @@ quorum_ttl(const QuorumVote *votes, int n)
 		int64		ttl = 0;
 		int			at;
 
-		if (copy == NULL)
-			continue;
-		if (copy->outcome == STORE_BUSY || copy->outcome == STORE_WRONG_TYPE ||
-			(copy->outcome == STORE_OK && copy->kind == STORE_INSPECT &&
-			 copy->value != STORE_VALUE_NONE))
+		if (copy != NULL && (copy->outcome == STORE_BUSY || copy->outcome == STORE_WRONG_TYPE ||
+							 (copy->outcome == STORE_OK && copy->kind == STORE_INSPECT &&
+							  copy->value != STORE_VALUE_NONE)))
 			ttl = copy->ttl_ms == STORE_NO_TTL ? STORE_TTL_MAX : copy->ttl_ms;
-		else if (copy->outcome != STORE_OK)
+		else if (copy != NULL && copy->outcome != STORE_OK && copy->outcome != STORE_PENDING)
 			continue;
 		for (at = count++; at > 0 && ttls[at - 1] > ttl; at--)
 			ttls[at] = ttls[at - 1];

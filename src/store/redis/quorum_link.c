@@ -172,7 +172,6 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	copy->receivers = copy->hold_count = 0;
 	copy->asking = copy->quiet = copy->resent = copy->done = copy->own_fault = false;
 	copy->without = 0;
-	copy->owed = false;
 	copy->value = STORE_VALUE_NONE;
 	copy->holder[0] = copy->type_name[0] = copy->digest[0] = '\0';
 	l->notes[l->used].fate = COPY_PLAIN;

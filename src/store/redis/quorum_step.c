@@ -149,10 +149,10 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 }
 
 /*
- * quorum_note_without --- most of them have the lock: which have not?
+ * quorum_note_without --- most of them have the lock: which may not?
  *
- * Where it was sent to and not answered yet it will be, unless the node goes away; but
- * where others compete it may be theirs.
+ * Who has not answered yet may say that somebody has it there, or find that it is too late;
+ * nobody reads that then.
  */
 static void
 quorum_note_without(const QuorumBatch *b, int which)
@@ -165,10 +165,7 @@ quorum_note_without(const QuorumBatch *b, int which)
 		const StoreOp *copy = b->link[i] != NULL && s->copy[i] >= 0 ?
 			&b->link[i]->copies[s->copy[i]] : NULL;
 
-		if (copy != NULL && copy->outcome == STORE_PENDING && copy->sent_at != 0 &&
-			s->attempt == 1)
-			op->owed = true;
-		else if (copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE))
+		if (copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE))
 			op->without |= 1U << i;
 	}
 }
