@@ -18,6 +18,7 @@
 
 #include "utils/timestamp.h"
 
+#include "lease.h"
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "settings.h"
@@ -42,6 +43,15 @@ int64
 lt_lease_end(LrIndex hold)
 {
 	return lt_deadline(hold);
+}
+
+/* Without the lock: nobody but its session sets the scopes. */
+int64
+lt_commits_until(LrIndex hold)
+{
+	int64		lease_ms = lt_longest_lease_ms(lt_holds[hold].scope);
+
+	return lt_deadline(hold) - lr_commit_margin(lease_ms * LR_US_PER_MS);
 }
 
 static void

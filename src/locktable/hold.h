@@ -43,10 +43,25 @@ typedef struct HoldView
 	char		taken_by[LR_OWNER_MAX];
 } HoldView;
 
+/* The longest lease that a scope still wants. */
+static inline int64
+lt_longest_lease_ms(const ScopeHold *scope)
+{
+	int64		lease_ms = 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (scope[i].count > 0)
+			lease_ms = Max(lease_ms, scope[i].lease_ms);
+	return lease_ms;
+}
+
 /* Owner number and name, while the hold is there, and the end of its lease. */
 extern uint64 lt_owner(LrIndex hold);
 extern const char *lt_hold_name(LrIndex hold);
 extern int64 lt_lease_end(LrIndex hold);
+
+/* No commit before that wants more of the lease, unless a longer one is set. */
+extern int64 lt_commits_until(LrIndex hold);
 
 /*
  * Where it is, and whether it is still there.  "promised_ms": for so long a former

@@ -25,20 +25,6 @@
 #include "stats.h"
 #include "store/topology.h"
 
-/*
- * guard_lease_ms --- the longest lease that a scope still wants
- */
-static int64
-guard_lease_ms(const HoldView *view)
-{
-	int64		lease_ms = 0;
-
-	for (int i = 0; i < SCOPE_COUNT; i++)
-		if (view->scope[i].count > 0)
-			lease_ms = Max(lease_ms, view->scope[i].lease_ms);
-	return lease_ms;
-}
-
 static void
 guard_refuse(const HeldEntry *entry, const HoldView *view)
 {
@@ -73,7 +59,7 @@ typedef struct GuardWalk
 	bool		left;			/* one was not asked about that a former master
 								 * has vouched for */
 	int64		now;
-	int64		floor;			/* earliest deadline that was seen */
+	int64		floor;			/* none of them has to be asked for before */
 	HeldEntry  *lost;			/* one that was found lost, to be told */
 	HoldView	lost_view;
 	int			n;				/* holds that the store must be asked about */
@@ -98,14 +84,23 @@ guard_note_lost(GuardWalk *walk, HeldEntry *entry, const HoldView *view)
 	walk->lost_view = *view;
 }
 
+/*
+ * guard_asks_from --- when so little of its lease is left that a commit wants more
+ */
+static int64
+guard_asks_from(const HoldView *view)
+{
+	return view->deadline -
+		lr_commit_margin(lt_longest_lease_ms(view->scope) * LR_US_PER_MS);
+}
+
 static bool
 guard_must_ask(const GuardWalk *walk, const HoldView *view)
 {
 	if (view->of_old_master ||
 		(view->guard == GUARD_VERIFY && !walk->verified))
 		return true;
-	return view->deadline - walk->now <=
-		lr_commit_margin(guard_lease_ms(view) * LR_US_PER_MS);
+	return guard_asks_from(view) <= walk->now;
 }
 
 /*
@@ -120,7 +115,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 
 	lt_look(entry->hold, &view);
 	if (view.state == HOLD_HELD)
-		walk->floor = Min(walk->floor, view.deadline);
+		walk->floor = lr_earlier(walk->floor, guard_asks_from(&view));
 	if (view.guard == GUARD_OFF ||
 		(view.scope[SCOPE_XACT].count == 0 && !walk->has_xid))
 	{
@@ -137,7 +132,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 
 	op = &walk->ops[walk->n];
 	ask_prepare_held(op, STORE_RENEW, &entry->key, &view);
-	op->lease_ms = lr_later(guard_lease_ms(&view), view.promised_ms);
+	op->lease_ms = lr_later(lt_longest_lease_ms(view.scope), view.promised_ms);
 	op->min_replicas = ask_min_replicas(&view);
 	walk->entries[walk->n++] = entry;
 }
@@ -238,7 +233,7 @@ guard_walk_holds(bool has_xid)
 			guard_refuse_unrenewed(&walk);
 		guard_ask_store(&walk);
 	}
-	held_deadline_floor = walk.floor;
+	held_commit_floor = walk.floor;
 	if (!walk.left)
 		guard_topology = topology;
 	pfree(walk.ops);
@@ -248,8 +243,8 @@ guard_walk_holds(bool has_xid)
 /*
  * guard_check_holds --- refuse if a lock of this transaction was lost
  *
- * Usually told by four numbers: nothing lost, nothing to verify, no deadline near,
- * and the same master as at the last walk.
+ * Usually told by four numbers: nothing lost, nothing to verify, no lease with less
+ * left than a commit wants of it, and the same master as at the last walk.
  */
 void
 guard_check_holds(bool has_xid)
@@ -257,7 +252,7 @@ guard_check_holds(bool has_xid)
 	if (held_count() == 0 || (track_nholds() == 0 && !has_xid))
 		return;
 	if (held_nverified > 0 || lt_lost_count() > 0 ||
-		held_deadline_floor - lr_now() <= LR_MARGIN_MAX ||
+		held_commit_floor <= lr_now() ||
 		guard_topology != topology_epoch())
 		guard_walk_holds(has_xid);
 }

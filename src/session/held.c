@@ -91,7 +91,7 @@ static const LrName *const *reserved_names;
 static int	nreserved = 0;
 static KindId reserved_kind;
 
-int64		held_deadline_floor = LR_NEVER;
+int64		held_commit_floor = LR_NEVER;
 int			held_nverified = 0;
 
 #define INDEX_SIZE_FIRST	16
@@ -328,6 +328,12 @@ held_leave_chain(const HeldEntry *entry)
 		held_chains_delete_item(held_chains, chain);
 }
 
+void
+held_note_lease(const HeldEntry *entry)
+{
+	held_commit_floor = lr_earlier(held_commit_floor, lt_commits_until(entry->hold));
+}
+
 /*
  * held_complete_as --- the lock was had: never raises
  *
@@ -341,7 +347,7 @@ held_complete_as(HeldKey key, LrIndex hold, CommitGuard guard)
 
 	entry->hold = hold;
 	entry->key.data = lt_hold_name(hold);
-	held_deadline_floor = lr_earlier(held_deadline_floor, lt_lease_end(hold));
+	held_note_lease(entry);
 	held_tighten_guard(entry, guard);
 	if (key.number != 0)
 		held_join_chain(entry);
@@ -367,7 +373,7 @@ held_replace(HeldEntry *entry, LrIndex hold)
 	entry->hold = hold;
 	entry->key.data = lt_hold_name(hold);
 	entry->recorded = 0;
-	held_deadline_floor = lr_earlier(held_deadline_floor, lt_lease_end(hold));
+	held_note_lease(entry);
 }
 
 void
@@ -379,7 +385,7 @@ held_delete(HeldEntry *entry)
 		held_leave_chain(entry);
 	held_index_delete_item(held_index, entry);
 	if (held_index->members == 0)
-		held_deadline_floor = LR_NEVER;
+		held_commit_floor = LR_NEVER;
 }
 
 void

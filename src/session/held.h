@@ -120,8 +120,12 @@ extern void held_set_guard(HeldEntry *entry, CommitGuard guard);
 /* Whose loss it is, if it is one. */
 extern LossLevel held_loss_level(const HeldEntry *entry, const HoldView *view);
 
-/* The shortest deadline of all holds is not before this. */
-extern int64 held_deadline_floor;
+/*
+ * No hold has so little left of its lease before this that a commit has to ask for
+ * more.  A lease that is set later is to be noted.
+ */
+extern int64 held_commit_floor;
+extern void held_note_lease(const HeldEntry *entry);
 
 /* How many entries have GUARD_VERIFY. */
 extern int	held_nverified;

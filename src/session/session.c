@@ -266,6 +266,7 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	else
 		(void) lt_set_scope(hold, terms->scope, part, 0, 0);
 	lt_keep_longer(hold, terms->keep_until);
+	held_note_lease(entry);
 	held_tighten_guard(entry, terms->guard);
 	if (terms->scope == SCOPE_XACT && before.count == 0)
 		track_hold(&entry->key, hold);
@@ -453,6 +454,7 @@ session_extend_one(HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewe
 		if (op.outcome != STORE_OK)
 			ask_report_failure(ERROR, op.outcome);
 		session_extend_scopes(entry->hold, view, &op, lease_ms, renewed);
+		held_note_lease(entry);
 		lt_look(entry->hold, view);
 	} while (view->state == HOLD_HELD && view->moves != op.moves);
 	return view->state == HOLD_HELD;

@@ -64,9 +64,9 @@ check_session(void)
 	if (lt_sessions[LrMyProcNumber].committing)
 		LEFT("a transaction has ended, and its session still commits");
 	held_forget_reserved();
-	if (held_count() == 0 && (held_nverified != 0 || held_deadline_floor != LR_NEVER))
+	if (held_count() == 0 && (held_nverified != 0 || held_commit_floor != LR_NEVER))
 		LEFT("nothing is held, %d are to be verified, the first lease ends at %lld",
-			 held_nverified, (long long) held_deadline_floor);
+			 held_nverified, (long long) held_commit_floor);
 	if (held_count() != holds_in_table())
 		LEFT("the session knows of %d holds, the lock table of %d", held_count(),
 			 holds_in_table());
