@@ -15,17 +15,12 @@
 use strict;
 use warnings FATAL => 'all';
 
-use File::Basename qw(dirname);
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT fault_library);
 
-need_tool('gcc');
 need_tool('prlimit');
 
 my $names = PostgreSQL::Test::Utils::tempdir();
-my $shim = "$names/names.so";
-system('gcc', '-shared', '-fPIC', '-O1', '-Wall', '-Werror', '-o', $shim,
-	dirname(__FILE__) . '/../fault/names.c', '-ldl') == 0
-  or die 'could not build test/fault/names.c';
+my $shim = fault_library('names.c');
 
 # ----------
 # What names.c does

@@ -31,6 +31,8 @@ my $node = LockRedis::Node->create(
 	redis => $redis,
 	settings => {
 		'lockredis.idle_timeout' => '10min',
+		'lockredis.connect_timeout' => '1min',
+		'lockredis.command_timeout' => '1min',
 		'lockredis.lease' => '10min'
 	});
 my $one = $node->session;
@@ -38,42 +40,92 @@ my $one = $node->session;
 $node->wait_for_up;
 run($one, "SELECT redis_lock('warm'), redis_lock('warm'), redis_unlock_all()");
 
-# The session is stopped at a function, in which its time-out strikes: by the
-# debugger, with a time that has passed.
-sub strike_in
+# After so many s the time-out strikes: more, if the machine is busy.
+my ($first_s, $most_s) = (2, 8);
+
+# The time-out is armed for so long, by a request.
+sub arm
 {
-	my ($function, $sql, $out, @commands) = @_;
-	my @before = map { $node->lock_stat($_) } 'connects', 'idle_closes';
+	my ($seconds) = @_;
+
+	$node->set('lockredis.idle_timeout' => "${seconds}s");
+	poll_until('the session to know', sub { $one->value('SHOW lockredis.idle_timeout') eq "${seconds}s" });
+	run($one, q{SELECT redis_is_locked('warm')});
+	return;
+}
+
+# The session is stopped at a function, in which its time-out strikes: it has passed
+# when the process goes on.  Nothing, if it has come before that.
+sub stop_in
+{
+	my ($function, $sql) = @_;
+	my $closes = $node->lock_stat('idle_closes');
 	my $stop = LockRedis::Debugger->new($one->pid);
 
 	$stop->run_to($function);
 	$one->start($sql);
 	$stop->wait_for_stop;
-	$stop->tell($_) foreach @commands, 'set var lr_idle_timeout = 1';
-	$stop->tell('call (void) idle_handler()');
-	$stop->tell('set var lr_idle_timeout = 600000');
+	return $stop if $node->lock_stat('idle_closes') == $closes;
 	$stop->let_go;
+	$one->wait;
+	return;
+}
+
+# The time-out strikes after so many s; the next one is that long.
+sub strike
+{
+	my ($stop, $after, $next) = @_;
+
+	pause($after + 0.1);
+	$stop->out_of('idle_handler');
+	$stop->tell('set var lr_idle_timeout = ' . 1000 * $next);
+	$stop->let_go;
+	return;
+}
+
+sub strike_in
+{
+	my ($function, $sql, $out, %opts) = @_;
+	my ($stop, @before);
+
+	for (my $seconds = $first_s; !$stop; $seconds *= 2)
+	{
+		die "the time-out of $seconds s comes too early" if $seconds > $most_s;
+		arm($seconds);
+		@before = figures();
+		$stop = stop_in($function, $sql);
+		run($one, $opts{undo}) if !$stop && $opts{undo};
+		next unless $stop;
+		$stop->tell($_) foreach @{ $opts{commands} || [] };
+		strike($stop, $seconds, $opts{next} || 600);
+	}
+	return struck($function, $sql, $out, @before);
+}
+
+sub figures { return ((map { $node->lock_stat($_) } 'connects', 'idle_closes'), $redis->script_calls); }
+
+# Connections made, connections closed by the time-out, scripts run
+sub struck
+{
+	my ($function, $sql, $out, @before) = @_;
 	my $result = $one->wait;
+
 	is($result->error // $result->out, $out, "$sql, in $function");
-	return join ', ', map { $node->lock_stat($_) - shift @before } 'connects',
-	  'idle_closes';
+	return join ', ', map { $_ - shift @before } figures();
 }
 
 # ----------
 # A request
 # ----------
 
-run($one, "SELECT redis_lock('k', '1 min')");
-is(strike_in('node_batch_start', "SELECT redis_extend('k', '2 min')", 't'),
-	'1, 1', 'before it begins: over another connection');
+run($one, "SELECT redis_lock('k', '1h')");
+is(strike_in('node_batch_start', "SELECT redis_extend('k', '2h')", 't'),
+	'1, 1, 1', 'before it begins: over another connection');
 foreach my $function ('node_batch_check_connection', 'redis_conn_flush',
 	'redis_conn_receive')
 {
-	my $before = $redis->script_calls;
-
-	is(strike_in($function, "SELECT redis_extend('k', '3 min')", 't'),
-		'0, 0', "$function: too late");
-	is($redis->script_calls - $before, 1, "$function: one request");
+	is(strike_in($function, "SELECT redis_extend('k', '3h')", 't'),
+		'0, 0, 1', "$function: too late, one request");
 }
 
 run($one, "SELECT redis_unlock('k')");
@@ -85,11 +137,8 @@ run($one, "SELECT redis_unlock('k')");
 foreach my $function ('node_batch_start', 'redis_conn_flush', 'redis_conn_receive',
 	'lt_grant')
 {
-	my $before = $redis->script_calls;
-
-	is(strike_in($function, "SELECT redis_lock('k')", ''),
-		'0, 0', "$function: a lock call keeps its connection");
-	is($redis->script_calls - $before, 1, "$function: one create");
+	is( strike_in($function, "SELECT redis_lock('k')", '', undo => "SELECT redis_unlock('k')"),
+		'0, 0, 1', "$function: a lock call keeps its connection, one create");
 	$one->query_is("SELECT redis_unlock('k')", 't', "$function: given back");
 }
 
@@ -98,19 +147,24 @@ foreach my $function ('node_batch_start', 'redis_conn_flush', 'redis_conn_receiv
 # ----------
 
 # There are no replicas to wait for, and something that they would have to have.
-# A debugger takes a while to stop and to call something.
-my $replica_s = 8;
-$node->set('lockredis.command_timeout' => '1min');
+my ($replica_s, $next_s) = ($most_s + 4, 2 * $most_s + 8);
 run($one, "SET lockredis.min_replicas = 1; SET lockredis.replica_timeout = '${replica_s}s'");
 $redis->foreign_lock('foreign', owner => 'elsewhere:1', ms => 600_000);
-is( strike_in(
+like(
+	strike_in(
 		'lt_found_busy', "SELECT redis_try_lock('foreign')",
-		'f', 'set var kept = 0'),
-	'0, 0',
+		'f',
+		commands => ['set var kept = 0'],
+		next => $next_s),
+	qr/^0, 0, /,
 	'not while an answer is owed');
 pause($replica_s + 0.1);
-is(strike_in('node_batch_start', "SELECT redis_is_locked('foreign')", 't'),
-	'1, 1', 'but when it must be there, read or not');
+my @before = figures();
+my $stop = stop_in('node_batch_start', "SELECT redis_is_locked('foreign')")
+  or die "the time-out of $next_s s comes too early";
+strike($stop, $next_s, 600);
+is(struck('node_batch_start', "SELECT redis_is_locked('foreign')", 't', @before),
+	'1, 1, 1', 'but when it must be there, read or not');
 $redis->cmd('DEL', 'foreign');
 
 $one->quit;

@@ -113,11 +113,14 @@ sub out_of
 	return;
 }
 
-# Commands for gdb while the process is stopped; what it says to them
+# Commands for gdb while the process is stopped; what it says to them.  None that has it
+# call a function there: it cannot save the registers of each processor.
 sub tell
 {
 	my ($self, $commands) = @_;
 
+	croak "a function is to be called by gdb: $commands"
+	  if $commands =~ /^\s*(?:call|compile|jump|return)\b|\)\s*\(/m;
 	return $self->_do($commands);
 }
 

@@ -52,7 +52,7 @@ Runs the test file of that name against the table.
 =item run($session, $sql)
 
 Statements that are no test by themselves: dies unless they succeed.  Exported
-when asked for, as are the next three.
+when asked for, as are the next four.
 
 =item owner_in($hash)
 
@@ -66,6 +66,10 @@ The text as an SQL literal.
 
 For pgbench: reads a counter of the table "counter", adds, writes, with nothing
 but the lock "counter k" around it.
+
+=item fault_library($file)
+
+That file of test/fault, built: a library to be preloaded.
 
 =item need_tool($program)
 
@@ -99,7 +103,7 @@ our @EXPORT = (
 	@Test::More::EXPORT,
 	qw(now pause poll_until nothing_left descriptors need_tool lock_store
 	  of_redis of_table same_tests_in_table));
-our @EXPORT_OK = qw(run owner_in counting_script quoted);
+our @EXPORT_OK = qw(run owner_in counting_script quoted fault_library);
 
 my $in_table = 0;
 
@@ -146,6 +150,17 @@ sub run
 
 	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
 	return $result;
+}
+
+sub fault_library
+{
+	my ($file) = @_;
+	my $made = PostgreSQL::Test::Utils::tempdir() . "/$file.so";
+
+	need_tool('cc');
+	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-O1', '-Wall', '-Werror',
+		'-o', $made, dirname(__FILE__) . "/../../fault/$file", '-ldl');
+	return $made;
 }
 
 sub owner_in
