@@ -38,22 +38,23 @@ check_pools(int nholds)
 {
 	int			free = 0;
 	int			nkeys = 0;
+	int			used = lt_used_slots();
+	int			used_keys = (int) pg_atomic_read_u32(&lt_table->key_pool.nused);
 
 	for (LrIndex i = lt_table->hold_pool.first_free; i != LR_NONE; i = lt_holds[i].next)
-		if (!lt_is_index(i) || lt_holds[i].state != HOLD_FREE || ++free > lt_table->max_locks)
+		if (!lt_is_index(i) || lt_holds[i].state != HOLD_FREE || ++free > used)
 			return lt_check_says("hold %d is among the free ones", i);
-	if (free + nholds != lt_table->max_locks)
-		return lt_check_says("of %d holds %d are free and %d are not", lt_table->max_locks, free,
-							 nholds);
+	if (free + nholds != used || used > lt_table->max_locks)
+		return lt_check_says("of %d holds %d are free and %d are not", used, free, nholds);
 	for (LrIndex i = lt_table->key_pool.first_free; i != LR_NONE; i = lt_keys[i].next)
-		if (++nkeys > lt_table->max_locks)
+		if (++nkeys > used_keys)
 			return lt_check_says("the free keys have no end");
 	for (int b = 0; b < lt_table->nbuckets; b++)
 		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
-			if (++nkeys > lt_table->max_locks)
+			if (++nkeys > used_keys)
 				return lt_check_says("the keys have no end");
-	if (nkeys != lt_table->max_locks)
-		return lt_check_says("of %d keys %d are there", lt_table->max_locks, nkeys);
+	if (nkeys != used_keys || used_keys > lt_table->max_locks)
+		return lt_check_says("of %d keys %d are there", used_keys, nkeys);
 	return NULL;
 }
 
@@ -72,7 +73,7 @@ check_session_numbers(void)
 
 		if (lt_sessions[s].pid == 0)
 			continue;
-		for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 			if (lt_holds[i].state == HOLD_LOST && lt_holds[i].session == s)
 				lost++;
 		if (lost != counted)
@@ -93,7 +94,7 @@ lt_check_counts(void)
 	int			rows = 0;
 	int			nholds = 0;
 
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 		if (lt_holds[i].state != HOLD_FREE)
 		{
 			nholds++;
@@ -131,7 +132,7 @@ lt_check_due_times(void)
 {
 	StoreId		current = current_store();
 
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		for (int s = 0; s < STORE_COUNT; s++)
 			if (lr_has_store(s) && pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
@@ -187,7 +188,7 @@ check_own(bool ended)
 
 	if (lt_wait_of(LrMyProcNumber)->state != WAIT_NONE)
 		return lt_check_says("session %d still waits", LrMyProcNumber);
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		const LrHold *h = &lt_holds[i];
 		const char *says;

@@ -287,7 +287,7 @@ due_count(StoreId store, int64 until)
 {
 	int			n = 0;
 
-	for (int b = 0; b < lt_table->nblocks; b++)
+	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
 	{
 		LrIndex		first = b * DUE_BLOCK;
 		LrIndex		last = Min(first + DUE_BLOCK, lt_table->max_locks);
@@ -319,7 +319,7 @@ due_choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 	int			counts[URGENCY_CLASSES] = {0};
 	int			class = 0;
 
-	for (int b = 0; b < lt_table->nblocks; b++)
+	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
 	{
 		LrIndex		first = b * DUE_BLOCK;
 		LrIndex		last = Min(first + DUE_BLOCK, lt_table->max_locks);
@@ -378,7 +378,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 
 	*more = false;
 	due_choose(store, now, connected, max, &choice);
-	for (int b = 0; b < lt_table->nblocks; b++)
+	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
 	{
 		int			first = b * DUE_BLOCK;
 		int			last = Min(first + DUE_BLOCK, lt_table->max_locks);
@@ -425,7 +425,7 @@ lt_renewal_lag(StoreId store)
 {
 	int64		lag = 0;
 
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		LrHold	   *h = &lt_holds[i];
 		uint32		hash = h->hash;

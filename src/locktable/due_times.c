@@ -269,7 +269,7 @@ lt_next_due(StoreId store)
 {
 	int64		next = LR_NEVER;
 
-	for (int b = 0; b < lt_table->nblocks; b++)
+	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
 	{
 		int64		bound = lt_read_time(&lt_block_due[store][b]);
 
@@ -288,7 +288,7 @@ lt_renew_all_now(StoreId store)
 {
 	int64		now = lr_now();
 
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
 			due_force(i, store, now);
 }
@@ -304,7 +304,7 @@ lt_repair_now(StoreId store)
 	WakeList	wakes = WAKE_NOBODY;	/* the caller is the watchdog itself, and awake */
 	int64		now = lr_now();
 
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		LrHold	   *h = &lt_holds[i];
 		uint64		owner = pg_atomic_read_u64(&lt_leases[i].owner);
@@ -337,7 +337,7 @@ due_force_some(StoreId store, int part)
 	int64		now = lr_now();
 	const StoreRoutine *routine = lr_store(store);
 
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		const LrHold *h = &lt_holds[i];
 		uint32		hash = h->hash;

@@ -84,6 +84,20 @@ lt_carve(char **area, Size size)
 }
 
 static void
+lt_init_pool(LrPool *pool)
+{
+	SpinLockInit(&pool->mutex);
+	pool->first_free = LR_NONE;
+	pg_atomic_init_u32(&pool->nused, 0);
+}
+
+/*
+ * lt_init_table --- all but the slots of keys and holds, each of which is made when it is
+ * used first
+ *
+ * There may be a million of them, of a kilobyte each.
+ */
+static void
 lt_init_table(void)
 {
 	lt_table->max_locks = lr_max_locks;
@@ -102,29 +116,14 @@ lt_init_table(void)
 		lt_buckets[i] = LR_NONE;
 	for (int i = 0; i < lt_table->ntold; i++)
 		lt_told[i] = LR_NONE;
-	for (int i = 0; i < lr_max_locks; i++)
-	{
-		LrIndex		next = i + 1 < lr_max_locks ? i + 1 : LR_NONE;
-
-		memset(&lt_keys[i], 0, sizeof(LrKey));
-		lt_keys[i].next = next;
-		memset(&lt_holds[i], 0, sizeof(LrHold));
-		lt_holds[i].next = next;
-		pg_atomic_init_u64(&lt_leases[i].owner, 0);
-		pg_atomic_init_u64(&lt_leases[i].deadline, 0);
-		for (int s = 0; s < STORE_COUNT; s++)
-			pg_atomic_init_u64(&lt_leases[i].due[s], LR_NEVER);
-	}
 	for (int s = 0; s < STORE_COUNT; s++)
 		for (int i = 0; i < lt_table->nblocks; i++)
 			pg_atomic_init_u64(&lt_block_due[s][i], LR_NEVER);
 	memset(lt_sessions, 0, sizeof(LrSession) * MaxBackends);
 	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u32(&lt_sessions[i].nlost, 0);
-	SpinLockInit(&lt_table->key_pool.mutex);
-	lt_table->key_pool.first_free = 0;
-	SpinLockInit(&lt_table->hold_pool.mutex);
-	lt_table->hold_pool.first_free = 0;
+	lt_init_pool(&lt_table->key_pool);
+	lt_init_pool(&lt_table->hold_pool);
 	SpinLockInit(&lt_table->told_mutex);
 }
 
@@ -220,21 +219,42 @@ lt_return_rows(void)
 }
 
 /*
+ * lt_use_new_slot --- one that was never used; the pool's mutex held
+ */
+static LrIndex
+lt_use_new_slot(LrPool *pool)
+{
+	uint32		slot = pg_atomic_read_u32(&pool->nused);
+
+	Assert(slot < (uint32) lt_table->max_locks);
+	pg_atomic_write_u32(&pool->nused, slot + 1);
+	return (LrIndex) slot;
+}
+
+/*
  * lt_alloc_hold --- a hold for a row that was reserved
  *
  * Each hold has a row of its own and there are as many holds as rows, so this
- * cannot fail.
+ * cannot fail.  Nobody looks at a slot without an owner, so what is due of a new one may
+ * be written late.
  */
 LrIndex
 lt_alloc_hold(void)
 {
+	LrPool	   *pool = &lt_table->hold_pool;
 	LrIndex		hold;
+	bool		fresh;
 
-	SpinLockAcquire(&lt_table->hold_pool.mutex);
-	hold = lt_table->hold_pool.first_free;
-	Assert(hold != LR_NONE);
-	lt_table->hold_pool.first_free = lt_holds[hold].next;
-	SpinLockRelease(&lt_table->hold_pool.mutex);
+	SpinLockAcquire(&pool->mutex);
+	hold = pool->first_free;
+	fresh = hold == LR_NONE;
+	if (fresh)
+		hold = lt_use_new_slot(pool);
+	else
+		pool->first_free = lt_holds[hold].next;
+	SpinLockRelease(&pool->mutex);
+	if (fresh)
+		lt_nothing_due(hold);
 	return hold;
 }
 
@@ -361,17 +381,20 @@ lt_find_key(const char *name, int len, uint32 hash)
 LrIndex
 lt_make_key(const char *name, int len, uint32 hash)
 {
+	LrPool	   *pool = &lt_table->key_pool;
 	LrIndex		i = lt_find_key(name, len, hash);
 	LrKey	   *key;
 
 	if (i != LR_NONE)
 		return i;
 
-	SpinLockAcquire(&lt_table->key_pool.mutex);
-	i = lt_table->key_pool.first_free;
-	Assert(i != LR_NONE);
-	lt_table->key_pool.first_free = lt_keys[i].next;
-	SpinLockRelease(&lt_table->key_pool.mutex);
+	SpinLockAcquire(&pool->mutex);
+	i = pool->first_free;
+	if (i == LR_NONE)
+		i = lt_use_new_slot(pool);
+	else
+		pool->first_free = lt_keys[i].next;
+	SpinLockRelease(&pool->mutex);
 
 	key = &lt_keys[i];
 	key->hash = hash;

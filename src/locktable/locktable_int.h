@@ -227,10 +227,15 @@ typedef struct LrLease
 	pg_atomic_uint64 due[STORE_COUNT];	/* when the watchdog has to look */
 } LrLease;
 
+/*
+ * Slots from "nused" on have never been used, and nobody looks at them: their memory is
+ * as the kernel gave it, zeroed.  It is only raised.
+ */
 typedef struct LrPool
 {
 	slock_t		mutex;
-	LrIndex		first_free;
+	LrIndex		first_free;		/* of those before that */
+	pg_atomic_uint32 nused;
 } LrPool;
 
 typedef struct LrTable
@@ -261,6 +266,23 @@ extern LrHold *lt_holds;
 extern LrLease *lt_leases;
 extern pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 extern LrSession *lt_sessions;
+
+/*
+ * Whoever walks over all holds looks at so many slots.  One that comes into use
+ * meanwhile is not seen: see README.proofs.md.
+ */
+static inline LrIndex
+lt_used_slots(void)
+{
+	return (LrIndex) pg_atomic_read_u32(&lt_table->hold_pool.nused);
+}
+
+/* And over blocks of them: so many, each of which is looked at whole. */
+static inline int
+lt_used_blocks(void)
+{
+	return (lt_used_slots() + DUE_BLOCK - 1) / DUE_BLOCK;
+}
 
 static inline LrWait *
 lt_wait_of(LrIndex session)

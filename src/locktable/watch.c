@@ -49,7 +49,7 @@ lt_watchdog_leave(void)
 bool
 lt_has_old_place(void)
 {
-	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
 			lt_is_at_any_old_place(&lt_holds[i]))
 			return true;

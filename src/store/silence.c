@@ -102,9 +102,9 @@ silence_shmem_init(void)
 	pg_atomic_init_u64(&shared->looked_at, 0);
 	pg_atomic_init_u64(&shared->stall, 0);
 	pg_atomic_init_u64(&shared->lease, lr_lease * LR_US_PER_MS);
+
+	/* The array is as the kernel gave it, zeroed. */
 	shared->nttls = silence_nttls();
-	for (uint32 i = 0; i < shared->nttls; i++)
-		pg_atomic_init_u64(&shared->ttl[i], 0);
 }
 
 static int64

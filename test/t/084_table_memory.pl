@@ -1,0 +1,115 @@
+# Copyright (c) 2026, lockredis contributors
+
+# What lockredis.max_locks costs is paid for locks that there are: memory that is touched
+# at the start, and blocks that the watchdog looks at, counted and not timed.
+#
+# For bars of speed, not for a guarantee.
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Basename qw(dirname);
+use LockRedis::Debugger;
+use LockRedis::Test qw(:DEFAULT run);
+
+LockRedis::Debugger->need;
+
+my $redis = LockRedis::Redis->new;
+
+sub server
+{
+	my ($name, $max_locks) = @_;
+	my $node = LockRedis::Node->create(
+		$name,
+		redis => $redis,
+		settings => {
+			'lockredis.max_locks' => $max_locks,
+			'lockredis.lease' => '600s',
+			huge_pages => 'off',
+			shared_buffers => '8MB'
+		});
+
+	$node->wait_for_up;
+	return $node;
+}
+
+# Megabytes of shared memory that the first process has touched
+sub touched
+{
+	my ($node) = @_;
+	my $sum = 0;
+	my $shared = 0;
+
+	foreach my $line (
+		split /\n/,
+		PostgreSQL::Test::Utils::slurp_file('/proc/' . PostgreSQL::Test::Utils::slurp_file($node->data_dir . '/postmaster.pid') =~ s/\n.*//sr . '/smaps'))
+	{
+		$shared = $1 eq 's' if $line =~ /^[0-9a-f]+-[0-9a-f]+ ...(.)/;
+		$sum += $1 if $shared && $line =~ /^Rss:\s+(\d+) kB/;
+	}
+	return $sum / 1024;
+}
+
+# The line of lt_next_due() that looks at one block
+sub line_of_a_look
+{
+	my ($file) = @_;
+	my $source = PostgreSQL::Test::Utils::slurp_file(dirname(__FILE__) . "/../../$file");
+	my ($before) = $source =~ /\A(.*?\nlt_next_due\(.*?)lt_read_time\(&lt_block_due/s
+	  or die 'lt_next_due is not as it was';
+
+	return 1 + ($before =~ tr/\n//);
+}
+
+# How many blocks it looks at
+sub blocks
+{
+	my ($node) = @_;
+	my $file = 'src/locktable/due_times.c';
+	my $gdb = LockRedis::Debugger->new($node->watchdog_pid);
+
+	$gdb->run_to('lt_next_due');
+	$gdb->wait_for_stop;
+	my $answer = $gdb->tell("break $file:" . line_of_a_look($file));
+	my $number = $answer =~ /Breakpoint (\d+)/ ? $1 : die "no breakpoint: $answer";
+	$gdb->tell("ignore $number 1000000");
+	$gdb->tell('finish');
+	my $n = $gdb->tell("info breakpoints $number") =~ /already hit (\d+) time/ ? $1 : 0;
+	$gdb->let_go;
+	return $n;
+}
+
+my $few = server('few', 1000);
+my $many = server('many', 1_000_000);
+my ($touched_few, $touched_many) = map { touched($_) } $few, $many;
+
+note "$touched_few MB and $touched_many MB";
+cmp_ok($touched_many - $touched_few, '<', 30, 'a table for a million locks is not touched');
+
+my $one = $many->session;
+run($one, "SELECT count(redis_lock('n' || i)) FROM generate_series(1, 100) i");
+my $n = blocks($many);
+cmp_ok($n, '>', 0, 'the watchdog looks at blocks');
+cmp_ok($n, '<', 10, 'and not at those that were never used');
+
+# The same slots again and again
+run($one,
+	q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM redis_lock('m' || i), redis_unlock('m' || i); END LOOP; END $$});
+cmp_ok(blocks($many), '<', 10, 'nor for locks that are taken and given back');
+is($many->count_locks('true'), 100, 'all are shown');
+run($one, 'SELECT redis_unlock_all()');
+is($many->count_locks('true'), 0, 'and gone');
+
+# All that there may be
+my $two = $few->session;
+foreach my $round (1, 2)
+{
+	$two->query_is("SELECT count(redis_lock('n' || i)) FROM generate_series(1, 1000) i",
+		'1000', "round $round: as many as there may be");
+	$two->query_fails("SELECT redis_lock('one more')", '53400', qr/max_locks/, "round $round: and no more");
+	$two->query_is('SELECT redis_unlock_all()', '1000', "round $round: given back");
+}
+
+$_->quit foreach $one, $two;
+nothing_left([ $few, $many ], $redis);
+done_testing();
