@@ -39,6 +39,7 @@ typedef struct TopologyShared
 	pg_atomic_uint32 named;		/* epoch that the watchdog may connect to, or 0 */
 	pg_atomic_uint64 named_at;	/* lr_now() time: who named it was asked then */
 	pg_atomic_uint32 confirmed; /* epoch that all may connect to, or 0 */
+	pg_atomic_uint32 said;		/* epoch whose master has said that it is one, or 0 */
 	pg_atomic_uint32 denied;	/* epoch whose master says that it is none, or 0 */
 	pg_atomic_uint64 watched_until; /* lr_now() time; 0 = not at all */
 	pg_atomic_uint32 news;
@@ -53,6 +54,9 @@ typedef struct TopologyShared
 	/* The watchdog's alone, but of all watchdogs. */
 	int64		told[LR_MAX_SENTINELS]; /* number that each Sentinel has told */
 	int64		bar[LR_MAX_SENTINELS];	/* and has to reach to count; 0 = any */
+	int64		named_by[LR_MAX_SENTINELS]; /* that it has named the present master by;
+											 * -1 = it has not */
+	TopologyMaster passed_over; /* no host: nobody was */
 } TopologyShared;
 
 static TopologyShared *shared = NULL;
@@ -80,6 +84,7 @@ topology_shmem_init(void)
 	pg_atomic_init_u32(&shared->named, 0);
 	pg_atomic_init_u64(&shared->named_at, 0);
 	pg_atomic_init_u32(&shared->confirmed, 0);
+	pg_atomic_init_u32(&shared->said, 0);
 	pg_atomic_init_u32(&shared->denied, 0);
 	pg_atomic_init_u64(&shared->watched_until, 0);
 	pg_atomic_init_u32(&shared->news, 0);
@@ -205,6 +210,13 @@ topology_lost(uint32 epoch)
 	(void) topology_withdraw(&shared->named, epoch);
 }
 
+static void
+topology_forget_who_named(void)
+{
+	for (int i = 0; i < LR_MAX_SENTINELS; i++)
+		shared->named_by[i] = -1;
+}
+
 /*
  * topology_start --- see topology.h
  *
@@ -224,6 +236,8 @@ topology_start(uint32 place)
 	pg_atomic_write_u64(&shared->watched_until, 0);
 	memset(shared->told, 0, sizeof(shared->told));
 	memset(shared->bar, 0, sizeof(shared->bar));
+	memset(&shared->passed_over, 0, sizeof(TopologyMaster));
+	topology_forget_who_named();
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
 	memset(&shared->at, 0, sizeof(RedisHost));
 	shared->config_epoch = 0;
@@ -249,6 +263,7 @@ topology_change(const RedisHost *at, int64 config_epoch)
 
 	pg_atomic_write_u32(&shared->confirmed, 0);
 	pg_atomic_write_u32(&shared->named, 0);
+	topology_forget_who_named();
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
 	shared->at = *at;
 	shared->config_epoch = config_epoch;
@@ -302,6 +317,34 @@ topology_set_bar(int sentinel, int64 config_epoch)
 	shared->bar[sentinel] = config_epoch;
 }
 
+int64
+topology_named_by(int sentinel)
+{
+	return shared->named_by[sentinel];
+}
+
+void
+topology_set_named_by(int sentinel, int64 config_epoch)
+{
+	shared->named_by[sentinel] = config_epoch;
+}
+
+void
+topology_pass_over(const RedisHost *at, int64 config_epoch)
+{
+	memset(&shared->passed_over, 0, sizeof(TopologyMaster));
+	if (at == NULL)
+		return;
+	shared->passed_over.at = *at;
+	shared->passed_over.config_epoch = config_epoch;
+}
+
+const TopologyMaster *
+topology_passed_over(void)
+{
+	return &shared->passed_over;
+}
+
 void
 topology_named(uint32 epoch, int64 at)
 {
@@ -335,9 +378,16 @@ topology_confirm(uint32 epoch)
 		!topology_was_named_lately(lr_now()))
 		return;
 	pg_atomic_write_u32(&shared->denied, 0);
+	pg_atomic_write_u32(&shared->said, epoch);
 	pg_atomic_write_u32(&shared->confirmed, epoch);
 	pg_atomic_write_u32(&shared->asked, 1);
 	topology_tell();
+}
+
+bool
+topology_has_said(uint32 epoch)
+{
+	return epoch != 0 && pg_atomic_read_u32(&shared->said) == epoch;
 }
 
 bool

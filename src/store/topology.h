@@ -113,6 +113,20 @@ extern int64 topology_bar(int sentinel);
 extern void topology_set_bar(int sentinel, int64 config_epoch);
 
 /*
+ * The number by which it has named the present master last; -1: it has not.
+ */
+extern int64 topology_named_by(int sentinel);
+extern void topology_set_named_by(int sentinel, int64 config_epoch);
+
+/*
+ * Who was named by a later failover than the present one, and passed over since it did
+ * not say itself that it is a master; NULL: nobody.  The epoch of what is returned means
+ * nothing.
+ */
+extern void topology_pass_over(const RedisHost *at, int64 config_epoch);
+extern const TopologyMaster *topology_passed_over(void);
+
+/*
  * It was named, by who was asked then: the watchdog may connect, for a moment; it is
  * still named.  It has connected, and is a master: all may.  That connection has
  * ended, or could not be made.
@@ -123,7 +137,8 @@ extern bool topology_was_named_lately(int64 now);
 extern void topology_confirm(uint32 epoch);
 extern void topology_lost(uint32 epoch);
 
-/* Has it said itself that it is none? */
+/* Has it ever said itself that it is one, since it was named?  That it is none? */
+extern bool topology_has_said(uint32 epoch);
 extern bool topology_is_denied(uint32 epoch);
 
 extern bool topology_is_named(void);

@@ -42,11 +42,11 @@
 
 /*
  * The sockets of the stores, or of each node of one, those for replicas, the one that
- * is kept to give back at an old place, those of the Sentinels, those of the listener,
- * and the resolver's pipe.
+ * is kept to give back at an old place, those of the Sentinels and of who is asked beside
+ * them, those of the listener, and the resolver's pipe.
  */
 #define MAX_INTERESTS		((4 + NODE_MASTERS) * STORE_MAX_INTERESTS + \
-							 CONFIRMED_MAX_INTERESTS + NODE_MASTERS + 1)
+							 CONFIRMED_MAX_INTERESTS + NODE_MASTERS + 2)
 
 /* What the wait event set was built for. */
 typedef struct Watched

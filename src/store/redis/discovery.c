@@ -21,8 +21,13 @@
  *	 turns out to have been set up anew as well counts from the next failover on.
  * - That the present master is the master still may be said by a majority, whatever
  *	 the numbers.
- * - One that is said to be the master and itself says that it is not, for a while,
- *	 is passed over if most Sentinels name another: somebody lies.
+ * - Who is named by the highest number has a while to say itself that it is a master.
+ *	 Has it not, or does it say that it is none, then another one is believed that
+ *	 most Sentinels name and that says so; until the former one says so, or most
+ *	 name it as well.
+ * - One that has said so, and is gone, is passed over likewise for who is named by most
+ *	 if each of these has named it before, and tells of a later failover since: its
+ *	 number was none.
  * - Between the election of a Sentinel and the promotion nobody is the master.
  *
  * Only a round that began after the connection to the master was lost, or the
@@ -43,6 +48,7 @@
 
 #include "settings.h"
 #include "store/node.h"
+#include "store/redis/claim.h"
 #include "store/redis/discovery.h"
 #include "store/redis/sentinel.h"
 #include "store/topology.h"
@@ -62,8 +68,11 @@
 /* Who did not look for so long has not seen what happened. */
 #define STALL				(2 * LR_US_PER_S)
 
-/* For so long somebody has to contradict. */
-#define LIE_LIFE			(2 * LR_US_PER_S)
+/* For so long who is named may leave it at that, and not say so itself. */
+#define SAY_LIFE			(3 * LR_US_PER_S)
+
+/* It has said so lately enough. */
+#define CLAIM_LIFE			(2 * LR_US_PER_S)
 
 /* For so long Sentinels without a memory may be learning from others. */
 #define ANEW_LIFE			(10 * LR_US_PER_S)
@@ -77,10 +86,13 @@
 typedef struct Candidate
 {
 	RedisHost	at;
-	int64		config_epoch;	/* the highest it was named by that counts */
+	int64		config_epoch;	/* the highest it was named by that counts, */
+	int64		told;			/* or does not */
 	int64		asked_at;		/* the latest question that it was an answer to */
 	int			votes;
 	int			votes_anew;		/* by Sentinels that were set up anew */
+	int			votes_later;	/* by those that named the present master before, by a
+								 * lower number */
 } Candidate;
 
 typedef struct Discovery
@@ -106,8 +118,6 @@ typedef struct Discovery
 	int64		unconfirmed_since;	/* the master that is believed in; 0 = it is */
 	int64		anew_since;		/* most Sentinels have been set up anew, and name */
 	RedisHost	anew_at;		/* this one, which is another; 0 = they do not */
-
-	Candidate	lie;			/* this was no master, unless most say so */
 
 	int64		logged_at;
 	int			unlogged;
@@ -135,6 +145,7 @@ redis_discovery_start(void)
 	memset(&discovery, 0, sizeof(Discovery));
 	discovery.version = lr_url_epoch;
 	topology_start(redis_url_is_followed(lr_redis_url) ? lr_place : 0);
+	redis_claim_start();
 	for (int i = 0; i < lr_redis_url->nsentinels; i++)
 	{
 		discovery.sentinel[i] = MemoryContextAllocZero(TopMemoryContext,
@@ -152,12 +163,6 @@ redis_discovery_start(void)
  * What was answered
  * ----------
  */
-
-static bool
-same_host(const RedisHost *a, const RedisHost *b)
-{
-	return a->port == b->port && strcmp(a->host, b->host) == 0;
-}
 
 /*
  * fresh_answer --- of that Sentinel, NULL: none that counts
@@ -189,7 +194,17 @@ was_set_up_anew(int i, const SentinelAnswer *a)
 }
 
 /*
- * note_numbers --- what each Sentinel tells; "known" is what is known
+ * tells_of_later --- has that Sentinel named the present master before, and tells of a
+ * failover since?
+ */
+static bool
+tells_of_later(int i, const SentinelAnswer *a)
+{
+	return topology_named_by(i) >= 0 && a->config_epoch > topology_named_by(i);
+}
+
+/*
+ * note_numbers --- what each Sentinel tells of "present", and of others
  *
  * One that others began anew without, and that was set up anew itself since, has a
  * number of the new count: a later failover of that counts.  What it names until it
@@ -198,7 +213,7 @@ was_set_up_anew(int i, const SentinelAnswer *a)
  * long it goes on to name a master of before.
  */
 static void
-note_numbers(int64 known, int64 now)
+note_numbers(const TopologyMaster *present, int64 now)
 {
 	for (int i = 0; i < discovery.nsentinels; i++)
 	{
@@ -210,9 +225,11 @@ note_numbers(int64 known, int64 now)
 		{
 			if (topology_bar(i) == 0)
 				continue;
-			topology_set_bar(i, known + 1);
+			topology_set_bar(i, present->config_epoch + 1);
 		}
 		topology_set_told(i, a->config_epoch);
+		if (redis_host_is_same(&a->master, &present->at))
+			topology_set_named_by(i, a->config_epoch);
 	}
 }
 
@@ -239,7 +256,7 @@ note_who_learned(const RedisHost *at, int64 number, int64 now)
 	{
 		const SentinelAnswer *a = fresh_answer(i, now);
 
-		if (a != NULL && a->known && a->config_epoch == number && same_host(&a->master, at))
+		if (a != NULL && a->known && a->config_epoch == number && redis_host_is_same(&a->master, at))
 		{
 			topology_set_bar(i, 0);
 			topology_set_told(i, number);
@@ -288,7 +305,7 @@ begin_numbers_anew(const Candidate *c, int64 known, int64 now)
 	{
 		const SentinelAnswer *a = fresh_answer(i, now);
 
-		if (a != NULL && a->known && same_host(&a->master, &c->at) &&
+		if (a != NULL && a->known && redis_host_is_same(&a->master, &c->at) &&
 			(was_set_up_anew(i, a) || !is_majority(c->votes_anew)))
 		{
 			topology_set_bar(i, 0);
@@ -302,7 +319,7 @@ begin_numbers_anew(const Candidate *c, int64 known, int64 now)
 	topology_set_config_epoch(number);
 	if (begins_anew(c))
 	{
-		memset(&discovery.lie, 0, sizeof(Candidate));
+		topology_pass_over(NULL, 0);
 		log_anew(known, number, now);
 	}
 	return number;
@@ -323,18 +340,18 @@ collect_candidates(Candidate *out, int64 now)
 
 		if (a == NULL || !a->known)
 			continue;
-		while (c < n && !same_host(&out[c].at, &a->master))
+		while (c < n && !redis_host_is_same(&out[c].at, &a->master))
 			c++;
 		if (c == n)
 		{
+			memset(&out[n], 0, sizeof(Candidate));
 			out[n].at = a->master;
-			out[n].config_epoch = NO_NUMBER;
-			out[n].asked_at = 0;
-			out[n].votes_anew = 0;
-			out[n++].votes = 0;
+			out[n++].config_epoch = NO_NUMBER;
 		}
 		out[c].votes++;
 		out[c].votes_anew += was_set_up_anew(i, a);
+		out[c].votes_later += tells_of_later(i, a);
+		out[c].told = Max(out[c].told, a->config_epoch);
 		out[c].asked_at = Max(out[c].asked_at, a->asked_at);
 		out[c].config_epoch = Max(out[c].config_epoch, number_that_counts(i, a));
 	}
@@ -351,30 +368,30 @@ is_better(const Candidate *a, const Candidate *b, const RedisHost *present)
 		return a->config_epoch > b->config_epoch;
 	if (a->votes != b->votes)
 		return a->votes > b->votes;
-	return same_host(&a->at, present);
+	return redis_host_is_same(&a->at, present);
 }
 
 /*
- * is_believable --- beside what is known of the present master, and of lies
+ * is_believable --- beside what is known of the present master, and of who was passed
+ * over
  *
- * Most named another one when it turned out to be a lie: if they name this one now,
- * it is one no more.
+ * Most named another one then: if they name this one now, it is so no more.
  */
 static bool
 is_believable(const Candidate *c, const TopologyMaster *present, int64 now)
 {
-	const Candidate *lie = &discovery.lie;
+	const TopologyMaster *passed = topology_passed_over();
 
 	if (c->votes == discovery.nsentinels)
 		return true;
-	if (same_host(&c->at, &lie->at) && c->config_epoch == lie->config_epoch &&
-		!is_majority(c->votes))
+	if (redis_host_is_same(&c->at, &passed->at) &&
+		c->config_epoch == passed->config_epoch && !is_majority(c->votes))
 		return false;
 	if (c->config_epoch >= present->config_epoch)
 		return true;
-	if (same_host(&c->at, &present->at))
+	if (redis_host_is_same(&c->at, &present->at))
 		return is_majority(c->votes);
-	return discovery.anew_since != 0 && same_host(&c->at, &discovery.anew_at) &&
+	return discovery.anew_since != 0 && redis_host_is_same(&c->at, &discovery.anew_at) &&
 		discovery.unconfirmed_since != 0 &&
 		now - Max(discovery.anew_since, discovery.unconfirmed_since) > ANEW_LIFE;
 }
@@ -389,11 +406,11 @@ note_anew(const Candidate *candidates, int n, const TopologyMaster *present, int
 
 	for (int i = 0; i < n; i++)
 		if (is_majority(candidates[i].votes_anew) &&
-			!same_host(&candidates[i].at, &present->at))
+			!redis_host_is_same(&candidates[i].at, &present->at))
 			c = &candidates[i];
 	if (c == NULL)
 		discovery.anew_since = 0;
-	else if (discovery.anew_since == 0 || !same_host(&c->at, &discovery.anew_at))
+	else if (discovery.anew_since == 0 || !redis_host_is_same(&c->at, &discovery.anew_at))
 	{
 		discovery.anew_at = c->at;
 		discovery.anew_since = now;
@@ -416,20 +433,51 @@ choose(const Candidate *candidates, int n, const TopologyMaster *present, int64 
 }
 
 /*
- * choose_against --- the present one denies that it is the master; is another one
- * named by most?
+ * is_unproved --- has the present one not said itself that it is a master, since it was
+ * named, or has it said that it is none?
+ */
+static bool
+is_unproved(const TopologyMaster *present)
+{
+	return !topology_has_said(present->epoch) || topology_is_denied(present->epoch);
+}
+
+/*
+ * choose_against --- who is named by most instead of the present one, that has not shown
+ * up for a while; NULL: nobody
+ *
+ * Against one that has said so that takes more than who may have been cut off since.
  */
 static const Candidate *
-choose_against(const Candidate *candidates, int n, const TopologyMaster *present)
+choose_against(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
 {
+	bool		unproved = is_unproved(present);
+
+	if (present->at.host[0] == '\0' || discovery.unconfirmed_since == 0 ||
+		now - discovery.unconfirmed_since <= SAY_LIFE)
+		return NULL;
 	for (int i = 0; i < n; i++)
 	{
-		if (!is_majority(candidates[i].votes) || same_host(&candidates[i].at, &present->at))
-			continue;
-		discovery.lie.at = present->at;
-		discovery.lie.config_epoch = present->config_epoch;
-		return &candidates[i];
+		const Candidate *c = &candidates[i];
+
+		if (is_majority(unproved ? c->votes : c->votes_later) &&
+			!redis_host_is_same(&c->at, &present->at))
+			return c;
 	}
+	return NULL;
+}
+
+/*
+ * choose_passed_over --- is who was passed over still named by a later failover than the
+ * present one?
+ */
+static const Candidate *
+choose_passed_over(const Candidate *candidates, int n, const TopologyMaster *present)
+{
+	for (int i = 0; i < n; i++)
+		if (redis_host_is_same(&candidates[i].at, &topology_passed_over()->at) &&
+			candidates[i].told > present->config_epoch)
+			return &candidates[i];
 	return NULL;
 }
 
@@ -529,8 +577,8 @@ believe(const Candidate *c, const TopologyMaster *present, int64 now)
 	if (number < present->config_epoch)
 		number = begin_numbers_anew(c, present->config_epoch, now);
 	note_who_learned(&c->at, number, now);
-	if (same_host(&c->at, &discovery.lie.at))
-		memset(&discovery.lie, 0, sizeof(Candidate));
+	if (redis_host_is_same(&c->at, &topology_passed_over()->at))
+		topology_pass_over(NULL, 0);
 	epoch = topology_change(&c->at, number);
 	discovery.unconfirmed_since = now;
 	if (!anybody_in_doubt(now))
@@ -569,6 +617,35 @@ explain(const TopologyMaster *present, int64 now)
 }
 
 /*
+ * believe_claim --- is there one that is to be believed if it says itself that it is a
+ * master?  True: it was.
+ *
+ * It is asked from one round to the next, and what it has said is judged with what the
+ * Sentinels say then.
+ */
+static bool
+believe_claim(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
+{
+	const Candidate *against = choose_against(candidates, n, present, now);
+	const Candidate *c = against != NULL ? against :
+		choose_passed_over(candidates, n, present);
+	Candidate	claimant;
+
+	redis_claim_ask(c == NULL ? NULL : &c->at);
+	if (c == NULL ||
+		!redis_claim_was_made(&c->at, Max(discovery.stalled_at, now - CLAIM_LIFE)))
+		return false;
+
+	claimant = *c;
+	if (against == NULL)
+		claimant.config_epoch = claimant.told;
+	else if (is_unproved(present))
+		topology_pass_over(&present->at, present->config_epoch);
+	believe(&claimant, present, now);
+	return true;
+}
+
+/*
  * judge --- what do the answers say?
  *
  * A later failover than the known one is believed at once; the first master of all
@@ -580,22 +657,19 @@ judge(bool complete, int64 now)
 	Candidate	candidates[LR_MAX_SENTINELS];
 	int			n;
 	TopologyMaster present;
-	const Candidate *best = NULL;
+	const Candidate *best;
 
 	topology_get_master(lr_place, &present);
-	note_numbers(present.config_epoch, now);
+	note_numbers(&present, now);
 	note_who_learned(&present.at, present.config_epoch, now);
 	n = collect_candidates(candidates, now);
 	note_anew(candidates, n, &present, now);
-	if (complete && topology_is_denied(present.epoch) &&
-		discovery.unconfirmed_since != 0 &&
-		now - discovery.unconfirmed_since > LIE_LIFE)
-		best = choose_against(candidates, n, &present);
-	if (best == NULL)
-		best = choose(candidates, n, &present, now);
+	if (complete && believe_claim(candidates, n, &present, now))
+		return;
+	best = choose(candidates, n, &present, now);
 	if (best == NULL)
 		return;
-	if (!same_host(&best->at, &present.at))
+	if (!redis_host_is_same(&best->at, &present.at))
 	{
 		if (complete || (present.at.host[0] != '\0' &&
 						 best->config_epoch > present.config_epoch))
@@ -728,6 +802,7 @@ redis_discovery_step(void)
 	ask_again(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
 		news = sentinel_step(discovery.sentinel[i], discovery.ask_since) || news;
+	redis_claim_step();
 	now = lr_now();
 
 	/* Stopped just now: the next step notes that, and asks again. */
@@ -764,15 +839,18 @@ redis_discovery_step(void)
 int
 redis_discovery_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {
-	int			n = 0;
+	int			n;
+	int64		claim_until;
 
 	*until = LR_NEVER;
 	*epoch = 0;
 	if (discovery.nsentinels == 0)
 		return 0;
+	n = redis_claim_interests(out, &claim_until, epoch);
 	*until = discovery.looked || (discovery.was_named && !topology_is_named()) ? 0 :
 		discovery.judged || discovery.outdated ? discovery.next_round :
 		discovery.round_at + ROUND_GRACE;
+	*until = Min(*until, claim_until);
 	if (discovery.ask_at != 0)
 		*until = Min(*until, discovery.ask_at);
 	for (int i = 0; i < discovery.nsentinels; i++)

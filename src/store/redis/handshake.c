@@ -264,7 +264,7 @@ redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
 		return false;
 
 	handshake_put_identity(hs, t, role, out);
-	if (t->kind != TARGET_SENTINEL && t->kind != TARGET_SEED)
+	if (t->kind != TARGET_SENTINEL && t->kind != TARGET_SEED && t->kind != TARGET_CLAIMANT)
 		handshake_put_questions(hs, t, probe, out);
 	if (out->failed)
 	{
@@ -566,7 +566,7 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 	}
 	if (t->kind == TARGET_VOTER)
 		return handshake_take_voter(reply, f);
-	if (t->kind != TARGET_MASTER)
+	if (t->kind != TARGET_MASTER && t->kind != TARGET_CLAIMANT)
 	{
 		if (strcmp(handshake_field(reply, "mode"), "cluster") == 0)
 			return HANDSHAKE_UNDER_WAY;

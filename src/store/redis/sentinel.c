@@ -201,7 +201,7 @@ sentinel_take_master(SentinelAnswer *a, const RedisValue *v)
 			errno = 0;
 			a->config_epoch = strtoi64(v[i + 1].str, &end, 10);
 			has_epoch = end != v[i + 1].str && *end == '\0' && errno == 0 &&
-				a->config_epoch >= 0;
+				a->config_epoch >= 0 && a->config_epoch < PG_INT64_MAX;
 		}
 		else if (strcmp(v[i].str, "failover-state") == 0)
 			a->in_doubt = sentinel_is_doubtful(v[i + 1].str);

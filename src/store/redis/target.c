@@ -114,16 +114,28 @@ redis_target_set(RedisTarget *t, NodeId node)
 }
 
 /*
- * redis_target_set_seed --- see target.h
+ * target_set_asked --- a node at that place that is asked a question and no more
  */
-void
-redis_target_set_seed(RedisTarget *t, const RedisHost *at)
+static void
+target_set_asked(RedisTarget *t, TargetKind kind, const RedisHost *at)
 {
 	target_begin(t, NODE_REDIS);
-	t->kind = TARGET_SEED;
+	t->kind = kind;
 	target_set_host(t, at);
 	if (lr_password_file != NULL)
 		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
+}
+
+void
+redis_target_set_seed(RedisTarget *t, const RedisHost *at)
+{
+	target_set_asked(t, TARGET_SEED, at);
+}
+
+void
+redis_target_set_claimant(RedisTarget *t, const RedisHost *at)
+{
+	target_set_asked(t, TARGET_CLAIMANT, at);
 }
 
 /*
@@ -296,7 +308,7 @@ void
 redis_target_set_silent(const RedisTarget *t, bool silent)
 {
 	if (t->node == NODE_NONE || t->kind == TARGET_SENTINEL ||
-		t->kind == TARGET_SEED ||
+		t->kind == TARGET_SEED || t->kind == TARGET_CLAIMANT ||
 		(t->kind == TARGET_SHARD && target_says_nothing(t, silent)) ||
 		(t->kind == TARGET_MASTER && t->topology != topology_epoch()))
 		return;

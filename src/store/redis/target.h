@@ -36,6 +36,7 @@ typedef enum TargetKind
 {
 	TARGET_NODE,				/* what the URL names */
 	TARGET_MASTER,				/* what the Sentinels name */
+	TARGET_CLAIMANT,			/* another one, that is asked whether it is a master */
 	TARGET_SHARD,				/* a master of the cluster */
 	TARGET_VOTER,				/* one of the independent masters */
 	TARGET_SEED,				/* a node of it that is asked for its map */
@@ -83,6 +84,9 @@ extern void redis_target_set(RedisTarget *t, NodeId node);
  * of the masters.
  */
 extern void redis_target_set_seed(RedisTarget *t, const RedisHost *at);
+
+/* What is to say whether it is a master, and nothing else. */
+extern void redis_target_set_claimant(RedisTarget *t, const RedisHost *at);
 
 /* One of the Sentinels that the settings name. */
 extern void redis_target_set_sentinel(RedisTarget *t, int number);

@@ -48,6 +48,12 @@ typedef struct RedisHost
 	int			port;
 } RedisHost;
 
+static inline bool
+redis_host_is_same(const RedisHost *a, const RedisHost *b)
+{
+	return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
 typedef struct RedisUrl
 {
 	RedisScheme scheme;

@@ -66,6 +66,10 @@ sub _launch
 
 sub port { my ($self) = @_; return $self->{port}; }
 
+# As of a LockRedis::Redis
+sub public_port { my ($self) = @_; return $self->{port}; }
+sub address { my ($self) = @_; return "127.0.0.1:$self->{port}"; }
+
 sub url { my ($self) = @_; return "redis://127.0.0.1:$self->{port}"; }
 
 sub rule { my ($self, %rule) = @_; return $self->_do('rule', %rule)->{id}; }

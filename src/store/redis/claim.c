@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * claim.c
+ *	  Does a node say of itself that it is a master?  Asked before it is believed.
+ *
+ * One node at a time, over a connection for nothing but that: its handshake is the
+ * question, and it is closed with the answer.
+ *
+ * Never waits and raises nothing but from redis_claim_start().
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/claim.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/redis/claim.h"
+#include "store/redis/conn.h"
+
+/* Asked so often, counted from the last answer. */
+#define CLAIM_INTERVAL		(500 * LR_US_PER_MS)
+
+typedef struct Claim
+{
+	RedisHost	at;				/* no host: nobody is asked */
+	RedisTarget target;
+	RedisConn	conn;
+	bool		made;			/* the connection, in this process */
+	int64		asked_at;
+	int64		said_at;		/* asked then it said yes; 0 = it has not */
+	int64		next_try;
+} Claim;
+
+static Claim claim;
+
+void
+redis_claim_start(void)
+{
+	if (!claim.made)
+		redis_conn_init(&claim.conn, "claim", false);
+	claim.made = true;
+	redis_claim_ask(NULL);
+}
+
+/*
+ * redis_claim_ask --- see claim.h
+ */
+void
+redis_claim_ask(const RedisHost *at)
+{
+	if (at != NULL && redis_host_is_same(at, &claim.at))
+		return;
+	redis_conn_close(&claim.conn);
+	memset(&claim.at, 0, sizeof(RedisHost));
+	if (at != NULL)
+		claim.at = *at;
+	claim.said_at = claim.next_try = 0;
+}
+
+bool
+redis_claim_was_made(const RedisHost *at, int64 since)
+{
+	return claim.said_at != 0 && claim.said_at >= since && redis_host_is_same(at, &claim.at);
+}
+
+/*
+ * redis_claim_step --- see claim.h
+ *
+ * One that says that it is none does not get READY.
+ */
+void
+redis_claim_step(void)
+{
+	if (claim.at.host[0] == '\0')
+		return;
+	if (claim.conn.state == CONN_CLOSED)
+	{
+		if (lr_now() < claim.next_try)
+			return;
+		redis_target_set_claimant(&claim.target, &claim.at);
+		claim.asked_at = lr_now();
+		redis_conn_open(&claim.conn, &claim.target, LR_NEVER);
+	}
+	redis_conn_advance(&claim.conn);
+	if (claim.conn.state == CONN_READY)
+	{
+		claim.said_at = claim.asked_at;
+		redis_conn_close(&claim.conn);
+	}
+	if (claim.conn.state == CONN_CLOSED)
+		claim.next_try = lr_now() + CLAIM_INTERVAL;
+}
+
+int
+redis_claim_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+{
+	*until = LR_NEVER;
+	*epoch = claim.conn.socket.epoch;
+	if (claim.at.host[0] == '\0')
+		return 0;
+	if (claim.conn.state == CONN_CLOSED)
+		*until = claim.next_try;
+	else
+		*until = redis_conn_has_more(&claim.conn) ? 0 : redis_conn_until(&claim.conn);
+	if (claim.conn.socket.fd == PGINVALID_SOCKET)
+		return 0;
+	out->sock = claim.conn.socket.fd;
+	out->events = redis_conn_events(&claim.conn);
+	return 1;
+}
