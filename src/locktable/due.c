@@ -154,6 +154,10 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 	int64		due = lt_read_due(hold, store);
 	int64		early = 0;
 
+	if (due <= now)
+		return true;
+	if (due - LR_EARLY_MAX > now)
+		return false;
 	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0 &&
 		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->watch_at &&
 		due != h->repair_at)
@@ -279,29 +283,6 @@ due_urgency(LrIndex hold, StoreId store, int64 now)
 	return (top - 1) * 4 + (int) ((left >> (top - 2)) & 3);
 }
 
-/*
- * due_count --- how many are due until then
- */
-static int
-due_count(StoreId store, int64 until)
-{
-	int			n = 0;
-
-	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
-	{
-		LrIndex		first = b * DUE_BLOCK;
-		LrIndex		last = Min(first + DUE_BLOCK, lt_table->max_locks);
-
-		if (lt_read_time(&lt_block_due[store][b]) > until)
-			continue;
-		for (LrIndex i = first; i < last; i++)
-			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-				lt_read_due(i, store) <= until)
-				n++;
-	}
-	return n;
-}
-
 /* What goes into a batch. */
 typedef struct DueChoice
 {
@@ -311,26 +292,48 @@ typedef struct DueChoice
 } DueChoice;
 
 /*
- * due_choose_urgent --- more is due than a batch can take: by urgency
+ * due_count_classes --- how many are due, of each class of urgency; returns the sum
  */
-static void
-due_choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
+static int
+due_count_classes(StoreId store, int64 now, int64 horizon, int *counts)
 {
-	int			counts[URGENCY_CLASSES] = {0};
-	int			class = 0;
+	int			n = 0;
 
 	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
 	{
 		LrIndex		first = b * DUE_BLOCK;
 		LrIndex		last = Min(first + DUE_BLOCK, lt_table->max_locks);
 
-		if (lt_read_time(&lt_block_due[store][b]) > choice->horizon)
+		if (lt_read_time(&lt_block_due[store][b]) > horizon)
 			continue;
 		for (LrIndex i = first; i < last; i++)
-			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-				due_is_due(i, store, now))
+			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 && due_is_due(i, store, now))
+			{
 				counts[due_urgency(i, store, now)]++;
+				n++;
+			}
 	}
+	return n;
+}
+
+/*
+ * due_choose --- all that is due; or the most urgent, if that is more than a batch can
+ * take
+ */
+static void
+due_choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
+{
+	int			counts[URGENCY_CLASSES] = {0};
+	int			class = 0;
+
+	choice->horizon = now;
+	choice->last_class = URGENCY_CLASSES;
+	choice->room = 0;
+	if (!connected || lt_next_due(store) > now)
+		return;
+	choice->horizon += LR_EARLY_MAX;
+	if (due_count_classes(store, now, choice->horizon, counts) <= max)
+		return;
 	for (choice->room = max; class < URGENCY_CLASSES; class++)
 	{
 		if (counts[class] > choice->room)
@@ -338,19 +341,6 @@ due_choose_urgent(StoreId store, int64 now, int max, DueChoice *choice)
 		choice->room -= counts[class];
 	}
 	choice->last_class = class;
-}
-
-static void
-due_choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
-{
-	choice->horizon = now;
-	choice->last_class = URGENCY_CLASSES;
-	choice->room = 0;
-	if (!connected || lt_next_due(store) > now)
-		return;
-	choice->horizon += LR_EARLY_MAX;
-	if (due_count(store, choice->horizon) > max)
-		due_choose_urgent(store, now, max, choice);
 }
 
 static bool
@@ -384,6 +374,12 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 		int			last = Min(first + DUE_BLOCK, lt_table->max_locks);
 		int64		bound = LR_NEVER;
 
+		/* The rest is left for the next batch, as it is. */
+		if (connected && n == max)
+		{
+			*more = *more || lt_next_due(store) <= now;
+			break;
+		}
 		if (lt_read_time(&lt_block_due[store][b]) > choice.horizon)
 			continue;
 		pg_atomic_exchange_u64(&lt_block_due[store][b], (uint64) LR_NEVER);
