@@ -197,7 +197,8 @@ sub begin_without_the_third
 	$c->start;
 }
 
-# The third one named a replica by a high number, was believed and passed over.
+# The third one named a replica by a high number, was believed and passed over.  Should
+# that node say that it is a master, while it is still named, it is believed again.
 sub begin_with_a_lie
 {
 	my ($name) = @_;
@@ -213,7 +214,6 @@ sub begin_with_a_lie
 	poll_until('the liar to be passed over', sub { $node->lock_stat('failovers') - $before == 2 });
 	wait_until_used($node, $b);
 	ok(!$node->logged(qr/number their failovers anew/), "$name: nobody numbers anew for a liar");
-	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	return ($node, @sentinels);
 }
 
@@ -222,6 +222,8 @@ sub begin_with_a_lie
 	my ($node, @sentinels) = begin_with_a_lie('most');
 
 	$sentinels[2]->names(undef);
+	wait_until_heard($sentinels[2]);
+	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	$_->names($a, epoch => 9) foreach @sentinels[ 0, 1 ];
 	wait_until_used($node, $a);
 	works($node, 'what most name is no lie any more');
@@ -244,9 +246,21 @@ sub begin_with_a_lie
 	wait_until_numbered_anew($node);
 	$_->names(undef) foreach @sentinels[ 1, 2 ];
 	wait_until_heard(@sentinels[ 1, 2 ]);
+	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	$sentinels[0]->names($a, epoch => 9);
 	wait_until_used($node, $a);
 	works($node, 'a number of the new count is no lie of the old one');
+	$_->stop foreach @sentinels;
+	$node->stop;
+}
+
+# It goes on to name that node, which is made a master.
+{
+	my ($node, @sentinels) = begin_with_a_lie('says_so');
+
+	$a->cmd('REPLICAOF', 'NO', 'ONE');
+	wait_until_used($node, $a);
+	works($node, 'who was passed over is believed when it says itself that it is a master');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }
