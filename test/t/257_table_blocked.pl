@@ -143,12 +143,12 @@ poll_until('the key to be free', sub { !$table->all_keys });
 $two->query_is("SELECT redis_lock('c'), redis_condition_notify('c'), redis_unlock('c')", '|0|t',
 	'nobody waits for it');
 
-# Who could not leave in time is not told: the one behind him is.
+# Who cannot ask any more, nor leave, is not told: the one behind him is.
 $one->query("SELECT redis_lock('c')");
-$one->start("SELECT redis_condition_wait('c', '500 ms')");
+$one->start("SELECT redis_condition_wait('c', '1 min')");
 poll_until('it to wait', sub { !$table->all_keys });
 $admin->query('BEGIN; LOCK TABLE redis_lock_rows');
-$one->wait(limit(30))->fails('55P03', qr/blocked/, 'the time is over, and it cannot leave');
+$one->wait(limit(30))->fails('55P03', qr/blocked/, 'it cannot ask whether it was told');
 $admin->query('ROLLBACK');
 $one->query('SELECT redis_unlock_all()');
 poll_until('the watchdog to have it leave',

@@ -118,7 +118,7 @@ var tableControls = []control{
 
 func plantedRow(e *Environment, _ *Verdict) []Finding {
 	e.nodes[0].query("INSERT INTO redis_lock_rows (key, owner, lease, expires_at) " +
-		"VALUES ('planted', 'somebody', '1 min', clock_timestamp() + '1 min'::interval)")
+		"VALUES ('planted', '00000000-0000-0000-0000-000000000000:1/kept', '1 min', clock_timestamp() + '1 min'::interval)")
 	return e.checkLeftovers(time.Second)
 }
 
