@@ -342,6 +342,18 @@ report_table_full(void)
 					 "lockredis.max_locks", lr_max_locks)));
 }
 
+void
+report_not_given_back(const LrName *name, KindId kind, int64 amount)
+{
+	ereport(LOG,
+			(errmsg("lockredis: gave up counting %lld for the %s \"%s\"",
+					(long long) amount, lr_kind(kind)->name,
+					lr_name_to_show(name->data, name->len)),
+			 errdetail("The statement that took them failed, and there was no slot for a Redis lock."),
+			 errhint("You might need to increase \"%s\" (now %d).",
+					 "lockredis.max_locks", lr_max_locks)));
+}
+
 bool
 lr_may_see_keys_of(Oid role)
 {

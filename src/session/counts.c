@@ -37,7 +37,9 @@
 #include "session/counts.h"
 #include "session/release.h"
 #include "session/request.h"
+#include "session/session.h"
 #include "session/tickets.h"
+#include "session/untold.h"
 #include "session/waiting.h"
 #include "settings.h"
 #include "stats.h"
@@ -108,10 +110,15 @@ counts_tell(const StoreOp *op)
  *
  * What is refused is told to who asks for it; after a commit there is nobody to be told,
  * and the watchdog tries again.
+ *
+ * What is given back now, or will be, is not given back once more if the statement fails
+ * that took it.
  */
 static bool
 counts_settle(LrIndex hold, uint32 hash, const StoreOp *op, bool committed)
 {
+	if (!committed && (counts_is_open(op) || op->outcome == STORE_OK))
+		untold_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
 	if (counts_is_open(op) || (committed && op->outcome != STORE_OK))
 	{
 		lt_leave_owed(hold, op->store, op->topology, op->sent_at);
@@ -217,6 +224,24 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 		report_wrong_type(name, &now.op);
 	if (outcome != STORE_OK)
 		ask_report_failure(ERROR, outcome);
+	return true;
+}
+
+/*
+ * counts_take --- see counts.h
+ *
+ * Nothing is taken by who awaits a latch.
+ */
+bool
+counts_take(const LrName *name, const AcquireRequest *request)
+{
+	KindId		kind = request->terms.kind;
+	Untold	   *u = lr_leaves_something(kind) ? untold_make(name, &request->terms) : NULL;
+
+	request_require_number(kind, name);
+	if (!session_take(name, request))
+		return false;
+	untold_begin(u, 0);
 	return true;
 }
 

@@ -4,7 +4,11 @@
  *	  What no session has, and a statement took that has not ended yet.
  *
  * Token locks, and permits that are had by their id, belong to who knows the token or the
- * id.  Should the statement fail that took one, nobody has been told; so it is given back.
+ * id, those of a semaphore to who believes to have them.  Should the statement fail that
+ * took one, nobody has been told; so it is given back.
+ *
+ * Permits of a semaphore are given back as any are, by a request of their own: the answer
+ * to the one that took them was read, so its ticket is not needed any more.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,7 +26,9 @@
 #include "utils/portal.h"
 
 #include "instance.h"
+#include "locktable/owed.h"
 #include "locktable/wait.h"
+#include "report.h"
 #include "session/transaction.h"
 #include "session/untold.h"
 #include "settings.h"
@@ -77,6 +83,29 @@ untold_has_failed(const Untold *u)
 }
 
 /*
+ * untold_give_back --- by the watchdog, soon
+ *
+ * Without room for a record a lock ends with its lease, and permits of a semaphore are
+ * missed by somebody who can count them.
+ */
+static void
+untold_give_back(const Untold *u)
+{
+	LrIndex		hold;
+
+	if (!lr_is_number(u->terms.kind))
+	{
+		if (lt_stock_rows(1))
+			lt_orphan_unqueued(&u->name, &u->terms, lr_first_store(),
+							   u->owner != 0 ? u->owner : lr_new_owner(), 0, 0);
+	}
+	else if (lt_owe(&u->name, u->terms.kind, SCOPE_SESSION, u->terms.amount, &hold))
+		lt_leave_owed(hold, lr_first_store(), 0, 0);
+	else
+		report_not_given_back(&u->name, u->terms.kind, u->terms.amount);
+}
+
+/*
  * untold_transaction_ends --- what is committed stays, whatever becomes of the rest of
  * a procedure
  */
@@ -94,11 +123,32 @@ untold_transaction_ends(XactEvent event, void *arg)
 		Untold	   *u = dlist_head_element(Untold, link, &untold);
 
 		untold_move(u, &spare);
+		if (event == XACT_EVENT_ABORT && untold_has_failed(u))
+			untold_give_back(u);
+	}
+}
 
-		/* Without room for a record it ends with its lease. */
-		if (event == XACT_EVENT_ABORT && untold_has_failed(u) && lt_stock_rows(1))
-			lt_orphan_unqueued(&u->name, &u->terms, lr_first_store(),
-							   u->owner != 0 ? u->owner : lr_new_owner(), 0, 0);
+/*
+ * untold_subtransaction_ends --- a statement may fail behind a savepoint, and the
+ * transaction go on
+ */
+static void
+untold_subtransaction_ends(SubXactEvent event, SubTransactionId subid,
+						   SubTransactionId parent, void *arg)
+{
+	dlist_mutable_iter at;
+
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	dlist_foreach_modify(at, &untold)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+
+		if (untold_has_failed(u))
+		{
+			untold_move(u, &spare);
+			untold_give_back(u);
+		}
 	}
 }
 
@@ -117,7 +167,10 @@ untold_make(const LrName *name, const LockTerms *terms)
 	if (ActivePortal == NULL || PortalContext == NULL)
 		return NULL;
 	if (!registered)
+	{
 		RegisterXactCallback(untold_transaction_ends, NULL);
+		RegisterSubXactCallback(untold_subtransaction_ends, NULL);
+	}
 	registered = true;
 	dlist_foreach(at, &spare)
 	{
@@ -150,6 +203,15 @@ untold_begin(Untold *u, uint64 owner)
 	untold_move(u, &untold);
 }
 
+void
+untold_begin_some(Untold *u, int64 amount)
+{
+	if (u == NULL)
+		return;
+	u->terms.amount = amount;
+	untold_begin(u, 0);
+}
+
 /*
  * untold_has_id --- is it that which the store knows by this id?
  */
@@ -164,6 +226,12 @@ untold_has_id(const Untold *u, const uint8 *id)
 	return memcmp(own, id, LR_SECRET_ID_LEN) == 0;
 }
 
+static bool
+untold_is_of(const Untold *u, const char *name, int len, KindId kind)
+{
+	return u->terms.kind == kind && u->name.len == len && memcmp(u->name.data, name, len) == 0;
+}
+
 void
 untold_forget(const LrName *name, KindId kind, const uint8 *id)
 {
@@ -173,8 +241,33 @@ untold_forget(const LrName *name, KindId kind, const uint8 *id)
 	{
 		Untold	   *u = dlist_container(Untold, link, at.cur);
 
-		if (u->terms.kind == kind && u->name.len == name->len &&
-			memcmp(u->name.data, name->data, name->len) == 0 && untold_has_id(u, id))
+		if (untold_is_of(u, name->data, name->len, kind) && untold_has_id(u, id))
+			untold_move(u, &spare);
+	}
+}
+
+/*
+ * untold_forget_some --- see untold.h
+ *
+ * Those that were taken last are given back first, as in a function that does both.
+ */
+void
+untold_forget_some(const char *name, int len, KindId kind, int64 amount)
+{
+	dlist_mutable_iter at;
+
+	dlist_foreach_modify(at, &untold)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+		int64		n = Min(amount, u->terms.amount);
+
+		if (amount == 0)
+			break;
+		if (!untold_is_of(u, name, len, kind))
+			continue;
+		amount -= n;
+		u->terms.amount -= n;
+		if (u->terms.amount == 0)
 			untold_move(u, &spare);
 	}
 }

@@ -32,7 +32,13 @@ extern Untold *untold_make(const LrName *name, const LockTerms *terms);
  */
 extern void untold_begin(Untold *u, uint64 owner);
 
+/* The same of permits whose number nobody knew before. */
+extern void untold_begin_some(Untold *u, int64 amount);
+
 /* What has this id, as long as that of its kind is, was given back in the same statement. */
 extern void untold_forget(const LrName *name, KindId kind, const uint8 *id);
+
+/* So many were given back to the semaphore in the same statement. */
+extern void untold_forget_some(const char *name, int len, KindId kind, int64 amount);
 
 #endif							/* LR_UNTOLD_H */

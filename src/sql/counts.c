@@ -18,6 +18,7 @@
 #include "session/ask.h"
 #include "session/counts.h"
 #include "session/session.h"
+#include "session/untold.h"
 #include "session/waiting.h"
 #include "sql/arguments.h"
 #include "store/current.h"
@@ -170,8 +171,7 @@ wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, int wait_arg)
 	request.terms.amount = amount;
 	request.terms.lease_ms = TICKET_LIFE_MS;
 	session_enter();
-	request_require_number(kind, &name);
-	return session_take(&name, &request);
+	return counts_take(&name, &request);
 }
 
 /* ----------
@@ -251,10 +251,15 @@ Datum
 lockredis_semaphore_drain(PG_FUNCTION_ARGS)
 {
 	LrName		name;
+	LockTerms	terms = {.kind = KIND_SEMAPHORE};
+	Untold	   *u;
 	StoreOp		op;
 
 	arg_key(fcinfo, &name);
+	u = untold_make(&name, &terms);
 	change_number(&name, KIND_SEMAPHORE, CHANGE_DRAIN, 0, &op);
+	if (op.available > 0)
+		untold_begin_some(u, op.available);
 	PG_RETURN_INT32(permits_to_int(op.available));
 }
 

@@ -86,6 +86,15 @@ $one->query('ROLLBACK');
 is_given_back('k', 'in a transaction: given back');
 stays('before', 'what the statement before took');
 
+# Behind a savepoint, as drivers set one for each statement
+$one->query_fails("BEGIN; SAVEPOINT a; SELECT redis_token_lock('before', '1h', 'x'); "
+	  . "SELECT redis_token_lock('k', '1h', 'x'), 1 / (random() < 0)::int", '22012', qr/zero/,
+	'behind a savepoint');
+$one->query('ROLLBACK TO a');
+is_given_back('k', 'behind a savepoint: given back');
+$one->query('COMMIT');
+stays('before', 'behind a savepoint: what the statement before took');
+
 # Given back and taken again, by others, before it fails
 $two->query('CREATE TABLE stop (); BEGIN; LOCK stop');
 $one->start("DO \$\$

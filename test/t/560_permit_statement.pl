@@ -51,6 +51,12 @@ $one->query("CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS \$\$
 $one->query_fails('SELECT fails()', 'P0001', qr/it fails/, 'a function');
 is_given_back('a function: given back');
 
+# Behind a savepoint, as drivers set one for each statement
+$one->query_fails('BEGIN; SAVEPOINT a; SELECT fails()', 'P0001', qr/it fails/, 'behind a savepoint');
+$one->query('ROLLBACK TO a');
+is_given_back('behind a savepoint: given back');
+$one->query('COMMIT');
+
 # ----------
 # What stays
 # ----------
