@@ -342,13 +342,17 @@ report_table_full(void)
 					 "lockredis.max_locks", lr_max_locks)));
 }
 
+/*
+ * report_not_given_back --- see report.h
+ *
+ * Without its name: an abort allocates nothing.
+ */
 void
-report_not_given_back(const LrName *name, KindId kind, int64 amount)
+report_not_given_back(KindId kind, int64 amount)
 {
 	ereport(LOG,
-			(errmsg("lockredis: gave up counting %lld for the %s \"%s\"",
-					(long long) amount, lr_kind(kind)->name,
-					lr_name_to_show(name->data, name->len)),
+			(errmsg("lockredis: gave up counting %lld for a %s",
+					(long long) amount, lr_kind(kind)->name),
 			 errdetail("The statement that took them failed, and there was no slot for a Redis lock."),
 			 errhint("You might need to increase \"%s\" (now %d).",
 					 "lockredis.max_locks", lr_max_locks)));

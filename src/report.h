@@ -72,7 +72,7 @@ extern char *lost_reason_text(LostReason reason, const char *taken_by);
 extern void report_table_full(void);
 
 /* A statement took so many of a semaphore, and failed; raises nothing. */
-extern void report_not_given_back(const LrName *name, KindId kind, int64 amount);
+extern void report_not_given_back(KindId kind, int64 amount);
 
 /* One of several locks was lost while the others were waited for: none is kept. */
 extern void report_lost_meanwhile(const LrName *name, const HoldView *view);

@@ -91,8 +91,7 @@ typedef enum KindArg
 	ARG_PERMIT,					/* its id, 16 bytes */
 	ARG_PERMITS_CHANNEL,
 	ARG_GIVES_BACK,				/* owner of the lock that goes with it */
-	ARG_ACTED,					/* was it acted on? */
-	ARG_LAST_TICKET				/* that may be forgotten */
+	ARG_ACTED					/* was it acted on? */
 } KindArg;
 
 /* How the answer for one lock is read. */

@@ -50,7 +50,7 @@ const LockKind latch_kind = {
 			.script = LUA_LATCH_COUNT,
 			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
 			.once = {ARG_PUBLISH},
-			.each = {ARG_AMOUNT, ARG_OWNER, ARG_LAST_TICKET},
+			.each = {ARG_AMOUNT, ARG_OWNER},
 			.group = 1,
 			.reply = REPLY_VALUE,
 		},

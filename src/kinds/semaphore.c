@@ -5,8 +5,8 @@
  *
  * A number: so many permits are free.  Nobody owns one, so what was taken is given back
  * by whoever calls for it, and never by itself.  What a request has done is known by its
- * ticket for an hour, in a key of ours: so one whose reply was not read can be undone, or
- * repeated without counting twice.
+ * ticket, which a key of ours has for an hour: so one whose reply was not read can be
+ * undone, or repeated without counting twice.  Of one that was answered it is removed.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,7 +33,7 @@ const LockKind semaphore_kind = {
 		[STORE_CREATE] = {
 			.script = LUA_SEMAPHORE_CREATE,
 			.keys = {KEY_LOCK, KEY_TICKETS},
-			.each = {ARG_NOT_AFTER, ARG_AMOUNT, ARG_OWNER, ARG_LAST_TICKET},
+			.each = {ARG_NOT_AFTER, ARG_AMOUNT, ARG_OWNER},
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
@@ -63,7 +63,7 @@ const LockKind semaphore_kind = {
 			.script = LUA_SEMAPHORE_COUNT,
 			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
 			.once = {ARG_PUBLISH},
-			.each = {ARG_AMOUNT, ARG_OWNER, ARG_LAST_TICKET},
+			.each = {ARG_AMOUNT, ARG_OWNER},
 			.group = 1,
 			.reply = REPLY_VALUE,
 		},

@@ -239,6 +239,27 @@ ask_distrust(StoreOp *op)
 	was_former = true;
 }
 
+/*
+ * ask_forget --- see ask.h
+ *
+ * Not if it was sent twice: the one that was answered is the second, and the first may
+ * still lie in a buffer of the network.
+ */
+void
+ask_forget(const StoreOp *op)
+{
+	if (lr_store(op->store)->forget != NULL && !op->resent)
+		lr_store(op->store)->forget(store_handle[op->store], op);
+}
+
+void
+ask_close(void)
+{
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] != NULL && lr_store(i)->disconnect != NULL)
+			lr_store(i)->disconnect(store_handle[i]);
+}
+
 /* ----------
  * Asking about a lock that we hold
  * ----------

@@ -85,6 +85,13 @@ extern void ask_abandon(void);
 extern void ask_distrust(StoreOp *op);
 
 /*
+ * This request of a semaphore or a latch was answered, and is settled: the store need not
+ * know that it has run.  Before the end of the session: all that is left of that is sent.
+ */
+extern void ask_forget(const StoreOp *op);
+extern void ask_close(void);
+
+/*
  * Run an operation on a lock that we hold in the store where that is: sets store
  * and moves.
  */

@@ -37,8 +37,6 @@
 #include "session/counts.h"
 #include "session/release.h"
 #include "session/request.h"
-#include "session/session.h"
-#include "session/tickets.h"
 #include "session/untold.h"
 #include "session/waiting.h"
 #include "settings.h"
@@ -75,7 +73,6 @@ counts_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
 	ask_prepare(op, STORE_TALLY, key, lr_first_store());
 	op->owner = lt_owner(hold);
 	op->amount = lt_owed_amount(hold);
-	op->last_ticket = tickets_last(key->hash);
 }
 
 /*
@@ -115,7 +112,7 @@ counts_tell(const StoreOp *op)
  * that took it.
  */
 static bool
-counts_settle(LrIndex hold, uint32 hash, const StoreOp *op, bool committed)
+counts_settle(LrIndex hold, const StoreOp *op, bool committed)
 {
 	if (!committed && (counts_is_open(op) || op->outcome == STORE_OK))
 		untold_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
@@ -126,7 +123,7 @@ counts_settle(LrIndex hold, uint32 hash, const StoreOp *op, bool committed)
 	}
 	if (op->outcome == STORE_OK)
 	{
-		tickets_note(hash, op);
+		ask_forget(op);
 		counts_tell(op);
 	}
 	lt_owed_done(hold);
@@ -160,8 +157,7 @@ counts_abandon(void)
 	now.active = false;
 	ask_abandon();
 	counts_note_first(&now.op);
-	(void) counts_settle(now.hold, lr_name_hash(now.op.name, now.op.name_len), &now.op,
-						 false);
+	(void) counts_settle(now.hold, &now.op, false);
 }
 
 /*
@@ -215,7 +211,7 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 
 	outcome = now.op.outcome;
 	*left = now.op.available;
-	if (!counts_settle(now.hold, name->hash, &now.op, false))
+	if (!counts_settle(now.hold, &now.op, false))
 	{
 		ask_report_failure(WARNING, outcome);
 		return false;
@@ -224,24 +220,6 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 		report_wrong_type(name, &now.op);
 	if (outcome != STORE_OK)
 		ask_report_failure(ERROR, outcome);
-	return true;
-}
-
-/*
- * counts_take --- see counts.h
- *
- * Nothing is taken by who awaits a latch.
- */
-bool
-counts_take(const LrName *name, const AcquireRequest *request)
-{
-	KindId		kind = request->terms.kind;
-	Untold	   *u = lr_leaves_something(kind) ? untold_make(name, &request->terms) : NULL;
-
-	request_require_number(kind, name);
-	if (!session_take(name, request))
-		return false;
-	untold_begin(u, 0);
 	return true;
 }
 
@@ -351,8 +329,7 @@ counts_run_at_end(void)
 		StoreOp    *op = &at_end.ops[i];
 
 		ask_distrust(op);
-		(void) counts_settle(at_end.holds[i], lr_name_hash(op->name, op->name_len), op,
-							 true);
+		(void) counts_settle(at_end.holds[i], op, true);
 	}
 	at_end.n = 0;
 }

@@ -18,7 +18,6 @@
 
 #include "keyname.h"
 #include "kinds/kind.h"
-#include "session/request.h"
 #include "session/track.h"
 #include "store/store.h"
 
@@ -27,12 +26,6 @@
  * it once.  *left: what there is then.
  */
 extern bool counts_now(const LrName *name, KindId kind, int64 amount, int64 *left);
-
-/*
- * Permits are taken, or a latch is awaited: as session_take().  What was taken is given back
- * if the statement fails.
- */
-extern bool counts_take(const LrName *name, const AcquireRequest *request);
 
 /* The store has said that there is another number: who waits may look. */
 extern void counts_tell(const StoreOp *op);

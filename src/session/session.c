@@ -56,6 +56,7 @@ session_at_exit(int code, Datum arg)
 
 	xact_clean_up();
 	release_everything(&tally);
+	ask_close();
 	lt_session_leave();
 }
 

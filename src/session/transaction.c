@@ -38,6 +38,7 @@
 #include "session/release.h"
 #include "session/track.h"
 #include "session/transaction.h"
+#include "session/untold.h"
 #include "session/waiting.h"
 
 static bool warned_snapshot = false;
@@ -150,6 +151,7 @@ xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		xact_clean_up();
+		untold_subtransaction_aborts();
 		track_abort_sub(subid);
 		aborting_parent = parent;
 		idle_mind();
@@ -368,6 +370,10 @@ xact_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
+			/* FATAL may have left a wait in the middle, on terms of its own. */
+			if (event == XACT_EVENT_ABORT && !untold_is_empty())
+				xact_clean_up();
+			untold_transaction_ends(event == XACT_EVENT_COMMIT);
 			idle_mind();
 			break;
 		default:

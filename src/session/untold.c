@@ -29,7 +29,6 @@
 #include "locktable/owed.h"
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/transaction.h"
 #include "session/untold.h"
 #include "settings.h"
 
@@ -102,54 +101,50 @@ untold_give_back(const Untold *u)
 	else if (lt_owe(&u->name, u->terms.kind, SCOPE_SESSION, u->terms.amount, &hold))
 		lt_leave_owed(hold, lr_first_store(), 0, 0);
 	else
-		report_not_given_back(&u->name, u->terms.kind, u->terms.amount);
+		report_not_given_back(u->terms.kind, u->terms.amount);
 }
 
 /*
  * untold_transaction_ends --- what is committed stays, whatever becomes of the rest of
  * a procedure
  */
-static void
-untold_transaction_ends(XactEvent event, void *arg)
+void
+untold_transaction_ends(bool commit)
 {
-	if (event != XACT_EVENT_ABORT && event != XACT_EVENT_COMMIT)
-		return;
-
-	/* FATAL may have left a wait in the middle, on terms of its own. */
-	if (event == XACT_EVENT_ABORT && !dlist_is_empty(&untold))
-		xact_clean_up();
 	while (!dlist_is_empty(&untold))
 	{
 		Untold	   *u = dlist_head_element(Untold, link, &untold);
 
 		untold_move(u, &spare);
-		if (event == XACT_EVENT_ABORT && untold_has_failed(u))
+		if (!commit && untold_has_failed(u))
 			untold_give_back(u);
 	}
 }
 
 /*
- * untold_subtransaction_ends --- a statement may fail behind a savepoint, and the
- * transaction go on
+ * untold_subtransaction_aborts --- the statement may have failed behind a savepoint, and the
+ * transaction goes on
  */
-static void
-untold_subtransaction_ends(SubXactEvent event, SubTransactionId subid,
-						   SubTransactionId parent, void *arg)
+void
+untold_subtransaction_aborts(void)
 {
 	dlist_mutable_iter at;
 
-	if (event != SUBXACT_EVENT_ABORT_SUB)
-		return;
 	dlist_foreach_modify(at, &untold)
 	{
 		Untold	   *u = dlist_container(Untold, link, at.cur);
 
-		if (untold_has_failed(u))
-		{
-			untold_move(u, &spare);
-			untold_give_back(u);
-		}
+		if (!untold_has_failed(u))
+			continue;
+		untold_move(u, &spare);
+		untold_give_back(u);
 	}
+}
+
+bool
+untold_is_empty(void)
+{
+	return dlist_is_empty(&untold);
 }
 
 /*
@@ -160,18 +155,11 @@ untold_subtransaction_ends(SubXactEvent event, SubTransactionId subid,
 Untold *
 untold_make(const LrName *name, const LockTerms *terms)
 {
-	static bool registered = false;
 	Untold	   *u = NULL;
 	dlist_iter	at;
 
 	if (ActivePortal == NULL || PortalContext == NULL)
 		return NULL;
-	if (!registered)
-	{
-		RegisterXactCallback(untold_transaction_ends, NULL);
-		RegisterSubXactCallback(untold_subtransaction_ends, NULL);
-	}
-	registered = true;
 	dlist_foreach(at, &spare)
 	{
 		u = dlist_container(Untold, link, at.cur);

@@ -35,6 +35,11 @@ extern void untold_begin(Untold *u, uint64 owner);
 /* The same of permits whose number nobody knew before. */
 extern void untold_begin_some(Untold *u, int64 amount);
 
+/* The end of a transaction, or of a subtransaction that aborts; raises nothing. */
+extern void untold_transaction_ends(bool commit);
+extern void untold_subtransaction_aborts(void);
+extern bool untold_is_empty(void);
+
 /* What has this id, as long as that of its kind is, was given back in the same statement. */
 extern void untold_forget(const LrName *name, KindId kind, const uint8 *id);
 

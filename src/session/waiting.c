@@ -36,7 +36,6 @@
 #include "session/held.h"
 #include "session/idle.h"
 #include "session/long_wait.h"
-#include "session/tickets.h"
 #include "session/waiting.h"
 #include "settings.h"
 #include "stats.h"
@@ -323,7 +322,6 @@ wait_send_create(StoreId store)
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
 	op->min_replicas = acq.request->terms.min_replicas;
 	op->amount = acq.request->terms.amount;
-	op->last_ticket = tickets_last(acq.name->hash);
 	memcpy(op->id, acq.request->terms.id, STORE_ID_LEN);
 	op->token = acq.request->token;
 	op->token_len = acq.request->token_len;
@@ -532,7 +530,7 @@ wait_take_granted(LrIndex *hold)
 	{
 		case GRANTED:
 			if (lr_is_number(acq.key.kind))
-				tickets_note(acq.name->hash, &acq.op);
+				ask_forget(&acq.op);
 			else if (lr_kind(acq.key.kind)->ownerless)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
 			else

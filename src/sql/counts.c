@@ -158,20 +158,27 @@ permits_to_int(int64 permits)
 }
 
 /*
- * wait_for --- permits, or a latch
+ * wait_for --- permits, which are given back if the statement fails, or a latch
  */
 static bool
 wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, int wait_arg)
 {
 	LrName		name;
 	AcquireRequest request;
+	Untold	   *u = NULL;
 
 	arg_key(fcinfo, &name);
 	arg_wait(fcinfo, kind, wait_arg, &request);
 	request.terms.amount = amount;
 	request.terms.lease_ms = TICKET_LIFE_MS;
 	session_enter();
-	return counts_take(&name, &request);
+	request_require_number(kind, &name);
+	if (lr_leaves_something(kind))
+		u = untold_make(&name, &request.terms);
+	if (!session_take(&name, &request))
+		return false;
+	untold_begin(u, 0);
+	return true;
 }
 
 /* ----------

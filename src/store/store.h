@@ -105,8 +105,6 @@ typedef struct StoreOp
 	StoreChange change;			/* define: what to do to the number, */
 	int64		amount;			/* with that; create of a semaphore, release, count:
 								 * how many */
-	uint64		last_ticket;	/* create of a semaphore, count: owner of a request that
-								 * was answered, and need not be known any more */
 	uint32		wanted;			/* release: bits of nodes, of several that all have it,
 								 * whose answer is worth a moment; it counts when
 								 * most of them have done it all the same */
@@ -275,6 +273,15 @@ typedef struct StoreRoutine
 	 */
 	int			(*interests) (StoreHandle *h, StoreInterest *out,
 							  int64 *until, uint32 *epoch);
+
+	/*
+	 * This create of a semaphore, or count, was answered, and nobody will repeat or
+	 * undo it: it need not be remembered that it has run.  That is said along with the
+	 * next batch over the same connection, or before it is closed; nobody waits for
+	 * it, and if it gets lost the store forgets by itself, later.  Between batches.
+	 * NULL: one that remembers the last requests only.
+	 */
+	void		(*forget) (StoreHandle *h, const StoreOp *op);
 
 	/* Make room so that a batch of releases of n keys can go out unraised. */
 	void		(*reserve) (StoreHandle *h, int n);

@@ -234,7 +234,8 @@ log_dropped(const DueItem *item, const char *why)
 /*
  * apply_count --- it has been counted, cannot be, or is tried again
  *
- * Once the first request has not run, nobody need fear that it is counted twice.
+ * Once the first request has not run, nobody need fear that it is counted twice.  Nor is
+ * there a ticket for anybody, if the one that was answered is the only one.
  */
 static void
 apply_count(Replies *r, const DueItem *item, const StoreOp *op)
@@ -246,6 +247,8 @@ apply_count(Replies *r, const DueItem *item, const StoreOp *op)
 	{
 		if (op->outcome == STORE_WRONG_TYPE)
 			log_dropped(item, "The key holds something else.");
+		else if (item->first && !op->resent && r->batch->store->forget != NULL)
+			r->batch->store->forget(r->batch->at.handle, op);
 		lt_given_back(item->hold, item->owner, r->store);
 		return;
 	}

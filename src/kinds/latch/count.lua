@@ -1,8 +1,7 @@
 -- count: count a latch down, and wake those who await it when it is open.
 --
 -- KEYS  latch, tickets, channel
--- ARGV  publish command, by how much, ticket, ticket of the request before that was
---       answered ('': none)
+-- ARGV  publish command, by how much, ticket
 -- reply {0, left, left, now}   done; 0 also if there is no latch
 --       {1, left, left, now}   it was done before
 --       {3, ttl, type, now}    something that is no latch
@@ -48,9 +47,6 @@ if type(done) == 'table' then
   return done
 end
 redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
-if ARGV[4] ~= '' then
-  redis.pcall('ZREM', KEYS[2], ARGV[4])
-end
 if kind ~= 'none' and left == 0 then
   redis.pcall(ARGV[1], KEYS[3], '0')
 end

@@ -1,8 +1,7 @@
 -- count: give permits back to a semaphore; there is one then.
 --
 -- KEYS  semaphore, tickets, channel
--- ARGV  publish command, how many, ticket, ticket of the request before that was answered
---       ('': none)
+-- ARGV  publish command, how many, ticket
 -- reply {0, free, free, now}   done
 --       {1, free, free, now}   it was done before
 --       {3, ttl, type, now}    something that is no semaphore
@@ -41,8 +40,5 @@ if type(free) == 'table' then
   return free
 end
 redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
-if ARGV[4] ~= '' then
-  redis.pcall('ZREM', KEYS[2], ARGV[4])
-end
 redis.pcall(ARGV[1], KEYS[3], free)
 return {0, free, free, now}

@@ -1,15 +1,14 @@
 -- create: take permits of a semaphore.
 --
 -- KEYS  semaphore, tickets
--- ARGV  latest time in ms at which this may run, how many, ticket, ticket of the request
---       before that was answered ('': none)
+-- ARGV  latest time in ms at which this may run, how many, ticket
 -- reply {0, 0, '', now}      taken
 --       {1, -1, '', now}     there are not so many
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no semaphore
 --
 -- The ticket tells, for an hour, that this has run: whoever has not read the reply gives
--- back by it what was taken.
+-- back by it what was taken.  Whoever has removes it.
 
 -- Before Redis 7 a script that asks for the time may write only this way.
 if not redis.REDIS_VERSION_NUM then
@@ -46,7 +45,4 @@ if type(kept) == 'table' then
   return kept
 end
 redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
-if ARGV[4] ~= '' then
-  redis.pcall('ZREM', KEYS[2], ARGV[4])
-end
 return {0, 0, '', now}

@@ -574,6 +574,7 @@ cluster_batch_let_go(ClusterBatch *c, int64 unused_since)
 void
 cluster_batch_close(ClusterBatch *c)
 {
+	cluster_batch_send_idle(c);
 	cluster_batch_abandon(c);
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (c->link[i] != NULL)
@@ -581,4 +582,19 @@ cluster_batch_close(ClusterBatch *c)
 			redis_conn_close(&c->link[i]->conn);
 			redis_target_set(&c->link[i]->target, NODE_MASTER + i);
 		}
+}
+
+void
+cluster_batch_forget(ClusterBatch *c, const StoreOp *op)
+{
+	if (op->part >= 0 && op->part < NODE_MASTERS && c->link[op->part] != NULL)
+		node_batch_forget(c->link[op->part], op);
+}
+
+void
+cluster_batch_send_idle(ClusterBatch *c)
+{
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL)
+			node_batch_send_idle(c->link[i]);
 }

@@ -77,4 +77,8 @@ extern uint32 cluster_batch_connections(const ClusterBatch *c);
 extern int64 cluster_batch_let_go(ClusterBatch *c, int64 unused_since);
 extern void cluster_batch_close(ClusterBatch *c);
 
+/* As node_batch_forget(), of the node that has answered. */
+extern void cluster_batch_forget(ClusterBatch *c, const StoreOp *op);
+extern void cluster_batch_send_idle(ClusterBatch *c);
+
 #endif							/* LR_REDIS_CLUSTER_BATCH_H */

@@ -222,7 +222,9 @@ confirm_is_awaited(NodeBatch *b)
 {
 	const RedisCommand *cmd = flight_oldest(b);
 
-	return b->owed > 0 || (cmd != NULL && cmd->kind == COMMAND_WAIT);
+	if (b->owed > 0)
+		return b->owed > b->owed_idle;
+	return cmd != NULL && cmd->kind == COMMAND_WAIT;
 }
 
 void
@@ -237,6 +239,7 @@ bool
 confirm_swallow(NodeBatch *b, const RedisValue *v)
 {
 	b->owed--;
+	b->owed_idle = Min(b->owed_idle, b->owed);
 	return v->type == REDIS_REPLY_INTEGER || v->type == REDIS_REPLY_ERROR;
 }
 

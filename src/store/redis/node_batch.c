@@ -510,7 +510,7 @@ nbatch_connect(NodeBatch *b)
 	lr_count(STAT_CONNECTS);
 	b->connections++;
 	b->loaded = 0;
-	b->owed = 0;
+	b->owed = b->owed_idle = b->unsent_idle = 0;
 	return true;
 }
 
@@ -717,6 +717,49 @@ node_batch_check_connection(NodeBatch *b, bool lately)
 }
 
 /*
+ * nbatch_take_idle --- what nobody waits for is sent with what comes next
+ */
+static void
+nbatch_take_idle(NodeBatch *b)
+{
+	b->owed += b->unsent_idle;
+	b->owed_idle += b->unsent_idle;
+	b->unsent_idle = 0;
+}
+
+void
+node_batch_send_idle(NodeBatch *b)
+{
+	if (b->batch.active || b->unsent_idle == 0 || !node_batch_is_connected(b))
+		return;
+	nbatch_take_idle(b);
+	(void) redis_conn_flush(&b->conn);
+}
+
+/*
+ * node_batch_forget --- see node_batch.h
+ *
+ * It costs no system call that way, unless there are many.  What a node that reads
+ * nothing does not get is left to the store.
+ */
+void
+node_batch_forget(NodeBatch *b, const StoreOp *op)
+{
+	RespOut    *out = &b->conn.out;
+	uint64		starts_at = out->put;
+
+	if (resp_out_is_high(out))
+		node_batch_send_idle(b);
+	if (b->batch.active || !node_batch_is_connected(b) || resp_out_is_high(out))
+		return;
+	redis_put_forget(out, op);
+	if (out->failed)
+		resp_out_undo(out, starts_at);
+	else
+		b->unsent_idle++;
+}
+
+/*
  * node_batch_let_go --- see node_batch.h
  *
  * Runs in a signal handler.  A batch is active before it looks at its connection.
@@ -804,7 +847,10 @@ nbatch_begin(NodeBatch *b, int64 now)
 	else if (!nbatch_has_master(b, now))
 		return;
 	else if (nbatch_has_connection(b, now))
+	{
+		nbatch_take_idle(b);
 		node_batch_process(b, false, false, now);
+	}
 	else if (b->target.node == NODE_NONE)
 		nbatch_refuse(b, "The connection was lost.");
 	else

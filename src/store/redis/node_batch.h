@@ -102,7 +102,9 @@ typedef struct NodeBatch
 	int			ndone;			/* operations that were answered before theirs */
 	int64		wait_ms;		/* for how long the node was told to wait, */
 	int64		wait_until;		/* and until when it does so at most, by itself */
-	int			owed;			/* replies to WAITs of batches that have ended */
+	int			owed;			/* replies to WAITs of batches that have ended, */
+	int			owed_idle;		/* and behind them those to what nobody waits for */
+	int			unsent_idle;	/* and so many of that have not been sent yet */
 
 	/* What is known of the node. */
 	bool		runs_scripts;	/* it has done so in this batch */
@@ -155,6 +157,13 @@ extern bool node_batch_awaits_reply(const NodeBatch *b);
  * not.  "lately": it was heard a moment ago.
  */
 extern bool node_batch_check_connection(NodeBatch *b, bool lately);
+
+/*
+ * Between batches: have the store forget this request, which was answered.  That goes
+ * along with the next batch, or is sent before the connection is closed in order.
+ */
+extern void node_batch_forget(NodeBatch *b, const StoreOp *op);
+extern void node_batch_send_idle(NodeBatch *b);
 
 /* Is there a connection between batches that was good when last looked at? */
 static inline bool

@@ -213,15 +213,6 @@ op_put_permit(RespOut *out, const StoreOp *op)
 }
 
 static void
-op_put_ticket(RespOut *out, uint64 ticket)
-{
-	if (ticket != 0)
-		op_put_owner(out, ticket);
-	else
-		resp_put_bulk(out, "", 0);
-}
-
-static void
 op_put_change(RespOut *out, StoreChange change)
 {
 	static const char *const words[] = {
@@ -306,9 +297,6 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			break;
 		case ARG_AMOUNT:
 			resp_put_int(out, op->amount);
-			break;
-		case ARG_LAST_TICKET:
-			op_put_ticket(out, op->last_ticket);
 			break;
 		case ARG_TOKEN:
 			resp_put_bulk(out, op->token, op->token_len);
@@ -439,6 +427,15 @@ void
 redis_put_proof(RespOut *out, ScriptSet in_full)
 {
 	op_put_script(out, REDIS_PROOF_SCRIPT, in_full, 0, 0);
+}
+
+void
+redis_put_forget(RespOut *out, const StoreOp *op)
+{
+	resp_put_array(out, 3);
+	resp_put_bulk(out, "ZREM", 4);
+	op_put_key(out, op, KEY_TICKETS);
+	op_put_owner(out, op->owner);
 }
 
 void

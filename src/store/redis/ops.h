@@ -87,6 +87,9 @@ extern bool redis_take_proof(const RedisValue *v);
  */
 extern void redis_put_wait(RespOut *out, int replicas, int64 ms);
 
+/* That it has run need not be remembered any more; the reply is a number, or an error. */
+extern void redis_put_forget(RespOut *out, const StoreOp *op);
+
 /* So many bytes has a command that gives back up to n locks, at most. */
 extern size_t redis_release_size(int n);
 

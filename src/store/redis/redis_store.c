@@ -593,6 +593,20 @@ redis_let_go(StoreHandle *h, int64 unused_since)
 }
 
 /*
+ * redis_forget --- see store.h; several masters count nothing
+ */
+static void
+redis_forget(StoreHandle *h, const StoreOp *op)
+{
+	if (redis_masters(h) != NULL)
+		return;
+	if (redis_cluster(h) != NULL)
+		cluster_batch_forget(redis_cluster(h), op);
+	else
+		node_batch_forget(redis_node(h), op);
+}
+
+/*
  * redis_reserve --- have the buffer as large as releases of n keys need
  *
  * Only to make it likely that they go out in few writes: with less memory they
@@ -628,6 +642,7 @@ redis_disconnect(StoreHandle *h)
 		cluster_batch_close(handle->cluster);
 	if (handle->masters != NULL)
 		quorum_batch_close(handle->masters);
+	node_batch_send_idle(b);
 	node_batch_abandon(b);
 	redis_conn_close(&b->conn);
 	redis_target_set(&b->target, NODE_REDIS);
@@ -753,6 +768,7 @@ const StoreRoutine redis_store = {
 	.step = redis_step,
 	.abandon = redis_abandon,
 	.interests = redis_interests,
+	.forget = redis_forget,
 	.reserve = redis_reserve,
 	.error = redis_error,
 	.connected = redis_connected,

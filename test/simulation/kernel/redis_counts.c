@@ -436,6 +436,19 @@ remember_ticket(Number *n, const char *ticket)
 	snprintf(n->ticket[n->ntickets++], REDIS_OWNER, "%s", ticket);
 }
 
+void
+redis_counts_forget_ticket(int node, const char *tickets, const char *ticket)
+{
+	const char *name = strchr(tickets, '{');
+	char		number[REDIS_NAME];
+
+	if (name == NULL)
+		sim_fail("protocol", "%s are no tickets", tickets);
+	snprintf(number, sizeof(number), "%.*s", (int) strcspn(name + 1, "}"), name + 1);
+	sim_trace("redis %d: %s of %s is forgotten", node, ticket, number);
+	forget_ticket(find(node, number), ticket);
+}
+
 /* ----------
  * Semaphores and latches
  * ----------
@@ -481,10 +494,8 @@ semaphore_create(const ScriptCall *call, Number *n)
 	int64_t		now = now_ms(call->node);
 	int64_t		amount = word_number(&call->argv[1]);
 	char		ticket[REDIS_OWNER];
-	char		last[REDIS_OWNER];
 
 	word_copy(ticket, sizeof(ticket), &call->argv[2]);
-	word_copy(last, sizeof(last), &call->argv[3]);
 	if (now > word_number(&call->argv[0]))
 		put_queued(2, 0, now);
 	else if (!n->there || n->value < amount)
@@ -493,7 +504,6 @@ semaphore_create(const ScriptCall *call, Number *n)
 	{
 		n->value -= amount;
 		remember_ticket(n, ticket);
-		forget_ticket(n, last);
 		note_counted(ticket, amount);
 		sim_trace("redis %d: %s takes %lld of %s, %lld are left", call->node, ticket,
 				  (long long) amount, n->name, (long long) n->value);
@@ -538,10 +548,8 @@ count(const ScriptCall *call, Number *n, bool latch)
 	int64_t		amount = word_number(&call->argv[1]);
 	bool		was_there = n->there;
 	char		ticket[REDIS_OWNER];
-	char		last[REDIS_OWNER];
 
 	word_copy(ticket, sizeof(ticket), &call->argv[2]);
-	word_copy(last, sizeof(last), &call->argv[3]);
 	if (find_ticket(n, ticket) >= 0)
 	{
 		sim_trace("redis %d: %s was counted before", call->node, ticket);
@@ -551,7 +559,6 @@ count(const ScriptCall *call, Number *n, bool latch)
 	if (is_refused(call->node, true))
 		return;
 	remember_ticket(n, ticket);
-	forget_ticket(n, last);
 	note_counted(ticket, amount);
 	if (latch)
 		n->value = n->there && n->value > amount ? n->value - amount : 0;

@@ -63,6 +63,9 @@ extern const char *redis_find_permit(bool (*knows) (const char *key, const char 
 /* Somebody takes all permits away. */
 extern void redis_take_permits(int node, const char *key);
 
+/* A client has removed a ticket from the key of those. */
+extern void redis_counts_forget_ticket(int node, const char *tickets, const char *ticket);
+
 /*
  * In a cluster: is there anything by that name; what is in a slot goes to another node,
  * if there is anything; and what redis_hand_over() and its kin (redis_model.h) do.

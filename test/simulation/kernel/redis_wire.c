@@ -22,6 +22,7 @@
 #include "config.h"
 #include "kernel.h"
 #include "network.h"
+#include "redis_counts.h"
 #include "redis_model.h"
 #include "redis_script.h"
 #include "sentinels.h"
@@ -854,6 +855,27 @@ serve_nodes(int node)
 	reply_text(text);
 }
 
+/* Of a ticket, that nobody asks for any more. */
+static void
+serve_zrem(int node, int conn, const Word *word)
+{
+	RedisMood	mood = redis_mood(node);
+	char		key[REDIS_NAME];
+	char		member[REDIS_OWNER];
+
+	if (mood == REDIS_LOADING || mood == REDIS_BUSY_SCRIPT)
+	{
+		reply_error(redis_mood_words(mood));
+		return;
+	}
+	if (is_sent_on(node, conn, &word[0], &word[1], 1, false, false))
+		return;
+	word_copy(key, sizeof(key), &word[1]);
+	word_copy(member, sizeof(member), &word[2]);
+	redis_counts_forget_ticket(node, key, member);
+	reply_put(":1\r\n");
+}
+
 static void
 serve_command(int node, int conn, const Word *word, int n)
 {
@@ -875,6 +897,8 @@ serve_command(int node, int conn, const Word *word, int n)
 		serve_info(node);
 	else if (word_is(&word[0], "PING"))
 		serve_ping(node, conn);
+	else if (word_is(&word[0], "ZREM"))
+		serve_zrem(node, conn, word);
 	else if (word_is(&word[0], "WAIT"))
 		serve_wait(node, conn, word);
 	else if (word_is(&word[0], "CLUSTER"))

@@ -20,7 +20,7 @@
 #include "../../../src/instance.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/owed.h"
-#include "../../../src/session/tickets.h"
+#include "../../../src/session/ask.h"
 #include "../../../src/settings.h"
 #include "../kernel/redis_counts.h"
 
@@ -134,14 +134,14 @@ __wrap_lt_owed_done(LrIndex hold)
 	__real_lt_owed_done(hold);
 }
 
-extern void __real_tickets_note(uint32 hash, const StoreOp *op);
-extern void __wrap_tickets_note(uint32 hash, const StoreOp *op);
+extern void __real_ask_forget(const StoreOp *op);
+extern void __wrap_ask_forget(const StoreOp *op);
 
 void
-__wrap_tickets_note(uint32 hash, const StoreOp *op)
+__wrap_ask_forget(const StoreOp *op)
 {
 	last_answered = op->owner;
-	__real_tickets_note(hash, op);
+	__real_ask_forget(op);
 }
 
 /* The changes of the transaction are visible, or never will be. */
