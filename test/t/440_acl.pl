@@ -233,6 +233,8 @@ my %without = (
 	# Places in the queue that do not count any more, or are given up
 	'+lpop' => undef,
 	'+lrem' => undef,
+	# How many of Redisson's clients stand before a session: there are none here
+	'+lrange' => undef,
 	# A string, or who is in the way: not looked at here
 	'+type' => undef,
 	'+hkeys' => undef);
