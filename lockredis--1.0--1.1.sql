@@ -585,7 +585,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_drain'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_drain(text) IS
-'take all permits of a semaphore that are free; how many that were, 0 if there is none.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back).  Error 08006 no answer: it may have been done';
+'take all permits of a semaphore that are free; how many that were, 0 if there is none.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back).  Error 22003 more than an integer: none is taken; 08006 no answer: it may have been done';
 
 CREATE FUNCTION redis_semaphore_available(key text)
 RETURNS integer

@@ -89,18 +89,14 @@ arg_interval_us(const Interval *i, int64 *us, int *sign)
 }
 
 /*
- * arg_lease_ms --- an optional lease in milliseconds; not given = renewed
+ * arg_span_ms --- milliseconds of an interval that is given, of what is called so
  */
-int64
-arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
+static int64
+arg_span_ms(FunctionCallInfo fcinfo, int argno, const char *what)
 {
 	int64		us;
 	int64		ms;
 	int			sign;
-
-	*renewed = PG_ARGISNULL(argno);
-	if (*renewed)
-		return lr_lease;
 
 	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
 		us > LR_LEASE_MAX_MS * LR_US_PER_MS)
@@ -111,8 +107,24 @@ arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
 	if (ms < LEASE_MIN_MS || ms > LR_LEASE_MAX_MS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lease must be between 10 milliseconds and 24 days")));
+				 errmsg("%s must be between 10 milliseconds and 24 days", what)));
 	return ms;
+}
+
+/*
+ * arg_lease_ms --- an optional lease in milliseconds; not given = renewed
+ */
+int64
+arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
+{
+	*renewed = PG_ARGISNULL(argno);
+	return *renewed ? lr_lease : arg_span_ms(fcinfo, argno, "lease");
+}
+
+int64
+arg_ttl_ms(FunctionCallInfo fcinfo, int argno)
+{
+	return PG_ARGISNULL(argno) ? 0 : arg_span_ms(fcinfo, argno, "ttl");
 }
 
 /*
@@ -133,6 +145,16 @@ arg_wait_us(FunctionCallInfo fcinfo, int argno)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("wait must not be negative")));
 	return us >= LR_NEVER / 2 ? WAIT_FOREVER : us;
+}
+
+int32
+int_result(int64 number)
+{
+	if (number < PG_INT32_MIN || number > PG_INT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("integer out of range")));
+	return (int32) number;
 }
 
 Datum

@@ -50,6 +50,9 @@ extern void arg_wait(FunctionCallInfo fcinfo, KindId kind, int wait_arg,
 /* A lease; not given: that of the settings, and renewed. */
 extern int64 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed);
 
+/* For how long something is to be there, in milliseconds; not given: 0. */
+extern int64 arg_ttl_ms(FunctionCallInfo fcinfo, int argno);
+
 /* A time limit in microseconds; not given: WAIT_FOREVER. */
 extern int64 arg_wait_us(FunctionCallInfo fcinfo, int argno);
 
@@ -61,6 +64,10 @@ extern void require_unrestricted(void);
 
 /* May session-level locks be taken here?  Raises if not. */
 extern void require_session_locks(void);
+
+/* A result of type integer: a number that other programs may have set; raises if it is
+ * too large. */
+extern int32 int_result(int64 number);
 
 /* A result of type interval */
 extern Datum interval_from_us(int64 us);

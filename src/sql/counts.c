@@ -145,19 +145,6 @@ read_number(FunctionCallInfo fcinfo, KindId kind)
 }
 
 /*
- * permits_to_int --- other programs may have set more than Redisson knows
- */
-static int32
-permits_to_int(int64 permits)
-{
-	if (permits < PG_INT32_MIN || permits > PG_INT32_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("integer out of range")));
-	return (int32) permits;
-}
-
-/*
  * wait_for --- permits, which are given back if the statement fails, or a latch
  */
 static bool
@@ -191,13 +178,10 @@ lockredis_semaphore_init(PG_FUNCTION_ARGS)
 {
 	LrName		name;
 	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_INIT};
-	bool		forever;
 
 	arg_key(fcinfo, &name);
 	op.amount = arg_permits(fcinfo, 1, 0);
-	op.lease_ms = arg_lease_ms(fcinfo, 2, &forever);
-	if (forever)
-		op.lease_ms = 0;
+	op.lease_ms = arg_ttl_ms(fcinfo, 2);
 	ask_number(&name, KIND_SEMAPHORE, &op);
 	PG_RETURN_BOOL(op.changed);
 }
@@ -261,19 +245,21 @@ lockredis_semaphore_drain(PG_FUNCTION_ARGS)
 	LockTerms	terms = {.kind = KIND_SEMAPHORE};
 	Untold	   *u;
 	StoreOp		op;
+	int32		permits;
 
 	arg_key(fcinfo, &name);
 	u = untold_make(&name, &terms);
 	change_number(&name, KIND_SEMAPHORE, CHANGE_DRAIN, 0, &op);
-	if (op.available > 0)
-		untold_begin_some(u, op.available);
-	PG_RETURN_INT32(permits_to_int(op.available));
+	permits = int_result(op.available);
+	if (permits > 0)
+		untold_begin_some(u, permits);
+	PG_RETURN_INT32(permits);
 }
 
 Datum
 lockredis_semaphore_available(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT32(permits_to_int(read_number(fcinfo, KIND_SEMAPHORE)));
+	PG_RETURN_INT32(int_result(read_number(fcinfo, KIND_SEMAPHORE)));
 }
 
 /* ----------

@@ -65,13 +65,13 @@ lockredis_permit_init(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(define_permits(fcinfo, CHANGE_INIT));
 }
 
-/* A number that somebody else may have written; null: there is none. */
+/* null: there is none. */
 static Datum
 show_number(FunctionCallInfo fcinfo, bool found, int64 number)
 {
 	if (!found)
 		PG_RETURN_NULL();
-	PG_RETURN_INT32((int32) Min(Max(number, PG_INT32_MIN), PG_INT32_MAX));
+	PG_RETURN_INT32(int_result(number));
 }
 
 Datum

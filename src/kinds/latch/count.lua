@@ -2,7 +2,7 @@
 --
 -- KEYS  latch, tickets, channel
 -- ARGV  publish command, by how much, ticket
--- reply {0, left, left, now}   done; 0 also if there is no latch
+-- reply {0, left, left, now}   done; 0 also if there is no latch; in digits, as in value.lua
 --       {1, left, left, now}   it was done before
 --       {3, ttl, type, now}    something that is no latch
 --
@@ -17,14 +17,17 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Look at little, however large the value is.
-local left = 0
+local left = '0'
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
   if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
     or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
     return {3, redis.call('PTTL', KEYS[1]), kind, now}
   end
-  left = math.max(tonumber(redis.call('GET', KEYS[1])), 0)
+  left = redis.call('GET', KEYS[1])
+  if tonumber(left) < 0 then
+    left = '0'
+  end
 end
 if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
   return {1, left, left, now}
@@ -34,12 +37,12 @@ end
 redis.call('ZADD', KEYS[2], now, ARGV[3])
 local done = redis.pcall('PEXPIRE', KEYS[2], 3600000)
 if done == 1 and kind ~= 'none' then
-  if left > tonumber(ARGV[2]) then
+  if tonumber(left) > tonumber(ARGV[2]) then
     done = redis.pcall('DECRBY', KEYS[1], ARGV[2])
-    left = done
+    left = redis.call('GET', KEYS[1])
   else
     done = redis.pcall('DEL', KEYS[1])
-    left = 0
+    left = '0'
   end
 end
 if type(done) == 'table' then
@@ -47,7 +50,7 @@ if type(done) == 'table' then
   return done
 end
 redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
-if kind ~= 'none' and left == 0 then
+if kind ~= 'none' and left == '0' then
   redis.pcall(ARGV[1], KEYS[3], '0')
 end
 return {0, left, left, now}

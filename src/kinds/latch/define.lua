@@ -2,7 +2,7 @@
 --
 -- KEYS  latch, channel
 -- ARGV  publish command, latest time in ms at which this may run, what to do, count
--- reply {0, left, left, now}   done
+-- reply {0, left, left, now}   done; in digits, as in value.lua
 --       {1, left, left, now}   init: there was one; delete: there was none
 --       {2, 0, 0, now}         read too late: nothing done
 --       {3, ttl, type, now}    something that is no latch
@@ -18,14 +18,14 @@ if now > tonumber(ARGV[2]) then
 end
 
 -- Look at little, however large the value is.
-local left = 0
+local left = '0'
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
   if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
     or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
     return {3, redis.call('PTTL', KEYS[1]), kind, now}
   end
-  left = tonumber(redis.call('GET', KEYS[1]))
+  left = redis.call('GET', KEYS[1])
 end
 
 if ARGV[3] == 'init' then
@@ -35,7 +35,7 @@ if ARGV[3] == 'init' then
   redis.call('SET', KEYS[1], ARGV[4])
   -- Tells Redisson's clients that theirs is not open any more.
   redis.pcall(ARGV[1], KEYS[2], '1')
-  left = tonumber(ARGV[4])
+  left = ARGV[4]
 elseif ARGV[3] == 'delete' then
   if kind == 'none' then
     return {1, 0, 0, now}

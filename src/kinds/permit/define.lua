@@ -49,7 +49,10 @@ if ended > 0 then
 end
 local had = redis.call('ZCARD', KEYS[2])
 if change == 'set' and free + had ~= tonumber(ARGV[4]) then
-  free = redis.call('INCRBY', KEYS[1], ARGV[4] - had - free)
+  free = ARGV[4] - had
+  redis.call('SET', KEYS[1], free, 'KEEPTTL')
   tell(free)
 end
-return {change == 'init' and 1 or 0, free, free + had, now}
+-- Beyond that a number of Lua is not exact, and would not fit into the reply.
+local most = 9007199254740991
+return {change == 'init' and 1 or 0, math.min(free, most), math.min(free + had, most), now}

@@ -63,8 +63,8 @@ if type(number) == 'string' and string.find(number, '^%-?%d+$') then
     if free < 1 and tonumber(first) < 922337203685477 then
       ttl = first - now
     end
-    return {kind, ttl, #had .. ' of ' .. free + #had .. ' permits', tostring(#had),
-      redis.sha1hex(table.concat(had)), free}
+    return {kind, ttl, #had .. ' of ' .. string.format('%.0f', free + #had) .. ' permits',
+      tostring(#had), redis.sha1hex(table.concat(had)), math.min(free, 9007199254740991)}
   end
   if ttl == -1 then
     return {'number', ttl, '', ''}

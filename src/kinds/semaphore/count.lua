@@ -23,7 +23,8 @@ if kind ~= 'none' then
     or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
     return {3, redis.call('PTTL', KEYS[1]), kind, now}
   end
-  there = tonumber(redis.call('GET', KEYS[1]))
+  -- Beyond that a number of Lua is not exact, and would not fit into the reply.
+  there = math.min(tonumber(redis.call('GET', KEYS[1])), 9007199254740991)
 end
 if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
   return {1, there, there, now}
@@ -41,4 +42,5 @@ if type(free) == 'table' then
 end
 redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
 redis.pcall(ARGV[1], KEYS[3], free)
+free = math.min(free, 9007199254740991)
 return {0, free, free, now}

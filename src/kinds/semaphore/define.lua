@@ -4,7 +4,7 @@
 -- ARGV  publish command, latest time in ms at which this may run, what to do, number,
 --       time to live in ms (0: none)
 -- reply {0, free, free, now}   done (drain: how many were free)
---       {1, free, free, now}   init: there was one
+--       {1, free, free, now}   init: there was one; drain: more are free than can be told
 --       {2, 0, 0, now}         read too late: nothing done
 --       {3, ttl, type, now}    something that is no semaphore
 
@@ -26,7 +26,8 @@ if kind ~= 'none' then
     or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
     return {3, redis.call('PTTL', KEYS[1]), kind, now}
   end
-  free = tonumber(redis.call('GET', KEYS[1]))
+  -- Beyond that a number of Lua is not exact, and would not fit into the reply.
+  free = math.min(tonumber(redis.call('GET', KEYS[1])), 9007199254740991)
 end
 
 if ARGV[3] == 'init' then
@@ -45,6 +46,9 @@ elseif ARGV[3] == 'add' then
   free = redis.call('INCRBY', KEYS[1], ARGV[4])
   redis.pcall(ARGV[1], KEYS[2], free)
 elseif ARGV[3] == 'drain' then
+  if free > 2147483647 or free < -2147483648 then
+    return {1, free, free, now}
+  end
   if free ~= 0 then
     redis.call('DECRBY', KEYS[1], redis.call('GET', KEYS[1]))
   end

@@ -13,5 +13,6 @@ if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
   or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
   return {3, redis.call('PTTL', KEYS[1]), kind, 0}
 end
-local free = tonumber(redis.call('GET', KEYS[1]))
+-- Beyond that a number of Lua is not exact, and would not fit into the reply.
+local free = math.min(tonumber(redis.call('GET', KEYS[1])), 9007199254740991)
 return {0, free, free, 0}

@@ -713,6 +713,30 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 }
 
 /*
+ * op_take_count --- a number, or its digits; false: Redis could not count with it
+ */
+static bool
+op_take_count(const RedisValue *v, int64 *number)
+{
+	char	   *end;
+
+	if (v->type == REDIS_REPLY_INTEGER)
+	{
+		*number = v->integer;
+		return true;
+	}
+	errno = 0;
+	*number = strtoi64(v->str, &end, 10);
+	return errno == 0 && end != v->str && *end == '\0';
+}
+
+static bool
+op_is_count(const RedisValue *v)
+{
+	return v->type == REDIS_REPLY_INTEGER || v->type == REDIS_REPLY_STRING;
+}
+
+/*
  * op_take_value --- the number at a name, and what came of a change
  *
  * {code, what is free, what there is, clock}
@@ -721,7 +745,7 @@ static StoreOutcome
 op_take_value(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
-		v[1].type != REDIS_REPLY_INTEGER || v[2].type != REDIS_REPLY_INTEGER ||
+		v[1].type != REDIS_REPLY_INTEGER || !op_is_count(&v[2]) ||
 		v[4].type != REDIS_REPLY_INTEGER ||
 		v[4].integer < 0 || v[4].integer > STORE_TOKEN_MAX / LR_US_PER_MS)
 		return STORE_PENDING;
@@ -731,12 +755,16 @@ op_take_value(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 	{
 		case CREATE_DONE:
 		case CREATE_BUSY:
-			if (v[3].type != REDIS_REPLY_INTEGER)
+			if (!op_is_count(&v[3]))
 				return STORE_PENDING;
 			op->changed = v[1].integer == CREATE_DONE;
-			op->available = v[2].integer;
-			op->total = v[3].integer;
-			return STORE_OK;
+			if (op_take_count(&v[2], &op->available) &&
+				op_take_count(&v[3], &op->total))
+				return STORE_OK;
+			strlcpy(op->type_name, "string", sizeof(op->type_name));
+			op->value = STORE_VALUE_TOKEN;
+			op->ttl_ms = STORE_NO_TTL;
+			return STORE_WRONG_TYPE;
 		case CREATE_LATE:
 			return STORE_LATE;
 		case CREATE_WRONG_TYPE:

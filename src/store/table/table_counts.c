@@ -116,7 +116,8 @@ semaphore_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		(void) count_add(tables, op, &found, op->amount, trouble);
 	else if (op->change == CHANGE_INIT && !found.counts)
 		(void) count_add(tables, op, &found, op->amount, trouble);
-	else if (op->change == CHANGE_DRAIN && found.value != 0)
+	else if (op->change == CHANGE_DRAIN && found.value != 0 &&
+			 found.value >= PG_INT32_MIN && found.value <= PG_INT32_MAX)
 		(void) value_write(tables, op, &found, 0, trouble);
 	else
 		op->changed = op->change != CHANGE_INIT;
