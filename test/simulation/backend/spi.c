@@ -93,6 +93,18 @@ table_close(Relation relation, LOCKMODE lockmode)
 {
 }
 
+/* The table has no triggers. */
+TriggerDesc *
+CopyTriggerDesc(TriggerDesc *trigdesc)
+{
+	return NULL;
+}
+
+void
+FreeTriggerDesc(TriggerDesc *trigdesc)
+{
+}
+
 /* ----------
  * Plans
  * ----------
