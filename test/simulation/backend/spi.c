@@ -19,6 +19,7 @@
 #include "catalog/pg_proc.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "nodes/params.h"
 #include "parser/parse_node.h"
@@ -86,6 +87,18 @@ table_open(Oid relationId, LOCKMODE lockmode)
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relationId);
 	heavy_lock_acquire(&tag, lockmode);
 	return &fence_table;
+}
+
+/* No table has a trigger. */
+TriggerDesc *
+CopyTriggerDesc(TriggerDesc *trigdesc)
+{
+	return trigdesc;
+}
+
+void
+FreeTriggerDesc(TriggerDesc *trigdesc)
+{
 }
 
 void
