@@ -280,6 +280,7 @@ typedef struct UnlockAll
 {
 	int			n;
 	UnlockItem *items;
+	int		   *added;			/* which one went into the batch, by its order there */
 } UnlockAll;
 
 static void
@@ -402,12 +403,47 @@ unlock_report(const ReleaseTally *tally)
 				 errmsg("%d Redis locks were lost", tally->gone)));
 }
 
+/* Who tells of what was found lost when locks were put into a batch. */
+typedef void (*UnlockTell) (void *arg);
+
+/*
+ * unlock_run_batch --- tell of losses that are known, then run the batch
+ *
+ * In this order: a batch that is cut (a cancel, a time limit, the end of the session)
+ * while another key's release hangs would take the only warning along.  Even a warning
+ * can raise (in an encoding that lacks a character of the key): then the batch goes out
+ * like that of the end of a transaction.  Losses have been noted for the commit by then.
+ *
+ * A batch that is cut tells of those that it had found.
+ */
+static void
+unlock_run_batch(UnlockTell tell_known, UnlockTell tell_found, void *arg,
+				 ReleaseTally *tally)
+{
+	volatile bool running = false;
+
+	PG_TRY();
+	{
+		tell_known(arg);
+		running = true;
+		release_run(lr_now() + lr_call_budget(), STORE_WAIT, tally);
+	}
+	PG_CATCH();
+	{
+		if (!running)
+			release_run_at_end();
+		tell_found(arg);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
 /* What is to be done for a key of session_multi_unlock behind the batch. */
 typedef enum UnlockRest
 {
 	REST_NOTHING,
-	REST_LOST,					/* to be told, see the view */
-	REST_NOT_HELD,				/* likewise */
+	REST_LOST,					/* was told, see the view */
+	REST_NOT_HELD,				/* to be told */
 	REST_OTHERS					/* one of several holds of the key goes */
 } UnlockRest;
 
@@ -427,73 +463,128 @@ unlock_one_of_many(const LrName *name, HoldView *view)
 	return release_add(entry, view) ? REST_NOTHING : REST_LOST;
 }
 
-/*
- * session_multi_unlock --- see unlock.h
- *
- * Warnings come behind the batch, as in session_unlock_all.
- */
-bool
-session_multi_unlock(const LrName *const *names, int n)
+/* The keys of session_multi_unlock. */
+typedef struct UnlockMany
 {
+	int			n;
+	const LrName *const *names;
 	UnlockRest *rest;
-	HoldView   *views;
-	ReleaseTally tally;
+	HoldView   *views;			/* of those that were lost */
+	int		   *added;			/* which one went into the batch, by its order there */
+} UnlockMany;
+
+static void
+unlock_tell_many_lost(void *arg)
+{
+	const UnlockMany *many = arg;
+
+	for (int i = 0; i < many->n; i++)
+		if (many->rest[i] == REST_LOST)
+			report_lost(WARNING, many->names[i], &many->views[i]);
+}
+
+static void
+unlock_tell_many_gone(void *arg)
+{
+	const UnlockMany *many = arg;
 	HoldView	view;
-	int		   *added;
 	int			before;
-	bool		all;
 
-	session_enter();
-	rest = palloc(sizeof(UnlockRest) * n);
-	added = palloc(sizeof(int) * n);
-	views = palloc_extended(sizeof(HoldView) * (Size) n, MCXT_ALLOC_HUGE);
-	for (int i = 0; i < n; i++)
-	{
-		added[release_added()] = i;
-		rest[i] = unlock_one_of_many(names[i], &views[i]);
-	}
-	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
-	all = tally.gone == 0;
-	tally.gone = 0;				/* told one by one */
-	unlock_report(&tally);
 	for (int i = 0; release_next_gone(&i, &before, &view);)
-		report_lost(WARNING, names[added[before]], &view);
+		report_lost(WARNING, many->names[many->added[before]], &view);
+}
 
-	for (int i = 0; i < n; i++)
+/*
+ * unlock_many_rest --- what did not go into the batch; false: a key was not held
+ */
+static bool
+unlock_many_rest(UnlockMany *many)
+{
+	bool		all = true;
+
+	for (int i = 0; i < many->n; i++)
 	{
 		HeldEntry  *entry;
 
-		switch (rest[i])
+		switch (many->rest[i])
 		{
 			case REST_NOTHING:
 				break;
 			case REST_LOST:
-				report_lost(WARNING, names[i], &views[i]);
 				all = false;
 				break;
 			case REST_NOT_HELD:
-				unlock_warn_not_held(names[i], KIND_REENTRANT);
+				unlock_warn_not_held(many->names[i], KIND_REENTRANT);
 				all = false;
 				break;
 			case REST_OTHERS:
-				entry = unlock_find(names[i], KIND_REENTRANT, &views[i]);
-				all &= unlock_holds(names[i], entry, &views[i], 1);
+				entry = unlock_find(many->names[i], KIND_REENTRANT, &many->views[i]);
+				all &= unlock_holds(many->names[i], entry, &many->views[i], 1);
 				break;
 		}
 	}
-	pfree(views);
-	pfree(added);
-	pfree(rest);
+	return all;
+}
+
+/*
+ * session_multi_unlock --- see unlock.h
+ */
+bool
+session_multi_unlock(const LrName *const *names, int n)
+{
+	UnlockMany	many = {0};
+	ReleaseTally tally;
+	bool		all;
+
+	session_enter();
+	many.n = n;
+	many.names = names;
+	many.rest = palloc(sizeof(UnlockRest) * n);
+	many.added = palloc(sizeof(int) * n);
+	many.views = palloc_extended(sizeof(HoldView) * (Size) n, MCXT_ALLOC_HUGE);
+	for (int i = 0; i < n; i++)
+	{
+		many.added[release_added()] = i;
+		many.rest[i] = unlock_one_of_many(names[i], &many.views[i]);
+	}
+	unlock_run_batch(unlock_tell_many_lost, unlock_tell_many_gone, &many, &tally);
+	all = tally.gone == 0;
+	tally.gone = 0;				/* told one by one */
+	unlock_report(&tally);
+	unlock_tell_many_gone(&many);
+	all &= unlock_many_rest(&many);
+	pfree(many.views);
+	pfree(many.added);
+	pfree(many.rest);
 	release_trim(held_count());
 	return all;
+}
+
+static void
+unlock_tell_all_lost(void *arg)
+{
+	const UnlockAll *all = arg;
+
+	for (int i = 0; i < all->n; i++)
+		if (all->items[i].lost)
+			report_lost(WARNING, &all->items[i].name, &all->items[i].view);
+}
+
+static void
+unlock_tell_all_gone(void *arg)
+{
+	const UnlockAll *all = arg;
+	HoldView	view;
+	int			before;
+
+	for (int i = 0; release_next_gone(&i, &before, &view);)
+		report_lost(WARNING, &all->items[all->added[before]].name, &view);
 }
 
 /*
  * session_unlock_all --- see unlock.h
  *
- * Even a warning can raise (in an encoding that lacks a character of the key),
- * so warnings come when all has been given back.  Losses have been noted for the
- * commit by then, so it does not matter if none of the warnings is made.
+ * What a batch that was not cut has found lost is told in one warning.
  */
 int64
 session_unlock_all(void)
@@ -501,7 +592,6 @@ session_unlock_all(void)
 	UnlockAll	all = {0};
 	ReleaseTally tally;
 	HoldView	view;
-	int		   *added;
 	int			before;
 	int64		n;
 
@@ -510,27 +600,23 @@ session_unlock_all(void)
 		return 0;
 	all.items = palloc_extended(sizeof(UnlockItem) * (Size) held_count(),
 								MCXT_ALLOC_HUGE);
-	added = palloc_extended(sizeof(int) * (Size) held_count(), MCXT_ALLOC_HUGE);
+	all.added = palloc_extended(sizeof(int) * (Size) held_count(), MCXT_ALLOC_HUGE);
 	held_walk(unlock_collect_name, &all);
 	for (int i = 0; i < all.n; i++)
 	{
-		added[release_added()] = i;
+		all.added[release_added()] = i;
 		all.items[i].given = unlock_all_of_key(&all.items[i]);
 	}
-	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
+	unlock_run_batch(unlock_tell_all_lost, unlock_tell_all_gone, &all, &tally);
 	for (int i = 0; release_next_gone(&i, &before, &view);)
-		all.items[added[before]].given = false;
+		all.items[all.added[before]].given = false;
 
 	unlock_report(&tally);
 	for (int i = 0; i < all.n; i++)
-	{
-		if (all.items[i].lost)
-			report_lost(WARNING, &all.items[i].name, &all.items[i].view);
-		else if (!all.items[i].given)
+		if (!all.items[i].lost && !all.items[i].given)
 			all.items[i].given = unlock_rest_of_key(&all.items[i]);
-	}
 	n = unlock_count_keys(&all);
-	pfree(added);
+	pfree(all.added);
 	pfree(all.items);
 	release_trim(held_count());
 	return n;

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A loss that a session's call has found is told, even if the call is cut while the release
+# of another key hangs: redis_unlock_all, redis_multi_unlock.
+#
+#   A: has x, y; x is lost, which the server knows
+#   A: redis_unlock_all: x is not hers any more; y's release gets no answer
+#   A: is cancelled; nothing else could tell her of x
+#
+# Likewise of what the call itself has found: the release of x has been answered.
+# Proves G6.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Wait qw(limit);
+
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => { 'lockredis.lease' => '1h', 'lockredis.command_timeout' => limit(60) . 's' });
+my $admin = $node->session;
+my @kinds = qw(lock read_lock);
+my %calls = (
+	redis_unlock_all => 'redis_unlock_all()',
+	redis_multi_unlock => "redis_multi_unlock(ARRAY['lost', 'hangs'])");
+
+$node->wait_for_up;
+
+# The session has these keys; one is lost, the release of another one hangs.
+sub prepare
+{
+	my ($session, $take) = @_;
+
+	foreach my $key (qw(lost hangs))
+	{
+		my $result = $session->query("SELECT redis_$take('$key')");
+		is($result->error, undef, "$take: $key is had");
+	}
+	$admin->query_is("SELECT redis_force_unlock('lost')", 't', 'one is taken away');
+	$session->query_is("SELECT redis_is_held('lost', '"
+			. ($take eq 'lock' ? 'reentrant' : 'read') . "')",
+		'f', 'which the session can see');
+	return;
+}
+
+# Exactly one warning, of that key
+sub warns_of
+{
+	my ($result, $key, $name) = @_;
+	my @warnings = map { $_->message } $result->warnings;
+
+	is(scalar(grep { /the lock "$key" was lost/ } @warnings), 1, $name)
+	  or diag(join "\n", @warnings);
+	return;
+}
+
+foreach my $call (sort keys %calls)
+{
+	foreach my $take ($call eq 'redis_unlock_all' ? @kinds : 'lock')
+	{
+		foreach my $way ('cancel', 'statement_timeout')
+		{
+			my $session = $node->session;
+			my $name = "$call, $take, $way";
+
+			prepare($session, $take);
+			$session->query("SET statement_timeout = '" . limit(2) . "s'")
+			  if $way eq 'statement_timeout';
+			my $id = $proxy->rule(match => 'hangs', action => 'hold');
+			$session->start("SELECT $calls{$call}");
+			$proxy->wait_for_rule($id);
+			$session->cancel if $way eq 'cancel';
+			my $result = $session->wait;
+
+			$result->fails('57014', qr/cancel/, "$name: cut");
+			warns_of($result, 'lost', "$name: the loss is told");
+			$proxy->let_go;
+			$session->query('RESET statement_timeout');
+			$session->query_is('SELECT redis_unlock_all()', '0', "$name: nothing is left");
+			$session->quit;
+			$node->wait_for_free($redis, $_) foreach qw(lost hangs);
+		}
+	}
+}
+
+# The release of one was answered, and found it gone, when the call is cut.
+my $session = $node->session;
+$session->query("SELECT redis_lock('warm'), redis_read_lock('cold'), redis_unlock_all()");
+$session->query("SELECT redis_lock('gone'), redis_read_lock('hangs')");
+$redis->cmd('DEL', 'gone');
+my $id = $proxy->rule(match => 'hangs', action => 'hold');
+$session->start('SELECT redis_unlock_all()');
+$proxy->wait_for_rule($id);
+$session->wait_until_read;
+$session->cancel;
+my $result = $session->wait;
+$result->fails('57014', qr/cancel/, 'answered in part: cut');
+warns_of($result, 'gone', 'answered in part: the loss is told');
+$proxy->let_go;
+$session->quit;
+$node->wait_for_free($redis, 'hangs');
+
+nothing_left($node, $redis);
+done_testing();
