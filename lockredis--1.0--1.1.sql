@@ -841,6 +841,8 @@ ALTER FUNCTION redis_unlock(text) COST 10000;
 ALTER FUNCTION redis_unlock_all() COST 10000;
 ALTER FUNCTION redis_extend(text, interval) COST 10000;
 ALTER FUNCTION redis_force_unlock(text) COST 10000;
+COMMENT ON FUNCTION redis_force_unlock(text) IS
+'take a Redis lock away from whoever has it, of whatever kind (all readers, all permits, a token); false: nobody had it.  Sessions of this server have lost it when it returns.  Error 42809: the key holds something else.  For administrators';
 ALTER FUNCTION redis_is_locked(text) COST 10000;
 ALTER FUNCTION redis_lock_ttl(text) COST 10000;
 ALTER FUNCTION redis_lock_owner(text) COST 10000;

@@ -90,7 +90,6 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 	}
 	if (lt_renew_lease_ms(h) > 0)
 		h->renewals++;
-	h->forced = false;
 	lt_watch_from(h, lr_now(), watch_ms);
 	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
 	return true;

@@ -70,6 +70,19 @@ grant_is_stale(LrIndex hold, uint64 owner, uint32 topology)
 }
 
 /*
+ * grant_was_forced --- may it have been taken away since it was given?
+ *
+ * A create that was sent before the end of a redis_force_unlock of the key may have run
+ * before it.  Another key of that hash is asked for once more for nothing.
+ */
+static bool
+grant_was_forced(const LrHold *h, int64 sent_at)
+{
+	return !lr_kind(h->kind)->passing &&
+		sent_at <= lt_table->forced_at[h->hash % LT_FORCED];
+}
+
+/*
  * grant_conflicts --- has another session of this server the lock?
  *
  * Who waits in the order of the store may have been told that it is its turn before
@@ -163,7 +176,8 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 
 	if (deadline <= now)
 		return GRANT_TOO_LATE;
-	if (grant_is_overtaken(store, deadline - terms->lease_ms * LR_US_PER_MS))
+	if (grant_is_overtaken(store, deadline - terms->lease_ms * LR_US_PER_MS) ||
+		grant_was_forced(h, deadline - terms->lease_ms * LR_US_PER_MS))
 		return GRANT_STALE;
 	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
 		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->id))

@@ -125,6 +125,7 @@ lt_init_table(void)
 	lt_init_pool(&lt_table->key_pool);
 	lt_init_pool(&lt_table->hold_pool);
 	SpinLockInit(&lt_table->told_mutex);
+	memset(lt_table->forced_at, 0, sizeof(lt_table->forced_at));
 }
 
 /* Called with AddinShmemInitLock held. */

@@ -36,6 +36,9 @@
 /* Sessions share so many locks that guard their being signalled. */
 #define LT_SIGNAL_LOCKS		16
 
+/* So many times of what was taken away by force, by the hash of the key. */
+#define LT_FORCED			(4 * LT_PARTITIONS)
+
 /* A watchdog that ticks so soon need not be woken for the first waiter. */
 #define TICK_SOON			(1500 * LR_US_PER_MS)
 
@@ -140,8 +143,7 @@ typedef struct LrHold
 	bool		count_unsure;	/* what the store shows of our count may be
 								 * wrong */
 	bool		alone;			/* its key is refused, and others with it */
-	bool		forced;			/* taken away by force, it is said; the store has not
-								 * been asked since */
+	bool		forced;			/* taken away by force: about to be lost */
 	char		taken_by[LR_OWNER_MAX];
 } LrHold;
 
@@ -256,6 +258,8 @@ typedef struct LrTable
 	pg_atomic_uint64 sleeps_until[STORE_COUNT]; /* unless something is due
 												 * there; 0 = it is awake */
 	pg_atomic_uint32 subscription_work;
+
+	int64		forced_at[LT_FORCED];	/* lr_now(); under the partition lock */
 } LrTable;
 
 extern LrTable *lt_table;

@@ -377,75 +377,91 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
 	return held;
 }
 
-/*
- * lose_find_owner --- the hold of the key that somebody has under that name
+/* ----------
+ * Taken away by force
+ * ----------
  */
-static LrIndex
-lose_find_owner(const LrKey *key, const char *owner_text)
+
+/*
+ * lose_mark_forced --- whose holds of the key it was taken away from
+ */
+static void
+lose_mark_forced(const LrKey *key, const char *owner_text)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
+		LrHold	   *h = &lt_holds[i];
 		char		text[LR_OWNER_MAX];
 
-		if (lt_holds[i].state != HOLD_HELD && lt_holds[i].state != HOLD_HANDED)
+		if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || lr_kind(h->kind)->passing)
 			continue;
-		lr_owner_text(lt_holds[i].owner, text);
-		if (strcmp(text, owner_text) == 0)
-			return i;
+		lr_owner_text(h->owner, text);
+		if (owner_text == NULL || strcmp(text, owner_text) == 0)
+			h->forced = true;
 	}
-	return LR_NONE;
 }
 
 /*
- * lt_suspect_key --- locks of it were taken away, of owners that are not told one by
- * one: the watchdog asks for which that is so
- */
-void
-lt_suspect_key(const LrName *name)
-{
-	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
-	LrIndex		key;
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_find_key(name->data, name->len, name->hash);
-	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].first_hold; i != LR_NONE;
-		 i = lt_holds[i].next)
-		if (lt_holds[i].state == HOLD_HELD && lr_kind(lt_holds[i].kind)->shared)
-		{
-			lt_holds[i].forced = true;
-			lt_set_due(i, lt_holds[i].store, lr_now(), &wakes);
-		}
-	lt_unlock(lock, &wakes);
-}
-
-/*
- * lt_lose_by_owner_text --- see losses.h
+ * lose_forced --- as many of these as can be told at once; false: there are more
  *
  * Since that store said so the lock may have been moved there again, or another
  * node may have become the master that has it still: then it is left to the watchdog.
- * So it is with several masters: most have it no more, the others may.
+ * So it is with several masters: most have it no more, the others may.  And of several
+ * who had it together one may have got it just after that.
  */
-bool
-lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-					  StoreId where, uint32 topology, LostReason reason)
+static bool
+lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wakes)
+{
+	bool		sure = one && !lt_is_past(key, topology) && masters_count() == 0;
+	LrIndex		next;
+
+	for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = next)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		next = h->next;
+		if (!h->forced || (h->state != HOLD_HELD && h->state != HOLD_HANDED))
+			continue;
+		if (!lt_has_room_for_loser(wakes))
+			return false;
+		if (h->state == HOLD_HELD)
+			lose_locked(i, where, sure && h->moves == 0, LOST_FORCED, NULL, wakes);
+		else
+			lose_handed(i, where, sure && h->moves == 0, wakes);
+	}
+	return true;
+}
+
+/*
+ * lt_lose_forced --- see losses.h
+ *
+ * A create that was answered, and is not granted yet, may have been undone by that:
+ *
+ *	 A: asks for the lock; the answer is on its way
+ *	 F: takes it away from A
+ *	 A: reads the answer: granted
+ *
+ * So what was sent before now counts no more (grant_was_forced).
+ */
+void
+lt_lose_forced(const LrName *name, const char *owner_text, StoreId where, uint32 topology)
 {
 	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
-	LrIndex		hold = LR_NONE;
-	bool		sure;
+	bool		all = false;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_find_key(name->data, name->len, name->hash);
-	if (key != LR_NONE)
-		hold = lose_find_owner(&lt_keys[key], owner_text);
-	sure = hold != LR_NONE && lt_holds[hold].moves == 0 && !lt_is_past(key, topology) &&
-		masters_count() == 0;
-	if (hold != LR_NONE && lt_holds[hold].state == HOLD_HELD)
-		lose_locked(hold, where, sure, reason, NULL, &wakes);
-	else if (hold != LR_NONE)
-		lose_handed(hold, where, sure, &wakes);
-	lt_unlock(lock, &wakes);
-	return hold != LR_NONE;
+	for (bool first = true; !all; first = false)
+	{
+		WakeList	wakes = WAKE_NOBODY;
+
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+		key = lt_find_key(name->data, name->len, name->hash);
+		if (first)
+			lt_table->forced_at[name->hash % LT_FORCED] = lr_now();
+		if (first && key != LR_NONE)
+			lose_mark_forced(&lt_keys[key], owner_text);
+		all = key == LR_NONE ||
+			lose_forced(key, where, topology, owner_text != NULL, &wakes);
+		lt_unlock(lock, &wakes);
+	}
 }

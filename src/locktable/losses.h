@@ -25,15 +25,13 @@ extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
 					LostReason reason, const char *taken_by);
 
 /*
- * The local hold of the key with that owner text, if any: it is gone from that
- * store, which need not be the one that it is in by now; or from the node that was
- * the master in that epoch (StoreOp).
+ * The key was taken away by force, from that owner, or from all who had it (NULL):
+ * what sessions of this server have of it is lost.  It is gone from that store, which
+ * need not be the one that it is in by now; or from the node that was the master in
+ * that epoch (StoreOp).
  */
-extern bool lt_lose_by_owner_text(const LrName *name, const char *owner_text,
-								  StoreId where, uint32 topology, LostReason reason);
-
-/* What sessions of this server have of the key is looked at soon. */
-extern void lt_suspect_key(const LrName *name);
+extern void lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
+						   uint32 topology);
 
 /* ---- what is to be logged ---- */
 

@@ -148,8 +148,8 @@ once_keep_granted(void)
 								   terms, &hold);
 		if (result == GRANT_STALE)
 		{
-			stale = true;
-			ask_distrust(op);	/* to say why */
+			ask_distrust(op);	/* to say why, if that is the master */
+			stale |= op->outcome == STORE_UNKNOWN;
 		}
 		op->outcome = STORE_PENDING;
 		too_late |= result == GRANT_TOO_LATE;

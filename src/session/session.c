@@ -24,6 +24,7 @@
 
 #include "instance.h"
 #include "locktable/losses.h"
+#include "locktable/watch.h"
 #include "lease.h"
 #include "report.h"
 #include "session/ask.h"
@@ -530,7 +531,8 @@ session_inspect(const LrName *name, KindId kind, StoreOp *op)
  * session_force --- see session.h
  *
  * By the owner that was there a moment ago, so that it takes the lock from nobody
- * who has come since.
+ * who has come since.  A number may have permits that are had, which not every user may
+ * see: to ask for them to be taken away is an error then.
  */
 bool
 session_force(const LrName *name, KindId kind)
@@ -538,23 +540,28 @@ session_force(const LrName *name, KindId kind)
 	HeldKey		key = held_key(name, kind);
 	StoreOp		seen;
 	StoreOp		op;
+	bool		several;
 
 	session_inspect(name, kind, &seen);
+	several = seen.digest[0] != '\0' || seen.holder[0] == '\0';
 	if (seen.value == STORE_VALUE_NONE)
 		return false;
-	if (seen.value != STORE_VALUE_LOCK)
+	if (seen.value == STORE_VALUE_OTHER)
 		report_wrong_type(name, &seen);
 
 	ask_prepare(&op, STORE_FORCE, &key, seen.store);
-	op.owner_text = seen.digest[0] != '\0' ? seen.digest : seen.holder;
+	op.owner_text = several ? seen.digest : seen.holder;
 	op.owner_text_len = strlen(op.owner_text);
 	ask_run(&op, STORE_WAIT);
+	if (op.outcome == STORE_WRONG_TYPE ||
+		(op.outcome == STORE_GONE && seen.value == STORE_VALUE_TOKEN &&
+		 seen.digest[0] == '\0'))
+		report_wrong_type(name, &seen); /* too long for a token */
 	if (op.outcome == STORE_GONE)
 		return false;
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
-	lt_lose_by_owner_text(name, seen.holder, op.store, op.topology, LOST_FORCED);
-	if (seen.digest[0] != '\0')
-		lt_suspect_key(name);
+	lt_lose_forced(name, several ? NULL : seen.holder, op.store, op.topology);
+	lt_wake_waiter(0, name->data, name->len);
 	return true;
 }

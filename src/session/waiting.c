@@ -550,7 +550,7 @@ wait_take_granted(LrIndex *hold)
 						   (lr_kind(acq.key.kind)->placed ? POLL_UNTOLD : POLL_MIN));
 			return false;
 		case GRANT_STALE:
-			acq.again = acq.op.topology != 0;
+			acq.again = true;
 			wait_give_back(0);
 			return false;
 		case GRANT_DISOWNED:

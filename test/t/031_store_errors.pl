@@ -84,8 +84,6 @@ $one->query_is(
 	q{SELECT redis_is_locked('token'), redis_lock_ttl('token') BETWEEN '1s' AND '60s', redis_lock_owner('token')},
 	't|t|token',
 	'locked, its TTL, its kind');
-$one->query_fails("SELECT redis_force_unlock('token')",
-	'42809', $no_lock, 'not ours to take away');
 $one->start("SELECT redis_lock('token')");
 $node->wait_for_waiters('token', 1);
 $redis->cmd('SET', 'token', 'credential-3', 'PX', 500);

@@ -136,7 +136,7 @@ my ($holder, $other) = ($node->session, $node->session);
 $holder->query_is("SELECT redis_lock('forced')", '', 'forced: held');
 my $forced = owner_in($redis->hash('forced'));
 my $stop = LockRedis::Debugger->new($other->pid);
-$stop->run_to('lt_lose_by_owner_text');
+$stop->run_to('lt_lose_forced');
 $other->start("SELECT redis_force_unlock('forced')");
 $stop->wait_for_stop;
 is_deeply($redis->hash('forced'), {}, 'forced: not in Redis any more');

@@ -75,5 +75,21 @@ $nodes[2]->thaw;
 poll_until('the third to be free of it', sub { !$nodes[2]->cmd('EXISTS', 'k') });
 pass('the third is free of it');
 $has->query("SELECT redis_unlock_all()");
+
+# ---- a token; and one whom no majority has any more, which he does not know
+
+$force->query("SELECT redis_token_lock('token', '1 hour', 'secret')");
+$force->query_is("SELECT redis_force_unlock('token')", 't', 'a token lock is taken away');
+poll_until('nobody to have it', sub { !grep { $_->cmd('EXISTS', 'token') } @nodes });
+$force->query_is("SELECT redis_force_unlock('token')", 'f', 'once');
+
+$has->query("SELECT redis_lock('split')");
+$masters->wait_for_owners('split', 3);
+$nodes[0]->replace_owner('split', 'somebody:1');
+$nodes[1]->replace_owner('split', 'somebody:2');
+$force->query_is("SELECT redis_force_unlock('split')", 't', 'taken from whoever is shown');
+$has->query_is("SELECT redis_is_held('split')", 'f', 'and from him who had one of three');
+$has->query("SELECT redis_unlock_all()");
+poll_until('nobody to have it', sub { !grep { $_->cmd('EXISTS', 'split') } @nodes });
 nothing_left($node, $masters);
 done_testing();

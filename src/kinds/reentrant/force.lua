@@ -4,7 +4,8 @@
 -- ARGV  publish command, message, owner or digest, and of a read-write lock: channel,
 --       beginning of the names of its readers' time-outs; of permits: channel; of any
 --       other: channel
--- reply how many were told, -1 if that owner, or one of several, is not there
+-- reply how many were told, -1 if that owner, or one of several, is not there; an error
+--       if the user may not see whether permits are had
 
 -- Before Redis 7 a script that asks for the time may write only this way.
 if not redis.REDIS_VERSION_NUM then
@@ -17,22 +18,44 @@ local function tell(channel, message)
   return type(told) == 'number' and told or 0
 end
 
+-- What is a lock for one at a time goes, as in release.lua.
+local function give_back()
+  redis.call('DEL', KEYS[1])
+  local first = redis.pcall('LINDEX',
+    'redisson_lock_queue' .. string.sub(ARGV[7], #'redisson_lock__channel' + 1), 0)
+  local told = tell(ARGV[7], ARGV[2])
+  if type(first) == 'string' then
+    told = told + tell(ARGV[7] .. ':' .. first, ARGV[2])
+  end
+  return told
+end
+
 local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'string' then
+local value = kind == 'string' and redis.call('STRLEN', KEYS[1]) <= 1024
+  and redis.call('GET', KEYS[1])
+if value and #value <= 20 and string.find(value, '^%-?%d+$') then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local permits = ARGV[5] .. ':timeout'
   local had = redis.pcall('ZRANGEBYSCORE', permits, '(' .. now, '+inf')
-  if had.err or #had == 0 then
+  if had.err and not string.find(had.err, 'WRONGTYPE', 1, true) then
+    return had
+  end
+  if not had.err and #had > 0 then
+    table.sort(had)
+    if redis.sha1hex(table.concat(had)) ~= ARGV[3] then
+      return -1
+    end
+    local n = redis.call('ZCARD', permits)
+    redis.call('DEL', permits)
+    return tell(ARGV[6], redis.call('INCRBY', KEYS[1], n))
+  end
+end
+if value then
+  if redis.call('PTTL', KEYS[1]) < 0 or redis.sha1hex(value) ~= ARGV[3] then
     return -1
   end
-  table.sort(had)
-  if redis.sha1hex(table.concat(had)) ~= ARGV[3] then
-    return -1
-  end
-  local n = redis.call('ZCARD', permits)
-  redis.call('DEL', permits)
-  return tell(ARGV[6], redis.call('INCRBY', KEYS[1], n))
+  return give_back()
 end
 if kind ~= 'hash' then
   return -1
@@ -66,12 +89,4 @@ end
 if owner ~= ARGV[3] then
   return -1
 end
-redis.call('DEL', KEYS[1])
--- As in release.lua.
-local first = redis.pcall('LINDEX',
-  'redisson_lock_queue' .. string.sub(ARGV[7], #'redisson_lock__channel' + 1), 0)
-local told = tell(ARGV[7], ARGV[2])
-if type(first) == 'string' then
-  told = told + tell(ARGV[7] .. ':' .. first, ARGV[2])
-end
-return told
+return give_back()

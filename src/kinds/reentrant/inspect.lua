@@ -3,8 +3,9 @@
 -- KEYS  lock
 -- ARGV  beginning of the names of time-outs
 -- reply {type, ttl, owner, count}; owner and count are '' unless it is a lock; of a
---       read-write lock also a digest of all who have it; of permits also how many are
---       free.  Type 'number': a string with a number, of which nobody has anything
+--       read-write lock also a digest of all who have it, of a token lock of the token;
+--       of permits also how many are free.  Type 'number': a string with a number, of
+--       which nobody has anything
 --
 -- An owner too long to be shown whole is told as its beginning and a digest of
 -- it; force.lua makes the same text, so that it takes away only what was seen.
@@ -69,5 +70,10 @@ if type(number) == 'string' and string.find(number, '^%-?%d+$') then
   if ttl == -1 then
     return {'number', ttl, '', ''}
   end
+end
+
+-- Tokens have at most 1024 bytes.
+if kind == 'string' and ttl >= 0 and redis.call('STRLEN', KEYS[1]) <= 1024 then
+  return {kind, ttl, '', '', redis.sha1hex(redis.call('GET', KEYS[1]))}
 end
 return {kind, ttl, '', ''}

@@ -701,13 +701,13 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 		op->value = STORE_VALUE_LOCK;
 		op->hold_count = (int) Min(Max(count, PG_INT32_MIN), PG_INT32_MAX);
 		op_copy_holder(op, &v[3]);
-		if (v->elements >= 5 && v[5].type == REDIS_REPLY_STRING)
-			strlcpy(op->digest, v[5].str, sizeof(op->digest));
 		if (v->elements == 6 && v[6].type == REDIS_REPLY_INTEGER)
 			op->available = v[6].integer;
 	}
 	else
 		op->value = STORE_VALUE_OTHER;
+	if (v->elements >= 5 && v[5].type == REDIS_REPLY_STRING)
+		strlcpy(op->digest, v[5].str, sizeof(op->digest));
 	op->ttl_ms = Min(Max(v[2].integer, STORE_NO_TTL), STORE_TTL_MAX);
 	return STORE_OK;
 }

@@ -260,10 +260,10 @@ quorum_turn_force(QuorumBatch *b, int which)
 		seen = &l->copies[s->copy[i]];
 		if (seen->kind != STORE_INSPECT || seen->outcome != STORE_OK)
 			continue;
-		if (seen->value != STORE_VALUE_LOCK)
+		if (seen->value != STORE_VALUE_LOCK && seen->value != STORE_VALUE_TOKEN)
 		{
 			seen->kind = STORE_FORCE;
-			seen->outcome = seen->value == STORE_VALUE_NONE ? STORE_GONE : STORE_WRONG_TYPE;
+			seen->outcome = seen->value == STORE_VALUE_OTHER ? STORE_WRONG_TYPE : STORE_GONE;
 			continue;
 		}
 		strlcpy(owner, seen->digest[0] != '\0' ? seen->digest : seen->holder, sizeof(owner));

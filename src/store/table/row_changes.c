@@ -174,6 +174,16 @@ row_is_token(LockTables *tables)
 	return row_token_digest(tables) != NULL;
 }
 
+/*
+ * row_tell_token --- as much of the digest as an id has
+ */
+void
+row_tell_token(LockTables *tables, char *out)
+{
+	memcpy(out, row_token_digest(tables), 2 * STORE_ID_LEN);
+	out[2 * STORE_ID_LEN] = '\0';
+}
+
 bool
 row_is_of_token(LockTables *tables, const uint8 *id)
 {

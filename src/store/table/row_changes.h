@@ -51,6 +51,7 @@ extern bool row_is_of_readers(LockTables *tables);
 
 /* Is it that of a token lock, and of the token with that id (StoreOp)? */
 extern bool row_is_token(LockTables *tables);
+extern void row_tell_token(LockTables *tables, char *out);
 extern bool row_is_of_token(LockTables *tables, const uint8 *id);
 extern int	row_hold_count(LockTables *tables);
 extern void row_tell_owner(LockTables *tables, char *out);

@@ -270,8 +270,8 @@ reentrant_mint(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 /*
- * told_digest --- of all who have the row that was found, if they are several or may be;
- * else empty
+ * told_digest --- of all who have the row that was found, if they are several or may be,
+ * or of its token; else empty
  *
  * redis_force_unlock takes away what has the same one then.
  */
@@ -281,7 +281,9 @@ told_digest(LockTables *tables, const TableOp *op, char *out, Size size)
 	TableTrouble ignored;
 
 	out[0] = '\0';
-	if (row_is_own(tables) && tables_open_shares(tables, &ignored))
+	if (row_is_token(tables))
+		row_tell_token(tables, out);
+	else if (row_is_own(tables) && tables_open_shares(tables, &ignored))
 		shares_digest(tables, op, out, size);
 }
 
@@ -334,6 +336,7 @@ any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	if (row_is_token(tables))
 	{
 		op->value = STORE_VALUE_TOKEN;
+		told_digest(tables, op, op->digest, sizeof(op->digest));
 		return;
 	}
 	op->value = STORE_VALUE_LOCK;

@@ -24,7 +24,7 @@ extern const Meeting sim_meetings[];
 const Meeting sim_meetings[] = {
 	/* An answer, and another one who has the key by then */
 	{"lt_grant", NULL, "lt_grant", fault_key_deleted, MEET_ANY},
-	{"lt_accept", NULL, "lt_lose_by_owner_text", NULL, MEET_ANY},
+	{"lt_accept", NULL, "lt_lose_forced", NULL, MEET_ANY},
 	{"lt_turn", NULL, "lt_pass_over_sleepers", NULL, MEET_ANY},
 	{"lt_begin_release", NULL, "lt_renewed", NULL, MEET_ANY},
 	{"lt_renewed", NULL, "lt_begin_release", NULL, MEET_ANY},
@@ -34,9 +34,9 @@ const Meeting sim_meetings[] = {
 
 	/* A loss, and a commit */
 	{"guard_check_holds", NULL, "lt_lose", fault_key_deleted, MEET_ANY},
-	{"guard_check_holds", NULL, "lt_lose_by_owner_text", NULL, MEET_ANY},
-	{"lt_set_committing", NULL, "lt_lose_by_owner_text", NULL, MEET_ANY},
-	{"session_unlock_all", NULL, "lt_lose_by_owner_text", NULL, MEET_ANY},
+	{"guard_check_holds", NULL, "lt_lose_forced", NULL, MEET_ANY},
+	{"lt_set_committing", NULL, "lt_lose_forced", NULL, MEET_ANY},
+	{"session_unlock_all", NULL, "lt_lose_forced", NULL, MEET_ANY},
 
 	/* Who sleeps, and who has something for him */
 	{"lt_watchdog_sleeps_until", NULL, "lt_set_due", NULL, MEET_ANY},
@@ -54,7 +54,7 @@ const Meeting sim_meetings[] = {
 	{"lt_set_scope", NULL, "lt_moved", NULL, MEET_FALLBACK},
 	{"lt_lose", NULL, "lt_moved", fault_redis_restarts, MEET_FALLBACK},
 	{"lt_lose", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
-	{"lt_lose_by_owner_text", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
+	{"lt_lose_forced", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
 	{"lt_moved", NULL, "lt_set_scope", NULL, MEET_FALLBACK},
 	{"lt_moved", NULL, "lt_raise_deadline", NULL, MEET_FALLBACK},
 	{"ask_settle", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
