@@ -32,6 +32,8 @@ typedef struct Pending
 static Pending buffer[BUFFER_MAX];
 static int	nbuffered = 0;
 
+bool		backend_has_spinlock = false;
+
 void
 backend_drain(void)
 {
@@ -48,6 +50,8 @@ backend_drain(void)
 static void
 step(const char *what)
 {
+	if (backend_has_spinlock)
+		return;
 	sim_yield(what);
 	if (nbuffered > 0 && !sim_chance(700))
 		backend_drain();

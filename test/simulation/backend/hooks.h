@@ -72,13 +72,18 @@ extern void sim_check_for_interrupts(void);
 #define pg_read_barrier()				sim_one_barrier()
 #define pg_write_barrier()				sim_one_barrier()
 
-/* Both are barriers. */
+/*
+ * Both are barriers.  Nobody is stopped between them, as nobody who spins would sleep.
+ */
 extern void backend_drain(void);
+extern bool backend_has_spinlock;
 
 #undef SpinLockAcquire
 #undef SpinLockRelease
-#define SpinLockAcquire(lock)			do { backend_drain(); S_LOCK(lock); } while (0)
-#define SpinLockRelease(lock)			do { backend_drain(); S_UNLOCK(lock); } while (0)
+#define SpinLockAcquire(lock)			\
+	do { backend_drain(); S_LOCK(lock); backend_has_spinlock = true; } while (0)
+#define SpinLockRelease(lock)			\
+	do { backend_drain(); S_UNLOCK(lock); backend_has_spinlock = false; } while (0)
 
 #undef CHECK_FOR_INTERRUPTS
 #define CHECK_FOR_INTERRUPTS()			sim_check_for_interrupts()
