@@ -254,7 +254,7 @@ FROM lockredis_status() s;
 COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, or each of several masters, then replicas, Sentinels, the table';
 COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (of it, or instead of it: then it refuses locks), sentinel, or table';
 COMMENT ON COLUMN redis_lock_status.address IS 'host and port or socket; null without pg_monitor';
-COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the watchdog sees it; of a replica as its master does: up is in step, connecting is not, or the master does not answer';
+COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the watchdog sees it; of a replica as its master does: up is in step, connecting is not, or the master does not answer; of one of a cluster as its nodes do: down has failed, connecting: none of them answers';
 COMMENT ON COLUMN redis_lock_status.round_trip IS 'of a request and its answer, as last measured; null: not yet, and of a replica';
 COMMENT ON COLUMN redis_lock_status.version IS 'of Redis; of a table, of PostgreSQL; null of a replica';
 COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is; null of a replica and a Sentinel';

@@ -34,11 +34,17 @@ typedef struct ClusterShared
 	pg_atomic_uint32 on;
 	pg_atomic_uint32 wanted;
 	pg_atomic_uint32 open_slots;
+	pg_atomic_uint32 asked;
 	pg_atomic_uint64 slot[SLOT_COUNT];
 	pg_atomic_uint32 generation[NODE_MASTERS];
 
+	/* Row and one of who says that the slot is on its way; 0: nobody. */
+	uint8		half_moved[SLOT_COUNT];
+
 	/* The watchdog's alone, but of all watchdogs. */
 	int64		number[SLOT_COUNT];
+	int			nknown;
+	char		known[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];
 
 	/* Written under the lock. */
 	pg_atomic_uint32 place;		/* lr_place that it is of; 0: of none */
@@ -70,6 +76,7 @@ cluster_shmem_init(void)
 	pg_atomic_init_u32(&shared->wanted, 0);
 	pg_atomic_init_u32(&shared->place, 0);
 	pg_atomic_init_u32(&shared->open_slots, SLOT_COUNT);
+	pg_atomic_init_u32(&shared->asked, 0);
 	for (int i = 0; i < SLOT_COUNT; i++)
 		pg_atomic_init_u64(&shared->slot[i], 0);
 	for (int i = 0; i < NODE_MASTERS; i++)
@@ -181,6 +188,18 @@ cluster_open_slots(void)
 	return (int) pg_atomic_read_u32(&shared->open_slots);
 }
 
+bool
+cluster_was_asked(void)
+{
+	return pg_atomic_read_u32(&shared->asked) != 0;
+}
+
+bool
+cluster_is_half_moved(const char *name, int len)
+{
+	return cluster_is_on() && shared->half_moved[slot_of(name, len)] != 0;
+}
+
 /* ----------
  * Writing
  * ----------
@@ -211,7 +230,10 @@ cluster_forget_map(void)
 	for (int i = 0; i < SLOT_COUNT; i++)
 		pg_atomic_write_u64(&shared->slot[i], SLOT_WORD(epoch, CLUSTER_NO_NODE));
 	memset(shared->number, 0, sizeof(shared->number));
+	memset(shared->half_moved, 0, sizeof(shared->half_moved));
+	shared->nknown = 0;
 	pg_atomic_write_u32(&shared->open_slots, SLOT_COUNT);
+	pg_atomic_write_u32(&shared->asked, 0);
 	cluster_end_change();
 }
 
@@ -224,12 +246,37 @@ cluster_start(bool on, uint32 place)
 	if (!on)
 		place = 0;
 	if (!cluster_is_of(place))
-	{
-		cluster_forget_map();
-		cluster_set_place(place);
-	}
+		cluster_begin_anew(place);
 	pg_write_barrier();
 	pg_atomic_write_u32(&shared->on, on ? 1 : 0);
+}
+
+void
+cluster_begin_anew(uint32 place)
+{
+	cluster_forget_map();
+	cluster_set_place(place);
+}
+
+void
+cluster_note_asked(void)
+{
+	pg_atomic_write_u32(&shared->asked, 1);
+}
+
+int
+cluster_known(const char (**ids)[CLUSTER_ID_LEN + 1])
+{
+	*ids = shared->known;
+	return shared->nknown;
+}
+
+void
+cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n)
+{
+	Assert(n <= CLUSTER_NODES_MAX);
+	memcpy(shared->known, ids, n * sizeof(shared->known[0]));
+	shared->nknown = n;
 }
 
 /*
@@ -294,6 +341,7 @@ cluster_remove_node(int row)
 	shared->node[row].used = shared->node[row].has_slots = false;
 	pg_atomic_fetch_add_u32(&shared->generation[row], 1);
 	LWLockRelease(cluster_lock);
+	cluster_forget_half_moved(row);
 	node_vanish(NODE_MASTER + row);
 }
 
@@ -307,6 +355,23 @@ void
 cluster_set_number(int slot, int64 number)
 {
 	shared->number[slot] = number;
+}
+
+void
+cluster_forget_half_moved(int row)
+{
+	for (int i = 0; i < SLOT_COUNT; i++)
+		if (shared->half_moved[i] == row + 1)
+			shared->half_moved[i] = 0;
+}
+
+bool
+cluster_note_half_moved(int row, int slot)
+{
+	bool		first = shared->half_moved[slot] == 0;
+
+	shared->half_moved[slot] = row + 1;
+	return first;
 }
 
 /*

@@ -30,6 +30,9 @@
 /* A name of a node, as the cluster gives it. */
 #define CLUSTER_ID_LEN		40
 
+/* So many nodes a cluster can have, replicas included. */
+#define CLUSTER_NODES_MAX	1024
+
 /* Rows of masters that have slots; -1 is none. */
 #define CLUSTER_NO_NODE		(-1)
 
@@ -72,10 +75,31 @@ extern void cluster_want_map(void);
 /* So many slots have no master. */
 extern int	cluster_open_slots(void);
 
+/*
+ * Have all nodes that the settings name been asked, so that a slot without a master has
+ * none, or nobody tells it?
+ */
+extern bool cluster_was_asked(void);
+
+/* Is the slot of this name on its way to another node?  As that, or this, has said. */
+extern bool cluster_is_half_moved(const char *name, int len);
+
 /* ---- for the watchdog ---- */
 
 /* A start, or other settings; with another place nothing is known. */
 extern void cluster_start(bool on, uint32 place);
+
+/* Nothing is known any more of where slots are: another cluster is the one of "place". */
+extern void cluster_begin_anew(uint32 place);
+
+extern void cluster_note_asked(void);
+
+/*
+ * All nodes that it had when it was heard last, by which it is known again; of all
+ * watchdogs.
+ */
+extern int	cluster_known(const char (**ids)[CLUSTER_ID_LEN + 1]);
+extern void cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n);
 
 /* How often the map was wanted. */
 extern uint32 cluster_wanted(void);
@@ -91,6 +115,13 @@ extern void cluster_remove_node(int row);
 /* The number by which its node has the slot; of all watchdogs. */
 extern int64 cluster_number(int slot);
 extern void cluster_set_number(int slot, int64 number);
+
+/*
+ * This node says that this slot is on its way to or from it; all that it said of others
+ * is forgotten before.  True if nobody has said so of this one.
+ */
+extern void cluster_forget_half_moved(int row);
+extern bool cluster_note_half_moved(int row, int slot);
 
 /* Give slots to other nodes: one call for all that change, then the end of it. */
 extern void cluster_give_slot(int slot, int row);

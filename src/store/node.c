@@ -277,23 +277,84 @@ node_report_error(NodeId node, uint32 place, const char *message)
 }
 
 /*
- * node_set_replica --- see node.h; beyond what there is room for nothing is shown
+ * set_replica --- in that row; lock held
  */
-void
-node_set_replica(int number, const char *address, bool online)
+static void
+set_replica(NodeEntry *e, const char *address, NodeState state)
 {
-	NodeEntry  *e;
-
-	if (number >= NODE_REPLICAS)
-		return;
-	e = &nodes->entry[NODE_REPLICA + number];
-	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	e->used = true;
 	e->first_role = ROLE_REPLICA;
 	e->status.store = nodes->entry[NODE_REDIS].status.store;
 	clear_status(e);
 	strlcpy(e->status.address, address, sizeof(e->status.address));
-	e->status.state = online ? NODE_UP : NODE_CONNECTING;
+	e->status.state = state;
+}
+
+/*
+ * node_set_replica --- see node.h; beyond what there is room for nothing is shown
+ */
+void
+node_set_replica(int number, const char *address, bool online)
+{
+	if (number >= NODE_REPLICAS)
+		return;
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	set_replica(&nodes->entry[NODE_REPLICA + number], address,
+				online ? NODE_UP : NODE_CONNECTING);
+	LWLockRelease(node_lock);
+}
+
+static NodeState
+replica_state(const NodeReplica *replica)
+{
+	return replica->has_failed ? NODE_DOWN : NODE_UP;
+}
+
+/*
+ * find_replica --- the row with this address; NULL: there is none; lock held
+ */
+static NodeEntry *
+find_replica(const char *address)
+{
+	for (NodeId i = NODE_REPLICA; i < NODE_REPLICA + NODE_REPLICAS; i++)
+		if (nodes->entry[i].used && strcmp(nodes->entry[i].status.address, address) == 0)
+			return &nodes->entry[i];
+	return NULL;
+}
+
+/*
+ * node_set_replicas --- see node.h
+ *
+ * Each keeps its row as long as it is one.
+ */
+void
+node_set_replicas(const NodeReplica *replicas, int n)
+{
+	bool		stays[NODE_REPLICAS] = {0};
+	int			row = 0;
+
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < n; i++)
+	{
+		NodeEntry  *e = find_replica(replicas[i].address);
+
+		if (e == NULL)
+			continue;
+		e->status.state = replica_state(&replicas[i]);
+		stays[e - &nodes->entry[NODE_REPLICA]] = true;
+	}
+	for (int i = 0; i < NODE_REPLICAS; i++)
+		nodes->entry[NODE_REPLICA + i].used = stays[i];
+	for (int i = 0; i < n; i++)
+	{
+		if (find_replica(replicas[i].address) != NULL)
+			continue;
+		while (row < NODE_REPLICAS && nodes->entry[NODE_REPLICA + row].used)
+			row++;
+		if (row < NODE_REPLICAS)
+			set_replica(&nodes->entry[NODE_REPLICA + row], replicas[i].address,
+						replica_state(&replicas[i]));
+	}
 	LWLockRelease(node_lock);
 }
 

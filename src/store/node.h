@@ -25,7 +25,7 @@
 /* An entry of the table. */
 typedef int NodeId;
 
-#define NODE_MAX			96
+#define NODE_MAX			208
 
 /* The entries are shown in this order: those of Redis first, the table last. */
 #define NODE_REDIS			0
@@ -33,10 +33,11 @@ typedef int NodeId;
 								 * see cluster.h; then the one before is no node,
 								 * but the cluster as a whole */
 #define NODE_MASTERS		64
-#define NODE_REPLICA		65	/* the first of NODE_REPLICAS: what that says of
-								 * its replicas, which nobody here talks to */
-#define NODE_REPLICAS		16
-#define NODE_SENTINEL		81	/* the first of LR_MAX_SENTINELS */
+#define NODE_REPLICA		65	/* the first of NODE_REPLICAS: what that, or the
+								 * cluster, says of its replicas, which nobody here
+								 * talks to */
+#define NODE_REPLICAS		128
+#define NODE_SENTINEL		193 /* the first of LR_MAX_SENTINELS */
 #define NODE_TABLE			(NODE_MAX - 1)
 
 typedef enum NodeState
@@ -109,6 +110,15 @@ extern void node_set_error(NodeId node, const char *message);
 extern void node_set_replica(int number, const char *address, bool online);
 extern void node_end_replicas(int n);
 extern void node_doubt_replicas(void);
+
+/* What a cluster says of those of all its masters, in any order: these are all. */
+typedef struct NodeReplica
+{
+	char		address[128];
+	bool		has_failed;
+} NodeReplica;
+
+extern void node_set_replicas(const NodeReplica *replicas, int n);
 
 /*
  * The settings have changed: what the node before it said is of no interest, nor

@@ -349,6 +349,8 @@ typedef struct StoreRoutine
 	 */
 	void		(*follow_start) (void);
 	void		(*follow_step) (void);
+	void		(*follow_reload) (void);	/* the settings were read again, and
+											 * are the same */
 	int			(*follow_interests) (StoreInterest *out, int64 *until,
 									 uint32 *epoch);
 

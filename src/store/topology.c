@@ -172,7 +172,7 @@ topology_get_reason(char *out, size_t size)
  * ----------
  */
 
-static void
+void
 topology_tell(void)
 {
 	pg_atomic_fetch_add_u32(&shared->news, 1);

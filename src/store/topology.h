@@ -89,6 +89,9 @@ extern void topology_doubt(uint32 epoch);
  */
 extern void topology_start(uint32 place);
 
+/* Whoever waits asks again. */
+extern void topology_tell(void);
+
 /* Slots of a cluster have other masters now (cluster.h): all is of the next epoch. */
 extern void topology_advance(void);
 

@@ -92,6 +92,18 @@ warn_of_role(StoreHealth *h, const NodeStatus *status)
 }
 
 /*
+ * doubt_replicas --- what it says of them, if it is the one that says it
+ *
+ * Of those of a cluster its nodes tell together.
+ */
+static void
+doubt_replicas(const StoreHealth *h)
+{
+	if (h->node == lr_store(h->id)->node)
+		node_doubt_replicas();
+}
+
+/*
  * judge_facts --- has the store said something of itself?
  *
  * It does so when a connection is made, and when asked.  Who may not ask does
@@ -115,7 +127,7 @@ judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
 	else if (last->kind == STORE_FACTS)
 	{
 		h->next_facts = LR_NEVER;
-		node_doubt_replicas();
+		doubt_replicas(h);
 	}
 }
 
@@ -127,7 +139,7 @@ health_doubt_facts(StoreHealth *h)
 {
 	if (!lr_store_can(h->id, STORE_HAS_REPLICAS))
 		return;
-	node_doubt_replicas();
+	doubt_replicas(h);
 	if (h->next_facts != LR_NEVER)
 		h->next_facts = 0;
 }

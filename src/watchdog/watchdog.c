@@ -236,8 +236,14 @@ reload_settings(void)
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
 	fallback_reload();
-	if (store == STORE_COUNT || !way_has_changed(lr_store(store), epoch, tls_epoch))
+	if (store == STORE_COUNT)
 		return;
+	if (!way_has_changed(lr_store(store), epoch, tls_epoch))
+	{
+		if (lr_store(store)->follow_reload != NULL)
+			lr_store(store)->follow_reload();
+		return;
+	}
 	node_set_silent(lr_store(store)->node, false);
 	node_set_place(lr_place);
 	resolver_restart(lr_store(store)->node);

@@ -21,7 +21,7 @@ my $soon = limit(60);
 foreach ($near, $far)
 {
 	$_->poll_query_until('postgres', q{
-		SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up' AND in_use})
+		SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up' AND in_use})
 	  or die 'not all nodes are up';
 }
 

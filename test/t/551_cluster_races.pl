@@ -34,7 +34,7 @@ my $node = LockRedis::Node->create('main', redis => $cluster,
 sub all_up
 {
 	$node->poll_query_until('postgres', q{
-		SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up' AND in_use})
+		SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up' AND in_use})
 	  or die 'not all nodes are up';
 	return;
 }

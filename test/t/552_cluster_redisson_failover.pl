@@ -23,7 +23,7 @@ my $us = $node->session;
 
 $java->connect('a', $cluster);
 $node->poll_query_until('postgres', q{
-	SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up'}) or die;
+	SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up'}) or die;
 
 # How Redisson calls it, and how we take it and give it back
 my %kinds = (

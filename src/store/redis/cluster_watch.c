@@ -1,20 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * cluster_watch.c
- *	  Which node of a Redis Cluster has which slot: whom to believe.
+ *	  The nodes of a Redis Cluster are asked which of them has which slot.
  *
  * A few nodes at a time are asked, each second, and at once when somebody was told that
  * the map is wrong or has lost a connection.  Who is asked changes now and then, so each
- * of them is in the end.  CLUSTER NODES has, unlike CLUSTER SLOTS, the number of each
- * master's claim (its config epoch), which the nodes themselves decide by:
- *
- * - A slot goes to another node if that has a higher number than the present one had.
- *	 So the map of a node that is cut off changes nothing.
- * - It does so, too, if the present one says so itself, or is not known any more to who
- *	 is asked: a cluster that was made anew has lower numbers.  Who knows none of the
- *	 nodes of the map, and so may be one of another cluster, is believed when nobody
- *	 else has been heard for a while.
- * - What nobody claims stays where it was.
+ * of them is in the end.  What they say changes the map (cluster_map.h), unless they are
+ * of another cluster: that is refused, however long ours is silent.  Which one is ours is
+ * decided at the start, and by a reload when somebody was refused: that of the nodes that
+ * the settings name, if all of them that answer are of one.
  *
  * Never waits; raises nothing but for want of memory in the beginning.
  *
@@ -30,6 +24,7 @@
 #include "settings.h"
 #include "store/cluster.h"
 #include "store/node.h"
+#include "store/redis/cluster_map.h"
 #include "store/redis/cluster_watch.h"
 #include "store/redis/conn.h"
 #include "store/topology.h"
@@ -48,39 +43,47 @@
 /* One that answers later is of no use. */
 #define ANSWER_MAX			(1500 * LR_US_PER_MS)
 
-/* After so long without any other, an answer that knows nobody counts. */
-#define STRANGER_AFTER		(10 * LR_US_PER_S)
+/* For so long those nodes that the settings name are waited for, when it is to be decided
+ * which cluster is ours; */
+#define DECIDE_MAX			(2 * LR_US_PER_S)
 
-/* Changes are logged at most this often. */
-#define LOG_INTERVAL		LR_US_PER_S
+/* and before all have failed to answer. */
+#define DECIDE_NOBODY		(3 * LR_US_PER_S)
+
+/* The answer of a cluster with as many nodes as there may be, and slots dealt out singly. */
+#define MAP_TEXT_SIZE		(1024 * 1024)
+
+/* What is wrong is logged at most this often. */
+#define WARN_INTERVAL		(60 * LR_US_PER_S)
 
 /* One who asks a node. */
 typedef struct Scout
 {
 	RedisTarget target;
 	RedisConn	conn;
+	int			seed;			/* that it asks; -1: one of the masters */
 	int64		leaves_at;		/* goes to the next one */
 	int64		next_try;
 	int64		asked_at;
 	int64		answer_until;	/* 0 = none is awaited */
 } Scout;
 
-/* A master, as the answer has it. */
-typedef struct Claim
+/* Which cluster is ours, while that is to be decided. */
+typedef struct Decision
 {
-	char		id[CLUSTER_ID_LEN + 1];
-	RedisHost	at;
-	char		name[LR_HOST_MAX];	/* that it announces, or empty */
-	int64		number;			/* config epoch */
-	bool		is_master;
-	bool		has_failed;
-	bool		is_itself;		/* who answers */
-	const char *slots;			/* to the end of the line */
-	int			row;			/* CLUSTER_NO_NODE: not looked up */
-} Claim;
+	bool		open;
+	int64		began;
+	uint32		asked;			/* of the nodes that the settings name, a bit for each */
+	uint32		being_asked;
+	int64		answered_at;	/* by the first of them; 0 = by none */
+	bool		ours;			/* one of them is of the cluster in use */
+	RedisHost	first;			/* that one, */
+	RedisHost	other;			/* and one that is of another cluster, or empty */
+	int			nids;
+	char		id[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];	/* whom the first names */
+} Decision;
 
-/* More nodes than masters there can be, replicas included. */
-#define CLAIMS_MAX			512
+StaticAssertDecl(LR_MAX_SEEDS <= 32, "sets of them are bits of a word");
 
 typedef struct ClusterWatch
 {
@@ -90,15 +93,52 @@ typedef struct ClusterWatch
 	int64		next_ask;
 	int64		asked_at;
 	uint32		wanted;			/* cluster_wanted() then */
-	int64		applied_at;		/* an answer was of use then */
-	Claim		claim[CLAIMS_MAX];
-	int			nclaims;
-	bool		has_map;
-	int64		logged_at;
-	int			unlogged;		/* slots that have moved since */
+	ClusterClaims answer;		/* the last one */
+	Decision	decision;
+	bool		refused;		/* somebody of another cluster, since it was decided */
+	int64		warned_at;		/* 0 = not yet */
 } ClusterWatch;
 
 static ClusterWatch watch;
+
+/* ----------
+ * Beginning
+ * ----------
+ */
+
+static Scout *
+scout_make(void)
+{
+	Scout	   *s = MemoryContextAllocZero(TopMemoryContext, sizeof(Scout));
+
+	redis_target_set_seed(&s->target, &lr_redis_url->seed[0]);
+	redis_conn_init(&s->conn, "scout", false);
+	if (!resp_in_enlarge(&s->conn.in, MAP_TEXT_SIZE))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	return s;
+}
+
+/*
+ * decision_begin --- ask all nodes that the settings name which cluster is ours
+ */
+static void
+decision_begin(int64 now)
+{
+	Decision   *d = &watch.decision;
+
+	memset(d, 0, offsetof(Decision, id));
+	d->open = true;
+	d->began = now;
+	watch.next_ask = Min(watch.next_ask, now);
+	for (int i = 0; i < SCOUTS; i++)
+	{
+		redis_conn_close(&watch.scout[i]->conn);
+		watch.scout[i]->next_try = now;
+		watch.scout[i]->answer_until = 0;
+	}
+}
 
 /*
  * redis_cluster_watch_start --- with the present settings, which may name no cluster
@@ -107,6 +147,7 @@ void
 redis_cluster_watch_start(void)
 {
 	int64		now = lr_now();
+	const char	(*known)[CLUSTER_ID_LEN + 1];
 
 	for (int i = 0; i < SCOUTS; i++)
 		if (watch.scout[i] != NULL)
@@ -116,339 +157,182 @@ redis_cluster_watch_start(void)
 	if (!watch.on)
 		return;
 
-	watch.applied_at = now;
-	watch.has_map = cluster_open_slots() < SLOT_COUNT;
+	cluster_map_start();
 	watch.next_candidate = 0;
-	watch.next_ask = watch.asked_at = watch.logged_at = 0;
-	watch.unlogged = 0;
+	watch.next_ask = watch.asked_at = 0;
 	watch.wanted = cluster_wanted();
+	watch.decision.open = watch.refused = false;
+	watch.warned_at = 0;
 	for (int i = 0; i < SCOUTS; i++)
 	{
-		Scout	   *s = watch.scout[i];
-
-		if (s == NULL)
-		{
-			s = MemoryContextAllocZero(TopMemoryContext, sizeof(Scout));
-			redis_target_set_seed(&s->target, &lr_redis_url->seed[0]);
-			redis_conn_init(&s->conn, "scout", false);
-			watch.scout[i] = s;
-		}
-		s->next_try = now;
-		s->answer_until = 0;
+		if (watch.scout[i] == NULL)
+			watch.scout[i] = scout_make();
+		watch.scout[i]->next_try = now;
+		watch.scout[i]->answer_until = 0;
 	}
+	if (cluster_known(&known) == 0)
+		decision_begin(now);
+}
+
+/*
+ * redis_cluster_watch_reload --- the settings were read again, and are the same
+ *
+ * Whoever has seen that somebody is refused says by that whom they mean.
+ */
+void
+redis_cluster_watch_reload(void)
+{
+	if (!watch.on || !watch.refused)
+		return;
+	watch.refused = false;
+	watch.warned_at = 0;
+	decision_begin(lr_now());
+}
+
+/*
+ * watch_may_warn --- not more than a log can bear
+ */
+static bool
+watch_may_warn(int64 now)
+{
+	if (watch.warned_at != 0 && now - watch.warned_at < WARN_INTERVAL)
+		return false;
+	watch.warned_at = now;
+	return true;
 }
 
 /* ----------
- * The answer
+ * Which cluster is ours
  * ----------
  */
 
 /*
- * claim_flag --- is this word one of a list with commas?
+ * watch_refuse --- the answer is of another cluster than that in use
+ */
+static void
+watch_refuse(const RedisTarget *t, int64 now)
+{
+	char		address[LR_HOST_MAX + 16];
+
+	watch.refused = true;
+	redis_target_show(t, address, sizeof(address));
+	if (watch_may_warn(now))
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("lockredis: the node at %s belongs to another Redis Cluster", address),
+				 errdetail("It knows none of the nodes of the one that is in use, and is not asked for locks."),
+				 errhint("If that one was set up anew, or its nodes have been replaced, reload the configuration: then the nodes in \"%s\" decide.",
+						 "lockredis.url")));
+}
+
+/*
+ * decision_names --- has the first answer named any of these?
  */
 static bool
-claim_flag(const char *flags, int len, const char *word)
+decision_names(const Decision *d)
 {
-	int			n = strlen(word);
-
-	for (const char *p = flags; p < flags + len;)
-	{
-		const char *comma = memchr(p, ',', flags + len - p);
-		const char *end = comma != NULL ? comma : flags + len;
-
-		if (end - p == n && memcmp(p, word, n) == 0)
+	for (int i = 0; i < d->nids; i++)
+		if (cluster_claims_find(&watch.answer, d->id[i]) != NULL)
 			return true;
-		p = end + 1;
-	}
 	return false;
 }
 
 /*
- * claim_take_address --- "host:port@bus", and more behind that; without a host it is
- * where it was asked; false: there is none
- */
-static bool
-claim_take_address(RedisHost *at, const char *text, int len, const RedisUrl *asked)
-{
-	const char *at_sign = memchr(text, '@', len);
-	const char *end = at_sign != NULL ? at_sign : text + len;
-	const char *colon = end;
-	int			host_len;
-
-	while (colon > text && *colon != ':')
-		colon--;
-	host_len = colon - text;
-	if (*colon != ':' || host_len >= LR_HOST_MAX)
-		return false;
-	memset(at, 0, sizeof(RedisHost));
-	if (host_len == 0)
-		strlcpy(at->host, asked->host, LR_HOST_MAX);
-	else
-		memcpy(at->host, text, host_len);
-	if (strspn(at->host, LR_ASCII_ALNUM ".-_:") != strlen(at->host))
-		return false;
-	at->host_is_numeric = redis_host_is_numeric(at->host);
-	at->port = atoi(colon + 1);
-	return at->port > 0 && at->port <= 65535;
-}
-
-/*
- * claim_take_name --- "address,name,...", from Redis 7.0 on; behind it "what=it is"
+ * decision_take --- the answer of a node that the settings name
  */
 static void
-claim_take_name(char *name, const char *text, int len)
+decision_take(const Scout *s, int64 now)
 {
-	const char *comma = memchr(text, ',', len);
-	int			name_len;
+	Decision   *d = &watch.decision;
+	const RedisHost *at = &lr_redis_url->seed[s->seed];
+	const char	(*known)[CLUSTER_ID_LEN + 1];
 
-	if (comma == NULL)
-		return;
-	name_len = strcspn(comma + 1, ", ");
-	if (name_len < LR_HOST_MAX && memchr(comma + 1, '=', name_len) == NULL)
-		memcpy(name, comma + 1, name_len);
-}
-
-/*
- * claim_take_line --- of CLUSTER NODES; false: it is none
- *
- * id address flags master ping pong number link slots...
- */
-static bool
-claim_take_line(Claim *c, const char *line, const char *end, const RedisUrl *asked,
-				bool *counts)
-{
-	const char *word[8];
-	int			len[8];
-	const char *p = line;
-
-	for (int i = 0; i < lengthof(word); i++)
+	if (cluster_known(&known) > 0 && cluster_map_is_ours(&watch.answer))
+		d->ours = true;
+	if (d->answered_at == 0)
 	{
-		const char *space = memchr(p, ' ', end - p);
-
-		word[i] = p;
-		len[i] = (space != NULL ? space : end) - p;
-		if (len[i] == 0 || (space == NULL && i < lengthof(word) - 1))
-			return false;
-		p = space != NULL ? space + 1 : end;
+		d->answered_at = now;
+		d->first = *at;
+		d->nids = watch.answer.n;
+		for (int i = 0; i < watch.answer.n; i++)
+			strlcpy(d->id[i], watch.answer.claim[i].id, sizeof(d->id[i]));
 	}
-	if (len[0] != CLUSTER_ID_LEN)
-		return false;
-	memset(c, 0, sizeof(Claim));
-	memcpy(c->id, word[0], CLUSTER_ID_LEN);
-	c->is_itself = claim_flag(word[2], len[2], "myself");
-	c->is_master = claim_flag(word[2], len[2], "master");
-	c->has_failed = claim_flag(word[2], len[2], "fail");
-	claim_take_name(c->name, word[1], len[1]);
-	c->number = strtoi64(word[6], NULL, 10);
-	c->slots = p;
-	c->row = CLUSTER_NO_NODE;
-	*counts = !claim_flag(word[2], len[2], "handshake");
-	if (claim_flag(word[2], len[2], "noaddr"))
-		c->is_master = false;
-	else if (!claim_take_address(&c->at, word[1], len[1], asked))
-		return false;
-	return c->number >= 0;
+	else if (!decision_names(d))
+		d->other = *at;
 }
 
 /*
- * watch_read --- the lines of an answer; false: that is none, or it is not whole
+ * decision_warn --- they are of two clusters
  */
-static bool
-watch_read(const RedisValue *v, const RedisUrl *asked)
+static void
+decision_warn(int64 now)
 {
-	const char *line = v->str;
+	Decision   *d = &watch.decision;
+	char		first[LR_HOST_MAX + 16];
+	char		other[LR_HOST_MAX + 16];
 
-	watch.nclaims = 0;
-	if (v->type != REDIS_REPLY_STRING || v->len == 0 || v->str[v->len - 1] != '\n')
-		return false;
-	while (*line != '\0')
+	redis_host_show(&d->first, first, sizeof(first));
+	redis_host_show(&d->other, other, sizeof(other));
+	watch.refused = true;
+	topology_set_reason("The nodes in lockredis.url belong to different clusters.");
+	node_set_error(NODE_REDIS, "The nodes in lockredis.url belong to different clusters.");
+	if (watch_may_warn(now))
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("lockredis: the nodes in \"%s\" belong to different clusters",
+						"lockredis.url"),
+				 errdetail("Those at %s and %s do not know the same nodes.", first, other),
+				 errhint("Let all of them be of one cluster.")));
+}
+
+/*
+ * decision_close --- all have been asked who can be
+ *
+ * Without a cluster that is in use it begins anew, a moment later.  With one that stays,
+ * unless they agree on another one: of that the nodes are asked as if at a start.
+ */
+static void
+decision_close(int64 now)
+{
+	Decision   *d = &watch.decision;
+	const char	(*known)[CLUSTER_ID_LEN + 1];
+	bool		in_use = cluster_known(&known) > 0;
+	bool		split = d->other.host[0] != '\0';
+
+	if (split)
+		decision_warn(now);
+	d->open = false;
+	if (d->answered_at == 0 || split)
 	{
-		const char *end = line + strcspn(line, "\r\n");
-		bool		counts;
-
-		if (end > line)
+		cluster_note_asked();
+		if (!in_use)
 		{
-			if (watch.nclaims == CLAIMS_MAX ||
-				!claim_take_line(&watch.claim[watch.nclaims], line, end, asked, &counts))
-				return false;
-			if (counts)
-				watch.nclaims++;
+			decision_begin(now + (split ? ASK_INTERVAL : SCOUT_RETRY));
+			watch.next_ask = d->began;
 		}
-		line = end + strspn(end, "\r\n");
+		return;
 	}
-	return watch.nclaims > 0;
-}
-
-static const Claim *
-watch_find_claim(const char *id)
-{
-	for (int i = 0; i < watch.nclaims; i++)
-		if (strcmp(watch.claim[i].id, id) == 0)
-			return &watch.claim[i];
-	return NULL;
-}
-
-/* The nodes of the map, and whether the answer is by or without them. */
-typedef struct Present
-{
-	bool		used;
-	bool		yields;			/* what it had counts no more */
-	bool		stays;			/* has slots, or may get some */
-} Present;
-
-/*
- * watch_take_slots --- of one claim; returns how many have moved
- *
- * By a higher number than it had the same node may have been a replica meanwhile, of one
- * that had more: its locks are asked about as if the slot had moved ("renewed").
- */
-static int
-watch_take_slots(Claim *c, const Present *present, bool *renewed)
-{
-	int			moved = 0;
-
-	for (const char *p = c->slots; *p >= '0' && *p <= '9';)
-	{
-		char	   *end;
-		long		first = strtol(p, &end, 10);
-		long		last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-
-		for (long slot = first; slot <= last && slot < SLOT_COUNT; slot++)
-		{
-			uint32		epoch;
-			int			row = cluster_owner(slot, &epoch);
-
-			if (row != c->row && row != CLUSTER_NO_NODE && !present[row].yields &&
-				c->number <= cluster_number(slot))
-				continue;
-			if (c->row == CLUSTER_NO_NODE)
-				c->row = cluster_put_node(c->id, &c->at, c->name, true);
-			if (row != c->row && c->row != CLUSTER_NO_NODE)
-			{
-				cluster_give_slot(slot, c->row);
-				moved++;
-			}
-			else if (row != CLUSTER_NO_NODE && row == c->row &&
-					 c->number > cluster_number(slot))
-			{
-				cluster_give_slot(slot, row);
-				*renewed = true;
-			}
-			cluster_set_number(slot, row != c->row ? c->number :
-							   Max(cluster_number(slot), c->number));
-		}
-		p = end + strspn(end, " ");
-	}
-	return moved;
+	if (in_use && !d->ours)
+		cluster_begin_anew(lr_place);
+	if (!d->ours)
+		cluster_know((const char (*)[CLUSTER_ID_LEN + 1]) d->id, d->nids);
+	watch.next_ask = now;
 }
 
 /*
- * watch_tell --- one line a change, but not more than a log can bear
+ * decision_look --- has everybody been asked, or waited for?
  */
 static void
-watch_tell(int moved, int64 now)
+decision_look(int64 now)
 {
-	int			masters = 0;
-	ClusterNode node;
-	uint32		generation;
+	Decision   *d = &watch.decision;
+	uint32		all = (uint32) ((UINT64CONST(1) << lr_redis_url->nseeds) - 1);
 
-	watch.unlogged += moved;
-	if (watch.unlogged == 0 || now - watch.logged_at < LOG_INTERVAL)
+	if (!d->open || now < d->began)
 		return;
-	for (int i = 0; i < NODE_MASTERS; i++)
-		masters += cluster_get_node(lr_place, i, &node, &generation) && node.has_slots;
-	ereport(LOG,
-			(watch.has_map ?
-			 errmsg("lockredis: the cluster has %d masters now, %d slots moved",
-					masters, watch.unlogged) :
-			 errmsg("lockredis: the cluster has %d masters, which have %d slots",
-					masters, watch.unlogged)));
-	watch.has_map = true;
-	watch.logged_at = now;
-	watch.unlogged = 0;
-}
-
-/*
- * watch_is_strange --- does the answer know none of the nodes of the map?
- */
-static bool
-watch_is_strange(void)
-{
-	bool		strange = false;
-
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		ClusterNode node;
-		uint32		generation;
-
-		if (!cluster_get_node(lr_place, i, &node, &generation))
-			continue;
-		if (watch_find_claim(node.id) != NULL)
-			return false;
-		strange = true;
-	}
-	return strange;
-}
-
-static bool
-watch_may_get_slots(const Claim *c)
-{
-	return c->is_master && !c->has_failed;
-}
-
-/*
- * watch_apply --- what the answer says of the map
- *
- * A node that has no slots any more has no row, once the map is the new one; but a master
- * may be about to get one, and nodes may send somebody there.
- */
-static void
-watch_apply(void)
-{
-	Present		present[NODE_MASTERS] = {0};
-	int			moved = 0;
-	bool		renewed = false;
-	int64		now = lr_now();
-	uint32		epoch;
-
-	if (watch_is_strange() && now - watch.applied_at < STRANGER_AFTER)
-		return;
-	watch.applied_at = now;
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		ClusterNode node;
-		uint32		generation;
-		const Claim *c;
-
-		if (!cluster_get_node(lr_place, i, &node, &generation))
-			continue;
-		c = watch_find_claim(node.id);
-		present[i].used = true;
-		present[i].yields = c == NULL || c->is_itself;
-		present[i].stays = !node.has_slots && c != NULL && watch_may_get_slots(c);
-		if (c != NULL && c->at.host[0] != '\0')
-			(void) cluster_put_node(node.id, &c->at, c->name, false);
-	}
-	for (int i = 0; i < watch.nclaims; i++)
-		if (watch.claim[i].is_master)
-			moved += watch_take_slots(&watch.claim[i], present, &renewed);
-	if (moved > 0 || renewed)
-		cluster_end_change();
-	for (int i = 0; i < SLOT_COUNT; i++)
-	{
-		int			row = cluster_owner(i, &epoch);
-
-		if (row != CLUSTER_NO_NODE)
-			present[row].stays = true;
-	}
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (present[i].used && !present[i].stays)
-			cluster_remove_node(i);
-	for (int i = 0; i < watch.nclaims; i++)
-		if (watch_may_get_slots(&watch.claim[i]))
-			(void) cluster_put_node(watch.claim[i].id, &watch.claim[i].at,
-									watch.claim[i].name, false);
-	watch_tell(moved, now);
+	if (d->asked == all || now - d->began >= DECIDE_NOBODY ||
+		(d->answered_at != 0 && now - d->answered_at >= DECIDE_MAX))
+		decision_close(now);
 }
 
 /* ----------
@@ -457,12 +341,35 @@ watch_apply(void)
  */
 
 /*
- * scout_choose --- the next node to be asked: one of the masters, or that the settings
- * name
+ * scout_choose_undecided --- the next of those that decide; false: all are being asked
  */
-static void
+static bool
+scout_choose_undecided(Scout *s)
+{
+	Decision   *d = &watch.decision;
+
+	for (int i = 0; i < lr_redis_url->nseeds; i++)
+	{
+		if ((d->asked | d->being_asked) & (1U << i))
+			continue;
+		d->being_asked |= 1U << i;
+		s->seed = i;
+		redis_target_set_seed(&s->target, &lr_redis_url->seed[i]);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * scout_choose --- the next node to be asked: one of the masters, or that the settings
+ * name; false: none for now
+ */
+static bool
 scout_choose(Scout *s)
 {
+	if (watch.decision.open)
+		return scout_choose_undecided(s);
+	s->seed = -1;
 	for (int i = 0; i < NODE_MASTERS + LR_MAX_SEEDS; i++)
 	{
 		int			n = watch.next_candidate++ % (NODE_MASTERS + LR_MAX_SEEDS);
@@ -472,14 +379,25 @@ scout_choose(Scout *s)
 		if (n >= NODE_MASTERS && n - NODE_MASTERS < lr_redis_url->nseeds)
 		{
 			redis_target_set_seed(&s->target, &lr_redis_url->seed[n - NODE_MASTERS]);
-			return;
+			return true;
 		}
 		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, &generation))
 		{
 			redis_target_set_seed(&s->target, &node.at);
-			return;
+			return true;
 		}
 	}
+	return false;
+}
+
+/*
+ * scout_done --- with one of those that decide, whatever it has said
+ */
+static void
+scout_done(const Scout *s)
+{
+	if (watch.decision.open && s->seed >= 0)
+		watch.decision.asked |= 1U << s->seed;
 }
 
 static void
@@ -493,9 +411,10 @@ scout_failed(Scout *s, int64 now)
 		node_set_error(NODE_REDIS, error->detail);
 	}
 	topology_set_reason(error->detail);
+	scout_done(s);
 	redis_conn_close(&s->conn);
 	s->answer_until = 0;
-	s->next_try = now + SCOUT_RETRY;
+	s->next_try = now + (watch.decision.open ? 0 : SCOUT_RETRY);
 }
 
 /*
@@ -513,7 +432,11 @@ scout_connect(Scout *s, int64 now)
 	{
 		if (now < s->next_try)
 			return false;
-		scout_choose(s);
+		if (!scout_choose(s))
+		{
+			s->next_try = now + SCOUT_RETRY;
+			return false;
+		}
 		s->leaves_at = now + SCOUT_LIFE;
 		s->asked_at = 0;
 		redis_conn_open(c, &s->target, now + ANSWER_MAX);
@@ -541,6 +464,52 @@ scout_ask(Scout *s, int64 now)
 }
 
 /*
+ * scout_leave --- the next one is asked instead of it
+ */
+static void
+scout_leave(Scout *s, int64 now)
+{
+	redis_conn_close(&s->conn);
+	s->next_try = now;
+}
+
+/*
+ * scout_take_map --- whose is it?
+ */
+static void
+scout_take_map(Scout *s, int64 now)
+{
+	s->answer_until = 0;
+	if (watch.decision.open)
+	{
+		decision_take(s, now);
+		scout_done(s);
+		scout_leave(s, now);
+	}
+	else if (cluster_map_is_ours(&watch.answer))
+		cluster_map_apply(&watch.answer);
+	else
+	{
+		watch_refuse(&s->target, now);
+		s->leaves_at = now;
+	}
+}
+
+/*
+ * scout_tell --- the log has what is wrong with the answer
+ */
+static void
+scout_tell(const Scout *s, int64 now)
+{
+	const StoreError *error = &s->conn.failure.error;
+
+	if (watch_may_warn(now))
+		ereport(LOG,
+				(errmsg("lockredis: the map of the cluster cannot be used"),
+				 errdetail_internal("%s: %s", error->address, error->detail)));
+}
+
+/*
  * scout_take --- the answer, or what is wrong with it
  */
 static void
@@ -550,10 +519,9 @@ scout_take(Scout *s, int64 now)
 	char		words[REDIS_WORDS_MAX];
 	char		detail[256];
 
-	if (s->answer_until != 0 && watch_read(v, &s->target.url))
+	if (s->answer_until != 0 && cluster_claims_read(&watch.answer, v, &s->target.url))
 	{
-		s->answer_until = 0;
-		watch_apply();
+		scout_take_map(s, now);
 		return;
 	}
 	strlcpy(detail, "The node's answer makes no sense.", sizeof(detail));
@@ -562,8 +530,26 @@ scout_take(Scout *s, int64 now)
 		(void) redis_error_words(v, s->target.url.user, words, sizeof(words));
 		snprintf(detail, sizeof(detail), "The node answered: %s", words);
 	}
+	else if (v->len >= MAP_TEXT_SIZE - 1)
+		snprintf(detail, sizeof(detail), "The node's answer is larger than %d kB.",
+				 MAP_TEXT_SIZE / 1024);
 	redis_conn_fail(&s->conn, ERRCODE_CONNECTION_FAILURE, detail);
+	scout_tell(s, now);
 	scout_failed(s, now);
+}
+
+/*
+ * scout_ended --- the connection has been closed: by us, or something is wrong
+ */
+static void
+scout_ended(Scout *s, int64 now)
+{
+	if (s->answer_until == 0 && s->conn.failure.error.detail[0] == '\0')
+		return;
+	if (s->conn.garbled)
+		scout_tell(s, now);
+	if (s->next_try <= now)
+		scout_failed(s, now);
 }
 
 static void
@@ -581,8 +567,7 @@ scout_step(Scout *s, int64 now)
 			scout_take(s, now);
 		if (s->conn.state == CONN_CLOSED)
 		{
-			if (s->next_try <= now)
-				scout_failed(s, now);
+			scout_ended(s, now);
 			return;
 		}
 	} while (redis_conn_reads_on(got, &nreads));
@@ -616,8 +601,10 @@ redis_cluster_watch_step(void)
 		watch.asked_at = now;
 		watch.next_ask = now + ASK_INTERVAL;
 	}
-	for (int i = 0; i < SCOUTS; i++)
+	cluster_map_step(now);
+	for (int i = 0; i < SCOUTS && (!watch.decision.open || now >= watch.decision.began); i++)
 		scout_step(watch.scout[i], now);
+	decision_look(now);
 }
 
 int

@@ -19,6 +19,7 @@
 
 /* As the follow_xxx of StoreRoutine; do nothing where there is no cluster. */
 extern void redis_cluster_watch_start(void);
+extern void redis_cluster_watch_reload(void);
 extern void redis_cluster_watch_step(void);
 extern int	redis_cluster_watch_interests(StoreInterest *out, int64 *until,
 										  uint32 *epoch);

@@ -786,6 +786,7 @@ const StoreRoutine redis_store = {
 	.group_of = redis_group_of,
 	.follow_start = redis_follow_start,
 	.follow_step = redis_follow_step,
+	.follow_reload = redis_cluster_watch_reload,
 	.follow_interests = redis_follow_interests,
 	.listener_open = redis_listener_open,
 	.listener_subscribe = redis_listener_subscribe,

@@ -476,6 +476,12 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
 }
 
+void
+redis_host_show(const RedisHost *at, char *out, size_t size)
+{
+	snprintf(out, size, strchr(at->host, ':') ? "[%s]:%d" : "%s:%d", at->host, at->port);
+}
+
 bool
 redis_host_is_numeric(const char *host)
 {

@@ -111,6 +111,9 @@ redis_url_is_cluster(const RedisUrl *url)
 	return url->nseeds > 0;
 }
 
+/* For the server log and pg_monitor. */
+extern void redis_host_show(const RedisHost *at, char *out, size_t size);
+
 /* Is this text an address, of either family?  Else it is a name. */
 extern bool redis_host_is_numeric(const char *host);
 

@@ -15,9 +15,11 @@
  */
 #include "fuzz.h"
 
-#include "store/redis/cluster_watch.c"
+#include "store/redis/cluster_claims.c"
+#include "store/redis/cluster_map.c"
 
 static RedisValue values[1 + RESP_MAX_ELEMENTS];
+static ClusterClaims answer;
 
 static void
 check_map(void)
@@ -62,16 +64,17 @@ fuzz_cluster(const uint8 *data, size_t size)
 	fuzz_reset_shared();
 	fuzz_reset_cluster();
 	memset(&asked, 0, sizeof(asked));
-	memset(&watch, 0, sizeof(watch));
+	cluster_map_start();
 	strcpy(asked.host, "10.0.0.1");
 	asked.port = 7000;
 	while (fuzz_value(&in, values))
 	{
-		/* Long ago, or just now */
-		watch.applied_at = in.size % 2 ? 0 : lr_now();
-		if (!watch_read(values, &asked))
+		if (!cluster_claims_read(&answer, values, &asked))
 			continue;
-		watch_apply();
+
+		/* As if it had been decided that it is ours; or by itself */
+		if (in.size % 2 || cluster_map_is_ours(&answer))
+			cluster_map_apply(&answer);
 		check_map();
 	}
 }

@@ -128,7 +128,7 @@ sub _serve
 {
 	my ($listener, $orders, $say, $named) = @_;
 	my $now = {};
-	my (%in, %flood);    # so far of what is repeated
+	my (%in, %flood, %rest);    # flood: so far of what is repeated
 	my $readers = IO::Select->new($listener, $orders);
 	my $writers = IO::Select->new;
 
@@ -139,15 +139,21 @@ sub _serve
 		  if $how eq 'reset';
 		$readers->remove($conn);
 		$writers->remove($conn);
-		delete @$_{$conn} foreach \%in, \%flood;
+		delete @$_{$conn} foreach \%in, \%flood, \%rest;
 		close $conn;
 	};
 	my $answer = sub {
-		my ($conn, $bytes) = @_;
+		my $conn = shift;
+		my $bytes = shift // '';
 		my $then = $now->{then} || '';
 
-		# Small enough for the buffers of the kernel, but for floods.
-		syswrite $conn, $bytes if length $bytes;
+		# What the kernel does not take at once follows, unless it is to end here.
+		my $sent = length $bytes ? syswrite($conn, $bytes) // 0 : 0;
+		if ($sent < length $bytes)
+		{
+			$rest{$conn} = substr $bytes, $sent;
+			$writers->add($conn);
+		}
 		$end->($conn, $then) if $then eq 'close' || $then eq 'reset';
 		if ($then eq 'flood')
 		{
@@ -163,6 +169,15 @@ sub _serve
 		  IO::Select->select($readers, $writers, undef, 1);
 		foreach my $conn (@{ $writable || [] })
 		{
+			if (defined $rest{$conn})
+			{
+				my $sent = syswrite $conn, $rest{$conn};
+				substr $rest{$conn}, 0, $sent // 0, '';
+				next if length $rest{$conn};
+				delete $rest{$conn};
+				$writers->remove($conn) unless exists $flood{$conn};
+				next;
+			}
 			my $sent = syswrite $conn, $now->{flood}, 262144, $flood{$conn};
 			$flood{$conn} = ($flood{$conn} + $sent) % length $now->{flood} if $sent;
 			$end->($conn, 'close') unless defined $sent || $!{EAGAIN};

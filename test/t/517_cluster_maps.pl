@@ -1,0 +1,146 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The map of a Redis Cluster as its nodes tell it: as large as that of a thousand nodes and
+# of slots that are dealt out one by one is, and the log says so if it cannot be used; one
+# that has a slot twice is none.  And a number of a claim that rose by mistake, once, does
+# not keep a slot at a node that is gone: what most masters say of that counts.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::FakeNode;
+use LockRedis::Test;
+
+# Nodes that say of the cluster what they are told to say.
+sub answer
+{
+	my ($now, $command, $what) = map { ref ? $_ : uc($_ // q()) } @_[ 0 .. 2 ];
+
+	if ($command eq 'HELLO')
+	{
+		my @fields = (server => 'redis', version => '7.0.15', mode => 'cluster', role => 'master');
+		return '*' . @fields . "\r\n" . join '', map { bulk($_) } @fields;
+	}
+	return bulk($now->{map}) if $command eq 'CLUSTER' && $what eq 'NODES';
+	return bulk($now->{id}) if $command eq 'CLUSTER';
+	return '*2' . "\r\n" . bulk(time) . bulk(0) if $command eq 'TIME';
+	return bulk('') if $command eq 'INFO';
+	return "+OK\r\n";
+}
+sub bulk { my ($text) = @_; return '$' . length($text) . "\r\n$text\r\n"; }
+
+my @fakes = map { LockRedis::FakeNode->new(node => { answer => \&answer }) } 1 .. 3;
+my @ids = map { $_ x 40 } 'a' .. 'c';
+my $id = 0;
+my $node = LockRedis::Node->create('main', start => 0,
+	url => 'redis-cluster://' . join ',', map { $_->address } @fakes);
+
+# id address flags master ping pong number link slots...
+sub line
+{
+	my ($number, %of) = @_;
+
+	return join(' ', $of{id} // $ids[$number], ($of{at} // $fakes[$number]->address) . '@1',
+		$of{flags} // 'master', $of{of} // '-', 0, 0, $of{epoch} // $number + 1, 'connected',
+		$of{slots} // ()) . "\n";
+}
+
+sub say_of
+{
+	my ($number, $map) = @_;
+
+	return $fakes[$number]->behave('node', map => $map, id => $ids[$number]);
+}
+
+# What is told of all of them; each says "myself" of itself.
+sub all_say
+{
+	my (@lines) = @_;
+
+	foreach my $number (0 .. 2)
+	{
+		say_of($number, join '', map {
+			my %of = %{ $lines[$_] };
+			$_ < 3 ? line($_, %of, flags => ($_ == $number ? 'myself,' : '') . ($of{flags} // 'master'))
+			  : line($_, %of) } 0 .. $#lines) unless $lines[$number]{flags};
+	}
+	return;
+}
+
+sub wait_for_log
+{
+	my ($pattern) = @_;
+
+	poll_until("the log to say $pattern", sub { $node->logged($pattern) }, 120);
+	return pass("logged: $pattern");
+}
+
+# ---- a thousand nodes, 64 of them masters, which have each 64th slot
+
+my @slots;
+push @{ $slots[ $_ % 64 ] }, $_ foreach 0 .. 16383;
+my @large = map { { slots => join ' ', @{ $slots[$_] } } } 0 .. 63;
+foreach my $number (3 .. 999)
+{
+	$large[$number] = { %{ $large[$number] || {} },
+		id => sprintf('%040x', $number), epoch => $number % 64 + 1, at => "127.0.0.1:$number",
+		$number < 64 ? () : (flags => 'slave', of => $number % 64 < 3 ? $ids[ $number % 64 ] :
+			sprintf('%040x', $number % 64)) };
+}
+all_say(@large);
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION lockredis');
+wait_for_log(qr/the cluster has 64 masters, which have 16384 slots/);
+is($node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'master'}), 64, 'they are shown');
+cmp_ok($node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'replica'}), '>=', 64,
+	'and replicas');
+
+# ---- what is no map changes nothing, and is logged
+
+sub is_no_map
+{
+	my ($name, $reason, @lines) = @_;
+
+	$node->stop;
+	unlink $node->logfile;
+	all_say(@lines);
+	$node->start;
+	$node->log_since_here;
+	wait_for_log(qr/the map of the cluster cannot be used\n.*DETAIL: .*(?:$reason)/);
+	ok(!$node->logged(qr/the cluster has/), "$name: it is no map");
+	return;
+}
+
+is_no_map('each slot many times', 'makes no sense', { slots => '0-16383 ' x 2000 }, {}, {});
+is_no_map('a slot of two masters', 'makes no sense', { slots => '0-16383' }, { slots => '7' }, {});
+is_no_map('a slot that is none', 'makes no sense', { slots => '0-16384' }, {}, {});
+is_no_map('ten thousand nodes', 'makes no sense', { slots => '0-16383' }, {}, {},
+	map { { id => sprintf('%040x', $_), at => "127.0.0.1:$_" } } 3 .. 3000);
+is_no_map('more than a megabyte', q{larger than|not in Redis's protocol}, { slots => '0-16383' }, {},
+	{ slots => "[1->-$ids[0]] " x 40_000 });
+
+# ---- a number that rose by mistake
+
+{
+	my @thirds = ('0-4999', '5000-9999', '10000-16383');
+	my @lines = map { { slots => $_ } } @thirds;
+
+	$node->stop;
+	all_say(@lines);
+	$node->start;
+	$node->log_since_here;
+	poll_until('three masters', sub {
+		$node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'master'}) == 3 });
+	$lines[0]{epoch} = 9_000_000;
+	say_of(0, join '', map { line($_, %{ $lines[$_] }, flags => $_ ? 'master' : 'myself,master') } 0 .. 2);
+	poll_until('that to have been heard', sub { $fakes[0]->answered('CLUSTER') >= 3 });
+	$fakes[0]->stop;
+
+	# By a number that is higher than that had been
+	all_say({ epoch => 1, flags => 'master,fail' },
+		{ epoch => 4, slots => '0-9999' }, { slots => $thirds[2] });
+	wait_for_log(qr/the cluster has 2 masters now, 5000 slots moved/);
+}
+$node->stop;
+$_->stop foreach @fakes;
+done_testing();
