@@ -22,7 +22,7 @@ chmod 0600, $password or die $!;
 # The rights that one Redis needs, and those of a cluster
 my $text = PostgreSQL::Test::Utils::slurp_file('docs/acl.md');
 my ($rule) = $text =~ /^ACL SETUSER lockredis on >secret (resetkeys .* ~\* .*)$/m or die;
-my ($more) = $text =~ /besides, `([^`]+)`/ or die;
+my ($more) = $text =~ /besides,\s`([^`]+)`/ or die;
 $rule =~ s/ \+client\|setname//;
 $_->cmd('ACL', 'SETUSER', 'lockredis', 'on', '>few', split / /, "$rule $more")
   foreach $cluster->nodes;

@@ -6,7 +6,8 @@
  * A node that the settings name is greeted so that proxies and old versions
  * understand it.  Of one that Sentinels have named, of these, and of independent
  * masters it must be known what it is before anything else is said: HELLO tells, and
- * needs no right.  An independent master says since when it runs, too (masters.h).
+ * needs no right.  An independent master says since when it runs, too (masters.h), and a
+ * master of a cluster which one it is: another node may have its address by now.
  *
  * The password is read here, and is in memory until it is answered.  Nothing in
  * here waits (but for the file it is in), raises or allocates.
@@ -24,6 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/cluster.h"
 #include "store/redis/handshake.h"
 
 /* ----------
@@ -237,6 +239,13 @@ handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, Re
 	resp_put_array(out, 1);
 	resp_put_text(out, "TIME");
 	handshake_expect(hs, GREET_TIME);
+	if (t->kind == TARGET_SHARD)
+	{
+		resp_put_array(out, 2);
+		resp_put_text(out, "CLUSTER");
+		resp_put_text(out, "MYID");
+		handshake_expect(hs, GREET_ID);
+	}
 
 	for (int i = 0; i < n; i++)
 	{
@@ -475,7 +484,8 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 						  gettext_noop("Check lockredis.url and lockredis.password_file."),
 						  "The node answered: %s", words);
 	else
-		redis_failure_set(f, outcome, ERRCODE_CONNECTION_FAILURE, NULL,
+		redis_failure_set(f, outcome, ERRCODE_CONNECTION_FAILURE,
+						  t->kind == TARGET_NODE ? redis_words_hint(words) : NULL,
 						  "The node answered: %s", words);
 	return HANDSHAKE_FAILED;
 }
@@ -508,6 +518,45 @@ handshake_take_voter(const RedisValue *reply, RedisFailure *f)
 					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
 					  alone ? "The node is a replica." :
 					  "What answers there is a Sentinel, or a node of a Redis Cluster.");
+	return HANDSHAKE_FAILED;
+}
+
+/*
+ * handshake_is_other --- it is not what the settings say; what would they have to say?
+ *
+ * That is in the detail, which everybody is shown whom it concerns.
+ */
+static HandshakeResult
+handshake_is_other(const RedisValue *reply, const char *wanted, RedisFailure *f)
+{
+	const char *mode = handshake_field(reply, "mode");
+	const char *is = "";
+
+	if (strcmp(mode, "sentinel") == 0)
+		is = ": it is a Sentinel (redis-sentinel://)";
+	else if (strcmp(mode, "cluster") == 0)
+		is = ": it is a node of a Redis Cluster (redis-cluster://)";
+	else if (strcmp(mode, "standalone") == 0)
+		is = ": it is a single Redis (redis://)";
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  gettext_noop("Check lockredis.url."),
+					  "What answers there is %s%s.", wanted, is);
+	return HANDSHAKE_FAILED;
+}
+
+/*
+ * handshake_take_id --- is it the node that the map has there?
+ */
+static HandshakeResult
+handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
+{
+	if (strcmp(v->str, t->id) == 0)
+		return HANDSHAKE_UNDER_WAY;
+	cluster_want_map();
+	redis_failure_set(f, STORE_DOWN,
+					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  "What answers there is another node than that of the cluster.");
 	return HANDSHAKE_FAILED;
 }
 
@@ -555,27 +604,14 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 			 valkey ? "Valkey " : "", handshake_field(reply, "version"));
 	redis_words_clean(hs->facts.version);
 	if (t->kind == TARGET_SENTINEL)
-	{
-		if (strcmp(handshake_field(reply, "mode"), "sentinel") == 0)
-			return HANDSHAKE_UNDER_WAY;
-		redis_failure_set(f, STORE_DOWN,
-						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
-						  gettext_noop("Check lockredis.url."),
-						  "What answers there is no Sentinel.");
-		return HANDSHAKE_FAILED;
-	}
+		return strcmp(handshake_field(reply, "mode"), "sentinel") == 0 ?
+			HANDSHAKE_UNDER_WAY : handshake_is_other(reply, "no Sentinel", f);
 	if (t->kind == TARGET_VOTER)
 		return handshake_take_voter(reply, f);
 	if (t->kind != TARGET_MASTER && t->kind != TARGET_CLAIMANT)
-	{
-		if (strcmp(handshake_field(reply, "mode"), "cluster") == 0)
-			return HANDSHAKE_UNDER_WAY;
-		redis_failure_set(f, STORE_DOWN,
-						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
-						  gettext_noop("If it is a single Redis, write redis:// in lockredis.url."),
-						  "What answers there is no node of a Redis Cluster.");
-		return HANDSHAKE_FAILED;
-	}
+		return strcmp(handshake_field(reply, "mode"), "cluster") == 0 ?
+			HANDSHAKE_UNDER_WAY :
+			handshake_is_other(reply, "no node of a Redis Cluster", f);
 	if (strcmp(handshake_field(reply, "role"), "master") == 0)
 		return HANDSHAKE_UNDER_WAY;
 	redis_target_is_no_master(t);
@@ -618,6 +654,8 @@ handshake_good(RedisHandshake *hs, const RedisTarget *t, RedisGreeting greeting,
 					redis_replicas_read(v->str);
 			}
 			return true;
+		case GREET_ID:
+			return v->type == REDIS_REPLY_STRING;
 	}
 	return false;
 }
@@ -646,6 +684,9 @@ redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 		redis_handshake_forget_secret(hs);
 	if (greeting == GREET_HELLO && v->type == REDIS_REPLY_ARRAY &&
 		handshake_take_hello(hs, t, v, f) == HANDSHAKE_FAILED)
+		return HANDSHAKE_FAILED;
+	if (greeting == GREET_ID && v->type == REDIS_REPLY_STRING &&
+		handshake_take_id(t, v, f) == HANDSHAKE_FAILED)
 		return HANDSHAKE_FAILED;
 	if (greeting == GREET_INFO && handshake_take_boot(hs, t, f) == HANDSHAKE_FAILED)
 		return HANDSHAKE_FAILED;

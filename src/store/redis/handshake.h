@@ -32,7 +32,8 @@ typedef enum RedisGreeting
 	GREET_SELECT,
 	GREET_NAME,
 	GREET_TIME,
-	GREET_INFO
+	GREET_INFO,
+	GREET_ID					/* of a node of a cluster */
 } RedisGreeting;
 
 #define REDIS_MAX_GREETINGS 8

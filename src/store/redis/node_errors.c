@@ -40,6 +40,12 @@ static const char *const general_codes[] = {
 	"DENIED", "ERR invalid password", "ERR max number of clients"
 };
 
+/* What only a node of a cluster says. */
+static const char *const cluster_codes[] = {
+	"MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT",
+	"ERR SELECT is not allowed in cluster mode"
+};
+
 void
 redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 				  const char *hint, const char *format,...)
@@ -187,6 +193,15 @@ bool
 redis_words_begin(const char *words, const char *code)
 {
 	return strncmp(words, code, strlen(code)) == 0;
+}
+
+const char *
+redis_words_hint(const char *words)
+{
+	if (error_is_one_of(words, cluster_codes, lengthof(cluster_codes)))
+		return gettext_noop("It is a node of a Redis Cluster: write redis-cluster:// in lockredis.url.");
+	return strncasecmp(words, "ERR unknown command", strlen("ERR unknown command")) == 0 ?
+		gettext_noop("If it is a Sentinel, write redis-sentinel:// and the name of the service in lockredis.url.") : NULL;
 }
 
 bool

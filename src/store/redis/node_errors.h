@@ -53,6 +53,9 @@ extern void redis_words_clean(char *words);
 /* Do they begin with this code? */
 extern bool redis_words_begin(const char *words, const char *code);
 
+/* Is there somebody else than a single Redis, by these words?  A hint, or NULL. */
+extern const char *redis_words_hint(const char *words);
+
 /* Would everybody get this answer, whatever he asks for? */
 extern bool redis_words_concern_all(const char *words);
 

@@ -84,9 +84,8 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
 		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
 	snprintf(error->detail, sizeof(error->detail), "The node answered: %s",
 			 words);
-	if (b->target.kind == TARGET_NODE &&
-		(redis_words_begin(words, "MOVED ") || redis_words_begin(words, "ASK ")))
-		error->hint = gettext_noop("It is a node of a Redis Cluster: write redis-cluster:// in lockredis.url.");
+	if (b->target.kind == TARGET_NODE && error->hint == NULL)
+		error->hint = redis_words_hint(words);
 	refusal_report(b);
 
 	if (redis_words_begin(words, "READONLY"))

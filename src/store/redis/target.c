@@ -18,7 +18,6 @@
 #include "store/redis/target.h"
 #include "store/redis/tls_context.h"
 #include "settings.h"
-#include "store/cluster.h"
 #include "store/masters.h"
 #include "store/topology.h"
 
@@ -98,7 +97,10 @@ redis_target_set(RedisTarget *t, NodeId node)
 
 		t->kind = TARGET_SHARD;
 		if (cluster_get_node(t->place, node - NODE_MASTER, &shard, &t->topology))
+		{
 			target_set_host(t, &shard.at);
+			strlcpy(t->id, shard.id, sizeof(t->id));
+		}
 	}
 	else if (redis_url_is_followed(&t->url))
 	{

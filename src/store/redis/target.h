@@ -26,6 +26,7 @@
 #include <limits.h>
 
 #include "store/addresses.h"
+#include "store/cluster.h"
 #include "store/node.h"
 #include "store/redis/url.h"
 
@@ -63,6 +64,7 @@ typedef struct RedisTarget
 	uint32		version;		/* lr_url_epoch of the settings it was made of, */
 	uint32		tls_version;	/* their lr_tls_epoch, */
 	uint32		place;			/* and their lr_place */
+	char		id[CLUSTER_ID_LEN + 1]; /* shard: which node of the cluster */
 	RedisUrl	url;			/* where, which database, as whom */
 	bool		tls;			/* not for a unix socket */
 

@@ -847,10 +847,15 @@ serve_wait(int node, int conn, const Word *word)
 }
 
 static void
-serve_nodes(int node)
+serve_cluster(int node, const Word *what)
 {
 	char		text[4096];
 
+	if (word_is(what, "MYID"))
+	{
+		reply_text(shards_id_of(node));
+		return;
+	}
 	shards_put_nodes(node, text, sizeof(text));
 	reply_text(text);
 }
@@ -902,7 +907,7 @@ serve_command(int node, int conn, const Word *word, int n)
 	else if (word_is(&word[0], "WAIT"))
 		serve_wait(node, conn, word);
 	else if (word_is(&word[0], "CLUSTER"))
-		serve_nodes(node);
+		serve_cluster(node, &word[1]);
 	else if (word_is(&word[0], "ASKING") || word_is(&word[0], "AUTH") || word_is(&word[0], "SELECT") || word_is(&word[0], "CLIENT"))
 		reply_put("+OK\r\n");
 	else

@@ -174,8 +174,8 @@ shards_slot_of(const char *name)
  * ----------
  */
 
-static const char *
-id_of(int node)
+const char *
+shards_id_of(int node)
 {
 	static char id[41];
 
@@ -217,20 +217,20 @@ shards_put_nodes(int node, char *out, size_t size)
 
 		if (v->master_of[i] == NOBODY && i != node)
 			continue;
-		len += snprintf(out + len, size - len, "%s 127.0.0.1:%d@%d %s%s ", id_of(i),
+		len += snprintf(out + len, size - len, "%s 127.0.0.1:%d@%d %s%s ", shards_id_of(i),
 						REDIS_PORT(i), REDIS_PORT(i) + 10000, i == node ? "myself," : "",
 						master ? "master" : "slave");
 		len += snprintf(out + len, size - len, "%s 0 0 %lld connected",
-						master ? "-" : id_of(v->master_of[i]), (long long) v->epoch[i]);
+						master ? "-" : shards_id_of(v->master_of[i]), (long long) v->epoch[i]);
 		len += put_slots(v, i, out + len, size - len);
 		for (int slot = 0; slot < SHARD_SLOTS && i == node; slot++)
 		{
 			const Move *m = &moves[slot];
 
 			if (m->migrating && m->from == node)
-				len += snprintf(out + len, size - len, " [%d->-%s]", slot, id_of(m->to));
+				len += snprintf(out + len, size - len, " [%d->-%s]", slot, shards_id_of(m->to));
 			if (m->importing && m->to == node)
-				len += snprintf(out + len, size - len, " [%d-<-%s]", slot, id_of(m->from));
+				len += snprintf(out + len, size - len, " [%d-<-%s]", slot, shards_id_of(m->from));
 		}
 		len += snprintf(out + len, size - len, "\n");
 	}

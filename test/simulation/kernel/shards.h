@@ -29,8 +29,9 @@ extern int	shards_slot_of(const char *name);
 
 /* ---- what a node says ---- */
 
-/* CLUSTER NODES. */
+/* CLUSTER NODES, and CLUSTER MYID. */
 extern void shards_put_nodes(int node, char *out, size_t size);
+extern const char *shards_id_of(int node);
 
 /*
  * The words with which a node refuses a command about these names, all of one slot;
