@@ -179,6 +179,35 @@ cluster_choose(const ClusterBatch *c, StoreOp *op)
 }
 
 /*
+ * cluster_has_none --- is it known that no node has the slot, or can be asked who does?
+ *
+ * While nobody has been asked, at the start, who does is not known yet.
+ */
+static bool
+cluster_has_none(const ClusterBatch *c, const StoreOp *op)
+{
+	uint32		epoch;
+
+	return cluster_is_of(lr_place) && cluster_was_asked() &&
+		(op->kind >= STORE_CALLS ? cluster_any_node(c) :
+		 cluster_owner(op->slot, &epoch)) == CLUSTER_NO_NODE;
+}
+
+/*
+ * cluster_explain --- why nobody knows where the slot is
+ */
+static void
+cluster_explain(char *out, size_t size)
+{
+	out[0] = '\0';
+	if (cluster_open_slots() == SLOT_COUNT)
+		topology_get_reason(out, size);
+	if (out[0] == '\0')
+		strlcpy(out, "Which node of the cluster has the slot of the key is not known at present.",
+				size);
+}
+
+/*
  * cluster_note_end --- the link has done with what it had; what failed?
  */
 static void
@@ -229,6 +258,7 @@ cluster_route(ClusterBatch *c)
 	int			n[NODE_MASTERS] = {0};
 	int			missing = 0;
 	bool		again = false;
+	char		why[sizeof(c->error.detail)];
 
 	c->routed_by = topology_epoch();
 	c->route_at = LR_NEVER;
@@ -241,6 +271,12 @@ cluster_route(ClusterBatch *c)
 			continue;
 		again = again || op->part == PART_LATER;
 		row = cluster_choose(c, op);
+		if (row == CLUSTER_NO_NODE && cluster_has_none(c, op))
+		{
+			cluster_explain(why, sizeof(why));
+			cluster_fail_op(c, op, ERRCODE_CONNECTION_FAILURE, why);
+			continue;
+		}
 		if (row == CLUSTER_NO_NODE)
 		{
 			op->part = PART_BY_MAP;
@@ -402,6 +438,7 @@ cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops, int64 deadline)
 	memset(&c->error, 0, sizeof(StoreError));
 	c->home_failed = false;
 	c->map_wanted_at = 0;
+	c->map_until = lr_now() + lr_connect_timeout * LR_US_PER_MS;
 	c->tried_again = 0;
 	if (nops == 0)
 		return;
@@ -428,24 +465,12 @@ cluster_batch_process(ClusterBatch *c, bool readable, bool briefly)
 	cluster_look(c);
 }
 
-/*
- * cluster_explain --- why nobody knows where the slot is
- */
-static void
-cluster_explain(char *out, size_t size)
-{
-	out[0] = '\0';
-	if (cluster_open_slots() == SLOT_COUNT)
-		topology_get_reason(out, size);
-	if (out[0] == '\0')
-		strlcpy(out, "Which node of the cluster has the slot of the key is not known at present.",
-				size);
-}
-
 void
 cluster_batch_check_time(ClusterBatch *c, bool leave)
 {
-	bool		over = lr_now() >= c->batch.deadline;
+	int64		now = lr_now();
+	bool		over = now >= c->batch.deadline ||
+		(now >= c->map_until && cluster_open_slots() == SLOT_COUNT);
 	char		why[sizeof(c->error.detail)];
 
 	if (c->batch.left > 0 && (over || leave))
@@ -471,7 +496,7 @@ cluster_batch_until(const ClusterBatch *c)
 	int64		until = c->batch.deadline;
 
 	if (c->batch.left > 0)
-		until = Min(until, c->route_at);
+		until = Min(until, c->route_at);	/* soon; map_until is looked at then, too */
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (c->link[i] != NULL && c->link[i]->batch.active)
 			until = Min(until, node_batch_until(c->link[i]));

@@ -38,6 +38,7 @@ typedef struct ClusterBatch
 	int64		route_at;		/* when to look at these */
 	int64		refused_at;		/* one of them was by the node that the map has */
 	int64		map_wanted_at;	/* the map was asked for last */
+	int64		map_until;		/* until then the first one is waited for */
 	uint32		routed_by;		/* topology_epoch() when that was done last */
 	int			tried_again;	/* what needs keys that were not all there */
 	StoreError	error;			/* of what failed last; at its home, if that did */
