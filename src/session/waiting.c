@@ -39,6 +39,7 @@
 #include "session/waiting.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/cluster.h"
 #include "store/current.h"
 #include "store/node.h"
 #include "store/silence.h"
@@ -605,6 +606,10 @@ wait_plan_retry(bool subscribed)
 	if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
 	else if (!subscribed && !lt_want_subscription(acq.hold))
+		ttl = Min(ttl, POLL_UNTOLD);
+
+	/* Nobody can subscribe where the lock is, or is to be soon. */
+	if (acq.op.asking || cluster_is_half_moved(acq.name->data, acq.name->len))
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* An announcement, or a place, is renewed by asking again. */
