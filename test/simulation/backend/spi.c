@@ -106,18 +106,6 @@ table_close(Relation relation, LOCKMODE lockmode)
 {
 }
 
-/* The table has no triggers. */
-TriggerDesc *
-CopyTriggerDesc(TriggerDesc *trigdesc)
-{
-	return NULL;
-}
-
-void
-FreeTriggerDesc(TriggerDesc *trigdesc)
-{
-}
-
 /* ----------
  * Plans
  * ----------
