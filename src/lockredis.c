@@ -258,6 +258,7 @@ _PG_init(void)
 	if (IsBinaryUpgrade)
 		return;
 	lr_require_fit_url();
+	lr_require_fit_lease();
 	fallback_check_settings();
 
 	prev_shmem_request_hook = shmem_request_hook;

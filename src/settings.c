@@ -16,7 +16,9 @@
 #include "lockredis.h"
 
 
+#include "access/parallel.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "settings.h"
@@ -62,6 +64,7 @@ int			lr_command_timeout = 3000;
 int			lr_idle_timeout = 300000;
 char	   *lr_key_prefix = NULL;
 int			lr_lease = 30000;
+int			lr_max_lease = 60000;
 int			lr_wait_lease = 30000;
 bool		lr_session_locks = true;
 int			lr_commit_guard = GUARD_LEASE;
@@ -352,6 +355,41 @@ check_key_prefix(char **newval, void **extra, GucSource source)
 }
 
 /*
+ * lr_require_fit_lease --- see settings.h
+ *
+ * A start with them would be one of a server that gives no lock.
+ */
+void
+lr_require_fit_lease(void)
+{
+	if (lr_has_masters() && lr_lease > lr_max_lease)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"%s\" must not be longer than \"%s\"", "lockredis.lease",
+						"lockredis.max_lease"),
+				 errdetail("They are %d ms and %d ms.", lr_lease, lr_max_lease),
+				 errhint("With several masters no lease is longer; the latter has to be the same on all servers.")));
+}
+
+/*
+ * check_lease --- a reload is not to take what the next start would refuse
+ *
+ * At the start it depends on settings that are read later.  A parallel worker gets what its
+ * leader has, in some order.
+ */
+static bool
+check_lease(int *newval, void **extra, GucSource source)
+{
+	if (process_shared_preload_libraries_in_progress || InitializingParallelWorker ||
+		!lr_has_masters() || *newval <= lr_max_lease)
+		return true;
+	GUC_check_errdetail("With several masters no lease is longer than \"%s\", which is %d ms.",
+						"lockredis.max_lease", lr_max_lease);
+	GUC_check_errhint("That one can be changed by a restart only, and has to be the same on all servers.");
+	return false;
+}
+
+/*
  * define_place_settings --- where locks are kept
  */
 static void
@@ -470,6 +508,15 @@ define_server_settings(void)
 							0,
 							NULL, NULL, NULL);
 
+	DefineCustomIntVariable("lockredis.max_lease",
+							"Longest lease of a lock that independent masters keep.",
+							"A master that was started lately has no vote for so long; at least lockredis.lease, and the same on all servers.",
+							&lr_max_lease,
+							60000, 100, 24 * 24 * 60 * 60 * 1000,
+							PGC_POSTMASTER,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
 	DefineCustomIntVariable("lockredis.max_handoffs",
 							"How often in a row a lock passes between sessions of this server.",
 							"After that it is released, so that others get their turn; 0: at once.",
@@ -547,7 +594,7 @@ define_lock_settings(void)
 							30000, 100, 24 * 60 * 60 * 1000,
 							PGC_USERSET,
 							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							check_lease, NULL, NULL);
 
 	DefineCustomIntVariable("lockredis.wait_lease",
 							"For how long Redis remembers that a session waits for a write lock; it is told again at a third of it.",
@@ -618,6 +665,12 @@ int64
 lr_call_budget(void)
 {
 	return ((int64) lr_connect_timeout + lr_command_timeout) * LR_US_PER_MS;
+}
+
+bool
+lr_has_masters(void)
+{
+	return lr_mode != MODE_TABLE && lr_nmasters > 0;
 }
 
 bool

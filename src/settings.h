@@ -43,6 +43,7 @@ extern int	lr_command_timeout; /* ms */
 extern int	lr_idle_timeout;	/* ms; 0 = never */
 extern char *lr_key_prefix;
 extern int	lr_lease;			/* ms */
+extern int	lr_max_lease;		/* ms; with several masters */
 extern int	lr_wait_lease;		/* ms */
 extern bool lr_session_locks;
 extern int	lr_commit_guard;	/* CommitGuard */
@@ -58,6 +59,9 @@ extern const RedisUrl *lr_redis_url;
 
 /* So many independent masters does it name, whose URLs are an array; 0: it is one URL. */
 extern int	lr_nmasters;
+
+/* Are they what keeps the locks? */
+extern bool lr_has_masters(void);
 
 /* Changes whenever what a connection is made by was set, in this process. */
 extern uint32 lr_url_epoch;
@@ -90,5 +94,8 @@ extern void lr_define_settings(void);
 
 /* At the start: raises if lockredis.url was refused for what other settings say. */
 extern void lr_require_fit_url(void);
+
+/* Likewise of leases, and whenever a lock is to have lockredis.lease. */
+extern void lr_require_fit_lease(void);
 
 #endif							/* LR_SETTINGS_H */

@@ -89,6 +89,23 @@ arg_interval_us(const Interval *i, int64 *us, int *sign)
 }
 
 /*
+ * require_max_lease --- no master may forget a lock that is longer than what keeps it from
+ * voting
+ */
+static void
+require_max_lease(const char *what, int64 ms)
+{
+	if (!lr_has_masters() || ms <= lr_max_lease)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s must not be longer than \"%s\"", what, "lockredis.max_lease"),
+			 errdetail("With several masters no lock has a longer lease than %d ms.", lr_max_lease),
+			 errhint("Take the lock without a lease, so that it is renewed for as long as it is held; or raise \"%s\" on all servers.",
+					 "lockredis.max_lease")));
+}
+
+/*
  * arg_span_ms --- milliseconds of an interval that is given, of what is called so
  */
 static int64
@@ -117,8 +134,17 @@ arg_span_ms(FunctionCallInfo fcinfo, int argno, const char *what)
 int64
 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
 {
+	int64		ms;
+
 	*renewed = PG_ARGISNULL(argno);
-	return *renewed ? lr_lease : arg_span_ms(fcinfo, argno, "lease");
+	if (*renewed)
+	{
+		lr_require_fit_lease();
+		return lr_lease;
+	}
+	ms = arg_span_ms(fcinfo, argno, "lease");
+	require_max_lease("lease", ms);
+	return ms;
 }
 
 int64
@@ -259,6 +285,7 @@ arg_keep_us(FunctionCallInfo fcinfo, int argno)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("hold_at_least must be between 0 and 24 days")));
+	require_max_lease("hold_at_least", lr_ms_up(us));
 	return us;
 }
 

@@ -393,14 +393,14 @@ fill_voter(const NodeStatus *status, int number, Datum *values, bool *nulls)
 	int64		votes_at;
 
 	masters_get(number, &master);
-	votes_at = masters_votes_at(master.booted_by, 0);
+	votes_at = masters_votes_at(master.since);
 	if (status->state == NODE_UP && master.run_id[0] != '\0' && votes_at <= now)
 		return;
 	values[COL_IN_USE] = BoolGetDatum(false);
 	if (status->state != NODE_UP || master.run_id[0] == '\0')
 		return;
 	snprintf(why, sizeof(why), "restarted " INT64_FORMAT " s ago, votes in " INT64_FORMAT " s",
-			 Max(now - master.booted_by, 0) / LR_US_PER_S,
+			 Max(now - master.since, 0) / LR_US_PER_S,
 			 (votes_at - now + LR_US_PER_S - 1) / LR_US_PER_S);
 	text_or_null(values, nulls, COL_REASON, why);
 }

@@ -5,13 +5,17 @@
  *
  * With several URLs in lockredis.url a lock is had when most of the masters have
  * granted it.  That is worth something only if none of them has forgotten a lock
- * that it granted before, and if no two of them are the same.  Nobody can see
- * whether a node keeps its data, so one that was started lately has no vote until
- * the longest lease that it may have forgotten is over.
+ * that it granted before, and if no two of them are the same.
  *
- * Since when it runs is asked when a connection is made, and holds as long as that
- * does.  So whether an answer counts is a matter of the connection over which it
- * came, and of how long leases are, which is here.
+ * Nobody can see whether a node keeps its data, so one that was started lately has no
+ * vote until the longest lease that there can be (lockredis.max_lease) is over.  What a
+ * node says of itself is believed when this server sees it first.  Later another one in
+ * its place may be a spare that has run for long: that counts as started when it was seen.
+ *
+ * Each row has one server at a time, and each server one row.  When that changes the row
+ * begins another life.  A connection is good for the life of its row in which it was made,
+ * and so is what came over it: what counts is looked at when votes are counted, not when
+ * a connection is made.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -34,7 +38,7 @@
 typedef struct MasterStatus
 {
 	char		run_id[RUN_ID_LEN + 1]; /* empty: it has not been heard */
-	int64		booted_by;		/* lr_now() at which it surely ran */
+	int64		since;			/* lr_now() at which it surely ran, and was there */
 } MasterStatus;
 
 /* So many have to agree. */
@@ -55,27 +59,28 @@ extern int	masters_count(void);
 /* The lr_place of these settings; 0 without such a list. */
 extern uint32 masters_place(void);
 
-/* A lease was asked for, or is known of others: ms. */
-extern void masters_saw_lease(int64 lease_ms);
-
 /*
- * When does a node that surely ran at that moment have a vote about a lock with that
- * lease, as far as is known here of what others may have had?  Has it one in an answer to
+ * When does one that has been there since then have a vote?  Has it one in an answer to
  * what was sent then?
  */
-extern int64 masters_votes_at(int64 booted_by, int64 lease_ms);
+extern int64 masters_votes_at(int64 since);
 
 static inline bool
-masters_may_vote(int64 booted_by, int64 sent_at, int64 lease_ms)
+masters_may_vote(int64 since, int64 sent_at)
 {
-	return sent_at >= masters_votes_at(booted_by, lease_ms);
+	return sent_at >= masters_votes_at(since);
 }
 
 /*
- * The master in that row (0 is the first) has said who it is, and since when it runs.
- * False: it is the same as another one.
+ * The master in that row (0 is the first) has said who it is, and at which lr_now() it
+ * surely ran.  False: it is the same as another one.  Out: the life of the row, and since
+ * when it is there.
  */
-extern bool masters_note(int row, uint32 place, const char *run_id, int64 booted_by);
+extern bool masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
+						 uint32 *life, int64 *since);
+
+/* The present one, never 0 once it was heard. */
+extern uint32 masters_life(int row);
 
 extern void masters_get(int row, MasterStatus *out);
 
@@ -94,7 +99,7 @@ extern void masters_start(int n, uint32 place);
 extern void masters_set_there(int row, bool there);
 extern uint32 masters_returns(void);
 
-/* The setting of the server.  Lowered, it counts when the former one is over. */
-extern void masters_set_lease(int64 lease_ms);
+/* Its connection has ended: who was there may be found in another row. */
+extern void masters_forget(int row);
 
 #endif							/* LR_MASTERS_H */

@@ -124,7 +124,9 @@ typedef struct StoreOp
 	int64		sent_at;		/* lr_now() before the first byte went out, 0 =
 								 * nothing was sent */
 	uint32		topology;		/* epoch (topology.h) of the master that it was
-								 * sent to; 0 where none is looked for */
+								 * sent to; 0 where none is looked for.  A copy for
+								 * one of several masters: the life of its row
+								 * (masters.h) */
 	int64		not_after;		/* create, define, once sent: the store's clock
 								 * (ms) after which it can no longer run */
 	int64		store_ms;		/* create (unless busy, but for kinds that are

@@ -17,6 +17,7 @@ my $node = LockRedis::Node->create(
 	redis => $masters,
 	settings => {
 		'lockredis.lease' => '2s',
+		'lockredis.max_lease' => '2s',
 		'lockredis.connect_timeout' => '500ms',
 		'lockredis.command_timeout' => '500ms'
 	});
@@ -66,10 +67,13 @@ my $began = now();
 $masters->restart_empty(1);
 wait_for_rows(qr/^$good, $good, $good$/, 'it was restarted, and has a vote');
 cmp_ok(now() - $began, '>=', 2, 'after the longest lease');
-$node->set('lockredis.lease' => '1h');
+$node->append_conf('postgresql.conf', "lockredis.max_lease = '1h'");
+$node->restart;
 wait_for_rows(qr/^$good, up f restarted \d+ s ago, votes in 3[56]\d\d s, $good$/,
 	'with a longer one it is up, and has none');
+$node->stop;
 $masters->restart_old(1);
+$node->start;
 wait_for_rows(qr/^$good, $good, $good$/, 'one that has run for long has one at once');
 
 # ---- one that says nothing

@@ -140,14 +140,27 @@ poll_until('nothing to be left',
 		return !$masters->all_keys;
 	});
 
-# A server that was started since then knows of no lease but its own.
 $_->quit foreach $one, $two, $writer;
-foreach my $server ($near, $far)
+
+# With leases as long as that, and no longer ones
+sub restart_with
 {
-	$server->append_conf('postgresql.conf', "lockredis.lease = '1s'");
-	$server->restart;
+	my ($lease, $do) = @_;
+
+	$_->quit foreach $one, $two;
+	$_->stop foreach $near, $far;
+	$do->() if $do;
+	foreach my $server ($near, $far)
+	{
+		$server->append_conf('postgresql.conf',
+			"lockredis.lease = '$lease'\nlockredis.max_lease = '$lease'");
+		$server->start;
+	}
+	($one, $two) = map { $_->session } $near, $far;
+	return;
 }
-($one, $two) = map { $_->session } $near, $far;
+
+restart_with('1s');
 wait_for_masters();
 poll_until('their votes', sub { up($near, 'in_use', 5) });
 poll_until('the session to know',
@@ -156,11 +169,10 @@ poll_until('the session to know',
 		  && ($one->query("SELECT redis_unlock('new')")->value // '') eq 't';
 	});
 pass('after the longest lease it is, and is given back');
-$_->set('lockredis.lease' => '5min') foreach $near, $far;
 
 # ---- nobody renews
 
-$masters->reset;
+restart_with('5min', sub { $masters->reset });
 wait_for_masters();
 foreach my $key (@keys)
 {

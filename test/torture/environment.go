@@ -227,6 +227,9 @@ func (e *Environment) addPostgres(name, url string, enter func(...string) []stri
 	if e.inTable() {
 		settings = "lockredis.mode = 'table'\n"
 	}
+	if e.masters != nil {
+		settings += mastersSettings
+	}
 	node, err := newPostgres(name, filepath.Join(e.options.dir, name), settings,
 		e.options.shim, enter)
 

@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// Rounds with independent masters.  All have the same lease: a master that was started
-// has no vote for as long as the longest one of the last hour.
+// Rounds with independent masters.  A master that was started has no vote for as long as
+// the longest lease that there can be.
 
 const mastersLease = 5 * time.Second
+
+// Longer than what any session asks for
+const mastersSettings = "lockredis.max_lease = '10s'\nlockredis.lease = '5s'\n"
 
 // What a master has got while its clock was wrong stays for longer.
 const mastersSettle = 2 * mastersLease

@@ -17,6 +17,7 @@
  */
 #include "lockredis.h"
 
+#include "store/masters.h"
 #include "store/redis/conn.h"
 #include "store/redis/wire.h"
 
@@ -386,6 +387,24 @@ redis_conn_check(RedisConn *c, bool lately)
 	else
 		conn_lost(c, n < 0 ? errno : 0);
 	return false;
+}
+
+bool
+redis_conn_is_other(const RedisConn *c)
+{
+	return c->state == CONN_READY && c->target->kind == TARGET_VOTER &&
+		c->target->node != NODE_NONE &&
+		c->facts.life != masters_life(c->target->node - NODE_MASTER);
+}
+
+bool
+redis_conn_close_other(RedisConn *c)
+{
+	if (!redis_conn_is_other(c))
+		return false;
+	redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+					"Another server has been found in place of this one.");
+	return true;
 }
 
 /*

@@ -104,6 +104,15 @@ extern int64 redis_conn_until(const RedisConn *c);
  */
 extern bool redis_conn_check(RedisConn *c, bool lately);
 
+/*
+ * Is there another one by now in place of this one of several masters?  Then nothing is
+ * to be asked over this connection, and nothing that it has answered counts.
+ */
+extern bool redis_conn_is_other(const RedisConn *c);
+
+/* The same, and it is closed for that. */
+extern bool redis_conn_close_other(RedisConn *c);
+
 /* Send what the kernel takes; false if that closed it. */
 extern bool redis_conn_flush(RedisConn *c);
 

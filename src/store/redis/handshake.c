@@ -568,7 +568,7 @@ handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
 static HandshakeResult
 handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
 {
-	const RedisFacts *facts = &hs->facts;
+	RedisFacts *facts = &hs->facts;
 
 	if (t->kind != TARGET_VOTER || t->node == NODE_NONE)
 		return HANDSHAKE_UNDER_WAY;
@@ -579,7 +579,8 @@ handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
 						  "The node does not say since when it runs.");
 		return HANDSHAKE_FAILED;
 	}
-	if (masters_note(t->node - NODE_MASTER, t->place, facts->run_id, facts->booted_by))
+	if (masters_note(t->node - NODE_MASTER, t->place, facts->run_id, facts->booted_by,
+					 &facts->life, &facts->since))
 		return HANDSHAKE_UNDER_WAY;
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,

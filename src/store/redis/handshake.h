@@ -46,6 +46,8 @@ typedef struct RedisFacts
 	NodeRole	role;
 	char		run_id[RUN_ID_LEN + 1]; /* empty: not told */
 	int64		booted_by;		/* lr_now() at which it surely ran; 0 = not told */
+	uint32		life;			/* one of several masters: that of its row then, */
+	int64		since;			/* and since when it is there (masters.h) */
 } RedisFacts;
 
 typedef struct RedisHandshake

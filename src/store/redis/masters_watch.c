@@ -74,11 +74,17 @@ redis_masters_watch_start(void)
 {
 	for (int i = 0; i < watch.n; i++)
 		redis_conn_close(&watch.probe[i]->conn);
-	masters_set_lease(lr_lease);
 	masters_start(lr_nmasters, lr_nmasters > 0 ? lr_place : 0);
 	watch.n = lr_nmasters;
 	watch.changed = true;
 	watch.logged_at = 0;
+	if (lr_has_masters() && lr_lease > lr_max_lease)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("\"%s\" is longer than \"%s\"", "lockredis.lease",
+						"lockredis.max_lease"),
+				 errdetail("With several masters no lock can have it, and the server will not start with it."),
+				 errhint("Lower the former.")));
 	for (int i = 0; i < watch.n; i++)
 	{
 		Probe	   *p = watch.probe[i];
@@ -96,6 +102,7 @@ redis_masters_watch_start(void)
 		p->next_try = p->answer_until = 0;
 		node_set_silent(p->node, false);
 		masters_set_there(i, false);
+		masters_forget(i);
 	}
 }
 
@@ -163,6 +170,7 @@ probe_failed(Probe *p, int64 now)
 	p->retry_delay = Min(p->retry_delay * 2, RETRY_MAX);
 	strlcpy(p->why, error->detail, sizeof(p->why));
 	masters_set_there(p->node - NODE_MASTER, false);
+	masters_forget(p->node - NODE_MASTER);
 	node_set_error(p->node, error->detail);
 	if (p->state == NODE_CONNECTING)
 		node_set_address(p->node, error->address);
@@ -215,6 +223,8 @@ probe_connect(Probe *p, int64 now)
 {
 	RedisConn  *c = &p->conn;
 
+	if (redis_conn_close_other(c))
+		p->answer_until = p->next_try = 0;
 	if (c->state == CONN_READY)
 		return true;
 	if (c->state == CONN_CLOSED)
@@ -345,7 +355,6 @@ redis_masters_watch_step(void)
 
 	if (watch.n == 0)
 		return;
-	masters_set_lease(lr_lease);
 	for (int i = 0; i < watch.n; i++)
 		probe_step(watch.probe[i], now);
 	watch_tell(now);

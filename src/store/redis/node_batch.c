@@ -246,7 +246,9 @@ pass_encode_next(NodeBatch *b)
 			op[i].sent_at = now;
 		else
 			op[i].resent = true;
-		if (b->target.kind != TARGET_SHARD)
+		if (b->target.kind == TARGET_VOTER)
+			op[i].topology = b->conn.facts.life;
+		else if (b->target.kind != TARGET_SHARD)
 			op[i].topology = b->target.topology;
 		/* Who looks whether it can still run asks the node of the map. */
 		if (op->asking && store_runs_once(op->kind))
@@ -553,6 +555,11 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 				return;
 			readable = false;
 		}
+		if (redis_conn_close_other(c))
+		{
+			nbatch_connection_gone(b, true);
+			continue;
+		}
 		if (b->flight_n == 0 && b->next >= b->batch.nops)
 		{
 			/* Something was not loaded, or is to go alone: the next pass. */
@@ -797,6 +804,7 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 		redis_conn_close(c);
 		redis_target_set(&b->target, b->target.node);
 	}
+	(void) redis_conn_close_other(c);
 	return c->state == CONN_READY &&
 		node_batch_check_connection(b, now - b->progress_at < HEARD_LATELY);
 }

@@ -604,7 +604,8 @@ listener_connect(NodeListener *l)
 	int64		now = lr_now();
 
 	/* No password goes to where another lockredis.url pointed. */
-	if (redis_target_is_outdated(&l->target) && c->state != CONN_HANDSHAKE)
+	if ((redis_target_is_outdated(&l->target) && c->state != CONN_HANDSHAKE) ||
+		redis_conn_is_other(c))
 		listener_change_target(l);
 	if (c->state == CONN_READY)
 		return true;

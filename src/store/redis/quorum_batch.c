@@ -97,7 +97,6 @@ void
 quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 {
 	int64		now = lr_now();
-	int64		longest = 0;
 
 	quorum_batch_drop(b);
 	quorum_look_where(b);
@@ -123,11 +122,9 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 		memset(&b->states[i], 0, sizeof(QuorumOp));
 		b->states[i].attempt = 1;
 		ops[i].topology = 0;
-		longest = Max(longest, ops[i].lease_ms);
 		for (int row = 0; row < LR_MAX_MASTERS; row++)
 			b->states[i].copy[row] = b->states[i].undo[row] = -1;
 	}
-	masters_saw_lease(longest);
 	for (int row = 0; row < b->n; row++)
 	{
 		QuorumLink *l = b->link[row];

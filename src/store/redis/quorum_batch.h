@@ -62,7 +62,8 @@ typedef struct QuorumBatch
 	int64		look_at;		/* all operations are looked at then; or when this
 								 * is not so any more: */
 	uint32		silent;			/* nodes that nobody waits for: bits */
-	uint32		epochs;			/* of their sockets and connections, the sum */
+	uint32		epochs;			/* of their sockets and connections, the sum, */
+	uint32		life[LR_MAX_MASTERS];	/* and of the rows, when they were looked at */
 	bool		was_over;
 	QuorumOp   *states;
 	int			nstates;		/* room for so many */

@@ -167,6 +167,7 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	copy->outcome = STORE_PENDING;
 	copy->part = copy->slot = copy->redirects = 0;
 	copy->sent_at = copy->not_after = 0;
+	copy->topology = 0;
 	copy->fence = copy->store_ms = copy->ttl_ms = 0;
 	copy->nodes = 0;
 	copy->receivers = copy->hold_count = 0;

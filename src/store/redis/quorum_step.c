@@ -38,33 +38,40 @@
 /* An answer that is wanted is worth so much. */
 #define WANTED_TIME			(100 * LR_US_PER_MS)
 
-/* No node is asked for having run longer than that (ms). */
-#define LEASE_BELIEVED		(INT64CONST(366) * SECS_PER_DAY * (LR_US_PER_S / LR_US_PER_MS))
-
 /* ----------
  * Votes
  * ----------
  */
 
 /*
- * quorum_longest_lease --- that a node shows which has the lock for somebody else
- *
- * One that was started since may have forgotten the same lock.
+ * quorum_may_vote --- in that answer to a create, which a node has granted?
  */
-static int64
-quorum_longest_lease(const QuorumBatch *b, int which)
+static bool
+quorum_may_vote(const QuorumLink *l, const StoreOp *copy)
 {
-	int64		longest = 0;
+	return copy->topology == l->node.conn.facts.life &&
+		masters_may_vote(l->node.conn.facts.since, copy->sent_at);
+}
 
-	for (int i = 0; i < b->n; i++)
-	{
-		int			copy = b->states[which].copy[i];
+/*
+ * quorum_void_others --- there is another server in that row by now
+ *
+ * What the former one has said is not known of this one, and may be the answer of what is
+ * in another row.  So no server has two votes: it is in one row at a time.
+ */
+static void
+quorum_void_others(QuorumBatch *b, int row)
+{
+	QuorumLink *l = b->link[row];
+	uint32		life = masters_life(row);
 
-		if (b->link[i] != NULL && copy >= 0 &&
-			b->link[i]->copies[copy].outcome == STORE_BUSY)
-			longest = Max(longest, b->link[i]->copies[copy].ttl_ms);
-	}
-	return Min(longest, LEASE_BELIEVED);
+	if (life == b->life[row] || l == NULL)
+		return;
+	b->life[row] = life;
+	for (int i = 0; i < l->used; i++)
+		if (l->copies[i].outcome != STORE_PENDING && l->copies[i].topology != 0 &&
+			l->copies[i].topology != life)
+			l->copies[i].outcome = STORE_UNKNOWN;
 }
 
 /*
@@ -78,7 +85,6 @@ static void
 quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 {
 	const QuorumOp *s = &b->states[which];
-	int64		longest = quorum_longest_lease(b, which);
 
 	memset(votes, 0, sizeof(QuorumVote) * LR_MAX_MASTERS);
 	for (int i = 0; i < b->n; i++)
@@ -94,9 +100,7 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 		votes[i].copy = copy;
 		votes[i].awaited = !b->over && l->node.batch.active && (b->silent & (1U << i)) == 0;
 		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
-			!link_is_tainted(l, copy, copy->sent_at) &&
-			masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at,
-							 Max(copy->lease_ms, longest));
+			!link_is_tainted(l, copy, copy->sent_at) && quorum_may_vote(l, copy);
 	}
 }
 
@@ -127,9 +131,11 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 		if (l == NULL)
 			words = "Out of memory.";
 		else if (copy != NULL && copy->outcome == STORE_OK)
-			words = copy->kind != STORE_CREATE ||
-				masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at, copy->lease_ms) ?
-				"It has answered." : "It has no vote, since it was started lately.";
+			words = copy->kind != STORE_CREATE || quorum_may_vote(l, copy) ?
+				"It has answered." :
+				masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at) ?
+				"It has no vote, since another server was there until lately." :
+				"It has no vote, since it was started lately.";
 		else if (copy != NULL && copy->outcome > STORE_OK && copy->outcome < STORE_REFUSED)
 			words = "It has answered.";
 		else if (l->node.batch.error.sqlstate != 0)
@@ -271,7 +277,6 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 		op->nodes = quorum_nodes(b, which);
 	if (op->kind == STORE_TIME)
 		op->store_ms = op->sent_at / LR_US_PER_MS;
-	masters_saw_lease(quorum_longest_lease(b, which));
 	if (op->sent_at != 0 && store_runs_once(op->kind))
 		op->not_after = b->batch.deadline / LR_US_PER_MS;
 	batch_settle(&b->batch, op, outcome);
@@ -568,6 +573,8 @@ quorum_is_changed(QuorumBatch *b)
 			silent |= 1U << i;
 		if (b->link[i] != NULL)
 			epochs += b->link[i]->node.conn.socket.epoch + b->link[i]->node.connections;
+		quorum_void_others(b, i);
+		epochs += b->life[i];
 	}
 	changed = silent != b->silent || epochs != b->epochs || b->over != b->was_over;
 	b->silent = silent;

@@ -25,10 +25,15 @@ LockRedis::Masters - independent masters of a test
 
 =head1 DESCRIPTION
 
-A Redis that was started lately has no vote.  So that no test has to wait for it,
-each is told by a preloaded library that it was started a day ago (time() is asked
-for that and hardly anything else; leases go by another clock).  With C<clocks> a
-second one, that of the torture, shifts that other clock while they run.
+A Redis that was started lately has no vote, nor has one that another was before.  So
+that no test has to wait for it, each is told by a preloaded library that it was
+started a day ago (time() is asked for that and hardly anything else; leases go by
+another clock), and has the same run id as before, unless it is restarted empty (the
+number that it is made of is read from /dev/urandom).  With C<clocks> a second one, that of
+the torture, shifts that other clock while they run.
+
+C<lockredis.max_lease> of a server that is made with them is an hour, if the test does not
+set it.
 
 =cut
 
@@ -54,9 +59,37 @@ sub _library
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 
 	PostgreSQL::Test::Utils::append_to_file("$dir/old.c", <<'C');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/time.h>
 #include <time.h>
+
+typedef FILE *(*Open) (const char *, const char *);
+
+static FILE *
+open_it(const char *name, const char *path, const char *mode)
+{
+	char	   *id = getenv("LOCKREDIS_TEST_ID");
+
+	if (id && *id && strcmp(path, "/dev/urandom") == 0)
+		return fmemopen(id, strlen(id), "r");
+	return ((Open) dlsym(RTLD_NEXT, name)) (path, mode);
+}
+
+FILE *
+fopen(const char *path, const char *mode)
+{
+	return open_it("fopen", path, mode);
+}
+
+FILE *
+fopen64(const char *path, const char *mode)
+{
+	return open_it("fopen64", path, mode);
+}
 
 time_t
 time(time_t *out)
@@ -72,7 +105,7 @@ time(time_t *out)
 }
 C
 	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-o', "$dir/old.so",
-		"$dir/old.c");
+		"$dir/old.c", '-ldl');
 	$library = "$dir/old.so";
 	return $library;
 }
@@ -286,7 +319,10 @@ sub _program
 	my $preload = join ' ', grep { defined } $ENV{LD_PRELOAD}, LockRedis::Masters::_library(),
 	  $clock && LockRedis::Masters::_shift_library();
 
-	return ('env', "LD_PRELOAD=$preload", "LOCKREDIS_TEST_AGE=$self->{age}",
+	# Longer than what is read for a run id
+	my $id = $self->{age} ? "$self->{port} " x 64 : '';
+
+	return ('env', "LD_PRELOAD=$preload", "LOCKREDIS_TEST_AGE=$self->{age}", "LOCKREDIS_TEST_ID=$id",
 		$clock ? "TORTURE_CLOCK=$clock" : (), $self->SUPER::_program);
 }
 

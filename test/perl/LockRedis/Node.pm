@@ -123,7 +123,8 @@ sub _store_settings
 	  if ($opts{mode} || '') eq 'table' || ref $opts{redis} eq 'LockRedis::Table';
 	my $where = $opts{proxy} || $opts{redis};
 	return ('lockredis.url' => $opts{url}
-		  || ($where ? $where->url : croak 'no url and no redis'));
+		  || ($where ? $where->url : croak 'no url and no redis'),
+		ref $opts{redis} eq 'LockRedis::Masters' ? ('lockredis.max_lease' => '1h') : ());
 }
 
 sub _quote

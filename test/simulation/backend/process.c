@@ -48,6 +48,7 @@ bool		backend_exiting = false;
 bool		proc_exit_inprogress = false;
 bool		creating_extension = false;
 bool		process_shared_preload_libraries_in_progress = false;
+bool		InitializingParallelWorker = false;
 shmem_request_hook_type shmem_request_hook = NULL;
 shmem_startup_hook_type shmem_startup_hook = NULL;
 

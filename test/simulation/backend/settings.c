@@ -37,6 +37,8 @@ drawn(const char *name, int otherwise)
 		return sim_config.max_handoffs;
 	if (strcmp(name, "lockredis.lease") == 0)
 		return sim_config.lease_ms;
+	if (strcmp(name, "lockredis.max_lease") == 0 && sim_config.masters > 0)
+		return sim_config.max_lease_ms;
 	if (strcmp(name, "lockredis.wait_lease") == 0)
 		return sim_config.wait_lease_ms;
 	if (strcmp(name, "lockredis.connect_timeout") == 0)

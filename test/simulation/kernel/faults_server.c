@@ -18,7 +18,6 @@
 #include "kernel.h"
 #include "network.h"
 #include "redis_model.h"
-#include "redlock.h"
 #include "server.h"
 
 /* A schedule of which a fault comes at each step has to end, too. */
@@ -86,7 +85,7 @@ fault_table_worker_ends(void)
 void
 fault_crash(void)
 {
-	if (++nlives > LIVES_MAX || redlock_has_former())
+	if (++nlives > LIVES_MAX)
 		return;
 	server_crash((int) sim_draw(FIRST_SESSION + sim_config.nsessions));
 }
@@ -95,7 +94,7 @@ fault_crash(void)
 void
 fault_server_restarts(void)
 {
-	if (++nlives > LIVES_MAX || redlock_has_former())
+	if (++nlives > LIVES_MAX)
 		return;
 	server_restart(sim_chance(150) && !sim_config.counts && !sim_config.conditions &&
 				   sim_config.masters == 0 && !sim_config.cluster ?
@@ -111,7 +110,6 @@ void
 fault_settings(void)
 {
 	SimConfig  *c = &sim_config;
-	int			former = c->lease_ms;
 
 	if (++nreloads > RELOADS_MAX)
 		return;
@@ -121,8 +119,8 @@ fault_settings(void)
 			c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
 			if (c->mode == 2 && c->lease_ms < 1000)
 				c->lease_ms = 3000;
-			if (c->masters > 0 && c->lease_ms < former)
-				redlock_lease_lowered(former);
+			if (c->masters > 0 && c->lease_ms > c->max_lease_ms)
+				c->lease_ms = c->max_lease_ms;
 			break;
 		case 1:
 			c->connect_timeout_ms = (int) SIM_PICK(500, 2000);

@@ -55,15 +55,11 @@ typedef struct Client
 } Client;
 
 static Client clients[CLIENTS];
-static int64_t known_lease;		/* ms; by which the server goes */
-static int64_t longest_until;	/* locks of a former lease, that was longer, are over */
 
 void
 redlock_reset(void)
 {
 	memset(clients, 0, sizeof(clients));
-	known_lease = INT64_MAX;
-	longest_until = 0;
 }
 
 /* Of what is under way: client, node and attempt as one number. */
@@ -203,7 +199,7 @@ redlock_take(const char *key, const char *channel)
 	snprintf(c->channel, sizeof(c->channel), "%s", channel);
 	snprintf(c->owner, sizeof(c->owner), "redlock%d:%d", (int) (c - clients), c->attempt);
 	c->sent_at = sim_now();
-	c->lease = (sim_config.lease_ms < known_lease ? sim_config.lease_ms : known_lease) * SIM_MS;
+	c->lease = (sim_draw(2) != 0 ? sim_config.lease_ms : sim_config.max_lease_ms) * SIM_MS;
 	c->votes = 0;
 	c->forgets = !faults_are_told && sim_chance(200);
 	for (int i = 0; i < sim_config.masters; i++)
@@ -217,34 +213,6 @@ redlock_end(void)
 	for (int i = 0; i < CLIENTS; i++)
 		if (clients[i].state == HOLDING)
 			give_back(&clients[i]);
-}
-
-/* ----------
- * Leases
- * ----------
- */
-
-void
-redlock_server_goes_by(int64_t lease_ms)
-{
-	known_lease = lease_ms;
-}
-
-void
-redlock_lease_lowered(int64_t from_ms)
-{
-	int64_t		until = sim_now() + from_ms * SIM_MS;
-
-	longest_until = until > longest_until ? until : longest_until;
-	for (int i = 0; i < CLIENTS; i++)
-		if (clients[i].state == HOLDING && !faults_are_told && sim_chance(300))
-			is_forgotten(&clients[i]);
-}
-
-bool
-redlock_has_former(void)
-{
-	return sim_now() < longest_until;
 }
 
 const char *

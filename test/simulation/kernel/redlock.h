@@ -17,21 +17,11 @@
 
 extern void redlock_reset(void);
 
-/* He asks all of them for that key, if he is not busy; and gives it back some time. */
+/*
+ * He asks all of them for that key, if he is not busy; and gives it back some time.  His
+ * leases are as long as any can be.
+ */
 extern void redlock_take(const char *key, const char *channel);
-
-/*
- * His leases are no longer than what is set, nor than what the server goes by: a longer
- * one it could not know of.
- */
-extern void redlock_server_goes_by(int64_t lease_ms);
-
-/*
- * It is lowered from that.  May he have a lock with the former one?  Of that no server
- * knows which was started since (docs/masters.md).
- */
-extern void redlock_lease_lowered(int64_t from_ms);
-extern bool redlock_has_former(void);
 
 /* He asks no more, and gives back what he has. */
 extern void redlock_end(void);

@@ -217,6 +217,9 @@ draw_config(void)
 	c->rolling = c->masters > 0 && sim_chance(100);
 	if (c->rolling)
 		c->lease_ms = 600;
+	if (c->masters > 0)
+		c->max_lease_ms = !c->rolling && sim_draw(2) != 0 && c->lease_ms < 9000 ? 9000 :
+			c->lease_ms;
 	c->slow_table = (uint32_t) SIM_PICK(0, 0, 50, 400);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))

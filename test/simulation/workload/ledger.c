@@ -18,7 +18,6 @@
  *-------------------------------------------------------------------------
  */
 #include "workload.h"
-#include "../kernel/redlock.h"
 
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/batch.h"
@@ -250,17 +249,6 @@ __wrap_quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline
 		asked[nasked++] = &b->batch;
 	}
 	__real_quorum_batch_start(b, ops, nops, deadline);
-}
-
-/* How long a lease others may have. */
-extern void __wrap_masters_set_lease(int64 lease_ms);
-extern void __real_masters_set_lease(int64 lease_ms);
-
-void
-__wrap_masters_set_lease(int64 lease_ms)
-{
-	__real_masters_set_lease(lease_ms);
-	redlock_server_goes_by(lease_ms);
 }
 
 /* The store said that there was nothing to release. */

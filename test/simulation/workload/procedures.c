@@ -165,7 +165,8 @@ run_job(bool atomic)
 	job_args[1] = sql_text(draw_command(&n));
 	job_args[2] = sql_interval(SIM_PICK(0, 100 * SIM_MS, 2 * SIM_S));
 	job_args[3] = draw_lease();
-	job_args[4] = sim_chance(200) ? sql_interval(SIM_PICK(200, 3000) * SIM_MS) : sql_null;
+	job_args[4] = sim_chance(200) ? sql_interval(within_max_lease(SIM_PICK(200, 3000)) * SIM_MS) :
+		sql_null;
 	job_args[5] = sql_null;
 	job_atomic = atomic;
 	nested++;

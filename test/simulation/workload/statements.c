@@ -157,11 +157,17 @@ draw_kind_of(const char *key)
 	return (KindId) SIM_PICK(KIND_SHARED, KIND_REENTRANT, KIND_SHARED, KIND_FREE);
 }
 
+int64
+within_max_lease(int64 lease_ms)
+{
+	return sim_config.masters > 0 ? Min(lease_ms, sim_config.max_lease_ms) : lease_ms;
+}
+
 NullableDatum
 draw_lease(void)
 {
 	if (!sim_chance(sim_config.leases))
 		return sql_null;
-	return sql_interval((sim_config.short_leases ? SIM_PICK(40, 100) :
-						 SIM_PICK(700, 40, 2000, 6000)) * SIM_MS);
+	return sql_interval(within_max_lease(sim_config.short_leases ? SIM_PICK(40, 100) :
+										 SIM_PICK(700, 40, 2000, 6000)) * SIM_MS);
 }

@@ -72,6 +72,7 @@ extern KindId draw_kind_of(const char *key);
 
 /* An optional lease; null: renewed. */
 extern NullableDatum draw_lease(void);
+extern int64 within_max_lease(int64 lease_ms);
 
 /* ---- transactions.c ---- */
 

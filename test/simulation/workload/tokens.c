@@ -70,7 +70,7 @@ token_lock(void)
 	token_make(token, strlen(token), &made);
 	memset(&request, 0, sizeof(AcquireRequest));
 	request.terms.kind = KIND_TOKEN;
-	request.terms.lease_ms = SIM_PICK(2000, 600000, 600000, 50);
+	request.terms.lease_ms = within_max_lease(SIM_PICK(2000, 600000, 600000, 50));
 	request.wait_us = SIM_PICK(0, 2 * SIM_S, 100 * SIM_MS, 30 * SIM_S);
 	sim_trace("  token %s, wait %lld us", token, (long long) request.wait_us);
 	tell_model(&name, token, &made, REDIS_TOKEN_ASKED);
