@@ -252,7 +252,8 @@ apply_count(Replies *r, const DueItem *item, const StoreOp *op)
 		lt_given_back(item->hold, item->owner, r->store);
 		return;
 	}
-	if (op->outcome == STORE_DOWN || (refused && !op->resent))
+	if (op->outcome == STORE_DOWN || op->outcome == STORE_BLOCKED ||
+		(refused && !op->resent))
 		lt_not_counted(item);
 	if (refused)
 		refusal = note_refusal(r, item, op);

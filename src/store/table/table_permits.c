@@ -31,6 +31,7 @@
 #include "store/table/row_changes.h"
 #include "store/table/sound_rows.h"
 #include "store/table/table_permits.h"
+#include "store/table/table_shares.h"
 #include "store/table/table_values.h"
 
 #define PERMIT_KIND			(permit_kind.name)
@@ -307,23 +308,38 @@ permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
 
 /*
  * tell_permits --- who has them, if anybody has; they are told as those in Redis are
+ *
+ * If somebody has locked what says so it is not known, and the outcome is set.
  */
 static bool
 tell_permits(LockTables *tables, TableOp *op, char *holder, char *digest, Size size,
-			 int64 *first_ms)
+			 int64 *first_ms, TableTrouble *trouble)
 {
 	TableOp		look = *op;
-	TableTrouble ignored;
+	TableTrouble found;
 	FoundValue	total;
 	int64		had;
 	uint64		sum;
 
 	look.lock_kind = KIND_PERMIT;
-	if (!tables_open_shares(tables, &ignored) || !tables_open_values(tables, &ignored))
+	if (!tables_open_shares(tables, &found) ||
+		!tables_open_values(tables, &found))
+	{
+		if (found.fault == TABLE_BLOCKED)
+		{
+			*trouble = found;
+			rows_refuse(op, trouble);
+		}
 		return false;
+	}
 	had = count_permits(tables, &look, first_ms, &sum);
-	if (had == 0 || !value_find(tables, &look, &total, &ignored))
+	if (had == 0)
 		return false;
+	if (!value_find(tables, &look, &total, trouble))
+	{
+		rows_refuse(op, trouble);
+		return false;
+	}
 	op->hold_count = (int) had;
 	op->available = total.value - had;
 	snprintf(holder, LR_OWNER_MAX, "%lld of %lld permits", (long long) had,
@@ -333,30 +349,31 @@ tell_permits(LockTables *tables, TableOp *op, char *holder, char *digest, Size s
 }
 
 void
-permits_inspect(LockTables *tables, TableOp *op)
+permits_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	int64		first_ms;
 
-	if (!tell_permits(tables, op, op->holder, op->digest, sizeof(op->digest), &first_ms))
+	if (!tell_permits(tables, op, op->holder, op->digest, sizeof(op->digest), &first_ms,
+					  trouble))
 		return;
 	op->value = STORE_VALUE_LOCK;
 	op->ttl_ms = op->available > 0 ? STORE_NO_TTL : first_ms;
 }
 
 void
-permits_force(LockTables *tables, TableOp *op)
+permits_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	char		holder[LR_OWNER_MAX];
 	char		digest[sizeof(op->digest)];
 	int64		first_ms;
 
-	if (!tell_permits(tables, op, holder, digest, sizeof(digest), &first_ms) ||
+	if (!tell_permits(tables, op, holder, digest, sizeof(digest), &first_ms, trouble) ||
 		strlen(digest) != op->owner_text_len ||
 		memcmp(digest, op->owner_text, op->owner_text_len) != 0)
 		return;
 	keyed_begin_group(&tables->shares, row_key(op));
 	while (sound_next_share(tables))
 		if (share_is_permit(tables->shares.row))
-			(void) keyed_delete(&tables->shares);
+			share_delete(tables);
 	op->outcome = STORE_OK;
 }

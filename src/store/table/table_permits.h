@@ -29,10 +29,11 @@ extern void permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
 
 /*
  * Of a key that has no row: who has permits of it; take them away if they are still
- * those who were told.  The outcome is set only if somebody has one.
+ * those who were told.  The outcome is set only if somebody has one, or if that is not
+ * known.
  */
-extern void permits_inspect(LockTables *tables, TableOp *op);
-extern void permits_force(LockTables *tables, TableOp *op);
+extern void permits_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void permits_force(LockTables *tables, TableOp *op, TableTrouble *trouble);
 
 /* Is the row of redis_lock_shares in a slot a permit that does not count any more? */
 extern bool permit_has_ended(TupleTableSlot *row);

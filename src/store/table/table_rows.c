@@ -273,18 +273,28 @@ reentrant_mint(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * told_digest --- of all who have the row that was found, if they are several or may be,
  * or of its token; else empty
  *
- * redis_force_unlock takes away what has the same one then.
+ * redis_force_unlock takes away what has the same one then.  False: somebody has locked
+ * the table that says who they are, and the outcome is set.
  */
-static void
-told_digest(LockTables *tables, const TableOp *op, char *out, Size size)
+static bool
+told_digest(LockTables *tables, TableOp *op, char *out, Size size, TableTrouble *trouble)
 {
-	TableTrouble ignored;
+	TableTrouble found;
 
 	out[0] = '\0';
 	if (row_is_token(tables))
 		row_tell_token(tables, out);
-	else if (row_is_own(tables) && tables_open_shares(tables, &ignored))
+	else if (!row_is_own(tables))
+		return true;
+	else if (tables_open_shares(tables, &found))
 		shares_digest(tables, op, out, size);
+	else if (found.fault == TABLE_BLOCKED)
+	{
+		*trouble = found;
+		rows_refuse(op, trouble);
+		return false;
+	}
+	return true;
 }
 
 /*
@@ -299,13 +309,14 @@ any_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	switch (sound_row(tables, row_key(op)))
 	{
 		case KEYED_NOTHING:
-			permits_force(tables, op);
+			permits_force(tables, op, trouble);
 			break;
 		case KEYED_BLOCKED:
 			rows_blocked(op, trouble);
 			break;
 		case KEYED_ROW:
-			told_digest(tables, op, owner, sizeof(owner));
+			if (!told_digest(tables, op, owner, sizeof(owner), trouble))
+				break;
 			if (owner[0] == '\0')
 				row_tell_owner(tables, owner);
 			if (strlen(owner) != op->owner_text_len ||
@@ -330,19 +341,19 @@ any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		op->ttl_ms = lifetime_left_ms(tables->rows.row);
 	if (op->ttl_ms == 0)
 	{
-		permits_inspect(tables, op);
+		permits_inspect(tables, op, trouble);
 		return;
 	}
+	if (!told_digest(tables, op, op->digest, sizeof(op->digest), trouble))
+		return;
 	if (row_is_token(tables))
 	{
 		op->value = STORE_VALUE_TOKEN;
-		told_digest(tables, op, op->digest, sizeof(op->digest));
 		return;
 	}
 	op->value = STORE_VALUE_LOCK;
 	op->hold_count = row_hold_count(tables);
 	row_tell_owner(tables, op->holder);
-	told_digest(tables, op, op->digest, sizeof(op->digest));
 }
 
 /* ----------

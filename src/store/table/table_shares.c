@@ -88,8 +88,8 @@ insert_share(LockTables *tables, const TableOp *op)
 	keyed_insert(&tables->shares, values, nulls);
 }
 
-static void
-delete_share(LockTables *tables)
+void
+share_delete(LockTables *tables)
 {
 	if (!keyed_delete(&tables->shares))
 		share_is_in_the_way();
@@ -131,7 +131,7 @@ shares_drop(LockTables *tables, const TableOp *op)
 {
 	keyed_begin_group(&tables->shares, row_key(op));
 	while (next_reader(tables))
-		delete_share(tables);
+		share_delete(tables);
 }
 
 /*
@@ -379,7 +379,7 @@ drop_lost(LockTables *tables, TableOp *op, KeyedFound row)
 	op->outcome = STORE_GONE;
 	if (row == KEYED_ROW && lifetime_left_ms(tables->rows.row) != 0)
 		row_tell_owner(tables, op->holder);
-	delete_share(tables);
+	share_delete(tables);
 }
 
 /*
@@ -441,6 +441,6 @@ read_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		rows_blocked(op, trouble);
 		return;
 	}
-	delete_share(tables);
+	share_delete(tables);
 	op->outcome = STORE_OK;
 }

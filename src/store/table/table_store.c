@@ -98,7 +98,7 @@ table_fail(TableHandle *h, StoreOutcome unsent, int sqlstate, const char *detail
 /*
  * read_answers --- the request is done: take what it says
  *
- * What is to be asked again is as if it had not been asked.
+ * What was blocked has not run: it is as if it had not been asked.
  */
 static void
 read_answers(TableHandle *h)
@@ -110,9 +110,9 @@ read_answers(TableHandle *h)
 		StoreOp    *op = &h->batch.ops[h->asked_ops[i]];
 		StoreOutcome outcome = request_get_answer(request, i, op);
 
-		if (outcome == STORE_BLOCKED && h->repeats)
+		if (outcome == STORE_BLOCKED)
 			batch_mark_unsent(op);
-		else
+		if (outcome != STORE_BLOCKED || !h->repeats)
 			batch_settle(&h->batch, op, outcome);
 	}
 	h->asked = 0;
