@@ -20,7 +20,9 @@
 #include "lockredis.h"
 
 #include "access/xact.h"
+#include "executor/execdesc.h"
 #include "lib/ilist.h"
+#include "tcop/dest.h"
 #include "tcop/pquery.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
@@ -38,12 +40,17 @@
  * That alone does not tell a statement that fails from one that is over: a portal may
  * outlive what it ran (one without a name lives until the next, a cursor until it is
  * closed), and a procedure that rolls back goes on.
+ *
+ * A query whose rows go to a function, as in a loop of PL/pgSQL, has a portal of its own,
+ * whose end is not that of the statement: it goes on in the portal that runs the function.
  */
 struct Untold
 {
 	dlist_node	link;			/* in one of the lists below */
 	MemoryContextCallback ends;
 	Portal		portal;
+	bool		to_function;	/* to which its rows go */
+	bool		had;			/* in the first of the lists */
 	TimestampTz statement;		/* when that began */
 	LrName		name;
 	LockTerms	terms;
@@ -58,12 +65,79 @@ untold_move(Untold *u, dlist_head *to)
 {
 	dlist_delete(&u->link);
 	dlist_push_head(to, &u->link);
+	u->had = to == &untold;
+}
+
+static void untold_portal_ends(void *arg);
+
+static Untold *
+untold_find_spare(Portal portal)
+{
+	dlist_iter	at;
+
+	dlist_foreach(at, &spare)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+
+		if (u->portal == portal)
+			return u;
+	}
+	return NULL;
+}
+
+/*
+ * untold_room --- a spare one of the portal that runs; NULL without memory, if "flags" have
+ * it so
+ */
+static Untold *
+untold_room(int flags)
+{
+	Untold	   *u = untold_find_spare(ActivePortal);
+	const QueryDesc *query = ActivePortal->queryDesc;
+
+	if (u == NULL)
+	{
+		u = MemoryContextAllocExtended(PortalContext, sizeof(Untold),
+									   flags | MCXT_ALLOC_ZERO);
+		if (u == NULL)
+			return NULL;
+		u->portal = ActivePortal;
+		u->ends.func = untold_portal_ends;
+		u->ends.arg = u;
+		dlist_push_head(&spare, &u->link);
+		MemoryContextRegisterResetCallback(PortalContext, &u->ends);
+	}
+	u->to_function = query != NULL && query->dest->mydest == DestSPI;
+	return u;
+}
+
+/*
+ * untold_hand_on --- the portal of a query has ended in a statement that goes on
+ */
+static void
+untold_hand_on(const Untold *ended)
+{
+	Untold	   *u = untold_room(MCXT_ALLOC_NO_OOM);
+
+	if (u == NULL)
+		return;
+	u->statement = ended->statement;
+	u->name = ended->name;
+	u->terms = ended->terms;
+	u->owner = ended->owner;
+	untold_move(u, &untold);
 }
 
 static void
 untold_portal_ends(void *arg)
 {
-	dlist_delete(&((Untold *) arg)->link);
+	Untold	   *u = arg;
+
+	dlist_delete(&u->link);
+	if (u->had && ActivePortal != NULL && ActivePortal != u->portal &&
+		ActivePortal->status == PORTAL_ACTIVE &&
+		u->statement == GetCurrentStatementStartTimestamp())
+		untold_hand_on(u);
 }
 
 /*
@@ -77,7 +151,7 @@ untold_has_failed(const Untold *u)
 {
 	return (ActivePortal == NULL || ActivePortal->status == PORTAL_FAILED) &&
 		u->portal->status == PORTAL_FAILED &&
-		(u->portal->strategy == PORTAL_MULTI_QUERY || !u->portal->atEnd) &&
+		(u->portal->strategy == PORTAL_MULTI_QUERY || u->to_function || !u->portal->atEnd) &&
 		u->statement == GetCurrentStatementStartTimestamp();
 }
 
@@ -155,27 +229,11 @@ untold_is_empty(void)
 Untold *
 untold_make(const LrName *name, const LockTerms *terms)
 {
-	Untold	   *u = NULL;
-	dlist_iter	at;
+	Untold	   *u;
 
 	if (ActivePortal == NULL || PortalContext == NULL)
 		return NULL;
-	dlist_foreach(at, &spare)
-	{
-		u = dlist_container(Untold, link, at.cur);
-		if (u->portal == ActivePortal)
-			break;
-		u = NULL;
-	}
-	if (u == NULL)
-	{
-		u = MemoryContextAllocZero(PortalContext, sizeof(Untold));
-		u->portal = ActivePortal;
-		u->ends.func = untold_portal_ends;
-		u->ends.arg = u;
-		dlist_push_head(&spare, &u->link);
-		MemoryContextRegisterResetCallback(PortalContext, &u->ends);
-	}
+	u = untold_room(0);
 	u->name = *name;
 	u->terms = *terms;
 	u->statement = GetCurrentStatementStartTimestamp();

@@ -89,6 +89,32 @@ foreach my $n (1, 3, 4)
 }
 $two->query("SELECT redis_semaphore_acquire('s')");
 
+# In a loop over a query, or by a cursor: that has a portal of its own, which may have ended
+# before the statement fails.
+my %loops = (
+	'in its body' => "FOR r IN SELECT redis_semaphore_acquire('s') LOOP RAISE 'it fails'; END LOOP",
+	'in its body, before its end' =>
+	  "FOR r IN SELECT redis_semaphore_acquire('s') FROM generate_series(1, 100)
+		LOOP RAISE 'it fails'; END LOOP",
+	'behind it' => "FOR r IN SELECT redis_semaphore_acquire('s') LOOP END LOOP",
+	'behind one in another' => "FOR r IN SELECT 1 LOOP
+		FOR r IN SELECT redis_semaphore_acquire('s') LOOP END LOOP; END LOOP",
+	'behind an error that was caught' => "BEGIN
+			FOR r IN SELECT redis_semaphore_acquire('s') LOOP RAISE 'caught'; END LOOP;
+		EXCEPTION WHEN OTHERS THEN NULL;
+		END",
+	'behind an open cursor' => "OPEN c FOR SELECT redis_semaphore_acquire('s'); FETCH c INTO r; FETCH c INTO r",
+	'behind a closed cursor' =>
+	  "OPEN c FOR SELECT redis_semaphore_acquire('s'); MOVE ALL FROM c; CLOSE c");
+foreach my $name (sort keys %loops)
+{
+	$two->query("SELECT redis_semaphore_drain('s')");
+	$two->query("SELECT redis_semaphore_release('s', 5)");
+	$one->query_fails("DO \$\$ DECLARE r record; c refcursor; BEGIN $loops{$name}; RAISE 'it fails'; END \$\$",
+		'P0001', qr/it fails/, "a loop fails $name");
+	is_free('s', 5, "a loop fails $name: given back");
+}
+
 # What it would have given back at its commit is not given back by that.
 $one->query_fails("DO \$\$
 	BEGIN
