@@ -243,12 +243,14 @@ ask_distrust(StoreOp *op)
  * ask_forget --- see ask.h
  *
  * Not if it was sent twice: the one that was answered is the second, and the first may
- * still lie in a buffer of the network.
+ * still lie in a buffer of the network.  Who awaits a latch has no ticket.
  */
 void
 ask_forget(const StoreOp *op)
 {
-	if (lr_store(op->store)->forget != NULL && !op->resent)
+	bool		noted = op->kind == STORE_TALLY || lr_leaves_something(op->lock_kind);
+
+	if (lr_store(op->store)->forget != NULL && noted && !op->resent)
 		lr_store(op->store)->forget(store_handle[op->store], op);
 }
 

@@ -68,6 +68,15 @@ tickets_go($node, $redis, 1, 'one Redis');
 	my $ticket = ($redis->cmd('ZRANGE', 'lockredis_tickets:{s3}', 0, -1))->[0];
 	ok(defined $ticket, 'the last one is there');
 
+	# To await a latch leaves none.
+	@commands = $redis->session_commands(
+		sub {
+			$one->query("SELECT redis_latch_wait('no latch'), redis_latch_wait('no latch')");
+			$one->query("SELECT redis_semaphore_release('s2'), redis_semaphore_acquire('s3')");
+		});
+	is(scalar(grep { /"zrem"/i } @commands), 2, 'none is removed for who awaits a latch');
+	$ticket = ($redis->cmd('ZRANGE', 'lockredis_tickets:{s3}', 0, -1))->[0];
+
 	# The connection ends: nobody removes it, and Redis forgets it by itself.
 	$proxy->reset_all;
 	$one->query("SELECT redis_semaphore_release('s2')");

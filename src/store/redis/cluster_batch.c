@@ -392,6 +392,7 @@ cluster_end(ClusterBatch *c)
 				(oldest == NULL || b->progress_at < oldest->progress_at))
 				oldest = b;
 		}
+		node_batch_send_idle(oldest);
 		redis_conn_close(&oldest->conn);
 	}
 }
