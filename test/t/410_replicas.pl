@@ -73,6 +73,22 @@ is_deeply(
 	[ 'EVALSHA', 'WAIT 2', 'EVALSHA' ],
 	'with a token');
 
+# What nobody waits for (the ticket of a semaphore goes) comes before a WAIT, and is none: it
+# takes nothing from the time that there is for the next one.
+$two->query("SET lockredis.replica_timeout = '1min'");
+run($none, "SELECT redis_semaphore_init('number', 5)");
+{
+	my @waits = map { /\] "wait" "2" "(\d+)"/i ? $1 : () } $redis->session_commands(
+		sub {
+			run($two, "SELECT redis_lock('k'), redis_semaphore_acquire('number'), redis_lock('l')");
+		});
+
+	is(join(' ', @waits), '2750 2750', 'behind a semaphore: as long as the one before');
+}
+run($two, "SELECT redis_unlock_all()");
+$redis->cmd('DEL', 'number');
+$two->query("RESET lockredis.replica_timeout");
+
 # ----------
 # Too few
 # ----------

@@ -61,13 +61,13 @@ confirm_want(NodeBatch *b, const StoreOp *op)
 /*
  * confirm_wait_ms --- how long the node is to wait; never 0, which is for ever
  *
- * It begins when it has done with a WAIT of the batch before.
+ * It begins when it has done with a WAIT of the batch before, if it owes the answer to one.
  */
 static int64
 confirm_wait_ms(const NodeBatch *b, int64 now)
 {
 	int64		ms = lr_replica_timeout;
-	int64		begins = b->owed > 0 ? Max(now, b->wait_until) : now;
+	int64		begins = b->owed > b->owed_idle ? Max(now, b->wait_until) : now;
 	int64		left = (b->batch.deadline - begins) / LR_US_PER_MS;
 
 	ms = Min(ms, Max(lr_command_timeout - WAIT_MARGIN, lr_command_timeout / 2));

@@ -778,7 +778,7 @@ node_batch_let_go(NodeBatch *b, int64 unused_since)
 {
 	int64		now = lr_now();
 
-	if (b->batch.active || (b->owed > 0 && now < b->wait_until))
+	if (b->batch.active || (b->owed > b->owed_idle && now < b->wait_until))
 		return now;
 	if (!node_batch_is_connected(b))
 		return STORE_NOT_CONNECTED;
