@@ -45,6 +45,9 @@ typedef struct MastersShared
 	pg_atomic_uint32 life[LR_MAX_MASTERS];
 
 	MasterRow	row[LR_MAX_MASTERS];
+
+	/* Who was there by the settings of before, under the lock. */
+	MasterStatus former[LR_MAX_MASTERS];
 } MastersShared;
 
 /* So often has the watchdog found one that was away; its own. */
@@ -75,7 +78,7 @@ masters_shmem_init(void)
 	pg_atomic_init_u32(&shared->place, 0);
 	pg_atomic_init_u32(&shared->there, 0);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
-		pg_atomic_init_u32(&shared->life[i], 0);
+		pg_atomic_init_u32(&shared->life[i], 1);
 }
 
 int
@@ -104,17 +107,30 @@ masters_votes_at(int64 since)
  */
 
 /*
+ * master_was_there --- since when, by the settings of before; 0: it was not; lock held
+ */
+static int64
+master_was_there(const char *run_id)
+{
+	for (int i = 0; i < LR_MAX_MASTERS; i++)
+		if (strcmp(shared->former[i].run_id, run_id) == 0)
+			return shared->former[i].since;
+	return 0;
+}
+
+/*
  * master_becomes --- another server answers in that row, or none of it any more; lock held
  *
- * The first that is seen goes by what it says itself.  Any other may have run for long, and
- * know nothing of the locks that the one before has granted: it counts as started now.
+ * The first that is seen goes by what it says itself, unless it had taken another's place
+ * when other settings were read.  Any other may have run for long, and know nothing of the
+ * locks that the one before has granted: it counts as started now.
  */
 static void
 master_becomes(int row, const char *run_id, int64 booted_by)
 {
 	MasterRow  *m = &shared->row[row];
 
-	m->server.since = m->known ? lr_later(lr_now(), booted_by) : booted_by;
+	m->server.since = lr_later(booted_by, m->known ? lr_now() : master_was_there(run_id));
 	strlcpy(m->server.run_id, run_id, sizeof(m->server.run_id));
 	m->known = true;
 	m->claimed = false;
@@ -252,6 +268,9 @@ masters_start(int n, uint32 place)
 	for (int i = n; i < nbefore; i++)
 		node_vanish(NODE_MASTER + i);
 	LWLockAcquire(masters_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < LR_MAX_MASTERS; i++)
+		if (shared->row[i].server.run_id[0] != '\0')
+			shared->former[i] = shared->row[i].server;
 	memset(shared->row, 0, sizeof(shared->row));
 	LWLockRelease(masters_lock);
 	for (int i = 0; i < n; i++)

@@ -74,12 +74,12 @@ masters_may_vote(int64 since, int64 sent_at)
 /*
  * The master in that row (0 is the first) has said who it is, and at which lr_now() it
  * surely ran.  False: it is the same as another one.  Out: the life of the row, and since
- * when it is there.
+ * when it is there; 0, and so of no life that there is, if the settings are others by now.
  */
 extern bool masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
 						 uint32 *life, int64 *since);
 
-/* The present one, never 0 once it was heard. */
+/* The present one, never 0. */
 extern uint32 masters_life(int row);
 
 extern void masters_get(int row, MasterStatus *out);

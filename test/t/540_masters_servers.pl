@@ -8,6 +8,7 @@
 #   old connections and new ones together make no majority of that one
 # - a spare that has run for long has no vote, while a lock may be held that the server
 #   before it has granted; nor has it when the background worker was started again meanwhile
+# - nor by a reload that changes the URLs, but not where they lead to
 # - the control: of a server of PostgreSQL that was started since it has one
 # - two names that change places are good again, whether the old connections stay or not
 # - a lock that is renewed stays had, and the spare gets it
@@ -229,6 +230,24 @@ foreach my $how ('the old connections stay', 'there are none')
 
 $_->quit foreach $one, $two;
 nothing_left([ $near, $far ], $masters);
+
+# ---- a reload
+
+{
+	my $node = server('reloaded', '1 h');
+
+	wait_for_rows($node, $all);
+	point(r1 => $spare);
+	cut($a);
+	wait_for_rows($node, 'up f, up t, up t');
+	$node->set('lockredis.url' => join ' ', map { "unix://$dir/$_" } qw(r2 r1 r3));
+	poll_until('other settings',
+		sub { $node->value(q{SELECT string_agg(address || ' ' || state, ', ' ORDER BY node)
+			FROM redis_lock_status}) eq "$dir/r2 up, $dir/r1 up, $dir/r3 up" });
+	is(rows($node), 'up t, up f, up t', 'a spare has no vote by a reload');
+	$node->stop;
+	point(r1 => $a);
+}
 
 # ---- the control
 
