@@ -38,7 +38,7 @@ typedef struct ClusterClaims
 {
 	int			n;
 	Claim		claim[CLUSTER_NODES_MAX];
-	uint8		claimed[SLOT_COUNT / BITS_PER_BYTE];	/* by any of them */
+	uint8		claimed[(SLOT_COUNT + BITS_PER_BYTE - 1) / BITS_PER_BYTE];	/* by any of them */
 } ClusterClaims;
 
 /*
