@@ -56,7 +56,8 @@ sub stays
 	return ok(is_used($node, $redis), "$name: is used");
 }
 
-# Who sees to it begins anew: by a reload that it notices, or as another process.
+# Who sees to it begins anew: by a reload of what connections are made by, or as another
+# process.
 sub begin_anew
 {
 	my ($node, $how, $seconds) = @_;
@@ -64,7 +65,7 @@ sub begin_anew
 
 	if ($how eq 'reload')
 	{
-		$node->set('lockredis.connect_timeout' => "${seconds}s");
+		$node->set('lockredis.tls_server_name' => "of_no_use_without_tls_$seconds");
 	}
 	else
 	{
