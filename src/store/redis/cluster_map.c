@@ -55,7 +55,7 @@ typedef struct ClusterMap
 {
 	int64		applied_at;		/* an answer was of use then */
 	Number		number[NODE_MASTERS];
-	bool		has_replicas;
+	bool		has_replicas;	/* rows of them, which say what was told */
 	bool		has_map;
 	int64		logged_at;
 	int			unlogged;		/* slots that have moved since */
@@ -202,11 +202,32 @@ map_knows(const char *id)
 }
 
 /*
+ * has_all_slots --- does who gives the answer have all that there are?
+ */
+static bool
+has_all_slots(const ClusterClaims *a)
+{
+	long		n = 0;
+
+	for (int i = 0; i < a->n; i++)
+	{
+		const char *p = a->claim[i].slots;
+		long		first;
+		long		last;
+
+		while (a->claim[i].is_itself && claim_next_range(&p, &first, &last))
+			n += last - first + 1;
+	}
+	return n == SLOT_COUNT;
+}
+
+/*
  * cluster_map_is_ours --- is the answer one of the cluster that is known?
  *
  * It names one of its nodes; but who gives it may have been reset since, and have met
- * others with the same id.  If there is nobody else to be named, it names nobody who is
- * not known.
+ * others with the same id.  If it names none, it names nobody who is not known, either;
+ * or who gives it was the only node, and has met others but was not reset: it has all
+ * slots still.
  */
 bool
 cluster_map_is_ours(const ClusterClaims *a)
@@ -227,6 +248,8 @@ cluster_map_is_ours(const ClusterClaims *a)
 			known_is_named(a, node.id, &others))
 			return true;
 	}
+	if (others == 0 && has_all_slots(a))
+		return true;
 	for (int i = 0; i < a->n; i++)
 		if (!map_knows(a->claim[i].id))
 			return false;
@@ -456,10 +479,17 @@ cluster_map_apply(ClusterClaims *a)
 	map_tell(moved, now);
 }
 
+/*
+ * cluster_map_start --- see cluster_map.h
+ *
+ * A watchdog before this one may have left replicas of which nobody tells any more.
+ */
 void
 cluster_map_start(void)
 {
 	memset(&map, 0, sizeof(map));
+	map.applied_at = lr_now();
+	map.has_replicas = true;
 	map.has_map = cluster_open_slots() < SLOT_COUNT;
 	map_recall_numbers();
 }

@@ -90,6 +90,7 @@ typedef struct ClusterWatch
 	bool		on;
 	Scout	   *scout[SCOUTS];
 	int			next_candidate;
+	int			next_seed;		/* to be asked first, when it is to be decided */
 	int64		next_ask;
 	int64		asked_at;
 	uint32		wanted;			/* cluster_wanted() then */
@@ -142,11 +143,14 @@ decision_begin(int64 now)
 
 /*
  * redis_cluster_watch_start --- with the present settings, which may name no cluster
+ *
+ * If somebody was refused they decide, as when no other setting is changed.
  */
 void
 redis_cluster_watch_start(void)
 {
 	int64		now = lr_now();
+	bool		refused = watch.refused;
 	const char	(*known)[CLUSTER_ID_LEN + 1];
 
 	for (int i = 0; i < SCOUTS; i++)
@@ -158,7 +162,7 @@ redis_cluster_watch_start(void)
 		return;
 
 	cluster_map_start();
-	watch.next_candidate = 0;
+	watch.next_candidate = watch.next_seed = 0;
 	watch.next_ask = watch.asked_at = 0;
 	watch.wanted = cluster_wanted();
 	watch.decision.open = watch.refused = false;
@@ -170,7 +174,7 @@ redis_cluster_watch_start(void)
 		watch.scout[i]->next_try = now;
 		watch.scout[i]->answer_until = 0;
 	}
-	if (cluster_known(&known) == 0)
+	if (refused || cluster_known(&known) == 0)
 		decision_begin(now);
 }
 
@@ -313,7 +317,10 @@ decision_close(int64 now)
 		return;
 	}
 	if (in_use && !d->ours)
+	{
 		cluster_begin_anew(lr_place);
+		cluster_map_start();
+	}
 	if (!d->ours)
 		cluster_know((const char (*)[CLUSTER_ID_LEN + 1]) d->id, d->nids);
 	watch.next_ask = now;
@@ -342,19 +349,26 @@ decision_look(int64 now)
 
 /*
  * scout_choose_undecided --- the next of those that decide; false: all are being asked
+ *
+ * Those that swallow packets may take all the time that there is for a decision.  So the
+ * next one goes on behind them.
  */
 static bool
 scout_choose_undecided(Scout *s)
 {
 	Decision   *d = &watch.decision;
+	int			nseeds = lr_redis_url->nseeds;
 
-	for (int i = 0; i < lr_redis_url->nseeds; i++)
+	for (int i = 0; i < nseeds; i++)
 	{
-		if ((d->asked | d->being_asked) & (1U << i))
+		int			n = (watch.next_seed + i) % nseeds;
+
+		if ((d->asked | d->being_asked) & (1U << n))
 			continue;
-		d->being_asked |= 1U << i;
-		s->seed = i;
-		redis_target_set_seed(&s->target, &lr_redis_url->seed[i]);
+		d->being_asked |= 1U << n;
+		watch.next_seed = n + 1;
+		s->seed = n;
+		redis_target_set_seed(&s->target, &lr_redis_url->seed[n]);
 		return true;
 	}
 	return false;

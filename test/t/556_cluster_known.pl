@@ -1,0 +1,122 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Which Redis Cluster is ours, at its edges: one of a single node gets a second one; a reload
+# that says whom it means after somebody was refused changes another setting, too; a server
+# starts while most nodes that the settings name are silent; and what another watchdog says of
+# replicas of which nobody tells any more.
+
+use strict;
+use warnings FATAL => 'all';
+
+use IO::Socket::INET;
+use LockRedis::RedisCluster;
+use LockRedis::Test;
+
+my $ours = LockRedis::RedisCluster->new(masters => 1, replicas => 0);
+my $spare = LockRedis::RedisCluster->new(masters => 1, replicas => 0);
+my ($first) = $ours->nodes;
+my ($second) = $spare->nodes;
+my $node = LockRedis::Node->create('main', url => $ours->url);
+
+sub wait_for_log
+{
+	my ($pattern) = @_;
+
+	return poll_until("the log to say $pattern", sub { $node->logged($pattern) });
+}
+
+sub wait_for_masters
+{
+	my ($name, @masters) = @_;
+	my $want = join ' ', sort map { $_->address } @masters;
+
+	return is(poll_until($name, sub {
+		($node->value(q{
+			SELECT string_agg(address, ' ' ORDER BY address COLLATE "C") FROM redis_lock_status
+			 WHERE role = 'master' AND state = 'up' AND in_use}) // '') eq $want }), 1, $name);
+}
+
+# Who is connected already does not ask again who is there.
+sub serves
+{
+	my ($name) = @_;
+
+	return is(poll_until($name, sub {
+		my $session = $node->session;
+		my $got = $session->query("SELECT redis_try_lock('k') AND redis_unlock('k')")->value // '';
+		$session->quit;
+		return $got eq 't' }), 1, $name);
+}
+
+sub reset_node
+{
+	my ($at) = @_;
+
+	$at->cmd('FLUSHALL');
+	$at->cmd('CLUSTER', 'RESET', 'HARD');
+	delete $at->{id};
+	return;
+}
+
+# ---- a cluster of one node grows
+
+wait_for_masters('one master', $first);
+serves('it serves');
+reset_node($second);
+$second->cmd('CLUSTER', 'SET-CONFIG-EPOCH', 9);
+$first->cmd('CLUSTER', 'MEET', $second->host, $second->public_port,
+	$second->{config}{'cluster-port'});
+poll_until('both to know each other',
+	sub { !grep { $_->known_nodes != 2 } $first, $second });
+foreach (1 .. 2)
+{
+	my $asked = $ours->calls('cluster|nodes');
+	poll_until('it to be asked', sub { $ours->calls('cluster|nodes') >= $asked + 3 });
+}
+my $slot = $ours->slot('k');
+$second->cmd('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $first->id);
+$first->cmd('CLUSTER', 'SETSLOT', $slot, 'MIGRATING', $second->id);
+$_->cmd('CLUSTER', 'SETSLOT', $slot, 'NODE', $second->id) foreach $second, $first;
+wait_for_masters('two masters', $first, $second);
+serves('the second one serves');
+is($second->calls('evalsha', 'eval') > 0, 1, 'it does');
+ok(!$node->logged(qr/another Redis Cluster/), 'nobody is refused');
+
+# ---- after somebody was refused another setting is changed: the nodes of the settings decide
+
+reset_node($first);
+$first->cmd('CLUSTER', 'ADDSLOTSRANGE', 0, 16383);
+wait_for_log(qr/belongs to another Redis Cluster/);
+$node->set('lockredis.tls_server_name' => 'of_no_use_without_tls');
+serves('a reload decides, whatever else it changes');
+wait_for_masters('one master again', $first);
+
+# ---- nodes that are connected to and say nothing, before one that answers
+
+my @silent = map { IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die $! } 1 .. 6;
+$node->append_conf('postgresql.conf', "lockredis.url = 'redis-cluster://"
+	. join(',', (map { '127.0.0.1:' . $_->sockport } @silent), $first->address) . "'");
+$node->restart;
+serves('the last one of the nodes in the settings is asked as well');
+close $_ foreach @silent;
+
+# ---- replicas of which nobody tells any more, and another watchdog
+
+my $pair = LockRedis::RedisCluster->new(masters => 1, replicas => 1);
+
+sub replicas
+{
+	return $node->value(q{
+		SELECT coalesce(string_agg(state, ' '), 'none') FROM redis_lock_status WHERE role = 'replica'});
+}
+
+$node->set('lockredis.url' => $pair->url, 'lockredis.command_timeout' => '1s');
+poll_until('a replica', sub { replicas() eq 'up' });
+my $watchdog = $node->watchdog_pid;
+kill 'STOP', $watchdog;
+$_->kill9 foreach $pair->nodes;
+kill $_, $watchdog foreach 'TERM', 'CONT';
+poll_until('another watchdog', sub { ($node->watchdog_pid // $watchdog) != $watchdog });
+is(poll_until('nobody to say that it is up', sub { replicas() ne 'up' }), 1,
+	'a replica of which nobody tells is not up');
+done_testing();
