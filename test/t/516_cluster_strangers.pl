@@ -124,9 +124,9 @@ $one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'seeds of
 	}
 	$node->wait_for_loss($key);
 	$one->query('SELECT redis_unlock_all()');
+	$second->cmd('CLUSTER', 'SET-CONFIG-EPOCH', 7);
 	$first->cmd('CLUSTER', 'MEET', $second->host, $second->public_port, $second->{config}{'cluster-port'});
 	$first->cmd('CLUSTER', 'ADDSLOTSRANGE', 0, 8191);
-	$second->cmd('CLUSTER', 'SET-CONFIG-EPOCH', 7);
 	$second->cmd('CLUSTER', 'ADDSLOTSRANGE', 8192, 16383);
 	poll_until('the new cluster to be there', sub {
 		!grep { $_->cmd('CLUSTER', 'INFO') !~ /cluster_state:ok/ } $first, $second });
