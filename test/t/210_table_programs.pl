@@ -104,7 +104,7 @@ $node->value('UPDATE counter SET v = 0');
 my @running;
 foreach my $name (sort keys %script)
 {
-	my $file = "$tmp/$name.sql";
+	my $file = "$tmp/210_$name.sql";
 	my $output = '';
 
 	PostgreSQL::Test::Utils::append_to_file($file, $script{$name});
