@@ -47,6 +47,18 @@ rows_blocked(TableOp *op, TableTrouble *trouble)
 }
 
 /*
+ * rows_undo_blocked --- the same when something was written already; see
+ * trouble_of_error()
+ */
+void
+rows_undo_blocked(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("a row of the key is being changed")));
+}
+
+/*
  * row_tell_owner --- the owner of the row that was found, as it is told
  *
  * Readers and tokens are told as they are of Redis.

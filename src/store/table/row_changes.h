@@ -35,6 +35,9 @@ extern void rows_refuse(TableOp *op, const TableTrouble *trouble);
 /* ... because somebody's open transaction is at the row. */
 extern void rows_blocked(TableOp *op, TableTrouble *trouble);
 
+/* ... and something was written already: raises, so that all of it is undone. */
+extern void rows_undo_blocked(void);
+
 /* What columns have; an owner is that of this instance with that number. */
 extern Datum row_key(const TableOp *op);
 extern Datum row_owner(uint64 owner, const char *suffix);

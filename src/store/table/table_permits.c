@@ -31,7 +31,6 @@
 #include "store/table/row_changes.h"
 #include "store/table/sound_rows.h"
 #include "store/table/table_permits.h"
-#include "store/table/table_shares.h"
 #include "store/table/table_values.h"
 
 #define PERMIT_KIND			(permit_kind.name)
@@ -373,7 +372,7 @@ permits_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		return;
 	keyed_begin_group(&tables->shares, row_key(op));
 	while (sound_next_share(tables))
-		if (share_is_permit(tables->shares.row))
-			share_delete(tables);
+		if (share_is_permit(tables->shares.row) && !keyed_delete(&tables->shares))
+			rows_undo_blocked();
 	op->outcome = STORE_OK;
 }

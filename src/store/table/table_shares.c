@@ -47,18 +47,6 @@
  * ----------
  */
 
-/*
- * share_is_in_the_way --- when something was written already; see
- * trouble_of_error()
- */
-static void
-share_is_in_the_way(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("a row of the key is being changed")));
-}
-
 static KeyedFound
 find_share(LockTables *tables, const TableOp *op)
 {
@@ -88,11 +76,11 @@ insert_share(LockTables *tables, const TableOp *op)
 	keyed_insert(&tables->shares, values, nulls);
 }
 
-void
-share_delete(LockTables *tables)
+static void
+delete_share(LockTables *tables)
 {
 	if (!keyed_delete(&tables->shares))
-		share_is_in_the_way();
+		rows_undo_blocked();
 }
 
 /*
@@ -110,7 +98,7 @@ lengthen_share(LockTables *tables, const TableOp *op)
 	if (DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
 		return;
 	if (!keyed_update(&tables->shares, lengthof(columns), columns, values, nulls))
-		share_is_in_the_way();
+		rows_undo_blocked();
 }
 
 /*
@@ -131,7 +119,7 @@ shares_drop(LockTables *tables, const TableOp *op)
 {
 	keyed_begin_group(&tables->shares, row_key(op));
 	while (next_reader(tables))
-		share_delete(tables);
+		delete_share(tables);
 }
 
 /*
@@ -379,7 +367,7 @@ drop_lost(LockTables *tables, TableOp *op, KeyedFound row)
 	op->outcome = STORE_GONE;
 	if (row == KEYED_ROW && lifetime_left_ms(tables->rows.row) != 0)
 		row_tell_owner(tables, op->holder);
-	share_delete(tables);
+	delete_share(tables);
 }
 
 /*
@@ -441,6 +429,6 @@ read_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		rows_blocked(op, trouble);
 		return;
 	}
-	share_delete(tables);
+	delete_share(tables);
 	op->outcome = STORE_OK;
 }

@@ -31,9 +31,6 @@ extern void read_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
  */
 extern void shares_drop(LockTables *tables, const TableOp *op);
 
-/* The same of the one share that was found. */
-extern void share_delete(LockTables *tables);
-
 /*
  * Who has the row that was found and shares of its key, as a text that is another one
  * when others have; empty: there are no shares.
