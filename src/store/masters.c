@@ -108,14 +108,18 @@ masters_votes_at(int64 since)
 
 /*
  * master_was_there --- since when, by the settings of before; 0: it was not; lock held
+ *
+ * It may have been in several rows, one after the other.
  */
 static int64
 master_was_there(const char *run_id)
 {
+	int64		since = 0;
+
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
 		if (strcmp(shared->former[i].run_id, run_id) == 0)
-			return shared->former[i].since;
-	return 0;
+			since = lr_later(since, shared->former[i].since);
+	return since;
 }
 
 /*
