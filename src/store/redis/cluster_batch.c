@@ -610,10 +610,16 @@ cluster_batch_close(ClusterBatch *c)
 		}
 }
 
+/*
+ * cluster_batch_forget --- see cluster_batch.h
+ *
+ * Not at a node that is only about to get the slot: it serves nothing without ASKING,
+ * and the store forgets that ticket by itself in the end.
+ */
 void
 cluster_batch_forget(ClusterBatch *c, const StoreOp *op)
 {
-	if (op->part >= 0 && op->part < NODE_MASTERS && c->link[op->part] != NULL)
+	if (op->part >= 0 && op->part < NODE_MASTERS && c->link[op->part] != NULL && !op->asking)
 		node_batch_forget(c->link[op->part], op);
 }
 
