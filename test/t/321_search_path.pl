@@ -124,7 +124,7 @@ foreach my $path ('s', 's, pg_temp, pg_catalog')
 	is(told(), '', "path $path: the script has called nothing of bob's");
 	is($node->value($strangers), '', "path $path: and uses nothing of it");
 	is( $node->value(
-			q{SELECT extconfig = ARRAY['s.redis_fences'::regclass::oid, 's.redis_lock_counters'::regclass::oid] FROM pg_extension WHERE extname = 'lockredis'}
+			q{SELECT extconfig = ARRAY['s.redis_fences'::regclass::oid, 's.redis_lock_counters'::regclass::oid, 's.redis_lock_values'::regclass::oid] FROM pg_extension WHERE extname = 'lockredis'}
 		),
 		't',
 		"path $path: the tables in the schema are those to be dumped");
