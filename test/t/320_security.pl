@@ -245,10 +245,12 @@ is_deeply($state->(), $before, 'no function of an ordinary role changes any of t
 $bob->query_fails("SELECT redis_force_unlock('foreign lock')",
 	'42501', qr/permission denied/, 'no force for an ordinary role');
 
-# Force is for locks, whoever may use it.
+# Force is for locks of any kind, tokens and permits among them, whoever may use it: of a
+# number nobody holds a permit.
 $node->safe_psql('postgres',
 	'GRANT EXECUTE ON FUNCTION redis_force_unlock(text) TO alice');
-foreach my $key (grep { !/foreign lock/ } sort keys %values)
+$alice->query_is("SELECT redis_force_unlock('number')", 'f', 'no force for number');
+foreach my $key (grep { !/foreign lock|^(number|token)$/ } sort keys %values)
 {
 	$alice->query_fails("SELECT redis_force_unlock('$key')",
 		'42809', qr/does not hold a reentrant lock/, "no force for $key");
