@@ -107,7 +107,10 @@ untold_room(int flags)
 		dlist_push_head(&spare, &u->link);
 		MemoryContextRegisterResetCallback(PortalContext, &u->ends);
 	}
-	u->to_function = query != NULL && query->dest->mydest == DestSPI;
+
+	/* A loop pins its portal; rows of what writes go there by way of a store. */
+	u->to_function = ActivePortal->portalPinned ||
+		(query != NULL && query->dest->mydest == DestSPI);
 	return u;
 }
 

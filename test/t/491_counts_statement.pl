@@ -94,7 +94,10 @@ $two->query("SELECT redis_semaphore_acquire('s')");
 my %loops = (
 	'in its body' => "FOR r IN SELECT redis_semaphore_acquire('s') LOOP RAISE 'it fails'; END LOOP",
 	'in its body, before its end' =>
-	  "FOR r IN SELECT redis_semaphore_acquire('s') FROM generate_series(1, 100)
+	  "FOR r IN SELECT redis_try_semaphore_acquire('s') FROM generate_series(1, 100)
+		LOOP RAISE 'it fails'; END LOOP",
+	'in its body, over rows that are written' =>
+	  "FOR r IN INSERT INTO written SELECT redis_semaphore_acquire('s')::text RETURNING *
 		LOOP RAISE 'it fails'; END LOOP",
 	'behind it' => "FOR r IN SELECT redis_semaphore_acquire('s') LOOP END LOOP",
 	'behind one in another' => "FOR r IN SELECT 1 LOOP
@@ -106,13 +109,22 @@ my %loops = (
 	'behind an open cursor' => "OPEN c FOR SELECT redis_semaphore_acquire('s'); FETCH c INTO r; FETCH c INTO r",
 	'behind a closed cursor' =>
 	  "OPEN c FOR SELECT redis_semaphore_acquire('s'); MOVE ALL FROM c; CLOSE c");
+$one->query('CREATE TABLE written (what text)');
 foreach my $name (sort keys %loops)
 {
-	$two->query("SELECT redis_semaphore_drain('s')");
-	$two->query("SELECT redis_semaphore_release('s', 5)");
-	$one->query_fails("DO \$\$ DECLARE r record; c refcursor; BEGIN $loops{$name}; RAISE 'it fails'; END \$\$",
-		'P0001', qr/it fails/, "a loop fails $name");
-	is_free('s', 5, "a loop fails $name: given back");
+	my $body = "\$\$ DECLARE r record; c refcursor; BEGIN $loops{$name}; RAISE 'it fails'; END \$\$";
+
+	# A function has its rows fetched many at a time, a block one by one.
+	$one->query("CREATE OR REPLACE FUNCTION loops() RETURNS void LANGUAGE plpgsql AS $body");
+	foreach my $statement ("DO $body", 'SELECT loops()')
+	{
+		my $what = substr($statement, 0, 2) . ": a loop fails $name";
+
+		$two->query("SELECT redis_semaphore_drain('s')");
+		$two->query("SELECT redis_semaphore_release('s', 5)");
+		$one->query_fails($statement, 'P0001', qr/it fails/, $what);
+		is_free('s', 5, "$what: given back");
+	}
 }
 
 # What it would have given back at its commit is not given back by that.
