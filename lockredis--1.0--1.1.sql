@@ -646,6 +646,8 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_delete(text) IS
 'take a latch away: who awaits it goes on, as if it were zero; false: there is none.  Error 08006 no answer: it may have been done';
+
+--
 -- Token locks
 --
 

@@ -261,12 +261,14 @@ foreach my $signature (sort grep { $judged{$_}{all} } keys %judged)
 	make_values() if $j->{takes};
 }
 
-# A permit is a permit of a number, whoever has made it (docs/security.md).
+# A permit is a permit of a number, whoever has made it, and does not show the number
+# (docs/security.md).
 foreach my $key (@numbers)
 {
 	make_values();
 	$bob->query_is("SELECT redis_try_permit_lock('$key')", 't', "a permit of $key");
 	is($redis->cmd('GET', $key), 471_198, 'is one less of them');
+	$bob->query_is("SELECT redis_lock_owner('$key')", '1 permit', 'which does not show how many');
 	$bob->query_is("SELECT redis_permit_unlock('$key')", 't', 'and given back');
 	is($redis->cmd('GET', $key), 471_199, 'one more');
 }

@@ -65,7 +65,7 @@ foreach my $number ('2147483648', '9007199254740993', $max, '9999999999999999999
 }
 $redis->cmd('SET', 'p', $max);
 $r->query_is("SELECT redis_permit_lock('p'), redis_is_locked('p')", '|f', 'a permit of 2^63 - 1');
-like($r->value("SELECT redis_lock_owner('p')"), qr/^1 of \d{19} permits$/, 'who has it');
+like($r->value("SELECT redis_lock_owner('p')"), qr/^1 permit$/, 'who has it');
 $r->query_is("SELECT redis_permit_set('p', 3), redis_permit_total('p'), redis_permit_available('p')",
 	'|3|2', 'is made small again');
 $r->query_is("SELECT redis_permit_unlock('p'), redis_permit_available('p')", 't|3', 'and given back');

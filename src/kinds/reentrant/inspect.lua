@@ -64,8 +64,9 @@ if type(number) == 'string' and string.find(number, '^%-?%d+$') then
     if free < 1 and tonumber(first) < 922337203685477 then
       ttl = first - now
     end
-    return {kind, ttl, #had .. ' of ' .. string.format('%.0f', free + #had) .. ' permits',
-      tostring(#had), redis.sha1hex(table.concat(had)), math.min(free, 9007199254740991)}
+    -- Not of how many: whoever may take one may not read the number.
+    return {kind, ttl, #had .. (#had == 1 and ' permit' or ' permits'), tostring(#had),
+      redis.sha1hex(table.concat(had)), math.min(free, 9007199254740991)}
   end
   if ttl == -1 then
     return {'number', ttl, '', ''}

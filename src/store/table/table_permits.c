@@ -306,7 +306,7 @@ permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
  */
 
 /*
- * tell_permits --- who has them, if anybody has; they are told as those in Redis are
+ * tell_permits --- how many are had, if any; they are told as those in Redis are
  *
  * If somebody has locked what says so it is not known, and the outcome is set.
  */
@@ -341,8 +341,8 @@ tell_permits(LockTables *tables, TableOp *op, char *holder, char *digest, Size s
 	}
 	op->hold_count = (int) had;
 	op->available = total.value - had;
-	snprintf(holder, LR_OWNER_MAX, "%lld of %lld permits", (long long) had,
-			 (long long) total.value);
+	snprintf(holder, LR_OWNER_MAX, "%lld %s", (long long) had,
+			 had == 1 ? "permit" : "permits");
 	snprintf(digest, size, "permits %016llx", (unsigned long long) sum);
 	return true;
 }
