@@ -293,7 +293,7 @@ is(differing($before, state_of(@keys)), '', 'nothing has come of it');
 # known, or (by force) a lock.
 my $alice = $node->session(user => 'alice', settings => { lock_timeout => '50ms' });
 my %may_change = (
-	redis_force_unlock => 'foreign lock, token, token of digits',
+	redis_force_unlock => 'foreign lock, token, token of digits, number that ends',
 	redis_token_unlock => 'string',
 	redis_token_extend => '',
 	redis_token_lock => '',
