@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # A bounded part of script/torture with five independent masters: that two have a lock
-# where masters have forgotten it and say that they have run for long, and a round each of
+# where masters have forgotten it and have not been started again, and a round each of
 # reentrant locks, with RedissonRedLock, and of token locks, with redsync, in which nothing
 # may be found: masters that are stopped, killed, out of memory and cut off, few of them for
 # as long as they like, and most for less than a lease, beside the faults of sessions and

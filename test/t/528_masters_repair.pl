@@ -181,6 +181,9 @@ counted(0, 'nothing');
 		$session->value("SELECT redis_unlock('calm')");
 		return 0;
 	});
+
+	# Whoever was the last to answer when it was granted is asked once more.
+	wait_for_calm();
 	my $renewals = $node->lock_stat('renewals');
 
 	pause(2.5);

@@ -57,6 +57,8 @@ fuzz_handshake(const uint8 *data, size_t size)
 	RedisTarget target;
 	RedisFailure failure;
 	HandshakeResult result = HANDSHAKE_UNDER_WAY;
+	uint32		life;
+	int64		since;
 
 	fuzz_reset_shared();
 	memset(&target, 0, sizeof(target));
@@ -75,7 +77,8 @@ fuzz_handshake(const uint8 *data, size_t size)
 	{
 		masters_start(3, lr_place);
 		if (how & 8)
-			(void) masters_note(1, lr_place, "0123456789012345678901234567890123456789", 1);
+			(void) masters_note(1, lr_place, "0123456789012345678901234567890123456789", 1,
+								&life, &since);
 	}
 	if (out.data == NULL)
 		(void) resp_out_make(&out);

@@ -92,6 +92,18 @@ take(int slot, const char *key, bool renewed)
 	return hold;
 }
 
+/* Two holds and two keys which were in use. */
+static void
+leave_free(void)
+{
+	LrIndex		first = enqueue(5, "f");
+	LrIndex		second = enqueue(7, "g");
+
+	lt_give_up(second);
+	act_as(5);
+	lt_give_up(first);
+}
+
 static void
 make_table(void)
 {
@@ -125,6 +137,7 @@ make_table(void)
 	both = take(7, "e", true);
 	part = lt_holds[both].scope[SCOPE_SESSION];
 	(void) lt_set_scope(both, SCOPE_XACT, &part, 0, 0);
+	leave_free();
 }
 
 static const char *
