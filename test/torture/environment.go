@@ -13,6 +13,7 @@ import (
 type Options struct {
 	dir       string // of this run
 	shim      string // clockshift
+	powercut  string // "": who is killed has not lost its power
 	lua       string // the scripts of the extension
 	redisson  string // class path, "" = without
 	redsync   string // the program, "" = without
@@ -20,7 +21,7 @@ type Options struct {
 
 	keep     bool // histories, also without a finding
 	kinds    []*Kind
-	topology string     // "one", "sentinel", "masters" or "table"
+	topology string     // "one", "sentinel", "masters", "table", "fallback" ...
 	tls      *Authority // nil: not encrypted
 }
 
@@ -37,7 +38,8 @@ type Options struct {
 //	network namespace with a Redis and a Sentinel
 //
 // or five independent masters, with such a proxy before each of them for each of
-// those; or a server without any Redis, in table mode.
+// those; or one server and one Redis, in fallback mode; or a server without any Redis, in
+// table mode.
 type Environment struct {
 	options   Options
 	redis     *Redis     // nil: there is not just one
@@ -48,9 +50,14 @@ type Environment struct {
 	links     []*Proxy // of nodes to the one Redis, in their order
 	bare      *Proxy
 	java      *Proxy
-	redisson  *Redisson // nil: without
-	clients   int       // of Redisson, so far
+	redisson  *Redisson         // nil: without
+	clients   int               // of Redisson, so far
+	instances map[string]string // which servers there were, by their names to stores
 	notes     []string
+}
+
+func (e *Environment) dirOf(server string) string {
+	return filepath.Join(e.options.dir, server)
 }
 
 // stores are those that have the locks at the moment.
@@ -71,7 +78,7 @@ func (e *Environment) forget(keys ...interface{}) {
 	for _, store := range e.stores() {
 		store.cmd(append([]interface{}{"DEL"}, keys...)...)
 	}
-	if e.inTable() {
+	if e.hasRows() {
 		e.forgetRows(keys...)
 	}
 }
@@ -86,7 +93,7 @@ func (e *Environment) forBare() string {
 }
 
 func newEnvironment(o Options, seed int64) (*Environment, error) {
-	e := &Environment{options: o}
+	e := &Environment{options: o, instances: map[string]string{}}
 	var err error
 
 	switch o.topology {
@@ -94,10 +101,15 @@ func newEnvironment(o Options, seed int64) (*Environment, error) {
 		err = e.beginSentinels()
 	case "masters":
 		err = e.beginMasters(seed)
-	case "table":
+	case "table", "standby-table":
 		err = e.beginTable()
+	case "fallback":
+		err = e.beginFallback(seed)
 	default:
 		err = e.beginRedis(seed)
+	}
+	if err == nil {
+		err = e.beginCopied()
 	}
 	if err != nil {
 		return e, err
@@ -114,7 +126,7 @@ func (e *Environment) beginRedisson() error {
 	var trust []string
 	var err error
 
-	if e.inTable() {
+	if e.hasRows() {
 		return nil
 	}
 	if o.redisson == "" {
@@ -198,7 +210,7 @@ func (e *Environment) whereIs(i int) (host string, enter func(...string) []strin
 func (e *Environment) beginRedis(seed int64) error {
 	o := e.options
 
-	e.redis = &Redis{dir: filepath.Join(o.dir, "r"), shim: o.shim}
+	e.redis = &Redis{dir: filepath.Join(o.dir, "r"), shim: o.shim, library: o.powercut}
 	scheme, network, upstream, err := e.redis.beginBehindProxies(o.tls)
 	if err != nil {
 		return err
@@ -227,11 +239,17 @@ func (e *Environment) addPostgres(name, url string, enter func(...string) []stri
 	if e.inTable() {
 		settings = "lockredis.mode = 'table'\n"
 	}
+	if e.inFallback() {
+		settings += fallbackSettings
+	}
 	if e.masters != nil {
 		settings += mastersSettings
 	}
+	if e.hasStandby() {
+		settings += standbySettings
+	}
 	node, err := newPostgres(name, filepath.Join(e.options.dir, name), settings,
-		e.options.shim, enter)
+		e.options, enter)
 
 	if node != nil {
 		e.nodes = append(e.nodes, node)

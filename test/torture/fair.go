@@ -123,7 +123,7 @@ func (r *Round) sweepQueues() {
 					continue
 				}
 				left = true
-				r.env.nodes[0].query("SELECT CASE WHEN redis_try_fair_lock('" + key +
+				r.env.primary().query("SELECT CASE WHEN redis_try_fair_lock('" + key +
 					"') THEN redis_unlock('" + key + "') END")
 			}
 		}

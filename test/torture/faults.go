@@ -29,6 +29,15 @@ type Fault struct {
 	// It befalls sessions only, so it may come at the same time as another one.
 	sessions bool
 
+	// Redis is away for so long that the table takes over.
+	outage bool
+
+	// A server becomes a copy of another one, or takes its place.
+	promotes bool
+
+	// With -power it takes what was not synced, or lets nothing be written.
+	power bool
+
 	// It keeps nobody from answering or from being woken.
 	mild bool
 
@@ -104,7 +113,7 @@ var everyFault []*Fault
 
 func init() {
 	for _, list := range [][]*Fault{redisFaults, sentinelFaults, mastersFaults, tableFaults,
-		postgresFaults, networkFaults} {
+		fallbackFaults, powerFaults, standbyFaults, postgresFaults, networkFaults} {
 		everyFault = append(everyFault, list...)
 	}
 }
@@ -126,7 +135,7 @@ func (l *lane) choose() *Fault {
 		return only
 	}
 	for _, f := range everyFault {
-		if l.r.spec.faults(f) && l.accepts(f) && !(f.crash && l.crashed) &&
+		if l.r.spec.faults(f) && l.accepts(f) && !(f.crash && l.crashed && !l.r.spec.crashes) &&
 			!(f.clock && l.r.env.inTable() && l.r.spec.kind.ends) &&
 			(f.possible == nil || f.possible(l.r.env)) {
 			eligible = append(eligible, f)

@@ -21,7 +21,7 @@ const (
 	opAgain  = "again"  // that it is had as before
 	opDown   = "down"   // count a latch down
 	opAwait  = "await"  // wait until one is zero: ok, or busy if it is not
-	opJob    = "job"    // redis_with_lock: had somewhere in between
+	opJob    = "job"    // redis_with_lock: had somewhere in between, and for Limit at least
 )
 
 // How it is had: a key is locked in the first way, or in the next two, or it is one of permits.

@@ -80,6 +80,10 @@ func kindsOf(topology, names string) ([]*Kind, error) {
 	switch topology {
 	case "masters":
 		known = mastersKinds
+	case "standby", "standby-table", "copy":
+		known = copiedKinds(topology)
+	case "fallback":
+		known = fallbackKinds
 	case "sentinel":
 		known = sentinelKinds
 	}

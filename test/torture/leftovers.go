@@ -79,7 +79,7 @@ func (e *Environment) leftovers() []string {
 	for _, store := range e.stores() {
 		left = append(left, e.leftIn(store)...)
 	}
-	if e.inTable() {
+	if e.hasRows() {
 		left = append(left, e.rowsLeft()...)
 	}
 	return left
@@ -141,8 +141,8 @@ func (e *Environment) clear() {
 	for _, store := range e.stores() {
 		store.cmd("FLUSHALL")
 	}
-	if e.inTable() {
-		e.nodes[0].query("DELETE FROM redis_lock_rows; DELETE FROM redis_lock_shares")
+	if e.hasRows() {
+		e.primary().query("DELETE FROM redis_lock_rows; DELETE FROM redis_lock_shares")
 	}
 	for _, node := range e.nodes {
 		node.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity " +

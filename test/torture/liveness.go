@@ -337,3 +337,30 @@ func leftByItself(before []Call, c *Call, b Bounds) bool {
 	}
 	return false
 }
+
+// Times are rounded.
+const heldSlack = 10 * time.Millisecond
+
+// checkHeld: nobody has a key while a job has asked to hold it at least.  The job began
+// after its call did.
+func checkHeld(calls []Call) []Finding {
+	var found []Finding
+
+	for i := range calls {
+		job := &calls[i]
+		if job.Op != opJob || job.Result != resultOK || job.Limit == 0 {
+			continue
+		}
+		for j := range calls {
+			c := &calls[j]
+			if c.Op == opLock && c.Result == resultOK && c.Key == job.Key &&
+				c.Start > job.End && c.End < job.Start+job.Limit-int64(heldSlack) {
+				found = append(found, Finding{"held at least", fmt.Sprintf(
+					"%s had %s at %.3f s, though a job of %s from %.3f to %.3f s holds it for %.3f s",
+					c.Client, c.Key, seconds(c.End), job.Client, seconds(job.Start),
+					seconds(job.End), seconds(job.Limit))})
+			}
+		}
+	}
+	return found
+}

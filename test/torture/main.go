@@ -26,15 +26,22 @@ func main() {
 	kinds := flag.String("kind", "", "only rounds of these kinds of lock")
 	flag.StringVar(&o.dir, "dir", "", "directory of this run")
 	flag.StringVar(&o.shim, "shim", "", "clockshift")
+	powercut := flag.String("powercut", "", "the library of that name")
+	power := flag.Bool("power", false, "who is killed loses power: only what was synced is there")
 	flag.StringVar(&o.lua, "lua", "", "directory of the extension's scripts")
 	flag.StringVar(&o.redisson, "redisson", "", "class path of Redisson's driver")
 	flag.StringVar(&o.redsync, "redsync", "", "redsync's driver")
 	flag.StringVar(&o.topology, "topology", "one",
-		"one: a Redis; sentinel: Sentinels; masters: independent ones; table: none")
+		"one: a Redis; sentinel: Sentinels; masters: independent ones; table: none;\n"+
+			"fallback: one that is away at times;\n"+
+			"standby, standby-table: a standby is promoted; copy: a base backup runs, too")
 	flag.BoolVar(&o.keep, "keep", false, "histories, also without a finding")
 	tls := flag.Bool("tls", false, "lockredis encrypts its connections")
 	flag.BoolVar(&o.namespace, "namespaces", false, "network namespaces can be made")
 	flag.Parse()
+	if *power {
+		o.powercut = *powercut
+	}
 
 	if *seed == 0 {
 		*seed = time.Now().Unix() % 1000000
@@ -110,7 +117,7 @@ func torture(o Options, v *Verdict, seed int64, only, rounds int, limit, length 
 		if only > 0 {
 			n = only - 1
 		}
-		r := newRound(e, specOf(o.topology, o.kinds, n), fmt.Sprintf("round%d", n+1), seed+int64(n)*1000003)
+		r := newRound(e, specOf(o.topology, o.powercut != "", o.kinds, n), fmt.Sprintf("round%d", n+1), seed+int64(n)*1000003)
 		if err := r.run(length); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}

@@ -34,7 +34,7 @@ func (e *Environment) beginMasters(seed int64) error {
 	var networks, upstreams []string
 	var scheme string
 	for i := 0; i < mastersCount; i++ {
-		r := &Redis{dir: filepath.Join(o.dir, fmt.Sprintf("m%d", i+1)), shim: o.shim,
+		r := &Redis{dir: filepath.Join(o.dir, fmt.Sprintf("m%d", i+1)), shim: o.shim, library: o.powercut,
 			age: mastersAge}
 		m.nodes = append(m.nodes, r)
 		s, network, upstream, err := r.beginBehindProxies(o.tls)

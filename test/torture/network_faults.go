@@ -49,7 +49,7 @@ func (s *Strike) someLinks() []*Proxy {
 		return s.mastersLinks()
 	}
 	links := []*Proxy{s.link()}
-	if s.rng.Intn(3) == 0 {
+	if s.env.bare != nil && s.rng.Intn(3) == 0 {
 		links = append(append([]*Proxy{}, s.env.links...), s.env.bare)
 	}
 	return links

@@ -47,7 +47,7 @@ func choosePermit(s *Session, at slot, a *want) {
 
 func (r *Round) initPermits() error {
 	for _, key := range r.keys {
-		if _, err := r.env.nodes[0].query(fmt.Sprintf("SELECT redis_permit_set('%s', %d)",
+		if _, err := r.env.primary().query(fmt.Sprintf("SELECT redis_permit_set('%s', %d)",
 			key, permits)); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (r *Round) endPermits(patience time.Duration) {
 	for _, key := range r.keys {
 		free := ""
 		for end := time.Now().Add(patience); time.Now().Before(end); sleepMillis(200) {
-			rows, err := r.env.nodes[0].query("SELECT redis_permit_available('" + key + "')")
+			rows, err := r.env.primary().query("SELECT redis_permit_available('" + key + "')")
 			if err == nil {
 				if free = rows[0][0]; free == fmt.Sprint(permits) {
 					break

@@ -25,9 +25,13 @@ type Postgres struct {
 	dir   string
 	shim  string
 	clock *ShiftedClock
-	enter func(...string) []string // a command for the server's network
-	log   *os.File
-	mark  int64 // where the log was read up to
+	power *Power
+
+	standby int32 // it may not write
+	starts  int
+	enter   func(...string) []string // a command for the server's network
+	log     *os.File
+	mark    int64 // where the log was read up to
 
 	mu   sync.Mutex // one fault at a time
 	proc *Process
@@ -46,10 +50,22 @@ log_min_messages = warning
 log_line_prefix = '%m [%p] %e '
 log_timezone = 'UTC'
 deadlock_timeout = 500ms
+# Its wall clock jumps.
+wal_sender_timeout = 0
+wal_receiver_timeout = 0
 `
 
-func newPostgres(name, dir, settings, shim string, enter func(...string) []string) (*Postgres, error) {
-	p := &Postgres{name: name, dir: dir, shim: shim, enter: enter}
+// What loses its power has to sync, and checkpoints are to be among what it loses.
+const settingsWithPower = `
+fsync = on
+wal_sync_method = fdatasync
+checkpoint_timeout = 30s
+min_wal_size = 2MB
+max_wal_size = 8MB
+`
+
+func newPostgres(name, dir, settings string, o Options, enter func(...string) []string) (*Postgres, error) {
+	p := &Postgres{name: name, dir: dir, shim: o.shim, enter: enter}
 
 	err := os.MkdirAll(dir, 0o700)
 	if err != nil {
@@ -59,7 +75,7 @@ func newPostgres(name, dir, settings, shim string, enter func(...string) []strin
 		return nil, err
 	}
 	if err := run("initdb", "-D", p.data(), "-U", "torture", "-A", "trust",
-		"--encoding=UTF8", "--locale=C", "--no-sync"); err != nil {
+		"--encoding=UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"); err != nil {
 		return nil, err
 	}
 	if p.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
@@ -73,8 +89,16 @@ func newPostgres(name, dir, settings, shim string, enter func(...string) []strin
 	conf.WriteString(settingsOfServer)
 	fmt.Fprintf(conf, "unix_socket_directories = '%s'\n", dir)
 	conf.WriteString(settings)
+	if o.powercut != "" {
+		conf.WriteString(settingsWithPower)
+	}
 	if err := conf.Close(); err != nil {
 		return nil, err
+	}
+	if o.powercut != "" {
+		if p.power, err = newPower(o.powercut, p.data(), "pg_wal"); err != nil {
+			return nil, err
+		}
 	}
 	if err := p.start(); err != nil {
 		return nil, err
@@ -89,12 +113,13 @@ func newPostgres(name, dir, settings, shim string, enter func(...string) []strin
 func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 
 func (p *Postgres) start() error {
+	p.starts++
 	command := []string{"postgres", "-D", p.data()}
 	if p.enter != nil {
 		command = p.enter(command...)
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), p.clock.environment(p.shim)...)
+	cmd.Env = append(os.Environ(), p.power.environment(p.clock.environment(p.shim))...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	var err error
 	if p.proc, err = startProcess(cmd); err != nil {
@@ -266,6 +291,12 @@ func (p *Postgres) killAll() {
 	}
 }
 
+// crash: killed, and what was not synced is lost if it loses its power by that.
+func (p *Postgres) crash() error {
+	p.killAll()
+	return p.power.cut()
+}
+
 // isPostgres: whether this process lives and is a server process.
 func isPostgres(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -304,6 +335,11 @@ var badLogLine = regexp.MustCompile(
 	`PANIC:|TRAP:|stuck spinlock|was terminated by signal (4|6|7|8|11)\b| XX...? ` +
 		`|corrupt|leaked|refcount|WARNING:  you don't own a lock`)
 
+// How PostgreSQL ends when there is no room for its WAL, and what it says when its power
+// is cut while it recovers
+var powerLogLine = regexp.MustCompile(`No space left on device|was terminated by signal 6\b|` +
+	`This probably means that some data is corrupted`)
+
 // badLog are lines of the server log since the last call that must not be there.
 func (p *Postgres) badLog() []string {
 	data, err := os.ReadFile(p.log.Name())
@@ -314,6 +350,9 @@ func (p *Postgres) badLog() []string {
 	fresh := data[p.mark:]
 	p.mark = int64(len(data))
 	for _, line := range strings.Split(string(fresh), "\n") {
+		if p.power != nil && powerLogLine.MatchString(line) {
+			continue
+		}
 		if badLogLine.MatchString(line) {
 			bad = append(bad, line)
 		}

@@ -52,11 +52,13 @@ var postgresFaults = []*Fault{
 	{name: "holder killed", sessions: true, crash: true, do: func(s *Strike) error { return s.kill(phaseHolding) }},
 	{name: "waiter killed", sessions: true, crash: true, do: func(s *Strike) error { return s.kill(phaseAcquiring) }},
 	{name: "releaser killed", sessions: true, crash: true, do: func(s *Strike) error { return s.kill(phaseReleasing) }},
-	{name: "server killed", crash: true, do: func(s *Strike) error {
+	{name: "server killed", crash: true, power: true, do: func(s *Strike) error {
 		node := s.node()
 		node.mu.Lock()
 		defer node.mu.Unlock()
-		node.killAll()
+		if err := node.crash(); err != nil {
+			return err
+		}
 		time.Sleep(s.length / 4)
 		return node.start()
 	}},

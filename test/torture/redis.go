@@ -20,6 +20,9 @@ type Redis struct {
 	socket  string
 	clock   *ShiftedClock
 	shim    string
+	library string // powercut; "": a kill takes nothing
+	power   *Power
+	failed  error // to take what was not synced
 	log     *os.File
 	proc    *Process
 	config  []string                 // further lines of its configuration
@@ -101,8 +104,18 @@ func (r *Redis) begin() error {
 	if r.log, err = os.Create(filepath.Join(r.dir, "log")); err != nil {
 		return err
 	}
+	if err = os.Mkdir(r.data(), 0o700); err != nil {
+		return err
+	}
+	if r.library != "" {
+		if r.power, err = newPower(r.library, r.data(), ""); err != nil {
+			return err
+		}
+	}
 	return r.start()
 }
+
+func (r *Redis) data() string { return filepath.Join(r.dir, "data") }
 
 // redisProgram is redis-server, or what the environment names instead.
 func redisProgram() []string {
@@ -117,7 +130,7 @@ func (r *Redis) writeConfig(file string) error {
 	program := redisProgram()
 
 	lines := []string{fmt.Sprintf("port %d", r.port), "unixsocket " + r.socket,
-		"dir " + r.dir, "save \"\"", "appendonly yes", "appendfsync always",
+		"dir " + r.data(), "save \"\"", "appendonly yes", "appendfsync always",
 		"repl-diskless-sync yes", "daemonize no"}
 	version, err := exec.Command(program[0], append(program[1:], "--version")...).Output()
 	if err != nil {
@@ -150,7 +163,10 @@ func (r *Redis) start() error {
 		command = r.enter(command...)
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), r.clock.environment(r.shim)...)
+	if r.failed != nil {
+		return r.failed
+	}
+	cmd.Env = append(os.Environ(), r.power.environment(r.clock.environment(r.shim))...)
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	os.Remove(r.socket)
 	var err error
@@ -209,18 +225,20 @@ func (r *Redis) cmdWithin(limit time.Duration, words ...interface{}) (interface{
 	return c.do(words...)
 }
 
-func (r *Redis) crash() { r.proc.kill() }
+// crash: killed, and what was not synced is lost if it loses its power by that.
+func (r *Redis) crash() {
+	r.proc.kill()
+	r.failed = r.power.cut()
+}
 
 func (r *Redis) forget() error {
-	if err := os.RemoveAll(filepath.Join(r.dir, "appendonlydir")); err != nil {
+	if err := os.RemoveAll(r.data()); err != nil {
 		return err
 	}
-	for _, name := range []string{"dump.rdb", "appendonly.aof"} {
-		if err := os.RemoveAll(filepath.Join(r.dir, name)); err != nil {
-			return err
-		}
+	if err := os.Mkdir(r.data(), 0o700); err != nil {
+		return err
 	}
-	return nil
+	return r.power.synced()
 }
 
 // clients are the ids of the connections of lockredis.

@@ -15,7 +15,7 @@ var redisFaults = onlyWith(hasOneRedis, []*Fault{
 		s.env.redis.proc.signal(syscall.SIGCONT)
 		return nil
 	}},
-	{name: "Redis killed, started again with its data", do: func(s *Strike) error {
+	{name: "Redis killed, started again with its data", power: true, do: func(s *Strike) error {
 		return s.restartRedis(false)
 	}},
 	{name: "Redis killed, started again empty", breaks: true, do: func(s *Strike) error {

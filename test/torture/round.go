@@ -39,6 +39,7 @@ type Spec struct {
 	valid     bool                   // a lost lock is nobody else's while it is said to be held
 	settles   time.Duration          // after a fault, until a key that is free is free
 	faults    func(*Fault) bool
+	crashes   bool          // again and again
 	gap       time.Duration // at least, between two faults
 
 	lockTimeouts []time.Duration
@@ -86,7 +87,7 @@ func newRound(e *Environment, spec Spec, name string, seed int64) *Round {
 	if spec.kind == nil {
 		spec = spec.of(lockKind)
 	}
-	if e != nil && (e.masters != nil || e.inTable()) {
+	if e != nil && (e.masters != nil || e.hasRows()) {
 		// The client without a library goes to one Redis.
 		spec.bare = 0
 	}
@@ -99,7 +100,7 @@ func newRound(e *Environment, spec Spec, name string, seed int64) *Round {
 		r.keys = append(r.keys, fmt.Sprintf("%s-%d", name, i))
 	}
 	for _, node := range e.nodes {
-		r.acknowledged[node.name] = map[string]bool{}
+		r.acknowledged[e.tablesOf(node)] = map[string]bool{}
 	}
 	return r
 }
@@ -130,7 +131,9 @@ func (r *Round) lost(what string) {
 func (r *Round) committed(node *Postgres, tag string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.acknowledged[node.name][tag] = true
+	if acknowledged := r.acknowledged[r.env.tablesOf(node)]; acknowledged != nil {
+		acknowledged[tag] = true
+	}
 }
 
 func (r *Round) prepare() error {
@@ -149,6 +152,11 @@ func (r *Round) prepare() error {
 			return err
 		}
 	}
+	if r.env.inFallback() {
+		if err := r.env.settleFallback(); err != nil {
+			return err
+		}
+	}
 	handoffs := r.spec.handoffs[r.rng.Intn(len(r.spec.handoffs))]
 
 	for _, node := range r.env.nodes {
@@ -163,6 +171,9 @@ func (r *Round) prepare() error {
 			return err
 		}
 		for _, key := range r.keys {
+			if atomic.LoadInt32(&node.standby) != 0 {
+				break
+			}
 			if _, err := node.query("INSERT INTO guarded VALUES ('" + key + "', 0)"); err != nil {
 				return err
 			}
@@ -319,6 +330,7 @@ func (r *Round) judge() {
 			filepath.Join(e.options.dir, r.name))...)
 	}
 	if !r.spec.losses {
+		found = append(found, checkHeld(calls)...)
 		found = append(found, checkWakeups(calls, faults, bounds)...)
 		found = append(found, checkBusy(calls, faults, bounds)...)
 		found = append(found, checkMultis(calls, faults, bounds)...)
@@ -332,7 +344,7 @@ func (r *Round) judge() {
 		}
 	}
 	for _, node := range e.nodes {
-		more, commits := checkGuarded(node, r.keys, r.acknowledged[node.name])
+		more, commits := checkGuarded(node, r.keys, r.acknowledged[e.tablesOf(node)])
 		found = append(found, more...)
 		r.commits += commits
 		for _, line := range node.badLog() {

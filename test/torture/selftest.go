@@ -25,7 +25,11 @@ const controlTries = 3
 
 // Each control that is not seen is a finding of the self-test.
 func selfTest(e *Environment, v *Verdict, small bool, tell func(string)) {
-	for _, c := range controlsOf(e.options.topology) {
+	list := controlsOf(e.options.topology)
+	if e.options.powercut != "" {
+		list = powerControlsOf(e)
+	}
+	for _, c := range list {
 		if small && !c.small {
 			continue
 		}
@@ -75,6 +79,9 @@ var controls = []control{
 	{"busy though nobody has it", "busy", true, doctored(
 		call("a", opLock, 0, 1), call("a", opUnlock, 2, 3),
 		answer(call("b", opLock, 40, 41), resultBusy))},
+	{"a key that is not held at least for as long as a job asked for", "held at least", true,
+		doctored(limited(call("a", opJob, 0, 1), 10*time.Second), call("b", opLock, 2, 3),
+			call("b", opUnlock, 11, 12))},
 	{"a waiter who sleeps while the key is free", "wake-ups", true, doctored(
 		call("a", opLock, 0, 1), waiting(call("b", opLock, 2, 20)), call("a", opUnlock, 3, 4))},
 	{"a call without an end", "ends", true, doctored(call("a", opLock, 0, 0))},
@@ -117,6 +124,7 @@ func judgeHistory(calls []Call, faults []Window) []Finding {
 
 	found := checkExclusion(calls, 10*time.Second, "")
 	found = append(found, checkEnds(calls, faults, b)...)
+	found = append(found, checkHeld(calls)...)
 	found = append(found, checkWakeups(calls, faults, b)...)
 	found = append(found, checkMultis(calls, faults, b)...)
 	return append(found, checkBusy(calls, faults, b)...)
@@ -145,6 +153,9 @@ var rightHistories = []rightHistory{
 		call("a", opLock, 0, 1), call("a", opLock, 1, 2), counted(call("a", opCount, 3, 4), 2),
 		call("a", opUnlock, 4, 5), answer(call("a", opHeld, 5, 6), "true"),
 		call("a", opUnlock, 6, 7), call("b", opLock, 7, 8), call("b", opUnlock, 8, 9)}, nil},
+	{"a key that is had when a job has held it for long enough", []Call{
+		limited(call("a", opJob, 0, 1), 2*time.Second), call("b", opLock, 1, 3),
+		call("b", opUnlock, 3, 4)}, nil},
 	{"an acquire without an answer has given nothing", []Call{
 		lingering(answer(call("a", opLock, 0, 2), "lost connection")),
 		limited(answer(call("b", opLock, 1, 3), resultBusy), 2*time.Second),

@@ -51,7 +51,7 @@ func (r *Round) initSemaphores() error {
 }
 
 func (r *Round) initSemaphore(key string) error {
-	_, err := r.env.nodes[0].query(fmt.Sprintf("SELECT redis_semaphore_init('%s', %d)", key, permits))
+	_, err := r.env.primary().query(fmt.Sprintf("SELECT redis_semaphore_init('%s', %d)", key, permits))
 	return err
 }
 
@@ -85,7 +85,7 @@ func (r *Round) endSemaphores(patience time.Duration) {
 	for _, used := range r.semaphores {
 		free := int64(-1)
 		for end := time.Now().Add(patience); time.Now().Before(end); sleepMillis(200) {
-			rows, err := r.env.nodes[0].query("SELECT redis_semaphore_available('" + used.key + "')")
+			rows, err := r.env.primary().query("SELECT redis_semaphore_available('" + used.key + "')")
 			if err != nil {
 				continue
 			}

@@ -19,6 +19,12 @@ func controlsOf(topology string) []control {
 		return sentinelControls
 	case "masters":
 		return mastersControls
+	case "standby", "standby-table":
+		return standbyControls
+	case "copy":
+		return copyControls
+	case "fallback":
+		return fallbackControls
 	case "table":
 		return tableControls
 	}

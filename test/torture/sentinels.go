@@ -53,7 +53,7 @@ func newSentinels(o Options) (*Sentinels, error) {
 		}
 	}
 	for i := 0; i < 3; i++ {
-		r := &Redis{dir: filepath.Join(o.dir, fmt.Sprintf("r%d", i+1)), shim: o.shim}
+		r := &Redis{dir: filepath.Join(o.dir, fmt.Sprintf("r%d", i+1)), shim: o.shim, library: o.powercut}
 		machine := (*Machine)(nil)
 		if s.bridge != nil {
 			if machine, err = s.bridge.newMachine(); err != nil {
@@ -75,7 +75,7 @@ func newSentinels(o Options) (*Sentinels, error) {
 		}
 	}
 	for i := 0; i < 3; i++ {
-		r := &Redis{dir: filepath.Join(o.dir, fmt.Sprintf("s%d", i+1)), shim: o.shim}
+		r := &Redis{dir: filepath.Join(o.dir, fmt.Sprintf("s%d", i+1)), shim: o.shim, library: o.powercut}
 		if err := r.place(s.machines[i], o.tls); err != nil {
 			return s, err
 		}

@@ -169,6 +169,12 @@ func (s *Session) judgeError(sql string, err *pgconn.PgError) {
 		return
 	case err.Code == "55000" && strings.Contains(err.Message, "watchdog"):
 		return
+	case err.Code == "25006" && s.w.env.hasStandby():
+		// A standby, or one that was when the statement began
+		return
+	case err.Code == "0A000" && s.w.env.inFallback() && strings.Contains(sql, "fenced_lock"):
+		// Its tokens would be no continuation of those in Redis.
+		return
 	case err.Code == "40P01" && s.w.spec.deadlocks:
 		return
 	case err.Code == "40001" || err.Code == "40002" ||

@@ -177,10 +177,13 @@ var lockSpecs = []func() Spec{exclusionSpec, fencingSpec, hotSpec, orphansSpec, 
 	verifySpec}
 
 // specOf is what the n-th round of these kinds is.
-func specOf(topology string, kinds []*Kind, n int) Spec {
+func specOf(topology string, power bool, kinds []*Kind, n int) Spec {
 	k := kinds[n%len(kinds)]
 	n /= len(kinds)
 	specs := k.specs
+	if power {
+		return powerSpecOf(k, n)
+	}
 	switch topology {
 	case "sentinel":
 		specs = []func() Spec{k.shaped(sentinelSpec)}

@@ -11,16 +11,22 @@ import (
 
 // Table mode: a server that keeps the locks in tables of its own, written by a worker.
 
-func (e *Environment) inTable() bool { return e.options.topology == "table" }
+func (e *Environment) inTable() bool { return strings.HasSuffix(e.options.topology, "table") }
 
-func (e *Environment) beginTable() error { return e.addPostgres("pg1", "", nil) }
+func (e *Environment) beginTable() error {
+	err := e.addPostgres("pg1", "", nil)
+	if err == nil && e.hasStandby() {
+		err = e.addPostgres("pg2", "", nil)
+	}
+	return err
+}
 
 // settleTable waits until the worker answers again, after what the last round did to it.
 func (e *Environment) settleTable() error {
 	var err error
 
 	for end := time.Now().Add(settleLimit); time.Now().Before(end); sleepMillis(100) {
-		if _, err = e.nodes[0].query("SELECT redis_is_locked('settled')"); err == nil {
+		if _, err = e.primary().query("SELECT redis_is_locked('settled')"); err == nil {
 			return nil
 		}
 	}
@@ -32,7 +38,7 @@ func (e *Environment) rowsLeft() []string {
 	var left []string
 
 	for _, table := range []string{"redis_lock_rows", "redis_lock_shares"} {
-		rows, err := e.nodes[0].query("SELECT r FROM " + table + " r " +
+		rows, err := e.primary().query("SELECT r FROM " + table + " r " +
 			"WHERE expires_at > clock_timestamp()")
 		if err != nil {
 			left = append(left, table+": "+err.Error())
@@ -51,12 +57,12 @@ func (e *Environment) forgetRows(keys ...interface{}) {
 	for _, key := range keys {
 		names = append(names, fmt.Sprintf("'%v'", key))
 	}
-	e.nodes[0].query("DELETE FROM redis_lock_values WHERE key IN (" +
+	e.primary().query("DELETE FROM redis_lock_values WHERE key IN (" +
 		strings.Join(names, ", ") + ")")
 }
 
 // Faults of the worker that writes the tables
-var tableFaults = onlyWith((*Environment).inTable, []*Fault{
+var tableFaults = onlyWith((*Environment).hasRows, []*Fault{
 	{name: "table worker stopped", do: func(s *Strike) error {
 		node := s.node()
 		node.mu.Lock()
@@ -117,7 +123,7 @@ var tableControls = []control{
 }
 
 func plantedRow(e *Environment, _ *Verdict) []Finding {
-	e.nodes[0].query("INSERT INTO redis_lock_rows (key, owner, lease, expires_at) " +
+	e.primary().query("INSERT INTO redis_lock_rows (key, owner, lease, expires_at) " +
 		"VALUES ('planted', '00000000-0000-0000-0000-000000000000:1/kept', '1 min', clock_timestamp() + '1 min'::interval)")
 	return e.checkLeftovers(time.Second)
 }

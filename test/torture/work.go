@@ -265,13 +265,14 @@ func workVanish(s *Session) {
 
 func workJob(s *Session) {
 	key := s.key()
-	atLeast := "NULL"
+	atLeast, hold := "NULL", time.Duration(0)
 	if s.chance(0.3) {
-		atLeast = "'100ms'"
+		hold = time.Duration(100+s.rng.Intn(1400)) * time.Millisecond
+		atLeast = "'" + millis(hold) + "'"
 	}
-	call := s.w.hist.begin(&Call{Client: s.name, Op: opJob, Key: key})
+	call := s.w.hist.begin(&Call{Client: s.name, Op: opJob, Key: key, Limit: int64(hold)})
 	s.setPhase(phaseHolding)
-	_, err := s.exec(fmt.Sprintf(
+	rows, err := s.exec(fmt.Sprintf(
 		"CALL redis_with_lock('%s', 'SELECT pg_sleep(0.01)', '%dms', hold_at_least => %s)",
 		key, s.rng.Intn(1000), atLeast))
 	call.Lingers = s.crashed
@@ -279,6 +280,9 @@ func workJob(s *Session) {
 		s.w.hist.end(call, s.code(err))
 		s.cleanUp(call.Start)
 		return
+	}
+	if ran := rows[0][0] == "t"; !ran {
+		call.Limit = 0
 	}
 	s.w.hist.end(call, resultOK)
 	s.restPhase()
@@ -316,11 +320,15 @@ func (s *Session) update(key string, token int64, pause func()) {
 // workFenced writes under a token that PostgreSQL has recorded: nothing that
 // befalls Redis or a process may lose an update.
 func workFenced(s *Session) {
-	at := s.alone()
 	if s.chance(0.3) {
 		workFencedElsewhere(s)
 		return
 	}
+	workFencedHere(s)
+}
+
+func workFencedHere(s *Session) {
+	at := s.alone()
 	if !s.begin() {
 		return
 	}
