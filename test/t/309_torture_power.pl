@@ -16,6 +16,6 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 
-torture('-power', '-small', '-kind', 'lock,token', '-rounds', '2', '-length', '4s');
+torture('-redisson', '', '-power', '-small', '-kind', 'lock,token', '-rounds', '2', '-length', '4s');
 torture('-topology', 'table', '-power', '-kind', 'lock,token', '-rounds', '2', '-length', '4s');
 done_testing();

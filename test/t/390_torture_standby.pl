@@ -18,5 +18,5 @@ use LockRedis::Test;
 use LockRedis::Topic::Torture;
 
 torture('-topology', 'standby-table', '-small', '-kind', 'lock', '-rounds', '1', '-length', '5s');
-torture('-topology', 'copy', '-small', '-kind', 'lock', '-rounds', '1', '-length', '5s');
+torture('-topology', 'copy', '-redisson', '', '-small', '-kind', 'lock', '-rounds', '1', '-length', '5s');
 done_testing();

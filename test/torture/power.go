@@ -71,16 +71,24 @@ func (p *Power) synced() error {
 	if p == nil {
 		return nil
 	}
-	for _, name := range []string{"tree", "ino", "keep"} {
+	tree := filepath.Join(p.state, "tree")
+	if err := os.RemoveAll(tree); err != nil {
+		return err
+	}
+	if err := copyTree(p.root, tree); err != nil {
+		return err
+	}
+	return p.pair()
+}
+
+// pair says which file is kept where; the tree is a copy of the directory.
+func (p *Power) pair() error {
+	for _, name := range []string{"ino", "keep"} {
 		dir := filepath.Join(p.state, name)
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
-		if name == "tree" {
-			if err := copyTree(p.root, dir); err != nil {
-				return err
-			}
-		} else if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}
 	}
@@ -120,7 +128,7 @@ func (p *Power) cut() error {
 	if err := copyTree(filepath.Join(p.state, "tree"), p.root); err != nil {
 		return err
 	}
-	return p.synced()
+	return p.pair()
 }
 
 func copyTree(from, to string) error {
