@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -71,49 +72,57 @@ func (p *Power) synced() error {
 	if p == nil {
 		return nil
 	}
-	tree := filepath.Join(p.state, "tree")
-	if err := os.RemoveAll(tree); err != nil {
-		return err
-	}
-	if err := copyTree(p.root, tree); err != nil {
-		return err
-	}
-	return p.pair()
-}
-
-// pair says which file is kept where; the tree is a copy of the directory.
-func (p *Power) pair() error {
-	for _, name := range []string{"ino", "keep"} {
-		dir := filepath.Join(p.state, name)
-		if err := os.RemoveAll(dir); err != nil {
+	for _, name := range []string{"tree", "ino", "keep"} {
+		if err := os.RemoveAll(filepath.Join(p.state, name)); err != nil {
 			return err
 		}
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if name == "tree" {
+			continue
+		}
+		if err := os.Mkdir(filepath.Join(p.state, name), 0o700); err != nil {
 			return err
 		}
+	}
+	out, err := exec.Command("cp", "-a", p.root, filepath.Join(p.state, "tree")).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cp: %w: %s", err, out)
 	}
 	return filepath.WalkDir(p.root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
-		name, err := filepath.Rel(p.root, path)
-		if err != nil {
-			return err
-		}
-		var st syscall.Stat_t
-		if err := syscall.Stat(path, &st); err != nil {
-			return err
-		}
-		number := fmt.Sprint(st.Ino)
-		if _, err := os.Stat(filepath.Join(p.state, "ino", number)); err == nil {
-			return nil // by another name
-		}
-		if err := os.Link(path, filepath.Join(p.state, "keep", number)); err != nil {
-			return err
-		}
-		return os.Link(filepath.Join(p.state, "tree", name),
-			filepath.Join(p.state, "ino", number))
+		return p.pair(path)
 	})
+}
+
+// kept is where a file of the directory is in the tree.
+func (p *Power) kept(path string) string {
+	return filepath.Join(p.state, "tree", strings.TrimPrefix(path, p.root))
+}
+
+// pairs are what belongs to the inode number of a file: the link that keeps it from
+// being used again, and the contents.
+func (p *Power) pairs(path string) (keep, contents string, err error) {
+	var st syscall.Stat_t
+
+	err = syscall.Stat(path, &st)
+	number := fmt.Sprint(st.Ino)
+	return filepath.Join(p.state, "keep", number), filepath.Join(p.state, "ino", number), err
+}
+
+// pair says that what is kept of a file is in the tree.
+func (p *Power) pair(path string) error {
+	keep, contents, err := p.pairs(path)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(contents); err == nil {
+		return nil // by another name
+	}
+	if err := os.Link(path, keep); err != nil {
+		return err
+	}
+	return os.Link(p.kept(path), contents)
 }
 
 // cut: what was not synced is lost.  The server has been killed.
@@ -122,19 +131,77 @@ func (p *Power) cut() error {
 		return nil
 	}
 	p.fill(false)
-	if err := os.RemoveAll(p.root); err != nil {
+	if err := filepath.WalkDir(p.root, p.lose); err != nil {
 		return err
 	}
-	if err := copyTree(filepath.Join(p.state, "tree"), p.root); err != nil {
-		return err
-	}
-	return p.pair()
+	tree := filepath.Join(p.state, "tree")
+	return filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return p.restore(filepath.Join(p.root, strings.TrimPrefix(path, tree)), path, entry)
+	})
 }
 
-func copyTree(from, to string) error {
-	out, err := exec.Command("cp", "-a", from, to).CombinedOutput()
+// lose deletes what is not as it was synced.
+func (p *Power) lose(path string, entry fs.DirEntry, err error) error {
 	if err != nil {
-		return fmt.Errorf("cp: %w: %s", err, out)
+		return err
 	}
-	return nil
+	_, missing := os.Lstat(p.kept(path))
+	if entry.IsDir() {
+		if missing == nil {
+			return nil
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+		return filepath.SkipDir
+	}
+	keep, contents, err := p.pairs(path)
+	if err != nil {
+		return err
+	}
+	if missing == nil && sameFile(contents, p.kept(path)) && sameContents(contents, path) {
+		return nil
+	}
+	os.Remove(keep)
+	os.Remove(contents)
+	return os.Remove(path)
+}
+
+// restore makes what is not there as it was synced.
+func (p *Power) restore(path, kept string, entry fs.DirEntry) error {
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	if entry.IsDir() {
+		return os.Mkdir(path, 0o700)
+	}
+	data, err := os.ReadFile(kept)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return err
+	}
+	return p.pair(path)
+}
+
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+func sameContents(a, b string) bool {
+	one, err := os.ReadFile(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.ReadFile(b)
+	return err == nil && bytes.Equal(one, other)
 }
