@@ -273,7 +273,7 @@ COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in secon
 --
 
 COMMENT ON FUNCTION redis_lock(text, interval) IS
-'take a session-level Redis lock, waiting for it; reentrant.  lease: at least 10 milliseconds, not renewed; null: lockredis.lease, renewed by the watchdog.  Errors: 55P03 lock_timeout, 55000 the lock of this session was lost (redis_unlock acknowledges that; 40001 if only this transaction had it), 08001/08006 store unreachable, 42809 no lock at that key, 53400 out of slots';
+'take a session-level Redis lock, waiting for it; reentrant.  lease: at least 10 milliseconds, not renewed; null: lockredis.lease, renewed by the watchdog.  Errors: 55P03 lock_timeout, 55000 the lock of this session was lost (redis_unlock acknowledges that; 40001 if only this transaction had it), 58000/58030 store unreachable, 42809 no lock at that key, 53400 out of slots';
 
 COMMENT ON FUNCTION redis_xact_lock(text, interval) IS
 'take a transaction-level Redis lock, waiting for it; given back after the commit is visible, at rollback, or at rollback of its savepoint.  lease and errors as redis_lock; a lock that was lost makes COMMIT fail with 40001';
@@ -294,7 +294,7 @@ AS 'MODULE_PATHNAME', 'lockredis_read_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_read_lock(text, interval) IS
-'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 08006 in fallback mode while Redis is away';
+'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 58030 in fallback mode while Redis is away';
 
 CREATE FUNCTION redis_try_read_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -326,7 +326,7 @@ AS 'MODULE_PATHNAME', 'lockredis_write_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_write_lock(text, interval) IS
-'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 08006 in fallback mode while Redis is away';
+'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 58030 in fallback mode while Redis is away';
 
 CREATE FUNCTION redis_try_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -521,6 +521,12 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_extend'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
+COMMENT ON FUNCTION redis_extend(text, interval) IS
+'keep the Redis lock of this session for at least that long from now, and end its renewal; null: have it renewed again.  Never shortens.  False: it was lost.  Errors: 55000 not held, 58030 no answer (the old lease stands)';
+
+COMMENT ON FUNCTION redis_fence_check(text, bigint) IS
+'record a fencing token issued elsewhere, 1 to 2^53-1 (else 22003), in this transaction; 23000: a higher one was recorded';
+
 COMMENT ON FUNCTION redis_extend(text, interval, text) IS
 'as redis_extend(key, lease), of the lock of that kind';
 
@@ -537,7 +543,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_init'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_init(text, integer, interval) IS
-'make a semaphore with so many permits, for good or for that long; false: there is one.  Nobody owns a permit: what a session that ends has taken stays taken (use permits, if it should not).  Error 42809: the key holds something else; 08006 no answer: it may have been made';
+'make a semaphore with so many permits, for good or for that long; false: there is one.  Nobody owns a permit: what a session that ends has taken stays taken (use permits, if it should not).  Error 42809: the key holds something else; 58030 no answer: it may have been made';
 
 CREATE FUNCTION redis_semaphore_acquire(key text, permits integer DEFAULT 1)
 RETURNS void
@@ -577,7 +583,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_add'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_add(text, integer) IS
-'make a semaphore larger by so many permits, or smaller: what is free may be negative for a time.  Error 08006 no answer: it may have been done.  Of nobody (use permits, if a session should own them)';
+'make a semaphore larger by so many permits, or smaller: what is free may be negative for a time.  Error 58030 no answer: it may have been done.  Of nobody (use permits, if a session should own them)';
 
 CREATE FUNCTION redis_semaphore_drain(key text)
 RETURNS integer
@@ -585,7 +591,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_drain'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_drain(text) IS
-'take all permits of a semaphore that are free; how many that were, 0 if there is none.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back).  Error 22003 more than an integer: none is taken; 08006 no answer: it may have been done';
+'take all permits of a semaphore that are free; how many that were, 0 if there is none.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back).  Error 22003 more than an integer: none is taken; 58030 no answer: it may have been done';
 
 CREATE FUNCTION redis_semaphore_available(key text)
 RETURNS integer
@@ -605,7 +611,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_set'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_set(text, bigint) IS
-'make a latch that has to be counted down so often; false: there is one.  Error 42809: the key holds something else; 08006 no answer: it may have been made';
+'make a latch that has to be counted down so often; false: there is one.  Error 42809: the key holds something else; 58030 no answer: it may have been made';
 
 CREATE FUNCTION redis_latch_count_down(key text)
 RETURNS bigint
@@ -645,7 +651,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_delete'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_delete(text) IS
-'take a latch away: who awaits it goes on, as if it were zero; false: there is none.  Error 08006 no answer: it may have been done';
+'take a latch away: who awaits it goes on, as if it were zero; false: there is none.  Error 58030 no answer: it may have been done';
 
 --
 -- Token locks
@@ -673,7 +679,7 @@ AS 'MODULE_PATHNAME', 'lockredis_token_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_unlock(text, text) IS
-'give a token lock back, in whatever session, and wake who waits for the key; false: the token does not have it (any more).  Error 08006 if the store did not answer: then it may be repeated';
+'give a token lock back, in whatever session, and wake who waits for the key; false: the token does not have it (any more).  Error 58030 if the store did not answer: then it may be repeated';
 
 CREATE FUNCTION redis_token_extend(key text, token text, lease interval)
 RETURNS boolean
@@ -681,7 +687,7 @@ AS 'MODULE_PATHNAME', 'lockredis_token_extend'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_extend(text, text, interval) IS
-'keep a token lock for at least that long from now; never shortens its lease.  false: the token does not have it (any more).  Error 08006 as redis_token_unlock';
+'keep a token lock for at least that long from now; never shortens its lease.  false: the token does not have it (any more).  Error 58030 as redis_token_unlock';
 
 CREATE FUNCTION redis_token_is_held(key text, token text)
 RETURNS boolean
@@ -701,7 +707,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_set'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_set(text, integer) IS
-'say how many permits there are of the key, at least 0; those that somebody has count.  Takes none away: more are free, or fewer until some are given back.  Error 08006: not answered, look at redis_permit_total';
+'say how many permits there are of the key, at least 0; those that somebody has count.  Takes none away: more are free, or fewer until some are given back.  Error 58030: not answered, look at redis_permit_total';
 
 CREATE FUNCTION redis_permit_init(key text, permits integer)
 RETURNS boolean
@@ -733,7 +739,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_lock(text, interval) IS
-'take a permit at session level, waiting for one: at most as many as redis_permit_set has said are had at a time, on all servers.  Each call takes one more.  lease and errors as redis_lock; 42704 nobody has said how many there are; in fallback mode 08006 while Redis is away';
+'take a permit at session level, waiting for one: at most as many as redis_permit_set has said are had at a time, on all servers.  Each call takes one more.  lease and errors as redis_lock; 42704 nobody has said how many there are; in fallback mode 58030 while Redis is away';
 
 CREATE FUNCTION redis_try_permit_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean

@@ -55,8 +55,8 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 
 	if (sqlstate == 0)
 		sqlstate = outcome == STORE_DENIED ?
-			ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION :
-			ERRCODE_CONNECTION_FAILURE;
+			ERRCODE_STORE_DENIED :
+			ERRCODE_STORE_FAILED;
 
 	lr_count(STAT_ERRORS);
 	ereport(elevel,
@@ -67,7 +67,7 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 			 error->address[0] == '\0' ? 0 :
 			 errdetail_log("%s: %s", error->address, error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
-			 ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION ? 0 :
+			 !store_has_failed(sqlstate) ? 0 :
 			 lr_mode != MODE_REDIS ?
 			 errhint("See the view redis_lock_status and the server log.") :
 			 errhint("See the view redis_lock_status, and check \"%s\".  With \"%s\" set to \"%s\" no Redis is needed.",
@@ -166,7 +166,7 @@ void
 report_late(void)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(errcode(ERRCODE_STORE_FAILED),
 			 errmsg("the lock store refused the request as too late"),
 			 errhint("Its clock may be unsteady.")));
 }

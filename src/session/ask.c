@@ -34,7 +34,7 @@ static StoreId failed_store;	/* whose error is told */
 static bool was_former;			/* but this one: */
 
 static const StoreError former_master = {
-	.sqlstate = ERRCODE_CONNECTION_FAILURE,
+	.sqlstate = ERRCODE_STORE_FAILED,
 	.detail = "The node that answered is not the master any more."
 };
 

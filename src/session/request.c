@@ -49,7 +49,7 @@ request_require_counter(const AcquireRequest *request, StoreId store)
 	if (!request_lacks_counter(request, store))
 		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("session-level fencing tokens are not available while Redis is out of reach"),
 			 errdetail("Locks are kept in the table, which does not know the counters in Redis."),
 			 errhint("Use redis_fenced_xact_lock.")));
@@ -67,7 +67,7 @@ request_require_store(KindId kind, StoreId store)
 
 	if (routine->takes_kind != NULL && !routine->takes_kind(kind))
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the kind \"%s\" is not available with several masters",
 						lr_kind(kind)->name),
 				 errdetail("Masters that know nothing of each other cannot agree on it."),
@@ -77,7 +77,7 @@ request_require_store(KindId kind, StoreId store)
 		!lr_store_can(store, STORE_SERVER_ONLY))
 		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(errcode(ERRCODE_STORE_UNREACHABLE),
 			 errmsg("the kind \"%s\" is not available while Redis is out of reach",
 					lr_kind(kind)->name),
 			 errdetail("The table that stands in for Redis has no locks of this kind."),
@@ -109,7 +109,7 @@ request_require_number(KindId kind, const LrName *name)
 		!lr_store_can(store, STORE_HAS_PLACE) || memchr(name->data, '{', name->len) == NULL)
 		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("there is no %s of a name with a brace in a Redis Cluster",
 					lr_kind(kind)->name),
 			 errdetail("Its channel would be in another slot."),

@@ -171,7 +171,7 @@ static void
 wait_report_left_behind(void)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(errcode(ERRCODE_STORE_FAILED),
 			 errmsg("the lock store has another place now"),
 			 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
 			 errhint("Start the statement again.")));
@@ -469,7 +469,7 @@ void
 wait_report_too_late(const LockTerms *terms)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(errcode(ERRCODE_STORE_FAILED),
 			 errmsg("the lock store answered after the lease had ended"),
 			 errdetail("The lease is %lld ms.", (long long) terms->lease_ms),
 			 errhint("Use a longer lease.")));
@@ -668,8 +668,7 @@ wait_store_failed(StoreOutcome outcome)
 	if (outcome < STORE_REFUSED)
 		return false;
 	sqlstate = ask_error()->sqlstate;
-	return sqlstate == 0 ||
-		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION;
+	return sqlstate == 0 || store_has_failed(sqlstate);
 }
 
 /*
@@ -946,13 +945,13 @@ wait_until_had(LrIndex *hold)
 		}
 		if (turn == TURN_FAILED)
 			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
+					(errcode(ERRCODE_STORE_FAILED),
 					 errmsg("could not reach the lock store"),
 					 errdetail("It failed the session of this server that was first in the queue for the same key.")));
 
 		if (turn == TURN_UNREPLICATED)
 			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
+					(errcode(ERRCODE_STORE_FAILED),
 					 errmsg("the lock could not be replicated"),
 					 errdetail("That of the session of this server that was first in the queue for the same key could not.")));
 

@@ -201,7 +201,7 @@ arg_min_replicas(void)
 	if (lr_min_replicas > 0 && lr_nmasters > 0 &&
 		lr_store_can(current_store(), STORE_HAS_REPLICAS))
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("replicas are not asked to confirm a lock of several masters"),
 				 errhint("Set \"%s\" to 0.", "lockredis.min_replicas")));
 	return lr_min_replicas;
@@ -315,7 +315,7 @@ require_session_locks(void)
 	require_unrestricted();
 	if (!lr_session_locks)
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("session-level Redis locks are not allowed"),
 				 errdetail("\"%s\" is off.", "lockredis.session_locks"),
 				 errhint("Use redis_xact_lock.")));

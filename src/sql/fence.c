@@ -249,7 +249,7 @@ fence_check(const LrName *name, Oid schema, int64 token)
 	if (fences_raise(name, schema, token, &row) || row == token)
 		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_T_R_INTEGRITY_CONSTRAINT_VIOLATION),
+			(errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
 			 errmsg("fencing token " INT64_FORMAT " of lock \"%s\" is stale",
 					token, lr_name_to_show(name->data, name->len)),
 			 errdetail("Token " INT64_FORMAT " was recorded.", row)));

@@ -161,12 +161,26 @@ typedef struct StoreOp
 } StoreOp;
 
 /*
+ * What a store that fails is to SQL.  It is none of class 08: pools of connections take
+ * that for the connection to PostgreSQL, and close one that is in order.
+ */
+#define ERRCODE_STORE_UNREACHABLE	ERRCODE_SYSTEM_ERROR
+#define ERRCODE_STORE_DENIED		ERRCODE_SYSTEM_ERROR
+#define ERRCODE_STORE_FAILED		ERRCODE_IO_ERROR
+
+static inline bool
+store_has_failed(int sqlstate)
+{
+	return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TO_CATEGORY(ERRCODE_STORE_FAILED);
+}
+
+/*
  * Why the last batch had an outcome from STORE_REFUSED on.  Plain buffers, so
  * that it can be written where nothing may be allocated.
  */
 typedef struct StoreError
 {
-	int			sqlstate;		/* 08001, 08006, 08004, ...; 0 = none */
+	int			sqlstate;		/* one of those above, or another one; 0 = none */
 	char		detail[1024];	/* a sentence with the node's words, of several
 								 * nodes a line each; without any address, user or
 								 * password */

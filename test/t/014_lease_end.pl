@@ -217,11 +217,11 @@ of_redis 'nothing that could keep a reply' => sub {
 	of_redis 'the worker is always started again' => sub {
 		$redis->stop(keep => 1);
 		$three->query_fails("SELECT redis_extend('stands', '30s')",
-			'08001', qr/lock store/, 'stopped: extend of a renewed lock');
+			'58000', qr/lock store/, 'stopped: extend of a renewed lock');
 		$three->query_fails("SELECT redis_extend('given', NULL)",
-			'08001', qr/lock store/, 'stopped: extend of a given lease');
+			'58000', qr/lock store/, 'stopped: extend of a given lease');
 		$three->query_fails("SELECT redis_extend('given', '10min')",
-			'08001', qr/lock store/, 'stopped: a longer one');
+			'58000', qr/lock store/, 'stopped: a longer one');
 		$stands->('stopped');
 		$redis->start;
 	};
@@ -234,7 +234,7 @@ of_redis 'nothing that could keep a reply' => sub {
 	$three->query_is("SELECT redis_is_locked('given')", 't', 'connected');
 	$redis->freeze;
 	$three->query_fails("SELECT redis_extend('stands', '30s')",
-		'08006', qr/lock store/, 'frozen: extend of a renewed lock');
+		'58030', qr/lock store/, 'frozen: extend of a renewed lock');
 	$stands->('frozen');
 	$redis->thaw;
 	$renewals = row('stands', 'renewals');

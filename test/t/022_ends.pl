@@ -198,7 +198,7 @@ of_redis 'the worker is always started again' => sub {
 	wait_until_gone($s{terminate});
 	cmp_ok(now() - $start, '<', $command_s, 'a quick pg_terminate_backend');
 	$start = now();
-	$s{discard}->query_warns('DISCARD ALL', '', '08001', qr/lock store/,
+	$s{discard}->query_warns('DISCARD ALL', '', '58000', qr/lock store/,
 		'DISCARD ALL warns');
 	cmp_ok(now() - $start, '<', $command_s, 'and is quick');
 	$s{discard}->query_is("SELECT redis_is_held('discard 1')",
@@ -238,7 +238,7 @@ of_redis 'the worker is always started again' => sub {
 	wait_until_gone($s{second});
 	cmp_ok(now() - $start, '<', $command_s, 'the next one ends at once');
 	$start = now();
-	$s{discard}->query_warns('DISCARD ALL', '', '08006', qr/lock store/,
+	$s{discard}->query_warns('DISCARD ALL', '', '58030', qr/lock store/,
 		'DISCARD ALL warns');
 	cmp_ok(now() - $start, '<', $command_s, 'at once, too');
 	$redis->thaw;

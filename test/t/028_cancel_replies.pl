@@ -149,7 +149,7 @@ foreach my $fault (@faults)
 		# An acquire fails, and what it may have taken is given back.
 		$proxy->rule(match => $create, %{ $fault->{rule} });
 		$s->query("SELECT redis_lock('$create')")
-		  ->fails('08006', qr/the lock store did not answer/,
+		  ->fails('58030', qr/the lock store did not answer/,
 			'an acquire fails');
 		key_is_free($create, 'what it has taken is given back');
 		$proxy->clear;
@@ -160,7 +160,7 @@ foreach my $fault (@faults)
 		$s->query_is("SELECT redis_lock('$set')", '', 'the next one does not');
 		$proxy->rule(match => $set, times => 2, %{ $fault->{rule} });
 		$s->query("SELECT redis_lock('$set')")
-		  ->fails('08006', qr/the lock store did not answer/,
+		  ->fails('58030', qr/the lock store did not answer/,
 			'taking it again fails');
 		$proxy->clear;
 		$node->wait_until_asked($two);
@@ -172,7 +172,7 @@ foreach my $fault (@faults)
 		$s->query_is("SELECT redis_lock('$release')", '', 'held');
 		$proxy->rule(match => $release, times => 2, %{ $fault->{rule} });
 		$s->query_warns("SELECT redis_unlock('$release')",
-			't', '08006', qr/the lock store did not answer/,
+			't', '58030', qr/the lock store did not answer/,
 			'a release warns');
 		$s->query_is("SELECT redis_is_held('$release')",
 			'f', 'and has happened');
@@ -279,7 +279,7 @@ nothing_left($node, $redis, name => 'nothing is left of lost replies');
 	ok($one->is_running, 'lock_timeout does not cut a request');
 	$proxy->release;
 	my $result = $one->wait;
-	ok(!$result->error || $result->sqlstate eq '08006',
+	ok(!$result->error || $result->sqlstate eq '58030',
 		'which then has its outcome')
 	  || diag $result->{raw};
 	$one->query('SELECT redis_unlock_all()');

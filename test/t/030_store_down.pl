@@ -4,7 +4,7 @@
 # frozen.
 #
 # Checked:
-# - unreachable is an error of class 08 at once, for redis_try_lock too, and
+# - unreachable is an error of class 58 at once, for redis_try_lock too, and
 #   never "false"; what is given back meanwhile is gone for the session, and the
 #   watchdog finishes;
 # - a call lasts at most one budget (connect_timeout + command_timeout), however
@@ -38,14 +38,14 @@ my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
 my $unheard = qr/LOG:  lockredis: no release messages/;
 my $heard = qr/LOG:  lockredis: release messages .* are back/;
 
-# An error of class 08 within so many milliseconds.
+# An error of class 58 within so many milliseconds.
 sub is_down
 {
 	my ($result, $pattern, $ms, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$result->fails($result->sqlstate || '', $pattern, $name)
-	  && like($result->sqlstate, qr/^080(?:01|06)$/, "$name: class 08")
+	  && like($result->sqlstate, qr/^580(?:00|30)$/, "$name: class 58")
 	  && cmp_ok($result->ms, '<', $ms, "$name: in time");
 	return;
 }
@@ -175,8 +175,8 @@ foreach my $call (
 # When the foreign lease is over the head asks, and fails for all.
 my @ends = map { $_->wait(20) } @waiters[ 0 .. 2 ];
 is_deeply(
-	[ map { $_->sqlstate =~ /^080(?:01|06)$/ ? '08' : $_->{raw} } @ends ],
-	[ '08', '08', '08' ],
+	[ map { $_->sqlstate =~ /^580(?:00|30)$/ ? '58' : $_->{raw} } @ends ],
+	[ '58', '58', '58' ],
 	'all who wait for a foreign holder fail');
 is(scalar(grep { $_->detail =~ /first in the queue/ } @ends),
 	2, 'those behind the head fail with it');
@@ -199,16 +199,16 @@ $other->query_is("SELECT redis_try_lock('kept')",
 ok($waiters[3]->is_running, 'who waits behind a local holder goes on waiting');
 
 # Giving back.
-$holder->query_warns("SELECT redis_unlock('twice')", 't', '08001',
+$holder->query_warns("SELECT redis_unlock('twice')", 't', '58000',
 	qr/Connection refused/, 'one of two holds given back, store stopped');
 $holder->query_is("SELECT redis_hold_count('twice')", '1', 'one is left');
-$holder->query_warns("SELECT redis_unlock('given')", 't', '08001',
+$holder->query_warns("SELECT redis_unlock('given')", 't', '58000',
 	qr/Connection refused/, 'the last hold given back, store stopped');
 $holder->query_is("SELECT redis_is_held('given'), redis_hold_count('given')",
 	'f|0', 'and is gone');
 $holder->query_warns("SELECT redis_unlock('given')",
 	'f', '01000', qr/you don't own/, 'once');
-$many->query_warns("SELECT redis_unlock_all()", '3', '08001',
+$many->query_warns("SELECT redis_unlock_all()", '3', '58000',
 	qr/Connection refused/, 'all given back, store stopped: one warning');
 $many->query_is("SELECT redis_unlock_all()", '0', 'once');
 $leaver->quit;
@@ -359,11 +359,11 @@ push @told, map { $other->query("SELECT $_") } q{redis_lock('frozen')},
 cmp_ok(now() - $start, '<', 13, 'nobody else waits for a node that timed out');
 is( scalar(
 		grep {
-			$_->sqlstate eq '08006' && $_->detail =~ /did not answer lately/
+			$_->sqlstate eq '58030' && $_->detail =~ /did not answer lately/
 		} @told),
 	20,
 	'they are told so');
-$holder->query_warns("SELECT redis_unlock('released')", 't', '08006',
+$holder->query_warns("SELECT redis_unlock('released')", 't', '58030',
 	qr/did not answer/, 'a release is left to the watchdog');
 is($node->times_logged(qr/ERROR:  /), 21, 'every failed call is in the log');
 
@@ -417,7 +417,7 @@ poll_until(
 	});
 @ends = map { $_->wait } @sixteen;
 cmp_ok($last_end - $first_end, '<', 10, 'sixteen waiters fail together');
-is(scalar(grep { $_->sqlstate eq '08006' } @ends), 16, 'with class 08');
+is(scalar(grep { $_->sqlstate eq '58030' } @ends), 16, 'with class 58');
 is(scalar(grep { $_->detail =~ /first in the queue/ } @ends),
 	15, 'fifteen of them because the first did');
 

@@ -327,13 +327,13 @@ my @takes = (
 $two->value("SELECT redis_lock('$_')") foreach qw(held back);
 $node->log_since_here;
 $redis->cmd('REPLICAOF', '127.0.0.1', 1);
-refused('08006', q{READONLY You can't write against a read only replica},
+refused('58030', q{READONLY You can't write against a read only replica},
 	'READONLY', @takes, q{redis_lock('held')}, q{redis_extend('held', '2min')});
 $two->query_is(
 	q{SELECT redis_is_locked('held'), redis_is_locked('r'), redis_lock_ttl('held') > '0', redis_is_held('held'), redis_hold_count('held')},
 	't|f|t|t|1',
 	'a replica can be asked');
-$two->query_warns("SELECT redis_unlock('back')", 't', '08006',
+$two->query_warns("SELECT redis_unlock('back')", 't', '58030',
 	qr/refused.*READONLY/s, 'unlock on a replica');
 $node->wait_for_state('down');
 poll_until(
@@ -346,7 +346,7 @@ like(
 	qr/^The node answered: READONLY/,
 	'the last error');
 $redis->cmd('CONFIG', 'SET', 'replica-serve-stale-data', 'no');
-refused('08006', 'MASTERDOWN Link with MASTER is down',
+refused('58030', 'MASTERDOWN Link with MASTER is down',
 	'MASTERDOWN', @takes, q{redis_is_locked('held')});
 $redis->cmd('REPLICAOF', 'NO', 'ONE');
 $redis->cmd('CONFIG', 'SET', 'replica-serve-stale-data', 'yes');
@@ -365,7 +365,7 @@ poll_until(
 # Out of memory.  What needs none works.
 $two->value("SELECT redis_lock('$_')") foreach qw(held back);
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
-refused('08006', q{OOM command not allowed when used memory > 'maxmemory'},
+refused('58030', q{OOM command not allowed when used memory > 'maxmemory'},
 	'OOM', @takes, q{redis_lock('held')});
 $two->query_is("SELECT redis_extend('held', '5min')", 't', 'OOM: extend works');
 cmp_ok($redis->cmd('PTTL', 'held'), '>', 200_000, 'OOM: and did');
@@ -388,7 +388,7 @@ poll_until('the background save to fail',
 	sub { $unsafe->info('persistence')->{rdb_last_bgsave_status} eq 'err' });
 $node->set('lockredis.url' => $unsafe->url);
 $node->wait_for_up;
-refused('08006', 'MISCONF Redis is configured to save RDB snapshots',
+refused('58030', 'MISCONF Redis is configured to save RDB snapshots',
 	'MISCONF', @takes);
 is_deeply([ $unsafe->all_keys ], ['x'], 'MISCONF: nothing was taken');
 $node->set('lockredis.url' => $redis->url);
@@ -406,7 +406,7 @@ $redis->configure(
 	'key-load-delay' => 3000,
 	'loading-process-events-interval-bytes' => 1024);
 $redis->start(loading => 1);
-refused('08006', 'LOADING Redis is loading the dataset in memory',
+refused('58030', 'LOADING Redis is loading the dataset in memory',
 	'LOADING', @takes, q{redis_is_locked('held')});
 $two->query_is("SELECT redis_is_held('held')", 't', 'LOADING: held');
 $redis->configure('key-load-delay' => 0);
@@ -428,7 +428,7 @@ $redis->cmd('CONFIG', 'SET', 'maxclients', scalar($redis->clients) + 1);
 my $too_many = $node->session;
 $too_many->query_fails(
 	"SELECT redis_try_lock('r')",
-	'08006',
+	'58030',
 	qr/max number of clients|closed the connection|connection .*was lost/,
 	'too many clients');
 $redis->cmd('CONFIG', 'SET', 'maxclients', 10_000);

@@ -348,7 +348,7 @@ is_deeply([ $other->all_keys ], [ 'one', 'two' ], 'where it is');
 is($node->lock_status('address'), '127.0.0.1:' . $other->port, 'known to the view');
 
 # Nobody looks after the old place any more.
-$waiter->wait->fails('08006', qr/has another place now/,
+$waiter->wait->fails('58030', qr/has another place now/,
 	'who was waiting is told to start again');
 $_->value("SELECT redis_is_locked('k')") foreach $one, $two, $waiter;
 poll_until('nobody to be connected to the old place any more',
@@ -411,11 +411,11 @@ SKIP:
 
 $node->set('lockredis.url' => "redis://127.0.0.1:$port/99");
 $one->query_fails("SELECT redis_try_lock('k')",
-	'08006', qr/refused.*ERR DB index is out of range/s, 'no such database');
+	'58030', qr/refused.*ERR DB index is out of range/s, 'no such database');
 
 $node->set('lockredis.url' => "unix://$socket.not");
 $one->query_fails("SELECT redis_try_lock('k')",
-	'08001', qr/Could not connect to the node: No such file/, 'no such socket');
+	'58000', qr/Could not connect to the node: No such file/, 'no such socket');
 
 # A unix socket whose queue of connections is full.  (The kernel takes one more
 # than the backlog.)
@@ -436,7 +436,7 @@ until ($full || @fillers == 100)
 }
 ok($full, 'the queue is full');
 my $result = $late->query("SELECT redis_try_lock('k')");
-$result->fails('08001', qr/Could not connect to the node in time/,
+$result->fails('58000', qr/Could not connect to the node in time/,
 	'a unix socket without room');
 cmp_ok($result->ms, '<', $in_time_ms, 'within the budget');
 $narrow->thaw;
@@ -449,7 +449,7 @@ $narrow->stop;
 # A name that nobody knows, by RFC 6761.
 $node->set(%short, 'lockredis.url' => "redis://no-such-host.invalid:$port");
 $result = $one->query("SELECT redis_try_lock('k')");
-$result->fails('08001',
+$result->fails('58000',
 	qr/could not reach.*host name in lockredis\.url/s,
 	'unknown host');
 cmp_ok($result->ms, '<', $in_time_ms, 'within the budget');
@@ -459,7 +459,7 @@ like(
 	qr/resolve the host name.*: \w/,
 	"the view has the resolver's words");
 $one->query_fails("SELECT redis_is_locked('k')",
-	'08001', qr/resolve the host name.*: \w/, 'and so has the next error');
+	'58000', qr/resolve the host name.*: \w/, 'and so has the next error');
 $node->set('lockredis.url' => "redis://localhost:$port");
 poll_until('the right name to be resolved',
 	sub { $one->query("SELECT redis_try_lock('k')")->out eq 't' });

@@ -48,9 +48,9 @@ my $look_there = qr/HINT:  Check lockredis\.url and lockredis\.password_file/;
 $node->log_since_here;
 $node->set('lockredis.url' => $safe->url);
 $two->query_fails("SELECT redis_try_lock('p')",
-	'08004', qr/$denied.*NOAUTH.*$look_there/s, 'no password');
+	'58000', qr/$denied.*NOAUTH.*$look_there/s, 'no password');
 $two->query_fails("SELECT redis_is_locked('p')",
-	'08004', qr/$denied.*NOAUTH.*$look_there/s, 'no password to look');
+	'58000', qr/$denied.*NOAUTH.*$look_there/s, 'no password to look');
 $node->wait_for_state('down');
 is($node->times_logged($went_away), 1, 'logged as down');
 
@@ -75,20 +75,20 @@ foreach my $case (
 	write_password($text, $mode) if defined $text;
 	$two->query_fails(
 		"SELECT redis_try_lock('p')",
-		'08001',
+		'58000',
 		qr/could not reach the lock store.*DETAIL:  $words.*$check_file/s,
 		$name);
 }
 unlink $file;
 mkdir $file or die $!;
 $two->query_fails("SELECT redis_try_lock('p')",
-	'08001', qr/not a regular file/, 'the password file is a directory');
+	'58000', qr/not a regular file/, 'the password file is a directory');
 rmdir $file or die $!;
 
 # Wrong, and right in several spellings.  The file is read at each connection.
 write_password($wrong, 0600);
 $two->query_fails("SELECT redis_try_lock('p')",
-	'08004', qr/$denied.*WRONGPASS.*$look_there/s, 'a wrong password');
+	'58000', qr/$denied.*WRONGPASS.*$look_there/s, 'a wrong password');
 foreach my $case ([ $secret, 0600 ], [ "$secret\n", 0600 ],
 	[ "$secret\r\n", 0400 ])
 {
@@ -117,7 +117,7 @@ $node->wait_for_up;
 $node->set('lockredis.url' => $redis->url);
 $two->query_fails(
 	"SELECT redis_try_lock('p')",
-	'08004',
+	'58000',
 	qr/$denied.*AUTH.*without any password/s,
 	'a password, and the node has none');
 $node->set('lockredis.password_file' => '');
@@ -173,20 +173,20 @@ $node->set('lockredis.password_file' => $file);
 
 $node->set('lockredis.url' => "redis://nobody\@127.0.0.1:$port");
 $two->query_fails("SELECT redis_lock('u')",
-	'08004', qr/$denied.*WRONGPASS/s, 'an unknown user');
+	'58000', qr/$denied.*WRONGPASS/s, 'an unknown user');
 
 # Rights that are missing; Redis 8 has other words for it within a script.
 my $noperm = qr/(?:NOPERM|ACL failure)/;
 user('bob', '~*', '&*', '+@all', '-evalsha', '-eval');
 $two->query_fails("SELECT $_('u')",
-	'08004', qr/$denied.*$noperm/s, "NOPERM for scripts: $_")
+	'58000', qr/$denied.*$noperm/s, "NOPERM for scripts: $_")
   foreach qw(redis_lock redis_try_lock redis_is_locked redis_force_unlock);
 
 foreach my $rights ('-pexpire', '-pexpire -del')
 {
 	user('bob', '~*', '&*', '+@all', split / /, $rights);
 	$two->query_fails("SELECT $_('u')",
-		'08004', qr/$denied.*$noperm|$denied.*can't run/s, "NOPERM, $rights: $_")
+		'58000', qr/$denied.*$noperm|$denied.*can't run/s, "NOPERM, $rights: $_")
 	  foreach qw(redis_lock redis_try_lock);
 	is_deeply([ $redis->all_keys ],
 		[], "nothing is left without a TTL, $rights");
@@ -194,7 +194,7 @@ foreach my $rights ('-pexpire', '-pexpire -del')
 
 user('bob', '~mine:*', '~redisson_lock__channel:*', '&*', '+@all');
 $two->query_fails("SELECT redis_lock('u')",
-	'08004', qr/$denied.*$noperm|$denied.*can't access/s,
+	'58000', qr/$denied.*$noperm|$denied.*can't access/s,
 	'NOPERM for the key');
 $two->query_is("SELECT redis_lock('mine:u')", '', 'a key that is allowed');
 $two->query_is("SELECT redis_unlock('mine:u')", 't', 'and back');
@@ -228,7 +228,7 @@ poll_until('the refusal of the subscription',
 $redis->cmd('DEL', 'foreign');
 is($two->wait->error, undef, 'had without any message');
 $two->query_warns("SELECT redis_unlock('foreign')",
-	't', '08004', qr/$denied.*$noperm|$denied.*can't/s,
+	't', '58000', qr/$denied.*$noperm|$denied.*can't/s,
 	'given back, but nobody could be told');
 all_given_back('and gone');
 is($node->times_logged(qr/refused a subscription/),
@@ -291,7 +291,7 @@ $node->log_since_here;
 $redis->cmd('ACL', 'SETUSER', 'bob', 'resetpass', '>another');
 $redis->kill_clients('');
 $two->query_fails("SELECT redis_try_lock('u')",
-	'08004', qr/$denied.*WRONGPASS/s, 'not right any more');
+	'58000', qr/$denied.*WRONGPASS/s, 'not right any more');
 
 # What an ordinary role may see of all this.
 $node->value('CREATE ROLE stranger LOGIN');
@@ -309,7 +309,7 @@ $stranger->query_is(
 	'SELECT address IS NULL, last_error IS NULL FROM redis_lock_status',
 	't|f', 'no address in redis_lock_status');
 $stranger->query_fails("SELECT redis_try_lock('u')",
-	'08004', $denied, 'the store is down for all');
+	'58000', $denied, 'the store is down for all');
 $stranger->quit;
 
 $two->query('ALTER SYSTEM RESET lockredis.url');

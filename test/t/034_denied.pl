@@ -150,7 +150,7 @@ my $one = $node->session;
 $one->value("SELECT count(redis_lock(k, '1h')) FROM $keys k");
 forbid();
 signal_watchdog('STOP');
-$one->query_warns('SELECT redis_unlock_all()', '21', '08004', $denied,
+$one->query_warns('SELECT redis_unlock_all()', '21', '58000', $denied,
 	'redis_unlock_all: one warning');
 is_done_by_session('redis_unlock_all');
 
@@ -184,7 +184,7 @@ $one->query_is('COMMIT', '', 'verified');
 $one->value('BEGIN');
 $one->value("SELECT count(redis_xact_lock(k, '1h')) FROM $keys k");
 forbid();
-$one->query_fails('COMMIT', '08004', $denied,
+$one->query_fails('COMMIT', '58000', $denied,
 	'a commit that cannot be verified');
 $one->value('RESET lockredis.commit_guard');
 clean_up('verify');
@@ -238,7 +238,7 @@ clean_up('orphans');
 $node->set('lockredis.command_timeout' => '1s');
 $one->value("SELECT redis_lock('other:end1', '2s')");
 forbid();
-$one->query_warns("SELECT redis_unlock('other:end1')", 't', '08004',
+$one->query_warns("SELECT redis_unlock('other:end1')", 't', '58000',
 	qr/$denied.*$hint/s, 'a release that is denied');
 is($node->count_locks(q{key = 'other:end1' AND pid IS NULL}), 1, 'leaves an orphan');
 poll_until('it to have ended', sub { $node->count_locks == 0 });
@@ -249,7 +249,7 @@ $one->value("SELECT redis_is_locked('app:warm')");
 $proxy->rule(on => 'reply', match => 'other:end2', action => 'drop');
 signal_watchdog('STOP');
 $one->query_fails("SELECT redis_lock('other:end2', '2s')",
-	'08006', qr/did not answer/, 'a create that is not answered');
+	'58030', qr/did not answer/, 'a create that is not answered');
 is($node->count_locks(q{key = 'other:end2' AND pid IS NULL}), 1, 'leaves an orphan');
 forbid();
 signal_watchdog('CONT');
@@ -262,7 +262,7 @@ allow();
 $one->value("SELECT redis_lock('other:end3', '2s'), redis_extend('other:end3', '2s')");
 $rule = $proxy->rule(on => 'reply', match => 'other:end3', action => 'drop');
 $one->query_fails("SELECT redis_extend('other:end3', '1h')",
-	'08006', qr/did not answer/, 'a lease that is not answered');
+	'58030', qr/did not answer/, 'a lease that is not answered');
 forbid();
 $node->wait_for_loss('other:end3');
 $one->value("SELECT redis_unlock_all()");
@@ -288,7 +288,7 @@ $proxy->wait_for_rule($rule);
 $next->start("SELECT redis_lock('app:queue')");
 $node->wait_for_waiters('app:queue', 2);
 $proxy->release;
-$head->wait->fails('08004', qr/$denied.*$hint/s, 'no right to the token');
+$head->wait->fails('58000', qr/$denied.*$hint/s, 'no right to the token');
 is($next->wait->error, undef, 'those behind it are not failed with it');
 unlike($head->query("SELECT redis_fenced_lock('app:other')")->detail,
 	qr/Node/, 'the only node has no number');

@@ -172,7 +172,7 @@ $proxy->mode('refuse');
 my $two = $node->session;
 pause(1.5);    # a name is not asked for twice in a second
 $two->query_fails("SELECT redis_try_lock('k')",
-	'08001', qr/could not reach/, 'one session is refused');
+	'58000', qr/could not reach/, 'one session is refused');
 renewed_on('the watchdog goes on');
 is(scalar askers('a'), 1, 'and has not asked for the name');
 $one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
@@ -258,7 +258,7 @@ is(scalar askers('a'), $before, 'nobody asks for the name');
 system('prlimit', '--pid', $two->pid, '--nofile=1000:') == 0 or die 'no prlimit';
 $proxy->mode('refuse');
 $two->query_fails("SELECT redis_try_lock('k')",
-	'08001', qr/could not reach/, 'refused');
+	'58000', qr/could not reach/, 'refused');
 poll_until('the name to be asked for', sub { askers('a') == $before + 1 });
 pass('that is a reason');
 $proxy->mode('pass');
@@ -324,7 +324,7 @@ is($node->times_logged(qr/could not resolve the host name/), 1, 'and one line');
 name_hangs('a');
 $node->set('lockredis.url' => 'redis://a.shim.test');
 $one->query_fails(
-	"SELECT redis_try_lock('k')", '08001',
+	"SELECT redis_try_lock('k')", '58000',
 	qr/host name in lockredis\.url could not be resolved in time/,
 	'within the time to connect');
 $node->set('lockredis.connect_timeout' => '60s');

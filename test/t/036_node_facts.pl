@@ -97,7 +97,7 @@ is($node->lock_status('state'), 'up', 'it answers');
 is($node->lock_status('last_error IS NULL'), 't', 'and has refused nothing');
 
 # Only a session is told, and the view knows it.
-$one->query_fails("SELECT redis_try_lock('k')", '08006', qr/READONLY/,
+$one->query_fails("SELECT redis_try_lock('k')", '58030', qr/READONLY/,
 	'no locks on a replica');
 like($node->lock_status('last_error'), qr/^The node answered: READONLY/,
 	'an error that only a session was told');
@@ -123,7 +123,7 @@ $second->cmd('ACL', 'SETUSER', 'eve', 'on', 'nopass', '~mine:*',
 $node->set('lockredis.url' => 'redis://eve@127.0.0.1:' . $second->port);
 $node->wait_for_up;
 $one->query_fails("SELECT redis_lock('theirs')",
-	'08004', qr/denied access.*NOPERM.*HINT:.*ACL LOG.*docs\/acl\.md/s,
+	'58000', qr/denied access.*NOPERM.*HINT:.*ACL LOG.*docs\/acl\.md/s,
 	'the hint speaks of the right that is missing');
 like($node->lock_status('last_error'), qr/^The node answered: .*NOPERM/, 'and the view');
 is($node->lock_status('state'), 'up', 'of a store that is up');
@@ -142,7 +142,7 @@ is($denied->(), 4, 'not asked for again');
 $second->cmd('ACL', 'SETUSER', 'eve', '-time');
 $second->cmd('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
 $one->query_fails("SELECT redis_lock('mine:k')",
-	'08004', qr/denied access.*NOPERM.*HINT:.*ACL LOG/s,
+	'58000', qr/denied access.*NOPERM.*HINT:.*ACL LOG/s,
 	'the same hint when connecting');
 
 $node->set('lockredis.url' => $redis->url);

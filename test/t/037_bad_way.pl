@@ -2,7 +2,7 @@
 
 # A bad way to the right node: requests that are late, lost or cut.
 #
-# - Every call ends within its budget with a clear error of class 08.
+# - Every call ends within its budget with a clear error of class 58.
 # - No reply is taken for that of another request; a request that only its owner's
 #   lock can feel is repeated once, a create never.
 #
@@ -66,7 +66,7 @@ $one->query_is("SELECT redis_unlock('slow')", 't', 'is a reply');
 # for that to the next request.
 $proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 3000);
 my $result = $one->query("SELECT redis_try_lock('slow')");
-$result->fails('08006', qr/did not answer/, 'a reply that is too slow');
+$result->fails('58030', qr/did not answer/, 'a reply that is too slow');
 cmp_ok($result->ms, '<', $in_time_ms, 'is not waited for');
 works_again();
 all_gone('what it took is given back');
@@ -74,7 +74,7 @@ all_gone('what it took is given back');
 $redis->cmd('HSET', 'slow', 'somebody:1', 1);
 $proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 3000);
 $one->query_fails("SELECT redis_is_locked('slow')",
-	'08006', qr/did not answer/, 'another one that is too slow');
+	'58030', qr/did not answer/, 'another one that is too slow');
 works_again();
 $one->query_is(
 	"SELECT redis_is_locked('other'), pg_sleep(2) IS NULL, redis_is_locked('other')",
@@ -92,7 +92,7 @@ $proxy->wait_for_rule($rule);
 $proxy->mode('silent');
 $proxy->reset_all;
 $result = $one->wait;
-$result->fails('08001', qr/did not answer in time/, 'repeated in vain');
+$result->fails('58000', qr/did not answer in time/, 'repeated in vain');
 cmp_ok($result->ms, '<', $in_time_ms, 'within one budget');
 $proxy->mode('pass');
 $proxy->release;
@@ -141,7 +141,7 @@ foreach my $way (@ways)
 		times => 0);
 	$one->query_fails(
 		"SELECT redis_try_lock('$create')",
-		'08006',
+		'58030',
 		qr/the lock store did not answer.*(?:$cut_off)/s,
 		"create: $name");
 	is($proxy->acted($rule), 1, 'sent once');
@@ -173,7 +173,7 @@ foreach my $way (@ways)
 	# Twice in a row: once is enough.
 	$rule = $proxy->rule(%$way, match => 'twice', times => 2);
 	$one->query_fails("SELECT redis_is_locked('twice')",
-		'08006', $cut_off, "inspect, twice: $name");
+		'58030', $cut_off, "inspect, twice: $name");
 	is($proxy->acted($rule), 2, 'repeated once');
 	$proxy->clear;
 }
@@ -216,7 +216,7 @@ $proxy->mode('hang');
 $one->query_is("SELECT redis_is_locked('k')", 'f', 'kept ones still work');
 my $fresh = $node->session;
 $result = $fresh->query("SELECT redis_try_lock('k')");
-$result->fails('08001', qr/Could not connect to the node in time/,
+$result->fails('58000', qr/Could not connect to the node in time/,
 	'connecting lasts too long');
 cmp_ok($result->ms, '<', $in_time_ms, 'and is given up');
 $proxy->mode('pass');

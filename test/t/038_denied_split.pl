@@ -51,7 +51,7 @@ sub give_back
 		'~redisson_lock__channel:*');
 	my $rule = $prepare->();
 	$s->query_warns('SELECT redis_unlock_all()',
-		'500', '08004', qr/denied access.*NOPERM/s, $name);
+		'500', '58000', qr/denied access.*NOPERM/s, $name);
 	my @left = $redis->all_keys;
 	is(scalar(grep { /^other:/ } @left), $bad, "$name: what is refused is left");
 	is(scalar(grep { /^app:/ } @left), 0, "$name: and no more");

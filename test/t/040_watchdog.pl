@@ -87,7 +87,7 @@ databases('CREATE and DROP DATABASE');
 $one->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",
 	't|t', 'a lock');
 $redis->freeze;
-$one->query_fails("SELECT redis_try_lock('frozen')", '08006', qr/store/,
+$one->query_fails("SELECT redis_try_lock('frozen')", '58030', qr/store/,
 	'a request to a frozen Redis: from now on the watchdog asks');
 databases('CREATE and DROP DATABASE while Redis is frozen');
 $redis->thaw;
@@ -338,7 +338,7 @@ $node->set(
 	'lockredis.command_timeout' => '500ms',
 	'lockredis.connect_timeout' => '500ms');
 my $failed = $one->query("SELECT redis_try_lock('frozen')");
-$failed->fails('08006', qr/store/, 'reload: a session fails');
+$failed->fails('58030', qr/store/, 'reload: a session fails');
 cmp_ok($failed->ms, '<', 20_000, 'reload: by the new timeouts');
 poll_until('the watchdog to see Redis frozen',
 	sub { $node->value('SELECT state FROM redis_lock_status') eq 'down' });

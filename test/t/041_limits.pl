@@ -222,7 +222,7 @@ $redis->cmd('DEL', 'd');
 
 $rule = $proxy->rule(match => 'failed', action => 'reset', times => 0);
 $one->query("SELECT redis_lock('failed', '1h')")
-  ->fails('08006', qr/store/, 'the store fails');
+  ->fails('58030', qr/store/, 'the store fails');
 $proxy->clear;
 poll_until('the orphan to be given back', sub { $small->count_locks == 0 });
 $seen = $stats->();

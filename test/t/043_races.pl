@@ -99,7 +99,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	$redis->foreign_lock($key);
 	$proxy->let_go;
 	$one->thaw;
-	$one->wait(30)->fails('08006', qr/after the lease had ended/,
+	$one->wait(30)->fails('58030', qr/after the lease had ended/,
 		"late reply, $key lease: not believed");
 	$one->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key')",
 		'f|0', "late reply, $key lease: not held");
@@ -133,7 +133,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	$proxy->let_go;
 	$one->thaw;
 	my $late = $one->wait(30);
-	is($late->sqlstate, '08006', 'a stopped head: has nothing when it goes on')
+	is($late->sqlstate, '58030', 'a stopped head: has nothing when it goes on')
 	  || diag $late->{raw};
 	$two->wait(30) if $got ne 'the lock';
 	poll_until('the orphan to be given back',
@@ -347,8 +347,8 @@ foreach my $case ('before', 'after')
 	$three->start("SELECT redis_lock('failing', '60s')");
 	$brisk->wait_for_waiters('failing', 3);
 	$two->freeze;
-	$one->wait(30)->fails('08006', qr/did not answer/, 'failing: the head');
-	$three->wait(30)->fails('08006', qr/first in the queue/,
+	$one->wait(30)->fails('58030', qr/did not answer/, 'failing: the head');
+	$three->wait(30)->fails('58030', qr/first in the queue/,
 		'failing: one behind');
 	$proxy->let_go;
 	poll_until(
@@ -360,7 +360,7 @@ foreach my $case ('before', 'after')
 	pass('failing: one that comes later goes on');
 	my $owner = $redis->owner_of('failing');
 	$two->thaw;
-	$two->wait(30)->fails('08006', qr/first in the queue/,
+	$two->wait(30)->fails('58030', qr/first in the queue/,
 		'failing: the one that was stopped');
 	is_deeply($redis->hash('failing'), { $owner => 1 },
 		'failing: the next holder is not disturbed');

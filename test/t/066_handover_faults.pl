@@ -175,7 +175,7 @@ foreach my $case (
 		$two->$how;
 	}
 	my $result = $two->wait(limit(15));
-	$result->fails('08006', qr/lock store/, "$key: it fails")
+	$result->fails('58030', qr/lock store/, "$key: it fails")
 	  if $how eq 'no answer';
 	$result->fails('57014', qr/cancel/, "$key: cancelled") if $how eq 'cancel';
 	ok($result->dead, "$key: terminated") if $how eq 'terminate';

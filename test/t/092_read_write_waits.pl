@@ -95,7 +95,7 @@ foreach my $kind ('read', 'write')
 {
 	my $id = $proxy->rule(on => 'request', match => "lost $kind", action => 'cut');
 
-	$one->query_fails("SELECT redis_try_${kind}_lock('lost $kind')", '08006', qr/./,
+	$one->query_fails("SELECT redis_try_${kind}_lock('lost $kind')", '58030', qr/./,
 		"$kind: no answer");
 	poll_until("$kind: all is given back",
 		sub { !grep { /lost $kind/ } $redis->all_keys }, 20);

@@ -117,7 +117,7 @@ foreach my $when ('first', 'later')
 	}
 	my $id = $proxy->rule(on => 'request', match => "redisson_lock_queue:{$key}", action => 'cut');
 	$session->start("SELECT redis_fair_lock('$key')") if $when eq 'first';
-	is(($session->wait($soon)->sqlstate), '08006', "$key: no answer");
+	is(($session->wait($soon)->sqlstate), '58030', "$key: no answer");
 	$proxy->clear;
 	poll_until("$key: no place", sub { !queue($key) });
 	$holder->query_is("SELECT redis_unlock('$key')", 't');

@@ -204,7 +204,7 @@ subtest 're-entries that are not answered' => sub {
 			 SELECT redis_xact_lock('a', '1 min'); SAVEPOINT s");
 		$proxy->rule(on => 'reply', match => 'EVALSHA', action => 'drop');
 		$one->query("SELECT $again('a', '1 h')")
-		  ->fails('08006', qr/did not answer/, "$again fails");
+		  ->fails('58030', qr/did not answer/, "$again fails");
 		run($one, 'ROLLBACK TO s');
 		$one->query_is("SELECT redis_is_held('a'), redis_hold_count('a')",
 			't|1', 'held as before');

@@ -37,7 +37,7 @@ subtest 'the guard gets no answer' => sub {
 			 SELECT redis_xact_lock('verified'); INSERT INTO t VALUES (1)");
 		$no_answer{$name}[0]->();
 		my $result = $one->query('COMMIT');
-		like($result->sqlstate, qr/^08/, "$name: the commit fails")
+		like($result->sqlstate, qr/^58/, "$name: the commit fails")
 		  || diag $result->{raw};
 
 		# Asking, then giving back; by then the node is known not to answer.
@@ -63,7 +63,7 @@ subtest 'a deferred trigger cannot get its lock' => sub {
 		  BEGIN; SELECT redis_xact_lock('a'); INSERT INTO t VALUES (1)});
 	$redis->freeze;
 	my $result = $one->query('COMMIT');
-	$result->fails('08006', qr/the lock store did not answer/,
+	$result->fails('58030', qr/the lock store did not answer/,
 		'the commit fails');
 	cmp_ok($result->ms, '<', 2 * $budget + $slack, 'in time');
 	$redis->thaw;

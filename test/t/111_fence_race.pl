@@ -176,7 +176,7 @@ foreach my $recorded (0, 1)
 
 		# A client that has only the number, no session of ours.
 		$one->query_fails("SELECT redis_fence_check('acct', 1)",
-			'40002', qr/stale/, 'and so is its token');
+			'23000', qr/stale/, 'and so is its token');
 		is(account(), 110, 'no update is lost');
 		finish();
 	};

@@ -142,7 +142,7 @@ BEGIN
 		token := redis_fenced_xact_lock('s5');
 		PERFORM redis_fence_check('s4', 1000);
 		PERFORM redis_fence_check('s4', 999);
-	EXCEPTION WHEN triggered_data_change_violation OR integrity_constraint_violation OR SQLSTATE '40002' THEN
+	EXCEPTION WHEN triggered_data_change_violation OR SQLSTATE '23000' THEN
 		RAISE NOTICE 'caught %', SQLSTATE;
 	END;
 END $$
@@ -152,7 +152,7 @@ SQL
 		[
 			'in 1: 1 1', 'after 1: 1 <NULL>', 'in 2: 1 1', 'in 3: 1 1',
 			'after 3: 1 1', 'in 4: 1 1', 'in 5: 1 1', 'after 5: 1 1',
-			'in 6: 1 1', 'caught 40002'
+			'in 6: 1 1', 'caught 23000'
 		],
 		'record and token');
 	is($result->error, undef, 'and no error');
@@ -208,7 +208,7 @@ subtest 'redis_fence_check' => sub {
 		'', 'in a transaction that is rolled back');
 	is(row('check'), 5, 'not recorded');
 	my $result = $service->query("SELECT redis_fence_check('check', 4)");
-	$result->fails('40002', qr/fencing token 4 of lock "check" is stale/,
+	$result->fails('23000', qr/fencing token 4 of lock "check" is stale/,
 		'a lower one is stale');
 	is($result->detail, 'Token 5 was recorded.', 'and is told why');
 	is(row('check'), 5, 'the row stays');
@@ -236,7 +236,7 @@ subtest 'redis_fence_check' => sub {
 		$node->wait_for_postgres_lock($service);
 		$two->query('COMMIT');
 		$service->wait->fails(
-			$level eq 'READ COMMITTED' ? '40002' : '40001',
+			$level eq 'READ COMMITTED' ? '23000' : '40001',
 			qr/./, "$level: a stale token that came first");
 		$service->query('ROLLBACK');
 	}

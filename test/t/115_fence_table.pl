@@ -169,7 +169,7 @@ SQL
 			"BEGIN; SELECT public.redis_fenced_xact_lock('evil'); SELECT public.redis_try_fenced_xact_lock('evil'); COMMIT",
 			"$token\n$token", 'redis_fenced_xact_lock, that has to be raised');
 		$bob->query_fails("SELECT public.redis_fence_check('evil', 1)",
-			'40002', qr/stale/, 'redis_fence_check, stale');
+			'23000', qr/stale/, 'redis_fence_check, stale');
 		$bob->query_is("SELECT public.redis_fence_forget('forgotten')",
 			$path eq 'evil, pg_catalog' ? 't' : 'f', 'redis_fence_forget');
 		is(row('evil'), $token, 'recorded where it belongs');
@@ -337,7 +337,7 @@ subtest 'encodings' => sub {
 		$s->query_is("SELECT redis_fence_check('$key', 9)", '', "$dbname: check");
 		$s->query_is("SELECT redis_fenced_xact_lock('$key')", '10', "$dbname: raised");
 		$s->query_fails("SELECT redis_fence_check('$key', 2)",
-			'40002', qr/of lock "\Q$key\E"/, "$dbname: the key in a message");
+			'23000', qr/of lock "\Q$key\E"/, "$dbname: the key in a message");
 		$s->query_is("SELECT redis_fence_forget('$key')", 't', "$dbname: forget");
 		if ($dbname eq 'ascii')
 		{

@@ -310,7 +310,7 @@ subtest 'Redis is frozen when the job ends' => sub {
 	my $result = $one->wait;
 	is($result->out, 't', 'it has run');
 	my @warnings = $result->warnings;
-	is(join(' ', map { $_->sqlstate } @warnings), '08006', 'with a warning');
+	is(join(' ', map { $_->sqlstate } @warnings), '58030', 'with a warning');
 	is(done(), 'ran', 'and has committed');
 	$redis->thaw;
 	nothing_left($node, $redis);
@@ -322,7 +322,7 @@ of_redis 'the worker is always started again' => sub {
 		$redis->stop;
 		$one->query_fails(
 			"CALL redis_with_lock('down', 'INSERT INTO done VALUES (''ran'')')",
-			'08001', qr/could not reach the lock store/, 'an error, not "busy"');
+			'58000', qr/could not reach the lock store/, 'an error, not "busy"');
 		is(done(), '', 'nothing has run');
 		$redis->start;
 		$node->wait_for_up;

@@ -247,7 +247,7 @@ subtest 'transaction mode, session-level locks' => sub {
 		"redis_fenced_lock('shared')", "redis_try_fenced_lock('shared')")
 	{
 		my $result = $one->query("SELECT $function");
-		$result->fails('0A000',
+		$result->fails('55000',
 			qr/session-level Redis locks are not allowed/,
 			"lockredis.session_locks = off: $function");
 		is($result->hint, 'Use redis_xact_lock.', 'with a hint');

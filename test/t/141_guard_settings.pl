@@ -298,7 +298,7 @@ of_redis 'the store cannot be out of reach' => sub {
 		run($s, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
 		$proxy->mode('refuse');
 		$proxy->reset_all;
-		$s->query_fails('COMMIT', '08001', qr/could not reach the lock store/,
+		$s->query_fails('COMMIT', '58000', qr/could not reach the lock store/,
 			'the commit fails');
 		is($far->value('SELECT count(*) FROM t'), 0, 'nothing is committed');
 		$proxy->mode('pass');

@@ -295,8 +295,8 @@ foreach my $how ('cancel', 'time')
 	}
 	else
 	{
-		$one->wait(20)->fails('08006', qr/did not answer in time/, 'time is up');
-		$two->query_fails("SELECT redis_try_lock('other')", '08006',
+		$one->wait(20)->fails('58030', qr/did not answer in time/, 'time is up');
+		$two->query_fails("SELECT redis_try_lock('other')", '58030',
 			qr/did not answer lately/, 'nobody else waits as long');
 	}
 	is($node->value('SELECT pid, granted FROM redis_locks'),

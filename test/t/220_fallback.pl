@@ -97,9 +97,9 @@ my $killed = now();
 $redis->kill9;
 
 # Before the switch.
-$new->query_fails("SELECT redis_try_lock('new')", '08001', qr/lock store/,
+$new->query_fails("SELECT redis_try_lock('new')", '58000', qr/lock store/,
 	'without waiting it is an error');
-$new->query_fails("SELECT redis_try_lock('new', '100 ms')", '08001',
+$new->query_fails("SELECT redis_try_lock('new', '100 ms')", '58000',
 	qr/lock store/, 'and not "busy" if it waits in vain');
 $new->query_fails("SET lock_timeout = '100ms'; SELECT redis_lock('new')",
 	'55P03', qr/lock timeout/, 'lock_timeout decides as ever');
@@ -155,7 +155,7 @@ $three->query_is("SELECT redis_unlock('never seen')", 't', 'given back');
 $three->query_is("SELECT redis_try_lock('long')", 'f', 'a longer lease is waited for');
 
 # Fencing tokens.
-$three->query_fails("SELECT redis_try_fenced_lock('session fenced')", '0A000',
+$three->query_fails("SELECT redis_try_fenced_lock('session fenced')", '55000',
 	qr/redis_fenced_xact_lock/, 'no session-level tokens');
 my $token = $node->value("SELECT token FROM redis_fences WHERE key = 'fenced'");
 cmp_ok($three->value("SELECT redis_fenced_xact_lock('fenced')"),
@@ -165,7 +165,7 @@ cmp_ok($three->value("SELECT redis_fenced_xact_lock('fenced')"),
 # One of both levels: its token is the table's.
 $three->query_is("SELECT redis_lock('both')", '', 'a lock of the session');
 my $from_table = $three->value("SELECT redis_fenced_xact_lock('both')");
-$three->query_fails("SELECT redis_fenced_lock('both')", '0A000', qr/redis_fenced_xact_lock/,
+$three->query_fails("SELECT redis_fenced_lock('both')", '55000', qr/redis_fenced_xact_lock/,
 	'a token of the table is none at session level');
 {
 	my $in_it = $three->query(

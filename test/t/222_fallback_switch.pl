@@ -132,7 +132,7 @@ my $worker = $node->table_worker_pid;
 
 workers_signal('STOP', $worker);
 $node->cut_off($proxy);
-$one->query_warns("SELECT redis_unlock('given back')", 't', '08001', qr/lock store/,
+$one->query_warns("SELECT redis_unlock('given back')", 't', '58000', qr/lock store/,
 	'given back without an answer');
 poll_until('the other to run out',
 	sub { $two->value("SELECT redis_is_held('runs out')") eq 'f' });

@@ -62,7 +62,7 @@ pause(1.5);
 is($standby->store_in_use, 'master', 'standby: it stays with Redis');
 $two = $standby->session;
 $two->query_fails("SELECT redis_try_lock('failover')",
-	'08001', qr/lock store/, 'standby: so there are no locks');
+	'58000', qr/lock store/, 'standby: so there are no locks');
 $node->wait_for_catchup($standby);
 $node->stop('immediate');
 $standby->promote;

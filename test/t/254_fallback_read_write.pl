@@ -1,6 +1,6 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Read-write locks in fallback mode: as ever while Redis is in use; while it is away 08006
+# Read-write locks in fallback mode: as ever while Redis is in use; while it is away 58000
 # with a hint, also for those who wait; what is held ends with its lease, or goes on if
 # Redis is back before; the table never has any of it.
 # Proves G26.
@@ -21,7 +21,7 @@ sub is_refused
 	my ($result, $kind, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$result->fails('08006', qr/"$kind" is not available.*Try again when redis_lock_status/s, $name);
+	$result->fails('58000', qr/"$kind" is not available.*Try again when redis_lock_status/s, $name);
 	return;
 }
 
@@ -98,7 +98,7 @@ $one->query_is("SELECT redis_unlock('carried')", 't');
 # One that is given back while Redis is away is taken away when it is there.
 $one->query_is("SELECT redis_read_lock('given')", '');
 $node->cut_off($proxy);
-$one->query_warns("SELECT redis_read_unlock('given')", 't', '08001', qr/lock store/,
+$one->query_warns("SELECT redis_read_unlock('given')", 't', '58000', qr/lock store/,
 	'given back without an answer');
 $node->reconnect($proxy);
 poll_until('it to be gone', sub { !$redis->cmd('EXISTS', 'given') });

@@ -23,7 +23,7 @@ $one->query_is("SELECT redis_multi_lock('{ok1,ok2}'), redis_multi_unlock('{ok1,o
 foreach my $call ("redis_multi_lock('{ok1,no,ok2}')", "redis_try_multi_lock('{ok1,no,ok2}')",
 	"redis_try_multi_lock('{ok1,no,ok2}', '10s')", "redis_multi_xact_lock('{ok1,no,ok2}')")
 {
-	$one->query_fails("SELECT $call", '08004', qr/denied access/, "$call: one is not allowed");
+	$one->query_fails("SELECT $call", '58000', qr/denied access/, "$call: one is not allowed");
 	poll_until('nothing to be left', sub { !$redis->all_keys && $node->count_locks('true') == 0 });
 }
 # Also where the allowed ones are had first, one after the other.
@@ -31,7 +31,7 @@ $two->query_is("SELECT redis_lock('ok1')", '');
 $one->start("SELECT redis_multi_lock('{ok1,ok2,zz}')");
 $node->wait_for_waiters('ok1', 1);
 $two->query_is("SELECT redis_unlock('ok1')", 't');
-$one->wait->fails('08004', qr/denied access/, 'one that is asked for later');
+$one->wait->fails('58000', qr/denied access/, 'one that is asked for later');
 poll_until('nothing to be left', sub { !$redis->all_keys && $node->count_locks('true') == 0 });
 
 # Force: the lock is gone, and its holder is told, though not who waits for it.

@@ -33,7 +33,7 @@ foreach my $kind (sort keys %kinds)
 	$session->query_is("SELECT redis_extend('a', '11min', '$kind')", 't', "$kind: extended");
 	$redis->cmd('REPLICAOF', '127.0.0.1', 1);
 	my $refused = $session->query("SELECT redis_extend('a', '12min', '$kind')");
-	like($refused->sqlstate // $refused->out, qr/^08/, "$kind: refused is an error");
+	like($refused->sqlstate // $refused->out, qr/^58/, "$kind: refused is an error");
 	$redis->cmd('REPLICAOF', 'NO', 'ONE');
 	$node->wait_for_up;
 	$session->query_is("SELECT redis_is_held('a', '$kind'), redis_extend('a', '12min', '$kind')",

@@ -73,7 +73,7 @@ sub hostile_to
 # Replies to requests
 # ----------
 
-# What may come out of a call beside its result, class 08, and 22003 for a
+# What may come out of a call beside its result, class 58, and 22003 for a
 # counter that the server says is used up: 42809 for something that is no lock,
 # 40001 or 55000 for one that is said to be gone (a transaction's or a session's),
 # 55P03 for waiting too long, and what follows in a block, 25P02 and 3B001.
@@ -117,7 +117,7 @@ my @calls = (
 		q{CALL redis_with_lock(:'k', 'SELECT 1', hold_at_least => '20ms')},
 		qw(42809 55000)
 	]);
-my @always = qw(08001 08004 08006 22003);
+my @always = qw(58000 58030 22003);
 
 $node->safe_psql('postgres', q{
 	CREATE TABLE written (n int);
@@ -215,7 +215,7 @@ my $one = $node->session(
 		'lockredis.lease' => '5s'
 	});
 is(run_cases($one, 1, 200), 0, 'nothing is wrong when nothing is spoiled');
-ok(!grep({ /ERROR 08/ } keys %seen), 'and no call fails for the server')
+ok(!grep({ /ERROR 58/ } keys %seen), 'and no call fails for the server')
   || diag join ', ', map { "$_: $seen{$_}" } sort keys %seen;
 
 $node->set(timeouts($connect_ms, $command_ms));

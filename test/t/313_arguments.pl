@@ -181,7 +181,7 @@ my %may = (
 	redis_read_unlock => ['WARNING 01000'],
 	redis_multi_unlock => ['WARNING 01000'],
 	redis_write_unlock => ['WARNING 01000'],
-	redis_fence_check => ['ERROR 40002'],
+	redis_fence_check => ['ERROR 23000'],
 	redis_with_lock => ['WARNING 01000'],
 	redis_permit_unlock => ['WARNING 01000'],
 	redis_with_permit => ['WARNING 01000']);
@@ -348,7 +348,7 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 				if (grep { $_->[0] =~ /(?:\b0 months 0|-1 months 30) days (?:9001|9999|10000) / } @$args)
 				{
 					$allowed{$_} = 1
-					  foreach 'ERROR 40001', 'ERROR 55000', 'ERROR 08006', 'WARNING 01000';
+					  foreach 'ERROR 40001', 'ERROR 55000', 'ERROR 58030', 'WARNING 01000';
 				}
 
 				my @bad = grep { !$allowed{$_} } @states;

@@ -2,7 +2,7 @@
 
 # lockredis.url points to something that is no Redis.
 #
-# Checked: a call ends within its budget, with an error of class 08 whose
+# Checked: a call ends within its budget, with an error of class 58 whose
 # DETAIL says what was found; redis_lock_status says it too, and the server log
 # where; with the right URL all works again, and nothing is left.
 #
@@ -128,14 +128,14 @@ my %servers = (
 	'an HTTP server' => [
 		'redis://127.0.0.1:'
 		  . answer("HTTP/1.1 400 Bad Request\r\nServer: nginx\r\nConnection: close\r\n\r\n<html></html>"),
-		'08006',
+		'58030',
 		qr/$no_protocol: it seems to be an HTTP server\./
 	],
 	'an HTTP server of Python' => [
 		'redis://127.0.0.1:'
 		  . program('http', 'python3', '-m', 'http.server', '--bind', '127.0.0.1',
 			'--directory', $dir, 'PORT'),
-		'08006',
+		'58030',
 		qr/$no_protocol: it seems to be an HTTP server\./
 	],
 	# OpenSSL's own ends the connection, others send an alert before.
@@ -143,47 +143,47 @@ my %servers = (
 		'redis://127.0.0.1:'
 		  . program('tls', 'openssl', 's_server', '-accept', '127.0.0.1:PORT',
 			'-cert', "$dir/cert.pem", '-key', "$dir/key.pem", '-quiet'),
-		'08006',
+		'58030',
 		$no_answer
 	],
 	'a TLS server that sends an alert' => [
 		'redis://127.0.0.1:' . answer("\x15\x03\x01\x00\x02\x02\x46"),
-		'08006',
+		'58030',
 		qr/$no_protocol: it seems to expect TLS\./
 	],
 	'a mail server' =>
 	  [ 'redis://127.0.0.1:' . banner("220 mail.example.com ESMTP\r\n"),
-		'08006', $no_protocol ],
+		'58030', $no_protocol ],
 	'an SSH server' =>
 	  [ 'redis://127.0.0.1:' . banner("SSH-2.0-OpenSSH_9.2p1\r\n"),
-		'08006', $no_protocol ],
+		'58030', $no_protocol ],
 	'a MySQL server' => [
 		'redis://127.0.0.1:'
 		  . banner("\x4a\x00\x00\x00\x0a8.0.36\x00\x08\x00\x00\x00" . 'x' x 60),
-		'08006', $no_protocol
+		'58030', $no_protocol
 	],
 	'a memcached' =>
-	  [ 'redis://127.0.0.1:' . answer("ERROR\r\nERROR\r\n"), '08006', $no_protocol ],
+	  [ 'redis://127.0.0.1:' . answer("ERROR\r\nERROR\r\n"), '58030', $no_protocol ],
 	'a server that is silent' => [
 		'redis://127.0.0.1:' . server(sub { 1 }),
-		'08001',
+		'58000',
 		qr/The node accepted the connection but did not answer in time\./
 	],
 	'a server that closes at once' => [
 		'redis://127.0.0.1:' . server(sub { 0 }),
-		'08006',
+		'58030',
 		$no_answer
 	],
 	'PostgreSQL itself' => [
 		'unix://' . $node->host . '/.s.PGSQL.' . $node->port,
-		'08006',
+		'58030',
 		$no_answer
 	],
 	'a Redis Sentinel' => [
 		'redis://127.0.0.1:'
 		  . program('sentinel', 'redis-server', "$dir/sentinel.conf", '--port',
 			'PORT', '--sentinel'),
-		'08006',
+		'58030',
 		qr/The node answered: ERR unknown command/
 	]);
 
@@ -198,7 +198,7 @@ foreach my $what (sort keys %servers)
 	foreach my $call (q{redis_lock('k')}, q{redis_try_lock('k')})
 	{
 		my $result = $session->query("SELECT $call");
-		ok( ($result->sqlstate || '') =~ /^(?:$sqlstate|08006)$/
+		ok( ($result->sqlstate || '') =~ /^(?:$sqlstate|58030)$/
 			  && $result->detail =~ /$pattern|$lately/,
 			"$call: $what")
 		  || diag $result->{raw};

@@ -3,7 +3,7 @@
 # What answers at the place of lockredis.url is not Redis, or out of its mind.
 #
 # - Whatever answers, every call ends within its budget with a clear error of
-#   class 08, the processes live on and do not grow.
+#   class 58, the processes live on and do not grow.
 # - No reply is taken for that of another request.
 #
 # Proves G18, G28.
@@ -80,7 +80,7 @@ sub sane_again
 	return;
 }
 
-# These fail with class 08, in time, and with these words.
+# These fail with class 58, in time, and with these words.
 my @all_calls = (
 	q{redis_try_lock('k')}, q{redis_try_lock('k', '1min', '10s')},
 	q{redis_is_locked('k')}, q{redis_force_unlock('k')});
@@ -105,7 +105,7 @@ sub out_of_its_mind
 			last if $got->{raw} !~ /did not answer lately/;
 		}
 		push @wrong, "$call: $got->{out} $got->{raw}"
-		  unless ($got->sqlstate || '') =~ /^08/
+		  unless ($got->sqlstate || '') =~ /^58/
 		  && $got->{raw} =~ $words
 		  && $got->{raw} !~ /[^\n -~]/
 		  && $got->ms < $in_time_ms;
@@ -286,14 +286,14 @@ foreach my $way (qw(chatty mumbling lingering))
 # A clock that is always ahead.
 $fake->behave('late');
 $one->query_fails("SELECT redis_try_lock('k')",
-	'08006', qr/too late/, 'refused as too late twice');
+	'58030', qr/too late/, 'refused as too late twice');
 
 # What was taken from it cannot be given back.
 $fake->behave('grants');
 $two->query_is("SELECT redis_try_lock('granted', lease => '1min')",
 	't', 'taken');
 $two->query_warns("SELECT redis_unlock('granted')",
-	't', '08006', $no_sense, 'given back, with nonsense for an answer');
+	't', '58030', $no_sense, 'given back, with nonsense for an answer');
 
 is($one->value('SELECT pg_backend_pid()'), $one_pid, 'the same backend');
 is($node->watchdog_pid, $watchdog, 'the same watchdog');

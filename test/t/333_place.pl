@@ -51,9 +51,9 @@ ok($_->is_running, 'another setting: nobody is disturbed') foreach $one, $two, $
 
 # The place.
 $node->set('lockredis.url' => $new->url);
-$one->wait(15)->fails('08006', $moved, 'who waits for a foreign holder is told');
-$two->wait(15)->fails('08006', $moved, 'who waits for a local holder is told');
-$loop->wait(15)->fails('08006', $moved, 'who takes locks in a long statement is told');
+$one->wait(15)->fails('58030', $moved, 'who waits for a foreign holder is told');
+$two->wait(15)->fails('58030', $moved, 'who waits for a local holder is told');
+$loop->wait(15)->fails('58030', $moved, 'who takes locks in a long statement is told');
 $holder->query_fails("SELECT redis_assert_held('local')", '55000', qr/lost/,
 	'who had a lock has lost it');
 $holder->query_warns("SELECT redis_unlock('local')", 'f', '01000', qr/lost/,

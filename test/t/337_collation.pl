@@ -59,7 +59,7 @@ CREATE FUNCTION pg_temp.passes(key text, token bigint) RETURNS boolean LANGUAGE 
 BEGIN
 	PERFORM redis_fence_check(key, token);
 	RETURN true;
-EXCEPTION WHEN SQLSTATE '40002' THEN
+EXCEPTION WHEN SQLSTATE '23000' THEN
 	RETURN false;
 END \$\$;
 SELECT count(*) FILTER (WHERE pg_temp.passes(key, 50)) FROM ($keys) k

@@ -174,7 +174,7 @@ sub mended
 	$old->kill9;
 	my $new = $ha->wait_for_master_but($old);
 	$stop->wait_for_stop;
-	$one->query_fails('COMMIT', '08001', qr/could not reach/,
+	$one->query_fails('COMMIT', '58000', qr/could not reach/,
 		'COMMIT before the new master was asked: refused');
 	$stop->let_go;
 	wait_for_use($new);

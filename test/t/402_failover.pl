@@ -58,7 +58,7 @@ sub survives
 	wait_until_used($node, $new);
 	my $asked = $asker->wait;
 	# A failover that took longer than a call may
-	$asked = $asker->query($ask) if ($asked->sqlstate // '') eq '08001';
+	$asked = $asker->query($ask) if ($asked->sqlstate // '') eq '58000';
 	is($asked->error, undef, "$how: who asks in the middle of it gets the lock");
 	is($new->owner_of("$how asked"), $asker->value('SELECT redis_lock_owner(' . quoted("$how asked") . ')'),
 		"$how: from the new master");
@@ -162,9 +162,9 @@ survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
 	$_->set('down-after-milliseconds', 60000) foreach $ha->sentinels;
 	$old->kill9;
 	my $failed = $asker->query("SELECT redis_try_lock('no master')");
-	like($failed->sqlstate, qr/^08/, 'no master: redis_try_lock says so');
+	like($failed->sqlstate, qr/^58/, 'no master: redis_try_lock says so');
 	$failed = $asker->query("SELECT redis_lock('no master')");
-	like($failed->sqlstate, qr/^08/, 'no master: redis_lock says so when its budget is used');
+	like($failed->sqlstate, qr/^58/, 'no master: redis_lock says so when its budget is used');
 	$_->set('down-after-milliseconds', 1500) foreach $ha->sentinels;
 	wait_until_used($node, $ha->wait_for_master_but($old));
 	$asker->query_is("SELECT redis_try_lock('no master'), redis_unlock('no master')",

@@ -61,7 +61,7 @@ sub expected
 	my ($result, $worker) = @_;
 
 	$result = $result->error ? $result : undef;
-	return 1 if !$result || $result->sqlstate =~ /^(?:08...|40001|40002|55000|55P03)$/;
+	return 1 if !$result || $result->sqlstate =~ /^(?:58...|40001|23000|55000|55P03)$/;
 	print STDERR "$worker: $result->{raw}\n";
 	return 0;
 }

@@ -103,13 +103,13 @@ sub mended
 			$failed = $asker->query("SELECT redis_try_lock('split')");
 			return $failed->error;
 		});
-	like($failed->sqlstate, qr/^08/, 'alone with the old master: nobody is reached');
+	like($failed->sqlstate, qr/^58/, 'alone with the old master: nobody is reached');
 	like($asker->query("SELECT redis_lock('split')")->sqlstate // 'granted',
-		qr/^08/, 'alone with the old master: with patience neither');
+		qr/^58/, 'alone with the old master: with patience neither');
 	ok(!$old->cmd('EXISTS', 'split'), 'alone with the old master: it was not asked');
 	my $other = $node->session;
 	like($other->query("SELECT redis_lock('split')")->sqlstate // 'granted',
-		qr/^08/, 'alone with the old master: nor by a new session');
+		qr/^58/, 'alone with the old master: nor by a new session');
 	$other->quit;
 	mended('split');
 	is_deeply([ $seen->() ], [], 'split: not one request to the old master');
@@ -157,7 +157,7 @@ foreach my $way ('from', 'to')
 
 	$net->cut_one_way($way eq 'from' ? ($place, $here) : ($here, $place));
 	my $failed = $asker->query("SELECT redis_lock('$key')");
-	like($failed->sqlstate // 'granted', qr/^08/, "$key: clear error");
+	like($failed->sqlstate // 'granted', qr/^58/, "$key: clear error");
 	my $arrived = grep { /"\Q$key\E"/ } $seen->();
 	is($arrived > 0, $way eq 'from',
 		"$key: " . ($way eq 'from' ? 'it arrived' : 'it did not arrive'));
@@ -181,7 +181,7 @@ foreach my $way ('from', 'to')
 	my $new = $ha->fail_over;
 	poll_until('the old master to be a replica', sub { $old->role eq 'slave' });
 	my $failed = $asker->query("SELECT redis_try_lock('demoted')");
-	like($failed->sqlstate // 'granted', qr/^08/, 'no Sentinel: a demoted master is not used');
+	like($failed->sqlstate // 'granted', qr/^58/, 'no Sentinel: a demoted master is not used');
 	ok(!$old->cmd('EXISTS', 'demoted') && !$new->cmd('EXISTS', 'demoted'),
 		'no Sentinel: and nothing is locked');
 	mended('no Sentinel');

@@ -56,7 +56,7 @@ sub refused
 	my $new = $node->session;
 	my $result = $new->query("SELECT redis_lock('k')");
 
-	like($result->sqlstate // 'granted', qr/^08/, "$name: refused");
+	like($result->sqlstate // 'granted', qr/^58/, "$name: refused");
 	my $reasons;
 	poll_until(
 		"the cause of: $name",
@@ -202,7 +202,7 @@ pass('the Sentinels are shown');
 	{
 		my $result = $s->query("SELECT redis_lock('lied'), redis_unlock('lied')");
 		last if is_used($node, $ha->master) && $try > 5 && !$result->error;
-		die "$result->{raw}" if $result->error && $result->sqlstate !~ /^08/;
+		die "$result->{raw}" if $result->error && $result->sqlstate !~ /^58/;
 		pause(0.05);
 	}
 	ok(!is_used($node, $replica), 'a liar that names a replica: it is not used');

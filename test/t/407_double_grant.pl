@@ -64,7 +64,7 @@ sub double_grant
 	$first->query('SET lockredis.min_replicas = 1');
 	my ($granted, $again, $believes) = double_grant('safe');
 
-	is($granted->sqlstate, '08006', 'min_replicas = 1: not granted');
+	is($granted->sqlstate, '58030', 'min_replicas = 1: not granted');
 	like($granted->{raw}, qr/0 of 1 replicas? confirmed it/, 'min_replicas = 1: and why');
 	is($believes, 'f', 'min_replicas = 1: nobody believes in it');
 	is($again->value, 't', 'min_replicas = 1: the second one has it alone');

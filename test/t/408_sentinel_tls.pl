@@ -80,11 +80,11 @@ sub reasons
 $node->set('lockredis.tls_ca_file' => LockRedis::Ca->new('other')->file);
 $node->restart;
 my $s = $node->session;
-like($s->query("SELECT redis_lock('k')")->sqlstate // 'granted', qr/^08/, 'another authority');
+like($s->query("SELECT redis_lock('k')")->sqlstate // 'granted', qr/^58/, 'another authority');
 reasons(qr/certificate/, 'why');
 $node->set('lockredis.tls_ca_file' => $ca->file, 'lockredis.url' => $ha->url =~ s/^rediss/redis/r);
 like($s->query("SELECT redis_lock('k')")->sqlstate // 'granted',
-	qr/^08/, 'redis-sentinel:// at ports of TLS');
+	qr/^58/, 'redis-sentinel:// at ports of TLS');
 $node->set('lockredis.url' => $ha->url);
 $node->wait_for_up;
 $node->wait_until_asked($s);

@@ -101,7 +101,7 @@ is_deeply(
 		commands(
 			sub {
 				$two->query_fails("SELECT redis_lock('k')",
-					'08006', unreplicated(1, 2, '2 s'));
+					'58030', unreplicated(1, 2, '2 s'));
 			})
 	],
 	[ 'EVALSHA', 'WAIT 2', 'EVALSHA' ],
@@ -110,14 +110,14 @@ is($redis->cmd('EXISTS', 'k'), 0, 'the key is free');
 is($node->lock_stat('unreplicated'), 1, 'it is counted');
 $none->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'who asks nobody gets it');
 $two->query_fails("SET lockredis.replica_timeout = '250ms'; SELECT redis_try_xact_lock('k', '5 s')",
-	'08006', unreplicated(1, 2, '250 ms'));
+	'58030', unreplicated(1, 2, '250 ms'));
 is($redis->cmd('EXISTS', 'k'), 0, 'the key is free');
 is($node->lock_stat('unreplicated'), 2, 'no attempt is repeated');
 $two->query("RESET lockredis.replica_timeout");
 
 # More than command_timeout allows
 $two->query_fails("SET lockredis.replica_timeout = '1min'; SELECT redis_lock('k')",
-	'08006', unreplicated(1, 2, '2750 ms'));
+	'58030', unreplicated(1, 2, '2750 ms'));
 $two->query("RESET lockredis.replica_timeout");
 
 # ----------
@@ -138,7 +138,7 @@ replicas_away(2);
 		't', 'what was still owed is swallowed');
 	$one->query_is("SELECT redis_try_lock('foreign')", 'f', 'again');
 	$one->query_fails("SELECT redis_try_lock('free')",
-		'08006', unreplicated(0, 1, '2 s'));
+		'58030', unreplicated(0, 1, '2 s'));
 	is($node->lock_stat('connects'), $connects, 'all over one connection');
 	run($none, "SELECT redis_unlock('busy')");
 	$redis->cmd('DEL', 'foreign');
@@ -151,10 +151,10 @@ replicas_away(2);
 
 run($none, "SELECT redis_lock('mine')");
 $none->query("SET lockredis.min_replicas = 1");
-$none->query_fails("SELECT redis_lock('mine')", '08006', unreplicated(0, 1, '2 s'));
+$none->query_fails("SELECT redis_lock('mine')", '58030', unreplicated(0, 1, '2 s'));
 $none->query_is("SELECT redis_is_held('mine'), redis_hold_count('mine')",
 	't|1', 'taken again with replicas for the first time: as before');
-$none->query_fails("SELECT redis_xact_lock('mine')", '08006', unreplicated(0, 1, '2 s'));
+$none->query_fails("SELECT redis_xact_lock('mine')", '58030', unreplicated(0, 1, '2 s'));
 replicas_back();
 $none->query_is("SELECT redis_lock('mine')", '', 'they are back');
 is($redis->hash('mine')->{ $redis->owner_of('mine') }, 2, 'and the count is right');
@@ -164,7 +164,7 @@ replicas_away(2);
 		"SELECT expires_in FROM redis_locks WHERE key = 'mine'");
 
 	$none->query_fails("SELECT redis_extend('mine', '2 days')",
-		'08006', unreplicated(0, 1, '2 s'));
+		'58030', unreplicated(0, 1, '2 s'));
 	cmp_ok(
 		$none->value(
 			"SELECT expires_in_seconds FROM redis_locks WHERE key = 'mine'"),
@@ -185,7 +185,7 @@ run($one,
 	"CREATE TABLE t (i int); SET lockredis.commit_guard = verify; BEGIN; SELECT redis_xact_lock('x'); INSERT INTO t VALUES (1)"
 );
 replicas_away(2);
-$one->query_fails("COMMIT", '08006', unreplicated(0, 1, '2 s'));
+$one->query_fails("COMMIT", '58030', unreplicated(0, 1, '2 s'));
 replicas_back();
 run($one, "SET lockredis.commit_guard = lease; BEGIN; SELECT redis_xact_lock('x', '5 s'); INSERT INTO t VALUES (1)");
 replicas_away(2);

@@ -55,7 +55,7 @@ foreach my $action ('reset', 'close')
 {
 	my $id = $proxy->rule(on => 'reply', match => "WAIT\r\n", action => $action);
 
-	$one->query_fails("SELECT redis_lock('k $action')", '08006',
+	$one->query_fails("SELECT redis_lock('k $action')", '58030',
 		qr/did not answer/);
 	is($proxy->acted($id), 1, "$action: in front of the second reply");
 	given_back("$action in front of the reply to WAIT", "k $action");
@@ -121,7 +121,7 @@ run($one, "RESET statement_timeout");
 	my $id = $proxy->rule(on => 'reply', match => "WAIT\r\n", action => 'hold');
 
 	run($one, "SET lockredis.replica_timeout = '100ms'");
-	$one->query_fails("SELECT redis_lock('silent')", '08006',
+	$one->query_fails("SELECT redis_lock('silent')", '58030',
 		qr/did not answer in time/);
 	$proxy->let_go;
 	$node->wait_for_up;
@@ -135,9 +135,9 @@ run($one, "RESET statement_timeout");
 run($one, "SET lockredis.replica_timeout = '2500ms'");
 start_lock($one, 'demoted');
 $redis->cmd('REPLICAOF', '127.0.0.1', 1);
-$one->wait->fails('08006', qr/could not be replicated.*DETAIL:  The node answered: UNBLOCKED/s,
+$one->wait->fails('58030', qr/could not be replicated.*DETAIL:  The node answered: UNBLOCKED/s,
 	'demoted in the WAIT');
-$one->query_fails("SELECT redis_lock('demoted 2')", '08006', qr/READONLY/);
+$one->query_fails("SELECT redis_lock('demoted 2')", '58030', qr/READONLY/);
 $redis->cmd('REPLICAOF', 'NO', 'ONE');
 given_back('demoted', 'demoted');
 
@@ -160,8 +160,8 @@ $one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection s
 	$node->queue_up('queue',
 		map { $_ => "SELECT redis_lock('queue')" } $one, $two, $three, $four);
 	$redis->foreign_unlock('queue');
-	$one->wait->fails('08006', unreplicated(1, 2, '300 ms'), 'the head');
-	$two->wait->fails('08006', qr/could not be replicated.*first in the queue/s,
+	$one->wait->fails('58030', unreplicated(1, 2, '300 ms'), 'the head');
+	$two->wait->fails('58030', qr/could not be replicated.*first in the queue/s,
 		'who asks for as many fails with it');
 	is($three->wait->error, undef, 'who asks for fewer has the lock');
 	run($three, "SELECT redis_unlock('queue')");
@@ -206,7 +206,7 @@ replicas_back();
 
 	$bob->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'with all rights');
 	$redis->cmd('ACL', 'SETUSER', 'bob', '-wait');
-	$bob->query_fails("SELECT redis_lock('k')", '08004',
+	$bob->query_fails("SELECT redis_lock('k')", '58000',
 		qr/could not be replicated.*NOPERM.*wait.*HINT:.*docs\/acl\.md/s);
 	is($redis->cmd('EXISTS', 'k'), 0, 'given back');
 	$bob->quit;

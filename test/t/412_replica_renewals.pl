@@ -176,9 +176,9 @@ run($_, "SELECT redis_unlock_all()") foreach $one, $two;
 	my $none = $node->session;
 	my $promote = fail_over();
 
-	$two->query_fails("SELECT redis_lock('account', '1 h')", '08006',
+	$two->query_fails("SELECT redis_lock('account', '1 h')", '58030',
 		qr/0 of 2 replicas/);
-	$one->query_fails("SELECT redis_lock('account', '1 h')", '08006',
+	$one->query_fails("SELECT redis_lock('account', '1 h')", '58030',
 		qr/0 of 1 replicas/);
 	run($none, "SELECT redis_lock('account', '1 h')");
 

@@ -109,7 +109,7 @@ $node->set('lockredis.command_timeout' => '6s');
 
 	run($one, "SET lockredis.min_replicas = 1");
 	kill 'STOP', my $watchdog = $node->watchdog_pid;
-	$one->query_fails("SELECT redis_lock('slow')", '08006', qr/did not answer in time/);
+	$one->query_fails("SELECT redis_lock('slow')", '58030', qr/did not answer in time/);
 	is($proxy->acted($id), 1, 'a WAIT that is not answered');
 	$none->query_is("SELECT redis_lock('other'), redis_unlock('other')",
 		'|t', 'all others ask the node as before');
@@ -131,9 +131,9 @@ $node->set('lockredis.command_timeout' => '6s');
 	$node->queue_up('handed', map { $_ => "SELECT redis_fenced_lock('handed')" } @waiters);
 	replicas_away(2);
 	run($first, "SELECT redis_unlock('handed')");
-	(shift @waiters)->wait->fails('08006', qr/0 of 1 replicas confirmed it/, 'a token that no replica has');
+	(shift @waiters)->wait->fails('58030', qr/0 of 1 replicas confirmed it/, 'a token that no replica has');
 	$_->wait->fails(
-		'08006',
+		'58030',
 		qr/could not be replicated.*first in the queue/s,
 		'who waits behind it fails with it')
 	  foreach @waiters;

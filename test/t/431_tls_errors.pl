@@ -55,7 +55,7 @@ sub told
 	$node->set(%{ $opts{ours} }) if $opts{ours};
 	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
 	$one->query_fails("SELECT redis_try_lock('k')",
-		'08001',
+		'58000',
 		qr/could not reach the lock store.*DETAIL:  $detail\nHINT:  [^\n]*$hint/s, $name);
 	return;
 }
@@ -269,7 +269,7 @@ $node->set('lockredis.url' => 'redis://127.0.0.1:' . $redis->tls_port);
 poll_until('it to be asked',
 	sub { ($one->query("SELECT redis_try_lock('k')")->detail // '') !~ /did not answer lately/ });
 $one->query_fails("SELECT redis_try_lock('k')",
-	'08006', qr/DETAIL:  [^\n]*expect TLS[^\n]*\nHINT:  If the node expects TLS on this port, write rediss:/s,
+	'58030', qr/DETAIL:  [^\n]*expect TLS[^\n]*\nHINT:  If the node expects TLS on this port, write rediss:/s,
 	'a port with TLS');
 foreach my $case (
 	[ "-ERR unknown command\r\n", qr/The node does not expect TLS on this port: it answers in Redis's protocol\.\nHINT:  Write redis:/ ],
@@ -283,7 +283,7 @@ foreach my $case (
 	$fake->behave('answers', raw => $answer, then => 'close');
 	(my $url = $fake->url) =~ s/^redis:/rediss:/;
 	$node->set('lockredis.url' => $url);
-	$one->query_fails("SELECT redis_try_lock('k')", '08001', qr/DETAIL:  $detail/,
+	$one->query_fails("SELECT redis_try_lock('k')", '58000', qr/DETAIL:  $detail/,
 		"no TLS: '" . substr($answer, 0, 4) . "'");
 	$fake->stop;
 }

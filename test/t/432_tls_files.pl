@@ -104,7 +104,7 @@ $one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 my $half = $ca->certificate('client');
 LockRedis::Ca->put({ cert => $half->{cert}, key => $key_file }, $cert_file, "$dir/unused");
 connect_anew();
-$two->query_fails($taken, '08001', qr/key of another certificate/, 'halfway through');
+$two->query_fails($taken, '58000', qr/key of another certificate/, 'halfway through');
 show($half);
 $two->query_is($taken, 't|t', 'and through');
 renewed_since($node->lock_stat('renewals'));
@@ -124,7 +124,7 @@ renewed_since($node->lock_stat('renewals'));
 # A session is not resumed with an authority that is trusted no more.
 trust($ca);
 connect_anew();
-$two->query_fails($taken, '08001', qr/unable to get local issuer/,
+$two->query_fails($taken, '58000', qr/unable to get local issuer/,
 	'trusted no more: nothing is resumed');
 trust($next_ca);
 $two->query_is($taken, 't|t', 'trusted again');
@@ -140,7 +140,7 @@ connect_anew();
 my $in_time = !$two->query($taken)->error;
 poll_until('the certificate to expire', sub { time() > $until });
 connect_anew();
-$two->query_fails($taken, '08001', qr/certificate has expired/,
+$two->query_fails($taken, '58000', qr/certificate has expired/,
 	'expired since: nothing is resumed' . ($in_time ? '' : ' (it was too late for that)'));
 $redis->cmd('CONFIG', 'SET', 'tls-cert-file', $next->{cert}, 'tls-key-file', $next->{key});
 $two->query_is($taken, 't|t', 'renewed');
@@ -182,7 +182,7 @@ foreach my $bad (
 	$two->query_is($taken, 't|t', "$setting of no use: the session's connection serves");
 	is_deeply([ lockredis_clients() ], \@ids, "$setting of no use: nobody connects anew");
 	my $new = $node->session;
-	$new->query_fails($taken, '08001', qr/$why/, "$setting of no use: nor can anybody");
+	$new->query_fails($taken, '58000', qr/$why/, "$setting of no use: nor can anybody");
 	$new->quit;
 	$node->set($setting => $good{$setting});
 	$two->query_is($taken, 't|t', "$setting as before");
@@ -196,7 +196,7 @@ $one->query_is("SELECT redis_unlock('held')", 't', 'and given back');
 # ----------
 
 $node->set('lockredis.tls_ca_file' => '');
-$two->query_fails($taken, '08001', qr/unable to get local issuer/, 'not what a test has made');
+$two->query_fails($taken, '58000', qr/unable to get local issuer/, 'not what a test has made');
 {
 	local $ENV{SSL_CERT_DIR} = $next_ca->hashed_directory;
 	$_->quit foreach $one, $two;
@@ -222,7 +222,7 @@ $two = $node->session;
 $two->query_is($taken, 't|t', 'one file, and a directory without hashes');
 trust($ca);
 connect_anew();
-$two->query_fails($taken, '08001', qr/unable to get local issuer/, 'the file is another one');
+$two->query_fails($taken, '58000', qr/unable to get local issuer/, 'the file is another one');
 trust($next_ca);
 $two->query_is($taken, 't|t', 'and the first one again');
 $two->quit;

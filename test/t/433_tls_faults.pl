@@ -4,7 +4,7 @@
 #
 # - A handshake that does not go on is waited for within connect_timeout, and
 #   whatever ends a wait ends this one.
-# - Wherever the bytes stop, end or are spoiled, the answer is an error of class 08
+# - Wherever the bytes stop, end or are spoiled, the answer is an error of class 58
 #   or the right one, nothing is held by nobody, and a lock that is held stays.
 # - Memory and descriptors do not grow over that.
 #
@@ -83,7 +83,7 @@ $s->query_fails($try, '57014', qr/statement timeout/, 'statement_timeout');
 $s->quit;
 $node->set('lockredis.connect_timeout' => '300ms');
 $s = $node->session;
-$s->query_fails($try, '08001', qr/did not finish the TLS handshake in time/,
+$s->query_fails($try, '58000', qr/did not finish the TLS handshake in time/,
 	'connect_timeout');
 $relay->mode('pass');
 $node->wait_for_up;
@@ -141,14 +141,14 @@ foreach my $mode ('flip', 'close', 'reset')
 	{
 		my $result = break_at($mode, $at);
 
-		next if defined $result->sqlstate && $result->sqlstate =~ /^08/;
+		next if defined $result->sqlstate && $result->sqlstate =~ /^58/;
 		next if !defined $result->sqlstate && $result->out =~ /^[tf]\|[tf]$/;
 		push @wrong, "$mode at $at: $result->{raw} $result->{out}";
 	}
 }
-is_deeply(\@wrong, [], 'an error of class 08, or an answer');
+is_deeply(\@wrong, [], 'an error of class 58, or an answer');
 note join ', ', map { "$outcomes{$_} times $_" } sort keys %outcomes;
-ok($outcomes{'flip 08001'} && $outcomes{'close 08001'} && $outcomes{'reset 08001'},
+ok($outcomes{'flip 58000'} && $outcomes{'close 58000'} && $outcomes{'reset 58000'},
 	'in the handshake');
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 
@@ -157,7 +157,7 @@ $node->set('lockredis.command_timeout' => '60s', 'lockredis.connect_timeout' => 
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 $one->query_is("SELECT redis_lock('mine')", '');
 $relay->flip_next;
-$one->query_fails($try, '08006', qr/TLS connection has failed: bad record type/, 'a spoiled reply');
+$one->query_fails($try, '58030', qr/TLS connection has failed: bad record type/, 'a spoiled reply');
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 $one->query_is("SELECT redis_unlock('mine')", 't', 'what it had is its own still');
 $node->wait_for_up;

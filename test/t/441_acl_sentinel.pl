@@ -146,7 +146,7 @@ $ha->wait_for_replicas($ha->master, 2);
 	poll_until('the watchdog to have no connection',
 		sub { $node->value("SELECT in_use FROM redis_lock_status WHERE role = 'master'") eq 'f' });
 	$one->query_fails("SELECT redis_try_lock('jobs:1')",
-		'08001', qr/as the master|Which node is the master/, 'without +time at the nodes');
+		'58000', qr/as the master|Which node is the master/, 'without +time at the nodes');
 	ok( eval {
 			poll_until('the reason',
 				sub { $node->value("SELECT count(*) FROM redis_lock_status WHERE role <> 'sentinel' AND last_error ~* 'NOPERM|permission'") });

@@ -108,7 +108,7 @@ sub never_used
 	$b->stop;
 	never_used($a, 14, 'two that are cut off: not believed');
 	like($s->query("SELECT redis_try_lock('k')")->sqlstate,
-		qr/^08/, 'two that are cut off: nobody is known');
+		qr/^58/, 'two that are cut off: nobody is known');
 
 	# Nor after another start of the watchdog
 	kill 'TERM', $node->watchdog_pid;

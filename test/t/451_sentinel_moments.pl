@@ -94,7 +94,7 @@ works($s, 'the master is used');
 			$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'master' AND NOT in_use");
 		});
 	$proxy->let_go;
-	$new->wait->fails('08001', qr/which node is the master|make another node the master/i,
+	$new->wait->fails('58000', qr/which node is the master|make another node the master/i,
 		'connected in the middle of a failover: refused');
 	ok(!$a->cmd('EXISTS', 'connecting'), 'connected in the middle of a failover: not asked');
 	$sentinel->names($proxy, epoch => 2);
@@ -234,7 +234,7 @@ works($s, 'the master is used');
 
 	# Longer than ANSWER_LIFE of src/store/redis/discovery.c
 	pause(3.5);
-	$s->query_fails("SELECT redis_try_lock('silent')", '08001', qr/lock store/, 'in doubt, then silent: not used');
+	$s->query_fails("SELECT redis_try_lock('silent')", '58000', qr/lock store/, 'in doubt, then silent: not used');
 	kill 'CONT', $last->pid;
 	$last->names($a, epoch => 1);
 	$node->wait_until_asked($s);

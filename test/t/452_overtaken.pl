@@ -79,7 +79,7 @@ sub overtake
 		 SELECT redis_xact_lock('first'); SELECT redis_xact_lock('second')", "\n", 'two locks, to be verified');
 	my ($watchdog, $result) = overtake('COMMIT', 'lt_raise_deadline', 2);
 
-	$result->fails('08001', qr/could not reach/, 'COMMIT that is overtaken between two answers: refused');
+	$result->fails('58000', qr/could not reach/, 'COMMIT that is overtaken between two answers: refused');
 	$watchdog->let_go;
 	wait_until_used($node, $b);
 	is($node->value('SELECT count(*) FROM t'), 0, 'COMMIT that is overtaken: nothing is committed');
@@ -92,7 +92,7 @@ sub overtake
 	$s->query_is("BEGIN; INSERT INTO t VALUES (2); SELECT redis_xact_lock('noted')", '', 'a lock, to be verified');
 	my ($watchdog, $result) = overtake('COMMIT', 'lt_note_answer', 1);
 
-	$result->fails('08001', qr/could not reach/, 'COMMIT that is overtaken while it notes an answer: refused');
+	$result->fails('58000', qr/could not reach/, 'COMMIT that is overtaken while it notes an answer: refused');
 	$watchdog->let_go;
 	wait_until_used($node, $b);
 	is($node->value('SELECT count(*) FROM t'), 0, 'COMMIT that is overtaken so: nothing is committed');
@@ -121,7 +121,7 @@ sub overtake
 	$node->wait_for_waiters('queue', 2);
 	$proxy->clear;
 	$proxy->reset_all;
-	$s->wait->fails('08006', qr/./, 'a try in front of a queue: fails');
+	$s->wait->fails('58030', qr/./, 'a try in front of a queue: fails');
 	is($other->wait->error, undef, 'a try in front of a queue: who waits behind it gets the lock');
 	$other->query_is("SELECT redis_unlock('queue')", 't', 'a try in front of a queue: given back');
 	$proxy->stop;
@@ -146,7 +146,7 @@ sub overtake
 	wait_until_used($node, $a);
 	$stop->let_go;
 	my $error = $s->wait;
-	$error->fails('08006', qr/did not answer/, 'given back at a former master: not known');
+	$error->fails('58030', qr/did not answer/, 'given back at a former master: not known');
 	like($error->{raw}, qr/DETAIL: +The node that answered is not the master any more/,
 		'given back at a former master: and why');
 	poll_until('the watchdog to give it back', sub { !$a->cmd('EXISTS', 'twice') });

@@ -62,7 +62,7 @@ ok($new->cmd('EXISTS', $_), "$_: the new master has it") foreach 'unsafe', 'hand
 my $owner = $new->owner_of('handed');
 $_->let_go foreach @stops;
 
-$safe->wait->fails('08006', qr/could not be replicated/, 'unsafe: told as ever');
+$safe->wait->fails('58030', qr/could not be replicated/, 'unsafe: told as ever');
 poll_until('it to be given back there', sub { !$new->cmd('EXISTS', 'unsafe') });
 pass('unsafe: given back at the new master');
 is($next->wait(30)->error, undef, 'handed: taken from the new master');

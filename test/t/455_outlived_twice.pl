@@ -34,7 +34,7 @@ sub away
 	my ($has) = @_;
 
 	$master->freeze;
-	$has->query_warns("SELECT redis_unlock('k')", 't', '08006', qr/did not answer/, 'nobody answers');
+	$has->query_warns("SELECT redis_unlock('k')", 't', '58030', qr/did not answer/, 'nobody answers');
 	my $before = errors();
 	poll_until('the waiter to fail', sub { errors() > $before || !$waiter->is_running });
 	return;

@@ -46,7 +46,7 @@ sub is_refused
 	my ($node, $redis, $name) = @_;
 	my $session = $node->session;
 
-	$session->query_fails("SELECT redis_try_lock('k')", '08001', qr/lock store/, "$name: nobody is asked");
+	$session->query_fails("SELECT redis_try_lock('k')", '58000', qr/lock store/, "$name: nobody is asked");
 	ok(!$redis->cmd('EXISTS', 'k'), "$name: the former master has nothing");
 	$session->quit;
 	return;

@@ -42,8 +42,8 @@ my @ends = (
 	[ 'terminated, the request arrives in time', {}, 'terminate', '57P01' ],
 	[ 'cancelled, all had in Redis', { on => 'reply' }, 'cancel', '57014' ],
 	[ 'terminated, all had in Redis', { on => 'reply' }, 'terminate', '57P01' ],
-	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '08006' ],
-	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '08006' ]);
+	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '58030' ],
+	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '58030' ]);
 
 foreach my $end (@ends)
 {
@@ -203,7 +203,7 @@ nobody_has_them('nothing is left');
 # ----------
 
 $one->query("SET lockredis.min_replicas = 1; SET lockredis.replica_timeout = '50ms'");
-$one->query_fails($lock, '08006', qr/could not be replicated/, 'too few replicas');
+$one->query_fails($lock, '58030', qr/could not be replicated/, 'too few replicas');
 $one->query('RESET lockredis.min_replicas');
 nobody_has_them('nothing is left');
 

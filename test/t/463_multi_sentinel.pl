@@ -71,7 +71,7 @@ $_->query_is("SELECT redis_multi_lock('{a,b,c}'); SELECT redis_multi_unlock('{a,
 	my $new = $ha->wait_for_master_but($old);
 	wait_until_used($node, $new);
 	$stop->let_go;
-	$one->wait->fails('08006', qr/lock store/, 'a try that a failover has made vain');
+	$one->wait->fails('58030', qr/lock store/, 'a try that a failover has made vain');
 	poll_until('all to be given back', sub { !$new->cmd('EXISTS', @keys) });
 	$one->query_is("SELECT redis_try_multi_lock('{a,b,c}'), redis_multi_unlock('{a,b,c}')", 't|t',
 		'then again');

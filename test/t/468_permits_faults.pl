@@ -83,7 +83,7 @@ all_are_back('two releases');
 # A Redis without memory refuses, and takes nothing away by that.
 $one->query_is("SELECT redis_permit_lock('k')", '');
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
-$one->query_fails("SELECT redis_extend('k', '2h')", '08006', qr/refused/, 'no lease is lengthened');
+$one->query_fails("SELECT redis_extend('k', '2h')", '58030', qr/refused/, 'no lease is lengthened');
 $one->query_is("SELECT redis_is_held('k')", 't', 'none is lost');
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
 $one->query_is("SELECT redis_extend('k', '2h')", 't', 'afterwards all is as before');

@@ -40,8 +40,8 @@ my @ends = (
 	[ 'terminated, the request arrives in time', {}, 'terminate', '57P01' ],
 	[ 'cancelled, had in Redis', { on => 'reply' }, 'cancel', '57014' ],
 	[ 'terminated, had in Redis', { on => 'reply' }, 'terminate', '57P01' ],
-	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '08006' ],
-	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '08006' ]);
+	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '58030' ],
+	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '58030' ]);
 
 my $number = 0;
 foreach my $end (@ends)
@@ -146,7 +146,7 @@ subtest 'the same token again' => sub {
 	rule_acted();
 	key_is_free('late', 'the lease has ended');
 	$proxy->let_go;
-	$one->wait->fails('08006', qr/answered after the lease had ended/, 'not had');
+	$one->wait->fails('58030', qr/answered after the lease had ended/, 'not had');
 	nobody_has_it('nothing is left of a late answer');
 	$one->quit;
 }
@@ -181,7 +181,7 @@ foreach my $verb (
 			$proxy->let_go;
 			if ($what eq 'unlock' && $name ne 'the request is lost')
 			{
-				$done->fails('08006', qr/did not answer/, 'nobody knows who it was');
+				$done->fails('58030', qr/did not answer/, 'nobody knows who it was');
 				is($redis->cmd('EXISTS', 'u'), 0, 'but it is done');
 			}
 			else

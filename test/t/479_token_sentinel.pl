@@ -33,9 +33,9 @@ $one->query_is("SELECT redis_token_lock('k', '1h', 'secret')", 'secret', 'two ha
 $one->query_is("SELECT redis_token_extend('k', 'secret', '2h')", 't', 'also for longer');
 $one->query_is("SELECT redis_token_extend('k', 'secret', '1h')", 't', 'and what it was before');
 $one->query("SET lockredis.min_replicas = 3; SET lockredis.replica_timeout = '500ms'");
-$one->query_fails("SELECT redis_token_lock('more', '1h', 'secret')", '08006',
+$one->query_fails("SELECT redis_token_lock('more', '1h', 'secret')", '58030',
 	qr/could not be replicated/, 'three there are not');
-$one->query_fails("SELECT redis_token_extend('k', 'secret', '3h')", '08006',
+$one->query_fails("SELECT redis_token_extend('k', 'secret', '3h')", '58030',
 	qr/could not be replicated/, 'nor for longer');
 poll_until('it to be given back', sub { !$ha->cmd('EXISTS', 'more') });
 pass('what was not confirmed is given back');

@@ -19,12 +19,12 @@ is($redis->cmd('GET', 'k'), 'secret', 'there');
 $two->start("SELECT redis_token_lock('k', '1h', 'next')");
 $node->wait_for_waiters('k', 1);
 $node->cut_off($proxy);
-$two->wait->fails('08006', $away, 'who waits');
-$one->query_fails("SELECT redis_token_lock('other', '1h', 'secret')", '08006', $away, 'lock');
-$one->query_fails("SELECT redis_try_token_lock('other', '0', '1h')", '08006', $away, 'try');
-$one->query_fails("SELECT redis_token_unlock('k', 'secret')", '08006', $away, 'unlock');
-$one->query_fails("SELECT redis_token_extend('k', 'secret', '2h')", '08006', $away, 'extend');
-$one->query_fails("SELECT redis_token_is_held('k', 'secret')", '08006', $away, 'is_held');
+$two->wait->fails('58000', $away, 'who waits');
+$one->query_fails("SELECT redis_token_lock('other', '1h', 'secret')", '58000', $away, 'lock');
+$one->query_fails("SELECT redis_try_token_lock('other', '0', '1h')", '58000', $away, 'try');
+$one->query_fails("SELECT redis_token_unlock('k', 'secret')", '58000', $away, 'unlock');
+$one->query_fails("SELECT redis_token_extend('k', 'secret', '2h')", '58000', $away, 'extend');
+$one->query_fails("SELECT redis_token_is_held('k', 'secret')", '58000', $away, 'is_held');
 is($table->all_keys, 0, 'the table has none');
 
 # The token lock is in Redis, whoever can ask that.

@@ -69,7 +69,7 @@ $admin->query('DROP TABLE secret');
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
 $result = $one->query("SELECT redis_token_lock('k', '1h', 'a-' || 'secret-' || 'word')");
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
-$result->fails('08006', qr/OOM/, 'refused');
+$result->fails('58030', qr/OOM/, 'refused');
 unlike($result->out . $result->error . $result->detail, qr/a-secret-word/, 'not in that message');
 
 # PostgreSQL itself logs statements.

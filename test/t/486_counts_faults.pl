@@ -166,7 +166,7 @@ foreach (@counts)
 		$begin->();
 		$one->query("SELECT redis_try_lock('warm'), redis_unlock('warm')");
 		hold_next(request_of('c'), on => $what);
-		$one->query_warns($sql, $name eq 'latch' ? 'NULL' : '', '08006', qr/did not answer/,
+		$one->query_warns($sql, $name eq 'latch' ? 'NULL' : '', '58030', qr/did not answer/,
 			"$name, $what: no answer");
 		poll_until('it counts', sub { $redis->cmd('GET', 'c') == 9 });
 		$proxy->let_go;
@@ -257,7 +257,7 @@ foreach (@counts)
 
 	$redis->cmd('SET', 'm', 3);
 	$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
-	$one->query_fails("SELECT $_", '08006', qr/OOM|maxmemory/, "$_: no memory")
+	$one->query_fails("SELECT $_", '58030', qr/OOM|maxmemory/, "$_: no memory")
 	  foreach "redis_semaphore_acquire('m')", "redis_semaphore_release('m')",
 	  "redis_latch_count_down('m')", "redis_semaphore_init('n', 1)", "redis_latch_set('n', 1)";
 	$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
@@ -290,7 +290,7 @@ foreach (@counts)
 
 	$redis->cmd('SET', 'lockredis_tickets:{k}', 'in the way');
 	$redis->cmd('SET', 'k', 2);
-	$one->query_fails("SELECT $_", '08006', qr/WRONGTYPE/, "$_: no tickets")
+	$one->query_fails("SELECT $_", '58030', qr/WRONGTYPE/, "$_: no tickets")
 	  foreach "redis_semaphore_acquire('k')", "redis_semaphore_release('k')",
 	  "redis_latch_count_down('k')";
 	is($redis->cmd('GET', 'k'), 2, 'nothing is counted');

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Semaphores and latches in fallback mode: as in Redis while that is there; 08006 while it
+# Semaphores and latches in fallback mode: as in Redis while that is there; 58000 while it
 # is away, for those who wait, too; what was to be counted then is when it is back.
 
 use strict;
@@ -20,10 +20,10 @@ $node->queue_up('l', $three => "SELECT redis_latch_wait('l')");
 $one->query("BEGIN; SELECT redis_latch_xact_count_down('l')");
 
 $node->cut_off($proxy);
-$_->wait($soon)->fails('08006', qr/not available while Redis is out of reach/, 'who waits is told')
+$_->wait($soon)->fails('58000', qr/not available while Redis is out of reach/, 'who waits is told')
   foreach $two, $three;
 $one->query_is('COMMIT', '', 'a COMMIT');
-$two->query_fails("SELECT $_", '08006', qr/not available while Redis is out of reach/, $_)
+$two->query_fails("SELECT $_", '58000', qr/not available while Redis is out of reach/, $_)
   foreach "redis_semaphore_acquire('s')", "redis_semaphore_release('s')",
   "redis_semaphore_xact_release('s')", "redis_semaphore_available('s')",
   "redis_semaphore_add('s', 1)", "redis_latch_wait('l')", "redis_latch_count_down('l')",

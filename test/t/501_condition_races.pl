@@ -251,7 +251,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 	$far->wait_for_waiters('i', 1);
 	my $id = $proxy->rule(match => 'lockredis_condition_waiting:{i}', action => 'cut');
 	$waiter->start("SELECT redis_condition_wait('i')");
-	is($waiter->wait($soon)->sqlstate, '08006', 'no answer');
+	is($waiter->wait($soon)->sqlstate, '58030', 'no answer');
 	$proxy->clear;
 	is($next->wait($soon)->error, undef, 'others have the lock');
 	poll_until('it does not wait', sub { !waiting('i') });
@@ -292,7 +292,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 	$_->query("SELECT redis_lock('l')"), await($_, 'l') foreach $next, $notifier;
 	$teller->query("SELECT redis_lock('l')");
 	my $id = $proxy->rule(match => 'lockredis_condition_waiting:{l}', action => 'cut');
-	is($teller->query("SELECT redis_condition_notify('l')")->sqlstate, '08006', 'no answer');
+	is($teller->query("SELECT redis_condition_notify('l')")->sqlstate, '58030', 'no answer');
 	$proxy->clear;
 	is(scalar waiting('l'), 1, 'one was told');
 	$teller->query_is("SELECT redis_unlock('l')", 't', 'who tells has the lock all the same');

@@ -143,7 +143,7 @@ sub take_everywhere
 	my @awake = $cluster->nodes;
 
 	$_->kill9 foreach @awake;
-	$one->query_fails("SELECT redis_try_lock('e')", '08001', qr/could not reach/, 'no node answers');
+	$one->query_fails("SELECT redis_try_lock('e')", '58000', qr/could not reach/, 'no node answers');
 	$_->start foreach @awake;
 	$cluster->wait_until_steady;
 	all_up();

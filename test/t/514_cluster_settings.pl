@@ -98,7 +98,7 @@ $node->set('lockredis.url' => 'redis://lockredis@' . $some->address);
 $node->wait_for_up;
 my ($elsewhere) = grep { $cluster->node_of($_) != $some } @keys;
 $one->query_fails("SELECT redis_try_lock('$elsewhere')",
-	'08006', qr/MOVED .*HINT: .*redis-cluster:/s, 'a node of a cluster');
+	'58030', qr/MOVED .*HINT: .*redis-cluster:/s, 'a node of a cluster');
 $node->set('lockredis.url' => 'redis-cluster://' . $single->address,
 	'lockredis.password_file' => '');
 poll_until('it to be told', sub { $node->value(q{

@@ -150,7 +150,7 @@ wait_for_masters(4);
 	$node->set('lockredis.url' => $other->url(user => 'another'),
 		'lockredis.password_file' => password_file('another'),
 		'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms');
-	$one->query_fails("SELECT redis_try_lock('p')", '08006', qr/not known at present/,
+	$one->query_fails("SELECT redis_try_lock('p')", '58030', qr/not known at present/,
 		'it is not known yet where to ask');
 	kill 'CONT', $watchdog;
 	is_deeply([ map { @{ $_->cmd('ACL', 'LOG') } } $cluster->nodes ], [],

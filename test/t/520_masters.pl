@@ -91,7 +91,7 @@ sub has_in_the_end
 # ---- two are gone, or stand still
 
 $one->query_fails("SET lockredis.min_replicas = 1; SELECT redis_lock('replicas')",
-	'0A000', qr/replicas are not asked to confirm a lock of several masters/, 'no replicas');
+	'55000', qr/replicas are not asked to confirm a lock of several masters/, 'no replicas');
 $one->query('SET lockredis.min_replicas = 0');
 
 foreach my $way ('gone', 'frozen')

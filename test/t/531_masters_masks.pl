@@ -110,7 +110,7 @@ sub fails
 		my @reasons = ($result->detail // '') =~ /^Master \d: \S/mg;
 
 		push @wrong, "$call: " . ($result->error || $result->out)
-		  unless ($result->sqlstate // '') =~ /^080(01|06)$/;
+		  unless ($result->sqlstate // '') =~ /^580(00|30)$/;
 		push @wrong, "$call: " . ($result->detail // 'no detail') if @reasons != 5;
 	}
 	return ok(!@wrong, sprintf '%05b %s: an error with five reasons', $mask, $how)

@@ -128,7 +128,7 @@ $ticker->quit;
 # ---- new ones
 
 ok(up($near, 'in_use', 0), 'all were started lately: none has a vote');
-$one->query_fails("SELECT redis_try_lock('new')", '08006', qr/no vote, since it was started lately/,
+$one->query_fails("SELECT redis_try_lock('new')", '58030', qr/no vote, since it was started lately/,
 	'so nothing is granted');
 $one->query_is('SELECT redis_unlock_all()', 20, 'but what was held is given back');
 

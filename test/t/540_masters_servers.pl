@@ -196,7 +196,7 @@ foreach my $how ('known', 'watchdog')
 	poll_until('the spare to have it', sub { keys %{ $spare->hash('renewed') } });
 	$one->query_is("SELECT redis_is_held('renewed')", 't', 'a lock that is renewed is kept');
 	$c->cmd('CONFIG', 'SET', 'maxmemory', 1);
-	$two->query_fails("SELECT redis_try_lock('new')", '08006',
+	$two->query_fails("SELECT redis_try_lock('new')", '58030',
 		qr/Master 1: It has no vote, since another server was there until lately/,
 		'the spare has no vote, and that is told');
 	$c->cmd('CONFIG', 'SET', 'maxmemory', 0);

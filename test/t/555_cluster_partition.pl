@@ -123,7 +123,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 
 	# On its side: it may not know yet
 	my $result = $other->query("SET lockredis.min_replicas = 1; SELECT redis_try_lock('$fresh')");
-	like($result->sqlstate // 'granted', qr/^08/, 'cut off: nothing is granted that wants a replica');
+	like($result->sqlstate // 'granted', qr/^58/, 'cut off: nothing is granted that wants a replica');
 	$other->query('RESET lockredis.min_replicas');
 
 	# On the other one
@@ -139,7 +139,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 
 	poll_until('the master to have noticed', sub { $cut->cmd('CLUSTER', 'INFO') =~ /cluster_state:fail/ });
 	$result = $other->query("SELECT redis_try_lock('$fresh')");
-	like($result->sqlstate // 'granted', qr/^08/, 'cut off: then nothing is granted');
+	like($result->sqlstate // 'granted', qr/^58/, 'cut off: then nothing is granted');
 	$one->query_is("SELECT redis_try_lock('$fresh')", 't', 'which the others have');
 
 	$net->heal;

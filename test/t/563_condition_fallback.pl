@@ -1,6 +1,6 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Conditions in fallback mode: as in Redis while that is there; 08006 while it is away, also for
+# Conditions in fallback mode: as in Redis while that is there; 58000 while it is away, also for
 # who waits, and his lock is lost then; a lock that was moved to the table has none; and what was
 # waited for before is no more when Redis is back.
 # A condition is no lock, so no guarantee speaks of it.
@@ -26,10 +26,10 @@ await($one, 'a');
 $three->query("SELECT redis_lock('c')");
 
 $node->cut_off($proxy);
-$one->wait(limit(60))->fails('08006', $away, 'who waits is told that it is away');
+$one->wait(limit(60))->fails('58000', $away, 'who waits is told that it is away');
 $one->query_is("SELECT redis_is_held('a')", 'f', 'and does not have the lock');
 $one->query_warns("SELECT redis_unlock('a')", 'f', '01000', qr/lost/, 'seen');
-$three->query_fails("SELECT redis_condition_$_('c')", '08006', $away, $_)
+$three->query_fails("SELECT redis_condition_$_('c')", '58000', $away, $_)
   foreach 'wait', 'notify', 'notify_all';
 $three->query_is("SELECT redis_is_held('c')", 't', 'the lock that was moved to the table stays');
 

@@ -72,7 +72,7 @@ func checkFelt(e *Environment, tell func(string)) []Finding {
 		if err := f.end(); err != nil {
 			return append(found, Finding{"rig", f.name + ": " + err.Error()})
 		}
-		if err == nil || !strings.Contains(err.Error(), "SQLSTATE 08") {
+		if err == nil || !strings.Contains(err.Error(), "SQLSTATE 58") {
 			found = append(found, Finding{"self-test",
 				fmt.Sprintf("%s was not felt: %v", f.name, err)})
 		}

@@ -163,7 +163,7 @@ func (s *Session) judgeError(sql string, err *pgconn.PgError) {
 	switch {
 	case err.Code == "57014", err.Code == "57P01", err.Code == "57P02",
 		err.Code == "57P03", err.Code == "55P03", err.Code == "53300",
-		strings.HasPrefix(err.Code, "08"):
+		strings.HasPrefix(err.Code, "58"):
 		return
 	case err.Code == "25P02" && s.inTx:
 		return
@@ -177,7 +177,7 @@ func (s *Session) judgeError(sql string, err *pgconn.PgError) {
 		return
 	case err.Code == "40P01" && s.w.spec.deadlocks:
 		return
-	case err.Code == "40001" || err.Code == "40002" ||
+	case err.Code == "40001" || err.Code == "23000" ||
 		err.Code == "55000" && (strings.Contains(err.Message, "was lost") ||
 			strings.Contains(err.Message, "about to end")):
 		if s.w.spec.losses {
@@ -205,7 +205,7 @@ func (s *Session) lossWarned() bool {
 
 func (s *Session) unanswered() bool {
 	for _, n := range s.warnings {
-		if strings.HasPrefix(n.Code, "08") {
+		if strings.HasPrefix(n.Code, "58") {
 			return true
 		}
 	}

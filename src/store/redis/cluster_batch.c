@@ -274,7 +274,7 @@ cluster_route(ClusterBatch *c)
 		if (row == CLUSTER_NO_NODE && cluster_has_none(c, op))
 		{
 			cluster_explain(why, sizeof(why));
-			cluster_fail_op(c, op, ERRCODE_CONNECTION_FAILURE, why);
+			cluster_fail_op(c, op, ERRCODE_STORE_FAILED, why);
 			continue;
 		}
 		if (row == CLUSTER_NO_NODE)
@@ -485,7 +485,7 @@ cluster_batch_check_time(ClusterBatch *c, bool leave)
 
 		if (!cluster_is_open(op))
 			continue;
-		cluster_fail_op(c, op, ERRCODE_CONNECTION_FAILURE, op->part == PART_LATER ?
+		cluster_fail_op(c, op, ERRCODE_STORE_FAILED, op->part == PART_LATER ?
 						"The slot of the key is being moved to another node." : why);
 	}
 	cluster_look(c);
@@ -526,7 +526,7 @@ cluster_batch_abandon(ClusterBatch *c)
 			c->link[i]->handed_on = 0;
 	}
 	memset(&c->error, 0, sizeof(StoreError));
-	c->error.sqlstate = ERRCODE_CONNECTION_FAILURE;
+	c->error.sqlstate = ERRCODE_STORE_FAILED;
 	strlcpy(c->error.detail, "The request was given up before it was answered.",
 			sizeof(c->error.detail));
 	cluster_end(c);

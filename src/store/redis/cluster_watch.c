@@ -547,7 +547,7 @@ scout_take(Scout *s, int64 now)
 	else if (v->len >= MAP_TEXT_SIZE - 1)
 		snprintf(detail, sizeof(detail), "The node's answer is larger than %d kB.",
 				 MAP_TEXT_SIZE / 1024);
-	redis_conn_fail(&s->conn, ERRCODE_CONNECTION_FAILURE, detail);
+	redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, detail);
 	scout_tell(s, now);
 	scout_failed(s, now);
 }
@@ -587,7 +587,7 @@ scout_step(Scout *s, int64 now)
 	} while (redis_conn_reads_on(got, &nreads));
 	if (s->answer_until != 0 && now >= s->answer_until)
 	{
-		redis_conn_fail(&s->conn, ERRCODE_CONNECTION_FAILURE,
+		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED,
 						"The node did not answer in time.");
 		scout_failed(s, now);
 	}

@@ -152,7 +152,7 @@ confirm_too_few(NodeBatch *b, int64 replicas)
 	if (wanted == 0)
 		return;
 	*error = b->conn.failure.error;
-	error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+	error->sqlstate = ERRCODE_STORE_FAILED;
 	error->hint = replicas_hint;
 	if (b->wait_ms % 1000 == 0)
 		snprintf(error->detail, sizeof(error->detail),
@@ -258,7 +258,7 @@ confirm_read_owed(NodeBatch *b)
 				break;
 		}
 		else if (!confirm_swallow(b, c->in.values))
-			redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+			redis_conn_fail(c, ERRCODE_STORE_FAILED,
 							"The node's answer makes no sense.");
 	}
 	return c->state == CONN_READY;

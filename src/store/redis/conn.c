@@ -84,7 +84,7 @@ redis_conn_fail(RedisConn *c, int sqlstate, const char *detail)
 static void
 conn_sent_unasked(RedisConn *c)
 {
-	redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+	redis_conn_fail(c, ERRCODE_STORE_FAILED,
 					"The node sent something that was not asked for.");
 }
 
@@ -352,10 +352,10 @@ conn_lost(RedisConn *c, int error)
 	else if (c->state == CONN_HANDSHAKE && c->in.first_byte == 0)
 		redis_failure_no_answer(&c->failure, c->target->tls);
 	else if (error == 0)
-		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
+		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
 						  "The node closed the connection.");
 	else
-		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
+		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
 						  "The connection to the node was lost: %s.",
 						  strerror(error));
 	redis_conn_close(c);
@@ -402,7 +402,7 @@ redis_conn_close_other(RedisConn *c)
 {
 	if (!redis_conn_is_other(c))
 		return false;
-	redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+	redis_conn_fail(c, ERRCODE_STORE_FAILED,
 					"Another server has been found in place of this one.");
 	return true;
 }

@@ -118,7 +118,7 @@ static ConnectResult
 connect_failed(RedisFailure *f, const char *detail)
 {
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  ERRCODE_STORE_UNREACHABLE,
 					  NULL, "%s", detail);
 	return CONNECT_FAILED;
 }
@@ -155,7 +155,7 @@ connect_address_failed(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	}
 	redis_target_want_addresses(t, WANT_REACHABLE);
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  ERRCODE_STORE_UNREACHABLE, NULL,
 					  "Could not connect to the node: %s.", strerror(error));
 	return CONNECT_FAILED;
 }
@@ -204,7 +204,7 @@ connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 		return connect_address_failed(d, t, s, f, ETIMEDOUT);
 	}
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  ERRCODE_STORE_UNREACHABLE, NULL,
 					  t->kind == TARGET_MASTER ?
 					  "Could not resolve the host name that the Sentinels announce: %s." :
 					  "Could not resolve the host name in lockredis.url: %s.",

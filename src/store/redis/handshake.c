@@ -110,7 +110,7 @@ password_read(const RedisTarget *t, char *secret, RedisFailure *f)
 	if (fd < 0 && problem[0] == '\0')
 	{
 		redis_failure_set(f, STORE_DOWN,
-						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, hint,
+						  ERRCODE_STORE_UNREACHABLE, hint,
 						  "Could not open the password file: %s.",
 						  strerror(errno));
 		return false;
@@ -126,7 +126,7 @@ password_read(const RedisTarget *t, char *secret, RedisFailure *f)
 	}
 	if (problem != NULL)
 		redis_failure_set(f, STORE_DOWN,
-						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, hint,
+						  ERRCODE_STORE_UNREACHABLE, hint,
 						  "%s", problem);
 	return problem == NULL;
 }
@@ -477,14 +477,14 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 
 	if (outcome == STORE_DENIED)
 		redis_failure_set(f, outcome,
-						  ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION,
+						  ERRCODE_STORE_DENIED,
 						  redis_words_begin(words, "NOPERM") ? redis_rights_hint :
 						  t->kind == TARGET_SENTINEL ?
 						  gettext_noop("Check lockredis.sentinel_user and lockredis.sentinel_password_file.") :
 						  gettext_noop("Check lockredis.url and lockredis.password_file."),
 						  "The node answered: %s", words);
 	else
-		redis_failure_set(f, outcome, ERRCODE_CONNECTION_FAILURE,
+		redis_failure_set(f, outcome, ERRCODE_STORE_FAILED,
 						  t->kind == TARGET_NODE ? redis_words_hint(words) : NULL,
 						  "The node answered: %s", words);
 	return HANDSHAKE_FAILED;
@@ -514,7 +514,7 @@ handshake_take_voter(const RedisValue *reply, RedisFailure *f)
 	if (alone && strcmp(handshake_field(reply, "role"), "master") == 0)
 		return HANDSHAKE_UNDER_WAY;
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  ERRCODE_STORE_UNREACHABLE,
 					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
 					  alone ? "The node is a replica." :
 					  "What answers there is a Sentinel, or a node of a Redis Cluster.");
@@ -539,7 +539,7 @@ handshake_is_other(const RedisValue *reply, const char *wanted, RedisFailure *f)
 	else if (strcmp(mode, "standalone") == 0)
 		is = ": it is a single Redis (redis://)";
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  ERRCODE_STORE_UNREACHABLE,
 					  gettext_noop("Check lockredis.url."),
 					  "What answers there is %s%s.", wanted, is);
 	return HANDSHAKE_FAILED;
@@ -555,7 +555,7 @@ handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
 		return HANDSHAKE_UNDER_WAY;
 	cluster_want_map();
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  ERRCODE_STORE_UNREACHABLE, NULL,
 					  "What answers there is another node than that of the cluster.");
 	return HANDSHAKE_FAILED;
 }
@@ -575,7 +575,7 @@ handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
 	if (facts->run_id[0] == '\0' || facts->booted_by == 0)
 	{
 		redis_failure_set(f, STORE_DENIED,
-						  ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION, NULL,
+						  ERRCODE_STORE_DENIED, NULL,
 						  "The node does not say since when it runs.");
 		return HANDSHAKE_FAILED;
 	}
@@ -583,7 +583,7 @@ handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
 					 &facts->life, &facts->since))
 		return HANDSHAKE_UNDER_WAY;
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  ERRCODE_STORE_UNREACHABLE,
 					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
 					  "It is the same server as that of another URL.");
 	return HANDSHAKE_FAILED;
@@ -617,7 +617,7 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 		return HANDSHAKE_UNDER_WAY;
 	redis_target_is_no_master(t);
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, NULL,
+					  ERRCODE_STORE_UNREACHABLE, NULL,
 					  "The node that the Sentinels name says that it is no master.");
 	return HANDSHAKE_FAILED;
 }
@@ -677,7 +677,7 @@ redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 	}
 	else if (!handshake_good(hs, t, greeting, v))
 	{
-		redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
+		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
 						  "The node's answer makes no sense in Redis's protocol.");
 		return HANDSHAKE_FAILED;
 	}

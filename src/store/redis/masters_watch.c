@@ -285,7 +285,7 @@ probe_take(Probe *p, int64 now)
 		strlcpy(detail, "The node is a replica.", sizeof(detail));
 	if (detail[0] != '\0')
 	{
-		redis_conn_fail(&p->conn, ERRCODE_CONNECTION_FAILURE, detail);
+		redis_conn_fail(&p->conn, ERRCODE_STORE_FAILED, detail);
 		probe_failed(p, now);
 	}
 	else if (++p->answered == lengthof(questions))
@@ -338,7 +338,7 @@ probe_step(Probe *p, int64 now)
 	if (p->answer_until != 0 && now >= p->answer_until)
 	{
 		redis_target_set_silent(&p->target, true);
-		redis_conn_fail(&p->conn, ERRCODE_CONNECTION_FAILURE,
+		redis_conn_fail(&p->conn, ERRCODE_STORE_FAILED,
 						"The node did not answer in time.");
 		probe_failed(p, now);
 	}

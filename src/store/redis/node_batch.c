@@ -438,7 +438,7 @@ reply_take(NodeBatch *b)
 		good = reply_take_good(b, cmd, now);
 	if (!good)
 	{
-		node_batch_fail(b, ERRCODE_CONNECTION_FAILURE,
+		node_batch_fail(b, ERRCODE_STORE_FAILED,
 						"The node's answer makes no sense.");
 		return false;
 	}
@@ -605,7 +605,7 @@ node_batch_check_time(NodeBatch *b)
 	{
 		/* Its own limit is the business of redis_conn_advance(). */
 		if (now >= b->batch.deadline)
-			node_batch_fail(b, ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+			node_batch_fail(b, ERRCODE_STORE_UNREACHABLE,
 							"Could not connect to the node in time.");
 		return;
 	}
@@ -619,7 +619,7 @@ node_batch_check_time(NodeBatch *b)
 	if (now - b->progress_at >= lr_command_timeout * LR_US_PER_MS &&
 		!confirm_is_awaited(b))
 		redis_target_set_silent(&b->target, true);
-	node_batch_fail(b, ERRCODE_CONNECTION_FAILURE,
+	node_batch_fail(b, ERRCODE_STORE_FAILED,
 					"The node did not answer in time.");
 }
 
@@ -693,7 +693,7 @@ nbatch_refuse_as(NodeBatch *b, int sqlstate, const char *detail)
 static void
 nbatch_refuse(NodeBatch *b, const char *detail)
 {
-	nbatch_refuse_as(b, ERRCODE_CONNECTION_FAILURE, detail);
+	nbatch_refuse_as(b, ERRCODE_STORE_FAILED, detail);
 }
 
 void
@@ -826,7 +826,7 @@ nbatch_has_master(NodeBatch *b, int64 now)
 	if (redis_target_look(&b->target, why, sizeof(why)) != TARGET_CLOSED)
 		strlcpy(why, "Which node is the master is not known for sure at present.",
 				sizeof(why));
-	nbatch_refuse_as(b, ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, why);
+	nbatch_refuse_as(b, ERRCODE_STORE_UNREACHABLE, why);
 	return false;
 }
 

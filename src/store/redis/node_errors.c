@@ -63,7 +63,7 @@ redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 void
 redis_failure_no_answer(RedisFailure *f, bool tls)
 {
-	redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED,
 					  tls ? NULL : redis_tls_port_hint,
 					  "The node closed the connection without an answer: it may %sbe no Redis server.",
 					  tls ? "" : "expect TLS, or ");
@@ -82,7 +82,7 @@ redis_failure_not_redis(RedisFailure *f, unsigned char first)
 		seems = ": it seems to expect TLS";
 		hint = redis_tls_port_hint;
 	}
-	redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, hint,
+	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, hint,
 					  "The node's answer is not in Redis's protocol%s.", seems);
 }
 

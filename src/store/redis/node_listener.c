@@ -557,7 +557,7 @@ listener_take_pushes(NodeListener *l)
 			l->answer_until = 0;
 			if (!listener_take_push(l))
 			{
-				redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+				redis_conn_fail(c, ERRCODE_STORE_FAILED,
 								"The node's answer makes no sense.");
 				return false;
 			}
@@ -661,7 +661,7 @@ node_listener_step(NodeListener *l)
 	now = lr_now();
 	if (l->answer_until != 0 && now >= l->answer_until)
 	{
-		redis_conn_fail(c, ERRCODE_CONNECTION_FAILURE,
+		redis_conn_fail(c, ERRCODE_STORE_FAILED,
 						"The node did not answer in time.");
 		listener_lost(l);
 		return;

@@ -232,7 +232,7 @@ quorum_batch_abandon(QuorumBatch *b)
 			link_cancel(b->link[i]);
 			node_batch_process(&b->link[i]->node, false, false, 0);
 		}
-	batch_set_error(&b->batch, ERRCODE_CONNECTION_FAILURE,
+	batch_set_error(&b->batch, ERRCODE_STORE_FAILED,
 					"The request was given up before it was answered.");
 	batch_forget(&b->batch);
 }

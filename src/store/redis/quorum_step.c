@@ -118,7 +118,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 	StoreError *error = &b->batch.error;
 	size_t		len = 0;
 
-	error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+	error->sqlstate = ERRCODE_STORE_FAILED;
 	error->hint = NULL;
 	error->detail[0] = error->address[0] = '\0';
 	for (int i = 0; i < b->n && len < sizeof(error->detail); i++)

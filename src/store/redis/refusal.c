@@ -31,8 +31,7 @@ refusal_report(const NodeBatch *b)
 {
 	const StoreError *error = &b->batch.error;
 
-	if (!b->patient &&
-		ERRCODE_TO_CATEGORY(error->sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
+	if (!b->patient && store_has_failed(error->sqlstate))
 		node_report_error(b->target.node, b->target.place, error->detail);
 }
 
@@ -79,9 +78,9 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
 	if (redis_words_begin(words, "FENCERANGE"))
 		error->sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
 	else if (outcome == STORE_DENIED)
-		error->sqlstate = ERRCODE_SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION;
+		error->sqlstate = ERRCODE_STORE_DENIED;
 	else
-		error->sqlstate = ERRCODE_CONNECTION_FAILURE;
+		error->sqlstate = ERRCODE_STORE_FAILED;
 	snprintf(error->detail, sizeof(error->detail), "The node answered: %s",
 			 words);
 	if (b->target.kind == TARGET_NODE && error->hint == NULL)

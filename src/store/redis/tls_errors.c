@@ -39,7 +39,7 @@ failed(RedisFailure *f, const char *hint, const char *format,...)
 	vsnprintf(detail, sizeof(detail), format, args);
 	va_end(args);
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION, hint,
+					  ERRCODE_STORE_UNREACHABLE, hint,
 					  "%s", detail);
 }
 
@@ -183,6 +183,6 @@ tls_failure_set(RedisFailure *f, const TlsTrouble *trouble)
 	else if (!trouble->shaken)
 		failed(f, NULL, "The TLS handshake has failed: %s.", words);
 	else
-		redis_failure_set(f, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, NULL,
+		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
 						  "The TLS connection has failed: %s.", words);
 }

@@ -73,7 +73,7 @@ static void
 file_failed(RedisFailure *f, const TlsFileKind *kind, const char *what)
 {
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  ERRCODE_STORE_UNREACHABLE,
 					  kind->hint, "The %s %s", kind->name, what);
 }
 
@@ -82,7 +82,7 @@ file_failed_with(RedisFailure *f, const TlsFileKind *kind, const char *doing,
 				 const char *why)
 {
 	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+					  ERRCODE_STORE_UNREACHABLE,
 					  kind->hint, "Could not %s the %s: %s.", doing, kind->name,
 					  why);
 }
@@ -470,7 +470,7 @@ tls_files_load(SSL_CTX *ctx, RedisFailure *f)
 	if (has_cert != is_set(lr_tls_key_file))
 	{
 		redis_failure_set(f, STORE_DOWN,
-						  ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+						  ERRCODE_STORE_UNREACHABLE,
 						  gettext_noop("Set both of lockredis.tls_cert_file and lockredis.tls_key_file, or none."),
 						  "There is a %s without a %s.",
 						  has_cert ? cert_file.name : key_file.name,

@@ -145,7 +145,7 @@ take_back(TableHandle *h, const char *detail)
 				return;
 		}
 	}
-	table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE, detail);
+	table_fail(h, STORE_DOWN, ERRCODE_STORE_FAILED, detail);
 }
 
 /* ----------
@@ -392,10 +392,10 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 		table_fail(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
 				   "This server is a standby: it cannot write the table of locks.");
 	else if (!h->patient && node_is_silent(NODE_TABLE) && lr_watchdog_running())
-		table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+		table_fail(h, STORE_DOWN, ERRCODE_STORE_FAILED,
 				   "The table worker did not answer lately; it is tried again in the background.");
 	else if (lr_now() >= deadline)
-		table_fail(h, STORE_DOWN, ERRCODE_CONNECTION_FAILURE,
+		table_fail(h, STORE_DOWN, ERRCODE_STORE_FAILED,
 				   "There was no time left to ask the table worker.");
 	else
 		submit_next(h);

@@ -223,7 +223,7 @@ sub fails
 	my @reasons = ($result->detail // '') =~ /^Master \d: \S/mg;
 
 	return "$sql: " . ($result->error || $result->out)
-	  unless ($result->sqlstate // '') =~ /^080(01|06)$/;
+	  unless ($result->sqlstate // '') =~ /^580(00|30)$/;
 	return "$sql: " . ($result->detail // 'no detail') if @reasons != 5;
 	return;
 }
