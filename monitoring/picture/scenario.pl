@@ -43,7 +43,7 @@ $node->value($_)
 			INSERT INTO work VALUES (id, now());
 			PERFORM pg_sleep(0.02 + random() / 10);
 		END IF;
-	EXCEPTION WHEN connection_exception THEN
+	EXCEPTION WHEN system_error OR io_error THEN
 		PERFORM pg_sleep(0.5);
 	END $$;
 END

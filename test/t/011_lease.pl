@@ -370,7 +370,7 @@ of_redis 'no requests that could be looked at' => sub {
 						over := over + 1;
 					END IF;
 					PERFORM redis_unlock('tiny');
-				EXCEPTION WHEN connection_failure THEN
+				EXCEPTION WHEN system_error OR io_error THEN
 					late := late + 1;
 				END;
 			END LOOP;

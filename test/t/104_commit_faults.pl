@@ -173,7 +173,7 @@ subtest 'exception blocks while no release is answered' => sub {
 		          EXCEPTION
 		              WHEN division_by_zero THEN
 		                  failed := failed + 1;
-		              WHEN connection_failure THEN
+		              WHEN system_error OR io_error THEN
 		                  unreachable := unreachable + 1;
 		          END;
 		          IF redis_is_held('round ' || i) OR NOT redis_is_held('outer') THEN

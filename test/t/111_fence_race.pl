@@ -415,7 +415,7 @@ BEGIN
 				PERFORM redis_xact_lock('acct', '20 ms');
 			END IF;
 			got := true;
-		EXCEPTION WHEN serialization_failure OR connection_failure THEN
+		EXCEPTION WHEN serialization_failure OR system_error OR io_error THEN
 			got := false;
 		END;
 		IF got THEN

@@ -130,8 +130,7 @@ $node->safe_psql('postgres', q{
 			BEGIN
 				detail := '';
 				PERFORM redis_is_locked('heard');
-			EXCEPTION WHEN connection_exception OR connection_failure
-				OR sqlclient_unable_to_establish_sqlconnection THEN
+			EXCEPTION WHEN system_error OR io_error THEN
 				GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
 				PERFORM pg_sleep(0.005);
 			END;

@@ -95,8 +95,7 @@ $node->safe_psql('postgres', q{
 			BEGIN
 				PERFORM redis_lock('leak');
 				RAISE 'the store is there';
-			EXCEPTION WHEN connection_exception OR connection_failure
-				OR sqlclient_unable_to_establish_sqlconnection THEN
+			EXCEPTION WHEN system_error OR io_error THEN
 			END;
 		END LOOP;
 	END $$;
@@ -120,7 +119,7 @@ sub usage
 sub run
 {
 	my ($sql) = @_;
-	my $result = $session->query($sql, 120);
+	my $result = $session->query($sql, 600);
 
 	die "$sql: $result->{raw}" if $result->dead || $result->error;
 	return;

@@ -176,7 +176,7 @@ $one->query(q{
 		FOR i IN 1 .. 200 LOOP
 			BEGIN
 				PERFORM redis_try_lock('n' || i);
-			EXCEPTION WHEN connection_failure OR sqlclient_unable_to_establish_sqlconnection THEN
+			EXCEPTION WHEN system_error OR io_error THEN
 				CONTINUE;
 			END;
 			RAISE 'nobody can have it';
