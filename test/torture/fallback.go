@@ -27,12 +27,13 @@ const (
 var fallbackSettings = fmt.Sprintf("lockredis.mode = 'fallback'\n"+
 	"lockredis.fallback_after = '%s'\n", millis(fallbackAfter))
 
-// Locks of these kinds are carried over; of the others it is only said that none is had
-// twice, and that no loss is silent.  What nobody owns is not given during an outage, and
-// what was given before is there after it.
+// Locks of the first three are carried over; of the others it is only said that none is had
+// twice, and that no loss is silent.  What nobody owns cannot be had during an outage, and
+// is neither more nor less after it.
 var fallbackKinds = []*Kind{lockKind.withFallback(), fairKind.withFallback(),
 	multiKind.withFallback(), readWriteKind.withoutFallback(), tokenKind.withoutFallback(),
-	permitKind.withoutFallback()}
+	permitKind.withoutFallback(), semaphoreKind.withoutFallback(), latchKind.withoutFallback(),
+	conditionKind.withoutFallback()}
 
 func (k Kind) withFallback() *Kind {
 	specs := []func() Spec{fallbackSpec}

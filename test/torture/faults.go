@@ -157,12 +157,12 @@ func (l *lane) choose() *Fault {
 	return eligible[0]
 }
 
-// worst are those that take data or change the clock of Redis, if any may.
+// worst are those that take data or change the clock of Redis, or keep it away, if any may.
 func worst(faults []*Fault) []*Fault {
 	var breaking []*Fault
 
 	for _, f := range faults {
-		if f.breaks {
+		if f.breaks || f.outage {
 			breaking = append(breaking, f)
 		}
 	}

@@ -69,7 +69,8 @@ func (s *Strike) fillWAL() error {
 	return err
 }
 
-// Rounds of power cuts: nothing else than these befalls a server.
+// Rounds of power cuts where there is one place that has the locks: nothing else than
+// these befalls a server.  Elsewhere a kill among the other faults is a power cut.
 func powerSpecOf(k *Kind, n int) Spec {
 	specs := []func() Spec{k.shaped(powerSpec)}
 	if k.name == lockKind.name {

@@ -181,7 +181,7 @@ func specOf(topology string, power bool, kinds []*Kind, n int) Spec {
 	k := kinds[n%len(kinds)]
 	n /= len(kinds)
 	specs := k.specs
-	if power {
+	if power && (topology == "one" || topology == "table") {
 		return powerSpecOf(k, n)
 	}
 	switch topology {
