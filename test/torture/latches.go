@@ -89,7 +89,7 @@ func (r *Round) counted(l *Latch, unsure bool) {
 	if unsure {
 		r.deleteLatch(l)
 	}
-	for tries := 0; tries < 40; tries++ {
+	for tries := 0; tries < patientTries; tries++ {
 		if next, err := r.newLatch(l.place); err == nil {
 			r.mu.Lock()
 			r.latches[l.place] = next
@@ -107,7 +107,7 @@ func (r *Round) deleteLatch(l *Latch) {
 		l.free = now()
 	}
 	r.mu.Unlock()
-	for tries := 0; tries < 40; tries++ {
+	for tries := 0; tries < patientTries; tries++ {
 		if _, err := r.env.nodes[tries%len(r.env.nodes)].query("SELECT redis_latch_delete('" + l.key + "')"); err == nil {
 			return
 		}

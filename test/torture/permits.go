@@ -160,7 +160,7 @@ func workPermitById(s *Session) {
 	s.w.hist.end(call, resultOK)
 	s.think(s.w.spec.hold)
 	free := s.w.hist.begin(&Call{Client: call.Client, Op: opUnlock, Key: at.key, Mode: at.mode})
-	for tries := 0; tries < 40; tries++ {
+	for tries := 0; tries < patientTries; tries++ {
 		node := s.w.env.nodes[tries%len(s.w.env.nodes)]
 		rows, err := node.query("SELECT redis_permit_release('" + at.key + "', '" + id + "')")
 		if err == nil {

@@ -72,12 +72,8 @@ func (r *Round) stray(used *Semaphore) {
 		return
 	}
 	next := &Semaphore{key: fmt.Sprintf("%s+%d", r.keys[0], atomic.AddInt64(&r.writerSeed, 1))}
-	// A server may be away for long that has lost its power.
-	for end := time.Now().Add(settleLimit); r.initSemaphore(next.key) != nil; sleepMillis(200) {
-		if time.Now().After(end) {
-			r.find("rig", "the semaphore %s could not be made", next.key)
-			break
-		}
+	for tries := 0; tries < patientTries && r.initSemaphore(next.key) != nil; tries++ {
+		sleepMillis(200)
 	}
 	r.mu.Lock()
 	r.semaphores = append(r.semaphores, next)

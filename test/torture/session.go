@@ -66,6 +66,10 @@ type hold struct {
 // How long a statement may take before the session is given up as hung.
 const hangLimit = 60 * time.Second
 
+// So often what a client has to do in any case is tried, 200 ms apart: a server that has lost
+// its power may be away for long.
+const patientTries = 300
+
 func newSession(w *Round, name string, node *Postgres, seed int64) *Session {
 	return &Session{name: name, node: node, w: w,
 		rng: rand.New(rand.NewSource(seed)), holds: map[slot]*hold{}, writers: Writers{}}

@@ -93,7 +93,7 @@ func (s *Session) takeToken(key string, lease time.Duration) *TokenLock {
 
 // takeAway asks until that is answered, by whichever server answers.
 func (l *TokenLock) takeAway(r *Round) {
-	for tries := 0; tries < 40; tries++ {
+	for tries := 0; tries < patientTries; tries++ {
 		node := r.env.nodes[tries%len(r.env.nodes)]
 		if _, err := node.query("SELECT redis_token_unlock('" + l.at.key + "', '" +
 			l.token + "')"); err == nil {
