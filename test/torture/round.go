@@ -171,7 +171,7 @@ func (r *Round) prepare() error {
 			return err
 		}
 		for _, key := range r.keys {
-			if atomic.LoadInt32(&node.standby) != 0 {
+			if atomic.LoadInt32(&node.standby) != standbyNot {
 				break
 			}
 			if _, err := node.query("INSERT INTO guarded VALUES ('" + key + "', 0)"); err != nil {

@@ -19,8 +19,10 @@ func controlsOf(topology string) []control {
 		return sentinelControls
 	case "masters":
 		return mastersControls
-	case "standby", "standby-table":
+	case "standby":
 		return standbyControls
+	case "standby-table":
+		return standbyTableControls
 	case "copy":
 		return copyControls
 	case "fallback":

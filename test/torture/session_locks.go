@@ -88,6 +88,7 @@ func (s *Session) acquire(at slot, a want) bool {
 		sql += ", (SELECT min(owner) FROM redis_locks WHERE pid = pg_backend_pid() " +
 			"AND granted AND key = '" + at.key + "')"
 	}
+	standby := s.node.isStandby()
 	rows, err := s.exec(sql)
 	s.setPhase(before)
 	if err != nil {
@@ -109,6 +110,9 @@ func (s *Session) acquire(at slot, a want) bool {
 	if !granted {
 		s.w.hist.end(call, resultBusy)
 		return false
+	}
+	if standby && s.w.env.inTable() && s.node.isStandby() {
+		s.w.find("standby", "%s had %s of a standby", s.name, at.key)
 	}
 	if call.Fair {
 		call.Owner = rows[0][1]

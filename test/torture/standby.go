@@ -38,6 +38,15 @@ func (e *Environment) beginCopied() error {
 	return e.awaitStandby()
 }
 
+// What a server is that may not write, or could not when it was asked last
+const (
+	standbyNot = iota
+	standbyFollows
+	standbyPromoted
+)
+
+func (p *Postgres) isStandby() bool { return atomic.LoadInt32(&p.standby) == standbyFollows }
+
 // tablesOf is the name of the tables that a server has: a standby has those of its primary.
 func (e *Environment) tablesOf(node *Postgres) string {
 	if e.hasStandby() {
@@ -49,7 +58,7 @@ func (e *Environment) tablesOf(node *Postgres) string {
 // primary is the server that may write.
 func (e *Environment) primary() *Postgres {
 	for _, node := range e.nodes {
-		if atomic.LoadInt32(&node.standby) == 0 {
+		if atomic.LoadInt32(&node.standby) == standbyNot {
 			return node
 		}
 	}
@@ -88,7 +97,7 @@ func (p *Postgres) copyOf(other *Postgres, standby bool) error {
 	if err := os.WriteFile(automatic, []byte(text), 0o600); err != nil {
 		return err
 	}
-	atomic.StoreInt32(&p.standby, map[bool]int32{true: 1}[standby])
+	atomic.StoreInt32(&p.standby, map[bool]int32{true: standbyFollows}[standby])
 	return p.start()
 }
 
@@ -125,11 +134,12 @@ func (s *Strike) promote() error {
 		return err
 	}
 	time.Sleep(s.length)
+	atomic.StoreInt32(&fresh.standby, standbyPromoted)
 	rows, err := fresh.query("SELECT pg_promote(true, 30)")
 	if err != nil || rows[0][0] != "t" {
 		return fmt.Errorf("%s was not promoted: %v %v", fresh.name, rows, err)
 	}
-	atomic.StoreInt32(&fresh.standby, 0)
+	atomic.StoreInt32(&fresh.standby, standbyNot)
 	if err := old.copyOf(fresh, true); err != nil {
 		return err
 	}
@@ -174,7 +184,7 @@ func (s *Strike) checkInstances() {
 // A client of a server that may be a standby does there what is possible.
 func workOnEither(s *Session) {
 	switch {
-	case atomic.LoadInt32(&s.node.standby) == 0:
+	case !s.node.isStandby():
 		if s.w.spec.kind.name == lockKind.name && s.chance(0.5) {
 			workFencedHere(s)
 			return
@@ -241,6 +251,10 @@ var standbyControls = []control{
 	{"an instance that another server was", "instances", false, plantedInstance},
 }
 
+// In table mode it has no locks.
+var standbyTableControls = []control{standbyControls[0],
+	{"a standby that has locks", "standby", true, plantedStandby}}
+
 var copyControls = []control{
 	{"an instance that another server was", "instances", true, plantedInstance},
 	{"a client that ignores the lock", "exclusion", false, ignoredLock},
@@ -285,6 +299,20 @@ func promoteBehind(e *Environment, _ *Verdict) []Finding {
 	}
 	found, _ := checkGuarded(e.primary(), []string{"behind"}, map[string]bool{"acknowledged": true})
 	return found
+}
+
+func plantedStandby(e *Environment, _ *Verdict) []Finding {
+	r := newRound(e, standbySpec(), "planted-standby", 1)
+	r.until = time.Now().Add(time.Minute)
+	node := e.primary()
+	atomic.StoreInt32(&node.standby, standbyFollows)
+	s := newSession(r, "planted", node, 1)
+	if s.connect() && s.acquire(slot{key: "planted"}, want{}) {
+		s.release(slot{key: "planted"})
+	}
+	s.disconnect(false)
+	atomic.StoreInt32(&node.standby, standbyNot)
+	return r.found
 }
 
 func plantedInstance(e *Environment, _ *Verdict) []Finding {
