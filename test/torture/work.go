@@ -334,7 +334,7 @@ func workFencedHere(s *Session) {
 	}
 	a := want{xact: true, fenced: true, try: s.chance(0.5),
 		wait: time.Duration(s.rng.Intn(3000)) * time.Millisecond}
-	if s.chance(0.2) {
+	if s.w.spec.losses && s.chance(0.2) {
 		a.lease = 500 * time.Millisecond
 	}
 	if !s.acquire(at, a) {
