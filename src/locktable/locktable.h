@@ -36,8 +36,8 @@
  * due			when the watchdog has to look at a hold, for each store
  * orphan		a hold of nobody, which the watchdog gives back
  * handed		passed on to a waiting session, which has not seen it yet
- * here_from	nobody elsewhere can have had the key, if Redis has not answered
- * 			since that time
+ * here_from	nobody elsewhere can have had the key at that time; nor since, if Redis
+ * 			has been silent since then or before
  * silent		of a store: it was asked and has not answered
  * epoch		a number that changes when those who were refused may ask again
  * owed		what a store is to count once, though nobody has it: see owed.h

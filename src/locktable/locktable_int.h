@@ -80,8 +80,8 @@ typedef struct LrKey
 	int			handoffs;		/* in a row, since the store gave the lock */
 	int64		paused_until;	/* lr_now() time before which the head lets
 								 * others go first; 0 = no pause */
-	int64		here_from;		/* nobody elsewhere has it, if Redis has not
-								 * answered since then; 0 = not known */
+	int64		here_from;		/* nobody elsewhere has it, if Redis has been
+								 * silent since then or before; 0 = not known */
 	int64		no_pause_until; /* none again before */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	KindId		here_kind;		/* as which kind it was had here from here_from on */

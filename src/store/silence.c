@@ -125,11 +125,21 @@ silence_is_watched(int64 now)
  * ----------
  */
 
+/*
+ * silence_lasts_since --- see silence.h
+ *
+ * That it has not answered since then is not enough: if it was not asked either it may
+ * have granted something to somebody else before it fell silent.
+ */
 bool
 silence_lasts_since(int64 when)
 {
-	return lr_has_fallback() && silence_is_watched(lr_now()) &&
-		read_time(&shared->answered_at) < when;
+	int64		since;
+
+	if (!lr_has_fallback() || !silence_is_watched(lr_now()))
+		return false;
+	since = read_time(&shared->since);
+	return since != 0 && since <= when && read_time(&shared->answered_at) < when;
 }
 
 bool

@@ -34,7 +34,7 @@ extern int64 silence_hold_off(uint32 hash);
 /* The key is locked in Redis for that long (ms, or STORE_NO_TTL). */
 extern void silence_saw_ttl(uint32 hash, int64 ttl_ms);
 
-/* Has Redis surely not answered after this moment, so that it granted nothing? */
+/* Was Redis silent at this moment, and is it since, so that it granted nothing? */
 extern bool silence_lasts_since(int64 when);
 
 /* Has it been silent for longer than a slow answer takes? */
