@@ -176,7 +176,8 @@ func (s *Session) judgeError(sql string, err *pgconn.PgError) {
 	case err.Code == "25006" && s.w.env.hasStandby():
 		// A standby, or one that was when the statement began
 		return
-	case err.Code == "0A000" && s.w.env.inFallback() && strings.Contains(sql, "fenced_lock"):
+	case err.Code == "55000" && s.w.env.inFallback() &&
+		strings.Contains(err.Detail, "does not know the counters"):
 		// Its tokens would be no continuation of those in Redis.
 		return
 	case err.Code == "40P01" && s.w.spec.deadlocks:
