@@ -85,6 +85,11 @@ becomes('a statement comes after another', "after   alone\nadd     a();\n", 'ret
 is(said('check'), "0: 1 mutants have their places\n", 'all is well');
 is(said('list', "'t*'"), "0: tie\tmasters\ttwo holders\thalf is not most\n", 'list');
 
+with_mutant("drop    alone\nunseen  there is one server\n");
+is(said('list', "'t*'"), '0: ', 'what is not seen is in no list');
+is(said('list', 'tie'), "0: tie\tmasters\ttwo holders\thalf is not most\n", 'but by its name');
+is(said('unseen'), "0: tie: there is one server\n", 'why it is not seen');
+
 # What has no place is named.
 for (
 	[ 'is gone', "drop    none()\n", qr/^1: tie: a\.c half: is there 0 times: none \( \)$/m ],
