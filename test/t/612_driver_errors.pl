@@ -63,8 +63,10 @@ becomes(q{SELECT raise('0A000')}, '0A000 closed not translated',
 	'0A000 closes');
 becomes(q{SELECT raise('40002')}, '40002 kept PessimisticLockingFailureException repeated',
 	'class 40 is repeated');
-becomes("SELECT raise('$_')", "$_ kept PessimisticLockingFailureException repeated", $_)
-  foreach qw(40001 40P01);
+becomes("SELECT raise('40P01')", '40P01 kept PessimisticLockingFailureException repeated',
+	'a deadlock, too');
+becomes("SELECT raise('40001')", '40001 kept CannotAcquireLockException repeated',
+	'and what cannot be serialized');
 
 # ---- errors of lockredis
 
