@@ -135,20 +135,24 @@ Settle(e) ==                       \* once a second, until the lease has ended
 (* What may happen to masters and to servers of PostgreSQL. *)
 
 Fault == faults < MaxFaults /\ faults' = faults + 1
-Empty(m) == [machine[m] EXCEPT !.owner = None, !.until = 0, !.since = now, !.run = @ + 1]
 
-Restart(m) ==                      \* it has forgotten every lock
+\* They are started anew, and have forgotten every lock.  What was on its way to them is lost.
+Anew(ms) ==
+    /\ machine' = [m \in Masters |-> IF m \notin ms THEN machine[m] ELSE
+         [machine[m] EXCEPT !.owner = None, !.until = 0, !.since = now, !.run = @ + 1]]
+    /\ late' = {l \in late : l.at \notin ms}
+
+Restart(m) ==
     /\ Fault
-    /\ machine' = [machine EXCEPT ![m] = Empty(m)]
-    /\ UNCHANGED <<now, nextOwner, target, row, claim, late, owed>>
+    /\ Anew({m})
+    /\ UNCHANGED <<now, nextOwner, target, row, claim, owed>>
 
 Repoint(n, m) ==                   \* to one that no name leads to
     /\ Fault
     /\ \A o \in Names : target[o] # m
     /\ target' = [target EXCEPT ![n] = m]
-    /\ machine' = [o \in Masters |-> IF (o = target[n] /\ StopPremise) \/ (o = m /\ EmptyPremise)
-                     THEN Empty(o) ELSE machine[o]]
-    /\ UNCHANGED <<now, nextOwner, row, claim, late, owed>>
+    /\ Anew((IF StopPremise THEN {target[n]} ELSE {}) \cup (IF EmptyPremise THEN {m} ELSE {}))
+    /\ UNCHANGED <<now, nextOwner, row, claim, owed>>
 
 \* A connection is made.  What was there since before counts as started now.
 Connect(c, n) ==
