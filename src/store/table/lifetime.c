@@ -204,6 +204,19 @@ lifetime_is_shared(TupleTableSlot *slot)
 		memcmp(VARDATA_ANY(owner), SHARED_OWNER, strlen(SHARED_OWNER)) == 0;
 }
 
+void
+lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms)
+{
+	bool		isnull;
+	bool		shared = lifetime_is_shared(slot);
+	text	   *t = DatumGetTextPP(slot_getattr(slot, shared ? COL_KEY : COL_OWNER, &isnull));
+
+	if (shared)
+		lifetime_remember_shared(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t), lease_ms);
+	else
+		lifetime_remember(owner_number(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t)), lease_ms);
+}
+
 /*
  * wall_left_ms --- how long a row of no instance still counts
  */

@@ -269,11 +269,13 @@ row_change_end(LockTables *tables, const TableOp *op, RowChange *change)
 }
 
 /*
- * row_change_lease --- the same, of a row that is this owner's
+ * row_change_lease --- the same, of a row that is this owner's; no lease: leave it
  */
 void
 row_change_lease(LockTables *tables, const TableOp *op, RowChange *change)
 {
+	if (op->lease_ms == 0)
+		return;
 	row_change_end(tables, op, change);
 	lifetime_remember(op->owner, op->lease_ms);
 }

@@ -202,8 +202,7 @@ reentrant_set(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	if (!row_find_own(tables, op, trouble))
 		return;
 	row_change_column(&change, COL_HOLD_COUNT, Int32GetDatum(op->count), false);
-	if (op->lease_ms > 0)
-		row_change_lease(tables, op, &change);
+	row_change_lease(tables, op, &change);
 	if (op->keep_ms > 0)
 		row_change_to_no_instance(tables, &change);
 	row_write_change(tables, op, &change, trouble);

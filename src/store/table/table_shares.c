@@ -84,7 +84,7 @@ delete_share(LockTables *tables)
 }
 
 /*
- * lengthen_share --- the one that was found
+ * lengthen_share --- the one that was found; no lease: leave it
  */
 static void
 lengthen_share(LockTables *tables, const TableOp *op)
@@ -95,7 +95,7 @@ lengthen_share(LockTables *tables, const TableOp *op)
 	bool		isnull;
 	Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
 
-	if (DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
+	if (op->lease_ms == 0 || DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
 		return;
 	if (!keyed_update(&tables->shares, lengthof(columns), columns, values, nulls))
 		rows_undo_blocked();
@@ -222,7 +222,8 @@ make_shared(LockTables *tables, const TableOp *op, KeyedFound found, int readers
  * change_readers --- one more or less, with a lease that may be longer; false: somebody's
  * transaction is at the row
  *
- * The caller has looked for how long the row counts, so that a worker that was started
+ * If the row is that of the writer in the session that reads, it is to count as long as
+ * that reads, as in Redis: whoever has the key next drops the shares.  The caller has looked for how long the row counts, so that a worker that was started
  * anew does not remember this lease instead of a longer one.
  */
 static bool
@@ -230,13 +231,13 @@ change_readers(LockTables *tables, const TableOp *op, int by)
 {
 	RowChange	change = {0};
 
-	if (by != 0)
+	if (by != 0 && row_is_of_readers(tables))
 		row_change_column(&change, COL_HOLD_COUNT,
 						  Int32GetDatum(row_hold_count(tables) + by), false);
 	if (by >= 0 && op->lease_ms > 0)
 	{
 		row_change_end(tables, op, &change);
-		lifetime_remember_shared(op->name, op->name_len, op->lease_ms);
+		lifetime_remember_row(tables->rows.row, op->lease_ms);
 	}
 	return change.n == 0 ||
 		keyed_update(&tables->rows, change.n, change.columns, change.values, change.nulls);
@@ -308,14 +309,15 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		rows_blocked(op, trouble);
 		return;
 	}
-	if (left_ms != 0 && row_is_of_readers(tables))
-		done = change_readers(tables, op, 1);
-	else if (left_ms != 0 && (op->beside == 0 || !row_belongs_to(tables, op->beside)))
+	if (left_ms != 0 && !row_is_of_readers(tables) &&
+		(op->beside == 0 || !row_belongs_to(tables, op->beside)))
 	{
 		refuse_reader(tables, op, left_ms);
 		return;
 	}
-	else if (left_ms == 0)
+	if (left_ms != 0)
+		done = change_readers(tables, op, 1);
+	else
 	{
 		done = make_shared(tables, op, found, 1, row_lease(op->lease_ms),
 						   row_time_after(op->lease_ms));
@@ -389,7 +391,7 @@ read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		return;
 	}
 	op->watch_ms = lifetime_left_ms(tables->rows.row);
-	if (row_is_of_readers(tables) && !change_readers(tables, op, 0))
+	if (!change_readers(tables, op, 0))
 	{
 		rows_blocked(op, trouble);
 		return;

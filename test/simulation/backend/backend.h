@@ -37,6 +37,7 @@ typedef struct SimShared
 	int			ntranche;
 	struct HeavyLock *heavy_locks;
 	struct Prepared *prepared;
+	struct Strangers *strangers;
 	int			nstructs;
 	struct
 	{

@@ -18,6 +18,7 @@
 
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 typedef struct Report
@@ -165,6 +166,29 @@ void
 FlushErrorState(void)
 {
 	top = -1;
+}
+
+ErrorData *
+CopyErrorData(void)
+{
+	ErrorData  *copy = palloc0(sizeof(ErrorData));
+
+	copy->sqlerrcode = last_error.sqlstate;
+	copy->message = pstrdup(last_error.message);
+	return copy;
+}
+
+void
+FreeErrorData(ErrorData *edata)
+{
+	pfree(edata->message);
+	pfree(edata);
+}
+
+/* Who raised it has traced it. */
+void
+EmitErrorReport(void)
+{
 }
 
 int

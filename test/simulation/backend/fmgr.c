@@ -13,17 +13,24 @@
  */
 #include "backend.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
+#include "common/cryptohash.h"
+#include "common/sha2.h"
+#include "executor/tuptable.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "nodes/parsenodes.h"
 #include "sql.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+#include "utils/uuid.h"
 
 /* ----------
  * Arguments and results
@@ -137,6 +144,76 @@ char *
 text_to_cstring(const text *t)
 {
 	return pnstrdup(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t));
+}
+
+void
+text_to_cstring_buffer(const text *src, char *dst, size_t dst_len)
+{
+	size_t		len = Min(VARSIZE_ANY_EXHDR(src), dst_len - 1);
+
+	memcpy(dst, VARDATA_ANY(src), len);
+	dst[len] = '\0';
+}
+
+Size
+toast_raw_datum_size(Datum value)
+{
+	return VARSIZE_ANY_EXHDR(DatumGetPointer(value)) + VARHDRSZ;
+}
+
+/* Of what has a fixed size. */
+Datum
+datumCopy(Datum value, bool typByVal, int typLen)
+{
+	return PointerGetDatum(memcpy(palloc(typLen), DatumGetPointer(value), typLen));
+}
+
+Datum
+DirectFunctionCall1Coll(PGFunction func, Oid collation, Datum arg1)
+{
+	const NullableDatum arg = {.value = arg1};
+
+	return call(func, 1, &arg, NULL, NULL, NULL);
+}
+
+Datum
+uuid_in(PG_FUNCTION_ARGS)
+{
+	const char *text = PG_GETARG_CSTRING(0);
+	pg_uuid_t  *uuid = palloc0(sizeof(pg_uuid_t));
+
+	for (int n = 0; *text != '\0'; text++)
+	{
+		if (*text == '-')
+			continue;
+		uuid->data[n / 2] = uuid->data[n / 2] << 4 |
+			(*text <= '9' ? *text - '0' : *text - 'a' + 10);
+		n++;
+	}
+	return UUIDPGetDatum(uuid);
+}
+
+/* Any that differ when what was digested does; see backend/misc.c. */
+Datum
+sha256_bytea(PG_FUNCTION_ARGS)
+{
+	bytea	   *of = PG_GETARG_BYTEA_PP(0);
+	bytea	   *digest = palloc(VARHDRSZ + PG_SHA256_DIGEST_LENGTH);
+	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA256);
+
+	SET_VARSIZE(digest, VARHDRSZ + PG_SHA256_DIGEST_LENGTH);
+	(void) pg_cryptohash_init(ctx);
+	(void) pg_cryptohash_update(ctx, (uint8 *) VARDATA_ANY(of), VARSIZE_ANY_EXHDR(of));
+	(void) pg_cryptohash_final(ctx, (uint8 *) VARDATA(digest), PG_SHA256_DIGEST_LENGTH);
+	pg_cryptohash_free(ctx);
+	PG_RETURN_BYTEA_P(digest);
+}
+
+/* Slots are full here. */
+void
+slot_getsomeattrs_int(TupleTableSlot *slot, int attnum)
+{
+	sim_fail("simulator", "column %d of a slot is read that has none", attnum);
 }
 
 void

@@ -26,6 +26,12 @@ extern void transam_recover(void);
 extern TransactionId transam_assign(TransactionId parent);
 extern void transam_end(TransactionId xid, bool commit);
 
+/* A commit that is not flushed yet: a crash may undo it, and those after it. */
+extern void transam_commit_soon(TransactionId xid);
+
+/* A checkpoint. */
+extern void transam_flush(void);
+
 extern TransactionId transam_top(TransactionId xid);
 extern bool transam_is_running(TransactionId xid);
 extern bool transam_did_commit(TransactionId xid);
@@ -38,13 +44,16 @@ extern bool transam_is_seen(TransactionId xid, uint32 snapshot);
 
 extern void heavy_locks_init(void);
 
-/* Owners: a process by its number, or from this on a prepared transaction. */
+/* Owners: a process by its number, or from these on a prepared transaction, a stranger. */
 #define OWNER_PREPARED		SIM_MAX_PROCS
+#define OWNER_STRANGER		(OWNER_PREPARED + PREPARED_PLACES)
+#define STRANGERS_MAX		4
 
 extern void heavy_lock_acquire(const LOCKTAG *tag, LOCKMODE mode);
 
-/* A new one, for which nobody waits, for a subtransaction. */
-extern void heavy_lock_acquire_for(const LOCKTAG *tag, LOCKMODE mode, SubTransactionId sub);
+/* If that is possible at once. */
+extern bool heavy_lock_try(const LOCKTAG *tag, LOCKMODE mode, int owner,
+						   SubTransactionId sub);
 
 /* A subtransaction ends, or all of it. */
 extern void heavy_locks_release_sub(SubTransactionId sub);
@@ -79,7 +88,7 @@ extern void rows_init(void);
  */
 extern bool row_raise(const char *key, int64 value, bool always);
 extern bool row_read(const char *key, int64 *value);
-extern bool row_delete(const char *key);
+extern bool row_remove(const char *key);
 
 /* For checks: what others see of it; is this there, and written or locked by us? */
 extern bool row_committed(const char *key, int64 *value);

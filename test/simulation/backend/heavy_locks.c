@@ -20,7 +20,7 @@
 
 #define LOCKS_MAX		128
 #define HOLDERS_MAX		32
-#define OWNERS_MAX		(SIM_MAX_PROCS * 2)
+#define OWNERS_MAX		(OWNER_STRANGER + STRANGERS_MAX)
 
 typedef struct Holder
 {
@@ -385,10 +385,16 @@ heavy_lock_acquire(const LOCKTAG *tag, LOCKMODE mode)
 		sleep_until_free(lock, mode);
 }
 
-void
-heavy_lock_acquire_for(const LOCKTAG *tag, LOCKMODE mode, SubTransactionId sub)
+bool
+heavy_lock_try(const LOCKTAG *tag, LOCKMODE mode, int owner, SubTransactionId sub)
 {
-	grant(find(tag), sim_slot(), sub, mode);
+	HeavyLock  *lock = find(tag);
+
+	if (is_kept_by_holders(lock, owner, mode) ||
+		is_kept_by_queue(lock, lock->nwaiters, mode))
+		return false;
+	grant(lock, owner, sub, mode);
+	return true;
 }
 
 /*

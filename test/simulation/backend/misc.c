@@ -225,6 +225,11 @@ lappend(List *list, void *datum)
 	return list;
 }
 
+void
+list_free(List *list)
+{
+}
+
 List *
 lcons(void *datum, List *list)
 {

@@ -21,8 +21,9 @@
 #include "utils/memutils.h"
 
 #include "../kernel/network.h"
-#include "../models/table_model.h"
 #include "heap.h"
+#include "relations.h"
+#include "strangers.h"
 
 #define CALLBACKS_MAX 8
 
@@ -142,10 +143,12 @@ sim_postmaster_init(void)
 	heavy_locks_init();
 	rows_init();
 	prepared_init();
+	versions_init();
+	relations_init();
+	strangers_init();
 	load_library();
 	shmem_request_hook();
 	shmem_startup_hook();
-	table_model_new_server();
 }
 
 void
@@ -173,6 +176,9 @@ backend_init(void)
 	heavy_locks_init();
 	rows_init();
 	prepared_init();
+	versions_init();
+	relations_init();
+	strangers_init();
 	load_library();
 	shmem_startup_hook();
 }
@@ -265,10 +271,5 @@ RegisterBackgroundWorker(BackgroundWorker *worker)
 
 void
 BackgroundWorkerUnblockSignals(void)
-{
-}
-
-void
-BackgroundWorkerInitializeConnection(const char *dbname, const char *username, uint32 flags)
 {
 }

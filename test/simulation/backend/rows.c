@@ -250,7 +250,7 @@ row_read(const char *key, int64 *value)
 }
 
 bool
-row_delete(const char *key)
+row_remove(const char *key)
 {
 	uint32		snapshot = xact_snapshot();
 	Version    *v;

@@ -110,7 +110,8 @@ DefineCustomBoolVariable(const char *name, const char *short_desc,
 						 GucBoolCheckHook check_hook,
 						 GucBoolAssignHook assign_hook, GucShowHook show_hook)
 {
-	*valueAddr = bootValue;
+	*valueAddr = strcmp(name, "lockredis.table_synchronous_commit") == 0 ?
+		sim_config.table_sync : bootValue;
 }
 
 void

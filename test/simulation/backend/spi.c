@@ -15,10 +15,7 @@
  */
 #include "heap.h"
 
-#include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "nodes/params.h"
@@ -26,68 +23,7 @@
 #include "parser/parse_param.h"
 #include "sql.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
-
-/* ----------
- * The catalog
- * ----------
- */
-
-Oid
-get_func_namespace(Oid funcid)
-{
-	return SQL_SCHEMA_OID;
-}
-
-char *
-get_namespace_name(Oid nspid)
-{
-	return pstrdup("public");
-}
-
-Oid
-get_relname_relid(const char *relname, Oid relnamespace)
-{
-	return ROWS_TABLE;
-}
-
-char *
-quote_qualified_identifier(const char *qualifier, const char *ident)
-{
-	return psprintf("%s.%s", qualifier, ident);
-}
-
-/* A row of pg_class: its owner is all that is asked for. */
-HeapTuple
-SearchSysCache1(int cacheId, Datum key1)
-{
-	HeapTuple	tuple = palloc0(sizeof(HeapTupleData));
-	char	   *data = palloc0(SizeofHeapTupleHeader + 8 + sizeof(FormData_pg_class));
-
-	tuple->t_data = (HeapTupleHeader) data;
-	tuple->t_data->t_hoff = MAXALIGN(SizeofHeapTupleHeader);
-	((Form_pg_class) GETSTRUCT(tuple))->relowner = SQL_OWNER;
-	return tuple;
-}
-
-void
-ReleaseSysCache(HeapTuple tuple)
-{
-}
-
-static RelationData fence_table;
-
-Relation
-table_open(Oid relationId, LOCKMODE lockmode)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relationId);
-	heavy_lock_acquire(&tag, lockmode);
-	return &fence_table;
-}
 
 /* No table has a trigger. */
 TriggerDesc *
@@ -98,11 +34,6 @@ CopyTriggerDesc(TriggerDesc *trigdesc)
 
 void
 FreeTriggerDesc(TriggerDesc *trigdesc)
-{
-}
-
-void
-table_close(Relation relation, LOCKMODE lockmode)
 {
 }
 
@@ -243,7 +174,7 @@ SPI_execute_plan_with_paramlist(SPIPlanPtr plan, ParamListInfo params, bool read
 		return select_row(key);
 	if (plan->statement == 'D')
 	{
-		SPI_processed = row_delete(key);
+		SPI_processed = row_remove(key);
 		return SPI_OK_DELETE;
 	}
 	SPI_processed = row_raise(key, DatumGetInt64(params->params[1].value), false);

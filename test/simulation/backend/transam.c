@@ -17,7 +17,9 @@
 
 #include "access/transam.h"
 
-#define XIDS_MAX	4096
+#include "../kernel/server.h"
+
+#define XIDS_MAX	16384
 
 typedef enum Outcome
 {
@@ -30,6 +32,9 @@ typedef struct Xids
 {
 	uint32		n;
 	uint32		ncommits;
+	uint32		nflushed;		/* of these */
+	uint32		nlives;			/* of the server */
+	bool		is_due;			/* the WAL writer has something to do */
 	struct
 	{
 		uint16		parent;
@@ -46,13 +51,21 @@ transam_init(void)
 	xids = sim_durable("transaction ids", sizeof(Xids));
 }
 
-/* What was running when the server before crashed. */
+/*
+ * What was running when the server before crashed, and of what was committed and not
+ * flushed the last.
+ */
 void
 transam_recover(void)
 {
+	uint32		last = xids->nflushed + sim_draw(xids->ncommits - xids->nflushed + 1);
+
 	for (uint32 i = 0; i < xids->n; i++)
-		if (xids->xid[i].outcome == RUNNING)
+		if (xids->xid[i].outcome == RUNNING || xids->xid[i].commit > last)
 			xids->xid[i].outcome = ABORTED;
+	transam_flush();
+	xids->nlives++;
+	xids->is_due = false;
 }
 
 TransactionId
@@ -71,7 +84,39 @@ transam_end(TransactionId xid, bool commit)
 {
 	OF(xid).outcome = commit ? COMMITTED : ABORTED;
 	if (commit && OF(xid).parent == InvalidTransactionId)
+	{
 		OF(xid).commit = ++xids->ncommits;
+		transam_flush();
+	}
+}
+
+void
+transam_flush(void)
+{
+	xids->nflushed = xids->ncommits;
+}
+
+/* The WAL writer, in a copy whose process may have ended. */
+static void
+write_wal(void *arg, int64_t life)
+{
+	Xids	   *x = arg;
+
+	if (!server_is_up() || x->nlives != life)
+		return;
+	x->nflushed = x->ncommits;
+	x->is_due = false;
+}
+
+void
+transam_commit_soon(TransactionId xid)
+{
+	OF(xid).outcome = COMMITTED;
+	OF(xid).commit = ++xids->ncommits;
+	if (!xids->is_due)
+		sim_at(sim_now() + SIM_PICK(200 * SIM_MS, SIM_MS, 600 * SIM_MS), write_wal, xids,
+			   xids->nlives);
+	xids->is_due = true;
 }
 
 TransactionId

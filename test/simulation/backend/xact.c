@@ -15,6 +15,8 @@
 #include "access/transam.h"
 #include "utils/resowner.h"
 
+#include "../kernel/server.h"
+
 #define DEPTH_MAX	8
 
 /* An opaque thing with an address of its own. */
@@ -43,6 +45,7 @@ static int	depth = 0;
 static SubTransactionId subid[DEPTH_MAX + 1];
 static SubTransactionId next_subid;
 static TransactionId xid[DEPTH_MAX + 1];
+static bool must_flush;
 static uint32 first_snapshot;
 static bool has_snapshot = false;
 static UserContext user[DEPTH_MAX + 1];
@@ -123,7 +126,7 @@ xact_assign_xid(void)
 			continue;
 		xid[i] = transam_assign(xid[i - 1]);
 		SET_LOCKTAG_TRANSACTION(tag, xid[i]);
-		heavy_lock_acquire_for(&tag, ExclusiveLock, subid[i]);
+		(void) heavy_lock_try(&tag, ExclusiveLock, sim_slot(), subid[i]);
 	}
 	return xid[depth];
 }
@@ -131,7 +134,8 @@ xact_assign_xid(void)
 bool
 xact_is_own(TransactionId id)
 {
-	return TransactionIdIsValid(xid[1]) && transam_top(id) == xid[1] &&
+	return TransactionIdIsValid(id) && TransactionIdIsValid(xid[1]) &&
+		transam_top(id) == xid[1] &&
 		transam_is_running(id);
 }
 
@@ -145,12 +149,44 @@ xact_snapshot(void)
 	return first_snapshot;
 }
 
+void
+ForceSyncCommit(void)
+{
+	must_flush = true;
+}
+
 /* Its outcome can be seen by others. */
 static void
 set_outcome(bool commit)
 {
-	if (TransactionIdIsValid(xid[depth]))
+	if (!TransactionIdIsValid(xid[depth]))
+		return;
+	if (commit && depth == 1 && !must_flush && synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
+		transam_commit_soon(xid[depth]);
+	else
 		transam_end(xid[depth], commit);
+}
+
+/*
+ * wait_for_flush --- and a standby
+ *
+ * While the table worker does others ask for something, and are served together then.
+ */
+static void
+wait_for_flush(void)
+{
+	bool		is_worker = sim_slot() == TABLE_WORKER;
+	int64		time;
+
+	sim_yield("flush");
+	if (is_worker && !sim_config.calm && sim_chance(sim_config.slow_table))
+	{
+		time = SIM_PICK(2 * SIM_MS, 20 * SIM_MS, 200 * SIM_MS);
+		sim_disturbed(sim_now() + time);
+		pg_usleep((long) time);
+	}
+	else if (!is_worker && sim_chance(50))
+		pg_usleep((long) SIM_PICK(100, 5 * SIM_MS, 500 * SIM_MS, 3 * SIM_S));
 }
 
 int
@@ -209,7 +245,7 @@ xact_start(void)
 	subid[1] = TopSubTransactionId;
 	next_subid = TopSubTransactionId + 1;
 	xid[1] = InvalidTransactionId;
-	has_snapshot = false;
+	has_snapshot = must_flush = false;
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
 	MyXactFlags = 0;
@@ -244,10 +280,7 @@ xact_commit(void)
 	HOLD_INTERRUPTS();
 	backend_must_not_raise = "after pre-commit";
 
-	/* The flush, and a standby. */
-	sim_yield("flush");
-	if (sim_chance(50))
-		pg_usleep((long) SIM_PICK(100, 5 * SIM_MS, 500 * SIM_MS, 3 * SIM_S));
+	wait_for_flush();
 	set_outcome(true);
 	sim_trace("transaction is visible");
 	xact_callback(XACT_EVENT_COMMIT, NULL);

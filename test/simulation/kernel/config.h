@@ -54,6 +54,10 @@ typedef struct SimConfig
 								 * as many as it likes */
 	bool		slow;			/* messages may take long */
 	uint32_t	slow_table;		/* permille of its commits */
+	uint32_t	table_errors;	/* permille of the accesses to its rows fail */
+	uint32_t	strangers;		/* permille of the inserts come after somebody else's, and
+								 * of the workers find no database */
+	bool		table_sync;		/* its commits are flushed */
 	int			nredis;			/* nodes of Redis */
 	int			masters;		/* so many of them are independent masters; 0 = there
 								 * is one, or one at a time */

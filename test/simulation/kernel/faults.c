@@ -64,6 +64,7 @@ static const Kind kinds[] = {
 	{fault_terminate, 150, SIM_S},
 	{fault_watchdog_ends, 200, 2 * SIM_S},
 	{fault_table_worker_ends, 200, 2 * SIM_S},
+	{fault_stranger, 400, 200 * SIM_MS},
 	{fault_crash, 70, 4 * SIM_S},
 	{fault_server_restarts, 70, 4 * SIM_S},
 	{fault_settings, 150, SIM_S},

@@ -67,6 +67,7 @@ extern void fault_cancel(void);
 extern void fault_terminate(void);
 extern void fault_watchdog_ends(void);
 extern void fault_table_worker_ends(void);
+extern void fault_stranger(void);
 extern void fault_crash(void);
 extern void fault_server_restarts(void);
 extern void fault_settings(void);

@@ -77,6 +77,14 @@ fault_table_worker_ends(void)
 	sim_disturbed(sim_now() + 2 * SIM_S);
 }
 
+/* Nobody has tables where nobody uses them. */
+void
+fault_stranger(void)
+{
+	if (sim_config.mode != 0)
+		server_stranger();
+}
+
 /* ----------
  * The server
  * ----------
@@ -90,13 +98,14 @@ fault_crash(void)
 	server_crash((int) sim_draw(FIRST_SESSION + sim_config.nsessions));
 }
 
-/* Another mode may be set meanwhile. */
+/* Another mode may be set meanwhile, if the table has all that there is. */
 void
 fault_server_restarts(void)
 {
 	if (++nlives > LIVES_MAX)
 		return;
 	server_restart(sim_chance(150) && !sim_config.counts && !sim_config.conditions &&
+				   !sim_config.shared &&
 				   sim_config.masters == 0 && !sim_config.cluster ?
 				   (int) SIM_PICK(0, 1, 2) : sim_config.mode);
 }

@@ -28,7 +28,7 @@
 #include "site.h"
 #include "strategy.h"
 
-/* Of schedules, beside those of the product: any of these, with more kinds of locks. */
+/* Of schedules, beside those of the product; the first has more kinds of locks. */
 #define MODE_SHARED		3
 #define MODE_SENTINEL	4
 #define MODE_READ_WRITE	5
@@ -154,7 +154,7 @@ draw_config(void)
 	c->mode = schedule_mode >= 0 ? schedule_mode : 0;
 	c->shared = c->mode == MODE_SHARED;
 	if (c->shared)
-		c->mode = (int) SIM_PICK(0, 2, 1);
+		c->mode = 0;
 	c->sentinels = c->mode == MODE_SENTINEL;
 	if (c->sentinels)
 		c->mode = 0;
@@ -221,6 +221,9 @@ draw_config(void)
 		c->max_lease_ms = !c->rolling && sim_draw(2) != 0 && c->lease_ms < 9000 ? 9000 :
 			c->lease_ms;
 	c->slow_table = (uint32_t) SIM_PICK(0, 0, 50, 400);
+	c->table_errors = (uint32_t) SIM_PICK(0, 2, 20);
+	c->strangers = (uint32_t) SIM_PICK(0, 10, 100);
+	c->table_sync = sim_chance(300);
 	c->weak_memory = sim_draw(2) != 0;
 	if (sim_chance(100))
 		c->batch_max = 1 + sim_draw(3);

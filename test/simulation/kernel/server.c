@@ -48,6 +48,7 @@ static int64_t began_at;
 static void (*body[SIM_MAX_PROCS]) (int slot);
 static void (*postmaster_init) (void);
 static void (*check_shutdown) (void);
+static void (*stranger_comes) (void);
 
 void
 server_load(void)
@@ -56,6 +57,7 @@ server_load(void)
 		*(void **) &body[i] = copy_symbol(i, "sim_backend_main");
 	*(void **) &postmaster_init = copy_symbol(OBSERVER, "sim_postmaster_init");
 	*(void **) &check_shutdown = copy_symbol(OBSERVER, "sim_check_shutdown");
+	*(void **) &stranger_comes = copy_symbol(OBSERVER, "sim_stranger_comes");
 }
 
 bool
@@ -222,6 +224,13 @@ server_restart(int mode)
 			(void) sim_kill(process_pid(i), SIGTERM);
 	if (nobody_runs())
 		down();
+}
+
+void
+server_stranger(void)
+{
+	if (state == UP)
+		stranger_comes();
 }
 
 void

@@ -40,6 +40,9 @@ extern void server_crash(int slot);
 /* All processes are asked to end; then the server begins anew, in that mode. */
 extern void server_restart(int mode);
 
+/* Somebody else is at its tables. */
+extern void server_stranger(void);
+
 /* All of them are told that the settings have changed. */
 extern void server_reload(void);
 

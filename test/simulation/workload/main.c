@@ -12,6 +12,7 @@
  */
 #include "workload.h"
 
+#include "../../../src/store/table/table_worker.h"
 #include "../../../src/watchdog/watchdog.h"
 
 extern void sim_backend_main(int slot);
@@ -23,6 +24,6 @@ sim_backend_main(int slot)
 	if (slot == SLOT_WATCHDOG)
 		lockredis_watchdog_main(0);
 	if (slot == SLOT_TABLE_WORKER)
-		table_worker_main();
+		lockredis_table_worker_main(0);
 	session_main(slot);
 }

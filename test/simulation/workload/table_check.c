@@ -37,8 +37,8 @@
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"
 #include "../models/kinds.h"
-#include "../models/table_model.h"
 #include "permits.h"
+#include "row_check.h"
 
 #define MAX_HOLDS	64
 
@@ -318,7 +318,7 @@ check_store(LrIndex k, LrIndex i)
 		return;
 	}
 	until = h->store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
-		table_owned_until(lt_keys[k].name, lt_keys[k].name_len, h->owner);
+		rows_owned_until(lt_keys[k].name, h->owner);
 	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
 		sim_fail("held without a lock",
 				 "%s is %s by session %d for another %.3f ms; %s has it for %.3f ms",
@@ -616,6 +616,9 @@ check_unknown(void)
 		key = redis_find_permit(is_known_permit);
 	if (key != NULL)
 		sim_fail("left behind", "Redis has %s of this server, and nobody knows", key);
+	key = lr_has_store(STORE_TABLE) ? rows_find_unknown(is_known) : NULL;
+	if (key != NULL)
+		sim_fail("left behind", "the table has %s of this server, and nobody knows", key);
 }
 
 /* ----------
@@ -715,6 +718,7 @@ sim_check_step(void)
 	check_confirmed();
 	check_watchdog();
 	check_unknown();
+	check_rows();
 	check_sleepers();
 	if (sim_config.conditions)
 		check_conditions();
@@ -748,6 +752,7 @@ sim_check_shutdown(void)
 
 	if (sim_is_empty() && key != NULL)
 		sim_fail("left behind", "Redis has %s of the server that was shut down", key);
+	transam_flush();
 }
 
 /* All sessions have ended, and the watchdog has had its time. */
@@ -764,7 +769,7 @@ sim_check_end(void)
 						 lt_keys[lt_holds[i].key].name, lt_state_names[lt_holds[i].state]);
 		BROKEN("%d rows and no holds", (int) lt_table->nrows.value);
 	}
-	if (lr_mode != MODE_REDIS && (key = table_find_row()) != NULL)
+	if ((key = rows_find_unknown(is_of_nobody)) != NULL)
 		sim_fail("left behind", "the table has %s of this server", key);
 	check_history();
 	redis_check_counts();

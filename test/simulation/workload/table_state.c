@@ -25,7 +25,7 @@
 
 #include "../kernel/redis_model.h"
 #include "../kernel/states.h"
-#include "../models/table_model.h"
+#include "row_check.h"
 
 #define TEXT_MAX	512
 
@@ -51,7 +51,7 @@ where_it_is(const LrKey *key, const LrHold *h)
 		if (redis_owned_there_until(i, key->name, owner) > sim_now())
 			where |= 1 << i;
 	if (sim_config.mode != 0 &&
-		table_owned_until(key->name, key->name_len, h->owner) > sim_now())
+		rows_owned_until(key->name, h->owner) > sim_now())
 		where |= 1 << REDIS_NODES;
 	return where;
 }

@@ -26,7 +26,6 @@
 #define SLOT_FIRST_SESSION	2
 
 extern void session_main(int slot);
-extern void table_worker_main(void) pg_attribute_noreturn();
 
 /* ---- ledger.c: losses of this session ---- */
 

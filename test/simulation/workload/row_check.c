@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * row_check.c
+ *	  Are the rows of the tables of table mode as they have to be, and as the lock table
+ *	  is?
+ *
+ * What counts is what is committed: the worker tells nobody of anything else.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/workload/row_check.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "workload.h"
+
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+
+#include "../../../src/instance.h"
+#include "../../../src/kinds/kind.h"
+#include "../../../src/store/table/sound_rows.h"
+#include "../../../src/store/table/table_rows.h"
+
+#include "../backend/versions.h"
+#include "../kernel/redis_model.h"
+#include "row_check.h"
+
+/* ----------
+ * Columns
+ * ----------
+ */
+
+static Cell
+cell_of_text(const char *text)
+{
+	Cell		cell;
+
+	memset(&cell, 0, sizeof(cell));
+	cell.len = strlen(text);
+	memcpy(cell.text, text, cell.len);
+	return cell;
+}
+
+static bool
+is_text(const Cell *cell, const char *text)
+{
+	Cell		other = cell_of_text(text);
+
+	return !cell->isnull && cell_is_same(cell, &other);
+}
+
+static const char *
+text_of(const Cell *cell)
+{
+	static char text[2][CELL_TEXT + 1];
+	static int	which;
+
+	which = !which;
+	snprintf(text[which], sizeof(text[which]), "%.*s", cell->len, cell->text);
+	return text[which];
+}
+
+/* What counts without an instance is no session's. */
+static bool
+is_of_instance(const Cell *cell)
+{
+	Datum		own = DirectFunctionCall1(uuid_in, CStringGetDatum(lr_instance_uuid()));
+	bool		is_own = !cell->isnull &&
+		memcmp(&cell->uuid, DatumGetUUIDP(own), sizeof(cell->uuid)) == 0;
+
+	pfree(DatumGetPointer(own));
+	return is_own;
+}
+
+/* In the time of sim_now(). */
+static int64
+time_of(const Cell *cell)
+{
+	return cell->number - (GetCurrentTimestamp() - sim_now());
+}
+
+/* ----------
+ * Rows
+ * ----------
+ */
+
+static const Version *
+next_committed(LockTable table, const Version *after)
+{
+	const Version *v = version_next(table, unconstify(Version *, after));
+
+	while (v != NULL && !version_is_committed(v))
+		v = version_next(table, unconstify(Version *, v));
+	return v;
+}
+
+static const Version *
+row_of(const char *key)
+{
+	Cell		cell = cell_of_text(key);
+	const Version *v = next_committed(TABLE_ROWS, NULL);
+
+	while (v != NULL && !version_has_key(v, &cell, 1))
+		v = next_committed(TABLE_ROWS, v);
+	return v;
+}
+
+static bool
+is_read_share(const Version *v, const char *key)
+{
+	return is_text(&v->cell[COL_SHARE_KEY - 1], key) &&
+		is_text(&v->cell[COL_SHARE_KIND - 1], read_kind.name) &&
+		is_of_instance(&v->cell[COL_SHARE_INSTANCE - 1]);
+}
+
+static const Version *
+share_of(const char *key, const char *owner)
+{
+	const Version *v = next_committed(TABLE_SHARES, NULL);
+
+	while (v != NULL && !(is_read_share(v, key) &&
+						  is_text(&v->cell[COL_SHARE_OWNER - 1], owner)))
+		v = next_committed(TABLE_SHARES, v);
+	return v;
+}
+
+/*
+ * A share counts with the row that readers have together, or that of the writer in its
+ * session.
+ */
+int64
+rows_owned_until(const char *key, uint64 owner)
+{
+	const Version *row = row_of(key);
+	const Version *share;
+	char		text[LR_OWNER_MAX];
+	int64		until;
+
+	if (row == NULL)
+		return 0;
+	lr_owner_text(owner, text);
+	until = time_of(&row->cell[COL_EXPIRES_AT - 1]);
+	if (is_text(&row->cell[COL_OWNER - 1], text))
+		return until;
+	share = share_of(key, text);
+	if (share == NULL || !is_of_instance(&row->cell[COL_INSTANCE - 1]))
+		return 0;
+	return is_text(&row->cell[COL_OWNER - 1], SHARED_OWNER) ?
+		Min(until, time_of(&share->cell[COL_SHARE_EXPIRES_AT - 1])) :
+		time_of(&share->cell[COL_SHARE_EXPIRES_AT - 1]);
+}
+
+static bool
+is_unknown(const Version *v, int owner, int expires_at, int instance, RowIsKnown knows)
+{
+	return is_of_instance(&v->cell[instance - 1]) && !v->cell[owner - 1].isnull &&
+		!is_text(&v->cell[owner - 1], SHARED_OWNER) &&
+		time_of(&v->cell[expires_at - 1]) > sim_now() &&
+		!knows(text_of(&v->cell[0]), text_of(&v->cell[owner - 1]));
+}
+
+const char *
+rows_find_unknown(RowIsKnown knows)
+{
+	for (const Version *v = next_committed(TABLE_ROWS, NULL); v != NULL;
+		 v = next_committed(TABLE_ROWS, v))
+		if (is_unknown(v, COL_OWNER, COL_EXPIRES_AT, COL_INSTANCE, knows))
+			return text_of(&v->cell[COL_KEY - 1]);
+	for (const Version *v = next_committed(TABLE_SHARES, NULL); v != NULL;
+		 v = next_committed(TABLE_SHARES, v))
+		if (is_unknown(v, COL_SHARE_OWNER, COL_SHARE_EXPIRES_AT, COL_SHARE_INSTANCE, knows))
+			return text_of(&v->cell[COL_SHARE_KEY - 1]);
+	return NULL;
+}
+
+/* ----------
+ * All of them
+ * ----------
+ */
+
+static int
+count_readers(const char *key)
+{
+	int			n = 0;
+
+	for (const Version *v = next_committed(TABLE_SHARES, NULL); v != NULL;
+		 v = next_committed(TABLE_SHARES, v))
+		n += is_read_share(v, key);
+	return n;
+}
+
+/* The lease of a row that has one; 0 is none. */
+static int64
+lease_of(const Version *v)
+{
+	return v->cell[(v->table == TABLE_ROWS ? COL_LEASE : COL_SHARE_LEASE) - 1].interval.time;
+}
+
+static bool
+is_ours(const Version *v)
+{
+	return (v->table == TABLE_ROWS && is_of_instance(&v->cell[COL_INSTANCE - 1])) ||
+		(v->table == TABLE_SHARES && is_of_instance(&v->cell[COL_SHARE_INSTANCE - 1]));
+}
+
+/*
+ * A key has one row, with a lease if it is ours; that of readers has as many as there are
+ * shares beside it.
+ */
+static void
+check_row(const Version *v)
+{
+	const char *key = text_of(&v->cell[COL_KEY - 1]);
+	int			readers;
+
+	if (is_ours(v) && lease_of(v) <= 0)
+		sim_fail("rows", "%s has a row of ours with key %s and no lease",
+				 table_forms[v->table].name, key);
+	for (const Version *w = next_committed(v->table, v); w != NULL;
+		 w = next_committed(v->table, w))
+		if (version_has_key(w, v->cell, table_forms[v->table].nkeys))
+			sim_fail("rows", "%s has two rows with key %s", table_forms[v->table].name, key);
+	if (v->table != TABLE_ROWS || !is_of_instance(&v->cell[COL_INSTANCE - 1]) ||
+		!is_text(&v->cell[COL_OWNER - 1], SHARED_OWNER))
+		return;
+	readers = count_readers(key);
+	if (readers != v->cell[COL_HOLD_COUNT - 1].number)
+		sim_fail("rows", "%d readers have %s by its row, and there are %d shares of it",
+				 (int) v->cell[COL_HOLD_COUNT - 1].number, key, readers);
+}
+
+void
+check_rows(void)
+{
+	for (int table = 0; table < TABLE_COUNT; table++)
+		for (const Version *v = next_committed(table, NULL); v != NULL;
+			 v = next_committed(table, v))
+			check_row(v);
+}
+
+/* ----------
+ * What the worker does
+ * ----------
+ */
+
+/* Whoever has a key that is taken away by force. */
+static void
+note_robbed(const char *key)
+{
+	const Version *row = row_of(key);
+
+	if (row == NULL)
+		return;
+	redis_note_robbed(text_of(&row->cell[COL_OWNER - 1]));
+	for (const Version *v = next_committed(TABLE_SHARES, NULL); v != NULL;
+		 v = next_committed(TABLE_SHARES, v))
+		if (is_read_share(v, key))
+			redis_note_robbed(text_of(&v->cell[COL_SHARE_OWNER - 1]));
+}
+
+extern void __real_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void __wrap_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
+
+void
+__wrap_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
+{
+	char		key[LR_NAME_MAX + 1];
+
+	__real_rows_execute(tables, op, trouble);
+	snprintf(key, sizeof(key), "%.*s", op->name_len, op->name);
+	sim_trace("table: operation %d on %s (%d) of %llu: outcome %d", op->kind, key,
+			  op->lock_kind, (unsigned long long) op->owner, op->outcome);
+	if (op->kind == STORE_FORCE && op->outcome == STORE_OK)
+		note_robbed(key);
+}

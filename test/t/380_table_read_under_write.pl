@@ -1,0 +1,45 @@
+# Copyright (c) 2026, lockredis contributors
+
+# Who reads under his own write lock in table mode goes on reading when the lease of that
+# ends: with other readers, and with a new lease.
+# Proves G1, G25.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+
+my $node = LockRedis::Node->create('main', redis => LockRedis::Table->new,
+	settings => { 'lockredis.lease' => '10min' });
+my ($one, $two) = map { $node->session } 1 .. 2;
+
+$node->wait_for_up;
+
+my $watchdog = $node->watchdog_pid;
+
+# The lease of the write lock ends, and nobody gives that back at once.
+sub is_read_on
+{
+	my ($key) = @_;
+
+	kill 'STOP', $watchdog;
+	$two->query("SELECT pg_sleep(2.5)");
+	$two->query("SELECT redis_try_read_lock('$key')");
+	kill 'CONT', $watchdog;
+	$two->query_is("SELECT redis_try_read_lock('$key', '1min')", 't', "$key: others may read, too");
+	$one->query_is("SELECT redis_is_held('$key', 'write'), redis_is_held('$key', 'read')", 'f|t',
+		'the lease of the write lock has ended');
+	$one->query_is("SELECT redis_extend('$key', '20min', 'read')", 't', 'and it still reads');
+	return;
+}
+
+$one->query("SELECT redis_write_lock('a', '2s'), redis_read_lock('a')");
+is_read_on('a');
+
+# A lease that was made longer.
+$one->query("SELECT redis_write_lock('b', '2s'), redis_read_lock('b', '1s')");
+$one->query_is("SELECT redis_extend('b', '10min', 'read')", 't');
+is_read_on('b');
+
+$node->stop;
+done_testing();
