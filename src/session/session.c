@@ -561,7 +561,10 @@ session_force(const LrName *name, KindId kind)
 		return false;
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
-	lt_lose_forced(name, several ? NULL : seen.holder, op.store, op.topology);
+
+	/* A token is no session's: who has the key by now has come since. */
+	if (seen.value != STORE_VALUE_TOKEN)
+		lt_lose_forced(name, several ? NULL : seen.holder, op.store, op.topology);
 	lt_wake_waiter(0, name->data, name->len);
 	return true;
 }

@@ -124,6 +124,21 @@ is($sessions[0]->wait(60)->error, undef, 'token: who waits has it');
 $sessions[0]->query("SELECT redis_unlock('token')");
 $force->query_is("SELECT redis_token_is_held('token', 'secret')", 'f', 'token: gone');
 
+# Who waits may have it before the one who has taken the token away goes on.
+$force->query("SELECT redis_token_lock('quick', '1 hour', 'secret')");
+$sessions[0]->start("SELECT redis_lock('quick')");
+$node->wait_for_waiters('quick', 1);
+my $before = LockRedis::Debugger->new($force->pid);
+$before->run_to('ask_run', 'op->kind == STORE_FORCE');
+$force->start("SELECT redis_force_unlock('quick')");
+$before->wait_for_stop;
+$before->tell('finish');
+is($sessions[0]->wait(60)->error, undef, 'quick: who waits has it');
+$before->let_go;
+is($force->wait->value, 't', 'quick: taken away');
+$sessions[0]->query_is("SELECT redis_is_held('quick'), redis_unlock('quick')", 't|t',
+	'quick: who has come since keeps it');
+
 $force->query("SELECT redis_semaphore_init('semaphore', 3), redis_latch_set('latch', 2)");
 foreach my $key ('nothing', 'semaphore', 'latch', 'all_permit')
 {
