@@ -99,6 +99,7 @@ sub new
 		err => '',
 		open => 2,
 		serial => 0,
+		quiet => $opts{quiet},
 		owner => $$
 	}, $class;
 
@@ -167,7 +168,8 @@ sub start
 	utf8::encode($sql) if utf8::is_utf8($sql);
 	$self->{running} = { sql => $sql, mark => $mark };
 	note sprintf 'session %d: %s', $self->{number},
-	  length $sql > 500 ? substr($sql, 0, 500) . '...' : $sql;
+	  length $sql > 500 ? substr($sql, 0, 500) . '...' : $sql
+	  unless $self->{quiet};
 
 	# A psql that has gone shows as the end of its output.  Nothing stays in a buffer, which
 	# could not be closed then.
@@ -206,7 +208,8 @@ sub wait
 	}
 	my $result = $self->_take_result;
 	note sprintf 'session %d: %s%s', $self->{number}, $result->out,
-	  $result->{raw} eq '' ? '' : "\n$result->{raw}";
+	  $result->{raw} eq '' ? '' : "\n$result->{raw}"
+	  unless $self->{quiet};
 	return $result;
 }
 
