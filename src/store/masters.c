@@ -107,14 +107,15 @@ masters_votes_at(int64 since)
  */
 
 /*
- * master_was_there --- since when, by the settings of before; 0: it was not; lock held
+ * master_was_there --- since when, by the settings of before; lock held
  *
- * It may have been in several rows, one after the other.
+ * It may have been in several rows, one after the other.  One that was in none has been
+ * there for ever: 0 is when this machine was started, and a master may have run for longer.
  */
 static int64
 master_was_there(const char *run_id)
 {
-	int64		since = 0;
+	int64		since = -LR_NEVER;
 
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
 		if (strcmp(shared->former[i].run_id, run_id) == 0)

@@ -3,6 +3,7 @@
 # lockredis.max_lease: with independent masters no lease is longer, so one that has run for
 # that long has a vote, whatever anybody has asked for.
 #
+# - a master that has run for longer than this machine votes at once
 # - a longer lease, or hold_at_least, is refused for each call that takes one
 # - a lock for 20 days that is asked for, or that somebody else has, takes no votes
 # - a start with a lockredis.lease that is longer is refused, and so are a reload and SET of
@@ -18,12 +19,12 @@ use LockRedis::Masters;
 use LockRedis::Test;
 use LockRedis::Wait qw(now);
 
-my $masters = LockRedis::Masters->new(n => 3);
+my $masters = LockRedis::Masters->new(n => 3, age => 100 * 86_400);
 my @nodes = $masters->nodes;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $masters,
-	settings => { 'lockredis.lease' => '1 s', 'lockredis.max_lease' => '3 s' });
+	settings => { 'lockredis.lease' => '1 s', 'lockredis.max_lease' => '24 d' });
 
 sub votes
 {
@@ -35,6 +36,12 @@ sub wait_for_votes
 	poll_until('all to have a vote', sub { votes() == 3 });
 	return;
 }
+
+# By this machine's clock, which begins when that starts, their starts have negative times.
+wait_for_votes();
+pass('who has run for longer than this machine has a vote');
+$node->append_conf('postgresql.conf', "lockredis.max_lease = '3 s'");
+$node->restart;
 
 wait_for_votes();
 my $session = $node->session;
