@@ -15,6 +15,8 @@
  */
 #include "lockredis.h"
 
+#include "miscadmin.h"
+
 #include "report.h"
 #include "session/ask.h"
 #include "session/held.h"
@@ -387,24 +389,37 @@ unlock_count_keys(UnlockAll *all)
 
 /*
  * unlock_report --- what came of a batch, in warnings
+ *
+ * Losses first: a cancel that is pending raises behind any of them.
  */
 static void
 unlock_report(const ReleaseTally *tally)
 {
-	if (tally->released > 0)
-		xact_warn_early_unlock();
-	if (tally->unanswered > 0)
-		ask_report_failure(WARNING, tally->failure);
 	if (tally->gone == 1)
 		report_lost(WARNING, &tally->gone_name, &tally->gone_view);
 	else if (tally->gone > 1)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("%d Redis locks were lost", tally->gone)));
+	if (tally->released > 0)
+		xact_warn_early_unlock();
+	if (tally->unanswered > 0)
+		ask_report_failure(WARNING, tally->failure);
 }
 
 /* Who tells of what was found lost when locks were put into a batch. */
 typedef void (*UnlockTell) (void *arg);
+
+/*
+ * unlock_tell --- of all of them: a cancel that is pending would raise behind the first
+ */
+static void
+unlock_tell(UnlockTell tell, void *arg)
+{
+	HOLD_CANCEL_INTERRUPTS();
+	tell(arg);
+	RESUME_CANCEL_INTERRUPTS();
+}
 
 /*
  * unlock_run_batch --- tell of losses that are known, then run the batch
@@ -424,7 +439,7 @@ unlock_run_batch(UnlockTell tell_known, UnlockTell tell_found, void *arg,
 
 	PG_TRY();
 	{
-		tell_known(arg);
+		unlock_tell(tell_known, arg);
 		running = true;
 		release_run(lr_now() + lr_call_budget(), STORE_WAIT, tally);
 	}
@@ -432,7 +447,7 @@ unlock_run_batch(UnlockTell tell_known, UnlockTell tell_found, void *arg,
 	{
 		if (!running)
 			release_run_at_end();
-		tell_found(arg);
+		unlock_tell(tell_found, arg);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -550,8 +565,8 @@ session_multi_unlock(const LrName *const *names, int n)
 	unlock_run_batch(unlock_tell_many_lost, unlock_tell_many_gone, &many, &tally);
 	all = tally.gone == 0;
 	tally.gone = 0;				/* told one by one */
+	unlock_tell(unlock_tell_many_gone, &many);
 	unlock_report(&tally);
-	unlock_tell_many_gone(&many);
 	all &= unlock_many_rest(&many);
 	pfree(many.views);
 	pfree(many.added);

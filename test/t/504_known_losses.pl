@@ -7,14 +7,18 @@
 #   A: redis_unlock_all: x is not hers any more; y's release gets no answer
 #   A: is cancelled; nothing else could tell her of x
 #
-# Likewise of what the call itself has found: the release of x has been answered.
+# Likewise of what the call itself has found: the release of x has been answered.  And if there
+# are several, a cancel that comes with the first warning is not raised before the last one.
 # Proves G6.
 
 use strict;
 use warnings FATAL => 'all';
 
+use LockRedis::Debugger;
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
+
+LockRedis::Debugger->need;
 
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
@@ -103,6 +107,46 @@ warns_of($result, 'gone', 'answered in part: the loss is told');
 $proxy->let_go;
 $session->quit;
 $node->wait_for_free($redis, 'hangs');
+
+# The cancel comes when the first of several is about to be told, or another warning.  What is
+# known is lost by force, what is not is gone from Redis.
+my @keys = map { "k$_" } 1 .. 5;
+my $keys = "'{" . join(',', @keys) . "}'";
+
+foreach my $case (
+	[ 'redis_unlock_all()', 'known', 'report_lost', 5 ],
+	[ "redis_multi_unlock($keys)", 'known', 'report_lost', 5 ],
+	[ "redis_multi_unlock($keys)", 'found', 'report_lost', 4 ],
+	[ "redis_multi_unlock($keys)", 'found', 'xact_warn_early_unlock', 4 ],
+	[ 'redis_unlock_all()', 'found', 'xact_warn_early_unlock', '4 Redis locks were lost' ])
+{
+	my ($sql, $how, $where, $told) = @$case;
+	my $name = "$sql: $how, $where";
+	my $one = $node->session;
+
+	$one->query("SELECT redis_multi_lock($keys)");
+	foreach my $key (@keys[ 0 .. ($how eq 'known' ? 4 : 3) ])
+	{
+		$how eq 'known' ? $admin->query("SELECT redis_force_unlock('$key')") : $redis->cmd('DEL', $key);
+	}
+	$one->query('BEGIN; SELECT pg_current_xact_id()');
+	my $stop = LockRedis::Debugger->new($one->pid);
+	$stop->run_to($where);
+	$one->start("SELECT $sql");
+	$stop->wait_for_stop;
+	$one->cancel;
+	$stop->let_go;
+	my $warned = $one->wait;
+	my @warnings = map { $_->message } $warned->warnings;
+
+	$warned->fails('57014', qr/cancel/, "$name: cut");
+	is(scalar(grep { $told =~ /^\d+$/ ? /the lock "k\d" was lost/ : /$told/ } @warnings),
+		$told =~ /^\d+$/ ? $told : 1, "$name: all are told")
+	  or diag(join "\n", @warnings);
+	$one->query('ROLLBACK');
+	$one->quit;
+	poll_until('the keys to be free', sub { !grep { $redis->cmd('EXISTS', $_) } @keys });
+}
 
 nothing_left($node, $redis);
 done_testing();
