@@ -348,9 +348,11 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 
 /*
  * session_take --- see session.h
+ *
+ * It is noted before anything else: a line of the log is followed by a look for a cancel.
  */
 bool
-session_take(const LrName *name, const AcquireRequest *request)
+session_take(const LrName *name, const AcquireRequest *request, Untold *untold)
 {
 	LrIndex		hold;
 
@@ -360,6 +362,7 @@ session_take(const LrName *name, const AcquireRequest *request)
 	request_require_store(request->terms.kind, current_store());
 	if (!wait_for_lock(name, request, &hold))
 		return false;
+	untold_begin(untold, 0);
 	long_wait_acquired(name);
 	return true;
 }

@@ -19,6 +19,7 @@
 #include "locktable/hold.h"
 #include "session/held.h"
 #include "session/request.h"
+#include "session/untold.h"
 #include "store/store.h"
 
 /*
@@ -30,8 +31,10 @@ extern bool session_lock(const LrName *name, const AcquireRequest *request,
 
 /*
  * Take a lock of a kind that is ownerless: the session does not have it.  False: busy.
+ * "untold", if not NULL, is had with it.
  */
-extern bool session_take(const LrName *name, const AcquireRequest *request);
+extern bool session_take(const LrName *name, const AcquireRequest *request,
+						 Untold *untold);
 
 /* What a backend needs before its first lock or question; raises. */
 extern void session_enter(void);

@@ -109,10 +109,7 @@ session_token_lock(const LrName *name, AcquireRequest *request, const LockToken 
 	request->token = token->data;
 	request->token_len = token->len;
 	u = untold_make(name, &request->terms);
-	if (!session_take(name, request))
-		return false;
-	untold_begin(u, 0);
-	return true;
+	return session_take(name, request, u);
 }
 
 /* ----------

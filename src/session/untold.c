@@ -43,12 +43,16 @@
  *
  * A query whose rows go to a function, as in a loop of PL/pgSQL, has a portal of its own,
  * whose end is not that of the statement: it goes on in the portal that runs the function.
+ *
+ * Nor does a statement end with its portal if it is not in a transaction block: its commit
+ * may fail.  It goes on without a portal then, for as long as the transaction.  So does what
+ * a deferred trigger takes at the commit.
  */
 struct Untold
 {
 	dlist_node	link;			/* in one of the lists below */
 	MemoryContextCallback ends;
-	Portal		portal;
+	Portal		portal;			/* NULL: the commit is under way */
 	bool		to_function;	/* to which its rows go */
 	bool		had;			/* in the first of the lists */
 	TimestampTz statement;		/* when that began */
@@ -68,7 +72,7 @@ untold_move(Untold *u, dlist_head *to)
 	u->had = to == &untold;
 }
 
-static void untold_portal_ends(void *arg);
+static void untold_room_ends(void *arg);
 
 static Untold *
 untold_find_spare(Portal portal)
@@ -93,29 +97,33 @@ static Untold *
 untold_room(int flags)
 {
 	Untold	   *u = untold_find_spare(ActivePortal);
-	const QueryDesc *query = ActivePortal->queryDesc;
+	MemoryContext lives = ActivePortal != NULL ? PortalContext : TopTransactionContext;
+	const QueryDesc *query;
 
 	if (u == NULL)
 	{
-		u = MemoryContextAllocExtended(PortalContext, sizeof(Untold),
-									   flags | MCXT_ALLOC_ZERO);
+		u = MemoryContextAllocExtended(lives, sizeof(Untold), flags | MCXT_ALLOC_ZERO);
 		if (u == NULL)
 			return NULL;
 		u->portal = ActivePortal;
-		u->ends.func = untold_portal_ends;
+		u->ends.func = untold_room_ends;
 		u->ends.arg = u;
 		dlist_push_head(&spare, &u->link);
-		MemoryContextRegisterResetCallback(PortalContext, &u->ends);
+		MemoryContextRegisterResetCallback(lives, &u->ends);
 	}
+	if (u->portal == NULL)
+		return u;
 
 	/* A loop pins its portal; rows of what writes go there by way of a store. */
-	u->to_function = ActivePortal->portalPinned ||
+	query = u->portal->queryDesc;
+	u->to_function = u->portal->portalPinned ||
 		(query != NULL && query->dest->mydest == DestSPI);
 	return u;
 }
 
 /*
- * untold_hand_on --- the portal of a query has ended in a statement that goes on
+ * untold_hand_on --- its portal has ended in a statement that goes on, in that portal which
+ * runs now or, as it commits, in none
  */
 static void
 untold_hand_on(const Untold *ended)
@@ -131,31 +139,53 @@ untold_hand_on(const Untold *ended)
 	untold_move(u, &untold);
 }
 
+/*
+ * untold_goes_on --- does the statement whose portal ends go on?
+ */
+static bool
+untold_goes_on(const Untold *u)
+{
+	if (u->portal == NULL || u->statement != GetCurrentStatementStartTimestamp())
+		return false;
+	if (ActivePortal == NULL)
+		return IsTransactionState() && !IsTransactionBlock();
+	return ActivePortal != u->portal && ActivePortal->status == PORTAL_ACTIVE;
+}
+
 static void
-untold_portal_ends(void *arg)
+untold_room_ends(void *arg)
 {
 	Untold	   *u = arg;
 
 	dlist_delete(&u->link);
-	if (u->had && ActivePortal != NULL && ActivePortal != u->portal &&
-		ActivePortal->status == PORTAL_ACTIVE &&
-		u->statement == GetCurrentStatementStartTimestamp())
+	if (u->had && untold_goes_on(u))
 		untold_hand_on(u);
 }
 
 /*
- * untold_has_failed --- has the statement that took it failed in the middle?
+ * untold_runs_on --- is the end of a transaction one within a statement that goes on?
+ */
+static bool
+untold_runs_on(const Untold *u)
+{
+	return ActivePortal != NULL && ActivePortal->status != PORTAL_FAILED &&
+		u->statement == GetCurrentStatementStartTimestamp();
+}
+
+/*
+ * untold_has_failed --- has the statement that took it failed before its end?
  *
- * A procedure that rolls back runs on, in the outermost portal.  Of what has run to its
- * end the caller may have been told; so of anything but the statement of now.
+ * Of what has run to its end in a transaction block the caller has been told; so of anything
+ * but the statement of now.
  */
 static bool
 untold_has_failed(const Untold *u)
 {
-	return (ActivePortal == NULL || ActivePortal->status == PORTAL_FAILED) &&
-		u->portal->status == PORTAL_FAILED &&
-		(u->portal->strategy == PORTAL_MULTI_QUERY || u->to_function || !u->portal->atEnd) &&
-		u->statement == GetCurrentStatementStartTimestamp();
+	if (untold_runs_on(u) || u->statement != GetCurrentStatementStartTimestamp())
+		return false;
+	return u->portal == NULL || !IsTransactionBlock() ||
+		(u->portal->status == PORTAL_FAILED &&
+		 (u->portal->strategy == PORTAL_MULTI_QUERY || u->to_function || !u->portal->atEnd));
 }
 
 /*
@@ -184,14 +214,20 @@ untold_give_back(const Untold *u)
 /*
  * untold_transaction_ends --- what is committed stays, whatever becomes of the rest of
  * a procedure
+ *
+ * One that rolls back may fail behind that.
  */
 void
 untold_transaction_ends(bool commit)
 {
-	while (!dlist_is_empty(&untold))
-	{
-		Untold	   *u = dlist_head_element(Untold, link, &untold);
+	dlist_mutable_iter at;
 
+	dlist_foreach_modify(at, &untold)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+
+		if (!commit && untold_runs_on(u))
+			continue;
 		untold_move(u, &spare);
 		if (!commit && untold_has_failed(u))
 			untold_give_back(u);
@@ -201,6 +237,8 @@ untold_transaction_ends(bool commit)
 /*
  * untold_subtransaction_aborts --- the statement may have failed behind a savepoint, and the
  * transaction goes on
+ *
+ * At a commit there are only those of functions that go on.
  */
 void
 untold_subtransaction_aborts(void)
@@ -211,7 +249,7 @@ untold_subtransaction_aborts(void)
 	{
 		Untold	   *u = dlist_container(Untold, link, at.cur);
 
-		if (!untold_has_failed(u))
+		if (u->portal == NULL || !untold_has_failed(u))
 			continue;
 		untold_move(u, &spare);
 		untold_give_back(u);
@@ -234,7 +272,7 @@ untold_make(const LrName *name, const LockTerms *terms)
 {
 	Untold	   *u;
 
-	if (ActivePortal == NULL || PortalContext == NULL)
+	if (ActivePortal == NULL && TopTransactionContext == NULL)
 		return NULL;
 	u = untold_room(0);
 	u->name = *name;

@@ -21,8 +21,8 @@
 typedef struct Untold Untold;
 
 /*
- * Before the store is asked; may raise.  NULL: not in a statement that has a portal, so
- * nobody notices its end.
+ * Before the store is asked; may raise.  NULL: not in a statement, so nobody notices its
+ * end.
  */
 extern Untold *untold_make(const LrName *name, const LockTerms *terms);
 

@@ -162,10 +162,7 @@ wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, int wait_arg)
 	request_require_number(kind, &name);
 	if (lr_leaves_something(kind))
 		u = untold_make(&name, &request.terms);
-	if (!session_take(&name, &request))
-		return false;
-	untold_begin(u, 0);
-	return true;
+	return session_take(&name, &request, u);
 }
 
 /* ----------

@@ -156,7 +156,7 @@ $one->query_fails("DO \$\$
 		ROLLBACK;
 		RAISE 'it fails';
 	END \$\$", 'P0001', qr/it fails/, 'after a ROLLBACK');
-stays('k', 'rolled back');
+is_given_back('k', 'after a ROLLBACK');
 $one->query_is("DO \$\$
 	DECLARE
 		c CURSOR FOR SELECT redis_token_lock('k', '1h', 'x') FROM generate_series(1, 2);
