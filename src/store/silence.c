@@ -155,6 +155,15 @@ silence_is_noticed(void)
 }
 
 /*
+ * remembered_until --- a time to live that was seen then, all of it in s
+ */
+static int64
+remembered_until(uint32 ttl, int64 seen_at)
+{
+	return seen_at + (ttl == TTL_ENDLESS ? ENDLESS_REMEMBERED : Max(ttl, TTL_REMEMBERED));
+}
+
+/*
  * seen_ttl --- the time to live that was seen on the key, in s; 0 = none that
  * matters
  */
@@ -162,11 +171,8 @@ static uint32
 seen_ttl(uint64 entry)
 {
 	uint32		ttl = (uint32) (entry >> 32);
-	uint32		seen_at = (uint32) entry;
-	int64		kept = ttl == TTL_ENDLESS ? ENDLESS_REMEMBERED :
-		Max(ttl, TTL_REMEMBERED);
 
-	return lr_now() / LR_US_PER_S < (int64) seen_at + kept ? ttl : 0;
+	return lr_now() / LR_US_PER_S < remembered_until(ttl, (uint32) entry) ? ttl : 0;
 }
 
 /*
@@ -195,8 +201,24 @@ silence_hold_off(uint32 hash)
 }
 
 /*
- * silence_saw_ttl --- remember a time to live that is longer than a lease, or
- * than what is remembered
+ * add_ttl --- what is remembered when that time to live is seen now: the longest
+ *
+ * One that would be forgotten before this one is remembered from now on, an hour of it at
+ * most: a lock that is renewed again and again is seen with any part of its lease.
+ */
+static uint64
+add_ttl(uint64 before, uint32 ttl)
+{
+	int64		now = lr_now() / LR_US_PER_S;
+	uint32		longer = seen_ttl(before);
+
+	if (longer > ttl && remembered_until(longer, (uint32) before) >= remembered_until(ttl, now))
+		return before;
+	return (uint64) Max(ttl, Min(longer, TTL_REMEMBERED)) << 32 | (uint32) now;
+}
+
+/*
+ * silence_saw_ttl --- remember a time to live that is longer than a lease
  */
 void
 silence_saw_ttl(uint32 hash, int64 ttl_ms)
@@ -216,10 +238,9 @@ silence_saw_ttl(uint32 hash, int64 ttl_ms)
 	}
 	entry = &shared->ttl[hash & (shared->nttls - 1)];
 	before = pg_atomic_read_u64(entry);
-	after = (uint64) ttl << 32 | (uint32) (lr_now() / LR_US_PER_S);
-	while (seen_ttl(before) <= ttl &&
-		   !pg_atomic_compare_exchange_u64(entry, &before, after))
-		;
+	do
+		after = add_ttl(before, ttl);
+	while (after != before && !pg_atomic_compare_exchange_u64(entry, &before, after));
 }
 
 /* ----------
