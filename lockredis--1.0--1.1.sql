@@ -269,22 +269,6 @@ COMMENT ON COLUMN redis_lock_status.round_trip_seconds IS 'round_trip in seconds
 COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in seconds';
 
 --
--- 40001 is for what a new transaction on the same connection can cure
---
-
-COMMENT ON FUNCTION redis_lock(text, interval) IS
-'take a session-level Redis lock, waiting for it; reentrant.  lease: at least 10 milliseconds, not renewed; null: lockredis.lease, renewed by the watchdog.  Errors: 55P03 lock_timeout, 55000 the lock of this session was lost (redis_unlock acknowledges that; 40001 if only this transaction had it), 58000/58030 store unreachable, 42809 no lock at that key, 53400 out of slots';
-
-COMMENT ON FUNCTION redis_xact_lock(text, interval) IS
-'take a transaction-level Redis lock, waiting for it; given back after the commit is visible, at rollback, or at rollback of its savepoint.  lease and errors as redis_lock; a lock that was lost makes COMMIT fail with 40001';
-
-COMMENT ON FUNCTION redis_assert_held(text) IS
-'raise an error if this session does not have the lock: 55000 if it has none or lost it at session level (redis_unlock acknowledges that), 40001 if it lost it at transaction level.  Without a round trip';
-
-COMMENT ON PROCEDURE redis_with_lock(text, text, interval, interval, interval, boolean) IS
-'run a command under a Redis lock: take it, commit, run, commit, give it back.  ran: false = the lock was busy for all of wait.  hold_at_least: the key stays locked until that long after the start, even after an error or a crash.  Errors: those of the command, those of redis_try_lock, 40001 the lock was lost before a commit, 2D000 inside a transaction block or after other commands of a pipeline';
-
---
 -- Read-write locks
 --
 
@@ -294,7 +278,7 @@ AS 'MODULE_PATHNAME', 'lockredis_read_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_read_lock(text, interval) IS
-'take a session-level read lock, waiting for it: sessions that read have it together, and nobody writes meanwhile; reentrant.  For who has the write lock, too.  A writer who came before goes first.  lease and errors as redis_lock; 58030 in fallback mode while Redis is away';
+'take a session-level read lock of a key, waiting for it: shared with other readers, never with a writer; reentrant, and allowed to the writer.  A writer that came before goes first.  lease and errors as redis_lock; 58000 in fallback mode without Redis';
 
 CREATE FUNCTION redis_try_read_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -302,7 +286,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_read_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_read_lock(text, interval, interval) IS
-'take a session-level read lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_read_lock';
+'take a session-level read lock of a key within a time limit; false: a writer has it, or goes first.  wait: 0 or more, null is 22004; the rest as redis_read_lock';
 
 CREATE FUNCTION redis_read_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
@@ -310,7 +294,7 @@ AS 'MODULE_PATHNAME', 'lockredis_read_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_read_xact_lock(text, interval) IS
-'take a transaction-level read lock, waiting for it.  When it ends as redis_xact_lock, the rest as redis_read_lock';
+'take a transaction-level read lock of a key, waiting for it.  Ends as redis_xact_lock, the rest as redis_read_lock';
 
 CREATE FUNCTION redis_try_read_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -318,7 +302,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_read_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_read_xact_lock(text, interval, interval) IS
-'take a transaction-level read lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_read_xact_lock';
+'take a transaction-level read lock of a key within a time limit; false: a writer has it, or goes first.  wait as redis_try_read_lock, the rest as redis_read_xact_lock';
 
 CREATE FUNCTION redis_write_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
@@ -326,7 +310,7 @@ AS 'MODULE_PATHNAME', 'lockredis_write_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_write_lock(text, interval) IS
-'take a session-level write lock, waiting for it: nobody else reads or writes meanwhile; reentrant.  lease and errors as redis_lock; 55000 also for who has the read lock only; 58030 in fallback mode while Redis is away';
+'take a session-level write lock of a key, waiting for it: with no other reader or writer; reentrant.  lease and errors as redis_lock; 55000 also if this session holds only the read lock; 58000 in fallback mode without Redis';
 
 CREATE FUNCTION redis_try_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -334,7 +318,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_write_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_write_lock(text, interval, interval) IS
-'take a session-level write lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_write_lock';
+'take a session-level write lock of a key within a time limit; false: another session has it, or goes first.  wait: 0 or more, null is 22004; the rest as redis_write_lock';
 
 CREATE FUNCTION redis_write_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
@@ -342,7 +326,7 @@ AS 'MODULE_PATHNAME', 'lockredis_write_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_write_xact_lock(text, interval) IS
-'take a transaction-level write lock, waiting for it.  When it ends as redis_xact_lock, the rest as redis_write_lock';
+'take a transaction-level write lock of a key, waiting for it.  Ends as redis_xact_lock, the rest as redis_write_lock';
 
 CREATE FUNCTION redis_try_write_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -350,7 +334,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_write_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_write_xact_lock(text, interval, interval) IS
-'take a transaction-level write lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_lock, the rest as redis_write_xact_lock';
+'take a transaction-level write lock of a key within a time limit; false: another session has it, or goes first.  wait as redis_try_write_lock, the rest as redis_write_xact_lock';
 
 CREATE FUNCTION redis_read_unlock(key text)
 RETURNS boolean
@@ -358,7 +342,7 @@ AS 'MODULE_PATHNAME', 'lockredis_read_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_read_unlock(text) IS
-'give back one session-level hold of a read lock; false with a warning: not held, or its lease was lost';
+'release one session-level hold of a read lock; true and false as redis_unlock';
 
 CREATE FUNCTION redis_write_unlock(key text)
 RETURNS boolean
@@ -366,7 +350,7 @@ AS 'MODULE_PATHNAME', 'lockredis_write_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_write_unlock(text) IS
-'give back one session-level hold of a write lock; a session that reads too keeps reading.  false with a warning: not held, or its lease was lost';
+'release one session-level hold of a write lock; a session that also reads goes on reading.  true and false as redis_unlock';
 
 CREATE FUNCTION redis_fenced_write_lock(key text, lease interval DEFAULT NULL)
 RETURNS bigint
@@ -374,7 +358,7 @@ AS 'MODULE_PATHNAME', 'lockredis_fenced_write_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_fenced_write_lock(text, interval) IS
-'take a session-level write lock and return its fencing token, from the same counter as redis_fenced_lock.  The rest as redis_write_lock';
+'take a session-level write lock of a key, waiting for it, and return its fencing token, from the same counter as redis_fenced_lock.  The rest as redis_write_lock';
 
 CREATE FUNCTION redis_try_fenced_write_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS bigint
@@ -382,7 +366,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_fenced_write_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_fenced_write_lock(text, interval, interval) IS
-'take a session-level write lock within a time limit and return its fencing token; null: somebody else has the key, or goes first.  The rest as redis_try_write_lock';
+'take a session-level write lock of a key within a time limit and return its fencing token; null: another session has it, or goes first.  wait as redis_try_write_lock, the rest as redis_fenced_write_lock';
 
 CREATE FUNCTION redis_fenced_write_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS bigint
@@ -390,7 +374,7 @@ AS 'MODULE_PATHNAME', 'lockredis_fenced_write_xact_lock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION redis_fenced_write_xact_lock(text, interval) IS
-'take a transaction-level write lock and record its fencing token in redis_fences, in this transaction; returns the token.  The rest as redis_fenced_xact_lock and redis_write_xact_lock';
+'take a transaction-level write lock of a key, waiting for it, record its fencing token in redis_fences in this transaction, and return it.  As redis_fenced_xact_lock and redis_write_xact_lock';
 
 CREATE FUNCTION redis_try_fenced_write_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS bigint
@@ -398,7 +382,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_fenced_write_xact_lock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION redis_try_fenced_write_xact_lock(text, interval, interval) IS
-'as redis_fenced_write_xact_lock within a time limit; null: somebody else has the key, or goes first';
+'as redis_fenced_write_xact_lock within a time limit; null: another session has the key, or goes first.  wait as redis_try_write_lock';
 
 --
 -- Fair locks
@@ -410,7 +394,7 @@ AS 'MODULE_PATHNAME', 'lockredis_fair_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_fair_lock(text, interval) IS
-'take a session-level lock, waiting for it in the order in which all who wait for it so, on all servers, came to Redis.  The lock is that of redis_lock: reentrant, given back by redis_unlock.  lease and errors as redis_lock; in table mode, and while the table is in use in fallback mode, in that of the server''s queue';
+'take a session-level lock of a key, waiting in the order in which the fair waiters of all servers came to Redis (in table mode, those of this server).  It is the lock of redis_lock, released by redis_unlock.  lease and errors as redis_lock';
 
 CREATE FUNCTION redis_try_fair_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -418,7 +402,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_fair_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_fair_lock(text, interval, interval) IS
-'take a session-level fair lock within a time limit; false: somebody else has the key, or goes first.  Without a wait it neither queues nor overtakes.  wait as redis_try_lock, the rest as redis_fair_lock';
+'take a session-level fair lock of a key within a time limit; false: another session has it, or goes first.  wait: null is 22004; 0 neither queues nor overtakes.  The rest as redis_fair_lock';
 
 CREATE FUNCTION redis_fair_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
@@ -426,7 +410,7 @@ AS 'MODULE_PATHNAME', 'lockredis_fair_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_fair_xact_lock(text, interval) IS
-'take a transaction-level lock, waiting for it as redis_fair_lock.  When it ends as redis_xact_lock';
+'take a transaction-level lock of a key, waiting as redis_fair_lock.  Ends as redis_xact_lock';
 
 CREATE FUNCTION redis_try_fair_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -434,7 +418,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_fair_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_fair_xact_lock(text, interval, interval) IS
-'take a transaction-level fair lock within a time limit; false: somebody else has the key, or goes first.  wait as redis_try_fair_lock, the rest as redis_fair_xact_lock';
+'take a transaction-level fair lock of a key within a time limit; false: another session has it, or goes first.  wait as redis_try_fair_lock, the rest as redis_fair_xact_lock';
 
 --
 -- Several keys at once
@@ -446,7 +430,7 @@ AS 'MODULE_PATHNAME', 'lockredis_multi_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_multi_lock(text[], interval) IS
-'take the session-level Redis locks of all these keys (at most 1000), waiting for them, or none.  If all are free they are taken by one request; else one by one in the order of their names, and what has been had stays locked meanwhile.  A key that the session has is taken again.  lease and errors as redis_lock, for the whole call; 40001 one of them was lost before all were had';
+'take the session-level locks of 1 to 1000 keys, waiting for them, or none.  By one request if all are free, else one by one in the order of their names.  lease and errors as redis_lock, for the whole call; 40001 one was lost before all were held';
 
 CREATE FUNCTION redis_try_multi_lock(keys text[], wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -454,7 +438,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_multi_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_multi_lock(text[], interval, interval) IS
-'take the session-level Redis locks of all these keys within a time limit; false: somebody else has one of them, and none is taken.  wait as redis_try_lock, for the whole call; the rest as redis_multi_lock';
+'take the session-level locks of all these keys within a time limit; false: another session has one of them, and none is taken.  wait: for the whole call, 0 or more, null is 22004; the rest as redis_multi_lock';
 
 CREATE FUNCTION redis_multi_xact_lock(keys text[], lease interval DEFAULT NULL)
 RETURNS void
@@ -462,7 +446,7 @@ AS 'MODULE_PATHNAME', 'lockredis_multi_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_multi_xact_lock(text[], interval) IS
-'take the transaction-level Redis locks of all these keys, waiting for them, or none.  When they end as redis_xact_lock, the rest as redis_multi_lock';
+'take the transaction-level locks of all these keys, waiting for them, or none.  End as redis_xact_lock, the rest as redis_multi_lock';
 
 CREATE FUNCTION redis_try_multi_xact_lock(keys text[], wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -470,7 +454,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_multi_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_multi_xact_lock(text[], interval, interval) IS
-'take the transaction-level Redis locks of all these keys within a time limit; false: somebody else has one of them, and none is taken.  wait as redis_try_multi_lock, the rest as redis_multi_xact_lock';
+'take the transaction-level locks of all these keys within a time limit; false: another session has one of them, and none is taken.  wait as redis_try_multi_lock, the rest as redis_multi_xact_lock';
 
 CREATE FUNCTION redis_multi_unlock(keys text[])
 RETURNS boolean
@@ -478,7 +462,7 @@ AS 'MODULE_PATHNAME', 'lockredis_multi_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_multi_unlock(text[]) IS
-'give back one session-level hold of each of these keys, by one request if it is their last; each can be given back by redis_unlock, too.  false with warnings: one of them was not held, or its lease was lost; the others are given back';
+'release one session-level hold of each of these keys, by one request for those that are the last.  false with warnings: at least one was not held, or was lost; the others are released';
 
 --
 -- The same questions of one kind of lock
@@ -490,7 +474,7 @@ AS 'MODULE_PATHNAME', 'lockredis_is_held'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_is_held(text, text) IS
-'does this session have the lock of that kind (reentrant, fair, read, write or permit; else 22023), and was it not lost?  Without a round trip';
+'does this session hold the key with a lock of that kind (reentrant, fair, read, write or permit; else 22023), and has it not lost it? Answered by this session, without a round trip';
 
 CREATE FUNCTION redis_hold_count(key text, kind text)
 RETURNS integer
@@ -498,7 +482,7 @@ AS 'MODULE_PATHNAME', 'lockredis_hold_count'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_hold_count(text, text) IS
-'how often this session has the lock of that kind; 0 when it was lost.  Without a round trip';
+'how often this session holds the key with a lock of that kind; 0: not, or it was lost.  Answered by this session, without a round trip';
 
 CREATE FUNCTION redis_assert_held(key text, kind text)
 RETURNS void
@@ -506,7 +490,7 @@ AS 'MODULE_PATHNAME', 'lockredis_assert_held'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_assert_held(text, text) IS
-'raise an error if this session does not have the lock of that kind, as redis_assert_held(key)';
+'raise an error unless this session holds the key with a lock of that kind, as redis_assert_held(key)';
 
 CREATE FUNCTION redis_fence(key text, kind text)
 RETURNS bigint
@@ -514,24 +498,15 @@ AS 'MODULE_PATHNAME', 'lockredis_fence'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION redis_fence(text, text) IS
-'fencing token of the lock of that kind that this session has; null: none, or it was lost.  Without a round trip';
+'fencing token of the lock of that kind that this session holds, as redis_fence(key)';
 
 CREATE FUNCTION redis_extend(key text, lease interval, kind text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockredis_extend'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
-COMMENT ON FUNCTION redis_extend(text, interval) IS
-'keep the Redis lock of this session for at least that long from now, and end its renewal; null: have it renewed again.  Never shortens.  False: it was lost.  Errors: 55000 not held, 58030 no answer (the old lease stands)';
-
-COMMENT ON FUNCTION redis_fence_check(text, bigint) IS
-'record a fencing token issued elsewhere, 1 to 2^53-1 (else 22003), in this transaction; 23000: a higher one was recorded';
-
 COMMENT ON FUNCTION redis_extend(text, interval, text) IS
-'as redis_extend(key, lease), of the lock of that kind';
-
-COMMENT ON FUNCTION redis_lock_owner(text) IS
-'who has the lock, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers: a read lock; <n> of <total> permits; token: a token lock of another client; null: nobody.  Error 42809: the key holds something else';
+'keep the lock of that kind of this session for at least that long from now, as redis_extend(key, lease)';
 
 --
 -- Semaphores without owners
@@ -543,7 +518,15 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_init'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_init(text, integer, interval) IS
-'make a semaphore with so many permits, for good or for that long; false: there is one.  Nobody owns a permit: what a session that ends has taken stays taken (use permits, if it should not).  Error 42809: the key holds something else; 58030 no answer: it may have been made';
+'create a semaphore with that many permits, 0 or more, for ttl (10 ms to 24 days; null: for good); false: there is one.  No session owns its permits.  Error 42809: the key is something else; 58030: no answer, it may have been created';
+
+CREATE FUNCTION redis_semaphore_set(key text, permits integer, ttl interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_semaphore_set'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
+
+COMMENT ON FUNCTION redis_semaphore_set(text, integer, interval) IS
+'make that many permits of a semaphore free, 0 or more, for ttl (10 ms to 24 days; null: for good), whatever there was; created if there is none.  Error 42809: the key is something else; 58030: no answer, it may have been set';
 
 CREATE FUNCTION redis_semaphore_acquire(key text, permits integer DEFAULT 1)
 RETURNS void
@@ -551,7 +534,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_acquire'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_acquire(text, integer) IS
-'take so many permits of a semaphore, all or none, waiting for them, within lock_timeout and statement_timeout.  Of nobody: they are not given back at the end of the session or by a rollback, only by redis_semaphore_release (use permits, if they should be).  Where there is no semaphore it waits for one';
+'take that many permits of a semaphore, 1 or more, all or none, waiting for them, also while there is no semaphore.  No session owns them: only redis_semaphore_release gives them back.  Errors: 55P03 lock_timeout; 42809 the key is something else; 58000, 58030 the store failed';
 
 CREATE FUNCTION redis_try_semaphore_acquire(key text, permits integer DEFAULT 1, wait interval DEFAULT '0')
 RETURNS boolean
@@ -559,7 +542,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_semaphore_acquire'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_semaphore_acquire(text, integer, interval) IS
-'take so many permits of a semaphore within a time limit; false: there are not so many, or there is no semaphore.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back)';
+'take that many permits of a semaphore within a time limit; false: there are too few, or there is no semaphore.  wait: 0 or more, null is 22004; the rest as redis_semaphore_acquire';
 
 CREATE FUNCTION redis_semaphore_release(key text, permits integer DEFAULT 1)
 RETURNS void
@@ -567,7 +550,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_release'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_release(text, integer) IS
-'give so many permits to a semaphore, whoever took them; it is made if there is none.  At once: a rollback does not undo it.  Without an answer a warning, also if it is cancelled then: they are counted once.  Of nobody (use permits, if a session should own them)';
+'give that many permits, 1 or more, to a semaphore, taken by any session or none; created if there is none.  At once: a rollback does not undo it.  With a warning: no answer, the watchdog goes on, and it counts once.  Error 42809: the key is something else';
 
 CREATE FUNCTION redis_semaphore_xact_release(key text, permits integer DEFAULT 1)
 RETURNS void
@@ -575,7 +558,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_xact_release'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_xact_release(text, integer) IS
-'give so many permits to a semaphore when the transaction has committed and is visible; not at all if it, or the savepoint, is rolled back.  If Redis is away then, the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it.  Of nobody (use permits, if a session should own them)';
+'give that many permits to a semaphore when the transaction has committed and is visible, not after a rollback.  Without an answer the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it';
 
 CREATE FUNCTION redis_semaphore_add(key text, permits integer)
 RETURNS void
@@ -583,7 +566,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_add'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_add(text, integer) IS
-'make a semaphore larger by so many permits, or smaller: what is free may be negative for a time.  Error 58030 no answer: it may have been done.  Of nobody (use permits, if a session should own them)';
+'add that many permits to a semaphore, or take them away if negative: then less than 0 may be free.  Error 42809: the key is something else; 58030: no answer, it may have been done';
 
 CREATE FUNCTION redis_semaphore_drain(key text)
 RETURNS integer
@@ -591,7 +574,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_drain'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_drain(text) IS
-'take all permits of a semaphore that are free; how many that were, 0 if there is none.  Of nobody, as redis_semaphore_acquire (use permits, if they should come back).  Error 22003 more than an integer: none is taken; 58030 no answer: it may have been done';
+'take all free permits of a semaphore; how many that were, 0 if there is none.  No session owns them.  Error 22003: more than an integer, none is taken; 58030: no answer, it may have been done';
 
 CREATE FUNCTION redis_semaphore_available(key text)
 RETURNS integer
@@ -599,19 +582,27 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_available'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_available(text) IS
-'how many permits of a semaphore are free, asked of the store; 0 if there is no semaphore.  Of nobody: who took the others is not known (use permits, if it should be)';
+'number of free permits of a semaphore, asked of the store; 0 if there is none.  Error 22003: more than an integer; 42809: the key is something else';
 
 --
 -- Latches
 --
 
-CREATE FUNCTION redis_latch_set(key text, count bigint)
+CREATE FUNCTION redis_latch_init(key text, count bigint)
 RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockredis_latch_init'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
+
+COMMENT ON FUNCTION redis_latch_init(text, bigint) IS
+'create a latch that opens after that many counts, 1 to 2^53-1; false: there is one.  Error 42809: the key is something else; 58030: no answer, it may have been created';
+
+CREATE FUNCTION redis_latch_set(key text, count bigint)
+RETURNS void
 AS 'MODULE_PATHNAME', 'lockredis_latch_set'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_set(text, bigint) IS
-'make a latch that has to be counted down so often; false: there is one.  Error 42809: the key holds something else; 58030 no answer: it may have been made';
+'make a latch open after that many counts from now, 1 to 2^53-1, whatever was left; created if there is none.  Error 42809: the key is something else; 58030: no answer, it may have been set';
 
 CREATE FUNCTION redis_latch_count_down(key text)
 RETURNS bigint
@@ -619,7 +610,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_count_down'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_count_down(text) IS
-'count a latch down by one, at once: a rollback does not undo it; what is left, 0 also where there is no latch.  At zero it is gone, and who awaits it goes on.  null with a warning: no answer; it counts once, also if it is cancelled then';
+'count a latch down by one, at once: a rollback does not undo it.  What is left; 0: it is open and gone, or there was none.  null with a warning: no answer, the watchdog goes on, and it counts once.  Error 42809: the key is something else';
 
 CREATE FUNCTION redis_latch_xact_count_down(key text)
 RETURNS void
@@ -627,7 +618,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_xact_count_down'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_xact_count_down(text) IS
-'count a latch down by one when the transaction has committed and is visible; not at all if it, or the savepoint, is rolled back.  If Redis is away then, the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it';
+'count a latch down by one when the transaction has committed and is visible, not after a rollback.  Without an answer the watchdog does it later, but not after a crash of this server.  Error 0A000: PREPARE TRANSACTION after it';
 
 CREATE FUNCTION redis_latch_count(key text)
 RETURNS bigint
@@ -635,7 +626,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_count'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_count(text) IS
-'how often a latch has still to be counted down, asked of the store; 0 if there is none';
+'how often a latch has still to be counted down, asked of the store; 0 if there is none.  Error 42809: the key is something else';
 
 CREATE FUNCTION redis_latch_wait(key text, wait interval DEFAULT NULL)
 RETURNS boolean
@@ -643,7 +634,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_wait'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_wait(text, interval) IS
-'wait until a latch has been counted down to zero, or there is none; false: wait is over.  Also within lock_timeout and statement_timeout';
+'wait until a latch has been counted down to zero, or there is none; false: wait is over.  wait: 0 or more; null: no limit but lock_timeout (55P03).  Error 42809: the key is something else';
 
 CREATE FUNCTION redis_latch_delete(key text)
 RETURNS boolean
@@ -651,7 +642,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_delete'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_delete(text) IS
-'take a latch away: who awaits it goes on, as if it were zero; false: there is none.  Error 58030 no answer: it may have been done';
+'delete a latch, and let all that wait for it go on; false: there is none.  Error 42809: the key is something else; 58030: no answer, it may have been done';
 
 --
 -- Token locks
@@ -663,15 +654,16 @@ AS 'MODULE_PATHNAME', 'lockredis_token_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_lock(text, interval, text) IS
-'take a token lock (that of redis-py, redsync and node-redlock), waiting for it; returns its token, a new one if none is passed (1 to 1024 bytes).  It belongs to whoever knows the token: no session has it, no end of a transaction or session gives it back, nobody renews it.  Waits while the key holds anything, a lock of the same token too.  lease is required; errors as redis_lock, 55000 this session has another lock of the key, 22004 no lease';
+'take a token lock (as redis-py, redsync), waiting for it; returns its token (1 to 1024 bytes; null: 32 new hexadecimal digits).  It ends by redis_token_unlock or its lease only: 10 ms to 24 days, required (22004).  Errors as redis_lock; 55000 this session holds the key';
 
-CREATE FUNCTION redis_try_token_lock(key text, wait interval, lease interval, token text DEFAULT NULL)
+CREATE FUNCTION redis_try_token_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL,
+    token text DEFAULT NULL)
 RETURNS text
 AS 'MODULE_PATHNAME', 'lockredis_try_token_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_token_lock(text, interval, interval, text) IS
-'take a token lock within a time limit; null: the key holds something.  wait as redis_try_lock, the rest as redis_token_lock';
+'take a token lock within a time limit; null: the key is in use, also by the same token.  wait: 0 or more, null is 22004; the rest as redis_token_lock';
 
 CREATE FUNCTION redis_token_unlock(key text, token text)
 RETURNS boolean
@@ -679,7 +671,7 @@ AS 'MODULE_PATHNAME', 'lockredis_token_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_unlock(text, text) IS
-'give a token lock back, in whatever session, and wake who waits for the key; false: the token does not have it (any more).  Error 58030 if the store did not answer: then it may be repeated';
+'release a token lock, in any session; false: the token does not have it (any more).  Error 58030: no answer; it may be repeated';
 
 CREATE FUNCTION redis_token_extend(key text, token text, lease interval)
 RETURNS boolean
@@ -687,7 +679,7 @@ AS 'MODULE_PATHNAME', 'lockredis_token_extend'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_extend(text, text, interval) IS
-'keep a token lock for at least that long from now; never shortens its lease.  false: the token does not have it (any more).  Error 58030 as redis_token_unlock';
+'keep a token lock for at least that long from now, 10 ms to 24 days; never shortens its lease.  false: the token does not have it (any more).  Error 58030: no answer; it may be repeated';
 
 CREATE FUNCTION redis_token_is_held(key text, token text)
 RETURNS boolean
@@ -695,19 +687,11 @@ AS 'MODULE_PATHNAME', 'lockredis_token_is_held'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_is_held(text, text) IS
-'has the token the lock?  Asked of the store';
+'does the token have the lock? Asked of the store';
 
 --
 -- Permits
 --
-
-CREATE FUNCTION redis_permit_set(key text, permits integer)
-RETURNS void
-AS 'MODULE_PATHNAME', 'lockredis_permit_set'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
-
-COMMENT ON FUNCTION redis_permit_set(text, integer) IS
-'say how many permits there are of the key, at least 0; those that somebody has count.  Takes none away: more are free, or fewer until some are given back.  Error 58030: not answered, look at redis_permit_total';
 
 CREATE FUNCTION redis_permit_init(key text, permits integer)
 RETURNS boolean
@@ -715,7 +699,15 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_init'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_init(text, integer) IS
-'the same, unless somebody has said so already: false then';
+'create permits of a key: that many in all, 0 or more; false: there is a number already.  Error 42809: the key is something else; 58030: no answer, it may have been created';
+
+CREATE FUNCTION redis_permit_set(key text, permits integer)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockredis_permit_set'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
+
+COMMENT ON FUNCTION redis_permit_set(text, integer) IS
+'set how many permits of a key there are, 0 or more, those in use included, whatever it was; created if there is none.  Takes none away.  Error 42809: the key is something else; 58030: no answer, it may have been set';
 
 CREATE FUNCTION redis_permit_total(key text)
 RETURNS integer
@@ -723,7 +715,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_total'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_total(text) IS
-'how many permits there are of the key, those that somebody has included; null: nobody has said so';
+'how many permits of a key there are, those in use included, asked of the store; null: they were not created.  Error 22003: more than an integer';
 
 CREATE FUNCTION redis_permit_available(key text)
 RETURNS integer
@@ -731,7 +723,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_available'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_available(text) IS
-'how many permits of the key are free; null: nobody has said how many there are';
+'how many permits of a key are free, asked of the store; null: they were not created.  Error 22003: more than an integer';
 
 CREATE FUNCTION redis_permit_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
@@ -739,7 +731,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_lock(text, interval) IS
-'take a permit at session level, waiting for one: at most as many as redis_permit_set has said are had at a time, on all servers.  Each call takes one more.  lease and errors as redis_lock; 42704 nobody has said how many there are; in fallback mode 58030 while Redis is away';
+'take one of the permits of a key at session level, waiting for it; each call takes one more.  lease and errors as redis_lock; 42704 redis_permit_init was not called; 58000 in fallback mode without Redis';
 
 CREATE FUNCTION redis_try_permit_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -747,7 +739,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_permit_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_permit_lock(text, interval, interval) IS
-'take a permit at session level within a time limit; false: none was free.  wait as redis_try_lock, the rest as redis_permit_lock';
+'take one of the permits of a key at session level within a time limit; false: none was free.  wait: 0 or more, null is 22004; the rest as redis_permit_lock';
 
 CREATE FUNCTION redis_permit_xact_lock(key text, lease interval DEFAULT NULL)
 RETURNS void
@@ -755,7 +747,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_xact_lock(text, interval) IS
-'take a permit at transaction level, waiting for one.  When it ends as redis_xact_lock, the rest as redis_permit_lock';
+'take one of the permits of a key at transaction level, waiting for it.  Ends as redis_xact_lock, the rest as redis_permit_lock';
 
 CREATE FUNCTION redis_try_permit_xact_lock(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
 RETURNS boolean
@@ -763,7 +755,7 @@ AS 'MODULE_PATHNAME', 'lockredis_try_permit_xact_lock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_try_permit_xact_lock(text, interval, interval) IS
-'take a permit at transaction level within a time limit; false: none was free.  wait as redis_try_lock, the rest as redis_permit_xact_lock';
+'take one of the permits of a key at transaction level within a time limit; false: none was free.  wait as redis_try_permit_lock, the rest as redis_permit_xact_lock';
 
 CREATE FUNCTION redis_permit_unlock(key text)
 RETURNS boolean
@@ -771,15 +763,23 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_unlock(text) IS
-'give back one session-level permit, one that was lost before all others, else the youngest; false with a warning: none was held, or it was lost';
+'release one session-level permit of a key: one that was lost, else the youngest.  true and false as redis_unlock';
 
-CREATE FUNCTION redis_permit_acquire(key text, lease interval, wait interval DEFAULT '0')
+CREATE FUNCTION redis_permit_acquire(key text, lease interval)
 RETURNS text
 AS 'MODULE_PATHNAME', 'lockredis_permit_acquire'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
-COMMENT ON FUNCTION redis_permit_acquire(text, interval, interval) IS
-'take a permit that no session has, and return its id (32 hexadecimal digits; who knows it can give the permit back); null: none was free.  It ends with redis_permit_release or its lease, not with the session or transaction.  lease: 10 ms to 24 days.  wait and errors as redis_try_permit_lock';
+COMMENT ON FUNCTION redis_permit_acquire(text, interval) IS
+'take one of the permits of a key for no session, waiting for it; returns its id, a secret of 32 hexadecimal digits.  It ends by redis_permit_release or its lease only: 10 ms to 24 days, required (22004).  Errors as redis_permit_lock';
+
+CREATE FUNCTION redis_try_permit_acquire(key text, wait interval DEFAULT '0', lease interval DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_try_permit_acquire'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
+
+COMMENT ON FUNCTION redis_try_permit_acquire(text, interval, interval) IS
+'take one of the permits of a key for no session within a time limit; its id, or null: none was free.  wait: 0 or more, null is 22004; the rest as redis_permit_acquire';
 
 CREATE FUNCTION redis_permit_release(key text, id text)
 RETURNS boolean
@@ -787,7 +787,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_release'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_release(text, text) IS
-'give back a permit of redis_permit_acquire; false: it was not had any more.  Error 22023: no such id can be';
+'release the permit with that id of redis_permit_acquire, in any session; false: it has ended.  Error 22023: not 32 hexadecimal digits; 58030: no answer; it may be repeated';
 
 CREATE FUNCTION redis_permit_extend(key text, id text, lease interval)
 RETURNS boolean
@@ -795,7 +795,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_extend'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_extend(text, text, interval) IS
-'keep a permit of redis_permit_acquire for at least that long from now; false: it is not had any more';
+'keep the permit with that id of redis_permit_acquire for at least that long from now, 10 ms to 24 days.  false: it has ended.  Error 22023: not 32 hexadecimal digits; 58030: no answer';
 
 CREATE PROCEDURE redis_with_permit(key text, command text, wait interval DEFAULT '0',
     lease interval DEFAULT NULL, INOUT ran boolean DEFAULT NULL)
@@ -803,7 +803,7 @@ AS 'MODULE_PATHNAME', 'lockredis_with_permit'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE redis_with_permit(text, text, interval, interval, boolean) IS
-'run a command under a permit: take it, commit, run, commit, give it back.  ran: false = none was free for all of wait.  Errors: those of the command, those of redis_try_permit_lock, 2D000 inside a transaction block';
+'run a command under a permit: take it, commit, run, commit, release it.  ran: false if none was free for all of wait (null: no limit).  Errors: those of the command and of redis_permit_lock; 40001 it was lost; 2D000 in a transaction block';
 
 --
 -- Conditions
@@ -815,7 +815,7 @@ AS 'MODULE_PATHNAME', 'lockredis_condition_wait'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_wait(text, interval, text) IS
-'give the session-level lock of redis_lock or redis_fair_lock back, sleep until somebody notifies that condition of it, take the lock again as it was, and only then return.  false: wait (null: no limit) was over before; true can come for nothing, so check again in a loop.  lock_timeout limits the taking again.  After an error, cancel or time limit the lock is lost until redis_unlock.  55000 not held; 0A000 held by the transaction, too';
+'release a session-level redis_lock or redis_fair_lock, wait until its condition is notified, and take it again as it was.  false: wait (null: no limit) was over before; true may also come without cause.  After an error the lock is lost.  55000 not held; 0A000 held by the transaction';
 
 CREATE FUNCTION redis_condition_notify(key text, condition text DEFAULT '')
 RETURNS bigint
@@ -823,7 +823,7 @@ AS 'MODULE_PATHNAME', 'lockredis_condition_notify'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_notify(text, text) IS
-'wake the session of any server that has waited longest for that condition of a lock, which this session must have (else 55000); it goes on when it has the lock.  How many were told: 1, or 0 if nobody waits, and nothing is kept for later';
+'wake the session, on any server, that has waited longest for that condition of a lock; it goes on when it has the lock.  How many were notified: 1, or 0: none waits.  Nothing is kept for later.  Error 55000: this session does not hold the lock';
 
 CREATE FUNCTION redis_condition_notify_all(key text, condition text DEFAULT '')
 RETURNS bigint
@@ -831,7 +831,80 @@ AS 'MODULE_PATHNAME', 'lockredis_condition_notify_all'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_notify_all(text, text) IS
-'wake all sessions that wait for that condition of a lock; as redis_condition_notify.  How many were told';
+'wake all sessions that wait for that condition of a lock, as redis_condition_notify; how many were notified';
+
+--
+-- What the functions of 1.0 do
+--
+
+COMMENT ON FUNCTION redis_lock(text, interval) IS
+'take a session-level lock of a key, waiting for it; reentrant.  lease: 10 ms to 24 days, not renewed; null: lockredis.lease, renewed.  Errors: 55P03 lock_timeout; 55000 this session had it and lost it; 58000, 58030 the store failed; 42809 the key is something else; 53400 max_locks';
+
+COMMENT ON FUNCTION redis_try_lock(text, interval, interval) IS
+'take a session-level lock of a key within a time limit; false: another session has it.  wait: 0 or more, null is no limit, as in 1.0.  lease and errors as redis_lock; a store that fails is an error, not false';
+
+COMMENT ON FUNCTION redis_xact_lock(text, interval) IS
+'take a transaction-level lock of a key, waiting for it; released when the commit is visible, at rollback, or at rollback of its savepoint.  lease and errors as redis_lock; COMMIT raises 40001 if the lock was lost';
+
+COMMENT ON FUNCTION redis_try_xact_lock(text, interval, interval) IS
+'take a transaction-level lock of a key within a time limit; false: another session has it.  wait as redis_try_lock, the rest as redis_xact_lock';
+
+COMMENT ON FUNCTION redis_fenced_lock(text, interval) IS
+'take a session-level lock of a key, waiting for it, and return its fencing token: 1 to 2^53-1, from the store''s counter of the key (22003 when that is used up).  lease and errors as redis_lock';
+
+COMMENT ON FUNCTION redis_try_fenced_lock(text, interval, interval) IS
+'take a session-level lock of a key within a time limit and return its fencing token; null: another session has it.  wait as redis_try_lock, the rest as redis_fenced_lock';
+
+COMMENT ON FUNCTION redis_fenced_xact_lock(text, interval) IS
+'take a transaction-level lock of a key, waiting for it, record its fencing token in redis_fences in this transaction, and return it.  As redis_xact_lock; also 40001 the row has changed since a REPEATABLE READ snapshot; 25006 on a standby';
+
+COMMENT ON FUNCTION redis_try_fenced_xact_lock(text, interval, interval) IS
+'as redis_fenced_xact_lock within a time limit; null: another session has the lock.  wait as redis_try_lock';
+
+COMMENT ON FUNCTION redis_fence(text) IS
+'fencing token of the lock that this session holds; null: it holds none, has lost it, or has no token.  Answered by this session, without a round trip';
+
+COMMENT ON FUNCTION redis_fence_check(text, bigint) IS
+'record a fencing token issued elsewhere, 1 to 2^53-1 (else 22003), in redis_fences in this transaction.  Error 23000: a higher one was recorded; 25006: on a standby';
+
+COMMENT ON FUNCTION redis_fence_forget(text) IS
+'delete the row of a key that is no longer used from redis_fences; false: there was none.  For the owner of the extension';
+
+COMMENT ON FUNCTION redis_unlock(text) IS
+'release one session-level hold of a key; false with a warning: this session does not hold it, or has lost it.  true with a warning: the store has not answered, and the watchdog goes on';
+
+COMMENT ON FUNCTION redis_unlock_all() IS
+'release all session-level holds of this session; the number of keys, without those that were lost';
+
+COMMENT ON FUNCTION redis_extend(text, interval) IS
+'keep the lock of this session for at least that long from now, and end its renewal; null: renew it again.  Never shortens a lease.  false: the lock was lost.  Error 55000: not held; 58030: no answer, the old lease counts';
+
+COMMENT ON FUNCTION redis_force_unlock(text) IS
+'take a key away from all that hold it, whatever kind of lock, permits or token that is; false: nobody held it.  Sessions of this server have lost it when it returns.  Error 42809: the key is something else.  For administrators';
+
+COMMENT ON FUNCTION redis_is_locked(text) IS
+'does any session or client hold the key? Asked of the store.  Error 42809: the key is something else';
+
+COMMENT ON FUNCTION redis_lock_ttl(text) IS
+'rest of the lease of a key, to the millisecond, asked of the store; null: nobody holds it, or it has no end.  Error 42809: the key is something else';
+
+COMMENT ON FUNCTION redis_lock_owner(text) IS
+'holder of a key, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers; <n> permits; token: a token lock; null: nobody.  Error 42809: the key is something else';
+
+COMMENT ON FUNCTION redis_is_held(text) IS
+'does this session hold the key, and has it not lost it? Answered by this session, without a round trip';
+
+COMMENT ON FUNCTION redis_hold_count(text) IS
+'how often this session holds the key; 0: not, or it was lost.  Answered by this session, without a round trip';
+
+COMMENT ON FUNCTION redis_assert_held(text) IS
+'raise an error unless this session holds the key: 55000 not held, or lost at session level (redis_unlock acknowledges that); 40001 lost at transaction level.  Answered by this session, without a round trip';
+
+COMMENT ON PROCEDURE redis_with_lock(text, text, interval, interval, interval, boolean) IS
+'run a command under a lock: take it, commit, run, commit, release it.  ran: false if it was busy for all of wait (null: no limit).  hold_at_least: the key stays locked for that long from the start.  Errors: those of the command and of redis_lock; 40001 it was lost; 2D000 in a transaction block';
+
+COMMENT ON FUNCTION redis_lock_stats_reset() IS
+'set all counters of redis_lock_stats to zero';
 
 --
 -- A condition of a WHERE clause that asks a store is for the rows that all others leave
@@ -849,8 +922,6 @@ ALTER FUNCTION redis_unlock(text) COST 10000;
 ALTER FUNCTION redis_unlock_all() COST 10000;
 ALTER FUNCTION redis_extend(text, interval) COST 10000;
 ALTER FUNCTION redis_force_unlock(text) COST 10000;
-COMMENT ON FUNCTION redis_force_unlock(text) IS
-'take a Redis lock away from whoever has it, of whatever kind (all readers, all permits, a token); false: nobody had it.  Sessions of this server have lost it when it returns.  Error 42809: the key holds something else.  For administrators';
 ALTER FUNCTION redis_is_locked(text) COST 10000;
 ALTER FUNCTION redis_lock_ttl(text) COST 10000;
 ALTER FUNCTION redis_lock_owner(text) COST 10000;
@@ -862,6 +933,7 @@ ALTER FUNCTION redis_lock_owner(text) COST 10000;
 
 REVOKE ALL ON FUNCTION
     redis_semaphore_init(text, integer, interval),
+    redis_semaphore_set(text, integer, interval),
     redis_semaphore_acquire(text, integer),
     redis_try_semaphore_acquire(text, integer, interval),
     redis_semaphore_release(text, integer),
@@ -869,6 +941,7 @@ REVOKE ALL ON FUNCTION
     redis_semaphore_add(text, integer),
     redis_semaphore_drain(text),
     redis_semaphore_available(text),
+    redis_latch_init(text, bigint),
     redis_latch_set(text, bigint),
     redis_latch_count_down(text),
     redis_latch_xact_count_down(text),
@@ -880,8 +953,8 @@ REVOKE ALL ON FUNCTION
     redis_token_unlock(text, text),
     redis_token_extend(text, text, interval),
     redis_token_is_held(text, text),
-    redis_permit_set(text, integer),
     redis_permit_init(text, integer),
+    redis_permit_set(text, integer),
     redis_permit_total(text),
     redis_permit_available(text)
 FROM PUBLIC;

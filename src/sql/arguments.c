@@ -153,17 +153,34 @@ arg_ttl_ms(FunctionCallInfo fcinfo, int argno)
 	return PG_ARGISNULL(argno) ? 0 : arg_span_ms(fcinfo, argno, "ttl");
 }
 
+void
+arg_require_lease(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lease must not be null"),
+				 errdetail("No session holds what this function takes, so nobody renews it.")));
+}
+
 /*
- * arg_wait_us --- an optional time limit in microseconds; not given = for ever
+ * arg_wait_us --- a time limit in microseconds
+ *
+ * A limit that comes out as null by mistake must not become a wait without a limit.
  */
 int64
-arg_wait_us(FunctionCallInfo fcinfo, int argno)
+arg_wait_us(FunctionCallInfo fcinfo, WaitRule rule, int argno)
 {
 	int64		us;
 	int			sign;
 
-	if (PG_ARGISNULL(argno))
+	if (rule == WAITS || (rule == TRIES_OR_WAITS && PG_ARGISNULL(argno)))
 		return WAIT_FOREVER;
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("wait must not be null"),
+				 errhint("To wait without a limit, call the function without \"try\" in its name.")));
 	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign))
 		us = sign < 0 ? -1 : LR_NEVER;
 	if (us < 0)
@@ -208,19 +225,17 @@ arg_min_replicas(void)
 }
 
 /*
- * arg_request --- on which terms the lock is wanted
- *
- * A negative number for an argument that the function does not have.
+ * arg_request --- see arguments.h
  */
 void
 arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
-			int wait_arg, int lease_arg, AcquireRequest *request)
+			WaitRule rule, int first, AcquireRequest *request)
 {
 	memset(request, 0, sizeof(AcquireRequest));
-	request->wait_us = wait_arg < 0 ? WAIT_FOREVER : arg_wait_us(fcinfo, wait_arg);
+	request->wait_us = arg_wait_us(fcinfo, rule, first);
 	request->terms.kind = kind;
 	request->terms.scope = scope;
-	request->terms.lease_ms = arg_lease_ms(fcinfo, lease_arg,
+	request->terms.lease_ms = arg_lease_ms(fcinfo, rule == WAITS ? first : first + 1,
 										   &request->terms.renewed);
 	request->terms.guard = lr_commit_guard;
 	request->terms.min_replicas = arg_min_replicas();
@@ -229,13 +244,13 @@ arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
 }
 
 /*
- * arg_take --- the same for a function that takes a lock; raises if it may not here
+ * arg_take --- see arguments.h
  */
 void
-arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
-		 int lease_arg, AcquireRequest *request)
+arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope, WaitRule rule,
+		 int first, AcquireRequest *request)
 {
-	arg_request(fcinfo, kind, scope, wait_arg, lease_arg, request);
+	arg_request(fcinfo, kind, scope, rule, first, request);
 	if (scope == SCOPE_SESSION)
 		require_session_locks();
 	xact_warn_snapshot(scope);
@@ -259,13 +274,14 @@ arg_amount(FunctionCallInfo fcinfo, int argno, int64 least)
 }
 
 /*
- * arg_wait --- of what has no lease
+ * arg_wait --- see arguments.h
  */
 void
-arg_wait(FunctionCallInfo fcinfo, KindId kind, int wait_arg, AcquireRequest *request)
+arg_wait(FunctionCallInfo fcinfo, KindId kind, WaitRule rule, int argno,
+		 AcquireRequest *request)
 {
 	memset(request, 0, sizeof(AcquireRequest));
-	request->wait_us = wait_arg < 0 ? WAIT_FOREVER : arg_wait_us(fcinfo, wait_arg);
+	request->wait_us = arg_wait_us(fcinfo, rule, argno);
 	request->terms.kind = kind;
 }
 

@@ -32,29 +32,40 @@ extern KindId arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name);
 /* A number that is at least that, and given. */
 extern int64 arg_amount(FunctionCallInfo fcinfo, int argno, int64 least);
 
+/* For how long a function waits. */
+typedef enum WaitRule
+{
+	WAITS,						/* without a limit: it has no argument "wait" */
+	TRIES,						/* until its limit, which must not be null */
+	TRIES_OR_WAITS				/* the same, but null is no limit */
+}			WaitRule;
+
 /*
- * On which terms a lock is wanted.  A negative number for an argument that the
- * function does not have.
+ * On which terms a lock is wanted.  The arguments are "wait", unless the function waits
+ * without a limit, and "lease", from number "first" on.
  */
 extern void arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
-						int wait_arg, int lease_arg, AcquireRequest *request);
+						WaitRule rule, int first, AcquireRequest *request);
 
-/* The same for a function that takes a lock, which raises if it may not here. */
+/* The same for a function that takes a lock; raises if that is not allowed here. */
 extern void arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
-					 int wait_arg, int lease_arg, AcquireRequest *request);
+					 WaitRule rule, int first, AcquireRequest *request);
 
-/* The same of what has no lease: how long to wait, no more. */
-extern void arg_wait(FunctionCallInfo fcinfo, KindId kind, int wait_arg,
+/* The same for what has no lease: the argument is "wait" only. */
+extern void arg_wait(FunctionCallInfo fcinfo, KindId kind, WaitRule rule, int argno,
 					 AcquireRequest *request);
 
 /* A lease; not given: that of the settings, and renewed. */
 extern int64 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed);
 
+/* Raises if it is not given: nobody renews what belongs to no session. */
+extern void arg_require_lease(FunctionCallInfo fcinfo, int argno);
+
 /* For how long something is to be there, in milliseconds; not given: 0. */
 extern int64 arg_ttl_ms(FunctionCallInfo fcinfo, int argno);
 
-/* A time limit in microseconds; not given: WAIT_FOREVER. */
-extern int64 arg_wait_us(FunctionCallInfo fcinfo, int argno);
+/* A time limit in microseconds, or WAIT_FOREVER. */
+extern int64 arg_wait_us(FunctionCallInfo fcinfo, WaitRule rule, int argno);
 
 /* hold_at_least of redis_with_lock; not given: 0. */
 extern int64 arg_keep_us(FunctionCallInfo fcinfo, int argno);

@@ -85,7 +85,7 @@ lockredis_condition_wait(PG_FUNCTION_ARGS)
 	int64		wait_us;
 
 	arg_key(fcinfo, &name);
-	wait_us = arg_wait_us(fcinfo, 1);
+	wait_us = arg_wait_us(fcinfo, TRIES_OR_WAITS, 1);
 	arg_condition(fcinfo, 2, id);
 	require_session_locks();
 	PG_RETURN_BOOL(session_condition_wait(&name, id, wait_us));

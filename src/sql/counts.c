@@ -24,6 +24,7 @@
 #include "store/current.h"
 
 PG_FUNCTION_INFO_V1(lockredis_semaphore_init);
+PG_FUNCTION_INFO_V1(lockredis_semaphore_set);
 PG_FUNCTION_INFO_V1(lockredis_semaphore_acquire);
 PG_FUNCTION_INFO_V1(lockredis_try_semaphore_acquire);
 PG_FUNCTION_INFO_V1(lockredis_semaphore_release);
@@ -31,6 +32,7 @@ PG_FUNCTION_INFO_V1(lockredis_semaphore_xact_release);
 PG_FUNCTION_INFO_V1(lockredis_semaphore_add);
 PG_FUNCTION_INFO_V1(lockredis_semaphore_drain);
 PG_FUNCTION_INFO_V1(lockredis_semaphore_available);
+PG_FUNCTION_INFO_V1(lockredis_latch_init);
 PG_FUNCTION_INFO_V1(lockredis_latch_set);
 PG_FUNCTION_INFO_V1(lockredis_latch_count_down);
 PG_FUNCTION_INFO_V1(lockredis_latch_xact_count_down);
@@ -148,14 +150,14 @@ read_number(FunctionCallInfo fcinfo, KindId kind)
  * wait_for --- permits, which are given back if the statement fails, or a latch
  */
 static bool
-wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, int wait_arg)
+wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, WaitRule rule, int wait_arg)
 {
 	LrName		name;
 	AcquireRequest request;
 	Untold	   *u = NULL;
 
 	arg_key(fcinfo, &name);
-	arg_wait(fcinfo, kind, wait_arg, &request);
+	arg_wait(fcinfo, kind, rule, wait_arg, &request);
 	request.terms.amount = amount;
 	request.terms.lease_ms = TICKET_LIFE_MS;
 	session_enter();
@@ -170,30 +172,46 @@ wait_for(FunctionCallInfo fcinfo, KindId kind, int64 amount, int wait_arg)
  * ----------
  */
 
-Datum
-lockredis_semaphore_init(PG_FUNCTION_ARGS)
+/*
+ * define_semaphore --- so many permits, for good or for a time; false: nothing was done
+ */
+static bool
+define_semaphore(FunctionCallInfo fcinfo, StoreChange change)
 {
 	LrName		name;
-	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_INIT};
+	StoreOp		op = {.kind = STORE_DEFINE,.change = change};
 
 	arg_key(fcinfo, &name);
 	op.amount = arg_permits(fcinfo, 1, 0);
 	op.lease_ms = arg_ttl_ms(fcinfo, 2);
 	ask_number(&name, KIND_SEMAPHORE, &op);
-	PG_RETURN_BOOL(op.changed);
+	return op.changed;
+}
+
+Datum
+lockredis_semaphore_init(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(define_semaphore(fcinfo, CHANGE_INIT));
+}
+
+Datum
+lockredis_semaphore_set(PG_FUNCTION_ARGS)
+{
+	(void) define_semaphore(fcinfo, CHANGE_SET);
+	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_semaphore_acquire(PG_FUNCTION_ARGS)
 {
-	(void) wait_for(fcinfo, KIND_SEMAPHORE, arg_permits(fcinfo, 1, 1), -1);
+	(void) wait_for(fcinfo, KIND_SEMAPHORE, arg_permits(fcinfo, 1, 1), WAITS, 2);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_semaphore_acquire(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(wait_for(fcinfo, KIND_SEMAPHORE, arg_permits(fcinfo, 1, 1), 2));
+	PG_RETURN_BOOL(wait_for(fcinfo, KIND_SEMAPHORE, arg_permits(fcinfo, 1, 1), TRIES, 2));
 }
 
 Datum
@@ -264,15 +282,28 @@ lockredis_semaphore_available(PG_FUNCTION_ARGS)
  * ----------
  */
 
-Datum
-lockredis_latch_set(PG_FUNCTION_ARGS)
+static bool
+define_latch(FunctionCallInfo fcinfo, StoreChange change)
 {
 	LrName		name;
 	StoreOp		op;
 
 	arg_key(fcinfo, &name);
-	change_number(&name, KIND_LATCH, CHANGE_INIT, arg_latch_count(fcinfo, 1), &op);
-	PG_RETURN_BOOL(op.changed);
+	change_number(&name, KIND_LATCH, change, arg_latch_count(fcinfo, 1), &op);
+	return op.changed;
+}
+
+Datum
+lockredis_latch_init(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(define_latch(fcinfo, CHANGE_INIT));
+}
+
+Datum
+lockredis_latch_set(PG_FUNCTION_ARGS)
+{
+	(void) define_latch(fcinfo, CHANGE_SET);
+	PG_RETURN_VOID();
 }
 
 Datum
@@ -308,7 +339,7 @@ lockredis_latch_count(PG_FUNCTION_ARGS)
 Datum
 lockredis_latch_wait(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(wait_for(fcinfo, KIND_LATCH, 1, 1));
+	PG_RETURN_BOOL(wait_for(fcinfo, KIND_LATCH, 1, TRIES_OR_WAITS, 1));
 }
 
 Datum

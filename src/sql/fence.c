@@ -148,8 +148,8 @@ fence_xact_lock(const LrName *name, AcquireRequest *request, Oid schema,
  * take_fenced_lock --- a lock of either scope with its token; null: busy
  */
 static Datum
-take_fenced_lock(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
-				 int lease_arg)
+take_fenced_lock(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
+				 WaitRule rule)
 {
 	LrName		name;
 	AcquireRequest request;
@@ -157,7 +157,7 @@ take_fenced_lock(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait
 	bool		taken;
 
 	arg_key(fcinfo, &name);
-	arg_take(fcinfo, kind, scope, wait_arg, lease_arg, &request);
+	arg_take(fcinfo, kind, scope, rule, 1, &request);
 	taken = scope == SCOPE_SESSION ?
 		fence_lock(&name, &request, &token) :
 		fence_xact_lock(&name, &request,
@@ -170,49 +170,49 @@ take_fenced_lock(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait
 Datum
 lockredis_fenced_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, -1, 1);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, WAITS);
 }
 
 Datum
 lockredis_try_fenced_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, 1, 2);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, TRIES_OR_WAITS);
 }
 
 Datum
 lockredis_fenced_xact_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, -1, 1);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, WAITS);
 }
 
 Datum
 lockredis_try_fenced_xact_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, 1, 2);
+	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, TRIES_OR_WAITS);
 }
 
 Datum
 lockredis_fenced_write_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, -1, 1);
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, WAITS);
 }
 
 Datum
 lockredis_try_fenced_write_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, 1, 2);
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, TRIES);
 }
 
 Datum
 lockredis_fenced_write_xact_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, -1, 1);
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, WAITS);
 }
 
 Datum
 lockredis_try_fenced_write_xact_lock(PG_FUNCTION_ARGS)
 {
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, 1, 2);
+	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, TRIES);
 }
 
 /* ----------

@@ -64,125 +64,124 @@ PG_FUNCTION_INFO_V1(lockredis_force_unlock);
  * take_kind --- a lock of any kind and either scope, without a token
  */
 static bool
-take_kind(FunctionCallInfo fcinfo, KindId kind, LockScope scope, int wait_arg,
-		  int lease_arg)
+take_kind(FunctionCallInfo fcinfo, KindId kind, LockScope scope, WaitRule rule)
 {
 	LrName		name;
 	AcquireRequest request;
 
 	arg_key(fcinfo, &name);
-	arg_take(fcinfo, kind, scope, wait_arg, lease_arg, &request);
+	arg_take(fcinfo, kind, scope, rule, 1, &request);
 	return session_lock(&name, &request, NULL);
 }
 
 static bool
-take_lock(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
+take_lock(FunctionCallInfo fcinfo, LockScope scope, WaitRule rule)
 {
-	return take_kind(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg);
+	return take_kind(fcinfo, KIND_REENTRANT, scope, rule);
 }
 
 Datum
 lockredis_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_lock(fcinfo, SCOPE_SESSION, -1, 1);
+	(void) take_lock(fcinfo, SCOPE_SESSION, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_lock(fcinfo, SCOPE_SESSION, 1, 2));
+	PG_RETURN_BOOL(take_lock(fcinfo, SCOPE_SESSION, TRIES_OR_WAITS));
 }
 
 Datum
 lockredis_xact_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_lock(fcinfo, SCOPE_XACT, -1, 1);
+	(void) take_lock(fcinfo, SCOPE_XACT, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_xact_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_lock(fcinfo, SCOPE_XACT, 1, 2));
+	PG_RETURN_BOOL(take_lock(fcinfo, SCOPE_XACT, TRIES_OR_WAITS));
 }
 
 Datum
 lockredis_read_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_kind(fcinfo, KIND_READ, SCOPE_SESSION, -1, 1);
+	(void) take_kind(fcinfo, KIND_READ, SCOPE_SESSION, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_read_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_kind(fcinfo, KIND_READ, SCOPE_SESSION, 1, 2));
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_READ, SCOPE_SESSION, TRIES));
 }
 
 Datum
 lockredis_read_xact_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_kind(fcinfo, KIND_READ, SCOPE_XACT, -1, 1);
+	(void) take_kind(fcinfo, KIND_READ, SCOPE_XACT, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_read_xact_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_kind(fcinfo, KIND_READ, SCOPE_XACT, 1, 2));
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_READ, SCOPE_XACT, TRIES));
 }
 
 Datum
 lockredis_write_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_kind(fcinfo, KIND_WRITE, SCOPE_SESSION, -1, 1);
+	(void) take_kind(fcinfo, KIND_WRITE, SCOPE_SESSION, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_write_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_kind(fcinfo, KIND_WRITE, SCOPE_SESSION, 1, 2));
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_WRITE, SCOPE_SESSION, TRIES));
 }
 
 Datum
 lockredis_write_xact_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_kind(fcinfo, KIND_WRITE, SCOPE_XACT, -1, 1);
+	(void) take_kind(fcinfo, KIND_WRITE, SCOPE_XACT, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_write_xact_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_kind(fcinfo, KIND_WRITE, SCOPE_XACT, 1, 2));
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_WRITE, SCOPE_XACT, TRIES));
 }
 
 Datum
 lockredis_fair_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_kind(fcinfo, KIND_FAIR, SCOPE_SESSION, -1, 1);
+	(void) take_kind(fcinfo, KIND_FAIR, SCOPE_SESSION, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_fair_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_kind(fcinfo, KIND_FAIR, SCOPE_SESSION, 1, 2));
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_FAIR, SCOPE_SESSION, TRIES));
 }
 
 Datum
 lockredis_fair_xact_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_kind(fcinfo, KIND_FAIR, SCOPE_XACT, -1, 1);
+	(void) take_kind(fcinfo, KIND_FAIR, SCOPE_XACT, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_fair_xact_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_kind(fcinfo, KIND_FAIR, SCOPE_XACT, 1, 2));
+	PG_RETURN_BOOL(take_kind(fcinfo, KIND_FAIR, SCOPE_XACT, TRIES));
 }
 
 /*

@@ -140,40 +140,40 @@ arg_keys(FunctionCallInfo fcinfo, int *n)
  */
 
 static bool
-take_multi(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
+take_multi(FunctionCallInfo fcinfo, LockScope scope, WaitRule rule)
 {
 	AcquireRequest request;
 	int			n;
 	const LrName *const *names = arg_keys(fcinfo, &n);
 
-	arg_take(fcinfo, KIND_REENTRANT, scope, wait_arg, lease_arg, &request);
+	arg_take(fcinfo, KIND_REENTRANT, scope, rule, 1, &request);
 	return session_multi_lock(names, n, &request);
 }
 
 Datum
 lockredis_multi_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_multi(fcinfo, SCOPE_SESSION, -1, 1);
+	(void) take_multi(fcinfo, SCOPE_SESSION, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_multi_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_multi(fcinfo, SCOPE_SESSION, 1, 2));
+	PG_RETURN_BOOL(take_multi(fcinfo, SCOPE_SESSION, TRIES));
 }
 
 Datum
 lockredis_multi_xact_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_multi(fcinfo, SCOPE_XACT, -1, 1);
+	(void) take_multi(fcinfo, SCOPE_XACT, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_multi_xact_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_multi(fcinfo, SCOPE_XACT, 1, 2));
+	PG_RETURN_BOOL(take_multi(fcinfo, SCOPE_XACT, TRIES));
 }
 
 Datum

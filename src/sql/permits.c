@@ -30,6 +30,7 @@ PG_FUNCTION_INFO_V1(lockredis_permit_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_try_permit_xact_lock);
 PG_FUNCTION_INFO_V1(lockredis_permit_unlock);
 PG_FUNCTION_INFO_V1(lockredis_permit_acquire);
+PG_FUNCTION_INFO_V1(lockredis_try_permit_acquire);
 PG_FUNCTION_INFO_V1(lockredis_permit_release);
 PG_FUNCTION_INFO_V1(lockredis_permit_extend);
 
@@ -104,40 +105,40 @@ lockredis_permit_available(PG_FUNCTION_ARGS)
  */
 
 static bool
-take_permit(FunctionCallInfo fcinfo, LockScope scope, int wait_arg, int lease_arg)
+take_permit(FunctionCallInfo fcinfo, LockScope scope, WaitRule rule)
 {
 	LrName		name;
 	AcquireRequest request;
 
 	arg_key(fcinfo, &name);
-	arg_take(fcinfo, KIND_PERMIT, scope, wait_arg, lease_arg, &request);
+	arg_take(fcinfo, KIND_PERMIT, scope, rule, 1, &request);
 	return session_lock(&name, &request, NULL);
 }
 
 Datum
 lockredis_permit_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_permit(fcinfo, SCOPE_SESSION, -1, 1);
+	(void) take_permit(fcinfo, SCOPE_SESSION, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_permit_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_permit(fcinfo, SCOPE_SESSION, 1, 2));
+	PG_RETURN_BOOL(take_permit(fcinfo, SCOPE_SESSION, TRIES));
 }
 
 Datum
 lockredis_permit_xact_lock(PG_FUNCTION_ARGS)
 {
-	(void) take_permit(fcinfo, SCOPE_XACT, -1, 1);
+	(void) take_permit(fcinfo, SCOPE_XACT, WAITS);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockredis_try_permit_xact_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(take_permit(fcinfo, SCOPE_XACT, 1, 2));
+	PG_RETURN_BOOL(take_permit(fcinfo, SCOPE_XACT, TRIES));
 }
 
 Datum
@@ -215,28 +216,18 @@ arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
 }
 
 /*
- * arg_given_lease --- a lease that has to be given: nobody renews it
+ * acquire_permit --- one that no session has, until the end of its lease; its id
  */
-static void
-arg_given_lease(FunctionCallInfo fcinfo, int argno)
-{
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease must not be null"),
-				 errdetail("Nobody renews what no session has.")));
-}
-
-Datum
-lockredis_permit_acquire(PG_FUNCTION_ARGS)
+static Datum
+acquire_permit(FunctionCallInfo fcinfo, WaitRule rule)
 {
 	LrName		name;
 	AcquireRequest request;
 	uint8		id[LR_SECRET_ID_LEN];
 
 	arg_key(fcinfo, &name);
-	arg_given_lease(fcinfo, 1);
-	arg_request(fcinfo, KIND_PERMIT, SCOPE_SESSION, 2, 1, &request);
+	arg_require_lease(fcinfo, rule == WAITS ? 1 : 2);
+	arg_request(fcinfo, KIND_PERMIT, SCOPE_SESSION, rule, 1, &request);
 
 	/* Nobody passes one on to him, and the table keeps it after a crash. */
 	request.terms.keep_until = lr_now() + request.terms.lease_ms * LR_US_PER_MS;
@@ -245,6 +236,18 @@ lockredis_permit_acquire(PG_FUNCTION_ARGS)
 	if (!session_acquire(&name, &request, id))
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(id_to_text(id));
+}
+
+Datum
+lockredis_permit_acquire(PG_FUNCTION_ARGS)
+{
+	return acquire_permit(fcinfo, WAITS);
+}
+
+Datum
+lockredis_try_permit_acquire(PG_FUNCTION_ARGS)
+{
+	return acquire_permit(fcinfo, TRIES);
 }
 
 Datum
@@ -267,7 +270,7 @@ lockredis_permit_extend(PG_FUNCTION_ARGS)
 
 	arg_key(fcinfo, &name);
 	arg_id(fcinfo, 1, id);
-	arg_given_lease(fcinfo, 2);
+	arg_require_lease(fcinfo, 2);
 	PG_RETURN_BOOL(session_extend_id(&name, KIND_PERMIT, id,
 									 arg_lease_ms(fcinfo, 2, &renewed)));
 }

@@ -77,18 +77,6 @@ arg_token(FunctionCallInfo fcinfo, int argno, LockToken *token)
 	make_token(PG_GETARG_TEXT_PP(argno), token);
 }
 
-/*
- * require_lease --- nobody renews it
- */
-static void
-require_lease(FunctionCallInfo fcinfo, int argno)
-{
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease must not be null")));
-}
-
 /* ----------
  * Functions
  * ----------
@@ -98,17 +86,18 @@ require_lease(FunctionCallInfo fcinfo, int argno)
  * take_token --- the token; NULL: busy
  */
 static text *
-take_token(FunctionCallInfo fcinfo, int wait_arg, int lease_arg, int token_arg)
+take_token(FunctionCallInfo fcinfo, WaitRule rule)
 {
+	int			lease_arg = rule == WAITS ? 1 : 2;
 	LrName		name;
 	AcquireRequest request;
 	LockToken	token;
 	text	   *value;
 
 	arg_key(fcinfo, &name);
-	require_lease(fcinfo, lease_arg);
-	arg_request(fcinfo, KIND_TOKEN, SCOPE_SESSION, wait_arg, lease_arg, &request);
-	value = PG_ARGISNULL(token_arg) ? new_token() : PG_GETARG_TEXT_PP(token_arg);
+	arg_require_lease(fcinfo, lease_arg);
+	arg_request(fcinfo, KIND_TOKEN, SCOPE_SESSION, rule, 1, &request);
+	value = PG_ARGISNULL(lease_arg + 1) ? new_token() : PG_GETARG_TEXT_PP(lease_arg + 1);
 	make_token(value, &token);
 	xact_warn_snapshot(SCOPE_SESSION);
 	return session_token_lock(&name, &request, &token) ? value : NULL;
@@ -117,13 +106,13 @@ take_token(FunctionCallInfo fcinfo, int wait_arg, int lease_arg, int token_arg)
 Datum
 lockredis_token_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TEXT_P(take_token(fcinfo, -1, 1, 2));
+	PG_RETURN_TEXT_P(take_token(fcinfo, WAITS));
 }
 
 Datum
 lockredis_try_token_lock(PG_FUNCTION_ARGS)
 {
-	text	   *token = take_token(fcinfo, 1, 2, 3);
+	text	   *token = take_token(fcinfo, TRIES);
 
 	if (token == NULL)
 		PG_RETURN_NULL();
@@ -150,7 +139,7 @@ lockredis_token_extend(PG_FUNCTION_ARGS)
 
 	arg_key(fcinfo, &name);
 	arg_token(fcinfo, 1, &token);
-	require_lease(fcinfo, 2);
+	arg_require_lease(fcinfo, 2);
 	PG_RETURN_BOOL(session_token_extend(&name, &token, arg_lease_ms(fcinfo, 2, &renewed)));
 }
 

@@ -139,7 +139,7 @@ is($force->wait->value, 't', 'quick: taken away');
 $sessions[0]->query_is("SELECT redis_is_held('quick'), redis_unlock('quick')", 't|t',
 	'quick: who has come since keeps it');
 
-$force->query("SELECT redis_semaphore_init('semaphore', 3), redis_latch_set('latch', 2)");
+$force->query("SELECT redis_semaphore_init('semaphore', 3), redis_latch_init('latch', 2)");
 foreach my $key ('nothing', 'semaphore', 'latch', 'all_permit')
 {
 	$force->query_is("SELECT redis_force_unlock('$key')", 'f', "$key: nobody has anything");

@@ -161,6 +161,9 @@ my %values = (
 	],
 	command => \@commands);
 
+# A wait that is NULL is refused by functions that try, but for those of 1.0.
+my %null_waits = map { ("redis_try_${_}lock" => 1) } '', 'xact_', 'fenced_', 'fenced_xact_';
+
 # For arguments that this test does not know: anything may be refused.
 my %of_type = (
 	integer => [ map { [$_] } 'NULL', 0, 1, -1, 2147483647, q{'-2147483648'} ],
@@ -275,6 +278,8 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 		  grep { $_->[0] ne 'token' || $_->[1] ne 'text' } @args;
 		$known{lease} = [ [ 'NULL', '22004' ], grep { $_->[0] ne 'NULL' } @{ $known{lease} } ]
 		  if $needs_lease && $known{lease};
+		$known{wait} = [ [ 'NULL', '22004' ], grep { $_->[0] ne 'NULL' } @{ $known{wait} } ]
+		  if $name =~ /^redis_try_/ && !$null_waits{$name};
 		my @calls;
 		my @lists = map {
 			my ($arg, $type) = @$_;

@@ -18,7 +18,7 @@ $node->wait_for_up;
 $one->query_is(q{SELECT redis_semaphore_init('s', 5), redis_semaphore_acquire('s', 2)}, 't|', 'a semaphore');
 $one->query_is(q{SELECT redis_semaphore_init('short', 5, '1s'), redis_semaphore_init('long', 6, '20 days')},
 	't|t', 'two that end');
-$one->query_is(q{SELECT redis_latch_set('l', 3), redis_latch_count_down('l')}, 't|2', 'a latch');
+$one->query_is(q{SELECT redis_latch_init('l', 3), redis_latch_count_down('l')}, 't|2', 'a latch');
 $one->query_is(q{SELECT redis_permit_init('p', 4), redis_permit_lock('p')}, 't|', 'permits');
 like($one->value(q{SELECT redis_permit_acquire('p', '20 days')}), qr/^[0-9a-f]{32}$/, 'one of nobody');
 $one->query_is(q{SELECT redis_lock('k'), redis_read_lock('r')}, '|', 'locks');

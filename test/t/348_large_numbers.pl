@@ -34,7 +34,7 @@ foreach ([ $r, 'Redis' ], [ $t, 'table' ])
 	$s->query_is("SELECT redis_semaphore_add('s', 1), redis_semaphore_drain('s'), redis_semaphore_available('s')",
 		'|-2147483648|0', "$name: the lowest one");
 
-	$s->query_is("SELECT redis_latch_set('l', 9007199254740991), redis_latch_count('l'), redis_latch_count_down('l')",
+	$s->query_is("SELECT redis_latch_init('l', 9007199254740991), redis_latch_count('l'), redis_latch_count_down('l')",
 		't|9007199254740991|9007199254740990', "$name: the largest latch");
 	$s->query_fails("SELECT redis_semaphore_init('x', 1, '$_')",
 		'22023', qr{22023: ttl must be between 10 milliseconds and 24 days}, "$name: ttl $_")
@@ -45,7 +45,7 @@ foreach ([ $r, 'Redis' ], [ $t, 'table' ])
 my $max = '9223372036854775807';
 
 $redis->cmd('SET', 'l', $max);
-$r->query_is("SELECT redis_latch_count('l'), redis_latch_wait('l', '0'), redis_latch_set('l', 1)",
+$r->query_is("SELECT redis_latch_count('l'), redis_latch_wait('l', '0'), redis_latch_init('l', 1)",
 	"$max|f|f", 'a latch of 2^63 - 1');
 $r->query_is("SELECT redis_latch_count_down('l'), redis_latch_count('l')",
 	'9223372036854775806|9223372036854775806', 'is counted down by one');

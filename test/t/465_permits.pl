@@ -217,7 +217,7 @@ of_redis 'what there is' =>
   sub { is(unpack('H*', $redis->cmd('ZRANGE', '{a}:timeout', 0, 0)->[0]), $id, 'its bytes') };
 my $other = $two->value("SELECT redis_permit_acquire('a', '60s')");
 isnt($other, $id, 'another one');
-$two->query_is("SELECT redis_permit_acquire('a', '60s') IS NULL", 't', 'no third');
+$two->query_is("SELECT redis_try_permit_acquire('a', lease => '60s') IS NULL", 't', 'no third');
 $two->query_is("SELECT redis_permit_extend('a', '$id', '90s')", 't', 'kept, by whoever knows it');
 of_redis 'how long' => sub {
 	my ($seconds) = @{ $redis->cmd('TIME') };
@@ -228,7 +228,7 @@ of_redis 'how long' => sub {
 };
 $three->query_is("SELECT redis_permit_release('a', upper('$id'))", 't', 'given back by another session');
 $three->query_is("SELECT redis_permit_release('a', '$id'), redis_permit_extend('a', '$id', '60s')", 'f|f', 'not twice');
-$three->start("SELECT concat_ws(' ', redis_permit_acquire('a', '60s', '1h'), redis_permit_acquire('a', '60s', '1h'))");
+$three->start("SELECT concat_ws(' ', redis_permit_acquire('a', '60s'), redis_try_permit_acquire('a', '1h', '60s'))");
 $node->wait_for_waiters('a', 1);
 $one->query_is("SELECT redis_permit_release('a', '$other')", 't');
 my @ids = split / /, $three->wait(60)->value;

@@ -41,7 +41,7 @@ $one->query_is("SELECT redis_permit_lock('k'), redis_permit_unlock('k')", '|t');
 
 # It is carried out, or not yet when its caller goes; then all of it arrives.
 foreach my $request ("redis_permit_lock('k')", "redis_permit_acquire('k', '1h')",
-	"redis_permit_acquire('k', '1h', '1h')")
+	"redis_try_permit_acquire('k', '1h', '1h')")
 {
 	foreach my $how ([ request => 'cancel' ], [ reply => 'cancel' ], [ reply => 'terminate' ])
 	{

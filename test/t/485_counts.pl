@@ -33,6 +33,15 @@ sub left
 	return $node->value("SELECT redis_latch_count('$key')");
 }
 
+sub has_end
+{
+	my ($key) = @_;
+
+	return $node->value("SELECT expires_at IS NOT NULL FROM redis_lock_values WHERE key = '$key'") eq 't'
+	  if $node->value('SHOW lockredis.mode') eq 'table';
+	return $redis->cmd('PTTL', $key) > 0;
+}
+
 sub rows
 {
 	return $node->value(q{SELECT count(*) FROM redis_locks});
@@ -67,6 +76,18 @@ $one->query_is("SELECT redis_semaphore_init('short', 1, '10ms')", 't', 'for a ti
 poll_until('its end', sub { $one->value("SELECT redis_semaphore_init('short', 1)") eq 't' });
 $one->query_is("SELECT redis_semaphore_add('new', 2), redis_semaphore_available('new')", '|2', 'add makes it');
 
+# Set, whatever it was; its end, too.
+$one->query_is("SELECT redis_semaphore_set('set', 2), redis_semaphore_acquire('set'), redis_semaphore_available('set')",
+	'||1', 'set makes it');
+$one->query_is("SELECT redis_semaphore_set('set', 7), redis_semaphore_available('set')", '|7', 'larger');
+$one->query_is("SELECT redis_semaphore_set('set', 0), redis_semaphore_available('set')", '|0', 'none free');
+$one->query_is("SELECT redis_semaphore_set('set', 3, '1h')", '', 'for a time');
+ok(has_end('set'), 'it has an end');
+$one->query_is("SELECT redis_semaphore_set('set', 3)", '', 'for good');
+ok(!has_end('set'), 'it has none any more');
+$one->query_is("SELECT redis_semaphore_set('set', 3, '10ms')", '', 'for a moment');
+poll_until('its end', sub { $one->value("SELECT redis_semaphore_init('set', 1)") eq 't' });
+
 # What a session has taken stays taken, whatever becomes of it.
 $three->query("BEGIN; SELECT redis_semaphore_acquire('new'); ROLLBACK");
 is(available('new'), 1, 'a rollback gives nothing back');
@@ -81,11 +102,13 @@ $three = $node->session;
 $one->query_fails("SELECT $_", '22023', qr/number of permits must be at least/, $_)
   foreach "redis_semaphore_init('x', -1)", "redis_semaphore_acquire('x', 0)",
   "redis_try_semaphore_acquire('x', -1)", "redis_semaphore_release('x', 0)",
-  "redis_semaphore_xact_release('x', 0)";
-$one->query_fails("SELECT redis_latch_set('x', 0)", '22023', qr/count must be between/);
+  "redis_semaphore_xact_release('x', 0)", "redis_semaphore_set('x', -1)";
+$one->query_fails("SELECT $_('x', 0)", '22023', qr/count must be between/) foreach 'redis_latch_init', 'redis_latch_set';
 $one->query_fails("SELECT $_", '22004', qr/must not be null/, $_)
   foreach "redis_semaphore_init('x', NULL)", "redis_semaphore_acquire(NULL)",
-  "redis_latch_set('x', NULL)", "redis_latch_wait(NULL)", "redis_semaphore_add('x', NULL)";
+  "redis_latch_init('x', NULL)", "redis_latch_wait(NULL)", "redis_semaphore_add('x', NULL)",
+  "redis_semaphore_set('x', NULL)", "redis_latch_set('x', NULL)",
+  "redis_try_semaphore_acquire('x', 1, NULL)";
 $one->query_fails("SELECT redis_latch_wait('x', '-1s')", '22023', qr/wait must not be negative/);
 
 of_redis('a table knows no other values', sub {
@@ -97,9 +120,10 @@ of_redis('a table knows no other values', sub {
 
 		map { "$_->[0]('$key'$_->[1])" } (
 			[ 'redis_semaphore_init', ', 1' ], [ 'redis_semaphore_acquire', '' ],
+			[ 'redis_semaphore_set', ', 1' ], [ 'redis_latch_set', ', 1' ],
 			[ 'redis_semaphore_release', '' ], [ 'redis_semaphore_add', ', 1' ],
 			[ 'redis_semaphore_drain', '' ], [ 'redis_semaphore_available', '' ],
-			[ 'redis_latch_set', ', 1' ], [ 'redis_latch_count_down', '' ],
+			[ 'redis_latch_init', ', 1' ], [ 'redis_latch_count_down', '' ],
 			[ 'redis_latch_count', '' ], [ 'redis_latch_wait', '' ],
 			[ 'redis_latch_delete', '' ]);
 	  } 'text', 'hash';
@@ -151,13 +175,16 @@ is($one->wait($soon)->error, undef, 'made');
 $node->queue_up('later', $one => "SELECT redis_semaphore_acquire('later', 3)");
 $far->query("SELECT redis_semaphore_add('later', 2)");
 is($one->wait($soon)->error, undef, 'made larger');
+$node->queue_up('later', $one => "SELECT redis_semaphore_acquire('later', 3)");
+$far->query("SELECT redis_semaphore_set('later', 3)");
+is($one->wait($soon)->error, undef, 'set');
 
 #
 # A latch
 #
 $one->query_is("SELECT redis_latch_count('l'), redis_latch_wait('l'), redis_latch_delete('l'), "
 	. "redis_latch_count_down('l')", '0|t|f|0', 'there is none');
-$one->query_is("SELECT redis_latch_set('l', 3), redis_latch_set('l', 9), redis_latch_count('l')", 't|f|3');
+$one->query_is("SELECT redis_latch_init('l', 3), redis_latch_init('l', 9), redis_latch_count('l')", 't|f|3');
 $one->query_is("SELECT redis_latch_wait('l', '0'), redis_latch_wait('l', '10ms')", 'f|f', 'not yet');
 $node->queue_up('l', $one => "SELECT redis_latch_wait('l')", $two => "SELECT redis_latch_wait('l')",
 	$three => "SELECT redis_latch_wait('l', '1h')");
@@ -168,7 +195,13 @@ is(rows(), 3, 'they wait');
 $far->query_is("SELECT redis_latch_count_down('l')", '0', 'open');
 is($_->wait($soon)->out, 't', 'told') foreach $one, $two, $three;
 is(left('l'), 0, 'and gone');
-$one->query("SELECT redis_latch_set('l', 3)");
+$one->query_is("SELECT redis_latch_set('l', 1), redis_latch_count('l')", '|1', 'set makes it');
+$node->queue_up('l', $one => "SELECT redis_latch_wait('l')");
+$far->query_is("SELECT redis_latch_set('l', 2), redis_latch_count_down('l')", '|1', 'set, whatever was left');
+is(rows(), 1, 'one goes on waiting');
+$far->query_is("SELECT redis_latch_count_down('l')", '0', 'open');
+is($one->wait($soon)->out, 't', 'told');
+$one->query("SELECT redis_latch_init('l', 3)");
 $node->queue_up('l', $one => "SELECT redis_latch_wait('l')", $two => "SELECT redis_latch_wait('l')");
 $far->query_is("SELECT redis_latch_delete('l')", 't', 'taken away');
 is($_->wait($soon)->out, 't', 'told') foreach $one, $two;
@@ -176,7 +209,7 @@ is($_->wait($soon)->out, 't', 'told') foreach $one, $two;
 #
 # When the transaction has committed
 #
-$one->query("SELECT redis_latch_set('x', 10), redis_semaphore_init('x2', 0)");
+$one->query("SELECT redis_latch_init('x', 10), redis_semaphore_init('x2', 0)");
 $one->query("BEGIN; SELECT redis_latch_xact_count_down('x'), redis_latch_xact_count_down('x'), "
 	. "redis_semaphore_xact_release('x2', 5)");
 is(left('x') . available('x2'), '100', 'not before');
@@ -204,7 +237,7 @@ $one->query_fails("BEGIN; SELECT redis_latch_xact_count_down('x'); SELECT 1/0", 
 $one->query('ROLLBACK');
 is(left('x'), 4, 'an error');
 $one->query("SELECT count(redis_latch_xact_count_down('many' || i % 300)) FROM generate_series(1, 900) i, "
-	. "(SELECT count(redis_latch_set('many' || j, 5)) FROM generate_series(0, 299) j) made");
+	. "(SELECT count(redis_latch_init('many' || j, 5)) FROM generate_series(0, 299) j) made");
 all_counted();
 is($node->value("SELECT sum(redis_latch_count('many' || j)) FROM generate_series(0, 299) j"), 600, 'many');
 is(rows(), 0, 'no row');
@@ -220,7 +253,7 @@ is(left('x'), 4, 'a session that ends');
 
 # Visible before it is counted
 $one->query('CREATE TABLE t (a int)');
-$one->query("SELECT redis_latch_set('v', 1)");
+$one->query("SELECT redis_latch_init('v', 1)");
 $node->queue_up('v', $two => "SELECT redis_latch_wait('v')");
 $one->query("BEGIN; SELECT redis_latch_xact_count_down('v'); INSERT INTO t VALUES (1); COMMIT");
 is($two->wait($soon)->out, 't', 'told');

@@ -259,7 +259,8 @@ foreach (@counts)
 	$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
 	$one->query_fails("SELECT $_", '58030', qr/OOM|maxmemory/, "$_: no memory")
 	  foreach "redis_semaphore_acquire('m')", "redis_semaphore_release('m')",
-	  "redis_latch_count_down('m')", "redis_semaphore_init('n', 1)", "redis_latch_set('n', 1)";
+	  "redis_latch_count_down('m')", "redis_semaphore_init('n', 1)", "redis_latch_init('n', 1)",
+	  "redis_semaphore_set('n', 1)", "redis_latch_set('n', 1)";
 	$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
 	no_rows();
 	is($redis->cmd('GET', 'm'), 3, 'nothing is counted');

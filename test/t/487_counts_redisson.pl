@@ -74,7 +74,7 @@ is($java->value('a.2', 'semaphore.drain', 's'), 5, 'added here, drained there');
 # A latch
 #
 is($java->value('a.2', 'latch.set', 'l', 2), 'true', 'set there');
-$one->query_is("SELECT redis_latch_set('l', 3), redis_latch_count('l')", 'f|2', 'seen here');
+$one->query_is("SELECT redis_latch_init('l', 3), redis_latch_count('l')", 'f|2', 'seen here');
 {
 	my $channel = 'redisson_countdownlatch__channel__{l}';
 	my $n = waits_there($channel, 'latch.await', 'l', $patience);
@@ -87,12 +87,12 @@ $one->query_is("SELECT redis_latch_set('l', 3), redis_latch_count('l')", 'f|2', 
 	is($java->wait($n, $soon)->or_die->value, 'true', 'counted down there: Redisson goes on');
 	is($two->wait($soon)->out, 't', 'and so does ours');
 
-	$one->query("SELECT redis_latch_set('l', 1)");
+	$one->query("SELECT redis_latch_init('l', 1)");
 	$n = waits_there($channel, 'latch.await', 'l', $patience);
 	$one->query("BEGIN; SELECT redis_latch_xact_count_down('l'); COMMIT");
 	is($java->wait($n, $soon)->or_die->value, 'true', 'counted down by a COMMIT');
 
-	$one->query("SELECT redis_latch_set('l', 5)");
+	$one->query("SELECT redis_latch_init('l', 5)");
 	$n = waits_there($channel, 'latch.await', 'l', $patience);
 	$one->query_is("SELECT redis_latch_delete('l')", 't', 'deleted here');
 	is($java->wait($n, $soon)->or_die->value, 'true', 'Redisson goes on');

@@ -13,7 +13,7 @@ my ($node, $redis, $proxy) = LockRedis::Node->create_fallback('main');
 my ($one, $two, $three) = map { $node->session } 1 .. 3;
 my $soon = limit(60);
 
-$one->query_is("SELECT redis_semaphore_init('s', 1), redis_semaphore_acquire('s'), redis_latch_set('l', 5)",
+$one->query_is("SELECT redis_semaphore_init('s', 1), redis_semaphore_acquire('s'), redis_latch_init('l', 5)",
 	't||t', 'Redis is there');
 $node->queue_up('s', $two => "SELECT redis_semaphore_acquire('s')");
 $node->queue_up('l', $three => "SELECT redis_latch_wait('l')");
@@ -27,7 +27,7 @@ $two->query_fails("SELECT $_", '58000', qr/not available while Redis is out of r
   foreach "redis_semaphore_acquire('s')", "redis_semaphore_release('s')",
   "redis_semaphore_xact_release('s')", "redis_semaphore_available('s')",
   "redis_semaphore_add('s', 1)", "redis_latch_wait('l')", "redis_latch_count_down('l')",
-  "redis_latch_set('x', 1)";
+  "redis_latch_init('x', 1)";
 is($node->value("SELECT count(*) FROM redis_locks WHERE kind = 'latch' AND pid IS NULL"), 1,
 	'what is to be counted');
 

@@ -30,7 +30,7 @@ foreach my $n (0 .. $#masters)
 	$one->query("SELECT redis_semaphore_release('$key')");
 	is($two->wait($soon)->error, undef, "node $n: woken");
 	$cluster->cmd('DEL', $key);
-	$one->query_is("SELECT redis_latch_set('$key', 2)", 't', "node $n: a latch");
+	$one->query_is("SELECT redis_latch_init('$key', 2)", 't', "node $n: a latch");
 	$node->queue_up($key, $two => "SELECT redis_latch_wait('$key')");
 	$one->query_is("SELECT redis_latch_count_down('$key'), redis_latch_count_down('$key')",
 		'1|0', "node $n: counted down");
@@ -38,7 +38,7 @@ foreach my $n (0 .. $#masters)
 }
 
 # Over several nodes at the end of a transaction
-$one->query("SELECT redis_latch_set('l' || i, 3) FROM generate_series(1, 30) i");
+$one->query("SELECT redis_latch_init('l' || i, 3) FROM generate_series(1, 30) i");
 $one->query("BEGIN; SELECT redis_latch_xact_count_down('l' || i) FROM generate_series(1, 30) i; COMMIT");
 # What is not answered soon is the watchdog's.
 poll_until('all to be counted', sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
@@ -49,7 +49,7 @@ is($node->value('SELECT count(*) FROM redis_locks'), 0, 'no row');
 $one->query_is("SELECT redis_semaphore_init('a{b}c', 1), redis_semaphore_available('a{b}c')", 't|1',
 	'a semaphore of a name with a tag');
 $one->query_fails("SELECT $_", '22023', qr/no latch of a name with a brace/, $_)
-  foreach "redis_latch_set('a{b}c', 1)", "redis_latch_wait('a{b}c')",
+  foreach "redis_latch_init('a{b}c', 1)", "redis_latch_wait('a{b}c')",
   "redis_latch_count_down('a{b}c')", "redis_latch_xact_count_down('a{b}c')",
   "redis_latch_count('a{b}c')", "redis_latch_delete('a{b}c')";
 $one->query_fails("SELECT redis_semaphore_release('x}y')", '22023', qr/not one that a Redis Cluster can keep/);

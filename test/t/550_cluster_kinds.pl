@@ -58,7 +58,7 @@ my %kinds = (
 		free => "SELECT redis_semaphore_release('%s')",
 		end => "SELECT redis_semaphore_release('%s')" },
 	latch => {
-		take => "SELECT redis_latch_set('%s', 1)", wait => "SELECT redis_latch_wait('%s')",
+		take => "SELECT redis_latch_init('%s', 1)", wait => "SELECT redis_latch_wait('%s')",
 		free => "SELECT redis_latch_count_down('%s')", end => 'SELECT 1' },
 	condition => {
 		take => 'SELECT 1', wait => "SELECT redis_lock('%s'), redis_condition_wait('%s')",

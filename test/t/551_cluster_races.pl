@@ -116,7 +116,7 @@ foreach my $master ($cluster->masters)
 	my $patience = sub { $_->cmd('CONFIG', 'SET', 'cluster-node-timeout', $_[0]) foreach $cluster->nodes };
 
 	$patience->(limit(120_000));
-	$one->query("SELECT redis_latch_set('$_', 5)") foreach @latches;
+	$one->query("SELECT redis_latch_init('$_', 5)") foreach @latches;
 	$one->query("BEGIN; SELECT redis_xact_lock('$held')");
 	$one->query("SELECT redis_latch_xact_count_down('$_')") foreach @latches;
 	$slow->freeze;

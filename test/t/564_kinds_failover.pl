@@ -21,7 +21,7 @@ my $node = LockRedis::Node->create('main', redis => $ha,
 my ($one, $two, $for_permit, $for_semaphore, $for_latch, $for_condition) = map { $node->session } 1 .. 6;
 my $soon = limit(60);
 
-$one->query("SELECT redis_permit_init('p', 1), redis_semaphore_init('s', 0), redis_latch_set('l', 2)");
+$one->query("SELECT redis_permit_init('p', 1), redis_semaphore_init('s', 0), redis_latch_init('l', 2)");
 $one->query("SELECT redis_permit_lock('p')");
 my $key = 'lockredis_condition_waiting:{c}:da39a3ee5e6b4b0d3255bfef95601890afd80709';
 

@@ -56,7 +56,7 @@ func (r *Round) initLatches() error {
 func (r *Round) newLatch(place int) (*Latch, error) {
 	l := &Latch{place: place,
 		key: fmt.Sprintf("%s+%d", r.keys[place], atomic.AddInt64(&r.writerSeed, 1))}
-	_, err := r.env.primary().query(fmt.Sprintf("SELECT redis_latch_set('%s', %d)", l.key, latchCount))
+	_, err := r.env.primary().query(fmt.Sprintf("SELECT redis_latch_init('%s', %d)", l.key, latchCount))
 	return l, err
 }
 

@@ -137,8 +137,8 @@ func workPermitById(s *Session) {
 	}
 	s.w.hist.begin(call)
 	before := s.setPhase(phaseAcquiring)
-	rows, err := s.exec(fmt.Sprintf("SELECT redis_permit_acquire('%s', '%s', '%s')",
-		at.key, millis(s.w.spec.lease), millis(wait)))
+	rows, err := s.exec(fmt.Sprintf("SELECT redis_try_permit_acquire('%s', '%s', '%s')",
+		at.key, millis(wait), millis(s.w.spec.lease)))
 	s.setPhase(before)
 	if err != nil {
 		code := s.code(err)

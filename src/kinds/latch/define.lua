@@ -28,8 +28,8 @@ if kind ~= 'none' then
   left = redis.call('GET', KEYS[1])
 end
 
-if ARGV[3] == 'init' then
-  if kind ~= 'none' then
+if ARGV[3] == 'init' or ARGV[3] == 'set' then
+  if ARGV[3] == 'init' and kind ~= 'none' then
     return {1, left, left, now}
   end
   redis.call('SET', KEYS[1], ARGV[4])

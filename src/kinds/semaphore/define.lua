@@ -30,8 +30,8 @@ if kind ~= 'none' then
   free = math.min(tonumber(redis.call('GET', KEYS[1])), 9007199254740991)
 end
 
-if ARGV[3] == 'init' then
-  if kind ~= 'none' then
+if ARGV[3] == 'init' or ARGV[3] == 'set' then
+  if ARGV[3] == 'init' and kind ~= 'none' then
     return {1, free, free, now}
   end
   if ARGV[5] == '0' then

@@ -54,6 +54,19 @@ count_add(LockTables *tables, TableOp *op, const FoundValue *found, int64 amount
 	return value_write(tables, op, found, value, trouble);
 }
 
+/*
+ * count_set --- the number that is asked for, and how long it counts
+ *
+ * Of a row that counts already value_write() would keep the end.
+ */
+static void
+count_set(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *trouble)
+{
+	found->counts = false;
+	op->available = op->total = op->amount;
+	(void) value_write(tables, op, found, op->amount, trouble);
+}
+
 /* ----------
  * Semaphores
  * ----------
@@ -114,8 +127,8 @@ semaphore_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	op->changed = true;
 	if (op->change == CHANGE_ADD)
 		(void) count_add(tables, op, &found, op->amount, trouble);
-	else if (op->change == CHANGE_INIT && !found.counts)
-		(void) count_add(tables, op, &found, op->amount, trouble);
+	else if (op->change == CHANGE_SET || (op->change == CHANGE_INIT && !found.counts))
+		count_set(tables, op, &found, trouble);
 	else if (op->change == CHANGE_DRAIN && found.value != 0 &&
 			 found.value >= PG_INT32_MIN && found.value <= PG_INT32_MAX)
 		(void) value_write(tables, op, &found, 0, trouble);
@@ -173,13 +186,13 @@ latch_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
 
 	if (!count_find(tables, op, &found, trouble))
 		return;
-	op->changed = found.counts == (op->change == CHANGE_DELETE);
+	op->changed = op->change == CHANGE_SET || found.counts == (op->change == CHANGE_DELETE);
 	if (!op->changed)
 		return;
 	if (op->change == CHANGE_DELETE)
 		(void) value_delete(tables, op, &found, trouble);
 	else
-		(void) count_add(tables, op, &found, op->amount, trouble);
+		count_set(tables, op, &found, trouble);
 }
 
 /* ----------

@@ -588,7 +588,7 @@ define(const ScriptCall *call, Number *n, bool latch)
 		int64_t		before = n->there ? n->value : 0;
 
 		n->there = !word_is(what, "delete");
-		n->value = word_is(what, "init") ? word_number(&call->argv[3]) :
+		n->value = word_is(what, "init") || word_is(what, "set") ? word_number(&call->argv[3]) :
 			word_is(what, "add") ? before + word_number(&call->argv[3]) : 0;
 		note_latch(call->node, n);
 		sim_trace("redis %d: %s is %lld", call->node, n->name, (long long) n->value);

@@ -29,6 +29,7 @@ extern Datum lockredis_try_semaphore_acquire(PG_FUNCTION_ARGS);
 extern Datum lockredis_semaphore_release(PG_FUNCTION_ARGS);
 extern Datum lockredis_semaphore_xact_release(PG_FUNCTION_ARGS);
 extern Datum lockredis_semaphore_available(PG_FUNCTION_ARGS);
+extern Datum lockredis_latch_init(PG_FUNCTION_ARGS);
 extern Datum lockredis_latch_set(PG_FUNCTION_ARGS);
 extern Datum lockredis_latch_count_down(PG_FUNCTION_ARGS);
 extern Datum lockredis_latch_xact_count_down(PG_FUNCTION_ARGS);
@@ -234,13 +235,23 @@ semaphore_available(void)
  */
 
 static void
+latch_init(void)
+{
+	const char *key = draw_number('l');
+
+	if (lr_mode == MODE_REDIS)
+		sim_trace("-> %d", (int) DatumGetBool(SQL_CALL(lockredis_latch_init, NULL, sql_text(key),
+													   sql_int64(SIM_PICK(2, 1, 3, 5)))));
+}
+
+/* Counts that were promised before count as they did. */
+static void
 latch_set(void)
 {
 	const char *key = draw_number('l');
 
 	if (lr_mode == MODE_REDIS)
-		sim_trace("-> %d", (int) DatumGetBool(SQL_CALL(lockredis_latch_set, NULL, sql_text(key),
-													   sql_int64(SIM_PICK(2, 1, 3, 5)))));
+		(void) SQL_CALL(lockredis_latch_set, NULL, sql_text(key), sql_int64(SIM_PICK(2, 1, 4)));
 }
 
 static void
@@ -300,7 +311,8 @@ const Statement count_statements[] = {
 	{"redis_try_semaphore_acquire", 14, ANYWHERE, semaphore_acquire},
 	{"redis_semaphore_xact_release", 10, ANYWHERE, semaphore_xact_release},
 	{"redis_semaphore_available", 2, ANYWHERE, semaphore_available},
-	{"redis_latch_set", 8, ANYWHERE, latch_set},
+	{"redis_latch_init", 8, ANYWHERE, latch_init},
+	{"redis_latch_set", 2, ANYWHERE, latch_set},
 	{"redis_latch_count_down", 12, ANYWHERE, latch_count_down},
 	{"redis_latch_xact_count_down", 8, ANYWHERE, latch_xact_count_down},
 	{"redis_latch_wait", 10, ANYWHERE, latch_wait},

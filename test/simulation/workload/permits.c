@@ -28,7 +28,7 @@ extern Datum lockredis_permit_available(PG_FUNCTION_ARGS);
 extern Datum lockredis_try_permit_lock(PG_FUNCTION_ARGS);
 extern Datum lockredis_try_permit_xact_lock(PG_FUNCTION_ARGS);
 extern Datum lockredis_permit_unlock(PG_FUNCTION_ARGS);
-extern Datum lockredis_permit_acquire(PG_FUNCTION_ARGS);
+extern Datum lockredis_try_permit_acquire(PG_FUNCTION_ARGS);
 extern Datum lockredis_permit_release(PG_FUNCTION_ARGS);
 extern Datum lockredis_permit_extend(PG_FUNCTION_ARGS);
 
@@ -254,8 +254,8 @@ permit_acquire(void)
 
 	if (lr_mode != MODE_REDIS)
 		return;
-	id = SQL_CALL(lockredis_permit_acquire, &isnull, sql_text(key),
-				  sql_interval(SIM_PICK(2 * SIM_S, 600 * SIM_S, 100 * SIM_MS)), draw_wait());
+	id = SQL_CALL(lockredis_try_permit_acquire, &isnull, sql_text(key), draw_wait(),
+				  sql_interval(SIM_PICK(2 * SIM_S, 600 * SIM_S, 100 * SIM_MS)));
 	sim_trace("-> %s", isnull ? "none" : "taken");
 	sim_reached(isnull ? "no permit by id" : "permit by id");
 	if (isnull)
@@ -312,7 +312,7 @@ const Statement permit_statements[] = {
 	{"redis_try_permit_lock", 20, ANYWHERE, permit_lock},
 	{"redis_try_permit_xact_lock", 10, ANYWHERE, permit_xact_lock},
 	{"redis_permit_unlock", 16, ANYWHERE, permit_unlock},
-	{"redis_permit_acquire", 6, ANYWHERE, permit_acquire},
+	{"redis_try_permit_acquire", 6, ANYWHERE, permit_acquire},
 	{"redis_permit_release", 6, ANYWHERE, permit_release},
 	{"redis_permit_extend", 2, ANYWHERE, permit_extend},
 	{"redis_permit_set", 1, ANYWHERE, permit_set},

@@ -51,7 +51,7 @@ my @kinds = (
 	},
 	{
 		name => 'latch', redisson => 'latch',
-		take => 'redis_latch_set(%s, 1)', give_back => 'redis_latch_count_down(%s)'
+		take => 'redis_latch_init(%s, 1)', give_back => 'redis_latch_count_down(%s)'
 	});
 
 sub parts { return qw(pairs multi conditions readers fair places renewal); }

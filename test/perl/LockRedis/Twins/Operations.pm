@@ -159,8 +159,8 @@ LIST
 1 SELECT redis_unlock({p})
 1 SELECT redis_extend({p}, %l)
 1 SELECT redis_assert_held({p}, 'permit')
-2 SELECT redis_permit_acquire({p}, %l)
-1 SELECT redis_permit_acquire({p}, %l, '10 min')
+2 SELECT redis_try_permit_acquire({p}, '0', %l)
+1 SELECT redis_permit_acquire({p}, %l)
 2 SELECT redis_permit_release({p}, {id})
 1 SELECT redis_permit_extend({p}, {id}, %l)
 1 CALL redis_with_permit({p}, 'SELECT 1')
@@ -169,6 +169,8 @@ LIST
 	semaphore => <<'LIST',
 2 SELECT redis_semaphore_init({s}, %n)
 1 SELECT redis_semaphore_init({s}, %n, %l)
+1 SELECT redis_semaphore_set({s}, %n)
+1 SELECT redis_semaphore_set({s}, %n, %l)
 2 SELECT redis_semaphore_acquire({s}, %n)
 3 SELECT redis_try_semaphore_acquire({s}, %n)
 1 SELECT redis_try_semaphore_acquire({s}, %n, '10 min')
@@ -179,7 +181,8 @@ LIST
 1 SELECT redis_semaphore_drain({s})
 LIST
 	latch => <<'LIST',
-3 SELECT redis_latch_set({l}, %n)
+3 SELECT redis_latch_init({l}, %n)
+1 SELECT redis_latch_set({l}, %n)
 3 SELECT redis_latch_count_down({l})
 2 SELECT redis_latch_xact_count_down({l})
 2 SELECT redis_latch_wait({l})
@@ -221,7 +224,7 @@ LIST
 	permit => <<'LIST',
 1 permit.init {p} %n | SELECT redis_permit_init({p}, %n)
 1 permit.set {p} %n | SELECT redis_permit_set({p}, %n)
-3 permit.tryAcquire {p} 0 3600000 | SELECT redis_permit_acquire({p}, '1h')
+3 permit.tryAcquire {p} 0 3600000 | SELECT redis_try_permit_acquire({p}, '0', '1h')
 3 permit.release {p} {id} | SELECT redis_permit_release({p}, {id})
 1 permit.available {p} | SELECT coalesce(redis_permit_available({p}), 0)
 LIST
@@ -233,7 +236,7 @@ LIST
 1 semaphore.drain {s} | SELECT redis_semaphore_drain({s})
 LIST
 	latch => <<'LIST',
-2 latch.set {l} %n | SELECT redis_latch_set({l}, %n)
+2 latch.set {l} %n | SELECT redis_latch_init({l}, %n)
 3 latch.countDown {l} | SELECT redis_latch_count_down({l}) IS NOT NULL
 1 latch.count {l} | SELECT redis_latch_count({l})
 1 latch.delete {l} | SELECT redis_latch_delete({l})

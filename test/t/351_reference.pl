@@ -1,0 +1,127 @@
+# Copyright (c) 2026, lockredis contributors
+
+# The functions as SQL has them, and what is said of them:
+# - docs/reference.md lists each with its arguments, their types and defaults and what it
+#   returns, as the catalog has them, and no other
+# - the comment of each, in psql's \df+, has at most 300 characters
+# - one scheme of names and arguments: redis_try_X has the arguments of redis_X and a "wait"
+#   behind the key, or behind how many, which is 0 by default; NULL is refused, but by those of 1.0
+# For nothing that a guarantee speaks of.
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Basename qw(dirname);
+use File::Spec;
+use LockRedis::Test;
+use PostgreSQL::Test::Utils qw(slurp_file);
+
+use constant COMMENT_MAX => 300;
+
+my $top = File::Spec->rel2abs(dirname($0)) . '/../..';
+my $redis = LockRedis::Redis->new;
+my $node = LockRedis::Node->create('main', redis => $redis);
+my $one = $node->session;
+
+$node->wait_for_up;
+
+# ----------
+# What there is
+# ----------
+
+my %there;    # "name(arguments) → type", as the reference has it
+my %arguments;    # by name and all types, [name, type, default]
+
+foreach my $row (@{ $one->query(q{
+	SELECT p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.prokind,
+		obj_description(p.oid, 'pg_proc')
+	  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
+	 ORDER BY 1, 2})->rows })
+{
+	my ($name, $arguments, $result, $kind, $comment) = @$row;
+
+	cmp_ok(length $comment, '<=', COMMENT_MAX, "$name($arguments): the comment is short");
+	next unless $name =~ /^redis_/;
+	$arguments =~ s/'00:00:00'::interval/'0'/g;
+	$arguments =~ s/(DEFAULT (?:NULL|''))::\w+/$1/g;
+	$arguments =~ s/\bIN //g;
+	$there{"$name($arguments)" . ($kind eq 'p' ? '' : " → $result")} = 1;
+	$arguments{$name} = [ map { /^(\w+) (\S+)(?: DEFAULT (.*))?/ ? [ $1, $2, $3 ] : die } split /, /,
+		$arguments =~ s/INOUT //r ];
+}
+
+# ----------
+# The reference
+# ----------
+
+my ($functions) = slurp_file("$top/docs/reference.md") =~ /^## Functions\n(.*?)^## /ms;
+my %listed;
+
+while ($functions =~ /^```(\w*)\n(.*?)^```$/msg)
+{
+	my ($language, $block) = ($1, $2);
+
+	next if $language;
+	$listed{$_}++ foreach split /\n/, $block =~ s/\n +/ /gr;
+}
+is(join("\n", grep { !$listed{$_} } sort keys %there), '', 'each function is in the reference');
+is(join("\n", grep { !$there{$_} } sort keys %listed), '', 'and what is there is a function');
+is(join(' ', grep { $listed{$_} > 1 } sort keys %listed), '', 'once');
+
+# Each of them is explained, by its name.
+my %explained = map { $_ => 1 } map { /\*\*`(\w+)`\*\*/g } $functions =~ /^- (.*?:)/msg;
+is(join(' ', grep { !$explained{$_} } sort keys %arguments), '', 'each name is explained');
+
+# ----------
+# Names and arguments
+# ----------
+
+my %null_waits = map { ("redis_try_${_}lock" => 1) } '', 'xact_', 'fenced_', 'fenced_xact_';
+my %value = (
+	key => q{'k'},
+	keys => q{'{k}'},
+	permits => 1,
+	wait => q{'0'},
+	lease => q{'1min'},
+	token => q{'t'},
+	count => 1,
+	ttl => 'NULL');
+
+is(join(' ', grep { /_try_/ && !/^redis_try_/ } keys %arguments), '', 'try stands behind redis_');
+foreach my $try (sort grep { /^redis_try_/ } keys %arguments)
+{
+	my @own = @{ $arguments{$try} };
+	my ($wait) = grep { $own[$_][0] eq 'wait' } 0 .. $#own;
+	my $waits = $try =~ s/try_//r;
+	my @other = map { [ @$_[ 0, 1 ] ] } @{ $arguments{$waits} || [] };
+
+	is($wait, $own[1][0] eq 'permits' ? 2 : 1, "$try: where the wait stands");
+	is($own[$wait][2], q{'0'}, "$try: it is 0 by default");
+	is_deeply([ map { [ @$_[ 0, 1 ] ] } grep { $_->[0] ne 'wait' } @own ],
+		\@other, "$try: otherwise the arguments of $waits");
+
+	my $call = "$try(" . join(', ', map { $_->[0] eq 'wait' ? 'NULL' : $value{ $_->[0] } } @own) . ')';
+
+	$one->query("SELECT redis_permit_init('k', 1)") if $try =~ /permit/;
+	$one->query_is("SELECT $call IS NOT NULL", 't', "$call: no limit, as in 1.0") if $null_waits{$try};
+	$one->query_fails("SELECT $call", '22004', qr/wait must not be null/, $call)
+	  unless $null_waits{$try};
+	$one->query('SELECT redis_unlock_all()');
+	$redis->cmd('FLUSHALL');
+}
+
+# What creates, and what sets whatever there was
+foreach my $init (sort grep { /_init$/ } keys %arguments)
+{
+	my $set = $init =~ s/init$/set/r;
+	my $arguments = join ', ', map { $value{ $_->[0] } } @{ $arguments{$init} };
+
+	is_deeply($arguments{$set}, $arguments{$init}, "$set: the arguments of $init");
+	$one->query_is("SELECT $init($arguments), $init($arguments), $set($arguments)", 't|f|', $init);
+	$redis->cmd('FLUSHALL');
+}
+
+$one->quit;
+nothing_left($node, $redis);
+done_testing();
