@@ -5,7 +5,7 @@
  *
  * Used by the store handles and by the listener.  Nothing in here raises (but
  * for redis_conn_init), allocates in a memory context, or waits (but for
- * redis_conn_receive, for 10 ms, when told that it may).  So it may run at the
+ * redis_conn_receive, for some 10 ms, when told that it may).  So it may run at the
  * end of a transaction and of the process.
  *
  * Copyright (c) 2026, lockredis contributors

@@ -4,7 +4,7 @@
  *	  The socket of a connection: its bytes, and what watches it.
  *
  * Nothing in here raises.  Nothing waits but redis_socket_recv_soon(), for
- * BRIEFLY_MS at most.  Only redis_socket_watch() allocates.
+ * BRIEFLY_MAX_MS at most.  Only redis_socket_watch() allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -30,8 +30,13 @@
 #include "store/redis/socket.h"
 #include "wait_events.h"
 
-/* A reply that comes so soon is waited for in recv(). */
+/*
+ * A reply that comes so soon is waited for in recv().  If so many in a row come later, the
+ * limit is doubled, since each of them costs a recv() in vain and a wait for events.
+ */
 #define BRIEFLY_MS			10
+#define BRIEFLY_MAX_MS		80
+#define LATE_REPLIES		4
 
 /* Probes of idle connections, so that firewalls and we notice dead ones. */
 #define KEEPALIVE_IDLE_S	30
@@ -151,14 +156,20 @@ redis_socket_shut(RedisSocket *s)
 	errno = error;
 }
 
+static bool
+socket_limit_recv(RedisSocket *s, int ms)
+{
+	struct timeval limit = {0, ms * 1000};
+
+	s->briefly_ms = ms;
+	s->nlate = 0;
+	return setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0;
+}
+
 void
 redis_socket_block_briefly(RedisSocket *s)
 {
-	struct timeval limit = {0, BRIEFLY_MS * 1000};
-
-	s->can_wait =
-		setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
-		pg_set_block(s->fd);
+	s->can_wait = socket_limit_recv(s, BRIEFLY_MS) && pg_set_block(s->fd);
 }
 
 /* ----------
@@ -178,6 +189,20 @@ redis_socket_recv(RedisSocket *s, char *buf, size_t len)
 }
 
 /*
+ * socket_note_late --- a reply did not come within the limit
+ *
+ * On a machine with more sessions than it can run, or with a node that is far away, most
+ * replies do.  The limit does not become shorter again: it costs nothing if replies come
+ * sooner.  A failure leaves the limit as it was.
+ */
+static void
+socket_note_late(RedisSocket *s)
+{
+	if (++s->nlate == LATE_REPLIES && s->briefly_ms < BRIEFLY_MAX_MS)
+		(void) socket_limit_recv(s, s->briefly_ms * 2);
+}
+
+/*
  * redis_socket_recv_soon --- see socket.h
  *
  * With a time limit on the socket recv() is never restarted.  A signal that
@@ -193,6 +218,10 @@ redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len)
 	n = recv(s->fd, buf, len, 0);
 	error = errno;
 	pgstat_report_wait_end();
+	if (n >= 0)
+		s->nlate = 0;
+	else if (error == EAGAIN || error == EWOULDBLOCK)
+		socket_note_late(s);
 	errno = error == EINTR ? EAGAIN : error;
 	return n;
 }

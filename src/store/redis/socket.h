@@ -22,6 +22,8 @@ typedef struct RedisSocket
 	pgsocket	fd;
 	uint32		epoch;			/* changes with each descriptor */
 	bool		can_wait;		/* recv() has a time limit */
+	int			briefly_ms;		/* that limit */
+	int			nlate;			/* replies in a row that came later */
 	volatile bool shut;			/* see redis_socket_shut */
 	WaitEventSet *set;			/* watches it, and the latch; or NULL */
 	int			position;		/* of the socket in the set */

@@ -25,7 +25,7 @@
 
 #include "../kernel/network.h"
 
-/* As SO_RCVTIMEO, which only one file sets. */
+/* As SO_RCVTIMEO, which only one file sets; longer ones of slow connections are not tried. */
 #define RECEIVE_LIMIT	(10 * SIM_MS)
 
 void		(*backend_waited) (void);
