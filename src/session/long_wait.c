@@ -125,6 +125,12 @@ long_wait_log_deadlock(const LrName *name)
 					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
 }
 
+/*
+ * long_wait_acquired --- see long_wait.h
+ *
+ * A cancel that is pending is not for here: the lock is had, and it is its caller who sees
+ * to its being given back.
+ */
 void
 long_wait_acquired(const LrName *name)
 {
@@ -134,9 +140,11 @@ long_wait_acquired(const LrName *name)
 	if (!looked || !log_lock_waits)
 		return;
 	long_wait_elapsed(&ms, &us);
+	HOLD_CANCEL_INTERRUPTS();
 	ereport(LOG,
 			(errmsg("process %d acquired Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+	RESUME_CANCEL_INTERRUPTS();
 }
 
 /* ----------

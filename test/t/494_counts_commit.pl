@@ -2,9 +2,9 @@
 
 # A statement that took permits of a semaphore, or a token lock, and fails at its very end gives
 # them back: when its own commit fails, behind a ROLLBACK in a procedure, in a deferred trigger,
-# and when a cancel comes with the line of the log that a long wait is over.  What an earlier
-# statement of the transaction took stays.
-# Proves G43, G45.
+# and when a cancel comes with the line of the log that a long wait is over; so does a job.  What
+# an earlier statement of the transaction took stays.
+# Proves G24, G43, G45.
 
 use strict;
 use warnings FATAL => 'all';
@@ -165,6 +165,26 @@ foreach my $case (
 	$session->quit;
 }
 $one->query_is("SELECT redis_token_lock('t', '1h', 'y'), redis_token_unlock('t', 'y')", 'y|t', 'the token lock, too');
+
+{
+	my $session = $node->session;
+	my $stop;
+
+	$two->query("SELECT redis_lock('job')");
+	$node->log_since_here;
+	$session->start("CALL redis_with_lock('job', 'SELECT 1', '1h')");
+	$node->logged(qr/still waiting for Redis lock/);
+	$stop = LockRedis::Debugger->new($session->pid);
+	$stop->run_to('long_wait_acquired');
+	$two->query("SELECT redis_unlock('job')");
+	$stop->wait_for_stop;
+	$session->cancel;
+	$stop->let_go;
+	$session->wait(limit(60))->fails('57014', qr/./, 'a job: cancelled');
+	poll_until('a job: its lock to be given back', sub { $node->count_rows('redis_locks') == 0 });
+	$two->query_is("SELECT redis_is_locked('job')", 'f', 'a job: given back');
+	$session->quit;
+}
 
 $_->quit foreach $one, $two;
 done_testing();
