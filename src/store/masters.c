@@ -32,7 +32,8 @@ typedef struct MasterRow
 	MasterStatus server;
 	bool		known;			/* there was one before, this or another */
 	bool		claimed;		/* it was heard since the watchdog's connection to this
-								 * row has ended last */
+								 * row has ended last, and nobody has found another one
+								 * there since */
 } MasterRow;
 
 typedef struct MastersShared
@@ -145,9 +146,9 @@ master_becomes(int row, const char *run_id, int64 booted_by)
 /*
  * masters_note --- see masters.h
  *
- * Who says another name than the row has is there in place of the former one, even if it
- * is refused: so two rows whose servers change places are free for each other when both
- * have been connected to.
+ * Whoever is refused shows that the server of its own row is there no more: another row may
+ * have that.  So two rows whose servers change places are free for each other when both have
+ * been connected to.
  */
 bool
 masters_note(int row, uint32 place, const char *run_id, int64 booted_by, uint32 *life,
@@ -174,9 +175,7 @@ masters_note(int row, uint32 place, const char *run_id, int64 booted_by, uint32 
 			else
 				master_becomes(i, "", 0);
 		}
-		if (refused && m->server.run_id[0] != '\0')
-			master_becomes(row, "", 0);
-		else if (!refused && !same)
+		if (!refused && !same)
 			master_becomes(row, run_id, booted_by);
 		m->claimed = !refused;
 		*life = pg_atomic_read_u32(&shared->life[row]);
