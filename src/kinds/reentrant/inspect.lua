@@ -8,7 +8,8 @@
 --       which nobody has anything
 --
 -- An owner too long to be shown whole is told as its beginning and a digest of
--- it; force.lua makes the same text, so that it takes away only what was seen.
+-- it; force.lua makes the same text, so that it takes away only what was seen.  Of 10000
+-- readers or permits, and more, the digest is of how many: to look at each takes too long.
 
 local ttl = redis.call('PTTL', KEYS[1])
 local kind = redis.call('TYPE', KEYS[1]).ok
@@ -26,7 +27,11 @@ if kind == 'hash' and redis.call('HLEN', KEYS[1]) == 1 then
   end
 end
 local mode = kind == 'hash' and redis.call('HGET', KEYS[1], 'mode')
-if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) < 10000 then
+local many = mode == 'read' and redis.call('HLEN', KEYS[1]) - 1
+if many and many >= 10000 then
+  return {kind, ttl, many .. ' readers', tostring(many), redis.sha1hex(mode .. ' ' .. many)}
+end
+if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) <= 10000 then
   local fields = redis.call('HKEYS', KEYS[1])
   table.sort(fields)
   local owner, readers = 'read', 0
@@ -54,8 +59,12 @@ if type(number) == 'string' and string.find(number, '^%-?%d+$') then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local permits = ARGV[1] .. ':timeout'
-  local had = redis.pcall('ZRANGEBYSCORE', permits, '(' .. now, '+inf')
-  if not had.err and #had > 0 and #had < 10000 then
+  local n = redis.pcall('ZCOUNT', permits, '(' .. now, '+inf')
+  local had = {n}
+  if type(n) == 'number' and n > 0 and n < 10000 then
+    had = redis.pcall('ZRANGEBYSCORE', permits, '(' .. now, '+inf')
+  end
+  if type(n) == 'number' and n > 0 and not had.err then
     local free = number + redis.call('ZCOUNT', permits, '-inf', now)
     local first = redis.call('ZRANGEBYSCORE', permits, '(' .. now, '+inf', 'WITHSCORES',
       'LIMIT', 0, 1)[2]
@@ -65,7 +74,7 @@ if type(number) == 'string' and string.find(number, '^%-?%d+$') then
       ttl = first - now
     end
     -- Not of how many: whoever may take one may not read the number.
-    return {kind, ttl, #had .. (#had == 1 and ' permit' or ' permits'), tostring(#had),
+    return {kind, ttl, n .. (n == 1 and ' permit' or ' permits'), tostring(n),
       redis.sha1hex(table.concat(had)), math.min(free, 9007199254740991)}
   end
   if ttl == -1 then
