@@ -1,9 +1,9 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Which Redis Cluster is ours, at its edges: one of a single node gets a second one; a reload
-# that says whom it means after somebody was refused changes another setting, too; a server
-# starts while most nodes that the settings name are silent; and what another watchdog says of
-# replicas of which nobody tells any more.
+# Which Redis Cluster is ours, at its edges: one of a single node gets a second one; one is made
+# after its first node was asked; a reload that says whom it means after somebody was refused
+# changes another setting, too; a server starts while most nodes that the settings name are
+# silent; and what another watchdog says of replicas of which nobody tells any more.
 
 use strict;
 use warnings FATAL => 'all';
@@ -99,6 +99,33 @@ $node->append_conf('postgresql.conf', "lockredis.url = 'redis-cluster://"
 $node->restart;
 serves('the last one of the nodes in the settings is asked as well');
 close $_ foreach @silent;
+
+# ---- a node that is asked before its cluster is made
+
+foreach my $slots ('none', 'its own')
+{
+	my @single = map { LockRedis::RedisCluster->new(masters => 1, replicas => 0) } 1 .. 2;
+	my ($early, $late) = map { ($_->nodes)[0] } @single;
+
+	reset_node($_) foreach $early, $late;
+	$early->cmd('CLUSTER', 'SET-CONFIG-EPOCH', 1);
+	$late->cmd('CLUSTER', 'SET-CONFIG-EPOCH', 2);
+	$early->cmd('CLUSTER', 'ADDSLOTSRANGE', 0, 8191) if $slots eq 'its own';
+	$node->log_since_here;
+	$node->set('lockredis.url' => $single[0]->url);
+	foreach (1 .. 2)
+	{
+		my $asked = $single[0]->calls('cluster|nodes');
+		poll_until('it to be asked', sub { $single[0]->calls('cluster|nodes') >= $asked + 3 });
+	}
+	$early->cmd('CLUSTER', 'ADDSLOTSRANGE', 0, 8191) if $slots eq 'none';
+	$late->cmd('CLUSTER', 'ADDSLOTSRANGE', 8192, 16383);
+	$early->cmd('CLUSTER', 'MEET', $late->host, $late->public_port, $late->{config}{'cluster-port'});
+	wait_for_masters("slots: $slots: both are found", $early, $late);
+	serves("slots: $slots: it serves");
+	ok(!$node->logged(qr/another Redis Cluster/), "slots: $slots: nobody is refused");
+	$_->stop foreach $early, $late;
+}
 
 # ---- replicas of which nobody tells any more, and another watchdog
 

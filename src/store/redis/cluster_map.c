@@ -202,10 +202,10 @@ map_knows(const char *id)
 }
 
 /*
- * has_all_slots --- does who gives the answer have all that there are?
+ * keeps_its_slots --- does who gives the answer have all slots of the map?
  */
 static bool
-has_all_slots(const ClusterClaims *a)
+keeps_its_slots(const ClusterClaims *a)
 {
 	long		n = 0;
 
@@ -216,9 +216,14 @@ has_all_slots(const ClusterClaims *a)
 		long		last;
 
 		while (a->claim[i].is_itself && claim_next_range(&p, &first, &last))
-			n += last - first + 1;
+			for (long slot = first; slot <= last; slot++)
+			{
+				uint32		epoch;
+
+				n += cluster_owner(slot, &epoch) != CLUSTER_NO_NODE;
+			}
 	}
-	return n == SLOT_COUNT;
+	return n == SLOT_COUNT - cluster_open_slots();
 }
 
 /*
@@ -226,8 +231,8 @@ has_all_slots(const ClusterClaims *a)
  *
  * It names one of its nodes; but who gives it may have been reset since, and have met
  * others with the same id.  If it names none, it names nobody who is not known, either;
- * or who gives it was the only node, and has met others but was not reset: it has all
- * slots still.
+ * or who gives it was the only node, and has met others but was not reset: it has the slots
+ * still that it had, maybe none, if it was asked before the cluster was made.
  */
 bool
 cluster_map_is_ours(const ClusterClaims *a)
@@ -248,7 +253,7 @@ cluster_map_is_ours(const ClusterClaims *a)
 			known_is_named(a, node.id, &others))
 			return true;
 	}
-	if (others == 0 && has_all_slots(a))
+	if (n > 0 && others == 0 && keeps_its_slots(a))
 		return true;
 	for (int i = 0; i < a->n; i++)
 		if (!map_knows(a->claim[i].id))
