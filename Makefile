@@ -7,6 +7,8 @@
 #   make SANITIZE=address,undefined
 #                             with these sanitizers
 #   make COVERAGE=1           counting which lines and branches run
+#   make compile_commands.json
+#                             for language servers: how each file is compiled
 #   make WERROR=1             warnings are errors
 #   make dist                 the archive for PGXN, of what is committed
 
@@ -51,7 +53,7 @@ REGRESS_OPTS = --temp-instance=./tmp_check_regress \
 TAP_TESTS = 1
 PROVE_TESTS ?= test/t/*.pl
 
-EXTRA_CLEAN = src/kinds/lua_ids.h src/store/redis/lua_texts.h tmp_check tmp_check_regress tmp_check_redis.conf \
+EXTRA_CLEAN = compile_commands.json src/kinds/lua_ids.h src/store/redis/lua_texts.h tmp_check tmp_check_regress tmp_check_redis.conf \
 	test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
 
 PG_CONFIG ?= pg_config
@@ -83,6 +85,12 @@ src/kinds/lua_ids.h: $(LUA) script/embed-lua
 
 src/store/redis/lua_texts.h: $(LUA) script/embed-lua
 	script/embed-lua texts $(LUA) > $@.tmp
+	mv $@.tmp $@
+
+# For clangd and its like: how each file is compiled
+.PHONY: compile_commands.json
+compile_commands.json: src/kinds/lua_ids.h src/store/redis/lua_texts.h
+	script/compile-commands $(OBJS:.o=.c) -- $(CC) $(CFLAGS) $(CPPFLAGS) > $@.tmp
 	mv $@.tmp $@
 
 # Programs of script/bench
