@@ -36,6 +36,7 @@ typedef struct NodeEntry
 	pg_atomic_uint32 silent;	/* a request timed out; see node_set_silent */
 	pg_atomic_uint64 reported_at;	/* lr_now() of the last error of a session */
 	pg_atomic_uint64 usual_round_trip;	/* microseconds, 0 = not known */
+	pg_atomic_uint32 answered_place;	/* see node_note_answered; 0 = none */
 
 	/* The rest is under the lock. */
 	bool		used;
@@ -104,6 +105,7 @@ node_shmem_init(void)
 		pg_atomic_init_u32(&e->silent, 0);
 		pg_atomic_init_u64(&e->reported_at, 0);
 		pg_atomic_init_u64(&e->usual_round_trip, 0);
+		pg_atomic_init_u32(&e->answered_place, 0);
 	}
 }
 
@@ -242,6 +244,18 @@ int64
 node_usual_round_trip(NodeId node)
 {
 	return (int64) pg_atomic_read_u64(&nodes->entry[node].usual_round_trip);
+}
+
+void
+node_note_answered(NodeId node, uint32 place)
+{
+	pg_atomic_write_u32(&nodes->entry[node].answered_place, place);
+}
+
+bool
+node_has_answered(NodeId node, uint32 place)
+{
+	return place != 0 && pg_atomic_read_u32(&nodes->entry[node].answered_place) == place;
 }
 
 void

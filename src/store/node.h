@@ -104,6 +104,13 @@ extern void node_set_round_trip(NodeId node, int64 us);
 extern void node_set_error(NodeId node, const char *message);
 
 /*
+ * It has answered as a Redis server does, where these settings (lr_place) say: has it ever
+ * since?  Takes no lock.
+ */
+extern void node_note_answered(NodeId node, uint32 place);
+extern bool node_has_answered(NodeId node, uint32 place);
+
+/*
  * What a master says of its replicas: the first, the second, ...; so many are all.
  * It does not answer: nobody knows how they are.
  */

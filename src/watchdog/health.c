@@ -4,9 +4,9 @@
  *	  Is a store there?  Judged by what it answers the watchdog.
  *
  * It is up when it has answered everything and done what was asked, and down
- * when not; that is logged once each way, shown in redis_lock_status, and told
- * to fallback.c.  That it refuses what is asked for one lock is no sign of it
- * (see locktable/refused.c).  A store that has nothing to do is asked now and
+ * when not; that is logged once each way, and once for each further reason.  It is
+ * shown in redis_lock_status, and reported to fallback.c.  That it refuses what is
+ * asked for one lock is no sign of it (see locktable/refused.c).  A store that has nothing to do is asked now and
  * then; one that is away is asked again and again.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -17,6 +17,8 @@
  *-------------------------------------------------------------------------
  */
 #include "lockredis.h"
+
+#include "common/hashfn.h"
 
 #include "store/stores.h"
 #include "watchdog/fallback.h"
@@ -182,6 +184,39 @@ store_is_up(StoreHealth *h)
 }
 
 /*
+ * is_new_reason --- was that one not logged since the store went down?
+ *
+ * Each is logged once, so that two that come by turns do not fill the log; and no more
+ * than there is room for, so that one with a number in it does not.
+ */
+static bool
+is_new_reason(StoreHealth *h, const char *detail)
+{
+	uint32		digest = hash_bytes((const unsigned char *) detail, strlen(detail));
+
+	for (int i = 0; i < h->nreasons; i++)
+		if (h->reasons[i] == digest)
+			return false;
+	if (h->nreasons == HEALTH_REASONS)
+		return false;
+	h->reasons[h->nreasons++] = digest;
+	return true;
+}
+
+/*
+ * log_down --- with the reason, and where it is
+ */
+static void
+log_down(const StoreError *error, bool still)
+{
+	ereport(LOG,
+			(still ? errmsg("lockredis: the lock store is still down") :
+			 errmsg("lockredis: the lock store is down"),
+			 errdetail_internal("%s%s%s", error->address,
+								error->address[0] ? ": " : "", error->detail)));
+}
+
+/*
  * store_is_down --- it has not
  */
 static void
@@ -193,16 +228,19 @@ store_is_down(StoreHealth *h, const StoreError *error)
 	health_doubt_facts(h);
 	node_set_error(h->node, error->detail);
 	if (h->state == NODE_DOWN)
+	{
+		if (is_new_reason(h, error->detail))
+			log_down(error, true);
 		return;
+	}
 	if (h->state == NODE_CONNECTING && error->address[0] != '\0')
 		node_set_address(h->node, error->address);
 
 	h->state = NODE_DOWN;
 	node_set_state(h->node, NODE_DOWN);
-	ereport(LOG,
-			(errmsg("lockredis: the lock store is down"),
-			 errdetail_internal("%s%s%s", error->address,
-								error->address[0] ? ": " : "", error->detail)));
+	h->nreasons = 0;
+	(void) is_new_reason(h, error->detail);
+	log_down(error, false);
 }
 
 /* The node has said something, be it a refusal. */

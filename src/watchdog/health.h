@@ -22,6 +22,9 @@
 #define HEALTH_RETRY_MIN	(100 * LR_US_PER_MS)
 #define HEALTH_RETRY_MAX	LR_US_PER_S
 
+/* So many different reasons of one outage are logged. */
+#define HEALTH_REASONS		8
+
 typedef struct StoreHealth
 {
 	StoreId		id;
@@ -32,6 +35,10 @@ typedef struct StoreHealth
 	int64		next_probe;
 	int64		next_facts;
 	uint32		connection_epoch;
+
+	/* Digests of the reasons that were logged since it went down. */
+	uint32		reasons[HEALTH_REASONS];
+	int			nreasons;
 
 	/* What was warned of. */
 	char		warned_policy[32];

@@ -181,6 +181,7 @@ conn_ready(RedisConn *c)
 		node_set_round_trip(c->target->node, hs->round_trip);
 		node_set_facts(c->target->node, c->failure.error.address,
 					   c->facts.version, c->facts.policy, c->facts.role);
+		redis_target_note_answered(c->target);
 		redis_target_confirm(c->target);
 	}
 }
@@ -233,6 +234,7 @@ conn_secure(RedisConn *c)
 		case TLS_UNDER_WAY:
 			if (lr_now() >= c->connect.until)
 				conn_out_of_time(c, "The node accepted the connection but did not finish the TLS handshake in time.",
+								 redis_target_has_answered(c->target) ? NULL :
 								 gettext_noop("The port in lockredis.url may be one without TLS."));
 			break;
 		case TLS_DONE:
@@ -240,6 +242,8 @@ conn_secure(RedisConn *c)
 			break;
 		case TLS_FAILED:
 			redis_target_want_addresses(c->target, WANT_REACHABLE);
+			if (c->tls.error == 0 && redis_target_has_answered(c->target))
+				c->failure.error.hint = NULL;	/* the settings are right */
 			redis_conn_close(c);
 			break;
 	}
@@ -337,7 +341,9 @@ redis_conn_until(const RedisConn *c)
  * conn_lost --- the node has ended the connection; "error" 0: as one does
  *
  * Servers that expect TLS, and others that do not understand what we say,
- * often just do that.  Without a reason of TLS the reason is the socket's.
+ * often just do that; one that has answered before is not one of them: it goes down, or
+ * what stands before it cannot reach it.  Without a reason of TLS the reason is the
+ * socket's.
  */
 static void
 conn_lost(RedisConn *c, int error)
@@ -350,7 +356,8 @@ conn_lost(RedisConn *c, int error)
 		c->garbled = true;
 	}
 	else if (c->state == CONN_HANDSHAKE && c->in.first_byte == 0)
-		redis_failure_no_answer(&c->failure, c->target->tls);
+		redis_failure_no_answer(&c->failure, c->target->tls,
+								redis_target_has_answered(c->target));
 	else if (error == 0)
 		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
 						  "The node closed the connection.");

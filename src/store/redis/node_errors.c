@@ -61,12 +61,16 @@ redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 }
 
 void
-redis_failure_no_answer(RedisFailure *f, bool tls)
+redis_failure_no_answer(RedisFailure *f, bool tls, bool known)
 {
-	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED,
-					  tls ? NULL : redis_tls_port_hint,
-					  "The node closed the connection without an answer: it may %sbe no Redis server.",
-					  tls ? "" : "expect TLS, or ");
+	if (known)
+		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
+						  "The node closed the connection before it answered.");
+	else
+		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED,
+						  tls ? NULL : redis_tls_port_hint,
+						  "The node closed the connection without an answer: it may %sbe no Redis server.",
+						  tls ? "" : "expect TLS, or ");
 }
 
 void

@@ -34,8 +34,8 @@ extern void redis_failure_set(RedisFailure *f, StoreOutcome outcome,
 							  int sqlstate, const char *hint,
 							  const char *format,...) pg_attribute_printf(5, 6);
 
-/* It has ended the connection without an answer. */
-extern void redis_failure_no_answer(RedisFailure *f, bool tls);
+/* It has ended the connection without an answer; "known": it has answered before. */
+extern void redis_failure_no_answer(RedisFailure *f, bool tls, bool known);
 
 /* It does not speak as Redis does; the first byte that it has sent, or 0. */
 extern void redis_failure_not_redis(RedisFailure *f, unsigned char first);

@@ -259,6 +259,28 @@ redis_target_want_addresses(const RedisTarget *t, uint32 why)
 		addresses_want(t->node, t->url.host, t->url.port, why);
 }
 
+/*
+ * target_is_node --- is it the node that the row is about, and not one that is only asked?
+ */
+static bool
+target_is_node(const RedisTarget *t)
+{
+	return t->node != NODE_NONE && t->kind != TARGET_SEED && t->kind != TARGET_CLAIMANT;
+}
+
+void
+redis_target_note_answered(const RedisTarget *t)
+{
+	if (target_is_node(t))
+		node_note_answered(t->node, t->place);
+}
+
+bool
+redis_target_has_answered(const RedisTarget *t)
+{
+	return target_is_node(t) && node_has_answered(t->node, t->place);
+}
+
 void
 redis_target_confirm(const RedisTarget *t)
 {

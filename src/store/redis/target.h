@@ -116,6 +116,13 @@ extern void redis_target_leave(RedisTarget *t);
 /* For the server log and pg_monitor: no user, no password. */
 extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
 
+/*
+ * Has a Redis server answered there, as these settings say, since this server was started?
+ * Then what goes wrong now is no sign of wrong settings.
+ */
+extern void redis_target_note_answered(const RedisTarget *t);
+extern bool redis_target_has_answered(const RedisTarget *t);
+
 /* Have the host name resolved again, if it has one; WANT_xxx of addresses.h. */
 extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
 
