@@ -68,10 +68,7 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 			 errdetail_log("%s: %s", error->address, error->detail),
 			 error->hint ? errhint("%s", _(error->hint)) :
 			 !store_has_failed(sqlstate) ? 0 :
-			 lr_mode != MODE_REDIS ?
-			 errhint("See the view redis_lock_status and the server log.") :
-			 errhint("See the view redis_lock_status, and check \"%s\".  With \"%s\" set to \"%s\" no Redis is needed.",
-					 "lockredis.url", "lockredis.mode", "table")));
+			 errhint("See the view redis_lock_status and the server log.")));
 }
 
 /*
@@ -178,8 +175,8 @@ report_missing(const LrName *name, KindId kind)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("nobody has said how many there are of \"%s\"", shown),
-			 errhint("Use %s.", lr_kind(kind)->made_by)));
+			 errmsg("number of permits of \"%s\" is not defined", shown),
+			 errhint("Call %s to define it.", lr_kind(kind)->made_by)));
 }
 
 void
@@ -289,7 +286,7 @@ report_lost_meanwhile(const LrName *name, const HoldView *view)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("the lock \"%s\" was lost before all of the locks were had", shown),
+			 errmsg("the lock \"%s\" was lost before all of the locks were taken", shown),
 			 lost_detail(view),
 			 errhint("Nothing was taken.  Start the statement again.")));
 }
@@ -302,7 +299,7 @@ hint_of_refusal(LossLevel level, const char *unlock)
 		case LOSS_OF_SESSION:
 			return errhint("Another client may have changed what the lock protects.  Call %s to acknowledge the loss, then start the transaction again.", unlock);
 		case LOSS_UNLOCKED:
-			return errhint("Another client may have changed what the lock protects.  After %s the session has it no more: take it again, then start the transaction again.", unlock);
+			return errhint("Another client may have changed what the lock protects.  The session no longer holds it after %s: take it again, then start the transaction again.", unlock);
 		default:
 			return errhint("Another client may have changed what the lock protects.  Start the transaction again.");
 	}

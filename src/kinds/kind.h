@@ -137,7 +137,7 @@ typedef struct LockKind
 {
 	const char *name;			/* as redis_locks.kind shows it */
 	const char *unlock;			/* what gives it back at session level */
-	const char *made_by;		/* what says how many there are, or NULL */
+	const char *made_by;		/* function that defines how many there are, or NULL */
 
 	/*
 	 * KIND_BITs of the holds of other sessions that there cannot be beside one

@@ -93,7 +93,7 @@ request_require_name(const LrName *name, StoreId store)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("lock key is not one that a Redis Cluster can keep"),
+			 errmsg("lock key cannot be used in a Redis Cluster"),
 			 errdetail("The keys that are made of it would not be in one slot."),
 			 errhint("Use a name without braces, or with one non-empty {tag}.")));
 }
@@ -110,7 +110,7 @@ request_require_number(KindId kind, const LrName *name)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("there is no %s of a name with a brace in a Redis Cluster",
+			 errmsg("name of a %s must not contain a brace in a Redis Cluster",
 					lr_kind(kind)->name),
 			 errdetail("Its channel would be in another slot."),
 			 errhint("Use a name without braces.")));

@@ -362,7 +362,7 @@ xact_callback(XactEvent event, void *arg)
 			if (counts_pending())
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that has Redis count something")));
+						 errmsg("cannot PREPARE a transaction that changes counts in Redis")));
 
 			/* A token is recorded under a hold of its transaction, and goes before it. */
 			Assert(!xact_has_recorded());

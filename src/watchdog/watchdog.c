@@ -215,7 +215,7 @@ way_has_changed(const StoreRoutine *store, uint32 url_epoch, uint32 tls_epoch)
 	ereport(WARNING,
 			(errcode(error.sqlstate),
 			 errmsg("lockredis: the files of the TLS settings cannot be used"),
-			 errdetail("%s  Connections that there are stay, and no others can be made.",
+			 errdetail("%s  Existing connections are kept, and new ones cannot be made.",
 					   error.detail),
 			 error.hint == NULL ? 0 : errhint("%s", _(error.hint))));
 	return false;

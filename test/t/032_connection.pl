@@ -348,7 +348,7 @@ is_deeply([ $other->all_keys ], [ 'one', 'two' ], 'where it is');
 is($node->lock_status('address'), '127.0.0.1:' . $other->port, 'known to the view');
 
 # Nobody looks after the old place any more.
-$waiter->wait->fails('58030', qr/has another place now/,
+$waiter->wait->fails('58030', qr/has been changed/,
 	'who was waiting is told to start again');
 $_->value("SELECT redis_is_locked('k')") foreach $one, $two, $waiter;
 poll_until('nobody to be connected to the old place any more',

@@ -154,7 +154,7 @@ $one->query_is("SELECT redis_permit_release('p', '$id')", 't', 'the permit was n
 
 $one->query("SELECT redis_permit_set('v', 3)");
 $admin->query("UPDATE redis_lock_values SET value = NULL WHERE key = 'v'");
-$one->query_fails("SELECT redis_try_permit_lock('v')", '42704', qr/nobody has said/, 'no number');
+$one->query_fails("SELECT redis_try_permit_lock('v')", '42704', qr/number of permits of/, 'no number');
 foreach my $value ('-9223372036854775808', '9223372036854775807')
 {
 	$one->query("SELECT redis_permit_set('v', 3)");

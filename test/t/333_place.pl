@@ -19,7 +19,7 @@ my $new = LockRedis::Redis->new(name => 'new');
 my $node = LockRedis::Node->create('main', redis => $old,
 	settings => { 'lockredis.lease' => '10min' });
 $node->safe_psql('postgres', 'CREATE TABLE go_on (what text)');
-my $moved = qr/has another place.*DETAIL:.*lockredis\.url.*HINT:  Start/s;
+my $moved = qr/the lock store has been changed.*DETAIL:.*lockredis\.url.*HINT:  Start/s;
 
 #
 #   holder    has "local"

@@ -5,7 +5,7 @@
 # - What is in the files counts for each new connection, without a reload.
 # - A setting counts from the reload on, and connections are made anew; unless what
 #   it names cannot be used, which is told and ends nothing.
-# - Connections that are there, and the locks, stay.
+# - Existing connectionsat are there, and the locks, stay.
 # - Nothing is resumed that would not be verified by what the files have now.
 # - Without a CA file what the system trusts is.
 #
@@ -174,7 +174,7 @@ foreach my $bad (
 	@ids = lockredis_clients();
 	$node->set($setting => $file);
 	poll_until('the warning', sub {
-			$node->logged(qr/WARNING:  lockredis: the files of the TLS settings cannot be used\n[^\n]*DETAIL:  $why.*Connections that there are stay/);
+			$node->logged(qr/WARNING:  lockredis: the files of the TLS settings cannot be used\n[^\n]*DETAIL:  $why.*Existing connections are kept/);
 		});
 	poll_until('the view to say so', sub { $node->lock_status('last_error') =~ /$why/ });
 	pass("$setting: shown");

@@ -157,7 +157,7 @@ $node->wait_for_waiters('c', 1);
 $redis->cmd('DEL', 'a');
 $node->wait_for_loss('a');
 $two->query_is("SELECT redis_unlock('c')", 't');
-$quick->wait->fails('40001', qr/"a" was lost before all of the locks were had.*deleted/s,
+$quick->wait->fails('40001', qr/"a" was lost before all of the locks were taken.*deleted/s,
 	'lost meanwhile');
 $quick->query_is("SELECT redis_hold_count('a'), redis_hold_count('b'), redis_hold_count('c')",
 	'0|0|0', 'nothing is kept');

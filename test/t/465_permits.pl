@@ -20,9 +20,9 @@ sub total { return $node->value("SELECT redis_permit_total('$_[0]')"); }
 # How many there are.
 is(available('a'), '', 'none is known');
 is(total('a'), '', 'nor how many there are');
-$one->query_fails("SELECT redis_permit_lock('a')", '42704', qr/nobody has said how many there are of "a".*redis_permit_init/s,
+$one->query_fails("SELECT redis_permit_lock('a')", '42704', qr/number of permits of "a" is not defined.*HINT:  Call redis_permit_init to define it/s,
 	'nothing to wait for');
-$one->query_fails("SELECT redis_try_permit_lock('a')", '42704', qr/nobody has said/, 'by a try neither');
+$one->query_fails("SELECT redis_try_permit_lock('a')", '42704', qr/number of permits of/, 'by a try neither');
 is($node->value("SELECT count(*) FROM redis_locks"), 0, 'nothing is left of that');
 $one->query_is("SELECT redis_permit_init('a', 2)", 't', 'now there are');
 $one->query_is("SELECT redis_permit_init('a', 9)", 'f', 'not twice');
@@ -188,7 +188,7 @@ of_redis 'losses' => sub {
 	# The semaphore is deleted, and another one made.
 	$one->query_is("SELECT redis_permit_lock('a')", '');
 	$redis->cmd('DEL', 'a');
-	$two->query_fails("SELECT redis_permit_lock('a')", '42704', qr/nobody has said/, 'there is none');
+	$two->query_fails("SELECT redis_permit_lock('a')", '42704', qr/number of permits of/, 'there is none');
 	$two->query_is("SELECT redis_permit_init('a', 2)", 't', 'another one');
 	$one->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/lost/, 'its permits are its own');
 	is(available('a') . ' of ' . total('a'), '2 of 2', 'no more than that');
@@ -237,7 +237,7 @@ $one->query_is("SELECT redis_permit_release('a', '$_')", 't', 'given back') fore
 $one->query_fails("SELECT redis_permit_release('a', $_->[0])", $_->[1], qr/id of a permit/, 'no id')
   foreach [ q{'x'}, '22023' ], [ 'NULL', '22004' ], [ q{repeat('g', 32)}, '22023' ];
 $one->query_fails("SELECT redis_permit_acquire('a', NULL)", '22004', qr/lease/, 'nobody renews it');
-$one->query_fails("SELECT redis_permit_acquire('none', '60s')", '42704', qr/nobody has said/, 'of none');
+$one->query_fails("SELECT redis_permit_acquire('none', '60s')", '42704', qr/number of permits of/, 'of none');
 $one->query("BEGIN; CREATE TEMP TABLE kept AS SELECT redis_permit_acquire('a', '60s') AS id");
 $one->query('ROLLBACK');
 is(available('a'), 1, 'it outlives the transaction');

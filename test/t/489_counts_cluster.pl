@@ -48,11 +48,11 @@ is($node->value('SELECT count(*) FROM redis_locks'), 0, 'no row');
 # Names with a brace
 $one->query_is("SELECT redis_semaphore_init('a{b}c', 1), redis_semaphore_available('a{b}c')", 't|1',
 	'a semaphore of a name with a tag');
-$one->query_fails("SELECT $_", '22023', qr/no latch of a name with a brace/, $_)
+$one->query_fails("SELECT $_", '22023', qr/name of a latch must not contain a brace/, $_)
   foreach "redis_latch_init('a{b}c', 1)", "redis_latch_wait('a{b}c')",
   "redis_latch_count_down('a{b}c')", "redis_latch_xact_count_down('a{b}c')",
   "redis_latch_count('a{b}c')", "redis_latch_delete('a{b}c')";
-$one->query_fails("SELECT redis_semaphore_release('x}y')", '22023', qr/not one that a Redis Cluster can keep/);
-$one->query_fails("SELECT redis_semaphore_acquire('x}y')", '22023', qr/not one that a Redis Cluster can keep/);
+$one->query_fails("SELECT redis_semaphore_release('x}y')", '22023', qr/lock key cannot be used in a Redis Cluster/);
+$one->query_fails("SELECT redis_semaphore_acquire('x}y')", '22023', qr/lock key cannot be used in a Redis Cluster/);
 is($node->value('SELECT count(*) FROM redis_locks'), 0, 'no row');
 done_testing();

@@ -286,7 +286,7 @@ decision_warn(int64 now)
 				 errmsg("lockredis: the nodes in \"%s\" belong to different clusters",
 						"lockredis.url"),
 				 errdetail("Those at %s and %s do not know the same nodes.", first, other),
-				 errhint("Let all of them be of one cluster.")));
+				 errhint("List only nodes of one cluster.")));
 }
 
 /*

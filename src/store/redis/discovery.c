@@ -282,7 +282,7 @@ log_anew(int64 from, int64 to, int64 now)
 	ereport(LOG,
 			(errmsg("lockredis: the Sentinels of \"%s\" number their failovers anew",
 					lr_redis_url->service),
-			 errdetail("The number of the last one was %lld, and is %lld.",
+			 errdetail("The number of the last failover was %lld and is %lld now.",
 					   (long long) from, (long long) to)));
 }
 

@@ -83,7 +83,7 @@ redis_masters_watch_start(void)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("\"%s\" is longer than \"%s\"", "lockredis.lease",
 						"lockredis.max_lease"),
-				 errdetail("With several masters no lock can have it, and the server will not start with it."),
+				 errdetail("With several masters no lock can have such a lease, and the server would not start with these settings."),
 				 errhint("Lower the former.")));
 	for (int i = 0; i < watch.n; i++)
 	{
