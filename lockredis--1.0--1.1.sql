@@ -143,6 +143,14 @@ LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION lockredis_application_name(integer) IS
 'application_name of a session, for the view redis_locks; null: there is no such session';
 
+CREATE FUNCTION lockredis_blocked_by_owner(pid integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_blocked_by_owner'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION lockredis_blocked_by_owner(integer) IS
+'owner on another server that a waiting session waits for, for the view redis_locks; null: not known';
+
 -- New columns of views stand at the end: views of users that use them stay.
 CREATE OR REPLACE VIEW redis_locks AS
 SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
@@ -153,11 +161,13 @@ SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
     (SELECT d.datname FROM pg_catalog.pg_database d
      WHERE d.oid OPERATOR(pg_catalog.=) l.datid) AS datname,
     pg_catalog.pg_get_userbyid(l.usesysid) AS usename,
-    lockredis_application_name(l.pid) AS application_name
+    lockredis_application_name(l.pid) AS application_name,
+    CASE WHEN l.waiting_since IS NOT NULL
+        THEN lockredis_blocked_by_owner(l.pid) END AS blocked_by_owner
 FROM lockredis_locks() l;
 
 COMMENT ON VIEW redis_locks IS
-'a row for each hold or wait of this server, from its lock table; key, owner and lost_reason of other roles'' sessions, and of orphans, are null without pg_read_all_stats';
+'a row for each hold or wait of this server, from its lock table; key, owner, blocked_by_owner and lost_reason of other roles'' sessions, and of orphans, are null without pg_read_all_stats';
 COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan, which the watchdog is about to give back';
 COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
@@ -182,6 +192,7 @@ COMMENT ON COLUMN redis_locks.expires_in_seconds IS 'expires_in in seconds';
 COMMENT ON COLUMN redis_locks.datname IS 'name of the session''s database';
 COMMENT ON COLUMN redis_locks.usename IS 'name of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.application_name IS 'application_name of the session, as in pg_stat_activity';
+COMMENT ON COLUMN redis_locks.blocked_by_owner IS 'owner on another server, or of another client, that the session waits for, as the store named it last; null: a session of this server has the lock, or the store has named nobody';
 
 --
 -- redis_lock_stats
@@ -242,13 +253,22 @@ COMMENT ON COLUMN redis_lock_stats.repairs IS 'independent masters: locks that w
 -- redis_lock_status
 --
 
+CREATE FUNCTION lockredis_instance()
+RETURNS text
+AS 'MODULE_PATHNAME', 'lockredis_instance'
+LANGUAGE C STABLE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION lockredis_instance() IS
+'instance of this server, with which its owners begin; another one after each restart';
+
 CREATE OR REPLACE VIEW redis_lock_status AS
 SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
     s.renewal_lag, s.maxmemory_policy, s.last_error, s.last_error_at, s.in_use,
     s.since, s.reason,
     s.state OPERATOR(pg_catalog.=) 'up' AS up,
     pg_catalog.date_part('epoch', s.round_trip) AS round_trip_seconds,
-    pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds
+    pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds,
+    lockredis_instance() AS instance
 FROM lockredis_status() s;
 
 COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, or each of several masters, then replicas, Sentinels, the table';
@@ -267,6 +287,7 @@ COMMENT ON COLUMN redis_lock_status.reason IS 'fallback mode: why in_use changed
 COMMENT ON COLUMN redis_lock_status.up IS 'is state up?';
 COMMENT ON COLUMN redis_lock_status.round_trip_seconds IS 'round_trip in seconds';
 COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in seconds';
+COMMENT ON COLUMN redis_lock_status.instance IS 'this server: its owners in the store are <instance>:<number>, and its connections have it in their names; another one after each restart';
 
 --
 -- Read-write locks

@@ -260,6 +260,20 @@ lr_name_to_show(const char *data, int len)
 }
 
 /*
+ * lr_name_to_show_plainly --- the same where no catalog may be read
+ *
+ * So in an encoding other than UTF-8 all but ASCII is escaped.
+ */
+char *
+lr_name_to_show_plainly(const char *data, int len)
+{
+	if (!is_ascii_only(data, len) &&
+		(GetDatabaseEncoding() != PG_UTF8 || !pg_verify_mbstr(PG_UTF8, data, len, true)))
+		return escape_non_ascii(data, len);
+	return pnstrdup(data, len);
+}
+
+/*
  * derived_name --- Redisson's prefixName(): "prefix:{name}", or "prefix:name"
  * when the name has a brace of its own
  */

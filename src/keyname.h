@@ -53,6 +53,9 @@ extern const char *lr_to_utf8(const char *s, int len, int *out_len);
 /* For showing: in the database's encoding, palloc'd, \x escapes where needed. */
 extern char *lr_name_to_show(const char *data, int len);
 
+/* The same in the context callback of an error: reads no catalog. */
+extern char *lr_name_to_show_plainly(const char *data, int len);
+
 /*
  * The names that Redisson derives from that of a lock, of the channel where its
  * release is told, that where an owner is told that it is its turn, and the counter of

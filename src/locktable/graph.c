@@ -273,3 +273,50 @@ lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 	LWLockRelease(lock);
 	return true;
 }
+
+/*
+ * graph_owner_elsewhere --- whom the store named to this session, or to the first in its
+ * queue that it named somebody to: the others have not asked, or not lately
+ */
+static const char *
+graph_owner_elsewhere(const LrKey *key, const LrWait *w)
+{
+	if (w->in_front || w->state == WAIT_PLACED)
+		return w->blocker;
+	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
+		if (lt_wait_of(s)->blocker[0] != '\0')
+			return lt_wait_of(s)->blocker;
+	return "";
+}
+
+/*
+ * lt_find_blocker --- see graph.h
+ */
+bool
+lt_find_blocker(LrIndex session, WaitBlocker *blocker)
+{
+	LWLock	   *lock = graph_lock_awaited(session);
+	const LrWait *w = lt_wait_of(session);
+	int64		now = lr_now();
+	const LrKey *key;
+	uint32		ahead;
+
+	blocker->pid = 0;
+	blocker->owner[0] = '\0';
+	if (lock == NULL)
+		return false;
+	blocker->waiter = lt_sessions[session].pid;
+	blocker->userid = lt_sessions[session].userid;
+	key = &lt_keys[w->key];
+	ahead = graph_kinds_ahead(key, session);
+	for (LrIndex i = key->first_hold; i != LR_NONE && blocker->pid == 0;
+		 i = lt_holds[i].next)
+		if (lt_is_live(i, now) && lt_holds[i].session != session &&
+			((ahead & KIND_BIT(lt_holds[i].kind)) != 0 ||
+			 lt_keeps_from(i, session, w->terms.kind)))
+			blocker->pid = lt_sessions[lt_holds[i].session].pid;
+	if (blocker->pid == 0)
+		strlcpy(blocker->owner, graph_owner_elsewhere(key, w), LR_OWNER_MAX);
+	LWLockRelease(lock);
+	return true;
+}

@@ -76,4 +76,20 @@ extern bool lt_claim_deadlock(const LrIndex *sessions,
 extern bool lt_own_queue(int *pids, int room, int *npids,
 						 int *holder_pids, int *nholders);
 
+/*
+ * What keeps a session from the key that it waits for.  Where a session of this server
+ * holds the key, nothing of other servers is known.
+ */
+typedef struct WaitBlocker
+{
+	int			waiter;			/* process that waits, */
+	Oid			userid;			/* and its role */
+	int			pid;			/* of this server; 0 = none */
+	char		owner[LR_OWNER_MAX];	/* elsewhere, as the store named it last;
+										 * empty = not known */
+} WaitBlocker;
+
+/* Waits on one lock, and not for long.  False: the session does not wait. */
+extern bool lt_find_blocker(LrIndex session, WaitBlocker *blocker);
+
 #endif							/* LR_LOCKTABLE_GRAPH_H */

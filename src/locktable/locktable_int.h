@@ -205,6 +205,8 @@ typedef struct LrWait
 								 * deadlock lock */
 	uint64		suspected;		/* generation that may be in one; 0 = none */
 	TimestampTz since;
+	char		blocker[LR_OWNER_MAX];	/* owner of the lock elsewhere, as the store
+										 * named it last; empty = not known */
 } LrWait;
 
 typedef struct LrSession

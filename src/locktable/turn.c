@@ -181,6 +181,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->woken_at = 0;
 		w->looks_at = 0;
 		w->asleep = false;
+		w->blocker[0] = '\0';
 		w->since = GetCurrentTimestamp();
 		if (placed)
 			lt_place_insert(&lt_keys[key], self);
@@ -210,6 +211,8 @@ lt_may_take(const LrName *name, KindId kind, KindId *other)
 
 /*
  * turn_give_up --- leave the queue without the lock; partition lock held
+ *
+ * The next one may not have asked yet, and knows then who holds it.
  */
 static void
 turn_give_up(WakeList *wakes)
@@ -222,6 +225,9 @@ turn_give_up(WakeList *wakes)
 		lt_refuse_handed(wakes);
 		return;
 	}
+	if (w->state == WAIT_QUEUED && w->next != LR_NONE &&
+		lt_wait_of(w->next)->blocker[0] == '\0')
+		strlcpy(lt_wait_of(w->next)->blocker, w->blocker, LR_OWNER_MAX);
 	if (lt_leave_queue(LrMyProcNumber, wakes))
 		lt_nudge_front(&lt_keys[key], wakes);
 }
@@ -438,6 +444,7 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	if (holder != LR_NONE)
 	{
 		w->woken_at = 0;
+		w->blocker[0] = '\0';	/* it was of before */
 		*look_again = lt_deadline(holder);
 		return TURN_WAIT;
 	}
@@ -544,22 +551,29 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 	return turn;
 }
 
+/*
+ * lt_found_busy --- see wait.h
+ *
+ * A try that does not wait shows its row to nobody for long, so it notes no owner, and
+ * nearly always takes no lock here: there was no pause, nor a line.
+ */
 void
-lt_found_busy(LrIndex hold, bool waits)
+lt_found_busy(LrIndex hold, bool waits, const char *owner)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		scarce = waits && lr_kind(lt_holds[hold].kind)->one_asks;
 
-	/* A look without the lock: nearly always there was no pause, nor a line. */
-	if (!key->after_pause && !lt_wait_of(LrMyProcNumber)->in_line &&
-		(!scarce || key->scarce))
+	if (!waits && !key->after_pause && !w->in_line)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (waits)
+		strlcpy(w->blocker, owner, LR_OWNER_MAX);
 	lt_judge_pause(key, false);
 	lt_leave_line(LrMyProcNumber, &wakes);
-	if (scarce && lt_wait_of(LrMyProcNumber)->state == WAIT_QUEUED)
+	if (scarce && !key->scarce && w->state == WAIT_QUEUED)
 		lt_queue_scarce(key);
 	lt_unlock(lock, &wakes);
 }

@@ -107,8 +107,11 @@ extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
 extern void lt_pass_on(LrIndex hold);
 extern void lt_wait_again(LrIndex *hold, StoreId where, uint64 moves);
 
-/* One in front asked the store, and somebody else has the key; does it wait for it? */
-extern void lt_found_busy(LrIndex hold, bool waits);
+/*
+ * One in front asked the store, and somebody else has the key, by that owner (empty: the
+ * store did not name one); does it wait for it?
+ */
+extern void lt_found_busy(LrIndex hold, bool waits, const char *owner);
 
 /*
  * The store failed for us: so it does for all who queue for the key now, or for

@@ -30,12 +30,20 @@
 static int64 since;
 static int64 look_at = LR_NEVER;
 static bool looked;
+static bool logging;
 
 void
 long_wait_reset(void)
 {
 	look_at = LR_NEVER;
 	looked = false;
+	logging = false;
+}
+
+bool
+long_wait_is_logging(void)
+{
+	return logging;
 }
 
 void
@@ -80,6 +88,25 @@ long_wait_pids(const int *pids, int n)
 }
 
 /*
+ * long_wait_detail --- who holds the lock, as far as this server knows
+ */
+static int
+long_wait_detail(const int *holder_pids, int nholders, const char *owner,
+				 const char *queue)
+{
+	if (nholders > 0)
+		return errdetail_log_plural("Process holding the lock: %s. Wait queue: %s.",
+									"Processes holding the lock: %s. Wait queue: %s.",
+									nholders, long_wait_pids(holder_pids, nholders),
+									queue);
+	if (owner[0] != '\0')
+		return errdetail_log("No process of this server is holding the lock. Owner elsewhere: %s. Wait queue: %s.",
+							 lr_name_to_show(owner, strlen(owner)), queue);
+	return errdetail_log("No process of this server is holding the lock. Wait queue: %s.",
+						 queue);
+}
+
+/*
  * long_wait_log --- as PostgreSQL does for its own locks
  */
 static void
@@ -88,26 +115,25 @@ long_wait_log(const LrName *name)
 	int		   *pids = palloc(sizeof(int) * MaxBackends);
 	int		   *holder_pids = palloc(sizeof(int) * MaxBackends);
 	char	   *shown = lr_name_to_show(name->data, name->len);
+	WaitBlocker blocker;
 	int			npids;
 	int			nholders;
 	long		ms;
 	int			us;
 
 	/* It has become our turn in this moment. */
-	if (!lt_own_queue(pids, MaxBackends, &npids, holder_pids, &nholders))
+	if (!lt_own_queue(pids, MaxBackends, &npids, holder_pids, &nholders) ||
+		!lt_find_blocker(LrMyProcNumber, &blocker))
 		return;
 
 	long_wait_elapsed(&ms, &us);
+	logging = true;
 	ereport(LOG,
 			(errmsg("process %d still waiting for Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, shown, ms, us),
-			 nholders > 0 ?
-			 errdetail_log_plural("Process holding the lock: %s. Wait queue: %s.",
-								  "Processes holding the lock: %s. Wait queue: %s.",
-								  nholders, long_wait_pids(holder_pids, nholders),
-								  long_wait_pids(pids, npids)) :
-			 errdetail_log("No process of this server is holding the lock. Wait queue: %s.",
-						   long_wait_pids(pids, npids))));
+			 long_wait_detail(holder_pids, nholders, blocker.owner,
+							  long_wait_pids(pids, npids))));
+	logging = false;
 }
 
 /*
@@ -120,9 +146,11 @@ long_wait_log_deadlock(const LrName *name)
 	int			us;
 
 	long_wait_elapsed(&ms, &us);
+	logging = true;
 	ereport(LOG,
 			(errmsg("process %d detected deadlock while waiting for Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+	logging = false;
 }
 
 /*

@@ -30,6 +30,8 @@
 #include "storage/proc.h"
 
 #include "instance.h"
+#include "keyname.h"
+#include "locktable/graph.h"
 #include "locktable/wait.h"
 #include "report.h"
 #include "session/ask.h"
@@ -113,7 +115,8 @@ typedef struct Acquire
 	bool		gave_back;		/* the first create has gone out */
 	bool		giving_back;	/* and its outcome has not been dealt with */
 	bool		last;			/* the time is over: asks, and leaves */
-	StoreOp		op;
+	StoreOp		op;				/* from here on nothing is zeroed by each acquire */
+	WaitBlocker blocker;		/* as far as is known, for wait_context() */
 } Acquire;
 
 static Acquire acq;
@@ -172,7 +175,7 @@ wait_report_left_behind(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_STORE_FAILED),
-			 errmsg("the lock store has another place now"),
+			 errmsg("the lock store has been changed"),
 			 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
 			 errhint("Start the statement again.")));
 }
@@ -619,6 +622,94 @@ wait_plan_retry(bool subscribed)
 }
 
 /* ----------
+ * Who holds it: the CONTEXT of errors
+ * ----------
+ */
+
+/*
+ * wait_owner_found --- by which owner somebody else holds the key, as the store said
+ *
+ * The text of a token lock is a secret, and no store says it.
+ */
+static const char *
+wait_owner_found(void)
+{
+	return acq.op.value == STORE_VALUE_TOKEN ? "token" : acq.op.holder;
+}
+
+/*
+ * wait_note_busy --- for those who look at redis_locks, and for an error of this wait
+ */
+static void
+wait_note_busy(void)
+{
+	acq.blocker.pid = 0;
+	strlcpy(acq.blocker.owner, wait_owner_found(), LR_OWNER_MAX);
+	lt_found_busy(acq.hold, acq.request->wait_us != 0, acq.blocker.owner);
+}
+
+/*
+ * wait_note_blocker --- the wait is about to end without the lock: who holds it now?
+ *
+ * Not earlier: nobody has to pay for it who gets the lock.
+ */
+static void
+wait_note_blocker(void)
+{
+	(void) lt_find_blocker(LrMyProcNumber, &acq.blocker);
+}
+
+/*
+ * wait_context_blocker --- the end of the line, which begins with a comma
+ *
+ * What a store that keeps an order names may be the next one, who holds nothing yet.
+ */
+static const char *
+wait_context_blocker(void)
+{
+	const char *owner = acq.blocker.owner;
+	const LockKind *kind = lr_kind(acq.key.kind);
+
+	if (acq.blocker.pid != 0)
+		return psprintf(_(", held by process %d"), acq.blocker.pid);
+	if (owner[0] == '\0')
+		return "";
+	if (strcmp(owner, "token") == 0)
+		return _(", held by a token");
+	if (strcmp(owner, "read") == 0 || strstr(owner, " readers") != NULL)
+		return _(", held by readers");
+	return psprintf(kind->shared || kind->announced ?
+					_(", blocked by owner \"%s\"") : _(", held by owner \"%s\""),
+					lr_name_to_show_plainly(owner, strlen(owner)));
+}
+
+/*
+ * wait_context --- the CONTEXT of an error that ends a wait
+ *
+ * What it says was noted before: it takes no lock, reads no catalog and asks no store.
+ * Memory comes from ErrorContext, as for the line itself.  What fails with its first
+ * request has not waited, unless an interrupt ended that.
+ */
+static void
+wait_context(void *arg)
+{
+	const LockKind *kind = lr_kind(acq.key.kind);
+	const char *name;
+
+	if (!acq.active || !(acq.slept || acq.asking || acq.asked_at != 0) ||
+		long_wait_is_logging())
+		return;
+	name = lr_name_to_show_plainly(acq.name->data, acq.name->len);
+	if (kind->passing)
+		errcontext("while waiting for a condition of Redis lock \"%s\"", name);
+	else if (lr_is_number(acq.key.kind) || kind->each_own)
+		errcontext("while waiting for Redis %s \"%s\"", kind->name, name);
+	else
+		errcontext("while waiting for Redis lock \"%s\"%s", name,
+				   wait_context_blocker());
+}
+
+/* ----------
  * The loop
  * ----------
  */
@@ -653,6 +744,8 @@ wait_sleep(int64 until)
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 lr_ms_until(until, lr_now()), LR_WAIT_ACQUIRE);
 	ResetLatch(MyLatch);
+	if (INTERRUPTS_PENDING_CONDITION())
+		wait_note_blocker();
 	CHECK_FOR_INTERRUPTS();
 	long_wait_look(acq.name);
 }
@@ -846,7 +939,7 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_OK:
 			return wait_take_granted(hold);
 		case STORE_BUSY:
-			lt_found_busy(acq.hold, acq.request->wait_us != 0);
+			wait_note_busy();
 			if (acq.request->wait_us != 0)
 				wait_plan_retry(subscribed);
 			return false;
@@ -881,6 +974,7 @@ wait_end_at_limit(bool limit_raises)
 	if (limit_raises)
 	{
 		lr_count(STAT_TIMEOUTS);
+		wait_note_blocker();
 		wait_raise_timeout();
 	}
 
@@ -947,13 +1041,13 @@ wait_until_had(LrIndex *hold)
 			ereport(ERROR,
 					(errcode(ERRCODE_STORE_FAILED),
 					 errmsg("could not reach the lock store"),
-					 errdetail("It failed the session of this server that was first in the queue for the same key.")));
+					 errdetail("The session of this server that was first in the queue for the key could not reach it.")));
 
 		if (turn == TURN_UNREPLICATED)
 			ereport(ERROR,
 					(errcode(ERRCODE_STORE_FAILED),
 					 errmsg("the lock could not be replicated"),
-					 errdetail("That of the session of this server that was first in the queue for the same key could not.")));
+					 errdetail("The lock of the session of this server that was first in the queue for the key could not be replicated.")));
 
 		if ((asked || turn == TURN_WAIT) && lr_now() >= limit)
 		{
@@ -971,6 +1065,9 @@ wait_until_had(LrIndex *hold)
 		}
 		if (turn == TURN_TRY)
 		{
+			/* An interrupt may end the request. */
+			if (acq.slept && acq.asked_at == 0)
+				wait_note_blocker();
 			if (wait_ask_as_head(subscribed, hold))
 				return true;
 			acq.asked_at = lr_now();
@@ -1002,11 +1099,14 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 {
 	bool		taken = false;
 	KindId		other;
+	ErrorContextCallback context;
 
 	Assert(!acq.active);
 	request_require_name(name, current_store());
 	memset(&acq, 0, offsetof(Acquire, op));
 	acq.op.outcome = STORE_PENDING;
+	acq.blocker.pid = 0;
+	acq.blocker.owner[0] = '\0';
 	long_wait_reset();
 	acq.name = name;
 	acq.key = held_key(name, request->terms.kind);
@@ -1027,9 +1127,14 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	acq.active = true;
 	idle_keep(true);
 
+	context.callback = wait_context;
+	context.arg = NULL;
+	context.previous = error_context_stack;
 	PG_TRY();
 	{
+		error_context_stack = &context;
 		taken = wait_until_had(hold);
+		error_context_stack = context.previous;
 	}
 	PG_CATCH();
 	{

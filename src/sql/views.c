@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/backend_status.h"
@@ -28,6 +29,7 @@
 
 #include "keyname.h"
 #include "instance.h"
+#include "locktable/graph.h"
 #include "locktable/rows.h"
 #include "store/current.h"
 #include "store/node.h"
@@ -42,6 +44,8 @@
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
 PG_FUNCTION_INFO_V1(lockredis_application_name);
+PG_FUNCTION_INFO_V1(lockredis_blocked_by_owner);
+PG_FUNCTION_INFO_V1(lockredis_instance);
 PG_FUNCTION_INFO_V1(lockredis_stats);
 PG_FUNCTION_INFO_V1(lockredis_waits);
 PG_FUNCTION_INFO_V1(lockredis_stats_reset);
@@ -253,6 +257,30 @@ lockredis_application_name(PG_FUNCTION_ARGS)
 	PG_RETURN_NULL();
 }
 
+/*
+ * lockredis_blocked_by_owner --- who elsewhere keeps the session with this pid from its key
+ *
+ * Null also if a session of this server does, or the caller may not see the key.
+ */
+Datum
+lockredis_blocked_by_owner(PG_FUNCTION_ARGS)
+{
+	int			pid = PG_GETARG_INT32(0);
+	PGPROC	   *proc;
+	WaitBlocker blocker;
+
+	lr_require_preload();
+	proc = BackendPidGetProc(pid);
+
+	/* Its slot may be another one's by now. */
+	if (proc == NULL || !lt_find_blocker(LrProcNumberOf(proc), &blocker) ||
+		blocker.waiter != pid || !lr_may_see_keys_of(blocker.userid) ||
+		blocker.owner[0] == '\0')
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(lr_name_to_show(blocker.owner,
+													 strlen(blocker.owner))));
+}
+
 /* ----------
  * redis_lock_stats
  * ----------
@@ -326,6 +354,13 @@ lockredis_stats_reset(PG_FUNCTION_ARGS)
  * redis_lock_status
  * ----------
  */
+
+Datum
+lockredis_instance(PG_FUNCTION_ARGS)
+{
+	lr_require_preload();
+	PG_RETURN_TEXT_P(cstring_to_text(lr_instance_uuid()));
+}
 
 enum StatusColumn
 {

@@ -148,7 +148,7 @@ sub pids
 	$redis->foreign_lock('a');
 	$one->query_is("SELECT redis_try_lock('a', '500ms')", 'f', 'in vain');
 	like($node->log_text,
-		qr/process $pid still waiting for Redis lock "a".*\n.*DETAIL:  No process of this server is holding the lock\. Wait queue: $pid\.\n/,
+		qr/process $pid still waiting for Redis lock "a".*\n.*DETAIL:  No process of this server is holding the lock\. Owner elsewhere: somebody:1\. Wait queue: $pid\.\n/,
 		'a foreign holder is nobody of this server');
 	is($node->times_logged(qr/acquired/), 0, 'nothing was acquired');
 	$redis->cmd('DEL', 'a');

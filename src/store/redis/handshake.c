@@ -25,8 +25,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "instance.h"
 #include "store/cluster.h"
 #include "store/redis/handshake.h"
+
+/* Room for a connection's name: role, pid, instance and cluster_name. */
+#define CLIENT_NAME_MAX		192
 
 /* ----------
  * The password
@@ -203,15 +207,36 @@ handshake_put_select(RedisHandshake *hs, const RedisUrl *url, RespOut *out)
 }
 
 /*
+ * handshake_name --- lockredis-<role>-<pid>:<instance>, and :<cluster_name> if it is set
+ *
+ * From an owner one finds its server by that in CLIENT LIST.  Redis takes no spaces, so of
+ * cluster_name all but letters, digits and a few more characters is an underscore.
+ */
+static void
+handshake_name(const char *role, char *out, size_t size)
+{
+	size_t		len;
+
+	len = snprintf(out, size, "lockredis-%s-%d:%s", role, MyProcPid, lr_instance_uuid());
+	if (cluster_name == NULL || cluster_name[0] == '\0')
+		return;
+	out[len++] = ':';
+	for (const char *c = cluster_name; *c != '\0' && len < size - 1; c++)
+		out[len++] = isascii((unsigned char) *c) &&
+			(isalnum((unsigned char) *c) || strchr("-._/", *c) != NULL) ? *c : '_';
+	out[len] = '\0';
+}
+
+/*
  * handshake_put_identity --- user, password, database and the connection's name
  */
 static void
 handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
 					   const char *role, RespOut *out)
 {
-	char		name[64];
+	char		name[CLIENT_NAME_MAX];
 
-	snprintf(name, sizeof(name), "lockredis-%s-%d", role, MyProcPid);
+	handshake_name(role, name, sizeof(name));
 	if (t->kind != TARGET_NODE)
 	{
 		handshake_put_hello(hs, t, name, out);

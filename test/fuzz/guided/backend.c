@@ -27,6 +27,7 @@
 #include "store/redis/conn.h"
 
 int			MyProcPid = 1;
+char	   *cluster_name = "a cluster";
 MemoryContext TopMemoryContext = NULL;
 
 int			lr_command_timeout = 5000;
@@ -37,6 +38,12 @@ uint32		lr_place = 1;
 
 static RedisUrl url;
 const RedisUrl *lr_redis_url = &url;
+
+const char *
+lr_instance_uuid(void)
+{
+	return "00000000-0000-4000-8000-000000000000";
+}
 
 /* Its structures are made once, and emptied for each case. */
 static struct

@@ -302,7 +302,8 @@ sub subscribers
 	return $self->cmd('PUBSUB', 'NUMSUB', $channel)->[1];
 }
 
-# Connections other than the test's own, each a hash of CLIENT LIST's fields.
+# Connections other than the test's own, each a hash of CLIENT LIST's fields; of one of
+# lockredis the name ends before its server, which is the field "server".
 sub clients
 {
 	my ($self) = @_;
@@ -311,6 +312,10 @@ sub clients
 	foreach my $line (split /\n/, $self->cmd('CLIENT', 'LIST'))
 	{
 		my %client = $line =~ /(\S+?)=(\S*)/g;
+
+		# Which session it is; then whose server it is.
+		($client{name}, $client{server}) = split /:/, $client{name}, 2
+		  if $client{name} =~ /^lockredis-/;
 		# A port that one of the test's had may be somebody else's by now.
 		push @clients, \%client
 		  unless $self->{own}{ $client{addr} } && ($self->{place} || $client{name} eq 'test');

@@ -41,10 +41,14 @@ const char *backend_must_not_raise = NULL;
 int			backend_signals = 0;
 void		(*backend_told) (int elevel, int sqlstate, const char *message);
 
+static bool in_context_callback = false;
+
 bool
 errstart(int elevel, const char *domain)
 {
 	backend_must_hold_no_lock("ereport");
+	if (in_context_callback)
+		sim_fail("must not report", "a context callback reports something");
 	if (elevel == ERROR && PG_exception_stack == NULL)
 		elevel = FATAL;
 	if (elevel >= ERROR && backend_must_not_raise != NULL)
@@ -134,6 +138,26 @@ errdetail_log_plural(const char *singular, const char *plural, unsigned long n,.
 }
 
 int
+set_errcontext_domain(const char *domain)
+{
+	return 0;
+}
+
+/* As long as PostgreSQL would make of it; nobody looks at it. */
+int
+errcontext_msg(const char *format,...)
+{
+	char		context[2048];
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(context, sizeof(context), format, args);
+	va_end(args);
+	sim_trace("  context: %s", context);
+	return 0;
+}
+
+int
 errhint(const char *format,...)
 {
 	return 0;
@@ -210,11 +234,25 @@ level_name(int elevel)
 		elevel >= ERROR ? "ERROR" : elevel >= WARNING ? "WARNING" : "LOG";
 }
 
+/*
+ * run_context_callbacks --- of an error; they may not raise another one
+ */
+static void
+run_context_callbacks(void)
+{
+	in_context_callback = true;
+	for (ErrorContextCallback *c = error_context_stack; c != NULL; c = c->previous)
+		c->callback(c->arg);
+	in_context_callback = false;
+}
+
 void
 errfinish(const char *filename, int lineno, const char *funcname)
 {
 	Report	   *r = &reports[top];
 
+	if (r->elevel >= ERROR)
+		run_context_callbacks();
 	sim_trace("%s: %s %s%s%s", level_name(r->elevel), unpack_sql_state(r->sqlstate),
 			  r->message, r->detail[0] ? " / " : "", r->detail);
 	if (backend_told != NULL)

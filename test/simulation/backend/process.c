@@ -43,6 +43,7 @@ bool		IsUnderPostmaster = false;
 bool		IsBinaryUpgrade = false;
 int			ParallelWorkerNumber = -1;
 int			LockTimeout = 0;
+char	   *cluster_name = "";
 int			DeadlockTimeout = 1000;
 bool		log_lock_waits = false;
 bool		backend_exiting = false;

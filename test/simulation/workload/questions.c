@@ -25,6 +25,8 @@ extern Datum lockredis_lock_owner(PG_FUNCTION_ARGS);
 extern Datum lockredis_locks(PG_FUNCTION_ARGS);
 extern Datum lockredis_stats(PG_FUNCTION_ARGS);
 extern Datum lockredis_waits(PG_FUNCTION_ARGS);
+extern Datum lockredis_blocked_by_owner(PG_FUNCTION_ARGS);
+extern Datum lockredis_instance(PG_FUNCTION_ARGS);
 extern Datum lockredis_status(PG_FUNCTION_ARGS);
 
 #define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
@@ -169,6 +171,20 @@ lock_owner(void)
 #define COLUMN_HOLD_COUNT	7
 #define COLUMN_WAITING		12
 
+/*
+ * see_blocker --- of a session that waits, by whatever it waits for by now
+ *
+ * The view asks for it so, row by row.
+ */
+static void
+see_blocker(const Datum *values)
+{
+	bool		isnull;
+
+	(void) SQL_CALL(lockredis_blocked_by_owner, &isnull,
+					sql_int64(DatumGetInt32(values[COLUMN_PID])));
+}
+
 /* What this session has by the view; an item each key, of all kinds together. */
 typedef struct Seen
 {
@@ -190,6 +206,8 @@ see_lock(void *arg, const Datum *values, const bool *isnull)
 	int			key;
 	int			count;
 
+	if (!isnull[COLUMN_WAITING])
+		see_blocker(values);
 	if (isnull[COLUMN_PID] || DatumGetInt32(values[COLUMN_PID]) != MyProcPid ||
 		!isnull[COLUMN_WAITING])
 		return;
@@ -237,6 +255,7 @@ select_others(void)
 	sql_call_set(lockredis_status, see_node, NULL);
 	(void) sql_call(lockredis_stats, 0, NULL, NULL);
 	(void) sql_call(lockredis_waits, 0, NULL, NULL);
+	(void) sql_call(lockredis_instance, 0, NULL, NULL);
 }
 
 const Statement question_statements[] = {

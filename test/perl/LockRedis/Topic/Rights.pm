@@ -111,6 +111,8 @@ lockredis_stats() | all | SELECT acquires IS NULL FROM lockredis_stats()
 lockredis_waits() | all | SELECT held IS NULL FROM lockredis_waits()
 lockredis_status() | all rows | SELECT address FROM lockredis_status()
 lockredis_application_name(integer) | all stable strict | SELECT lockredis_application_name(0)
+lockredis_blocked_by_owner(integer) | all strict | SELECT lockredis_blocked_by_owner(0)
+lockredis_instance() | all stable | SELECT length(lockredis_instance())
 lockredis_replicated() | trigger unsafe |
 LIST
 
