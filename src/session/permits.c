@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * permits.c
- *	  What somebody sets, and permits that no session has.
+ *	  Numbers that somebody sets, and permits that no session has.
  *
  * A permit that is had by its id is taken as any other, so that whatever ends the call
  * before the caller has the id gives it back; then this server forgets it.  Its id is
@@ -22,6 +22,7 @@
 #include "locktable/wait.h"
 #include "report.h"
 #include "session/ask.h"
+#include "session/counts.h"
 #include "session/held.h"
 #include "session/long_wait.h"
 #include "session/permits.h"
@@ -34,69 +35,64 @@
 #include "store/current.h"
 
 /*
- * permits_ask --- an operation on what is at a name, wherever locks are taken now
- *
- * A former master's word says nothing of what the present one has.
+ * What the store remembers of a request lasts so long, and with it what can be done
+ * about one that was not answered (ms).
  */
-static void
-permits_ask(StoreOp *op)
-{
-	ask_run(op, STORE_WAIT);
-	ask_distrust(op);
-}
-
-static void
-permits_prepare(StoreOp *op, StoreOpKind what, const LrName *name, const HeldKey *key)
-{
-	session_enter();
-	request_require_store(key->kind, current_store());
-	request_require_name(name, current_store());
-	ask_prepare(op, what, key, current_store());
-}
+#define TICKET_LIFE_MS		(60 * 60 * INT64CONST(1000))
 
 /*
- * permits_look --- what the answer says of a number at a name
+ * session_number --- see permits.h
+ *
+ * Refused as too late, it is asked once more: the reply brought the right time.  A former
+ * master's word says nothing of what the present one has.
  */
-static bool
-permits_look(const LrName *name, const StoreOp *op)
+bool
+session_number(const LrName *name, KindId kind, StoreOp *op)
 {
+	HeldKey		key = held_key(name, kind);
+	StoreOp		wanted = *op;
+
+	session_enter();
+	request_require_number(kind, name);
+	wait_require_place();
+	for (int i = 0; i < 2; i++)
+	{
+		ask_prepare(op, wanted.kind, &key, current_store());
+		op->change = wanted.change;
+		op->amount = wanted.amount;
+		op->lease_ms = wanted.lease_ms;
+		ask_run(op, STORE_WAIT);
+		if (op->outcome != STORE_LATE)
+			break;
+	}
+	ask_distrust(op);
 	if (op->outcome == STORE_WRONG_TYPE)
 		report_wrong_type(name, op);
 	if (op->outcome == STORE_LATE)
 		report_late();
 	if (op->outcome != STORE_OK && op->outcome != STORE_MISSING)
 		ask_report_failure(ERROR, op->outcome);
+	if (wanted.kind == STORE_DEFINE)
+		counts_tell(op);
 	return op->outcome == STORE_OK;
 }
 
 /*
- * session_define --- see permits.h
+ * session_wait_for_number --- see permits.h
  *
- * One that was refused as too late brought the right time, as a create.
+ * Permits are given back if the statement fails, as nobody has got them then.
  */
 bool
-session_define(const LrName *name, KindId kind, StoreChange change, int64 amount,
-			   StoreOp *op)
+session_wait_for_number(const LrName *name, AcquireRequest *request)
 {
-	HeldKey		key = held_key(name, kind);
+	Untold	   *u = NULL;
 
-	permits_prepare(op, STORE_DEFINE, name, &key);
-	op->change = change;
-	op->amount = amount;
-	permits_ask(op);
-	if (op->outcome == STORE_LATE)
-		permits_ask(op);
-	return permits_look(name, op);
-}
-
-bool
-session_value(const LrName *name, KindId kind, StoreOp *op)
-{
-	HeldKey		key = held_key(name, kind);
-
-	permits_prepare(op, STORE_VALUE, name, &key);
-	permits_ask(op);
-	return permits_look(name, op);
+	request->terms.lease_ms = TICKET_LIFE_MS;
+	session_enter();
+	request_require_number(request->terms.kind, name);
+	if (lr_leaves_something(request->terms.kind))
+		u = untold_make(name, &request->terms);
+	return session_take(name, request, u);
 }
 
 /*
@@ -163,11 +159,14 @@ permits_ask_by_id(const LrName *name, StoreOpKind what, KindId kind, const uint8
 {
 	HeldKey		key = held_key(name, kind);
 
-	permits_prepare(op, what, name, &key);
+	session_enter();
+	request_require_number(kind, name);
+	ask_prepare(op, what, &key, current_store());
 	memcpy(op->id, id, LR_SECRET_ID_LEN);
 	op->lease_ms = lease_ms;
 	op->min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
-	permits_ask(op);
+	ask_run(op, STORE_WAIT);
+	ask_distrust(op);
 	if (op->outcome != STORE_OK && !ask_says_lost(op))
 		ask_report_failure(ERROR, op->outcome);
 }

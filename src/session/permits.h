@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * permits.h
- *	  What somebody sets, and permits that no session has.
+ *	  Numbers that somebody sets, and permits that no session has.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,12 +21,17 @@
 #include "store/store.h"
 
 /*
- * Change the number at a name, or look at it; what there is then is in *op.  Raises
- * unless the store says; false: there is none.
+ * Ask for the number of a name (STORE_VALUE), or change it (STORE_DEFINE): "kind" of *op, and
+ * what belongs to it, says how; the answer is in *op then.  Raises unless the store says;
+ * false: there is none.
  */
-extern bool session_define(const LrName *name, KindId kind, StoreChange change,
-						   int64 amount, StoreOp *op);
-extern bool session_value(const LrName *name, KindId kind, StoreOp *op);
+extern bool session_number(const LrName *name, KindId kind, StoreOp *op);
+
+/*
+ * Take as many as the request says of a semaphore, or wait for a latch.  False: it was not
+ * so in time.
+ */
+extern bool session_wait_for_number(const LrName *name, AcquireRequest *request);
 
 /*
  * Take a permit that is then nobody's but of who knows its id.  False: none was free in

@@ -257,20 +257,34 @@ arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope, WaitRule rule,
 }
 
 int64
-arg_amount(FunctionCallInfo fcinfo, int argno, int64 least)
+arg_permits(FunctionCallInfo fcinfo, int argno, int32 least)
 {
-	int32		amount;
+	int32		permits;
 
 	if (PG_ARGISNULL(argno))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("number must not be null")));
-	amount = PG_GETARG_INT32(argno);
-	if (amount < least)
+				 errmsg("number of permits must not be null")));
+	permits = PG_GETARG_INT32(argno);
+	if (permits < least)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number must be at least %lld", (long long) least)));
-	return amount;
+				 errmsg("number of permits must be at least %d", least)));
+	return permits;
+}
+
+int64
+arg_latch_count(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("count must not be null")));
+	if (PG_GETARG_INT64(argno) < 1 || PG_GETARG_INT64(argno) > STORE_TOKEN_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count must be between 1 and 2^53 - 1")));
+	return PG_GETARG_INT64(argno);
 }
 
 /*

@@ -19,6 +19,7 @@
 
 #include "keyname.h"
 #include "session/request.h"
+#include "session/token.h"
 
 /* The first argument: a key.  Raises if it is none, or without the preload. */
 extern void arg_key(FunctionCallInfo fcinfo, LrName *name);
@@ -29,8 +30,9 @@ extern void arg_key(FunctionCallInfo fcinfo, LrName *name);
  */
 extern KindId arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name);
 
-/* A number that is at least that, and given. */
-extern int64 arg_amount(FunctionCallInfo fcinfo, int argno, int64 least);
+/* A number of permits that is at least that, and the count of a new latch. */
+extern int64 arg_permits(FunctionCallInfo fcinfo, int argno, int32 least);
+extern int64 arg_latch_count(FunctionCallInfo fcinfo, int argno);
 
 /* For how long a function waits. */
 typedef enum WaitRule
@@ -38,7 +40,7 @@ typedef enum WaitRule
 	WAITS,						/* without a limit: it has no argument "wait" */
 	TRIES,						/* until its limit, which must not be null */
 	TRIES_OR_WAITS				/* the same, but null is no limit */
-}			WaitRule;
+} WaitRule;
 
 /*
  * On which terms a lock is wanted.  The arguments are "wait", unless the function waits
@@ -69,6 +71,23 @@ extern int64 arg_wait_us(FunctionCallInfo fcinfo, WaitRule rule, int argno);
 
 /* hold_at_least of redis_with_lock; not given: 0. */
 extern int64 arg_keep_us(FunctionCallInfo fcinfo, int argno);
+
+/*
+ * The names of the keys in an array, the first argument, each once, in the order of their
+ * bytes.
+ */
+extern const LrName *const *arg_keys(FunctionCallInfo fcinfo, int *n);
+
+/* A token; the second returns it, and makes a new one if none is given. */
+extern void arg_token(FunctionCallInfo fcinfo, int argno, LockToken *token);
+extern text *arg_new_token(FunctionCallInfo fcinfo, int argno, LockToken *token);
+
+/* The id of a permit, of LR_SECRET_ID_LEN bytes, and its text. */
+extern void arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id);
+extern text *id_to_text(const uint8 *id);
+
+/* The id, of STORE_ID_LEN bytes, of the condition that an argument names. */
+extern void arg_condition(FunctionCallInfo fcinfo, int argno, uint8 *id);
 
 /* May what the session holds be touched here?  Raises if not. */
 extern void require_unrestricted(void);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fence.c
- *	  The SQL functions with fencing tokens.
+ *	  Locks with fencing tokens, and tokens that were issued elsewhere.
  *
  * The store hands tokens out; the table (fence_table.c) has the highest one
  * recorded for each key.  A token is recorded only above that, in the transaction
@@ -29,18 +29,9 @@
 #include "session/track.h"
 #include "settings.h"
 #include "sql/arguments.h"
+#include "sql/fence.h"
 #include "sql/fence_table.h"
-#include "store/stores.h"
 
-PG_FUNCTION_INFO_V1(lockredis_fenced_lock);
-PG_FUNCTION_INFO_V1(lockredis_try_fenced_lock);
-PG_FUNCTION_INFO_V1(lockredis_fenced_xact_lock);
-PG_FUNCTION_INFO_V1(lockredis_try_fenced_xact_lock);
-PG_FUNCTION_INFO_V1(lockredis_fenced_write_lock);
-PG_FUNCTION_INFO_V1(lockredis_try_fenced_write_lock);
-PG_FUNCTION_INFO_V1(lockredis_fenced_write_xact_lock);
-PG_FUNCTION_INFO_V1(lockredis_try_fenced_write_xact_lock);
-PG_FUNCTION_INFO_V1(lockredis_fence);
 PG_FUNCTION_INFO_V1(lockredis_fence_check);
 PG_FUNCTION_INFO_V1(lockredis_fence_forget);
 
@@ -129,111 +120,27 @@ fence_record(const LrName *name, const AcquireRequest *request, Oid schema,
 }
 
 /*
- * fence_xact_lock --- the same at transaction level, with the token recorded in
- * this transaction
+ * fence_take --- see fence.h
  */
-static bool
-fence_xact_lock(const LrName *name, AcquireRequest *request, Oid schema,
-				int64 *token)
+bool
+fence_take(const LrName *name, AcquireRequest *request, Oid function, int64 *token)
 {
+	Oid			schema;
+
+	if (request->terms.scope == SCOPE_SESSION)
+		return fence_lock(name, request, token);
 	PreventCommandIfReadOnly("redis_fenced_xact_lock()");
-	request->terms.scope = SCOPE_XACT;
+	schema = get_func_namespace(function);
 	if (!fence_lock(name, request, token))
 		return false;
 	*token = fence_record(name, request, schema, *token);
 	return true;
 }
 
-/*
- * take_fenced_lock --- a lock of either scope with its token; null: busy
- */
-static Datum
-take_fenced_lock(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
-				 WaitRule rule)
-{
-	LrName		name;
-	AcquireRequest request;
-	int64		token;
-	bool		taken;
-
-	arg_key(fcinfo, &name);
-	arg_take(fcinfo, kind, scope, rule, 1, &request);
-	taken = scope == SCOPE_SESSION ?
-		fence_lock(&name, &request, &token) :
-		fence_xact_lock(&name, &request,
-						get_func_namespace(fcinfo->flinfo->fn_oid), &token);
-	if (!taken)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(token);
-}
-
-Datum
-lockredis_fenced_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, WAITS);
-}
-
-Datum
-lockredis_try_fenced_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_SESSION, TRIES_OR_WAITS);
-}
-
-Datum
-lockredis_fenced_xact_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, WAITS);
-}
-
-Datum
-lockredis_try_fenced_xact_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_REENTRANT, SCOPE_XACT, TRIES_OR_WAITS);
-}
-
-Datum
-lockredis_fenced_write_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, WAITS);
-}
-
-Datum
-lockredis_try_fenced_write_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_SESSION, TRIES);
-}
-
-Datum
-lockredis_fenced_write_xact_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, WAITS);
-}
-
-Datum
-lockredis_try_fenced_write_xact_lock(PG_FUNCTION_ARGS)
-{
-	return take_fenced_lock(fcinfo, KIND_WRITE, SCOPE_XACT, TRIES);
-}
-
 /* ----------
- * Tokens
+ * Tokens issued elsewhere
  * ----------
  */
-
-Datum
-lockredis_fence(PG_FUNCTION_ARGS)
-{
-	LrName		name;
-	HoldView	view;
-
-	arg_key(fcinfo, &name);
-	if (!session_look(&name, arg_kind(fcinfo, 1, &name), &view) ||
-		view.state != HOLD_HELD || view.fence == 0 ||
-		(view.scope[SCOPE_XACT].count == 0 && lr_has_fallback() &&
-		 lr_store_can(view.fence_store, STORE_SERVER_ONLY)))
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(view.fence);
-}
 
 /*
  * fence_check --- record a token issued elsewhere

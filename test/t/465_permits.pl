@@ -30,7 +30,7 @@ $one->query_is("SELECT redis_permit_total('a'), redis_permit_available('a')", '2
 $one->query_is("SELECT redis_is_locked('a'), redis_lock_owner('a') IS NULL, redis_lock_ttl('a') IS NULL", 'f|t|t', 'nobody has one');
 of_redis 'no lock' =>
   sub { $one->query_is("SELECT redis_force_unlock('a')", 'f', 'nothing to take away') };
-$one->query_fails("SELECT redis_permit_set('a', $_->[0])", $_->[1], qr/number must/, "$_->[0]")
+$one->query_fails("SELECT redis_permit_set('a', $_->[0])", $_->[1], qr/number of permits must/, "$_->[0]")
   foreach [ -1, '22023' ], [ 'NULL', '22004' ];
 
 # Each takes one more.

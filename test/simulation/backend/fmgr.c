@@ -106,6 +106,12 @@ sql_call_procedure(PGFunction function, int nargs, const NullableDatum *args, bo
 }
 
 struct varlena *
+pg_detoast_datum(struct varlena *datum)
+{
+	return datum;
+}
+
+struct varlena *
 pg_detoast_datum_packed(struct varlena *datum)
 {
 	return datum;
@@ -281,6 +287,14 @@ construct_array(Datum *elems, int nelems, Oid elmtype, int elmlen, bool elmbyval
 				char elmalign)
 {
 	return palloc0(sizeof(ArrayType));
+}
+
+/* Statements with several keys call what is behind their functions. */
+void
+deconstruct_array(ArrayType *array, Oid elmtype, int elmlen, bool elmbyval, char elmalign,
+				  Datum **elemsp, bool **nullsp, int *nelemsp)
+{
+	sim_fail("simulator", "a function is passed an array");
 }
 
 /* ----------
