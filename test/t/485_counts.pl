@@ -242,7 +242,7 @@ all_counted();
 is($node->value("SELECT sum(redis_latch_count('many' || j)) FROM generate_series(0, 299) j"), 600, 'many');
 is(rows(), 0, 'no row');
 $one->query_fails("BEGIN; SELECT redis_latch_xact_count_down('x'); PREPARE TRANSACTION 'p'", '0A000',
-	qr/cannot PREPARE a transaction that has Redis count/, 'not prepared');
+	qr/cannot PREPARE a transaction that changes counts in Redis/, 'not prepared');
 is(left('x'), 4, 'and nothing is counted');
 is(rows(), 0, 'no row');
 $three->start("BEGIN; SELECT redis_latch_xact_count_down('x')");
