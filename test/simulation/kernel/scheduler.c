@@ -36,9 +36,13 @@
 #define STACK_SIZE	(512 * 1024)
 #define MAX_EVENTS	4096
 
-/* A schedule that takes longer than that does not end by itself. */
-/* Several masters are as much more to do, and so are those of a cluster. */
-#define MAX_STEPS	(3000000 * (1 + sim_config.masters + (sim_config.cluster ? 1 : 0)))
+/*
+ * A schedule that takes longer than that does not end by itself.  Some of five minutes, in
+ * which sessions wait for tokens that others have forgotten while leases of 100 ms are
+ * renewed, take 5,000,000.  Several masters are as much more to do, and so are those of a
+ * cluster.
+ */
+#define MAX_STEPS	(10000000 * (1 + sim_config.masters + (sim_config.cluster ? 1 : 0)))
 #define MAX_TIME	(3600 * SIM_S)
 
 /*
