@@ -158,8 +158,12 @@ $node->wait_for_waiters('foreign', 3);
 $node->wait_for_waiters('kept', 1);
 $redis->wait_for_subscribers('foreign', 1);
 
+# The first of them is told, and asks; a request that Redis did not answer any more would
+# leave something to the watchdog.
 $node->log_since_here;
+my $asked = $redis->script_calls;
 held_by_another($redis, 'foreign', 1000);
+poll_until('the first to ask', sub { $redis->script_calls > $asked });
 $redis->stop(keep => 1);
 
 foreach my $call (
@@ -276,8 +280,10 @@ my $short = $node->session(settings => { 'lockredis.lease' => '9s' });
 $short->value("SELECT redis_lock('gone')");
 $short->value("SELECT redis_try_lock('given', lease => '1min')");
 held_by_another($redis, 'foreign', 300_000);
+$asked = $redis->script_calls;
 $waiters[0]->start("SELECT redis_lock('foreign')");
 $redis->wait_for_subscribers('foreign', 1);
+poll_until('it to ask once more', sub { $redis->script_calls >= $asked + 2 });
 $node->log_since_here;
 $redis->restart;
 my @strangers = map { $redis->connection } 1 .. 30;

@@ -213,7 +213,7 @@ $node->set('lockredis.url' => 'unix:///nonexistent/redis.sock');
 poll_until('the store to be down',
 	sub { $node->value('SELECT state FROM redis_lock_status') eq 'down' });
 $two->query_fails("SELECT redis_try_lock('other')",
-	'58000', qr/could not reach.*HINT.*lockredis\.url/s, 'out of reach');
+	'58000', qr/could not reach.*HINT.*redis_lock_status/s, 'out of reach');
 $one->query_is("SELECT redis_is_held('held')", 't', 'what is held stays held');
 $node->set('lockredis.url' => $other->url);
 $node->wait_for_up;
