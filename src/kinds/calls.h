@@ -43,7 +43,7 @@
 		.script = LUA_REENTRANT_SET, \
 		.keys = {KEY_LOCK}, \
 		.each = {ARG_OWNER, ARG_HOLDS, ARG_LEASE}, \
-		.confirmed_arg = ARG_WRITE, \
+		.unusual = {ARG_WRITE}, \
 		.group = 1, \
 		.reply = REPLY_DONE, \
 	}, \
@@ -51,7 +51,7 @@
 		.script = LUA_REENTRANT_RENEW, \
 		.keys = {KEY_LOCK}, \
 		.each = {ARG_OWNER, ARG_LEASE}, \
-		.confirmed_arg = ARG_WRITE, \
+		.unusual = {ARG_WRITE}, \
 		.group = REENTRANT_RENEW_GROUP, \
 		.reply = REPLY_DONE, \
 	}, \

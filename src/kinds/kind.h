@@ -70,12 +70,15 @@ typedef enum KindArg
 	ARG_OWNER,
 	ARG_OWNER_TEXT,
 	ARG_LEASE,
-	ARG_KEEP,
+	ARG_KEEP,					/* usually 0 */
 	ARG_HOLDS,					/* the hold count */
 	ARG_NOT_AFTER,
 	ARG_FLOOR,
-	ARG_WRITE,					/* write even if that changes nothing */
-	ARG_PUBLISH,				/* the command that publishes; empty: none does */
+	ARG_WRITE,					/* unusual: write even if that changes nothing,
+								 * since replicas have to confirm it, and they
+								 * confirm what this connection wrote last */
+	ARG_PUBLISH,				/* the command that publishes; empty: none does.
+								 * PUBLISH is the usual one */
 	ARG_CHANNEL,				/* where: it is no key, and a slot of a cluster that is
 								 * on its way could not have it beside the lock */
 	ARG_RELEASED,				/* and its message */
@@ -125,11 +128,11 @@ typedef struct KindCall
 	KindKey		fenced_key;		/* one more when a token is wanted */
 	KindArg		once[KIND_MAX_ARGS];	/* arguments of the call, */
 	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock, */
-	KindArg		confirmed_arg;	/* and one more when replicas have to confirm
-								 * it, unless it writes in any case: they
-								 * confirm what this connection wrote last */
-	int			group;			/* so many locks share a call; 1 = each has its
-								 * own, and its answer is no array of answers */
+	KindArg		unusual[KIND_MAX_ARGS]; /* behind these, of each lock again, but
+										 * only if one is not as usual */
+	int			group;			/* so many locks share a call, and the reply is
+								 * an array of answers (or just a number, if
+								 * there is one lock); 1 = each has its own */
 	KindReply	reply;
 } KindCall;
 

@@ -47,8 +47,8 @@ const LockKind reentrant_kind = {
 		[STORE_RELEASE] = {
 			.script = LUA_REENTRANT_RELEASE,
 			.keys = {KEY_LOCK},
-			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_OWNER, ARG_KEEP, ARG_CHANNEL},
+			.each = {ARG_OWNER, ARG_CHANNEL},
+			.unusual = {ARG_PUBLISH, ARG_KEEP},
 			.group = RELEASE_GROUP,
 			.reply = REPLY_TOLD,
 		},

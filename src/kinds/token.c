@@ -46,7 +46,7 @@ const LockKind token_kind = {
 			.script = LUA_TOKEN_SET,
 			.keys = {KEY_LOCK},
 			.each = {ARG_DIGEST, ARG_LEASE},
-			.confirmed_arg = ARG_WRITE,
+			.unusual = {ARG_WRITE},
 			.group = 1,
 			.reply = REPLY_DONE,
 		},

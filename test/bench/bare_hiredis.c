@@ -211,17 +211,21 @@ connection(int port, int client)
 	return server->conn[client];
 }
 
-static long long
-first_integer(redisReply *reply)
+/*
+ * A script has done what it is for if a number is the answer.  Else the array's first
+ * element, also a number, says why it has not.
+ */
+static bool
+is_done(redisReply *reply, long long *why_not)
 {
-	long long	integer;
+	bool		done = reply->type == REDIS_REPLY_INTEGER;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 1 ||
-		reply->element[0]->type != REDIS_REPLY_INTEGER)
+	if (!done && (reply->type != REDIS_REPLY_ARRAY || reply->elements < 1 ||
+				  reply->element[0]->type != REDIS_REPLY_INTEGER))
 		die("unexpected reply");
-	integer = reply->element[0]->integer;
+	*why_not = done ? 0 : reply->element[0]->integer;
 	freeReplyObject(reply);
-	return integer;
+	return done;
 }
 
 /* False: somebody else has it. */
@@ -231,25 +235,26 @@ take(Connection *conn, const char *key, const char *owner)
 	char		not_after[32];
 	const char *argv[] = {"EVALSHA", create_sha1, "1", key, LEASE, owner,
 	not_after};
-	long long	answer;
+	long long	why_not;
 
 	snprintf(not_after, sizeof(not_after), "%lld",
 			 (long long) (seconds_of(CLOCK_REALTIME) * 1000) + 60000);
-	answer = first_integer(command(conn, 7, argv));
-	if (answer != 0 && answer != 1)
+	if (is_done(command(conn, 7, argv), &why_not))
+		return true;
+	if (why_not != 1)
 		die("the lock cannot be taken");
-	return answer == 0;
+	return false;
 }
 
 static void
 give_back(Connection *conn, const char *key, const char *owner)
 {
 	char		channel[512];
-	const char *argv[] = {"EVALSHA", release_sha1, "1", key, "PUBLISH", "0",
-	owner, "0", channel};
+	const char *argv[] = {"EVALSHA", release_sha1, "1", key, owner, channel};
+	long long	why_not;
 
 	snprintf(channel, sizeof(channel), "redisson_lock__channel:{%s}", key);
-	if (first_integer(command(conn, 9, argv)) < 0)
+	if (!is_done(command(conn, 6, argv), &why_not))
 		die("the lock was lost");
 }
 

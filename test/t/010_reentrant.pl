@@ -187,6 +187,20 @@ of_redis 'no commands that could be counted' => sub {
 		200, 'of scripts for the key');
 	is($redis->script_calls - $calls, 200, 'as commandstats says');
 
+	# What each costs Redis: words of the requests (a create has lease, owner and time, a
+	# release owner and channel), and commands within.
+	my @within = qw(pttl time hset pexpire hdel publish lindex);
+	my @others = qw(exists type del hlen hget hexists hkeys incr);
+	my %before = map { $_ => $redis->calls($_) } @within, @others;
+
+	$one->query($pair);
+	is_deeply([ sort map { scalar @$_ } @commands[ 0, 1 ] ],
+		[ 6, 7 ], 'words of the two requests of a pair');
+	is_deeply(
+		{ map { $_ => $redis->calls($_) - $before{$_} } @within, @others },
+		{ (map { $_ => 100 } @within), map { $_ => 0 } @others },
+		'commands within the scripts of 100 pairs');
+
 	$redis->foreign_lock('foreign');
 	my $subscribed = $redis->calls('subscribe');
 	@commands = session_commands(

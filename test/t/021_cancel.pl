@@ -318,7 +318,7 @@ my @points = (
 			$s->query("SELECT redis_lock('$key')");
 			$s->query(
 				"SELECT count(redis_lock('$key ' || i)) FROM generate_series(1, 249) i");
-			hold_next('PUBLISH', skip => 1);
+			hold_next('redisson_lock__channel', skip => 1);
 		},
 		sql => 'SELECT redis_unlock_all()',
 		reached => \&is_held,

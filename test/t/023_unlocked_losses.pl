@@ -129,7 +129,7 @@ foreach my $how ('SAVEPOINT', 'EXCEPTION')
 	run($one, "SELECT count(redis_lock('many ' || i)) FROM generate_series(1, 150) i");
 	$redis->cmd('FLUSHALL');
 	run($one, 'BEGIN; INSERT INTO t VALUES (1); SAVEPOINT s');
-	my $id = $proxy->rule(on => 'reply', match => 'PUBLISH', skip => 1, action => 'hold');
+	my $id = $proxy->rule(on => 'reply', match => 'redisson_lock__channel', skip => 1, action => 'hold');
 	cancel_at($id, 'SELECT redis_unlock_all()', 'answered in part')
 	  ->fails('57014', qr/user request/, 'cancelled when a part has been answered');
 	$proxy->clear;

@@ -36,7 +36,7 @@ $redis->cmd('ACL', 'SETUSER', 'bob', 'resetkeys', '~app:*',
 	'~redisson_lock__channel:*');
 
 my $rule =
-  $proxy->rule(match => 'PUBLISH', skip => 1, times => 1, action => 'hold');
+  $proxy->rule(match => 'redisson_lock__channel', skip => 1, times => 1, action => 'hold');
 my $gdb = LockRedis::Debugger->new($one->pid);
 $gdb->run_to('redis_put_proof');
 $one->start('SELECT redis_unlock_all()');

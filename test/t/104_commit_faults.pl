@@ -41,7 +41,7 @@ my %fault = (
 	},
 	'dropping the reply' => {
 		do => sub {
-			$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop', times => 0);
+			$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop', times => 0);
 		},
 		undo => sub { $proxy->clear }
 	},
@@ -49,7 +49,7 @@ my %fault = (
 		do => sub {
 			$proxy->rule(
 				on => 'reply',
-				match => 'PUBLISH',
+				match => 'redisson_lock__channel',
 				action => 'truncate',
 				bytes => 3,
 				times => 0,
@@ -119,9 +119,9 @@ my %hiccup = (
 	'the connection was killed' =>
 	  sub { $redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes') },
 	'the request resets the connection' =>
-	  sub { $proxy->rule(match => 'PUBLISH', action => 'reset') },
+	  sub { $proxy->rule(match => 'redisson_lock__channel', action => 'reset') },
 	'the reply resets the connection' =>
-	  sub { $proxy->rule(match => 'PUBLISH', action => 'cut') },
+	  sub { $proxy->rule(match => 'redisson_lock__channel', action => 'cut') },
 	'Redis was restarted' => sub { $redis->restart(keep => 1) });
 
 foreach my $hiccup (sort keys %hiccup)
@@ -159,7 +159,7 @@ foreach my $hiccup (sort keys %hiccup)
 # the round that succeeds.
 subtest 'exception blocks while no release is answered' => sub {
 	run($one, "BEGIN; SELECT redis_xact_lock('outer'); INSERT INTO t VALUES (1)");
-	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop', times => 0);
+	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop', times => 0);
 	my $result = $one->query(
 		q{DO $$
 		  DECLARE
@@ -256,7 +256,7 @@ subtest '1,000 locks, Redis frozen' => sub {
 subtest 'a single statement, its release not answered' => sub {
 	my $before = $node->count_rows('t');
 
-	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop');
+	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop');
 	my $result = $one->query(
 		"INSERT INTO t SELECT 1 FROM (SELECT redis_xact_lock('a') OFFSET 0) x");
 	is($result->{raw}, '', 'works');
@@ -268,7 +268,7 @@ subtest 'a single statement, its release not answered' => sub {
 subtest 'COMMIT in a DO block, its release not answered' => sub {
 	my $before = $node->count_rows('t');
 
-	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop', times => 1);
+	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop', times => 1);
 	my $result = $one->query(
 		q{DO $$
 		  BEGIN
@@ -285,7 +285,7 @@ subtest 'COMMIT in a DO block, its release not answered' => sub {
 };
 
 subtest 'a statement fails, its release not answered' => sub {
-	$proxy->rule(on => 'reply', match => 'PUBLISH', action => 'drop');
+	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop');
 	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('a')");
 	my $result = $one->query('SELECT 1/0');
 	$result->fails('22012', qr/division by zero/, 'with its own error');

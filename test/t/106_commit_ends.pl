@@ -108,7 +108,7 @@ foreach my $how ([ terminate => qr/57P01/ ], [ cancel => undef ])
 		run($s,
 			"SELECT redis_lock('session'); BEGIN; INSERT INTO t VALUES (1);
 			 SELECT redis_xact_lock('a')");
-		my $id = $proxy->rule(match => 'PUBLISH', action => 'hold');
+		my $id = $proxy->rule(match => 'redisson_lock__channel', action => 'hold');
 		$s->start('COMMIT');
 		$proxy->wait_for_rule($id);
 		is($node->count_rows('t') - $before, 1, 'it is committed');
@@ -192,7 +192,7 @@ subtest 'crash' => sub {
 		$victim->in_time(
 			"ROLLBACK; BEGIN; INSERT INTO t VALUES (1);
 			 SELECT redis_xact_lock('crash', '$lease')");
-		my $id = $proxy->rule(match => 'PUBLISH', action => 'hold');
+		my $id = $proxy->rule(match => 'redisson_lock__channel', action => 'hold');
 		$victim->start('COMMIT');
 		$proxy->wait_for_rule($id);
 		$victim->freeze;

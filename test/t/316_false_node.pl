@@ -40,7 +40,7 @@ my $fake = LockRedis::FakeNode->new(
 	grants => {
 		script => sub {
 			my @args = @_;
-			return "*3\r\n:0\r\n:0\r\n:" . int(Time::HiRes::time() * 1000) . "\r\n"
+			return ':' . int(Time::HiRes::time() * 1000) . "\r\n"
 			  if @args == 7;
 			return "+OK\r\n";
 		}

@@ -200,18 +200,18 @@ sub digest_of { return $digest{ $_[0] } || 'none'; }
 my %script = (
 	'reentrant create' => [ 'lock counter?', 'lease owner late' ],
 	'reentrant set' => [ 'lock', 'owner n maybe 1?' ],
-	'reentrant release' => [ '[lock]', 'mute 1 [owner maybe channel]' ],
-	'reentrant renew' => [ '[lock]', '[owner lease] 1?' ],
+	'reentrant release' => [ '[lock]', '[owner channel] [mute maybe]?' ],
+	'reentrant renew' => [ '[lock]', '[owner lease] [1]?' ],
 	'reentrant mint' => [ 'lock counter', 'owner floor' ],
 	'reentrant force' => [ 'lock', 'publish 1 holder rwchannel begin pchannel channel' ],
 	'reentrant inspect' => [ 'lock', 'begin' ],
 	'reentrant together' => [ '[lock]', 'lease late [owner]' ],
 	'read create' => [ 'lock timeout writers', 'lease owner late since beside' ],
 	'read release' => [ '[lock rwchannel timeout]', 'publish [owner begin]' ],
-	'read renew' => [ '[lock timeout]', '[owner maybe] 1?' ],
+	'read renew' => [ '[lock timeout]', '[owner maybe] [1]?' ],
 	'write create' => [ 'lock writers counter?', 'lease owner late maybe since' ],
 	'write release' => [ '[lock rwchannel writers]', 'publish [owner begin]' ],
-	'write renew' => [ '[lock]', '[owner maybe] 1?' ],
+	'write renew' => [ '[lock]', '[owner maybe] [1]?' ],
 	'write mint' => [ 'lock counter', 'owner floor' ],
 	'fair create' => [ 'lock channel queue scores places', 'publish 1 lease owner late maybe' ],
 	'fair release' => [ '[lock channel queue scores places]', 'publish 1 [owner maybe]' ],
@@ -219,7 +219,7 @@ my %script = (
 	'token set' => [ 'lock', 'digest maybe 1?' ],
 	'token release' => [ '[lock]', 'mute 1 [digest channel]' ],
 	'permit create' => [ 'lock permits pchannel', 'publish lease id late' ],
-	'permit renew' => [ '[lock permits pchannel]', 'publish [id maybe] 1?' ],
+	'permit renew' => [ '[lock permits pchannel]', 'publish [id maybe] [1]?' ],
 	'permit release' => [ '[lock permits pchannel]', 'publish [id]' ],
 	'permit define' => [ 'lock permits pchannel', 'publish late change n' ],
 	'semaphore create' => [ 'lock tickets', 'late n ticket' ],
@@ -248,7 +248,7 @@ sub words
 	my ($spec, @locks) = @_;
 	my @words;
 
-	$spec =~ s/(\w+)\?/chance(0.3) ? $1 : ''/ge;
+	$spec =~ s/(\w+|\[[^]]*\])\?/chance(0.3) ? $1 : ''/ge;
 	while ($spec =~ /\[(.*?)\]|(\w+)/g)
 	{
 		my ($each, $one) = ($1, $2);

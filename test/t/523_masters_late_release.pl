@@ -42,7 +42,7 @@ foreach my $n (0, 1)
 
 # The first try: node 1 has not answered, so it is not decided.
 my $first = $proxies[0]->rule(on => 'reply', match => 'kk', action => 'hold');
-my $release = $proxies[2]->rule(match => 'PUBLISH', action => 'hold');
+my $release = $proxies[2]->rule(match => 'redisson_lock__channel:{kk}', action => 'hold');
 
 $session->start("SELECT redis_try_lock('kk')");
 $proxies[0]->wait_for_rule($first);

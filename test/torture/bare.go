@@ -80,10 +80,9 @@ func (b *Bare) giveBack(key, owner string) {
 		case b.ignoresOwner:
 			_, err = b.do("DEL", key)
 		case b.tellsNobody:
-			_, err = b.do("EVAL", b.release, 1, key, "PUBLISH", "0", owner, 0, "nobody")
+			_, err = b.do("EVAL", b.release, 1, key, owner, "nobody")
 		default:
-			_, err = b.do("EVAL", b.release, 1, key, "PUBLISH", "0", owner, 0,
-				"redisson_lock__channel:{"+key+"}")
+			_, err = b.do("EVAL", b.release, 1, key, owner, "redisson_lock__channel:{"+key+"}")
 		}
 		if err == nil {
 			return
@@ -162,7 +161,8 @@ func (b *Bare) take(key, owner string) bool {
 			Limit: int64(time.Second)})
 		reply, err := b.do("EVAL", b.create, 1, key, b.lease.Milliseconds(), owner,
 			time.Now().Add(2*time.Second).UnixMilli())
-		if err == nil && reply.([]interface{})[0].(int64) == 0 {
+		// The clock, unless somebody has it or it came too late
+		if _, taken := reply.(int64); err == nil && taken {
 			b.w.hist.end(call, resultOK)
 			return true
 		}

@@ -2,7 +2,8 @@
 --
 -- KEYS  lock, and with a fencing token its counter
 -- ARGV  lease in ms, owner, latest time in ms at which this may run
--- reply {0, token, now}    taken
+-- reply now                taken
+--       {0, token, now}    taken, with a token
 --       {1, ttl, owner}    somebody else has it
 --       {2, 0, now}        read too late: nothing done
 --       {3, ttl, type}     something that is no lock
@@ -11,7 +12,8 @@
 -- ttl is -1 without one.  The time is checked because a request may sit in a
 -- network buffer long after its sender has given up.
 --
--- Numbers that Redis is given are text here, which it need not make of them first.
+-- Numbers that Redis is given are text here, which it need not make of them first, and
+-- what is mostly the reply is no table: see release.lua.
 
 local lock, owner = KEYS[1], ARGV[2]
 local ttl = redis.call('PTTL', lock)
@@ -23,10 +25,11 @@ if ttl == -2 then
   local time = redis.call('TIME')
   -- The reply has no fraction.
   local now = time[1] * 1000 + time[2] / 1000
-  if now > tonumber(ARGV[3]) then
+  -- Unlike a comparison this makes a number of the text by itself.
+  if now - ARGV[3] > 0 then
     return {2, 0, now}
   end
-  local token = 0
+  local token
   if KEYS[2] then
     token = redis.call('INCR', KEYS[2])
     -- Beyond this Lua numbers are no longer exact.
@@ -44,7 +47,7 @@ if ttl == -2 then
     end
     return set
   end
-  return {0, token, now}
+  return token and {0, token, now} or now
 end
 
 -- Look at little, however large the value is.

@@ -3,7 +3,7 @@
 -- KEYS  locks
 -- ARGV  lease in ms, latest time in ms at which this may run, then the owner of
 --       each lock
--- reply {0, 0, now}            taken
+-- reply now                    taken
 --       {2, 0, now}            read too late: nothing done
 --       {1 | 3 | 4, ttl, text, i}
 --                              nothing done: lock i (from 1) is in the way, as
@@ -59,4 +59,4 @@ for i = 1, #KEYS do
     return set
   end
 end
-return {0, 0, now}
+return now

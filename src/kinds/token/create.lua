@@ -2,7 +2,7 @@
 --
 -- KEYS  lock
 -- ARGV  lease in ms, token, latest time in ms at which this may run
--- reply {0, 0, now}      taken
+-- reply now              taken
 --       {2, 0, now}      read too late: nothing done
 --       {4, ttl, ''}     there is something, whatever it is; ttl is -1 without one
 
@@ -20,4 +20,4 @@ if now > tonumber(ARGV[3]) then
   return {2, 0, now}
 end
 redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[1])
-return {0, 0, now}
+return now

@@ -9,7 +9,7 @@
  * has its outcome then, by its own number.
  *
  * - What counts is the last write of this very connection.  So each operation
- *	 that has to be confirmed writes (KindCall.confirmed_arg), and none of them is
+ *	 that has to be confirmed writes (ARG_WRITE), and none of them is
  *	 confirmed over another connection than its own: a new one that has written
  *	 nothing is told the number of replicas that there are, whatever they lack.
  *	 What was answered when the connection is lost is unknown if it was a create,

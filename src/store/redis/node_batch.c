@@ -397,7 +397,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 		b->runs_scripts = true;
 	if (ops->together > 0)
 		return reply_take_together(b, cmd, v, now);
-	if (redis_op_group(ops) == 1)
+	if (redis_op_group(ops) == 1 || (cmd->nops == 1 && v->type == REDIS_REPLY_INTEGER))
 		return reply_take_one(b, ops, cmd, v, now);
 
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != cmd->nops)

@@ -324,6 +324,35 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 	}
 }
 
+/*
+ * op_is_usual --- does the script know this argument without being given it?
+ */
+static bool
+op_is_usual(const StoreOp *op, KindArg arg, bool sharded)
+{
+	switch (arg)
+	{
+		case ARG_WRITE:
+			return op->min_replicas == 0;
+		case ARG_PUBLISH:
+			return !op->quiet && !sharded;
+		case ARG_KEEP:
+			return op->keep_ms == 0;
+		default:
+			return false;
+	}
+}
+
+static bool
+op_all_usual(const StoreOp *ops, int n, const KindArg *args, bool sharded)
+{
+	for (int i = 0; i < n; i++)
+		for (int a = 0; a < KIND_MAX_ARGS && args[a] != ARG_END; a++)
+			if (!op_is_usual(&ops[i], args[a], sharded))
+				return false;
+	return true;
+}
+
 static void
 op_put_args(RespOut *out, const StoreOp *op, const KindArg *args, bool sharded)
 {
@@ -373,22 +402,22 @@ op_put_script(RespOut *out, LuaId id, ScriptSet in_full, int nkeys, int nargs)
 /*
  * op_put_call --- the call of a script for n locks, as its description says
  *
- * The keys of each lock, the arguments of the call, the arguments of each lock, and
- * what makes sure that there is something to confirm.
+ * The keys of each lock, the arguments of the call, those of each lock, and what is
+ * unusual about any of them.
  */
 static void
 op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 			ScriptSet in_full, bool sharded)
 {
 	bool		fenced = ops->fenced;
-	bool		write = ops->min_replicas > 0 && call->confirmed_arg != ARG_END;
+	bool		usual = op_all_usual(ops, n, call->unusual, sharded);
 
 	Assert(call->keys[0] != KEY_END);
 	Assert(n == 1 || n <= call->group);
 	op_put_script(out, call->script, in_full,
 				  n * op_count_keys(call, fenced),
 				  op_count_args(call->once) + n * op_count_args(call->each) +
-				  (write ? 1 : 0));
+				  (usual ? 0 : n * op_count_args(call->unusual)));
 	for (int i = 0; i < n; i++)
 	{
 		for (int k = 0; k < KIND_MAX_KEYS && call->keys[k] != KEY_END; k++)
@@ -399,8 +428,8 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 	op_put_args(out, ops, call->once, sharded);
 	for (int i = 0; i < n; i++)
 		op_put_args(out, &ops[i], call->each, sharded);
-	if (write)
-		op_put_arg(out, ops, call->confirmed_arg, sharded);
+	for (int i = 0; i < n && !usual; i++)
+		op_put_args(out, &ops[i], call->unusual, sharded);
 }
 
 static void
@@ -505,7 +534,8 @@ op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most)
  */
 typedef enum CreateReply
 {
-	CREATE_DONE = 0,			/* then the token and the clock */
+	CREATE_DONE = 0,			/* then the token and the clock; without a token
+								 * the clock is all of the reply */
 	CREATE_BUSY = 1,			/* then TTL and owner */
 	CREATE_LATE = 2,			/* then 0 and the clock */
 	CREATE_WRONG_TYPE = 3,		/* then TTL and type */
@@ -514,21 +544,31 @@ typedef enum CreateReply
 } CreateReply;
 
 /*
- * op_take_clock --- the rest of the reply when nothing was in the way
+ * op_take_clock --- the clock of the store (ms); false: it is none
+ */
+static bool
+op_take_clock(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+{
+	if (v->type != REDIS_REPLY_INTEGER || v->integer < 0 ||
+		v->integer > STORE_TOKEN_MAX / LR_US_PER_MS)
+		return false;
+	op->store_ms = v->integer;
+	answer->clock = op->store_ms * LR_US_PER_MS;
+	return true;
+}
+
+/*
+ * op_take_fence --- the token when nothing was in the way, 0 if none was asked for
  */
 static StoreOutcome
-op_take_clock(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+op_take_fence(StoreOp *op, const RedisValue *v)
 {
 	bool		done = v[1].integer == CREATE_DONE;
 
-	if (v[2].type != REDIS_REPLY_INTEGER || v[3].type != REDIS_REPLY_INTEGER ||
-		v[2].integer < 0 || v[2].integer > STORE_TOKEN_MAX ||
-		v[3].integer < 0 || v[3].integer > STORE_TOKEN_MAX / LR_US_PER_MS ||
-		(done && op->fenced && v[2].integer == 0))
+	if (v[2].type != REDIS_REPLY_INTEGER || v[2].integer < 0 ||
+		v[2].integer > STORE_TOKEN_MAX || (done && op->fenced && v[2].integer == 0))
 		return STORE_PENDING;
 	op->fence = v[2].integer;
-	op->store_ms = v[3].integer;
-	answer->clock = op->store_ms * LR_US_PER_MS;
 	return done ? STORE_OK : STORE_LATE;
 }
 
@@ -563,26 +603,23 @@ op_take_obstacle(StoreOp *op, const RedisValue *v)
 static StoreOutcome
 op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 {
-	bool		done;
-
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
-		v[1].type != REDIS_REPLY_INTEGER || v[2].type != REDIS_REPLY_INTEGER ||
-		v[3].type != REDIS_REPLY_STRING || v[4].type != REDIS_REPLY_INTEGER ||
-		v[4].integer < 0 || v[4].integer > STORE_TOKEN_MAX / LR_US_PER_MS)
+		v[1].type != REDIS_REPLY_INTEGER || v[3].type != REDIS_REPLY_STRING ||
+		!op_take_clock(op, &v[4], answer))
 		return STORE_PENDING;
-	op->store_ms = v[4].integer;
-	answer->clock = op->store_ms * LR_US_PER_MS;
-	done = v[1].integer == CREATE_DONE;
-	if (v[1].integer == CREATE_MISSING)
-		return STORE_MISSING;
-	if (!done && v[1].integer != CREATE_LATE)
-		return v[1].integer > CREATE_DONE && v[1].integer <= CREATE_TOKEN ?
-			op_take_obstacle(op, v) : STORE_PENDING;
-	if (v[2].integer < 0 || v[2].integer > STORE_TOKEN_MAX ||
-		(done && op->fenced && v[2].integer == 0))
-		return STORE_PENDING;
-	op->fence = v[2].integer;
-	return done ? STORE_OK : STORE_LATE;
+	switch (v[1].integer)
+	{
+		case CREATE_DONE:
+		case CREATE_LATE:
+			return op_take_fence(op, v);
+		case CREATE_BUSY:
+		case CREATE_WRONG_TYPE:
+		case CREATE_TOKEN:
+			return op_take_obstacle(op, v);
+		case CREATE_MISSING:
+			return STORE_MISSING;
+	}
+	return STORE_PENDING;
 }
 
 /*
@@ -624,11 +661,14 @@ op_take_watched(StoreOp *op, const RedisValue *v)
 }
 
 /*
- * op_take_created --- the reply to a create, of so many elements
+ * op_take_created --- the reply to a create, of so many elements, or just the clock
  */
 static StoreOutcome
 op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *answer)
 {
+	op->fence = 0;
+	if (v->type == REDIS_REPLY_INTEGER)
+		return !op->fenced && op_take_clock(op, v, answer) ? STORE_OK : STORE_PENDING;
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != elements ||
 		v[1].type != REDIS_REPLY_INTEGER)
 		return STORE_PENDING;
@@ -636,7 +676,8 @@ op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *ans
 	{
 		case CREATE_DONE:
 		case CREATE_LATE:
-			return op_take_clock(op, v, answer);
+			return op_take_clock(op, &v[3], answer) ? op_take_fence(op, v) :
+				STORE_PENDING;
 		case CREATE_BUSY:
 		case CREATE_WRONG_TYPE:
 		case CREATE_TOKEN:
@@ -746,11 +787,8 @@ op_take_value(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
 		v[1].type != REDIS_REPLY_INTEGER || !op_is_count(&v[2]) ||
-		v[4].type != REDIS_REPLY_INTEGER ||
-		v[4].integer < 0 || v[4].integer > STORE_TOKEN_MAX / LR_US_PER_MS)
+		!op_take_clock(op, &v[4], answer))
 		return STORE_PENDING;
-	op->store_ms = v[4].integer;
-	answer->clock = op->store_ms * LR_US_PER_MS;
 	switch (v[1].integer)
 	{
 		case CREATE_DONE:

@@ -448,10 +448,11 @@ read_lock(const Script *s, const Word *keys, int nkeys, const Word *argv, int na
 				a->keep_ms = word_number(&argv[3 + 2 * i]);
 				break;
 			}
-			word_copy(a->owner, sizeof(a->owner), &argv[2 + 3 * i]);
-			a->keep_ms = word_number(&argv[3 + 3 * i]);
-			if (argv[0].len > 0)
-				word_copy(a->channel, sizeof(a->channel), &argv[4 + 3 * i]);
+			word_copy(a->owner, sizeof(a->owner), &argv[2 * i]);
+			if (nargs > 2 * nkeys)
+				a->keep_ms = word_number(&argv[2 * nkeys + 2 * i + 1]);
+			if (nargs == 2 * nkeys || argv[2 * nkeys].len > 0)
+				word_copy(a->channel, sizeof(a->channel), &argv[2 * i + 1]);
 			break;
 		case REDIS_RENEW:
 			word_copy(a->owner, sizeof(a->owner), &argv[2 * i]);
@@ -518,6 +519,8 @@ put_answer(const Script *s, const RedisAnswer *a)
 				reply_put("*3\r\n:%d\r\n:%lld\r\n", s->token ? 4 : 1, (long long) a->ttl_ms);
 				reply_text(a->holder);
 			}
+			else if (a->result == REDIS_DONE && a->fence == 0)
+				reply_put(":%lld\r\n", (long long) a->store_ms);
 			else
 				reply_put("*3\r\n:%d\r\n:%lld\r\n:%lld\r\n", a->result == REDIS_LATE ? 2 : 0,
 					(long long) a->fence, (long long) a->store_ms);
@@ -597,9 +600,10 @@ run_together(int node, int conn, const Script *s, const Word *keys, int n, const
 	}
 	if (answer.error != NULL)
 		reply_error(answer.error);
+	else if (answer.result == REDIS_LATE)
+		reply_put("*3\r\n:2\r\n:0\r\n:%lld\r\n", (long long) answer.store_ms);
 	else
-		reply_put("*3\r\n:%d\r\n:0\r\n:%lld\r\n", answer.result == REDIS_LATE ? 2 : 0,
-			(long long) answer.store_ms);
+		reply_put(":%lld\r\n", (long long) answer.store_ms);
 }
 
 static void
