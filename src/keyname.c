@@ -24,28 +24,16 @@
 #include "keyname.h"
 #include "settings.h"
 
-#define TOKEN_PREFIX	"redisson_lock_token"
 #define TIMEOUTS_INFIX	":rwlock_timeout:"
-#define TIMEOUT_SUFFIX	TIMEOUTS_INFIX "1"
 #define PERMITS_SUFFIX	":timeout"
-#define WRITERS_PREFIX	"lockredis_writers:"
-#define QUEUE_PREFIX	"redisson_lock_queue"
-#define PATIENCE_PREFIX	"redisson_lock_timeout"
-#define PLACES_PREFIX	"lockredis_places:"
-#define WAITING_PREFIX	"lockredis_condition_waiting:"
-#define ALIVE_PREFIX	"lockredis_condition_alive:"
-#define TOLD_PREFIX		"lockredis_condition_told:"
-#define CONDITION_CHANNEL_PREFIX	"lockredis_condition__channel:"
-#define TICKETS_PREFIX	"lockredis_tickets:"
-#define LATCH_CHANNEL	"redisson_countdownlatch__channel__{"
 
-static const char *const channel_prefixes[TOPIC_COUNT] = {
-	[TOPIC_LOCK] = "redisson_lock__channel",
-	[TOPIC_READ_WRITE] = "redisson_rwlock",
-	[TOPIC_PLACE] = "redisson_lock__channel",	/* and the owner */
-	[TOPIC_PERMITS] = "redisson_sc",
-	[TOPIC_CONDITION] = CONDITION_CHANNEL_PREFIX,	/* likewise */
-	[TOPIC_LATCH] = LATCH_CHANNEL
+static const char *const channels[TOPIC_COUNT] = {
+	[TOPIC_LOCK] = NAME_LOCK_CHANNEL,
+	[TOPIC_READ_WRITE] = NAME_READ_WRITE_CHANNEL,
+	[TOPIC_PLACE] = NAME_LOCK_CHANNEL ":@",
+	[TOPIC_PERMITS] = NAME_PERMITS_CHANNEL,
+	[TOPIC_CONDITION] = NAME_CONDITION_CHANNEL ":@",
+	[TOPIC_LATCH] = NAME_LATCH_CHANNEL
 };
 
 /*
@@ -273,180 +261,52 @@ lr_name_to_show_plainly(const char *data, int len)
 	return pnstrdup(data, len);
 }
 
+static char *
+put(char *out, const char *bytes, int len)
+{
+	memcpy(out, bytes, len);
+	return out + len;
+}
+
 /*
- * derived_name --- Redisson's prefixName(): "prefix:{name}", or "prefix:name"
- * when the name has a brace of its own
+ * lr_derived_name --- see keyname.h
  */
-static int
-derived_name(const char *prefix, const char *name, int len, char *out)
+int
+lr_derived_name(const char *pattern, const char *name, int len, const char *with, char *out)
 {
 	bool		tagged = memchr(name, '{', len) != NULL;
-	int			n = strlen(prefix);
+	char	   *end = out;
 
-	memcpy(out, prefix, n);
-	out[n++] = ':';
-	if (!tagged)
-		out[n++] = '{';
-	memcpy(out + n, name, len);
-	n += len;
-	if (!tagged)
-		out[n++] = '}';
-	return n;
-}
+	for (; *pattern != '\0'; pattern++)
+	{
+		bool		braces = !tagged && (*pattern == '*' || *pattern == '+');
 
-/*
- * own_name --- of a key that nobody else knows, so "x" and "{x}" must not have the same
- * one, as they have with Redisson's rule
- */
-static int
-own_name(const char *prefix, const char *name, int len, char *out)
-{
-	bool		tagged = memchr(name, '{', len) != NULL;
-	int			n = strlen(prefix);
-
-	memcpy(out, prefix, n);
-	out[n++] = tagged ? ':' : '{';
-	memcpy(out + n, name, len);
-	n += len;
-	if (!tagged)
-		out[n++] = '}';
-	return n;
-}
-
-/*
- * append_word --- one more part of a derived name
- */
-static int
-append_word(const char *word, int n, char *out)
-{
-	int			len = strlen(word);
-
-	out[n++] = ':';
-	memcpy(out + n, word, len);
-	return n + len;
-}
-
-/*
- * latch_channel_name --- Redisson's, which knows no name with a brace of its own
- */
-static int
-latch_channel_name(const char *name, int len, char *out)
-{
-	int			n = strlen(LATCH_CHANNEL);
-
-	memcpy(out, LATCH_CHANNEL, n);
-	memcpy(out + n, name, len);
-	out[n + len] = '}';
-	return n + len + 1;
+		switch (*pattern)
+		{
+			case '*':
+			case '+':
+			case '=':
+				if (braces)
+					*end++ = '{';
+				else if (*pattern == '+')
+					*end++ = ':';
+				end = put(end, name, len);
+				if (braces)
+					*end++ = '}';
+				break;
+			case '@':
+			case '#':
+				end = put(end, with, strlen(with));
+				break;
+			default:
+				*end++ = *pattern;
+		}
+	}
+	return end - out;
 }
 
 int
-lr_channel_name(LrTopic topic, const char *name, int len, char *out)
+lr_channel_name(LrTopic topic, const char *name, int len, const char *owner, char *out)
 {
-	if (topic == TOPIC_LATCH)
-		return latch_channel_name(name, len, out);
-	return topic == TOPIC_CONDITION ? own_name(channel_prefixes[topic], name, len, out) :
-		derived_name(channel_prefixes[topic], name, len, out);
-}
-
-int
-lr_turn_channel_name(LrTopic topic, const char *name, int len, const char *owner,
-					 char *out)
-{
-	return append_word(owner, lr_channel_name(topic, name, len, out), out);
-}
-
-int
-lr_token_name(const char *name, int len, char *out)
-{
-	return derived_name(TOKEN_PREFIX, name, len, out);
-}
-
-/*
- * lr_timeouts_prefix --- as in Redisson's suffixName(): "{name}", or "name" when the
- * name has a brace of its own
- */
-int
-lr_timeouts_prefix(const char *name, int len, char *out)
-{
-	bool		tagged = memchr(name, '{', len) != NULL;
-	int			n = 0;
-
-	if (!tagged)
-		out[n++] = '{';
-	memcpy(out + n, name, len);
-	n += len;
-	if (!tagged)
-		out[n++] = '}';
-	return n;
-}
-
-int
-lr_timeout_name(const char *name, int len, const char *owner, char *out)
-{
-	int			n = lr_timeouts_prefix(name, len, out);
-	int			owner_len = strlen(owner);
-
-	out[n++] = ':';
-	memcpy(out + n, owner, owner_len);
-	n += owner_len;
-	memcpy(out + n, TIMEOUT_SUFFIX, strlen(TIMEOUT_SUFFIX));
-	return n + strlen(TIMEOUT_SUFFIX);
-}
-
-int
-lr_permits_name(const char *name, int len, char *out)
-{
-	int			n = lr_timeouts_prefix(name, len, out);
-
-	memcpy(out + n, PERMITS_SUFFIX, strlen(PERMITS_SUFFIX));
-	return n + strlen(PERMITS_SUFFIX);
-}
-
-int
-lr_writers_name(const char *name, int len, char *out)
-{
-	return own_name(WRITERS_PREFIX, name, len, out);
-}
-
-int
-lr_queue_name(const char *name, int len, char *out)
-{
-	return derived_name(QUEUE_PREFIX, name, len, out);
-}
-
-int
-lr_patience_name(const char *name, int len, char *out)
-{
-	return derived_name(PATIENCE_PREFIX, name, len, out);
-}
-
-int
-lr_places_name(const char *name, int len, char *out)
-{
-	return own_name(PLACES_PREFIX, name, len, out);
-}
-
-int
-lr_condition_waiting_name(const char *name, int len, const char *digest, char *out)
-{
-	return append_word(digest, own_name(WAITING_PREFIX, name, len, out), out);
-}
-
-int
-lr_condition_alive_name(const char *name, int len, const char *digest, char *out)
-{
-	return append_word(digest, own_name(ALIVE_PREFIX, name, len, out), out);
-}
-
-int
-lr_condition_told_name(const char *name, int len, const char *digest, char *out)
-{
-	return append_word(digest, own_name(TOLD_PREFIX, name, len, out), out);
-}
-
-int
-lr_tickets_name(const char *name, int len, char *out)
-{
-	return own_name(TICKETS_PREFIX, name, len, out);
+	return lr_derived_name(channels[topic], name, len, owner, out);
 }

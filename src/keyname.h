@@ -57,23 +57,38 @@ extern char *lr_name_to_show(const char *data, int len);
 extern char *lr_name_to_show_plainly(const char *data, int len);
 
 /*
- * The names that Redisson derives from that of a lock, of the channel where its
- * release is told, that where an owner is told that it is its turn, and the counter of
- * its tokens.  Return the length.
+ * The names that are derived from that of a lock, as patterns: "=" is the name itself,
+ * "*" what Redisson makes of it, which is "{name}", or the name if it has a brace of its
+ * own.  "+" is the same of keys that nobody else knows, where "x" and "{x}" must not
+ * have the same one: ":name" instead of the name.  "@" is an owner, "#" 40 digits.
  */
-extern int	lr_channel_name(LrTopic topic, const char *name, int len, char *out);
-extern int	lr_turn_channel_name(LrTopic topic, const char *name, int len,
-								 const char *owner, char *out);
-extern int	lr_token_name(const char *name, int len, char *out);
+#define NAME_LOCK				"="
+#define NAME_COUNTER			"redisson_lock_token:*" /* of fencing tokens */
+#define NAME_READERS			"*" /* what time-outs of readers begin with */
+#define NAME_TIMEOUT			"*:@:rwlock_timeout:1"	/* of a reader's first lock */
+#define NAME_WRITERS			"lockredis_writers:+"	/* who wait */
+#define NAME_QUEUE				"redisson_lock_queue:*" /* who wait for a fair lock, */
+#define NAME_PATIENCE			"redisson_lock_timeout:*"	/* until when they count, */
+#define NAME_PLACES				"lockredis_places:+"	/* and those with lockredis */
+#define NAME_PERMITS			"*:timeout" /* that are had */
+#define NAME_WAITING			"lockredis_condition_waiting:+:#"	/* who waits for a
+																	 * condition, */
+#define NAME_ALIVE				"lockredis_condition_alive:+:#" /* until when they count, */
+#define NAME_TOLD				"lockredis_condition_told:+:#"	/* and who was notified */
+#define NAME_TICKETS			"lockredis_tickets:+"	/* requests that have been counted */
+#define NAME_LOCK_CHANNEL		"redisson_lock__channel:*"
+#define NAME_READ_WRITE_CHANNEL "redisson_rwlock:*"
+#define NAME_PERMITS_CHANNEL	"redisson_sc:*"
+#define NAME_CONDITION_CHANNEL	"lockredis_condition__channel:+"
+#define NAME_LATCH_CHANNEL		"redisson_countdownlatch__channel__{=}"
 
-/*
- * Of a read-write lock: what the names of its readers' time-outs begin with, that of
- * the time-out of an owner's first read lock, and a key of ours with the writers that
- * wait for it.
- */
-extern int	lr_timeouts_prefix(const char *name, int len, char *out);
-extern int	lr_timeout_name(const char *name, int len, const char *owner, char *out);
-extern int	lr_writers_name(const char *name, int len, char *out);
+/* One of these; "with" is for "@" and "#".  Returns the length. */
+extern int	lr_derived_name(const char *pattern, const char *name, int len,
+							const char *with, char *out);
+
+/* That of a channel; the owner is for topics of which each owner has one. */
+extern int	lr_channel_name(LrTopic topic, const char *name, int len,
+							const char *owner, char *out);
 
 /* Has each owner a channel of its own there? */
 static inline bool
@@ -81,30 +96,5 @@ lr_topic_of_owners(LrTopic topic)
 {
 	return topic == TOPIC_PLACE || topic == TOPIC_CONDITION;
 }
-
-/*
- * Of a condition, keys of ours: who waits for it, until when each of them counts, and who
- * was notified.  "digest": its name in 40 digits.
- */
-extern int	lr_condition_waiting_name(const char *name, int len, const char *digest,
-									  char *out);
-extern int	lr_condition_alive_name(const char *name, int len, const char *digest,
-									char *out);
-extern int	lr_condition_told_name(const char *name, int len, const char *digest,
-								   char *out);
-
-/*
- * Of a fair lock: its queue, for how long each in it counts, and a key of ours, for how
- * long each of ours does.
- */
-extern int	lr_queue_name(const char *name, int len, char *out);
-extern int	lr_patience_name(const char *name, int len, char *out);
-extern int	lr_places_name(const char *name, int len, char *out);
-
-/* Of permits: the ids of those that are had. */
-extern int	lr_permits_name(const char *name, int len, char *out);
-
-/* Of what is counted: a key of ours with the requests that have been. */
-extern int	lr_tickets_name(const char *name, int len, char *out);
 
 #endif							/* LR_KEYNAME_H */

@@ -19,7 +19,7 @@
 #define CALLS_OF_ANY_LOCK \
 	[STORE_FORCE] = { \
 		.script = LUA_REENTRANT_FORCE, \
-		.keys = {KEY_LOCK}, \
+		.keys = {NAME_LOCK}, \
 		.once = {ARG_PUBLISH, ARG_RELEASED}, \
 		.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX, \
 				 ARG_PERMITS_CHANNEL, ARG_CHANNEL}, \
@@ -28,7 +28,7 @@
 	}, \
 	[STORE_INSPECT] = { \
 		.script = LUA_REENTRANT_INSPECT, \
-		.keys = {KEY_LOCK}, \
+		.keys = {NAME_LOCK}, \
 		.each = {ARG_PREFIX}, \
 		.group = 1, \
 		.reply = REPLY_INSPECTED, \
@@ -41,7 +41,7 @@
 #define CALLS_OF_HAD_REENTRANT \
 	[STORE_SET] = { \
 		.script = LUA_REENTRANT_SET, \
-		.keys = {KEY_LOCK}, \
+		.keys = {NAME_LOCK}, \
 		.each = {ARG_OWNER, ARG_HOLDS, ARG_LEASE}, \
 		.unusual = {ARG_WRITE}, \
 		.group = 1, \
@@ -49,7 +49,7 @@
 	}, \
 	[STORE_RENEW] = { \
 		.script = LUA_REENTRANT_RENEW, \
-		.keys = {KEY_LOCK}, \
+		.keys = {NAME_LOCK}, \
 		.each = {ARG_OWNER, ARG_LEASE}, \
 		.unusual = {ARG_WRITE}, \
 		.group = REENTRANT_RENEW_GROUP, \
@@ -57,7 +57,7 @@
 	}, \
 	[STORE_MINT] = { \
 		.script = LUA_REENTRANT_MINT, \
-		.keys = {KEY_LOCK, KEY_COUNTER}, \
+		.keys = {NAME_LOCK, NAME_COUNTER}, \
 		.each = {ARG_OWNER, ARG_FLOOR}, \
 		.group = 1, \
 		.reply = REPLY_TOKEN, \

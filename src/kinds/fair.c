@@ -42,7 +42,7 @@ const LockKind fair_kind = {
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_FAIR_CREATE,
-			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_QUEUE, KEY_PATIENCE, KEY_PLACES},
+			.keys = {NAME_LOCK, NAME_LOCK_CHANNEL, NAME_QUEUE, NAME_PATIENCE, NAME_PLACES},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT},
 			.group = 1,
@@ -50,7 +50,7 @@ const LockKind fair_kind = {
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_FAIR_RELEASE,
-			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_QUEUE, KEY_PATIENCE, KEY_PLACES},
+			.keys = {NAME_LOCK, NAME_LOCK_CHANNEL, NAME_QUEUE, NAME_PATIENCE, NAME_PLACES},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
 			.each = {ARG_OWNER, ARG_KEEP},
 			.group = RELEASE_GROUP,

@@ -43,26 +43,6 @@ typedef enum KindId
 
 #define KIND_BIT(id)		(1U << (id))
 
-/* The keys that a script is given of a lock. */
-typedef enum KindKey
-{
-	KEY_END = 0,
-	KEY_LOCK,
-	KEY_CHANNEL,
-	KEY_COUNTER,				/* of its fencing tokens */
-	KEY_TIMEOUT,				/* of this reader */
-	KEY_WRITERS,				/* who wait */
-	KEY_QUEUE,					/* who wait for a fair lock, in their order, */
-	KEY_PATIENCE,				/* until when they count, */
-	KEY_PLACES,					/* and those with lockredis */
-	KEY_PERMITS,				/* that are had */
-	KEY_CONDITION_CHANNEL,
-	KEY_CONDITION_WAITING,		/* who waits for a condition, in their order, */
-	KEY_CONDITION_ALIVE,		/* until when they count, */
-	KEY_CONDITION_TOLD,			/* and those who were notified */
-	KEY_TICKETS					/* requests that have been counted */
-} KindKey;
-
 /* The arguments that a script is given; fields of StoreOp. */
 typedef enum KindArg
 {
@@ -124,8 +104,8 @@ typedef enum KindReply
 typedef struct KindCall
 {
 	LuaId		script;
-	KindKey		keys[KIND_MAX_KEYS];	/* of each lock, up to KEY_END */
-	KindKey		fenced_key;		/* one more when a token is wanted */
+	const char *keys[KIND_MAX_KEYS];	/* of each lock: patterns of keyname.h */
+	const char *fenced_key;		/* one more when a token is wanted */
 	KindArg		once[KIND_MAX_ARGS];	/* arguments of the call, */
 	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock, */
 	KindArg		unusual[KIND_MAX_ARGS]; /* behind these, of each lock again, but
@@ -274,14 +254,14 @@ extern bool lr_kinds_conflict(KindId one, KindId other);
 static inline bool
 lr_is_number(KindId kind)
 {
-	return lr_kind(kind)->calls[STORE_TALLY].keys[0] != KEY_END;
+	return lr_kind(kind)->calls[STORE_TALLY].keys[0] != NULL;
 }
 
 /* Does a create leave anything that has to be given back? */
 static inline bool
 lr_leaves_something(KindId kind)
 {
-	return lr_kind(kind)->calls[STORE_RELEASE].keys[0] != KEY_END;
+	return lr_kind(kind)->calls[STORE_RELEASE].keys[0] != NULL;
 }
 
 /*

@@ -28,13 +28,13 @@ const LockKind latch_kind = {
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_LATCH_CREATE,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_DEFINE] = {
 			.script = LUA_LATCH_DEFINE,
-			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.keys = {NAME_LOCK, NAME_LATCH_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT},
 			.group = 1,
@@ -42,13 +42,13 @@ const LockKind latch_kind = {
 		},
 		[STORE_VALUE] = {
 			.script = LUA_LATCH_VALUE,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		[STORE_TALLY] = {
 			.script = LUA_LATCH_COUNT,
-			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
+			.keys = {NAME_LOCK, NAME_TICKETS, NAME_LATCH_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_AMOUNT, ARG_OWNER},
 			.group = 1,

@@ -23,7 +23,7 @@
 #define RENEW_GROUP			100
 #define RELEASE_GROUP		50
 
-#define PERMIT_KEYS			{KEY_LOCK, KEY_PERMITS, KEY_CHANNEL}
+#define PERMIT_KEYS			{NAME_LOCK, NAME_PERMITS, NAME_PERMITS_CHANNEL}
 
 const LockKind permit_kind = {
 	.name = "permit",

@@ -41,14 +41,14 @@ const LockKind read_kind = {
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_READ_CREATE,
-			.keys = {KEY_LOCK, KEY_TIMEOUT, KEY_WRITERS},
+			.keys = {NAME_LOCK, NAME_TIMEOUT, NAME_WRITERS},
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_SINCE, ARG_BESIDE},
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_SET] = {
 			.script = LUA_READ_RENEW,
-			.keys = {KEY_LOCK, KEY_TIMEOUT},
+			.keys = {NAME_LOCK, NAME_TIMEOUT},
 			.each = {ARG_OWNER, ARG_LEASE},
 			.unusual = {ARG_WRITE},
 			.group = RENEW_GROUP,
@@ -56,7 +56,7 @@ const LockKind read_kind = {
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_READ_RELEASE,
-			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_TIMEOUT},
+			.keys = {NAME_LOCK, NAME_READ_WRITE_CHANNEL, NAME_TIMEOUT},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_OWNER, ARG_PREFIX},
 			.group = RELEASE_GROUP,
@@ -64,7 +64,7 @@ const LockKind read_kind = {
 		},
 		[STORE_RENEW] = {
 			.script = LUA_READ_RENEW,
-			.keys = {KEY_LOCK, KEY_TIMEOUT},
+			.keys = {NAME_LOCK, NAME_TIMEOUT},
 			.each = {ARG_OWNER, ARG_LEASE},
 			.unusual = {ARG_WRITE},
 			.group = RENEW_GROUP,

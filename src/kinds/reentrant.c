@@ -38,15 +38,15 @@ const LockKind reentrant_kind = {
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_REENTRANT_CREATE,
-			.keys = {KEY_LOCK},
-			.fenced_key = KEY_COUNTER,
+			.keys = {NAME_LOCK},
+			.fenced_key = NAME_COUNTER,
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER},
 			.group = 1,
 			.reply = REPLY_CREATED,
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_REENTRANT_RELEASE,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.each = {ARG_OWNER, ARG_CHANNEL},
 			.unusual = {ARG_PUBLISH, ARG_KEEP},
 			.group = RELEASE_GROUP,
@@ -57,7 +57,7 @@ const LockKind reentrant_kind = {
 	},
 	.together = {
 		.script = LUA_REENTRANT_TOGETHER,
-		.keys = {KEY_LOCK},
+		.keys = {NAME_LOCK},
 		.once = {ARG_LEASE, ARG_NOT_AFTER},
 		.each = {ARG_OWNER},
 		.group = TOGETHER_GROUP,

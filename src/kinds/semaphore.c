@@ -32,14 +32,14 @@ const LockKind semaphore_kind = {
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_SEMAPHORE_CREATE,
-			.keys = {KEY_LOCK, KEY_TICKETS},
+			.keys = {NAME_LOCK, NAME_TICKETS},
 			.each = {ARG_NOT_AFTER, ARG_AMOUNT, ARG_OWNER},
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_SEMAPHORE_RELEASE,
-			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
+			.keys = {NAME_LOCK, NAME_TICKETS, NAME_PERMITS_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_AMOUNT, ARG_OWNER},
 			.group = RELEASE_GROUP,
@@ -47,7 +47,7 @@ const LockKind semaphore_kind = {
 		},
 		[STORE_DEFINE] = {
 			.script = LUA_SEMAPHORE_DEFINE,
-			.keys = {KEY_LOCK, KEY_CHANNEL},
+			.keys = {NAME_LOCK, NAME_PERMITS_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT, ARG_LEASE},
 			.group = 1,
@@ -55,13 +55,13 @@ const LockKind semaphore_kind = {
 		},
 		[STORE_VALUE] = {
 			.script = LUA_SEMAPHORE_VALUE,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		[STORE_TALLY] = {
 			.script = LUA_SEMAPHORE_COUNT,
-			.keys = {KEY_LOCK, KEY_TICKETS, KEY_CHANNEL},
+			.keys = {NAME_LOCK, NAME_TICKETS, NAME_PERMITS_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_AMOUNT, ARG_OWNER},
 			.group = 1,

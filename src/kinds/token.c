@@ -37,14 +37,14 @@ const LockKind token_kind = {
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_TOKEN_CREATE,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.each = {ARG_LEASE, ARG_TOKEN, ARG_NOT_AFTER},
 			.group = 1,
 			.reply = REPLY_CREATED,
 		},
 		[STORE_SET] = {
 			.script = LUA_TOKEN_SET,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.each = {ARG_DIGEST, ARG_LEASE},
 			.unusual = {ARG_WRITE},
 			.group = 1,
@@ -52,7 +52,7 @@ const LockKind token_kind = {
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_TOKEN_RELEASE,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
 			.each = {ARG_DIGEST, ARG_CHANNEL},
 			.group = RELEASE_GROUP,

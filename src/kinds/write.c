@@ -37,15 +37,15 @@ const LockKind write_kind = {
 	.calls = {
 		[STORE_CREATE] = {
 			.script = LUA_WRITE_CREATE,
-			.keys = {KEY_LOCK, KEY_WRITERS},
-			.fenced_key = KEY_COUNTER,
+			.keys = {NAME_LOCK, NAME_WRITERS},
+			.fenced_key = NAME_COUNTER,
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT, ARG_SINCE},
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_SET] = {
 			.script = LUA_WRITE_RENEW,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.each = {ARG_OWNER, ARG_LEASE},
 			.unusual = {ARG_WRITE},
 			.group = RENEW_GROUP,
@@ -53,7 +53,7 @@ const LockKind write_kind = {
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_WRITE_RELEASE,
-			.keys = {KEY_LOCK, KEY_CHANNEL, KEY_WRITERS},
+			.keys = {NAME_LOCK, NAME_READ_WRITE_CHANNEL, NAME_WRITERS},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_OWNER, ARG_PREFIX},
 			.group = RELEASE_GROUP,
@@ -61,7 +61,7 @@ const LockKind write_kind = {
 		},
 		[STORE_RENEW] = {
 			.script = LUA_WRITE_RENEW,
-			.keys = {KEY_LOCK},
+			.keys = {NAME_LOCK},
 			.each = {ARG_OWNER, ARG_LEASE},
 			.unusual = {ARG_WRITE},
 			.group = RENEW_GROUP,
@@ -69,7 +69,7 @@ const LockKind write_kind = {
 		},
 		[STORE_MINT] = {
 			.script = LUA_WRITE_MINT,
-			.keys = {KEY_LOCK, KEY_COUNTER},
+			.keys = {NAME_LOCK, NAME_COUNTER},
 			.each = {ARG_OWNER, ARG_FLOOR},
 			.group = 1,
 			.reply = REPLY_TOKEN,

@@ -141,13 +141,8 @@ listener_channel_key(ChannelKey *key, LrTopic topic, uint64 owner, const char *n
 	char		text[LR_OWNER_MAX];
 
 	memset(key, 0, sizeof(ChannelKey));
-	if (!lr_topic_of_owners(topic))
-	{
-		key->len = lr_channel_name(topic, name, name_len, key->channel);
-		return;
-	}
 	(void) lr_owner_text(owner, text);
-	key->len = lr_turn_channel_name(topic, name, name_len, text, key->channel);
+	key->len = lr_channel_name(topic, name, name_len, text, key->channel);
 }
 
 static ChannelUser *

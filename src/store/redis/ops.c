@@ -94,81 +94,34 @@ op_digest(const StoreOp *op, char *text)
 }
 
 /*
- * op_put_key --- one key of a lock
+ * op_put_name --- a key or channel of a lock, by its pattern
  */
 static void
-op_put_key(RespOut *out, const StoreOp *op, KindKey key)
+op_put_name(RespOut *out, const StoreOp *op, const char *pattern)
 {
 	char		derived[LR_DERIVED_MAX];
 	char		owner[LR_OWNER_MAX];
 	char		digest[2 * STORE_ID_LEN + 1];
+	const char *with = NULL;
 
-	switch (key)
+	if (strchr(pattern, '@') != NULL)
 	{
-		case KEY_END:
-			break;
-		case KEY_LOCK:
-			resp_put_bulk(out, op->name, op->name_len);
-			break;
-		case KEY_CHANNEL:
-			resp_put_bulk(out, derived,
-						  lr_channel_name(lr_kind(op->lock_kind)->topic,
-										  op->name, op->name_len, derived));
-			break;
-		case KEY_COUNTER:
-			resp_put_bulk(out, derived,
-						  lr_token_name(op->name, op->name_len, derived));
-			break;
-		case KEY_TIMEOUT:
-			(void) lr_owner_text(op->owner, owner);
-			resp_put_bulk(out, derived,
-						  lr_timeout_name(op->name, op->name_len, owner, derived));
-			break;
-		case KEY_WRITERS:
-			resp_put_bulk(out, derived,
-						  lr_writers_name(op->name, op->name_len, derived));
-			break;
-		case KEY_QUEUE:
-			resp_put_bulk(out, derived,
-						  lr_queue_name(op->name, op->name_len, derived));
-			break;
-		case KEY_PATIENCE:
-			resp_put_bulk(out, derived,
-						  lr_patience_name(op->name, op->name_len, derived));
-			break;
-		case KEY_PLACES:
-			resp_put_bulk(out, derived,
-						  lr_places_name(op->name, op->name_len, derived));
-			break;
-		case KEY_PERMITS:
-			resp_put_bulk(out, derived,
-						  lr_permits_name(op->name, op->name_len, derived));
-			break;
-		case KEY_CONDITION_CHANNEL:
-			resp_put_bulk(out, derived,
-						  lr_channel_name(TOPIC_CONDITION, op->name, op->name_len,
-										  derived));
-			break;
-		case KEY_CONDITION_WAITING:
-			resp_put_bulk(out, derived,
-						  lr_condition_waiting_name(op->name, op->name_len,
-													op_digest(op, digest), derived));
-			break;
-		case KEY_CONDITION_ALIVE:
-			resp_put_bulk(out, derived,
-						  lr_condition_alive_name(op->name, op->name_len,
-												  op_digest(op, digest), derived));
-			break;
-		case KEY_CONDITION_TOLD:
-			resp_put_bulk(out, derived,
-						  lr_condition_told_name(op->name, op->name_len,
-												 op_digest(op, digest), derived));
-			break;
-		case KEY_TICKETS:
-			resp_put_bulk(out, derived,
-						  lr_tickets_name(op->name, op->name_len, derived));
-			break;
+		(void) lr_owner_text(op->owner, owner);
+		with = owner;
 	}
+	else if (strchr(pattern, '#') != NULL)
+		with = op_digest(op, digest);
+	resp_put_bulk(out, derived,
+				  lr_derived_name(pattern, op->name, op->name_len, with, derived));
+}
+
+static void
+op_put_channel(RespOut *out, const StoreOp *op, LrTopic topic)
+{
+	char		derived[LR_DERIVED_MAX];
+
+	resp_put_bulk(out, derived,
+				  lr_channel_name(topic, op->name, op->name_len, NULL, derived));
 }
 
 static void
@@ -232,7 +185,6 @@ op_put_change(RespOut *out, StoreChange change)
 static void
 op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 {
-	char		derived[LR_DERIVED_MAX];
 	char		digest[2 * STORE_ID_LEN + 1];
 
 	switch (arg)
@@ -267,9 +219,7 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			resp_put_text(out, op->quiet ? "" : sharded ? "SPUBLISH" : "PUBLISH");
 			break;
 		case ARG_CHANNEL:
-			resp_put_bulk(out, derived,
-						  lr_channel_name(lr_kind(op->lock_kind)->topic,
-										  op->name, op->name_len, derived));
+			op_put_channel(out, op, lr_kind(op->lock_kind)->topic);
 			break;
 		case ARG_RELEASED:
 			resp_put_bulk(out, "0", 1);
@@ -284,13 +234,10 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			op_put_beside(out, op);
 			break;
 		case ARG_PREFIX:
-			resp_put_bulk(out, derived,
-						  lr_timeouts_prefix(op->name, op->name_len, derived));
+			op_put_name(out, op, NAME_READERS);
 			break;
 		case ARG_READ_WRITE_CHANNEL:
-			resp_put_bulk(out, derived,
-						  lr_channel_name(TOPIC_READ_WRITE, op->name, op->name_len,
-										  derived));
+			op_put_name(out, op, NAME_READ_WRITE_CHANNEL);
 			break;
 		case ARG_CHANGE:
 			op_put_change(out, op->change);
@@ -317,9 +264,7 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			op_put_permit(out, op);
 			break;
 		case ARG_PERMITS_CHANNEL:
-			resp_put_bulk(out, derived,
-						  lr_channel_name(TOPIC_PERMITS, op->name, op->name_len,
-										  derived));
+			op_put_name(out, op, NAME_PERMITS_CHANNEL);
 			break;
 	}
 }
@@ -365,9 +310,9 @@ op_count_keys(const KindCall *call, bool fenced)
 {
 	int			n = 0;
 
-	while (n < KIND_MAX_KEYS && call->keys[n] != KEY_END)
+	while (n < KIND_MAX_KEYS && call->keys[n] != NULL)
 		n++;
-	return n + (fenced && call->fenced_key != KEY_END);
+	return n + (fenced && call->fenced_key != NULL);
 }
 
 static int
@@ -412,7 +357,7 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 	bool		fenced = ops->fenced;
 	bool		usual = op_all_usual(ops, n, call->unusual, sharded);
 
-	Assert(call->keys[0] != KEY_END);
+	Assert(call->keys[0] != NULL);
 	Assert(n == 1 || n <= call->group);
 	op_put_script(out, call->script, in_full,
 				  n * op_count_keys(call, fenced),
@@ -420,10 +365,10 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 				  (usual ? 0 : n * op_count_args(call->unusual)));
 	for (int i = 0; i < n; i++)
 	{
-		for (int k = 0; k < KIND_MAX_KEYS && call->keys[k] != KEY_END; k++)
-			op_put_key(out, &ops[i], call->keys[k]);
-		if (fenced)
-			op_put_key(out, &ops[i], call->fenced_key);
+		for (int k = 0; k < KIND_MAX_KEYS && call->keys[k] != NULL; k++)
+			op_put_name(out, &ops[i], call->keys[k]);
+		if (fenced && call->fenced_key != NULL)
+			op_put_name(out, &ops[i], call->fenced_key);
 	}
 	op_put_args(out, ops, call->once, sharded);
 	for (int i = 0; i < n; i++)
@@ -463,7 +408,7 @@ redis_put_forget(RespOut *out, const StoreOp *op)
 {
 	resp_put_array(out, 3);
 	resp_put_bulk(out, "ZREM", 4);
-	op_put_key(out, op, KEY_TICKETS);
+	op_put_name(out, op, NAME_TICKETS);
 	op_put_owner(out, op->owner);
 }
 

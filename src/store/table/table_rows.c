@@ -581,7 +581,7 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 			(lr_kind(op->lock_kind)->made_by != NULL &&
 			 !tables_open_values(tables, trouble)))
 			rows_refuse(op, trouble);
-		else if (lr_kind(op->lock_kind)->calls[STORE_VALUE].keys[0] != KEY_END &&
+		else if (lr_kind(op->lock_kind)->calls[STORE_VALUE].keys[0] != NULL &&
 				 !tables_open_values(tables, trouble))
 			rows_refuse(op, trouble);
 		else

@@ -57,60 +57,25 @@ plain_slot(const char *key, int len)
 	return crc % SLOT_COUNT;
 }
 
-typedef enum Derived
-{
-	OF_TOKEN, OF_WRITERS, OF_QUEUE, OF_PATIENCE, OF_PLACES, OF_PERMITS, OF_TICKETS,
-	OF_TIMEOUT, OF_WAITING, OF_ALIVE, OF_TOLD, OF_LOCK_CHANNEL, OF_CONDITION_CHANNEL,
-	OF_TURN_CHANNEL, OF_LATCH_CHANNEL, DERIVED_COUNT
-} Derived;
+static const char *const patterns[] = {
+	NAME_COUNTER, NAME_TIMEOUT, NAME_WRITERS, NAME_QUEUE, NAME_PATIENCE, NAME_PLACES,
+	NAME_PERMITS, NAME_WAITING, NAME_ALIVE, NAME_TOLD, NAME_TICKETS, NAME_LOCK_CHANNEL,
+	NAME_LOCK_CHANNEL ":@", NAME_READ_WRITE_CHANNEL, NAME_PERMITS_CHANNEL,
+	NAME_CONDITION_CHANNEL, NAME_LATCH_CHANNEL
+};
 
 static int
-derive(Derived what, const char *name, int len, char *out)
+derive(const char *pattern, const char *name, int len, char *out)
 {
-	switch (what)
-	{
-		case OF_TOKEN:
-			return lr_token_name(name, len, out);
-		case OF_WRITERS:
-			return lr_writers_name(name, len, out);
-		case OF_QUEUE:
-			return lr_queue_name(name, len, out);
-		case OF_PATIENCE:
-			return lr_patience_name(name, len, out);
-		case OF_PLACES:
-			return lr_places_name(name, len, out);
-		case OF_PERMITS:
-			return lr_permits_name(name, len, out);
-		case OF_TICKETS:
-			return lr_tickets_name(name, len, out);
-		case OF_TIMEOUT:
-			return lr_timeout_name(name, len, OWNER, out);
-		case OF_WAITING:
-			return lr_condition_waiting_name(name, len, DIGEST, out);
-		case OF_ALIVE:
-			return lr_condition_alive_name(name, len, DIGEST, out);
-		case OF_TOLD:
-			return lr_condition_told_name(name, len, DIGEST, out);
-		case OF_LOCK_CHANNEL:
-			return lr_channel_name(TOPIC_LOCK, name, len, out);
-		case OF_CONDITION_CHANNEL:
-			return lr_channel_name(TOPIC_CONDITION, name, len, out);
-		case OF_TURN_CHANNEL:
-			return lr_turn_channel_name(TOPIC_PLACE, name, len, OWNER, out);
-		case OF_LATCH_CHANNEL:
-			return lr_channel_name(TOPIC_LATCH, name, len, out);
-		case DERIVED_COUNT:
-			break;
-	}
-	return 0;
+	return lr_derived_name(pattern, name, len, strchr(pattern, '#') != NULL ? DIGEST : OWNER,
+						   out);
 }
 
 /* Not of Redisson, which has the same for "x" and "{x}" */
 static bool
-is_ours(Derived what)
+is_ours(const char *pattern)
 {
-	return what == OF_WRITERS || what == OF_PLACES || what == OF_TICKETS ||
-		what == OF_WAITING || what == OF_ALIVE || what == OF_TOLD || what == OF_CONDITION_CHANNEL;
+	return strchr(pattern, '+') != NULL;
 }
 
 void
@@ -127,19 +92,20 @@ fuzz_names(const uint8 *data, size_t size)
 		return;
 	same = other_len == 0 || (len == other_len && memcmp(name, other, len) == 0);
 	fuzz_must(slot_of(name, len) == plain_slot(name, len), "the slot of a name");
-	for (int what = 0; what < DERIVED_COUNT; what++)
+	for (int i = 0; i < lengthof(patterns); i++)
 	{
+		const char *pattern = patterns[i];
 		char	   *out = malloc(LR_DERIVED_MAX);
-		int			n = derive(what, name, len, out);
+		int			n = derive(pattern, name, len, out);
 
 		fuzz_must(n > len && n <= LR_DERIVED_MAX, "the length of a name");
 		fuzz_must(slot_of(out, n) == plain_slot(out, n), "the slot of a derived name");
-		if (!slot_is_split(name, len) && what != OF_LATCH_CHANNEL)
+		if (!slot_is_split(name, len) && strchr(pattern, '=') == NULL)
 			fuzz_must(plain_slot(out, n) == plain_slot(name, len), "it is in another slot");
-		if (!same && is_ours(what))
+		if (!same && is_ours(pattern))
 		{
 			char	   *others = malloc(LR_DERIVED_MAX);
-			int			m = derive(what, other, other_len, others);
+			int			m = derive(pattern, other, other_len, others);
 
 			fuzz_must(n != m || memcmp(out, others, n) != 0, "two names have the same");
 			free(others);

@@ -28,8 +28,8 @@ has_call(const StoreOp *op)
 	const LockKind *kind = lr_kind(op->lock_kind);
 
 	if (op->together > 0)
-		return kind->together.keys[0] != KEY_END;
-	return op->kind >= STORE_CALLS || kind->calls[op->kind].keys[0] != KEY_END;
+		return kind->together.keys[0] != NULL;
+	return op->kind >= STORE_CALLS || kind->calls[op->kind].keys[0] != NULL;
 }
 
 static void

@@ -68,7 +68,7 @@ waiting_name(const char *key, int c)
 		(void) hex_encode((const char *) id, STORE_ID_LEN, digest[c]);
 		digest[c][2 * STORE_ID_LEN] = '\0';
 	}
-	waiting[lr_condition_waiting_name(key, strlen(key), digest[c], waiting)] = '\0';
+	waiting[lr_derived_name(NAME_WAITING, key, strlen(key), digest[c], waiting)] = '\0';
 	return waiting;
 }
 

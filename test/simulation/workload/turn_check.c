@@ -213,7 +213,7 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 	char		channel[LR_DERIVED_MAX + 1];
 	int64	   *since = &unheard_since[k][topic];
 
-	channel[lr_channel_name(topic, key->name, key->name_len, channel)] = '\0';
+	channel[lr_channel_name(topic, key->name, key->name_len, "", channel)] = '\0';
 	note_since(good && key->subscription[topic] == SUB_CONFIRMED &&
 			   redis_count_listened(channel) <= sim_config.masters / 2, since);
 	if (*since != 0 && sim_now() - Max(*since, sim_quiet_since()) >
