@@ -238,8 +238,10 @@ my %script = (
 
 my %text = map {
 	my ($kind, $verb) = m{([^/]+)/([^/]+)\.lua$};
-	"$kind $verb" => PostgreSQL::Test::Utils::slurp_file($_)
-} glob "$top/src/kinds/*/*.lua";
+	my ($text) = PostgreSQL::Test::Utils::run_command([ "$top/script/embed-lua", 'text', $_ ]);
+
+	"$kind $verb" => $text
+} grep { !m{/prelude/} } glob "$top/src/kinds/*/*.lua";
 is(join("\n", sort keys %script), join("\n", sort keys %text), 'each script is tried');
 
 # What is in brackets, for each lock

@@ -15,12 +15,7 @@
 -- if he does not count any more before, it is passed on to the next, by whoever comes by
 -- first: so notes are there for as long as it is known that anybody waits.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[4]) then
   return {2, 0, '', now}
 end
@@ -29,44 +24,12 @@ local lock, channel, topic = KEYS[1], KEYS[2], KEYS[3]
 local waiting, alive, told = KEYS[4], KEYS[5], KEYS[6]
 local waiter, lease, wait, owner = ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
-local function call(...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
-
-local function lengthen(key, ms)
-  local ttl = call('PTTL', key)
-  if ttl ~= -2 and ttl < ms then
-    call('PEXPIRE', key, ms)
-  end
-end
+-- needs: call condition
 
 local function lengthen_all()
   lengthen(alive, 2 * wait)
   lengthen(waiting, 2 * wait)
   lengthen(told, 2 * wait)
-end
-
--- As in notify.lua.
-local function tell_one()
-  while true do
-    local first = call('LPOP', waiting)
-    if not first then
-      return 0
-    end
-    local ends = call('ZSCORE', alive, first)
-    local ttl = call('PTTL', alive)
-    call('ZREM', alive, first)
-    if ends and tonumber(ends) > now then
-      call('ZADD', told, ends, first)
-      lengthen(told, ttl)
-      call(ARGV[1], topic .. ':' .. first, ARGV[2])
-      return 1
-    end
-  end
 end
 
 local function queue()
@@ -82,13 +45,8 @@ if owner ~= '' then
     if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
       return there
     end
-    local kind = redis.call('TYPE', lock).ok
-    if kind == 'none' then
-      return ''
-    elseif kind == 'hash' and redis.call('HLEN', lock) == 1 then
-      return string.sub(redis.call('HKEYS', lock)[1], 1, 95)
-    end
-    return '(' .. kind .. ')'
+    -- needs: holder
+    return holder(lock)
   end
   local done, wrong = pcall(queue)
   if not done then
@@ -110,7 +68,7 @@ end
 
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', told, '-inf', now)) do
   redis.call('ZREM', told, dead)
-  tell_one()
+  tell_one(topic, waiting, alive, told)
 end
 if redis.call('ZSCORE', told, waiter) then
   redis.call('ZADD', told, now + lease, waiter)

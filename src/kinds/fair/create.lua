@@ -16,12 +16,7 @@
 -- from all scores when they get the lock, or give up, and from ours only those do who
 -- stand before us: ours is higher by that for each of them, and for nobody else.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[5]) then
   return {2, 0, '', now}
 end

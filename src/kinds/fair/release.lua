@@ -61,13 +61,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function call(...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
+-- needs: call
 
 -- As in create.lua.  Also whether anybody has left.
 local function sweep(queue, scores, places)
@@ -115,12 +109,7 @@ local function leave(had, lock, channel, queue, scores, places, owner)
 end
 
 for _, i in ipairs(rest) do
-  local done, answer = pcall(leave, told[i] == 1, KEYS[5 * i - 4], KEYS[5 * i - 3],
+  told[i] = try(leave, told[i] == 1, KEYS[5 * i - 4], KEYS[5 * i - 3],
     KEYS[5 * i - 2], KEYS[5 * i - 1], KEYS[5 * i], ARGV[2 * i + 1])
-  -- Since Redis 7 the text of the error, which would be taken for an answer.
-  if not done and type(answer) ~= 'table' then
-    answer = {err = answer}
-  end
-  told[i] = answer
 end
 return told

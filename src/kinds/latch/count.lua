@@ -9,25 +9,10 @@
 -- The ticket tells, for an hour, that this has run: repeating it counts once, also if it
 -- has met no latch and there is one now.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
--- Look at little, however large the value is.
-local left = '0'
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind ~= 'none' then
-  if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-    or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-    return {3, redis.call('PTTL', KEYS[1]), kind, now}
-  end
-  left = redis.call('GET', KEYS[1])
-  if tonumber(left) < 0 then
-    left = '0'
-  end
+-- needs: clock number
+local left = digits or '0'
+if tonumber(left) < 0 then
+  left = '0'
 end
 if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
   return {1, left, left, now}

@@ -7,26 +7,13 @@
 --       {2, 0, 0, now}         read too late: nothing done
 --       {3, ttl, type, now}    something that is no latch
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[2]) then
   return {2, 0, 0, now}
 end
 
--- Look at little, however large the value is.
-local left = '0'
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind ~= 'none' then
-  if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-    or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-    return {3, redis.call('PTTL', KEYS[1]), kind, now}
-  end
-  left = redis.call('GET', KEYS[1])
-end
+-- needs: number
+local left = digits or '0'
 
 if ARGV[3] == 'init' or ARGV[3] == 'set' then
   if ARGV[3] == 'init' and kind ~= 'none' then

@@ -5,16 +5,9 @@
 --                            exact beyond 2^53
 --       {3, ttl, type, 0}    something that is no latch
 
--- Look at little, however large the value is.
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
-  return {0, 0, 0, 0}
-end
-if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-  or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-  return {3, redis.call('PTTL', KEYS[1]), kind, 0}
-end
-local left = redis.call('GET', KEYS[1])
+local now = 0
+-- needs: number
+local left = digits or '0'
 if tonumber(left) < 0 then
   left = '0'
 end

@@ -8,23 +8,14 @@
 --       {3, ttl, type, now}  something that is no number of permits
 --       {6, 0, '', now}      nobody has said how many there are
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[4]) then
   return {2, 0, '', now}
 end
 
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
+-- needs: number
+if not digits then
   return {6, 0, '', now}
-end
-if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-  or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-  return {3, redis.call('PTTL', KEYS[1]), kind, now}
 end
 
 -- What has expired is free again.

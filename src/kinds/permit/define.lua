@@ -8,12 +8,7 @@
 --       {3, ttl, type, now}      something that is no number of permits
 --       {6, 0, '', now}          a look: nobody has said how many there are
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 local change = ARGV[3]
 if change and now > tonumber(ARGV[2]) then
   return {2, 0, '', now}
@@ -25,8 +20,8 @@ local function tell(free)
   end
 end
 
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
+-- needs: number
+if not digits then
   if not change then
     return {6, 0, '', now}
   end
@@ -35,10 +30,6 @@ if kind == 'none' then
   redis.call('SET', KEYS[1], ARGV[4])
   tell(tonumber(ARGV[4]))
   return {0, tonumber(ARGV[4]), tonumber(ARGV[4]), now}
-end
-if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-  or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-  return {3, redis.call('PTTL', KEYS[1]), kind, now}
 end
 
 local ended = redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)

@@ -8,20 +8,7 @@
 -- error of one does not keep the others from being released.  Repeating the script is
 -- harmless.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
-local function call(...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
+-- needs: clock call
 
 local function release(name, permits, channel, id)
   local until_then = redis.pcall('ZSCORE', permits, id)
@@ -52,12 +39,7 @@ end
 
 local told = {}
 for i = 1, #KEYS / 3 do
-  local done, answer = pcall(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+  told[i] = try(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
     ARGV[i + 1])
-  -- Since Redis 7 the text of what was raised.
-  if not done and type(answer) ~= 'table' then
-    answer = {err = answer}
-  end
-  told[i] = answer
 end
 return told

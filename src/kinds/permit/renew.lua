@@ -8,21 +8,10 @@
 --
 -- What is wrong with one is no reason to leave the others to expire.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 local write = #ARGV > 1 + 2 * #KEYS / 3
 
-local function call(...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
+-- needs: call
 
 local function renew(name, permits, channel, id, lease)
   local until_then = redis.pcall('ZSCORE', permits, id)
@@ -61,12 +50,7 @@ end
 
 local reply = {}
 for i = 1, #KEYS / 3 do
-  local done, answer = pcall(renew, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+  reply[i] = try(renew, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
     ARGV[2 * i], tonumber(ARGV[2 * i + 1]))
-  -- Since Redis 7 the text of what was raised.
-  if not done and type(answer) ~= 'table' then
-    answer = {err = answer}
-  end
-  reply[i] = answer
 end
 return reply

@@ -13,12 +13,7 @@
 -- ttl is -1 without one.  A session that has the write lock may read too.  Redisson
 -- knows nothing of the announced ones and may pass.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[3]) then
   return {2, 0, '', now}
 end
@@ -35,13 +30,9 @@ if ttl ~= -2 then
     return {3, ttl, kind, now}
   end
   if mode == 'write' and (ARGV[5] == '' or redis.call('HEXISTS', KEYS[1], ARGV[5]) == 0) then
-    local writer = ''
-    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-      if string.sub(field, -6) == ':write' then
-        writer = string.sub(field, 1, -7)
-      end
-    end
-    return {1, ttl, string.sub(writer, 1, 95), now}
+    local call = redis.call
+    -- needs: writer
+    return {1, ttl, writer(KEYS[1]) or '', now}
   end
 end
 

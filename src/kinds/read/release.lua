@@ -9,13 +9,7 @@
 -- An error of one lock does not keep the others from being released.  Repeating
 -- the script is harmless.
 
-local function call(...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
+-- needs: call
 
 -- For how long the longest time-out of a reader is still there, in ms.  Redisson
 -- has one for each of its holds.
@@ -80,12 +74,7 @@ end
 
 local told = {}
 for i = 1, #KEYS / 3 do
-  local done, answer = pcall(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
+  told[i] = try(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
     ARGV[2 * i], ARGV[2 * i + 1])
-  -- Since Redis 7 the text of the error, which would be taken for an answer.
-  if not done and type(answer) ~= 'table' then
-    answer = {err = answer}
-  end
-  told[i] = answer
 end
 return told

@@ -13,13 +13,7 @@
 
 local write = #ARGV > #KEYS
 
-local function call(...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
+-- needs: call writer
 
 local function who_has(lock)
   local kind = call('TYPE', lock).ok
@@ -30,14 +24,7 @@ local function who_has(lock)
   if mode == 'read' then
     return ''
   end
-  if mode == 'write' then
-    for _, field in ipairs(call('HKEYS', lock)) do
-      if string.sub(field, -6) == ':write' then
-        return string.sub(field, 1, math.min(#field - 6, 95))
-      end
-    end
-  end
-  return '(' .. kind .. ')'
+  return mode == 'write' and writer(lock) or '(' .. kind .. ')'
 end
 
 local function renew(lock, timeout, owner, lease)
@@ -69,12 +56,7 @@ end
 
 local reply = {}
 for i = 1, #KEYS / 2 do
-  local done, answer = pcall(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1],
+  reply[i] = try(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1],
     tonumber(ARGV[2 * i]))
-  -- Since Redis 7 the text of the error, which would be taken for an answer.
-  if not done and type(answer) ~= 'table' then
-    answer = {err = answer}
-  end
-  reply[i] = answer
 end
 return reply

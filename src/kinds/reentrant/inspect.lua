@@ -56,8 +56,7 @@ if type(number) == 'number' and number <= 20 then
   number = redis.pcall('GET', KEYS[1])
 end
 if type(number) == 'string' and string.find(number, '^%-?%d+$') then
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  -- needs: clock
   local permits = ARGV[1] .. ':timeout'
   local n = redis.pcall('ZCOUNT', permits, '(' .. now, '+inf')
   local had = {n}

@@ -8,28 +8,10 @@
 
 local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if there == 1 then
-  local token = redis.call('INCR', KEYS[2])
-  local floor = tonumber(ARGV[2])
-  if token <= floor then
-    token = floor + 1
-    if token <= 9007199254740991 then
-      redis.call('SET', KEYS[2], string.format('%.0f', token))
-    end
-  end
-  -- Beyond this Lua numbers are no longer exact.
-  if token < 1 or token > 9007199254740991 then
-    return redis.error_reply('FENCERANGE the counter of fencing tokens is used up')
-  end
-  return token
+  -- needs: mint
 end
 if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
   return there
 end
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
-  return ''
-end
-if kind == 'hash' and redis.call('HLEN', KEYS[1]) == 1 then
-  return string.sub(redis.call('HKEYS', KEYS[1])[1], 1, 95)
-end
-return '(' .. kind .. ')'
+-- needs: holder
+return holder(KEYS[1])

@@ -32,14 +32,8 @@ for i = 1, #KEYS do
   elseif there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
     reply[i] = there
   else
-    local kind = redis.call('TYPE', key).ok
-    if kind == 'none' then
-      reply[i] = ''
-    elseif kind == 'hash' and redis.call('HLEN', key) == 1 then
-      reply[i] = string.sub(redis.call('HKEYS', key)[1], 1, 95)
-    else
-      reply[i] = '(' .. kind .. ')'
-    end
+    -- needs: holder
+    reply[i] = holder(key)
   end
 end
 return reply

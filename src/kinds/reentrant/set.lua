@@ -27,11 +27,5 @@ end
 if type(count) == 'table' and not string.find(count.err, 'WRONGTYPE', 1, true) then
   return count
 end
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
-  return ''
-end
-if kind == 'hash' and redis.call('HLEN', KEYS[1]) == 1 then
-  return string.sub(redis.call('HKEYS', KEYS[1])[1], 1, 95)
-end
-return '(' .. kind .. ')'
+-- needs: holder
+return holder(KEYS[1])

@@ -8,24 +8,9 @@
 --
 -- The ticket tells, for an hour, that this has run: repeating it counts once.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
--- Look at little, however large the value is.
-local there = 0
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind ~= 'none' then
-  if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-    or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-    return {3, redis.call('PTTL', KEYS[1]), kind, now}
-  end
-  -- Beyond that a number of Lua is not exact, and would not fit into the reply.
-  there = math.min(tonumber(redis.call('GET', KEYS[1])), 9007199254740991)
-end
+-- needs: clock number
+-- Beyond that a number of Lua is not exact, and would not fit into the reply.
+local there = math.min(tonumber(digits or 0), 9007199254740991)
 if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
   return {1, there, there, now}
 end

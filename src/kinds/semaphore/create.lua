@@ -10,27 +10,13 @@
 -- The ticket tells, for an hour, that this has run: whoever has not read the reply gives
 -- back by it what was taken.  Whoever has removes it.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[1]) then
   return {2, 0, '', now}
 end
 
--- Look at little, however large the value is.
-local there = 0
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind ~= 'none' then
-  if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-    or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-    return {3, redis.call('PTTL', KEYS[1]), kind, now}
-  end
-  there = tonumber(redis.call('GET', KEYS[1]))
-end
-if there < tonumber(ARGV[2]) then
+-- needs: number
+if tonumber(digits or 0) < tonumber(ARGV[2]) then
   return {1, -1, '', now}
 end
 

@@ -8,27 +8,14 @@
 --       {2, 0, 0, now}         read too late: nothing done
 --       {3, ttl, type, now}    something that is no semaphore
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[2]) then
   return {2, 0, 0, now}
 end
 
--- Look at little, however large the value is.
-local free = 0
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind ~= 'none' then
-  if kind ~= 'string' or redis.call('STRLEN', KEYS[1]) > 20
-    or not string.find(redis.call('GET', KEYS[1]), '^%-?%d+$') then
-    return {3, redis.call('PTTL', KEYS[1]), kind, now}
-  end
-  -- Beyond that a number of Lua is not exact, and would not fit into the reply.
-  free = math.min(tonumber(redis.call('GET', KEYS[1])), 9007199254740991)
-end
+-- needs: number
+-- Beyond that a number of Lua is not exact, and would not fit into the reply.
+local free = math.min(tonumber(digits or 0), 9007199254740991)
 
 if ARGV[3] == 'init' or ARGV[3] == 'set' then
   if ARGV[3] == 'init' and kind ~= 'none' then

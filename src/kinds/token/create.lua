@@ -10,12 +10,7 @@ local ttl = redis.call('PTTL', KEYS[1])
 if ttl ~= -2 then
   return {4, ttl, ''}
 end
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[3]) then
   return {2, 0, now}
 end

@@ -13,12 +13,7 @@
 -- the time until which that counts: the first of them goes first, and readers that
 -- came later wait.  Redisson knows nothing of this and may pass.
 
--- Before Redis 7 a script that asks for the time may write only this way.
-if not redis.REDIS_VERSION_NUM then
-  redis.replicate_commands()
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- needs: clock
 if now > tonumber(ARGV[3]) then
   return {2, 0, '', now}
 end
@@ -68,11 +63,9 @@ if ttl ~= -2 then
   end
   local mode = kind == 'hash' and redis.call('HGET', KEYS[1], 'mode')
   if mode == 'write' then
-    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-      if string.sub(field, -6) == ':write' then
-        holder = string.sub(field, 1, math.min(#field - 6, 95))
-      end
-    end
+    local call = redis.call
+    -- needs: writer
+    holder = writer(KEYS[1]) or ''
   elseif mode == 'read' then
     holder = 'read'
   else

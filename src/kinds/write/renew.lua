@@ -9,13 +9,7 @@
 
 local write = #ARGV > 2 * #KEYS
 
-local function call(...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
-    error(answer)
-  end
-  return answer
-end
+-- needs: call writer
 
 local function who_has(lock)
   local kind = call('TYPE', lock).ok
@@ -23,14 +17,7 @@ local function who_has(lock)
     return ''
   end
   local mode = kind == 'hash' and call('HGET', lock, 'mode')
-  if mode == 'write' then
-    for _, field in ipairs(call('HKEYS', lock)) do
-      if string.sub(field, -6) == ':write' then
-        return string.sub(field, 1, math.min(#field - 6, 95))
-      end
-    end
-  end
-  return mode == 'read' and 'read' or '(' .. kind .. ')'
+  return mode == 'write' and writer(lock) or mode == 'read' and 'read' or '(' .. kind .. ')'
 end
 
 local function renew(lock, owner, lease)
@@ -50,11 +37,6 @@ end
 
 local reply = {}
 for i = 1, #KEYS do
-  local done, answer = pcall(renew, KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
-  -- Since Redis 7 the text of the error, which would be taken for an answer.
-  if not done and type(answer) ~= 'table' then
-    answer = {err = answer}
-  end
-  reply[i] = answer
+  reply[i] = try(renew, KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
 end
 return reply

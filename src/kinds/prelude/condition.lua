@@ -1,0 +1,27 @@
+-- condition: the first who waits for one, and counts, is told; 0: there is none.  That is
+-- noted for as long as it is known that anybody waits.  Needs now, and call().
+
+local function lengthen(key, ms)
+  local ttl = call('PTTL', key)
+  if ttl ~= -2 and ttl < ms then
+    call('PEXPIRE', key, ms)
+  end
+end
+
+local function tell_one(topic, waiting, alive, told)
+  while true do
+    local first = call('LPOP', waiting)
+    if not first then
+      return 0
+    end
+    local ends = call('ZSCORE', alive, first)
+    local ttl = call('PTTL', alive)
+    call('ZREM', alive, first)
+    if ends and tonumber(ends) > now then
+      call('ZADD', told, ends, first)
+      lengthen(told, ttl)
+      call(ARGV[1], topic .. ':' .. first, ARGV[2])
+      return 1
+    end
+  end
+end

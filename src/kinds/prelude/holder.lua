@@ -1,0 +1,12 @@
+-- holder: who has a lock that somebody else does not have: '' is nobody.
+
+local function holder(key)
+  local kind = redis.call('TYPE', key).ok
+  if kind == 'none' then
+    return ''
+  end
+  if kind == 'hash' and redis.call('HLEN', key) == 1 then
+    return string.sub(redis.call('HKEYS', key)[1], 1, 95)
+  end
+  return '(' .. kind .. ')'
+end

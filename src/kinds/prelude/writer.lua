@@ -1,0 +1,9 @@
+-- writer: who has the write lock of a read-write lock, nil if nobody has.  Needs call().
+
+local function writer(lock)
+  for _, field in ipairs(call('HKEYS', lock)) do
+    if string.sub(field, -6) == ':write' then
+      return string.sub(field, 1, math.min(#field - 6, 95))
+    end
+  end
+end
