@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between PostgreSQL 15 to 18, in one place.
+ *	  What differs between PostgreSQL 15 to 19, in one place.
  *
  * Every other file is written against the newest spelling and includes this
  * one through lockredis.h.  It may contain preprocessor guards, type aliases
@@ -90,19 +90,48 @@ extern int no_such_variable
 #define LrLocalBackendStatus(i)	pgstat_fetch_stat_local_beentry(i)
 #endif
 
-/* 16 tells summarizing indexes apart when a row was updated. */
+/* 16 tells summarizing indexes apart when a row was updated; 19 takes flags. */
 #if PG_VERSION_NUM >= 160000
 #define LrUpdateIndexes			TU_UpdateIndexes
 #define LrIndexesNeedUpdate(u)	((u) != TU_None)
 #define LrOnlySummarizing(u)	((u) == TU_Summarizing)
-#define LrInsertIndexTuples(rri, slot, estate, conflict, summarizing) \
-	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, true, (conflict), NIL, (summarizing)))
 #else
 #define LrUpdateIndexes			bool
 #define LrIndexesNeedUpdate(u)	(u)
 #define LrOnlySummarizing(u)	false
+#endif
+#if PG_VERSION_NUM >= 190000
+#define LrInsertIndexTuples(rri, slot, estate, conflict, summarizing) \
+	((void) ExecInsertIndexTuples((rri), (estate), EIIT_NO_DUPE_ERROR | \
+								  ((summarizing) ? EIIT_ONLY_SUMMARIZING : 0), \
+								  (slot), NIL, (conflict)))
+#elif PG_VERSION_NUM >= 160000
+#define LrInsertIndexTuples(rri, slot, estate, conflict, summarizing) \
+	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, true, (conflict), NIL, (summarizing)))
+#else
 #define LrInsertIndexTuples(rri, slot, estate, conflict, summarizing) \
 	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, true, (conflict), NIL))
+#endif
+
+/* 19 passes options along with a scan and with each change of a row. */
+#if PG_VERSION_NUM >= 190000
+#define LrBeginScan(rel, snapshot) \
+	table_beginscan((rel), (snapshot), 0, NULL, SO_NONE)
+#define LrUpdateRow(rel, tid, slot, cid, snapshot, failure, mode, indexes) \
+	table_tuple_update((rel), (tid), (slot), (cid), 0, (snapshot), InvalidSnapshot, \
+					   false, (failure), (mode), (indexes))
+#define LrDeleteRow(rel, tid, cid, snapshot, failure) \
+	table_tuple_delete((rel), (tid), (cid), 0, (snapshot), InvalidSnapshot, false, \
+					   (failure))
+#else
+#define LrBeginScan(rel, snapshot) \
+	table_beginscan((rel), (snapshot), 0, NULL)
+#define LrUpdateRow(rel, tid, slot, cid, snapshot, failure, mode, indexes) \
+	table_tuple_update((rel), (tid), (slot), (cid), (snapshot), InvalidSnapshot, \
+					   false, (failure), (mode), (indexes))
+#define LrDeleteRow(rel, tid, cid, snapshot, failure) \
+	table_tuple_delete((rel), (tid), (cid), (snapshot), InvalidSnapshot, false, \
+					   (failure), false)
 #endif
 
 /* 15.2 made it possible to know a pipeline; before, nothing tells. */
@@ -110,8 +139,11 @@ extern int no_such_variable
 #define XACT_FLAGS_PIPELINING	0
 #endif
 
-/* 18 instruments index scans. */
-#if PG_VERSION_NUM >= 180000
+/* 18 instruments index scans; 19 takes flags. */
+#if PG_VERSION_NUM >= 190000
+#define LrIndexBeginScan(rel, index, snapshot, nkeys) \
+	index_beginscan((rel), (index), (snapshot), NULL, (nkeys), 0, 0)
+#elif PG_VERSION_NUM >= 180000
 #define LrIndexBeginScan(rel, index, snapshot, nkeys) \
 	index_beginscan((rel), (index), (snapshot), NULL, (nkeys), 0)
 #else
@@ -127,13 +159,20 @@ extern int no_such_variable
 #define LrUnlimitTransactions()	((void) 0)
 #endif
 
-/* 18 spells "does not return" as a prefix. */
+/* 18 spells "does not return" as a prefix; in 19 it has to stand before "extern". */
 #if PG_VERSION_NUM >= 180000
 #define LR_NORETURN_PREFIX		pg_noreturn
 #define LR_NORETURN_SUFFIX
 #else
 #define LR_NORETURN_PREFIX
 #define LR_NORETURN_SUFFIX		pg_attribute_noreturn()
+#endif
+
+/* 19 tells a signal handler where the signal came from. */
+#if PG_VERSION_NUM >= 190000
+#define LR_PASS_SIGNAL_ARGS		postgres_signal_arg, pg_siginfo
+#else
+#define LR_PASS_SIGNAL_ARGS		postgres_signal_arg
 #endif
 
 #endif							/* LR_COMPAT_H */

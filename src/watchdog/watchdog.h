@@ -17,6 +17,6 @@
 #include "lockredis.h"
 
 extern void watchdog_register(void);
-extern PGDLLEXPORT LR_NORETURN_PREFIX void lockredis_watchdog_main(Datum arg) LR_NORETURN_SUFFIX;
+LR_NORETURN_PREFIX extern PGDLLEXPORT void lockredis_watchdog_main(Datum arg) LR_NORETURN_SUFFIX;
 
 #endif							/* LR_WATCHDOG_H */

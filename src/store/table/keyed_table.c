@@ -156,6 +156,24 @@ keyed_column(KeyedTable *table, int column, bool *isnull)
 }
 
 /*
+ * prune_page --- as each scan may; from PostgreSQL 19 on it may also find a page of the
+ * visibility map, which it leaves pinned
+ */
+static void
+prune_page(Relation rel, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 190000
+	Buffer		map = InvalidBuffer;
+
+	heap_page_prune_opt(rel, buffer, &map, false);
+	if (BufferIsValid(map))
+		ReleaseBuffer(map);
+#else
+	heap_page_prune_opt(rel, buffer);
+#endif
+}
+
+/*
  * prune_target --- free the page that inserts go to of dead rows, if it is
  * nearly full
  *
@@ -182,7 +200,7 @@ prune_target(Relation rel)
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 		PageSetFull(page);
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-		heap_page_prune_opt(rel, buffer);
+		prune_page(rel, buffer);
 	}
 	ReleaseBuffer(buffer);
 }
@@ -261,10 +279,8 @@ keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 	if (should_free)
 		heap_freetuple(old);
 	ExecForceStoreHeapTuple(new, slot, true);
-	if (table_tuple_update(table->rel, &table->row->tts_tid, slot,
-						   GetCurrentCommandId(true), GetActiveSnapshot(),
-						   InvalidSnapshot, false, &failure, &mode,
-						   &update_indexes) != TM_Ok)
+	if (LrUpdateRow(table->rel, &table->row->tts_tid, slot, GetCurrentCommandId(true),
+					GetActiveSnapshot(), &failure, &mode, &update_indexes) != TM_Ok)
 		return false;
 	if (LrIndexesNeedUpdate(update_indexes))
 		insert_index_entries(table, LrOnlySummarizing(update_indexes));
@@ -281,9 +297,8 @@ keyed_delete_at(Relation rel, ItemPointer tid)
 {
 	TM_FailureData failure;
 
-	if (table_tuple_delete(rel, tid, GetCurrentCommandId(true),
-						   GetActiveSnapshot(), InvalidSnapshot, false,
-						   &failure, false) != TM_Ok)
+	if (LrDeleteRow(rel, tid, GetCurrentCommandId(true), GetActiveSnapshot(),
+					&failure) != TM_Ok)
 		return false;
 	CommandCounterIncrement();
 	return true;

@@ -617,7 +617,7 @@ rows_sweep(LockTables *tables)
 {
 	Relation	rel = tables->rows.rel;
 	TupleTableSlot *row = tables->rows.row;
-	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	TableScanDesc scan = LrBeginScan(rel, GetActiveSnapshot());
 	TableTrouble trouble;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))

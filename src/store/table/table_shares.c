@@ -161,7 +161,7 @@ shares_sweep(LockTables *tables)
 {
 	Relation	rel = tables->shares.rel;
 	TupleTableSlot *row = tables->shares.row;
-	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	TableScanDesc scan = LrBeginScan(rel, GetActiveSnapshot());
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{

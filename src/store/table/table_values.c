@@ -150,7 +150,7 @@ values_sweep(LockTables *tables)
 {
 	Relation	rel = tables->values.rel;
 	TupleTableSlot *row = tables->values.row;
-	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	TableScanDesc scan = LrBeginScan(rel, GetActiveSnapshot());
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
 	{

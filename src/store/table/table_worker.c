@@ -123,9 +123,9 @@ static void
 handle_terminate(SIGNAL_ARGS)
 {
 	if (committing)
-		die(postgres_signal_arg);
+		die(LR_PASS_SIGNAL_ARGS);
 	else
-		SignalHandlerForShutdownRequest(postgres_signal_arg);
+		SignalHandlerForShutdownRequest(LR_PASS_SIGNAL_ARGS);
 }
 
 /* ----------

@@ -16,6 +16,6 @@
 #include "lockredis.h"
 
 extern void table_worker_register(void);
-extern PGDLLEXPORT LR_NORETURN_PREFIX void lockredis_table_worker_main(Datum arg) LR_NORETURN_SUFFIX;
+LR_NORETURN_PREFIX extern PGDLLEXPORT void lockredis_table_worker_main(Datum arg) LR_NORETURN_SUFFIX;
 
 #endif							/* LR_TABLE_WORKER_H */
