@@ -290,6 +290,18 @@ COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in secon
 COMMENT ON COLUMN redis_lock_status.instance IS 'this server: its owners in the store are <instance>:<number>, and its connections have it in their names; another one after each restart';
 
 --
+-- Waiting without a snapshot
+--
+
+CREATE PROCEDURE redis_await_lock(key text, lease interval DEFAULT NULL,
+    kind text DEFAULT 'reentrant')
+AS 'MODULE_PATHNAME', 'lockredis_await_lock'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE redis_await_lock(text, interval, text) IS
+'take a session-level Redis lock of a kind (reentrant, fair, read, write or permit), and wait for it without a snapshot, which does not hold back vacuum: it commits first.  lease and errors as redis_lock; 2D000 inside a transaction block or function, or after other commands of a pipeline';
+
+--
 -- Read-write locks
 --
 

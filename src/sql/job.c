@@ -1,9 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * job.c
- *	  redis_with_lock: a command that several servers want to run once.
+ *	  Procedures that end the caller's transaction: redis_with_lock, a command that
+ *	  several servers want to run once, and redis_await_lock.
  *
- * Takes the lock, commits (so that the command starts on a fresh snapshot),
+ * A session that waits inside of a transaction keeps its snapshot, and that
+ * keeps vacuum from removing what has been deleted since, in all tables of the
+ * database.  A procedure commits before it waits, and waits without one.
+ *
+ * A job takes the lock, commits (so that the command starts on a fresh snapshot),
  * runs the command, commits, gives the lock back.  If the command fails its
  * error is raised again as it is, and the lock is given back at the end of the
  * abort.  The hold is the runner's: redis_unlock in the command does not touch
@@ -35,12 +40,13 @@
 
 PG_FUNCTION_INFO_V1(lockredis_with_lock);
 PG_FUNCTION_INFO_V1(lockredis_with_permit);
+PG_FUNCTION_INFO_V1(lockredis_await_lock);
 
 /*
  * job_require_control --- may the caller's transaction be ended?
  */
 static void
-job_require_control(FunctionCallInfo fcinfo, const char *procedure)
+job_require_control(FunctionCallInfo fcinfo, const char *procedure, const char *detail)
 {
 	CallContext *context = (CallContext *) fcinfo->context;
 
@@ -54,7 +60,7 @@ job_require_control(FunctionCallInfo fcinfo, const char *procedure)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
 			 errmsg("%s cannot run inside a transaction block", procedure),
-			 errdetail("It commits before and after the command."),
+			 errdetail_internal("%s", detail),
 			 errhint("Call it outside of BEGIN, of functions and of exception blocks, and first in a pipeline, or use redis_xact_lock.")));
 }
 
@@ -151,7 +157,7 @@ job_run_command(const char *command, const char *procedure)
 /*
  * job_run --- false: the lock was busy for all of the time limit
  *
- * Nothing is committed then.
+ * If there is none nothing is committed then.
  */
 static bool
 job_run(const LrName *name, const AcquireRequest *request, const char *command,
@@ -161,6 +167,8 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command,
 
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect_ext failed");
+	if (request->wait_us != 0)
+		SPI_commit();
 	if (!session_lock(name, request, &entry))
 	{
 		SPI_finish();
@@ -215,7 +223,7 @@ job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_a
 		keep_us = arg_keep_us(fcinfo, keep_arg);
 	if (keep_us > 0)
 		request.terms.keep_until = lr_now() + keep_us;
-	job_require_control(fcinfo, procedure);
+	job_require_control(fcinfo, procedure, _("It commits before and after the command."));
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	desc = BlessTupleDesc(desc);
@@ -244,4 +252,26 @@ Datum
 lockredis_with_permit(PG_FUNCTION_ARGS)
 {
 	return job_call(fcinfo, "redis_with_permit", KIND_PERMIT, -1);
+}
+
+/*
+ * lockredis_await_lock --- CALL redis_await_lock(key, lease, kind)
+ */
+Datum
+lockredis_await_lock(PG_FUNCTION_ARGS)
+{
+	LrName		name;
+	AcquireRequest request;
+
+	arg_key(fcinfo, &name);
+	arg_request(fcinfo, arg_kind(fcinfo, 2, &name), SCOPE_SESSION, WAITS, 1, &request);
+	require_session_locks();
+	job_require_control(fcinfo, "redis_await_lock", _("It commits before it waits."));
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect_ext failed");
+	SPI_commit();
+	(void) session_lock(&name, &request, NULL);
+	SPI_finish();
+	job_commit_call();
+	PG_RETURN_VOID();
 }

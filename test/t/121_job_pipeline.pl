@@ -100,6 +100,12 @@ is(done(), '', 'nothing was done');
 like(pipeline($job, q{INSERT INTO done VALUES ('between')}, $job),
 	$refused, 'after another command after a job');
 is(done(), 'job', 'the first job was done, and nothing else');
+like(
+	pipeline(q{INSERT INTO done VALUES ('before')}, q{CALL redis_await_lock('job')}),
+	qr/^2D000 ERROR:  redis_await_lock cannot run inside a transaction block$/,
+	'redis_await_lock after another command');
+is(done(), '', 'nothing was done');
+is($redis->cmd('EXISTS', 'job'), 0, 'nor taken');
 like(pipeline('BEGIN', $job, 'COMMIT'), $refused, 'in a block of the pipeline');
 is(done(), '', 'nothing was done');
 
@@ -126,6 +132,11 @@ is(done(), 'job job after', 'all was done');
 is(pipeline('BEGIN', q{INSERT INTO done VALUES ('block')}, 'COMMIT', $job),
 	'', 'after a transaction that has ended');
 is(done(), 'block job', 'both were done');
+
+my $await = q{CALL redis_await_lock('job')};
+is(pipeline($await, $await, q{INSERT INTO done SELECT redis_hold_count('job')::text}),
+	'', 'redis_await_lock, twice');
+is(done(), '2', 'the lock is held, and what follows is done');
 
 # Busy: nothing has happened, so the next one may.
 $s->query(q{SELECT redis_lock('busy')});

@@ -58,7 +58,7 @@ foreach my $signature (sort keys %there)
 			$j->{store} ? 10000 : 1,
 			$j->{stable} ? 's' : 'v',
 			$j->{strict} ? 't' : 'f',
-			$j->{unsafe} || $signature =~ /^redis_with_/ ? 'u' : 'r',
+			$j->{unsafe} || $signature =~ /^redis_(?:with|await)_/ ? 'u' : 'r',
 			'f'
 		],
 		"$signature: PUBLIC, cost, volatility, strictness, parallel workers, and nothing else");

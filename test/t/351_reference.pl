@@ -44,7 +44,7 @@ foreach my $row (@{ $one->query(q{
 	cmp_ok(length $comment, '<=', COMMENT_MAX, "$name($arguments): the comment is short");
 	next unless $name =~ /^redis_/;
 	$arguments =~ s/'00:00:00'::interval/'0'/g;
-	$arguments =~ s/(DEFAULT (?:NULL|''))::\w+/$1/g;
+	$arguments =~ s/(DEFAULT (?:NULL|'\w*'))::\w+/$1/g;
 	$arguments =~ s/\bIN //g;
 	$there{"$name($arguments)" . ($kind eq 'p' ? '' : " → $result")} = 1;
 	$arguments{$name} = [ map { /^(\w+) (\S+)(?: DEFAULT (.*))?/ ? [ $1, $2, $3 ] : die } split /, /,

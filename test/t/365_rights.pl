@@ -74,7 +74,7 @@ SQL
 my %parts;
 foreach my $signature (keys %judged)
 {
-	my $type = $signature =~ /^redis_with_/ ? 'procedure' : 'function';
+	my $type = $signature =~ /^redis_(?:with|await)_/ ? 'procedure' : 'function';
 
 	$parts{"$type $signature"} = 1;
 }
@@ -262,7 +262,7 @@ sub filled
 my @attempts = (
 	@to_all,
 	filled(\@to_table, @tables),
-	filled(\@to_function, map { "lockredis.$_" } grep { !/^redis_with/ } sort keys %judged));
+	filled(\@to_function, map { "lockredis.$_" } grep { !/^redis_(?:with|await)/ } sort keys %judged));
 foreach my $role (@roles)
 {
 	my $session = $node->session(dbname => 'app', user => $role, quiet => 1);

@@ -110,6 +110,8 @@ my @calls = (
 	[ "WITH taken AS MATERIALIZED (SELECT redis_try_permit_acquire('jobs:p', '0', '1 min') AS id) SELECT redis_permit_release('jobs:p', id) FROM taken",
 		't' ],
 	[ "CALL redis_with_permit('jobs:p', 'SELECT 1')", 't' ],
+	[ "CALL redis_await_lock('jobs:k', '1 min', 'write')", '' ],
+	[ "SELECT redis_write_unlock('jobs:k')", 't' ],
 	[ "SELECT redis_try_permit_lock('jobs:y', '100 ms')", 'f' ],
 	[ "SELECT redis_lock('jobs:k'), redis_condition_wait('jobs:k', '100 ms'), redis_condition_notify('jobs:k'), redis_condition_notify_all('jobs:k')",
 		'|f|0|0' ],

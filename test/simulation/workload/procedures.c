@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * procedures.c
- *	  Statements that end transactions in themselves: DO and CALL, jobs, prepared
- *	  transactions.
+ *	  Statements that end transactions in themselves: DO and CALL, jobs, a lock that is
+ *	  awaited without a snapshot, prepared transactions.
  *
  * The command of a job runs while its lock is held, or lost, and only then; when
  * the call returns the job has given its hold back.
@@ -23,6 +23,7 @@
 #include "../kernel/server.h"
 
 extern Datum lockredis_with_lock(PG_FUNCTION_ARGS);
+extern Datum lockredis_await_lock(PG_FUNCTION_ARGS);
 
 /* Of DO, CALL and jobs in each other. */
 #define NESTED_MAX	3
@@ -205,6 +206,40 @@ job_that_cannot(void)
 }
 
 /* ----------
+ * Awaited locks
+ * ----------
+ */
+
+static NullableDatum await_args[3];
+
+static void
+call_await_lock(void)
+{
+	(void) sql_call_procedure(lockredis_await_lock, 3, await_args, false);
+}
+
+/*
+ * await_lock --- as what the key is held, if it is: as another kind the session would wait
+ * for itself, for ever
+ *
+ * The simulator's own kinds have no name in SQL.
+ */
+static void
+await_lock(void)
+{
+	const char *key = draw_key();
+	KindId		kind = draw_kind_of(key);
+
+	if (kind >= KIND_COUNT)
+		return;
+	await_args[0] = sql_text(key);
+	await_args[1] = draw_lease();
+	await_args[2] = sql_text(lr_kind(kind)->name);
+	utility_run(T_CallStmt, call_await_lock);
+	sim_reached("awaited");
+}
+
+/* ----------
  * Prepared transactions
  * ----------
  */
@@ -283,6 +318,7 @@ const Statement procedure_statements[] = {
 	{"ROLLBACK in a procedure", 2, INSIDE_LOOSE, rollback_inside},
 	{"redis_with_lock", 6, AT_TOP | INSIDE_LOOSE, job},
 	{"redis_with_lock in a block", 1, IN_BLOCK | INSIDE, job_that_cannot},
+	{"redis_await_lock", 3, AT_TOP | INSIDE_LOOSE, await_lock},
 	{"PREPARE TRANSACTION", 3, IN_BLOCK | CONTROL, prepare},
 	{"COMMIT PREPARED", 3, AT_TOP, commit_prepared},
 	{"ROLLBACK PREPARED", 1, AT_TOP, rollback_prepared},

@@ -45,6 +45,7 @@ redis_multi_lock(text[],interval) | all store | SELECT redis_multi_lock(ARRAY['f
 redis_try_multi_lock(text[],interval,interval) | all store | SELECT redis_try_multi_lock(ARRAY[%s])
 redis_multi_xact_lock(text[],interval) | all store | SELECT redis_multi_xact_lock(ARRAY[%s])
 redis_try_multi_xact_lock(text[],interval,interval) | all store | SELECT redis_try_multi_xact_lock(ARRAY[%s])
+redis_await_lock(text,interval,text) | all | CALL redis_await_lock(%s)
 redis_with_lock(text,text,interval,interval,interval,boolean) | all | CALL redis_with_lock(%s, 'SELECT 1', hold_at_least => '20ms')
 redis_unlock(text) | all store | SELECT redis_unlock(%s)
 redis_read_unlock(text) | all store | SELECT redis_read_unlock(%s)

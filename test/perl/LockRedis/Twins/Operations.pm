@@ -137,6 +137,7 @@ LIST
 LIST
 	job => <<'LIST',
 1 CALL redis_with_lock(%k, 'SELECT 1')
+1 CALL redis_await_lock(%k)
 1 CALL redis_with_lock(%k, 'INSERT INTO written VALUES (2)', '10 min')
 1 CALL redis_with_lock(%k, 'SELECT redis_try_lock(''%K'')')
 1 CALL redis_with_lock(%k, 'SELECT redis_try_lock(''%O'')')
