@@ -10,125 +10,12 @@
 use strict;
 use warnings FATAL => 'all';
 
+use LockRedis::Pooler;
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-# Where Debian has it.
-$ENV{PATH} .= ':/usr/sbin';
-need_tool('pgbouncer');
-
-# A psql behind the pooler: the backend it sees may serve others afterwards, so
-# the end of the client is not that of the backend.
-package PooledSession
-{
-	use parent -norequire, 'LockRedis::Session';
-
-	sub quit
-	{
-		my ($self) = @_;
-
-		return unless $self->{psql};
-		close $self->{in};
-		$self->_end(no_backend => 1);
-		return;
-	}
-}
-
-# A PgBouncer that offers the databases "tx" and "sess" in the two modes, with
-# two connections to the server each.  Ends with the test.
-package Pooler
-{
-	use LockRedis::Wait qw(poll_until);
-	use POSIX ();
-	use Test::More;
-
-	my @poolers;
-
-	sub new
-	{
-		my ($class, $node, $name, %settings) = @_;
-		my $dir = PostgreSQL::Test::Utils::tempdir_short();
-		my $self = bless {
-			dir => $dir,
-			port => PostgreSQL::Test::Cluster::get_free_port(),
-			log => "$PostgreSQL::Test::Utils::log_path/130_pooler_$name.log",
-			owner => $$
-		}, $class;
-		my $user = getpwuid $>;
-		my $server = 'host=' . $node->host . ' port=' . $node->port
-		  . " dbname=postgres user=$user";
-		my %all = (
-			listen_port => $self->{port},
-			unix_socket_dir => $dir,
-			auth_type => 'any',
-			default_pool_size => 2,
-			logfile => $self->{log},
-			%settings);
-
-		open my $conf, '>', "$dir/pgbouncer.ini" or die $!;
-		print $conf "[databases]\n",
-		  "tx = $server pool_mode=transaction\n",
-		  "sess = $server pool_mode=session\n",
-		  "[pgbouncer]\n",
-		  map { "$_ = $all{$_}\n" } sort keys %all;
-		close $conf or die $!;
-
-		my $pid = LockRedis::Program::start_program($self->{log}, 'pgbouncer', "$dir/pgbouncer.ini");
-		$self->{pid} = $pid;
-		push @poolers, $self;
-		poll_until(
-			"PgBouncer to listen (see $self->{log})",
-			sub {
-				die "PgBouncer ended at once, see $self->{log}\n"
-				  if waitpid($pid, POSIX::WNOHANG()) == $pid;
-				-S "$dir/.s.PGSQL.$self->{port}";
-			});
-		return $self;
-	}
-
-	# For LockRedis::Session.
-	sub connstr
-	{
-		my ($self, $dbname) = @_;
-
-		return "host=$self->{dir} port=$self->{port} dbname=$dbname";
-	}
-
-	sub session
-	{
-		my ($self, $dbname) = @_;
-
-		return PooledSession->new($self, dbname => $dbname);
-	}
-
-	# Its connections to the server end with it.
-	sub stop
-	{
-		my ($self) = @_;
-		my $pid = delete $self->{pid};
-
-		kill 'INT', $pid;
-		poll_until('PgBouncer to end',
-			sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
-		return;
-	}
-
-	END
-	{
-		my $exit_code = $?;
-
-		foreach my $pooler (grep { $_->{owner} == $$ && $_->{pid} } @poolers)
-		{
-			kill 'KILL', $pooler->{pid};
-			waitpid $pooler->{pid}, 0;
-		}
-		$? = $exit_code;
-	}
-}
-
-package main;
+LockRedis::Pooler->need;
 
 my $redis = lock_store;
 my $node = LockRedis::Node->create(
@@ -141,7 +28,7 @@ $node->safe_psql('postgres',
 	'CREATE TABLE account (v bigint NOT NULL); INSERT INTO account VALUES (0)');
 
 my $pooler =
-  Pooler->new($node, 'default', server_reset_query => 'DISCARD ALL');
+  LockRedis::Pooler->new($node, 'default', server_reset_query => 'DISCARD ALL');
 
 # ----------
 # Transaction mode
@@ -281,7 +168,7 @@ foreach my $reset (reverse sort keys %resets)
 	subtest 'session mode, '
 	  . ($reset eq '' ? 'no reset query' : $reset) => sub {
 		my $own = $resets{$reset}
-		  || Pooler->new($node, 'reset' . length $reset, server_reset_query => $reset);
+		  || LockRedis::Pooler->new($node, 'reset' . length $reset, server_reset_query => $reset);
 
 		foreach my $how ('quits', 'vanishes')
 		{

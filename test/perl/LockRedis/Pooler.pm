@@ -1,0 +1,155 @@
+# Copyright (c) 2026, lockredis contributors
+
+=pod
+
+=head1 NAME
+
+LockRedis::Pooler - a PgBouncer in front of a server
+
+=head1 SYNOPSIS
+
+  LockRedis::Pooler->need;
+  my $pooler = LockRedis::Pooler->new($node, 'name', default_pool_size => 1);
+  my $s = $pooler->session('tx');       # transaction mode; 'sess': session mode
+  $pooler->waiting_clients;              # for a connection to the server
+  $pooler->stop;
+
+=head1 DESCRIPTION
+
+It offers the databases "tx" and "sess" in the two modes, with two connections to the server
+each.  Ends with the test.  A session is a psql: the backend that it sees may serve others
+afterwards, so the end of the client is not that of the backend.
+
+=cut
+
+package LockRedis::Pooler;
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Basename qw(basename);
+use LockRedis::Program;
+use LockRedis::Session;
+use LockRedis::Test qw(need_tool);
+use LockRedis::Wait qw(poll_until);
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+
+my @poolers;
+
+sub need
+{
+	# Where Debian has it.
+	$ENV{PATH} .= ':/usr/sbin';
+	need_tool('pgbouncer');
+	return;
+}
+
+sub new
+{
+	my ($class, $node, $name, %settings) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir_short();
+	my $test = basename($0, '.pl');
+	my $self = bless {
+		dir => $dir,
+		port => PostgreSQL::Test::Cluster::get_free_port(),
+		log => "$PostgreSQL::Test::Utils::log_path/${test}_$name.log",
+		owner => $$
+	}, $class;
+	my $user = getpwuid $>;
+	my $server = 'host=' . $node->host . ' port=' . $node->port . " dbname=postgres user=$user";
+	my %all = (
+		listen_port => $self->{port},
+		unix_socket_dir => $dir,
+		auth_type => 'any',
+		default_pool_size => 2,
+		logfile => $self->{log},
+		%settings);
+
+	open my $conf, '>', "$dir/pgbouncer.ini" or die $!;
+	print $conf "[databases]\n",
+	  "tx = $server pool_mode=transaction\n",
+	  "sess = $server pool_mode=session\n",
+	  "[pgbouncer]\n",
+	  map { "$_ = $all{$_}\n" } sort keys %all;
+	close $conf or die $!;
+
+	my $pid = LockRedis::Program::start_program($self->{log}, 'pgbouncer', "$dir/pgbouncer.ini");
+	$self->{pid} = $pid;
+	push @poolers, $self;
+	poll_until(
+		"PgBouncer to listen (see $self->{log})",
+		sub {
+			die "PgBouncer ended at once, see $self->{log}\n"
+			  if waitpid($pid, POSIX::WNOHANG()) == $pid;
+			-S "$dir/.s.PGSQL.$self->{port}";
+		});
+	return $self;
+}
+
+# For LockRedis::Session.
+sub connstr
+{
+	my ($self, $dbname) = @_;
+
+	return "host=$self->{dir} port=$self->{port} dbname=$dbname";
+}
+
+sub session
+{
+	my ($self, $dbname) = @_;
+
+	return LockRedis::PooledSession->new($self, dbname => $dbname);
+}
+
+# How many clients wait for a connection to the server
+sub waiting_clients
+{
+	my ($self) = @_;
+	my ($out, $err);
+
+	PostgreSQL::Test::Utils::run_log(
+		[ 'psql', '-XAt', '-d', $self->connstr('pgbouncer') . ' user=pgbouncer', '-c', 'SHOW CLIENTS' ],
+		'>', \$out, '2>', \$err) or die "SHOW CLIENTS: $err";
+	return scalar grep { /\|waiting\|/ } split /\n/, $out;
+}
+
+# Its connections to the server end with it.
+sub stop
+{
+	my ($self) = @_;
+	my $pid = delete $self->{pid};
+
+	kill 'INT', $pid;
+	poll_until('PgBouncer to end', sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
+	return;
+}
+
+END
+{
+	my $exit_code = $?;
+
+	foreach my $pooler (grep { $_->{owner} == $$ && $_->{pid} } @poolers)
+	{
+		kill 'KILL', $pooler->{pid};
+		waitpid $pooler->{pid}, 0;
+	}
+	$? = $exit_code;
+}
+
+package LockRedis::PooledSession;
+
+use parent -norequire, 'LockRedis::Session';
+
+sub quit
+{
+	my ($self) = @_;
+
+	return unless $self->{psql};
+	close $self->{in};
+	$self->_end(no_backend => 1);
+	return;
+}
+
+1;
