@@ -17,7 +17,9 @@
 #undef vsnprintf
 #undef strerror
 
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include <ctype.h>
+#include <openssl/sha.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -280,41 +282,49 @@ pg_strong_random(void *buf, size_t len)
 }
 
 /* ----------
- * Digests: any that differ when the texts do
+ * Digests: scripts of Redis compute the same
  * ----------
  */
 
 struct pg_cryptohash_ctx
 {
-	uint64		state;
+	bool		is_sha1;
+	union
+	{
+		SHA_CTX		sha1;
+		SHA256_CTX	sha256;
+	}			u;
 };
 
 pg_cryptohash_ctx *
 pg_cryptohash_create(pg_cryptohash_type type)
 {
-	return sim_heap_alloc(sizeof(pg_cryptohash_ctx));
+	pg_cryptohash_ctx *ctx = sim_heap_alloc(sizeof(pg_cryptohash_ctx));
+
+	ctx->is_sha1 = type == PG_SHA1;
+	return ctx;
 }
 
 int
 pg_cryptohash_init(pg_cryptohash_ctx *ctx)
 {
-	ctx->state = 0;
-	return 0;
+	return (ctx->is_sha1 ? SHA1_Init(&ctx->u.sha1) : SHA256_Init(&ctx->u.sha256)) - 1;
 }
 
 int
 pg_cryptohash_update(pg_cryptohash_ctx *ctx, const uint8 *data, size_t len)
 {
-	ctx->state = hash_bytes_extended(data, len, ctx->state);
-	return 0;
+	return (ctx->is_sha1 ? SHA1_Update(&ctx->u.sha1, data, len) :
+			SHA256_Update(&ctx->u.sha256, data, len)) - 1;
 }
 
 int
 pg_cryptohash_final(pg_cryptohash_ctx *ctx, uint8 *dest, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		dest[i] = (uint8) (ctx->state >> (i % 8 * 8)) + i / 8;
-	return 0;
+	if (len < (ctx->is_sha1 ? SHA_DIGEST_LENGTH : SHA256_DIGEST_LENGTH))
+		return -1;
+	return (ctx->is_sha1 ? SHA1_Final(dest, &ctx->u.sha1) :
+			SHA256_Final(dest, &ctx->u.sha256)) - 1;
 }
 
 void

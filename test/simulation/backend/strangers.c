@@ -22,7 +22,7 @@
 
 #include "../kernel/faults.h"
 #include "../kernel/history.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 
 typedef struct Strangers
 {

@@ -18,7 +18,7 @@
 #include "faults.h"
 #include "kernel.h"
 #include "network.h"
-#include "redis_model.h"
+#include "redis_nodes.h"
 #include "redlock.h"
 
 static bool over;

@@ -17,7 +17,7 @@
 #include "history.h"
 #include "kernel.h"
 #include "network.h"
-#include "redis_model.h"
+#include "redis_nodes.h"
 #include "server.h"
 
 /* A schedule of which a fault comes at each step has to end, too. */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * redis_conditions.h
- *	  What the model of Redis knows of who waits for conditions of locks, and what they
+ *	  What is known of who waits for conditions of locks, and what they
  *	  were told.
  *
  * Copyright (c) 2026, lockredis contributors

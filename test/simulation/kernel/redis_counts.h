@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * redis_counts.h
- *	  What the model of Redis knows of permits, semaphores and latches, and of the
- *	  calls that asked for them.
+ *	  What is known of permits, semaphores and latches that Redis has, and of the calls
+ *	  that asked for them.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -62,20 +62,6 @@ extern const char *redis_find_permit(bool (*knows) (const char *key, const char 
 
 /* Somebody takes all permits away. */
 extern void redis_take_permits(int node, const char *key);
-
-/* A client has removed a ticket from the key of those. */
-extern void redis_counts_forget_ticket(int node, const char *tickets, const char *ticket);
-
-/*
- * In a cluster: is there anything by that name; what is in a slot goes to another node,
- * if there is anything; and what redis_hand_over() and its kin (redis_model.h) do.
- */
-extern bool redis_counts_has_name(int node, const char *name);
-extern bool redis_counts_migrate(int from, int to, int (*slot_of) (const char *name),
-								 int slot);
-extern void redis_counts_hand_over(int from, int to);
-extern void redis_counts_take_over(int from, int to);
-extern void redis_counts_forget(int node, int master);
 
 /* The schedule is over. */
 extern void redis_check_counts(void);

@@ -22,7 +22,7 @@
 #include "config.h"
 #include "faults.h"
 #include "network.h"
-#include "redis_model.h"
+#include "redis_nodes.h"
 #include "redlock.h"
 
 #define CLIENTS		2

@@ -19,7 +19,7 @@
 #include "kernel.h"
 #include "meeting.h"
 #include "network.h"
-#include "redis_model.h"
+#include "redis_nodes.h"
 #include "redlock.h"
 #include "sentinels.h"
 #include "shards.h"

@@ -13,7 +13,7 @@
 #ifndef SIM_SENTINELS_H
 #define SIM_SENTINELS_H
 
-#include "redis_model.h"
+#include "redis_nodes.h"
 
 #define SENTINELS			3
 #define SENTINEL_NODE(i)	(REDIS_NODES + (i))

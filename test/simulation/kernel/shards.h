@@ -14,7 +14,7 @@
 #define SIM_SHARDS_H
 
 #include "config.h"
-#include "redis_model.h"
+#include "redis_nodes.h"
 
 #define CLUSTER_URL \
 	"redis-cluster://127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381"

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scripts.c
- *	  Tells the model of Redis which scripts there are.
+ *	  Tells the nodes of Redis which scripts there are.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -84,6 +84,15 @@ db_find(Db *db, Word name, int64_t now_ms)
 	return NULL;
 }
 
+const DbKey *
+db_look(const Db *db, Word name, int64_t now_ms)
+{
+	for (int i = 0; i < db->n; i++)
+		if (word_equals(db->key[i]->name, name))
+			return db_has_ended(db->key[i], now_ms) ? NULL : db->key[i];
+	return NULL;
+}
+
 DbKey *
 db_make(Db *db, Word name, DbType type)
 {

@@ -67,6 +67,10 @@ extern int	word_compare(Word a, Word b);
 
 /* NULL: there is none, or not any more. */
 extern DbKey *db_find(Db *db, Word name, int64_t now_ms);
+
+/* The same, but leaves one that has ended where it is. */
+extern const DbKey *db_look(const Db *db, Word name, int64_t now_ms);
+
 extern bool db_has_ended(const DbKey *key, int64_t now_ms);
 extern DbKey *db_make(Db *db, Word name, DbType type);
 extern void db_delete(Db *db, DbKey *key);

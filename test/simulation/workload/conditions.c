@@ -32,7 +32,7 @@
 #include "../kernel/history.h"
 #include "../kernel/network.h"
 #include "../kernel/redis_conditions.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 
 extern Datum lockredis_condition_wait(PG_FUNCTION_ARGS);
 extern Datum lockredis_condition_notify(PG_FUNCTION_ARGS);

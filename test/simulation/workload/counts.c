@@ -3,9 +3,9 @@
  * counts.c
  *	  Statements about semaphores and latches, in mode counts.
  *
- * On keys of their own.  The model of Redis is told of each request, by its ticket, what
- * its call has said: what is promised is counted once in the end, what a transaction did
- * not commit is not, and what was taken by a call that failed is given back.  A session
+ * On keys of their own.  The book of tickets (kernel/redis_counts.c) has what the call of
+ * each request has said: what is promised is counted once in the end, what a transaction
+ * did not commit is not, and what was taken by a call that failed is given back.  A session
  * that awaits a latch goes on only if it was open meanwhile.
  *
  * Copyright (c) 2026, lockredis contributors

@@ -16,7 +16,7 @@
 #include "../../../src/kinds/kind.h"
 #include "../../../src/stats.h"
 #include "../checkers/linearize.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"
 #include "../kernel/server.h"

@@ -20,7 +20,7 @@
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/watch.h"
 
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 #include "../kernel/shards.h"
 
 /* Redis counts in milliseconds, of which it drops the rest. */
@@ -48,8 +48,8 @@ check_replica(const char *name, int len, uint64 owner, int64 deadline)
 }
 
 /*
- * An answer; after that it is known what became of it.  The model's replica knows locks
- * by their owners, so what nobody here has is not judged.
+ * An answer; after that it is known what became of it.  What has no
+ * owner is not judged.
  */
 void
 replica_check_answer(const StoreOp *op, StoreOutcome outcome)

@@ -24,7 +24,7 @@
 #include "../../../src/store/table/table_rows.h"
 
 #include "../backend/versions.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 #include "row_check.h"
 
 /* ----------

@@ -32,7 +32,7 @@
 #include "../kernel/history.h"
 #include "../kernel/redis_conditions.h"
 #include "../kernel/redis_counts.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 #include "../kernel/redlock.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"

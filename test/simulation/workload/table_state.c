@@ -23,7 +23,7 @@
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/stores.h"
 
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 #include "../kernel/states.h"
 #include "row_check.h"
 

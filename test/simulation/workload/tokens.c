@@ -3,8 +3,8 @@
  * tokens.c
  *	  Statements about token locks, in mode token.
  *
- * On keys of their own.  The model of Redis is told of each token what became of the
- * call that asked for it, so it knows what may be there and what may be taken away.
+ * On keys of their own.  Of each token it is noted what became of the call that asked for
+ * it (kernel/redis_locks.c), so what may be there and what may be taken away is known.
  * No token is used for two calls.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -22,7 +22,7 @@
 #include "../../../src/session/request.h"
 #include "../../../src/session/token.h"
 #include "../../../src/settings.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 
 #define TOKEN_KEYS	2
 #define TOKEN_SIZE	40
@@ -44,7 +44,7 @@ draw_token_key(LrName *name)
 }
 
 static void
-tell_model(const LrName *name, const char *token, const LockToken *made,
+note_token(const LrName *name, const char *token, const LockToken *made,
 		   RedisTokenState state)
 {
 	char		digest[2 * STORE_ID_LEN + 1];
@@ -73,13 +73,13 @@ token_lock(void)
 	request.terms.lease_ms = within_max_lease(SIM_PICK(2000, 600000, 600000, 50));
 	request.wait_us = SIM_PICK(0, 2 * SIM_S, 100 * SIM_MS, 30 * SIM_S);
 	sim_trace("  token %s, wait %lld us", token, (long long) request.wait_us);
-	tell_model(&name, token, &made, REDIS_TOKEN_ASKED);
+	note_token(&name, token, &made, REDIS_TOKEN_ASKED);
 	taken = session_token_lock(&name, &request, &made);
 	sim_trace("-> %s", taken ? "taken" : "busy");
 	sim_reached(taken ? "token taken" : "token busy");
 	if (!taken)
 		return;
-	tell_model(&name, token, &made, REDIS_TOKEN_HAD);
+	note_token(&name, token, &made, REDIS_TOKEN_HAD);
 	strcpy(had[k], token);
 }
 
@@ -96,7 +96,7 @@ token_unlock(void)
 	strcpy(token, had[k]);
 	had[k][0] = '\0';
 	token_make(token, strlen(token), &made);
-	tell_model(&name, token, &made, REDIS_TOKEN_LOOSE);
+	note_token(&name, token, &made, REDIS_TOKEN_LOOSE);
 	sim_trace("-> %s", session_token_unlock(&name, &made) ? "true" : "false");
 	sim_reached("token unlocked");
 }

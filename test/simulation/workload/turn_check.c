@@ -27,7 +27,7 @@
 #include "../kernel/network.h"
 #include "../kernel/redis_conditions.h"
 #include "../kernel/redis_counts.h"
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 #include "../models/kinds.h"
 
 /*

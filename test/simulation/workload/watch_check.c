@@ -21,7 +21,7 @@
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/watch.h"
 
-#include "../kernel/redis_model.h"
+#include "../kernel/redis_nodes.h"
 
 /* A shorter lease may end by a store that is slow or a process that is stopped. */
 #define LEASE_MIN_MS	3000

@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
- * redis_model.h
- *	  A model of Redis: nodes, each with a map of keys, and what the scripts in
- *	  src/kinds do with it.
+ * redis_nodes.h
+ *	  Nodes of Redis: what each of them has (redis/db.h), its clock, its process, its
+ *	  replica, and what becomes of these.
  *
- * What goes over the wire is in redis_wire.c.
+ * What goes over the wire is in redis_wire.c, what scripts must not do in
+ * redis_scripts.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
- *	  test/simulation/kernel/redis_model.h
+ *	  test/simulation/kernel/redis_nodes.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SIM_REDIS_MODEL_H
-#define SIM_REDIS_MODEL_H
+#ifndef SIM_REDIS_NODES_H
+#define SIM_REDIS_NODES_H
 
+#include "../redis/db.h"
 #include "sim.h"
 
 /* Nodes of Redis; a schedule uses those that its settings name. */
@@ -25,73 +27,22 @@
 #define REDIS_NAME		128
 #define REDIS_OWNER		96
 
-typedef enum RedisVerb
-{
-	REDIS_CREATE,
-	REDIS_SET,
-	REDIS_RELEASE,
-	REDIS_RENEW,
-	REDIS_MINT,
-	REDIS_FORCE,
-	REDIS_INSPECT,
-	REDIS_TOGETHER				/* creates of several locks: all, or none */
-} RedisVerb;
-
-/* A script for one lock. */
-typedef struct RedisArg
-{
-	char		key[REDIS_NAME];
-	char		channel[REDIS_NAME];
-	char		owner[REDIS_OWNER];
-	int64_t		lease_ms;
-	int64_t		keep_ms;
-	int64_t		not_after;
-	int64_t		floor;
-	int			count;
-	bool		fenced;
-	bool		write;			/* even if that changes nothing */
-	bool		shared;			/* of a kind that others can have beside it */
-	bool		excludes_nobody;	/* if so: of one that anybody can have beside it */
-	bool		read_write;		/* of a read-write lock; shared: of its readers */
-	bool		fair;			/* in the order in which they came who wait */
-	bool		token;			/* of a token lock: the owner is the token, or its digest */
-	char		beside[REDIS_OWNER];	/* owner of the write lock that a reader has */
-	int64_t		since_ms;
-	int64_t		wait_ms;
-} RedisArg;
-
-typedef enum RedisResult
-{
-	REDIS_DONE,
-	REDIS_BUSY,
-	REDIS_GONE,
-	REDIS_LATE,
-	REDIS_WRONG_TYPE			/* of create */
-} RedisResult;
-
-typedef struct RedisAnswer
-{
-	RedisResult result;
-	const char *error;			/* words; NULL = none */
-	int64_t		ttl_ms;
-	int64_t		fence;
-	int64_t		store_ms;
-	int			count;
-	int			receivers;
-	bool		wrote;			/* something that replicas will have to have */
-	bool		there;			/* inspect: there is a lock */
-	bool		read_write;		/* inspect: that is a read-write lock */
-	char		holder[REDIS_OWNER];
-} RedisAnswer;
-
 extern void redis_reset(void);
-extern void redis_run(int node, RedisVerb verb, const RedisArg *a, RedisAnswer *out);
+
+/* What a node has, and the time by its clock. */
+extern Db  *redis_db(int node);
+extern int64_t redis_clock_ms(int node);
 
 /* Microseconds. */
 extern int64_t redis_clock(int node);
 
-/* Have all clocks gone on as time does? */
+/* Have all clocks, or this one, gone on as time does? */
 extern bool redis_clocks_are_good(void);
+extern bool redis_clock_was_set(int node);
+extern bool redis_clock_went_back(int node);
+
+/* Does anything that has ended go? */
+extern void redis_expire(int node);
 
 /* The process that answers: since when, which it is, and what it says of that (s). */
 extern int64_t redis_booted_at(int node);
@@ -113,12 +64,11 @@ extern RedisMood redis_mood(int node);
 extern const char *redis_mood_words(RedisMood mood);
 extern bool redis_denies(int node, const char *name);
 
-/*
- * Has its replica, if it is there, all of it now?  And that lock counts only with
- * one that has it: nothing excuses its holder when a replica takes over.
- */
+/* The words with which a command that writes is refused; NULL: it is not. */
+extern const char *redis_refuses(int node, bool needs_memory);
+
+/* Has its replica, if it is there, all of it now? */
 extern bool redis_replicate(int node);
-extern void redis_promise(int node, const char *key, const char *owner);
 
 /* Until when the replica of a node has a lock of that owner. */
 extern int64_t redis_replica_until(const char *key, const char *owner);
@@ -136,6 +86,7 @@ typedef enum RedisTokenState
 
 extern void redis_note_token(const char *key, const char *token, const char *digest,
 							 const char *instance, RedisTokenState state);
+extern void note_token_expired(int node, const char *token);
 extern int	redis_count_tokens(const char *instance, RedisTokenState state);
 
 /* Has that owner given it back, lately? */
@@ -189,6 +140,13 @@ extern void redis_delete(int node, const char *key);	/* by hand, and nobody is
 														 * told */
 extern void redis_publish(int node, const char *channel);
 
+/*
+ * A message, which may get lost: who waits for it looks again by himself until then.  To
+ * how many?
+ */
+extern int	redis_publish_until(int node, const char *channel, const char *message,
+								bool sharded, int64_t until);
+
 /* The next message is lost, or comes again later. */
 extern void redis_lose_message(int node);
 extern void redis_double_message(int node, int64_t later);
@@ -210,6 +168,10 @@ extern void redis_foreign_release(int node, const char *key, const char *owner,
 /* That which lockredis.url names; locks are taken there. */
 extern int	redis_present(void);
 extern void redis_set_present(int node);
+
+/* Since when; has it ever been another one? */
+extern int64_t redis_present_since(void);
+extern bool redis_was_elsewhere(void);
 
 /* Likewise of that name, where each has a place of its own. */
 extern int	redis_place_of(const char *name);
@@ -238,6 +200,7 @@ extern bool redis_was_robbed_at(int node, const char *owner);
 extern bool redis_was_robbed_by_hand(const char *owner);
 extern void redis_note_robbed(const char *owner);
 extern bool redis_is_denied(const char *key);
+extern bool redis_was_denied(const char *key);
 
 /* When it was denied last; INT64_MAX: it is. */
 extern int64_t redis_denied_until(const char *key);
@@ -260,9 +223,9 @@ extern void redis_flush_scripts(int node);
 extern int	redis_count_listened(const char *channel);
 
 /* Tell who listens to the channel at that node; how many they are. */
-extern int	redis_tell(int node, const char *channel);
+extern int	redis_tell(int node, const char *channel, const char *message, bool sharded);
 
 /* Who may not listen any more is disconnected. */
 extern void redis_end_subscribers(int node, const char *channel);
 
-#endif							/* SIM_REDIS_MODEL_H */
+#endif							/* SIM_REDIS_NODES_H */

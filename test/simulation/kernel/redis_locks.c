@@ -1,0 +1,715 @@
+/*-------------------------------------------------------------------------
+ *
+ * redis_locks.c
+ *	  What must be so of the locks that the nodes of Redis have: after each script, and
+ *	  for who asks.
+ *
+ * After each script: of a key at most one has it alone, and nobody beside him but his own
+ * session's reader; nobody loses a lock by a script that does not name him; no renewal
+ * makes a lease shorter; a queue is served in its order.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/redis_locks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "history.h"
+#include "network.h"
+#include "redis_marks.h"
+#include "redis_scripts.h"
+#include "sentinels.h"
+#include "shards.h"
+
+/* Each token that was asked for. */
+typedef struct Token
+{
+	char		key[REDIS_NAME];
+	char		token[REDIS_OWNER];
+	char		digest[REDIS_OWNER];
+	char		instance[REDIS_OWNER];
+	RedisTokenState state;
+	uint32_t	expired;		/* masters where its time has run out while it was had:
+								 * bits */
+} Token;
+
+#define MAX_TOKENS	1024
+
+static Token tokens[MAX_TOKENS];
+static int	ntokens;
+
+void
+locks_reset(void)
+{
+	ntokens = 0;
+}
+
+/* ----------
+ * Who has it
+ * ----------
+ */
+
+int64_t
+redis_owned_there_until(int node, const char *key, const char *owner)
+{
+	int64_t		ms = view_owned_until(redis_db(node), redis_clock_ms(node), word_of(key),
+									  word_of(owner));
+
+	return ms == 0 ? 0 : ms * SIM_MS - (redis_clock(node) - sim_now());
+}
+
+int64_t
+redis_owned_until(const char *key, const char *owner)
+{
+	int64_t		until = 0;
+
+	for (int i = 0; i < REDIS_NODES; i++)
+		if (redis_owned_there_until(i, key, owner) > until)
+			until = redis_owned_there_until(i, key, owner);
+	return until;
+}
+
+int
+redis_count_owned(const char *key, const char *owner, int64_t until, int *robbed)
+{
+	int			n = 0;
+
+	*robbed = 0;
+	for (int i = 0; i < sim_config.masters; i++)
+	{
+		if (redis_owned_there_until(i, key, owner) >= until)
+			n++;
+		else if (redis_was_robbed_at(i, owner))
+			(*robbed)++;
+	}
+	return n + *robbed;
+}
+
+static bool
+keeps_from(int node, const char *key, bool shared)
+{
+	const DbKey *there = db_look(redis_db(node), word_of(key), redis_clock_ms(node));
+	const DbItem *mode;
+
+	if (there == NULL || !shared)
+		return there != NULL;
+	mode = there->type == DB_HASH ? db_item(there, word_of("mode")) : NULL;
+	if (mode != NULL)
+		return word_is(mode->value, "write");
+	return there->type != DB_HASH || db_item(there, word_of("shared")) == NULL;
+}
+
+bool
+redis_keeps_from(const char *key, bool shared)
+{
+	for (int i = 0; i < sim_config.masters; i++)
+		if (keeps_from(i, key, shared))
+			return true;
+	return keeps_from(redis_place_of(key), key, shared);
+}
+
+/* ----------
+ * Token locks
+ * ----------
+ */
+
+void
+redis_note_token(const char *key, const char *token, const char *digest,
+				 const char *instance, RedisTokenState state)
+{
+	Token	   *t = &tokens[0];
+
+	while (t < &tokens[ntokens] && strcmp(t->token, token) != 0)
+		t++;
+	if (t == &tokens[MAX_TOKENS])
+		sim_fail("simulator", "too many tokens");
+	if (t == &tokens[ntokens])
+		ntokens++;
+	snprintf(t->key, sizeof(t->key), "%s", key);
+	snprintf(t->token, sizeof(t->token), "%s", token);
+	snprintf(t->digest, sizeof(t->digest), "%s", digest);
+	snprintf(t->instance, sizeof(t->instance), "%s", instance);
+	t->state = state;
+	t->expired = 0;
+}
+
+int
+redis_count_tokens(const char *instance, RedisTokenState state)
+{
+	int			n = 0;
+
+	for (int i = 0; i < ntokens; i++)
+		n += tokens[i].state == state && strcmp(tokens[i].instance, instance) == 0;
+	return n;
+}
+
+void
+note_token_expired(int node, const char *token)
+{
+	for (int i = 0; i < ntokens; i++)
+		if (strcmp(tokens[i].token, token) == 0 && tokens[i].state == REDIS_TOKEN_HAD)
+			tokens[i].expired |= 1U << node;
+}
+
+static const Token *
+token_of(const char *token)
+{
+	for (int i = 0; i < ntokens; i++)
+		if (strcmp(tokens[i].token, token) == 0)
+			return &tokens[i];
+	return NULL;
+}
+
+/*
+ * takes_token_away --- from who has it
+ *
+ * One of several masters that was slow does now what it was asked by an attempt before, the
+ * create and, behind it, the release.  That is no vote if most others have it, or have had
+ * it until they forgot it or its time was over.  But a release that was sent before the
+ * create which it takes back is never right.
+ */
+static bool
+takes_token_away(int node, const Token *t)
+{
+	const Mark *m = mark_find(node, t->token);
+	int			others = 0;
+
+	if (t->state != REDIS_TOKEN_HAD)
+		return false;
+	for (int i = 0; i < sim_config.masters; i++)
+		redis_expire(i);
+	for (int i = 0; i < sim_config.masters; i++)
+		others += i != node &&
+			(redis_owned_there_until(i, t->key, t->token) > 0 ||
+			 redis_was_robbed_at(i, t->token) || (t->expired & (1U << i)) != 0);
+	return others <= sim_config.masters / 2 || (m != NULL && net_sent_at() < m->sent_at);
+}
+
+static void
+token_gone(const ScriptCall *call, const Had *had)
+{
+	const Token *t = token_of(had->owner);
+
+	if (script_does(call, "force"))
+		return;
+	if (t == NULL || !script_does(call, "release") || !script_names(call, t->digest))
+		sim_fail("token lock", "%s of the token %s is taken away by the script \"%s\"", had->key,
+				 had->owner, call->name);
+	if (takes_token_away(call->node, t))
+		sim_fail("token lock", "%s is taken away from who has it by the token %s", had->key,
+				 t->token);
+	note_released(had->owner);
+}
+
+/* ----------
+ * Before a script
+ * ----------
+ */
+
+/*
+ * is_released_elsewhere --- by the node that is still believed to be the master
+ *
+ * When another one is heard of, nobody knows of the lock any more.
+ */
+static void
+is_released_elsewhere(int node, const char *name, const char *owner)
+{
+	int			place = redis_place_of(name);
+	int			believed = sim_config.sentinels ? sentinels_believed() :
+		sim_config.cluster ? shards_believed(name) : place;
+
+	if (node != place && node == believed)
+		mark_made(place, owner)->is_old = true;
+}
+
+/* What is given back before it is seen that a majority has it no more changes nothing. */
+static void
+note_lost_of(const ScriptCall *call, const Had *had)
+{
+	int			n = 0;
+
+	for (int i = 0; i < sim_config.masters; i++)
+		n += redis_owned_there_until(i, had->key, had->owner) > 0;
+	if (note_lost(had->owner, n <= sim_config.masters / 2))
+		note_robbed(call->node, had->owner, true);
+}
+
+/* Where the time until which it may run stands; -1: it has none, or that is not judged. */
+static int
+place_of_not_after(const ScriptCall *call)
+{
+	return !script_does(call, "create") ? -1 : script_is(call, "fair") ? 4 :
+		script_is(call, "reentrant") || script_is(call, "token") ||
+		script_is(call, "read") || script_is(call, "write") ? 2 : -1;
+}
+
+/* Nobody waits longer for an answer; the clocks of two nodes differ by more. */
+#define LONGEST_CALL	(25 * SIM_S / SIM_MS)
+
+/*
+ * check_clock --- the time until which it may run is by the clock of the node that is
+ * asked, whichever had been asked before
+ */
+static void
+check_clock(const ScriptCall *call)
+{
+	int			at = place_of_not_after(call);
+	int64_t		left;
+
+	if (!sim_config.cluster || at < 0 || at >= call->nargs)
+		return;
+	left = word_number(call->argv[at]) - redis_clock_ms(call->node);
+	if (left > LONGEST_CALL && !redis_clock_went_back(call->node))
+		sim_fail("clock guard", "redis %d: a create of %.*s may run for another %lld ms",
+				 call->node, (int) call->keys[0].len, call->keys[0].text, (long long) left);
+}
+
+void
+locks_before(const ScriptCall *call)
+{
+	check_clock(call);
+	for (int i = 0; i < call->before->n; i++)
+	{
+		const Had  *had = &call->before->had[i];
+
+		if (sim_config.masters > 0 && script_does(call, "release") && had->kind <= VIEW_FREE &&
+			script_names(call, had->owner))
+			note_lost_of(call, had);
+	}
+	for (int i = 0; i < call->nargs; i++)
+	{
+		char		owner[REDIS_OWNER];
+		Mark	   *m;
+
+		if (!is_owner(call->argv[i]))
+			continue;
+		snprintf(owner, sizeof(owner), "%.*s", (int) call->argv[i].len, call->argv[i].text);
+		m = mark_find(call->node, owner);
+		if (m != NULL && script_does(call, "create"))
+			m->told = false;
+	}
+}
+
+/* ----------
+ * After a script
+ * ----------
+ */
+
+/* Those whom the session of a reader may have the key beside: its own write lock. */
+static bool
+is_beside(const ScriptCall *call, const Had *writer)
+{
+	char		field[REDIS_OWNER + 8];
+
+	snprintf(field, sizeof(field), "%s:write", writer->owner);
+	return script_names(call, field);
+}
+
+/* What is made may be had beside what was there before. */
+static void
+check_alone(const ScriptCall *call, const Had *made)
+{
+	for (int i = 0; i < call->before->n && made->kind != VIEW_FREE; i++)
+	{
+		const Had  *had = &call->before->had[i];
+
+		if (had->kind > VIEW_TOKEN || had->kind == VIEW_FREE || strcmp(had->key, made->key) != 0 ||
+			(made->kind == had->kind && (made->kind == VIEW_READER || made->kind == VIEW_SHARED)) ||
+			(made->kind == VIEW_READER && is_beside(call, had)))
+			continue;
+		if (!script_does(call, "release"))
+			sim_fail("two holders", "redis %d: %s is given to %s by the script \"%s\", and %s has it",
+					 call->node, made->key, made->owner, call->name, had->owner);
+	}
+}
+
+/* Nobody who still counts was in the queue before him. */
+static void
+check_turn(const ScriptCall *call, const Had *made)
+{
+	for (int i = 0; i < call->before->n; i++)
+	{
+		const Had  *had = &call->before->had[i];
+
+		if (had->kind != VIEW_PLACE || strcmp(had->key, made->key) != 0 ||
+			had->ends_ms <= redis_clock_ms(call->node))
+			continue;
+		if (strcmp(had->owner, made->owner) == 0)
+			return;
+		sim_fail("fair order", "redis %d: %s is given to %s, and it is the turn of %s",
+				 call->node, made->key, made->owner, had->owner);
+	}
+}
+
+/* Who comes stands behind all who were there. */
+static void
+check_place(const ScriptCall *call, int at)
+{
+	const Had  *came = &call->after->had[at];
+
+	for (int i = at + 1; i < call->after->n; i++)
+	{
+		const Had  *had = &call->after->had[i];
+
+		if (had->kind == came->kind && strcmp(had->in, came->in) == 0 &&
+			had_find(call->before, had) != NULL)
+			sim_fail("fair order", "redis %d: %s came last and stands before %s in %s", call->node,
+					 came->owner, had->owner, came->in);
+	}
+}
+
+static void
+lock_made(const ScriptCall *call, const Had *made)
+{
+	Mark	   *m = mark_find(call->node, made->owner);
+
+	check_alone(call, made);
+	if (script_is(call, "fair"))
+		check_turn(call, made);
+	if (m == NULL && (made->kind == VIEW_TOKEN || call->asks_for_replica))
+		m = mark_made(call->node, made->owner);
+	if (m == NULL)
+		return;
+	m->is_old = false;
+	m->promised = call->asks_for_replica;
+	m->sent_at = net_sent_at();
+}
+
+/* In place of a lock that goes another name keeps the key for a while. */
+static bool
+is_kept(const char *owner)
+{
+	return strstr(owner, "/kept") != NULL;
+}
+
+static void
+lock_gone(const ScriptCall *call, const Had *had)
+{
+	/* In the last millisecond of its lease a reader may be taken for one that has crashed. */
+	if (had->ends_ms <= redis_clock_ms(call->node))
+	{
+		note_robbed(call->node, had->owner, true);
+		return;
+	}
+	if (script_does(call, "force"))
+	{
+		note_robbed(call->node, had->owner, false);
+		history_event(HISTORY_TAKEN_AWAY, had->key);
+	}
+	else if (!script_names(call, had->owner) ||
+			 !(script_does(call, "release") || script_is(call, "condition")))
+		sim_fail("taken away", "redis %d: %s of %s is taken away by the script \"%s\"", call->node,
+				 had->key, had->owner, call->name);
+}
+
+/* Read again: what ended at another time before. */
+static void
+check_lease(const ScriptCall *call, const Had *before, const Had *after)
+{
+	if (after->ends_ms < before->ends_ms &&
+		(script_does(call, "renew") || script_does(call, "set") || script_does(call, "create")))
+		sim_fail("taken away", "redis %d: the lease of %s at %s is %lld ms shorter after the script \"%s\"",
+				 call->node, after->owner, after->key,
+				 (long long) (before->ends_ms - after->ends_ms), call->name);
+}
+
+/*
+ * is_wanted_again --- by a request that was not sent before lockredis.url was changed
+ */
+static void
+is_wanted_again(const ScriptCall *call, const Had *had)
+{
+	Mark	   *m = mark_find(call->node, had->owner);
+
+	if (m != NULL && m->is_old && script_names(call, had->owner) &&
+		!script_does(call, "release") &&
+		(script_is(call, "condition") || had->kind == VIEW_PLACE || had->kind == VIEW_WRITER ||
+		 (net_sent_at() >= redis_present_since() && !redis_was_released(had->owner))))
+		m->is_old = false;
+}
+
+static void
+note_releases(const ScriptCall *call)
+{
+	for (int i = 0; i < call->nargs && call->nkeys > 0; i++)
+	{
+		char		owner[REDIS_OWNER];
+		char		key[REDIS_NAME];
+		Word		base = view_base(call->keys[0]);
+
+		if (!is_owner(call->argv[i]))
+			continue;
+		snprintf(owner, sizeof(owner), "%.*s", (int) call->argv[i].len, call->argv[i].text);
+		snprintf(key, sizeof(key), "%.*s", (int) base.len, base.text);
+		note_released(owner);
+		is_released_elsewhere(call->node, key, owner);
+	}
+}
+
+void
+locks_after(const ScriptCall *call)
+{
+	for (int i = 0; i < call->after->n; i++)
+	{
+		const Had  *after = &call->after->had[i];
+		const Had  *before = had_find(call->before, after);
+
+		if (before != NULL)
+		{
+			if (after->kind <= VIEW_TOKEN)
+				check_lease(call, before, after);
+			is_wanted_again(call, after);
+		}
+		else if (after->kind <= VIEW_TOKEN && !is_kept(after->owner))
+			lock_made(call, after);
+		else if (after->kind == VIEW_PLACE || after->kind == VIEW_WAITING)
+			check_place(call, i);
+	}
+	for (int i = 0; i < call->before->n; i++)
+	{
+		const Had  *had = &call->before->had[i];
+
+		if (had_find(call->after, had) != NULL)
+			continue;
+		if (had->kind == VIEW_TOKEN)
+			token_gone(call, had);
+		else if (had->kind < VIEW_TOKEN)
+			lock_gone(call, had);
+	}
+	if (script_does(call, "release") && !script_is(call, "condition") &&
+		!script_is(call, "permit") && !script_is(call, "semaphore"))
+		note_releases(call);
+}
+
+/* ----------
+ * What others do
+ * ----------
+ */
+
+typedef struct Deletion
+{
+	int			node;
+	Word		key;
+} Deletion;
+
+static void
+see_deleted(const View *v, void *arg)
+{
+	const Deletion *d = arg;
+	char		owner[REDIS_OWNER];
+	char		key[REDIS_NAME];
+
+	if (v->kind > VIEW_TOKEN || v->kind == VIEW_FREE || !word_equals(v->key, d->key))
+		return;
+	had_owner(v, owner);
+	snprintf(key, sizeof(key), "%.*s", (int) v->key.len, v->key.text);
+	sim_trace("redis %d: somebody deletes %s of %s", d->node, key, owner);
+	sim_disturbed(v->ends_ms * SIM_MS - (redis_clock(d->node) - sim_now()));
+	note_robbed(d->node, owner, false);
+	history_event(HISTORY_TAKEN_AWAY, key);
+}
+
+void
+redis_delete(int node, const char *key)
+{
+	Deletion	d = {node, word_of(key)};
+	DbKey	   *there = db_find(redis_db(node), d.key, redis_clock_ms(node));
+
+	if (there == NULL)
+		return;
+	view_all(redis_db(node), redis_clock_ms(node), see_deleted, &d);
+	db_delete(redis_db(node), there);
+}
+
+bool
+redis_foreign_take(int node, const char *key, const char *owner, int64_t lease_ms,
+				   bool by_force)
+{
+	char		field[REDIS_OWNER + 8];
+	DbKey	   *made;
+
+	if (by_force)
+		redis_delete(node, key);
+	if (db_find(redis_db(node), word_of(key), redis_clock_ms(node)) != NULL)
+		return false;
+	sim_trace("redis %d: %s is taken by %s for %lld ms", node, key, owner,
+			  (long long) lease_ms);
+	made = db_make(redis_db(node), word_of(key), DB_HASH);
+	if (sim_config.read_write)
+		db_set_value(db_insert(made, made->n, word_of("mode")), word_of("write"));
+	snprintf(field, sizeof(field), "%s%s", owner, sim_config.read_write ? ":write" : "");
+	db_set_value(db_insert(made, made->n, word_of(field)), word_of("1"));
+	made->ends_ms = redis_clock_ms(node) + lease_ms;
+	return true;
+}
+
+void
+redis_foreign_release(int node, const char *key, const char *owner, const char *channel)
+{
+	int64_t		until = redis_owned_there_until(node, key, owner);
+
+	if (until == 0)
+		return;
+	sim_trace("redis %d: %s is given back by %s", node, key, owner);
+	db_delete(redis_db(node), db_find(redis_db(node), word_of(key), redis_clock_ms(node)));
+	(void) redis_publish_until(node, channel, "0", sim_config.cluster, until);
+}
+
+/* ----------
+ * For who asks
+ * ----------
+ */
+
+/* The first who counts in the queue of a fair lock. */
+typedef struct First
+{
+	Word		key;
+	int64_t		now_ms;
+	char		owner[REDIS_OWNER];
+} First;
+
+static void
+see_first(const View *v, void *arg)
+{
+	First	   *first = arg;
+
+	if (v->kind == VIEW_PLACE && first->owner[0] == '\0' && v->ends_ms > first->now_ms &&
+		word_equals(v->key, first->key))
+		had_owner(v, first->owner);
+}
+
+bool
+redis_is_next(const char *key, const char *owner)
+{
+	int			node = redis_place_of(key);
+	First		first = {.key = word_of(key),.now_ms = redis_clock_ms(node)};
+	const Mark *m = mark_find(node, owner);
+
+	if (m == NULL || !m->told || keeps_from(node, key, false))
+		return false;
+	view_all(redis_db(node), redis_clock_ms(node), see_first, &first);
+	return strcmp(first.owner, owner) == 0;
+}
+
+/* By silence, beside what the watchdog waits for. */
+#define SLOWEST_MESSAGE		(8 * SIM_S)
+
+/*
+ * is_given_up --- what is refused is left when it should have run out; so is what
+ * comes back after its release, and what is at a place of before
+ *
+ * It has not yet if the clock was set back, or if the last renewal was a while on
+ * its way.
+ */
+static bool
+is_given_up(int node, const Had *had)
+{
+	int64_t		on_its_way = (sim_config.connect_timeout_ms +
+							  sim_config.command_timeout_ms) * SIM_MS + SLOWEST_MESSAGE;
+
+	return mark_is_old(node, had->owner) ||
+		(node != redis_place_of(had->key) && sim_config.masters == 0) ||
+		(sim_config.masters > 0 && redis_clock_was_set(node)) ||
+		(redis_was_denied(had->key) &&
+		 (redis_was_robbed(had->owner) ||
+		  had->ends_ms * SIM_MS - redis_clock(node) <= on_its_way));
+}
+
+/*
+ * is_at_few --- masters that were not told may keep it until its lease ends, which can be
+ * long after a schedule
+ */
+static bool
+is_at_few(const Had *had)
+{
+	int			n = 0;
+
+	for (int i = 0; i < sim_config.masters; i++)
+		n += redis_owned_there_until(i, had->key, had->owner) > 0;
+	return sim_config.masters > 0 && n <= sim_config.masters / 2;
+}
+
+static bool
+begins(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* There in the name of one of those whose names begin so, and to be given back. */
+static bool
+is_left(int node, const Had *had, const char *prefix)
+{
+	const Token *t;
+
+	if (had->kind != VIEW_TOKEN)
+		return had->kind < VIEW_TOKEN && begins(had->owner, prefix) && !is_kept(had->owner) &&
+			!is_given_up(node, had);
+	t = token_of(had->owner);
+	return t != NULL && t->state == REDIS_TOKEN_ASKED && begins(t->instance, prefix) &&
+		!is_given_up(node, had) && !is_at_few(had);
+}
+
+/* One who waits no more has taken back that he does. */
+static bool
+is_left_waiting(int node, const Had *had, const char *prefix)
+{
+	return (had->kind == VIEW_PLACE || had->kind == VIEW_WRITER) &&
+		had->ends_ms > redis_clock_ms(node) &&
+		(node == redis_place_of(had->key) || sim_config.masters > 0) &&
+		!mark_is_old(node, had->owner) && begins(had->owner, prefix) &&
+		!redis_was_denied(had->key);
+}
+
+static HadList list;
+
+const char *
+redis_find_owner(const char *prefix)
+{
+	for (int i = 0; i < REDIS_NODES; i++)
+	{
+		had_list(i, &list);
+		for (int j = 0; j < list.n; j++)
+			if (is_left_waiting(i, &list.had[j], prefix) || is_left(i, &list.had[j], prefix))
+				return list.had[j].key;
+	}
+	return NULL;
+}
+
+/*
+ * With a clock that was set back a create may run that could not any more; and one at
+ * a place that lockredis.url has left and come back to, whose clock nobody asks.
+ */
+static const char *
+find_unknown_at(int node, const char *prefix, bool (*knows) (const char *key, const char *owner))
+{
+	if (redis_clock_went_back(node))
+		return NULL;
+	had_list(node, &list);
+	for (int j = 0; j < list.n; j++)
+	{
+		const Had  *had = &list.had[j];
+
+		if (had->kind != VIEW_TOKEN && is_left(node, had, prefix) &&
+			!redis_was_denied(had->key) && !knows(had->key, had->owner))
+			return had->key;
+	}
+	return NULL;
+}
+
+const char *
+redis_find_unknown(const char *prefix, bool (*knows) (const char *key, const char *owner))
+{
+	const char *key = NULL;
+
+	for (int i = 0; i < REDIS_NODES && key == NULL && !redis_was_elsewhere(); i++)
+		if (sim_config.cluster || i == redis_present())
+			key = find_unknown_at(i, prefix, knows);
+	return key;
+}
