@@ -4,6 +4,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = {}
+local write = #ARGV > 2 * #KEYS
 for i = 1, #KEYS do
   local all = '{' .. KEYS[i] .. '}:' .. kind
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
@@ -12,11 +13,12 @@ for i = 1, #KEYS do
   if not ends or tonumber(ends) < now then
     reply[i] = redis.call('HKEYS', KEYS[i])[1] or ''
   else
-    if tonumber(ends) < now + lease then
-      redis.call('ZADD', all, now + lease, owner)
+    if write or tonumber(ends) < now + lease then
+      redis.call('ZADD', all, math.max(ends, now + lease), owner)
       for _, key in ipairs(kind == 'shared' and {all, KEYS[i]} or {all}) do
-        if redis.call('PTTL', key) < lease then
-          redis.call('PEXPIRE', key, lease)
+        local ttl = redis.call('PTTL', key)
+        if write or ttl < lease then
+          redis.call('PEXPIRE', key, math.max(ttl, lease))
         end
       end
     end
