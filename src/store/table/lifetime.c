@@ -204,6 +204,12 @@ lifetime_is_shared(TupleTableSlot *slot)
 		memcmp(VARDATA_ANY(owner), SHARED_OWNER, strlen(SHARED_OWNER)) == 0;
 }
 
+/*
+ * lifetime_remember_row --- see lifetime.h
+ *
+ * A worker that was started anew remembers nothing of the row.  So it looks at the row
+ * first, or a shorter lease would replace the one that the row was written with.
+ */
 void
 lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms)
 {
@@ -211,6 +217,7 @@ lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms)
 	bool		shared = lifetime_is_shared(slot);
 	text	   *t = DatumGetTextPP(slot_getattr(slot, shared ? COL_KEY : COL_OWNER, &isnull));
 
+	(void) lifetime_left_ms(slot);
 	if (shared)
 		lifetime_remember_shared(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t), lease_ms);
 	else

@@ -52,7 +52,7 @@ extern void lifetime_forget(uint64 owner);
 extern void lifetime_remember_shared(const char *name, int len, int64 lease_ms);
 extern void lifetime_forget_shared(const char *name, int len);
 
-/* Likewise of the row in a slot, whichever of these it is. */
+/* Likewise of the row in a slot, whichever of these it is: an older lease may be longer. */
 extern void lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms);
 
 /* Is the row in a slot one that readers share, of this instance? */

@@ -277,7 +277,7 @@ row_change_lease(LockTables *tables, const TableOp *op, RowChange *change)
 	if (op->lease_ms == 0)
 		return;
 	row_change_end(tables, op, change);
-	lifetime_remember(op->owner, op->lease_ms);
+	lifetime_remember_row(tables->rows.row, op->lease_ms);
 }
 
 /*

@@ -223,8 +223,7 @@ make_shared(LockTables *tables, const TableOp *op, KeyedFound found, int readers
  * transaction is at the row
  *
  * If the row is that of the writer in the session that reads, it is to count as long as
- * that reads, as in Redis: whoever has the key next drops the shares.  The caller has looked for how long the row counts, so that a worker that was started
- * anew does not remember this lease instead of a longer one.
+ * that reads, as in Redis: whoever has the key next drops the shares.
  */
 static bool
 change_readers(LockTables *tables, const TableOp *op, int by)
