@@ -250,13 +250,15 @@ lr_name_to_show(const char *data, int len)
 /*
  * lr_name_to_show_plainly --- the same where no catalog may be read
  *
- * So in an encoding other than UTF-8 all but ASCII is escaped.
+ * So in an encoding other than UTF-8 all but ASCII is escaped.  That of the client counts,
+ * too: a character that it lacks would replace the error that is on its way by another one.
  */
 char *
 lr_name_to_show_plainly(const char *data, int len)
 {
 	if (!is_ascii_only(data, len) &&
-		(GetDatabaseEncoding() != PG_UTF8 || !pg_verify_mbstr(PG_UTF8, data, len, true)))
+		(GetDatabaseEncoding() != PG_UTF8 || pg_get_client_encoding() != PG_UTF8 ||
+		 !pg_verify_mbstr(PG_UTF8, data, len, true)))
 		return escape_non_ascii(data, len);
 	return pnstrdup(data, len);
 }

@@ -231,6 +231,26 @@ $redis->foreign_lock('x', owner => "\xff\x01\"");
 my $context = context_of("redis_lock('x')", 'x', '\xff\x01"');
 is($context, 'while waiting for Redis lock "x", held by owner "\xff\x01""',
 	'an owner that is no text');
+
+# Characters that the client's encoding lacks do not replace the error by another one.
+{
+	my $star = "\xe2\x98\x86";
+
+	$redis->foreign_lock($star, owner => $star);
+	$two->query("SET lock_timeout = '100ms'");
+	foreach (
+		[ 'LATIN1', 'lock "\xe2\x98\x86", held by owner "\xe2\x98\x86"' ],
+		[ 'UTF8', qq{lock "$star", held by owner "$star"} ])
+	{
+		my ($encoding, $shown) = @$_;
+		my $result =
+		  $two->query("SET client_encoding = '$encoding'; SELECT redis_lock(U&'\\2606')");
+
+		$result->fails('55P03', qr/lock timeout/, "a name that $encoding has or lacks");
+		is(context($result), "while waiting for Redis $shown", 'is shown so that it can be read');
+	}
+	$two->query('RESET lock_timeout');
+}
 is($redis->cmd('FLUSHALL'), 'OK');
 
 # ----------

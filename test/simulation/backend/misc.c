@@ -174,6 +174,12 @@ GetDatabaseEncoding(void)
 	return PG_UTF8;
 }
 
+int
+pg_get_client_encoding(void)
+{
+	return PG_UTF8;
+}
+
 Oid
 FindDefaultConversionProc(int32 for_encoding, int32 to_encoding)
 {
