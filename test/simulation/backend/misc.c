@@ -257,10 +257,13 @@ lcons(void *datum, List *list)
  * ----------
  */
 
+/* Each server has a wall clock of its own. */
+#define WALL_CLOCKS_DIFFER	(INT64CONST(7331) * SIM_S)
+
 TimestampTz
 GetCurrentTimestamp(void)
 {
-	return sim_now() + INT64CONST(800000000) * SIM_S;
+	return sim_now() + INT64CONST(800000000) * SIM_S + sim_server() * WALL_CLOCKS_DIFFER;
 }
 
 TimestampTz
@@ -275,15 +278,17 @@ timestamptz_to_str(TimestampTz t)
 	static char text[32];
 
 	snprintf(text, sizeof(text), "%.6f s",
-			 (t - INT64CONST(800000000) * SIM_S) / (double) SIM_S);
+			 (t - INT64CONST(800000000) * SIM_S - sim_server() * WALL_CLOCKS_DIFFER) /
+			 (double) SIM_S);
 	return text;
 }
 
+/* No two servers have the same, even where all that is drawn is 0. */
 bool
 pg_strong_random(void *buf, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
-		((unsigned char *) buf)[i] = (unsigned char) sim_draw(256);
+		((unsigned char *) buf)[i] = (unsigned char) (sim_draw(256) ^ sim_server());
 	return true;
 }
 

@@ -232,6 +232,7 @@ judge_lock(Call *call, int at)
 		count_call(&counts, b);
 	}
 	call->again = counts.sure && (counts.session > 0 || counts.xact > 0);
+	call->perhaps_again = !counts.sure && (counts.session > 0 || counts.xact > 0);
 	call->may_end = lease_end(r);
 	note_end(call, at, counts);
 	note_last_call(call);

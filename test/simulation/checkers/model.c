@@ -43,8 +43,8 @@ model_has(const HistoryRecord *r)
 int
 model_outcomes(const Call *call)
 {
-	return call->record->what == HISTORY_UNLOCK &&
-		call->record->result == HISTORY_FAILED ? 2 : 1;
+	return call->perhaps_again || (call->record->what == HISTORY_UNLOCK &&
+								   call->record->result == HISTORY_FAILED) ? 2 : 1;
 }
 
 /* ----------
@@ -78,6 +78,7 @@ add(LockState *state, const HistoryRecord *r)
 	memset(&state->holder[i], 0, sizeof(Holder));
 	state->holder[i].who = r->who;
 	state->holder[i].kind = r->kind;
+	state->holder[i].server = r->server;
 	state->n++;
 	return &state->holder[i];
 }
@@ -116,14 +117,19 @@ forget_dead(LockState *state, int64_t now)
 			drop(state, &state->holder[i]);
 }
 
-/* It takes effect before that call returns: may it have been lost by then? */
+/*
+ * It takes effect before that call returns: may it have been lost by then?
+ *
+ * What somebody took away, and another server has, nobody may have said to its session yet.
+ */
 static bool
 lose(Holder *holder, const HistoryRecord *by)
 {
 	if (holder->may_end > by->returned)
 		return false;
 	holder->lost = true;
-	holder->unseen = holder->returned > by->returned;
+	holder->unseen = holder->returned > by->returned ||
+		(holder->robbed && holder->server != by->server);
 	return true;
 }
 
@@ -133,7 +139,7 @@ lose(Holder *holder, const HistoryRecord *by)
  */
 
 static bool
-step_lock(LockState *state, const Call *call, const uint32_t *excludes)
+take(LockState *state, const Call *call, const uint32_t *excludes)
 {
 	const HistoryRecord *r = call->record;
 	Holder	   *h = find(state, r);
@@ -181,6 +187,21 @@ step_lock(LockState *state, const Call *call, const uint32_t *excludes)
 	else
 		h->xact = 1;
 	return true;
+}
+
+/*
+ * Whose session knows of no loss, although another server has the lock, may be told that
+ * it has it once more, for which nobody is asked.
+ */
+static bool
+step_lock(LockState *state, const Call *call, int outcome, const uint32_t *excludes)
+{
+	const Holder *h = find(state, call->record);
+	bool		knows = h == NULL || !h->lost || !h->unseen || !h->robbed;
+
+	if (outcome == 1)
+		return !knows;
+	return (call->again && !knows) || take(state, call, excludes);
 }
 
 static bool
@@ -233,8 +254,11 @@ rob(LockState *state, int64_t when)
 {
 	state->robbed = true;
 	for (int i = 0; i < state->n; i++)
+	{
+		state->holder[i].robbed = true;
 		if (state->holder[i].may_end > when)
 			state->holder[i].may_end = when;
+	}
 }
 
 bool
@@ -246,7 +270,7 @@ model_step(LockState *state, const Call *call, int outcome, const uint32_t *excl
 	switch (r->what)
 	{
 		case HISTORY_LOCK:
-			return step_lock(state, call, excludes);
+			return step_lock(state, call, outcome, excludes);
 		case HISTORY_UNLOCK:
 			return step_unlock(state, call, outcome);
 		case HISTORY_IS_HELD:

@@ -42,11 +42,13 @@ typedef struct Holder
 {
 	int			who;
 	int			kind;
+	int			server;			/* of its session */
 	int			session;		/* holds at session level */
 	int			xact;			/* 0 or 1 */
 	bool		lost;
 	bool		unseen;			/* lost before the call that took it had returned: its
 								 * session may find that out later */
+	bool		robbed;			/* somebody took it away since it was taken */
 	int64_t		returned;		/* that call */
 	int64_t		may_end;		/* not before then can it be lost unnoticed */
 	int64_t		last_call;		/* of its session */
@@ -67,7 +69,8 @@ typedef struct LockState
 typedef struct Call
 {
 	const HistoryRecord *record;
-	bool		again;			/* lock: its session surely has it already */
+	bool		again;			/* lock: its session surely has it already, */
+	bool		perhaps_again;	/* or may have it */
 	int64_t		may_end;		/* lock: see above */
 	int64_t		last_call;		/* lock: likewise */
 	int64_t		wanted_since;	/* lock: all the time since then somebody has asked

@@ -112,6 +112,13 @@ static const Case cases[] = {
 		"1 count yes 10-11 count=3\n"},
 	{"deleted", LINEAR,
 		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5\n2 held yes 6-7\n1 session yes 8-9\n"},
+	{"deleted, and its session still has it where nobody can say so", LINEAR,
+		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5 server=1\n1 held yes 6-7\n"
+		"1 lock yes 8-9\n1 unlock yes 10-11\n2 held yes 12-13 server=1\n"},
+	{"deleted, and the session of the same server still has it", NOT_LINEAR,
+		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5\n1 held yes 6-7\n2 held yes 8-9\n"},
+	{"two servers have it, and nobody deleted it", NOT_LINEAR,
+		"1 lock yes 0-1\n2 lock yes 4-5 server=1\n1 held yes 6-7\n2 held yes 8-9 server=1\n"},
 	{"deleted only later", NOT_LINEAR,
 		"1 lock yes 0-1\n2 lock yes 2-3\n0 deleted yes 4-5\n2 held yes 6-7\n1 session yes 8-9\n"},
 	{"deleted before it was handed over", LINEAR,
@@ -233,6 +240,8 @@ parse_option(HistoryRecord *r, const char *option)
 		r->kind = n;
 	else if (sscanf(option, "scope=%d", &n) == 1)
 		r->scope = n;
+	else if (sscanf(option, "server=%d", &n) == 1)
+		r->server = n;
 	else if (sscanf(option, "together=%d", &n) == 1)
 		r->together = n != 0;
 	else if (sscanf(option, "key=%d", &n) == 1)
@@ -345,7 +354,7 @@ static void
 check_tables(const char *product)
 {
 	schedule_load(product);
-	*(void **) &table.run = copy_symbol(OBSERVER, "sim_table_case");
+	*(void **) &table.run = copy_symbol(OBSERVER(0), "sim_table_case");
 	for (int i = 0;; i++)
 	{
 		const char *says = say_of_table(i, false);

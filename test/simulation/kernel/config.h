@@ -70,6 +70,7 @@ typedef struct SimConfig
 	bool		weak_memory;	/* writes of atomics are seen later */
 
 	/* the workload */
+	int			nservers;		/* of PostgreSQL, that use the same locks */
 	int			nsessions;
 	int			nkeys;
 	int			often[SIM_STATEMENTS];	/* how much more often each statement comes; 0 =

@@ -63,10 +63,18 @@ fault_terminate(void)
 	send(draw_session(), SIGTERM);
 }
 
+/* One of the servers is meant. */
+static void
+mean_one(void)
+{
+	memory_of((int) sim_draw((uint32_t) sim_config.nservers));
+}
+
 void
 fault_watchdog_ends(void)
 {
-	send(WATCHDOG, SIGTERM);
+	mean_one();
+	send(server_watchdog(), SIGTERM);
 	sim_disturbed(sim_now() + 2 * SIM_S);
 }
 
@@ -93,9 +101,14 @@ fault_stranger(void)
 void
 fault_crash(void)
 {
+	int			slot;
+
 	if (++nlives > LIVES_MAX)
 		return;
-	server_crash((int) sim_draw(FIRST_SESSION + sim_config.nsessions));
+	slot = (int) sim_draw(FIRST_SESSION + sim_config.nsessions);
+	mean_one();
+	server_crash(server_of(slot) == sim_server() ?
+				 slot : server_watchdog());
 }
 
 /* Another mode may be set meanwhile, if the table has all that there is. */
@@ -104,7 +117,8 @@ fault_server_restarts(void)
 {
 	if (++nlives > LIVES_MAX)
 		return;
-	server_restart(sim_chance(150) && !sim_config.counts && !sim_config.conditions &&
+	mean_one();
+	server_restart(sim_chance(150) && sim_config.nservers == 1 && !sim_config.counts && !sim_config.conditions &&
 				   !sim_config.shared &&
 				   sim_config.masters == 0 && !sim_config.cluster ?
 				   (int) SIM_PICK(0, 1, 2) : sim_config.mode);
@@ -145,11 +159,14 @@ fault_settings(void)
 	sim_disturbed(sim_now() + SIM_S);
 }
 
-/* Locks are at another place from now on, or at the same under another name. */
+/*
+ * Locks are at another place from now on, or at the same under another name.  Not with
+ * several servers: they have to change it at once.
+ */
 void
 fault_url(void)
 {
-	if (sim_config.nredis < 2 || sim_config.sentinels || sim_config.masters > 0 ||
+	if (sim_config.nredis < 2 || sim_config.nservers > 1 || sim_config.sentinels || sim_config.masters > 0 ||
 		sim_config.cluster || ++nreloads > RELOADS_MAX)
 		return;
 	sim_config.url = !sim_config.url;

@@ -64,6 +64,7 @@ history_call(HistoryWhat what, int who, const char *key, int kind, int scope)
 	r->ended = INT_MAX;
 	r->called = sim_now();
 	r->returned = SIM_NEVER;
+	r->server = sim_server();
 	r->who = who;
 	r->transaction = -1;
 	snprintf(r->key, sizeof(r->key), "%s", key == NULL ? "" : key);

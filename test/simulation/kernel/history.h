@@ -86,6 +86,7 @@ typedef struct HistoryRecord
 	int			ended;			/* INT_MAX: it did not */
 	int64_t		called;
 	int64_t		returned;		/* SIM_NEVER: it did not */
+	int			server;			/* of the session */
 	int			who;			/* pid of the session, which no two have; clients
 								 * elsewhere have numbers below 100 */
 	int			transaction;	/* record of the HISTORY_TRANSACTION that it was part of,

@@ -69,17 +69,21 @@ extern void reached_report(void);
 
 /* ---- process.c ---- */
 
-/* Copies of the product, one for each process and one that observes. */
-extern void copies_load(const char *path, int n);
+/* Copies of the product, one for each process and one that observes each server. */
+extern void copies_load(const char *path);
 extern void *copy_symbol(int copy, const char *name);
 extern uintptr_t copy_base(int copy);
 extern void copy_restore(int copy);
+
+/* From now on the memory of that server is meant, by all that names none. */
+extern void memory_of(int server);
 extern void arena_reset(void);
 extern void durable_reset(void);
 extern void heap_free_all(int slot);
 
-/* The one that observes, after those of the processes. */
-#define OBSERVER	SIM_MAX_PROCS
+/* Those that observe, after those of the processes. */
+#define OBSERVER(server)	(SIM_MAX_PROCS + (server))
+#define COPIES				(SIM_MAX_PROCS + SIM_MAX_SERVERS)
 
 /* ---- scheduler.c ---- */
 

@@ -21,7 +21,7 @@
 #include "sim.h"
 
 #define NET_MAX_NODES	12
-#define NET_MAX_CONNS	4096
+#define NET_MAX_CONNS	8192
 
 typedef enum NetState
 {

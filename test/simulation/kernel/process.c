@@ -6,7 +6,7 @@
  * The product is one shared object that is loaded once for each process, from
  * copies of its file, so each process has statics of its own.  A process that
  * begins gets them as they were when the object was loaded, as a process that
- * was forked by an empty postmaster would.  Shared memory is one arena.
+ * was forked by an empty postmaster would.  Shared memory is one arena for each server.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -44,7 +44,7 @@ typedef struct Copy
 	}			segment[MAX_SEGMENTS];
 } Copy;
 
-static Copy copies[SIM_MAX_PROCS + 1];
+static Copy copies[COPIES];
 
 /* Redzones between variables are copied too. */
 __attribute__((no_sanitize("address")))
@@ -121,7 +121,7 @@ keep_counter(uint64_t offset, uint64_t size)
 }
 
 void
-copies_load(const char *path, int n)
+copies_load(const char *path)
 {
 	char		directory[] = "/tmp/lockredis-sim.XXXXXX";
 
@@ -130,14 +130,12 @@ copies_load(const char *path, int n)
 		perror(directory);
 		exit(2);
 	}
-	for (int i = 0; i <= SIM_MAX_PROCS; i++)
+	for (int i = 0; i < COPIES; i++)
 	{
 		Copy	   *copy = &copies[i];
 		struct link_map *map;
 		char		name[128];
 
-		if (i >= n && i != OBSERVER)
-			continue;
 		snprintf(name, sizeof(name), "%s/%d.so", directory, i);
 		copy_file(path, name);
 		copy->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -205,28 +203,44 @@ copy_restore(int copy)
 }
 
 /* ----------
- * The arena
+ * Arenas
  * ----------
  */
 
-static char arena[SIM_ARENA_SIZE] __attribute__((aligned(128)));
-static size_t arena_used;
+static char arena[SIM_MAX_SERVERS][SIM_ARENA_SIZE] __attribute__((aligned(128)));
+static size_t arena_used[SIM_MAX_SERVERS];
+static void *roots[SIM_MAX_SERVERS];
+static int	here;				/* the server that is meant */
 void	   *sim_root;
+
+void
+memory_of(int server)
+{
+	roots[here] = sim_root;
+	here = server;
+	sim_root = roots[here];
+}
+
+int
+sim_server(void)
+{
+	return here;
+}
 
 void
 arena_reset(void)
 {
-	memset(arena, 0, arena_used);
-	arena_used = 0;
+	memset(arena[here], 0, arena_used[here]);
+	arena_used[here] = 0;
 }
 
 void *
 sim_arena_alloc(size_t size)
 {
-	void	   *p = arena + arena_used;
+	void	   *p = arena[here] + arena_used[here];
 
-	arena_used += (size + 127) & ~(size_t) 127;
-	if (arena_used > SIM_ARENA_SIZE)
+	arena_used[here] += (size + 127) & ~(size_t) 127;
+	if (arena_used[here] > SIM_ARENA_SIZE)
 	{
 		fprintf(stderr, "the arena is too small\n");
 		exit(2);
@@ -239,10 +253,11 @@ sim_arena_alloc(size_t size)
  * ----------
  */
 
-#define MAX_DURABLES	8
+#define MAX_DURABLES	24
 
 static struct
 {
+	int			server;
 	char		name[32];
 	void	   *data;
 	size_t		size;
@@ -260,11 +275,12 @@ void *
 sim_durable(const char *name, size_t size)
 {
 	for (int i = 0; i < ndurables; i++)
-		if (strcmp(durables[i].name, name) == 0)
+		if (durables[i].server == here && strcmp(durables[i].name, name) == 0)
 			return durables[i].data;
 	if (ndurables == MAX_DURABLES)
 		sim_fail("simulator", "too much is durable");
 	snprintf(durables[ndurables].name, sizeof(durables[0].name), "%s", name);
+	durables[ndurables].server = here;
 	durables[ndurables].size = size;
 	return durables[ndurables++].data = calloc(1, size);
 }
@@ -282,12 +298,12 @@ typedef struct Block
 	size_t		unused;			/* aligns what follows */
 } Block;
 
-static Block heaps[SIM_MAX_PROCS + 1];
+static Block heaps[COPIES];
 
 static Block *
 heap_of(int slot)
 {
-	Block	   *heap = &heaps[slot < 0 ? OBSERVER : slot];
+	Block	   *heap = &heaps[slot < 0 ? OBSERVER(here) : slot];
 
 	if (heap->next == NULL)
 		heap->next = heap->prev = heap;

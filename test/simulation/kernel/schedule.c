@@ -50,9 +50,9 @@ SimConfig	sim_config;
 int			schedule_mode = -1;	/* as drawn */
 
 static void (*drain[SIM_MAX_PROCS]) (void);
-static void (*check_step) (void);
-static void (*check_end) (void);
-static bool (*is_empty) (void);
+static void (*check_step[SIM_MAX_SERVERS]) (void);
+static void (*check_end[SIM_MAX_SERVERS]) (void);
+static bool (*is_empty[SIM_MAX_SERVERS]) (void);
 static void (*tell_scripts) (void (*add) (const char *name, const char *sha1, const char *text));
 
 static int64_t ends_at;
@@ -63,30 +63,42 @@ drain_stalled(int slot)
 	drain[slot] ();
 }
 
+/* Nothing of a server changes but by its own processes, events and time. */
 static void
-check_if_up(void)
+check_servers(void)
 {
-	if (server_is_up())
-		check_step();
+	int			slot = sim_ran_last();
+
+	for (int s = 0; s < sim_config.nservers; s++)
+	{
+		if (slot >= 0 && server_of(slot) != s)
+			continue;
+		memory_of(s);
+		if (server_is_up())
+			check_step[s] ();
+	}
 }
 
 void
 schedule_load(const char *product)
 {
-	copies_load(product, SIM_MAX_PROCS);
+	copies_load(product);
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 	{
 		*(void **) &drain[i] = copy_symbol(i, "backend_drain");
 		*(void **) &process_signal[i] = copy_symbol(i, "sim_backend_signal");
 	}
-	*(void **) &check_step = copy_symbol(OBSERVER, "sim_check_step");
-	*(void **) &check_end = copy_symbol(OBSERVER, "sim_check_end");
-	*(void **) &is_empty = copy_symbol(OBSERVER, "sim_is_empty");
-	*(void **) &tell_scripts = copy_symbol(OBSERVER, "sim_tell_scripts");
+	for (int s = 0; s < SIM_MAX_SERVERS; s++)
+	{
+		*(void **) &check_step[s] = copy_symbol(OBSERVER(s), "sim_check_step");
+		*(void **) &check_end[s] = copy_symbol(OBSERVER(s), "sim_check_end");
+		*(void **) &is_empty[s] = copy_symbol(OBSERVER(s), "sim_is_empty");
+	}
+	*(void **) &tell_scripts = copy_symbol(OBSERVER(0), "sim_tell_scripts");
 	tell_scripts(redis_add_script);
 	sites_load();
-	meetings_load(copy_symbol(OBSERVER, "sim_meetings"));
-	scheduler_check = check_if_up;
+	meetings_load(copy_symbol(OBSERVER(0), "sim_meetings"));
+	scheduler_check = check_servers;
 	process_stalls = drain_stalled;
 	server_load();
 }
@@ -142,6 +154,21 @@ draw_kinds(SimConfig *c)
 			c->counts = true;
 			break;
 	}
+}
+
+/*
+ * draw_servers --- how many servers use the same locks?  A table of locks is of one alone,
+ * and what is counted has one book.
+ */
+static void
+draw_servers(SimConfig *c)
+{
+	c->nservers = 1;
+	if (c->mode != 0 || c->shared || c->counts || c->conditions)
+		return;
+	c->nservers = (int) SIM_PICK(1, 1, 2, 2, 3);
+	if (c->nsessions < c->nservers)
+		c->nsessions = c->nservers;
 }
 
 static void
@@ -242,6 +269,8 @@ draw_config(void)
 		statements = 3 + sim_draw(6);
 	}
 
+	draw_servers(c);
+
 	/* One tells, and several wait for the same. */
 	if (c->conditions)
 	{
@@ -256,7 +285,7 @@ draw_config(void)
 static bool
 sessions_done(void)
 {
-	for (int i = FIRST_SESSION; i < SIM_MAX_PROCS; i++)
+	for (int i = FIRST_SESSION; i < FIRST_SESSION + sim_config.nsessions; i++)
 		if (process_is_running(i) || sim_config.left[i] > 0)
 			return false;
 	return true;
@@ -265,7 +294,13 @@ sessions_done(void)
 static bool
 tidied_up(void)
 {
-	return server_is_up() && (is_empty() || sim_now() >= ends_at);
+	for (int s = 0; s < sim_config.nservers; s++)
+	{
+		memory_of(s);
+		if (!server_is_up() || (!is_empty[s] () && sim_now() < ends_at))
+			return false;
+	}
+	return true;
 }
 
 static bool
@@ -288,7 +323,11 @@ static void
 set_up(void)
 {
 	draw_config();
-	server_start();
+	for (int s = 0; s < sim_config.nservers; s++)
+	{
+		memory_of(s);
+		server_start();
+	}
 
 	/* The same one under another name. */
 	if (sim_config.nredis > 1 && !sim_config.sentinels && !sim_config.cluster &&
@@ -325,13 +364,21 @@ run(void)
 	ends_at += LEASE_LONGEST;
 	if (sim_config.masters > 0 && !scheduler_run(time_is_over))
 		sim_fail("stuck", "nobody can go on");
-	check_end();
+	for (int s = sim_config.nservers - 1; s >= 0; s--)
+	{
+		memory_of(s);
+		check_end[s] ();
+	}
 }
 
 static void
 reset(bool tracing)
 {
-	arena_reset();
+	for (int s = SIM_MAX_SERVERS - 1; s >= 0; s--)
+	{
+		memory_of(s);
+		arena_reset();
+	}
 	durable_reset();
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 		heap_free_all(i);

@@ -29,6 +29,7 @@
 #include "fiber.h"
 #include "kernel.h"
 #include "meeting.h"
+#include "server.h"
 #include "site.h"
 #include "states.h"
 #include "strategy.h"
@@ -39,10 +40,10 @@
 /*
  * A schedule that takes longer than that does not end by itself.  Some of five minutes, in
  * which sessions wait for tokens that others have forgotten while leases of 100 ms are
- * renewed, take 5,000,000.  Several masters are as much more to do, and so are those of a
- * cluster.
+ * renewed, take 5,000,000.  Several masters or servers are as much more to do, and so are
+ * those of a cluster.
  */
-#define MAX_STEPS	(10000000 * (1 + sim_config.masters + (sim_config.cluster ? 1 : 0)))
+#define MAX_STEPS	(10000000 * (sim_config.nservers + sim_config.masters + (sim_config.cluster ? 1 : 0)))
 #define MAX_TIME	(3600 * SIM_S)
 
 /*
@@ -83,6 +84,7 @@ typedef struct Event
 {
 	int64_t		when;
 	uint64_t	seq;
+	int			server;			/* that was meant when it was set up */
 	SimEvent	run;
 	void	   *arg;
 	int64_t		n;
@@ -216,6 +218,7 @@ sim_at(int64_t when, SimEvent run, void *arg, int64_t n)
 	e = &events[nevents++];
 	e->when = when;
 	e->seq = next_seq++;
+	e->server = sim_server();
 	e->run = run;
 	e->arg = arg;
 	e->n = n;
@@ -239,6 +242,7 @@ run_event(Event *event)
 	Event		e = *event;
 
 	*event = events[--nevents];
+	memory_of(e.server);
 	e.run(e.arg, e.n);
 }
 
@@ -277,6 +281,7 @@ resume(int slot)
 	static void *kept;
 
 	current = on_stack_of = slot;
+	memory_of(server_of(slot));
 	if (_setjmp(main_jump) == 0)
 	{
 		fiber_leaves(&kept, p->stack, STACK_SIZE);
@@ -560,7 +565,7 @@ bool
 sim_all_parked(void)
 {
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
-		if (!sim_is_parked(i))
+		if (server_of(i) == sim_server() && !sim_is_parked(i))
 			return false;
 	return true;
 }
@@ -718,6 +723,7 @@ scheduler_run(bool (*done) (void))
 			if (next >= SIM_NEVER)
 				return false;
 			now = next > now ? next : now + 1;
+			ran_last = -1;
 			if (now > START_TIME + MAX_TIME)
 				sim_fail("endless", "no end after an hour");
 			continue;

@@ -39,10 +39,15 @@ typedef struct View
 static View view[SENTINELS];
 static int	listener[SENTINELS];
 static int	config_epoch;
-static int	node_of[EPOCHS];
-static int64_t believed_at;
-static int	believed;			/* which node */
 static int	failovers;
+
+/* By each server. */
+static struct
+{
+	int			node_of[EPOCHS];
+	int64_t		at;
+	int			node;
+}			belief[SIM_MAX_SERVERS];
 static int64_t failed_over_at;
 
 void
@@ -50,10 +55,13 @@ sentinels_reset(void)
 {
 	memset(view, 0, sizeof(view));
 	memset(listener, 0xff, sizeof(listener));
-	memset(node_of, 0xff, sizeof(node_of));
 	config_epoch = failovers = 0;
-	believed_at = 0;
-	believed = -1;
+	for (int i = 0; i < SIM_MAX_SERVERS; i++)
+	{
+		memset(belief[i].node_of, 0xff, sizeof(belief[i].node_of));
+		belief[i].at = 0;
+		belief[i].node = -1;
+	}
 	for (int i = 0; i < SENTINELS; i++)
 		net_listen(SENTINEL_PORT(i), SENTINEL_NODE(i));
 }
@@ -217,24 +225,24 @@ sentinels_note_epoch(uint32_t epoch, int port)
 {
 	if (epoch >= EPOCHS)
 		sim_fail("simulator", "too many masters");
-	node_of[epoch] = believed = port - REDIS_PORT(0);
-	believed_at = sim_now();
+	belief[sim_server()].node_of[epoch] = belief[sim_server()].node = port - REDIS_PORT(0);
+	belief[sim_server()].at = sim_now();
 }
 
 int
 sentinels_node_of(uint32_t epoch)
 {
-	return epoch < EPOCHS ? node_of[epoch] : -1;
+	return epoch < EPOCHS ? belief[sim_server()].node_of[epoch] : -1;
 }
 
 int64_t
 sentinels_believed_at(void)
 {
-	return believed_at;
+	return belief[sim_server()].at;
 }
 
 int
 sentinels_believed(void)
 {
-	return believed;
+	return belief[sim_server()].node;
 }

@@ -36,7 +36,7 @@ extern void sentinels_serve(int sentinel, int conn, const char *verb, const char
 extern void sentinels_fail_over(void);
 extern int	sentinels_failovers(void);
 
-/* What the watchdog believes: the node that has this epoch; -1 = none. */
+/* What the watchdog of this server believes: the node that has this epoch; -1 = none. */
 extern void sentinels_note_epoch(uint32_t epoch, int port);
 extern int	sentinels_node_of(uint32_t epoch);
 extern int64_t sentinels_believed_at(void);

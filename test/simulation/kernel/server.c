@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * server.c
- *	  The life of the simulated server: what a postmaster does.
+ *	  The lives of the simulated servers: what a postmaster does.
  *
  * A process that ends is started again.  One that ends in the middle of a step may
  * leave a lock taken and a list half made, so nobody looks at shared memory any
@@ -40,36 +40,86 @@ typedef enum State
 	DOWN
 } State;
 
-static State state;
-static int	next_mode;
-static int	life;				/* of the server; what is to be started belongs to one */
-static int64_t began_at;
+typedef struct Server
+{
+	State		state;
+	int			next_mode;
+	int			life;			/* what is to be started belongs to one */
+	int64_t		began_at;
 
+	void		(*postmaster_init) (void);
+	void		(*check_shutdown) (void);
+	void		(*stranger_comes) (void);
+} Server;
+
+static Server servers[SIM_MAX_SERVERS];
 static void (*body[SIM_MAX_PROCS]) (int slot);
-static void (*postmaster_init) (void);
-static void (*check_shutdown) (void);
-static void (*stranger_comes) (void);
+
+static Server *
+meant(void)
+{
+	return &servers[sim_server()];
+}
 
 void
 server_load(void)
 {
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 		*(void **) &body[i] = copy_symbol(i, "sim_backend_main");
-	*(void **) &postmaster_init = copy_symbol(OBSERVER, "sim_postmaster_init");
-	*(void **) &check_shutdown = copy_symbol(OBSERVER, "sim_check_shutdown");
-	*(void **) &stranger_comes = copy_symbol(OBSERVER, "sim_stranger_comes");
+	for (int i = 0; i < SIM_MAX_SERVERS; i++)
+	{
+		Server	   *s = &servers[i];
+
+		*(void **) &s->postmaster_init = copy_symbol(OBSERVER(i), "sim_postmaster_init");
+		*(void **) &s->check_shutdown = copy_symbol(OBSERVER(i), "sim_check_shutdown");
+		*(void **) &s->stranger_comes = copy_symbol(OBSERVER(i), "sim_stranger_comes");
+	}
 }
 
 bool
 server_is_up(void)
 {
-	return state == UP;
+	return meant()->state == UP;
 }
 
 /* ----------
  * Processes
  * ----------
  */
+
+int
+server_of(int slot)
+{
+	if (slot < FIRST_SESSION)
+		return 0;
+	if (slot > SIM_MAX_PROCS - sim_config.nservers)
+		return SIM_MAX_PROCS - slot;
+	return (slot - FIRST_SESSION) % sim_config.nservers;
+}
+
+int
+server_watchdog(void)
+{
+	return sim_server() == 0 ? WATCHDOG : SIM_MAX_PROCS - sim_server();
+}
+
+bool
+server_is_watchdog(int slot)
+{
+	return slot == WATCHDOG || slot > SIM_MAX_PROCS - sim_config.nservers;
+}
+
+static bool
+is_session(int slot)
+{
+	return slot >= FIRST_SESSION && !server_is_watchdog(slot);
+}
+
+static bool
+runs_here(int slot)
+{
+	return server_of(slot) == sim_server() && process_is_running(slot);
+}
 
 static void
 start_process(void *arg, int64_t n)
@@ -78,19 +128,23 @@ start_process(void *arg, int64_t n)
 	char		name[16];
 
 	(void) arg;
-	if (state != UP || n / SIM_MAX_PROCS != life || process_is_running(slot))
+	if (!server_is_up() || n / SIM_MAX_PROCS != meant()->life || process_is_running(slot))
 		return;
-	if (slot >= FIRST_SESSION)
+	if (is_session(slot))
 		snprintf(name, sizeof(name), "session%d", slot % 100);
+	else if (slot == TABLE_WORKER)
+		snprintf(name, sizeof(name), "worker");
+	else if (sim_server() == 0)
+		snprintf(name, sizeof(name), "watchdog");
 	else
-		snprintf(name, sizeof(name), "%s", slot == WATCHDOG ? "watchdog" : "worker");
+		snprintf(name, sizeof(name), "watchdog%d", sim_server());
 	process_start(slot, name, body[slot], sim_now());
 }
 
 static void
 start_soon(int slot, int64_t after)
 {
-	sim_at(sim_now() + after, start_process, NULL, (int64_t) life * SIM_MAX_PROCS + slot);
+	sim_at(sim_now() + after, start_process, NULL, (int64_t) meant()->life * SIM_MAX_PROCS + slot);
 }
 
 static void
@@ -103,7 +157,7 @@ static bool
 nobody_runs(void)
 {
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
-		if (process_is_running(i))
+		if (runs_here(i))
 			return false;
 	return true;
 }
@@ -116,9 +170,9 @@ start_anew(void *arg, int64_t n)
 	arena_reset();
 
 	/* Another store has other locks and counters. */
-	if (next_mode != sim_config.mode)
+	if (meant()->next_mode != sim_config.mode)
 		history_event(HISTORY_ALL_TAKEN_AWAY, "");
-	sim_config.mode = next_mode;
+	sim_config.mode = meant()->next_mode;
 	if (sim_config.mode == MODE_FALLBACK && sim_config.lease_ms < 1000)
 		sim_config.lease_ms = 3000;
 	server_start();
@@ -129,11 +183,11 @@ down(void)
 {
 	int64_t		pause = SIM_PICK(SIM_MS, 100 * SIM_MS, SIM_S, 4 * SIM_S);
 
-	if (state == ENDING)
-		check_shutdown();
-	state = DOWN;
+	if (meant()->state == ENDING)
+		meant()->check_shutdown();
+	meant()->state = DOWN;
 	redis_counts_server_ended();
-	sim_trace("the server is down, for %.3f ms", pause / 1000.0);
+	sim_trace("server %d is down, for %.3f ms", sim_server(), pause / 1000.0);
 	sim_at(sim_now() + pause, start_anew, NULL, 0);
 	sim_disturbed(sim_now() + pause + 2 * SIM_S);
 }
@@ -142,9 +196,9 @@ static void
 ended(int slot, int code)
 {
 	(void) code;
-	if (state != UP && nobody_runs())
+	if (!server_is_up() && nobody_runs())
 		down();
-	else if (slot < FIRST_SESSION)
+	else if (!is_session(slot))
 		start_soon(slot, WORKER_PAUSE);
 	else if (sim_config.left[slot] > 0)
 		start_session(slot);
@@ -153,25 +207,25 @@ ended(int slot, int code)
 void
 server_start(void)
 {
-	copy_restore(OBSERVER);
+	copy_restore(OBSERVER(sim_server()));
 	heap_free_all(-1);
-	postmaster_init();
+	meant()->postmaster_init();
 	process_ended = ended;
-	state = UP;
-	life++;
-	began_at = sim_now();
-	start_soon(WATCHDOG, 0);
+	meant()->state = UP;
+	meant()->life++;
+	meant()->began_at = sim_now();
+	start_soon(server_watchdog(), 0);
 	if (sim_config.mode != 0)
 		start_soon(TABLE_WORKER, 0);
-	for (int i = 0; i < sim_config.nsessions; i++)
-		if (sim_config.left[FIRST_SESSION + i] > 0)
-			start_session(FIRST_SESSION + i);
+	for (int i = FIRST_SESSION; i < FIRST_SESSION + sim_config.nsessions; i++)
+		if (server_of(i) == sim_server() && sim_config.left[i] > 0)
+			start_session(i);
 }
 
 int64_t
 server_began_at(void)
 {
-	return began_at;
+	return meant()->began_at;
 }
 
 /* ----------
@@ -185,7 +239,7 @@ vanish(void *arg, int64_t slot)
 	int			pid = process_pid((int) slot);
 
 	(void) arg;
-	if (state != CRASHING || pid == 0)
+	if (meant()->state != CRASHING || pid == 0)
 		return;
 	process_vanish((int) slot);
 	net_owner_ended(pid);
@@ -195,13 +249,13 @@ vanish(void *arg, int64_t slot)
 void
 server_crash(int slot)
 {
-	if (state != UP || !process_is_running(slot))
+	if (!server_is_up() || !process_is_running(slot))
 		return;
-	state = CRASHING;
-	next_mode = sim_config.mode;
-	sim_trace("the server crashes");
+	meant()->state = CRASHING;
+	meant()->next_mode = sim_config.mode;
+	sim_trace("server %d crashes", sim_server());
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
-		if (process_is_running(i) && i != slot)
+		if (runs_here(i) && i != slot)
 			sim_at(sim_now() + SIM_PICK(0, 30, SIM_MS, 5 * SIM_MS), vanish, NULL, i);
 	vanish(NULL, slot);
 }
@@ -214,13 +268,13 @@ server_crash(int slot)
 void
 server_restart(int mode)
 {
-	if (state != UP)
+	if (!server_is_up())
 		return;
-	sim_trace("the server is shut down");
-	state = ENDING;
-	next_mode = mode;
+	sim_trace("server %d is shut down", sim_server());
+	meant()->state = ENDING;
+	meant()->next_mode = mode;
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
-		if (process_is_running(i))
+		if (runs_here(i))
 			(void) sim_kill(process_pid(i), SIGTERM);
 	if (nobody_runs())
 		down();
@@ -229,8 +283,8 @@ server_restart(int mode)
 void
 server_stranger(void)
 {
-	if (state == UP)
-		stranger_comes();
+	if (server_is_up())
+		meant()->stranger_comes();
 }
 
 void

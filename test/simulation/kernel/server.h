@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * server.h
- *	  The life of the simulated server: what a postmaster does.
+ *	  The lives of the simulated servers: what a postmaster does.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,9 +15,22 @@
 
 #include "sim.h"
 
+/*
+ * Slots of processes.  With several servers their sessions take turns, no more than the
+ * first has a table worker, and the watchdogs of the others have the last slots.
+ */
 #define WATCHDOG		0
 #define TABLE_WORKER	1
 #define FIRST_SESSION	2
+
+extern int	server_of(int slot);
+extern int	server_watchdog(void);
+extern bool server_is_watchdog(int slot);
+
+/*
+ * Of the server that is meant (sim_server()), unless they say which; who means another
+ * one says so by memory_of().
+ */
 
 /* Once, when the copies of the product are there. */
 extern void server_load(void);
@@ -37,13 +50,13 @@ extern bool server_is_up(void);
  */
 extern void server_crash(int slot);
 
-/* All processes are asked to end; then the server begins anew, in that mode. */
+/* All its processes are asked to end; then it begins anew, in that mode. */
 extern void server_restart(int mode);
 
 /* Somebody else is at its tables. */
 extern void server_stranger(void);
 
-/* All of them are told that the settings have changed. */
+/* All processes of all servers are told that the settings have changed. */
 extern void server_reload(void);
 
 #endif							/* SIM_SERVER_H */

@@ -58,11 +58,16 @@ static int64_t promoted[REDIS_NODES];	/* the epoch since which it has been a mas
 static int	failovers;
 
 static bool changed[SHARD_SLOTS];	/* of node, since the beginning */
-static int	row_node[SHARD_ROWS];
-static int	believed[SHARD_SLOTS];
-static int64_t believed_at[SHARD_SLOTS];
-static int64_t believed_number[SHARD_SLOTS];
-static bool being_given[SHARD_SLOTS];	/* believed, and not yet by all processes */
+
+/* By each server. */
+static struct
+{
+	int			row_node[SHARD_ROWS];
+	int			node[SHARD_SLOTS];
+	int64_t		at[SHARD_SLOTS];
+	int64_t		number[SHARD_SLOTS];
+	bool		being_given[SHARD_SLOTS];	/* and not yet seen by all its processes */
+}			belief[SIM_MAX_SERVERS];
 static bool had[SHARD_SLOTS][REDIS_NODES];	/* once: by an old map it still has it */
 
 /* How often somebody was sent on, about one name with one script. */
@@ -107,13 +112,14 @@ shards_reset(void)
 	memset(had, 0, sizeof(had));
 	memset(promoted, 0, sizeof(promoted));
 	any_promoted = false;
-	memset(believed_number, 0, sizeof(believed_number));
-	memset(being_given, 0, sizeof(being_given));
 	memset(changed, 0, sizeof(changed));
 	last_epoch = failovers = nsent = 0;
-	memset(row_node, 0xff, sizeof(row_node));
-	memset(believed, 0xff, sizeof(believed));
-	memset(believed_at, 0, sizeof(believed_at));
+	memset(belief, 0, sizeof(belief));
+	for (int i = 0; i < SIM_MAX_SERVERS; i++)
+	{
+		memset(belief[i].row_node, 0xff, sizeof(belief[i].row_node));
+		memset(belief[i].node, 0xff, sizeof(belief[i].node));
+	}
 }
 
 static void
@@ -707,27 +713,27 @@ shards_fail_over(void)
 void
 shards_note_row(int row, int port)
 {
-	row_node[row] = port - REDIS_PORT(0);
+	belief[sim_server()].row_node[row] = port - REDIS_PORT(0);
 }
 
 void
 shards_note_slot(int slot, int row)
 {
-	believed[slot] = row < 0 ? NOBODY : row_node[row];
-	believed_at[slot] = sim_now();
-	being_given[slot] = true;
+	belief[sim_server()].node[slot] = row < 0 ? NOBODY : belief[sim_server()].row_node[row];
+	belief[sim_server()].at[slot] = sim_now();
+	belief[sim_server()].being_given[slot] = true;
 }
 
 void
 shards_note_all_given(void)
 {
-	memset(being_given, 0, sizeof(being_given));
+	memset(belief[sim_server()].being_given, 0, sizeof(belief[0].being_given));
 }
 
 void
 shards_note_number(int slot, int64_t number)
 {
-	believed_number[slot] = number;
+	belief[sim_server()].number[slot] = number;
 }
 
 bool
@@ -735,24 +741,24 @@ shards_is_disputed(const char *name)
 {
 	int			slot = shards_slot_of(name);
 
-	return believed[slot] != truth.owner[slot] ||
-		believed_number[slot] < promoted[truth.owner[slot]];
+	return belief[sim_server()].node[slot] != truth.owner[slot] ||
+		belief[sim_server()].number[slot] < promoted[truth.owner[slot]];
 }
 
 int
 shards_believed(const char *name)
 {
-	return believed[shards_slot_of(name)];
+	return belief[sim_server()].node[shards_slot_of(name)];
 }
 
 int64_t
 shards_believed_at(const char *name)
 {
-	return believed_at[shards_slot_of(name)];
+	return belief[sim_server()].at[shards_slot_of(name)];
 }
 
 bool
 shards_is_being_given(const char *name)
 {
-	return being_given[shards_slot_of(name)];
+	return belief[sim_server()].being_given[shards_slot_of(name)];
 }

@@ -79,7 +79,7 @@ extern void shards_restarted(int node, int64_t up_at);
 
 /* ---- what is believed ---- */
 
-/* The watchdog: a row is that node's, and a slot that row's, by the number it has. */
+/* The watchdog of this server: a row is that node's, and a slot that row's, by the number it has. */
 extern void shards_note_row(int row, int port);
 extern void shards_note_slot(int slot, int row);
 extern void shards_note_number(int slot, int64_t number);

@@ -28,6 +28,7 @@
 #define SIM_NEVER		(INT64_MAX / 4)
 
 #define SIM_MAX_PROCS	12
+#define SIM_MAX_SERVERS	3
 #define SIM_ARENA_SIZE	(1536 * 1024)
 
 /* ---- choices (choice.c) ---- */
@@ -86,6 +87,9 @@ extern void sim_wake_on(const void *object);
 extern int	sim_slot(void);
 extern int	sim_pid(void);
 
+/* The server to which that process belongs; else that which is observed. */
+extern int	sim_server(void);
+
 /* kill(2): 0, or -1 if there is no such process. */
 extern int	sim_kill(int pid, int signo);
 
@@ -96,7 +100,7 @@ extern void sim_exit(int code) __attribute__((noreturn));
 typedef void (*SimEvent) (void *arg, int64_t n);
 extern void sim_at(int64_t when, SimEvent event, void *arg, int64_t n);
 
-/* Are all processes parked?  Then nobody is in the middle of anything. */
+/* Are all processes of this server parked?  Then nobody is in the middle of anything. */
 extern bool sim_all_parked(void);
 extern bool sim_is_parked(int slot);
 
@@ -107,21 +111,24 @@ extern int64_t sim_quiet_since(void);
 /* Likewise of stops only. */
 extern int64_t sim_unstopped_since(void);
 
-/* Between two steps: the slot of the process that ran last; -1 = none, an event. */
+/*
+ * Between two steps: the slot of the process that ran last; -1 = none: an event, or time
+ * has jumped.
+ */
 extern int	sim_ran_last(void);
 
 /* ---- memory (process.c) ---- */
 
-/* Shared by all processes, at the same address; zeroed for each schedule. */
+/* Shared by all processes of a server, at the same address; zeroed for each schedule. */
 extern void *sim_arena_alloc(size_t size);
 
 /*
- * What outlives a crash of the server, as a disk does: by its name, zeroed when it
+ * What outlives a crash of this server, as a disk does: by its name, zeroed when it
  * is asked for the first time in a schedule.
  */
 extern void *sim_durable(const char *name, size_t size);
 
-/* The first thing in the arena, of whoever sets it up. */
+/* The first thing in the arena of this server, of whoever sets it up. */
 extern void *sim_root;
 
 /* Of the running process; freed with it at the latest. */

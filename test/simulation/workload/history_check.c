@@ -23,7 +23,7 @@
 #include "../models/kinds.h"
 
 /*
- * count_locks --- that the server counted in its present life
+ * count_locks --- that this server counted in its present life
  */
 static int
 count_locks(HistoryResult result, bool several)
@@ -35,7 +35,7 @@ count_locks(HistoryResult result, bool several)
 		const HistoryRecord *r = history_at(i);
 
 		n += r->what == HISTORY_LOCK && r->result == result && (!several || r->several) &&
-			r->called >= server_began_at();
+			r->server == sim_server() && r->called >= server_began_at();
 	}
 	return n;
 }
@@ -101,6 +101,10 @@ check_history(void)
 	/* Permits, and what is had again after a condition, are in no history. */
 	if (!sim_config.counts && !sim_config.conditions)
 		check_statistics();
+
+	/* There is one history of all servers. */
+	if (sim_server() > 0)
+		return;
 	switch (linearize(history_at(0), history_count(), excludes, why, sizeof(why)))
 	{
 		case NOT_LINEAR:

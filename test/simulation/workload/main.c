@@ -15,13 +15,15 @@
 #include "../../../src/store/table/table_worker.h"
 #include "../../../src/watchdog/watchdog.h"
 
+#include "../kernel/server.h"
+
 extern void sim_backend_main(int slot);
 
 void
 sim_backend_main(int slot)
 {
 	backend_init();
-	if (slot == SLOT_WATCHDOG)
+	if (server_is_watchdog(slot))
 		lockredis_watchdog_main(0);
 	if (slot == SLOT_TABLE_WORKER)
 		lockredis_table_worker_main(0);

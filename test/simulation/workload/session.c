@@ -49,6 +49,9 @@ run(const Statement *s)
 		block_commit();
 }
 
+/* A deadlock of several servers is ended by a time-out and nothing else. */
+#define WAITS_AMONG_SERVERS	(20 * SIM_S)
+
 /* Of the statement; SIM_NEVER: it has no limit. */
 static int64 began;
 static int64 limit = SIM_NEVER;
@@ -62,10 +65,11 @@ statement_begins(void)
 	began = sim_now();
 	limit = SIM_NEVER;
 	if (!sim_config.calm && sim_chance(sim_config.timeouts))
-	{
 		limit = SIM_PICK(2 * SIM_S, 300 * SIM_MS, 20 * SIM_MS, 300, 100);
+	else if (sim_config.nservers > 1)
+		limit = WAITS_AMONG_SERVERS;
+	if (limit < SIM_NEVER)
 		backend_statement_timeout(began + limit);
-	}
 }
 
 static void

@@ -35,6 +35,7 @@
 #include "../kernel/redis_nodes.h"
 #include "../kernel/redlock.h"
 #include "../kernel/sentinels.h"
+#include "../kernel/server.h"
 #include "../kernel/shards.h"
 #include "../models/kinds.h"
 #include "permits.h"
@@ -526,7 +527,7 @@ check_watchdog(void)
 	if (!lr_watchdog_running())
 		return;
 	must_be_good(lt_check_due_times());
-	if (shared_root->proc_global.allProcs[SLOT_WATCHDOG].procLatch.is_set)
+	if (shared_root->proc_global.allProcs[server_watchdog()].procLatch.is_set)
 		return;
 	for (int s = 0; s < STORE_COUNT; s++)
 		for (int b = 0; lr_has_store(s) && b < lt_table->nblocks; b++)

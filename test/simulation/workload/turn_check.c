@@ -139,6 +139,10 @@ is_free(const LrWait *w)
 
 	if (is_counted(w->terms.kind))
 		return !is_kept(w) && redis_counts_has(key->name, w->terms.amount);
+
+	/* A writer that another server's session announced keeps readers out; nobody sees him. */
+	if (w->terms.kind == KIND_READ && sim_config.nservers > 1)
+		return false;
 	return !is_kept(w) && !redis_denies(redis_place_of(key->name), key->name) &&
 		(w->terms.kind == KIND_FREE ||
 		 !redis_keeps_from(key->name, w->terms.kind == KIND_SHARED ||

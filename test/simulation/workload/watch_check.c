@@ -22,6 +22,7 @@
 #include "../../../src/locktable/watch.h"
 
 #include "../kernel/redis_nodes.h"
+#include "../kernel/server.h"
 
 /* A shorter lease may end by a store that is slow or a process that is stopped. */
 #define LEASE_MIN_MS	3000
@@ -107,7 +108,7 @@ check_forced_looks(void)
 			bool		is_forced = (int64) lt_leases[i].due[s].value < 0;
 
 			if (owner != 0 && forced[i][s] == owner && !is_forced &&
-				sim_ran_last() != SLOT_WATCHDOG)
+				!server_is_watchdog(sim_ran_last()))
 				sim_fail("lock table", "session %d has taken back a forced look at hold %d in store %d",
 						 sim_ran_last(), i, s);
 			forced[i][s] = is_forced ? owner : 0;
