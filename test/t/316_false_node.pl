@@ -237,6 +237,12 @@ foreach my $reply (
 	out_of_its_mind("a script says @$reply", $no_sense, script => $bytes);
 }
 
+# A number alone can be the clock, which says that a lock was taken.
+@calls = (q{redis_try_lock('k')}, q{redis_try_lock('k', '1min', '10s')}, q{redis_is_locked('k')});
+out_of_its_mind("a script says :$_", $no_sense, script => ":$_\r\n")
+  foreach 0, 1, 59_999, -1, '-99999999999999999', '99999999999999999', '9223372036854775807';
+@calls = @all_calls;
+
 # Errors.  Their words are shown, but no more of them than is good.
 out_of_its_mind('an error to everything',
 	qr/The node answered: ERR unknown command/,

@@ -605,15 +605,21 @@ op_take_watched(StoreOp *op, const RedisValue *v)
 	return outcome;
 }
 
+/* No clock shows less (ms after 1970), but a count or a flag may. */
+#define CLOCK_LEAST			60000
+
 /*
  * op_take_created --- the reply to a create, of so many elements, or just the clock
+ *
+ * A node that answers everything with 1 has not granted anything.
  */
 static StoreOutcome
 op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *answer)
 {
 	op->fence = 0;
 	if (v->type == REDIS_REPLY_INTEGER)
-		return !op->fenced && op_take_clock(op, v, answer) ? STORE_OK : STORE_PENDING;
+		return !op->fenced && v->integer >= CLOCK_LEAST && op_take_clock(op, v, answer) ?
+			STORE_OK : STORE_PENDING;
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != elements ||
 		v[1].type != REDIS_REPLY_INTEGER)
 		return STORE_PENDING;
