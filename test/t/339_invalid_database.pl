@@ -49,8 +49,10 @@ sub is_down_calmly
 	my $error;
 
 	$node->log_since_here;
-	$node->safe_psql('postgres',
-		q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'lockredis table worker'});
+	# Until it has ended it grants what is asked for.
+	my $worker = $node->table_worker_pid;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
+	poll_until("$name: the worker to end", sub { ($node->table_worker_pid // 0) != $worker });
 	poll_until(
 		"$name: an error like $says",
 		sub {
