@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
 my @rules = map { [split] } $text =~ /^(ACL SETUSER .*)$/mg;
-my ($base, $tokens, undef, undef, $wait) = @rules;
+my (undef, $base, $tokens, undef, undef, $wait) = @rules;
 my ($watcher) = grep { $_->[2] eq 'watcher' } @rules;
 my %at_node = map { $_ => 1 }
   grep { /^[+~&]/ && !/select|setname/ } map { @$_[ 3 .. $#$_ ] } $base, $tokens, $wait;

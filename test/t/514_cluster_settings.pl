@@ -21,7 +21,8 @@ chmod 0600, $password or die $!;
 
 # The rights that one Redis needs, and those of a cluster
 my $text = PostgreSQL::Test::Utils::slurp_file('docs/acl.md');
-my ($rule) = $text =~ /^ACL SETUSER lockredis on >secret (resetkeys .* ~\* .*)$/m or die;
+my (undef, $rule) =    # the first one is for all kinds of locks
+  $text =~ /^ACL SETUSER lockredis on >secret (resetkeys .* ~\* .*)$/mg or die;
 my ($more) = $text =~ /besides,\s`([^`]+)`/ or die;
 $rule =~ s/ \+client\|setname//;
 $_->cmd('ACL', 'SETUSER', 'lockredis', 'on', '>few', split / /, "$rule $more")
