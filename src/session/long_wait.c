@@ -30,20 +30,12 @@
 static int64 since;
 static int64 look_at = LR_NEVER;
 static bool looked;
-static bool logging;
 
 void
 long_wait_reset(void)
 {
 	look_at = LR_NEVER;
 	looked = false;
-	logging = false;
-}
-
-bool
-long_wait_is_logging(void)
-{
-	return logging;
 }
 
 void
@@ -127,13 +119,11 @@ long_wait_log(const LrName *name)
 		return;
 
 	long_wait_elapsed(&ms, &us);
-	logging = true;
 	ereport(LOG,
 			(errmsg("process %d still waiting for Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, shown, ms, us),
 			 long_wait_detail(holder_pids, nholders, blocker.owner,
 							  long_wait_pids(pids, npids))));
-	logging = false;
 }
 
 /*
@@ -146,18 +136,16 @@ long_wait_log_deadlock(const LrName *name)
 	int			us;
 
 	long_wait_elapsed(&ms, &us);
-	logging = true;
 	ereport(LOG,
 			(errmsg("process %d detected deadlock while waiting for Redis lock \"%s\" after %ld.%03d ms",
 					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
-	logging = false;
 }
 
 /*
  * long_wait_acquired --- see long_wait.h
  *
- * A cancel that is pending is not for here: the lock is had, and it is its caller who sees
- * to its being given back.
+ * A pending cancel has to wait: the session holds the lock by now, and only the caller can
+ * release it.
  */
 void
 long_wait_acquired(const LrName *name)

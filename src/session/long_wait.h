@@ -26,9 +26,6 @@ extern void long_wait_begin(void);
 /* When to call long_wait_look(), which returns at once before. */
 extern int64 long_wait_look_at(void);
 
-/* Is a message about the wait itself on its way to the log, which names all of it? */
-extern bool long_wait_is_logging(void);
-
 /* Raises 40P01 if this session has to break a deadlock. */
 extern void long_wait_look(const LrName *name);
 

@@ -688,7 +688,8 @@ wait_context_blocker(void)
  *
  * What it says was noted before: it takes no lock, reads no catalog and asks no store.
  * Memory comes from ErrorContext, as for the line itself.  What fails with its first
- * request has not waited, unless an interrupt ended that.
+ * request has not waited, unless an interrupt ended that.  Lines for the log alone, which
+ * name the wait themselves, have no error code.
  */
 static void
 wait_context(void *arg)
@@ -697,7 +698,7 @@ wait_context(void *arg)
 	const char *name;
 
 	if (!acq.active || !(acq.slept || acq.asking || acq.asked_at != 0) ||
-		long_wait_is_logging())
+		geterrcode() == ERRCODE_SUCCESSFUL_COMPLETION)
 		return;
 	name = lr_name_to_show_plainly(acq.name->data, acq.name->len);
 	if (kind->passing)

@@ -271,7 +271,7 @@ extend_id(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * force --- (key): from whoever has it; false: nobody has
+ * force --- (key): take it from its holder; false: there is none
  */
 static Datum
 force(FunctionCallInfo fcinfo, const Verb *verb)
@@ -596,7 +596,7 @@ fence(FunctionCallInfo fcinfo, const Verb *verb)
  */
 
 /*
- * inspect --- (key): who has it; raises if the key holds something else than a lock
+ * inspect --- (key): its holder; raises if the key holds something else than a lock
  */
 static void
 inspect(FunctionCallInfo fcinfo, const Verb *verb, StoreOp *op)
@@ -643,7 +643,7 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb)
 	if (op.value == STORE_VALUE_LOCK && op.holder[0] == '\0' && op.hold_count == 0)
 		PG_RETURN_NULL();
 
-	/* The string of a token lock is a credential: whoever knows it may unlock. */
+	/* The string of a token lock is a credential: it is all that unlocking takes. */
 	if (op.value == STORE_VALUE_TOKEN)
 		PG_RETURN_TEXT_P(cstring_to_text("token"));
 	PG_RETURN_TEXT_P(cstring_to_text(lr_name_to_show(op.holder, strlen(op.holder))));
