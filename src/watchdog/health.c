@@ -4,10 +4,10 @@
  *	  Is a store there?  Judged by what it answers the watchdog.
  *
  * It is up when it has answered everything and done what was asked, and down
- * when not; that is logged once each way, and once for each further reason.  It is
- * shown in redis_lock_status, and reported to fallback.c.  That it refuses what is
- * asked for one lock is no sign of it (see locktable/refused.c).  A store that has nothing to do is asked now and
- * then; one that is away is asked again and again.
+ * when not; that is logged once each way, and once for each further reason.  It
+ * is shown in redis_lock_status, and reported to fallback.c.  A refusal for one
+ * lock is no sign of it (see locktable/refused.c).  A store that has nothing to
+ * do is asked now and then; one that is away is asked again and again.
  *
  * Copyright (c) 2026, lockredis contributors
  *
