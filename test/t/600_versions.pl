@@ -3,7 +3,7 @@
 # Whatever names a version names the same one: the control file, META.json, the
 # changes, Debian's changelog and the name of the archive.  Each version has a
 # script that leads to it, each file that is named is there, and what makes
-# packages of it knows all of them.
+# packages of it knows all of them.  What is installed goes when it is uninstalled.
 
 use strict;
 use warnings FATAL => 'all';
@@ -80,6 +80,17 @@ ok(-x "$top/debian/tests/$_", "debian/tests/$_ can be run")
 foreach my $copied (text('docker/Dockerfile') =~ /^COPY (?!--from)(\S+)/mg)
 {
 	ok(-e "$top/$copied", "docker/Dockerfile: $copied is there");
+}
+
+# What "make uninstall" leaves of what "make install" has brought
+{
+	my $root = PostgreSQL::Test::Utils::tempdir();
+	my $files = sub { my @files = split /\n/, `find $root ! -type d`; return scalar @files };
+
+	is(system("make -s -C $top install with_llvm=no DESTDIR=$root >$root.log 2>&1"), 0, 'make install');
+	cmp_ok($files->(), '>=', 4, 'brings files');
+	is(system("make -s -C $top uninstall with_llvm=no DESTDIR=$root >$root.log 2>&1"), 0, 'make uninstall');
+	is($files->(), 0, 'leaves none');
 }
 
 # The oldest version of PostgreSQL
