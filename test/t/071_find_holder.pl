@@ -1,6 +1,6 @@
 # Copyright (c) 2026, lockredis contributors
 
-# From an owner to a process in two steps, as docs/runbook.md says it: of a session of another
+# From an owner to a process in two steps, as docs/find-the-holder.md says it: of a session of another
 # server by the names of connections in Redis, which have its instance and cluster_name; of
 # the real Redisson by the address from which it renews, and the id of a thread.
 # A step by which an operator finds a process, so no guarantee speaks of it.
@@ -101,11 +101,11 @@ is(scalar(grep { !/ name=lockredis-[a-z]+-\d+:$instance{here}:here / } @ours),
 	0, 'and likewise those of this server');
 
 # Second step: which process
-my $runbook = slurp_file(dirname(__FILE__) . '/../../docs/runbook.md');
-my ($sql) = $runbook =~ /^```sql\n(SELECT l\.pid.*?)^```/ms;
+my $page = slurp_file(dirname(__FILE__) . '/../../docs/find-the-holder.md');
+my ($sql) = $page =~ /^```sql\n(SELECT l\.pid[^;]*l\.owner = .*?)^```/ms;
 $sql =~ s/'[0-9a-f-]{36}:\d+'/'$owner'/;
 like($there->session->query($sql)->out, qr/^@{[ $holder->pid ]}\|postgres\|.*redis_lock\('k'\)/,
-	'the statement of the runbook names the session');
+	'the statement of the page names the session');
 end_wait();
 $holder->query_is("SELECT redis_unlock('k')", 't');
 

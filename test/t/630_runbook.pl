@@ -2,7 +2,7 @@
 
 # Whoever is woken up finds what he needs: each alert of monitoring/ has its part of
 # docs/runbook.md, and its test; each line that lockredis writes into the server log by
-# itself has its example in docs/messages.md; and statements of the runbook run.
+# itself has its example in docs/messages.md; and statements of the runbook, and of docs/find-the-holder.md, run.
 
 use strict;
 use warnings FATAL => 'all';
@@ -71,7 +71,7 @@ my $node = LockRedis::Node->create('main', redis => $redis);
 my $session = $node->session;
 
 foreach my $sql (
-	(grep { /FROM/ } $runbook =~ /^```sql\n(.*?)^```/msg),
+	(map { s/;\s*\z//r } slurp_file("$top/docs/find-the-holder.md") =~ /^```sql\n(.*?)^```/msg),
 	grep { /^SELECT .* FROM redis_/s } $runbook =~ /`([^`]+)`/g)
 {
 	is($session->query($sql)->error, undef, $sql =~ s/\s+/ /gr);
