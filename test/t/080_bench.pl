@@ -101,7 +101,7 @@ foreach my $picture ('results', 'summary')
 # What the documentation says of the results is what they are.
 {
 	my $tree = PostgreSQL::Test::Utils::tempdir();
-	my @pages = qw(README.md docs/bench/README.md docs/topologies.md);
+	my @pages = qw(docs/bench/README.md docs/topologies.md);
 
 	mkdir "$tree/$_" or die "could not make $tree/$_: $!" foreach 'docs', 'docs/bench';
 	copy($_, "$tree/$_") or die "could not copy $_: $!" foreach @pages;
@@ -113,8 +113,8 @@ foreach my $picture ('results', 'summary')
 
 	command_ok([ 'python3', 'test/bench/report', '--tell', $out, $tree ],
 		'and from these results');
-	like(slurp_file("$tree/README.md"), qr/^Of \d+ bars, with 1 round on/m, 'README tells them');
-	like(slurp_file("$tree/docs/topologies.md"), qr/^\| five masters \|/m, 'and the other page');
+	like(slurp_file("$tree/docs/bench/README.md"), qr/^Of \d+ bars, with 1 round on/m, 'the first page has them');
+	like(slurp_file("$tree/docs/topologies.md"), qr/^\| five masters \|/m, 'and so has the other one');
 }
 
 # The bars of all kinds: what is counted; how fast it is says nothing here.

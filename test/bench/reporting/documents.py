@@ -11,9 +11,8 @@ from .markdown import table
 from .results import name, number, ratio
 
 # Relative to the top of the tree
-PAGES = ["README.md", "docs/bench/README.md", "docs/topologies.md"]
+PAGES = ["docs/bench/README.md", "docs/topologies.md"]
 BLOCK = re.compile(r"(<!-- bench: ([a-z ]+) -->\n)(.*?)(<!-- end -->)", re.S)
-NAMED_AT_MOST = 3
 
 
 def wrapped(text):
@@ -28,7 +27,7 @@ def circumstances(results):
     return f"{rounds} on {raw['cpus']} processors{others}"
 
 
-def missed(results, most=None):
+def missed(results):
     bars = results.raw["bars"]
     found = [b for b in bars if not b["reached"]]
     of_work = {}
@@ -39,15 +38,9 @@ def missed(results, most=None):
         f"measured: {', '.join(b['found'].removesuffix(' ×') for b in some)})"
         for work, some in of_work.items()
     ]
-    if most and len(shown) > most:
-        shown[most:] = [f"and {len(shown) - most} more"]
     count = f"{len(found)} {'is' if len(found) == 1 else 'are'} missed"
     verdict = f"{count}: {'; '.join(shown)}" if found else "none is missed"
     return wrapped(f"Of {len(bars)} bars, with {circumstances(results)}, {verdict}.")
-
-
-def missed_in_short(results):
-    return missed(results, NAMED_AT_MOST)
 
 
 def topologies(results):
@@ -93,7 +86,7 @@ def topologies(results):
     )
 
 
-BLOCKS = {"missed": missed_in_short, "all missed": missed, "topologies": topologies}
+BLOCKS = {"missed": missed, "topologies": topologies}
 
 
 def fill(results, text):
