@@ -233,14 +233,17 @@ our_file('ca', 'has one that is cut behind a good one',
 	text_of($ca->file) . substr(text_of($ca->file), 0, 300));
 our_file('key', 'of another certificate',
 	qr/The key file has the key of another certificate\./, text_of($stranger->{key}));
+our_file('key', 'of another algorithm than the certificate',
+	qr/The key file has the key of another certificate\./,
+	(PostgreSQL::Test::Utils::run_command([qw(openssl genpkey -algorithm RSA)]))[0]);
 our_file('key', 'is readable by others', qr/The key file has group or world access; [^\n]*/,
 	text_of($ours->{key}), 0640);
 our_file('key', 'asks for a passphrase',
 	qr/The key file asks for a passphrase, which nobody can be asked for\./,
 	text_of($ca->locked_key($ours->{key}, 'PRIVATE')));
-our_file($_, 'asks for a passphrase, and none is one',
+our_file($_, 'asks for a passphrase',
 	qr/The [^\n]* file has no certificate, or one that cannot be [^\n]*\./,
-	text_of($ca->locked_certificate($ours->{cert})))
+	text_of($ca->locked_certificate($ours->{cert}, 'PRIVATE')))
   foreach 'ca', 'cert';
 $node->set('lockredis.tls_key_file' => '');
 told('a certificate without a key', qr/There is a certificate file without a key file\./,

@@ -31,7 +31,6 @@
 #include "settings.h"
 #include "store/redis/tls.h"
 #include "store/redis/tls_context.h"
-#include "store/redis/tls_errors.h"
 
 /*
  * So often OpenSSL may read the socket in one call: what is none of Redis's bytes, as
@@ -189,15 +188,6 @@ tls_cert_wanted(SSL *ssl, void *arg)
 	return 1;
 }
 
-static bool
-is_address(const char *name)
-{
-	ASN1_OCTET_STRING *address = a2i_IPADDRESS(name);
-
-	ASN1_OCTET_STRING_free(address);
-	return address != NULL;
-}
-
 /*
  * tls_expect_name --- whom the certificate has to name; false without memory
  *
@@ -211,8 +201,8 @@ tls_expect_name(RedisTls *t, const char *name)
 	char		plain[LR_HOST_MAX];
 	size_t		len = strlcpy(plain, name, sizeof(plain));
 
-	if (is_address(name))
-		return X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1;
+	if (X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1)
+		return true;
 	if (len > 1 && plain[len - 1] == '.')
 		plain[len - 1] = '\0';
 	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -305,27 +295,6 @@ redis_tls_free(RedisTls *t)
 {
 	redis_tls_close(t);
 	tls_forget_session(t);
-}
-
-/* ----------
- * What OpenSSL says
- * ----------
- */
-
-void
-redis_tls_explain(const RedisTls *t, RedisFailure *f)
-{
-	TlsTrouble	trouble = {
-		.error = t->error,
-		.socket_error = t->socket_error,
-		.verdict = t->shaken ? X509_V_OK : SSL_get_verify_result(t->ssl),
-		.first_byte = t->first_byte,
-		.shaken = t->shaken,
-		.cert_wanted = t->cert_wanted,
-		.cert_set = SSL_get_certificate(t->ssl) != NULL
-	};
-
-	tls_failure_set(f, &trouble);
 }
 
 /*

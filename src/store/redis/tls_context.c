@@ -1,11 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * tls_context.c
- *	  What all TLS connections of this process have in common.
+ *	  What all TLS connections of this process have in common: the files.
  *
- * Made for the first connection of a process, so never in the postmaster, and
- * anew for the next one when a setting or a file has been changed: those that
- * are there keep the one they were made with.
+ * The context is made for the first connection of a process, so never in the
+ * postmaster, and anew for the next one when a setting or a file has changed.
+ * Existing connections keep the context that they were made with.
+ *
+ * This is the only file that reads lockredis.tls_ca_file, tls_cert_file and
+ * tls_key_file.  OpenSSL loads them, once they have been looked at.  Nothing in
+ * here raises or allocates in a memory context, nor waits but for the file
+ * system.  No error has anything of a file's content in it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -16,15 +21,46 @@
  */
 #include "lockredis.h"
 
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <openssl/err.h>
+
+#include "common/hashfn.h"
 
 #include "settings.h"
 #include "store/redis/tls_context.h"
-#include "store/redis/tls_files.h"
+
+/* More than any bundle of authorities has. */
+#define TLS_FILE_MAX		(8 * 1024 * 1024)
+
+/* Of a directory with what the system trusts, one file each: 1a2b3c4d.0 */
+#define HASHED_FILES		"%s/????????.[0-9]*"
+
+typedef struct TlsFile
+{
+	char	  **setting;
+	const char *name;
+	const char *hint;
+} TlsFile;
+
+static const TlsFile ca_file = {
+	&lr_tls_ca_file, "CA file", gettext_noop("Check lockredis.tls_ca_file.")
+};
+static const TlsFile cert_file = {
+	&lr_tls_cert_file, "certificate file", gettext_noop("Check lockredis.tls_cert_file.")
+};
+static const TlsFile key_file = {
+	&lr_tls_key_file, "key file", gettext_noop("Check lockredis.tls_key_file.")
+};
 
 static SSL_CTX *context = NULL;
-static TlsStamp context_stamp;
+static uint64 context_stamp;
 static uint32 context_number = 0;
+
+/* OpenSSL needed a passphrase since this was set to false. */
+static bool passphrase_wanted;
 
 /*
  * no_passphrase --- OpenSSL would ask at the terminal
@@ -32,8 +68,236 @@ static uint32 context_number = 0;
 static int
 no_passphrase(char *buf, int size, int writing, void *userdata)
 {
+	passphrase_wanted = true;
 	return -1;
 }
+
+static bool
+is_set(const TlsFile *file)
+{
+	return *file->setting != NULL && **file->setting != '\0';
+}
+
+/* ----------
+ * Stamps: which files there are, and when they were changed
+ * ----------
+ */
+
+/*
+ * stamp_add --- a stamp with what can be known of a file without reading it
+ */
+static uint64
+stamp_add(uint64 stamp, const char *path)
+{
+	int64		facts[7] = {0};
+	struct stat st;
+
+	if (stat(path, &st) == 0)
+	{
+		facts[0] = st.st_dev;
+		facts[1] = st.st_ino;
+		facts[2] = st.st_size;
+		facts[3] = st.st_mtim.tv_sec;
+		facts[4] = st.st_mtim.tv_nsec;
+		facts[5] = st.st_ctim.tv_sec;
+		facts[6] = st.st_ctim.tv_nsec;
+	}
+	stamp = hash_bytes_extended((const unsigned char *) path, strlen(path), stamp);
+	return hash_bytes_extended((const unsigned char *) facts, sizeof(facts), stamp);
+}
+
+/*
+ * system_place --- where what the system trusts is, unless the environment says where
+ */
+static const char *
+system_place(const char *variable, const char *otherwise)
+{
+	const char *place = getenv(variable);
+
+	return place != NULL ? place : otherwise;
+}
+
+/*
+ * system_stamp --- add the directories of what the system trusts to a stamp
+ *
+ * There may be several, as in a PATH.  "hashed", if it is not NULL, becomes true if
+ * one of them has an authority: that is not looked for each time.
+ */
+static uint64
+system_stamp(uint64 stamp, bool *hashed)
+{
+	const char *list = system_place(X509_get_default_cert_dir_env(),
+									X509_get_default_cert_dir());
+
+	while (*list != '\0')
+	{
+		size_t		len = strcspn(list, ":");
+		char		path[MAXPGPATH];
+		char		pattern[MAXPGPATH + sizeof(HASHED_FILES)];
+		glob_t		files;
+
+		strlcpy(path, list, Min(len + 1, sizeof(path)));
+		list += list[len] != '\0' ? len + 1 : len;
+		stamp = stamp_add(stamp, path);
+		if (hashed == NULL)
+			continue;
+		snprintf(pattern, sizeof(pattern), HASHED_FILES, path);
+		if (glob(pattern, GLOB_NOSORT, NULL, &files) == 0)
+		{
+			*hashed = true;
+			globfree(&files);
+		}
+	}
+	return stamp;
+}
+
+/*
+ * files_stamp --- the stamp of all that is read for a context
+ */
+static uint64
+files_stamp(void)
+{
+	uint64		stamp = 0;
+
+	if (is_set(&ca_file))
+		stamp = stamp_add(stamp, lr_tls_ca_file);
+	else
+		stamp = system_stamp(stamp_add(stamp,
+									   system_place(X509_get_default_cert_file_env(),
+													X509_get_default_cert_file())),
+							 NULL);
+	stamp = stamp_add(stamp, is_set(&cert_file) ? lr_tls_cert_file : "");
+	return stamp_add(stamp, is_set(&key_file) ? lr_tls_key_file : "");
+}
+
+/* ----------
+ * Files
+ * ----------
+ */
+
+static bool
+file_failed(RedisFailure *f, const TlsFile *file, const char *what)
+{
+	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, file->hint,
+					  "The %s %s", file->name, what);
+	return false;
+}
+
+/*
+ * file_check --- can this file be given to OpenSSL?
+ *
+ * The key's owner and rights are those that PostgreSQL asks of its own.
+ */
+static bool
+file_check(const TlsFile *file, RedisFailure *f)
+{
+	struct stat st;
+
+	if (stat(*file->setting, &st) < 0 || access(*file->setting, R_OK) < 0)
+	{
+		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, file->hint,
+						  "Could not open the %s: %s.", file->name, strerror(errno));
+		return false;
+	}
+	if (!S_ISREG(st.st_mode))
+		return file_failed(f, file, "is not a regular file.");
+	if (st.st_size > TLS_FILE_MAX)
+		return file_failed(f, file, "is too large.");
+	if (file != &key_file)
+		return true;
+	if (st.st_uid != geteuid() && st.st_uid != 0)
+		return file_failed(f, file, "must belong to the user of the database server or to root.");
+	if (st.st_mode & (st.st_uid == geteuid() ? S_IRWXG | S_IRWXO :
+					  S_IWGRP | S_IXGRP | S_IRWXO))
+		return file_failed(f, file, "has group or world access; it should have permissions u=rw (0600) or less, or u=rw,g=r (0640) or less if it belongs to root.");
+	return true;
+}
+
+/*
+ * system_load --- trust what the system trusts
+ *
+ * Of the directories only what is asked for is read, when it is; the file with all
+ * of them takes fifty milliseconds and a megabyte in each process.  So that is read
+ * if there are no such directories, or if somebody has said which one.
+ */
+static bool
+system_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	bool		hashed = false;
+
+	(void) system_stamp(0, &hashed);
+	if ((!hashed || SSL_CTX_set_default_verify_dir(ctx) == 1) &&
+		((hashed && getenv(X509_get_default_cert_file_env()) == NULL) ||
+		 SSL_CTX_set_default_verify_file(ctx) == 1))
+		return true;
+	redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL, "Out of memory.");
+	return false;
+}
+
+/*
+ * ca_load --- trust each certificate of the file
+ */
+static bool
+ca_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	X509_LOOKUP *lookup = X509_STORE_add_lookup(SSL_CTX_get_cert_store(ctx),
+												X509_LOOKUP_file());
+
+	if (!file_check(&ca_file, f))
+		return false;
+	if (lookup == NULL ||
+		X509_load_cert_file(lookup, lr_tls_ca_file, X509_FILETYPE_PEM) <= 0)
+		return file_failed(f, &ca_file, "has no certificate, or one that cannot be read.");
+	return true;
+}
+
+/*
+ * own_load --- our certificate, those behind it, and its key
+ */
+static bool
+own_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	if (!file_check(&cert_file, f) || !file_check(&key_file, f))
+		return false;
+	if (SSL_CTX_use_certificate_chain_file(ctx, lr_tls_cert_file) != 1)
+		return file_failed(f, &cert_file, "has no certificate, or one that cannot be used.");
+	passphrase_wanted = false;
+	ERR_clear_error();
+	if (SSL_CTX_use_PrivateKey_file(ctx, lr_tls_key_file, SSL_FILETYPE_PEM) == 1 &&
+		SSL_CTX_check_private_key(ctx) == 1)
+		return true;
+	if (passphrase_wanted)
+		return file_failed(f, &key_file, "asks for a passphrase, which nobody can be asked for.");
+	if (SSL_CTX_get0_privatekey(ctx) != NULL ||
+		ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509)
+		return file_failed(f, &key_file, "has the key of another certificate.");
+	return file_failed(f, &key_file, "has no private key that can be read.");
+}
+
+/*
+ * files_load --- put the content of all of them into the context
+ */
+static bool
+files_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	bool		has_cert = is_set(&cert_file);
+
+	if (is_set(&ca_file) ? !ca_load(ctx, f) : !system_load(ctx, f))
+		return false;
+	if (has_cert == is_set(&key_file))
+		return !has_cert || own_load(ctx, f);
+	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_UNREACHABLE,
+					  gettext_noop("Set both of lockredis.tls_cert_file and lockredis.tls_key_file, or none."),
+					  "There is a %s without a %s.",
+					  has_cert ? cert_file.name : key_file.name,
+					  has_cert ? key_file.name : cert_file.name);
+	return false;
+}
+
+/* ----------
+ * The context
+ * ----------
+ */
 
 /*
  * context_configure --- whatever the files are; false without memory
@@ -63,7 +327,7 @@ context_make(RedisFailure *f)
 	if (ctx == NULL || !context_configure(ctx))
 		redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
 						  "OpenSSL could not be set up.");
-	else if (tls_files_load(ctx, f))
+	else if (files_load(ctx, f))
 		return ctx;
 	SSL_CTX_free(ctx);
 	return NULL;
@@ -78,10 +342,9 @@ context_make(RedisFailure *f)
 SSL_CTX *
 tls_context_get(uint32 *number, RedisFailure *f)
 {
-	TlsStamp	stamp;
+	uint64		stamp = files_stamp();
 
-	tls_stamp_take(&stamp);
-	if (context == NULL || memcmp(&stamp, &context_stamp, sizeof(stamp)) != 0)
+	if (context == NULL || stamp != context_stamp)
 	{
 		ERR_clear_error();
 		SSL_CTX_free(context);

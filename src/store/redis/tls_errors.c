@@ -20,28 +20,11 @@
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 
-#include "store/redis/tls_errors.h"
+#include "store/redis/tls.h"
 
 /* The first byte of each record: its content type. */
 #define TLS_FIRST_TYPE		0x14
 #define TLS_LAST_TYPE		0x18
-
-static void failed(RedisFailure *f, const char *hint, const char *format,...)
-			pg_attribute_printf(3, 4);
-
-static void
-failed(RedisFailure *f, const char *hint, const char *format,...)
-{
-	char		detail[sizeof(f->error.detail)];
-	va_list		args;
-
-	va_start(args, format);
-	vsnprintf(detail, sizeof(detail), format, args);
-	va_end(args);
-	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_STORE_UNREACHABLE, hint,
-					  "%s", detail);
-}
 
 /*
  * certificate_hint --- what to do about a certificate that is not accepted
@@ -70,37 +53,26 @@ certificate_hint(long verdict)
 }
 
 /*
- * alert_of --- the alert that the node has sent, -1 if it is another error
+ * alert_of --- the alert that the node has sent; else a number that is none
  */
 static int
 alert_of(unsigned long error)
 {
-	int			reason = ERR_GET_REASON(error);
-
-	return ERR_GET_LIB(error) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET &&
-		reason < SSL_AD_REASON_OFFSET + 256 ? reason - SSL_AD_REASON_OFFSET : -1;
+	return ERR_GET_LIB(error) == ERR_LIB_SSL ?
+		ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET : -1;
 }
 
 /*
  * is_about_our_certificate --- of TLS 1.2 and 1.3; servers differ much
+ *
+ * Those that are about certificates have numbers in a row, but for one.
  */
 static bool
 is_about_our_certificate(int alert)
 {
-	switch (alert)
-	{
-		case SSL_AD_BAD_CERTIFICATE:
-		case SSL_AD_UNSUPPORTED_CERTIFICATE:
-		case SSL_AD_CERTIFICATE_REVOKED:
-		case SSL_AD_CERTIFICATE_EXPIRED:
-		case SSL_AD_CERTIFICATE_UNKNOWN:
-		case SSL_AD_UNKNOWN_CA:
-		case SSL_AD_ACCESS_DENIED:
-		case SSL_AD_CERTIFICATE_REQUIRED:
-		case SSL_AD_HANDSHAKE_FAILURE:
-			return true;
-	}
-	return false;
+	return alert == SSL_AD_CERTIFICATE_REQUIRED ||
+		(alert >= SSL_AD_HANDSHAKE_FAILURE && alert <= SSL_AD_ACCESS_DENIED &&
+		 alert != SSL_AD_ILLEGAL_PARAMETER);
 }
 
 static bool
@@ -115,74 +87,89 @@ is_about_versions(unsigned long error)
 }
 
 /*
- * not_tls_failure --- what came is no TLS
+ * not_tls --- what came is no TLS: what it is, and a hint
  */
-static void
-not_tls_failure(RedisFailure *f, unsigned char first_byte)
+static const char *
+not_tls(unsigned char first_byte, const char **hint)
 {
-	const char *hint = gettext_noop("Write redis:// in lockredis.url, or the port where the node expects TLS.");
-
-	if (strchr("-+:$*", first_byte) != NULL)
-		failed(f, hint, "The node does not expect TLS on this port: it answers in Redis's protocol.");
-	else if (first_byte == 'H' || first_byte == '<')
-		failed(f, NULL, "The node's answer is not TLS: it seems to be an HTTP server.");
-	else
-		failed(f, hint, "The node's answer is not TLS.");
+	if (first_byte == 'H' || first_byte == '<')
+		return "The node's answer is not TLS: it seems to be an HTTP server";
+	*hint = gettext_noop("Write redis:// in lockredis.url, or the port where the node expects TLS.");
+	return strchr("-+:$*", first_byte) != NULL ?
+		"The node does not expect TLS on this port: it answers in Redis's protocol" :
+		"The node's answer is not TLS";
 }
 
 /*
- * socket_failure --- the node has ended the connection
+ * socket_ended --- the node has ended the connection: what to say, its words, a hint
  */
-static void
-socket_failure(RedisFailure *f, const TlsTrouble *trouble)
+static const char *
+socket_ended(const RedisTls *t, const char **words, const char **hint)
 {
-	const char *hint = gettext_noop("The port in lockredis.url may be one without TLS, or no Redis server's.");
-
-	if (trouble->first_byte != 0)
-		hint = NULL;
-	if (trouble->socket_error == 0)
-		failed(f, hint, "The node closed the connection during the TLS handshake.");
-	else
-		failed(f, hint, "The connection to the node was lost during the TLS handshake: %s.",
-			   strerror(trouble->socket_error));
+	if (t->first_byte == 0)
+		*hint = gettext_noop("The port in lockredis.url may be one without TLS, or no Redis server's.");
+	*words = t->socket_error != 0 ? strerror(t->socket_error) : "";
+	return t->socket_error != 0 ? "The connection to the node was lost during the TLS handshake" :
+		"The node closed the connection during the TLS handshake";
 }
 
-void
-tls_failure_set(RedisFailure *f, const TlsTrouble *trouble)
+/*
+ * our_certificate_refused --- what the node has against it, and a hint
+ */
+static const char *
+our_certificate_refused(const RedisTls *t, const char **hint)
 {
-	const char *words = ERR_reason_error_string(trouble->error);
-	int			alert = alert_of(trouble->error);
+	if (SSL_get_certificate(t->ssl) == NULL)
+	{
+		*hint = gettext_noop("Set lockredis.tls_cert_file and lockredis.tls_key_file.");
+		return "The node asks for a certificate of this server, and none is set";
+	}
+	*hint = gettext_noop("Check lockredis.tls_cert_file, and which authority the node trusts.");
+	return "The node did not accept the certificate of this server";
+}
+
+/*
+ * redis_tls_explain --- see tls.h
+ */
+void
+redis_tls_explain(const RedisTls *t, RedisFailure *f)
+{
+	const char *words = ERR_reason_error_string(t->error);
+	const char *hint = NULL;
+	const char *what;
+	int			sqlstate = ERRCODE_STORE_UNREACHABLE;
+	long		verdict = t->shaken ? X509_V_OK : SSL_get_verify_result(t->ssl);
 
 	if (words == NULL)
 		words = "unknown error";
-	if (trouble->verdict != X509_V_OK)
-		failed(f, certificate_hint(trouble->verdict),
-			   "The certificate of the node was not accepted: %s.",
-			   X509_verify_cert_error_string(trouble->verdict));
-	else if (trouble->error == 0)
-		socket_failure(f, trouble);
-	else if (trouble->first_byte != 0 &&
-			 (trouble->first_byte < TLS_FIRST_TYPE ||
-			  trouble->first_byte > TLS_LAST_TYPE))
-		not_tls_failure(f, trouble->first_byte);
-	else if (trouble->cert_wanted && is_about_our_certificate(alert))
+	if (verdict != X509_V_OK)
 	{
-		if (trouble->cert_set)
-			failed(f, gettext_noop("Check lockredis.tls_cert_file, and which authority the node trusts."),
-				   "The node did not accept the certificate of this server: %s.",
-				   words);
-		else
-			failed(f, gettext_noop("Set lockredis.tls_cert_file and lockredis.tls_key_file."),
-				   "The node asks for a certificate of this server, and none is set: %s.",
-				   words);
+		what = "The certificate of the node was not accepted";
+		words = X509_verify_cert_error_string(verdict);
+		hint = certificate_hint(verdict);
 	}
-	else if (is_about_versions(trouble->error))
-		failed(f, gettext_noop("TLS 1.2 or later is needed."),
-			   "The node and this server have no version of TLS in common: %s.",
-			   words);
-	else if (!trouble->shaken)
-		failed(f, NULL, "The TLS handshake has failed: %s.", words);
+	else if (t->error == 0)
+		what = socket_ended(t, &words, &hint);
+	else if (t->first_byte != 0 &&
+			 (t->first_byte < TLS_FIRST_TYPE || t->first_byte > TLS_LAST_TYPE))
+	{
+		what = not_tls(t->first_byte, &hint);
+		words = "";
+	}
+	else if (t->cert_wanted && is_about_our_certificate(alert_of(t->error)))
+		what = our_certificate_refused(t, &hint);
+	else if (is_about_versions(t->error))
+	{
+		what = "The node and this server have no version of TLS in common";
+		hint = gettext_noop("TLS 1.2 or later is needed.");
+	}
+	else if (t->shaken)
+	{
+		what = "The TLS connection has failed";
+		sqlstate = ERRCODE_STORE_FAILED;
+	}
 	else
-		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
-						  "The TLS connection has failed: %s.", words);
+		what = "The TLS handshake has failed";
+	redis_failure_set(f, STORE_DOWN, sqlstate, hint, "%s%s%s.", what,
+					  words[0] != '\0' ? ": " : "", words);
 }

@@ -11,7 +11,7 @@ LockRedis::Ca - a certificate authority of a test, made with openssl
   my $ca = LockRedis::Ca->new('main');
   $ca->file; $ca->key_file;                     # its own certificate and key
   $ca->locked_key($good->{key}, 'passphrase');  # a file
-  $ca->locked_certificate($good->{cert});       # behind the empty passphrase
+  $ca->locked_certificate($good->{cert}, 'secret');   # behind a passphrase
   my $good = $ca->certificate('good');          # localhost and 127.0.0.1
   my $other = $ca->certificate('other', names => ['DNS:elsewhere.test']);
   my $old = $ca->certificate('old', from => -30, to => -1);    # days from now
@@ -85,17 +85,17 @@ sub locked_key
 	return "$file.locked";
 }
 
-# A certificate behind the empty passphrase: another file.  No program writes one,
-# but OpenSSL reads them, with a key that is made of the passphrase and the vector.
+# A certificate behind a passphrase: another file.  No program writes one, but OpenSSL
+# reads them, with a key that is made of the passphrase and the vector.
 sub locked_certificate
 {
-	my ($self, $file) = @_;
+	my ($self, $file, $passphrase) = @_;
 	my $vector = '00112233445566778899AABBCCDDEEFF';
 	my $der = "$file.der";
 
 	$self->_openssl('x509', '-in', $file, '-outform', 'DER', '-out', $der);
 	$self->_openssl('enc', '-aes-128-cbc', '-in', $der, '-out', "$der.enc", '-iv', $vector,
-		'-K', md5_hex(substr(pack('H*', $vector), 0, 8)));
+		'-K', md5_hex($passphrase . substr(pack('H*', $vector), 0, 8)));
 	my $text = encode_base64(PostgreSQL::Test::Utils::slurp_file("$der.enc"), '');
 	_write("$file.locked",
 		    "-----BEGIN CERTIFICATE-----\nProc-Type: 4,ENCRYPTED\n"
