@@ -21,7 +21,8 @@ run='' bindir='' as_user=() run_path=''
 copy_tree()
 {
 	tar -C "$1" --exclude=./.git --exclude='./tmp_check*' --exclude='*.o' \
-		--exclude='*.bc' --exclude='*.so' --exclude=./results \
+		--exclude='*.bc' --exclude=./lockredis.so --exclude=./test/bench/probe.so \
+		--exclude=./results \
 		--exclude='./regression.*' --exclude=./src/kinds/lua_ids.h \
 		--exclude=./src/store/redis/lua_texts.h -cf - . |
 		tar -C "$2" --no-same-owner -xf -

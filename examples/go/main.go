@@ -1,7 +1,8 @@
 // A service that builds a report, one of all services at a time: the lock is redsync's, the
-// database pgx's.  Whoever says redis_token_lock('report') in SQL is one of them.
+// database pgx's.  Whoever says redis_token_lock('go-report') in SQL is one of them.
 //
-//	service DSN REDIS_URL [NAME OF THE LOCK]
+// The variables of libpq and REDIS_URL say where the servers are, LEASE how many seconds the
+// lock lasts.
 package main
 
 import (
@@ -16,22 +17,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func service(dsn, redisURL, name string) error {
+func setting(name, usual string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return usual
+}
+
+func service() error {
 	ctx := context.Background()
-	options, err := redis.ParseURL(redisURL)
+	options, err := redis.ParseURL(setting("REDIS_URL", "redis://localhost:6379"))
 	if err != nil {
 		return err
 	}
 	locks := redsync.New(goredis.NewPool(redis.NewClient(options)))
+	lease, err := time.ParseDuration(setting("LEASE", "60") + "s")
+	if err != nil {
+		return err
+	}
 
 	// A connection, not a pool: with one, pool.Acquire() for as long as the lock is had
-	connection, err := pgx.Connect(ctx, dsn)
+	connection, err := pgx.Connect(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer connection.Close(ctx)
 
-	lock := locks.NewMutex(name, redsync.WithExpiry(time.Minute),
+	lock := locks.NewMutex("go-report", redsync.WithExpiry(lease),
 		redsync.WithRetryDelay(100*time.Millisecond), redsync.WithTries(10000))
 	if err := lock.TryLock(); err != nil {
 		fmt.Println("busy")
@@ -42,7 +54,7 @@ func service(dsn, redisURL, name string) error {
 	defer lock.Unlock()
 
 	err = pgx.BeginFunc(ctx, connection, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "CALL build_report($1)", "go"); err != nil {
+		if _, err := tx.Exec(ctx, "INSERT INTO service_report (made_by) VALUES ('go')"); err != nil {
 			return err
 		}
 		// Not renewed: nothing is committed if it is not ours any more.
@@ -56,11 +68,7 @@ func service(dsn, redisURL, name string) error {
 }
 
 func main() {
-	name := "report"
-	if len(os.Args) > 3 {
-		name = os.Args[3]
-	}
-	if err := service(os.Args[1], os.Args[2], name); err != nil {
+	if err := service(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -1,35 +1,37 @@
 // A service that builds a report, one of all services at a time: the lock is node-redlock's,
-// the database node-postgres's.  Whoever says redis_token_lock('report') in SQL is one of
-// them.
+// the database node-postgres's.  Whoever says redis_token_lock('node-report') in SQL is one
+// of them.
 //
-//   node service.js DSN REDIS_URL [NAME OF THE LOCK]
+// The variables of libpq and REDIS_URL say where the servers are, LEASE how many seconds the
+// lock lasts.
 
 const { Client } = require('pg');
 const Redis = require('ioredis');
 const { default: Redlock } = require('redlock');
 
-const [dsn, redisUrl, name = 'report'] = process.argv.slice(2);
+const name = 'node-report';
+const lease = 1000 * (process.env.LEASE || 60);
 
 async function main() {
-  const redis = new Redis(redisUrl);
+  const redis = new Redis(process.env.REDIS_URL || 'redis://localhost:6379');
   // One client, not a pool, whose query() takes a different connection each time
-  const client = new Client({ connectionString: dsn });
+  const client = new Client();
   const once = new Redlock([redis], { retryCount: 0 });
   const patient = new Redlock([redis], { retryCount: -1, retryDelay: 100 });
   once.on('error', () => {});
   patient.on('error', () => {});
   await client.connect();
 
-  let lock = await once.acquire([name], 60000).catch(() => null);
+  let lock = await once.acquire([name], lease).catch(() => null);
   if (lock === null) {
     console.log('busy');
-    lock = await patient.acquire([name], 60000);
+    lock = await patient.acquire([name], lease);
   }
   try {
     await client.query('BEGIN');
-    await client.query('CALL build_report($1)', ['node']);
+    await client.query("INSERT INTO service_report (made_by) VALUES ('node')");
     // Not renewed: an error if it is not ours any more
-    lock = await lock.extend(60000);
+    lock = await lock.extend(lease);
     await client.query('COMMIT');
     console.log('built');
   } catch (error) {

@@ -2,37 +2,20 @@
 
 # The examples in SQL do what their README says, on two servers that share a Redis: a job
 # that pg_cron starts on both and one runs, workers of which two at a time use a relay,
-# transfers that go opposite ways, a leader that is followed, and clients behind PgBouncer
-# in transaction mode.
+# transfers that go opposite ways, and a leader that is followed.
 
 use strict;
 use warnings FATAL => 'all';
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use IPC::Run;
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-
-# Where Debian has it.
-$ENV{PATH} .= ':/usr/sbin';
-need_tool('pgbouncer');
 
 my $examples = abs_path(dirname(__FILE__) . '/../../examples');
 my $libraries = `pg_config --pkglibdir`;
 chomp $libraries;
 plan skip_all => 'there is no pg_cron' unless -e "$libraries/pg_cron.so";
-
-my @programs;
-END
-{
-	my $exit_code = $?;
-
-	kill 'KILL', @programs;
-	$? = $exit_code;
-}
 
 my $redis = LockRedis::Redis->new;
 my @servers = map { server("server_$_") } 'a', 'b';
@@ -163,47 +146,6 @@ run_file($_, 'leader/leader.sql') foreach @servers;
 }
 
 # ----------
-# PgBouncer
-# ----------
-
-run_file($one, 'pgbouncer/setup.sql');
-{
-	my $dir = PostgreSQL::Test::Utils::tempdir_short();
-	my $port = PostgreSQL::Test::Cluster::get_free_port();
-	my $ini = slurp_file("$examples/pgbouncer/pgbouncer.ini");
-	my $log = "$PostgreSQL::Test::Utils::log_path/610_examples_pgbouncer.log";
-
-	$ini =~ s/host=\S+ port=\d+ dbname=app/'host=' . $one->host . ' port=' . $one->port . ' dbname=postgres'/e
-	  or die 'no database';
-	$ini =~ s/^listen_port = .*/listen_port = $port/m or die 'no port';
-	$ini =~ s/^auth_type = .*/auth_type = trust/m or die 'no authentication';
-	$ini =~ s{^auth_file = .*}{auth_file = $dir/users\nunix_socket_dir = $dir\nlogfile = $log}m or die 'no users';
-	append_to_file("$dir/pgbouncer.ini", $ini);
-	append_to_file("$dir/users", qq("web" ""\n));
-	my $pid = LockRedis::Program::start_program($log, 'pgbouncer', "$dir/pgbouncer.ini");
-	push @programs, $pid;
-	poll_until("PgBouncer to listen (see $log)", sub { -S "$dir/.s.PGSQL.$port" });
-
-	my $ask = sub {
-		my ($sql) = @_;
-
-		IPC::Run::run([ 'psql', '-XqAt', '-d', "host=$dir port=$port dbname=app user=web" ],
-			'<', \$sql, '>&', \my $said);
-		return $said;
-	};
-	my ($transaction) = slurp_file("$examples/pgbouncer/README.md") =~ /^```sql\n(.*?)^```/ms;
-	my ($refused) = slurp_file("$examples/pgbouncer/README.md") =~ /^web=>.*?\n(.*?)^```/ms;
-
-	$one->value("INSERT INTO visit VALUES ('/index.html', 0)");
-	is($ask->($transaction), "\n", 'a transaction with its lock') foreach 1 .. 3;
-	is($one->value('SELECT count FROM visit'), 3, 'does its work');
-	is($ask->("SELECT redis_lock('visit:/index.html')"), $refused, 'none of session level');
-	kill 'INT', @programs;
-	poll_until('PgBouncer to end', sub { waitpid($pid, 1) != 0 });
-	@programs = ();
-}
-
-# ----------
 # What pg_cron did meanwhile
 # ----------
 
@@ -243,24 +185,6 @@ like(
 	$one->value("SELECT return_message FROM cron.job_run_details WHERE status = 'failed' LIMIT 1"),
 	qr/division by zero/, 'and why one has failed');
 is($sum->("SELECT count(*) FROM job_run WHERE job = 'broken'"), 0, 'of which nothing is written down');
-
-# ----------
-# What the pages show besides; a leader never returns
-# ----------
-
-{
-	my $session = $one->session;
-
-	foreach my $page ('pg_cron', 'workers', 'accounts', 'leader')
-	{
-		foreach my $sql (slurp_file("$examples/$page/README.md") =~ /^```sql\n(.*?)^```/msg)
-		{
-			is($session->query($sql)->error, undef, "$page: " . $sql =~ s/\s+/ /gr)
-			  unless $sql =~ /run_as_leader/;
-		}
-	}
-	$session->quit;
-}
 
 $redis->cmd('DEL', 'nightly-report');
 nothing_left([@servers], $redis,
