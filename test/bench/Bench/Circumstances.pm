@@ -57,17 +57,18 @@ sub at_distance
 {
 	my ($self, $code) = @_;
 
-	$self->_move_servers($self->{proxy_port});
+	$self->move_servers($self->{proxy_port});
 	my $cpu = Bench::Meter::cpu_of($self->{proxies}[0]{pid});
 	my $begin = now();
 	$code->();
 	$self->{result}{proxy_cpu_share} =
 	  (Bench::Meter::cpu_of($self->{proxies}[0]{pid}) - $cpu) / (now() - $begin);
-	$self->_move_servers($self->{redis}->port);
+	$self->move_servers($self->{redis}->port);
 	return;
 }
 
-sub _move_servers
+# Where the servers have their Redis from then on
+sub move_servers
 {
 	my ($self, $port) = @_;
 

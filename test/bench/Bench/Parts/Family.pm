@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Kinds of locks: what a pair of each sends and how fast it is, readers of one key, a
-# fair lock that many want, what it costs to renew all; and the bars for that.
+# fenced and a fair lock that many want, what it costs to renew all; and the bars for that.
 
 package Bench::Parts::Family;
 
@@ -54,7 +54,7 @@ my @kinds = (
 		take => 'redis_latch_init(%s, 1)', give_back => 'redis_latch_count_down(%s)'
 	});
 
-sub parts { return qw(pairs multi conditions readers fair places renewal); }
+sub parts { return qw(pairs multi conditions readers fenced fair places renewal); }
 
 sub new
 {
@@ -360,6 +360,49 @@ sub readers
 		'readers', _rate($seen, 'one'), _rate($seen, 'own'), $questions);
 	$self->_bar($ratio >= 0.9,
 		'16 readers of one key: %.2f times the rate of 16 with keys of their own (must 0.9)', $ratio);
+	return;
+}
+
+# ---- a fenced lock that all want ----
+
+# Beside the plain one, at three distances from Redis
+sub fenced
+{
+	my ($self) = @_;
+	my $run = $self->{run};
+	my $port = $run->{redis}->port;
+	my %sessions = map {
+		$_ => $self->_sessions({ name => $_, take => "redis_$_(%s)", give_back => 'redis_unlock(%s)' })
+	} 'lock', 'fenced_lock';
+
+	foreach my $way ([ 0, $port ], [ 1, $run->{proxy_port} ], [ 10, $run->start_proxy($port, 5000) ])
+	{
+		my ($ms, $at) = @$way;
+		my %sum = (commands => 0, steps => 0, lost_updates => 0);
+
+		$run->move_servers($at);
+		my $seen = $self->_rounds(map {
+			my $name = $_;
+
+			[ $name => sub {
+				my $done = $self->_slice($run->size('slice'), $sessions{$name},
+					prefix => "hot:$name", mode => 'hot', clients => 16);
+
+				$sum{$_} += $name eq 'lock' ? 0 : $done->{$_} foreach keys %sum;
+				return $done;
+			} ]
+		} sort keys %sessions);
+		my $ratio = _ratio($seen, 'fenced_lock', 'lock');
+		my $scripts = $sum{commands} / ($sum{steps} || 1);
+
+		$run->say('%-12s 16 sessions, %d ms away: %.0f pairs/s, of the plain lock %.0f; %.3f scripts a pair',
+			'fenced', $ms, map({ _rate($seen, $_) } 'fenced_lock', 'lock'), $scripts);
+		$self->_bar($sum{steps} > 0 && $scripts <= 0.2 && $ratio >= 0.8 && $sum{lost_updates} == 0,
+			'a fenced lock that 16 want, %d ms away: %.2f times the rate of a plain one (must 0.8),'
+			  . ' %.3f scripts a pair (must 0.2), %d lost updates',
+			$ms, $ratio, $scripts, $sum{lost_updates});
+	}
+	$run->move_servers($port);
 	return;
 }
 
