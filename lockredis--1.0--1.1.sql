@@ -90,6 +90,8 @@ COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease on the wall 
 COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON TABLE redis_lock_rows IS
 'table mode: a row for each lock that somebody has; written by the table worker of lockredis.database only';
+COMMENT ON COLUMN redis_lock_rows.fence IS 'fencing token that was asked for last for this hold, which may have passed on with later ones since; null: none was asked for';
+COMMENT ON COLUMN redis_lock_counters.token IS 'fencing token that was taken last';
 COMMENT ON COLUMN redis_lock_rows.owner IS 'who has it: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or token: and a digest of the token';
 COMMENT ON COLUMN redis_lock_rows.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON COLUMN redis_lock_rows.comment IS 'not used';

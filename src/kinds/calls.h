@@ -58,7 +58,7 @@
 	[STORE_MINT] = { \
 		.script = LUA_REENTRANT_MINT, \
 		.keys = {NAME_LOCK, NAME_COUNTER}, \
-		.each = {ARG_OWNER, ARG_FLOOR}, \
+		.each = {ARG_OWNER, ARG_FLOOR, ARG_AMOUNT}, \
 		.group = 1, \
 		.reply = REPLY_TOKEN, \
 	}

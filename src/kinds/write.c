@@ -70,7 +70,7 @@ const LockKind write_kind = {
 		[STORE_MINT] = {
 			.script = LUA_WRITE_MINT,
 			.keys = {NAME_LOCK, NAME_COUNTER},
-			.each = {ARG_OWNER, ARG_FLOOR},
+			.each = {ARG_OWNER, ARG_FLOOR, ARG_AMOUNT},
 			.group = 1,
 			.reply = REPLY_TOKEN,
 		},

@@ -23,6 +23,10 @@
  * holds back for a moment.  Nor does it pass by sessions that wait in the order of the
  * store: that would be no order.
  *
+ * A session that needs a fencing token also takes tokens for those to whom the lock may be
+ * handed after it: the reserve of the hold.  It ends with the hold, with a move to another
+ * store or master, and with any other token that the hold gets.
+ *
  * All of this is done under the partition lock of the key.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -43,6 +47,9 @@
 #include "settings.h"
 #include "store/silence.h"
 #include "store/stores.h"
+
+/* The range of tokens is to last, however often a lock may be handed over. */
+#define RESERVE_MOST		1000
 
 /*
  * handover_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
@@ -229,6 +236,29 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	lt_free_hold(*hold);
 	*hold = handed;
 	return true;
+}
+
+/*
+ * lt_take_reserved --- see wait.h
+ *
+ * As far as is known here nobody else has had the key since they were taken, and this store
+ * gives everybody else higher ones.  Another store or master may not: it does not know them.
+ */
+bool
+lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_hold(hold);
+	bool		taken;
+
+	taken = h->state == HOLD_HELD && h->reserve_used < h->reserve_last &&
+		h->reserve_moves == lt_moves(h);
+	if (taken)
+		h->fence = ++h->reserve_used;
+	*store = h->fence_store;
+	*more = Max(Min(lr_max_handoffs, RESERVE_MOST) - lt_keys[h->key].handoffs, 0);
+	LWLockRelease(lock);
+	return taken;
 }
 
 /*

@@ -266,13 +266,22 @@ lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes)
 	LWLockRelease(lock);
 }
 
+/*
+ * lt_set_fence --- see hold.h
+ *
+ * What was in reserve before is below the new token, so it is not used any more.
+ */
 void
-lt_set_fence(LrIndex hold, int64 fence, StoreId store)
+lt_set_fence(LrIndex hold, const StoreOp *mint)
 {
+	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
 
-	lt_holds[hold].fence = fence;
-	lt_holds[hold].fence_store = store;
+	h->fence = mint->fence;
+	h->fence_store = mint->store;
+	h->reserve_used = mint->fence;
+	h->reserve_last = store_last_token(mint->fence, mint->amount);
+	h->reserve_moves = mint->moves;
 	LWLockRelease(lock);
 }
 

@@ -15,6 +15,7 @@
 #define LR_LOCKTABLE_HOLD_H
 
 #include "locktable/locktable.h"
+#include "store/store.h"
 
 /* From its first use of the extension to its end. */
 extern void lt_session_enter(void);
@@ -99,8 +100,11 @@ extern void lt_note_lease(LrIndex hold, int64 lease_ms);
  */
 extern void lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes);
 
-/* A plain hold got a fencing token, or another one, from that store. */
-extern void lt_set_fence(LrIndex hold, int64 fence, StoreId store);
+/*
+ * A hold got a fencing token by that mint, which may have taken more of them: the reserve
+ * of the hold.
+ */
+extern void lt_set_fence(LrIndex hold, const StoreOp *mint);
 
 /* ---- the commit ---- */
 

@@ -121,6 +121,10 @@ typedef struct LrHold
 										 * a create that was not answered may
 										 * still run; 0 = none */
 	int64		fence;
+	int64		reserve_used;	/* tokens for those it is handed to: so far they are
+								 * used, */
+	int64		reserve_last;	/* and this is the last, */
+	uint64		reserve_moves;	/* with lt_moves when they were asked for */
 	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
 	int			handed_replicas;	/* and how many have to confirm it */
 	int			refusals;		/* by the store, in a row; see refused.c */

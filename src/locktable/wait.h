@@ -101,6 +101,12 @@ extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
 							uint32 topology, int64 not_after);
 
 /*
+ * Held since TURN_HANDED: the next fencing token of its reserve, which that store gave.
+ * False: there is none, and it may be handed over so many times "more".
+ */
+extern bool lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
+
+/*
  * Held since TURN_HANDED, but the acquire failed after all; or the store says
  * that the lock is gone, and we wait on with the same hold.
  */

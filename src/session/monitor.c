@@ -97,7 +97,7 @@ monitor_take_token(const LrName *name, const HeldKey *key, const AcquireRequest 
 	request_require_counter(request, op.store);
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
-	lt_set_fence(monitor.lock, op.fence, op.store);
+	lt_set_fence(monitor.lock, &op);
 }
 
 /*

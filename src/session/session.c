@@ -514,7 +514,7 @@ session_mint(const LrName *name, const HeldEntry *entry,
 	}
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
-	lt_set_fence(entry->hold, op.fence, op.store);
+	lt_set_fence(entry->hold, &op);
 	return op.fence;
 }
 

@@ -854,6 +854,8 @@ wait_outlive_failure(void)
 /*
  * wait_mint_for_handed --- a fencing token for a lock that came without one
  *
+ * It takes so many "more" for those to whom the lock may be handed after us.
+ *
  * False: the store says that the lock is gone.  For want of replicas it fails those
  * behind us, too, or each of them would find that out for itself.  While another node
  * may be the master soon it is asked again, as any call that waits: one that was handed
@@ -862,7 +864,7 @@ wait_outlive_failure(void)
  * is not to be lost by us.
  */
 static bool
-wait_mint_for_handed(StoreOp *op, int64 limit)
+wait_mint_for_handed(StoreOp *op, int64 more, int64 limit)
 {
 	int64		until = lr_earlier(limit, lt_lease_end(acq.hold) - POLL_MASTER);
 
@@ -871,6 +873,7 @@ wait_mint_for_handed(StoreOp *op, int64 limit)
 	{
 		ask_prepare(op, STORE_MINT, &acq.key, acq.op.store);
 		op->owner = lt_owner(acq.hold);
+		op->amount = more;
 		op->min_replicas = acq.request->terms.min_replicas;
 		ask_run_held(acq.hold, op);
 		request_require_counter(acq.request, op->store);
@@ -889,7 +892,22 @@ wait_mint_for_handed(StoreOp *op, int64 limit)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	lt_set_fence(acq.hold, op->fence, op->store);
+	lt_set_fence(acq.hold, op);
+	return true;
+}
+
+/*
+ * wait_take_token --- the next token in reserve, or a new one; false: as above
+ */
+static bool
+wait_take_token(StoreOp *mint, int64 limit)
+{
+	StoreId		store;
+	int64		more;
+
+	if (!lt_take_reserved(acq.hold, &store, &more))
+		return wait_mint_for_handed(mint, more, limit);
+	request_require_counter(acq.request, store);
 	return true;
 }
 
@@ -905,7 +923,7 @@ wait_take_handed(LrIndex *hold, int64 limit)
 	StoreOp		mint;
 
 	acq.handed = true;
-	if (acq.request->fenced && !wait_mint_for_handed(&mint, limit))
+	if (acq.request->fenced && !wait_take_token(&mint, limit))
 	{
 		acq.handed = false;
 		lt_wait_again(&acq.hold, mint.store, mint.moves);

@@ -21,6 +21,16 @@
 /* The largest fencing token: what Lua and JSON still have exactly, 2^53 - 1. */
 #define STORE_TOKEN_MAX		INT64CONST(9007199254740991)
 
+/*
+ * Of that token and so many more, which are asked for at once; it is the only one if the
+ * range does not reach that far.
+ */
+static inline int64
+store_last_token(int64 first, int64 more)
+{
+	return more > STORE_TOKEN_MAX - first ? first : first + more;
+}
+
 /* Bytes of what a lock is known by apart from its owner; see StoreOp.id. */
 #define STORE_ID_LEN		20
 
@@ -34,7 +44,7 @@ typedef enum StoreOpKind
 	STORE_SET,					/* own lock: set the count, lengthen the lease */
 	STORE_RELEASE,				/* own lock: give it back, wake its waiters */
 	STORE_RENEW,				/* own lock: lengthen the lease */
-	STORE_MINT,					/* own lock: a new fencing token above floor */
+	STORE_MINT,					/* own lock: new fencing tokens above floor */
 	STORE_FORCE,				/* anybody's lock, by the owner text read before */
 	STORE_INSPECT,				/* who has it, for how long */
 	STORE_DEFINE,				/* the number at a name: change it */

@@ -104,7 +104,7 @@ typedef struct StoreOp
 								 * others would be refused with it */
 	StoreChange change;			/* define: what to do to the number, */
 	int64		amount;			/* with that; create of a semaphore, release, count:
-								 * how many */
+								 * how many; mint: so many more tokens */
 	uint32		wanted;			/* release: bits of nodes, of several that all have it,
 								 * whose answer is worth a moment; it counts when
 								 * most of them have done it all the same */
@@ -136,7 +136,7 @@ typedef struct StoreOp
 								 * those that may have it, for all that was asked;
 								 * release: that may have it still, and will not be
 								 * asked any more.  0 where there are no such */
-	int64		fence;			/* create (fenced), mint; else 0 */
+	int64		fence;			/* create (fenced), mint: the first token; else 0 */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force, notify: how many were told */
 	bool		resent;			/* sent more than once: the first may have run, or may

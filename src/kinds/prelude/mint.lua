@@ -1,15 +1,20 @@
--- mint: a new token of the counter at the second key, above the floor; that is the reply.
+-- mint: a new token of the counter at the second key, above the floor, and so many more
+-- behind it as are asked for; the reply is the first.
+--
+-- If the counter does not reach that far, it is only that one.
 
-local token = redis.call('INCR', KEYS[2])
-local floor = tonumber(ARGV[2])
-if token <= floor then
-  token = floor + 1
-  if token <= 9007199254740991 then
-    redis.call('SET', KEYS[2], string.format('%.0f', token))
-  end
-end
+local counter = redis.call('INCR', KEYS[2])
+local token = math.max(counter, ARGV[2] + 1)
+local last = token + ARGV[3]
 -- Beyond this Lua numbers are no longer exact.
-if token < 1 or token > 9007199254740991 then
+local most = 9007199254740991
+if last > most then
+  last = token
+end
+if token < 1 or token > most then
   return redis.error_reply('FENCERANGE the counter of fencing tokens is used up')
+end
+if last > counter then
+  redis.call('SET', KEYS[2], string.format('%.0f', last))
 end
 do return token end

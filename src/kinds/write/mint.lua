@@ -1,8 +1,8 @@
 -- mint: a new fencing token for an own write lock, above a floor.
 --
 -- KEYS  lock, counter
--- ARGV  owner, floor
--- reply the token, or who has the lock instead ('' = nobody)
+-- ARGV  owner, floor, how many more
+-- reply the first token, or who has the lock instead ('' = nobody)
 --
 -- Repeating it only skips numbers.
 

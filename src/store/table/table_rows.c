@@ -74,8 +74,8 @@ write_counter(LockTables *tables, const TableOp *op, KeyedFound found,
 }
 
 /*
- * take_token --- count the key's counter up, to above "floor"; else the outcome
- * is set
+ * take_token --- count the key's counter up, to above "floor", by one token and as many
+ * as the operation wants more; else the outcome is set
  */
 static bool
 take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
@@ -100,13 +100,13 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
 		trouble->sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
 		return false;
 	}
-	if (!write_counter(tables, op, found, token))
+	op->fence = token;
+	if (!write_counter(tables, op, found, store_last_token(token, op->amount)))
 	{
 		rows_blocked(op, trouble);
 		return false;
 	}
 	tables->must_flush = true;
-	op->fence = token;
 	return true;
 }
 

@@ -289,8 +289,10 @@ mix(uint64_t h, uint64_t value)
 static uint64_t
 hash_of(const Place *place)
 {
-	uint64_t	h = mix(mix(mix(1, place->first), place->done), place->state.token);
+	uint64_t	h = mix(mix(1, place->first), place->done);
 
+	for (int i = 0; i < SIM_MAX_SERVERS; i++)
+		h = mix(h, place->state.token[i]);
 	h = mix(mix(h, place->state.freed), place->state.robbed);
 	for (int i = 0; i < place->state.n; i++)
 	{

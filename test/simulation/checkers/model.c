@@ -138,12 +138,27 @@ lose(Holder *holder, const HistoryRecord *by)
  * ----------
  */
 
+/*
+ * highest --- of the tokens that are to be below that of a call
+ */
+static int64_t
+highest(const LockState *state, const HistoryRecord *r)
+{
+	int64_t		token = state->token[r->server];
+
+	for (int i = 0; i < SIM_MAX_SERVERS && !state->robbed; i++)
+		if (state->token[i] > token)
+			token = state->token[i];
+	return token;
+}
+
 static bool
 take(LockState *state, const Call *call, const uint32_t *excludes)
 {
 	const HistoryRecord *r = call->record;
 	Holder	   *h = find(state, r);
 	bool		has = h != NULL && !h->lost;
+	int64_t    *had = &state->token[r->server];
 
 	if (call->again && !has && (h == NULL || !h->unseen))
 		return false;
@@ -158,14 +173,14 @@ take(LockState *state, const Call *call, const uint32_t *excludes)
 			 (excludes[other->kind] & (1U << r->kind)) != 0) && !lose(other, r))
 			return false;
 	}
-	if (r->token != 0 && state->token != TOKENS_ANEW &&
-		(has ? r->token < state->token : r->token <= state->token))
+	if (r->token != 0 && *had != TOKENS_ANEW &&
+		(has ? r->token < highest(state, r) : r->token <= highest(state, r)))
 		return false;
 
 	/* That which it has already says nothing of what the store will give. */
-	if (state->token != TOKENS_ANEW && r->token > state->token &&
+	if (*had != TOKENS_ANEW && r->token > *had &&
 		(h == NULL || h->lost || r->token != h->token))
-		state->token = r->token;
+		*had = r->token;
 	if (h != NULL && h->lost)
 	{
 		drop(state, h);
@@ -287,7 +302,8 @@ model_step(LockState *state, const Call *call, int outcome, const uint32_t *excl
 			h = find(state, r);
 			return h == NULL || h->lost || lose(h, r);
 		case HISTORY_ALL_TAKEN_AWAY:
-			state->token = TOKENS_ANEW;
+			for (int i = 0; i < SIM_MAX_SERVERS; i++)
+				state->token[i] = TOKENS_ANEW;
 			/* FALLTHROUGH */
 		case HISTORY_TAKEN_AWAY:
 		case HISTORY_FORCE:

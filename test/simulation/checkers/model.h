@@ -15,7 +15,9 @@
  *	 - one that is lost is not held again without being taken again, but for one that
  *	   was lost before the call that took it returned: who was stopped there cannot
  *	   know;
- *	 - a fencing token is higher than those of all former holders.
+ *	 - a fencing token is higher than those of all former holders; after somebody has
+ *	   taken the lock away, than those of its server: that may pass it on, with tokens
+ *	   in reserve, before it knows.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -30,7 +32,7 @@
 #include "../kernel/history.h"
 
 /*
- * A counter of tokens was lost, or there is another store: its first ones and the
+ * Instead of the tokens of servers: a counter of tokens was lost, or there is another store: its first ones and the
  * last ones of before, which may still be on their way, cannot be compared.
  */
 #define TOKENS_ANEW		(-1)
@@ -59,7 +61,7 @@ typedef struct LockState
 {
 	int			n;				/* by who, then kind */
 	Holder		holder[MODEL_HOLDERS];
-	int64_t		token;			/* the highest that was given out */
+	int64_t		token[SIM_MAX_SERVERS]; /* the highest that was given out to each server */
 	bool		robbed;			/* somebody took it away, from whoever had it then or
 								 * has been handed it since */
 	int64_t		freed;			/* when a release of it returned last */

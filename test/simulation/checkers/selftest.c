@@ -184,6 +184,15 @@ static const Case cases[] = {
 		"1 lock yes 0-12 token=2\n2 lock yes 1-7 token=1\n2 unlock yes 9-10\n1 unlock yes 13-14\n"},
 	{"two at the same time, in the other order", NOT_LINEAR,
 		"1 lock yes 0-12 token=1\n2 lock yes 1-7 token=2\n2 unlock yes 9-10\n1 unlock yes 13-14\n"},
+	{"deleted, and passed on with a token in reserve", LINEAR,
+		"1 lock yes 0-1 token=1\n2 lock yes 2-9 token=2\n0 deleted yes 3-4\n"
+		"3 lock yes 5-6 token=7 server=1\n1 unlock yes 7-8\n2 lock yes 10-11 token=2\n"},
+	{"passed on with a token in reserve, and nobody deleted it", NOT_LINEAR,
+		"1 lock yes 0-1 token=1\n2 lock yes 2-9 token=2\n3 lock yes 5-6 token=7 server=1\n"
+		"3 unlock yes 7-8 server=1\n1 unlock yes 7-8\n"},
+	{"deleted, and a token in reserve comes twice", NOT_LINEAR,
+		"1 lock yes 0-1 token=1\n2 lock yes 2-9 token=1\n0 deleted yes 3-4\n"
+		"3 lock yes 5-6 token=7 server=1\n1 unlock yes 7-8\n"},
 	{"all was lost, and a token of before comes late", LINEAR,
 		"1 lock yes 0-1 token=7\n1 unlock yes 2-3\n0 all yes 4-5\n2 lock yes 6-7 token=8\n"
 		"2 unlock yes 8-9\n3 lock yes 10-11 token=1\n"},

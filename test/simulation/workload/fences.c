@@ -47,7 +47,7 @@ typedef struct Committed
 	int64		token;			/* the highest that was recorded */
 	uint64		owner;			/* by that hold; 0 = passed to redis_fence_check */
 	int64		account;
-	int64		granted;		/* the highest that the store has given, */
+	int64		granted[SIM_MAX_SERVERS];	/* the highest that each server got, */
 	int			losses;			/* since it lost its data so often, */
 	int64		counter;		/* by that counter */
 } Committed;
@@ -301,6 +301,25 @@ fences_are_comparable(void)
 }
 
 /*
+ * granted_before --- tokens that whoever asks now must not get
+ *
+ * But the tokens of other servers, once somebody has taken a lock away: this one may have
+ * some in reserve, and not know yet.
+ */
+static int64
+granted_before(const Committed *c, int losses)
+{
+	int			own = sim_server();
+	bool		all = history_times(HISTORY_TAKEN_AWAY) + history_times(HISTORY_FORCE) + losses == 0;
+	int64		token = 0;
+
+	for (int i = 0; i < SIM_MAX_SERVERS && c->losses == losses; i++)
+		if (all || i == own)
+			token = Max(token, c->granted[i]);
+	return token;
+}
+
+/*
  * check_grant --- a lock that was taken anew has a token above those of before
  *
  * But if the store has lost its counter.
@@ -309,21 +328,25 @@ static void
 check_grant(const char *key, int64 before, int losses, int64 token)
 {
 	Committed  *c = committed_of(key);
+	int64	   *granted = &c->granted[sim_server()];
 
 	/* After a failover the counter may be as it was a while ago. */
 	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY) || sentinels_failovers() > 0 ||
 		shards_failovers() > 0)
 		return;
 	if (c->counter != counter_of_store())
-		before = c->granted = 0;
+	{
+		before = 0;
+		memset(c->granted, 0, sizeof(c->granted));
+	}
 	c->counter = counter_of_store();
 	if (token <= before)
 		WRONG("%s was given token %lld, and %lld had been given before", key,
 			  (long long) token, (long long) before);
 	if (c->losses != losses)
-		c->granted = 0;
+		memset(c->granted, 0, sizeof(c->granted));
 	c->losses = losses;
-	c->granted = Max(c->granted, token);
+	*granted = Max(*granted, token);
 }
 
 /*
@@ -378,7 +401,7 @@ take_fenced(LockScope scope, bool may_be_busy)
 	Committed  *c = committed_of(key);
 	bool		is_new = !book_is_held(book_find(key, KIND_REENTRANT));
 	int			losses = history_times(HISTORY_ALL_TAKEN_AWAY);
-	int64		granted = c->losses == losses ? c->granted : 0;
+	int64		granted = granted_before(c, losses);
 	int64		token;
 	int			n = -1;
 

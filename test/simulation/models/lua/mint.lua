@@ -1,4 +1,5 @@
--- mint: a new fencing token; KEYS, ARGV and reply as those of reentrant/mint.lua.
+-- mint: a new fencing token; KEYS, ARGV and reply as those of reentrant/mint.lua.  It is
+-- only one: these kinds are not handed over.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
