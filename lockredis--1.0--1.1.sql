@@ -80,22 +80,22 @@ CREATE TABLE redis_lock_shares (
 );
 
 COMMENT ON TABLE redis_lock_shares IS
-'table mode: a row for each of several who have a key together: readers, whose row in redis_lock_rows has that owner, and permits, which have none there; written by the table worker of lockredis.database only';
+'table mode: a row for each of several holders of one key: readers, for which redis_lock_rows has one row with the owner readers, and permits, for which it has none; written by the table worker of lockredis.database only';
 COMMENT ON COLUMN redis_lock_shares.key IS 'lock key with its prefix';
 COMMENT ON COLUMN redis_lock_shares.kind IS 'kind of lock: read or permit';
-COMMENT ON COLUMN redis_lock_shares.owner IS 'who has it: instance uuid and number as in redis_locks.owner, or permit: and a digest of the id of a permit that no session has';
-COMMENT ON COLUMN redis_lock_shares.lease IS 'lease that expires_at was counted with';
+COMMENT ON COLUMN redis_lock_shares.owner IS 'holder: instance uuid and number as in redis_locks.owner, or permit: and a digest of the id of a permit that belongs to no session';
+COMMENT ON COLUMN redis_lock_shares.lease IS 'lease from which expires_at was computed';
 COMMENT ON COLUMN redis_lock_shares.acquired_at IS 'clock_timestamp() when it was taken';
 COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease on the wall clock';
 COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON TABLE redis_lock_rows IS
-'table mode: a row for each lock that somebody has; written by the table worker of lockredis.database only';
+'table mode: a row for each lock that is held; written by the table worker of lockredis.database only';
 COMMENT ON COLUMN redis_lock_rows.fence IS 'fencing token that was asked for last for this hold, which may have passed on with later ones since; null: none was asked for';
 COMMENT ON COLUMN redis_lock_counters.token IS 'fencing token that was taken last';
-COMMENT ON COLUMN redis_lock_rows.owner IS 'who has it: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or token: and a digest of the token';
+COMMENT ON COLUMN redis_lock_rows.owner IS 'holder: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or token: and a digest of the token';
 COMMENT ON COLUMN redis_lock_rows.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON COLUMN redis_lock_rows.comment IS 'not used';
-COMMENT ON COLUMN redis_lock_rows.hold_count IS 'how often its session has it, or how many readers';
+COMMENT ON COLUMN redis_lock_rows.hold_count IS 'how often its session holds it, or the number of readers';
 
 CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_shares
     FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
@@ -119,9 +119,9 @@ CREATE TABLE redis_lock_values (
 COMMENT ON TABLE redis_lock_values IS
 'table mode: how many permits there are of each key, and the like; written by the table worker of lockredis.database only';
 COMMENT ON COLUMN redis_lock_values.key IS 'lock key with its prefix';
-COMMENT ON COLUMN redis_lock_values.kind IS 'kind of what is counted, as permit';
+COMMENT ON COLUMN redis_lock_values.kind IS 'what is counted: permit, semaphore or latch';
 COMMENT ON COLUMN redis_lock_values.value IS 'the number that was set, or what is left of it';
-COMMENT ON COLUMN redis_lock_values.expires_at IS 'on the wall clock: it does not count any more; null: it does for ever';
+COMMENT ON COLUMN redis_lock_values.expires_at IS 'end on the wall clock, after which the number does not count; null: none';
 
 CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_values
     FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
@@ -170,31 +170,31 @@ FROM lockredis_locks() l;
 
 COMMENT ON VIEW redis_locks IS
 'a row for each hold or wait of this server, from its lock table; key, owner, blocked_by_owner and lost_reason of other roles'' sessions, and of orphans, are null without pg_read_all_stats';
-COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan, which the watchdog is about to give back';
+COMMENT ON COLUMN redis_locks.pid IS 'process id of the session; null: an orphan, which the watchdog is about to release';
 COMMENT ON COLUMN redis_locks.datid IS 'OID of the session''s database';
 COMMENT ON COLUMN redis_locks.usesysid IS 'OID of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.key IS 'lock key with its prefix, as in the store';
 COMMENT ON COLUMN redis_locks.kind IS 'kind of lock: reentrant, fair, read, write or permit; of a session that waits also token, condition, semaphore or latch; semaphore or latch in a transaction: what is counted when it has committed, hold_count says how much';
 COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orphan';
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
-COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session has it at this scope; null while it waits, and for an orphan';
+COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session holds it at this scope; null while it waits, and for an orphan';
 COMMENT ON COLUMN redis_locks.fence IS 'fencing token of the hold; null: none was asked for';
 COMMENT ON COLUMN redis_locks.lease IS 'longest lease asked for at this scope; null as hold_count';
-COMMENT ON COLUMN redis_locks.renewed IS 'is the lease renewed by the watchdog?';
+COMMENT ON COLUMN redis_locks.renewed IS 'whether the watchdog renews the lease';
 COMMENT ON COLUMN redis_locks.acquired_at IS 'when it was taken';
 COMMENT ON COLUMN redis_locks.waiting_since IS 'since when the session waits; null: it does not';
 COMMENT ON COLUMN redis_locks.expires_in IS 'rest of the lease, as this server counts; null unless granted';
 COMMENT ON COLUMN redis_locks.renewals IS 'how often the lease was renewed';
 COMMENT ON COLUMN redis_locks.lost_at IS 'when the loss was seen; null: not lost';
-COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), waiting (redis_condition_wait gave it back), or taken by <owner>';
+COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), waiting (redis_condition_wait released it), or taken by <owner>';
 COMMENT ON COLUMN redis_locks.owner IS 'owner as in the store, <instance>:<number>; null while it waits';
-COMMENT ON COLUMN redis_locks.blocked_by IS 'process ids of this server that have the key or are ahead in its queue; empty: somebody elsewhere has it; null unless waiting';
+COMMENT ON COLUMN redis_locks.blocked_by IS 'process ids of this server that hold the key or are ahead in its queue; empty: the holder is elsewhere; null unless waiting';
 COMMENT ON COLUMN redis_locks.lease_seconds IS 'lease in seconds';
 COMMENT ON COLUMN redis_locks.expires_in_seconds IS 'expires_in in seconds';
 COMMENT ON COLUMN redis_locks.datname IS 'name of the session''s database';
 COMMENT ON COLUMN redis_locks.usename IS 'name of the role that the session has logged in as';
 COMMENT ON COLUMN redis_locks.application_name IS 'application_name of the session, as in pg_stat_activity';
-COMMENT ON COLUMN redis_locks.blocked_by_owner IS 'owner on another server, or of another client, that the session waits for, as the store named it last; null: a session of this server has the lock, or the store has named nobody';
+COMMENT ON COLUMN redis_locks.blocked_by_owner IS 'owner on another server, or of another client, that the session waits for, as the store named it last; null: a session of this server holds the lock, or the store has named no owner';
 
 --
 -- redis_lock_stats
@@ -225,15 +225,15 @@ FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
 COMMENT ON VIEW redis_lock_stats IS
 'counts of this server since reset_at, from shared memory, not kept over a restart; held and waiting are of this moment';
-COMMENT ON COLUMN redis_lock_stats.acquires IS 'locks taken from nobody, or handed over';
+COMMENT ON COLUMN redis_lock_stats.acquires IS 'locks that were free, or passed to a session by another one of this server';
 COMMENT ON COLUMN redis_lock_stats.reentries IS 'locks taken again by their holder';
-COMMENT ON COLUMN redis_lock_stats.handoffs IS 'of the acquires, those from another session of this server, without the store';
-COMMENT ON COLUMN redis_lock_stats.busy IS 'tries without waiting that found somebody else';
+COMMENT ON COLUMN redis_lock_stats.handoffs IS 'acquires that got the lock from another session of this server, without the store';
+COMMENT ON COLUMN redis_lock_stats.busy IS 'tries without waiting that found the lock taken';
 COMMENT ON COLUMN redis_lock_stats.waits IS 'acquires that had to wait';
 COMMENT ON COLUMN redis_lock_stats.timeouts IS 'waits that a time limit ended';
 COMMENT ON COLUMN redis_lock_stats.cancels IS 'acquires that were canceled';
 COMMENT ON COLUMN redis_lock_stats.deadlocks IS 'waits that ended to break a deadlock';
-COMMENT ON COLUMN redis_lock_stats.releases IS 'locks given back by their holder';
+COMMENT ON COLUMN redis_lock_stats.releases IS 'locks released by their holder';
 COMMENT ON COLUMN redis_lock_stats.renewals IS 'leases renewed by the watchdog';
 COMMENT ON COLUMN redis_lock_stats.losses IS 'locks that were lost';
 COMMENT ON COLUMN redis_lock_stats.commits_refused IS 'transactions that could not commit because of a lost lock';
@@ -241,15 +241,15 @@ COMMENT ON COLUMN redis_lock_stats.orphans IS 'requests without an answer that w
 COMMENT ON COLUMN redis_lock_stats.connects IS 'connections made to the store';
 COMMENT ON COLUMN redis_lock_stats.errors IS 'requests that the store failed or refused';
 COMMENT ON COLUMN redis_lock_stats.switches IS 'fallback mode: changes from one store to the other';
-COMMENT ON COLUMN redis_lock_stats.moves IS 'fallback mode: held locks that went along';
+COMMENT ON COLUMN redis_lock_stats.moves IS 'fallback mode: held locks that were carried over at such a change';
 COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of the server, or redis_lock_stats_reset()';
-COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'time that waits took in all, in seconds; each counts when it ends, however it ends';
+COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'total time of waits in seconds; each wait is added when it ends, however it ends';
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
 COMMENT ON COLUMN redis_lock_stats.failovers IS 'redis-sentinel:// and redis-cluster://: how often another node was found to be the master';
 COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
 COMMENT ON COLUMN redis_lock_stats.idle_closes IS 'connections of sessions that were closed after lockredis.idle_timeout';
-COMMENT ON COLUMN redis_lock_stats.repairs IS 'independent masters: locks that were put again where one of them had not got them, or had forgotten them';
+COMMENT ON COLUMN redis_lock_stats.repairs IS 'independent masters: locks that were restored on a master that had not granted them or had lost them';
 
 --
 -- redis_lock_status
@@ -280,13 +280,13 @@ COMMENT ON COLUMN redis_lock_status.state IS 'up, down or connecting, as the wat
 COMMENT ON COLUMN redis_lock_status.round_trip IS 'of a request and its answer, as last measured; null: not yet, and of a replica';
 COMMENT ON COLUMN redis_lock_status.version IS 'of Redis; of a table, of PostgreSQL; null of a replica';
 COMMENT ON COLUMN redis_lock_status.renewal_lag IS 'how late the most delayed renewal is; zero: none is; null of a replica and a Sentinel';
-COMMENT ON COLUMN redis_lock_status.maxmemory_policy IS 'maxmemory-policy of Redis; anything but noeviction can throw locks away';
+COMMENT ON COLUMN redis_lock_status.maxmemory_policy IS 'maxmemory-policy of Redis; with anything but noeviction it can delete locks';
 COMMENT ON COLUMN redis_lock_status.last_error IS 'last failure with this lockredis.url, of the watchdog or of a session, also when it is over';
 COMMENT ON COLUMN redis_lock_status.last_error_at IS 'when that was';
-COMMENT ON COLUMN redis_lock_status.in_use IS 'do new locks go there?  Of a master that the Sentinels name: is it known for sure?  Of one of several that vote: is it up, and has it a vote?';
+COMMENT ON COLUMN redis_lock_status.in_use IS 'whether new locks go there; of a master that the Sentinels name: whether it is known for certain; of one of several that vote: whether it is up and has a vote';
 COMMENT ON COLUMN redis_lock_status.since IS 'fallback mode: when in_use changed last';
 COMMENT ON COLUMN redis_lock_status.reason IS 'fallback mode: why in_use changed last; redis-sentinel://: why no master is in use; several masters: why this one has no vote';
-COMMENT ON COLUMN redis_lock_status.up IS 'is state up?';
+COMMENT ON COLUMN redis_lock_status.up IS 'whether state is up';
 COMMENT ON COLUMN redis_lock_status.round_trip_seconds IS 'round_trip in seconds';
 COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in seconds';
 COMMENT ON COLUMN redis_lock_status.instance IS 'this server: its owners in the store are <instance>:<number>, and its connections have it in their names; another one after each restart';
@@ -677,7 +677,7 @@ AS 'MODULE_PATHNAME', 'lockredis_latch_delete'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_latch_delete(text) IS
-'delete a latch, and let all that wait for it go on; false: there is none.  Error 42809: the key is something else; 58030: no answer, it may have been done';
+'delete a latch, which ends all waits for it; false: there is none.  Error 42809: the key is something else; 58030: no answer, it may have been done';
 
 --
 -- Token locks
@@ -706,7 +706,7 @@ AS 'MODULE_PATHNAME', 'lockredis_token_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_unlock(text, text) IS
-'release a token lock, in any session; false: the token does not have it (any more).  Error 58030: no answer; it may be repeated';
+'release a token lock, in any session; false: the key is not locked with that token.  Error 58030: no answer; it may be repeated';
 
 CREATE FUNCTION redis_token_extend(key text, token text, lease interval)
 RETURNS boolean
@@ -714,7 +714,7 @@ AS 'MODULE_PATHNAME', 'lockredis_token_extend'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_extend(text, text, interval) IS
-'keep a token lock for at least that long from now, 10 ms to 24 days; never shortens its lease.  false: the token does not have it (any more).  Error 58030: no answer; it may be repeated';
+'keep a token lock for at least that long from now, 10 ms to 24 days; never shortens its lease.  false: the key is not locked with that token.  Error 58030: no answer; it may be repeated';
 
 CREATE FUNCTION redis_token_is_held(key text, token text)
 RETURNS boolean
@@ -722,7 +722,7 @@ AS 'MODULE_PATHNAME', 'lockredis_token_is_held'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_token_is_held(text, text) IS
-'does the token have the lock? Asked of the store';
+'whether the key is locked with that token; asks the store';
 
 --
 -- Permits
@@ -798,7 +798,7 @@ AS 'MODULE_PATHNAME', 'lockredis_permit_unlock'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_permit_unlock(text) IS
-'release one session-level permit of a key: one that was lost, else the youngest.  true and false as redis_unlock';
+'release one session-level permit of a key: one that was lost, otherwise the one taken last.  true and false as redis_unlock';
 
 CREATE FUNCTION redis_permit_acquire(key text, lease interval)
 RETURNS text
@@ -850,7 +850,7 @@ AS 'MODULE_PATHNAME', 'lockredis_condition_wait'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_wait(text, interval, text) IS
-'release a session-level redis_lock or redis_fair_lock, wait until its condition is notified, and take it again as it was.  false: wait (null: no limit) was over before; true may also come without cause.  After an error the lock is lost.  55000 not held; 0A000 held by the transaction';
+'release a session-level redis_lock or redis_fair_lock, wait until its condition is notified, and take it again as it was.  false: wait (null: no limit) was over before; it may return true without a notification.  After an error the lock is lost.  55000 not held; 0A000 held by the transaction';
 
 CREATE FUNCTION redis_condition_notify(key text, condition text DEFAULT '')
 RETURNS bigint
@@ -858,7 +858,7 @@ AS 'MODULE_PATHNAME', 'lockredis_condition_notify'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_notify(text, text) IS
-'wake the session, on any server, that has waited longest for that condition of a lock; it goes on when it has the lock.  How many were notified: 1, or 0: none waits.  Nothing is kept for later.  Error 55000: this session does not hold the lock';
+'wake the session, on any server, that has waited longest for that condition of a lock; it goes on when it has the lock.  Returns how many were notified: 1, or 0 if none waits.  A notification is not kept for later.  Error 55000: this session does not hold the lock';
 
 CREATE FUNCTION redis_condition_notify_all(key text, condition text DEFAULT '')
 RETURNS bigint
@@ -906,7 +906,7 @@ COMMENT ON FUNCTION redis_fence_forget(text) IS
 'delete the row of a key that is no longer used from redis_fences; false: there was none.  For the owner of the extension';
 
 COMMENT ON FUNCTION redis_unlock(text) IS
-'release one session-level hold of a key; false with a warning: this session does not hold it, or has lost it.  true with a warning: the store has not answered, and the watchdog goes on';
+'release one session-level hold of a key; false with a warning: this session does not hold it, or has lost it.  true with a warning: the store has not answered, and the watchdog completes the release';
 
 COMMENT ON FUNCTION redis_unlock_all() IS
 'release all session-level holds of this session; the number of keys, without those that were lost';
@@ -918,7 +918,7 @@ COMMENT ON FUNCTION redis_force_unlock(text) IS
 'take a key away from all that hold it, whatever kind of lock, permits or token that is; false: nobody held it.  Sessions of this server have lost it when it returns.  Error 42809: the key is something else.  For administrators';
 
 COMMENT ON FUNCTION redis_is_locked(text) IS
-'does any session or client hold the key? Asked of the store.  Error 42809: the key is something else';
+'whether any session or client holds the key; asks the store.  Error 42809: the key is something else';
 
 COMMENT ON FUNCTION redis_lock_ttl(text) IS
 'rest of the lease of a key, to the millisecond, asked of the store; null: nobody holds it, or it has no end.  Error 42809: the key is something else';
@@ -927,7 +927,7 @@ COMMENT ON FUNCTION redis_lock_owner(text) IS
 'holder of a key, asked of the store: instance uuid and number, as in redis_locks.owner; read or <n> readers; <n> permits; token: a token lock; null: nobody.  Error 42809: the key is something else';
 
 COMMENT ON FUNCTION redis_is_held(text) IS
-'does this session hold the key, and has it not lost it? Answered by this session, without a round trip';
+'whether this session holds the key and has not lost it; no round trip';
 
 COMMENT ON FUNCTION redis_hold_count(text) IS
 'how often this session holds the key; 0: not, or it was lost.  Answered by this session, without a round trip';
