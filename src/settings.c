@@ -415,7 +415,7 @@ define_place_settings(void)
 
 	DefineCustomStringVariable("lockredis.password_file",
 							   "File with the password of the lock store.",
-							   "It must belong to the server's user and be readable by nobody else (0600).",
+							   "It must belong to the server's user and be readable by that user only (0600).",
 							   &lr_password_file,
 							   "",
 							   PGC_SIGHUP,
@@ -423,7 +423,7 @@ define_place_settings(void)
 							   NULL, assign_password_file, NULL);
 
 	DefineCustomStringVariable("lockredis.sentinel_user",
-							   "Name that the Sentinels know this server by.",
+							   "User name for the Sentinels.",
 							   "An empty string stands for their default user.",
 							   &lr_sentinel_user,
 							   "",
@@ -433,7 +433,7 @@ define_place_settings(void)
 
 	DefineCustomStringVariable("lockredis.sentinel_password_file",
 							   "File with the password of the Sentinels.",
-							   "As lockredis.password_file; an empty string: they want none.",
+							   "As lockredis.password_file; an empty string: they need none.",
 							   &lr_sentinel_password_file,
 							   "",
 							   PGC_SIGHUP,
@@ -457,7 +457,7 @@ static void
 define_tls_settings(void)
 {
 	DefineCustomStringVariable("lockredis.tls_ca_file",
-							   "File with the certificates that a node's has to be signed by.",
+							   "File with the certificates of the authorities that may sign that of a node.",
 							   "An empty string stands for those that the system trusts.",
 							   &lr_tls_ca_file,
 							   "",
@@ -467,7 +467,7 @@ define_tls_settings(void)
 
 	DefineCustomStringVariable("lockredis.tls_cert_file",
 							   "File with the certificate that is shown to the lock store.",
-							   "With those behind it up to, but without, the one that the store trusts.",
+							   "Followed by the intermediate ones, up to an authority that the store trusts.",
 							   &lr_tls_cert_file,
 							   "",
 							   PGC_SIGHUP,
@@ -476,7 +476,7 @@ define_tls_settings(void)
 
 	DefineCustomStringVariable("lockredis.tls_key_file",
 							   "File with the private key of that certificate.",
-							   "It must be readable by nobody but the server's user (0600), or be root's (0640).",
+							   "It must be readable only by the server's user (0600), or belong to root (0640).",
 							   &lr_tls_key_file,
 							   "",
 							   PGC_SIGHUP,
@@ -484,7 +484,7 @@ define_tls_settings(void)
 							   NULL, assign_tls_key_file, NULL);
 
 	DefineCustomStringVariable("lockredis.tls_server_name",
-							   "Name or address that the certificate of each node has to carry.",
+							   "Name or address that the certificate of each node must have.",
 							   "An empty string stands for the host that is connected to.",
 							   &lr_tls_server_name,
 							   "",
@@ -510,7 +510,7 @@ define_server_settings(void)
 
 	DefineCustomIntVariable("lockredis.max_lease",
 							"Longest lease of a lock that independent masters keep.",
-							"A master that was started lately has no vote for so long; at least lockredis.lease, and the same on all servers.",
+							"A master that was started recently has no vote for that long; at least lockredis.lease, and the same on all servers.",
 							&lr_max_lease,
 							60000, 100, 24 * 24 * 60 * 60 * 1000,
 							PGC_POSTMASTER,
@@ -597,8 +597,8 @@ define_lock_settings(void)
 							check_lease, NULL, NULL);
 
 	DefineCustomIntVariable("lockredis.wait_lease",
-							"For how long Redis remembers that a session waits for a write lock; it is told again at a third of it.",
-							"Others let it go first until then. It is taken back when the session has done with waiting.",
+							"How long Redis remembers that a session waits for a write lock; it is renewed at a third of that.",
+							"Until then others let it go first. It is withdrawn when the session no longer waits.",
 							&lr_wait_lease,
 							30000, 1000, 60 * 60 * 1000,
 							PGC_USERSET,
@@ -606,7 +606,7 @@ define_lock_settings(void)
 							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("lockredis.commit_guard",
-							 "What a commit asks of the locks of its transaction.",
+							 "What a commit checks of the locks of its transaction.",
 							 "lease: enough of the lease is left; verify: the store says so; off: nothing.",
 							 &lr_commit_guard,
 							 GUARD_LEASE, commit_guard_options,
@@ -624,8 +624,8 @@ define_lock_settings(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockredis.min_replicas",
-							"So many replicas have to confirm a lock before it is had.",
-							"Likewise whenever its lease is lengthened; 0: none is asked.  Without effect on locks that are kept in a table.",
+							"Number of replicas that have to confirm a lock before it counts as taken.",
+							"Likewise whenever its lease is extended; 0: none.  Without effect on locks that are kept in a table.",
 							&lr_min_replicas,
 							0, 0, LR_REPLICAS_MAX,
 							PGC_SUSET,
