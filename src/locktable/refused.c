@@ -97,6 +97,8 @@ refused_held(LrIndex hold, int64 now, Refusal *result)
 /*
  * refused_left --- of a lost one the session may not know yet, so its scopes are
  * still there
+ *
+ * A read lock that its session has beside a write lock lengthens both in the store.
  */
 static void
 refused_left(LrIndex hold, int64 now, Refusal *result)
@@ -104,6 +106,9 @@ refused_left(LrIndex hold, int64 now, Refusal *result)
 	LrHold	   *h = &lt_holds[hold];
 
 	lt_note_end(hold);
+	for (LrIndex i = lt_keys[h->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lr_kind(h->kind)->beside & KIND_BIT(lt_holds[i].kind))
+			h->ends_at = lr_later(h->ends_at, lt_deadline(i));
 	result->over = h->ends_at <= now;
 	if (!result->over)
 		result->again = Min(result->again, h->ends_at);

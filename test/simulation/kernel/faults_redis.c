@@ -261,12 +261,6 @@ fault_key_denied(void)
 	const char *of = names[sim_pick((const int64_t[]){0, 0, 1, 1, 2}, 5)];
 	int64_t		time = SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S, 20 * SIM_S, SIM_NEVER);
 
-	/*
-	 * A write lock whose release is refused until its lease has ended is there for as long as
-	 * its own session reads beside it: README.md, "Read-write locks".
-	 */
-	if (sim_config.read_write && of == names[1])
-		time = 100 * SIM_MS;
 	redis_deny_name(node, name_of(of, key), true);
 	if (time < SIM_NEVER)
 		sim_at(sim_now() + time, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
