@@ -289,23 +289,17 @@ keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 }
 
 /*
- * keyed_delete_at --- without waiting: if anybody is at the row, or has been
+ * keyed_delete --- without waiting: if anybody is at the row, or has been
  * since it was seen, it is not deleted
  */
 bool
-keyed_delete_at(Relation rel, ItemPointer tid)
+keyed_delete(KeyedTable *table)
 {
 	TM_FailureData failure;
 
-	if (LrDeleteRow(rel, tid, GetCurrentCommandId(true), GetActiveSnapshot(),
+	if (LrDeleteRow(table->rel, &table->row->tts_tid, GetCurrentCommandId(true), GetActiveSnapshot(),
 					&failure) != TM_Ok)
 		return false;
 	CommandCounterIncrement();
 	return true;
-}
-
-bool
-keyed_delete(KeyedTable *table)
-{
-	return keyed_delete_at(table->rel, &table->row->tts_tid);
 }

@@ -78,6 +78,17 @@ extern bool keyed_next_of_group(KeyedTable *table);
 /* A column of the row that was found; from 1. */
 extern Datum keyed_column(KeyedTable *table, int column, bool *isnull);
 
+/* Has a row that text in that column, which is not null? */
+static inline bool
+keyed_is_text(TupleTableSlot *row, int column, const char *expected)
+{
+	bool		isnull;
+	text	   *found = DatumGetTextPP(slot_getattr(row, column, &isnull));
+	Size		len = strlen(expected);
+
+	return VARSIZE_ANY_EXHDR(found) == len && memcmp(VARDATA_ANY(found), expected, len) == 0;
+}
+
 /* Raises if somebody inserts the same key in this very moment. */
 extern void keyed_insert(KeyedTable *table, const Datum *values,
 						 const bool *nulls);
@@ -89,8 +100,5 @@ extern void keyed_insert(KeyedTable *table, const Datum *values,
 extern bool keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 						 const Datum *values, const bool *nulls);
 extern bool keyed_delete(KeyedTable *table);
-
-/* Delete a row found in another way. */
-extern bool keyed_delete_at(Relation rel, ItemPointer tid);
 
 #endif							/* LR_KEYED_TABLE_H */

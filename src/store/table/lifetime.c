@@ -195,13 +195,9 @@ lifetime_is_shared(TupleTableSlot *slot)
 {
 	bool		isnull;
 	Datum		value = slot_getattr(slot, COL_INSTANCE, &isnull);
-	text	   *owner;
 
-	if (!lifetime_is_own_instance(value, isnull))
-		return false;
-	owner = DatumGetTextPP(slot_getattr(slot, COL_OWNER, &isnull));
-	return VARSIZE_ANY_EXHDR(owner) == strlen(SHARED_OWNER) &&
-		memcmp(VARDATA_ANY(owner), SHARED_OWNER, strlen(SHARED_OWNER)) == 0;
+	return lifetime_is_own_instance(value, isnull) &&
+		keyed_is_text(slot, COL_OWNER, SHARED_OWNER);
 }
 
 /*

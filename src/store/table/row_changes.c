@@ -36,14 +36,15 @@ rows_refuse(TableOp *op, const TableTrouble *trouble)
 }
 
 /*
- * rows_blocked --- somebody's open transaction is at the row
+ * rows_blocked --- somebody's open transaction is at the row; false, for the caller
  */
-void
+bool
 rows_blocked(TableOp *op, TableTrouble *trouble)
 {
 	table_trouble_set(trouble, TABLE_BLOCKED,
 					  "Another transaction is changing the row of the key.");
 	rows_refuse(op, trouble);
+	return false;
 }
 
 /*
@@ -119,6 +120,49 @@ row_time_after(int64 ms)
 }
 
 /*
+ * row_put --- see row_changes.h
+ */
+bool
+row_put(KeyedTable *table, KeyedFound found, int n, Datum *values, bool *nulls)
+{
+	int			columns[KEYED_MAX_COLUMNS];
+
+	for (int i = 0; i < n; i++)
+		columns[i] = i + 1;
+	if (found == KEYED_ROW)
+		return keyed_update(table, n, columns, values, nulls);
+	memset(nulls + n, true, sizeof(bool) * (KEYED_MAX_COLUMNS - n));
+	keyed_insert(table, values, nulls);
+	return true;
+}
+
+/*
+ * row_make --- see row_changes.h
+ */
+bool
+row_make(LockTables *tables, const TableOp *op, KeyedFound found, Datum owner,
+		 int holds, int64 lease_ms, bool keep)
+{
+	Datum		values[KEYED_MAX_COLUMNS] = {
+		[COL_KEY - 1] = row_key(op),
+		[COL_OWNER - 1] = owner,
+		[COL_HOLD_COUNT - 1] = Int32GetDatum(holds),
+		[COL_FENCE - 1] = Int64GetDatum(op->fence),
+		[COL_LEASE - 1] = row_lease(lease_ms),
+		[COL_ACQUIRED_AT - 1] = row_time_after(0),
+		[COL_EXPIRES_AT - 1] = row_time_after(lease_ms),
+		[COL_INSTANCE - 1] = lifetime_instance()
+	};
+	bool		nulls[KEYED_MAX_COLUMNS] = {
+		[COL_FENCE - 1] = op->fence == 0,
+		[COL_INSTANCE - 1] = keep,
+		[COL_COMMENT - 1] = true
+	};
+
+	return row_put(&tables->rows, found, ROW_COLUMNS, values, nulls);
+}
+
+/*
  * row_is_of_readers --- is the row that was found one that readers of this server share?
  */
 bool
@@ -153,15 +197,13 @@ bool
 row_belongs_to(LockTables *tables, uint64 owner)
 {
 	char		expected[LR_OWNER_MAX];
-	int			expected_len = lr_owner_text(owner, expected);
 	bool		isnull;
-	text	   *found = DatumGetTextPP(keyed_column(&tables->rows, COL_OWNER, &isnull));
 
+	(void) lr_owner_text(owner, expected);
 	(void) keyed_column(&tables->rows, COL_INSTANCE, &isnull);
 	if (!isnull && !row_is_own(tables))
 		return false;
-	return VARSIZE_ANY_EXHDR(found) == expected_len &&
-		memcmp(VARDATA_ANY(found), expected, expected_len) == 0;
+	return keyed_is_text(tables->rows.row, COL_OWNER, expected);
 }
 
 /*
@@ -218,8 +260,7 @@ row_find_of(LockTables *tables, TableOp *op, uint64 owner, TableTrouble *trouble
 			op->outcome = STORE_GONE;
 			return false;
 		case KEYED_BLOCKED:
-			rows_blocked(op, trouble);
-			return false;
+			return rows_blocked(op, trouble);
 		case KEYED_ROW:
 			break;
 	}

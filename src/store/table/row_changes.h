@@ -32,8 +32,8 @@ typedef struct RowChange
 /* The outcome of an operation that was not carried out, for this reason. */
 extern void rows_refuse(TableOp *op, const TableTrouble *trouble);
 
-/* ... because somebody's open transaction is at the row. */
-extern void rows_blocked(TableOp *op, TableTrouble *trouble);
+/* ... because somebody's open transaction is at the row.  Returns false. */
+extern bool rows_blocked(TableOp *op, TableTrouble *trouble);
 
 /* ... and something was written already: raises, so that all of it is undone. */
 extern void rows_undo_blocked(void);
@@ -58,6 +58,19 @@ extern void row_tell_token(LockTables *tables, char *out);
 extern bool row_is_of_token(LockTables *tables, const uint8 *id);
 extern int	row_hold_count(LockTables *tables);
 extern void row_tell_owner(LockTables *tables, char *out);
+
+/*
+ * Write the first "n" columns, which are ours, of a new row, or of the one that was found;
+ * both arrays have room for KEYED_MAX_COLUMNS.  False: somebody's transaction is at it.
+ */
+extern bool row_put(KeyedTable *table, KeyedFound found, int n, Datum *values, bool *nulls);
+
+/*
+ * Write the row of a new lock, with so many holds, over what was found.  To "keep" it
+ * whatever becomes of this server it belongs to no instance.  False: as above.
+ */
+extern bool row_make(LockTables *tables, const TableOp *op, KeyedFound found, Datum owner,
+					 int holds, int64 lease_ms, bool keep);
 
 /*
  * Find the row of a lock that the caller believes to have; false: the outcome is

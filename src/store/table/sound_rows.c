@@ -14,10 +14,12 @@
 #include "lockredis.h"
 
 #include "access/detoast.h"
+#include "access/tableam.h"
 #include "common/sha2.h"
 #include "kinds/kind.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "keyname.h"
@@ -164,6 +166,12 @@ is_sound_value(TupleTableSlot *row)
 	return !is_null(row, COL_VALUE);
 }
 
+const SoundForm sound_rows = {is_sound_row, COL_LEASE, COL_EXPIRES_AT, COL_INSTANCE};
+const SoundForm sound_shares = {
+	is_sound_share, COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT, COL_SHARE_INSTANCE
+};
+const SoundForm sound_values = {is_sound_value};
+
 /* ----------
  * Those that are not
  * ----------
@@ -250,50 +258,43 @@ sound_next_share(LockTables *tables)
  * Somebody has written that, or has set the clock back.
  */
 static void
-end_with_lease(KeyedTable *table, int lease_column, int expires_column,
-			   int instance_column)
+end_with_lease(KeyedTable *table, const SoundForm *form)
 {
-	TimestampTz until = GetCurrentTimestamp() + take_lease(table->row, lease_column);
+	TimestampTz until = GetCurrentTimestamp() + take_lease(table->row, form->lease_column);
 	bool		isnull;
-	Datum		value = keyed_column(table, expires_column, &isnull);
+	Datum		value = keyed_column(table, form->expires_column, &isnull);
 	bool		null = false;
 
-	if (!is_null(table->row, instance_column) || DatumGetTimestampTz(value) <= until)
+	if (!is_null(table->row, form->instance_column) || DatumGetTimestampTz(value) <= until)
 		return;
 	value = TimestampTzGetDatum(until);
-	(void) keyed_update(table, 1, &expires_column, &value, &null);
+	(void) keyed_update(table, 1, &form->expires_column, &value, &null);
 }
 
-bool
-sound_swept_row(LockTables *tables)
+/*
+ * sound_sweep --- see sound_rows.h
+ *
+ * As seen by a snapshot: a row that somebody is inserting is swept next time,
+ * and one that somebody has changed since is not deleted.
+ */
+void
+sound_sweep(KeyedTable *table, const SoundForm *form,
+			bool (*has_ended) (TupleTableSlot *row))
 {
-	if (!is_sound_row(tables->rows.row))
+	TableScanDesc scan = LrBeginScan(table->rel, GetActiveSnapshot());
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, table->row))
 	{
-		(void) discard(&tables->rows);
-		return false;
+		CHECK_FOR_INTERRUPTS();
+		if (!form->is_sound(table->row))
+		{
+			(void) discard(table);
+			continue;
+		}
+		if (form->lease_column != 0)
+			end_with_lease(table, form);
+		if (has_ended(table->row))
+			(void) keyed_delete(table);
 	}
-	end_with_lease(&tables->rows, COL_LEASE, COL_EXPIRES_AT, COL_INSTANCE);
-	return true;
-}
-
-bool
-sound_swept_share(LockTables *tables)
-{
-	if (!is_sound_share(tables->shares.row))
-	{
-		(void) discard(&tables->shares);
-		return false;
-	}
-	end_with_lease(&tables->shares, COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT,
-				   COL_SHARE_INSTANCE);
-	return true;
-}
-
-bool
-sound_swept_value(LockTables *tables)
-{
-	if (is_sound_value(tables->values.row))
-		return true;
-	(void) discard(&tables->values);
-	return false;
+	table_endscan(scan);
 }

@@ -41,13 +41,24 @@ extern KeyedFound sound_value(LockTables *tables, const Datum *keys);
 /* As keyed_next_of_group() of redis_lock_shares. */
 extern bool sound_next_share(LockTables *tables);
 
+/* What rows of a table are like, and which columns say until when one counts; 0: none. */
+typedef struct SoundForm
+{
+	bool		(*is_sound) (TupleTableSlot *row);
+	int			lease_column;
+	int			expires_column;
+	int			instance_column;
+} SoundForm;
+
+extern const SoundForm sound_rows;
+extern const SoundForm sound_shares;
+extern const SoundForm sound_values;
+
 /*
- * The sweep has come to a row of redis_lock_rows, of redis_lock_shares, of
- * redis_lock_values.  False: it was not sound, and is deleted.  One that would count for
- * longer than its lease is made to end with that.
+ * Delete the rows of the table that are not sound, and those that do not count any more.
+ * One that would count for longer than its lease is made to end with that.
  */
-extern bool sound_swept_row(LockTables *tables);
-extern bool sound_swept_share(LockTables *tables);
-extern bool sound_swept_value(LockTables *tables);
+extern void sound_sweep(KeyedTable *table, const SoundForm *form,
+						bool (*has_ended) (TupleTableSlot *row));
 
 #endif							/* LR_SOUND_ROWS_H */

@@ -31,25 +31,8 @@
 #include "store/table/row_changes.h"
 #include "store/table/sound_rows.h"
 #include "store/table/table_permits.h"
+#include "store/table/table_shares.h"
 #include "store/table/table_values.h"
-
-#define PERMIT_KIND			(permit_kind.name)
-
-bool
-share_is_permit(TupleTableSlot *row)
-{
-	bool		isnull;
-	text	   *kind = DatumGetTextPP(slot_getattr(row, COL_SHARE_KIND, &isnull));
-
-	return VARSIZE_ANY_EXHDR(kind) == strlen(PERMIT_KIND) &&
-		memcmp(VARDATA_ANY(kind), PERMIT_KIND, strlen(PERMIT_KIND)) == 0;
-}
-
-bool
-permit_has_ended(TupleTableSlot *row)
-{
-	return lifetime_share_left_ms(row) == 0;
-}
 
 /* ----------
  * Rows
@@ -87,17 +70,6 @@ owner_by_id(const TableOp *op)
 	return owner_of_id(id);
 }
 
-static KeyedFound
-find_as(LockTables *tables, const TableOp *op, Datum owner)
-{
-	Datum		keys[SHARE_KEYS];
-
-	keys[COL_SHARE_KEY - 1] = row_key(op);
-	keys[COL_SHARE_KIND - 1] = CStringGetTextDatum(PERMIT_KIND);
-	keys[COL_SHARE_OWNER - 1] = owner;
-	return sound_share(tables, keys);
-}
-
 /*
  * find_permit --- that of a session, or the one that was to be had by its id
  */
@@ -107,30 +79,18 @@ find_permit(LockTables *tables, const TableOp *op)
 	KeyedFound	found = KEYED_NOTHING;
 
 	if (op->owner != 0)
-		found = find_as(tables, op, row_owner(op->owner, ""));
+		found = share_find(tables, op, row_owner(op->owner, ""));
 	if (found == KEYED_NOTHING)
-		found = find_as(tables, op, owner_by_id(op));
+		found = share_find(tables, op, owner_by_id(op));
 	return found;
 }
 
 static void
 insert_permit(LockTables *tables, const TableOp *op)
 {
-	Datum		values[KEYED_MAX_COLUMNS] = {0};
-	bool		nulls[KEYED_MAX_COLUMNS];
 	bool		by_id = op->keep_ms > 0;
 
-	memset(nulls, true, sizeof(nulls));
-	memset(nulls, false, sizeof(bool) * SHARE_COLUMNS);
-	values[COL_SHARE_KEY - 1] = row_key(op);
-	values[COL_SHARE_KIND - 1] = CStringGetTextDatum(PERMIT_KIND);
-	values[COL_SHARE_OWNER - 1] = by_id ? owner_by_id(op) : row_owner(op->owner, "");
-	values[COL_SHARE_LEASE - 1] = row_lease(op->lease_ms);
-	values[COL_SHARE_ACQUIRED_AT - 1] = row_time_after(0);
-	values[COL_SHARE_EXPIRES_AT - 1] = row_time_after(op->lease_ms);
-	values[COL_SHARE_INSTANCE - 1] = lifetime_instance();
-	nulls[COL_SHARE_INSTANCE - 1] = by_id;
-	keyed_insert(&tables->shares, values, nulls);
+	share_insert(tables, op, by_id ? owner_by_id(op) : row_owner(op->owner, ""), by_id);
 	if (by_id)
 		tables->must_flush = true;
 	else
@@ -216,8 +176,7 @@ find_counting(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	switch (find_permit(tables, op))
 	{
 		case KEYED_BLOCKED:
-			rows_blocked(op, trouble);
-			return false;
+			return rows_blocked(op, trouble);
 		case KEYED_ROW:
 			if (lifetime_share_left_ms(tables->shares.row) != 0)
 				return true;
@@ -236,11 +195,7 @@ find_counting(LockTables *tables, TableOp *op, TableTrouble *trouble)
 void
 permit_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	static const int columns[] = {COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT};
-	Datum		values[] = {row_lease(op->lease_ms), row_time_after(op->lease_ms)};
-	bool		nulls[] = {false, false};
 	bool		isnull;
-	Datum		until;
 
 	if (!find_counting(tables, op, trouble))
 		return;
@@ -252,10 +207,7 @@ permit_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		tables->must_flush = true;
 	else
 		lifetime_remember(op->owner, op->lease_ms);
-	until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
-	if (DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
-		return;
-	if (!keyed_update(&tables->shares, lengthof(columns), columns, values, nulls))
+	if (!share_lengthen(tables, op))
 		rows_blocked(op, trouble);
 }
 

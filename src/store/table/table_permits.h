@@ -35,10 +35,4 @@ extern void permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
 extern void permits_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble);
 extern void permits_force(LockTables *tables, TableOp *op, TableTrouble *trouble);
 
-/* Is the row of redis_lock_shares in a slot a permit that does not count any more? */
-extern bool permit_has_ended(TupleTableSlot *row);
-
-/* Is it a permit? */
-extern bool share_is_permit(TupleTableSlot *row);
-
 #endif							/* LR_TABLE_PERMITS_H */

@@ -21,10 +21,7 @@
  */
 #include "lockredis.h"
 
-#include "access/tableam.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "instance.h"
@@ -48,47 +45,20 @@ typedef void (*RowOperation) (LockTables *tables, TableOp *op,
  */
 
 /*
- * write_counter --- the token of a key; false: somebody's transaction is at it
- */
-static bool
-write_counter(LockTables *tables, const TableOp *op, KeyedFound found,
-			  int64 token)
-{
-	static const int columns[] = {COL_TOKEN};
-	Datum		values[KEYED_MAX_COLUMNS] = {0};
-	bool		nulls[KEYED_MAX_COLUMNS];
-
-	if (found == KEYED_ROW)
-	{
-		values[0] = Int64GetDatum(token);
-		nulls[0] = false;
-		return keyed_update(&tables->counters, lengthof(columns), columns, values,
-							nulls);
-	}
-	memset(nulls, true, sizeof(nulls));
-	values[COL_COUNTER_KEY - 1] = row_key(op);
-	values[COL_TOKEN - 1] = Int64GetDatum(token);
-	nulls[COL_COUNTER_KEY - 1] = nulls[COL_TOKEN - 1] = false;
-	keyed_insert(&tables->counters, values, nulls);
-	return true;
-}
-
-/*
  * take_token --- count the key's counter up, to above "floor", by one token and as many
  * as the operation wants more; else the outcome is set
  */
 static bool
 take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
 {
+	Datum		values[KEYED_MAX_COLUMNS] = {[COL_COUNTER_KEY - 1] = row_key(op)};
+	bool		nulls[KEYED_MAX_COLUMNS] = {false};
 	KeyedFound	found = keyed_find(&tables->counters, row_key(op));
 	bool		isnull;
 	int64		token = 0;
 
 	if (found == KEYED_BLOCKED)
-	{
-		rows_blocked(op, trouble);
-		return false;
-	}
+		return rows_blocked(op, trouble);
 	if (found == KEYED_ROW)
 		token = DatumGetInt64(keyed_column(&tables->counters, COL_TOKEN, &isnull));
 	token = Max(Max(token, floor), 0);
@@ -100,12 +70,10 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
 		trouble->sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
 		return false;
 	}
+	values[COL_TOKEN - 1] = Int64GetDatum(store_last_token(token, op->amount));
+	if (!row_put(&tables->counters, found, COUNTER_COLUMNS, values, nulls))
+		return rows_blocked(op, trouble);
 	op->fence = token;
-	if (!write_counter(tables, op, found, store_last_token(token, op->amount)))
-	{
-		rows_blocked(op, trouble);
-		return false;
-	}
 	tables->must_flush = true;
 	return true;
 }
@@ -116,31 +84,6 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
  */
 
 /*
- * fill_new_row --- the row of a new lock; one that is to be kept whatever
- * becomes of this server belongs to no instance
- */
-static void
-fill_new_row(const TableOp *op, Datum owner, bool keep, Datum *values, bool *nulls)
-{
-	memset(values, 0, sizeof(Datum) * KEYED_MAX_COLUMNS);
-	memset(nulls, false, sizeof(bool) * KEYED_MAX_COLUMNS);
-	for (int i = ROW_COLUMNS; i < KEYED_MAX_COLUMNS; i++)
-		nulls[i] = true;
-
-	values[COL_KEY - 1] = row_key(op);
-	values[COL_OWNER - 1] = owner;
-	values[COL_HOLD_COUNT - 1] = Int32GetDatum(1);
-	values[COL_FENCE - 1] = Int64GetDatum(op->fence);
-	nulls[COL_FENCE - 1] = op->fence == 0;
-	values[COL_LEASE - 1] = row_lease(op->lease_ms);
-	values[COL_ACQUIRED_AT - 1] = row_time_after(0);
-	values[COL_EXPIRES_AT - 1] = row_time_after(op->lease_ms);
-	values[COL_INSTANCE - 1] = lifetime_instance();
-	nulls[COL_INSTANCE - 1] = keep;
-	nulls[COL_COMMENT - 1] = true;
-}
-
-/*
  * create_row --- if there is no row of the key that still counts
  *
  * One that does not is overwritten, and all of it.
@@ -149,12 +92,6 @@ static void
 create_row(LockTables *tables, TableOp *op, Datum owner, bool keep,
 		   TableTrouble *trouble)
 {
-	static const int all_columns[ROW_COLUMNS] = {
-		COL_KEY, COL_OWNER, COL_HOLD_COUNT, COL_FENCE, COL_LEASE,
-		COL_ACQUIRED_AT, COL_EXPIRES_AT, COL_INSTANCE, COL_COMMENT
-	};
-	Datum		values[KEYED_MAX_COLUMNS];
-	bool		nulls[KEYED_MAX_COLUMNS];
 	KeyedFound	found = sound_row(tables, row_key(op));
 
 	if (found == KEYED_BLOCKED)
@@ -173,10 +110,7 @@ create_row(LockTables *tables, TableOp *op, Datum owner, bool keep,
 	if (op->fenced && !take_token(tables, op, 0, trouble))
 		return;
 
-	fill_new_row(op, owner, keep, values, nulls);
-	if (found == KEYED_NOTHING)
-		keyed_insert(&tables->rows, values, nulls);
-	else if (!keyed_update(&tables->rows, ROW_COLUMNS, all_columns, values, nulls))
+	if (!row_make(tables, op, found, owner, 1, op->lease_ms, keep))
 	{
 		rows_blocked(op, trouble);
 		return;
@@ -411,10 +345,7 @@ token_find(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	KeyedFound	found = sound_row(tables, row_key(op));
 
 	if (found == KEYED_BLOCKED)
-	{
-		rows_blocked(op, trouble);
-		return false;
-	}
+		return rows_blocked(op, trouble);
 	op->outcome = STORE_GONE;
 	return found == KEYED_ROW && row_is_of_token(tables, op->id) &&
 		lifetime_left_ms(tables->rows.row) != 0;
@@ -573,16 +504,14 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	if (op->kind < STORE_CALLS)
 	{
 		RowOperation operation = lock_operations[op->lock_kind][op->kind];
+		const LockKind *kind = lr_kind(op->lock_kind);
+		bool		has_value = kind->calls[STORE_VALUE].keys[0] != NULL;
 
 		op->outcome = STORE_REFUSED;
 		if (operation == NULL)
 			return;
-		if ((lr_kind(op->lock_kind)->shared && !tables_open_shares(tables, trouble)) ||
-			(lr_kind(op->lock_kind)->made_by != NULL &&
-			 !tables_open_values(tables, trouble)))
-			rows_refuse(op, trouble);
-		else if (lr_kind(op->lock_kind)->calls[STORE_VALUE].keys[0] != NULL &&
-				 !tables_open_values(tables, trouble))
+		if ((kind->shared && !tables_open_shares(tables, trouble)) ||
+			(has_value && !tables_open_values(tables, trouble)))
 			rows_refuse(op, trouble);
 		else
 			operation(tables, op, trouble);
@@ -606,27 +535,21 @@ rows_committed(TableOp *op)
 		condition_carry_out(op);
 }
 
+static bool
+row_has_ended(TupleTableSlot *row)
+{
+	return lifetime_left_ms(row) == 0;
+}
+
 /*
  * rows_sweep --- see table_rows.h
- *
- * As seen by a snapshot: a row that somebody is inserting is swept next time,
- * and one that somebody has changed since is not deleted.
  */
 void
 rows_sweep(LockTables *tables)
 {
-	Relation	rel = tables->rows.rel;
-	TupleTableSlot *row = tables->rows.row;
-	TableScanDesc scan = LrBeginScan(rel, GetActiveSnapshot());
 	TableTrouble trouble;
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (sound_swept_row(tables) && lifetime_left_ms(row) == 0)
-			(void) keyed_delete_at(rel, &row->tts_tid);
-	}
-	table_endscan(scan);
+	sound_sweep(&tables->rows, &sound_rows, row_has_ended);
 	if (tables_open_shares(tables, &trouble))
 		shares_sweep(tables);
 	if (tables_open_values(tables, &trouble))

@@ -27,19 +27,15 @@
  */
 #include "lockredis.h"
 
-#include "access/tableam.h"
 #include "common/hashfn.h"
 #include "kinds/kind.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "store/table/lifetime.h"
 #include "store/table/row_changes.h"
 #include "store/table/sound_rows.h"
-#include "store/table/table_permits.h"
 #include "store/table/table_shares.h"
 
 /* ----------
@@ -47,33 +43,38 @@
  * ----------
  */
 
-static KeyedFound
-find_share(LockTables *tables, const TableOp *op)
+bool
+share_is_permit(TupleTableSlot *row)
+{
+	return keyed_is_text(row, COL_SHARE_KIND, permit_kind.name);
+}
+
+KeyedFound
+share_find(LockTables *tables, const TableOp *op, Datum owner)
 {
 	Datum		keys[SHARE_KEYS];
 
 	keys[COL_SHARE_KEY - 1] = row_key(op);
 	keys[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
-	keys[COL_SHARE_OWNER - 1] = row_owner(op->owner, "");
+	keys[COL_SHARE_OWNER - 1] = owner;
 	return sound_share(tables, keys);
 }
 
-static void
-insert_share(LockTables *tables, const TableOp *op)
+void
+share_insert(LockTables *tables, const TableOp *op, Datum owner, bool keep)
 {
-	Datum		values[KEYED_MAX_COLUMNS] = {0};
-	bool		nulls[KEYED_MAX_COLUMNS];
+	Datum		values[KEYED_MAX_COLUMNS] = {
+		[COL_SHARE_KEY - 1] = row_key(op),
+		[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name),
+		[COL_SHARE_OWNER - 1] = owner,
+		[COL_SHARE_LEASE - 1] = row_lease(op->lease_ms),
+		[COL_SHARE_ACQUIRED_AT - 1] = row_time_after(0),
+		[COL_SHARE_EXPIRES_AT - 1] = row_time_after(op->lease_ms),
+		[COL_SHARE_INSTANCE - 1] = lifetime_instance()
+	};
+	bool		nulls[KEYED_MAX_COLUMNS] = {[COL_SHARE_INSTANCE - 1] = keep};
 
-	memset(nulls, true, sizeof(nulls));
-	memset(nulls, false, sizeof(bool) * SHARE_COLUMNS);
-	values[COL_SHARE_KEY - 1] = row_key(op);
-	values[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
-	values[COL_SHARE_OWNER - 1] = row_owner(op->owner, "");
-	values[COL_SHARE_LEASE - 1] = row_lease(op->lease_ms);
-	values[COL_SHARE_ACQUIRED_AT - 1] = row_time_after(0);
-	values[COL_SHARE_EXPIRES_AT - 1] = row_time_after(op->lease_ms);
-	values[COL_SHARE_INSTANCE - 1] = lifetime_instance();
-	keyed_insert(&tables->shares, values, nulls);
+	(void) row_put(&tables->shares, KEYED_NOTHING, SHARE_COLUMNS, values, nulls);
 }
 
 static void
@@ -83,11 +84,8 @@ delete_share(LockTables *tables)
 		rows_undo_blocked();
 }
 
-/*
- * lengthen_share --- the one that was found; no lease: leave it
- */
-static void
-lengthen_share(LockTables *tables, const TableOp *op)
+bool
+share_lengthen(LockTables *tables, const TableOp *op)
 {
 	static const int columns[] = {COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT};
 	Datum		values[] = {row_lease(op->lease_ms), row_time_after(op->lease_ms)};
@@ -95,10 +93,9 @@ lengthen_share(LockTables *tables, const TableOp *op)
 	bool		isnull;
 	Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
 
-	if (op->lease_ms == 0 || DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]))
-		return;
-	if (!keyed_update(&tables->shares, lengthof(columns), columns, values, nulls))
-		rows_undo_blocked();
+	return op->lease_ms == 0 ||
+		DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]) ||
+		keyed_update(&tables->shares, lengthof(columns), columns, values, nulls);
 }
 
 /*
@@ -152,30 +149,23 @@ shares_digest(LockTables *tables, const TableOp *op, char *out, Size size)
 }
 
 /*
- * shares_sweep --- as rows_sweep()
- *
- * A permit counts by itself, the share of a reader as long as the row of the key.
+ * share_has_ended --- a permit counts by itself, the share of a reader as long as the row of
+ * the key
  */
+static bool
+share_has_ended(TupleTableSlot *row)
+{
+	bool		isnull;
+	Datum		instance = slot_getattr(row, COL_SHARE_INSTANCE, &isnull);
+
+	return share_is_permit(row) ? lifetime_share_left_ms(row) == 0 :
+		!lifetime_is_own_instance(instance, isnull);
+}
+
 void
 shares_sweep(LockTables *tables)
 {
-	Relation	rel = tables->shares.rel;
-	TupleTableSlot *row = tables->shares.row;
-	TableScanDesc scan = LrBeginScan(rel, GetActiveSnapshot());
-
-	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
-	{
-		bool		isnull;
-		Datum		instance = slot_getattr(row, COL_SHARE_INSTANCE, &isnull);
-
-		CHECK_FOR_INTERRUPTS();
-		if (!sound_swept_share(tables))
-			continue;
-		if (share_is_permit(row) ? permit_has_ended(row) :
-			!lifetime_is_own_instance(instance, isnull))
-			(void) keyed_delete_at(rel, &row->tts_tid);
-	}
-	table_endscan(scan);
+	sound_sweep(&tables->shares, &sound_shares, share_has_ended);
 }
 
 /* ----------
@@ -190,29 +180,10 @@ shares_sweep(LockTables *tables)
  */
 static bool
 make_shared(LockTables *tables, const TableOp *op, KeyedFound found, int readers,
-			Datum lease, Datum expires_at)
+			int64 lease_ms)
 {
-	static const int columns[] = {
-		COL_KEY, COL_OWNER, COL_HOLD_COUNT, COL_FENCE, COL_LEASE,
-		COL_ACQUIRED_AT, COL_EXPIRES_AT, COL_INSTANCE, COL_COMMENT
-	};
-	Datum		values[KEYED_MAX_COLUMNS] = {0};
-	bool		nulls[KEYED_MAX_COLUMNS];
-
-	memset(nulls, true, sizeof(nulls));
-	memset(nulls, false, sizeof(bool) * ROW_COLUMNS);
-	values[COL_KEY - 1] = row_key(op);
-	values[COL_OWNER - 1] = CStringGetTextDatum(SHARED_OWNER);
-	values[COL_HOLD_COUNT - 1] = Int32GetDatum(readers);
-	nulls[COL_FENCE - 1] = true;
-	values[COL_LEASE - 1] = lease;
-	values[COL_ACQUIRED_AT - 1] = row_time_after(0);
-	values[COL_EXPIRES_AT - 1] = expires_at;
-	values[COL_INSTANCE - 1] = lifetime_instance();
-	nulls[COL_COMMENT - 1] = true;
-	if (found == KEYED_NOTHING)
-		keyed_insert(&tables->rows, values, nulls);
-	else if (!keyed_update(&tables->rows, ROW_COLUMNS, columns, values, nulls))
+	if (!row_make(tables, op, found, CStringGetTextDatum(SHARED_OWNER), readers, lease_ms,
+				  false))
 		return false;
 	lifetime_forget_shared(op->name, op->name_len);
 	return true;
@@ -245,27 +216,22 @@ change_readers(LockTables *tables, const TableOp *op, int by)
 bool
 shares_keep(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	Datum		lease = 0;
-	Datum		expires_at = 0;
+	int64		lease_ms = 0;
 	int			readers = 0;
 
 	keyed_begin_group(&tables->shares, row_key(op));
-	while (next_reader(tables))
+	for (; next_reader(tables); readers++)
 	{
 		bool		isnull;
-		Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
+		Datum		lease = keyed_column(&tables->shares, COL_SHARE_LEASE, &isnull);
 
-		if (readers++ > 0 && DatumGetTimestampTz(until) <= DatumGetTimestampTz(expires_at))
-			continue;
-		expires_at = until;
-		lease = datumCopy(keyed_column(&tables->shares, COL_SHARE_LEASE, &isnull), false,
-						  sizeof(Interval));
+		lease_ms = Max(lease_ms, DatumGetIntervalP(lease)->time / LR_US_PER_MS);
 	}
 	if (readers == 0)
 		return false;
 
-	/* It counts for that lease from when it is looked at next, as after a restart. */
-	if (make_shared(tables, op, KEYED_ROW, readers, lease, expires_at))
+	/* It counts for the longest lease from when it is looked at next, as after a restart. */
+	if (make_shared(tables, op, KEYED_ROW, readers, lease_ms))
 	{
 		lifetime_forget(op->owner);
 		op->outcome = STORE_OK;
@@ -318,8 +284,7 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		done = change_readers(tables, op, 1);
 	else
 	{
-		done = make_shared(tables, op, found, 1, row_lease(op->lease_ms),
-						   row_time_after(op->lease_ms));
+		done = make_shared(tables, op, found, 1, op->lease_ms);
 		if (done)
 		{
 			shares_drop(tables, op);
@@ -331,7 +296,7 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		rows_blocked(op, trouble);
 		return;
 	}
-	insert_share(tables, op);
+	share_insert(tables, op, row_owner(op->owner, ""), false);
 	op->outcome = STORE_OK;
 }
 
@@ -342,14 +307,11 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 static bool
 find_both(LockTables *tables, TableOp *op, KeyedFound *row, TableTrouble *trouble)
 {
-	KeyedFound	share = find_share(tables, op);
+	KeyedFound	share = share_find(tables, op, row_owner(op->owner, ""));
 
 	*row = sound_row(tables, row_key(op));
 	if (*row == KEYED_BLOCKED || share == KEYED_BLOCKED)
-	{
-		rows_blocked(op, trouble);
-		return false;
-	}
+		return rows_blocked(op, trouble);
 	if (share == KEYED_ROW)
 		return true;
 	op->outcome = STORE_GONE;
@@ -395,7 +357,8 @@ read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		rows_blocked(op, trouble);
 		return;
 	}
-	lengthen_share(tables, op);
+	if (!share_lengthen(tables, op))
+		rows_undo_blocked();
 	op->outcome = STORE_OK;
 }
 

@@ -20,6 +20,18 @@
 #include "store/table/requests.h"
 #include "store/table/tables.h"
 
+/*
+ * A row of the key in redis_lock_shares, of that owner and of the operation's kind: find
+ * it; insert it, and "keep" it whatever becomes of this server; lengthen the lease of the
+ * one that was found, if there is a longer one (false: somebody's transaction is at it).
+ */
+extern KeyedFound share_find(LockTables *tables, const TableOp *op, Datum owner);
+extern void share_insert(LockTables *tables, const TableOp *op, Datum owner, bool keep);
+extern bool share_lengthen(LockTables *tables, const TableOp *op);
+
+/* Is the one in a slot a permit? */
+extern bool share_is_permit(TupleTableSlot *row);
+
 /* Operations of a read lock. */
 extern void read_create(LockTables *tables, TableOp *op, TableTrouble *trouble);
 extern void read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble);

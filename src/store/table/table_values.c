@@ -16,11 +16,8 @@
  */
 #include "lockredis.h"
 
-#include "access/tableam.h"
 #include "kinds/kind.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "store/table/row_changes.h"
@@ -48,10 +45,7 @@ value_find(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *tro
 	found->counts = false;
 	found->value = 0;
 	if (found->row == KEYED_BLOCKED)
-	{
-		rows_blocked(op, trouble);
-		return false;
-	}
+		return rows_blocked(op, trouble);
 	if (found->row == KEYED_NOTHING || value_has_ended(tables->values.row))
 		return true;
 	found->counts = true;
@@ -63,33 +57,19 @@ bool
 value_write(LockTables *tables, TableOp *op, const FoundValue *found, int64 value,
 			TableTrouble *trouble)
 {
-	static const int columns[] = {COL_VALUE, COL_VALUE_EXPIRES_AT};
-	Datum		values[KEYED_MAX_COLUMNS] = {0};
-	bool		nulls[KEYED_MAX_COLUMNS];
 	bool		ends = op->lease_ms > 0;
-	Datum		until = ends ? row_time_after(op->lease_ms) : (Datum) 0;
+	Datum		values[KEYED_MAX_COLUMNS] = {
+		[COL_VALUE_KEY - 1] = row_key(op),
+		[COL_VALUE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name),
+		[COL_VALUE - 1] = Int64GetDatum(value),
+		[COL_VALUE_EXPIRES_AT - 1] = ends ? row_time_after(op->lease_ms) : (Datum) 0
+	};
+	bool		nulls[KEYED_MAX_COLUMNS] = {[COL_VALUE_EXPIRES_AT - 1] = !ends};
 
 	tables->must_flush = true;
-	if (found->row == KEYED_ROW)
-	{
-		Datum		changed[] = {Int64GetDatum(value), until};
-		bool		changed_nulls[] = {false, !ends};
-
-		if (keyed_update(&tables->values, found->counts ? 1 : 2, columns, changed,
-						 changed_nulls))
-			return true;
+	return row_put(&tables->values, found->row,
+				   found->counts ? COL_VALUE : VALUE_COLUMNS, values, nulls) ||
 		rows_blocked(op, trouble);
-		return false;
-	}
-	memset(nulls, true, sizeof(nulls));
-	memset(nulls, false, sizeof(bool) * VALUE_COLUMNS);
-	values[COL_VALUE_KEY - 1] = row_key(op);
-	values[COL_VALUE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
-	values[COL_VALUE - 1] = Int64GetDatum(value);
-	values[COL_VALUE_EXPIRES_AT - 1] = until;
-	nulls[COL_VALUE_EXPIRES_AT - 1] = !ends;
-	keyed_insert(&tables->values, values, nulls);
-	return true;
 }
 
 bool
@@ -99,10 +79,7 @@ value_delete(LockTables *tables, TableOp *op, const FoundValue *found,
 	if (found->row != KEYED_ROW)
 		return true;
 	tables->must_flush = true;
-	if (keyed_delete(&tables->values))
-		return true;
-	rows_blocked(op, trouble);
-	return false;
+	return keyed_delete(&tables->values) || rows_blocked(op, trouble);
 }
 
 bool
@@ -142,21 +119,8 @@ value_change(TableOp *op, const FoundValue *found, int64 had, int64 *value)
 	return write;
 }
 
-/*
- * values_sweep --- as rows_sweep()
- */
 void
 values_sweep(LockTables *tables)
 {
-	Relation	rel = tables->values.rel;
-	TupleTableSlot *row = tables->values.row;
-	TableScanDesc scan = LrBeginScan(rel, GetActiveSnapshot());
-
-	while (table_scan_getnextslot(scan, ForwardScanDirection, row))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (sound_swept_value(tables) && value_has_ended(row))
-			(void) keyed_delete_at(rel, &row->tts_tid);
-	}
-	table_endscan(scan);
+	sound_sweep(&tables->values, &sound_values, value_has_ended);
 }

@@ -270,20 +270,14 @@ keyed_update(KeyedTable *table, int ncolumns, const int *columns, const Datum *v
 }
 
 bool
-keyed_delete_at(Relation rel, ItemPointer tid)
+keyed_delete(KeyedTable *table)
 {
 	Version    *v;
 
 	before_access();
-	v = version_by_serial(ItemPointerGetBlockNumber(tid));
+	v = version_by_serial(slot_serial(table->row));
 	if (v == NULL || !version_is_free(v))
 		return false;
 	v->xmax = xact_assign_xid();
 	return true;
-}
-
-bool
-keyed_delete(KeyedTable *table)
-{
-	return keyed_delete_at(table->rel, &table->row->tts_tid);
 }
