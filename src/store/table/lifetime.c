@@ -31,15 +31,17 @@
 /* Digits of the largest owner number. */
 #define OWNER_DIGITS		20
 
+/* Of a row that readers share: no owner has this bit. */
+#define SHARED_NUMBER		(UINT64CONST(1) << 63)
+
 /* Until when an own row counts. */
 typedef struct Lifetime
 {
-	uint64		owner;			/* or, if it is shared, a hash of the key */
+	uint64		number;			/* its owner or, if it is shared, a hash of the key */
 	int64		until;			/* lr_now() time */
 } Lifetime;
 
 static HTAB *lifetimes = NULL;
-static HTAB *shared_lifetimes = NULL;
 static pg_uuid_t instance;
 
 void
@@ -52,8 +54,6 @@ lifetime_start(void)
 	ctl.hcxt = TopMemoryContext;
 	lifetimes = hash_create("lockredis rows", EXPECTED_ROWS, &ctl,
 							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	shared_lifetimes = hash_create("lockredis shared rows", EXPECTED_ROWS, &ctl,
-								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	instance = *DatumGetUUIDP(DirectFunctionCall1(uuid_in,
 												  CStringGetDatum(lr_instance_uuid())));
 }
@@ -71,74 +71,47 @@ lifetime_is_own_instance(Datum value, bool isnull)
 }
 
 /*
- * remember --- never shortened, as no operation lowers a time to live
+ * lifetime_remember --- never shortened, as no operation lowers a time to live
  */
-static void
-remember(HTAB *memory, uint64 owner, int64 lease_ms)
+void
+lifetime_remember(uint64 number, int64 lease_ms)
 {
 	bool		found;
-	Lifetime   *entry = hash_search(memory, &owner, HASH_ENTER, &found);
+	Lifetime   *entry = hash_search(lifetimes, &number, HASH_ENTER, &found);
 	int64		until = lr_now() + lease_ms * LR_US_PER_MS;
 
 	entry->until = found ? Max(entry->until, until) : until;
 }
 
 void
-lifetime_remember(uint64 owner, int64 lease_ms)
+lifetime_forget(uint64 number)
 {
-	remember(lifetimes, owner, lease_ms);
-}
-
-void
-lifetime_forget(uint64 owner)
-{
-	hash_search(lifetimes, &owner, HASH_REMOVE, NULL);
+	hash_search(lifetimes, &number, HASH_REMOVE, NULL);
 }
 
 /*
- * shared_number --- of a key
+ * lifetime_shared_number --- see lifetime.h
  *
  * Should two keys have the same, the row of one may count for as long as that of the
  * other.
  */
-static uint64
-shared_number(const char *name, int len)
+uint64
+lifetime_shared_number(const char *name, int len)
 {
-	return hash_bytes_extended((const unsigned char *) name, len, 0);
-}
-
-void
-lifetime_remember_shared(const char *name, int len, int64 lease_ms)
-{
-	remember(shared_lifetimes, shared_number(name, len), lease_ms);
-}
-
-void
-lifetime_forget_shared(const char *name, int len)
-{
-	uint64		number = shared_number(name, len);
-
-	hash_search(shared_lifetimes, &number, HASH_REMOVE, NULL);
-}
-
-static void
-forget_ended(HTAB *memory)
-{
-	HASH_SEQ_STATUS seq;
-	Lifetime   *entry;
-	int64		now = lr_now();
-
-	hash_seq_init(&seq, memory);
-	while ((entry = hash_seq_search(&seq)) != NULL)
-		if (entry->until <= now)
-			hash_search(memory, &entry->owner, HASH_REMOVE, NULL);
+	return hash_bytes_extended((const unsigned char *) name, len, 0) | SHARED_NUMBER;
 }
 
 void
 lifetime_forget_ended(void)
 {
-	forget_ended(lifetimes);
-	forget_ended(shared_lifetimes);
+	HASH_SEQ_STATUS seq;
+	Lifetime   *entry;
+	int64		now = lr_now();
+
+	hash_seq_init(&seq, lifetimes);
+	while ((entry = hash_seq_search(&seq)) != NULL)
+		if (entry->until <= now)
+			lifetime_forget(entry->number);
 }
 
 /*
@@ -173,17 +146,32 @@ lease_ms_of(TupleTableSlot *slot, int column)
 }
 
 /*
+ * number_of --- by which a row of this instance is remembered; 0: by none
+ */
+static uint64
+number_of(TupleTableSlot *slot, int column, bool shared)
+{
+	bool		isnull;
+	text	   *t = DatumGetTextPP(slot_getattr(slot, column, &isnull));
+
+	return shared ? lifetime_shared_number(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t)) :
+		owner_number(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t));
+}
+
+/*
  * own_left_ms --- how long a row of this instance still counts
  */
 static int64
-own_left_ms(HTAB *memory, uint64 number, int64 lease_ms)
+own_left_ms(uint64 number, int64 lease_ms)
 {
-	Lifetime   *entry = hash_search(memory, &number, HASH_FIND, NULL);
+	Lifetime   *entry = hash_search(lifetimes, &number, HASH_FIND, NULL);
 	int64		left;
 
+	if (number == 0)
+		return 0;
 	if (entry == NULL)
 	{
-		remember(memory, number, lease_ms);
+		lifetime_remember(number, lease_ms);
 		return lease_ms;
 	}
 	left = entry->until - lr_now();
@@ -209,15 +197,10 @@ lifetime_is_shared(TupleTableSlot *slot)
 void
 lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms)
 {
-	bool		isnull;
 	bool		shared = lifetime_is_shared(slot);
-	text	   *t = DatumGetTextPP(slot_getattr(slot, shared ? COL_KEY : COL_OWNER, &isnull));
 
 	(void) lifetime_left_ms(slot);
-	if (shared)
-		lifetime_remember_shared(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t), lease_ms);
-	else
-		lifetime_remember(owner_number(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t)), lease_ms);
+	lifetime_remember(number_of(slot, shared ? COL_KEY : COL_OWNER, shared), lease_ms);
 }
 
 /*
@@ -235,14 +218,21 @@ wall_left_ms(Datum expires_at, int64 lease_ms)
 }
 
 /*
- * number_left_ms --- how long that of a session of this server still counts, by its owner
+ * left_ms --- how long a row with these columns still counts; its number is that of a
+ * column, too
  */
 static int64
-number_left_ms(const text *owner, int64 lease_ms)
+left_ms(TupleTableSlot *slot, int lease_column, int expires_column, int instance_column,
+		int number_column, bool shared)
 {
-	uint64		number = owner_number(VARDATA_ANY(owner), VARSIZE_ANY_EXHDR(owner));
+	int64		lease_ms = lease_ms_of(slot, lease_column);
+	bool		isnull;
+	Datum		instance_of = slot_getattr(slot, instance_column, &isnull);
 
-	return number == 0 ? 0 : own_left_ms(lifetimes, number, lease_ms);
+	if (isnull)
+		return wall_left_ms(slot_getattr(slot, expires_column, &isnull), lease_ms);
+	return lifetime_is_own_instance(instance_of, isnull) ?
+		own_left_ms(number_of(slot, number_column, shared), lease_ms) : 0;
 }
 
 /*
@@ -251,34 +241,15 @@ number_left_ms(const text *owner, int64 lease_ms)
 int64
 lifetime_left_ms(TupleTableSlot *slot)
 {
-	int64		lease_ms = lease_ms_of(slot, COL_LEASE);
-	bool		isnull;
-	Datum		instance_of = slot_getattr(slot, COL_INSTANCE, &isnull);
-	text	   *key;
+	bool		shared = lifetime_is_shared(slot);
 
-	if (isnull)
-		return wall_left_ms(slot_getattr(slot, COL_EXPIRES_AT, &isnull), lease_ms);
-	if (!lifetime_is_own_instance(instance_of, isnull))
-		return 0;
-	if (!lifetime_is_shared(slot))
-		return number_left_ms(DatumGetTextPP(slot_getattr(slot, COL_OWNER, &isnull)),
-							  lease_ms);
-	key = DatumGetTextPP(slot_getattr(slot, COL_KEY, &isnull));
-	return own_left_ms(shared_lifetimes,
-					   shared_number(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)), lease_ms);
+	return left_ms(slot, COL_LEASE, COL_EXPIRES_AT, COL_INSTANCE,
+				   shared ? COL_KEY : COL_OWNER, shared);
 }
 
 int64
 lifetime_share_left_ms(TupleTableSlot *slot)
 {
-	int64		lease_ms = lease_ms_of(slot, COL_SHARE_LEASE);
-	bool		isnull;
-	Datum		instance_of = slot_getattr(slot, COL_SHARE_INSTANCE, &isnull);
-
-	if (isnull)
-		return wall_left_ms(slot_getattr(slot, COL_SHARE_EXPIRES_AT, &isnull), lease_ms);
-	if (!lifetime_is_own_instance(instance_of, isnull))
-		return 0;
-	return number_left_ms(DatumGetTextPP(slot_getattr(slot, COL_SHARE_OWNER, &isnull)),
-						  lease_ms);
+	return left_ms(slot, COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT, COL_SHARE_INSTANCE,
+				   COL_SHARE_OWNER, false);
 }

@@ -41,16 +41,15 @@ extern void lifetime_start(void);
 /* The instance of rows that are ours, as their column has it. */
 extern Datum lifetime_instance(void);
 
-/* The row of this owner number was written now, and counts for a lease. */
-extern void lifetime_remember(uint64 owner, int64 lease_ms);
-extern void lifetime_forget(uint64 owner);
+/* The row with this number, its owner's, was written now, and counts for a lease. */
+extern void lifetime_remember(uint64 number, int64 lease_ms);
+extern void lifetime_forget(uint64 number);
 
 /*
- * The same of the row that readers of a key share: it counts for as long as the lease
+ * The number of the row that readers of a key share: it counts for as long as the lease
  * of any of them.
  */
-extern void lifetime_remember_shared(const char *name, int len, int64 lease_ms);
-extern void lifetime_forget_shared(const char *name, int len);
+extern uint64 lifetime_shared_number(const char *name, int len);
 
 /* Likewise of the row in a slot, whichever of these it is: an older lease may be longer. */
 extern void lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms);

@@ -185,7 +185,7 @@ make_shared(LockTables *tables, const TableOp *op, KeyedFound found, int readers
 	if (!row_make(tables, op, found, CStringGetTextDatum(SHARED_OWNER), readers, lease_ms,
 				  false))
 		return false;
-	lifetime_forget_shared(op->name, op->name_len);
+	lifetime_forget(lifetime_shared_number(op->name, op->name_len));
 	return true;
 }
 
@@ -288,7 +288,8 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		if (done)
 		{
 			shares_drop(tables, op);
-			lifetime_remember_shared(op->name, op->name_len, op->lease_ms);
+			lifetime_remember(lifetime_shared_number(op->name, op->name_len),
+							  op->lease_ms);
 		}
 	}
 	if (!done)
@@ -372,7 +373,7 @@ leave_readers(LockTables *tables, TableOp *op)
 		return change_readers(tables, op, -1);
 	if (!keyed_delete(&tables->rows))
 		return false;
-	lifetime_forget_shared(op->name, op->name_len);
+	lifetime_forget(lifetime_shared_number(op->name, op->name_len));
 	return true;
 }
 
