@@ -18,7 +18,6 @@
  */
 #include "lockredis.h"
 
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "settings.h"
@@ -28,18 +27,9 @@
 #include "store/redis/node_listener.h"
 #include "store/topology.h"
 
-/* Zero-padded, so that it can be compared as a blob. */
-typedef struct WantedKey
-{
-	uint64		owner;
-	LrTopic		topic;
-	int			len;
-	char		name[LR_NAME_MAX];
-} WantedKey;
-
 typedef struct Wanted
 {
-	WantedKey	key;
+	TopicKey	key;
 	int			part;			/* where it is listened to; CLUSTER_NO_NODE */
 } Wanted;
 
@@ -73,7 +63,6 @@ redis_listener_open(StoreEventCallback callback)
 {
 	StoreListener *l = MemoryContextAllocZero(TopMemoryContext,
 											  sizeof(StoreListener));
-	HASHCTL		ctl;
 
 	l->callback = callback;
 	if (lr_nmasters > 0)
@@ -86,12 +75,7 @@ redis_listener_open(StoreEventCallback callback)
 		l->one = node_listener_open(NODE_REDIS, callback);
 		return l;
 	}
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(WantedKey);
-	ctl.entrysize = sizeof(Wanted);
-	ctl.hcxt = TopMemoryContext;
-	l->wanted = hash_create("lockredis wanted channels", 64, &ctl,
-							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	l->wanted = listener_table("lockredis wanted channels", sizeof(TopicKey), sizeof(Wanted));
 	current = l;
 	return l;
 }
@@ -118,16 +102,6 @@ redis_listener_close(StoreListener *l)
  * Which node
  * ----------
  */
-
-static void
-listener_key(WantedKey *key, LrTopic topic, uint64 owner, const char *name, int name_len)
-{
-	memset(key, 0, sizeof(WantedKey));
-	key->topic = topic;
-	key->owner = owner;
-	key->len = name_len;
-	memcpy(key->name, name, name_len);
-}
 
 static void
 listener_join(StoreListener *l, const Wanted *w)
@@ -203,7 +177,7 @@ void
 redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
 						 const char *name, int name_len)
 {
-	WantedKey	key;
+	TopicKey	key;
 	Wanted	   *w;
 	bool		found;
 
@@ -217,7 +191,7 @@ redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
 		masters_listener_subscribe(l->masters, topic, owner, name, name_len);
 		return;
 	}
-	listener_key(&key, topic, owner, name, name_len);
+	topic_key(&key, topic, owner, name, name_len);
 	w = hash_search(l->wanted, &key, HASH_ENTER, &found);
 	if (!found)
 		w->part = CLUSTER_NO_NODE;
@@ -231,7 +205,7 @@ void
 redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 						   const char *name, int name_len)
 {
-	WantedKey	key;
+	TopicKey	key;
 	Wanted	   *w;
 
 	if (l->one != NULL)
@@ -244,7 +218,7 @@ redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 		masters_listener_unsubscribe(l->masters, topic, owner, name, name_len);
 		return;
 	}
-	listener_key(&key, topic, owner, name, name_len);
+	topic_key(&key, topic, owner, name, name_len);
 	w = hash_search(l->wanted, &key, HASH_FIND, NULL);
 	if (w == NULL)
 		return;
@@ -282,24 +256,14 @@ int
 redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 						 uint32 *epoch)
 {
-	int			n = 0;
+	int			n;
 
 	if (l->one != NULL)
 		return node_listener_interests(l->one, out, until, epoch);
 	if (l->masters != NULL)
 		return masters_listener_interests(l->masters, out, until, epoch);
-	*until = l->void_all ? 0 : LR_NEVER;
-	*epoch = 0;
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		int64		its_until;
-		uint32		its_epoch;
-
-		if (l->node[i] == NULL)
-			continue;
-		n += node_listener_interests(l->node[i], out + n, &its_until, &its_epoch);
-		*until = Min(*until, its_until);
-		*epoch += its_epoch;
-	}
+	n = node_listeners_interests(l->node, NODE_MASTERS, out, until, epoch);
+	if (l->void_all)
+		*until = 0;
 	return n;
 }

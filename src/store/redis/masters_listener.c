@@ -19,25 +19,15 @@
  */
 #include "lockredis.h"
 
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "store/masters.h"
 #include "store/redis/masters_listener.h"
 #include "store/redis/node_listener.h"
 
-/* Zero-padded, so that it can be compared as a blob. */
-typedef struct AwaitedKey
-{
-	uint64		owner;
-	LrTopic		topic;
-	int			len;
-	char		name[LR_NAME_MAX];
-} AwaitedKey;
-
 typedef struct Awaited
 {
-	AwaitedKey	key;
+	TopicKey	key;
 	uint32		confirmed;		/* a bit for each node that has done so */
 	bool		told;			/* the caller: enough of them have */
 } Awaited;
@@ -53,16 +43,6 @@ struct MastersListener
 
 /* The callback of a node has no argument; there is one listener in a process. */
 static MastersListener *current = NULL;
-
-static void
-awaited_key(AwaitedKey *key, LrTopic topic, uint64 owner, const char *name, int name_len)
-{
-	memset(key, 0, sizeof(AwaitedKey));
-	key->topic = topic;
-	key->owner = owner;
-	key->len = name_len;
-	memcpy(key->name, name, name_len);
-}
 
 /*
  * masters_hear_it --- have most of them confirmed it?
@@ -124,13 +104,13 @@ masters_hear(StoreEvent event, LrTopic topic, uint64 owner, const char *name,
 			 int name_len)
 {
 	MastersListener *l = current;
-	AwaitedKey	key;
+	TopicKey	key;
 	Awaited    *a;
 
 	switch (event)
 	{
 		case STORE_LISTEN_CONFIRMED:
-			awaited_key(&key, topic, owner, name, name_len);
+			topic_key(&key, topic, owner, name, name_len);
 			a = hash_search(l->awaited, &key, HASH_FIND, NULL);
 			if (a == NULL)
 				break;
@@ -152,14 +132,9 @@ masters_listener_open(int n, StoreEventCallback callback)
 {
 	MastersListener *l = MemoryContextAllocZero(TopMemoryContext,
 												sizeof(MastersListener));
-	HASHCTL		ctl;
 
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(AwaitedKey);
-	ctl.entrysize = sizeof(Awaited);
-	ctl.hcxt = TopMemoryContext;
-	l->awaited = hash_create("lockredis awaited channels", 64, &ctl,
-							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	l->awaited = listener_table("lockredis awaited channels", sizeof(TopicKey),
+								sizeof(Awaited));
 	l->callback = callback;
 	l->n = n;
 	for (int i = 0; i < n; i++)
@@ -182,10 +157,10 @@ void
 masters_listener_subscribe(MastersListener *l, LrTopic topic, uint64 owner,
 						   const char *name, int name_len)
 {
-	AwaitedKey	key;
+	TopicKey	key;
 	Awaited    *a;
 
-	awaited_key(&key, topic, owner, name, name_len);
+	topic_key(&key, topic, owner, name, name_len);
 	a = hash_search(l->awaited, &key, HASH_ENTER, NULL);
 	a->confirmed = 0;
 	a->told = false;
@@ -197,9 +172,9 @@ void
 masters_listener_unsubscribe(MastersListener *l, LrTopic topic, uint64 owner,
 							 const char *name, int name_len)
 {
-	AwaitedKey	key;
+	TopicKey	key;
 
-	awaited_key(&key, topic, owner, name, name_len);
+	topic_key(&key, topic, owner, name, name_len);
 	if (hash_search(l->awaited, &key, HASH_REMOVE, NULL) == NULL)
 		return;
 	for (int i = 0; i < l->n; i++)
@@ -217,18 +192,5 @@ int
 masters_listener_interests(MastersListener *l, StoreInterest *out, int64 *until,
 						   uint32 *epoch)
 {
-	int			n = 0;
-
-	*until = LR_NEVER;
-	*epoch = 0;
-	for (int i = 0; i < l->n; i++)
-	{
-		int64		its_until;
-		uint32		its_epoch;
-
-		n += node_listener_interests(l->node[i], out + n, &its_until, &its_epoch);
-		*until = Min(*until, its_until);
-		*epoch += its_epoch;
-	}
-	return n;
+	return node_listeners_interests(l->node, l->n, out, until, epoch);
 }

@@ -26,7 +26,6 @@
 #include "lockredis.h"
 
 #include "lib/ilist.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "instance.h"
@@ -101,6 +100,24 @@ struct NodeListener
 	int64		answer_until;	/* something must be heard before; 0 = need not */
 };
 
+void
+topic_key(TopicKey *key, LrTopic topic, uint64 owner, const char *name, int name_len)
+{
+	memset(key, 0, sizeof(TopicKey));
+	key->topic = topic;
+	key->owner = owner;
+	key->len = name_len;
+	memcpy(key->name, name, name_len);
+}
+
+HTAB *
+listener_table(const char *name, Size key_size, Size entry_size)
+{
+	HASHCTL		ctl = {.keysize = key_size,.entrysize = entry_size,.hcxt = TopMemoryContext};
+
+	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
 /*
  * node_listener_open --- make it; it connects when something is wanted
  */
@@ -109,14 +126,8 @@ node_listener_open(NodeId node, StoreEventCallback callback)
 {
 	NodeListener *l = MemoryContextAllocZero(TopMemoryContext,
 											 sizeof(NodeListener));
-	HASHCTL		ctl;
 
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(ChannelKey);
-	ctl.entrysize = sizeof(Channel);
-	ctl.hcxt = TopMemoryContext;
-	l->channels = hash_create("lockredis channels", 64, &ctl,
-							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	l->channels = listener_table("lockredis channels", sizeof(ChannelKey), sizeof(Channel));
 	l->callback = callback;
 	l->retry_delay = RETRY_MIN;
 	l->refused_delay = REFUSED_MIN;
@@ -716,4 +727,26 @@ node_listener_interests(NodeListener *l, StoreInterest *out, int64 *until,
 	out->sock = c->socket.fd;
 	out->events = redis_conn_events(c);
 	return 1;
+}
+
+int
+node_listeners_interests(NodeListener *const *listeners, int n, StoreInterest *out,
+						 int64 *until, uint32 *epoch)
+{
+	int			nout = 0;
+
+	*until = LR_NEVER;
+	*epoch = 0;
+	for (int i = 0; i < n; i++)
+	{
+		int64		its_until;
+		uint32		its_epoch;
+
+		if (listeners[i] == NULL)
+			continue;
+		nout += node_listener_interests(listeners[i], out + nout, &its_until, &its_epoch);
+		*until = Min(*until, its_until);
+		*epoch += its_epoch;
+	}
+	return nout;
 }
