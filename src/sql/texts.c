@@ -216,48 +216,24 @@ id_to_text(const uint8 *id)
 }
 
 /*
- * id_digit --- the value of a hexadecimal digit, or -1
- */
-static int
-id_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
-/*
  * arg_id --- an id, which is not shown in what is raised
  */
 void
 arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
 {
-	text	   *shown;
-	bool		good;
+	char	   *digits;
 
 	if (PG_ARGISNULL(argno))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("id of a permit must not be null")));
-	shown = PG_GETARG_TEXT_PP(argno);
-	good = VARSIZE_ANY_EXHDR(shown) == ID_DIGITS;
-	for (int i = 0; i < LR_SECRET_ID_LEN && good; i++)
-	{
-		int			high = id_digit(VARDATA_ANY(shown)[2 * i]);
-		int			low = id_digit(VARDATA_ANY(shown)[2 * i + 1]);
-
-		good = high >= 0 && low >= 0;
-		if (good)
-			id[i] = (uint8) (high << 4 | low);
-	}
-	if (!good)
+	digits = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	if (strlen(digits) != ID_DIGITS ||
+		strspn(digits, "0123456789abcdefABCDEF") != ID_DIGITS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("id of a permit must have %d hexadecimal digits", ID_DIGITS)));
+	(void) hex_decode(digits, ID_DIGITS, (char *) id);
 }
 
 /* ----------

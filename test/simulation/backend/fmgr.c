@@ -146,6 +146,18 @@ hex_encode(const char *src, size_t len, char *dst)
 	return 2 * len;
 }
 
+uint64
+hex_decode(const char *src, size_t len, char *dst)
+{
+	for (size_t i = 0; i < len / 2; i++)
+	{
+		char		digits[3] = {src[2 * i], src[2 * i + 1]};
+
+		dst[i] = (char) strtol(digits, NULL, 16);
+	}
+	return len / 2;
+}
+
 char *
 text_to_cstring(const text *t)
 {
