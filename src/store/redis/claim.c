@@ -103,11 +103,5 @@ redis_claim_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 		return 0;
 	if (claim.conn.state == CONN_CLOSED)
 		*until = claim.next_try;
-	else
-		*until = redis_conn_has_more(&claim.conn) ? 0 : redis_conn_until(&claim.conn);
-	if (claim.conn.socket.fd == PGINVALID_SOCKET)
-		return 0;
-	out->sock = claim.conn.socket.fd;
-	out->events = redis_conn_events(&claim.conn);
-	return 1;
+	return redis_conn_interests(&claim.conn, out, until);
 }

@@ -641,14 +641,7 @@ redis_cluster_watch_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 			*until = Min(*until, s->next_try);
 		else if (s->answer_until != 0)
 			*until = Min(*until, s->answer_until);
-		else
-			*until = Min(*until, redis_conn_until(c));
-		if (redis_conn_has_more(c))
-			*until = 0;
-		if (c->socket.fd == PGINVALID_SOCKET)
-			continue;
-		out[n].sock = c->socket.fd;
-		out[n++].events = redis_conn_events(c);
+		n += redis_conn_interests(c, out + n, until);
 	}
 	return n;
 }

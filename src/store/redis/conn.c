@@ -332,6 +332,17 @@ redis_conn_until(const RedisConn *c)
 	return LR_NEVER;
 }
 
+int
+redis_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until)
+{
+	*until = redis_conn_has_more(c) ? 0 : Min(*until, redis_conn_until(c));
+	if (c->socket.fd == PGINVALID_SOCKET)
+		return 0;
+	out->sock = c->socket.fd;
+	out->events = redis_conn_events(c);
+	return 1;
+}
+
 /* ----------
  * Bytes
  * ----------

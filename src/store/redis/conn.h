@@ -99,6 +99,12 @@ extern uint32 redis_conn_events(const RedisConn *c);
 extern int64 redis_conn_until(const RedisConn *c);
 
 /*
+ * Both for StoreRoutine.interests: how many sockets it has; *until, when the caller has
+ * something to do with it, becomes earlier if the connection has.
+ */
+extern int	redis_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until);
+
+/*
  * Is a kept connection still good?  Closes it when not.  "lately": it was good a
  * moment ago, so only what has been read already is looked at.
  */

@@ -377,16 +377,9 @@ redis_masters_watch_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 		*epoch += c->socket.epoch;
 		if (c->state == CONN_CLOSED)
 			*until = Min(*until, p->next_try);
-		else if (c->state != CONN_READY)
-			*until = Min(*until, redis_conn_until(c));
-		else
+		else if (c->state == CONN_READY)
 			*until = Min(*until, p->answer_until != 0 ? p->answer_until : probe_next_ask(p));
-		if (redis_conn_has_more(c))
-			*until = 0;
-		if (c->socket.fd == PGINVALID_SOCKET)
-			continue;
-		out[n].sock = c->socket.fd;
-		out[n++].events = redis_conn_events(c);
+		n += redis_conn_interests(c, out + n, until);
 	}
 	return n;
 }

@@ -701,32 +701,21 @@ node_listener_interests(NodeListener *l, StoreInterest *out, int64 *until,
 	const RedisConn *c = &l->conn;
 
 	*epoch = c->socket.epoch;
-	switch (c->state)
+	*until = LR_NEVER;
+	if (c->state == CONN_CLOSED && l->nwanted > 0)
+		*until = l->next_try;
+	else if (c->state == CONN_READY)
 	{
-		case CONN_CLOSED:
-			*until = l->nwanted > 0 ? l->next_try : LR_NEVER;
-			return 0;
-		case CONN_READY:
-			*until = l->answer_until != 0 ? l->answer_until :
-				l->heard_at + PING_AFTER;
-			if (l->refused_until != 0)
-				*until = Min(*until, l->refused_until);
-			break;
-		default:
-			*until = redis_conn_until(c);
-			break;
+		*until = l->answer_until != 0 ? l->answer_until :
+			l->heard_at + PING_AFTER;
+		if (l->refused_until != 0)
+			*until = Min(*until, l->refused_until);
+
+		/* Something was wanted since the last step. */
+		if (l->dirty && resp_out_is_empty(&c->out))
+			*until = 0;
 	}
-	/* Something was wanted since the last step. */
-	if (l->dirty && c->state == CONN_READY && resp_out_is_empty(&c->out))
-		*until = 0;
-	/* Messages that were read already do not wake us. */
-	if (redis_conn_has_more(c))
-		*until = 0;
-	if (c->socket.fd == PGINVALID_SOCKET)
-		return 0;
-	out->sock = c->socket.fd;
-	out->events = redis_conn_events(c);
-	return 1;
+	return redis_conn_interests(c, out, until);
 }
 
 int

@@ -485,17 +485,6 @@ sentinel_step(RedisSentinel *s, int64 since)
 	return news;
 }
 
-static int
-sentinel_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until)
-{
-	*until = redis_conn_has_more(c) ? 0 : Min(*until, redis_conn_until(c));
-	if (c->socket.fd == PGINVALID_SOCKET)
-		return 0;
-	out->sock = c->socket.fd;
-	out->events = redis_conn_events(c);
-	return 1;
-}
-
 int
 sentinel_interests(const RedisSentinel *s, StoreInterest *out, int64 *until,
 				   uint32 *epoch)
@@ -512,7 +501,7 @@ sentinel_interests(const RedisSentinel *s, StoreInterest *out, int64 *until,
 		*until = Min(*until, s->ear_until != 0 ? s->ear_until : s->heard_at + PING_AFTER);
 	else if (s->ear.state == CONN_CLOSED && s->state == NODE_UP)
 		*until = Min(*until, s->ear_next_try);
-	n = sentinel_conn_interests(&s->ask, out, until);
-	n += sentinel_conn_interests(&s->ear, out + n, until);
+	n = redis_conn_interests(&s->ask, out, until);
+	n += redis_conn_interests(&s->ear, out + n, until);
 	return n;
 }
