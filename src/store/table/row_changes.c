@@ -82,6 +82,15 @@ row_tell_owner(LockTables *tables, char *out)
 		text_to_cstring_buffer(DatumGetTextPP(value), out, LR_OWNER_MAX);
 }
 
+void
+row_is_taken(LockTables *tables, TableOp *op, int64 left_ms)
+{
+	op->outcome = STORE_BUSY;
+	op->value = STORE_VALUE_LOCK;
+	op->ttl_ms = left_ms;
+	row_tell_owner(tables, op->holder);
+}
+
 /* ----------
  * Rows
  * ----------

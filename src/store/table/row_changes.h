@@ -38,6 +38,9 @@ extern bool rows_blocked(TableOp *op, TableTrouble *trouble);
 /* ... and something was written already: raises, so that all of it is undone. */
 extern void rows_undo_blocked(void);
 
+/* ... because somebody has the row that was found, and for so long. */
+extern void row_is_taken(LockTables *tables, TableOp *op, int64 left_ms);
+
 /* What columns have; an owner is that of this instance with that number. */
 extern Datum row_key(const TableOp *op);
 extern Datum row_owner(uint64 owner, const char *suffix);

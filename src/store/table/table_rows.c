@@ -93,18 +93,16 @@ create_row(LockTables *tables, TableOp *op, Datum owner, bool keep,
 		   TableTrouble *trouble)
 {
 	KeyedFound	found = sound_row(tables, row_key(op));
+	int64		left_ms = found == KEYED_ROW ? lifetime_left_ms(tables->rows.row) : 0;
 
 	if (found == KEYED_BLOCKED)
 	{
 		rows_blocked(op, trouble);
 		return;
 	}
-	if (found == KEYED_ROW &&
-		(op->ttl_ms = lifetime_left_ms(tables->rows.row)) != 0)
+	if (left_ms != 0)
 	{
-		op->outcome = STORE_BUSY;
-		op->value = STORE_VALUE_LOCK;
-		row_tell_owner(tables, op->holder);
+		row_is_taken(tables, op, left_ms);
 		return;
 	}
 	if (op->fenced && !take_token(tables, op, 0, trouble))

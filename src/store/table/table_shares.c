@@ -247,18 +247,6 @@ shares_keep(LockTables *tables, TableOp *op, TableTrouble *trouble)
  */
 
 /*
- * refuse_reader --- somebody else has the key
- */
-static void
-refuse_reader(LockTables *tables, TableOp *op, int64 left_ms)
-{
-	op->outcome = STORE_BUSY;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = left_ms;
-	row_tell_owner(tables, op->holder);
-}
-
-/*
  * read_create --- with other readers, under the session's own write lock, or as the
  * first
  */
@@ -277,7 +265,7 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	if (left_ms != 0 && !row_is_of_readers(tables) &&
 		(op->beside == 0 || !row_belongs_to(tables, op->beside)))
 	{
-		refuse_reader(tables, op, left_ms);
+		row_is_taken(tables, op, left_ms);
 		return;
 	}
 	if (left_ms != 0)
@@ -304,54 +292,38 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 /*
  * find_both --- the row of the key and this reader's share of it; false: the outcome is
  * set
+ *
+ * If the key is somebody else's, or nobody's, a share that is left goes.  A row of this
+ * server that readers do not share is that of the writer in the same session: another one
+ * could not get the key meanwhile.
  */
 static bool
-find_both(LockTables *tables, TableOp *op, KeyedFound *row, TableTrouble *trouble)
+find_both(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	KeyedFound	share = share_find(tables, op, row_owner(op->owner, ""));
+	KeyedFound	row = sound_row(tables, row_key(op));
 
-	*row = sound_row(tables, row_key(op));
-	if (*row == KEYED_BLOCKED || share == KEYED_BLOCKED)
+	if (row == KEYED_BLOCKED || share == KEYED_BLOCKED)
 		return rows_blocked(op, trouble);
-	if (share == KEYED_ROW)
+	if (share == KEYED_ROW && row == KEYED_ROW && row_is_own(tables))
 		return true;
 	op->outcome = STORE_GONE;
-	if (*row == KEYED_ROW && !row_is_of_readers(tables) &&
+	if (row == KEYED_ROW && !row_is_of_readers(tables) &&
 		lifetime_left_ms(tables->rows.row) != 0)
 		row_tell_owner(tables, op->holder);
+	if (share == KEYED_ROW)
+		delete_share(tables);
 	return false;
 }
 
 /*
- * drop_lost --- the key is somebody else's, or nobody's
- */
-static void
-drop_lost(LockTables *tables, TableOp *op, KeyedFound row)
-{
-	op->outcome = STORE_GONE;
-	if (row == KEYED_ROW && lifetime_left_ms(tables->rows.row) != 0)
-		row_tell_owner(tables, op->holder);
-	delete_share(tables);
-}
-
-/*
  * read_renew --- lengthen what readers share, and the own part
- *
- * A row of this server that readers do not share is that of the writer in the same
- * session: another one could not get the key meanwhile.
  */
 void
 read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	KeyedFound	row;
-
-	if (!find_both(tables, op, &row, trouble))
+	if (!find_both(tables, op, trouble))
 		return;
-	if (row != KEYED_ROW || !row_is_own(tables))
-	{
-		drop_lost(tables, op, row);
-		return;
-	}
 	op->watch_ms = lifetime_left_ms(tables->rows.row);
 	if (!change_readers(tables, op, 0))
 	{
@@ -380,15 +352,8 @@ leave_readers(LockTables *tables, TableOp *op)
 void
 read_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
-	KeyedFound	row;
-
-	if (!find_both(tables, op, &row, trouble))
+	if (!find_both(tables, op, trouble))
 		return;
-	if (row != KEYED_ROW || !row_is_own(tables))
-	{
-		drop_lost(tables, op, row);
-		return;
-	}
 	if (row_is_of_readers(tables) && !leave_readers(tables, op))
 	{
 		rows_blocked(op, trouble);
