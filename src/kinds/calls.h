@@ -40,11 +40,11 @@
 /* What is the reentrant lock once it is had. */
 #define CALLS_OF_HAD_REENTRANT \
 	[STORE_SET] = { \
-		.script = LUA_REENTRANT_SET, \
+		.script = LUA_REENTRANT_RENEW, \
 		.keys = {NAME_LOCK}, \
-		.each = {ARG_OWNER, ARG_HOLDS, ARG_LEASE}, \
+		.each = {ARG_OWNER, ARG_LEASE}, \
 		.unusual = {ARG_WRITE}, \
-		.group = 1, \
+		.group = REENTRANT_RENEW_GROUP, \
 		.reply = REPLY_DONE, \
 	}, \
 	[STORE_RENEW] = { \

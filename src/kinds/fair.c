@@ -33,7 +33,6 @@ const LockKind fair_kind = {
 		KIND_BIT(KIND_FAIR) | KIND_BIT(KIND_TOKEN),
 	.alike = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_FAIR),
 	.held_as = KIND_REENTRANT,
-	.counted = true,
 	.announced = true,
 	.placed = true,
 	.turn_topic = TOPIC_PLACE,

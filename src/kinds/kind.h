@@ -51,7 +51,7 @@ typedef enum KindArg
 	ARG_OWNER_TEXT,
 	ARG_LEASE,
 	ARG_KEEP,					/* usually 0 */
-	ARG_HOLDS,					/* the hold count */
+	ARG_COUNT,					/* how many to notify at most */
 	ARG_NOT_AFTER,
 	ARG_FLOOR,
 	ARG_WRITE,					/* unusual: write even if that changes nothing,
@@ -157,9 +157,6 @@ typedef struct LockKind
 	 */
 	bool		handed_over;
 
-	/* Does the store count when the same session takes it again? */
-	bool		counted;
-
 	/* Does a session that waits say so in the store, for others to let it pass? */
 	bool		announced;
 
@@ -262,16 +259,6 @@ static inline bool
 lr_leaves_something(KindId kind)
 {
 	return lr_kind(kind)->calls[STORE_RELEASE].keys[0] != NULL;
-}
-
-/*
- * The count that the store has to show for so many session-level holds: 1 also if
- * there are none but a transaction-level one, and where holds are not counted.
- */
-static inline int
-lr_shown_count(KindId kind, int holds)
-{
-	return lr_kind(kind)->counted ? Max(1, holds) : 1;
 }
 
 #endif							/* LR_KIND_H */

@@ -31,7 +31,6 @@ const LockKind reentrant_kind = {
 	.alike = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_FAIR),
 	.held_as = KIND_REENTRANT,
 	.handed_over = true,
-	.counted = true,
 	.falls_back = true,
 	.voted = true,
 	.topic = TOPIC_LOCK,

@@ -298,8 +298,6 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 	}
 	h->store = store;
 	h->moves++;
-	h->count_unsure =
-		lr_shown_count(h->kind, h->scope[SCOPE_SESSION].count) != item->count;
 	h->here_from = lt_here_since(store, lr_now());
 	lr_count(STAT_MOVES);
 	if (h->state == HOLD_HELD)

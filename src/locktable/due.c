@@ -183,7 +183,6 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	memcpy(item->id, h->id, STORE_ID_LEN);
 	item->amount = h->amount;
 	item->moves = lt_moves(h);
-	item->count = lr_shown_count(h->kind, h->scope[SCOPE_SESSION].count);
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->nodes = item->action == DUE_RENEW || h->left ? h->nodes : 0;

@@ -184,8 +184,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	left = lt_deadline(hold) - now;
 	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : handover_lease_ms(h);
 	min_replicas = lt_min_replicas(h);
-	if (h->scope[SCOPE_SESSION].count > 1 || h->count_unsure ||
-		h->keep_until > now || lt_is_at_any_old_place(h) ||
+	if (h->keep_until > now || lt_is_at_any_old_place(h) ||
 		lt_is_of_old_master(h, h->store) ||
 		!handover_fits(h->kind, lease_ms, min_replicas, left,
 					   lt_wait_of(key->queue_head)))

@@ -236,23 +236,6 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 }
 
 /*
- * lt_note_count --- a request that sets the count was answered, or was not
- *
- * Only its session writes it, so it can be looked at without the lock.
- */
-void
-lt_note_count(LrIndex hold, bool sure)
-{
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
-
-	if (lt_holds[hold].count_unsure == !sure)
-		return;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_holds[hold].count_unsure = !sure;
-	LWLockRelease(lock);
-}
-
-/*
  * lt_note_nodes --- see hold.h
  */
 void

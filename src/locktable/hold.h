@@ -88,9 +88,6 @@ extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 /* Taken again: the later of both times until which it stays locked counts. */
 extern void lt_keep_longer(LrIndex hold, int64 keep_until);
 
-/* Does the store show the count that it should? */
-extern void lt_note_count(LrIndex hold, bool sure);
-
 /* Such a lease is about to be asked for. */
 extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 

@@ -144,8 +144,6 @@ typedef struct LrHold
 	bool		committing;		/* its transaction is past pre-commit: renewed
 								 * even if its lease was given */
 	bool		counts;			/* that is to be counted, not given back */
-	bool		count_unsure;	/* what the store shows of our count may be
-								 * wrong */
 	bool		alone;			/* its key is refused, and others with it */
 	bool		forced;			/* taken away by force: about to be lost */
 	char		taken_by[LR_OWNER_MAX];

@@ -36,7 +36,6 @@ typedef struct DueItem
 	uint64		moves;
 	int64		amount;			/* give back, count */
 	bool		first;			/* count: nothing of it has been sent before */
-	int			count;			/* move: the hold count that the store shows */
 	uint32		nodes;			/* renew: that may have it; give back: of what most have
 								 * given back, those that may have it still, */
 	int64		ends_at;		/* until then; else 0 */

@@ -87,7 +87,6 @@ ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 	op->moves = view->moves;
 	op->owner = view->owner;
 	memcpy(op->id, view->id, STORE_ID_LEN);
-	op->count = ask_shown_count(view);
 }
 
 /* ----------
@@ -346,24 +345,16 @@ ask_held(LrIndex hold, StoreOp *op)
 	return ask_settle(hold, op);
 }
 
-/*
- * ask_write --- see ask.h
- *
- * Until it has answered it is not known which count the store shows.
- */
 void
-ask_write(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
-		  bool keep, StoreOp *op)
+ask_lengthen(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
+			 bool keep, StoreOp *op)
 {
 	ask_prepare_held(op, STORE_SET, &entry->key, view);
 	op->lease_ms = lease_ms;
-	op->min_replicas = lease_ms > 0 ? ask_min_replicas(view) : 0;
+	op->min_replicas = ask_min_replicas(view);
 	op->keep_ms = keep ? lease_ms : 0;
-	lt_note_count(entry->hold, false);
 	lt_note_lease(entry->hold, lease_ms);
 	(void) ask_held(entry->hold, op);
-	if (op->outcome == STORE_OK)
-		lt_note_count(entry->hold, true);
 }
 
 /* ----------

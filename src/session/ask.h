@@ -26,13 +26,6 @@ extern bool ask_is_open(void);
 /* Room for a batch of n releases, which may then not raise. */
 extern void ask_reserve(int n);
 
-/* The hold count that the store has to show for us. */
-static inline int
-ask_shown_count(const HoldView *view)
-{
-	return lr_shown_count(view->kind, view->scope[SCOPE_SESSION].count);
-}
-
 /*
  * So many replicas have to confirm what lengthens the lease of that.  By its
  * scopes, which may be those that are wanted.
@@ -54,7 +47,7 @@ extern void ask_prepare(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 
 /*
  * One on a lock that we hold: as its owner, and where it was when it was looked
- * at.  STORE_SET writes the count that it had then.
+ * at.
  */
 extern void ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 							 const HoldView *view);
@@ -101,12 +94,11 @@ extern void ask_run_held(LrIndex hold, StoreOp *op);
 extern bool ask_held(LrIndex hold, StoreOp *op);
 
 /*
- * Have the store write the count of a view of a lock that we hold, and lengthen
- * its lease to that (0: leave it); "keep": even if this server crashes.  An
- * outcome that says so means that it is lost.
+ * Have the store lengthen the lease of a lock that we hold, of which that is a view, to
+ * lease_ms; "keep": even if this server crashes.  The outcome may be that it is lost.
  */
-extern void ask_write(const HeldEntry *entry, const HoldView *view,
-					  int64 lease_ms, bool keep, StoreOp *op);
+extern void ask_lengthen(const HeldEntry *entry, const HoldView *view,
+						 int64 lease_ms, bool keep, StoreOp *op);
 
 /*
  * An owner-checked operation of a lock that we hold was answered: repeat it while

@@ -101,31 +101,6 @@ monitor_take_token(const LrName *name, const HeldKey *key, const AcquireRequest 
 }
 
 /*
- * monitor_set_count --- as often as the session had it
- *
- * What the store does not learn now it learns with the next request.
- */
-static void
-monitor_set_count(const LrName *name, const HeldKey *key, const ScopeHold *before)
-{
-	HoldView	view;
-	ScopeHold  *part = &view.scope[SCOPE_SESSION];
-	StoreOp		op;
-
-	lt_look(monitor.lock, &view);
-	part->count = before->count;
-	(void) lt_set_scope(monitor.lock, SCOPE_SESSION, part, 0, 0);
-	if (ask_shown_count(&view) == 1)
-		return;
-	lt_note_count(monitor.lock, false);
-	ask_prepare_held(&op, STORE_SET, key, &view);
-	if (ask_held(monitor.lock, &op))
-		monitor_refuse_lost(name);
-	if (op.outcome == STORE_OK)
-		lt_note_count(monitor.lock, true);
-}
-
-/*
  * monitor_take_again --- the lock, on the terms on which it was had
  */
 static void
@@ -149,7 +124,13 @@ monitor_take_again(const LrName *name, const HoldView *before)
 	if (request.fenced)
 		monitor_take_token(name, &key, &request);
 	if (part->count > 1)
-		monitor_set_count(name, &key, part);
+	{
+		HoldView	view;
+
+		lt_look(monitor.lock, &view);
+		view.scope[SCOPE_SESSION].count = part->count;
+		(void) lt_set_scope(monitor.lock, SCOPE_SESSION, &view.scope[SCOPE_SESSION], 0, 0);
+	}
 }
 
 /*

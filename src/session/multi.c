@@ -116,7 +116,6 @@ multi_undo_again(const Multi *m, const MultiAgain *again)
 	LockScope	scope = m->request.terms.scope;
 	HeldEntry  *entry = held_find(again->name, m->request.terms.kind);
 	HoldView	view;
-	int			shown;
 
 	lt_look(entry->hold, &view);
 	if (again->before.count == 0)
@@ -126,12 +125,9 @@ multi_undo_again(const Multi *m, const MultiAgain *again)
 		else
 			track_forget_taken(view.owner);
 	}
-	shown = ask_shown_count(&view);
 	view.scope[scope] = again->before;
 	(void) lt_set_scope(entry->hold, scope, &again->before, 0, 0);
 	held_set_guard(entry, again->guard);
-	if (ask_shown_count(&view) != shown)
-		release_add_count(entry, &view);
 }
 
 static void

@@ -210,37 +210,10 @@ release_add_untold(HeldEntry *entry)
 	(void) release_add_as(entry, &view, false);
 }
 
-void
-release_add_count(const HeldEntry *entry, const HoldView *view)
-{
-	StoreOp    *op;
-
-	lt_note_count(entry->hold, false);
-	if (view->state != HOLD_HELD)
-		return;
-	op = release_next(entry->hold, &entry->key, view);
-	ask_prepare_held(op, STORE_SET, &entry->key, view);
-}
-
 /* ----------
  * What became of it
  * ----------
  */
-
-/*
- * release_finish_count --- the store was asked to write the count of a hold that
- * stays
- *
- * If it did not, the hold is not handed over, and the next request writes it.
- */
-static void
-release_finish_count(LrIndex hold, const StoreOp *op)
-{
-	if (op->outcome == STORE_OK && !lt_has_moved(hold, op->moves))
-		lt_note_count(hold, true);
-	else if (ask_says_lost(op))
-		ask_lose_hold(hold, op);
-}
 
 /*
  * release_note_gone --- the release found that the lock had been lost before
@@ -308,10 +281,7 @@ release_finish(ReleaseTally *tally)
 	for (int i = 0; i < batch.n; i++)
 	{
 		batch.items[i].gone = false;
-		if (batch.ops[i].kind == STORE_SET)
-			release_finish_count(batch.items[i].hold, &batch.ops[i]);
-		else
-			release_finish_one(tally, &batch.ops[i], &batch.items[i]);
+		release_finish_one(tally, &batch.ops[i], &batch.items[i]);
 	}
 	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
 	lr_count_many(STAT_LOSSES, tally->gone);
@@ -383,7 +353,6 @@ release_rank(const StoreOp *op)
 {
 	int			rank = lr_store_can(op->store, STORE_SERVER_ONLY) ? 0 : 1;
 
-	rank = 2 * rank + (op->kind == STORE_SET ? 0 : 1);
 	return rank * KIND_COUNT + op->lock_kind;
 }
 
@@ -393,7 +362,7 @@ release_sort(void)
 	uint64		ranks = 0;
 	int			n = 0;
 
-	StaticAssertStmt(4 * KIND_COUNT <= 64, "no room for all ranks");
+	StaticAssertStmt(2 * KIND_COUNT <= 64, "no room for all ranks");
 	for (int i = 0; i < batch.n; i++)
 		ranks |= UINT64CONST(1) << release_rank(&batch.ops[i]);
 	for (; ranks != 0; ranks &= ranks - 1)

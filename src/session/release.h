@@ -49,12 +49,6 @@ extern bool release_add(HeldEntry *entry, HoldView *view);
 extern void release_add_untold(HeldEntry *entry);
 
 /*
- * A hold that stays has fewer holds than the store shows: have the right count
- * written with the batch.  *view is what it is now.
- */
-extern void release_add_count(const HeldEntry *entry, const HoldView *view);
-
-/*
  * With STORE_WAIT it can be left by an interrupt; the holds are gone for the
  * session all the same.
  */

@@ -199,7 +199,7 @@ session_send_reentry(const LrName *name, const HeldEntry *entry,
 
 	do
 	{
-		ask_write(entry, view, request_ttl_ms(terms), terms->keep_until != 0, &op);
+		ask_lengthen(entry, view, request_ttl_ms(terms), terms->keep_until != 0, &op);
 		if (ask_says_lost(&op))
 			session_refuse_reentry(name, entry->hold, terms->scope, before);
 		if (op.outcome != STORE_OK)
@@ -222,8 +222,9 @@ session_send_reentry(const LrName *name, const HeldEntry *entry,
  * wanted from then on, too: a renewal that runs behind our request, and whose answer
  * comes before ours, would be longer than they have confirmed.
  *
- * A request that gets no answer leaves nothing to give back: it acts only on
- * our owner, only lengthens, and the next one sets the count right.
+ * The store shows no count, so it is asked only for what it has to know: a longer lease,
+ * more replicas.  A request that gets no answer leaves nothing to give back: it acts
+ * only on our owner, and only lengthens.
  */
 static void
 session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
@@ -250,8 +251,7 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 		!lt_set_scope(hold, terms->scope, &first, 0, 0))
 		report_table_full();
 
-	if ((terms->scope == SCOPE_SESSION && ask_shown_count(&view) > 1) ||
-		terms->keep_until != 0 || session_lease_is_short(&view, request) ||
+	if (terms->keep_until != 0 || session_lease_is_short(&view, request) ||
 		terms->min_replicas > confirmed_by)
 	{
 		PG_TRY();
@@ -453,7 +453,7 @@ session_extend_one(HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewe
 		return false;
 	do
 	{
-		ask_write(entry, view, lease_ms, false, &op);
+		ask_lengthen(entry, view, lease_ms, false, &op);
 		if (ask_says_lost(&op))
 			return false;
 		if (op.outcome != STORE_OK)

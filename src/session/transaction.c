@@ -218,7 +218,6 @@ xact_end_failed_jobs(void)
 	}
 	(void) lt_set_scope(entry->hold, SCOPE_SESSION,
 						&view.scope[SCOPE_SESSION], 0, 0);
-	release_add_count(entry, &view);
 }
 
 static void

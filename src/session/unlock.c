@@ -118,38 +118,46 @@ unlock_lost(const LrName *name, HeldEntry *entry, HoldView *view)
 /*
  * unlock_lower_count --- n of several holds of a key go
  *
- * They are gone before the store hears of it; should that fail, the next
- * request writes the right count, and the last release does not look at it.
+ * The store does not count them.
+ */
+static void
+unlock_lower_count(const HeldEntry *entry, const HoldView *view, int n)
+{
+	ScopeHold	part = view->scope[SCOPE_SESSION];
+
+	part.count -= n;
+	(void) lt_set_scope(entry->hold, SCOPE_SESSION, &part, 0, 0);
+}
+
+/*
+ * unlock_leave_to_xact --- the session-level part of a lock goes, that of the
+ * transaction stays
  *
- * False: the lock is lost.  *view is then what was held until now: that was lost.
+ * The transaction may have relied on the session's part, whose guard ends here: so the
+ * store is asked whether the lock is still there.  What the transaction has of it may
+ * be rolled back to a savepoint, and its guard may be off.
  */
 static bool
-unlock_lower_count(HeldEntry *entry, HoldView *view, int n)
+unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view)
 {
-	LrIndex		hold = entry->hold;
 	HoldView	before = *view;
-	ScopeHold  *part = &view->scope[SCOPE_SESSION];
 	StoreOp		op;
 
-	part->count -= n;
-	(void) lt_set_scope(hold, SCOPE_SESSION, part, 0, 0);
-	if (view->state == HOLD_HELD)
+	unlock_lower_count(entry, view, view->scope[SCOPE_SESSION].count);
+	if (before.scope[SCOPE_SESSION].guard == GUARD_OFF)
+		return true;
+	ask_prepare_held(&op, STORE_RENEW, &entry->key, &before);
+	op.lease_ms = 1;			/* changes nothing */
+	if (!ask_held(entry->hold, &op))
 	{
-		if (ask_shown_count(view) == ask_shown_count(&before))
-			return true;
-		ask_write(entry, view, 0, false, &op);
-		if (op.outcome == STORE_OK)
-			return true;
-		if (!ask_says_lost(&op))
-		{
+		if (op.outcome != STORE_OK)
 			ask_report_failure(WARNING, op.outcome);
-			return true;
-		}
-		lt_look(hold, view);
+		return true;
 	}
+	lt_look(entry->hold, view);
 	view->guard = before.guard;
 	view->scope[SCOPE_SESSION] = before.scope[SCOPE_SESSION];
-	return false;
+	return unlock_lost(name, entry, view);
 }
 
 /*
@@ -163,8 +171,10 @@ unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 	if (view->scope[SCOPE_SESSION].count == n &&
 		view->scope[SCOPE_XACT].count == 0)
 		return unlock_last(name, entry);
-	return unlock_lower_count(entry, view, n) ||
-		unlock_lost(name, entry, view);
+	if (view->scope[SCOPE_SESSION].count == n)
+		return unlock_leave_to_xact(name, entry, view);
+	unlock_lower_count(entry, view, n);
+	return true;
 }
 
 /*
@@ -248,7 +258,6 @@ session_unlock_job(const LrName *name, KindId kind)
 {
 	HeldEntry  *entry;
 	HoldView	view;
-	bool		released;
 
 	entry = unlock_find_job(name, kind);
 	if (entry == NULL)
@@ -257,14 +266,15 @@ session_unlock_job(const LrName *name, KindId kind)
 	entry->job_count--;
 	if (view.scope[SCOPE_SESSION].count == 1)
 	{
-		released = unlock_holds(name, entry, &view, 1);
+		bool		released = unlock_holds(name, entry, &view, 1);
+
 		track_forget_unlocked_losses();
 		return released;
 	}
-	released = unlock_lower_count(entry, &view, 1);
-	if (!released)
+	unlock_lower_count(entry, &view, 1);
+	if (view.state == HOLD_LOST)
 		report_lost(WARNING, name, &view);
-	return released;
+	return view.state == HOLD_HELD;
 }
 
 /* One key of session_unlock_all. */

@@ -83,8 +83,7 @@ typedef struct StoreOp
 	int64		keep_ms;		/* release: leave the key locked that long;
 								 * create, set: it will be, even if this
 								 * server crashes */
-	int			count;			/* set: the hold count to write; notify: how many to
-								 * tell at most */
+	int			count;			/* notify: how many at most */
 	bool		fenced;			/* create: take a fencing token too */
 	int64		floor;			/* mint: the token must be above it */
 	int64		wait_ms;		/* create: announce for so long that it is awaited,

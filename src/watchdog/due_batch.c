@@ -71,9 +71,8 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->owner = item->owner;
 	memcpy(op->id, item->id, STORE_ID_LEN);
 	op->amount = item->amount;
-	op->count = item->count;
 	op->lease_ms = item->lease_ms;
-	op->keep_ms = item->keep_ms;
+	op->keep_ms = kind == STORE_RENEW ? 0 : item->keep_ms;
 	op->alone = item->alone;
 	if (kind == STORE_RELEASE)
 		op->wanted = item->nodes;

@@ -211,24 +211,34 @@ is_deeply([ map { $_->sqlstate . ' ' . $_->message } $result->warnings ],
 $one->query_is("SELECT redis_lock('own', '1 hour') FROM generate_series(1, 3)",
 	"\n\n", 'held three times');
 $redis->cmd('DEL', 'own');
+$one->query_is("SELECT redis_unlock('own'), redis_unlock('own')",
+	't|t', 'a partial release asks nobody');
 $one->query_warns("SELECT redis_unlock('own')",
 	'f', '01000', qr/the lock "own" was lost\n.*deleted/s,
-	'a partial release finds the key deleted');
+	'the last one finds the key deleted');
 is($redis->cmd('EXISTS', 'own'), 0, 'and does not write it');
+
+# A loss that is known ends all holds with the first release.
+$one->query_is("SELECT redis_lock('own', '1 hour') FROM generate_series(1, 2)",
+	"\n", 'held twice');
+$redis->cmd('DEL', 'own');
+$one->query_is("SELECT redis_extend('own', '2 hours')", 'f', 'an extension finds that');
+$one->query_warns("SELECT redis_unlock('own')",
+	'f', '01000', qr/the lock "own" was lost\n.*deleted/s, 'the first release tells it');
 $one->query_warns("SELECT redis_unlock('own')",
 	'f', '01000', qr/don't own/, 'the other holds were dropped');
 
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
 $redis->cmd('DEL', 'own');
-$one->query_fails("SELECT redis_lock('own', '1 hour')",
-	'55000', qr/deleted/, 'taking it again finds the key deleted');
+$one->query_fails("SELECT redis_lock('own', '2 hours')",
+	'55000', qr/deleted/, 'taking it again for longer finds the key deleted');
 is($redis->cmd('EXISTS', 'own'), 0, 'and does not write it');
 $one->is_lost($redis, 'own', 'deleted', qr/deleted/, 'found by taking it again');
 
 $one->query_is("SELECT redis_lock('own', '1 hour')", '', 'held');
 $redis->replace_owner('own', 'thief');
-$one->query_fails("SELECT redis_lock('own', '1 hour')",
-	'55000', qr/taken by \Q$thief\E/, 'taking it again finds somebody else');
+$one->query_fails("SELECT redis_lock('own', '2 hours')",
+	'55000', qr/taken by \Q$thief\E/, 'taking it again for longer finds somebody else');
 $one->is_lost($redis, 'own', "taken by $thief", qr/taken by \Q$thief\E/,
 	'taken, found by taking it again');
 $redis->cmd('DEL', 'own');

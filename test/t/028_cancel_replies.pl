@@ -155,11 +155,11 @@ foreach my $fault (@faults)
 		$proxy->clear;
 		$node->wait_until_asked($two);
 
-		# Taking it again fails and changes nothing here.  Such a request is
-		# sent once more over a new connection.
+		# Taking it again for longer fails and changes nothing here.  Such a
+		# request is sent once more over a new connection.
 		$s->query_is("SELECT redis_lock('$set')", '', 'the next one does not');
 		$proxy->rule(match => $set, times => 2, %{ $fault->{rule} });
-		$s->query("SELECT redis_lock('$set')")
+		$s->query("SELECT redis_lock('$set', '1 hour')")
 		  ->fails('58030', qr/the lock store did not answer/,
 			'taking it again fails');
 		$proxy->clear;

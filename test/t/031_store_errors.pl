@@ -94,8 +94,8 @@ $one->query_is("SELECT redis_unlock('token')", 't', 'given back');
 $one->value("SELECT redis_lock('v')");
 $redis->cmd('DEL', 'v');
 $redis->cmd('RPUSH', 'v', 'x');
-$one->query_fails("SELECT redis_lock('v')",
-	'55000', qr/was lost.*taken by \(list\)/s, 're-entry finds another value');
+$one->query_fails("SELECT redis_lock('v', '1 hour')",
+	'55000', qr/was lost.*taken by \(list\)/s, 're-entry for longer finds another value');
 $one->query_warns("SELECT redis_unlock('v')",
 	'f', '01000', qr/was lost.*taken by \(list\)/s, 'so does unlock');
 $one->query_fails("SELECT redis_lock('v')", '42809', $no_lock, 'no lock now');
@@ -328,7 +328,7 @@ $two->value("SELECT redis_lock('$_')") foreach qw(held back);
 $node->log_since_here;
 $redis->cmd('REPLICAOF', '127.0.0.1', 1);
 refused('58030', q{READONLY You can't write against a read only replica},
-	'READONLY', @takes, q{redis_lock('held')}, q{redis_extend('held', '2min')});
+	'READONLY', @takes, q{redis_lock('held', '1h')}, q{redis_extend('held', '2min')});
 $two->query_is(
 	q{SELECT redis_is_locked('held'), redis_is_locked('r'), redis_lock_ttl('held') > '0', redis_is_held('held'), redis_hold_count('held')},
 	't|f|t|t|1',
@@ -366,7 +366,9 @@ poll_until(
 $two->value("SELECT redis_lock('$_')") foreach qw(held back);
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
 refused('58030', q{OOM command not allowed when used memory > 'maxmemory'},
-	'OOM', @takes, q{redis_lock('held')});
+	'OOM', @takes);
+$two->query_is("SELECT redis_lock('held', '4min'), redis_unlock('held')",
+	'|t', 'OOM: a re-entry for longer works');
 $two->query_is("SELECT redis_extend('held', '5min')", 't', 'OOM: extend works');
 cmp_ok($redis->cmd('PTTL', 'held'), '>', 200_000, 'OOM: and did');
 $two->query_is("SELECT redis_unlock('back')", 't', 'OOM: unlock works');

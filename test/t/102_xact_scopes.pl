@@ -23,11 +23,11 @@ subtest 'session-level first' => sub {
 	run($one, 'BEGIN');
 	costs($one, "SELECT redis_xact_lock('both')", '', 0,
 		'a transaction-level one beside them');
-	is(count_in_redis('both'), 2, 'adds nothing in Redis');
+	is(count_in_redis('both'), 1, 'adds nothing in Redis');
 	is(rows_of('both'), 'session 2, transaction 1', 'two rows in the view');
 	$one->query_is("SELECT redis_hold_count('both')", 3, 'counts one more');
 	costs($one, 'COMMIT', '', 0, 'its end');
-	is(count_in_redis('both'), 2, 'takes nothing away');
+	is(count_in_redis('both'), 1, 'takes nothing away');
 	$one->query_is("SELECT redis_hold_count('both')", 2, 'two are left');
 	$one->query_is("SELECT redis_unlock('both'), redis_unlock('both')",
 		't|t', 'and given back');
@@ -38,14 +38,14 @@ subtest 'transaction-level first' => sub {
 	run($one, "BEGIN; SELECT redis_xact_lock('both')");
 	costs($one, "SELECT redis_lock('both')", '', 0,
 		'the first session-level one on top');
-	is(count_in_redis('both'), 1, 'Redis shows the session-level ones');
+	is(count_in_redis('both'), 1, 'Redis shows 1');
 	$one->query_is("SELECT redis_hold_count('both')", 2, 'two holds');
-	costs($one, "SELECT redis_lock('both')", '', 1, 'the second one');
-	is(count_in_redis('both'), 2, 'Redis shows two');
+	costs($one, "SELECT redis_lock('both')", '', 0, 'the second one');
+	is(count_in_redis('both'), 1, 'Redis still shows 1');
 	$one->query_is("SELECT redis_hold_count('both')", 3, 'three holds');
-	costs($one, "SELECT redis_unlock('both')", 't', 1, 'unlocking one');
-	is(count_in_redis('both'), 1, 'Redis shows one');
-	costs($one, "SELECT redis_unlock('both')", 't', 0, 'unlocking the other');
+	costs($one, "SELECT redis_unlock('both')", 't', 0, 'unlocking one');
+	costs($one, "SELECT redis_unlock('both')", 't', 1,
+		'unlocking the other asks whether it is still there');
 	is(count_in_redis('both'), 1, 'the transaction has it');
 	is(rows_of('both'), 'transaction 1', 'alone');
 	$one->query_warns("SELECT redis_unlock('both')",
@@ -66,7 +66,7 @@ subtest 'the session keeps it' => sub {
 	 SELECT redis_lock('both'), redis_lock('both')"
 		);
 		costs($one, $end, '', 0, $end);
-		is(count_in_redis('both'), 2, 'two holds in Redis');
+		is(count_in_redis('both'), 1, 'held in Redis');
 		is(rows_of('both'), 'session 2', 'of the session');
 		is($one->value('SELECT redis_unlock_all()'), 1, 'given back');
 		is_free('both', 'free');

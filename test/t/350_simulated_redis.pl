@@ -199,7 +199,6 @@ sub digest_of { return $digest{ $_[0] } || 'none'; }
 # Keys; arguments.  In brackets: once for each lock, else once; with ? or not at all.
 my %script = (
 	'reentrant create' => [ 'lock counter?', 'lease owner late' ],
-	'reentrant set' => [ 'lock', 'owner n maybe 1?' ],
 	'reentrant release' => [ '[lock]', '[owner channel] [mute maybe]?' ],
 	'reentrant renew' => [ '[lock]', '[owner lease] [1]?' ],
 	'reentrant mint' => [ 'lock counter', 'owner floor n' ],

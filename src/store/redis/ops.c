@@ -203,7 +203,7 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 		case ARG_KEEP:
 			resp_put_int(out, op->keep_ms);
 			break;
-		case ARG_HOLDS:
+		case ARG_COUNT:
 			resp_put_int(out, op->count);
 			break;
 		case ARG_NOT_AFTER:

@@ -126,20 +126,10 @@ reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		lifetime_remember(op->owner, op->lease_ms);
 }
 
-static void
-reentrant_set(LockTables *tables, TableOp *op, TableTrouble *trouble)
-{
-	RowChange	change = {0};
-
-	if (!row_find_own(tables, op, trouble))
-		return;
-	row_change_column(&change, COL_HOLD_COUNT, Int32GetDatum(op->count), false);
-	row_change_lease(tables, op, &change);
-	if (op->keep_ms > 0)
-		row_change_to_no_instance(tables, &change);
-	row_write_change(tables, op, &change, trouble);
-}
-
+/*
+ * reentrant_renew --- also by its session, which may want it kept even if this server
+ * crashes
+ */
 static void
 reentrant_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
@@ -148,6 +138,8 @@ reentrant_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 	if (!row_find_own(tables, op, trouble))
 		return;
 	row_change_lease(tables, op, &change);
+	if (op->keep_ms > 0)
+		row_change_to_no_instance(tables, &change);
 	row_write_change(tables, op, &change, trouble);
 }
 
@@ -417,7 +409,7 @@ await_nothing(LockTables *tables, TableOp *op, TableTrouble *trouble)
 static const RowOperation lock_operations[][STORE_CALLS] = {
 	[KIND_REENTRANT] = {
 		[STORE_CREATE] = reentrant_create,
-		[STORE_SET] = reentrant_set,
+		[STORE_SET] = reentrant_renew,
 		[STORE_RELEASE] = reentrant_release,
 		[STORE_RENEW] = reentrant_renew,
 		[STORE_MINT] = reentrant_mint,
@@ -434,7 +426,7 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 	},
 	[KIND_WRITE] = {
 		[STORE_CREATE] = write_create,
-		[STORE_SET] = reentrant_set,
+		[STORE_SET] = reentrant_renew,
 		[STORE_RELEASE] = write_release,
 		[STORE_RENEW] = reentrant_renew,
 		[STORE_MINT] = reentrant_mint,
@@ -444,7 +436,7 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 
 	[KIND_FAIR] = {
 		[STORE_CREATE] = reentrant_create,
-		[STORE_SET] = reentrant_set,
+		[STORE_SET] = reentrant_renew,
 		[STORE_RELEASE] = reentrant_release,
 		[STORE_RENEW] = reentrant_renew,
 		[STORE_MINT] = reentrant_mint,

@@ -71,7 +71,7 @@ state_of_hold(const LrKey *key, LrIndex hold)
 	hash = hash_with(hash, h->lost_reason << 16 | h->store << 8 | h->traces);
 	hash = hash_with(hash, where_it_is(key, h));
 	hash = hash_with(hash, (h->session == LR_NONE) | is_over(hold) << 1 | h->committing << 2 |
-					 (h->refusals > 0) << 3 | h->alone << 4 | h->count_unsure << 5 |
+					 (h->refusals > 0) << 3 | h->alone << 4 |
 					 (h->keep_until > sim_now()) << 6 | (h->fence != 0) << 7);
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		hash = hash_with(hash, Min(h->scope[i].count, 3) | h->scope[i].renewed << 2 |
