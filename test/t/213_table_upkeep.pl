@@ -161,8 +161,8 @@ SQL
 	my ($updates, $hot) = map { stat_of($_) } 'n_tup_upd', 'n_tup_hot_upd';
 	pgbench(<<'SQL', $pairs / 8, 'extended');
 SELECT redis_lock('own ' || :client_id);
-SELECT redis_extend('own ' || :client_id, '1min');
-SELECT redis_extend('own ' || :client_id, '2min');
+SELECT redis_extend('own ' || :client_id, '1 hour');
+SELECT redis_extend('own ' || :client_id, '2 hours');
 SELECT redis_unlock('own ' || :client_id);
 SQL
 	my $expected = 2 * $clients * int($pairs / 8 / $clients);

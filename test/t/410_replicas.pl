@@ -42,19 +42,18 @@ is_deeply(
 				run($none, "SELECT redis_unlock('k'), redis_unlock('k')");
 			})
 	],
-	[ ('EVALSHA') x 5 ],
+	[ ('EVALSHA') x 3 ],
 	'0: nobody is asked');
 is_deeply(
 	[ commands(sub { run($two, "SELECT redis_lock('k')") }) ],
 	[ 'EVALSHA', 'WAIT 2' ],
 	'a lock: two commands');
 is($_->cmd('HLEN', 'k'), 1, 'it is at a replica') foreach @replicas;
-is_deeply([ commands(sub { run($two, "SELECT redis_lock('k')") }) ],
-	[ 'EVALSHA', 'WAIT 2' ], 'taken again');
+is_deeply([ commands(sub { run($two, "SELECT redis_lock('k')") }) ], [], 'taken again');
 is_deeply([ commands(sub { run($two, "SELECT redis_extend('k', '20min')") }) ],
 	[ 'EVALSHA', 'WAIT 2' ], 'extended');
 is_deeply([ commands(sub { run($two, "SELECT redis_unlock('k')") }) ],
-	['EVALSHA'], 'one of two given back');
+	[], 'one of two given back');
 is_deeply([ commands(sub { run($two, "SELECT redis_unlock('k')") }) ],
 	['EVALSHA'], 'given back');
 is_deeply(
@@ -157,7 +156,6 @@ $none->query_is("SELECT redis_is_held('mine'), redis_hold_count('mine')",
 $none->query_fails("SELECT redis_xact_lock('mine')", '58030', unreplicated(0, 1, '2 s'));
 replicas_back();
 $none->query_is("SELECT redis_lock('mine')", '', 'they are back');
-is($redis->hash('mine')->{ $redis->owner_of('mine') }, 2, 'and the count is right');
 replicas_away(2);
 {
 	my $before = $none->value(
