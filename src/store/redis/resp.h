@@ -5,8 +5,8 @@
  *
  * No socket: bytes in memory only.  A request is put into one buffer, which is
  * grown with realloc() so that running out of memory raises nothing.  hiredis
- * is only the parser of replies.  A reply is copied into buffers of fixed size:
- * nothing has to be freed on any path.
+ * is only the parser of replies, of all but the simplest.  A reply is copied into
+ * buffers of fixed size: nothing has to be freed on any path.
  *
  * Whatever a server sends, a reply is bounded: in bytes, and so in what is allocated
  * and in how long it takes to read it; in the elements of an array; and in how deep
@@ -33,6 +33,7 @@
 /* Arrays in each other: none; that of HELLO has modules and their arguments. */
 #define RESP_DEPTH			1
 #define RESP_HELLO_DEPTH	4
+#define RESP_SIMPLE_MAX		64	/* bytes of a reply that is read without hiredis */
 
 /* Bytes not yet taken by the kernel, beyond which requests wait. */
 #define RESP_HIGH_WATER		65536
@@ -65,6 +66,9 @@ typedef struct RespIn
 	redisReader *reader;
 	bool		understood;		/* a reply has been parsed */
 	unsigned char first_byte;	/* that was received before; 0 = none yet */
+	int			simple_len;		/* of a reply that is in values, and that hiredis has
+								 * not seen: */
+	char		simple[RESP_SIMPLE_MAX];
 	int			depth;			/* that is expected; of an array in an array only
 								 * that it is there is kept */
 	size_t		unfinished;		/* bytes since the last reply ended */

@@ -17,7 +17,6 @@
 
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "instance.h"
@@ -97,22 +96,6 @@ TimestampTz
 GetCurrentTimestamp(void)
 {
 	return 1;
-}
-
-int
-pg_ulltoa_n(uint64 value, char *out)
-{
-	char		text[MAXINT8LEN + 1];
-	int			len = sprintf(text, UINT64_FORMAT, value);
-
-	memcpy(out, text, len);
-	return len;
-}
-
-int
-pg_lltoa(int64 value, char *out)
-{
-	return sprintf(out, INT64_FORMAT, value);
 }
 
 void
