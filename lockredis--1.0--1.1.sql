@@ -185,7 +185,7 @@ COMMENT ON COLUMN redis_locks.acquired_at IS 'when it was taken';
 COMMENT ON COLUMN redis_locks.waiting_since IS 'since when the session waits; null: it does not';
 COMMENT ON COLUMN redis_locks.expires_in IS 'rest of the lease, as this server counts; null unless granted';
 COMMENT ON COLUMN redis_locks.renewals IS 'how often the lease was renewed';
-COMMENT ON COLUMN redis_locks.lost_at IS 'when the loss was seen; null: not lost';
+COMMENT ON COLUMN redis_locks.lost_at IS 'when the loss was seen; null: not lost, or redis_condition_wait is about to take it again';
 COMMENT ON COLUMN redis_locks.lost_reason IS 'how it was lost: expired, deleted, forced, moved (lockredis.url was changed), waiting (redis_condition_wait released it), or taken by <owner>';
 COMMENT ON COLUMN redis_locks.owner IS 'owner as in the store, <instance>:<number>; null while it waits';
 COMMENT ON COLUMN redis_locks.blocked_by IS 'process ids of this server that hold the key or are ahead in its queue; empty: the holder is elsewhere; null unless waiting';
@@ -207,7 +207,12 @@ CREATE FUNCTION lockredis_waits(
     OUT unreplicated bigint,
     OUT failovers bigint,
     OUT idle_closes bigint,
-    OUT repairs bigint)
+    OUT repairs bigint,
+    OUT condition_waits bigint,
+    OUT condition_wait_seconds double precision,
+    OUT condition_waiting bigint,
+    OUT slots bigint,
+    OUT slot_refusals bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -220,11 +225,12 @@ SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
     s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
     s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
     s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated, w.failovers,
-    w.idle_closes, w.repairs
+    w.idle_closes, w.repairs, w.condition_waits, w.condition_wait_seconds,
+    w.condition_waiting, w.slots, w.slot_refusals
 FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
 COMMENT ON VIEW redis_lock_stats IS
-'counts of this server since reset_at, from shared memory, not kept over a restart; held and waiting are of this moment';
+'counts of this server since reset_at, from shared memory, not kept over a restart; held, waiting, condition_waiting and slots are of this moment';
 COMMENT ON COLUMN redis_lock_stats.acquires IS 'locks that were free, or passed to a session by another one of this server';
 COMMENT ON COLUMN redis_lock_stats.reentries IS 'locks taken again by their holder';
 COMMENT ON COLUMN redis_lock_stats.handoffs IS 'acquires that got the lock from another session of this server, without the store';
@@ -245,11 +251,16 @@ COMMENT ON COLUMN redis_lock_stats.moves IS 'fallback mode: held locks that were
 COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of the server, or redis_lock_stats_reset()';
 COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'total time of waits in seconds; each wait is added when it ends, however it ends';
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
-COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait, at this moment';
+COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait for a lock, at this moment';
 COMMENT ON COLUMN redis_lock_stats.failovers IS 'redis-sentinel:// and redis-cluster://: how often another node was found to be the master';
 COMMENT ON COLUMN redis_lock_stats.unreplicated IS 'locks, renewals and tokens that fewer replicas confirmed than lockredis.min_replicas';
 COMMENT ON COLUMN redis_lock_stats.idle_closes IS 'connections of sessions that were closed after lockredis.idle_timeout';
 COMMENT ON COLUMN redis_lock_stats.repairs IS 'independent masters: locks that were restored on a master that had not granted them or had lost them';
+COMMENT ON COLUMN redis_lock_stats.condition_waits IS 'sleeps in redis_condition_wait; waits, timeouts, cancels and wait_seconds do not count them';
+COMMENT ON COLUMN redis_lock_stats.condition_wait_seconds IS 'total time of these sleeps in seconds; each is added when it ends, however it ends';
+COMMENT ON COLUMN redis_lock_stats.condition_waiting IS 'rows of redis_locks that wait for a condition, at this moment';
+COMMENT ON COLUMN redis_lock_stats.slots IS 'how many of lockredis.max_locks are in use at this moment';
+COMMENT ON COLUMN redis_lock_stats.slot_refusals IS 'calls that failed because all of lockredis.max_locks were in use (53400)';
 
 --
 -- redis_lock_status
@@ -263,6 +274,14 @@ LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION lockredis_instance() IS
 'instance of this server, with which its owners begin; another one after each restart';
 
+CREATE FUNCTION lockredis_certificate_expires(node integer)
+RETURNS timestamp with time zone
+AS 'MODULE_PATHNAME', 'lockredis_certificate_expires'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION lockredis_certificate_expires(integer) IS
+'further column of the view redis_lock_status';
+
 CREATE OR REPLACE VIEW redis_lock_status AS
 SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
     s.renewal_lag, s.maxmemory_policy, s.last_error, s.last_error_at, s.in_use,
@@ -270,7 +289,8 @@ SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
     s.state OPERATOR(pg_catalog.=) 'up' AS up,
     pg_catalog.date_part('epoch', s.round_trip) AS round_trip_seconds,
     pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds,
-    lockredis_instance() AS instance
+    lockredis_instance() AS instance,
+    lockredis_certificate_expires(s.node) AS certificate_expires
 FROM lockredis_status() s;
 
 COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, or each of several masters, then replicas, Sentinels, the table';
@@ -290,6 +310,7 @@ COMMENT ON COLUMN redis_lock_status.up IS 'whether state is up';
 COMMENT ON COLUMN redis_lock_status.round_trip_seconds IS 'round_trip in seconds';
 COMMENT ON COLUMN redis_lock_status.renewal_lag_seconds IS 'renewal_lag in seconds';
 COMMENT ON COLUMN redis_lock_status.instance IS 'this server: its owners in the store are <instance>:<number>, and its connections have it in their names; another one after each restart';
+COMMENT ON COLUMN redis_lock_status.certificate_expires IS 'when the first of the certificates expires with which the node and the watchdog made their connection, its own and that of lockredis.tls_cert_file; null: without TLS, and of a replica';
 
 --
 -- Waiting without a snapshot

@@ -332,6 +332,7 @@ report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
 void
 report_table_full(void)
 {
+	lr_count(STAT_SLOT_REFUSALS);
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("out of slots for Redis locks"),

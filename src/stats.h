@@ -44,6 +44,9 @@ typedef enum LrStat
 	STAT_FAILOVERS,				/* another node was found to be the master */
 	STAT_IDLE_CLOSES,			/* connections that nobody used for long */
 	STAT_REPAIRS,				/* locks created again at one of several masters */
+	STAT_CONDITION_WAITS,		/* waits for conditions, none of the waits above */
+	STAT_CONDITION_WAITED,		/* microseconds of those that have ended */
+	STAT_SLOT_REFUSALS,			/* calls refused because of max_locks */
 	STAT_COUNT
 } LrStat;
 

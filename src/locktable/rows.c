@@ -101,11 +101,23 @@ rows_add_key(RowBuffer *buf, const LrKey *key)
 	return ok;
 }
 
+static void
+rows_count_queue(LrIndex head, int64 *waiting, int64 *at_conditions)
+{
+	for (LrIndex s = head; s != LR_NONE; s = lt_sessions[s].wait.next)
+	{
+		if (lr_kind(lt_sessions[s].wait.terms.kind)->passing)
+			(*at_conditions)++;
+		else
+			(*waiting)++;
+	}
+}
+
 /*
  * rows_count_key --- as add_key
  */
 static void
-rows_count_key(const LrKey *key, int64 *granted, int64 *waiting)
+rows_count_key(const LrKey *key, int64 *granted, int64 *waiting, int64 *at_conditions)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
@@ -119,16 +131,14 @@ rows_count_key(const LrKey *key, int64 *granted, int64 *waiting)
 			*granted += h->scope[SCOPE_XACT].count > 0 &&
 				h->scope[SCOPE_SESSION].count > 0 ? 2 : 1;
 	}
-	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_sessions[s].wait.next)
-		(*waiting)++;
-	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_sessions[s].wait.next)
-		(*waiting)++;
+	rows_count_queue(key->queue_head, waiting, at_conditions);
+	rows_count_queue(key->place_head, waiting, at_conditions);
 }
 
 void
-lt_count_rows(int64 *granted, int64 *waiting)
+lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions)
 {
-	*granted = *waiting = 0;
+	*granted = *waiting = *at_conditions = 0;
 	for (int p = 0; p < LT_PARTITIONS; p++)
 	{
 		LWLock	   *lock = lt_partition(p);
@@ -136,7 +146,7 @@ lt_count_rows(int64 *granted, int64 *waiting)
 		LWLockAcquire(lock, LW_SHARED);
 		for (int b = p; b < lt_table->nbuckets; b += LT_PARTITIONS)
 			for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
-				rows_count_key(&lt_keys[i], granted, waiting);
+				rows_count_key(&lt_keys[i], granted, waiting, at_conditions);
 		LWLockRelease(lock);
 	}
 }

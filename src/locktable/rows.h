@@ -45,8 +45,11 @@ typedef struct LockTableRow
  */
 extern LockTableRow *lt_rows(int *nrows);
 
-/* How many of these rows have their lock, and how many wait, without a copy. */
-extern void lt_count_rows(int64 *granted, int64 *waiting);
+/*
+ * How many of these rows have their lock, and how many wait for one, or for a condition;
+ * without a copy.
+ */
+extern void lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions);
 
 /* By how much the most delayed renewal there is late, microseconds. */
 extern int64 lt_renewal_lag(StoreId store);

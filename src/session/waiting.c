@@ -727,6 +727,15 @@ wait_raise_timeout(void)
 }
 
 /*
+ * wait_is_for_lock --- or for a condition, which counts by itself?
+ */
+static bool
+wait_is_for_lock(void)
+{
+	return !lr_kind(acq.key.kind)->passing;
+}
+
+/*
  * wait_sleep --- until then, or until somebody has news for us
  */
 static void
@@ -736,8 +745,8 @@ wait_sleep(int64 until)
 	{
 		acq.slept = true;
 		acq.began = lr_now();
-		lr_count(STAT_WAITS);
-		if (!lr_kind(acq.key.kind)->passing)
+		lr_count(wait_is_for_lock() ? STAT_WAITS : STAT_CONDITION_WAITS);
+		if (wait_is_for_lock())
 			long_wait_begin();
 	}
 	until = Min(until, long_wait_look_at());
@@ -1105,7 +1114,8 @@ static void
 wait_count_time(void)
 {
 	if (acq.slept)
-		lr_count_many(STAT_WAITED, lr_now() - acq.began);
+		lr_count_many(wait_is_for_lock() ? STAT_WAITED : STAT_CONDITION_WAITED,
+					  lr_now() - acq.began);
 }
 
 /*
@@ -1157,7 +1167,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	}
 	PG_CATCH();
 	{
-		if (geterrcode() == ERRCODE_QUERY_CANCELED)
+		if (geterrcode() == ERRCODE_QUERY_CANCELED && wait_is_for_lock())
 			lr_count(STAT_CANCELS);
 		wait_abandon();
 		PG_RE_THROW();
@@ -1169,7 +1179,8 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 		wait_count_time();
 	else
 	{
-		lr_count(acq.slept ? STAT_TIMEOUTS : STAT_BUSY);
+		if (wait_is_for_lock())
+			lr_count(acq.slept ? STAT_TIMEOUTS : STAT_BUSY);
 		wait_abandon();
 	}
 	return taken;

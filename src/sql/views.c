@@ -31,6 +31,7 @@
 #include "instance.h"
 #include "locktable/graph.h"
 #include "locktable/rows.h"
+#include "locktable/watch.h"
 #include "store/current.h"
 #include "store/node.h"
 #include "store/stores.h"
@@ -46,6 +47,7 @@ PG_FUNCTION_INFO_V1(lockredis_locks);
 PG_FUNCTION_INFO_V1(lockredis_application_name);
 PG_FUNCTION_INFO_V1(lockredis_blocked_by_owner);
 PG_FUNCTION_INFO_V1(lockredis_instance);
+PG_FUNCTION_INFO_V1(lockredis_certificate_expires);
 PG_FUNCTION_INFO_V1(lockredis_stats);
 PG_FUNCTION_INFO_V1(lockredis_waits);
 PG_FUNCTION_INFO_V1(lockredis_stats_reset);
@@ -132,6 +134,22 @@ blocking_pids(const LockTableRow *rows, int i)
 }
 
 /*
+ * will_be_taken_again --- is it no loss, since its session waits at its condition?
+ *
+ * For that, or already for the lock: it waits in a later row of the key.
+ */
+static bool
+will_be_taken_again(const LockTableRow *rows, int nrows, int i)
+{
+	if (rows[i].lost_reason != LOST_WAITING)
+		return false;
+	for (int j = i + 1; j < nrows && same_key(&rows[i], &rows[j]); j++)
+		if (rows[j].pid == rows[i].pid && is_waiting(&rows[j]))
+			return true;
+	return false;
+}
+
+/*
  * fill_hold --- what only a row has that has, or had, the lock
  */
 static void
@@ -151,8 +169,6 @@ fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 		set_column(v, COL_FENCE, Int64GetDatum(row->fence));
 	if (lt_is_granted(row->state))
 		set_column(v, COL_EXPIRES_IN, interval_from_us(Max(row->deadline - now, 0)));
-	if (row->state == HOLD_LOST)
-		set_column(v, COL_LOST_AT, TimestampTzGetDatum(row->lost_at));
 }
 
 /*
@@ -179,7 +195,7 @@ fill_private(RowValues *v, const LockTableRow *row)
  * fill_row --- one row of redis_locks
  */
 static void
-fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
+fill_row(RowValues *v, const LockTableRow *rows, int nrows, int i, int64 now)
 {
 	const LockTableRow *row = &rows[i];
 
@@ -203,6 +219,8 @@ fill_row(RowValues *v, const LockTableRow *rows, int i, int64 now)
 	}
 	else
 		fill_hold(v, row, now);
+	if (row->state == HOLD_LOST && !will_be_taken_again(rows, nrows, i))
+		set_column(v, COL_LOST_AT, TimestampTzGetDatum(row->lost_at));
 	if (lr_may_see_keys_of(row->userid))
 		fill_private(v, row);
 }
@@ -226,7 +244,7 @@ lockredis_locks(PG_FUNCTION_ARGS)
 	{
 		RowValues	v;
 
-		fill_row(&v, rows, i, now);
+		fill_row(&v, rows, nrows, i, now);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, v.value, v.isnull);
 	}
 	pfree(rows);
@@ -327,11 +345,12 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	int64		held;
 	int64		waiting;
-	Datum		values[7];
+	int64		at_conditions;
+	Datum		values[12];
 
 	lr_require_preload();
 	stats_read(sums, &reset_at);
-	lt_count_rows(&held, &waiting);
+	lt_count_rows(&held, &waiting, &at_conditions);
 	values[0] = Float8GetDatum((double) sums[STAT_WAITED] / LR_US_PER_S);
 	values[1] = Int64GetDatum(held);
 	values[2] = Int64GetDatum(waiting);
@@ -339,6 +358,11 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	values[4] = Int64GetDatum(sums[STAT_FAILOVERS]);
 	values[5] = Int64GetDatum(sums[STAT_IDLE_CLOSES]);
 	values[6] = Int64GetDatum(sums[STAT_REPAIRS]);
+	values[7] = Int64GetDatum(sums[STAT_CONDITION_WAITS]);
+	values[8] = Float8GetDatum((double) sums[STAT_CONDITION_WAITED] / LR_US_PER_S);
+	values[9] = Int64GetDatum(at_conditions);
+	values[10] = Int64GetDatum(lt_row_count());
+	values[11] = Int64GetDatum(sums[STAT_SLOT_REFUSALS]);
 	return form_row(fcinfo, values);
 }
 
@@ -360,6 +384,44 @@ lockredis_instance(PG_FUNCTION_ARGS)
 {
 	lr_require_preload();
 	PG_RETURN_TEXT_P(cstring_to_text(lr_instance_uuid()));
+}
+
+/*
+ * next_node --- the first from "node" on that has a row; false: there is none
+ *
+ * The cluster as a whole is no node, if there are some; nor are masters.
+ */
+static bool
+next_node(NodeId *node, NodeStatus *status)
+{
+	bool		has_masters = masters_count() > 0 ||
+		(cluster_is_on() && cluster_open_slots() < SLOT_COUNT);
+
+	for (; *node < NODE_MAX; (*node)++)
+		if (node_get_status(*node, status) && !(*node == NODE_REDIS && has_masters))
+			return true;
+	return false;
+}
+
+/*
+ * lockredis_certificate_expires --- the first to do so of those that the row's node and we
+ * have shown each other
+ */
+Datum
+lockredis_certificate_expires(PG_FUNCTION_ARGS)
+{
+	NodeStatus	status;
+	NodeId		node = 0;
+
+	lr_require_preload();
+	for (int number = PG_GETARG_INT32(0); next_node(&node, &status); node++)
+		if (--number == 0)
+		{
+			if (status.certificate_expires == 0)
+				break;
+			PG_RETURN_TIMESTAMPTZ(status.certificate_expires);
+		}
+	PG_RETURN_NULL();
 }
 
 enum StatusColumn
@@ -514,16 +576,6 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, NodeId node, int num
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/*
- * is_hidden --- the cluster as a whole is no node, if there are some; nor are masters
- */
-static bool
-is_hidden(NodeId node)
-{
-	return node == NODE_REDIS &&
-		(masters_count() > 0 || (cluster_is_on() && cluster_open_slots() < SLOT_COUNT));
-}
-
 Datum
 lockredis_status(PG_FUNCTION_ARGS)
 {
@@ -533,8 +585,7 @@ lockredis_status(PG_FUNCTION_ARGS)
 
 	lr_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	for (NodeId i = 0; i < NODE_MAX; i++)
-		if (node_get_status(i, &status) && !is_hidden(i))
-			put_status(rsinfo, &status, i, ++number);
+	for (NodeId node = 0; next_node(&node, &status); node++)
+		put_status(rsinfo, &status, node, ++number);
 	return (Datum) 0;
 }

@@ -210,6 +210,14 @@ node_set_address(NodeId node, const char *address)
 	LWLockRelease(node_lock);
 }
 
+void
+node_set_certificate(NodeId node, TimestampTz expires)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	nodes->entry[node].status.certificate_expires = expires;
+	LWLockRelease(node_lock);
+}
+
 /*
  * note_round_trip --- the last one counts for what is usual; lock held
  *

@@ -73,6 +73,7 @@ typedef struct NodeStatus
 	char		maxmemory_policy[32];
 	char		last_error[256];
 	TimestampTz last_error_at;	/* 0 = none */
+	TimestampTz certificate_expires;	/* see node_set_certificate; 0 = none */
 } NodeStatus;
 
 extern Size node_shmem_size(void);
@@ -100,6 +101,9 @@ extern void node_set_facts(NodeId node, const char *address,
 						   const char *version, const char *policy,
 						   NodeRole role);
 extern void node_set_address(NodeId node, const char *address);
+
+/* The first of the certificates with which the node and we have met ends then; 0 = none. */
+extern void node_set_certificate(NodeId node, TimestampTz expires);
 extern void node_set_round_trip(NodeId node, int64 us);
 extern void node_set_error(NodeId node, const char *message);
 

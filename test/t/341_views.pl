@@ -5,8 +5,9 @@
 #   are its seconds, for those who drop intervals
 # - database, role and application_name are those of pg_stat_activity, for
 #   everybody; an orphan has none; a background worker is a session
-# - held and waiting are the rows of redis_locks
-# - the time waited counts when a wait ends, once, however it ends
+# - held, waiting and condition_waiting are the rows of redis_locks; slots are all of them
+# - the time waited counts when a wait ends, once, however it ends; that of a sleep at a condition
+#   elsewhere, and its lock is not lost meanwhile
 # - up is the state
 # Proves G36.
 
@@ -166,8 +167,10 @@ $node->safe_psql('postgres', 'DROP SUBSCRIPTION s');
 # redis_lock_stats: this moment
 # ----------
 
-my $counted = q{SELECT s.held, s.waiting, s.held = l.held AND s.waiting = l.waiting FROM redis_lock_stats s,
-	(SELECT count(*) FILTER (WHERE granted) AS held, count(waiting_since) AS waiting FROM redis_locks) l};
+my $counted = q{SELECT s.held, s.waiting, s.held = l.held AND s.waiting = l.waiting
+		AND s.condition_waiting = 0 AND s.slots = l.slots
+	FROM redis_lock_stats s, (SELECT count(*) FILTER (WHERE granted) AS held, count(waiting_since) AS waiting,
+		count(*) AS slots FROM redis_locks) l};
 my $carol = $node->session;
 
 $admin->query_is($counted, '0|0|t', 'nothing is held');
@@ -282,6 +285,26 @@ counts_wait(
 	})->fails('57014', qr/cancel/, 'handed over and cancelled: an error');
 $proxy->release;
 $proxy->clear;
+
+# A sleep at a condition
+my $waits = q{SELECT waits, timeouts, cancels, wait_seconds, losses FROM redis_lock_stats};
+my $sleeps = 'SELECT condition_waits, condition_wait_seconds >= 0.3, condition_waiting, waiting FROM redis_lock_stats';
+my $lost = 'SELECT count(lost_at), count(lost_reason) FROM redis_locks';
+my $before = $admin->query($waits)->out;
+$alice->query("SELECT redis_lock('c')");
+$alice->start("SELECT redis_condition_wait('c')");
+poll_until('a sleep', sub { $admin->query($sleeps)->out eq '1|f|1|0' });
+$admin->query_is($lost, '0|1', 'a sleep: its lock is not lost');
+pause(0.3);
+$alice->cancel;
+$alice->wait->fails('57014', qr/cancel/, 'a sleep: cancelled');
+$admin->query_is($sleeps, '1|t|0|0', 'a sleep: counts by itself');
+$admin->query_is($lost, '1|1', 'a sleep: without its end the lock is lost');
+$alice->query("SELECT redis_unlock('c'), redis_lock('c')");
+$alice->query_is("SELECT redis_condition_wait('c', '10 ms')", 'f', 'a sleep: until its time is over');
+$admin->query_is($waits, $before, 'a sleep: counts as nothing else');
+$admin->query_is($lost, '0|0', 'a sleep: it has the lock again');
+$alice->query("SELECT redis_unlock('c')");
 
 # The one that looks for a deadlock is the one that ends.
 my $dave = $node->session(settings => { deadlock_timeout => '1h' });

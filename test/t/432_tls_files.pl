@@ -100,6 +100,27 @@ $two->query_is($taken, 't|t', 'the new one serves for new connections');
 renewed_since($node->lock_stat('renewals'));
 $one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 
+# The end that the view shows is that of the first: ours, then the node's.
+sub expires_in_days
+{
+	my ($days) = @_;
+
+	connect_anew();
+	poll_until(
+		"an end in $days days",
+		sub {
+			$node->lock_status(q{round(extract(epoch FROM certificate_expires - now()) / 86400)}) eq $days;
+		});
+	return;
+}
+
+expires_in_days(3000);
+show($ca->certificate('client', to => 40));
+expires_in_days(40);
+show($ca->certificate('client'));
+expires_in_days(3000);
+pass('the view shows when ours ends');
+
 # Halfway: the key is that of the certificate before.
 my $half = $ca->certificate('client');
 LockRedis::Ca->put({ cert => $half->{cert}, key => $key_file }, $cert_file, "$dir/unused");

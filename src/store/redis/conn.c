@@ -179,6 +179,8 @@ conn_ready(RedisConn *c)
 	if (c->probe)
 	{
 		node_set_round_trip(c->target->node, hs->round_trip);
+		if (redis_tls_is_on(&c->tls))
+			node_set_certificate(c->target->node, redis_tls_expires(&c->tls));
 		node_set_facts(c->target->node, c->failure.error.address,
 					   c->facts.version, c->facts.policy, c->facts.role);
 		redis_target_note_answered(c->target);

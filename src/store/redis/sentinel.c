@@ -131,6 +131,8 @@ sentinel_is_up(RedisSentinel *s)
 		return;
 	node_set_facts(s->target.node, address, s->ask.facts.version, NULL,
 				   ROLE_SENTINEL);
+	if (redis_tls_is_on(&s->ask.tls))
+		node_set_certificate(s->target.node, redis_tls_expires(&s->ask.tls));
 	if (s->state == NODE_DOWN)
 		ereport(LOG,
 				(errmsg("lockredis: the Sentinel at %s is up", address)));

@@ -28,6 +28,8 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
+#include "utils/timestamp.h"
+
 #include "settings.h"
 #include "store/redis/tls.h"
 #include "store/redis/tls_context.h"
@@ -463,6 +465,42 @@ redis_tls_unread(const RedisTls *t)
 		unread += record->len;
 	}
 	return unread;
+}
+
+/*
+ * certificate_expires --- DT_NOEND: there is none
+ */
+static TimestampTz
+certificate_expires(const X509 *cert)
+{
+	struct tm	end;
+	struct pg_tm pg_end = {0};
+	int			zone = 0;
+	TimestampTz expires;
+
+	if (cert == NULL || ASN1_TIME_to_tm(X509_get0_notAfter(cert), &end) != 1)
+		return DT_NOEND;
+	pg_end.tm_year = end.tm_year + 1900;
+	pg_end.tm_mon = end.tm_mon + 1;
+	pg_end.tm_mday = end.tm_mday;
+	pg_end.tm_hour = end.tm_hour;
+	pg_end.tm_min = end.tm_min;
+	pg_end.tm_sec = end.tm_sec;
+	if (tm2timestamp(&pg_end, 0, &zone, &expires) != 0)
+		return DT_NOEND;
+	return expires;
+}
+
+/*
+ * redis_tls_expires --- see tls.h
+ */
+TimestampTz
+redis_tls_expires(const RedisTls *t)
+{
+	TimestampTz node = certificate_expires(SSL_SESSION_get0_peer(SSL_get_session(t->ssl)));
+	TimestampTz ours = certificate_expires(SSL_get_certificate(t->ssl));
+
+	return Min(node, ours);
 }
 
 /*

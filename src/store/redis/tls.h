@@ -17,6 +17,7 @@
 #define LR_REDIS_TLS_H
 
 #include "lockredis.h"
+#include "datatype/timestamp.h"
 
 #include "store/redis/node_errors.h"
 #include "store/redis/socket.h"
@@ -106,6 +107,12 @@ extern size_t redis_tls_unread(const RedisTls *t);
 
 /* For what the socket has to be watched; "writing": something is to be sent. */
 extern uint32 redis_tls_events(const RedisTls *t, bool writing);
+
+/*
+ * When the first of the node's certificate and ours expires, after the handshake.  Of a
+ * session that goes on it is the certificate that was shown at its beginning.
+ */
+extern TimestampTz redis_tls_expires(const RedisTls *t);
 
 /* Why it has failed. */
 extern void redis_tls_explain(const RedisTls *t, RedisFailure *f);

@@ -62,6 +62,12 @@ redis_tls_unread(const RedisTls *t)
 	NOT_ASKED();
 }
 
+TimestampTz
+redis_tls_expires(const RedisTls *t)
+{
+	return 0;
+}
+
 uint32
 redis_tls_events(const RedisTls *t, bool writing)
 {
