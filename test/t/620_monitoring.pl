@@ -1,41 +1,31 @@
 # Copyright (c) 2026, lockredis contributors
 
 # monitoring/: Debian's prometheus-postgres-exporter asks the queries with the rights that
-# are said there, a Prometheus scrapes it and has no fault to find with the rules, each
-# query of the dashboard has an answer, and the alerts come when they should and only then
-# (promtool).
+# are said there, a Prometheus scrapes it and has no fault to find with the rules, and each
+# query of the dashboard has an answer.  621_alerts and 622_alerts_nodes have the incidents.
 
 use strict;
 use warnings FATAL => 'all';
 
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
-use HTTP::Tiny;
 use IPC::Run;
 use JSON::PP qw(decode_json);
-use LockRedis::Program;
+use LockRedis::Exporter;
 use LockRedis::Test;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
 need_tool($_) foreach 'prometheus', 'promtool', 'prometheus-postgres-exporter';
 
-my $top = abs_path(dirname(__FILE__) . '/../..');
-# Whatever proxy the environment names
-my $http = HTTP::Tiny->new(timeout => 30, proxy => undef, http_proxy => undef);
+my $directory = $LockRedis::Exporter::directory;
 
 # ----------
 # What needs no servers
 # ----------
 
-foreach my $check ([ 'check', 'rules', 'alerts.yml' ], [ 'test', 'rules', 'alerts_test.yml' ])
-{
-	my $ran = IPC::Run::run([ 'promtool', @$check ], '>&', \my $said, init => sub { chdir "$top/monitoring" });
+my $ran = IPC::Run::run([ 'promtool', 'check', 'rules', "$directory/alerts.yml" ], '>&', \my $said);
+ok($ran, 'promtool has no fault to find with the rules') or diag $said;
 
-	ok($ran, "promtool @$check") or diag $said;
-}
-
-my @alerts = slurp_file("$top/monitoring/alerts.yml") =~ /^ *- alert: (\w+)$/mg;
+my @alerts = slurp_file("$directory/alerts.yml") =~ /^ *- alert: (\w+)$/mg;
 
 # ----------
 # Servers
@@ -43,60 +33,25 @@ my @alerts = slurp_file("$top/monitoring/alerts.yml") =~ /^ *- alert: (\w+)$/mg;
 
 my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create('main', redis => $redis, extension => 0);
-my @programs;
-END
-{
-	my $exit_code = $?;
-
-	kill 'KILL', @programs;
-	$? = $exit_code;
-}
-
-# It listens where it is told to, or has ended.
-sub start
-{
-	my ($name, $port, @command) = @_;
-	my $log = "$PostgreSQL::Test::Utils::log_path/620_monitoring_$name.log";
-	my $pid = LockRedis::Program::start_program($log, @command);
-
-	push @programs, $pid;
-	poll_until(
-		"$name to answer (see $log)",
-		sub {
-			die "$name has ended, see $log\n" if waitpid($pid, 1) == $pid;
-			$http->get("http://127.0.0.1:$port/metrics")->{success};
-		});
-	return;
-}
-
-$node->value($_)
-  foreach 'CREATE SCHEMA lockredis', 'CREATE EXTENSION lockredis SCHEMA lockredis',
-  'ALTER DATABASE postgres SET search_path = public, lockredis',
-  slurp_file("$top/monitoring/README.md") =~ /^```sql\n(CREATE ROLE .*?)^```/ms;
-$node->poll_query_until('postgres', "SELECT bool_and(up) FROM lockredis.redis_lock_status") or die;
-
-my $exporter = PostgreSQL::Test::Cluster::get_free_port();
+my $exporter = LockRedis::Exporter->new($node);
 my $prometheus = PostgreSQL::Test::Cluster::get_free_port();
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
-$ENV{DATA_SOURCE_NAME} = 'user=exporter host=' . $node->host . ' port=' . $node->port
-  . ' dbname=postgres sslmode=disable';
-start('exporter', $exporter, 'prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$exporter",
-	"--extend.query-path=$top/monitoring/queries.yaml");
-
+$node->wait_for_up;
 append_to_file("$dir/prometheus.yml", <<"END");
 global: {scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}
-rule_files: [$top/monitoring/alerts.yml]
+rule_files: [$directory/alerts.yml]
 scrape_configs:
   - job_name: lockredis
-    static_configs: [{targets: ['127.0.0.1:$exporter']}]
+    static_configs: [{targets: ['127.0.0.1:@{[ $exporter->port ]}']}]
 END
-start('prometheus', $prometheus, 'prometheus', "--config.file=$dir/prometheus.yml",
+my $program = LockRedis::Exporter::start_web('prometheus', $prometheus, 'prometheus', "--config.file=$dir/prometheus.yml",
 	"--storage.tsdb.path=$dir/data", "--web.listen-address=127.0.0.1:$prometheus");
 
 sub ask_prometheus
 {
 	my ($what, %arguments) = @_;
+	my $http = $LockRedis::Exporter::http;
 	my $query = $http->www_form_urlencode(\%arguments);
 	my $reply = $http->get("http://127.0.0.1:$prometheus/api/v1/$what?$query");
 
@@ -115,8 +70,8 @@ $node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM lockredis.redis_lo
 $redis->cmd('DEL', 'lost');
 $one->query("SELECT redis_extend('lost', '1 min')");
 
-my $metrics = $http->get("http://127.0.0.1:$exporter/metrics")->{content};
-my $queries = slurp_file("$top/monitoring/queries.yaml");
+my $metrics = $exporter->text;
+my $queries = slurp_file("$directory/queries.yaml");
 my (@names, $namespace);
 foreach my $line (split /\n/, $queries)
 {
@@ -126,9 +81,18 @@ foreach my $line (split /\n/, $queries)
 cmp_ok(scalar @names, '>', 30, 'there are metrics');
 is(join(' ', grep { $metrics !~ /^\Q$_\E\{/m } @names), '', 'each is exported');
 like($metrics, qr/^lockredis_node_up\{.*role="master".*\} 1$/m, 'Redis is up');
-like($metrics, qr/^lockredis_locks_waiting\{.*\} 1$/m, 'one waits');
+like($metrics, qr/^lockredis_locks_waiting\{kind="reentrant".*\} 1$/m, 'one waits');
 like($metrics, qr/^lockredis_stats_losses\{.*\} 1$/m, 'one was lost');
-like($metrics, qr/^lockredis_locks_max_slots\{.*\} 10000$/m, 'of so many');
+like($metrics, qr/^lockredis_stats_max_slots\{.*\} 10000$/m, 'of so many');
+
+# Each kind has its series.
+my @kinds = map { slurp_file($_) =~ /^const LockKind .*?\.name = "(\w+)"/ms } glob "$directory/../src/kinds/*.c";
+is_deeply([ $metrics =~ /^lockredis_locks_held\{kind="(\w+)"/mg ], [ sort @kinds ], 'kinds of locks');
+
+# Of many keys the ten that are held, and awaited, longest
+$one->query("SELECT redis_lock('many ' || i) FROM generate_series(1, 30) i");
+my @named = $exporter->text =~ /^lockredis_key_hold_seconds\{key="([^"]+)"/mg;
+is(scalar(grep { /^(?:k|many \d)$/ } @named), 10, 'ten keys that are held') || diag "@named";
 
 # ----------
 # Prometheus
@@ -150,7 +114,7 @@ is(join("\n", map { "$_->{name}: $_->{lastError}" } grep { $_->{health} ne 'ok' 
 		map { @{ $_->{rules} } } @{ ask_prometheus('rules')->{groups} }),
 	'', 'and nothing to complain of');
 
-my $dashboard = decode_json(slurp_file("$top/monitoring/dashboard.json"));
+my $dashboard = decode_json(slurp_file("$directory/dashboard.json"));
 foreach my $panel (@{ $dashboard->{panels} })
 {
 	ok($panel->{description} && $panel->{fieldConfig}{defaults}{unit},
@@ -175,12 +139,8 @@ foreach my $panel (@{ $dashboard->{panels} })
 # The end
 # ----------
 
-kill 'TERM', @programs;
-foreach my $pid (@programs)
-{
-	poll_until('the programs to end', sub { waitpid($pid, 1) != 0 });
-}
-@programs = ();
+LockRedis::Exporter::stop_web($program);
+$exporter->stop;
 $one->quit;
 $two->wait;
 $two->quit;
