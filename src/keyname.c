@@ -263,6 +263,55 @@ lr_name_to_show_plainly(const char *data, int len)
 	return pnstrdup(data, len);
 }
 
+/*
+ * control_len --- bytes of the control character there; 0: it is none
+ *
+ * Those of UTF-8 with two bytes (U+0080 to U+009F) control terminals as well.
+ */
+static int
+control_len(const char *s)
+{
+	unsigned char c = s[0];
+	unsigned char next = c != '\0' ? s[1] : '\0';
+
+	if (c < 0x20 || c == 0x7f)
+		return 1;
+	return GetDatabaseEncoding() == PG_UTF8 && c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
+}
+
+static char *
+escape_controls(const char *shown)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	while (*shown != '\0')
+	{
+		int			len = control_len(shown);
+
+		if (len == 0)
+			appendStringInfoChar(&buf, *shown++);
+		for (; len > 0; len--)
+			appendStringInfo(&buf, "\\x%02x", (unsigned char) *shown++);
+	}
+	return buf.data;
+}
+
+/*
+ * lr_owner_to_show --- see keyname.h
+ */
+char *
+lr_owner_to_show(const char *owner)
+{
+	return escape_controls(lr_name_to_show(owner, strlen(owner)));
+}
+
+char *
+lr_owner_to_show_plainly(const char *owner)
+{
+	return escape_controls(lr_name_to_show_plainly(owner, strlen(owner)));
+}
+
 static char *
 put(char *out, const char *bytes, int len)
 {

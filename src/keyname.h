@@ -56,6 +56,10 @@ extern char *lr_name_to_show(const char *data, int len);
 /* The same in the context callback of an error: reads no catalog. */
 extern char *lr_name_to_show_plainly(const char *data, int len);
 
+/* An owner, which any client may have written: control characters are escaped, too. */
+extern char *lr_owner_to_show(const char *owner);
+extern char *lr_owner_to_show_plainly(const char *owner);
+
 /*
  * The names that are derived from that of a lock, as patterns: "=" is the name itself,
  * "*" what Redisson makes of it, which is "{name}", or the name if it has a brace of its

@@ -210,8 +210,7 @@ lost_reason_text(LostReason reason, const char *taken_by)
 		case LOST_WAITING:
 			return pstrdup("waiting");
 		case LOST_TAKEN:
-			return psprintf("taken by %s",
-							lr_name_to_show(taken_by, strlen(taken_by)));
+			return psprintf("taken by %s", lr_owner_to_show(taken_by));
 	}
 	return NULL;
 }
@@ -230,9 +229,7 @@ lost_detail(const HoldView *view)
 			return errdetail("Its lease expired, seen at %s.", when);
 		case LOST_TAKEN:
 			return errdetail("It was taken by %s, seen at %s.",
-							 lr_name_to_show(view->taken_by,
-											 strlen(view->taken_by)),
-							 when);
+							 lr_owner_to_show(view->taken_by), when);
 		case LOST_FORCED:
 			return errdetail("It was released by force at %s.", when);
 		case LOST_MOVED:

@@ -93,7 +93,7 @@ long_wait_detail(const int *holder_pids, int nholders, const char *owner,
 									queue);
 	if (owner[0] != '\0')
 		return errdetail_log("No process of this server is holding the lock. Owner elsewhere: %s. Wait queue: %s.",
-							 lr_name_to_show(owner, strlen(owner)), queue);
+							 lr_owner_to_show(owner), queue);
 	return errdetail_log("No process of this server is holding the lock. Wait queue: %s.",
 						 queue);
 }

@@ -680,7 +680,7 @@ wait_context_blocker(void)
 		return _(", held by readers");
 	return psprintf(kind->shared || kind->announced ?
 					_(", blocked by owner \"%s\"") : _(", held by owner \"%s\""),
-					lr_name_to_show_plainly(owner, strlen(owner)));
+					lr_owner_to_show_plainly(owner));
 }
 
 /*

@@ -646,7 +646,7 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb)
 	/* The string of a token lock is a credential: it is all that unlocking takes. */
 	if (op.value == STORE_VALUE_TOKEN)
 		PG_RETURN_TEXT_P(cstring_to_text("token"));
-	PG_RETURN_TEXT_P(cstring_to_text(lr_name_to_show(op.holder, strlen(op.holder))));
+	PG_RETURN_TEXT_P(cstring_to_text(lr_owner_to_show(op.holder)));
 }
 
 /*

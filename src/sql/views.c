@@ -295,8 +295,7 @@ lockredis_blocked_by_owner(PG_FUNCTION_ARGS)
 		blocker.waiter != pid || !lr_may_see_keys_of(blocker.userid) ||
 		blocker.owner[0] == '\0')
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(lr_name_to_show(blocker.owner,
-													 strlen(blocker.owner))));
+	PG_RETURN_TEXT_P(cstring_to_text(lr_owner_to_show(blocker.owner)));
 }
 
 /* ----------

@@ -232,6 +232,25 @@ my $context = context_of("redis_lock('x')", 'x', '\xff\x01"');
 is($context, 'while waiting for Redis lock "x", held by owner "\xff\x01""',
 	'an owner that is no text');
 
+# Characters that would control a terminal, or end the line
+{
+	my $shown = '\x1b[2J\x0a\x7f\xc2\x9b' . "\xc3\xa9:1";
+
+	$redis->foreign_lock('x1', owner => "\x1b[2J\x0a\x7f\xc2\x9b\xc3\xa9:1");
+	$viewer->query_is("SELECT redis_lock_owner('x1')", $shown, 'controls: the owner');
+	is(context_of("redis_lock('x1')", 'x1', $shown),
+		"while waiting for Redis lock \"x1\", held by owner \"$shown\"", 'controls: the view and the context');
+
+	# Whoever takes it away
+	$two->query("SELECT redis_lock('x2')");
+	$redis->cmd('DEL', 'x2');
+	$redis->foreign_lock('x2', owner => "\x1b[2J\x0a\x7f\xc2\x9b\xc3\xa9:1");
+	$two->query("SELECT redis_extend('x2', '1 min')");
+	$viewer->query_is("SELECT lost_reason FROM redis_locks WHERE key = 'x2'", "taken by $shown", 'controls: a loss');
+	$two->query_fails("SELECT redis_assert_held('x2')", '55000', qr/taken by \Q$shown\E, seen/, 'controls: its error');
+	$two->query('SELECT redis_unlock_all()');
+}
+
 # Characters that the client's encoding lacks do not replace the error by another one.
 {
 	my $star = "\xe2\x98\x86";
