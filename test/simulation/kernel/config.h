@@ -61,6 +61,7 @@ typedef struct SimConfig
 	int			nredis;			/* nodes of Redis */
 	int			masters;		/* so many of them are independent masters; 0 = there
 								 * is one, or one at a time */
+	int			names;			/* if so: how their names move; names.h */
 	int			struck;			/* if so: only so many of them are hit by faults */
 	bool		rolling;		/* they are started again, empty, one after the other, and
 								 * nothing else goes wrong */

@@ -17,9 +17,11 @@
 #include "config.h"
 #include "faults.h"
 #include "kernel.h"
+#include "names.h"
 #include "network.h"
 #include "redis_nodes.h"
 #include "redlock.h"
+#include "sentinels.h"
 
 static bool over;
 
@@ -70,6 +72,8 @@ static const Kind kinds[] = {
 	{fault_settings, 150, SIM_S},
 	{fault_url, 400, SIM_S},
 	{fault_slot_moves, 0, 500 * SIM_MS},
+	{fault_name_moves, 0, SIM_S},
+	{fault_sentinel_lies, 0, 3 * SIM_S},
 };
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -86,6 +90,16 @@ permille_of(const Kind *kind)
 		return 0;
 	if (sim_config.sentinels && kind->fault == fault_failover)
 		return 800;
+	if (sim_config.sentinels && kind->fault == fault_sentinel_lies)
+		return 300;
+	if (sim_config.names != NAMES_STAY && kind->fault == fault_name_moves)
+		return 900;
+
+	/* A server that starts later, or a client elsewhere, cannot know who was there. */
+	if (sim_config.names == NAMES_CARELESS &&
+		(kind->fault == fault_crash || kind->fault == fault_server_restarts ||
+		 kind->fault == fault_redlock))
+		return 0;
 	if (sim_config.masters > 0 && kind->fault == fault_redlock)
 		return 700;
 	if (sim_config.masters > 0 && (kind->fault == fault_redis_restarts || kind->fault == fault_settings))
@@ -222,5 +236,7 @@ faults_end(void)
 	net_set_cut(0);
 	redis_calm();
 	redlock_end();
+	names_end();
+	sentinels_end();
 	sim_trace("no more faults");
 }

@@ -42,6 +42,7 @@ extern void fault_redis_restarts(void);
 extern void fault_redis_promoted(void);
 extern void fault_replica_away(void);
 extern void fault_failover(void);
+extern void fault_sentinel_lies(void);
 extern void fault_slot_moves(void);
 extern void fault_redis_saves(void);
 extern void fault_redis_mood(void);

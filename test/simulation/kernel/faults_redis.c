@@ -17,6 +17,7 @@
 
 #include "config.h"
 #include "faults.h"
+#include "names.h"
 #include "network.h"
 #include "redis_counts.h"
 #include "redis_nodes.h"
@@ -172,6 +173,12 @@ fault_failover(void)
 }
 
 void
+fault_sentinel_lies(void)
+{
+	sentinels_lie();
+}
+
+void
 fault_slot_moves(void)
 {
 	shards_move_slot();
@@ -261,6 +268,9 @@ fault_key_denied(void)
 	const char *of = names[sim_pick((const int64_t[]){0, 0, 1, 1, 2}, 5)];
 	int64_t		time = SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S, 20 * SIM_S, SIM_NEVER);
 
+	/* A release stays due while two masters refuse it and no majority is left without them. */
+	if (sim_config.names != NAMES_STAY && time == SIM_NEVER)
+		time = 20 * SIM_S;
 	redis_deny_name(node, name_of(of, key), true);
 	if (time < SIM_NEVER)
 		sim_at(sim_now() + time, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);

@@ -574,6 +574,15 @@ net_break_all(int node)
 	sim_disturbed(sim_now());
 }
 
+void
+net_stop(int node)
+{
+	for (int i = 0; i < nconns; i++)
+		if (conns[i].node == node && conns[i].state == NET_CONNECTING)
+			conns[i].node = -1;
+	net_break_all(node);
+}
+
 static Conn *
 draw_open(void)
 {

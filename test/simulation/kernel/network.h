@@ -94,6 +94,9 @@ extern void net_break(int conn);
 extern void net_break_one(void);
 extern void net_break_all(int node);
 
+/* Likewise, and nobody who connects just now gets there. */
+extern void net_stop(int node);
+
 /* One loses its other end, and nobody says so until then. */
 extern void net_half_open_one(int64_t until);
 

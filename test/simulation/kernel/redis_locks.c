@@ -76,22 +76,6 @@ redis_owned_until(const char *key, const char *owner)
 	return until;
 }
 
-int
-redis_count_owned(const char *key, const char *owner, int64_t until, int *robbed)
-{
-	int			n = 0;
-
-	*robbed = 0;
-	for (int i = 0; i < sim_config.masters; i++)
-	{
-		if (redis_owned_there_until(i, key, owner) >= until)
-			n++;
-		else if (redis_was_robbed_at(i, owner))
-			(*robbed)++;
-	}
-	return n + *robbed;
-}
-
 static bool
 keeps_from(int node, const char *key, bool shared)
 {

@@ -223,9 +223,13 @@ redis_refuses(int node, bool needs_memory)
 void
 redis_set_mood(int node, RedisMood mood, int64_t until)
 {
+	/* What Sentinels have made a replica remains one until they say otherwise. */
+	if (sim_config.sentinels && node != redis_present() &&
+		nodes[node].mood_until == INT64_MAX && until > 0)
+		return;
 	nodes[node].mood = mood;
 	nodes[node].mood_until = until;
-	sim_disturbed(until);
+	sim_disturbed(until < INT64_MAX ? until : sim_now());
 }
 
 /* ----------

@@ -176,12 +176,6 @@ extern bool redis_was_elsewhere(void);
 /* Likewise of that name, where each has a place of its own. */
 extern int	redis_place_of(const char *name);
 
-/*
- * How many of the independent masters have it for that owner until then, or took it from
- * him ("robbed": so many)?
- */
-extern int	redis_count_owned(const char *key, const char *owner, int64_t until, int *robbed);
-
 /* Until when (sim_now() time) that owner has the key; 0 = not at all. */
 extern int64_t redis_owned_until(const char *key, const char *owner);
 extern int64_t redis_owned_there_until(int node, const char *key, const char *owner);

@@ -21,6 +21,7 @@
 
 #include "config.h"
 #include "faults.h"
+#include "names.h"
 #include "network.h"
 #include "redis_nodes.h"
 #include "redlock.h"
@@ -103,8 +104,8 @@ is_given_back(void *arg, int64_t n)
 	(void) arg;
 	if (c == NULL)
 		return;
-	if (net_is_up(node_of(n)))
-		redis_foreign_release(node_of(n), c->key, c->owner, c->channel);
+	if (net_is_up(names_place(node_of(n))))
+		redis_foreign_release(names_place(node_of(n)), c->key, c->owner, c->channel);
 	if (--c->asked == 0)
 		c->state = IDLE;
 }
@@ -138,7 +139,7 @@ static void
 is_asked(void *arg, int64_t n)
 {
 	Client	   *c = client_of(n);
-	int			node = node_of(n);
+	int			node = names_place(node_of(n));
 
 	(void) arg;
 	if (c == NULL || c->state != ASKING)

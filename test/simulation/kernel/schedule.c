@@ -18,6 +18,7 @@
 #include "history.h"
 #include "kernel.h"
 #include "meeting.h"
+#include "names.h"
 #include "network.h"
 #include "redis_nodes.h"
 #include "redlock.h"
@@ -167,6 +168,10 @@ draw_servers(SimConfig *c)
 	if (c->mode != 0 || c->shared || c->counts || c->conditions)
 		return;
 	c->nservers = (int) SIM_PICK(1, 1, 2, 2, 3);
+	if (c->masters > 0 && !c->rolling && !c->tokens)
+		c->names = (int) SIM_PICK(NAMES_STAY, NAMES_STAY, NAMES_CAREFUL, NAMES_CARELESS);
+	if (c->names == NAMES_CARELESS)
+		c->nservers = 1;
 	if (c->nsessions < c->nservers)
 		c->nsessions = c->nservers;
 }
@@ -384,6 +389,7 @@ reset(bool tracing)
 		heap_free_all(i);
 	scheduler_reset();
 	redis_reset();
+	names_reset();
 	redlock_reset();
 	history_reset();
 	trace_begin(tracing);

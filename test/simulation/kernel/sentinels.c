@@ -34,6 +34,8 @@ typedef struct View
 	int			master;
 	int			config_epoch;
 	bool		in_doubt;		/* about to make another one the master */
+	int			lies;			/* the port that it names; 0 = it tells the truth */
+	int			lie_epoch;
 } View;
 
 static View view[SENTINELS];
@@ -99,7 +101,7 @@ answer_master(const View *v, int conn)
 	char		text[256];
 	char		number[16];
 
-	snprintf(number, sizeof(number), "%d", v->config_epoch);
+	snprintf(number, sizeof(number), "%d", v->lies != 0 ? v->lie_epoch : v->config_epoch);
 	snprintf(text, sizeof(text), "*%d\r\n$12\r\nconfig-epoch\r\n$%zu\r\n%s\r\n%s",
 			 v->in_doubt ? 4 : 2, strlen(number), number,
 			 v->in_doubt ? "$14\r\nfailover-state\r\n$14\r\nwait_promotion\r\n" : "");
@@ -112,7 +114,7 @@ answer_address(const View *v, int conn)
 	char		text[64];
 
 	snprintf(text, sizeof(text), "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n%d\r\n",
-			 REDIS_PORT(v->master));
+			 v->lies != 0 ? v->lies : REDIS_PORT(v->master));
 	reply(conn, text);
 }
 
@@ -132,6 +134,66 @@ sentinels_serve(int sentinel, int conn, const char *verb, const char *what)
 		answer_master(&view[sentinel], conn);
 	else
 		answer_address(&view[sentinel], conn);
+}
+
+/* ----------
+ * Lies
+ * ----------
+ */
+
+/* A node that does not call itself master is passed over after 3 s, and some rounds. */
+#define PASSED_OVER_IN	(5 * SIM_S)
+
+static void
+tell_the_truth(void *arg, int64_t i)
+{
+	(void) arg;
+	if (view[i].lies == 0)
+		return;
+	sim_trace("sentinel %d: tells the truth again", (int) i);
+	view[i].lies = 0;
+	sim_disturbed(sim_now() + PASSED_OVER_IN);
+}
+
+static void
+end_lies(void)
+{
+	for (int i = 0; i < SENTINELS; i++)
+		tell_the_truth(NULL, i);
+}
+
+/*
+ * sentinels_lie --- one names the replica, or nobody, by a higher number than there was
+ *
+ * A higher number of a node that calls itself master would be believed, and rightly so.
+ */
+void
+sentinels_lie(void)
+{
+	int			i = (int) sim_draw(SENTINELS);
+	int			other = (redis_present() + 1) % sim_config.nredis;
+	int64_t		until = sim_now() + SIM_PICK(15 * SIM_S, 300 * SIM_MS, 4 * SIM_S, 40 * SIM_S);
+
+	for (int j = 0; j < SENTINELS; j++)
+		if (view[j].lies != 0)
+			return;
+	view[i].lies = sim_draw(2) != 0 && redis_mood(other) == REDIS_READONLY ?
+		REDIS_PORT(other) : NOBODYS_PORT;
+	view[i].lie_epoch = config_epoch + (int) SIM_PICK(1, 5, 100);
+	sim_trace("fault: sentinel %d names port %d, number %d", i, view[i].lies,
+			  view[i].lie_epoch);
+	sim_at(until, tell_the_truth, NULL, i);
+	if (sim_chance(300))
+		net_down_until(SENTINEL_NODE(i), until + SIM_S);
+	sim_disturbed(sim_now() + PASSED_OVER_IN);
+}
+
+/* A lie may outlast the other faults, so that it is all that is wrong. */
+void
+sentinels_end(void)
+{
+	if (sim_draw(2) == 0)
+		end_lies();
 }
 
 /* ----------
@@ -179,6 +241,7 @@ sentinels_fail_over(void)
 
 	if (failovers > 0 && sim_now() - failed_over_at < INTERVAL_MIN)
 		return;
+	end_lies();
 	failed_over_at = sim_now();
 	sim_trace("fault: redis %d takes the place of redis %d", to, from);
 	if (sim_chance(600))
@@ -225,7 +288,8 @@ sentinels_note_epoch(uint32_t epoch, int port)
 {
 	if (epoch >= EPOCHS)
 		sim_fail("simulator", "too many masters");
-	belief[sim_server()].node_of[epoch] = belief[sim_server()].node = port - REDIS_PORT(0);
+	belief[sim_server()].node_of[epoch] = belief[sim_server()].node =
+		port == NOBODYS_PORT ? -1 : port - REDIS_PORT(0);
 	belief[sim_server()].at = sim_now();
 }
 

@@ -18,6 +18,9 @@
 #define SENTINELS			3
 #define SENTINEL_NODE(i)	(REDIS_NODES + (i))
 #define SENTINEL_PORT(i)	(26379 + (i))
+
+/* A Sentinel that lies may name it. */
+#define NOBODYS_PORT		6400
 #define SENTINEL_URL \
 	"redis-sentinel://127.0.0.1:26379,127.0.0.1:26380,127.0.0.1:26381/svc"
 
@@ -35,6 +38,10 @@ extern void sentinels_serve(int sentinel, int conn, const char *verb, const char
  */
 extern void sentinels_fail_over(void);
 extern int	sentinels_failovers(void);
+
+/* One of them names the replica, or nobody; the faults end. */
+extern void sentinels_lie(void);
+extern void sentinels_end(void);
 
 /* What the watchdog of this server believes: the node that has this epoch; -1 = none. */
 extern void sentinels_note_epoch(uint32_t epoch, int port);

@@ -24,10 +24,12 @@
 #include "../../../src/locktable/check.h"
 #include "../../../src/store/node.h"
 #include "../../../src/settings.h"
+#include "../../../src/store/masters.h"
 #include "../../../src/store/stores.h"
 #include "../../../src/store/topology.h"
 
 #include "../backend/heap.h"
+#include "../kernel/names.h"
 #include "../kernel/network.h"
 #include "../kernel/history.h"
 #include "../kernel/redis_conditions.h"
@@ -154,14 +156,14 @@ static void
 check_majority(LrIndex k, LrIndex i, const char *owner)
 {
 	int64		deadline = deadline_of(i);
-	int			robbed;
-	int			n = redis_count_owned(lt_keys[k].name, owner, deadline - CLOCK_GRAIN, &robbed);
+	int			lost;
+	int			n = names_count_owned(lt_keys[k].name, owner, deadline - CLOCK_GRAIN, &lost);
 
 	if (n > sim_config.masters / 2)
 	{
 		if (i < MAX_HOLDS)
 		{
-			taken[i].owner = n - robbed > sim_config.masters / 2 ? 0 : lt_holds[i].owner;
+			taken[i].owner = n - lost > sim_config.masters / 2 ? 0 : lt_holds[i].owner;
 			taken[i].deadline = deadline;
 		}
 		return;
@@ -502,12 +504,41 @@ check_map(void)
 				 (sim_now() - unconfirmed_since) / (double) SIM_S);
 }
 
+/*
+ * check_masters --- is there a connection to each of them?
+ *
+ * Not if its clock hides since when it runs, or if a name leads where another one is known
+ * to lead: names.c ends all connections when the faults end.
+ */
+static void
+check_masters(void)
+{
+	int			i = 0;
+
+	while (i < sim_config.masters &&
+		   (masters_are_there(masters_place(), 1U << i) || redis_clock_went_back(names_place(i))))
+		i++;
+	if (i == sim_config.masters || lr_mode != MODE_REDIS || !lr_watchdog_running() ||
+		!net_is_well() || (sim_config.names != NAMES_STAY && !sim_config.calm))
+		unconfirmed_since = 0;
+	else if (unconfirmed_since == 0)
+		unconfirmed_since = sim_now();
+	else if (sim_now() - Max(unconfirmed_since, sim_quiet_since()) > CONFIRMED_WITHIN)
+		sim_fail("not confirmed", "master %d is not used for %.3f s", i,
+				 (sim_now() - unconfirmed_since) / (double) SIM_S);
+}
+
 static void
 check_confirmed(void)
 {
 	if (sim_config.cluster)
 	{
 		check_map();
+		return;
+	}
+	if (sim_config.masters > 0)
+	{
+		check_masters();
 		return;
 	}
 	if (!sim_config.sentinels || lr_mode != MODE_REDIS || !lr_watchdog_running() ||

@@ -1,0 +1,252 @@
+/*-------------------------------------------------------------------------
+ *
+ * names.c
+ *	  Which node each name of lockredis.url leads to, with independent masters.
+ *
+ * Each name has a place in the list, and one node has that place.  A name may lead to the
+ * node of another place for a while, and two names may change places.  The nodes remain the
+ * same, so whoever has most of them has a majority, by whatever names.  A node that takes
+ * another's place knows nothing of the locks that the former one has granted, or what it
+ * knew long ago.  Careful schedules then do what docs/masters.md asks of an administrator.
+ * In the others one server, which runs all the time, has to see it by itself.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/names.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "config.h"
+#include "faults.h"
+#include "names.h"
+#include "network.h"
+#include "redis_nodes.h"
+
+/* After so long a server has seen where a name leads, and has written its locks there. */
+#define SETTLES_IN		(4 * SIM_S)
+
+typedef struct Place
+{
+	int			node;			/* has it */
+	int64_t		had_until[REDIS_NODES]; /* these had it before; 0 = they did not */
+} Place;
+
+static Place place[REDIS_NODES];
+
+void
+names_reset(void)
+{
+	memset(place, 0, sizeof(place));
+	for (int i = 0; i < REDIS_NODES; i++)
+		place[i].node = i;
+}
+
+int
+names_place(int name)
+{
+	return place[name].node;
+}
+
+static void
+lead(int name, int node)
+{
+	sim_trace("fault: name %d leads to redis %d", name, node);
+	net_listen(REDIS_PORT(name), node);
+}
+
+static int
+holder_of_place(int node)
+{
+	for (int i = 0; i < sim_config.masters; i++)
+		if (place[i].node == node)
+			return i;
+	return -1;
+}
+
+/* ----------
+ * Majorities
+ * ----------
+ */
+
+/* What a former node of a place has granted counts until its lease ends. */
+static bool
+is_of_place(int name, int node, bool formers)
+{
+	return place[name].node == node ||
+		(formers && place[name].had_until[node] > 0 &&
+		 sim_now() < place[name].had_until[node] + sim_config.max_lease_ms * SIM_MS);
+}
+
+/* Nodes that have the lock, or had it until somebody took it away; and the place of each. */
+typedef struct Count
+{
+	bool		has[REDIS_NODES];
+	bool		formers;		/* those that had the place count, too */
+	bool		seen[REDIS_NODES];
+	int			of[REDIS_NODES];	/* -1 = it has none yet */
+} Count;
+
+/* Is there a node for that place, perhaps after others have changed theirs? */
+static bool
+counts(Count *c, int name)
+{
+	for (int i = 0; i < REDIS_NODES; i++)
+	{
+		if (!c->has[i] || c->seen[i] || !is_of_place(name, i, c->formers))
+			continue;
+		c->seen[i] = true;
+		if (c->of[i] < 0 || counts(c, c->of[i]))
+		{
+			c->of[i] = name;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int
+count_places(Count *c)
+{
+	int			n = 0;
+
+	memset(c->of, 0xff, sizeof(c->of));
+	for (int name = 0; name < sim_config.masters; name++)
+	{
+		memset(c->seen, 0, sizeof(c->seen));
+		n += counts(c, name);
+	}
+	return n;
+}
+
+int
+names_count_owned(const char *key, const char *owner, int64_t until, int *lost)
+{
+	Count		c = {.formers = false};
+	int			n;
+
+	for (int i = 0; i < REDIS_NODES; i++)
+		c.has[i] = redis_owned_there_until(i, key, owner) >= until;
+	n = count_places(&c);
+	for (int i = 0; i < REDIS_NODES; i++)
+		c.has[i] |= redis_was_robbed_at(i, owner);
+	c.formers = true;
+	*lost = count_places(&c) - n;
+	return n + *lost;
+}
+
+/* ----------
+ * Moves
+ * ----------
+ */
+
+static int
+draw_other(int name)
+{
+	return (name + 1 + (int) sim_draw((uint32_t) sim_config.masters - 1)) % sim_config.masters;
+}
+
+static void
+change_places(int a, int b)
+{
+	Place		p = place[a];
+
+	place[a] = place[b];
+	place[b] = p;
+	lead(a, place[a].node);
+	lead(b, place[b].node);
+}
+
+/* Nobody gets to it by any name. */
+static void
+stop(int node)
+{
+	for (int i = 0; i < sim_config.masters; i++)
+		if (net_node_at(REDIS_PORT(i)) == node)
+			lead(i, place[i].node);
+	net_stop(node);
+}
+
+static void
+is_stopped(void *arg, int64_t node)
+{
+	(void) arg;
+	if (holder_of_place((int) node) < 0)
+		stop((int) node);
+}
+
+/*
+ * replace --- another node has the place from now on
+ *
+ * A careful administrator stops the former one, and starts the new one when the name leads
+ * to it, with the data that it had or without.  Others stop the former one somewhat later;
+ * whoever is connected to it does not see the new one until then.
+ */
+static void
+replace(int name)
+{
+	bool		careful = sim_config.names == NAMES_CAREFUL;
+	int			former = place[name].node;
+	int			node = (int) sim_draw(REDIS_NODES);
+	int64_t		stops_at = sim_now();
+
+	while (holder_of_place(node) >= 0)
+		node = (node + 1) % REDIS_NODES;
+	if (!careful)
+		stops_at += SIM_PICK(0, 100 * SIM_MS, SIM_S);
+	place[name].had_until[former] = stops_at;
+	place[name].node = node;
+	lead(name, node);
+	if (careful)
+	{
+		stop(former);
+		redis_boot(node, sim_now());
+		redis_flush_scripts(node);
+		if (sim_draw(2) != 0)
+			redis_lose_data(node);
+	}
+	else
+		sim_at(stops_at, is_stopped, NULL, former);
+}
+
+void
+fault_name_moves(void)
+{
+	int			name = (int) sim_draw((uint32_t) sim_config.struck);
+	int			node = place[name].node;
+
+	switch (SIM_PICK(0, 1, 2, 2, 3))
+	{
+		case 0:
+			change_places(name, draw_other(name));
+			break;
+		case 1:
+			lead(name, place[draw_other(name)].node);
+			break;
+		case 2:
+			replace(name);
+			break;
+		default:
+			lead(name, node);
+	}
+
+	/* Otherwise connections stay. */
+	if (sim_chance(300))
+		net_break_all(node);
+	sim_disturbed(sim_now() + SETTLES_IN);
+}
+
+/* Whoever is connected by an earlier name connects anew. */
+void
+names_end(void)
+{
+	if (sim_config.names == NAMES_STAY)
+		return;
+	for (int i = 0; i < sim_config.masters; i++)
+		lead(i, place[i].node);
+	for (int i = 0; i < REDIS_NODES; i++)
+		net_stop(i);
+	sim_disturbed(sim_now() + SETTLES_IN);
+}

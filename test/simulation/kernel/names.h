@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * names.h
+ *	  Which node each name of lockredis.url leads to, with independent masters.
+ *
+ * A name is a port of the URL; at first it leads to the node of the same number.  A
+ * connection that is open stays with the node that it has.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  test/simulation/kernel/names.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_NAMES_H
+#define SIM_NAMES_H
+
+#include "sim.h"
+
+/* How names move in a schedule; SimConfig.names. */
+#define NAMES_STAY		0
+#define NAMES_CAREFUL	1		/* the former node is stopped, the new one started */
+#define NAMES_CARELESS	2		/* not so; one server, whose shared memory stays */
+
+extern void names_reset(void);
+
+/* The node that has the place of that name, wherever the name leads for a while. */
+extern int	names_place(int name);
+
+/*
+ * At how many names does that owner have the key until then?  Those count too where a node
+ * had it that was replaced lately, or where somebody took it away: so many are "lost".  A
+ * node counts once, whatever names lead to it.
+ */
+extern int	names_count_owned(const char *key, const char *owner, int64_t until, int *lost);
+
+/* ---- faults ---- */
+
+/*
+ * Two names change places; one leads to the node of another; a spare, or a node of
+ * before with what it had, takes a place.
+ */
+extern void fault_name_moves(void);
+
+/* All names lead to the nodes that have their places. */
+extern void names_end(void);
+
+#endif							/* SIM_NAMES_H */
