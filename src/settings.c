@@ -45,6 +45,12 @@ static const struct config_enum_entry on_lost_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry release_wait_options[] = {
+	{"answered", RELEASE_WAIT_ANSWERED, false},
+	{"sent", RELEASE_WAIT_SENT, false},
+	{NULL, 0, false}
+};
+
 int			lr_mode = MODE_REDIS;
 int			lr_max_locks = 10000;
 int			lr_fallback_after = 10000;
@@ -69,6 +75,7 @@ int			lr_wait_lease = 30000;
 bool		lr_session_locks = true;
 int			lr_commit_guard = GUARD_LEASE;
 int			lr_on_lost = ON_LOST_MARK;
+int			lr_release_wait = RELEASE_WAIT_ANSWERED;
 int			lr_min_replicas = 0;
 int			lr_replica_timeout = 1000;
 const RedisUrl *lr_redis_url = NULL;
@@ -619,6 +626,15 @@ define_lock_settings(void)
 							 "mark: it finds out; cancel: its statement is canceled; terminate: it ends.",
 							 &lr_on_lost,
 							 ON_LOST_MARK, on_lost_options,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("lockredis.release_wait",
+							 "What the end of a transaction waits for when it releases its locks.",
+							 "answered: the answer of Redis; sent: nothing, once the request is sent.",
+							 &lr_release_wait,
+							 RELEASE_WAIT_ANSWERED, release_wait_options,
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);

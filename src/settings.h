@@ -24,6 +24,13 @@ typedef enum StoreMode
 	MODE_FALLBACK
 } StoreMode;
 
+/* lockredis.release_wait */
+typedef enum ReleaseWait
+{
+	RELEASE_WAIT_ANSWERED,
+	RELEASE_WAIT_SENT
+} ReleaseWait;
+
 extern int	lr_mode;			/* StoreMode */
 extern int	lr_max_locks;
 extern int	lr_fallback_after;	/* ms */
@@ -48,6 +55,7 @@ extern int	lr_wait_lease;		/* ms */
 extern bool lr_session_locks;
 extern int	lr_commit_guard;	/* CommitGuard */
 extern int	lr_on_lost;			/* OnLost */
+extern int	lr_release_wait;	/* ReleaseWait */
 extern int	lr_min_replicas;
 extern int	lr_replica_timeout; /* ms */
 

@@ -128,6 +128,7 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		lt_set_due(hold, store, again, wakes);
 		if (!connected)
 			return DUE_NOTHING;
+		h->repeated = true;
 		if (!h->counts)
 			return DUE_GIVE_BACK;
 		return lt_decide_owed(hold, store, now, first) ? DUE_COUNT : DUE_DROP;

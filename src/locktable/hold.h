@@ -39,6 +39,8 @@ typedef struct HoldView
 	int64		fence;
 	StoreId		fence_store;	/* which gave it */
 	CommitGuard guard;			/* the strictest of both scopes */
+	bool		awaited;		/* lt_begin_release: does anybody here wait for it, or
+								 * did elsewhere? */
 	int64		keep_until;
 	ScopeHold	scope[SCOPE_COUNT];
 	char		taken_by[LR_OWNER_MAX];
@@ -151,6 +153,14 @@ extern bool lt_let_stay(LrIndex hold);
  */
 extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
 						   int receivers, uint32 nodes);
+
+/*
+ * RELEASING: the release was sent, and nobody awaits the answer (sent.c).  It has been
+ * read after all, which may be after the watchdog's; "released": else it was gone before.
+ */
+extern void lt_leave_sent(LrIndex hold);
+extern void lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology,
+						bool released, int receivers, const char *taken_by);
 
 /*
  * RELEASING, and no answer: the watchdog goes on.  "sent_at": of the request;

@@ -86,6 +86,7 @@ typedef struct LrKey
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	KindId		here_kind;		/* as which kind it was had here from here_from on */
 	bool		after_pause;	/* the head asks the store after one */
+	bool		told_elsewhere; /* somebody elsewhere was told of the last release */
 	bool		scarce;			/* somebody was refused since the queue was empty: of
 								 * kinds that one asks for, the first does */
 	SubscriptionState subscription[TOPIC_COUNT];
@@ -140,6 +141,11 @@ typedef struct LrHold
 								 * orphan that most have given back: may still */
 	bool		left;			/* such an orphan */
 	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
+	int			sent_by;		/* orphan whose release was sent, see sent.c: pid of its
+								 * session, */
+	int64		sent_until;		/* until when others wait for the answer; 0 = it is
+								 * none, */
+	bool		repeated;		/* and has the watchdog sent it again? */
 	TimestampTz lost_at;
 	bool		committing;		/* its transaction is past pre-commit: renewed
 								 * even if its lease was given */
@@ -419,6 +425,7 @@ extern void lt_note_stay(LrIndex hold, int64 from);
 /* lose.c; partition lock held. */
 extern void lt_lose_if_expired(LrIndex hold, WakeList *wakes);
 extern void lt_leave_to_watchdog(LrIndex hold, WakeList *wakes);
+extern void lt_leave_until(LrIndex hold, int64 due, WakeList *wakes);
 extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
 extern void lt_free_and_nudge(LrIndex hold, WakeList *wakes);
 
@@ -468,6 +475,11 @@ extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
 extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id);
+
+/* sent.c; partition lock held. */
+extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);
+extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
+						   int64 *look_again, WakeList *wakes);
 
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);

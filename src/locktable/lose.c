@@ -188,10 +188,10 @@ lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 }
 
 /*
- * lt_leave_to_watchdog --- it is nobody's; what there is of it is to be given back
+ * lt_leave_until --- it is nobody's; what there is of it is to be given back then
  */
 void
-lt_leave_to_watchdog(LrIndex hold, WakeList *wakes)
+lt_leave_until(LrIndex hold, int64 due, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -203,8 +203,14 @@ lt_leave_to_watchdog(LrIndex hold, WakeList *wakes)
 	h->state = HOLD_ORPHAN;
 	h->session = LR_NONE;
 	pg_atomic_write_u64(&lt_leases[hold].owner, h->owner);
-	lt_set_due_in_traces(hold, lr_now(), wakes);
+	lt_set_due_in_traces(hold, due, wakes);
 	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
+}
+
+void
+lt_leave_to_watchdog(LrIndex hold, WakeList *wakes)
+{
+	lt_leave_until(hold, lr_now(), wakes);
 }
 
 /*

@@ -194,7 +194,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 }
 
 EnqueueResult
-lt_may_take(const LrName *name, KindId kind, KindId *other)
+lt_may_take(const LrName *name, KindId kind, KindId *other, bool *sent)
 {
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
@@ -203,6 +203,7 @@ lt_may_take(const LrName *name, KindId kind, KindId *other)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name->data, name->len, name->hash);
+	*sent = key != LR_NONE && lt_find_sent(&lt_keys[key], kind, lr_now()) != LR_NONE;
 	if (key != LR_NONE)
 		result = turn_judge(&lt_keys[key], kind, true, false, lr_now(), other, &wakes);
 	lt_unlock(lock, &wakes);
@@ -521,6 +522,14 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		turn = w->unreplicated ? TURN_UNREPLICATED : TURN_FAILED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
 		turn = TURN_HANDED;
+	else if ((w->in_front || w->state == WAIT_PLACED) &&
+			 lt_awaits_sent(key, w, now, look_again, &wakes))
+	{
+		turn = TURN_SENT;
+		w->looks_at = *look_again;
+		if (w->woken_at != 0)
+			w->woken_at = now;	/* it will be acted on */
+	}
 	else if (w->in_front || w->state == WAIT_PLACED)
 	{
 		turn = w->state == WAIT_PLACED ? turn_placed(w, now, retry_at, look_again) :
@@ -539,7 +548,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		if (w->kept.owner != 0)
 			(void) lt_disown(LrMyProcNumber, &wakes);
 	}
-	if (turn == TURN_WAIT)
+	if (turn == TURN_WAIT || turn == TURN_SENT)
 	{
 		lt_fall_asleep(w, now, &wakes);
 		if (!lr_watchdog_running())

@@ -37,9 +37,10 @@ extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
 
 /*
  * What that would say of a kind that excludes itself, with only_if_free; not
- * ENQUEUE_FULL.
+ * ENQUEUE_FULL.  "sent": the first turn would be TURN_SENT.
  */
-extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other);
+extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other,
+								 bool *sent);
 
 /*
  * Have rows for n locks that this session is about to take, with or without a place
@@ -58,6 +59,8 @@ typedef enum TurnResult
 {
 	TURN_TRY,					/* ask the store now */
 	TURN_WAIT,					/* not before look_again, or when woken */
+	TURN_SENT,					/* the same, but soon: another session here has sent
+								 * a release */
 	TURN_HANDED,				/* a session of this server has passed it on to us */
 	TURN_FAILED,				/* the store failed for the session before us */
 	TURN_UNREPLICATED			/* too few replicas confirmed its lock */

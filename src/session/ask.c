@@ -140,15 +140,22 @@ ask_note_lease(const StoreOp *op)
 /*
  * ask_one_store --- operations of one store, until each has an outcome
  *
- * With STORE_WAIT it can be left by an interrupt.
+ * With STORE_WAIT it can be left by an interrupt.  With "answered", true: they were
+ * sent, and have none yet.
  */
-static void
-ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
+static bool
+ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how,
+			  StoreAnswered answered)
 {
 	const StoreRoutine *store = lr_store(id);
 	StoreHandle *handle = store_handle[id];
 
 	store->start(handle, ops, nops, deadline);
+	if (answered != NULL && store->leave != NULL && store->leave(handle, answered))
+	{
+		idle_mind();
+		return true;
+	}
 	while (!store->step(handle, how))
 		;
 	idle_mind();
@@ -159,6 +166,7 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how)
 		if (ops[i].outcome != STORE_OK || ops[i].kind == STORE_INSPECT)
 			ask_note_lease(&ops[i]);
 	}
+	return false;
 }
 
 /*
@@ -183,8 +191,15 @@ ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 		n = 1;
 		while (i + n < nops && ops[i + n].store == ops[i].store)
 			n++;
-		ask_one_store(ops[i].store, ops + i, n, deadline, how);
+		(void) ask_one_store(ops[i].store, ops + i, n, deadline, how, NULL);
 	}
+}
+
+bool
+ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered)
+{
+	was_former = false;
+	return ask_one_store(ops[0].store, ops, nops, deadline, STORE_POLL, answered);
 }
 
 static void

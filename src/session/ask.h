@@ -72,6 +72,12 @@ extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 extern void ask_abandon(void);
 
 /*
+ * The same of releases in one store, with STORE_POLL; but true if that has them and
+ * nobody has to wait: see leave() of a store.
+ */
+extern bool ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered);
+
+/*
  * A former master's answer says nothing of what the present one has: then it is not
  * known what was done.
  */

@@ -48,20 +48,25 @@ static AtOnce once;
 
 /*
  * once_is_free --- does nobody here have or await any of the keys?
+ *
+ * "sent": whoever asks one by one waits for the answer to a release.
  */
 static bool
-once_is_free(const LrName *const *names, int n, KindId kind)
+once_is_free(const LrName *const *names, int n, KindId kind, bool *sent)
 {
 	KindId		other;
 
+	*sent = false;
 	for (int i = 0; i < n; i++)
 	{
-		EnqueueResult result = lt_may_take(names[i], kind, &other);
+		bool		its_sent;
+		EnqueueResult result = lt_may_take(names[i], kind, &other, &its_sent);
 
 		if (result == ENQUEUE_OTHER)
 			report_held_otherwise(names[i], kind, other);
 		if (result != ENQUEUED)
 			return false;
+		*sent = *sent || its_sent;
 	}
 	return true;
 }
@@ -228,6 +233,7 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 	StoreId		store;
 	StoreOp    *op;
 	int			which;
+	bool		sent;
 
 	wait_require_watchdog(&request->terms);
 	wait_require_place();
@@ -236,8 +242,10 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 		request_require_name(names[i], store);
 	if (!lr_store_can(store, STORE_HAS_TOGETHER) || !once_is_one_group(names, n, store))
 		return AT_ONCE_NOT;
-	if (!once_is_free(names, n, request->terms.kind))
+	if (!once_is_free(names, n, request->terms.kind, &sent))
 		return AT_ONCE_BUSY;
+	if (sent)
+		return AT_ONCE_NOT;
 	once_prepare(names, n, request, store);
 	once_ask();
 

@@ -268,6 +268,15 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	}
 }
 
+static void
+release_end_batch(void)
+{
+	batch.nended = batch.n;
+	batch.n = 0;
+	batch.nhanded = 0;
+	batch.active = false;
+}
+
 /*
  * release_finish --- apply the outcomes; what has none is left to the watchdog
  *
@@ -287,10 +296,7 @@ release_finish(ReleaseTally *tally)
 	lr_count_many(STAT_LOSSES, tally->gone);
 	if (tally->gone > 0)
 		lr_wake_watchdog();
-	batch.nended = batch.n;
-	batch.n = 0;
-	batch.nhanded = 0;
-	batch.active = false;
+	release_end_batch();
 }
 
 int
@@ -449,6 +455,76 @@ release_run_at_end(void)
 	ReleaseTally tally;
 
 	release_run(lr_now() + release_patience(batch.n), STORE_POLL, &tally);
+}
+
+/*
+ * release_may_be_sent --- may the end of a transaction go on without the answers?
+ *
+ * Not if somebody here waits for one of the locks, who is nudged by the answer.  Nor if
+ * somebody elsewhere was told of the release before: a session that takes the key again
+ * would always be ahead of him, as its request goes right behind the release.
+ */
+static bool
+release_may_be_sent(void)
+{
+	if (lr_release_wait != RELEASE_WAIT_SENT || batch.n == 0 || !lr_watchdog_running())
+		return false;
+	for (int i = 0; i < batch.n; i++)
+	{
+		const StoreOp *op = &batch.ops[i];
+		const HoldView *view = &batch.items[i].view;
+		const LockKind *kind = lr_kind(view->kind);
+
+		if (op->kind != STORE_RELEASE || op->store != batch.ops[0].store ||
+			op->keep_ms > 0 || view->awaited || view->place != lr_place ||
+			view->of_old_master || ask_min_replicas(view) > 0 ||
+			kind->each_own || kind->passing || kind->ownerless)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * release_answered --- the answer to a release that was sent has been read
+ */
+static void
+release_answered(const StoreOp *op)
+{
+	lt_end_sent(op->hold, op->owner, op->store, op->topology, op->outcome == STORE_OK,
+				op->receivers,
+				op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+}
+
+/*
+ * release_end_transaction --- see release.h
+ */
+void
+release_end_transaction(void)
+{
+	ReleaseTally tally;
+
+	if (!release_may_be_sent())
+	{
+		release_run_at_end();
+		return;
+	}
+	if (batch.n > 1)
+		release_sort();
+	for (int i = 0; i < batch.n; i++)
+		batch.ops[i].hold = batch.items[i].hold;
+	if (!ask_send(batch.ops, batch.n, lr_now() + release_patience(batch.n),
+				  release_answered))
+	{
+		release_finish(&tally);
+		return;
+	}
+	for (int i = 0; i < batch.n; i++)
+	{
+		batch.items[i].gone = false;
+		lt_leave_sent(batch.items[i].hold);
+	}
+	lr_count_many(STAT_RELEASES, batch.n + batch.nhanded);
+	release_end_batch();
 }
 
 static void

@@ -66,6 +66,9 @@ extern bool release_next_gone(int *i, int *before, HoldView *view);
 /* Run it at the end of a (sub)transaction.  Never raises, and is brief. */
 extern void release_run_at_end(void);
 
+/* The same, of a whole transaction: lockredis.release_wait says whether it waits. */
+extern void release_end_transaction(void);
+
 /* For how long the end of a transaction waits for so many answers. */
 extern int64 release_patience(int n);
 

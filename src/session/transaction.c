@@ -257,7 +257,7 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
 		track_cut_all();
 		while (nfailed_jobs > 0 && !is_commit)
 			xact_end_failed_jobs();
-		release_run_at_end();
+		release_end_transaction();
 		counts_run_at_end();
 		lt_check_transaction_end();
 	}

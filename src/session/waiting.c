@@ -1034,7 +1034,8 @@ wait_limit(bool *raises)
 /*
  * wait_until_had --- queue, ask, sleep, until the lock is had or the time is over
  *
- * A request in flight is not bounded by the limit, but by the store's budget.
+ * A request in flight is not bounded by the limit, but by the store's budget; nor is a
+ * release that is (TURN_SENT), which is answered soon.
  */
 static bool
 wait_until_had(LrIndex *hold)
@@ -1103,7 +1104,7 @@ wait_until_had(LrIndex *hold)
 			acq.again = false;
 		}
 		else
-			wait_sleep(Min(look_again, limit));
+			wait_sleep(turn == TURN_SENT ? look_again : Min(look_again, limit));
 	}
 }
 

@@ -67,6 +67,7 @@ typedef struct StoreOp
 	/* The caller's own: where it goes, and HoldView.moves of its hold. */
 	StoreId		store;
 	uint64		moves;
+	int			hold;			/* release: index of its hold */
 
 	/* Arguments.  Pointers stay valid until there is an outcome. */
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */
@@ -249,6 +250,9 @@ typedef enum StoreEvent
 typedef void (*StoreEventCallback) (StoreEvent event, LrTopic topic, uint64 owner,
 									const char *name, int name_len);
 
+/* The answer to a release that nobody has waited for: STORE_OK, GONE or WRONG_TYPE. */
+typedef void (*StoreAnswered) (const StoreOp *op);
+
 typedef struct StoreRoutine
 {
 	const char *name;			/* "redis" */
@@ -276,6 +280,16 @@ typedef struct StoreRoutine
 
 	/* True when every operation of the batch has an outcome. */
 	bool		(*step) (StoreHandle *h, StoreStep how);
+
+	/*
+	 * Between start() and step(), for releases: if all were sent over a connection that
+	 * has done such before, the batch ends here, and none of them has an outcome.
+	 * Later batches go behind it, and "answered" is called for each as soon as its
+	 * answer is read along with one of those; never, if that is an error or the
+	 * connection is lost.  Not with several nodes.  False: go on with step().  NULL: a
+	 * store that does not do that.
+	 */
+	bool		(*leave) (StoreHandle *h, StoreAnswered answered);
 
 	/* Give the batch up: closes what is dirty, gives each an outcome. */
 	void		(*abandon) (StoreHandle *h);

@@ -141,7 +141,7 @@ $node->wait_for_up;
 is( $node->value(
 		q{SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings
 		   WHERE name LIKE 'lockredis.%' AND context = 'user'}),
-	'lockredis.commit_guard lockredis.lease lockredis.on_lost lockredis.wait_lease',
+	'lockredis.commit_guard lockredis.lease lockredis.on_lost lockredis.release_wait lockredis.wait_lease',
 	'settings of an ordinary role');
 my %kept = map { split /\|/ } split /\n/, $node->value(
 	q{SELECT name || '|' || setting FROM pg_settings

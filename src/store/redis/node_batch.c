@@ -27,6 +27,7 @@
 #include "store/node.h"
 #include "store/redis/confirm.h"
 #include "store/redis/flight.h"
+#include "store/redis/left.h"
 #include "store/redis/node_batch.h"
 #include "store/redis/refusal.h"
 
@@ -394,7 +395,10 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 		return redis_take_proof(v);
 	}
 	if (redis_op_script(ops, &script))
+	{
 		b->runs_scripts = true;
+		b->ran |= SCRIPT_BIT(script);
+	}
 	if (ops->together > 0)
 		return reply_take_together(b, cmd, v, now);
 	if (redis_op_group(ops) == 1 || (cmd->nops == 1 && v->type == REDIS_REPLY_INTEGER))
@@ -422,11 +426,14 @@ reply_take(NodeBatch *b)
 {
 	const RedisValue *v = b->conn.in.values;
 	RedisCommand *cmd = flight_oldest(b);
-	bool		owed = b->owed > 0;
+	bool		left = b->left_n > 0;
+	bool		owed = left || b->owed > 0;
 	bool		good = owed || (cmd != NULL && b->conn.out.sent > cmd->starts_at);
 	int64		now = lr_now();
 
-	if (owed)
+	if (left)
+		good = left_take(b, v);
+	else if (owed)
 		good = confirm_swallow(b, v);
 	else if (good && cmd->kind == COMMAND_WAIT)
 		good = confirm_take(b, v);
@@ -511,7 +518,8 @@ nbatch_connect(NodeBatch *b)
 		return false;
 	lr_count(STAT_CONNECTS);
 	b->connections++;
-	b->loaded = 0;
+	b->loaded = b->ran = 0;
+	b->left_n = 0;
 	b->owed = b->owed_idle = b->unsent_idle = 0;
 	return true;
 }
@@ -718,6 +726,10 @@ node_batch_abandon(NodeBatch *b)
 bool
 node_batch_check_connection(NodeBatch *b, bool lately)
 {
+	if (b->left_n > 0 && !lately && !left_read(b))
+		return false;
+	if (b->left_n > 0)
+		return true;
 	if (b->owed > 0 && !confirm_read_owed(b))
 		return false;
 	return b->owed > 0 || redis_conn_check(&b->conn, lately);

@@ -66,6 +66,19 @@ typedef struct RedisCommand
 	int64		encoded_at;
 } RedisCommand;
 
+/* So many releases may be left without an answer; see left.c. */
+#define LEFT_MAX			16
+
+typedef struct LeftRelease
+{
+	int			nops;			/* so many of its command are here, from the first on */
+	KindId		kind;			/* these as in StoreOp */
+	StoreId		store;
+	int			hold;
+	uint64		owner;
+	uint32		topology;
+} LeftRelease;
+
 typedef struct NodeBatch
 {
 	RedisTarget target;
@@ -105,6 +118,12 @@ typedef struct NodeBatch
 	int			owed;			/* replies to WAITs of batches that have ended, */
 	int			owed_idle;		/* and behind them those to what nobody waits for */
 	int			unsent_idle;	/* and so many of that have not been sent yet */
+
+	/* Releases of batches that have ended, which are answered before all else. */
+	LeftRelease left[LEFT_MAX];
+	int			left_n;
+	StoreAnswered answered;
+	ScriptSet	ran;			/* over this connection, without an error since */
 
 	/* What is known of the node. */
 	bool		runs_scripts;	/* it has done so in this batch */

@@ -29,6 +29,7 @@
 #include "store/redis/cluster_batch.h"
 #include "store/redis/cluster_watch.h"
 #include "store/redis/discovery.h"
+#include "store/redis/left.h"
 #include "store/redis/listener.h"
 #include "store/redis/masters_watch.h"
 #include "store/redis/node_batch.h"
@@ -486,6 +487,16 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 		node_batch_start(redis_node(h), ops, nops, deadline);
 }
 
+/*
+ * redis_leave_unanswered --- see store.h; one node only
+ */
+static bool
+redis_leave_unanswered(StoreHandle *h, StoreAnswered answered)
+{
+	return redis_masters(h) == NULL && redis_cluster(h) == NULL &&
+		left_begin(redis_node(h), answered);
+}
+
 static void
 redis_abandon(StoreHandle *h)
 {
@@ -765,6 +776,7 @@ const StoreRoutine redis_store = {
 	.role = ROLE_MASTER,
 	.open = redis_open,
 	.start = redis_start,
+	.leave = redis_leave_unanswered,
 	.step = redis_step,
 	.abandon = redis_abandon,
 	.interests = redis_interests,

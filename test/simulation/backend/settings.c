@@ -49,6 +49,8 @@ drawn(const char *name, int otherwise)
 		return sim_config.replica_timeout_ms;
 	if (strcmp(name, "lockredis.idle_timeout") == 0)
 		return sim_config.idle_timeout_ms;
+	if (strcmp(name, "lockredis.release_wait") == 0)
+		return sim_config.release_wait;
 	if (strcmp(name, "lockredis.fallback_after") == 0)
 		return sim_config.fallback_after_ms;
 	return otherwise;

@@ -37,6 +37,7 @@ typedef struct SimConfig
 	int			connect_timeout_ms;
 	int			command_timeout_ms;
 	int			idle_timeout_ms;
+	int			release_wait;	/* 0 answered, 1 sent */
 	int			replica_timeout_ms;
 	uint64_t	min_replicas;	/* sessions that may ask for one, by slot; 0 = no node
 								 * has a replica */

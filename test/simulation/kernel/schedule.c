@@ -227,6 +227,7 @@ draw_config(void)
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
 	c->command_timeout_ms = (int) SIM_PICK(800, 3000);
 	c->idle_timeout_ms = (int) SIM_PICK(0, 300000, 200, 20, 2);
+	c->release_wait = (int) SIM_PICK(0, 1);
 	c->replica_timeout_ms = (int) SIM_PICK(100, 1000, 20);
 	if (sim_chance(250))
 		c->min_replicas = sim_draw(3) != 0 ? UINT64_MAX : sim_draw(256);

@@ -79,13 +79,17 @@ is_left(LrIndex hold)
 	return h->state == HOLD_ORPHAN || (h->state == HOLD_LOST && h->traces != 0);
 }
 
-/* Whose lease has ended counts until somebody has seen that: then he tells. */
+/*
+ * Whose lease has ended counts until somebody has seen that: then he tells.  So does a
+ * release that was sent, for as long as others wait for its answer.
+ */
 static bool
 is_had(LrIndex hold)
 {
 	HoldState	state = lt_holds[hold].state;
 
-	return state == HOLD_HELD || state == HOLD_HANDED || state == HOLD_RELEASING;
+	return state == HOLD_HELD || state == HOLD_HANDED || state == HOLD_RELEASING ||
+		(state == HOLD_ORPHAN && lt_holds[hold].sent_until > sim_now());
 }
 
 /* Is there a lock that keeps him from the key, or what is left of one? */

@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * left.c
+ *	  Releases whose batch has ended before they were answered.
+ *
+ * Their replies come before those to all that is sent over the connection later, so
+ * the next batch takes them first.  They are remembered in an array of fixed size.  A
+ * connection that is lost takes them along: the caller has somebody who repeats them.
+ * So it is with a reply that is an error.  Then, and on a new connection, the next
+ * release waits for its answer, since the node may have lost the script.
+ *
+ * Nothing in here waits, raises or allocates.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/left.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "store/redis/flight.h"
+#include "store/redis/left.h"
+
+/*
+ * left_may_begin --- was each sent once, in the order in which it will be answered, and
+ * does the node have its script?
+ *
+ * What else is owed would come in between.
+ */
+static bool
+left_may_begin(const NodeBatch *b)
+{
+	const StoreBatch *batch = &b->batch;
+
+	if (!batch->active || b->conn.state != CONN_READY || !resp_out_is_empty(&b->conn.out) ||
+		b->next < batch->nops || b->passes != 1 || b->reconnected || b->doubt || b->drop ||
+		b->owed > 0 || b->left_n + batch->nops > LEFT_MAX)
+		return false;
+	for (int i = 0; i < batch->nops; i++)
+	{
+		LuaId		script;
+
+		if (batch->ops[i].outcome != STORE_PENDING ||
+			!redis_op_script(&batch->ops[i], &script) ||
+			(b->ran & SCRIPT_BIT(script)) == 0)
+			return false;
+	}
+	return true;
+}
+
+bool
+left_begin(NodeBatch *b, StoreAnswered answered)
+{
+	RedisCommand *cmd;
+
+	if (!left_may_begin(b))
+		return false;
+	while ((cmd = flight_oldest(b)) != NULL)
+	{
+		Assert(cmd->kind == COMMAND_OPS);
+		for (int i = 0; i < cmd->nops; i++)
+		{
+			const StoreOp *op = &b->batch.ops[cmd->first + i];
+			LeftRelease *left = &b->left[b->left_n++];
+
+			left->nops = cmd->nops;
+			left->kind = op->lock_kind;
+			left->store = op->store;
+			left->hold = op->hold;
+			left->owner = op->owner;
+			left->topology = op->topology;
+		}
+		flight_land_oldest(b);
+	}
+	b->answered = answered;
+	batch_forget(&b->batch);
+	return true;
+}
+
+/*
+ * left_take_one --- the reply, or the part of it, for one release
+ */
+static bool
+left_take_one(NodeBatch *b, const LeftRelease *left, const RedisValue *v)
+{
+	StoreOp		op = {.kind = STORE_RELEASE,.lock_kind = left->kind,.store = left->store,
+	.hold = left->hold,.owner = left->owner,.topology = left->topology};
+	RedisAnswer answer;
+
+	if (v->type == REDIS_REPLY_ERROR)
+	{
+		b->ran = 0;
+		return true;
+	}
+	if (!redis_take_op(&op, v, false, &answer))
+		return false;
+	op.outcome = answer.outcome;
+	b->answered(&op);
+	return true;
+}
+
+bool
+left_take(NodeBatch *b, const RedisValue *v)
+{
+	int			n = b->left[0].nops;
+	StoreOp		like = {.kind = STORE_RELEASE,.lock_kind = b->left[0].kind};
+	bool		single = redis_op_group(&like) == 1 ||
+		(n == 1 && v->type == REDIS_REPLY_INTEGER);
+	bool		good = single || v->type == REDIS_REPLY_ERROR ||
+		(v->type == REDIS_REPLY_ARRAY && v->elements == n);
+
+	for (int i = 0; good && i < n; i++)
+		good = left_take_one(b, &b->left[i],
+							 single || v->type == REDIS_REPLY_ERROR ? v : &v[1 + i]);
+	b->left_n -= n;
+	memmove(b->left, b->left + n, sizeof(LeftRelease) * b->left_n);
+	return good;
+}
+
+bool
+left_read(NodeBatch *b)
+{
+	RedisConn  *c = &b->conn;
+	int			nreads = 0;
+
+	while (b->left_n > 0 && c->state == CONN_READY)
+	{
+		if (!redis_conn_reply(c))
+		{
+			if (c->state != CONN_READY || nreads++ == REDIS_READS_MAX ||
+				redis_conn_receive(c, false) == REDIS_READ_NOTHING)
+				break;
+		}
+		else if (!left_take(b, c->in.values))
+			redis_conn_fail(c, ERRCODE_STORE_FAILED,
+							"The node's answer makes no sense.");
+	}
+	return c->state == CONN_READY;
+}

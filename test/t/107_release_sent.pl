@@ -1,0 +1,367 @@
+# Copyright (c) 2026, lockredis contributors
+
+# lockredis.release_wait = sent: the end of a transaction sends its releases and goes on.
+# The answer is read before the next one over that connection, or else the watchdog
+# repeats the release.  Each interleaving of the two, of other sessions of this server and
+# of failures is forced.
+# Proves G4, G5, G15.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Wait qw(limit);
+
+my $long = limit(60);
+my $redis = LockRedis::Redis->new;
+my $proxy = LockRedis::Proxy->new($redis);
+my $node = LockRedis::Node->create(
+	'main',
+	url => $proxy->url,
+	settings => {
+		'lockredis.connect_timeout' => "${long}s",
+		'lockredis.command_timeout' => "${long}s",
+		'lockredis.lease' => '10min',
+		'lockredis.release_wait' => 'sent'
+	});
+my ($one, $two) = map { $node->session } 1 .. 2;
+my $watchdog = $node->watchdog_pid;
+
+$node->wait_for_up;
+run($one, 'CREATE TABLE t (a int)');
+
+# The first release of a connection waits, since Redis may lack the script.  If that takes
+# too long, on a busy machine, it is left to the watchdog, and the connection is lost.
+sub warm_up
+{
+	my ($s) = @_;
+	my $orphans;
+
+	do
+	{
+		$orphans = $node->lock_stat('orphans');
+		run($s,
+			q{BEGIN; SELECT redis_xact_lock('warm'), redis_read_xact_lock('r'),
+			  redis_fair_xact_lock('f'); COMMIT});
+		all_is_free();
+	} while ($node->lock_stat('orphans') > $orphans);
+	return;
+}
+
+sub all_is_free
+{
+	return poll_until('all to be released',
+		sub { $node->count_locks == 0 && !$redis->all_keys });
+}
+
+warm_up($_) foreach $one, $two;
+
+sub commit_of
+{
+	my ($s, $key, $end) = @_;
+
+	return run($s, "BEGIN; SELECT redis_xact_lock('$key'); " . ($end // 'COMMIT'));
+}
+
+# The hold of a release that was sent stays until it is answered.
+sub left
+{
+	my ($key) = @_;
+
+	return $node->count_locks("key = '$key' AND pid IS NULL");
+}
+
+# So many are left besides those whose answer was waited for in vain.
+sub count_sent
+{
+	my ($orphans) = @_;
+
+	return $node->count_locks - ($node->lock_stat('orphans') - $orphans);
+}
+
+# Without the watchdog nothing is repeated.
+sub without_watchdog
+{
+	my ($sub) = @_;
+
+	kill 'STOP', $watchdog;
+	$sub->();
+	kill 'CONT', $watchdog;
+	return all_is_free();
+}
+
+# ----------
+# Who reads the answer
+# ----------
+
+# The session itself: two commands a pair, and nobody else does anything.
+without_watchdog(
+	sub {
+		my $before = $redis->script_calls;
+
+		commit_of($one, 'k') foreach 1 .. 20;
+		is(left('k'), 1, 'the last release is not answered');
+		is($redis->script_calls - $before, 40, 'two commands a pair of a session that goes on');
+		commit_of($one, 'k', $_) foreach 'ROLLBACK', 'COMMIT';
+		is(left('k'), 1, 'the end of a transaction that is rolled back is no other');
+		$one->query_is("SELECT redis_try_lock('k')", 't', 'the session takes the key at once');
+		is(left('k'), 0, 'and has read the answer by that');
+		run($one, "SELECT redis_unlock('k')");
+	});
+
+# The watchdog: the session idles.
+{
+	my $before = $redis->script_calls;
+
+	commit_of($one, 'idle');
+	all_is_free();
+	is($redis->script_calls - $before, 3, 'three commands a pair of a session that idles');
+	my ($losses, $orphans) = map { $node->lock_stat($_) } qw(losses orphans);
+	commit_of($one, 'idle');
+	all_is_free();
+	run($one, "SELECT redis_is_locked('idle')");
+	is($node->lock_stat('losses'), $losses, 'no answer is taken for a loss');
+	is($node->lock_stat('orphans'), $orphans, 'nor for something unanswered');
+}
+
+# Several locks, of several kinds; and more than are remembered.
+foreach my $n (3, 16, 17)
+{
+	my $orphans = $node->lock_stat('orphans');
+
+	without_watchdog(
+		sub {
+			run($one,
+				"BEGIN; SELECT redis_xact_lock('a' || i) FROM generate_series(1, $n - 2) i;
+				 SELECT redis_read_xact_lock('r'), redis_fair_xact_lock('f'); COMMIT");
+			is(count_sent($orphans), $n > 16 ? 0 : $n,
+				"$n locks: " . ($n > 16 ? 'waits for the answer' : 'sent'));
+			run($one, "SELECT redis_is_locked('k')");
+			is(count_sent($orphans), 0, 'all were answered');
+		});
+}
+
+# ----------
+# Others of this server
+# ----------
+
+# A newcomer waits for the repeat, though it only tries; not for the end of the lease.
+commit_of($one, 'next');
+$two->query_is("SELECT redis_try_xact_lock('next')", 't', 'a try of another session');
+commit_of($one, 'next');
+$two->query_is("BEGIN; SELECT redis_try_multi_lock(ARRAY['next', 'more']); COMMIT",
+	't', 'of several keys');
+run($two, 'SELECT redis_unlock_all()');
+
+# It does not ask before that, even if the request of the first is still on its way.
+{
+	my $id = $proxy->rule(match => 'crossed', skip => 1, action => 'hold');
+	my ($losses, $orphans) = map { $node->lock_stat($_) } qw(losses orphans);
+
+	commit_of($one, 'crossed');
+	$proxy->wait_for_rule($id);
+	$two->query_is("SELECT redis_lock('crossed')", '', 'the repeat overtakes it');
+	$proxy->let_go;
+	$one->query_is("SELECT redis_try_lock('crossed')", 'f', 'the late release releases nobody');
+	$two->query_is("SELECT redis_is_held('crossed'), redis_unlock('crossed')",
+		't|t', 'the other one still has it');
+	is($node->lock_stat('losses'), $losses, 'the answer "gone" behind the repeat is no loss');
+	is($node->lock_stat('orphans'), $orphans, 'nor was it waited for');
+	all_is_free();
+}
+
+# The answer comes when the row belongs to the next hold.
+{
+	my $id = $proxy->rule(on => 'reply', match => 'reused', skip => 1, action => 'hold');
+
+	commit_of($one, 'reused');
+	$proxy->wait_for_rule($id);
+	$two->query_is("SELECT redis_lock('reused')", '', 'the next hold of the same row');
+	$proxy->let_go;
+	run($one, "SELECT redis_is_locked('reused')");
+	is($node->count_locks("key = 'reused' AND pid = " . $two->pid),
+		1, 'an old answer ends no other hold');
+	$two->query_is("SELECT redis_is_held('reused'), redis_unlock('reused')",
+		't|t', 'which goes on');
+	all_is_free();
+}
+
+# Who waits already gets the lock by hand-over, or, on other terms, by an answer.
+foreach my $lease (undef, '1min')
+{
+	my $arguments = "'awaited'" . ($lease ? ", '$lease'" : '');
+
+	run($one, "BEGIN; SELECT redis_xact_lock('awaited')");
+	$two->start("SELECT redis_lock($arguments)");
+	$node->wait_for_waiters('awaited', 1);
+	my $handed = $node->lock_stat('handoffs');
+	run($one, 'COMMIT');
+	is($two->wait->error, undef, 'who waits gets it');
+	is($node->lock_stat('handoffs') - $handed, $lease ? 0 : 1, 'by hand-over, if it may');
+	run($two, "SELECT redis_unlock('awaited')");
+}
+
+# ----------
+# The lock is gone
+# ----------
+
+foreach my $taken (0, 1)
+{
+	my $name = $taken ? 'taken' : 'deleted';
+	my $losses = $node->lock_stat('losses');
+
+	$node->log_since_here;
+	without_watchdog(
+		sub {
+			run($one, "BEGIN; SELECT redis_xact_lock('$name'); INSERT INTO t VALUES (1)");
+			$redis->cmd('DEL', $name);
+			$redis->foreign_lock($name, owner => 'other:1', ms => 60_000) if $taken;
+			$one->query_is('COMMIT', '', "$name: COMMIT says nothing");
+			is($node->lock_stat('losses'), $losses, 'and nothing is known');
+			run($one, "SELECT redis_is_locked('k')");
+			is($node->lock_stat('losses'), $losses + 1, 'the answer is counted as a loss');
+			is(left($name), 0, 'and nothing is left');
+			$redis->cmd('DEL', $name);
+		});
+	my $pid = $one->pid;
+	my $why = $taken ? 'taken by owner "other:1"' : 'deleted';
+	ok( poll_until(
+			'the loss to be logged',
+			sub { $node->logged(qr/process $pid lost the transaction-level lock "$name"/) }),
+		'and logged') || note $node->log_text;
+}
+
+# ----------
+# Failures
+# ----------
+
+# The connection is lost before, or behind, the release; Redis says an error.
+my %failure = (
+	'the release is dropped' => [ 'drop', 'request' ],
+	'the connection is reset before it' => [ 'reset', 'request' ],
+	'the connection is reset behind it' => [ 'cut', 'request' ],
+	'the answer is dropped' => [ 'drop', 'reply' ],
+	'the connection is closed instead of the answer' => [ 'close', 'reply' ]);
+
+foreach my $name (sort keys %failure)
+{
+	my ($action, $on) = @{ $failure{$name} };
+	my $losses = $node->lock_stat('losses');
+	my $s = $node->session;
+
+	warm_up($s);
+	my $id = $proxy->rule(on => $on, match => 'failure', skip => 1, action => $action);
+	commit_of($s, 'failure');
+	$proxy->wait_for_rule($id);
+	all_is_free();
+	$proxy->clear;
+	$s->terminate if $name =~ /dropped/;
+	$s->query_is("BEGIN; SELECT redis_xact_lock('failure'); COMMIT",
+		'', "$name: the session goes on")
+	  if $name !~ /dropped/;
+	is($node->lock_stat('losses'), $losses, "$name: no loss");
+	all_is_free();
+	$name =~ /dropped/ ? $s->vanish : $s->quit;
+}
+
+$redis->cmd('SCRIPT', 'FLUSH');
+run($one, "BEGIN; SELECT redis_xact_lock('flushed')");
+$redis->cmd('SCRIPT', 'FLUSH');
+run($one, 'COMMIT');
+all_is_free();
+{
+	my $orphans = $node->lock_stat('orphans');
+
+	without_watchdog(
+		sub {
+			commit_of($one, 'again');
+			is(count_sent($orphans), 0, 'after an error the next release waits for its answer');
+		});
+	warm_up($one);
+	without_watchdog(
+		sub {
+			commit_of($one, 'again');
+			is(left('again'), 1, 'and that behind it does not');
+		});
+}
+
+# Refused for a while.
+run($one, "BEGIN; SELECT redis_xact_lock('refused')");
+$redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 1);
+$one->query_is('COMMIT', '', 'refused: COMMIT says nothing');
+poll_until('the repeat to be refused', sub { $redis->cmd('EXISTS', 'refused') && left('refused') });
+$redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 0);
+ok(all_is_free(), 'it is released when Redis does that again');
+
+# ----------
+# Ends of sessions
+# ----------
+
+foreach my $end (qw(quit terminate vanish freeze))
+{
+	my $s = $node->session;
+
+	warm_up($s);
+	my $id = $proxy->rule(match => 'ended', skip => 1, action => 'hold');
+	commit_of($s, 'ended');
+	$proxy->wait_for_rule($id);
+	$s->$end;
+	$two->query_is("SELECT redis_lock('ended')", '', "$end: others get the lock");
+	$proxy->let_go;
+	$two->query_is("SELECT redis_unlock('ended')", 't', 'and have it');
+	$s->thaw if $end eq 'freeze';
+	$s->quit if $end eq 'freeze';
+	$s->vanish if $end eq 'terminate';
+	all_is_free();
+}
+
+# An idle connection is closed, with an answer in it that nobody has read.
+{
+	my $s = $node->session(settings => { 'lockredis.release_wait' => 'sent' });
+	my $before = $node->lock_stat('idle_closes');
+
+	$node->set('lockredis.idle_timeout' => '150ms');
+	run($s, 'SELECT 1');
+	warm_up($s);
+	commit_of($s, 'closed');
+	poll_until('the connection to be closed',
+		sub { $node->lock_stat('idle_closes') > $before });
+	all_is_free();
+	$s->query_is("BEGIN; SELECT redis_xact_lock('closed'); COMMIT", '', 'and made again');
+	$node->set('lockredis.idle_timeout' => '1min');
+	$s->quit;
+}
+
+# ----------
+# Where it is not for
+# ----------
+
+sub is_answered
+{
+	my ($name, $sql) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	warm_up($one);
+	my $orphans = $node->lock_stat('orphans');
+	return without_watchdog(
+		sub {
+			run($one, $sql);
+			is(count_sent($orphans), 0, "$name: waits for the answer");
+		});
+}
+
+is_answered('ROLLBACK TO', "BEGIN; SAVEPOINT s; SELECT redis_xact_lock('k'); ROLLBACK TO s");
+run($one, 'COMMIT');
+is_answered('redis_unlock', "SELECT redis_lock('k'); SELECT redis_unlock('k')");
+is_answered('DISCARD ALL', "SELECT redis_lock('k'); DISCARD ALL");
+is_answered('the setting is off',
+	"SET lockredis.release_wait = answered; BEGIN; SELECT redis_xact_lock('k'); COMMIT");
+run($one, 'RESET lockredis.release_wait');
+
+$one->query_fails("BEGIN; SELECT redis_xact_lock('k'); PREPARE TRANSACTION 'p'",
+	'0A000', qr/cannot PREPARE/, 'PREPARE refuses as ever');
+all_is_free();
+
+$_->quit foreach $one, $two;
+nothing_left($node, $redis);
+done_testing();
