@@ -157,10 +157,14 @@ extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
 /*
  * RELEASING: the release was sent, and nobody awaits the answer (sent.c).  It has been
  * read after all, which may be after the watchdog's; "released": else it was gone before.
+ * True: somebody elsewhere was told.
  */
 extern void lt_leave_sent(LrIndex hold);
-extern void lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology,
+extern bool lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology,
 						bool released, int receivers, const char *taken_by);
+
+/* The same, and there is no answer: this session waits as all others do. */
+extern void lt_lose_sent(LrIndex hold, uint64 owner);
 
 /*
  * RELEASING, and no answer: the watchdog goes on.  "sent_at": of the request;

@@ -81,7 +81,7 @@ sent_note_loss(const LrHold *h, const char *taken_by, WakeList *wakes)
  * What a former master says counts for nothing, as what has been left elsewhere does:
  * the watchdog goes on with that.
  */
-void
+bool
 lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool released,
 			int receivers, const char *taken_by)
 {
@@ -89,14 +89,18 @@ lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool rel
 	int64		pause = lt_pause_after(store, receivers);
 	LWLock	   *lock = lt_lock_owned(hold, owner);
 	WakeList	wakes = WAKE_NOBODY;
+	bool		told = false;
 
 	if (lock == NULL)
-		return;
+		return false;
 	Assert(h->state == HOLD_ORPHAN && h->sent_by == MyProcPid);
 	if ((released || !h->repeated) && !lt_is_past(h->key, topology))
 	{
 		if (released)
+		{
 			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
+			told = lt_key_of(hold)->told_elsewhere;
+		}
 		else
 			sent_note_loss(h, taken_by, &wakes);
 		h->sent_until = 0;
@@ -107,6 +111,23 @@ lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool rel
 			lt_set_due_in_traces(hold, lr_now(), &wakes);
 	}
 	lt_unlock(lock, &wakes);
+	return told;
+}
+
+/*
+ * lt_lose_sent --- see hold.h
+ *
+ * What this session asks over a new connection may overtake the release.
+ */
+void
+lt_lose_sent(LrIndex hold, uint64 owner)
+{
+	LWLock	   *lock = lt_lock_owned(hold, owner);
+
+	if (lock == NULL)
+		return;
+	lt_holds[hold].sent_by = 0;
+	LWLockRelease(lock);
 }
 
 /*

@@ -61,6 +61,9 @@ typedef struct ReleaseBatch
 
 static ReleaseBatch batch;
 
+/* Somebody elsewhere was told of a release that was sent. */
+static bool told_elsewhere = false;
+
 /* ----------
  * Its memory
  * ----------
@@ -462,12 +465,17 @@ release_run_at_end(void)
  *
  * Not if somebody here waits for one of the locks, who is nudged by the answer.  Nor if
  * somebody elsewhere was told of the release before: a session that takes the key again
- * would always be ahead of him, as its request goes right behind the release.
+ * would always be ahead of him, as its request goes right behind the release.  The key
+ * itself may know that no more: where no session has it in the meantime, as while several
+ * are taken at once, its entry goes with its hold.
  */
 static bool
 release_may_be_sent(void)
 {
-	if (lr_release_wait != RELEASE_WAIT_SENT || batch.n == 0 || !lr_watchdog_running())
+	bool		told = told_elsewhere;
+
+	told_elsewhere = false;
+	if (told || lr_release_wait != RELEASE_WAIT_SENT || batch.n == 0 || !lr_watchdog_running())
 		return false;
 	for (int i = 0; i < batch.n; i++)
 	{
@@ -490,9 +498,12 @@ release_may_be_sent(void)
 static void
 release_answered(const StoreOp *op)
 {
-	lt_end_sent(op->hold, op->owner, op->store, op->topology, op->outcome == STORE_OK,
-				op->receivers,
-				op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
+	if (op->outcome == STORE_UNKNOWN)
+		lt_lose_sent(op->hold, op->owner);
+	else if (lt_end_sent(op->hold, op->owner, op->store, op->topology,
+						 op->outcome == STORE_OK, op->receivers,
+						 op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder))
+		told_elsewhere = true;
 }
 
 /*

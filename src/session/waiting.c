@@ -1078,6 +1078,8 @@ wait_until_had(LrIndex *hold)
 					 errmsg("the lock could not be replicated"),
 					 errdetail("The lock of the session of this server that was first in the queue for the key could not be replicated.")));
 
+		if (turn == TURN_SENT)
+			asked = false;		/* it was before that answer */
 		if ((asked || turn == TURN_WAIT) && lr_now() >= limit)
 		{
 			if (!lr_kind(acq.key.kind)->passing || acq.last)

@@ -250,7 +250,10 @@ typedef enum StoreEvent
 typedef void (*StoreEventCallback) (StoreEvent event, LrTopic topic, uint64 owner,
 									const char *name, int name_len);
 
-/* The answer to a release that nobody has waited for: STORE_OK, GONE or WRONG_TYPE. */
+/*
+ * The answer to a release that nobody has waited for: STORE_OK, GONE or WRONG_TYPE; or
+ * STORE_UNKNOWN: it was an error, or will not come.
+ */
 typedef void (*StoreAnswered) (const StoreOp *op);
 
 typedef struct StoreRoutine
@@ -285,8 +288,8 @@ typedef struct StoreRoutine
 	 * Between start() and step(), for releases: if all were sent over a connection that
 	 * has done such before, the batch ends here, and none of them has an outcome.
 	 * Later batches go behind it, and "answered" is called for each as soon as its
-	 * answer is read along with one of those; never, if that is an error or the
-	 * connection is lost.  Not with several nodes.  False: go on with step().  NULL: a
+	 * answer is read along with one of those, or one of those finds the connection
+	 * lost.  Not with several nodes.  False: go on with step().  NULL: a
 	 * store that does not do that.
 	 */
 	bool		(*leave) (StoreHandle *h, StoreAnswered answered);

@@ -5,9 +5,10 @@
  *
  * Their replies come before those to all that is sent over the connection later, so
  * the next batch takes them first.  They are remembered in an array of fixed size.  A
- * connection that is lost takes them along: the caller has somebody who repeats them.
- * So it is with a reply that is an error.  Then, and on a new connection, the next
- * release waits for its answer, since the node may have lost the script.
+ * connection that is lost takes them along: the caller has somebody who repeats them,
+ * and is told, as what it sends over the next connection may overtake them.  So it is
+ * with a reply that is an error.  Then, and on a new connection, the next release waits
+ * for its answer, since the node may have lost the script.
  *
  * Nothing in here waits, raises or allocates.
  *
@@ -80,25 +81,30 @@ left_begin(NodeBatch *b, StoreAnswered answered)
 }
 
 /*
- * left_take_one --- the reply, or the part of it, for one release
+ * left_take_one --- the reply, or the part of it, for one release; NULL: it is lost
  */
 static bool
 left_take_one(NodeBatch *b, const LeftRelease *left, const RedisValue *v)
 {
 	StoreOp		op = {.kind = STORE_RELEASE,.lock_kind = left->kind,.store = left->store,
 	.hold = left->hold,.owner = left->owner,.topology = left->topology};
-	RedisAnswer answer;
+	RedisAnswer answer = {.outcome = STORE_UNKNOWN};
 
-	if (v->type == REDIS_REPLY_ERROR)
-	{
+	if (v == NULL || v->type == REDIS_REPLY_ERROR)
 		b->ran = 0;
-		return true;
-	}
-	if (!redis_take_op(&op, v, false, &answer))
+	else if (!redis_take_op(&op, v, false, &answer))
 		return false;
 	op.outcome = answer.outcome;
 	b->answered(&op);
 	return true;
+}
+
+void
+left_lose(NodeBatch *b)
+{
+	for (int i = 0; i < b->left_n; i++)
+		(void) left_take_one(b, &b->left[i], NULL);
+	b->left_n = 0;
 }
 
 bool

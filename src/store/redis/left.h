@@ -26,6 +26,9 @@ extern bool left_begin(NodeBatch *b, StoreAnswered answered);
 /* The reply to the oldest of their commands; false if there is no such reply. */
 extern bool left_take(NodeBatch *b, const RedisValue *v);
 
+/* The connection that would have brought their replies is gone. */
+extern void left_lose(NodeBatch *b);
+
 /* Read, without waiting, what is there.  False: the connection is closed. */
 extern bool left_read(NodeBatch *b);
 

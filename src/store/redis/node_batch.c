@@ -519,7 +519,7 @@ nbatch_connect(NodeBatch *b)
 	lr_count(STAT_CONNECTS);
 	b->connections++;
 	b->loaded = b->ran = 0;
-	b->left_n = 0;
+	left_lose(b);
 	b->owed = b->owed_idle = b->unsent_idle = 0;
 	return true;
 }
