@@ -276,23 +276,28 @@ control_len(const char *s)
 
 	if (c < 0x20 || c == 0x7f)
 		return 1;
-	return GetDatabaseEncoding() == PG_UTF8 && c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
+	return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
 }
 
+/*
+ * escape_controls --- in what comes from the store, before it is converted
+ *
+ * A process without a database, which writes of losses to the log, has no encoding.
+ */
 static char *
-escape_controls(const char *shown)
+escape_controls(const char *owner)
 {
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	while (*shown != '\0')
+	while (*owner != '\0')
 	{
-		int			len = control_len(shown);
+		int			len = control_len(owner);
 
 		if (len == 0)
-			appendStringInfoChar(&buf, *shown++);
+			appendStringInfoChar(&buf, *owner++);
 		for (; len > 0; len--)
-			appendStringInfo(&buf, "\\x%02x", (unsigned char) *shown++);
+			appendStringInfo(&buf, "\\x%02x", (unsigned char) *owner++);
 	}
 	return buf.data;
 }
@@ -303,13 +308,17 @@ escape_controls(const char *shown)
 char *
 lr_owner_to_show(const char *owner)
 {
-	return escape_controls(lr_name_to_show(owner, strlen(owner)));
+	char	   *escaped = escape_controls(owner);
+
+	return lr_name_to_show(escaped, strlen(escaped));
 }
 
 char *
 lr_owner_to_show_plainly(const char *owner)
 {
-	return escape_controls(lr_name_to_show_plainly(owner, strlen(owner)));
+	char	   *escaped = escape_controls(owner);
+
+	return lr_name_to_show_plainly(escaped, strlen(escaped));
 }
 
 static char *

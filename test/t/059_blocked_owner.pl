@@ -247,6 +247,10 @@ is($context, 'while waiting for Redis lock "x", held by owner "\xff\x01""',
 	$redis->foreign_lock('x2', owner => "\x1b[2J\x0a\x7f\xc2\x9b\xc3\xa9:1");
 	$two->query("SELECT redis_extend('x2', '1 min')");
 	$viewer->query_is("SELECT lost_reason FROM redis_locks WHERE key = 'x2'", "taken by $shown", 'controls: a loss');
+
+	# The watchdog writes that, which has no database and so no encoding.
+	poll_until('the loss to be logged', sub { $node->logged(qr/lost the session-level lock "x2"/) });
+	ok($node->logged(qr/lost the session-level lock "x2": taken by \Q$shown\E$/m), 'controls: the log');
 	$two->query_fails("SELECT redis_assert_held('x2')", '55000', qr/taken by \Q$shown\E, seen/, 'controls: its error');
 	$two->query('SELECT redis_unlock_all()');
 }
