@@ -136,9 +136,12 @@ unlock_lower_count(const HeldEntry *entry, const HoldView *view, int n)
  * The transaction may have relied on the session's part, whose guard ends here: so the
  * store is asked whether the lock is still there.  What the transaction has of it may
  * be rolled back to a savepoint, and its guard may be off.
+ *
+ * Of several keys one warning says that the store did not answer: *warned, if there was
+ * one.
  */
 static bool
-unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view)
+unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view, bool *warned)
 {
 	HoldView	before = *view;
 	StoreOp		op;
@@ -150,8 +153,11 @@ unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view)
 	op.lease_ms = 1;			/* changes nothing */
 	if (!ask_held(entry->hold, &op))
 	{
-		if (op.outcome != STORE_OK)
+		if (op.outcome != STORE_OK && !*warned)
+		{
+			*warned = true;
 			ask_report_failure(WARNING, op.outcome);
+		}
 		return true;
 	}
 	lt_look(entry->hold, view);
@@ -164,7 +170,7 @@ unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view)
  * unlock_holds --- give back n session-level holds of a key
  */
 static bool
-unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
+unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n, bool *warned)
 {
 	if (view->state == HOLD_LOST)
 		return unlock_lost(name, entry, view);
@@ -172,7 +178,7 @@ unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n)
 		view->scope[SCOPE_XACT].count == 0)
 		return unlock_last(name, entry);
 	if (view->scope[SCOPE_SESSION].count == n)
-		return unlock_leave_to_xact(name, entry, view);
+		return unlock_leave_to_xact(name, entry, view, warned);
 	unlock_lower_count(entry, view, n);
 	return true;
 }
@@ -238,11 +244,12 @@ session_unlock(const LrName *name, KindId kind)
 {
 	HeldEntry  *entry;
 	HoldView	view;
+	bool		warned = false;
 
 	session_enter();
 	entry = unlock_find(name, kind, &view);
 	if (entry != NULL)
-		return unlock_holds(name, entry, &view, 1);
+		return unlock_holds(name, entry, &view, 1, &warned);
 	unlock_warn_not_held(name, kind);
 	return false;
 }
@@ -266,7 +273,8 @@ session_unlock_job(const LrName *name, KindId kind)
 	entry->job_count--;
 	if (view.scope[SCOPE_SESSION].count == 1)
 	{
-		bool		released = unlock_holds(name, entry, &view, 1);
+		bool		warned = false;
+		bool		released = unlock_holds(name, entry, &view, 1, &warned);
 
 		track_forget_unlocked_losses();
 		return released;
@@ -339,7 +347,7 @@ unlock_all_of_key(UnlockItem *item)
  * unlock_rest_of_key --- a transaction or the job runner has the key too
  */
 static bool
-unlock_rest_of_key(UnlockItem *item)
+unlock_rest_of_key(UnlockItem *item, bool *warned)
 {
 	HeldEntry  *entry = unlock_find_item(item);
 	HoldView	view;
@@ -349,7 +357,7 @@ unlock_rest_of_key(UnlockItem *item)
 		return false;
 	lt_look(entry->hold, &view);
 	n = view.scope[SCOPE_SESSION].count - entry->job_count;
-	return n > 0 && unlock_holds(&item->name, entry, &view, n);
+	return n > 0 && unlock_holds(&item->name, entry, &view, n, warned);
 }
 
 static int
@@ -523,7 +531,7 @@ unlock_tell_many_gone(void *arg)
  * unlock_many_rest --- what did not go into the batch; false: a key was not held
  */
 static bool
-unlock_many_rest(UnlockMany *many)
+unlock_many_rest(UnlockMany *many, bool warned)
 {
 	bool		all = true;
 
@@ -544,7 +552,7 @@ unlock_many_rest(UnlockMany *many)
 				break;
 			case REST_OTHERS:
 				entry = unlock_find(many->names[i], KIND_REENTRANT, &many->views[i]);
-				all &= unlock_holds(many->names[i], entry, &many->views[i], 1);
+				all &= unlock_holds(many->names[i], entry, &many->views[i], 1, &warned);
 				break;
 		}
 	}
@@ -577,7 +585,7 @@ session_multi_unlock(const LrName *const *names, int n)
 	tally.gone = 0;				/* told one by one */
 	unlock_tell(unlock_tell_many_gone, &many);
 	unlock_report(&tally);
-	all &= unlock_many_rest(&many);
+	all &= unlock_many_rest(&many, tally.unanswered > 0);
 	pfree(many.views);
 	pfree(many.added);
 	pfree(many.rest);
@@ -618,6 +626,7 @@ session_unlock_all(void)
 	ReleaseTally tally;
 	HoldView	view;
 	int			before;
+	bool		warned;
 	int64		n;
 
 	session_enter();
@@ -637,9 +646,10 @@ session_unlock_all(void)
 		all.items[all.added[before]].given = false;
 
 	unlock_report(&tally);
+	warned = tally.unanswered > 0;
 	for (int i = 0; i < all.n; i++)
 		if (!all.items[i].lost && !all.items[i].given)
-			all.items[i].given = unlock_rest_of_key(&all.items[i]);
+			all.items[i].given = unlock_rest_of_key(&all.items[i], &warned);
 	n = unlock_count_keys(&all);
 	pfree(all.added);
 	pfree(all.items);

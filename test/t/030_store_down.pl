@@ -214,6 +214,13 @@ $holder->query_is("SELECT redis_is_held('given'), redis_hold_count('given')",
 	'f|0', 'and is gone');
 $holder->query_warns("SELECT redis_unlock('given')",
 	'f', '01000', qr/you don't own/, 'once');
+$many->query('BEGIN');
+$many->query(
+	'SELECT redis_xact_lock(key) FROM redis_locks WHERE pid = pg_backend_pid() AND granted');
+$many->query_warns("SELECT redis_unlock_all()", '3', '58000',
+	qr/Connection refused/, 'beside those of a transaction: one warning');
+$many->query('SELECT redis_lock(key) FROM redis_locks WHERE pid = pg_backend_pid() AND granted');
+$many->query('ROLLBACK');
 $many->query_warns("SELECT redis_unlock_all()", '3', '58000',
 	qr/Connection refused/, 'all given back, store stopped: one warning');
 $many->query_is("SELECT redis_unlock_all()", '0', 'once');
