@@ -241,6 +241,12 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	if (view.state == HOLD_LOST)
 		session_refuse_lost(name, &view);
 
+	/* No request keeps anybody from it; redis_hold_count() adds that of the transaction. */
+	if (terms->scope == SCOPE_SESSION && part->count >= PG_INT32_MAX - 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("integer out of range")));
+
 	before = first = *part;
 	confirmed_by = ask_min_replicas(&view);
 	session_add_count(part, terms);
