@@ -21,6 +21,7 @@
 
 #include "config.h"
 #include "faults.h"
+#include "history.h"
 #include "names.h"
 #include "network.h"
 #include "redis_nodes.h"
@@ -35,11 +36,13 @@ typedef struct Place
 } Place;
 
 static Place place[REDIS_NODES];
+static bool lent[REDIS_NODES];	/* a connection by another name may be there */
 
 void
 names_reset(void)
 {
 	memset(place, 0, sizeof(place));
+	memset(lent, 0, sizeof(lent));
 	for (int i = 0; i < REDIS_NODES; i++)
 		place[i].node = i;
 }
@@ -155,6 +158,7 @@ change_places(int a, int b)
 
 	place[a] = place[b];
 	place[b] = p;
+	lent[place[a].node] = lent[place[b].node] = true;
 	lead(a, place[a].node);
 	lead(b, place[b].node);
 }
@@ -182,7 +186,8 @@ is_stopped(void *arg, int64_t node)
  *
  * A careful administrator stops the former one, and starts the new one when the name leads
  * to it, with the data that it had or without.  Others stop the former one somewhat later;
- * whoever is connected to it does not see the new one until then.
+ * whoever is connected to it does not see the new one until then.  Not if another name may
+ * have led there: both would count for a while.
  */
 static void
 replace(int name)
@@ -194,10 +199,13 @@ replace(int name)
 
 	while (holder_of_place(node) >= 0)
 		node = (node + 1) % REDIS_NODES;
-	if (!careful)
+	if (!careful && !lent[former])
 		stops_at += SIM_PICK(0, 100 * SIM_MS, SIM_S);
 	place[name].had_until[former] = stops_at;
 	place[name].node = node;
+
+	/* The counters of fencing tokens go with the former node. */
+	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);
 	lead(name, node);
 	if (careful)
 	{
@@ -223,7 +231,9 @@ fault_name_moves(void)
 			change_places(name, draw_other(name));
 			break;
 		case 1:
-			lead(name, place[draw_other(name)].node);
+			node = place[draw_other(name)].node;
+			lent[node] = true;
+			lead(name, node);
 			break;
 		case 2:
 			replace(name);
