@@ -79,7 +79,7 @@ sub back_to_redis
 # A longer lease.
 $one->query_is("SELECT redis_lock('longer')", '', 'longer: for ten minutes');
 my ($result, $longer) = overtaken('longer', "SELECT redis_extend('longer', '1 hour')", 'lt_set_scope',
-	'ask_write');
+	'ask_lengthen');
 is($result->error, undef, 'longer: no error');
 cmp_ok($longer, '<', 60, 'longer: the table does not have it for an hour');
 back_to_redis('longer');

@@ -92,7 +92,7 @@ is_deeply([ $metrics =~ /^lockredis_locks_held\{kind="(\w+)"/mg ], [ sort @kinds
 # Of many keys the ten that are held, and awaited, longest
 $one->query("SELECT redis_lock('many ' || i) FROM generate_series(1, 30) i");
 my @named = $exporter->text =~ /^lockredis_key_hold_seconds\{key="([^"]+)"/mg;
-is(scalar(grep { /^(?:k|many \d)$/ } @named), 10, 'ten keys that are held') || diag "@named";
+is(scalar(grep { /^(?:k|many \d+)$/ } @named), 10, 'ten keys that are held') || diag "@named";
 
 # ----------
 # Prometheus
