@@ -49,7 +49,7 @@ $holder->query("SELECT redis_fair_lock('b')");
 	my $place = wait_fairly($first, 'b');
 
 	wait_fairly($next, 'b');
-	$first->freeze;
+	freeze_asleep($first);
 	$holder->query_is("SELECT redis_unlock('b')", 't');
 	poll_until('the watchdog to give its place up', sub { !grep { $_ eq $place } queue('b') });
 	is($next->wait($soon)->error, undef, 'who stands still is passed over');
@@ -68,7 +68,7 @@ $holder->query("SELECT redis_fair_lock('b')");
 	$redis->foreign_lock('k', ms => 20_000);
 	wait_fairly($first, 'k');
 	wait_fairly($next, 'k');
-	$first->freeze;
+	freeze_asleep($first);
 	poll_until('the end of the lease', sub { !$redis->cmd('EXISTS', 'k') });
 	$holder->query_is("SELECT redis_try_fair_lock('k')", 'f', 'free, and somebody is the next');
 	gets_it($next, 'k', 'who comes after the one that stands still');

@@ -27,6 +27,11 @@ The owners that stand in the queue, the first one first.
 
 It waits for the fair lock, and what is told to its place arrives; returns that.
 
+=item freeze_asleep($session)
+
+Stops one of C<$near> while it sleeps: in the middle of a request it would fail for want of an
+answer when it goes on.
+
 =item gets_it($session, $key, $name)
 
 A session that waits has the lock soon, and gives it back.
@@ -59,7 +64,7 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($near $far $proxy $redis start_servers patient_session queue wait_fairly
-  gets_it each_in_turn of_ours order_kept);
+  freeze_asleep gets_it each_in_turn of_ours order_kept);
 our ($near, $far, $proxy, $redis);
 
 sub start_servers
@@ -98,6 +103,23 @@ sub wait_fairly
 	poll_until('its channel',
 		sub { $redis->subscribers("redisson_lock__channel:{$key}:$place") });
 	return $place;
+}
+
+sub freeze_asleep
+{
+	my ($session) = @_;
+	my $pid = $session->pid;
+
+	poll_until(
+		'it to be stopped asleep',
+		sub {
+			$session->freeze;
+			return 1 if $near->value(
+				"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't';
+			$session->thaw;
+			return 0;
+		});
+	return;
 }
 
 sub gets_it
