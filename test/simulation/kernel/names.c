@@ -32,6 +32,7 @@
 typedef struct Place
 {
 	int			node;			/* has it */
+	int64_t		since;
 	int64_t		had_until[REDIS_NODES]; /* these had it before; 0 = they did not */
 } Place;
 
@@ -74,20 +75,28 @@ holder_of_place(int node)
  * ----------
  */
 
-/* What a former node of a place has granted counts until its lease ends. */
+/*
+ * is_of_place --- does the node count for that name?
+ *
+ * What a former node of a place has granted counts until its lease ends.  Of a new one a
+ * server may not know yet, and may go by what the former one has said.
+ */
 static bool
-is_of_place(int name, int node, bool formers)
+is_of_place(int name, int node, bool lately)
 {
-	return place[name].node == node ||
-		(formers && place[name].had_until[node] > 0 &&
-		 sim_now() < place[name].had_until[node] + sim_config.max_lease_ms * SIM_MS);
+	const Place *p = &place[name];
+
+	if (p->node == node && (lately || sim_now() - p->since >= SETTLES_IN))
+		return true;
+	return lately && p->had_until[node] > 0 &&
+		sim_now() < p->had_until[node] + sim_config.max_lease_ms * SIM_MS;
 }
 
 /* Nodes that have the lock, or had it until somebody took it away; and the place of each. */
 typedef struct Count
 {
 	bool		has[REDIS_NODES];
-	bool		formers;		/* those that had the place count, too */
+	bool		lately;			/* those count, too, whose place has changed */
 	bool		seen[REDIS_NODES];
 	int			of[REDIS_NODES];	/* -1 = it has none yet */
 } Count;
@@ -98,7 +107,7 @@ counts(Count *c, int name)
 {
 	for (int i = 0; i < REDIS_NODES; i++)
 	{
-		if (!c->has[i] || c->seen[i] || !is_of_place(name, i, c->formers))
+		if (!c->has[i] || c->seen[i] || !is_of_place(name, i, c->lately))
 			continue;
 		c->seen[i] = true;
 		if (c->of[i] < 0 || counts(c, c->of[i]))
@@ -127,7 +136,7 @@ count_places(Count *c)
 int
 names_count_owned(const char *key, const char *owner, int64_t until, int *lost)
 {
-	Count		c = {.formers = false};
+	Count		c = {.lately = false};
 	int			n;
 
 	for (int i = 0; i < REDIS_NODES; i++)
@@ -135,7 +144,7 @@ names_count_owned(const char *key, const char *owner, int64_t until, int *lost)
 	n = count_places(&c);
 	for (int i = 0; i < REDIS_NODES; i++)
 		c.has[i] |= redis_was_robbed_at(i, owner);
-	c.formers = true;
+	c.lately = true;
 	*lost = count_places(&c) - n;
 	return n + *lost;
 }
@@ -151,18 +160,6 @@ draw_other(int name)
 	return (name + 1 + (int) sim_draw((uint32_t) sim_config.masters - 1)) % sim_config.masters;
 }
 
-static void
-change_places(int a, int b)
-{
-	Place		p = place[a];
-
-	place[a] = place[b];
-	place[b] = p;
-	lent[place[a].node] = lent[place[b].node] = true;
-	lead(a, place[a].node);
-	lead(b, place[b].node);
-}
-
 /* Nobody gets to it by any name. */
 static void
 stop(int node)
@@ -171,6 +168,35 @@ stop(int node)
 		if (net_node_at(REDIS_PORT(i)) == node)
 			lead(i, place[i].node);
 	net_stop(node);
+}
+
+/* Those of its former nodes that are to be stopped are so now. */
+static void
+stop_formers(int name)
+{
+	for (int i = 0; i < REDIS_NODES; i++)
+		if (place[name].had_until[i] > sim_now())
+		{
+			place[name].had_until[i] = sim_now();
+			if (holder_of_place(i) < 0)
+				stop(i);
+		}
+}
+
+/* A former node that one name still leads to would count beside the one that has its place. */
+static void
+change_places(int a, int b)
+{
+	Place		p;
+
+	stop_formers(a);
+	stop_formers(b);
+	p = place[a];
+	place[a] = place[b];
+	place[b] = p;
+	lent[place[a].node] = lent[place[b].node] = true;
+	lead(a, place[a].node);
+	lead(b, place[b].node);
 }
 
 static void
@@ -203,6 +229,7 @@ replace(int name)
 		stops_at += SIM_PICK(0, 100 * SIM_MS, SIM_S);
 	place[name].had_until[former] = stops_at;
 	place[name].node = node;
+	place[name].since = sim_now();
 
 	/* The counters of fencing tokens go with the former node. */
 	history_event(HISTORY_ALL_TAKEN_AWAY, NULL);

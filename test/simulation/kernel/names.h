@@ -30,8 +30,8 @@ extern int	names_place(int name);
 
 /*
  * At how many names does that owner have the key until then?  Those count too where a node
- * had it that was replaced lately, or where somebody took it away: so many are "lost".  A
- * node counts once, whatever names lead to it.
+ * had it that was replaced lately, or has come lately, or where somebody took it away: so
+ * many are "lost".  A node counts once, whatever names lead to it.
  */
 extern int	names_count_owned(const char *key, const char *owner, int64_t until, int *lost);
 
