@@ -271,6 +271,12 @@ fault_key_denied(void)
 	/* A release stays due while two masters refuse it and no majority is left without them. */
 	if (sim_config.names != NAMES_STAY && time == SIM_NEVER)
 		time = 20 * SIM_S;
+	/*
+	 * A write lock that is lost, since its renewals are refused, is there for as long as its
+	 * own session reads beside it, and does not see the loss: README.md, "Read-write locks".
+	 */
+	if (sim_config.read_write && of == names[1])
+		time = 100 * SIM_MS;
 	redis_deny_name(node, name_of(of, key), true);
 	if (time < SIM_NEVER)
 		sim_at(sim_now() + time, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
