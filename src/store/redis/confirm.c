@@ -242,24 +242,3 @@ confirm_swallow(NodeBatch *b, const RedisValue *v)
 	b->owed_idle = Min(b->owed_idle, b->owed);
 	return v->type == REDIS_REPLY_INTEGER || v->type == REDIS_REPLY_ERROR;
 }
-
-bool
-confirm_read_owed(NodeBatch *b)
-{
-	RedisConn  *c = &b->conn;
-	int			nreads = 0;
-
-	while (b->owed > 0 && c->state == CONN_READY)
-	{
-		if (!redis_conn_reply(c))
-		{
-			if (c->state != CONN_READY || nreads++ == REDIS_READS_MAX ||
-				redis_conn_receive(c, false) == REDIS_READ_NOTHING)
-				break;
-		}
-		else if (!confirm_swallow(b, c->in.values))
-			redis_conn_fail(c, ERRCODE_STORE_FAILED,
-							"The node's answer makes no sense.");
-	}
-	return c->state == CONN_READY;
-}

@@ -44,10 +44,4 @@ extern void confirm_leave(NodeBatch *b);
 /* That is one of these replies; false if there is no such reply. */
 extern bool confirm_swallow(NodeBatch *b, const RedisValue *v);
 
-/*
- * Read, without waiting, what is owed to batches that have ended.  False: the
- * connection is closed.
- */
-extern bool confirm_read_owed(NodeBatch *b);
-
 #endif							/* LR_REDIS_CONFIRM_H */

@@ -4,11 +4,11 @@
  *	  Releases whose batch has ended before they were answered.
  *
  * Their replies come before those to all that is sent over the connection later, so
- * the next batch takes them first.  They are remembered in an array of fixed size.  A
- * connection that is lost takes them along: the caller has somebody who repeats them,
- * and is told, as what it sends over the next connection may overtake them.  So it is
- * with a reply that is an error.  Then, and on a new connection, the next release waits
- * for its answer, since the node may have lost the script.
+ * the next batch takes them first.  They are remembered in an array of fixed size.  If the
+ * connection is lost, or a reply is an error, the caller is notified: the watchdog repeats
+ * the release, and what the session sends next may overtake that.  Then, and on a new
+ * connection, the next release waits for its answer, since the node may have lost the
+ * script.
  *
  * Nothing in here waits, raises or allocates.
  *
@@ -123,25 +123,4 @@ left_take(NodeBatch *b, const RedisValue *v)
 	b->left_n -= n;
 	memmove(b->left, b->left + n, sizeof(LeftRelease) * b->left_n);
 	return good;
-}
-
-bool
-left_read(NodeBatch *b)
-{
-	RedisConn  *c = &b->conn;
-	int			nreads = 0;
-
-	while (b->left_n > 0 && c->state == CONN_READY)
-	{
-		if (!redis_conn_reply(c))
-		{
-			if (c->state != CONN_READY || nreads++ == REDIS_READS_MAX ||
-				redis_conn_receive(c, false) == REDIS_READ_NOTHING)
-				break;
-		}
-		else if (!left_take(b, c->in.values))
-			redis_conn_fail(c, ERRCODE_STORE_FAILED,
-							"The node's answer makes no sense.");
-	}
-	return c->state == CONN_READY;
 }

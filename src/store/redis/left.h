@@ -29,7 +29,4 @@ extern bool left_take(NodeBatch *b, const RedisValue *v);
 /* The connection that would have brought their replies is gone. */
 extern void left_lose(NodeBatch *b);
 
-/* Read, without waiting, what is there.  False: the connection is closed. */
-extern bool left_read(NodeBatch *b);
-
 #endif							/* LR_REDIS_LEFT_H */

@@ -417,6 +417,49 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 }
 
 /*
+ * owed_is_any --- is something owed to batches that have ended?
+ */
+static bool
+owed_is_any(const NodeBatch *b)
+{
+	return b->left_n > 0 || b->owed > 0;
+}
+
+/*
+ * owed_take --- the oldest of it; false if there is no such reply
+ */
+static bool
+owed_take(NodeBatch *b, const RedisValue *v)
+{
+	return b->left_n > 0 ? left_take(b, v) : confirm_swallow(b, v);
+}
+
+/*
+ * owed_read --- read of it, without waiting, what is there; false: the connection is
+ * closed
+ */
+static bool
+owed_read(NodeBatch *b)
+{
+	RedisConn  *c = &b->conn;
+	int			nreads = 0;
+
+	while (owed_is_any(b) && c->state == CONN_READY)
+	{
+		if (!redis_conn_reply(c))
+		{
+			if (c->state != CONN_READY || nreads++ == REDIS_READS_MAX ||
+				redis_conn_receive(c, false) == REDIS_READ_NOTHING)
+				break;
+		}
+		else if (!owed_take(b, c->in.values))
+			redis_conn_fail(c, ERRCODE_STORE_FAILED,
+							"The node's answer makes no sense.");
+	}
+	return c->state == CONN_READY;
+}
+
+/*
  * reply_take --- a reply has been parsed; false if the batch ended over it
  *
  * Nobody can answer what has not been sent.
@@ -426,15 +469,12 @@ reply_take(NodeBatch *b)
 {
 	const RedisValue *v = b->conn.in.values;
 	RedisCommand *cmd = flight_oldest(b);
-	bool		left = b->left_n > 0;
-	bool		owed = left || b->owed > 0;
+	bool		owed = owed_is_any(b);
 	bool		good = owed || (cmd != NULL && b->conn.out.sent > cmd->starts_at);
 	int64		now = lr_now();
 
-	if (left)
-		good = left_take(b, v);
-	else if (owed)
-		good = confirm_swallow(b, v);
+	if (owed)
+		good = owed_take(b, v);
 	else if (good && cmd->kind == COMMAND_WAIT)
 		good = confirm_take(b, v);
 	else if (good && cmd->kind == COMMAND_ASKING)
@@ -726,13 +766,13 @@ node_batch_abandon(NodeBatch *b)
 bool
 node_batch_check_connection(NodeBatch *b, bool lately)
 {
-	if (b->left_n > 0 && !lately && !left_read(b))
-		return false;
-	if (b->left_n > 0)
+	if (b->left_n > 0 && lately)
 		return true;
-	if (b->owed > 0 && !confirm_read_owed(b))
+	if (!owed_is_any(b))
+		return redis_conn_check(&b->conn, lately);
+	if (!owed_read(b))
 		return false;
-	return b->owed > 0 || redis_conn_check(&b->conn, lately);
+	return owed_is_any(b) || redis_conn_check(&b->conn, lately);
 }
 
 /*

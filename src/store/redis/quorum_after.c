@@ -60,8 +60,6 @@ quorum_repair(QuorumLink *l, int which, int other)
 {
 	const StoreOp *renewal = &l->copies[which];
 	int			create;
-	int			set;
-	int			n = 1;
 
 	if (renewal->outcome != STORE_GONE || renewal->holder[0] != '\0' ||
 		renewal->lease_ms <= 0)
@@ -69,14 +67,8 @@ quorum_repair(QuorumLink *l, int which, int other)
 	create = link_put(l, renewal, STORE_CREATE);
 	if (create < 0)
 		return;
-	set = link_put(l, &l->copies[which], STORE_SET);
 	link_watch(l, create, COPY_REPAIRS, other);
-	if (set >= 0)
-	{
-		link_watch(l, set, COPY_COUNTS, other);
-		n++;
-	}
-	link_ask(l, n, lr_now() + lr_call_budget());
+	link_ask(l, 1, lr_now() + lr_call_budget());
 }
 
 /*

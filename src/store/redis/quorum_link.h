@@ -30,7 +30,6 @@ typedef enum CopyFate
 	COPY_RENEWS,				/* a renewal that a majority has done: if this node
 								 * has nobody's lock, it gets ours again */
 	COPY_REPAIRS,				/* the create that does so: is the lock still had? */
-	COPY_COUNTS,				/* and its hold count */
 	COPY_WITNESS,				/* the question: if it is not, give it back there */
 	COPY_UNDOES					/* a release of a token that is asked for again */
 } CopyFate;
