@@ -3,8 +3,8 @@
  * reentrant.c
  *	  The reentrant lock: Redisson's RLock and, with a token, RFencedLock.
  *
- * A hash with one field, the owner, whose value is the hold count.  Everybody
- * else is excluded; its session may take it again.
+ * A hash with one field, the owner, whose value is 1: only its session counts how often
+ * it holds the lock.  Everybody else is excluded.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -82,9 +82,9 @@ handover_enough_left(int64 lease_ms, int64 left)
 /*
  * handover_fits --- can this lock serve the next session as it is?
  *
- * What the store knows of it, its kind, a count of one and a renewed lease, must be
- * what the next one wants; and so many replicas have confirmed it as he asks for.  One
- * who is announced has to ask for himself: nobody else takes that back.
+ * What the store knows of it, its kind and a renewed lease, must be what the next session
+ * wants; and as many replicas have confirmed it as that asks for.  A session that is
+ * announced has to ask the store itself: no other one withdraws that.
  */
 static bool
 handover_fits(KindId kind, int64 lease_ms, int min_replicas, int64 left,

@@ -322,7 +322,7 @@ lt_begin_release(LrIndex hold, HoldView *view)
 		h->state = HOLD_RELEASING;
 	view->awaited = start == RELEASE_IN_STORE &&
 		(lt_key_of(hold)->queue_head != LR_NONE ||
-		 lt_key_of(hold)->place_head != LR_NONE || lt_key_of(hold)->told_elsewhere);
+		 lt_key_of(hold)->place_head != LR_NONE || lt_key_of(hold)->notified_elsewhere);
 	lt_unlock(lock, &wakes);
 	return start;
 }

@@ -157,7 +157,7 @@ extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
 /*
  * RELEASING: the release was sent, and nobody awaits the answer (sent.c).  It has been
  * read after all, which may be after the watchdog's; "released": else it was gone before.
- * True: somebody elsewhere was told.
+ * True: it notified a client elsewhere.
  */
 extern void lt_leave_sent(LrIndex hold);
 extern bool lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology,

@@ -418,7 +418,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->here_kind = KIND_REENTRANT;
 	key->no_pause_until = 0;
 	key->after_pause = false;
-	key->told_elsewhere = false;
+	key->notified_elsewhere = false;
 	key->searched_at = 0;
 	for (int t = 0; t < TOPIC_COUNT; t++)
 		key->subscription[t] = SUB_NONE;

@@ -86,7 +86,7 @@ typedef struct LrKey
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	KindId		here_kind;		/* as which kind it was had here from here_from on */
 	bool		after_pause;	/* the head asks the store after one */
-	bool		told_elsewhere; /* somebody elsewhere was told of the last release */
+	bool		notified_elsewhere; /* the last release notified a client elsewhere */
 	bool		scarce;			/* somebody was refused since the queue was empty: of
 								 * kinds that one asks for, the first does */
 	SubscriptionState subscription[TOPIC_COUNT];

@@ -56,9 +56,9 @@ lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 	int64		now;
 
 	key->handoffs = 0;
-	key->told_elsewhere =
+	key->notified_elsewhere =
 		receivers > (key->subscription[topic] == SUB_CONFIRMED ? 1 : 0);
-	if (!key->told_elsewhere)
+	if (!key->notified_elsewhere)
 		return;
 	now = lr_now();
 	if (now < key->no_pause_until)

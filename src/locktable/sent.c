@@ -89,7 +89,7 @@ lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool rel
 	int64		pause = lt_pause_after(store, receivers);
 	LWLock	   *lock = lt_lock_owned(hold, owner);
 	WakeList	wakes = WAKE_NOBODY;
-	bool		told = false;
+	bool		notified = false;
 
 	if (lock == NULL)
 		return false;
@@ -99,7 +99,7 @@ lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool rel
 		if (released)
 		{
 			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
-			told = lt_key_of(hold)->told_elsewhere;
+			notified = lt_key_of(hold)->notified_elsewhere;
 		}
 		else
 			sent_note_loss(h, taken_by, &wakes);
@@ -111,7 +111,7 @@ lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool rel
 			lt_set_due_in_traces(hold, lr_now(), &wakes);
 	}
 	lt_unlock(lock, &wakes);
-	return told;
+	return notified;
 }
 
 /*

@@ -49,7 +49,7 @@ static AtOnce once;
 /*
  * once_is_free --- does nobody here have or await any of the keys?
  *
- * "sent": whoever asks one by one waits for the answer to a release.
+ * "sent": a session that asks one by one would wait for the answer to a release.
  */
 static bool
 once_is_free(const LrName *const *names, int n, KindId kind, bool *sent)

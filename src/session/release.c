@@ -61,8 +61,8 @@ typedef struct ReleaseBatch
 
 static ReleaseBatch batch;
 
-/* Somebody elsewhere was told of a release that was sent. */
-static bool told_elsewhere = false;
+/* A release that was sent has notified a client elsewhere. */
+static bool notified_elsewhere = false;
 
 /* ----------
  * Its memory
@@ -372,6 +372,8 @@ release_sort(void)
 	int			n = 0;
 
 	StaticAssertStmt(2 * KIND_COUNT <= 64, "no room for all ranks");
+	if (batch.n < 2)
+		return;
 	for (int i = 0; i < batch.n; i++)
 		ranks |= UINT64CONST(1) << release_rank(&batch.ops[i]);
 	for (; ranks != 0; ranks &= ranks - 1)
@@ -396,8 +398,7 @@ release_sort(void)
 void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
-	if (batch.n > 1)
-		release_sort();
+	release_sort();
 	if (how == STORE_POLL)
 		ask_run_until(batch.ops, batch.n, deadline, how);
 	else
@@ -463,19 +464,20 @@ release_run_at_end(void)
 /*
  * release_may_be_sent --- may the end of a transaction go on without the answers?
  *
- * Not if somebody here waits for one of the locks, who is nudged by the answer.  Nor if
- * somebody elsewhere was told of the release before: a session that takes the key again
- * would always be ahead of him, as its request goes right behind the release.  The key
- * itself may know that no more: where no session has it in the meantime, as while several
- * are taken at once, its entry goes with its hold.
+ * Not if a session of this server waits for one of the locks: the answer wakes it.  Nor if
+ * the last release notified a client elsewhere: a session that takes the key again would
+ * always be ahead of that client, as its request goes right behind the release.  The entry
+ * of the key may have lost that note: it goes with the hold if no other session uses the
+ * key, as while several keys are taken at once.
  */
 static bool
 release_may_be_sent(void)
 {
-	bool		told = told_elsewhere;
+	bool		notified = notified_elsewhere;
 
-	told_elsewhere = false;
-	if (told || lr_release_wait != RELEASE_WAIT_SENT || batch.n == 0 || !lr_watchdog_running())
+	notified_elsewhere = false;
+	if (notified || lr_release_wait != RELEASE_WAIT_SENT || batch.n == 0 ||
+		!lr_watchdog_running())
 		return false;
 	for (int i = 0; i < batch.n; i++)
 	{
@@ -483,7 +485,7 @@ release_may_be_sent(void)
 		const HoldView *view = &batch.items[i].view;
 		const LockKind *kind = lr_kind(view->kind);
 
-		if (op->kind != STORE_RELEASE || op->store != batch.ops[0].store ||
+		if (op->store != batch.ops[0].store ||
 			op->keep_ms > 0 || view->awaited || view->place != lr_place ||
 			view->of_old_master || ask_min_replicas(view) > 0 ||
 			kind->each_own || kind->passing || kind->ownerless)
@@ -503,7 +505,7 @@ release_answered(const StoreOp *op)
 	else if (lt_end_sent(op->hold, op->owner, op->store, op->topology,
 						 op->outcome == STORE_OK, op->receivers,
 						 op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder))
-		told_elsewhere = true;
+		notified_elsewhere = true;
 }
 
 /*
@@ -519,8 +521,7 @@ release_end_transaction(void)
 		release_run_at_end();
 		return;
 	}
-	if (batch.n > 1)
-		release_sort();
+	release_sort();
 	for (int i = 0; i < batch.n; i++)
 		batch.ops[i].hold = batch.items[i].hold;
 	if (!ask_send(batch.ops, batch.n, lr_now() + release_patience(batch.n),

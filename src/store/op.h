@@ -41,9 +41,11 @@ store_last_token(int64 first, int64 more)
 typedef enum StoreOpKind
 {
 	STORE_CREATE,				/* take a lock that nobody has */
-	STORE_SET,					/* own lock, by its session: lengthen the lease */
+	STORE_SET,					/* own lock: lengthen the lease, and wait a moment
+								 * for all of several nodes */
 	STORE_RELEASE,				/* own lock: give it back, wake its waiters */
-	STORE_RENEW,				/* the same, by the watchdog */
+	STORE_RENEW,				/* the same; those of several nodes that lack the
+								 * lock get it again */
 	STORE_MINT,					/* own lock: new fencing tokens above floor */
 	STORE_FORCE,				/* anybody's lock, by the owner text read before */
 	STORE_INSPECT,				/* who has it, for how long */
