@@ -8,6 +8,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use Bench::Histogram;
+use Bench::Pgbench qw(pgbench);
 use PostgreSQL::Test::Utils;
 
 my $clients = 16;
@@ -77,7 +78,7 @@ sub one_round
 	my ($run, $kind, $cell) = @_;
 	my $commands = $run->{redis}->script_calls;
 	my $sum = $run->{board}->sum;
-	my ($rate, $steps) = pgbench($run, $kind, $cell->{pair});
+	my ($rate, $steps) = timed($run, $kind, $cell->{pair});
 
 	push @{ $cell->{rate} }, $rate;
 	$cell->{steps} += $steps;
@@ -87,21 +88,13 @@ sub one_round
 }
 
 # Pairs a second and their number; fills the histogram of how long they took.
-sub pgbench
+sub timed
 {
 	my ($run, $kind, $histogram) = @_;
 	my $prefix = "$run->{dir}/pgbench";
-	my ($text) = run_command(
-		[
-			'pgbench', '-n', '-f', "$run->{dir}/$kind.sql",
-			'-c', $clients, '-j', 2, '-T', 1,
-			'-l', '--log-prefix', $prefix,
-			'-h', $run->{near}->host, '-p', $run->{near}->port, 'postgres'
-		]);
-	my ($rate) = $text =~ /^tps = ([\d.]+)/m;
-	my ($steps) = $text =~ /actually processed: (\d+)/;
+	my ($rate, $steps) = pgbench($run->{near}, "$run->{dir}/$kind.sql",
+		'-c', $clients, '-j', 2, '-T', 1, '-l', '--log-prefix', $prefix);
 
-	die "pgbench: $text" if !defined $rate || $text =~ /aborted/;
 	foreach my $file (glob "$prefix.*")
 	{
 		foreach my $line (split /\n/, slurp_file($file))
@@ -112,7 +105,7 @@ sub pgbench
 		}
 		unlink $file;
 	}
-	return ($rate + 0, $steps + 0);
+	return ($rate, $steps);
 }
 
 1;
