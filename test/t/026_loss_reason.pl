@@ -18,11 +18,8 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	url => $proxy->url,
 	settings => { 'lockredis.command_timeout' => '60s' });
 my $one = $node->session(settings => { 'lockredis.lease' => '6s' });
 

@@ -10,11 +10,8 @@ use warnings FATAL => 'all';
 use LockRedis::Proxy;
 use LockRedis::Test qw(:DEFAULT run);
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	url => $proxy->url,
 	settings => {
 		'lockredis.lease' => '9s',
 		'lockredis.command_timeout' => '1min'

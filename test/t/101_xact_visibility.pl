@@ -13,11 +13,8 @@ use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 use PostgreSQL::Test::Cluster;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	url => $proxy->url,
 	settings => {
 		wal_level => 'replica',
 		max_wal_senders => 4,

@@ -13,11 +13,8 @@ use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
 my $long = limit(60);
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	url => $proxy->url,
 	settings => {
 		'lockredis.connect_timeout' => "${long}s",
 		'lockredis.command_timeout' => "${long}s",

@@ -12,11 +12,8 @@ use warnings FATAL => 'all';
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	url => $proxy->url,
 	settings => {
 		max_prepared_transactions => 1,
 		'lockredis.lease' => '10min',

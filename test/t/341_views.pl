@@ -16,11 +16,8 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	url => $proxy->url,
 	settings => { wal_level => 'logical', max_wal_senders => 5, deadlock_timeout => '50ms' });
 
 $node->safe_psql(

@@ -20,11 +20,8 @@ use LockRedis::Wait qw(limit);
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	url => $proxy->url,
 	settings => { 'lockredis.lease' => '1h', 'lockredis.command_timeout' => limit(60) . 's' });
 my $admin = $node->session;
 my @kinds = qw(lock read_lock);

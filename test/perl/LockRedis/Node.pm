@@ -80,6 +80,16 @@ sub create
 	return $node;
 }
 
+# A server behind a proxy: the server, its Redis and the proxy.
+sub create_behind_proxy
+{
+	my ($class, $name, %opts) = @_;
+	my $redis = LockRedis::Redis->new;
+	my $proxy = LockRedis::Proxy->new($redis);
+
+	return ($class->create($name, %opts, url => $proxy->url), $redis, $proxy);
+}
+
 # A server in fallback mode behind a proxy: the server, its Redis, the proxy and
 # its table.
 sub create_fallback
