@@ -95,7 +95,7 @@ COMMENT ON COLUMN redis_lock_counters.token IS 'fencing token that was taken las
 COMMENT ON COLUMN redis_lock_rows.owner IS 'holder: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or token: and a digest of the token';
 COMMENT ON COLUMN redis_lock_rows.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON COLUMN redis_lock_rows.comment IS 'not used';
-COMMENT ON COLUMN redis_lock_rows.hold_count IS 'how often its session holds it, or the number of readers';
+COMMENT ON COLUMN redis_lock_rows.hold_count IS '1, or the number of readers';
 
 CREATE TRIGGER lockredis_replicated BEFORE INSERT OR UPDATE OR DELETE ON redis_lock_shares
     FOR EACH ROW EXECUTE FUNCTION lockredis_replicated();
