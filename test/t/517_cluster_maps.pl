@@ -102,10 +102,9 @@ sub is_no_map
 	my ($name, $reason, @lines) = @_;
 
 	$node->stop;
-	unlink $node->logfile;
+	$node->log_since_here;
 	all_say(@lines);
 	$node->start;
-	$node->log_since_here;
 	wait_for_log(qr/the map of the cluster cannot be used\n.*DETAIL: .*(?:$reason)/);
 	ok(!$node->logged(qr/the cluster has/), "$name: it is no map");
 	return;
