@@ -2,7 +2,7 @@
  *
  * keyed_table.c
  *	  A table with a unique text key, read and written without waiting for
- *	  anybody's transaction; see keyed_table.h.
+ *	  anybody's transaction; see table_int.h.
  *
  * Looks a key up with a dirty snapshot, which tells whether another
  * transaction is about to insert it, and changes rows without waiting.  What is
@@ -35,7 +35,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "store/table/keyed_table.h"
+#include "store/table/table_int.h"
 
 /* A page with less room for inserts than this is pruned (bytes). */
 #define ROOM_TO_PRUNE		512
@@ -58,7 +58,7 @@ is_key_index(Relation index, int nkeys)
 }
 
 /*
- * keyed_begin --- see keyed_table.h
+ * keyed_begin --- see table_int.h
  */
 bool
 keyed_begin(KeyedTable *table, Relation rel, int nkeys)

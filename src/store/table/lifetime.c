@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lifetime.c
- *	  Until when a row of redis_lock_rows counts; see lifetime.h.
+ *	  Until when a row of redis_lock_rows counts; see table_int.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,9 +21,7 @@
 
 #include "instance.h"
 #include "store/op.h"
-#include "store/table/lifetime.h"
-#include "store/table/sound_rows.h"
-#include "store/table/tables.h"
+#include "store/table/table_int.h"
 
 /* More are made room for as they come. */
 #define EXPECTED_ROWS		1024
@@ -90,7 +88,7 @@ lifetime_forget(uint64 number)
 }
 
 /*
- * lifetime_shared_number --- see lifetime.h
+ * lifetime_shared_number --- see table_int.h
  *
  * Should two keys have the same, the row of one may count for as long as that of the
  * other.
@@ -189,7 +187,7 @@ lifetime_is_shared(TupleTableSlot *slot)
 }
 
 /*
- * lifetime_remember_row --- see lifetime.h
+ * lifetime_remember_row --- see table_int.h
  *
  * A worker that was started anew remembers nothing of the row.  So it looks at the row
  * first, or a shorter lease would replace the one that the row was written with.
@@ -236,7 +234,7 @@ left_ms(TupleTableSlot *slot, int lease_column, int expires_column, int instance
 }
 
 /*
- * lifetime_left_ms --- see lifetime.h
+ * lifetime_left_ms --- see table_int.h
  */
 int64
 lifetime_left_ms(TupleTableSlot *slot)

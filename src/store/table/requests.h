@@ -3,24 +3,6 @@
  * requests.h
  *	  What sessions and the watchdog ask of the table worker, and its answers.
  *
- * One request a process, in shared memory: plain data, no pointers.  The
- * process fills it and submits it, the worker takes it, carries it out and
- * answers it.  Who may do what is decided by the state alone:
- *
- *	 FREE --submit--> SUBMITTED --take--> TAKEN --answer--> DONE --free--> FREE
- *						  |                 |
- *						  +--withdraw       +--withdraw--> ABANDONED
- *						  |  (never ran)	   (may have run)	|
- *						  v                                     |
- *						 FREE <-----------answer----------------+
- *
- * A request that was withdrawn before it was taken surely never runs.  The
- * worker runs requests one batch after the other, so whatever is submitted
- * after an abandoned one is carried out after it.
- *
- * Nothing in here waits or raises, and nothing allocates but a worker that
- * starts.
- *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
@@ -28,15 +10,73 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef LR_TABLE_REQUESTS_H
-#define LR_TABLE_REQUESTS_H
+#ifndef LR_REQUESTS_H
+#define LR_REQUESTS_H
 
 #include "lockredis.h"
 
 #include "port/atomics.h"
 
 #include "store/store.h"
-#include "store/table/trouble.h"
+
+/* ----------
+ * trouble.c: Why the table worker could not do what was asked.
+ *
+ * Plain data: it is written by the worker and read by who asked, through shared
+ * memory.
+ * ----------
+ */
+
+typedef enum TableFault
+{
+	TABLE_FAULT_NONE,
+	TABLE_NO_DATABASE,
+	TABLE_NO_EXTENSION,
+	TABLE_WRONG_FORM,			/* the tables or the encoding */
+	TABLE_OLD_EXTENSION,		/* a table is not there yet */
+	TABLE_BLOCKED,				/* by somebody's open transaction */
+	TABLE_ERROR					/* an error of PostgreSQL's own */
+} TableFault;
+
+typedef struct TableTrouble
+{
+	TableFault	fault;			/* TABLE_FAULT_NONE: none */
+	int			sqlstate;
+	char		detail[256];
+} TableTrouble;
+
+/*
+ * The SQLSTATE follows from the fault; that of TABLE_ERROR is an internal error
+ * unless the caller knows better.
+ */
+extern void table_trouble_set(TableTrouble *trouble, TableFault fault,
+							  const char *format,...) pg_attribute_printf(3, 4);
+
+/* What to do about it: static text, or NULL. */
+extern const char *table_trouble_hint(TableFault fault);
+
+/* ----------
+ * requests.c: What sessions and the watchdog ask of the table worker, and its answers.
+ *
+ * One request a process, in shared memory: plain data, no pointers.  The
+ * process fills it and submits it, the worker takes it, carries it out and
+ * answers it.  Who may do what is decided by the state alone:
+ *
+ * 	 FREE --submit--> SUBMITTED --take--> TAKEN --answer--> DONE --free--> FREE
+ * 						  |                 |
+ * 						  +--withdraw       +--withdraw--> ABANDONED
+ * 						  |  (never ran)	   (may have run)	|
+ * 						  v                                     |
+ * 						 FREE <-----------answer----------------+
+ *
+ * A request that was withdrawn before it was taken surely never runs.  The
+ * worker runs requests one batch after the other, so whatever is submitted
+ * after an abandoned one is carried out after it.
+ *
+ * Nothing in here waits or raises, and nothing allocates but a worker that
+ * starts.
+ * ----------
+ */
 
 /* Operations in one request; larger batches go in pieces. */
 #define REQUEST_ROOM			4
@@ -197,4 +237,4 @@ extern TableTickets *requests_tickets(void);
 /* All its operations have outcomes: wake whoever asked. */
 extern void request_answer(TableRequest *request);
 
-#endif							/* LR_TABLE_REQUESTS_H */
+#endif							/* LR_REQUESTS_H */

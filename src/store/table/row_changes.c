@@ -18,10 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "instance.h"
-#include "store/table/keyed_table.h"
-#include "store/table/lifetime.h"
-#include "store/table/row_changes.h"
-#include "store/table/sound_rows.h"
+#include "store/table/table_int.h"
 
 /* ----------
  * Outcomes
@@ -129,7 +126,7 @@ row_time_after(int64 ms)
 }
 
 /*
- * row_put --- see row_changes.h
+ * row_put --- see table_int.h
  */
 bool
 row_put(KeyedTable *table, KeyedFound found, int n, Datum *values, bool *nulls)
@@ -146,7 +143,7 @@ row_put(KeyedTable *table, KeyedFound found, int n, Datum *values, bool *nulls)
 }
 
 /*
- * row_make --- see row_changes.h
+ * row_make --- see table_int.h
  */
 bool
 row_make(LockTables *tables, const TableOp *op, KeyedFound found, Datum owner,

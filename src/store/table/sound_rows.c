@@ -2,7 +2,7 @@
  *
  * sound_rows.c
  *	  Rows are found, and looked at whether they are as the table worker writes them;
- *	  see sound_rows.h.
+ *	  see table_int.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -24,8 +24,7 @@
 
 #include "keyname.h"
 #include "lease.h"
-#include "store/table/keyed_table.h"
-#include "store/table/sound_rows.h"
+#include "store/table/table_int.h"
 
 /* Digits of the largest owner number. */
 #define OWNER_DIGITS		20
@@ -272,7 +271,7 @@ end_with_lease(KeyedTable *table, const SoundForm *form)
 }
 
 /*
- * sound_sweep --- see sound_rows.h
+ * sound_sweep --- see table_int.h
  *
  * As seen by a snapshot: a row that somebody is inserting is swept next time,
  * and one that somebody has changed since is not deleted.

@@ -25,7 +25,7 @@
 #include "utils/memutils.h"
 
 #include "clock.h"
-#include "store/table/table_conditions.h"
+#include "store/table/table_int.h"
 
 typedef struct ConditionWait
 {

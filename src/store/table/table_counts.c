@@ -17,10 +17,7 @@
 
 #include "common/int.h"
 
-#include "store/table/row_changes.h"
-#include "store/table/table_counts.h"
-#include "store/table/table_tickets.h"
-#include "store/table/table_values.h"
+#include "store/table/table_int.h"
 
 /*
  * count_find --- the number, 0 if there is none; false: the outcome is set

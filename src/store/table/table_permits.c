@@ -27,12 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "instance.h"
-#include "store/table/lifetime.h"
-#include "store/table/row_changes.h"
-#include "store/table/sound_rows.h"
-#include "store/table/table_permits.h"
-#include "store/table/table_shares.h"
-#include "store/table/table_values.h"
+#include "store/table/table_int.h"
 
 /* ----------
  * Rows

@@ -3,9 +3,9 @@
  * table_rows.c
  *	  What each operation does to the rows of the tables.
  *
- * An operation finds the row of its key, sees whether it counts (lifetime.h) and
+ * An operation finds the row of its key, sees whether it counts (lifetime.c) and
  * whose it is, and writes it without waiting for anybody's transaction
- * (keyed_table.h).  What a kind of lock means by an operation is in one table
+ * (keyed_table.c).  What a kind of lock means by an operation is in one table
  * at the end.
  *
  * With synchronous_commit off a crash may undo what was committed last.  That
@@ -25,16 +25,7 @@
 #include "utils/timestamp.h"
 
 #include "instance.h"
-#include "store/table/keyed_table.h"
-#include "store/table/lifetime.h"
-#include "store/table/row_changes.h"
-#include "store/table/sound_rows.h"
-#include "store/table/table_counts.h"
-#include "store/table/table_rows.h"
-#include "store/table/table_conditions.h"
-#include "store/table/table_permits.h"
-#include "store/table/table_shares.h"
-#include "store/table/table_values.h"
+#include "store/table/table_int.h"
 
 typedef void (*RowOperation) (LockTables *tables, TableOp *op,
 							  TableTrouble *trouble);
@@ -485,7 +476,7 @@ StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,
 				 "each kind of lock says what it does to the rows");
 
 /*
- * rows_execute --- see table_rows.h
+ * rows_execute --- see table_int.h
  */
 void
 rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
@@ -515,7 +506,7 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 /*
- * rows_committed --- see table_rows.h
+ * rows_committed --- see table_int.h
  */
 void
 rows_committed(TableOp *op)
@@ -532,7 +523,7 @@ row_has_ended(TupleTableSlot *row)
 }
 
 /*
- * rows_sweep --- see table_rows.h
+ * rows_sweep --- see table_int.h
  */
 void
 rows_sweep(LockTables *tables)

@@ -33,10 +33,7 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-#include "store/table/lifetime.h"
-#include "store/table/row_changes.h"
-#include "store/table/sound_rows.h"
-#include "store/table/table_shares.h"
+#include "store/table/table_int.h"
 
 /* ----------
  * Rows
@@ -120,7 +117,7 @@ shares_drop(LockTables *tables, const TableOp *op)
 }
 
 /*
- * shares_digest --- see table_shares.h
+ * shares_digest --- see table_int.h
  */
 void
 shares_digest(LockTables *tables, const TableOp *op, char *out, Size size)

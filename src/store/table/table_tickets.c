@@ -29,7 +29,7 @@
 #include "access/xact.h"
 
 #include "store/table/requests.h"
-#include "store/table/table_tickets.h"
+#include "store/table/table_int.h"
 
 void
 tickets_add(uint64 owner)

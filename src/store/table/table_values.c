@@ -20,9 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "store/table/row_changes.h"
-#include "store/table/sound_rows.h"
-#include "store/table/table_values.h"
+#include "store/table/table_int.h"
 
 static bool
 value_has_ended(TupleTableSlot *row)

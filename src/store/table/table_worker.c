@@ -45,10 +45,8 @@
 
 #include "settings.h"
 #include "store/node.h"
-#include "store/table/lifetime.h"
 #include "store/table/requests.h"
-#include "store/table/row_changes.h"
-#include "store/table/table_rows.h"
+#include "store/table/table_int.h"
 #include "store/table/table_worker.h"
 #include "wait_events.h"
 #include "watchdog/worker.h"

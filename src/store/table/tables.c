@@ -2,7 +2,7 @@
  *
  * tables.c
  *	  The tables of table mode: finding them, checking them, opening them; see
- *	  tables.h.
+ *	  table_int.h.
  *
  * The code runs as the owner of the tables, who could have put a function into
  * an index of theirs.
@@ -30,7 +30,7 @@
 #include "utils/rel.h"
 
 #include "store/table/requests.h"
-#include "store/table/tables.h"
+#include "store/table/table_int.h"
 
 #define ROWS_TABLE			"redis_lock_rows"
 #define COUNTERS_TABLE		"redis_lock_counters"
@@ -239,7 +239,7 @@ open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
 }
 
 /*
- * tables_open --- see tables.h
+ * tables_open --- see table_int.h
  *
  * Whatever waits for the tables to be usable, as the watchdog does, sees the new
  * epoch.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * trouble.c
- *	  Why the table worker could not do what was asked; see trouble.h.
+ *	  Why the table worker could not do what was asked; see requests.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -12,7 +12,7 @@
  */
 #include "lockredis.h"
 
-#include "store/table/trouble.h"
+#include "store/table/requests.h"
 
 /* What a fault is to the user. */
 typedef struct FaultMeaning

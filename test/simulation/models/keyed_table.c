@@ -20,7 +20,7 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-#include "store/table/keyed_table.h"
+#include "store/table/table_int.h"
 
 #include "../backend/heap.h"
 #include "../backend/relations.h"
@@ -115,7 +115,7 @@ form_of(const KeyedTable *table)
 }
 
 /* ----------
- * keyed_table.h
+ * table_int.h
  * ----------
  */
 

@@ -20,8 +20,7 @@
 
 #include "../../../src/instance.h"
 #include "../../../src/kinds/kind.h"
-#include "../../../src/store/table/sound_rows.h"
-#include "../../../src/store/table/table_rows.h"
+#include "../../../src/store/table/table_int.h"
 
 #include "../backend/versions.h"
 #include "../kernel/redis_nodes.h"
