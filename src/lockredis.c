@@ -38,9 +38,8 @@
 #include "store/node.h"
 #include "store/silence.h"
 #include "store/stores.h"
-#include "store/topology.h"
 #include "store/table/table_worker.h"
-#include "watchdog/fallback.h"
+#include "store/topology.h"
 #include "watchdog/watchdog.h"
 
 #ifdef PG_MODULE_MAGIC_EXT

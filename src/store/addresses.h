@@ -4,7 +4,7 @@
  *	  The addresses that the host names of nodes resolved to.
  *
  * A table in shared memory, by host name and port.  Who makes a connection looks
- * here and asks for what is missing; the watchdog has it resolved (resolver.h)
+ * here and asks for what is missing; the watchdog has it resolved (resolver.c)
  * and answers.  Nobody waits for anything in here.
  *
  * Copyright (c) 2026, lockredis contributors

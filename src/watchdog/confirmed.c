@@ -24,8 +24,7 @@
 #include "settings.h"
 #include "store/node.h"
 #include "store/stores.h"
-#include "watchdog/confirmed.h"
-#include "watchdog/replies.h"
+#include "watchdog/watchdog_int.h"
 
 /* What did not get its turn, or its replicas, is tried again after this. */
 #define CONFIRM_RETRY		(100 * LR_US_PER_MS)
@@ -108,7 +107,7 @@ confirmed_take_item(DueBatch *from, const DueItem *item)
 }
 
 /*
- * confirmed_take --- see confirmed.h
+ * confirmed_take --- see watchdog_int.h
  *
  * What stays keeps its order.
  */
@@ -264,7 +263,7 @@ confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 }
 
 /*
- * confirmed_reconnect --- see confirmed.h
+ * confirmed_reconnect --- see watchdog_int.h
  *
  * Replies to what is under way count for nothing: they would be of the old place.
  */

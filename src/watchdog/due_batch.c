@@ -26,7 +26,7 @@
 #include "utils/memutils.h"
 
 #include "store/stores.h"
-#include "watchdog/due_batch.h"
+#include "watchdog/watchdog_int.h"
 
 /* TIME and PROBE; CREATE and SET of a move; FACTS */
 #define MAX_HEADERS			2

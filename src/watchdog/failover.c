@@ -25,9 +25,7 @@
 #include "store/node.h"
 #include "store/stores.h"
 #include "store/topology.h"
-#include "watchdog/failover.h"
-#include "watchdog/fallback.h"
-#include "watchdog/renewals.h"
+#include "watchdog/watchdog_int.h"
 
 /* A master that is named again is tried at once, but not more often. */
 #define RETRY_INTERVAL		(100 * LR_US_PER_MS)

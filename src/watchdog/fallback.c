@@ -33,7 +33,8 @@
 #include "store/node.h"
 #include "store/silence.h"
 #include "store/stores.h"
-#include "watchdog/fallback.h"
+#include "watchdog/watchdog.h"
+#include "watchdog/watchdog_int.h"
 
 /* Redis is steady when it has answered for half of fallback_after, or this. */
 #define STEADY_MIN			(2 * LR_US_PER_S)

@@ -28,7 +28,7 @@
 
 #include "settings.h"
 #include "store/stores.h"
-#include "watchdog/farewell.h"
+#include "watchdog/watchdog_int.h"
 
 /* What awaits a batch, of at most DUE_BATCH_MAX; more the lock table keeps. */
 #define QUEUE_MAX			1000
@@ -61,7 +61,7 @@ farewell_end(void)
 }
 
 /*
- * farewell_begin --- see farewell.h
+ * farewell_begin --- see watchdog_int.h
  *
  * What was still to be said to the place before that one is dropped.
  */

@@ -21,8 +21,7 @@
 #include "common/hashfn.h"
 
 #include "store/stores.h"
-#include "watchdog/fallback.h"
-#include "watchdog/health.h"
+#include "watchdog/watchdog_int.h"
 
 /* One that takes hardly longer than a round trip. */
 #define SMALL_BATCH			100
@@ -351,7 +350,7 @@ health_next(const StoreHealth *h)
 }
 
 /*
- * health_wants_proof --- see health.h
+ * health_wants_proof --- see watchdog_int.h
  *
  * It may be loading when a new connection is made.
  */

@@ -27,7 +27,7 @@
 #include "keyname.h"
 #include "locktable/losses.h"
 #include "report.h"
-#include "watchdog/loss_log.h"
+#include "watchdog/watchdog_int.h"
 
 /* At most so many lines */
 #define LINES_MAX			50

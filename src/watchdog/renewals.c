@@ -23,13 +23,7 @@
 #include "locktable/watch.h"
 #include "settings.h"
 #include "store/stores.h"
-#include "watchdog/confirmed.h"
-#include "watchdog/due_batch.h"
-#include "watchdog/fallback.h"
-#include "watchdog/farewell.h"
-#include "watchdog/health.h"
-#include "watchdog/renewals.h"
-#include "watchdog/replies.h"
+#include "watchdog/watchdog_int.h"
 
 /* While a batch is under way, ends of leases are looked for so often. */
 #define EXPIRY_INTERVAL		(50 * LR_US_PER_MS)
@@ -352,7 +346,7 @@ renewals_step(void)
 }
 
 /*
- * renewals_reconnect --- see renewals.h
+ * renewals_reconnect --- see watchdog_int.h
  *
  * Replies to what is under way count for nothing: they would be of the old place.
  */

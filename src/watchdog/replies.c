@@ -23,8 +23,7 @@
 #include "stats.h"
 #include "store/node.h"
 #include "store/stores.h"
-#include "watchdog/farewell.h"
-#include "watchdog/replies.h"
+#include "watchdog/watchdog_int.h"
 
 /* An orphan is released again after this. */
 #define ORPHAN_REPEAT		(100 * LR_US_PER_MS)

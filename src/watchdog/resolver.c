@@ -48,7 +48,7 @@
 #include "settings.h"
 #include "store/addresses.h"
 #include "store/node.h"
-#include "watchdog/resolver.h"
+#include "watchdog/watchdog_int.h"
 
 /* A name is resolved at most this often; half as often each time that fails. */
 #define INTERVAL_MIN		(1 * LR_US_PER_S)
@@ -483,7 +483,7 @@ resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 }
 
 /*
- * resolver_restart --- see resolver.h
+ * resolver_restart --- see watchdog_int.h
  *
  * At once, whatever is under way.
  */

@@ -26,7 +26,7 @@
 #include "keyname.h"
 #include "locktable/watch.h"
 #include "store/stores.h"
-#include "watchdog/subscriptions.h"
+#include "watchdog/watchdog_int.h"
 
 /* How often waiters and idle subscriptions are looked after. */
 #define TICK				LR_US_PER_S

@@ -30,15 +30,8 @@
 #include "store/node.h"
 #include "store/stores.h"
 #include "wait_events.h"
-#include "watchdog/confirmed.h"
-#include "watchdog/failover.h"
-#include "watchdog/fallback.h"
-#include "watchdog/loss_log.h"
-#include "watchdog/renewals.h"
-#include "watchdog/resolver.h"
-#include "watchdog/subscriptions.h"
 #include "watchdog/watchdog.h"
-#include "watchdog/worker.h"
+#include "watchdog/watchdog_int.h"
 
 /*
  * The sockets of the stores, or of each node of one, those for replicas, the one that

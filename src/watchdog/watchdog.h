@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * watchdog.h
- *	  The background worker that renews leases, gives back what was left
- *	  behind and listens for releases.
+ *	  What others use of the watchdog: its start, and the life of a background worker.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -16,7 +15,36 @@
 
 #include "lockredis.h"
 
+#include "postmaster/bgworker.h"
+
+/* ----------
+ * watchdog.c: The background worker that renews leases, gives back what was left
+ * behind and listens for releases.
+ * ----------
+ */
+
 extern void watchdog_register(void);
 LR_NORETURN_PREFIX extern PGDLLEXPORT void lockredis_watchdog_main(Datum arg) LR_NORETURN_SUFFIX;
+
+/* fallback.c warns of settings that do not fit each other; at the start of the server. */
+extern void fallback_check_settings(void);
+
+/* ----------
+ * worker.c: What the watchdog and the table worker have in common as processes.
+ * ----------
+ */
+
+/* While one ends, it looks so often whether it may. */
+#define WORKER_END_POLL		(20 * LR_US_PER_MS)
+
+/* Have the postmaster start it, and again after its end. */
+extern void worker_register(const char *name, const char *function,
+							BgWorkerStartTime start);
+
+/*
+ * Asked to end, and nothing is left to be done for the sessions, or "limit"
+ * (microseconds) has passed since.  *end_at is 0 before it was asked.
+ */
+extern bool worker_may_end(int64 *end_at, int64 limit);
 
 #endif							/* LR_WATCHDOG_H */

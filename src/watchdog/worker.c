@@ -17,13 +17,13 @@
 #include "postmaster/interrupt.h"
 
 #include "locktable/watch.h"
-#include "watchdog/worker.h"
+#include "watchdog/watchdog.h"
 
 /* Seconds until the postmaster starts one again after its end. */
 #define RESTART_AFTER		1
 
 /*
- * worker_register --- see worker.h
+ * worker_register --- see watchdog.h
  */
 void
 worker_register(const char *name, const char *function, BgWorkerStartTime start)
@@ -42,7 +42,7 @@ worker_register(const char *name, const char *function, BgWorkerStartTime start)
 }
 
 /*
- * worker_may_end --- see worker.h
+ * worker_may_end --- see watchdog.h
  *
  * At a shutdown the sessions end at the same time, and those whose release is
  * not answered leave it to us.

@@ -49,7 +49,7 @@
 #include "store/table/table_int.h"
 #include "store/table/table_worker.h"
 #include "wait_events.h"
-#include "watchdog/worker.h"
+#include "watchdog/watchdog.h"
 
 /* How often rows that nobody has any more are deleted. */
 #define SWEEP_INTERVAL		(10 * LR_US_PER_S)

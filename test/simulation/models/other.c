@@ -14,7 +14,7 @@
 #include "../../../src/lockredis.h"
 
 #include "../../../src/sql/replicated.h"
-#include "../../../src/watchdog/resolver.h"
+#include "../../../src/watchdog/watchdog_int.h"
 
 /* ----------
  * resolver.c
