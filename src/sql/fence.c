@@ -30,7 +30,6 @@
 #include "settings.h"
 #include "sql/arguments.h"
 #include "sql/fence.h"
-#include "sql/fence_table.h"
 
 PG_FUNCTION_INFO_V1(lockredis_fence_check);
 PG_FUNCTION_INFO_V1(lockredis_fence_forget);

@@ -31,8 +31,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "sql/fence_table.h"
-#include "sql/replicated.h"
+#include "sql/fence.h"
 
 #define FENCE_TABLE		"redis_fences"
 
