@@ -3,7 +3,7 @@
  * cluster.h
  *	  Which node of a Redis Cluster has which slot, as all processes know it.
  *
- * Shared memory.  The watchdog asks the nodes (store/redis/cluster_watch.h) and
+ * Shared memory.  The watchdog asks the nodes (store/redis/cluster_batch.h) and
  * writes; whoever sends something, or has had an answer, reads.  With a lockredis.url
  * that names no cluster there is one "slot" for all keys, and nothing here changes.
  *

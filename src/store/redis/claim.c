@@ -17,8 +17,8 @@
  */
 #include "lockredis.h"
 
-#include "store/redis/claim.h"
 #include "store/redis/conn.h"
+#include "store/redis/discovery.h"
 
 /* Asked so often, counted from the last answer. */
 #define CLAIM_INTERVAL		(500 * LR_US_PER_MS)
@@ -46,7 +46,7 @@ redis_claim_start(void)
 }
 
 /*
- * redis_claim_ask --- see claim.h
+ * redis_claim_ask --- see discovery.h
  */
 void
 redis_claim_ask(const RedisHost *at)
@@ -67,7 +67,7 @@ redis_claim_was_made(const RedisHost *at, int64 since)
 }
 
 /*
- * redis_claim_step --- see claim.h
+ * redis_claim_step --- see discovery.h
  *
  * One that says that it is none does not get READY.
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cluster_claims.c
- *	  What a node of a Redis Cluster says of it; see cluster_claims.h.
+ *	  What a node of a Redis Cluster says of it; see cluster_batch.h.
  *
  * Raises and allocates nothing.
  *
@@ -14,7 +14,7 @@
  */
 #include "lockredis.h"
 
-#include "store/redis/cluster_claims.h"
+#include "store/redis/cluster_batch.h"
 
 /*
  * claim_flag --- is this word one of a list with commas?

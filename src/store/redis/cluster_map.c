@@ -28,7 +28,7 @@
 #include "settings.h"
 #include "store/cluster.h"
 #include "store/node.h"
-#include "store/redis/cluster_map.h"
+#include "store/redis/cluster_batch.h"
 #include "store/topology.h"
 
 /* For so long nodes may not have heard of another one's number. */
@@ -485,7 +485,7 @@ cluster_map_apply(ClusterClaims *a)
 }
 
 /*
- * cluster_map_start --- see cluster_map.h
+ * cluster_map_start --- see cluster_batch.h
  *
  * A watchdog before this one may have left replicas of which nobody tells any more.
  */

@@ -5,7 +5,7 @@
  *
  * A few nodes at a time are asked, each second, and at once when somebody was told that
  * the map is wrong or has lost a connection.  Who is asked changes now and then, so each
- * of them is in the end.  What they say changes the map (cluster_map.h), unless they are
+ * of them is in the end.  What they say changes the map (cluster_map.c), unless they are
  * of another cluster: that is refused, however long ours is silent.  Which one is ours is
  * decided at the start, and by a reload when somebody was refused: that of the nodes that
  * the settings name, if all of them that answer are of one.
@@ -24,8 +24,7 @@
 #include "settings.h"
 #include "store/cluster.h"
 #include "store/node.h"
-#include "store/redis/cluster_map.h"
-#include "store/redis/cluster_watch.h"
+#include "store/redis/cluster_batch.h"
 #include "store/redis/conn.h"
 #include "store/topology.h"
 

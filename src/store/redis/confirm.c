@@ -34,9 +34,7 @@
 
 #include "settings.h"
 #include "stats.h"
-#include "store/redis/confirm.h"
-#include "store/redis/flight.h"
-#include "store/redis/refusal.h"
+#include "store/redis/node_batch.h"
 
 /*
  * The reply must be here before command_timeout and the call have passed (ms).  The
@@ -166,7 +164,7 @@ confirm_too_few(NodeBatch *b, int64 replicas)
 }
 
 /*
- * confirm_take --- see confirm.h
+ * confirm_take --- see node_batch.h
  *
  * Of an error it is told in the node's words: a right is missing, or it is no
  * master any more.  In the second case somebody else is, or soon will be.
@@ -190,7 +188,7 @@ confirm_take(NodeBatch *b, const RedisValue *v)
 }
 
 /*
- * confirm_lost --- see confirm.h
+ * confirm_lost --- see node_batch.h
  *
  * A create was carried out, and nobody knows on how many replicas; like one whose
  * reply was not read it is given back.  All else may be sent again.

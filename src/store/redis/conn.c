@@ -19,7 +19,6 @@
 
 #include "store/masters.h"
 #include "store/redis/conn.h"
-#include "store/redis/wire.h"
 
 #define RECEIVE_CHUNK		16384
 

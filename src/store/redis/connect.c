@@ -25,7 +25,7 @@
 #include "port/pg_bswap.h"
 
 #include "settings.h"
-#include "store/redis/connect.h"
+#include "store/redis/conn.h"
 
 /* How often to look whether the host name has been resolved. */
 #define RESOLVE_POLL		(50 * LR_US_PER_MS)
@@ -304,7 +304,7 @@ connect_look(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 }
 
 /*
- * redis_connect_step --- see connect.h
+ * redis_connect_step --- see conn.h
  */
 ConnectResult
 redis_connect_step(RedisConnect *d, const RedisTarget *t, RedisSocket *s,

@@ -48,9 +48,7 @@
 
 #include "settings.h"
 #include "store/node.h"
-#include "store/redis/claim.h"
 #include "store/redis/discovery.h"
-#include "store/redis/sentinel.h"
 #include "store/topology.h"
 
 #define ROUND_INTERVAL		LR_US_PER_S

@@ -16,7 +16,7 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/redis/flight.h"
+#include "store/redis/node_batch.h"
 
 RedisCommand *
 flight_oldest(NodeBatch *b)

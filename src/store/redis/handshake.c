@@ -27,7 +27,7 @@
 
 #include "instance.h"
 #include "store/cluster.h"
-#include "store/redis/handshake.h"
+#include "store/redis/conn.h"
 
 /* Room for a connection's name: role, pid, instance and cluster_name. */
 #define CLIENT_NAME_MAX		192
@@ -282,7 +282,7 @@ handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, Re
 }
 
 /*
- * redis_handshake_start --- see handshake.h
+ * redis_handshake_start --- see conn.h
  *
  * Nothing is sent yet: without memory for all of it there is no connection.
  */
@@ -381,7 +381,7 @@ redis_facts_read(RedisFacts *facts, const char *info)
 }
 
 /*
- * redis_facts_have_shards --- see handshake.h; all Valkeys can
+ * redis_facts_have_shards --- see conn.h; all Valkeys can
  */
 bool
 redis_facts_have_shards(const RedisFacts *facts)
@@ -413,7 +413,7 @@ replica_field(const char *line, const char *field, char *out, size_t size)
 }
 
 /*
- * redis_replicas_read --- see handshake.h
+ * redis_replicas_read --- see conn.h
  *
  * A line for each, "slave0:...".  A replica may have some of its own, which are
  * nobody's business here.
@@ -454,7 +454,7 @@ redis_replicas_read(const char *info)
 }
 
 /*
- * redis_clock_offset --- see handshake.h
+ * redis_clock_offset --- see conn.h
  *
  * Taken as read at that moment.  So the node's clock is never thought to be
  * further than it is, and a request limited by it never runs too late; the

@@ -21,8 +21,7 @@
  */
 #include "lockredis.h"
 
-#include "store/redis/flight.h"
-#include "store/redis/left.h"
+#include "store/redis/node_batch.h"
 
 /*
  * left_may_begin --- was each sent once, in the order in which it will be answered, and

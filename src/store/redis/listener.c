@@ -3,11 +3,11 @@
  * listener.c
  *	  Release messages of Redis: the listener of the store interface.
  *
- * There is one for a node (node_listener.h), and so there is for each node of a
+ * There is one for a node (node_listener.c), and so there is for each node of a
  * cluster: a channel is listened to where its slot is.  When that is elsewhere the
  * channel goes along, and everybody is told that what was confirmed is void, since
  * something may have been told meanwhile; what has not moved is confirmed again at once.
- * Independent masters are all listened to (masters_listener.h).
+ * Independent masters are all listened to (masters_listener.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,8 +23,6 @@
 #include "settings.h"
 #include "store/cluster.h"
 #include "store/redis/listener.h"
-#include "store/redis/masters_listener.h"
-#include "store/redis/node_listener.h"
 #include "store/topology.h"
 
 typedef struct Wanted

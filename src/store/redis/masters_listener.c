@@ -22,8 +22,7 @@
 #include "utils/memutils.h"
 
 #include "store/masters.h"
-#include "store/redis/masters_listener.h"
-#include "store/redis/node_listener.h"
+#include "store/redis/listener.h"
 
 typedef struct Awaited
 {

@@ -23,7 +23,7 @@
 #include "store/masters.h"
 #include "store/node.h"
 #include "store/redis/conn.h"
-#include "store/redis/masters_watch.h"
+#include "store/redis/quorum.h"
 
 /* One that is there is asked so often. */
 #define ASK_INTERVAL		(5 * LR_US_PER_S)

@@ -5,7 +5,7 @@
  *
  * A batch is sent in the order of its array.  Each operation is one EVALSHA (or
  * TIME or INFO); neighbours of the same operation and script share one where it
- * takes several locks (see ops.h).  Behind those that replicas have to confirm
+ * takes several locks (see ops.c).  Behind those that replicas have to confirm
  * goes a WAIT (see confirm.c).
  *
  * Nothing in here raises or allocates in a memory context, so it may run at the
@@ -25,11 +25,7 @@
 #include "stats.h"
 #include "store/cluster.h"
 #include "store/node.h"
-#include "store/redis/confirm.h"
-#include "store/redis/flight.h"
-#include "store/redis/left.h"
 #include "store/redis/node_batch.h"
-#include "store/redis/refusal.h"
 
 /*
  * A connection that was heard so short a time ago is not looked at before it is

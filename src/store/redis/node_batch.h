@@ -1,7 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * node_batch.h
- *	  A batch of operations at one Redis node.
+ *	  A batch at one node.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/redis/node_batch.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LR_NODE_BATCH_H
+#define LR_NODE_BATCH_H
+
+#include "lockredis.h"
+
+#include "store/batch.h"
+#include "store/redis/conn.h"
+#include "store/redis/resp.h"
+
+/* ----------
+ * node_batch.c: A batch of operations at one Redis node.
  *
  * The batch goes through its operations in passes.  The first is all there is
  * unless a script was not loaded (the next pass sends what is still open, that
@@ -11,23 +30,8 @@
  *
  * Nothing waits here: who does says when there is something to read, and when a
  * time limit has passed.
- *
- * Copyright (c) 2026, lockredis contributors
- *
- * IDENTIFICATION
- *	  src/store/redis/node_batch.h
- *
- *-------------------------------------------------------------------------
+ * ----------
  */
-#ifndef LR_REDIS_NODE_BATCH_H
-#define LR_REDIS_NODE_BATCH_H
-
-#include "lockredis.h"
-
-#include "store/batch.h"
-#include "store/redis/conn.h"
-#include "store/redis/ops.h"
-#include "store/redis/target.h"
 
 /* Commands in flight. */
 #define FLIGHT_MAX			256
@@ -200,4 +204,99 @@ extern void node_batch_fail(NodeBatch *b, int sqlstate, const char *detail);
 /* End it without waiting any longer; each operation gets an outcome. */
 extern void node_batch_abandon(NodeBatch *b);
 
-#endif							/* LR_REDIS_NODE_BATCH_H */
+/* ----------
+ * flight.c: Commands of a batch that are under way at one Redis node.
+ * ----------
+ */
+
+/* Until when the reply to what is sent now is awaited at most. */
+extern int64 flight_limit(const NodeBatch *b, int64 now);
+
+/* The node was heard now, or asked first. */
+extern void flight_note_progress(NodeBatch *b, int64 now);
+
+/* What was put together, ops[first .. first + n), is under way. */
+extern void flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
+						uint64 starts_at, int64 now);
+
+/* The one that is answered next, or NULL; and it has been answered. */
+extern RedisCommand *flight_oldest(NodeBatch *b);
+extern void flight_land_oldest(NodeBatch *b);
+
+/* It surely did not run for this operation. */
+extern void flight_never_ran(StoreOp *op, const RedisCommand *cmd);
+
+/* The connection is gone. */
+extern void flight_ground(NodeBatch *b);
+
+/* Go through the operations again, for those that are still open. */
+extern void flight_start_pass(NodeBatch *b);
+
+/* ----------
+ * refusal.c: What a batch makes of error replies.
+ * ----------
+ */
+
+/* An error reply to a whole command; to one lock of it. */
+extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
+extern void refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v);
+
+/* To the question what replicas have. */
+extern void refusal_of_wait(NodeBatch *b, const RedisValue *v);
+
+/* Nothing is done for anybody: all that is open has this outcome. */
+extern void refusal_of_rest(NodeBatch *b, StoreOutcome outcome);
+
+/* Have what a session was told in redis_lock_status too. */
+extern void refusal_report(const NodeBatch *b);
+
+/* ----------
+ * confirm.c: What replicas of a Redis node have to confirm.
+ * ----------
+ */
+
+/* This operation has been put into a command. */
+extern void confirm_want(NodeBatch *b, const StoreOp *op);
+
+/*
+ * Put the WAIT for all that has been put before it.  False without memory: the
+ * operations have no outcome then, and the connection is of no use.
+ */
+extern bool confirm_put(NodeBatch *b);
+
+/* The operation was carried out: that is its outcome, or replicas are awaited. */
+extern void confirm_done(NodeBatch *b, StoreOp *op);
+
+/* The reply to a WAIT; false if there is no such reply. */
+extern bool confirm_take(NodeBatch *b, const RedisValue *v);
+
+/* The connection is gone, and with it what it would have said. */
+extern void confirm_lost(NodeBatch *b);
+
+/* Is the next reply one to a WAIT? */
+extern bool confirm_is_awaited(NodeBatch *b);
+
+/* The batch has ended: replies to WAITs may be under way. */
+extern void confirm_leave(NodeBatch *b);
+
+/* That is one of these replies; false if there is no such reply. */
+extern bool confirm_swallow(NodeBatch *b, const RedisValue *v);
+
+/* ----------
+ * left.c: Releases whose batch has ended before they were answered.
+ * ----------
+ */
+
+/*
+ * All of the batch was sent, and all that is under way is releases: remember them, and
+ * end it.  False: the batch is to be gone on with.
+ */
+extern bool left_begin(NodeBatch *b, StoreAnswered answered);
+
+/* The reply to the oldest of their commands; false if there is no such reply. */
+extern bool left_take(NodeBatch *b, const RedisValue *v);
+
+/* The connection that would have brought their replies is gone. */
+extern void left_lose(NodeBatch *b);
+
+#endif							/* LR_NODE_BATCH_H */

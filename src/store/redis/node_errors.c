@@ -14,7 +14,7 @@
  */
 #include "lockredis.h"
 
-#include "store/redis/node_errors.h"
+#include "store/redis/conn.h"
 
 const char *const redis_rights_hint =
 gettext_noop("The user of Redis lacks a right: the command ACL LOG shows there which one, and docs/acl.md lists those that are needed.");

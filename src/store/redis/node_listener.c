@@ -30,12 +30,11 @@
 
 #include "instance.h"
 #include "keyname.h"
-#include "store/cluster.h"
-#include "store/redis/conn.h"
-#include "store/redis/node_listener.h"
-#include "store/redis/target.h"
 #include "settings.h"
 #include "stats.h"
+#include "store/cluster.h"
+#include "store/redis/conn.h"
+#include "store/redis/listener.h"
 
 #define RETRY_MIN			(100 * LR_US_PER_MS)
 #define RETRY_MAX			(1 * LR_US_PER_S)

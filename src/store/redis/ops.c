@@ -17,7 +17,7 @@
 
 #include "instance.h"
 #include "keyname.h"
-#include "store/redis/ops.h"
+#include "store/redis/resp.h"
 
 /* ----------
  * Which call it is
@@ -54,7 +54,7 @@ redis_op_group(const StoreOp *op)
 }
 
 /*
- * redis_ops_are_alike --- see ops.h
+ * redis_ops_are_alike --- see resp.h
  *
  * Of two kinds of lock, too, if it is the same script for both: then its keys and
  * arguments are the same.
@@ -423,7 +423,7 @@ redis_put_wait(RespOut *out, int replicas, int64 ms)
 }
 
 /*
- * redis_release_size --- see ops.h
+ * redis_release_size --- see resp.h
  *
  * Of each kind the keys with what frames them, an owner, and a number, a name or a channel;
  * once the script and the beginning.
@@ -839,7 +839,7 @@ redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
 }
 
 /*
- * redis_take_together --- see ops.h
+ * redis_take_together --- see resp.h
  *
  * What is told of the one that is in the way is as in the reply to a create, and
  * its number behind that.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_after.c
- *	  What masters are asked behind the outcome of an operation; see quorum_after.h.
+ *	  What masters are asked behind the outcome of an operation; see quorum.h.
  *
  * Its caller goes on meanwhile, and may have given the lock back.
  *
@@ -16,7 +16,7 @@
 
 #include "settings.h"
 #include "stats.h"
-#include "store/redis/quorum_after.h"
+#include "store/redis/quorum.h"
 
 /*
  * quorum_give_up --- the lock is lost: nor is it to stay at those that still have it

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_ask.c
- *	  What several masters are asked on the way to an outcome; see quorum_ask.h.
+ *	  What several masters are asked on the way to an outcome; see quorum.h.
  *
  * A create that gets no majority is given back where it was granted, or may have been,
  * by a release behind it on the same connection; others may take the lock at once.  If
@@ -19,7 +19,7 @@
 #include "lockredis.h"
 
 #include "store/masters.h"
-#include "store/redis/quorum_ask.h"
+#include "store/redis/quorum.h"
 
 /*
  * quorum_put_group --- for that node; returns how many were put

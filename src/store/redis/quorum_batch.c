@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_batch.c
- *	  A batch of operations at several independent masters; see quorum_batch.h.
+ *	  A batch of operations at several independent masters; see quorum.h.
  *
  * Here is when what is done; what the nodes are asked of an operation, what they say of it
  * as one, and what follows from that lies in quorum_step.c and below.
@@ -17,9 +17,7 @@
 
 #include "settings.h"
 #include "store/masters.h"
-#include "store/redis/quorum_ask.h"
-#include "store/redis/quorum_batch.h"
-#include "store/redis/quorum_step.h"
+#include "store/redis/quorum.h"
 
 /*
  * A node that is behind by so many answers is asked nothing more that it need not know;
@@ -205,7 +203,7 @@ quorum_batch_until(const QuorumBatch *b)
 }
 
 /*
- * quorum_batch_abandon --- see quorum_batch.h
+ * quorum_batch_abandon --- see quorum.h
  *
  * Nobody awaits the answers any more, but the connections are good: what was granted is
  * given back over them.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_link.c
- *	  What one of several masters is asked, and has answered; see quorum_link.h.
+ *	  What one of several masters is asked, and has answered; see quorum.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -12,7 +12,7 @@
  */
 #include "lockredis.h"
 
-#include "store/redis/quorum_link.h"
+#include "store/redis/quorum.h"
 
 /*
  * A token is used again by the next request, so a node where a release of one may yet run

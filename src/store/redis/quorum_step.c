@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_step.c
- *	  What several masters have said of an operation, and what follows; see quorum_step.h.
+ *	  What several masters have said of an operation, and what follows; see quorum.h.
  *
  * An operation is looked at when a node has said something of it, or when something else
  * has changed that its outcome depends on.  Those that are taken together are one.
@@ -20,9 +20,6 @@
 #include "instance.h"
 #include "store/masters.h"
 #include "store/redis/quorum.h"
-#include "store/redis/quorum_after.h"
-#include "store/redis/quorum_ask.h"
-#include "store/redis/quorum_step.h"
 
 /* Tries of a create that nobody has got, and the pause between two (microseconds). */
 #define ATTEMPTS_MAX		6

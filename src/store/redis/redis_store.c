@@ -27,14 +27,11 @@
 #include "settings.h"
 #include "store/cluster.h"
 #include "store/redis/cluster_batch.h"
-#include "store/redis/cluster_watch.h"
+#include "store/redis/conn.h"
 #include "store/redis/discovery.h"
-#include "store/redis/left.h"
 #include "store/redis/listener.h"
-#include "store/redis/masters_watch.h"
 #include "store/redis/node_batch.h"
-#include "store/redis/quorum_batch.h"
-#include "store/redis/tls_context.h"
+#include "store/redis/quorum.h"
 #include "wait_events.h"
 
 /* Between two looks whether somebody wants this process. */

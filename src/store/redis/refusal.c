@@ -17,8 +17,7 @@
 
 #include "store/cluster.h"
 #include "store/node.h"
-#include "store/redis/flight.h"
-#include "store/redis/refusal.h"
+#include "store/redis/node_batch.h"
 
 /*
  * refusal_report --- have what a session was told in redis_lock_status too

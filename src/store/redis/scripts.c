@@ -19,7 +19,7 @@
 #include "common/cryptohash.h"
 #include "common/sha1.h"
 
-#include "store/redis/scripts.h"
+#include "store/redis/resp.h"
 
 static const struct
 {

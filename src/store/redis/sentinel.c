@@ -26,7 +26,7 @@
 
 #include "settings.h"
 #include "store/node.h"
-#include "store/redis/sentinel.h"
+#include "store/redis/discovery.h"
 
 #define RETRY_MIN			(100 * LR_US_PER_MS)
 #define RETRY_MAX			LR_US_PER_S

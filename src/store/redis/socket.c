@@ -27,7 +27,7 @@
 #include "storage/fd.h"
 
 #include "settings.h"
-#include "store/redis/socket.h"
+#include "store/redis/conn.h"
 #include "wait_events.h"
 
 /*
@@ -100,7 +100,7 @@ socket_set_options(pgsocket sock)
 }
 
 /*
- * redis_socket_open --- see socket.h
+ * redis_socket_open --- see conn.h
  */
 int
 redis_socket_open(RedisSocket *s, int family)
@@ -142,7 +142,7 @@ redis_socket_close(RedisSocket *s)
 }
 
 /*
- * redis_socket_shut --- see socket.h
+ * redis_socket_shut --- see conn.h
  *
  * Runs in a signal handler: a system call, and a flag that nobody else sets.
  */
@@ -203,7 +203,7 @@ socket_note_late(RedisSocket *s)
 }
 
 /*
- * redis_socket_recv_soon --- see socket.h
+ * redis_socket_recv_soon --- see conn.h
  *
  * With a time limit on the socket recv() is never restarted.  A signal that
  * comes right before it costs that time at most.
@@ -238,7 +238,7 @@ redis_socket_send(RedisSocket *s, const char *buf, size_t len)
 }
 
 /*
- * redis_socket_unread --- see socket.h
+ * redis_socket_unread --- see conn.h
  *
  * The kernel's number.  A layer of encryption has other numbers of bytes, and
  * has to say 0 here.
@@ -302,7 +302,7 @@ socket_make_set(RedisSocket *s, uint32 events)
 }
 
 /*
- * redis_socket_watch --- see socket.h
+ * redis_socket_watch --- see conn.h
  *
  * The set is made once a socket, normally before anything but the handshake is
  * sent.

@@ -15,10 +15,9 @@
  */
 #include "lockredis.h"
 
-#include "store/redis/target.h"
-#include "store/redis/tls_context.h"
 #include "settings.h"
 #include "store/masters.h"
+#include "store/redis/conn.h"
 #include "store/topology.h"
 
 /*
@@ -77,7 +76,7 @@ target_has_place(const RedisTarget *t)
 }
 
 /*
- * redis_target_set --- see target.h
+ * redis_target_set --- see conn.h
  *
  * Of a master that is not known there is no address: it is no target to be
  * opened.
@@ -141,7 +140,7 @@ redis_target_set_claimant(RedisTarget *t, const RedisHost *at)
 }
 
 /*
- * redis_target_set_sentinel --- see target.h
+ * redis_target_set_sentinel --- see conn.h
  *
  * They have users of their own: what is for the nodes is not shown to them.
  */
@@ -184,7 +183,7 @@ redis_target_is_outdated(const RedisTarget *t)
 }
 
 /*
- * redis_target_look --- see target.h
+ * redis_target_look --- see conn.h
  */
 TargetAnswer
 redis_target_look(const RedisTarget *t, char *why, size_t size)
@@ -246,7 +245,7 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
 }
 
 /*
- * redis_target_want_addresses --- see target.h
+ * redis_target_want_addresses --- see conn.h
  *
  * Who has not read yet that the settings were changed asks for a name of theirs
  * that is of no interest any more; one process resolves all names, one by one.
@@ -324,7 +323,7 @@ target_says_nothing(const RedisTarget *t, bool silent)
 }
 
 /*
- * redis_target_set_silent --- see target.h
+ * redis_target_set_silent --- see conn.h
  *
  * A former master says nothing of the present one, whose row this is.
  */

@@ -31,8 +31,7 @@
 #include "utils/timestamp.h"
 
 #include "settings.h"
-#include "store/redis/tls.h"
-#include "store/redis/tls_context.h"
+#include "store/redis/conn.h"
 
 /*
  * So often OpenSSL may read the socket in one call: what is none of Redis's bytes, as
@@ -240,7 +239,7 @@ tls_set_up(RedisTls *t, SSL_CTX *context)
 }
 
 /*
- * redis_tls_start --- see tls.h
+ * redis_tls_start --- see conn.h
  */
 bool
 redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
@@ -271,7 +270,7 @@ redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
 }
 
 /*
- * redis_tls_close --- see tls.h
+ * redis_tls_close --- see conn.h
  *
  * Without the shutdown OpenSSL would not have the session resumed.
  */
@@ -337,7 +336,7 @@ tls_failed(RedisTls *t, int result, bool *wants_read, bool *wants_write)
 }
 
 /*
- * redis_tls_shake_hands --- see tls.h
+ * redis_tls_shake_hands --- see conn.h
  */
 TlsResult
 redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
@@ -368,7 +367,7 @@ redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
  */
 
 /*
- * redis_tls_recv --- see tls.h; one record at most
+ * redis_tls_recv --- see conn.h; one record at most
  */
 ssize_t
 redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
@@ -405,7 +404,7 @@ tls_note_record(RedisTls *t, size_t len)
 }
 
 /*
- * redis_tls_send --- see tls.h; one record at most
+ * redis_tls_send --- see conn.h; one record at most
  *
  * What is sent of a record that the kernel has not taken whole cannot be read.  It
  * is sent on alone: OpenSSL would go on with the next one, and if that is not taken
@@ -492,7 +491,7 @@ certificate_expires(const X509 *cert)
 }
 
 /*
- * redis_tls_expires --- see tls.h
+ * redis_tls_expires --- see conn.h
  */
 TimestampTz
 redis_tls_expires(const RedisTls *t)
@@ -504,7 +503,7 @@ redis_tls_expires(const RedisTls *t)
 }
 
 /*
- * redis_tls_events --- see tls.h
+ * redis_tls_events --- see conn.h
  */
 uint32
 redis_tls_events(const RedisTls *t, bool writing)

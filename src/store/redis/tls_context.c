@@ -30,7 +30,7 @@
 #include "common/hashfn.h"
 
 #include "settings.h"
-#include "store/redis/tls_context.h"
+#include "store/redis/conn.h"
 
 /* More than any bundle of authorities has. */
 #define TLS_FILE_MAX		(8 * 1024 * 1024)
@@ -334,7 +334,7 @@ context_make(RedisFailure *f)
 }
 
 /*
- * tls_context_get --- see tls_context.h
+ * tls_context_get --- see conn.h
  *
  * The stamp is taken first: what is changed while it is read is read again the
  * next time.  Nothing is kept of files that could not be used.
@@ -358,7 +358,7 @@ tls_context_get(uint32 *number, RedisFailure *f)
 }
 
 /*
- * tls_context_is_usable --- see tls_context.h
+ * tls_context_is_usable --- see conn.h
  */
 bool
 tls_context_is_usable(RedisFailure *f)

@@ -20,7 +20,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 
-#include "store/redis/tls.h"
+#include "store/redis/conn.h"
 
 /* The first byte of each record: its content type. */
 #define TLS_FIRST_TYPE		0x14
@@ -129,7 +129,7 @@ our_certificate_refused(const RedisTls *t, const char **hint)
 }
 
 /*
- * redis_tls_explain --- see tls.h
+ * redis_tls_explain --- see tls.c
  */
 void
 redis_tls_explain(const RedisTls *t, RedisFailure *f)

@@ -15,7 +15,7 @@
  */
 #include "fuzz.h"
 
-#include "store/redis/ops.h"
+#include "store/redis/resp.h"
 
 #define OPS_MAX 4
 

@@ -12,7 +12,7 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "store/redis/scripts.h"
+#include "store/redis/resp.h"
 
 typedef void (*AddScript) (const char *name, const char *sha1, const char *text);
 

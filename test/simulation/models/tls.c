@@ -15,8 +15,7 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "store/redis/tls.h"
-#include "store/redis/tls_context.h"
+#include "store/redis/conn.h"
 
 #include "../kernel/sim.h"
 

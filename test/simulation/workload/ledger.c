@@ -21,7 +21,7 @@
 
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/batch.h"
-#include "../../../src/store/redis/quorum_batch.h"
+#include "../../../src/store/redis/quorum.h"
 #include "../../../src/store/topology.h"
 
 #define MAX_TAKEN	64
