@@ -20,7 +20,7 @@
 /* Locks in one script: more would hold up Redis. */
 #define RELEASE_GROUP		100
 
-/* More are not taken together at all: see session/multi.h. */
+/* More are not taken together at all: see session/session.h. */
 #define TOGETHER_GROUP		1000
 
 const LockKind reentrant_kind = {

@@ -25,7 +25,6 @@
 
 #include "locktable/hold.h"
 #include "settings.h"
-#include "store/current.h"
 #include "store/stores.h"
 
 /* ----------

@@ -36,7 +36,6 @@
 #include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
-#include "store/current.h"
 #include "store/stores.h"
 
 /* Nobody renews so often that a lease would be shortened more than once meanwhile. */

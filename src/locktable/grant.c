@@ -20,9 +20,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "settings.h"
-#include "store/current.h"
-#include "store/masters.h"
-#include "store/silence.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 
 /* What a master that is there does not have it is to have after this. */

@@ -45,7 +45,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "settings.h"
-#include "store/silence.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 
 /* The range of tokens is to last, however often a lock may be handed over. */

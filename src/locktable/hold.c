@@ -22,7 +22,6 @@
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "settings.h"
-#include "store/current.h"
 #include "store/stores.h"
 
 /* Both are written before the hold is ours and stay until it is freed. */

@@ -24,7 +24,7 @@
 
 #include "instance.h"
 #include "locktable/locktable.h"
-#include "store/cluster.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 
 #define LT_PARTITIONS		64

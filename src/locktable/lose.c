@@ -23,7 +23,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/losses.h"
 #include "stats.h"
-#include "store/masters.h"
+#include "store/nodes.h"
 
 /* ----------
  * Partition lock held

@@ -32,7 +32,6 @@
 
 #include "locktable/locktable_int.h"
 #include "settings.h"
-#include "store/current.h"
 #include "store/stores.h"
 
 bool

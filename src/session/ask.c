@@ -21,12 +21,10 @@
 #include "kinds/kind.h"
 #include "locktable/losses.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/idle.h"
+#include "session/session.h"
+#include "session/session_int.h"
 #include "settings.h"
-#include "store/cluster.h"
-#include "store/current.h"
-#include "store/silence.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
@@ -254,7 +252,7 @@ ask_distrust(StoreOp *op)
 }
 
 /*
- * ask_forget --- see ask.h
+ * ask_forget --- see session_int.h
  *
  * Not if it was sent twice: the one that was answered is the second, and the first may
  * still lie in a buffer of the network.  Who awaits a latch has no ticket.

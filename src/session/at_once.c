@@ -24,14 +24,10 @@
 #include "instance.h"
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/at_once.h"
-#include "session/held.h"
-#include "session/track.h"
-#include "session/waiting.h"
+#include "session/session.h"
+#include "session/session_int.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/current.h"
 #include "store/stores.h"
 
 typedef struct AtOnce
@@ -223,7 +219,7 @@ once_is_one_group(const LrName *const *names, int n, StoreId store)
 }
 
 /*
- * at_once_take --- see at_once.h
+ * at_once_take --- see session_int.h
  *
  * An answer that the request came too late brings the right time for the next one.
  */
@@ -272,7 +268,7 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 }
 
 /*
- * at_once_abandon --- see at_once.h
+ * at_once_abandon --- see session_int.h
  *
  * What was not answered, or was said by who may not be believed, is given back by
  * the watchdog.

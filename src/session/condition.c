@@ -16,11 +16,8 @@
 
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/condition.h"
-#include "session/monitor.h"
 #include "session/session.h"
-#include "session/transaction.h"
+#include "session/session_int.h"
 #include "store/stores.h"
 
 /*
@@ -92,7 +89,7 @@ session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
 }
 
 /*
- * session_condition_notify --- see condition.h
+ * session_condition_notify --- see session.h
  *
  * Whether the session has the lock is looked at by the store, too.
  */

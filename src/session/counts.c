@@ -33,15 +33,10 @@
 #include "locktable/owed.h"
 #include "locktable/watch.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/counts.h"
-#include "session/release.h"
-#include "session/request.h"
-#include "session/untold.h"
-#include "session/waiting.h"
+#include "session/session.h"
+#include "session/session_int.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/current.h"
 #include "store/stores.h"
 
 /* The request of counts_now() that is under way. */

@@ -52,10 +52,9 @@
 #include "storage/lmgr.h"
 #include "utils/backend_status.h"
 
-#include "session/deadlock.h"
-#include "session/lock_waits.h"
 #include "locktable/graph.h"
 #include "report.h"
+#include "session/session_int.h"
 #include "stats.h"
 
 /*
@@ -366,7 +365,7 @@ deadlock_claim(const List *cycle)
 }
 
 /*
- * deadlock_find --- see deadlock.h
+ * deadlock_find --- see session_int.h
  *
  * Searched, found in two passes, and claimed: then it is ours to break.
  */
@@ -436,7 +435,7 @@ deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 }
 
 /*
- * deadlock_report --- see deadlock.h
+ * deadlock_report --- see session_int.h
  *
  * In the server log the names are complete, and the queries follow.
  */

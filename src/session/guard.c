@@ -18,12 +18,10 @@
 
 #include "lease.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/guard.h"
-#include "session/held.h"
-#include "session/track.h"
+#include "session/session.h"
+#include "session/session_int.h"
 #include "stats.h"
-#include "store/topology.h"
+#include "store/nodes.h"
 
 static void
 guard_refuse(const HeldEntry *entry, const HoldView *view)

@@ -20,7 +20,7 @@
 
 #include "utils/memutils.h"
 
-#include "session/held.h"
+#include "session/session.h"
 
 static inline bool
 held_key_equal(HeldKey a, HeldKey b)

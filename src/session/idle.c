@@ -40,7 +40,7 @@
 #include "storage/ipc.h"
 #include "utils/timeout.h"
 
-#include "session/idle.h"
+#include "session/session.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -98,7 +98,7 @@ idle_mind(void)
 }
 
 /*
- * idle_keep --- see idle.h
+ * idle_keep --- see session.h
  *
  * Meanwhile the time-out may have struck, and is not armed any more.
  */

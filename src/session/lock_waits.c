@@ -29,7 +29,7 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 
-#include "session/lock_waits.h"
+#include "session/session_int.h"
 
 /* Processes whose modes have been gone through, at most. */
 #define PASSES_MAX			2
@@ -356,7 +356,7 @@ follow_queue(LockWaits *waits, const BlockedProcsData *data,
 }
 
 /*
- * lock_waits_follow --- see lock_waits.h
+ * lock_waits_follow --- see session_int.h
  *
  * A process and its parallel workers can wait for several locks.
  */

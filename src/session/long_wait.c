@@ -22,9 +22,8 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
-#include "session/deadlock.h"
 #include "locktable/graph.h"
-#include "session/long_wait.h"
+#include "session/session_int.h"
 
 /* A session has one wait at a time. */
 static int64 since;
@@ -142,7 +141,7 @@ long_wait_log_deadlock(const LrName *name)
 }
 
 /*
- * long_wait_acquired --- see long_wait.h
+ * long_wait_acquired --- see session_int.h
  *
  * A pending cancel has to wait: the session holds the lock by now, and only the caller can
  * release it.
@@ -188,7 +187,7 @@ long_wait_look_now(const LrName *name, bool search, bool for_all)
 }
 
 /*
- * long_wait_look --- see long_wait.h
+ * long_wait_look --- see session_int.h
  *
  * Also before its own time, if the search of another session came to it.
  */

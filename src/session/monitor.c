@@ -28,10 +28,8 @@
 
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/monitor.h"
-#include "session/track.h"
-#include "session/waiting.h"
+#include "session/session.h"
+#include "session/session_int.h"
 #include "settings.h"
 
 /* Rows that the wait needs when the lock has gone: its own, and the lock's again. */
@@ -166,7 +164,7 @@ monitor_end_told(const LrName *name)
 }
 
 /*
- * monitor_wait --- see monitor.h
+ * monitor_wait --- see session_int.h
  */
 bool
 monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,

@@ -28,13 +28,8 @@
 
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/at_once.h"
-#include "session/held.h"
-#include "session/multi.h"
-#include "session/release.h"
 #include "session/session.h"
-#include "session/track.h"
+#include "session/session_int.h"
 #include "stats.h"
 
 /* One that the session had before. */
@@ -295,7 +290,7 @@ multi_take(Multi *m)
 }
 
 /*
- * session_multi_lock --- see multi.h
+ * session_multi_lock --- see session.h
  *
  * An error leaves the rows that are left to the abort (xact_clean_up).
  */

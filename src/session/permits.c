@@ -21,18 +21,10 @@
 #include "locktable/hold.h"
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/counts.h"
-#include "session/held.h"
-#include "session/long_wait.h"
-#include "session/permits.h"
-#include "session/release.h"
-#include "session/request.h"
 #include "session/session.h"
-#include "session/untold.h"
-#include "session/waiting.h"
+#include "session/session_int.h"
 #include "settings.h"
-#include "store/current.h"
+#include "store/stores.h"
 
 /*
  * What the store remembers of a request lasts so long, and with it what can be done

@@ -25,12 +25,11 @@
 
 #include "instance.h"
 #include "locktable/losses.h"
-#include "session/ask.h"
-#include "session/release.h"
-#include "session/track.h"
+#include "session/session.h"
+#include "session/session_int.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/silence.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 
 /* What an operation of the batch is about. */
@@ -391,7 +390,7 @@ release_sort(void)
 }
 
 /*
- * release_run --- see release.h
+ * release_run --- see session_int.h
  *
  * What is raised on the way leaves nothing in the batch.
  */
@@ -442,7 +441,7 @@ release_patience(int n)
 }
 
 /*
- * release_run_at_end --- see release.h
+ * release_run_at_end --- see session_int.h
  *
  * All locks of the (sub)transaction are free by now, but for what is sent here,
  * and yet somebody waits: the client, those whom a NOTIFY of the transaction
@@ -509,7 +508,7 @@ release_answered(const StoreOp *op)
 }
 
 /*
- * release_end_transaction --- see release.h
+ * release_end_transaction --- see session_int.h
  */
 void
 release_end_transaction(void)
@@ -548,7 +547,7 @@ release_collect_key(HeldEntry *entry, void *arg)
 }
 
 /*
- * release_everything --- see release.h
+ * release_everything --- see session_int.h
  *
  * Deleting moves entries of the index, so their keys are collected first.
  */

@@ -12,10 +12,9 @@
  */
 #include "lockredis.h"
 
-#include "session/request.h"
+#include "session/session.h"
 #include "settings.h"
-#include "store/cluster.h"
-#include "store/current.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 
 /*
@@ -56,7 +55,7 @@ request_require_counter(const AcquireRequest *request, StoreId store)
 }
 
 /*
- * request_require_store --- see request.h
+ * request_require_store --- see session.h
  *
  * Who else has it is known to Redis only, or was until then.
  */

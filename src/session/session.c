@@ -23,21 +23,14 @@
 #include "utils/timestamp.h"
 
 #include "instance.h"
+#include "lease.h"
 #include "locktable/losses.h"
 #include "locktable/watch.h"
-#include "lease.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/held.h"
-#include "session/long_wait.h"
-#include "session/release.h"
-#include "session/request.h"
 #include "session/session.h"
-#include "session/track.h"
-#include "session/transaction.h"
-#include "session/waiting.h"
+#include "session/session_int.h"
 #include "stats.h"
-#include "store/current.h"
+#include "store/stores.h"
 
 /* ----------
  * Beginning and end

@@ -25,15 +25,11 @@
 #include "utils/builtins.h"
 
 #include "locktable/watch.h"
-#include "session/ask.h"
 #include "session/session.h"
-#include "session/token.h"
-#include "session/transaction.h"
-#include "session/untold.h"
+#include "session/session_int.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/current.h"
-#include "store/silence.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 #include "wait_events.h"
 
@@ -69,7 +65,7 @@ token_digest(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Si
 }
 
 /*
- * token_make --- see token.h
+ * token_make --- see session.h
  *
  * Redis has the token, and is asked by its SHA-1, which scripts can compute.  A table,
  * which others may read, has only its SHA-256, of which the id is the beginning.
@@ -191,7 +187,7 @@ session_token_extend(const LrName *name, const LockToken *token, int64 lease_ms)
 }
 
 /*
- * session_token_unlock --- see token.h
+ * session_token_unlock --- see session.h
  *
  * Whoever waits in this server is told at once, also if the store tells nobody.
  */

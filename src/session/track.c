@@ -22,7 +22,7 @@
 #include "access/xact.h"
 #include "utils/memutils.h"
 
-#include "session/track.h"
+#include "session/session.h"
 
 static Track *tracks = NULL;
 static int	ntracks = 0;

@@ -28,18 +28,8 @@
 #include "utils/resowner.h"
 
 #include "locktable/wait.h"
-#include "session/ask.h"
-#include "session/at_once.h"
-#include "session/counts.h"
-#include "session/guard.h"
-#include "session/held.h"
-#include "session/idle.h"
-#include "session/monitor.h"
-#include "session/release.h"
-#include "session/track.h"
-#include "session/transaction.h"
-#include "session/untold.h"
-#include "session/waiting.h"
+#include "session/session.h"
+#include "session/session_int.h"
 
 static bool warned_snapshot = false;
 static bool warned_unlock = false;

@@ -18,13 +18,8 @@
 #include "miscadmin.h"
 
 #include "report.h"
-#include "session/ask.h"
-#include "session/held.h"
-#include "session/release.h"
 #include "session/session.h"
-#include "session/track.h"
-#include "session/transaction.h"
-#include "session/unlock.h"
+#include "session/session_int.h"
 #include "settings.h"
 
 /*
@@ -237,7 +232,7 @@ unlock_warn_not_held(const LrName *name, KindId kind)
 }
 
 /*
- * session_unlock --- see unlock.h
+ * session_unlock --- see session.h
  */
 bool
 session_unlock(const LrName *name, KindId kind)
@@ -560,7 +555,7 @@ unlock_many_rest(UnlockMany *many, bool warned)
 }
 
 /*
- * session_multi_unlock --- see unlock.h
+ * session_multi_unlock --- see session.h
  */
 bool
 session_multi_unlock(const LrName *const *names, int n)
@@ -615,7 +610,7 @@ unlock_tell_all_gone(void *arg)
 }
 
 /*
- * session_unlock_all --- see unlock.h
+ * session_unlock_all --- see session.h
  *
  * What a batch that was not cut has found lost is told in one warning.
  */

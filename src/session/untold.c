@@ -31,7 +31,7 @@
 #include "locktable/owed.h"
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/untold.h"
+#include "session/session.h"
 #include "settings.h"
 
 /*
@@ -263,7 +263,7 @@ untold_is_empty(void)
 }
 
 /*
- * untold_make --- see untold.h
+ * untold_make --- see session.h
  *
  * It is spare until something is had: who asks in a loop, in vain, needs one.
  */
@@ -334,7 +334,7 @@ untold_forget(const LrName *name, KindId kind, const uint8 *id)
 }
 
 /*
- * untold_forget_some --- see untold.h
+ * untold_forget_some --- see session.h
  *
  * Those that were taken last are given back first, as in a function that does both.
  */

@@ -34,19 +34,12 @@
 #include "locktable/graph.h"
 #include "locktable/wait.h"
 #include "report.h"
-#include "session/ask.h"
-#include "session/held.h"
-#include "session/idle.h"
-#include "session/long_wait.h"
-#include "session/waiting.h"
+#include "session/session.h"
+#include "session/session_int.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/cluster.h"
-#include "store/current.h"
-#include "store/node.h"
-#include "store/silence.h"
+#include "store/nodes.h"
 #include "store/stores.h"
-#include "store/topology.h"
 #include "wait_events.h"
 
 /* Token locks of other clients tell nobody: look again after up to 50, then 500 ms. */
@@ -1122,7 +1115,7 @@ wait_count_time(void)
 }
 
 /*
- * wait_for_lock --- see waiting.h
+ * wait_for_lock --- see session_int.h
  *
  * Here and in wait_abandon() begins and ends all that must not be left behind.
  */
@@ -1202,7 +1195,7 @@ wait_may_be_taken(void)
 }
 
 /*
- * wait_abandon --- see waiting.h
+ * wait_abandon --- see session_int.h
  *
  * Whoever is behind us in the queue is failed, too, if the store has failed us as
  * it would fail him: so a whole queue takes no longer than its head.  Not by a try

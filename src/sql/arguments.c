@@ -20,11 +20,9 @@
 
 #include "instance.h"
 #include "lease.h"
-#include "session/held.h"
-#include "session/transaction.h"
+#include "session/session.h"
 #include "settings.h"
 #include "sql/arguments.h"
-#include "store/current.h"
 #include "store/stores.h"
 
 #define LEASE_MIN_MS		10

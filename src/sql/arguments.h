@@ -18,8 +18,7 @@
 #include "fmgr.h"
 
 #include "keyname.h"
-#include "session/request.h"
-#include "session/token.h"
+#include "session/session.h"
 
 /* The first argument: a key.  Raises if it is none, or without the preload. */
 extern void arg_key(FunctionCallInfo fcinfo, LrName *name);

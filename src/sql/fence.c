@@ -24,9 +24,7 @@
 #include "utils/lsyscache.h"
 
 #include "report.h"
-#include "session/held.h"
 #include "session/session.h"
-#include "session/track.h"
 #include "settings.h"
 #include "sql/arguments.h"
 #include "sql/fence.h"

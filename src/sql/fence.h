@@ -16,7 +16,7 @@
 #include "lockredis.h"
 
 #include "keyname.h"
-#include "session/request.h"
+#include "session/session.h"
 
 /* ----------
  * fence_table.c: The table that has the highest fencing token recorded for each key.

@@ -34,8 +34,6 @@
 #include "utils/builtins.h"
 
 #include "session/session.h"
-#include "session/transaction.h"
-#include "session/unlock.h"
 #include "sql/arguments.h"
 
 PG_FUNCTION_INFO_V1(lockredis_with_lock);

@@ -22,7 +22,7 @@
 #include "utils/builtins.h"
 
 #include "instance.h"
-#include "session/multi.h"
+#include "session/session.h"
 #include "sql/arguments.h"
 
 /* Bytes of a token in UTF-8; token/set.lua and release.lua know it, too. */

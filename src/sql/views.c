@@ -27,21 +27,17 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "keyname.h"
 #include "instance.h"
+#include "keyname.h"
 #include "locktable/graph.h"
 #include "locktable/rows.h"
 #include "locktable/watch.h"
-#include "store/current.h"
-#include "store/node.h"
-#include "store/stores.h"
-#include "store/cluster.h"
-#include "store/masters.h"
-#include "store/topology.h"
 #include "report.h"
 #include "settings.h"
 #include "sql/arguments.h"
 #include "stats.h"
+#include "store/nodes.h"
+#include "store/stores.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
 PG_FUNCTION_INFO_V1(lockredis_application_name);

@@ -22,7 +22,7 @@
 #include "storage/shmem.h"
 
 #include "instance.h"
-#include "store/addresses.h"
+#include "store/nodes.h"
 
 typedef struct HostEntry
 {
@@ -113,7 +113,7 @@ make_host(const char *host, int port)
  */
 
 /*
- * addresses_get --- see addresses.h
+ * addresses_get --- see nodes.h
  */
 bool
 addresses_get(const char *host, int port, NodeAddresses *out)
@@ -133,7 +133,7 @@ addresses_get(const char *host, int port, NodeAddresses *out)
 }
 
 /*
- * addresses_want --- see addresses.h
+ * addresses_want --- see nodes.h
  */
 void
 addresses_want(NodeId node, const char *host, int port, uint32 why)
@@ -169,7 +169,7 @@ addresses_want(NodeId node, const char *host, int port, uint32 why)
  */
 
 /*
- * addresses_wish --- see addresses.h
+ * addresses_wish --- see nodes.h
  *
  * Looked at in each round of the watchdog: no lock where nothing is wanted.
  */
@@ -229,7 +229,7 @@ addresses_drop_wish(const AddressWish *wish)
 }
 
 /*
- * addresses_restart --- see addresses.h
+ * addresses_restart --- see nodes.h
  *
  * What was found for the same name is as good as before: only the user, the
  * password or the database may be another.  Another name's would be old by the

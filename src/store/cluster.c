@@ -21,8 +21,7 @@
 #include "storage/shmem.h"
 
 #include "instance.h"
-#include "store/cluster.h"
-#include "store/topology.h"
+#include "store/nodes.h"
 
 /* A slot's word: the epoch in the upper half, the row and one in the lower. */
 #define SLOT_WORD(epoch, row)	(((uint64) (epoch) << 32) | (uint32) ((row) + 1))
@@ -95,7 +94,7 @@ cluster_is_on(void)
 }
 
 /*
- * cluster_is_of --- see cluster.h
+ * cluster_is_of --- see nodes.h
  *
  * What is read of the slots behind this is of that map, or of a later one, whose nodes
  * have other places than this (cluster_get_node).
@@ -133,7 +132,7 @@ cluster_generation(int row)
 }
 
 /*
- * cluster_get_node --- see cluster.h
+ * cluster_get_node --- see nodes.h
  *
  * Who has not read yet that lockredis.url names another cluster, or has before the
  * watchdog, would show its nodes a password that is for others.
@@ -238,7 +237,7 @@ cluster_forget_map(void)
 }
 
 /*
- * cluster_start --- see cluster.h
+ * cluster_start --- see nodes.h
  */
 void
 cluster_start(bool on, uint32 place)
@@ -302,7 +301,7 @@ cluster_find_row(const char *id, bool has_slots)
 }
 
 /*
- * cluster_put_node --- see cluster.h; CLUSTER_NO_NODE: there is no room for it
+ * cluster_put_node --- see nodes.h; CLUSTER_NO_NODE: there is no room for it
  */
 int
 cluster_put_node(const char *id, const RedisHost *at, const char *name, bool has_slots)
@@ -375,7 +374,7 @@ cluster_note_half_moved(int row, int slot)
 }
 
 /*
- * cluster_give_slot --- see cluster.h
+ * cluster_give_slot --- see nodes.h
  *
  * Its epoch is the next one of all, which becomes the present one at the end: who reads
  * that finds the slots of it changed.

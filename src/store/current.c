@@ -20,7 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "settings.h"
-#include "store/current.h"
+#include "store/stores.h"
 
 typedef struct CurrentShared
 {

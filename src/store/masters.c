@@ -20,7 +20,7 @@
 #include "storage/shmem.h"
 
 #include "settings.h"
-#include "store/masters.h"
+#include "store/nodes.h"
 
 /* Clocks run at different speeds: a part of the lease, and a bit. */
 #define DRIFT_PART			100
@@ -144,7 +144,7 @@ master_becomes(int row, const char *run_id, int64 booted_by)
 }
 
 /*
- * masters_note --- see masters.h
+ * masters_note --- see nodes.h
  *
  * Whoever is refused shows that the server of its own row is there no more: another row may
  * have that.  So two rows whose servers change places are free for each other when both have
@@ -217,7 +217,7 @@ masters_are_there(uint32 place, uint32 rows)
  */
 
 /*
- * masters_set_there --- see masters.h
+ * masters_set_there --- see nodes.h
  *
  * Whoever looks after that for what one lacks that is back finds what was noted before
  * it was seen to be: the atomic operation is a barrier.
@@ -243,7 +243,7 @@ masters_returns(void)
 }
 
 /*
- * masters_forget --- see masters.h
+ * masters_forget --- see nodes.h
  *
  * Should it be there after all it is the same as before.
  */
@@ -256,7 +256,7 @@ masters_forget(int row)
 }
 
 /*
- * masters_start --- see masters.h
+ * masters_start --- see nodes.h
  *
  * With the same place what is known is right: a watchdog may have been started again.
  */

@@ -23,7 +23,7 @@
 #include "utils/timestamp.h"
 
 #include "instance.h"
-#include "store/node.h"
+#include "store/nodes.h"
 
 /* Errors of sessions are shown at most this often. */
 #define REPORT_INTERVAL		(100 * LR_US_PER_MS)
@@ -116,7 +116,7 @@ node_lwlock(void)
 }
 
 /*
- * node_enter --- see node.h
+ * node_enter --- see nodes.h
  *
  * Called with AddinShmemInitLock held, before anybody looks here.  Whoever only
  * attaches finds it entered.
@@ -279,7 +279,7 @@ node_set_error(NodeId node, const char *message)
 }
 
 /*
- * node_report_error --- see node.h
+ * node_report_error --- see nodes.h
  *
  * Who has not read yet that the settings were changed speaks of another node.
  */
@@ -313,7 +313,7 @@ set_replica(NodeEntry *e, const char *address, NodeState state)
 }
 
 /*
- * node_set_replica --- see node.h; beyond what there is room for nothing is shown
+ * node_set_replica --- see nodes.h; beyond what there is room for nothing is shown
  */
 void
 node_set_replica(int number, const char *address, bool online)
@@ -345,7 +345,7 @@ find_replica(const char *address)
 }
 
 /*
- * node_set_replicas --- see node.h
+ * node_set_replicas --- see nodes.h
  *
  * Each keeps its row as long as it is one.
  */

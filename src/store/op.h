@@ -55,7 +55,7 @@ typedef enum StoreOpKind
 	STORE_TALLY,				/* give so many back to it, or count it down */
 	STORE_CALLS,				/* so many concern a lock, and go by its kind */
 	STORE_PROBE = STORE_CALLS,	/* would it do our operations? no key */
-	STORE_FACTS,				/* what it says of itself, for node.h; no key */
+	STORE_FACTS,				/* what it says of itself, for node.c; no key */
 	STORE_TIME					/* the store's clock */
 } StoreOpKind;
 

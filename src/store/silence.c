@@ -28,8 +28,8 @@
 #include "storage/shmem.h"
 
 #include "settings.h"
+#include "store/nodes.h"
 #include "store/op.h"
-#include "store/silence.h"
 
 #define MS_PER_S			1000
 
@@ -126,7 +126,7 @@ silence_is_watched(int64 now)
  */
 
 /*
- * silence_lasts_since --- see silence.h
+ * silence_lasts_since --- see nodes.h
  *
  * That it has not answered since then is not enough: if it was not asked either it may
  * have granted something to somebody else before it fell silent.

@@ -15,7 +15,7 @@
 #include "lockredis.h"
 
 #include "keyname.h"
-#include "store/slot.h"
+#include "store/nodes.h"
 
 /* Four bits at a time: a table of 16 is in the cache, one of 256 is not. */
 static const uint16 crc_table[16] = {
@@ -55,7 +55,7 @@ slot_of(const char *key, int len)
 }
 
 /*
- * slot_is_split --- see slot.h
+ * slot_is_split --- see nodes.h
  *
  * The names that are derived have the name whole, in braces if it has no opening one,
  * behind words without any: so it is the same for all of them.

@@ -53,7 +53,7 @@
 #include "lockredis.h"
 
 #include "kinds/kind.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/op.h"
 
 /* A StoreOp.not_after by a clock that nobody knows, or that nobody asks. */
@@ -123,10 +123,10 @@ typedef struct StoreOp
 	StoreOutcome outcome;
 	int64		sent_at;		/* lr_now() before the first byte went out, 0 =
 								 * nothing was sent */
-	uint32		topology;		/* epoch (topology.h) of the master that it was
+	uint32		topology;		/* epoch (topology.c) of the master that it was
 								 * sent to; 0 where none is looked for.  A copy for
 								 * one of several masters: the life of its row
-								 * (masters.h) */
+								 * (masters.c) */
 	int64		not_after;		/* create, define, once sent: the store's clock
 								 * (ms) after which it can no longer run */
 	int64		store_ms;		/* create (unless busy, but for kinds that are
@@ -375,7 +375,7 @@ typedef struct StoreRoutine
 	int			(*group_of) (const char *name, int len);
 
 	/*
-	 * The watchdog: others may say where the store is (topology.h).  Begin with
+	 * The watchdog: others may say where the store is (topology.c).  Begin with
 	 * the present settings; ask and listen, without waiting; for what.  NULL: a
 	 * store of which nobody says so.
 	 */

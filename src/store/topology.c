@@ -22,8 +22,7 @@
 #include "storage/shmem.h"
 
 #include "instance.h"
-#include "store/node.h"
-#include "store/topology.h"
+#include "store/nodes.h"
 
 #define REASON_MAX			256
 
@@ -109,7 +108,7 @@ topology_news(void)
 }
 
 /*
- * topology_is_watched --- see topology.h
+ * topology_is_watched --- see nodes.h
  *
  * A watchdog that does not run has not heard that another one is the master.
  */
@@ -121,7 +120,7 @@ topology_is_watched(uint32 epoch, int64 now)
 }
 
 /*
- * topology_may_connect --- see topology.h
+ * topology_may_connect --- see nodes.h
  *
  * A node that was restarted may say that it is a master long after another one
  * was made one.  So no connection is made while the watchdog has none of its own
@@ -139,7 +138,7 @@ topology_may_connect(uint32 epoch, bool scout, int64 now)
 }
 
 /*
- * topology_get_master --- see topology.h
+ * topology_get_master --- see nodes.h
  *
  * The epoch first: who reads an address that is newer than its epoch finds out
  * before he uses it.
@@ -218,7 +217,7 @@ topology_forget_who_named(void)
 }
 
 /*
- * topology_start --- see topology.h
+ * topology_start --- see nodes.h
  *
  * A new watchdog has no connection yet, so the master has to be named again; but
  * for as long as the word of the one before is believed nothing has changed for
@@ -367,7 +366,7 @@ topology_was_named_lately(int64 now)
 }
 
 /*
- * topology_confirm --- see topology.h
+ * topology_confirm --- see nodes.h
  *
  * Its answer may have been under way for long; the clock is read after it has come.
  */
@@ -423,7 +422,7 @@ topology_suspend(void)
 }
 
 /*
- * topology_set_reason --- see topology.h
+ * topology_set_reason --- see nodes.h
  *
  * Called again and again, so it writes what is new only.
  */

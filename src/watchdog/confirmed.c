@@ -22,7 +22,7 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 

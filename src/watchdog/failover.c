@@ -4,7 +4,7 @@
  *	  The master is another node now: what is held there, and who waits for it.
  *
  * Which node it is the store finds out (StoreRoutine.follow_step) and tells all
- * processes (store/topology.h).  Here is what follows from it for the lock table:
+ * processes (store/nodes.h).  Here is what follows from it for the lock table:
  * everything that is held becomes due at the new master, in the order that
  * topology_change() asks for, and those who wait ask again.
  *
@@ -20,11 +20,8 @@
 #include "locktable/watch.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/cluster.h"
-#include "store/masters.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/stores.h"
-#include "store/topology.h"
 #include "watchdog/watchdog_int.h"
 
 /* A master that is named again is tried at once, but not more often. */

@@ -21,7 +21,7 @@
 #include "locktable/losses.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 

@@ -46,8 +46,7 @@
 #include "utils/ps_status.h"
 
 #include "settings.h"
-#include "store/addresses.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "watchdog/watchdog_int.h"
 
 /* A name is resolved at most this often; half as often each time that fails. */

@@ -27,7 +27,7 @@
 
 #include "locktable/watch.h"
 #include "settings.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 #include "wait_events.h"
 #include "watchdog/watchdog.h"

@@ -16,7 +16,7 @@
 #include "lockredis.h"
 
 #include "locktable/watch.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/store.h"
 
 /* ----------
@@ -220,7 +220,7 @@ extern int	farewell_interests(StoreInterest *out, int64 *until, uint32 *epoch);
  * is away.
  *
  * Runs in the watchdog, which tells here what the stores do, and sees to it that
- * what was decided (store/current.h) reaches those who wait and what is held.
+ * what was decided (store/stores.h) reaches those who wait and what is held.
  * ----------
  */
 
@@ -276,7 +276,7 @@ extern int	subscriptions_interests(StoreInterest *out, int64 *until,
 /* ----------
  * resolver.c: Has host names resolved, without waiting for it.
  *
- * Runs in the watchdog only.  It is asked through store/addresses.h, by any
+ * Runs in the watchdog only.  It is asked through store/nodes.h, by any
  * process, for any number of names, and answers there, one after the other.
  * ----------
  */

@@ -53,7 +53,7 @@ sub overtake
 	$watchdog->run_to('topology_change');
 
 	# A debugger may take seconds to attach, and after five (TOPOLOGY_TRUST of
-	# src/store/topology.h) the session asks nobody.
+	# src/store/nodes.h) the session asks nobody.
 	my $heard = $sentinel->answered('SENTINEL');
 	poll_until('the watchdog to go on', sub { $sentinel->answered('SENTINEL') >= $heard + 6 });
 	$sentinel->names($b, epoch => ++$epoch);

@@ -3,7 +3,7 @@
  * cluster_batch.c
  *	  A batch of operations at the nodes of a Redis Cluster; see cluster_batch.h.
  *
- * Where a slot is stands in shared memory (store/cluster.h), with its epoch.  Both are
+ * Where a slot is stands in shared memory (store/nodes.h), with its epoch.  Both are
  * read at once when an operation is routed, and the epoch goes with it: so an answer
  * counts only if the node that it was sent to by the map still has the slot.
  *
@@ -17,9 +17,8 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/cluster.h"
+#include "store/nodes.h"
 #include "store/redis/cluster_batch.h"
-#include "store/topology.h"
 
 /* The keys of a script are not all where the slot is: ask again soon. */
 #define TRYAGAIN_PAUSE		(20 * LR_US_PER_MS)

@@ -15,7 +15,7 @@
 
 #include "lockredis.h"
 
-#include "store/cluster.h"
+#include "store/nodes.h"
 #include "store/redis/node_batch.h"
 #include "store/redis/resp.h"
 #include "store/redis/url.h"

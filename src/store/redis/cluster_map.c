@@ -26,10 +26,8 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/cluster.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/cluster_batch.h"
-#include "store/topology.h"
 
 /* For so long nodes may not have heard of another one's number. */
 #define NUMBER_SETTLES		(10 * LR_US_PER_S)

@@ -22,11 +22,9 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/cluster.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/cluster_batch.h"
 #include "store/redis/conn.h"
-#include "store/topology.h"
 
 #define SCOUTS				3
 

@@ -17,7 +17,7 @@
  */
 #include "lockredis.h"
 
-#include "store/masters.h"
+#include "store/nodes.h"
 #include "store/redis/conn.h"
 
 #define RECEIVE_CHUNK		16384

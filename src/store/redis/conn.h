@@ -20,10 +20,7 @@
 
 #include "datatype/timestamp.h"
 
-#include "store/addresses.h"
-#include "store/cluster.h"
-#include "store/masters.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/resp.h"
 #include "store/redis/url.h"
 #include "store/store.h"
@@ -66,9 +63,9 @@ typedef enum TargetAnswer
 typedef struct RedisTarget
 {
 	TargetKind	kind;
-	bool		scout;			/* master: the watchdog's own, see topology.h */
+	bool		scout;			/* master: the watchdog's own, see topology.c */
 	uint32		topology;		/* master: its epoch there; shard: generation of
-								 * its row (cluster.h) */
+								 * its row (cluster.c) */
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it
 								 * is not one of this server's any more, see
 								 * redis_target_leave */
@@ -134,7 +131,7 @@ extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
 extern void redis_target_note_answered(const RedisTarget *t);
 extern bool redis_target_has_answered(const RedisTarget *t);
 
-/* Have the host name resolved again, if it has one; WANT_xxx of addresses.h. */
+/* Have the host name resolved again, if it has one; WANT_xxx of addresses.c. */
 extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
 
 /* The watchdog is connected there; that has ended, or it could not. */
@@ -479,7 +476,7 @@ typedef struct RedisFacts
 	char		run_id[RUN_ID_LEN + 1]; /* empty: not told */
 	int64		booted_by;		/* lr_now() at which it surely ran; 0 = not told */
 	uint32		life;			/* one of several masters: that of its row then, */
-	int64		since;			/* and since when it is there (masters.h) */
+	int64		since;			/* and since when it is there (masters.c) */
 } RedisFacts;
 
 typedef struct RedisHandshake
@@ -567,7 +564,7 @@ typedef struct RedisConn
 {
 	RedisConnState state;
 	const RedisTarget *target;	/* the user's, since redis_conn_open() */
-	bool		probe;			/* tell node.h what the node says of itself */
+	bool		probe;			/* tell node.c what the node says of itself */
 	char		role[32];
 
 	RedisSocket socket;
@@ -657,7 +654,7 @@ redis_conn_reads_on(RedisRead got, int *nreads)
  */
 extern bool redis_conn_has_more(const RedisConn *c);
 
-/* The reply of INFO: what the node says of itself, for node.h. */
+/* The reply of INFO: what the node says of itself, for node.c. */
 extern void redis_conn_take_info(RedisConn *c, const char *info);
 
 #endif							/* LR_CONN_H */

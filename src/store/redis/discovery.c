@@ -47,9 +47,8 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/discovery.h"
-#include "store/topology.h"
 
 #define ROUND_INTERVAL		LR_US_PER_S
 #define ROUND_IN_DOUBT		(100 * LR_US_PER_MS)

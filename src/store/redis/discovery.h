@@ -100,7 +100,7 @@ extern int	sentinel_interests(const RedisSentinel *s, StoreInterest *out,
  * discovery.c: Which of the nodes that Sentinels name is the master: whom to believe.
  *
  * The watchdog's, which calls it as the follow_xxx of store.h.  What is found is
- * told to all in topology.h.
+ * told to all in topology.c.
  * ----------
  */
 

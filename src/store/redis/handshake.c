@@ -6,7 +6,7 @@
  * A node that the settings name is greeted so that proxies and old versions
  * understand it.  Of one that Sentinels have named, of these, and of independent
  * masters it must be known what it is before anything else is said: HELLO tells, and
- * needs no right.  An independent master says since when it runs, too (masters.h), and a
+ * needs no right.  An independent master says since when it runs, too (masters.c), and a
  * master of a cluster which one it is: another node may have its address by now.
  *
  * The password is read here, and is in memory until it is answered.  Nothing in
@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "instance.h"
-#include "store/cluster.h"
+#include "store/nodes.h"
 #include "store/redis/conn.h"
 
 /* Room for a connection's name: role, pid, instance and cluster_name. */
@@ -618,7 +618,7 @@ handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
  * handshake_take_hello --- is it what it is said to be?
  *
  * One that says that it is a master may have been one for too long: that decides
- * topology.h.  One that says that it is none surely is none.
+ * topology.c.  One that says that it is none surely is none.
  */
 static HandshakeResult
 handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,

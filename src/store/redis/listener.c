@@ -21,9 +21,8 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
-#include "store/cluster.h"
+#include "store/nodes.h"
 #include "store/redis/listener.h"
-#include "store/topology.h"
 
 typedef struct Wanted
 {

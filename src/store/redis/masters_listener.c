@@ -21,7 +21,7 @@
 
 #include "utils/memutils.h"
 
-#include "store/masters.h"
+#include "store/nodes.h"
 #include "store/redis/listener.h"
 
 typedef struct Awaited

@@ -6,7 +6,7 @@
  * Locks need most of them, so the store is there while one of them is not, and its
  * health says nothing about each.  So there is a connection to each that is for nothing
  * but this: a row in redis_lock_status, and the sign that ends its silence.  Whether a
- * node has a vote is not decided here (masters.h): sessions ask it whoever is up.
+ * node has a vote is not decided here (masters.c): sessions ask it whoever is up.
  *
  * Never waits; raises nothing but for want of memory in the beginning.
  *
@@ -20,8 +20,7 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/masters.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/conn.h"
 #include "store/redis/quorum.h"
 

@@ -23,8 +23,7 @@
 #include "instance.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/cluster.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/node_batch.h"
 
 /*

@@ -32,7 +32,7 @@
 #include "keyname.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/cluster.h"
+#include "store/nodes.h"
 #include "store/redis/conn.h"
 #include "store/redis/listener.h"
 

@@ -12,7 +12,7 @@
  */
 #include "lockredis.h"
 
-#include "store/masters.h"
+#include "store/nodes.h"
 #include "store/redis/quorum.h"
 
 /* How many nodes say what. */

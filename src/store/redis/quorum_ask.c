@@ -18,7 +18,7 @@
  */
 #include "lockredis.h"
 
-#include "store/masters.h"
+#include "store/nodes.h"
 #include "store/redis/quorum.h"
 
 /*

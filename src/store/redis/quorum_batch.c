@@ -16,7 +16,7 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/masters.h"
+#include "store/nodes.h"
 #include "store/redis/quorum.h"
 
 /*

@@ -18,7 +18,7 @@
 #include "common/hashfn.h"
 
 #include "instance.h"
-#include "store/masters.h"
+#include "store/nodes.h"
 #include "store/redis/quorum.h"
 
 /* Tries of a create that nobody has got, and the pause between two (microseconds). */

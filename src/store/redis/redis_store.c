@@ -25,7 +25,7 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
-#include "store/cluster.h"
+#include "store/nodes.h"
 #include "store/redis/cluster_batch.h"
 #include "store/redis/conn.h"
 #include "store/redis/discovery.h"

@@ -15,8 +15,7 @@
  */
 #include "lockredis.h"
 
-#include "store/cluster.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/node_batch.h"
 
 /*

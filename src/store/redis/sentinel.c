@@ -25,7 +25,7 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/redis/discovery.h"
 
 #define RETRY_MIN			(100 * LR_US_PER_MS)

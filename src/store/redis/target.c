@@ -16,9 +16,8 @@
 #include "lockredis.h"
 
 #include "settings.h"
-#include "store/masters.h"
+#include "store/nodes.h"
 #include "store/redis/conn.h"
-#include "store/topology.h"
 
 /*
  * target_begin --- what all of them have

@@ -36,7 +36,7 @@
 #include "instance.h"
 #include "settings.h"
 #include "store/batch.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/table/requests.h"
 #include "wait_events.h"
 

@@ -44,7 +44,7 @@
 #include "utils/snapmgr.h"
 
 #include "settings.h"
-#include "store/node.h"
+#include "store/nodes.h"
 #include "store/table/requests.h"
 #include "store/table/table_int.h"
 #include "store/table/table_worker.h"

@@ -21,9 +21,7 @@
 
 #include "instance.h"
 #include "settings.h"
-#include "store/cluster.h"
-#include "store/masters.h"
-#include "store/topology.h"
+#include "store/nodes.h"
 #include "store/redis/conn.h"
 
 int			MyProcPid = 1;

@@ -3,7 +3,7 @@
  * names.c
  *	  Target "names": the keys that are derived from a name.
  *
- * They fit into their buffers; of a name that is not split (slot.h) they are in the slot of the
+ * They fit into their buffers; of a name that is not split (slot.c) they are in the slot of the
  * name, by a calculation of its own; and those that nobody else knows are no others' (0xff
  * parts two names).
  *
@@ -18,7 +18,7 @@
 
 #include "keyname.h"
 #include "kinds/kind.h"
-#include "store/slot.h"
+#include "store/nodes.h"
 
 #define DIGEST	"0123456789012345678901234567890123456789"
 #define OWNER	"01234567-89ab-cdef-0123-456789abcdef:18446744073709551615"

@@ -23,8 +23,7 @@
 #include "port/atomics.h"
 #include "storage/spin.h"
 
-#include "store/node.h"
-#include "store/slot.h"
+#include "store/nodes.h"
 
 #include "../kernel/config.h"
 

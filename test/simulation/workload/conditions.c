@@ -26,8 +26,7 @@
 
 #include "../../../src/keyname.h"
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/session/condition.h"
-#include "../../../src/session/held.h"
+#include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "../kernel/history.h"
 #include "../kernel/network.h"

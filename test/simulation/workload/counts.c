@@ -20,7 +20,7 @@
 #include "../../../src/instance.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/owed.h"
-#include "../../../src/session/ask.h"
+#include "../../../src/session/session_int.h"
 #include "../../../src/settings.h"
 #include "../kernel/redis_counts.h"
 

@@ -22,7 +22,7 @@
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/batch.h"
 #include "../../../src/store/redis/quorum.h"
-#include "../../../src/store/topology.h"
+#include "../../../src/store/nodes.h"
 
 #define MAX_TAKEN	64
 #define MAX_HOLDS	64

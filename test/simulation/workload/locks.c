@@ -16,8 +16,7 @@
  */
 #include "statements.h"
 
-#include "../../../src/session/multi.h"
-#include "../../../src/session/unlock.h"
+#include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "../models/kinds.h"
 

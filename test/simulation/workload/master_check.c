@@ -17,8 +17,7 @@
 
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/wait.h"
-#include "../../../src/store/cluster.h"
-#include "../../../src/store/topology.h"
+#include "../../../src/store/nodes.h"
 
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"

@@ -17,9 +17,7 @@
  */
 #include "workload.h"
 
-#include "../../../src/session/transaction.h"
-#include "../../../src/session/multi.h"
-#include "../../../src/session/unlock.h"
+#include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "../backend/heap.h"
 #include "../kernel/history.h"

@@ -14,8 +14,7 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/session/held.h"
-#include "../../../src/session/track.h"
+#include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "utils/wait_event.h"
 

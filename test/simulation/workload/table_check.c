@@ -19,14 +19,10 @@
 #include "workload.h"
 
 #include "../../../src/instance.h"
-#include "../../../src/store/cluster.h"
-#include "../../../src/store/current.h"
-#include "../../../src/locktable/check.h"
-#include "../../../src/store/node.h"
-#include "../../../src/settings.h"
-#include "../../../src/store/masters.h"
+#include "../../../src/store/nodes.h"
 #include "../../../src/store/stores.h"
-#include "../../../src/store/topology.h"
+#include "../../../src/locktable/check.h"
+#include "../../../src/settings.h"
 
 #include "../backend/heap.h"
 #include "../kernel/names.h"

@@ -19,8 +19,7 @@
 #include "utils/builtins.h"
 
 #include "../../../src/instance.h"
-#include "../../../src/session/request.h"
-#include "../../../src/session/token.h"
+#include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "../kernel/redis_nodes.h"
 
