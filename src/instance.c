@@ -31,6 +31,9 @@ typedef struct Instance
 
 static Instance *instance = NULL;
 
+/*
+ * instance_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 instance_shmem_size(void)
 {
@@ -128,6 +131,9 @@ rotate_left(uint64 x, int n)
 	return (x << n) | (x >> (64 - n));
 }
 
+/*
+ * sip_rounds --- N rounds of SipHash, over its four words of state
+ */
 static void
 sip_rounds(uint64 *v, int n)
 {

@@ -326,6 +326,9 @@ report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
 			 hint_of_refusal(level, lr_kind(view->kind)->unlock)));
 }
 
+/*
+ * report_table_full --- raise 53400: no slot of lockredis.max_locks is free
+ */
 void
 report_table_full(void)
 {

@@ -667,6 +667,10 @@ define_lock_settings(void)
 							 NULL, NULL, NULL);
 }
 
+/*
+ * lr_define_settings --- define all settings.  Called when the library is
+ * loaded.
+ */
 void
 lr_define_settings(void)
 {

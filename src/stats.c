@@ -38,6 +38,9 @@ typedef struct StatsShared
 
 static StatsShared *stats = NULL;
 
+/*
+ * stats_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 stats_shmem_size(void)
 {

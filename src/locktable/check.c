@@ -170,6 +170,9 @@ check_hold_watched(LrIndex hold)
  * ----------
  */
 
+/*
+ * check_holds --- the list of the holds of a key, and each of them
+ */
 static const char *
 check_holds(LrIndex k)
 {
@@ -195,6 +198,10 @@ check_holds(LrIndex k)
 	return NULL;
 }
 
+/*
+ * check_queue --- the sessions that wait for a key in the queue of this server:
+ * links, states, kinds
+ */
 static const char *
 check_queue(LrIndex k)
 {
@@ -227,6 +234,9 @@ check_queue(LrIndex k)
 	return NULL;
 }
 
+/*
+ * check_places --- the sessions that wait for a key in the order of the store
+ */
 static const char *
 check_places(LrIndex k)
 {

@@ -32,6 +32,10 @@
  * ----------
  */
 
+/*
+ * check_pools --- each slot that was ever used is either in use or free, once;
+ * likewise each key
+ */
 static const char *
 check_pools(int nholds)
 {

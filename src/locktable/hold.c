@@ -53,6 +53,10 @@ lt_commits_until(LrIndex hold)
 	return lt_deadline(hold) - lr_commit_margin(lease_ms * LR_US_PER_MS);
 }
 
+/*
+ * hold_copy_view --- copy what a session may want to know of a hold.  The
+ * caller has the partition lock.
+ */
 static void
 hold_copy_view(LrIndex hold, HoldView *view)
 {

@@ -52,6 +52,9 @@ lt_block_count(void)
 /* Where MAXALIGN is 4 (i386), 64-bit atomics want more. */
 #define LT_ALIGN(size)			TYPEALIGN(Max(MAXIMUM_ALIGNOF, sizeof(pg_atomic_uint64)), (size))
 
+/*
+ * locktable_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 locktable_shmem_size(void)
 {
@@ -68,6 +71,9 @@ locktable_shmem_size(void)
 	return size;
 }
 
+/*
+ * locktable_lwlocks --- the light-weight locks that the lock table uses
+ */
 int
 locktable_lwlocks(void)
 {

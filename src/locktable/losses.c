@@ -41,12 +41,18 @@ typedef struct LossRing
 static LossRing *losses = NULL;
 static LWLock *losses_lock = NULL;
 
+/*
+ * losses_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 losses_shmem_size(void)
 {
 	return MAXALIGN(sizeof(LossRing));
 }
 
+/*
+ * losses_lwlocks --- the light-weight locks that this file uses
+ */
 int
 losses_lwlocks(void)
 {
@@ -111,6 +117,9 @@ losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 	LWLockRelease(losses_lock);
 }
 
+/*
+ * losses_any --- are there losses that were not logged yet?
+ */
 bool
 losses_any(void)
 {

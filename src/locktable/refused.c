@@ -142,6 +142,10 @@ lt_refused(const DueItem *item, bool alone)
 	return result;
 }
 
+/*
+ * lt_not_refused --- the store has accepted this hold, so it shares requests
+ * with others again
+ */
 void
 lt_not_refused(const DueItem *item)
 {

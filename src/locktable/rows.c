@@ -68,6 +68,10 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_sinc
 	return true;
 }
 
+/*
+ * rows_add_key --- the rows of one key: each scope of each hold, a lock that
+ * was handed over, and those who wait.  Returns false if the buffer is full.
+ */
 static bool
 rows_add_key(RowBuffer *buf, const LrKey *key)
 {

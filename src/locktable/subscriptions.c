@@ -62,6 +62,10 @@ lt_want_subscription(LrIndex hold)
 	return confirmed;
 }
 
+/*
+ * lt_take_subscription_work --- has a session changed what is to be subscribed
+ * to, since this was last called?
+ */
 bool
 lt_take_subscription_work(void)
 {

@@ -27,6 +27,9 @@
  * ----------
  */
 
+/*
+ * lt_watchdog_enter --- this process becomes the watchdog
+ */
 void
 lt_watchdog_enter(void)
 {
@@ -35,6 +38,10 @@ lt_watchdog_enter(void)
 	lr_watchdog_enter();
 }
 
+/*
+ * lt_watchdog_leave --- the watchdog ends.  Those who wait are woken, since
+ * from now on they ask for themselves.
+ */
 void
 lt_watchdog_leave(void)
 {

@@ -65,6 +65,11 @@ typedef struct Look
 	LrIndex		passed[MAX_LOCKMODES];	/* the leader for whom the first was */
 } Look;
 
+/*
+ * lock_waits_create --- begin a search through PostgreSQL's own locks.  FOUND
+ * is called for each edge; IS_REACHED says whether an edge leads to a process
+ * already.
+ */
 LockWaits *
 lock_waits_create(LockEdgeFound found, LockIsReached is_reached, void *arg)
 {

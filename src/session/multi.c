@@ -105,6 +105,10 @@ multi_stock(const Multi *m)
  * ----------
  */
 
+/*
+ * multi_undo_again --- take back one re-entry: the hold gets the count, the
+ * lease and the guard that it had before
+ */
 static void
 multi_undo_again(const Multi *m, const MultiAgain *again)
 {

@@ -364,6 +364,9 @@ release_rank(const StoreOp *op)
 	return rank * KIND_COUNT + op->lock_kind;
 }
 
+/*
+ * release_sort --- put the operations of the batch in the order of their ranks
+ */
 static void
 release_sort(void)
 {

@@ -41,6 +41,9 @@
  * ----------
  */
 
+/*
+ * token_digest --- the digest of a token, by the algorithm TYPE
+ */
 static void
 token_digest(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Size size)
 {

@@ -379,6 +379,9 @@ available(FunctionCallInfo fcinfo, const Verb *verb)
 	PG_RETURN_INT32(int_result(op.available));
 }
 
+/*
+ * latch_count --- (key): what is left of a latch; 0 if there is none
+ */
 static Datum
 latch_count(FunctionCallInfo fcinfo, const Verb *verb)
 {
@@ -622,6 +625,10 @@ lock_ttl(FunctionCallInfo fcinfo, const Verb *verb)
 	PG_RETURN_DATUM(interval_from_us(op.ttl_ms * LR_US_PER_MS));
 }
 
+/*
+ * lock_owner --- (key): who holds the lock, as the store shows it; null if
+ * nobody does
+ */
 static Datum
 lock_owner(FunctionCallInfo fcinfo, const Verb *verb)
 {

@@ -39,6 +39,9 @@ typedef struct HostEntry
 static HostEntry *hosts = NULL;
 static LWLock *hosts_lock = NULL;
 
+/*
+ * addresses_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 addresses_shmem_size(void)
 {

@@ -53,6 +53,9 @@ typedef struct ClusterShared
 static ClusterShared *shared = NULL;
 static LWLock *cluster_lock = NULL;
 
+/*
+ * cluster_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 cluster_shmem_size(void)
 {
@@ -257,6 +260,10 @@ cluster_begin_anew(uint32 place)
 	cluster_set_place(place);
 }
 
+/*
+ * cluster_note_asked --- all nodes that the settings name were asked for the
+ * map
+ */
 void
 cluster_note_asked(void)
 {

@@ -33,6 +33,9 @@ typedef struct CurrentShared
 /* Where there is a choice. */
 static CurrentShared *shared = NULL;
 
+/*
+ * current_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 current_shmem_size(void)
 {
@@ -59,6 +62,9 @@ current_shmem_init(void)
 	shared->status.since = GetCurrentTimestamp();
 }
 
+/*
+ * current_store --- the store that new locks go to
+ */
 StoreId
 current_store(void)
 {

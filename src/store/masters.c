@@ -57,6 +57,9 @@ static uint32 returns = 0;
 static MastersShared *shared = NULL;
 static LWLock *masters_lock = NULL;
 
+/*
+ * masters_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 masters_shmem_size(void)
 {
@@ -191,6 +194,10 @@ masters_life(int row)
 	return pg_atomic_read_u32(&shared->life[row]);
 }
 
+/*
+ * masters_get --- copy the row of a master: which server it is, and since when
+ * it runs
+ */
 void
 masters_get(int row, MasterStatus *out)
 {

@@ -57,6 +57,9 @@ typedef struct NodeTable
 static NodeTable *nodes = NULL;
 static LWLock *node_lock = NULL;
 
+/*
+ * node_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 node_shmem_size(void)
 {

@@ -70,6 +70,9 @@ silence_nttls(void)
 	return pg_nextpower2_32(Max(lr_max_locks, TTLS_MIN));
 }
 
+/*
+ * silence_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 silence_shmem_size(void)
 {

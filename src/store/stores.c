@@ -57,6 +57,9 @@ stores_shmem_init(void)
 	}
 }
 
+/*
+ * lr_store --- the interface of a store
+ */
 const StoreRoutine *
 lr_store(StoreId id)
 {

@@ -61,6 +61,9 @@ typedef struct TopologyShared
 static TopologyShared *shared = NULL;
 static LWLock *topology_lock = NULL;
 
+/*
+ * topology_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 topology_shmem_size(void)
 {
@@ -395,12 +398,19 @@ topology_is_denied(uint32 epoch)
 	return epoch != 0 && pg_atomic_read_u32(&shared->denied) == epoch;
 }
 
+/*
+ * topology_is_named --- has a Sentinel named a master?
+ */
 bool
 topology_is_named(void)
 {
 	return pg_atomic_read_u32(&shared->named) != 0;
 }
 
+/*
+ * topology_is_confirmed --- has the node that was named said that it is the
+ * master?
+ */
 bool
 topology_is_confirmed(void)
 {

@@ -33,6 +33,10 @@
 #define MAX_ITEM_OPS		2
 #define MAX_OPS				(MAX_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
 
+/*
+ * workplace_make --- the handle and the arrays of one batch; they live as long
+ * as the process
+ */
 void
 workplace_make(StoreId store, const char *role, Workplace *w)
 {
@@ -42,6 +46,9 @@ workplace_make(StoreId store, const char *role, Workplace *w)
 	w->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
 }
 
+/*
+ * due_batch_make --- an empty batch for a store
+ */
 void
 due_batch_make(DueBatch *b, StoreId store, const char *role)
 {

@@ -180,6 +180,9 @@ failover_tell(void)
 	lt_wake_all_waiters();
 }
 
+/*
+ * failover_interests --- the sockets that it waits for, and until when
+ */
 int
 failover_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {

@@ -32,6 +32,9 @@
 /* What a store says of itself may change: its role, its settings. */
 #define FACTS_INTERVAL		(5 * LR_US_PER_S)
 
+/*
+ * health_start --- nothing is known of this store yet
+ */
 void
 health_start(StoreHealth *h, StoreId id, NodeId node)
 {

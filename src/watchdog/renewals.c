@@ -53,6 +53,9 @@ static Renewals renewals[STORE_COUNT];
  */
 static Renewals *lanes[NODE_MASTERS];
 
+/*
+ * renewals_start --- a connection and a batch for each store that this mode has
+ */
 void
 renewals_start(void)
 {
@@ -329,6 +332,10 @@ renewals_step_store(Renewals *r)
 		renewals_start_batch(r);
 }
 
+/*
+ * renewals_step --- go on with each store, with confirmations, and with the
+ * former place
+ */
 void
 renewals_step(void)
 {

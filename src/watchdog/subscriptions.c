@@ -241,6 +241,9 @@ subscriptions_reconnect(void)
 								   s->key.len);
 }
 
+/*
+ * subscriptions_interests --- the sockets that it waits for, and until when
+ */
 int
 subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 {

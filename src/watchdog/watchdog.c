@@ -56,6 +56,9 @@ typedef struct Watched
 
 static Watched watched;
 
+/*
+ * watchdog_register --- have the postmaster start the watchdog
+ */
 void
 watchdog_register(void)
 {

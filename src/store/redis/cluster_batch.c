@@ -41,6 +41,10 @@
 /* So many connections are kept by a process. */
 #define LINKS_KEPT			16
 
+/*
+ * cluster_batch_init --- a client of all nodes of a cluster, without any
+ * connection yet
+ */
 void
 cluster_batch_init(ClusterBatch *c, const char *role, bool patient, bool judge)
 {

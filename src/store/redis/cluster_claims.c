@@ -195,6 +195,9 @@ cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked
 	return a->n > 0;
 }
 
+/*
+ * cluster_claims_find --- what the node with this id says of itself, or NULL
+ */
 const Claim *
 cluster_claims_find(const ClusterClaims *a, const char *id)
 {

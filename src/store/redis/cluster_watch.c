@@ -563,6 +563,10 @@ scout_ended(Scout *s, int64 now)
 		scout_failed(s, now);
 }
 
+/*
+ * scout_step --- one scout: connect, read what has come, and ask again when it
+ * is time
+ */
 static void
 scout_step(Scout *s, int64 now)
 {

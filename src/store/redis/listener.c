@@ -55,6 +55,10 @@ listener_hear(StoreEvent event, LrTopic topic, uint64 owner, const char *name,
 	current->callback(event, topic, owner, name, name_len);
 }
 
+/*
+ * redis_listener_open --- a listener for the topology of lockredis.url: one
+ * node, a cluster, or several masters
+ */
 StoreListener *
 redis_listener_open(StoreEventCallback callback)
 {
@@ -77,6 +81,9 @@ redis_listener_open(StoreEventCallback callback)
 	return l;
 }
 
+/*
+ * redis_listener_close --- end all of its connections, and free it
+ */
 void
 redis_listener_close(StoreListener *l)
 {
@@ -170,6 +177,10 @@ listener_confirm_again(StoreListener *l)
  * ----------
  */
 
+/*
+ * redis_listener_subscribe --- hear of a key.  In a cluster the key is noted
+ * first: its slot may have no known node yet.
+ */
 void
 redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
 						 const char *name, int name_len)
@@ -198,6 +209,9 @@ redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
 		l->unsorted = true;
 }
 
+/*
+ * redis_listener_unsubscribe --- hear of a key no more
+ */
 void
 redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 						   const char *name, int name_len)
@@ -223,6 +237,10 @@ redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 	(void) hash_search(l->wanted, &key, HASH_REMOVE, NULL);
 }
 
+/*
+ * redis_listener_step --- go on with all connections.  When slots of a cluster
+ * have moved, subscriptions move first.
+ */
 void
 redis_listener_step(StoreListener *l)
 {
@@ -249,6 +267,9 @@ redis_listener_step(StoreListener *l)
 			node_listener_step(l->node[i]);
 }
 
+/*
+ * redis_listener_interests --- the sockets that it waits for, and until when
+ */
 int
 redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
 						 uint32 *epoch)

@@ -98,6 +98,9 @@ masters_lose(MastersListener *l)
 	}
 }
 
+/*
+ * masters_hear --- what one of several masters has said about a subscription
+ */
 static void
 masters_hear(StoreEvent event, LrTopic topic, uint64 owner, const char *name,
 			 int name_len)

@@ -240,6 +240,9 @@ probe_connect(Probe *p, int64 now)
 	return c->state == CONN_READY;
 }
 
+/*
+ * probe_ask --- ask a master what it is and since when it runs
+ */
 static void
 probe_ask(Probe *p, int64 now)
 {
@@ -329,6 +332,10 @@ probe_next_ask(const Probe *p)
 	return p->asked_at == 0 ? 0 : p->asked_at + (doubtful ? ASK_MIN : ASK_INTERVAL);
 }
 
+/*
+ * probe_step --- one master: connect, read what has come, and ask again when it
+ * is time
+ */
 static void
 probe_step(Probe *p, int64 now)
 {

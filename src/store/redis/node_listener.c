@@ -99,6 +99,10 @@ struct NodeListener
 	int64		answer_until;	/* something must be heard before; 0 = need not */
 };
 
+/*
+ * topic_key --- the key of a topic in a hash table.  It is zeroed, since tables
+ * compare all of its bytes.
+ */
 void
 topic_key(TopicKey *key, LrTopic topic, uint64 owner, const char *name, int name_len)
 {

@@ -397,6 +397,10 @@ redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full, bool s
 		op_put_plain(out, ops->kind == STORE_TIME ? "TIME" : "INFO");
 }
 
+/*
+ * redis_put_proof --- ask for a script without keys: a node that refuses it
+ * refuses everything
+ */
 void
 redis_put_proof(RespOut *out, ScriptSet in_full)
 {
@@ -866,6 +870,9 @@ redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which,
 		obstacle == (answer->outcome == STORE_BUSY || answer->outcome == STORE_WRONG_TYPE);
 }
 
+/*
+ * redis_take_proof --- has the node run the script without keys?
+ */
 bool
 redis_take_proof(const RedisValue *v)
 {

@@ -39,6 +39,10 @@ quorum_drift_ms(int64 lease_ms)
 	return lease_ms / 100 + 2;
 }
 
+/*
+ * quorum_count --- count the votes by outcome: an acquire counts only where the
+ * node has a vote
+ */
 static void
 quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
 {
@@ -158,6 +162,10 @@ quorum_copy_results(StoreOp *op, const StoreOp *copy)
 	strlcpy(op->digest, copy->digest, sizeof(op->digest));
 }
 
+/*
+ * quorum_take_done --- the results of those that have done it: the highest
+ * token, the most receivers
+ */
 static void
 quorum_take_done(StoreOp *op, const QuorumVote *votes, int n)
 {

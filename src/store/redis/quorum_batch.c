@@ -26,6 +26,9 @@
 #define OWED_MAX			64
 #define OWED_MOST			4096
 
+/*
+ * quorum_batch_init --- a client of several masters, without any connection yet
+ */
 void
 quorum_batch_init(QuorumBatch *b, const char *role, bool patient)
 {

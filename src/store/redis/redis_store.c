@@ -518,6 +518,10 @@ redis_batch_interests(const NodeBatch *b, StoreInterest *out)
 	return 1;
 }
 
+/*
+ * redis_interests --- the sockets that a handle waits for, and until when.
+ * EPOCH changes when one of them does.
+ */
 static int
 redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 {

@@ -122,6 +122,10 @@ resp_end(RespOut *out, const char *end)
 	out->put += n;
 }
 
+/*
+ * resp_put_header --- the header of an array or of a string, at P; returns its
+ * end
+ */
 static inline char *
 resp_put_header(char *p, char type, uint64 value)
 {

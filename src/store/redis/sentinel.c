@@ -120,6 +120,10 @@ sentinel_is_cut_off(RedisSentinel *s)
 	s->next_try = 0;
 }
 
+/*
+ * sentinel_is_up --- a Sentinel has answered: note what it is, and log it if it
+ * was away
+ */
 static void
 sentinel_is_up(RedisSentinel *s)
 {
@@ -152,6 +156,10 @@ sentinel_fail(RedisSentinel *s, const char *detail)
  * ----------
  */
 
+/*
+ * sentinel_put_question --- ask a Sentinel which node is the master, in the two
+ * ways that there are
+ */
 static void
 sentinel_put_question(RedisSentinel *s)
 {
@@ -340,6 +348,10 @@ sentinel_connect(RedisSentinel *s)
 	return s->ask.state == CONN_READY;
 }
 
+/*
+ * sentinel_step_question --- go on with the connection for questions, and ask
+ * if the last answer is from before SINCE
+ */
 static void
 sentinel_step_question(RedisSentinel *s, int64 since)
 {

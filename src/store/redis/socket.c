@@ -48,6 +48,9 @@
  * ----------
  */
 
+/*
+ * redis_socket_init --- a socket that is not open
+ */
 void
 redis_socket_init(RedisSocket *s)
 {

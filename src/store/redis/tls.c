@@ -45,6 +45,10 @@
  * ----------
  */
 
+/*
+ * tls_bio_read --- OpenSSL reads from our socket: TLS_READS_MAX times, then it
+ * is told to try later
+ */
 static int
 tls_bio_read(BIO *bio, char *buf, int len)
 {
@@ -76,6 +80,9 @@ tls_bio_read(BIO *bio, char *buf, int len)
 	return (int) n;
 }
 
+/*
+ * tls_bio_write --- OpenSSL writes to our socket
+ */
 static int
 tls_bio_write(BIO *bio, const char *buf, int len)
 {

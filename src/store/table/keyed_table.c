@@ -128,6 +128,9 @@ keyed_find_exact(KeyedTable *table, const Datum *keys)
 	return TransactionIdIsValid(table->dirty.xmin) ? KEYED_BLOCKED : KEYED_ROW;
 }
 
+/*
+ * keyed_find --- look for the row of a key
+ */
 KeyedFound
 keyed_find(KeyedTable *table, Datum key)
 {

@@ -74,6 +74,9 @@ pool_size(void)
 	return mul_size(requests_max_ops(), sizeof(TableOp));
 }
 
+/*
+ * requests_shmem_size --- the shared memory that this file uses, in bytes
+ */
 Size
 requests_shmem_size(void)
 {
@@ -113,6 +116,9 @@ requests_shmem_init(void)
 	}
 }
 
+/*
+ * request_op --- the i-th operation of a request
+ */
 TableOp *
 request_op(TableRequest *request, int i)
 {
@@ -316,12 +322,20 @@ requests_worker_enter(void)
 	SetLatch(MyLatch);
 }
 
+/*
+ * requests_worker_leave --- the table worker ends: from now on nobody serves
+ * requests
+ */
 void
 requests_worker_leave(void)
 {
 	pg_atomic_write_u32(&requests->worker, NO_WORKER);
 }
 
+/*
+ * requests_new_epoch --- a worker has started, or has opened the tables for the
+ * first time
+ */
 void
 requests_new_epoch(void)
 {
@@ -368,6 +382,9 @@ request_answer(TableRequest *request)
 	SetLatch(&GetPGProcByNumber(client)->procLatch);
 }
 
+/*
+ * requests_tickets --- the tickets of counts that the worker has carried out
+ */
 TableTickets *
 requests_tickets(void)
 {

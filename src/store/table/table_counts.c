@@ -69,6 +69,9 @@ count_set(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *trou
  * ----------
  */
 
+/*
+ * semaphore_create --- take so many permits of a semaphore, or find it busy
+ */
 void
 semaphore_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
@@ -104,6 +107,9 @@ semaphore_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		tickets_remove(op->owner);
 }
 
+/*
+ * semaphore_count --- return permits, once for each ticket
+ */
 void
 semaphore_count(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
@@ -114,6 +120,9 @@ semaphore_count(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		tickets_add(op->owner);
 }
 
+/*
+ * semaphore_define --- set, create, add to or drain a semaphore
+ */
 void
 semaphore_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
@@ -176,6 +185,9 @@ latch_count(LockTables *tables, TableOp *op, TableTrouble *trouble)
 		tickets_add(op->owner);
 }
 
+/*
+ * latch_define --- set, create or delete a latch
+ */
 void
 latch_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
@@ -197,6 +209,9 @@ latch_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * ----------
  */
 
+/*
+ * count_value --- read the number
+ */
 void
 count_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
