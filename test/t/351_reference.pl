@@ -3,6 +3,7 @@
 # The functions as SQL has them, and what is said of them:
 # - docs/reference.md lists each with its arguments, their types and defaults and what it
 #   returns, as the catalog has them, and no other
+# - its list of errors has each SQLSTATE that the sources raise, and no other
 # - the comment of each, in psql's \df+, has at most 300 characters
 # - one scheme of names and arguments: redis_try_X has the arguments of redis_X and a "wait"
 #   behind the key, or behind how many, which is 0 by default; NULL is refused, but by those of 1.0
@@ -72,6 +73,28 @@ is(join(' ', grep { $listed{$_} > 1 } sort keys %listed), '', 'once');
 # Each of them is explained, by its name.
 my %explained = map { $_ => 1 } map { /\*\*`(\w+)`\*\*/g } $functions =~ /^- (.*?:)/msg;
 is(join(' ', grep { !$explained{$_} } sort keys %arguments), '', 'each name is explained');
+
+# ----------
+# The errors
+# ----------
+
+# Not what ends well or is a warning, and what the sources only compare with or calculate
+my %no_error = map { ("ERRCODE_$_" => 1) } qw(SUCCESSFUL_COMPLETION WARNING TO_CATEGORY);
+my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
+my $headers = `$pg_config --includedir-server` =~ s/\n//r;
+my %code = slurp_file("$headers/utils/errcodes.h") =~ /^#define (ERRCODE_\w+) MAKE_SQLSTATE\((.*)\)$/mg;
+s/[',]//g foreach values %code;
+my $sources = join '', map { slurp_file($_) } split /\n/, `find '$top/src' -name '*.[ch]'`;
+
+$code{$1} = $code{$2} while $sources =~ /^#define (ERRCODE_\w+)\s+(ERRCODE_\w+)$/mg;
+
+my %raised = map { ($code{$_} || "no code of $_" => 1) } grep { !$no_error{$_} } $sources =~ /\bERRCODE_\w+/g;
+my ($errors) = slurp_file("$top/docs/reference.md") =~ /^## Errors\n(.*?)^## /ms;
+my %in_list = map { $_ => 1 } map { split /, /, $_ } $errors =~ /^- \*\*([0-9A-Z, ]+)\*\*/mg;
+
+# PostgreSQL raises it, where lockredis asks it to end the session.
+delete $in_list{'57P01'};
+is_deeply([ sort keys %in_list ], [ sort keys %raised ], 'the SQLSTATE of each error');
 
 # ----------
 # Names and arguments
