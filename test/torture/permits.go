@@ -196,7 +196,9 @@ func (t *RedissonThread) stepPermit(key string) {
 	}
 	t.w.hist.end(call, resultOK)
 	time.Sleep(time.Duration(t.rng.Int63n(int64(t.w.spec.hold) + 1)))
-	free := t.w.hist.begin(&Call{Client: t.name, Op: opUnlock, Key: key, Mode: modePermit})
+	// It may wait for 60 s for an answer of a Redis that has died (Driver.java).
+	free := t.w.hist.begin(&Call{Client: t.name, Op: opUnlock, Key: key, Mode: modePermit,
+		Limit: -1})
 	for tries := 0; ; tries++ {
 		if _, err = t.j.call(redissonLimit, t.target, "permit.release", key, id); err == nil {
 			break

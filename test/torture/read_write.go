@@ -90,7 +90,7 @@ func (s *Session) readTwice(key string) {
 	for i := range seen {
 		rows, err := s.exec("SELECT value FROM guarded WHERE key = '" + key + "'")
 		if err != nil {
-			s.cleanUp(now())
+			s.cleanUp(s.lastBegun)
 			return
 		}
 		seen[i] = rows[0][0]

@@ -216,7 +216,9 @@ func (t *RedissonThread) stepSemaphore(key string) {
 	}
 	t.w.hist.end(call, resultOK)
 	time.Sleep(time.Duration(t.rng.Int63n(int64(t.w.spec.hold) + 1)))
-	free := t.w.hist.begin(&Call{Client: t.name, Op: opUnlock, Key: used.key, Mode: modePermit})
+	// It may take as long as that of a permit.
+	free := t.w.hist.begin(&Call{Client: t.name, Op: opUnlock, Key: used.key, Mode: modePermit,
+		Limit: -1})
 	_, err = t.j.call(redissonLimit, t.target, "semaphore.release", used.key, "1")
 	free.Late = err != nil
 	t.w.hist.end(free, resultOK)

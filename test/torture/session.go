@@ -37,6 +37,7 @@ type Session struct {
 	holds     map[slot]*hold
 	inTx      bool
 	unsure    bool  // an acquire may have been granted, and its statement failed
+	lastBegun int64 // start of the last statement: a transaction that it failed in ended after that
 	lastAlive int64 // end of the last statement that was answered
 	gaveBack  bool  // a wait for a condition has failed: what it gave back counts as lost
 	crashed   bool  // the backend went without giving back what it had
@@ -132,6 +133,7 @@ func (s *Session) exec(sql string) ([][]string, error) {
 		return nil, errors.New("no connection")
 	}
 	s.warnings = nil
+	s.lastBegun = now()
 	ctx, cancel := context.WithTimeout(context.Background(), hangLimit)
 	results, err := s.conn.Exec(ctx, sql).ReadAll()
 	timedOut := ctx.Err() != nil

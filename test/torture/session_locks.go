@@ -183,7 +183,7 @@ func (s *Session) restPhase() {
 
 func (s *Session) begin() bool {
 	if _, err := s.exec("BEGIN"); err != nil {
-		s.cleanUp(now())
+		s.cleanUp(s.lastBegun)
 		return false
 	}
 	s.inTx = true

@@ -170,7 +170,7 @@ func workSavepoint(s *Session) {
 		return
 	}
 	if _, err := s.exec("SAVEPOINT a"); err != nil {
-		s.cleanUp(now())
+		s.cleanUp(s.lastBegun)
 		return
 	}
 	if s.acquire(at, s.randomWant(true, at)) {
@@ -295,7 +295,7 @@ func workJob(s *Session) {
 func (s *Session) update(key string, token int64, pause func()) {
 	rows, err := s.exec("SELECT value FROM guarded WHERE key = '" + key + "'")
 	if err != nil {
-		s.cleanUp(now())
+		s.cleanUp(s.lastBegun)
 		return
 	}
 	value := int64(0)
@@ -309,7 +309,7 @@ func (s *Session) update(key string, token int64, pause func()) {
 			"VALUES ('%s', %d, %d, '%s')", key, value, token, tag))
 	}
 	if err != nil {
-		s.cleanUp(now())
+		s.cleanUp(s.lastBegun)
 		return
 	}
 	if s.finish("COMMIT") {
@@ -345,7 +345,7 @@ func workFencedHere(s *Session) {
 	}
 	token := s.lastToken(at.key)
 	if token == 0 {
-		s.cleanUp(now())
+		s.cleanUp(s.lastBegun)
 		return
 	}
 	s.update(at.key, token, func() { s.think(s.w.spec.hold) })
@@ -371,7 +371,7 @@ func workFencedElsewhere(s *Session) {
 	}
 	token := s.lastToken(at.key)
 	if token == 0 {
-		s.cleanUp(now())
+		s.cleanUp(s.lastBegun)
 		return
 	}
 	s.writers.any(s.w, s.name, s.rng).writeFenced(at.key, token)
@@ -412,7 +412,7 @@ func (s *Session) writeFenced(key string, token int64) {
 		return
 	}
 	if _, err := s.exec(fmt.Sprintf("SELECT redis_fence_check('%s', %d)", key, token)); err != nil {
-		s.cleanUp(now())
+		s.cleanUp(s.lastBegun)
 		return
 	}
 	s.update(key, token, func() { s.think(s.w.spec.hold) })

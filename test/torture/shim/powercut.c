@@ -157,30 +157,41 @@ name_below(int fd, const char *dir, char *out)
  * ----------
  */
 
-/* Copies what of a file differs from what was kept of it. */
+/*
+ * Copies what of a file differs from what was kept of it.  What is kept becomes longer
+ * only by what is written there: who is killed meanwhile leaves no zeros at its end.
+ */
 static void
 keep_pages(int from, int to, const char *name)
 {
 	static char now[PIECE];
-	struct stat st;
-	char	   *then;
+	struct stat st,
+				kept;
+	char	   *then = NULL;
 	ssize_t		n;
 
-	if (fstat(from, &st) != 0 || ftruncate(to, st.st_size) != 0)
+	if (fstat(from, &st) != 0 || fstat(to, &kept) != 0 ||
+		(kept.st_size > st.st_size && ftruncate(to, st.st_size) != 0))
 		die("cannot truncate", name);
-	if (st.st_size == 0)
-		return;
-	then = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, to, 0);
-	if (then == MAP_FAILED)
-		die("cannot map", name);
+	if (kept.st_size > st.st_size)
+		kept.st_size = st.st_size;
+	if (kept.st_size > 0)
+	{
+		then = mmap(NULL, kept.st_size, PROT_READ, MAP_SHARED, to, 0);
+		if (then == MAP_FAILED)
+			die("cannot map", name);
+	}
 	for (off_t at = 0; at < st.st_size; at += PIECE)
 	{
 		/* Less than that if somebody makes it shorter just now. */
 		n = pread(from, now, st.st_size - at < PIECE ? st.st_size - at : PIECE, at);
-		if (n > 0 && memcmp(now, then + at, n) != 0)
-			memcpy(then + at, now, n);
+		if (n <= 0 || (at + n <= kept.st_size && memcmp(now, then + at, n) == 0))
+			continue;
+		if (real_pwrite(to, now, n, at) != n)
+			die("cannot write", name);
 	}
-	munmap(then, st.st_size);
+	if (then != NULL)
+		munmap(then, kept.st_size);
 }
 
 /*
