@@ -15,6 +15,10 @@ var powerFaults = []*Fault{
 	{name: "disk of WAL full", power: true, crash: true, possible: hasPower, do: func(s *Strike) error {
 		return s.fillWAL()
 	}},
+	{name: "power of all servers cut at once", power: true, crash: true, possible: redisCanBeFull,
+		do: func(s *Strike) error { return s.cutAll() }},
+	{name: "power of Redis cut, appendfsync everysec", power: true, breaks: true,
+		possible: redisCanBeFull, do: func(s *Strike) error { return s.cutUnsynced() }},
 }
 
 func hasPower(e *Environment) bool       { return e.nodes[0].power != nil }
@@ -69,6 +73,42 @@ func (s *Strike) fillWAL() error {
 	return err
 }
 
+// cutAll: nobody outlives the others.  They come back one after the other, in any order.
+func (s *Strike) cutAll() error {
+	for _, node := range s.env.nodes {
+		node.mu.Lock()
+		defer node.mu.Unlock()
+	}
+	for _, node := range s.env.nodes {
+		node.killAll()
+	}
+	s.env.redis.crash()
+	starts := []func() error{s.env.redis.start}
+	for _, node := range s.env.nodes {
+		if err := node.power.cut(); err != nil {
+			return err
+		}
+		starts = append(starts, node.start)
+	}
+	for _, i := range s.rng.Perm(len(starts)) {
+		time.Sleep(s.length / time.Duration(len(starts)))
+		if err := starts[i](); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutUnsynced: Redis loses a second or so of what it has acknowledged, not all, so locks
+// and counters are there again as they were before.
+func (s *Strike) cutUnsynced() error {
+	if _, err := s.env.redis.cmd("CONFIG", "SET", "appendfsync", "everysec"); err != nil {
+		return err
+	}
+	s.rest()
+	return s.restartRedis(false)
+}
+
 // Rounds of power cuts where there is one place that has the locks: nothing else than
 // these befalls a server.  Elsewhere a kill among the other faults is a power cut.
 func powerSpecOf(k *Kind, n int) Spec {
@@ -84,7 +124,7 @@ func powerSpec() Spec {
 	s := ordinary("power cuts")
 	s.lease = 6 * time.Second
 	s.crashes = true
-	s.faults = func(f *Fault) bool { return f.power || f.sessions && f.mild }
+	s.faults = func(f *Fault) bool { return f.power && !f.breaks || f.sessions && f.mild }
 	return s
 }
 
