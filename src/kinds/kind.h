@@ -6,8 +6,9 @@
  * The lock table, the wait loop, the watchdog and the stores know kinds by
  * these descriptions only; as PostgreSQL's lock manager knows its lock methods
  * by their conflict tables.  A new kind is a description in a file of its own,
- * its scripts beside it, and its SQL functions.  Nobody asks which kind it is:
- * what differs has a field here.
+ * its scripts beside it, and its SQL functions.  Code that serves all kinds goes
+ * by the fields here; a kind is named only where that one is meant, as by the
+ * functions of conditions and of token locks.
  *
  * Constant data: nothing in this folder calls anything, has state, or does I/O.
  *
@@ -119,37 +120,48 @@ typedef struct KindCall
 typedef struct LockKind
 {
 	const char *name;			/* as redis_locks.kind shows it */
-	const char *unlock;			/* what gives it back at session level */
+	const char *unlock;			/* the function that releases it at session level */
 	const char *made_by;		/* function that defines how many there are, or NULL */
 
 	/*
-	 * KIND_BITs of the holds of other sessions that there cannot be beside one
-	 * of this kind.  Symmetric: checked by lr_kinds_conflict().
+	 * KIND_BITs of the kinds that it conflicts with: other sessions cannot hold the
+	 * key as one of those at the same time.  Symmetric: checked by
+	 * lr_kinds_conflict().
 	 */
 	uint32		excludes;
 
 	/*
-	 * KIND_BITs of what the same key can hold in the store together with it, or
-	 * after it; a lock of another kind is in the way like any other value.
+	 * KIND_BITs of the kinds that the store keeps in a value of the same form, so
+	 * that a key can have one together with this one or after it.  While a session of
+	 * this server holds the key as any other kind, a request is refused at once, as
+	 * the store would do.
 	 */
 	uint32		alike;
 
 	/*
-	 * As which kind its session knows it: kinds for which that is the same take each
-	 * other again, and are given back by the same functions.
+	 * The kind that a session holds once it has the lock.  Kinds with the same
+	 * held_as are the same lock: a session that holds one takes the other again, and
+	 * the same functions release both.
 	 */
 	KindId		held_as;
 
-	/* Is each that its session takes one more, instead of the same again? */
+	/*
+	 * Does a session that takes it twice have two locks (permits), instead of one that
+	 * it holds twice?
+	 */
 	bool		each_own;
 
 	/*
-	 * If those who wait do not exclude each other: does the first of them alone ask
-	 * the store, once one was refused?  Who has got it lets the next one look.
+	 * For kinds that do not exclude themselves, so that several sessions may ask at
+	 * once: after a refusal, does only the first of the queue ask the store?  When it
+	 * has got its lock, the next one may ask.
 	 */
 	bool		one_asks;
 
-	/* KIND_BITs of further locks of the key that its own session may take. */
+	/*
+	 * KIND_BITs of the kinds that a session which holds this one may take of the same
+	 * key in addition (a writer that reads).
+	 */
 	uint32		beside;
 
 	/*
@@ -157,7 +169,10 @@ typedef struct LockKind
 	 */
 	bool		handed_over;
 
-	/* Does a session that waits say so in the store, for others to let it pass? */
+	/*
+	 * Does a session that waits announce that in the store, so that others do not
+	 * overtake it?
+	 */
 	bool		announced;
 
 	/*
@@ -167,30 +182,31 @@ typedef struct LockKind
 	 */
 	bool		placed;
 
-	/* Where each of them is told that: one of the topics with a channel for each. */
+	/* The topic by which each of them is notified; it has a channel for each owner. */
 	LrTopic		turn_topic;
 
 	/*
-	 * Has its session it only while it is about to take something else?  Then it is no
-	 * lock for anybody else: its end is no loss, and redis_locks shows its session as
-	 * one that waits.
+	 * Does a session hold it only until it has taken something else (the notification
+	 * of a condition, until it has the lock again)?  Then it excludes nobody, its end
+	 * is no loss, and redis_locks shows the session as one that waits.
 	 */
 	bool		passing;
 
 	/*
-	 * Has nobody here what was taken?  Then a create that was answered leaves no hold
-	 * behind, and sessions only wait for it.
+	 * Does it belong to no session of this server (a token lock)?  Then no hold is left
+	 * when a create was answered, and the lock table knows only the sessions that wait.
 	 */
 	bool		ownerless;
 
 	/*
-	 * Can several have it, or one that the store keeps together with it?
+	 * Can several clients hold the key at once, as this kind or as one that the store
+	 * keeps with it (a writer's key can become that of readers)?
 	 */
 	bool		shared;
 
 	/*
-	 * Is it had in the table while Redis is away?  Then what is held is carried over
-	 * to there, and back.
+	 * In fallback mode, can it be taken in the table while Redis is away?  Then the
+	 * locks that are held are moved to the table, and back.
 	 */
 	bool		falls_back;
 
@@ -201,18 +217,17 @@ typedef struct LockKind
 	int64		watched_ms;
 
 	/*
-	 * Can the most of several stores, which know nothing of each other, decide who has
-	 * it?  Then each of them says yes or no, and keeps nothing that they would have to
-	 * agree on.
+	 * Can it be had from independent masters, by a majority of votes?  Only if each of
+	 * them can answer yes or no by itself.
 	 */
 	bool		voted;
 
-	/* Where its releases are told. */
+	/* The topic of the messages that a release sends. */
 	LrTopic		topic;
 
 	/*
-	 * Has that channel another hash tag than a name with one?  Then there is none of
-	 * such a name in a cluster: what a script is given has to be in one slot.
+	 * Does that channel get another slot than a name with a hash tag?  Then such a name
+	 * is refused in a cluster, as all keys of a script have to be in one slot.
 	 */
 	bool		untagged;
 
@@ -244,7 +259,7 @@ lr_kind(KindId id)
 	return lr_kinds[id];
 }
 
-/* Can two sessions not have these at the same time? */
+/* Do these exclude each other: can two sessions not hold them at the same time? */
 extern bool lr_kinds_conflict(KindId one, KindId other);
 
 /* Is it a number that is counted, and no lock? */

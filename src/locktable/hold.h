@@ -63,17 +63,21 @@ extern uint64 lt_owner(LrIndex hold);
 extern const char *lt_hold_name(LrIndex hold);
 extern int64 lt_lease_end(LrIndex hold);
 
-/* No commit before that wants more of the lease, unless a longer one is set. */
+/*
+ * Until then enough of the lease is left for a commit, unless a longer lease is set
+ * meanwhile.
+ */
 extern int64 lt_commits_until(LrIndex hold);
 
 /*
- * Where it is, and whether it is still there.  "promised_ms": for so long a former
- * master has said that it has it, which the present one has to be asked for; else 0.
+ * lt_place: the store of the hold, and how often it was moved.  *promised_ms: how much of
+ * the lease a former master has confirmed, so the present one has to be asked for as
+ * much; otherwise 0.  lt_has_moved: was it moved since?
  */
 extern void lt_place(LrIndex hold, StoreId *store, uint64 *moves, int64 *promised_ms);
 extern bool lt_has_moved(LrIndex hold, uint64 moves);
 
-/* The store of whichever session of this server has the key. */
+/* The store in which a session of this server holds the key. */
 extern StoreId lt_store_of_key(const LrName *name);
 
 /* A copy; a hold whose deadline has passed is marked lost first. */
@@ -94,8 +98,8 @@ extern void lt_keep_longer(LrIndex hold, int64 keep_until);
 extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 
 /*
- * So said the store of a request for that owner: these nodes, of several, may have it,
- * besides those that may have it already.
+ * A request for that owner was answered: these nodes, of several, may have the lock, in
+ * addition to those that were noted before.
  */
 extern void lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes);
 
@@ -142,28 +146,32 @@ typedef enum ReleaseStart
 extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
 
 /*
- * What was had just now is to stay in the store, and nobody's here.  False: its lease
- * has ended.
+ * Free the hold and leave its lock in the store: it belongs to the caller that knows its
+ * id, and to no session.  False: its lease has ended.
  */
 extern bool lt_let_stay(LrIndex hold);
 
 /*
- * The store has answered; so many others were told.  These nodes, of several, have not, and
- * most others have: what they may have of it is the watchdog's.
+ * The store has answered the release, and notified so many clients.  "nodes": those, of
+ * several, that have not answered; the watchdog releases what they may have.
  */
 extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
 						   int receivers, uint32 nodes);
 
 /*
- * RELEASING: the release was sent, and nobody awaits the answer (sent.c).  It has been
- * read after all, which may be after the watchdog's; "released": else it was gone before.
- * True: it notified a client elsewhere.
+ * RELEASING: lt_leave_sent notes that the release was sent and that the session does not
+ * wait for the answer (sent.c).  lt_end_sent is called when it reads the answer after
+ * all; the watchdog may have repeated the release before.  "released": the store had the
+ * lock until then.  Returns whether the release notified a client elsewhere.
  */
 extern void lt_leave_sent(LrIndex hold);
 extern bool lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology,
 						bool released, int receivers, const char *taken_by);
 
-/* The same, and there is no answer: this session waits as all others do. */
+/*
+ * No answer will come to such a release.  The watchdog repeats it; until then this session
+ * has to wait for the key like all others.
+ */
 extern void lt_lose_sent(LrIndex hold, uint64 owner);
 
 /*
@@ -173,9 +181,10 @@ extern void lt_lose_sent(LrIndex hold, uint64 owner);
 extern void lt_orphan(LrIndex hold, int64 sent_at);
 
 /*
- * HELD: it is about to be given back, to be taken again later.  False: it has been lost.
- * Then, RELEASING: whatever the store has answered, or has not, it is lost, as the session
- * waits; or it was gone before.
+ * A wait for a condition releases its lock, to take it again later.  lt_begin_aside: HELD
+ * becomes RELEASING; false: the lock was lost before.  lt_end_aside, when the store has
+ * answered or has failed: the lock counts as lost (LOST_WAITING) while the session waits.
+ * lt_lose_aside: the store did not have it any more, which is a loss like any other.
  */
 extern bool lt_begin_aside(LrIndex hold);
 extern void lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered);

@@ -18,8 +18,9 @@
  *
  * This file has what all who use it share; the functions are in headers by
  * audience: wait.h (a session that acquires), hold.h (a session that has it),
- * graph.h (a session that looks for deadlocks), watch.h (the watchdog), rows.h
- * (views) and losses.h (whoever finds a loss, and who logs it).
+ * owed.h (a session that has the store count something), graph.h (a session
+ * that looks for deadlocks), watch.h (the watchdog), rows.h (views) and
+ * losses.h (whoever finds a loss, and the watchdog, which logs it).
  *
  * The words:
  *

@@ -350,7 +350,7 @@ lt_deadline(LrIndex hold)
 /* Processes to wake once the partition lock is released. */
 typedef struct WakeList
 {
-	int			nsessions;		/* who can go on; see lt_wake_room */
+	int			nsessions;		/* who can go on; see lt_make_wake_room */
 	LrIndex		next_in_line;	/* and one more; see places.c */
 	int			nlosers;		/* who lost a lock, and is to be told */
 	bool		watchdog;

@@ -118,7 +118,7 @@ rows_count_queue(LrIndex head, int64 *waiting, int64 *at_conditions)
 }
 
 /*
- * rows_count_key --- as add_key
+ * rows_count_key --- how many rows of each sort rows_add_key would add
  */
 static void
 rows_count_key(const LrKey *key, int64 *granted, int64 *waiting, int64 *at_conditions)

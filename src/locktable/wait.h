@@ -29,15 +29,16 @@ typedef enum EnqueueResult
 } EnqueueResult;
 
 /*
- * Reserve a hold and a place in the queue of the key.  With only_if_free,
- * when no session of this server has the key or is before us.
+ * Reserve a hold and a place in the queue of the key.  With only_if_free, do that only
+ * if no session of this server has the key or is ahead in its queue.
  */
 extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
 								bool only_if_free, LrIndex *hold, KindId *other);
 
 /*
- * What that would say of a kind that excludes itself, with only_if_free; not
- * ENQUEUE_FULL.  "sent": the first turn would be TURN_SENT.
+ * The result that lt_enqueue would have with only_if_free, for a kind that excludes
+ * itself.  Nothing is reserved, so it is never ENQUEUE_FULL.  *sent: the first call of
+ * lt_turn would return TURN_SENT.
  */
 extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other,
 								 bool *sent);
@@ -50,8 +51,8 @@ extern bool lt_stock_rows(int n);
 extern void lt_return_rows(void);
 
 /*
- * Owner of what this session has of the key as a kind beside which it may take that
- * one; 0: nothing.
+ * The owner of another lock of the key that this session holds, and beside which it may
+ * take the one that it waits for (LockKind.beside); 0: there is none.
  */
 extern uint64 lt_owner_beside(LrIndex hold);
 
@@ -67,10 +68,10 @@ typedef enum TurnResult
 } TurnResult;
 
 /*
- * Is it our turn?  retry_at: when a head that found the key busy may look
- * again without being woken.  On TURN_TRY *subscribed says whether a release
- * from now on is told by a message; it is our turn to ask that store, and no other.
- * On TURN_HANDED the lock is held, and *hold is another one.
+ * Is it our turn?  retry_at: when a session in front that found the key busy may look
+ * again without being woken.  On TURN_TRY the session may ask *store and no other;
+ * *subscribed says whether a message will notify this server of each release from now
+ * on.  On TURN_HANDED the session holds the lock, by another hold: *hold is that one.
  */
 extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
 						  bool *subscribed, StoreId *store);
@@ -83,15 +84,19 @@ extern void lt_give_up(LrIndex hold);
 extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
 							  uint32 topology, int64 not_after);
 
-/* All was answered, but the store knows under that owner that we wait. */
+/*
+ * The same when no request is unanswered, but the store has an announcement of this wait,
+ * under that owner: the watchdog withdraws it.
+ */
 extern void lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner,
 								 uint32 topology);
 
 /*
- * The owner to ask that store as, of a kind that is announced: the one that this wait
- * has asked as before, each time with an answer, or a new one (0: none has been asked
- * as).  Also a new one if the watchdog has had to take back what was kept since: then
- * the wait begins "anew".  Whoever asks does so "until" then at most.
+ * The owner number for the next request of a kind that is announced.  "owner" is the one
+ * of the former requests of this wait, all of which were answered; 0: there were none.
+ * The result is the same number, or a new one if there was none, or if the watchdog has
+ * withdrawn the announcement since; *anew is set then, as the wait begins again.  The
+ * session must send its request before "until".
  */
 extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
 						bool *anew);
@@ -104,8 +109,10 @@ extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
 							uint32 topology, int64 not_after);
 
 /*
- * Held since TURN_HANDED: the next fencing token of its reserve, which that store gave.
- * False: there is none, and it may be handed over so many times "more".
+ * After TURN_HANDED: take the next fencing token of the reserve of the hold.  False: the
+ * reserve is empty, or may not be used.  *store is the store that has issued the tokens;
+ * *more is how often the lock may still be handed over, and so how many more tokens to
+ * ask for.
  */
 extern bool lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
 
@@ -117,14 +124,14 @@ extern void lt_pass_on(LrIndex hold);
 extern void lt_wait_again(LrIndex *hold, StoreId where, uint64 moves);
 
 /*
- * One in front asked the store, and somebody else has the key, by that owner (empty: the
- * store did not name one); does it wait for it?
+ * A session in front has asked the store, and somebody else has the key: "owner", which
+ * is empty if the store did not name one.  waits: the session goes on waiting.
  */
 extern void lt_found_busy(LrIndex hold, bool waits, const char *owner);
 
 /*
- * The store failed for us: so it does for all who queue for the key now, or for
- * those who ask for at least so many replicas.
+ * The store has failed for this session.  Fail all sessions that queue for the key now;
+ * with min_replicas > 0 those that ask for at least so many replicas.
  */
 extern void lt_fail_waiters(LrIndex hold, int min_replicas);
 

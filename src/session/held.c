@@ -404,7 +404,7 @@ held_set_guard(HeldEntry *entry, CommitGuard guard)
 }
 
 /*
- * held_loss_level --- see held.h
+ * held_loss_level --- see session.h
  *
  * redis_unlock cannot give back what the job runner holds.
  */

@@ -33,7 +33,7 @@
 #define TICKET_LIFE_MS		(60 * 60 * INT64CONST(1000))
 
 /*
- * session_number --- see permits.h
+ * session_number --- see session.h
  *
  * Refused as too late, it is asked once more: the reply brought the right time.  A former
  * master's word says nothing of what the present one has.
@@ -70,7 +70,7 @@ session_number(const LrName *name, KindId kind, StoreOp *op)
 }
 
 /*
- * session_wait_for_number --- see permits.h
+ * session_wait_for_number --- see session.h
  *
  * Permits are given back if the statement fails, as nobody has got them then.
  */
@@ -113,7 +113,7 @@ permits_look_for_cancel(const LrName *name, KindId kind, LrIndex hold)
 }
 
 /*
- * session_acquire --- see permits.h
+ * session_acquire --- see session.h
  */
 bool
 session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)

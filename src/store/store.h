@@ -7,7 +7,7 @@
  * calls start() and then step() until it says that each operation has an
  * outcome.  No call is one blocking request a key, so that a pipelined batch,
  * several independent masters, a cluster or a worker that answers through
- * shared memory fit behind the same five functions.  Nothing above this
+ * shared memory fit behind the same functions.  Nothing above this
  * interface knows which store it talks to.
  *
  * Who uses it: sessions (one handle each), the watchdog (one handle and one
