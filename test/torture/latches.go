@@ -48,14 +48,17 @@ func (r *Round) initLatches() error {
 			return err
 		}
 		r.latches = append(r.latches, l)
-		r.everyLatch = append(r.everyLatch, l)
 	}
 	return nil
 }
 
+// newLatch makes one; it may be there also if that was not answered.
 func (r *Round) newLatch(place int) (*Latch, error) {
 	l := &Latch{place: place,
 		key: fmt.Sprintf("%s+%d", r.keys[place], atomic.AddInt64(&r.writerSeed, 1))}
+	r.mu.Lock()
+	r.everyLatch = append(r.everyLatch, l)
+	r.mu.Unlock()
 	_, err := r.env.primary().query(fmt.Sprintf("SELECT redis_latch_init('%s', %d)", l.key, latchCount))
 	return l, err
 }
@@ -93,7 +96,6 @@ func (r *Round) counted(l *Latch, unsure bool) {
 		if next, err := r.newLatch(l.place); err == nil {
 			r.mu.Lock()
 			r.latches[l.place] = next
-			r.everyLatch = append(r.everyLatch, next)
 			r.mu.Unlock()
 			return
 		}
@@ -132,7 +134,8 @@ func (r *Round) endLatches() {
 }
 
 // forgetLatches: those in use stay when nobody counts any more, as do notes of counts.
-func (r *Round) forgetLatches(time.Duration) {
+func (r *Round) forgetLatches(patience time.Duration) {
+	r.env.waitForOwed(patience)
 	for _, l := range r.everyLatch {
 		r.env.forget(l.key, "lockredis_tickets:{"+l.key+"}")
 	}

@@ -85,6 +85,19 @@ func (e *Environment) leftovers() []string {
 	return left
 }
 
+// waitForOwed: a count that was not answered is repeated, and without its ticket it would
+// count twice.  So nothing is forgotten before all are done.
+func (e *Environment) waitForOwed(patience time.Duration) {
+	for _, node := range e.nodes {
+		for end := time.Now().Add(patience); time.Now().Before(end); sleepMillis(200) {
+			rows, err := node.query("SELECT l FROM redis_locks l")
+			if err == nil && len(rows) == 0 {
+				break
+			}
+		}
+	}
+}
+
 func (e *Environment) leftIn(store *Redis) []string {
 	var left []string
 

@@ -82,6 +82,7 @@ func (r *Round) stray(used *Semaphore) {
 
 // endSemaphores: what was taken was given back, once.
 func (r *Round) endSemaphores(patience time.Duration) {
+	r.env.waitForOwed(patience)
 	for _, used := range r.semaphores {
 		free := int64(-1)
 		for end := time.Now().Add(patience); time.Now().Before(end); sleepMillis(200) {
