@@ -133,6 +133,7 @@ WaitEventSetWait(WaitEventSet *set, long timeout, WaitEvent *events,
 
 	backend_must_hold_no_lock("WaitEventSetWait");
 	sim_yield("wait");
+	net_looks();
 	backend_drain();
 	for (;;)
 	{

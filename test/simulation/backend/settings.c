@@ -65,7 +65,7 @@ drawn_url(void)
 	if (sim_config.sentinels)
 		return SENTINEL_URL;
 	if (sim_config.cluster)
-		return CLUSTER_URL;
+		return sim_config.other_cluster ? CLUSTER_URL "," CLUSTER_OTHER : CLUSTER_URL;
 	for (int i = 0; i < sim_config.masters; i++)
 		used += snprintf(text + used, sizeof(text) - used, "%sredis://127.0.0.1:%d",
 						 i > 0 ? " " : "", REDIS_PORT(i));

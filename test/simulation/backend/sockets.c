@@ -227,6 +227,7 @@ __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 
 	backend_must_hold_no_lock("poll()");
 	sim_yield("poll");
+	net_looks();
 	if (timeout != 0)
 		backend_drain();
 	while (count_ready(fds, n) == 0 && sim_now() < until)

@@ -74,6 +74,8 @@ static const Kind kinds[] = {
 	{fault_slot_moves, 0, 500 * SIM_MS},
 	{fault_name_moves, 0, SIM_S},
 	{fault_sentinel_lies, 0, 3 * SIM_S},
+	{fault_nonsense, 150, 2 * SIM_S},
+	{fault_other_cluster, 0, 500 * SIM_MS},
 };
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -108,6 +110,16 @@ permille_of(const Kind *kind)
 	/* It would be another one under the same name, which nobody can see. */
 	if (sim_config.masters > 0 && kind->fault == fault_redis_promoted)
 		return 0;
+
+	/* Who begins to ask, or anew, may find only the other one. */
+	if (sim_config.other_cluster)
+	{
+		if (kind->fault == fault_other_cluster)
+			return 1000;
+		if (kind->fault == fault_crash || kind->fault == fault_server_restarts ||
+			kind->fault == fault_settings || kind->fault == fault_watchdog_ends)
+			return 0;
+	}
 	if (sim_config.cluster)
 		return kind->fault == fault_slot_moves ? 800 : kind->fault == fault_failover ? 500 :
 			kind->fault == fault_redis_promoted || kind->fault == fault_url ? 0 : kind->permille;

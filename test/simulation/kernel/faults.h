@@ -37,6 +37,8 @@ extern bool faults_are_told;
 
 extern void fault_connection_breaks(void);
 extern void fault_half_open(void);
+extern void fault_nonsense(void);
+extern void fault_other_cluster(void);
 extern void fault_silence(void);
 extern void fault_redis_restarts(void);
 extern void fault_redis_promoted(void);

@@ -98,6 +98,13 @@ fault_half_open(void)
 }
 
 void
+fault_nonsense(void)
+{
+	sim_trace("fault: who is at the other end of a connection goes mad");
+	net_babble_one();
+}
+
+void
 fault_silence(void)
 {
 	int			node = draw_node();
@@ -182,6 +189,13 @@ void
 fault_slot_moves(void)
 {
 	shards_move_slot();
+}
+
+/* What nobody listened to until now, whatever lockredis.url says, is a node of another one. */
+void
+fault_other_cluster(void)
+{
+	shards_other_begins();
 }
 
 void

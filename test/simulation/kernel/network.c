@@ -19,6 +19,13 @@
 
 #define MAX_PORTS	16
 
+/*
+ * What floods a client is there whenever it reads, so many times; and so often it may read
+ * without a look at what else there is.
+ */
+#define FLOOD_READS	100
+#define READS_MAX	32
+
 typedef struct Chunk
 {
 	struct Chunk *next;
@@ -48,6 +55,9 @@ typedef struct Conn
 	int64_t		full_until;		/* no more bytes are taken */
 	int64_t		last_to_server; /* messages stay in order */
 	int64_t		last_to_client;
+	int			flood;			/* so many more reads find as much as they want */
+	size_t		flooded;		/* bytes */
+	int			reads;			/* since the client has looked whether it can */
 	uint64_t	sent;
 	uint64_t	delivered;
 	Queue		to_server;		/* under way */
@@ -72,6 +82,7 @@ static int	nports;
 static NetServe serve;
 static NetClosed closed;
 static bool had_half_open;
+static bool had_flood;
 static uint32_t slow_permille;
 static int	slow_max;
 static uint32_t cut_permille;
@@ -123,7 +134,7 @@ net_reset(NetServe serve_, NetClosed closed_)
 	closed = closed_;
 	slow_permille = cut_permille = 0;
 	sent_at = 0;
-	had_half_open = false;
+	had_half_open = had_flood = false;
 }
 
 void
@@ -313,7 +324,16 @@ net_error(int conn)
 bool
 net_is_readable(int conn)
 {
-	return conns[conn].state == NET_CLOSED || conns[conn].arrived.first != NULL;
+	return conns[conn].state == NET_CLOSED || conns[conn].arrived.first != NULL ||
+		conns[conn].flood > 0;
+}
+
+void
+net_looks(void)
+{
+	for (int i = 0; i < nconns && had_flood; i++)
+		if (conns[i].owner == sim_pid())
+			conns[i].reads = 0;
 }
 
 bool
@@ -515,11 +535,31 @@ net_reply(int conn, const void *data, size_t len)
 		under_way(c, piece_to_client, data, len);
 }
 
+/* Messages that are some, of a channel that nobody asked for; the last one ends the connection. */
+static size_t
+read_flood(Conn *c, char *data, size_t len)
+{
+	static const char text[] = "*3\r\n$7\r\nmessage\r\n$4\r\nnone\r\n$4\r\nnone\r\n";
+
+	if (++c->reads > READS_MAX)
+		sim_fail("endless", "process %d has read %d times of who sends without end", c->owner,
+				 c->reads);
+	for (size_t i = 0; i < len; i++)
+		data[i] = text[c->flooded++ % (sizeof(text) - 1)];
+	if (--c->flood == 0)
+		ends(c, 0);
+	scheduler_has_read();
+	return len;
+}
+
 size_t
 net_receive(int conn, void *data, size_t len)
 {
 	Conn	   *c = &conns[conn];
 	size_t		got = 0;
+
+	if (c->flood > 0 && c->arrived.first == NULL)
+		return read_flood(c, data, len);
 
 	while (got < len && c->arrived.first != NULL)
 	{
@@ -616,6 +656,60 @@ net_half_open_one(int64_t until)
 	had_half_open = true;
 	c->silent_until = until;
 	sim_disturbed(until);
+}
+
+static void
+babbles(void *arg, int64_t conn)
+{
+	Conn	   *c = &conns[conn];
+
+	(void) arg;
+	if (sim_now() >= c->silent_until)
+		ends(c, 0);
+	else if (c->client_open && c->state == NET_OPEN)
+	{
+		at_client(make_chunk("7", 1), conn);
+		sim_at(sim_now() + 5 * SIM_MS, babbles, NULL, conn);
+	}
+}
+
+static void
+begins_to_babble(void *arg, int64_t conn)
+{
+	static const char *const beginnings[] = {
+		"?\r\n", "$2000000000\r\n", ":7777777777777777777777777\r\n", "*1000000000\r\n:"
+	};
+	const char *text = beginnings[sim_draw(4)];
+	Conn	   *c = &conns[conn];
+
+	(void) arg;
+	if (!c->client_open || c->state != NET_OPEN)
+		return;
+	if (sim_draw(3) == 0)
+	{
+		sim_trace("connection %d is flooded", (int) conn);
+		c->flood = FLOOD_READS;
+		had_flood = true;
+		tell_owner(c);
+		return;
+	}
+	sim_trace("connection %d babbles", (int) conn);
+	at_client(make_chunk(text, strlen(text)), conn);
+	babbles(NULL, conn);
+}
+
+/* Behind what it has answered; what it is sent from now on it does not do. */
+void
+net_babble_one(void)
+{
+	Conn	   *c = draw_open();
+
+	if (c == NULL)
+		return;
+	server_closes(c);
+	c->silent_until = sim_now() + SIM_PICK(300 * SIM_MS, 20 * SIM_MS, 4 * SIM_S);
+	sim_at(arrival(c, &c->last_to_client), begins_to_babble, NULL, c - conns);
+	sim_disturbed(c->silent_until);
 }
 
 void

@@ -40,6 +40,7 @@ extern NetState net_state(int conn);
 /* Why it is closed: 0 in order, or an errno. */
 extern int	net_error(int conn);
 extern bool net_is_readable(int conn);
+extern void net_looks(void);	/* the process waits, or asks what can be read */
 extern bool net_is_writeable(int conn);
 
 /* How many bytes were taken; 0 = none just now. */
@@ -99,6 +100,12 @@ extern void net_stop(int node);
 
 /* One loses its other end, and nobody says so until then. */
 extern void net_half_open_one(int64_t until);
+
+/*
+ * The other end of one goes mad: it sends what is no reply, one that has no end, byte by
+ * byte, or more than anybody reads, and then closes the connection.
+ */
+extern void net_babble_one(void);
 
 /* Has that happened to any? */
 extern bool net_had_half_open(void);

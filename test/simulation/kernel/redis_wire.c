@@ -525,13 +525,38 @@ serve_zrem(int node, int conn, const Word *word, int n)
 		redis_command(&redis, word, n);
 }
 
+/* The node of another cluster is asked who it is, and for nothing else. */
+static void
+serve_other(const Word *word)
+{
+	char		text[256];
+
+	if (word_is(word[0], "HELLO"))
+		serve_hello(0);
+	else if (word_is(word[0], "INFO"))
+		reply_text(&out, "redis_version:7.2.0\r\nrun_id:9\r\nuptime_in_seconds:1000\r\n"
+				   "maxmemory_policy:noeviction\r\nrole:master\r\n");
+	else if (word_is(word[0], "PING"))
+		reply_put(&out, "+PONG\r\n");
+	else if (word_is(word[0], "CLUSTER") && word_is(word[1], "NODES"))
+	{
+		shards_put_other(text, sizeof(text));
+		reply_text(&out, text);
+	}
+	else
+		sim_fail("other cluster", "a node of it is asked for %.*s", (int) word[0].len,
+				 word[0].text);
+}
+
 static void
 serve_command(int node, int conn, const Word *word, int n)
 {
 	bool		asking = peers[conn].asking;
 
 	peers[conn].asking = word_is(word[0], "ASKING");
-	if (node >= REDIS_NODES)
+	if (node == OTHER_NODE)
+		serve_other(word);
+	else if (node >= REDIS_NODES)
 		serve_sentinel(node - REDIS_NODES, conn, word, n);
 	else if (word_is(word[0], "HELLO"))
 		serve_hello(node);

@@ -247,6 +247,7 @@ draw_config(void)
 		c->nredis = c->masters;
 	if (c->cluster)
 		c->nredis = REDIS_NODES;
+	c->other_cluster = c->cluster && sim_chance(250);
 	c->rolling = c->masters > 0 && sim_chance(100);
 	if (c->rolling)
 		c->lease_ms = 600;

@@ -706,6 +706,32 @@ shards_fail_over(void)
 }
 
 /* ----------
+ * Another cluster
+ * ----------
+ */
+
+void
+shards_other_begins(void)
+{
+	for (int i = 0; i < sim_config.nservers; i++)
+		for (int slot = 0; slot < SHARD_SLOTS; slot++)
+			if (belief[i].at[slot] == 0 || belief[i].being_given[slot])
+				return;
+	if (net_node_at(OTHER_PORT) >= 0)
+		return;
+	sim_trace("fault: a node of another cluster is at port %d", OTHER_PORT);
+	net_listen(OTHER_PORT, OTHER_NODE);
+}
+
+/* It has all slots, by a higher number than any. */
+void
+shards_put_other(char *out, size_t size)
+{
+	snprintf(out, size, "%040d 127.0.0.1:%d@%d myself,master - 0 0 1000000 connected 0-%d\n", 999,
+			 OTHER_PORT, OTHER_PORT + 10000, SHARD_SLOTS - 1);
+}
+
+/* ----------
  * What is believed
  * ----------
  */

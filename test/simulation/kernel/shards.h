@@ -19,6 +19,11 @@
 #define CLUSTER_URL \
 	"redis-cluster://127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381"
 
+/* The only node of another cluster, which lockredis.url may name, too. */
+#define OTHER_PORT		6399
+#define CLUSTER_OTHER	"127.0.0.1:6399"
+#define OTHER_NODE		(REDIS_NODES + 3)	/* behind the Sentinels */
+
 extern void shards_reset(void);
 
 /* The slots have masters, each of these a replica. */
@@ -73,6 +78,10 @@ extern void shards_fail_over(void);
 
 /* A master was replaced by one that may lack something: so often. */
 extern int	shards_failovers(void);
+
+/* The node of the other cluster is there, once all servers know the map of theirs. */
+extern void shards_other_begins(void);
+extern void shards_put_other(char *out, size_t size);
 
 /* A node has begun anew: it serves nothing for a while. */
 extern void shards_restarted(int node, int64_t up_at);

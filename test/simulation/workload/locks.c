@@ -168,7 +168,8 @@ force(void)
 
 	sim_trace("  %s, kind %d", key, kind);
 	set_name(&name, key);
-	done = kind != KIND_REENTRANT ? session_force(&name, kind) :
+	/* Only the kinds of mode shared have no SQL function for it. */
+	done = sim_config.shared && kind != KIND_REENTRANT ? session_force(&name, kind) :
 		DatumGetBool(SQL_CALL(lockredis_force_unlock, NULL, sql_text(key)));
 	sim_trace("-> %s", done ? "true" : "false");
 }
