@@ -52,7 +52,7 @@ func (r *Round) initLatches() error {
 	return nil
 }
 
-// newLatch makes one; it may be there also if that was not answered.
+// newLatch notes the latch first: Redis may have it even if there was no answer.
 func (r *Round) newLatch(place int) (*Latch, error) {
 	l := &Latch{place: place,
 		key: fmt.Sprintf("%s+%d", r.keys[place], atomic.AddInt64(&r.writerSeed, 1))}

@@ -85,8 +85,8 @@ func (e *Environment) leftovers() []string {
 	return left
 }
 
-// waitForOwed: a count that was not answered is repeated, and without its ticket it would
-// count twice.  So nothing is forgotten before all are done.
+// waitForOwed waits until no server has to repeat a count that was not answered: without its
+// ticket, a repeated one would count twice.
 func (e *Environment) waitForOwed(patience time.Duration) {
 	for _, node := range e.nodes {
 		for end := time.Now().Add(patience); time.Now().Before(end); sleepMillis(200) {

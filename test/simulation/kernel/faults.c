@@ -111,7 +111,7 @@ permille_of(const Kind *kind)
 	if (sim_config.masters > 0 && kind->fault == fault_redis_promoted)
 		return 0;
 
-	/* Who begins to ask, or anew, may find only the other one. */
+	/* A process that starts, or reads new settings, may find only the other cluster. */
 	if (sim_config.other_cluster)
 	{
 		if (kind->fault == fault_other_cluster)

@@ -100,7 +100,7 @@ fault_half_open(void)
 void
 fault_nonsense(void)
 {
-	sim_trace("fault: who is at the other end of a connection goes mad");
+	sim_trace("fault: the other end of a connection sends nonsense");
 	net_babble_one();
 }
 
@@ -191,7 +191,7 @@ fault_slot_moves(void)
 	shards_move_slot();
 }
 
-/* What nobody listened to until now, whatever lockredis.url says, is a node of another one. */
+/* lockredis.url has named a port without a node; a node of another cluster listens there now. */
 void
 fault_other_cluster(void)
 {

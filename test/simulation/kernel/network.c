@@ -20,8 +20,8 @@
 #define MAX_PORTS	16
 
 /*
- * What floods a client is there whenever it reads, so many times; and so often it may read
- * without a look at what else there is.
+ * A flooded connection has bytes for FLOOD_READS reads.  A process may read READS_MAX times
+ * before it looks again at what is ready.
  */
 #define FLOOD_READS	100
 #define READS_MAX	32
@@ -535,14 +535,14 @@ net_reply(int conn, const void *data, size_t len)
 		under_way(c, piece_to_client, data, len);
 }
 
-/* Messages that are some, of a channel that nobody asked for; the last one ends the connection. */
+/* Valid messages of a channel without subscribers; the last read ends the connection. */
 static size_t
 read_flood(Conn *c, char *data, size_t len)
 {
 	static const char text[] = "*3\r\n$7\r\nmessage\r\n$4\r\nnone\r\n$4\r\nnone\r\n";
 
 	if (++c->reads > READS_MAX)
-		sim_fail("endless", "process %d has read %d times of who sends without end", c->owner,
+		sim_fail("endless", "process %d has read %d times what a peer sends without end", c->owner,
 				 c->reads);
 	for (size_t i = 0; i < len; i++)
 		data[i] = text[c->flooded++ % (sizeof(text) - 1)];
@@ -698,7 +698,7 @@ begins_to_babble(void *arg, int64_t conn)
 	babbles(NULL, conn);
 }
 
-/* Behind what it has answered; what it is sent from now on it does not do. */
+/* The nonsense follows what the server has answered.  It runs no request from now on. */
 void
 net_babble_one(void)
 {

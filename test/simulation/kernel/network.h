@@ -102,8 +102,8 @@ extern void net_stop(int node);
 extern void net_half_open_one(int64_t until);
 
 /*
- * The other end of one goes mad: it sends what is no reply, one that has no end, byte by
- * byte, or more than anybody reads, and then closes the connection.
+ * The other end of a connection sends nonsense: no reply at all, one without an end byte by
+ * byte, or more than anybody can read.  Then it closes the connection.
  */
 extern void net_babble_one(void);
 
