@@ -25,7 +25,8 @@ The owners that stand in the queue, the first one first.
 
 =item wait_fairly($session, $key [, $sql])
 
-It waits for the fair lock, and what is told to its place arrives; returns that.
+It waits for the fair lock, what is told to its place arrives, and it has asked once more,
+as it does when it is subscribed; returns its place.
 
 =item freeze_asleep($session)
 
@@ -96,12 +97,14 @@ sub wait_fairly
 {
 	my ($session, $key, $sql) = @_;
 	my %before = map { $_ => 1 } queue($key);
+	my $calls = $redis->script_calls;
 	my $place;
 
 	$session->start($sql // "SELECT redis_fair_lock('$key')");
 	poll_until('its place', sub { ($place) = grep { !$before{$_} } queue($key); $place });
 	poll_until('its channel',
 		sub { $redis->subscribers("redisson_lock__channel:{$key}:$place") });
+	poll_until('it to ask once more', sub { $redis->script_calls >= $calls + 2 });
 	return $place;
 }
 
