@@ -43,8 +43,7 @@ $one->start('SELECT redis_unlock_all()');
 $gdb->wait_for_stop;
 $gdb->tell('set var out->failed = 1');
 $gdb->let_go;
-pause(0.2);
-is($proxy->acted($rule), 1, 'answers are to come');
+$proxy->wait_for_rule($rule);    # answers are to come
 $proxy->clear;
 $proxy->release;
 like($one->wait->{raw}, qr/NOPERM/, 'refused');

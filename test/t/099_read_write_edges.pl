@@ -38,10 +38,10 @@ $one->query_is("SELECT redis_is_held('a'), redis_read_unlock('a')", 't|t', 'it i
 # What gives back needs no memory.
 $one->query("SELECT redis_write_lock('b'), redis_read_lock('b')");
 my $owner = owner('b');
-$redis->configure(maxmemory => 1, 'maxmemory-policy' => 'noeviction');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
 $one->query_is("SELECT redis_write_unlock('b')", 't', 'a downgrade without memory');
 is_deeply($redis->hash('b'), { mode => 'read', $owner => 1 }, 'it reads');
-$redis->configure(maxmemory => 0);
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
 $two->query_is("SELECT redis_try_read_lock('b')", 't', 'others may, too');
 $_->query("SELECT redis_read_unlock('b')") foreach $one, $two;
 
