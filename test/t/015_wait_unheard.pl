@@ -165,7 +165,7 @@ start_servers();
 
 	foreach my $key ('local', 'foreign')
 	{
-		$s[0]->query("SET statement_timeout = '200ms'");
+		$s[0]->query("SET statement_timeout = '1s'");
 		$s[0]->query_fails("SELECT redis_lock('$key')",
 			'57014', qr/statement timeout/, "$key: statement_timeout");
 		$s[0]->query_fails("SELECT redis_try_lock('$key', '20s')",
@@ -337,7 +337,7 @@ start_servers();
 	$far->set(
 		'lockredis.connect_timeout' => '2s',
 		'lockredis.command_timeout' => '2s');
-	$redis->foreign_lock('halfway', ms => 1500);
+	$redis->foreign_lock('halfway', ms => 6000);
 	my $rule = $proxy->rule(
 		on => 'reply',
 		match => 'halfway',

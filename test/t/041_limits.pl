@@ -168,10 +168,10 @@ $one->query("SELECT redis_lock('c', '1h')") foreach 1 .. 3;
 count_is('taken three times', acquires => 1, reentries => 2);
 $two->query("SELECT redis_try_lock('c')") foreach 1 .. 2;
 count_is('busy', busy => 2);
-$two->query("SELECT redis_try_lock('c', '50ms')");
+$two->query("SELECT redis_try_lock('c', '1s')");
 count_is('waited in vain', waits => 1, timeouts => 1);
 $two->query(
-	"SET lock_timeout = '50ms'; SELECT redis_lock('c', '1h'); RESET lock_timeout"
+	"SET lock_timeout = '1s'; SELECT redis_lock('c', '1h'); RESET lock_timeout"
 );
 count_is('lock_timeout', waits => 1, timeouts => 1);
 $two->start("SELECT redis_lock('c', '1h')");
@@ -187,7 +187,7 @@ count_is('not held');
 $one->query("BEGIN; SELECT redis_xact_lock('c', '1h'); COMMIT");
 count_is('in a transaction', acquires => 1, releases => 1);
 
-$one->query("SELECT redis_lock('c', '2s')");
+$one->query("SELECT redis_lock('c', '5s')");
 poll_until('the loss', sub { $stats->()->{losses} > 0 });
 poll_until('it to be given back', sub { !$redis->cmd('EXISTS', 'c') });
 $one->query("SELECT redis_unlock('c')");
@@ -200,7 +200,7 @@ $one->query("SELECT redis_lock('c', '1h')");
 $redis->cmd('DEL', 'c');
 $one->query("SELECT redis_unlock('c')");
 count_is('found lost by the release', acquires => 1, losses => 1);
-$one->query("BEGIN; SELECT redis_xact_lock('c', '2s'), pg_sleep(2.1); COMMIT")
+$one->query("BEGIN; SELECT redis_xact_lock('c', '5s'), pg_sleep(5.1); COMMIT")
   ->fails('40001', qr/lost/, 'a commit is refused');
 poll_until('no row', sub { $small->count_locks == 0 });
 $seen = $stats->();
