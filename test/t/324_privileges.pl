@@ -10,8 +10,10 @@
 use strict;
 use warnings FATAL => 'all';
 
+use File::Basename qw(dirname);
 use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
+use PostgreSQL::Test::Utils qw(slurp_file);
 
 my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
@@ -236,6 +238,26 @@ $bob->query_is('RESET ALL; BEGIN; SELECT withdraw(10); COMMIT', '', 'again');
 is($node->value('SELECT balance FROM account'), 90, 'withdrawn');
 $node->safe_psql('postgres',
 	'GRANT EXECUTE ON FUNCTION redis_xact_lock(text, interval) TO PUBLIC');
+
+# As the page has it, where the extension has a schema of its own
+{
+	my $page = slurp_file(dirname(__FILE__) . '/../../docs/security.md');
+	my ($wrapper) = $page =~ /^### One lock to one role\n+```sql\n(.*?)^```/ms;
+
+	$node->safe_psql(
+		'shop', "CREATE SCHEMA lockredis; GRANT USAGE ON SCHEMA lockredis TO PUBLIC;
+		CREATE EXTENSION lockredis SCHEMA lockredis;
+		CREATE TABLE account (balance int); INSERT INTO account VALUES (100);
+		CREATE ROLE cashier LOGIN; $wrapper");
+	my $cashier = $node->session(user => 'cashier', dbname => 'shop');
+
+	$cashier->query_fails("SELECT lockredis.$_('account')",
+		'42501', qr/permission denied for schema lockredis/, "wrapped: no $_")
+	  foreach qw(redis_lock redis_try_xact_lock redis_fenced_lock redis_unlock);
+	$cashier->query_is('SELECT withdraw(10)', '', 'but by the wrapper');
+	$cashier->quit;
+	is($node->safe_psql('shop', 'SELECT balance FROM account'), 90, 'withdrawn');
+}
 
 # The job runner runs as its caller, also after its commits, and not inside a
 # procedure of somebody else's rights.

@@ -76,9 +76,10 @@ for name in "locked", "owned":
 END
 $one->query("SELECT redis_unlock('hash')");
 
-is(output_of('python3', '-c', <<"END"), "2D000\nt\nkept: job\nkept: None\ncommitted\n", 'SQLAlchemy');
+is(output_of('python3', '-c', <<"END"), "2D000\n40001\nt\nt\nkept: job\nkept: None\ncommitted\n", 'SQLAlchemy');
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 url = "postgresql+psycopg://$user\@$address"
 kept = text("SELECT string_agg(key, ' ') FROM redis_locks WHERE pid = pg_backend_pid()")
 plain = create_engine(url)
@@ -88,6 +89,15 @@ with plain.connect() as connection:
         connection.execute(text("CALL redis_with_lock('job', 'SELECT 1')"))
     except DBAPIError as error:
         print(error.orig.sqlstate)
+try:
+    with Session(plain) as session, session.begin(), plain.connect() as other:
+        session.execute(text("SELECT redis_xact_lock(:key)"), {"key": "nightly-report"})
+        session.execute(text("INSERT INTO report VALUES ('never')"))
+        other.execute(text("SELECT redis_force_unlock('nightly-report')"))
+except DBAPIError as error:
+    print(error.orig.sqlstate)
+with plain.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    print(str(connection.execute(text("CALL redis_with_lock('job', 'SELECT 1')")).scalar())[0].lower())
 plain.dispose()
 engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=0)
 with engine.connect() as connection:

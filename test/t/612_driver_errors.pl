@@ -61,6 +61,10 @@ becomes(q{SELECT raise('08006')},
 	'08006 closed DataAccessResourceFailureException not repeated', 'class 08 closes');
 becomes(q{SELECT raise('0A000')}, '0A000 closed not translated',
 	'0A000 closes');
+becomes(q{SELECT raise('53400')}, '53400 kept DataAccessResourceFailureException not repeated',
+	'no slot');
+becomes(q{SELECT raise('57P01')}, '57P01 closed DataAccessResourceFailureException not repeated',
+	'what on_lost = terminate says closes');
 becomes(q{SELECT raise('40002')}, '40002 kept PessimisticLockingFailureException repeated',
 	'class 40 is repeated');
 becomes("SELECT raise('40P01')", '40P01 kept PessimisticLockingFailureException repeated',
