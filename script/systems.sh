@@ -14,11 +14,14 @@
 systems=${LOCKREDIS_SYSTEMS:-/var/cache/lockredis-systems}
 system=''
 
+# Installs debootstrap, too.
 need_root()
 {
-	[ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null && return
-	echo "$(basename "$0"): needs root, and the package debootstrap" >&2
-	exit 1
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "$(basename "$0"): needs root" >&2
+		exit 1
+	fi
+	"$top/script/bootstrap" systems
 }
 
 # made SYSTEM COMMAND ...: unless it is there, by a command that is given the
