@@ -138,6 +138,9 @@ is(pipeline($await, $await, q{INSERT INTO done SELECT redis_hold_count('job')::t
 	'', 'redis_await_lock, twice');
 is(done(), '2', 'the lock is held, and what follows is done');
 
+# The client does not wait for the end of its session.
+$node->wait_for_free($redis, 'job');
+
 # Busy: nothing has happened, so the next one may.
 $s->query(q{SELECT redis_lock('busy')});
 is(pipeline(q{CALL redis_with_lock('busy', 'SELECT 1')}, $job), '', 'after a busy one');
