@@ -218,7 +218,7 @@ $two->value('SELECT pg_advisory_unlock(1)');
 is($one->wait->{raw}, '', 'operations in the middle of SCRIPT FLUSH');
 
 # The watchdog's renewals, and what a session does when it ends.
-my $brief = $node->session(settings => { 'lockredis.lease' => '2s' });
+my $brief = $node->session(settings => { 'lockredis.lease' => '6s' });
 $brief->value("SELECT redis_lock('flushed$_')") foreach 1 .. 3;
 my $renewals = q{SELECT min(renewals) FROM redis_locks WHERE granted};
 poll_until(
@@ -241,8 +241,7 @@ $one = $node->session(settings => { 'lockredis.lease' => '60s' });
 # ----------
 
 # At rest.
-my @three = (settings => { 'lockredis.lease' => '3s' });
-$brief = $node->session(@three);
+$brief = $node->session(settings => { 'lockredis.lease' => '9s' });
 $brief->value("SELECT redis_lock('killed')");
 $one->value("SELECT redis_lock('mine')");
 $two->start("SELECT redis_lock('killed')");
@@ -405,7 +404,7 @@ $node->log_since_here;
 $redis->stop(keep => 1);
 $node->wait_for_state('down');
 $redis->configure(
-	'key-load-delay' => 3000,
+	'key-load-delay' => 10_000,
 	'loading-process-events-interval-bytes' => 1024);
 $redis->start(loading => 1);
 refused('58030', 'LOADING Redis is loading the dataset in memory',

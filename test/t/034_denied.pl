@@ -118,7 +118,7 @@ $holder->query_is('SELECT redis_unlock_all()', '50', 'the others are given back'
 clean_up('renewals');
 
 # Denied for a while only: the lock survives, and shares requests again.
-$holder->value(q{SET lockredis.lease = '6s'});
+$holder->value(q{SET lockredis.lease = '15s'});
 $holder->value(q{SELECT redis_lock('other')});
 forbid();
 $redis->cmd('CONFIG', 'RESETSTAT');
@@ -235,8 +235,8 @@ $_->quit foreach values %taker;
 clean_up('orphans');
 
 # One that is never allowed ends with its lease, be it of a release ...
-$node->set('lockredis.command_timeout' => '1s');
-$one->value("SELECT redis_lock('other:end1', '2s')");
+$node->set('lockredis.command_timeout' => '2s');
+$one->value("SELECT redis_lock('other:end1', '6s')");
 forbid();
 $one->query_warns("SELECT redis_unlock('other:end1')", 't', '58000',
 	qr/$denied.*$hint/s, 'a release that is denied');
@@ -248,7 +248,7 @@ allow();
 $one->value("SELECT redis_is_locked('app:warm')");
 $proxy->rule(on => 'reply', match => 'other:end2', action => 'drop');
 signal_watchdog('STOP');
-$one->query_fails("SELECT redis_lock('other:end2', '2s')",
+$one->query_fails("SELECT redis_lock('other:end2', '6s')",
 	'58030', qr/did not answer/, 'a create that is not answered');
 is($node->count_locks(q{key = 'other:end2' AND pid IS NULL}), 1, 'leaves an orphan');
 forbid();
@@ -259,7 +259,7 @@ allow();
 # What was asked for and not answered counts too: here a lease that Redis has given
 # and the session does not know of.  The lock is lost at the end of the one it knows.
 # (The script is loaded by then.)
-$one->value("SELECT redis_lock('other:end3', '2s'), redis_extend('other:end3', '2s')");
+$one->value("SELECT redis_lock('other:end3', '6s'), redis_extend('other:end3', '6s')");
 $rule = $proxy->rule(on => 'reply', match => 'other:end3', action => 'drop');
 $one->query_fails("SELECT redis_extend('other:end3', '1h')",
 	'58030', qr/did not answer/, 'a lease that is not answered');
@@ -267,7 +267,7 @@ forbid();
 $node->wait_for_loss('other:end3');
 $one->value("SELECT redis_unlock_all()");
 is($redis->cmd('EXISTS', 'other:end3'), 1, 'Redis has it for longer');
-pause(3);
+pause(5);
 is($node->count_locks(q{key = 'other:end3' AND pid IS NULL}), 1, 'so it stays an orphan');
 clean_up('ends');
 is($redis->cmd('EXISTS', 'other:end3'), 0, 'and is given back in the end');
@@ -300,7 +300,7 @@ $_->quit foreach $head, $next;
 # ----------
 
 allow();
-$holder->value(q{SET lockredis.lease = '9s'});
+$holder->value(q{SET lockredis.lease = '20s'});
 $holder->value(q{SELECT count(redis_lock('app:' || i)) FROM generate_series(1, 500) i});
 $node->log_since_here;
 $redis->cmd('ACL', 'SETUSER', 'bob', '-eval', '-evalsha');

@@ -79,7 +79,7 @@ my $node = LockRedis::Node->create(
 	start => 0,
 	settings => {
 		max_worker_processes => 2,
-		'lockredis.lease' => '4s',
+		'lockredis.lease' => '6s',
 		'lockredis.connect_timeout' => '1s',
 		'lockredis.command_timeout' => '1s'
 	});

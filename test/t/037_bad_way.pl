@@ -56,7 +56,7 @@ sub all_gone
 }
 
 # Slow, but not too slow.
-$node->set('lockredis.command_timeout' => '2s');
+$node->set('lockredis.command_timeout' => '3s');
 works_again();
 $proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 300);
 $one->query_is("SELECT redis_try_lock('slow')", 't', 'a slow reply');
@@ -64,7 +64,7 @@ $one->query_is("SELECT redis_unlock('slow')", 't', 'is a reply');
 
 # Too slow: the create has run, and is given back.  A later reply is not taken
 # for that to the next request.
-$proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 3000);
+$proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 5000);
 my $result = $one->query("SELECT redis_try_lock('slow')");
 $result->fails('58030', qr/did not answer/, 'a reply that is too slow');
 cmp_ok($result->ms, '<', $in_time_ms, 'is not waited for');
@@ -72,12 +72,12 @@ works_again();
 all_gone('what it took is given back');
 
 $redis->cmd('HSET', 'slow', 'somebody:1', 1);
-$proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 3000);
+$proxy->rule(on => 'reply', match => 'slow', action => 'delay', ms => 5000);
 $one->query_fails("SELECT redis_is_locked('slow')",
 	'58030', qr/did not answer/, 'another one that is too slow');
 works_again();
 $one->query_is(
-	"SELECT redis_is_locked('other'), pg_sleep(2) IS NULL, redis_is_locked('other')",
+	"SELECT redis_is_locked('other'), pg_sleep(3) IS NULL, redis_is_locked('other')",
 	'f|f|f',
 	'is not the answer to the next question');
 $redis->cmd('DEL', 'slow');

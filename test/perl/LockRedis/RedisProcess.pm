@@ -190,9 +190,9 @@ sub forget_loading
 {
 	my ($self) = @_;
 
+	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
 	poll_until('Redis to have loaded its data',
 		sub { !ref $self->try_cmd('PING') });
-	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
 	$self->cmd('DEL', map { "loading-$_" } 1 .. 1000);
 	return;
 }
