@@ -143,7 +143,7 @@ is($node->times_logged(qr/app:(?:kept|warm|slow)/), 0, 'what was not lost is not
 	my $many = 300;
 
 	run($s,
-		"SELECT count(redis_lock('many ' || i, '2s')) FROM generate_series(1, $many) i");
+		"SELECT count(redis_lock('many ' || i, '1min')) FROM generate_series(1, $many) i");
 	$redis->cmd('FLUSHALL');
 	$s->query('SELECT redis_unlock_all()');
 

@@ -14,7 +14,7 @@ use LockRedis::Wait qw(limit);
 
 # Leases have to outlast what a busy machine does between two statements.
 my $lease_ms = limit(5) * 1000;
-my $short_ms = $lease_ms / 5;
+my $short_ms = $lease_ms / 2;
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
 my $node = LockRedis::Node->create(
@@ -23,7 +23,7 @@ my $node = LockRedis::Node->create(
 	proxy => $proxy,
 	settings => {
 		'lockredis.lease' => "${lease_ms}ms",
-		'lockredis.command_timeout' => limit(5) . 's'
+		'lockredis.command_timeout' => limit(12) . 's'
 	});
 my $other = LockRedis::Node->create(
 	'other',

@@ -32,7 +32,7 @@ sub start_servers
 {
 	# The budget of a request decides how long an orphan is looked after.  No lease
 	# ends while a test waits: what goes away has been given back.
-	$command_ms = limit(2) * 1000;
+	$command_ms = limit(4) * 1000;
 	$redis = LockRedis::Redis->new;
 	$proxy = LockRedis::Proxy->new($redis);
 	$node = LockRedis::Node->create(
