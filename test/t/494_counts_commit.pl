@@ -153,7 +153,7 @@ foreach my $case (
 	$two->query("SELECT redis_token_lock('t', '1h', 'x')") if $key eq 't';
 	$node->log_since_here;
 	$session->start("SELECT $takes");
-	$node->logged(qr/still waiting for Redis lock/);
+	poll_until('the line of the log', sub { $node->logged(qr/still waiting for Redis lock/) });
 	$stop = LockRedis::Debugger->new($session->pid);
 	$stop->run_to('long_wait_acquired');
 	$two->query("SELECT $gives");
@@ -173,7 +173,7 @@ $one->query_is("SELECT redis_token_lock('t', '1h', 'y'), redis_token_unlock('t',
 	$two->query("SELECT redis_lock('job')");
 	$node->log_since_here;
 	$session->start("CALL redis_with_lock('job', 'SELECT 1', '1h')");
-	$node->logged(qr/still waiting for Redis lock/);
+	poll_until('the line of the log', sub { $node->logged(qr/still waiting for Redis lock/) });
 	$stop = LockRedis::Debugger->new($session->pid);
 	$stop->run_to('long_wait_acquired');
 	$two->query("SELECT redis_unlock('job')");

@@ -69,7 +69,7 @@ foreach my $call (sort keys %calls)
 			my $name = "$call, $take, $way";
 
 			prepare($session, $take);
-			$session->query("SET statement_timeout = '" . limit(2) . "s'")
+			$session->query("SET statement_timeout = '" . limit(6) . "s'")
 			  if $way eq 'statement_timeout';
 			my $id = $proxy->rule(match => 'hangs', action => 'hold');
 			$session->start("SELECT $calls{$call}");
@@ -94,8 +94,10 @@ $session->query("SELECT redis_lock('warm'), redis_read_lock('cold'), redis_unloc
 $session->query("SELECT redis_lock('gone'), redis_read_lock('hangs')");
 $redis->cmd('DEL', 'gone');
 my $id = $proxy->rule(match => 'hangs', action => 'hold');
+my $answered = $proxy->rule(on => 'reply', match => 'gone', action => 'delay');
 $session->start('SELECT redis_unlock_all()');
 $proxy->wait_for_rule($id);
+$proxy->wait_for_rule($answered);
 $session->wait_until_read;
 $session->cancel;
 my $result = $session->wait;

@@ -38,7 +38,8 @@ sub wait_for_all
 	return;
 }
 
-# What it has made due because it was connected is done.
+# What it has made due because it was connected is done, and so is what is due a second after a
+# grant.
 sub wait_for_calm
 {
 	my $before = -1;
@@ -49,7 +50,7 @@ sub wait_for_calm
 			my $calm = $now == $before;
 
 			$before = $now;
-			pause(1) if !$calm;
+			pause(2.5) if !$calm;
 			return $calm;
 		});
 	return;
@@ -66,6 +67,8 @@ sub counted
 {
 	my ($repairs, $what) = @_;
 
+	# When the answer has been read: the lock is there before that.
+	poll_until("$what: repairs", sub { $node->lock_stat('repairs') >= $repairs });
 	is($node->lock_stat('repairs'), $repairs, "$what: counted");
 	return;
 }
@@ -226,10 +229,10 @@ counted(0, 'nothing');
 	my @connections = sort map { $_->{id} } grep { $_->{name} =~ /^$name/ } $third->clients;
 
 	# Of this session alone
-	$node->append_conf('postgresql.conf', "lockredis.command_timeout = '200ms'");
+	$node->append_conf('postgresql.conf', "lockredis.command_timeout = '1500ms'");
 	kill HUP => $session->pid;
 	poll_until('it to know',
-		sub { $session->value('SHOW lockredis.command_timeout') eq '200ms' });
+		sub { $session->value('SHOW lockredis.command_timeout') eq '1500ms' });
 	$third->freeze;
 
 	# What is not answered for so long is given up by the next call; the one after that
@@ -237,7 +240,7 @@ counted(0, 'nothing');
 	for my $i (1 .. 3)
 	{
 		$session->query("SELECT redis_lock('silent $i')")->value;
-		pause(0.3);
+		pause(1.6);
 	}
 	pause(1.2);
 	$third->thaw;
@@ -245,7 +248,7 @@ counted(0, 'nothing');
 	pass('it answers again, and has what it was not asked for');
 	is_deeply([ sort map { $_->{id} } grep { $_->{name} =~ /^$name/ } $third->clients ],
 		\@connections, 'though the watchdog never lost it');
-	cmp_ok($node->lock_stat('repairs'), '>', $repairs, 'counted');
+	poll_until('that to be counted', sub { $node->lock_stat('repairs') > $repairs });
 	cmp_ok($node->lock_stat('repairs'), '<=', $repairs + 3, 'once each');
 	$session->query_is('SELECT redis_unlock_all()', 4, 'given back');
 	poll_until('all to be free of them', sub { !$masters->all_keys });
