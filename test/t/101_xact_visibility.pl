@@ -19,7 +19,7 @@ my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 		wal_level => 'replica',
 		max_wal_senders => 4,
 		synchronous_commit => 'remote_apply',
-		'lockredis.lease' => limit(3) . 's',
+		'lockredis.lease' => limit(6) . 's',
 		'lockredis.command_timeout' => limit(20) . 's'
 	});
 my $one = $node->session;
@@ -119,7 +119,7 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
 	$two->query_fails('UPDATE counter SET n = 0 + 1',
 		'40001', qr/concurrent update/, 'PostgreSQL refuses to write that row');
 	run($two, 'ROLLBACK');
-	is($redis->cmd('EXISTS', 'case'), 0, 'the lock is given back');
+	ok($node->wait_for_free($redis, 'case'), 'the lock is given back');
 }
 is( two_reads(
 		'REPEATABLE READ, locking inside, writing elsewhere',
@@ -308,7 +308,7 @@ foreach my $on_lost (qw(cancel terminate))
 			my $s = $node->session(
 				settings => {
 					'lockredis.on_lost' => $on_lost,
-					'lockredis.lease' => limit(3) . 's'
+					'lockredis.lease' => limit(6) . 's'
 				});
 			my $lock = $scope eq 'session' ? 'redis_lock' : 'redis_xact_lock';
 
@@ -319,13 +319,7 @@ foreach my $on_lost (qw(cancel terminate))
 			$s->start('COMMIT');
 			wait_for_sync_rep($s);
 			$redis->cmd('DEL', 'signal');
-			poll_until(
-				'the loss to be found',
-				sub {
-					$node->value(
-						"SELECT count(*) FROM redis_locks WHERE key = 'signal' AND lost_reason = 'deleted'"
-					) == 1;
-				});
+			$node->wait_for_loss('signal');
 			pause(0.3);
 			wait_for_sync_rep($s);
 			ok($s->is_running, 'it still waits for the standby');
@@ -356,7 +350,7 @@ foreach my $on_lost (qw(cancel terminate))
 		join('', map { $_->message } $result->warnings),
 		qr/canceling wait for synchronous replication/,
 		'a cancel by an administrator ends the wait');
-	is($redis->cmd('EXISTS', 'signal'), 0, 'and the lock is given back');
+	ok($node->wait_for_free($redis, 'signal'), 'and the lock is given back');
 	receiver('CONT');
 }
 
