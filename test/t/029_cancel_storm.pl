@@ -24,17 +24,7 @@ start_servers();
 my $seed = $ENV{LOCKREDIS_TEST_SEED} || time;
 my @workers = map { $node->connected_session } 1 .. 4;
 
-# Sockets and the like: files of tables and sequences come and go.
-sub sockets_of
-{
-	my ($s) = @_;
-	my $pid = $s->pid;
-
-	opendir my $dir, "/proc/$pid/fd" or die "could not look at $pid: $!";
-	return scalar grep { (readlink("/proc/$pid/fd/$_") || '') =~ /^(?:socket|anon_inode):/ }
-	  readdir $dir;
-}
-my @sockets = map { sockets_of($_) } @workers;
+my $descriptors = descriptors(@workers);
 
 srand $seed;
 note "seed $seed; LOCKREDIS_TEST_SEED sets it";
@@ -97,8 +87,7 @@ sub end_storm
 	is($counter, $steps, "$name: no step was lost");
 	cmp_ok($steps, '>', 0, "$name: $steps steps were made");
 	$_->query("SELECT redis_is_locked('nothing')") foreach @workers;
-	is_deeply([ map { sockets_of($_) } @workers ],
-		\@sockets, "$name: no descriptor was lost");
+	is_deeply(descriptors(@workers), $descriptors, "$name: no descriptor was lost");
 	nothing_left($node, $redis, name => "$name: nothing is left");
 	return;
 }
@@ -139,15 +128,21 @@ cmp_ok($node->value('SELECT last_value FROM cancels'),
 	'>=', 20, 'cancelled at random: many cancels struck a lock function');
 end_storm('cancelled at random');
 
-# The same with time limits of 1 to 20 ms.
+# The same with time limits of 1 to 20 ms; longer ones where nobody makes a step in that time.
 begin_storm();
 %fatal = ();
 my $struck = 0;
-foreach my $round (1 .. 30)
+my $most_ms = 20;
+foreach my $round (1 .. 180)
 {
+	if ($round > 30 && $round % 30 == 1)
+	{
+		last if $struck >= 20 && $node->value('SELECT last_value FROM counter') > 0;
+		$most_ms *= 2;
+	}
 	foreach my $i (0 .. 3)
 	{
-		my $ms = 1 + int rand 20;
+		my $ms = 1 + int rand $most_ms;
 		$workers[$i]->start(
 			"SET statement_timeout = '${ms}ms'; SELECT step('steps_"
 			  . ($i + 1)

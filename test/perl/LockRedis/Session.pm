@@ -403,20 +403,16 @@ sub is_gone
 	return !kill(0, $self->{pid});
 }
 
-# Open descriptors of the backend.
-sub descriptors
-{
-	my ($self) = @_;
-
-	return descriptors_of($self->{pid});
-}
-
+# Open descriptors of a process of the server, but for its files: those of tables and WAL
+# come and go.
 sub descriptors_of
 {
 	my ($pid) = @_;
 
 	opendir my $dir, "/proc/$pid/fd" or croak "cannot look at $pid: $!";
-	return scalar grep { /^\d+$/ } readdir $dir;
+	return scalar grep {
+		/^\d+$/ && (readlink("/proc/$pid/fd/$_") // '') !~ m{/(?:base|global|pg_\w+)/}
+	} readdir $dir;
 }
 
 # All that has come to it so far, over TCP, has been read by the backend.
