@@ -104,9 +104,11 @@ sub poll_until
 
 	while (1)
 	{
+		# Asked once more when the time is over: this process may have stood still.
+		my $over = now() > $until;
 		my $result = $condition->();
 		return $result if $result;
-		croak "gave up waiting for $what" if now() > $until;
+		croak "gave up waiting for $what" if $over;
 		pause($nap);
 		$nap = $nap * 1.5 if $nap < 0.1;
 	}
