@@ -360,12 +360,12 @@ $node->set('lockredis.lease' => '30s');
 # Stopped (SIGSTOP): uncontended locks need no watchdog; a waiter goes on when
 # the holder's lease has ended, given or renewed, without being told.
 #
-$one = $node->session(settings => { 'lockredis.lease' => '1s' });
+$one = $node->session(settings => { 'lockredis.lease' => '3s' });
 $two = $node->session;
 kill 'STOP', $watchdog;
 $one->query_is("SELECT redis_try_lock('free'), redis_unlock('free')",
 	't|t', 'stopped: an uncontended lock');
-foreach my $case ([ given => "'1s'" ], [ renewed => 'NULL' ])
+foreach my $case ([ given => "'3s'" ], [ renewed => 'NULL' ])
 {
 	my ($key, $lease) = @$case;
 
@@ -442,7 +442,7 @@ my $busy = LockRedis::Node->create(
 	'busy',
 	redis => $redis,
 	settings => {
-		'lockredis.lease' => '1s',
+		'lockredis.lease' => '4s',
 		'lockredis.command_timeout' => '30s'
 	});
 $busy->wait_for_up;
