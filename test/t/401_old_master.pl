@@ -12,8 +12,8 @@ use warnings FATAL => 'all';
 
 use LockRedis::Debugger;
 use LockRedis::Sentinels;
-use LockRedis::Test qw(:DEFAULT quoted);
-use LockRedis::Wait qw(limit);
+use LockRedis::Test;
+use LockRedis::Topic::Failover;
 
 LockRedis::Debugger->need;
 
@@ -26,41 +26,6 @@ $node->wait_for_up;
 $_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm')
   foreach $one, $two;
 
-# The server uses that master, and has looked at all locks there.
-sub wait_for_use
-{
-	my ($master) = @_;
-	my $address = quoted($master->address);
-
-	return poll_until(
-		'the server to use ' . $master->address,
-		sub {
-			$node->value("SELECT count(*) FROM redis_lock_status
-				 WHERE address = $address AND role = 'master' AND in_use AND state = 'up'") == 1;
-		});
-}
-
-# What the master is told from now on its replicas do not have when it dies.  That
-# they stand still is not enough: the kernel keeps for them what was sent.
-sub outrun
-{
-	my ($master, @replicas) = @_;
-
-	$_->freeze foreach @replicas;
-	$master->cmd('CLIENT', 'KILL', 'TYPE', 'replica');
-	return;
-}
-
-# Are the Sentinels to take a master that does not answer for a busy one?  Else one that
-# stands still for a moment is replaced in the middle of what is looked at.
-sub be_patient
-{
-	my ($yes) = @_;
-
-	$_->set('down-after-milliseconds', $yes ? 60000 : limit(1500)) foreach $ha->sentinels;
-	return;
-}
-
 # Runs a statement that stops where it begins to apply its answer; another node
 # becomes the master; it goes on.  Replicas have nothing that is newer than the
 # moment before.
@@ -71,16 +36,14 @@ sub overtaken
 	my @replicas = $ha->replicas;
 	my $stop = LockRedis::Debugger->new($session->pid);
 
-	be_patient(0);
-	outrun($old, @replicas);
+	$old->outrun_replicas(@replicas);
 	$stop->run_to($function);
 	$session->start($sql);
 	$stop->wait_for_stop;
 	$old->kill9;
 	$_->thaw foreach @replicas;
 	my $new = $ha->wait_for_master_but($old);
-	wait_for_use($new);
-	be_patient(1);
+	wait_until_used($node, $new);
 	$stop->let_go;
 	return ($old, $new, $session->wait);
 }
@@ -91,7 +54,7 @@ sub mended
 
 	$old->start;
 	$ha->wait_until_steady;
-	wait_for_use($ha->master);
+	wait_until_used($node, $ha->master);
 	return;
 }
 
@@ -146,13 +109,12 @@ sub mended
 	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
 	my $old = $ha->master;
 	my @replicas = $ha->replicas;
-	be_patient(0);
-	outrun($old, @replicas);
+	$old->outrun_replicas(@replicas);
 	$one->query_is("SELECT redis_extend('given', '600 s')", 't', 'longer, and no replica knows');
 	$old->kill9;
 	$_->thaw foreach @replicas;
 	my $new = $ha->wait_for_master_but($old);
-	wait_for_use($new);
+	wait_until_used($node, $new);
 	poll_until('the new master to have it as long',
 		sub { $new->cmd('PTTL', 'given') > 300000 });
 	pass('a given lease: as long at the new master');
@@ -169,7 +131,6 @@ sub mended
 	my $old = $ha->master;
 	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
 
-	be_patient(0);
 	$stop->run_to('failover_happened');
 	$old->kill9;
 	my $new = $ha->wait_for_master_but($old);
@@ -177,7 +138,7 @@ sub mended
 	$one->query_fails('COMMIT', '58000', qr/could not reach/,
 		'COMMIT before the new master was asked: refused');
 	$stop->let_go;
-	wait_for_use($new);
+	wait_until_used($node, $new);
 	mended($old);
 }
 

@@ -97,7 +97,6 @@ sub take_everywhere
 	my $there = $cluster->key_on($slow, 'c');
 	my @elsewhere = map { $cluster->key_on($_, 'c') } @rest;
 
-	$_->cmd('CONFIG', 'SET', 'cluster-node-timeout', limit(120_000)) foreach $cluster->nodes;
 	$one->query("SET lockredis.lease = '@{[ limit(120) ]}s'");
 	$two->query("SET lockredis.lease = '@{[ limit(10) ]}s'");
 	$two->query("SELECT redis_lock('$_')") foreach @elsewhere;
@@ -108,15 +107,12 @@ sub take_everywhere
 	poll_until('the others to be renewed three times',
 		sub { $node->count_locks("key = ANY ('{@{[ join ',', @elsewhere ]}}') AND renewals >= 3 AND granted") == 2 });
 	$two->query_is("SELECT redis_is_held('$_')", 't', 'held at another shard') foreach @elsewhere;
-	$_->cmd('CONFIG', 'SET', 'cluster-node-timeout', limit(2000))
-	  foreach grep { $_ != $slow } $cluster->nodes;
 	$cluster->wait_for_master_but($slow, $slot);
 	$one->wait(60);
 	poll_until('the next master to be asked',
 		sub { $node->count_locks("key = '$there' AND granted AND renewals > 0") == 1 });
 	$one->query_is("SELECT redis_is_held('$there')", 't', 'held at the next master');
 	$slow->thaw;
-	$slow->cmd('CONFIG', 'SET', 'cluster-node-timeout', limit(2000));
 	$one->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 	$two->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 	poll_until('it to be a replica', sub { !$slow->is_master });

@@ -55,11 +55,13 @@ ok(!$moved, 'the numbers of the rows stay');
 
 # One that has failed
 my $gone = $cluster->replica_of($masters[0]);
+$cluster->be_patient(0);
 $gone->kill9;
 wait_for('one is down', q{role = 'replica' AND state = 'down'}, $gone);
 wait_for('the others are up', q{role = 'replica' AND state = 'up'},
 	grep { $_ != $gone } @replicas);
 wait_for('as are the masters', q{role = 'master' AND up}, @masters);
+$cluster->be_patient(1);
 $gone->start;
 wait_for('it is back', q{role = 'replica' AND state = 'up'}, @replicas);
 

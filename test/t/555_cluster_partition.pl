@@ -115,6 +115,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	}
 	$one->query("SELECT redis_lock('$ours')");
 	wait_for_replicas($theirs, $elsewhere, $ours);
+	$cluster->be_patient(0);
 	foreach my $place (@away)
 	{
 		$net->cut($place, $_)
@@ -142,6 +143,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	like($result->sqlstate // 'granted', qr/^58/, 'cut off: then nothing is granted');
 	$one->query_is("SELECT redis_try_lock('$fresh')", 't', 'which the others have');
 
+	$cluster->be_patient(1);
 	$net->heal;
 	poll_until('it to be a replica', sub { !$cut->is_master });
 	$cluster->wait_until_steady;
@@ -169,12 +171,14 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	$far->wait_for_waiters($keys[0], 1);
 	wait_for_replicas(@keys);
 	my @frozen = grep { $_ != $awake } $cluster->nodes;
+	$cluster->be_patient(0);
 	$_->freeze foreach @frozen;
 	poll_until('the cluster to be down',
 		sub { $awake->cmd('CLUSTER', 'INFO') =~ /cluster_state:fail/ });
 	$one->query_is("SELECT redis_is_held('$_')", 't', 'down: held until the lease ends') foreach @keys;
 	$_->thaw foreach @frozen;
 	$cluster->wait_until_steady;
+	$cluster->be_patient(1);
 	all_up();
 	$one->query_is("SELECT redis_is_held('$_')", 't', 'back: held') foreach @keys;
 	$one->query_is("SELECT redis_extend('$_', NULL)", 't', 'and renewed') foreach @keys;

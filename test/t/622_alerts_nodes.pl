@@ -30,6 +30,7 @@ my $alerts = LockRedis::Alerts->new($node, $alive);
 my @all_up = (all_are_one('node_up'), has('node_up{node="6",role="replica"', 1));
 
 $incident = $alerts->begin('a shard is away', from => \@all_up);
+$cluster->be_patient(0);
 $victim->kill9;
 $incident->seen(has('node_up{node="', 0));
 poll_until('the other nodes to miss it', sub { $alive->cmd('CLUSTER', 'NODES') =~ /\Q$there\E\S* master\S*,fail/ });

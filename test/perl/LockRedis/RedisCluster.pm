@@ -10,7 +10,7 @@ LockRedis::RedisCluster - a Redis Cluster of a test
 
   my $cluster = LockRedis::RedisCluster->new;       # 3 masters, a replica each
   my $cluster = LockRedis::RedisCluster->new(masters => 3, replicas => 0,
-      spare => 1, node_timeout => 2000, password => 'secret', config => {},
+      spare => 1, password => 'secret', config => {},
       tls => $ca,                    # a LockRedis::Ca: encrypted, with certificates of it
       net => $net);                  # a LockRedis::Netns: each in a place of its own
 
@@ -27,12 +27,16 @@ LockRedis::RedisCluster - a Redis Cluster of a test
   $cluster->end_move($slot);             # the same in three steps
   $cluster->fail_over($node);            # by command; the new master
   $cluster->wait_for_master_but($old, $slot);
+  $cluster->be_patient(0);               # who does not answer is dead soon
   $cluster->wait_until_steady;           # all nodes that run agree
 
 =head1 DESCRIPTION
 
 On loopback, each node with a bus port that was free, so it needs Redis 7.0.  A
-node that is started again has the configuration of the cluster, and no data.
+node that is started again has the configuration of the cluster, and no data.  The
+nodes take one of them for dead after 2 s while a test waits for that, and after a
+minute otherwise: one that stood still for a moment on a busy machine would be
+replaced in the middle of what a test looks at.
 
 =cut
 
@@ -68,7 +72,9 @@ sub new
 				'cluster-config-file' => 'nodes.conf',
 				'cluster-port' => PostgreSQL::Test::Cluster::get_free_port(),
 				# Without replicas nobody waits for a node to be found to be away.
-				'cluster-node-timeout' => $opts{node_timeout} // limit($nreplicas ? 2000 : 15_000),
+				'cluster-node-timeout' => limit($nreplicas ? 2000 : 15_000),
+				# However long it has not heard of its master
+				'cluster-replica-validity-factor' => 0,
 				'repl-diskless-sync-delay' => 0,
 				$auth ? (masterauth => $opts{password}) : (),
 				$opts{tls} ? ('tls-cluster' => 'yes', 'tls-replication' => 'yes',
@@ -100,7 +106,24 @@ sub new
 		poll_until('a replica to be in step',
 			sub { ($replica->info('replication')->{master_link_status} || '') eq 'up' });
 	}
+	$self->{replaces} = $nreplicas;
+	$self->be_patient(1);
 	return $self;
+}
+
+# Is a node that does not answer to be given up?  Else it is waited for.
+sub be_patient
+{
+	my ($self, $yes) = @_;
+
+	return unless $self->{replaces};
+	foreach my $node ($self->nodes)
+	{
+		$node->configure('cluster-node-timeout' => limit($yes ? 60_000 : 2000));
+		$node->cmd('CONFIG', 'SET', 'cluster-node-timeout', $node->{config}{'cluster-node-timeout'})
+		  if $node->pid && !$node->{frozen};
+	}
+	return;
 }
 
 sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
@@ -147,7 +170,7 @@ sub wait_until_steady
 			}
 			return keys %views == 1 && keys %epochs == 1;
 		},
-		90);
+		180);
 	return;
 }
 
@@ -296,6 +319,7 @@ sub wait_for_master_but
 {
 	my ($self, $old, $slot) = @_;
 
+	$self->be_patient(0);
 	poll_until('another master',
 		sub {
 			!grep {
@@ -304,7 +328,8 @@ sub wait_for_master_but
 				  @{ $node->cmd('CLUSTER', 'SLOTS') }
 			} $self->_awake;
 		},
-		90);
+		180);
+	$self->be_patient(1);
 	$self->wait_until_steady;
 	return $self->node_of_slot($slot);
 }

@@ -10,7 +10,7 @@ LockRedis::Sentinels - a master, its replicas, and the Sentinels that watch them
 
   my $ha = LockRedis::Sentinels->new;         # 1 master, 2 replicas, 3 Sentinels
   my $ha = LockRedis::Sentinels->new(replicas => 1, sentinels => 3, quorum => 2,
-      down_after => 1500, password => 'secret', sentinel_password => 'other',
+      down_after => 60_000, password => 'secret', sentinel_password => 'other',
       names => 1, tls => $ca, pace => 'default', net => $net, config => {}, sentinel_config => {});
 
   my $node = LockRedis::Node->create('main', redis => $ha);
@@ -39,9 +39,10 @@ LockRedis::Sentinels - a master, its replicas, and the Sentinels that watch them
 =head1 DESCRIPTION
 
 On loopback, or each in a place of its own of a LockRedis::Netns.  The Sentinels
-take a master for dead after down_after milliseconds (on a busy machine less would
-have them replace masters that live) and name the next one about
-1.2 s later.  They look at the replicas each second, and turn an old master round
+take a master for dead after 1.5 s while a test waits for another one, and after a
+minute otherwise: a master that stood still for a moment on a busy machine would be
+replaced in the middle of what a test looks at.  (With down_after it is that many
+milliseconds, always.)  They name the next one about 1.2 s later.  They look at the replicas each second, and turn an old master round
 2 s after its return, where they are of a version that can be told so; with pace
 => 'default' it is 10 s both times, as in production.  With names they announce
 host names (localhost) for addresses.  With tls, a LockRedis::Ca, they speak TLS
@@ -64,6 +65,9 @@ use LockRedis::Sentinel;
 use LockRedis::Wait qw(limit poll_until);
 use Test::More;
 
+# Until a master is taken for dead when no test waits for that, in milliseconds
+my $patience = 60_000;
+
 sub new
 {
 	my ($class, %opts) = @_;
@@ -72,6 +76,7 @@ sub new
 		net => $opts{net},
 		password => $opts{password},
 		sentinel_password => $opts{sentinel_password},
+		down_after => $opts{down_after},
 		tls => $opts{tls}
 	}, $class;
 	my $nreplicas = $opts{replicas} // 2;
@@ -121,7 +126,7 @@ sub new
 				$host ? ('resolve-hostnames yes', 'announce-hostnames yes', "announce-ip $host") : (),
 				defined $opts{sentinel_password} ? "sentinel-pass \"$opts{sentinel_password}\"" : (),
 				"monitor $service " . ($host || $first->host) . ' ' . $first->public_port . " $quorum",
-				"down-after-milliseconds $service " . ($opts{down_after} // limit(1500)),
+				"down-after-milliseconds $service " . ($opts{down_after} // $patience),
 				"failover-timeout $service 3000",
 				"parallel-syncs $service 9",
 				$auth ? "auth-pass $service \"$opts{password}\"" : ()
@@ -211,8 +216,29 @@ sub replicas
 	return grep { $_ != $master } $self->nodes;
 }
 
+# Is a master that does not answer to be replaced?  Else it is waited for.
+sub be_patient
+{
+	my ($self, $yes) = @_;
+
+	return if $self->{down_after};
+	$_->set('down-after-milliseconds', $yes ? $patience : limit(1500)) foreach $self->_awake;
+	return;
+}
+
 # All Sentinels that are awake name another one, which is a master.
 sub wait_for_master_but
+{
+	my ($self, $old) = @_;
+
+	$self->be_patient(0);
+	my $new = $self->_new_master($old);
+	$self->be_patient(1);
+	return $new;
+}
+
+# A Sentinel that has stood still itself for 2 s judges nobody for half a minute.
+sub _new_master
 {
 	my ($self, $old) = @_;
 
@@ -225,7 +251,7 @@ sub wait_for_master_but
 			my $master = $self->at($address);
 			return $master != $old && $master->role eq 'master' ? $master : undef;
 		},
-		60);
+		180);
 }
 
 sub wait_for_replicas
@@ -233,7 +259,7 @@ sub wait_for_replicas
 	my ($self, $master, $count) = @_;
 
 	return poll_until("$count replicas of " . $master->address,
-		sub { $master->online_replicas == $count });
+		sub { $master->online_replicas >= $count });
 }
 
 # All nodes that run are where they should be, and all Sentinels know that, each
@@ -266,7 +292,7 @@ sub wait_until_steady
 			}
 			return 1;
 		},
-		60);
+		180);
 }
 
 # By command: the new master.
@@ -276,7 +302,7 @@ sub fail_over
 	my $old = $self->master;
 
 	$self->order_failover;
-	return $self->wait_for_master_but($old);
+	return $self->_new_master($old);
 }
 
 # A failover that has just ended, or a replica that is not yet known as one, is in
