@@ -32,8 +32,8 @@ my $node = LockRedis::Node->create(
 	'main',
 	redis => $ha,
 	settings => {
-		'lockredis.connect_timeout' => '1s',
-		'lockredis.command_timeout' => '1s',
+		# More than a failover takes on a busy machine
+		'lockredis.lease' => '90s',
 		'lockredis.password_file' => secret('nodes', 'nodes-secret'),
 		'lockredis.sentinel_password_file' => secret('sentinels', 'sentinels-secret')
 	});

@@ -16,7 +16,8 @@ use LockRedis::Topic::Failover;
 my $ha = LockRedis::Sentinels->new;
 # However long a failover takes on a busy machine, no lease ends in it.
 my ($one, $two) = map {
-	LockRedis::Node->create($_, redis => $ha, settings => { 'lockredis.lease' => '5min' })
+	LockRedis::Node->create($_, redis => $ha,
+		settings => { 'lockredis.lease' => '5min', 'lockredis.command_timeout' => '1min' })
 } 'one', 'two';
 my $first = $one->session;
 my $second = $two->session;
@@ -69,7 +70,7 @@ sub double_grant
 	is($believes, 'f', 'min_replicas = 1: nobody believes in it');
 	is($again->value, 't', 'min_replicas = 1: the second one has it alone');
 	$second->query_is("SELECT redis_unlock('safe')", 't', 'min_replicas = 1: given back');
-	$first->query("SET lockredis.replica_timeout = '2500ms'");
+	$first->query("SET lockredis.replica_timeout = '50s'");
 	$first->query_is("SELECT redis_lock('safe'), redis_unlock('safe')", '|t',
 		'min_replicas = 1: with replicas the first one gets it, too');
 	$first->query('RESET lockredis.min_replicas; RESET lockredis.replica_timeout');

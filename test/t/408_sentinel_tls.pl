@@ -29,8 +29,6 @@ my $node = LockRedis::Node->create(
 	settings => {
 		# However long a failover takes on a busy machine, no lease ends in it.
 		'lockredis.lease' => '5min',
-		'lockredis.connect_timeout' => '1s',
-		'lockredis.command_timeout' => '1s',
 		'lockredis.password_file' => $password,
 		'lockredis.tls_ca_file' => $ca->file
 	});

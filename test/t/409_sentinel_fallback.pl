@@ -51,9 +51,8 @@ $ha->wait_until_steady;
 $holder->query_is("SELECT redis_unlock('kept')", 't', 'given back');
 $node->set(
 	'lockredis.fallback_after' => '1s',
-	'lockredis.lease' => '5s',
-	'lockredis.connect_timeout' => '500ms',
-	'lockredis.command_timeout' => '500ms');
+	'lockredis.lease' => '20s',
+	'lockredis.command_timeout' => '2s');
 $holder->query_is("SELECT redis_lock('kept')", '', 'a lock with a shorter lease');
 my @nodes = $ha->nodes;
 $old = $ha->master;

@@ -16,13 +16,13 @@ use LockRedis::Topic::Replicas;
 
 # "quick" has less than a WAIT may take; all have more than a busy machine needs.
 start_servers(
-	'lockredis.lease' => '9s',
-	'lockredis.replica_timeout' => '3s',
-	'lockredis.command_timeout' => '10s');
+	'lockredis.lease' => '15s',
+	'lockredis.replica_timeout' => '5s',
+	'lockredis.command_timeout' => '15s');
 
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
-my $quick = $node->session(settings => { 'lockredis.lease' => '2500ms' });
+my $quick = $node->session(settings => { 'lockredis.lease' => '4500ms' });
 
 sub renewals
 {
@@ -88,20 +88,20 @@ $one->query_is("SELECT redis_is_held('one')", 't', 'one of one');
 $quick->query_is("SELECT redis_is_held('quick')", 't', 'who asks for none');
 wait_for_renewal('one');
 cmp_ok($node->lock_stat('unreplicated'), '>', 0, 'counted');
-is($node->times_logged(qr/leases are not renewed for want of replicas/), 1, 'logged once');
-ok($node->logged(qr/DETAIL:  1 of 2 replicas confirmed it within 3 s\./), 'with the number');
+# Of the other one, too, if the replica that is left was long away.
+is($node->times_logged(qr/leases are not renewed for want of replicas\n.*DETAIL:  1 of 2 replicas confirmed it within 5 s\./),
+	1, 'logged once, with the number');
 like($node->lock_status('last_error'), qr/1 of 2 replicas/, 'and shown');
 
 # ----------
 # Both away, and back in time
 # ----------
 
-run($one, "SET lockredis.lease = '24s'; SELECT redis_unlock('one'); SELECT redis_lock('one'); RESET lockredis.lease");
+run($one, "SET lockredis.lease = '36s'; SELECT redis_unlock('one'); SELECT redis_lock('one'); RESET lockredis.lease");
 replicas_away(2);
 poll_until('a renewal to fail',
-	sub { $node->times_logged(qr/leases are not renewed for want of replicas/) == 2 });
-ok($node->logged(qr/DETAIL:  0 of 1 replicas confirmed it within 3 s\./),
-	'logged for each number of replicas that is asked for');
+	sub { $node->logged(qr/leases are not renewed for want of replicas\n.*DETAIL:  0 of 1 replicas confirmed it within 5 s\./) });
+pass('logged for each number of replicas that is asked for');
 is($node->value("SELECT state FROM redis_lock_status WHERE role = 'master'"),
 	'up', 'the store is up all the same');
 replicas_back();

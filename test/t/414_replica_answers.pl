@@ -20,9 +20,9 @@ use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
 
 start_servers(
-	'lockredis.lease' => '15s',
-	'lockredis.replica_timeout' => '4s',
-	'lockredis.command_timeout' => '10s');
+	'lockredis.lease' => '30s',
+	'lockredis.replica_timeout' => '6s',
+	'lockredis.command_timeout' => '20s');
 
 my $one = $node->session;
 my $none = $node->session;
@@ -84,7 +84,7 @@ run($one, "SELECT redis_lock('again')");
 {
 	my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 	my $brief = $node->session(
-		settings => { 'lockredis.min_replicas' => 1, 'lockredis.lease' => '3s' });
+		settings => { 'lockredis.min_replicas' => 1, 'lockredis.lease' => '5s' });
 
 	run($two, "SELECT redis_lock('both')");
 	run($brief, "SELECT redis_lock('brief')");
