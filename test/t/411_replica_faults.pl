@@ -19,7 +19,10 @@ use warnings FATAL => 'all';
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
 
-start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '2500ms');
+# What is stopped in a WAIT is stopped before that ends by itself.  What a call has left is
+# looked after for as long as it might have taken.
+start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '9s',
+	'lockredis.command_timeout' => '10s');
 $redis->cmd('ACL', 'SETUSER', 'bob', 'on', 'nopass', '~*', '&*', '+@all');
 
 my $none = $node->session;
@@ -78,7 +81,6 @@ run($one, "SELECT redis_unlock('k')");
 # ----------
 
 replicas_away(1);
-$one->query("SET lockredis.replica_timeout = '2500ms'");
 
 sub start_lock
 {
@@ -95,7 +97,7 @@ $one->wait->fails('57014', qr/user request/, 'canceled in the WAIT');
 given_back('cancel', 'cancel');
 
 # Less than the WAIT may take, and more than a busy machine needs to come to it
-run($one, "SET statement_timeout = '2s'");
+run($one, "SET statement_timeout = '6s'");
 start_lock($one, 'statement');
 $one->wait->fails('57014', qr/statement timeout/, 'statement_timeout in the WAIT');
 given_back('statement_timeout', 'statement');
@@ -106,7 +108,6 @@ run($one, "RESET statement_timeout");
 		may_fail => 1,
 		settings => { 'lockredis.min_replicas' => 2 });
 
-	run($short, "SET lockredis.replica_timeout = '2500ms'");
 	start_lock($short, 'terminate');
 	$short->terminate;
 	ok($short->wait->dead, 'terminated in the WAIT');
@@ -120,19 +121,21 @@ run($one, "RESET statement_timeout");
 {
 	my $id = $proxy->rule(on => 'reply', match => "WAIT\r\n", action => 'hold');
 
+	$node->set('lockredis.command_timeout' => '3s');
 	run($one, "SET lockredis.replica_timeout = '100ms'");
 	$one->query_fails("SELECT redis_lock('silent')", '58030',
 		qr/did not answer in time/);
 	$proxy->let_go;
 	$node->wait_for_up;
 	given_back('silent', 'silent');
+	$node->set('lockredis.command_timeout' => '10s');
 }
 
 # ----------
 # Demoted in the WAIT
 # ----------
 
-run($one, "SET lockredis.replica_timeout = '2500ms'");
+run($one, 'RESET lockredis.replica_timeout');
 start_lock($one, 'demoted');
 $redis->cmd('REPLICAOF', '127.0.0.1', 1);
 $one->wait->fails('58030', qr/could not be replicated.*DETAIL:  The node answered: UNBLOCKED/s,

@@ -35,8 +35,8 @@ sub time_to_learn
 	kill 'STOP', $watchdog if $how{stopped};
 	pause($life + 1);
 	$sentinels[2]->stop;
-	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
 	my $from = now();
+	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
 	kill 'CONT', $watchdog if $how{stopped};
 	wait_until_used($node, $b);
 	return now() - $from;
