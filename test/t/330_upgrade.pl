@@ -275,6 +275,7 @@ is($node->value($rows), $before, 'meanwhile all have what they had');
 $recorder->query_is('COMMIT', '', 'the token is committed');
 is($admin->wait->error, undef, 'then it goes on');
 is(version(), 'next', 'updated');
+$node->wait_for_free($redis, 'recorded');
 $before = join ',', grep { !/ recorded / } split /,/, $before;
 is($node->value($rows), $before, 'all have what they had, by the new view');
 
@@ -295,7 +296,7 @@ $recorder->query_is(q{SELECT token FROM redis_fences WHERE key = 'recorded'},
 	$token + 1, 'indeed');
 $writer->query_is("INSERT INTO written VALUES ('after'); COMMIT", '',
 	'the transaction commits');
-is($redis->cmd('EXISTS', 'transaction'), 0, 'and gives back');
+ok($node->wait_for_free($redis, 'transaction'), 'and gives back');
 is($runner->wait->out, 't', 'the job ends');
 $holder->query_is("SELECT redis_unlock('held'), redis_unlock('held')", 't|t',
 	'the holder gives back');
