@@ -20,7 +20,7 @@ my $redis = LockRedis::Redis->new;
 my $first = LockRedis::Node->create(
 	'first',
 	redis => $redis,
-	settings => { 'lockredis.lease' => '4s', wal_level => 'replica', max_wal_senders => 4 });
+	settings => { 'lockredis.lease' => '12s', wal_level => 'replica', max_wal_senders => 4 });
 
 sub instance_of
 {
@@ -73,8 +73,8 @@ my $stopped = now();
 $_->quit foreach $one, $two, $three;
 $second->promote;
 is(instance_of('leader'), $old, 'crash: the lock is still that of the dead primary');
-is($waiter->wait(30)->error, undef, 'crash: the wait goes on and ends with the lock');
-cmp_ok(now() - $stopped, '<', 15, 'crash: when the lease of 4 s has ended');
+is($waiter->wait(60)->error, undef, 'crash: the wait goes on and ends with the lock');
+cmp_ok(now() - $stopped, '<', 30, 'crash: when the lease of 12 s has ended');
 is(instance_of('leader'), $own, 'crash: now it is of the new primary');
 is($second->value('SELECT instance FROM redis_lock_status LIMIT 1'),
 	$own, 'crash: whose instance is the same as before the promotion');
