@@ -20,10 +20,10 @@ my $watchdog = $node->watchdog_pid;
 # The lease of the write lock ends, and nobody gives that back at once.
 sub is_read_on
 {
-	my ($key) = @_;
+	my ($key, $lease) = @_;
 
 	kill 'STOP', $watchdog;
-	$two->query("SELECT pg_sleep(2.5)");
+	$two->query("SELECT pg_sleep($lease + 0.5)");
 	$two->query("SELECT redis_try_read_lock('$key')");
 	kill 'CONT', $watchdog;
 	$two->query_is("SELECT redis_try_read_lock('$key', '1min')", 't', "$key: others may read, too");
@@ -33,13 +33,13 @@ sub is_read_on
 	return;
 }
 
-$one->query("SELECT redis_write_lock('a', '2s'), redis_read_lock('a')");
-is_read_on('a');
+$one->in_time("SELECT redis_write_lock('a', '4s'), redis_read_lock('a')");
+is_read_on('a', 4);
 
-# A lease that was made longer.
-$one->query("SELECT redis_write_lock('b', '2s'), redis_read_lock('b', '1s')");
+# A lease that was made longer, before it ended.
+$one->query("SELECT redis_write_lock('b', '6s'), redis_read_lock('b', '5s')");
 $one->query_is("SELECT redis_extend('b', '10min', 'read')", 't');
-is_read_on('b');
+is_read_on('b', 6);
 
 $node->stop;
 done_testing();
