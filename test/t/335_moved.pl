@@ -62,6 +62,7 @@ $two->query_is("SELECT redis_xact_lock('xact')", '', 'held: by a transaction');
 $three->query("SET lockredis.on_lost = 'cancel'");
 $three->query_is("SELECT redis_lock('told')", '', 'held: wants to be told');
 $three->start('SELECT pg_sleep(600)');
+$node->wait_for_event($three, 'PgSleep');
 $new->cmd('HSET', 'given', 'somebody:1', 1);
 $node->log_since_here;
 go_to($new->url);

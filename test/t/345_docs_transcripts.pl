@@ -265,6 +265,14 @@ sub answer_to
 
 	send_to($who, '\echo ' . END_OF_ANSWER);
 	$psql{$who}{waits} = 1;
+	poll_until(
+		"$who to have begun",
+		sub {
+			has_answered($who)
+			  || $node->safe_psql('postgres',
+				"SELECT count(*) FROM pg_stat_activity WHERE pid = $psql{$who}{pid} AND state = 'active' AND wait_event_type IS NOT NULL"
+			  );
+		});
 	foreach (1 .. 10)
 	{
 		return '(does not wait)' if has_answered($who);
