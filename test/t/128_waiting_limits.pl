@@ -39,12 +39,13 @@ subtest 'the shorter limit decides' => sub {
 	$two->query("SET lock_timeout = 0; SET statement_timeout = '50 ms'");
 	$two->query_fails("SELECT redis_try_lock('k', '10 min')",
 		'57014', qr/statement timeout/, 'statement_timeout: an error');
-	$two->query('RESET statement_timeout');
+	poll_until('no limit', sub { !$two->query('RESET statement_timeout')->error });
 	$two->query_is("SELECT redis_is_held('k')", 'f', 'nothing is taken');
 	if ($node->value('SHOW server_version_num') >= 170000)
 	{
-		my $ends = $node->session(settings => { transaction_timeout => '500 ms' });
+		my $ends = $node->session;
 
+		$ends->query("SET transaction_timeout = '500 ms'");
 		$ends->query("SELECT redis_try_lock('k', '10 min')")
 		  ->fails('25P04', qr/transaction timeout/, 'transaction_timeout: the session ends');
 		$node->wait_for_waiters('k', 0);
@@ -112,7 +113,7 @@ subtest 'a pool that is full of waiters' => sub {
 };
 
 subtest 'query_timeout of PgBouncer' => sub {
-	my $pooler = LockRedis::Pooler->new($node, 'timeout', query_timeout => 1);
+	my $pooler = LockRedis::Pooler->new($node, 'timeout', query_timeout => 3);
 	my $client = $pooler->session('sess');
 
 	$one->query("SELECT redis_lock('k')");
