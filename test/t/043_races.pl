@@ -151,7 +151,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 # goes on first: it must see by itself that its time is over.
 #
 {
-	my ($one) = sessions($patient, 1, 'lockredis.lease' => '1s');
+	my ($one) = sessions($patient, 1, 'lockredis.lease' => '4s');
 	my $watchdog = $patient->watchdog_pid;
 
 	$one->query("SELECT redis_lock('both stopped')");
@@ -185,7 +185,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 {
 	my ($one, $two) = sessions($patient, 2);
 
-	$one->query("SELECT redis_lock('releasing', '2s')");
+	$one->query("SELECT redis_lock('releasing', '6s')");
 	$two->start("SELECT redis_lock('releasing', '60s')");
 	$patient->wait_for_waiters('releasing', 1);
 	my $rule = $proxy->rule(match => 'releasing', action => 'hold');

@@ -117,7 +117,7 @@ is($viewer->value("SELECT lockredis_blocked_by_owner(pg_backend_pid()) IS NULL
 	poll_owners('a', 'elsewhere:7', 'the first one waits');
 	$two->start("SELECT redis_xact_lock('a')");
 	$node->wait_for_waiters('a', 2);
-	$three->query('SET statement_timeout = ' . limit(1000));
+	$three->query('SET statement_timeout = ' . limit(3000));
 	$result = $three->query("SELECT redis_lock('a')");
 	$result->fails('57014', qr/statement timeout/, 'statement_timeout');
 	is(context($result), $held, 'names key and owner, behind others, too');
@@ -322,7 +322,7 @@ is($redis->cmd('FLUSHALL'), 'OK');
 # Nobody knows who has it: the store does not answer.
 {
 	$one->query("SELECT redis_try_lock('warm'), redis_unlock('warm')");
-	$one->query('SET statement_timeout = ' . limit(500));
+	$one->query('SET statement_timeout = ' . limit(2000));
 	$redis->freeze;
 	my $result = $one->query("SELECT redis_lock('a')");
 	$result->fails('57014', qr/statement timeout/, 'Redis does not answer');
