@@ -21,7 +21,7 @@ use LockRedis::Wait qw(limit);
 
 start_servers();
 
-my $lease = limit(4);
+my $lease = limit(6);
 
 # In milliseconds: a session is surely stopped before so long has passed.
 my $time = limit(4) * 1000;

@@ -281,16 +281,20 @@ $node = $patient;
 #
 # A renewal is due while the lock is handed.
 #
-# two is stopped for longer than a third of the lease, but not for a second: the
-# watchdog comes by and finds nothing to renew.  two goes on, and its lock is
-# renewed from then on.
+# The watchdog stands still until a third of the lease is over.  two is stopped, but not
+# for a second: the watchdog comes by and finds nothing to renew.  two goes on, and its
+# lock is renewed from then on.
 #
 {
 	my $key = 'due';
-	my ($one, $two) = sessions(2, 'lockredis.lease' => limit(2) . 's');
+	my ($one, $two) = sessions(2, 'lockredis.lease' => "${lease}s");
+	my $watchdog = $node->watchdog_pid;
+
 
 	run($one, "SELECT redis_lock('$key')");
 	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
+	kill 'STOP', $watchdog;
+	poll_until('a renewal to be due', sub { $redis->cmd('PTTL', $key) < $lease * 600 });
 	my $owner = hand_to_stopped($key, $one, $two);
 	let_watch();
 	pause(0.75);
@@ -372,7 +376,7 @@ foreach my $case (
 			die 'not got' if defined $two->wait->error;
 		}
 		poll_until('the lease to be longer',
-			sub { $ends->() - $until > $lease / 6 }, 3);
+			sub { $ends->() - $until > $lease / 6 }, 10);
 		pass("$key: the reply counts");
 		is($redis->owner_of($key), $owner, "$key: it is the same lock");
 		$proxy->let_go;

@@ -67,8 +67,8 @@ sub start_servers
 		url => $proxy->url,
 		settings => {
 			%lease,
-			'lockredis.connect_timeout' => limit(3) . 's',
-			'lockredis.command_timeout' => limit(3) . 's'
+			'lockredis.connect_timeout' => limit(5) . 's',
+			'lockredis.command_timeout' => limit(5) . 's'
 		});
 	$_->wait_for_up foreach $patient, $brisk;
 	$node = $patient;
