@@ -108,15 +108,16 @@ is(rows($subscriber), $mine, 'releases');
 $here->query_is("SELECT redis_is_held('both'), redis_extend('both', '20 min'), redis_is_held('only here')",
 	't|t|t', 'the subscriber has its locks');
 
-# A program that takes a lock with SQL, on both sides.
-my $take = q{INSERT INTO redis_lock_rows (key, owner, expires_at) VALUES ('program', '%s', clock_timestamp() + '1 hour')};
-$publisher->value(sprintf $take, 'there');
-$subscriber->value(sprintf $take, 'here');
+# A program that takes a lock with SQL, on both sides: rows that the workers do not sweep away.
+my ($owner_here, $owner_there) = map { LockRedis::Table->new->somebody($_) } 'here', 'there';
+my $take = q{INSERT INTO redis_lock_rows (key, owner, lease, expires_at) VALUES ('program', '%s', '1 hour', clock_timestamp() + '1 hour')};
+$publisher->value(sprintf $take, $owner_there);
+$subscriber->value(sprintf $take, $owner_here);
 $publisher->value(q{UPDATE redis_lock_rows SET hold_count = 2 WHERE key = 'program'});
 $publisher->value(q{DELETE FROM redis_lock_rows WHERE key = 'program'});
 replicated();
 is($subscriber->value(q{DELETE FROM redis_lock_rows WHERE key = 'program' RETURNING concat_ws(' ', owner, hold_count)}),
-	'here 1', 'a row of a program');
+	"$owner_here 1", 'a row of a program');
 
 $there->query("SELECT redis_fence_check('there', 60), redis_fence_check('here', 20), redis_fence_check('new', 8), redis_fence_check('newer', 9)");
 replicated();
@@ -173,13 +174,12 @@ is($subscriber->value(q{SELECT token FROM redis_fences WHERE key = 'in apply'}),
 $subscriber->safe_psql('postgres', 'DROP TRIGGER on_mark ON mark');
 
 # Should somebody enable the triggers for everybody.
-$subscriber->safe_psql('postgres', <<'SQL');
+$subscriber->safe_psql('postgres', <<'SQL' . sprintf $take, $owner_here);
 ALTER TABLE redis_lock_rows ENABLE TRIGGER ALL;
 ALTER TABLE redis_fences ENABLE TRIGGER ALL;
-INSERT INTO redis_lock_rows (key, owner, expires_at) VALUES ('program', 'here', clock_timestamp() + '1 hour');
 SQL
 is($subscriber->value(q{DELETE FROM redis_lock_rows WHERE key = 'program' RETURNING owner}),
-	'here', 'triggers that fire for everybody do nothing');
+	$owner_here, 'triggers that fire for everybody do nothing');
 $here->query_is("SELECT redis_fenced_xact_lock('replica'), redis_fence_forget('replica')",
 	'2|t', 'also those of the fence table');
 $subscriber->safe_psql('postgres', <<'SQL');
