@@ -146,7 +146,7 @@ sub pids
 
 	$node->log_since_here;
 	$redis->foreign_lock('a');
-	$one->query_is("SELECT redis_try_lock('a', '500ms')", 'f', 'in vain');
+	$one->query_is("SELECT redis_try_lock('a', '3s')", 'f', 'in vain');
 	like($node->log_text,
 		qr/process $pid still waiting for Redis lock "a".*\n.*DETAIL:  No process of this server is holding the lock\. Owner elsewhere: somebody:1\. Wait queue: $pid\.\n/,
 		'a foreign holder is nobody of this server');
@@ -282,7 +282,7 @@ while (defined(my $round = shift @rounds))
 				END LOOP;
 			END \$\$});
 	}
-	my @errors = grep { defined } map { $_->wait(120)->error } @s;
+	my @errors = grep { defined } map { $_->wait(300)->error } @s;
 
 	is(scalar @errors, 0, 'no session is the victim of a deadlock that is none');
 	diag($_->message) foreach @errors;

@@ -225,7 +225,7 @@ nothing_left($node, $redis, keys => $counters);
 #
 # A lease that is renewed for one goes on being renewed for the next.
 #
-my $lease = limit(3);
+my $lease = limit(6);
 {
 	my $key = 'renewed';
 	my @sessions =

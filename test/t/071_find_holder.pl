@@ -113,7 +113,7 @@ $holder->query_is("SELECT redis_unlock('k')", 't');
 # The real Redisson
 # ----------
 
-$uuid = $java->connect('a', $redis, watchdog => 3000);
+$uuid = $java->connect('a', $redis, watchdog => 9000);
 $java->call('a.1', 'lock', 'j', -1)->or_die;
 $owner = blocker('j');
 my ($client, $thread) = split /:/, $owner;
@@ -122,7 +122,7 @@ is($client, $uuid, 'the id of the Redisson client');
 my $seen = '';
 poll_until(
 	'the renewal to be seen',
-	sub { $seen = shell('timeout 3 ' . cli("MONITOR | grep $client || true")); return $seen ne ''; });
+	sub { $seen = shell('timeout 4 ' . cli("MONITOR | grep $client || true")); return $seen ne ''; });
 my ($port) = $seen =~ /\[0 [\d.]+:(\d+)\]/;
 ok($port, 'an address renews it') || diag $seen;
 my ($pid) = shell("ss -tnp 'sport = :$port'") =~ /pid=(\d+)/;
