@@ -98,7 +98,7 @@ foreach my $kind ('read', 'write')
 	$one->query_fails("SELECT redis_try_${kind}_lock('lost $kind')", '58030', qr/./,
 		"$kind: no answer");
 	poll_until("$kind: all is given back",
-		sub { !grep { /lost $kind/ } $redis->all_keys }, 20);
+		sub { !grep { /lost $kind/ } $redis->all_keys });
 	$proxy->clear;
 	$one->query_is("SELECT redis_try_${kind}_lock('lost $kind')", 't', "$kind: free");
 	$one->query_is("SELECT redis_${kind}_unlock('lost $kind')", 't');
@@ -116,7 +116,7 @@ foreach my $kind ('read', 'write')
 	$one->wait(10)->fails('57014', qr/cancel/, "$kind: cancelled");
 	$proxy->let_go;
 	poll_until("$kind: it is given back",
-		sub { $near->count_locks("key = 'late $kind'") == 0 }, 30);
+		sub { $near->count_locks("key = 'late $kind'") == 0 });
 	is($redis->cmd('EXISTS', "late $kind"), 0, "$kind: nothing is there");
 }
 

@@ -56,8 +56,7 @@ sub all_given_back
 					  && $node->value(
 						'SELECT count(*) FROM redis_locks WHERE pid IS NULL')
 					  == 0;
-				},
-				15);
+				});
 		},
 		$name)
 	  || diag 'left: ', join ' ', $redis->all_keys;
