@@ -257,7 +257,11 @@ works('with both', ours => shown_by_us($ours));
 # Another port, other versions
 # ----------
 
-# Redis takes what TLS begins with for part of a line, and waits for the rest.
+# Redis takes what TLS begins with for part of a line, and waits for the rest.  The watchdog is
+# stopped, or it might be the first to find that out: then nobody asks a node that is silent.
+my $watchdog = $node->watchdog_pid;
+
+kill 'STOP', $watchdog;
 told('a port without TLS',
 	qr/The node accepted the connection but did not finish the TLS handshake in time\./,
 	qr/The port in lockredis\.url may be one without TLS/,
@@ -265,6 +269,7 @@ told('a port without TLS',
 		'lockredis.url' => 'rediss://127.0.0.1:' . $redis->port,
 		'lockredis.connect_timeout' => '500ms'
 	});
+kill 'CONT', $watchdog;
 $node->set('lockredis.connect_timeout' => '2s');
 $node->set('lockredis.url' => 'redis://127.0.0.1:' . $redis->tls_port);
 

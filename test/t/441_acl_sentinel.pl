@@ -12,6 +12,7 @@ use warnings FATAL => 'all';
 use File::Basename qw(dirname);
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT run);
+use LockRedis::Topic::Failover;
 use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
@@ -55,7 +56,6 @@ my $node = LockRedis::Node->create(
 		'lockredis.password_file' => "$dir/secret",
 		'lockredis.sentinel_user' => 'watcher',
 		'lockredis.sentinel_password_file' => "$dir/other",
-		'lockredis.connect_timeout' => '1s',
 		'lockredis.replica_timeout' => '2500ms'
 	});
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
@@ -84,6 +84,7 @@ poll_until('all to be up', \&is_well);
 works('with these rights');
 run($one, "SET lockredis.min_replicas = 1; SELECT redis_lock('jobs:held', '10 min')");
 $ha->wait_for_replicas($ha->fail_over, 1);
+wait_until_used($node, $ha->master);
 works('after a failover');
 $one->query_is("SELECT redis_unlock('jobs:held')", 't', 'and what was held is');
 $ha->wait_until_steady;
@@ -124,6 +125,7 @@ grant('watcher', 'other', [ $ha->sentinels ],
 	map { $_ => 1 } grep { !/^&|subscribe/ } keys %at_sentinel);
 run($one, 'SET lockredis.min_replicas = 0');
 $ha->fail_over;
+wait_until_used($node, $ha->master);
 works('a failover without news of it');
 grant_all();
 $ha->wait_until_steady;

@@ -20,7 +20,8 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 
 my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback('main',
-	settings => { 'lockredis.lease' => '20s', 'lockredis.fallback_after' => '10s' });
+	settings => { 'lockredis.lease' => '20s', 'lockredis.fallback_after' => '10s',
+		'lockredis.command_timeout' => '1s' });
 my ($one, $two) = ($node->session, $node->session);
 
 $one->query_is("SELECT redis_lock('warm'), redis_unlock('warm')", '|t', 'the scripts are loaded');
