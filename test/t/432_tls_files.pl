@@ -55,7 +55,7 @@ my $node = LockRedis::Node->create(
 		'lockredis.tls_cert_file' => $cert_file,
 		'lockredis.tls_key_file' => $key_file
 	});
-my $one = $node->session(settings => { 'lockredis.lease' => '5s' });
+my $one = $node->session(settings => { 'lockredis.lease' => '9s' });
 my $two = $node->session;
 
 sub lockredis_clients

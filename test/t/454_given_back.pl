@@ -26,7 +26,8 @@ my $ha = LockRedis::Sentinels->new(replicas => 1);
 my $node = LockRedis::Node->create('main', redis => $ha,
 	settings => { 'lockredis.lease' => '1h', 'lockredis.command_timeout' => '1min' });
 my ($safe, $first, $next) = map { $node->session } 1 .. 3;
-my $given = $node->session(settings => { 'lockredis.min_replicas' => 1 });
+my $given = $node->session(
+	settings => { 'lockredis.min_replicas' => 1, 'lockredis.replica_timeout' => '30s' });
 
 $node->wait_for_up;
 run($_, "SELECT redis_try_lock('warm'), redis_unlock('warm')") foreach $safe, $first, $next;

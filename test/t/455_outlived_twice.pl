@@ -15,13 +15,13 @@ use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Failover;
 
-my $ha = LockRedis::Sentinels->new(down_after => 60_000);
-my $node = LockRedis::Node->create('main', redis => $ha);
+my $ha = LockRedis::Sentinels->new;
+my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.connect_timeout' => '7s' });
 my ($holder, $waiter, $other) = map { $node->session } 1 .. 3;
 my $master = $ha->master;
 
 # What a call may take, of connect_timeout and command_timeout
-my $budget = 5;
+my $budget = 10;
 
 $node->wait_for_up;
 run($_, "SELECT redis_try_lock('warm'), redis_unlock('warm')") foreach $holder, $waiter, $other;
