@@ -24,7 +24,7 @@ my @nodes = $masters->nodes;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $masters,
-	settings => { 'lockredis.lease' => '1 s', 'lockredis.max_lease' => '24 d' });
+	settings => { 'lockredis.lease' => '4 s', 'lockredis.max_lease' => '24 d' });
 
 sub votes
 {
@@ -40,7 +40,7 @@ sub wait_for_votes
 # By this machine's clock, which begins when that starts, their starts have negative times.
 wait_for_votes();
 pass('who has run for longer than this machine has a vote');
-$node->append_conf('postgresql.conf', "lockredis.max_lease = '3 s'");
+$node->append_conf('postgresql.conf', "lockredis.max_lease = '6 s'");
 $node->restart;
 
 wait_for_votes();
@@ -50,7 +50,7 @@ my $session = $node->session;
 
 foreach my $call (
 	"redis_try_lock('k', '0', '20 days')",
-	"redis_lock('k', '3001 ms')",
+	"redis_lock('k', '6001 ms')",
 	"redis_xact_lock('k', '1 hour')",
 	"redis_fenced_lock('k', '1 hour')",
 	"redis_multi_lock(ARRAY['k', 'l'], '1 hour')",
@@ -65,14 +65,14 @@ foreach my $call (
 	like($result->hint, qr/without a lease, so that it is renewed.*"lockredis\.max_lease"/,
 		'and the hint says what can be done');
 }
-foreach my $long ("lease => '1 hour'", "hold_at_least => '3001 ms'")
+foreach my $long ("lease => '1 hour'", "hold_at_least => '6001 ms'")
 {
 	$session->query_fails("CALL redis_with_lock('k', 'SELECT 1', $long)", '22023',
 		qr/(lease|hold_at_least) must not be longer than "lockredis\.max_lease"/);
 }
 is_deeply([ $masters->all_keys ], [], 'nobody has anything of it');
 
-$session->query_is("SELECT redis_try_lock('k', '0', '3 s'), redis_extend('k', '3 s'), redis_unlock('k')",
+$session->query_is("SELECT redis_try_lock('k', '0', '6 s'), redis_extend('k', '6 s'), redis_unlock('k')",
 	't|t|t', 'as long as that it may be');
 is($session->query("CALL redis_with_lock('k', 'SELECT 1', hold_at_least => '10 ms')")->error, undef,
 	'and a key may stay locked for so long');
@@ -89,24 +89,24 @@ is(votes(), 3, 'nor does that');
 	$masters->restart_empty(1);
 	poll_until('the restart to be seen', sub { votes() == 2 });
 	wait_for_votes();
-	cmp_ok(now() - $began, '>=', 3, 'one that was restarted has none for so long');
+	cmp_ok(now() - $began, '>=', 6, 'one that was restarted has none for so long');
 	pass('and has one then');
 }
 $masters->foreign_unlock('f');
 
 # ---- settings
 
-$session->query_fails("SET lockredis.lease = '4 s'", '22023',
+$session->query_fails("SET lockredis.lease = '7 s'", '22023',
 	qr/invalid value for parameter "lockredis\.lease"/, 'a session cannot have more');
-$session->query_is('SHOW lockredis.lease', '1s', 'and has what it had');
+$session->query_is('SHOW lockredis.lease', '4s', 'and has what it had');
 $node->log_since_here;
-$node->append_conf('postgresql.conf', "lockredis.lease = '4 s'");
+$node->append_conf('postgresql.conf', "lockredis.lease = '7 s'");
 $node->reload;
 poll_until('the reload to be refused',
-	sub { $node->logged(qr/invalid value for parameter "lockredis\.lease": 4000/) });
-like($node->log_text, qr/With several masters no lease is longer than "lockredis\.max_lease", which is 3000 ms/,
+	sub { $node->logged(qr/invalid value for parameter "lockredis\.lease": 7000/) });
+like($node->log_text, qr/With several masters no lease is longer than "lockredis\.max_lease", which is 6000 ms/,
 	'and why');
-is($node->value('SHOW lockredis.lease'), '1s', 'what was set counts');
+is($node->value('SHOW lockredis.lease'), '4s', 'what was set counts');
 $session->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'and locks can be taken');
 $session->quit;
 
@@ -126,9 +126,9 @@ $node->wait_for_up;
 $session = $node->session;
 $session->query_is("SELECT redis_try_lock('k', '0', '20 days'), redis_extend('k', '21 days'), redis_unlock('k')",
 	't|t|t', 'with one Redis there is no such limit');
-is($session->query("CALL redis_with_lock('k', 'SELECT 1', hold_at_least => '4 s')")->error, undef,
+is($session->query("CALL redis_with_lock('k', 'SELECT 1', hold_at_least => '7 s')")->error, undef,
 	'nor for how long a key stays locked');
-$session->query_is("SET lockredis.lease = '5 s'; SELECT redis_try_lock('r'), redis_unlock('r')", 't|t',
+$session->query_is("SET lockredis.lease = '8 s'; SELECT redis_try_lock('r'), redis_unlock('r')", 't|t',
 	'nor for what is renewed');
 $session->quit;
 $one->cmd('FLUSHALL');
@@ -142,7 +142,7 @@ $session = $node->session;
 $session->query_fails("SELECT redis_try_lock('k')", '22023',
 	qr/"lockredis\.lease" must not be longer than "lockredis\.max_lease"/, 'a lock that has it is refused');
 wait_for_votes();
-$session->query_is("SELECT redis_try_lock('k', '0', '1 s'), redis_unlock('k')", 't|t', 'another is not');
+$session->query_is("SELECT redis_try_lock('k', '0', '5 s'), redis_unlock('k')", 't|t', 'another is not');
 
 # Other processes of a query have what their leader has.
 $session->query('CREATE TABLE t AS SELECT generate_series(1, 1000) i; ANALYZE t');

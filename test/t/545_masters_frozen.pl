@@ -4,7 +4,8 @@
 # over connections that stand.  Nobody waits for it: not even for a moment, and not when it
 # is behind by as much as it is asked at all.
 #
-# Each unlock that does wait waits 20 ms; of some rounds on a busy machine one is quick.
+# Each unlock that does wait waits 20 ms, in every round; of many rounds on a busy machine one
+# is quick.
 #
 # Proves G47.
 
@@ -46,8 +47,14 @@ sub is_quick
 
 	# More than can be under way at a time
 	pairs($session, 600);
-	my $best = min map { pairs($session, 20) } 1 .. 8;
-	return cmp_ok($best, '<', 20 * 20, "$name: no unlock waits for it");
+	my $best;
+	my $until = now() + limit(60);
+
+	do
+	{
+		$best = min(pairs($session, 10), $best // ());
+	} while ($best >= 10 * 20 && now() < $until);
+	return cmp_ok($best, '<', 10 * 20, "$name: no unlock waits for it");
 }
 
 sub connected_to_all
