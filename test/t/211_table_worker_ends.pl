@@ -249,7 +249,7 @@ sub commit_again
 		END $$};
 
 	$_->start($work) foreach @s;
-	while (now() < $until)
+	while (now() < $until || !$workers)
 	{
 		my $s = $s[ rand @s ];
 
