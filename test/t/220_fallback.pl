@@ -15,8 +15,8 @@ use LockRedis::Wait qw(limit);
 
 # What is asked before the switch has to be asked within the one, what is asked before
 # a key is free within the other.
-my $after = limit(3);
-my $lease = limit(12);
+my $after = limit(5);
+my $lease = limit(16);
 my $redis = LockRedis::Redis->new;
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create(
@@ -26,8 +26,8 @@ my $node = LockRedis::Node->create(
 		'lockredis.mode' => 'fallback',
 		'lockredis.fallback_after' => "${after}s",
 		'lockredis.lease' => "${lease}s",
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
+		'lockredis.connect_timeout' => '2s',
+		'lockredis.command_timeout' => '2s'
 	});
 $table->use_node($node);
 $node->wait_for_up;
@@ -147,7 +147,8 @@ is($node->value("SELECT redis_is_locked('renewed'), redis_lock_owner('renewed')"
 
 # After that lease.
 $new->wait(2 * $lease);
-cmp_ok(now() - $killed, '>=', $lease, 'for one lease since Redis was there');
+# Counted from the first request without an answer, which may have been sent a moment before.
+cmp_ok(now() - $killed, '>=', $lease - 1, 'for one lease since Redis was there');
 $three->query_is("SELECT redis_try_lock('never seen')", 't', 'free after that');
 $three->query_is("SELECT redis_unlock('never seen')", 't', 'given back');
 $three->query_is("SELECT redis_try_lock('never seen')", 't', 'and free at once');
@@ -186,7 +187,7 @@ $one->query_is("SELECT redis_is_held('renewed'), redis_is_held('given')", 't|t',
 cmp_ok($redis->cmd('PTTL', 'given'), '>', 200_000, 'with all that is left of it');
 like(owner_in($redis->hash('new')), qr/^\Q$uuid\E:/, 'what was taken in the table');
 $two->query_is('COMMIT', '', 'a transaction outlives both switches');
-ok(!%{ $redis->hash('xact') }, 'and gives its lock back in Redis');
+ok($redis->wait_for_key('xact', 0), 'and gives its lock back in Redis');
 
 
 # A token that the next holder gets from Redis must not have been had before.
@@ -219,14 +220,20 @@ $redis->cmd('DEL', 'long');
 $one->query_is("SELECT redis_lock('mine'), redis_lock('contested')", '|', 'two locks');
 $owner = owner_in($redis->hash('mine'));
 $node->log_since_here;
+my $elsewhere = $redis->connection;
 $redis->freeze;
 $node->wait_for_store('table');
 wait_for_row('mine', $owner);
 poll_until('the other to be carried', sub { $table->cmd('EXISTS', 'contested') eq '1' });
-$redis->thaw;
-$redis->cmd('DEL', 'contested');
-$redis->foreign_lock('contested', ms => 60000);
+
+# What Redis does first when it goes on
+$elsewhere->send_command('DEL', 'contested');
+$elsewhere->send_command('HSET', 'contested', 'somebody:1', 1);
+$elsewhere->send_command('PEXPIRE', 'contested', 600_000);
 $one->query_is("SELECT redis_is_held('contested')", 't', 'not yet known');
+$redis->thaw;
+$elsewhere->read_reply foreach 1 .. 3;
+$elsewhere->disconnect;
 $node->wait_for_store('master');
 poll_until('the conflict to be told',
 	sub { $one->value("SELECT redis_is_held('contested')") eq 'f' });
