@@ -10,7 +10,7 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Topic::Leases;
 
-start_servers();
+start_servers('6s');
 
 sub lengthened_by
 {
@@ -77,7 +77,7 @@ my $held_since = now();
 my $stats = $viewer->value('SELECT renewals FROM redis_lock_stats');
 $holder->query("SELECT redis_lock('long')");
 my $long_owner = $redis->owner_of('long');
-$holder->start('SELECT pg_sleep(15)');
+$holder->start('SELECT pg_sleep(25)');
 
 my @ttl;
 
@@ -161,11 +161,11 @@ sub watch
 		sub { $one->query("SELECT redis_lock('renewed short', '100ms')") });
 	not_shortened($end, 'a given lease does not shorten a renewed one');
 	is(row('renewed short', 'hold_count, renewed, lease'),
-		'2|t|00:00:03', 'which stays renewed');
+		'2|t|00:00:06', 'which stays renewed');
 
 	$one->query("SELECT redis_lock('renewed long')");
 	$end = end_of('renewed long',
-		sub { $one->query("SELECT redis_lock('renewed long', '9s')") });
+		sub { $one->query("SELECT redis_lock('renewed long', '15s')") });
 	lengthened_by(3_000, $end, 'a longer one lengthens it');
 	is(row('renewed long', 'hold_count, renewed'), '2|t', 'still renewed');
 
@@ -200,7 +200,7 @@ sub watch
 		'all are held when the short leases are over');
 	cmp_ok(row('renewed short', 'renewals'), '>=', 2, 'renewed');
 	cmp_ok(row('given renewed', 'renewals'), '>=', 2, 'renewed, too');
-	watch(3.5);
+	watch(9.5);
 	$one->query_is("SELECT redis_is_held('renewed long')",
 		't', 'held when the longer given lease is over as well');
 	$one->query_is('SELECT redis_unlock_all()', '6', 'given back');
@@ -213,10 +213,10 @@ sub watch
 {
 	watch(0.1) while $holder->is_running;
 	is($holder->wait->error, undef, 'a long statement');
-	my $leases = int((now() - $held_since) / 3);
+	my $leases = int((now() - $held_since) / 6);
 	my ($least, $most) = (sort { $a <=> $b } @ttl)[ 0, -1 ];
 	cmp_ok($least, '>', 0, 'the TTL never ran out');
-	cmp_ok($most, '<=', 3000, 'and was never longer than the lease');
+	cmp_ok($most, '<=', 6000, 'and was never longer than the lease');
 	is($redis->owner_of('long'), $long_owner, 'the owner is the same');
 	$holder->query_is(
 		"SELECT redis_is_held('long'), redis_hold_count('long')",
@@ -225,11 +225,11 @@ sub watch
 	# Every third of a lease; a slow machine may be late, but not by the rest.
 	my $count = row('long', 'renewals');
 	cmp_ok($count, '>=', $leases, 'renewed at least once a lease');
-	cmp_ok($count, '<=', now() - $held_since + 2,
+	cmp_ok($count, '<=', (now() - $held_since) / 2 + 2,
 		'and not more often than three times');
 	is(row('long', 'granted, renewed, lease, lost_at IS NULL'),
-		't|t|00:00:03|t', 'as redis_locks shows');
-	is(row('long', "expires_in BETWEEN '0' AND '3s'"),
+		't|t|00:00:06|t', 'as redis_locks shows');
+	is(row('long', "expires_in BETWEEN '0' AND '6s'"),
 		't', 'with what is left');
 	cmp_ok($viewer->value('SELECT renewals FROM redis_lock_stats') - $stats,
 		'>=', $count, 'and redis_lock_stats counts them');
@@ -277,7 +277,7 @@ sub watch
 	$one->query("SELECT redis_lock('goes on', '5s')");
 	$one->query_is("SELECT redis_extend('goes on', NULL)",
 		't', 'a given lease is renewed');
-	is(row('goes on', 'renewed, lease'), 't|00:00:03', 'as shown');
+	is(row('goes on', 'renewed, lease'), 't|00:00:06', 'as shown');
 
 	poll_until('the lock to run out',
 		sub { $one->value("SELECT redis_is_held('runs out')") eq 'f' });
@@ -360,12 +360,13 @@ of_redis 'no requests that could be looked at' => sub {
 {
 	$one->query(q{
 		DO $$ DECLARE over int := 0; still int := 0; late int := 0; BEGIN
-			FOR i IN 1 .. 30 LOOP
+			WHILE over + late < 30 OR over = 0 AND late < 1000 LOOP
 				BEGIN
 					PERFORM redis_lock('tiny', '10ms');
 					PERFORM pg_sleep(0.015);
 					IF redis_is_held('tiny') THEN
 						still := still + 1;
+						EXIT;
 					ELSE
 						over := over + 1;
 					END IF;
@@ -382,7 +383,7 @@ of_redis 'no requests that could be looked at' => sub {
 	  $one->value("SELECT current_setting('test.tiny')") =~ /(\d+)/g;
 	note "leases of 10 ms: $over were over, $late replies came too late";
 	is($still, 0, 'no lease of 10 ms outlives its end');
-	is($over + $late, 30, 'each ends');
+	cmp_ok($over + $late, '>=', 30, 'each ends');
 	cmp_ok($over, '>', 0, 'some were taken');
 	poll_until('the key to go', sub { !$redis->cmd('EXISTS', 'tiny') });
 	$one->query_is(
@@ -396,7 +397,7 @@ of_redis 'no requests that could be looked at' => sub {
 # few commands, and all survive.
 #
 {
-	my $many = $node->session(settings => { 'lockredis.lease' => '3s' });
+	my $many = $node->session(settings => { 'lockredis.lease' => '6s' });
 	my $locks = 1000;
 
 	$many->query(qq{
@@ -409,7 +410,7 @@ of_redis 'no requests that could be looked at' => sub {
 	my $scripts = of_redis 'no commands' => sub { $redis->script_calls };
 	my $renewed = $viewer->value('SELECT renewals FROM redis_lock_stats');
 
-	pause(5);
+	pause(8);
 	$renewed =
 	  $viewer->value('SELECT renewals FROM redis_lock_stats') - $renewed;
 	cmp_ok($renewed, '>=', 2 * $locks, 'each was renewed more than once a lease');

@@ -11,7 +11,7 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Topic::Leases;
 
-start_servers();
+start_servers('3s');
 
 #
 # A local waiter takes over when a given lease has ended, whose holder sits in
@@ -140,14 +140,15 @@ start_servers();
 #
 # A reply that comes when the lease is over revives nothing.
 #
-# The session has the key for a second.  It enters again (or extends) with a
+# The session has the key for some seconds.  It enters again (or extends) with a
 # long lease: Redis does it, but the proxy keeps the reply until the deadline
 # has passed.  The session no longer has the lock then, must not say that it
 # has, and what Redis was told to keep for so long is given back.
 #
 of_redis 'nothing that could keep a reply' => sub {
 	my $proxy = LockRedis::Proxy->new($redis);
-	my $far = LockRedis::Node->create('far', url => $proxy->url);
+	my $far = LockRedis::Node->create('far', url => $proxy->url,
+		settings => { 'lockredis.command_timeout' => '1min' });
 	my $three = $far->session;
 	my $four = $far->session;
 
@@ -165,7 +166,7 @@ of_redis 'nothing that could keep a reply' => sub {
 			skip => 1,
 			action => 'hold');
 		$three->start(
-			"SELECT redis_try_lock('late', lease => '1500ms'); SELECT $call");
+			"SELECT redis_try_lock('late', lease => '5s'); SELECT $call");
 		$proxy->wait_for_rule($rule);
 		$four->start("SELECT redis_lock('late', '1min')");
 		poll_until(

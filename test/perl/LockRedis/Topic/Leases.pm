@@ -4,12 +4,12 @@
 
 =head1 NAME
 
-LockRedis::Topic::Leases - sessions with leases of three seconds
+LockRedis::Topic::Leases - sessions with leases of some seconds
 
 =head1 DESCRIPTION
 
 What the tests 011_lease and 014_lease_end have in common.
-start_servers sets the exported variables.
+start_servers, which is passed the lease, sets the exported variables.
 
 =cut
 
@@ -27,11 +27,13 @@ our ($redis, $node, $one, $two, $viewer);
 
 sub start_servers
 {
+	my ($lease) = @_;
+
 	$redis = lock_store;
 	$node = LockRedis::Node->create(
 		'main',
 		redis => $redis,
-		settings => { 'lockredis.lease' => '3s' });
+		settings => { 'lockredis.lease' => $lease });
 	$one = $node->session;
 	$two = $node->session;
 	$viewer = $node->session;
