@@ -17,7 +17,7 @@ use LockRedis::Wait qw(limit);
 # wait for them, so that a test can tell the two apart.  Where a test does not
 # say otherwise no lease ends: what goes away has been given back.
 my $command_s = limit(10);
-my $lease_s = limit(4);
+my $lease_s = limit(10);
 my $redis = lock_store;
 my $node = LockRedis::Node->create(
 	'main',
@@ -289,7 +289,7 @@ sub server_is_down { return !-e $node->data_dir . '/postmaster.pid'; }
 # Smart: sessions go on, and so does the renewal of their locks; the last one's
 # end is the end of the server.
 {
-	my $lease = limit(2);
+	my $lease = limit(6);
 	my $s = $node->session(settings => { 'lockredis.lease' => "${lease}s" });
 
 	hold_locks($s, 2);

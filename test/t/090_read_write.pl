@@ -249,7 +249,7 @@ $one->query("SELECT redis_extend('k', NULL)");
 $one->query_fails("COMMIT", '40001', qr/lost/, 'the guard');
 
 # Given leases.
-$one->query_is("SELECT redis_read_lock('l', '1.5s')", '', 'a lease');
+$one->query_is("SELECT redis_read_lock('l', '4s')", '', 'a lease');
 $two->query_is("SELECT redis_try_write_lock('l', '20s')", 't',
 	'others go on when it ends');
 $one->query_is("SELECT redis_is_held('l')", 'f', 'lost');
