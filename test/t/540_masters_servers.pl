@@ -23,7 +23,7 @@ use LockRedis::Masters;
 use LockRedis::Test;
 
 # No lease is longer, and nobody has to be as fast.
-use constant LEASE => '8 s';
+use constant LEASE => '12 s';
 
 my $masters = LockRedis::Masters->new(n => 4);
 my ($a, $b, $c, $spare) = $masters->nodes;
@@ -48,7 +48,7 @@ sub server
 		url => join(' ', map { "unix://$dir/$_" } qw(r1 r2 r3)),
 		settings => {
 			'lockredis.max_lease' => $max // LEASE,
-			'lockredis.lease' => '2 s',
+			'lockredis.lease' => '9 s',
 			'lockredis.connect_timeout' => '20 s',
 			'lockredis.command_timeout' => '20 s'
 		});
