@@ -25,7 +25,7 @@ $sentinel->names($a, epoch => $epoch);
 my $node = LockRedis::Node->create(
 	'main',
 	url => $sentinel->url_of,
-	settings => { 'lockredis.command_timeout' => '1min' });
+	settings => { 'lockredis.command_timeout' => '1min', 'lockredis.lease' => '5min' });
 my ($s, $other) = map { $node->session } 1 .. 2;
 
 wait_until_used($node, $a);
