@@ -133,7 +133,8 @@ foreach my $kind ([ 'a cluster', LockRedis::RedisCluster->new(replicas => 0) ],
 
 {
 	my ($node, $redis, $proxy) = LockRedis::Node->create_fallback(
-		'fallback', settings => { 'lockredis.release_wait' => 'sent', 'lockredis.lease' => '3s' });
+		'fallback', settings => { 'lockredis.release_wait' => 'sent', 'lockredis.lease' => '3s',
+			'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms' });
 	my ($s, $other) = map { $node->session } 1 .. 2;
 
 	warm_up($node, $s);

@@ -14,7 +14,8 @@ use warnings FATAL => 'all';
 use LockRedis::Test qw(:DEFAULT owner_in);
 
 my ($node, $redis, $proxy, $table) =
-  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '8s' });
+  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '8s',
+		'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms' });
 
 my $counters = qr/^redisson_lock_token:/;
 

@@ -14,7 +14,8 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 LockRedis::Redisson->need;
 
 my ($node, $redis, $proxy, $table) =
-  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '3s' });
+  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '3s',
+		'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms' });
 
 #
 # Leases from 500 ms to 5 minutes, renewed and given.

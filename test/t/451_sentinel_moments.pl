@@ -166,7 +166,7 @@ works($s, 'the master is used');
 {
 	my $other = LockRedis::FalseSentinel->new;
 	my $late = LockRedis::Proxy->new($other);
-	my $tries = 5;
+	my $tries = 12;
 	my $right = 0;
 
 	$other->names($b, epoch => 9);
@@ -251,7 +251,7 @@ works($s, 'the master is used');
 	my $address = '127.0.0.1:' . $proxy->port;
 	my $right = 0;
 
-	foreach my $try (1 .. 5)
+	foreach my $try (1 .. 12)
 	{
 		$_->names($proxy, epoch => 1) foreach $knows, $old;
 		$node->set('lockredis.url' => LockRedis::FalseSentinel::url_of($knows, $old) . "/$try");

@@ -150,7 +150,7 @@ sub _ask
 sub _answer
 {
 	my ($self) = @_;
-	my $until = now() + limit(60);
+	my $until = now() + limit(120);
 
 	while (1)
 	{

@@ -104,8 +104,6 @@ sub create_fallback
 		settings => {
 			'lockredis.mode' => 'fallback',
 			'lockredis.fallback_after' => '1s',
-			'lockredis.connect_timeout' => '500ms',
-			'lockredis.command_timeout' => '500ms',
 			%{ $opts{settings} || {} }
 		});
 
@@ -396,7 +394,8 @@ sub wait_for_up
 		'the watchdog to reach the store',
 		sub {
 			$self->value(
-				q{SELECT count(*) FROM redis_lock_status WHERE state = 'up'}) > 0;
+				q{SELECT count(*) FROM redis_lock_status
+				WHERE state = 'up' AND (in_use OR role NOT IN ('sentinel', 'replica'))}) > 0;
 		});
 }
 
