@@ -124,9 +124,8 @@ $node->wait_for_up;
 # From here on a Redis that is slow is one that is away.
 $node->set(
 	'lockredis.fallback_after' => '1s',
-	'lockredis.lease' => '6s',
-	'lockredis.connect_timeout' => '500ms',
-	'lockredis.command_timeout' => '500ms');
+	'lockredis.lease' => '20s',
+	'lockredis.command_timeout' => '2s');
 $one->query_is("SELECT redis_lock('held')", '', 'taken in Redis');
 $redis->freeze;
 $node->wait_for_store('table');
