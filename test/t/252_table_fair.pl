@@ -130,7 +130,7 @@ is($node->value("SELECT redis_force_unlock('g')"), 't', 'by force');
 is($two->wait($soon)->error, undef, 'the next one');
 $one->query_warns("SELECT redis_unlock('g')", 'f', '01000', qr/lost/, 'the one who had it');
 $two->query_is("SELECT redis_unlock('g')", 't');
-$one->query("SELECT redis_fair_lock('g', '3s')");
+$one->in_time("SELECT redis_fair_lock('g', '3s')");
 $two->start("SELECT redis_fair_lock('g')");
 is($two->wait($soon)->error, undef, 'the end of a lease');
 $one->query_warns("SELECT redis_unlock('g')", 'f', '01000', qr/lost/, 'which was one');
