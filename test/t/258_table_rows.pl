@@ -175,12 +175,12 @@ $one->query_is("SELECT redis_fenced_lock('f'), redis_unlock('f')", '1|t', 'from 
 # For ever
 # ----------
 
-write_row({ lease => "'1 s'", expires_at => "'infinity'" });
+write_row({ lease => "'4 s'", expires_at => "'infinity'" });
 $admin->query(
-	"INSERT INTO redis_lock_shares VALUES ('t', 'permit', 'permit:' || repeat('ab', 32), '1 s', now(), 'infinity', NULL)");
+	"INSERT INTO redis_lock_shares VALUES ('t', 'permit', 'permit:' || repeat('ab', 32), '4 s', now(), 'infinity', NULL)");
 $one->query("SELECT redis_permit_set('t', 1)");
 $one->query_is("SELECT redis_try_lock('k')", 'f', 'a row that ends never');
-$one->query_is("SELECT redis_lock_ttl('k') <= '1 s'", 't', 'at the end of its lease');
+$one->query_is("SELECT redis_lock_ttl('k') <= '4 s'", 't', 'at the end of its lease');
 is($one->query("SELECT redis_lock('k')")->error, undef, 'is had in the end');
 is($one->query("SELECT redis_permit_lock('t')")->error, undef, 'a permit, too');
 $one->query('SELECT redis_unlock_all()');

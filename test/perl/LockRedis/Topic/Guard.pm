@@ -45,14 +45,14 @@ sub start_servers
 		redis => $redis,
 		proxy => $proxy,
 		settings => {
-			'lockredis.connect_timeout' => limit(2) . 's',
-			'lockredis.command_timeout' => limit(2) . 's'
+			'lockredis.connect_timeout' => limit(10) . 's',
+			'lockredis.command_timeout' => limit(10) . 's'
 		});
 
 	# Only quick has its locks renewed while a test looks.
 	$one = $node->session;
 	$two = $node->session;
-	$quick = $node->session(settings => { 'lockredis.lease' => limit(3) . 's' });
+	$quick = $node->session(settings => { 'lockredis.lease' => limit(6) . 's' });
 
 	$node->wait_for_up;
 	$far->wait_for_up;
