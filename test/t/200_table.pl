@@ -22,7 +22,7 @@ my $node = LockRedis::Node->create(
 		wal_level => 'replica',
 		max_wal_senders => 1,
 		'lockredis.connect_timeout' => '1s',
-		'lockredis.command_timeout' => '2s'
+		'lockredis.command_timeout' => '60s'
 	});
 $node->wait_for_up;
 
@@ -92,8 +92,8 @@ sub row
 
 # Leases: renewed, given, lengthened, and taken away.
 {
-	$one->query("SET lockredis.lease = '3s'");
-	$one->query_is("SELECT redis_lock('renewed'), redis_lock('given', '3 s')",
+	$one->query("SET lockredis.lease = '6s'");
+	$one->query_is("SELECT redis_lock('renewed'), redis_lock('given', '6 s')",
 		'|', 'two leases');
 	my $first = row('renewed', 'expires_at');
 	poll_until('a renewal', sub { row('renewed', 'expires_at') gt $first });
@@ -182,6 +182,7 @@ sub row
 
 	$idle->query(q{BEGIN; INSERT INTO redis_lock_rows (key, owner, expires_at)
 		VALUES ('idle', 'me', clock_timestamp() + interval '1 h')});
+	$node->set('lockredis.command_timeout' => '2s');
 	$one->query_fails("SELECT redis_try_lock('idle')", '55P03', qr/another transaction/i,
 		'not for as long as a request may take');
 	$node->set('lockredis.command_timeout' => '60s');
@@ -213,7 +214,6 @@ sub row
 	$node->wait_for_waiters('locked out', 1);
 	$idle->query('COMMIT');
 	is($one->wait(6)->value, 't', 'when it is free again');
-	$node->set('lockredis.command_timeout' => '2s');
 	$one->query_is("SELECT redis_unlock('locked out')", 't', 'given back');
 	$idle->quit;
 }
@@ -286,6 +286,7 @@ sub commit_again
 # is nobody's.  It has to go.
 foreach my $how ('cancel', 'time')
 {
+	$node->set('lockredis.command_timeout' => '2s') if $how eq 'time';
 	hang_in_commit();
 	if ($how eq 'cancel')
 	{
@@ -311,6 +312,7 @@ foreach my $how ('cancel', 'time')
 	$two->query_is("SELECT redis_try_lock('halfway')", 't', 'free');
 	$two->query_is("SELECT redis_unlock('halfway')", 't', 'given back');
 }
+$node->set('lockredis.command_timeout' => '60s');
 
 #
 # No tables
