@@ -18,7 +18,8 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create('main', redis => $table);
+my $node = LockRedis::Node->create('main', redis => $table,
+	settings => { 'lockredis.command_timeout' => '60s' });
 my $admin = $node->session;
 my $worker;
 
