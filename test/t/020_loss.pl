@@ -12,7 +12,7 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
 # Leases have to outlast what a busy machine does between two statements.
-my $lease_ms = limit(2) * 1000;
+my $lease_ms = limit(6) * 1000;
 my $short_ms = $lease_ms / 4;
 my $redis = lock_store;
 my $proxy = $redis->proxy;
@@ -22,7 +22,7 @@ my $node = LockRedis::Node->create(
 	proxy => $proxy,
 	settings => {
 		'lockredis.lease' => "${lease_ms}ms",
-		'lockredis.command_timeout' => limit(2) . 's'
+		'lockredis.command_timeout' => limit(6) . 's'
 	});
 my $other = $node->another(
 	'other',
