@@ -210,7 +210,9 @@ sub nothing_remains
 					  && $node->count_locks == 0;
 				});
 		},
-		"$name: nothing is left");
+		"$name: nothing is left")
+	  || diag join "\n", 'keys: ' . join(' ', sort $redis->all_keys),
+		'locks: ' . $node->value(q{SELECT coalesce(string_agg(l::text, chr(10)), '') FROM redis_locks l});
 	return;
 }
 
@@ -268,6 +270,27 @@ foreach my $name (sort keys %right)
 		[], "without $name: nothing worse");
 	grant(%right);
 	nothing_remains("without $name");
+}
+
+# ----------
+# A release that is refused halfway
+# ----------
+
+# With hold_at_least; it is repeated when that time is over.
+{
+	my %rest = %right;
+	my $session = $node->session;
+
+	delete $rest{'+hdel'};
+	grant(%rest);
+	my @warnings =
+	  $session->query("CALL redis_with_lock('jobs:j', 'SELECT 1', hold_at_least => '1 s')")->warnings;
+	is(scalar @warnings, 1, 'hold_at_least: the release is refused');
+	ok(eval { poll_until('the key to end', sub { !$redis->cmd('EXISTS', 'jobs:j') }); },
+		'hold_at_least: the key ends at its time, not with the lease');
+	grant(%right);
+	$session->quit;
+	nothing_remains('hold_at_least');
 }
 
 # ----------

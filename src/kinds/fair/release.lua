@@ -29,13 +29,15 @@ for i = 1, #KEYS / 5 do
   else
     had = redis.pcall('HEXISTS', lock, owner)
     if had == 1 then
-      -- Under another name: a renewal that is late must not lengthen it.
-      had = redis.pcall('HSET', lock, owner .. '/kept', '1')
+      -- First: what is refused below is repeated, but without a key to keep once its
+      -- time is over.
+      had = redis.pcall('PEXPIRE', lock, keep)
       if type(had) ~= 'table' then
-        had = redis.pcall('HDEL', lock, owner)
+        -- Under another name: a renewal that is late must not lengthen it.
+        had = redis.pcall('HSET', lock, owner .. '/kept', '1')
       end
       if type(had) ~= 'table' then
-        had = redis.pcall('PEXPIRE', lock, keep)
+        had = redis.pcall('HDEL', lock, owner)
       end
     end
   end

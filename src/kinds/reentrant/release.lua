@@ -31,13 +31,15 @@ for i = 1, n do
   else
     done = redis.pcall('HEXISTS', lock, owner)
     if done == 1 then
-      -- Under another name: a renewal that is late must not lengthen it.
-      done = redis.pcall('HSET', lock, owner .. '/kept', '1')
+      -- First: what is refused below is repeated, but without a key to keep once its
+      -- time is over.
+      done = redis.pcall('PEXPIRE', lock, keep)
       if type(done) ~= 'table' then
-        done = redis.pcall('HDEL', lock, owner)
+        -- Under another name: a renewal that is late must not lengthen it.
+        done = redis.pcall('HSET', lock, owner .. '/kept', '1')
       end
       if type(done) ~= 'table' then
-        done = redis.pcall('PEXPIRE', lock, keep)
+        done = redis.pcall('HDEL', lock, owner)
       end
     end
   end
