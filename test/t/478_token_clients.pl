@@ -101,7 +101,7 @@ foreach my $library ('redis-py', 'redsync', 'node-redlock')
 		ok(defined $theirs, 'who waits there gets ours');
 
 		# Its lease ends, and nobody tells.
-		ok($other->extend('k', $theirs, 300), 'a short lease');
+		ok($other->extend('k', $theirs, 4_000), 'a short lease');
 		$one->query_is("SELECT redis_token_lock('k', '1min', 'after')", 'after', 'waited for');
 		is($other->release('k', $theirs), undef, 'not theirs any more');
 		$one->query_is("SELECT redis_token_unlock('k', 'after')", 't');

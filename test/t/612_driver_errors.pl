@@ -26,8 +26,8 @@ my $node = LockRedis::Node->create(
 	redis => $redis,
 	settings => {
 		listen_addresses => '127.0.0.1',
-		'lockredis.connect_timeout' => '1s',
-		'lockredis.command_timeout' => '1s'
+		# The watchdog finds out as late as the session does.
+		'lockredis.command_timeout' => '5s'
 	});
 
 $node->wait_for_up;
@@ -41,7 +41,7 @@ my $java = IPC::Run::start(
 		LockRedis::Redisson->build, "$top/test/interop/drivers/Errors.java",
 		'jdbc:postgresql://127.0.0.1:' . $node->port . '/postgres?user=' . getpwuid $>
 	],
-	'<', \$in, '>', \$out, '2>', \my $err, IPC::Run::timeout(limit(120)));
+	'<', \$in, '>', \$out, '2>', \my $err, IPC::Run::timeout(limit(600)));
 
 sub becomes
 {
