@@ -217,7 +217,6 @@ submit_next(TableHandle *h)
 			put_op(h, h->next);
 	}
 	request->nops = h->asked;
-	h->poll = POLL_MIN;
 	request_submit(request);
 }
 
@@ -383,7 +382,6 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 	if (!h->batch.active)
 		return;
 
-	/* Also if nothing can be submitted yet. */
 	h->poll = POLL_MIN;
 	h->next = 0;
 	h->next_round = 0;
