@@ -76,6 +76,7 @@ static const Kind kinds[] = {
 	{fault_sentinel_lies, 0, 3 * SIM_S},
 	{fault_nonsense, 150, 2 * SIM_S},
 	{fault_other_cluster, 0, 500 * SIM_MS},
+	{fault_epoch_rises, 0, 2 * SIM_S},
 };
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -122,6 +123,7 @@ permille_of(const Kind *kind)
 	}
 	if (sim_config.cluster)
 		return kind->fault == fault_slot_moves ? 800 : kind->fault == fault_failover ? 500 :
+			kind->fault == fault_epoch_rises ? 300 :
 			kind->fault == fault_redis_promoted || kind->fault == fault_url ? 0 : kind->permille;
 	return sim_config.mode == 2 && is_outage ? 700 : kind->permille;
 }

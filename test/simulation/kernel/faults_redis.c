@@ -191,6 +191,12 @@ fault_slot_moves(void)
 	shards_move_slot();
 }
 
+void
+fault_epoch_rises(void)
+{
+	shards_raise_epoch();
+}
+
 /* lockredis.url has named a port without a node; a node of another cluster listens there now. */
 void
 fault_other_cluster(void)
@@ -346,7 +352,8 @@ foreign_takes(bool by_force)
 	int			node = draw_node_of(name_of(NAME_OF_KEY, key));
 	int64_t		lease = faults_are_told ? 60 * SIM_S :
 		SIM_PICK(200 * SIM_MS, 20 * SIM_MS, 2 * SIM_S, 60 * SIM_S);
-	int64_t		kept = lease < SIM_S ? lease : lease > 10 * SIM_S ? 4 * SIM_S : SIM_S;
+	int64_t		kept = lease < SIM_S ? lease : lease <= 10 * SIM_S ? SIM_S :
+		sim_config.mode == 2 && sim_chance(300) ? 30 * SIM_S : 4 * SIM_S;
 
 	if (redis_foreign_take(node, name_of(NAME_OF_KEY, key), ELSEWHERE, lease / SIM_MS,
 						   by_force) &&

@@ -149,6 +149,33 @@ names_count_owned(const char *key, const char *owner, int64_t until, int *lost)
 	return n + *lost;
 }
 
+static bool
+is_voter(int node, uint32_t first)
+{
+	for (int name = 0; name < sim_config.masters; name++)
+	{
+		const Place *p = &place[name];
+
+		if (p->had_until[node] > 0 ||
+			(p->node == node &&
+			 (p->since == 0 || (first & (1U << name)) != 0 ||
+			  sim_now() - p->since >= sim_config.max_lease_ms * SIM_MS)))
+			return true;
+	}
+	return false;
+}
+
+int
+names_count_voters(const char *key, const char *owner, uint32_t first)
+{
+	int			n = 0;
+
+	for (int i = 0; i < REDIS_NODES; i++)
+		n += is_voter(i, first) && (redis_owned_there_until(i, key, owner) > 0 ||
+									redis_was_robbed_at(i, owner));
+	return n;
+}
+
 /* ----------
  * Moves
  * ----------

@@ -35,6 +35,12 @@ extern int	names_place(int name);
  */
 extern int	names_count_owned(const char *key, const char *owner, int64_t until, int *lost);
 
+/*
+ * How many of those that have given that owner the key had their place for as long as a
+ * lease can be?  The names of "first" count from their beginning: bits.
+ */
+extern int	names_count_voters(const char *key, const char *owner, uint32_t first);
+
 /* ---- faults ---- */
 
 /*

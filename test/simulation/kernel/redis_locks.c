@@ -45,9 +45,21 @@ typedef struct Token
 static Token tokens[MAX_TOKENS];
 static int	ntokens;
 
+/* What clients elsewhere have taken last, by the last digit of the key. */
+static struct
+{
+	char		key[REDIS_NAME];
+	char		owner[REDIS_OWNER];
+	int64_t		taken_at;
+	int64_t		until;
+	bool		is_long;		/* longer than any lease here */
+	int64_t		seen_at;		/* somebody here was told for how long; 0: nobody was */
+}			elsewhere[SIM_MAX_KEYS];
+
 void
 locks_reset(void)
 {
+	memset(elsewhere, 0, sizeof(elsewhere));
 	ntokens = 0;
 }
 
@@ -255,10 +267,99 @@ check_clock(const ScriptCall *call)
 				 call->node, (int) call->keys[0].len, call->keys[0].text, (long long) left);
 }
 
+/* ----------
+ * A client of Redisson, which stands in the queue of a fair lock during one script: behind who
+ * asks, as it has come just now, and it gives up at once
+ * ----------
+ */
+
+#define GUEST			"redisson:1"
+
+/* As Redisson has them. */
+#define GUEST_WAITS_MS	300000
+
+/* Places of the script's arguments. */
+#define FAIR_QUEUE		2
+#define FAIR_SCORES		3
+#define FAIR_PLACES		4
+#define FAIR_OWNER		3
+#define FAIR_WAIT		5
+
+static bool guest_stands;
+
+static DbKey *
+key_of_fair(const ScriptCall *call, int at, DbType type)
+{
+	DbKey	   *key = db_find(redis_db(call->node), call->keys[at], redis_clock_ms(call->node));
+
+	return key != NULL && key->type == type ? key : NULL;
+}
+
+static void
+guest_comes(const ScriptCall *call)
+{
+	DbKey	   *queue;
+	DbKey	   *scores;
+	DbKey	   *places;
+	const DbItem *own;
+	double		score = (double) redis_clock_ms(call->node) + 2.0 * GUEST_WAITS_MS;
+
+	guest_stands = false;
+	if (!script_is(call, "fair") || !script_does(call, "create") ||
+		word_number(call->argv[FAIR_WAIT]) <= 0)
+		return;
+	queue = key_of_fair(call, FAIR_QUEUE, DB_LIST);
+	scores = key_of_fair(call, FAIR_SCORES, DB_ZSET);
+	places = key_of_fair(call, FAIR_PLACES, DB_ZSET);
+	own = places == NULL ? NULL : db_item(places, call->argv[FAIR_OWNER]);
+	if (queue == NULL || scores == NULL || own == NULL ||
+		own->score <= (double) redis_clock_ms(call->node) ||
+		db_item(queue, call->argv[FAIR_OWNER]) == NULL || !sim_chance(300))
+		return;
+	db_insert(queue, queue->n, word_of(GUEST));
+	db_insert(scores, db_place(scores, word_of(GUEST), score), word_of(GUEST))->score = score;
+	guest_stands = true;
+}
+
+static void
+remove_guest(const ScriptCall *call, int at, DbType type)
+{
+	DbKey	   *key = key_of_fair(call, at, type);
+	DbItem	   *item = key == NULL ? NULL : db_item(key, word_of(GUEST));
+
+	if (item != NULL)
+		db_remove(key, item);
+	if (item != NULL && key->n == 0)
+		db_delete(redis_db(call->node), key);
+}
+
+/*
+ * guest_leaves --- as it has stood behind who asks, that one's place counts for Redisson for
+ * as long as he has asked for
+ */
+static void
+guest_leaves(const ScriptCall *call)
+{
+	const DbKey *scores;
+	const DbItem *own;
+
+	if (!guest_stands)
+		return;
+	scores = key_of_fair(call, FAIR_SCORES, DB_ZSET);
+	own = scores == NULL ? NULL : db_item(scores, call->argv[FAIR_OWNER]);
+	if (own != NULL && own->score >= (double) (redis_clock_ms(call->node) + GUEST_WAITS_MS +
+											   word_number(call->argv[FAIR_WAIT])))
+		sim_fail("fair order", "redis %d: a place in %.*s counts for longer for who stands behind it",
+				 call->node, (int) call->keys[FAIR_QUEUE].len, call->keys[FAIR_QUEUE].text);
+	remove_guest(call, FAIR_QUEUE, DB_LIST);
+	remove_guest(call, FAIR_SCORES, DB_ZSET);
+}
+
 void
 locks_before(const ScriptCall *call)
 {
 	check_clock(call);
+	guest_comes(call);
 	for (int i = 0; i < call->before->n; i++)
 	{
 		const Had  *had = &call->before->had[i];
@@ -440,6 +541,7 @@ note_releases(const ScriptCall *call)
 void
 locks_after(const ScriptCall *call)
 {
+	guest_leaves(call);
 	for (int i = 0; i < call->after->n; i++)
 	{
 		const Had  *after = &call->after->had[i];
@@ -512,6 +614,54 @@ redis_delete(int node, const char *key)
 	db_delete(redis_db(node), there);
 }
 
+void
+redis_note_seen(const char *key, const char *owner)
+{
+	for (int i = 0; i < SIM_MAX_KEYS; i++)
+		if (strcmp(elsewhere[i].key, key) == 0 && strcmp(elsewhere[i].owner, owner) == 0)
+			elsewhere[i].seen_at = sim_now();
+}
+
+void
+redis_forget_seen(void)
+{
+	for (int i = 0; i < SIM_MAX_KEYS; i++)
+		elsewhere[i].seen_at = 0;
+}
+
+bool
+redis_is_had_elsewhere(const char *key, int64_t answered_at, int64_t here_from)
+{
+	for (int i = 0; i < SIM_MAX_KEYS; i++)
+	{
+		int64_t		known_at = elsewhere[i].is_long ? elsewhere[i].seen_at :
+			elsewhere[i].taken_at;
+		int64_t		until;
+
+		if (strcmp(elsewhere[i].key, key) != 0 || known_at == 0 || known_at > answered_at ||
+			here_from > elsewhere[i].taken_at ||
+			redis_clock_was_set(redis_present()))
+			continue;
+		until = redis_owned_until(key, elsewhere[i].owner);
+		if (until > sim_now() && until <= elsewhere[i].until)
+			return true;
+	}
+	return false;
+}
+
+static void
+note_elsewhere(const char *key, const char *owner, int64_t lease_ms)
+{
+	int			i = (key[strlen(key) - 1] - '0') % SIM_MAX_KEYS;
+
+	snprintf(elsewhere[i].key, REDIS_NAME, "%s", key);
+	snprintf(elsewhere[i].owner, REDIS_OWNER, "%s", owner);
+	elsewhere[i].taken_at = sim_now();
+	elsewhere[i].until = sim_now() + (lease_ms + 1) * SIM_MS;
+	elsewhere[i].is_long = lease_ms > 2000;
+	elsewhere[i].seen_at = 0;
+}
+
 bool
 redis_foreign_take(int node, const char *key, const char *owner, int64_t lease_ms,
 				   bool by_force)
@@ -531,6 +681,8 @@ redis_foreign_take(int node, const char *key, const char *owner, int64_t lease_m
 	snprintf(field, sizeof(field), "%s%s", owner, sim_config.read_write ? ":write" : "");
 	db_set_value(db_insert(made, made->n, word_of(field)), word_of("1"));
 	made->ends_ms = redis_clock_ms(node) + lease_ms;
+	if (node == redis_present())
+		note_elsewhere(key, owner, lease_ms);
 	return true;
 }
 

@@ -23,6 +23,7 @@
 #include "kernel.h"
 #include "network.h"
 #include "redis_counts.h"
+#include "redis_nodes.h"
 #include "server.h"
 
 /* lockredis.mode */
@@ -187,6 +188,7 @@ down(void)
 		meant()->check_shutdown();
 	meant()->state = DOWN;
 	redis_counts_server_ended();
+	redis_forget_seen();
 	sim_trace("server %d is down, for %.3f ms", sim_server(), pause / 1000.0);
 	sim_at(sim_now() + pause, start_anew, NULL, 0);
 	sim_disturbed(sim_now() + pause + 2 * SIM_S);

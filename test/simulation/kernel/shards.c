@@ -628,6 +628,29 @@ promote(int from, int to)
 	hear(NULL, to);
 }
 
+/* As CLUSTER FAILOVER: the master serves nobody until its replica has all. */
+static void
+hand_over(int from, int to)
+{
+	sim_trace("fault: redis %d hands over to redis %d", from, to);
+	redis_hand_over(from, to);
+	promote(from, to);
+	hear(NULL, from);
+	tell_others(from, to);
+}
+
+/* The former master gets its place again, soon enough that a server may not see it. */
+static void
+comes_back(void *arg, int64_t node)
+{
+	int			from = truth.master_of[node];
+
+	(void) arg;
+	if (!sim_config.calm && from != node && !is_busy(from) && view[node].master_of[node] == from &&
+		sim_now() >= net_away_until(from) && sim_now() >= net_away_until((int) node))
+		hand_over(from, (int) node);
+}
+
 /* It has died, or nobody hears from it. */
 static void
 replica_takes_over(void *arg, int64_t from)
@@ -646,17 +669,8 @@ replica_takes_over(void *arg, int64_t from)
 	promote((int) from, to);
 	sim_at(sim_now() + SIM_PICK(SIM_MS, 50 * SIM_MS, 500 * SIM_MS), hear, NULL, from);
 	tell_others((int) from, to);
-}
-
-/* As CLUSTER FAILOVER: the master serves nobody until its replica has all. */
-static void
-hand_over(int from, int to)
-{
-	sim_trace("fault: redis %d hands over to redis %d", from, to);
-	redis_hand_over(from, to);
-	promote(from, to);
-	hear(NULL, from);
-	tell_others(from, to);
+	if (sim_chance(400))
+		sim_at(sim_now() + SIM_PICK(SIM_MS, 60 * SIM_MS, 600 * SIM_MS), comes_back, NULL, from);
 }
 
 static void
@@ -703,6 +717,23 @@ shards_fail_over(void)
 		hand_over(from, to);
 	else
 		fails(from);
+}
+
+/*
+ * shards_raise_epoch --- as CLUSTER BUMPEPOCH, or when two masters have the same number: no
+ * slot has another node
+ */
+void
+shards_raise_epoch(void)
+{
+	int			node = draw_of(has_slots);
+
+	if (is_busy(node) || view[node].master_of[node] != node || sim_now() < net_away_until(node))
+		return;
+	truth.epoch[node] = ++last_epoch;
+	sim_trace("fault: the number of redis %d rises to %lld", node, (long long) last_epoch);
+	hear(NULL, node);
+	tell_others(node, node);
 }
 
 /* ----------

@@ -76,6 +76,9 @@ extern void shards_move_slot(void);
  */
 extern void shards_fail_over(void);
 
+/* The number of a master rises, and nothing else changes. */
+extern void shards_raise_epoch(void);
+
 /* A master was replaced by one that may lack something: so often. */
 extern int	shards_failovers(void);
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * master_check.c
- *	  What is believed of the master, and what must not be taken from a former one.
+ *	  What is believed of the master, and which locks must not be had: those of a former one,
+ *	  and those that somebody else is known to have.
  *
  * Called in place of the functions of the product (--wrap), in the process that
  * calls them.
@@ -17,8 +18,11 @@
 
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/wait.h"
+#include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
 
+#include "../kernel/names.h"
+#include "../kernel/redis_nodes.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"
 
@@ -78,6 +82,68 @@ __wrap_cluster_set_number(int slot, int64 number)
 	shards_note_number(slot, number);
 }
 
+/* ----------
+ * Grants
+ * ----------
+ */
+
+/* Since when the lock counts that is about to be had. */
+static int64 asked_at = 0;
+
+/*
+ * has_few_votes --- has a majority of those that could know who else has the key not got
+ * it?
+ *
+ * The first server of a row that is seen at all counts.
+ */
+static bool
+has_few_votes(const char *key, uint64 owner)
+{
+	char		text[LR_OWNER_MAX];
+	uint32		first = 0;
+
+	if (sim_config.names != NAMES_CARELESS)
+		return false;
+	for (int row = 0; row < sim_config.masters; row++)
+		if (masters_life(row) <= 2)
+			first |= 1U << row;
+	lr_owner_text(owner, text);
+	return names_count_voters(key, text, first) <= sim_config.masters / 2;
+}
+
+/*
+ * is_had_elsewhere --- can the table not give the key away, as a client elsewhere has it?
+ *
+ * Redis has answered since that client took it; or somebody here has seen for how long he has
+ * it, if that is longer than a lease, and Redis has answered since.  What was had here after
+ * that was taken away by force, or lost with all data.
+ */
+static bool
+is_had_elsewhere(const LrKey *key, StoreId store)
+{
+	return store == STORE_TABLE && lr_has_fallback() &&
+		redis_is_had_elsewhere(key->name, silence_last_answer(), key->here_from);
+}
+
+extern void __real_lt_watch_from(LrHold *h, int64 now, int64 lease_ms);
+extern void __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms);
+
+/* The partition is locked, and the lock is had from now on. */
+void
+__wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
+{
+	const LrKey *key = &lt_keys[h->key];
+	char		text[LR_OWNER_MAX];
+
+	__real_lt_watch_from(h, now, lease_ms);
+	if (asked_at == 0)
+		return;
+	lr_owner_text(h->owner, text);
+	if (!lr_kind(h->kind)->passing && redis_was_robbed_by_hand(text) &&
+		asked_at <= lt_table->forced_at[h->hash % LT_FORCED])
+		sim_fail("held without a lock", "%s is had, and was taken away before", key->name);
+}
+
 extern GrantResult __real_lt_grant(LrIndex hold, StoreId store, uint64 owner,
 								   uint32 topology, int64 deadline,
 								   const LockTerms *terms, int64 fence);
@@ -89,12 +155,23 @@ GrantResult
 __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 				int64 deadline, const LockTerms *terms, int64 fence)
 {
+	const LrKey *key = lt_key_of(hold);
 	uint32		before = lt_epoch_of(lt_holds[hold].key);
-	GrantResult result = __real_lt_grant(hold, store, owner, topology, deadline, terms,
-										 fence);
+	bool		few_votes = has_few_votes(key->name, owner);
+	bool		elsewhere = is_had_elsewhere(key, store);
+	GrantResult result;
 
+	asked_at = deadline - terms->lease_ms * SIM_MS;
+	result = __real_lt_grant(hold, store, owner, topology, deadline, terms, fence);
+	asked_at = 0;
 	if (result == GRANTED && topology != 0 && topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
+	if (result == GRANTED && few_votes)
+		sim_fail("two holders", "%s is had by votes of masters that do not know who else has it",
+				 key->name);
+	if (result == GRANTED && elsewhere && redis_is_had_elsewhere(key->name, sim_now(), 0))
+		sim_fail("two holders", "%s is had in the table, and somebody elsewhere has it in Redis",
+				 key->name);
 	return result;
 }
 
@@ -110,9 +187,11 @@ __wrap_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32
 						 int64 deadline, const LockTerms *terms, LrIndex *hold)
 {
 	uint32		before = cluster_epoch_of(name->data, name->len);
-	GrantResult result = __real_lt_grant_unqueued(name, store, owner, topology, deadline,
-												  terms, hold);
+	GrantResult result;
 
+	asked_at = deadline - terms->lease_ms * SIM_MS;
+	result = __real_lt_grant_unqueued(name, store, owner, topology, deadline, terms, hold);
+	asked_at = 0;
 	if (result == GRANTED && topology != 0 && topology != before)
 		sim_fail("former master", "a lock is had that it has granted with others");
 	return result;

@@ -24,6 +24,7 @@ extern const Meeting sim_meetings[];
 const Meeting sim_meetings[] = {
 	/* An answer, and another one who has the key by then */
 	{"lt_grant", NULL, "lt_grant", fault_key_deleted, MEET_ANY},
+	{"lt_grant", NULL, "lt_lose_forced", NULL, MEET_ANY},
 	{"lt_accept", NULL, "lt_lose_forced", NULL, MEET_ANY},
 	{"lt_turn", NULL, "lt_pass_over_sleepers", NULL, MEET_ANY},
 	{"lt_begin_release", NULL, "lt_renewed", NULL, MEET_ANY},
@@ -72,6 +73,8 @@ const Meeting sim_meetings[] = {
 	{"ask_settle", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"guard_check_holds", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"ask_run_many", "guard_check_holds", "topology_change", fault_failover, MEET_SENTINELS},
+	{"lt_look", "guard_check_holds", "topology_change", fault_failover, MEET_SENTINELS},
+	{"lt_lose_forced", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"ask_run_many", "ask_run_held", "topology_change", fault_failover, MEET_SENTINELS},
 	{"redis_step", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"ask_run_held", NULL, "topology_change", fault_failover, MEET_SENTINELS},

@@ -21,6 +21,7 @@
 #include "../../../src/settings.h"
 #include "../backend/heap.h"
 #include "../kernel/history.h"
+#include "../kernel/redis_nodes.h"
 #include "permits.h"
 
 #define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
@@ -294,6 +295,8 @@ __wrap_session_inspect(const LrName *name, KindId kind, StoreOp *op)
 	int			n = begin(HISTORY_IS_LOCKED, name->data, kind, 0);
 
 	RECORDED(n, __real_session_inspect(name, kind, op));
+	if (op->store == STORE_REDIS && op->outcome == STORE_OK)
+		redis_note_seen(name->data, op->holder);
 	history_return(n, op->value != STORE_VALUE_NONE ? HISTORY_YES : HISTORY_NO);
 }
 

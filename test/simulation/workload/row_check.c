@@ -20,6 +20,8 @@
 
 #include "../../../src/instance.h"
 #include "../../../src/kinds/kind.h"
+#include "../../../src/locktable/locktable_int.h"
+#include "../../../src/locktable/wait.h"
 #include "../../../src/store/table/table_int.h"
 
 #include "../backend/versions.h"
@@ -240,6 +242,39 @@ check_rows(void)
 }
 
 /* ----------
+ * Tokens in reserve
+ * ----------
+ */
+
+static int64
+counter_of(const char *key)
+{
+	Cell		cell = cell_of_text(key);
+	const Version *v = next_committed(TABLE_COUNTERS, NULL);
+
+	while (v != NULL && !version_has_key(v, &cell, 1))
+		v = next_committed(TABLE_COUNTERS, v);
+	return v == NULL ? 0 : v->cell[COL_TOKEN - 1].number;
+}
+
+extern bool __real_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
+extern bool __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
+
+/* The counter of the table in which the lock is has passed the token. */
+bool
+__wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
+{
+	bool		is_here = lt_holds[hold].store == STORE_TABLE;
+	bool		taken = __real_lt_take_reserved(hold, store, more);
+	const char *key = lt_keys[lt_holds[hold].key].name;
+
+	if (taken && is_here && counter_of(key) < lt_holds[hold].fence)
+		sim_fail("fence", "%s: token %lld is used from the reserve, and the counter has %lld",
+				 key, (long long) lt_holds[hold].fence, (long long) counter_of(key));
+	return taken;
+}
+
+/* ----------
  * What the worker does
  * ----------
  */
@@ -259,6 +294,37 @@ note_robbed(const char *key)
 			redis_note_robbed(text_of(&v->cell[COL_SHARE_OWNER - 1]));
 }
 
+/* As a run of it has left it whose transaction has failed. */
+static void
+spoil_results(TableOp *op)
+{
+	op->value = STORE_VALUE_LOCK;
+	op->ttl_ms = 77777;
+	op->fence = 1;
+	op->hold_count = 7;
+	strlcpy(op->holder, "somebody", sizeof(op->holder));
+	strlcpy(op->digest, "something", sizeof(op->digest));
+}
+
+/*
+ * check_lifetime --- what the worker remembers of the row lasts for as long as its session
+ * believes to have the lock
+ */
+static void
+check_lifetime(LockTables *tables, const TableOp *op, const char *key)
+{
+	int64		until = sim_now() + lifetime_left_ms(tables->rows.row) * SIM_MS;
+
+	for (int i = 0; i < lt_table->max_locks; i++)
+		if (lt_holds[i].owner == op->owner && lt_holds[i].store == STORE_TABLE &&
+			(lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
+			(int64) lt_leases[i].deadline.value > until)
+			sim_fail("held without a lock",
+					 "%s is held for another %.3f ms; its row counts for %.3f ms", key,
+					 ((int64) lt_leases[i].deadline.value - sim_now()) / 1000.0,
+					 (until - sim_now()) / 1000.0);
+}
+
 extern void __real_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
 extern void __wrap_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
 
@@ -267,8 +333,14 @@ __wrap_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
 {
 	char		key[LR_NAME_MAX + 1];
 
+	spoil_results(op);
 	__real_rows_execute(tables, op, trouble);
 	snprintf(key, sizeof(key), "%.*s", op->name_len, op->name);
+	if (op->outcome == STORE_BUSY && op->holder[0] == '\0')
+		sim_fail("wrong answer", "%s is said to be busy, and by nobody", key);
+	if ((op->kind == STORE_SET || op->kind == STORE_RENEW) && op->outcome == STORE_OK &&
+		op->lock_kind != KIND_READ && op->keep_ms == 0)
+		check_lifetime(tables, op, key);
 	sim_trace("table: operation %d on %s (%d) of %llu: outcome %d", op->kind, key,
 			  op->lock_kind, (unsigned long long) op->owner, op->outcome);
 	if (op->kind == STORE_FORCE && op->outcome == STORE_OK)
