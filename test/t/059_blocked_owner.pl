@@ -142,7 +142,8 @@ is($viewer->value("SELECT lockredis_blocked_by_owner(pg_backend_pid()) IS NULL
 	$node->log_since_here;
 	$four->terminate;
 	poll_until('it to be logged', sub { $node->logged(qr/FATAL: .*administrator command/) });
-	like($node->log_text, qr/FATAL: .*\n.*CONTEXT:  \Q$held\E\n/, 'FATAL');
+	# PostgreSQL 19 says who has sent the signal.
+	like($node->log_text, qr/FATAL: .*\n(?:.*DETAIL: .*\n)?.*CONTEXT:  \Q$held\E\n/, 'FATAL');
 	$four->quit;
 	$redis->cmd('DEL', 'a');
 }

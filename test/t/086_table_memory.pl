@@ -70,8 +70,14 @@ sub blocks
 
 	$gdb->run_to('lt_next_due');
 	$gdb->wait_for_stop;
-	my $answer = $gdb->tell("break $file:" . line_of_a_look($file));
-	my $number = $answer =~ /Breakpoint (\d+)/ ? $1 : die "no breakpoint: $answer";
+	my ($line, $answer, $number) = line_of_a_look($file);
+	# Not each compiler has code for each line of the loop.
+	foreach my $next ($line .. $line + 2)
+	{
+		$answer = $gdb->tell("break $file:$next");
+		last if ($number) = $answer =~ /Breakpoint (\d+) at/;
+	}
+	die "no breakpoint: $answer" unless defined $number;
 	$gdb->tell("ignore $number 1000000");
 	$gdb->tell('finish');
 	my $n = $gdb->tell("info breakpoints $number") =~ /already hit (\d+) time/ ? $1 : 0;
