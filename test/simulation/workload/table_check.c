@@ -121,7 +121,9 @@ check_master(LrIndex k, LrIndex i, const char *owner)
 	{
 		int64		since = Max(sentinels_believed_at(), sim_quiet_since());
 
-		if (sim_now() - since > ASKED_WITHIN && net_is_well())
+		/* What was refused once is asked again at growing intervals. */
+		if (sim_now() - since > ASKED_WITHIN && net_is_well() &&
+			redis_denied_until(lt_keys[k].name) == 0)
 			sim_fail("former master", "%s: the present one has not been asked for %.3f ms",
 					 lt_keys[k].name, (sim_now() - since) / 1000.0);
 		return;
@@ -204,7 +206,6 @@ is_asked_later(LrIndex k, LrIndex i)
 
 	if (lt_holds[i].topology == lt_epoch_of(k))
 		return false;
-	/* What was refused once is asked again at growing intervals. */
 	if (sim_now() - since > ASKED_WITHIN && net_is_well() && redis_denied_until(name) == 0)
 		sim_fail("former master", "%s: the present one has not been asked for %.3f ms", name,
 				 (sim_now() - since) / 1000.0);
