@@ -313,7 +313,9 @@ spoil_results(TableOp *op)
 static void
 check_lifetime(LockTables *tables, const TableOp *op, const char *key)
 {
-	int64		until = sim_now() + lifetime_left_ms(tables->rows.row) * SIM_MS;
+	/* Looked at first: a worker that is stopped meanwhile must not make it shorter. */
+	int64		left_ms = lifetime_left_ms(tables->rows.row);
+	int64		until = sim_now() + left_ms * SIM_MS;
 
 	for (int i = 0; i < lt_table->max_locks; i++)
 		if (lt_holds[i].owner == op->owner && lt_holds[i].store == STORE_TABLE &&
