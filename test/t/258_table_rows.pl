@@ -185,8 +185,15 @@ is($one->query("SELECT redis_lock('k')")->error, undef, 'is had in the end');
 is($one->query("SELECT redis_permit_lock('t')")->error, undef, 'a permit, too');
 $one->query('SELECT redis_unlock_all()');
 
-# What nobody asks for goes, too.
+# What nobody asks for goes, too, and what nobody can ask for: it has no key.
 write_row({ owner => "'some program'" });
+$admin->query(
+	q{ALTER TABLE redis_lock_rows DROP CONSTRAINT redis_lock_rows_pkey;
+	  ALTER TABLE redis_lock_rows ALTER key DROP NOT NULL;
+	  CREATE UNIQUE INDEX ON redis_lock_rows (key)});
+$admin->query(
+	"INSERT INTO redis_lock_rows (owner, lease, expires_at, instance)
+	 VALUES ('readers', '1 h', now(), '$instance'), ('$stranger', '1 h', 'infinity', NULL)");
 $admin->query("INSERT INTO redis_lock_shares VALUES $bad_shares[3]");
 poll_until('them to be swept away', sub { !$table->all_keys });
 

@@ -128,6 +128,7 @@ is_sound_row(TupleTableSlot *row)
 
 	if (isnull || DatumGetInt32(count) < 1 || DatumGetInt32(count) == PG_INT32_MAX ||
 		take_lease(row, COL_LEASE) == 0 || is_null(row, COL_EXPIRES_AT) ||
+		is_null(row, COL_KEY) ||
 		!take_text(row, COL_OWNER, owner, sizeof(owner)))
 		return false;
 	if (is_null(row, COL_INSTANCE))
