@@ -53,7 +53,7 @@ static struct
 	int64_t		taken_at;
 	int64_t		until;
 	bool		is_long;		/* longer than any lease here */
-	int64_t		seen_at;		/* somebody here was told for how long; 0: nobody was */
+	int64_t		seen_at;		/* somebody here saw for how long; 0: nobody did */
 }			elsewhere[SIM_MAX_KEYS];
 
 void
@@ -630,7 +630,7 @@ redis_forget_seen(void)
 }
 
 bool
-redis_is_had_elsewhere(const char *key, int64_t answered_at, int64_t here_from)
+redis_is_held_elsewhere(const char *key, int64_t answered_at, int64_t here_from)
 {
 	for (int i = 0; i < SIM_MAX_KEYS; i++)
 	{

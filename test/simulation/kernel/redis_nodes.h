@@ -165,15 +165,15 @@ extern void redis_foreign_release(int node, const char *key, const char *owner,
 
 /* ---- for checks: of all nodes, unless they say which ---- */
 
-/* Somebody here was told for how long that client has the key; nobody knows any more. */
+/* Somebody here has seen for how long that client holds the key; nobody knows any more. */
 extern void redis_note_seen(const char *key, const char *owner);
 extern void redis_forget_seen(void);
 
 /*
- * Has a client elsewhere the key at the present node, of which one knows here who has had an
- * answer then?  Not if the key is believed to have been had here after that.
+ * Does a client elsewhere hold the key at the present node, and did the answer of that time
+ * show it?  Not if the key is believed to have been held here after that.
  */
-extern bool redis_is_had_elsewhere(const char *key, int64_t answered_at, int64_t here_from);
+extern bool redis_is_held_elsewhere(const char *key, int64_t answered_at, int64_t here_from);
 
 /* That which lockredis.url names; locks are taken there. */
 extern int	redis_present(void);

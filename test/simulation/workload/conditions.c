@@ -119,7 +119,7 @@ __wrap_session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us
 	if (n == 0)
 		sim_fail("wrong answer", "redis_condition_wait returns, and %s is not held", name->data);
 	if (item->job > 0)
-		sim_fail("job", "the lock %s of a job was given back by a wait for its condition",
+		sim_fail("job", "the lock %s of a job was released by a wait for its condition",
 				 name->data);
 	ledger_retaken(held_find(name, KIND_REENTRANT), before);
 	return result;

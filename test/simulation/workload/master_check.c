@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * master_check.c
- *	  What is believed of the master, and which locks must not be had: those of a former one,
- *	  and those that somebody else is known to have.
+ *	  What is believed of the master, and which locks must not be granted: those of a former
+ *	  one, and those that somebody else is known to hold.
  *
  * Called in place of the functions of the product (--wrap), in the process that
  * calls them.
@@ -87,7 +87,7 @@ __wrap_cluster_set_number(int slot, int64 number)
  * ----------
  */
 
-/* Since when the lock counts that is about to be had. */
+/* From when on the lock counts that is about to be granted. */
 static int64 asked_at = 0;
 
 /*
@@ -112,23 +112,23 @@ has_few_votes(const char *key, uint64 owner)
 }
 
 /*
- * is_had_elsewhere --- can the table not give the key away, as a client elsewhere has it?
+ * is_held_elsewhere --- can the table not give the key away, as a client elsewhere holds it?
  *
- * Redis has answered since that client took it; or somebody here has seen for how long he has
- * it, if that is longer than a lease, and Redis has answered since.  What was had here after
- * that was taken away by force, or lost with all data.
+ * Redis has answered since that client took it; or somebody here has seen for how long it
+ * holds the key, if that is longer than a lease, and Redis has answered since.  A lock that was
+ * held here after that was taken away by force, or lost with all data.
  */
 static bool
-is_had_elsewhere(const LrKey *key, StoreId store)
+is_held_elsewhere(const LrKey *key, StoreId store)
 {
 	return store == STORE_TABLE && lr_has_fallback() &&
-		redis_is_had_elsewhere(key->name, silence_last_answer(), key->here_from);
+		redis_is_held_elsewhere(key->name, silence_last_answer(), key->here_from);
 }
 
 extern void __real_lt_watch_from(LrHold *h, int64 now, int64 lease_ms);
 extern void __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms);
 
-/* The partition is locked, and the lock is had from now on. */
+/* The partition is locked, and the lock is held from now on. */
 void
 __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
 {
@@ -141,7 +141,7 @@ __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
 	lr_owner_text(h->owner, text);
 	if (!lr_kind(h->kind)->passing && redis_was_robbed_by_hand(text) &&
 		asked_at <= lt_table->forced_at[h->hash % LT_FORCED])
-		sim_fail("held without a lock", "%s is had, and was taken away before", key->name);
+		sim_fail("held without a lock", "%s is held, and was taken away before", key->name);
 }
 
 extern GrantResult __real_lt_grant(LrIndex hold, StoreId store, uint64 owner,
@@ -158,7 +158,7 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	const LrKey *key = lt_key_of(hold);
 	uint32		before = lt_epoch_of(lt_holds[hold].key);
 	bool		few_votes = has_few_votes(key->name, owner);
-	bool		elsewhere = is_had_elsewhere(key, store);
+	bool		elsewhere = is_held_elsewhere(key, store);
 	GrantResult result;
 
 	asked_at = deadline - terms->lease_ms * SIM_MS;
@@ -167,10 +167,10 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	if (result == GRANTED && topology != 0 && topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
 	if (result == GRANTED && few_votes)
-		sim_fail("two holders", "%s is had by votes of masters that do not know who else has it",
+		sim_fail("two holders", "%s is held by votes of masters that do not know who else holds it",
 				 key->name);
-	if (result == GRANTED && elsewhere && redis_is_had_elsewhere(key->name, sim_now(), 0))
-		sim_fail("two holders", "%s is had in the table, and somebody elsewhere has it in Redis",
+	if (result == GRANTED && elsewhere && redis_is_held_elsewhere(key->name, sim_now(), 0))
+		sim_fail("two holders", "%s is held in the table, and somebody elsewhere holds it in Redis",
 				 key->name);
 	return result;
 }
