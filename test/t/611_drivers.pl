@@ -160,7 +160,7 @@ END
 	'asyncpg');
 
 my ($callback) = $page =~ /^(ActiveRecord::ConnectionAdapters.*?^end\n)/ms;
-is(output_of('ruby', '-e', <<"END"), "55000\ncommitted\n", 'Active Record');
+is(output_of('ruby', '-e', <<"END"), "55000\ncommitted\n1 of 2\n", 'Active Record');
 require "active_record"
 ActiveRecord::Base.establish_connection(adapter: "postgresql", pool: 1, min_messages: "error")
 pool = ActiveRecord::Base.connection_pool
@@ -182,6 +182,10 @@ end
 use.call
 $callback
 use.call
+pool.with_connection do |connection|
+  connection.cache { 2.times { connection.select_value("SELECT redis_try_lock('job')") } }
+  puts "#{connection.select_value("SELECT redis_hold_count('job')")} of 2"
+end
 END
 
 # ----------

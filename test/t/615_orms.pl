@@ -86,6 +86,12 @@ request_finished.send(None)
 see("kept", kept)
 see("the next user", next_request)
 ask("SELECT redis_unlock_all()")
+connection.close()
+connection.settings_dict["CONN_MAX_AGE"] = 0
+ask("SELECT redis_lock('left')")
+request_finished.send(None)
+print("without CONN_MAX_AGE:", "open" if connection.connection else "closed")
+connection.settings_dict["CONN_MAX_AGE"] = None
 $give_back
 ask("SELECT redis_lock('left')")
 request_finished.send(None)
@@ -99,6 +105,7 @@ job in a transaction: InternalError 2D000
 interval: True
 kept: left
 the next user: OperationalError 55000
+without CONN_MAX_AGE: closed
 kept: None
 the next user: committed
 END
