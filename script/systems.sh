@@ -14,8 +14,8 @@
 systems=${LOCKREDIS_SYSTEMS:-/var/cache/lockredis-systems}
 system=''
 
-# Installs debootstrap, too.
-need_root()
+# Rights to make Debian systems, and the tools
+need_systems()
 {
 	if [ "$(id -u)" -ne 0 ]; then
 		echo "$(basename "$0"): needs root" >&2

@@ -42,8 +42,8 @@ On loopback, or each in a place of its own of a LockRedis::Netns.  The Sentinels
 take a master for dead after 1.5 s while a test waits for another one, and after a
 minute otherwise: a master that stood still for a moment on a busy machine would be
 replaced in the middle of what a test looks at.  (With down_after it is that many
-milliseconds, always.)  They name the next one about 1.2 s later.  They look at the replicas each second, and turn an old master round
-2 s after its return, where they are of a version that can be told so; with pace
+milliseconds, always.)  They name the next one about 1.2 s later.  They look at the
+replicas each second, and turn an old master round 2 s after its return, where they are of a version that can be told so; with pace
 => 'default' it is 10 s both times, as in production.  With names they announce
 host names (localhost) for addresses.  With tls, a LockRedis::Ca, they speak TLS
 with each other, and url() is rediss-sentinel://.
