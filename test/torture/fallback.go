@@ -173,7 +173,7 @@ func (s *Strike) outage() {
 	for time.Now().Before(end) {
 		node := s.node()
 		node.mu.Lock()
-		worker := node.child("lockredis table worker")
+		worker := node.tableWorker()
 		switch s.rng.Intn(6) {
 		case 0:
 			signalBackend(worker, syscall.SIGTERM)

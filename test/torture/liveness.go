@@ -327,11 +327,16 @@ func checkBusy(calls []Call, faults []Window, b Bounds) []Finding {
 	return found
 }
 
-// leftByItself: what it had before may be there until its lease ends.
+// leftByItself: what it had before may be there until its lease ends, or for as long as its job
+// asked for.
 func leftByItself(before []Call, c *Call, b Bounds) bool {
 	for i := range before {
 		own := &before[i]
-		if own.Client == c.Client && own.Lingers && own.End+int64(b.lease+recovery) > c.Start {
+		if own.Client != c.Client {
+			continue
+		}
+		if own.Lingers && own.End+int64(b.lease+recovery) > c.Start ||
+			own.Op == opJob && own.End+own.Limit+int64(recovery) > c.Start {
 			return true
 		}
 	}

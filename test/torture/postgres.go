@@ -267,6 +267,8 @@ func (p *Postgres) child(shows string) int {
 
 func (p *Postgres) watchdog() int { return p.child("lockredis watchdog") }
 
+func (p *Postgres) tableWorker() int { return p.child("lockredis table worker") }
+
 // killAll ends the whole server with SIGKILL, as a crash of the machine would,
 // only that other servers go on.
 func (p *Postgres) killAll() {

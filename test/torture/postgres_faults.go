@@ -91,6 +91,9 @@ var postgresFaults = []*Fault{
 		jump := time.Duration(s.rng.Int63n(int64(2*time.Hour))) - time.Hour
 		node.clock.shift(jump)
 		s.rest()
+		if jump > 0 {
+			s.awaitWorkers(node)
+		}
 		node.clock.shift(0)
 		return nil
 	}},
@@ -101,6 +104,16 @@ var postgresFaults = []*Fault{
 		return node.set(map[string]string{
 			"lockredis.max_handoffs": fmt.Sprint([]int{0, 1, 4, 32}[s.rng.Intn(4)])})
 	}},
+}
+
+// awaitWorkers: PostgreSQL starts a worker that has ended a second later, by the wall clock.  That
+// would be an hour later if the clock was set back in this second.
+func (s *Strike) awaitWorkers(node *Postgres) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); sleepMillis(100) {
+		if node.watchdog() != 0 && (!s.env.hasRows() || node.tableWorker() != 0) {
+			return
+		}
+	}
 }
 
 func (s *Strike) stop(phase int32) error {

@@ -156,6 +156,9 @@ var rightHistories = []rightHistory{
 	{"a key that is had when a job has held it for long enough", []Call{
 		limited(call("a", opJob, 0, 1), 2*time.Second), call("b", opLock, 1, 3),
 		call("b", opUnlock, 3, 4)}, nil},
+	{"a key that its own job still holds", []Call{
+		limited(call("a", opJob, 0, 1), 5*time.Second),
+		answer(call("a", opLock, 2, 3), resultBusy)}, nil},
 	{"an acquire without an answer has given nothing", []Call{
 		lingering(answer(call("a", opLock, 0, 2), "lost connection")),
 		limited(answer(call("b", opLock, 1, 3), resultBusy), 2*time.Second),

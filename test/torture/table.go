@@ -67,7 +67,7 @@ var tableFaults = onlyWith((*Environment).hasRows, []*Fault{
 		node := s.node()
 		node.mu.Lock()
 		defer node.mu.Unlock()
-		pid := node.child("lockredis table worker")
+		pid := node.tableWorker()
 		signalBackend(pid, syscall.SIGSTOP)
 		s.rest()
 		signalBackend(pid, syscall.SIGCONT)
@@ -77,13 +77,13 @@ var tableFaults = onlyWith((*Environment).hasRows, []*Fault{
 		node := s.node()
 		node.mu.Lock()
 		defer node.mu.Unlock()
-		signalBackend(node.child("lockredis table worker"), syscall.SIGTERM)
+		signalBackend(node.tableWorker(), syscall.SIGTERM)
 		return nil
 	}},
 	{name: "table worker killed", crash: true, do: func(s *Strike) error {
 		node := s.node()
 		return s.crashed(node, func() {
-			signalBackend(node.child("lockredis table worker"), syscall.SIGKILL)
+			signalBackend(node.tableWorker(), syscall.SIGKILL)
 		})
 	}},
 	{name: "a row is locked by another transaction", do: func(s *Strike) error {
