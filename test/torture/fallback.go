@@ -176,7 +176,7 @@ func (s *Strike) outage() {
 		worker := node.tableWorker()
 		switch s.rng.Intn(6) {
 		case 0:
-			signalBackend(worker, syscall.SIGTERM)
+			node.terminate(worker)
 		case 1:
 			signalBackend(worker, syscall.SIGSTOP)
 			time.Sleep(time.Duration(s.rng.Int63n(int64(s.spec.lease) / 6)))

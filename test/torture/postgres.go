@@ -269,6 +269,14 @@ func (p *Postgres) watchdog() int { return p.child("lockredis watchdog") }
 
 func (p *Postgres) tableWorker() int { return p.child("lockredis table worker") }
 
+// terminate ends a worker; its caller has p.mu.
+func (p *Postgres) terminate(worker int) {
+	signalBackend(worker, syscall.SIGTERM)
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && isPostgres(worker); {
+		sleepMillis(10)
+	}
+}
+
 // killAll ends the whole server with SIGKILL, as a crash of the machine would,
 // only that other servers go on.
 func (p *Postgres) killAll() {

@@ -42,7 +42,7 @@ var postgresFaults = []*Fault{
 		node := s.node()
 		node.mu.Lock()
 		defer node.mu.Unlock()
-		signalBackend(node.watchdog(), syscall.SIGTERM)
+		node.terminate(node.watchdog())
 		return nil
 	}},
 	{name: "watchdog killed", crash: true, do: func(s *Strike) error {
@@ -91,6 +91,8 @@ var postgresFaults = []*Fault{
 		jump := time.Duration(s.rng.Int63n(int64(2*time.Hour))) - time.Hour
 		node.clock.shift(jump)
 		s.rest()
+		node.mu.Lock()
+		defer node.mu.Unlock()
 		if jump > 0 {
 			s.awaitWorkers(node)
 		}
@@ -107,9 +109,10 @@ var postgresFaults = []*Fault{
 }
 
 // awaitWorkers: PostgreSQL starts a worker that has ended a second later, by the wall clock.  That
-// would be an hour later if the clock was set back in this second.
+// would be an hour later if the clock was set back in this second.  Its caller has node.mu, as who
+// terminates a worker has until it has ended.
 func (s *Strike) awaitWorkers(node *Postgres) {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); sleepMillis(100) {
+	for end := time.Now().Add(settleLimit); time.Now().Before(end); sleepMillis(100) {
 		if node.watchdog() != 0 && (!s.env.hasRows() || node.tableWorker() != 0) {
 			return
 		}

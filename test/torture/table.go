@@ -77,7 +77,7 @@ var tableFaults = onlyWith((*Environment).hasRows, []*Fault{
 		node := s.node()
 		node.mu.Lock()
 		defer node.mu.Unlock()
-		signalBackend(node.tableWorker(), syscall.SIGTERM)
+		node.terminate(node.tableWorker())
 		return nil
 	}},
 	{name: "table worker killed", crash: true, do: func(s *Strike) error {
