@@ -871,7 +871,7 @@ AS 'MODULE_PATHNAME', 'lockredis_condition_wait'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_condition_wait(text, interval, text) IS
-'release a session-level redis_lock or redis_fair_lock, wait until its condition is notified, and take it again as it was.  false: wait (null: no limit) was over before; it may return true without a notification.  After an error the lock is lost.  55000 not held; 0A000 held by the transaction';
+'release a session-level redis_lock or redis_fair_lock, wait until its condition is notified, and take it again as it was.  false: wait (null: no limit) was over before; it may return true without a notification.  After an error the lock is lost.  55000 not held, or held by the transaction';
 
 CREATE FUNCTION redis_condition_notify(key text, condition text DEFAULT '')
 RETURNS bigint

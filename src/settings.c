@@ -121,7 +121,7 @@ lr_require_fit_url(void)
 {
 	if (unfit_url != NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"%s\" does not fit \"%s\"", "lockredis.url", "lockredis.mode"),
 				 errdetail("%s", unfit_url)));
 }
@@ -148,7 +148,6 @@ url_fits_mode(const RedisUrl *urls, int n)
 	if (why == NULL)
 		return true;
 	unfit_url = why;
-	GUC_check_errcode(ERRCODE_FEATURE_NOT_SUPPORTED);
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
 	GUC_check_errdetail("%s", why);
 	return false;
@@ -375,7 +374,8 @@ lr_require_fit_lease(void)
 				 errmsg("\"%s\" must not be longer than \"%s\"", "lockredis.lease",
 						"lockredis.max_lease"),
 				 errdetail("They are %d ms and %d ms.", lr_lease, lr_max_lease),
-				 errhint("With several masters no lease is longer; the latter has to be the same on all servers.")));
+				 errhint("Lower \"%s\", or raise \"%s\" on all servers.", "lockredis.lease",
+						 "lockredis.max_lease")));
 }
 
 /*
@@ -392,7 +392,8 @@ check_lease(int *newval, void **extra, GucSource source)
 		return true;
 	GUC_check_errdetail("With several masters no lease is longer than \"%s\", which is %d ms.",
 						"lockredis.max_lease", lr_max_lease);
-	GUC_check_errhint("That one can be changed by a restart only, and has to be the same on all servers.");
+	GUC_check_errhint("\"%s\" can be changed at a restart only, and must be the same on all servers.",
+					  "lockredis.max_lease");
 	return false;
 }
 

@@ -56,20 +56,20 @@ condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView
 
 	if (view->scope[SCOPE_XACT].count > 0)
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot wait for a condition of the transaction-level lock \"%s\"",
 						shown),
-				 errdetail("It would be given back before the end of the transaction."),
+				 errdetail("The wait would release it before the end of the transaction."),
 				 errhint("Use redis_lock.")));
 	if (entry->job_count > 0)
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot wait for a condition of the lock \"%s\"", shown),
-				 errdetail("It is the lock of a job, which would be run again meanwhile."),
+				 errdetail("It is the lock of a job, which could be run again during the wait."),
 				 errhint("Use the condition of another lock.")));
 	if (view->keep_until > lr_now())
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot wait for a condition of the lock \"%s\"", shown),
 				 errdetail("It has to be held for the time that hold_at_least says.")));
 }

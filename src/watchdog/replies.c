@@ -91,8 +91,8 @@ tell_of_refusals(const Replies *r)
 			 errmsg("lockredis: the lock store refuses to count for \"%s\"", shown) :
 			 errmsg("lockredis: the lock store refuses to take over the lock \"%s\"", shown),
 			 r->nrefused == 1 ? errdetail_internal("%s", error->detail) :
-			 errdetail_plural("%s  So it does for %d other lock.",
-							  "%s  So it does for %d other locks.",
+			 errdetail_plural("%s  It refuses the same for %d other lock.",
+							  "%s  It refuses the same for %d other locks.",
 							  r->nrefused - 1, error->detail, r->nrefused - 1),
 			 error->hint ? errhint("%s", _(error->hint)) : 0));
 	pfree(shown);

@@ -139,11 +139,11 @@ $one->query_fails("SELECT redis_condition_wait('f')", '55000', qr/don't own.*wri
 	'another kind');
 $one->query("SELECT redis_write_unlock('f'); BEGIN; SELECT redis_xact_lock('f')");
 $one->query_is("SELECT redis_condition_notify('f')", '0', 'at transaction level: to notify');
-$one->query_fails("SELECT redis_condition_wait('f')", '0A000', qr/transaction-level lock/,
+$one->query_fails("SELECT redis_condition_wait('f')", '55000', qr/transaction-level lock/,
 	'not to wait');
 $one->query("ROLLBACK; BEGIN");
 $one->query("SELECT redis_lock('f'), redis_xact_lock('f')");
-$one->query_fails("SELECT redis_condition_wait('f')", '0A000', qr/transaction-level lock/,
+$one->query_fails("SELECT redis_condition_wait('f')", '55000', qr/transaction-level lock/,
 	'nor if it is that too');
 $one->query("ROLLBACK");
 $one->query_is("SELECT redis_is_held('f'), redis_unlock('f')", 't|t', 'it has not gone');

@@ -83,7 +83,7 @@ redis_masters_watch_start(void)
 				 errmsg("\"%s\" is longer than \"%s\"", "lockredis.lease",
 						"lockredis.max_lease"),
 				 errdetail("With several masters no lock can have such a lease, and the server would not start with these settings."),
-				 errhint("Lower the former.")));
+				 errhint("Lower \"%s\".", "lockredis.lease")));
 	for (int i = 0; i < watch.n; i++)
 	{
 		Probe	   *p = watch.probe[i];
