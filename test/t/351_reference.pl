@@ -92,6 +92,10 @@ my %raised = map { ($code{$_} || "no code of $_" => 1) } grep { !$no_error{$_} }
 my ($errors) = slurp_file("$top/docs/reference.md") =~ /^## Errors\n(.*?)^## /ms;
 my %in_list = map { $_ => 1 } map { split /, /, $_ } $errors =~ /^- \*\*([0-9A-Z, ]+)\*\*/mg;
 
+my @in_table = map { split /, / } $errors =~ /^\| (\d[0-9A-Z, ]+|XX000) \|/mg;
+
+is(join(' ', sort @in_table), join(' ', sort keys %in_list), 'each is in the table of what drivers do');
+
 # PostgreSQL raises it, where lockredis asks it to end the session.
 delete $in_list{'57P01'};
 is_deeply([ sort keys %in_list ], [ sort keys %raised ], 'the SQLSTATE of each error');

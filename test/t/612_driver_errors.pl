@@ -1,9 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
-# What HikariCP and Spring do with the errors of lockredis.  A store that fails, and what is
-# refused, is no reason to close the connection to PostgreSQL; and only what may succeed when
-# it is repeated is an exception that is repeated.  What they do close, and what they would
-# repeat, shows that the test can tell.
+# What drivers do with the errors of lockredis.  A store that fails, and what is refused, is no
+# reason to close the connection to PostgreSQL; and only what may succeed when it is repeated is
+# an exception that is repeated.  What they do close, and what they would repeat, shows that the
+# test can tell.  The table in docs/reference.md has what HikariCP, Spring, psycopg, SQLAlchemy
+# and Active Record make of each code.
 # Proves G19.
 
 use strict;
@@ -14,9 +15,13 @@ use File::Basename qw(dirname);
 use IPC::Run;
 use LockRedis::Redisson;
 use LockRedis::Test;
+use LockRedis::TokenClient;
 use LockRedis::Wait qw(limit poll_until);
+use PostgreSQL::Test::Utils qw(slurp_file);
 
 LockRedis::Redisson->need;
+LockRedis::TokenClient->need;
+need_tool('ruby');
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
 my $redis = LockRedis::Redis->new;
@@ -43,34 +48,104 @@ my $java = IPC::Run::start(
 	],
 	'<', \$in, '>', \$out, '2>', \my $err, IPC::Run::timeout(limit(600)));
 
+sub said_by_java
+{
+	my ($line) = @_;
+
+	$out = '';
+	$in .= "$line\n";
+	$java->pump until $out =~ /\n/ || !$java->pumpable;
+	chomp $out;
+	return $out;
+}
+
 sub becomes
 {
 	my ($sql, $expected, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$out = '';
-	$in .= "$sql\n";
-	$java->pump until $out =~ /\n/ || !$java->pumpable;
-	chomp $out;
-	return like($out, qr/^$expected$/, $name) || diag $err;
+	return like(said_by_java($sql), qr/^$expected$/, $name) || diag $err;
 }
 
-# ---- what they do with codes that are none of lockredis
+# ---- codes that no error of lockredis has
 
 becomes(q{SELECT raise('08006')},
 	'08006 closed DataAccessResourceFailureException not repeated', 'class 08 closes');
-becomes(q{SELECT raise('0A000')}, '0A000 closed not translated',
-	'0A000 closes');
-becomes(q{SELECT raise('53400')}, '53400 kept DataAccessResourceFailureException not repeated',
-	'no slot');
-becomes(q{SELECT raise('57P01')}, '57P01 closed DataAccessResourceFailureException not repeated',
-	'what on_lost = terminate says closes');
 becomes(q{SELECT raise('40002')}, '40002 kept PessimisticLockingFailureException repeated',
 	'class 40 is repeated');
-becomes("SELECT raise('40P01')", '40P01 kept PessimisticLockingFailureException repeated',
-	'a deadlock, too');
-becomes("SELECT raise('40001')", '40001 kept CannotAcquireLockException repeated',
-	'and what cannot be serialized');
+
+# ---- each code, and the table in docs/reference.md
+
+# By code: the cells of HikariCP, Spring, psycopg with SQLAlchemy, and Active Record
+my %table;
+
+foreach my $row (slurp_file("$top/docs/reference.md") =~ /^### What drivers do\n(.*?)^## /ms ? $1 =~ /^\| ((?:\d|XX).*) \|$/mg : ())
+{
+	my ($codes, undef, @cells) = split / \| /, $row;
+
+	$table{$_} = join ' | ', @cells foreach split /, /, $codes;
+}
+my @codes = sort keys %table;
+cmp_ok(scalar @codes, '>', 20, 'there is a table');
+
+# Only the end of a session is what PostgreSQL does itself.
+sub sql_of
+{
+	my ($code) = @_;
+
+	return $code eq '57P01' ? 'SELECT pg_terminate_backend(pg_backend_pid())' : "SELECT raise('$code')";
+}
+
+my $calls = join "\n", map { "$_ " . sql_of($_) } @codes;
+my $dsn = "postgresql+psycopg://@{[ scalar getpwuid $> ]}\@127.0.0.1:" . $node->port . '/postgres';
+
+local $ENV{PYTHONPATH} = "$top/test/interop/tokens/target/python";
+IPC::Run::run([ 'python3', '-c', <<"END" ], '<', \$calls, '>', \my $by_python, '2>', \my $python_errors);
+import sys, psycopg
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
+engine = create_engine("$dsn", pool_size=1, max_overflow=0)
+for line in sys.stdin:
+    code, sql = line.strip().split(" ", 1)
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(sql))
+    except DBAPIError as error:
+        name = type(error).__name__
+        print(code, error.orig.sqlstate, "closed" if error.connection_invalidated else "kept", name,
+            isinstance(error.orig, getattr(psycopg, name)))
+END
+local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ('127.0.0.1', $node->port, 'postgres');
+IPC::Run::run([ 'ruby', '-e', <<'END' ], '<', \$calls, '>', \my $by_ruby, '2>', \my $ruby_errors);
+require "active_record"
+ActiveRecord::Base.establish_connection(adapter: "postgresql", pool: 1, min_messages: "error")
+pool = ActiveRecord::Base.connection_pool
+STDIN.each_line do |line|
+  code, sql = line.chomp.split(" ", 2)
+  pool.with_connection do |connection|
+    connection.execute(sql)
+  rescue ActiveRecord::ActiveRecordError => error
+    puts "#{code} #{connection.active? ? "kept" : "closed"} #{error.class.name.split("::").last}"
+    connection.reconnect! unless connection.active?
+  end
+end
+END
+my %python = map { /^(\w+) (.*)/ ? ($1 => $2) : () } split /\n/, $by_python;
+my %ruby = map { /^(\w+) (.*)/ ? ($1 => $2) : () } split /\n/, $by_ruby;
+
+foreach my $code (@codes)
+{
+	my $closed = $code eq '57P01' ? 'closed' : 'kept';
+	my ($kept, $spring) = said_by_java(sql_of($code)) =~ /^$code (kept|closed) (.*)/;
+	my ($python) = ($python{$code} // '') =~ /^$code $closed (\w+) True$/;
+	my ($ruby) = ($ruby{$code} // '') =~ /^$closed (\w+)$/;
+
+	$spring = ($spring // '') =~ /^(\w+Exception) (repeated)?/ ? "`$1`" . ($2 ? ', repeated' : '') : 'none';
+	is(join(' | ', ($kept // '') eq 'kept' ? 'keeps' : 'closes', $spring, map { '`' . ($_ // '?') . '`' } $python, $ruby),
+		$table{$code}, $code)
+	  or diag join "\n", $err, $python{$code} // $python_errors, $ruby{$code} // $ruby_errors;
+	is(said_by_java('plain ' . sql_of($code)), "$code $closed PSQLException", "$code: pgjdbc");
+}
 
 # ---- errors of lockredis
 

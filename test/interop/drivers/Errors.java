@@ -1,4 +1,5 @@
 import java.sql.Connection;
+import java.sql.DriverManager;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
@@ -18,7 +19,8 @@ import org.springframework.jdbc.core.JdbcTemplate;
  *
  * Runs each line of the standard input, until an empty one, as a statement, and prints its SQLSTATE, "kept" or
  * "closed", and Spring's exception with "repeated" or "not repeated"; "not translated" if it has
- * none for that code.
+ * none for that code.  A line that begins with "plain " is run without a pool: then it is the
+ * exception of the JDBC driver.
  */
 public class Errors {
     public static void main(String[] args) throws SQLException {
@@ -32,7 +34,7 @@ public class Errors {
         HikariDataSource pool = new HikariDataSource(config);
         Scanner lines = new Scanner(System.in);
         for (String sql = lines.nextLine(); !sql.isEmpty(); sql = lines.nextLine()) {
-            System.out.println(outcome(pool, sql));
+            System.out.println(sql.startsWith("plain ") ? plain(args[0], sql.substring(6)) : outcome(pool, sql));
             System.out.flush();
         }
         // To close the pool may take as long as to connect.
@@ -60,6 +62,19 @@ public class Errors {
         }
         return kept + translated.getClass().getSimpleName()
             + (translated instanceof TransientDataAccessException ? " repeated" : " not repeated");
+    }
+
+    static String plain(String url, String sql) throws SQLException {
+        try (Connection connection = DriverManager.getConnection(url);
+                Statement statement = connection.createStatement()) {
+            try {
+                statement.execute(sql);
+            } catch (SQLException e) {
+                return e.getSQLState() + (connection.isValid(60) ? " kept " : " closed ")
+                    + e.getClass().getSimpleName();
+            }
+            return "no error";
+        }
     }
 
     static int backend(HikariDataSource pool) throws SQLException {
