@@ -63,6 +63,7 @@ $incident->seen(
 	has('locks_orphaned{kind="reentrant"', 1));
 like($incident->look('LockRedisOrphans'), qr/^orphan\|/m, 'frozen: which key');
 $redis->thaw;
+$incident->look('LockRedisRenewalLate');
 $incident->over([ has('node_up', 1), has('locks_orphaned{kind="reentrant"', 0), has('node_renewal_lag_seconds', 0) ],
 	'LockRedisDown', 'LockRedisNodeDown', 'LockRedisOrphans', 'LockRedisRenewalLate');
 $one->query_is("SELECT redis_unlock('held')", 't', 'frozen: nothing was lost');

@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use LockRedis::Alerts;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils qw(slurp_file);
 
@@ -28,6 +29,14 @@ is(join(' ', $runbook =~ /^### (LockRedis\w+)$/mg),
 	join(' ', @alerts), 'each is in the runbook, in this order');
 is( join(' ', grep { !/\*\*Means:\*\*.*\*\*See:\*\*.*\*\*Do:\*\*/s } split /^### /m, $runbook =~ s/.*?(?=^### )//msr =~ s/^## .*//mgr),
 	'', 'with what it means, how to see, and what to do');
+
+foreach my $part ([ 'See', 'look' ], [ 'Do', 'do' ])
+{
+	my ($title, $call) = @$part;
+
+	is( join(' ', grep { LockRedis::Alerts->steps($_, $title) && $tests !~ /->(?:$call\(|steps\()'$_'/ } @alerts),
+		'', "the steps under $title are carried out in an incident");
+}
 
 # ----------
 # Messages
