@@ -1,5 +1,5 @@
-"""A service that builds a report, one of all services at a time, under a lock that one
-connection of asyncpg's pool holds.
+"""Builds a report, while no other service does: one connection of asyncpg's pool holds the
+lock.
 
 The variables of libpq say where PostgreSQL is.
 """

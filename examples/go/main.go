@@ -1,5 +1,5 @@
-// A service that builds a report, one of all services at a time: the lock is redsync's, the
-// database pgx's.  Whoever says redis_token_lock('go-report') in SQL is one of them.
+// Builds a report, while no other service does.  It locks with redsync, and writes with pgx.
+// A session that calls redis_token_lock('go-report') in SQL takes the same lock.
 //
 // The variables of libpq and REDIS_URL say where the servers are, LEASE how many seconds the
 // lock lasts.
@@ -36,7 +36,7 @@ func service() error {
 		return err
 	}
 
-	// A connection, not a pool: with one, pool.Acquire() for as long as the lock is had
+	// One connection.  With a pool, call pool.Acquire() and keep it as long as the lock
 	connection, err := pgx.Connect(ctx, "")
 	if err != nil {
 		return err

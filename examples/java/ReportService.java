@@ -10,9 +10,9 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * A service that builds a report, one of all services at a time: the lock is Redisson's.
- * Whoever says redis_lock('java-report') in SQL is one of them, and so is the second part of this
- * service, which takes it in the transaction that it protects.
+ * Builds a report, while no other service does.  The first part locks with Redisson.  The second
+ * part takes the same lock in SQL, in the transaction that it protects.  So does any session that
+ * calls redis_lock('java-report').
  *
  * <pre>java ReportService.java JDBC_URL</pre>
  * REDIS_URL says where Redis is.
@@ -34,7 +34,7 @@ public class ReportService {
         }
     }
 
-    /** The lock around a transaction: given back after the commit, and renewed until then */
+    /** Holds the lock around a transaction: it is renewed, and released after the commit. */
     static void withRedisson(RLock lock, Connection connection) throws SQLException {
         if (!lock.tryLock()) {
             System.out.println("busy");
@@ -63,7 +63,7 @@ public class ReportService {
                 }
             }
             buildReport(connection);
-            connection.commit();            // and the lock is given back
+            connection.commit();            // releases the lock
             System.out.println("built in a transaction");
         } catch (SQLException e) {
             connection.rollback();          // 40001: the lock was lost; try it again

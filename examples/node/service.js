@@ -1,6 +1,6 @@
-// A service that builds a report, one of all services at a time: the lock is node-redlock's,
-// the database node-postgres's.  Whoever says redis_token_lock('node-report') in SQL is one
-// of them.
+// Builds a report, while no other service does.  It locks with node-redlock, and writes with
+// node-postgres.  A session that calls redis_token_lock('node-report') in SQL takes the same
+// lock.
 //
 // The variables of libpq and REDIS_URL say where the servers are, LEASE how many seconds the
 // lock lasts.

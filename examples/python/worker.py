@@ -1,5 +1,5 @@
-"""A worker that builds a report, one of all workers at a time: the lock is redis-py's, the
-database psycopg's.  Whoever says redis_token_lock('python-report') in SQL is one of them.
+"""Builds a report, while no other worker does.  It locks with redis-py, and writes with
+psycopg.  A session that calls redis_token_lock('python-report') in SQL takes the same lock.
 
 The variables of libpq and REDIS_URL say where the servers are, LEASE how many seconds the
 lock lasts.
@@ -13,8 +13,8 @@ import redis
 client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://localhost:6379"))
 lock = client.lock("python-report", timeout=int(os.environ.get("LEASE", 60)))
 
-# Autocommit: a lock is to be given back after the commit, and a transaction that psycopg
-# has begun by itself would last as long as the lock.
+# Autocommit, since the lock has to be released after the commit.  Otherwise psycopg begins a
+# transaction by itself, which lasts as long as the lock.
 with psycopg.connect(autocommit=True) as connection:
     if not lock.acquire(blocking=False):
         print("busy", flush=True)

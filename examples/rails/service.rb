@@ -1,12 +1,12 @@
-# A service that builds a report, one of all services at a time, under a lock that one
-# connection of Active Record's pool holds.
+# Builds a report, while no other service does: one connection of Active Record's pool holds
+# the lock.
 #
 # The variables of libpq say where PostgreSQL is.
 
 require "active_record"
 
-# For a connection that is returned to the pool: locks would stay, and after a lost one the
-# next user could not commit.
+# Releases the locks of a connection that is returned to the pool.  Otherwise they would stay,
+# and the next user could not commit after a lost one.
 ActiveRecord::ConnectionAdapters::AbstractAdapter.set_callback(:checkin, :before) do |connection|
   connection.execute("SELECT redis_unlock_all()") if connection.active?
 end
