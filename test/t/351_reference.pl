@@ -4,7 +4,7 @@
 # - docs/reference.md lists each with its arguments, their types and defaults and what it
 #   returns, as the catalog has them, and no other
 # - its list of errors has each SQLSTATE that the sources raise, and no other
-# - the comment of each, in psql's \df+, has at most 300 characters
+# - the comment of each, and of each table, view and column, has at most 300 characters
 # - one scheme of names and arguments: redis_try_X has the arguments of redis_X and a "wait"
 #   behind the key, or behind how many, which is 0 by default; NULL is refused, but by those of 1.0
 # For nothing that a guarantee speaks of.
@@ -51,6 +51,12 @@ foreach my $row (@{ $one->query(q{
 	$arguments{$name} = [ map { /^(\w+) (\S+)(?: DEFAULT (.*))?/ ? [ $1, $2, $3 ] : die } split /, /,
 		$arguments =~ s/INOUT //r ];
 }
+
+$one->query_is(q{
+	SELECT count(*) > 100, count(*) FILTER (WHERE length(c.description) > } . COMMENT_MAX . q{)
+	  FROM pg_description c JOIN pg_depend d ON d.classid = c.classoid AND d.objid = c.objoid AND d.deptype = 'e'
+	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'},
+	't|0', 'and so is that of each table, view and column');
 
 # ----------
 # The reference
