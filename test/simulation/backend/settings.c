@@ -21,11 +21,6 @@ char	   *GUC_check_errmsg_string;
 char	   *GUC_check_errdetail_string;
 char	   *GUC_check_errhint_string;
 
-void
-GUC_check_errcode(int sqlerrcode)
-{
-}
-
 static int
 drawn(const char *name, int otherwise)
 {
