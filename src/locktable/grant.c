@@ -136,21 +136,23 @@ grant_ownerless(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * grant_is_overtaken --- can somebody elsewhere have been granted the key since the
- * request was sent?
+ * grant_is_overtaken --- can somebody elsewhere have been granted the key since it was
+ * judged that nobody can have it?
  *
  * A store that excludes this server only is asked when nobody elsewhere can have the
  * key any more, as the other store has been silent for so long.  If new locks go to
  * that one by now, or it has answered in between, they can:
  *
  *	 session: asks the table	other store: silent -> answers, grants it -> silent
+ *
+ * When the request was sent says less: what is blocked in the table is sent again.
  */
 static bool
-grant_is_overtaken(StoreId store, int64 sent_at)
+grant_is_overtaken(StoreId store, int64 judged_at)
 {
 	return lr_store_can(store, STORE_SERVER_ONLY) &&
 		(store != current_store() ||
-		 (lr_has_fallback() && !silence_lasts_since(sent_at)));
+		 (lr_has_fallback() && !silence_lasts_since(judged_at)));
 }
 
 /*
@@ -163,7 +165,7 @@ grant_is_overtaken(StoreId store, int64 sent_at)
  */
 static GrantResult
 grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-			 int64 deadline, const LockTerms *terms, int64 fence,
+			 int64 judged_at, int64 deadline, const LockTerms *terms, int64 fence,
 			 TimestampTz acquired_at, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
@@ -174,7 +176,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 
 	if (deadline <= now)
 		return GRANT_TOO_LATE;
-	if (grant_is_overtaken(store, deadline - terms->lease_ms * LR_US_PER_MS) ||
+	if (grant_is_overtaken(store, judged_at) ||
 		grant_was_forced(h, deadline - terms->lease_ms * LR_US_PER_MS))
 		return GRANT_STALE;
 	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
@@ -217,7 +219,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 
 GrantResult
 lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-		 int64 deadline, const LockTerms *terms, int64 fence)
+		 int64 judged_at, int64 deadline, const LockTerms *terms, int64 fence)
 {
 	TimestampTz acquired_at = GetCurrentTimestamp();
 	LWLock	   *lock = lt_lock_hold(hold);
@@ -227,8 +229,8 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	if (lt_wait_of(LrMyProcNumber)->kept.disowned == owner)
 		result = GRANT_DISOWNED;
 	else
-		result = grant_locked(hold, store, owner, topology, deadline, terms, fence,
-							  acquired_at, &wakes);
+		result = grant_locked(hold, store, owner, topology, judged_at, deadline, terms,
+							  fence, acquired_at, &wakes);
 	lt_unlock(lock, &wakes);
 	return result;
 }
@@ -249,7 +251,8 @@ lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topolo
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	*hold = lt_make_unqueued(name, terms);
-	result = grant_locked(*hold, store, owner, topology, deadline, terms, 0,
+	result = grant_locked(*hold, store, owner, topology,
+						  deadline - terms->lease_ms * LR_US_PER_MS, deadline, terms, 0,
 						  acquired_at, &wakes);
 	if (result != GRANTED)
 	{

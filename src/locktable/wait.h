@@ -149,11 +149,12 @@ typedef enum GrantResult
 
 /*
  * The store gave us the lock: leave the queue, hold it until the deadline.
- * "topology" is the epoch of the master that did, 0 where none is looked for.  A hold
- * of a kind that is ownerless is gone then.
+ * "topology" is the epoch of the master that did, 0 where none is looked for.  Of a store
+ * that excludes this server only "judged_at" is when nobody elsewhere could have the key.
+ * A hold of a kind that is ownerless is gone then.
  */
 extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
-							uint32 topology, int64 deadline,
+							uint32 topology, int64 judged_at, int64 deadline,
 							const LockTerms *terms, int64 fence);
 
 /*

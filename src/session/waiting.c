@@ -93,6 +93,8 @@ typedef struct Acquire
 	const LrName *name;
 	HeldKey		key;			/* the same, with its kind */
 	const AcquireRequest *request;
+	int64		judged_at;		/* before it was seen that nobody elsewhere can have the
+								 * key, if the store does not exclude him */
 	int64		asked_at;		/* head: when the store was asked last */
 	int64		retry_at;		/* and when to ask again unless woken */
 	int64		poll;			/* present interval for token locks */
@@ -349,6 +351,7 @@ wait_must_hold_off(StoreId store)
 
 	if (!lr_store_can(store, STORE_SERVER_ONLY))
 		return false;
+	acq.judged_at = lr_now();
 	left = silence_hold_off(acq.name->hash);
 	if (left == 0 || lt_key_stayed_here(acq.hold))
 		return false;
@@ -487,8 +490,8 @@ wait_grant(int64 deadline)
 	for (;;)
 	{
 		GrantResult result = lt_grant(acq.hold, acq.op.store, acq.op.owner,
-									  acq.op.topology, deadline, &r->terms,
-									  acq.op.fence);
+									  acq.op.topology, acq.judged_at, deadline,
+									  &r->terms, acq.op.fence);
 
 		if (result != GRANT_CONFLICT || !lr_kind(acq.key.kind)->placed)
 			return result;

@@ -12,7 +12,8 @@
 #   has the lock?
 #
 # The judgement of before is worth nothing: the session gives back what the table has
-# granted, and waits as long as that client may have the lock.
+# granted, and waits as long as that client may have the lock.  Likewise if the table was
+# locked by somebody, so that the session's request was sent again after all that.
 #
 # Proves G26.
 
@@ -26,7 +27,8 @@ LockRedis::Debugger->need;
 
 # Redis has to answer for 8 s before new locks go there again.
 my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback('main',
-	settings => { 'lockredis.lease' => '25s', 'lockredis.fallback_after' => '16s' });
+	settings => { 'lockredis.lease' => '25s', 'lockredis.fallback_after' => '16s',
+		'lockredis.command_timeout' => '1min' });
 
 sub master_is
 {
@@ -77,6 +79,26 @@ $warm->quit;
 
 granted_beside('plain', "SELECT redis_lock('plain')");
 granted_beside('tried', "SELECT redis_try_lock('tried', '50s')");
+
+# The worker finds the table locked, and the session asks it again and again.
+{
+	my ($one, $admin) = map { $node->session } 1 .. 2;
+
+	$admin->query('BEGIN; LOCK TABLE redis_lock_rows');
+	$one->start("SELECT redis_lock('blocked')");
+	poll_until('it to ask the table', sub {
+		$node->value('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $one->pid) eq
+		  'Extension' });
+	$redis->foreign_lock('blocked', owner => 'elsewhere:1', ms => 22_000);
+	answer_for_a_moment();
+	is($node->store_in_use, 'table', 'blocked: Redis was not there for long enough');
+	ok($one->is_running, 'blocked: it still asks');
+	$admin->query('ROLLBACK');
+	is($one->wait(120)->error, undef, 'blocked: the session has the lock');
+	is($redis->cmd('EXISTS', 'blocked'), '0', 'blocked: the other client has it no more');
+	$one->query_is("SELECT redis_unlock('blocked')", 't', 'blocked: released');
+	$_->quit foreach $one, $admin;
+}
 
 $node->reconnect($proxy);
 nothing_left($node, $redis);
