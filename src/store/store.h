@@ -160,6 +160,10 @@ typedef struct StoreOp
 								 * that are not known to have it */
 } StoreOp;
 
+/* The results of an operation: all from the outcome on. */
+#define STORE_RESULTS(op)	((char *) (op) + offsetof(StoreOp, outcome))
+#define STORE_RESULTS_SIZE	(sizeof(StoreOp) - offsetof(StoreOp, outcome))
+
 /*
  * What a store that fails is to SQL.  It is none of class 08: pools of connections take
  * that for the connection to PostgreSQL, and close one that is in order.

@@ -116,11 +116,8 @@ requests_shmem_init(void)
 	}
 }
 
-/*
- * request_op --- the i-th operation of a request
- */
-TableOp *
-request_op(TableRequest *request, int i)
+static TableOp *
+op_in(TableRequest *request, int i)
 {
 	Assert(i < request->room);
 	return &pool[request->first_op + i];
@@ -167,44 +164,23 @@ request_open(bool watchdog)
 
 /*
  * request_put_op --- an operation as the worker gets it
- *
- * The rest of the buffers for texts stays as it is: there are hundreds of bytes
- * of it, and this is done for each lock.
  */
 void
 request_put_op(TableRequest *request, int i, const StoreOp *op)
 {
-	TableOp    *out = request_op(request, i);
+	TableOp    *out = op_in(request, i);
+	bool		by_owner = op->kind == STORE_FORCE;
+	const char *text = by_owner ? op->owner_text : op->token;
+	int			len = by_owner ? op->owner_text_len : op->token_len;
 
-	memset(out, 0, offsetof(TableOp, name));
-	out->kind = op->kind;
-	out->lock_kind = op->lock_kind;
-	out->owner = op->owner;
-	memcpy(out->id, op->id, STORE_ID_LEN);
-	out->beside = op->beside;
-	out->gives_back = op->gives_back;
-	out->acted = op->acted;
-	out->wait_ms = op->wait_ms;
-	out->lease_ms = op->lease_ms;
-	out->keep_ms = op->keep_ms;
-	out->count = op->count;
-	out->fenced = op->fenced;
-	out->floor = op->floor;
-	out->change = op->change;
-	out->amount = op->amount;
-	out->name_len = op->name_len;
+	Assert(op->name_len <= LR_NAME_MAX);
+	out->op = *op;
+	out->op.name = out->op.owner_text = out->op.token = NULL;
 	if (op->name_len > 0)
 		memcpy(out->name, op->name, op->name_len);
-	if (op->kind == STORE_FORCE)
-	{
-		out->owner_text_len = Min(op->owner_text_len, LR_OWNER_MAX);
-		memcpy(out->owner_text, op->owner_text, out->owner_text_len);
-	}
-	else if (op->token != NULL)
-	{
-		out->owner_text_len = Min(op->token_len, LR_OWNER_MAX);
-		memcpy(out->owner_text, op->token, out->owner_text_len);
-	}
+	out->text_len = text != NULL ? Min(len, LR_OWNER_MAX) : 0;
+	if (out->text_len > 0)
+		memcpy(out->text, text, out->text_len);
 }
 
 /*
@@ -217,21 +193,13 @@ request_put_op(TableRequest *request, int i, const StoreOp *op)
 StoreOutcome
 request_get_answer(TableRequest *request, int i, StoreOp *op)
 {
-	const TableOp *answer = request_op(request, i);
+	const StoreOp *answer = &op_in(request, i)->op;
+	int64		sent_at = op->sent_at;
 
 	Assert(request_state(request) == REQUEST_DONE);
-	op->store_ms = answer->store_ms;
-	op->ttl_ms = answer->ttl_ms;
-	op->fence = answer->fence;
-	op->hold_count = answer->hold_count;
-	op->value = answer->value;
-	op->watch_ms = answer->watch_ms;
-	op->receivers = answer->receivers;
-	op->changed = answer->changed;
-	op->available = answer->available;
-	op->total = answer->total;
-	strlcpy(op->holder, answer->holder, sizeof(op->holder));
-	strlcpy(op->digest, answer->digest, sizeof(op->digest));
+	memcpy(STORE_RESULTS(op), STORE_RESULTS(answer), STORE_RESULTS_SIZE);
+	op->outcome = STORE_PENDING;
+	op->sent_at = sent_at;
 	strlcpy(op->type_name, answer->value == STORE_VALUE_NONE ? "none" : "row",
 			sizeof(op->type_name));
 	return answer->outcome;
@@ -313,7 +281,7 @@ requests_worker_enter(void)
 		if (state != REQUEST_TAKEN && state != REQUEST_ABANDONED)
 			continue;
 		for (int j = 0; j < request->nops; j++)
-			request_op(request, j)->outcome = STORE_UNKNOWN;
+			op_in(request, j)->op.outcome = STORE_UNKNOWN;
 		request_answer(request);
 	}
 	requests_new_epoch();
@@ -367,6 +335,23 @@ requests_take(int *n)
 			taken[(*n)++] = request;
 	}
 	return taken;
+}
+
+void
+request_take_op(TableRequest *request, int i, StoreOp *op)
+{
+	const TableOp *in = op_in(request, i);
+
+	*op = in->op;
+	op->name = in->name;
+	op->owner_text = op->token = in->text;
+	op->owner_text_len = op->token_len = in->text_len;
+}
+
+void
+request_put_results(TableRequest *request, int i, const StoreOp *op)
+{
+	memcpy(STORE_RESULTS(&op_in(request, i)->op), STORE_RESULTS(op), STORE_RESULTS_SIZE);
 }
 
 void

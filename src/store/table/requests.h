@@ -91,61 +91,14 @@ typedef enum RequestState
 	REQUEST_ABANDONED
 } RequestState;
 
-/*
- * A StoreOp on its way to the worker and back: what the table needs of it, with
- * the texts in it.  The fields mean what they mean there; request_put_op() and
- * request_get_answer() alone copy from one to the other.
- */
+/* An operation on its way to the worker and back: what it points to stands beside it. */
 typedef struct TableOp
 {
-	StoreOpKind kind;
-	KindId		lock_kind;
-	uint64		owner;
-	uint8		id[STORE_ID_LEN];
-	uint64		beside;
-	uint64		gives_back;
-	bool		acted;
-	int64		wait_ms;
-	int64		lease_ms;
-	int64		keep_ms;
-	int			count;
-	bool		fenced;
-	int64		floor;
-	StoreChange change;
-	int64		amount;
-	int			name_len;
-	int			owner_text_len;
-
-	/* Results, up to the texts; see table_op_begin(). */
-	StoreOutcome outcome;
-	int64		store_ms;
-	int64		ttl_ms;
-	int64		fence;
-	int			hold_count;
-	StoreValueKind value;
-	int64		watch_ms;
-	int			receivers;
-	bool		changed;
-	int64		available;
-	int64		total;
-	char		holder[LR_OWNER_MAX];
-	char		digest[41];
-
-	/* The texts, not terminated. */
+	StoreOp		op;				/* its pointers are NULL */
+	int			text_len;
 	char		name[LR_NAME_MAX];
-	char		owner_text[LR_OWNER_MAX];	/* or the digest of a token */
+	char		text[LR_OWNER_MAX]; /* owner_text, or the digest of a token */
 } TableOp;
-
-/*
- * Nothing has come of it yet.  An operation may be carried out more than once: again when
- * the transaction of the first time has failed.
- */
-static inline void
-table_op_begin(TableOp *op)
-{
-	memset((char *) op + offsetof(TableOp, outcome), 0,
-		   offsetof(TableOp, name) - offsetof(TableOp, outcome));
-}
 
 typedef struct TableRequest
 {
@@ -179,8 +132,6 @@ typedef struct TableTickets
 
 extern Size requests_shmem_size(void);
 extern void requests_shmem_init(void);
-
-extern TableOp *request_op(TableRequest *request, int i);
 
 /* ---- for the process that asks ---- */
 
@@ -233,6 +184,12 @@ extern bool requests_wanted(void);
 extern TableRequest **requests_take(int *n);
 
 extern TableTickets *requests_tickets(void);
+
+/*
+ * Operation i of a request that was taken, whose texts stay in the request; what came of it.
+ */
+extern void request_take_op(TableRequest *request, int i, StoreOp *op);
+extern void request_put_results(TableRequest *request, int i, const StoreOp *op);
 
 /* All its operations have outcomes: wake whoever asked. */
 extern void request_answer(TableRequest *request);

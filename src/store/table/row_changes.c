@@ -26,9 +26,9 @@
  */
 
 void
-rows_refuse(TableOp *op, const TableTrouble *trouble)
+rows_refuse(StoreOp *op, const TableTrouble *trouble)
 {
-	table_op_begin(op);
+	memset(STORE_RESULTS(op), 0, STORE_RESULTS_SIZE);
 	op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BLOCKED : STORE_REFUSED;
 }
 
@@ -36,7 +36,7 @@ rows_refuse(TableOp *op, const TableTrouble *trouble)
  * rows_blocked --- somebody's open transaction is at the row; false, for the caller
  */
 bool
-rows_blocked(TableOp *op, TableTrouble *trouble)
+rows_blocked(StoreOp *op, TableTrouble *trouble)
 {
 	table_trouble_set(trouble, TABLE_BLOCKED,
 					  "Another transaction is changing the row of the key.");
@@ -80,7 +80,7 @@ row_tell_owner(LockTables *tables, char *out)
 }
 
 void
-row_is_taken(LockTables *tables, TableOp *op, int64 left_ms)
+row_is_taken(LockTables *tables, StoreOp *op, int64 left_ms)
 {
 	op->outcome = STORE_BUSY;
 	op->value = STORE_VALUE_LOCK;
@@ -94,7 +94,7 @@ row_is_taken(LockTables *tables, TableOp *op, int64 left_ms)
  */
 
 Datum
-row_key(const TableOp *op)
+row_key(const StoreOp *op)
 {
 	return PointerGetDatum(cstring_to_text_with_len(op->name, op->name_len));
 }
@@ -146,7 +146,7 @@ row_put(KeyedTable *table, KeyedFound found, int n, Datum *values, bool *nulls)
  * row_make --- see table_int.h
  */
 bool
-row_make(LockTables *tables, const TableOp *op, KeyedFound found, Datum owner,
+row_make(LockTables *tables, const StoreOp *op, KeyedFound found, Datum owner,
 		 int holds, int64 lease_ms, bool keep)
 {
 	Datum		values[KEYED_MAX_COLUMNS] = {
@@ -258,7 +258,7 @@ row_is_of_token(LockTables *tables, const uint8 *id)
  * row_find_of --- the row of the key, if it is that owner's; else the outcome is set
  */
 bool
-row_find_of(LockTables *tables, TableOp *op, uint64 owner, TableTrouble *trouble)
+row_find_of(LockTables *tables, StoreOp *op, uint64 owner, TableTrouble *trouble)
 {
 	switch (sound_row(tables, row_key(op)))
 	{
@@ -282,7 +282,7 @@ row_find_of(LockTables *tables, TableOp *op, uint64 owner, TableTrouble *trouble
  * row_find_own --- that of a lock that the caller believes to have
  */
 bool
-row_find_own(LockTables *tables, TableOp *op, TableTrouble *trouble)
+row_find_own(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	return row_find_of(tables, op, op->owner, trouble);
 }
@@ -302,7 +302,7 @@ row_change_column(RowChange *change, int column, Datum value, bool isnull)
  * long a worker that was started anew takes the row to count at most.
  */
 void
-row_change_end(LockTables *tables, const TableOp *op, RowChange *change)
+row_change_end(LockTables *tables, const StoreOp *op, RowChange *change)
 {
 	Datum		until = row_time_after(op->lease_ms);
 	bool		isnull;
@@ -319,7 +319,7 @@ row_change_end(LockTables *tables, const TableOp *op, RowChange *change)
  * row_change_lease --- the same, of a row that is this owner's; no lease: leave it
  */
 void
-row_change_lease(LockTables *tables, const TableOp *op, RowChange *change)
+row_change_lease(LockTables *tables, const StoreOp *op, RowChange *change)
 {
 	if (op->lease_ms == 0)
 		return;
@@ -341,7 +341,7 @@ row_change_to_no_instance(LockTables *tables, RowChange *change)
  * row_write_change --- to the row that was found; sets the outcome
  */
 void
-row_write_change(LockTables *tables, TableOp *op, const RowChange *change,
+row_write_change(LockTables *tables, StoreOp *op, const RowChange *change,
 				 TableTrouble *trouble)
 {
 	if (change->n == 0 ||
@@ -356,7 +356,7 @@ row_write_change(LockTables *tables, TableOp *op, const RowChange *change,
  * row_delete --- that was found; sets the outcome
  */
 void
-row_delete(LockTables *tables, TableOp *op, TableTrouble *trouble)
+row_delete(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (keyed_delete(&tables->rows))
 		op->outcome = STORE_OK;

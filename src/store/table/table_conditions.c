@@ -63,7 +63,7 @@ wait_forget(ConditionWait *w)
 }
 
 static bool
-wait_is_for(const ConditionWait *w, const TableOp *op)
+wait_is_for(const ConditionWait *w, const StoreOp *op)
 {
 	return w->name_len == op->name_len && memcmp(w->name, op->name, op->name_len) == 0 &&
 		memcmp(w->id, op->id, STORE_ID_LEN) == 0;
@@ -73,7 +73,7 @@ wait_is_for(const ConditionWait *w, const TableOp *op)
  * wait_tell_one --- the first who counts is told; false: there is none
  */
 static bool
-wait_tell_one(const TableOp *op)
+wait_tell_one(const StoreOp *op)
 {
 	dlist_mutable_iter it;
 	int64		now = lr_now();
@@ -98,7 +98,7 @@ wait_tell_one(const TableOp *op)
  * wait_pass_on_dead --- what those were told who do not count any more is the next one's
  */
 static void
-wait_pass_on_dead(const TableOp *op)
+wait_pass_on_dead(const StoreOp *op)
 {
 	dlist_mutable_iter it;
 	int64		now = lr_now();
@@ -118,7 +118,7 @@ wait_pass_on_dead(const TableOp *op)
 }
 
 static void
-condition_is_not_yet(TableOp *op)
+condition_is_not_yet(StoreOp *op)
 {
 	op->outcome = STORE_BUSY;
 	op->value = STORE_VALUE_LOCK;
@@ -129,7 +129,7 @@ condition_is_not_yet(TableOp *op)
  * condition_queue --- the lock was given back: now its session waits
  */
 static void
-condition_queue(TableOp *op)
+condition_queue(StoreOp *op)
 {
 	ConditionWait *w = wait_find(op->owner);
 
@@ -158,7 +158,7 @@ condition_queue(TableOp *op)
  * no time to wait it leaves, unless it was
  */
 static void
-condition_ask(TableOp *op)
+condition_ask(StoreOp *op)
 {
 	ConditionWait *w;
 
@@ -176,7 +176,7 @@ condition_ask(TableOp *op)
 }
 
 static void
-condition_renew(TableOp *op)
+condition_renew(StoreOp *op)
 {
 	ConditionWait *w;
 
@@ -192,7 +192,7 @@ condition_renew(TableOp *op)
 }
 
 static void
-condition_release(TableOp *op)
+condition_release(StoreOp *op)
 {
 	ConditionWait *w = wait_find(op->owner);
 	bool		pass;
@@ -207,7 +207,7 @@ condition_release(TableOp *op)
 }
 
 static void
-condition_notify(TableOp *op)
+condition_notify(StoreOp *op)
 {
 	wait_pass_on_dead(op);
 	op->receivers = 0;
@@ -216,7 +216,7 @@ condition_notify(TableOp *op)
 }
 
 void
-condition_carry_out(TableOp *op)
+condition_carry_out(StoreOp *op)
 {
 	switch (op->kind)
 	{

@@ -23,7 +23,7 @@
  * count_find --- the number, 0 if there is none; false: the outcome is set
  */
 static bool
-count_find(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *trouble)
+count_find(LockTables *tables, StoreOp *op, FoundValue *found, TableTrouble *trouble)
 {
 	if (!value_find(tables, op, found, trouble))
 		return false;
@@ -36,7 +36,7 @@ count_find(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *tro
  * count_add --- so many more or less, if that is a number; false: the outcome is set
  */
 static bool
-count_add(LockTables *tables, TableOp *op, const FoundValue *found, int64 amount,
+count_add(LockTables *tables, StoreOp *op, const FoundValue *found, int64 amount,
 		  TableTrouble *trouble)
 {
 	int64		value;
@@ -57,7 +57,7 @@ count_add(LockTables *tables, TableOp *op, const FoundValue *found, int64 amount
  * Of a row that counts already value_write() would keep the end.
  */
 static void
-count_set(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *trouble)
+count_set(LockTables *tables, StoreOp *op, FoundValue *found, TableTrouble *trouble)
 {
 	found->counts = false;
 	op->available = op->total = op->amount;
@@ -73,7 +73,7 @@ count_set(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *trou
  * semaphore_create --- take so many permits of a semaphore, or find it busy
  */
 void
-semaphore_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+semaphore_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 
@@ -95,7 +95,7 @@ semaphore_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * A semaphore that has gone meanwhile is not made anew.
  */
 void
-semaphore_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+semaphore_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 
@@ -111,7 +111,7 @@ semaphore_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * semaphore_count --- return permits, once for each ticket
  */
 void
-semaphore_count(LockTables *tables, TableOp *op, TableTrouble *trouble)
+semaphore_count(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 
@@ -124,7 +124,7 @@ semaphore_count(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * semaphore_define --- set, create, add to or drain a semaphore
  */
 void
-semaphore_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
+semaphore_define(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 
@@ -151,7 +151,7 @@ semaphore_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * latch_create --- is it open?
  */
 void
-latch_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+latch_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 
@@ -167,7 +167,7 @@ latch_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * again is another one
  */
 void
-latch_count(LockTables *tables, TableOp *op, TableTrouble *trouble)
+latch_count(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 	bool		done = true;
@@ -189,7 +189,7 @@ latch_count(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * latch_define --- set, create or delete a latch
  */
 void
-latch_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
+latch_define(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 
@@ -213,7 +213,7 @@ latch_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * count_value --- read the number
  */
 void
-count_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
+count_value(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	found;
 

@@ -305,19 +305,19 @@ typedef struct RowChange
 } RowChange;
 
 /* The outcome of an operation that was not carried out, for this reason. */
-extern void rows_refuse(TableOp *op, const TableTrouble *trouble);
+extern void rows_refuse(StoreOp *op, const TableTrouble *trouble);
 
 /* ... because somebody's open transaction is at the row.  Returns false. */
-extern bool rows_blocked(TableOp *op, TableTrouble *trouble);
+extern bool rows_blocked(StoreOp *op, TableTrouble *trouble);
 
 /* ... and something was written already: raises, so that all of it is undone. */
 extern void rows_undo_blocked(void);
 
 /* ... because somebody has the row that was found, and for so long. */
-extern void row_is_taken(LockTables *tables, TableOp *op, int64 left_ms);
+extern void row_is_taken(LockTables *tables, StoreOp *op, int64 left_ms);
 
 /* What columns have; an owner is that of this instance with that number. */
-extern Datum row_key(const TableOp *op);
+extern Datum row_key(const StoreOp *op);
 extern Datum row_owner(uint64 owner, const char *suffix);
 extern Datum row_lease(int64 ms);
 extern Datum row_time_after(int64 ms);
@@ -347,25 +347,25 @@ extern bool row_put(KeyedTable *table, KeyedFound found, int n, Datum *values, b
  * Write the row of a new lock, with so many holds, over what was found.  To "keep" it
  * whatever becomes of this server it belongs to no instance.  False: as above.
  */
-extern bool row_make(LockTables *tables, const TableOp *op, KeyedFound found, Datum owner,
+extern bool row_make(LockTables *tables, const StoreOp *op, KeyedFound found, Datum owner,
 					 int holds, int64 lease_ms, bool keep);
 
 /*
  * Find the row of a lock that the caller believes to have; false: the outcome is
  * set.
  */
-extern bool row_find_own(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern bool row_find_of(LockTables *tables, TableOp *op, uint64 owner,
+extern bool row_find_own(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern bool row_find_of(LockTables *tables, StoreOp *op, uint64 owner,
 						TableTrouble *trouble);
 
 /* Collect a change of it, and write that; or delete it.  Both set the outcome. */
 extern void row_change_column(RowChange *change, int column, Datum value, bool isnull);
-extern void row_change_lease(LockTables *tables, const TableOp *op, RowChange *change);
-extern void row_change_end(LockTables *tables, const TableOp *op, RowChange *change);
+extern void row_change_lease(LockTables *tables, const StoreOp *op, RowChange *change);
+extern void row_change_end(LockTables *tables, const StoreOp *op, RowChange *change);
 extern void row_change_to_no_instance(LockTables *tables, RowChange *change);
-extern void row_write_change(LockTables *tables, TableOp *op, const RowChange *change,
+extern void row_write_change(LockTables *tables, StoreOp *op, const RowChange *change,
 							 TableTrouble *trouble);
-extern void row_delete(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void row_delete(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 /* ----------
  * table_shares.c: Locks that several have together: the row that they share, and theirs.
@@ -377,35 +377,35 @@ extern void row_delete(LockTables *tables, TableOp *op, TableTrouble *trouble);
  * it; insert it, and "keep" it whatever becomes of this server; lengthen the lease of the
  * one that was found, if there is a longer one (false: somebody's transaction is at it).
  */
-extern KeyedFound share_find(LockTables *tables, const TableOp *op, Datum owner);
-extern void share_insert(LockTables *tables, const TableOp *op, Datum owner, bool keep);
-extern bool share_lengthen(LockTables *tables, const TableOp *op);
+extern KeyedFound share_find(LockTables *tables, const StoreOp *op, Datum owner);
+extern void share_insert(LockTables *tables, const StoreOp *op, Datum owner, bool keep);
+extern bool share_lengthen(LockTables *tables, const StoreOp *op);
 
 /* Is the one in a slot a permit? */
 extern bool share_is_permit(TupleTableSlot *row);
 
 /* Operations of a read lock. */
-extern void read_create(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void read_release(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void read_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void read_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void read_release(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 /*
  * All shares of the key go.  Raises if somebody's transaction is at one: then all that
  * was done is undone.
  */
-extern void shares_drop(LockTables *tables, const TableOp *op);
+extern void shares_drop(LockTables *tables, const StoreOp *op);
 
 /*
  * Who has the row that was found and shares of its key, as a text that is another one
  * when others have; empty: there are no shares.
  */
-extern void shares_digest(LockTables *tables, const TableOp *op, char *out, Size size);
+extern void shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size);
 
 /*
  * The row that was found belongs to a writer who gives it back: if its session reads
  * too, it is that of a reader from now on, and the outcome is set.  False: nobody reads.
  */
-extern bool shares_keep(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern bool shares_keep(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 /* Delete what instances that have ended have left. */
 extern void shares_sweep(LockTables *tables);
@@ -424,7 +424,7 @@ typedef struct FoundValue
 } FoundValue;
 
 /* False: somebody's transaction is at it, and the outcome is set. */
-extern bool value_find(LockTables *tables, TableOp *op, FoundValue *found,
+extern bool value_find(LockTables *tables, StoreOp *op, FoundValue *found,
 					   TableTrouble *trouble);
 
 /*
@@ -432,16 +432,16 @@ extern bool value_find(LockTables *tables, TableOp *op, FoundValue *found,
  * "lease_ms" after a new one was made, 0 = never; one that is changed keeps its end.
  * False: as above.
  */
-extern bool value_write(LockTables *tables, TableOp *op, const FoundValue *found,
+extern bool value_write(LockTables *tables, StoreOp *op, const FoundValue *found,
 						int64 value, TableTrouble *trouble);
-extern bool value_delete(LockTables *tables, TableOp *op, const FoundValue *found,
+extern bool value_delete(LockTables *tables, StoreOp *op, const FoundValue *found,
 						 TableTrouble *trouble);
 
 /*
  * What a change makes of a number of which so many are had; "changed" and the outcome
  * are set.  True: *value is to be written.
  */
-extern bool value_change(TableOp *op, const FoundValue *found, int64 had, int64 *value);
+extern bool value_change(StoreOp *op, const FoundValue *found, int64 had, int64 *value);
 
 /* Delete those that have expired. */
 extern void values_sweep(LockTables *tables);
@@ -452,35 +452,35 @@ extern void values_sweep(LockTables *tables);
  */
 
 /* Operations of permits. */
-extern void permit_create(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void permit_renew(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void permit_release(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void permit_define(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void permit_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void permit_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void permit_release(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void permit_define(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void permit_value(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 /*
  * Of a key that has no row: who has permits of it; take them away if they are still
  * those who were told.  The outcome is set only if somebody has one, or if that is not
  * known.
  */
-extern void permits_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void permits_force(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void permits_inspect(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void permits_force(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 /* ----------
  * table_counts.c: Semaphores and latches in a table.
  * ----------
  */
 
-extern void semaphore_create(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void semaphore_release(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void semaphore_count(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void semaphore_define(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void semaphore_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void semaphore_release(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void semaphore_count(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void semaphore_define(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
-extern void latch_create(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void latch_count(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void latch_define(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void latch_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void latch_count(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void latch_define(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
-extern void count_value(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void count_value(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 /* ----------
  * table_tickets.c: Which requests have been counted, for when nobody has read the answer.
@@ -504,7 +504,7 @@ extern bool tickets_has(uint64 owner);
  * back by the wait that begins, or there, of him who notifies.  Sets the outcome, and
  * raises nothing.
  */
-extern void condition_carry_out(TableOp *op);
+extern void condition_carry_out(StoreOp *op);
 
 /* ----------
  * table_rows.c: What each operation does to the rows of the tables.
@@ -515,13 +515,13 @@ extern void condition_carry_out(TableOp *op);
  * Carry one operation out; its outcome is set.  If *trouble is set too, that is
  * why it could not be done.
  */
-extern void rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 /*
  * The transaction in which it was carried out has been committed: what is not in a table,
  * but in memory, is done now, once.
  */
-extern void rows_committed(TableOp *op);
+extern void rows_committed(StoreOp *op);
 
 /* Delete rows that do not count any more. */
 extern void rows_sweep(LockTables *tables);

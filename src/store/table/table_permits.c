@@ -54,7 +54,7 @@ owner_of_id(const uint8 *id)
 }
 
 static Datum
-owner_by_id(const TableOp *op)
+owner_by_id(const StoreOp *op)
 {
 	uint8		id[LR_SECRET_ID_LEN];
 
@@ -69,7 +69,7 @@ owner_by_id(const TableOp *op)
  * find_permit --- that of a session, or the one that was to be had by its id
  */
 static KeyedFound
-find_permit(LockTables *tables, const TableOp *op)
+find_permit(LockTables *tables, const StoreOp *op)
 {
 	KeyedFound	found = KEYED_NOTHING;
 
@@ -81,7 +81,7 @@ find_permit(LockTables *tables, const TableOp *op)
 }
 
 static void
-insert_permit(LockTables *tables, const TableOp *op)
+insert_permit(LockTables *tables, const StoreOp *op)
 {
 	bool		by_id = op->keep_ms > 0;
 
@@ -99,7 +99,7 @@ insert_permit(LockTables *tables, const TableOp *op)
  * them.
  */
 static int64
-count_permits(LockTables *tables, const TableOp *op, int64 *first_ms, uint64 *sum)
+count_permits(LockTables *tables, const StoreOp *op, int64 *first_ms, uint64 *sum)
 {
 	int64		n = 0;
 
@@ -136,7 +136,7 @@ count_permits(LockTables *tables, const TableOp *op, int64 *first_ms, uint64 *su
  */
 
 void
-permit_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+permit_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	total;
 	int64		had;
@@ -166,7 +166,7 @@ permit_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * find_counting --- a permit that still counts; else the outcome is set
  */
 static bool
-find_counting(LockTables *tables, TableOp *op, TableTrouble *trouble)
+find_counting(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	switch (find_permit(tables, op))
 	{
@@ -188,7 +188,7 @@ find_counting(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * permit_renew --- lengthen its lease; 0: leave it
  */
 void
-permit_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
+permit_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	bool		isnull;
 
@@ -207,7 +207,7 @@ permit_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 void
-permit_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+permit_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (find_counting(tables, op, trouble))
 	{
@@ -221,7 +221,7 @@ permit_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 void
-permit_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
+permit_define(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	total;
 	int64		first_ms;
@@ -234,7 +234,7 @@ permit_define(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 void
-permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
+permit_value(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	FoundValue	total;
 	int64		first_ms;
@@ -258,10 +258,10 @@ permit_value(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * If somebody has locked what says so it is not known, and the outcome is set.
  */
 static bool
-tell_permits(LockTables *tables, TableOp *op, char *holder, char *digest, Size size,
+tell_permits(LockTables *tables, StoreOp *op, char *holder, char *digest, Size size,
 			 int64 *first_ms, TableTrouble *trouble)
 {
-	TableOp		look = *op;
+	StoreOp		look = *op;
 	TableTrouble found;
 	FoundValue	total;
 	int64		had;
@@ -295,7 +295,7 @@ tell_permits(LockTables *tables, TableOp *op, char *holder, char *digest, Size s
 }
 
 void
-permits_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
+permits_inspect(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	int64		first_ms;
 
@@ -307,7 +307,7 @@ permits_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 void
-permits_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
+permits_force(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	char		holder[LR_OWNER_MAX];
 	char		digest[sizeof(op->digest)];

@@ -27,7 +27,7 @@
 #include "instance.h"
 #include "store/table/table_int.h"
 
-typedef void (*RowOperation) (LockTables *tables, TableOp *op,
+typedef void (*RowOperation) (LockTables *tables, StoreOp *op,
 							  TableTrouble *trouble);
 
 /* ----------
@@ -40,7 +40,7 @@ typedef void (*RowOperation) (LockTables *tables, TableOp *op,
  * as the operation wants more; else the outcome is set
  */
 static bool
-take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
+take_token(LockTables *tables, StoreOp *op, int64 floor, TableTrouble *trouble)
 {
 	Datum		values[KEYED_MAX_COLUMNS] = {[COL_COUNTER_KEY - 1] = row_key(op)};
 	bool		nulls[KEYED_MAX_COLUMNS] = {false};
@@ -80,7 +80,7 @@ take_token(LockTables *tables, TableOp *op, int64 floor, TableTrouble *trouble)
  * One that does not is overwritten, and all of it.
  */
 static void
-create_row(LockTables *tables, TableOp *op, Datum owner, bool keep,
+create_row(LockTables *tables, StoreOp *op, Datum owner, bool keep,
 		   TableTrouble *trouble)
 {
 	KeyedFound	found = sound_row(tables, row_key(op));
@@ -110,7 +110,7 @@ create_row(LockTables *tables, TableOp *op, Datum owner, bool keep,
 }
 
 static void
-reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+reentrant_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	create_row(tables, op, row_owner(op->owner, ""), op->keep_ms > 0, trouble);
 	if (op->outcome == STORE_OK)
@@ -122,7 +122,7 @@ reentrant_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * crashes
  */
 static void
-reentrant_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
+reentrant_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
@@ -140,7 +140,7 @@ reentrant_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * Under another name: a renewal that is late must not lengthen it.
  */
 static void
-keep_locked(LockTables *tables, TableOp *op, TableTrouble *trouble)
+keep_locked(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
@@ -158,7 +158,7 @@ keep_locked(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * still counts.
  */
 static void
-reentrant_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+reentrant_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (row_find_own(tables, op, trouble))
 	{
@@ -172,7 +172,7 @@ reentrant_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 static void
-reentrant_mint(LockTables *tables, TableOp *op, TableTrouble *trouble)
+reentrant_mint(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
@@ -191,7 +191,7 @@ reentrant_mint(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * the table that says who they are, and the outcome is set.
  */
 static bool
-told_digest(LockTables *tables, TableOp *op, char *out, Size size, TableTrouble *trouble)
+told_digest(LockTables *tables, StoreOp *op, char *out, Size size, TableTrouble *trouble)
 {
 	TableTrouble found;
 
@@ -215,7 +215,7 @@ told_digest(LockTables *tables, TableOp *op, char *out, Size size, TableTrouble 
  * any_force --- delete the row if its owner is still the one that was told
  */
 static void
-any_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
+any_force(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	char		owner[LR_OWNER_MAX];
 
@@ -247,7 +247,7 @@ any_force(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * any_inspect --- what there is; a row that is about to be inserted is not there yet
  */
 static void
-any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
+any_inspect(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	op->outcome = STORE_OK;
 	op->value = STORE_VALUE_NONE;
@@ -280,7 +280,7 @@ any_inspect(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * readers of before
  */
 static void
-write_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+write_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	reentrant_create(tables, op, trouble);
 	if (op->outcome == STORE_OK)
@@ -291,7 +291,7 @@ write_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * write_release --- the row stays if its session reads too
  */
 static void
-write_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+write_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (row_find_own(tables, op, trouble) && !shares_keep(tables, op, trouble))
 		row_delete(tables, op, trouble);
@@ -308,12 +308,11 @@ write_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
  */
 
 static void
-token_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+token_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	char		owner[LR_OWNER_MAX];
 
-	snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->owner_text_len,
-			 op->owner_text);
+	snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->token_len, op->token);
 	create_row(tables, op, CStringGetTextDatum(owner), true, trouble);
 }
 
@@ -321,7 +320,7 @@ token_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * token_find --- the row of the key, if the token has it; else the outcome is set
  */
 static bool
-token_find(LockTables *tables, TableOp *op, TableTrouble *trouble)
+token_find(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	KeyedFound	found = sound_row(tables, row_key(op));
 
@@ -336,7 +335,7 @@ token_find(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * token_set --- lengthen its lease, or only look
  */
 static void
-token_set(LockTables *tables, TableOp *op, TableTrouble *trouble)
+token_set(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	RowChange	change = {0};
 
@@ -350,7 +349,7 @@ token_set(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 static void
-token_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+token_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (token_find(tables, op, trouble))
 		row_delete(tables, op, trouble);
@@ -365,7 +364,7 @@ token_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * await_create --- the first one gives the lock back, and waits if it was there
  */
 static void
-await_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+await_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	op->outcome = STORE_OK;
 	if (op->gives_back == 0)
@@ -377,7 +376,7 @@ await_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
 }
 
 static void
-await_notify(LockTables *tables, TableOp *op, TableTrouble *trouble)
+await_notify(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (row_find_own(tables, op, trouble))
 		op->outcome = STORE_OK;
@@ -387,7 +386,7 @@ await_notify(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * await_nothing --- of the row: it is all in memory
  */
 static void
-await_nothing(LockTables *tables, TableOp *op, TableTrouble *trouble)
+await_nothing(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	op->outcome = STORE_OK;
 }
@@ -479,9 +478,9 @@ StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,
  * rows_execute --- see table_int.h
  */
 void
-rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
+rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
-	table_op_begin(op);
+	memset(STORE_RESULTS(op), 0, STORE_RESULTS_SIZE);
 	if (op->kind < STORE_CALLS)
 	{
 		RowOperation operation = lock_operations[op->lock_kind][op->kind];
@@ -509,7 +508,7 @@ rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * rows_committed --- see table_int.h
  */
 void
-rows_committed(TableOp *op)
+rows_committed(StoreOp *op)
 {
 	if (op->lock_kind == KIND_CONDITION && op->kind < STORE_CALLS &&
 		op->outcome == STORE_OK)

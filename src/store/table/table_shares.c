@@ -47,7 +47,7 @@ share_is_permit(TupleTableSlot *row)
 }
 
 KeyedFound
-share_find(LockTables *tables, const TableOp *op, Datum owner)
+share_find(LockTables *tables, const StoreOp *op, Datum owner)
 {
 	Datum		keys[SHARE_KEYS];
 
@@ -58,7 +58,7 @@ share_find(LockTables *tables, const TableOp *op, Datum owner)
 }
 
 void
-share_insert(LockTables *tables, const TableOp *op, Datum owner, bool keep)
+share_insert(LockTables *tables, const StoreOp *op, Datum owner, bool keep)
 {
 	Datum		values[KEYED_MAX_COLUMNS] = {
 		[COL_SHARE_KEY - 1] = row_key(op),
@@ -82,7 +82,7 @@ delete_share(LockTables *tables)
 }
 
 bool
-share_lengthen(LockTables *tables, const TableOp *op)
+share_lengthen(LockTables *tables, const StoreOp *op)
 {
 	static const int columns[] = {COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT};
 	Datum		values[] = {row_lease(op->lease_ms), row_time_after(op->lease_ms)};
@@ -109,7 +109,7 @@ next_reader(LockTables *tables)
 }
 
 void
-shares_drop(LockTables *tables, const TableOp *op)
+shares_drop(LockTables *tables, const StoreOp *op)
 {
 	keyed_begin_group(&tables->shares, row_key(op));
 	while (next_reader(tables))
@@ -120,7 +120,7 @@ shares_drop(LockTables *tables, const TableOp *op)
  * shares_digest --- see table_int.h
  */
 void
-shares_digest(LockTables *tables, const TableOp *op, char *out, Size size)
+shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
 {
 	char		owner[LR_OWNER_MAX];
 	uint64		sum;
@@ -176,7 +176,7 @@ shares_sweep(LockTables *tables)
  * "found" is what there is of it.  False: somebody's transaction is at it.
  */
 static bool
-make_shared(LockTables *tables, const TableOp *op, KeyedFound found, int readers,
+make_shared(LockTables *tables, const StoreOp *op, KeyedFound found, int readers,
 			int64 lease_ms)
 {
 	if (!row_make(tables, op, found, CStringGetTextDatum(SHARED_OWNER), readers, lease_ms,
@@ -194,7 +194,7 @@ make_shared(LockTables *tables, const TableOp *op, KeyedFound found, int readers
  * that reads, as in Redis: whoever has the key next drops the shares.
  */
 static bool
-change_readers(LockTables *tables, const TableOp *op, int by)
+change_readers(LockTables *tables, const StoreOp *op, int by)
 {
 	RowChange	change = {0};
 
@@ -211,7 +211,7 @@ change_readers(LockTables *tables, const TableOp *op, int by)
 }
 
 bool
-shares_keep(LockTables *tables, TableOp *op, TableTrouble *trouble)
+shares_keep(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	int64		lease_ms = 0;
 	int			readers = 0;
@@ -248,7 +248,7 @@ shares_keep(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * first
  */
 void
-read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
+read_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	KeyedFound	found = sound_row(tables, row_key(op));
 	int64		left_ms = found == KEYED_ROW ? lifetime_left_ms(tables->rows.row) : 0;
@@ -295,7 +295,7 @@ read_create(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * could not get the key meanwhile.
  */
 static bool
-find_both(LockTables *tables, TableOp *op, TableTrouble *trouble)
+find_both(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	KeyedFound	share = share_find(tables, op, row_owner(op->owner, ""));
 	KeyedFound	row = sound_row(tables, row_key(op));
@@ -317,7 +317,7 @@ find_both(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * read_renew --- lengthen what readers share, and the own part
  */
 void
-read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
+read_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (!find_both(tables, op, trouble))
 		return;
@@ -336,7 +336,7 @@ read_renew(LockTables *tables, TableOp *op, TableTrouble *trouble)
  * leave_readers --- one less, or nobody; false: somebody's transaction is at the row
  */
 static bool
-leave_readers(LockTables *tables, TableOp *op)
+leave_readers(LockTables *tables, StoreOp *op)
 {
 	if (row_hold_count(tables) > 1)
 		return change_readers(tables, op, -1);
@@ -347,7 +347,7 @@ leave_readers(LockTables *tables, TableOp *op)
 }
 
 void
-read_release(LockTables *tables, TableOp *op, TableTrouble *trouble)
+read_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	if (!find_both(tables, op, trouble))
 		return;

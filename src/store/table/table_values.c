@@ -32,7 +32,7 @@ value_has_ended(TupleTableSlot *row)
 }
 
 bool
-value_find(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *trouble)
+value_find(LockTables *tables, StoreOp *op, FoundValue *found, TableTrouble *trouble)
 {
 	Datum		keys[VALUE_KEYS];
 	bool		isnull;
@@ -52,7 +52,7 @@ value_find(LockTables *tables, TableOp *op, FoundValue *found, TableTrouble *tro
 }
 
 bool
-value_write(LockTables *tables, TableOp *op, const FoundValue *found, int64 value,
+value_write(LockTables *tables, StoreOp *op, const FoundValue *found, int64 value,
 			TableTrouble *trouble)
 {
 	bool		ends = op->lease_ms > 0;
@@ -71,7 +71,7 @@ value_write(LockTables *tables, TableOp *op, const FoundValue *found, int64 valu
 }
 
 bool
-value_delete(LockTables *tables, TableOp *op, const FoundValue *found,
+value_delete(LockTables *tables, StoreOp *op, const FoundValue *found,
 			 TableTrouble *trouble)
 {
 	if (found->row != KEYED_ROW)
@@ -81,7 +81,7 @@ value_delete(LockTables *tables, TableOp *op, const FoundValue *found,
 }
 
 bool
-value_change(TableOp *op, const FoundValue *found, int64 had, int64 *value)
+value_change(StoreOp *op, const FoundValue *found, int64 had, int64 *value)
 {
 	bool		write = true;
 

@@ -70,7 +70,8 @@
 typedef struct Job
 {
 	TableRequest *request;
-	TableOp    *op;
+	int			index;			/* in that */
+	StoreOp		op;
 } Job;
 
 typedef enum RunResult
@@ -137,7 +138,7 @@ handle_terminate(SIGNAL_ARGS)
 static void
 refuse_job(Job *job, const TableTrouble *trouble)
 {
-	rows_refuse(job->op, trouble);
+	rows_refuse(&job->op, trouble);
 	job->request->trouble = *trouble;
 }
 
@@ -172,7 +173,7 @@ execute_job(LockTables *tables, Job *job)
 	TableTrouble trouble;
 
 	trouble.fault = TABLE_FAULT_NONE;
-	rows_execute(tables, job->op, &trouble);
+	rows_execute(tables, &job->op, &trouble);
 	if (trouble.fault != TABLE_FAULT_NONE)
 		job->request->trouble = trouble;
 }
@@ -219,7 +220,7 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 				rows_sweep(tables);
 			commit_tables(tables);
 			for (int i = 0; i < njobs; i++)
-				rows_committed(job[i].op);
+				rows_committed(&job[i].op);
 			result = RUN_DONE;
 		}
 		else
@@ -307,7 +308,8 @@ collect_jobs(TableRequest **requests, int nrequests)
 		for (int j = 0; j < requests[i]->nops; j++)
 		{
 			jobs[n].request = requests[i];
-			jobs[n++].op = request_op(requests[i], j);
+			jobs[n].index = j;
+			request_take_op(requests[i], j, &jobs[n++].op);
 		}
 	}
 	return n;
@@ -332,6 +334,8 @@ serve_requests(const TableTrouble *trouble)
 		for (int i = 0; i < njobs; i++)
 			refuse_job(&jobs[i], trouble);
 	}
+	for (int i = 0; i < njobs; i++)
+		request_put_results(jobs[i].request, jobs[i].index, &jobs[i].op);
 	for (int i = 0; i < nrequests; i++)
 		request_answer(requests[i]);
 }

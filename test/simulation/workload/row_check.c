@@ -296,7 +296,7 @@ note_robbed(const char *key)
 
 /* As a run of it has left it whose transaction has failed. */
 static void
-spoil_results(TableOp *op)
+spoil_results(StoreOp *op)
 {
 	op->value = STORE_VALUE_LOCK;
 	op->ttl_ms = 77777;
@@ -311,7 +311,7 @@ spoil_results(TableOp *op)
  * believes to have the lock
  */
 static void
-check_lifetime(LockTables *tables, const TableOp *op, const char *key)
+check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 {
 	/* Looked at first: a worker that is stopped meanwhile must not make it shorter. */
 	int64		left_ms = lifetime_left_ms(tables->rows.row);
@@ -327,11 +327,11 @@ check_lifetime(LockTables *tables, const TableOp *op, const char *key)
 					 (until - sim_now()) / 1000.0);
 }
 
-extern void __real_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
-extern void __wrap_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble);
+extern void __real_rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void __wrap_rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble);
 
 void
-__wrap_rows_execute(LockTables *tables, TableOp *op, TableTrouble *trouble)
+__wrap_rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble)
 {
 	char		key[LR_NAME_MAX + 1];
 
