@@ -162,6 +162,20 @@ is_up('database and extension created');
 	is_up('table made anew');
 }
 
+# A table of another owner is not touched: code of one of them would run as the other.
+$node->safe_psql('locks', 'CREATE ROLE somebody');
+$node->safe_psql('locks', 'ALTER TABLE elsewhere.redis_lock_counters OWNER TO somebody');
+is_down(qr/table "redis_lock_counters" has another owner than table "redis_lock_rows"/i,
+	'counters of somebody else');
+$node->safe_psql('locks',
+	'ALTER TABLE elsewhere.redis_lock_counters OWNER TO CURRENT_USER;
+	 ALTER TABLE elsewhere.redis_lock_shares OWNER TO somebody');
+is_up('shares of somebody else');
+$one->query_fails("SELECT redis_try_read_lock('up')", '55000',
+	qr/table "redis_lock_shares" has another owner than table "redis_lock_rows"/i,
+	'shares of somebody else: a read lock');
+$node->safe_psql('locks', 'ALTER TABLE elsewhere.redis_lock_shares OWNER TO CURRENT_USER');
+
 # The database goes, by force, and comes back.
 $node->safe_psql('postgres', 'DROP DATABASE locks WITH (FORCE)');
 is_down(qr/database "locks" does not exist/i, 'DROP DATABASE');

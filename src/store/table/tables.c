@@ -207,6 +207,9 @@ has_form(Relation rel, const Oid *types, int ncolumns)
 
 /*
  * open_checked --- open one of the tables if it is as it should be
+ *
+ * All is done as the owner of the rows, who must own the others too: else code of one of
+ * them would run as the other.
  */
 static bool
 open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
@@ -235,7 +238,13 @@ open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
 						  name);
 		return false;
 	}
-	return true;
+	if (rel->rd_rel->relowner == opened.rows.rel->rd_rel->relowner)
+		return true;
+	keyed_end(table);
+	table_close(rel, NoLock);
+	table_trouble_set(trouble, TABLE_WRONG_FORM,
+					  "Table \"%s\" has another owner than table \"%s\".", name, ROWS_TABLE);
+	return false;
 }
 
 /*
@@ -277,9 +286,6 @@ close_table(KeyedTable *table)
 
 /*
  * open_further --- one of the tables that few operations need
- *
- * All is done as the owner of the rows, who must own this one too: else code of one
- * of them would run as the other.
  */
 static bool
 open_further(LockTables *tables, FurtherTable *further, KeyedTable *table,
@@ -295,16 +301,8 @@ open_further(LockTables *tables, FurtherTable *further, KeyedTable *table,
 						  get_database_name(MyDatabaseId), further->name);
 		return false;
 	}
-	if (!open_checked(table, further->oid, further->name, further->types,
-					  further->ncolumns, further->nkeys, trouble))
-		return false;
-	if (table->rel->rd_rel->relowner == tables->rows.rel->rd_rel->relowner)
-		return true;
-	close_table(table);
-	table_trouble_set(trouble, TABLE_WRONG_FORM,
-					  "Table \"%s\" has another owner than table \"%s\".",
-					  further->name, ROWS_TABLE);
-	return false;
+	return open_checked(table, further->oid, further->name, further->types,
+						further->ncolumns, further->nkeys, trouble);
 }
 
 bool
