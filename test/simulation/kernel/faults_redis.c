@@ -288,15 +288,13 @@ fault_key_denied(void)
 	const char *of = names[sim_pick((const int64_t[]){0, 0, 1, 1, 2}, 5)];
 	int64_t		time = SIM_PICK(100 * SIM_MS, SIM_S, 6 * SIM_S, 20 * SIM_S, SIM_NEVER);
 
-	/* A release stays due while two masters refuse it and no majority is left without them. */
-	if (sim_config.names != NAMES_STAY && time == SIM_NEVER)
-		time = 20 * SIM_S;
 	/*
-	 * A write lock that is lost, since its renewals are refused, is there for as long as its
-	 * own session reads beside it, and does not see the loss: README.md, "Read-write locks".
+	 * A release stays due while two masters refuse it and no majority is left without them; or
+	 * a write lock's beside a read lock of its session: README.md, "Read-write locks".
 	 */
-	if (sim_config.read_write && of == names[1])
-		time = 100 * SIM_MS;
+	if (time == SIM_NEVER &&
+		(sim_config.names != NAMES_STAY || (sim_config.read_write && of == names[1])))
+		time = 20 * SIM_S;
 	redis_deny_name(node, name_of(of, key), true);
 	if (time < SIM_NEVER)
 		sim_at(sim_now() + time, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);

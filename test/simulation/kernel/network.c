@@ -21,10 +21,11 @@
 
 /*
  * A flooded connection has bytes for FLOOD_READS reads.  A process may read READS_MAX times
- * before it looks again at what is ready.
+ * before it looks again at what is ready: the watchdog reads eight times in each of its rounds,
+ * some of which have something due at once.
  */
 #define FLOOD_READS	100
-#define READS_MAX	32
+#define READS_MAX	64
 
 typedef struct Chunk
 {

@@ -68,6 +68,7 @@ const Meeting sim_meetings[] = {
 	{"lt_note_answer", NULL, "topology_change", fault_failover, MEET_SENTINELS | MEET_LOCKED},
 	{"lt_set_scope", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"lt_raise_deadline", NULL, "topology_change", fault_failover, MEET_SENTINELS},
+	{"lt_raise_deadline", "guard_check_holds", "topology_change", fault_failover, MEET_SENTINELS},
 	{"lt_end_release", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"lt_lose", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"ask_settle", NULL, "topology_change", fault_failover, MEET_SENTINELS},

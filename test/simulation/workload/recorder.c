@@ -19,6 +19,7 @@
 
 #include "../../../src/session/session.h"
 #include "../../../src/settings.h"
+#include "../../../src/store/nodes.h"
 #include "../backend/heap.h"
 #include "../kernel/history.h"
 #include "../kernel/redis_nodes.h"
@@ -286,6 +287,27 @@ __wrap_session_force(const LrName *name, KindId kind)
 	return result;
 }
 
+/*
+ * check_remembered --- the lease of a client elsewhere that was seen keeps the table from
+ * giving the key away for as long
+ */
+static void
+check_remembered(const LrName *name, const StoreOp *op)
+{
+	int64		begin;
+	int64		left;
+
+	if (!lr_has_fallback() || strncmp(op->holder, "elsewhere", 9) != 0)
+		return;
+	begin = silence_since();
+	if (begin == 0)
+		begin = sim_now();
+	left = silence_hold_off(name->hash) + sim_now() - begin;
+	if (left < op->ttl_ms * SIM_MS)
+		sim_fail("two holders", "%s: the table gives it away %.3f ms before a lease ends that was seen",
+				 name->data, (op->ttl_ms * SIM_MS - left) / 1000.0);
+}
+
 extern void __real_session_inspect(const LrName *name, KindId kind, StoreOp *op);
 extern void __wrap_session_inspect(const LrName *name, KindId kind, StoreOp *op);
 
@@ -296,7 +318,10 @@ __wrap_session_inspect(const LrName *name, KindId kind, StoreOp *op)
 
 	RECORDED(n, __real_session_inspect(name, kind, op));
 	if (op->store == STORE_REDIS && op->outcome == STORE_OK)
+	{
 		redis_note_seen(name->data, op->holder);
+		check_remembered(name, op);
+	}
 	history_return(n, op->value != STORE_VALUE_NONE ? HISTORY_YES : HISTORY_NO);
 }
 

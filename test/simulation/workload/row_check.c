@@ -22,10 +22,12 @@
 #include "../../../src/kinds/kind.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/wait.h"
+#include "../../../src/store/nodes.h"
 #include "../../../src/store/table/table_int.h"
 
 #include "../backend/versions.h"
 #include "../kernel/redis_nodes.h"
+#include "../kernel/sentinels.h"
 #include "row_check.h"
 
 /* ----------
@@ -260,14 +262,22 @@ counter_of(const char *key)
 extern bool __real_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
 extern bool __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
 
-/* The counter of the table in which the lock is has passed the token. */
+/*
+ * The counter of the table in which the lock is has passed the token, or that of the master
+ * that is believed in.
+ */
 bool
 __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 {
 	bool		is_here = lt_holds[hold].store == STORE_TABLE;
+	int			master = sentinels_node_of(topology_epoch());
 	bool		taken = __real_lt_take_reserved(hold, store, more);
 	const char *key = lt_keys[lt_holds[hold].key].name;
 
+	if (taken && sim_config.sentinels &&
+		sentinels_node_of((uint32) lt_holds[hold].reserve_moves) != master)
+		sim_fail("fence", "%s: token %lld is used from the reserve of another master than redis %d",
+				 key, (long long) lt_holds[hold].fence, master);
 	if (taken && is_here && counter_of(key) < lt_holds[hold].fence)
 		sim_fail("fence", "%s: token %lld is used from the reserve, and the counter has %lld",
 				 key, (long long) lt_holds[hold].fence, (long long) counter_of(key));

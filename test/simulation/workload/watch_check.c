@@ -219,3 +219,39 @@ __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 	check_choice(store, now, items, n);
 	return n;
 }
+
+/* ----------
+ * What is refused
+ * ----------
+ */
+
+/* A hold of that kind of the key; LR_NONE = there is none. */
+static LrIndex
+held_as(LrIndex key, KindId kind)
+{
+	LrIndex		i = lt_keys[key].first_hold;
+
+	while (i != LR_NONE && (lt_holds[i].kind != kind || lt_holds[i].state != HOLD_HELD))
+		i = lt_holds[i].next;
+	return i;
+}
+
+extern Refusal __real_lt_refused(const DueItem *item, bool alone);
+extern Refusal __wrap_lt_refused(const DueItem *item, bool alone);
+
+/* A write lock is there for as long as the read lock beside it, which is in the same hash. */
+Refusal
+__wrap_lt_refused(const DueItem *item, bool alone)
+{
+	LrIndex		key = lt_holds[item->hold].key;
+	LrIndex		reads = lt_holds[item->hold].kind == KIND_WRITE ? held_as(key, KIND_READ) : LR_NONE;
+	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].owner;
+	int64		until = reads == LR_NONE ? 0 : (int64) lt_leases[reads].deadline.value;
+	Refusal		result = __real_lt_refused(item, alone);
+
+	if (result.over && until > sim_now() && lt_holds[reads].owner == owner &&
+		lt_holds[reads].state == HOLD_HELD)
+		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
+				 lt_keys[key].name, (until - sim_now()) / 1000.0);
+	return result;
+}
