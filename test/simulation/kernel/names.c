@@ -17,6 +17,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "config.h"
@@ -36,14 +37,25 @@ typedef struct Place
 	int64_t		had_until[REDIS_NODES]; /* these had it before; 0 = they did not */
 } Place;
 
+/* What was found last in a row of a server of PostgreSQL. */
+typedef struct Found
+{
+	char		run_id[64];		/* "" = it was refused */
+	bool		unsure;			/* others looked at the same time */
+} Found;
+
 static Place place[REDIS_NODES];
 static bool lent[REDIS_NODES];	/* a connection by another name may be there */
+static Found found[SIM_MAX_SERVERS][REDIS_NODES];
+static bool looks[SIM_MAX_PROCS];
 
 void
 names_reset(void)
 {
 	memset(place, 0, sizeof(place));
 	memset(lent, 0, sizeof(lent));
+	memset(found, 0, sizeof(found));
+	memset(looks, 0, sizeof(looks));
 	for (int i = 0; i < REDIS_NODES; i++)
 		place[i].node = i;
 }
@@ -174,6 +186,45 @@ names_count_voters(const char *key, const char *owner, uint32_t first)
 		n += is_voter(i, first) && (redis_owned_there_until(i, key, owner) > 0 ||
 									redis_was_robbed_at(i, owner));
 	return n;
+}
+
+/* ----------
+ * Who has which server
+ * ----------
+ */
+
+void
+names_looks(void)
+{
+	looks[sim_slot()] = true;
+}
+
+/* Only a row whose last look found the server keeps others from it. */
+void
+names_found(int row, const char *run_id, bool good)
+{
+	Found	   *f = found[sim_server()];
+	bool		is_had = false;
+
+	looks[sim_slot()] = false;
+	if (row < 0)
+		return;
+	f[row].unsure = false;
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		f[row].unsure |= looks[i];
+	snprintf(f[row].run_id, sizeof(f[row].run_id), "%s", good ? run_id : "");
+	for (int i = 0; i < sim_config.masters; i++)
+	{
+		if (f[i].unsure)
+			is_had = true;
+		if (i == row || strcmp(f[i].run_id, run_id) != 0)
+			continue;
+		is_had = true;
+		if (good)
+			f[i].run_id[0] = '\0';
+	}
+	if (!good && !is_had)
+		sim_fail("not confirmed", "name %d is refused the server of one that has found another", row);
 }
 
 /* ----------

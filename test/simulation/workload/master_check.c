@@ -37,6 +37,23 @@ __wrap_topology_change(const RedisHost *at, int64 config_epoch)
 	return __real_topology_change(at, config_epoch);
 }
 
+extern bool __real_masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
+								uint32 *life, int64 *since);
+extern bool __wrap_masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
+								uint32 *life, int64 *since);
+
+bool
+__wrap_masters_note(int row, uint32 place, const char *run_id, int64 booted_by, uint32 *life,
+					int64 *since)
+{
+	bool		good;
+
+	names_looks();
+	good = __real_masters_note(row, place, run_id, booted_by, life, since);
+	names_found(*life != 0 ? row : -1, run_id, good);
+	return good;
+}
+
 extern int	__real_cluster_put_node(const char *id, const RedisHost *at, const char *name,
 									bool has_slots);
 extern int	__wrap_cluster_put_node(const char *id, const RedisHost *at, const char *name,
@@ -75,9 +92,16 @@ __wrap_cluster_end_change(void)
 extern void __real_cluster_set_number(int slot, int64 number);
 extern void __wrap_cluster_set_number(int slot, int64 number);
 
+/* Who has a slot anew, perhaps after somebody else, is to be asked about its locks. */
 void
 __wrap_cluster_set_number(int slot, int64 number)
 {
+	uint32		epoch;
+
+	if (cluster_owner(slot, &epoch) != CLUSTER_NO_NODE && number > cluster_number(slot) &&
+		epoch <= topology_epoch())
+		sim_fail("former master", "slot %d has a higher number, and its locks are not asked about",
+				 slot);
 	__real_cluster_set_number(slot, number);
 	shards_note_number(slot, number);
 }

@@ -62,6 +62,7 @@ const Meeting sim_meetings[] = {
 	{"ask_run_many", "guard_check_holds", "lt_moved", NULL, MEET_FALLBACK},
 	{"ask_run_many", "ask_held", "lt_moved", fault_silence, MEET_FALLBACK},
 	{"lt_end_release", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
+	{"request_state", NULL, "silence_answered", fault_foreign_client, MEET_FALLBACK},
 
 	/* An answer, and the master that gave it */
 	{"lt_grant", NULL, "topology_change", fault_failover, MEET_SENTINELS},
