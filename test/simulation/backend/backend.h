@@ -27,6 +27,7 @@
 
 #include "../kernel/config.h"
 #include "../kernel/sim.h"
+#include "replaced.h"
 
 /* PostgreSQL's part of shared memory; in the arena, at sim_root. */
 typedef struct SimShared

@@ -299,7 +299,7 @@ unpack_sql_state(int sqlstate)
 }
 
 void
-ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
+ExceptionalCondition(const char *condition, SIM_ASSERTION_TYPE const char *file, int line)
 {
 	const char *name = strrchr(file, '/');
 
@@ -327,18 +327,18 @@ static uint32 blocked_signals = 0;
 static int64 statement_ends_at = SIM_NEVER;
 static int64 statement_number = 0;
 
-pqsigfunc
+SIM_OLD_HANDLER
 pqsignal(int signo, pqsigfunc func)
 {
-	pqsigfunc	before = handler[signo];
+	pqsigfunc	before pg_attribute_unused() = handler[signo];
 
 	handler[signo] = func;
 	if (blocked_signals & (1 << signo))
 	{
 		blocked_signals &= ~(1 << signo);
-		func(signo);
+		func(SIM_SIGNAL_ARGS(signo));
 	}
-	return before;
+	SIM_RETURN_OLD(before);
 }
 
 static void
@@ -348,21 +348,21 @@ set_own_latch(void)
 }
 
 void
-SignalHandlerForConfigReload(int signo)
+SignalHandlerForConfigReload(SIGNAL_ARGS)
 {
 	ConfigReloadPending = true;
 	set_own_latch();
 }
 
 void
-SignalHandlerForShutdownRequest(int signo)
+SignalHandlerForShutdownRequest(SIGNAL_ARGS)
 {
 	ShutdownRequestPending = true;
 	set_own_latch();
 }
 
 void
-StatementCancelHandler(int signo)
+StatementCancelHandler(SIGNAL_ARGS)
 {
 	if (!backend_exiting)
 	{
@@ -373,7 +373,7 @@ StatementCancelHandler(int signo)
 }
 
 void
-die(int signo)
+die(SIGNAL_ARGS)
 {
 	if (!backend_exiting)
 	{
@@ -395,10 +395,10 @@ sim_backend_signal(int signo)
 		set_own_latch();
 		backend_timeouts_ring();
 		if (sim_now() >= statement_ends_at)
-			StatementCancelHandler(signo);
+			StatementCancelHandler(SIM_SIGNAL_ARGS(signo));
 	}
 	else if (handler[signo] != NULL)
-		handler[signo] (signo);
+		handler[signo] (SIM_SIGNAL_ARGS(signo));
 	else
 		blocked_signals |= 1 << signo;
 }

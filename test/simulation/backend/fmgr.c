@@ -269,7 +269,8 @@ BlessTupleDesc(TupleDesc tupdesc)
 }
 
 HeapTuple
-heap_form_tuple(TupleDesc tupleDescriptor, Datum *values, bool *isnull)
+heap_form_tuple(TupleDesc tupleDescriptor, SIM_CONST_SINCE_17 Datum *values,
+				SIM_CONST_SINCE_17 bool *isnull)
 {
 	HeapTuple	tuple = palloc0(sizeof(HeapTupleData));
 	Row		   *row = palloc0(sizeof(Row));
@@ -303,8 +304,8 @@ construct_array(Datum *elems, int nelems, Oid elmtype, int elmlen, bool elmbyval
 
 /* Statements with several keys call what is behind their functions. */
 void
-deconstruct_array(ArrayType *array, Oid elmtype, int elmlen, bool elmbyval, char elmalign,
-				  Datum **elemsp, bool **nullsp, int *nelemsp)
+deconstruct_array(SIM_CONST_SINCE_19 ArrayType *array, Oid elmtype, int elmlen, bool elmbyval,
+				  char elmalign, Datum **elemsp, bool **nullsp, int *nelemsp)
 {
 	sim_fail("simulator", "a function is passed an array");
 }
@@ -330,12 +331,13 @@ sql_call_set(PGFunction function, SqlPutRow put, void *arg)
 }
 
 void
-InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
+InitMaterializedSRF(FunctionCallInfo fcinfo, uint32 flags)
 {
 }
 
 void
-tuplestore_putvalues(Tuplestorestate *state, TupleDesc tdesc, Datum *values, bool *isnull)
+tuplestore_putvalues(Tuplestorestate *state, TupleDesc tdesc, SIM_CONST_SINCE_17 Datum *values,
+					 SIM_CONST_SINCE_17 bool *isnull)
 {
 	put_row(put_arg, values, isnull);
 }

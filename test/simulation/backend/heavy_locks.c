@@ -435,7 +435,7 @@ add_instance(BlockedProcsData *data, const HeavyLock *lock, int owner)
 	int			place = owner < OWNER_PREPARED ? place_of(lock, owner) : -1;
 
 	for (int i = 0; i < data->nlocks; i++)
-		if (data->locks[i].backend == owner)
+		if (data->locks[i].SIM_LOCK_OWNER == owner)
 			return;
 	instance = &data->locks[data->nlocks++];
 	memset(instance, 0, sizeof(LockInstanceData));
@@ -444,7 +444,7 @@ add_instance(BlockedProcsData *data, const HeavyLock *lock, int owner)
 		if (lock->holder[i].owner == owner)
 			instance->holdMask |= lock->holder[i].mask;
 	instance->waitLockMode = place >= 0 ? lock->waiter[place].mode : NoLock;
-	instance->backend = owner;
+	instance->SIM_LOCK_OWNER = owner;
 	instance->pid = instance->leaderPid = pid_of(owner);
 }
 

@@ -68,9 +68,9 @@ WaitLatch(Latch *latch, int events, long timeout, uint32 wait_event_info)
 }
 
 WaitEventSet *
-CreateWaitEventSet(MemoryContext context, int nevents)
+CreateWaitEventSet(SimWaitEventOwner owner, int nevents)
 {
-	WaitEventSet *set = MemoryContextAllocZero(context, sizeof(WaitEventSet));
+	WaitEventSet *set = MemoryContextAllocZero(TopMemoryContext, sizeof(WaitEventSet));
 
 	Assert(nevents <= MAX_WAIT_EVENTS);
 	return set;

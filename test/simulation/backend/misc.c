@@ -417,10 +417,18 @@ pgstat_fetch_stat_numbackends(void)
 }
 
 LocalPgBackendStatus *
-pgstat_fetch_stat_local_beentry(int beid)
+SIM_LOCAL_BEENTRY(int beid)
 {
-	sim_fail("simulator", "pgstat_fetch_stat_local_beentry is called");
+	sim_fail("simulator", "a copy of the backends' status is asked for");
 }
+
+#if PG_VERSION_NUM >= 170000
+uint32
+WaitEventExtensionNew(const char *wait_event_name)
+{
+	return PG_WAIT_EXTENSION;
+}
+#endif
 
 #undef qsort
 void

@@ -37,6 +37,9 @@ int			MaxBackends = SIM_MAX_PROCS;
 int			MyProcPid = 0;
 Oid			MyDatabaseId = 5;
 PGPROC	   *MyProc = NULL;
+#if PG_VERSION_NUM >= 170000
+ProcNumber	MyProcNumber = INVALID_PROC_NUMBER;
+#endif
 struct Latch *MyLatch = NULL;
 PROC_HDR   *ProcGlobal = NULL;
 bool		IsUnderPostmaster = false;

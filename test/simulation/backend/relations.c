@@ -119,7 +119,7 @@ make_tuple(Size size)
 
 /* A row of pg_class: its owner is all that is asked for. */
 HeapTuple
-SearchSysCache1(int cacheId, Datum key1)
+SearchSysCache1(SIM_CACHE_ID cacheId, Datum key1)
 {
 	HeapTuple	tuple = make_tuple(sizeof(FormData_pg_class));
 

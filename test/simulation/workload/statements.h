@@ -76,15 +76,15 @@ extern int64 within_max_lease(int64 lease_ms);
 
 /* ---- transactions.c ---- */
 
-typedef enum Block
+typedef enum BlockState
 {
 	BLOCK_NONE,
 	BLOCK_OPEN,
 	BLOCK_FAILED,				/* only ROLLBACK */
 	BLOCK_SUB_FAILED			/* ROLLBACK TO too */
-} Block;
+} BlockState;
 
-extern Block block;
+extern BlockState block;
 
 /* CommitTransactionCommand() and AbortCurrentTransaction() */
 extern void block_commit(void);

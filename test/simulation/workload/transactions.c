@@ -19,7 +19,7 @@
 /* The nesting of an exception block in a savepoint in ... */
 #define DEPTH_LIMIT		5
 
-Block		block = BLOCK_NONE;
+BlockState	block = BLOCK_NONE;
 
 void
 block_commit(void)
