@@ -37,6 +37,9 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
 
 #include "client.h"
 

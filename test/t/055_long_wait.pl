@@ -97,6 +97,9 @@ sub pids
 
 	$node->log_since_here;
 	$_->query('SET log_lock_waits = on') foreach $one, $two;
+
+	# It is on by default since PostgreSQL 19.
+	$quiet->query('SET log_lock_waits = off');
 	$holder->query("SELECT redis_lock('a')");
 	$one->query("SET deadlock_timeout = '1h'");
 	$one->start("SELECT redis_lock('a')");

@@ -289,6 +289,20 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 		$redis->foreign_lock($key) if $who eq 'somebody';
 	}
 	$two->thaw;
+	if ($who eq 'nearly')
+	{
+		# The watchdog would renew it, and might be the first to run.
+		my $early;
+		poll_until(
+			'the claim to end',
+			sub {
+				my $has_it = !$two->is_running;
+				my $is_old = ($redis->owner_of($key) // '') eq $owner;
+				$early ||= $has_it && $is_old;
+				return !$is_old;
+			});
+		ok(!$early, "$key: it is too late for that");
+	}
 	if ($who =~ /^(?:three|somebody)$/)
 	{
 		my $holder = $redis->owner_of($key);

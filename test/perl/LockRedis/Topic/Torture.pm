@@ -39,9 +39,9 @@ sub torture
 	my (@options) = @_;
 	my (%round, $last);
 
-	system("$program/build") == 0
-	  or BAIL_OUT('the torture program could not be built (Go is needed)');
 	LockRedis::Redisson->need;
+	system("$program/build") == 0
+	  or die 'the torture program could not be built (Go is needed)';
 	push @options, '-seed', $ENV{TORTURE_SEED} if $ENV{TORTURE_SEED};
 
 	my $dir = PostgreSQL::Test::Utils::tempdir_short();
