@@ -126,7 +126,7 @@ is( join(' ', grep { m{^\Q$top\E/docs/} && !$linked{$_} } @pages),
 # Size
 # ----------
 
-foreach my $page ("$top/README.md", grep { m{^\Q$top\E/docs/} } @pages)
+foreach my $page (grep { m{^\Q$top\E/(?:docs/|[^/]+$)} } @pages)
 {
 	my $name = $page =~ s{^\Q$top\E/}{}r;
 	my @wide = grep { length > WIDTH && !/^[|>]/ } split /\n/, prose($page);
