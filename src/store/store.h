@@ -118,11 +118,11 @@ typedef struct StoreOp
 	int			redirects;		/* so often it was sent elsewhere */
 	bool		asking;			/* to a node that is about to get the slot */
 	bool		quiet;			/* release of what was not had: nobody is told */
+	int64		sent_at;		/* lr_now() before the first byte went out, 0 =
+								 * nothing was sent */
 
 	/* Results. */
 	StoreOutcome outcome;
-	int64		sent_at;		/* lr_now() before the first byte went out, 0 =
-								 * nothing was sent */
 	uint32		topology;		/* epoch (topology.c) of the master that it was
 								 * sent to; 0 where none is looked for.  A copy for
 								 * one of several masters: the life of its row

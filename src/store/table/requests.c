@@ -194,12 +194,10 @@ StoreOutcome
 request_get_answer(TableRequest *request, int i, StoreOp *op)
 {
 	const StoreOp *answer = &op_in(request, i)->op;
-	int64		sent_at = op->sent_at;
 
 	Assert(request_state(request) == REQUEST_DONE);
 	memcpy(STORE_RESULTS(op), STORE_RESULTS(answer), STORE_RESULTS_SIZE);
 	op->outcome = STORE_PENDING;
-	op->sent_at = sent_at;
 	strlcpy(op->type_name, answer->value == STORE_VALUE_NONE ? "none" : "row",
 			sizeof(op->type_name));
 	return answer->outcome;
