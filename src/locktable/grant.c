@@ -145,7 +145,7 @@ grant_ownerless(LrIndex hold, WakeList *wakes)
  *
  *	 session: asks the table	other store: silent -> answers, grants it -> silent
  *
- * When the request was sent says less: what is blocked in the table is sent again.
+ * The time of the request would not do: one that is blocked in the table is sent again.
  */
 static bool
 grant_is_overtaken(StoreId store, int64 judged_at)

@@ -93,8 +93,8 @@ typedef struct Acquire
 	const LrName *name;
 	HeldKey		key;			/* the same, with its kind */
 	const AcquireRequest *request;
-	int64		judged_at;		/* before it was seen that nobody elsewhere can have the
-								 * key, if the store does not exclude him */
+	int64		judged_at;		/* of a store that excludes this server only: before it
+								 * was seen that nobody elsewhere can have the key */
 	int64		asked_at;		/* head: when the store was asked last */
 	int64		retry_at;		/* and when to ask again unless woken */
 	int64		poll;			/* present interval for token locks */
