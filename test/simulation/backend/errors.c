@@ -327,10 +327,10 @@ static uint32 blocked_signals = 0;
 static int64 statement_ends_at = SIM_NEVER;
 static int64 statement_number = 0;
 
-SIM_OLD_HANDLER
-pqsignal(int signo, pqsigfunc func)
+static pqsigfunc
+set_handler(int signo, pqsigfunc func)
 {
-	pqsigfunc	before pg_attribute_unused() = handler[signo];
+	pqsigfunc	before = handler[signo];
 
 	handler[signo] = func;
 	if (blocked_signals & (1 << signo))
@@ -338,8 +338,23 @@ pqsignal(int signo, pqsigfunc func)
 		blocked_signals &= ~(1 << signo);
 		func(SIM_SIGNAL_ARGS(signo));
 	}
-	SIM_RETURN_OLD(before);
+	return before;
 }
+
+/* 18 no longer returns the former handler. */
+#if PG_VERSION_NUM >= 180000
+void
+pqsignal(int signo, pqsigfunc func)
+{
+	set_handler(signo, func);
+}
+#else
+pqsigfunc
+pqsignal(int signo, pqsigfunc func)
+{
+	return set_handler(signo, func);
+}
+#endif
 
 static void
 set_own_latch(void)

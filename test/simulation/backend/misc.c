@@ -35,6 +35,8 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "../../../src/compat.h"
+
 /* ----------
  * Texts
  * ----------
@@ -417,7 +419,7 @@ pgstat_fetch_stat_numbackends(void)
 }
 
 LocalPgBackendStatus *
-SIM_LOCAL_BEENTRY(int beid)
+LrLocalBackendStatus(int beid)
 {
 	sim_fail("simulator", "a copy of the backends' status is asked for");
 }

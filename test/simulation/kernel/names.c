@@ -37,7 +37,7 @@ typedef struct Place
 	int64_t		had_until[REDIS_NODES]; /* these had it before; 0 = they did not */
 } Place;
 
-/* What was found last in a row of a server of PostgreSQL. */
+/* What a PostgreSQL server has last found in a row of its table of masters. */
 typedef struct Found
 {
 	char		run_id[64];		/* "" = it was refused */
@@ -204,7 +204,7 @@ void
 names_found(int row, const char *run_id, bool good)
 {
 	Found	   *f = found[sim_server()];
-	bool		is_had = false;
+	bool		is_taken = false;
 
 	looks[sim_slot()] = false;
 	if (row < 0)
@@ -216,14 +216,14 @@ names_found(int row, const char *run_id, bool good)
 	for (int i = 0; i < sim_config.masters; i++)
 	{
 		if (f[i].unsure)
-			is_had = true;
+			is_taken = true;
 		if (i == row || strcmp(f[i].run_id, run_id) != 0)
 			continue;
-		is_had = true;
+		is_taken = true;
 		if (good)
 			f[i].run_id[0] = '\0';
 	}
-	if (!good && !is_had)
+	if (!good && !is_taken)
 		sim_fail("not confirmed", "name %d is refused the server of one that has found another", row);
 }
 

@@ -42,8 +42,8 @@ extern int	names_count_owned(const char *key, const char *owner, int64_t until, 
 extern int	names_count_voters(const char *key, const char *owner, uint32_t first);
 
 /*
- * A process looks which server a row of the product's table is, and has found that, or was
- * refused as it is that of another row.  -1: the settings are others by now.
+ * A process asks which server a row of the product's table is.  It has found one ("good"), or
+ * was refused, since that is the server of another row.  Row -1: the settings have changed.
  */
 extern void names_looks(void);
 extern void names_found(int row, const char *run_id, bool good);
