@@ -269,12 +269,10 @@ func (p *Postgres) watchdog() int { return p.child("lockredis watchdog") }
 
 func (p *Postgres) tableWorker() int { return p.child("lockredis table worker") }
 
-// terminate ends a worker; its caller has p.mu.
+// terminate ends a worker; the caller holds p.mu.
 func (p *Postgres) terminate(worker int) {
 	signalBackend(worker, syscall.SIGTERM)
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && isPostgres(worker); {
-		sleepMillis(10)
-	}
+	awaitEnd(map[int]string{worker: ""}, 5*time.Second)
 }
 
 // killAll ends the whole server with SIGKILL, as a crash of the machine would,
@@ -290,7 +288,12 @@ func (p *Postgres) killAll() {
 	for pid := range children {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); sleepMillis(10) {
+	awaitEnd(children, 10*time.Second)
+}
+
+// awaitEnd waits until none of these server processes is left.
+func awaitEnd(children map[int]string, limit time.Duration) {
+	for end := time.Now().Add(limit); time.Now().Before(end); sleepMillis(10) {
 		left := false
 		for pid := range children {
 			left = left || isPostgres(pid)

@@ -108,9 +108,9 @@ var postgresFaults = []*Fault{
 	}},
 }
 
-// awaitWorkers: PostgreSQL starts a worker that has ended a second later, by the wall clock.  That
-// would be an hour later if the clock was set back in this second.  Its caller has node.mu, as who
-// terminates a worker has until it has ended.
+// awaitWorkers: PostgreSQL restarts a worker one second after it has ended, by the wall clock.
+// That would be an hour later if the clock were set back within this second.  The caller holds
+// node.mu, and so does whoever terminates a worker, until it has ended.
 func (s *Strike) awaitWorkers(node *Postgres) {
 	for end := time.Now().Add(settleLimit); time.Now().Before(end); sleepMillis(100) {
 		if node.watchdog() != 0 && (!s.env.hasRows() || node.tableWorker() != 0) {
