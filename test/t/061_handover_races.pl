@@ -298,7 +298,7 @@ foreach my $who ('three', 'somebody', 'nobody', 'nearly')
 			'the claim to end',
 			sub {
 				my $has_it = !$two->is_running;
-				my $is_old = ($redis->owner_of($key) // '') eq $owner;
+				my $is_old = $redis->owner_of($key) eq $owner;
 				$early ||= $has_it && $is_old;
 				return !$is_old;
 			});

@@ -43,10 +43,10 @@ take a master for dead after 1.5 s while a test waits for another one, and after
 minute otherwise: a master that stood still for a moment on a busy machine would be
 replaced in the middle of what a test looks at.  (With down_after it is that many
 milliseconds, always.)  They name the next one about 1.2 s later.  They look at the
-replicas each second, and turn an old master round 2 s after its return, where they are of a version that can be told so; with pace
-=> 'default' it is 10 s both times, as in production.  With names they announce
-host names (localhost) for addresses.  With tls, a LockRedis::Ca, they speak TLS
-with each other, and url() is rediss-sentinel://.
+replicas each second, and turn an old master round 2 s after its return, where their
+version has settings for that; with pace => 'default' it is 10 s both times, as in
+production.  With names they announce host names (localhost) for addresses.  With tls,
+a LockRedis::Ca, they speak TLS with each other, and url() is rediss-sentinel://.
 
 A node that is started again has the configuration that Sentinel or REPLICAOF
 made it write, as in production: a master that was killed comes back as a master,
