@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The one clock that leases and deadlines are counted on.
+ *	  The clock by which all leases and deadlines are measured.
  *
- * Microseconds of CLOCK_BOOTTIME where there is one: it never jumps, all
- * processes of the host share it, and unlike CLOCK_MONOTONIC it goes on while
- * the machine sleeps, as the lease in the store does.  The wall clock
- * (TimestampTz) is for showing, and for rows of the table of locks that outlive the
- * server; nothing else may be decided by it.
+ * Times are microseconds of CLOCK_BOOTTIME where the system has it: that clock
+ * never jumps, all processes of the host share it, and unlike CLOCK_MONOTONIC it
+ * goes on while the machine sleeps, as the lease in the store does.  The wall clock
+ * (TimestampTz) is only for display, and for rows of the table of locks that outlive
+ * the server; nothing else may be decided by it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,7 +31,7 @@
 #define LR_US_PER_MS	INT64CONST(1000)
 #define LR_US_PER_S		INT64CONST(1000000)
 
-/* A moment that never comes; leaves room for adding to it. */
+/* A time that never comes; it is small enough that something can be added to it. */
 #define LR_NEVER		(PG_INT64_MAX / 4)
 
 static inline int64
@@ -43,7 +43,7 @@ lr_now(void)
 	return (int64) ts.tv_sec * LR_US_PER_S + ts.tv_nsec / LR_NS_PER_US;
 }
 
-/* Microseconds in whole milliseconds, rounded up. */
+/* Convert microseconds to milliseconds, rounding up. */
 static inline int64
 lr_ms_up(int64 us)
 {
@@ -51,8 +51,9 @@ lr_ms_up(int64 us)
 }
 
 /*
- * Min() and Max() evaluate what they return twice: a clock or a time in shared
- * memory may have become another one, and neither of the two.
+ * The earlier and the later of two times.  Min() and Max() evaluate the argument that
+ * they return twice: if it reads a clock or shared memory, the second value may be one
+ * that was never compared.
  */
 static inline int64
 lr_earlier(int64 a, int64 b)
@@ -66,7 +67,9 @@ lr_later(int64 a, int64 b)
 	return a > b ? a : b;
 }
 
-/* Milliseconds left until "until", rounded up, at least 0, for wait calls. */
+/*
+ * Milliseconds left until "until", rounded up and at least 0, as a timeout of a wait.
+ */
 static inline long
 lr_ms_until(int64 until, int64 now)
 {

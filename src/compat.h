@@ -36,8 +36,8 @@
 #endif
 
 /*
- * 16 hides what a library does not mark as exported; before, marks meant nothing.
- * Ours is hidden with any version (see the Makefile).
+ * Since 16, a library exports only the symbols that it marks; before, the marks had no
+ * meaning.  We hide all others with any version (see the Makefile).
  */
 #if PG_VERSION_NUM < 160000
 #undef PGDLLEXPORT
@@ -83,14 +83,17 @@ extern int no_such_variable
 #define lr_guc_malloc(size)		malloc(size)
 #endif
 
-/* 16 renamed the backends' status by its place in the copy. */
+/*
+ * 16 renamed the function that returns a backend's status by its index in the local
+ * copy.
+ */
 #if PG_VERSION_NUM >= 160000
 #define LrLocalBackendStatus(i)	pgstat_get_local_beentry_by_index(i)
 #else
 #define LrLocalBackendStatus(i)	pgstat_fetch_stat_local_beentry(i)
 #endif
 
-/* 16 tells summarizing indexes apart when a row was updated; 19 takes flags. */
+/* 16 treats summarizing indexes separately when a row is updated; 19 takes flags. */
 #if PG_VERSION_NUM >= 160000
 #define LrUpdateIndexes			TU_UpdateIndexes
 #define LrIndexesNeedUpdate(u)	((u) != TU_None)
@@ -113,7 +116,7 @@ extern int no_such_variable
 	((void) ExecInsertIndexTuples((rri), (slot), (estate), false, true, (conflict), NIL))
 #endif
 
-/* 19 passes options along with a scan and with each change of a row. */
+/* 19 has an additional argument with options for scans and changes of rows. */
 #if PG_VERSION_NUM >= 190000
 #define LrBeginScan(rel, snapshot) \
 	table_beginscan((rel), (snapshot), 0, NULL, SO_NONE)
@@ -134,7 +137,7 @@ extern int no_such_variable
 					   (failure), false)
 #endif
 
-/* 15.2 made it possible to know a pipeline; before, nothing tells. */
+/* 15.2 introduced a flag for pipelines; before, a pipeline cannot be recognized. */
 #ifndef XACT_FLAGS_PIPELINING
 #define XACT_FLAGS_PIPELINING	0
 #endif
@@ -151,7 +154,7 @@ extern int no_such_variable
 	index_beginscan((rel), (index), (snapshot), (nkeys), 0)
 #endif
 
-/* 17 limits transactions too, not only statements and the pauses between. */
+/* 17 added transaction_timeout to the other timeouts. */
 #if PG_VERSION_NUM >= 170000
 #define LrUnlimitTransactions() \
 	SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE)
@@ -159,7 +162,7 @@ extern int no_such_variable
 #define LrUnlimitTransactions()	((void) 0)
 #endif
 
-/* 18 spells "does not return" as a prefix; in 19 it has to stand before "extern". */
+/* Since 18, "does not return" is a prefix, which must stand before "extern" in 19. */
 #if PG_VERSION_NUM >= 180000
 #define LR_NORETURN_PREFIX		pg_noreturn
 #define LR_NORETURN_SUFFIX
@@ -168,7 +171,7 @@ extern int no_such_variable
 #define LR_NORETURN_SUFFIX		pg_attribute_noreturn()
 #endif
 
-/* 19 tells a signal handler where the signal came from. */
+/* 19 passes a signal handler the origin of the signal. */
 #if PG_VERSION_NUM >= 190000
 #define LR_PASS_SIGNAL_ARGS		postgres_signal_arg, pg_siginfo
 #else

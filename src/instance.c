@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * instance.c
- *	  This instance of the server: its name to the stores, its owner numbers,
- *	  and whether its watchdog is there.
+ *	  This instance of the server: its name in the stores, its owner numbers,
+ *	  and whether its watchdog is running.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -50,10 +50,8 @@ instance_random(void *out, Size size)
 }
 
 /*
- * instance_make_uuid --- a random UUID (version 4) as text
- *
- * Taken anew with the shared memory: owners of a server that crashed are
- * foreign to the next one, so nothing of theirs can be mistaken for ours.
+ * Each new shared memory gets another one: owners of a server that crashed are foreign
+ * to its successor, which therefore cannot mistake their locks for its own.
  */
 static void
 instance_make_uuid(char *out)
@@ -153,10 +151,10 @@ sip_rounds(uint64 *v, int n)
 }
 
 /*
- * lr_secret_id --- SipHash-2-4 of the number with 128 bits, by the secret
+ * lr_secret_id --- SipHash-2-4 of the number, with 128 bits and the secret as key
  *
- * What a random id of each owner would be to everybody else, without having to be
- * kept: who knows the number knows the id, in each process of this server.
+ * To anybody else the result is as good as a random id for each owner, but it need not
+ * be stored: every process of this server can compute it from the number.
  */
 void
 lr_secret_id(uint64 owner, uint8 *out)

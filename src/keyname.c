@@ -3,8 +3,8 @@
  * keyname.c
  *	  From the key that a caller passes to the names used in a store.
  *
- * Stores speak UTF-8 whatever the database's encoding is, so that a key means
- * the same to every client.  Touches settings (key_prefix) only.
+ * Names in stores are UTF-8 whatever the database's encoding is, so that a key
+ * means the same to every client.  The only setting used here is key_prefix.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -37,10 +37,10 @@ static const char *const channels[TOPIC_COUNT] = {
 };
 
 /*
- * lr_to_utf8 --- server encoding to UTF-8; raises for bytes that have no meaning
+ * lr_to_utf8 --- server encoding to UTF-8; raises an error for invalid bytes
  *
- * pg_server_to_any() passes the text of a SQL_ASCII database through after
- * verifying it, and returns its argument where there is nothing to convert.
+ * pg_server_to_any() only verifies the text of a SQL_ASCII database, and returns its
+ * argument if there is nothing to convert.
  */
 const char *
 lr_to_utf8(const char *s, int len, int *out_len)
@@ -84,7 +84,7 @@ ends_with(const char *name, int len, const char *suffix)
 }
 
 /*
- * is_bookkeeping --- is it a key where clients keep what belongs to locks?
+ * is_bookkeeping --- is this a name under which clients keep data about locks?
  */
 static bool
 is_bookkeeping(const char *name, int len)
@@ -93,10 +93,10 @@ is_bookkeeping(const char *name, int len)
 }
 
 /*
- * is_of_another_key --- does it end as what is derived from a key with a brace, or put
- * into braces?
+ * is_of_another_key --- does the name end like one that is derived from a key with a
+ * brace, or put into braces?
  *
- * ":rwlock_timeout:" is followed by a number, of the hold of a reader that has several.
+ * ":rwlock_timeout:" is followed by a number: a reader can hold the lock several times.
  */
 static bool
 is_of_another_key(const char *name, int len)
@@ -112,10 +112,11 @@ is_of_another_key(const char *name, int len)
 }
 
 /*
- * refuse_reserved --- a key must be no name that is derived from another one
+ * refuse_reserved --- raise an error for a key that is a name derived from another one
  *
- * Whoever may take the lock of a key could change what others keep there.  What follows
- * the prefix is looked at, too: who has the same prefix need not see it as one.
+ * Whoever took the lock of such a key could change what clients keep there.  The part
+ * behind the prefix is checked, too: a client that has the same characters at the start
+ * of its keys need not regard them as a prefix.
  */
 static void
 refuse_reserved(const LrName *name, const char *key, int len)
@@ -196,8 +197,8 @@ escape_non_ascii(const char *data, int len)
 }
 
 /*
- * from_utf8 --- UTF-8 to server encoding; NULL if there is no such conversion,
- * or not of all characters
+ * from_utf8 --- UTF-8 to server encoding; NULL if there is no such conversion, or if it
+ * lacks one of the characters
  */
 static char *
 from_utf8(const char *data, int len)
@@ -248,10 +249,11 @@ lr_name_to_show(const char *data, int len)
 }
 
 /*
- * lr_name_to_show_plainly --- the same where no catalog may be read
+ * lr_name_to_show_plainly --- the same, without reading the catalogs
  *
- * So in an encoding other than UTF-8 all but ASCII is escaped.  That of the client counts,
- * too: a character that it lacks would replace the error that is on its way by another one.
+ * It therefore escapes everything but ASCII if the server's encoding is not UTF-8.  The
+ * same goes for the client's encoding: if that lacks a character, the error being
+ * reported would be replaced by another one.
  */
 char *
 lr_name_to_show_plainly(const char *data, int len)
@@ -264,9 +266,9 @@ lr_name_to_show_plainly(const char *data, int len)
 }
 
 /*
- * control_len --- bytes of the control character there; 0: it is none
+ * control_len --- length of the control character at this place; 0 if there is none
  *
- * Those of UTF-8 with two bytes (U+0080 to U+009F) control terminals as well.
+ * The two-byte ones of UTF-8 (U+0080 to U+009F) control terminals as well.
  */
 static int
 control_len(const char *s)
@@ -280,9 +282,9 @@ control_len(const char *s)
 }
 
 /*
- * escape_controls --- in what comes from the store, before it is converted
+ * escape_controls --- escape the control characters of an owner, before conversion
  *
- * A process without a database, which writes of losses to the log, has no encoding.
+ * A process without a database, which logs losses, has no encoding of its own.
  */
 static char *
 escape_controls(const char *owner)

@@ -23,62 +23,72 @@ typedef struct LrName
 	char		data[LR_NAME_MAX + 1];	/* NUL-terminated for debuggers only */
 } LrName;
 
-/* The hash of a full name, of which LrName.hash is one. */
+/* Hash a full name; LrName.hash is such a hash. */
 extern uint32 lr_name_hash(const char *name, int len);
 
 /* Longest derived name: "{" name "}:" owner ":rwlock_timeout:1". */
 #define LR_DERIVED_MAX		(LR_NAME_MAX + LR_OWNER_MAX + 32)
 
-/* What is told over the channel of a name. */
+/* What the messages of a channel are about. */
 typedef enum LrTopic
 {
 	TOPIC_LOCK,					/* releases of locks */
-	TOPIC_READ_WRITE,			/* of read-write locks */
-	TOPIC_PLACE,				/* that it is an owner's turn: each has its own */
-	TOPIC_PERMITS,				/* of permits and semaphores */
-	TOPIC_CONDITION,			/* that an owner was notified: likewise */
-	TOPIC_LATCH,				/* that a latch is open */
+	TOPIC_READ_WRITE,			/* releases of read-write locks */
+	TOPIC_PLACE,				/* the turn of one owner: each has its own channel */
+	TOPIC_PERMITS,				/* releases of permits, also of semaphores */
+	TOPIC_CONDITION,			/* the notification of one owner: likewise */
+	TOPIC_LATCH,				/* the opening of a latch */
 	TOPIC_COUNT
 } LrTopic;
 
 /*
- * The full name of a key.  Raises for a key that is empty, too long (22023), no text in
- * the database's encoding (22021), or a name that is derived from another key (42501).
+ * Make the full name of a key.  Raises an error for a key that is empty or too long
+ * (22023), that is not text in the database's encoding (22021), or that is a name
+ * derived from another key (42501).
  */
 extern void lr_name_from_text(const text *key, LrName *out);
 
-/* A text in UTF-8, not terminated; raises for bytes that have no meaning. */
+/* Convert a text to UTF-8, not terminated; raises an error for invalid bytes. */
 extern const char *lr_to_utf8(const char *s, int len, int *out_len);
 
-/* For showing: in the database's encoding, palloc'd, \x escapes where needed. */
+/*
+ * A name for display: palloc'd, in the database's encoding, with \x escapes where
+ * needed.
+ */
 extern char *lr_name_to_show(const char *data, int len);
 
-/* The same in the context callback of an error: reads no catalog. */
+/* The same for the context callback of an error: this one reads no catalog. */
 extern char *lr_name_to_show_plainly(const char *data, int len);
 
-/* An owner, which any client may have written: control characters are escaped, too. */
+/*
+ * An owner for display.  Any client may have written it, so control characters are
+ * escaped, too.
+ */
 extern char *lr_owner_to_show(const char *owner);
 extern char *lr_owner_to_show_plainly(const char *owner);
 
 /*
- * The names that are derived from that of a lock, as patterns: "=" is the name itself,
- * "*" what Redisson makes of it, which is "{name}", or the name if it has a brace of its
- * own.  "+" is the same of keys that nobody else knows, where "x" and "{x}" must not
- * have the same one: ":name" instead of the name.  "@" is an owner, "#" 40 digits.
+ * Patterns of the names that are derived from that of a lock.  "=" stands for the name
+ * itself; "*" for what Redisson makes of it, "{name}", or just the name if it contains
+ * a brace.  "+" is the same for keys of ours, which must differ for "x" and "{x}":
+ * instead of the bare name it gives ":name".  "@" stands for an owner, "#" for 40
+ * digits.
  */
 #define NAME_LOCK				"="
 #define NAME_COUNTER			"redisson_lock_token:*" /* of fencing tokens */
-#define NAME_READERS			"*" /* what time-outs of readers begin with */
-#define NAME_TIMEOUT			"*:@:rwlock_timeout:1"	/* of a reader's first lock */
-#define NAME_WRITERS			"lockredis_writers:+"	/* who wait */
-#define NAME_QUEUE				"redisson_lock_queue:*" /* who wait for a fair lock, */
-#define NAME_PATIENCE			"redisson_lock_timeout:*"	/* until when they count, */
-#define NAME_PLACES				"lockredis_places:+"	/* and those with lockredis */
-#define NAME_PERMITS			"*:timeout" /* that are had */
-#define NAME_WAITING			"lockredis_condition_waiting:+:#"	/* who waits for a
+#define NAME_READERS			"*" /* prefix of readers' timeouts */
+#define NAME_TIMEOUT			"*:@:rwlock_timeout:1"	/* timeout of a reader's first
+														 * lock */
+#define NAME_WRITERS			"lockredis_writers:+"	/* waiting writers */
+#define NAME_QUEUE				"redisson_lock_queue:*" /* sessions that wait for a fair
+														 * lock, */
+#define NAME_PATIENCE			"redisson_lock_timeout:*"	/* until when each counts, */
+#define NAME_PLACES				"lockredis_places:+"	/* those of lockredis */
+#define NAME_PERMITS			"*:timeout" /* permits that are held */
+#define NAME_WAITING			"lockredis_condition_waiting:+:#"	/* waiting for a
 																	 * condition, */
-#define NAME_ALIVE				"lockredis_condition_alive:+:#" /* until when they count, */
-#define NAME_TOLD				"lockredis_condition_told:+:#"	/* and who was notified */
+#define NAME_ALIVE				"lockredis_condition_alive:+:#" /* until when each counts, */
+#define NAME_TOLD				"lockredis_condition_told:+:#"	/* and those notified */
 #define NAME_TICKETS			"lockredis_tickets:+"	/* requests that have been counted */
 #define NAME_LOCK_CHANNEL		"redisson_lock__channel:*"
 #define NAME_READ_WRITE_CHANNEL "redisson_rwlock:*"
@@ -86,15 +96,15 @@ extern char *lr_owner_to_show_plainly(const char *owner);
 #define NAME_CONDITION_CHANNEL	"lockredis_condition__channel:+"
 #define NAME_LATCH_CHANNEL		"redisson_countdownlatch__channel__{=}"
 
-/* One of these; "with" is for "@" and "#".  Returns the length. */
+/* Expand one of these patterns; "with" replaces "@" and "#".  Returns the length. */
 extern int	lr_derived_name(const char *pattern, const char *name, int len,
 							const char *with, char *out);
 
-/* That of a channel; the owner is for topics of which each owner has one. */
+/* The name of a channel; the owner matters only if each owner has its own. */
 extern int	lr_channel_name(LrTopic topic, const char *name, int len,
 							const char *owner, char *out);
 
-/* Has each owner a channel of its own there? */
+/* Does each owner have a channel of its own for this topic? */
 static inline bool
 lr_topic_of_owners(LrTopic topic)
 {

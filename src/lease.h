@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * lease.h
- *	  What part of a lease is enough for what.
+ *	  Which part of a lease suffices for which purpose.
  *
- * Several have to agree on these: a lock is renewed in time to outlive the
- * change to another store, and is not passed on with less than its next commit
- * would want.
+ * Several parts of the code have to agree on these limits: a lock is renewed early
+ * enough to outlive a change to another store, and is not passed on with less of its
+ * lease than the next commit requires.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,10 +19,10 @@
 
 #include "lockredis.h"
 
-/* The longest that there is. */
+/* The longest possible lease. */
 #define LR_LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
 
-/* A commit wants more of a lease to be left than a tenth of it, or this. */
+/* A commit requires that more than a tenth of the lease is left, or more than this. */
 #define LR_MARGIN_MAX		LR_US_PER_S
 
 static inline int64
@@ -31,7 +31,7 @@ lr_commit_margin(int64 lease)
 	return Min(lease / 10, LR_MARGIN_MAX);
 }
 
-/* What is left of a lease when it is renewed: a third has passed. */
+/* How much of a lease is left when it is renewed, after a third of it. */
 static inline int64
 lr_left_at_renewal(int64 lease)
 {
@@ -39,8 +39,8 @@ lr_left_at_renewal(int64 lease)
 }
 
 /*
- * Renewals that are due a little later go out with those that are due now: a
- * twelfth of their lease before, at most this.
+ * The watchdog sends renewals that are due soon together with those that are due now:
+ * up to a twelfth of their lease early, but at most this.
  */
 #define LR_EARLY_MAX		(2 * LR_US_PER_S)
 

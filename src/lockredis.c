@@ -4,7 +4,7 @@
  *	  Loading of the library: settings, shared memory, hooks, background workers.
  *
  * Without shared_preload_libraries the library can be loaded, but it has no
- * shared memory and every function says so.
+ * shared memory, and every function raises an error.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -46,7 +46,7 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
-/* Behind the locks of the nodes and of the lock table. */
+/* The locks of this part follow those of the nodes and of the lock table. */
 static void
 init_losses(void)
 {
@@ -54,7 +54,8 @@ init_losses(void)
 }
 
 /*
- * What is in shared memory.  The stores enter their nodes, so these come before.
+ * The parts of shared memory.  The stores register their nodes when they are
+ * initialized, so they come last.
  */
 static const struct
 {
@@ -77,7 +78,7 @@ static const struct
 };
 
 /*
- * request_shmem --- as much as each part says
+ * request_shmem --- reserve what each part needs
  */
 static void
 request_shmem(void)
@@ -91,7 +92,7 @@ request_shmem(void)
 							  NODE_LWLOCKS + locktable_lwlocks() + losses_lwlocks());
 }
 
-/* Runs again after a crash-restart: nothing may be registered here. */
+/* This runs again after a crash-restart, so it must not register anything. */
 static void
 startup_shmem(void)
 {
@@ -119,7 +120,7 @@ next_process_utility(PlannedStmt *pstmt, const char *query_string,
 }
 
 /*
- * alter_system --- whoever sets a password in a setting is told
+ * alter_system --- run it such that the check of a setting can warn of a password
  */
 static void
 alter_system(PlannedStmt *pstmt, const char *query_string,
@@ -174,16 +175,16 @@ is_commit_prepared(Node *stmt)
 }
 
 /*
- * process_utility --- five things that have no other hook
+ * process_utility --- five things for which there is no other hook
  *
- * DISCARD ALL gives back what the session holds, as it does with advisory
- * locks: a pooler hands the session to somebody else.  A lock that is taken in a
- * DO or CALL is taken inside a transaction that goes on.  And a check of a
- * setting cannot tell otherwise that it is for ALTER SYSTEM.  COMMIT PREPARED
- * commits, and waits for a standby, without any callback; ROLLBACK PREPARED waits
- * too, but if that is cut nothing is missing that anybody has seen.  And a statement
- * that is refused because its transaction has failed ends all time-outs without an
- * abort: the ROLLBACK behind it is none either.
+ * DISCARD ALL releases the locks of the session, as it does with advisory locks: a
+ * pooler hands the session to another client.  A DO or CALL may take a lock inside a
+ * transaction that goes on after it.  The check of a setting cannot tell otherwise that
+ * it runs for ALTER SYSTEM.  COMMIT PREPARED commits and waits for a standby without
+ * any callback; ROLLBACK PREPARED waits, too, but if that is interrupted, nothing is
+ * missing that anybody has seen.  Finally, a statement that is refused because its
+ * transaction has failed disables all timeouts without an abort, and so does the
+ * ROLLBACK that follows; our timeout has to be enabled again.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string,
@@ -214,8 +215,10 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 }
 
 /*
- * warn_of_late_load --- CREATE EXTENSION works without the preload, so that a
- * dump can be restored, and would look like a success
+ * warn_of_late_load --- warn of CREATE EXTENSION without the preload
+ *
+ * It works, so that a dump can be restored, but without a warning it would look like a
+ * success.
  */
 static void
 warn_of_late_load(void)
@@ -236,7 +239,7 @@ warn_of_late_load(void)
 void
 _PG_init(void)
 {
-	/* Loaded later there is no shared memory; every function says so. */
+	/* There is no shared memory if we are loaded later; every function checks that. */
 	if (!process_shared_preload_libraries_in_progress)
 	{
 		warn_of_late_load();

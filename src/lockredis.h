@@ -3,7 +3,7 @@
  * lockredis.h
  *	  What every file of the extension shares: limits and basic types.
  *
- * Included first in each file, since it brings postgres.h.
+ * Each .c file includes this first, since it includes postgres.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,15 +20,15 @@
 #include "clock.h"
 #include "compat.h"
 
-/* Bytes in UTF-8: what a caller may pass, and what prefix and key make. */
+/* Limits in bytes of UTF-8: of the caller's key, the prefix, and both together. */
 #define LR_KEY_MAX			255
 #define LR_PREFIX_MAX		64
 #define LR_NAME_MAX			(LR_PREFIX_MAX + LR_KEY_MAX)
 
 /*
- * Owners as shown: "<uuid>:<number>" is at most 57 bytes, Redisson's writers
- * and transactional locks have a few more.  A longer foreign owner is cut for
- * showing, and in its cut form it is never taken for an owner.
+ * Longest owner that is displayed.  "<uuid>:<number>" has at most 57 bytes, Redisson's
+ * writers and transactional locks have a few more.  A longer foreign owner is truncated
+ * for display; a truncated one never counts as an owner.
  */
 #define LR_OWNER_MAX		96
 
@@ -39,7 +39,7 @@ typedef int32 LrIndex;
 
 #define LR_NONE				((LrIndex) -1)
 
-/* The places where locks can be kept; fallback mode has both. */
+/* The stores that can keep locks; fallback mode has both. */
 typedef enum StoreId
 {
 	STORE_REDIS,

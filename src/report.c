@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  What users are told when a lock or its store fails them.
+ *	  Errors and warnings for users about locks and their store.
  *
- * Addresses of nodes go to the server log only; passwords go nowhere.
+ * Addresses of nodes appear in the server log only; passwords appear nowhere.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,7 +23,7 @@
 #include "stats.h"
 
 /*
- * failure_message --- what the outcome of a request is to a user
+ * failure_message --- the primary message for the outcome of a request
  */
 static const char *
 failure_message(StoreOutcome outcome)
@@ -46,7 +46,7 @@ failure_message(StoreOutcome outcome)
 }
 
 /*
- * report_store_failure --- raise or warn that a request got no useful answer
+ * report_store_failure --- see report.h
  */
 void
 report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
@@ -72,7 +72,7 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 }
 
 /*
- * report_wrong_number --- it was asked for a number
+ * report_wrong_number --- report_wrong_type() for kinds that are numbers
  */
 static void
 report_wrong_number(const LrName *name, const StoreOp *op)
@@ -89,9 +89,10 @@ report_wrong_number(const LrName *name, const StoreOp *op)
 }
 
 /*
- * report_wrong_type --- what the key holds instead, and what to do about it
+ * report_wrong_type --- report what the key holds instead, and what to do about it
  *
- * A token lock without a time limit is never waited for, so it is one of them.
+ * A session never waits for a token lock without a time limit, so that counts as a
+ * wrong type, too.
  */
 void
 report_wrong_type(const LrName *name, const StoreOp *op)
@@ -116,7 +117,7 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 }
 
 /*
- * report_held_otherwise --- as if a stranger had it so
+ * report_held_otherwise --- like report_wrong_type(), as if a foreign client held it
  */
 void
 report_held_otherwise(const LrName *name, KindId wanted, KindId other)
@@ -157,7 +158,7 @@ report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has)
 }
 
 /*
- * report_not_held --- an error, or the warning of a release
+ * report_late --- see report.h
  */
 void
 report_late(void)
@@ -190,7 +191,8 @@ report_not_held(int elevel, const LrName *name)
 }
 
 /*
- * lost_reason_text --- the words of redis_locks.lost_reason and of the server log
+ * lost_reason_text --- the value of redis_locks.lost_reason, also used in the server
+ * log
  */
 char *
 lost_reason_text(LostReason reason, const char *taken_by)
@@ -303,7 +305,7 @@ hint_of_refusal(LossLevel level, const char *unlock)
 }
 
 /*
- * report_commit_refused --- two errors: it was lost, or it is about to be
+ * report_commit_refused --- the lock was lost, or its lease is about to end
  */
 void
 report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
@@ -340,11 +342,7 @@ report_table_full(void)
 					 "lockredis.max_locks", lr_max_locks)));
 }
 
-/*
- * report_not_given_back --- see report.h
- *
- * Without its name: an abort allocates nothing.
- */
+/* The message lacks the key, since an abort must not allocate memory. */
 void
 report_not_given_back(KindId kind, int64 amount)
 {

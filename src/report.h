@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * report.h
- *	  What users are told when a lock or its store fails them.
+ *	  Errors and warnings for users about locks and their store.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,67 +19,82 @@
 #include "locktable/hold.h"
 #include "store/store.h"
 
-/* An operation ended in an outcome from STORE_REFUSED on.  Counts it. */
+/*
+ * Raise an error, or warn, that an operation has failed (any outcome from STORE_REFUSED
+ * on); counts it in STAT_ERRORS.
+ */
 extern void report_store_failure(int elevel, StoreOutcome outcome,
 								 const StoreError *error);
 
-/* The key holds something that is no lock of this kind. */
+/* The key holds something other than a lock of this kind. */
 extern void report_wrong_type(const LrName *name, const StoreOp *op);
 
-/* Another session of this server has the key as such a kind. */
+/*
+ * Another session of this server holds the key as the other kind, which excludes the
+ * wanted one.
+ */
 extern void report_held_otherwise(const LrName *name, KindId wanted, KindId other);
 
-/* This session has, and would wait for itself. */
+/* This session holds the key as another kind, and would wait for itself. */
 extern void report_has_other_kind(const LrName *name, KindId has, KindId wanted);
 
-/* The session does not have the lock that is to be used or given back. */
+/*
+ * The store read the request too late; the number of permits is not defined; the
+ * session does not hold the lock that it wants to use or to release.
+ */
 extern void report_late(void);
 extern void report_missing(const LrName *name, KindId kind);
 extern void report_not_held(int elevel, const LrName *name);
 
-/* Nor as that kind, but as that other one. */
+/* The session does not hold the lock as that kind, but as the other one. */
 extern void report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has);
 
-/* A hold was lost (see HoldView); a warning. */
+/* A hold was lost (see HoldView); with the SQLSTATE of a warning. */
 extern void report_lost(int elevel, const LrName *name, const HoldView *view);
 
 /*
- * Whose loss refuses something.  Only where the lock was the transaction's can
- * starting it again on the same connection succeed, which is what 40001 says;
- * else the loss would refuse it again, or it would run without the lock.
+ * At which level the lost lock was held, when its loss makes a statement fail.  40001
+ * tells clients that they can start the transaction again on the same connection.  That
+ * can succeed only if the transaction held the lock; otherwise the loss would make it
+ * fail again, or it would run without the lock.
  */
 typedef enum LossLevel
 {
-	LOSS_OF_XACT,				/* the job runner's hold, too */
-	LOSS_OF_SESSION,			/* of both levels, too */
-	LOSS_UNLOCKED				/* of a session-level hold, unlocked since */
+	LOSS_OF_XACT,				/* of the transaction only, or of the job runner */
+	LOSS_OF_SESSION,			/* of the session, also if the transaction holds it, too */
+	LOSS_UNLOCKED				/* of the session, which has released it since */
 } LossLevel;
 
-/* A lost hold was used. */
+/* The session uses a lost hold. */
 extern void report_lost_used(const LrName *name, const HoldView *view,
 							 LossLevel level);
 
 /*
- * A transaction cannot commit because the lock was lost or, if the hold is
- * still held, because too little of its lease is left.
+ * A transaction cannot commit because the lock was lost or, if it is still held,
+ * because too little of its lease is left.
  */
 extern void report_commit_refused(const LrName *name, const HoldView *view,
 								  LossLevel level);
 
-/* The words of redis_locks.lost_reason; palloc'd. */
+/* The value of redis_locks.lost_reason; palloc'd. */
 extern char *lost_reason_text(LostReason reason, const char *taken_by);
 
 extern void report_table_full(void);
 
-/* A statement took so many of a semaphore, and failed; raises nothing. */
+/*
+ * A failed statement took so many permits that could not be given back; raises no
+ * error.
+ */
 extern void report_not_given_back(KindId kind, int64 amount);
 
-/* One of several locks was lost while the others were waited for: none is kept. */
+/*
+ * One of several locks was lost while the session waited for the others; it keeps none.
+ */
 extern void report_lost_meanwhile(const LrName *name, const HoldView *view);
 
 /*
- * May the caller see the keys and owners of sessions of this role?  InvalidOid
- * is nobody's.
+ * May the current user see the keys and owners of sessions of this role?  InvalidOid
+ * stands for no role.
  */
 extern bool lr_may_see_keys_of(Oid role);
 

@@ -3,8 +3,8 @@
  * settings.c
  *	  The lockredis.* settings: definitions, checks, parsed forms.
  *
- * Check hooks run in the postmaster, in every backend at reload and outside
- * transactions: no catalog access, no shared memory, no raising.
+ * Check hooks run in the postmaster, in every backend at a reload, and outside
+ * transactions: they must not access catalogs or shared memory, nor raise errors.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -84,14 +84,13 @@ uint32		lr_url_epoch = 0;
 uint32		lr_tls_epoch = 0;
 uint32		lr_place = 0;
 
-/* An ALTER SYSTEM is being executed. */
 bool		lr_in_alter_system = false;
 
 /*
- * warn_of_password --- a password in a setting ends up in the server log
+ * warn_of_password --- warn that a password in a setting ends up in the server log
  *
- * Said once where it is set (ALTER SYSTEM) or read first (the postmaster), not
- * by every session that reloads.
+ * Warn once where it is set (ALTER SYSTEM) or first read (the postmaster), not in every
+ * session that reloads.
  */
 static void
 warn_of_password(const char *newval)
@@ -107,14 +106,15 @@ warn_of_password(const char *newval)
 			 errhint("Set \"%s\" instead.", "lockredis.password_file")));
 }
 
-/* Why lockredis.url, which is well-formed, was refused; NULL: it was not. */
+/* Why a well-formed lockredis.url was refused; NULL if it was not. */
 static const char *unfit_url = NULL;
 
 /*
- * lr_require_fit_url --- do not start with another one than is set
+ * lr_require_fit_url --- see settings.h
  *
- * Whose value is refused when a library is loaded has the default one: locks would be
- * looked for in a Redis that nobody has named.
+ * If a custom setting has an invalid value when its library is loaded, PostgreSQL
+ * silently uses the default, and lockredis would look for locks in a Redis that nobody
+ * has named.
  */
 void
 lr_require_fit_url(void)
@@ -134,7 +134,7 @@ typedef struct UrlList
 } UrlList;
 
 /*
- * url_fits_mode --- can locks be kept there in mode fallback?
+ * url_fits_mode --- can fallback mode, if that is the mode, use these URLs?
  */
 static bool
 url_fits_mode(const RedisUrl *urls, int n)
@@ -154,7 +154,7 @@ url_fits_mode(const RedisUrl *urls, int n)
 }
 
 /*
- * check_url --- parse it, and keep the parsed form for assign_url
+ * check_url --- check hook: parse the URL, and keep the parsed form for assign_url()
  */
 static bool
 check_url(char **newval, void **extra, GucSource source)
@@ -191,10 +191,11 @@ check_url(char **newval, void **extra, GucSource source)
 }
 
 /*
- * has_changed --- a reload assigns what has not changed, too
+ * has_changed --- does this assignment change the value?
  *
- * The variable itself cannot tell: when a parallel worker starts, PostgreSQL
- * assigns the default after it has freed the value before.
+ * A reload also assigns values that have not changed.  We cannot compare with the
+ * variable: when a parallel worker starts, PostgreSQL frees the former value before it
+ * assigns the default.
  */
 static bool
 has_changed(const char *newval, uint64 *assigned)
@@ -208,7 +209,7 @@ has_changed(const char *newval, uint64 *assigned)
 }
 
 /*
- * place_of --- a number for the servers and databases, whatever the passwords are
+ * place_of --- see lr_place in settings.h; 0 is reserved, so the result is odd
  */
 static uint32
 place_of(const UrlList *list)
@@ -241,7 +242,7 @@ assign_url(const char *newval, void *extra)
 }
 
 /*
- * way_assigned --- the ways to where the locks are, but for their url
+ * way_assigned --- assign hook of the other settings on which connections depend
  */
 static void
 way_assigned(const char *newval, uint64 *assigned)
@@ -251,7 +252,7 @@ way_assigned(const char *newval, uint64 *assigned)
 }
 
 /*
- * tls_assigned --- files of TLS, which may turn out to be of no use
+ * tls_assigned --- assign hook of the TLS files, which may turn out to be unusable
  */
 static void
 tls_assigned(const char *newval, uint64 *assigned)
@@ -301,8 +302,7 @@ assign_tls_server_name(const char *newval, void *extra)
 }
 
 /*
- * check_tls_server_name --- a host name or an address, as in a URL but without
- * brackets
+ * check_tls_server_name --- a host name or an address, as in a URL but without brackets
  */
 static bool
 check_tls_server_name(char **newval, void **extra, GucSource source)
@@ -314,7 +314,7 @@ check_tls_server_name(char **newval, void **extra, GucSource source)
 		GUC_check_errdetail("It may have at most %d bytes.", LR_HOST_MAX - 1);
 		return false;
 	}
-	/* OpenSSL takes one that begins with a dot for all below it. */
+	/* OpenSSL takes a name with a leading dot as any name below it. */
 	if (**newval == '.')
 		good = 0;
 	if ((*newval)[good] != '\0')
@@ -350,7 +350,7 @@ check_sentinel_user(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* The length in UTF-8 is checked when a name is made. */
+/* lr_name_from_text() checks the length in UTF-8. */
 static bool
 check_key_prefix(char **newval, void **extra, GucSource source)
 {
@@ -360,11 +360,7 @@ check_key_prefix(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/*
- * lr_require_fit_lease --- see settings.h
- *
- * A start with them would be one of a server that gives no lock.
- */
+/* A server that started with such settings would refuse every lock. */
 void
 lr_require_fit_lease(void)
 {
@@ -379,10 +375,11 @@ lr_require_fit_lease(void)
 }
 
 /*
- * check_lease --- a reload is not to take what the next start would refuse
+ * check_lease --- do not accept at a reload what the next start would refuse
  *
- * At the start it depends on settings that are read later.  A parallel worker gets what its
- * leader has, in some order.
+ * At server start the check would depend on settings that are read later, so
+ * lr_require_fit_lease() makes it then.  A parallel worker gets the values of its
+ * leader, in any order.
  */
 static bool
 check_lease(int *newval, void **extra, GucSource source)
@@ -398,7 +395,7 @@ check_lease(int *newval, void **extra, GucSource source)
 }
 
 /*
- * define_place_settings --- where locks are kept
+ * define_place_settings --- settings that say where locks are kept
  */
 static void
 define_place_settings(void)
@@ -459,7 +456,7 @@ define_place_settings(void)
 }
 
 /*
- * define_tls_settings --- who is believed to be that store, and who we are
+ * define_tls_settings --- how we verify the store, and what we present to it
  */
 static void
 define_tls_settings(void)
@@ -502,7 +499,7 @@ define_tls_settings(void)
 }
 
 /*
- * define_server_settings --- how this server goes about it
+ * define_server_settings --- limits and behavior of this server
  */
 static void
 define_server_settings(void)
@@ -581,7 +578,7 @@ define_server_settings(void)
 }
 
 /*
- * define_lock_settings --- what a session may choose for its locks
+ * define_lock_settings --- settings that a session may choose for its locks
  */
 static void
 define_lock_settings(void)
@@ -669,8 +666,7 @@ define_lock_settings(void)
 }
 
 /*
- * lr_define_settings --- define all settings.  Called when the library is
- * loaded.
+ * lr_define_settings --- define all settings, when the library is loaded
  */
 void
 lr_define_settings(void)

@@ -59,51 +59,62 @@ extern int	lr_release_wait;	/* ReleaseWait */
 extern int	lr_min_replicas;
 extern int	lr_replica_timeout; /* ms */
 
-/* The setting cannot be larger. */
+/* The largest value of lockredis.min_replicas. */
 #define LR_REPLICAS_MAX		16
 
-/* lockredis.url in parsed form; replaced as a whole by a reload. */
+/* The parsed form of lockredis.url; a reload replaces it as a whole. */
 extern const RedisUrl *lr_redis_url;
 
-/* So many independent masters does it name, whose URLs are an array; 0: it is one URL. */
+/*
+ * The number of independent masters in lockredis.url, whose URLs are an array; 0 if it
+ * is a single URL.
+ */
 extern int	lr_nmasters;
 
-/* Are they what keeps the locks? */
+/* Do independent masters keep the locks? */
 extern bool lr_has_masters(void);
 
-/* Changes whenever what a connection is made by was set, in this process. */
+/*
+ * Changes in this process whenever a setting does that existing connections depend on.
+ */
 extern uint32 lr_url_epoch;
 
-/* The same of the files of TLS: a reason only if they can be used. */
+/*
+ * Likewise for the files of TLS; connections are made again only if the new files are
+ * usable.
+ */
 extern uint32 lr_tls_epoch;
 
-/* A number for the servers and databases that it names. */
+/* Identifies the servers and databases in lockredis.url, but for the passwords. */
 extern uint32 lr_place;
 
-/* Set while an ALTER SYSTEM is executed: only then its user is warned. */
+/* Set while an ALTER SYSTEM is executed: only then a backend warns of a password. */
 extern bool lr_in_alter_system;
 
-/* One whole call's budget: connect_timeout + command_timeout, microseconds. */
+/* Time limit of a whole call, connect_timeout + command_timeout, in microseconds. */
 extern int64 lr_call_budget(void);
 
-/* Is this store used in the server's mode? */
+/* Does the server's mode use this store? */
 extern bool lr_has_store(StoreId id);
 
-/* The one that new locks go to as long as it answers. */
+/* The store of new locks as long as it answers. */
 extern StoreId lr_first_store(void);
 
-/* Is there another one that takes its place when it does not? */
+/* Does another store take its place when it does not answer? */
 extern bool lr_has_fallback(void);
 
-/* Do others (Sentinels) say which node it is? */
+/* Do the Sentinels or nodes of a cluster tell which node is the master? */
 extern bool lr_follows_master(void);
 
 extern void lr_define_settings(void);
 
-/* At the start: raises if lockredis.url was refused for what other settings say. */
+/* At server start: raises an error if lockredis.url does not fit other settings. */
 extern void lr_require_fit_url(void);
 
-/* Likewise of leases, and whenever a lock is to have lockredis.lease. */
+/*
+ * Raises an error if lockredis.lease exceeds lockredis.max_lease of independent
+ * masters.  Called at server start and whenever a lock is to get lockredis.lease.
+ */
 extern void lr_require_fit_lease(void);
 
 #endif							/* LR_SETTINGS_H */

@@ -3,8 +3,8 @@
  * stats.c
  *	  Counters of what this server's sessions and watchdog did.
  *
- * A reset does not touch the counters, which only their own process may write:
- * it remembers the sums of that moment, and readers subtract them.
+ * Only its own process may write a counter, so a reset leaves the counters alone:
+ * it stores their current sums, and readers subtract those.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -74,10 +74,8 @@ lr_count(LrStat stat)
 }
 
 /*
- * lr_count_many --- add to a counter of this process
- *
- * Only this process writes the slot, so a read and a write do, without the
- * price of an atomic addition.
+ * Only this process writes its slot, so a plain read and write suffice; an atomic
+ * addition would cost more.
  */
 void
 lr_count_many(LrStat stat, int64 n)
@@ -112,7 +110,7 @@ stats_read(int64 *sums, TimestampTz *reset_at)
 	*reset_at = stats->reset_at;
 	SpinLockRelease(&stats->mutex);
 
-	/* Sums only grow, so read after the base they are never below it. */
+	/* Sums only grow, so sums that are read after the base are never below it. */
 	sum_counters(sums);
 	for (int j = 0; j < STAT_COUNT; j++)
 		sums[j] -= base[j];

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * terms.h
- *	  On which terms a lock can be had: words that settings, SQL functions,
+ *	  The terms on which a lock can be held: enums that settings, SQL functions,
  *	  sessions and the lock table share.
  *
- * Nothing but enums: it stands below everything.
+ * The file contains nothing else, since it lies below all others.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,15 +23,15 @@ typedef enum LockScope
 	SCOPE_COUNT
 } LockScope;
 
-/* lockredis.commit_guard; of two the greater is the stricter. */
+/* lockredis.commit_guard; the greater value is the stricter one. */
 typedef enum CommitGuard
 {
 	GUARD_OFF,
 	GUARD_LEASE,				/* enough of the lease must be left */
-	GUARD_VERIFY				/* the store must say that it is ours */
+	GUARD_VERIFY				/* the store must confirm that we hold it */
 } CommitGuard;
 
-/* lockredis.on_lost; of two the greater is the stricter. */
+/* lockredis.on_lost; the greater value is the stricter one. */
 typedef enum OnLost
 {
 	ON_LOST_MARK,

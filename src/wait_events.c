@@ -15,10 +15,10 @@
 #include "wait_events.h"
 
 /*
- * lr_wait_event --- the number to wait with
+ * lr_wait_event --- the wait_event_info to wait with
  *
- * The first call for each event allocates its name in shared memory, which can
- * raise: whoever waits where nothing may raise has asked for it before.
+ * The first call for each event allocates its name in shared memory, which can raise an
+ * error.  Code that must not raise relies on an earlier call.
  */
 uint32
 lr_wait_event(LrWaitEvent event)

@@ -3,9 +3,8 @@
  * wait_events.h
  *	  What lockredis waits for, as pg_stat_activity shows it.
  *
- * From PostgreSQL 17 on each has a name of its own; before, all are shown as
- * Extension.  Names are allocated on first use, in a process with shared
- * memory.
+ * From PostgreSQL 17 on each event has a name of its own; before, all are shown as
+ * Extension.  Names are allocated on first use, in a process with shared memory.
  *
  * Copyright (c) 2026, lockredis contributors
  *
