@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * calls.h
- *	  Calls of scripts that several kinds of locks have alike.
+ *	  Script calls that several kinds of locks have in common.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,7 +15,7 @@
 
 #include "kinds/kind.h"
 
-/* These look at what is there, whatever lock it is. */
+/* These scripts look at what the key holds, so they serve all kinds of locks. */
 #define CALLS_OF_ANY_LOCK \
 	[STORE_FORCE] = { \
 		.script = LUA_REENTRANT_FORCE, \
@@ -34,10 +34,10 @@
 		.reply = REPLY_INSPECTED, \
 	}
 
-/* More renewals in one script would hold up Redis. */
+/* Locks in one script: more would hold up Redis. */
 #define REENTRANT_RENEW_GROUP	200
 
-/* What is the reentrant lock once it is had. */
+/* For kinds that are the reentrant lock once they are held (held_as). */
 #define CALLS_OF_HAD_REENTRANT \
 	[STORE_SET] = { \
 		.script = LUA_REENTRANT_RENEW, \

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * condition.c
- *	  A wait for a condition: a monitor of which the lock is the reentrant one.
+ *	  A wait for a condition: a monitor whose lock is the reentrant one.
  *
- * Who waits stands in a list in the store, in the order of arrival; each has a time until
- * which he counts.  His first create gives his lock back in the same script, the next ones
- * ask whether he was told.  What is had by that is the notification, which is kept, leased
- * like a lock, until its session has the lock again; a release passes it on to the next.
+ * The store has a list of the waiting sessions, in the order of arrival; each has a time
+ * until which it counts.  The first create of a session also releases its lock, in the same
+ * script; the next ones ask whether it was notified.  What the session then holds is the
+ * notification: it has a lease like a lock, and the session keeps it until it holds the
+ * lock again.  A release passes the notification on to the next session.
  *
- * It is between servers with lockredis only: Redisson knows nothing like it.
+ * Conditions work between servers with lockredis only: Redisson has nothing like them.
  *
  * Copyright (c) 2026, lockredis contributors
  *

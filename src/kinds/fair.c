@@ -3,14 +3,14 @@
  * fair.c
  *	  The fair lock: Redisson's RFairLock.
  *
- * Who waits for it stands in a queue in the store, in the order in which all of them,
- * of whatever server or program, came there.  Once had it is the reentrant lock of the
- * name, and its session and all others deal with it as with that.
+ * The clients that wait for it, of whatever server or program, stand in a queue in the
+ * store, in the order of arrival.  Once held, it is the reentrant lock of the name, for
+ * its session as for everybody else.
  *
- * Redisson's queue has for each who waits the time until which he counts, which the
- * others judge by their own clocks and change by what they themselves would wait.  So
- * the places of sessions with lockredis stand in a key of ours, too, with a time by
- * Redis's clock, by which ours judge them.
+ * Redisson's queue has a time for each client until which it counts; but Redisson's
+ * clients compare that with their own clocks, and change it by their own wait times.
+ * Therefore a key of ours also has the places of sessions with lockredis, with a time by
+ * Redis's clock, and sessions with lockredis go by that.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -3,14 +3,15 @@
  * kind.h
  *	  What a kind of lock is: one constant description.
  *
- * The lock table, the wait loop, the watchdog and the stores know kinds by
- * these descriptions only; as PostgreSQL's lock manager knows its lock methods
- * by their conflict tables.  A new kind is a description in a file of its own,
- * its scripts beside it, and its SQL functions.  Code that serves all kinds goes
- * by the fields here; a kind is named only where that one is meant, as by the
- * functions of conditions and of token locks.
+ * The lock table, the wait loop, the watchdog and the stores know kinds only by
+ * these descriptions, as PostgreSQL's lock manager knows its lock methods by
+ * their conflict tables.  A new kind is a description in a file of its own, its
+ * scripts beside it, and its SQL functions.  Code that serves all kinds goes by
+ * these fields; only code about one kind, such as the functions of conditions
+ * and of token locks, names that kind.
  *
- * Constant data: nothing in this folder calls anything, has state, or does I/O.
+ * The descriptions are constant: nothing in this folder calls anything, has
+ * state, or does I/O.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -44,76 +45,76 @@ typedef enum KindId
 
 #define KIND_BIT(id)		(1U << (id))
 
-/* The arguments that a script is given; fields of StoreOp. */
+/* Arguments of scripts; most are fields of StoreOp. */
 typedef enum KindArg
 {
 	ARG_END = 0,
 	ARG_OWNER,
 	ARG_OWNER_TEXT,
 	ARG_LEASE,
-	ARG_KEEP,					/* usually 0 */
+	ARG_KEEP,					/* how long the key stays locked; usually 0 */
 	ARG_COUNT,					/* how many to notify at most */
 	ARG_NOT_AFTER,
 	ARG_FLOOR,
 	ARG_WRITE,					/* unusual: write even if that changes nothing,
 								 * since replicas have to confirm it, and they
 								 * confirm what this connection wrote last */
-	ARG_PUBLISH,				/* the command that publishes; empty: none does.
-								 * PUBLISH is the usual one */
-	ARG_CHANNEL,				/* where: it is no key, and a slot of a cluster that is
-								 * on its way could not have it beside the lock */
-	ARG_RELEASED,				/* and its message */
-	ARG_WAIT,					/* for how long to be announced */
+	ARG_PUBLISH,				/* the command that publishes, usually PUBLISH; empty:
+								 * publish nothing */
+	ARG_CHANNEL,				/* the channel to publish to.  It is not among the keys:
+								 * while a slot of a cluster is moved, a script runs only
+								 * where all of its keys are */
+	ARG_RELEASED,				/* the message of a release */
+	ARG_WAIT,					/* for how long the wait is announced */
 	ARG_SINCE,					/* when the wait began */
-	ARG_BESIDE,					/* field of the write lock of the same session */
-	ARG_PREFIX,					/* of the names of time-outs */
+	ARG_BESIDE,					/* field of the write lock that this session holds */
+	ARG_PREFIX,					/* prefix of the names of readers' timeouts */
 	ARG_READ_WRITE_CHANNEL,
-	ARG_CHANGE,					/* what to do to the number at a name, */
-	ARG_AMOUNT,					/* with that */
+	ARG_CHANGE,					/* how to change the number at a name, */
+	ARG_AMOUNT,					/* and by which amount */
 	ARG_TOKEN,
 	ARG_DIGEST,					/* StoreOp.id as 40 hexadecimal digits */
-	ARG_PERMIT,					/* its id, 16 bytes */
+	ARG_PERMIT,					/* id of the permit, 16 bytes */
 	ARG_PERMITS_CHANNEL,
-	ARG_GIVES_BACK,				/* owner of the lock that goes with it */
-	ARG_ACTED					/* was it acted on? */
+	ARG_GIVES_BACK,				/* owner of the lock that a wait for a condition releases */
+	ARG_ACTED					/* did its session act on the notification? */
 } KindArg;
 
-/* How the answer for one lock is read. */
+/* How to read the answer for one lock. */
 typedef enum KindReply
 {
-	REPLY_CREATED,				/* taken, busy, late or no lock of ours */
-	REPLY_QUEUED,				/* the same, and always the clock */
-	REPLY_TOGETHER,				/* all of several taken, late, or which is in the way */
-	REPLY_DONE,					/* 1, or who has it instead */
-	REPLY_WATCHED,				/* how long the whole lock is there, or who has it
-								 * instead */
-	REPLY_TOKEN,				/* a token, or who has it instead */
-	REPLY_TOLD,					/* how many were told, -1: the owner is gone */
-	REPLY_INSPECTED,			/* what there is */
+	REPLY_CREATED,				/* taken, busy, late, or another type of value */
+	REPLY_QUEUED,				/* the same, always with the store's clock */
+	REPLY_TOGETHER,				/* all taken, late, or which lock is in the way */
+	REPLY_DONE,					/* 1, or the other holder */
+	REPLY_WATCHED,				/* TTL of the whole lock, or the other holder */
+	REPLY_TOKEN,				/* a token, or the other holder */
+	REPLY_TOLD,					/* how many were notified; -1: the owner is not there */
+	REPLY_INSPECTED,			/* what the key holds */
 	REPLY_VALUE,				/* the number at a name */
-	REPLY_AWAITED,				/* as REPLY_QUEUED, or who has the lock instead */
-	REPLY_NOTIFIED				/* how many were told, or who has it instead */
+	REPLY_AWAITED,				/* as REPLY_QUEUED, or the other holder of the lock */
+	REPLY_NOTIFIED				/* how many were notified, or the other holder */
 } KindReply;
 
 #define KIND_MAX_KEYS		6
 #define KIND_MAX_ARGS		6
 
 /*
- * An operation of store.h as the call of a script.  One without keys is none that
- * this kind has.
+ * The script call of an operation of store.h.  A kind lacks the operations whose call
+ * has no keys.
  */
 typedef struct KindCall
 {
 	LuaId		script;
-	const char *keys[KIND_MAX_KEYS];	/* of each lock: patterns of keyname.h */
-	const char *fenced_key;		/* one more when a token is wanted */
+	const char *keys[KIND_MAX_KEYS];	/* keys of each lock: patterns of keyname.h */
+	const char *fenced_key;		/* one more key if a fencing token is wanted */
 	KindArg		once[KIND_MAX_ARGS];	/* arguments of the call, */
 	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock, */
-	KindArg		unusual[KIND_MAX_ARGS]; /* behind these, of each lock again, but
-										 * only if one is not as usual */
-	int			group;			/* so many locks share a call, and the reply is
-								 * an array of answers (or just a number, if
-								 * there is one lock); 1 = each has its own */
+	KindArg		unusual[KIND_MAX_ARGS]; /* then more of each lock, but only if one of them
+										 * is not as usual */
+	int			group;			/* how many locks can share a call: with more than 1 the
+								 * reply is an array of answers (or just a number, if
+								 * there is one lock) */
 	KindReply	reply;
 } KindCall;
 
@@ -121,7 +122,7 @@ typedef struct LockKind
 {
 	const char *name;			/* as redis_locks.kind shows it */
 	const char *unlock;			/* the function that releases it at session level */
-	const char *made_by;		/* function that defines how many there are, or NULL */
+	const char *made_by;		/* function that defines the number of permits, or NULL */
 
 	/*
 	 * KIND_BITs of the kinds that it conflicts with: other sessions cannot hold the
@@ -211,8 +212,8 @@ typedef struct LockKind
 	bool		falls_back;
 
 	/*
-	 * The longest time (ms) without a look at one that is held, whose lease others
-	 * may shorten; 0: nobody does.
+	 * If others may shorten the lease of a held lock: how often (ms) the watchdog
+	 * checks it; 0 if nobody does.
 	 */
 	int64		watched_ms;
 
@@ -226,16 +227,16 @@ typedef struct LockKind
 	LrTopic		topic;
 
 	/*
-	 * Does that channel get another slot than a name with a hash tag?  Then such a name
-	 * is refused in a cluster, as all keys of a script have to be in one slot.
+	 * Is the cluster slot of that channel another one if the name has a hash tag?  Then
+	 * a cluster refuses such a name, as all keys of a script have to be in one slot.
 	 */
 	bool		untagged;
 
 	KindCall	calls[STORE_CALLS];
 
 	/*
-	 * STORE_CREATE of several locks in one call, all of them or none, with one
-	 * answer; at most "group".  Without keys: there is no such call.
+	 * STORE_CREATE of several locks in one call: all of them or none, with one answer,
+	 * and at most "group" locks.  A kind without keys here has no such call.
 	 */
 	KindCall	together;
 } LockKind;
@@ -250,7 +251,7 @@ extern const LockKind condition_kind;
 extern const LockKind semaphore_kind;
 extern const LockKind latch_kind;
 
-/* By KindId. */
+/* The descriptions, by KindId. */
 extern const LockKind *const lr_kinds[];
 
 static inline const LockKind *
@@ -259,17 +260,17 @@ lr_kind(KindId id)
 	return lr_kinds[id];
 }
 
-/* Do these exclude each other: can two sessions not hold them at the same time? */
+/* Do these kinds conflict?  Then two sessions cannot hold the key as one each. */
 extern bool lr_kinds_conflict(KindId one, KindId other);
 
-/* Is it a number that is counted, and no lock? */
+/* Is it a number that is counted (semaphore, latch) rather than a lock? */
 static inline bool
 lr_is_number(KindId kind)
 {
 	return lr_kind(kind)->calls[STORE_TALLY].keys[0] != NULL;
 }
 
-/* Does a create leave anything that has to be given back? */
+/* Does a create leave anything that has to be released? */
 static inline bool
 lr_leaves_something(KindId kind)
 {

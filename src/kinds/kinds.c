@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kinds.c
- *	  The kinds of lock that there are.
+ *	  The table of the kinds of locks.
  *
  * Copyright (c) 2026, lockredis contributors
  *

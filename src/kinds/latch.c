@@ -3,9 +3,9 @@
  * latch.c
  *	  The latch: Redisson's RCountDownLatch.
  *
- * A number that is counted down; who awaits it goes on when it is zero, and there is no
- * number any more.  To await it takes nothing, so its "create" only looks.  What was
- * counted is known by its ticket, as of a semaphore.
+ * A latch is a number that is counted down; at zero the key is deleted, and the sessions
+ * that wait for it go on.  A wait takes nothing, so its "create" only looks.  A ticket
+ * identifies each count, as with a semaphore.
  *
  * Copyright (c) 2026, lockredis contributors
  *

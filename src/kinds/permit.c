@@ -3,9 +3,9 @@
  * permit.c
  *	  Permits of a semaphore: Redisson's RPermitExpirableSemaphore.
  *
- * A number of free permits at the name, and beside it a sorted set with the id of each
- * that is had and until when.  An id is what an owner number is to nobody else: without
- * the secret of this instance it cannot be guessed (instance.h).
+ * The key has the number of free permits, and a sorted set beside it the ids of those that
+ * are held, with the end of each lease.  An id is computed from the owner number and the
+ * secret of this instance, without which it cannot be guessed (instance.h).
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -3,9 +3,9 @@
  * read.c
  *	  The read lock of Redisson's RReadWriteLock.
  *
- * The hash of the name has a field "mode" and one for each reader, and each reader has
- * a key beside it that lives as long as its lease; the hash lives as long as the
- * longest.  A session takes its lock once, and counts by itself.
+ * The key is a hash with a field "mode" and one for each reader.  Each reader also has a
+ * key that lives as long as its lease; the hash lives as long as the longest of them.  A
+ * session takes the lock once in the store, and counts its own holds itself.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,8 +23,8 @@
 #define RELEASE_GROUP		50
 
 /*
- * Redisson renews its readers so often by default, and sets the time to live of the
- * whole hash when it does, also to less than the lease of another reader.
+ * Redisson's default interval of renewals.  When it renews a reader, it sets the time
+ * to live of the whole hash, perhaps to less than the lease of another reader.
  */
 #define LOOK_EACH_MS		10000
 

@@ -3,8 +3,8 @@
  * reentrant.c
  *	  The reentrant lock: Redisson's RLock and, with a token, RFencedLock.
  *
- * A hash with one field, the owner, whose value is 1: only its session counts how often
- * it holds the lock.  Everybody else is excluded.
+ * The key is a hash with one field, the owner, whose value is 1: only its session counts
+ * how often it holds the lock.  The lock excludes everybody else.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,7 +20,7 @@
 /* Locks in one script: more would hold up Redis. */
 #define RELEASE_GROUP		100
 
-/* More are not taken together at all: see session/session.h. */
+/* The most locks that are taken together: see session/session.h. */
 #define TOGETHER_GROUP		1000
 
 const LockKind reentrant_kind = {

@@ -3,10 +3,10 @@
  * semaphore.c
  *	  The semaphore without owners: Redisson's RSemaphore.
  *
- * A number: so many permits are free.  Nobody owns one, so what was taken is given back
- * by whoever calls for it, and never by itself.  What a request has done is known by its
- * ticket, which a key of ours has for an hour: so one whose reply was not read can be
- * undone, or repeated without counting twice.  Of one that was answered it is removed.
+ * The key is the number of free permits.  Nobody owns a permit: anybody may return it, and
+ * it never returns by itself.  Each request has a ticket, which a key of ours keeps for an
+ * hour, so that a request whose reply was not read can be undone, or repeated without
+ * counting twice.  The ticket of an answered request is removed.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -3,12 +3,12 @@
  * token.c
  *	  The token lock: that of redis-py, redsync and node-redlock.
  *
- * A string with a time to live, whose value is the token.  Whoever knows the token
- * may give it back or lengthen its lease; no session has it.  It excludes whatever
- * else the key may hold.
+ * The key is a string with a time to live, whose value is the token.  Anybody who knows
+ * the token may release the lock or extend its lease; no session holds it.  It excludes
+ * everything else that the key could hold.
  *
- * The token itself goes to the store once, with the create.  All else, also what the
- * watchdog gives back, is asked for by its SHA-1.
+ * Only the create sends the token itself to the store.  All other requests, also those of
+ * the watchdog, send its SHA-1.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -3,9 +3,9 @@
  * write.c
  *	  The write lock of Redisson's RReadWriteLock.
  *
- * Nobody else has a lock of the name, but its own session may read too, and goes on
- * reading when it gives the write lock back.  Who waits for it is announced in a key
- * of ours: sessions of all servers with lockredis that come later let it go first.
+ * It excludes all others, but its own session can hold the read lock, too, and keeps that
+ * when it releases the write lock.  A session that waits for it is announced in a key of
+ * ours, and sessions that come later, of any server with lockredis, let it go first.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -1,19 +1,19 @@
--- create: give a lock back and wait for its condition; or ask whether that was notified.
+-- create: release a lock and wait for its condition; or ask whether the wait was notified.
 --
--- KEYS  lock, its channel, channel of the condition, who waits, until when each of them
---       counts, who was told and until when that is his
+-- KEYS  lock, its channel, channel of the condition, waiters, until when each of them counts,
+--       notified waiters and until when each notification lasts
 -- ARGV  publish command, message, waiter, latest time in ms at which this may run, how long
---       it is his (ms), for how long he is to be waited for (ms; 0: he leaves), owner of the
---       lock that is to be given back ('': it was)
--- reply {0, 0, '', now}    he was told, or is not known any more: he has to look
---       {1, ttl, '', now}  not yet; he counts for so long
+--       a notification lasts (ms), how long the waiter counts (ms; 0: it leaves), owner of
+--       the lock that is to be released ('': it was released before)
+-- reply {0, 0, '', now}    notified, or not known any more: the waiter has to look
+--       {1, ttl, '', now}  not yet; the waiter counts for so long
 --       {2, 0, '', now}    read too late: nothing done
---       who has the lock instead of that owner ('': nobody): nothing done
+--       the holder of the lock instead of that owner ('': nobody): nothing done
 --
--- The lock goes and the waiter comes in one script.  Who notifies has the lock, so that is
--- before or after both.  A notification is noted until he who was told has the lock again:
--- if he does not count any more before, it is passed on to the next, by whoever comes by
--- first: so notes are there for as long as it is known that anybody waits.
+-- One script releases the lock and adds the waiter.  Only the holder of the lock notifies, so
+-- a notification comes before or after both.  The notified waiter is recorded until it has
+-- the lock again.  If its time is over before, the next script that runs passes the
+-- notification on.  So these records live for as long as anybody is known to wait.
 
 -- needs: clock
 if now > tonumber(ARGV[4]) then
@@ -50,8 +50,8 @@ if owner ~= '' then
   end
   local done, wrong = pcall(queue)
   if not done then
-    -- Whatever the user may not do: he has the lock, and does not wait.  Since Redis 7 what
-    -- pcall() gives back is a text.
+    -- Whatever the user may not do, it keeps the lock then, and does not wait.  Since Redis 7
+    -- pcall() returns the text of the error.
     redis.pcall('LREM', waiting, 0, waiter)
     redis.pcall('ZREM', alive, waiter)
     return type(wrong) == 'table' and wrong or {err = wrong}

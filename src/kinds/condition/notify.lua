@@ -1,9 +1,9 @@
--- notify: tell those who wait for a condition, in the order in which they came.
+-- notify: notify those who wait for a condition, in the order in which they came.
 --
--- KEYS  lock, channel of the condition, who waits, until when each of them counts, who was
---       told and until when that is his
--- ARGV  publish command, message, owner of the lock, how many to tell at most
--- reply how many were told, or who has the lock instead ('' = nobody)
+-- KEYS  lock, channel of the condition, waiters, until when each of them counts, notified
+--       waiters and until when each notification lasts
+-- ARGV  publish command, message, owner of the lock, how many to notify at most
+-- reply how many were notified, or who holds the lock instead ('' = nobody)
 
 -- needs: clock
 
@@ -21,7 +21,7 @@ end
 local call = redis.call
 -- needs: condition
 
--- What the dead were told is the next one's, before anything else is told.
+-- Notifications of waiters that are dead go to the next ones first.
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', told, '-inf', now)) do
   redis.call('ZREM', told, dead)
   tell_one(topic, waiting, alive, told)

@@ -1,10 +1,10 @@
--- release: who waits for a condition, or was told of it, is not there any more.
+-- release: remove sessions that wait for a condition, or were notified.
 --
--- KEYS  channel of the condition, who waits, until when each of them counts, who was told
---       and until when that is his; for each
--- ARGV  publish command, message, then for each: waiter, has he acted on it (1: he has the
---       lock again; 0: what he was told is the next one's)
--- reply for each how many were told instead, -1 if nothing is known of him, or an error
+-- KEYS  channel of the condition, waiters, until when each of them counts, notified waiters
+--       and until when each notification lasts; for each session
+-- ARGV  publish command, message, then for each: waiter, did it act on its notification (1:
+--       it has the lock again; 0: pass the notification on)
+-- reply for each how many were notified instead, -1 if the waiter is not known, or an error
 --
 -- An error of one does not keep the others from leaving.  Repeating the script is harmless.
 

@@ -1,11 +1,11 @@
--- renew: who was told of a condition, and waits for the lock, is still there.
+-- renew: keep the notifications of sessions that wait for their lock again.
 --
--- KEYS  channel of the condition, who waits, until when each of them counts, who was told
---       and until when that is his; for each who was told
--- ARGV  publish command, message, then for each: waiter, how long it is his (ms)
--- reply for each 1, or '' if nothing is known of him, or an error
+-- KEYS  channel of the condition, waiters, until when each of them counts, notified waiters
+--       and until when each notification lasts; for each notified session
+-- ARGV  publish command, message, then for each: waiter, how long its notification lasts (ms)
+-- reply for each 1, or '' if the waiter is not known, or an error
 --
--- What is wrong with one is no reason to leave the others to expire.
+-- An error of one does not let the others expire.
 
 -- needs: clock call condition
 

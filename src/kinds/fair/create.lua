@@ -1,20 +1,20 @@
--- create: take a fair lock whose turn it is, or stand in its queue.
+-- create: take a fair lock if it is the owner's turn, or stand in its queue.
 --
 -- KEYS  lock, channel, queue, until when each in it counts, places of lockredis
 -- ARGV  publish command, message, lease in ms, owner, latest time in ms at which this
---       may run, for how long a place in the queue is to count (ms; 0: none is wanted)
+--       may run, for how long a place in the queue counts (ms; 0: none is wanted)
 -- reply {0, 0, '', now}      taken
---       {1, ttl, owner, now} somebody else has it; or nobody, and he is the next, who
---                            counts for so long
+--       {1, ttl, owner, now} that owner holds it; or nobody does, and that owner is the
+--                            next, who counts for so long
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no lock
 --       {4, ttl, '', now}    a token lock (a string with a TTL)
 --
--- ttl is -1 without one.  Asked again by the same owner it keeps his place.  Places of
--- lockredis count by their own key, wherever they stand; those of Redisson by its
--- scores, once they are the first.  Redisson's clients take their own time limit, 300 s,
--- from all scores when they get the lock, or give up, and from ours only those do who
--- stand before us: ours is higher by that for each of them, and for nobody else.
+-- ttl is -1 without one.  An owner that asks again keeps its place.  A place of lockredis
+-- counts by its time in our own key, wherever it stands; a place of Redisson by its score,
+-- once it is the first.  When a client of Redisson gets the lock or gives up, it subtracts
+-- its own time limit, 300 s, from the scores of all behind it.  So our score is higher by
+-- 300 s for each client of Redisson that stands before us.
 
 -- needs: clock
 if now > tonumber(ARGV[5]) then
@@ -27,8 +27,8 @@ local wait = tonumber(ARGV[6])
 
 local first, ends, ttl = false, 0, -2
 if redis.call('EXISTS', lock, queue, places) > 0 then
-  -- Who does not count any more leaves the queue; the first of those that stay, and
-  -- until when he counts.
+  -- Remove those that do not count any more; return the first of the rest, and until when
+  -- it counts.
   local function sweep()
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', now)) do
       redis.call('LREM', queue, '0', member)
@@ -42,7 +42,7 @@ if redis.call('EXISTS', lock, queue, places) > 0 then
       end
       local ends = redis.call('ZSCORE', places, first) or redis.call('ZSCORE', scores, first)
       if not ends then
-        -- It would stay for ever, and block Redisson.
+        -- Without a score it would stay for ever, and block Redisson.
         ends = now + 300000
         redis.pcall('ZADD', scores, ends, first)
       end
@@ -78,7 +78,7 @@ end
 -- Look at little, however large the value is.
 local code, holder = 3, first
 if ttl == -2 then
-  -- It may not know: nobody tells of the end of a lease.
+  -- The next one may not know, as no message tells of the end of a lease.
   code, ttl = 1, math.max(ends - now, 1)
   redis.call(ARGV[1], KEYS[2] .. ':' .. first, ARGV[2])
 else
@@ -100,13 +100,13 @@ end
 if wait > 0 then
   local has = redis.call('ZSCORE', scores, owner)
   if not has then
-    -- Redisson may have thrown it out: then it is no longer one of the others, either.
+    -- Redisson may have removed it: then our own key must not count it, either.
     redis.call('ZREM', places, owner)
   end
   local others = redis.call('ZCARD', scores) - redis.call('ZCARD', places)
   local stands = redis.call('LPOS', queue, owner)
   if stands and others > 0 then
-    -- Who comes anew has all of them before it.
+    -- Only those before us matter; a newcomer has all of them before it.
     others = 0
     local ours = {}
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', '+inf')) do
@@ -117,7 +117,7 @@ if wait > 0 then
     end
   end
   local score = now + wait + 300000 * math.max(others, 0)
-  -- It says who of them is dead for as long as that has a score.
+  -- Our own key must outlive the scores, as it tells which of these are dead.
   local keep = math.max(2 * wait, score - now)
   redis.call('ZADD', places, now + wait, owner)
   local done = 1

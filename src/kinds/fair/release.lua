@@ -1,10 +1,10 @@
--- release: give own fair locks back, or the places of waits for them; tell who is next.
+-- release: release own fair locks, or places in their queues; notify the next ones.
 --
 -- KEYS  lock, channel, queue, until when each in it counts, places of lockredis; for
 --       each lock
 -- ARGV  publish command, message, then for each lock: owner, and for how many ms the
---       key stays locked (0: not at all), by owner/kept then
--- reply for each lock how many were told, -1 if the owner does not have it, or an error
+--       key stays locked (0: not at all; the owner is then "owner/kept")
+-- reply for each lock how many were notified, -1 if the owner does not hold it, or an error
 --
 -- An error of one lock does not keep the others from being released.  Repeating the
 -- script is harmless.
@@ -18,22 +18,22 @@ local publish, message = ARGV[1], ARGV[2]
 local told = {}
 local rest = {}
 
--- Mostly nobody waits, and what is to be told is told at once.
+-- Mostly nobody waits in the queue, and one message is all.
 for i = 1, #KEYS / 5 do
   local lock, channel = KEYS[5 * i - 4], KEYS[5 * i - 3]
   local owner, keep = ARGV[2 * i + 1], ARGV[2 * i + 2]
   local had
   if keep == '0' then
-    -- A lock has no other field.
+    -- A lock has no other field, so this deletes the key.
     had = redis.pcall('HDEL', lock, owner)
   else
     had = redis.pcall('HEXISTS', lock, owner)
     if had == 1 then
-      -- First: what is refused below is repeated, but without a key to keep once its
-      -- time is over.
+      -- This comes first: a release that is refused below is repeated, and when the time
+      -- is over without keeping the key.
       had = redis.pcall('PEXPIRE', lock, keep)
       if type(had) ~= 'table' then
-        -- Under another name: a renewal that is late must not lengthen it.
+        -- The other owner prevents a late renewal from extending it.
         had = redis.pcall('HSET', lock, owner .. '/kept', '1')
       end
       if type(had) ~= 'table' then
@@ -65,7 +65,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- needs: call
 
--- As in create.lua.  Also whether anybody has left.
+-- As in create.lua; also returns whether it has removed anybody.
 local function sweep(queue, scores, places)
   local swept = false
   for _, member in ipairs(call('ZRANGEBYSCORE', places, '-inf', now)) do
@@ -93,7 +93,7 @@ local function sweep(queue, scores, places)
   end
 end
 
--- His place goes, and who is next is told; "had": he has given the lock back just now.
+-- Remove the owner's place and notify the next one; "had": it released the lock just now.
 local function leave(had, lock, channel, queue, scores, places, owner)
   local was_first = call('LINDEX', queue, 0) == owner
   if call('ZREM', places, owner) + call('ZREM', scores, owner) > 0 or was_first then

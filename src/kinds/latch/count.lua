@@ -1,4 +1,4 @@
--- count: count a latch down, and wake those who await it when it is open.
+-- count: count a latch down, and notify those who wait for it when it opens.
 --
 -- KEYS  latch, tickets, channel
 -- ARGV  publish command, by how much, ticket
@@ -6,8 +6,8 @@
 --       {1, left, left, now}   it was done before
 --       {3, ttl, type, now}    something that is no latch
 --
--- The ticket tells, for an hour, that this has run: repeating it counts once, also if it
--- has met no latch and there is one now.
+-- The ticket tells, for an hour, that this has run: repeating it counts once, even if there
+-- was no latch at first and there is one now.
 
 -- needs: clock number
 local left = digits or '0'
@@ -18,7 +18,7 @@ if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
   return {1, left, left, now}
 end
 
--- What may fail comes first: nothing is counted without its ticket.
+-- Store the ticket first: nothing must be counted without it.
 redis.call('ZADD', KEYS[2], now, ARGV[3])
 local done = redis.pcall('PEXPIRE', KEYS[2], 3600000)
 if done == 1 and kind ~= 'none' then

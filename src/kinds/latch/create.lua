@@ -5,7 +5,7 @@
 --       {1, -1, '', now}     not yet
 --       {3, ttl, type, now}  something that is no latch
 --
--- Writes nothing, so there is nothing to give back.
+-- This writes nothing, so there is nothing to release.
 
 -- needs: clock number
 if tonumber(digits or 0) <= 0 then

@@ -1,4 +1,4 @@
--- define: make a latch, or take it away.
+-- define: create a latch, or delete it.
 --
 -- KEYS  latch, channel
 -- ARGV  publish command, latest time in ms at which this may run, what to do, count
@@ -20,7 +20,7 @@ if ARGV[3] == 'init' or ARGV[3] == 'set' then
     return {1, left, left, now}
   end
   redis.call('SET', KEYS[1], ARGV[4])
-  -- Tells Redisson's clients that theirs is not open any more.
+  -- Tell Redisson's clients that the latch is not open any more.
   redis.pcall(ARGV[1], KEYS[2], '1')
   left = ARGV[4]
 elseif ARGV[3] == 'delete' then
@@ -28,7 +28,7 @@ elseif ARGV[3] == 'delete' then
     return {1, 0, 0, now}
   end
   redis.call('DEL', KEYS[1])
-  -- As if it had counted down: who awaits it would not be told otherwise.
+  -- As if it had counted down, or the clients that wait would not be notified.
   redis.pcall(ARGV[1], KEYS[2], '0')
 else
   return redis.error_reply('ERR no such change of a latch')

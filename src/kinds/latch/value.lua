@@ -1,4 +1,4 @@
--- value: how much a latch has left to count.
+-- value: how often a latch is still to be counted down.
 --
 -- KEYS  latch
 -- reply {0, left, left, 0}   0 if there is no latch; in digits, as a number of Lua is not

@@ -1,12 +1,12 @@
--- create: take a permit of which one is free.
+-- create: take a permit if one is free.
 --
--- KEYS  number of free permits, ids of those that are had (scores: until when), channel
+-- KEYS  number of free permits, ids of held ones (scores: ends of leases), channel
 -- ARGV  publish command, lease in ms, id, latest time in ms at which this may run
 -- reply {0, 0, '', now}      taken
---       {1, ttl, '', now}    none is free before that; -1: nobody knows
+--       {1, ttl, '', now}    none is free before that time; -1: it is not known
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no number of permits
---       {6, 0, '', now}      nobody has said how many there are
+--       {6, 0, '', now}      the number of permits is not defined
 
 -- needs: clock
 if now > tonumber(ARGV[4]) then
@@ -18,7 +18,7 @@ if not digits then
   return {6, 0, '', now}
 end
 
--- What has expired is free again.
+-- Permits that have expired are free again.
 local ended = redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 if ended > 0 then
   local free = redis.call('INCRBY', KEYS[1], ended)
@@ -29,8 +29,9 @@ end
 
 if tonumber(redis.call('GET', KEYS[1])) >= 1 then
   redis.call('DECRBY', KEYS[1], 1)
-  -- None may be missing for ever, whatever the user may not do.  One millisecond more, as
-  -- "now" is the beginning of one: else it is somebody else's before the lease has ended.
+  -- No permit may be missing for ever, whatever the user may not do.  "now" is the beginning
+  -- of its millisecond: without one more, another client could get the permit before the
+  -- lease has ended.
   local set = redis.pcall('ZADD', KEYS[2], now + ARGV[2] + 1, ARGV[3])
   if set ~= 1 then
     redis.pcall('INCRBY', KEYS[1], 1)

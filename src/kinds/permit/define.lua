@@ -1,12 +1,12 @@
--- define: how many permits there are; change that, or only look.
+-- define: set the number of permits, or only read it.
 --
--- KEYS  number of free permits, ids of those that are had (scores: until when), channel
+-- KEYS  number of free permits, ids of held ones (scores: ends of leases), channel
 -- ARGV  publish command, and for a change: latest time in ms at which this may run,
 --       'set' or 'init', number of permits
--- reply {0 | 1, free, all, now}  done (a look, too), or not: there are some already
+-- reply {0 | 1, free, all, now}  0: done, or only read; 1: init, but there are some already
 --       {2, 0, '', now}          read too late: nothing done
 --       {3, ttl, type, now}      something that is no number of permits
---       {6, 0, '', now}          a look: nobody has said how many there are
+--       {6, 0, '', now}          only read: the number of permits is not defined
 
 -- needs: clock
 local change = ARGV[3]
@@ -25,7 +25,7 @@ if not digits then
   if not change then
     return {6, 0, '', now}
   end
-  -- Permits of a semaphore that was deleted are none of this one.
+  -- Held permits of a deleted semaphore are none of this one.
   redis.call('DEL', KEYS[2])
   redis.call('SET', KEYS[1], ARGV[4])
   tell(tonumber(ARGV[4]))
@@ -44,6 +44,6 @@ if change == 'set' and free + had ~= tonumber(ARGV[4]) then
   redis.call('SET', KEYS[1], free, 'KEEPTTL')
   tell(free)
 end
--- Beyond that a number of Lua is not exact, and would not fit into the reply.
+-- Numbers of Lua are not exact beyond this, and would not fit into the reply.
 local most = 9007199254740991
 return {change == 'init' and 1 or 0, math.min(free, most), math.min(free + had, most), now}

@@ -1,10 +1,10 @@
--- release: give permits back; tell how many are free.
+-- release: release permits, and publish how many are free.
 --
--- KEYS  number of free permits, ids of those that are had, channel; for each
+-- KEYS  number of free permits, ids of held ones, channel; for each permit
 -- ARGV  publish command, then the id of each
--- reply for each how many were told, -1 if it was not had any more, or an error
+-- reply for each how many were notified, -1 if it was not held any more, or an error
 --
--- One that has expired and that nobody has taken since is given back all the same.  An
+-- A permit that has expired, and that nobody has taken since, is released all the same.  An
 -- error of one does not keep the others from being released.  Repeating the script is
 -- harmless.
 
@@ -22,11 +22,11 @@ local function release(name, permits, channel, id)
     error(until_then)
   end
   if call('TYPE', name).ok ~= 'string' then
-    -- There is no semaphore any more: one more would make it anew.
+    -- There is no semaphore any more: adding a permit would create it again.
     call('ZREM', permits, id)
     return -1
   end
-  -- What was removed makes room: the rest may be done while Redis is out of memory.
+  -- After this removal Redis lets the rest of the script run even if it is out of memory.
   call('ZREM', permits, id)
   local free = redis.pcall('INCRBY', name, 1)
   if type(free) == 'table' then

@@ -1,12 +1,12 @@
--- renew: lengthen the lease of own permits.
+-- renew: extend the leases of own permits.
 --
--- KEYS  number of free permits, ids of those that are had (scores: until when),
---       channel; for each
+-- KEYS  number of free permits, ids of held ones (scores: ends of leases), channel; for
+--       each permit
 -- ARGV  publish command, then for each: id, lease in ms (0: leave it); anything more:
 --       write the end even if that changes nothing, for replicas to confirm it
--- reply for each 1, or '' if it is not had any more, or an error
+-- reply for each 1, or '' if it is not held any more, or an error
 --
--- What is wrong with one is no reason to leave the others to expire.
+-- An error of one does not let the others expire.
 
 -- needs: clock
 local write = #ARGV > 1 + 2 * #KEYS / 3
@@ -23,7 +23,7 @@ local function renew(name, permits, channel, id, lease)
   end
   local score = tonumber(until_then)
   if score <= now then
-    -- Expired: somebody else may have had it since.
+    -- Expired: another client may have held it since.
     call('ZREM', permits, id)
     local free = redis.pcall('INCRBY', name, 1)
     if type(free) == 'table' then

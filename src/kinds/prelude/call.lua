@@ -1,4 +1,4 @@
--- call: a command whose error ends what try() was asked to do, and only that.
+-- call: run a command; its error ends the function that try() runs, and nothing else.
 
 local function call(...)
   local answer = redis.pcall(...)
@@ -10,7 +10,7 @@ end
 
 local function try(...)
   local done, answer = pcall(...)
-  -- Since Redis 7 the text of the error, which would be taken for an answer.
+  -- Since Redis 7 pcall() returns the text of the error, which would look like an answer.
   if not done and type(answer) ~= 'table' then
     answer = {err = answer}
   end

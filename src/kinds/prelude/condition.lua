@@ -1,5 +1,5 @@
--- condition: the first who waits for one, and counts, is told; 0: there is none.  That is
--- noted for as long as it is known that anybody waits.  Needs now, and call().
+-- condition: notify the first waiter that still counts; 0: there is none.  Notified waiters
+-- are recorded for as long as anybody is known to wait.  Needs now, and call().
 
 local function lengthen(key, ms)
   local ttl = call('PTTL', key)

@@ -1,4 +1,4 @@
--- holder: who has a lock that somebody else does not have: '' is nobody.
+-- holder: who holds a lock, to be told to somebody who does not; '' is nobody.
 
 local function holder(key)
   local kind = redis.call('TYPE', key).ok

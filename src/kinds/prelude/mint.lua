@@ -1,7 +1,7 @@
--- mint: a new token of the counter at the second key, above the floor, and so many more
--- behind it as are asked for; the reply is the first.
+-- mint: a new token from the counter at the second key, above the floor, and as many more
+-- after it as are asked for; the reply is the first one.
 --
--- If the counter does not reach that far, it is only that one.
+-- If the counter does not reach that far, there is only the first.
 
 local counter = redis.call('INCR', KEYS[2])
 local token = math.max(counter, ARGV[2] + 1)

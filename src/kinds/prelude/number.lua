@@ -1,5 +1,5 @@
--- number: the number at the first key, in digits, nil if there is nothing; its type.
--- If there is something else, that is the reply.  Needs now.
+-- number: sets digits to the number at the first key, nil without one; and kind to the type
+-- of the key.  For a value that is no number the script ends with a reply.  Needs now.
 
 local digits
 local kind = redis.call('TYPE', KEYS[1]).ok

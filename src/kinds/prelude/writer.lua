@@ -1,4 +1,4 @@
--- writer: who has the write lock of a read-write lock, nil if nobody has.  Needs call().
+-- writer: who holds the write lock of a read-write lock; nil is nobody.  Needs call().
 
 local function writer(lock)
   for _, field in ipairs(call('HKEYS', lock)) do

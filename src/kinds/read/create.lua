@@ -1,17 +1,17 @@
 -- create: take a read lock, beside those of other readers.
 --
--- KEYS  lock, time-out of this reader, announced writers
+-- KEYS  lock, timeout of this reader, announced writers
 -- ARGV  lease in ms, owner, latest time in ms at which this may run, when its
---       session asked first (0: now), field of the write lock that its session has
+--       session asked first (0: now), field of the write lock that its session holds
 --       ('': none)
 -- reply {0, 0, '', now}      taken
---       {1, ttl, owner, now} a writer has it, or was announced before and goes first
+--       {1, ttl, owner, now} a writer holds it, or was announced before and goes first
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no read-write lock
 --       {4, ttl, '', now}    a token lock (a string with a TTL)
 --
--- ttl is -1 without one.  A session that has the write lock may read too.  Redisson
--- knows nothing of the announced ones and may pass.
+-- ttl is -1 without one.  A session that holds the write lock may read, too.  Redisson
+-- does not know of announced writers, and its readers may pass them.
 
 -- needs: clock
 if now > tonumber(ARGV[3]) then

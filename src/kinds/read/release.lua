@@ -1,9 +1,9 @@
--- release: give own read locks back; wake those who wait when the last one goes.
+-- release: release own read locks; notify those who wait when the last one goes.
 --
--- KEYS  lock, channel, time-out of this reader; for each lock
+-- KEYS  lock, channel, timeout of this reader; for each lock
 -- ARGV  publish command, then for each lock: owner, beginning of the names of
---       time-outs
--- reply for each lock how many were told, -1 if the owner is not there, or an
+--       timeouts
+-- reply for each lock how many were notified, -1 if the owner is not there, or an
 --       error
 --
 -- An error of one lock does not keep the others from being released.  Repeating
@@ -11,8 +11,8 @@
 
 -- needs: call
 
--- For how long the longest time-out of a reader is still there, in ms.  Redisson
--- has one for each of its holds.
+-- How long the longest timeout of a reader still lives, in ms.  Redisson has one for each
+-- hold of a reader.
 local function time_left(field, count, prefix)
   local left = 0
   for i = math.min(count, 1000), 1, -1 do
@@ -34,10 +34,11 @@ local function release(lock, channel, timeout, owner, prefix)
   local ttl = call('PTTL', lock)
   local writes = call('HGET', lock, 'mode') == 'write'
   local alone = call('HLEN', lock) <= 2
-  -- Redisson's writers sleep by the TTL of the lock, which is that of the reader who stays
-  -- longest.  If that is not us, there is nothing to look for.  Else it stays as it is if
-  -- somebody stays half as long: should all of them crash, it is too long by that.  Who
-  -- looked for the very longest would look at all, and when many go each at each.
+  -- Redisson's writers sleep for the TTL of the lock, which is that of the reader who stays
+  -- longest.  If another reader stays longer than us, the TTL is right.  Otherwise it may
+  -- stay as it is if some reader stays half as long: should all of them crash, the TTL is
+  -- too long by the other half.  To find the very longest we would have to look at all
+  -- readers, and when many of them leave, each would look at each.
   local longest = 0
   if not writes and not alone and own + 2 >= ttl then
     local fields = call('HKEYS', lock)
@@ -46,7 +47,7 @@ local function release(lock, channel, timeout, owner, prefix)
       local count = field ~= 'mode' and field ~= owner and tonumber(call('HGET', lock, field))
       local left = count and time_left(field, count, prefix) or 0
       if count and left == 0 then
-        -- It has crashed.
+        -- This reader has crashed.
         call('HDEL', lock, field)
       end
       longest = math.max(longest, left)
@@ -55,7 +56,7 @@ local function release(lock, channel, timeout, owner, prefix)
       end
     end
   end
-  -- What is last says that it was all done: until then it is repeated.
+  -- The owner's field goes last: as long as it is there, the release is repeated.
   call('DEL', timeout)
   if writes or (not alone and own + 2 < ttl) then
     call('HDEL', lock, owner)

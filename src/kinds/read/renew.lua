@@ -1,15 +1,14 @@
--- renew: lengthen the lease of own read locks, and see for how long the whole lock
--- is there.
+-- renew: extend the leases of own read locks, and tell how long the whole lock lives.
 --
--- KEYS  lock, time-out of this reader; for each lock
+-- KEYS  lock, timeout of this reader; for each lock
 -- ARGV  for each lock: owner, lease in ms (0: leave it); anything more: write the
 --       time to live even if that changes nothing, for replicas to confirm it
--- reply for each lock the TTL that the whole lock had, at least 1; or who has it
+-- reply for each lock the TTL that the whole lock had, at least 1; or who holds it
 --       instead ('' = nobody), or an error
 --
--- Redisson's renewal of its own readers sets the TTL of the whole lock, also to less
--- than another reader's lease: it is set right here.  What is wrong with one lock is no
--- reason to leave the others to expire.
+-- When Redisson renews its own readers, it sets the TTL of the whole lock, even to less
+-- than the lease of another reader; this script corrects that.  An error of one lock does
+-- not let the others expire.
 
 local write = #ARGV > #KEYS
 

@@ -1,10 +1,10 @@
--- create: take a lock that nobody has.
+-- create: take a lock that nobody holds.
 --
 -- KEYS  lock, and with a fencing token its counter
 -- ARGV  lease in ms, owner, latest time in ms at which this may run
 -- reply now                taken
 --       {0, token, now}    taken, with a token
---       {1, ttl, owner}    somebody else has it
+--       {1, ttl, owner}    somebody else holds it
 --       {2, 0, now}        read too late: nothing done
 --       {3, ttl, type}     something that is no lock
 --       {4, ttl, ''}       a token lock (a string with a TTL)
@@ -12,8 +12,8 @@
 -- ttl is -1 without one.  The time is checked because a request may sit in a
 -- network buffer long after its sender has given up.
 --
--- Numbers that Redis is given are text here, which it need not make of them first, and
--- what is mostly the reply is no table: see release.lua.
+-- Numbers for Redis are texts here, so that it need not convert them, and the usual reply
+-- is no table: see release.lua.
 
 local lock, owner = KEYS[1], ARGV[2]
 local ttl = redis.call('PTTL', lock)
@@ -23,9 +23,9 @@ if ttl == -2 then
     redis.replicate_commands()
   end
   local time = redis.call('TIME')
-  -- The reply has no fraction.
+  -- Redis drops the fraction in the reply.
   local now = time[1] * 1000 + time[2] / 1000
-  -- Unlike a comparison this makes a number of the text by itself.
+  -- Unlike a comparison, a subtraction converts the text to a number.
   if now - ARGV[3] > 0 then
     return {2, 0, now}
   end

@@ -1,24 +1,24 @@
--- force: take a lock away from those who inspect.lua has told to have it.
+-- force: release a lock, if those hold it that inspect.lua has returned.
 --
 -- KEYS  lock
 -- ARGV  publish command, message, owner or digest, and of a read-write lock: channel,
---       beginning of the names of its readers' time-outs; of permits: channel; of any
+--       beginning of the names of its readers' timeouts; of permits: channel; of any
 --       other: channel
--- reply how many were told, -1 if that owner, or one of several, is not there; an error
---       if the user may not see whether permits are had
+-- reply how many were notified, -1 if that owner, or one of several, is not there; an
+--       error if the user may not see whether permits are held
 
 -- Before Redis 7 a script that asks for the time may write only this way.
 if not redis.REDIS_VERSION_NUM then
   redis.replicate_commands()
 end
 
--- It is taken away by then, whomever the user may not tell.
+-- The lock is released by then, even if the user may not publish.
 local function tell(channel, message)
   local told = redis.pcall(ARGV[1], channel, message)
   return type(told) == 'number' and told or 0
 end
 
--- What is a lock for one at a time goes, as in release.lua.
+-- Release a lock that only one client can hold, as in release.lua.
 local function give_back()
   redis.call('DEL', KEYS[1])
   local first = redis.pcall('LINDEX',
@@ -69,7 +69,7 @@ end
 local mode = redis.call('HGET', KEYS[1], 'mode')
 local many = mode == 'read' and redis.call('HLEN', KEYS[1]) - 1
 if many and many >= 10000 then
-  -- The time-outs of each end by themselves.
+  -- Their timeouts end by themselves.
   if redis.sha1hex(mode .. ' ' .. many) ~= ARGV[3] then
     return -1
   end

@@ -1,15 +1,15 @@
--- inspect: who has a lock, and for how long.
+-- inspect: who holds a lock, and for how long.
 --
 -- KEYS  lock
--- ARGV  beginning of the names of time-outs
+-- ARGV  beginning of the names of timeouts
 -- reply {type, ttl, owner, count}; owner and count are '' unless it is a lock; of a
---       read-write lock also a digest of all who have it, of a token lock of the token;
---       of permits also how many are free.  Type 'number': a string with a number, of
---       which nobody has anything
+--       read-write lock also a digest of all holders, of a token lock one of the token; of
+--       permits also how many are free.  Type 'number': a string with a number, without
+--       any permit held
 --
--- An owner too long to be shown whole is told as its beginning and a digest of
--- it; force.lua makes the same text, so that it takes away only what was seen.  Of 10000
--- readers or permits, and more, the digest is of how many: to look at each takes too long.
+-- An owner too long to be shown is replaced by its beginning and a digest; force.lua makes
+-- the same text, so that it releases only what was seen.  For 10000 readers or permits and
+-- more the digest is of their number: to look at each would take too long.
 
 local ttl = redis.call('PTTL', KEYS[1])
 local kind = redis.call('TYPE', KEYS[1]).ok
@@ -49,8 +49,8 @@ if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) <= 10000 
     redis.sha1hex(mode .. ' ' .. table.concat(fields, ' '))}
 end
 
--- Permits are known by the ids that are had.  Like the queue of a fair lock they are
--- not among KEYS, and may be out of reach.
+-- The ids that are held tell that it is a number of permits.  Like the queue of a fair lock
+-- they are not among KEYS, and may be out of reach.
 local number = kind == 'string' and redis.pcall('STRLEN', KEYS[1])
 if type(number) == 'number' and number <= 20 then
   number = redis.pcall('GET', KEYS[1])
@@ -72,7 +72,7 @@ if type(number) == 'string' and string.find(number, '^%-?%d+$') then
     if free < 1 and tonumber(first) < 922337203685477 then
       ttl = first - now
     end
-    -- Not of how many: whoever may take one may not read the number.
+    -- The digest is not of the number: a user who may take a permit may not read that.
     return {kind, ttl, n .. (n == 1 and ' permit' or ' permits'), tostring(n),
       redis.sha1hex(table.concat(had)), math.min(free, 9007199254740991)}
   end

@@ -1,19 +1,19 @@
--- release: give own locks back and wake those who wait for them.
+-- release: release own locks and notify those who wait for them.
 --
 -- KEYS  lock; for each lock
 -- ARGV  for each lock: owner, channel; then, unless it is PUBLISH and 0 for all of them,
---       for each lock: publish command ('': nobody is told), for how many ms the key
---       stays locked (0: not at all; by owner/kept then)
--- reply for each lock how many were told, -1 if the owner is not there, or an
---       error; of one lock that alone where somebody was to be told
+--       for each lock: publish command ('': nobody is notified), for how many ms the key
+--       stays locked (0: not at all; the owner is then "owner/kept")
+-- reply for each lock how many were notified, -1 if the owner is not there, or an error;
+--       for a single lock perhaps just the number
 --
--- The channel is not among KEYS: it is none, and while a slot of a cluster is moved a
+-- The channel is not among KEYS, as it is no key: while a slot of a cluster is moved, a
 -- script runs only where all of its keys are.  An error of one lock does not keep the
 -- others from being released.  Repeating the script is harmless.
 --
--- This and create.lua are what all pay: no function, which would be made anew by each
--- call, numbers as text, as Redis is given them, and no argument, table or type() that
--- can be left out: a table in a reply costs more than a command, the others nearly half.
+-- Every lock pays for this script and create.lua.  So they have no function, which each
+-- call would create again, pass numbers to Redis as texts, and avoid arguments, tables and
+-- type(): a table in a reply costs more than a command, the others nearly half as much.
 
 local n = #KEYS
 local unusual = ARGV[2 * n + 1]
@@ -26,16 +26,16 @@ for i = 1, n do
   end
   local done
   if keep == '0' then
-    -- A lock has no other field.
+    -- A lock has no other field, so this deletes the key.
     done = redis.pcall('HDEL', lock, owner)
   else
     done = redis.pcall('HEXISTS', lock, owner)
     if done == 1 then
-      -- First: what is refused below is repeated, but without a key to keep once its
-      -- time is over.
+      -- This comes first: a release that is refused below is repeated, and when the time
+      -- is over without keeping the key.
       done = redis.pcall('PEXPIRE', lock, keep)
       if type(done) ~= 'table' then
-        -- Under another name: a renewal that is late must not lengthen it.
+        -- The other owner prevents a late renewal from extending it.
         done = redis.pcall('HSET', lock, owner .. '/kept', '1')
       end
       if type(done) ~= 'table' then
@@ -49,9 +49,9 @@ for i = 1, n do
     -- Published also when the key stays: waiters read its new TTL.
     done = redis.pcall(publish, channel, '0')
     if done == 0 or type(done) ~= 'table' then
-      -- Who is the next in the queue of the fair lock of the name; see fair/create.lua.
-      -- That queue is not among KEYS and may be out of reach: a user whose rights are
-      -- for locks without a queue can give them back all the same.
+      -- Notify the next one in the queue of the fair lock of the name; see fair/create.lua.
+      -- That queue is not among KEYS and may be out of reach: a user whose rights are for
+      -- locks without a queue can release them all the same.
       local first = redis.pcall('LINDEX',
         'redisson_lock_queue' .. string.sub(channel, 23), '0')
       if first and not first.err then

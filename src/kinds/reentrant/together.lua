@@ -1,4 +1,4 @@
--- together: take several locks that nobody has, all of them or none.
+-- together: take several locks that nobody holds, all of them or none.
 --
 -- KEYS  locks
 -- ARGV  lease in ms, latest time in ms at which this may run, then the owner of
@@ -6,10 +6,10 @@
 -- reply now                    taken
 --       {2, 0, now}            read too late: nothing done
 --       {1 | 3 | 4, ttl, text, i}
---                              nothing done: lock i (from 1) is in the way, as
---                              the reply of create says of it
+--                              nothing done: lock i (from 1) is in the way, for the
+--                              reason that create would reply
 --
--- Nothing is had before all keys have been looked at.
+-- Nothing is taken before all keys have been checked.
 
 for i = 1, #KEYS do
   local ttl = redis.call('PTTL', KEYS[i])
@@ -44,7 +44,7 @@ for i = 1, #KEYS do
     done = i
   end
   if set ~= 1 then
-    -- None may stay behind, whatever the user may not do.
+    -- No lock may stay behind, whatever the user may not do.
     for j = 1, done do
       local gone = redis.pcall('DEL', KEYS[j])
       if gone ~= 1 then

@@ -1,4 +1,4 @@
--- count: give permits back to a semaphore; there is one then.
+-- count: return permits to a semaphore; creates it if there is none.
 --
 -- KEYS  semaphore, tickets, channel
 -- ARGV  publish command, how many, ticket
@@ -9,13 +9,13 @@
 -- The ticket tells, for an hour, that this has run: repeating it counts once.
 
 -- needs: clock number
--- Beyond that a number of Lua is not exact, and would not fit into the reply.
+-- Numbers of Lua are not exact beyond this, and would not fit into the reply.
 local there = math.min(tonumber(digits or 0), 9007199254740991)
 if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
   return {1, there, there, now}
 end
 
--- What may fail comes first: nothing is counted without its ticket.
+-- Store the ticket first: nothing must be counted without it.
 redis.call('ZADD', KEYS[2], now, ARGV[3])
 local free = redis.pcall('PEXPIRE', KEYS[2], 3600000)
 if free == 1 then

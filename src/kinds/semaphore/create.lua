@@ -3,12 +3,12 @@
 -- KEYS  semaphore, tickets
 -- ARGV  latest time in ms at which this may run, how many, ticket
 -- reply {0, 0, '', now}      taken
---       {1, -1, '', now}     there are not so many
+--       {1, -1, '', now}     fewer are free
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no semaphore
 --
--- The ticket tells, for an hour, that this has run: whoever has not read the reply gives
--- back by it what was taken.  Whoever has removes it.
+-- The ticket tells, for an hour, that this has run: a session that could not read the reply
+-- undoes the acquire with it.  A session that has read the reply removes it.
 
 -- needs: clock
 if now > tonumber(ARGV[1]) then
@@ -20,7 +20,7 @@ if tonumber(digits or 0) < tonumber(ARGV[2]) then
   return {1, -1, '', now}
 end
 
--- What may fail comes first: nothing is taken without its ticket.
+-- Store the ticket first: nothing must be taken without it.
 redis.call('ZADD', KEYS[2], now, ARGV[3])
 local kept = redis.pcall('PEXPIRE', KEYS[2], 3600000)
 if kept == 1 then

@@ -4,7 +4,7 @@
 -- ARGV  publish command, latest time in ms at which this may run, what to do, number,
 --       time to live in ms (0: none)
 -- reply {0, free, free, now}   done (drain: how many were free)
---       {1, free, free, now}   init: there was one; drain: more are free than can be told
+--       {1, free, free, now}   init: there was one; drain: more are free than an int can hold
 --       {2, 0, 0, now}         read too late: nothing done
 --       {3, ttl, type, now}    something that is no semaphore
 
@@ -14,7 +14,7 @@ if now > tonumber(ARGV[2]) then
 end
 
 -- needs: number
--- Beyond that a number of Lua is not exact, and would not fit into the reply.
+-- Numbers of Lua are not exact beyond this, and would not fit into the reply.
 local free = math.min(tonumber(digits or 0), 9007199254740991)
 
 if ARGV[3] == 'init' or ARGV[3] == 'set' then
@@ -29,7 +29,7 @@ if ARGV[3] == 'init' or ARGV[3] == 'set' then
   free = tonumber(ARGV[4])
   redis.pcall(ARGV[1], KEYS[2], free)
 elseif ARGV[3] == 'add' then
-  -- Unlike a SET it keeps the time to live.
+  -- Unlike SET, this keeps the time to live.
   free = redis.call('INCRBY', KEYS[1], ARGV[4])
   redis.pcall(ARGV[1], KEYS[2], free)
 elseif ARGV[3] == 'drain' then

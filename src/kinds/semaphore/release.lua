@@ -1,11 +1,11 @@
--- release: give back what was taken by requests whose reply nobody has read.
+-- release: return the permits that requests took whose reply was not read.
 --
 -- KEYS  semaphore, tickets, channel; for each request
 -- ARGV  publish command, then for each request: how many, ticket
--- reply for each request how many were told, -1 if it has not run or was undone before,
+-- reply for each request how many were notified, -1 if it has not run or was undone before,
 --       or an error
 --
--- Repeating the script is harmless.  A semaphore that has gone meanwhile is not made anew.
+-- Repeating the script is harmless.  A semaphore that was deleted meanwhile stays deleted.
 
 local told = {}
 for i = 1, #KEYS, 3 do

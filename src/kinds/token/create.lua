@@ -4,7 +4,7 @@
 -- ARGV  lease in ms, token, latest time in ms at which this may run
 -- reply now              taken
 --       {2, 0, now}      read too late: nothing done
---       {4, ttl, ''}     there is something, whatever it is; ttl is -1 without one
+--       {4, ttl, ''}     the key holds some value; ttl is -1 without one
 
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl ~= -2 then

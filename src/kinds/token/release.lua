@@ -1,9 +1,9 @@
--- release: give locks of tokens back and wake those who wait for the keys.
+-- release: release token locks and notify those who wait for the keys.
 --
 -- KEYS  lock; for each lock
--- ARGV  publish command ('': nobody is told), message, then for each lock: SHA-1 of its
+-- ARGV  publish command ('': nobody is notified), message, then for each lock: SHA-1 of its
 --       token, channel
--- reply for each lock how many were told, -1 if there is something else or nothing, or
+-- reply for each lock how many were notified, -1 if the token does not hold the key, or
 --       an error
 --
 -- An error of one lock does not keep the others from being released.  Repeating the

@@ -1,9 +1,9 @@
--- set: lengthen the lease of the lock of a token, or see whether it has it.
+-- set: extend the lease of a token lock, or check that the token holds it.
 --
 -- KEYS  lock
 -- ARGV  SHA-1 of the token, lease in ms (0: leave it); anything more: write the time
 --       to live even if that changes nothing, for replicas to confirm it
--- reply 1, or '' if there is something else or nothing
+-- reply 1, or '' if the token does not hold the key
 
 -- Look at little, however large the value is: tokens have at most 1024 bytes.
 local len = redis.pcall('STRLEN', KEYS[1])

@@ -1,17 +1,17 @@
--- create: take a write lock that nobody has, or announce that one is awaited.
+-- create: take a write lock that nobody holds, or announce that its session waits.
 --
 -- KEYS  lock, announced writers, and with a fencing token its counter
 -- ARGV  lease in ms, owner, latest time in ms at which this may run, for how long to
 --       be announced (ms; 0: not at all), when its session asked first (0: now)
 -- reply {0, token, '', now}  taken
---       {1, ttl, owner, now} somebody else has it, or was announced before
+--       {1, ttl, owner, now} somebody else holds it, or was announced before
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no read-write lock
 --       {4, ttl, '', now}    a token lock (a string with a TTL)
 --
--- ttl is -1 without one.  Announced are '<arrival in ms, 13 digits>:<owner>', with
--- the time until which that counts: the first of them goes first, and readers that
--- came later wait.  Redisson knows nothing of this and may pass.
+-- ttl is -1 without one.  An announcement is '<arrival in ms, 13 digits>:<owner>', with the
+-- time until which it counts.  The first one goes first, and readers that came later wait
+-- for it.  Redisson does not know of announcements, and its clients may pass.
 
 -- needs: clock
 if now > tonumber(ARGV[3]) then
@@ -76,7 +76,7 @@ else
   holder = string.sub(first, 15, 109)
 end
 if wait > 0 then
-  -- No key without a TTL stays behind, whatever the user may not do.
+  -- No key without a TTL may stay behind, whatever the user may not do.
   redis.call('ZADD', KEYS[2], now + wait, mine)
   if redis.call('PTTL', KEYS[2]) < 2 * wait then
     local set = redis.pcall('PEXPIRE', KEYS[2], 2 * wait)

@@ -2,7 +2,7 @@
 --
 -- KEYS  lock, counter
 -- ARGV  owner, floor, how many more
--- reply the first token, or who has the lock instead ('' = nobody)
+-- reply the first token, or who holds the lock instead ('' = nobody)
 --
 -- Repeating it only skips numbers.
 

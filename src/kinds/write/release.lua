@@ -1,14 +1,14 @@
--- release: give own write locks back, with what their waits have left; wake those who
--- wait.
+-- release: release own write locks, with the announcements of their waits; notify those
+-- who wait.
 --
 -- KEYS  lock, channel, announced writers; for each lock
 -- ARGV  publish command, then for each lock: owner, beginning of the names of
---       time-outs
--- reply for each lock how many were told, -1 if the owner is not there, or an
+--       timeouts
+-- reply for each lock how many were notified, -1 if the owner is not there, or an
 --       error
 --
--- A session that reads too keeps on reading: others may read with it from then on,
--- which Redisson forgets to tell.  An error of one lock does not keep the others from
+-- A session that also holds the read lock keeps that.  From then on others may read, too;
+-- Redisson fails to notify them.  An error of one lock does not keep the others from
 -- being released.  Repeating the script is harmless.
 
 -- needs: call
@@ -47,8 +47,8 @@ local function release(lock, channel, writers, owner, prefix)
     end
   end
   if longest > 0 then
-    -- What has written may go on while Redis is out of memory.  What is last says that
-    -- it was all done: until then it is repeated.
+    -- A script that has written may go on while Redis is out of memory.  The owner's field
+    -- goes last: as long as it is there, the release is repeated.
     call('PEXPIRE', lock, longest)
     call('HSET', lock, 'mode', 'read')
     call('HDEL', lock, field)

@@ -1,11 +1,11 @@
--- renew: lengthen the lease of own write locks.
+-- renew: extend the leases of own write locks.
 --
 -- KEYS  locks
 -- ARGV  for each lock: owner, lease in ms (0: leave it); anything more: write the time
 --       to live even if that changes nothing, for replicas to confirm it
--- reply for each lock 1, or who has it instead ('' = nobody), or an error
+-- reply for each lock 1, or who holds it instead ('' = nobody), or an error
 --
--- What is wrong with one lock is no reason to leave the others to expire.
+-- An error of one lock does not let the others expire.
 
 local write = #ARGV > 2 * #KEYS
 
