@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * arguments.c
- *	  What SQL functions are passed, and whether they may be called here.
+ *	  The arguments of SQL functions, and whether they may be called here.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -64,9 +64,9 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
 }
 
 /*
- * arg_interval_us --- microseconds of an interval; false if it is infinite or out
- * of range, *sign then says of which one
+ * arg_interval_us --- microseconds of an interval
  *
+ * Returns false if it is infinite or out of range; *sign then tells in which direction.
  * Days have 24 hours and months 30 days, as in EXTRACT(EPOCH ...).
  */
 static bool
@@ -87,8 +87,10 @@ arg_interval_us(const Interval *i, int64 *us, int *sign)
 }
 
 /*
- * require_max_lease --- no master may forget a lock that is longer than what keeps it from
- * voting
+ * require_max_lease --- refuse a lease, or the like, above lockredis.max_lease
+ *
+ * With several masters: a restarted master has no vote for that long, and must not have
+ * forgotten a lock that lives longer.
  */
 static void
 require_max_lease(const char *what, int64 ms)
@@ -104,7 +106,8 @@ require_max_lease(const char *what, int64 ms)
 }
 
 /*
- * arg_span_ms --- milliseconds of an interval that is given, of what is called so
+ * arg_span_ms --- milliseconds of an interval that is not null; "what" names it in
+ * errors
  */
 static int64
 arg_span_ms(FunctionCallInfo fcinfo, int argno, const char *what)
@@ -127,7 +130,7 @@ arg_span_ms(FunctionCallInfo fcinfo, int argno, const char *what)
 }
 
 /*
- * arg_lease_ms --- an optional lease in milliseconds; not given = renewed
+ * arg_lease_ms --- see arguments.h
  */
 int64
 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
@@ -162,9 +165,9 @@ arg_require_lease(FunctionCallInfo fcinfo, int argno)
 }
 
 /*
- * arg_wait_us --- a time limit in microseconds
+ * arg_wait_us --- see arguments.h
  *
- * A limit that comes out as null by mistake must not become a wait without a limit.
+ * A limit that is null by mistake must not become a wait without a limit.
  */
 int64
 arg_wait_us(FunctionCallInfo fcinfo, WaitRule rule, int argno)
@@ -208,7 +211,9 @@ interval_from_us(int64 us)
 }
 
 /*
- * arg_min_replicas --- of whom there are none that a majority could speak for
+ * arg_min_replicas --- lockredis.min_replicas, which must be 0 with several masters
+ *
+ * No majority can speak for their replicas.
  */
 static int
 arg_min_replicas(void)
@@ -298,7 +303,7 @@ arg_wait(FunctionCallInfo fcinfo, KindId kind, WaitRule rule, int argno,
 }
 
 /*
- * arg_keep_us --- for how long the key is to stay locked at least; not given = 0
+ * arg_keep_us --- see arguments.h
  */
 int64
 arg_keep_us(FunctionCallInfo fcinfo, int argno)
@@ -318,12 +323,11 @@ arg_keep_us(FunctionCallInfo fcinfo, int argno)
 }
 
 /*
- * require_unrestricted --- holds of the session belong to who commands it
+ * require_unrestricted --- see arguments.h
  *
- * ANALYZE, REINDEX, REFRESH and autovacuum run code of a table's owner in a
- * session of somebody else.  That code must not give back what the session
- * holds, nor leave anything behind in it.  PostgreSQL refuses DISCARD and
- * LISTEN there for the same reason.
+ * ANALYZE, REINDEX, REFRESH and autovacuum run code of a table's owner in a session of
+ * another role.  That code must neither release what the session holds nor leave a hold
+ * behind in it.  PostgreSQL refuses DISCARD and LISTEN there for the same reason.
  */
 void
 require_unrestricted(void)
@@ -335,7 +339,7 @@ require_unrestricted(void)
 }
 
 /*
- * require_session_locks --- may the session take session-level locks here?
+ * require_session_locks --- see arguments.h
  */
 void
 require_session_locks(void)

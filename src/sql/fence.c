@@ -3,12 +3,12 @@
  * fence.c
  *	  Locks with fencing tokens, and tokens that were issued elsewhere.
  *
- * The store hands tokens out; the table (fence_table.c) has the highest one
- * recorded for each key.  A token is recorded only above that, in the transaction
- * whose writes it protects, so of two transactions that both believe they hold
- * the key the later one at the row waits for the earlier one and then fails or
- * sees its changes.  A store that lost its counter hands out numbers that are too
- * low: then one owner-checked request raises the counter above the row.
+ * The store hands out tokens; the table (fence_table.c) has the highest one recorded
+ * for each key.  A transaction records its token only if that is higher, together
+ * with the writes that it protects.  So if two transactions both believe they hold
+ * the key, the one that comes to the row later waits for the other, and then fails
+ * or sees its changes.  A store that lost its counter hands out tokens that are too
+ * low: then a request that checks the owner raises the counter above the row.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -49,7 +49,7 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 	session_enter();
 	request->fenced = true;
 
-	/* One without a token gets that first: a failure changes nothing then. */
+	/* A lock held without a token gets that first: if it fails, nothing has changed. */
 	entry = held_find(name, request->terms.kind);
 	if (entry != NULL)
 	{
@@ -67,13 +67,13 @@ fence_lock(const LrName *name, AcquireRequest *request, int64 *token)
 }
 
 /*
- * fence_is_recorded_here --- has the row this token since earlier in the
- * transaction?
+ * fence_is_recorded_here --- did this transaction record the token, and is it still
+ * there?
  *
- * Nobody else could change it since, as the row is locked.  This transaction
- * could: by redis_fence_forget, redis_fence_check of another token, statements
- * of the table's owner, or with a new table.  And what it did may have been
- * rolled back.  So the row is asked, which locks and writes nothing.
+ * The row is locked, so nobody else can have changed it since.  But this transaction
+ * can: by redis_fence_forget, by redis_fence_check of another token, by statements of
+ * the table's owner, or by a new table; and what it recorded may have been rolled back.
+ * Therefore we read the row, which neither locks nor writes anything.
  */
 static bool
 fence_is_recorded_here(const LrName *name, const HeldEntry *entry, Oid schema,
@@ -88,9 +88,9 @@ fence_is_recorded_here(const LrName *name, const HeldEntry *entry, Oid schema,
 /*
  * fence_record --- write the hold's token to the fence table
  *
- * Once a transaction: the row is locked from then on.  A row with that very
- * token is fine if this hold wrote it, and only then: a store that lost its
- * counter may have given the same number to somebody before.
+ * We write it once a transaction, which has the row locked from then on.  A row with
+ * this very token is all right only if this hold wrote it: a store that lost its
+ * counter may have given the same number to another client before.
  */
 static int64
 fence_record(const LrName *name, const AcquireRequest *request, Oid schema,
@@ -105,13 +105,13 @@ fence_record(const LrName *name, const AcquireRequest *request, Oid schema,
 	{
 		bool		raised = fences_raise(name, schema, token, &row);
 
-		/* A trigger on the table may have taken locks: entries move then. */
+		/* A trigger on the table may have taken locks, which moves the entries. */
 		entry = held_find(name, request->terms.kind);
 		if (raised || (row == token && entry->recorded == token))
 			break;
 		token = session_mint(name, entry, request, row);
 	}
-	track_reserve();			/* such a trigger may have used up the room */
+	track_reserve();			/* such a trigger may have used that */
 	track_recorded(entry, token);
 	return token;
 }
@@ -140,9 +140,8 @@ fence_take(const LrName *name, AcquireRequest *request, Oid function, int64 *tok
  */
 
 /*
- * fence_check --- record a token issued elsewhere
- *
- * Raises if a higher one was recorded.
+ * fence_check --- record a token issued elsewhere; raises an error below the recorded
+ * one
  */
 static void
 fence_check(const LrName *name, Oid schema, int64 token)

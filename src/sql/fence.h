@@ -24,17 +24,17 @@
  */
 
 /*
- * The row of the key in the table in "schema": record the token if it is above
- * the row.  Waits for another transaction that has the row locked, and judges
- * anew.  False: *row has what is there, which is ours to see from now on, as the
- * row is locked.
+ * Record the token in the row of the key, in the table in "schema", if it is above the
+ * one there.  Waits while another transaction has the row locked, and compares again.
+ * If the token is not recorded, returns false, with the row's token in *row; the row is
+ * then locked, so nobody else can change it.
  */
 extern bool fences_raise(const LrName *name, Oid schema, int64 token, int64 *row);
 
-/* What is recorded; false: nothing. */
+/* Read the recorded token; false if there is none. */
 extern bool fences_read(const LrName *name, Oid schema, int64 *row);
 
-/* False: there was none. */
+/* Delete the row; false if there was none. */
 extern bool fences_delete(const LrName *name, Oid schema);
 
 /* ----------
@@ -42,10 +42,13 @@ extern bool fences_delete(const LrName *name, Oid schema);
  * ----------
  */
 
-/* What is written now is this server's own, whatever the session's role. */
+/*
+ * Set while this server itself writes to the tables, whatever session_replication_role
+ * is.
+ */
 extern bool replicated_is_own;
 
-/* Is it our trigger function, whoever made it by ALTER EXTENSION UPDATE? */
+/* Is it our trigger function?  Its owner is whoever ran ALTER EXTENSION UPDATE. */
 extern bool replicated_is_trigger(Oid function);
 
 /* ----------
@@ -54,8 +57,8 @@ extern bool replicated_is_trigger(Oid function);
  */
 
 /*
- * Take a lock with its token, and at transaction level record that in this transaction, in
- * the table beside that SQL function.  False: busy.
+ * Take a lock with its token.  At transaction level, record the token in this
+ * transaction, in the table that is in the schema of the SQL function.  False: busy.
  */
 extern bool fence_take(const LrName *name, AcquireRequest *request, Oid function,
 					   int64 *token);

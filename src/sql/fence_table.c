@@ -3,9 +3,9 @@
  * fence_table.c
  *	  The table that has the highest fencing token recorded for each key.
  *
- * The table belongs to the owner of the extension, as whom it is written here:
- * every name in the statements is qualified, operators too, and whenever they
- * are analyzed the table is checked to be ours.
+ * The table belongs to the owner of the extension, and the statements here run as
+ * that role.  So they qualify every name, operators too, and whenever they are
+ * analyzed, we check that the table is ours.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -54,19 +54,19 @@ static const char *const statement_text[FENCE_STATEMENTS] = {
 };
 
 /*
- * Plans are kept for the table they were made for, and for the name that its
- * schema had then.
+ * The saved plans are valid for this table, and for the name that its schema had then.
  */
 static SPIPlanPtr plans[FENCE_STATEMENTS];
 static Oid	plans_table = InvalidOid;
 static NameData plans_schema;
 
 /*
- * fences_check_relations --- a statement must mean our table and no other
+ * fences_check_relations --- raise an error if a statement means another table than
+ * ours
  *
- * Plans are made anew from their text when something has changed.  Whoever can
- * rename our schema could put another table in its place, with triggers, and
- * have them run as the owner of ours.  Called for each column that is named.
+ * PostgreSQL analyzes the text of a plan again when something has changed.  Somebody
+ * who can rename our schema could put another table in its place, with triggers that
+ * would run as the owner of ours.  This is called for each column that is named.
  */
 static Node *
 fences_check_relations(ParseState *pstate, ColumnRef *column)
@@ -107,7 +107,8 @@ fences_forget_plans(void)
 }
 
 /*
- * fences_get_plan --- made at the first use, and anew for another table
+ * fences_get_plan --- the plan of a statement, made on first use and again for a new
+ * table
  */
 static SPIPlanPtr
 fences_get_plan(FenceStatement statement, Oid schema, Oid table)
@@ -171,18 +172,18 @@ function_owner(Oid function)
 }
 
 /*
- * fences_check_triggers --- no code of others may run as the owner of the table
+ * fences_check_triggers --- refuse triggers whose code is not of the table's owner
  *
- * GRANT ALL ON TABLE gives the right to make triggers, too: they would run in
- * our statements, which everybody may have us execute.  The lock keeps new ones
- * out until the end of the transaction.
+ * GRANT ALL ON TABLE includes the right to create triggers.  They would run in our
+ * statements, as the owner of the table, and everybody can have us execute those.  The
+ * lock prevents new triggers until the end of the transaction.
  */
 static void
 fences_check_triggers(Oid table, Oid owner)
 {
 	Relation	rel = table_open(table, RowExclusiveLock);
 
-	/* A copy: what is looked up for each may have the relation built anew. */
+	/* Copy them: the lookups in the loop may rebuild the relcache entry. */
 	TriggerDesc *triggers = CopyTriggerDesc(rel->trigdesc);
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
@@ -214,11 +215,7 @@ fences_set_param(ParamListInfo params, int i, Oid type, Datum value, bool isnull
 	params->params[i].pflags = PARAM_FLAG_CONST;
 }
 
-/*
- * fences_run_as_owner --- fences_run, as the owner of the table
- *
- * If it raises, the abort of the (sub)transaction brings the user id back.
- */
+/* After an error the abort of the (sub)transaction restores the user id. */
 static uint64
 fences_run_as_owner(FenceStatement statement, Oid schema, const LrName *name,
 					int64 *token)
@@ -266,9 +263,9 @@ fences_run_as_owner(FenceStatement statement, Oid schema, const LrName *name,
 }
 
 /*
- * fences_run --- one statement on the fence table
+ * fences_run --- run a statement on the fence table; returns the number of rows
  *
- * The number of rows; of a SELECT *token is set.
+ * A SELECT sets *token.
  */
 static uint64
 fences_run(FenceStatement statement, Oid schema, const LrName *name,
@@ -291,11 +288,7 @@ fences_run(FenceStatement statement, Oid schema, const LrName *name,
 }
 
 /*
- * fences_raise --- record the token if it is above the row
- *
- * Waits for another transaction that has the row locked, and judges anew.
- * False: *row has what is there, which is ours to see from now on, as the row
- * is locked.
+ * fences_raise --- see fence.h
  */
 bool
 fences_raise(const LrName *name, Oid schema, int64 token, int64 *row)
@@ -309,7 +302,7 @@ fences_raise(const LrName *name, Oid schema, int64 token, int64 *row)
 		if (fences_run(FENCE_READ, schema, name, row) > 0)
 			return false;
 
-		/* Deleted in between by redis_fence_forget. */
+		/* redis_fence_forget has deleted the row in between: try again. */
 	}
 }
 

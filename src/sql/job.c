@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * job.c
- *	  Procedures that end the caller's transaction: redis_with_lock, a command that
- *	  several servers want to run once, and redis_await_lock.
+ *	  Procedures that end the caller's transaction: redis_with_lock, which runs a
+ *	  command that only one of several servers shall run, and redis_await_lock.
  *
- * A session that waits inside of a transaction keeps its snapshot, and that
- * keeps vacuum from removing what has been deleted since, in all tables of the
- * database.  A procedure commits before it waits, and waits without one.
+ * A session that waits inside a transaction keeps its snapshot, which prevents
+ * vacuum from removing rows deleted since, in all tables of the database.  A
+ * procedure commits before it waits, and waits without a snapshot.
  *
  * A job takes the lock, commits (so that the command starts on a fresh snapshot),
- * runs the command, commits, gives the lock back.  If the command fails its
- * error is raised again as it is, and the lock is given back at the end of the
- * abort.  The hold is the runner's: redis_unlock in the command does not touch
- * it, and a ROLLBACK in the command neither.
+ * runs the command, commits, and releases the lock.  If the command fails, its
+ * error is re-thrown as it is, and the lock is released at the end of the abort.
+ * The hold belongs to the runner: neither redis_unlock nor ROLLBACK in the command
+ * releases it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -41,7 +41,7 @@ PG_FUNCTION_INFO_V1(lockredis_with_permit);
 PG_FUNCTION_INFO_V1(lockredis_await_lock);
 
 /*
- * job_require_control --- may the caller's transaction be ended?
+ * job_require_control --- raise an error unless we may end the caller's transaction
  */
 static void
 job_require_control(FunctionCallInfo fcinfo, const char *procedure, const char *detail)
@@ -49,8 +49,8 @@ job_require_control(FunctionCallInfo fcinfo, const char *procedure, const char *
 	CallContext *context = (CallContext *) fcinfo->context;
 
 	/*
-	 * Commands of a pipeline up to its Sync are one transaction, although not
-	 * all versions of PostgreSQL call that a block.
+	 * All commands of a pipeline up to its Sync are one transaction, although not all
+	 * versions of PostgreSQL call that a transaction block.
 	 */
 	if (context != NULL && IsA(context, CallContext) && !context->atomic &&
 		!IsSubTransaction() && !(MyXactFlags & XACT_FLAGS_PIPELINING))
@@ -63,10 +63,10 @@ job_require_control(FunctionCallInfo fcinfo, const char *procedure, const char *
 }
 
 /*
- * job_commit_call --- what follows in a pipeline is another transaction
+ * job_commit_call --- end the transaction with this command, even in a pipeline
  *
- * As after each command of PostgreSQL that commits by itself.  So a job can
- * follow a job.  Not inside of another CALL or DO, which may go on to write.
+ * PostgreSQL does so after each command that commits by itself.  That way a job can
+ * follow another one.  Inside another CALL or DO we do not, as that may go on to write.
  */
 static void
 job_commit_call(void)
@@ -76,10 +76,9 @@ job_commit_call(void)
 }
 
 /*
- * job_run_statement --- one statement of the command
+ * job_run_statement --- run one statement of the command, discarding its result
  *
- * Only CALL and DO may end transactions themselves.  What a statement returns
- * is thrown away.
+ * Only CALL and DO may end transactions themselves.
  */
 static void
 job_run_statement(const char *statement, bool may_commit, const char *procedure)
@@ -104,7 +103,7 @@ job_run_statement(const char *statement, bool may_commit, const char *procedure)
 				 errdetail_internal("%s", SPI_result_code_string(result))));
 }
 
-/* A syntax error is at a place in the command, not in the CALL. */
+/* Report the position of a syntax error within the command, not within the CALL. */
 static void
 job_parse_error(void *arg)
 {
@@ -134,7 +133,8 @@ job_parse_command(const char *command)
 }
 
 /*
- * job_run_command --- its statements one by one, each seeing what those before did
+ * job_run_command --- run the statements of the command, each seeing the changes before
+ * it
  */
 static void
 job_run_command(const char *command, const char *procedure)
@@ -153,9 +153,9 @@ job_run_command(const char *command, const char *procedure)
 }
 
 /*
- * job_run --- false: the lock was busy for all of the time limit
+ * job_run --- take the lock and run the command; false if the time limit passed before
  *
- * If there is none nothing is committed then.
+ * Without waiting (a limit of 0), a busy lock returns before anything is committed.
  */
 static bool
 job_run(const LrName *name, const AcquireRequest *request, const char *command,
@@ -183,7 +183,7 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command,
 	}
 	PG_CATCH();
 	{
-		/* Entries move, so by its name. */
+		/* By name, since entries move. */
 		xact_release_job_at_abort(name, request->terms.kind);
 		PG_RE_THROW();
 	}
@@ -196,8 +196,8 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command,
 }
 
 /*
- * job_call --- a procedure with the arguments key, command, wait, lease, and perhaps
- * for how long the key is to stay locked
+ * job_call --- a procedure with the arguments key, command, wait, lease, and
+ * hold_at_least if keep_arg is its number
  */
 static Datum
 job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_arg)

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * replicated.c
- *	  What logical replication brings into the tables of the extension.
+ *	  Changes that logical replication applies to the tables of the extension.
  *
- * A publication FOR ALL TABLES, or of our schema, has our tables too.  At its
- * subscriber they are about the locks of that server, which has sessions of its
- * own.  So a trigger that fires for replicated changes only decides:
- *	 - rows of locks (redis_lock_rows) are the business of the server that wrote
- *	   them: ignored.  Else a release there would delete a lock that is held
+ * A publication FOR ALL TABLES, or of our schema, includes our tables.  At the
+ * subscriber these tables are about the locks of that server, which has sessions of
+ * its own.  So a trigger that fires only for replicated changes decides:
+ *	 - rows of locks (redis_lock_rows) concern only the server that wrote them, and
+ *	   are ignored.  Otherwise a release there would delete a lock that is held
  *	   here, and an acquire there would fail here on the primary key, for ever;
- *	 - tokens (redis_fences, redis_lock_counters) must never go down, and must
- *	   not come twice after the subscriber took over: the higher one stays, and
- *	   nothing is deleted;
- *	 - TRUNCATE cannot be ignored by a trigger, and is refused.
+ *	 - tokens (redis_fences, redis_lock_counters) must never go down, and must not
+ *	   be issued again after the subscriber has taken over: the higher one stays,
+ *	   and nothing is deleted;
+ *	 - a trigger cannot ignore a TRUNCATE, so it is refused.
  *
  * The trigger is called before the primary key is checked.
  *
@@ -69,18 +69,18 @@ static const TokenTable token_tables[] = {
 	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"}
 };
 
-/* A row that came, or is there. */
+/* A row that was replicated, or that is in the table. */
 typedef struct TokenRow
 {
 	Datum		value[TOKEN_COLUMNS];
 	bool		isnull[TOKEN_COLUMNS];
 } TokenRow;
 
-/* The table whose row is raised; see replicated_check_relations. */
+/* The table whose token is raised; see replicated_check_relations. */
 static Oid	raised_table;
 
 /*
- * find_token_table --- NULL: its rows are locks
+ * find_token_table --- NULL if the table has rows of locks, not tokens
  */
 static const TokenTable *
 find_token_table(Relation rel)
@@ -92,7 +92,7 @@ find_token_table(Relation rel)
 }
 
 /*
- * get_token_row --- the columns that we know, by their names
+ * get_token_row --- the columns that we know, found by name
  */
 static void
 get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
@@ -114,10 +114,10 @@ get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
 }
 
 /*
- * replicated_check_relations --- the statement must mean the table of the trigger
+ * replicated_check_relations --- raise an error if the statement means another table
  *
- * Somebody could rename its schema just now and put another table in its place,
- * with triggers, and have them run as the owner of ours.
+ * Somebody could rename the schema just now and put another table in its place, with
+ * triggers that would run as the owner of ours.
  */
 static Node *
 replicated_check_relations(ParseState *pstate, ColumnRef *column)
@@ -144,7 +144,7 @@ replicated_set_up_parser(ParseState *pstate, void *arg)
 }
 
 /*
- * run_raise --- have the row of the table be no lower than the one that came
+ * run_raise --- make the token of the row at least as high as the replicated one
  */
 static void
 run_raise(Relation rel, const TokenTable *table, const TokenRow *row)
@@ -175,12 +175,12 @@ run_raise(Relation rel, const TokenTable *table, const TokenRow *row)
 }
 
 /*
- * raise_token --- insert the row, or raise the one that is there
+ * raise_token --- insert the row, or raise the token of the existing one
  *
- * As the owner of the table, since a subscription may have the right to insert
- * only.  Of triggers only those run that the owner has enabled for replicas: who
- * may only make triggers cannot.  If it raises, the abort brings the user id
- * back.
+ * This runs as the owner of the table, since a subscription may have the right to
+ * insert only.  Only triggers that the owner has enabled for replicas fire, and a role
+ * that may merely create triggers cannot do that.  After an error the abort restores
+ * the user id.
  */
 static void
 raise_token(Relation rel, const TokenTable *table, const TokenRow *row)
@@ -242,9 +242,10 @@ refuse_truncate(Relation rel)
 }
 
 /*
- * is_replicated --- trust nobody with the choice when this is to happen
+ * is_replicated --- does logical replication make this change?
  *
- * ALTER TABLE ... ENABLE TRIGGER ALL makes the triggers fire for everybody.
+ * The trigger alone does not tell: ALTER TABLE ... ENABLE TRIGGER ALL makes it fire for
+ * everybody.
  */
 static bool
 is_replicated(void)
@@ -254,7 +255,7 @@ is_replicated(void)
 }
 
 /*
- * apply_row --- the row that is to be written; NULL: ignore it
+ * apply_row --- the row to write; NULL to ignore it
  */
 static HeapTuple
 apply_row(TriggerData *data, HeapTuple tuple)
@@ -273,8 +274,9 @@ apply_row(TriggerData *data, HeapTuple tuple)
 }
 
 /*
- * lockredis_replicated --- trigger, before each row and before TRUNCATE; null:
- * the row is ignored
+ * lockredis_replicated --- trigger before each row, or before TRUNCATE
+ *
+ * Returning NULL ignores the row.
  */
 Datum
 lockredis_replicated(PG_FUNCTION_ARGS)

@@ -25,13 +25,13 @@
 #include "session/session.h"
 #include "sql/arguments.h"
 
-/* Bytes of a token in UTF-8; token/set.lua and release.lua know it, too. */
+/* Most bytes of a token in UTF-8; token/set.lua and release.lua have the same limit. */
 #define TOKEN_MAX			1024
 
-/* Random bytes of a token that is made here. */
+/* Random bytes of a token that we make. */
 #define TOKEN_BYTES			16
 
-/* The id of a permit as text. */
+/* Length of a permit's id as text. */
 #define ID_DIGITS			(2 * LR_SECRET_ID_LEN)
 
 /* The longest name of a condition, in bytes of UTF-8. */
@@ -83,7 +83,7 @@ drop_doubles(void **sorted, int n, int (*compare) (const void *, const void *))
 }
 
 /*
- * keys_as_texts --- the elements of the array, each once
+ * keys_as_texts --- the distinct elements of the array
  */
 static text **
 keys_as_texts(ArrayType *array, int *n)
@@ -108,9 +108,9 @@ keys_as_texts(ArrayType *array, int *n)
 }
 
 /*
- * arg_keys --- the names of the keys, each once, in the order of their bytes
+ * arg_keys --- see arguments.h
  *
- * That order is the same for all databases: names are in UTF-8.
+ * The order of the bytes is the same in all databases, since names are in UTF-8.
  */
 const LrName *const *
 arg_keys(FunctionCallInfo fcinfo, int *n)
@@ -150,7 +150,7 @@ arg_keys(FunctionCallInfo fcinfo, int *n)
  */
 
 /*
- * new_token --- one that nobody can guess
+ * new_token --- a random token
  */
 static text *
 new_token(void)
@@ -190,7 +190,7 @@ arg_token(FunctionCallInfo fcinfo, int argno, LockToken *token)
 }
 
 /*
- * arg_new_token --- the token that an argument names, or a new one if it is null
+ * arg_new_token --- see arguments.h
  */
 text *
 arg_new_token(FunctionCallInfo fcinfo, int argno, LockToken *token)
@@ -216,7 +216,7 @@ id_to_text(const uint8 *id)
 }
 
 /*
- * arg_id --- an id, which is not shown in what is raised
+ * arg_id --- the id of a permit; error messages do not show it
  */
 void
 arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
@@ -242,7 +242,7 @@ arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
  */
 
 /*
- * digest_of --- of a name, which the store knows it by
+ * digest_of --- the SHA-1 of a condition's name, by which the store knows it
  */
 static void
 digest_of(const char *name, int len, uint8 *id)
@@ -265,7 +265,7 @@ digest_of(const char *name, int len, uint8 *id)
 }
 
 /*
- * arg_condition --- the id of the condition that an argument names
+ * arg_condition --- see arguments.h
  */
 void
 arg_condition(FunctionCallInfo fcinfo, int argno, uint8 *id)

@@ -3,7 +3,7 @@
  * verbs.c
  *	  The shapes of the SQL functions of verbs.h: arguments in, results out.
  *
- * No state and no store here: what is done is done by session/.
+ * This file has no state and calls no store: session/ does the work.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,13 +26,13 @@
 #include "sql/fence.h"
 #include "store/stores.h"
 
-/* What a function is to do; what its shape does not ask for is left out in verbs.h. */
+/* The parameters of a shape.  A row of verbs.h sets only those that its shape uses. */
 typedef struct Verb
 {
-	KindId		kind;			/* of which kind */
-	LockScope	scope;			/* at which level it takes */
-	WaitRule	wait;			/* for how long it waits */
-	StoreChange change;			/* what becomes of a number */
+	KindId		kind;			/* kind of lock */
+	LockScope	scope;			/* level of the lock */
+	WaitRule	wait;			/* how long it waits */
+	StoreChange change;			/* how it changes a number */
 } Verb;
 
 /* ----------
@@ -41,7 +41,8 @@ typedef struct Verb
  */
 
 /*
- * taken_or_not --- the result: a function that waits has what it waited for
+ * taken_or_not --- the result: void of a function that waits without a limit, else
+ * boolean
  */
 static Datum
 taken_or_not(const Verb *verb, bool taken)
@@ -66,7 +67,7 @@ take(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * take_keys --- (keys [, wait], lease): the locks of all of them
+ * take_keys --- (keys [, wait], lease): the locks of all the keys
  */
 static Datum
 take_keys(FunctionCallInfo fcinfo, const Verb *verb)
@@ -80,7 +81,7 @@ take_keys(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * take_fenced --- (key [, wait], lease): a lock; its fencing token, or null
+ * take_fenced --- (key [, wait], lease): a lock; returns its fencing token, or null
  */
 static Datum
 take_fenced(FunctionCallInfo fcinfo, const Verb *verb)
@@ -97,7 +98,7 @@ take_fenced(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * take_token --- (key [, wait], lease, token): a token lock; its token, or null
+ * take_token --- (key [, wait], lease, token): a token lock; returns its token, or null
  */
 static Datum
 take_token(FunctionCallInfo fcinfo, const Verb *verb)
@@ -119,7 +120,8 @@ take_token(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * take_id --- (key [, wait], lease): a permit that no session has; its id, or null
+ * take_id --- (key [, wait], lease): a permit that no session holds; returns its id, or
+ * null
  */
 static Datum
 take_id(FunctionCallInfo fcinfo, const Verb *verb)
@@ -132,7 +134,10 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb)
 	arg_require_lease(fcinfo, verb->wait == WAITS ? 1 : 2);
 	arg_request(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
 
-	/* No session of this server takes it over, and the table keeps it after a crash. */
+	/*
+	 * Keep it until its lease ends: it never passes to a session of this server, and
+	 * the table keeps it after a crash.
+	 */
 	request.terms.keep_until = lr_now() + request.terms.lease_ms * LR_US_PER_MS;
 	request.terms.guard = GUARD_OFF;
 	request.terms.on_lost = ON_LOST_MARK;
@@ -147,7 +152,7 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb)
  */
 
 /*
- * release --- (key): one session-level hold; false: there was none
+ * release --- (key): release a session-level hold; false if there was none
  */
 static Datum
 release(FunctionCallInfo fcinfo, const Verb *verb)
@@ -160,7 +165,7 @@ release(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * release_keys --- (keys): the same of each of them
+ * release_keys --- (keys): the same for each of the keys
  */
 static Datum
 release_keys(FunctionCallInfo fcinfo, const Verb *verb)
@@ -173,7 +178,8 @@ release_keys(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * release_all --- (): all session-level holds of whatever kind; how many keys
+ * release_all --- (): release the session-level holds of all kinds; returns how many
+ * keys
  */
 static Datum
 release_all(FunctionCallInfo fcinfo, const Verb *verb)
@@ -184,7 +190,8 @@ release_all(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * release_token --- (key, token): false: the token does not have the lock
+ * release_token --- (key, token): release a token lock; false if this token does not
+ * hold it
  */
 static Datum
 release_token(FunctionCallInfo fcinfo, const Verb *verb)
@@ -198,7 +205,7 @@ release_token(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * release_id --- (key, id): false: the permit has ended
+ * release_id --- (key, id): release a permit; false if it has ended
  */
 static Datum
 release_id(FunctionCallInfo fcinfo, const Verb *verb)
@@ -212,7 +219,7 @@ release_id(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * extend --- (key, lease [, kind]): false: it was lost
+ * extend --- (key, lease [, kind]): set the lease of a hold; false if the hold was lost
  */
 static Datum
 extend(FunctionCallInfo fcinfo, const Verb *verb)
@@ -230,7 +237,8 @@ extend(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * extend_token --- (key, token, lease): false: the token does not have the lock
+ * extend_token --- (key, token, lease): likewise; false if this token does not hold the
+ * lock
  */
 static Datum
 extend_token(FunctionCallInfo fcinfo, const Verb *verb)
@@ -246,7 +254,7 @@ extend_token(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * extend_id --- (key, id, lease): false: the permit has ended
+ * extend_id --- (key, id, lease): likewise; false if the permit has ended
  */
 static Datum
 extend_id(FunctionCallInfo fcinfo, const Verb *verb)
@@ -263,7 +271,7 @@ extend_id(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * force --- (key): take it from its holder; false: there is none
+ * force --- (key): release the lock, whoever holds it; false if nobody does
  */
 static Datum
 force(FunctionCallInfo fcinfo, const Verb *verb)
@@ -280,7 +288,8 @@ force(FunctionCallInfo fcinfo, const Verb *verb)
  */
 
 /*
- * define --- (key, amount [, ttl]): make it that; init: false if there is a number
+ * define --- (key, amount [, ttl]): change the number; init returns false if there is
+ * one
  */
 static Datum
 define(FunctionCallInfo fcinfo, const Verb *verb, int64 amount)
@@ -311,7 +320,7 @@ define_latch(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * delete_latch --- (key): false: there is none
+ * delete_latch --- (key): delete a latch; false if there is none
  */
 static Datum
 delete_latch(FunctionCallInfo fcinfo, const Verb *verb)
@@ -325,7 +334,7 @@ delete_latch(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * drain --- (key): take all that are free; how many
+ * drain --- (key): take all free permits; returns how many
  */
 static Datum
 drain(FunctionCallInfo fcinfo, const Verb *verb)
@@ -346,7 +355,7 @@ drain(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * number_found --- (key): ask for the number; false: there is none
+ * number_found --- (key): ask the store for the number; false if there is none
  */
 static bool
 number_found(FunctionCallInfo fcinfo, const Verb *verb, StoreOp *op)
@@ -380,7 +389,8 @@ available(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * latch_count --- (key): what is left of a latch; 0 if there is none
+ * latch_count --- (key): how often a latch is still to be counted down; 0 if there is
+ * none
  */
 static Datum
 latch_count(FunctionCallInfo fcinfo, const Verb *verb)
@@ -392,7 +402,8 @@ latch_count(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * wait_for_number --- (key [, how many] [, wait]): until there are so many
+ * wait_for_number --- (key [, how many] [, wait]): take so many permits, or wait for a
+ * latch
  */
 static Datum
 wait_for_number(FunctionCallInfo fcinfo, const Verb *verb, int64 amount, int wait_arg)
@@ -419,7 +430,7 @@ wait_for_latch(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * give_permits --- (key, how many): at once
+ * give_permits --- (key, how many): return permits at once
  */
 static Datum
 give_permits(FunctionCallInfo fcinfo, const Verb *verb)
@@ -436,7 +447,8 @@ give_permits(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * count_down --- (key): at once; what is left, or null without an answer
+ * count_down --- (key): count down at once; returns what is left, or null without an
+ * answer
  */
 static Datum
 count_down(FunctionCallInfo fcinfo, const Verb *verb)
@@ -452,7 +464,8 @@ count_down(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * count_at_commit --- (key [, how many]): when the transaction has committed
+ * count_at_commit --- (key [, how many]): return or count down when the transaction
+ * commits
  */
 static Datum
 count_at_commit(FunctionCallInfo fcinfo, const Verb *verb)
@@ -473,7 +486,7 @@ count_at_commit(FunctionCallInfo fcinfo, const Verb *verb)
  */
 
 /*
- * wait_for_condition --- (key, wait, condition): false: the time was over before
+ * wait_for_condition --- (key, wait, condition): false if the time limit passed before
  */
 static Datum
 wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb)
@@ -490,7 +503,8 @@ wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * notify --- (key, condition): that many of those who wait for it; how many
+ * notify --- (key, condition): notify at most so many waiting sessions; returns how
+ * many
  */
 static Datum
 notify(FunctionCallInfo fcinfo, int most)
@@ -522,9 +536,9 @@ notify_all(FunctionCallInfo fcinfo, const Verb *verb)
  */
 
 /*
- * look_at_hold --- (key [, kind]): the hold of this session; false: there is none
+ * look_at_hold --- (key [, kind]): the hold of this session; false if there is none
  *
- * Without a kind: of whatever it has of the key.
+ * Without a kind it looks at whichever kind the session holds.
  */
 static bool
 look_at_hold(FunctionCallInfo fcinfo, LrName *name, HoldView *view)
@@ -567,10 +581,10 @@ assert_held(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * fence --- the token, or null
+ * fence --- (key [, kind]): the fencing token, or null
  *
- * One that a transaction has got from the table is its own: it is none of the session's
- * when that has ended.
+ * In fallback mode, a token from the table belongs to the transaction that got it: once
+ * that has ended, the session has none.
  */
 static Datum
 fence(FunctionCallInfo fcinfo, const Verb *verb)
@@ -591,7 +605,7 @@ fence(FunctionCallInfo fcinfo, const Verb *verb)
  */
 
 /*
- * inspect --- (key): its holder; raises if the key holds something else than a lock
+ * inspect --- (key): ask the store for the holder; raises an error for other values
  */
 static void
 inspect(FunctionCallInfo fcinfo, const Verb *verb, StoreOp *op)
@@ -626,8 +640,7 @@ lock_ttl(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * lock_owner --- (key): who holds the lock, as the store shows it; null if
- * nobody does
+ * lock_owner --- (key): the owner, as the store shows it; null if nobody holds the lock
  */
 static Datum
 lock_owner(FunctionCallInfo fcinfo, const Verb *verb)
@@ -638,18 +651,21 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb)
 	if (op.value == STORE_VALUE_NONE || op.value == STORE_VALUE_NUMBER)
 		PG_RETURN_NULL();
 
-	/* Several masters that do not agree. */
+	/* Several masters do not agree on one owner. */
 	if (op.value == STORE_VALUE_LOCK && op.holder[0] == '\0' && op.hold_count == 0)
 		PG_RETURN_NULL();
 
-	/* The string of a token lock is a credential: it is all that unlocking takes. */
+	/*
+	 * The string of a token lock is a credential: whoever knows it can release the
+	 * lock.
+	 */
 	if (op.value == STORE_VALUE_TOKEN)
 		PG_RETURN_TEXT_P(cstring_to_text("token"));
 	PG_RETURN_TEXT_P(cstring_to_text(lr_owner_to_show(op.holder)));
 }
 
 /*
- * token_is_held --- (key, token): has it the lock?
+ * token_is_held --- (key, token): does this token hold the lock?
  */
 static Datum
 token_is_held(FunctionCallInfo fcinfo, const Verb *verb)

@@ -3,12 +3,12 @@
  * verbs.h
  *	  The SQL functions of locks, permits, semaphores, latches and conditions.
  *
- * A row for each: its C symbol, its shape, and what the shape is to do, as the fields of
- * Verb.  A shape is a function of verbs.c: it knows the arguments, calls the session, and
- * returns the result.  Most rows name a kind, many a level, and whether the function
- * waits.  So a new kind of lock is a few rows here.
+ * Each function has a row: its C symbol, its shape, and the parameters of the shape, which
+ * are the fields of Verb.  A shape is a function of verbs.c: it reads the arguments, calls
+ * the session, and returns the result.  Most rows name a kind, many a level, and whether
+ * the function waits.  So a new kind of lock is a few rows here.
  *
- * For verbs.c only, which defines VERB(), and includes this behind the shapes.
+ * Only verbs.c includes this, after the shapes; it defines VERB().
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -18,7 +18,7 @@
  *-------------------------------------------------------------------------
  */
 
-/* Reentrant locks; null is no limit for those of 1.0 */
+/* Reentrant locks; functions of 1.0 wait without a limit if "wait" is null */
 VERB(lockredis_lock, take, KIND_REENTRANT, SCOPE_SESSION, WAITS)
 VERB(lockredis_try_lock, take, KIND_REENTRANT, SCOPE_SESSION, TRIES_OR_WAITS)
 VERB(lockredis_xact_lock, take, KIND_REENTRANT, SCOPE_XACT, WAITS)
@@ -59,7 +59,7 @@ VERB(lockredis_fenced_write_xact_lock, take_fenced, KIND_WRITE, SCOPE_XACT, WAIT
 VERB(lockredis_try_fenced_write_xact_lock, take_fenced, KIND_WRITE, SCOPE_XACT, TRIES)
 VERB(lockredis_write_unlock, release, KIND_WRITE)
 
-/* Permits of sessions, and those that are known by an id */
+/* Permits held by sessions, and those identified by an id */
 VERB(lockredis_permit_init, define_permits, KIND_PERMIT,.change = CHANGE_INIT)
 VERB(lockredis_permit_set, define_permits, KIND_PERMIT,.change = CHANGE_SET)
 VERB(lockredis_permit_total, total, KIND_PERMIT)
@@ -106,14 +106,14 @@ VERB(lockredis_condition_wait, wait_for_condition, KIND_CONDITION,.wait = TRIES_
 VERB(lockredis_condition_notify, notify_one, KIND_CONDITION)
 VERB(lockredis_condition_notify_all, notify_all, KIND_CONDITION)
 
-/* Of whatever this session holds, or of the kind that an argument names */
+/* Holds of this session, of the kind that an argument names or that it holds */
 VERB(lockredis_extend, extend, KIND_REENTRANT)
 VERB(lockredis_is_held, is_held, KIND_REENTRANT)
 VERB(lockredis_hold_count, hold_count, KIND_REENTRANT)
 VERB(lockredis_assert_held, assert_held, KIND_REENTRANT)
 VERB(lockredis_fence, fence, KIND_REENTRANT)
 
-/* Of whatever anybody holds */
+/* Locks of any kind, whoever holds them */
 VERB(lockredis_is_locked, is_locked, KIND_REENTRANT)
 VERB(lockredis_lock_ttl, lock_ttl, KIND_REENTRANT)
 VERB(lockredis_lock_owner, lock_owner, KIND_REENTRANT)

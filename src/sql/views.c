@@ -90,9 +90,9 @@ same_key(const LockTableRow *a, const LockTableRow *b)
 }
 
 /*
- * is_ahead --- of rows of one key, the earlier one first: will he have it before?
+ * is_ahead --- of two rows of a key, does the first get the lock before the second?
  *
- * Of those who wait in the order of the store only that knows.
+ * Of sessions that wait in the order of the store, only the store knows that.
  */
 static bool
 is_ahead(const LockTableRow *one, const LockTableRow *other)
@@ -102,10 +102,11 @@ is_ahead(const LockTableRow *one, const LockTableRow *other)
 }
 
 /*
- * blocking_pids --- local pids that hold the key or are ahead in its queue
+ * blocking_pids --- pids of this server that hold the key or are ahead in its queue
  *
- * Rows of one key stand together, the queue in its order, so they are before
- * this one.  Who waits for what excludes nobody waits for nobody in particular.
+ * The rows of a key are adjacent, those of the queue in its order, so they precede this
+ * one.  A session that waits for a kind that excludes nobody waits for no session in
+ * particular.
  */
 static Datum
 blocking_pids(const LockTableRow *rows, int i)
@@ -130,9 +131,11 @@ blocking_pids(const LockTableRow *rows, int i)
 }
 
 /*
- * will_be_taken_again --- is it no loss, since its session waits at its condition?
+ * will_be_taken_again --- did the session give up the lock only to wait for a
+ * condition?
  *
- * For that, or already for the lock: it waits in a later row of the key.
+ * It then waits for the condition, or already for the lock, in a later row of the key,
+ * and the lock does not count as lost.
  */
 static bool
 will_be_taken_again(const LockTableRow *rows, int nrows, int i)
@@ -146,7 +149,7 @@ will_be_taken_again(const LockTableRow *rows, int nrows, int i)
 }
 
 /*
- * fill_hold --- what only a row has that has, or had, the lock
+ * fill_hold --- the columns of a row that holds, or held, the lock
  */
 static void
 fill_hold(RowValues *v, const LockTableRow *row, int64 now)
@@ -168,7 +171,7 @@ fill_hold(RowValues *v, const LockTableRow *row, int64 now)
 }
 
 /*
- * fill_private --- what not everybody may see
+ * fill_private --- the columns that not everybody may see
  */
 static void
 fill_private(RowValues *v, const LockTableRow *row)
@@ -222,7 +225,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int nrows, int i, int64 now)
 }
 
 /*
- * lockredis_locks --- what redis_locks shows
+ * lockredis_locks --- the rows of redis_locks
  */
 Datum
 lockredis_locks(PG_FUNCTION_ARGS)
@@ -248,9 +251,9 @@ lockredis_locks(PG_FUNCTION_ARGS)
 }
 
 /*
- * lockredis_application_name --- of the session with this pid
+ * lockredis_application_name --- the application name of the session with this pid
  *
- * From the same copy as pg_stat_activity, which shows it to everybody.
+ * It comes from the same copy as pg_stat_activity, which shows it to everybody.
  */
 Datum
 lockredis_application_name(PG_FUNCTION_ARGS)
@@ -272,9 +275,11 @@ lockredis_application_name(PG_FUNCTION_ARGS)
 }
 
 /*
- * lockredis_blocked_by_owner --- who elsewhere keeps the session with this pid from its key
+ * lockredis_blocked_by_owner --- the owner elsewhere that the session with this pid
+ * waits for
  *
- * Null also if a session of this server does, or the caller may not see the key.
+ * Null also if a session of this server blocks it, or if the caller may not see the
+ * key.
  */
 Datum
 lockredis_blocked_by_owner(PG_FUNCTION_ARGS)
@@ -286,7 +291,7 @@ lockredis_blocked_by_owner(PG_FUNCTION_ARGS)
 	lr_require_preload();
 	proc = BackendPidGetProc(pid);
 
-	/* Its slot may be another one's by now. */
+	/* Its slot may belong to another process by now. */
 	if (proc == NULL || !lt_find_blocker(LrProcNumberOf(proc), &blocker) ||
 		blocker.waiter != pid || !lr_may_see_keys_of(blocker.userid) ||
 		blocker.owner[0] == '\0')
@@ -311,7 +316,7 @@ form_row(FunctionCallInfo fcinfo, Datum *values)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
-/* Counts that are columns of lockredis_stats(). */
+/* Number of counters that are columns of lockredis_stats(). */
 #define STATS_COLUMNS		(STAT_MOVES + 1)
 
 Datum
@@ -330,8 +335,7 @@ lockredis_stats(PG_FUNCTION_ARGS)
 }
 
 /*
- * lockredis_waits --- for how long was waited; what is held and awaited now; and
- * the counts that came later
+ * lockredis_waits --- total waiting time, current rows, and counters of later versions
  */
 Datum
 lockredis_waits(PG_FUNCTION_ARGS)
@@ -382,9 +386,10 @@ lockredis_instance(PG_FUNCTION_ARGS)
 }
 
 /*
- * next_node --- the first from "node" on that has a row; false: there is none
+ * next_node --- the first node from "node" on that has a row; false if there is none
  *
- * The cluster as a whole is no node, if there are some; nor are masters.
+ * A cluster, or several masters, are shown as their nodes if there are some, not as a
+ * whole.
  */
 static bool
 next_node(NodeId *node, NodeStatus *status)
@@ -399,8 +404,10 @@ next_node(NodeId *node, NodeStatus *status)
 }
 
 /*
- * lockredis_certificate_expires --- the first to do so of those that the row's node and we
- * have shown each other
+ * lockredis_certificate_expires --- when the first certificate of a row's connection
+ * expires
+ *
+ * That is the node's certificate or ours.
  */
 Datum
 lockredis_certificate_expires(PG_FUNCTION_ARGS)
@@ -451,7 +458,7 @@ text_or_null(Datum *values, bool *nulls, int column, const char *s)
 }
 
 /*
- * fill_master --- is the node that the Sentinels have named used, and why not?
+ * fill_master --- say why the master that the Sentinels name is not in use, if so
  */
 static void
 fill_master(Datum *values, bool *nulls)
@@ -472,9 +479,9 @@ is_voter(NodeId node)
 }
 
 /*
- * fill_voter --- has an independent master a vote, and why not?
+ * fill_voter --- say why an independent master has no vote, if so
  *
- * Why it does not answer is its last error.
+ * If it does not answer, the reason is its last error.
  */
 static void
 fill_voter(const NodeStatus *status, int number, Datum *values, bool *nulls)
@@ -498,7 +505,7 @@ fill_voter(const NodeStatus *status, int number, Datum *values, bool *nulls)
 }
 
 /*
- * fill_use --- do new locks go there, and in fallback mode since when and why?
+ * fill_use --- do new locks go to this node; in fallback mode, since when and why?
  */
 static void
 fill_use(const NodeStatus *status, NodeId node, Datum *values, bool *nulls)
@@ -543,7 +550,7 @@ role_name(NodeRole role)
 }
 
 /*
- * put_status --- the row of a node
+ * put_status --- emit the row of a node
  */
 static void
 put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, NodeId node, int number)
