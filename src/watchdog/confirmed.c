@@ -3,14 +3,14 @@
  * confirmed.c
  *	  The watchdog's renewals that replicas have to confirm.
  *
- * Replicas may be away for hours, and each question to them holds up what comes
- * behind it on its connection for lockredis.replica_timeout.  Locks that no replica
- * has to confirm, or fewer than are there, must not lose their leases by that.  So for
- * each number of replicas that is asked for there is a connection, which is made when
- * there is the first such lock, and a batch; where the store is several nodes, for each
- * of them (see renewals.c).
+ * Replicas may be away for hours, and each request for their confirmation delays the
+ * requests behind it on its connection by lockredis.replica_timeout.  Locks that need
+ * no confirmation, or need fewer replicas than are there, must not lose their leases by
+ * that.  So each number of replicas that locks ask for has a connection and a batch of
+ * its own, made for the first such lock; and if the store is several nodes, each of
+ * these has them (see renewals.c).
  *
- * Whether the store is there is judged by the other connection.
+ * Whether the store is up is judged by the main connection only (health.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,25 +26,25 @@
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 
-/* What did not get its turn, or its replicas, is tried again after this. */
+/* Delay until items that had to wait, or lacked replicas, are tried again. */
 #define CONFIRM_RETRY		(100 * LR_US_PER_MS)
 
-/* More connections than can be watched are looked at so often. */
+/* Interval for connections beyond those that can be watched. */
 #define UNWATCHED_POLL		(10 * LR_US_PER_MS)
 
 typedef struct Confirmed
 {
 	int			replicas;
-	int			part;			/* node of a store of several; NOT_PARTED */
+	int			part;			/* node of a store with several; NOT_PARTED */
 	DueBatch	batch;
 	bool		under_way;
-	bool		complained;		/* said that replicas do not confirm */
+	bool		complained;		/* we have logged that replicas do not confirm */
 	struct Confirmed *next;
 } Confirmed;
 
 #define NOT_PARTED			(-1)
 
-/* Those that were ever needed. */
+/* The list of all that were ever needed. */
 static Confirmed *confirmed = NULL;
 
 /* ----------
@@ -53,9 +53,9 @@ static Confirmed *confirmed = NULL;
  */
 
 /*
- * confirmed_put_off --- its connection is busy
+ * confirmed_put_off --- the connection is busy: try the item later
  *
- * Of a move nothing has been sent that was not before.
+ * Nothing was sent for it, so a move keeps its not_after.
  */
 static void
 confirmed_put_off(StoreId store, const DueItem *item)
@@ -69,7 +69,7 @@ confirmed_put_off(StoreId store, const DueItem *item)
 }
 
 /*
- * confirmed_find --- the one for so many replicas of that node
+ * confirmed_find --- find or make the one for so many replicas of that node
  */
 static Confirmed *
 confirmed_find(StoreId id, int replicas, int part)
@@ -106,11 +106,7 @@ confirmed_take_item(DueBatch *from, const DueItem *item)
 		c->batch.at.items[c->batch.nitems++] = *item;
 }
 
-/*
- * confirmed_take --- see watchdog_int.h
- *
- * What stays keeps its order.
- */
+/* The remaining items keep their order. */
 void
 confirmed_take(DueBatch *b)
 {
@@ -140,7 +136,8 @@ confirmed_take(DueBatch *b)
  */
 
 /*
- * confirmed_complain --- say once that replicas do not confirm, and that they do
+ * confirmed_complain --- log once that replicas do not confirm, and once that they do
+ * again
  */
 static void
 confirmed_complain(Confirmed *c)
@@ -199,7 +196,9 @@ confirmed_start_batch(Confirmed *c)
 }
 
 /*
- * confirmed_end --- what was asked there is not answered any more: it is due elsewhere
+ * confirmed_end --- nothing that was requested here is answered any more
+ *
+ * The caller has made it due elsewhere.
  */
 static void
 confirmed_end(Confirmed *c)
@@ -225,7 +224,7 @@ confirmed_step_one(Confirmed *c)
 }
 
 /*
- * confirmed_step --- its part of a round of the watchdog, after the others'
+ * confirmed_step --- the part of these connections in a round of the watchdog
  */
 void
 confirmed_step(void)
@@ -262,11 +261,7 @@ confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	return n;
 }
 
-/*
- * confirmed_reconnect --- see watchdog_int.h
- *
- * Replies to what is under way count for nothing: they would be of the old place.
- */
+/* Replies to a batch under way do not count: they would be from the old place. */
 void
 confirmed_reconnect(StoreId store)
 {

@@ -3,15 +3,15 @@
  * due_batch.c
  *	  What is due in a store, as one batch of operations.
  *
- * An orphan whose create may still be on its way is released again and again
- * until a release has run after the last moment at which the create may run,
- * both on the store's own clock: TIME goes out before the releases, so a
- * release in the same batch has run later than that.
+ * An orphan whose create may still be on its way is released repeatedly, until a
+ * release has run after the last moment at which the create may run, both by the
+ * store's own clock: TIME is sent before the releases, so a release in the same
+ * batch runs later than the time that it returns.
  *
- * A lock that is held in the other store and belongs into this one is created
- * here with the same owner, and then set: a set that succeeds says that it is
- * here, whether this create, an earlier one whose reply was not read, or what
- * it had left here did that.
+ * A lock that is held in the other store and has to move to this one is created
+ * here with the same owner, and then set.  If the set succeeds, the lock is here: by
+ * this create, by an earlier one whose reply was not read, or since it was here
+ * before.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -34,8 +34,8 @@
 #define MAX_OPS				(MAX_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
 
 /*
- * workplace_make --- the handle and the arrays of one batch; they live as long
- * as the process
+ * workplace_make --- make the handle and the arrays of one batch, which live as long as
+ * the process
  */
 void
 workplace_make(StoreId store, const char *role, Workplace *w)
@@ -47,7 +47,7 @@ workplace_make(StoreId store, const char *role, Workplace *w)
 }
 
 /*
- * due_batch_make --- an empty batch for a store
+ * due_batch_make --- make an empty batch for a store
  */
 void
 due_batch_make(DueBatch *b, StoreId store, const char *role)
@@ -61,10 +61,11 @@ due_batch_make(DueBatch *b, StoreId store, const char *role)
 }
 
 /*
- * due_batch_op --- what concerns the lock of an item
+ * due_batch_op --- make an operation on the lock of an item
  *
- * A lock that is moved takes along how long its key has to stay locked.  It is taken
- * as what it is by now: the way to it may have been another one, such as a queue.
+ * A lock that moves keeps how long its key has to stay locked.  It is created as the
+ * kind that it is once held, not as the kind by which it was acquired, which may use a
+ * queue.
  */
 void
 due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
@@ -96,7 +97,7 @@ add_item_op(DueBatch *b, StoreOpKind kind, const DueItem *item)
 }
 
 /*
- * add_item --- the operations of one item
+ * add_item --- add the operations of one item
  */
 static void
 add_item(DueBatch *b, int i)
@@ -125,7 +126,7 @@ add_item(DueBatch *b, int i)
 	}
 }
 
-/* One that concerns no lock. */
+/* Add an operation that concerns no lock. */
 static void
 add_header_op(DueBatch *b, StoreOpKind kind)
 {
@@ -137,8 +138,10 @@ add_header_op(DueBatch *b, StoreOpKind kind)
 }
 
 /*
- * due_batch_needs_proof --- where one lock may be refused, that must be told from
- * that all are
+ * due_batch_needs_proof --- see watchdog_int.h
+ *
+ * If one lock may be refused, we have to distinguish that from a store that refuses
+ * all.
  */
 bool
 due_batch_needs_proof(const DueBatch *b)
@@ -150,7 +153,7 @@ due_batch_needs_proof(const DueBatch *b)
 }
 
 /*
- * item_class --- items of one class have like operations
+ * item_class --- items of the same class have the same operations
  */
 static int
 item_class(const DueItem *item)
@@ -159,11 +162,10 @@ item_class(const DueItem *item)
 }
 
 /*
- * add_items --- those with like operations side by side, as only neighbours can share
- * a command
+ * add_items --- add the operations of all items, class by class
  *
- * What is due comes in no order: holds of many kinds have been given the slots that
- * were free just then.
+ * Only adjacent operations can share a command.  The items come in no order, since
+ * holds of all kinds get whichever slots are free.
  */
 static void
 add_items(DueBatch *b)

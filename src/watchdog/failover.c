@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * failover.c
- *	  The master is another node now: what is held there, and who waits for it.
+ *	  What happens to held locks and to waiting sessions when the master changes.
  *
- * Which node it is the store finds out (StoreRoutine.follow_step) and tells all
- * processes (store/nodes.h).  Here is what follows from it for the lock table:
+ * The store finds out which node is the master (StoreRoutine.follow_step), and tells
+ * all processes (store/nodes.h).  This file applies that to the lock table:
  * everything that is held becomes due at the new master, in the order that
- * topology_change() asks for, and those who wait ask again.
+ * topology_change() requires, and waiting sessions ask again.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -24,20 +24,21 @@
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 
-/* A master that is named again is tried at once, but not more often. */
+/* Least time between immediate attempts to reach a master that is named again. */
 #define RETRY_INTERVAL		(100 * LR_US_PER_MS)
 
 typedef struct Failover
 {
 	StoreId		id;
-	bool		asks;			/* who is there, be it for the view alone */
-	const StoreRoutine *store;	/* NULL: nobody says where it is */
-	uint32		epoch;			/* of the master that the holds were made due for */
-	bool		has_master;		/* there was one before */
-	bool		named;			/* at the last look */
+	bool		asks;			/* ask the store which nodes there are, perhaps only for
+								 * the view */
+	const StoreRoutine *store;	/* NULL: nobody else names the master */
+	uint32		epoch;			/* of the master for which holds were made due */
+	bool		has_master;		/* a master was known before */
+	bool		named;			/* a master was named at the last step */
 	int64		retried_at;
-	uint32		news;			/* that the waiting sessions were woken for */
-	uint32		returns;		/* of masters that locks were made due for */
+	uint32		news;			/* topology_news() for which waiters were woken */
+	uint32		returns;		/* masters_returns() for which locks were made due */
 } Failover;
 
 static Failover failover;
@@ -65,7 +66,7 @@ failover_start(void)
 }
 
 /*
- * failover_leave --- our connection ends with this process
+ * failover_leave --- the watchdog ends, and its connection with it
  */
 void
 failover_leave(void)
@@ -75,7 +76,7 @@ failover_leave(void)
 }
 
 /*
- * failover_begin_anew --- over a new connection, for all that is held
+ * failover_begin_anew --- make a new connection, and make everything due
  */
 static void
 failover_begin_anew(void)
@@ -87,7 +88,7 @@ failover_begin_anew(void)
 /*
  * failover_happened --- another node is the master
  *
- * It has served others for a while that nobody here has seen.
+ * It may have served others for a while, which nobody here has seen.
  */
 static void
 failover_happened(uint32 epoch)
@@ -102,9 +103,9 @@ failover_happened(uint32 epoch)
 }
 
 /*
- * failover_step_slots --- slots of a cluster have other nodes now
+ * failover_step_slots --- slots of a cluster have moved to other nodes
  *
- * Who has them is asked of what is held there, and of nothing else.
+ * Only the holds in those slots become due.
  */
 static void
 failover_step_slots(void)
@@ -121,11 +122,11 @@ failover_step_slots(void)
 }
 
 /*
- * failover_step --- ask who is the master, and see to what is held there
+ * failover_step --- ask which node is the master, and apply what has changed
  *
- * A connection to a master that is not named any more, because somebody has
- * doubts, says nothing.  Nor does one to a master that was named again before this
- * was seen: only a new one confirms it.
+ * If the master is not named any more, because some process doubts it, replies over the
+ * present connection prove nothing.  Neither do they if it was named again before we
+ * noticed: only a new connection confirms the master.
  */
 void
 failover_step(void)
@@ -167,7 +168,7 @@ failover_step(void)
 }
 
 /*
- * failover_tell --- whoever failed for want of a master may ask again
+ * failover_tell --- wake the sessions whose requests failed for want of a master
  */
 void
 failover_tell(void)
@@ -181,7 +182,7 @@ failover_tell(void)
 }
 
 /*
- * failover_interests --- the sockets that it waits for, and until when
+ * failover_interests --- the sockets that the store waits for, and until when
  */
 int
 failover_interests(StoreInterest *out, int64 *until, uint32 *epoch)

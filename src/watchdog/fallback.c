@@ -4,15 +4,14 @@
  *	  The decision which store new locks go to: Redis, or the table while Redis
  *	  is away.
  *
- * To the table when Redis has not answered for lockredis.fallback_after, and
- * was asked in vain for most of that time: a watchdog that was stopped itself
- * knows nothing.  Back when it has answered all the time for a while, so that a
- * Redis that comes and goes makes nobody go to and fro.
+ * New locks go to the table when Redis has not answered for lockredis.fallback_after,
+ * and was asked in vain for most of that time: a watchdog that was stopped itself
+ * cannot tell.  They go back when Redis has answered steadily for a while, so that
+ * an unsteady Redis does not cause a change each time.
  *
- * This is the one place above the stores that knows them by their ids, since
- * the mode names them: what the table is does not answer for Redis, and what
- * it does plays no part.  A standby has no table to write: there it stays with
- * Redis.
+ * Above the stores, this is the only file that knows them by their ids, since the
+ * mode names them.  How the table answers plays no part.  A standby cannot write to
+ * the table, and stays with Redis.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -34,27 +33,34 @@
 #include "watchdog/watchdog.h"
 #include "watchdog/watchdog_int.h"
 
-/* Redis is steady when it has answered for half of fallback_after, or this. */
+/*
+ * Redis is steady when it has answered for half of fallback_after, at least for this.
+ */
 #define STEADY_MIN			(2 * LR_US_PER_S)
 
-/* A watchdog that did not look for so long, or half of fallback_after, has
- * not seen what happened meanwhile. */
+/*
+ * If the watchdog did not look for half of fallback_after, at least for this, it does
+ * not know what happened meanwhile.
+ */
 #define STALL_MIN			LR_US_PER_S
 
-/* Redis is asked so often in fallback_after, and while it has to be steady. */
+/*
+ * How often Redis is asked within fallback_after, and within the time for which it has
+ * to be steady.
+ */
 #define PROBES_BEFORE		5
 #define PROBES_STEADY		4
 
-/* fallback_after as it is in effect, microseconds. */
+/* The effective fallback_after in microseconds. */
 static int64 after = 0;
 
-static int64 steady_since = 0;	/* has answered all the time since; 0 = not */
+static int64 steady_since = 0;	/* Redis has answered steadily since; 0 = not */
 
 /*
- * fallback_safe_after --- how long Redis may be silent, at most, before the table
- * takes over: a renewed lock must live to see that
+ * fallback_safe_after --- the effective fallback_after in milliseconds
  *
- * So much of its lease is left, at least, when Redis falls silent.
+ * A renewed lock must live until the table takes over.  When Redis falls silent, at
+ * least what lr_left_at_renewal() returns is left of its lease.
  */
 static int64
 fallback_safe_after(void)
@@ -65,11 +71,11 @@ fallback_safe_after(void)
 }
 
 /*
- * fallback_check_settings --- do they fit each other?
+ * fallback_check_settings --- warn of settings that do not fit each other
  *
- * Settings that do not are no reason to keep a database from starting, and a
- * reload must not accept what the next start refuses.  So both tell the same
- * and go on with what is safe.
+ * Such settings are no reason to keep a database from starting, and a reload must not
+ * accept what the next start refuses.  So both give the same warning and use a safe
+ * value.
  */
 void
 fallback_check_settings(void)
@@ -85,7 +91,7 @@ fallback_check_settings(void)
 }
 
 /*
- * fallback_start --- what the watchdog has read is in effect
+ * fallback_start --- apply the settings that the watchdog has read
  */
 void
 fallback_start(void)
@@ -118,7 +124,7 @@ is_watched_store(StoreId store)
 	return lr_has_fallback() && store == STORE_REDIS;
 }
 
-/* For so long Redis has to answer before it is gone back to. */
+/* How long Redis has to answer before locks go back to it. */
 static int64
 steady_time(void)
 {
@@ -126,10 +132,10 @@ steady_time(void)
 }
 
 /*
- * fallback_new_place --- Redis is another one, which may have served others until
- * now
+ * fallback_new_place --- this is another Redis, which may have served others until now
  *
- * So a silence begins anew, and no key is known to have stayed here.
+ * So the silence is measured from now on, and no key is known to have stayed on this
+ * server.
  */
 void
 fallback_new_place(StoreId store)
@@ -148,7 +154,9 @@ fallback_asked(StoreId store, int64 now)
 }
 
 /*
- * fallback_answered --- an answer that was long in coming is no steady Redis
+ * fallback_answered --- a store has answered
+ *
+ * A late answer means that Redis is not steady.
  */
 void
 fallback_answered(StoreId store, int64 now)
@@ -189,11 +197,7 @@ fallback_probe_interval(StoreId store)
  * ----------
  */
 
-/*
- * change_store --- new locks go to another store from now on
- *
- * What is held is looked at after that has become known; see current_change.
- */
+/* The holds are made due after that is visible to all; see current_change. */
 static void
 change_store(StoreId to, const char *why)
 {
@@ -209,7 +213,7 @@ change_store(StoreId to, const char *why)
 }
 
 /*
- * leave_redis --- it has been silent for too long
+ * leave_redis --- Redis has been silent for too long
  */
 static void
 leave_redis(int64 silence)
@@ -217,7 +221,7 @@ leave_redis(int64 silence)
 	NodeStatus	status;
 	char		why[256];
 
-	/* A request may still be under way that nobody has given up yet. */
+	/* steady_since may still be set, as a request under way has not failed yet. */
 	steady_since = 0;
 	(void) node_get_status(lr_store(STORE_REDIS)->node, &status);
 	snprintf(why, sizeof(why), _("Redis has not answered for %.1f s: %.190s"),
@@ -238,9 +242,8 @@ return_to_redis(int64 steady)
 }
 
 /*
- * when_to_leave --- when Redis has been silent for long enough
- *
- * It was asked at least every fifth of fallback_after.
+ * That it was asked in vain for four fifths of fallback_after suffices, since it is
+ * asked every fifth.
  */
 static int64
 when_to_leave(void)
@@ -254,9 +257,9 @@ when_to_leave(void)
 }
 
 /*
- * fallback_step --- decide
+ * fallback_step --- decide which store new locks go to
  *
- * What was not watched does not count, for the steadiness as for the silence.
+ * Time in which the watchdog did not look counts neither as steadiness nor as silence.
  */
 void
 fallback_step(void)

@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * farewell.c
- *	  The watchdog's requests to the place where Redis was before.
+ *	  The watchdog's requests to the place that lockredis.url named before.
  *
- * When lockredis.url points elsewhere the watchdog looks for each lock at the
- * new place.  One that is there (the same Redis under another name) is held as
- * before; any other is lost, and its owner is still at the old place until its
- * time to live ends, though nobody looks after it.  So what was lost or left
- * behind is given back there, over the connection that the watchdog had, for as
- * long as that stands and is needed, and at most for a lease.  Each is tried once: it is a
- * courtesy to those who still go to the old place.
+ * When lockredis.url changes, the watchdog looks for each lock at the new place.  A
+ * lock that is there (it is the same Redis under another name) is held as before.
+ * Any other lock is lost, but its owner stays at the old place until the time to
+ * live ends, as nobody releases it.  So what was lost or left behind is released
+ * there, over the watchdog's former connection, as long as that lives and is needed,
+ * and at most for a lease.  Each release is tried once: it is a courtesy to clients
+ * that still use the old place.
  *
- * A batch that was under way is read to its end, as the connection would be
- * useless otherwise, but its replies count for nothing: they are of the old
- * place, and everything is asked anew.
+ * The replies to a batch that was under way are read, as the connection would be
+ * useless otherwise, but do not count: they are from the old place, and everything
+ * is requested again.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -30,10 +30,13 @@
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 
-/* What awaits a batch, of at most DUE_BATCH_MAX; more the lock table keeps. */
+/*
+ * The most items that wait for the next batch (below DUE_BATCH_MAX); the lock table
+ * keeps the rest.
+ */
 #define QUEUE_MAX			1000
 
-/* Whether there is anything left is looked at so often. */
+/* Interval of checks whether anything is left at the old place. */
 #define OLD_PLACE_INTERVAL	(500 * LR_US_PER_MS)
 
 typedef struct Farewell
@@ -44,7 +47,7 @@ typedef struct Farewell
 	bool		active;
 	bool		under_way;
 	int64		until;
-	int64		next_look;		/* whether anything is there */
+	int64		next_look;		/* next check whether anything is left */
 	int			nqueued;
 	DueItem    *queue;
 } Farewell;
@@ -60,11 +63,7 @@ farewell_end(void)
 	farewell.nqueued = 0;
 }
 
-/*
- * farewell_begin --- see watchdog_int.h
- *
- * What was still to be said to the place before that one is dropped.
- */
+/* What was still to be released at an even earlier place is dropped. */
 void
 farewell_begin(StoreId store, bool under_way, Workplace *w)
 {
@@ -100,7 +99,7 @@ farewell_give_back(const DueItem *item)
 }
 
 /*
- * farewell_send --- what has been said good-bye to so far
+ * farewell_send --- send the queued releases
  */
 static void
 farewell_send(void)
@@ -119,7 +118,7 @@ farewell_send(void)
 }
 
 /*
- * farewell_is_over --- is there nobody to talk to, or nothing to say?
+ * farewell_is_over --- is the connection gone, or no longer needed?
  */
 static bool
 farewell_is_over(void)
@@ -158,10 +157,8 @@ farewell_step(void)
 }
 
 /*
- * farewell_interests --- as renewals_interests
- *
- * The epoch counts when nothing is going on, too: else it could be the same
- * again when one socket goes and another comes.
+ * The epoch counts even if nothing is going on: otherwise it could be the same after
+ * one socket has gone and another has come.
  */
 int
 farewell_interests(StoreInterest *out, int64 *until, uint32 *epoch)

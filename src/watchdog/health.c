@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * health.c
- *	  Is a store there?  Judged by what it answers the watchdog.
+ *	  Is a store up?  Judged by its replies to the watchdog.
  *
- * It is up when it has answered everything and done what was asked, and down
- * when not; that is logged once each way, and once for each further reason.  It
- * is shown in redis_lock_status, and reported to fallback.c.  A refusal for one
- * lock is no sign of it (see locktable/refused.c).  A store that has nothing to
- * do is asked now and then; one that is away is asked again and again.
+ * It is up when it has answered everything and done what was requested, otherwise
+ * down.  Each change is logged once, and so is each further reason.  The state is
+ * shown in redis_lock_status and reported to fallback.c.  If the store refuses a
+ * single lock, it is not down (see locktable/refused.c).  An idle store is probed
+ * now and then, and one that is down repeatedly.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,13 +23,13 @@
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 
-/* One that takes hardly longer than a round trip. */
+/* Most locks of a batch that takes hardly longer than a round trip. */
 #define SMALL_BATCH			100
 
-/* A store that has nothing to do is asked whether it is there. */
+/* How often an idle store is probed. */
 #define PROBE_INTERVAL		(5 * LR_US_PER_S)
 
-/* What a store says of itself may change: its role, its settings. */
+/* How often a store is asked for its facts, such as its role and settings. */
 #define FACTS_INTERVAL		(5 * LR_US_PER_S)
 
 /*
@@ -61,7 +61,7 @@ health_forget(StoreHealth *h)
  */
 
 /*
- * warn_of_eviction --- a store that may throw locks away
+ * warn_of_eviction --- warn of a store that may evict locks
  */
 static void
 warn_of_eviction(StoreHealth *h, const NodeStatus *status)
@@ -79,7 +79,7 @@ warn_of_eviction(StoreHealth *h, const NodeStatus *status)
 }
 
 /*
- * warn_of_role --- a store that does not take locks
+ * warn_of_role --- warn of a store that takes no locks
  */
 static void
 warn_of_role(StoreHealth *h, const NodeStatus *status)
@@ -96,9 +96,9 @@ warn_of_role(StoreHealth *h, const NodeStatus *status)
 }
 
 /*
- * doubt_replicas --- what it says of them, if it is the one that says it
+ * doubt_replicas --- the state of the replicas is unknown, if this node reports it
  *
- * Of those of a cluster its nodes tell together.
+ * The replicas of a cluster are reported by all its nodes together.
  */
 static void
 doubt_replicas(const StoreHealth *h)
@@ -108,10 +108,10 @@ doubt_replicas(const StoreHealth *h)
 }
 
 /*
- * judge_facts --- has the store said something of itself?
+ * judge_facts --- evaluate the facts of the store, if there are new ones
  *
- * It does so when a connection is made, and when asked.  Who may not ask does
- * not ask again on this connection.
+ * A store reports them when a connection is made, and when asked.  If we may not ask,
+ * we do not ask again over this connection.
  */
 static void
 judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
@@ -136,7 +136,7 @@ judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
 }
 
 /*
- * health_doubt_facts --- what it said last is of before it failed
+ * health_doubt_facts --- the store's last facts are from before it failed
  */
 static void
 health_doubt_facts(StoreHealth *h)
@@ -160,7 +160,7 @@ probe_interval(const StoreHealth *h)
 }
 
 /*
- * store_is_up --- it has answered and done everything
+ * store_is_up --- the store has answered everything, and done it
  */
 static void
 store_is_up(StoreHealth *h)
@@ -186,10 +186,10 @@ store_is_up(StoreHealth *h)
 }
 
 /*
- * is_new_reason --- was that one not logged since the store went down?
+ * is_new_reason --- was this reason not logged yet, since the store went down?
  *
- * Each is logged once, so that two that come by turns do not fill the log; and no more
- * than there is room for, so that one with a number in it does not.
+ * Each reason is logged once, so that two that alternate do not fill the log.  Nor is
+ * more logged than there is room for: a reason may contain a number that changes.
  */
 static bool
 is_new_reason(StoreHealth *h, const char *detail)
@@ -206,7 +206,7 @@ is_new_reason(StoreHealth *h, const char *detail)
 }
 
 /*
- * log_down --- with the reason, and where it is
+ * log_down --- log the reason, with the address
  */
 static void
 log_down(const StoreError *error, bool still)
@@ -219,7 +219,7 @@ log_down(const StoreError *error, bool still)
 }
 
 /*
- * store_is_down --- it has not
+ * store_is_down --- the store has not answered everything, or not done it
  */
 static void
 store_is_down(StoreHealth *h, const StoreError *error)
@@ -245,7 +245,7 @@ store_is_down(StoreHealth *h, const StoreError *error)
 	log_down(error, false);
 }
 
-/* The node has said something, be it a refusal. */
+/* Has the node replied, even if with a refusal? */
 static bool
 was_answered(StoreOutcome outcome)
 {
@@ -254,10 +254,10 @@ was_answered(StoreOutcome outcome)
 }
 
 /*
- * is_usable --- does this reply leave the store one of locks?
+ * is_usable --- is the store still usable for locks, judging by this reply?
  *
- * One that is loading answers TIME and refuses the rest: it is down.  That it
- * denies us the right to one key says nothing about others.
+ * A store that is loading answers TIME and refuses the rest: it is down.  If it denies
+ * us the access to one key, that says nothing about others.
  */
 static bool
 is_usable(const StoreOp *op)
@@ -268,9 +268,9 @@ is_usable(const StoreOp *op)
 }
 
 /*
- * is_of_node --- has this node, or nobody else, been asked?
+ * is_of_node --- does the result of this operation concern this node?
  *
- * What one node of several sends on to another is that one's to answer.
+ * A node that redirects a request is not to blame for the answer of the other node.
  */
 static bool
 is_of_node(const StoreHealth *h, const StoreOp *op)
@@ -279,7 +279,7 @@ is_of_node(const StoreHealth *h, const StoreOp *op)
 }
 
 /*
- * health_judge --- what the replies of a batch say about the store
+ * health_judge --- see watchdog_int.h
  */
 void
 health_judge(StoreHealth *h, const DueBatch *b)
@@ -311,7 +311,7 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	}
 	store_is_up(h);
 
-	/* Over a new connection it may be another one, or one without our data. */
+	/* At a new connection the node may be another one, or have lost our data. */
 	if (b->store->connections != NULL)
 		epoch = b->store->connections(b->at.handle);
 	else
@@ -352,11 +352,7 @@ health_next(const StoreHealth *h)
 	return steady ? h->next_probe : h->next_try;
 }
 
-/*
- * health_wants_proof --- see watchdog_int.h
- *
- * It may be loading when a new connection is made.
- */
+/* A store may be loading when a new connection is made. */
 bool
 health_wants_proof(const StoreHealth *h, const DueBatch *b)
 {

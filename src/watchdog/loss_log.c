@@ -3,15 +3,13 @@
  * loss_log.c
  *	  Losses of locks in the server log.
  *
- * Whoever finds a loss may not log it (see losses.c).  And the session that is
- * told by a signal (lockredis.on_lost) has nothing but "canceling statement due to
- * user request" in the log.  So the watchdog, which is woken for it, is the only
- * one that writes: one line for each, in one place where their number can be
- * limited.
+ * A process that finds a loss may not be able to log it (see losses.c).  A session that
+ * is signaled (lockredis.on_lost) only logs "canceling statement due to user request".
+ * So only the watchdog, which is woken for it, logs losses: one line each, in one place
+ * where the number of lines can be limited.
  *
- * When a store loses all it has, thousands of locks are lost at once.  So there
- * are so many lines in so much time, and then the number of those that were left
- * out.
+ * When a store loses all of its data, thousands of locks are lost at once.  So there is a
+ * limit of lines for an interval, and then a line with the number of the others.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -29,9 +27,9 @@
 #include "report.h"
 #include "watchdog/watchdog_int.h"
 
-/* At most so many lines */
+/* The most lines */
 #define LINES_MAX			50
-/* in so much time */
+/* within this interval */
 #define LINES_INTERVAL		(10 * LR_US_PER_S)
 
 static int64 interval_ends = 0;
@@ -71,7 +69,7 @@ write_left_out(void)
 }
 
 /*
- * loss_log_write --- what has come since, as far as there may be lines for it
+ * loss_log_write --- log the new losses, within the limit
  */
 void
 loss_log_write(void)
@@ -106,7 +104,7 @@ loss_log_write(void)
 }
 
 /*
- * loss_log_next --- when there is something to write though nothing is lost
+ * loss_log_next --- when to write a line even if no other lock is lost
  */
 int64
 loss_log_next(void)

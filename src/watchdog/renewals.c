@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * renewals.c
- *	  The watchdog's own requests: renewals, and giving back what was left.
+ *	  The watchdog's own requests: renewals, and releases of what was left.
  *
- * For each store one connection, and more for what replicas have to confirm
- * (confirmed.c); one batch at a time: what is due there is
- * collected from the lock table, sent pipelined (due_batch.c), and the replies
- * are applied (health.c, replies.c) if the holds still have the owners they had.  A
- * store that is several nodes has that for each of them.
- * While a batch is under way leases that end are still seen on time.  The stores
- * know nothing of each other here.
+ * Each store has one connection, and more for what replicas have to confirm
+ * (confirmed.c), and one batch at a time: what is due there is collected from the lock
+ * table, sent pipelined (due_batch.c), and the replies are applied (health.c, replies.c)
+ * to holds that still have the same owner.  A store of several nodes has a connection
+ * and a batch for each of them.  While a batch is under way, leases that end are still
+ * noticed in time.  No store delays another one.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,12 +24,13 @@
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 
-/* While a batch is under way, ends of leases are looked for so often. */
+/* Interval of checks for ended leases while a batch is under way. */
 #define EXPIRY_INTERVAL		(50 * LR_US_PER_MS)
 
 /*
- * What its node cannot take now is tried again after this; the later the longer it hangs,
- * or what is due there would come back before the others had their turn.
+ * Delay until items that a busy node cannot take are tried again.  The longer the node
+ * hangs, the longer the delay: otherwise the items would come back before others have
+ * had their turn.
  */
 #define LANE_RETRY			(50 * LR_US_PER_MS)
 #define LANE_RETRY_MAX		(500 * LR_US_PER_MS)
@@ -39,22 +39,22 @@ typedef struct Renewals
 {
 	DueBatch	batch;
 	bool		under_way;
-	int64		began;			/* the batch */
-	int64		next_look;		/* at ends of leases, meanwhile */
+	int64		began;			/* start of the batch */
+	int64		next_look;		/* next check for ended leases meanwhile */
 	StoreHealth health;
 } Renewals;
 
 static Renewals renewals[STORE_COUNT];
 
 /*
- * Of the store that is several nodes, where it is: one for each, which knows nothing of
- * the others, so that one that hangs keeps nobody from renewing at the rest.  What is
- * due is collected for all at once, with the store's own.  NULL: never needed.
+ * If a store is several nodes: one for each node, independent of the others, so that a
+ * node that hangs does not prevent renewals at the rest.  What is due is collected for
+ * all of them at once, by the store's own entry.  NULL: never needed.
  */
 static Renewals *lanes[NODE_MASTERS];
 
 /*
- * renewals_start --- a connection and a batch for each store that this mode has
+ * renewals_start --- make a connection and a batch for each store of this mode
  */
 void
 renewals_start(void)
@@ -82,7 +82,7 @@ renewals_end_batch(Renewals *r)
 }
 
 /*
- * renewals_step_batch --- read and write what is possible; apply it when it is complete
+ * renewals_step_batch --- read and write what is possible; apply a complete batch
  */
 static void
 renewals_step_batch(Renewals *r)
@@ -118,9 +118,10 @@ renewals_start_batch(Renewals *r)
  */
 
 /*
- * renewals_check_connection --- an idle connection that dies is noticed at once
+ * renewals_check_connection --- notice at once that an idle connection has ended
  *
- * Also one that is not where the handle is aimed: it would wake us for ever.
+ * That includes connections to other nodes than the handle is aimed at: an ended one
+ * would wake us for ever.
  */
 static void
 renewals_check_connection(Renewals *r)
@@ -134,7 +135,7 @@ renewals_check_connection(Renewals *r)
 }
 
 /*
- * renewals_expire --- nothing can be sent now, but leases end all the same
+ * renewals_expire --- notice leases that end while nothing can be sent
  */
 static void
 renewals_expire(Renewals *r, int64 now)
@@ -162,7 +163,7 @@ is_parted(StoreId id)
 }
 
 /*
- * lane_make --- for the node in that row
+ * lane_make --- make the entry of a node
  */
 static Renewals *
 lane_make(StoreId id, int part)
@@ -178,7 +179,7 @@ lane_make(StoreId id, int part)
 /*
  * lane_end --- there is no such node any more
  *
- * Nothing that was asked of it is answered: all of it is due elsewhere.
+ * Its requests will not be answered: everything there is due elsewhere.
  */
 static void
 lane_end(Renewals *lane)
@@ -189,10 +190,10 @@ lane_end(Renewals *lane)
 }
 
 /*
- * lane_put_off --- its node cannot be asked now
+ * lane_put_off --- the node cannot be asked now: try the item later
  *
- * Nothing has been sent that was not before: of a move, and of what is to be counted
- * once.
+ * Nothing was sent for it, so a move keeps its not_after, and what is to be counted was
+ * surely not counted.
  */
 static void
 lane_put_off(StoreId id, const DueItem *item, int64 at)
@@ -208,7 +209,7 @@ lane_put_off(StoreId id, const DueItem *item, int64 at)
 }
 
 /*
- * lanes_take --- what is due goes to the node that has it
+ * lanes_take --- distribute what is due to the nodes
  */
 static void
 lanes_take(Renewals *r, int64 now)
@@ -235,7 +236,7 @@ lanes_take(Renewals *r, int64 now)
 }
 
 /*
- * lanes_judge --- the store is there if all of its nodes are
+ * lanes_judge --- the store is up if all of its nodes are
  */
 static void
 lanes_judge(Renewals *r)
@@ -259,7 +260,8 @@ lanes_judge(Renewals *r)
 }
 
 /*
- * renewals_step_parted --- the part of a store of several nodes in a round
+ * renewals_step_parted --- the part of a store of several nodes in a round of the
+ * watchdog
  */
 static void
 renewals_step_parted(Renewals *r)
@@ -352,11 +354,7 @@ renewals_step(void)
 	farewell_step();
 }
 
-/*
- * renewals_reconnect --- see watchdog_int.h
- *
- * Replies to what is under way count for nothing: they would be of the old place.
- */
+/* Replies to a batch under way do not count: they would be from the old place. */
 void
 renewals_reconnect(StoreId store, bool place_changed)
 {
@@ -408,9 +406,9 @@ renewals_store_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *
 }
 
 /*
- * renewals_parted_interests --- of all its nodes
+ * renewals_parted_interests --- the sockets of all nodes of a store
  *
- * Ends of leases are looked at in each step, whichever of them are at work.
+ * Each step checks for ended leases, whichever nodes have a batch under way.
  */
 static int
 renewals_parted_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
@@ -440,9 +438,10 @@ renewals_parted_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 
 }
 
 /*
- * renewals_interests --- of all stores, and of the old place
+ * renewals_interests --- see watchdog_int.h
  *
- * An epoch only grows, so their sum changes if one does.
+ * It includes the old place.  Epochs only grow, so their sum changes if one of them
+ * does.
  */
 int
 renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)

@@ -3,8 +3,8 @@
  * replies.c
  *	  What the replies to a batch say about the locks in it.
  *
- * Each goes to the lock table, which heeds it if the hold still has the owner
- * that it had when it was collected.
+ * Each reply is passed to the lock table, which ignores it if the hold does not have
+ * the owner any more that it had when it was collected.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,19 +25,19 @@
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 
-/* An orphan is released again after this. */
+/* Delay until an orphan is released again. */
 #define ORPHAN_REPEAT		(100 * LR_US_PER_MS)
 
-/* And so is what most nodes have given back, for those that had not. */
+/* Likewise for what most nodes have released, at the others. */
 #define LEFT_REPEAT			LR_US_PER_S
 
 typedef struct Replies
 {
 	const DueBatch *batch;
 	StoreId		store;
-	int64		retry_at;		/* when to try again what the store did not do */
+	int64		retry_at;		/* when to retry what the store did not do */
 
-	/* What was refused for the first time. */
+	/* Items that were refused for the first time. */
 	int			nrefused;
 	const DueItem *first_refused;
 } Replies;
@@ -55,7 +55,7 @@ is_refused(const StoreOp *op)
 }
 
 /*
- * note_refusal --- the store does other things, but not this
+ * note_refusal --- the store refuses this item, though it does others
  */
 static Refusal
 note_refusal(Replies *r, const DueItem *item, const StoreOp *op)
@@ -68,7 +68,7 @@ note_refusal(Replies *r, const DueItem *item, const StoreOp *op)
 }
 
 /*
- * tell_of_refusals --- once for each lock, in one message for those of a batch
+ * tell_of_refusals --- log new refusals of a batch, in one message
  */
 static void
 tell_of_refusals(const Replies *r)
@@ -104,7 +104,7 @@ tell_of_refusals(const Replies *r)
  */
 
 /*
- * apply_renewal --- it has been renewed, is lost, or is tried again
+ * apply_renewal --- the lock was renewed, is lost, or is tried again
  */
 static void
 apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
@@ -144,7 +144,7 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
  * ----------
  */
 
-/* By the store's clock: nothing that was asked before runs later than that. */
+/* The store's clock (ms) after which no request sent until now can run. */
 static int64
 end_of_calls(const StoreOp *time)
 {
@@ -152,10 +152,10 @@ end_of_calls(const StoreOp *time)
 }
 
 /*
- * apply_left --- most nodes have given it back, some had not
+ * apply_left --- most nodes have released the lock, some had not
  *
- * In the end it has run out there, whether they come back or not.  So it will where
- * lockredis.url does not name them any more.
+ * At those it expires in the end, whether they come back or not; the same goes for
+ * nodes that lockredis.url does not name any more.
  */
 static void
 apply_left(Replies *r, const DueItem *item, const StoreOp *op, bool ran)
@@ -171,8 +171,10 @@ apply_left(Replies *r, const DueItem *item, const StoreOp *op, bool ran)
 }
 
 /*
- * apply_give_back --- it is given back when a release has run after the last
- * create, or is refused and what there is has run out
+ * apply_give_back --- an orphan was released, or is tried again
+ *
+ * It is gone when a release has run after the last possible create, or when a release
+ * is refused and the lease is over.
  */
 static void
 apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
@@ -216,7 +218,7 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
  */
 
 /*
- * log_dropped --- it will not be counted, or nobody knows whether it was
+ * log_dropped --- log a count that will not be made, or that may have been made
  */
 static void
 log_dropped(const DueItem *item, const char *why)
@@ -231,10 +233,10 @@ log_dropped(const DueItem *item, const char *why)
 }
 
 /*
- * apply_count --- it has been counted, cannot be, or is tried again
+ * apply_count --- it was counted, cannot be, or is tried again
  *
- * Once the first request has not run, nobody need fear that it is counted twice.  Nor is
- * there a ticket for anybody, if the one that was answered is the only one.
+ * If the first request surely has not run, a later one cannot count twice.  If the
+ * answered request was the only one, nobody needs its ticket any more.
  */
 static void
 apply_count(Replies *r, const DueItem *item, const StoreOp *op)
@@ -266,8 +268,10 @@ apply_count(Replies *r, const DueItem *item, const StoreOp *op)
 }
 
 /*
- * apply_drop --- it may have been counted, and to ask again could count it twice: the
- * store has forgotten that, or is another one now, and then the old one is asked
+ * apply_drop --- give up a count that may have been made
+ *
+ * To repeat it could count twice: the store does not know the ticket any more, or it is
+ * another store now; then the request goes to the old one.
  */
 static void
 apply_drop(Replies *r, const DueItem *item)
@@ -288,8 +292,10 @@ apply_drop(Replies *r, const DueItem *item)
  */
 
 /*
- * pending_create --- until when a create of this move, or one before it whose
- * reply was not read either, may still run
+ * pending_create --- until when a create of this move may still run, by the store's
+ * clock
+ *
+ * That includes earlier ones whose reply was not read either; 0 if none can.
  */
 static int64
 pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
@@ -306,12 +312,12 @@ pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
 }
 
 /*
- * is_taken --- has somebody else the key, for whom ours must give way?
+ * is_taken --- does another client hold the key, so that our lock must give way?
  *
- * A store that excludes others decides then.  In one that excludes only us it is
- * a row that outlives its server, or what somebody has made of one: the lock stays
- * where it is, for as long as that goes well.  And what an earlier owner of this server has
- * left is given back soon.
+ * That is so only in a store that excludes clients elsewhere.  In one that excludes
+ * only this server, it is a row that has outlived its server, or that somebody has
+ * changed: our lock stays in the other store for as long as it can.  What an earlier
+ * owner of this server has left is no reason either: it will soon be released.
  */
 static bool
 is_taken(const Replies *r, const StoreOp *set)
@@ -325,7 +331,7 @@ is_taken(const Replies *r, const StoreOp *set)
 }
 
 /*
- * apply_move --- it is here now, somebody else has the key, or it is tried again
+ * apply_move --- the lock is here now, is taken by another client, or is tried again
  */
 static void
 apply_move(Replies *r, const DueItem *item, const StoreOp *create)
@@ -351,7 +357,7 @@ apply_move(Replies *r, const DueItem *item, const StoreOp *create)
 }
 
 /*
- * replies_apply --- item by item
+ * replies_apply --- see watchdog_int.h
  */
 void
 replies_apply(const DueBatch *b, int64 retry_at)

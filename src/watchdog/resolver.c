@@ -3,22 +3,22 @@
  * resolver.c
  *	  Has host names resolved, without waiting for it.
  *
- * getaddrinfo() takes as long as it likes, some 15 s when a name server is
- * away, and nothing ends it before.  The watchdog has leases to renew
- * meanwhile, and a session has to obey signals.  So a process of its own asks,
- * one at a time: a fork of the watchdog that writes the addresses into a pipe
- * and ends.  The pipe is one more thing for which the watchdog's loop sleeps.
+ * getaddrinfo() cannot be interrupted, and takes some 15 s when a name server is
+ * away.  The watchdog has leases to renew meanwhile, and a session has to react to
+ * signals.  So a separate process asks, one at a time: a fork of the watchdog that
+ * writes the addresses to a pipe and ends.  The watchdog's loop waits for the pipe
+ * as for its other sockets.
  *
  * It is no background worker, because a process that is attached to shared
  * memory must not end in the middle of a library's function: the postmaster
  * takes that for a crash of the server.  A worker would hold up a shutdown
  * until getaddrinfo() returns, and a fault in one of the system's modules for
  * names, or the kernel's lack of memory, would restart the server.  This
- * process first gives up shared memory and all that the watchdog has open; any
- * signal that ends one of the server ends it, and nobody else notices.  It
- * needs no slot for a worker either.
+ * process first detaches from shared memory and closes all that the watchdog has
+ * open.  Signals that end processes of the server end it, too, and nobody notices.
+ * It needs no slot for a worker either.
  *
- * The postmaster does not know it, but has its signals reach it: they are sent
+ * The postmaster does not know this process, but its signals reach it: they are sent
  * to the watchdog's process group.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -49,31 +49,31 @@
 #include "store/nodes.h"
 #include "watchdog/watchdog_int.h"
 
-/* A name is resolved at most this often; half as often each time that fails. */
+/* Least interval between attempts for a name; it doubles with each failure. */
 #define INTERVAL_MIN		(1 * LR_US_PER_S)
 #define INTERVAL_MAX		(5 * LR_US_PER_S)
 #define INTERVAL_DOUBLED	3
 
-/* No answer for so long, in seconds: ask anew. */
+/* Seconds without an answer after which we ask again. */
 #define ANSWER_LIMIT		60
 
-/* One that was killed is gone in no time, but nothing tells us. */
+/* A killed process ends at once, but nothing notifies us. */
 #define REAP_INTERVAL		(10 * LR_US_PER_MS)
 #define REAPS_AT_END		100
 
-/* Its descriptors are below that; see close_inherited(). */
+/* The new process closes descriptors below this; see close_inherited(). */
 #define MAX_DESCRIPTORS		65536
 
 #define FIRST_INHERITED		3	/* after stderr */
 
 typedef struct Resolver
 {
-	pid_t		pid;			/* of the process that asks; 0 = there is none */
-	pgsocket	pipe;			/* its answer; PGINVALID_SOCKET = not awaited */
+	pid_t		pid;			/* of the process; 0 = there is none */
+	pgsocket	pipe;			/* for its answer; PGINVALID_SOCKET = none */
 	uint32		pipe_epoch;		/* changes with each pipe */
 	int64		give_up_at;
-	uint32		question;		/* the number of what was asked */
-	AddressWish wish;			/* likewise: what it was */
+	uint32		question;		/* number of the request */
+	AddressWish wish;			/* the request */
 } Resolver;
 
 /* What goes through the pipe. */
@@ -92,7 +92,7 @@ static Resolver resolver = {
  * ----------
  */
 
-/* Without a signal as the reason: the postmaster may inherit this process. */
+/* End without a signal as the reason: the postmaster may inherit this process. */
 static void
 end_quietly(int signo)
 {
@@ -100,9 +100,9 @@ end_quietly(int signo)
 }
 
 /*
- * take_signals --- every signal that ends a process of the server ends it
+ * take_signals --- let every signal that ends processes of the server end this one
  *
- * They are blocked since before the fork.  Not with pqsignal(): its handlers
+ * They have been blocked since before the fork.  pqsignal() will not do: its handlers
  * are for processes that PostgreSQL has started.
  */
 static void
@@ -127,11 +127,11 @@ take_signals(void)
 }
 
 /*
- * close_inherited --- all but stderr and the pipe, which becomes the first
+ * close_inherited --- close all but stderr and the pipe, which becomes the first
+ * descriptor
  *
- * The watchdog's connections must end when the watchdog closes them.  The
- * number of a descriptor is below the most that were ever open, and the server
- * limits that to far less than this.
+ * The watchdog's connections must end when the watchdog closes them.  The server limits
+ * its open files to far less than MAX_DESCRIPTORS, so no descriptor is above that.
  */
 static void
 close_inherited(int pipe_end)
@@ -148,14 +148,14 @@ close_inherited(int pipe_end)
 }
 
 /*
- * leave_server --- be a process that has nothing to do with the server
+ * leave_server --- become a process that has nothing to do with the server
  */
 static void
 leave_server(pid_t watchdog, int pipe_end)
 {
 	take_signals();
 
-	/* Should the watchdog be killed, nobody ends us or needs the answer. */
+	/* If the watchdog is killed, nobody ends this process or needs its answer. */
 	(void) alarm(2 * ANSWER_LIMIT);
 #ifdef PR_SET_PDEATHSIG
 	(void) prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -205,9 +205,9 @@ look_up(const AddressWish *wish, NodeAddresses *found)
 }
 
 /*
- * answer_question --- what the process does
+ * answer_question --- the main function of the new process; does not return
  *
- * What it writes is less than a pipe takes at once.
+ * The answer fits into a pipe at once.
  */
 static void
 answer_question(pid_t watchdog, int pipe_end)
@@ -242,9 +242,9 @@ close_pipe(void)
 }
 
 /*
- * report_failure --- in the view, and of several in a row one in the log
+ * report_failure --- show a failure in the view, and log the first of several in a row
  *
- * The view has it until the next attempt to connect, if addresses are known.
+ * The view shows it until the next attempt to connect, if addresses are known.
  */
 static void
 report_failure(const char *why)
@@ -261,7 +261,7 @@ report_failure(const char *why)
 }
 
 /*
- * conclude_asking --- the end of an attempt, good or bad
+ * conclude_asking --- the end of an attempt, successful or not
  */
 static void
 conclude_asking(const NodeAddresses *found)
@@ -292,10 +292,10 @@ conclude_not_started(int error)
 }
 
 /*
- * start_asking --- fork
+ * start_asking --- fork the process that asks
  *
- * With all signals blocked, so that no handler of the watchdog runs in the
- * new process, where it would set the flags of a copy and touch the latch.
+ * All signals are blocked, so that no handler of the watchdog runs in the new process,
+ * where it would set flags of a copy and touch the latch.
  */
 static void
 start_asking(const AddressWish *wish)
@@ -359,7 +359,7 @@ makes_sense(const Answer *answer)
 }
 
 /*
- * read_answer --- if it is there, or will not come
+ * read_answer --- read the answer if it has come, or find that it will not come
  */
 static void
 read_answer(void)
@@ -379,7 +379,7 @@ read_answer(void)
 		conclude_failure("the process for that ended without an answer");
 	close_pipe();
 
-	/* It has ended, or is not to go on. */
+	/* The process has ended, or must end now. */
 	(void) kill(resolver.pid, SIGKILL);
 }
 
@@ -393,9 +393,9 @@ reap_asker(void)
 /*
  * is_needed --- would other addresses help?
  *
- * Not while the node serves us at those that are known: whoever cannot reach it
- * has another problem.  But a node that has become a replica serves us as long
- * as there is nothing to write.
+ * Not while the node serves us at the known ones: a session that cannot reach it has
+ * another problem.  But a node that has become a replica serves us only as long as
+ * there is nothing to write.
  */
 static bool
 is_needed(const AddressWish *wish, NodeServes serves)
@@ -404,7 +404,7 @@ is_needed(const AddressWish *wish, NodeServes serves)
 }
 
 /*
- * when_to_ask --- this name, again
+ * when_to_ask --- when to ask for this name again
  */
 static int64
 when_to_ask(const AddressWish *wish)
@@ -419,9 +419,9 @@ when_to_ask(const AddressWish *wish)
 }
 
 /*
- * next_wish --- the name to ask for first, and when; LR_NEVER if none is wanted
+ * next_wish --- the name to resolve next, and when; LR_NEVER if none is wanted
  *
- * With "serves" it drops the wishes that need not be granted.
+ * With "serves", it drops requests that are not needed any more.
  */
 static int64
 next_wish(AddressWish *first, NodeServes serves)
@@ -458,7 +458,7 @@ resolver_step(NodeServes serves)
 }
 
 /*
- * resolver_interests --- the pipe, or when there is something to do
+ * resolver_interests --- the pipe, or until when there is nothing to do
  */
 int
 resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
@@ -481,11 +481,7 @@ resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
 	return 0;
 }
 
-/*
- * resolver_restart --- see watchdog_int.h
- *
- * At once, whatever is under way.
- */
+/* It does so at once, abandoning a request under way. */
 void
 resolver_restart(NodeId node)
 {
@@ -503,10 +499,10 @@ resolver_restart(NodeId node)
 }
 
 /*
- * resolver_stop --- kill it, and see it dead
+ * resolver_stop --- kill the process, and wait until it is gone
  *
- * Otherwise the process with the id 1 inherits it, in a container perhaps the
- * postmaster, which takes the end of a process by a signal for a crash.
+ * Otherwise process 1 inherits it.  In a container that may be the postmaster, which
+ * takes the end of a process by a signal for a crash.
  */
 void
 resolver_stop(void)

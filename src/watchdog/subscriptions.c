@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * subscriptions.c
- *	  The watchdog's ear: releases of awaited keys, told by the store.
+ *	  The watchdog's listener: messages about releases of awaited keys.
  *
- * One connection listens for all keys that sessions of this server await.  A
- * message wakes one of them, the head of the key's queue.  A key that nobody
- * awaits any more stays subscribed for a moment, so that a busy key does not
- * subscribe and unsubscribe with each wait.
+ * One connection listens for all keys that sessions of this server wait for.  A
+ * message wakes the first of them in the key's queue.  A key that nobody waits for
+ * any more stays subscribed for a moment, so that a busy key does not subscribe and
+ * unsubscribe with each wait.
  *
- * A store that tells nothing has no listener; then this looks after the waiting
- * sessions only.
+ * A store that sends no messages has no listener; then this file only looks after
+ * the waiting sessions.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -28,13 +28,13 @@
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 
-/* How often waiters and idle subscriptions are looked after. */
+/* Interval at which waiters and idle subscriptions are checked. */
 #define TICK				LR_US_PER_S
 
 /* Zero-padded, so that it can be compared as a blob. */
 typedef struct SubscriptionKey
 {
-	uint64		owner;			/* whose it is, if each has its own; else 0 */
+	uint64		owner;			/* the owner, if each has a channel of its own; else 0 */
 	LrTopic		topic;
 	int			len;
 	char		name[LR_NAME_MAX];
@@ -44,12 +44,12 @@ typedef struct Subscription
 {
 	SubscriptionKey key;
 	bool		confirmed;
-	bool		idle;			/* nobody awaited it at the last tick */
+	bool		idle;			/* nobody waited for it at the last tick */
 } Subscription;
 
 static HTAB *subscriptions = NULL;
 
-/* The one that tells, and its listener; NULL: there is none. */
+/* The store that sends messages, and its listener; NULL if there is none. */
 static const StoreRoutine *teller = NULL;
 static StoreListener *listener = NULL;
 static int64 next_tick = 0;
@@ -86,7 +86,7 @@ all_unconfirmed(void)
 }
 
 /*
- * on_listener_event --- called by the listener, in subscriptions_step
+ * on_listener_event --- callback of the listener, within subscriptions_step
  */
 static void
 on_listener_event(StoreEvent event, LrTopic topic, uint64 owner, const char *name,
@@ -109,8 +109,8 @@ on_listener_event(StoreEvent event, LrTopic topic, uint64 owner, const char *nam
 		case STORE_LISTEN_REFUSED:
 
 			/*
-			 * Who has asked while an earlier subscription stood sleeps until
-			 * he is told.  He asks once more, and polls then.
+			 * A session that asked while an earlier subscription was confirmed sleeps
+			 * until it is notified.  Wake it: it asks once more, and then polls.
 			 */
 			lt_wake_waiter(owner, name, name_len);
 			break;
@@ -126,10 +126,9 @@ on_listener_event(StoreEvent event, LrTopic topic, uint64 owner, const char *nam
  */
 
 /*
- * subscribe_key --- a session awaits this key
+ * subscribe_key --- a session waits for this key
  *
- * Its entry in the lock table may be a new one for a key that we listen to
- * already.
+ * The key's entry in the lock table may be new although we are subscribed already.
  */
 static void
 subscribe_key(LrTopic topic, uint64 owner, const char *name, int name_len)
@@ -148,8 +147,10 @@ subscribe_key(LrTopic topic, uint64 owner, const char *name, int name_len)
 }
 
 /*
- * drop_idle_subscriptions --- of keys that nobody awaited at this tick and the last, and
- * of places that are nobody's, which they stay
+ * drop_idle_subscriptions --- unsubscribe from keys that nobody waits for
+ *
+ * That is a key that was idle at this tick and the last one; or a channel of one owner,
+ * who will not wait again.
  */
 static void
 drop_idle_subscriptions(void)
@@ -179,7 +180,7 @@ subscriptions_need_tick(void)
 }
 
 /*
- * subscriptions_start --- a new watchdog listens to nothing
+ * subscriptions_start --- a new watchdog is subscribed to nothing
  */
 void
 subscriptions_start(void)
@@ -200,7 +201,7 @@ subscriptions_start(void)
 }
 
 /*
- * subscriptions_step --- listen to what is awaited now, hear what was told
+ * subscriptions_step --- subscribe to awaited keys, and read messages
  */
 void
 subscriptions_step(void)
@@ -222,7 +223,7 @@ subscriptions_step(void)
 }
 
 /*
- * subscriptions_reconnect --- the store's place has changed
+ * subscriptions_reconnect --- see watchdog_int.h
  */
 void
 subscriptions_reconnect(void)
@@ -242,7 +243,7 @@ subscriptions_reconnect(void)
 }
 
 /*
- * subscriptions_interests --- the sockets that it waits for, and until when
+ * subscriptions_interests --- the sockets of the listener, and until when to sleep
  */
 int
 subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)

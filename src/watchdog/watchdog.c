@@ -3,13 +3,12 @@
  * watchdog.c
  *	  The background worker: its start, its loop, its end.
  *
- * A static worker that is connected to no database, so that it serves all of
- * them, does not stand in the way of DROP DATABASE, and runs on hot standbys
- * too.  It holds no lock during I/O and never blocks on a socket: its
- * connections are stepped without waiting, another process resolves host
- * names, and it sleeps in one place only, until the next thing is due.  An
- * error ends it and the postmaster starts it again; all it has to know is in
- * shared memory.
+ * The watchdog is a static worker that is connected to no database: so it serves
+ * all of them, does not prevent DROP DATABASE, and runs on hot standbys, too.  It
+ * holds no lock during I/O and never blocks on a socket: it steps its connections
+ * without waiting, another process resolves host names, and it sleeps in a single
+ * place, until something is due.  An error ends it, and the postmaster starts it
+ * again; all that it has to know is in shared memory.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -34,14 +33,14 @@
 #include "watchdog/watchdog_int.h"
 
 /*
- * The sockets of the stores, or of each node of one, those for replicas, the one that
- * is kept to give back at an old place, those of the Sentinels and of who is asked beside
- * them, those of the listener, and the resolver's pipe.
+ * The most sockets: of the stores, or of each node of one; for replicas; of the
+ * connection that is kept to an old place; of the Sentinels and of the nodes that are
+ * asked beside them; of the listener; and the resolver's pipe.
  */
 #define MAX_INTERESTS		((4 + NODE_MASTERS) * STORE_MAX_INTERESTS + \
 							 CONFIRMED_MAX_INTERESTS + NODE_MASTERS + 2)
 
-/* What the wait event set was built for. */
+/* The wait event set, and what it was built for. */
 typedef struct Watched
 {
 	WaitEventSet *set;
@@ -92,7 +91,7 @@ same_sockets(const StoreInterest *interest, int n)
 }
 
 /*
- * rebuild_wait_set --- for these sockets
+ * rebuild_wait_set --- make the wait event set for these sockets
  */
 static void
 rebuild_wait_set(const StoreInterest *interest, int n)
@@ -113,10 +112,10 @@ rebuild_wait_set(const StoreInterest *interest, int n)
 }
 
 /*
- * watch_sockets --- bring the wait event set up to date; until when to sleep
+ * watch_sockets --- bring the wait event set up to date; returns until when to sleep
  *
- * A socket that was replaced may have the number of the old one, so the
- * epochs decide whether the set must be made anew.
+ * A new socket may have the number of the one that it replaces, so the epochs decide
+ * whether the set must be made anew.
  */
 static int64
 watch_sockets(void)
@@ -164,10 +163,9 @@ watch_sockets(void)
 }
 
 /*
- * sleep_until --- the only place where the watchdog sleeps
- *
- * It tells until when, so that whoever makes something due before wakes it; not
- * for a store with a batch under way, as nothing more could be sent there then.
+ * It publishes the time, so that a process that makes something due earlier wakes it.
+ * That does not count for a store with a batch under way, as nothing more could be sent
+ * there.
  */
 static void
 sleep_until(int64 until)
@@ -190,11 +188,10 @@ sleep_until(int64 until)
  */
 
 /*
- * way_has_changed --- have the settings by which connections are made, to others
- * that can be used?
+ * way_has_changed --- must connections be made again, by settings that are usable?
  *
- * With a new url there is nothing to be kept; else connections that are good are
- * not ended for files that are not.
+ * With a new URL no connection is worth keeping.  With new TLS files, good connections
+ * are kept unless the files can be used.
  */
 static bool
 way_has_changed(const StoreRoutine *store, uint32 url_epoch, uint32 tls_epoch)
@@ -218,8 +215,7 @@ way_has_changed(const StoreRoutine *store, uint32 url_epoch, uint32 tls_epoch)
 }
 
 /*
- * reload_settings --- SIGHUP; a changed place of the store is treated like a
- * failover
+ * reload_settings --- SIGHUP; a new place of the store is treated like a failover
  */
 static void
 reload_settings(void)
@@ -278,7 +274,7 @@ watchdog_round(bool ending)
 }
 
 /*
- * lockredis_watchdog_main --- the process
+ * lockredis_watchdog_main --- main entry point of the watchdog
  */
 void
 lockredis_watchdog_main(Datum arg)
@@ -306,6 +302,6 @@ lockredis_watchdog_main(Datum arg)
 		watchdog_round(end_at != 0);
 	loss_log_finish();
 
-	/* Not 0, or it would not be started again after pg_terminate_backend. */
+	/* With 0 the postmaster would not restart it after pg_terminate_backend. */
 	proc_exit(1);
 }

@@ -34,16 +34,16 @@ extern void fallback_check_settings(void);
  * ----------
  */
 
-/* While one ends, it looks so often whether it may. */
+/* A worker that is to end checks at this interval whether it may. */
 #define WORKER_END_POLL		(20 * LR_US_PER_MS)
 
-/* Have the postmaster start it, and again after its end. */
+/* Have the postmaster start the worker, and restart it when it ends. */
 extern void worker_register(const char *name, const char *function,
 							BgWorkerStartTime start);
 
 /*
- * Asked to end, and nothing is left to be done for the sessions, or "limit"
- * (microseconds) has passed since.  *end_at is 0 before it was asked.
+ * May the worker end?  It was asked to, and either has nothing left to do for sessions,
+ * or "limit" (microseconds) has passed since.  *end_at is 0 until it was asked.
  */
 extern bool worker_may_end(int64 *end_at, int64 limit);
 

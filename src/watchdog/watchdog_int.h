@@ -24,11 +24,11 @@
  * ----------
  */
 
-/* Write what has come, and when to look again. */
+/* Write the losses that were recorded; and when to call this again. */
 extern void loss_log_write(void);
 extern int64 loss_log_next(void);
 
-/* It ends: what was left out must not wait. */
+/* The watchdog ends: also write what the limit has kept back. */
 extern void loss_log_finish(void);
 
 /* ----------
@@ -39,10 +39,10 @@ extern void loss_log_finish(void);
  * ----------
  */
 
-/* So many holds in one batch: some 2 MB of requests, 10 ms of Redis. */
+/* The most holds in one batch: some 2 MB of requests, 10 ms of Redis. */
 #define DUE_BATCH_MAX		5000
 
-/* What a handle of the watchdog works with. */
+/* A handle of the watchdog with the arrays for one batch. */
 typedef struct Workplace
 {
 	StoreHandle *handle;
@@ -55,31 +55,37 @@ typedef struct DueBatch
 	StoreId		id;
 	const StoreRoutine *store;
 	Workplace	at;
-	int			nheaders;		/* operations that concern no lock; the first
-								 * is TIME */
+	int			nheaders;		/* leading operations that concern no lock; the first is
+								 * TIME */
 	int			nitems;
 	int			nops;
 	int		   *first_op;		/* of each item */
 } DueBatch;
 
-/* As whom: the one that judges the store, or another one of the watchdog. */
+/*
+ * Roles of connections: of the batch by which the store is judged, and of renewals that
+ * replicas have to confirm.
+ */
 #define ROLE_JUDGE			"watchdog"
 #define ROLE_CONFIRM		"watchdog-replicas"
 
 extern void workplace_make(StoreId store, const char *role, Workplace *w);
 extern void due_batch_make(DueBatch *b, StoreId store, const char *role);
 
-/* Has it to show whether the store does anything for us? */
+/* Must the batch show whether the store does anything for us? */
 extern bool due_batch_needs_proof(const DueBatch *b);
 
-/* Make the operations of the items: with a PROBE, with FACTS? */
+/* Make the operations of the items, if wanted with a PROBE and FACTS. */
 extern void due_batch_fill(DueBatch *b, bool probe, bool facts);
 
-/* One that carries out an item; the rest of it is zero. */
+/* Make one operation of an item; fields that the item does not define are zero. */
 extern void due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind,
 						 const DueItem *item);
 
-/* What only adds to what is there: a store that is full refuses it. */
+/*
+ * Does the operation only add to what the store has?  A store that is full refuses such
+ * operations.
+ */
 static inline bool
 due_op_adds(const StoreOp *op)
 {
@@ -91,7 +97,7 @@ due_op_adds(const StoreOp *op)
  * ----------
  */
 
-/* Tell the lock table; what was not done is due again at "retry_at". */
+/* Pass the results to the lock table; what was not done is due again at "retry_at". */
 extern void replies_apply(const DueBatch *b, int64 retry_at);
 
 /* ----------
@@ -99,11 +105,11 @@ extern void replies_apply(const DueBatch *b, int64 retry_at);
  * ----------
  */
 
-/* A store that is away is asked again after 0.1 to 1 s. */
+/* The interval between attempts to reach a store that is down grows from 0.1 to 1 s. */
 #define HEALTH_RETRY_MIN	(100 * LR_US_PER_MS)
 #define HEALTH_RETRY_MAX	LR_US_PER_S
 
-/* So many different reasons of one outage are logged. */
+/* The most different reasons of one outage that are logged. */
 #define HEALTH_REASONS		8
 
 typedef struct StoreHealth
@@ -112,44 +118,46 @@ typedef struct StoreHealth
 	NodeId		node;
 	NodeState	state;
 	int64		retry_delay;
-	int64		next_try;		/* not before, while the store is away */
+	int64		next_try;		/* no attempt before that, while the store is down */
 	int64		next_probe;
 	int64		next_facts;
 	uint32		connection_epoch;
 
-	/* Digests of the reasons that were logged since it went down. */
+	/* Digests of the reasons logged since the store went down. */
 	uint32		reasons[HEALTH_REASONS];
 	int			nreasons;
 
-	/* What was warned of. */
+	/* What we have warned of. */
 	char		warned_policy[32];
 	bool		warned_replica;
 } StoreHealth;
 
 extern void health_start(StoreHealth *h, StoreId id, NodeId node);
 
-/* The settings have changed: it is another one, or lets us in as another. */
+/* The settings have changed: this may be another store, or another user of it. */
 extern void health_forget(StoreHealth *h);
 
-/* What the replies of a batch say. */
+/* Judge the store by the replies to a batch. */
 extern void health_judge(StoreHealth *h, const DueBatch *b);
 
-/* When to try again what the store did not do. */
+/* When to retry what the store did not do. */
 extern int64 health_retry_at(const StoreHealth *h);
 
-/* Is it to be asked, although nothing is due? */
+/* Must the store be asked, although nothing is due? */
 extern bool health_wants_probe(const StoreHealth *h, int64 now);
 
-/* When it is to be asked at the latest. */
+/* When the store must be asked at the latest. */
 extern int64 health_next(const StoreHealth *h);
 
-/* Is it unknown whether it would do the operations of this batch? */
+/*
+ * Does this batch need a PROBE, as it is unknown whether the store does our operations?
+ */
 extern bool health_wants_proof(const StoreHealth *h, const DueBatch *b);
 
-/* Is it to say something of itself? */
+/* Is it time for FACTS? */
 extern bool health_wants_facts(const StoreHealth *h, const DueBatch *b);
 
-/* Does it serve us, over the connection that there is? */
+/* Does the store serve us over the present connection? */
 extern bool health_serves(const StoreHealth *h, const DueBatch *b);
 
 /* ----------
@@ -161,22 +169,22 @@ extern void renewals_start(void);
 extern void renewals_step(void);
 
 /*
- * The settings of this store have changed, perhaps its place: forget what was
- * known.  The caller makes everything due.
+ * The settings of this store have changed, perhaps its place: forget its state.  The
+ * caller makes everything due.
  */
 extern void renewals_reconnect(StoreId store, bool place_changed);
 
-/* Is there a connection to this store?  Try now, if there is none. */
+/* Is there a connection to this store?  If there is none, try to make one now. */
 extern bool renewals_is_connected(StoreId store);
 extern void renewals_retry_now(StoreId store);
 
-/* The sockets of all stores; "epoch" changes if that of one does. */
+/* The sockets of all stores; "epoch" changes whenever one of them is replaced. */
 extern int	renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
-/* STORE_BITs of the stores where something could be sent. */
+/* STORE_BITs of the stores that a batch could be sent to. */
 extern uint32 renewals_idle(void);
 
-/* Is there a connection to this node that serves us? */
+/* Does this node serve us over a present connection? */
 extern bool renewals_serves(NodeId node);
 
 /* ----------
@@ -185,14 +193,17 @@ extern bool renewals_serves(NodeId node);
  */
 
 /*
- * Take over what replicas have to confirm of a batch that is not sent yet.  What
- * there is no room for now is due again soon.
+ * Move the items that replicas have to confirm out of a batch that is not sent yet.
+ * Items for which there is no room are due again soon.
  */
 extern void confirmed_take(DueBatch *b);
 
 extern void confirmed_step(void);
 
-/* As renewals_interests, at most so many; and renewals_reconnect. */
+/*
+ * The most sockets of confirmed_interests(), which is like renewals_interests(); and
+ * the counterpart of renewals_reconnect().
+ */
 #define CONFIRMED_MAX_INTERESTS	(LR_REPLICAS_MAX * STORE_MAX_INTERESTS)
 
 extern int	confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch);
@@ -204,12 +215,12 @@ extern void confirmed_reconnect(StoreId store);
  */
 
 /*
- * The store's place has changed: take over the connection to the old one, with
- * the batch that is under way there, and leave another workplace.
+ * The store's place has changed: take over the connection to the old place, with the
+ * batch that is under way there, and leave another workplace to the caller.
  */
 extern void farewell_begin(StoreId store, bool under_way, Workplace *w);
 
-/* Give this back there; false: there is no room just now. */
+/* Release this at the old place; false if there is no room at present. */
 extern bool farewell_give_back(const DueItem *item);
 
 extern void farewell_step(void);
@@ -219,26 +230,26 @@ extern int	farewell_interests(StoreInterest *out, int64 *until, uint32 *epoch);
  * fallback.c: The decision which store new locks go to: Redis, or the table while Redis
  * is away.
  *
- * Runs in the watchdog, which tells here what the stores do, and sees to it that
- * what was decided (store/stores.h) reaches those who wait and what is held.
+ * The watchdog reports here how the stores answer.  A decision (store/stores.h) wakes
+ * the waiting sessions, and makes the held locks due.
  * ----------
  */
 
 extern void fallback_start(void);
 extern void fallback_reload(void);
 
-/* The store is at another place: what was known of it is of the old one. */
+/* The store is at another place: what was known is about the old one. */
 extern void fallback_new_place(StoreId store);
 
-/* A store was asked something; it answered; it did not, or with a refusal. */
+/* A request was sent to a store; the store answered; it did not, or refused. */
 extern void fallback_asked(StoreId store, int64 now);
 extern void fallback_answered(StoreId store, int64 now);
 extern void fallback_failed(StoreId store);
 
-/* How often a store has to be asked. */
+/* The interval at which a store has to be asked. */
 extern int64 fallback_probe_interval(StoreId store);
 
-/* Decide; when to be called next at the latest. */
+/* Decide; and when to call this again at the latest. */
 extern void fallback_step(void);
 extern int64 fallback_next(void);
 
@@ -247,7 +258,7 @@ extern int64 fallback_next(void);
  * ----------
  */
 
-/* With the present settings; again when they have changed. */
+/* Begin with the present settings; called again when they have changed. */
 extern void failover_start(void);
 
 /* before_shmem_exit */
@@ -260,14 +271,14 @@ extern void failover_tell(void);
 extern int	failover_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
 /* ----------
- * subscriptions.c: The watchdog's ear: releases of awaited keys, told by the store.
+ * subscriptions.c: The watchdog's listener: messages about releases of awaited keys.
  * ----------
  */
 
 extern void subscriptions_start(void);
 extern void subscriptions_step(void);
 
-/* The settings have changed: listen where they point now. */
+/* The settings have changed: listen at the place that they name now. */
 extern void subscriptions_reconnect(void);
 
 extern int	subscriptions_interests(StoreInterest *out, int64 *until,
@@ -276,25 +287,25 @@ extern int	subscriptions_interests(StoreInterest *out, int64 *until,
 /* ----------
  * resolver.c: Has host names resolved, without waiting for it.
  *
- * Runs in the watchdog only.  It is asked through store/nodes.h, by any
- * process, for any number of names, and answers there, one after the other.
+ * It runs in the watchdog only.  Any process can request any number of names
+ * through store/nodes.h, which also has the answers; they come one at a time.
  * ----------
  */
 
 /*
- * Does a connection of the watchdog to this node serve it, so that what is known
- * of its addresses is good enough?
+ * Does this node serve the watchdog over its connection, so that the known addresses
+ * are good enough?
  */
 typedef bool (*NodeServes) (NodeId node);
 
-/* Take an answer that has come, start what is wanted. */
+/* Take an answer that has come, and start the next request. */
 extern void resolver_step(NodeServes serves);
 extern int	resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
-/* The settings of this node have changed: resolve its name, and no other. */
+/* The settings of this node have changed: resolve its name, and drop all others. */
 extern void resolver_restart(NodeId node);
 
-/* At the end of the watchdog: leave no process behind. */
+/* The watchdog ends: leave no process behind. */
 extern void resolver_stop(void);
 
 #endif							/* LR_WATCHDOG_INT_H */

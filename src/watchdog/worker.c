@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  What the watchdog and the table worker have in common as processes.
- *
- * How they are started, and when they may end.
+ *	  What the watchdog and the table worker have in common as processes: how they
+ *	  are started, and when they may end.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,7 +18,7 @@
 #include "locktable/watch.h"
 #include "watchdog/watchdog.h"
 
-/* Seconds until the postmaster starts one again after its end. */
+/* Seconds after which the postmaster restarts a worker that has ended. */
 #define RESTART_AFTER		1
 
 /*
@@ -42,10 +41,7 @@ worker_register(const char *name, const char *function, BgWorkerStartTime start)
 }
 
 /*
- * worker_may_end --- see watchdog.h
- *
- * At a shutdown the sessions end at the same time, and those whose release is
- * not answered leave it to us.
+ * At a shutdown the sessions end at the same time, and leave unanswered releases to us.
  */
 bool
 worker_may_end(int64 *end_at, int64 limit)
