@@ -3,10 +3,10 @@
  * addresses.c
  *	  The addresses that the host names of nodes resolved to.
  *
- * One struct in shared memory, under the LWLock of the table of nodes, which is
- * held for copying only.  What is wanted is an atomic, since those who wait ask
- * again and again.  There are more entries than nodes; when all are in use the
- * one that was looked at least lately goes.
+ * An array in shared memory, under the LWLock of the table of nodes, which is held
+ * only for copying.  "wanted" is an atomic, since waiting processes set it again and
+ * again.  There are more entries than nodes; if all are in use, the one that was not
+ * used for longest is replaced.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -28,9 +28,9 @@ typedef struct HostEntry
 {
 	char		host[LR_HOST_MAX];	/* empty: a free entry */
 	int			port;
-	pg_atomic_uint32 wanted;	/* WANT_xxx: somebody asks for addresses */
-	pg_atomic_uint64 used_at;	/* when somebody looked at it last */
-	NodeId		node;			/* of the last one who asked */
+	pg_atomic_uint32 wanted;	/* WANT_xxx: why addresses are wanted */
+	pg_atomic_uint64 used_at;	/* when a process looked at it last */
+	NodeId		node;			/* node of the last request */
 	int			failures;
 	int64		concluded_at;
 	NodeAddresses addresses;
@@ -93,7 +93,7 @@ clear_host(HostEntry *h)
 }
 
 /*
- * make_host --- in a free entry, or in the one that was not used for longest
+ * make_host --- use a free entry, or the one that was not used for longest
  */
 static HostEntry *
 make_host(const char *host, int port)
@@ -171,11 +171,7 @@ addresses_want(NodeId node, const char *host, int port, uint32 why)
  * ----------
  */
 
-/*
- * addresses_wish --- see nodes.h
- *
- * Looked at in each round of the watchdog: no lock where nothing is wanted.
- */
+/* Each round of the watchdog calls this, so it takes no lock if nothing is wanted. */
 bool
 addresses_wish(int number, AddressWish *out)
 {
@@ -196,10 +192,10 @@ addresses_wish(int number, AddressWish *out)
 }
 
 /*
- * addresses_publish --- the end of an attempt to resolve a host name
+ * addresses_publish --- see nodes.h
  *
- * A failed one leaves addresses that were found before in use: they are better
- * than none.  Who has asked while it was under way gets the same answer.
+ * After a failure the addresses that were found before stay in use: they are better
+ * than none.  Requests that came meanwhile get the same answer.
  */
 void
 addresses_publish(const AddressWish *wish, const NodeAddresses *found)
@@ -232,11 +228,9 @@ addresses_drop_wish(const AddressWish *wish)
 }
 
 /*
- * addresses_restart --- see nodes.h
- *
- * What was found for the same name is as good as before: only the user, the
- * password or the database may be another.  Another name's would be old by the
- * time it is named again.
+ * Addresses of a name that is still in use stay valid: perhaps only the user, the
+ * password or the database has changed.  Those of other names would be outdated when
+ * these are used again.
  */
 void
 addresses_restart(const RedisUrl *urls, int n)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * batch.c
- *	  A batch under way: what every store keeps of one, and how it ends; see
+ *	  A batch under way: the state that every store keeps, and how it ends; see
  *	  batch.h.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -15,7 +15,7 @@
 
 #include "store/batch.h"
 
-/* Without its buffers: this is done for each lock. */
+/* This does not clear the buffers, as it is called for each lock. */
 static void
 batch_clear_error(StoreBatch *batch)
 {
@@ -26,9 +26,10 @@ batch_clear_error(StoreBatch *batch)
 }
 
 /*
- * batch_start --- begin with the results that every operation has
+ * batch_start --- see batch.h
  *
- * The others count only with the outcome that they belong to.
+ * It sets the results that are valid with every outcome; the others count only with the
+ * outcome that they belong to.
  */
 void
 batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)

@@ -3,9 +3,9 @@
  * cluster.c
  *	  Which node of a Redis Cluster has which slot, as all processes know it.
  *
- * A slot is one atomic word, its epoch and its node: whoever reads it has both of the
- * same moment.  Where the nodes are lies under the lock of the table of nodes, which is
- * held for copying only.  Written by the watchdog.
+ * A slot is one atomic word with its epoch and its node, so a reader gets both as of the
+ * same moment.  The addresses of the nodes are under the lock of the table of nodes, which
+ * is held only for copying.  Only the watchdog writes.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,7 +23,7 @@
 #include "instance.h"
 #include "store/nodes.h"
 
-/* A slot's word: the epoch in the upper half, the row and one in the lower. */
+/* The word of a slot: the epoch in the upper half, row + 1 in the lower one. */
 #define SLOT_WORD(epoch, row)	(((uint64) (epoch) << 32) | (uint32) ((row) + 1))
 #define SLOT_WORD_EPOCH(word)	((uint32) ((word) >> 32))
 #define SLOT_WORD_ROW(word)		((int) (uint32) (word) - 1)
@@ -37,16 +37,16 @@ typedef struct ClusterShared
 	pg_atomic_uint64 slot[SLOT_COUNT];
 	pg_atomic_uint32 generation[NODE_MASTERS];
 
-	/* Row and one of who says that the slot is on its way; 0: nobody. */
+	/* Row + 1 of the node that reports that the slot is being moved; 0: none. */
 	uint8		half_moved[SLOT_COUNT];
 
-	/* The watchdog's alone, but of all watchdogs. */
+	/* Only used by watchdogs; kept for the next one. */
 	int64		number[SLOT_COUNT];
 	int			nknown;
 	char		known[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];
 
 	/* Written under the lock. */
-	pg_atomic_uint32 place;		/* lr_place that it is of; 0: of none */
+	pg_atomic_uint32 place;		/* lr_place of the map; 0: none */
 	ClusterNode node[NODE_MASTERS];
 } ClusterShared;
 
@@ -97,10 +97,8 @@ cluster_is_on(void)
 }
 
 /*
- * cluster_is_of --- see nodes.h
- *
- * What is read of the slots behind this is of that map, or of a later one, whose nodes
- * have other places than this (cluster_get_node).
+ * Slots that are read after this are of that map, or of a later one.  The nodes of a
+ * later map have another place than this one (cluster_get_node).
  */
 bool
 cluster_is_of(uint32 place)
@@ -135,10 +133,8 @@ cluster_generation(int row)
 }
 
 /*
- * cluster_get_node --- see nodes.h
- *
- * Who has not read yet that lockredis.url names another cluster, or has before the
- * watchdog, would show its nodes a password that is for others.
+ * A session that has not yet read that lockredis.url names another cluster, or has read
+ * it before the watchdog, would otherwise send a password to nodes that it is not for.
  */
 bool
 cluster_get_node(uint32 place, int row, ClusterNode *out, uint32 *generation)
@@ -216,9 +212,9 @@ cluster_set_place(uint32 place)
 }
 
 /*
- * cluster_forget_map --- which slot is where is not known
+ * cluster_forget_map --- forget which node has which slot
  *
- * In a new epoch, so that what was answered by the nodes until now counts for nothing.
+ * This begins a new epoch, so that replies of these nodes do not count any more.
  */
 static void
 cluster_forget_map(void)
@@ -261,8 +257,7 @@ cluster_begin_anew(uint32 place)
 }
 
 /*
- * cluster_note_asked --- all nodes that the settings name were asked for the
- * map
+ * cluster_note_asked --- all nodes in lockredis.url were asked for the map
  */
 void
 cluster_note_asked(void)
@@ -286,8 +281,9 @@ cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n)
 }
 
 /*
- * cluster_find_row --- of the node with this id, or one for it; CLUSTER_NO_NODE: there
- * is no room for it
+ * cluster_find_row --- the row of the node with this id, or a free one
+ *
+ * CLUSTER_NO_NODE: there is no room for it.
  */
 static int
 cluster_find_row(const char *id, bool has_slots)
@@ -308,7 +304,7 @@ cluster_find_row(const char *id, bool has_slots)
 }
 
 /*
- * cluster_put_node --- see nodes.h; CLUSTER_NO_NODE: there is no room for it
+ * cluster_put_node --- see nodes.h
  */
 int
 cluster_put_node(const char *id, const RedisHost *at, const char *name, bool has_slots)
@@ -381,10 +377,8 @@ cluster_note_half_moved(int row, int slot)
 }
 
 /*
- * cluster_give_slot --- see nodes.h
- *
- * Its epoch is the next one of all, which becomes the present one at the end: who reads
- * that finds the slots of it changed.
+ * The slot gets the next epoch, which becomes the present one in cluster_end_change():
+ * a process that reads that epoch finds the slots changed.
  */
 void
 cluster_give_slot(int slot, int row)

@@ -30,7 +30,7 @@ typedef struct CurrentShared
 	CurrentStatus status;
 } CurrentShared;
 
-/* Where there is a choice. */
+/* Only in fallback mode; NULL otherwise. */
 static CurrentShared *shared = NULL;
 
 /*
@@ -79,7 +79,7 @@ current_epoch(void)
 }
 
 /*
- * current_get_status --- which store, since when and why; in fallback mode only
+ * current_get_status --- see stores.h; in fallback mode only
  */
 void
 current_get_status(CurrentStatus *out)
@@ -90,11 +90,9 @@ current_get_status(CurrentStatus *out)
 }
 
 /*
- * current_change --- new locks go to another store from now on
- *
- * Whoever grants a lock looks at the store after it has made the hold known
- * (lt_grant), and the watchdog looks at the holds after this: one of the two sees
- * that it has to be moved.
+ * A process that grants a lock makes the hold visible and then looks at the store
+ * (lt_grant); the watchdog sets the store and then looks at the holds.  So one of the
+ * two sees that the lock has to move.
  */
 void
 current_change(StoreId to, const char *why)

@@ -3,8 +3,8 @@
  * masters.c
  *	  Independent masters: what all processes know of each of them.
  *
- * Who they are lies under the lock of the table of nodes, which is held for copying
- * only; all else is atomic.  Whoever connects writes.
+ * Which servers they are is under the lock of the table of nodes, which is held only for
+ * short updates; all else is atomic.  Any process that connects to a master writes.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,36 +22,34 @@
 #include "settings.h"
 #include "store/nodes.h"
 
-/* Clocks run at different speeds: a part of the lease, and a bit. */
+/* Allowance for clocks of different speed: a part of the lease, and a bit more. */
 #define DRIFT_PART			100
 #define DRIFT_MIN			(2 * LR_US_PER_MS)
 
-/* What is known of the server behind a URL, under the lock. */
+/* What is known of the server at one URL, under the lock. */
 typedef struct MasterRow
 {
 	MasterStatus server;
-	bool		known;			/* there was one before, this or another */
-	bool		claimed;		/* it was heard since the watchdog's connection to this
-								 * row has ended last, and nobody has found another one
-								 * there since */
+	bool		known;			/* some server was seen in this row before */
+	bool		claimed;		/* the server was heard since the watchdog's last connection to this row ended, and no other one was found there since */
 } MasterRow;
 
 typedef struct MastersShared
 {
 	pg_atomic_uint32 n;
 	pg_atomic_uint32 place;
-	pg_atomic_uint32 there;		/* those that answer the watchdog: bits */
+	pg_atomic_uint32 there;		/* bits: those that answer the watchdog */
 
-	/* Changes, under the lock, whenever another server is found in the row. */
+	/* Changes, under the lock, whenever the server of the row changes. */
 	pg_atomic_uint32 life[LR_MAX_MASTERS];
 
 	MasterRow	row[LR_MAX_MASTERS];
 
-	/* Who was there by the settings of before, under the lock. */
+	/* The servers by former settings, under the lock. */
 	MasterStatus former[LR_MAX_MASTERS];
 } MastersShared;
 
-/* So often has the watchdog found one that was away; its own. */
+/* How often the watchdog found a master to be back; in its own memory. */
 static uint32 returns = 0;
 
 static MastersShared *shared = NULL;
@@ -111,10 +109,11 @@ masters_votes_at(int64 since)
  */
 
 /*
- * master_was_there --- since when, by the settings of before; lock held
+ * master_was_there --- since when a server was in place by former settings; lock held
  *
- * It may have been in several rows, one after the other.  One that was in none has been
- * there for ever: 0 is when this machine was started, and a master may have run for longer.
+ * It may have been in several rows, one after another.  A server that was in none of
+ * them gets a time before all others; 0 would be the start of this machine, and a
+ * master may have run for longer.
  */
 static int64
 master_was_there(const char *run_id)
@@ -128,11 +127,13 @@ master_was_there(const char *run_id)
 }
 
 /*
- * master_becomes --- another server answers in that row, or none of it any more; lock held
+ * master_becomes --- a row has another server now, or ("") none that is known; lock
+ * held
  *
- * The first that is seen goes by what it says itself, unless it had taken another's place
- * when other settings were read.  Any other may have run for long, and know nothing of the
- * locks that the one before has granted: it counts as started now.
+ * The first server of a row counts since the time that it reports itself, or since it
+ * took the place of another one by former settings.  Any later one may have run for
+ * long, but does not know the locks that the server before it has granted: it counts as
+ * started now.
  */
 static void
 master_becomes(int row, const char *run_id, int64 booted_by)
@@ -147,11 +148,9 @@ master_becomes(int row, const char *run_id, int64 booted_by)
 }
 
 /*
- * masters_note --- see nodes.h
- *
- * Whoever is refused shows that the server of its own row is there no more: another row may
- * have that.  So two rows whose servers change places are free for each other when both have
- * been connected to.
+ * If the server of a connection is claimed by another row, the former server of this
+ * row is not here any more, so another row may claim that one.  So after servers have
+ * changed places, all is right when both rows have been connected to.
  */
 bool
 masters_note(int row, uint32 place, const char *run_id, int64 booted_by, uint32 *life,
@@ -195,8 +194,7 @@ masters_life(int row)
 }
 
 /*
- * masters_get --- copy the row of a master: which server it is, and since when
- * it runs
+ * masters_get --- copy what is known of the server in a row
  */
 void
 masters_get(int row, MasterStatus *out)
@@ -224,10 +222,9 @@ masters_are_there(uint32 place, uint32 rows)
  */
 
 /*
- * masters_set_there --- see nodes.h
- *
- * Whoever looks after that for what one lacks that is back finds what was noted before
- * it was seen to be: the atomic operation is a barrier.
+ * A process first notes that a master lacks a lock, and then checks whether it is
+ * there; the watchdog sets the bit, and then looks for such locks.  The atomic
+ * operation is a barrier, so one of the two sees the other.
  */
 void
 masters_set_there(int row, bool there)
@@ -249,11 +246,7 @@ masters_returns(void)
 	return returns + node_silences_ended();
 }
 
-/*
- * masters_forget --- see nodes.h
- *
- * Should it be there after all it is the same as before.
- */
+/* If the server is there after all, nothing changes. */
 void
 masters_forget(int row)
 {
@@ -263,9 +256,7 @@ masters_forget(int row)
 }
 
 /*
- * masters_start --- see nodes.h
- *
- * With the same place what is known is right: a watchdog may have been started again.
+ * With the same place everything known stays valid: a watchdog may have been restarted.
  */
 void
 masters_start(int n, uint32 place)

@@ -4,9 +4,8 @@
  *	  What all processes of this server know about the nodes of its stores.
  *
  * An array in shared memory.  Texts are under the first LWLock of the tranche
- * "lockredis" (the rest of the tranche is the lock table's); the flags that are
- * looked at before every request are atomics.  Nothing here does I/O, and
- * nothing is called while the lock is held.
+ * "lockredis"; the flags that are looked at before every request are atomics.
+ * Nothing here does I/O, also not while the lock is held.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,10 +24,10 @@
 #include "instance.h"
 #include "store/nodes.h"
 
-/* Errors of sessions are shown at most this often. */
+/* Least interval between errors that sessions report. */
 #define REPORT_INTERVAL		(100 * LR_US_PER_MS)
 
-/* What is usual is the best of so many round trips. */
+/* The usual round trip is the best of the last ones, so many. */
 #define ROUND_TRIPS			8
 
 typedef struct NodeEntry
@@ -38,19 +37,19 @@ typedef struct NodeEntry
 	pg_atomic_uint64 usual_round_trip;	/* microseconds, 0 = not known */
 	pg_atomic_uint32 answered_place;	/* see node_note_answered; 0 = none */
 
-	/* The rest is under the lock. */
+	/* All below is protected by the lock. */
 	bool		used;
-	NodeRole	first_role;		/* until it has told another */
-	int64		round_trips[ROUND_TRIPS];	/* the last ones */
-	int			nround_trips;	/* how many there are, */
-	int			next_round_trip;	/* and where the next one goes */
+	NodeRole	first_role;		/* the role until the node reports another one */
+	int64		round_trips[ROUND_TRIPS];	/* the last round trips */
+	int			nround_trips;	/* their number, at most ROUND_TRIPS */
+	int			next_round_trip;	/* index for the next one */
 	NodeStatus	status;
 } NodeEntry;
 
 typedef struct NodeTable
 {
 	pg_atomic_uint32 place;		/* see node_get_place */
-	pg_atomic_uint32 silences;	/* that have ended */
+	pg_atomic_uint32 silences;	/* number of silences that have ended */
 	NodeEntry	entry[NODE_MAX];
 } NodeTable;
 
@@ -67,7 +66,7 @@ node_shmem_size(void)
 }
 
 /*
- * clear_status --- nothing is known of this node
+ * clear_status --- forget what is known of the node
  */
 static void
 clear_status(NodeEntry *e)
@@ -84,7 +83,7 @@ clear_status(NodeEntry *e)
 }
 
 /*
- * node_shmem_init --- attach, and initialize when nobody has
+ * node_shmem_init --- attach, and initialize if we are the first
  *
  * Called with AddinShmemInitLock held.
  */
@@ -119,10 +118,8 @@ node_lwlock(void)
 }
 
 /*
- * node_enter --- see nodes.h
- *
- * Called with AddinShmemInitLock held, before anybody looks here.  Whoever only
- * attaches finds it entered.
+ * Called with AddinShmemInitLock held, before any other process looks here.  A process
+ * that only attaches finds the node entered.
  */
 void
 node_enter(NodeId node, StoreId store, NodeRole role)
@@ -180,7 +177,7 @@ node_set_state(NodeId node, NodeState state)
 }
 
 /*
- * node_set_facts --- what the node said of itself; NULL leaves a text alone
+ * node_set_facts --- what the node reported of itself; NULL leaves a text alone
  */
 void
 node_set_facts(NodeId node, const char *address, const char *version,
@@ -201,7 +198,7 @@ node_set_facts(NodeId node, const char *address, const char *version,
 }
 
 /*
- * node_set_address --- where it was looked for, before it has said anything
+ * node_set_address --- the address of a node that has not answered yet
  */
 void
 node_set_address(NodeId node, const char *address)
@@ -222,9 +219,9 @@ node_set_certificate(NodeId node, TimestampTz expires)
 }
 
 /*
- * note_round_trip --- the last one counts for what is usual; lock held
+ * note_round_trip --- update the usual round trip; lock held
  *
- * A node that was slow for a while is not one that is far away.
+ * It is the minimum, since a node that was slow for a while is not far away.
  */
 static void
 note_round_trip(NodeEntry *e, int64 us)
@@ -249,7 +246,7 @@ node_set_round_trip(NodeId node, int64 us)
 }
 
 /*
- * node_usual_round_trip --- 0 while none has been measured
+ * node_usual_round_trip --- see nodes.h
  */
 int64
 node_usual_round_trip(NodeId node)
@@ -281,11 +278,7 @@ node_set_error(NodeId node, const char *message)
 	LWLockRelease(node_lock);
 }
 
-/*
- * node_report_error --- see nodes.h
- *
- * Who has not read yet that the settings were changed speaks of another node.
- */
+/* A session that has not yet read the changed settings reports another node's error. */
 void
 node_report_error(NodeId node, uint32 place, const char *message)
 {
@@ -302,7 +295,7 @@ node_report_error(NodeId node, uint32 place, const char *message)
 }
 
 /*
- * set_replica --- in that row; lock held
+ * set_replica --- fill the row of a replica; lock held
  */
 static void
 set_replica(NodeEntry *e, const char *address, NodeState state)
@@ -316,7 +309,7 @@ set_replica(NodeEntry *e, const char *address, NodeState state)
 }
 
 /*
- * node_set_replica --- see nodes.h; beyond what there is room for nothing is shown
+ * node_set_replica --- see nodes.h; replicas for which there is no row are not shown
  */
 void
 node_set_replica(int number, const char *address, bool online)
@@ -336,7 +329,7 @@ replica_state(const NodeReplica *replica)
 }
 
 /*
- * find_replica --- the row with this address; NULL: there is none; lock held
+ * find_replica --- the row with this address, or NULL; lock held
  */
 static NodeEntry *
 find_replica(const char *address)
@@ -347,11 +340,7 @@ find_replica(const char *address)
 	return NULL;
 }
 
-/*
- * node_set_replicas --- see nodes.h
- *
- * Each keeps its row as long as it is one.
- */
+/* A replica keeps its row for as long as it is reported. */
 void
 node_set_replicas(const NodeReplica *replicas, int n)
 {
@@ -384,7 +373,7 @@ node_set_replicas(const NodeReplica *replicas, int n)
 }
 
 /*
- * end_replicas --- those from "n" on are none; lock held
+ * end_replicas --- there are only "n" replicas; lock held
  */
 static void
 end_replicas(int n)

@@ -26,26 +26,22 @@
  * node.c: What all processes of this server know about the nodes of its stores.
  *
  * A table in shared memory with an entry for each node: a Redis process, or the
- * table.  Under one LWLock of its own, never held across I/O.  The watchdog
- * writes what it finds; sessions may mark a node as not answering and show what
- * it told them.
+ * table of locks.  It has an LWLock of its own, which is never held across I/O.
+ * The watchdog writes what it finds; sessions may mark a node as silent, and report
+ * its errors.
  * ----------
  */
 
-/* An entry of the table. */
+/* Index of an entry of the table. */
 typedef int NodeId;
 
 #define NODE_MAX			208
 
-/* The entries are shown in this order: those of Redis first, the table last. */
+/* Entries; redis_lock_status shows them in this order. */
 #define NODE_REDIS			0
-#define NODE_MASTER			1	/* the first of NODE_MASTERS: those of a cluster,
-								 * see cluster.c; then the one before is no node,
-								 * but the cluster as a whole */
+#define NODE_MASTER			1	/* the first of NODE_MASTERS: masters of a cluster or independent ones; if there are such, NODE_REDIS stands for all of them */
 #define NODE_MASTERS		64
-#define NODE_REPLICA		65	/* the first of NODE_REPLICAS: what that, or the
-								 * cluster, says of its replicas, which nobody here
-								 * talks to */
+#define NODE_REPLICA		65	/* the first of NODE_REPLICAS: replicas as the master or the cluster reports them; no process talks to them */
 #define NODE_REPLICAS		128
 #define NODE_SENTINEL		193 /* the first of LR_MAX_SENTINELS */
 #define NODE_TABLE			(NODE_MAX - 1)
@@ -65,7 +61,7 @@ typedef enum NodeRole
 	ROLE_TABLE
 } NodeRole;
 
-/* Do locks go there?  Others only have rows. */
+/* Do locks go to this node?  Others are only shown. */
 static inline bool
 node_has_locks(NodeId node)
 {
@@ -77,7 +73,7 @@ typedef struct NodeStatus
 	StoreId		store;
 	NodeRole	role;
 	NodeState	state;
-	int64		round_trip_us;	/* of the last answered probe; -1 = none yet */
+	int64		round_trip_us;	/* of the last answered batch; -1 = none yet */
 	char		address[128];
 	char		version[32];
 	char		maxmemory_policy[32];
@@ -89,50 +85,52 @@ typedef struct NodeStatus
 extern Size node_shmem_size(void);
 extern void node_shmem_init(void);
 
-/* So many locks of the tranche "lockredis", the first ones, are used here. */
+/* Number of locks of the tranche "lockredis" that are used here, the first ones. */
 #define NODE_LWLOCKS		1
 
 /* The lock that protects the texts here and the addresses (addresses.c). */
 extern LWLock *node_lwlock(void);
 
-/* There is such a node; "role" is its own until it has told another. */
+/* Enter a node at server start; "role" is its role until it reports another one. */
 extern void node_enter(NodeId node, StoreId store, NodeRole role);
 
-/* The watchdog: there is one from now on, or not any more. */
+/* The watchdog: a node exists from now on, or not any more. */
 extern void node_appear(NodeId node, StoreId store, NodeRole role);
 extern void node_vanish(NodeId node);
 
-/* Copy of the status; false: there is no such node. */
+/* Copy the status; false if there is no such node. */
 extern bool node_get_status(NodeId node, NodeStatus *out);
 
-/* Written by the watchdog.  A NULL text is left alone. */
+/* Called by the watchdog.  A NULL text leaves the present one alone. */
 extern void node_set_state(NodeId node, NodeState state);
 extern void node_set_facts(NodeId node, const char *address,
 						   const char *version, const char *policy,
 						   NodeRole role);
 extern void node_set_address(NodeId node, const char *address);
 
-/* The first of the certificates with which the node and we have met ends then; 0 = none. */
+/*
+ * When the first certificate of the connection expires, the node's or ours; 0 = none.
+ */
 extern void node_set_certificate(NodeId node, TimestampTz expires);
 extern void node_set_round_trip(NodeId node, int64 us);
 extern void node_set_error(NodeId node, const char *message);
 
 /*
- * It has answered as a Redis server does, where these settings (lr_place) say: has it ever
- * since?  Takes no lock.
+ * The node has answered as a Redis server at the place of these settings (lr_place);
+ * has it ever done so?  Takes no lock.
  */
 extern void node_note_answered(NodeId node, uint32 place);
 extern bool node_has_answered(NodeId node, uint32 place);
 
 /*
- * What a master says of its replicas: the first, the second, ...; so many are all.
- * It does not answer: nobody knows how they are.
+ * The replicas that a master reports: one by one, then how many there are.  Or it does
+ * not answer, and their state is unknown.
  */
 extern void node_set_replica(int number, const char *address, bool online);
 extern void node_end_replicas(int n);
 extern void node_doubt_replicas(void);
 
-/* What a cluster says of those of all its masters, in any order: these are all. */
+/* All replicas that a cluster reports for its masters, in any order. */
 typedef struct NodeReplica
 {
 	char		address[128];
@@ -141,47 +139,43 @@ typedef struct NodeReplica
 
 extern void node_set_replicas(const NodeReplica *replicas, int n);
 
-/*
- * The settings have changed: what the node before it said is of no interest, nor
- * are its replicas.
- */
+/* The settings have changed: forget the former node, and its replicas. */
 extern void node_forget(NodeId node);
 
-/* What can be expected: microseconds, 0 = not known.  Takes no lock. */
+/* The usual round trip in microseconds, 0 = not known.  Takes no lock. */
 extern int64 node_usual_round_trip(NodeId node);
 
 /*
- * Sessions: what the node told this one, perhaps only this one.  Not more often
- * than is worth while.  "place" is the lr_place that it belongs to, 0 if to none.
+ * A session reports an error of the node, which perhaps no other session has seen.
+ * Limits how often the view changes.  "place" is the lr_place of the node, 0 if it has
+ * none.
  */
 extern void node_report_error(NodeId node, uint32 place, const char *message);
 
 /*
- * Whose nodes these are: lr_place as the watchdog has read it; 0 = not known.
- * Lock-free.
+ * The lr_place of these nodes, as the watchdog has read it; 0 = not known.  Lock-free.
  */
 extern void node_set_place(uint32 place);
 extern uint32 node_get_place(void);
 
-/* Is this surely another lr_place than the watchdog's?  0 is none. */
+/* Does this lr_place differ from the watchdog's?  Not if either is 0. */
 extern bool node_place_is_other(uint32 place);
 
 /*
- * A request timed out: nobody but the watchdog talks to the node until it has
- * answered a probe.  Lock-free.
+ * A request timed out: only the watchdog talks to the node until it has answered a
+ * probe.  Lock-free.
  */
 extern void node_set_silent(NodeId node, bool silent);
 extern bool node_is_silent(NodeId node);
 
-/* So often has one, of any node; whoever heard it. */
+/* How often a silence of any node has ended, whichever process noticed that. */
 extern uint32 node_silences_ended(void);
 
 /* ----------
  * silence.c: Since when Redis has not answered, and what others may have there since.
  *
- * In mode fallback only; in the others Redis is never silent and nothing is to
- * be held off.  The watchdog writes what it sees, all others read it without a
- * lock.
+ * Only fallback mode uses this; in the others Redis never counts as silent, and no
+ * key is held off.  The watchdog writes, and all others read without a lock.
  * ----------
  */
 
@@ -191,44 +185,48 @@ extern void silence_shmem_init(void);
 /* ---- for all processes, lock-free ---- */
 
 /*
- * For how long (us) a key that nobody here has must not be taken in a store that
- * excludes this server's sessions only: somebody may have taken it in Redis as
- * long as that answered, and its lease may still run.
+ * How long (us) a key that nobody on this server holds must not be taken in a store
+ * that excludes only this server's sessions: a client elsewhere may have taken it while
+ * Redis answered, and its lease may still run.
  */
 extern int64 silence_hold_off(uint32 hash);
 
-/* The key is locked in Redis for that long (ms, or STORE_NO_TTL). */
+/* Note that the key is locked in Redis for that long (ms, or STORE_NO_TTL). */
 extern void silence_saw_ttl(uint32 hash, int64 ttl_ms);
 
-/* Was Redis silent at this moment, and is it since, so that it granted nothing? */
+/*
+ * Has Redis been silent since before that time, so that it has granted nothing since?
+ */
 extern bool silence_lasts_since(int64 when);
 
-/* Has it been silent for longer than a slow answer takes? */
+/* Has Redis been silent for longer than a slow answer takes? */
 extern bool silence_is_noticed(void);
 
 /* ---- for the watchdog ---- */
 
 /*
- * The settings of the server that are in effect: a watchdog that did not look
- * for longer than "stall" has not seen what happened meanwhile; leases last for
- * "lease" (both us).
+ * Set the effective limits (both us).  A watchdog that did not look for longer than
+ * "stall" does not know what happened meanwhile; leases last for "lease".
  */
 extern void silence_set_limits(int64 stall, int64 lease);
 
-/* It looks; false: it had not for too long, so a silence begins anew. */
+/*
+ * The watchdog looks.  Returns false if it had not for too long, so that the silence is
+ * measured from now on.
+ */
 extern bool silence_look(int64 now);
 
-/* What was seen so far does not count; a silence begins anew. */
+/* Nothing seen so far counts; the silence is measured from now on. */
 extern void silence_begin_anew(int64 now);
 
-/* Redis was asked something; it answered. */
+/* A request was sent to Redis; Redis answered. */
 extern void silence_asked(int64 now);
 extern void silence_answered(int64 now);
 
-/* When the first request went out that was not answered (0 = all were). */
+/* When the first request was sent that has no answer (0 = all were answered). */
 extern int64 silence_since(void);
 
-/* When it last answered, or what was seen began to count. */
+/* When Redis last answered, or when what is seen began to count. */
 extern int64 silence_last_answer(void);
 
 /* ----------
@@ -238,51 +236,54 @@ extern int64 silence_last_answer(void);
 
 #define SLOT_COUNT			16384
 
-/* By Redis's rule: that of what is in the first pair of braces, if anything is. */
+/*
+ * The slot by Redis's rule: if the first pair of braces contains anything, that
+ * decides.
+ */
 extern int	slot_of(const char *key, int len);
 
 /*
- * Do keys that are derived from this name of a lock fall into another slot than the lock?
- * Then no script can have both.
+ * Are keys that are derived from this name in another slot than the lock itself?  Then
+ * no script can use both.
  */
 extern bool slot_is_split(const char *name, int len);
 
 /* ----------
  * addresses.c: The addresses that the host names of nodes resolved to.
  *
- * A table in shared memory, by host name and port.  Who makes a connection looks
- * here and asks for what is missing; the watchdog has it resolved (resolver.c)
- * and answers.  Nobody waits for anything in here.
+ * A table in shared memory, by host name and port.  A process that connects looks up
+ * addresses here, and requests those that are missing; the watchdog has the names
+ * resolved (resolver.c) and enters the answers.  No function here waits.
  * ----------
  */
 
-/* Of a host name. */
+/* Most addresses of a host name. */
 #define LR_MAX_ADDRESSES	4
 
-/* So many host names, those that were in use before a reload among them. */
+/* Most host names, including those that were in use before a reload. */
 #define ADDRESSES_MAX		(2 * NODE_MAX)
 
 typedef struct NodeAddresses
 {
 	int			count;			/* 0 = not resolved (yet) */
-	char		error[128];		/* the resolver's words, if it failed */
+	char		error[128];		/* the message of the resolver, if it failed */
 	struct sockaddr_storage addr[LR_MAX_ADDRESSES];
 	socklen_t	addr_len[LR_MAX_ADDRESSES];
 } NodeAddresses;
 
-/* Why addresses are asked for; bits. */
-#define WANT_REACHABLE		1	/* none are known, or nobody answers at these */
-#define WANT_MASTER			2	/* who answers there takes no writes any more */
+/* Why addresses are requested; bits. */
+#define WANT_REACHABLE		1	/* none are known, or none of them answers */
+#define WANT_MASTER			2	/* the node there takes no writes any more */
 
-/* What is asked for, as the watchdog sees it. */
+/* A request for addresses, as the watchdog sees it. */
 typedef struct AddressWish
 {
 	char		host[LR_HOST_MAX];
 	int			port;
-	NodeId		node;			/* of the last one who asked */
+	NodeId		node;			/* node of the last request */
 	uint32		why;
-	bool		known;			/* there are addresses, if perhaps old ones */
-	int			failures;		/* in a row, since it was resolved last */
+	bool		known;			/* there are addresses, perhaps old ones */
+	int			failures;		/* failures in a row */
 	int64		concluded_at;	/* end of the last attempt; 0 = none */
 } AddressWish;
 
@@ -291,46 +292,51 @@ extern void addresses_shmem_init(void);
 
 /* ---- for those who connect ---- */
 
-/* False: none are known yet, and out->error says why if that was tried. */
+/*
+ * Get the addresses of a host.  False if none are known; out->error then says why, if
+ * that was tried.
+ */
 extern bool addresses_get(const char *host, int port, NodeAddresses *out);
 
 /*
- * Ask the watchdog to have the host name resolved, perhaps again; it is woken.
- * Those who wait repeat this.  When it is done, or whether, decides the watchdog.
+ * Request that the host name is resolved, perhaps again, and wake the watchdog.
+ * Waiting processes repeat this; the watchdog decides whether and when to do it.
  */
 extern void addresses_want(NodeId node, const char *host, int port, uint32 why);
 
 /* ---- for the watchdog ---- */
 
-/* What is wanted of the host with this number (0 to ADDRESSES_MAX - 1), if it is. */
+/*
+ * The request for the host with this number (0 to ADDRESSES_MAX - 1), if there is one.
+ */
 extern bool addresses_wish(int number, AddressWish *out);
 
-/* The end of an attempt, good or bad; all who have asked get that answer. */
+/* The result of an attempt, good or bad; it answers all requests for the name. */
 extern void addresses_publish(const AddressWish *wish, const NodeAddresses *found);
 
-/* What is known is good enough. */
+/* The known addresses are good enough. */
 extern void addresses_drop_wish(const AddressWish *wish);
 
 /*
- * The settings have changed and name these hosts now: nothing is wanted, and
- * nothing known but of them.
+ * The settings have changed and name these hosts now: forget all requests, and the
+ * addresses of other hosts.
  */
 extern void addresses_restart(const RedisUrl *urls, int n);
 
 /* ----------
  * topology.c: Which node is the master, where others (Sentinels) say so.
  *
- * Shared memory of all processes.  The watchdog asks and writes; whoever makes a
- * connection, or has had an answer, reads.  With a lockredis.url that names the
- * node itself nothing here ever changes.
+ * In shared memory.  The watchdog asks the Sentinels and writes; a process that makes
+ * a connection, or has received a reply, reads.  If lockredis.url names the node
+ * itself, nothing here ever changes.
  *
- * Each master that is believed in has an epoch of its own: one more than the one
- * before.  What was asked of a node counts only while its epoch is the present
- * one (store/README.topology.md has the proof).
+ * Each master that we accept has an epoch, one more than that of the master before.
+ * A reply of a node counts only while the node's epoch is the present one
+ * (store/README.topology.md has the proof).
  * ----------
  */
 
-/* The watchdog's word is believed for so long. */
+/* How long the watchdog's last look remains valid. */
 #define TOPOLOGY_TRUST		(5 * LR_US_PER_S)
 
 typedef struct TopologyMaster
@@ -344,7 +350,7 @@ typedef struct TopologyMaster
 typedef enum TopologyAnswer
 {
 	TOPOLOGY_YES,
-	TOPOLOGY_NOT_YET,			/* nobody has been asked since the start */
+	TOPOLOGY_NOT_YET,			/* no Sentinel was asked since the start */
 	TOPOLOGY_NO					/* see topology_get_reason */
 } TopologyAnswer;
 
@@ -353,35 +359,31 @@ extern void topology_shmem_init(void);
 
 /* ---- for all processes; the first three are lock-free ---- */
 
-/* Of the present master; the same for ever where none is looked for. */
+/* The epoch of the present master; it never changes if no master is looked for. */
 extern uint32 topology_epoch(void);
 
-/* Changes when those whose request failed should ask again. */
+/* Changes when sessions whose requests failed should ask again. */
 extern uint32 topology_news(void);
 
-/*
- * May the master with this epoch be asked anything now, over a connection that
- * there is?
- */
+/* May requests be sent to the master with this epoch, over an existing connection? */
 extern bool topology_is_watched(uint32 epoch, int64 now);
 
 /*
- * May a connection to it be made?  "scout": by the watchdog, which has to be the
- * first.
+ * May a connection to it be made?  "scout": by the watchdog, which has to be the first.
  */
 extern TopologyAnswer topology_may_connect(uint32 epoch, bool scout, int64 now);
 
 /*
- * The present master, if it was found by settings with that lr_place; else its
- * epoch is right but nothing is known of where it is.
+ * The present master.  If it was found by settings with another lr_place, only the
+ * epoch is valid, and the address is unknown.
  */
 extern void topology_get_master(uint32 place, TopologyMaster *out);
 
-/* Why there is no master; a sentence without any address. */
+/* Why there is no master: a sentence without any address. */
 extern void topology_get_reason(char *out, size_t size);
 
 /*
- * It has said that it is no master, or takes no writes: nobody connects to it
+ * The node reported that it is no master, or takes no writes: no process connects to it
  * before it has been named again.
  */
 extern void topology_doubt(uint32 epoch);
@@ -389,54 +391,58 @@ extern void topology_doubt(uint32 epoch);
 /* ---- for the watchdog ---- */
 
 /*
- * Other settings, or a start: with another place nothing is known.  0: the settings
+ * A start, or other settings: with another place, nothing is known.  0: the settings
  * name the node themselves.
  */
 extern void topology_start(uint32 place);
 
-/* Whoever waits asks again. */
+/* Waiting sessions shall ask again. */
 extern void topology_tell(void);
 
-/* Slots of a cluster have other masters now (cluster.c): all is of the next epoch. */
+/* Slots of a cluster have other masters now (cluster.c): begin the next epoch. */
 extern void topology_advance(void);
 
-/* Somebody else is the master now; returns its epoch. */
+/* Another node is the master now; returns its epoch. */
 extern uint32 topology_change(const RedisHost *at, int64 config_epoch);
 
 /*
- * The same one, by a later failover than was known; or its Sentinels were set up
- * anew.
+ * The master is the same, but its number is higher after another failover, or lower as
+ * its Sentinels were set up anew.
  */
 extern void topology_set_config_epoch(int64 config_epoch);
 
-/* The highest number of a failover that this Sentinel has told since it was set up. */
+/*
+ * The highest number of a failover that this Sentinel has reported since it was set up.
+ */
 extern int64 topology_told(int sentinel);
 extern void topology_set_told(int sentinel, int64 config_epoch);
 
 /*
- * What it has to tell at least, since others began anew and it did not: more than was
- * known then, or when it was found to have been set up anew, too; 0: anything.
+ * The least number by which this Sentinel counts, since others were set up anew: more
+ * than was known then, or than was known when this one was found to be set up anew,
+ * too; 0: any.
  */
 extern int64 topology_bar(int sentinel);
 extern void topology_set_bar(int sentinel, int64 config_epoch);
 
 /*
- * The number by which it has named the present master last; -1: it has not.
+ * The number by which this Sentinel has last named the present master; -1: it has not.
  */
 extern int64 topology_named_by(int sentinel);
 extern void topology_set_named_by(int sentinel, int64 config_epoch);
 
 /*
- * Who was named by a later failover than the present one, and passed over since it did
- * not say itself that it is a master; NULL: nobody.  The epoch of what is returned means
- * nothing.
+ * The node that was named by a later failover than the present master's, and passed
+ * over as it did not report itself that it is a master; NULL: none.  The epoch of what
+ * is returned has no meaning.
  */
 extern void topology_pass_over(const RedisHost *at, int64 config_epoch);
 extern const TopologyMaster *topology_passed_over(void);
 
 /*
- * It was named, by who was asked then: the watchdog may connect, for a moment; it is
- * still named.  It has connected, and is a master: all may.  That connection has
+ * A Sentinel that was asked at that time has named this master: the watchdog may
+ * connect, for a moment; it is still named; was it named lately?  The watchdog has
+ * connected, and the node is a master: all may connect.  The watchdog's connection has
  * ended, or could not be made.
  */
 extern void topology_named(uint32 epoch, int64 at);
@@ -445,49 +451,49 @@ extern bool topology_was_named_lately(int64 now);
 extern void topology_confirm(uint32 epoch);
 extern void topology_lost(uint32 epoch);
 
-/* Has it ever said itself that it is one, since it was named?  That it is none? */
+/* Has the node reported since it was named that it is a master?  That it is none? */
 extern bool topology_has_said(uint32 epoch);
 extern bool topology_is_denied(uint32 epoch);
 
 extern bool topology_is_named(void);
 extern bool topology_is_confirmed(void);
 
-/* The watchdog has looked, and there is no doubt; or there is one. */
+/* The watchdog has looked, and the master is not in doubt; or it is. */
 extern void topology_watch(int64 now);
 extern void topology_suspend(void);
 
-/* What those are told who find no master; all have been asked at least once. */
+/* The reason why there is no master.  It implies that all Sentinels were asked once. */
 extern void topology_set_reason(const char *reason);
 
 /* ----------
  * cluster.c: Which node of a Redis Cluster has which slot, as all processes know it.
  *
- * Shared memory.  The watchdog asks the nodes (store/redis/cluster_batch.h) and
- * writes; whoever sends something, or has had an answer, reads.  With a lockredis.url
- * that names no cluster there is one "slot" for all keys, and nothing here changes.
+ * In shared memory.  The watchdog asks the nodes (store/redis/cluster_batch.h) and
+ * writes; a process that sends a request, or has received a reply, reads.  If
+ * lockredis.url names no cluster, all keys are in one "slot", and nothing here changes.
  *
- * Each slot has an epoch of its own: what was asked of its node counts only while that
- * is the same (store/README.topology.md).  So when one master fails the locks of the
- * others are not in doubt.
+ * Each slot has an epoch of its own: a reply counts only while the epoch of its slot is
+ * the same (store/README.topology.md).  So if one master fails, the locks at the others
+ * are not in doubt.
  * ----------
  */
 
-/* A name of a node, as the cluster gives it. */
+/* Length of a node's id, as the cluster gives it. */
 #define CLUSTER_ID_LEN		40
 
-/* So many nodes a cluster can have, replicas included. */
+/* Most nodes of a cluster, including replicas. */
 #define CLUSTER_NODES_MAX	1024
 
-/* Rows of masters that have slots; -1 is none. */
+/* Instead of the row of a node. */
 #define CLUSTER_NO_NODE		(-1)
 
 typedef struct ClusterNode
 {
 	bool		used;
-	bool		has_slots;		/* else it is here to be found: it may be about to get one */
+	bool		has_slots;		/* else it is only known here, as it may soon get one */
 	char		id[CLUSTER_ID_LEN + 1];
 	RedisHost	at;
-	char		name[LR_HOST_MAX];	/* that it may be called by others; or empty */
+	char		name[LR_HOST_MAX];	/* another name that nodes may use for it; or empty */
 } ClusterNode;
 
 extern Size cluster_shmem_size(void);
@@ -498,109 +504,120 @@ extern void cluster_shmem_init(void);
 /* Do the settings that the watchdog has read name a cluster? */
 extern bool cluster_is_on(void);
 
-/* Is the map that of the cluster with this lr_place?  That of another one is none. */
+/* Is the map that of the cluster with this lr_place? */
 extern bool cluster_is_of(uint32 place);
 
-/* The epoch of the slot of this name; of the one master where there is no cluster. */
+/* The epoch of the slot of this name; without a cluster, that of the master. */
 extern uint32 cluster_epoch_of(const char *name, int len);
 
-/* The row of the master that has the slot, and the slot's epoch. */
+/* The row of the master of the slot, and the slot's epoch. */
 extern int	cluster_owner(int slot, uint32 *epoch);
 
-/* Changes when another node has this row. */
+/* Changes when the row gets another node or address. */
 extern uint32 cluster_generation(int row);
 
-/* Where it is; false: there is none in this row, of the cluster with this lr_place. */
+/*
+ * The node in this row of the cluster with this lr_place; false if there is none.  And
+ * the row of the node at this address.
+ */
 extern bool cluster_get_node(uint32 place, int row, ClusterNode *out, uint32 *generation);
 extern int	cluster_find_node(uint32 place, const char *host, int port);
 
-/* Somebody was told that the map is wrong, or has found a node gone. */
+/* A process has learned that the map is wrong, or has found a node gone. */
 extern void cluster_want_map(void);
 
-/* So many slots have no master. */
+/* Number of slots without a master. */
 extern int	cluster_open_slots(void);
 
 /*
- * Have all nodes that the settings name been asked, so that a slot without a master has
- * none, or nobody tells it?
+ * Were all nodes in the settings asked, so that a slot without a master has none, or no
+ * node tells it?
  */
 extern bool cluster_was_asked(void);
 
-/* Is the slot of this name on its way to another node?  As that, or this, has said. */
+/*
+ * Is the slot of this name being moved to another node, as either of the two has
+ * reported?
+ */
 extern bool cluster_is_half_moved(const char *name, int len);
 
 /* ---- for the watchdog ---- */
 
-/* A start, or other settings; with another place nothing is known. */
+/* A start, or other settings: with another place, nothing is known. */
 extern void cluster_start(bool on, uint32 place);
 
-/* Nothing is known any more of where slots are: another cluster is the one of "place". */
+/* Forget where slots are: there is another cluster at "place". */
 extern void cluster_begin_anew(uint32 place);
 
 extern void cluster_note_asked(void);
 
 /*
- * All nodes that it had when it was heard last, by which it is known again; of all
- * watchdogs.
+ * The ids of all nodes when the cluster was last heard, by which it is recognized; kept
+ * for all watchdogs.
  */
 extern int	cluster_known(const char (**ids)[CLUSTER_ID_LEN + 1]);
 extern void cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n);
 
-/* How often the map was wanted. */
+/* Counts requests for a new map. */
 extern uint32 cluster_wanted(void);
 
 /*
- * The row of the node with this id, a new one if there is none; it is there.  Without
- * slots it gets one only while there is room for many more.
+ * The row of the node with this id, or a new one; CLUSTER_NO_NODE if there is no room.
+ * A node without slots gets a row only while half of the rows are free.
  */
 extern int	cluster_put_node(const char *id, const RedisHost *at, const char *name,
 							 bool has_slots);
 extern void cluster_remove_node(int row);
 
-/* The number by which its node has the slot; of all watchdogs. */
+/* The number (config epoch) by which its node has the slot; kept for all watchdogs. */
 extern int64 cluster_number(int slot);
 extern void cluster_set_number(int slot, int64 number);
 
 /*
- * This node says that this slot is on its way to or from it; all that it said of others
- * is forgotten before.  True if nobody has said so of this one.
+ * This node reports that the slot is being moved to or from it, after all of its
+ * earlier reports were forgotten.  Returns true if no node has reported that for this
+ * slot yet.
  */
 extern void cluster_forget_half_moved(int row);
 extern bool cluster_note_half_moved(int row, int slot);
 
-/* Give slots to other nodes: one call for all that change, then the end of it. */
+/*
+ * Give slots to other nodes: a call for each slot that changes, then the end of the
+ * change.
+ */
 extern void cluster_give_slot(int slot, int row);
 extern void cluster_end_change(void);
 
 /* ----------
  * masters.c: Independent masters: what all processes know of each of them.
  *
- * With several URLs in lockredis.url a lock is had when most of the masters have
- * granted it.  That is worth something only if none of them has forgotten a lock
- * that it granted before, and if no two of them are the same.
+ * With several URLs in lockredis.url a lock is held when most of the masters have
+ * granted it.  That excludes others only if no master has forgotten a lock that it
+ * granted, and if no two masters are the same server.
  *
- * Nobody can see whether a node keeps its data, so one that was started lately has no
- * vote until the longest lease that there can be (lockredis.max_lease) is over.  What a
- * node says of itself is believed when this server sees it first.  Later another one in
- * its place may be a spare that has run for long: that counts as started when it was seen.
+ * We cannot see whether a node keeps its data.  So a node that was started recently has
+ * no vote until the longest possible lease (lockredis.max_lease) is over.  When this
+ * server first sees a node, it goes by the time that the node reports.  Another node that
+ * takes its place later may be a spare that has run for long: it counts as started when
+ * it was first seen.
  *
- * Each row has one server at a time, and each server one row.  When that changes the row
- * begins another life.  A connection is good for the life of its row in which it was made,
- * and so is what came over it: what counts is looked at when votes are counted, not when
- * a connection is made.
+ * Each row has one server at a time, and each server has one row.  When that changes, the
+ * row begins another life.  A connection, and the replies over it, are valid for the life
+ * of the row in which it was made.  That is checked when votes are counted, not when a
+ * connection is made.
  * ----------
  */
 
-/* A name that a process of Redis gives itself when it starts. */
+/* Length of the id that a Redis process gives itself when it starts. */
 #define RUN_ID_LEN			40
 
 typedef struct MasterStatus
 {
-	char		run_id[RUN_ID_LEN + 1]; /* empty: it has not been heard */
-	int64		since;			/* lr_now() at which it surely ran, and was there */
+	char		run_id[RUN_ID_LEN + 1]; /* empty: not heard yet */
+	int64		since;			/* lr_now() time at which it surely ran, in this row */
 } MasterStatus;
 
-/* So many have to agree. */
+/* How many masters have to agree. */
 static inline int
 masters_quorum(int n)
 {
@@ -612,15 +629,15 @@ extern void masters_shmem_init(void);
 
 /* ---- for all processes; lock-free but for what is said of one ---- */
 
-/* So many do the settings name that the watchdog has read; 0: it is one URL. */
+/* Number of masters in the settings that the watchdog has read; 0: a single URL. */
 extern int	masters_count(void);
 
 /* The lr_place of these settings; 0 without such a list. */
 extern uint32 masters_place(void);
 
 /*
- * When does one that has been there since then have a vote?  Has it one in an answer to
- * what was sent then?
+ * When does a master that has been there since then get its vote?  Does it have a vote
+ * in its reply to a request sent at that time?
  */
 extern int64 masters_votes_at(int64 since);
 
@@ -631,34 +648,35 @@ masters_may_vote(int64 since, int64 sent_at)
 }
 
 /*
- * The master in that row (0 is the first) has said who it is, and at which lr_now() it
- * surely ran.  False: it is the same as another one.  Out: the life of the row, and since
- * when it is there; 0, and so of no life that there is, if the settings are others by now.
+ * The master in that row (0 is the first) has reported its id, and a time (lr_now()) at
+ * which it surely ran.  Returns false if another row has the same server.  Sets the
+ * life of the row, and since when the server is there; life is 0, which no row has, if
+ * the settings have changed.
  */
 extern bool masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
 						 uint32 *life, int64 *since);
 
-/* The present one, never 0. */
+/* The present life of the row, never 0. */
 extern uint32 masters_life(int row);
 
 extern void masters_get(int row, MasterStatus *out);
 
 /*
- * Is one of these (bits) there, of those that this lr_place names?  Is asked after a
- * lock has been noted that they do not have (lt_note_without).
+ * Is one of these masters (bits) of this lr_place there?  Asked after noting that they
+ * do not have a lock (lt_note_without).
  */
 extern bool masters_are_there(uint32 place, uint32 rows);
 
 /* ---- for the watchdog ---- */
 
-/* A start, or other settings: so many, 0 if they are no list. */
+/* A start, or other settings: the number of masters, 0 for a single URL. */
 extern void masters_start(int n, uint32 place);
 
-/* It answers, or it does not; changes when one does that did not before. */
+/* The master answers, or does not; and a counter of masters that answer again. */
 extern void masters_set_there(int row, bool there);
 extern uint32 masters_returns(void);
 
-/* Its connection has ended: who was there may be found in another row. */
+/* The watchdog's connection has ended: another row may find that server. */
 extern void masters_forget(int row);
 
 #endif							/* LR_NODES_H */
