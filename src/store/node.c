@@ -5,7 +5,7 @@
  *
  * An array in shared memory.  Texts are under the first LWLock of the tranche
  * "lockredis"; the flags that are looked at before every request are atomics.
- * Nothing here does I/O, also not while the lock is held.
+ * Nothing here does I/O, and nothing is called while the lock is held.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -3,16 +3,14 @@
  * silence.c
  *	  Since when Redis has not answered, and what others may have there since.
  *
- * A key that nobody here has may be had by somebody elsewhere, whose lease runs
- * on after the last moment at which Redis may have served him.  That moment is
- * taken to be when the first request went out that Redis did not answer.  The
- * table gives such keys away only one lease later, or the longest time to live
- * that was seen on the key, if that is longer.  These are remembered in an
- * array of fixed size by the hash of the key; two keys that share an entry only
- * delay each other.
+ * A key that nobody on this server holds may be held by a client elsewhere, whose
+ * lease lasts beyond the last moment at which Redis may have served it.  We take
+ * that moment to be when the first request was sent that Redis did not answer.  The
+ * table grants such keys only one lease later, or after the longest time to live that
+ * was seen on the key, if that is longer.  An array of fixed size has these, by the
+ * hash of the key; two keys that share an entry only delay each other.
  *
- * Written by the watchdog only, but for the array, which anybody writes
- * atomically.
+ * Only the watchdog writes, except to the array, which any process writes atomically.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,35 +31,35 @@
 
 #define MS_PER_S			1000
 
-/* Of a Redis that is there. */
+/* How long a Redis that is up may take to answer. */
 #define SLOW_ANSWER			(100 * LR_US_PER_MS)
 
-/* There are at least so many entries for times to live. */
+/* Least number of entries for times to live. */
 #define TTLS_MIN			1024
 
-/* A time to live is remembered for as long as it is, at least that many s. */
+/* A time to live is remembered until it is over, and for at least this (s). */
 #define TTL_REMEMBERED		3600
 
-/* Of one that never ends (s): what it is taken to be, and for how long. */
+/* An endless one (s): its value, and how long it is remembered. */
 #define TTL_ENDLESS			PG_UINT32_MAX
 #define ENDLESS_REMEMBERED	86400
 
 typedef struct SilenceShared
 {
 	pg_atomic_uint64 answered_at;
-	pg_atomic_uint64 since;		/* when the first request went out that it has
-								 * not answered; 0 = it has */
-	pg_atomic_uint64 looked_at; /* when the watchdog looked last */
+	pg_atomic_uint64 since;		/* when the first request was sent that Redis has not
+								 * answered; 0 = none */
+	pg_atomic_uint64 looked_at; /* when the watchdog last looked */
 
-	/* The settings of the server that are in effect here, microseconds. */
+	/* The effective limits, microseconds. */
 	pg_atomic_uint64 stall;
 	pg_atomic_uint64 lease;
 
 	uint32		nttls;			/* a power of two */
-	pg_atomic_uint64 ttl[FLEXIBLE_ARRAY_MEMBER];	/* s, and when seen (s) */
+	pg_atomic_uint64 ttl[FLEXIBLE_ARRAY_MEMBER];	/* seconds, and when seen */
 } SilenceShared;
 
-/* In fallback mode. */
+/* In fallback mode; NULL otherwise. */
 static SilenceShared *shared = NULL;
 
 static uint32
@@ -83,10 +81,10 @@ silence_shmem_size(void)
 }
 
 /*
- * silence_shmem_init --- attach, and initialize when nobody has
+ * silence_shmem_init --- attach, and initialize if we are the first
  *
- * Called with AddinShmemInitLock held.  The watchdog has not looked yet, so
- * nothing counts before it has told the limits.
+ * Called with AddinShmemInitLock held.  Nothing counts before the watchdog has looked
+ * and set the limits.
  */
 void
 silence_shmem_init(void)
@@ -106,7 +104,7 @@ silence_shmem_init(void)
 	pg_atomic_init_u64(&shared->stall, 0);
 	pg_atomic_init_u64(&shared->lease, lr_lease * LR_US_PER_MS);
 
-	/* The array is as the kernel gave it, zeroed. */
+	/* The array is zeroed, as the kernel gave it. */
 	shared->nttls = silence_nttls();
 }
 
@@ -116,7 +114,7 @@ read_time(pg_atomic_uint64 *t)
 	return (int64) pg_atomic_read_u64(t);
 }
 
-/* Does the watchdog know what Redis did lately? */
+/* Does the watchdog know whether Redis has answered lately? */
 static bool
 silence_is_watched(int64 now)
 {
@@ -129,10 +127,8 @@ silence_is_watched(int64 now)
  */
 
 /*
- * silence_lasts_since --- see nodes.h
- *
- * That it has not answered since then is not enough: if it was not asked either it may
- * have granted something to somebody else before it fell silent.
+ * It is not enough that it has not answered since then: if it was not asked either, it
+ * may have granted something to another client before it fell silent.
  */
 bool
 silence_lasts_since(int64 when)
@@ -158,7 +154,7 @@ silence_is_noticed(void)
 }
 
 /*
- * remembered_until --- a time to live that was seen then, all of it in s
+ * remembered_until --- until when a time to live counts that was seen then; all in s
  */
 static int64
 remembered_until(uint32 ttl, int64 seen_at)
@@ -167,8 +163,7 @@ remembered_until(uint32 ttl, int64 seen_at)
 }
 
 /*
- * seen_ttl --- the time to live that was seen on the key, in s; 0 = none that
- * matters
+ * seen_ttl --- the time to live in an entry, in s; 0 if it does not count any more
  */
 static uint32
 seen_ttl(uint64 entry)
@@ -179,9 +174,10 @@ seen_ttl(uint64 entry)
 }
 
 /*
- * silence_hold_off --- until the lease that somebody may have in Redis has run out
+ * silence_hold_off --- see nodes.h
  *
- * Counted from the beginning of the silence; while Redis may answer, all of it.
+ * The lease is counted from the beginning of the silence; while Redis may answer, none
+ * of it has passed.
  */
 int64
 silence_hold_off(uint32 hash)
@@ -204,10 +200,11 @@ silence_hold_off(uint32 hash)
 }
 
 /*
- * add_ttl --- what is remembered when that time to live is seen now: the longest
+ * add_ttl --- the new entry when this time to live is seen now: the longest that counts
  *
- * One that would be forgotten before this one is remembered from now on, an hour of it at
- * most: a lock that is renewed again and again is seen with any part of its lease.
+ * If the longer one in the entry would be forgotten first, it is remembered from now
+ * on, an hour of it at most: a lock that is renewed repeatedly is seen with any part of
+ * its lease.
  */
 static uint64
 add_ttl(uint64 before, uint32 ttl)
@@ -221,7 +218,9 @@ add_ttl(uint64 before, uint32 ttl)
 }
 
 /*
- * silence_saw_ttl --- remember a time to live that is longer than a lease
+ * silence_saw_ttl --- see nodes.h
+ *
+ * Only times to live that are longer than a lease matter.
  */
 void
 silence_saw_ttl(uint32 hash, int64 ttl_ms)

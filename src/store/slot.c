@@ -3,7 +3,7 @@
  * slot.c
  *	  In which slot of a Redis Cluster a key is.
  *
- * CRC16 as XMODEM has it, modulo the number of slots.  Pure.
+ * The slot is the CRC16 (XMODEM) of the key, modulo the number of slots.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -17,7 +17,10 @@
 #include "keyname.h"
 #include "store/nodes.h"
 
-/* Four bits at a time: a table of 16 is in the cache, one of 256 is not. */
+/*
+ * We compute four bits at a time: a table of 16 entries stays in the cache, one of 256
+ * may not.
+ */
 static const uint16 crc_table[16] = {
 	0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
 	0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef
@@ -55,10 +58,8 @@ slot_of(const char *key, int len)
 }
 
 /*
- * slot_is_split --- see nodes.h
- *
- * The names that are derived have the name whole, in braces if it has no opening one,
- * behind words without any: so it is the same for all of them.
+ * A derived name contains the whole name, in braces if it has no opening one, after
+ * words without braces.  So all derived names are in the same slot.
  */
 bool
 slot_is_split(const char *name, int len)

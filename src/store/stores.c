@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * stores.c
- *	  The stores that there are.
+ *	  The table of the stores.
  *
- * This is where a store becomes known by its id; whoever has to treat one
- * unlike another asks what it can do.
+ * Only this file maps an id to its store.  Code that has to treat one store unlike
+ * another asks what it can do.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,7 +26,7 @@ static const StoreRoutine *const stores[STORE_COUNT] = {
 };
 
 /*
- * stores_shmem_size --- of the stores that are used, for what is their own
+ * stores_shmem_size --- the shared memory of the stores in use, in bytes
  */
 Size
 stores_shmem_size(void)
@@ -40,9 +40,9 @@ stores_shmem_size(void)
 }
 
 /*
- * stores_shmem_init --- their own, and their entries in the table of nodes
+ * stores_shmem_init --- initialize the stores in use, and enter their nodes
  *
- * Called with AddinShmemInitLock held, when there is that table.
+ * Called with AddinShmemInitLock held, after the table of nodes was initialized.
  */
 void
 stores_shmem_init(void)

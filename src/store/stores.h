@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stores.h
- *	  The stores of this server, and which one is asked now.
+ *	  The stores of this server, and which one new locks go to.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,9 +20,9 @@
 #include "store/store.h"
 
 /* ----------
- * stores.c: The stores that there are.
+ * stores.c: The table of the stores.
  *
- * Which of them this server uses says its mode (settings.h).
+ * The mode of the server decides which of them it uses (settings.h).
  * ----------
  */
 
@@ -31,28 +31,28 @@ extern void stores_shmem_init(void);
 
 extern const StoreRoutine *lr_store(StoreId id);
 
-/* Can it do that (STORE_HAS_FENCE and the like)? */
+/* Does the store have this feature (STORE_HAS_FENCE and the like)? */
 extern bool lr_store_can(StoreId id, int feature);
 
-/* The one that is used here and can do that; STORE_COUNT: there is none. */
+/* The store in use that has this feature; STORE_COUNT if there is none. */
 extern StoreId lr_store_with(int feature);
 
-/* What can be expected of it: microseconds, 0 = not known.  Takes no lock. */
+/* Its usual round trip in microseconds, 0 = not known.  Takes no lock. */
 extern int64 lr_usual_round_trip(StoreId id);
 
-/* Did it serve the watchdog when that asked last? */
+/* Did it serve the watchdog when it was last asked? */
 extern bool lr_store_is_up(StoreId id);
 
 /* ----------
  * current.c: Which store new locks go to.
  *
- * In the modes redis and table there is but one.  In mode fallback the watchdog
- * decides (watchdog/fallback.c) and writes it here; all others read it without
- * a lock before each create.
+ * The modes redis and table have only one.  In fallback mode the watchdog decides
+ * (watchdog/fallback.c) and writes it here; sessions read it without a lock before
+ * each create.
  *
- * It concerns new locks only.  A lock that is held stays in the store where it
- * is until the watchdog has moved it, and that no two sessions of this server
- * have a key at once is the lock table's business, whatever the stores say.
+ * It concerns new locks only: a held lock stays in its store until the watchdog has
+ * moved it.  The lock table ensures that no two sessions of this server hold a key at
+ * once, whatever the stores answer.
  * ----------
  */
 
@@ -60,7 +60,7 @@ typedef struct CurrentStatus
 {
 	StoreId		store;
 	TimestampTz since;
-	char		why[256];		/* empty: since the start */
+	char		why[256];		/* empty: no change since the start */
 } CurrentStatus;
 
 extern Size current_shmem_size(void);
@@ -68,19 +68,19 @@ extern void current_shmem_init(void);
 
 extern StoreId current_store(void);
 
-/* Changes when those whose create failed should ask again. */
+/* Changes when sessions whose create failed should ask again. */
 extern uint32 current_epoch(void);
 
-/* For showing: which one, since when and why. */
+/* For display: which store, since when and why. */
 extern void current_get_status(CurrentStatus *out);
 
 /*
- * The watchdog: new locks go to this store from now on.  Whoever waits is still
- * to be woken.
+ * The watchdog: new locks go to this store from now on.  The caller has to wake waiting
+ * sessions.
  */
 extern void current_change(StoreId to, const char *why);
 
-/* The watchdog: those whose create failed should ask again. */
+/* The watchdog: sessions whose create failed should ask again. */
 extern void current_new_epoch(void);
 
 #endif							/* LR_STORES_H */

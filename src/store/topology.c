@@ -3,10 +3,9 @@
  * topology.c
  *	  Which node is the master, where others (Sentinels) say so.
  *
- * One struct in shared memory.  What is looked at before each request are
- * atomics; where the master is lies under the lock of the table of nodes, which
- * is held for copying only.  Written by the watchdog, but for the doubt that
- * anybody may raise.
+ * One struct in shared memory.  Fields that are read before each request are atomics;
+ * the address of the master is under the lock of the table of nodes, which is held only
+ * for copying.  Only the watchdog writes, except that any process may report a doubt.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,8 +26,9 @@
 #define REASON_MAX			256
 
 /*
- * So long after a Sentinel was asked, and named it, the watchdog may connect, and
- * confirm; so not after it was stopped for so long, wherever that was.
+ * How long after a Sentinel was asked, and named the master, the watchdog may connect
+ * and confirm.  So neither happens after the watchdog was stopped for that long,
+ * wherever it was.
  */
 #define NAMING_LIFE			(2 * LR_US_PER_S)
 
@@ -36,26 +36,27 @@ typedef struct TopologyShared
 {
 	pg_atomic_uint32 epoch;
 	pg_atomic_uint32 named;		/* epoch that the watchdog may connect to, or 0 */
-	pg_atomic_uint64 named_at;	/* lr_now() time: who named it was asked then */
+	pg_atomic_uint64 named_at;	/* lr_now() time: the Sentinel that named it was asked
+								 * then */
 	pg_atomic_uint32 confirmed; /* epoch that all may connect to, or 0 */
 	pg_atomic_uint32 said;		/* epoch whose master has said that it is one, or 0 */
 	pg_atomic_uint32 denied;	/* epoch whose master says that it is none, or 0 */
 	pg_atomic_uint64 watched_until; /* lr_now() time; 0 = not at all */
 	pg_atomic_uint32 news;
-	pg_atomic_uint32 asked;		/* the Sentinels have been, since the start */
+	pg_atomic_uint32 asked;		/* the Sentinels were asked since the start */
 
 	/* Under the lock. */
-	uint32		place;			/* lr_place of the settings it was found by */
+	uint32		place;			/* lr_place of the settings by which it was found */
 	RedisHost	at;
 	int64		config_epoch;
 	char		reason[REASON_MAX];
 
-	/* The watchdog's alone, but of all watchdogs. */
-	int64		told[LR_MAX_SENTINELS]; /* number that each Sentinel has told */
-	int64		bar[LR_MAX_SENTINELS];	/* and has to reach to count; 0 = any */
-	int64		named_by[LR_MAX_SENTINELS]; /* that it has named the present master by;
-											 * -1 = it has not */
-	TopologyMaster passed_over; /* no host: nobody was */
+	/* Only used by watchdogs; kept for the next one. */
+	int64		told[LR_MAX_SENTINELS]; /* highest number of each Sentinel */
+	int64		bar[LR_MAX_SENTINELS];	/* and the least that counts; 0 = any */
+	int64		named_by[LR_MAX_SENTINELS]; /* by which it named the present master; -1 =
+											 * it has not */
+	TopologyMaster passed_over; /* no host: none was */
 } TopologyShared;
 
 static TopologyShared *shared = NULL;
@@ -110,11 +111,7 @@ topology_news(void)
 	return pg_atomic_read_u32(&shared->news);
 }
 
-/*
- * topology_is_watched --- see nodes.h
- *
- * A watchdog that does not run has not heard that another one is the master.
- */
+/* A watchdog that does not run would not notice that another node is the master. */
 bool
 topology_is_watched(uint32 epoch, int64 now)
 {
@@ -123,11 +120,9 @@ topology_is_watched(uint32 epoch, int64 now)
 }
 
 /*
- * topology_may_connect --- see nodes.h
- *
- * A node that was restarted may say that it is a master long after another one
- * was made one.  So no connection is made while the watchdog has none of its own
- * that it has had since the node was named.
+ * A restarted node may report that it is a master long after another one has become
+ * that.  So other processes connect only while the watchdog has a connection that it
+ * has made since the node was named.
  */
 TopologyAnswer
 topology_may_connect(uint32 epoch, bool scout, int64 now)
@@ -141,10 +136,8 @@ topology_may_connect(uint32 epoch, bool scout, int64 now)
 }
 
 /*
- * topology_get_master --- see nodes.h
- *
- * The epoch first: who reads an address that is newer than its epoch finds out
- * before he uses it.
+ * Read the epoch first: a process that reads an address that is newer than its epoch
+ * notices that before it uses the address.
  */
 void
 topology_get_master(uint32 place, TopologyMaster *out)
@@ -181,7 +174,7 @@ topology_tell(void)
 }
 
 /*
- * topology_withdraw --- what was said of this epoch does not hold any more
+ * topology_withdraw --- clear a field if it has this epoch; true if it had
  */
 static bool
 topology_withdraw(pg_atomic_uint32 *what, uint32 epoch)
@@ -203,7 +196,7 @@ topology_doubt(uint32 epoch)
 }
 
 /*
- * topology_lost --- the watchdog's own connection has ended, or was none
+ * topology_lost --- see nodes.h
  */
 void
 topology_lost(uint32 epoch)
@@ -220,11 +213,9 @@ topology_forget_who_named(void)
 }
 
 /*
- * topology_start --- see nodes.h
- *
- * A new watchdog has no connection yet, so the master has to be named again; but
- * for as long as the word of the one before is believed nothing has changed for
- * those who are connected.
+ * A new watchdog has no connection yet, so the master has to be named again.  Until the
+ * last look of the former watchdog expires, nothing changes for processes that are
+ * connected.
  */
 void
 topology_start(uint32 place)
@@ -251,12 +242,12 @@ topology_start(uint32 place)
 }
 
 /*
- * topology_change --- another one is the master from now on
+ * topology_change --- another node is the master from now on
  *
- * First where it is, then its epoch: whoever has the new epoch has, or finds, the
- * new address.  The caller looks at what is held after this: whoever enters a lock
- * that the old one gave does so before he looks at the epoch, so one of the two
- * sees the other.
+ * Set its address first, then its epoch: a process that sees the new epoch also finds
+ * the new address.  After this the caller looks at the held locks.  A process that
+ * enters a lock from the former master does so before it looks at the epoch, so one of
+ * the two sees the other.
  */
 uint32
 topology_change(const RedisHost *at, int64 config_epoch)
@@ -368,11 +359,7 @@ topology_was_named_lately(int64 now)
 	return now - (int64) pg_atomic_read_u64(&shared->named_at) < NAMING_LIFE;
 }
 
-/*
- * topology_confirm --- see nodes.h
- *
- * Its answer may have been under way for long; the clock is read after it has come.
- */
+/* The node's answer may have taken long; read the clock after it has come. */
 void
 topology_confirm(uint32 epoch)
 {
@@ -399,7 +386,7 @@ topology_is_denied(uint32 epoch)
 }
 
 /*
- * topology_is_named --- has a Sentinel named a master?
+ * topology_is_named --- has a Sentinel named the present master?
  */
 bool
 topology_is_named(void)
@@ -408,8 +395,7 @@ topology_is_named(void)
 }
 
 /*
- * topology_is_confirmed --- has the node that was named said that it is the
- * master?
+ * topology_is_confirmed --- has that node reported that it is a master?
  */
 bool
 topology_is_confirmed(void)
@@ -431,11 +417,7 @@ topology_suspend(void)
 	pg_atomic_write_u64(&shared->watched_until, 0);
 }
 
-/*
- * topology_set_reason --- see nodes.h
- *
- * Called again and again, so it writes what is new only.
- */
+/* This is called repeatedly, so it writes only changes. */
 void
 topology_set_reason(const char *reason)
 {
