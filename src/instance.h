@@ -37,7 +37,7 @@ extern uint64 lr_new_owner(void);
 
 /*
  * Compute 16 bytes that stand for an owner number.  Without the secret of this instance
- * nobody can guess them, however many others he has seen.
+ * nobody can guess them, however many others are known.
  */
 #define LR_SECRET_ID_LEN	16
 

@@ -177,13 +177,15 @@ typedef struct LockKind
 	bool		announced;
 
 	/*
-	 * Is the order in which sessions get it the store's, if that keeps one
-	 * (STORE_HAS_ORDER)?  Then each of them asks by itself, in no queue of this
-	 * server, and is told when it is its turn.
+	 * Does the store decide in which order sessions get it, if it keeps one
+	 * (STORE_HAS_ORDER)?  Then each session asks by itself, in no queue of this server,
+	 * and is notified when it is its turn.
 	 */
 	bool		placed;
 
-	/* The topic by which each of them is notified; it has a channel for each owner. */
+	/*
+	 * The topic by which sessions are notified of their turn; each owner has a channel.
+	 */
 	LrTopic		turn_topic;
 
 	/*
@@ -218,8 +220,8 @@ typedef struct LockKind
 	int64		watched_ms;
 
 	/*
-	 * Can it be had from independent masters, by a majority of votes?  Only if each of
-	 * them can answer yes or no by itself.
+	 * Can independent masters grant it, by a majority of votes?  Only if each of them
+	 * can answer yes or no by itself.
 	 */
 	bool		voted;
 

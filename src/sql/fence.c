@@ -111,7 +111,7 @@ fence_record(const LrName *name, const AcquireRequest *request, Oid schema,
 			break;
 		token = session_mint(name, entry, request, row);
 	}
-	track_reserve();			/* such a trigger may have used that */
+	track_reserve();			/* the trigger may have used up the room */
 	track_recorded(entry, token);
 	return token;
 }

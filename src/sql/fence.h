@@ -38,7 +38,7 @@ extern bool fences_read(const LrName *name, Oid schema, int64 *row);
 extern bool fences_delete(const LrName *name, Oid schema);
 
 /* ----------
- * replicated.c: What logical replication brings into the tables of the extension.
+ * replicated.c: Changes that logical replication applies to the tables of the extension.
  * ----------
  */
 

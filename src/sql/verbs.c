@@ -36,7 +36,7 @@ typedef struct Verb
 } Verb;
 
 /* ----------
- * To take
+ * Acquiring
  * ----------
  */
 
@@ -147,7 +147,7 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /* ----------
- * To release, and to keep for longer
+ * Releasing and extending
  * ----------
  */
 
@@ -531,7 +531,7 @@ notify_all(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /* ----------
- * To ask this session; no round trip
+ * Questions about this session's holds; no round trip
  * ----------
  */
 
@@ -600,7 +600,7 @@ fence(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /* ----------
- * To ask the store
+ * Questions to the store
  * ----------
  */
 

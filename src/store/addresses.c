@@ -111,7 +111,7 @@ make_host(const char *host, int port)
 }
 
 /* ----------
- * Those who connect
+ * For processes that connect
  * ----------
  */
 

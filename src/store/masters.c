@@ -31,7 +31,9 @@ typedef struct MasterRow
 {
 	MasterStatus server;
 	bool		known;			/* some server was seen in this row before */
-	bool		claimed;		/* the server was heard since the watchdog's last connection to this row ended, and no other one was found there since */
+	bool		claimed;		/* the server was heard since the watchdog's last
+								 * connection to this row ended, and no other one was
+								 * found there since */
 } MasterRow;
 
 typedef struct MastersShared
@@ -104,7 +106,7 @@ masters_votes_at(int64 since)
 }
 
 /* ----------
- * Who they are
+ * The servers
  * ----------
  */
 

@@ -27,7 +27,7 @@
 /* Least interval between errors that sessions report. */
 #define REPORT_INTERVAL		(100 * LR_US_PER_MS)
 
-/* The usual round trip is the best of the last ones, so many. */
+/* The usual round trip is the shortest of the last ROUND_TRIPS ones. */
 #define ROUND_TRIPS			8
 
 typedef struct NodeEntry

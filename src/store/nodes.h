@@ -39,9 +39,12 @@ typedef int NodeId;
 
 /* Entries; redis_lock_status shows them in this order. */
 #define NODE_REDIS			0
-#define NODE_MASTER			1	/* the first of NODE_MASTERS: masters of a cluster or independent ones; if there are such, NODE_REDIS stands for all of them */
+#define NODE_MASTER			1	/* the first of NODE_MASTERS: masters of a cluster or
+								 * independent ones; if there are such, NODE_REDIS stands
+								 * for all of them */
 #define NODE_MASTERS		64
-#define NODE_REPLICA		65	/* the first of NODE_REPLICAS: replicas as the master or the cluster reports them; no process talks to them */
+#define NODE_REPLICA		65	/* the first of NODE_REPLICAS: replicas as the master or
+								 * the cluster reports them; no process talks to them */
 #define NODE_REPLICAS		128
 #define NODE_SENTINEL		193 /* the first of LR_MAX_SENTINELS */
 #define NODE_TABLE			(NODE_MAX - 1)
@@ -290,7 +293,7 @@ typedef struct AddressWish
 extern Size addresses_shmem_size(void);
 extern void addresses_shmem_init(void);
 
-/* ---- for those who connect ---- */
+/* ---- for processes that connect ---- */
 
 /*
  * Get the addresses of a host.  False if none are known; out->error then says why, if

@@ -39,8 +39,8 @@ typedef struct TopologyShared
 	pg_atomic_uint64 named_at;	/* lr_now() time: the Sentinel that named it was asked
 								 * then */
 	pg_atomic_uint32 confirmed; /* epoch that all may connect to, or 0 */
-	pg_atomic_uint32 said;		/* epoch whose master has said that it is one, or 0 */
-	pg_atomic_uint32 denied;	/* epoch whose master says that it is none, or 0 */
+	pg_atomic_uint32 said;		/* epoch whose master has reported that it is one, or 0 */
+	pg_atomic_uint32 denied;	/* epoch whose master reports that it is none, or 0 */
 	pg_atomic_uint64 watched_until; /* lr_now() time; 0 = not at all */
 	pg_atomic_uint32 news;
 	pg_atomic_uint32 asked;		/* the Sentinels were asked since the start */

@@ -48,7 +48,7 @@ typedef struct Confirmed
 static Confirmed *confirmed = NULL;
 
 /* ----------
- * What is to be confirmed
+ * Items that replicas have to confirm
  * ----------
  */
 

@@ -113,7 +113,7 @@ fallback_reload(void)
 }
 
 /* ----------
- * What the stores do
+ * How the stores answer
  * ----------
  */
 

@@ -56,7 +56,7 @@ health_forget(StoreHealth *h)
 }
 
 /* ----------
- * What the store says of itself
+ * Facts that the store reports
  * ----------
  */
 
@@ -328,7 +328,7 @@ health_judge(StoreHealth *h, const DueBatch *b)
 }
 
 /* ----------
- * When to ask for what
+ * When to ask
  * ----------
  */
 

@@ -140,7 +140,7 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 }
 
 /* ----------
- * What is given back
+ * Releases
  * ----------
  */
 
@@ -213,7 +213,7 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 }
 
 /* ----------
- * What is counted
+ * Counts
  * ----------
  */
 
@@ -287,7 +287,7 @@ apply_drop(Replies *r, const DueItem *item)
 }
 
 /* ----------
- * What is moved
+ * Moves
  * ----------
  */
 

@@ -115,7 +115,7 @@ rebuild_wait_set(const StoreInterest *interest, int n)
  * watch_sockets --- bring the wait event set up to date; returns until when to sleep
  *
  * A new socket may have the number of the one that it replaces, so the epochs decide
- * whether the set must be made anew.
+ * whether the set must be rebuilt.
  */
 static int64
 watch_sockets(void)

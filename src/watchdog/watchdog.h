@@ -18,15 +18,17 @@
 #include "postmaster/bgworker.h"
 
 /* ----------
- * watchdog.c: The background worker that renews leases, gives back what was left
- * behind and listens for releases.
+ * watchdog.c: The background worker that renews leases, releases what was left
+ * behind, and listens for releases.
  * ----------
  */
 
 extern void watchdog_register(void);
 LR_NORETURN_PREFIX extern PGDLLEXPORT void lockredis_watchdog_main(Datum arg) LR_NORETURN_SUFFIX;
 
-/* fallback.c warns of settings that do not fit each other; at the start of the server. */
+/*
+ * fallback.c: warn of settings that do not fit each other, at the start of the server.
+ */
 extern void fallback_check_settings(void);
 
 /* ----------

@@ -101,7 +101,7 @@ due_op_adds(const StoreOp *op)
 extern void replies_apply(const DueBatch *b, int64 retry_at);
 
 /* ----------
- * health.c: Is a store there?  Judged by what it answers the watchdog.
+ * health.c: Is a store up?  Judged by its replies to the watchdog.
  * ----------
  */
 
@@ -161,7 +161,7 @@ extern bool health_wants_facts(const StoreHealth *h, const DueBatch *b);
 extern bool health_serves(const StoreHealth *h, const DueBatch *b);
 
 /* ----------
- * renewals.c: The watchdog's own requests: renewals, and giving back what was left.
+ * renewals.c: The watchdog's own requests: renewals, and releases of what was left.
  * ----------
  */
 
@@ -210,7 +210,7 @@ extern int	confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 extern void confirmed_reconnect(StoreId store);
 
 /* ----------
- * farewell.c: The watchdog's requests to the place where a store was before.
+ * farewell.c: The watchdog's requests to the place that lockredis.url named before.
  * ----------
  */
 
@@ -254,7 +254,7 @@ extern void fallback_step(void);
 extern int64 fallback_next(void);
 
 /* ----------
- * failover.c: The master is another node now: what is held there, and who waits for it.
+ * failover.c: What happens to held locks and to waiting sessions when the master changes.
  * ----------
  */
 
