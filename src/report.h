@@ -38,12 +38,13 @@ extern void report_held_otherwise(const LrName *name, KindId wanted, KindId othe
 /* This session holds the key as another kind, and would wait for itself. */
 extern void report_has_other_kind(const LrName *name, KindId has, KindId wanted);
 
-/*
- * The store read the request too late; the number of permits is not defined; the
- * session does not hold the lock that it wants to use or to release.
- */
+/* The store read the request too late. */
 extern void report_late(void);
+
+/* The number of permits is not defined. */
 extern void report_missing(const LrName *name, KindId kind);
+
+/* The session does not hold the lock that it wants to use or to release. */
 extern void report_not_held(int elevel, const LrName *name);
 
 /* The session does not hold the lock as that kind, but as the other one. */

@@ -435,23 +435,27 @@ extern int64 topology_named_by(int sentinel);
 extern void topology_set_named_by(int sentinel, int64 config_epoch);
 
 /*
- * The node that was named by a later failover than the present master's, and passed
- * over as it did not report itself that it is a master; NULL: none.  The epoch of what
- * is returned has no meaning.
+ * Pass over a node that was named by a later failover than the present master's, but
+ * did not report itself that it is a master.  With NULL, none is passed over any more;
+ * then what the second function returns has no host.  Its epoch has no meaning.
  */
 extern void topology_pass_over(const RedisHost *at, int64 config_epoch);
 extern const TopologyMaster *topology_passed_over(void);
 
 /*
- * A Sentinel that was asked at that time has named this master: the watchdog may
- * connect, for a moment; it is still named; was it named lately?  The watchdog has
- * connected, and the node is a master: all may connect.  The watchdog's connection has
- * ended, or could not be made.
+ * A Sentinel that was asked at that time has named this master: the watchdog may connect
+ * to it, for a moment.
  */
 extern void topology_named(uint32 epoch, int64 at);
+
+/* The same for a master that is still named.  Does the last naming still count? */
 extern void topology_named_again(uint32 epoch, int64 at);
 extern bool topology_was_named_lately(int64 now);
+
+/* The watchdog has connected, and the node is a master: all processes may connect. */
 extern void topology_confirm(uint32 epoch);
+
+/* The watchdog's connection has ended, or could not be made. */
 extern void topology_lost(uint32 epoch);
 
 /* Has the node reported since it was named that it is a master?  That it is none? */

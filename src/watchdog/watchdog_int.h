@@ -241,9 +241,13 @@ extern void fallback_reload(void);
 /* The store is at another place: what was known is about the old one. */
 extern void fallback_new_place(StoreId store);
 
-/* A request was sent to a store; the store answered; it did not, or refused. */
+/* A request was sent to a store. */
 extern void fallback_asked(StoreId store, int64 now);
+
+/* The store has answered. */
 extern void fallback_answered(StoreId store, int64 now);
+
+/* The store has not answered, or has refused. */
 extern void fallback_failed(StoreId store);
 
 /* The interval at which a store has to be asked. */
