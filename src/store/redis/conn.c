@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * conn.c
- *	  One connection to a Redis node, as a machine that never blocks.
+ *	  One connection to a Redis node, as a state machine that never blocks.
  *
- * Used by the store handles and by the listener.  Nothing in here raises (but
- * for redis_conn_init), allocates in a memory context, or waits (but for
- * redis_conn_receive, for some 10 ms, when told that it may).  So it may run at the
+ * Nothing in here raises (except redis_conn_init), allocates in a memory context, or
+ * waits (except redis_conn_receive, for a short time, if allowed).  So it may run at the
  * end of a transaction and of the process.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -69,9 +68,9 @@ redis_conn_close(RedisConn *c)
 }
 
 /*
- * redis_conn_fail --- close, and remember why
+ * redis_conn_fail --- close the connection, and remember why
  *
- * For an operation that was not sent this is STORE_DOWN.
+ * An operation that was not sent gets STORE_DOWN.
  */
 void
 redis_conn_fail(RedisConn *c, int sqlstate, const char *detail)
@@ -112,7 +111,7 @@ redis_conn_open(RedisConn *c, const RedisTarget *target, int64 until)
 }
 
 /*
- * conn_out_of_time --- there is a socket, but no sign of what has to come
+ * conn_out_of_time --- there is a socket, but the peer has not answered in time
  */
 static void
 conn_out_of_time(RedisConn *c, const char *detail, const char *hint)
@@ -123,7 +122,7 @@ conn_out_of_time(RedisConn *c, const char *detail, const char *hint)
 }
 
 /*
- * conn_greet --- nothing is in the way any more: say who we are
+ * conn_greet --- the connection can be used: begin the handshake
  */
 static void
 conn_greet(RedisConn *c)
@@ -144,9 +143,8 @@ redis_conn_has_more(const RedisConn *c)
 }
 
 /*
- * conn_has_unasked --- has something come behind the last reply?
- *
- * As far as that has been read from the socket.
+ * conn_has_unasked --- has more data come than the last reply, as far as it was read
+ * from the socket?
  */
 static bool
 conn_has_unasked(RedisConn *c)
@@ -188,7 +186,7 @@ conn_ready(RedisConn *c)
 }
 
 /*
- * conn_shake_hands --- send the rest of the handshake, take what is answered
+ * conn_shake_hands --- send the rest of the handshake, take the replies
  */
 static void
 conn_shake_hands(RedisConn *c)
@@ -203,7 +201,7 @@ conn_shake_hands(RedisConn *c)
 		got = redis_conn_receive(c, false);
 		while (c->state == CONN_HANDSHAKE && redis_conn_reply(c))
 		{
-			c->in.depth = RESP_DEPTH;	/* behind HELLO, which comes first */
+			c->in.depth = RESP_DEPTH;	/* HELLO comes first; only its reply is deeper */
 			switch (redis_handshake_take(&c->handshake, c->target,
 										 c->in.values, &c->failure))
 			{
@@ -225,7 +223,7 @@ conn_shake_hands(RedisConn *c)
 }
 
 /*
- * conn_secure --- go on with the handshake of TLS
+ * conn_secure --- go on with the TLS handshake
  */
 static void
 conn_secure(RedisConn *c)
@@ -251,7 +249,7 @@ conn_secure(RedisConn *c)
 }
 
 /*
- * conn_connected --- there is a way to the node
+ * conn_connected --- the socket is connected
  */
 static void
 conn_connected(RedisConn *c)
@@ -292,7 +290,7 @@ redis_conn_advance(RedisConn *c)
 }
 
 /*
- * redis_conn_events --- for what the socket is to be watched
+ * redis_conn_events --- the events of the socket to wait for
  */
 uint32
 redis_conn_events(const RedisConn *c)
@@ -312,9 +310,9 @@ redis_conn_events(const RedisConn *c)
 }
 
 /*
- * redis_conn_until --- when redis_conn_advance() is due whatever happens
+ * redis_conn_until --- when to call redis_conn_advance() even if nothing happens
  *
- * Of replies that do not come the connection knows nothing.
+ * Replies that do not come are the caller's business.
  */
 int64
 redis_conn_until(const RedisConn *c)
@@ -350,12 +348,12 @@ redis_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until)
  */
 
 /*
- * conn_lost --- the node has ended the connection; "error" 0: as one does
+ * conn_lost --- the peer has ended the connection; "error" 0: in the regular way
  *
- * Servers that expect TLS, and others that do not understand what we say,
- * often just do that; one that has answered before is not one of them: it goes down, or
- * what stands before it cannot reach it.  Without a reason of TLS the reason is the
- * socket's.
+ * Servers that expect TLS, and others that do not understand Redis's protocol, often do
+ * so without an answer.  A node that has answered before is not one of these: it is
+ * shutting down, or something in front of it cannot reach it.  The socket's error is
+ * reported unless TLS knows a reason.
  */
 static void
 conn_lost(RedisConn *c, int error)
@@ -383,8 +381,8 @@ conn_lost(RedisConn *c, int error)
 /*
  * redis_conn_check --- is this idle connection still good?
  *
- * Nothing to read is what a good one looks like; but part of a reply too many
- * may have been read already.  One that was heard lately is not asked.
+ * If so there is nothing to read.  But a part of a surplus reply may have been read
+ * already.  If the node answered "lately", the socket is not asked.
  */
 bool
 redis_conn_check(RedisConn *c, bool lately)
@@ -459,7 +457,7 @@ redis_conn_flush(RedisConn *c)
 }
 
 /*
- * conn_garbled --- the peer does not speak as Redis does
+ * conn_garbled --- the peer does not speak Redis's protocol
  */
 static void
 conn_garbled(RedisConn *c)
@@ -471,16 +469,16 @@ conn_garbled(RedisConn *c)
 }
 
 /*
- * conn_forget_unread --- what the node surely never reads has not been sent
+ * conn_forget_unread --- do not count as sent what the node certainly never reads
  *
- * For a connection that the node has ended in order: its FIN acknowledged all
- * that had got there until then.  What is not acknowledged came later, when
- * nobody was there to read it.  After a reset that is not known, since the bytes
- * that were read last may not have been acknowledged.
+ * To be called if the node has ended the connection in order.  Its FIN acknowledges
+ * everything that had arrived by then.  What is not acknowledged came later, when nobody
+ * was there to read it.  After a reset this is not known, since the last bytes that were
+ * read may not have been acknowledged.
  *
- * So a node that was restarted a moment ago costs no request.  That its end of
- * the connection was closed, not just shut for writing, is what Redis does; else
- * a create may run twice, for the same owner.
+ * So the restart of a node a moment ago costs no request.  This relies on the node
+ * closing its end, as Redis does, rather than only shutting it down for writing;
+ * otherwise a create may run twice, for the same owner.
  */
 static void
 conn_forget_unread(RedisConn *c)
@@ -493,8 +491,7 @@ conn_forget_unread(RedisConn *c)
 /*
  * redis_conn_receive --- read once
  *
- * After REDIS_READ_FULL take the replies before the next call: that is what
- * bounds the memory.
+ * After REDIS_READ_FULL, take the replies before the next call, which bounds the memory.
  */
 RedisRead
 redis_conn_receive(RedisConn *c, bool briefly)
@@ -523,8 +520,7 @@ redis_conn_receive(RedisConn *c, bool briefly)
 /*
  * redis_conn_reply --- parse the next reply into c->in.values
  *
- * False: none is complete, or the connection was closed because what came is
- * no reply.
+ * False: none is complete, or the connection was closed because what came is not valid.
  */
 bool
 redis_conn_reply(RedisConn *c)
@@ -545,7 +541,7 @@ redis_conn_reply(RedisConn *c)
 }
 
 /*
- * redis_conn_take_info --- the node says what it is; nobody asks a former one
+ * redis_conn_take_info --- record the reply to INFO, unless the node is a former one
  */
 void
 redis_conn_take_info(RedisConn *c, const char *info)

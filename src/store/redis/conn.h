@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * conn.h
- *	  One connection to one node of Redis: where it goes, its socket, its first words.
+ *	  One connection to one Redis node: its target, its socket, TLS, and the handshake.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,122 +26,124 @@
 #include "store/store.h"
 
 /* ----------
- * target.c: What a connection is opened to: one Redis node, and as whom.
+ * target.c: What a connection is opened to: the address of a Redis node, and the
+ * credentials.
  *
- * Below the store nothing reads lockredis.url or the password's setting: who
- * opens a connection makes a target and passes it down.  It is of the present
- * settings: the node that they name, the master that the Sentinels have named, or
- * one of these.
+ * Whoever opens a connection makes a target from the present settings and passes it
+ * down, so that the files below read neither lockredis.url nor the password settings.
+ * It is the node that the settings name, the master that the Sentinels have named, or
+ * one of the Sentinels, of the independent masters, or of the nodes of a cluster.
  *
- * A target is a copy.  The settings are replaced as a whole by a reload, and a
- * connection that is being made must not change its mind halfway.
+ * A target is a copy: a reload replaces the settings as a whole, and must not change a
+ * connection that is just being made.
  * ----------
  */
 
-/* Not in the table of nodes. */
+/* It has no row in the table of nodes. */
 #define NODE_NONE			(-1)
 
 typedef enum TargetKind
 {
-	TARGET_NODE,				/* what the URL names */
-	TARGET_MASTER,				/* what the Sentinels name */
-	TARGET_CLAIMANT,			/* another one, that is asked whether it is a master */
-	TARGET_SHARD,				/* a master of the cluster */
+	TARGET_NODE,				/* the node that the URL names */
+	TARGET_MASTER,				/* the master that the Sentinels name */
+	TARGET_CLAIMANT,			/* another node, which is asked whether it is a master */
+	TARGET_SHARD,				/* a master of a cluster */
 	TARGET_VOTER,				/* one of the independent masters */
-	TARGET_SEED,				/* a node of it that is asked for its map */
+	TARGET_SEED,				/* a node of a cluster, which is asked for its map */
 	TARGET_SENTINEL
 } TargetKind;
 
-/* May a connection be made to it? */
+/* May a connection be made to a target? */
 typedef enum TargetAnswer
 {
 	TARGET_OPEN,
-	TARGET_NOT_YET,				/* look again soon */
-	TARGET_CLOSED				/* the sentence says why */
+	TARGET_NOT_YET,				/* try again soon */
+	TARGET_CLOSED				/* the text says why */
 } TargetAnswer;
 
 typedef struct RedisTarget
 {
 	TargetKind	kind;
-	bool		scout;			/* master: the watchdog's own, see topology.c */
-	uint32		topology;		/* master: its epoch there; shard: generation of
-								 * its row (cluster.c) */
+	bool		scout;			/* master: the watchdog's own connection; see
+								 * topology.c */
+	uint32		topology;		/* master: its epoch in topology.c; shard:
+								 * generation of its row in cluster.c */
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it
-								 * is not one of this server's any more, see
+								 * is not a node of this server any more, see
 								 * redis_target_leave */
-	uint32		version;		/* lr_url_epoch of the settings it was made of, */
-	uint32		tls_version;	/* their lr_tls_epoch, */
-	uint32		place;			/* and their lr_place */
-	char		id[CLUSTER_ID_LEN + 1]; /* shard: which node of the cluster */
-	RedisUrl	url;			/* where, which database, as whom */
-	bool		tls;			/* not for a unix socket */
+	uint32		version;		/* lr_url_epoch of the settings it was made from */
+	uint32		tls_version;	/* their lr_tls_epoch */
+	uint32		place;			/* their lr_place */
+	char		id[CLUSTER_ID_LEN + 1]; /* shard: id of the node in the cluster */
+	RedisUrl	url;			/* address, database, user */
+	bool		tls;			/* never for a unix socket */
 
-	/* With TLS: what its certificate has to name, when that is not url.host. */
+	/* With TLS: the name that the certificate must have, if not url.host. */
 	char		tls_name[LR_HOST_MAX];
 
 	/*
-	 * Where the password is, if not in the URL; empty: there.  A path too long
-	 * for here is too long for open() too, cut or not.
+	 * File with the password; empty: the password is in the URL.  A path too long for
+	 * this buffer is too long for open() as well.
 	 */
 	char		password_file[PATH_MAX + 1];
 } RedisTarget;
 
-/* The node that takes locks, as settings and Sentinels have it now. */
+/* The node that serves this row, by the present settings and the present topology. */
 extern void redis_target_set(RedisTarget *t, NodeId node);
 
 /*
- * A node of the cluster that is asked for its map: one that the settings name, or one
- * of the masters.
+ * A node of the cluster that is asked for its map: one that the settings name, or one of
+ * the masters.
  */
 extern void redis_target_set_seed(RedisTarget *t, const RedisHost *at);
 
-/* What is to say whether it is a master, and nothing else. */
+/* A node that is only asked whether it is a master. */
 extern void redis_target_set_claimant(RedisTarget *t, const RedisHost *at);
 
 /* One of the Sentinels that the settings name. */
 extern void redis_target_set_sentinel(RedisTarget *t, int number);
 
 /*
- * Have the settings been changed since, or is another one the master?  Not of
- * interest for one that was left.  Files of TLS that cannot be used change nothing
- * for connections that there are.
+ * Have the settings changed since, or does another node have its role now?  Always false
+ * after redis_target_leave().  New TLS files that cannot be used do not make existing
+ * connections outdated.
  */
 extern bool redis_target_is_outdated(const RedisTarget *t);
 
 /*
- * May a connection be made, and may one that there is be used?  Always, but for
- * a master that is not known for sure.
+ * May a connection be made now?  May an existing one be used, that is, is this node
+ * known well enough to be the master?
  */
 extern TargetAnswer redis_target_look(const RedisTarget *t, char *why, size_t size);
 extern bool redis_target_is_trusted(const RedisTarget *t, int64 now);
 
 /*
- * What is connected there stays so, whatever the settings say, but nobody else's
- * business: what it says or fails to say is put down to no node.
+ * Keep the existing connection whatever the settings say now, but do not record what the
+ * node answers, or fails to answer, for any row of the table of nodes.
  */
 extern void redis_target_leave(RedisTarget *t);
 
-/* For the server log and pg_monitor: no user, no password. */
+/* The address for the server log and pg_monitor, without user and password. */
 extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
 
 /*
- * Has a Redis server answered there, as these settings say, since this server was started?
- * Then what goes wrong now is no sign of wrong settings.
+ * Note, or check, that a Redis server has answered there with these settings since this
+ * server was started.  If so, a failure is no sign of wrong settings.
  */
 extern void redis_target_note_answered(const RedisTarget *t);
 extern bool redis_target_has_answered(const RedisTarget *t);
 
-/* Have the host name resolved again, if it has one; WANT_xxx of addresses.c. */
+/* Have its host name, if it has one, resolved again; "why" is WANT_xxx of addresses.c. */
 extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
 
-/* The watchdog is connected there; that has ended, or it could not. */
+/* The watchdog has connected to it; its connection has ended, or could not be made. */
 extern void redis_target_confirm(const RedisTarget *t);
 extern void redis_target_lost(const RedisTarget *t);
 
-/* It takes no writes, or has said that it is no master. */
+/* It refuses writes, or has said that it is not a master. */
 extern void redis_target_is_no_master(const RedisTarget *t);
 
-/* It has let all of a time limit pass without a sign of life, or has answered. */
+/* It has not answered within a time limit, or it has answered again. */
 extern void redis_target_set_silent(const RedisTarget *t, bool silent);
 
 /* ----------
@@ -149,55 +151,58 @@ extern void redis_target_set_silent(const RedisTarget *t, bool silent);
  * ----------
  */
 
-/* The words of an error reply, for StoreError.detail. */
+/* Size of a buffer for the text of an error reply. */
 #define REDIS_WORDS_MAX		192
 
 /* Why there is no connection. */
 typedef struct RedisFailure
 {
-	StoreOutcome outcome;		/* of an operation that was not sent: DOWN,
+	StoreOutcome outcome;		/* for an operation that was not sent: DOWN,
 								 * REFUSED or DENIED */
 	StoreError	error;			/* its address is that of the target */
 } RedisFailure;
 
-/* Sets all but the address.  "hint" is static text or NULL. */
+/* Set everything but the address.  "hint" is static text or NULL. */
 extern void redis_failure_set(RedisFailure *f, StoreOutcome outcome,
 							  int sqlstate, const char *hint,
 							  const char *format,...) pg_attribute_printf(5, 6);
 
-/* It has ended the connection without an answer; "known": it has answered before. */
+/*
+ * The node has closed the connection without an answer; "known": it has answered before.
+ */
 extern void redis_failure_no_answer(RedisFailure *f, bool tls, bool known);
 
-/* It does not speak as Redis does; the first byte that it has sent, or 0. */
+/* The peer does not speak Redis's protocol; "first" is the first byte it sent, or 0. */
 extern void redis_failure_not_redis(RedisFailure *f, unsigned char first);
 
 /*
- * An error reply: what it means, and its words fit to be shown.  "user" is the
- * name that we are connected under, which the words must not tell.
+ * Returns what an error reply means, and its text, fit to be shown.  "user" is the name
+ * that we are connected as, which is removed from the text.
  */
 extern StoreOutcome redis_error_words(const RedisValue *value, const char *user,
 									  char *out, size_t size);
 
-/* Text of the node: only what can be shown, byte by byte. */
+/* Replace all bytes but printable ASCII characters. */
 extern void redis_words_clean(char *words);
 
-/* Do they begin with this code? */
+/* Does the text begin with this code? */
 extern bool redis_words_begin(const char *words, const char *code);
 
-/* Is there somebody else than a single Redis, by these words?  A hint, or NULL. */
+/* A hint if the text shows that this is not a single Redis; else NULL. */
 extern const char *redis_words_hint(const char *words);
 
-/* Would everybody get this answer, whatever he asks for? */
+/* Would the node answer this to every request? */
 extern bool redis_words_concern_all(const char *words);
 
-/* What to do about a right that is missing, a port that expects TLS; hints. */
+/* Hints: a right is missing; the port expects TLS. */
 extern const char *const redis_rights_hint;
 extern const char *const redis_tls_port_hint;
 
 /* ----------
- * socket.c: The socket of a connection: its bytes, and what watches it.
+ * socket.c: The socket of a connection: its bytes, and the set that waits for it.
  *
- * The only file that touches the bytes on the wire: that is where TLS goes.
+ * Only this file reads from and writes to the socket, so that TLS can be put on top of
+ * it.
  * ----------
  */
 
@@ -207,114 +212,114 @@ typedef struct RedisSocket
 	uint32		epoch;			/* changes with each descriptor */
 	bool		can_wait;		/* recv() has a time limit */
 	int			briefly_ms;		/* that limit */
-	int			nlate;			/* replies in a row that came later */
+	int			nlate;			/* number of replies in a row that came later */
 	volatile bool shut;			/* see redis_socket_shut */
-	WaitEventSet *set;			/* watches it, and the latch; or NULL */
-	int			position;		/* of the socket in the set */
-	uint32		events;			/* that the set waits for */
+	WaitEventSet *set;			/* waits for the socket and the latch; or NULL */
+	int			position;		/* position of the socket in the set */
+	uint32		events;			/* events the set waits for */
 } RedisSocket;
 
 extern void redis_socket_init(RedisSocket *s);
 
-/* Make one that does not block; 0, or the error.  Counted with fd.c. */
+/* Create a non-blocking socket; 0, or the errno.  Counted by fd.c. */
 extern int	redis_socket_open(RedisSocket *s, int family);
 extern void redis_socket_close(RedisSocket *s);
 
 /*
- * End the connection, but keep the socket: the next look finds it ended by the
- * peer.  For signal handlers.
+ * End the connection but keep the socket, which then looks as if the peer had closed it.
+ * For signal handlers.
  */
 extern void redis_socket_shut(RedisSocket *s);
 
-/* From now on redis_socket_recv_soon() may be used, if the kernel lets it. */
+/* From now on redis_socket_recv_soon() may be used, if the kernel allows that. */
 extern void redis_socket_block_briefly(RedisSocket *s);
 
-/* As recv(2) and send(2) that never wait and are never interrupted. */
+/* Like recv(2) and send(2), but they never block and never fail with EINTR. */
 extern ssize_t redis_socket_recv(RedisSocket *s, char *buf, size_t len);
 extern ssize_t redis_socket_send(RedisSocket *s, const char *buf, size_t len);
 
-/* The same after waiting for a short time; a signal ends the wait. */
+/* Like redis_socket_recv(), but waits for a short time; a signal ends the wait. */
 extern ssize_t redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len);
 
 /*
- * So many bytes of those that were sent has the peer not acknowledged; 0 where
- * that is not known.
+ * How many bytes sent have not been acknowledged by the peer; 0 if that is not known.
  */
 extern size_t redis_socket_unread(const RedisSocket *s);
 
-/* Have the set wait for these events, too; false: it could not be made. */
+/* Have the set wait for these events, too; false if it could not be created. */
 extern bool redis_socket_watch(RedisSocket *s, uint32 events);
 
 /* ----------
- * tls_context.c: What all TLS connections of this process have in common.
+ * tls_context.c: The OpenSSL context that all TLS connections of this process share.
  * ----------
  */
 
 /*
- * The context of the settings and the files as they are now, for connections to
- * be made; "number" changes with it.  NULL: it has failed.
+ * The context for new connections, by the present settings and files; *number changes
+ * with it.  NULL: it could not be made, *f says why.
  */
 extern SSL_CTX *tls_context_get(uint32 *number, RedisFailure *f);
 
 /*
- * Could the files be used when their settings were changed last?  Looked at once a
- * change.
+ * Could the files be used when the settings were last changed?  They are read only once
+ * for each change.
  */
 extern bool tls_context_is_usable(RedisFailure *f);
 
 /* ----------
  * tls.c: TLS between a connection and its socket.
  *
- * OpenSSL reads and writes through a BIO of ours, which is nothing but the
- * calls of socket.c: whoever waits for the socket, and how, stays as it is.
+ * OpenSSL reads and writes through a BIO of ours that only calls socket.c, so the ways
+ * of waiting for a socket are the same as without TLS.
  * ----------
  */
 
-/* Whom a session may be resumed with. */
+/* The peer of a session, which may be resumed only with the same one. */
 typedef struct TlsPeer
 {
 	char		host[LR_HOST_MAX];
 	int			port;
 	char		name[LR_HOST_MAX];
-	uint32		context;		/* by which it was verified */
+	uint32		context;		/* number of the context that verified it */
 } TlsPeer;
 
-/* A record that the kernel has taken. */
+/* A TLS record that the kernel has accepted. */
 typedef struct TlsRecord
 {
 	uint64		ends_at;		/* bytes on the wire up to its end */
-	size_t		len;			/* of what is in it */
+	size_t		len;			/* bytes of plain text in it */
 } TlsRecord;
 
 #define TLS_RECORDS			16
 
-/* All zero: in the clear. */
+/* All zero: the connection does not use TLS. */
 typedef struct RedisTls
 {
-	struct ssl_st *ssl;			/* NULL: in the clear */
+	struct ssl_st *ssl;			/* NULL: no TLS */
 	RedisSocket *socket;
 	bool		shaken;			/* our side of the handshake is complete */
-	bool		cert_wanted;	/* the node has asked for ours */
+	bool		cert_wanted;	/* the node has asked for our certificate */
 	bool		briefly;		/* the next read of the socket may wait */
-	int			nreads;			/* of the socket, in this call */
-	bool		more;			/* there may be more than the socket tells */
+	int			nreads;			/* reads of the socket in this call */
+	bool		more;			/* more data may be buffered, although the
+								 * socket has none */
 	bool		wants_write;	/* before anything can be read */
 	bool		wants_read;		/* before anything can be written */
 
-	/* How it ended. */
-	bool		ended;			/* by the socket, in the last call; */
-	int			socket_error;	/* its errno, 0: by the node, as one does */
-	unsigned long error;		/* OpenSSL's */
-	unsigned char first_byte;	/* that was received; 0 = none */
+	/* How the connection ended. */
+	bool		ended;			/* the socket failed or ended in the last call */
+	int			socket_error;	/* its errno; 0: the peer has closed it */
+	unsigned long error;		/* OpenSSL's error */
+	unsigned char first_byte;	/* first byte received; 0 = none */
 
-	/* What is on its way. */
-	size_t		half_sent;		/* what is in a record that the kernel has not
-								 * taken whole; 0 = none */
-	uint64		on_wire;		/* bytes that the kernel has taken */
-	TlsRecord	records[TLS_RECORDS];	/* the last ones, in a ring */
+	/* Data that has been sent. */
+	size_t		half_sent;		/* plain text in the record that the kernel has
+								 * accepted only in part; 0 = none */
+	uint64		on_wire;		/* bytes that the kernel has accepted */
+	TlsRecord	records[TLS_RECORDS];	/* the last ones, a ring */
 	uint64		nrecords;
 
-	/* For the next time; stays when the connection is closed. */
+	/* For the next connection; kept when this one is closed. */
 	struct ssl_session_st *session;
 	TlsPeer		session_peer;
 	TlsPeer		peer;
@@ -324,17 +329,17 @@ typedef enum TlsResult
 {
 	TLS_UNDER_WAY,
 	TLS_DONE,
-	TLS_FAILED					/* the failure says why */
+	TLS_FAILED					/* *f says why */
 } TlsResult;
 
-/* On a connected socket, which stays the caller's; false: it has failed. */
+/* Begin on a connected socket, which still belongs to the caller; false: failed. */
 extern bool redis_tls_start(RedisTls *t, const RedisTarget *target,
 							RedisSocket *s, RedisFailure *f);
 
-/* Go as far as is possible now. */
+/* Continue the handshake as far as is possible without waiting. */
 extern TlsResult redis_tls_shake_hands(RedisTls *t, RedisFailure *f);
 
-/* End it, before the socket is closed; sends nothing. */
+/* End TLS before the socket is closed; sends nothing. */
 extern void redis_tls_close(RedisTls *t);
 extern void redis_tls_free(RedisTls *t);
 
@@ -345,31 +350,31 @@ redis_tls_is_on(const RedisTls *t)
 }
 
 /*
- * As those of the socket.  EPROTO: it has failed for another reason than the
- * socket's, redis_tls_explain() knows which.
+ * Like the functions of the socket.  EPROTO: TLS itself has failed, and
+ * redis_tls_explain() says why.
  */
 extern ssize_t redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly);
 extern ssize_t redis_tls_send(RedisTls *t, const char *buf, size_t len);
 extern size_t redis_tls_unread(const RedisTls *t);
 
-/* For what the socket has to be watched; "writing": something is to be sent. */
+/* Events to wait for; "writing": there is something to send. */
 extern uint32 redis_tls_events(const RedisTls *t, bool writing);
 
 /*
- * When the first of the node's certificate and ours expires, after the handshake.  Of a
- * session that goes on it is the certificate that was shown at its beginning.
+ * After the handshake: when the first of the node's certificate and ours expires.  In a
+ * resumed session, the node's is the one shown when the session began.
  */
 extern TimestampTz redis_tls_expires(const RedisTls *t);
 
-/* Why it has failed. */
+/* Set *f to the reason of the failure. */
 extern void redis_tls_explain(const RedisTls *t, RedisFailure *f);
 
 /* ----------
- * wire: The bytes of a connection: by TLS if that is on, else the socket's.
+ * wire: The bytes of a connection: over TLS if that is on, else over the socket.
  * ----------
  */
 
-/* "briefly": it may wait for a short time, if the socket can. */
+/* "briefly": may wait for a short time, if the socket supports that. */
 static inline ssize_t
 redis_wire_recv(RedisSocket *s, RedisTls *t, char *buf, size_t len, bool briefly)
 {
@@ -386,14 +391,14 @@ redis_wire_send(RedisSocket *s, RedisTls *t, const char *buf, size_t len)
 		redis_socket_send(s, buf, len);
 }
 
-/* So many bytes of what was sent has the peer surely not read. */
+/* How many of the bytes sent the peer certainly has not read. */
 static inline size_t
 redis_wire_unread(const RedisSocket *s, const RedisTls *t)
 {
 	return redis_tls_is_on(t) ? redis_tls_unread(t) : redis_socket_unread(s);
 }
 
-/* For what the socket is to be watched; "writing": something is to be sent. */
+/* Events to wait for; "writing": there is something to send. */
 static inline uint32
 redis_wire_events(const RedisTls *t, bool writing)
 {
@@ -404,91 +409,94 @@ redis_wire_events(const RedisTls *t, bool writing)
 }
 
 /* ----------
- * connect.c: From a target to a connected socket: its addresses, one after the other.
+ * connect.c: From a target to a connected socket, by trying its addresses in turn.
  *
- * A machine that never waits, part of that of conn.h.
+ * This state machine never waits; it is a part of that of conn.h.
  * ----------
  */
 
 typedef struct RedisConnect
 {
 	int64		opened_at;
-	int64		until;			/* be connected, and greeted */
-	NodeAddresses addresses;	/* none: not known yet */
+	int64		until;			/* limit for connecting and the handshake */
+	NodeAddresses addresses;	/* none: not resolved yet */
 	int			next_address;
-	int64		address_until;	/* for the one that is tried: there is a socket */
-	int64		pause_until;	/* what to do when there is none */
+	int64		address_until;	/* limit for this address, while there is a socket */
+	int64		pause_until;	/* when to go on, while there is none */
 } RedisConnect;
 
 typedef enum ConnectResult
 {
 	CONNECT_UNDER_WAY,
 	CONNECT_DONE,
-	CONNECT_FAILED				/* the failure says why */
+	CONNECT_FAILED				/* *f says why */
 } ConnectResult;
 
-/* Start, to be ready before "until" and within connect_timeout. */
+/* Start connecting; it must be ready before "until" and within connect_timeout. */
 extern void redis_connect_start(RedisConnect *d, int64 until);
 
-/* Go as far as is possible now. */
+/* Go on as far as is possible without waiting. */
 extern ConnectResult redis_connect_step(RedisConnect *d, const RedisTarget *t,
 										RedisSocket *s, RedisFailure *f);
 
-/* When to look at it even if nothing happens to the socket. */
+/* When to call redis_connect_step() even if nothing happens to the socket. */
 extern int64 redis_connect_next(const RedisConnect *d, const RedisSocket *s);
 
 /*
- * No sign of life up to the end: what to tell, and everybody else too if all of
- * connect_timeout has passed.
+ * Nothing was heard before the time limit: set *f, and mark the node as silent for all
+ * processes if it had all of connect_timeout.
  */
 extern void redis_connect_timed_out(const RedisConnect *d, const RedisTarget *t,
 									RedisFailure *f, const char *detail);
 
 /* ----------
- * handshake.c: What is said first on a connection: who we are; and what the node is.
+ * handshake.c: The handshake of a connection: says who we are, and asks what the node
+ * is.
  *
- * Part of the machine of conn.h.  All requests go out at once, and their replies
- * are taken one by one.
+ * A part of the state machine of conn.h.  All requests go out at once; the replies are
+ * taken one by one.
  * ----------
  */
 
-/* Requests, in the order in which they are answered. */
+/* Requests of the handshake. */
 typedef enum RedisGreeting
 {
-	GREET_HELLO,				/* with user, password and name; tells what the
-								 * node is */
+	GREET_HELLO,				/* with user, password and name; the reply says
+								 * what the node is */
 	GREET_AUTH,
 	GREET_SELECT,
 	GREET_NAME,
 	GREET_TIME,
 	GREET_INFO,
-	GREET_ID					/* of a node of a cluster */
+	GREET_ID					/* which node of a cluster it is */
 } RedisGreeting;
 
 #define REDIS_MAX_GREETINGS 8
 
-/* What the node says of itself. */
+/* What the node says about itself. */
 typedef struct RedisFacts
 {
 	char		version[32];
 	char		policy[32];		/* maxmemory_policy */
 	NodeRole	role;
-	char		run_id[RUN_ID_LEN + 1]; /* empty: not told */
-	int64		booted_by;		/* lr_now() at which it surely ran; 0 = not told */
-	uint32		life;			/* one of several masters: that of its row then, */
-	int64		since;			/* and since when it is there (masters.c) */
+	char		run_id[RUN_ID_LEN + 1]; /* empty: not known */
+	int64		booted_by;		/* latest time at which it can have started, by
+								 * lr_now(); 0 = not known */
+	uint32		life;			/* independent master: life of its row when it
+								 * connected */
+	int64		since;			/* and since when this server is there (masters.c) */
 } RedisFacts;
 
 typedef struct RedisHandshake
 {
 	RedisGreeting greetings[REDIS_MAX_GREETINGS];
 	int			ngreetings;
-	int			next;			/* is answered next */
+	int			next;			/* index of the one that is answered next */
 	int64		sent_at;
-	char		secret[LR_SECRET_MAX];	/* until AUTH is answered */
+	char		secret[LR_SECRET_MAX];	/* kept until it has been sent and answered */
 
-	/* What came of it. */
-	RedisFacts	facts;			/* if it was asked to probe */
+	/* The result. */
+	RedisFacts	facts;			/* if INFO was requested */
 	int64		round_trip;
 	int64		clock_offset;	/* see RedisConn */
 } RedisHandshake;
@@ -497,12 +505,12 @@ typedef enum HandshakeResult
 {
 	HANDSHAKE_UNDER_WAY,
 	HANDSHAKE_DONE,
-	HANDSHAKE_FAILED			/* the failure says why */
+	HANDSHAKE_FAILED			/* *f says why */
 } HandshakeResult;
 
 /*
- * Put all requests.  "role" becomes part of the connection's name; with "probe"
- * the node is asked for its facts.  False: it has failed.
+ * Encode all requests.  "role" becomes a part of the connection's name; with "probe" the
+ * node is asked for its facts.  False: failed.
  */
 extern bool redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
 								  const char *role, bool probe, RespOut *out,
@@ -516,30 +524,29 @@ extern HandshakeResult redis_handshake_take(RedisHandshake *hs,
 extern void redis_handshake_forget_secret(RedisHandshake *hs);
 
 /*
- * The reply of INFO: what is in it, the rest stays.  What it says of replicas, for
- * the table of nodes.
+ * Read a reply to INFO: update the facts that it contains; store what it says about
+ * replicas in the table of nodes.
  */
 extern void redis_facts_read(RedisFacts *facts, const char *info);
 extern void redis_replicas_read(const char *info);
 
-/* Can messages be told to its shard alone? */
+/* Does the node have sharded channels (SPUBLISH)? */
 extern bool redis_facts_have_shards(const RedisFacts *facts);
 
-/* The node's clock minus lr_now(), when it was "us" at "read_at" or before. */
+/* The node's clock minus lr_now(), if it showed "us" at "read_at" or before. */
 extern int64 redis_clock_offset(int64 us, int64 read_at);
 
 /* ----------
- * conn.c: One connection to a Redis node, as a machine that never blocks.
+ * conn.c: One connection to a Redis node, as a state machine that never blocks.
  *
  * 		CLOSED --open--> CONNECTING --> [SECURING -->] HANDSHAKE --> READY
  *
- * Any state goes back to CLOSED, with the reason in "failure".  Who waits, and
- * how, is the caller's business: redis_conn_events() and redis_conn_until()
- * say for what.
+ * From every state it can go back to CLOSED, with the reason in "failure".  The caller
+ * waits, for what redis_conn_events() and redis_conn_until() say.
  *
- * It is put together of target.c (where to), connect.c (how to get there),
- * tls.c (unless in the clear), handshake.c (what is said first), resp.h (the
- * protocol) and socket.c (the bytes), none of which knows the others' user.
+ * It consists of target.c (where to connect), connect.c (how to get there), tls.c,
+ * handshake.c, resp.h (the protocol) and socket.c (the bytes), none of which depends on
+ * conn.c.
  * ----------
  */
 
@@ -547,7 +554,7 @@ typedef enum RedisConnState
 {
 	CONN_CLOSED,
 	CONN_CONNECTING,
-	CONN_SECURING,				/* with TLS: its handshake */
+	CONN_SECURING,				/* the TLS handshake */
 	CONN_HANDSHAKE,
 	CONN_READY
 } RedisConnState;
@@ -557,14 +564,14 @@ typedef enum RedisRead
 	REDIS_READ_NOTHING,
 	REDIS_READ_SOME,
 	REDIS_READ_FULL,			/* and there is probably more */
-	REDIS_READ_LOST				/* closed; see failure */
+	REDIS_READ_LOST				/* closed; "failure" says why */
 } RedisRead;
 
 typedef struct RedisConn
 {
 	RedisConnState state;
-	const RedisTarget *target;	/* the user's, since redis_conn_open() */
-	bool		probe;			/* tell node.c what the node says of itself */
+	const RedisTarget *target;	/* the caller's, since redis_conn_open() */
+	bool		probe;			/* record in node.c what the node says about itself */
 	char		role[32];
 
 	RedisSocket socket;
@@ -574,73 +581,73 @@ typedef struct RedisConn
 	RespOut		out;
 	RespIn		in;
 	RedisFacts	facts;
-	int64		clock_offset;	/* the node's clock minus lr_now(),
-								 * microseconds, at least that much */
-	bool		garbled;		/* closed because of what was received */
+	int64		clock_offset;	/* the node's clock minus lr_now() (us); the
+								 * true difference is at least that */
+	bool		garbled;		/* closed because what came was not valid */
 	RedisFailure failure;		/* why it was closed */
 } RedisConn;
 
 /*
- * So often it is read in one step, as more may come for as long as anybody reads: who
- * reads has other things to do, and looks at the time.
+ * How many reads one step does at most.  More data may come for as long as the caller
+ * reads, and it has other things to do and time limits to check.
  */
 #define REDIS_READS_MAX		8
 
-/* Raises when out of memory; or is false then. */
+/* redis_conn_make() returns false when out of memory, redis_conn_init() raises. */
 extern bool redis_conn_make(RedisConn *c, const char *role, bool probe);
 extern void redis_conn_init(RedisConn *c, const char *role, bool probe);
 extern void redis_conn_free(RedisConn *c);
 
 /*
- * Start connecting, to be ready before "until" and within connect_timeout.  The
- * target stays as it is until the connection is closed or opened again.
+ * Start connecting; it must be ready before "until" and within connect_timeout.  The
+ * target must not change until the connection is closed or opened again.
  */
 extern void redis_conn_open(RedisConn *c, const RedisTarget *target,
 							int64 until);
 extern void redis_conn_advance(RedisConn *c);
 
-/* Closes the socket; frees the set that watched it before. */
+/* Close the socket, after freeing the set that waits for it. */
 extern void redis_conn_close(RedisConn *c);
 extern void redis_conn_fail(RedisConn *c, int sqlstate, const char *detail);
 
-/* What to wait for, and until when at most. */
+/* Events to wait for, and until when at most. */
 extern uint32 redis_conn_events(const RedisConn *c);
 extern int64 redis_conn_until(const RedisConn *c);
 
 /*
- * Both for StoreRoutine.interests: how many sockets it has; *until, when the caller has
- * something to do with it, becomes earlier if the connection has.
+ * Both for StoreRoutine.interests: returns the number of sockets, and lowers *until,
+ * which the caller has set, if the connection needs that.
  */
 extern int	redis_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until);
 
 /*
- * Is a kept connection still good?  Closes it when not.  "lately": it was good a
- * moment ago, so only what has been read already is looked at.
+ * Is an idle connection still good?  Closes it if not.  "lately": it was good a moment
+ * ago, so only what has been received already is checked.
  */
 extern bool redis_conn_check(RedisConn *c, bool lately);
 
 /*
- * Is there another one by now in place of this one of several masters?  Then nothing is
- * to be asked over this connection, and nothing that it has answered counts.
+ * Independent masters: has another server been found in the row of this one since?  Then
+ * the connection must not be used for requests, and none of its answers counts.
  */
 extern bool redis_conn_is_other(const RedisConn *c);
 
-/* The same, and it is closed for that. */
+/* The same; closes the connection if so. */
 extern bool redis_conn_close_other(RedisConn *c);
 
-/* Send what the kernel takes; false if that closed it. */
+/* Send what the kernel accepts; false if the connection was closed over it. */
 extern bool redis_conn_flush(RedisConn *c);
 
 /*
- * First receive, then take all replies, each of which is in c->in.values until
- * the next.  "briefly": it may wait for a short time, if the socket can.
+ * First receive, then take all replies; each is in c->in.values until the next one.
+ * "briefly": may wait for a short time, if the socket supports that.
  */
 extern RedisRead redis_conn_receive(RedisConn *c, bool briefly);
 extern bool redis_conn_reply(RedisConn *c);
 
 /*
- * Is it to be read once more in this step?  What is left makes the next wait end at
- * once: by the socket, or see redis_conn_has_more().
+ * Should this step read once more?  Data left behind makes the next wait end at once: it
+ * is in the socket, or redis_conn_has_more() is true.
  */
 static inline bool
 redis_conn_reads_on(RedisRead got, int *nreads)
@@ -649,12 +656,12 @@ redis_conn_reads_on(RedisRead got, int *nreads)
 }
 
 /*
- * Has more been received than the socket tells?  Then it is to be read without
- * waiting for that.
+ * Is more data buffered than the socket shows?  Then it has to be read without waiting
+ * for the socket.
  */
 extern bool redis_conn_has_more(const RedisConn *c);
 
-/* The reply of INFO: what the node says of itself, for node.c. */
+/* Record the reply to INFO, in the facts and in node.c. */
 extern void redis_conn_take_info(RedisConn *c, const char *info);
 
 #endif							/* LR_CONN_H */

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * connect.c
- *	  From a target to a connected socket: its addresses, one after the other.
+ *	  From a target to a connected socket, by trying its addresses in turn.
  *
- * There is no socket while there is nothing to try: until the addresses of a
- * host name are known, or there is room in a socket's backlog.  Nothing in here
- * waits, raises or allocates.
+ * There is no socket while there is nothing to try: until the addresses of a host name
+ * are known, or while the backlog of a unix socket is full.  Nothing in here waits,
+ * raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,13 +27,13 @@
 #include "settings.h"
 #include "store/redis/conn.h"
 
-/* How often to look whether the host name has been resolved. */
+/* How often to check whether the host name has been resolved. */
 #define RESOLVE_POLL		(50 * LR_US_PER_MS)
 
-/* How often to look whether it is known which node is the master. */
+/* How often to check whether the master is known. */
 #define MASTER_POLL			(10 * LR_US_PER_MS)
 
-/* A unix socket whose backlog is full says so at once: try again soon. */
+/* Pause before a retry if the backlog of a unix socket is full, which shows at once. */
 #define BACKLOG_POLL		(10 * LR_US_PER_MS)
 
 void
@@ -55,7 +55,7 @@ redis_connect_start(RedisConnect *d, int64 until)
  */
 
 /*
- * connect_numeric_address --- a path or a numeric host as the only address
+ * connect_numeric_address --- the only address, from a path or a numeric host
  */
 static void
 connect_numeric_address(const RedisUrl *url, NodeAddresses *a)
@@ -93,7 +93,7 @@ connect_numeric_address(const RedisUrl *url, NodeAddresses *a)
 }
 
 /*
- * connect_find_addresses --- false when they are not known yet
+ * connect_find_addresses --- false if they are not known yet
  */
 static bool
 connect_find_addresses(RedisConnect *d, const RedisTarget *t)
@@ -134,9 +134,9 @@ redis_connect_timed_out(const RedisConnect *d, const RedisTarget *t,
 }
 
 /*
- * connect_address_failed --- this address is no good: the next one, or give up
+ * connect_address_failed --- try the next address, or give up
  *
- * No good node there: the name may have moved.
+ * When giving up, have the name resolved again: it may have moved.
  */
 static ConnectResult
 connect_address_failed(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
@@ -161,10 +161,10 @@ connect_address_failed(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 }
 
 /*
- * connect_no_socket --- give up for the lack of something here
+ * connect_no_socket --- give up because of a shortage on this machine
  *
- * That says nothing about any address: there is no use in trying the next one,
- * nor in having the name resolved.
+ * That says nothing about the address, so neither try the next one nor have the name
+ * resolved again.
  */
 static ConnectResult
 connect_no_socket(RedisFailure *f, int error)
@@ -186,7 +186,7 @@ connect_is_lack(int error)
 }
 
 /*
- * connect_out_of_time --- nothing is being tried, and the time is up
+ * connect_out_of_time --- the time is up, and no address is being tried
  */
 static ConnectResult
 connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
@@ -218,9 +218,10 @@ connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
  */
 
 /*
- * connect_try_address --- a socket for the next address
+ * connect_try_address --- begin with the next address
  *
- * Addresses that swallow packets must leave time for the others.
+ * Each address gets a share of the time, as one that drops packets must leave some for
+ * the others.
  */
 static ConnectResult
 connect_try_address(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
@@ -253,7 +254,7 @@ connect_try_address(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 }
 
 /*
- * connect_begin_next --- there is no socket: make one if it is time
+ * connect_begin_next --- there is no socket: create one if it is time
  */
 static ConnectResult
 connect_begin_next(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
@@ -320,7 +321,7 @@ redis_connect_step(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 		if (result != CONNECT_UNDER_WAY)
 			return result;
 
-		/* Go on unless both are as before: waiting for the same thing. */
+		/* Go on unless we wait for the same as before. */
 		if (has_socket == (s->fd != PGINVALID_SOCKET) &&
 			(has_socket || d->pause_until > now))
 			return CONNECT_UNDER_WAY;

@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * handshake.c
- *	  What is said first on a connection: who we are; and what the node is.
+ *	  The handshake of a connection: says who we are, and asks what the node is.
  *
- * A node that the settings name is greeted so that proxies and old versions
- * understand it.  Of one that Sentinels have named, of these, and of independent
- * masters it must be known what it is before anything else is said: HELLO tells, and
- * needs no right.  An independent master says since when it runs, too (masters.c), and a
- * master of a cluster which one it is: another node may have its address by now.
+ * A node that lockredis.url names as a single Redis is greeted in a way that proxies and
+ * old versions understand.  Every other kind of target must be known to be what it
+ * should be before anything else is sent: HELLO shows that, and needs no right.  An
+ * independent master also has to say since when it runs (masters.c), and a master of a
+ * cluster which node it is, since another node may have its address by now.
  *
- * The password is read here, and is in memory until it is answered.  Nothing in
- * here waits (but for the file it is in), raises or allocates.
+ * The password is read here, and is kept in memory until it has been answered.  Nothing
+ * in here waits (except for the password file), raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -38,10 +38,10 @@
  */
 
 /*
- * password_open --- open the file and see who may read it
+ * password_open --- open the password file, and check who may read it
  *
- * Returns the descriptor; or -1 with what is wrong in "problem", which is empty
- * when errno tells.
+ * Returns the descriptor; or -1, with the reason in "problem", which is empty if errno
+ * tells it.
  */
 static int
 password_open(const char *path, const char **problem)
@@ -73,7 +73,7 @@ password_open(const char *path, const char **problem)
 }
 
 /*
- * password_from_line --- the file's content without the end of its line
+ * password_from_line --- the content of the file, without the end of the line
  *
  * Returns what is wrong with it, or NULL.
  */
@@ -96,9 +96,9 @@ password_from_line(const char *buf, ssize_t len, char *secret)
 }
 
 /*
- * password_read --- the password of the file; false when that failed
+ * password_read --- read the password; false if that failed
  *
- * Read anew for each connection, so that a changed file takes effect.
+ * The file is read for each connection, so that a change takes effect.
  */
 static bool
 password_read(const RedisTarget *t, char *secret, RedisFailure *f)
@@ -154,7 +154,7 @@ handshake_expect(RedisHandshake *hs, RedisGreeting greeting)
 }
 
 /*
- * handshake_put_hello --- who we are in one command, the password included
+ * handshake_put_hello --- who we are, including the password, in one command
  */
 static void
 handshake_put_hello(RedisHandshake *hs, const RedisTarget *t,
@@ -178,7 +178,7 @@ handshake_put_hello(RedisHandshake *hs, const RedisTarget *t,
 }
 
 /*
- * handshake_put_auth --- the same to a node that may know no HELLO
+ * handshake_put_auth --- the password, for a node that may not know HELLO
  */
 static void
 handshake_put_auth(RedisHandshake *hs, const RedisUrl *url, RespOut *out)
@@ -207,10 +207,12 @@ handshake_put_select(RedisHandshake *hs, const RedisUrl *url, RespOut *out)
 }
 
 /*
- * handshake_name --- lockredis-<role>-<pid>:<instance>, and :<cluster_name> if it is set
+ * handshake_name --- lockredis-<role>-<pid>:<instance>, and :<cluster_name> if that is
+ * set
  *
- * From an owner one finds its server by that in CLIENT LIST.  Redis takes no spaces, so of
- * cluster_name all but letters, digits and a few more characters is an underscore.
+ * This connects an owner of a lock with its server in CLIENT LIST.  Redis allows no
+ * spaces, so in cluster_name everything but letters, digits and a few other characters
+ * becomes an underscore.
  */
 static void
 handshake_name(const char *role, char *out, size_t size)
@@ -228,7 +230,7 @@ handshake_name(const char *role, char *out, size_t size)
 }
 
 /*
- * handshake_put_identity --- user, password, database and the connection's name
+ * handshake_put_identity --- user, password, database, and name of the connection
  */
 static void
 handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
@@ -253,7 +255,7 @@ handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
 }
 
 /*
- * handshake_put_questions --- what time it is there, and what the node is
+ * handshake_put_questions --- the node's clock, and what the node is
  */
 static void
 handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, RespOut *out)
@@ -284,7 +286,7 @@ handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, Re
 /*
  * redis_handshake_start --- see conn.h
  *
- * Nothing is sent yet: without memory for all of it there is no connection.
+ * Nothing is sent yet: if there is no memory for all of it, there is no connection.
  */
 bool
 redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
@@ -316,7 +318,7 @@ redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
  */
 
 /*
- * facts_field --- the value of a field of INFO; false if it is not there
+ * facts_field --- find a field of INFO; false if it is not there
  */
 static bool
 facts_field(const char *info, const char *field, char *out, size_t size)
@@ -341,11 +343,12 @@ facts_field(const char *info, const char *field, char *out, size_t size)
 }
 
 /*
- * facts_read_boot --- since when does it run?
+ * facts_read_boot --- read the run id, and the latest time at which the node can have
+ * started
  *
- * It tells whole seconds between two readings of its clock that are cut to seconds, so
- * it may have been started up to one second later than it says.  A number that cannot be
- * is cut, so that it is no time in the future.
+ * The uptime is the difference of two clock readings in whole seconds, so the node may
+ * have been started up to one second later than it shows.  An impossibly large value is
+ * limited, lest the result be in the future.
  */
 static void
 facts_read_boot(RedisFacts *facts, const char *info)
@@ -381,7 +384,7 @@ redis_facts_read(RedisFacts *facts, const char *info)
 }
 
 /*
- * redis_facts_have_shards --- see conn.h; all Valkeys can
+ * redis_facts_have_shards --- see conn.h; all versions of Valkey do
  */
 bool
 redis_facts_have_shards(const RedisFacts *facts)
@@ -390,7 +393,7 @@ redis_facts_have_shards(const RedisFacts *facts)
 }
 
 /*
- * replica_field --- a field of a line about a replica: "ip=...,port=...,state=..."
+ * replica_field --- find a field of a line about a replica: "ip=...,port=...,state=..."
  */
 static void
 replica_field(const char *line, const char *field, char *out, size_t size)
@@ -415,8 +418,7 @@ replica_field(const char *line, const char *field, char *out, size_t size)
 /*
  * redis_replicas_read --- see conn.h
  *
- * A line for each, "slave0:...".  A replica may have some of its own, which are
- * nobody's business here.
+ * There is a line "slave0:..." for each.  Replicas of a replica are not of interest.
  */
 void
 redis_replicas_read(const char *info)
@@ -456,9 +458,9 @@ redis_replicas_read(const char *info)
 /*
  * redis_clock_offset --- see conn.h
  *
- * Taken as read at that moment.  So the node's clock is never thought to be
- * further than it is, and a request limited by it never runs too late; the
- * error the other way is at most the time that the reply was under way.
+ * Since the clock was read at "read_at" or before, it is never assumed to be ahead of
+ * its real value, and a request limited by it never runs too late.  It may be assumed to
+ * be behind by the time that the reply took.
  */
 int64
 redis_clock_offset(int64 us, int64 read_at)
@@ -467,7 +469,7 @@ redis_clock_offset(int64 us, int64 read_at)
 }
 
 /*
- * handshake_is_needed --- can there be no connection without this?
+ * handshake_is_needed --- does the connection depend on this request?
  */
 static bool
 handshake_is_needed(RedisGreeting greeting, const RedisTarget *t)
@@ -478,7 +480,7 @@ handshake_is_needed(RedisGreeting greeting, const RedisTarget *t)
 /*
  * handshake_error --- an error reply to one of the requests
  *
- * What is not needed is not worth failing for, unless the node says that we have to
+ * A request that is not needed may fail, unless the error says that we have to
  * authenticate.
  */
 static HandshakeResult
@@ -496,7 +498,7 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 		!redis_words_begin(words, "DENIED"))
 		return HANDSHAKE_UNDER_WAY;
 
-	/* Some answer an unknown command by repeating it. */
+	/* Some versions repeat an unknown command in the error. */
 	if (hs->secret[0] != '\0' && strstr(v->str, hs->secret) != NULL)
 		strlcpy(words, "(not shown: it repeats the password)", sizeof(words));
 
@@ -516,7 +518,7 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 }
 
 /*
- * handshake_field --- the value of a field of the reply to HELLO; "" if it is none
+ * handshake_field --- the value of a field of the reply to HELLO, or ""
  */
 static const char *
 handshake_field(const RedisValue *reply, const char *field)
@@ -529,7 +531,7 @@ handshake_field(const RedisValue *reply, const char *field)
 }
 
 /*
- * handshake_take_voter --- is it one that can be an independent master?
+ * handshake_take_voter --- can the node be an independent master?
  */
 static HandshakeResult
 handshake_take_voter(const RedisValue *reply, RedisFailure *f)
@@ -547,9 +549,10 @@ handshake_take_voter(const RedisValue *reply, RedisFailure *f)
 }
 
 /*
- * handshake_is_other --- it is not what the settings say; what would they have to say?
+ * handshake_is_other --- the node is not what the settings say; report what it is
  *
- * That is in the detail, which everybody is shown whom it concerns.
+ * The detail says what the URL would have to be, as everybody whom this concerns sees
+ * the detail.
  */
 static HandshakeResult
 handshake_is_other(const RedisValue *reply, const char *wanted, RedisFailure *f)
@@ -571,7 +574,7 @@ handshake_is_other(const RedisValue *reply, const char *wanted, RedisFailure *f)
 }
 
 /*
- * handshake_take_id --- is it the node that the map has there?
+ * handshake_take_id --- is it the node that the map has at this address?
  */
 static HandshakeResult
 handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
@@ -586,9 +589,10 @@ handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
 }
 
 /*
- * handshake_take_boot --- has it said who it is, and since when it runs?
+ * handshake_take_boot --- has the node said who it is, and since when it runs?
  *
- * One that was asked for more than that says it at first.
+ * Called after each reply to INFO; the first one is about the server, which contains
+ * both.
  */
 static HandshakeResult
 handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
@@ -615,10 +619,10 @@ handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
 }
 
 /*
- * handshake_take_hello --- is it what it is said to be?
+ * handshake_take_hello --- is the node what it should be?
  *
- * One that says that it is a master may have been one for too long: that decides
- * topology.c.  One that says that it is none surely is none.
+ * A node that says that it is a master may not be the master any more; topology.c
+ * decides that.  A node that says that it is none certainly is none.
  */
 static HandshakeResult
 handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
@@ -648,7 +652,7 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 }
 
 /*
- * handshake_good --- a reply that is no error; false if there is no such reply
+ * handshake_good --- take a reply that is no error; false if it is not a valid one
  */
 static bool
 handshake_good(RedisHandshake *hs, const RedisTarget *t, RedisGreeting greeting,
@@ -687,7 +691,7 @@ handshake_good(RedisHandshake *hs, const RedisTarget *t, RedisGreeting greeting,
 }
 
 /*
- * redis_handshake_take --- the reply to the oldest request
+ * redis_handshake_take --- take the reply to the oldest request
  */
 HandshakeResult
 redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,

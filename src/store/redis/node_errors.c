@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * node_errors.c
- *	  What a node's error replies mean, and why a connection has ended.
+ *	  What the error replies of a node mean, and why a connection has ended.
  *
  * Text only: nothing in here allocates, raises or touches a connection.
  *
@@ -22,25 +22,27 @@ gettext_noop("The user of Redis lacks a right: the command ACL LOG shows there w
 const char *const redis_tls_port_hint =
 gettext_noop("If the node expects TLS on this port, write rediss:// in lockredis.url.");
 
-/* What servers that expect TLS say, and web servers. */
+/* First byte of an answer by a server that expects TLS. */
 #define TLS_ALERT			0x15
 #define TLS_HANDSHAKE		0x16
 
-/* Refused as whoever we are; the last ones are about a command in a script. */
+/*
+ * Replies that deny access to this user.  The last ones are about a command in a script.
+ */
 static const char *const denial_codes[] = {
 	"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR invalid password",
 	"ERR ACL failure", "ERR The user executing the script can't",
 	"The user executing the script can't"
 };
 
-/* These are the same for all keys; one that is not known may be about a key. */
+/* Replies that do not depend on the key; any other may be about a key. */
 static const char *const general_codes[] = {
 	"LOADING", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS",
 	"CLUSTERDOWN", "BUSY", "UNKILLABLE", "NOSCRIPT", "NOAUTH", "WRONGPASS",
 	"DENIED", "ERR invalid password", "ERR max number of clients"
 };
 
-/* What only a node of a cluster says. */
+/* Replies that only a node of a cluster gives. */
 static const char *const cluster_codes[] = {
 	"MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT",
 	"ERR SELECT is not allowed in cluster mode"
@@ -91,11 +93,11 @@ redis_failure_not_redis(RedisFailure *f, unsigned char first)
 }
 
 /*
- * error_inner_words --- the words of an error inside a script
+ * error_inner_words --- find the text of an error inside a script
  *
- * Each version of Redis wraps them differently: in front of them with the
- * place in the script, once or twice, or behind them with that and the digest.
- * Returns where they begin, and their length.
+ * Each version of Redis wraps it differently: it puts the position in the script before
+ * it, once or twice, or the position and the digest behind it.  Returns the beginning of
+ * the text, and its length in *len.
  */
 static const char *
 error_inner_words(const char *words, int *len)
@@ -123,9 +125,8 @@ error_inner_words(const char *words, int *len)
 }
 
 /*
- * error_hide_user --- take the name of the user out of the node's words
- *
- * As in "User bob has no permissions".
+ * error_hide_user --- remove the user's name from an error, as in "User bob has no
+ * permissions"
  */
 static void
 error_hide_user(char *words, const char *user)
@@ -152,7 +153,7 @@ error_is_one_of(const char *words, const char *const *codes, int ncodes)
 }
 
 /*
- * redis_error_words --- an error reply, fit to be shown, and what it means
+ * redis_error_words --- see conn.h
  */
 StoreOutcome
 redis_error_words(const RedisValue *value, const char *user, char *out,
@@ -166,12 +167,12 @@ redis_error_words(const RedisValue *value, const char *user, char *out,
 	redis_words_clean(out);
 	error_hide_user(out, user);
 
-	/* What others see too must not name our keys. */
+	/* Others may see this text, so it must not contain our keys. */
 	p = strstr(out, ", with args beginning with");
 	if (p != NULL)
 		*p = '\0';
 
-	/* A node of a cluster says where to go: no address for everybody. */
+	/* These name another node; the address is not for everybody. */
 	if (redis_words_begin(out, "MOVED ") || redis_words_begin(out, "ASK "))
 	{
 		char	   *slot = strchr(out, ' ') + 1;

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * resp.c
- *	  Redis's protocol: requests put together, replies taken apart.
+ *	  Redis's protocol: encodes requests, parses replies.
  *
- * Raises nothing and allocates in no memory context, so
- * it may run at the end of a transaction and of the process.
+ * Nothing in here raises or allocates in a memory context, so it may run at the end of a
+ * transaction and of the process.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,13 +21,13 @@
 
 #define OUT_INITIAL			4096
 
-/* Room for a type byte, a 64 bit number and the end of the line. */
+/* Room for a type byte, a 64-bit number and the end of the line. */
 #define HEADER_MAX			24
 
 #define EMPTY_TEXT			"$0\r\n\r\n"
 #define EMPTY_TEXT_LEN		6
 
-/* Of a number that is sure to be no larger than an int64. */
+/* Digits of a number that cannot overflow an int64. */
 #define RESP_DIGITS			18
 
 /* ----------
@@ -98,7 +98,7 @@ resp_out_room(RespOut *out, size_t size)
 }
 
 /*
- * resp_begin --- where to put a piece of "size" bytes at most; NULL: nowhere
+ * resp_begin --- where to put a piece of up to "size" bytes; NULL when out of memory
  */
 static char *
 resp_begin(RespOut *out, size_t size)
@@ -112,7 +112,7 @@ resp_begin(RespOut *out, size_t size)
 	return out->data + out->len;
 }
 
-/* It ends here. */
+/* The piece ends here. */
 static void
 resp_end(RespOut *out, const char *end)
 {
@@ -123,15 +123,14 @@ resp_end(RespOut *out, const char *end)
 }
 
 /*
- * resp_put_header --- the header of an array or of a string, at P; returns its
- * end
+ * resp_put_header --- put the header of an array or a string at p; returns its end
  */
 static inline char *
 resp_put_header(char *p, char type, uint64 value)
 {
 	*p++ = type;
 
-	/* Nearly all of them are so short. */
+	/* Nearly all of them are this short. */
 	if (value < 10)
 		*p++ = '0' + value;
 	else if (value < 100)
@@ -214,13 +213,13 @@ resp_out_undo(RespOut *out, uint64 put)
 /* ----------
  * Replies: the callbacks of hiredis' reader
  *
- * Returning NULL makes the reader give up with an error, which is how limits
- * are kept.
+ * Returning NULL makes the reader give up with an error, which is how limits are
+ * enforced.
  * ----------
  */
 
 /*
- * resp_new_value --- the next value of the reply; the first one begins it
+ * resp_new_value --- the next value of the reply; the top level begins a new reply
  */
 static RedisValue *
 resp_new_value(const redisReadTask *task)
@@ -245,7 +244,7 @@ resp_new_value(const redisReadTask *task)
 }
 
 /*
- * resp_string --- a string, an error or a status; cut where the room ends
+ * resp_string --- a string, an error or a status; cut off where the buffer ends
  */
 static void *
 resp_string(const redisReadTask *task, char *str, size_t len)
@@ -303,7 +302,7 @@ resp_integer(const redisReadTask *task, long long value)
 	return v;
 }
 
-/* The task still has the type that was announced. */
+/* The task still has the announced type, which may be that of a string. */
 static void *
 resp_nil(const redisReadTask *task)
 {
@@ -317,10 +316,10 @@ resp_nil(const redisReadTask *task)
 static void
 resp_free_value(void *value)
 {
-	/* Values are parts of the RespIn. */
+	/* Values are part of the RespIn. */
 }
 
-/* RESP3 types are never asked for: without a callback they are refused. */
+/* RESP3 types are never requested; they have no callback, so the reader refuses them. */
 static redisReplyObjectFunctions resp_callbacks = {
 	.createString = resp_string,
 	.createArray = resp_array,
@@ -373,7 +372,8 @@ resp_in_close(RespIn *in)
 }
 
 /*
- * resp_read_number --- digits and the end of the line; NULL: it is something else
+ * resp_read_number --- read digits up to the end of the line; NULL if it is something
+ * else
  */
 static const char *
 resp_read_number(const char *p, const char *end, int64 *value)
@@ -392,11 +392,11 @@ resp_read_number(const char *p, const char *end, int64 *value)
 }
 
 /*
- * resp_take_simple --- is that a reply, all of it and no more, which is a number or an
- * array of numbers and empty texts?  Then into values.
+ * resp_take_simple --- if this is exactly one reply, a number or an array of numbers and
+ * empty strings, put it into values
  *
- * The answers to taking and giving back a lock are, and hiredis, which is made for
- * whatever comes in whatever pieces, takes ten times as long for them.
+ * Replies to acquiring and releasing a lock are like that. hiredis, made for any reply
+ * in any pieces, takes ten times as long for them.
  */
 static bool
 resp_take_simple(RespIn *in, const char *data, size_t len)
@@ -432,7 +432,7 @@ resp_take_simple(RespIn *in, const char *data, size_t len)
 }
 
 /*
- * resp_give --- to hiredis; false when it cannot be kept
+ * resp_give --- hand data to hiredis; false if it cannot be stored
  */
 static bool
 resp_give(RespIn *in, const char *data, size_t len)
@@ -442,9 +442,10 @@ resp_give(RespIn *in, const char *data, size_t len)
 }
 
 /*
- * resp_in_feed --- what has come; false when it cannot be kept
+ * resp_in_feed --- data has been received; false if it cannot be stored
  *
- * A simple reply that nobody has taken yet when more comes goes before that.
+ * A simple reply that nobody has taken before more data comes goes to hiredis, too,
+ * ahead of that data.
  */
 bool
 resp_in_feed(RespIn *in, const char *data, size_t len)
@@ -457,7 +458,7 @@ resp_in_feed(RespIn *in, const char *data, size_t len)
 	if (before > 0 && !resp_give(in, in->simple, before))
 		return false;
 
-	/* Unless hiredis has begun with a reply. */
+	/* Unless hiredis is in the middle of a reply. */
 	if (len <= RESP_SIMPLE_MAX && in->reader->ridx < 0 &&
 		in->reader->pos == in->reader->len && resp_take_simple(in, data, len))
 	{
@@ -475,10 +476,10 @@ resp_in_has_more(const RespIn *in)
 }
 
 /*
- * resp_in_parse --- the next reply, into values
+ * resp_in_parse --- parse the next reply into values
  *
- * An array with fewer values than it announced has a type of RESP3 in it.  hiredis
- * forgets what it has parsed of a reply, so how long that is by now is counted here.
+ * An array with fewer values than announced contains a RESP3 type. hiredis drops what it
+ * has parsed of a reply, so its length so far is counted here.
  */
 RespResult
 resp_in_parse(RespIn *in)
@@ -509,7 +510,7 @@ resp_in_parse(RespIn *in)
 }
 
 /*
- * resp_value_time --- the reply of TIME in microseconds
+ * resp_value_time --- parse the reply to TIME (us)
  */
 bool
 resp_value_time(const RedisValue *v, int64 *us)
@@ -529,7 +530,7 @@ resp_value_time(const RedisValue *v, int64 *us)
 		if (*end != '\0' || errno != 0)
 			return false;
 	}
-	/* Up to the year 9999, so that sums cannot overflow. */
+	/* Limit it to the year 9999, so that sums cannot overflow. */
 	if (parts[0] < 0 || parts[0] > INT64CONST(253402300799) ||
 		parts[1] < 0 || parts[1] >= LR_US_PER_S)
 		return false;

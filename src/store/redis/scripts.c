@@ -3,9 +3,9 @@
  * scripts.c
  *	  The Lua scripts of src/kinds with their SHA1 digests.
  *
- * The digests name the scripts towards Redis (EVALSHA).  They are computed
- * with PostgreSQL's own SHA1 when the first store handle of a process is
- * opened, never where nothing may be raised.
+ * Redis identifies a script by its digest (EVALSHA).  The digests are computed with
+ * PostgreSQL's own SHA1 when the first store handle of a process is opened, since that
+ * may raise, and later calls must not.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -35,7 +35,7 @@ static RedisScript scripts[LUA_COUNT];
 static bool scripts_ready = false;
 
 /*
- * scripts_make_digests --- fill in sha1 of every script; raises when SHA1 is refused
+ * scripts_make_digests --- compute the digest of every script; raises if SHA1 fails
  */
 static void
 scripts_make_digests(void)

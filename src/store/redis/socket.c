@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * socket.c
- *	  The socket of a connection: its bytes, and what watches it.
+ *	  The socket of a connection: its bytes, and the set that waits for it.
  *
- * Nothing in here raises.  Nothing waits but redis_socket_recv_soon(), for
- * BRIEFLY_MAX_MS at most.  Only redis_socket_watch() allocates.
+ * Nothing in here raises.  Only redis_socket_recv_soon() waits, for BRIEFLY_MAX_MS at
+ * most, and only redis_socket_watch() allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,14 +31,15 @@
 #include "wait_events.h"
 
 /*
- * A reply that comes so soon is waited for in recv().  If so many in a row come later, the
- * limit is doubled, since each of them costs a recv() in vain and a wait for events.
+ * recv() itself waits for a reply for BRIEFLY_MS.  If LATE_REPLIES replies in a row take
+ * longer, the limit is doubled, since each of them costs a futile recv() and a wait for
+ * events.
  */
 #define BRIEFLY_MS			10
 #define BRIEFLY_MAX_MS		80
 #define LATE_REPLIES		4
 
-/* Probes of idle connections, so that firewalls and we notice dead ones. */
+/* Probes on idle connections, so that firewalls keep them and we notice dead ones. */
 #define KEEPALIVE_IDLE_S	30
 #define KEEPALIVE_INTERVAL_S	10
 #define KEEPALIVE_COUNT		3
@@ -59,9 +60,9 @@ redis_socket_init(RedisSocket *s)
 }
 
 /*
- * socket_set_options --- no delay, and dead peers noticed
+ * socket_set_options --- switch off delays, and notice dead peers
  *
- * Failures do not matter: the connection works without.
+ * Failures do not matter: the connection works without these options.
  */
 static void
 socket_set_options(pgsocket sock)
@@ -128,7 +129,7 @@ redis_socket_open(RedisSocket *s, int family)
 }
 
 /*
- * redis_socket_close --- if there is one; and the set that watches it before
+ * redis_socket_close --- close it, if it is open, and free the set that waits for it
  */
 void
 redis_socket_close(RedisSocket *s)
@@ -147,7 +148,8 @@ redis_socket_close(RedisSocket *s)
 /*
  * redis_socket_shut --- see conn.h
  *
- * Runs in a signal handler: a system call, and a flag that nobody else sets.
+ * Runs in a signal handler: it only makes a system call and sets a flag, which
+ * redis_socket_open() clears.
  */
 void
 redis_socket_shut(RedisSocket *s)
@@ -194,9 +196,9 @@ redis_socket_recv(RedisSocket *s, char *buf, size_t len)
 /*
  * socket_note_late --- a reply did not come within the limit
  *
- * On a machine with more sessions than it can run, or with a node that is far away, most
- * replies do.  The limit does not become shorter again: it costs nothing if replies come
- * sooner.  A failure leaves the limit as it was.
+ * If a machine has more sessions than it can run, or the node is far away, most replies
+ * are late.  The limit is never lowered again: a higher one costs nothing if replies
+ * come sooner.  If it cannot be set, the old one stays.
  */
 static void
 socket_note_late(RedisSocket *s)
@@ -208,8 +210,8 @@ socket_note_late(RedisSocket *s)
 /*
  * redis_socket_recv_soon --- see conn.h
  *
- * With a time limit on the socket recv() is never restarted.  A signal that
- * comes right before it costs that time at most.
+ * The kernel never restarts recv() on a socket with a time limit.  A signal that comes
+ * right before the call is noticed when the limit has passed.
  */
 ssize_t
 redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len)
@@ -243,12 +245,12 @@ redis_socket_send(RedisSocket *s, const char *buf, size_t len)
 /*
  * redis_socket_unread --- see conn.h
  *
- * The kernel's number.  A layer of encryption has other numbers of bytes, and
- * has to say 0 here.
+ * This counts bytes on the wire; with TLS these are not the bytes of requests, see
+ * redis_tls_unread().
  *
- * Of TCP alone, from which it follows that what is not acknowledged when the
- * peer's end arrives has not been read.  The kernel may be told to serve such a
- * socket with another protocol (MPTCP, SMC), which need not keep to that.
+ * It is only valid for TCP, where data that is not acknowledged when the peer's FIN
+ * arrives has not been read.  The kernel may be configured to use another protocol for
+ * such a socket (MPTCP, SMC), which need not guarantee that.
  */
 size_t
 redis_socket_unread(const RedisSocket *s)
@@ -272,10 +274,11 @@ redis_socket_unread(const RedisSocket *s)
  */
 
 /*
- * socket_make_set --- a set with the latch, the postmaster and the socket
+ * socket_make_set --- a set with the latch, the postmaster and the socket; NULL if that
+ * failed
  *
- * Creating one can raise (no descriptors left, say), which becomes NULL: only
- * resources that are ours are at stake.
+ * Creating a set can raise, for example when out of descriptors.  Catching the error is
+ * safe, as only resources of our own are involved.
  */
 static WaitEventSet *
 socket_make_set(RedisSocket *s, uint32 events)
@@ -307,7 +310,7 @@ socket_make_set(RedisSocket *s, uint32 events)
 /*
  * redis_socket_watch --- see conn.h
  *
- * The set is made once a socket, normally before anything but the handshake is
+ * A socket gets its set on first use, normally before anything but the handshake is
  * sent.
  */
 bool

@@ -1,10 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * target.c
- *	  What a connection is opened to: one Redis node, and as whom.
+ *	  What a connection is opened to: the address of a Redis node, and the credentials.
  *
- * The only file below the store interface that reads where lockredis.url and its
- * neighbours point.  Raises and allocates nothing.
+ * Nothing in here raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,7 +19,7 @@
 #include "store/redis/conn.h"
 
 /*
- * target_begin --- what all of them have
+ * target_begin --- set what all kinds of targets have in common
  */
 static void
 target_begin(RedisTarget *t, NodeId node)
@@ -48,10 +47,10 @@ target_set_host(RedisTarget *t, const RedisHost *at)
 }
 
 /*
- * target_set_voter --- one of the independent masters, which has a URL of its own
+ * target_set_voter --- one of the independent masters, each of which has its own URL
  *
- * The password's file is for those that have none there.  There may be fewer of them
- * now: then it is no target to be opened.
+ * The password file is for URLs without a password.  If the settings have fewer masters
+ * now, the target cannot be opened.
  */
 static void
 target_set_voter(RedisTarget *t, int number)
@@ -66,7 +65,7 @@ target_set_voter(RedisTarget *t, int number)
 }
 
 /*
- * target_has_place --- does it say where to connect to?
+ * target_has_place --- does the target say where to connect to?
  */
 static bool
 target_has_place(const RedisTarget *t)
@@ -77,8 +76,7 @@ target_has_place(const RedisTarget *t)
 /*
  * redis_target_set --- see conn.h
  *
- * Of a master that is not known there is no address: it is no target to be
- * opened.
+ * If the master is not known, there is no address, and the target cannot be opened.
  */
 void
 redis_target_set(RedisTarget *t, NodeId node)
@@ -114,7 +112,7 @@ redis_target_set(RedisTarget *t, NodeId node)
 }
 
 /*
- * target_set_asked --- a node at that place that is asked a question and no more
+ * target_set_asked --- a node at this address that is only asked a question
  */
 static void
 target_set_asked(RedisTarget *t, TargetKind kind, const RedisHost *at)
@@ -141,7 +139,8 @@ redis_target_set_claimant(RedisTarget *t, const RedisHost *at)
 /*
  * redis_target_set_sentinel --- see conn.h
  *
- * They have users of their own: what is for the nodes is not shown to them.
+ * Sentinels have users and passwords of their own; those of the nodes are not sent to
+ * them.
  */
 void
 redis_target_set_sentinel(RedisTarget *t, int number)
@@ -161,7 +160,7 @@ redis_target_set_sentinel(RedisTarget *t, int number)
 }
 
 /*
- * target_has_other_files --- of TLS, that can be used
+ * target_has_other_files --- have the TLS files changed, and can they be used?
  */
 static bool
 target_has_other_files(const RedisTarget *t)
@@ -246,8 +245,8 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
 /*
  * redis_target_want_addresses --- see conn.h
  *
- * Who has not read yet that the settings were changed asks for a name of theirs
- * that is of no interest any more; one process resolves all names, one by one.
+ * A process that has not read the new settings yet may ask for a name of the old ones.
+ * That is ignored, as one process resolves all names, one after the other.
  */
 void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
@@ -258,7 +257,8 @@ redis_target_want_addresses(const RedisTarget *t, uint32 why)
 }
 
 /*
- * target_is_node --- is it the node that the row is about, and not one that is only asked?
+ * target_is_node --- is the target the node in its row, not one that is only asked a
+ * question?
  */
 static bool
 target_is_node(const RedisTarget *t)
@@ -305,8 +305,11 @@ redis_target_is_no_master(const RedisTarget *t)
 }
 
 /*
- * target_says_nothing --- of a node of a cluster: is it another one by now, or one that
- * the watchdog does not ask, and so would never find to be back?
+ * target_says_nothing --- should it be ignored that a node of a cluster is silent, or
+ * answers?
+ *
+ * Yes if another node is in its row by now.  Silence also if the watchdog does not ask
+ * the node, because it has no slots, and so would never find that it answers again.
  */
 static bool
 target_says_nothing(const RedisTarget *t, bool silent)
@@ -324,7 +327,7 @@ target_says_nothing(const RedisTarget *t, bool silent)
 /*
  * redis_target_set_silent --- see conn.h
  *
- * A former master says nothing of the present one, whose row this is.
+ * The row is that of the present master, about which a former one says nothing.
  */
 void
 redis_target_set_silent(const RedisTarget *t, bool silent)

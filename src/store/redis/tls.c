@@ -3,16 +3,16 @@
  * tls.c
  *	  TLS between a connection and its socket.
  *
- * The node's certificate and its name are verified, always.  Nothing in here
- * raises or allocates in a memory context (OpenSSL uses malloc, and without
- * memory the connection is lost), and nothing waits but a read that may.
+ * The node's certificate and its name are always verified.  Nothing in here raises or
+ * allocates in a memory context (OpenSSL uses malloc; when out of memory, the connection
+ * is lost), and nothing waits but a read that may.
  *
- * OpenSSL reads ahead: one read of the socket gets all that is there, as in the
- * clear, and hands it out by records.  So there may be more in its buffer while
- * the socket is silent: "more" says so until a read has found nothing.
+ * OpenSSL reads ahead: one read of the socket fetches all that is there, as without TLS,
+ * and then returns it record by record.  So there may be more in its buffer although the
+ * socket has nothing: "more" says so until a read has found nothing.
  *
- * The queue of errors is the process's, and PostgreSQL's own TLS uses it too:
- * it is emptied before each call and after a failure.
+ * The error queue belongs to the process, and PostgreSQL's own TLS uses it, too: it is
+ * emptied before each call and after a failure.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -34,20 +34,20 @@
 #include "store/redis/conn.h"
 
 /*
- * So often OpenSSL may read the socket in one call: what is none of Redis's bytes, as
- * tickets and new keys, can come for as long as anybody reads.  Then it is as if
- * nothing more were there, and the socket says that there is.
+ * How often OpenSSL may read the socket in one call.  Data that is not the node's reply,
+ * such as tickets and new keys, may come for as long as we read.  After that the call
+ * behaves as if nothing more were there; the socket shows that there is.
  */
 #define TLS_READS_MAX		64
 
 /* ----------
- * The socket, as OpenSSL sees it
+ * The socket as OpenSSL sees it
  * ----------
  */
 
 /*
- * tls_bio_read --- OpenSSL reads from our socket: TLS_READS_MAX times, then it
- * is told to try later
+ * tls_bio_read --- OpenSSL reads from our socket; after TLS_READS_MAX reads it has to
+ * try later
  */
 static int
 tls_bio_read(BIO *bio, char *buf, int len)
@@ -105,12 +105,12 @@ tls_bio_write(BIO *bio, const char *buf, int len)
 static long
 tls_bio_ctrl(BIO *bio, int command, long number, void *pointer)
 {
-	/* Nothing is buffered, so there is nothing to flush. */
+	/* Nothing is buffered here, so there is nothing to flush. */
 	return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
 /*
- * tls_bio_method --- made once a process; NULL without memory
+ * tls_bio_method --- created once per process; NULL when out of memory
  */
 static BIO_METHOD *
 tls_bio_method(void)
@@ -146,7 +146,7 @@ tls_forget_session(RedisTls *t)
 }
 
 /*
- * tls_new_session --- OpenSSL has one for the next time; 1: it is ours
+ * tls_new_session --- OpenSSL offers a session for the next connection; 1: we keep it
  */
 static int
 tls_new_session(SSL *ssl, SSL_SESSION *session)
@@ -160,10 +160,10 @@ tls_new_session(SSL *ssl, SSL_SESSION *session)
 }
 
 /*
- * tls_resume --- have the session of the last connection go on, if it may
+ * tls_resume --- resume the session of the last connection, if that is allowed
  *
- * Its node was verified then.  That counts for the same node and the same
- * settings and files, until its certificate expires; else all is done anew.
+ * Its peer was verified then.  That is good for the same node with the same settings and
+ * files, until its certificate expires; otherwise do a full handshake.
  */
 static void
 tls_resume(RedisTls *t)
@@ -187,7 +187,7 @@ tls_resume(RedisTls *t)
  */
 
 /*
- * tls_cert_wanted --- the node asks for our certificate
+ * tls_cert_wanted --- the node requests our certificate
  */
 static int
 tls_cert_wanted(SSL *ssl, void *arg)
@@ -197,10 +197,11 @@ tls_cert_wanted(SSL *ssl, void *arg)
 }
 
 /*
- * tls_expect_name --- whom the certificate has to name; false without memory
+ * tls_expect_name --- set the name that the certificate must have; false when out of
+ * memory
  *
- * A node that has several certificates is told which one is meant, but only by
- * a name.  The dot that ends a full name is none of it.
+ * A node with several certificates is told which one is meant (SNI), but only by a name,
+ * not by an address.  The dot that may end a full name does not belong to it.
  */
 static bool
 tls_expect_name(RedisTls *t, const char *name)
@@ -219,7 +220,7 @@ tls_expect_name(RedisTls *t, const char *name)
 }
 
 /*
- * tls_set_up --- false without memory
+ * tls_set_up --- create the SSL object; false when out of memory
  */
 static bool
 tls_set_up(RedisTls *t, SSL_CTX *context)
@@ -279,7 +280,8 @@ redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
 /*
  * redis_tls_close --- see conn.h
  *
- * Without the shutdown OpenSSL would not have the session resumed.
+ * If OpenSSL did not consider the connection shut down, it would not allow the session
+ * to be resumed.
  */
 void
 redis_tls_close(RedisTls *t)
@@ -306,9 +308,9 @@ redis_tls_free(RedisTls *t)
 }
 
 /*
- * tls_failed --- a call of OpenSSL's has returned this: errno says what it is
+ * tls_failed --- an OpenSSL call has returned "result": set errno accordingly
  *
- * EAGAIN: nothing has failed.  0: the node has ended the connection.
+ * EAGAIN: nothing has failed. 0: the peer has closed the connection.
  */
 static void
 tls_failed(RedisTls *t, int result, bool *wants_read, bool *wants_write)
@@ -374,7 +376,7 @@ redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
  */
 
 /*
- * redis_tls_recv --- see conn.h; one record at most
+ * redis_tls_recv --- see conn.h; reads one record at most
  */
 ssize_t
 redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
@@ -399,7 +401,7 @@ redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
 }
 
 /*
- * tls_note_record --- the kernel has taken a record
+ * tls_note_record --- the kernel has accepted a record
  */
 static void
 tls_note_record(RedisTls *t, size_t len)
@@ -411,14 +413,15 @@ tls_note_record(RedisTls *t, size_t len)
 }
 
 /*
- * redis_tls_send --- see conn.h; one record at most
+ * redis_tls_send --- see conn.h; sends one record at most
  *
- * What is sent of a record that the kernel has not taken whole cannot be read.  It
- * is sent on alone: OpenSSL would go on with the next one, and if that is not taken
- * whole say of both that nothing was sent, while the node answers the first.
+ * The node can read nothing of a record that the kernel has accepted only in part.  The
+ * rest of such a record is sent in a call of its own.  Otherwise OpenSSL would continue
+ * with the next record and, if that is accepted only in part, report for both that
+ * nothing was sent, while the node answers the first.
  *
- * When the node has ended the connection, it may have said before why: that is
- * read, since a node that wants a certificate says so only now.
+ * If the node has closed the connection, it may have sent the reason before.  So read
+ * once more: a node that requires a certificate says so only now.
  */
 ssize_t
 redis_tls_send(RedisTls *t, const char *buf, size_t len)
@@ -452,9 +455,9 @@ redis_tls_send(RedisTls *t, const char *buf, size_t len)
 }
 
 /*
- * redis_tls_unread --- see redis_socket_unread
+ * redis_tls_unread --- like redis_socket_unread(), in plain text
  *
- * In the last records that have not been acknowledged up to their end.
+ * Counts the content of the last records that were not acknowledged up to their end.
  */
 size_t
 redis_tls_unread(const RedisTls *t)
@@ -474,7 +477,8 @@ redis_tls_unread(const RedisTls *t)
 }
 
 /*
- * certificate_expires --- DT_NOEND: there is none
+ * certificate_expires --- when the certificate expires; DT_NOEND: unknown, or there is
+ * none
  */
 static TimestampTz
 certificate_expires(const X509 *cert)

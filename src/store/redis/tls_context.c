@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * tls_context.c
- *	  What all TLS connections of this process have in common: the files.
+ *	  The OpenSSL context that all TLS connections of this process share.
  *
- * The context is made for the first connection of a process, so never in the
- * postmaster, and anew for the next one when a setting or a file has changed.
- * Existing connections keep the context that they were made with.
+ * It is created for the first connection of a process, so never in the postmaster, and
+ * again for the next connection when a setting or a file has changed.  Existing
+ * connections keep the context that they were created with.
  *
- * This is the only file that reads lockredis.tls_ca_file, tls_cert_file and
- * tls_key_file.  OpenSSL loads them, once they have been looked at.  Nothing in
- * here raises or allocates in a memory context, nor waits but for the file
- * system.  No error has anything of a file's content in it.
+ * Only this file uses lockredis.tls_ca_file, tls_cert_file and tls_key_file.  It checks
+ * the files, and OpenSSL loads them.  Nothing in here raises or allocates in a memory
+ * context, and nothing waits except for the file system.  No error message contains
+ * anything of a file's content.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -32,10 +32,10 @@
 #include "settings.h"
 #include "store/redis/conn.h"
 
-/* More than any bundle of authorities has. */
+/* No bundle of authorities is as large as this. */
 #define TLS_FILE_MAX		(8 * 1024 * 1024)
 
-/* Of a directory with what the system trusts, one file each: 1a2b3c4d.0 */
+/* A certificate in a directory of trusted ones, one file for each: 1a2b3c4d.0 */
 #define HASHED_FILES		"%s/????????.[0-9]*"
 
 typedef struct TlsFile
@@ -59,11 +59,11 @@ static SSL_CTX *context = NULL;
 static uint64 context_stamp;
 static uint32 context_number = 0;
 
-/* OpenSSL needed a passphrase since this was set to false. */
+/* OpenSSL has needed a passphrase since this was set to false. */
 static bool passphrase_wanted;
 
 /*
- * no_passphrase --- OpenSSL would ask at the terminal
+ * no_passphrase --- the callback; without one, OpenSSL would ask at the terminal
  */
 static int
 no_passphrase(char *buf, int size, int writing, void *userdata)
@@ -84,7 +84,7 @@ is_set(const TlsFile *file)
  */
 
 /*
- * stamp_add --- a stamp with what can be known of a file without reading it
+ * stamp_add --- add everything that can be known of a file without reading it
  */
 static uint64
 stamp_add(uint64 stamp, const char *path)
@@ -107,7 +107,8 @@ stamp_add(uint64 stamp, const char *path)
 }
 
 /*
- * system_place --- where what the system trusts is, unless the environment says where
+ * system_place --- where the system keeps trusted certificates; the environment may say
+ * where
  */
 static const char *
 system_place(const char *variable, const char *otherwise)
@@ -118,10 +119,10 @@ system_place(const char *variable, const char *otherwise)
 }
 
 /*
- * system_stamp --- add the directories of what the system trusts to a stamp
+ * system_stamp --- add the directories of certificates that the system trusts to a stamp
  *
- * There may be several, as in a PATH.  "hashed", if it is not NULL, becomes true if
- * one of them has an authority: that is not looked for each time.
+ * There may be several, as in PATH.  Unless "hashed" is NULL, it becomes true if one of
+ * them has a certificate; that takes longer, so it is not checked each time.
  */
 static uint64
 system_stamp(uint64 stamp, bool *hashed)
@@ -152,7 +153,7 @@ system_stamp(uint64 stamp, bool *hashed)
 }
 
 /*
- * files_stamp --- the stamp of all that is read for a context
+ * files_stamp --- the stamp of all files that are read for a context
  */
 static uint64
 files_stamp(void)
@@ -184,9 +185,10 @@ file_failed(RedisFailure *f, const TlsFile *file, const char *what)
 }
 
 /*
- * file_check --- can this file be given to OpenSSL?
+ * file_check --- may this file be given to OpenSSL?
  *
- * The key's owner and rights are those that PostgreSQL asks of its own.
+ * For the owner and the permissions of the key, the rules are those of PostgreSQL's own
+ * key file.
  */
 static bool
 file_check(const TlsFile *file, RedisFailure *f)
@@ -214,11 +216,12 @@ file_check(const TlsFile *file, RedisFailure *f)
 }
 
 /*
- * system_load --- trust what the system trusts
+ * system_load --- trust the certificates that the system trusts
  *
- * Of the directories only what is asked for is read, when it is; the file with all
- * of them takes fifty milliseconds and a megabyte in each process.  So that is read
- * if there are no such directories, or if somebody has said which one.
+ * In the directories OpenSSL only reads the certificates that it needs, when it needs
+ * them.  The one file with all of them takes fifty milliseconds and a megabyte in each
+ * process.  So it is only loaded if there are no such directories, or if the environment
+ * names a file.
  */
 static bool
 system_load(SSL_CTX *ctx, RedisFailure *f)
@@ -235,7 +238,7 @@ system_load(SSL_CTX *ctx, RedisFailure *f)
 }
 
 /*
- * ca_load --- trust each certificate of the file
+ * ca_load --- trust each certificate in the CA file
  */
 static bool
 ca_load(SSL_CTX *ctx, RedisFailure *f)
@@ -252,7 +255,7 @@ ca_load(SSL_CTX *ctx, RedisFailure *f)
 }
 
 /*
- * own_load --- our certificate, those behind it, and its key
+ * own_load --- load our certificate, those that signed it, and its key
  */
 static bool
 own_load(SSL_CTX *ctx, RedisFailure *f)
@@ -275,7 +278,7 @@ own_load(SSL_CTX *ctx, RedisFailure *f)
 }
 
 /*
- * files_load --- put the content of all of them into the context
+ * files_load --- load all files into the context
  */
 static bool
 files_load(SSL_CTX *ctx, RedisFailure *f)
@@ -300,9 +303,10 @@ files_load(SSL_CTX *ctx, RedisFailure *f)
  */
 
 /*
- * context_configure --- whatever the files are; false without memory
+ * context_configure --- settings that do not depend on the files; false when out of
+ * memory
  *
- * Sessions are kept by the connections (tls.c), since a session says to whom.
+ * OpenSSL must not cache sessions: a connection keeps its own, with its peer (tls.c).
  */
 static bool
 context_configure(SSL_CTX *ctx)
@@ -336,7 +340,7 @@ context_make(RedisFailure *f)
 /*
  * tls_context_get --- see conn.h
  *
- * The stamp is taken first: what is changed while it is read is read again the
+ * The stamp is computed first: if a file changes while it is read, it is read again the
  * next time.  Nothing is kept of files that could not be used.
  */
 SSL_CTX *

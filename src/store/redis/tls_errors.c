@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * tls_errors.c
- *	  Why a TLS connection has failed, in words.
+ *	  Why a TLS connection has failed, as text.
  *
- * Text only: nothing in here allocates, raises or touches a connection.  The
- * words are OpenSSL's, of which none has a name, an address or anything of a
- * certificate in it.
+ * Text only: nothing in here allocates, raises or touches a connection.  The reasons are
+ * OpenSSL's own texts, none of which contains a name, an address or anything of a
+ * certificate.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,12 +22,12 @@
 
 #include "store/redis/conn.h"
 
-/* The first byte of each record: its content type. */
+/* The first byte of each record is its content type. */
 #define TLS_FIRST_TYPE		0x14
 #define TLS_LAST_TYPE		0x18
 
 /*
- * certificate_hint --- what to do about a certificate that is not accepted
+ * certificate_hint --- what to do about a certificate that was not accepted
  */
 static const char *
 certificate_hint(long verdict)
@@ -53,7 +53,7 @@ certificate_hint(long verdict)
 }
 
 /*
- * alert_of --- the alert that the node has sent; else a number that is none
+ * alert_of --- the alert that the node has sent, or a number that is not an alert
  */
 static int
 alert_of(unsigned long error)
@@ -63,9 +63,9 @@ alert_of(unsigned long error)
 }
 
 /*
- * is_about_our_certificate --- of TLS 1.2 and 1.3; servers differ much
+ * is_about_our_certificate --- an alert of TLS 1.2 or 1.3; servers differ a lot
  *
- * Those that are about certificates have numbers in a row, but for one.
+ * Alerts about certificates have consecutive numbers, with one other among them.
  */
 static bool
 is_about_our_certificate(int alert)
@@ -87,7 +87,7 @@ is_about_versions(unsigned long error)
 }
 
 /*
- * not_tls --- what came is no TLS: what it is, and a hint
+ * not_tls --- the peer does not speak TLS: what it may be, and a hint
  */
 static const char *
 not_tls(unsigned char first_byte, const char **hint)
@@ -101,7 +101,7 @@ not_tls(unsigned char first_byte, const char **hint)
 }
 
 /*
- * socket_ended --- the node has ended the connection: what to say, its words, a hint
+ * socket_ended --- the peer has ended the connection: message, reason and hint
  */
 static const char *
 socket_ended(const RedisTls *t, const char **words, const char **hint)
@@ -114,7 +114,7 @@ socket_ended(const RedisTls *t, const char **words, const char **hint)
 }
 
 /*
- * our_certificate_refused --- what the node has against it, and a hint
+ * our_certificate_refused --- why the node has refused our certificate, and a hint
  */
 static const char *
 our_certificate_refused(const RedisTls *t, const char **hint)
@@ -129,7 +129,7 @@ our_certificate_refused(const RedisTls *t, const char **hint)
 }
 
 /*
- * redis_tls_explain --- see tls.c
+ * redis_tls_explain --- see conn.h
  */
 void
 redis_tls_explain(const RedisTls *t, RedisFailure *f)

@@ -3,12 +3,12 @@
  * url.c
  *	  Parser of lockredis.url.
  *
- * Runs in a GUC check hook, in the postmaster too: it allocates nothing,
- * raises nothing and looks nothing up.  What is wrong is told by its position
- * and by the name of the part; no text of the URL is ever repeated, because
- * any part of a malformed one may be a password.
+ * Runs in a GUC check hook, in the postmaster too: it allocates nothing, raises nothing
+ * and looks nothing up.  An error is described by its position and the name of the part.
+ * The text of the URL is never repeated, because any part of a malformed URL may be a
+ * password.
  *
- * Several URLs are a list of independent masters, each of which could stand alone.
+ * Several URLs are a list of independent masters, each of which could be given alone.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -29,7 +29,7 @@
 #define SENTINEL_DEFAULT_PORT	26379
 #define IPV6_TEXT_MAX		64
 
-/* A part of the text: [at, end).  Positions shown count from base. */
+/* A part of the text: [at, end).  Positions in errors count from base. */
 typedef struct UrlCursor
 {
 	const char *base;
@@ -88,7 +88,7 @@ url_hex_value(char ch)
 /*
  * url_decode --- percent-decode [from, to) into a buffer, as a C string
  *
- * "too_long" and "control" are the messages for these two mistakes.
+ * "too_long" and "control" are the messages for these two errors.
  */
 static RedisUrlVerdict
 url_decode(const UrlCursor *c, const char *from, const char *to,
@@ -121,7 +121,7 @@ url_decode(const UrlCursor *c, const char *from, const char *to,
 }
 
 /*
- * url_parse_number --- the digits [from, to), at most "max"; -1 if it is not one
+ * url_parse_number --- the number [from, to), up to "max"; -1 if it is not valid
  */
 static int64
 url_parse_number(const char *from, const char *to, int64 max)
@@ -153,7 +153,7 @@ url_parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
 }
 
 /*
- * url_is_word --- may it be in the name of a host or service?
+ * url_is_word --- may this character be in the name of a host or service?
  */
 static bool
 url_is_word(char c)
@@ -286,9 +286,7 @@ url_parse_userinfo(const UrlCursor *c, const char *from, const char *to,
 }
 
 /*
- * url_parse_list --- several hosts, with a comma between
- *
- * They are Sentinels, or nodes of a cluster.
+ * url_parse_list --- several hosts separated by commas: Sentinels, or nodes of a cluster
  */
 static RedisUrlVerdict
 url_parse_list(const UrlCursor *c, const char *from, const char *to,
@@ -385,7 +383,7 @@ url_parse_unix(const UrlCursor *c, RedisUrl *url)
 }
 
 /*
- * url_parse_tcp --- what follows the scheme of a form with hosts
+ * url_parse_tcp --- what follows the scheme of a URL with hosts
  */
 static RedisUrlVerdict
 url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
@@ -492,7 +490,7 @@ redis_host_is_numeric(const char *host)
 }
 
 /*
- * url_is_same_server --- do both lead to the same one, whatever the database is?
+ * url_is_same_server --- do both URLs name the same server, ignoring the database?
  */
 static bool
 url_is_same_server(const RedisUrl *a, const RedisUrl *b)
@@ -505,7 +503,7 @@ url_is_same_server(const RedisUrl *a, const RedisUrl *b)
 }
 
 /*
- * url_check_member --- may the last one of these stand in a list?
+ * url_check_member --- may the last of these URLs be in a list?
  */
 static RedisUrlVerdict
 url_check_member(const UrlCursor *c, const char *start, const RedisUrl *urls, int n)
@@ -521,7 +519,7 @@ url_check_member(const UrlCursor *c, const char *start, const RedisUrl *urls, in
 }
 
 /*
- * url_parse_all --- all URLs, with a space between
+ * url_parse_all --- all URLs, separated by single spaces
  */
 static RedisUrlVerdict
 url_parse_all(UrlCursor *c, RedisUrl *urls, int *nurls)
@@ -552,7 +550,7 @@ url_parse_all(UrlCursor *c, RedisUrl *urls, int *nurls)
 }
 
 /*
- * redis_url_parse --- the value of lockredis.url
+ * redis_url_parse --- parse the value of lockredis.url
  */
 RedisUrlVerdict
 redis_url_parse(const char *text, RedisUrl *urls, int *nurls, RedisUrlError *error)

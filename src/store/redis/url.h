@@ -27,11 +27,11 @@
 #define LR_MAX_SENTINELS	8
 #define LR_MAX_SEEDS		16
 
-/* Independent masters: so many URLs, or one. */
+/* Number of URLs for independent masters; otherwise there is one URL. */
 #define LR_MIN_MASTERS		3
 #define LR_MAX_MASTERS		9
 
-/* Not isalnum(), which knows more letters in some locales. */
+/* isalnum() would accept more letters in some locales. */
 #define LR_ASCII_ALNUM		"abcdefghijklmnopqrstuvwxyz" \
 							"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
@@ -58,8 +58,9 @@ typedef struct RedisUrl
 {
 	RedisScheme scheme;
 	bool		tls;			/* rediss:// and rediss-sentinel:// */
-	char		host[LR_HOST_MAX];	/* without brackets; empty for unix, and with
-									 * Sentinels, which name it */
+	char		host[LR_HOST_MAX];	/* without brackets; empty for unix://, and
+									 * with Sentinels or a cluster, which name
+									 * the nodes */
 	bool		host_is_numeric;
 	int			port;
 	char		path[LR_SOCKET_PATH_MAX];	/* unix */
@@ -68,12 +69,12 @@ typedef struct RedisUrl
 	char		password[LR_SECRET_MAX];	/* percent-decoded */
 	bool		has_password;
 
-	/* redis-sentinel://: whom to ask for the master, and of what */
+	/* redis-sentinel://: the Sentinels to ask, and the service to ask for */
 	int			nsentinels;
 	RedisHost	sentinel[LR_MAX_SENTINELS];
 	char		service[LR_SERVICE_MAX];
 
-	/* redis-cluster://: nodes to ask for its map */
+	/* redis-cluster://: nodes to ask for the map of the cluster */
 	int			nseeds;
 	RedisHost	seed[LR_MAX_SEEDS];
 } RedisUrl;
@@ -86,40 +87,40 @@ typedef enum RedisUrlVerdict
 
 typedef struct RedisUrlError
 {
-	char		detail[256];	/* a sentence: what is wrong and where; never
-								 * shows a password */
+	char		detail[256];	/* a sentence saying what is wrong and where;
+								 * never contains a password */
 } RedisUrlError;
 
-/* Does it name a host that has to be looked up? */
+/* Does the URL contain a host name that has to be resolved? */
 static inline bool
 redis_url_has_name(const RedisUrl *url)
 {
 	return url->scheme == REDIS_TCP && !url->host_is_numeric && url->host[0] != '\0';
 }
 
-/* Is the node that it means found by asking others? */
+/* Do Sentinels have to be asked for the node? */
 static inline bool
 redis_url_is_followed(const RedisUrl *url)
 {
 	return url->nsentinels > 0;
 }
 
-/* Is it a cluster, whose nodes have some of the keys each? */
+/* Does it name a cluster, whose nodes each have some of the slots? */
 static inline bool
 redis_url_is_cluster(const RedisUrl *url)
 {
 	return url->nseeds > 0;
 }
 
-/* For the server log and pg_monitor. */
+/* The address as text, for the server log and for pg_monitor. */
 extern void redis_host_show(const RedisHost *at, char *out, size_t size);
 
-/* Is this text an address, of either family?  Else it is a name. */
+/* Is this text an IPv4 or IPv6 address, rather than a name? */
 extern bool redis_host_is_numeric(const char *host);
 
 /*
- * Into "urls", which has room for LR_MAX_MASTERS; so many are there.  Both are
- * meaningful only with REDIS_URL_OK, *error only without.
+ * Parse lockredis.url into urls[], which has room for LR_MAX_MASTERS, and set *nurls.
+ * Both are valid only if the result is REDIS_URL_OK, and *error only if it is not.
  */
 extern RedisUrlVerdict redis_url_parse(const char *text, RedisUrl *urls, int *nurls,
 									   RedisUrlError *error);
