@@ -1,25 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * confirm.c
- *	  What replicas of a Redis node have to confirm.
+ *	  Waiting for replicas of a Redis node to confirm operations.
  *
- * Behind the operations of a pass goes one WAIT, in the same write, for the most
- * replicas that one of them asks for.  Its reply is a number: that of the replicas
- * which have the last write of this connection.  An operation that was carried out
- * has its outcome then, by its own number.
+ * The operations of a pass are followed by one WAIT, in the same write, for the most
+ * replicas that one of them asks for.  Its reply is the number of replicas that have the
+ * last write of this connection.  Then each operation that was carried out gets its
+ * outcome, by its own number.
  *
- * - What counts is the last write of this very connection.  So each operation
- *	 that has to be confirmed writes (ARG_WRITE), and none of them is
- *	 confirmed over another connection than its own: a new one that has written
- *	 nothing is told the number of replicas that there are, whatever they lack.
- *	 What was answered when the connection is lost is unknown if it was a create,
- *	 and else is sent again, with a WAIT of its own.
- * - A WAIT holds up what comes behind it on the connection.  Who is told that a
- *	 lock is busy does not stay for it: the reply is owed, and is swallowed by the
- *	 batch that comes after.
- * - No reply but a number says that anything was replicated.  A node that became a
- *	 replica while it waited says so by an error; it may have served nobody but us
- *	 for a while.
+ * - Only the last write of this very connection counts.  So each operation to be
+ *	 confirmed writes something (ARG_WRITE), and none is confirmed over another
+ *	 connection: on a new one that has written nothing, WAIT returns the number of
+ *	 replicas, whatever they lack.  When the connection is lost before the confirmation, a
+ *	 create is unknown; everything else is sent again, with a WAIT of its own.
+ * - A WAIT blocks what follows it on the connection.  A session whose create is busy
+ *	 does not wait for it: the reply is owed, and the next batch takes it.
+ * - Only a number says that anything was replicated.  A node that has become a replica
+ *	 meanwhile answers with an error, and may have served nobody but us for a while.
  *
  * Nothing in here waits, raises or allocates in a memory context.
  *
@@ -37,8 +34,8 @@
 #include "store/redis/node_batch.h"
 
 /*
- * The reply must be here before command_timeout and the call have passed (ms).  The
- * node looks each 100 ms whether a WAIT has ended.
+ * The reply must be here (ms) before command_timeout and the call are over.  A node
+ * checks every 100 ms whether a WAIT has ended.
  */
 #define WAIT_MARGIN			250
 
@@ -57,9 +54,9 @@ confirm_want(NodeBatch *b, const StoreOp *op)
 }
 
 /*
- * confirm_wait_ms --- how long the node is to wait; never 0, which is for ever
+ * confirm_wait_ms --- how long the node is to wait; never 0, which means for ever
  *
- * It begins when it has done with a WAIT of the batch before, if it owes the answer to one.
+ * If the reply to a WAIT of an earlier batch is owed, this one begins when that ends.
  */
 static int64
 confirm_wait_ms(const NodeBatch *b, int64 now)
@@ -111,7 +108,7 @@ confirm_done(NodeBatch *b, StoreOp *op)
 }
 
 /*
- * confirm_settle --- so many replicas have all that was done
+ * confirm_settle --- so many replicas have everything: settle the operations carried out
  */
 static void
 confirm_settle(NodeBatch *b, int64 replicas)
@@ -131,7 +128,7 @@ confirm_settle(NodeBatch *b, int64 replicas)
 }
 
 /*
- * confirm_too_few --- what is told of those that ask for more
+ * confirm_too_few --- report that too few replicas have confirmed, if so
  */
 static void
 confirm_too_few(NodeBatch *b, int64 replicas)
@@ -166,15 +163,15 @@ confirm_too_few(NodeBatch *b, int64 replicas)
 /*
  * confirm_take --- see node_batch.h
  *
- * Of an error it is told in the node's words: a right is missing, or it is no
- * master any more.  In the second case somebody else is, or soon will be.
+ * An error is reported in the node's words: a right is missing, or the node is no longer
+ * a master.  In that case another one is, or soon will be.
  */
 bool
 confirm_take(NodeBatch *b, const RedisValue *v)
 {
 	if (v->type == REDIS_REPLY_ERROR)
 	{
-		/* If nothing was done either, that has been told of. */
+		/* If no operation was carried out, their own errors have been reported. */
 		if (b->ndone > 0)
 			refusal_of_wait(b, v);
 		confirm_settle(b, 0);
@@ -190,8 +187,8 @@ confirm_take(NodeBatch *b, const RedisValue *v)
 /*
  * confirm_lost --- see node_batch.h
  *
- * A create was carried out, and nobody knows on how many replicas; like one whose
- * reply was not read it is given back.  All else may be sent again.
+ * A create was carried out, but nobody knows on how many replicas; like one without a
+ * reply it is unknown, and will be released.  Everything else may be sent again.
  */
 void
 confirm_lost(NodeBatch *b)
@@ -211,7 +208,7 @@ confirm_lost(NodeBatch *b)
 }
 
 /* ----------
- * What is owed
+ * Replies owed
  * ----------
  */
 

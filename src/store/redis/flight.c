@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * flight.c
- *	  Commands of a batch that are under way at one Redis node.
+ *	  Commands of a batch that are in flight to one Redis node.
  *
- * They are remembered in a ring of fixed size, in the order in which they are
- * answered, so that nothing is allocated on the way.
+ * They are kept in a ring of fixed size, in the order in which the node answers them, so
+ * that nothing has to be allocated.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -24,7 +24,7 @@ flight_oldest(NodeBatch *b)
 	return b->flight_n > 0 ? &b->flight[b->flight_first] : NULL;
 }
 
-/* A ring that is empty begins at its start: that is in the cache. */
+/* An empty ring starts again at its first entry, which is in the cache. */
 void
 flight_land_oldest(NodeBatch *b)
 {
@@ -33,7 +33,7 @@ flight_land_oldest(NodeBatch *b)
 }
 
 /*
- * flight_limit --- until when the reply to what is sent now is awaited at most
+ * flight_limit --- until when to wait for the reply to a command sent now
  */
 int64
 flight_limit(const NodeBatch *b, int64 now)
@@ -49,7 +49,7 @@ flight_note_progress(NodeBatch *b, int64 now)
 }
 
 /*
- * flight_push --- remember what was put together: ops[first .. first + n)
+ * flight_push --- add a command for ops[first .. first + n), which has just been encoded
  */
 void
 flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
@@ -68,9 +68,10 @@ flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
 }
 
 /*
- * flight_never_ran --- this command surely did not run for this operation
+ * flight_never_ran --- this command certainly did not run for this operation
  *
- * One for the same operation on a connection that was lost may have.
+ * An earlier command for the same operation, on a connection that was lost, may have
+ * run.
  */
 void
 flight_never_ran(StoreOp *op, const RedisCommand *cmd)
@@ -80,10 +81,11 @@ flight_never_ran(StoreOp *op, const RedisCommand *cmd)
 }
 
 /*
- * flight_ground --- the connection is gone: what becomes of commands in flight
+ * flight_ground --- the connection is gone: decide about the commands in flight
  *
- * Of which no byte can have been read, those have not been sent.  Others may have
- * run: what runs once ends here, the rest stays open and may be repeated.
+ * A command counts as not sent if the node cannot have read a byte of it.  Any other may
+ * have run: an operation that must run only once is settled as unknown, and all others
+ * stay open and may be repeated.
  */
 void
 flight_ground(NodeBatch *b)
@@ -108,7 +110,8 @@ flight_ground(NodeBatch *b)
 }
 
 /*
- * flight_start_pass --- go through the array again, for what is still open
+ * flight_start_pass --- start again at the first operation, for those that are still
+ * open
  */
 void
 flight_start_pass(NodeBatch *b)

@@ -3,12 +3,12 @@
  * left.c
  *	  Releases whose batch has ended before they were answered.
  *
- * Their replies come before those to all that is sent over the connection later, so
- * the next batch takes them first.  They are remembered in an array of fixed size.  If the
- * connection is lost, or a reply is an error, the caller is notified: the watchdog repeats
- * the release, and what the session sends next may overtake that.  Then, and on a new
- * connection, the next release waits for its answer, since the node may have lost the
- * script.
+ * The node answers them before anything that is sent over the connection later, so the
+ * next batch reads their replies first.  They are kept in an array of fixed size.  If
+ * the connection is lost, or a reply is an error, the caller is notified: the watchdog
+ * then repeats the release, and the session's next request may overtake it.  After that,
+ * and on a new connection, the next release waits for its answer, because the node may
+ * no longer have the script.
  *
  * Nothing in here waits, raises or allocates.
  *
@@ -24,10 +24,11 @@
 #include "store/redis/node_batch.h"
 
 /*
- * left_may_begin --- was each sent once, in the order in which it will be answered, and
- * does the node have its script?
+ * left_may_begin --- may the batch end before its releases are answered?
  *
- * What else is owed would come in between.
+ * Each must have been sent exactly once, in the order in which it will be answered, and
+ * the node must have its script.  No other reply may be owed, since that would come in
+ * between.
  */
 static bool
 left_may_begin(const NodeBatch *b)
@@ -80,7 +81,7 @@ left_begin(NodeBatch *b, StoreAnswered answered)
 }
 
 /*
- * left_take_one --- the reply, or the part of it, for one release; NULL: it is lost
+ * left_take_one --- take the reply to one release; v is NULL if it will not come
  */
 static bool
 left_take_one(NodeBatch *b, const LeftRelease *left, const RedisValue *v)

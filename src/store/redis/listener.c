@@ -3,11 +3,11 @@
  * listener.c
  *	  Release messages of Redis: the listener of the store interface.
  *
- * There is one for a node (node_listener.c), and so there is for each node of a
- * cluster: a channel is listened to where its slot is.  When that is elsewhere the
- * channel goes along, and everybody is told that what was confirmed is void, since
- * something may have been told meanwhile; what has not moved is confirmed again at once.
- * Independent masters are all listened to (masters_listener.c).
+ * One node has one listener (node_listener.c), several masters have one for all of them
+ * (masters_listener.c).  In a cluster each node has one, and a channel is subscribed to
+ * at the node that has its slot.  When the slot moves, so does the subscription.  A
+ * message may have been lost meanwhile, so the caller is notified that all subscriptions
+ * are void; those that have not moved are confirmed again at once.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,23 +27,23 @@
 typedef struct Wanted
 {
 	TopicKey	key;
-	int			part;			/* where it is listened to; CLUSTER_NO_NODE */
+	int			part;			/* row where it is subscribed to; or CLUSTER_NO_NODE */
 } Wanted;
 
 struct StoreListener
 {
 	StoreEventCallback callback;
-	NodeListener *one;			/* NULL: it is several nodes */
-	MastersListener *masters;	/* NULL: they are a cluster */
+	NodeListener *one;			/* NULL: several nodes */
+	MastersListener *masters;	/* NULL: one node, or a cluster */
 
 	HTAB	   *wanted;
-	NodeListener *node[NODE_MASTERS];	/* NULL: never needed */
-	uint32		epoch;			/* topology_epoch() that it was sorted by */
-	bool		unsorted;		/* something has no node */
+	NodeListener *node[NODE_MASTERS];	/* NULL: not needed so far */
+	uint32		epoch;			/* topology_epoch() by which it was sorted */
+	bool		unsorted;		/* some channel has no known node */
 	bool		void_all;		/* something was lost: confirm the rest again */
 };
 
-/* The callback of a node has no argument; there is one listener in a process. */
+/* Callbacks of node listeners have no argument; a process has one listener. */
 static StoreListener *current = NULL;
 
 static void
@@ -126,8 +126,8 @@ listener_leave(StoreListener *l, Wanted *w)
 }
 
 /*
- * listener_sort --- each channel to the node that has its slot now; true if one has
- * moved away from another
+ * listener_sort --- subscribe to each channel at the node that has its slot now; true if
+ * one was subscribed to elsewhere before
  */
 static bool
 listener_sort(StoreListener *l)
@@ -157,7 +157,7 @@ listener_sort(StoreListener *l)
 }
 
 /*
- * listener_confirm_again --- all that is listened to
+ * listener_confirm_again --- have all subscriptions confirmed again
  */
 static void
 listener_confirm_again(StoreListener *l)
@@ -178,8 +178,10 @@ listener_confirm_again(StoreListener *l)
  */
 
 /*
- * redis_listener_subscribe --- hear of a key.  In a cluster the key is noted
- * first: its slot may have no known node yet.
+ * redis_listener_subscribe --- listen for messages about a key
+ *
+ * In a cluster the channel is remembered first, as the node that has its slot may not be
+ * known yet.
  */
 void
 redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
@@ -210,7 +212,7 @@ redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
 }
 
 /*
- * redis_listener_unsubscribe --- hear of a key no more
+ * redis_listener_unsubscribe --- stop listening for messages about a key
  */
 void
 redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
@@ -238,8 +240,9 @@ redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 }
 
 /*
- * redis_listener_step --- go on with all connections.  When slots of a cluster
- * have moved, subscriptions move first.
+ * redis_listener_step --- do all that can be done without waiting
+ *
+ * When slots of a cluster have moved, subscriptions move first.
  */
 void
 redis_listener_step(StoreListener *l)
@@ -268,7 +271,7 @@ redis_listener_step(StoreListener *l)
 }
 
 /*
- * redis_listener_interests --- the sockets that it waits for, and until when
+ * redis_listener_interests --- the sockets to wait for, and until when
  */
 int
 redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * listener.h
- *	  Who listens to Redis: at one node, at several masters, and whichever it is.
+ *	  Listening for release messages: of one node, of several masters, or of whichever
+ *	  lockredis.url names.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,7 +27,7 @@
 
 typedef struct NodeListener NodeListener;
 
-/* What is listened to; zero-padded, so that it can be compared as a blob. */
+/* A channel to listen to; zero-padded, so that it can be compared as a blob. */
 typedef struct TopicKey
 {
 	uint64		owner;
@@ -38,10 +39,13 @@ typedef struct TopicKey
 extern void topic_key(TopicKey *key, LrTopic topic, uint64 owner, const char *name,
 					  int name_len);
 
-/* A hash table of entries that begin with a key of that size. */
+/* Create a hash table whose entries begin with a key of key_size bytes. */
 extern HTAB *listener_table(const char *name, Size key_size, Size entry_size);
 
-/* As the listener_xxx of StoreRoutine; of this row in the table of nodes. */
+/*
+ * Like the listener_xxx functions of StoreRoutine, for the node in this row of the table
+ * of nodes.
+ */
 extern NodeListener *node_listener_open(NodeId node, StoreEventCallback callback);
 extern void node_listener_close(NodeListener *l);
 extern void node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
@@ -52,7 +56,7 @@ extern void node_listener_step(NodeListener *l);
 extern int	node_listener_interests(NodeListener *l, StoreInterest *out, int64 *until,
 									uint32 *epoch);
 
-/* The same of several; those that are NULL are passed over. */
+/* The same for several listeners; NULL entries are skipped. */
 extern int	node_listeners_interests(NodeListener *const *listeners, int n,
 									 StoreInterest *out, int64 *until, uint32 *epoch);
 
@@ -63,7 +67,7 @@ extern int	node_listeners_interests(NodeListener *const *listeners, int n,
 
 typedef struct MastersListener MastersListener;
 
-/* As the listener_xxx of StoreRoutine; of so many masters. */
+/* Like the listener_xxx functions of StoreRoutine, for n masters. */
 extern MastersListener *masters_listener_open(int n, StoreEventCallback callback);
 extern void masters_listener_close(MastersListener *l);
 extern void masters_listener_subscribe(MastersListener *l, LrTopic topic, uint64 owner,
@@ -75,9 +79,9 @@ extern int	masters_listener_interests(MastersListener *l, StoreInterest *out,
 									   int64 *until, uint32 *epoch);
 
 /* ----------
- * listener.c: Release messages of Redis: the listener functions of the store interface.
+ * listener.c: The listener functions of the store interface.
  *
- * What they do is said at StoreRoutine, of which redis_store.c fills in the rest.
+ * StoreRoutine in store.h describes them; redis_store.c puts them there.
  * ----------
  */
 

@@ -3,13 +3,13 @@
  * node_batch.c
  *	  A batch of operations at one Redis node; see node_batch.h.
  *
- * A batch is sent in the order of its array.  Each operation is one EVALSHA (or
- * TIME or INFO); neighbours of the same operation and script share one where it
- * takes several locks (see ops.c).  Behind those that replicas have to confirm
- * goes a WAIT (see confirm.c).
+ * A batch is sent in the order of its array.  Each operation is one EVALSHA (or TIME or
+ * INFO); adjacent ones of the same kind and script share a command if the script takes
+ * several locks (see ops.c).  Operations that replicas have to confirm are followed by a
+ * WAIT (see confirm.c).
  *
- * Nothing in here raises or allocates in a memory context, so it may run at the
- * end of a transaction and of the process.
+ * Nothing in here raises or allocates in a memory context, so it may run at the end of a
+ * transaction and of the process.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,10 +27,10 @@
 #include "store/redis/node_batch.h"
 
 /*
- * A connection that was heard so short a time ago is not looked at before it is
- * used again.  If the node has ended it since, that is found when the reply is
- * read, and nothing is lost by it; but a reply too many would be taken for that
- * to the next request, and who sends one may do so a little later.
+ * A connection over which the node has answered so recently is used again without a
+ * check.  If the node has closed it since, that shows when the reply is read, and
+ * nothing is lost.  The time must be short: a surplus reply, which may come a little
+ * late, would be taken for the reply to the next request.
  */
 #define HEARD_LATELY		(10 * LR_US_PER_MS)
 
@@ -50,9 +50,9 @@ nbatch_finish(NodeBatch *b)
  */
 
 /*
- * nbatch_give_up --- nothing more will be sent or read for what is open
+ * nbatch_give_up --- nothing more will be sent or read for open operations
  *
- * "unsent" is the outcome of what was never sent.
+ * "unsent" is the outcome of those that were never sent.
  */
 static void
 nbatch_give_up(NodeBatch *b, StoreOutcome unsent)
@@ -63,10 +63,10 @@ nbatch_give_up(NodeBatch *b, StoreOutcome unsent)
 }
 
 /*
- * nbatch_connection_gone --- the connection has been closed under a batch
+ * nbatch_connection_gone --- the connection was closed during a batch
  *
- * A kept connection may have died unnoticed, so one new one is tried; not
- * after a time-out or nonsense, and not when connecting is what failed.
+ * A kept connection may have died unnoticed, so connect once more; but not after a
+ * timeout or an invalid reply, nor if it was connecting that failed.
  */
 static void
 nbatch_connection_gone(NodeBatch *b, bool try_again)
@@ -101,7 +101,8 @@ node_batch_fail(NodeBatch *b, int sqlstate, const char *detail)
  */
 
 /*
- * pass_is_to_send --- it has no outcome, and does not just wait for replicas
+ * pass_is_to_send --- is the operation still to be sent?  One that only waits for
+ * replicas is not.
  */
 static bool
 pass_is_to_send(const NodeBatch *b, const StoreOp *op)
@@ -132,10 +133,10 @@ pass_group_size(const NodeBatch *b, int first)
 }
 
 /*
- * pass_in_full --- the scripts that are sent in full now
+ * pass_in_full --- the scripts to send as text now
  *
- * Where nobody may read for long that one was not loaded, all that it may lack: a release
- * would be undone until then.
+ * If nobody may read for long that a script was not loaded, send all that the node may
+ * lack: a release would not take effect until then.
  */
 static ScriptSet
 pass_in_full(const NodeBatch *b)
@@ -144,9 +145,9 @@ pass_in_full(const NodeBatch *b)
 }
 
 /*
- * pass_put --- put ops[first .. first + n) as one command; false without memory
+ * pass_put --- append ops[first .. first + n) as one command; false when out of memory
  *
- * EVAL has loaded a script for the commands behind.
+ * An EVAL loads its script for the commands behind it.
  */
 static bool
 pass_put(NodeBatch *b, int first, int n)
@@ -175,8 +176,8 @@ pass_put(NodeBatch *b, int first, int n)
 }
 
 /*
- * pass_drop_next --- an operation that is too large surely does not reach the
- * store this time
+ * pass_drop_next --- the next operation does not fit into memory: settle it as not sent
+ * this time
  */
 static void
 pass_drop_next(NodeBatch *b)
@@ -188,9 +189,9 @@ pass_drop_next(NodeBatch *b)
 }
 
 /*
- * pass_encode_asking --- the next command is for a slot that is on its way to the node
+ * pass_encode_asking --- the next command is for a slot that is being moved to this node
  *
- * Without memory for it the node says that the slot is not its own.
+ * If there is no memory for ASKING, the node will answer that the slot is not its own.
  */
 static void
 pass_encode_asking(NodeBatch *b, int64 now)
@@ -207,9 +208,9 @@ pass_encode_asking(NodeBatch *b, int64 now)
 }
 
 /*
- * pass_encode_next --- put the next command of this pass together
+ * pass_encode_next --- encode the next command of this pass
  *
- * Without memory for it, it is tried with fewer operations.
+ * When out of memory, try with fewer operations.
  */
 static void
 pass_encode_next(NodeBatch *b)
@@ -223,7 +224,7 @@ pass_encode_next(NodeBatch *b)
 		pass_encode_asking(b, now);
 	starts_at = b->conn.out.put;
 
-	/* When nobody awaits the reply any more it may not run any more. */
+	/* It must not run any more when nobody waits for the reply. */
 	for (int i = 0; i < n && store_runs_once(op->kind); i++)
 		op[i].not_after = (flight_limit(b, now) + b->conn.clock_offset) / LR_US_PER_MS;
 	while (!pass_put(b, b->next, n))
@@ -246,7 +247,10 @@ pass_encode_next(NodeBatch *b)
 			op[i].topology = b->conn.facts.life;
 		else if (b->target.kind != TARGET_SHARD)
 			op[i].topology = b->target.topology;
-		/* Who looks whether it can still run asks the node of the map. */
+		/*
+		 * The check whether it can still run would ask the node that the map names, not
+		 * this one.
+		 */
 		if (op->asking && store_runs_once(op->kind))
 			op[i].not_after = NOT_AFTER_UNKNOWN;
 		confirm_want(b, &op[i]);
@@ -256,10 +260,10 @@ pass_encode_next(NodeBatch *b)
 }
 
 /*
- * pass_encode_proof --- ask whether the node runs scripts at all, with no key
+ * pass_encode_proof --- ask whether the node runs scripts at all, by a call without keys
  *
- * Without memory even for that, what was refused stays refused; but what is under
- * way is answered first.
+ * If there is no memory even for that, what was refused stays refused, but only after
+ * everything in flight has been answered.
  */
 static void
 pass_encode_proof(NodeBatch *b)
@@ -277,9 +281,9 @@ pass_encode_proof(NodeBatch *b)
 }
 
 /*
- * pass_send --- as many commands as the ring, the buffer and the kernel take
+ * pass_send --- send as many commands as the ring, the buffer and the kernel accept
  *
- * False when the connection was lost over it.
+ * False if the connection was lost.
  */
 static bool
 pass_send(NodeBatch *b)
@@ -323,9 +327,7 @@ pass_send(NodeBatch *b)
  */
 
 /*
- * reply_take_one --- the reply, or the part of it, for one operation
- *
- * False: it is none of the replies that there can be.
+ * reply_take_one --- take the reply for one operation; false if it is not a valid one
  */
 static bool
 reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
@@ -348,7 +350,7 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 }
 
 /*
- * reply_take_together --- the one reply to creates that are taken together
+ * reply_take_together --- take the one reply to creates that are taken together
  */
 static bool
 reply_take_together(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v, int64 now)
@@ -373,7 +375,7 @@ reply_take_together(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v, 
 }
 
 /*
- * reply_take_good --- a reply that is no error; false if there is no such reply
+ * reply_take_good --- take a reply that is no error; false if it is not a valid one
  */
 static bool
 reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
@@ -412,7 +414,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 }
 
 /*
- * owed_is_any --- is something owed to batches that have ended?
+ * owed_is_any --- is a reply owed to batches that have ended?
  */
 static bool
 owed_is_any(const NodeBatch *b)
@@ -421,7 +423,7 @@ owed_is_any(const NodeBatch *b)
 }
 
 /*
- * owed_take --- the oldest of it; false if there is no such reply
+ * owed_take --- take the oldest such reply; false if it is not a valid one
  */
 static bool
 owed_take(NodeBatch *b, const RedisValue *v)
@@ -430,7 +432,7 @@ owed_take(NodeBatch *b, const RedisValue *v)
 }
 
 /*
- * owed_read --- read of it, without waiting, what is there; false: the connection is
+ * owed_read --- read such replies, as far as they are there; false: the connection is
  * closed
  */
 static bool
@@ -455,9 +457,9 @@ owed_read(NodeBatch *b)
 }
 
 /*
- * reply_take --- a reply has been parsed; false if the batch ended over it
+ * reply_take --- a reply has been parsed; false if the batch has failed
  *
- * Nobody can answer what has not been sent.
+ * A reply to a command that was not sent yet is not valid.
  */
 static bool
 reply_take(NodeBatch *b)
@@ -496,8 +498,7 @@ reply_take(NodeBatch *b)
  */
 
 /*
- * nbatch_retarget --- go on connecting where the settings and the Sentinels point
- * now, within the same time
+ * nbatch_retarget --- connect to the present target instead, within the same time limit
  */
 static void
 nbatch_retarget(NodeBatch *b)
@@ -510,11 +511,11 @@ nbatch_retarget(NodeBatch *b)
 }
 
 /*
- * nbatch_is_overtaken --- is it a new connection to whom nobody may ask any more?
+ * nbatch_is_overtaken --- must a new connection not be used any more?
  *
- * Another one is the master by now, or is about to be, or it is not known for sure
- * since the watchdog's own connection has ended: then a node that was restarted
- * meanwhile may have answered the handshake.
+ * That is so if another node is the master by now, or is about to be, or if the master
+ * is not known for sure since the watchdog's own connection has ended: a node that was
+ * restarted meanwhile may have answered the handshake.
  */
 static bool
 nbatch_is_overtaken(const NodeBatch *b)
@@ -527,10 +528,10 @@ nbatch_is_overtaken(const NodeBatch *b)
 }
 
 /*
- * nbatch_connect --- go on connecting; false while there is no connection
+ * nbatch_connect --- go on connecting; false while the connection is not ready
  *
- * No password goes to where another lockredis.url pointed, and no request to who
- * was the master when we began: beginning anew finds out who is, or why nobody is.
+ * No password is sent to where a former lockredis.url points, and no request to a former
+ * master: starting again finds out who is the master now, or why nobody is.
  */
 static bool
 nbatch_connect(NodeBatch *b)
@@ -560,8 +561,8 @@ nbatch_connect(NodeBatch *b)
 }
 
 /*
- * nbatch_take_replies --- all that are complete; true if the batch goes on with
- * the connection it has
+ * nbatch_take_replies --- take all complete ones; true if the batch goes on over this
+ * connection
  */
 static bool
 nbatch_take_replies(NodeBatch *b)
@@ -605,7 +606,7 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
 		}
 		if (b->flight_n == 0 && b->next >= b->batch.nops)
 		{
-			/* Something was not loaded, or is to go alone: the next pass. */
+			/* A script was not loaded, or a lock needs its own command: the next pass. */
 			b->passes++;
 			flight_start_pass(b);
 		}
@@ -646,7 +647,7 @@ node_batch_check_time(NodeBatch *b)
 	now = lr_now();
 	if (b->conn.state != CONN_READY)
 	{
-		/* Its own limit is the business of redis_conn_advance(). */
+		/* redis_conn_advance() checks the connection's own limit. */
 		if (now >= b->batch.deadline)
 			node_batch_fail(b, ERRCODE_STORE_UNREACHABLE,
 							"Could not connect to the node in time.");
@@ -656,8 +657,8 @@ node_batch_check_time(NodeBatch *b)
 		return;
 
 	/*
-	 * If it had all of its time, nobody else needs to wait as long; unless it is
-	 * replicas that it waits for.
+	 * If the node had all of its time, mark it as silent, so that no other process waits
+	 * as long; unless it is waiting for replicas.
 	 */
 	if (now - b->progress_at >= lr_command_timeout * LR_US_PER_MS &&
 		!confirm_is_awaited(b))
@@ -709,8 +710,8 @@ node_batch_make(NodeBatch *b, NodeId node, const char *role, bool patient,
 /*
  * node_batch_drop --- drop a batch without touching its operations
  *
- * For those that were left by a longjmp: their memory may be gone.  Replies
- * that are still to come make the connection useless.
+ * For batches that a longjmp has left: the memory of the operations may be gone.  With
+ * replies still to come the connection is of no further use.
  */
 void
 node_batch_drop(NodeBatch *b)
@@ -724,7 +725,7 @@ node_batch_drop(NodeBatch *b)
 }
 
 /*
- * nbatch_refuse --- fail it before anything is tried
+ * nbatch_refuse --- fail the batch before anything is tried
  */
 static void
 nbatch_refuse_as(NodeBatch *b, int sqlstate, const char *detail)
@@ -756,7 +757,7 @@ node_batch_abandon(NodeBatch *b)
 /*
  * node_batch_check_connection --- see node_batch.h
  *
- * What comes before it has all that is owed is expected.
+ * What comes while replies are owed is expected.
  */
 bool
 node_batch_check_connection(NodeBatch *b, bool lately)
@@ -771,7 +772,8 @@ node_batch_check_connection(NodeBatch *b, bool lately)
 }
 
 /*
- * nbatch_take_idle --- what nobody waits for is sent with what comes next
+ * nbatch_take_idle --- commands whose result nobody needs are about to be sent with the
+ * next ones
  */
 static void
 nbatch_take_idle(NodeBatch *b)
@@ -793,8 +795,9 @@ node_batch_send_idle(NodeBatch *b)
 /*
  * node_batch_forget --- see node_batch.h
  *
- * It costs no system call that way, unless there are many.  What a node that reads
- * nothing does not get is left to the store.
+ * Sending it with the next batch saves a system call, unless many are waiting.  If the
+ * node reads nothing and the buffer is full, it is not sent at all: the store forgets by
+ * itself.
  */
 void
 node_batch_forget(NodeBatch *b, const StoreOp *op)
@@ -816,9 +819,9 @@ node_batch_forget(NodeBatch *b, const StoreOp *op)
 /*
  * node_batch_let_go --- see node_batch.h
  *
- * Runs in a signal handler.  A batch is active before it looks at its connection.
- * What is owed is there when the node has waited, whether somebody has read it or
- * not.
+ * Runs in a signal handler.  This is safe because a batch is marked active before it
+ * checks its connection.  When the node's WAITs are over, replies owed for them have
+ * arrived, whether they have been read or not.
  */
 int64
 node_batch_let_go(NodeBatch *b, int64 unused_since)
@@ -836,10 +839,9 @@ node_batch_let_go(NodeBatch *b, int64 unused_since)
 }
 
 /*
- * nbatch_has_connection --- is there one that was good just now, to where the
- * settings point?
+ * nbatch_has_connection --- is there a good connection to the present target?
  *
- * Here is decided whether that is worth a system call.
+ * Decides whether that is worth a system call.
  */
 static bool
 nbatch_has_connection(NodeBatch *b, int64 now)
@@ -857,10 +859,9 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 }
 
 /*
- * nbatch_has_master --- is it known well enough which node is the master?  If not
- * the batch has failed.
+ * nbatch_has_master --- is the master known surely enough to use an existing connection?
  *
- * For a connection that there is: before one is made connect.c looks itself.
+ * If not, the batch has failed.  For new connections connect.c checks that.
  */
 static bool
 nbatch_has_master(NodeBatch *b, int64 now)
@@ -878,7 +879,7 @@ nbatch_has_master(NodeBatch *b, int64 now)
 }
 
 /*
- * nbatch_begin --- with what is in the batch; the time is now
+ * nbatch_begin --- begin the batch; "now" is the present time
  */
 static void
 nbatch_begin(NodeBatch *b, int64 now)
@@ -931,7 +932,8 @@ node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
 /*
  * node_batch_join --- see node_batch.h
  *
- * What comes later goes out in the next pass, and has as many as what was there before.
+ * Operations that come later go out in the next pass, and may have as many passes as the
+ * first ones.
  */
 void
 node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n, int64 deadline)

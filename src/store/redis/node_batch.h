@@ -22,14 +22,14 @@
 /* ----------
  * node_batch.c: A batch of operations at one Redis node.
  *
- * The batch goes through its operations in passes.  The first is all there is
- * unless a script was not loaded (the next pass sends what is still open, that
- * script in full), a command for several locks was refused (each goes alone in
- * the next one), or the connection was lost (the next one goes out on a new
- * connection).  A create that may have been read never gets into another pass.
+ * The batch goes through its operations in passes.  Usually there is only one.  There is
+ * another one if a script was not loaded (the operations still open are sent again, with
+ * that script in full), if a command for several locks was refused (each lock then gets
+ * a command of its own), or if the connection was lost (they go out over a new one).  A
+ * create that the node may have read is never sent in a second pass.
  *
- * Nothing waits here: who does says when there is something to read, and when a
- * time limit has passed.
+ * Nothing waits here: the caller waits, and says when there is something to read and
+ * when a time limit has passed.
  * ----------
  */
 
@@ -37,46 +37,49 @@
 #define FLIGHT_MAX			256
 
 /*
- * Where an operation of a batch at several nodes is that no node has: to be sent by the
- * map, when that has another node for its slot than has refused it, or after a while;
- * later, to the same.
+ * StoreOp.part of an operation in a batch at several nodes while it belongs to none of
+ * them.  PART_BY_MAP: its node refused it, so it is routed again once the map names
+ * another node for the slot, or after a while.  PART_LATER: it is routed again after a
+ * pause.
  */
 #define PART_BY_MAP			(-1)
 #define PART_LATER			(-2)
-#define PART_ROUTE			(-3)	/* by the map as it is */
-#define PART_SENT_TO(row)	(-16 - (row))	/* there, as a node has said */
+#define PART_ROUTE			(-3)	/* route it by the present map */
+#define PART_SENT_TO(row)	(-16 - (row))	/* a node has redirected it to this row */
 #define PART_SENT_ROW(part)	(-16 - (part))
 
-/* So often an operation goes on at once to where a node says. */
+/* How many redirects of an operation are followed at once. */
 #define REDIRECTS_MAX		5
 
-/* Sent again because a script was not loaded: somebody flushes all the time. */
+/* Limit on passes for missing scripts, in case somebody keeps flushing them. */
 #define PASSES_MAX			4
 
 typedef enum RedisCommandKind
 {
 	COMMAND_OPS,
 	COMMAND_PROOF,				/* does the node run scripts at all? */
-	COMMAND_ASKING,				/* the one behind is for a slot that is on its way */
+	COMMAND_ASKING,				/* the next command is for a slot that is being
+								 * moved to this node */
 	COMMAND_WAIT				/* see confirm.c */
 } RedisCommandKind;
 
 typedef struct RedisCommand
 {
 	RedisCommandKind kind;
-	int			first;			/* its operations: ops[first .. first + nops) */
+	int			first;			/* it is for ops[first .. first + nops) */
 	int			nops;
-	uint64		starts_at;		/* in the stream of the connection */
+	uint64		starts_at;		/* position in the connection's stream */
 	int64		encoded_at;
 } RedisCommand;
 
-/* So many releases may be left without an answer; see left.c. */
+/* How many releases may be left unanswered; see left.c. */
 #define LEFT_MAX			16
 
 typedef struct LeftRelease
 {
-	int			nops;			/* so many of its command are here, from the first on */
-	KindId		kind;			/* these as in StoreOp */
+	int			nops;			/* for the first one of a command: how many of
+								 * its releases are here */
+	KindId		kind;			/* this and the following as in StoreOp */
 	StoreId		store;
 	int			hold;
 	uint64		owner;
@@ -86,172 +89,180 @@ typedef struct LeftRelease
 typedef struct NodeBatch
 {
 	RedisTarget target;
-	RedisConn	conn;			/* to it, kept between batches */
-	uint32		connections;	/* made so far */
-	bool		patient;		/* watchdog: asks a silent node too */
-	bool		unread;			/* what it answers may be read by nobody for long */
-	bool		quiet;			/* the last wait for several nodes saw nothing of it */
-	ScriptSet	loaded;			/* then: scripts that it has from this connection */
+	RedisConn	conn;			/* to the target, kept between batches */
+	uint32		connections;	/* number of connections made so far */
+	bool		patient;		/* watchdog: asks even a silent node */
+	bool		unread;			/* the node's answers may stay unread for long */
+	bool		quiet;			/* the last wait for several nodes found
+								 * nothing to read from it */
+	ScriptSet	loaded;			/* if "unread": scripts known to be loaded over
+								 * this connection */
 	StoreBatch	batch;
 
-	/* The pass. */
+	/* The present pass. */
 	int			passes;
-	int			next;			/* operation to be put into a command */
-	ScriptSet	missing;		/* scripts that were found not loaded */
+	int			next;			/* next operation to be put into a command */
+	ScriptSet	missing;		/* scripts that the node did not have */
 	ScriptSet	in_full;		/* scripts to send in full in this pass */
 
-	/* Commands in flight: a ring, so that nothing is allocated on the way. */
+	/* Commands in flight, in a ring of fixed size. */
 	RedisCommand flight[FLIGHT_MAX];
 	int			flight_first;
 	int			flight_n;
 
 	/* The connection during the batch. */
-	int64		now;			/* lr_now() if nothing was waited for since it was
+	int64		now;			/* lr_now() if nothing has waited since it was
 								 * read, else 0 */
-	int64		progress_at;	/* the node was last heard, or asked */
-	int64		reply_until;	/* it must be heard again */
-	bool		reconnected;	/* once, after commands were sent */
-	int			handed_on;		/* operations that other nodes have to do */
-	bool		drop;			/* close when the batch is done */
+	int64		progress_at;	/* when the node last answered, or was first asked */
+	int64		reply_until;	/* the node must answer before that */
+	bool		reconnected;	/* already connected again once, after commands
+								 * were sent */
+	int			handed_on;		/* number of operations handed on to other nodes */
+	bool		drop;			/* close the connection when the batch is done */
 
 	/* What replicas have to confirm; see confirm.c. */
-	int			wanted;			/* so many, of what was sent since the last WAIT */
-	int			ndone;			/* operations that were answered before theirs */
-	int64		wait_ms;		/* for how long the node was told to wait, */
-	int64		wait_until;		/* and until when it does so at most, by itself */
-	int			owed;			/* replies to WAITs of batches that have ended, */
-	int			owed_idle;		/* and behind them those to what nobody waits for */
-	int			unsent_idle;	/* and so many of that have not been sent yet */
+	int			wanted;			/* most replicas wanted by an operation sent
+								 * since the last WAIT */
+	int			ndone;			/* operations carried out that still wait for replicas */
+	int64		wait_ms;		/* how long the node was told to wait */
+	int64		wait_until;		/* when that wait ends at the latest, if it starts now */
+	int			owed;			/* replies owed to batches that have ended */
+	int			owed_idle;		/* the last so many of these are of commands
+								 * whose result nobody needs */
+	int			unsent_idle;	/* how many such commands have not been sent yet */
 
-	/* Releases of batches that have ended, which are answered before all else. */
+	/* Releases of batches that have ended, which the node answers first. */
 	LeftRelease left[LEFT_MAX];
 	int			left_n;
 	StoreAnswered answered;
-	ScriptSet	ran;			/* over this connection, without an error since */
+	ScriptSet	ran;			/* scripts that ran over this connection, and
+								 * no error since */
 
 	/* What is known of the node. */
-	bool		runs_scripts;	/* it has done so in this batch */
-	bool		doubt;			/* it has refused what it may refuse to all */
-	bool		proving;		/* asked whether it runs scripts: wait for that */
+	bool		runs_scripts;	/* it has run one in this batch */
+	bool		doubt;			/* it has refused something that it may refuse
+								 * to everybody */
+	bool		proving;		/* waiting for the answer to COMMAND_PROOF */
 } NodeBatch;
 
 /*
- * Raises when out of memory.  "judge": what the node does here says whether it is
- * there, and which node is the master.
+ * Raises when out of memory.  "judge": what happens over this connection decides whether
+ * the node counts as up, and which node is the master.
  */
 extern void node_batch_init(NodeBatch *b, NodeId node, const char *role,
 							bool patient, bool judge);
 
-/* The same, but false when out of memory. */
+/* The same, but returns false when out of memory. */
 extern bool node_batch_make(NodeBatch *b, NodeId node, const char *role,
 							bool patient, bool judge);
 
-/* Begin; what is refused at once has its outcome. */
+/* Begin a batch; an operation that is refused at once has its outcome on return. */
 extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,
 							 int64 deadline);
 
 /*
- * The same, or go on, with "n" of these operations, those of that part (StoreOp.part):
- * the batch is that of several nodes.
+ * Begin or continue a batch at several nodes: "n" of these operations, those whose
+ * StoreOp.part is "part", are for this node.
  */
 extern void node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n,
 							int64 deadline);
 
-/* Drop a batch that a longjmp has left. */
+/* Drop a batch that a longjmp has left behind. */
 extern void node_batch_drop(NodeBatch *b);
 
 /*
- * Do all that can be done without waiting.  "readable": reading is worth the
- * try; right after a request was sent it is not.  "briefly": reading may wait
- * for a short time.  "now": lr_now() if it has just been read, else 0.
+ * Do all that can be done without waiting.  "readable": there may be something to read;
+ * right after a request was sent there is not.  "briefly": reading may wait for a short
+ * time.  "now": lr_now() if it has just been read, else 0.
  */
 extern void node_batch_process(NodeBatch *b, bool readable, bool briefly,
 							   int64 now);
 
-/* Is the time for connecting or for a reply up?  Until when is it not? */
+/* End the batch if the time for connecting or for a reply is up; when that will be. */
 extern void node_batch_check_time(NodeBatch *b);
 extern int64 node_batch_until(const NodeBatch *b);
 
-/* Are replies awaited, and all requests sent? */
+/* Have all requests been sent, and are replies still to come? */
 extern bool node_batch_awaits_reply(const NodeBatch *b);
 
 /*
- * Between batches: is the connection, if there is one, still good?  Closes it when
- * not.  "lately": it was heard a moment ago.
+ * Between batches: is the connection, if there is one, still good?  Closes it if not.
+ * "lately": the node answered a moment ago.
  */
 extern bool node_batch_check_connection(NodeBatch *b, bool lately);
 
 /*
- * Between batches: have the store forget this request, which was answered.  That goes
- * along with the next batch, or is sent before the connection is closed in order.
+ * Between batches: have the store forget this request, which was answered.  The command
+ * goes out with the next batch, or by node_batch_send_idle() before the connection is
+ * closed.
  */
 extern void node_batch_forget(NodeBatch *b, const StoreOp *op);
 extern void node_batch_send_idle(NodeBatch *b);
 
-/* Is there a connection between batches that was good when last looked at? */
+/* Between batches: is there a connection that was good when last checked? */
 static inline bool
 node_batch_is_connected(const NodeBatch *b)
 {
 	return b->conn.state == CONN_READY && !b->conn.socket.shut;
 }
 
-/* As let_go() of a store. */
+/* See StoreRoutine.let_go. */
 extern int64 node_batch_let_go(NodeBatch *b, int64 unused_since);
 
-/* For lack of something in this process there is no connection. */
+/* Close the connection with this error, which ends the batch. */
 extern void node_batch_fail(NodeBatch *b, int sqlstate, const char *detail);
 
-/* End it without waiting any longer; each operation gets an outcome. */
+/* End the batch without waiting any longer; each operation gets an outcome. */
 extern void node_batch_abandon(NodeBatch *b);
 
 /* ----------
- * flight.c: Commands of a batch that are under way at one Redis node.
+ * flight.c: Commands of a batch that are in flight to one Redis node.
  * ----------
  */
 
-/* Until when the reply to what is sent now is awaited at most. */
+/* Until when to wait for the reply to a command sent now. */
 extern int64 flight_limit(const NodeBatch *b, int64 now);
 
-/* The node was heard now, or asked first. */
+/* Note that the node has answered, or that the first command is about to be sent. */
 extern void flight_note_progress(NodeBatch *b, int64 now);
 
-/* What was put together, ops[first .. first + n), is under way. */
+/* A command for ops[first .. first + n) has been encoded. */
 extern void flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
 						uint64 starts_at, int64 now);
 
-/* The one that is answered next, or NULL; and it has been answered. */
+/* The command that is answered next, or NULL; remove it once it has been answered. */
 extern RedisCommand *flight_oldest(NodeBatch *b);
 extern void flight_land_oldest(NodeBatch *b);
 
-/* It surely did not run for this operation. */
+/* The command certainly did not run for this operation. */
 extern void flight_never_ran(StoreOp *op, const RedisCommand *cmd);
 
-/* The connection is gone. */
+/* The connection is gone: decide about the commands in flight. */
 extern void flight_ground(NodeBatch *b);
 
-/* Go through the operations again, for those that are still open. */
+/* Start again at the first operation, for those that are still open. */
 extern void flight_start_pass(NodeBatch *b);
 
 /* ----------
- * refusal.c: What a batch makes of error replies.
+ * refusal.c: How a batch handles error replies.
  * ----------
  */
 
-/* An error reply to a whole command; to one lock of it. */
+/* An error reply to a whole command; an error as the reply for one of its locks. */
 extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
 extern void refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v);
 
-/* To the question what replicas have. */
+/* An error reply to a WAIT. */
 extern void refusal_of_wait(NodeBatch *b, const RedisValue *v);
 
-/* Nothing is done for anybody: all that is open has this outcome. */
+/* The node refuses everybody: all open operations get this outcome. */
 extern void refusal_of_rest(NodeBatch *b, StoreOutcome outcome);
 
-/* Have what a session was told in redis_lock_status too. */
+/* Show the batch's error in redis_lock_status, too. */
 extern void refusal_report(const NodeBatch *b);
 
 /* ----------
- * confirm.c: What replicas of a Redis node have to confirm.
+ * confirm.c: Waiting for replicas of a Redis node to confirm operations.
  * ----------
  */
 
@@ -259,27 +270,28 @@ extern void refusal_report(const NodeBatch *b);
 extern void confirm_want(NodeBatch *b, const StoreOp *op);
 
 /*
- * Put the WAIT for all that has been put before it.  False without memory: the
- * operations have no outcome then, and the connection is of no use.
+ * Append a WAIT for the operations encoded since the last one.  Returns false when out
+ * of memory: the connection is of no further use then, as these operations could not be
+ * confirmed.
  */
 extern bool confirm_put(NodeBatch *b);
 
-/* The operation was carried out: that is its outcome, or replicas are awaited. */
+/* The operation was carried out: settle it, or wait for replicas first. */
 extern void confirm_done(NodeBatch *b, StoreOp *op);
 
-/* The reply to a WAIT; false if there is no such reply. */
+/* Take the reply to a WAIT; false if it is not a valid one. */
 extern bool confirm_take(NodeBatch *b, const RedisValue *v);
 
-/* The connection is gone, and with it what it would have said. */
+/* The connection is gone, so no confirmation will come. */
 extern void confirm_lost(NodeBatch *b);
 
 /* Is the next reply one to a WAIT? */
 extern bool confirm_is_awaited(NodeBatch *b);
 
-/* The batch has ended: replies to WAITs may be under way. */
+/* The batch has ended; replies to WAITs may still come. */
 extern void confirm_leave(NodeBatch *b);
 
-/* That is one of these replies; false if there is no such reply. */
+/* Take one of these replies; false if it is not a valid one. */
 extern bool confirm_swallow(NodeBatch *b, const RedisValue *v);
 
 /* ----------
@@ -288,15 +300,15 @@ extern bool confirm_swallow(NodeBatch *b, const RedisValue *v);
  */
 
 /*
- * All of the batch was sent, and all that is under way is releases: remember them, and
- * end it.  False: the batch is to be gone on with.
+ * If all of the batch was sent and only releases are in flight, remember them and end
+ * the batch.  False: the caller has to go on with the batch.
  */
 extern bool left_begin(NodeBatch *b, StoreAnswered answered);
 
-/* The reply to the oldest of their commands; false if there is no such reply. */
+/* Take the reply to the oldest of their commands; false if it is not a valid one. */
 extern bool left_take(NodeBatch *b, const RedisValue *v);
 
-/* The connection that would have brought their replies is gone. */
+/* The connection is gone, so their replies will not come. */
 extern void left_lose(NodeBatch *b);
 
 #endif							/* LR_NODE_BATCH_H */

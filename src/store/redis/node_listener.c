@@ -3,18 +3,18 @@
  * node_listener.c
  *	  Release messages of one Redis node.
  *
- * One connection with a subscription for each awaited key.  Only the watchdog
+ * There is one connection, with a subscription for each awaited key.  Only the watchdog
  * has one.  It never waits: node_listener_step() does what is possible, and
  * node_listener_interests() says when to call it again.
  *
- * The nodes of a cluster tell what concerns a slot to those who listen to them, and end
- * a subscription when they have the slot no more.
+ * A node of a cluster sends messages about a slot to those subscribed at that node
+ * (sharded channels), and ends the subscriptions when it loses the slot.
  *
- * For each channel the entry says what the caller wants and what was last
- * asked of Redis.  At most one request a channel is unanswered at a time;
- * what was wanted meanwhile is asked when the answer has come.  So an answer
- * never speaks of an older wish, and a confirmed subscription has no gap.
- * Redis answers in order, which is how an error is put down to its channel.
+ * For each channel there is an entry with what the caller wants and what was last
+ * requested from Redis.  A channel has at most one unanswered request; if the caller
+ * changes its mind meanwhile, the next request is sent when the answer has come.  So an
+ * answer always belongs to the latest request, and a confirmed subscription has no gap.
+ * Redis answers in order, which tells which channel an error reply is about.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -39,10 +39,10 @@
 #define RETRY_MIN			(100 * LR_US_PER_MS)
 #define RETRY_MAX			(1 * LR_US_PER_S)
 
-/* A connection that says nothing for so long is asked whether it is alive. */
+/* A connection that was silent for so long gets a PING. */
 #define PING_AFTER			(5 * LR_US_PER_S)
 
-/* What was refused is asked for again: a right may be given back. */
+/* When to repeat refused subscriptions: a right may be granted again. */
 #define REFUSED_MIN			(1 * LR_US_PER_S)
 #define REFUSED_MAX			(32 * LR_US_PER_S)
 
@@ -53,28 +53,30 @@ typedef struct ChannelKey
 	char		channel[LR_DERIVED_MAX];
 } ChannelKey;
 
-/* A name that has the channel. */
+/* A key that uses the channel. */
 typedef struct ChannelUser
 {
 	int			len;
 	char		name[LR_NAME_MAX];
 	bool		wanted;			/* by the caller */
-	bool		told;			/* the caller, that it is confirmed */
+	bool		told;			/* the caller was notified that it is confirmed */
 } ChannelUser;
 
 /*
- * "x" and "{x}" have the same channel, so there is one user without a brace and
- * one with.
+ * The keys "x" and "{x}" have the same channel, so users[0] is the one without a brace
+ * and users[1] the one with braces.
  */
 typedef struct Channel
 {
 	ChannelKey	key;
 	LrTopic		topic;
-	uint64		owner;			/* whose place it is; else 0 */
+	uint64		owner;			/* owner that the channel belongs to, if it is
+								 * one for a single owner; else 0 */
 	ChannelUser users[2];
 	bool		asked;			/* the last request was SUBSCRIBE */
-	bool		unanswered;		/* is in the list of the listener */
-	bool		refused;		/* by Redis; asked again now and then */
+	bool		unanswered;		/* that request is unanswered; it is in the
+								 * listener's list */
+	bool		refused;		/* by Redis; requested again now and then */
 	dlist_node	node;
 } Channel;
 
@@ -85,23 +87,23 @@ struct NodeListener
 	StoreEventCallback callback;
 	HTAB	   *channels;
 	int			nwanted;
-	bool		dirty;			/* some channel has something to be done */
-	dlist_head	unanswered;		/* channels, in the order of the requests */
+	bool		dirty;			/* some channel needs a request */
+	dlist_head	unanswered;		/* channels, in the order of their requests */
 	bool		connected;		/* has been READY since the last loss */
-	bool		loss_logged;	/* since it was READY */
+	bool		loss_logged;	/* since it was last READY */
 	bool		refusal_logged; /* on this connection */
-	int64		refused_delay;	/* from one refusal until all that were refused are
-								 * asked for again, */
-	int64		refused_until;	/* and when that is; 0 = none was refused */
+	int64		refused_delay;	/* how long to wait from the next refusal until
+								 * all refused channels are requested again */
+	int64		refused_until;	/* when that is; 0 = none was refused */
 	int64		retry_delay;
 	int64		next_try;
 	int64		heard_at;
-	int64		answer_until;	/* something must be heard before; 0 = need not */
+	int64		answer_until;	/* something must be received before that; 0 =
+								 * no limit */
 };
 
 /*
- * topic_key --- the key of a topic in a hash table.  It is zeroed, since tables
- * compare all of its bytes.
+ * topic_key --- set the hash key of a topic; zeroed first, as tables compare all bytes
  */
 void
 topic_key(TopicKey *key, LrTopic topic, uint64 owner, const char *name, int name_len)
@@ -122,7 +124,7 @@ listener_table(const char *name, Size key_size, Size entry_size)
 }
 
 /*
- * node_listener_open --- make it; it connects when something is wanted
+ * node_listener_open --- create it; it connects when something is wanted
  */
 NodeListener *
 node_listener_open(NodeId node, StoreEventCallback callback)
@@ -172,9 +174,9 @@ listener_is_wanted(const Channel *ch)
 }
 
 /*
- * node_listener_subscribe --- have messages of this key
+ * node_listener_subscribe --- listen for messages about this key
  *
- * Asked for again, it is confirmed again.
+ * If it is subscribed to already, the caller is notified again that it is confirmed.
  */
 void
 node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
@@ -208,7 +210,7 @@ node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
 }
 
 /*
- * node_listener_unsubscribe --- messages of this key are of no interest any more
+ * node_listener_unsubscribe --- stop listening for messages about this key
  */
 void
 node_listener_unsubscribe(NodeListener *l, LrTopic topic, uint64 owner,
@@ -236,7 +238,7 @@ node_listener_unsubscribe(NodeListener *l, LrTopic topic, uint64 owner,
  */
 
 /*
- * listener_lost --- the connection is closed, or could not be made
+ * listener_lost --- the connection was closed, or could not be made
  */
 static void
 listener_lost(NodeListener *l)
@@ -261,7 +263,10 @@ listener_lost(NodeListener *l)
 	l->next_try = lr_now() + l->retry_delay;
 	l->retry_delay = Min(l->retry_delay * 2, RETRY_MAX);
 
-	/* One that nobody listens to may well be closed by the node as idle. */
+	/*
+	 * The node may close a connection without subscriptions as idle; not worth a log
+	 * line.
+	 */
 	if (!l->loss_logged && l->nwanted > 0)
 	{
 		l->loss_logged = true;
@@ -287,7 +292,7 @@ listener_expect_answer(NodeListener *l)
 }
 
 /*
- * listener_tell_users --- that the channel is subscribed to
+ * listener_tell_users --- notify the caller that the channel is subscribed to
  */
 static void
 listener_tell_users(NodeListener *l, Channel *ch)
@@ -304,7 +309,7 @@ listener_tell_users(NodeListener *l, Channel *ch)
 }
 
 /*
- * listener_has_shards --- are messages told to a shard there?
+ * listener_has_shards --- does the node send messages to its shard only?
  */
 static bool
 listener_has_shards(const NodeListener *l)
@@ -313,9 +318,9 @@ listener_has_shards(const NodeListener *l)
 }
 
 /*
- * listener_put_requests --- ask for what is wanted, tell what is confirmed
+ * listener_put_requests --- request what is wanted, and notify of what is confirmed
  *
- * Requests beyond what the buffer should hold are left for the next time.
+ * When the buffer is full, the remaining requests are left for the next call.
  */
 static void
 listener_put_requests(NodeListener *l)
@@ -364,7 +369,7 @@ listener_put_requests(NodeListener *l)
 }
 
 /*
- * listener_ping_if_idle --- a connection that died silently shows only when asked
+ * listener_ping_if_idle --- a dead connection may not show until something is sent
  */
 static void
 listener_ping_if_idle(NodeListener *l, int64 now)
@@ -390,10 +395,10 @@ listener_answered(NodeListener *l, Channel *ch)
 }
 
 /*
- * listener_put_off --- something was refused: when to ask again
+ * listener_put_off --- after a refusal: decide when to request it again
  *
- * At growing intervals, as with locks that are refused.  One time for all: rights
- * are given by patterns.
+ * The intervals grow, as with locks that are refused.  All channels share one time,
+ * since rights are granted by patterns.
  */
 static void
 listener_put_off(NodeListener *l)
@@ -405,7 +410,7 @@ listener_put_off(NodeListener *l)
 }
 
 /*
- * listener_ask_again --- for all that was refused, if it is time
+ * listener_ask_again --- when it is time, request all refused channels again
  */
 static void
 listener_ask_again(NodeListener *l, int64 now)
@@ -423,7 +428,7 @@ listener_ask_again(NodeListener *l, int64 now)
 }
 
 /*
- * listener_tell_refused --- that nothing will be told
+ * listener_tell_refused --- notify the caller that there will be no messages
  */
 static void
 listener_tell_refused(NodeListener *l, const Channel *ch)
@@ -437,8 +442,8 @@ listener_tell_refused(NodeListener *l, const Channel *ch)
 /*
  * listener_take_refusal --- an error reply belongs to the oldest unanswered request
  *
- * The connection serves other keys, so it is kept.  Who waits for a release
- * of this key gets no confirmation and has to poll.
+ * The connection serves other keys, so it is kept.  Sessions that wait for a release of
+ * this key get no confirmation and have to poll.
  */
 static void
 listener_take_refusal(NodeListener *l)
@@ -472,10 +477,10 @@ listener_take_refusal(NodeListener *l)
 }
 
 /*
- * listener_is_ended --- has the node ended a subscription by itself?
+ * listener_is_ended --- has the node ended a subscription on its own?
  *
- * It has the slot no more.  Who waits is told that nothing is told; where the slot is
- * says the map, which is about to change.
+ * It has lost the slot.  Treat the channel as refused, notify the caller that
+ * subscriptions are void, and ask for a new map, which says where to subscribe now.
  */
 static bool
 listener_is_ended(NodeListener *l, Channel *ch, const char *word)
@@ -496,7 +501,8 @@ listener_is_ended(NodeListener *l, Channel *ch, const char *word)
 }
 
 /*
- * listener_take_push --- a message or the answer to a request; false: it is none
+ * listener_take_push --- take a message, or the answer to a request; false: it is
+ * neither
  */
 static bool
 listener_take_push(NodeListener *l)
@@ -511,7 +517,7 @@ listener_take_push(NodeListener *l)
 		listener_take_refusal(l);
 		return true;
 	}
-	/* The answer to PING depends on whether there are subscriptions. */
+	/* The reply to PING is different while there are subscriptions. */
 	if (v->type == REDIS_REPLY_STATUS)
 		return strcmp(v->str, "PONG") == 0;
 	if (v->type != REDIS_REPLY_ARRAY || v->elements < 2 ||
@@ -586,8 +592,7 @@ listener_take_pushes(NodeListener *l)
  */
 
 /*
- * listener_change_target --- the settings point elsewhere, or have another
- * password
+ * listener_change_target --- the settings have changed: connect to the present target
  */
 static void
 listener_change_target(NodeListener *l)
@@ -604,7 +609,7 @@ listener_change_target(NodeListener *l)
 }
 
 /*
- * listener_connect --- make the connection if it is time; true when it is there
+ * listener_connect --- connect if it is time; true if the connection is ready
  */
 static bool
 listener_connect(NodeListener *l)
@@ -612,7 +617,9 @@ listener_connect(NodeListener *l)
 	RedisConn  *c = &l->conn;
 	int64		now = lr_now();
 
-	/* No password goes to where another lockredis.url pointed. */
+	/*
+	 * Do not send the password to where a former lockredis.url points.
+	 */
 	if ((redis_target_is_outdated(&l->target) && c->state != CONN_HANDSHAKE) ||
 		redis_conn_is_other(c))
 		listener_change_target(l);
@@ -714,7 +721,7 @@ node_listener_interests(NodeListener *l, StoreInterest *out, int64 *until,
 		if (l->refused_until != 0)
 			*until = Min(*until, l->refused_until);
 
-		/* Something was wanted since the last step. */
+		/* Something has been requested since the last step. */
 		if (l->dirty && resp_out_is_empty(&c->out))
 			*until = 0;
 	}

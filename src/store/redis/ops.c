@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * ops.c
- *	  One operation of the store interface on the wire, and back.
+ *	  Encodes operations of the store interface, and reads their replies.
  *
- * Bytes in memory only: no connection, no batch.  Nothing in here raises (once
- * the scripts are there), allocates in a memory context or waits.
+ * It works in memory only, without a connection or a batch.  Nothing in here raises
+ * (once redis_script() has been called), allocates in a memory context or waits.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,12 +20,12 @@
 #include "store/redis/resp.h"
 
 /* ----------
- * Which call it is
+ * Which script
  * ----------
  */
 
 /*
- * op_call --- the description of an operation on a lock; NULL: it is on none
+ * op_call --- the description of an operation on a lock; NULL if it concerns no lock
  */
 static const KindCall *
 op_call(const StoreOp *op)
@@ -56,8 +56,8 @@ redis_op_group(const StoreOp *op)
 /*
  * redis_ops_are_alike --- see resp.h
  *
- * Of two kinds of lock, too, if it is the same script for both: then its keys and
- * arguments are the same.
+ * They may be of two kinds of lock if the script is the same: then its keys and
+ * arguments are the same, too.
  */
 bool
 redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
@@ -133,7 +133,8 @@ op_put_owner(RespOut *out, uint64 owner)
 }
 
 /*
- * op_put_beside --- the field of the write lock that a reader has, too
+ * op_put_beside --- the field of the write lock that the session of a reader holds as
+ * well
  */
 static void
 op_put_beside(RespOut *out, const StoreOp *op)
@@ -151,7 +152,7 @@ op_put_beside(RespOut *out, const StoreOp *op)
 }
 
 /*
- * op_put_permit --- the id of our own permit, or the one that a caller has
+ * op_put_permit --- the id of our own permit, or the one that the caller has given
  */
 static void
 op_put_permit(RespOut *out, const StoreOp *op)
@@ -180,7 +181,7 @@ op_put_change(RespOut *out, StoreChange change)
 }
 
 /*
- * op_put_arg --- one argument, from the field of the operation that it is
+ * op_put_arg --- put one argument, taken from a field of the operation
  */
 static void
 op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
@@ -270,7 +271,7 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 }
 
 /*
- * op_is_usual --- does the script know this argument without being given it?
+ * op_is_usual --- is this the value that the script assumes if the argument is left out?
  */
 static bool
 op_is_usual(const StoreOp *op, KindArg arg, bool sharded)
@@ -347,8 +348,8 @@ op_put_script(RespOut *out, LuaId id, ScriptSet in_full, int nkeys, int nargs)
 /*
  * op_put_call --- the call of a script for n locks, as its description says
  *
- * The keys of each lock, the arguments of the call, those of each lock, and what is
- * unusual about any of them.
+ * The order: the keys of each lock, the arguments of the call, those of each lock, and,
+ * if any of these is unusual, the unusual ones of each lock.
  */
 static void
 op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
@@ -398,8 +399,8 @@ redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full, bool s
 }
 
 /*
- * redis_put_proof --- ask for a script without keys: a node that refuses it
- * refuses everything
+ * redis_put_proof --- call a script without keys: a node that refuses it refuses
+ * everything
  */
 void
 redis_put_proof(RespOut *out, ScriptSet in_full)
@@ -419,7 +420,7 @@ redis_put_forget(RespOut *out, const StoreOp *op)
 void
 redis_put_wait(RespOut *out, int replicas, int64 ms)
 {
-	Assert(ms > 0);				/* 0 is for ever */
+	Assert(ms > 0);				/* 0 means for ever */
 	resp_put_array(out, 3);
 	resp_put_bulk(out, "WAIT", 4);
 	resp_put_int(out, replicas);
@@ -429,8 +430,8 @@ redis_put_wait(RespOut *out, int replicas, int64 ms)
 /*
  * redis_release_size --- see resp.h
  *
- * Of each kind the keys with what frames them, an owner, and a number, a name or a channel;
- * once the script and the beginning.
+ * For each lock: its keys with their framing, an owner, and a number, a name or a
+ * channel.  Once: the script and the beginning of the command.
  */
 size_t
 redis_release_size(int n)
@@ -464,7 +465,7 @@ op_copy_holder(StoreOp *op, const RedisValue *v)
 }
 
 /*
- * op_take_number --- a number in a range, or a text that says who has it instead
+ * op_take_number --- a number in a range, or a text: the present holder
  */
 static StoreOutcome
 op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most)
@@ -572,7 +573,8 @@ op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 }
 
 /*
- * op_take_awaited --- the same, or who has the lock that was to be given back
+ * op_take_awaited --- the same, or the present holder of the lock that was to be
+ * released
  */
 static StoreOutcome
 op_take_awaited(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
@@ -584,7 +586,7 @@ op_take_awaited(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 }
 
 /*
- * op_take_notified --- how many were told, or who has the lock instead
+ * op_take_notified --- how many were notified, or the present holder
  */
 static StoreOutcome
 op_take_notified(StoreOp *op, const RedisValue *v)
@@ -597,7 +599,7 @@ op_take_notified(StoreOp *op, const RedisValue *v)
 }
 
 /*
- * op_take_watched --- for how long the store has the lock, or who has it instead
+ * op_take_watched --- how long the store has all of the lock, or the present holder
  */
 static StoreOutcome
 op_take_watched(StoreOp *op, const RedisValue *v)
@@ -609,13 +611,14 @@ op_take_watched(StoreOp *op, const RedisValue *v)
 	return outcome;
 }
 
-/* No clock shows less (ms after 1970), but a count or a flag may. */
+/* No clock shows less (ms since 1970), but a count or a flag may. */
 #define CLOCK_LEAST			60000
 
 /*
- * op_take_created --- the reply to a create, of so many elements, or just the clock
+ * op_take_created --- the reply to a create: an array with this many elements, or only
+ * the clock
  *
- * A node that answers everything with 1 has not granted anything.
+ * A node that answers 1 to everything has not granted anything.
  */
 static StoreOutcome
 op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *answer)
@@ -653,10 +656,10 @@ op_take_token(StoreOp *op, const RedisValue *v)
 }
 
 /*
- * op_take_told --- how many were told of a release, or that the owner is not there
+ * op_take_told --- how many were notified of a release, or that the owner was not there
  *
- * If the connection was lost over the same request before, it may well be that
- * request which removed the owner: then nobody can say that it was gone.
+ * If the same request was sent before, over a connection that was lost, it may have
+ * removed the owner itself: then it is unknown whether the lock was lost before.
  */
 static StoreOutcome
 op_take_told(StoreOp *op, const RedisValue *v, bool repeated)
@@ -671,8 +674,8 @@ op_take_told(StoreOp *op, const RedisValue *v, bool repeated)
 }
 
 /*
- * op_take_inspected --- type, TTL, owner and hold count, and a digest of all who have
- * it if they may be several, and how many more could
+ * op_take_inspected --- type, TTL, owner, hold count; a digest of all owners, if there
+ * may be several; and how many more there may be
  */
 static StoreOutcome
 op_take_inspected(StoreOp *op, const RedisValue *v)
@@ -709,7 +712,7 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 }
 
 /*
- * op_take_count --- a number, or its digits; false: Redis could not count with it
+ * op_take_count --- a number, or its digits; false: Redis could not use it as a number
  */
 static bool
 op_take_count(const RedisValue *v, int64 *number)
@@ -804,7 +807,7 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
 }
 
 /*
- * op_take_plain --- the reply of what concerns no lock
+ * op_take_plain --- the reply to an operation that concerns no lock
  */
 static StoreOutcome
 op_take_plain(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
@@ -845,8 +848,8 @@ redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
 /*
  * redis_take_together --- see resp.h
  *
- * What is told of the one that is in the way is as in the reply to a create, and
- * its number behind that.
+ * The reply describes an obstacle like that to a single create, followed by the number
+ * of the lock in question.
  */
 bool
 redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which,

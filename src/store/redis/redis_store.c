@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * redis_store.c
- *	  Locks in one Redis node: the store interface of store.h.
+ *	  Locks in Redis: implements the store interface of store.h.
  *
- * A handle has one node, and lets node_batch.c do the work; here are the ways
- * of waiting for it.
+ * A handle serves the topology that lockredis.url names: one node (node_batch.c), a
+ * cluster (cluster_batch.c) or several masters (quorum_batch.c).  They do the work; here
+ * are the ways of waiting for them.
  *
- * In the steady state an operation costs two system calls: a write, and a read
- * that waits for a short time; only a slower reply needs the wait event set.  A
- * connection that has not been used for a moment is looked at first, by a read
- * that does not wait.
+ * Normally an operation on one node costs two system calls: a write, and a read that
+ * waits for a short time.  Only a slower reply needs the wait event set.  A connection
+ * that has not been used for a moment is checked first, by a read that does not wait.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -34,18 +34,18 @@
 #include "store/redis/quorum.h"
 #include "wait_events.h"
 
-/* Between two looks whether somebody wants this process. */
+/* How often (ms) a wait for several nodes checks the latch and interrupts. */
 #define MANY_SLICE			100
 
 /* A StoreHandle of this store. */
 typedef struct RedisHandle
 {
-	NodeBatch	node;			/* unless lockredis.url names a cluster */
-	ClusterBatch *cluster;		/* NULL: it never has */
-	bool		in_cluster;		/* uses that */
+	NodeBatch	node;			/* used for one node */
+	ClusterBatch *cluster;		/* NULL: never used */
+	bool		in_cluster;		/* the settings name a cluster: it is used */
 	int			home;			/* see redis_aim() */
-	QuorumBatch *masters;		/* or several masters; NULL: it never has */
-	bool		at_masters;		/* uses that */
+	QuorumBatch *masters;		/* NULL: never used */
+	bool		at_masters;		/* the settings name several masters: they are used */
 	bool		left;			/* see redis_stay() */
 } RedisHandle;
 
@@ -56,7 +56,7 @@ redis_node(StoreHandle *h)
 }
 
 /*
- * redis_cluster --- NULL: it is used for one node
+ * redis_cluster --- the batch at a cluster; NULL: the handle is not used for one
  */
 static ClusterBatch *
 redis_cluster(const StoreHandle *h)
@@ -67,7 +67,7 @@ redis_cluster(const StoreHandle *h)
 }
 
 /*
- * redis_masters --- NULL: it is not used for several masters
+ * redis_masters --- the batch at several masters; NULL: not used for several
  */
 static QuorumBatch *
 redis_masters(const StoreHandle *h)
@@ -90,7 +90,7 @@ redis_is_judge(const char *role)
 }
 
 /*
- * redis_leave --- what the settings named before is not used any more
+ * redis_leave --- close the connections of the topology used so far
  */
 static void
 redis_leave(RedisHandle *h)
@@ -113,9 +113,10 @@ redis_leave(RedisHandle *h)
 }
 
 /*
- * redis_look_where --- is it a cluster, or several masters, by the present settings?
+ * redis_look_where --- switch to the topology that the present settings name
  *
- * Without memory for that it is not for now; then nothing can be connected to.
+ * If there is no memory for that, the handle is used for one node for now, and cannot
+ * connect.
  */
 static void
 redis_look_where(RedisHandle *h)
@@ -152,7 +153,7 @@ redis_look_where(RedisHandle *h)
  * ----------
  */
 
-/* What pg_stat_activity shows. */
+/* The wait event that pg_stat_activity shows. */
 static uint32
 redis_wait_event(const NodeBatch *b)
 {
@@ -166,7 +167,7 @@ redis_wait_timeout(const NodeBatch *b)
 }
 
 /*
- * redis_watch --- have the connection watched by a wait event set
+ * redis_watch --- have a wait event set wait for the connection
  */
 static bool
 redis_watch(NodeBatch *b)
@@ -179,11 +180,10 @@ redis_watch(NodeBatch *b)
 }
 
 /*
- * redis_wait_latch --- wait for the socket or the latch; true if the socket may
- * be ready
+ * redis_wait_latch --- wait for the socket or the latch; true if the socket may be ready
  *
- * It may when the time is over: a process that was stopped for long finds the
- * reply there, which tells more than a time-out.
+ * It may be when the time is over, too: a process that was stopped for long may find the
+ * reply there, which is better than reporting a timeout.
  */
 static bool
 redis_wait_latch(NodeBatch *b)
@@ -227,7 +227,7 @@ redis_wait_latch(NodeBatch *b)
 /*
  * redis_wait_poll --- the same with poll(2) and without the latch
  *
- * The names of the wait events have been allocated by redis_open().
+ * redis_open() has allocated the names of the wait events, so this cannot raise.
  */
 static bool
 redis_wait_poll(NodeBatch *b)
@@ -236,7 +236,7 @@ redis_wait_poll(NodeBatch *b)
 	struct pollfd pfd;
 	bool		ready;
 
-	pfd.fd = b->conn.socket.fd; /* ignored by poll() when there is none */
+	pfd.fd = b->conn.socket.fd; /* poll() ignores it if there is none */
 	pfd.events = 0;
 	pfd.revents = 0;
 	if (events & WL_SOCKET_READABLE)
@@ -244,7 +244,7 @@ redis_wait_poll(NodeBatch *b)
 	if (events & WL_SOCKET_WRITEABLE)
 		pfd.events |= POLLOUT;
 
-	/* A signal only makes us look at the time and come back. */
+	/* A signal ends poll(); then the caller checks the time and comes back. */
 	pgstat_report_wait_start(redis_wait_event(b));
 	ready = poll(&pfd, 1, (int) redis_wait_timeout(b)) >= 0;
 	pgstat_report_wait_end();
@@ -254,9 +254,9 @@ redis_wait_poll(NodeBatch *b)
 /*
  * redis_may_wait_briefly --- let recv() itself wait for the reply, once
  *
- * Most replies are there before a wait event set is worth asking: it saves a
- * system call in each request.  What may raise when the set is made must do
- * so in any case, not only behind a slow reply.
+ * Most replies arrive before it is worth asking a wait event set, so this saves one
+ * system call per request.  With STORE_WAIT the set is made in any case: creating it may
+ * fail, and that should show at once, not only when a reply is slow.
  */
 static bool
 redis_may_wait_briefly(NodeBatch *b, StoreStep how)
@@ -266,7 +266,7 @@ redis_may_wait_briefly(NodeBatch *b, StoreStep how)
 }
 
 /*
- * redis_step_node --- go on with the batch, waiting as "how" says, to its end
+ * redis_step_node --- go on with the batch to its end, waiting as "how" says
  */
 static bool
 redis_step_node(NodeBatch *b, StoreStep how)
@@ -288,7 +288,7 @@ redis_step_node(NodeBatch *b, StoreStep how)
 		if (!b->batch.active)
 			return true;
 
-		/* Even if the time is up: this takes little, and the reply may be there. */
+		/* Even if the time is up: this takes little time, and the reply may be there. */
 		if (!waited && redis_may_wait_briefly(b, how))
 		{
 			waited = readable = briefly = true;
@@ -312,11 +312,12 @@ redis_step_node(NodeBatch *b, StoreStep how)
 }
 
 /*
- * redis_wait_many --- for several nodes, or for the map of the cluster
+ * redis_wait_many --- wait for several nodes, or for the map of the cluster
  *
- * Without the latch, which nobody sets for an answer: signals end the wait, and what
- * came just before it is seen soon.  The system is asked for it only when nothing was
- * read for so long; until then it stays set, as nothing here waits for it.
+ * This does not wait for the latch, because no answer sets it.  A signal ends poll();
+ * one that came just before it is noticed after MANY_SLICE.  The latch is only checked
+ * if poll() found nothing to read; until then it stays set, which does no harm as
+ * nothing here waits for it.
  */
 static void
 redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
@@ -350,9 +351,10 @@ redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 }
 
 /*
- * redis_step_cluster --- the same at several nodes
+ * redis_step_cluster --- the same at the nodes of a cluster
  *
- * Most batches are at one, and wait for it as for any.
+ * Most batches have operations at one node only, and wait for it like any other batch at
+ * one node.
  */
 static bool
 redis_step_cluster(ClusterBatch *c, StoreStep how)
@@ -401,7 +403,7 @@ redis_step_cluster(ClusterBatch *c, StoreStep how)
 }
 
 /*
- * redis_step_masters --- the same of several masters, which are all asked
+ * redis_step_masters --- the same at several masters, which are all asked
  */
 static bool
 redis_step_masters(QuorumBatch *q, StoreStep how)
@@ -448,7 +450,7 @@ redis_open(const char *role)
 	RedisHandle *h = MemoryContextAllocZero(TopMemoryContext,
 											sizeof(RedisHandle));
 
-	/* What may raise on first use must not do so later. */
+	/* Let everything that may raise on first use do so now. */
 	(void) redis_script(REDIS_PROOF_SCRIPT);
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
@@ -460,7 +462,7 @@ redis_open(const char *role)
 }
 
 /*
- * redis_aim --- what concerns no lock is for that part
+ * redis_aim --- what concerns no lock goes to this part
  */
 static void
 redis_aim(StoreHandle *h, int part)
@@ -485,7 +487,7 @@ redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 }
 
 /*
- * redis_leave_unanswered --- see store.h; one node only
+ * redis_leave_unanswered --- see StoreRoutine.leave; only with one node
  */
 static bool
 redis_leave_unanswered(StoreHandle *h, StoreAnswered answered)
@@ -506,7 +508,7 @@ redis_abandon(StoreHandle *h)
 }
 
 /*
- * redis_batch_interests --- of one node; also while nothing is asked
+ * redis_batch_interests --- the socket of one node, also between batches
  */
 static int
 redis_batch_interests(const NodeBatch *b, StoreInterest *out)
@@ -519,8 +521,8 @@ redis_batch_interests(const NodeBatch *b, StoreInterest *out)
 }
 
 /*
- * redis_interests --- the sockets that a handle waits for, and until when.
- * EPOCH changes when one of them does.
+ * redis_interests --- the sockets to wait for, and until when; *epoch changes when a
+ * socket does
  */
 static int
 redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
@@ -535,7 +537,9 @@ redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
 		*epoch = b->conn.socket.epoch;
 		*until = quorum_batch_until(q);
 
-		/* Nobody reads one that has answered while others are waited for. */
+		/*
+		 * While a batch waits for other nodes, nobody reads from one that has answered.
+		 */
 		for (int i = 0; i < q->n; i++)
 			if (q->link[i] != NULL)
 			{
@@ -577,7 +581,8 @@ redis_connected(StoreHandle *h)
 /*
  * redis_connections --- see store.h
  *
- * Of several nodes one that cannot be reached has a new socket all the time.
+ * With several nodes the epoch of redis_interests() would not do: an unreachable node
+ * gets a new socket again and again.
  */
 static uint32
 redis_connections(StoreHandle *h)
@@ -605,7 +610,7 @@ redis_let_go(StoreHandle *h, int64 unused_since)
 }
 
 /*
- * redis_forget --- see store.h; several masters count nothing
+ * redis_forget --- see store.h; several masters have no counts
  */
 static void
 redis_forget(StoreHandle *h, const StoreOp *op)
@@ -619,10 +624,10 @@ redis_forget(StoreHandle *h, const StoreOp *op)
 }
 
 /*
- * redis_reserve --- have the buffer as large as releases of n keys need
+ * redis_reserve --- make the buffer large enough for releases of n keys
  *
- * Only to make it likely that they go out in few writes: with less memory they
- * go out in smaller commands.  A release of one key, its script included,
+ * This only makes it likely that they go out in few writes: if there is no memory for
+ * it, they are split into smaller commands.  A release of one key, with its script,
  * always fits into the buffer that every connection starts with.
  */
 static void
@@ -663,8 +668,8 @@ redis_disconnect(StoreHandle *h)
 /*
  * redis_stay --- see store.h
  *
- * Of a cluster nobody knows the map any more when the settings have changed, nor of
- * several masters where they were.
+ * Only a handle for one node can stay where it is.  After a change of the settings
+ * nobody knows the map of the former cluster, or the addresses of the former masters.
  */
 static void
 redis_stay(StoreHandle *h)
@@ -690,7 +695,7 @@ redis_usable(StoreError *error)
 }
 
 /*
- * redis_part_of --- the node that has the lock
+ * redis_part_of --- row of the node that has the slot of the lock
  */
 static int
 redis_part_of(const char *name, int len)
@@ -710,7 +715,7 @@ redis_has_part(int part)
 }
 
 /*
- * redis_takes_kind --- several masters keep what they can vote on
+ * redis_takes_kind --- several masters only keep kinds of lock that they can vote on
  */
 static bool
 redis_takes_kind(KindId kind)
@@ -719,7 +724,7 @@ redis_takes_kind(KindId kind)
 }
 
 /*
- * redis_takes_name --- a script has to have all keys of a lock in one slot
+ * redis_takes_name --- in a cluster, all keys of a lock have to be in one slot
  */
 static bool
 redis_takes_name(const char *name, int len)
@@ -734,7 +739,7 @@ redis_group_of(const char *name, int len)
 }
 
 /*
- * redis_follow_start --- with the present settings, which may name the node itself
+ * redis_follow_start --- begin with the present settings, of whichever topology
  */
 static void
 redis_follow_start(void)

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * refusal.c
- *	  What a batch makes of error replies.
+ *	  How a batch handles error replies.
  *
- * One lock that is refused must not keep the others from being served, and a node
- * that refuses everybody must not be asked thousands of times.
+ * One lock that is refused must not keep the others from being served, and a node that
+ * refuses everybody must not be asked thousands of times.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,10 +19,10 @@
 #include "store/redis/node_batch.h"
 
 /*
- * refusal_report --- have what a session was told in redis_lock_status too
+ * refusal_report --- show a session's error in redis_lock_status, too
  *
- * The watchdog says there itself what it finds, and what is due to this process
- * alone is nobody's business.
+ * The watchdog reports its own errors there.  An error of one operation says nothing
+ * about the node.
  */
 void
 refusal_report(const NodeBatch *b)
@@ -34,9 +34,9 @@ refusal_report(const NodeBatch *b)
 }
 
 /*
- * refusal_of_rest --- the node does nothing for anybody
+ * refusal_of_rest --- the node refuses everybody: all open operations get this outcome
  *
- * What it has done before waits for its replicas.
+ * Operations already carried out go on waiting for replicas.
  */
 void
 refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
@@ -52,7 +52,7 @@ refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
 }
 
 /*
- * refusal_not_master --- it may have been one when we connected
+ * refusal_not_master --- the node is not a master, or not any more
  */
 static void
 refusal_not_master(NodeBatch *b)
@@ -63,7 +63,7 @@ refusal_not_master(NodeBatch *b)
 }
 
 /*
- * refusal_note --- the node refuses something, in these words
+ * refusal_note --- record an error reply, and what follows from its code
  */
 static void
 refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
@@ -90,19 +90,19 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
 	if (redis_words_begin(words, "CLUSTERDOWN"))
 		cluster_want_map();
 
-	/* Who is not authenticated may be after connecting again. */
+	/* A new connection may be authenticated. */
 	if (redis_words_begin(words, "NOAUTH"))
 		b->drop = true;
 }
 
 /*
- * refusal_may_go_alone --- is this refusal of a command worth asking for each of
- * its locks?
+ * refusal_may_go_alone --- after this refusal of a command: retry with one command per
+ * lock?
  *
- * Redis checks the rights to all keys before it runs a script, so one key that
- * is not allowed keeps the others from being served.  The watchdog also wants
- * to know of a single one whether it is the lock or all locks.  What is taken
- * together is not asked for in parts.
+ * Redis checks the rights to all keys before it runs a script, so one key that is not
+ * allowed keeps the others from being served.  The watchdog does this even for a single
+ * lock, to find out whether the node refuses this one or all.  Locks that are taken
+ * together are never separated.
  */
 static bool
 refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
@@ -116,10 +116,10 @@ refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
 }
 
 /*
- * refusal_go_alone --- open again for the next pass, each in a command of its own
+ * refusal_go_alone --- leave the operations open for the next pass, in one command each
  *
- * Who has no right to a key is told so before the script runs; of other errors
- * nobody knows how far it came.
+ * A missing right is reported before the script runs.  After other errors the script may
+ * have run in part.
  */
 static void
 refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
@@ -134,7 +134,7 @@ refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
 }
 
 /*
- * refusal_of_one --- one lock of several has an error for a reply
+ * refusal_of_one --- the reply for one lock of several is an error
  */
 void
 refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
@@ -149,9 +149,9 @@ refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
 }
 
 /*
- * refusal_of_wait --- the node does not say how many replicas have it
+ * refusal_of_wait --- the reply to a WAIT is an error
  *
- * Was it the master before, it is not now.
+ * If the node was the master before, it may not be any more.
  */
 void
 refusal_of_wait(NodeBatch *b, const RedisValue *v)
@@ -167,10 +167,10 @@ refusal_of_wait(NodeBatch *b, const RedisValue *v)
 }
 
 /*
- * refusal_is_undone --- is there a release of this create behind it?
+ * refusal_is_undone --- does a release of this create follow it?
  *
- * It may have run, its own script being there.  So the create must not be sent again:
- * that would be behind it, and nobody would know of the lock.
+ * The release may have run, if its own script was loaded.  So the create must not be
+ * sent again: it would run after the release, and nobody would know of the lock.
  */
 static bool
 refusal_is_undone(const NodeBatch *b, const StoreOp *create)
@@ -185,8 +185,9 @@ refusal_is_undone(const NodeBatch *b, const StoreOp *create)
 }
 
 /*
- * refusal_not_loaded --- the command did not run for want of its script; true if
- * it is open again, for the next pass
+ * refusal_not_loaded --- did the command not run because its script was not loaded?
+ *
+ * Returns true if so; the operations are open again for the next pass, or settled.
  */
 static bool
 refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
@@ -217,9 +218,10 @@ refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 }
 
 /*
- * refusal_send_on --- an operation that did not run goes to that row; or PART_xxx
+ * refusal_send_on --- hand on an operation that did not run, to this row or PART_xxx
  *
- * Nodes that do not agree may send it to and fro: after some times it waits for the map.
+ * Nodes that disagree may redirect it back and forth: after REDIRECTS_MAX times it waits
+ * for the map.
  */
 static void
 refusal_send_on(NodeBatch *b, StoreOp *op, int part, bool asking)
@@ -238,9 +240,9 @@ refusal_send_on(NodeBatch *b, StoreOp *op, int part, bool asking)
 }
 
 /*
- * refusal_other_node --- the node in "MOVED slot address" or "ASK slot address"
+ * refusal_other_node --- row of the node in "MOVED slot address" or "ASK slot address"
  *
- * Without a host it is the one that says so.
+ * An empty host means the node that has answered.
  */
 static int
 refusal_other_node(const NodeBatch *b, const char *words)
@@ -258,12 +260,12 @@ refusal_other_node(const NodeBatch *b, const char *words)
 }
 
 /*
- * refusal_redirects --- a node of a cluster says that it is not its slot, or not yet;
- * true if that is what it says
+ * refusal_redirects --- does a node of a cluster answer that it cannot serve the slot,
+ * or not yet?
  *
- * Then nothing has run.  What checks its owner goes where the node says, if that is
- * known here; a create goes where the map says, which may be about to change: else it
- * could run at a node of which nobody would know that it was asked.
+ * Returns true if so; nothing has run then.  The operation goes to the node named, if we
+ * know that.  But after MOVED, a create goes where the map says, which may be about to
+ * change: otherwise it could run at a node of which nobody would know that it was asked.
  */
 static bool
 refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
@@ -297,11 +299,11 @@ refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
 }
 
 /*
- * refusal_take --- an error reply to a command
+ * refusal_take --- take an error reply to a command
  *
- * If it was for several locks, one of them may be the cause.  They are tried
- * one by one, in the same batch: but only when a script without a key shows that
- * this node runs scripts, or thousands of commands would be refused one by one.
+ * If it was for several locks, one of them may be the cause.  They are retried one by
+ * one, in the same batch, but only if a script without a key shows that the node runs
+ * scripts: otherwise thousands of commands might be refused one by one.
  */
 void
 refusal_take(NodeBatch *b, const RedisCommand *cmd)
@@ -311,13 +313,13 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome;
 
-	b->loaded = 0;				/* what was refused may not have been loaded */
+	b->loaded = 0;				/* a script in a refused EVAL may not have been loaded */
 	if (refusal_not_loaded(b, cmd, v) || refusal_redirects(b, cmd, v->str))
 		return;
 	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
 	if (cmd->kind == COMMAND_OPS && ops->kind == STORE_FACTS)
 	{
-		/* Not worth failing for. */
+		/* Not worth failing for: INFO is not needed. */
 		batch_settle(&b->batch, ops, outcome);
 		return;
 	}
