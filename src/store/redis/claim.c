@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * claim.c
- *	  Does a node say of itself that it is a master?  Asked before it is believed.
+ *	  Asks one node whether it is a master, before discovery.c believes that it is.
  *
- * One node at a time, over a connection for nothing but that: its handshake is the
- * question, and it is closed with the answer.
+ * One node is asked at a time, over a connection of its own: the handshake is the
+ * question, and the connection is closed once it has been answered.
  *
- * Never waits and raises nothing but from redis_claim_start().
+ * Nothing here waits, and only redis_claim_start() can raise.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,17 +20,18 @@
 #include "store/redis/conn.h"
 #include "store/redis/discovery.h"
 
-/* Asked so often, counted from the last answer. */
+/* How often the node is asked, counted from its last answer. */
 #define CLAIM_INTERVAL		(500 * LR_US_PER_MS)
 
 typedef struct Claim
 {
-	RedisHost	at;				/* no host: nobody is asked */
+	RedisHost	at;				/* empty host: no node is asked */
 	RedisTarget target;
 	RedisConn	conn;
-	bool		made;			/* the connection, in this process */
+	bool		made;			/* the connection was initialized in this process */
 	int64		asked_at;
-	int64		said_at;		/* asked then it said yes; 0 = it has not */
+	int64		said_at;		/* asked_at of the last question answered with
+								 * yes; 0 = none */
 	int64		next_try;
 } Claim;
 
@@ -69,7 +70,8 @@ redis_claim_was_made(const RedisHost *at, int64 since)
 /*
  * redis_claim_step --- see discovery.h
  *
- * One that says that it is none does not get READY.
+ * The handshake fails if the node says that it is not a master, so the connection
+ * becomes READY only if the answer is yes.
  */
 void
 redis_claim_step(void)

@@ -3,9 +3,10 @@
  * cluster_batch.c
  *	  A batch of operations at the nodes of a Redis Cluster; see cluster_batch.h.
  *
- * Where a slot is stands in shared memory (store/nodes.h), with its epoch.  Both are
- * read at once when an operation is routed, and the epoch goes with it: so an answer
- * counts only if the node that it was sent to by the map still has the slot.
+ * The map from slots to nodes is in shared memory (store/nodes.h), with an epoch for
+ * each slot.  An operation is routed by reading both together, and remembers the epoch,
+ * so its answer counts only if the node that it was sent to by the map still has the
+ * slot.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,30 +21,33 @@
 #include "store/nodes.h"
 #include "store/redis/cluster_batch.h"
 
-/* The keys of a script are not all where the slot is: ask again soon. */
+/*
+ * Pause before a retry after TRYAGAIN: the keys of the script are partly at another
+ * node.
+ */
 #define TRYAGAIN_PAUSE		(20 * LR_US_PER_MS)
 
 /*
- * The watchdog does so a few times, since several locks are asked for one by one then, and
- * leaves it until later: others are waiting for the end of its batch, to be renewed.
+ * Retries of the watchdog.  After so many it leaves the operation for later: other
+ * renewals wait for the end of its batch.
  */
 #define TRYAGAIN_PATIENCE	3
 
-/* How often to look whether the map has changed. */
+/* How often to check whether the map has changed. */
 #define MAP_POLL			(5 * LR_US_PER_MS)
 
 /*
- * If it has not, nodes may not agree, or did not then: ask again after so long, and do
- * not have the watchdog ask them more often.
+ * How long to wait for a change of the map.  After that the operation is sent by the
+ * present map again, since the nodes may have disagreed.  Also the shortest interval at
+ * which the watchdog is asked for a new map.
  */
 #define MAP_PATIENCE		(100 * LR_US_PER_MS)
 
-/* So many connections are kept by a process. */
+/* How many connections a process keeps. */
 #define LINKS_KEPT			16
 
 /*
- * cluster_batch_init --- a client of all nodes of a cluster, without any
- * connection yet
+ * cluster_batch_init --- a client for all nodes of a cluster; does not connect yet
  */
 void
 cluster_batch_init(ClusterBatch *c, const char *role, bool patient, bool judge)
@@ -56,7 +60,8 @@ cluster_batch_init(ClusterBatch *c, const char *role, bool patient, bool judge)
 }
 
 /*
- * cluster_link --- to the node in this row; NULL without memory
+ * cluster_link --- the link to the node in this row, made if needed; NULL when out of
+ * memory
  */
 static NodeBatch *
 cluster_link(ClusterBatch *c, int row)
@@ -108,7 +113,7 @@ cluster_batch_has_open(const ClusterBatch *c)
  */
 
 /*
- * cluster_fail_op --- an operation that no node has: nothing is sent any more
+ * cluster_fail_op --- fail an operation that belongs to no link; it is not sent any more
  */
 static void
 cluster_fail_op(ClusterBatch *c, StoreOp *op, int sqlstate, const char *detail)
@@ -127,7 +132,7 @@ cluster_is_open(const StoreOp *op)
 }
 
 /*
- * cluster_any_node --- for what concerns no key
+ * cluster_any_node --- a row for what concerns no key
  */
 static int
 cluster_any_node(const ClusterBatch *c)
@@ -141,9 +146,10 @@ cluster_any_node(const ClusterBatch *c)
 }
 
 /*
- * cluster_is_taken --- is the link at work for another node that was in this row before?
+ * cluster_is_taken --- is the link still working for the node that was in this row
+ * before?
  *
- * It ends soon: that node is none of the cluster any more.
+ * That ends soon, as that node does not belong to the cluster any more.
  */
 static bool
 cluster_is_taken(const ClusterBatch *c, int row)
@@ -153,10 +159,10 @@ cluster_is_taken(const ClusterBatch *c, int row)
 }
 
 /*
- * cluster_choose --- to which row; CLUSTER_NO_NODE: that is not known yet
+ * cluster_choose --- the row to send an operation to; CLUSTER_NO_NODE: not known yet
  *
- * What a node has refused for its slot waits until the map says something else, or for
- * a moment; all wait until it is that of our settings.
+ * An operation refused by the node of its slot waits until the map changes, or for
+ * MAP_PATIENCE.  All operations wait until the map is that of our settings.
  */
 static int
 cluster_choose(const ClusterBatch *c, StoreOp *op)
@@ -182,9 +188,9 @@ cluster_choose(const ClusterBatch *c, StoreOp *op)
 }
 
 /*
- * cluster_has_none --- is it known that no node has the slot, or can be asked who does?
+ * cluster_has_none --- do we know that no node has the slot?
  *
- * While nobody has been asked, at the start, who does is not known yet.
+ * Before the nodes have been asked, after a start, we do not know yet.
  */
 static bool
 cluster_has_none(const ClusterBatch *c, const StoreOp *op)
@@ -197,7 +203,7 @@ cluster_has_none(const ClusterBatch *c, const StoreOp *op)
 }
 
 /*
- * cluster_explain --- why nobody knows where the slot is
+ * cluster_explain --- the reason why nobody knows which node has the slot
  */
 static void
 cluster_explain(char *out, size_t size)
@@ -211,7 +217,7 @@ cluster_explain(char *out, size_t size)
 }
 
 /*
- * cluster_note_end --- the link has done with what it had; what failed?
+ * cluster_note_end --- if the link has finished its part, take over its error
  */
 static void
 cluster_note_end(ClusterBatch *c, int row)
@@ -228,7 +234,7 @@ cluster_note_end(ClusterBatch *c, int row)
 }
 
 /*
- * cluster_join --- the link to that row has so many more to do
+ * cluster_join --- hand n operations over to the link to this row
  */
 static void
 cluster_join(ClusterBatch *c, int row, int n)
@@ -252,7 +258,7 @@ cluster_join(ClusterBatch *c, int row, int n)
 }
 
 /*
- * cluster_route --- give what no link has to those that can do it now
+ * cluster_route --- hand operations without a link over to links, where that is possible
  */
 static void
 cluster_route(ClusterBatch *c)
@@ -308,10 +314,10 @@ cluster_route(ClusterBatch *c)
 }
 
 /*
- * cluster_take_over --- what links have handed on
+ * cluster_take_over --- handle operations that links have handed on
  *
- * With the row of another node it goes there at once.  All of them are counted before:
- * a link that had ended begins its count anew when it is joined.
+ * An operation redirected to a known row goes there at once.  All are counted before any
+ * link is joined, since joining an idle link resets its count.
  */
 static void
 cluster_take_over(ClusterBatch *c)
@@ -373,7 +379,7 @@ cluster_take_over(ClusterBatch *c)
  */
 
 /*
- * cluster_end --- keep no more connections than a process may have
+ * cluster_end --- end the batch, and close connections beyond LINKS_KEPT
  */
 static void
 cluster_end(ClusterBatch *c)
@@ -401,7 +407,8 @@ cluster_end(ClusterBatch *c)
 }
 
 /*
- * cluster_look --- take what links have handed on, and note what failed; is it over?
+ * cluster_look --- handle what links have handed on, and what failed; end the batch if
+ * all is done
  */
 static void
 cluster_look(ClusterBatch *c)
@@ -500,7 +507,8 @@ cluster_batch_until(const ClusterBatch *c)
 	int64		until = c->batch.deadline;
 
 	if (c->batch.left > 0)
-		until = Min(until, c->route_at);	/* soon; map_until is looked at then, too */
+		until = Min(until, c->route_at);	/* soon, so that map_until is
+											 * checked in time, too */
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (c->link[i] != NULL && c->link[i]->batch.active)
 			until = Min(until, node_batch_until(c->link[i]));
@@ -549,7 +557,7 @@ cluster_batch_check_connections(ClusterBatch *c)
 }
 
 /*
- * cluster_batch_is_connected --- to its home, if it has one; else to any node
+ * cluster_batch_is_connected --- to "home" if that is set, else to any node
  */
 bool
 cluster_batch_is_connected(const ClusterBatch *c)
@@ -563,7 +571,8 @@ cluster_batch_is_connected(const ClusterBatch *c)
 }
 
 /*
- * cluster_batch_connections --- made to its home so far, if it has one; else to any node
+ * cluster_batch_connections --- number made so far to "home", if that is set, else to
+ * any node
  */
 uint32
 cluster_batch_connections(const ClusterBatch *c)
@@ -577,9 +586,9 @@ cluster_batch_connections(const ClusterBatch *c)
 }
 
 /*
- * cluster_batch_let_go --- as node_batch_let_go(), of each of them; in a signal handler
+ * cluster_batch_let_go --- like node_batch_let_go(), for all links; in a signal handler
  *
- * What is left of it tells when to look again.
+ * If some connections are kept, returns when they were last used.
  */
 int64
 cluster_batch_let_go(ClusterBatch *c, int64 unused_since)
@@ -616,8 +625,8 @@ cluster_batch_close(ClusterBatch *c)
 /*
  * cluster_batch_forget --- see cluster_batch.h
  *
- * Not at a node that is only about to get the slot: it serves nothing without ASKING,
- * and the store forgets that ticket by itself in the end.
+ * Not at a node that is only importing the slot: it serves nothing without ASKING, and
+ * the store forgets the ticket by itself in the end.
  */
 void
 cluster_batch_forget(ClusterBatch *c, const StoreOp *op)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cluster_batch.h
- *	  A cluster: its map, and batches over its masters.
+ *	  Redis Cluster: the map of its slots, and batches at its masters.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,66 +22,69 @@
 #include "store/store.h"
 
 /* ----------
- * cluster_claims.c: What a node of a Redis Cluster says of it: the answer to CLUSTER NODES.
+ * cluster_claims.c: Parses what a node of a Redis Cluster says about it: the reply to
+ * CLUSTER NODES.
  * ----------
  */
 
-/* A node, as the answer has it. */
+/* One node in such a reply. */
 typedef struct Claim
 {
 	char		id[CLUSTER_ID_LEN + 1];
 	RedisHost	at;
-	char		name[LR_HOST_MAX];	/* that it announces, or empty */
+	char		name[LR_HOST_MAX];	/* name that it announces, or empty */
 	int64		number;			/* config epoch */
 	bool		is_master;
 	bool		is_replica;
 	bool		has_failed;
-	bool		is_itself;		/* who answers */
-	const char *slots;			/* to the end of the line */
-	int			row;			/* CLUSTER_NO_NODE: not looked up */
+	bool		is_itself;		/* the node that has answered */
+	const char *slots;			/* the rest of its line */
+	int			row;			/* CLUSTER_NO_NODE: not looked up yet */
 } Claim;
 
 typedef struct ClusterClaims
 {
 	int			n;
 	Claim		claim[CLUSTER_NODES_MAX];
-	uint8		claimed[(SLOT_COUNT + BITS_PER_BYTE - 1) / BITS_PER_BYTE];	/* by any of them */
+	uint8		claimed[(SLOT_COUNT + BITS_PER_BYTE - 1) / BITS_PER_BYTE];	/* by any
+																			 * claim */
 } ClusterClaims;
 
 /*
- * The lines of an answer of the node "asked", which have to stay where they are; false:
- * that is none, or it is not whole.
+ * Parse a reply of the node at "asked"; the claims point into it.  False if it is not
+ * such a reply, or incomplete.
  */
 extern bool cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked);
 
 extern const Claim *cluster_claims_find(const ClusterClaims *a, const char *id);
 
 /*
- * A range of slots, at *p, which goes on behind it; false: there is none any more.
+ * Read the range of slots at *p and move *p behind it; false if there is none.
  */
 extern bool claim_next_range(const char **p, long *first, long *last);
 
 /* ----------
- * cluster_map.c: What a node of a Redis Cluster says changes the map: whom to believe.
+ * cluster_map.c: Decides how the reply of a node changes the map.
  * ----------
  */
 
-/* What one of these watchdogs before this one has left. */
+/* Begin, with the map that an earlier watchdog may have left. */
 extern void cluster_map_start(void);
 
-/* Is the answer one of the cluster that is known?  Only then it is to be applied. */
+/* Is the reply from the cluster that we know?  It may be applied only if so. */
 extern bool cluster_map_is_ours(const ClusterClaims *a);
 extern void cluster_map_apply(ClusterClaims *a);
 
-/* Now and then: what is said of replicas is not for ever. */
+/* To be called now and then: what is known of replicas expires. */
 extern void cluster_map_step(int64 now);
 
 /* ----------
- * cluster_watch.c: The watchdog asks the nodes of a Redis Cluster which of them has which slot.
+ * cluster_watch.c: The watchdog asks the nodes of a Redis Cluster for the map of its
+ * slots.
  * ----------
  */
 
-/* As the follow_xxx of StoreRoutine; do nothing where there is no cluster. */
+/* Like the follow_xxx of StoreRoutine; they do nothing if there is no cluster. */
 extern void redis_cluster_watch_start(void);
 extern void redis_cluster_watch_reload(void);
 extern void redis_cluster_watch_step(void);
@@ -92,9 +95,9 @@ extern int	redis_cluster_watch_interests(StoreInterest *out, int64 *until,
  * cluster_batch.c: A batch of operations at the nodes of a Redis Cluster.
  *
  * Each operation goes to the node that has its slot.  There is a link to each node that
- * was ever needed, made on demand, and all of them work at the same time on operations
- * of the same array: each has a part (StoreOp.part).  An operation that its node sends
- * elsewhere leaves that part and is routed again.
+ * was needed so far.  All links work at the same time on operations of the same array:
+ * StoreOp.part says to which link an operation belongs.  If a node sends an operation
+ * elsewhere, it leaves that link and is routed again.
  *
  * Nothing waits here, raises or allocates in a memory context.
  * ----------
@@ -106,45 +109,47 @@ typedef struct ClusterBatch
 	bool		patient;
 	bool		judge;
 	int			home;			/* row for what concerns no key; CLUSTER_NO_NODE: any */
-	NodeBatch  *link[NODE_MASTERS]; /* NULL: never needed */
+	NodeBatch  *link[NODE_MASTERS]; /* NULL: not needed so far */
 
-	bool		at_work[NODE_MASTERS];	/* has had a part of the batch */
+	bool		at_work[NODE_MASTERS];	/* has worked on a part of the batch */
 
-	StoreBatch	batch;			/* left: operations that no link has */
-	int64		route_at;		/* when to look at these */
-	int64		refused_at;		/* one of them was by the node that the map has */
-	int64		map_wanted_at;	/* the map was asked for last */
-	int64		map_until;		/* until then the first one is waited for */
-	uint32		routed_by;		/* topology_epoch() when that was done last */
-	int			tried_again;	/* what needs keys that were not all there */
-	StoreError	error;			/* of what failed last; at its home, if that did */
+	StoreBatch	batch;			/* "left" counts operations that belong to no link */
+	int64		route_at;		/* when to route these again */
+	int64		refused_at;		/* when the node of the map last refused an operation */
+	int64		map_wanted_at;	/* when we last asked for a new map */
+	int64		map_until;		/* how long to wait for the first map */
+	uint32		routed_by;		/* topology_epoch() when operations were last routed */
+	int			tried_again;	/* retries because the keys of a script were
+								 * not all there */
+	StoreError	error;			/* of the last failure; of that at "home", if
+								 * there was one */
 	bool		home_failed;
 } ClusterBatch;
 
 extern void cluster_batch_init(ClusterBatch *c, const char *role, bool patient,
 							   bool judge);
 
-/* As of NodeBatch. */
+/* Like those of NodeBatch. */
 extern void cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops,
 								int64 deadline);
 extern void cluster_batch_process(ClusterBatch *c, bool readable, bool briefly);
 
-/* Drop a batch that a longjmp has left: its operations may be gone. */
+/* Drop a batch that a longjmp has left behind; its operations may be gone. */
 extern void cluster_batch_drop(ClusterBatch *c);
 
 /*
- * End what has had its time.  "leave": what cannot be sent now, since nobody knows
- * where to, is not waited for.
+ * End what is out of time.  "leave": also end what cannot be sent now because nobody
+ * knows which node to send it to.
  */
 extern void cluster_batch_check_time(ClusterBatch *c, bool leave);
 extern int64 cluster_batch_until(const ClusterBatch *c);
 extern void cluster_batch_abandon(ClusterBatch *c);
 extern bool cluster_batch_is_active(const ClusterBatch *c);
 
-/* The links that are at work; returns how many. */
+/* Return the links that are at work in "out", and their number. */
 extern int	cluster_batch_busy(ClusterBatch *c, NodeBatch **out);
 
-/* Are operations waiting for something else than a reply? */
+/* Are there operations that no link has? */
 extern bool cluster_batch_has_open(const ClusterBatch *c);
 
 /* Between batches. */
@@ -154,7 +159,7 @@ extern uint32 cluster_batch_connections(const ClusterBatch *c);
 extern int64 cluster_batch_let_go(ClusterBatch *c, int64 unused_since);
 extern void cluster_batch_close(ClusterBatch *c);
 
-/* As node_batch_forget(), of the node that has answered. */
+/* Like node_batch_forget(), at the node that has answered. */
 extern void cluster_batch_forget(ClusterBatch *c, const StoreOp *op);
 extern void cluster_batch_send_idle(ClusterBatch *c);
 

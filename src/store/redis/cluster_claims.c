@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * cluster_claims.c
- *	  What a node of a Redis Cluster says of it; see cluster_batch.h.
+ *	  Parses what a node of a Redis Cluster says about it; see cluster_batch.h.
  *
- * Raises and allocates nothing.
+ * Nothing in here raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -17,7 +17,7 @@
 #include "store/redis/cluster_batch.h"
 
 /*
- * claim_flag --- is this word one of a list with commas?
+ * claim_flag --- is this word in a comma-separated list?
  */
 static bool
 claim_flag(const char *flags, int len, const char *word)
@@ -37,8 +37,9 @@ claim_flag(const char *flags, int len, const char *word)
 }
 
 /*
- * claim_take_address --- "host:port@bus", and more behind that; without a host it is
- * where it was asked; false: there is none
+ * claim_take_address --- parse "host:port@bus,..."; false if that is not valid
+ *
+ * If the host is empty, it is the one that we asked.
  */
 static bool
 claim_take_address(RedisHost *at, const char *text, int len, const RedisUrl *asked)
@@ -66,7 +67,9 @@ claim_take_address(RedisHost *at, const char *text, int len, const RedisUrl *ask
 }
 
 /*
- * claim_take_name --- "address,name,...", from Redis 7.0 on; behind it "what=it is"
+ * claim_take_name --- parse the name in "address,name,...", sent since Redis 7.0
+ *
+ * What follows may have the form "key=value", and is no name then.
  */
 static void
 claim_take_name(char *name, const char *text, int len)
@@ -82,9 +85,9 @@ claim_take_name(char *name, const char *text, int len)
 }
 
 /*
- * claim_take_line --- of CLUSTER NODES; false: it is none
+ * claim_take_line --- parse one line of CLUSTER NODES; false if it is not valid
  *
- * id address flags master ping pong number link slots...
+ * The fields: id address flags master ping pong number link slots...
  */
 static bool
 claim_take_line(Claim *c, const char *line, const char *end, const RedisUrl *asked,
@@ -138,9 +141,9 @@ claim_next_range(const char **p, long *first, long *last)
 }
 
 /*
- * claims_take_slots --- does it claim slots that there are, each of which nobody else does?
+ * claims_take_slots --- does a line claim valid slots that no line before it claims?
  *
- * So no answer has more than SLOT_COUNT of them, however long it is.
+ * This limits a reply to SLOT_COUNT slots, however long it is.
  */
 static bool
 claims_take_slots(ClusterClaims *a, const Claim *c)
@@ -196,7 +199,7 @@ cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked
 }
 
 /*
- * cluster_claims_find --- what the node with this id says of itself, or NULL
+ * cluster_claims_find --- the claim with this id, or NULL
  */
 const Claim *
 cluster_claims_find(const ClusterClaims *a, const char *id)

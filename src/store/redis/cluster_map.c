@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * cluster_map.c
- *	  What a node of a Redis Cluster says changes the map: whom to believe.
+ *	  Decides how the reply of a node of a Redis Cluster changes the map.
  *
- * CLUSTER NODES has, unlike CLUSTER SLOTS, the number of each master's claim (its config
- * epoch), which the nodes themselves decide by:
+ * Unlike CLUSTER SLOTS, CLUSTER NODES shows the number of each master's claim (its
+ * config epoch), by which the nodes themselves decide who has a slot.  The rules:
  *
  * - A slot goes to another node if that has a higher number than the present one had.
  *	 So the map of a node that is cut off changes nothing.
- * - It does so, too, if the present one says so itself, or is not known any more to who
- *	 is asked: a cluster that was made anew has lower numbers.
- * - What nobody claims stays where it was.
- * - A number that most masters say is too high for the node that has the slots, once
- *	 they have had the time to hear of it, was a mistake.
+ * - It also goes there if the present node says so itself, or is unknown to the node
+ *	 that replies: a cluster that was created anew has lower numbers.
+ * - A slot that nobody claims stays where it was.
+ * - If most masters say that the number of a master is lower than the one we know, once
+ *	 they have had time to hear of it, then the one we know was wrong.
  *
- * Raises and allocates nothing.
+ * Nothing in here raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -29,48 +29,48 @@
 #include "store/nodes.h"
 #include "store/redis/cluster_batch.h"
 
-/* For so long nodes may not have heard of another one's number. */
+/* How long nodes may take to learn the new number of another one. */
 #define NUMBER_SETTLES		(10 * LR_US_PER_S)
 
-/* What is said of replicas counts for so long. */
+/* How long replies about replicas count. */
 #define REPLICAS_LIFE		(5 * LR_US_PER_S)
 
-/* Changes are logged at most this often. */
+/* Shortest interval between two log lines about changes. */
 #define LOG_INTERVAL		LR_US_PER_S
 
-/* What is said of the number of a master. */
+/* What is known about the number of a master. */
 typedef struct Number
 {
-	int64		highest;		/* of its slots */
-	int64		since;			/* it has been that */
-	uint64		lower;			/* masters that say it is less, a bit for each row, */
-	int64		told;			/* and the most that any of these says */
+	int64		highest;		/* highest number of its slots */
+	int64		since;			/* when it became that */
+	uint64		lower;			/* masters (bits of rows) that say that it is lower */
+	int64		told;			/* the highest number that these say */
 } Number;
 
 StaticAssertDecl(NODE_MASTERS <= 64, "sets of masters are bits of a word");
 
 typedef struct ClusterMap
 {
-	int64		applied_at;		/* an answer was of use then */
+	int64		applied_at;		/* when a reply was last applied */
 	Number		number[NODE_MASTERS];
-	bool		has_replicas;	/* rows of them, which say what was told */
+	bool		has_replicas;	/* the table of nodes has rows of replicas */
 	bool		has_map;
 	int64		logged_at;
-	int			unlogged;		/* slots that have moved since */
+	int			unlogged;		/* moved slots that have not been logged yet */
 } ClusterMap;
 
 static ClusterMap map;
 
-/* The nodes of the map, and whether the answer is by or without them. */
+/* A node of the map while a reply is applied. */
 typedef struct Present
 {
 	bool		used;
-	bool		yields;			/* what it had counts no more */
-	bool		stays;			/* has slots, or may get some */
+	bool		yields;			/* the reply overrides what it had */
+	bool		stays;			/* it has slots, or may get some */
 } Present;
 
 /*
- * map_note_number --- of this row, by a claim that counts
+ * map_note_number --- a claim with this number counted for the node in this row
  */
 static void
 map_note_number(int row, int64 number)
@@ -85,7 +85,7 @@ map_note_number(int row, int64 number)
 }
 
 /*
- * map_recall_numbers --- from the map that a watchdog before this one has left
+ * map_recall_numbers --- from the map that an earlier watchdog may have left
  */
 static void
 map_recall_numbers(void)
@@ -102,10 +102,11 @@ map_recall_numbers(void)
 }
 
 /*
- * map_take_slots --- of one claim; returns how many have moved
+ * map_take_slots --- apply one claim; returns how many slots have moved
  *
- * By a higher number than it had the same node may have been a replica meanwhile, of one
- * that had more: its locks are asked about as if the slot had moved ("renewed").
+ * If a node has a higher number than before, another node may have been the master of
+ * its slots in between.  Then its locks are treated as if the slots had moved
+ * ("renewed").
  */
 static int
 map_take_slots(Claim *c, const Present *present, bool *renewed)
@@ -147,7 +148,7 @@ map_take_slots(Claim *c, const Present *present, bool *renewed)
 }
 
 /*
- * map_tell --- one line a change, but not more than a log can bear
+ * map_tell --- log changes, in one line, but not too often
  */
 static void
 map_tell(int moved, int64 now)
@@ -173,8 +174,8 @@ map_tell(int moved, int64 now)
 }
 
 /*
- * known_is_named --- by the answer, but for who gives it?  "others" counts those that
- * might be
+ * known_is_named --- does the reply name this node, other than as the one replying?
+ * *others counts the nodes asked about, without the one replying.
  */
 static bool
 known_is_named(const ClusterClaims *a, const char *id, int *others)
@@ -200,7 +201,7 @@ map_knows(const char *id)
 }
 
 /*
- * keeps_its_slots --- does who gives the answer have all slots of the map?
+ * keeps_its_slots --- does the node that replies have all assigned slots of the map?
  */
 static bool
 keeps_its_slots(const ClusterClaims *a)
@@ -225,12 +226,13 @@ keeps_its_slots(const ClusterClaims *a)
 }
 
 /*
- * cluster_map_is_ours --- is the answer one of the cluster that is known?
+ * cluster_map_is_ours --- is the reply from the cluster that we know?
  *
- * It names one of its nodes; but who gives it may have been reset since, and have met
- * others with the same id.  If it names none, it names nobody who is not known, either;
- * or who gives it was the only node, and has met others but was not reset: it has the slots
- * still that it had, maybe none, if it was asked before the cluster was made.
+ * It is if it names a node of that cluster other than the one replying, which may have
+ * been reset since and joined another cluster with its old id.  If it names none, it is
+ * ours if all nodes that it names are known; or if the node that replies was the only
+ * one we knew, and still has all slots that it had: then others have joined it.  It may
+ * have had no slots, if it was asked before the cluster was created.
  */
 bool
 cluster_map_is_ours(const ClusterClaims *a)
@@ -260,7 +262,7 @@ cluster_map_is_ours(const ClusterClaims *a)
 }
 
 /*
- * map_know --- whom the answer names: by these the cluster is known from now on
+ * map_know --- from now on the cluster is known by the nodes that the reply names
  */
 static void
 map_know(const ClusterClaims *a)
@@ -273,7 +275,7 @@ map_know(const ClusterClaims *a)
 }
 
 /*
- * map_lower_number --- that of what this node has
+ * map_lower_number --- lower the number of a node, and of its slots
  */
 static void
 map_lower_number(int row, int64 number)
@@ -291,10 +293,10 @@ map_lower_number(int row, int64 number)
 }
 
 /*
- * map_hear_number --- "voter" says that of the number of this node; so many masters
+ * map_hear_number --- "voter" reports number c->number for the node in "row"; "masters"
  * have slots
  *
- * What it says of itself is so.
+ * What a node says about itself counts at once.
  */
 static void
 map_hear_number(int row, const Claim *c, int voter, int masters)
@@ -319,7 +321,7 @@ map_hear_number(int row, const Claim *c, int voter, int masters)
 }
 
 /*
- * map_hear_numbers --- of all masters that have slots, by one of them
+ * map_hear_numbers --- evaluate what one master says about the numbers of all of them
  */
 static void
 map_hear_numbers(const ClusterClaims *a)
@@ -352,10 +354,12 @@ map_hear_numbers(const ClusterClaims *a)
 }
 
 /*
- * map_note_half_moved --- slots that are on their way to or from who answers
+ * map_note_half_moved --- note the slots that are moving to or from the node that
+ * replies
  *
- * Behind those that it has, as "[slot->-id]" and "[slot-<-id]".  Whoever waits for a lock
- * there is not told of its release, so he asks: also who has begun to wait before.
+ * They are listed behind its slots, as "[slot->-id]" and "[slot-<-id]".  Sessions that
+ * wait for a lock in such a slot may miss its release, so they poll.  topology_tell() has
+ * those that wait already ask again.
  */
 static void
 map_note_half_moved(const Claim *c)
@@ -389,7 +393,8 @@ compare_replicas(const void *a, const void *b)
 }
 
 /*
- * map_show_replicas --- those that the answer names; of too many always the same
+ * map_show_replicas --- show the replicas that the reply names; if too many, always the
+ * same ones
  */
 static void
 map_show_replicas(const ClusterClaims *a)
@@ -418,10 +423,11 @@ map_may_get_slots(const Claim *c)
 }
 
 /*
- * cluster_map_apply --- what the answer says of the map
+ * cluster_map_apply --- change the map as the reply says
  *
- * A node that has no slots any more has no row, once the map is the new one; but a master
- * may be about to get one, and nodes may send somebody there.
+ * A node without slots loses its row once the new map is in place.  A master keeps or
+ * gets a row all the same: it may be about to get slots, and nodes may redirect requests
+ * to it.
  */
 void
 cluster_map_apply(ClusterClaims *a)
@@ -485,7 +491,7 @@ cluster_map_apply(ClusterClaims *a)
 /*
  * cluster_map_start --- see cluster_batch.h
  *
- * A watchdog before this one may have left replicas of which nobody tells any more.
+ * An earlier watchdog may have left rows of replicas that nobody reports any more.
  */
 void
 cluster_map_start(void)

@@ -1,16 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * cluster_watch.c
- *	  The nodes of a Redis Cluster are asked which of them has which slot.
+ *	  Asks the nodes of a Redis Cluster which of them has which slot.
  *
- * A few nodes at a time are asked, each second, and at once when somebody was told that
- * the map is wrong or has lost a connection.  Who is asked changes now and then, so each
- * of them is in the end.  What they say changes the map (cluster_map.c), unless they are
- * of another cluster: that is refused, however long ours is silent.  Which one is ours is
- * decided at the start, and by a reload when somebody was refused: that of the nodes that
- * the settings name, if all of them that answer are of one.
+ * A few nodes are asked each second, and at once when a process has found that the map
+ * is wrong or has lost a connection.  The choice of nodes rotates, so that each is asked
+ * in time.  Their replies change the map (cluster_map.c), unless they are from another
+ * cluster: those are refused, however long ours is silent.
  *
- * Never waits; raises nothing but for want of memory in the beginning.
+ * Which cluster is ours is decided at the start, and by a reload after a reply was
+ * refused: it is that of the nodes that the settings name, if all of them that answer
+ * belong to one cluster.
+ *
+ * Nothing here waits, and it raises only when out of memory at the start.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -30,54 +32,60 @@
 
 #define ASK_INTERVAL		LR_US_PER_S
 
-/* Not more often, whatever happens. */
+/* Shortest interval between two rounds. */
 #define ASK_MIN				(50 * LR_US_PER_MS)
 
-/* A scout goes to another node after that. */
+/* After that a scout goes on to another node. */
 #define SCOUT_LIFE			(5 * LR_US_PER_S)
 #define SCOUT_RETRY			(100 * LR_US_PER_MS)
 
-/* One that answers later is of no use. */
+/* How long to wait for a reply. */
 #define ANSWER_MAX			(1500 * LR_US_PER_MS)
 
-/* For so long those nodes that the settings name are waited for, when it is to be decided
- * which cluster is ours; */
+/*
+ * While it is decided which cluster is ours: how long to wait, after the first reply,
+ * for the other nodes that the settings name.
+ */
 #define DECIDE_MAX			(2 * LR_US_PER_S)
 
-/* and before all have failed to answer. */
+/* Limit for the whole decision, also if no node replies. */
 #define DECIDE_NOBODY		(3 * LR_US_PER_S)
 
-/* The answer of a cluster with as many nodes as there may be, and slots dealt out singly. */
+/*
+ * Large enough for as many nodes as a cluster may have, with slots assigned one by one.
+ */
 #define MAP_TEXT_SIZE		(1024 * 1024)
 
-/* What is wrong is logged at most this often. */
+/* Shortest interval between two warnings. */
 #define WARN_INTERVAL		(60 * LR_US_PER_S)
 
-/* One who asks a node. */
+/* A connection that asks one node after the other. */
 typedef struct Scout
 {
 	RedisTarget target;
 	RedisConn	conn;
-	int			seed;			/* that it asks; -1: one of the masters */
-	int64		leaves_at;		/* goes to the next one */
+	int			seed;			/* index of the seed that it asks; -1: a node
+								 * that does not decide */
+	int64		leaves_at;		/* when to go on to the next one */
 	int64		next_try;
 	int64		asked_at;
-	int64		answer_until;	/* 0 = none is awaited */
+	int64		answer_until;	/* 0 = no reply is awaited */
 } Scout;
 
-/* Which cluster is ours, while that is to be decided. */
+/* Decides which cluster is ours. */
 typedef struct Decision
 {
 	bool		open;
 	int64		began;
-	uint32		asked;			/* of the nodes that the settings name, a bit for each */
+	uint32		asked;			/* seeds (bits) that have replied or failed */
 	uint32		being_asked;
-	int64		answered_at;	/* by the first of them; 0 = by none */
-	bool		ours;			/* one of them is of the cluster in use */
-	RedisHost	first;			/* that one, */
-	RedisHost	other;			/* and one that is of another cluster, or empty */
+	int64		answered_at;	/* time of the first reply; 0 = none */
+	bool		ours;			/* one of them belongs to the cluster in use */
+	RedisHost	first;			/* seed that has replied first */
+	RedisHost	other;			/* seed that belongs to another cluster; or empty */
 	int			nids;
-	char		id[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];	/* whom the first names */
+	char		id[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];	/* nodes that the first
+															 * reply names */
 } Decision;
 
 StaticAssertDecl(LR_MAX_SEEDS <= 32, "sets of them are bits of a word");
@@ -87,14 +95,15 @@ typedef struct ClusterWatch
 	bool		on;
 	Scout	   *scout[SCOUTS];
 	int			next_candidate;
-	int			next_seed;		/* to be asked first, when it is to be decided */
+	int			next_seed;		/* seed to begin with */
 	int64		next_ask;
 	int64		asked_at;
 	uint32		wanted;			/* cluster_wanted() then */
-	ClusterClaims answer;		/* the last one */
+	ClusterClaims answer;		/* the last reply */
 	Decision	decision;
-	bool		refused;		/* somebody of another cluster, since it was decided */
-	int64		warned_at;		/* 0 = not yet */
+	bool		refused;		/* a node of another cluster was refused since
+								 * the decision */
+	int64		warned_at;		/* 0 = never */
 } ClusterWatch;
 
 static ClusterWatch watch;
@@ -139,9 +148,10 @@ decision_begin(int64 now)
 }
 
 /*
- * redis_cluster_watch_start --- with the present settings, which may name no cluster
+ * redis_cluster_watch_start --- begin with the present settings, of whichever topology
  *
- * If somebody was refused they decide, as when no other setting is changed.
+ * If a node was refused, the nodes in lockredis.url decide again, as after a reload that
+ * changes no setting.
  */
 void
 redis_cluster_watch_start(void)
@@ -176,9 +186,10 @@ redis_cluster_watch_start(void)
 }
 
 /*
- * redis_cluster_watch_reload --- the settings were read again, and are the same
+ * redis_cluster_watch_reload --- the settings were read again and have not changed
  *
- * Whoever has seen that somebody is refused says by that whom they mean.
+ * If a node was refused, a reload asks for a new decision: whoever reloads has seen the
+ * warning, and says that lockredis.url is right.
  */
 void
 redis_cluster_watch_reload(void)
@@ -191,7 +202,7 @@ redis_cluster_watch_reload(void)
 }
 
 /*
- * watch_may_warn --- not more than a log can bear
+ * watch_may_warn --- limit the number of warnings in the log
  */
 static bool
 watch_may_warn(int64 now)
@@ -208,7 +219,7 @@ watch_may_warn(int64 now)
  */
 
 /*
- * watch_refuse --- the answer is of another cluster than that in use
+ * watch_refuse --- the reply is from another cluster than that in use
  */
 static void
 watch_refuse(const RedisTarget *t, int64 now)
@@ -227,7 +238,7 @@ watch_refuse(const RedisTarget *t, int64 now)
 }
 
 /*
- * decision_names --- has the first answer named any of these?
+ * decision_names --- does the present reply have a node in common with the first one?
  */
 static bool
 decision_names(const Decision *d)
@@ -239,7 +250,7 @@ decision_names(const Decision *d)
 }
 
 /*
- * decision_take --- the answer of a node that the settings name
+ * decision_take --- the reply of a node that the settings name
  */
 static void
 decision_take(const Scout *s, int64 now)
@@ -263,7 +274,7 @@ decision_take(const Scout *s, int64 now)
 }
 
 /*
- * decision_warn --- they are of two clusters
+ * decision_warn --- the seeds belong to different clusters
  */
 static void
 decision_warn(int64 now)
@@ -287,10 +298,11 @@ decision_warn(int64 now)
 }
 
 /*
- * decision_close --- all have been asked who can be
+ * decision_close --- all seeds have replied, failed, or had their time
  *
- * Without a cluster that is in use it begins anew, a moment later.  With one that stays,
- * unless they agree on another one: of that the nodes are asked as if at a start.
+ * Without a result, and with no cluster in use, the decision begins again a moment
+ * later.  A cluster in use stays in use, unless no seed belongs to it and all belong to
+ * one other cluster: then the map is built anew, as after a start.
  */
 static void
 decision_close(int64 now)
@@ -324,7 +336,7 @@ decision_close(int64 now)
 }
 
 /*
- * decision_look --- has everybody been asked, or waited for?
+ * decision_look --- close the decision if all were asked, or the time is up
  */
 static void
 decision_look(int64 now)
@@ -345,10 +357,10 @@ decision_look(int64 now)
  */
 
 /*
- * scout_choose_undecided --- the next of those that decide; false: all are being asked
+ * scout_choose_undecided --- the next seed for the decision; false: all are being asked
  *
- * Those that swallow packets may take all the time that there is for a decision.  So the
- * next one goes on behind them.
+ * A node that drops packets may take all of the time that there is for a decision.  So
+ * the next decision begins with the seed after the last one asked.
  */
 static bool
 scout_choose_undecided(Scout *s)
@@ -372,8 +384,7 @@ scout_choose_undecided(Scout *s)
 }
 
 /*
- * scout_choose --- the next node to be asked: one of the masters, or that the settings
- * name; false: none for now
+ * scout_choose --- the next node to be asked, a master or a seed; false: none for now
  */
 static bool
 scout_choose(Scout *s)
@@ -402,7 +413,7 @@ scout_choose(Scout *s)
 }
 
 /*
- * scout_done --- with one of those that decide, whatever it has said
+ * scout_done --- the seed has replied or failed, so it need not be asked again
  */
 static void
 scout_done(const Scout *s)
@@ -429,7 +440,7 @@ scout_failed(Scout *s, int64 now)
 }
 
 /*
- * scout_connect --- true when there is a connection
+ * scout_connect --- true if the connection is ready
  */
 static bool
 scout_connect(Scout *s, int64 now)
@@ -475,7 +486,7 @@ scout_ask(Scout *s, int64 now)
 }
 
 /*
- * scout_leave --- the next one is asked instead of it
+ * scout_leave --- go on to the next node
  */
 static void
 scout_leave(Scout *s, int64 now)
@@ -485,7 +496,7 @@ scout_leave(Scout *s, int64 now)
 }
 
 /*
- * scout_take_map --- whose is it?
+ * scout_take_map --- a valid reply: use it, unless it is from another cluster
  */
 static void
 scout_take_map(Scout *s, int64 now)
@@ -507,7 +518,7 @@ scout_take_map(Scout *s, int64 now)
 }
 
 /*
- * scout_tell --- the log has what is wrong with the answer
+ * scout_tell --- log what is wrong with the reply
  */
 static void
 scout_tell(const Scout *s, int64 now)
@@ -521,7 +532,7 @@ scout_tell(const Scout *s, int64 now)
 }
 
 /*
- * scout_take --- the answer, or what is wrong with it
+ * scout_take --- take a reply, valid or not
  */
 static void
 scout_take(Scout *s, int64 now)
@@ -550,7 +561,7 @@ scout_take(Scout *s, int64 now)
 }
 
 /*
- * scout_ended --- the connection has been closed: by us, or something is wrong
+ * scout_ended --- the connection was closed, by us or because of a failure
  */
 static void
 scout_ended(Scout *s, int64 now)
@@ -564,8 +575,7 @@ scout_ended(Scout *s, int64 now)
 }
 
 /*
- * scout_step --- one scout: connect, read what has come, and ask again when it
- * is time
+ * scout_step --- one scout: connect, read what has come, and ask again when it is time
  */
 static void
 scout_step(Scout *s, int64 now)

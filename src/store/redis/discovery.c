@@ -1,39 +1,41 @@
 /*-------------------------------------------------------------------------
  *
  * discovery.c
- *	  Which of the nodes that Sentinels name is the master: whom to believe.
+ *	  Decides which of the nodes that Sentinels name is the master.
  *
- * All Sentinels are asked in rounds: each second, ten times as often while no
- * master is known for sure, and at once when one has news, the connection to the
- * master has ended or it has said that it is none.  The highest number of a
- * failover wins, then the most votes, then the present master.
+ * All Sentinels are asked in rounds: each second, ten times as often while no master is
+ * known for sure, and at once when a Sentinel has news, when the connection to the
+ * master has ended, or when it has said that it is not a master.  The highest number of
+ * a failover (config epoch) wins, then the most votes, then the present master.  The
+ * rules:
  *
- * - A higher number than is known is believed as soon as it is heard.
- * - Otherwise a round is judged when all have answered or cannot, or after a
- *	 moment: one that is cut off from the others still names a former master.
- * - A lower number than is known is believed if all configured Sentinels have it,
- *	 or most of them and each of these has told a higher one before: the number of
- *	 one never goes down, so they were set up anew.  Those that restart without
- *	 their memory and learn from others what they forgot are waited for, while
- *	 the present master serves or was lost a moment ago.
- * - When numbers have begun anew like that, those of the other Sentinels count if
- *	 they are higher than any before: who is cut off has one of the old count.  Who
- *	 turns out to have been set up anew as well counts from the next failover on.
- * - That the present master is the master still may be said by a majority, whatever
- *	 the numbers.
- * - Who is named by the highest number has a while to say itself that it is a master.
- *	 Has it not, or does it say that it is none, then another one is believed that
- *	 most Sentinels name and that says so; until the former one says so, or most
- *	 name it as well.
- * - One that has said so, and is gone, is passed over likewise for who is named by most
- *	 if each of these has named it before, and tells of a later failover since: its
- *	 number was none.
- * - Between the election of a Sentinel and the promotion nobody is the master.
+ * - A number higher than the known one is believed as soon as it is heard.
+ * - Otherwise a round is judged when all have answered or cannot, or after a moment: a
+ *	 Sentinel that is cut off from the others still names a former master.
+ * - A lower number is believed if all configured Sentinels have it, or a majority each
+ *	 of which has reported a higher one before: the number of a Sentinel never goes down,
+ *	 so these were set up anew.  But Sentinels that restart without their state may still
+ *	 learn it from the others.  So wait, while the present master serves or was lost a
+ *	 moment ago.
+ * - When the numbers have begun anew like that, those of the other Sentinels count only
+ *	 if they are higher than any before: a Sentinel that is cut off has one of the old
+ *	 numbers.  If it turns out to have been set up anew as well, it counts from the next
+ *	 failover on.
+ * - A majority may confirm that the present master is still the master, whatever the
+ *	 numbers.
+ * - The node with the highest number has a while to say itself that it is a master.  If
+ *	 it does not, or says that it is not one, then another one is believed that a majority
+ *	 names and that says so; until the former one says so, or a majority names it, too.
+ * - A master that had said so, and is gone, is passed over in the same way, if each
+ *	 Sentinel of that majority has named it before and reports a later failover since: so
+ *	 its number was not a valid one.
+ * - While a failover is between the election of a Sentinel and the promotion of a
+ *	 replica, no node is the master.
  *
- * Only a round that began after the connection to the master was lost, or the
- * master was doubted, allows the watchdog to connect there again, and by an answer to
- * a question that is as late, and for a moment: an old master that was restarted
- * calls itself one until the Sentinels have turned it round.
+ * After the connection to the master was lost, or the master was doubted, the watchdog
+ * may connect to it again only if a round that began later names it, by an answer to a
+ * question asked later, and only for a moment: an old master that was restarted calls
+ * itself a master until the Sentinels have reconfigured it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -53,43 +55,43 @@
 #define ROUND_INTERVAL		LR_US_PER_S
 #define ROUND_IN_DOUBT		(100 * LR_US_PER_MS)
 
-/* Not more often, whatever happens. */
+/* Shortest interval between two rounds. */
 #define ROUND_MIN			(20 * LR_US_PER_MS)
 
-/* For so long those that have not answered yet are waited for. */
+/* How long a round waits for Sentinels that have not answered yet. */
 #define ROUND_GRACE			(300 * LR_US_PER_MS)
 
-/* What was said so long ago does not count. */
+/* How long an answer counts. */
 #define ANSWER_LIFE			(3 * LR_US_PER_S)
 
-/* Who did not look for so long has not seen what happened. */
+/* If we were stopped for so long, we have missed what happened. */
 #define STALL				(2 * LR_US_PER_S)
 
-/* For so long who is named may leave it at that, and not say so itself. */
+/* How long a named node may take to say itself that it is a master. */
 #define SAY_LIFE			(3 * LR_US_PER_S)
 
-/* It has said so lately enough. */
+/* How long it counts that a node has said so. */
 #define CLAIM_LIFE			(2 * LR_US_PER_S)
 
-/* For so long Sentinels without a memory may be learning from others. */
+/* How long Sentinels without their state may take to learn it from others. */
 #define ANEW_LIFE			(10 * LR_US_PER_S)
 
-/* Changes are logged at most this often. */
+/* Shortest interval between two log lines about changes. */
 #define LOG_INTERVAL		LR_US_PER_S
 
-/* What is named by numbers that do not count. */
+/* Number of a candidate named only by numbers that do not count. */
 #define NO_NUMBER			(-1)
 
 typedef struct Candidate
 {
 	RedisHost	at;
-	int64		config_epoch;	/* the highest it was named by that counts, */
-	int64		told;			/* or does not */
-	int64		asked_at;		/* the latest question that it was an answer to */
+	int64		config_epoch;	/* highest number that counts by which it was named */
+	int64		told;			/* the same, of all numbers */
+	int64		asked_at;		/* time of the latest question whose answer names it */
 	int			votes;
-	int			votes_anew;		/* by Sentinels that were set up anew */
-	int			votes_later;	/* by those that named the present master before, by a
-								 * lower number */
+	int			votes_anew;		/* of Sentinels that were set up anew */
+	int			votes_later;	/* of those that named the present master
+								 * before, by a lower number */
 } Candidate;
 
 typedef struct Discovery
@@ -98,23 +100,28 @@ typedef struct Discovery
 	RedisSentinel *sentinel[LR_MAX_SENTINELS];
 	uint32		version;		/* lr_url_epoch of the settings */
 
-	int64		round_at;		/* it is over when all have been asked since then */
-	int64		ask_since;		/* meanwhile they are asked again when one has news, */
-	int64		ask_at;			/* which is to be done then; 0 = it is not */
-	bool		judged;			/* this round */
+	int64		round_at;		/* the round is over when all have answered a
+								 * question asked later */
+	int64		ask_since;		/* when a Sentinel has news, all are asked
+								 * again for answers newer than this */
+	int64		ask_at;			/* when to do that; 0 = no news */
+	bool		judged;			/* this round was judged */
 	bool		outdated;		/* it began before the master was lost or doubted */
-	int64		lost_at;		/* when that was noted: answers to questions before that
-								 * do not name it again */
+	int64		lost_at;		/* when that was noted: answers to earlier
+								 * questions cannot name it again */
 	int64		next_round;
-	bool		was_named;		/* at the last look */
-	int64		stepped_at;		/* that was then */
+	bool		was_named;		/* the master was named, at the last step */
+	int64		stepped_at;		/* time of the last step */
 	int64		stalled_at;		/* we were stopped until then */
-	bool		blind;			/* nothing has been judged since the start, or since
-								 * we were stopped, */
-	bool		looked;			/* but for in the last step */
-	int64		unconfirmed_since;	/* the master that is believed in; 0 = it is */
-	int64		anew_since;		/* most Sentinels have been set up anew, and name */
-	RedisHost	anew_at;		/* this one, which is another; 0 = they do not */
+	bool		blind;			/* nothing was judged since the start, or since
+								 * we were stopped */
+	bool		looked;			/* the last step has judged, so "blind" ends
+								 * with the next one */
+	int64		unconfirmed_since;	/* since when the present master is not
+									 * confirmed; 0 = it is */
+	int64		anew_since;		/* since when a majority that was set up anew
+								 * names another node; 0 = none does */
+	RedisHost	anew_at;		/* that node */
 
 	int64		logged_at;
 	int			unlogged;
@@ -129,7 +136,7 @@ static Discovery discovery;
  */
 
 /*
- * redis_discovery_start --- with the present settings, which may name no Sentinel
+ * redis_discovery_start --- begin with the present settings, of whichever topology
  */
 void
 redis_discovery_start(void)
@@ -157,14 +164,15 @@ redis_discovery_start(void)
 }
 
 /* ----------
- * What was answered
+ * Evaluating answers
  * ----------
  */
 
 /*
- * fresh_answer --- of that Sentinel, NULL: none that counts
+ * fresh_answer --- the answer of that Sentinel, if it counts; else NULL
  *
- * What was asked before we were stopped does not, whenever it has come.
+ * An answer to a question asked before we were stopped does not count, whenever it has
+ * come.
  */
 static const SentinelAnswer *
 fresh_answer(int i, int64 now)
@@ -182,7 +190,7 @@ is_majority(int votes)
 }
 
 /*
- * was_set_up_anew --- has that Sentinel told a higher number before?
+ * was_set_up_anew --- has that Sentinel reported a higher number before?
  */
 static bool
 was_set_up_anew(int i, const SentinelAnswer *a)
@@ -191,7 +199,7 @@ was_set_up_anew(int i, const SentinelAnswer *a)
 }
 
 /*
- * tells_of_later --- has that Sentinel named the present master before, and tells of a
+ * tells_of_later --- has that Sentinel named the present master before, and reports a
  * failover since?
  */
 static bool
@@ -201,13 +209,14 @@ tells_of_later(int i, const SentinelAnswer *a)
 }
 
 /*
- * note_numbers --- what each Sentinel tells of "present", and of others
+ * note_numbers --- note the numbers that the Sentinels report, and who names "present"
  *
- * One that others began anew without, and that was set up anew itself since, has a
- * number of the new count: a later failover of that counts.  What it names until it
- * has learned of the present master does not, not even by the same number: that may
- * be the first one of all.  Nor was it set up anew since the others were, however
- * long it goes on to name a master of before.
+ * A Sentinel with a bar did not take part when the others' numbers began anew.  If its
+ * number goes down now, it was set up anew itself since, so only a later failover than
+ * the present one counts (the new bar).  What it names until it has learned of the
+ * present master does not count, not even by the same number, which may be the first
+ * number of all.  Its lower number is noted, so that it does not pass for set up anew
+ * from then on, however long it names a former master.
  */
 static void
 note_numbers(const TopologyMaster *present, int64 now)
@@ -231,8 +240,10 @@ note_numbers(const TopologyMaster *present, int64 now)
 }
 
 /*
- * number_that_counts --- none if this Sentinel is one of those who did not begin anew
- * with the others, and tells nothing that is later than what was known then
+ * number_that_counts --- the number of the answer, or NO_NUMBER
+ *
+ * A Sentinel that did not begin anew with the others must report a later failover than
+ * was known then.
  */
 static int64
 number_that_counts(int i, const SentinelAnswer *a)
@@ -241,10 +252,11 @@ number_that_counts(int i, const SentinelAnswer *a)
 }
 
 /*
- * note_who_learned --- who names the present master by its present number has it from
- * those who began anew, and counts as they do
+ * note_who_learned --- remove the bar of Sentinels that name the present master by its
+ * number
  *
- * What it told before is of the old count: it was set up anew, too, but has learned.
+ * They have learned it from those that began anew.  What they reported before belongs to
+ * the old numbers, although it was higher.
  */
 static void
 note_who_learned(const RedisHost *at, int64 number, int64 now)
@@ -262,7 +274,7 @@ note_who_learned(const RedisHost *at, int64 number, int64 now)
 }
 
 /*
- * begins_anew --- does its number count, although it is lower than what is known?
+ * begins_anew --- does its number count, although it is lower than the known one?
  */
 static bool
 begins_anew(const Candidate *c)
@@ -284,14 +296,15 @@ log_anew(int64 from, int64 to, int64 now)
 }
 
 /*
- * begin_numbers_anew --- with those of the Sentinels that name this one, or of those of
- * them that were set up anew; returns the number that it has now
+ * begin_numbers_anew --- begin with the lower numbers of the Sentinels that name this
+ * node; returns its number now
  *
- * "known" is what was known before.  Nothing that can fail comes before all has been
- * noted: a watchdog to come that found what was told lowered, but not the number,
- * would never lower that.
+ * If a majority was set up anew, only those count.  "known" is the number known before.
+ * Nothing that can fail comes before everything was noted: if a later watchdog found the
+ * numbers of Sentinels lowered, but not the known number, it would never lower that.
  *
- * Who is passed over because he lies is left out likewise, but nobody was set up anew.
+ * If a node is passed over, Sentinels that name it get a bar as well, although none was
+ * set up anew.
  */
 static int64
 begin_numbers_anew(const Candidate *c, int64 known, int64 now)
@@ -323,7 +336,7 @@ begin_numbers_anew(const Candidate *c, int64 known, int64 now)
 }
 
 /*
- * collect_candidates --- who is named
+ * collect_candidates --- the nodes that Sentinels name; returns how many
  */
 static int
 collect_candidates(Candidate *out, int64 now)
@@ -356,7 +369,7 @@ collect_candidates(Candidate *out, int64 now)
 }
 
 /*
- * is_better --- is the first one rather to be believed?
+ * is_better --- is "a" to be preferred to "b"?
  */
 static bool
 is_better(const Candidate *a, const Candidate *b, const RedisHost *present)
@@ -369,10 +382,11 @@ is_better(const Candidate *a, const Candidate *b, const RedisHost *present)
 }
 
 /*
- * is_believable --- beside what is known of the present master, and of who was passed
- * over
+ * is_believable --- can this be the master, given the present one and the one passed
+ * over?
  *
- * Most named another one then: if they name this one now, it is so no more.
+ * A node was passed over because most named another one.  If most name it now, that does
+ * not hold any more.
  */
 static bool
 is_believable(const Candidate *c, const TopologyMaster *present, int64 now)
@@ -394,7 +408,7 @@ is_believable(const Candidate *c, const TopologyMaster *present, int64 now)
 }
 
 /*
- * note_anew --- since when do most Sentinels, set up anew, name another one?
+ * note_anew --- note since when a majority that was set up anew names another node
  */
 static void
 note_anew(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
@@ -415,7 +429,7 @@ note_anew(const Candidate *candidates, int n, const TopologyMaster *present, int
 }
 
 /*
- * choose --- the one that is believed; NULL: nobody
+ * choose --- the node to be believed; NULL: none
  */
 static const Candidate *
 choose(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
@@ -430,8 +444,8 @@ choose(const Candidate *candidates, int n, const TopologyMaster *present, int64 
 }
 
 /*
- * is_unproved --- has the present one not said itself that it is a master, since it was
- * named, or has it said that it is none?
+ * is_unproved --- has the present master not said that it is one since it was named, or
+ * has it said that it is not?
  */
 static bool
 is_unproved(const TopologyMaster *present)
@@ -440,10 +454,11 @@ is_unproved(const TopologyMaster *present)
 }
 
 /*
- * choose_against --- who is named by most instead of the present one, that has not shown
- * up for a while; NULL: nobody
+ * choose_against --- the node that most name instead of a present master that was not
+ * confirmed for a while; NULL: none
  *
- * Against one that has said so that takes more than who may have been cut off since.
+ * If the present master has said that it is one, only votes of Sentinels count that
+ * report a later failover: others may have been cut off since.
  */
 static const Candidate *
 choose_against(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
@@ -465,8 +480,8 @@ choose_against(const Candidate *candidates, int n, const TopologyMaster *present
 }
 
 /*
- * choose_passed_over --- is who was passed over still named by a later failover than the
- * present one?
+ * choose_passed_over --- the node that was passed over, if it is still named by a later
+ * failover than the present master; else NULL
  */
 static const Candidate *
 choose_passed_over(const Candidate *candidates, int n, const TopologyMaster *present)
@@ -479,7 +494,8 @@ choose_passed_over(const Candidate *candidates, int n, const TopologyMaster *pre
 }
 
 /*
- * last_asked --- of the answers that doubt, or of those that do not, the latest; 0: none
+ * last_asked --- time of the latest question whose answer was in doubt, or was not; 0:
+ * none
  */
 static int64
 last_asked(bool in_doubt)
@@ -497,10 +513,10 @@ last_asked(bool in_doubt)
 }
 
 /*
- * anybody_in_doubt --- is another one about to be the master?
+ * anybody_in_doubt --- is another node about to become the master?
  *
- * Who has said so and is not heard any more may have made it one: somebody has to be
- * heard who does not say so.
+ * A Sentinel that has said so, and does not answer any more, may have made it the
+ * master.  So the doubt lasts until a later answer says that there is none.
  */
 static bool
 anybody_in_doubt(int64 now)
@@ -522,7 +538,7 @@ round_is_complete(int64 now)
 }
 
 /* ----------
- * What comes of it
+ * Consequences
  * ----------
  */
 
@@ -533,7 +549,7 @@ show_host(const RedisHost *at, char *out, size_t size)
 }
 
 /*
- * log_change --- one line a change, but not more than a log can bear
+ * log_change --- log a change in one line, but not too often
  */
 static void
 log_change(const RedisHost *from, const RedisHost *to, int64 now)
@@ -563,7 +579,7 @@ log_change(const RedisHost *from, const RedisHost *to, int64 now)
 }
 
 /*
- * believe --- this is the master
+ * believe --- make this node the master
  */
 static void
 believe(const Candidate *c, const TopologyMaster *present, int64 now)
@@ -585,7 +601,7 @@ believe(const Candidate *c, const TopologyMaster *present, int64 now)
 }
 
 /*
- * explain --- nobody is known to be the master: what those are told who ask
+ * explain --- set the reason why no master is known, for errors of sessions
  */
 static void
 explain(const TopologyMaster *present, int64 now)
@@ -614,11 +630,11 @@ explain(const TopologyMaster *present, int64 now)
 }
 
 /*
- * believe_claim --- is there one that is to be believed if it says itself that it is a
- * master?  True: it was.
+ * believe_claim --- make a node the master that has to say itself that it is one; true
+ * if that was done
  *
- * It is asked from one round to the next, and what it has said is judged with what the
- * Sentinels say then.
+ * It is asked between rounds, and its answer is judged together with what the Sentinels
+ * say then.
  */
 static bool
 believe_claim(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
@@ -643,10 +659,10 @@ believe_claim(const Candidate *candidates, int n, const TopologyMaster *present,
 }
 
 /*
- * judge --- what do the answers say?
+ * judge --- evaluate the answers
  *
- * A later failover than the known one is believed at once; the first master of all
- * only when everybody has been heard, or has had his time.
+ * A later failover than the known one is believed at once; the very first master only
+ * when all have answered, or have had their time.
  */
 static void
 judge(bool complete, int64 now)
@@ -704,9 +720,9 @@ begin_round(int64 now)
 }
 
 /*
- * hear_news --- a Sentinel has some: ask at once
+ * hear_news --- a Sentinel has news: ask at once
  *
- * A round that is under way has its time all the same, or it might never be judged.
+ * A round that has begun still gets its time; otherwise it might never be judged.
  */
 static void
 hear_news(int64 now)
@@ -727,9 +743,9 @@ ask_again(int64 now)
 }
 
 /*
- * note_confirmation --- since when is the present master not known for sure?
+ * note_confirmation --- note since when the present master is not known for sure
  *
- * By a naming that is too old nobody may connect any more.
+ * If it was named too long ago, nobody may connect to it any more.
  */
 static void
 note_confirmation(int64 now)
@@ -744,7 +760,7 @@ note_confirmation(int64 now)
 	else if (discovery.unconfirmed_since == 0)
 		discovery.unconfirmed_since = now;
 
-	/* The connection has ended, or is in doubt: ask at once. */
+	/* The connection has ended, or the master is in doubt: ask at once. */
 	if (discovery.was_named && !named)
 	{
 		discovery.outdated = true;
@@ -757,8 +773,8 @@ note_confirmation(int64 now)
 /*
  * note_stall --- were we stopped?
  *
- * Then what was said before does not count.  Nor does a naming by which nobody has
- * connected yet: the node may have been turned round, or restarted, meanwhile.
+ * If so, earlier answers do not count, nor does a naming by which the watchdog has not
+ * connected yet: the node may have been reconfigured, or restarted, meanwhile.
  */
 static void
 note_stall(int64 now)
@@ -788,7 +804,7 @@ redis_discovery_step(void)
 	if (discovery.nsentinels == 0)
 		return;
 
-	/* Our own connection was looked at as well since then. */
+	/* The watchdog's own connection has been checked since then, too. */
 	if (discovery.looked)
 		discovery.blind = discovery.looked = false;
 	note_stall(now);
@@ -802,7 +818,7 @@ redis_discovery_step(void)
 	redis_claim_step();
 	now = lr_now();
 
-	/* Stopped just now: the next step notes that, and asks again. */
+	/* We were stopped just now: the next step notes that, and asks again. */
 	if (now - discovery.stepped_at > STALL)
 		return;
 	if (news)
@@ -826,12 +842,12 @@ redis_discovery_step(void)
 		(in_doubt || present.at.host[0] == '\0' || !topology_is_named()))
 		explain(&present, now);
 
-	/* What was withdrawn during this step is noted by the next one. */
+	/* If a naming was withdrawn during this step, the next one notes that. */
 	discovery.was_named = discovery.was_named || topology_is_named();
 }
 
 /*
- * redis_discovery_interests --- as StoreRoutine.interests, of all Sentinels
+ * redis_discovery_interests --- like StoreRoutine.interests, for all Sentinels
  */
 int
 redis_discovery_interests(StoreInterest *out, int64 *until, uint32 *epoch)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * discovery.h
- *	  What nodes say of each other, and which one is the master.
+ *	  Finding the master: what Sentinels and nodes say, and which of them to believe.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,38 +20,40 @@
 #include "store/store.h"
 
 /* ----------
- * claim.c: Does a node say of itself that it is a master?  Asked before it is believed.
+ * claim.c: Asks one node whether it is a master, before discovery.c believes that it is.
  * ----------
  */
 
-/* Nobody is asked, by the present settings. */
+/* Begin with the present settings; no node is asked yet. */
 extern void redis_claim_start(void);
 
-/* This node is asked from now on, again and again; NULL: none. */
+/* Ask this node from now on, repeatedly; NULL: ask none. */
 extern void redis_claim_ask(const RedisHost *at);
 
-/* Has it said so, when it was asked since then? */
+/* Has the node said that it is a master, when asked at "since" or later? */
 extern bool redis_claim_was_made(const RedisHost *at, int64 since);
 
-/* Do what can be done without waiting; what to wait for. */
+/* Do what can be done without waiting; return what to wait for. */
 extern void redis_claim_step(void);
 extern int	redis_claim_interests(StoreInterest *out, int64 *until, uint32 *epoch);
 
 /* ----------
  * sentinel.c: One Sentinel: what it says about the master, and when it has news.
  *
- * Two connections, since one that listens cannot be asked.  Only the watchdog
- * has them.  Whom of several Sentinels to believe is the business of discovery.h.
+ * There are two connections to it, since a connection with a subscription cannot be used
+ * for questions.  Only the watchdog has them.  discovery.c decides which of several
+ * Sentinels to believe.
  * ----------
  */
 
 typedef struct SentinelAnswer
 {
-	int64		asked_at;		/* lr_now() before the question; 0 = none yet */
-	bool		known;			/* it knows the service, */
-	RedisHost	master;			/* and who serves that, */
-	int64		config_epoch;	/* by this failover; */
-	bool		in_doubt;		/* but is about to make somebody else the master */
+	int64		asked_at;		/* lr_now() before the question; 0 = no answer yet */
+	bool		known;			/* the Sentinel knows the service */
+	RedisHost	master;			/* the master that it names */
+	int64		config_epoch;	/* number of the failover that made it one */
+	bool		in_doubt;		/* a failover is under way, which will make
+								 * another node the master */
 } SentinelAnswer;
 
 typedef struct RedisSentinel
@@ -59,37 +61,41 @@ typedef struct RedisSentinel
 	RedisTarget target;
 	NodeState	state;
 
-	/* Questions. */
+	/* The connection for questions. */
 	RedisConn	ask;
-	int			nawaited;		/* replies to come */
+	int			nawaited;		/* number of replies still to come */
 	int64		answer_until;
 	int64		retry_delay;
 	int64		next_try;
-	int64		failed_at;		/* it could not be asked, or did not answer */
-	int64		cut_off_at;		/* a good connection to it has ended */
+	int64		failed_at;		/* last time that it could not be asked, or did
+								 * not answer */
+	int64		cut_off_at;		/* last time that a good connection to it ended */
 	SentinelAnswer coming;
-	SentinelAnswer answer;		/* the last whole one */
+	SentinelAnswer answer;		/* the last complete one */
 
-	/* News. */
+	/* The connection that listens for news. */
 	RedisConn	ear;
 	bool		listening;
 	int64		heard_at;
-	int64		ear_until;		/* something must be heard before; 0 = need not */
+	int64		ear_until;		/* something must be received before that; 0 =
+								 * no limit */
 	int64		ear_next_try;
 } RedisSentinel;
 
-/* On zeroed memory; raises when out of memory.  It connects when stepped. */
+/* *s must be zeroed.  Raises when out of memory.  Connects when stepped. */
 extern void sentinel_open(RedisSentinel *s, int number);
 extern void sentinel_close(RedisSentinel *s);
 
 /*
- * Do what can be done without waiting, so that there is an answer to a question
- * that was asked at "since" or later.  True: it has said that something is going
- * on.
+ * Do what can be done without waiting to get an answer to a question asked at "since" or
+ * later.  Returns true if the Sentinel has announced news.
  */
 extern bool sentinel_step(RedisSentinel *s, int64 since);
 
-/* Is there such an answer, or surely none soon? */
+/*
+ * Has it answered a question asked at "since" or later, or is it certain that no such
+ * answer comes soon?
+ */
 extern bool sentinel_has_answered(const RedisSentinel *s, int64 since);
 
 /* As StoreRoutine.interests; at most two sockets. */
@@ -97,10 +103,10 @@ extern int	sentinel_interests(const RedisSentinel *s, StoreInterest *out,
 							   int64 *until, uint32 *epoch);
 
 /* ----------
- * discovery.c: Which of the nodes that Sentinels name is the master: whom to believe.
+ * discovery.c: Decides which of the nodes that Sentinels name is the master.
  *
- * The watchdog's, which calls it as the follow_xxx of store.h.  What is found is
- * told to all in topology.c.
+ * Only the watchdog runs it, through the follow_xxx functions of store.h. topology.c
+ * publishes the result to all processes.
  * ----------
  */
 

@@ -3,17 +3,17 @@
  * sentinel.c
  *	  One Sentinel: what it says about the master, and when it has news.
  *
- * Two commands make a question.  SENTINEL MASTER has the number of the failover
- * that its answer is by; the address in it is that of the old master until all
- * replicas have been turned round, some seconds, so the address is taken from
- * get-master-addr-by-name, which goes out behind it: what is newer than its number
- * is asked for again, what is older must not be.
+ * A question consists of two commands.  The reply to SENTINEL MASTER has the number of
+ * the last failover, but until all replicas have been reconfigured, which takes seconds,
+ * its address is that of the old master.  So the address is taken from
+ * GET-MASTER-ADDR-BY-NAME, which is sent behind it: an address that is newer than the
+ * number is only asked for again, but an older one must not be combined with it.
  *
- * A message is only a reason to ask at once.  It comes from one Sentinel, in
- * no order with its answers, and those that it may have sent while nobody
- * listened are lost.
+ * A message is only a reason to ask at once.  It is from one Sentinel, its order
+ * relative to the answers is not known, and messages sent while nobody listened are
+ * lost.
  *
- * Never waits and raises nothing but from sentinel_open().
+ * Nothing here waits, and only sentinel_open() raises.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,20 +31,20 @@
 #define RETRY_MIN			(100 * LR_US_PER_MS)
 #define RETRY_MAX			LR_US_PER_S
 
-/* A connection that says nothing for so long is asked whether it is alive. */
+/* A connection that was silent for so long gets a PING. */
 #define PING_AFTER			(5 * LR_US_PER_S)
 
 #define QUESTION_REPLIES	2
 
 /*
- * A failover has begun for good, the replica that was chosen has been promoted,
- * this Sentinel has heard the new address.
+ * A failover has definitely begun; the chosen replica has been promoted; this Sentinel
+ * has learned the new address.
  */
 static const char *const news_channels[] = {
 	"+failover-state-select-slave", "+promoted-slave", "+switch-master"
 };
 
-/* Between the election and the promotion. */
+/* States between the election and the promotion. */
 static const char *const doubtful_states[] = {
 	"select_slave", "send_slaveof_noone", "wait_promotion"
 };
@@ -74,7 +74,7 @@ sentinel_close(RedisSentinel *s)
  */
 
 /*
- * sentinel_is_down --- it could not be reached, or has said what is of no use
+ * sentinel_is_down --- it could not be reached, or has sent something useless
  *
  * The reason is in the connection, which has been closed.
  */
@@ -100,10 +100,10 @@ sentinel_is_down(RedisSentinel *s)
 }
 
 /*
- * sentinel_is_cut_off --- a connection has ended that was good
+ * sentinel_is_cut_off --- a good connection has ended
  *
- * That says nothing of the Sentinel: it is connected to at once, and waited for; but
- * one that ends each of them is down.
+ * That says nothing about the Sentinel: connect again at once, and wait for it.  But a
+ * Sentinel that closes each connection is down.
  */
 static void
 sentinel_is_cut_off(RedisSentinel *s)
@@ -121,8 +121,7 @@ sentinel_is_cut_off(RedisSentinel *s)
 }
 
 /*
- * sentinel_is_up --- a Sentinel has answered: note what it is, and log it if it
- * was away
+ * sentinel_is_up --- it has answered: store what it is, and log it if it was down
  */
 static void
 sentinel_is_up(RedisSentinel *s)
@@ -152,13 +151,12 @@ sentinel_fail(RedisSentinel *s, const char *detail)
 }
 
 /* ----------
- * The question
+ * Questions
  * ----------
  */
 
 /*
- * sentinel_put_question --- ask a Sentinel which node is the master, in the two
- * ways that there are
+ * sentinel_put_question --- ask which node is the master, by both commands
  */
 static void
 sentinel_put_question(RedisSentinel *s)
@@ -191,7 +189,7 @@ sentinel_is_doubtful(const char *state)
 }
 
 /*
- * sentinel_take_master --- fields and values of SENTINEL MASTER; false: it is none
+ * sentinel_take_master --- parse the reply to SENTINEL MASTER; false if it is not valid
  */
 static bool
 sentinel_take_master(SentinelAnswer *a, const RedisValue *v)
@@ -221,7 +219,7 @@ sentinel_take_master(SentinelAnswer *a, const RedisValue *v)
 }
 
 /*
- * sentinel_take_address --- host and port, or nil; false: it is neither
+ * sentinel_take_address --- parse host and port, or nil; false if it is neither
  */
 static bool
 sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
@@ -250,8 +248,8 @@ sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
 }
 
 /*
- * sentinel_take_refusal --- an error reply: the service is not known to it, or it
- * does not answer us
+ * sentinel_take_refusal --- an error reply; true if it only means that the service is
+ * not known
  */
 static bool
 sentinel_take_refusal(RedisSentinel *s, const RedisValue *v)
@@ -271,8 +269,7 @@ sentinel_take_refusal(RedisSentinel *s, const RedisValue *v)
 }
 
 /*
- * sentinel_take_reply --- the next of those that are awaited; false: the
- * connection has been closed over it
+ * sentinel_take_reply --- take the next reply; false: the connection has been closed
  */
 static bool
 sentinel_take_reply(RedisSentinel *s)
@@ -305,7 +302,7 @@ sentinel_take_reply(RedisSentinel *s)
 }
 
 /*
- * sentinel_read --- take what it has answered; false when the connection is gone
+ * sentinel_read --- read its replies; false: the connection is gone
  */
 static bool
 sentinel_read(RedisSentinel *s)
@@ -329,7 +326,7 @@ sentinel_read(RedisSentinel *s)
 }
 
 /*
- * sentinel_connect --- to ask; true when there is a connection
+ * sentinel_connect --- the connection for questions; true if it is ready
  */
 static bool
 sentinel_connect(RedisSentinel *s)
@@ -349,8 +346,8 @@ sentinel_connect(RedisSentinel *s)
 }
 
 /*
- * sentinel_step_question --- go on with the connection for questions, and ask
- * if the last answer is from before SINCE
+ * sentinel_step_question --- go on with that connection, and ask if the last answer is
+ * to a question from before "since"
  */
 static void
 sentinel_step_question(RedisSentinel *s, int64 since)
@@ -403,7 +400,8 @@ ear_subscribe(RedisSentinel *s)
 }
 
 /*
- * ear_connect --- once it has answered; true when there is a connection
+ * ear_connect --- the listening connection, once the Sentinel has answered; true if it
+ * is ready
  */
 static bool
 ear_connect(RedisSentinel *s)
@@ -431,7 +429,7 @@ ear_connect(RedisSentinel *s)
 }
 
 /*
- * ear_hears --- is what has come a message about our service?
+ * ear_hears --- is this a message about our service?
  */
 static bool
 ear_hears(const RedisSentinel *s)
@@ -445,9 +443,9 @@ ear_hears(const RedisSentinel *s)
 }
 
 /*
- * ear_step --- listen; true when it has news
+ * ear_step --- listen; true if there is news
  *
- * A subscription that is refused is no reason to fail: it is asked each second.
+ * A refused subscription is no failure, as the Sentinel is asked each second anyway.
  */
 static bool
 ear_step(RedisSentinel *s)
