@@ -3,12 +3,12 @@
  * masters_listener.c
  *	  Release messages of independent masters.
  *
- * Each of them is listened to, and whichever tells of a release first is heard: who
- * waits asks then, and again when the next one tells.  A lock that most of them have
- * is given back at most of them.  So it is told of by one that is listened to, as long
- * as these are most of them, too: then a subscription is confirmed.  One that was given
- * back at a single node, the others being away, may be missed; then who waits asks when
- * the lease is over.
+ * All masters are listened to, and each message wakes the waiting session, which asks
+ * again; it does so again when the next master reports the release.  A lock held at a
+ * majority is released at a majority.  If another majority is being listened to, at
+ * least one of them reports the release, so then a subscription counts as confirmed.  A
+ * release that reaches a single master, because the others are down, may be missed; then
+ * the session asks again when the lease is over.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,8 +27,8 @@
 typedef struct Awaited
 {
 	TopicKey	key;
-	uint32		confirmed;		/* a bit for each node that has done so */
-	bool		told;			/* the caller: enough of them have */
+	uint32		confirmed;		/* bits of nodes that have confirmed it */
+	bool		told;			/* the caller was notified that a majority has */
 } Awaited;
 
 struct MastersListener
@@ -37,14 +37,14 @@ struct MastersListener
 	HTAB	   *awaited;
 	int			n;
 	NodeListener *node[LR_MAX_MASTERS];
-	int			speaking;		/* the node that is stepped */
+	int			speaking;		/* index of the node that is being stepped */
 };
 
-/* The callback of a node has no argument; there is one listener in a process. */
+/* Callbacks of node listeners have no argument; a process has one listener. */
 static MastersListener *current = NULL;
 
 /*
- * masters_hear_it --- have most of them confirmed it?
+ * masters_hear_it --- has a majority confirmed it?
  */
 static bool
 masters_hear_it(const MastersListener *l, const Awaited *a)
@@ -57,7 +57,8 @@ masters_hear_it(const MastersListener *l, const Awaited *a)
 }
 
 /*
- * masters_tell --- that a subscription is good, once it is
+ * masters_tell --- notify the caller of the confirmation, when a majority has confirmed
+ * it
  */
 static void
 masters_tell(MastersListener *l, Awaited *a)
@@ -70,9 +71,9 @@ masters_tell(MastersListener *l, Awaited *a)
 }
 
 /*
- * masters_lose --- the node that speaks has lost its connection
+ * masters_lose --- the node that is being stepped has lost its connection
  *
- * The caller knows all or nothing, so what is still good is told again.
+ * A loss voids all subscriptions of the caller, so those still good are confirmed again.
  */
 static void
 masters_lose(MastersListener *l)
@@ -99,7 +100,7 @@ masters_lose(MastersListener *l)
 }
 
 /*
- * masters_hear --- what one of several masters has said about a subscription
+ * masters_hear --- the callback of each node's listener
  */
 static void
 masters_hear(StoreEvent event, LrTopic topic, uint64 owner, const char *name,

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * masters_watch.c
- *	  The watchdog asks each of the independent masters whether it is there.
+ *	  The watchdog asks each independent master whether it is up.
  *
- * Locks need most of them, so the store is there while one of them is not, and its
- * health says nothing about each.  So there is a connection to each that is for nothing
- * but this: a row in redis_lock_status, and the sign that ends its silence.  Whether a
- * node has a vote is not decided here (masters.c): sessions ask it whoever is up.
+ * The store is up as long as a majority is, so its health says nothing about a single
+ * master.  Therefore each master has a connection of the watchdog that only serves to
+ * fill its row in redis_lock_status, and to find out when a silent master answers again.
+ * Whether a master has a vote is not decided here (masters.c): sessions ask it whether
+ * it is up or not.
  *
- * Never waits; raises nothing but for want of memory in the beginning.
+ * Nothing here waits, and it raises only when out of memory at the start.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -24,20 +25,23 @@
 #include "store/redis/conn.h"
 #include "store/redis/quorum.h"
 
-/* One that is there is asked so often. */
+/* How often a master that is up is asked. */
 #define ASK_INTERVAL		(5 * LR_US_PER_S)
 
-/* One that somebody has found silent, at least after that. */
+/* Shortest interval for one that may be down. */
 #define ASK_MIN				(50 * LR_US_PER_MS)
 
-/* One that is away is tried again after 0.1 to 1 s. */
+/* A master that is down is tried again after 0.1 to 1 s. */
 #define RETRY_MIN			(100 * LR_US_PER_MS)
 #define RETRY_MAX			LR_US_PER_S
 
-/* Changes are logged at most this often. */
+/* Shortest interval between two log lines about changes. */
 #define LOG_INTERVAL		LR_US_PER_S
 
-/* What is asked: whether it runs commands, and what it is. */
+/*
+ * The questions: does it run commands, and what is it?  All but the first are sections
+ * of INFO.
+ */
 static const char *const questions[] = {"PING", "server", "memory", "replication"};
 
 typedef struct Probe
@@ -49,9 +53,9 @@ typedef struct Probe
 	int64		retry_delay;
 	int64		next_try;
 	int64		asked_at;
-	int64		answer_until;	/* 0 = none is awaited */
-	int			answered;		/* so many of the questions */
-	char		why[256];		/* it is down */
+	int64		answer_until;	/* 0 = no answer is awaited */
+	int			answered;		/* number of questions answered */
+	char		why[256];		/* why it is down */
 	char		warned_policy[32];
 } Probe;
 
@@ -59,14 +63,14 @@ typedef struct MastersWatch
 {
 	int			n;
 	Probe	   *probe[LR_MAX_MASTERS];
-	bool		changed;		/* since the last line in the log */
+	bool		changed;		/* since the last log line */
 	int64		logged_at;
 } MastersWatch;
 
 static MastersWatch watch;
 
 /*
- * redis_masters_watch_start --- with the present settings, which may name one node
+ * redis_masters_watch_start --- begin with the present settings, of whichever topology
  */
 void
 redis_masters_watch_start(void)
@@ -111,7 +115,7 @@ redis_masters_watch_start(void)
  */
 
 /*
- * watch_tell --- one line for what has changed, once all have been tried
+ * watch_tell --- log changes in one line, once all masters have been tried
  */
 static void
 watch_tell(int64 now)
@@ -156,7 +160,7 @@ probe_set_state(Probe *p, NodeState state)
 }
 
 /*
- * probe_failed --- it does not answer, or is none for locks
+ * probe_failed --- the master does not answer, or cannot be used for locks
  */
 static void
 probe_failed(Probe *p, int64 now)
@@ -177,7 +181,7 @@ probe_failed(Probe *p, int64 now)
 }
 
 /*
- * probe_warn_of_eviction --- one that may throw locks away
+ * probe_warn_of_eviction --- warn if the master may evict locks
  */
 static void
 probe_warn_of_eviction(Probe *p)
@@ -215,7 +219,7 @@ probe_is_up(Probe *p, int64 now)
  */
 
 /*
- * probe_connect --- true when there is a connection
+ * probe_connect --- true if the connection is ready
  */
 static bool
 probe_connect(Probe *p, int64 now)
@@ -241,7 +245,7 @@ probe_connect(Probe *p, int64 now)
 }
 
 /*
- * probe_ask --- ask a master what it is and since when it runs
+ * probe_ask --- send all questions
  */
 static void
 probe_ask(Probe *p, int64 now)
@@ -265,7 +269,7 @@ probe_ask(Probe *p, int64 now)
 }
 
 /*
- * probe_take --- an answer, or what is wrong with it; it may have become a replica
+ * probe_take --- take an answer; the node may have become a replica
  */
 static void
 probe_take(Probe *p, int64 now)
@@ -295,7 +299,7 @@ probe_take(Probe *p, int64 now)
 }
 
 /*
- * probe_receive --- false: it has failed
+ * probe_receive --- read what has come; false if the master has failed
  */
 static bool
 probe_receive(Probe *p, int64 now)
@@ -320,9 +324,9 @@ probe_receive(Probe *p, int64 now)
 }
 
 /*
- * probe_next_ask --- when it is asked again, while it answers
+ * probe_next_ask --- when to ask a master again that has answered
  *
- * Whom a session has found silent at once; it is asked whether that is so.
+ * If a session has found it silent, at once: to find out whether it still is.
  */
 static int64
 probe_next_ask(const Probe *p)
@@ -333,8 +337,7 @@ probe_next_ask(const Probe *p)
 }
 
 /*
- * probe_step --- one master: connect, read what has come, and ask again when it
- * is time
+ * probe_step --- one master: connect, read what has come, and ask again when it is time
  */
 static void
 probe_step(Probe *p, int64 now)

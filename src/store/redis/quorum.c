@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * quorum.c
- *	  What independent masters say of one operation, as one outcome; see quorum.h.
+ *	  Combines what independent masters say about one operation into one outcome; see
+ *	  quorum.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,22 +16,22 @@
 #include "store/nodes.h"
 #include "store/redis/quorum.h"
 
-/* How many nodes say what. */
+/* How many nodes have said what. */
 typedef struct QuorumCount
 {
-	int			n;				/* are configured, */
-	int			q;				/* so many are needed */
-	int			open;			/* are awaited */
-	int			ok;				/* did it */
-	int			vain;			/* did it, but may have forgotten a lock */
+	int			n;				/* configured nodes */
+	int			q;				/* a majority of them */
+	int			open;			/* still awaited */
+	int			ok;				/* have done it */
+	int			vain;			/* have done it, but may have forgotten a lock */
 	int			busy;			/* somebody else has it */
 	int			late;
 	int			lost;			/* the owner is not there, or something else is */
-	int			wrong;			/* the latter */
-	int			refused;		/* an error, */
-	int			denied;			/* for want of rights */
-	int			own_fault;		/* to this one only */
-	bool		may_have_run;	/* somewhere */
+	int			wrong;			/* those of "lost" where something else is */
+	int			refused;		/* have answered with an error */
+	int			denied;			/* the user lacks a right */
+	int			own_fault;		/* the error concerns this operation only */
+	bool		may_have_run;	/* on some node */
 } QuorumCount;
 
 int64
@@ -40,8 +41,8 @@ quorum_drift_ms(int64 lease_ms)
 }
 
 /*
- * quorum_count --- count the votes by outcome: an acquire counts only where the
- * node has a vote
+ * quorum_count --- count the votes by outcome; a create counts only where the node has a
+ * vote
  */
 static void
 quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
@@ -98,7 +99,7 @@ quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
 	}
 }
 
-/* So many are in the way of a majority. */
+/* The number of nodes that prevents a majority. */
 static int
 quorum_bar(const QuorumCount *c)
 {
@@ -106,7 +107,7 @@ quorum_bar(const QuorumCount *c)
 }
 
 /*
- * quorum_failed --- there is no majority for anything
+ * quorum_failed --- the outcome if there is no majority for anything
  */
 static StoreOutcome
 quorum_failed(StoreOp *op, const QuorumCount *c)
@@ -122,12 +123,12 @@ quorum_failed(StoreOp *op, const QuorumCount *c)
 }
 
 /* ----------
- * What is told of it
+ * Results
  * ----------
  */
 
 /*
- * quorum_note_sent --- before the first byte to the first of them
+ * quorum_note_sent --- when the first byte was sent to any of them
  */
 static void
 quorum_note_sent(StoreOp *op, const QuorumVote *votes, int n)
@@ -145,7 +146,7 @@ quorum_note_sent(StoreOp *op, const QuorumVote *votes, int n)
 }
 
 /*
- * quorum_copy_results --- of what was done, as one of them says
+ * quorum_copy_results --- take the results from the answer of one node
  */
 static void
 quorum_copy_results(StoreOp *op, const StoreOp *copy)
@@ -163,8 +164,8 @@ quorum_copy_results(StoreOp *op, const StoreOp *copy)
 }
 
 /*
- * quorum_take_done --- the results of those that have done it: the highest
- * token, the most receivers
+ * quorum_take_done --- results of the nodes that have done it: the highest token, the
+ * most receivers
  */
 static void
 quorum_take_done(StoreOp *op, const QuorumVote *votes, int n)
@@ -188,7 +189,7 @@ quorum_take_done(StoreOp *op, const QuorumVote *votes, int n)
 		quorum_copy_results(op, first);
 }
 
-/* Do both say that the same is there? */
+/* Do both answers show the same holder? */
 static bool
 quorum_same(const StoreOp *one, const StoreOp *other)
 {
@@ -197,7 +198,8 @@ quorum_same(const StoreOp *one, const StoreOp *other)
 }
 
 /*
- * quorum_most_named --- what most of those say that have this outcome; *named: how many
+ * quorum_most_named --- of the answers with this outcome, the most frequent; *named: how
+ * many
  */
 static const StoreOp *
 quorum_most_named(const QuorumVote *votes, int n, StoreOutcome outcome, int *named)
@@ -226,11 +228,9 @@ quorum_most_named(const QuorumVote *votes, int n, StoreOutcome outcome, int *nam
 }
 
 /*
- * quorum_ttl --- when a majority may be free, if nobody does anything: the q-th
- * smallest of the remaining times
+ * quorum_ttl --- when a majority may be free at the earliest: the q-th smallest TTL
  *
- * Who has not answered may be free now: those that were first are not waited for when most
- * are free before.
+ * A node that has not answered may be free now.
  */
 static int64
 quorum_ttl(const QuorumVote *votes, int n)
@@ -266,10 +266,10 @@ quorum_ttl(const QuorumVote *votes, int n)
  */
 
 /*
- * quorum_decide_create --- it is had, or too many have somebody else
+ * quorum_decide_create --- granted by a majority, or too many nodes have another holder
  *
- * Those that are awaited can make up for what is missing, or tell that it is busy from
- * that nobody knows.
+ * Wait while awaited nodes could complete a majority, or while it depends on them
+ * whether the lock is busy or its state is unknown.
  */
 static StoreOutcome
 quorum_decide_create(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
@@ -322,7 +322,7 @@ quorum_decide_owned(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
 	if (c->ok + c->open >= c->q || (c->lost > 0 && c->lost + c->open >= quorum_bar(c)))
 		return STORE_PENDING;
 
-	/* It is to be free of us at a majority. */
+	/* A release is done if a majority does not have our owner any more. */
 	if (op->kind == STORE_RELEASE && c->ok + c->lost >= c->q)
 	{
 		quorum_take_done(op, votes, c->n);
@@ -332,7 +332,7 @@ quorum_decide_owned(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
 }
 
 /*
- * quorum_decide_force --- taken from whomever each of them had
+ * quorum_decide_force --- taken from the owner that each node had
  */
 static StoreOutcome
 quorum_decide_force(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
@@ -348,8 +348,7 @@ quorum_decide_force(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
 }
 
 /*
- * quorum_decide_inspect --- what a majority says; or that there is no such, and no
- * majority that is free
+ * quorum_decide_inspect --- what a majority shows; else that no owner has a majority
  */
 static StoreOutcome
 quorum_decide_inspect(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
@@ -366,7 +365,7 @@ quorum_decide_inspect(StoreOp *op, const QuorumVote *votes, const QuorumCount *c
 	if (named >= c->q)
 		return STORE_OK;
 
-	/* Several owners: nobody has it, and nobody can. */
+	/* There are several owners: nobody holds the lock, and nobody can acquire it. */
 	op->holder[0] = op->digest[0] = '\0';
 	op->hold_count = 0;
 	if (most->value == STORE_VALUE_NONE)

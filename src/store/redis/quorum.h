@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quorum.h
- *	  Several masters that all have a lock: votes, and batches at all of them.
+ *	  Independent masters that each keep every lock: votes, and batches at all of them.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,151 +20,165 @@
 #include "store/store.h"
 
 /* ----------
- * quorum.c: What independent masters say of one operation, as one outcome.
+ * quorum.c: Combines what independent masters say about one operation into one outcome.
  *
  * Each of them was asked the same, by a copy of the operation.  More than half of all
- * that are configured have to agree, whether they can be reached or not: two such
+ * configured masters have to agree, whether they can be reached or not: any two such
  * majorities have a node in common.
  *
- * Nothing here knows connections, waits or has state.
+ * Nothing here knows about connections, waits or has state.
  * ----------
  */
 
-/* What one node says. */
+/* The vote of one node. */
 typedef struct QuorumVote
 {
-	const StoreOp *copy;		/* NULL: it was not asked */
-	bool		awaited;		/* it may yet answer, and that is worth waiting for */
-	bool		counts;			/* of a create: it cannot have forgotten a lock */
+	const StoreOp *copy;		/* NULL: the node was not asked */
+	bool		awaited;		/* it may still answer, and that is worth waiting for */
+	bool		counts;			/* create: the node cannot have forgotten a lock */
 } QuorumVote;
 
 /*
- * The outcome that the votes of n nodes are, with its results in *op;
- * STORE_PENDING: it depends on those that are awaited.
+ * Returns the outcome that the votes of n nodes amount to, with its results in *op;
+ * STORE_PENDING if it depends on awaited nodes.
  */
 extern StoreOutcome quorum_decide(StoreOp *op, const QuorumVote *votes, int n);
 
 /*
- * Of a create that is busy: has nobody a majority, as far as is known?  Then who asks
- * again may get it.
+ * For a busy create: does nobody have a majority, as far as is known?  If so, another
+ * attempt may succeed.
  */
 extern bool quorum_is_split(const QuorumVote *votes, int n);
 
-/* The clocks of nodes run apart: so much (ms) of a lease is not relied on. */
+/*
+ * The part of a lease (ms) that is not relied on, as the clocks of nodes run at
+ * different speeds.
+ */
 extern int64 quorum_drift_ms(int64 lease_ms);
 
 /* ----------
- * quorum_link.c: The part of one of several masters: its connection, what it was asked, what is owed.
+ * quorum_link.c: The link to one of several masters: its connection, what it was asked,
+ * and the answers it owes.
  *
- * It is asked by copies of operations, which have their texts here.  So an answer may come
- * when the operation has its outcome, and nobody has its memory any more.  A copy and its
- * number are good until all of the link have been answered.
+ * The node is asked by copies of operations, whose texts are kept here, too.  So an
+ * answer may come after the operation has its outcome, when the caller's memory may be
+ * gone.  A copy and its index stay valid until all copies of the link have been
+ * answered.
  *
- * Nothing here knows of other masters.
+ * Nothing here knows about other masters.
  * ----------
  */
 
-/* What a copy is for, when its answer comes. */
+/* What to do when a copy is answered. */
 typedef enum CopyFate
 {
-	COPY_PLAIN,					/* a vote, or nothing any more */
-	COPY_RENEWS,				/* a renewal that a majority has done: if this node
-								 * has nobody's lock, it gets ours again */
-	COPY_REPAIRS,				/* the create that does so: is the lock still had? */
-	COPY_WITNESS,				/* the question: if it is not, give it back there */
-	COPY_UNDOES					/* a release of a token that is asked for again */
+	COPY_PLAIN,					/* nothing, except that it may be a vote */
+	COPY_RENEWS,				/* a renewal that a majority has done: if the
+								 * lock is gone here, and nobody else has it,
+								 * create it again */
+	COPY_REPAIRS,				/* that create: when done, ask another node
+								 * whether we still hold the lock */
+	COPY_WITNESS,				/* that question: if the lock is gone there,
+								 * release it at the repaired node */
+	COPY_UNDOES					/* a release with a token, which the next
+								 * request uses again */
 } CopyFate;
 
 typedef struct CopyNote
 {
 	uint8		fate;			/* CopyFate */
-	uint8		other;			/* renewal, repair: a link whose node has the lock;
-								 * witness: that of the repair */
-	bool		heard;			/* its answer was looked at */
-	int			op;				/* the first of the operations that it is a vote on;
-								 * -1: on none */
+	uint8		other;			/* renewal, repair: a link whose node has the
+								 * lock; witness: the link of the repair */
+	bool		heard;			/* quorum_hear() has seen its answer */
+	int			op;				/* the operation (of a group the first) on
+								 * which it is a vote; -1: none */
 } CopyNote;
 
-/* The link to one node, and what it was asked. */
+/* The link to one node. */
 typedef struct QuorumLink
 {
 	NodeBatch	node;
-	StoreOp    *copies;			/* of operations; their texts are here, too */
-	CopyNote   *notes;			/* of each */
-	int			size;			/* there is room for so many, */
-	int			used;			/* and so many there are */
-	int			mine;			/* those from here on are of this batch */
-	int			nheard;			/* so many were heard, */
-	int			heard_to;		/* all of those before this one */
-	int64		tainted_until;	/* not to be asked for locks with that token before, */
+	StoreOp    *copies;			/* of operations; their texts are in "texts" */
+	CopyNote   *notes;			/* one for each copy */
+	int			size;			/* allocated copies */
+	int			used;			/* used copies */
+	int			mine;			/* first copy of the present batch */
+	int			nheard;			/* how many copies were heard */
+	int			heard_to;		/* all before this one were heard */
+	int64		tainted_until;	/* until then, do not ask the node for locks
+								 * with that token */
 	uint8		tainted_id[STORE_ID_LEN];
-	bool		all_tainted;	/* or with any */
-	uint32		linger_epoch;	/* the socket that is being connected, */
-	int64		linger_until;	/* and until when that is worth waiting for */
+	bool		all_tainted;	/* or with any token */
+	uint32		linger_epoch;	/* the socket that is being connected */
+	int64		linger_until;	/* until when that is worth waiting for */
 	char	   *texts;
 	size_t		text_size;
 	size_t		text_used;
 } QuorumLink;
 
 /*
- * What a majority has done waits so long at most for connections that are just being made,
- * and for what is still to be sent: so that all nodes have the lock, or none of them.
+ * How long an operation that a majority has done waits for connections that are just
+ * being made, and for requests not sent yet, so that normally all nodes have the lock,
+ * or none of them.
  */
 #define LINGER_TIME			(20 * LR_US_PER_MS)
 
-/* NULL without memory. */
+/* NULL when out of memory. */
 extern QuorumLink *link_make(NodeId node, const char *role, bool patient);
 
-/* Room for so many more; made if there is memory. */
+/* Make room for so many more copies and bytes of text; false when out of memory. */
 extern bool link_has_room(QuorumLink *l, int more, size_t more_text);
 
-/* Forget all copies; there is none without its answer. */
+/* Forget all copies, also those without an answer. */
 extern void link_reset(QuorumLink *l);
 
 /*
- * A copy of an operation, as that kind of one; or of n that are taken together: all of them
- * or none.  Its number, that of the first; -1 without memory.
+ * Copy one operation, or n that are taken together, as operations of this kind.
+ * link_put() returns the index of the copy, or -1 when out of memory. link_put_group()
+ * returns how many were copied, all or none; *first is the index of the first, or -1.
  */
 extern int	link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
 extern int	link_put_group(QuorumLink *l, const StoreOp *ops, int n, StoreOpKind kind,
 						   int *first);
 
-/* The last n copies are for the node. */
+/* Hand the last n copies over to the batch of the node. */
 extern void link_ask(QuorumLink *l, int n, int64 deadline);
 
-/* That copy is the vote of its node on that operation; returns the copy. */
+/* Make the copy the node's vote on operation "which"; returns the copy. */
 extern int	link_vote(QuorumLink *l, int copy, int which);
 
-/* What is to be done when it has its answer. */
+/* Say what to do when the copy is answered. */
 extern void link_watch(QuorumLink *l, int copy, CopyFate fate, int other);
 
-/* That one is not to be sent any more; nor any that nobody needs. */
+/* Do not send this copy, if it was not sent yet; all that nobody needs any more. */
 extern void link_cancel_one(StoreOp *copy);
 extern void link_cancel(QuorumLink *l);
 
-/* Has a copy an answer that was not heard? */
+/* Does a copy have an answer that was not heard yet? */
 extern bool link_has_news(const QuorumLink *l);
 
-/* Can this release not run any more? */
+/* Was this release answered, and sent only once?  If not, it may still run. */
 extern bool copy_is_plain(const StoreOp *copy);
 
-/* A release with that token may yet run there; may one with the token of this create? */
+/*
+ * A release with this token may still run there; may one with the token of this create?
+ */
 extern void link_taint(QuorumLink *l, const StoreOp *release);
 extern bool link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now);
 
-/* Is it just about to be connected? */
+/* Is the connection likely to be ready within a moment? */
 extern bool link_is_soon_ready(QuorumLink *l, int64 now);
 
 /* ----------
  * quorum_batch.c: A batch of operations at several independent masters.
  *
- * Each node is asked all of them, by copies, and the outcome of an operation is what a
- * majority says (quorum.h).  The batch ends with the last outcome: what slower nodes
- * still have to say is owed, and is taken when it comes, or with the next batch if nobody
- * steps the handle until then, by the link to that node, whose own batch goes on meanwhile.
- * What the next batch asks goes behind it on the same connection.  So a release runs after
- * a create that was not answered yet.  As nobody may read for long that a script was not
- * loaded, what a connection uses for the first time is sent in full.
+ * Each node is asked for all operations, by copies, and the outcome of an operation is
+ * what a majority says.  The batch ends with the last outcome.  What slower nodes still
+ * have to answer is taken by their links when it comes, or with the next batch if nobody
+ * steps the handle until then.  Requests of the next batch follow on the same
+ * connection, so that a release runs after a create that has not been answered yet.  As
+ * an answer that a script was not loaded may stay unread for long, a connection sends a
+ * script in full when it first uses it.
  *
  * Nothing waits here, raises or allocates in a memory context.
  * ----------
@@ -174,44 +188,49 @@ typedef enum QuorumPhase
 {
 	PHASE_ASKED,
 	PHASE_FIRST,				/* one node is asked before the others */
-	PHASE_RAISE,				/* counters of tokens that are behind */
-	PHASE_PAUSE					/* until it is tried once more */
+	PHASE_RAISE,				/* counters of tokens that are behind are being raised */
+	PHASE_PAUSE					/* before the next attempt */
 } QuorumPhase;
 
-/* An operation of the caller. */
+/* State of one operation of the caller. */
 typedef struct QuorumOp
 {
 	QuorumPhase phase;
 	int			attempt;
-	int64		again_at;		/* PHASE_PAUSE */
-	int64		linger_until;	/* granted: settled then, at the latest */
+	int64		again_at;		/* PHASE_PAUSE: when it ends */
+	int64		linger_until;	/* a majority has done it: settle it then at
+								 * the latest */
 	int			first;			/* PHASE_FIRST: that node */
-	int64		token;			/* PHASE_RAISE: what their counters have to be */
-	uint32		left_out;		/* nodes: bits.  One may yet do what an attempt before
-								 * asked of it, nobody knows when */
-	int			copy[LR_MAX_MASTERS];	/* in the link; -1: not asked */
-	int			undo[LR_MAX_MASTERS];	/* the release behind it; -1: none */
+	int64		token;			/* PHASE_RAISE: what the counters have to reach */
+	uint32		left_out;		/* nodes (bits) where a request of an earlier
+								 * attempt may still run, nobody knows when */
+	int			copy[LR_MAX_MASTERS];	/* index in the link; -1: not asked */
+	int			undo[LR_MAX_MASTERS];	/* index of the release behind it; -1: none */
 } QuorumOp;
 
 typedef struct QuorumBatch
 {
 	char		role[32];
 	bool		patient;
-	int			n;				/* masters; those of the links that there are */
-	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: without memory */
+	int			n;				/* number of masters, and of the links in use */
+	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: out of memory */
 	StoreBatch	batch;			/* the caller's */
-	bool		over;			/* its time is */
-	int64		look_at;		/* all operations are looked at then; or when this
-								 * is not so any more: */
-	uint32		silent;			/* nodes that nobody waits for: bits */
-	uint32		epochs;			/* of their sockets and connections, the sum, */
-	uint32		life[LR_MAX_MASTERS];	/* and of the rows, when they were looked at */
+	bool		over;			/* the deadline has passed */
+	int64		look_at;		/* when to look at all operations; also if one
+								 * of the following has changed since the last
+								 * look: */
+	uint32		silent;			/* nodes (bits) not worth waiting for */
+	uint32		epochs;			/* sum of their socket epochs, connections and lives */
+	uint32		life[LR_MAX_MASTERS];	/* life of each row */
 	bool		was_over;
 	QuorumOp   *states;
-	int			nstates;		/* room for so many */
+	int			nstates;		/* allocated states */
 } QuorumBatch;
 
-/* So many operations from this one on are taken together, or it is one. */
+/*
+ * Size of the group that begins with this operation; 1 if it is not taken together with
+ * others.
+ */
 static inline int
 quorum_group(const StoreOp *op)
 {
@@ -220,7 +239,7 @@ quorum_group(const StoreOp *op)
 
 extern void quorum_batch_init(QuorumBatch *b, const char *role, bool patient);
 
-/* As of NodeBatch. */
+/* Like those of NodeBatch. */
 extern void quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
 extern void quorum_batch_drop(QuorumBatch *b);
 extern void quorum_batch_process(QuorumBatch *b, bool readable);
@@ -228,7 +247,7 @@ extern void quorum_batch_check_time(QuorumBatch *b);
 extern int64 quorum_batch_until(const QuorumBatch *b);
 extern void quorum_batch_abandon(QuorumBatch *b);
 
-/* The links that have something to send or to read; returns how many. */
+/* Return the links that have something to send or read in "out", and their number. */
 extern int	quorum_batch_busy(QuorumBatch *b, NodeBatch **out);
 
 /* Make room for n operations, if there is memory. */
@@ -244,67 +263,71 @@ extern void quorum_batch_close(QuorumBatch *b);
 extern uint32 quorum_batch_connections(const QuorumBatch *b);
 
 /* ----------
- * quorum_ask.c: What several masters are asked on the way to an outcome.
+ * quorum_ask.c: What several masters are asked before an operation has its outcome.
  *
- * "which": the number of an operation of the batch; the first of n that are taken together.
+ * "which": index of an operation of the batch, or of the first of n that are taken
+ * together.
  * ----------
  */
 
-/* Put them for that node, to be asked by link_ask(); returns how many. */
+/* Copy them for this node, to be sent by link_ask(); returns how many. */
 extern int	quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKind kind);
 
-/* All nodes that were not asked yet, and may be. */
+/* Ask all nodes that were not asked yet, unless they have to be left out. */
 extern void quorum_ask_rest(QuorumBatch *b, int which, int n);
 
 /*
- * An attempt has failed: give back what was granted, or may have been.  "quiet": nobody
- * else is told.  Will nothing stay then?  And once more.
+ * An attempt has failed: release what was granted, or may have been; "quiet": notify
+ * nobody.  Is nothing left behind then?  Start the next attempt.
  */
 extern void quorum_undo(QuorumBatch *b, int which, int n, bool quiet);
 extern bool quorum_undoes_all(const QuorumBatch *b, int which, int n);
 extern void quorum_begin_attempt(QuorumBatch *b, int which, int n);
 
-/* Have the counters of a majority reach the token; false: they have. */
+/*
+ * Start raising the counters of tokens at nodes that are behind; false if a majority is
+ * not behind.
+ */
 extern bool quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes);
 
-/* A node has said who has the lock there: take it from him. */
+/* Where a node has said who holds the lock there, have it taken from that owner. */
 extern void quorum_turn_force(QuorumBatch *b, int which);
 
 /* ----------
- * quorum_after.c: What masters are asked behind the outcome of an operation.
+ * quorum_after.c: What masters are asked after an operation has its outcome.
  * ----------
  */
 
-/* The lock is lost: nor is it to stay at those that still have it. */
+/* The lock is lost: release it at nodes that still have it. */
 extern void quorum_give_up(QuorumBatch *b, int which);
 
-/* It was renewed: what a minority has forgotten it gets again. */
+/* It was renewed: create it again at a minority that has forgotten it. */
 extern void quorum_watch(QuorumBatch *b, int which);
 
-/* An answer that may have come after the outcome: that copy of the link. */
+/* Copy "which" of the link was answered, perhaps after its operation had the outcome. */
 extern void quorum_look_after(QuorumBatch *b, int row, int which);
 
 /* ----------
- * quorum_step.c: What several masters have said of an operation, and what follows.
+ * quorum_step.c: Evaluates what several masters have said about an operation.
  * ----------
  */
 
-/* This is the outcome. */
+/* Give an operation its outcome. */
 extern void quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome);
 
-/* What a node has answered since it was heard last; what all have. */
+/* Take the new answers of one node; of all of them. */
 extern void quorum_hear(QuorumBatch *b, int row);
 extern void quorum_hear_all(QuorumBatch *b);
 
-/* Decide what can be decided. */
+/* Settle what can be settled. */
 extern void quorum_look(QuorumBatch *b);
 
 /* ----------
- * masters_watch.c: The watchdog asks each of the independent masters whether it is there.
+ * masters_watch.c: The watchdog asks each independent master whether it is up.
  * ----------
  */
 
-/* As the follow_xxx of StoreRoutine; do nothing where there are none. */
+/* Like the follow_xxx of StoreRoutine; they do nothing if there is only one node. */
 extern void redis_masters_watch_start(void);
 extern void redis_masters_watch_step(void);
 extern int	redis_masters_watch_interests(StoreInterest *out, int64 *until,

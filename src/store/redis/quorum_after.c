@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_after.c
- *	  What masters are asked behind the outcome of an operation; see quorum.h.
+ *	  What masters are asked after an operation has its outcome; see quorum.h.
  *
- * Its caller goes on meanwhile, and may have given the lock back.
+ * Its caller goes on meanwhile, and may release the lock.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,9 +19,9 @@
 #include "store/redis/quorum.h"
 
 /*
- * quorum_give_up --- the lock is lost: nor is it to stay at those that still have it
+ * quorum_give_up --- the lock is lost: release it at nodes that still have it
  *
- * One that is asked for by something else than its owner is somebody else's.
+ * An operation without an owner number concerns a lock that is not ours.
  */
 void
 quorum_give_up(QuorumBatch *b, int which)
@@ -49,11 +49,11 @@ quorum_give_up(QuorumBatch *b, int which)
  */
 
 /*
- * quorum_repair --- a node that has forgotten the lock, which a majority still has, gets
- * it again
+ * quorum_repair --- create the lock again at a node that has forgotten it
  *
- * Else servers that are restarted one by one would lose locks although most of them had
- * them at any time.  It makes no majority, as there has to be one.
+ * Otherwise a lock would be lost when servers are restarted one by one, although a
+ * majority had it at any time.  The repair cannot create a majority: it happens only if
+ * there is one.
  */
 static void
 quorum_repair(QuorumLink *l, int which, int other)
@@ -72,7 +72,7 @@ quorum_repair(QuorumLink *l, int which, int other)
 }
 
 /*
- * quorum_watch --- the lock was renewed: what of those that have not?
+ * quorum_watch --- the lock was renewed: repair it where that has failed, or fails later
  */
 void
 quorum_watch(QuorumBatch *b, int which)
@@ -97,10 +97,11 @@ quorum_watch(QuorumBatch *b, int which)
 }
 
 /*
- * quorum_ask_witness --- the lock was created again: was it given back meanwhile?
+ * quorum_ask_witness --- after a repair: was the lock released meanwhile?
  *
- * Its session gives it back everywhere at once, so that may have been before the create.
- * A node that had it a moment ago is asked, by a renewal that lengthens nothing.
+ * Its session releases it at all nodes at once, so the release may have come here before
+ * the repair.  Ask a node that had the lock a moment ago, by a renewal with a lease of 1
+ * ms, which does not lengthen it.
  */
 static void
 quorum_ask_witness(QuorumBatch *b, int row, int which)
@@ -123,14 +124,18 @@ quorum_ask_witness(QuorumBatch *b, int row, int which)
 }
 
 /*
- * quorum_hear_witness --- it is had no more: nor is it to be where it was created again
+ * quorum_hear_witness --- if the lock has been released there, release it at the
+ * repaired node, too
  */
 static void
 quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
 {
 	QuorumLink *l = b->link[witness->notes[which].other];
 
-	/* Over another connection it may be one that has forgotten the lock itself. */
+	/*
+	 * After a lost connection the witness may have forgotten the lock itself, which
+	 * proves nothing.
+	 */
 	if (witness->copies[which].outcome == STORE_GONE && !witness->copies[which].resent &&
 		l != NULL)
 		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
@@ -138,7 +143,7 @@ quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
 }
 
 /*
- * quorum_look_after --- an answer that may have come after the outcome
+ * quorum_look_after --- a copy was answered, perhaps after the outcome of its operation
  */
 void
 quorum_look_after(QuorumBatch *b, int row, int which)

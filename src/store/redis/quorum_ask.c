@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_ask.c
- *	  What several masters are asked on the way to an outcome; see quorum.h.
+ *	  What several masters are asked before an operation has its outcome; see quorum.h.
  *
- * A create that gets no majority is given back where it was granted, or may have been,
+ * A create that gets no majority is released wherever it was granted, or may have been,
  * by a release behind it on the same connection; others may take the lock at once.  If
- * nobody has a majority it is tried again after a moment, by the same owner.  That is
- * safe as nothing of an attempt is under way any more when the next one begins, but
- * at nodes that have not answered its release, or may get it twice: those are left out.
+ * nobody has a majority, it is tried again after a moment, with the same owner.  That is
+ * safe, because nothing of an attempt is in flight any more when the next one begins.
+ * Nodes that have not answered its release, or may get it twice, are left out.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,9 +22,9 @@
 #include "store/redis/quorum.h"
 
 /*
- * quorum_put_group --- for that node; returns how many were put
+ * quorum_put_group --- copy operations for this node; returns how many were copied
  *
- * They have one answer, so it is enough to hear the last of them.
+ * A group has one answer, so only the last copy is made a vote to be heard.
  */
 int
 quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKind kind)
@@ -39,7 +39,8 @@ quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKind kind)
 }
 
 /*
- * quorum_is_undone --- can nothing of an attempt before be under way at this node?
+ * quorum_is_undone --- can nothing of an earlier attempt still be in flight to this
+ * node?
  */
 static bool
 quorum_is_undone(const QuorumBatch *b, int row, int which, int n)
@@ -55,8 +56,8 @@ quorum_is_undone(const QuorumBatch *b, int row, int which, int n)
 }
 
 /*
- * quorum_ask_rest --- all nodes that were not asked yet, for operations which are taken
- * together or one
+ * quorum_ask_rest --- ask all nodes that were not asked yet, for one operation or a
+ * group
  */
 void
 quorum_ask_rest(QuorumBatch *b, int which, int n)
@@ -76,10 +77,11 @@ quorum_ask_rest(QuorumBatch *b, int which, int n)
 }
 
 /*
- * quorum_undo --- an attempt has failed: give back what was granted, or may have been
+ * quorum_undo --- an attempt has failed: release what was granted, or may have been
  *
- * "quiet": somebody has a majority, so nobody waits for what we had of it.  He who waits
- * here would hear of it as well, ask again at once, and so on until that lease ends.
+ * "quiet": somebody else has a majority, so what we had of the lock makes it available
+ * to nobody.  If it were announced, the session that waits here would hear of it as
+ * well, ask again at once, fail, and so on until the holder's lease ends.
  */
 void
 quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
@@ -112,7 +114,7 @@ quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
 			else if (outcome == STORE_OK || outcome == STORE_UNKNOWN ||
 					 outcome == STORE_PENDING || s->phase == PHASE_RAISE)
 			{
-				/* The answer to a mint says nothing of the create before it. */
+				/* The answer to a mint says nothing about the create before it. */
 				s->undo[i] = link_put(l, &b->batch.ops[which + k], STORE_RELEASE);
 				if (s->undo[i] < 0)
 					continue;
@@ -127,12 +129,12 @@ quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
 }
 
 /*
- * quorum_undoes_all --- behind quorum_undo(): will nothing of it stay?
+ * quorum_undoes_all --- after quorum_undo(): will nothing be left behind?
  *
- * So it is as long as the connections last: the release is behind the create on each of
- * them, and has been sent when the batch is over.  Should one break nevertheless, what is
- * left is at a minority and ends with its lease: nobody needs a record for that, as there
- * is none of what others were ahead of.
+ * That is so as long as the connections last: on each of them the release follows the
+ * create, and it has been sent when the batch is over.  Should one break nevertheless, a
+ * minority keeps the lock until its lease ends.  That needs no record, as the lock was
+ * never held by a majority.
  */
 bool
 quorum_undoes_all(const QuorumBatch *b, int which, int n)
@@ -161,10 +163,11 @@ quorum_undoes_all(const QuorumBatch *b, int which, int n)
 }
 
 /*
- * quorum_begin_attempt --- once more: one node before the others
+ * quorum_begin_attempt --- try again, asking one node before the others
  *
- * Those who try at the same time agree on it, so one of them is ahead.  It is one that owes
- * no answer, as the others wait for it.
+ * Servers that try at the same time usually choose the same node, so one of them wins.
+ * It must be a node that owes no answer, as the others are asked only after it has
+ * answered.
  */
 void
 quorum_begin_attempt(QuorumBatch *b, int which, int n)
@@ -197,9 +200,10 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 }
 
 /*
- * quorum_raise --- have the counters of a majority reach the token; false: they have
+ * quorum_raise --- raise the counters of tokens where they are behind; false if a
+ * majority is not behind
  *
- * The next who gets it has a node in common with those that were raised.
+ * The majority of the next holder has a node in common with this one.
  */
 bool
 quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
@@ -236,11 +240,12 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 }
 
 /*
- * quorum_turn_force --- a node has said who has the lock there: take it from him
+ * quorum_turn_force --- where a node has said who holds the lock, have it taken from
+ * that owner
  *
- * If the caller has read who has it at most of them, only from that one: somebody may have
- * taken it since.  Whoever has it at some of them only, as RedissonRedLock has it by
- * another owner at each, has it from there as he is shown.
+ * If the caller has read one owner at a majority, the lock is taken only from that
+ * owner: somebody else may have acquired it since.  Otherwise (RedissonRedLock has
+ * another owner at each node) it is taken from whichever owner each node shows.
  */
 void
 quorum_turn_force(QuorumBatch *b, int which)

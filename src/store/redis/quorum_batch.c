@@ -3,8 +3,8 @@
  * quorum_batch.c
  *	  A batch of operations at several independent masters; see quorum.h.
  *
- * Here is when what is done; what the nodes are asked of an operation, what they say of it
- * as one, and what follows from that lies in quorum_step.c and below.
+ * This file decides what happens when.  What the nodes are asked, how their answers
+ * combine to an outcome, and what follows from that is in quorum_step.c and below.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,14 +20,14 @@
 #include "store/redis/quorum.h"
 
 /*
- * A node that is behind by so many answers is asked nothing more that it need not know;
- * by so many operations nothing at all.
+ * A node that owes more than OWED_MAX answers is only asked for releases; one whose link
+ * has OWED_MOST copies is asked nothing.
  */
 #define OWED_MAX			64
 #define OWED_MOST			4096
 
 /*
- * quorum_batch_init --- a client of several masters, without any connection yet
+ * quorum_batch_init --- a client for several masters; does not connect yet
  */
 void
 quorum_batch_init(QuorumBatch *b, const char *role, bool patient)
@@ -38,7 +38,7 @@ quorum_batch_init(QuorumBatch *b, const char *role, bool patient)
 }
 
 /*
- * quorum_batch_drop --- what a longjmp has left; its operations may be gone
+ * quorum_batch_drop --- drop a batch that a longjmp has left; its operations may be gone
  */
 void
 quorum_batch_drop(QuorumBatch *b)
@@ -50,9 +50,9 @@ quorum_batch_drop(QuorumBatch *b)
 }
 
 /*
- * quorum_look_where --- the nodes that the settings name now
+ * quorum_look_where --- prepare the links to the masters that the settings name now
  *
- * What is owed by others is of no interest.
+ * Answers owed by former masters are given up.
  */
 static void
 quorum_look_where(QuorumBatch *b)
@@ -84,7 +84,7 @@ quorum_look_where(QuorumBatch *b)
 }
 
 /*
- * quorum_may_ask --- a node that is far behind is not asked more
+ * quorum_may_ask --- may the node be asked for this, or is it too far behind?
  */
 static bool
 quorum_may_ask(const QuorumLink *l, int owed, StoreOpKind kind)
@@ -208,8 +208,8 @@ quorum_batch_until(const QuorumBatch *b)
 /*
  * quorum_batch_abandon --- see quorum.h
  *
- * Nobody awaits the answers any more, but the connections are good: what was granted is
- * given back over them.
+ * Nobody waits for the answers any more, but the connections are good: they are used to
+ * release what was granted.
  */
 void
 quorum_batch_abandon(QuorumBatch *b)
@@ -272,7 +272,7 @@ quorum_batch_check_connections(QuorumBatch *b)
 }
 
 /*
- * quorum_batch_is_connected --- to a majority
+ * quorum_batch_is_connected --- to a majority?
  */
 bool
 quorum_batch_is_connected(const QuorumBatch *b)
@@ -285,7 +285,7 @@ quorum_batch_is_connected(const QuorumBatch *b)
 }
 
 /*
- * quorum_batch_let_go --- as node_batch_let_go(), of each of them; in a signal handler
+ * quorum_batch_let_go --- like node_batch_let_go(), for all links; in a signal handler
  */
 int64
 quorum_batch_let_go(QuorumBatch *b, int64 unused_since)

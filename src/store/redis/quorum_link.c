@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_link.c
- *	  What one of several masters is asked, and has answered; see quorum.h.
+ *	  The link to one of several masters: what it is asked, and what it has answered;
+ *	  see quorum.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,8 +16,8 @@
 #include "store/redis/quorum.h"
 
 /*
- * A token is used again by the next request, so a node where a release of one may yet run
- * is not asked for a lock with that token for so long.
+ * How long a node is not asked for locks with a token if a release with that token may
+ * still run there; the next request uses the same token again.
  */
 #define TAINT_TIME			(60 * LR_US_PER_S)
 
@@ -24,7 +25,7 @@
 #define FIRST_TEXT_SIZE		8192
 
 /*
- * link_has_room --- for so many more; makes it if there is memory
+ * link_has_room --- make room for so many more; false when out of memory
  */
 bool
 link_has_room(QuorumLink *l, int more, size_t more_text)
@@ -77,8 +78,8 @@ link_has_room(QuorumLink *l, int more, size_t more_text)
 /*
  * link_reset --- forget all copies
  *
- * Where the settings point elsewhere nobody has heard of what was given up; but they may
- * point to the same node.
+ * After a change of the settings, unanswered releases are never heard; but the new
+ * settings may name the same node.
  */
 void
 link_reset(QuorumLink *l)
@@ -91,7 +92,7 @@ link_reset(QuorumLink *l)
 }
 
 /*
- * link_make --- NULL without memory
+ * link_make --- a link to the node in this row; NULL when out of memory
  */
 QuorumLink *
 link_make(NodeId node, const char *role, bool patient)
@@ -119,10 +120,10 @@ link_make(NodeId node, const char *role, bool patient)
  */
 
 /*
- * link_put_text --- it may be one of the texts up to "end", which were at "old"
+ * link_put_text --- append a text, which may be one of the link's own
  *
- * What lies behind that is another's: "old" may have been given back, and a text of
- * the caller may be next to it.
+ * The link's texts were at [old, end) before they were moved.  "old" may have been freed
+ * since, and a text of the caller may begin right at "end", so compare with both.
  */
 static const char *
 link_put_text(QuorumLink *l, const char *old, const char *end, const char *text, int len)
@@ -139,14 +140,15 @@ link_put_text(QuorumLink *l, const char *old, const char *end, const char *text,
 }
 
 /*
- * link_put --- a copy of an operation, as that kind of one; -1 without memory
+ * link_put --- copy an operation, as one of this kind; returns the index, -1 when out of
+ * memory
  *
- * It is asked for by link_ask().
+ * link_ask() sends it.
  */
 int
 link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 {
-	StoreOp		from = *op;		/* it may be a copy itself: both arrays can move */
+	StoreOp		from = *op;		/* op may be a copy itself, and both arrays can move */
 	const char *old = l->texts;
 	const char *end = old + l->text_used;
 	StoreOp    *copy;
@@ -162,8 +164,8 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	if (kind != STORE_CREATE)
 		copy->together = 0;
 	if (kind != from.kind)
-		copy->keep_ms = 0;		/* of what was never had */
-	copy->min_replicas = 0;		/* a vote is the master's */
+		copy->keep_ms = 0;		/* nothing to keep: it was never held */
+	copy->min_replicas = 0;		/* a vote is that of the master alone */
 	copy->outcome = STORE_PENDING;
 	copy->part = copy->slot = copy->redirects = 0;
 	copy->sent_at = copy->not_after = 0;
@@ -182,8 +184,10 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 }
 
 /*
- * link_put_group --- copies of operations that are taken together, or of one; all of
- * them or none.  Returns how many; the first has the number *first, -1 if none.
+ * link_put_group --- copy operations that are taken together, or one; all of them or
+ * none
+ *
+ * Returns how many were copied; *first is the index of the first, or -1.
  */
 int
 link_put_group(QuorumLink *l, const StoreOp *ops, int n, StoreOpKind kind, int *first)
@@ -204,7 +208,7 @@ link_put_group(QuorumLink *l, const StoreOp *ops, int n, StoreOpKind kind, int *
 }
 
 /*
- * link_ask --- the last n copies are for the node
+ * link_ask --- hand the last n copies over to the batch of the node
  */
 void
 link_ask(QuorumLink *l, int n, int64 deadline)
@@ -214,7 +218,7 @@ link_ask(QuorumLink *l, int n, int64 deadline)
 }
 
 /*
- * link_vote --- that copy is the vote of its node; returns it
+ * link_vote --- make the copy the node's vote on operation "which"; returns the copy
  */
 int
 link_vote(QuorumLink *l, int copy, int which)
@@ -225,7 +229,7 @@ link_vote(QuorumLink *l, int copy, int which)
 }
 
 /*
- * link_watch --- what is to be done about a copy when it has its answer
+ * link_watch --- say what to do when the copy is answered
  */
 void
 link_watch(QuorumLink *l, int copy, CopyFate fate, int other)
@@ -235,10 +239,10 @@ link_watch(QuorumLink *l, int copy, CopyFate fate, int other)
 }
 
 /*
- * link_cancel_one --- a copy that was not sent yet is not to be sent any more
+ * link_cancel_one --- do not send this copy, which was not sent yet
  *
- * It becomes a harmless question, so that a connection that is being made is made all
- * the same.
+ * It becomes a harmless question, so that a connection which is being made is completed
+ * all the same.
  */
 void
 link_cancel_one(StoreOp *copy)
@@ -248,7 +252,7 @@ link_cancel_one(StoreOp *copy)
 }
 
 /*
- * link_cancel --- nor is anything else, but for releases, renewals, and repairs
+ * link_cancel --- cancel all copies not sent yet, but for releases, renewals and repairs
  */
 void
 link_cancel(QuorumLink *l)
@@ -270,7 +274,7 @@ link_cancel(QuorumLink *l)
  */
 
 /*
- * link_has_news --- has a copy an answer that was not heard?
+ * link_has_news --- does a copy have an answer that was not heard yet?
  */
 bool
 link_has_news(const QuorumLink *l)
@@ -281,10 +285,10 @@ link_has_news(const QuorumLink *l)
 }
 
 /*
- * copy_is_plain --- was this release answered, and sent but once?
+ * copy_is_plain --- was this release answered, and sent only once?
  *
- * If not it may yet run, behind the next create of the same owner: sent again, as its
- * script was not loaded; or over a connection that was lost since.
+ * If not it may still run, even behind the next create of the same owner: because it was
+ * sent again when its script was not loaded, or over a connection that was lost since.
  */
 bool
 copy_is_plain(const StoreOp *copy)
@@ -293,9 +297,10 @@ copy_is_plain(const StoreOp *copy)
 }
 
 /*
- * link_taint --- a release with that token may yet run there
+ * link_taint --- a release with this token may still run at the node
  *
- * More than one are hardly ever known at a time: then it may be any.
+ * There is hardly ever more than one such token; if there is, all tokens count as
+ * tainted.
  */
 void
 link_taint(QuorumLink *l, const StoreOp *release)
@@ -316,9 +321,9 @@ link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now)
 }
 
 /*
- * link_is_soon_ready --- the connection that is being made is worth waiting for
+ * link_is_soon_ready --- is the connection that is being made worth waiting for?
  *
- * One that takes longer is waited for once, not by each call that comes meanwhile.
+ * If it takes longer, only the first call waits, not each one that comes meanwhile.
  */
 bool
 link_is_soon_ready(QuorumLink *l, int64 now)

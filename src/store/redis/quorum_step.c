@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_step.c
- *	  What several masters have said of an operation, and what follows; see quorum.h.
+ *	  Evaluates what several masters have said about an operation; see quorum.h.
  *
- * An operation is looked at when a node has said something of it, or when something else
- * has changed that its outcome depends on.  Those that are taken together are one.
+ * An operation is evaluated when a node has answered it, or when something else has
+ * changed that its outcome depends on.  Operations that are taken together are evaluated
+ * as one.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,18 +22,18 @@
 #include "store/nodes.h"
 #include "store/redis/quorum.h"
 
-/* Tries of a create that nobody has got, and the pause between two (microseconds). */
+/* Attempts of a create while nobody has a majority, and the pause between two. */
 #define ATTEMPTS_MAX		6
 #define PAUSE_MIN			(4 * LR_US_PER_MS)
 #define PAUSE_MAX			(50 * LR_US_PER_MS)
 
 /*
- * Who did not get it then need not believe for longer (ms) that it is not to be had: who
- * has a part of the nodes gives that back, and may tell nobody.
+ * Longest TTL (ms) reported if no attempt got a majority.  The others that have a part
+ * of the nodes will release that, perhaps without notifying anybody.
  */
 #define SPLIT_TTL			500
 
-/* An answer that is wanted is worth so much. */
+/* How long to wait for an answer that is wanted (StoreOp.wanted). */
 #define WANTED_TIME			(100 * LR_US_PER_MS)
 
 /* ----------
@@ -41,7 +42,7 @@
  */
 
 /*
- * quorum_may_vote --- in that answer to a create, which a node has granted?
+ * quorum_may_vote --- does it count that this node has granted this create?
  */
 static bool
 quorum_may_vote(const QuorumLink *l, const StoreOp *copy)
@@ -51,10 +52,12 @@ quorum_may_vote(const QuorumLink *l, const StoreOp *copy)
 }
 
 /*
- * quorum_void_others --- there is another server in that row by now
+ * quorum_void_others --- if there is another server in that row by now, void answers of
+ * the former one
  *
- * What the former one has said is not known of this one, and may be the answer of what is
- * in another row.  So no server has two votes: it is in one row at a time.
+ * The new server knows nothing of them, and the former one may be in another row now,
+ * and have answered there, too.  A server is in one row at a time, so this way none has
+ * two votes.
  */
 static void
 quorum_void_others(QuorumBatch *b, int row)
@@ -72,11 +75,12 @@ quorum_void_others(QuorumBatch *b, int row)
 }
 
 /*
- * quorum_votes --- what the nodes have said of an operation so far
+ * quorum_votes --- what the nodes have said about an operation so far
  *
- * A node that let others wait in vain is not waited for.  What one has granted over a
- * connection that was lost since it may have forgotten since.  What it has granted behind a
- * release of the same token, which was sent twice, that may yet take back.
+ * Do not wait for silent nodes.  A create granted over a connection that was lost since
+ * does not count, as the node may have been restarted without the lock.  Nor does one
+ * granted behind a release of the same token that was sent twice: the second may still
+ * run and release it.
  */
 static void
 quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
@@ -107,7 +111,7 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
  */
 
 /*
- * quorum_explain --- a line for each node
+ * quorum_explain --- the reason of a failure, with a line for each node
  */
 static void
 quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
@@ -152,10 +156,10 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 }
 
 /*
- * quorum_note_without --- most of them have the lock: which may not?
+ * quorum_note_without --- note which nodes may not have the lock that a majority has
  *
- * Who has not answered yet may say that somebody has it there, or find that it is too late;
- * nobody reads that then.
+ * A node that has not answered yet may still find that somebody else has it there, or
+ * that it is too late; nobody reads that then.
  */
 static void
 quorum_note_without(const QuorumBatch *b, int which)
@@ -174,15 +178,15 @@ quorum_note_without(const QuorumBatch *b, int which)
 }
 
 /*
- * copy_may_have --- may this node have the lock when it was created, or renewed?
+ * copy_may_have --- may this node have the lock after a create or renewal?
  *
- * A node that has forgotten it gets it again.
+ * A node that has forgotten it is given it again, so it may.
  */
 static bool
 copy_may_have(const StoreOp *copy, const QuorumLink *l)
 {
 	if (copy->kind == STORE_MINT)
-		return true;			/* behind its create */
+		return true;			/* follows its create */
 	if (copy->outcome == STORE_PENDING)
 		return copy->sent_at != 0 || l->node.conn.state == CONN_READY;
 	return copy->outcome == STORE_OK ||
@@ -190,10 +194,10 @@ copy_may_have(const StoreOp *copy, const QuorumLink *l)
 }
 
 /*
- * copy_may_keep --- may it have it still when it was given back?
+ * copy_may_keep --- may this node still have the lock after a release?
  *
- * What is on its way over a connection that stands gets there, unless that is lost unheard;
- * who wants to know has waited for the answer.
+ * A release sent over a connection that still stands will arrive, unless the connection
+ * is lost before the answer.  If the answer was wanted, it has been waited for.
  */
 static bool
 copy_may_keep(const StoreOp *copy, const QuorumLink *l)
@@ -205,10 +209,11 @@ copy_may_keep(const StoreOp *copy, const QuorumLink *l)
 }
 
 /*
- * quorum_cancel_late --- it is had: a node that is being connected to is not to get it any
- * more
+ * quorum_cancel_late --- a majority has granted the lock: cancel creates that wait for a
+ * connection
  *
- * Else each lock of the time until a node is known to be away would be looked for there.
+ * Otherwise, until a node is known to be down, the watchdog would have to look there for
+ * each lock taken meanwhile.
  */
 static void
 quorum_cancel_late(const QuorumBatch *b, int which)
@@ -225,7 +230,8 @@ quorum_cancel_late(const QuorumBatch *b, int which)
 }
 
 /*
- * quorum_nodes --- those that may have it, or have it still
+ * quorum_nodes --- the nodes that may have the lock, or may still have it after a
+ * release
  */
 static uint32
 quorum_nodes(const QuorumBatch *b, int which)
@@ -251,9 +257,9 @@ quorum_nodes(const QuorumBatch *b, int which)
 }
 
 /*
- * quorum_settle --- this is the outcome
+ * quorum_settle --- give an operation its outcome
  *
- * The promise of several nodes is as good as that of the slowest clock.
+ * A lease counts only for as long as the slowest clock of the nodes allows.
  */
 void
 quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
@@ -280,7 +286,7 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 }
 
 /*
- * quorum_settle_split --- nobody has a majority, and nor have we
+ * quorum_settle_split --- we have no majority, and nobody else has one either
  */
 static void
 quorum_settle_split(QuorumBatch *b, int which, int n)
@@ -295,7 +301,7 @@ quorum_settle_split(QuorumBatch *b, int which, int n)
 }
 
 /*
- * quorum_fail_attempt --- of a create; try again, if that may help
+ * quorum_fail_attempt --- an attempt of a create has failed; try again if that may help
  */
 static void
 quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool split)
@@ -305,16 +311,17 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 	int64		pause = Min(PAUSE_MIN << (s->attempt - 1), PAUSE_MAX);
 
 	/*
-	 * It was busy, and now some were left out: no more is known than that.  What may
-	 * have run stays so, since the watchdog has to give it back if a link cannot.
+	 * An earlier attempt found it busy, and now some nodes had to be left out; so busy
+	 * is all that is known.  STORE_UNKNOWN stays: the watchdog has to release the lock
+	 * if a link cannot.
 	 */
 	if (s->attempt > 1 && outcome == STORE_DOWN)
 		outcome = STORE_BUSY;
 	quorum_undo(b, which, n, outcome == STORE_BUSY && !split);
 
 	/*
-	 * While a majority is away the others are asked by each call, in vain.  A record of
-	 * each would stay until that is back, and soon there would be room for no more.
+	 * While a majority is down, each call asks the others in vain.  A record of each
+	 * call would stay until the majority is back, and the lock table would soon be full.
 	 */
 	if (outcome == STORE_UNKNOWN && quorum_undoes_all(b, which, n))
 		outcome = STORE_DOWN;
@@ -335,12 +342,13 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 }
 
 /*
- * quorum_lingers --- done by a majority, but some nodes were not even asked yet
+ * quorum_lingers --- should an operation that a majority has done wait for other nodes?
  *
- * Nobody may step us for long: what is not sent now may be sent much later.  That is for a
- * connection that is being made: over one that stands all is sent at once, unless the node
- * is behind with its answers, which would be waited for each time.  Of a force only those
- * that have said who has the lock can be asked to take it away.
+ * The handle may not be stepped for a long time, so what is not sent now may be sent
+ * much later.  That concerns a connection which is just being made.  Over an existing
+ * one everything is sent at once, unless the node is behind with its answers, and then
+ * each call would have to wait for it.  A force also waits for nodes that have not said
+ * yet who holds the lock, since only then can they be asked to remove it.
  */
 static bool
 quorum_lingers(QuorumBatch *b, int which)
@@ -372,8 +380,8 @@ quorum_lingers(QuorumBatch *b, int which)
 }
 
 /*
- * quorum_awaits_wanted --- most are free of it, but some of those are awaited for which it
- * is given back
+ * quorum_awaits_wanted --- a majority has released the lock: wait for nodes whose answer
+ * is wanted?
  */
 static bool
 quorum_awaits_wanted(QuorumBatch *b, int which, const QuorumVote *votes)
@@ -395,7 +403,7 @@ quorum_awaits_wanted(QuorumBatch *b, int which, const QuorumVote *votes)
 	return false;
 }
 
-/* Is it worth a moment that all nodes do it? */
+/* Is it worth a short wait that all nodes do it? */
 static bool
 quorum_is_for_all(StoreOpKind kind)
 {
@@ -404,9 +412,9 @@ quorum_is_for_all(StoreOpKind kind)
 }
 
 /*
- * quorum_decide_group --- operations that are taken together, or one
+ * quorum_decide_group --- decide about one operation, or a group that is taken together
  *
- * A node takes all of them or none, so they have the same votes.
+ * A node takes all operations of a group or none, so they have the same votes.
  */
 static void
 quorum_decide_group(QuorumBatch *b, int which, int n)
@@ -460,7 +468,7 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
  */
 
 /*
- * quorum_look_at --- has anything changed for these?
+ * quorum_look_at --- go on with this operation, or group, if possible
  */
 static void
 quorum_look_at(QuorumBatch *b, int which, int n)
@@ -504,9 +512,10 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 }
 
 /*
- * quorum_hear --- what a node has answered since it was heard last
+ * quorum_hear --- take the new answers of a node
  *
- * Mostly in the order in which it was asked: what lies behind is not looked at again.
+ * Answers mostly come in the order of the requests, so copies before "heard_to" are not
+ * looked at again.
  */
 void
 quorum_hear(QuorumBatch *b, int row)
@@ -531,8 +540,10 @@ quorum_hear(QuorumBatch *b, int row)
 }
 
 /*
- * quorum_hear_all --- what one has said can be a reason to ask another, and that to refuse
- * at once
+ * quorum_hear_all --- take the new answers of all nodes
+ *
+ * An answer may lead to a request to another node, which can be refused at once; hence
+ * the loop.
  */
 void
 quorum_hear_all(QuorumBatch *b)
@@ -555,7 +566,8 @@ quorum_hear_all(QuorumBatch *b)
 }
 
 /*
- * quorum_is_changed --- is there anything but an answer that may decide something?
+ * quorum_is_changed --- has something changed, besides answers, that may decide an
+ * operation?
  */
 static bool
 quorum_is_changed(QuorumBatch *b)
@@ -581,10 +593,10 @@ quorum_is_changed(QuorumBatch *b)
 }
 
 /*
- * quorum_look --- decide what can be decided
+ * quorum_look --- settle what can be settled
  *
- * Only what has an answer more than before is looked at, unless something else has changed:
- * a batch may be of thousands, and is answered bit by bit.
+ * Unless something else has changed, only operations with a new answer are looked at: a
+ * batch may have thousands, which are answered bit by bit.
  */
 void
 quorum_look(QuorumBatch *b)
@@ -605,7 +617,9 @@ quorum_look(QuorumBatch *b)
 	if (!batch_finish(&b->batch))
 		return;
 
-	/* What was put behind an operation that is under way goes out: nobody may step us. */
+	/*
+	 * Send what was put behind requests in flight; we may not be stepped again for long.
+	 */
 	for (int i = 0; i < b->n; i++)
 		if (b->link[i] != NULL)
 		{
