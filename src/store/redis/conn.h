@@ -110,11 +110,10 @@ extern void redis_target_set_sentinel(RedisTarget *t, int number);
  */
 extern bool redis_target_is_outdated(const RedisTarget *t);
 
-/*
- * May a connection be made now?  May an existing one be used, that is, is this node
- * known well enough to be the master?
- */
+/* May a connection be made now? */
 extern TargetAnswer redis_target_look(const RedisTarget *t, char *why, size_t size);
+
+/* May an existing one be used, that is, is this surely enough the master? */
 extern bool redis_target_is_trusted(const RedisTarget *t, int64 now);
 
 /*
@@ -126,18 +125,22 @@ extern void redis_target_leave(RedisTarget *t);
 /* The address for the server log and pg_monitor, without user and password. */
 extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
 
-/*
- * Note, or check, that a Redis server has answered there with these settings since this
- * server was started.  If so, a failure is no sign of wrong settings.
- */
+/* Note that a Redis server has answered there. */
 extern void redis_target_note_answered(const RedisTarget *t);
+
+/*
+ * Has one answered there, with these settings, since this server was started?  If so, a
+ * failure is no sign of wrong settings.
+ */
 extern bool redis_target_has_answered(const RedisTarget *t);
 
 /* Have its host name, if it has one, resolved again; "why" is WANT_xxx of addresses.c. */
 extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
 
-/* The watchdog has connected to it; its connection has ended, or could not be made. */
+/* The watchdog has connected to it. */
 extern void redis_target_confirm(const RedisTarget *t);
+
+/* The watchdog's connection has ended, or could not be made. */
 extern void redis_target_lost(const RedisTarget *t);
 
 /* It refuses writes, or has said that it is not a master. */

@@ -178,8 +178,10 @@ extern void node_batch_drop(NodeBatch *b);
 extern void node_batch_process(NodeBatch *b, bool readable, bool briefly,
 							   int64 now);
 
-/* End the batch if the time for connecting or for a reply is up; when that will be. */
+/* End the batch if the time for connecting or for a reply is up. */
 extern void node_batch_check_time(NodeBatch *b);
+
+/* Returns when to call that. */
 extern int64 node_batch_until(const NodeBatch *b);
 
 /* Have all requests been sent, and are replies still to come? */
@@ -230,8 +232,10 @@ extern void flight_note_progress(NodeBatch *b, int64 now);
 extern void flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
 						uint64 starts_at, int64 now);
 
-/* The command that is answered next, or NULL; remove it once it has been answered. */
+/* The command that is answered next, or NULL. */
 extern RedisCommand *flight_oldest(NodeBatch *b);
+
+/* It has been answered: remove it. */
 extern void flight_land_oldest(NodeBatch *b);
 
 /* The command certainly did not run for this operation. */
@@ -248,8 +252,10 @@ extern void flight_start_pass(NodeBatch *b);
  * ----------
  */
 
-/* An error reply to a whole command; an error as the reply for one of its locks. */
+/* An error reply to a whole command. */
 extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
+
+/* An error as the reply for one lock of a command. */
 extern void refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v);
 
 /* An error reply to a WAIT. */

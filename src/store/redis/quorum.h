@@ -150,8 +150,10 @@ extern int	link_vote(QuorumLink *l, int copy, int which);
 /* Say what to do when the copy is answered. */
 extern void link_watch(QuorumLink *l, int copy, CopyFate fate, int other);
 
-/* Do not send this copy, if it was not sent yet; all that nobody needs any more. */
+/* Do not send this copy, which was not sent yet. */
 extern void link_cancel_one(StoreOp *copy);
+
+/* The same for all copies that nobody needs any more. */
 extern void link_cancel(QuorumLink *l);
 
 /* Does a copy have an answer that was not heard yet? */
@@ -160,10 +162,10 @@ extern bool link_has_news(const QuorumLink *l);
 /* Was this release answered, and sent only once?  If not, it may still run. */
 extern bool copy_is_plain(const StoreOp *copy);
 
-/*
- * A release with this token may still run there; may one with the token of this create?
- */
+/* A release with this token may still run there. */
 extern void link_taint(QuorumLink *l, const StoreOp *release);
+
+/* May a release with the token of this create still run there? */
 extern bool link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now);
 
 /* Is the connection likely to be ready within a moment? */
@@ -277,11 +279,15 @@ extern int	quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKi
 extern void quorum_ask_rest(QuorumBatch *b, int which, int n);
 
 /*
- * An attempt has failed: release what was granted, or may have been; "quiet": notify
- * nobody.  Is nothing left behind then?  Start the next attempt.
+ * An attempt has failed: release what was granted, or may have been.  "quiet": notify
+ * nobody.
  */
 extern void quorum_undo(QuorumBatch *b, int which, int n, bool quiet);
+
+/* After that: will nothing be left behind? */
 extern bool quorum_undoes_all(const QuorumBatch *b, int which, int n);
+
+/* Start the next attempt. */
 extern void quorum_begin_attempt(QuorumBatch *b, int which, int n);
 
 /*
@@ -315,8 +321,10 @@ extern void quorum_look_after(QuorumBatch *b, int row, int which);
 /* Give an operation its outcome. */
 extern void quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome);
 
-/* Take the new answers of one node; of all of them. */
+/* Take the new answers of one node. */
 extern void quorum_hear(QuorumBatch *b, int row);
+
+/* Take those of all nodes. */
 extern void quorum_hear_all(QuorumBatch *b);
 
 /* Settle what can be settled. */
