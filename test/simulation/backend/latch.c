@@ -39,6 +39,7 @@ void
 ResetLatch(Latch *latch)
 {
 	latch->is_set = false;
+	net_looks();
 	backend_drain();
 	sim_yield("reset latch");
 }

@@ -21,8 +21,8 @@
 
 /*
  * A flooded connection has bytes for FLOOD_READS reads.  A process may read READS_MAX times
- * before it looks again at what is ready: the watchdog reads eight times in each of its rounds,
- * some of which have something due at once.
+ * before it looks again at what is ready, or begins another round: eight times are the rule, for
+ * each of the things that a round does with a connection.
  */
 #define FLOOD_READS	100
 #define READS_MAX	64
@@ -58,7 +58,7 @@ typedef struct Conn
 	int64_t		last_to_client;
 	int			flood;			/* so many more reads find as much as they want */
 	size_t		flooded;		/* bytes */
-	int			reads;			/* since the client has looked whether it can */
+	int			reads;			/* since the client's last net_looks() */
 	uint64_t	sent;
 	uint64_t	delivered;
 	Queue		to_server;		/* under way */

@@ -40,7 +40,7 @@ extern NetState net_state(int conn);
 /* Why it is closed: 0 in order, or an errno. */
 extern int	net_error(int conn);
 extern bool net_is_readable(int conn);
-extern void net_looks(void);	/* the process waits, or asks what can be read */
+extern void net_looks(void);	/* the process waits, asks what can be read, or begins another round */
 extern bool net_is_writeable(int conn);
 
 /* How many bytes were taken; 0 = none just now. */
