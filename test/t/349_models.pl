@@ -8,6 +8,10 @@ use warnings FATAL => 'all';
 
 use Test::More;
 
+# script/test has tried to fetch it; under CI, the line that says why not is a failure.
+plan skip_all => 'TLC is missing: test/models/build fetches it'
+  unless $ENV{CI} || -r 'test/models/target/tla2tools.jar';
+
 open(my $models, '-|', 'script/models --small 2>&1') or die "cannot run script/models: $!";
 while (my $line = <$models>)
 {
