@@ -35,13 +35,12 @@ typedef struct AcquireRequest
 {
 	LockTerms	terms;
 	int64		wait_us;		/* 0 = do not wait, or WAIT_FOREVER */
-	int64		began;			/* from when on that counts, and lock_timeout;
-								 * 0 = from now on */
-	bool		fenced;			/* take a fencing token too */
+	int64		began;			/* start of the wait, also for lock_timeout; 0 = now */
+	bool		fenced;			/* also take a fencing token */
 	const char *token;			/* of a token lock, as in StoreOp; not terminated */
 	int			token_len;
-	LrIndex		gives_back;		/* wait for a condition: hold of the lock that goes by
-								 * that; else not looked at */
+	LrIndex		gives_back;		/* wait for a condition: the hold of the lock that the
+								 * wait releases; otherwise ignored */
 } AcquireRequest;
 
 /*
@@ -50,16 +49,21 @@ typedef struct AcquireRequest
  */
 extern void request_require_counter(const AcquireRequest *request, StoreId store);
 
-/* Raise if that store, which is in use, has no locks of the kind in the present mode. */
+/*
+ * Raise if the present mode has no locks of this kind in that store, which is in use.
+ */
 extern void request_require_store(KindId kind, StoreId store);
 
 /* Raises unless the store can keep a lock of this name. */
 extern void request_require_name(const LrName *name, StoreId store);
 
-/* All of that for a number of that kind, where numbers are counted at present. */
+/*
+ * Raise unless the store that counts at present can keep a number of this kind and
+ * name.
+ */
 extern void request_require_number(KindId kind, const LrName *name);
 
-/* Has the hold a fencing token that is good for this request? */
+/* Has the hold a fencing token that this request can use? */
 extern bool request_is_met_by(const AcquireRequest *request, const HoldView *view);
 
 /* The time to live (ms) that a request on these terms asks for. */
@@ -75,30 +79,30 @@ typedef struct HeldKey
 	const char *data;			/* in the lock table, once held */
 	int			len;
 	uint32		hash;			/* of the name */
-	KindId		kind;			/* of an entry: LockKind.held_as */
-	uint64		number;			/* of an entry of a kind of which each is one more:
-								 * which one it is; else 0 */
+	KindId		kind;			/* of an entry: the LockKind.held_as of its lock */
+	uint64		number;			/* number of the entry if its kind has each_own; otherwise
+								 * 0 */
 } HeldKey;
 
 typedef struct HeldEntry
 {
 	HeldKey		key;
 	LrIndex		hold;			/* LR_NONE: reserved by an acquire */
-	int			job_count;		/* session-level holds that only the job runner
-								 * gives back */
-	int			failed_jobs;	/* of these, to be given back by the abort */
+	int			job_count;		/* session-level holds of the job runner, which only that
+								 * releases */
+	int			failed_jobs;	/* those of them that the abort has to release */
 	CommitGuard guard;			/* as in the lock table */
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */
-	bool		recorded_here;	/* and has its row locked in this transaction */
-	uint64		taken;			/* number of its TRACK_TAKEN, see track.c */
-	uint64		older;			/* numbers of its neighbours of the same key; 0 = */
-	uint64		newer;			/* it is the last */
-	uint32		hash;			/* of simplehash, */
-	char		status;			/* likewise */
+	bool		recorded_here;	/* this transaction recorded it, and has locked its row */
+	uint64		taken;			/* number of its TRACK_TAKEN entry, see track.c */
+	uint64		older;			/* each_own: numbers of the next entries of the same key; */
+	uint64		newer;			/* 0 = there is none */
+	uint32		hash;			/* used by simplehash */
+	char		status;			/* used by simplehash */
 } HeldEntry;
 
-/* The key as the index has it; points into *name. */
+/* The index key of a lock.  It points into *name. */
 static inline HeldKey
 held_key(const LrName *name, KindId kind)
 {
@@ -107,19 +111,19 @@ held_key(const LrName *name, KindId kind)
 	return key;
 }
 
-/* And back: a copy of the name. */
+/* Copy the name of an index key. */
 extern void held_copy_name(const HeldKey *key, LrName *name);
 
-/* Before anything else of this file.  May raise. */
+/* Must be called before all other functions of held.c.  May raise. */
 extern void held_open(void);
 
-/* How many are there, one that was left by an interrupted acquire included? */
+/* The number of entries, including one that an interrupted acquire has left. */
 extern int	held_count(void);
 
 /*
- * The entry of a lock of that kind, or one that it takes again; NULL: there is none.  Of
- * a kind of which each is one more: the newest, the one before another, and the one
- * with that owner number.
+ * held_find: the entry of the session's lock of that kind, or of one with the same
+ * held_as; NULL if there is none.  With each_own that is the newest entry; held_older
+ * returns the one before, and held_find_owner the one with that owner number.
  */
 extern HeldEntry *held_find(const LrName *name, KindId kind);
 extern HeldEntry *held_older(const HeldEntry *entry);
@@ -127,52 +131,56 @@ extern HeldEntry *held_find_owner(const LrName *name, KindId kind, uint64 owner)
 extern HeldEntry *held_find_key(const HeldKey *key);
 
 /*
- * As which kind the session has the key: "first" if it has it as that, or not at all.
- * Of several kinds the one that its session took first: the write lock.
+ * The kind as which the session holds the key: "first" if it holds it as that, or not
+ * at all.  If it holds the key as several other kinds, the write lock, which it took
+ * first.
  */
 extern KindId held_kind_of(const LrName *name, KindId first);
 
-/* Walk over all entries; nothing may be deleted meanwhile. */
+/* Call the function for each entry.  It must not delete any. */
 typedef void (*HeldCallback) (HeldEntry *entry, void *arg);
 extern void held_walk(HeldCallback callback, void *arg);
 
 /*
- * An acquire makes its entry before it asks the store, because afterwards
- * nothing may fail, and completes it with the hold.
+ * An acquire makes its entry before it asks the store, because nothing may fail
+ * afterwards.  When the lock is acquired, held_complete adds the hold to the entry.
  */
 extern void held_reserve(const LrName *name, KindId kind);
 extern HeldEntry *held_complete(LrIndex hold, CommitGuard guard);
 
 /*
- * The same for several at once, whose names have to stay until all are completed or
- * forgotten.
+ * The same for several locks at once.  The names must stay valid until all entries have
+ * been completed or forgotten.
  */
 extern void held_reserve_all(const LrName *const *names, int n, KindId kind);
 extern HeldEntry *held_complete_one(const LrName *name, KindId kind, LrIndex hold,
 									CommitGuard guard);
 
 /*
- * Remove what was reserved and not completed; the next call that looks does so,
- * too.
+ * Remove entries that were reserved and not completed.  held_find, held_walk and
+ * held_reserve do that, too.
  */
 extern void held_forget_reserved(void);
 
-/* The same lock, taken again after it was given back: another hold. */
+/* The lock was released and acquired again: the entry gets the new hold. */
 extern void held_replace(HeldEntry *entry, LrIndex hold);
 
-/* Moves other entries. */
+/* Delete an entry.  That may move other entries. */
 extern void held_delete(HeldEntry *entry);
 
-/* A stricter guard is asked for; or that was taken back. */
+/*
+ * held_tighten_guard makes the guard stricter, if it is not as strict already;
+ * held_set_guard sets it in any case.
+ */
 extern void held_tighten_guard(HeldEntry *entry, CommitGuard guard);
 extern void held_set_guard(HeldEntry *entry, CommitGuard guard);
 
-/* Whose loss it is, if it is one. */
+/* Which level a loss of this hold concerns. */
 extern LossLevel held_loss_level(const HeldEntry *entry, const HoldView *view);
 
 /*
- * No hold has so little left of its lease before this that a commit has to ask for
- * more.  A lease that is set later is to be noted.
+ * Before this time, every hold has enough of its lease left for a commit.  Whenever a
+ * lease is set, held_note_lease has to be called.
  */
 extern int64 held_commit_floor;
 extern void held_note_lease(const HeldEntry *entry);
@@ -181,36 +189,43 @@ extern void held_note_lease(const HeldEntry *entry);
 extern int	held_nverified;
 
 /* ----------
- * untold.c: What no session has, and a statement took that has not ended yet.
+ * untold.c: Locks and permits that belong to no session, until the statement that took
+ * them has returned them.
  * ----------
  */
 
 typedef struct Untold Untold;
 
 /*
- * Before the store is asked; may raise.  NULL: not in a statement, so nobody notices its
- * end.
+ * Make a record of what is about to be taken.  To be called before the store is asked;
+ * may raise.  Returns NULL outside of any statement, when nobody would notice its end.
  */
 extern Untold *untold_make(const LrName *name, const LockTerms *terms);
 
 /*
- * It is had, by that owner number if the store knows it by that (else 0): from here on it is
- * given back if the statement fails.
+ * It was taken, with that owner number if the store knows it by that, otherwise 0.
+ * From now on it is released if the statement fails.
  */
 extern void untold_begin(Untold *u, uint64 owner);
 
-/* The same of permits whose number nobody knew before. */
+/* The same for permits whose number was not known before. */
 extern void untold_begin_some(Untold *u, int64 amount);
 
-/* The end of a transaction, or of a subtransaction that aborts; raises nothing. */
+/*
+ * To be called at the end of a transaction, and when a subtransaction aborts.  Never
+ * raise.
+ */
 extern void untold_transaction_ends(bool commit);
 extern void untold_subtransaction_aborts(void);
 extern bool untold_is_empty(void);
 
-/* What has this id, as long as that of its kind is, was given back in the same statement. */
+/*
+ * The lock or permit with this id was released before the statement ended.  The id is
+ * as long as ids of its kind are.
+ */
 extern void untold_forget(const LrName *name, KindId kind, const uint8 *id);
 
-/* So many were given back to the semaphore in the same statement. */
+/* That many permits were released to the semaphore before the statement ended. */
 extern void untold_forget_some(const char *name, int len, KindId kind, int64 amount);
 
 /* ----------
@@ -225,81 +240,85 @@ typedef enum TrackKind
 	TRACK_HOLD,					/* a transaction-level hold */
 	TRACK_TAKEN,				/* a session-level hold was taken */
 	TRACK_RECORDED,				/* a token was written to the fence table */
-	TRACK_COUNT					/* so much is to be counted after the commit */
+	TRACK_COUNT					/* a number changes after the commit */
 } TrackKind;
 
 typedef struct Track
 {
 	TrackKind	kind;
 	SubTransactionId subid;
-	HeldKey		key;			/* stays while it is held */
-	LrIndex		hold;			/* hold and taken; count: the record */
-	uint64		owner;			/* taken and recorded: which acquire it was */
-	uint64		number;			/* taken: HeldEntry.taken of the newest */
-	int64		before;			/* recorded: the token recorded until then */
-	int64		amount;			/* count: */
-	bool		first;			/* count: this has made the record */
+	HeldKey		key;			/* its data stays valid while the lock is held */
+	LrIndex		hold;			/* the hold; count: the record */
+	uint64		owner;			/* taken, recorded: owner number of the hold */
+	uint64		number;			/* taken: HeldEntry.taken, if this is the newest */
+	int64		before;			/* recorded: the token that was recorded before */
+	int64		amount;			/* count: change of the number */
+	bool		first;			/* count: this entry made the record */
 } Track;
 
-/* Room for one entry, or for n, before they are made.  May raise. */
+/* Reserve room for one entry, or for n.  May raise. */
 extern void track_reserve(void);
 extern void track_reserve_many(int n);
 
 /*
- * Remember for the present subtransaction, without raising: a transaction-level
- * hold was taken, a session-level one was taken, a token was recorded.
+ * Record in the present subtransaction that a transaction-level hold was taken, that a
+ * session-level hold was taken, or that a token was recorded.  Never raise.
  */
 extern void track_hold(const HeldKey *key, LrIndex hold);
 extern void track_taken(HeldEntry *entry);
 extern void track_recorded(HeldEntry *entry, int64 token);
 
-/* And that so much was added to what is counted after the commit. */
+/* Record that "amount" was added to what is counted after the commit. */
 extern void track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bool first);
 
-/* A transaction-level hold goes before the end of its subtransaction. */
+/* A transaction-level hold is released before its subtransaction ends. */
 extern void track_forget_hold(LrIndex hold);
 
-/* A session-level hold was given back and taken again, as another one. */
+/*
+ * The lock of a session-level hold was released and acquired again, with another hold.
+ */
 extern void track_retaken(LrIndex before, LrIndex hold);
 
-/* A session-level hold was given back, and had not been lost. */
+/* A session-level hold was released, and had not been lost. */
 extern void track_forget_taken(uint64 owner);
 
-/* All entries, the oldest first; and how many of them are TRACK_HOLD. */
+/* The number of entries, each entry, the oldest first, and how many are TRACK_HOLD. */
 extern int	track_count(void);
 extern const Track *track_at(int i);
 extern int	track_nholds(void);
 
-/* Where those of the present, innermost subtransaction begin. */
+/* Index of the first entry of that subtransaction, which must be the innermost one. */
 extern int	track_first_of(SubTransactionId subid);
 
-/* Forget all; or from there on, what an aborted subtransaction did. */
+/*
+ * Remove all entries, or those from "first" on that an aborted subtransaction undoes.
+ */
 extern void track_cut_all(void);
 extern void track_cut_aborted(int first, SubTransactionId parent);
 
 /* ---- unlocked losses ---- */
 
 /*
- * A lost hold goes: if it was a session-level one, the commit must know.  Never
- * raises, and comes before the record of the loss is dropped.
+ * The session drops a lost hold; if it was a session-level one, the commit must know.
+ * Must be called before the record of the loss is dropped.  Never raises.
  */
 extern void track_unlocked_loss(const HeldKey *key, const HoldView *view);
 
-/* One that was not forgotten, or NULL; *view is that of a lost hold. */
+/* The name of a loss that still counts, or NULL; *view is the view of its hold. */
 extern const LrName *track_get_unlocked_loss(const HoldView **view);
 
 /*
- * The transaction has ended, or has done nothing under those locks: it is that
- * of a DISCARD ALL, or began when a job had ended.
+ * Forget these losses.  The transaction has ended, or has done nothing under those
+ * locks: it is that of a DISCARD ALL, or began after a job had ended.
  */
 extern void track_forget_unlocked_losses(void);
 
 /* ---- subtransactions end ---- */
 
-/* Its entries and losses are its parent's. */
+/* Pass its entries and losses on to its parent. */
 extern void track_commit_sub(SubTransactionId subid, SubTransactionId parent);
 
-/* Its losses are forgotten; its entries are what track_cut_aborted() takes away. */
+/* Forget its losses.  Its entries are removed later, by track_cut_aborted(). */
 extern void track_abort_sub(SubTransactionId subid);
 
 /* ----------
@@ -307,150 +326,163 @@ extern void track_abort_sub(SubTransactionId subid);
  * ----------
  */
 
-/* Once, when the library is preloaded. */
+/* To be called once, when the library is preloaded. */
 extern void xact_register_callbacks(void);
 
 /*
- * COMMIT PREPARED is about to run, for which there is no callback: no signal of
- * on_lost from here to the end of the statement.
+ * COMMIT PREPARED is about to run, for which PostgreSQL has no callback.  From now on
+ * to the end of the statement, on_lost signals nobody.
  */
 extern void xact_before_commit_prepared(void);
 
-/* Bring whatever was left by an error to its end.  Never raises. */
+/* Clean up everything that an error has left unfinished.  Never raises. */
 extern void xact_clean_up(void);
 
-/* Warnings, each once a transaction. */
+/* Warnings, each of them once per transaction. */
 extern void xact_warn_snapshot(LockScope scope);
 extern void xact_warn_early_unlock(void);
 
-/* Statements that hold a transaction open without a block: DO and CALL. */
+/*
+ * DO and CALL begin and end: they keep a transaction open without a transaction block.
+ */
 extern void xact_enter_procedural(void);
 extern void xact_leave_procedural(void);
 
-/* Is one running, and no other around it? */
+/* Is exactly one DO or CALL running, not nested in another? */
 extern bool xact_in_outermost_procedural(void);
 
-/* The job runner's command failed: release its hold at the end of the abort. */
+/*
+ * The command of the job runner has failed: release its hold at the end of the abort.
+ */
 extern void xact_release_job_at_abort(const LrName *name, KindId kind);
 
 /* ----------
- * idle.c: Connections of this backend that nobody uses are closed.
+ * idle.c: Close idle connections of this backend.
  * ----------
  */
 
-/* Before the first request: the handle whose connection is minded.  May raise. */
+/*
+ * Watch the connection of this handle.  To be called before the first request; may
+ * raise.
+ */
 extern void idle_open(const StoreRoutine *store, StoreHandle *handle);
 
 /*
- * There may be a connection, or an error has ended all time-outs: see to it that
- * the connection is closed some day.
+ * Arm the timeout, if there is a connection.  To be called after each batch, and after
+ * an error, which has disabled all timeouts.
  */
 extern void idle_mind(void);
 
-/* A lock call runs, or has ended: keep its connection, or not. */
+/* Keep the connection while a lock call runs ("keep"), or no longer. */
 extern void idle_keep(bool keep);
 
 /* ----------
- * token.c: Token locks: they belong to whoever knows the token, not to a session.
+ * token.c: Token locks, which belong to whoever knows the token.
  * ----------
  */
 
-/* A token as the stores of this server's mode are told it. */
+/* A token in the form that the store of the present mode uses. */
 typedef struct LockToken
 {
-	const char *data;			/* what the lock is made with; not terminated */
+	const char *data;			/* the create sends this; not terminated */
 	int			len;
-	uint8		id[STORE_ID_LEN];	/* what it is known by from then on */
+	uint8		id[STORE_ID_LEN];	/* all later requests send this */
 } LockToken;
 
-/* Of the token's bytes, which have to stay. */
+/* Make it from the bytes of a token, which must stay valid. */
 extern void token_make(const char *bytes, int len, LockToken *out);
 
 /* Complete the request with the token, and take the lock.  False: busy. */
 extern bool session_token_lock(const LrName *name, AcquireRequest *request,
 							   const LockToken *token);
 
-/* Has the token the key?  If it has: lengthen its lease, or give it back. */
+/*
+ * Does the token hold the key?  If it does, the latter two extend its lease or release
+ * it.
+ */
 extern bool session_token_is_held(const LrName *name, const LockToken *token);
 extern bool session_token_extend(const LrName *name, const LockToken *token,
 								 int64 lease_ms);
 extern bool session_token_unlock(const LrName *name, const LockToken *token);
 
 /* ----------
- * session.c: The Redis locks of this backend: take, ask, change, end.
+ * session.c: Acquire, inspect, extend and take away Redis locks.
  * ----------
  */
 
 /*
- * Take the lock, again if this session has it.  False: busy.  *got, unless NULL
- * was passed, is good until the next call of this or any function below.
+ * Acquire the lock, also if this session holds it already.  False: busy.  *got, unless
+ * "got" is NULL, is valid until the next call of this or any function below.
  */
 extern bool session_lock(const LrName *name, const AcquireRequest *request,
 						 HeldEntry **got);
 
 /*
- * Take a lock of a kind that is ownerless: the session does not have it.  False: busy.
- * "untold", if not NULL, is had with it.
+ * Acquire a lock of an ownerless kind, which no session holds.  False: busy.  "untold",
+ * if not NULL, is begun (untold_begin) when the lock is acquired.
  */
 extern bool session_take(const LrName *name, const AcquireRequest *request,
 						 Untold *untold);
 
-/* What a backend needs before its first lock or question; raises. */
+/* Set up what a backend needs before its first request.  May raise. */
 extern void session_enter(void);
 
-/* DISCARD ALL: give all back.  A cancel cannot stop it, and it raises nothing. */
+/* DISCARD ALL: release all locks.  A cancel does not stop it, and it never raises. */
 extern void session_discard(void);
 
 /*
- * Of this session, without asking the store.  False: no hold, not even lost.  Of a kind
- * of which each is one more: all of them, with their counts.
+ * Look at the session's hold without asking the store.  False: it has none, not even a
+ * lost one.  With each_own, *view has the counts of all of them.
  */
 extern bool session_look(const LrName *name, KindId kind, HoldView *view);
 
-/* Raise that a lost hold of this session was to be used. */
+/* Raise an error: the session has tried to use a lost hold. */
 extern void session_refuse_lost(const LrName *name, const HoldView *view);
 
-/* Keep the hold, or each of them, at least that long from now.  False: one is lost. */
+/*
+ * Extend the lease of the hold, or with each_own of all holds, to at least lease_ms
+ * from now.  False: one is lost.
+ */
 extern bool session_extend(const LrName *name, KindId kind, int64 lease_ms,
 						   bool renewed);
 
-/*
- * Have the store give the hold a new fencing token above "floor"; raises unless
- * it does.
- */
+/* Get a new fencing token above "floor" for the hold from the store, or raise. */
 extern int64 session_mint(const LrName *name, const HeldEntry *entry,
 						  const AcquireRequest *request, int64 floor);
 
 /*
- * Raise if the session has the key as a kind beside which it cannot have that one:
- * it would wait for itself.
+ * Raise if the session holds the key as another kind that does not allow the wanted one
+ * in addition: the session would wait for itself.
  */
 extern void session_require_beside(const LrName *name, KindId wanted);
 
-/* Ask the store who has the key; raises unless it says. */
+/* Ask the store which owner holds the key.  Raises if it does not answer. */
 extern void session_inspect(const LrName *name, KindId kind, StoreOp *op);
 
-/* Take the lock away from whoever has it.  False: nobody had it. */
+/* Take the lock away from its holder.  False: nobody held it. */
 extern bool session_force(const LrName *name, KindId kind);
 
 /* ----------
- * unlock.c: The Redis locks of this backend: give back.
+ * unlock.c: Release Redis locks.
  * ----------
  */
 
-/* Give back one session-level hold.  False, with a WARNING: there was none. */
+/*
+ * Release one session-level hold.  False, with a WARNING, if there is none or it was
+ * lost.
+ */
 extern bool session_unlock(const LrName *name, KindId kind);
 
 /*
- * The same of each of these keys.  False if one was not held, or was lost, with a
+ * The same for each of these keys.  False if one was not held, or was lost, with a
  * WARNING for each.
  */
 extern bool session_multi_unlock(const LrName *const *names, int n);
 
-/* The job runner's own hold, which session_unlock does not touch. */
+/* Release a hold of the job runner, which session_unlock does not touch. */
 extern bool session_unlock_job(const LrName *name, KindId kind);
 
-/* Give back all of them; the number of keys. */
+/* Release all session-level holds.  Returns the number of keys. */
 extern int64 session_unlock_all(void);
 
 /* ----------
@@ -458,92 +490,103 @@ extern int64 session_unlock_all(void);
  * ----------
  */
 
-/* So many keys in a call; Redis is held up for as long as it takes their locks. */
+/* The most keys in a call.  Redis serves nobody else while it takes their locks. */
 #define MULTI_MAX			1000
 
 /*
- * Take the locks of these keys, different ones in the order of their bytes; again
- * where this session has them.  False: one of them was busy for all of the time,
- * and all is as it was before.  So it is when this raises.
+ * Acquire the locks of these keys, which are distinct and sorted by their bytes.
+ * False: one of them was busy all the time.  In that case, and when this raises,
+ * everything is as it was before.
  */
 extern bool session_multi_lock(const LrName *const *names, int n,
 							   const AcquireRequest *request);
 
 /* ----------
- * permits.c: Numbers that somebody sets, and permits that no session has.
+ * permits.c: The numbers of semaphores and latches, and permits that belong to no
+ * session.
  * ----------
  */
 
 /*
- * Ask for the number of a name (STORE_VALUE), or change it (STORE_DEFINE): "kind" of *op, and
- * what belongs to it, says how; the answer is in *op then.  Raises unless the store says;
- * false: there is none.
+ * Read the number of a name (STORE_VALUE), or change it (STORE_DEFINE), as the kind and
+ * the arguments in *op say; *op has the results then.  False: there is no such number.
+ * Raises if the store does not answer.
  */
 extern bool session_number(const LrName *name, KindId kind, StoreOp *op);
 
 /*
- * Take as many as the request says of a semaphore, or wait for a latch.  False: it was not
- * so in time.
+ * Acquire as many permits of a semaphore as the request says, or wait for a latch.
+ * False: the time was over before.
  */
 extern bool session_wait_for_number(const LrName *name, AcquireRequest *request);
 
 /*
- * Take a permit that is then nobody's but of who knows its id.  False: none was free in
- * time.
+ * Acquire a permit, which then belongs to whoever knows its id.  False: none was free
+ * in time.
  */
 extern bool session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id);
 
-/* Give it back, or keep it at least that long from now.  False: it is gone. */
+/*
+ * Release that permit, or extend its lease to at least lease_ms from now.  False: it is
+ * gone.
+ */
 extern bool session_release_id(const LrName *name, KindId kind, const uint8 *id);
 extern bool session_extend_id(const LrName *name, KindId kind, const uint8 *id,
 							  int64 lease_ms);
 
 /* ----------
- * counts.c: What the store counts for this backend: permits that are given back to a
- * semaphore, and a latch that is counted down.
+ * counts.c: Changes of the numbers of semaphores and latches: permits that are
+ * released, and latches that are counted down.
  * ----------
  */
 
 /*
- * After session_enter().  Have the store count, now.  False, after a warning: it has not answered, and will count
- * it once.  *left: what there is then.
+ * Have the store count now.  To be called after session_enter().  False, after a
+ * WARNING: the store has not answered, and will count it once.  *left: the number that
+ * is left.
  */
 extern bool counts_now(const LrName *name, KindId kind, int64 amount, int64 *left);
 
-/* The store has said that there is another number: who waits may look. */
+/* The store has changed the number: wake waiting sessions, if the store does not. */
 extern void counts_tell(const StoreOp *op);
 
-/* When this transaction has committed, unless it or its subtransaction does not. */
+/*
+ * Have the store count when this transaction has committed, unless the present
+ * subtransaction aborts.
+ */
 extern void counts_at_commit(const LrName *name, KindId kind, int64 amount);
 
-/* Does this transaction have any of these? */
+/* Does this transaction have anything to be counted at its commit? */
 extern bool counts_pending(void);
 
 /*
- * At the end of a transaction, or of a subtransaction that aborts; nothing here raises,
- * allocates or uses a latch.
+ * For the end of a transaction or an aborted subtransaction.  Never raise, allocate or
+ * use a latch.
  */
 extern void counts_undo(const Track *t);
 extern void counts_add(const Track *t);
 extern void counts_run_at_end(void);
 
-/* After an error, or before the end of the session: what was under way. */
+/* Leave the request under way, after an error or before the session ends. */
 extern void counts_abandon(void);
 
 /* ----------
- * condition.c: The conditions of the locks that this backend has: wait, notify.
+ * condition.c: Wait for, and notify, the conditions of locks that this backend holds.
  * ----------
  */
 
 /* "id" of a condition: STORE_ID_LEN bytes, the digest of its name. */
 
 /*
- * Give the lock back, wait for its condition, take it again.  False: wait_us (or
- * WAIT_FOREVER) are over.
+ * Release the lock, wait for its condition, and acquire the lock again.  False: the
+ * time (wait_us, or WAIT_FOREVER) was over first.
  */
 extern bool session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us);
 
-/* Tell as many of those who wait for it, or all there are (CONDITION_ALL); how many. */
+/*
+ * Notify at most that many of the waiting clients, or all of them (CONDITION_ALL).
+ * Returns how many were notified.
+ */
 #define CONDITION_ALL		PG_INT32_MAX
 extern int64 session_condition_notify(const LrName *name, const uint8 *id, int most);
 
