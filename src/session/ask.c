@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * ask.c
- *	  What this backend asks the stores.
+ *	  Requests of this backend to the stores.
  *
- * One handle a store, through which all requests of the session go, one batch
- * at a time.  A request on a lock that is held goes where the lock is, and is
- * repeated if it was moved to another store meanwhile.
+ * There is one handle for each store, through which all requests of the session go, one
+ * batch at a time.  A request on a held lock goes to the store where the lock is, and
+ * is repeated if the lock was moved to another store meanwhile.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -28,8 +28,8 @@
 #include "store/stores.h"
 
 static StoreHandle *store_handle[STORE_COUNT];
-static StoreId failed_store;	/* whose error is told */
-static bool was_former;			/* but this one: */
+static StoreId failed_store;	/* ask_error() is the error of this store, */
+static bool was_former;			/* but if this is set, it is: */
 
 static const StoreError former_master = {
 	.sqlstate = ERRCODE_STORE_FAILED,
@@ -93,7 +93,7 @@ ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
  */
 
 /*
- * ask_has_failed --- without saying anything of the lock
+ * ask_has_failed --- does the outcome say nothing of the lock?
  */
 static bool
 ask_has_failed(const StoreOp *op)
@@ -104,8 +104,8 @@ ask_has_failed(const StoreOp *op)
 /*
  * ask_shows_lock --- does the answer show a lock of somebody else?
  *
- * What is found where another kind of lock was wanted may be one, if it has an end.
- * Permits are none.  Of those of this server the lock table knows.
+ * A value of another type than a lock of the wanted kind may be a lock, if it expires.
+ * Permits are no locks.  The lock table knows the locks of this server.
  */
 static bool
 ask_shows_lock(const StoreOp *op)
@@ -126,7 +126,9 @@ ask_shows_lock(const StoreOp *op)
 }
 
 /*
- * ask_note_lease --- should that store be away soon, the lease runs on
+ * ask_note_lease --- remember the lease of a foreign lock
+ *
+ * If the store goes away, that lease still has to be waited for.
  */
 static void
 ask_note_lease(const StoreOp *op)
@@ -136,10 +138,10 @@ ask_note_lease(const StoreOp *op)
 }
 
 /*
- * ask_one_store --- operations of one store, until each has an outcome
+ * ask_one_store --- run operations in one store until each has an outcome
  *
- * With STORE_WAIT it can be left by an interrupt.  With "answered", true: they were
- * sent, and have none yet.
+ * With STORE_WAIT an interrupt can end this early.  Returns true only with "answered":
+ * the operations were sent, and have no outcome yet.
  */
 static bool
 ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how,
@@ -168,10 +170,10 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how,
 }
 
 /*
- * ask_run_until --- neighbours of the same store together
+ * ask_run_until --- see session_int.h
  *
- * Who leaves while one store is asked has not asked the next: what is of that has
- * surely not reached it.
+ * Adjacent operations of the same store go together.  If this raises while one store is
+ * asked, operations of later stores were not sent: they keep the outcome STORE_DOWN.
  */
 void
 ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
@@ -252,10 +254,9 @@ ask_distrust(StoreOp *op)
 }
 
 /*
- * ask_forget --- see session_int.h
- *
- * Not if it was sent twice: the one that was answered is the second, and the first may
- * still lie in a buffer of the network.  Who awaits a latch has no ticket.
+ * The store must remember a request that was sent twice: the answer is that of the
+ * second, and the first may still be in a buffer of the network.  A wait for a latch
+ * has no ticket.
  */
 void
 ask_forget(const StoreOp *op)
@@ -279,14 +280,14 @@ ask_close(void)
  * ----------
  */
 
-/* A lock that is moved while it is asked about is asked about again. */
+/* How often a request is repeated because its lock was moved meanwhile. */
 #define MOVES_MAX			3
 
 /*
- * ask_where_it_is --- and, if that is a new master, for what the former one promised
+ * ask_where_it_is --- run an operation in the store where the hold is now
  *
- * Its answer counts for the hold from then on, which the watchdog does not ask about
- * any more.
+ * If that is a new master, a lease is at least as long as the former one has confirmed:
+ * after this answer the watchdog does not ask the new master any more.
  */
 static void
 ask_where_it_is(LrIndex hold, StoreOp *op)
@@ -326,13 +327,13 @@ ask_lose_hold(LrIndex hold, const StoreOp *op)
 }
 
 /*
- * ask_settle --- a lock that we hold was asked about; is it lost?
+ * ask_settle --- see session_int.h
  *
- * The reply counts if the hold is still where it was sent.  To look for that
- * first and to mark it lost then is not enough: it can be moved in between.  So
- * what is asked afterwards is where it is, and a hold that is elsewhere is asked
- * about there.  The outcome that is left says so of nothing but what is lost:
- * where a hold is that was moved each time it was asked about is not known.
+ * An answer counts only if the hold is still in the store that was asked.  It would not
+ * be enough to check that before marking the hold lost, as the hold can move in
+ * between.  So we check afterwards, and ask again where it is now.  If the hold moves
+ * each time, we do not know whether it is lost, and do not return an outcome that says
+ * so.
  */
 bool
 ask_settle(LrIndex hold, StoreOp *op)

@@ -3,14 +3,15 @@
  * at_once.c
  *	  Several locks by one request, all of them or none.
  *
- * Nobody queues here.  The lock table is asked whether a session of this server has
- * or awaits one of the keys, and knows nothing of the request while that is under
- * way: in the meantime others may ask for the same keys, and the store decides.
- * When it has answered each lock is made known at once, or is left to the watchdog.
+ * The session does not queue here.  It looks in the lock table whether a session of
+ * this server holds or awaits one of the keys.  The lock table knows nothing of the
+ * request while that is under way: other sessions may ask for the same keys, and the
+ * store decides.  When it has answered, each lock is entered into the lock table at
+ * once, or left to the watchdog.
  *
- * As with one acquire (waiting.c) what must not be left behind stands in a static
- * structure.  Its arrays are of the statement: that of a session which ends in the
- * middle is brought to its end by the abort, before they are gone.
+ * As with one acquire (waiting.c), the state that needs cleaning up is in a static
+ * structure.  Its arrays belong to the statement: if the session ends in the middle,
+ * the abort cleans up before they are freed.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -37,15 +38,16 @@ typedef struct AtOnce
 	int			n;
 	const LrName *const *names;
 	const AcquireRequest *request;
-	StoreOp    *ops;			/* by name; STORE_PENDING: dealt with */
+	StoreOp    *ops;			/* one for each name; STORE_PENDING: done with */
 } AtOnce;
 
 static AtOnce once;
 
 /*
- * once_is_free --- does nobody here have or await any of the keys?
+ * once_is_free --- does no session of this server hold or await any of the keys?
  *
- * "sent": a session that asks one by one would wait for the answer to a release.
+ * *sent: a session that asks for one of them alone would wait for the answer to a
+ * release.
  */
 static bool
 once_is_free(const LrName *const *names, int n, KindId kind, bool *sent)
@@ -68,7 +70,7 @@ once_is_free(const LrName *const *names, int n, KindId kind, bool *sent)
 }
 
 /*
- * once_prepare --- each with an owner of its own
+ * once_prepare --- prepare one create for each key, with an owner number of its own
  */
 static void
 once_prepare(const LrName *const *names, int n, const AcquireRequest *request,
@@ -111,7 +113,7 @@ once_ask(void)
 }
 
 /*
- * once_find_obstacle --- the one that is not free
+ * once_find_obstacle --- index of the lock that is not free
  */
 static int
 once_find_obstacle(void)
@@ -123,11 +125,12 @@ once_find_obstacle(void)
 }
 
 /*
- * once_keep_granted --- all that are granted are had; true if that is all
+ * once_keep_granted --- enter the locks into the lock table and the index
  *
- * From the answer to the entries in the index nothing may raise.  What a former master
- * gave may stand in the way of a try at the next one until it is given back there, and
- * then is nobody else's.
+ * Returns true if all of them were granted.  Nothing may raise between the answer and
+ * the entries in the index.  If a former master has granted a lock, its owner may be in
+ * the way of a new request until the watchdog has released it.  So a call that does not
+ * wait raises for it, rather than return that the lock is busy.
  */
 static bool
 once_keep_granted(void)
@@ -149,7 +152,7 @@ once_keep_granted(void)
 								   terms, &hold);
 		if (result == GRANT_STALE)
 		{
-			ask_distrust(op);	/* to say why, if that is the master */
+			ask_distrust(op);	/* for the error, if the master has changed */
 			stale |= op->outcome == STORE_UNKNOWN;
 		}
 		op->outcome = STORE_PENDING;
@@ -180,9 +183,9 @@ once_keep_granted(void)
 }
 
 /*
- * once_may_go_on --- is it a failure that a call which waits outlives?
+ * once_may_go_on --- may the call go on after this failure?
  *
- * For how long is decided where it waits.
+ * Only calls that wait do.  waiting.c decides for how long.
  */
 static bool
 once_may_go_on(StoreOutcome outcome)
@@ -192,7 +195,7 @@ once_may_go_on(StoreOutcome outcome)
 }
 
 /*
- * once_fail --- there was no useful answer
+ * once_fail --- clean up, and raise unless the call may go on
  */
 static void
 once_fail(StoreOutcome outcome)
@@ -204,7 +207,7 @@ once_fail(StoreOutcome outcome)
 }
 
 /*
- * once_is_one_group --- can one request have all of them?
+ * once_is_one_group --- can one request take all of them?
  */
 static bool
 once_is_one_group(const LrName *const *names, int n, StoreId store)
@@ -219,9 +222,8 @@ once_is_one_group(const LrName *const *names, int n, StoreId store)
 }
 
 /*
- * at_once_take --- see session_int.h
- *
- * An answer that the request came too late brings the right time for the next one.
+ * STORE_LATE corrects our idea of the store's clock, so the next request will not be
+ * late.
  */
 AtOnceResult
 at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
@@ -268,10 +270,8 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 }
 
 /*
- * at_once_abandon --- see session_int.h
- *
- * What was not answered, or was said by who may not be believed, is given back by
- * the watchdog.
+ * The watchdog releases locks whose request was not answered, and those that were
+ * granted but cannot be kept.
  */
 void
 at_once_abandon(void)

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * condition.c
- *	  The conditions of the locks that this backend has: wait, notify.
+ *	  Wait for, and notify, the conditions of locks that this backend holds.
  *
- * What has to be so before anything is done; the wait itself is in monitor.c.
+ * This file checks the preconditions; the wait itself is in monitor.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,7 +21,7 @@
 #include "store/stores.h"
 
 /*
- * condition_require_lock --- the session has the lock, and has not lost it
+ * condition_require_lock --- raise unless the session holds the lock
  */
 static HeldEntry *
 condition_require_lock(const LrName *name, HoldView *view)
@@ -45,9 +45,9 @@ condition_require_lock(const LrName *name, HoldView *view)
 }
 
 /*
- * condition_require_own --- nothing but this session's wish keeps the lock
+ * condition_require_own --- raise if the lock must not be released by a wait
  *
- * A job that waits without its lock would be run a second time.
+ * If a job waited without its lock, it could be run a second time.
  */
 static void
 condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView *view)
@@ -88,11 +88,7 @@ session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
 	return monitor_wait(name, entry, &view, id, wait_us);
 }
 
-/*
- * session_condition_notify --- see session.h
- *
- * Whether the session has the lock is looked at by the store, too.
- */
+/* The store checks, too, that the session holds the lock. */
 int64
 session_condition_notify(const LrName *name, const uint8 *id, int most)
 {

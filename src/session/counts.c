@@ -1,22 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * counts.c
- *	  What the store counts for this backend: permits that are given back to a
- *	  semaphore, and a latch that is counted down.
+ *	  Changes of the numbers of semaphores and latches: permits that are released,
+ *	  and latches that are counted down.
  *
- * Nobody has what is counted, so what must not get lost is the request: it has a record
- * in the lock table (owed.h), with which the watchdog goes on if it is not answered.  The
- * store knows it by its ticket, the owner number of the record, and counts it once.
+ * No hold stands for such a change, so the request itself must not get lost.  It has a
+ * record in the lock table (owed.h), with which the watchdog repeats a request that was
+ * not answered.  The store knows the request by its ticket, the owner number of the
+ * record, and counts it once.
  *
  *	 session: counts down, and the connection breaks, or the session is cancelled
  *									store: has counted, or has not
- *	 watchdog: the same with the same ticket
+ *	 watchdog: sends the same request with the same ticket
  *									store: answers that it has, or counts now
  *
- * What is counted when the transaction commits has a record from the call on, one for
- * each name, and stands on the transaction's stack (track.c) as often as it was asked
- * for: a subtransaction that aborts takes its part away.  It is sent where locks of the
- * transaction are given back, after them: its changes are visible then.
+ * What is to be counted at the commit of the transaction has one record for each name
+ * from the first call on, and entries on the transaction's stack (track.c): a
+ * subtransaction that aborts subtracts its own.  The requests are sent after the
+ * releases of the transaction's locks: its changes are visible then.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -44,23 +45,23 @@ static struct
 {
 	bool		active;
 	LrIndex		hold;
-	int64		sent_at;		/* the first of its requests that may have run; 0 = none
-								 * has */
+	int64		sent_at;		/* when the first request that may have run was sent; 0 =
+								 * there is none */
 	StoreOp		op;
 }			now;
 
-/* What is sent at the end of the transaction; room for it is made before. */
+/* Requests to be sent at the end of the transaction; room is reserved before. */
 static struct
 {
-	int			npending;		/* records that the transaction has */
+	int			npending;		/* records of this transaction */
 	int			n;
 	int			size;
 	StoreOp    *ops;
-	LrIndex    *holds;			/* by operation */
+	LrIndex    *holds;			/* for each operation */
 }			at_end;
 
 /*
- * counts_prepare --- one to be sent where things are counted at present
+ * counts_prepare --- prepare the request for a record, in the store that counts now
  */
 static void
 counts_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
@@ -71,9 +72,9 @@ counts_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
 }
 
 /*
- * counts_is_open --- may it have run without having said so, or may it yet?
+ * counts_is_open --- may the request have run unanswered, or may it still run?
  *
- * What is refused when it is sent a second time may have run when it was the first.
+ * If it was refused when it was sent a second time, the first may have run.
  */
 static bool
 counts_is_open(const StoreOp *op)
@@ -86,9 +87,9 @@ counts_is_open(const StoreOp *op)
 }
 
 /*
- * counts_tell --- there may be enough now for those of this server who wait
+ * counts_tell --- see session.h
  *
- * A store that tells of it by itself does so to them, too.
+ * A store with messages notifies the sessions of this server, too.
  */
 void
 counts_tell(const StoreOp *op)
@@ -98,13 +99,13 @@ counts_tell(const StoreOp *op)
 }
 
 /*
- * counts_settle --- apply an outcome to its record; true: it is not the watchdog's
+ * counts_settle --- apply an outcome to its record; false: the watchdog goes on
  *
- * What is refused is told to who asks for it; after a commit there is nobody to be told,
- * and the watchdog tries again.
+ * A refusal is an error for the caller.  After a commit no error can be raised, so the
+ * watchdog tries again.
  *
- * What is given back now, or will be, is not given back once more if the statement fails
- * that took it.
+ * Permits that are released now, or will be, must not be released a second time if the
+ * statement that took them fails.
  */
 static bool
 counts_settle(LrIndex hold, const StoreOp *op, bool committed)
@@ -131,8 +132,9 @@ counts_settle(LrIndex hold, const StoreOp *op, bool committed)
  */
 
 /*
- * counts_note_first --- what was sent before and may have run counts, too, whatever becomes of
- * the request that repeats it
+ * counts_note_first --- take an earlier request into account that may have run
+ *
+ * It may have run whatever becomes of the request that repeats it.
  */
 static void
 counts_note_first(StoreOp *op)
@@ -156,8 +158,10 @@ counts_abandon(void)
 }
 
 /*
- * counts_ask --- again if a former master has answered: what the present one has not
- * got from it is counted there, by the same ticket
+ * counts_ask --- run the request, and repeat it if a former master has answered
+ *
+ * If the present master has not got the change from the former one, it counts now, by
+ * the same ticket.
  */
 static void
 counts_ask(void)
@@ -230,7 +234,7 @@ counts_pending(void)
 }
 
 /*
- * counts_reserve --- room to send so many without raising
+ * counts_reserve --- reserve room to send n requests without raising
  */
 static void
 counts_reserve(int n)
@@ -282,8 +286,7 @@ counts_at_commit(const LrName *name, KindId kind, int64 amount)
 }
 
 /*
- * counts_undo --- a subtransaction that aborts takes away what it has asked for; so
- * does the transaction
+ * counts_undo --- subtract an entry of a transaction or subtransaction that aborts
  */
 void
 counts_undo(const Track *t)
@@ -294,9 +297,10 @@ counts_undo(const Track *t)
 }
 
 /*
- * counts_add --- the transaction has committed: it is to be sent
+ * counts_add --- the transaction has committed: add its request to those to be sent
  *
- * Once for each record, by the entry that made it: those behind have added to it.
+ * There is one for each record, added with the entry that made the record: the amount
+ * includes that of later entries.
  */
 void
 counts_add(const Track *t)
@@ -309,7 +313,9 @@ counts_add(const Track *t)
 }
 
 /*
- * counts_run_at_end --- see release_run_at_end() for how long that may take
+ * counts_run_at_end --- send the requests of a transaction that has committed
+ *
+ * See release_run_at_end() for how long that may take.
  */
 void
 counts_run_at_end(void)

@@ -18,8 +18,10 @@
 #include "store/stores.h"
 
 /*
- * request_ttl_ms --- what the store is asked for: a key that must stay locked for
- * a time does so even if this server crashes in the next moment
+ * request_ttl_ms --- see session.h
+ *
+ * A key that has to stay locked for a time does so even if this server crashes right
+ * after.
  */
 int64
 request_ttl_ms(const LockTerms *terms)
@@ -30,10 +32,10 @@ request_ttl_ms(const LockTerms *terms)
 }
 
 /*
- * request_lacks_counter --- do tokens of this store mean nothing to who asks?
+ * request_lacks_counter --- are tokens of this store useless for the request?
  *
- * In fallback mode those of the table are no continuation of those of Redis.
- * At transaction level the fence table sees to that.
+ * In fallback mode the table does not continue the tokens of Redis.  At transaction
+ * level the fence table takes care of that.
  */
 static bool
 request_lacks_counter(const AcquireRequest *request, StoreId store)
@@ -55,9 +57,8 @@ request_require_counter(const AcquireRequest *request, StoreId store)
 }
 
 /*
- * request_require_store --- see session.h
- *
- * Who else has it is known to Redis only, or was until then.
+ * Locks of a kind that does not fall back may still be held elsewhere, and only Redis
+ * knows.
  */
 void
 request_require_store(KindId kind, StoreId store)
@@ -116,10 +117,10 @@ request_require_number(KindId kind, const LrName *name)
 }
 
 /*
- * request_is_met_by --- has the hold a token that is good for this request?
+ * request_is_met_by --- see session.h
  *
- * One that a transaction got from the table is not at session level, also when
- * the lock is in Redis again.
+ * A token that a transaction got from the table is of no use at session level, even
+ * when the lock is in Redis again.
  */
 bool
 request_is_met_by(const AcquireRequest *request, const HoldView *view)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The Redis locks of this backend: take, ask, change, end.
+ *	  Acquire, inspect, extend and take away Redis locks.
  *
- * One function for each thing that a user can want; to give back is in unlock.c.
- * What they are made of is below: how a lock is waited for (waiting.c), how it is
- * given back (release.c), what the transaction does with it (transaction.c,
- * track.c), what is held (held.c), and how the stores are asked (ask.c).
+ * This file has one function for each thing that a user can want; unlock.c has those
+ * that release locks.  They are built from the files below: waiting.c waits for a lock,
+ * release.c releases, transaction.c and track.c tie locks to the transaction, held.c is
+ * the index of holds, and ask.c sends requests to the stores.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -40,8 +40,9 @@
 static bool entered = false;
 
 /*
- * session_at_exit --- on_shmem_exit: after the abort of the transaction, with
- * shared memory still there
+ * session_at_exit --- on_shmem_exit callback: release everything
+ *
+ * It runs after the transaction has been aborted, while shared memory still exists.
  */
 static void
 session_at_exit(int code, Datum arg)
@@ -54,9 +55,6 @@ session_at_exit(int code, Datum arg)
 	lt_session_leave();
 }
 
-/*
- * session_enter --- what a session needs before its first lock or question
- */
 void
 session_enter(void)
 {
@@ -76,9 +74,7 @@ session_enter(void)
 }
 
 /*
- * session_discard --- see session.h
- *
- * Of losses nothing is said: who has the session next has nothing to do with them.
+ * Losses are not reported: whoever uses the session next has nothing to do with them.
  */
 void
 session_discard(void)
@@ -108,9 +104,10 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 }
 
 /*
- * session_refuse_any_lost --- of those of which each is one more
+ * session_refuse_any_lost --- raise if one of several holds of the key is lost
  *
- * What has expired without having been seen is found by who looks at it next.
+ * If a lease has expired and nobody has noticed yet, lt_lost_count() does not include
+ * it.
  */
 static void
 session_refuse_any_lost(const LrName *name, KindId kind)
@@ -130,8 +127,8 @@ session_refuse_any_lost(const LrName *name, KindId kind)
 /*
  * session_lease_is_short --- must a re-entry lengthen the lease?
  *
- * One that is renewed may be as short as the watchdog lets it become.  That the
- * former master had it does not count.
+ * A renewed lease may be as short as the watchdog lets it become.  A confirmation by a
+ * former master does not count.
  */
 static bool
 session_lease_is_short(const HoldView *view, const AcquireRequest *request)
@@ -144,7 +141,7 @@ session_lease_is_short(const HoldView *view, const AcquireRequest *request)
 }
 
 /*
- * session_add_count --- one more hold in that scope of a copy
+ * session_add_count --- add one hold to a copy of a scope's part
  */
 static void
 session_add_count(ScopeHold *part, const LockTerms *terms)
@@ -163,7 +160,7 @@ session_add_count(ScopeHold *part, const LockTerms *terms)
 }
 
 /*
- * session_refuse_reentry --- what was lost is what was held before
+ * session_refuse_reentry --- raise for the loss of what was held before
  */
 static void
 session_refuse_reentry(const LrName *name, LrIndex hold, LockScope scope,
@@ -177,10 +174,10 @@ session_refuse_reentry(const LrName *name, LrIndex hold, LockScope scope,
 }
 
 /*
- * session_send_reentry --- have the store write the count and lengthen the lease
+ * session_send_reentry --- have the store lengthen the lease for a re-entry
  *
- * *view is what is wanted, and then what is had; "before" what was had before in
- * the scope that is wanted.
+ * *view is what is wanted, and what is held when this returns; "before" is what was
+ * held in the wanted scope before.
  */
 static void
 session_send_reentry(const LrName *name, const HeldEntry *entry,
@@ -208,16 +205,16 @@ session_send_reentry(const LrName *name, const HeldEntry *entry,
 }
 
 /*
- * session_reenter --- take a lock again that this session has
+ * session_reenter --- acquire a lock again that this session holds
  *
- * The first hold of the other scope needs a slot, which is reserved before
- * anything is sent and given back if the store does not say yes.  More replicas are
- * wanted from then on, too: a renewal that runs behind our request, and whose answer
- * comes before ours, would be longer than they have confirmed.
+ * The first hold of the other scope needs a slot, which is reserved before anything is
+ * sent, and freed unless the store says yes.  The number of replicas is raised at once,
+ * too.  Otherwise, the answer to a renewal that runs behind our request could come
+ * first, and set a longer lease than those replicas have confirmed.
  *
- * The store shows no count, so it is asked only for what it has to know: a longer lease,
- * more replicas.  A request that gets no answer leaves nothing to give back: it acts
- * only on our owner, and only lengthens.
+ * The store keeps no count, so it is asked only for a longer lease, a longer time for
+ * which the key stays locked, or more replicas.  A request without an answer leaves
+ * nothing to release: it acts only on our owner, and only lengthens the lease.
  */
 static void
 session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
@@ -227,14 +224,14 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	HoldView	view;
 	ScopeHold  *part = &view.scope[terms->scope];
 	ScopeHold	before;
-	ScopeHold	first;			/* what others know of it meanwhile */
+	ScopeHold	first;			/* what the lock table has meanwhile */
 	int			confirmed_by;
 
 	lt_look(hold, &view);
 	if (view.state == HOLD_LOST)
 		session_refuse_lost(name, &view);
 
-	/* No request keeps anybody from it; redis_hold_count() adds that of the transaction. */
+	/* No request limits the count; redis_hold_count() adds the transaction's to it. */
 	if (terms->scope == SCOPE_SESSION && part->count >= PG_INT32_MAX - 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
@@ -300,11 +297,7 @@ session_require_beside(const LrName *name, KindId wanted)
 	}
 }
 
-/*
- * session_lock --- see session.h
- *
- * All memory is reserved before the store is asked.
- */
+/* All memory is reserved before the store is asked, as nothing may fail afterwards. */
 bool
 session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 {
@@ -346,9 +339,8 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 }
 
 /*
- * session_take --- see session.h
- *
- * It is noted before anything else: a line of the log is followed by a look for a cancel.
+ * untold_begin() comes first, since long_wait_acquired() writes to the log, and
+ * interrupts are processed after that.
  */
 bool
 session_take(const LrName *name, const AcquireRequest *request, Untold *untold)
@@ -372,10 +364,10 @@ session_take(const LrName *name, const AcquireRequest *request, Untold *untold)
  */
 
 /*
- * session_find --- what the session has of the key as that kind, and a look at it
+ * session_find --- the session's entry of the key and kind, and a view of its hold
  *
- * One of a kind that others are held as is any of them; a look for one of the others
- * does not find that.
+ * The kind of an entry (held_as) finds a hold of any kind that shares the entry;
+ * another kind finds only its own.
  */
 static HeldEntry *
 session_find(const LrName *name, KindId kind, HoldView *view)
@@ -391,10 +383,8 @@ session_find(const LrName *name, KindId kind, HoldView *view)
 }
 
 /*
- * session_look --- see session.h
- *
- * Of a kind of which each is one more: a view of the newest that is not lost, with the
- * counts of all that are not.
+ * With each_own, *view is that of the newest hold that is not lost, with the counts of
+ * all holds that are not.
  */
 bool
 session_look(const LrName *name, KindId kind, HoldView *view)
@@ -419,7 +409,7 @@ session_look(const LrName *name, KindId kind, HoldView *view)
 }
 
 /*
- * session_extend_scopes --- the store has lengthened the lease: so do we
+ * session_extend_scopes --- record the lease that the store has lengthened
  */
 static void
 session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, int64 lease_ms,
@@ -439,9 +429,9 @@ session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, int64 lea
 }
 
 /*
- * session_extend_one --- what was looked at; false: it is lost
+ * session_extend_one --- extend one hold; false: it is lost
  *
- * A lock that was moved meanwhile is extended where it is now.
+ * If the lock is moved meanwhile, it is extended where it is now.
  */
 static bool
 session_extend_one(HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewed)
@@ -530,11 +520,9 @@ session_inspect(const LrName *name, KindId kind, StoreOp *op)
 }
 
 /*
- * session_force --- see session.h
- *
- * By the owner that was there a moment ago, so that it takes the lock from nobody
- * who has come since.  A number may have permits that are had, which not every user may
- * see: to ask for them to be taken away is an error then.
+ * The request names the owner that was found, so that it takes the lock from nobody
+ * who has acquired it since.  A name may have permits that are held, which the user of
+ * Redis may not be allowed to see: then it is an error to take them away.
  */
 bool
 session_force(const LrName *name, KindId kind)
@@ -564,7 +552,10 @@ session_force(const LrName *name, KindId kind)
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 
-	/* A token is no session's: who has the key by now has come since. */
+	/*
+	 * A token belongs to no session: a session that holds the key now has acquired it
+	 * since.
+	 */
 	if (seen.value != STORE_VALUE_TOKEN)
 		lt_lose_forced(name, several ? NULL : seen.holder, op.store, op.topology);
 	lt_wake_waiter(0, name->data, name->len);
