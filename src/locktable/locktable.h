@@ -1,50 +1,51 @@
 /*-------------------------------------------------------------------------
  *
  * locktable.h
- *	  The lock table: who on this server holds or awaits which key.
+ *	  The lock table: which sessions of this server hold or await which keys.
  *
- * It lives in shared memory and is the local lock manager, split like
- * PostgreSQL's LOCK and PROCLOCK: a key entry with a queue of waiting sessions
- * and holds (key, session).  Pools of fixed size, linked by index, no
- * pointers.  What the watchdog has to look at, and when, is a dense array
- * beside the holds.
+ * The lock table lives in shared memory and is the local lock manager.  Like
+ * PostgreSQL's, which has LOCK and PROCLOCK, it has an entry for each key, with
+ * a queue of waiting sessions, and a hold for each key and session.  Both are in
+ * pools of fixed size and are linked by index, not by pointer.  A dense array
+ * beside the holds says when the watchdog has to look at which of them.
  *
- * Nothing in here does I/O, waits for anything but its own light-weight locks,
- * or raises.  Functions that make somebody else able to go on wake them after
- * the partition lock is released.
+ * No function in here does I/O, raises, or waits for anything but the locks of
+ * the lock table.  Functions that allow other sessions to go on wake them after
+ * they have released the partition lock.
  *
- * Lock order: partition lock, then a pool's spinlock or the lock of losses.c;
- * never two partitions.  The deadlock lock is taken alone.
+ * Lock order: partition lock, then a spinlock or the lock of losses.c; never two
+ * partitions.  The deadlock lock and the signal locks are taken alone.
  *
- * This file has what all who use it share; the functions are in headers by
- * audience: wait.h (a session that acquires), hold.h (a session that has it),
+ * This file has the types that all users share.  The functions are in headers by
+ * audience: wait.h (a session that acquires), hold.h (a session that holds a lock),
  * owed.h (a session that has the store count something), graph.h (a session
  * that looks for deadlocks), watch.h (the watchdog), rows.h (views) and
- * losses.h (whoever finds a loss, and the watchdog, which logs it).
+ * losses.h (a process that finds a loss, and the watchdog, which logs it).
  *
  * The words:
  *
- * hold		a record of one session and one key: it waits, has it, gives it
- * 			back or has lost it; or of no session, see orphan
+ * hold		a record of one session and one key: the session waits for the key,
+ * 			holds it, releases it or has lost it; or of no session, see orphan
  * row			what max_locks counts: a hold, and one more if both scopes have it
- * owner		number of a create, by which the stores know a hold; never used
- * 			twice by this instance, whose uuid stands before it
+ * owner		number of a create, by which the stores know a hold; this instance,
+ * 			whose uuid stands before it, never uses a number twice
  * trace		a store in which something of a hold's owner may be
- * moves		how often a hold went from one store to another: what was asked
- * 			before says nothing of the one after
- * place		the server and database that lockredis.url means, as a number: what
- * 			is in Redis is where the url pointed when it was put there
+ * moves		how often a hold has moved from one store to the other: an answer to
+ * 			a request that was sent before the move does not count
+ * place		the server and database that lockredis.url names, as a number: a lock
+ * 			in Redis is where the url pointed when the lock was created
  * due			when the watchdog has to look at a hold, for each store
- * orphan		a hold of nobody, which the watchdog gives back
+ * orphan		a hold of no session, which the watchdog releases
  * handed		passed on to a waiting session, which has not seen it yet
- * here_from	nobody elsewhere can have had the key at that time; nor since, if Redis
- * 			has been silent since then or before
+ * here_from	a time at which nobody elsewhere can have held the key; nor has
+ * 			anybody since, if Redis has been silent from then or before
  * silent		of a store: it was asked and has not answered
- * epoch		a number that changes when those who were refused may ask again
- * owed		what a store is to count once, though nobody has it: see owed.h
- * keep		to leave the key locked for a time after it was given back
- * 			(hold_at_least)
- * head		the first in a key's queue, who asks the store for all of them
+ * epoch		which master answered: a number that changes when a store has
+ * 			another master
+ * owed		a change of a number that a store is to make once, though no session
+ * 			holds anything: see owed.h
+ * keep		to leave the key locked for a time after its release (hold_at_least)
+ * head		the first session in a key's queue, which asks the store for all
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -74,22 +75,22 @@
  *	   |                              |             |
  *	   +--- reply not read ---> ORPHAN <-- no answer+
  *	   |                          |
- *	   +--gave up--> (free)       +--watchdog gave it back--> (free)
+ *	   +--gave up--> (free)       +--watchdog released it--> (free)
  *
- *	 OWED --counted, or not wanted any more--> (free)
+ *	 OWED --counted, or no longer wanted--> (free)
  *	   +--- no answer --> ORPHAN
  */
 typedef enum HoldState
 {
 	HOLD_FREE = 0,
-	HOLD_WAITING,				/* queued, or its head asks the store */
+	HOLD_WAITING,				/* its session queues, or asks the store */
 	HOLD_HELD,
-	HOLD_RELEASING,				/* its session is giving it back */
+	HOLD_RELEASING,				/* its session is releasing it */
 	HOLD_HANDED,				/* passed to a session that has yet to see it */
-	HOLD_LOST,					/* no longer had; its session has to see it */
-	HOLD_ORPHAN,				/* nobody's; the watchdog gives it back, or has it
-								 * counted */
-	HOLD_OWED					/* nothing is had: what a store is to count */
+	HOLD_LOST,					/* no longer held; its session has yet to see that */
+	HOLD_ORPHAN,				/* of no session: the watchdog releases it, or has the
+								 * store count it */
+	HOLD_OWED					/* not a lock: a change that a store is to count */
 } HoldState;
 
 typedef enum LostReason
@@ -100,10 +101,10 @@ typedef enum LostReason
 	LOST_TAKEN,
 	LOST_FORCED,
 	LOST_MOVED,					/* it is where lockredis.url pointed before */
-	LOST_WAITING				/* its session has given it back, to take it again */
+	LOST_WAITING				/* its session has released it, to take it again */
 } LostReason;
 
-/* How a lock is wanted. */
+/* The terms on which a session asks for a lock. */
 typedef struct LockTerms
 {
 	KindId		kind;
@@ -115,7 +116,7 @@ typedef struct LockTerms
 	int64		keep_until;		/* lr_now() time until which the key stays
 								 * locked after its release; 0 = not */
 	int			min_replicas;	/* that have to confirm each lease */
-	int64		amount;			/* of what is taken or counted */
+	int64		amount;			/* how many are taken or counted */
 	uint8		id[STORE_ID_LEN];	/* as in StoreOp; all 0: none yet */
 } LockTerms;
 
