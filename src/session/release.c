@@ -32,29 +32,29 @@
 #include "store/nodes.h"
 #include "store/stores.h"
 
-/* What an operation of the batch is about. */
+/* The lock of an operation of the batch. */
 typedef struct ReleaseItem
 {
 	LrIndex		hold;
-	HeldKey		key;			/* stays while the hold is there */
+	HeldKey		key;			/* its data stays valid while the hold exists */
 	HoldView	view;			/* of the hold when it was added */
-	int			before;			/* how many had been by then */
-	bool		gone;			/* was found lost */
+	int			before;			/* how many had been added before */
+	bool		gone;			/* the release found it lost */
 } ReleaseItem;
 
 /*
- * The batch that is being released; its arrays are reserved at acquire.  A hold
- * that stays can be in it too, to have its count written.
+ * The batch that is being released.  Its arrays are reserved before locks are acquired.
  */
 typedef struct ReleaseBatch
 {
 	bool		active;
 	int			n;
-	int			nended;			/* of the batch before, while this one is empty */
-	int			nhanded;		/* besides, passed on inside this server */
+	int			nended;			/* operations of the batch before, while this one is empty */
+	int			nhanded;		/* locks that were handed over to sessions of this server
+								 * instead */
 	int			size;
 	StoreOp    *ops;
-	ReleaseItem *items;			/* by operation */
+	ReleaseItem *items;			/* for each operation */
 	HeldKey    *keys;			/* for release_everything */
 } ReleaseBatch;
 
@@ -77,8 +77,9 @@ release_resize_array(void *array, Size size)
 }
 
 /*
- * release_resize --- "size" says no more than what all of the arrays have, even
- * if this is left by an error
+ * release_resize --- give all arrays of the batch room for that many
+ *
+ * batch.size is never more than any of the arrays has, even if this raises.
  */
 static void
 release_resize(int size)
@@ -93,14 +94,15 @@ release_resize(int size)
 
 #define BATCH_SIZE_FIRST	4
 
-/* A batch of that size is not worth to be made smaller. */
+/* A batch up to this size is not made smaller. */
 #define BATCH_SIZE_KEPT		128
 
 /*
- * release_trim --- a session that once held many locks holds n now
+ * release_trim --- see session_int.h
  *
- * Leaves room for as many again, so that one that goes up and down does not pay
- * each time.  Not at the end of a transaction: it is the next acquire then.
+ * This leaves room for at least twice as many, so that a session whose number of locks
+ * goes up and down does not reallocate each time.  It must not allocate at the end of a
+ * transaction, so the next acquire does it.
  */
 void
 release_trim(int n)
@@ -143,7 +145,7 @@ release_keep_ms(const HoldView *view)
 }
 
 /*
- * release_next --- a place in the batch
+ * release_next --- the next operation of the batch, for this hold
  */
 static StoreOp *
 release_next(LrIndex hold, const HeldKey *key, const HoldView *view)
@@ -159,11 +161,12 @@ release_next(LrIndex hold, const HeldKey *key, const HoldView *view)
 }
 
 /*
- * release_add_as --- take a hold out of the index and into the batch
+ * release_add_as --- move a hold from the index to the batch
  *
- * Into the batch goes only what no session of this server was waiting for.  A
- * loss is noted before its record goes: whatever is raised or cancelled later,
- * the commit knows of it; unless nobody was told that the lock was had.
+ * If a session of this server waits for the lock, it is handed over instead.  A loss is
+ * recorded before the hold is dropped, so that the commit knows about it even if
+ * something raises later; unless the lock was never reported as acquired ("told" is
+ * false).
  */
 static bool
 release_add_as(HeldEntry *entry, HoldView *view, bool told)
@@ -220,7 +223,7 @@ release_add_untold(HeldEntry *entry)
 /*
  * release_note_gone --- the release found that the lock had been lost before
  *
- * Each one is noted for the commit; one is named in the warning.
+ * Each loss is recorded for the commit; the warning names one of them.
  */
 static void
 release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
@@ -280,7 +283,8 @@ release_end_batch(void)
 }
 
 /*
- * release_finish --- apply the outcomes; what has none is left to the watchdog
+ * release_finish --- apply the outcomes; locks without an answer are left to the
+ * watchdog
  *
  * Never raises.
  */
@@ -351,10 +355,10 @@ release_swap(int i, int j)
 }
 
 /*
- * release_rank --- which comes first
+ * release_rank --- rank of an operation in the order of the batch
  *
- * What is kept on this server: that does not take long.  Then what is alike side by
- * side, as only neighbours can share a command.
+ * Those of a store on this server come first, as that does not take long.  The others
+ * follow by kind, since only adjacent operations can share a command.
  */
 static int
 release_rank(const StoreOp *op)
@@ -392,11 +396,7 @@ release_sort(void)
 	}
 }
 
-/*
- * release_run --- see session_int.h
- *
- * What is raised on the way leaves nothing in the batch.
- */
+/* If this raises, the batch is empty afterwards. */
 void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
@@ -420,13 +420,13 @@ release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 	release_finish(tally);
 }
 
-/* The end of a transaction waits so long for its releases, or */
+/* How long the end of a transaction waits for its releases: this, */
 #define END_PATIENCE		(100 * LR_US_PER_MS)
-/* so many of the usual round trips to a store that is far away, at most */
+/* or that many usual round trips, if the store is far away, but no more */
 #define END_ROUND_TRIPS		3
-/* so long; */
+/* than this; */
 #define END_PATIENCE_MAX	LR_US_PER_S
-/* and a little for each lock, of which there may be thousands. */
+/* and in addition this for each lock, of which there may be thousands. */
 #define END_PATIENCE_EACH	(LR_US_PER_MS / 5)
 
 int64
@@ -444,16 +444,13 @@ release_patience(int n)
 }
 
 /*
- * release_run_at_end --- see session_int.h
- *
- * All locks of the (sub)transaction are free by now, but for what is sent here,
- * and yet somebody waits: the client, those whom a NOTIFY of the transaction
- * wakes after this, and in a ROLLBACK TO those who want a lock of the parent.  So
- * a release that is not answered soon is left to the watchdog: its hold becomes
- * an orphan, which is sent again at once.  What that costs: the reply may still
- * come, so this connection is closed, and the next request makes a new one; and
- * until the watchdog has had its answer the key is locked for everybody, this
- * session included.
+ * All other locks of the (sub)transaction have been released by now, and yet somebody
+ * waits for us: the client, those whom a NOTIFY of the transaction wakes after this,
+ * and in a ROLLBACK TO those who want a lock of the parent.  So a release that is not
+ * answered soon is left to the watchdog: its hold becomes an orphan, and the release is
+ * sent again at once.  That has a price.  The reply may still come, so this connection
+ * is closed, and the next request makes a new one.  And until the watchdog has its
+ * answer, the key is locked for everybody, this session included.
  */
 void
 release_run_at_end(void)
@@ -466,11 +463,12 @@ release_run_at_end(void)
 /*
  * release_may_be_sent --- may the end of a transaction go on without the answers?
  *
- * Not if a session of this server waits for one of the locks: the answer wakes it.  Nor if
- * the last release notified a client elsewhere: a session that takes the key again would
- * always be ahead of that client, as its request goes right behind the release.  The entry
- * of the key may have lost that note: it goes with the hold if no other session uses the
- * key, as while several keys are taken at once.
+ * Not if a session of this server waits for one of the locks: the answer wakes it.  Nor
+ * if the last release notified a client elsewhere.  If this session took the key again,
+ * its request would be right behind the release, and so always ahead of that client.
+ * The lock table notes such a notification in the entry of the key, but loses it with
+ * the hold if no other session uses the key, as when several keys are taken at once.
+ * So we remember it ourselves.
  */
 static bool
 release_may_be_sent(void)
@@ -549,11 +547,7 @@ release_collect_key(HeldEntry *entry, void *arg)
 	batch.keys[(*n)++] = entry->key;
 }
 
-/*
- * release_everything --- see session_int.h
- *
- * Deleting moves entries of the index, so their keys are collected first.
- */
+/* Deleting an entry moves others, so their keys are collected first. */
 void
 release_everything(ReleaseTally *tally)
 {

@@ -40,10 +40,10 @@ static int	procedural_depth = 0;
 static int	nfailed_jobs = 0;
 
 /*
- * xact_clean_up --- after an error, or before the end of the session
+ * xact_clean_up --- see session.h
  *
- * An error of any other kind than an interrupt has been cleaned up by those
- * who raised it; FATAL passes them by.
+ * Errors other than interrupts have been cleaned up by the code that raised them.  An
+ * interrupt may have left anything behind, and FATAL does not even pass PG_CATCH.
  */
 void
 xact_clean_up(void)
@@ -85,9 +85,9 @@ xact_end_hold(const Track *t)
 }
 
 /*
- * xact_end_record --- the row that a token was written to is unlocked
+ * xact_end_record --- the row of a recorded token is unlocked
  *
- * The hold may have gone meanwhile, and its key been taken anew.
+ * The hold may have been released meanwhile, and the key acquired again.
  */
 static void
 xact_end_record(const Track *t, bool commit)
@@ -111,10 +111,11 @@ xact_end_count(const Track *t, bool commit)
 }
 
 /*
- * xact_end_from --- end what is above "first" on the stack, which the caller cuts
+ * xact_end_from --- end the entries of the stack from "first" on; the caller removes
+ * them
  *
- * Records first (the keys of holds that are released are no longer there), the
- * newest before those that it replaced.
+ * Recorded tokens come first, since the keys of released holds are not there any more;
+ * the newest of them first, as each restores what was recorded before it.
  */
 static void
 xact_end_from(int first, bool commit)
@@ -131,7 +132,7 @@ xact_end_from(int first, bool commit)
 			xact_end_count(track_at(i), commit);
 }
 
-/* Of the subtransaction that aborts just now. */
+/* Parent of the subtransaction that is aborting. */
 static SubTransactionId aborting_parent = InvalidSubTransactionId;
 
 static void
@@ -151,10 +152,10 @@ xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 }
 
 /*
- * xact_end_aborted_sub --- its heavyweight locks are gone: now its Redis locks
+ * xact_end_aborted_sub --- release the Redis locks of an aborted subtransaction
  *
- * CurrentResourceOwner tells that it is the owner of the subtransaction itself,
- * not that of a portal in it.
+ * Its heavyweight locks have been released.  By CurrentResourceOwner we see that this
+ * is called for the subtransaction itself, not for a portal in it.
  */
 static void
 xact_end_aborted_sub(void)
@@ -180,9 +181,9 @@ xact_find_failed_job(HeldEntry *entry, void *arg)
 }
 
 /*
- * xact_end_failed_jobs --- give back the holds of jobs that failed, of one key
+ * xact_end_failed_jobs --- release the holds of failed jobs, of one key
  *
- * A job can run another.
+ * There can be several keys, as a job can run another job.
  */
 static void
 xact_end_failed_jobs(void)
@@ -222,11 +223,11 @@ xact_forget(void)
 }
 
 /*
- * xact_release_callback --- where a transaction's locks are given back, and those
- * of a subtransaction that aborts
+ * xact_release_callback --- release the locks of a transaction or aborted
+ * subtransaction
  *
- * Called for each resource owner of every transaction, so it must be quick
- * when there is nothing to do.
+ * This is called for each resource owner of every transaction, so it must be quick when
+ * there is nothing to do.
  */
 static void
 xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_level,
@@ -260,17 +261,17 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
  */
 
 /*
- * xact_begin_commit --- nobody signals this session from here on
+ * xact_begin_commit --- from now on, nobody signals this session for a lost lock
  *
- * True: it was signalled before, and if no statement has ended by that yet the
- * next CHECK_FOR_INTERRUPTS raises it.  The caller has to see to it that there is
- * one before the wait for a synchronous standby, which a cancel ends with no more
+ * Returns true if it was signalled before.  If no statement has been ended by that
+ * signal yet, the next CHECK_FOR_INTERRUPTS raises it.  The caller has to call that
+ * before the wait for a synchronous standby: a cancel would end that wait with no more
  * than a warning.
  */
 static bool
 xact_begin_commit(void)
 {
-	/* Without holds nobody does. */
+	/* Without holds, no session is signalled. */
 	if (held_count() > 0)
 	{
 		committing = true;
@@ -280,15 +281,15 @@ xact_begin_commit(void)
 }
 
 /*
- * xact_guard_commit --- may this transaction commit, or be prepared?
+ * xact_guard_commit --- raise unless this transaction may commit, or be prepared
  *
- * The transaction in which PostgreSQL drops the temporary tables of a session
- * that ends is not the user's.  All others are: those of statements that commit
- * in between (VACUUM, CREATE INDEX CONCURRENTLY) too, for whom an error there is
- * nothing new; and those of workers that run functions of users.  What a backend
- * does between statements (notifications, invalidations) writes nothing.
+ * The transaction in which PostgreSQL drops the temporary tables of a session that ends
+ * is not the user's, and is never refused.  All others are: also those of statements
+ * that commit in between (VACUUM, CREATE INDEX CONCURRENTLY), which can fail there
+ * anyway, and those of workers that run functions of users.  What a backend does
+ * between statements (notifications, invalidations) writes nothing.
  *
- * Nobody can tell here that a NOTIFY is pending.
+ * We cannot see here whether a NOTIFY is pending.
  */
 static void
 xact_guard_commit(void)
@@ -318,7 +319,7 @@ xact_before_commit_prepared(void)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * xact_has_recorded --- has it a token in the fence table?
+ * xact_has_recorded --- has the transaction recorded a token in the fence table?
  */
 static bool
 xact_has_recorded(void)
@@ -331,9 +332,10 @@ xact_has_recorded(void)
 #endif
 
 /*
- * xact_callback --- before a commit, where it can still be refused
+ * xact_callback --- guard the commit, and clean up at the end
  *
- * What was raised has ended all time-outs, here and in a subtransaction.
+ * An error has disabled all timeouts, so idle_mind() arms ours again here and in
+ * xact_sub_callback.
  */
 static void
 xact_callback(XactEvent event, void *arg)
@@ -353,13 +355,19 @@ xact_callback(XactEvent event, void *arg)
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that changes counts in Redis")));
 
-			/* A token is recorded under a hold of its transaction, and goes before it. */
+			/*
+			 * A token is recorded under a transaction-level hold, and its entry goes
+			 * before that.
+			 */
 			Assert(!xact_has_recorded());
 			xact_guard_commit();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			/* FATAL may have left a wait in the middle, on terms of its own. */
+			/*
+			 * FATAL may have interrupted a wait.  The lock table still has its terms,
+			 * which untold_transaction_ends() would overwrite.
+			 */
 			if (event == XACT_EVENT_ABORT && !untold_is_empty())
 				xact_clean_up();
 			untold_transaction_ends(event == XACT_EVENT_COMMIT);
@@ -403,8 +411,9 @@ xact_in_outermost_procedural(void)
 }
 
 /*
- * xact_warn_snapshot --- the lock protects nothing that is read from a snapshot
- * taken before it
+ * xact_warn_snapshot --- warn that the transaction's snapshot is older than the lock
+ *
+ * The lock does not protect what is read from such a snapshot.
  */
 void
 xact_warn_snapshot(LockScope scope)

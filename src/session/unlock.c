@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * unlock.c
- *	  The Redis locks of this backend: give back.
+ *	  Release Redis locks.
  *
- * What goes with the transaction goes in transaction.c; here is what a user, or
- * the job runner, gives back.
+ * This file has what a user, or the job runner, releases.  transaction.c releases locks
+ * at the end of a transaction.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,10 +23,10 @@
 #include "settings.h"
 
 /*
- * unlock_ask_who_took --- a release found its owner gone: who is there instead?
+ * unlock_ask_who_took --- a release found its owner gone: ask who has the key instead
  *
- * Only to say so; no answer leaves it at "deleted".  Whoever is cancelled in
- * here is told of the loss all the same.
+ * This is only for the warning: without an answer, that says "deleted".  If a cancel
+ * interrupts us, the loss is reported first.
  */
 static void
 unlock_ask_who_took(const LrName *name, HoldView *view)
@@ -55,7 +55,7 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 }
 
 /*
- * unlock_last --- the last hold of a key goes
+ * unlock_last --- release the last hold of a key
  */
 static bool
 unlock_last(const LrName *name, HeldEntry *entry)
@@ -84,10 +84,10 @@ unlock_last(const LrName *name, HeldEntry *entry)
 }
 
 /*
- * unlock_lost --- the session has seen that its lock was lost
+ * unlock_lost --- report a loss to the session, and drop its part of the hold
  *
- * A transaction that has it too sees the loss itself, at its commit, and so
- * does the job runner.
+ * If the transaction has the lock, too, it sees the loss at its commit; so does the job
+ * runner, at its end.
  */
 static bool
 unlock_lost(const LrName *name, HeldEntry *entry, HoldView *view)
@@ -111,7 +111,7 @@ unlock_lost(const LrName *name, HeldEntry *entry, HoldView *view)
 }
 
 /*
- * unlock_lower_count --- n of several holds of a key go
+ * unlock_lower_count --- release n of several holds of a key
  *
  * The store does not count them.
  */
@@ -125,15 +125,15 @@ unlock_lower_count(const HeldEntry *entry, const HoldView *view, int n)
 }
 
 /*
- * unlock_leave_to_xact --- the session-level part of a lock goes, that of the
- * transaction stays
+ * unlock_leave_to_xact --- release the session's part of a lock; the transaction's
+ * stays
  *
- * The transaction may have relied on the session's part, whose guard ends here: so the
- * store is asked whether the lock is still there.  What the transaction has of it may
- * be rolled back to a savepoint, and its guard may be off.
+ * The transaction may have relied on the session's part, whose guard ends here, so we
+ * ask the store whether the lock is still there.  We cannot leave that to the
+ * transaction's part: it may be rolled back to a savepoint, or its guard may be off.
  *
- * Of several keys one warning says that the store did not answer: *warned, if there was
- * one.
+ * For several keys, only one warning says that the store did not answer; *warned says
+ * whether there was one.
  */
 static bool
 unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view, bool *warned)
@@ -162,7 +162,7 @@ unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view, bool 
 }
 
 /*
- * unlock_holds --- give back n session-level holds of a key
+ * unlock_holds --- release n session-level holds of a key
  */
 static bool
 unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n, bool *warned)
@@ -179,11 +179,10 @@ unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n, bool *
 }
 
 /*
- * unlock_find --- the entry of a lock that the session can give back, and what it
- * is; NULL: it has none
+ * unlock_find --- the entry that redis_unlock releases, and a view of it; NULL: none
  *
- * What the job runner has does not count: it is not the user's to give back.  Of those
- * of which each is one more the newest, but one that is lost before all others.
+ * Holds of the job runner do not count: the user cannot release them.  With each_own,
+ * this is the newest entry, or the newest lost one if there is one.
  */
 static HeldEntry *
 unlock_find(const LrName *name, KindId kind, HoldView *view)
@@ -207,7 +206,7 @@ unlock_find(const LrName *name, KindId kind, HoldView *view)
 }
 
 /*
- * unlock_find_job --- the newest that a job has which has not failed
+ * unlock_find_job --- the newest entry with a hold of a job that has not failed
  */
 static HeldEntry *
 unlock_find_job(const LrName *name, KindId kind)
@@ -250,10 +249,11 @@ session_unlock(const LrName *name, KindId kind)
 }
 
 /*
- * session_unlock_job --- the job runner gives its hold back
+ * session_unlock_job --- see session.h
  *
- * The transaction has begun after the job's last commit: it has done nothing
- * under the lock.  What else the session has of it has yet to see a loss.
+ * The present transaction has begun after the job's last commit, and has done nothing
+ * under the lock, so a loss does not concern it.  If the session has other holds of the
+ * lock, their loss is still to be reported.
  */
 bool
 session_unlock_job(const LrName *name, KindId kind)
@@ -280,13 +280,13 @@ session_unlock_job(const LrName *name, KindId kind)
 	return view.state == HOLD_HELD;
 }
 
-/* One key of session_unlock_all. */
+/* One entry of the index, for session_unlock_all. */
 typedef struct UnlockItem
 {
 	LrName		name;
 	KindId		kind;
 	uint64		number;			/* as in HeldKey */
-	bool		given;			/* was given back */
+	bool		given;			/* one or more holds were released */
 	bool		lost;
 	HoldView	view;			/* if it was lost */
 } UnlockItem;
@@ -321,9 +321,10 @@ unlock_find_item(const UnlockItem *item)
 }
 
 /*
- * unlock_all_of_key --- if all there is of a key can go, it goes into the batch
+ * unlock_all_of_key --- add the lock to the batch, unless the transaction or a job
+ * holds it
  *
- * False if the key had no hold to be given back, or some that stay.
+ * Returns false also if the lock was lost.
  */
 static bool
 unlock_all_of_key(UnlockItem *item)
@@ -339,7 +340,9 @@ unlock_all_of_key(UnlockItem *item)
 }
 
 /*
- * unlock_rest_of_key --- a transaction or the job runner has the key too
+ * unlock_rest_of_key --- release session-level holds of a lock that others hold, too
+ *
+ * The others are the transaction or the job runner.
  */
 static bool
 unlock_rest_of_key(UnlockItem *item, bool *warned)
@@ -371,9 +374,9 @@ unlock_compare_names(const void *a, const void *b)
 }
 
 /*
- * unlock_count_keys --- of which something was given back
+ * unlock_count_keys --- the number of keys of which something was released
  *
- * Of a kind of which each is one more there may be thousands of a key.
+ * With each_own a key can have thousands of entries.
  */
 static int64
 unlock_count_keys(UnlockAll *all)
@@ -401,9 +404,9 @@ unlock_count_keys(UnlockAll *all)
 }
 
 /*
- * unlock_report --- what came of a batch, in warnings
+ * unlock_report --- report what came of a batch, in warnings
  *
- * Losses first: a cancel that is pending raises behind any of them.
+ * Losses come first, since a pending cancel raises after any of the warnings.
  */
 static void
 unlock_report(const ReleaseTally *tally)
@@ -420,11 +423,13 @@ unlock_report(const ReleaseTally *tally)
 		ask_report_failure(WARNING, tally->failure);
 }
 
-/* Who tells of what was found lost when locks were put into a batch. */
+/* Reports losses of the locks of a batch. */
 typedef void (*UnlockTell) (void *arg);
 
 /*
- * unlock_tell --- of all of them: a cancel that is pending would raise behind the first
+ * unlock_tell --- report all losses
+ *
+ * A pending cancel has to wait: it would raise after the first warning.
  */
 static void
 unlock_tell(UnlockTell tell, void *arg)
@@ -435,14 +440,15 @@ unlock_tell(UnlockTell tell, void *arg)
 }
 
 /*
- * unlock_run_batch --- tell of losses that are known, then run the batch
+ * unlock_run_batch --- report losses that are known, then run the batch
  *
- * In this order: a batch that is cut (a cancel, a time limit, the end of the session)
- * while another key's release hangs would take the only warning along.  Even a warning
- * can raise (in an encoding that lacks a character of the key): then the batch goes out
- * like that of the end of a transaction.  Losses have been noted for the commit by then.
+ * The order matters: if a batch is interrupted (by a cancel, a time limit, or the end
+ * of the session) while the release of another key hangs, a later warning would never
+ * be seen.  Even a warning can raise (if the client's encoding lacks a character of the
+ * key).  Then the batch is run as at the end of a transaction.  All losses have been
+ * recorded for the commit by then.
  *
- * A batch that is cut tells of those that it had found.
+ * If the batch is interrupted, the losses that it has found are reported.
  */
 static void
 unlock_run_batch(UnlockTell tell_known, UnlockTell tell_found, void *arg,
@@ -466,18 +472,19 @@ unlock_run_batch(UnlockTell tell_known, UnlockTell tell_found, void *arg,
 	PG_END_TRY();
 }
 
-/* What is to be done for a key of session_multi_unlock behind the batch. */
+/* What is left to do for a key of session_multi_unlock after the batch. */
 typedef enum UnlockRest
 {
 	REST_NOTHING,
-	REST_LOST,					/* was told, see the view */
-	REST_NOT_HELD,				/* to be told */
-	REST_OTHERS					/* one of several holds of the key goes */
+	REST_LOST,					/* has been reported, see the view */
+	REST_NOT_HELD,				/* to be reported */
+	REST_OTHERS					/* release one of several holds of the key */
 } UnlockRest;
 
 /*
- * unlock_one_of_many --- the last hold of a key goes into the batch; *view, if the
- * lock was lost
+ * unlock_one_of_many --- add the last hold of a key to the batch
+ *
+ * *view is set if the lock was lost.
  */
 static UnlockRest
 unlock_one_of_many(const LrName *name, HoldView *view)
@@ -523,7 +530,7 @@ unlock_tell_many_gone(void *arg)
 }
 
 /*
- * unlock_many_rest --- what did not go into the batch; false: a key was not held
+ * unlock_many_rest --- the keys that did not go into the batch; false: one was not held
  */
 static bool
 unlock_many_rest(UnlockMany *many, bool warned)
@@ -577,7 +584,7 @@ session_multi_unlock(const LrName *const *names, int n)
 	}
 	unlock_run_batch(unlock_tell_many_lost, unlock_tell_many_gone, &many, &tally);
 	all = tally.gone == 0;
-	tally.gone = 0;				/* told one by one */
+	tally.gone = 0;				/* reported one by one */
 	unlock_tell(unlock_tell_many_gone, &many);
 	unlock_report(&tally);
 	all &= unlock_many_rest(&many, tally.unanswered > 0);
@@ -609,11 +616,7 @@ unlock_tell_all_gone(void *arg)
 		report_lost(WARNING, &all->items[all->added[before]].name, &view);
 }
 
-/*
- * session_unlock_all --- see session.h
- *
- * What a batch that was not cut has found lost is told in one warning.
- */
+/* If the batch is not interrupted, one warning reports all losses that it has found. */
 int64
 session_unlock_all(void)
 {
