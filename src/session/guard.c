@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * guard.c
- *	  May the transaction commit, by the locks that the session has?
+ *	  Do the locks of the session allow the transaction to commit?
  *
- * Runs at PRE_COMMIT, the last moment at which a commit can be refused by an
- * error.  Judges all holds, has the store renew what is too near its end or to
- * be verified, and judges again, until nothing is left to ask.
+ * This runs at PRE_COMMIT, the last moment at which an error can refuse the commit.  It
+ * judges all holds, has the store renew those that are too near the end of their lease
+ * or have to be verified, and judges again, until there is nothing left to ask.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -45,20 +45,20 @@ guard_refuse_unlocked_loss(void)
 	report_commit_refused(name, view, LOSS_UNLOCKED);
 }
 
-/* topology_epoch() at the last walk that left nothing to ask a new master. */
+/* topology_epoch() at the last walk after which no hold depended on a former master. */
 static uint32 guard_topology = 0;
 
-/* What a walk over the holds is for. */
+/* State of a walk over the holds. */
 typedef struct GuardWalk
 {
 	bool		has_xid;
-	bool		verified;		/* it was asked of all with GUARD_VERIFY */
-	bool		failed;			/* and did not answer for one */
-	bool		left;			/* one was not asked about that a former master
-								 * has vouched for */
+	bool		verified;		/* the store was asked about all with GUARD_VERIFY */
+	bool		failed;			/* the store did not answer for one */
+	bool		left;			/* a hold that a former master has confirmed was not asked
+								 * about */
 	int64		now;
-	int64		floor;			/* none of them has to be asked for before */
-	HeldEntry  *lost;			/* one that was found lost, to be told */
+	int64		floor;			/* no hold has to be renewed before */
+	HeldEntry  *lost;			/* a hold that was found lost, to be reported */
 	HoldView	lost_view;
 	int			n;				/* holds that the store must be asked about */
 	StoreOp    *ops;
@@ -66,10 +66,9 @@ typedef struct GuardWalk
 } GuardWalk;
 
 /*
- * guard_note_lost --- of several losses one is told
+ * guard_note_lost --- one of several losses is reported
  *
- * That of a session-level hold comes first: starting the transaction again does
- * not end it.
+ * A session-level one has precedence: starting the transaction again does not end it.
  */
 static void
 guard_note_lost(GuardWalk *walk, HeldEntry *entry, const HoldView *view)
@@ -83,7 +82,7 @@ guard_note_lost(GuardWalk *walk, HeldEntry *entry, const HoldView *view)
 }
 
 /*
- * guard_asks_from --- when so little of its lease is left that a commit wants more
+ * guard_asks_from --- the time from which too little of the lease is left for a commit
  */
 static int64
 guard_asks_from(const HoldView *view)
@@ -102,7 +101,7 @@ guard_must_ask(const GuardWalk *walk, const HoldView *view)
 }
 
 /*
- * guard_look_at --- look at one hold: note its loss, ask the store, or let it be
+ * guard_look_at --- judge one hold: record its loss, have the store asked, or accept it
  */
 static void
 guard_look_at(HeldEntry *entry, void *arg)
@@ -136,10 +135,9 @@ guard_look_at(HeldEntry *entry, void *arg)
 }
 
 /*
- * guard_apply_reply --- the store was asked about a hold
+ * guard_apply_reply --- apply the answer about a hold
  *
- * What it says of the lease or the loss goes into the lock table, where the next
- * look finds it.
+ * A new lease or a loss goes into the lock table, where the next look finds it.
  */
 static void
 guard_apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
@@ -162,7 +160,7 @@ guard_apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
 }
 
 /*
- * guard_ask_store --- have renewed what is too near its end, or to be verified
+ * guard_ask_store --- renew the holds that were selected
  */
 static void
 guard_ask_store(GuardWalk *walk)
@@ -180,7 +178,9 @@ guard_count_entry(HeldEntry *entry, void *arg)
 }
 
 /*
- * guard_refuse_unrenewed --- of what is too near its end one is told, as of losses
+ * guard_refuse_unrenewed --- refuse for a lease that is too near its end
+ *
+ * As with losses, one of them is reported.
  */
 static void
 guard_refuse_unrenewed(GuardWalk *walk)
@@ -195,15 +195,15 @@ guard_refuse_unrenewed(GuardWalk *walk)
 	guard_refuse(walk->lost, &walk->lost_view);
 }
 
-/* A lease that does not outlast so many requests is too short to commit by. */
+/* A lease that does not outlast this many requests is too short for a commit. */
 #define GUARD_REQUESTS		5
 
 /*
- * guard_walk_holds --- look at each hold, and ask the store where that is needed
+ * guard_walk_holds --- judge each hold, and ask the store where necessary
  *
- * While the store is asked time passes for all holds, also for those that were
- * fine before.  So all are looked at again, until there is nothing to ask: then
- * all are judged by the same instant, which is now.
+ * While the store is asked, time passes for all holds, also for those that were fine
+ * before.  So all are judged again, until there is nothing to ask: then all have been
+ * judged by the same instant, which is now.
  */
 static void
 guard_walk_holds(bool has_xid)
@@ -239,10 +239,11 @@ guard_walk_holds(bool has_xid)
 }
 
 /*
- * guard_check_holds --- refuse if a lock of this transaction was lost
+ * guard_check_holds --- see session_int.h
  *
- * Usually told by four numbers: nothing lost, nothing to verify, no lease with less
- * left than a commit wants of it, and the same master as at the last walk.
+ * Usually four comparisons suffice: no hold is lost, none has to be verified, none has
+ * less of its lease left than a commit requires, and the master is the same as at the
+ * last walk.
  */
 void
 guard_check_holds(bool has_xid)

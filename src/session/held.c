@@ -3,11 +3,11 @@
  * held.c
  *	  The index of the holds of this backend.
  *
- * What the session holds stands in the lock table; here is a private index of
- * it by name and kind: the same name can be had as locks of two kinds, which the
- * stores keep apart.  Kinds that take each other again stand here as one of them
- * (LockKind.held_as); as which one the lock is had its HoldView says.  It asks no store
- * and nobody of this folder.
+ * The lock table has what the session holds; this is a private index of that, by name
+ * and kind.  The session can hold a name as locks of two kinds, which the stores keep
+ * apart.  Kinds that are the same lock share one entry (LockKind.held_as); the HoldView
+ * has the kind that was acquired.  This file calls neither a store nor another file of
+ * this folder.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -29,7 +29,7 @@ held_key_equal(HeldKey a, HeldKey b)
 		memcmp(a.data, b.data, a.len) == 0;
 }
 
-/* Of one name there may be thousands. */
+/* With each_own, one name may have thousands of entries. */
 static inline uint32
 held_key_hash(HeldKey key)
 {
@@ -51,13 +51,13 @@ held_key_hash(HeldKey key)
 
 static held_index_hash *held_index = NULL;
 
-/* Of the kinds of which each is one more: where the entries of a key begin. */
+/* For kinds with each_own: the newest entry of a key. */
 typedef struct HeldChain
 {
 	HeldKey		key;			/* with the number 0 */
-	uint64		newest;			/* 0: it was reserved, and there is none yet */
-	uint32		hash;			/* of simplehash, */
-	char		status;			/* likewise */
+	uint64		newest;			/* 0: an entry was reserved, and there is no other */
+	uint32		hash;			/* used by simplehash */
+	char		status;			/* used by simplehash */
 } HeldChain;
 
 #define SH_PREFIX held_chains
@@ -75,18 +75,18 @@ typedef struct HeldChain
 
 static held_chains_hash *held_chains = NULL;
 
-/* Numbers of such entries. */
+/* The last number that such an entry has got. */
 static uint64 last_number = 0;
 
 /*
- * An entry that was reserved has no hold, and stands under this name.  Should
- * its acquire fail, it stays behind until the next call removes it.
+ * A reserved entry has no hold, and this is its name.  If its acquire fails, the entry
+ * stays until the next call removes it.
  */
 static LrName reserved_name;
 static HeldKey reserved_key;
 static bool is_reserved = false;
 
-/* Several that were reserved at once stand under names of their caller. */
+/* Entries that were reserved together have the names of their caller. */
 static const LrName *const *reserved_names;
 static int	nreserved = 0;
 static KindId reserved_kind;
@@ -96,7 +96,7 @@ int			held_nverified = 0;
 
 #define INDEX_SIZE_FIRST	16
 
-/* An index of so many entries is not worth to be made smaller. */
+/* An index up to this size is not made smaller. */
 #define INDEX_SIZE_KEPT		256
 
 void
@@ -123,7 +123,7 @@ held_count(void)
 }
 
 /*
- * held_trim --- nothing is held: begin again with a small index
+ * held_trim --- if nothing is held, replace a large index by a small one
  */
 static void
 held_trim(void)
@@ -257,10 +257,10 @@ held_insert(HeldKey key)
 }
 
 /*
- * held_reserve --- room for a hold, and all of it that may fail
+ * held_reserve --- see session.h
  *
- * What an acquire has left that failed for want of memory goes first: where its chain begins
- * stands under reserved_name.
+ * What an acquire has left that failed for lack of memory is removed first, while
+ * reserved_name still has the name of its chain.
  */
 void
 held_reserve(const LrName *name, KindId kind)
@@ -296,7 +296,9 @@ held_reserve_all(const LrName *const *names, int n, KindId kind)
 }
 
 /*
- * held_join_chain --- as the newest; its name is in the lock table by now
+ * held_join_chain --- make the entry the newest of its key
+ *
+ * Its name is in the lock table by now.
  */
 static void
 held_join_chain(HeldEntry *entry)
@@ -335,10 +337,10 @@ held_note_lease(const HeldEntry *entry)
 }
 
 /*
- * held_complete_as --- the lock was had: never raises
+ * held_complete_as --- the lock was acquired; never raises
  *
- * From here on the key's name is that in the lock table, which stays there as
- * long as the hold.
+ * From now on the key refers to the name in the lock table, which stays there as long
+ * as the hold.
  */
 static HeldEntry *
 held_complete_as(HeldKey key, LrIndex hold, CommitGuard guard)
@@ -403,11 +405,7 @@ held_set_guard(HeldEntry *entry, CommitGuard guard)
 	entry->guard = guard;
 }
 
-/*
- * held_loss_level --- see session.h
- *
- * redis_unlock cannot give back what the job runner holds.
- */
+/* redis_unlock cannot release holds of the job runner. */
 LossLevel
 held_loss_level(const HeldEntry *entry, const HoldView *view)
 {

@@ -1,32 +1,33 @@
 /*-------------------------------------------------------------------------
  *
  * idle.c
- *	  Connections of this backend that nobody uses are closed.
+ *	  Close idle connections of this backend.
  *
- * After lockredis.idle_timeout, by the handler of a time-out: the session may be in
- * the middle of a query for hours, or wait for its client, and is not to be bothered.
- * The handler only shuts the socket down, which the next request finds, like any
- * connection that its peer has ended, and connects anew.  The memory of it is the
- * session's, whatever it is doing.
+ * The handler of a timeout does so, after lockredis.idle_timeout: the session may run a
+ * query for hours, or wait for its client, and is not interrupted.  The handler only
+ * shuts down the socket.  The next request notices that, as if the peer had closed the
+ * connection, and connects again.  The handler frees no memory, since the session may
+ * be using it.
  *
  * The handler may interrupt any instruction of this process:
  *
- * - A request under way: its batch is active from before it looks at the connection
- *	 to after its last reply, and one that is active is left alone.  So either the
- *	 connection is shut before that look, which finds it, or not at all.
- * - Replies that are owed to a batch that has ended: left alone.
- * - A lock call between two requests: left alone (idle_keep), it needs it soon.
- * - The socket being opened or closed: the connection is not ready then, or its
- *	 number is of no socket any more; nobody else makes one meanwhile.
+ * - A request is under way.  Its batch is active from before it checks the connection
+ *	 until after its last reply, and the handler leaves an active batch alone.  So the
+ *	 connection is shut down before that check, which notices, or not at all.
+ * - Replies to a batch that has ended are outstanding: left alone.
+ * - A lock call is between two requests: left alone (idle_keep), as it needs the
+ *	 connection soon.
+ * - The socket is being opened or closed: the connection is not ready then, or its
+ *	 number refers to no socket; no other socket is made meanwhile.
  *
- * Arming a time-out for each request would be a system call for each.  So it is
- * armed once, and the handler arms it again for what is left.  An error ends all
- * time-outs of a session; the abort of the transaction or subtransaction arms it
- * again.  A statement that is refused in a transaction that has failed is an error
- * without an abort: then it is the ROLLBACK that does.
+ * To arm a timeout for each request would cost a system call for each.  So it is armed
+ * once, and the handler arms it again for the time that is left.  An error disables all
+ * timeouts of a session; the abort of the transaction or subtransaction arms ours
+ * again.  In a failed transaction, a statement that is refused is an error without an
+ * abort: then the ROLLBACK arms it.
  *
- * A setting that is reloaded is read before the next statement, as PostgreSQL's
- * idle_session_timeout is: an idle session is not woken for it.
+ * A reload of the setting takes effect before the next statement, like PostgreSQL's
+ * idle_session_timeout: it does not wake an idle session.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -47,7 +48,7 @@
 static const StoreRoutine *idle_store = NULL;
 static StoreHandle *idle_handle;
 static TimeoutId idle_timeout_id;
-static int	armed_for = 0;		/* lr_idle_timeout then */
+static int	armed_for = 0;		/* lr_idle_timeout when the timeout was armed */
 static volatile sig_atomic_t kept = false;
 
 static void
@@ -57,7 +58,7 @@ idle_arm(int64 us)
 }
 
 /*
- * idle_handler --- in a signal handler: only what is safe there
+ * idle_handler --- runs in a signal handler: only async-signal-safe code
  */
 static void
 idle_handler(void)
@@ -97,11 +98,7 @@ idle_mind(void)
 	idle_arm(lr_idle_timeout * LR_US_PER_MS);
 }
 
-/*
- * idle_keep --- see session.h
- *
- * Meanwhile the time-out may have struck, and is not armed any more.
- */
+/* During the call the timeout may have fired, and is not armed any more. */
 void
 idle_keep(bool keep)
 {

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * token.c
- *	  Token locks: they belong to whoever knows the token, not to a session.
+ *	  Token locks, which belong to whoever knows the token, not to a session.
  *
  * To take one is an acquire like any other (waiting.c), which leaves no hold.  All
- * that is asked later acts on the token that it names, and may be repeated.
+ * later requests act on the token that they name, and may be repeated.
  *
- * Tokens are credentials.  They are in no message, view or log, nor in shared
- * memory, where the lock table and the table worker have digests.
+ * Tokens are credentials.  They appear in no message, view or log, nor in shared
+ * memory: the lock table and the table worker have digests of them.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,7 +33,7 @@
 #include "store/stores.h"
 #include "wait_events.h"
 
-/* What failed at once is asked again after this. */
+/* A request that has failed at once is repeated after this time. */
 #define REPEAT_MS			100
 
 /* ----------
@@ -68,10 +68,9 @@ token_digest(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Si
 }
 
 /*
- * token_make --- see session.h
- *
- * Redis has the token, and is asked by its SHA-1, which scripts can compute.  A table,
- * which others may read, has only its SHA-256, of which the id is the beginning.
+ * Redis keeps the token itself; later requests have its SHA-1, which scripts can
+ * compute.  The table, which others may read, keeps only the SHA-256, and later
+ * requests have the beginning of that.
  */
 void
 token_make(const char *bytes, int len, LockToken *out)
@@ -117,9 +116,10 @@ session_token_lock(const LrName *name, AcquireRequest *request, const LockToken 
  */
 
 /*
- * token_ask --- repeated until it is answered, for as long as a request may take
+ * token_ask --- repeat a request until it is answered
  *
- * What is found gone may have been given back by one of ours that was not answered.
+ * This takes at most as long as a request may take.  If a release finds the lock gone,
+ * it may have been released by an earlier attempt that was not answered.
  */
 static void
 token_ask(StoreOp *op)
@@ -151,7 +151,7 @@ token_ask(StoreOp *op)
 }
 
 /*
- * token_do --- true: the token has the key, and it is done
+ * token_do --- run a request; false: the token does not hold the key
  */
 static bool
 token_do(const LrName *name, const LockToken *token, StoreOpKind kind, int64 lease_ms)
@@ -169,7 +169,7 @@ token_do(const LrName *name, const LockToken *token, StoreOpKind kind, int64 lea
 	if (ask_says_lost(&op))
 		return false;
 
-	/* It may have been lengthened even if nobody has said so. */
+	/* The lease may be longer now even if the store has not answered. */
 	if (lease_ms > 0)
 		silence_saw_ttl(name->hash, lease_ms);
 	if (op.outcome != STORE_OK)
@@ -189,11 +189,7 @@ session_token_extend(const LrName *name, const LockToken *token, int64 lease_ms)
 	return token_do(name, token, STORE_SET, lease_ms);
 }
 
-/*
- * session_token_unlock --- see session.h
- *
- * Whoever waits in this server is told at once, also if the store tells nobody.
- */
+/* Wake a session of this server that waits, since the store may not notify anybody. */
 bool
 session_token_unlock(const LrName *name, const LockToken *token)
 {

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * track.c
- *	  What a transaction remembers by subtransaction.
+ *	  What a transaction remembers for each of its subtransactions.
  *
- * A stack of what was done in it, and a note of a loss.  A subtransaction that
- * commits leaves both to its parent; when one aborts its entries are taken away
- * and its losses forgotten.
+ * This is a stack of what was done in them, and a note of a loss.  A subtransaction
+ * that commits leaves both to its parent; one that aborts removes its entries, and
+ * forgets its losses.
  *
- * What has to be done for an entry when it goes is transaction.c's; here is only
- * what is remembered.  Nothing but track_reserve() raises or allocates.
+ * This file only remembers: transaction.c does what has to be done for an entry when it
+ * goes.  Nothing but track_reserve() and track_reserve_many() raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -28,14 +28,15 @@ static Track *tracks = NULL;
 static int	ntracks = 0;
 static int	tracks_size = 0;
 
-/* Of the tracks, transaction-level holds. */
+/* The number of entries for transaction-level holds. */
 static int	nholds = 0;
 
 /* A lost session-level lock that was unlocked in this transaction. */
 typedef struct UnlockedLoss
 {
 	bool		active;
-	SubTransactionId taken_in;	/* InvalidSubTransactionId: before it */
+	SubTransactionId taken_in;	/* InvalidSubTransactionId: taken before the transaction,
+								 * or in its top level */
 	LrName		name;
 	HoldView	view;
 } UnlockedLoss;
@@ -48,11 +49,11 @@ static UnlockedLoss unlocked_loss;
  */
 
 /*
- * track_still_matters --- can what it tells still be asked for?
+ * track_still_matters --- can the entry still be needed?
  *
- * A session-level hold that was given back, and found fine then, cannot be lost
- * any more; of a loss that was noted the note knows all.  The key of an entry
- * may be looked at only if the hold is there.
+ * A session-level hold that was released, and was not lost then, cannot be lost any
+ * more.  If it was lost, the note of the loss has all that is needed.  The key of an
+ * entry may be read only if the hold exists.
  */
 static bool
 track_still_matters(const Track *t)
@@ -80,15 +81,16 @@ track_drop_what_is_over(void)
 
 #define TRACKS_FIRST		8
 
-/* An array of that size is not worth to be made smaller. */
+/* An array up to this size is not made smaller. */
 #define TRACKS_KEPT			128
 
 /*
- * track_reserve_many --- room for n more
+ * track_reserve_many --- see session.h
  *
- * What is over goes when the room is used up.  If more than half of it is needed
- * even so it grows, so each entry is looked at twice on average, and the array
- * has no more than four times what is needed.
+ * When the room is used up, entries that are not needed any more are removed first.  If
+ * more than half of the room is needed even so, the array grows.  So each entry is
+ * looked at twice on average, and the array has at most four times the room that is
+ * needed.
  */
 void
 track_reserve_many(int n)
@@ -145,9 +147,10 @@ track_hold(const HeldKey *key, LrIndex hold)
 }
 
 /*
- * track_forget_hold --- it was taken together with others, which could not be had
+ * track_forget_hold --- see session.h
  *
- * They go in the reverse order, so it is the newest, or nearly.
+ * The hold was acquired together with others, of which one was not free.  They are
+ * released in reverse order, so this is the newest entry, or nearly.
  */
 void
 track_forget_hold(LrIndex hold)
@@ -163,8 +166,10 @@ track_forget_hold(LrIndex hold)
 }
 
 /*
- * track_taken --- only a subtransaction can be rolled back and leave the loss
- * unseen
+ * track_taken --- see session.h
+ *
+ * Outside of subtransactions no entry is needed: only the rollback of a subtransaction
+ * can forget a loss.
  */
 void
 track_taken(HeldEntry *entry)
@@ -184,10 +189,10 @@ track_taken(HeldEntry *entry)
 }
 
 /*
- * track_forget_taken --- it was given back and had not been lost
+ * track_forget_taken --- see session.h
  *
- * Only the newest entry is looked at, which is enough for most loops; others go
- * when the room is used up.
+ * Only the newest entry is looked at, which is enough for most loops.  Others are
+ * removed when the room is used up.
  */
 void
 track_forget_taken(uint64 owner)
@@ -198,7 +203,9 @@ track_forget_taken(uint64 owner)
 }
 
 /*
- * track_retaken --- the level at which it was taken stays
+ * track_retaken --- see session.h
+ *
+ * The entry stays in its subtransaction.
  */
 void
 track_retaken(LrIndex before, LrIndex hold)
@@ -227,7 +234,10 @@ track_recorded(HeldEntry *entry, int64 token)
 }
 
 /*
- * track_count_later --- the newest entry can take it, too: most of them count one name
+ * track_count_later --- see session.h
+ *
+ * If the newest entry is of the same record and subtransaction, it gets the amount:
+ * most transactions count one name.
  */
 void
 track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bool first)
@@ -283,10 +293,11 @@ track_cut_all(void)
 }
 
 /*
- * track_cut_aborted --- what a subtransaction did has been undone
+ * track_cut_aborted --- see session.h
  *
- * But for what it took at session level: that is kept, and was taken in its parent
- * then, with which all that may have been done under it is rolled back too.
+ * Session-level locks that the subtransaction has acquired are kept.  They count as
+ * acquired in its parent: if that is rolled back, so is everything that was done under
+ * them.
  */
 void
 track_cut_aborted(int first, SubTransactionId parent)
@@ -313,15 +324,16 @@ track_cut_aborted(int first, SubTransactionId parent)
  */
 
 /*
- * track_unlocked_loss --- unlocking does not undo what the loss may have done to
- * this transaction
+ * track_unlocked_loss --- see session.h
  *
- * Of several losses one is kept: that whose lock was taken at the lowest nesting
- * level, as a rollback that forgets it forgets the others too.  So it takes no
- * memory, and each of them can be noted wherever it is found: at the end of a
- * subtransaction too, where the entries of what was taken in it are still there.  After
- * one that no subtransaction's rollback forgets there is nothing to look for: all of
- * thousands may be lost at once.
+ * Unlocking does not undo what the loss may have done to this transaction.
+ *
+ * We keep one loss: that of the lock that was acquired at the lowest nesting level, as
+ * a rollback that forgets it forgets the others, too.  So this needs no memory, and can
+ * be called wherever a loss is found; also at the end of a subtransaction, while its
+ * entries still exist.  If the loss that we have is one that no rollback of a
+ * subtransaction forgets, there is no need to search the stack: thousands may be lost
+ * at once.
  */
 void
 track_unlocked_loss(const HeldKey *key, const HoldView *view)

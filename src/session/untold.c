@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * untold.c
- *	  What no session has, and a statement took that has not ended yet.
+ *	  Locks and permits that belong to no session, until the statement that took
+ *	  them has returned them.
  *
- * Token locks, and permits that are had by their id, belong to who knows the token or the
- * id, those of a semaphore to who believes to have them.  Should the statement fail that
- * took one, nobody has been told; so it is given back.
+ * Token locks, and permits with an id, belong to whoever knows the token or the id;
+ * those of a semaphore to the client that has counted them.  If the statement that took
+ * them fails, no client knows of them, so they are released.
  *
- * Permits of a semaphore are given back as any are, by a request of their own: the answer
- * to the one that took them was read, so its ticket is not needed any more.
+ * Permits of a semaphore are released by a request of their own.  The answer to the
+ * request that took them was read, so its ticket is not needed any more.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -37,32 +38,32 @@
 /*
  * These live as long as the portal of their statement.
  *
- * That alone does not tell a statement that fails from one that is over: a portal may
- * outlive what it ran (one without a name lives until the next, a cursor until it is
- * closed), and a procedure that rolls back goes on.
+ * That alone does not tell a statement that fails from one that has ended.  A portal
+ * may outlive what it ran: an unnamed one lives until the next, a cursor until it is
+ * closed.  And a procedure that rolls back goes on.
  *
- * A query whose rows go to a function, as in a loop of PL/pgSQL, has a portal of its own,
- * whose end is not that of the statement: it goes on in the portal that runs the function.
+ * A query whose rows go to a function, as in a loop of PL/pgSQL, has a portal of its
+ * own.  When that ends, the statement goes on in the portal that runs the function.
  *
- * Nor does a statement end with its portal if it is not in a transaction block: its commit
- * may fail.  It goes on without a portal then, for as long as the transaction.  So does what
- * a deferred trigger takes at the commit.
+ * Nor does a statement outside of a transaction block end with its portal: its commit
+ * may fail.  Until the transaction ends, it goes on without a portal.  The same is true
+ * for what a deferred trigger takes at the commit.
  */
 struct Untold
 {
 	dlist_node	link;			/* in one of the lists below */
 	MemoryContextCallback ends;
 	Portal		portal;			/* NULL: the commit is under way */
-	bool		to_function;	/* to which its rows go */
-	bool		had;			/* in the first of the lists */
-	TimestampTz statement;		/* when that began */
+	bool		to_function;	/* the rows of the portal go to a function */
+	bool		had;			/* in the list "untold" */
+	TimestampTz statement;		/* start of the statement */
 	LrName		name;
 	LockTerms	terms;
-	uint64		owner;			/* 0: the store knows it by what stands in the terms */
+	uint64		owner;			/* 0: the store knows it by terms.id or terms.amount */
 };
 
-static dlist_head untold = DLIST_STATIC_INIT(untold);	/* had */
-static dlist_head spare = DLIST_STATIC_INIT(spare); /* for the next that their portal takes */
+static dlist_head untold = DLIST_STATIC_INIT(untold);	/* taken, not returned yet */
+static dlist_head spare = DLIST_STATIC_INIT(spare); /* for what their portal takes next */
 
 static void
 untold_move(Untold *u, dlist_head *to)
@@ -90,8 +91,9 @@ untold_find_spare(Portal portal)
 }
 
 /*
- * untold_room --- a spare one of the portal that runs; NULL without memory, if "flags" have
- * it so
+ * untold_room --- a spare record of the active portal
+ *
+ * Without memory this returns NULL, if "flags" have MCXT_ALLOC_NO_OOM.
  */
 static Untold *
 untold_room(int flags)
@@ -114,7 +116,10 @@ untold_room(int flags)
 	if (u->portal == NULL)
 		return u;
 
-	/* A loop pins its portal; rows of what writes go there by way of a store. */
+	/*
+	 * A loop pins its portal.  The rows of a query that writes reach it through a
+	 * tuplestore.
+	 */
 	query = u->portal->queryDesc;
 	u->to_function = u->portal->portalPinned ||
 		(query != NULL && query->dest->mydest == DestSPI);
@@ -122,8 +127,9 @@ untold_room(int flags)
 }
 
 /*
- * untold_hand_on --- its portal has ended in a statement that goes on, in that portal which
- * runs now or, as it commits, in none
+ * untold_hand_on --- the portal has ended, but the statement goes on
+ *
+ * It goes on in the portal that is active now or, while it commits, in none.
  */
 static void
 untold_hand_on(const Untold *ended)
@@ -163,7 +169,7 @@ untold_room_ends(void *arg)
 }
 
 /*
- * untold_runs_on --- is the end of a transaction one within a statement that goes on?
+ * untold_runs_on --- does the transaction end within a statement that goes on?
  */
 static bool
 untold_runs_on(const Untold *u)
@@ -173,10 +179,10 @@ untold_runs_on(const Untold *u)
 }
 
 /*
- * untold_has_failed --- has the statement that took it failed before its end?
+ * untold_has_failed --- has the statement failed before its end?
  *
- * Of what has run to its end in a transaction block the caller has been told; so of anything
- * but the statement of now.
+ * In a transaction block, the client has the results of all statements that have ended,
+ * so only the present one can have failed.
  */
 static bool
 untold_has_failed(const Untold *u)
@@ -189,10 +195,10 @@ untold_has_failed(const Untold *u)
 }
 
 /*
- * untold_give_back --- by the watchdog, soon
+ * untold_give_back --- have the watchdog release it
  *
- * Without room for a record a lock ends with its lease, and permits of a semaphore are
- * missed by somebody who can count them.
+ * If there is no room for a record, a lock ends with its lease; permits of a semaphore
+ * stay taken, and a message says so.
  */
 static void
 untold_give_back(const Untold *u)
@@ -212,10 +218,10 @@ untold_give_back(const Untold *u)
 }
 
 /*
- * untold_transaction_ends --- what is committed stays, whatever becomes of the rest of
- * a procedure
+ * untold_transaction_ends --- see session.h
  *
- * One that rolls back may fail behind that.
+ * What is committed stays, even if the rest of a procedure fails.  A procedure that has
+ * rolled back may still fail later, so its records are kept.
  */
 void
 untold_transaction_ends(bool commit)
@@ -235,10 +241,10 @@ untold_transaction_ends(bool commit)
 }
 
 /*
- * untold_subtransaction_aborts --- the statement may have failed behind a savepoint, and the
- * transaction goes on
+ * untold_subtransaction_aborts --- see session.h
  *
- * At a commit there are only those of functions that go on.
+ * A statement after a savepoint may have failed, and the transaction goes on.  Records
+ * without a portal, during a commit, are those of functions that go on.
  */
 void
 untold_subtransaction_aborts(void)
@@ -263,9 +269,8 @@ untold_is_empty(void)
 }
 
 /*
- * untold_make --- see session.h
- *
- * It is spare until something is had: who asks in a loop, in vain, needs one.
+ * The record stays spare until something is taken, so a loop that asks in vain needs
+ * only one.
  */
 Untold *
 untold_make(const LrName *name, const LockTerms *terms)
@@ -300,7 +305,7 @@ untold_begin_some(Untold *u, int64 amount)
 }
 
 /*
- * untold_has_id --- is it that which the store knows by this id?
+ * untold_has_id --- does the store know it by this id?
  */
 static bool
 untold_has_id(const Untold *u, const uint8 *id)
@@ -333,11 +338,7 @@ untold_forget(const LrName *name, KindId kind, const uint8 *id)
 	}
 }
 
-/*
- * untold_forget_some --- see session.h
- *
- * Those that were taken last are given back first, as in a function that does both.
- */
+/* Permits that were taken last are released first, as in a function that does both. */
 void
 untold_forget_some(const char *name, int len, KindId kind, int64 amount)
 {
