@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * answers.c
- *	  The lock table: what the stores answered the watchdog.
+ *	  The lock table: the stores' answers to the watchdog.
  *
- * Each answer counts only if the hold still is that owner's (lt_lock_owned), and
- * says something of a held one only if that has not been moved since the question.
+ * An answer counts only if the hold still has the same owner (lt_lock_owned).  For a
+ * hold that is held, the answer counts only if it has not moved since the request.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,15 +21,15 @@
 #include "store/stores.h"
 
 /* ----------
- * Renewals, and what was given back
+ * Renewals and releases
  * ----------
  */
 
 /*
  * answer_raise_deadline --- a store has the lock until then; partition lock held
  *
- * Not after the present deadline: others may have gone on by then.  Returns
- * false if it had passed.
+ * A deadline that has passed is not raised, since other sessions may have gone on by
+ * then.  Returns false in that case.
  */
 static bool
 answer_raise_deadline(LrIndex hold, int64 deadline)
@@ -44,10 +44,10 @@ answer_raise_deadline(LrIndex hold, int64 deadline)
 }
 
 /*
- * answer_lacks_replicas --- the lock has come to want more replicas since it was asked
- * about, and would be longer than those have confirmed
+ * answer_lacks_replicas --- has the hold come to require more replicas than the request
+ * did, and would the answer raise its deadline?
  *
- * So it is asked about again.  What lengthens nothing counts as it is.
+ * Then the request is repeated.  An answer that does not raise the deadline counts.
  */
 static bool
 answer_lacks_replicas(const DueItem *item, int64 deadline)
@@ -57,9 +57,11 @@ answer_lacks_replicas(const DueItem *item, int64 deadline)
 }
 
 /*
- * answer_note_repair --- those of several masters that were found not to have it get it
+ * answer_note_repair --- the renewal also went to those of several masters that did not
+ * have the lock
  *
- * Once; but one that has come back since it was asked about is asked again.
+ * A repair is tried once.  If a master has come back since the item was collected, the
+ * hold has another repair time by now, which stays.
  */
 static void
 answer_note_repair(const DueItem *item)
@@ -71,10 +73,10 @@ answer_note_repair(const DueItem *item)
 }
 
 /*
- * answer_note_renewal --- of a lock that is held where it was asked for
+ * answer_note_renewal --- the store in which the lock is held has confirmed it
  *
- * A given lease is not renewed, but asked about when lockredis.url has changed or
- * another node is the master.
+ * If no scope wants the lease renewed, the request only asked whether the lock is still
+ * there (due_decide_here), and the deadline stays.
  */
 static bool
 answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
@@ -96,7 +98,7 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 }
 
 /*
- * answer_set_due_again --- what was due is to be tried again then
+ * answer_set_due_again --- make the hold due in that store at "at"
  */
 static void
 answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
@@ -114,8 +116,8 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
 /*
  * lt_renewed --- a renewal was answered
  *
- * Of a lock that is handed over it counts for the next session, which sets the due
- * time when it runs.
+ * If the lock is being handed over, the renewal counts for the next session, which
+ * sets the due time when it runs.
  */
 bool
 lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
@@ -146,7 +148,7 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 }
 
 /*
- * lt_retry_at --- what was collected did not come through
+ * lt_retry_at --- the request for a collected hold has failed
  */
 void
 lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
@@ -161,10 +163,10 @@ lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
 }
 
 /*
- * lt_given_back --- nothing of that owner remains in the store, and the place
- * where that was before has been seen to
+ * lt_given_back --- nothing of that owner remains in the store, and the watchdog has
+ * dealt with the place where lockredis.url pointed before
  *
- * A lock that is held, in the other one, may be wanted here again.
+ * If the lock is held in the other store, it may have to move here by now.
  */
 void
 lt_given_back(LrIndex hold, uint64 owner, StoreId store)
@@ -191,12 +193,12 @@ lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 }
 
 /*
- * lt_limit_orphan --- a create of it cannot run later than "not_after"
+ * lt_limit_orphan --- a create of an orphan cannot run later than "not_after"
  *
- * What its session thought of the store's clock may be wrong: a clock that
- * was ahead and has been set back must not keep the orphan until it gets
- * there again.  From now on it goes by the clock of the node that was asked; if it was by
- * another one's, that says nothing.
+ * The session may have gone by a wrong clock of the store: if that clock was ahead and
+ * has been set back, the orphan must not stay until the clock gets there again.  The
+ * time that was noted before is ignored if it may be by the clock of another node
+ * (NOT_AFTER_UNKNOWN).  From now on the orphan goes by the node that was asked.
  */
 void
 lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
@@ -228,14 +230,16 @@ lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at)
 }
 
 /* ----------
- * A lock goes to another store
+ * A lock moves to another store
  * ----------
  */
 
 /*
- * answer_lock_moving --- whatever became of the hold: what may be in that store
+ * answer_lock_moving --- note until when the create of a move may run in that store,
+ * whatever has become of the hold
  *
- * The lock of its partition; NULL: there is no such hold any more.
+ * Returns the partition lock, acquired; or NULL if the owner is gone, or has no trace
+ * in the store any more.
  */
 static LWLock *
 answer_lock_moving(const DueItem *item, StoreId store, int64 not_after,
@@ -258,7 +262,7 @@ answer_lock_moving(const DueItem *item, StoreId store, int64 not_after,
 }
 
 /*
- * answer_may_move --- is it still held, where it was then?
+ * answer_may_move --- is the lock still held in the same store?
  */
 static bool
 answer_may_move(const DueItem *item)
@@ -270,13 +274,13 @@ answer_may_move(const DueItem *item)
 }
 
 /*
- * answer_move_hold --- the word of this store counts from now on; partition lock held
+ * answer_move_hold --- from now on the lock is in this store; partition lock held
  *
- * While the request was under way the old store may have granted more than the
- * new one did: by a re-entry, or renewals while the reply was late.  The new
- * store would not keep that promise, so the lock stays where it is, and is
- * moved once more with what it has now.  Likewise if it wants more replicas by now.
- * A lease that was given ends when it ends.
+ * While the request was under way, the old store may have granted a longer lease than
+ * the new one did: for a re-entry, or for renewals while the reply was late.  Then the
+ * lock stays where it is, and the move is repeated with its present lease.  Likewise if
+ * the lock requires more replicas by now.  The deadline of a lease that is not renewed
+ * stays as it is.
  */
 static void
 answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *wakes)
@@ -305,10 +309,11 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 }
 
 /*
- * lt_moved --- the store has the lock too
+ * lt_moved --- the store has the lock, too
  *
- * What the old store has stays, for the watchdog to give back.  A hold whose
- * deadline has passed was lost before, and what came of this is given back.
+ * The trace of the lock in the old store stays, so that the watchdog releases it there.
+ * If the deadline has passed, the lock is lost, and the watchdog releases what the move
+ * has created.
  */
 void
 lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
@@ -324,7 +329,7 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 }
 
 /*
- * lt_not_moved --- not yet, or it is not known
+ * lt_not_moved --- the store does not have the lock yet, or has not answered
  */
 void
 lt_not_moved(const DueItem *item, StoreId store, int64 at, int64 not_after)
@@ -339,7 +344,7 @@ lt_not_moved(const DueItem *item, StoreId store, int64 at, int64 not_after)
 }
 
 /*
- * lt_lose_by_move --- somebody else has the key there
+ * lt_lose_by_move --- in that store somebody else has the key
  */
 void
 lt_lose_by_move(const DueItem *item, StoreId store, const char *taken_by,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check.h
- *	  The lock table: is it as it has to be?  In builds with assertions only.
+ *	  The lock table: checks of its consistency, in builds with assertions only.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -18,33 +18,33 @@
 #ifdef USE_ASSERT_CHECKING
 
 /*
- * Each of these says what is wrong, in memory that the next one uses again; NULL:
- * nothing.
+ * Each of these returns what is wrong, in memory that the next call uses again, or NULL if
+ * nothing is.
  */
 
-/* A key with its holds and queue, or what a session waits with: partition lock held. */
+/* A key with its holds and queue, or the wait of a session: partition lock held. */
 extern const char *lt_check_key(LrIndex key);
 extern const char *lt_check_wait(LrIndex session);
 
-/* Numbers over all, and due times: while nobody is in the middle of anything. */
+/* All counters, and all due times: only while no process changes the lock table. */
 extern const char *lt_check_counts(void);
 extern const char *lt_check_due_times(void);
 
-/* For the code of the lock table; all of them end the process if something is wrong. */
+/* The code of the lock table calls these; they end the process if something is wrong. */
 
-/* A partition was changed, whose lock is held; and so many are to be woken. */
+/* Before the lock of a changed partition is released; and the sessions to be woken then. */
 extern void lt_check_change(LWLock *lock);
 extern void lt_check_wakes(LWLock *lock, const LrIndex *sessions, int n);
 
 /* This session has ended. */
 extern void lt_check_session_end(void);
 
-/* For those who check. */
+/* For the checks themselves. */
 extern const char *lt_check_says(const char *format,...) pg_attribute_printf(1, 2);
 extern void lt_check_insist(const char *says, const char *when);
 extern const char *const lt_state_names[];
 
-/* The first of several that finds something says so. */
+/* Return what a check has found, if anything. */
 #define CHECK(call) \
 	do { \
 		const char *says_ = (call); \
@@ -52,7 +52,7 @@ extern const char *const lt_state_names[];
 			return says_; \
 	} while (0)
 
-/* Of a key or a hold. */
+/* Can it be the index of a key or of a hold? */
 static inline bool
 lt_is_index(LrIndex i)
 {

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * check_counts.c
- *	  The lock table: do its numbers fit what is there?  In builds with assertions
- *	  only.
+ *	  The lock table: do its counters agree with its contents?  In builds with
+ *	  assertions only.
  *
- * What a session has is looked at when its transaction or the session ends.  What
- * is counted over all partitions nobody can compare while others go on: that is for
- * whoever knows that nobody does (the simulator, between two steps).
+ * Each session checks its own holds at the end of its transactions and at its end.
+ * Counters over all partitions can only be compared while no process changes
+ * anything: the simulator does that, between two steps.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -28,13 +28,13 @@
 #include "store/stores.h"
 
 /* ----------
- * Numbers over all partitions
+ * Counters over all partitions
  * ----------
  */
 
 /*
- * check_pools --- each slot that was ever used is either in use or free, once;
- * likewise each key
+ * check_pools --- is each slot that was ever used either in use, or once in the free
+ * list?  Likewise for keys
  */
 static const char *
 check_pools(int nholds)
@@ -62,7 +62,7 @@ check_pools(int nholds)
 }
 
 /*
- * check_session_numbers --- what is counted of a session, and of who waits
+ * check_session_numbers --- the lost holds of each session, and the sessions asleep
  */
 static const char *
 check_session_numbers(void)
@@ -113,10 +113,10 @@ lt_check_counts(void)
 }
 
 /*
- * is_stale_mark --- a look that was forced when nobody had the slot
+ * is_stale_mark --- was a look forced (due_times.c) while no hold had the slot?
  *
- * The bound of its block need not know of it: whoever sets a due time there
- * lowers it then.
+ * The bound of the block may be later than that: the next process that sets a due time
+ * of the slot lowers the bound.
  */
 static bool
 is_stale_mark(LrIndex hold, StoreId store)
@@ -126,9 +126,9 @@ is_stale_mark(LrIndex hold, StoreId store)
 }
 
 /*
- * lt_check_due_times --- is there nothing that the watchdog would pass by?
+ * lt_check_due_times --- will the watchdog find all that is due?
  *
- * A lock that is held in one store and belongs into the other has to go there.
+ * A lock that has to move to the other store must be due there.
  */
 const char *
 lt_check_due_times(void)
@@ -151,12 +151,13 @@ lt_check_due_times(void)
 }
 
 /* ----------
- * Of this session
+ * Holds of this session
  * ----------
  */
 
 /*
- * check_own_hold --- of this session; partition lock held
+ * check_own_hold --- may this session have the hold after a transaction, or after its
+ * own end ("ended")?  Partition lock held
  */
 static const char *
 check_own_hold(LrIndex hold, bool ended)
@@ -178,10 +179,10 @@ is_own(const LrHold *h)
 }
 
 /*
- * check_own --- what this session has; only it changes that, but for losses
+ * check_own --- check all holds of this session, which other processes can only lose
  *
- * A slot that is somebody else's may look like ours while it is written: so it is
- * looked at again under its lock.
+ * While another process writes a slot, it may look like ours, so we look again under
+ * the partition lock.
  */
 static const char *
 check_own(bool ended)
@@ -208,7 +209,7 @@ check_own(bool ended)
 		CHECK(says);
 	}
 
-	/* Who loses one marks it first, and counts it then. */
+	/* A process that loses a hold first marks it and then counts it. */
 	if (before > lost || (ended && before != 0))
 		return lt_check_says("session %d has lost %u locks, its counter said %u", LrMyProcNumber,
 							 lost, before);
@@ -218,8 +219,8 @@ check_own(bool ended)
 /*
  * lt_check_transaction_end --- see hold.h
  *
- * FATAL leaves an acquire in the middle, of which its session's end gives back what
- * there is.
+ * Not after FATAL, which can interrupt an acquire: the end of the session releases what
+ * the acquire has left.
  */
 void
 lt_check_transaction_end(void)

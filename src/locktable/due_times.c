@@ -1,28 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * due_times.c
- *	  The lock table: when the watchdog has to look at what.
+ *	  The lock table: when the watchdog has to look at which hold.
  *
- * Each hold has a due time for each store in a dense array: of a renewal, the end
- * of a lease, an orphan to give back.  Per block of holds there is a lower bound of
- * their due times, so that looking for work costs a few reads a thousand holds.
+ * Each hold has a due time for each store, in a dense array: for a renewal, for the
+ * end of a lease, or for the release of an orphan.  Each block of holds has a lower
+ * bound of their due times, so that the search for work costs a few reads per
+ * thousand holds.
  *
- * No lock guards the bounds.  Whoever sets a due time writes it first, then
- * lowers the bound; the watchdog raises the bound first, then reads the due
- * times.  With a full barrier between the two steps on either side at least
- * one of them sees the other.  The same handshake is made between the bounds
- * and the time until which the watchdog says that it sleeps.
+ * No lock guards the bounds.  A process that sets a due time writes it first and
+ * then lowers the bound; the watchdog raises the bound first and then reads the due
+ * times.  With a full barrier between the two steps on either side at least one of
+ * them sees the other's write.  The bounds, and the time until which the watchdog
+ * says that it sleeps, are read and written in the same way.
  *
- * Due times are set under the partition lock, but for one case: when new locks
- * go to another store, or a store may be another one than before, the watchdog
- * makes everything due there, without a lock.  A session that has just worked
- * out a due time from what was so before would wipe that.  So such a look is
- * marked as forced (a negative time), and a mark is replaced by nobody but the
- * watchdog, under the partition lock, when it looks.  Either the session finds
- * the mark and leaves it, or it was there first and the mark replaces what it
- * wrote.  A hold that is not yet known when the watchdog goes over them needs
- * another order: the watchdog sets the store, barrier, looks for owners; lt_grant
- * sets the owner, barrier, looks which store is in use.
+ * Due times are set under the partition lock, with one exception: when new locks go
+ * to another store, or a store may be another one than before, the watchdog makes
+ * all holds due there, and takes no lock, or a shared one.  A session that has just
+ * computed a due time from the former state would overwrite that.  So the watchdog
+ * marks such a look as forced (a negative time).  As long as the hold has an owner,
+ * only the watchdog replaces a mark, under the partition lock, when it looks.  Either
+ * the session finds the mark and leaves it, or the mark replaces the session's due
+ * time.  A hold that the watchdog's walk cannot see yet needs another order: the
+ * watchdog sets the store, barrier, looks for owners; lt_grant sets the owner,
+ * barrier, looks which store is in use.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -38,11 +39,11 @@
 #include "locktable/watch.h"
 #include "store/stores.h"
 
-/* Nobody renews so often that a lease would be shortened more than once meanwhile. */
+/* Look no more often: nobody renews so often that a lease is shortened twice meanwhile. */
 #define WATCH_LEAST_MS		INT64CONST(100)
 
 /*
- * lt_read_due --- when the watchdog has to look, or was told to look in any case
+ * lt_read_due --- when the watchdog has to look, whether the look is forced or not
  */
 int64
 lt_read_due(LrIndex hold, StoreId store)
@@ -53,7 +54,7 @@ lt_read_due(LrIndex hold, StoreId store)
 }
 
 /*
- * due_put --- unless a look is forced; returns when it is due then
+ * due_put --- set a due time, unless a look is forced; returns when the hold is due
  */
 static int64
 due_put(LrIndex hold, StoreId store, int64 due)
@@ -83,7 +84,7 @@ lt_lower_bound(pg_atomic_uint64 *bound, int64 t)
  * renewed, 0 = none
  *
  * From pre-commit to its release a transaction's hold is renewed in any case.
- * One that is handed over has no scopes, but the lease that all of them had.
+ * A hold that is handed over has no scopes, but the lease that it had for them.
  */
 int64
 lt_renew_lease_ms(const LrHold *hold)
@@ -98,7 +99,7 @@ lt_renew_lease_ms(const LrHold *hold)
 }
 
 /*
- * lt_min_replicas --- so many replicas have to confirm whatever lengthens the lease
+ * lt_min_replicas --- how many replicas have to confirm a longer lease
  */
 int
 lt_min_replicas(const LrHold *hold)
@@ -112,9 +113,10 @@ lt_min_replicas(const LrHold *hold)
 }
 
 /*
- * lt_due_of_held --- when to look at a held lock: at a third of its lease if
- * it is renewed, else at its end; or before, if others may shorten it, or some of
- * several masters do not have it
+ * lt_due_of_held --- when to look at a held lock
+ *
+ * After a third of its lease if it is renewed, else at the end of its lease; earlier if
+ * others may shorten the lease, or if some of several masters do not have the lock.
  */
 int64
 lt_due_of_held(const LrHold *hold, int64 deadline)
@@ -130,8 +132,8 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 }
 
 /*
- * lt_watch_from --- when to look at a hold whose lease others may shorten, whatever
- * lease it has: at a third of what is left of it in the store
+ * lt_watch_from --- look at a hold whose lease others may shorten after a third of what
+ * is left of the lease in the store, even if it is not renewed
  */
 void
 lt_watch_from(LrHold *hold, int64 now, int64 left_ms)
@@ -160,7 +162,7 @@ lt_set_never_due(LrIndex hold, StoreId store)
 }
 
 /*
- * due_force --- a look that nobody takes back
+ * due_force --- make the hold due now; no session can undo that
  */
 static void
 due_force(LrIndex hold, StoreId store, int64 now)
@@ -171,7 +173,7 @@ due_force(LrIndex hold, StoreId store, int64 now)
 }
 
 /*
- * lt_take_due --- the watchdog looks; partition lock held
+ * lt_take_due --- the watchdog looks now, so a mark goes; partition lock held
  */
 void
 lt_take_due(LrIndex hold, StoreId store)
@@ -180,7 +182,7 @@ lt_take_due(LrIndex hold, StoreId store)
 }
 
 /*
- * lt_set_due_in_traces --- wherever something of it may be
+ * lt_set_due_in_traces --- in all stores in which something of the hold may be
  */
 void
 lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
@@ -195,7 +197,7 @@ lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
 }
 
 /*
- * lt_is_wanted_in --- has a held lock to be moved to this store, where it is not?
+ * lt_is_wanted_in --- has a held lock to move to this store?
  */
 bool
 lt_is_wanted_in(const LrHold *h, StoreId store)
@@ -205,7 +207,7 @@ lt_is_wanted_in(const LrHold *h, StoreId store)
 }
 
 /*
- * lt_is_left_in --- has a held lock left something behind that should go?
+ * lt_is_left_in --- has a held lock left something in this store that should go?
  */
 bool
 lt_is_left_in(const LrHold *h, StoreId store)
@@ -215,8 +217,8 @@ lt_is_left_in(const LrHold *h, StoreId store)
 }
 
 /*
- * lt_is_to_be_asked --- lockredis.url has changed, or another node is the master:
- * is it there?
+ * lt_is_to_be_asked --- has the store to be asked whether it has the lock at all, as
+ * lockredis.url has changed or another node is the master?
  */
 bool
 lt_is_to_be_asked(const LrHold *h)
@@ -225,10 +227,11 @@ lt_is_to_be_asked(const LrHold *h)
 }
 
 /*
- * lt_set_due_in_own --- in the store where it is held, by a lease or scope that is new
+ * lt_set_due_in_own --- set the due time in the store of the hold, as its lease or a
+ * scope has changed
  *
- * Whether it is there at all has to be asked first.  That question may have been put
- * off, and no later look may take its place.
+ * If that store has to be asked first whether it has the lock at all, the hold is due
+ * for that already, perhaps later than now; the new due time must not delay it.
  */
 void
 lt_set_due_in_own(LrIndex hold, int64 deadline, WakeList *wakes)
@@ -242,7 +245,7 @@ lt_set_due_in_own(LrIndex hold, int64 deadline, WakeList *wakes)
 }
 
 /*
- * lt_set_due_of_held --- in both stores, by its present lease
+ * lt_set_due_of_held --- set the due times of a held lock in all stores
  */
 void
 lt_set_due_of_held(LrIndex hold, WakeList *wakes)
@@ -278,9 +281,9 @@ lt_next_due(StoreId store)
 }
 
 /*
- * lt_renew_all_now --- make everything due there
+ * lt_renew_all_now --- make all holds due in that store
  *
- * What is not renewed is looked at too, and finds nothing to do.
+ * For holds that are not renewed the watchdog finds nothing to do.
  */
 void
 lt_renew_all_now(StoreId store)
@@ -295,7 +298,7 @@ lt_renew_all_now(StoreId store)
 /*
  * lt_repair_now --- see watch.h
  *
- * The first look is without the lock, as most have nothing to be repaired.
+ * The first look is without the lock, as most holds need no repair.
  */
 void
 lt_repair_now(StoreId store)
@@ -325,10 +328,11 @@ lt_repair_now(StoreId store)
 }
 
 /*
- * due_force_some --- what was in that part, or was moved ("part" -1)
+ * due_force_some --- make the holds of a part of the store due, or those whose keys have
+ * another master now ("part" -1)
  *
- * The key is looked at under the lock that its session has entered it with: if we
- * see the owner, we see whose it is.
+ * Its session has written the key of a hold under the partition lock, so under that lock
+ * we see the key that belongs to the owner.
  */
 static void
 due_force_some(StoreId store, int part)
@@ -349,7 +353,7 @@ due_force_some(StoreId store, int part)
 		LWLockAcquire(lock, LW_SHARED);
 		key = &lt_keys[h->key];
 		if (h->hash != hash || pg_atomic_read_u64(&lt_leases[i].owner) == 0)
-			;					/* another one by now, which knows better */
+			;					/* another hold by now, made since */
 		else if (part < 0 ? lt_is_of_old_master(h, store) :
 				 routine->part_of(key->name, key->name_len) == part)
 			due_force(i, store, now);
@@ -364,7 +368,7 @@ lt_renew_part_now(StoreId store, int part)
 }
 
 /*
- * lt_renew_moved_now --- slots of a cluster have other nodes now
+ * lt_renew_moved_now --- slots of a cluster are on other nodes now
  */
 void
 lt_renew_moved_now(StoreId store)
