@@ -1,41 +1,40 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.c
- *	  Sessions of this server that wait for each other in a circle.
+ *	  Deadlocks among sessions of this server.
  *
- * A cycle that PostgreSQL's detector cannot see, as it does not know our locks,
- * has a session W in it that waits for a key, and so an edge from W to a session
- * H that has the key.  Of kinds of locks that can be had together there are several
- * H, and W waits for each that keeps it from the key: all of them have to go, so a
- * cycle over any one is a deadlock.  One search that begins at all H, by whichever of
- * those who wait for the key, is one for all of them: it comes to each W from which an
- * H is waited for over others, that is to each that is in a cycle over this key.
- * Hence a key is searched from once each deadlock_timeout, and not by each of its
- * waiters (long_wait.c), again and again, since a cycle may be closed later, by
- * somebody who waits for a row and whom PostgreSQL's detector leaves waiting.
+ * A cycle that PostgreSQL's detector cannot see, as it does not know our locks, has a
+ * session W in it that waits for a key, and an edge from W to a session H that holds
+ * the key.  Kinds of locks that several sessions can hold together can have several H,
+ * and W waits for each of them that keeps it from the key: all of these must release,
+ * so a cycle through any one is a deadlock.  One search that starts at all H does for
+ * all sessions that wait for the key, whichever of them runs it: it reaches each W for
+ * which an H waits, directly or through others, and that is each W in a cycle over this
+ * key.  Hence a key is searched from once each deadlock_timeout, and not by each of its
+ * waiters (long_wait.c).  The search is repeated because a cycle may be closed later,
+ * by a process that waits for a row, and that PostgreSQL's detector leaves waiting.
  *
- * Nobody ends because of what somebody else has found, though: a waiter of the
- * same key to whom the search came is suspected and told so, and looks itself
- * once it has waited for its own deadlock_timeout.  That look suspects nobody: it
- * comes to none but those to whom the first one came, and two of them that are
- * reached from each other, but in no cycle, would wake each other for as long as
- * they wait.
+ * No session is ended by the result of another one's search, though.  A waiter of the
+ * same key that the search reaches is suspected and woken.  It searches itself once it
+ * has waited for its own deadlock_timeout.  That search suspects no other session: it
+ * reaches only those that the first one has reached, and two that can be reached from
+ * each other, but are in no cycle, would otherwise wake each other for as long as they
+ * wait.
  *
- * Nothing is lost if whoever searches leaves in the middle: the next of them
- * searches a deadlock_timeout later.  Nor if the key changes hands, as those who
- * sleep in a cycle take and give back nothing: their H stays.  A cycle that is
- * closed when W begins to wait is found by its first look: either nobody has
- * searched from the key since, and W does it, or somebody has, when W stood in
- * the queue, and W is suspected.
+ * No cycle is missed if the searching session stops waiting in the middle: the next one
+ * searches a deadlock_timeout later.  Nor if the key changes hands: sessions that sleep
+ * in a cycle acquire and release nothing, so their H stays.  A cycle that is closed
+ * when W begins to wait is found when W first looks.  If no session has searched from
+ * the key since, W does; otherwise W was in the queue during that search, and is
+ * suspected.
  *
- * The wait-for graph is read piece by piece, while it changes, so what looks
- * like a cycle may consist of edges that never were at the same time.  Hence
- * a cycle is followed twice more, and counts only if each process in it is
- * found both times in the very same wait, for the same one.  Somebody who
- * sleeps takes and gives back nothing, so at the moment between the two passes
- * all of these edges were there together.
+ * The wait-for graph is read piece by piece while it changes, so what looks like a
+ * cycle may consist of edges that never existed at the same time.  Hence a cycle is
+ * followed twice more, and counts only if each process in it is found both times in the
+ * very same wait, for the same process.  A process that sleeps acquires and releases
+ * nothing, so between the two passes all of these edges existed at once.
  *
- * Of several that find the same cycle the first one to claim it breaks it.
+ * If several sessions find the same cycle, the first one to claim it breaks it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -66,16 +65,16 @@ typedef struct Edge
 {
 	LrIndex		waiter;
 	LrIndex		blocker;
-	int			pid;			/* who sleeps: the waiter or its worker */
+	int			pid;			/* the process that sleeps: the waiter or its worker */
 	int			blocker_pid;
 	uint64		generation;		/* of the waiter's wait for a key, if any */
 	bool		is_key;
-	KeyWait		key;			/* for a key, */
-	KeyHolder	holder;			/* which the blocker has, */
-	LockWait	lock;			/* or for one of PostgreSQL's locks */
+	KeyWait		key;			/* if for a key: which, */
+	KeyHolder	holder;			/* and its holder, the blocker; */
+	LockWait	lock;			/* else the lock of PostgreSQL */
 } Edge;
 
-/* Others that have a key. */
+/* Sessions that hold a key. */
 typedef struct KeyHolders
 {
 	KeyHolder  *list;
@@ -86,14 +85,15 @@ typedef struct KeyHolders
 /* Breadth first, so that the cycle found is short. */
 typedef struct Search
 {
-	LrIndex    *reached;		/* processes, in the order they were found in */
+	LrIndex    *reached;		/* processes, in the order in which they were found */
 	int			nreached;
-	LrIndex    *from;			/* by process: whose edge led to it */
-	bool		for_all;		/* who wait for the key, or for this session */
+	LrIndex    *from;			/* for each process: the one whose edge led to it */
+	bool		for_all;		/* search for all that wait for the key, not only for this
+								 * session */
 	LockWaits  *locks;
-	KeyWait		own;			/* what this session waits for, */
-	KeyHolders	own_holders;	/* and who has it */
-	KeyHolders	holders;		/* of another wait */
+	KeyWait		own;			/* what this session waits for */
+	KeyHolders	own_holders;	/* the holders of that */
+	KeyHolders	holders;		/* the holders of what another session waits for */
 	int			nsuspects;
 } Search;
 
@@ -128,8 +128,9 @@ deadlock_found_edge(void *arg, LrIndex waiter, LrIndex blocker)
 }
 
 /*
- * deadlock_read_holders --- of the key that the process waits for; false: it does
- * not, or for nobody
+ * deadlock_read_holders --- read the holders of the key that the process waits for
+ *
+ * False: it does not wait for a key, or no session of this server holds that.
  */
 static bool
 deadlock_read_holders(LrIndex process, KeyWait *wait, KeyHolders *holders)
@@ -145,10 +146,10 @@ deadlock_read_holders(LrIndex process, KeyWait *wait, KeyHolders *holders)
 }
 
 /*
- * deadlock_follow_key --- the edges that a wait for a key is
+ * deadlock_follow_key --- report the edges of a wait for a key
  *
- * Who waits for the same key as this session is in a cycle that we need not be
- * in.
+ * A process that waits for the same key as this session may be in a cycle without us,
+ * so it is suspected.
  */
 static void
 deadlock_follow_key(Search *search, LrIndex process)
@@ -171,7 +172,7 @@ deadlock_follow_key(Search *search, LrIndex process)
 }
 
 /*
- * deadlock_follow --- from all that is reached, and not yet followed
+ * deadlock_follow --- follow all processes that were reached, from that number on
  */
 static void
 deadlock_follow(Search *search, int nfollowed)
@@ -184,8 +185,9 @@ deadlock_follow(Search *search, int nfollowed)
 }
 
 /*
- * deadlock_follow_others --- those who have our key and do not keep us from it may
- * keep others of its queue
+ * deadlock_follow_others --- follow the holders of our key that do not block us
+ *
+ * They may block others in the queue of the key.
  */
 static void
 deadlock_follow_others(Search *search)
@@ -200,9 +202,9 @@ deadlock_follow_others(Search *search)
 }
 
 /*
- * deadlock_search --- is this session reached from those that it waits for?
+ * deadlock_search --- can this session be reached from those that it waits for?
  *
- * Goes to the end all the same: others of the same key are not to be missed.
+ * The search does not stop there, so as not to miss others that wait for the key.
  */
 static bool
 deadlock_search(Search *search, bool for_all)
@@ -238,7 +240,7 @@ deadlock_search(Search *search, bool for_all)
  */
 
 /*
- * deadlock_read_key_edge --- if the waiter waits for a key that the blocker has
+ * deadlock_read_key_edge --- does the waiter wait for a key that the blocker holds?
  */
 static bool
 deadlock_read_key_edge(Edge *edge)
@@ -261,8 +263,7 @@ deadlock_read_key_edge(Edge *edge)
 }
 
 /*
- * deadlock_read_edge --- as it is now; NULL: it does not wait for that one any
- * more
+ * deadlock_read_edge --- read an edge as it is now; NULL: there is none any more
  */
 static Edge *
 deadlock_read_edge(LrIndex waiter, LrIndex blocker)
@@ -282,11 +283,11 @@ deadlock_read_edge(LrIndex waiter, LrIndex blocker)
 }
 
 /*
- * deadlock_is_same_wait --- the same process in the same wait for the same one?
+ * deadlock_is_same_wait --- is it the same wait, for the same process?
  *
- * Waits for PostgreSQL's locks are told apart by their start, which is noted a
- * moment after the wait has begun, and is read here after everything else: so
- * two edges with the same start are of waits that were there between.
+ * Waits for PostgreSQL's locks are distinguished by their start time.  That is set a
+ * moment after the wait has begun, and is read here after everything else.  So if two
+ * edges have the same start time, the wait lasted from the one to the other.
  */
 static bool
 deadlock_is_same_wait(const Edge *a, const Edge *b)
@@ -302,8 +303,9 @@ deadlock_is_same_wait(const Edge *a, const Edge *b)
 }
 
 /*
- * deadlock_first_pass --- the cycle, from this session back to itself; NIL if it
- * is none any more
+ * deadlock_first_pass --- read the cycle, from this session back to itself
+ *
+ * NIL: it is none any more.
  */
 static List *
 deadlock_first_pass(const Search *search)
@@ -325,7 +327,7 @@ deadlock_first_pass(const Search *search)
 }
 
 /*
- * deadlock_second_pass --- is each edge of it still the same?
+ * deadlock_second_pass --- is each edge of the cycle still the same?
  */
 static bool
 deadlock_second_pass(const List *cycle)
@@ -344,7 +346,7 @@ deadlock_second_pass(const List *cycle)
 }
 
 /*
- * deadlock_claim --- let the others of the cycle go on, unless one lets us go on
+ * deadlock_claim --- become the victim, unless another session of the cycle is
  */
 static bool
 deadlock_claim(const List *cycle)
@@ -365,9 +367,8 @@ deadlock_claim(const List *cycle)
 }
 
 /*
- * deadlock_find --- see session_int.h
- *
- * Searched, found in two passes, and claimed: then it is ours to break.
+ * If the cycle was found by the search and by both passes, and claimed, we have to
+ * break it.
  */
 Deadlock *
 deadlock_find(bool for_all)
@@ -392,8 +393,9 @@ deadlock_find(bool for_all)
  */
 
 /*
- * deadlock_may_show_key --- to the caller: what it would see in redis_locks, and
- * a key that it holds itself
+ * deadlock_may_show_key --- may the client see the name of the key?
+ *
+ * It may see what redis_locks would show it, and keys that this session holds.
  */
 static bool
 deadlock_may_show_key(const Edge *edge)
@@ -402,7 +404,7 @@ deadlock_may_show_key(const Edge *edge)
 }
 
 /*
- * deadlock_describe_edge --- one line of the error's detail
+ * deadlock_describe_edge --- append one line of the error's detail
  */
 static void
 deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
@@ -434,11 +436,7 @@ deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 					 edge->blocker_pid);
 }
 
-/*
- * deadlock_report --- see session_int.h
- *
- * In the server log the names are complete, and the queries follow.
- */
+/* The server log has all names, and the queries. */
 void
 deadlock_report(const Deadlock *deadlock)
 {

@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * lock_waits.c
- *	  Who waits for whom in PostgreSQL's lock manager.
+ *	  Which processes wait for which others in PostgreSQL's lock manager.
  *
- * Only reads it, and only for a process that waits in it: for a look at one wait
- * all its partitions are locked (in shared mode).
+ * This file only reads the lock manager, and only for a process that waits in it: a
+ * look at one wait locks all partitions (in shared mode).
  *
- * A look brings all who hold or await the lock, and the queue up to the process
- * that was asked for.  Of a thousand processes in one queue each has an edge to
- * all ahead of it, which is half a million; but whoever searches from the last
- * one needs the thousand only that lead to somebody new.  So those ahead are
- * not asked for again: their edges follow from the same look.  And whoever
- * awaits the same mode nearer to the head is kept from it by nobody whom the
- * search has not reached by then, so each mode is gone through once.  It takes
- * a second look at a lock only for a process that stands behind the one for
- * which it was looked at first, and is reached by another way.
+ * A look returns all holders and waiters of the lock, and the queue up to the process
+ * that was asked for.  Of a thousand processes in one queue, each has an edge to all
+ * ahead of it, which makes half a million; but a search that starts at the last one
+ * needs only the thousand that lead to a new process.  So we do not look again for
+ * those ahead in the queue: their edges follow from the same look.  A process nearer to
+ * the head that waits for the same mode is blocked only by processes that the search
+ * has reached by then, so each mode is gone through once.  A lock is looked at a second
+ * time only for a process behind the one for which it was looked at first, if the
+ * search reaches that another way.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,7 +31,7 @@
 
 #include "session/session_int.h"
 
-/* Processes whose modes have been gone through, at most. */
+/* How often one mode is gone through, at most. */
 #define PASSES_MAX			2
 
 struct LockWaits
@@ -40,10 +40,12 @@ struct LockWaits
 	LockIsReached is_reached;
 	void	   *arg;
 
-	/* by process: its edges have been told */
+	/* for each process: its edges have been reported */
 	bool	   *covered;
 
-	/* processes by their pid: open addressing; NULL until the first look */
+	/*
+	 * hash table of processes by pid, with open addressing; NULL until the first look
+	 */
 	LrIndex    *slots;
 	uint32		mask;
 
@@ -51,24 +53,26 @@ struct LockWaits
 	Size		memory;
 };
 
-/* One lock, as it was when somebody looked. */
+/* One lock, as it was at the time of the look. */
 typedef struct Look
 {
 	const LockInstanceData *instances;
 	int			ninstances;
-	LrIndex    *processes;		/* by instance; LR_NONE = waits for nobody */
+	LrIndex    *processes;		/* for each instance; LR_NONE = waits for nobody */
 	LrIndex    *leaders;
-	int		   *places;			/* by instance: in the queue; -1 = not known to
-								 * be ahead of the one that was asked for */
-	int		   *queue;			/* instances by place, -1 = none */
+	int		   *places;			/* for each instance: place in the queue; -1 = not known
+								 * to be ahead of the process that was asked for */
+	int		   *queue;			/* for each place: the instance; -1 = none */
 	int			npasses[MAX_LOCKMODES];
-	LrIndex		passed[MAX_LOCKMODES];	/* the leader for whom the first was */
+	LrIndex		passed[MAX_LOCKMODES];	/* leader of the process for which the first pass
+										 * was */
 } Look;
 
 /*
- * lock_waits_create --- begin a search through PostgreSQL's own locks.  FOUND
- * is called for each edge; IS_REACHED says whether an edge leads to a process
- * already.
+ * lock_waits_create --- begin a search
+ *
+ * "found" is called for each edge; "is_reached" says whether the search has reached a
+ * process already.
  */
 LockWaits *
 lock_waits_create(LockEdgeFound found, LockIsReached is_reached, void *arg)
@@ -106,10 +110,10 @@ slot_of_pid(const LockWaits *waits, int pid)
 }
 
 /*
- * pid_of_process --- 0 if it has no process
+ * pid_of_process --- pid that belongs to a process number; 0 if there is none
  *
- * Before 17 the pid of one that has ended stays, and may be that of another one
- * by now.  Its latch has no owner.
+ * Before 17 the pid of a process that has ended stays, and may have been reused.  The
+ * latch of such a PGPROC has no owner.
  */
 static int
 pid_of_process(LrIndex process)
@@ -121,8 +125,9 @@ pid_of_process(LrIndex process)
 }
 
 /*
- * map_pids --- those of the moment; one that is started later waits for nobody
- * who could wait for us already
+ * map_pids --- fill the hash table with the present processes
+ *
+ * A process that starts later waits for nobody that could wait for us already.
  */
 static void
 map_pids(LockWaits *waits)
@@ -147,8 +152,10 @@ map_pids(LockWaits *waits)
 }
 
 /*
- * process_of_pid --- LR_NONE: a prepared transaction or the startup process, which
- * wait for nobody, or somebody who has ended
+ * process_of_pid --- process number of a pid
+ *
+ * LR_NONE: a prepared transaction or the startup process, which wait for nobody, or a
+ * process that has ended.
  */
 static LrIndex
 process_of_pid(const LockWaits *waits, int pid)
@@ -175,10 +182,10 @@ is_news(const LockWaits *waits, const PGPROC *proc)
 }
 
 /*
- * has_news --- does the process, or a parallel worker of it, wait for something
- * that has not been looked at for it?
+ * has_news --- does the process, or a parallel worker of it, wait for something that
+ * has not been looked at?
  *
- * For those who never had parallel workers this is a look without any lock.
+ * For a process that never had parallel workers, this takes no lock.
  */
 static bool
 has_news(const LockWaits *waits, LrIndex process)
@@ -213,7 +220,7 @@ free_data(BlockedProcsData *data)
 	pfree(data);
 }
 
-/* The instance of a process that waits; -1 if there is none. */
+/* The instance of the waiting process itself; -1 if it does not wait any more. */
 static int
 waiting_instance(const BlockedProcData *blocked, const LockInstanceData *instances)
 {
@@ -226,8 +233,8 @@ waiting_instance(const BlockedProcData *blocked, const LockInstanceData *instanc
 /*
  * instance_blocks --- does "other" keep "self" from the lock?
  *
- * As pg_blocking_pids() has it: it holds a conflicting one, or awaits one and is
- * ahead in the queue.
+ * The rule is that of pg_blocking_pids(): it holds a conflicting mode, or waits for one
+ * and is ahead in the queue.
  */
 static bool
 instance_blocks(const LockInstanceData *self, const LockInstanceData *other,
@@ -249,8 +256,8 @@ instance_blocks(const LockInstanceData *self, const LockInstanceData *other,
  */
 
 /*
- * begin_look --- of all who hold or await a lock: which processes they are, and
- * who of them stands where in the queue
+ * begin_look --- find the processes of all holders and waiters, and their places in the
+ * queue
  */
 static void
 begin_look(const LockWaits *waits, const BlockedProcsData *data,
@@ -300,13 +307,12 @@ end_look(Look *look)
 }
 
 /*
- * tell_blockers --- of the waiter at this place of the queue, unless they are
- * reached
+ * tell_blockers --- report what blocks the waiter at this place of the queue
  *
- * Called for one place after the other towards the head.  So who awaits a mode
- * that was gone through before is kept from it by the same ones, or fewer; and by
- * the processes of the group for which it was: hence a second pass, for another
- * group.
+ * This is called for one place after the other, towards the head.  So a waiter for a
+ * mode that was gone through before is blocked by the same processes, or fewer of them.
+ * It is also blocked by members of the lock group for which that was done: hence a
+ * second pass, for another group.
  */
 static void
 tell_blockers(LockWaits *waits, Look *look, int self, int place)
@@ -329,8 +335,8 @@ tell_blockers(LockWaits *waits, Look *look, int self, int place)
 }
 
 /*
- * follow_queue --- tell whom the process waits for, and then of those ahead of it
- * all who are reached by that
+ * follow_queue --- report the edges of the process, and of those ahead of it that are
+ * reached
  */
 static void
 follow_queue(LockWaits *waits, const BlockedProcsData *data,
@@ -398,8 +404,9 @@ is_ahead(const BlockedProcsData *data, const BlockedProcData *blocked, int pid)
 }
 
 /*
- * is_blocked_by --- is it that process who keeps this one from the lock?  *wait
- * says how.
+ * is_blocked_by --- does that process keep this one from the lock?
+ *
+ * *wait says from which.
  */
 static bool
 is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,

@@ -3,11 +3,11 @@
  * long_wait.c
  *	  What happens when a wait for a key lasts longer than deadlock_timeout.
  *
- * The same as for PostgreSQL's locks: the session looks for a deadlock, and
- * with log_lock_waits the wait is logged, once when it has become long and once
- * when it has ended with the lock.  It looks again each deadlock_timeout.  Of
- * those who wait for one key one searches, for all (see deadlock.c); another
- * one only if that search came to it.
+ * This is the same as for PostgreSQL's locks: the session looks for a deadlock, and
+ * with log_lock_waits the wait is logged, once when it has become long and once when it
+ * has ended with the lock.  The session looks again each deadlock_timeout.  Of the
+ * sessions that wait for one key, one searches for all (see deadlock.c); another one
+ * does only if that search has reached it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -65,7 +65,7 @@ long_wait_elapsed(long *ms, int *us)
 }
 
 /*
- * long_wait_pids --- as a list, to be shown
+ * long_wait_pids --- format a list of process ids
  */
 static char *
 long_wait_pids(const int *pids, int n)
@@ -79,7 +79,7 @@ long_wait_pids(const int *pids, int n)
 }
 
 /*
- * long_wait_detail --- who holds the lock, as far as this server knows
+ * long_wait_detail --- DETAIL with the holders of the lock, as far as this server knows
  */
 static int
 long_wait_detail(const int *holder_pids, int nholders, const char *owner,
@@ -98,7 +98,7 @@ long_wait_detail(const int *holder_pids, int nholders, const char *owner,
 }
 
 /*
- * long_wait_log --- as PostgreSQL does for its own locks
+ * long_wait_log --- log that we are still waiting, as PostgreSQL does for its own locks
  */
 static void
 long_wait_log(const LrName *name)
@@ -112,7 +112,7 @@ long_wait_log(const LrName *name)
 	long		ms;
 	int			us;
 
-	/* It has become our turn in this moment. */
+	/* The lock has just become ours. */
 	if (!lt_own_queue(pids, MaxBackends, &npids, holder_pids, &nholders) ||
 		!lt_find_blocker(LrMyProcNumber, &blocker))
 		return;
@@ -126,7 +126,7 @@ long_wait_log(const LrName *name)
 }
 
 /*
- * long_wait_log_deadlock --- besides the error, which may be caught by its caller
+ * long_wait_log_deadlock --- log a deadlock, as the error may be caught by its caller
  */
 static void
 long_wait_log_deadlock(const LrName *name)
@@ -168,8 +168,7 @@ long_wait_acquired(const LrName *name)
  */
 
 /*
- * long_wait_look_now --- for a deadlock, if this session is the one to search ("for
- * all") or suspected, and for what is to be logged
+ * long_wait_look_now --- search for a deadlock, and log the wait
  */
 static void
 long_wait_look_now(const LrName *name, bool search, bool for_all)
@@ -186,11 +185,7 @@ long_wait_look_now(const LrName *name, bool search, bool for_all)
 		long_wait_log(name);
 }
 
-/*
- * long_wait_look --- see session_int.h
- *
- * Also before its own time, if the search of another session came to it.
- */
+/* A session looks before its own time if the search of another one has reached it. */
 void
 long_wait_look(const LrName *name)
 {
@@ -205,7 +200,10 @@ long_wait_look(const LrName *name)
 	for_all = lt_begin_search(interval, &look_at);
 	suspected = lt_take_suspicion();
 
-	/* A wait may last for days; an error leaves this to our caller's context. */
+	/*
+	 * A wait may last for days, so use a context of our own; an error leaves it to the
+	 * caller's.
+	 */
 	scratch = AllocSetContextCreate(CurrentMemoryContext, "lockredis long wait",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(scratch);

@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * monitor.c
- *	  A lock is given back, a condition awaited, the lock taken again.
+ *	  Release a lock, wait for its condition, acquire the lock again.
  *
- * The wait for the condition is an acquire like any other (waiting.c), of a kind that has
- * the lock of this session given back by its first request, and ends when somebody
- * notifies.  What it has taken then is the notification: the watchdog keeps it while the
- * lock is waited for, and if that is not had it goes to the next who waits for the
- * condition.
+ * The wait for the condition is an acquire like any other (waiting.c), of a kind whose
+ * first request releases the lock of this session, and ends when a client notifies.
+ * What it acquires is the notification.  The watchdog keeps that while we wait for the
+ * lock; if we do not get the lock, the notification passes to the next client that
+ * waits for the condition.
  *
  *	 lock   HELD ──► LOST, as it waits ────────────────────────────► dropped
  *	 told            WAITING ──► HELD ─────────────────────► given back, acted on
  *	 again                       WAITING ──► HELD ────────────────► in the index
  *
- * Whatever raises on the way leaves the lock as it is then: lost.  What stands behind the
- * notification and the new hold is in one static structure, since FATAL does not even pass
+ * If anything raises on the way, the lock stays as it is then: lost.  The notification
+ * and the new hold are in one static structure, since FATAL does not even pass
  * PG_CATCH.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -32,7 +32,7 @@
 #include "session/session_int.h"
 #include "settings.h"
 
-/* Rows that the wait needs when the lock has gone: its own, and the lock's again. */
+/* Rows needed once the lock is released: for the wait, and for the lock again. */
 #define MONITOR_ROWS		2
 
 /* The wait in progress. */
@@ -41,13 +41,13 @@ typedef struct Monitor
 	bool		has_told;
 	LrIndex		told;			/* the notification */
 	bool		has_lock;
-	LrIndex		lock;			/* the lock again, which nobody was told of yet */
+	LrIndex		lock;			/* the lock, acquired again, but not in the index yet */
 } Monitor;
 
 static Monitor monitor;
 
 /*
- * monitor_sleep --- give the lock back, and wait until somebody notifies
+ * monitor_sleep --- release the lock, and wait until a client notifies
  */
 static bool
 monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
@@ -67,7 +67,7 @@ monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
 }
 
 /*
- * monitor_refuse_lost --- it was lost again before its session knew that it has it
+ * monitor_refuse_lost --- raise: the lock was lost before its session could use it
  */
 static void
 monitor_refuse_lost(const LrName *name)
@@ -79,7 +79,7 @@ monitor_refuse_lost(const LrName *name)
 }
 
 /*
- * monitor_take_token --- the lock had a token: the one of now is a later one
+ * monitor_take_token --- the lock had a fencing token: get a new one
  */
 static void
 monitor_take_token(const LrName *name, const HeldKey *key, const AcquireRequest *request)
@@ -99,7 +99,7 @@ monitor_take_token(const LrName *name, const HeldKey *key, const AcquireRequest 
 }
 
 /*
- * monitor_take_again --- the lock, on the terms on which it was had
+ * monitor_take_again --- acquire the lock again on its former terms
  */
 static void
 monitor_take_again(const LrName *name, const HoldView *before)
@@ -132,10 +132,10 @@ monitor_take_again(const LrName *name, const HoldView *before)
 }
 
 /*
- * monitor_end_told --- the notification was acted on: nobody else has to
+ * monitor_end_told --- release the notification, which has served its purpose
  *
- * Without an interrupt, since the lock is had.  If it is not answered the watchdog goes on,
- * and the next one wakes for nothing.
+ * This is not interruptible, since we hold the lock.  If it is not answered, the
+ * watchdog passes the notification on, and the next waiter wakes up for nothing.
  */
 static void
 monitor_end_told(const LrName *name)

@@ -3,19 +3,19 @@
  * multi.c
  *	  Several keys at once, all of them or none.
  *
- * There is no lock of several keys: what is had are ordinary locks, one of each.
- * First all that the session has not are asked for by one request.  If that finds
- * one that is not free they are taken one by one, in the order of their names, so
- * that two who want overlapping sets do not wait for each other.  What this call
- * has so far stays locked meanwhile, even if its lease was given.
+ * There is no lock of several keys, only an ordinary lock of each.  First, one request
+ * asks for all keys that the session does not hold.  If one of them is not free, they
+ * are acquired one by one in the order of their names, so that two sessions that want
+ * overlapping sets do not wait for each other.  The locks that this call has acquired
+ * so far stay locked meanwhile, even if their lease was given.
  *
- * What the session has already is looked at before, and taken again when all else
- * is had: that waits for nobody.
+ * Locks that the session holds already are checked first, and acquired again after all
+ * others, which involves no waiting.
  *
- * If the call fails, what it took is given back as at the end of a transaction
- * (release_run_at_end): nothing raises then, and what is not answered soon is left
- * to the watchdog.  Nobody was told that it was had, so a loss that is found then
- * is nobody's.
+ * If the call fails, what it has acquired is released as at the end of a transaction
+ * (release_run_at_end): nothing raises, and releases that are not answered soon are
+ * left to the watchdog.  These locks were never reported as acquired, so a loss that is
+ * found then does not matter.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -32,19 +32,19 @@
 #include "session/session_int.h"
 #include "stats.h"
 
-/* One that the session had before. */
+/* A lock that the session held before. */
 typedef struct MultiAgain
 {
 	const LrName *name;
 	bool		taken;			/* again */
-	ScopeHold	before;			/* what it was in the scope that is wanted */
+	ScopeHold	before;			/* its part in the wanted scope before */
 	CommitGuard guard;
 } MultiAgain;
 
 typedef struct Multi
 {
 	AcquireRequest request;
-	const LrName **fresh;		/* that the session had not */
+	const LrName **fresh;		/* keys that the session did not hold */
 	int			nfresh;
 	MultiAgain *again;
 	int			nagain;
@@ -56,7 +56,7 @@ typedef struct Multi
  */
 
 /*
- * multi_sort_out --- what has to be taken, and what again
+ * multi_sort_out --- separate new locks from those that the session holds
  */
 static void
 multi_sort_out(Multi *m, const LrName *const *names, int n)
@@ -84,7 +84,7 @@ multi_sort_out(Multi *m, const LrName *const *names, int n)
 }
 
 /*
- * multi_stock --- rows for all, before anything is sent
+ * multi_stock --- reserve rows for all locks, before anything is sent
  */
 static void
 multi_stock(const Multi *m)
@@ -144,7 +144,7 @@ multi_undo_fresh(const Multi *m, const LrName *name)
 }
 
 /*
- * multi_undo --- the newest first
+ * multi_undo --- release everything that this call has acquired, the newest first
  */
 static void
 multi_undo(Multi *m)
@@ -166,8 +166,7 @@ multi_undo(Multi *m)
  */
 
 /*
- * multi_set_renewed --- is a given lease to be renewed, for as long as there are
- * more to be waited for?
+ * multi_set_renewed --- have a given lease renewed while we wait for more locks, or not
  */
 static void
 multi_set_renewed(const Multi *m, const HeldEntry *entry, bool renewed)
@@ -181,7 +180,7 @@ multi_set_renewed(const Multi *m, const HeldEntry *entry, bool renewed)
 }
 
 /*
- * multi_take_in_order --- one by one; false: the time is over
+ * multi_take_in_order --- acquire the locks one by one; false: the time is over
  */
 static bool
 multi_take_in_order(const Multi *m)
@@ -199,9 +198,10 @@ multi_take_in_order(const Multi *m)
 }
 
 /*
- * multi_begin_leases --- given leases count from the last lock on
+ * multi_begin_leases --- start the given leases, now that the last lock is acquired
  *
- * A store that does not say so leaves what the renewals left, most of them.
+ * If the store does not confirm, what the renewals have left remains, which is most of
+ * the lease.
  */
 static void
 multi_begin_leases(const Multi *m)
@@ -233,7 +233,7 @@ multi_begin_leases(const Multi *m)
 }
 
 /*
- * multi_require_all --- none was lost while others were waited for
+ * multi_require_all --- raise if one was lost while we waited for others
  */
 static void
 multi_require_all(const Multi *m)
@@ -250,7 +250,7 @@ multi_require_all(const Multi *m)
 }
 
 /*
- * multi_take_fresh --- what the session had not; false: one is busy
+ * multi_take_fresh --- acquire the new locks; false: one is busy
  */
 static bool
 multi_take_fresh(Multi *m)
@@ -293,11 +293,7 @@ multi_take(Multi *m)
 	return true;
 }
 
-/*
- * session_multi_lock --- see session.h
- *
- * An error leaves the rows that are left to the abort (xact_clean_up).
- */
+/* After an error, the abort returns the rows that are left (xact_clean_up). */
 bool
 session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 {

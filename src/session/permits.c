@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * permits.c
- *	  Numbers that somebody sets, and permits that no session has.
+ *	  The numbers of semaphores and latches, and permits that belong to no session.
  *
- * A permit that is had by its id is taken as any other, so that whatever ends the call
- * before the caller has the id gives it back; then this server forgets it.  Its id is
- * that of its owner number: whoever does not know the id cannot do anything to it.
+ * A permit with an id is acquired like any other, so that it is released if anything
+ * ends the call before the caller has the id.  After that this server forgets the
+ * permit.  The id is derived from its owner number: without the id, nobody can do
+ * anything to the permit.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,16 +28,14 @@
 #include "store/stores.h"
 
 /*
- * What the store remembers of a request lasts so long, and with it what can be done
- * about one that was not answered (ms).
+ * How long the store remembers the ticket of a request, and so how long a request that
+ * was not answered can be repeated or undone (ms).
  */
 #define TICKET_LIFE_MS		(60 * 60 * INT64CONST(1000))
 
 /*
- * session_number --- see session.h
- *
- * Refused as too late, it is asked once more: the reply brought the right time.  A former
- * master's word says nothing of what the present one has.
+ * A request that is refused as too late is repeated once, as the reply has corrected
+ * our idea of the store's clock.  An answer of a former master does not count.
  */
 bool
 session_number(const LrName *name, KindId kind, StoreOp *op)
@@ -69,11 +68,7 @@ session_number(const LrName *name, KindId kind, StoreOp *op)
 	return op->outcome == STORE_OK;
 }
 
-/*
- * session_wait_for_number --- see session.h
- *
- * Permits are given back if the statement fails, as nobody has got them then.
- */
+/* Permits are released if the statement fails, as then no client has them. */
 bool
 session_wait_for_number(const LrName *name, AcquireRequest *request)
 {
@@ -88,10 +83,10 @@ session_wait_for_number(const LrName *name, AcquireRequest *request)
 }
 
 /*
- * permits_look_for_cancel --- one that came with the answer, before anybody else does
+ * permits_look_for_cancel --- process an interrupt that came with the answer
  *
- * With the error the id would be lost.  The end of the session gives back what is in
- * its index.
+ * It has to be processed now: with a later error, the id would be lost.  Until then the
+ * permit is in the index, so the end of the session releases it.
  */
 static void
 permits_look_for_cancel(const LrName *name, KindId kind, LrIndex hold)
