@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * grant.c
- *	  The lock table: the store has given a lock to one in front of a queue.
+ *	  The lock table: the store has granted a lock to a session in front of a queue.
  *
- * Only those asked who can have the key together, so nobody should be in the way;
- * but one in front can be stopped for so long that the next was let go before it.
+ * Only sessions that can hold the key together have asked the store, so no other hold
+ * should conflict; but while a session in front is stopped, the next may go first.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,11 +23,11 @@
 #include "store/nodes.h"
 #include "store/stores.h"
 
-/* What a master that is there does not have it is to have after this. */
+/* A reachable master that does not have the lock gets it after this time. */
 #define REPAIR_AFTER		LR_US_PER_S
 
 /*
- * lt_set_terms --- one hold, of one scope, from now on
+ * lt_set_terms --- the lock is held once, in one scope, on these terms
  */
 void
 lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
@@ -46,11 +46,12 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
 }
 
 /*
- * grant_is_stale --- does the master that gave it not count any more?
+ * grant_is_stale --- is the master that granted the lock no longer the master?
  *
- * Whoever finds another master first makes that known and then looks at what is
- * held.  So the lock is made known first, and then is looked who is the master:
- * either we see that, or the lock is seen and the new master is asked about it.
+ * A process that finds another master first publishes that and then looks at all
+ * holds.  So we first publish the owner and then look which master is the present
+ * one.  Either we see the new master, or the other process sees our hold, and the
+ * new master is asked about it.
  */
 static bool
 grant_is_stale(LrIndex hold, uint64 owner, uint32 topology)
@@ -68,10 +69,11 @@ grant_is_stale(LrIndex hold, uint64 owner, uint32 topology)
 }
 
 /*
- * grant_was_forced --- may it have been taken away since it was given?
+ * grant_was_forced --- may the lock have been taken away by force since its grant?
  *
  * A create that was sent before the end of a redis_force_unlock of the key may have run
- * before it.  Another key of that hash is asked for once more for nothing.
+ * before the lock was taken away.  Several keys share a time (LT_FORCED), so a session
+ * may repeat its request needlessly.
  */
 static bool
 grant_was_forced(const LrHold *h, int64 sent_at)
@@ -81,21 +83,22 @@ grant_was_forced(const LrHold *h, int64 sent_at)
 }
 
 /*
- * grant_conflicts --- has another session of this server the lock?
+ * grant_conflicts --- does another session of this server hold the lock?
  *
- * Who waits in the order of the store may have been told that it is its turn before
- * the one who has released the lock has read its answer.
+ * A session that waits in the order of the store may be notified of its turn before the
+ * session that has released the lock has read the answer.
  *
- *	 A releases: the store tells B
- *									B asks, and is given the lock
+ *	 A releases: the store notifies B
+ *									B asks, and is granted the lock
  *	 A reads the answer
  *
- * A has done with the lock since before it has asked.  If B gave it back for that, it
- * would have lost its place, or slept beside a free key.  Likewise for a head that has
- * asked while such a lock, or one of several that were taken together, came and went.
+ * A no longer uses the lock when it sends its release, so a RELEASING hold is no
+ * conflict.  If B released the lock because of A's hold, B would lose its place in the
+ * store, or sleep although the key is free.  The same goes for a head that asks while
+ * such a lock, or one of several that were taken together, is acquired and released.
  *
- * Who has the lock in fact, though the store has given it to somebody else, has lost it
- * and does not know: the watchdog is to ask at once.
+ * A session that still has such a lock HELD, although the store has granted it to
+ * another one, has probably lost it without knowing, so the watchdog asks at once.
  */
 static bool
 grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
@@ -119,8 +122,10 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 }
 
 /*
- * grant_ownerless --- it is had, but by nobody here: so all that is left is a key that
- * those behind us in the queue find busy
+ * grant_ownerless --- leave the queue and free the hold: the lock is taken, but belongs
+ * to no session of this server
+ *
+ * The sessions that come to the front then ask the store.
  */
 static void
 grant_ownerless(LrIndex hold, WakeList *wakes)
@@ -136,16 +141,17 @@ grant_ownerless(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * grant_is_overtaken --- can somebody elsewhere have been granted the key since it was
- * judged that nobody can have it?
+ * grant_is_overtaken --- can the key have been granted to somebody elsewhere since it
+ * was judged that nobody there can have it?
  *
- * A store that excludes this server only is asked when nobody elsewhere can have the
- * key any more, as the other store has been silent for so long.  If new locks go to
- * that one by now, or it has answered in between, they can:
+ * A store that excludes this server only is asked once the other store has been silent
+ * for so long that nobody elsewhere can have the key any more.  If new locks go to the
+ * other store by now, or it has answered in between, somebody can:
  *
  *	 session: asks the table	other store: silent -> answers, grants it -> silent
  *
- * The time of the request would not do: one that is blocked in the table is sent again.
+ * The time of the request would not do, as a request that is blocked in the table is
+ * sent again.
  */
 static bool
 grant_is_overtaken(StoreId store, int64 judged_at)
@@ -156,12 +162,12 @@ grant_is_overtaken(StoreId store, int64 judged_at)
 }
 
 /*
- * grant_locked --- the store gave us the lock; partition lock held
+ * grant_locked --- the store granted us the lock; partition lock held
  *
- * If another session of this server still has it, one of the two is wrong, and
- * it cannot be told here which: the key may have been deleted after either.
- * So the newcomer gives way (its caller gives back what it got, checked by
- * owner), and the other one's next renewal finds out.
+ * If another session of this server still holds the lock, one of the two grants is
+ * not true any more, and we cannot tell here which: the key may have been deleted
+ * after either.  So the newcomer gives way (its caller releases what it got, by its
+ * owner), and the next renewal of the other hold finds out.
  */
 static GrantResult
 grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
@@ -211,7 +217,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	pg_atomic_write_u64(&lease->deadline, deadline);
 	pg_atomic_write_u64(&lease->owner, owner);
 
-	/* Known from here on: now look where it belongs. */
+	/* The watchdog sees the hold from here on: now look which store is in use. */
 	pg_memory_barrier();
 	lt_set_due_of_held(hold, wakes);
 	return GRANTED;
@@ -238,7 +244,8 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 /*
  * lt_grant_unqueued --- see wait.h
  *
- * What is not granted is an orphan before anybody else can look.
+ * If the lock is not granted, its hold is an orphan before the partition lock is
+ * released.
  */
 GrantResult
 lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topology,
@@ -266,13 +273,13 @@ lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topolo
 /*
  * lt_note_without --- see wait.h
  *
- * A master that is away gets it when it is back, which the watchdog finds.
+ * A master that is away gets the lock when the watchdog finds that it is back.
  *
  *	 session: repair_at = LR_NEVER		watchdog: the master is there
  *	 barrier							barrier
- *	 is it there?						repair_at of all
+ *	 is the master there?				look at repair_at of all holds
  *
- * So one of the two sees the other.
+ * So at least one of the two sees the other's write.
  */
 void
 lt_note_without(LrIndex hold, uint64 owner, uint32 without)
@@ -299,8 +306,8 @@ lt_note_without(LrIndex hold, uint64 owner, uint32 without)
 /*
  * lt_key_stayed_here --- see wait.h
  *
- * Of others elsewhere it is only known that they do not have what could not be
- * beside the lock that was had here.
+ * The lock that was held here kept others from the kinds that it conflicts with, and
+ * from no others.  So the wanted kind must not conflict with any other kind.
  */
 bool
 lt_key_stayed_here(LrIndex hold)

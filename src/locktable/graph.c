@@ -3,19 +3,18 @@
  * graph.c
  *	  The lock table as a part of the wait-for graph.
  *
- * A session in a key's queue waits for the sessions of this server that have the
- * key and keep it from it: for each of them, since all have to go.  If it is not in
- * front (queue.c) it also waits for those ahead of it that keep it there.  They are
- * no nodes of the graph: they wait for holders of the same key and for nothing else,
- * so what they wait for is added to its own edges instead, and a cycle through one of
- * them is one without it too.  (Parallel workers of one of them may wait for
- * somebody else, but that keeps nobody from the key before it has it.)  Where all who
- * queue want the same kind, all have the same edges.  Who waits in the order of the
- * store (places.c) waits for the holders, and for nobody ahead of it of whom that is not
- * true, too.
+ * A session in a key's queue waits for each session of this server whose hold of the
+ * key conflicts with it, since all of them have to release the key.  If it is not in
+ * front (queue.c), it also waits for the sessions ahead of it that keep it from there.
+ * Those do not become nodes of the graph: they wait for holders of the same key and
+ * for nothing else, so their edges are added to the session's own edges instead, and
+ * each cycle through one of them is also a cycle without it.  (A parallel worker of
+ * such a session may wait for somebody else, but that keeps nobody from the key until
+ * the session has it.)  If all sessions in a queue want the same kind, all have the
+ * same edges.  A session that waits in the order of the store (places.c) waits for the
+ * holders; so do the sessions ahead of it, which therefore add no edges.
  *
- * All here are copies of single moments.  What makes a cycle out of them is in
- * deadlock.c.
+ * Each function copies the state of a single moment.  deadlock.c finds the cycles.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -30,11 +29,11 @@
 #include "locktable/locktable_int.h"
 
 /*
- * graph_kinds_ahead --- which kinds of holds keep somebody from the key who has to be
- * through before the session can ask the store
+ * graph_kinds_ahead --- kinds of holds that conflict with sessions which have to get the
+ * key, or give up, before this session can ask the store
  *
- * That is who cannot have the key together with the session, or with one behind him
- * that is ahead of it: all of them have to come to the front before it.
+ * Those are the sessions ahead of it that conflict with it, or with one between them and
+ * it, as that one has to come to the front before it.
  */
 static uint32
 graph_kinds_ahead(const LrKey *key, LrIndex session)
@@ -88,10 +87,11 @@ graph_copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
 }
 
 /*
- * graph_lock_awaited --- the lock of the partition of the key that it waits for
+ * graph_lock_awaited --- acquire the partition lock of the key that the session waits
+ * for, in shared mode
  *
- * Acquired in shared mode; NULL, and nothing is acquired, if it does not wait.
- * While the lock is held the wait cannot end.
+ * NULL, and nothing is acquired, if the session does not wait.  While we hold the lock,
+ * the wait cannot end.
  */
 static LWLock *
 graph_lock_awaited(LrIndex session)
@@ -113,8 +113,8 @@ graph_lock_awaited(LrIndex session)
 /*
  * lt_key_wait --- see graph.h
  *
- * What has expired is only passed over; lt_conflicting_hold() marks it.  A session
- * that has the key waits for itself if somebody ahead of it waits for that.
+ * Expired holds are only skipped; lt_conflicting_hold() marks them as lost.  A session
+ * that holds the key waits for itself if a session ahead of it waits for that hold.
  */
 int
 lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
@@ -158,9 +158,9 @@ lt_wait_generation(LrIndex session)
 }
 
 /*
- * lt_begin_search --- true: this session is the one who does it
+ * lt_begin_search --- see graph.h
  *
- * Without a key there is nothing to search from.
+ * A session that does not wait for a key has nothing to search from.
  */
 bool
 lt_begin_search(int64 interval, int64 *ask_again)
@@ -190,8 +190,10 @@ lt_begin_search(int64 interval, int64 *ask_again)
 }
 
 /*
- * lt_suspect_waiter --- without a lock: only that session acts on the number,
- * and only while it is that of its present wait
+ * lt_suspect_waiter --- see graph.h
+ *
+ * No lock is needed: only that session acts on the number, and only while the number
+ * is that of its present wait.
  */
 void
 lt_suspect_waiter(LrIndex session, uint64 generation)
@@ -209,8 +211,9 @@ lt_is_suspected(void)
 }
 
 /*
- * lt_take_suspicion --- to be asked before the search, so that one that comes
- * meanwhile is not lost
+ * lt_take_suspicion --- see graph.h
+ *
+ * Call this before the search, so that a suspicion that arises meanwhile is not lost.
  */
 bool
 lt_take_suspicion(void)
@@ -223,11 +226,11 @@ lt_take_suspicion(void)
 }
 
 /*
- * lt_claim_deadlock --- one of a cycle, and no other one, breaks it
+ * lt_claim_deadlock --- see graph.h
  *
- * All who find a cycle come through here one by one.  The first one is marked
- * as leaving.  For the others the cycle is broken then: its wait is marked, or
- * over, or another one already.
+ * Sessions that have found a cycle get here one at a time.  The first one is marked as
+ * leaving.  For the others the cycle is broken then: the wait of the first one is
+ * marked, or has ended, or the first one is in its next wait already.
  */
 bool
 lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
@@ -247,7 +250,7 @@ lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
 }
 
 /*
- * lt_own_queue --- who has, and who awaits, the key that this session awaits
+ * lt_own_queue --- the sessions that hold or await the key that this session awaits
  */
 bool
 lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
@@ -275,8 +278,10 @@ lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 }
 
 /*
- * graph_owner_elsewhere --- whom the store named to this session, or to the first in its
- * queue that it named somebody to: the others have not asked, or not lately
+ * graph_owner_elsewhere --- the owner that the store has named last
+ *
+ * A session that is not in front has not asked the store, or not lately, so the owner is
+ * the one named to the first session of the queue that the store named one to.
  */
 static const char *
 graph_owner_elsewhere(const LrKey *key, const LrWait *w)

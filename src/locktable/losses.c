@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * losses.c
- *	  Losses of locks that nobody has written to the server log yet.
+ *	  Losses of locks that are not in the server log yet.
  *
- * Whoever finds a loss may not log it: it holds a partition of the lock table
- * locked, or is at the end of a transaction or of its process, where a message
- * could raise.  So a plain record of each loss goes into a ring in shared memory,
- * for the watchdog (loss_log.c).  One that is started anew goes on with what is
- * in the ring.
+ * A process that finds a loss may not log it: it holds a partition lock, or is at
+ * the end of a transaction or of its life, where a message could raise.  So it
+ * writes a plain record of the loss into a ring in shared memory, and the watchdog
+ * logs it (loss_log.c).  A new watchdog goes on with the records in the ring.
  *
- * Its lock is the one that may be taken below that of a partition.
+ * The lock of the ring may be taken while a partition lock is held.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,15 +25,15 @@
 
 #include "locktable/losses.h"
 
-/* Not much more than is logged at once; see loss_log.c. */
+/* Not much more than the watchdog logs at once; see loss_log.c. */
 #define RING_SIZE			64
 
-/* All of it is written under the lock; atomics are looked at without. */
+/* The ring is written under the lock; "n" is also read, and "left_out" used, without. */
 typedef struct LossRing
 {
 	int			first;
 	pg_atomic_uint32 n;			/* in the ring */
-	pg_atomic_uint64 left_out;	/* not logged, and nobody told so yet */
+	pg_atomic_uint64 left_out;	/* neither logged nor counted in the log yet */
 	LossRecord	ring[RING_SIZE];
 } LossRing;
 
@@ -75,7 +74,7 @@ losses_shmem_init(int first_lwlock)
 }
 
 /*
- * losses_fill --- of both scopes the stricter setting is told
+ * losses_fill --- fill a record, with the stricter on_lost of both scopes
  */
 static void
 losses_fill(LossRecord *r, int pid, const char *name, int len,
@@ -96,7 +95,7 @@ losses_fill(LossRecord *r, int pid, const char *name, int len,
 }
 
 /*
- * losses_add --- in a full ring there is no room but for the number
+ * losses_add --- add a record; if the ring is full, only count the loss
  */
 void
 losses_add(int pid, const char *name, int len, const ScopeHold *scope,
@@ -118,7 +117,7 @@ losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 }
 
 /*
- * losses_any --- are there losses that were not logged yet?
+ * losses_any --- are there records in the ring?
  */
 bool
 losses_any(void)
@@ -127,8 +126,10 @@ losses_any(void)
 }
 
 /*
- * losses_take --- only the watchdog does, so what was seen without the lock is
- * still there
+ * losses_take --- see losses.h
+ *
+ * Only the watchdog takes records, so a record that it has seen without the lock is
+ * still there.
  */
 bool
 losses_take(LossRecord *r)

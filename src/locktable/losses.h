@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * losses.h
- *	  The lock table for whoever finds a loss, and for who logs it.
+ *	  The lock table for a process that finds a loss, and for the watchdog, which logs
+ *	  it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,25 +16,26 @@
 
 #include "locktable/locktable.h"
 
-/* ---- for whoever finds out that a lock is gone ---- */
+/* ---- for a process that finds out that a lock is gone ---- */
 
 /*
- * A store said that the owner is gone.  Only if the hold is still held by that
- * owner and has not been moved since.  True if it was.
+ * A store said that the owner is gone.  This counts only if the hold still has that owner
+ * and has not moved since.  True if the lock was HELD, and is lost now; if it was HANDED,
+ * its next session waits on.
  */
 extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
 					LostReason reason, const char *taken_by);
 
 /*
- * The key was taken away by force, from that owner, or from all who had it (NULL):
- * what sessions of this server have of it is lost.  It is gone from that store, which
- * need not be the one that it is in by now; or from the node that was the master in
- * that epoch (StoreOp).
+ * The key was taken away by force, from that owner, or from all owners (NULL): sessions of
+ * this server lose their holds of it.  The lock is gone from that store, which need not be
+ * the one that it is in by now, and from the node that was the master in that epoch
+ * (StoreOp).
  */
 extern void lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
 						   uint32 topology);
 
-/* ---- what is to be logged ---- */
+/* ---- records of losses ---- */
 
 typedef struct LossRecord
 {
@@ -51,9 +53,9 @@ extern int	losses_lwlocks(void);
 extern void losses_shmem_init(int first_lwlock);
 
 /*
- * A session has lost a lock that it had in these scopes.  Raises nothing and
- * allocates nothing; may be called with a partition of the lock table locked.
- * Wake the watchdog afterwards.
+ * A session has lost a lock that it held in these scopes.  This neither raises nor
+ * allocates, and may be called with a partition lock held.  The caller has to wake the
+ * watchdog afterwards.
  */
 extern void losses_add(int pid, const char *name, int len,
 					   const ScopeHold *scope, LostReason reason,
@@ -63,10 +65,10 @@ extern void losses_add(int pid, const char *name, int len,
 
 extern bool losses_any(void);
 
-/* The oldest one; false: there is none. */
+/* Take the oldest record; false: there is none. */
 extern bool losses_take(LossRecord *r);
 
-/* One more is not logged by itself; and how many there were, from 0 again. */
+/* Count a loss that is not logged by itself; take that number, which is 0 then. */
 extern void losses_leave_out(void);
 extern bool losses_any_left_out(void);
 extern uint64 losses_take_left_out(void);

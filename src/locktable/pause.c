@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pause.c
- *	  The lock table: the head of a queue holds back after a real release, so that
- *	  others get their turn.
+ *	  The lock table: after a release in the store, the head of a queue holds back, so
+ *	  that clients elsewhere get their turn.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -17,22 +17,22 @@
 #include "store/stores.h"
 
 /*
- * How long the head holds back.  A client elsewhere is told by a message and
- * has to ask then: it needs a round trip after the message, and time to run.
+ * How long the head holds back.  A client elsewhere is notified by a message and then
+ * asks: it needs a round trip after the message, and time to run.
  */
 #define PAUSE_MIN			(5 * LR_US_PER_MS)
 #define PAUSE_ROUND_TRIPS	2
 #define PAUSE_MAX			(500 * LR_US_PER_MS)
 
-/* After one in which nobody came there is none for so many times its length. */
+/* After a pause in which nobody came, there is none for so many times its length. */
 #define VAIN_REST			20
 
 /*
- * lt_pause_after --- how long the next head holds back after a real release
+ * lt_pause_after --- how long the next head holds back after a release in the store
  *
- * "receivers" is how many were told of it; one may be this server's watchdog.
- * The usual round trip, since the last one may include for how long the watchdog
- * was stopped.
+ * "receivers" is how many clients were notified; one may be this server's watchdog.
+ * We go by the usual round trip, since the last one may include a time for which the
+ * watchdog was stopped.
  */
 int64
 lt_pause_after(StoreId store, int receivers)
@@ -45,10 +45,10 @@ lt_pause_after(StoreId store, int receivers)
 }
 
 /*
- * lt_begin_pause --- somebody elsewhere may go first
+ * lt_begin_pause --- let a client elsewhere go first, if the release notified one
  *
- * Who was told may only not have ended a subscription yet: where nobody came
- * in the last pause, there is none for a time that makes it cost little.
+ * A client that was notified may just not have ended its subscription yet.  So if nobody
+ * came in the last pause, there is none for a time, and pauses cost little.
  */
 void
 lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
@@ -68,10 +68,11 @@ lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 }
 
 /*
- * lt_end_pause --- one in front may ask the store, and so may the others
+ * lt_end_pause --- a session in front asks the store, so the pause is over for all
  *
- * These slept until the end of the pause, and would not find that there was one.
- * When they ask, the first may not have had its answer yet.
+ * The others in front are woken: they sleep until the end of the pause, and would not
+ * see that there was one.  When they ask, the first one may not have its answer yet, so
+ * they leave after_pause as it is.
  */
 void
 lt_end_pause(LrKey *key, WakeList *wakes)
@@ -89,8 +90,8 @@ lt_end_pause(LrKey *key, WakeList *wakes)
 /*
  * lt_judge_pause --- did the head get the lock after a pause?
  *
- * If not, somebody else came, and may come again; he may be one of this server who waits
- * in the order of the store.
+ * If not, another client came, and may come again, so the next pause is not skipped.
+ * That may also be a session of this server that waits in the order of the store.
  */
 void
 lt_judge_pause(LrKey *key, bool got_it)
