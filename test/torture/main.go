@@ -95,6 +95,10 @@ func torture(o Options, v *Verdict, seed int64, only, rounds int, limit, length 
 
 	if selftest || small {
 		checkRightHistories(v)
+		if e.bare != nil {
+			v.found = append(v.found, checkRefusedRelease(e, v)...)
+			e.clear()
+		}
 		if selftest && e.redis != nil {
 			v.found = append(v.found, checkFelt(e, tell)...)
 			e.clear()

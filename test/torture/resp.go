@@ -35,7 +35,8 @@ func dialRedis(network, address string, timeout time.Duration) (*Resp, error) {
 
 func (r *Resp) Close() { r.conn.Close() }
 
-// do sends a command and reads its reply: string, int64, nil, or a list.
+// do sends a command and reads its reply: string, int64, nil, or a list.  An error that
+// stands in a list, as where one lock of a script was refused, is the error of the command.
 func (r *Resp) do(words ...interface{}) (interface{}, error) {
 	out := []byte(fmt.Sprintf("*%d\r\n", len(words)))
 	for _, word := range words {
@@ -84,14 +85,17 @@ func (r *Resp) read() (interface{}, error) {
 		if n < 0 {
 			return nil, nil
 		}
+		var refused error
 		list := make([]interface{}, n)
 		for i := range list {
 			list[i], err = r.read()
 			if _, answered := err.(RedisError); err != nil && !answered {
 				return nil, err
+			} else if answered {
+				refused = err
 			}
 		}
-		return list, nil
+		return list, refused
 	}
 	return nil, fmt.Errorf("not a reply: %q", line)
 }

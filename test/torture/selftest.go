@@ -344,6 +344,24 @@ func silentRelease(e *Environment, v *Verdict) []Finding {
 	return controlRound(e, v, s, 3*time.Second)
 }
 
+// checkRefusedRelease: a release by the bare client that a read-only Redis refuses is
+// repeated, and leaves nothing behind.
+func checkRefusedRelease(e *Environment, v *Verdict) []Finding {
+	s := calmSpec()
+	s.sessions, s.bare, s.keys = 0, 0, 1
+	s.intruder = func(r *Round) {
+		b := bareIntruder(r, func(*Bare) {})
+		if !b.take(r.keys[0], "torture:refused") {
+			r.find("self-test", "the bare client could not take a free lock")
+		}
+		e.redis.cmd("REPLICAOF", "127.0.0.1", 1)
+		time.AfterFunc(500*time.Millisecond, func() { e.redis.cmd("REPLICAOF", "NO", "ONE") })
+		b.giveBack(r.keys[0], "torture:refused")
+		atomic.StoreInt32(&r.ended, 1)
+	}
+	return controlRound(e, v, s, 20*time.Second)
+}
+
 func unnoticedStop(e *Environment, v *Verdict) []Finding {
 	s := calmSpec()
 	s.keys = 1
