@@ -268,12 +268,15 @@ func (t *RedissonThread) stepMulti(key string) {
 	}
 	answer, err := t.j.call(redissonLimit, t.target, "multi.tryLock", strings.Join(keys, ","),
 		fmt.Sprint(wait), "-1")
-	for _, call := range calls {
+	for i, call := range calls {
 		switch {
 		case err != nil:
 			call.Lingers = true
 			t.w.hist.end(call, resultException)
 		case answer != "true":
+			// RedissonMultiLock.unlockInner says nothing when what it had of them could
+			// not be given back.
+			call.Lingers = !t.giveBack("", keys[i])
 			t.w.hist.end(call, resultBusy)
 		default:
 			t.w.hist.end(call, resultOK)
