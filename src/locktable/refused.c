@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * refused.c
- *	  The lock table: what the store refuses to do for one lock.
+ *	  The lock table: requests that the store refuses for one lock.
  *
- * The right to a key may be missing, or memory for what a release has to leave
- * behind.  The store is there all the same, so what is refused must not hold
- * up others, nor be asked for ten times a second: it is tried again after a
- * growing time, in a request of its own where it was found to spoil those of
- * others.  A lock that is held runs to its deadline meanwhile.  What belongs to
- * nobody is given up when it has run out in the store by itself, or it would
- * take a row of the table for ever.
+ * The right to a key may be missing, or the memory for what a release has to leave
+ * behind.  The store itself works, so a refused request must neither hold up others
+ * nor be repeated ten times a second.  The watchdog tries again after a growing
+ * time, and sends a request of its own for the lock if it spoils those of others.
+ * A held lock runs to its deadline meanwhile.  An orphan, or what a loss has left, is
+ * given up once it must have expired in the store, or it would take a row of the
+ * table for ever.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -24,18 +24,18 @@
 #include "locktable/watch.h"
 #include "settings.h"
 
-/* The first pause, which each refusal doubles, so many times. */
+/* The first pause, and how many times the next refusals double it. */
 #define AGAIN_FIRST			LR_US_PER_S
 #define AGAIN_DOUBLED		5
 
-/* So often a held lock is tried even close to its end. */
+/* The shortest pause for a held lock that is close to its end. */
 #define AGAIN_MIN			(100 * LR_US_PER_MS)
 
-/* What is tried again in the same tenth of a second is tried together. */
+/* Round up to this, so that requests are repeated together. */
 #define AGAIN_STEP			(100 * LR_US_PER_MS)
 
 /*
- * refused_longest_lease_ms --- that anybody may have asked the store for
+ * refused_longest_lease_ms --- the longest lease that the store may have been asked for
  */
 static int64
 refused_longest_lease_ms(const LrHold *h)
@@ -51,12 +51,12 @@ refused_longest_lease_ms(const LrHold *h)
 }
 
 /*
- * lt_note_end --- nobody renews it any more: when will it have run out in the
- * stores?
+ * lt_note_end --- a hold is no longer renewed: note when it will have expired in the
+ * stores
  *
- * A renewal may just have run.  A create that was not answered may still do so
- * for the time of a call; the caller waits for the end of that by the store's
- * clock too.
+ * A renewal may have run just now.  A create that was not answered may still run for
+ * the time of a call; a release has to wait for that by the store's clock, too
+ * (not_after).
  */
 void
 lt_note_end(LrIndex hold)
@@ -83,8 +83,8 @@ refused_pause(int refusals)
 }
 
 /*
- * refused_held --- it must be tried a few times more before its end, whoever
- * mends the cause
+ * refused_held --- try a held lock a few times more before its end, as somebody may
+ * remove the cause by then
  */
 static void
 refused_held(LrIndex hold, int64 now, Refusal *result)
@@ -95,10 +95,11 @@ refused_held(LrIndex hold, int64 now, Refusal *result)
 }
 
 /*
- * refused_left --- of a lost one the session may not know yet, so its scopes are
- * still there
+ * refused_left --- give up an orphan, or what a loss has left, once it has expired
  *
- * A read lock that its session has beside a write lock lengthens both in the store.
+ * The end of a lost hold is noted only here: its session may not have seen the loss, so
+ * its scopes are still there.  A read lock that a session holds beside a write lock
+ * extends both in the store.
  */
 static void
 refused_left(LrIndex hold, int64 now, Refusal *result)
@@ -143,7 +144,7 @@ lt_refused(const DueItem *item, bool alone)
 }
 
 /*
- * lt_not_refused --- the store has accepted this hold, so it shares requests
+ * lt_not_refused --- the store has accepted a request for this hold, which shares requests
  * with others again
  */
 void

@@ -28,7 +28,7 @@ typedef struct RowBuffer
 	int			size;
 } RowBuffer;
 
-/* Partition lock held: no allocation.  False when there is no room. */
+/* The partition lock is held, so this cannot allocate: false if there is no room. */
 static bool
 rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since)
 {
@@ -69,8 +69,8 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_sinc
 }
 
 /*
- * rows_add_key --- the rows of one key: each scope of each hold, a lock that
- * was handed over, and those who wait.  Returns false if the buffer is full.
+ * rows_add_key --- add the rows of one key: each scope of each hold, a lock that
+ * was handed over, and each waiting session.  Returns false if the buffer is full.
  */
 static bool
 rows_add_key(RowBuffer *buf, const LrKey *key)

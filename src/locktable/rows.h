@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rows.h
- *	  The lock table for the views: a copy of its rows.
+ *	  The lock table for the views, which get a copy of its rows.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,7 +15,7 @@
 
 #include "locktable/locktable.h"
 
-/* What a view shows of one hold or wait; a copy. */
+/* A copy of what a view shows of one hold or wait. */
 typedef struct LockTableRow
 {
 	int			pid;			/* 0 = orphan */
@@ -26,7 +26,7 @@ typedef struct LockTableRow
 	LostReason	lost_reason;
 	LockScope	scope;
 	ScopeHold	part;
-	int64		amount;			/* owed */
+	int64		amount;			/* OWED: what the store is to count */
 	bool		placed;			/* waits in the order of the store */
 	uint64		owner;
 	int64		fence;
@@ -40,21 +40,18 @@ typedef struct LockTableRow
 } LockTableRow;
 
 /*
- * A palloc'd copy of all rows.  Rows of one key stand together: first those
- * that have or had it, then the waiting ones in the order of their queue.
+ * A palloc'd copy of all rows.  The rows of a key are adjacent: first those that hold or
+ * held it, then those of the waiting sessions in the order of their queue.
  */
 extern LockTableRow *lt_rows(int *nrows);
 
-/*
- * How many of these rows have their lock, and how many wait for one, or for a condition;
- * without a copy.
- */
+/* Without a copy: how many rows hold a lock, and how many wait for one or at a condition. */
 extern void lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions);
 
-/* By how much the most delayed renewal there is late, microseconds. */
+/* By how many microseconds the most overdue renewal in that store is late; 0: none is. */
 extern int64 lt_renewal_lag(StoreId store);
 
-/* What a hold in this state is to the views. */
+/* Do the views show a hold in this state as granted? */
 static inline bool
 lt_is_granted(HoldState state)
 {

@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * sent.c
- *	  The lock table: releases that were sent, and whose answer nobody awaits
+ *	  The lock table: releases whose answer their session does not await
  *	  (lockredis.release_wait).
  *
- * Such a hold is an orphan from the start: it belongs to the watchdog, which repeats
- * the release if the answer has not been read by then.  That is harmless, as a release
- * checks the owner, and no owner is used twice.  Until then the session that sent it
- * may ask for the key again, since its request goes behind the release on the same
- * connection.  The other sessions of this server wait for the answer; the first that
- * does has the release repeated at once.
+ * As soon as the release is sent, the hold is an orphan.  The watchdog repeats the
+ * release if the session has not read the answer after SENT_REPEAT.  That is harmless,
+ * as a release checks the owner, and no owner is used twice.  Meanwhile the session
+ * itself may ask for the key again, since its request follows the release on the same
+ * connection.  The other sessions of this server wait for the answer; the first one
+ * that waits has the release repeated at once.
  *
  *	 A sends the release of a, returns		the node runs it; the answer lies in A's socket
  *	 B wants the key: a is due now
  *											watchdog: repeats the release of a: gone
- *	 B is nudged, asks, takes it as b
+ *	 B is woken, asks, takes the key as b
  *	 A asks for something, reads its answer: the hold is not a's any more
  *
- * Of a release that ran twice, the second answer is that the owner is gone.  So the
- * answer to the session means a loss only if nothing has been repeated before it.
+ * If a release runs twice, the second answer is that the owner is gone.  So that
+ * answer, read by the session, means a loss only if nothing was repeated before.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -34,13 +34,13 @@
 #include "locktable/losses.h"
 #include "stats.h"
 
-/* If no answer has been read by then, the watchdog repeats the release. */
+/* If the session has not read the answer after this, the watchdog repeats the release. */
 #define SENT_REPEAT			(100 * LR_US_PER_MS)
 
-/* Other sessions do not wait longer than that for an answer. */
+/* Other sessions wait for an answer no longer than this. */
 #define SENT_PATIENCE		LR_US_PER_S
 
-/* Nobody nudges a session that waits in the order of the store. */
+/* The answer wakes no session that waits in the order of the store, so that one polls. */
 #define SENT_POLL			(10 * LR_US_PER_MS)
 
 void
@@ -60,7 +60,7 @@ lt_leave_sent(LrIndex hold)
 }
 
 /*
- * sent_note_loss --- its release has found it gone
+ * sent_note_loss --- the release has found that the lock was gone
  */
 static void
 sent_note_loss(const LrHold *h, const char *taken_by, WakeList *wakes)
@@ -78,8 +78,8 @@ sent_note_loss(const LrHold *h, const char *taken_by, WakeList *wakes)
 /*
  * lt_end_sent --- see hold.h
  *
- * What a former master says counts for nothing, as what has been left elsewhere does:
- * the watchdog goes on with that.
+ * The answer of a former master does not count, so the watchdog repeats the release.  It
+ * also releases what may be left elsewhere.
  */
 bool
 lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool released,
@@ -117,7 +117,7 @@ lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool rel
 /*
  * lt_lose_sent --- see hold.h
  *
- * What this session asks over a new connection may overtake the release.
+ * A request of this session over a new connection may overtake the release.
  */
 void
 lt_lose_sent(LrIndex hold, uint64 owner)
@@ -131,8 +131,8 @@ lt_lose_sent(LrIndex hold, uint64 owner)
 }
 
 /*
- * lt_find_sent --- a lock that would keep this session from the key, whose release
- * another session has sent; LR_NONE: there is none
+ * lt_find_sent --- find a lock whose release another session has sent, and which conflicts
+ * with "kind"; LR_NONE: there is none to wait for
  */
 LrIndex
 lt_find_sent(const LrKey *key, KindId kind, int64 now)
@@ -147,7 +147,7 @@ lt_find_sent(const LrKey *key, KindId kind, int64 now)
 }
 
 /*
- * lt_awaits_sent --- has this session to wait for the answer to such a release?
+ * lt_awaits_sent --- does this session have to wait for the answer to such a release?
  */
 bool
 lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now, int64 *look_again,

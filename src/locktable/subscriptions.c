@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * subscriptions.c
- *	  The lock table: of which keys somebody wants to be told releases.
+ *	  The lock table: the keys of whose releases sessions want to be notified.
  *
- * A head that found its key busy wants the watchdog to subscribe to the key's
- * channel, one that has a place in the store to that of its place; the watchdog looks
- * for such wishes, and says when it is so.
+ * A session in front that found its key busy wants the watchdog to subscribe to the
+ * key's channel; a session that has a place in the store wants it to subscribe to the
+ * channel of that place.  The watchdog looks for such wishes, subscribes, and confirms
+ * the subscriptions here.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,9 +22,11 @@
 #include "locktable/watch.h"
 
 /*
- * subscription_of --- what stands for the session's wait; partition lock held
+ * subscription_of --- the state of the subscription for the session's wait; partition
+ * lock held
  *
- * Its place is that which it has asked for last; NULL: it has none any more.
+ * The place of a session is the one under the owner of its last request; NULL: it has
+ * none any more.
  */
 static SubscriptionState *
 subscription_of(LrIndex session)
@@ -63,8 +66,7 @@ lt_want_subscription(LrIndex hold)
 }
 
 /*
- * lt_take_subscription_work --- has a session changed what is to be subscribed
- * to, since this was last called?
+ * lt_take_subscription_work --- are there new wishes since this was last called?
  */
 bool
 lt_take_subscription_work(void)
@@ -73,9 +75,9 @@ lt_take_subscription_work(void)
 }
 
 /*
- * subscription_is_wanted --- by a session that waits
+ * subscription_is_wanted --- does a waiting session want a subscription, and which?
  *
- * Partition lock held, or a guess.
+ * Without the partition lock the result is a guess.
  */
 static bool
 subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
@@ -90,10 +92,11 @@ subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
 }
 
 /*
- * lt_wanted_subscriptions --- names of the keys that somebody wants told
+ * lt_wanted_subscriptions --- call back for each subscription that a session wants
  *
- * Of thousands that wait nearly all are told by now: those are seen without the lock.
- * Whoever wants to be has said so before it told of the work that the caller has taken.
+ * Of thousands of waiting sessions nearly all have their subscription, and are skipped
+ * without the lock.  A session notes its wish before it sets subscription_work, which
+ * the caller has taken before this call, so no wish is missed.
  */
 void
 lt_wanted_subscriptions(WantedCallback callback)
@@ -126,7 +129,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 }
 
 /*
- * subscription_confirmed --- partition lock held
+ * subscription_confirmed --- note it, and wake those who wait; partition lock held
  */
 static void
 subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
@@ -147,9 +150,9 @@ subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
 }
 
 /*
- * lt_subscription_confirmed --- releases are told from now on
+ * lt_subscription_confirmed --- from now on this server is notified of releases
  *
- * Who waits for that tries once more: one may have happened before.
+ * The waiting sessions ask once more, as there may have been a release before.
  */
 void
 lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *name, int name_len)
@@ -167,7 +170,7 @@ lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *name, int nam
 }
 
 /*
- * lt_end_subscription --- nobody waits any more?
+ * lt_end_subscription --- may the subscription end, as no session waits any more?
  */
 bool
 lt_end_subscription(LrTopic topic, uint64 owner, const char *name, int name_len)
@@ -192,7 +195,7 @@ lt_end_subscription(LrTopic topic, uint64 owner, const char *name, int name_len)
 }
 
 /*
- * subscription_reset --- of one key; partition lock held
+ * subscription_reset --- reset the subscriptions of one key; partition lock held
  */
 static void
 subscription_reset(LrKey *key)
@@ -206,10 +209,10 @@ subscription_reset(LrKey *key)
 }
 
 /*
- * lt_reset_subscriptions --- no subscription stands any more
+ * lt_reset_subscriptions --- all subscriptions have ended
  *
- * The connection was lost, or the watchdog is a new one.  What is awaited is
- * wanted again.
+ * The connection was lost, or the watchdog is a new one.  Subscriptions for which
+ * sessions still wait are wanted again.
  */
 void
 lt_reset_subscriptions(void)

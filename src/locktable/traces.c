@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * traces.c
- *	  The lock table: in which stores, and where, something of a hold may be.
+ *	  The lock table: in which stores, and where in them, something of a hold may be.
  *
- * A trace goes when its store has said that nothing of the owner is there, and
- * not before: what was sent and not answered, or lies where lockredis.url pointed
- * before, is still to be given back.
+ * A trace goes when its store has said that nothing of the owner is there, and not
+ * before: a create that was not answered, or a lock where lockredis.url pointed
+ * before, has yet to be released.
  *
  * Partition lock held.
  *
@@ -23,7 +23,7 @@
 #include "store/stores.h"
 
 /*
- * lt_is_at_old_place --- may it be where the settings pointed that store before?
+ * lt_is_at_old_place --- may something of the hold be where lockredis.url pointed before?
  */
 bool
 lt_is_at_old_place(const LrHold *h, StoreId store)
@@ -33,7 +33,7 @@ lt_is_at_old_place(const LrHold *h, StoreId store)
 }
 
 /*
- * lt_is_past --- was that the epoch of a former master?  0 is none.
+ * lt_is_past --- is that the epoch of a former master?  0 is no epoch.
  */
 bool
 lt_is_past(LrIndex key, uint32 topology)
@@ -42,9 +42,10 @@ lt_is_past(LrIndex key, uint32 topology)
 }
 
 /*
- * lt_is_of_old_master --- was what the store has of it said by a former master?
+ * lt_is_of_old_master --- is what we know of the hold in that store from a former master?
  *
- * What went there and is not here died with it, or will when it becomes a replica.
+ * Writes that the present master did not get from it are lost: the former master is dead,
+ * or drops them when it becomes a replica.
  */
 bool
 lt_is_of_old_master(const LrHold *h, StoreId store)
@@ -54,11 +55,11 @@ lt_is_of_old_master(const LrHold *h, StoreId store)
 }
 
 /*
- * lt_promised_ms --- for so long a former master has said that it has the lock; 0:
- * none, or the present one has been asked since
+ * lt_promised_ms --- what is left of the lease that a former master has confirmed; 0: none
+ * has, or the present master has confirmed the lock since
  *
- * What the present one has of it may be older.  So whoever asks it first, be it the
- * watchdog or the session, asks for as much.
+ * The present master may have an older state of the lock.  So its first request, by the
+ * watchdog or by the session, asks for at least so long a lease.
  */
 int64
 lt_promised_ms(LrIndex hold)
@@ -73,12 +74,12 @@ lt_promised_ms(LrIndex hold)
 }
 
 /*
- * lt_pending_create --- by the store's clock: until when may a create that was not
+ * lt_pending_create --- until when, by the store's clock, may a create that was not
  * answered still run there?  0: none can.
  *
- * What went to a former master has no future.  In a cluster it may have gone to the node
- * that has the slot now: by ASK, or since it has the slot again, or still, by a higher
- * number.
+ * A create that went to a former master has no effect any more.  In a cluster, however,
+ * it may have gone to the node that has the slot now: by an ASK redirection, or because
+ * that node has got the slot back, or has kept it under a higher epoch.
  */
 int64
 lt_pending_create(const LrHold *h, StoreId store)
@@ -98,8 +99,8 @@ lt_is_at_any_old_place(const LrHold *h)
 }
 
 /*
- * lt_note_place --- the store has said that it has the lock, where this process
- * asks
+ * lt_note_place --- note that the hold is at the place, and at the master, which this
+ * process asks now
  */
 void
 lt_note_place(LrHold *h, StoreId store)
@@ -111,10 +112,11 @@ lt_note_place(LrHold *h, StoreId store)
 }
 
 /*
- * lt_note_answer --- the same, of an answer that was found to be of its present
- * store: "moves" was lt_moves() then
+ * lt_note_answer --- note that the present store of the hold has answered; "moves" is
+ * lt_moves() as of the request
  *
- * By now another node may be the master, which nobody has asked.
+ * The master is the one of that time: another node may be the master by now, which has
+ * not been asked.
  */
 void
 lt_note_answer(LrHold *h, uint64 moves)
@@ -126,9 +128,9 @@ lt_note_answer(LrHold *h, uint64 moves)
 }
 
 /*
- * lt_first_trace --- a create of that owner has run there, or may yet
+ * lt_first_trace --- a create of that owner has run in the store, or may still run
  *
- * "topology" is that of the master which was asked, 0 where none is looked for.
+ * "topology" is the epoch of the master that was asked, 0 if none was looked for.
  */
 void
 lt_first_trace(LrHold *h, StoreId store, uint64 owner, uint32 topology)
@@ -141,7 +143,7 @@ lt_first_trace(LrHold *h, StoreId store, uint64 owner, uint32 topology)
 }
 
 /*
- * lt_trace_of_move --- a create of it is about to be sent there
+ * lt_trace_of_move --- a create is about to be sent, to move the lock to that store
  */
 void
 lt_trace_of_move(LrHold *h, StoreId store)
@@ -153,10 +155,10 @@ lt_trace_of_move(LrHold *h, StoreId store)
 }
 
 /*
- * lt_forget_trace --- the store that this process talks to has nothing of it
+ * lt_forget_trace --- the store that this process asks has nothing of the hold
  *
- * Another one, at the place where it was before, may: only the watchdog can give
- * that back.
+ * The trace stays if a create may still run, or if something may be where lockredis.url
+ * pointed before, which only the watchdog can release.
  */
 void
 lt_forget_trace(LrHold *h, StoreId store)
@@ -167,10 +169,10 @@ lt_forget_trace(LrHold *h, StoreId store)
 }
 
 /*
- * lt_here_since --- taken there then: since when can nobody elsewhere have the
- * key, if the store that all share is silent?
+ * lt_here_since --- the here_from (locktable.h) of a lock that was taken in that store at
+ * "when"
  *
- * That others may have it in the shared store says nothing.
+ * 0, not known, for the store that all servers share: others may take the key there.
  */
 int64
 lt_here_since(StoreId store, int64 when)
