@@ -171,7 +171,7 @@ process_of_pid(const LockWaits *waits, int pid)
 }
 
 /* ----------
- * Who waits
+ * Which processes wait
  * ----------
  */
 
@@ -251,7 +251,7 @@ instance_blocks(const LockInstanceData *self, const LockInstanceData *other,
 }
 
 /* ----------
- * All that one look tells
+ * What one look returns
  * ----------
  */
 

@@ -10,7 +10,7 @@
  * waits for the condition.
  *
  *	 lock   HELD ──► LOST, as it waits ────────────────────────────► dropped
- *	 told            WAITING ──► HELD ─────────────────────► given back, acted on
+ *	 told            WAITING ──► HELD ─────────────────────► released, acted on
  *	 again                       WAITING ──► HELD ────────────────► in the index
  *
  * If anything raises on the way, the lock stays as it is then: lost.  The notification

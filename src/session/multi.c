@@ -36,7 +36,7 @@
 typedef struct MultiAgain
 {
 	const LrName *name;
-	bool		taken;			/* again */
+	bool		taken;			/* acquired again */
 	ScopeHold	before;			/* its part in the wanted scope before */
 	CommitGuard guard;
 } MultiAgain;

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * release.c
- *	  Giving back: a batch of releases.
+ *	  Release locks, in batches.
  *
- * One batch serves redis_unlock, redis_unlock_all, the end of a transaction,
- * DISCARD ALL and the end of the session, and cannot raise in the latter three.
+ * One batch serves redis_unlock, redis_unlock_all, the end of a transaction, DISCARD
+ * ALL and the end of the session.  In the latter three it cannot raise.
  *
- * A hold is taken out of the index before its release is sent: it is gone for
- * the session whatever the store does.  What was not answered is left to the
- * watchdog.
+ * A hold is removed from the index before its release is sent: from then on the session
+ * does not have the lock, whatever the store answers.  A release that is not answered
+ * is left to the watchdog.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -3,16 +3,17 @@
  * transaction.c
  *	  Locks that follow the transaction, and the guard of its commit.
  *
- * All that may fail is done at PRE_COMMIT: an error later would be a PANIC.
- * The releases go out at RESOURCE_RELEASE_AFTER_LOCKS of the top transaction, or
- * of a subtransaction that aborts: its changes are visible then (or undone) and
- * its heavyweight locks are gone.  A slow store holds up this client, and those
- * whom a NOTIFY of the transaction wakes after that, for some 100 ms at most; a
- * ROLLBACK TO also those who wait for a lock of the transaction itself.  Nothing
- * in there raises, allocates or looks at the latch; see release_run_at_end().
+ * Everything that may fail is done at PRE_COMMIT: a later error would be a PANIC.  The
+ * releases are sent at RESOURCE_RELEASE_AFTER_LOCKS of the top transaction, or of a
+ * subtransaction that aborts, when its changes are visible (or undone) and its
+ * heavyweight locks are gone.  A slow store holds up this client, and those whom a
+ * NOTIFY of the transaction wakes after that; a ROLLBACK TO also those that wait for a
+ * lock of the transaction itself.  release_patience() limits that to some 100 ms, or to
+ * a few round trips of a store that is far away.  Nothing in there raises, allocates or
+ * looks at the latch; see release_run_at_end().
  *
- * What belongs to a subtransaction stands on a stack (track.c).  A subtransaction
- * that commits leaves its entries to its parent, one that aborts takes them away.
+ * What belongs to a subtransaction is on a stack (track.c).  A subtransaction that
+ * commits passes its entries to its parent; one that aborts removes them.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -63,7 +64,8 @@ xact_clean_up(void)
  */
 
 /*
- * xact_end_hold --- a transaction-level hold ends; its last one goes into the batch
+ * xact_end_hold --- end a transaction-level hold; the last hold of a lock goes into the
+ * batch
  */
 static void
 xact_end_hold(const Track *t)

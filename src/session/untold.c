@@ -146,7 +146,7 @@ untold_hand_on(const Untold *ended)
 }
 
 /*
- * untold_goes_on --- does the statement whose portal ends go on?
+ * untold_goes_on --- does the statement go on though its portal ends?
  */
 static bool
 untold_goes_on(const Untold *u)
