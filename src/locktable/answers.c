@@ -75,8 +75,8 @@ answer_note_repair(const DueItem *item)
 /*
  * answer_note_renewal --- the store in which the lock is held has confirmed it
  *
- * If no scope wants the lease renewed, the request only asked whether the lock is still
- * there (due_decide_here), and the deadline stays.
+ * If no scope wants the lease renewed, the request asked for no more than is left of the
+ * lease (due_fill_item), and the deadline stays.
  */
 static bool
 answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,

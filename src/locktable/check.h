@@ -32,7 +32,7 @@ extern const char *lt_check_due_times(void);
 
 /* The code of the lock table calls these; they end the process if something is wrong. */
 
-/* Before the lock of a changed partition is released; and the sessions to be woken then. */
+/* Before a changed partition is unlocked; and for the sessions that are woken then. */
 extern void lt_check_change(LWLock *lock);
 extern void lt_check_wakes(LWLock *lock, const LrIndex *sessions, int n);
 

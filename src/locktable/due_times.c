@@ -11,8 +11,8 @@
  * No lock guards the bounds.  A process that sets a due time writes it first and
  * then lowers the bound; the watchdog raises the bound first and then reads the due
  * times.  With a full barrier between the two steps on either side at least one of
- * them sees the other's write.  The bounds, and the time until which the watchdog
- * says that it sleeps, are read and written in the same way.
+ * them sees the other's write.  The same holds between the bounds and the time until
+ * which the watchdog says that it sleeps.
  *
  * Due times are set under the partition lock, with one exception: when new locks go
  * to another store, or a store may be another one than before, the watchdog makes
@@ -132,8 +132,9 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 }
 
 /*
- * lt_watch_from --- look at a hold whose lease others may shorten after a third of what
- * is left of the lease in the store, even if it is not renewed
+ * lt_watch_from --- when to look next at a hold whose lease others may shorten
+ *
+ * After a third of what is left of the lease in the store, even if it is not renewed.
  */
 void
 lt_watch_from(LrHold *hold, int64 now, int64 left_ms)

@@ -164,10 +164,10 @@ grant_is_overtaken(StoreId store, int64 judged_at)
 /*
  * grant_locked --- the store granted us the lock; partition lock held
  *
- * If another session of this server still holds the lock, one of the two grants is
- * not true any more, and we cannot tell here which: the key may have been deleted
- * after either.  So the newcomer gives way (its caller releases what it got, by its
- * owner), and the next renewal of the other hold finds out.
+ * If another session of this server still holds the lock, one of the two has lost it,
+ * and we cannot tell here which: the key may have been deleted after either grant.  So
+ * the newcomer gives way (its caller releases the new lock by its owner), and the next
+ * renewal of the other hold finds out.
  */
 static GrantResult
 grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,

@@ -99,8 +99,8 @@ extern void lt_keep_longer(LrIndex hold, int64 keep_until);
 extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 
 /*
- * With several masters, a request for that owner was answered: add these to the nodes that
- * may have the lock.
+ * With several masters, a request for that owner was answered: add these to the nodes
+ * that may have the lock.
  */
 extern void lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes);
 

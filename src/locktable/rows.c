@@ -118,7 +118,8 @@ rows_count_queue(LrIndex head, int64 *waiting, int64 *at_conditions)
 }
 
 /*
- * rows_count_key --- how many rows of each sort rows_add_key would add
+ * rows_count_key --- count the rows of one key, of those that rows_add_key would add,
+ * that hold a lock and that wait
  */
 static void
 rows_count_key(const LrKey *key, int64 *granted, int64 *waiting, int64 *at_conditions)

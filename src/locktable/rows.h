@@ -45,7 +45,10 @@ typedef struct LockTableRow
  */
 extern LockTableRow *lt_rows(int *nrows);
 
-/* Without a copy: how many rows hold a lock, and how many wait for one or at a condition. */
+/*
+ * Count the rows that hold a lock, that wait for one, and that wait for a condition; without
+ * a copy.
+ */
 extern void lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions);
 
 /* By how many microseconds the most overdue renewal in that store is late; 0: none is. */

@@ -129,7 +129,8 @@ lt_wanted_subscriptions(WantedCallback callback)
 }
 
 /*
- * subscription_confirmed --- note it, and wake those who wait; partition lock held
+ * subscription_confirmed --- note the confirmation, and wake the sessions that it is for;
+ * partition lock held
  */
 static void
 subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
