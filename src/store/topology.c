@@ -5,7 +5,7 @@
  *
  * One struct in shared memory.  Fields that are read before each request are atomics;
  * the address of the master is under the lock of the table of nodes, which is held only
- * for copying.  Only the watchdog writes, except that any process may report a doubt.
+ * for a moment.  Only the watchdog writes, except that any process may report a doubt.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -184,14 +184,26 @@ topology_withdraw(pg_atomic_uint32 *what, uint32 epoch)
 	return epoch != 0 && pg_atomic_compare_exchange_u32(what, &expected, 0);
 }
 
+/*
+ * Under the lock, so that no doubt is lost while the watchdog confirms the master:
+ *
+ *	watchdog: this master is named
+ *	session: the node reports that it is no master: denied, and not named any more
+ *	watchdog: not denied, has said, confirmed
+ */
 void
 topology_doubt(uint32 epoch)
 {
-	bool		was_confirmed = topology_withdraw(&shared->confirmed, epoch);
+	bool		was_confirmed;
+	bool		was_named;
 
+	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
+	was_confirmed = topology_withdraw(&shared->confirmed, epoch);
+	was_named = topology_withdraw(&shared->named, epoch);
 	if (epoch == topology_epoch())
 		pg_atomic_write_u32(&shared->denied, epoch);
-	if (topology_withdraw(&shared->named, epoch) || was_confirmed)
+	LWLockRelease(topology_lock);
+	if (was_confirmed || was_named)
 		lr_wake_watchdog();
 }
 
@@ -363,14 +375,21 @@ topology_was_named_lately(int64 now)
 void
 topology_confirm(uint32 epoch)
 {
-	if (epoch == 0 || pg_atomic_read_u32(&shared->named) != epoch ||
-		!topology_was_named_lately(lr_now()))
-		return;
-	pg_atomic_write_u32(&shared->denied, 0);
-	pg_atomic_write_u32(&shared->said, epoch);
-	pg_atomic_write_u32(&shared->confirmed, epoch);
-	pg_atomic_write_u32(&shared->asked, 1);
-	topology_tell();
+	bool		confirmed;
+
+	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
+	confirmed = epoch != 0 && pg_atomic_read_u32(&shared->named) == epoch &&
+		topology_was_named_lately(lr_now());
+	if (confirmed)
+	{
+		pg_atomic_write_u32(&shared->denied, 0);
+		pg_atomic_write_u32(&shared->said, epoch);
+		pg_atomic_write_u32(&shared->confirmed, epoch);
+		pg_atomic_write_u32(&shared->asked, 1);
+	}
+	LWLockRelease(topology_lock);
+	if (confirmed)
+		topology_tell();
 }
 
 bool
