@@ -110,7 +110,7 @@ due_is_handed_here(LrIndex hold, StoreId store, int64 now)
  */
 static DueAction
 due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
-		   bool *first, WakeList *wakes)
+		   WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -131,7 +131,7 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		h->repeated = true;
 		if (!h->counts)
 			return DUE_GIVE_BACK;
-		return lt_decide_owed(hold, store, now, first) ? DUE_COUNT : DUE_DROP;
+		return lt_decide_owed(hold, store, now) ? DUE_COUNT : DUE_DROP;
 	}
 
 	/* It is passing on or being released: that sets the next due time, if any. */
@@ -244,10 +244,8 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 	{
 		int64		not_after = lt_pending_create(h, store);
 
-		item->first = false;
 		lt_take_due(hold, store);
-		item->action = due_decide(hold, store, now, connected, again, &item->first,
-								  &wakes);
+		item->action = due_decide(hold, store, now, connected, again, &wakes);
 		due_fill_item(hold, store, now, not_after, item);
 	}
 	lt_check_change(lock);

@@ -141,6 +141,8 @@ typedef struct LrHold
 								 * orphan that most have given back: may still */
 	bool		left;			/* such an orphan */
 	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
+	int			counts_sent;	/* owed, orphan: how many requests to count it may have
+								 * run, or may yet */
 	int			sent_by;		/* orphan whose release was sent, see sent.c: pid of its
 								 * session, */
 	int64		sent_until;		/* until when others wait for the answer; 0 = it is
@@ -520,7 +522,7 @@ extern bool lt_is_left_in(const LrHold *h, StoreId store);
 extern bool lt_is_to_be_asked(const LrHold *h);
 
 /* owed.c; partition lock held. */
-extern bool lt_decide_owed(LrIndex hold, StoreId store, int64 now, bool *first);
+extern bool lt_decide_owed(LrIndex hold, StoreId store, int64 now);
 
 /* refused.c; partition lock held. */
 extern void lt_note_end(LrIndex hold);

@@ -118,6 +118,7 @@ lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at)
 	Assert(h->state == HOLD_OWED);
 	lt_first_trace(h, store, h->owner, topology);
 	h->counted_at = sent_at;
+	h->counts_sent = sent_at != 0 ? 1 : 0;
 	h->ends_at = lr_now() + OWED_REPEATED;
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
@@ -136,31 +137,52 @@ lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at)
  * for in no other place after that.
  */
 bool
-lt_decide_owed(LrIndex hold, StoreId store, int64 now, bool *first)
+lt_decide_owed(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	if (h->counted_at != 0)
-		return !lt_is_at_old_place(h, store) && now - h->counted_at < OWED_REPEATED;
-	*first = true;
-	h->counted_at = now;
-	lt_note_place(h, store);
+	if (h->counted_at == 0)
+	{
+		h->counted_at = now;
+		lt_note_place(h, store);
+	}
+	else if (lt_is_at_old_place(h, store) || now - h->counted_at >= OWED_REPEATED)
+		return false;
+	h->counts_sent++;
 	return true;
 }
 
-/*
- * lt_not_counted --- the first request for it surely has not run
- */
 void
 lt_not_counted(const DueItem *item)
 {
-	LWLock	   *lock;
+	LrHold	   *h = &lt_holds[item->hold];
+	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 
-	if (!item->first)
-		return;
-	lock = lt_lock_owned(item->hold, item->owner);
 	if (lock == NULL)
 		return;
-	lt_holds[item->hold].counted_at = 0;
+	if (--h->counts_sent == 0)
+		h->counted_at = 0;
 	LWLockRelease(lock);
+}
+
+/*
+ * lt_was_sent_once --- then nobody needs its ticket any more
+ *
+ * A slot that moves has it sent to the next node before the last one has answered:
+ *
+ *	 node 1 is asked, and hangs		the slot moves: node 2 is asked, late
+ *	 node 1 sends on to node 2, which counts
+ *	 the ticket is forgotten		the second request arrives, and counts
+ */
+bool
+lt_was_sent_once(const DueItem *item)
+{
+	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
+	bool		once;
+
+	if (lock == NULL)
+		return false;
+	once = lt_holds[item->hold].counts_sent == 1;
+	LWLockRelease(lock);
+	return once;
 }

@@ -35,7 +35,6 @@ typedef struct DueItem
 	uint8		id[STORE_ID_LEN];
 	uint64		moves;
 	int64		amount;			/* give back, count */
-	bool		first;			/* count: nothing of it has been sent before */
 	uint32		nodes;			/* renew: that may have it; give back: of what most have
 								 * given back, those that may have it still, */
 	int64		ends_at;		/* until then; else 0 */
@@ -96,8 +95,11 @@ typedef struct Refusal
 extern Refusal lt_refused(const DueItem *item, bool alone);
 extern void lt_not_refused(const DueItem *item);
 
-/* The first request to count it surely has not run. */
+/* A request to count it surely has not run, and never will. */
 extern void lt_not_counted(const DueItem *item);
+
+/* It was counted.  Can no other request for it arrive yet? */
+extern bool lt_was_sent_once(const DueItem *item);
 
 /* No create of it can run later than that, by the store's clock. */
 extern void lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after);

@@ -235,8 +235,8 @@ log_dropped(const DueItem *item, const char *why)
 /*
  * apply_count --- it was counted, cannot be, or is tried again
  *
- * If the first request surely has not run, a later one cannot count twice.  If the
- * answered request was the only one, nobody needs its ticket any more.
+ * While no request may have run, a later one cannot count twice.  If the answered request
+ * was the only one that may run, nobody needs its ticket any more.
  */
 static void
 apply_count(Replies *r, const DueItem *item, const StoreOp *op)
@@ -248,7 +248,7 @@ apply_count(Replies *r, const DueItem *item, const StoreOp *op)
 	{
 		if (op->outcome == STORE_WRONG_TYPE)
 			log_dropped(item, "The key holds something else.");
-		else if (item->first && !op->resent && r->batch->store->forget != NULL)
+		else if (!op->resent && r->batch->store->forget != NULL && lt_was_sent_once(item))
 			r->batch->store->forget(r->batch->at.handle, op);
 		lt_given_back(item->hold, item->owner, r->store);
 		return;
