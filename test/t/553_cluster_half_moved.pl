@@ -50,7 +50,9 @@ my %kinds = (
 	permit => [ 'redis_permit_init(%s, 1), redis_permit_lock(%s)', 'redis_permit_lock(%s)' ]);
 my %key = map { $_ => "{$tag}$_" } keys %kinds, 'reentrant', 'condition';
 my $elsewhere = $cluster->key_on($from, 'elsewhere-');
-my $one = $near->session(settings => { 'lockredis.lease' => limit(30) . 's' });
+# On slow machines, too: after twice lockredis.wait_lease Redis forgets the session that
+# waits for the condition.
+my $one = $near->session(settings => { 'lockredis.lease' => '30s' });
 my $patient = $near->session(settings => { 'lockredis.lease' => '10min' });
 my %waiter = map { $_ => $far->session(settings => { 'lockredis.lease' => '10min' }) } keys %key;
 
