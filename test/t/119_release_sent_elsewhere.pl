@@ -82,9 +82,13 @@ foreach my $how ([ 'reset', 'request' ], [ 'flush' ])
 	}
 	else
 	{
+		my $open = $proxy->stats->{open};
+
 		$id = $proxy->rule(on => 'request', match => 'lost', skip => 1, action => 'reset');
 		run($one, "BEGIN; SELECT redis_xact_lock('lost'); COMMIT");
 		$proxy->wait_for_rule($id);
+		# The rule has acted a moment before the connection is reset.
+		poll_until('the connection to be reset', sub { $proxy->stats->{open} < $open });
 	}
 	$one->query_is("SELECT redis_try_lock('lost')", 't', "$how->[0]: the session takes what it gave back");
 	$proxy->clear;
