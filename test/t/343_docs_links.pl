@@ -126,10 +126,10 @@ is( join(' ', grep { m{^\Q$top\E/docs/} && !$linked{$_} } @pages),
 # Size
 # ----------
 
-foreach my $page (grep { m{^\Q$top\E/(?:docs/|[^/]+$)} } @pages)
+foreach my $page (grep { m{^\Q$top\E/(?:(?:docs|src|test)/|[^/]+$)} } @pages)
 {
 	my $name = $page =~ s{^\Q$top\E/}{}r;
-	my @wide = grep { length > WIDTH && !/^[|>]/ } split /\n/, prose($page);
+	my @wide = grep { length > WIDTH && !/^\s*[|>]/ } split /\n/, prose($page);
 
 	is(join("\n", @wide), '', "$name: prose within " . WIDTH . ' columns');
 }
