@@ -122,7 +122,7 @@ check_hold_state(LrIndex hold)
 				return lt_check_says("orphan %d belongs to somebody", hold);
 			if (h->traces == 0 || h->ends_at == 0)
 				return lt_check_says("orphan %d is nowhere, or for ever", hold);
-			if (h->counts && (h->counted_at != 0) != (h->counts_sent > 0))
+			if (h->counts && (h->counts_sent < 0 || (h->counts_sent > 0 && h->counted_at == 0)))
 				return lt_check_says("orphan %d was asked for %d times, first at " INT64_FORMAT,
 									 hold, h->counts_sent, h->counted_at);
 			return NULL;

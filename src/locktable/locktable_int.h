@@ -115,8 +115,8 @@ typedef struct LrHold
 	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
 	StoreId		fence_store;	/* which gave the token */
 	int64		amount;			/* as in StoreOp */
-	int64		counted_at;		/* owed, orphan: when it was asked for first, if that
-								 * may have run; else 0 */
+	int64		counted_at;		/* owed, orphan: time of the first of the requests in
+								 * counts_sent */
 	ScopeHold	scope[SCOPE_COUNT];
 	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
 										 * a create that was not answered may
@@ -142,7 +142,7 @@ typedef struct LrHold
 	bool		left;			/* such an orphan */
 	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
 	int			counts_sent;	/* owed, orphan: how many requests to count it may have
-								 * run, or may yet */
+								 * run, or may run yet */
 	int			sent_by;		/* orphan whose release was sent, see sent.c: pid of its
 								 * session, */
 	int64		sent_until;		/* until when others wait for the answer; 0 = it is
@@ -476,7 +476,6 @@ extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
-extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id);
 
 /* sent.c; partition lock held. */
 extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);

@@ -118,7 +118,7 @@ lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at)
 	Assert(h->state == HOLD_OWED);
 	lt_first_trace(h, store, h->owner, topology);
 	h->counted_at = sent_at;
-	h->counts_sent = sent_at != 0 ? 1 : 0;
+	h->counts_sent = sent_at != 0;
 	h->ends_at = lr_now() + OWED_REPEATED;
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
@@ -141,7 +141,7 @@ lt_decide_owed(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	if (h->counted_at == 0)
+	if (h->counts_sent == 0)
 	{
 		h->counted_at = now;
 		lt_note_place(h, store);
@@ -160,15 +160,15 @@ lt_not_counted(const DueItem *item)
 
 	if (lock == NULL)
 		return;
-	if (--h->counts_sent == 0)
-		h->counted_at = 0;
+	h->counts_sent--;
 	LWLockRelease(lock);
 }
 
 /*
- * lt_was_sent_once --- then nobody needs its ticket any more
+ * lt_was_sent_once --- was this the only request to count it?
  *
- * A slot that moves has it sent to the next node before the last one has answered:
+ * Then no request needs its ticket any more.  When a slot moves, the watchdog asks the
+ * next node before the last one has answered:
  *
  *	 node 1 is asked, and hangs		the slot moves: node 2 is asked, late
  *	 node 1 sends on to node 2, which counts

@@ -67,7 +67,7 @@ package StillRedis
 		my %config = $self->SUPER::_config;
 
 		delete $config{library};
-		# Before 7 there is no such setting, and all may.
+		# Versions before 7 have no such setting, and allow DEBUG to everybody.
 		my $version = join ' ', $self->SUPER::_program, '--version';
 		$config{'enable-debug-command'} = 'local' if `$version` !~ /v=[0-6]\./;
 		return %config;
@@ -144,13 +144,15 @@ my @tokens = map { "token $_" } 1 .. 3;
 
 # Versions of Redis differ in how they write numbers of Lua that are not exact, in what is a
 # number of a sorted set, and in whether * is a pattern of the empty channel.  Nothing of this
-# comes from lockredis, so it is left out where Redis is not as the simulator's.
+# is sent by lockredis, so it is left out where Redis differs from the simulator.
 my $as_7 = $redis->cmd('EVAL', "return redis.call('ECHO', 2 ^ 63)", 0) =~ /e/;
 my $spaces = eval { $redis->cmd('ZCOUNT', 'nothing', ' 1', 2) + 1 };
 my $heard = $redis->cmd('PUBLISH', '', 'x');
 $listener->read_reply if $heard;
-my @numbers = (0, 1, 1, 2, 3, -1, 7, 1000, '9007199254740993', $as_7 ? ('9223372036854775807', '-9223372036854775808') : ());
-my @odd = ($heard ? '' : (), 'x', '007', '-0', '+1', $spaces ? ' 1' : (), '1 ', '1.5', 'inf', '(3', "\x00", '99999999999999999999', 'y' x 2000);
+my @numbers = (0, 1, 1, 2, 3, -1, 7, 1000, '9007199254740993',
+	$as_7 ? ('9223372036854775807', '-9223372036854775808') : ());
+my @odd = ($heard ? '' : (), 'x', '007', '-0', '+1', $spaces ? ' 1' : (), '1 ', '1.5', 'inf', '(3',
+	"\x00", '99999999999999999999', 'y' x 2000);
 
 sub any { return $_[ rand @_ ]; }
 

@@ -63,7 +63,7 @@ WITH RECURSIVE part AS (
 	  JOIN part p ON d.refclassid = p.classid AND d.refobjid = p.objid
 	 WHERE d.deptype IN ('i', 'a'))
 SELECT replace(type || ' ' || identity, 'lockredis.', '') FROM part, pg_identify_object(classid, objid, 0)
- -- What is NOT NULL is a constraint of its own since PostgreSQL 18.
+ -- Since PostgreSQL 18 NOT NULL is a constraint of its own.
  WHERE objid NOT IN (SELECT oid FROM pg_constraint WHERE contype = 'n')
 UNION ALL
 SELECT replace(a.attrelid::regclass || '.' || a.attname || ' ' || a.attacl::text, 'lockredis.', '') FROM pg_attribute a

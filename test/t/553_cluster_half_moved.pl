@@ -50,8 +50,8 @@ my %kinds = (
 	permit => [ 'redis_permit_init(%s, 1), redis_permit_lock(%s)', 'redis_permit_lock(%s)' ]);
 my %key = map { $_ => "{$tag}$_" } keys %kinds, 'reentrant', 'condition';
 my $elsewhere = $cluster->key_on($from, 'elsewhere-');
-# On slow machines, too: after twice lockredis.wait_lease Redis forgets the session that
-# waits for the condition.
+# This lease does not grow on slow machines: Redis would forget the session that waits for the
+# condition, which it does after twice lockredis.wait_lease.
 my $one = $near->session(settings => { 'lockredis.lease' => '30s' });
 my $patient = $near->session(settings => { 'lockredis.lease' => '10min' });
 my %waiter = map { $_ => $far->session(settings => { 'lockredis.lease' => '10min' }) } keys %key;

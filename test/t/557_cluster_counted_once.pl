@@ -37,9 +37,9 @@ foreach (
 {
 	my ($kind, $before, $after, $function) = @$_;
 
-	$node->poll_query_until('postgres', q{
-		SELECT count(*) = 2 FROM redis_lock_status
-		 WHERE role = 'master' AND state = 'up' AND in_use}) or die 'not all nodes are up';
+	poll_until('both nodes to be up', sub { $node->value(q{
+		SELECT count(*) FROM redis_lock_status
+		 WHERE role = 'master' AND state = 'up' AND in_use}) == 2 });
 
 	my $key = $cluster->key_on($old, $kind);
 	my $slot = $cluster->slot($key);

@@ -274,8 +274,8 @@ func (t *RedissonThread) stepMulti(key string) {
 			call.Lingers = true
 			t.w.hist.end(call, resultException)
 		case answer != "true":
-			// RedissonMultiLock.unlockInner says nothing when what it had of them could
-			// not be given back.
+			// RedissonMultiLock.unlockInner ignores that Redis has refused to release a
+			// lock that it had taken.
 			call.Lingers = !t.giveBack("", keys[i])
 			t.w.hist.end(call, resultBusy)
 		default:

@@ -56,8 +56,8 @@ use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 our @EXPORT_OK = qw(now now_ns limit poll_until pause on_pause);
 
-# PostgreSQL's modules catch it since 17, unless somebody has said something: then the end of a
-# child would end a select() early, which is taken for its time limit.
+# Since 17 PostgreSQL's test modules catch SIGCHLD, unless it has a handler already.  A child that
+# ends would then interrupt select(), which callers take for the end of their time limit.
 $SIG{CHLD} = 'DEFAULT';
 
 my $scale = $ENV{LOCKREDIS_TEST_SLOW} || 1;
