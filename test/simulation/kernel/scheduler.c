@@ -48,9 +48,11 @@
 
 /*
  * Of one process, between two sleeps, signals or messages: there is never so much to
- * do that it takes more.
+ * do that it takes more.  While it is stopped, more becomes due: that many steps for each
+ * millisecond do not count.
  */
 #define MAX_AWAKE	30000
+#define DUE_PER_MS	100
 
 #define START_TIME	(1000 * SIM_S)
 
@@ -435,6 +437,9 @@ stop_here(const Stop *stop, const char *what)
 	}
 	if (stop->length > 0)
 	{
+		int64_t		due = stop->length * DUE_PER_MS / SIM_MS;
+
+		p->awake_for -= due < p->awake_for ? due : p->awake_for;
 		p->stopped_until = now + stop->length;
 		sim_trace("is stopped for %.3f ms (at %s in %s)", stop->length / 1000.0, what,
 				  where());
