@@ -450,19 +450,31 @@ check_place(const ScriptCall *call, int at)
 	}
 }
 
+/*
+ * is_too_late --- with a clock that was set back a create may run after the release that
+ * was the last one, as it had run when no create could any more
+ */
+static bool
+is_too_late(const ScriptCall *call, const Had *made)
+{
+	return script_does(call, "create") && redis_clock_went_back(call->node) &&
+		redis_was_released(made->owner);
+}
+
 static void
 lock_made(const ScriptCall *call, const Had *made)
 {
 	Mark	   *m = mark_find(call->node, made->owner);
+	bool		is_old = is_too_late(call, made);
 
 	check_alone(call, made);
 	if (script_is(call, "fair"))
 		check_turn(call, made);
-	if (m == NULL && (made->kind == VIEW_TOKEN || call->asks_for_replica))
+	if (m == NULL && (made->kind == VIEW_TOKEN || call->asks_for_replica || is_old))
 		m = mark_made(call->node, made->owner);
 	if (m == NULL)
 		return;
-	m->is_old = false;
+	m->is_old = is_old;
 	m->promised = call->asks_for_replica;
 	m->sent_at = net_sent_at();
 }
@@ -739,7 +751,7 @@ redis_is_next(const char *key, const char *owner)
 
 /*
  * is_given_up --- what is refused is left when it should have run out; so is what
- * comes back after its release, and what is at a place of before
+ * comes or comes back after its release, and what is at a place of before
  *
  * It has not yet if the clock was set back, or if the last renewal was a while on
  * its way.
