@@ -22,6 +22,17 @@
 /* The longest possible lease. */
 #define LR_LEASE_MAX_MS		(INT64CONST(24) * 24 * 60 * 60 * 1000)
 
+/*
+ * When a lease ends for its holder whose request was sent at that time.  Redis counts the
+ * lease from the beginning of the millisecond in which it runs the request, and since
+ * version 8 may remove the key as soon as that time is over.
+ */
+static inline int64
+lr_lease_deadline(int64 sent_at, int64 lease_ms)
+{
+	return sent_at + (lease_ms - 1) * LR_US_PER_MS;
+}
+
 /* A commit requires that more than a tenth of the lease is left, or more than this. */
 #define LR_MARGIN_MAX		LR_US_PER_S
 

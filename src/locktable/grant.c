@@ -17,6 +17,7 @@
 
 #include "utils/timestamp.h"
 
+#include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "settings.h"
@@ -171,7 +172,7 @@ grant_is_overtaken(StoreId store, int64 judged_at)
  */
 static GrantResult
 grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-			 int64 judged_at, int64 deadline, const LockTerms *terms, int64 fence,
+			 int64 judged_at, int64 sent_at, const LockTerms *terms, int64 fence,
 			 TimestampTz acquired_at, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
@@ -179,11 +180,12 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
 	int64		now = lr_now();
+	int64		deadline = lr_lease_deadline(sent_at, terms->lease_ms);
 
 	if (deadline <= now)
 		return GRANT_TOO_LATE;
 	if (grant_is_overtaken(store, judged_at) ||
-		grant_was_forced(h, deadline - terms->lease_ms * LR_US_PER_MS))
+		grant_was_forced(h, sent_at))
 		return GRANT_STALE;
 	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
 		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->id))
@@ -225,7 +227,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 
 GrantResult
 lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-		 int64 judged_at, int64 deadline, const LockTerms *terms, int64 fence)
+		 int64 judged_at, int64 sent_at, const LockTerms *terms, int64 fence)
 {
 	TimestampTz acquired_at = GetCurrentTimestamp();
 	LWLock	   *lock = lt_lock_hold(hold);
@@ -235,7 +237,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	if (lt_wait_of(LrMyProcNumber)->kept.disowned == owner)
 		result = GRANT_DISOWNED;
 	else
-		result = grant_locked(hold, store, owner, topology, judged_at, deadline, terms,
+		result = grant_locked(hold, store, owner, topology, judged_at, sent_at, terms,
 							  fence, acquired_at, &wakes);
 	lt_unlock(lock, &wakes);
 	return result;
@@ -249,7 +251,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
  */
 GrantResult
 lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topology,
-				  int64 deadline, const LockTerms *terms, LrIndex *hold)
+				  int64 sent_at, const LockTerms *terms, LrIndex *hold)
 {
 	TimestampTz acquired_at = GetCurrentTimestamp();
 	LWLock	   *lock = lt_partition(name->hash);
@@ -259,8 +261,7 @@ lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topolo
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	*hold = lt_make_unqueued(name, terms);
 	result = grant_locked(*hold, store, owner, topology,
-						  deadline - terms->lease_ms * LR_US_PER_MS, deadline, terms, 0,
-						  acquired_at, &wakes);
+						  sent_at, sent_at, terms, 0, acquired_at, &wakes);
 	if (result != GRANTED)
 	{
 		lt_first_trace(&lt_holds[*hold], store, owner, topology);

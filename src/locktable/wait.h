@@ -148,13 +148,14 @@ typedef enum GrantResult
 } GrantResult;
 
 /*
- * The store gave us the lock: leave the queue, hold it until the deadline.
- * "topology" is the epoch of the master that did, 0 where none is looked for.  Of a store
- * that excludes this server only "judged_at" is when nobody elsewhere could have the key.
+ * The store gave us the lock: leave the queue, hold it for the lease, which counts from
+ * when the request was sent (lr_lease_deadline).  "topology" is the epoch of the master that
+ * did, 0 where none is looked for.  Of a store that excludes this server only
+ * "judged_at" is when nobody elsewhere could have the key.
  * A hold of a kind that is ownerless is gone then.
  */
 extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
-							uint32 topology, int64 judged_at, int64 deadline,
+							uint32 topology, int64 judged_at, int64 sent_at,
 							const LockTerms *terms, int64 fence);
 
 /*
@@ -168,7 +169,7 @@ extern void lt_note_without(LrIndex hold, uint64 owner, uint32 without);
  * is not granted is left to the watchdog.
  */
 extern GrantResult lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
-									 uint32 topology, int64 deadline,
+									 uint32 topology, int64 sent_at,
 									 const LockTerms *terms, LrIndex *hold);
 extern void lt_orphan_unqueued(const LrName *name, const LockTerms *terms,
 							   StoreId store, uint64 owner, uint32 topology,

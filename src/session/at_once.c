@@ -148,8 +148,7 @@ once_keep_granted(void)
 		HeldEntry  *entry;
 
 		result = lt_grant_unqueued(once.names[i], op->store, op->owner, op->topology,
-								   op->sent_at + terms->lease_ms * LR_US_PER_MS,
-								   terms, &hold);
+								   op->sent_at, terms, &hold);
 		if (result == GRANT_STALE)
 		{
 			ask_distrust(op);	/* for the error, if the master has changed */

@@ -26,6 +26,7 @@
  */
 #include "lockredis.h"
 
+#include "lease.h"
 #include "locktable/wait.h"
 #include "report.h"
 #include "session/session.h"
@@ -225,7 +226,7 @@ multi_begin_leases(const Multi *m)
 		HeldEntry  *entry = held_find(m->fresh[i], m->request.terms.kind);
 
 		if (!ask_settle(entry->hold, &ops[i]) && ops[i].outcome == STORE_OK)
-			lt_raise_deadline(entry->hold, ops[i].sent_at + lease_ms * LR_US_PER_MS,
+			lt_raise_deadline(entry->hold, lr_lease_deadline(ops[i].sent_at, lease_ms),
 							  ops[i].moves);
 		multi_set_renewed(m, entry, false);
 	}

@@ -197,7 +197,7 @@ session_send_reentry(const LrName *name, const HeldEntry *entry,
 
 		/* The old lease may have ended before the reply was read. */
 		(void) lt_set_scope(entry->hold, terms->scope, &wanted,
-							op.sent_at + terms->lease_ms * LR_US_PER_MS, op.moves);
+							lr_lease_deadline(op.sent_at, terms->lease_ms), op.moves);
 		lt_look(entry->hold, view);
 		if (view->state == HOLD_LOST)
 			session_refuse_reentry(name, entry->hold, terms->scope, before);
@@ -424,7 +424,7 @@ session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, int64 lea
 		part->renewed = renewed;
 		part->lease_ms = lease_ms;
 		(void) lt_set_scope(hold, i, part,
-							op->sent_at + lease_ms * LR_US_PER_MS, op->moves);
+							lr_lease_deadline(op->sent_at, lease_ms), op->moves);
 	}
 }
 

@@ -482,7 +482,7 @@ wait_report_too_late(const LockTerms *terms)
  * at once, has found that the other one has lost it.
  */
 static GrantResult
-wait_grant(int64 deadline)
+wait_grant(void)
 {
 	const AcquireRequest *r = acq.request;
 	int64		until = 0;
@@ -490,7 +490,7 @@ wait_grant(int64 deadline)
 	for (;;)
 	{
 		GrantResult result = lt_grant(acq.hold, acq.op.store, acq.op.owner,
-									  acq.op.topology, acq.judged_at, deadline,
+									  acq.op.topology, acq.judged_at, acq.op.sent_at,
 									  &r->terms, acq.op.fence);
 
 		if (result != GRANT_CONFLICT || !lr_kind(acq.key.kind)->placed)
@@ -514,7 +514,6 @@ static bool
 wait_take_granted(LrIndex *hold)
 {
 	const AcquireRequest *r = acq.request;
-	int64		deadline = acq.op.sent_at + r->terms.lease_ms * LR_US_PER_MS;
 
 	/* A cancel that has come with the answer would take it along: nobody has a record. */
 	if (lr_kind(acq.key.kind)->ownerless)
@@ -526,7 +525,7 @@ wait_take_granted(LrIndex *hold)
 		wait_give_back(0);
 		wait_report_left_behind();
 	}
-	switch (wait_grant(deadline))
+	switch (wait_grant())
 	{
 		case GRANTED:
 			if (lr_is_number(acq.key.kind))

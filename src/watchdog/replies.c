@@ -17,6 +17,7 @@
 
 #include "instance.h"
 #include "keyname.h"
+#include "lease.h"
 #include "locktable/hold.h"
 #include "locktable/losses.h"
 #include "settings.h"
@@ -120,7 +121,7 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 		case STORE_OK:
 			if (item->refused)
 				lt_not_refused(item);
-			if (lt_renewed(item, op->sent_at + item->lease_ms * LR_US_PER_MS, op->watch_ms))
+			if (lt_renewed(item, lr_lease_deadline(op->sent_at, item->lease_ms), op->watch_ms))
 				lr_count(STAT_RENEWALS);
 			if ((op->nodes & ~item->nodes) != 0)
 				lt_note_nodes(item->hold, item->owner, op->nodes);
@@ -343,7 +344,7 @@ apply_move(Replies *r, const DueItem *item, const StoreOp *create)
 	{
 		if (item->refused)
 			lt_not_refused(item);
-		lt_moved(item, r->store, set->sent_at + item->lease_ms * LR_US_PER_MS,
+		lt_moved(item, r->store, lr_lease_deadline(set->sent_at, item->lease_ms),
 				 not_after);
 	}
 	else if (is_taken(r, set))

@@ -85,7 +85,7 @@ lease_end(const HistoryRecord *r)
 {
 	int64_t		rest = r->lease_us / 10 < SIM_S ? r->lease_us / 10 : SIM_S;
 
-	return r->called + (r->renewed ? rest : r->lease_us);
+	return model_lease_end(r, r->renewed ? rest : r->lease_us);
 }
 
 /* How often a session has a lock, by what it was told. */

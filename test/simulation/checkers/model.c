@@ -295,8 +295,8 @@ model_step(LockState *state, const Call *call, int outcome, const uint32_t *excl
 			h = find(state, r);
 			if (r->result == HISTORY_YES && (h == NULL || (h->lost && !h->unseen)))
 				return false;
-			if (h != NULL && h->may_end > r->called + r->lease_us)
-				h->may_end = r->called + r->lease_us;
+			if (h != NULL && h->may_end > model_lease_end(r, r->lease_us))
+				h->may_end = model_lease_end(r, r->lease_us);
 			return true;
 		case HISTORY_LOST:
 			h = find(state, r);

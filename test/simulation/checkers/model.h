@@ -37,6 +37,16 @@
  */
 #define TOKENS_ANEW		(-1)
 
+/*
+ * When a lease may end that is counted from this call: a millisecond before, as Redis
+ * counts it from the beginning of a millisecond (lr_lease_deadline).
+ */
+static inline int64_t
+model_lease_end(const HistoryRecord *r, int64_t lease_us)
+{
+	return r->called + lease_us - SIM_MS;
+}
+
 /* Of all sessions and kinds, and some of sessions that have ended. */
 #define MODEL_HOLDERS	32
 

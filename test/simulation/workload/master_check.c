@@ -169,15 +169,15 @@ __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
 }
 
 extern GrantResult __real_lt_grant(LrIndex hold, StoreId store, uint64 owner,
-								   uint32 topology, int64 judged_at, int64 deadline,
+								   uint32 topology, int64 judged_at, int64 sent_at,
 								   const LockTerms *terms, int64 fence);
 extern GrantResult __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner,
-								   uint32 topology, int64 judged_at, int64 deadline,
+								   uint32 topology, int64 judged_at, int64 sent_at,
 								   const LockTerms *terms, int64 fence);
 
 GrantResult
 __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-				int64 judged_at, int64 deadline, const LockTerms *terms, int64 fence)
+				int64 judged_at, int64 sent_at, const LockTerms *terms, int64 fence)
 {
 	const LrKey *key = lt_key_of(hold);
 	uint32		before = lt_epoch_of(lt_holds[hold].key);
@@ -185,8 +185,8 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	bool		elsewhere = is_held_elsewhere(key, store);
 	GrantResult result;
 
-	asked_at = deadline - terms->lease_ms * SIM_MS;
-	result = __real_lt_grant(hold, store, owner, topology, judged_at, deadline, terms, fence);
+	asked_at = sent_at;
+	result = __real_lt_grant(hold, store, owner, topology, judged_at, sent_at, terms, fence);
 	asked_at = 0;
 	if (result == GRANTED && topology != 0 && topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
@@ -200,21 +200,21 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 }
 
 extern GrantResult __real_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
-											uint32 topology, int64 deadline,
+											uint32 topology, int64 sent_at,
 											const LockTerms *terms, LrIndex *hold);
 extern GrantResult __wrap_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
-											uint32 topology, int64 deadline,
+											uint32 topology, int64 sent_at,
 											const LockTerms *terms, LrIndex *hold);
 
 GrantResult
 __wrap_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topology,
-						 int64 deadline, const LockTerms *terms, LrIndex *hold)
+						 int64 sent_at, const LockTerms *terms, LrIndex *hold)
 {
 	uint32		before = cluster_epoch_of(name->data, name->len);
 	GrantResult result;
 
-	asked_at = deadline - terms->lease_ms * SIM_MS;
-	result = __real_lt_grant_unqueued(name, store, owner, topology, deadline, terms, hold);
+	asked_at = sent_at;
+	result = __real_lt_grant_unqueued(name, store, owner, topology, sent_at, terms, hold);
 	asked_at = 0;
 	if (result == GRANTED && topology != 0 && topology != before)
 		sim_fail("former master", "a lock is had that it has granted with others");

@@ -59,9 +59,6 @@ __wrap_lt_check_change(LWLock *lock)
 {
 }
 
-/* Redis counts in milliseconds, of which it drops the rest. */
-#define CLOCK_GRAIN		(2 * SIM_MS)
-
 /* After a failover each lock is asked about by then, if nothing is in the way. */
 #define ASKED_WITHIN	(2 * SIM_S)
 
@@ -129,7 +126,7 @@ check_master(LrIndex k, LrIndex i, const char *owner)
 		return;
 	}
 	until = node < 0 ? 0 : redis_owned_there_until(node, lt_keys[k].name, owner);
-	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
+	if (until < deadline_of(i) && !redis_was_robbed(owner))
 		sim_fail("held without a lock",
 				 "%s is %s by session %d for another %.3f ms; the master has it for %.3f ms",
 				 lt_keys[k].name, lt_state_names[h->state], h->session,
@@ -155,7 +152,7 @@ check_majority(LrIndex k, LrIndex i, const char *owner)
 {
 	int64		deadline = deadline_of(i);
 	int			lost;
-	int			n = names_count_owned(lt_keys[k].name, owner, deadline - CLOCK_GRAIN, &lost);
+	int			n = names_count_owned(lt_keys[k].name, owner, deadline, &lost);
 
 	if (n > sim_config.masters / 2)
 	{
@@ -244,7 +241,7 @@ check_shard(LrIndex k, LrIndex i, const char *owner)
 		return;
 	until = Max(redis_owned_there_until(shards_believed(name), name, owner),
 				redis_owned_there_until(redis_place_of(name), name, owner));
-	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
+	if (until < deadline_of(i) && !redis_was_robbed(owner))
 		sim_fail("held without a lock",
 				 "%s is %s by session %d for another %.3f ms; its master has it for %.3f ms",
 				 name, lt_state_names[h->state], h->session,
@@ -277,7 +274,7 @@ check_permits(LrIndex k)
 				sim_fail("two holders", "%s: sessions %d and %d have the same permit",
 						 lt_keys[k].name, lt_holds[j].session, lt_holds[i].session);
 		until = redis_permit_until(lt_keys[k].name, permit_id_of(i));
-		if (until + CLOCK_GRAIN < deadline_of(i))
+		if (until < deadline_of(i))
 			sim_fail("held without a lock",
 					 "session %d has a permit of %s (%s) for another %.3f ms; Redis has it for %.3f ms",
 					 lt_holds[i].session, lt_keys[k].name, lt_state_names[lt_holds[i].state],
@@ -319,7 +316,7 @@ check_store(LrIndex k, LrIndex i)
 	}
 	until = h->store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
 		rows_owned_until(lt_keys[k].name, h->owner);
-	if (until + CLOCK_GRAIN < deadline_of(i) && !redis_was_robbed(owner))
+	if (until < deadline_of(i) && !redis_was_robbed(owner))
 		sim_fail("held without a lock",
 				 "%s is %s by session %d for another %.3f ms; %s has it for %.3f ms",
 				 lt_keys[k].name, lt_state_names[h->state], h->session,

@@ -87,7 +87,7 @@ take(int slot, const char *key, bool renewed)
 	LrIndex		hold = enqueue(slot, key);
 
 	t.renewed = renewed;
-	if (lt_grant(hold, STORE_REDIS, ++owner, 0, 0, lr_now() + 30 * LR_US_PER_S, &t, 0) != GRANTED)
+	if (lt_grant(hold, STORE_REDIS, ++owner, 0, 0, lr_now(), &t, 0) != GRANTED)
 		sim_fail("self-test", "%s cannot be granted", key);
 	return hold;
 }
