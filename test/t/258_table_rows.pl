@@ -29,7 +29,8 @@ $admin->query(
 	q{ALTER TABLE redis_lock_rows ALTER owner DROP NOT NULL, ALTER hold_count DROP NOT NULL,
 		ALTER expires_at DROP NOT NULL;
 	  ALTER TABLE redis_lock_shares ALTER lease DROP NOT NULL, ALTER expires_at DROP NOT NULL;
-	  ALTER TABLE redis_lock_values ALTER value DROP NOT NULL});
+	  ALTER TABLE redis_lock_values ALTER value DROP NOT NULL;
+	  ALTER TABLE redis_lock_counters ALTER token DROP NOT NULL});
 
 # ----------
 # Rows of locks
@@ -168,8 +169,12 @@ foreach my $token ('9223372036854775807', '9007199254740991')
 	$admin->query("UPDATE redis_lock_counters SET token = $token WHERE key = 'f'");
 	$one->query_fails("SELECT redis_fenced_lock('f')", '22003', qr/used up/, "no token above $token");
 }
-$admin->query("UPDATE redis_lock_counters SET token = -9223372036854775808 WHERE key = 'f'");
-$one->query_is("SELECT redis_fenced_lock('f'), redis_unlock('f')", '1|t', 'from the beginning');
+foreach my $token ('-9223372036854775808', 'NULL')
+{
+	$admin->query("UPDATE redis_lock_counters SET token = $token WHERE key = 'f'");
+	$one->query_is("SELECT redis_fenced_lock('f'), redis_unlock('f')", '1|t',
+		"$token: from the beginning");
+}
 
 # ----------
 # For ever

@@ -120,21 +120,12 @@ keyed_seek(KeyedTable *table, IndexScanDesc scan, const Datum *keys, int nkeys)
 }
 
 KeyedFound
-keyed_find_exact(KeyedTable *table, const Datum *keys)
+keyed_find(KeyedTable *table, const Datum *keys)
 {
 	keyed_seek(table, table->scan, keys, table->nkeys);
 	if (!index_getnext_slot(table->scan, ForwardScanDirection, table->row))
 		return KEYED_NOTHING;
 	return TransactionIdIsValid(table->dirty.xmin) ? KEYED_BLOCKED : KEYED_ROW;
-}
-
-/*
- * keyed_find --- look for the row of a key
- */
-KeyedFound
-keyed_find(KeyedTable *table, Datum key)
-{
-	return keyed_find_exact(table, &key);
 }
 
 void
@@ -150,12 +141,6 @@ keyed_next_of_group(KeyedTable *table)
 		if (!TransactionIdIsValid(table->dirty.xmin))
 			return true;
 	return false;
-}
-
-Datum
-keyed_column(KeyedTable *table, int column, bool *isnull)
-{
-	return slot_getattr(table->row, column, isnull);
 }
 
 /*

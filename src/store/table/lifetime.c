@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lifetime.c
- *	  Until when a row of redis_lock_rows counts; see table_int.h.
+ *	  Until when an entry counts; see table_int.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,9 +25,6 @@
 
 /* More are made room for as they come. */
 #define EXPECTED_ROWS		1024
-
-/* Digits of the largest owner number. */
-#define OWNER_DIGITS		20
 
 /* Of a row that readers share: no owner has this bit. */
 #define SHARED_NUMBER		(UINT64CONST(1) << 63)
@@ -63,9 +60,9 @@ lifetime_instance(void)
 }
 
 bool
-lifetime_is_own_instance(Datum value, bool isnull)
+lifetime_is_own_instance(Datum value)
 {
-	return !isnull && memcmp(DatumGetUUIDP(value)->data, instance.data, UUID_LEN) == 0;
+	return memcmp(DatumGetUUIDP(value)->data, instance.data, UUID_LEN) == 0;
 }
 
 /*
@@ -85,6 +82,17 @@ void
 lifetime_forget(uint64 number)
 {
 	hash_search(lifetimes, &number, HASH_REMOVE, NULL);
+}
+
+/*
+ * lifetime_owner_number --- see table_int.h
+ */
+uint64
+lifetime_owner_number(const char *owner)
+{
+	if (strncmp(owner, lr_instance_uuid(), LR_UUID_LEN) != 0 || owner[LR_UUID_LEN] != ':')
+		return 0;
+	return strtou64(owner + LR_UUID_LEN + 1, NULL, 10);
 }
 
 /*
@@ -113,50 +121,6 @@ lifetime_forget_ended(void)
 }
 
 /*
- * owner_number --- the number in an owner of this instance; 0 if there is none
- */
-static uint64
-owner_number(const char *text, int len)
-{
-	const char *digits = text + LR_UUID_LEN + 1;
-	int			ndigits = len - LR_UUID_LEN - 1;
-	char		number[OWNER_DIGITS + 1];
-
-	if (ndigits < 1 || ndigits > OWNER_DIGITS ||
-		memcmp(text, lr_instance_uuid(), LR_UUID_LEN) != 0 ||
-		text[LR_UUID_LEN] != ':')
-		return 0;
-	memcpy(number, digits, ndigits);
-	number[ndigits] = '\0';
-	return strtou64(number, NULL, 10);
-}
-
-/*
- * lease_ms_of --- the lease in a column
- */
-static int64
-lease_ms_of(TupleTableSlot *slot, int column)
-{
-	bool		isnull;
-	Datum		lease = slot_getattr(slot, column, &isnull);
-
-	return DatumGetIntervalP(lease)->time / LR_US_PER_MS;
-}
-
-/*
- * number_of --- by which a row of this instance is remembered; 0: by none
- */
-static uint64
-number_of(TupleTableSlot *slot, int column, bool shared)
-{
-	bool		isnull;
-	text	   *t = DatumGetTextPP(slot_getattr(slot, column, &isnull));
-
-	return shared ? lifetime_shared_number(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t)) :
-		owner_number(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t));
-}
-
-/*
  * own_left_ms --- how long a row of this instance still counts
  */
 static int64
@@ -176,38 +140,12 @@ own_left_ms(uint64 number, int64 lease_ms)
 	return left <= 0 ? 0 : lr_ms_up(left);
 }
 
-bool
-lifetime_is_shared(TupleTableSlot *slot)
-{
-	bool		isnull;
-	Datum		value = slot_getattr(slot, COL_INSTANCE, &isnull);
-
-	return lifetime_is_own_instance(value, isnull) &&
-		keyed_is_text(slot, COL_OWNER, SHARED_OWNER);
-}
-
-/*
- * lifetime_remember_row --- see table_int.h
- *
- * A worker that was started anew remembers nothing of the row.  So it looks at the row
- * first, or a shorter lease would replace the one that the row was written with.
- */
-void
-lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms)
-{
-	bool		shared = lifetime_is_shared(slot);
-
-	(void) lifetime_left_ms(slot);
-	lifetime_remember(number_of(slot, shared ? COL_KEY : COL_OWNER, shared), lease_ms);
-}
-
 /*
  * wall_left_ms --- how long a row of no instance still counts
  */
 static int64
-wall_left_ms(Datum expires_at, int64 lease_ms)
+wall_left_ms(TimestampTz until, int64 lease_ms)
 {
-	TimestampTz until = DatumGetTimestampTz(expires_at);
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (until <= now)
@@ -215,39 +153,10 @@ wall_left_ms(Datum expires_at, int64 lease_ms)
 	return TIMESTAMP_IS_NOEND(until) ? lease_ms : Min(lr_ms_up(until - now), lease_ms);
 }
 
-/*
- * left_ms --- how long a row with these columns still counts; its number is that of a
- * column, too
- */
-static int64
-left_ms(TupleTableSlot *slot, int lease_column, int expires_column, int instance_column,
-		int number_column, bool shared)
-{
-	int64		lease_ms = lease_ms_of(slot, lease_column);
-	bool		isnull;
-	Datum		instance_of = slot_getattr(slot, instance_column, &isnull);
-
-	if (isnull)
-		return wall_left_ms(slot_getattr(slot, expires_column, &isnull), lease_ms);
-	return lifetime_is_own_instance(instance_of, isnull) ?
-		own_left_ms(number_of(slot, number_column, shared), lease_ms) : 0;
-}
-
-/*
- * lifetime_left_ms --- see table_int.h
- */
 int64
-lifetime_left_ms(TupleTableSlot *slot)
+lifetime_left_ms(const Entry *e)
 {
-	bool		shared = lifetime_is_shared(slot);
-
-	return left_ms(slot, COL_LEASE, COL_EXPIRES_AT, COL_INSTANCE,
-				   shared ? COL_KEY : COL_OWNER, shared);
-}
-
-int64
-lifetime_share_left_ms(TupleTableSlot *slot)
-{
-	return left_ms(slot, COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT, COL_SHARE_INSTANCE,
-				   COL_SHARE_OWNER, false);
+	if (e->of == OF_NOBODY)
+		return wall_left_ms(e->until, e->lease_ms);
+	return e->of == OF_US ? own_left_ms(e->remembered, e->lease_ms) : 0;
 }

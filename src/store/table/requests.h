@@ -19,14 +19,10 @@
 
 #include "store/store.h"
 
-/* ----------
- * trouble.c: Why the table worker could not do what was asked.
- *
- * Plain data: it is written by the worker and read by who asked, through shared
- * memory.
- * ----------
+/*
+ * Why the table worker could not do what was asked.  Plain data: it is written by the
+ * worker and read by who asked, through shared memory.
  */
-
 typedef enum TableFault
 {
 	TABLE_FAULT_NONE,
@@ -112,7 +108,7 @@ typedef struct TableRequest
 } TableRequest;
 
 /*
- * Requests that have been counted, and by which transactions; see table_tickets.c,
+ * Requests that have been counted, and by which transactions; see table_counts.c,
  * whose they are.
  */
 #define TABLE_TICKETS		8192

@@ -1,10 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * table_counts.c
- *	  Semaphores and latches in a table.
+ *	  Numbers that somebody has set: how many permits there are, semaphores and latches.
  *
- * A number each, in redis_lock_values.  Each operation does what the script of its kind
- * does in Redis; what has been counted is remembered in table_tickets.c.
+ * One row in redis_lock_values for each key and kind.  They belong to no server.  Each
+ * operation of semaphores and latches does what the script of its kind does in Redis.
+ *
+ * Whether a request that the worker has taken was carried out is the status of its
+ * transaction, and who asks again does so soon: the watchdog, as what a session leaves
+ * behind.  So the last requests are kept, each with its transaction, in shared memory:
+ * the worker may end between its commit and the question.
+ *
+ *	 session: takes two permits, is cancelled
+ *									worker: commits that, and ends
+ *	 watchdog: undo
+ *									the next worker: it was committed; two permits back
+ *
+ * A question that comes when thousands of others have been counted since finds nothing,
+ * as if the request had not run.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -15,53 +28,176 @@
  */
 #include "lockredis.h"
 
+#include "access/transam.h"
+#include "access/xact.h"
 #include "common/int.h"
 
 #include "store/table/table_int.h"
 
+/* ----------
+ * Tickets: which requests have been counted, for when nobody has read the answer
+ * ----------
+ */
+
 /*
- * count_find --- the number, 0 if there is none; false: the outcome is set
+ * ticket_add --- the present transaction does what that owner has asked for
+ */
+static void
+ticket_add(uint64 owner)
+{
+	TableTickets *tickets = requests_tickets();
+	TableTicket *t = &tickets->ticket[tickets->next];
+
+	tickets->next = (tickets->next + 1) % TABLE_TICKETS;
+	t->owner = owner;
+	t->done_by = GetTopTransactionId();
+	t->undone_by = InvalidTransactionId;
+}
+
+static bool
+ticket_is_done(TransactionId xid)
+{
+	return TransactionIdIsValid(xid) &&
+		(TransactionIdIsCurrentTransactionId(xid) || TransactionIdDidCommit(xid));
+}
+
+/*
+ * ticket_find --- of one that was carried out, and not undone
+ *
+ * There may be several of one owner: the transactions of all but one have failed.
+ */
+static TableTicket *
+ticket_find(uint64 owner)
+{
+	TableTickets *tickets = requests_tickets();
+
+	for (int i = 0; i < TABLE_TICKETS; i++)
+	{
+		TableTicket *t = &tickets->ticket[i];
+
+		if (t->owner == owner && ticket_is_done(t->done_by) &&
+			!ticket_is_done(t->undone_by))
+			return t;
+	}
+	return NULL;
+}
+
+/* ----------
+ * Numbers
+ * ----------
+ */
+
+Entry *
+value_find(LockTables *tables, StoreOp *op, KindId kind)
+{
+	Entry	   *value = entry_find(tables, IN_VALUES, op, kind, "");
+
+	if (value != NULL && value->left_ms == 0)
+		value->number = 0;
+	return value;
+}
+
+bool
+value_write(LockTables *tables, StoreOp *op, int64 number)
+{
+	Entry	   *value = &tables->entry[IN_VALUES];
+
+	if (value->left_ms == 0)
+		value->until = op->lease_ms > 0 ? entry_time_after(op->lease_ms) : DT_NOEND;
+	value->number = number;
+	return entry_put(tables, IN_VALUES, op);
+}
+
+/*
+ * value_delete --- the one that was looked for last, and is there
  */
 static bool
-count_find(LockTables *tables, StoreOp *op, FoundValue *found, TableTrouble *trouble)
+value_delete(LockTables *tables, StoreOp *op)
 {
-	if (!value_find(tables, op, found, trouble))
-		return false;
+	tables->must_flush = true;
+	return entry_delete(tables, IN_VALUES, op);
+}
+
+/*
+ * count_find --- the number of the operation's kind, which is the answer; NULL: the outcome
+ * is set
+ */
+static Entry *
+count_find(LockTables *tables, StoreOp *op)
+{
+	Entry	   *value = value_find(tables, op, op->lock_kind);
+
+	if (value == NULL)
+		return NULL;
 	op->outcome = STORE_OK;
-	op->available = op->total = found->value;
-	return true;
+	op->available = op->total = value->number;
+	return value;
 }
 
 /*
  * count_add --- so many more or less, if that is a number; false: the outcome is set
  */
 static bool
-count_add(LockTables *tables, StoreOp *op, const FoundValue *found, int64 amount,
-		  TableTrouble *trouble)
+count_add(LockTables *tables, StoreOp *op, int64 amount)
 {
 	int64		value;
 
-	if (pg_add_s64_overflow(found->value, amount, &value))
+	if (pg_add_s64_overflow(tables->entry[IN_VALUES].number, amount, &value))
 	{
-		table_trouble_set(trouble, TABLE_ERROR, "The number would be out of range.");
-		rows_refuse(op, trouble);
+		table_trouble_set(&tables->trouble, TABLE_ERROR, "The number would be out of range.");
+		entry_refuse(op, &tables->trouble);
 		return false;
 	}
 	op->available = op->total = value;
-	return value_write(tables, op, found, value, trouble);
+	return value_write(tables, op, value);
 }
 
 /*
- * count_set --- the number that is asked for, and how long it counts
- *
- * Of a row that counts already value_write() would keep the end.
+ * count_value --- read the number
  */
-static void
-count_set(LockTables *tables, StoreOp *op, FoundValue *found, TableTrouble *trouble)
+void
+count_value(LockTables *tables, StoreOp *op)
 {
-	found->counts = false;
-	op->available = op->total = op->amount;
-	(void) value_write(tables, op, found, op->amount, trouble);
+	(void) count_find(tables, op);
+}
+
+/*
+ * count_define --- set, create, add to, drain or delete it
+ *
+ * What is set counts for as long as it says, whatever was there.
+ */
+void
+count_define(LockTables *tables, StoreOp *op)
+{
+	Entry	   *value = count_find(tables, op);
+	bool		counts = value != NULL && value->left_ms != 0;
+
+	if (value == NULL)
+		return;
+	op->changed = (op->change != CHANGE_INIT || !counts) &&
+		(op->change != CHANGE_DELETE || counts);
+	if (!op->changed)
+		return;
+	switch (op->change)
+	{
+		case CHANGE_SET:
+		case CHANGE_INIT:
+			value->left_ms = 0;
+			op->available = op->total = op->amount;
+			(void) value_write(tables, op, op->amount);
+			break;
+		case CHANGE_ADD:
+			(void) count_add(tables, op, op->amount);
+			break;
+		case CHANGE_DRAIN:
+			if (value->number != 0 && value->number >= PG_INT32_MIN &&
+				value->number <= PG_INT32_MAX)
+				(void) value_write(tables, op, 0);
+			break;
+		case CHANGE_DELETE:
+			(void) value_delete(tables, op);
+			break;
+	}
 }
 
 /* ----------
@@ -73,20 +209,16 @@ count_set(LockTables *tables, StoreOp *op, FoundValue *found, TableTrouble *trou
  * semaphore_create --- take so many permits of a semaphore, or find it busy
  */
 void
-semaphore_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+semaphore_create(LockTables *tables, StoreOp *op)
 {
-	FoundValue	found;
+	const Entry *value = count_find(tables, op);
 
-	if (!count_find(tables, op, &found, trouble))
+	if (value == NULL)
 		return;
-	if (found.value < op->amount)
-	{
-		op->outcome = STORE_BUSY;
-		op->value = STORE_VALUE_LOCK;
-		op->ttl_ms = STORE_NO_TTL;
-	}
-	else if (count_add(tables, op, &found, -op->amount, trouble))
-		tickets_add(op->owner);
+	if (value->number < op->amount)
+		entry_busy(op, STORE_NO_TTL);
+	else if (count_add(tables, op, -op->amount))
+		ticket_add(op->owner);
 }
 
 /*
@@ -95,51 +227,28 @@ semaphore_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  * A semaphore that has gone meanwhile is not made anew.
  */
 void
-semaphore_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+semaphore_release(LockTables *tables, StoreOp *op)
 {
-	FoundValue	found;
+	const Entry *value = count_find(tables, op);
+	TableTicket *ticket = ticket_find(op->owner);
 
-	if (!count_find(tables, op, &found, trouble))
+	if (value == NULL)
 		return;
-	if (!tickets_has(op->owner))
+	if (ticket == NULL)
 		op->outcome = STORE_GONE;
-	else if (!found.counts || count_add(tables, op, &found, op->amount, trouble))
-		tickets_remove(op->owner);
+	else if (value->left_ms == 0 || count_add(tables, op, op->amount))
+		ticket->undone_by = GetTopTransactionId();
 }
 
 /*
  * semaphore_count --- return permits, once for each ticket
  */
 void
-semaphore_count(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+semaphore_count(LockTables *tables, StoreOp *op)
 {
-	FoundValue	found;
-
-	if (count_find(tables, op, &found, trouble) && !tickets_has(op->owner) &&
-		count_add(tables, op, &found, op->amount, trouble))
-		tickets_add(op->owner);
-}
-
-/*
- * semaphore_define --- set, create, add to or drain a semaphore
- */
-void
-semaphore_define(LockTables *tables, StoreOp *op, TableTrouble *trouble)
-{
-	FoundValue	found;
-
-	if (!count_find(tables, op, &found, trouble))
-		return;
-	op->changed = true;
-	if (op->change == CHANGE_ADD)
-		(void) count_add(tables, op, &found, op->amount, trouble);
-	else if (op->change == CHANGE_SET || (op->change == CHANGE_INIT && !found.counts))
-		count_set(tables, op, &found, trouble);
-	else if (op->change == CHANGE_DRAIN && found.value != 0 &&
-			 found.value >= PG_INT32_MIN && found.value <= PG_INT32_MAX)
-		(void) value_write(tables, op, &found, 0, trouble);
-	else
-		op->changed = op->change != CHANGE_INIT;
+	if (count_find(tables, op) != NULL && ticket_find(op->owner) == NULL &&
+		count_add(tables, op, op->amount))
+		ticket_add(op->owner);
 }
 
 /* ----------
@@ -151,15 +260,12 @@ semaphore_define(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  * latch_create --- is it open?
  */
 void
-latch_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+latch_create(LockTables *tables, StoreOp *op)
 {
-	FoundValue	found;
+	const Entry *value = count_find(tables, op);
 
-	if (!count_find(tables, op, &found, trouble) || found.value <= 0)
-		return;
-	op->outcome = STORE_BUSY;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = STORE_NO_TTL;
+	if (value != NULL && value->number > 0)
+		entry_busy(op, STORE_NO_TTL);
 }
 
 /*
@@ -167,55 +273,20 @@ latch_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  * again is another one
  */
 void
-latch_count(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+latch_count(LockTables *tables, StoreOp *op)
 {
-	FoundValue	found;
-	bool		done = true;
+	const Entry *value = count_find(tables, op);
+	bool		done;
 
-	if (!count_find(tables, op, &found, trouble) || tickets_has(op->owner))
+	if (value == NULL || ticket_find(op->owner) != NULL)
 		return;
-	if (found.value > op->amount)
-		done = count_add(tables, op, &found, -op->amount, trouble);
+	if (value->number > op->amount)
+		done = count_add(tables, op, -op->amount);
 	else
 	{
 		op->available = op->total = 0;
-		done = !found.counts || value_delete(tables, op, &found, trouble);
+		done = value->left_ms == 0 || value_delete(tables, op);
 	}
 	if (done)
-		tickets_add(op->owner);
-}
-
-/*
- * latch_define --- set, create or delete a latch
- */
-void
-latch_define(LockTables *tables, StoreOp *op, TableTrouble *trouble)
-{
-	FoundValue	found;
-
-	if (!count_find(tables, op, &found, trouble))
-		return;
-	op->changed = op->change == CHANGE_SET || found.counts == (op->change == CHANGE_DELETE);
-	if (!op->changed)
-		return;
-	if (op->change == CHANGE_DELETE)
-		(void) value_delete(tables, op, &found, trouble);
-	else
-		count_set(tables, op, &found, trouble);
-}
-
-/* ----------
- * Both
- * ----------
- */
-
-/*
- * count_value --- read the number
- */
-void
-count_value(LockTables *tables, StoreOp *op, TableTrouble *trouble)
-{
-	FoundValue	found;
-
-	(void) count_find(tables, op, &found, trouble);
+		ticket_add(op->owner);
 }

@@ -22,6 +22,7 @@
 #include "executor/tuptable.h"
 #include "nodes/execnodes.h"
 #include "utils/snapshot.h"
+#include "utils/timestamp.h"
 
 #include "store/table/requests.h"
 
@@ -72,10 +73,8 @@ typedef enum KeyedFound
 extern bool keyed_begin(KeyedTable *table, Relation rel, int nkeys);
 extern void keyed_end(KeyedTable *table);
 
-extern KeyedFound keyed_find(KeyedTable *table, Datum key);
-
-/* The same by all columns of a key that has several. */
-extern KeyedFound keyed_find_exact(KeyedTable *table, const Datum *keys);
+/* By all columns of the key. */
+extern KeyedFound keyed_find(KeyedTable *table, const Datum *keys);
 
 /*
  * One after the other all rows with that first column; those that somebody is just
@@ -83,20 +82,6 @@ extern KeyedFound keyed_find_exact(KeyedTable *table, const Datum *keys);
  */
 extern void keyed_begin_group(KeyedTable *table, Datum key);
 extern bool keyed_next_of_group(KeyedTable *table);
-
-/* A column of the row that was found; from 1. */
-extern Datum keyed_column(KeyedTable *table, int column, bool *isnull);
-
-/* Has a row that text in that column, which is not null? */
-static inline bool
-keyed_is_text(TupleTableSlot *row, int column, const char *expected)
-{
-	bool		isnull;
-	text	   *found = DatumGetTextPP(slot_getattr(row, column, &isnull));
-	Size		len = strlen(expected);
-
-	return VARSIZE_ANY_EXHDR(found) == len && memcmp(VARDATA_ANY(found), expected, len) == 0;
-}
 
 /* Raises if somebody inserts the same key in this very moment. */
 extern void keyed_insert(KeyedTable *table, const Datum *values,
@@ -121,53 +106,77 @@ extern bool keyed_delete(KeyedTable *table);
  * ----------
  */
 
-/* Columns of redis_lock_rows. */
-enum RowColumn
+typedef enum TableId
 {
-	COL_KEY = 1, COL_OWNER, COL_HOLD_COUNT, COL_FENCE, COL_LEASE,
-	COL_ACQUIRED_AT, COL_EXPIRES_AT, COL_INSTANCE, COL_COMMENT
-};
+	IN_ROWS,
+	IN_COUNTERS,
+	IN_SHARES,					/* from here on: opened for those who need it, and */
+	IN_VALUES,					/* not there in version 1.0 */
+	IN_COUNT
+} TableId;
 
-#define ROW_COLUMNS			COL_COMMENT
-
-/* Columns of redis_lock_counters. */
-enum CounterColumn
+/* What a column says. */
+typedef enum Field
 {
-	COL_COUNTER_KEY = 1, COL_TOKEN
-};
+	FIELD_KEY,
+	FIELD_KIND,
+	FIELD_OWNER,
+	FIELD_HOLDS,
+	FIELD_NUMBER,
+	FIELD_LEASE,
+	FIELD_UNTIL,
+	FIELD_FENCE,				/* a number; from here on it may be null */
+	FIELD_END,					/* until when the row counts; null: for ever */
+	FIELD_INSTANCE,
+	FIELD_SINCE,				/* is not read, */
+	FIELD_COMMENT				/* nor this */
+} Field;
 
-#define COUNTER_COLUMNS		COL_TOKEN
-
-/* Columns of redis_lock_shares. */
-enum ShareColumn
+typedef struct TableFields
 {
-	COL_SHARE_KEY = 1, COL_SHARE_KIND, COL_SHARE_OWNER, COL_SHARE_LEASE,
-	COL_SHARE_ACQUIRED_AT, COL_SHARE_EXPIRES_AT, COL_SHARE_INSTANCE
-};
+	const char *name;
+	int			nkeys;
+	int			ncolumns;
+	Field		column[9];
+} TableFields;
 
-#define SHARE_COLUMNS		COL_SHARE_INSTANCE
-#define SHARE_KEYS			COL_SHARE_OWNER
+extern const TableFields table_fields[IN_COUNT];
 
-/* Columns of redis_lock_values. */
-enum ValueColumn
+/* Whose a row is; see lifetime.c. */
+typedef enum EntryOf
 {
-	COL_VALUE_KEY = 1, COL_VALUE_KIND, COL_VALUE, COL_VALUE_EXPIRES_AT
-};
+	OF_NOBODY,
+	OF_US,
+	OF_OTHERS
+} EntryOf;
 
-#define VALUE_COLUMNS		COL_VALUE_EXPIRES_AT
-#define VALUE_KEYS			COL_VALUE_KIND
+/* A row as it is in C.  Of another table than its own a field says nothing. */
+typedef struct Entry
+{
+	bool		there;			/* in the table */
+	bool		anew;			/* what is written is another one */
+	KindId		kind;
+	char		owner[LR_OWNER_MAX];
+	EntryOf		of;
+	int			holds;
+	int64		number;			/* that was set, or a fencing token; 0: none */
+	int64		lease_ms;
+	TimestampTz until;
+	uint64		remembered;		/* by which lifetime.c knows it; 0: it does not */
+	int64		left_ms;		/* for so long it still counts; 0: no more, or it is not
+								 * there */
+} Entry;
 
 /* Open in this transaction. */
 typedef struct LockTables
 {
-	KeyedTable	rows;
-	KeyedTable	counters;
-	KeyedTable	shares;
-	bool		has_shares;		/* those are open, too */
-	KeyedTable	values;
-	bool		has_values;		/* likewise */
+	KeyedTable	table[IN_COUNT];
+	bool		is_open[IN_COUNT];
+	Entry		entry[IN_COUNT];	/* the row that was found last */
 	bool		must_flush;		/* something was done that has to survive a
 								 * crash */
+	bool		wrote;			/* the present operation has written something */
+	TableTrouble trouble;		/* why it could not be carried out */
 } LockTables;
 
 /*
@@ -178,14 +187,91 @@ extern LockTables *tables_open(TableTrouble *trouble);
 extern void tables_close(LockTables *tables);
 
 /*
- * Open redis_lock_shares or redis_lock_values, too, which few operations need.  False:
- * it cannot be used, *trouble says why; all else can be done.
+ * Open one that few operations need, too.  False: it cannot be used, tables->trouble says
+ * why; all else can be done.
  */
-extern bool tables_open_shares(LockTables *tables, TableTrouble *trouble);
-extern bool tables_open_values(LockTables *tables, TableTrouble *trouble);
+extern bool tables_have(LockTables *tables, TableId in);
 
 /* ----------
- * lifetime.c: Until when a row of redis_lock_rows counts.
+ * entries.c: Rows of the tables, read and written as entries.
+ *
+ * The tables are ours, but they have an owner, who can write anything into them.  A row
+ * that is not as ours are is treated as none: it is deleted where it is met, and by the
+ * sweep.  So nobody needs to doubt an entry.
+ * ----------
+ */
+
+/* Appended to the owner of a key that stays locked after its release. */
+#define KEPT_SUFFIX			"/kept"
+
+/* The owner of the row that readers of a key share. */
+#define SHARED_OWNER		"readers"
+
+/* Before the SHA-256 of a token, or of the id of a permit. */
+#define TOKEN_OWNER			"token:"
+#define PERMIT_OWNER		"permit:"
+
+/* The outcome of an operation that was not carried out, for this reason. */
+extern void entry_refuse(StoreOp *op, const TableTrouble *trouble);
+
+/* ... as it is not to be had, for so long. */
+extern void entry_busy(StoreOp *op, int64 ttl_ms);
+
+/*
+ * May a table be looked into?  If it cannot be used nobody has anything there; if somebody
+ * has locked it that is not known, and the outcome is set.
+ */
+extern bool entry_may_look(LockTables *tables, TableId in, StoreOp *op);
+
+/*
+ * The entry with the operation's key, and that kind and owner if the table tells those
+ * apart.  NULL: somebody's open transaction is about to insert it; the outcome is set.
+ */
+extern Entry *entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind,
+						 const char *owner);
+
+/* One after the other all of a kind with the operation's key; NULL: that was the last. */
+extern void entry_begin_group(LockTables *tables, TableId in, const StoreOp *op);
+extern Entry *entry_next(LockTables *tables, TableId in, KindId kind);
+
+/* A new one instead of what was found; to "keep" it whatever becomes of this server. */
+extern void entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep);
+
+/* A lease from now on, if it is longer than what is left: then it has to be written. */
+extern bool entry_lengthen(Entry *e, int64 lease_ms);
+
+/*
+ * Write what was found last, as it is now, or delete it; the outcome is set.  False:
+ * somebody's transaction is at it.  If the operation has written something before, that
+ * raises, so that all of it is undone.
+ */
+extern bool entry_put(LockTables *tables, TableId in, StoreOp *op);
+extern bool entry_delete(LockTables *tables, TableId in, StoreOp *op);
+
+/* Delete the rows that are not as ours are, and those that do not count any more. */
+extern void entry_sweep(LockTables *tables, TableId in);
+
+/* The row of the key; is it that owner's, or of a token? */
+extern Entry *row_find(LockTables *tables, StoreOp *op);
+extern bool row_is_of(const Entry *row, uint64 owner);
+extern bool row_is_token(const Entry *row);
+
+/* Who has it is told, and if that is the outcome, for how long. */
+extern void row_tell_owner(const Entry *row, char *out);
+extern void row_is_taken(const Entry *row, StoreOp *op);
+
+/* On the wall clock, which is for what outlives the server, and for those who look. */
+extern TimestampTz entry_time_after(int64 ms);
+
+/* Is it the row that readers of this server share? */
+static inline bool
+entry_is_shared(const Entry *e)
+{
+	return e->of == OF_US && strcmp(e->owner, SHARED_OWNER) == 0;
+}
+
+/* ----------
+ * lifetime.c: Until when an entry counts.
  *
  * That is decided by its instance:
  *
@@ -200,20 +286,22 @@ extern bool tables_open_values(LockTables *tables, TableTrouble *trouble);
  *
  * A row that does not count any more may be overwritten by the next owner, and
  * is deleted by the sweep.
- *
- * For rows that are sound (sound_rows.c) only.
  * ----------
  */
 
 /* Once, in the worker. */
 extern void lifetime_start(void);
 
-/* The instance of rows that are ours, as their column has it. */
+/* The instance of rows that are ours, as their column has it; is it that? */
 extern Datum lifetime_instance(void);
+extern bool lifetime_is_own_instance(Datum value);
 
 /* The row with this number, its owner's, was written now, and counts for a lease. */
 extern void lifetime_remember(uint64 number, int64 lease_ms);
 extern void lifetime_forget(uint64 number);
+
+/* The number in an owner of this instance; 0: there is none. */
+extern uint64 lifetime_owner_number(const char *owner);
 
 /*
  * The number of the row that readers of a key share: it counts for as long as the lease
@@ -221,278 +309,78 @@ extern void lifetime_forget(uint64 number);
  */
 extern uint64 lifetime_shared_number(const char *name, int len);
 
-/* Likewise of the row in a slot, whichever of these it is: an older lease may be longer. */
-extern void lifetime_remember_row(TupleTableSlot *slot, int64 lease_ms);
-
-/* Is the row in a slot one that readers share, of this instance? */
-extern bool lifetime_is_shared(TupleTableSlot *slot);
-
-/* Is that this instance? */
-extern bool lifetime_is_own_instance(Datum value, bool isnull);
-
 /* Forget what is remembered of rows that do not count any more. */
 extern void lifetime_forget_ended(void);
 
-/*
- * How long the row in a slot still counts, in milliseconds: 0 = not any more.
- */
-extern int64 lifetime_left_ms(TupleTableSlot *slot);
-
-/* The same of a row of redis_lock_shares that counts by itself. */
-extern int64 lifetime_share_left_ms(TupleTableSlot *slot);
-
-/* ----------
- * sound_rows.c: Rows are found, and looked at whether they are as the table worker writes them.
- *
- * The tables are ours, but they have an owner, who can write anything into them.  A row
- * that is not as ours are is treated as none: it is deleted where it is met, and by the
- * sweep.  So what reads a row that was found here need not doubt it.
- * ----------
- */
-
-/* Appended to the owner of a key that stays locked after its release. */
-#define KEPT_SUFFIX			"/kept"
-
-/* The owner of the row that readers of a key share. */
-#define SHARED_OWNER		"readers"
-
-/* Before the SHA-256 of a token, or of the id of a permit. */
-#define TOKEN_OWNER			"token:"
-#define PERMIT_OWNER		"permit:"
-
-/* As keyed_find() and keyed_find_exact() of each table. */
-extern KeyedFound sound_row(LockTables *tables, Datum key);
-extern KeyedFound sound_share(LockTables *tables, const Datum *keys);
-extern KeyedFound sound_value(LockTables *tables, const Datum *keys);
-
-/* As keyed_next_of_group() of redis_lock_shares. */
-extern bool sound_next_share(LockTables *tables);
-
-/* What rows of a table are like, and which columns say until when one counts; 0: none. */
-typedef struct SoundForm
-{
-	bool		(*is_sound) (TupleTableSlot *row);
-	int			lease_column;
-	int			expires_column;
-	int			instance_column;
-} SoundForm;
-
-extern const SoundForm sound_rows;
-extern const SoundForm sound_shares;
-extern const SoundForm sound_values;
-
-/*
- * Delete the rows of the table that are not sound, and those that do not count any more.
- * One that would count for longer than its lease is made to end with that.
- */
-extern void sound_sweep(KeyedTable *table, const SoundForm *form,
-						bool (*has_ended) (TupleTableSlot *row));
-
-/* ----------
- * row_changes.c: The row of a key in redis_lock_rows: whose it is, and changes of it.
- *
- * For the operations of locks, in the table worker only.
- * ----------
- */
-
-/* A change of the row that was found, collected column by column. */
-typedef struct RowChange
-{
-	int			n;
-	int			columns[ROW_COLUMNS];
-	Datum		values[ROW_COLUMNS];
-	bool		nulls[ROW_COLUMNS];
-} RowChange;
-
-/* The outcome of an operation that was not carried out, for this reason. */
-extern void rows_refuse(StoreOp *op, const TableTrouble *trouble);
-
-/* ... because somebody's open transaction is at the row.  Returns false. */
-extern bool rows_blocked(StoreOp *op, TableTrouble *trouble);
-
-/* ... and something was written already: raises, so that all of it is undone. */
-extern void rows_undo_blocked(void);
-
-/* ... because somebody has the row that was found, and for so long. */
-extern void row_is_taken(LockTables *tables, StoreOp *op, int64 left_ms);
-
-/* What columns have; an owner is that of this instance with that number. */
-extern Datum row_key(const StoreOp *op);
-extern Datum row_owner(uint64 owner, const char *suffix);
-extern Datum row_lease(int64 ms);
-extern Datum row_time_after(int64 ms);
-
-/*
- * Of the row that was found: is it this owner's, of this instance, that of readers; who
- * is told.
- */
-extern bool row_belongs_to(LockTables *tables, uint64 owner);
-extern bool row_is_own(LockTables *tables);
-extern bool row_is_of_readers(LockTables *tables);
-
-/* Is it that of a token lock, and of the token with that id (StoreOp)? */
-extern bool row_is_token(LockTables *tables);
-extern void row_tell_token(LockTables *tables, char *out);
-extern bool row_is_of_token(LockTables *tables, const uint8 *id);
-extern int	row_hold_count(LockTables *tables);
-extern void row_tell_owner(LockTables *tables, char *out);
-
-/*
- * Write the first "n" columns, which are ours, of a new row, or of the one that was found;
- * both arrays have room for KEYED_MAX_COLUMNS.  False: somebody's transaction is at it.
- */
-extern bool row_put(KeyedTable *table, KeyedFound found, int n, Datum *values, bool *nulls);
-
-/*
- * Write the row of a new lock, with so many holds, over what was found.  To "keep" it
- * whatever becomes of this server it belongs to no instance.  False: as above.
- */
-extern bool row_make(LockTables *tables, const StoreOp *op, KeyedFound found, Datum owner,
-					 int holds, int64 lease_ms, bool keep);
-
-/*
- * Find the row of a lock that the caller believes to have; false: the outcome is
- * set.
- */
-extern bool row_find_own(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern bool row_find_of(LockTables *tables, StoreOp *op, uint64 owner,
-						TableTrouble *trouble);
-
-/* Collect a change of it, and write that; or delete it.  Both set the outcome. */
-extern void row_change_column(RowChange *change, int column, Datum value, bool isnull);
-extern void row_change_lease(LockTables *tables, const StoreOp *op, RowChange *change);
-extern void row_change_end(LockTables *tables, const StoreOp *op, RowChange *change);
-extern void row_change_to_no_instance(LockTables *tables, RowChange *change);
-extern void row_write_change(LockTables *tables, StoreOp *op, const RowChange *change,
-							 TableTrouble *trouble);
-extern void row_delete(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+/* How long an entry still counts, in milliseconds: 0 = not any more. */
+extern int64 lifetime_left_ms(const Entry *e);
 
 /* ----------
  * table_shares.c: Locks that several have together: the row that they share, and theirs.
  * ----------
  */
 
-/*
- * A row of the key in redis_lock_shares, of that owner and of the operation's kind: find
- * it; insert it, and "keep" it whatever becomes of this server; lengthen the lease of the
- * one that was found, if there is a longer one (false: somebody's transaction is at it).
- */
-extern KeyedFound share_find(LockTables *tables, const StoreOp *op, Datum owner);
-extern void share_insert(LockTables *tables, const StoreOp *op, Datum owner, bool keep);
-extern bool share_lengthen(LockTables *tables, const StoreOp *op);
-
-/* Is the one in a slot a permit? */
-extern bool share_is_permit(TupleTableSlot *row);
-
 /* Operations of a read lock. */
-extern void read_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void read_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void read_release(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void read_create(LockTables *tables, StoreOp *op);
+extern void read_renew(LockTables *tables, StoreOp *op);
+extern void read_release(LockTables *tables, StoreOp *op);
+
+/* All shares of the key go. */
+extern void shares_drop(LockTables *tables, StoreOp *op);
 
 /*
- * All shares of the key go.  Raises if somebody's transaction is at one: then all that
- * was done is undone.
- */
-extern void shares_drop(LockTables *tables, const StoreOp *op);
-
-/*
- * Who has the row that was found and shares of its key, as a text that is another one
- * when others have; empty: there are no shares.
+ * Who has the row and shares of its key, as a text that is another one when others have;
+ * empty: there are no shares.
  */
 extern void shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size);
 
 /*
- * The row that was found belongs to a writer who gives it back: if its session reads
- * too, it is that of a reader from now on, and the outcome is set.  False: nobody reads.
+ * The row belongs to a writer who gives it back: if its session reads too, it is that of a
+ * reader from now on, and the outcome is set.  False: nobody reads.
  */
-extern bool shares_keep(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-
-/* Delete what instances that have ended have left. */
-extern void shares_sweep(LockTables *tables);
+extern bool shares_keep(LockTables *tables, StoreOp *op);
 
 /* ----------
- * table_values.c: Numbers that somebody has set: how many permits there are, and the like.
+ * table_counts.c: Numbers that somebody has set: how many permits there are, semaphores
+ * and latches.
  * ----------
  */
 
-/* What there is of the number of a key and kind; see value_find(). */
-typedef struct FoundValue
-{
-	KeyedFound	row;			/* also one that does not count any more */
-	bool		counts;
-	int64		value;			/* 0 unless it counts */
-} FoundValue;
-
-/* False: somebody's transaction is at it, and the outcome is set. */
-extern bool value_find(LockTables *tables, StoreOp *op, FoundValue *found,
-					   TableTrouble *trouble);
+/* The number of the key and that kind, 0 if there is none; NULL: the outcome is set. */
+extern Entry *value_find(LockTables *tables, StoreOp *op, KindId kind);
 
 /*
- * Write the number that was looked for last, or delete it.  What expires does so
- * "lease_ms" after a new one was made, 0 = never; one that is changed keeps its end.
- * False: as above.
+ * Write the number that was looked for last.  What expires does so "lease_ms" after a new
+ * one was made, 0 = never; one that is changed keeps its end.  False: the outcome is set.
  */
-extern bool value_write(LockTables *tables, StoreOp *op, const FoundValue *found,
-						int64 value, TableTrouble *trouble);
-extern bool value_delete(LockTables *tables, StoreOp *op, const FoundValue *found,
-						 TableTrouble *trouble);
+extern bool value_write(LockTables *tables, StoreOp *op, int64 number);
 
-/*
- * What a change makes of a number of which so many are had; "changed" and the outcome
- * are set.  True: *value is to be written.
- */
-extern bool value_change(StoreOp *op, const FoundValue *found, int64 had, int64 *value);
-
-/* Delete those that have expired. */
-extern void values_sweep(LockTables *tables);
+extern void semaphore_create(LockTables *tables, StoreOp *op);
+extern void semaphore_release(LockTables *tables, StoreOp *op);
+extern void semaphore_count(LockTables *tables, StoreOp *op);
+extern void latch_create(LockTables *tables, StoreOp *op);
+extern void latch_count(LockTables *tables, StoreOp *op);
+extern void count_define(LockTables *tables, StoreOp *op);
+extern void count_value(LockTables *tables, StoreOp *op);
 
 /* ----------
  * table_permits.c: Permits: how many there are, and who has one.
  * ----------
  */
 
-/* Operations of permits. */
-extern void permit_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void permit_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void permit_release(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void permit_define(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void permit_value(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void permit_create(LockTables *tables, StoreOp *op);
+extern void permit_renew(LockTables *tables, StoreOp *op);
+extern void permit_release(LockTables *tables, StoreOp *op);
+extern void permit_define(LockTables *tables, StoreOp *op);
+extern void permit_value(LockTables *tables, StoreOp *op);
 
 /*
  * Of a key that has no row: who has permits of it; take them away if they are still
  * those who were told.  The outcome is set only if somebody has one, or if that is not
  * known.
  */
-extern void permits_inspect(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void permits_force(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-
-/* ----------
- * table_counts.c: Semaphores and latches in a table.
- * ----------
- */
-
-extern void semaphore_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void semaphore_release(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void semaphore_count(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void semaphore_define(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-
-extern void latch_create(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void latch_count(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void latch_define(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-
-extern void count_value(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-
-/* ----------
- * table_tickets.c: Which requests have been counted, for when nobody has read the answer.
- * ----------
- */
-
-/* The present transaction does what that owner has asked for, or undoes it. */
-extern void tickets_add(uint64 owner);
-extern void tickets_remove(uint64 owner);
-
-/* Has that been done, by this transaction or by one that was committed? */
-extern bool tickets_has(uint64 owner);
+extern void permits_inspect(LockTables *tables, StoreOp *op);
+extern void permits_force(LockTables *tables, StoreOp *op);
 
 /* ----------
  * table_conditions.c: Waits for conditions of locks, in the memory of the table worker.
@@ -512,10 +400,10 @@ extern void condition_carry_out(StoreOp *op);
  */
 
 /*
- * Carry one operation out; its outcome is set.  If *trouble is set too, that is
+ * Carry one operation out; its outcome is set.  If tables->trouble is set too, that is
  * why it could not be done.
  */
-extern void rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void rows_execute(LockTables *tables, StoreOp *op);
 
 /*
  * The transaction in which it was carried out has been committed: what is not in a table,

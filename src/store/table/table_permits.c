@@ -21,113 +21,107 @@
 #include "lockredis.h"
 
 #include "common/hashfn.h"
-#include "kinds/kind.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
 
 #include "instance.h"
 #include "store/table/table_int.h"
 
+/* What is had of a key. */
+typedef struct PermitsHad
+{
+	int64		n;
+	int64		first_ms;		/* after which one of them comes back */
+	uint64		sum;			/* is another one when others have them */
+} PermitsHad;
+
 /* ----------
- * Rows
+ * Shares
  * ----------
  */
 
 /*
  * owner_of_id --- PERMIT_OWNER and the SHA-256 of the id
  */
-static Datum
-owner_of_id(const uint8 *id)
+static void
+owner_of_id(const StoreOp *op, char *out)
 {
-	bytea	   *bytes = palloc(VARHDRSZ + LR_SECRET_ID_LEN);
-	char		shown[LR_OWNER_MAX];
+	bytea	   *id = palloc(VARHDRSZ + LR_SECRET_ID_LEN);
 	bytea	   *digest;
-	int			n;
+	int			n = strlcpy(out, PERMIT_OWNER, LR_OWNER_MAX);
 
-	SET_VARSIZE(bytes, VARHDRSZ + LR_SECRET_ID_LEN);
-	memcpy(VARDATA(bytes), id, LR_SECRET_ID_LEN);
-	digest = DatumGetByteaPP(DirectFunctionCall1(sha256_bytea, PointerGetDatum(bytes)));
-	n = strlcpy(shown, PERMIT_OWNER, sizeof(shown));
-	n += hex_encode(VARDATA_ANY(digest), VARSIZE_ANY_EXHDR(digest), shown + n);
-	return PointerGetDatum(cstring_to_text_with_len(shown, n));
-}
-
-static Datum
-owner_by_id(const StoreOp *op)
-{
-	uint8		id[LR_SECRET_ID_LEN];
-
+	SET_VARSIZE(id, VARHDRSZ + LR_SECRET_ID_LEN);
 	if (op->owner == 0)
-		memcpy(id, op->id, sizeof(id));
+		memcpy(VARDATA(id), op->id, LR_SECRET_ID_LEN);
 	else
-		lr_secret_id(op->owner, id);
-	return owner_of_id(id);
+		lr_secret_id(op->owner, (uint8 *) VARDATA(id));
+	digest = DatumGetByteaPP(DirectFunctionCall1(sha256_bytea, PointerGetDatum(id)));
+	n += hex_encode(VARDATA_ANY(digest), VARSIZE_ANY_EXHDR(digest), out + n);
+	out[n] = '\0';
 }
 
 /*
- * find_permit --- that of a session, or the one that was to be had by its id
+ * find_permit --- that of a session, or the one that was to be had by its id; NULL: the
+ * outcome is set
  */
-static KeyedFound
-find_permit(LockTables *tables, const StoreOp *op)
+static Entry *
+find_permit(LockTables *tables, StoreOp *op)
 {
-	KeyedFound	found = KEYED_NOTHING;
+	char		owner[LR_OWNER_MAX];
+	Entry	   *permit;
 
 	if (op->owner != 0)
-		found = share_find(tables, op, row_owner(op->owner, ""));
-	if (found == KEYED_NOTHING)
-		found = share_find(tables, op, owner_by_id(op));
-	return found;
+	{
+		(void) lr_owner_text(op->owner, owner);
+		permit = entry_find(tables, IN_SHARES, op, KIND_PERMIT, owner);
+		if (permit == NULL || permit->there)
+			return permit;
+	}
+	owner_of_id(op, owner);
+	return entry_find(tables, IN_SHARES, op, KIND_PERMIT, owner);
 }
 
 static void
-insert_permit(LockTables *tables, const StoreOp *op)
+insert_permit(LockTables *tables, StoreOp *op)
 {
+	Entry	   *permit = &tables->entry[IN_SHARES];
 	bool		by_id = op->keep_ms > 0;
+	char		owner[LR_OWNER_MAX];
 
-	share_insert(tables, op, by_id ? owner_by_id(op) : row_owner(op->owner, ""), by_id);
 	if (by_id)
-		tables->must_flush = true;
+		owner_of_id(op, owner);
 	else
+		(void) lr_owner_text(op->owner, owner);
+	memset(permit, 0, sizeof(Entry));
+	permit->kind = KIND_PERMIT;
+	entry_renew(permit, owner, op->lease_ms, by_id);
+	(void) entry_put(tables, IN_SHARES, op);
+	if (!by_id)
 		lifetime_remember(op->owner, op->lease_ms);
 }
 
 /*
  * count_permits --- those of the key that count; the others go
- *
- * *first_ms: after which one of them comes back.  "sum" is another one when others have
- * them.
  */
-static int64
-count_permits(LockTables *tables, const StoreOp *op, int64 *first_ms, uint64 *sum)
+static PermitsHad
+count_permits(LockTables *tables, const StoreOp *op)
 {
-	int64		n = 0;
+	PermitsHad	had = {0, STORE_NO_TTL, 0};
+	const Entry *permit;
 
-	*first_ms = STORE_NO_TTL;
-	*sum = 0;
-	keyed_begin_group(&tables->shares, row_key(op));
-	while (sound_next_share(tables))
+	entry_begin_group(tables, IN_SHARES, op);
+	while ((permit = entry_next(tables, IN_SHARES, KIND_PERMIT)) != NULL)
 	{
-		int64		left;
-		bool		isnull;
-		text	   *owner;
-
-		if (!share_is_permit(tables->shares.row))
-			continue;
-		left = lifetime_share_left_ms(tables->shares.row);
-		if (left == 0)
+		if (permit->left_ms == 0)
 		{
-			(void) keyed_delete(&tables->shares);
+			(void) keyed_delete(&tables->table[IN_SHARES]);
 			continue;
 		}
-		if (left != STORE_NO_TTL && (*first_ms == STORE_NO_TTL || left < *first_ms))
-			*first_ms = left;
-		owner = DatumGetTextPP(keyed_column(&tables->shares, COL_SHARE_OWNER, &isnull));
-		*sum += hash_bytes_extended((const unsigned char *) VARDATA_ANY(owner),
-									VARSIZE_ANY_EXHDR(owner), 0);
-		n++;
+		if (had.n++ == 0 || permit->left_ms < had.first_ms)
+			had.first_ms = permit->left_ms;
+		had.sum += hash_bytes_extended((const unsigned char *) permit->owner,
+									   strlen(permit->owner), 0);
 	}
-	return n;
+	return had;
 }
 
 /* ----------
@@ -136,115 +130,120 @@ count_permits(LockTables *tables, const StoreOp *op, int64 *first_ms, uint64 *su
  */
 
 void
-permit_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+permit_create(LockTables *tables, StoreOp *op)
 {
-	FoundValue	total;
-	int64		had;
-	int64		first_ms;
-	uint64		sum;
+	const Entry *total = value_find(tables, op, KIND_PERMIT);
+	PermitsHad	had;
 
-	if (!value_find(tables, op, &total, trouble))
+	if (total == NULL)
 		return;
-	if (!total.counts)
-	{
-		op->outcome = STORE_MISSING;
+	op->outcome = STORE_MISSING;
+	if (total->left_ms == 0)
 		return;
-	}
-	had = count_permits(tables, op, &first_ms, &sum);
-	if (had >= total.value)
-	{
-		op->outcome = STORE_BUSY;
-		op->value = STORE_VALUE_LOCK;
-		op->ttl_ms = first_ms;
-		return;
-	}
-	insert_permit(tables, op);
-	op->outcome = STORE_OK;
+	had = count_permits(tables, op);
+	if (had.n >= total->number)
+		entry_busy(op, had.first_ms);
+	else
+		insert_permit(tables, op);
 }
 
 /*
- * find_counting --- a permit that still counts; else the outcome is set
+ * find_counting --- a permit that still counts; NULL: the outcome is set
  */
-static bool
-find_counting(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+static Entry *
+find_counting(LockTables *tables, StoreOp *op)
 {
-	switch (find_permit(tables, op))
-	{
-		case KEYED_BLOCKED:
-			return rows_blocked(op, trouble);
-		case KEYED_ROW:
-			if (lifetime_share_left_ms(tables->shares.row) != 0)
-				return true;
-			(void) keyed_delete(&tables->shares);
-			break;
-		case KEYED_NOTHING:
-			break;
-	}
+	Entry	   *permit = find_permit(tables, op);
+
+	if (permit == NULL || permit->left_ms != 0)
+		return permit;
+	if (permit->there)
+		(void) keyed_delete(&tables->table[IN_SHARES]);
 	op->outcome = STORE_GONE;
-	return false;
+	return NULL;
 }
 
 /*
  * permit_renew --- lengthen its lease; 0: leave it
  */
 void
-permit_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+permit_renew(LockTables *tables, StoreOp *op)
 {
-	bool		isnull;
+	Entry	   *permit = find_counting(tables, op);
 
-	if (!find_counting(tables, op, trouble))
+	if (permit == NULL)
 		return;
 	op->outcome = STORE_OK;
-	if (op->lease_ms == 0)
-		return;
-	(void) keyed_column(&tables->shares, COL_SHARE_INSTANCE, &isnull);
-	if (isnull)
-		tables->must_flush = true;
-	else
-		lifetime_remember(op->owner, op->lease_ms);
-	if (!share_lengthen(tables, op))
-		rows_blocked(op, trouble);
+	if (entry_lengthen(permit, op->lease_ms))
+		(void) entry_put(tables, IN_SHARES, op);
 }
 
 void
-permit_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+permit_release(LockTables *tables, StoreOp *op)
 {
-	if (find_counting(tables, op, trouble))
-	{
-		if (keyed_delete(&tables->shares))
-			op->outcome = STORE_OK;
-		else
-			rows_blocked(op, trouble);
-	}
+	if (find_counting(tables, op) != NULL)
+		(void) entry_delete(tables, IN_SHARES, op);
 	if (op->owner != 0 && (op->outcome == STORE_OK || op->outcome == STORE_GONE))
 		lifetime_forget(op->owner);
 }
 
+/*
+ * permit_define --- change how many there are, of which some are had
+ *
+ * To drain them is to leave those that are had.
+ */
 void
-permit_define(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+permit_define(LockTables *tables, StoreOp *op)
 {
-	FoundValue	total;
-	int64		first_ms;
-	uint64		sum;
-	int64		value;
+	const Entry *total = value_find(tables, op, KIND_PERMIT);
+	int64		was = total != NULL ? total->number : 0;
+	bool		counts = total != NULL && total->left_ms != 0;
+	int64		value = op->amount;
+	int64		had;
 
-	if (value_find(tables, op, &total, trouble) &&
-		value_change(op, &total, count_permits(tables, op, &first_ms, &sum), &value))
-		(void) value_write(tables, op, &total, value, trouble);
+	if (total == NULL)
+		return;
+	had = count_permits(tables, op).n;
+	op->outcome = STORE_OK;
+	op->changed = counts;
+	switch (op->change)
+	{
+		case CHANGE_SET:
+			op->changed = !counts || was != op->amount;
+			break;
+		case CHANGE_INIT:
+			op->changed = !counts;
+			break;
+		case CHANGE_ADD:
+			value += was;
+			if (!counts)
+				op->outcome = STORE_MISSING;
+			break;
+		case CHANGE_DRAIN:
+			value = had;
+			op->changed = counts && was > had;
+			break;
+		case CHANGE_DELETE:
+			break;
+	}
+	if (!op->changed)
+		value = was;
+	op->total = value;
+	op->available = (op->change == CHANGE_DRAIN ? was : value) - had;
+	if (op->changed)
+		(void) value_write(tables, op, value);
 }
 
 void
-permit_value(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+permit_value(LockTables *tables, StoreOp *op)
 {
-	FoundValue	total;
-	int64		first_ms;
-	uint64		sum;
+	const Entry *total = value_find(tables, op, KIND_PERMIT);
 
-	if (!value_find(tables, op, &total, trouble))
+	if (total == NULL)
 		return;
-	op->total = total.value;
-	op->available = total.value - count_permits(tables, op, &first_ms, &sum);
-	op->outcome = total.counts ? STORE_OK : STORE_MISSING;
+	op->total = total->number;
+	op->available = total->number - count_permits(tables, op).n;
+	op->outcome = total->left_ms != 0 ? STORE_OK : STORE_MISSING;
 }
 
 /* ----------
@@ -259,67 +258,50 @@ permit_value(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  */
 static bool
 tell_permits(LockTables *tables, StoreOp *op, char *holder, char *digest, Size size,
-			 int64 *first_ms, TableTrouble *trouble)
+			 PermitsHad *had)
 {
-	StoreOp		look = *op;
-	TableTrouble found;
-	FoundValue	total;
-	int64		had;
-	uint64		sum;
+	const Entry *total;
 
-	look.lock_kind = KIND_PERMIT;
-	if (!tables_open_shares(tables, &found) ||
-		!tables_open_values(tables, &found))
-	{
-		if (found.fault == TABLE_BLOCKED)
-		{
-			*trouble = found;
-			rows_refuse(op, trouble);
-		}
+	if (!entry_may_look(tables, IN_SHARES, op) || !entry_may_look(tables, IN_VALUES, op))
 		return false;
-	}
-	had = count_permits(tables, &look, first_ms, &sum);
-	if (had == 0)
+	*had = count_permits(tables, op);
+	if (had->n == 0)
 		return false;
-	if (!value_find(tables, &look, &total, trouble))
-	{
-		rows_refuse(op, trouble);
+	total = value_find(tables, op, KIND_PERMIT);
+	if (total == NULL)
 		return false;
-	}
-	op->hold_count = (int) had;
-	op->available = total.value - had;
-	snprintf(holder, LR_OWNER_MAX, "%lld %s", (long long) had,
-			 had == 1 ? "permit" : "permits");
-	snprintf(digest, size, "permits %016llx", (unsigned long long) sum);
+	op->hold_count = (int) had->n;
+	op->available = total->number - had->n;
+	snprintf(holder, LR_OWNER_MAX, "%lld %s", (long long) had->n,
+			 had->n == 1 ? "permit" : "permits");
+	snprintf(digest, size, "permits %016llx", (unsigned long long) had->sum);
 	return true;
 }
 
 void
-permits_inspect(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+permits_inspect(LockTables *tables, StoreOp *op)
 {
-	int64		first_ms;
+	PermitsHad	had;
 
-	if (!tell_permits(tables, op, op->holder, op->digest, sizeof(op->digest), &first_ms,
-					  trouble))
+	if (!tell_permits(tables, op, op->holder, op->digest, sizeof(op->digest), &had))
 		return;
 	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = op->available > 0 ? STORE_NO_TTL : first_ms;
+	op->ttl_ms = op->available > 0 ? STORE_NO_TTL : had.first_ms;
 }
 
 void
-permits_force(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+permits_force(LockTables *tables, StoreOp *op)
 {
 	char		holder[LR_OWNER_MAX];
 	char		digest[sizeof(op->digest)];
-	int64		first_ms;
+	PermitsHad	had;
 
-	if (!tell_permits(tables, op, holder, digest, sizeof(digest), &first_ms, trouble) ||
+	if (!tell_permits(tables, op, holder, digest, sizeof(digest), &had) ||
 		strlen(digest) != op->owner_text_len ||
 		memcmp(digest, op->owner_text, op->owner_text_len) != 0)
 		return;
-	keyed_begin_group(&tables->shares, row_key(op));
-	while (sound_next_share(tables))
-		if (share_is_permit(tables->shares.row) && !keyed_delete(&tables->shares))
-			rows_undo_blocked();
-	op->outcome = STORE_OK;
+	entry_begin_group(tables, IN_SHARES, op);
+	while (entry_next(tables, IN_SHARES, KIND_PERMIT) != NULL)
+		if (!entry_delete(tables, IN_SHARES, op))
+			return;
 }

@@ -3,9 +3,9 @@
  * table_rows.c
  *	  What each operation does to the rows of the tables.
  *
- * An operation finds the row of its key, sees whether it counts (lifetime.c) and
+ * An operation finds the entry of its key, sees whether it counts (lifetime.c) and
  * whose it is, and writes it without waiting for anybody's transaction
- * (keyed_table.c).  What a kind of lock means by an operation is in one table
+ * (entries.c).  What a kind of lock means by an operation is in one table
  * at the end.
  *
  * With synchronous_commit off a crash may undo what was committed last.  That
@@ -22,13 +22,27 @@
 #include "lockredis.h"
 
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 
 #include "instance.h"
 #include "store/table/table_int.h"
 
-typedef void (*RowOperation) (LockTables *tables, StoreOp *op,
-							  TableTrouble *trouble);
+typedef void (*RowOperation) (LockTables *tables, StoreOp *op);
+
+/*
+ * find_of --- the row of a lock that the owner is believed to have; NULL: the outcome is set
+ */
+static Entry *
+find_of(LockTables *tables, StoreOp *op, uint64 owner)
+{
+	Entry	   *row = row_find(tables, op);
+
+	if (row == NULL || row_is_of(row, owner))
+		return row;
+	op->outcome = STORE_GONE;
+	if (row->left_ms != 0)
+		row_tell_owner(row, op->holder);
+	return NULL;
+}
 
 /* ----------
  * Counters
@@ -38,39 +52,36 @@ typedef void (*RowOperation) (LockTables *tables, StoreOp *op,
 /*
  * take_token --- count the key's counter up, to above "floor", by one token and as many
  * as the operation wants more; else the outcome is set
+ *
+ * A token that was counted, and that nobody gets, is no harm: nothing has to be undone.
  */
 static bool
-take_token(LockTables *tables, StoreOp *op, int64 floor, TableTrouble *trouble)
+take_token(LockTables *tables, StoreOp *op, int64 floor)
 {
-	Datum		values[KEYED_MAX_COLUMNS] = {[COL_COUNTER_KEY - 1] = row_key(op)};
-	bool		nulls[KEYED_MAX_COLUMNS] = {false};
-	KeyedFound	found = keyed_find(&tables->counters, row_key(op));
-	bool		isnull;
-	int64		token = 0;
+	Entry	   *counter = entry_find(tables, IN_COUNTERS, op, op->lock_kind, "");
+	int64		token;
 
-	if (found == KEYED_BLOCKED)
-		return rows_blocked(op, trouble);
-	if (found == KEYED_ROW)
-		token = DatumGetInt64(keyed_column(&tables->counters, COL_TOKEN, &isnull));
-	token = Max(Max(token, floor), 0);
+	if (counter == NULL)
+		return false;
+	token = Max(Max(counter->number, floor), 0);
 	if (token++ >= STORE_TOKEN_MAX)
 	{
 		op->outcome = STORE_REFUSED;
-		table_trouble_set(trouble, TABLE_ERROR,
+		table_trouble_set(&tables->trouble, TABLE_ERROR,
 						  "The counter of fencing tokens is used up.");
-		trouble->sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
+		tables->trouble.sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
 		return false;
 	}
-	values[COL_TOKEN - 1] = Int64GetDatum(store_last_token(token, op->amount));
-	if (!row_put(&tables->counters, found, COUNTER_COLUMNS, values, nulls))
-		return rows_blocked(op, trouble);
+	counter->number = store_last_token(token, op->amount);
+	if (!entry_put(tables, IN_COUNTERS, op))
+		return false;
+	tables->wrote = false;
 	op->fence = token;
-	tables->must_flush = true;
 	return true;
 }
 
 /* ----------
- * Operations of the reentrant lock
+ * Operations of locks that exclude everybody
  * ----------
  */
 
@@ -80,58 +91,59 @@ take_token(LockTables *tables, StoreOp *op, int64 floor, TableTrouble *trouble)
  * One that does not is overwritten, and all of it.
  */
 static void
-create_row(LockTables *tables, StoreOp *op, Datum owner, bool keep,
-		   TableTrouble *trouble)
+create_row(LockTables *tables, StoreOp *op, const char *owner, bool keep)
 {
-	KeyedFound	found = sound_row(tables, row_key(op));
-	int64		left_ms = found == KEYED_ROW ? lifetime_left_ms(tables->rows.row) : 0;
+	Entry	   *row = row_find(tables, op);
 
-	if (found == KEYED_BLOCKED)
+	if (row == NULL)
+		return;
+	if (row->left_ms != 0)
 	{
-		rows_blocked(op, trouble);
+		row_is_taken(row, op);
 		return;
 	}
-	if (left_ms != 0)
-	{
-		row_is_taken(tables, op, left_ms);
+	if (op->fenced && !take_token(tables, op, 0))
 		return;
-	}
-	if (op->fenced && !take_token(tables, op, 0, trouble))
-		return;
-
-	if (!row_make(tables, op, found, owner, 1, op->lease_ms, keep))
-	{
-		rows_blocked(op, trouble);
-		return;
-	}
-	if (keep)
-		tables->must_flush = true;
-	op->outcome = STORE_OK;
-}
-
-static void
-reentrant_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
-{
-	create_row(tables, op, row_owner(op->owner, ""), op->keep_ms > 0, trouble);
-	if (op->outcome == STORE_OK)
-		lifetime_remember(op->owner, op->lease_ms);
+	entry_renew(row, owner, op->lease_ms, keep);
+	row->number = op->fence;
+	(void) entry_put(tables, IN_ROWS, op);
 }
 
 /*
- * reentrant_renew --- also by its session, which may want it kept even if this server
+ * exclusive_create --- shares that are left belong to readers of before
+ */
+static void
+exclusive_create(LockTables *tables, StoreOp *op)
+{
+	char		owner[LR_OWNER_MAX];
+
+	(void) lr_owner_text(op->owner, owner);
+	create_row(tables, op, owner, op->keep_ms > 0);
+	if (op->outcome != STORE_OK)
+		return;
+	lifetime_remember(op->owner, op->lease_ms);
+	if (op->lock_kind == KIND_WRITE)
+		shares_drop(tables, op);
+}
+
+/*
+ * exclusive_renew --- also by its session, which may want it kept even if this server
  * crashes
  */
 static void
-reentrant_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+exclusive_renew(LockTables *tables, StoreOp *op)
 {
-	RowChange	change = {0};
+	Entry	   *row = find_of(tables, op, op->owner);
+	bool		changed;
 
-	if (!row_find_own(tables, op, trouble))
+	if (row == NULL)
 		return;
-	row_change_lease(tables, op, &change);
+	changed = entry_lengthen(row, op->lease_ms);
 	if (op->keep_ms > 0)
-		row_change_to_no_instance(tables, &change);
-	row_write_change(tables, op, &change, trouble);
+		row->of = OF_NOBODY;
+	op->outcome = STORE_OK;
+	if (changed || op->keep_ms > 0)
+		(void) entry_put(tables, IN_ROWS, op);
 }
 
 /*
@@ -140,163 +152,124 @@ reentrant_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  * Under another name: a renewal that is late must not lengthen it.
  */
 static void
-keep_locked(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+keep_locked(LockTables *tables, StoreOp *op, Entry *row)
 {
-	RowChange	change = {0};
+	Size		len = strlen(row->owner);
 
-	row_change_column(&change, COL_OWNER, row_owner(op->owner, KEPT_SUFFIX), false);
-	row_change_column(&change, COL_LEASE, row_lease(op->keep_ms), false);
-	row_change_column(&change, COL_EXPIRES_AT, row_time_after(op->keep_ms), false);
-	row_change_to_no_instance(tables, &change);
-	row_write_change(tables, op, &change, trouble);
+	strlcpy(row->owner + len, KEPT_SUFFIX, sizeof(row->owner) - len);
+	row->of = OF_NOBODY;
+	row->lease_ms = op->keep_ms;
+	row->until = entry_time_after(op->keep_ms);
+	(void) entry_put(tables, IN_ROWS, op);
 }
 
 /*
- * reentrant_release --- delete the row, or have it kept
- *
- * Whatever is not there any more is forgotten too, but not what is blocked: it
- * still counts.
+ * forget_released --- whatever is not there any more is forgotten too, but not what is
+ * blocked: it still counts
  */
 static void
-reentrant_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+forget_released(const StoreOp *op, uint64 owner)
 {
-	if (row_find_own(tables, op, trouble))
-	{
-		if (op->keep_ms > 0)
-			keep_locked(tables, op, trouble);
-		else
-			row_delete(tables, op, trouble);
-	}
 	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
-		lifetime_forget(op->owner);
-}
-
-static void
-reentrant_mint(LockTables *tables, StoreOp *op, TableTrouble *trouble)
-{
-	RowChange	change = {0};
-
-	if (!row_find_own(tables, op, trouble) ||
-		!take_token(tables, op, op->floor, trouble))
-		return;
-	row_change_column(&change, COL_FENCE, Int64GetDatum(op->fence), false);
-	row_write_change(tables, op, &change, trouble);
+		lifetime_forget(owner);
 }
 
 /*
- * told_digest --- of all who have the row that was found, if they are several or may be,
- * or of its token; else empty
+ * exclusive_release --- delete the row, or have it kept; that of a writer stays if its
+ * session reads too
+ */
+static void
+exclusive_release(LockTables *tables, StoreOp *op)
+{
+	Entry	   *row = find_of(tables, op, op->owner);
+
+	if (row != NULL && op->keep_ms > 0)
+		keep_locked(tables, op, row);
+	else if (row != NULL && !(op->lock_kind == KIND_WRITE && shares_keep(tables, op)))
+		(void) entry_delete(tables, IN_ROWS, op);
+	forget_released(op, op->owner);
+}
+
+static void
+exclusive_mint(LockTables *tables, StoreOp *op)
+{
+	Entry	   *row = find_of(tables, op, op->owner);
+
+	if (row == NULL || !take_token(tables, op, op->floor))
+		return;
+	row->number = op->fence;
+	(void) entry_put(tables, IN_ROWS, op);
+}
+
+/*
+ * told_digest --- of all who have the row, if they are several or may be, or of its token;
+ * else empty
  *
  * redis_force_unlock takes away what has the same one then.  False: somebody has locked
  * the table that says who they are, and the outcome is set.
  */
 static bool
-told_digest(LockTables *tables, StoreOp *op, char *out, Size size, TableTrouble *trouble)
+told_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size size)
 {
-	TableTrouble found;
-
 	out[0] = '\0';
-	if (row_is_token(tables))
-		row_tell_token(tables, out);
-	else if (!row_is_own(tables))
-		return true;
-	else if (tables_open_shares(tables, &found))
+	if (row_is_token(row))
+		strlcpy(out, row->owner + strlen(TOKEN_OWNER), 2 * STORE_ID_LEN + 1);
+	else if (row->of == OF_US && entry_may_look(tables, IN_SHARES, op))
 		shares_digest(tables, op, out, size);
-	else if (found.fault == TABLE_BLOCKED)
-	{
-		*trouble = found;
-		rows_refuse(op, trouble);
-		return false;
-	}
-	return true;
+	return op->outcome != STORE_BLOCKED;
 }
 
 /*
  * any_force --- delete the row if its owner is still the one that was told
  */
 static void
-any_force(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+any_force(LockTables *tables, StoreOp *op)
 {
 	char		owner[LR_OWNER_MAX];
+	const Entry *row = row_find(tables, op);
 
+	if (row == NULL)
+		return;
 	op->outcome = STORE_GONE;
-	switch (sound_row(tables, row_key(op)))
+	if (!row->there)
 	{
-		case KEYED_NOTHING:
-			permits_force(tables, op, trouble);
-			break;
-		case KEYED_BLOCKED:
-			rows_blocked(op, trouble);
-			break;
-		case KEYED_ROW:
-			if (!told_digest(tables, op, owner, sizeof(owner), trouble))
-				break;
-			if (owner[0] == '\0')
-				row_tell_owner(tables, owner);
-			if (strlen(owner) != op->owner_text_len ||
-				memcmp(owner, op->owner_text, op->owner_text_len) != 0)
-				break;
-			row_delete(tables, op, trouble);
-			if (op->outcome == STORE_OK && tables->has_shares)
-				shares_drop(tables, op);
-			break;
+		permits_force(tables, op);
+		return;
 	}
+	if (!told_digest(tables, op, row, owner, sizeof(owner)))
+		return;
+	if (owner[0] == '\0')
+		row_tell_owner(row, owner);
+	if (strlen(owner) == op->owner_text_len &&
+		memcmp(owner, op->owner_text, op->owner_text_len) == 0 &&
+		entry_delete(tables, IN_ROWS, op) && tables->is_open[IN_SHARES])
+		shares_drop(tables, op);
 }
 
 /*
  * any_inspect --- what there is; a row that is about to be inserted is not there yet
  */
 static void
-any_inspect(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+any_inspect(LockTables *tables, StoreOp *op)
 {
+	const Entry *row = row_find(tables, op);
+
+	tables->trouble.fault = TABLE_FAULT_NONE;
 	op->outcome = STORE_OK;
 	op->value = STORE_VALUE_NONE;
-	if (sound_row(tables, row_key(op)) == KEYED_ROW)
-		op->ttl_ms = lifetime_left_ms(tables->rows.row);
-	if (op->ttl_ms == 0)
+	if (row == NULL || row->left_ms == 0)
 	{
-		permits_inspect(tables, op, trouble);
+		permits_inspect(tables, op);
 		return;
 	}
-	if (!told_digest(tables, op, op->digest, sizeof(op->digest), trouble))
+	op->ttl_ms = row->left_ms;
+	if (!told_digest(tables, op, row, op->digest, sizeof(op->digest)))
 		return;
-	if (row_is_token(tables))
-	{
-		op->value = STORE_VALUE_TOKEN;
+	op->value = row_is_token(row) ? STORE_VALUE_TOKEN : STORE_VALUE_LOCK;
+	if (row_is_token(row))
 		return;
-	}
-	op->value = STORE_VALUE_LOCK;
-	op->hold_count = row_hold_count(tables);
-	row_tell_owner(tables, op->holder);
-}
-
-/* ----------
- * Operations of the write lock
- * ----------
- */
-
-/*
- * write_create --- as any lock that excludes everybody; shares that are left belong to
- * readers of before
- */
-static void
-write_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
-{
-	reentrant_create(tables, op, trouble);
-	if (op->outcome == STORE_OK)
-		shares_drop(tables, op);
-}
-
-/*
- * write_release --- the row stays if its session reads too
- */
-static void
-write_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
-{
-	if (row_find_own(tables, op, trouble) && !shares_keep(tables, op, trouble))
-		row_delete(tables, op, trouble);
-	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
-		lifetime_forget(op->owner);
+	op->hold_count = row->holds;
+	row_tell_owner(row, op->holder);
 }
 
 /* ----------
@@ -308,51 +281,53 @@ write_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  */
 
 static void
-token_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+token_create(LockTables *tables, StoreOp *op)
 {
 	char		owner[LR_OWNER_MAX];
 
 	snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->token_len, op->token);
-	create_row(tables, op, CStringGetTextDatum(owner), true, trouble);
+	create_row(tables, op, owner, true);
 }
 
 /*
  * token_find --- the row of the key, if the token has it; else the outcome is set
  */
-static bool
-token_find(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+static Entry *
+token_find(LockTables *tables, StoreOp *op)
 {
-	KeyedFound	found = sound_row(tables, row_key(op));
+	char		digits[2 * STORE_ID_LEN];
+	Entry	   *row = row_find(tables, op);
 
-	if (found == KEYED_BLOCKED)
-		return rows_blocked(op, trouble);
+	if (row == NULL)
+		return NULL;
+	(void) hex_encode((const char *) op->id, STORE_ID_LEN, digits);
+	if (row->left_ms != 0 && row_is_token(row) &&
+		memcmp(row->owner + strlen(TOKEN_OWNER), digits, sizeof(digits)) == 0)
+		return row;
 	op->outcome = STORE_GONE;
-	return found == KEYED_ROW && row_is_of_token(tables, op->id) &&
-		lifetime_left_ms(tables->rows.row) != 0;
+	return NULL;
 }
 
 /*
  * token_set --- lengthen its lease, or only look
  */
 static void
-token_set(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+token_set(LockTables *tables, StoreOp *op)
 {
-	RowChange	change = {0};
+	Entry	   *row = token_find(tables, op);
 
-	if (!token_find(tables, op, trouble))
+	if (row == NULL)
 		return;
-	if (op->lease_ms > 0)
-		row_change_end(tables, op, &change);
-	if (change.n > 0)
-		tables->must_flush = true;
-	row_write_change(tables, op, &change, trouble);
+	op->outcome = STORE_OK;
+	if (entry_lengthen(row, op->lease_ms))
+		(void) entry_put(tables, IN_ROWS, op);
 }
 
 static void
-token_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+token_release(LockTables *tables, StoreOp *op)
 {
-	if (token_find(tables, op, trouble))
-		row_delete(tables, op, trouble);
+	if (token_find(tables, op) != NULL)
+		(void) entry_delete(tables, IN_ROWS, op);
 }
 
 /* ----------
@@ -364,21 +339,20 @@ token_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  * await_create --- the first one gives the lock back, and waits if it was there
  */
 static void
-await_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+await_create(LockTables *tables, StoreOp *op)
 {
 	op->outcome = STORE_OK;
 	if (op->gives_back == 0)
 		return;
-	if (row_find_of(tables, op, op->gives_back, trouble))
-		row_delete(tables, op, trouble);
-	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
-		lifetime_forget(op->gives_back);
+	if (find_of(tables, op, op->gives_back) != NULL)
+		(void) entry_delete(tables, IN_ROWS, op);
+	forget_released(op, op->gives_back);
 }
 
 static void
-await_notify(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+await_notify(LockTables *tables, StoreOp *op)
 {
-	if (row_find_own(tables, op, trouble))
+	if (find_of(tables, op, op->owner) != NULL)
 		op->outcome = STORE_OK;
 }
 
@@ -386,7 +360,7 @@ await_notify(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  * await_nothing --- of the row: it is all in memory
  */
 static void
-await_nothing(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+await_nothing(LockTables *tables, StoreOp *op)
 {
 	op->outcome = STORE_OK;
 }
@@ -396,17 +370,19 @@ await_nothing(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  * ----------
  */
 
-static const RowOperation lock_operations[][STORE_CALLS] = {
-	[KIND_REENTRANT] = {
-		[STORE_CREATE] = reentrant_create,
-		[STORE_SET] = reentrant_renew,
-		[STORE_RELEASE] = reentrant_release,
-		[STORE_RENEW] = reentrant_renew,
-		[STORE_MINT] = reentrant_mint,
-		[STORE_FORCE] = any_force,
-		[STORE_INSPECT] = any_inspect
-	},
-	[KIND_READ] = {
+static const RowOperation exclusive_operations[STORE_CALLS] = {
+	[STORE_CREATE] = exclusive_create,
+	[STORE_SET] = exclusive_renew,
+	[STORE_RELEASE] = exclusive_release,
+	[STORE_RENEW] = exclusive_renew,
+	[STORE_MINT] = exclusive_mint,
+	[STORE_FORCE] = any_force,
+	[STORE_INSPECT] = any_inspect
+};
+
+static const RowOperation *const lock_operations[] = {
+	[KIND_REENTRANT] = exclusive_operations,
+	[KIND_READ] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = read_create,
 		[STORE_SET] = read_renew,
 		[STORE_RELEASE] = read_release,
@@ -414,45 +390,27 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_FORCE] = any_force,
 		[STORE_INSPECT] = any_inspect
 	},
-	[KIND_WRITE] = {
-		[STORE_CREATE] = write_create,
-		[STORE_SET] = reentrant_renew,
-		[STORE_RELEASE] = write_release,
-		[STORE_RENEW] = reentrant_renew,
-		[STORE_MINT] = reentrant_mint,
-		[STORE_FORCE] = any_force,
-		[STORE_INSPECT] = any_inspect
-	},
-
-	[KIND_FAIR] = {
-		[STORE_CREATE] = reentrant_create,
-		[STORE_SET] = reentrant_renew,
-		[STORE_RELEASE] = reentrant_release,
-		[STORE_RENEW] = reentrant_renew,
-		[STORE_MINT] = reentrant_mint,
-		[STORE_FORCE] = any_force,
-		[STORE_INSPECT] = any_inspect
-	},
-	[KIND_SEMAPHORE] = {
+	[KIND_WRITE] = exclusive_operations,
+	[KIND_FAIR] = exclusive_operations,
+	[KIND_SEMAPHORE] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = semaphore_create,
 		[STORE_RELEASE] = semaphore_release,
 		[STORE_TALLY] = semaphore_count,
-		[STORE_DEFINE] = semaphore_define,
+		[STORE_DEFINE] = count_define,
 		[STORE_VALUE] = count_value
 	},
-	[KIND_LATCH] = {
+	[KIND_LATCH] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = latch_create,
 		[STORE_TALLY] = latch_count,
-		[STORE_DEFINE] = latch_define,
+		[STORE_DEFINE] = count_define,
 		[STORE_VALUE] = count_value
 	},
-
-	[KIND_TOKEN] = {
+	[KIND_TOKEN] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = token_create,
 		[STORE_SET] = token_set,
 		[STORE_RELEASE] = token_release
 	},
-	[KIND_PERMIT] = {
+	[KIND_PERMIT] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = permit_create,
 		[STORE_SET] = permit_renew,
 		[STORE_RELEASE] = permit_release,
@@ -462,8 +420,7 @@ static const RowOperation lock_operations[][STORE_CALLS] = {
 		[STORE_DEFINE] = permit_define,
 		[STORE_VALUE] = permit_value
 	},
-
-	[KIND_CONDITION] = {
+	[KIND_CONDITION] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = await_create,
 		[STORE_RELEASE] = await_nothing,
 		[STORE_RENEW] = await_nothing,
@@ -476,32 +433,37 @@ StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,
 
 /*
  * rows_execute --- see table_int.h
+ *
+ * It may be carried out more than once: again when the transaction of the first time has
+ * failed.
  */
 void
-rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+rows_execute(LockTables *tables, StoreOp *op)
 {
-	memset(STORE_RESULTS(op), 0, STORE_RESULTS_SIZE);
-	if (op->kind < STORE_CALLS)
-	{
-		RowOperation operation = lock_operations[op->lock_kind][op->kind];
-		const LockKind *kind = lr_kind(op->lock_kind);
-		bool		has_value = kind->calls[STORE_VALUE].keys[0] != NULL;
+	RowOperation operation;
+	const LockKind *kind;
 
-		op->outcome = STORE_REFUSED;
-		if (operation == NULL)
-			return;
-		if ((kind->shared && !tables_open_shares(tables, trouble)) ||
-			(has_value && !tables_open_values(tables, trouble)))
-			rows_refuse(op, trouble);
-		else
-			operation(tables, op, trouble);
+	memset(STORE_RESULTS(op), 0, STORE_RESULTS_SIZE);
+	tables->trouble.fault = TABLE_FAULT_NONE;
+	tables->wrote = false;
+	if (op->kind >= STORE_CALLS)
+	{
+		/* To have got here is the answer. */
+		op->outcome = STORE_OK;
+		if (op->kind == STORE_TIME)
+			op->store_ms = lr_now() / LR_US_PER_MS;
 		return;
 	}
-
-	/* To have got here is the answer. */
-	op->outcome = STORE_OK;
-	if (op->kind == STORE_TIME)
-		op->store_ms = lr_now() / LR_US_PER_MS;
+	operation = lock_operations[op->lock_kind][op->kind];
+	kind = lr_kind(op->lock_kind);
+	op->outcome = STORE_REFUSED;
+	if (operation == NULL)
+		return;
+	if ((kind->shared && !tables_have(tables, IN_SHARES)) ||
+		(kind->calls[STORE_VALUE].keys[0] != NULL && !tables_have(tables, IN_VALUES)))
+		entry_refuse(op, &tables->trouble);
+	else
+		operation(tables, op);
 }
 
 /*
@@ -515,24 +477,15 @@ rows_committed(StoreOp *op)
 		condition_carry_out(op);
 }
 
-static bool
-row_has_ended(TupleTableSlot *row)
-{
-	return lifetime_left_ms(row) == 0;
-}
-
 /*
  * rows_sweep --- see table_int.h
  */
 void
 rows_sweep(LockTables *tables)
 {
-	TableTrouble trouble;
-
-	sound_sweep(&tables->rows, &sound_rows, row_has_ended);
-	if (tables_open_shares(tables, &trouble))
-		shares_sweep(tables);
-	if (tables_open_values(tables, &trouble))
-		values_sweep(tables);
+	entry_sweep(tables, IN_ROWS);
+	for (TableId in = IN_SHARES; in < IN_COUNT; in++)
+		if (tables_have(tables, in))
+			entry_sweep(tables, in);
 	lifetime_forget_ended();
 }

@@ -28,92 +28,36 @@
 #include "lockredis.h"
 
 #include "common/hashfn.h"
-#include "kinds/kind.h"
-#include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/timestamp.h"
 
+#include "instance.h"
 #include "store/table/table_int.h"
 
 /* ----------
- * Rows
+ * Shares
  * ----------
  */
 
-bool
-share_is_permit(TupleTableSlot *row)
-{
-	return keyed_is_text(row, COL_SHARE_KIND, permit_kind.name);
-}
-
-KeyedFound
-share_find(LockTables *tables, const StoreOp *op, Datum owner)
-{
-	Datum		keys[SHARE_KEYS];
-
-	keys[COL_SHARE_KEY - 1] = row_key(op);
-	keys[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name);
-	keys[COL_SHARE_OWNER - 1] = owner;
-	return sound_share(tables, keys);
-}
-
-void
-share_insert(LockTables *tables, const StoreOp *op, Datum owner, bool keep)
-{
-	Datum		values[KEYED_MAX_COLUMNS] = {
-		[COL_SHARE_KEY - 1] = row_key(op),
-		[COL_SHARE_KIND - 1] = CStringGetTextDatum(lr_kind(op->lock_kind)->name),
-		[COL_SHARE_OWNER - 1] = owner,
-		[COL_SHARE_LEASE - 1] = row_lease(op->lease_ms),
-		[COL_SHARE_ACQUIRED_AT - 1] = row_time_after(0),
-		[COL_SHARE_EXPIRES_AT - 1] = row_time_after(op->lease_ms),
-		[COL_SHARE_INSTANCE - 1] = lifetime_instance()
-	};
-	bool		nulls[KEYED_MAX_COLUMNS] = {[COL_SHARE_INSTANCE - 1] = keep};
-
-	(void) row_put(&tables->shares, KEYED_NOTHING, SHARE_COLUMNS, values, nulls);
-}
-
-static void
-delete_share(LockTables *tables)
-{
-	if (!keyed_delete(&tables->shares))
-		rows_undo_blocked();
-}
-
-bool
-share_lengthen(LockTables *tables, const StoreOp *op)
-{
-	static const int columns[] = {COL_SHARE_LEASE, COL_SHARE_EXPIRES_AT};
-	Datum		values[] = {row_lease(op->lease_ms), row_time_after(op->lease_ms)};
-	bool		nulls[] = {false, false};
-	bool		isnull;
-	Datum		until = keyed_column(&tables->shares, COL_SHARE_EXPIRES_AT, &isnull);
-
-	return op->lease_ms == 0 ||
-		DatumGetTimestampTz(until) >= DatumGetTimestampTz(values[1]) ||
-		keyed_update(&tables->shares, lengthof(columns), columns, values, nulls);
-}
-
 /*
- * next_reader --- the next share of the key, after keyed_begin_group(); permits, which
- * keep nobody from it, are none
+ * next_reader --- permits, which keep nobody from the key, are none
  */
-static bool
+static const Entry *
 next_reader(LockTables *tables)
 {
-	while (sound_next_share(tables))
-		if (!share_is_permit(tables->shares.row))
-			return true;
-	return false;
+	return entry_next(tables, IN_SHARES, KIND_READ);
 }
 
 void
-shares_drop(LockTables *tables, const StoreOp *op)
+shares_drop(LockTables *tables, StoreOp *op)
 {
-	keyed_begin_group(&tables->shares, row_key(op));
-	while (next_reader(tables))
-		delete_share(tables);
+	entry_begin_group(tables, IN_SHARES, op);
+	while (next_reader(tables) != NULL)
+		(void) entry_delete(tables, IN_SHARES, op);
+}
+
+static uint64
+hash_of(const char *owner)
+{
+	return hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
 }
 
 /*
@@ -123,46 +67,19 @@ void
 shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
 {
 	char		owner[LR_OWNER_MAX];
+	const Entry *share;
 	uint64		sum;
 	int			n = 0;
 
-	row_tell_owner(tables, owner);
-	sum = hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
-	keyed_begin_group(&tables->shares, row_key(op));
-	while (next_reader(tables))
-	{
-		bool		isnull;
-		text	   *sharer = DatumGetTextPP(keyed_column(&tables->shares,
-														 COL_SHARE_OWNER, &isnull));
-
-		sum += hash_bytes_extended((const unsigned char *) VARDATA_ANY(sharer),
-								   VARSIZE_ANY_EXHDR(sharer), 0);
-		n++;
-	}
+	row_tell_owner(&tables->entry[IN_ROWS], owner);
+	sum = hash_of(owner);
+	entry_begin_group(tables, IN_SHARES, op);
+	for (; (share = next_reader(tables)) != NULL; n++)
+		sum += hash_of(share->owner);
 	if (n > 0)
 		snprintf(out, size, "shares %016llx", (unsigned long long) sum);
 	else
 		out[0] = '\0';
-}
-
-/*
- * share_has_ended --- a permit counts by itself, the share of a reader as long as the row of
- * the key
- */
-static bool
-share_has_ended(TupleTableSlot *row)
-{
-	bool		isnull;
-	Datum		instance = slot_getattr(row, COL_SHARE_INSTANCE, &isnull);
-
-	return share_is_permit(row) ? lifetime_share_left_ms(row) == 0 :
-		!lifetime_is_own_instance(instance, isnull);
-}
-
-void
-shares_sweep(LockTables *tables)
-{
-	sound_sweep(&tables->shares, &sound_shares, share_has_ended);
 }
 
 /* ----------
@@ -170,19 +87,27 @@ shares_sweep(LockTables *tables)
  * ----------
  */
 
+static uint64
+shared_number(const StoreOp *op)
+{
+	return lifetime_shared_number(op->name, op->name_len);
+}
+
 /*
  * make_shared --- the row of the key is that of so many readers
  *
- * "found" is what there is of it.  False: somebody's transaction is at it.
+ * False: somebody's transaction is at it.
  */
 static bool
-make_shared(LockTables *tables, const StoreOp *op, KeyedFound found, int readers,
-			int64 lease_ms)
+make_shared(LockTables *tables, StoreOp *op, int readers, int64 lease_ms)
 {
-	if (!row_make(tables, op, found, CStringGetTextDatum(SHARED_OWNER), readers, lease_ms,
-				  false))
+	Entry	   *row = &tables->entry[IN_ROWS];
+
+	entry_renew(row, SHARED_OWNER, lease_ms, false);
+	row->holds = readers;
+	if (!entry_put(tables, IN_ROWS, op))
 		return false;
-	lifetime_forget(lifetime_shared_number(op->name, op->name_len));
+	lifetime_forget(shared_number(op));
 	return true;
 }
 
@@ -194,48 +119,34 @@ make_shared(LockTables *tables, const StoreOp *op, KeyedFound found, int readers
  * that reads, as in Redis: whoever has the key next drops the shares.
  */
 static bool
-change_readers(LockTables *tables, const StoreOp *op, int by)
+change_readers(LockTables *tables, StoreOp *op, int by)
 {
-	RowChange	change = {0};
+	Entry	   *row = &tables->entry[IN_ROWS];
+	bool		changed = by >= 0 && entry_lengthen(row, op->lease_ms);
 
-	if (by != 0 && row_is_of_readers(tables))
-		row_change_column(&change, COL_HOLD_COUNT,
-						  Int32GetDatum(row_hold_count(tables) + by), false);
-	if (by >= 0 && op->lease_ms > 0)
+	if (by != 0 && entry_is_shared(row))
 	{
-		row_change_end(tables, op, &change);
-		lifetime_remember_row(tables->rows.row, op->lease_ms);
+		row->holds += by;
+		changed = true;
 	}
-	return change.n == 0 ||
-		keyed_update(&tables->rows, change.n, change.columns, change.values, change.nulls);
+	return !changed || entry_put(tables, IN_ROWS, op);
 }
 
 bool
-shares_keep(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+shares_keep(LockTables *tables, StoreOp *op)
 {
+	const Entry *share;
 	int64		lease_ms = 0;
 	int			readers = 0;
 
-	keyed_begin_group(&tables->shares, row_key(op));
-	for (; next_reader(tables); readers++)
-	{
-		bool		isnull;
-		Datum		lease = keyed_column(&tables->shares, COL_SHARE_LEASE, &isnull);
-
-		lease_ms = Max(lease_ms, DatumGetIntervalP(lease)->time / LR_US_PER_MS);
-	}
-	if (readers == 0)
-		return false;
+	entry_begin_group(tables, IN_SHARES, op);
+	for (; (share = next_reader(tables)) != NULL; readers++)
+		lease_ms = Max(lease_ms, share->lease_ms);
 
 	/* It counts for the longest lease from when it is looked at next, as after a restart. */
-	if (make_shared(tables, op, KEYED_ROW, readers, lease_ms))
-	{
-		lifetime_forget(op->owner);
-		op->outcome = STORE_OK;
-	}
-	else
-		rows_blocked(op, trouble);
-	return true;
+	if (readers > 0)
+		(void) make_shared(tables, op, readers, lease_ms);
+	return readers > 0;
 }
 
 /* ----------
@@ -244,118 +155,114 @@ shares_keep(LockTables *tables, StoreOp *op, TableTrouble *trouble)
  */
 
 /*
+ * insert_share --- of who has become a reader
+ */
+static void
+insert_share(LockTables *tables, StoreOp *op)
+{
+	Entry	   *share = &tables->entry[IN_SHARES];
+	char		owner[LR_OWNER_MAX];
+
+	(void) lr_owner_text(op->owner, owner);
+	memset(share, 0, sizeof(Entry));
+	share->kind = KIND_READ;
+	entry_renew(share, owner, op->lease_ms, false);
+	(void) entry_put(tables, IN_SHARES, op);
+}
+
+/*
  * read_create --- with other readers, under the session's own write lock, or as the
  * first
  */
 void
-read_create(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+read_create(LockTables *tables, StoreOp *op)
 {
-	KeyedFound	found = sound_row(tables, row_key(op));
-	int64		left_ms = found == KEYED_ROW ? lifetime_left_ms(tables->rows.row) : 0;
-	bool		done = true;
+	const Entry *row = row_find(tables, op);
 
-	if (found == KEYED_BLOCKED)
+	if (row == NULL)
+		return;
+	if (row->left_ms != 0 && !entry_is_shared(row) &&
+		(op->beside == 0 || !row_is_of(row, op->beside)))
 	{
-		rows_blocked(op, trouble);
+		row_is_taken(row, op);
 		return;
 	}
-	if (left_ms != 0 && !row_is_of_readers(tables) &&
-		(op->beside == 0 || !row_belongs_to(tables, op->beside)))
+	if (row->left_ms != 0)
 	{
-		row_is_taken(tables, op, left_ms);
-		return;
+		if (!change_readers(tables, op, 1))
+			return;
 	}
-	if (left_ms != 0)
-		done = change_readers(tables, op, 1);
 	else
 	{
-		done = make_shared(tables, op, found, 1, op->lease_ms);
-		if (done)
-		{
-			shares_drop(tables, op);
-			lifetime_remember(lifetime_shared_number(op->name, op->name_len),
-							  op->lease_ms);
-		}
+		if (!make_shared(tables, op, 1, op->lease_ms))
+			return;
+		shares_drop(tables, op);
+		lifetime_remember(shared_number(op), op->lease_ms);
 	}
-	if (!done)
-	{
-		rows_blocked(op, trouble);
-		return;
-	}
-	share_insert(tables, op, row_owner(op->owner, ""), false);
-	op->outcome = STORE_OK;
+	insert_share(tables, op);
 }
 
 /*
- * find_both --- the row of the key and this reader's share of it; false: the outcome is
- * set
+ * find_both --- the row of the key and this reader's share of it; NULL: the outcome is set
  *
  * If the key is somebody else's, or nobody's, a share that is left goes.  A row of this
  * server that readers do not share is that of the writer in the same session: another one
  * could not get the key meanwhile.
  */
-static bool
-find_both(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+static const Entry *
+find_both(LockTables *tables, StoreOp *op)
 {
-	KeyedFound	share = share_find(tables, op, row_owner(op->owner, ""));
-	KeyedFound	row = sound_row(tables, row_key(op));
+	char		owner[LR_OWNER_MAX];
+	const Entry *share;
+	const Entry *row;
 
-	if (row == KEYED_BLOCKED || share == KEYED_BLOCKED)
-		return rows_blocked(op, trouble);
-	if (share == KEYED_ROW && row == KEYED_ROW && row_is_own(tables))
-		return true;
+	(void) lr_owner_text(op->owner, owner);
+	share = entry_find(tables, IN_SHARES, op, KIND_READ, owner);
+	row = share != NULL ? row_find(tables, op) : NULL;
+	if (row == NULL || (share->there && row->of == OF_US))
+		return row;
+	if (share->there && !entry_delete(tables, IN_SHARES, op))
+		return NULL;
 	op->outcome = STORE_GONE;
-	if (row == KEYED_ROW && !row_is_of_readers(tables) &&
-		lifetime_left_ms(tables->rows.row) != 0)
-		row_tell_owner(tables, op->holder);
-	if (share == KEYED_ROW)
-		delete_share(tables);
-	return false;
+	if (!entry_is_shared(row) && row->left_ms != 0)
+		row_tell_owner(row, op->holder);
+	return NULL;
 }
 
 /*
  * read_renew --- lengthen what readers share, and the own part
  */
 void
-read_renew(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+read_renew(LockTables *tables, StoreOp *op)
 {
-	if (!find_both(tables, op, trouble))
+	const Entry *row = find_both(tables, op);
+
+	if (row == NULL)
 		return;
-	op->watch_ms = lifetime_left_ms(tables->rows.row);
-	if (!change_readers(tables, op, 0))
-	{
-		rows_blocked(op, trouble);
-		return;
-	}
-	if (!share_lengthen(tables, op))
-		rows_undo_blocked();
 	op->outcome = STORE_OK;
+	op->watch_ms = row->left_ms;
+	if (change_readers(tables, op, 0) &&
+		entry_lengthen(&tables->entry[IN_SHARES], op->lease_ms))
+		(void) entry_put(tables, IN_SHARES, op);
 }
 
 /*
- * leave_readers --- one less, or nobody; false: somebody's transaction is at the row
+ * read_release --- one less, or nobody
  */
-static bool
-leave_readers(LockTables *tables, StoreOp *op)
-{
-	if (row_hold_count(tables) > 1)
-		return change_readers(tables, op, -1);
-	if (!keyed_delete(&tables->rows))
-		return false;
-	lifetime_forget(lifetime_shared_number(op->name, op->name_len));
-	return true;
-}
-
 void
-read_release(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+read_release(LockTables *tables, StoreOp *op)
 {
-	if (!find_both(tables, op, trouble))
+	const Entry *row = find_both(tables, op);
+
+	if (row == NULL)
 		return;
-	if (row_is_of_readers(tables) && !leave_readers(tables, op))
+	if (entry_is_shared(row) && row->holds == 1)
 	{
-		rows_blocked(op, trouble);
-		return;
+		if (!entry_delete(tables, IN_ROWS, op))
+			return;
+		lifetime_forget(shared_number(op));
 	}
-	delete_share(tables);
-	op->outcome = STORE_OK;
+	else if (!change_readers(tables, op, -1))
+		return;
+	(void) entry_delete(tables, IN_SHARES, op);
 }

@@ -138,7 +138,7 @@ handle_terminate(SIGNAL_ARGS)
 static void
 refuse_job(Job *job, const TableTrouble *trouble)
 {
-	rows_refuse(&job->op, trouble);
+	entry_refuse(&job->op, trouble);
 	job->request->trouble = *trouble;
 }
 
@@ -170,12 +170,9 @@ trouble_of_error(const ErrorData *error, TableTrouble *trouble)
 static void
 execute_job(LockTables *tables, Job *job)
 {
-	TableTrouble trouble;
-
-	trouble.fault = TABLE_FAULT_NONE;
-	rows_execute(tables, &job->op, &trouble);
-	if (trouble.fault != TABLE_FAULT_NONE)
-		job->request->trouble = trouble;
+	rows_execute(tables, &job->op);
+	if (tables->trouble.fault != TABLE_FAULT_NONE)
+		job->request->trouble = tables->trouble;
 }
 
 /*

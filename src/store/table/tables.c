@@ -32,45 +32,37 @@
 #include "store/table/requests.h"
 #include "store/table/table_int.h"
 
-#define ROWS_TABLE			"redis_lock_rows"
-#define COUNTERS_TABLE		"redis_lock_counters"
-
-static const Oid row_types[ROW_COLUMNS] = {
-	TEXTOID, TEXTOID, INT4OID, INT8OID, INTERVALOID, TIMESTAMPTZOID,
-	TIMESTAMPTZOID, UUIDOID, TEXTOID
+const TableFields table_fields[IN_COUNT] = {
+	[IN_ROWS] = {
+		"redis_lock_rows", 1, 9, {
+			FIELD_KEY, FIELD_OWNER, FIELD_HOLDS, FIELD_FENCE, FIELD_LEASE,
+			FIELD_SINCE, FIELD_UNTIL, FIELD_INSTANCE, FIELD_COMMENT
+		}
+	},
+	[IN_COUNTERS] = {
+		"redis_lock_counters", 1, 2, {FIELD_KEY, FIELD_NUMBER}
+	},
+	[IN_SHARES] = {
+		"redis_lock_shares", 3, 7, {
+			FIELD_KEY, FIELD_KIND, FIELD_OWNER, FIELD_LEASE,
+			FIELD_SINCE, FIELD_UNTIL, FIELD_INSTANCE
+		}
+	},
+	[IN_VALUES] = {
+		"redis_lock_values", 2, 4, {FIELD_KEY, FIELD_KIND, FIELD_NUMBER, FIELD_END}
+	}
 };
 
-static const Oid counter_types[COUNTER_COLUMNS] = {TEXTOID, INT8OID};
-
-static const Oid share_types[SHARE_COLUMNS] = {
-	TEXTOID, TEXTOID, TEXTOID, INTERVALOID, TIMESTAMPTZOID, TIMESTAMPTZOID, UUIDOID
-};
-
-static const Oid value_types[VALUE_COLUMNS] = {
-	TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID
-};
-
-/* A table that is opened for who needs it, and that version 1.0 has not. */
-typedef struct FurtherTable
-{
-	const char *name;
-	const Oid  *types;
-	int			ncolumns;
-	int			nkeys;
-	Oid			oid;			/* as below */
-} FurtherTable;
-
-static FurtherTable shares = {
-	"redis_lock_shares", share_types, SHARE_COLUMNS, SHARE_KEYS
-};
-
-static FurtherTable values = {
-	"redis_lock_values", value_types, VALUE_COLUMNS, VALUE_KEYS
+static const Oid field_types[] = {
+	[FIELD_KEY] = TEXTOID,[FIELD_KIND] = TEXTOID,[FIELD_OWNER] = TEXTOID,
+	[FIELD_HOLDS] = INT4OID,[FIELD_NUMBER] = INT8OID,[FIELD_LEASE] = INTERVALOID,
+	[FIELD_UNTIL] = TIMESTAMPTZOID,[FIELD_FENCE] = INT8OID,
+	[FIELD_END] = TIMESTAMPTZOID,[FIELD_INSTANCE] = UUIDOID,
+	[FIELD_SINCE] = TIMESTAMPTZOID,[FIELD_COMMENT] = TEXTOID
 };
 
 /* What was found last; looked up anew when they are gone. */
-static Oid	rows_oid = InvalidOid;
-static Oid	counters_oid = InvalidOid;
+static Oid	oids[IN_COUNT];
 static bool tables_known = false;
 
 /* Between tables_open and tables_close. */
@@ -115,6 +107,17 @@ extension_schema(void)
 	return schema;
 }
 
+static bool
+is_found(TableId in, TableFault fault, TableTrouble *trouble)
+{
+	if (OidIsValid(oids[in]))
+		return true;
+	table_trouble_set(trouble, fault,
+					  "The extension in database \"%s\" has no table \"%s\".",
+					  get_database_name(MyDatabaseId), table_fields[in].name);
+	return false;
+}
+
 /*
  * find_tables --- look them up by name in the schema of the extension
  */
@@ -130,17 +133,10 @@ find_tables(TableTrouble *trouble)
 						  get_database_name(MyDatabaseId));
 		return false;
 	}
-	rows_oid = get_relname_relid(ROWS_TABLE, schema);
-	counters_oid = get_relname_relid(COUNTERS_TABLE, schema);
-	shares.oid = get_relname_relid(shares.name, schema);
-	values.oid = get_relname_relid(values.name, schema);
-	if (OidIsValid(rows_oid) && OidIsValid(counters_oid))
-		return true;
-	table_trouble_set(trouble, TABLE_WRONG_FORM,
-					  "The extension in database \"%s\" has no table \"%s\".",
-					  get_database_name(MyDatabaseId),
-					  OidIsValid(rows_oid) ? COUNTERS_TABLE : ROWS_TABLE);
-	return false;
+	for (int i = 0; i < IN_COUNT; i++)
+		oids[i] = get_relname_relid(table_fields[i].name, schema);
+	return is_found(IN_ROWS, TABLE_WRONG_FORM, trouble) &&
+		is_found(IN_COUNTERS, TABLE_WRONG_FORM, trouble);
 }
 
 /*
@@ -192,58 +188,51 @@ open_relation(Oid relid, TableTrouble *trouble)
  * has_form --- are its first columns those that the script made?
  */
 static bool
-has_form(Relation rel, const Oid *types, int ncolumns)
+has_form(Relation rel, const TableFields *fields)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION ||
-		desc->natts < ncolumns || desc->natts > KEYED_MAX_COLUMNS)
+		desc->natts < fields->ncolumns || desc->natts > KEYED_MAX_COLUMNS)
 		return false;
-	for (int i = 0; i < ncolumns; i++)
-		if (TupleDescAttr(desc, i)->atttypid != types[i])
+	for (int i = 0; i < fields->ncolumns; i++)
+		if (TupleDescAttr(desc, i)->atttypid != field_types[fields->column[i]])
 			return false;
 	return true;
 }
 
 /*
- * open_checked --- open one of the tables if it is as it should be
+ * open_table --- open one of the tables if it is as it should be
  *
- * All is done as the owner of the rows, who must own the others too: else code of one of
- * them would run as the other.
+ * All is done as the owner of the rows, who must own the others too: else code of one
+ * of them would run as the other.
  */
 static bool
-open_checked(KeyedTable *table, Oid relid, const char *name, const Oid *types,
-			 int ncolumns, int nkeys, TableTrouble *trouble)
+open_table(TableId in, TableTrouble *trouble)
 {
-	Relation	rel = open_relation(relid, trouble);
+	const TableFields *fields = &table_fields[in];
+	KeyedTable *table = &opened.table[in];
+	Relation	rel = open_relation(oids[in], trouble);
+	const char *fault;
 
 	if (rel == NULL)
 		return false;
 
 	/* The next worker looks for it by its name. */
-	if (strcmp(RelationGetRelationName(rel), name) != 0)
+	if (strcmp(RelationGetRelationName(rel), fields->name) != 0)
 	{
-		table_close(rel, NoLock);
 		tables_known = false;
-		table_trouble_set(trouble, TABLE_WRONG_FORM,
-						  "Table \"%s\" of the extension has another name now.",
-						  name);
-		return false;
+		fault = "of the extension has another name now";
 	}
-	if (!has_form(rel, types, ncolumns) || !keyed_begin(table, rel, nkeys))
-	{
-		table_close(rel, NoLock);
-		table_trouble_set(trouble, TABLE_WRONG_FORM,
-						  "Table \"%s\" is not as the script of the extension makes it.",
-						  name);
-		return false;
-	}
-	if (rel->rd_rel->relowner == opened.rows.rel->rd_rel->relowner)
-		return true;
-	keyed_end(table);
+	else if (in != IN_ROWS &&
+			 rel->rd_rel->relowner != opened.table[IN_ROWS].rel->rd_rel->relowner)
+		fault = "has another owner than table \"redis_lock_rows\"";
+	else if (!has_form(rel, fields) || !keyed_begin(table, rel, fields->nkeys))
+		fault = "is not as the script of the extension makes it";
+	else
+		return opened.is_open[in] = true;
 	table_close(rel, NoLock);
-	table_trouble_set(trouble, TABLE_WRONG_FORM,
-					  "Table \"%s\" has another owner than table \"%s\".", name, ROWS_TABLE);
+	table_trouble_set(trouble, TABLE_WRONG_FORM, "Table \"%s\" %s.", fields->name, fault);
 	return false;
 }
 
@@ -257,78 +246,44 @@ LockTables *
 tables_open(TableTrouble *trouble)
 {
 	memset(trouble, 0, sizeof(TableTrouble));
+	memset(opened.is_open, 0, sizeof(opened.is_open));
+	opened.must_flush = false;
 	if (!has_good_encoding(trouble) ||
 		(!tables_known && !find_tables(trouble)) ||
-		!open_checked(&opened.rows, rows_oid, ROWS_TABLE, row_types,
-					  ROW_COLUMNS, 1, trouble) ||
-		!open_checked(&opened.counters, counters_oid, COUNTERS_TABLE,
-					  counter_types, COUNTER_COLUMNS, 1, trouble))
+		!open_table(IN_ROWS, trouble) || !open_table(IN_COUNTERS, trouble))
 		return NULL;
 
 	if (!tables_known)
 		requests_new_epoch();
 	tables_known = true;
-	opened.must_flush = false;
-	opened.has_shares = false;
-	opened.has_values = false;
 	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(opened.rows.rel->rd_rel->relowner,
+	SetUserIdAndSecContext(opened.table[IN_ROWS].rel->rd_rel->relowner,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
 	return &opened;
 }
 
-static void
-close_table(KeyedTable *table)
-{
-	keyed_end(table);
-	table_close(table->rel, NoLock);
-}
-
-/*
- * open_further --- one of the tables that few operations need
- */
-static bool
-open_further(LockTables *tables, FurtherTable *further, KeyedTable *table,
-			 TableTrouble *trouble)
-{
-	if (!OidIsValid(further->oid))
-		further->oid = get_relname_relid(further->name,
-										 RelationGetNamespace(tables->rows.rel));
-	if (!OidIsValid(further->oid))
-	{
-		table_trouble_set(trouble, TABLE_OLD_EXTENSION,
-						  "The extension in database \"%s\" has no table \"%s\".",
-						  get_database_name(MyDatabaseId), further->name);
-		return false;
-	}
-	return open_checked(table, further->oid, further->name, further->types,
-						further->ncolumns, further->nkeys, trouble);
-}
-
 bool
-tables_open_shares(LockTables *tables, TableTrouble *trouble)
+tables_have(LockTables *tables, TableId in)
 {
-	if (!tables->has_shares)
-		tables->has_shares = open_further(tables, &shares, &tables->shares, trouble);
-	return tables->has_shares;
-}
+	Oid			schema = RelationGetNamespace(tables->table[IN_ROWS].rel);
 
-bool
-tables_open_values(LockTables *tables, TableTrouble *trouble)
-{
-	if (!tables->has_values)
-		tables->has_values = open_further(tables, &values, &tables->values, trouble);
-	return tables->has_values;
+	if (tables->is_open[in])
+		return true;
+	if (!OidIsValid(oids[in]))
+		oids[in] = get_relname_relid(table_fields[in].name, schema);
+	return is_found(in, TABLE_OLD_EXTENSION, &tables->trouble) &&
+		open_table(in, &tables->trouble);
 }
 
 void
 tables_close(LockTables *tables)
 {
-	if (tables->has_values)
-		close_table(&tables->values);
-	if (tables->has_shares)
-		close_table(&tables->shares);
 	SetUserIdAndSecContext(save_user, save_context);
-	close_table(&tables->counters);
-	close_table(&tables->rows);
+	for (int i = 0; i < IN_COUNT; i++)
+	{
+		if (!tables->is_open[i])
+			continue;
+		keyed_end(&tables->table[i]);
+		table_close(tables->table[i].rel, NoLock);
+	}
 }

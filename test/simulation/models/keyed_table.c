@@ -171,7 +171,7 @@ take(KeyedTable *table, const Version *v)
 }
 
 KeyedFound
-keyed_find_exact(KeyedTable *table, const Datum *keys)
+keyed_find(KeyedTable *table, const Datum *keys)
 {
 	Cell		cell[KEYED_MAX_KEYS];
 
@@ -179,12 +179,6 @@ keyed_find_exact(KeyedTable *table, const Datum *keys)
 	for (int i = 0; i < table->nkeys; i++)
 		cell[i] = cell_of(TEXTOID, keys[i], false);
 	return take(table, find(table, cell, table->nkeys, NULL));
-}
-
-KeyedFound
-keyed_find(KeyedTable *table, Datum key)
-{
-	return keyed_find_exact(table, &key);
 }
 
 void
@@ -210,12 +204,6 @@ keyed_next_of_group(KeyedTable *table)
 			return true;
 	}
 	return false;
-}
-
-Datum
-keyed_column(KeyedTable *table, int column, bool *isnull)
-{
-	return slot_getattr(table->row, column, isnull);
 }
 
 /* Is there another one of the key, or may there be one? */

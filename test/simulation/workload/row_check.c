@@ -30,6 +30,24 @@
 #include "../kernel/sentinels.h"
 #include "row_check.h"
 
+/* Columns of redis_lock_rows, of redis_lock_counters, and of redis_lock_shares. */
+enum
+{
+	COL_KEY = 1, COL_OWNER, COL_HOLD_COUNT, COL_FENCE, COL_LEASE,
+	COL_ACQUIRED_AT, COL_EXPIRES_AT, COL_INSTANCE, COL_COMMENT
+};
+
+enum
+{
+	COL_COUNTER_KEY = 1, COL_TOKEN
+};
+
+enum
+{
+	COL_SHARE_KEY = 1, COL_SHARE_KIND, COL_SHARE_OWNER, COL_SHARE_LEASE,
+	COL_SHARE_ACQUIRED_AT, COL_SHARE_EXPIRES_AT, COL_SHARE_INSTANCE
+};
+
 /* ----------
  * Columns
  * ----------
@@ -324,7 +342,7 @@ static void
 check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 {
 	/* Looked at first: a worker that is stopped meanwhile must not make it shorter. */
-	int64		left_ms = lifetime_left_ms(tables->rows.row);
+	int64		left_ms = lifetime_left_ms(&tables->entry[IN_ROWS]);
 	int64		until = sim_now() + left_ms * SIM_MS;
 
 	for (int i = 0; i < lt_table->max_locks; i++)
@@ -337,16 +355,16 @@ check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 					 (until - sim_now()) / 1000.0);
 }
 
-extern void __real_rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble);
-extern void __wrap_rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble);
+extern void __real_rows_execute(LockTables *tables, StoreOp *op);
+extern void __wrap_rows_execute(LockTables *tables, StoreOp *op);
 
 void
-__wrap_rows_execute(LockTables *tables, StoreOp *op, TableTrouble *trouble)
+__wrap_rows_execute(LockTables *tables, StoreOp *op)
 {
 	char		key[LR_NAME_MAX + 1];
 
 	spoil_results(op);
-	__real_rows_execute(tables, op, trouble);
+	__real_rows_execute(tables, op);
 	snprintf(key, sizeof(key), "%.*s", op->name_len, op->name);
 	if (op->outcome == STORE_BUSY && op->holder[0] == '\0')
 		sim_fail("wrong answer", "%s is said to be busy, and by nobody", key);

@@ -1,0 +1,573 @@
+/*-------------------------------------------------------------------------
+ *
+ * entries.c
+ *	  Rows of the tables, read and written as entries; see table_int.h.
+ *
+ * What stands in which column is a matter of table_fields alone.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/store/table/entries.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/detoast.h"
+#include "access/tableam.h"
+#include "common/sha2.h"
+#include "kinds/kind.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "instance.h"
+#include "keyname.h"
+#include "lease.h"
+#include "store/table/table_int.h"
+
+/* Digits of the largest owner number. */
+#define OWNER_DIGITS		20
+
+/* ----------
+ * Outcomes
+ * ----------
+ */
+
+void
+entry_refuse(StoreOp *op, const TableTrouble *trouble)
+{
+	memset(STORE_RESULTS(op), 0, STORE_RESULTS_SIZE);
+	op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BLOCKED : STORE_REFUSED;
+}
+
+/*
+ * entry_blocked --- somebody's open transaction is at it; false, for the caller
+ *
+ * See trouble_of_error() for what becomes of the error.
+ */
+static bool
+entry_blocked(LockTables *tables, StoreOp *op)
+{
+	if (tables->wrote)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("a row of the key is being changed")));
+	table_trouble_set(&tables->trouble, TABLE_BLOCKED,
+					  "Another transaction is changing the row of the key.");
+	entry_refuse(op, &tables->trouble);
+	return false;
+}
+
+void
+entry_busy(StoreOp *op, int64 ttl_ms)
+{
+	op->outcome = STORE_BUSY;
+	op->value = STORE_VALUE_LOCK;
+	op->ttl_ms = ttl_ms;
+}
+
+bool
+entry_may_look(LockTables *tables, TableId in, StoreOp *op)
+{
+	if (tables_have(tables, in))
+		return true;
+	if (tables->trouble.fault == TABLE_BLOCKED)
+		entry_refuse(op, &tables->trouble);
+	else
+		tables->trouble.fault = TABLE_FAULT_NONE;
+	return false;
+}
+
+/* ----------
+ * Reading
+ * ----------
+ */
+
+/*
+ * take_text --- of a column, as much as fits; false: it is longer
+ */
+static bool
+take_text(Datum value, char *out, Size size)
+{
+	text	   *t;
+
+	if (toast_raw_datum_size(value) - VARHDRSZ >= size)
+		return false;
+	t = DatumGetTextPP(value);
+	memcpy(out, VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t));
+	out[VARSIZE_ANY_EXHDR(t)] = '\0';
+	return true;
+}
+
+/*
+ * is_owner_of_session --- the uuid of an instance, and a number of it
+ */
+static bool
+is_owner_of_session(const char *text, const char *suffix)
+{
+	Size		ndigits;
+
+	if (strspn(text, "0123456789abcdef-") != LR_UUID_LEN || text[LR_UUID_LEN] != ':')
+		return false;
+	text += LR_UUID_LEN + 1;
+	ndigits = strspn(text, "0123456789");
+	return ndigits >= 1 && ndigits <= OWNER_DIGITS && strcmp(text + ndigits, suffix) == 0;
+}
+
+/*
+ * is_owner_by_digest --- "prefix" and a SHA-256
+ */
+static bool
+is_owner_by_digest(const char *text, const char *prefix)
+{
+	Size		len = strlen(prefix);
+
+	return strncmp(text, prefix, len) == 0 &&
+		strspn(text + len, "0123456789abcdef") == 2 * PG_SHA256_DIGEST_LENGTH &&
+		text[len + 2 * PG_SHA256_DIGEST_LENGTH] == '\0';
+}
+
+/*
+ * has_good_owner --- may it be that of a row in this table?
+ *
+ * What an instance has ends with that; what counts without one is to outlive the server:
+ * a token, a permit by its id, or what is kept.
+ */
+static bool
+has_good_owner(const Entry *e, TableId in)
+{
+	if (e->of != OF_NOBODY)
+		return is_owner_of_session(e->owner, "") ||
+			(in == IN_ROWS && strcmp(e->owner, SHARED_OWNER) == 0);
+	if (in == IN_SHARES)
+		return e->kind == KIND_PERMIT && is_owner_by_digest(e->owner, PERMIT_OWNER);
+	return is_owner_of_session(e->owner, "") || is_owner_of_session(e->owner, KEPT_SUFFIX) ||
+		is_owner_by_digest(e->owner, TOKEN_OWNER);
+}
+
+/*
+ * take_kind --- of a share: there are those of readers, and permits
+ */
+static bool
+take_kind(Datum value, Entry *e)
+{
+	char		name[LR_OWNER_MAX];
+
+	if (!take_text(value, name, sizeof(name)))
+		return false;
+	e->kind = strcmp(name, permit_kind.name) == 0 ? KIND_PERMIT : KIND_READ;
+	return e->kind == KIND_PERMIT || strcmp(name, read_kind.name) == 0;
+}
+
+/*
+ * take_column --- what one says that is not null; false: that is not ours
+ */
+static bool
+take_column(Entry *e, TableId in, Field field, Datum value)
+{
+	Interval   *lease;
+
+	switch (field)
+	{
+		case FIELD_KIND:
+			return in != IN_SHARES || take_kind(value, e);
+		case FIELD_OWNER:
+			return take_text(value, e->owner, sizeof(e->owner));
+		case FIELD_HOLDS:
+			e->holds = DatumGetInt32(value);
+			return e->holds >= 1 && e->holds < PG_INT32_MAX;
+		case FIELD_NUMBER:
+		case FIELD_FENCE:
+			e->number = DatumGetInt64(value);
+			break;
+		case FIELD_LEASE:
+			lease = DatumGetIntervalP(value);
+			e->lease_ms = lease->time / LR_US_PER_MS;
+			return lease->month == 0 && lease->day == 0 && lease->time > 0 &&
+				lease->time <= LR_LEASE_MAX_MS * LR_US_PER_MS;
+		case FIELD_UNTIL:
+		case FIELD_END:
+			e->until = DatumGetTimestampTz(value);
+			break;
+		case FIELD_INSTANCE:
+			e->of = lifetime_is_own_instance(value) ? OF_US : OF_OTHERS;
+			break;
+		case FIELD_KEY:
+		case FIELD_SINCE:
+		case FIELD_COMMENT:
+			break;
+	}
+	return true;
+}
+
+/*
+ * number_of --- by which the row is remembered
+ *
+ * None for the share of a reader: that counts as long as the row of the key.
+ */
+static uint64
+number_of(const Entry *e, TableId in, TupleTableSlot *row)
+{
+	bool		isnull;
+	text	   *key;
+
+	if (e->of != OF_US || (in == IN_SHARES && e->kind == KIND_READ))
+		return 0;
+	if (!entry_is_shared(e))
+		return lifetime_owner_number(e->owner);
+	key = DatumGetTextPP(slot_getattr(row, 1, &isnull));
+	return lifetime_shared_number(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+}
+
+/*
+ * entry_read --- the row in the slot; false: it is not as ours are
+ *
+ * What has no lease counts to its end.
+ */
+static bool
+entry_read(LockTables *tables, TableId in)
+{
+	const TableFields *fields = &table_fields[in];
+	TupleTableSlot *row = tables->table[in].row;
+	Entry	   *e = &tables->entry[in];
+
+	*e = (Entry) {.there = true, .lease_ms = STORE_TTL_MAX, .until = DT_NOEND};
+	slot_getsomeattrs(row, fields->ncolumns);
+	for (int i = 0; i < fields->ncolumns; i++)
+	{
+		Field		field = fields->column[i];
+		bool		isnull;
+		Datum		value = slot_getattr(row, i + 1, &isnull);
+
+		if (isnull ? field < FIELD_FENCE : !take_column(e, in, field, value))
+			return false;
+	}
+	if ((in == IN_ROWS || in == IN_SHARES) && !has_good_owner(e, in))
+		return false;
+	e->remembered = number_of(e, in, row);
+	e->left_ms = lifetime_left_ms(e);
+	return true;
+}
+
+/*
+ * discard --- a row that is not as ours are, with a key that may be anything, too; false:
+ * somebody's transaction is at it
+ */
+static bool
+discard(KeyedTable *table)
+{
+	char		key[LR_NAME_MAX + 1];
+	bool		isnull;
+	Datum		value;
+
+	if (!keyed_delete(table))
+		return false;
+	value = slot_getattr(table->row, 1, &isnull);
+	if (isnull || !take_text(value, key, sizeof(key)))
+		strlcpy(key, "?", sizeof(key));
+	ereport(LOG,
+			(errmsg("lockredis: a row of table \"%s\" with key \"%s\" was not written by lockredis, and is deleted",
+					RelationGetRelationName(table->rel),
+					lr_name_to_show(key, strlen(key)))));
+	return true;
+}
+
+/* ----------
+ * Columns
+ * ----------
+ */
+
+TimestampTz
+entry_time_after(int64 ms)
+{
+	return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+}
+
+static Datum
+key_of(const StoreOp *op)
+{
+	return PointerGetDatum(cstring_to_text_with_len(op->name, op->name_len));
+}
+
+/*
+ * column_of --- what a column of the operation's key says
+ */
+static Datum
+column_of(const Entry *e, const StoreOp *op, Field field, bool *isnull)
+{
+	Interval   *lease;
+
+	*isnull = false;
+	switch (field)
+	{
+		case FIELD_KEY:
+			return key_of(op);
+		case FIELD_KIND:
+			return CStringGetTextDatum(lr_kind(e->kind)->name);
+		case FIELD_OWNER:
+			return CStringGetTextDatum(e->owner);
+		case FIELD_HOLDS:
+			return Int32GetDatum(e->holds);
+		case FIELD_FENCE:
+			*isnull = e->number == 0;
+			return Int64GetDatum(e->number);
+		case FIELD_NUMBER:
+			return Int64GetDatum(e->number);
+		case FIELD_LEASE:
+			lease = palloc0(sizeof(Interval));
+			lease->time = e->lease_ms * LR_US_PER_MS;
+			return IntervalPGetDatum(lease);
+		case FIELD_SINCE:
+			return TimestampTzGetDatum(GetCurrentTimestamp());
+		case FIELD_END:
+			*isnull = TIMESTAMP_IS_NOEND(e->until);
+			return TimestampTzGetDatum(e->until);
+		case FIELD_UNTIL:
+			return TimestampTzGetDatum(e->until);
+		case FIELD_INSTANCE:
+			*isnull = e->of == OF_NOBODY;
+			return lifetime_instance();
+		case FIELD_COMMENT:
+			break;
+	}
+	*isnull = true;
+	return (Datum) 0;
+}
+
+/* ----------
+ * Entries
+ * ----------
+ */
+
+Entry *
+entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind, const char *owner)
+{
+	KeyedTable *table = &tables->table[in];
+	Entry	   *e = &tables->entry[in];
+	Datum		keys[KEYED_MAX_KEYS];
+	KeyedFound	found;
+	bool		isnull;
+
+	e->kind = kind;
+	strlcpy(e->owner, owner, sizeof(e->owner));
+	for (int i = 0; i < table_fields[in].nkeys; i++)
+		keys[i] = column_of(e, op, table_fields[in].column[i], &isnull);
+	found = keyed_find(table, keys);
+	if (found == KEYED_ROW && !entry_read(tables, in))
+		found = discard(table) ? KEYED_NOTHING : KEYED_BLOCKED;
+	if (found == KEYED_BLOCKED)
+	{
+		(void) entry_blocked(tables, op);
+		return NULL;
+	}
+	if (found == KEYED_NOTHING)
+		memset(e, 0, sizeof(Entry));
+	e->kind = kind;
+	return e;
+}
+
+void
+entry_begin_group(LockTables *tables, TableId in, const StoreOp *op)
+{
+	keyed_begin_group(&tables->table[in], key_of(op));
+}
+
+Entry *
+entry_next(LockTables *tables, TableId in, KindId kind)
+{
+	while (keyed_next_of_group(&tables->table[in]))
+	{
+		if (!entry_read(tables, in))
+			(void) discard(&tables->table[in]);
+		else if (tables->entry[in].kind == kind)
+			return &tables->entry[in];
+	}
+	return NULL;
+}
+
+void
+entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep)
+{
+	e->anew = true;
+	strlcpy(e->owner, owner, sizeof(e->owner));
+	e->of = keep ? OF_NOBODY : OF_US;
+	e->holds = 1;
+	e->number = 0;
+	e->lease_ms = lease_ms;
+	e->until = entry_time_after(lease_ms);
+}
+
+/*
+ * entry_lengthen --- see table_int.h
+ *
+ * The lease in the row is the one that expires_at was counted with: that is how
+ * long a worker that was started anew takes the row to count at most.
+ */
+bool
+entry_lengthen(Entry *e, int64 lease_ms)
+{
+	TimestampTz until = entry_time_after(lease_ms);
+
+	if (lease_ms == 0)
+		return false;
+	if (e->remembered != 0)
+		lifetime_remember(e->remembered, lease_ms);
+	if (until <= e->until)
+		return false;
+	e->lease_ms = lease_ms;
+	e->until = until;
+	return true;
+}
+
+/*
+ * entry_put --- all columns but its key, and what stays for as long as the entry does
+ *
+ * What outlives the server has to survive a crash.
+ */
+bool
+entry_put(LockTables *tables, TableId in, StoreOp *op)
+{
+	const TableFields *fields = &table_fields[in];
+	const Entry *e = &tables->entry[in];
+	Datum		values[KEYED_MAX_COLUMNS];
+	bool		nulls[KEYED_MAX_COLUMNS];
+	int			columns[KEYED_MAX_COLUMNS];
+	int			n = 0;
+
+	memset(nulls, true, sizeof(nulls));
+	for (int i = e->there ? fields->nkeys : 0; i < fields->ncolumns; i++)
+	{
+		Field		field = fields->column[i];
+
+		if (e->there && !e->anew && field >= FIELD_SINCE)
+			continue;
+		columns[n] = i + 1;
+		values[n] = column_of(e, op, field, &nulls[n]);
+		n++;
+	}
+	if (!e->there)
+		keyed_insert(&tables->table[in], values, nulls);
+	else if (!keyed_update(&tables->table[in], n, columns, values, nulls))
+		return entry_blocked(tables, op);
+	if (e->of == OF_NOBODY)
+		tables->must_flush = true;
+	tables->wrote = true;
+	op->outcome = STORE_OK;
+	return true;
+}
+
+bool
+entry_delete(LockTables *tables, TableId in, StoreOp *op)
+{
+	if (!keyed_delete(&tables->table[in]))
+		return entry_blocked(tables, op);
+	tables->wrote = true;
+	op->outcome = STORE_OK;
+	return true;
+}
+
+/* ----------
+ * The row of a key
+ * ----------
+ */
+
+bool
+row_is_token(const Entry *row)
+{
+	return strncmp(row->owner, TOKEN_OWNER, strlen(TOKEN_OWNER)) == 0;
+}
+
+/*
+ * row_tell_owner --- readers and tokens are told as they are of Redis
+ */
+void
+row_tell_owner(const Entry *row, char *out)
+{
+	if (entry_is_shared(row))
+		snprintf(out, LR_OWNER_MAX, row->holds > 1 ? "%d readers" : "read", row->holds);
+	else
+		strlcpy(out, row_is_token(row) ? "token" : row->owner, LR_OWNER_MAX);
+}
+
+void
+row_is_taken(const Entry *row, StoreOp *op)
+{
+	entry_busy(op, row->left_ms);
+	row_tell_owner(row, op->holder);
+}
+
+Entry *
+row_find(LockTables *tables, StoreOp *op)
+{
+	return entry_find(tables, IN_ROWS, op, op->lock_kind, "");
+}
+
+/*
+ * row_is_of --- is the row this owner's?
+ *
+ * Not if it is that of another instance: it does not count.
+ */
+bool
+row_is_of(const Entry *row, uint64 owner)
+{
+	char		expected[LR_OWNER_MAX];
+
+	(void) lr_owner_text(owner, expected);
+	return row->of != OF_OTHERS && strcmp(row->owner, expected) == 0;
+}
+
+/* ----------
+ * The sweep
+ * ----------
+ */
+
+/*
+ * end_with_lease --- a row that counts by the wall clock, for longer than its lease
+ *
+ * Somebody has written that, or has set the clock back.
+ */
+static void
+end_with_lease(KeyedTable *table, TableId in, const Entry *e)
+{
+	int			column = 1;
+	bool		null = false;
+	Datum		until = TimestampTzGetDatum(entry_time_after(e->lease_ms));
+
+	if (e->of != OF_NOBODY || e->until <= DatumGetTimestampTz(until))
+		return;
+	while (table_fields[in].column[column - 1] != FIELD_UNTIL)
+		column++;
+	(void) keyed_update(table, 1, &column, &until, &null);
+}
+
+/*
+ * entry_sweep --- see table_int.h
+ *
+ * As seen by a snapshot: a row that somebody is inserting is swept next time,
+ * and one that somebody has changed since is not deleted.  The share of a reader goes with
+ * its instance, or with the row of the key.
+ */
+void
+entry_sweep(LockTables *tables, TableId in)
+{
+	KeyedTable *table = &tables->table[in];
+	const Entry *e = &tables->entry[in];
+	TableScanDesc scan = LrBeginScan(table->rel, GetActiveSnapshot());
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, table->row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!entry_read(tables, in))
+		{
+			(void) discard(table);
+			continue;
+		}
+		if (in != IN_VALUES)
+			end_with_lease(table, in, e);
+		if (in == IN_SHARES && e->kind == KIND_READ ? e->of == OF_OTHERS : e->left_ms == 0)
+			(void) keyed_delete(table);
+	}
+	table_endscan(scan);
+}
