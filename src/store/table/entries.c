@@ -3,7 +3,7 @@
  * entries.c
  *	  Rows of the tables, read and written as entries; see table_int.h.
  *
- * What stands in which column is a matter of table_fields alone.
+ * Only table_fields knows which column has which field.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -43,9 +43,9 @@ entry_refuse(StoreOp *op, const TableTrouble *trouble)
 }
 
 /*
- * entry_blocked --- somebody's open transaction is at it; false, for the caller
+ * entry_blocked --- another transaction is changing the row; returns false, for the caller
  *
- * See trouble_of_error() for what becomes of the error.
+ * trouble_of_error() turns the error into STORE_BLOCKED, too.
  */
 static bool
 entry_blocked(LockTables *tables, StoreOp *op)
@@ -86,7 +86,7 @@ entry_may_look(LockTables *tables, TableId in, StoreOp *op)
  */
 
 /*
- * take_text --- of a column, as much as fits; false: it is longer
+ * take_text --- copy a text value into "out"; false: it does not fit
  */
 static bool
 take_text(Datum value, char *out, Size size)
@@ -102,7 +102,7 @@ take_text(Datum value, char *out, Size size)
 }
 
 /*
- * is_owner_of_session --- the uuid of an instance, and a number of it
+ * is_owner_of_session --- is the text the uuid of an instance, ":", a number and the suffix?
  */
 static bool
 is_owner_of_session(const char *text, const char *suffix)
@@ -117,7 +117,7 @@ is_owner_of_session(const char *text, const char *suffix)
 }
 
 /*
- * is_owner_by_digest --- "prefix" and a SHA-256
+ * is_owner_by_digest --- is the text the prefix and a SHA-256 in hexadecimal?
  */
 static bool
 is_owner_by_digest(const char *text, const char *prefix)
@@ -130,10 +130,10 @@ is_owner_by_digest(const char *text, const char *prefix)
 }
 
 /*
- * has_good_owner --- may it be that of a row in this table?
+ * has_good_owner --- can lockredis have written this owner into this table?
  *
- * What an instance has ends with that; what counts without one is to outlive the server:
- * a token, a permit by its id, or what is kept.
+ * Rows with an instance belong to its sessions.  Rows without one outlive the server: token
+ * locks, permits taken by id, and keys that stay locked for hold_at_least.
  */
 static bool
 has_good_owner(const Entry *e, TableId in)
@@ -148,7 +148,7 @@ has_good_owner(const Entry *e, TableId in)
 }
 
 /*
- * take_kind --- of a share: there are those of readers, and permits
+ * take_kind --- read the kind of a share: a reader or a permit; false: any other text
  */
 static bool
 take_kind(Datum value, Entry *e)
@@ -162,7 +162,9 @@ take_kind(Datum value, Entry *e)
 }
 
 /*
- * take_column --- what one says that is not null; false: that is not ours
+ * take_column --- copy a column that is not null into the entry
+ *
+ * False: lockredis does not write such a value.
  */
 static bool
 take_column(Entry *e, TableId in, Field field, Datum value)
@@ -203,9 +205,9 @@ take_column(Entry *e, TableId in, Field field, Datum value)
 }
 
 /*
- * number_of --- by which the row is remembered
+ * number_of --- the number by which lifetime.c remembers the row; 0: none
  *
- * None for the share of a reader: that counts as long as the row of the key.
+ * A reader's share has none: it counts for as long as the row of the key.
  */
 static uint64
 number_of(const Entry *e, TableId in, TupleTableSlot *row)
@@ -222,9 +224,9 @@ number_of(const Entry *e, TableId in, TupleTableSlot *row)
 }
 
 /*
- * entry_read --- the row in the slot; false: it is not as ours are
+ * entry_read --- make an entry of the row in the slot; false: lockredis did not write it
  *
- * What has no lease counts to its end.
+ * A row without a lease counts until its end, and for ever if it has none.
  */
 static bool
 entry_read(LockTables *tables, TableId in)
@@ -252,8 +254,9 @@ entry_read(LockTables *tables, TableId in)
 }
 
 /*
- * discard --- a row that is not as ours are, with a key that may be anything, too; false:
- * somebody's transaction is at it
+ * discard --- delete a row that lockredis did not write, and log that
+ *
+ * Its key, too, may be anything.  False: another transaction is changing the row.
  */
 static bool
 discard(KeyedTable *table)
@@ -292,7 +295,7 @@ key_of(const StoreOp *op)
 }
 
 /*
- * column_of --- what a column of the operation's key says
+ * column_of --- the value that the entry has in a column
  */
 static Datum
 column_of(const Entry *e, const StoreOp *op, Field field, bool *isnull)
@@ -402,8 +405,8 @@ entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep)
 /*
  * entry_lengthen --- see table_int.h
  *
- * The lease in the row is the one that expires_at was counted with: that is how
- * long a worker that was started anew takes the row to count at most.
+ * The row stores the lease that expires_at was computed from.  A restarted worker lets the row
+ * count for that long, from when it first sees it.
  */
 bool
 entry_lengthen(Entry *e, int64 lease_ms)
@@ -422,9 +425,10 @@ entry_lengthen(Entry *e, int64 lease_ms)
 }
 
 /*
- * entry_put --- all columns but its key, and what stays for as long as the entry does
+ * entry_put --- insert the entry, or update its row
  *
- * What outlives the server has to survive a crash.
+ * An update leaves the key, and unless the entry is a new one its start and comment, as they
+ * are.  An entry that outlives the server must survive a crash, so its commit is flushed.
  */
 bool
 entry_put(LockTables *tables, TableId in, StoreOp *op)
@@ -480,7 +484,8 @@ row_is_token(const Entry *row)
 }
 
 /*
- * row_tell_owner --- readers and tokens are told as they are of Redis
+ * row_tell_owner --- describe the owner as the Redis store does: readers by their number, a
+ * token without its digest
  */
 void
 row_tell_owner(const Entry *row, char *out)
@@ -505,9 +510,9 @@ row_find(LockTables *tables, StoreOp *op)
 }
 
 /*
- * row_is_of --- is the row this owner's?
+ * row_is_of --- does this owner have the row?
  *
- * Not if it is that of another instance: it does not count.
+ * A row of another instance does not count, so nobody has it.
  */
 bool
 row_is_of(const Entry *row, uint64 owner)
@@ -524,9 +529,9 @@ row_is_of(const Entry *row, uint64 owner)
  */
 
 /*
- * end_with_lease --- a row that counts by the wall clock, for longer than its lease
+ * end_with_lease --- shorten a row that would count by the wall clock for longer than its lease
  *
- * Somebody has written that, or has set the clock back.
+ * Somebody else has written such a row, or the clock was set back.
  */
 static void
 end_with_lease(KeyedTable *table, TableId in, const Entry *e)
@@ -545,9 +550,9 @@ end_with_lease(KeyedTable *table, TableId in, const Entry *e)
 /*
  * entry_sweep --- see table_int.h
  *
- * As seen by a snapshot: a row that somebody is inserting is swept next time,
- * and one that somebody has changed since is not deleted.  The share of a reader goes with
- * its instance, or with the row of the key.
+ * The scan uses a snapshot: the next sweep sees a row whose insert has not been committed, and
+ * a row that was changed since the snapshot is not deleted.  A reader's share has no lifetime
+ * of its own: the sweep deletes it only if its instance has ended.
  */
 void
 entry_sweep(LockTables *tables, TableId in)

@@ -2,15 +2,15 @@
  *
  * keyed_table.c
  *	  A table with a unique text key, read and written without waiting for
- *	  anybody's transaction; see table_int.h.
+ *	  other transactions; see table_int.h.
  *
- * Looks a key up with a dirty snapshot, which tells whether another
- * transaction is about to insert it, and changes rows without waiting.  What is
- * left is the moment between looking and inserting: the insert then finds that the key
- * is not its own, without waiting for the other one, and fails, which the caller repeats.
+ * A key is looked up with a dirty snapshot, which shows rows that open transactions have
+ * inserted, and rows are changed without waiting.  Another transaction can still insert the
+ * key between our look and our insert.  Then the unique index reports a conflict, without
+ * waiting, the insert raises an error, and the caller tries again.
  *
- * No trigger fires, no constraint but those of the indexes is checked, and no
- * row-level security applies: the caller writes what its own script created.
+ * Triggers, row-level security and constraints other than those of the indexes do not apply:
+ * the tables are those that the extension's own script creates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -41,7 +41,7 @@
 #define ROOM_TO_PRUNE		512
 
 /*
- * is_key_index --- unique, complete, and of the first columns only
+ * is_key_index --- is the index unique, complete, and on exactly the first columns?
  */
 static bool
 is_key_index(Relation index, int nkeys)
@@ -106,7 +106,7 @@ keyed_end(KeyedTable *table)
 }
 
 /*
- * keyed_seek --- by that many columns of the key
+ * keyed_seek --- start a scan for the first "nkeys" columns of the key
  */
 static void
 keyed_seek(KeyedTable *table, IndexScanDesc scan, const Datum *keys, int nkeys)
@@ -144,8 +144,9 @@ keyed_next_of_group(KeyedTable *table)
 }
 
 /*
- * prune_page --- as each scan may; from PostgreSQL 19 on it may also find a page of the
- * visibility map, which it leaves pinned
+ * prune_page --- remove dead rows from a page, as any scan may
+ *
+ * From PostgreSQL 19 on that can leave a page of the visibility map pinned.
  */
 static void
 prune_page(Relation rel, Buffer buffer)
@@ -162,14 +163,12 @@ prune_page(Relation rel, Buffer buffer)
 }
 
 /*
- * prune_target --- free the page that inserts go to of dead rows, if it is
- * nearly full
+ * prune_target --- prune the page that inserts go to, if it is nearly full
  *
- * Rows are inserted and deleted all the time, and nobody comes back to a page
- * whose rows are all dead, so it would stay as it is until the next vacuum.
- * PostgreSQL prunes a page that is used beyond its fill factor, and inserts
- * stop short of that, so the page gets the hint that an update sets which has
- * found no room there.
+ * Rows are inserted and deleted all the time, and no scan returns to a page
+ * whose rows are all dead, so it would stay full until the next vacuum.
+ * PostgreSQL prunes only a page that is filled beyond its fill factor, where inserts
+ * stop.  So set the hint that an update sets when it finds no room on the page.
  */
 static void
 prune_target(Relation rel)
@@ -194,10 +193,10 @@ prune_target(Relation rel)
 }
 
 /*
- * insert_index_entries --- of the row that was written
+ * insert_index_entries --- insert the index entries of the row just written
  *
- * Asked as INSERT ... ON CONFLICT does, an index says that there may be another row of the
- * key instead of waiting for the transaction that makes it.
+ * As with INSERT ... ON CONFLICT, a unique index reports a possible conflict instead of
+ * waiting for the other transaction.
  */
 static void
 insert_index_entries(KeyedTable *table, bool summarizing)
@@ -214,9 +213,10 @@ insert_index_entries(KeyedTable *table, bool summarizing)
 }
 
 /*
- * keyed_insert --- a row and its index entries
+ * keyed_insert --- insert a row and its index entries
  *
- * The page is pruned before, while we have no pin of it.
+ * The page is pruned first, once our own pins on it have been released: pruning needs a page
+ * without any other pin.
  */
 void
 keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
@@ -241,10 +241,9 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 }
 
 /*
- * keyed_update --- write the row that was found anew, with these columns
- * changed
+ * keyed_update --- change these columns of the row that was found
  *
- * Index entries only where PostgreSQL says that they are needed: a renewal
+ * Index entries are inserted only where PostgreSQL says that they are needed: a renewal
  * should be a HOT update.
  */
 bool
@@ -277,8 +276,10 @@ keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 }
 
 /*
- * keyed_delete --- without waiting: if anybody is at the row, or has been
- * since it was seen, it is not deleted
+ * keyed_delete --- delete the row that was found
+ *
+ * False, without waiting: another transaction is changing it, or has changed it since it was
+ * found.
  */
 bool
 keyed_delete(KeyedTable *table)

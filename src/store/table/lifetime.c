@@ -23,13 +23,13 @@
 #include "store/op.h"
 #include "store/table/table_int.h"
 
-/* More are made room for as they come. */
+/* The initial size of the hash table, which grows as needed. */
 #define EXPECTED_ROWS		1024
 
-/* Of a row that readers share: no owner has this bit. */
+/* Set in the number of a row that readers share: no owner has this bit. */
 #define SHARED_NUMBER		(UINT64CONST(1) << 63)
 
-/* Until when an own row counts. */
+/* Until when a row of this instance counts. */
 typedef struct Lifetime
 {
 	uint64		number;			/* its owner or, if it is shared, a hash of the key */
@@ -66,7 +66,9 @@ lifetime_is_own_instance(Datum value)
 }
 
 /*
- * lifetime_remember --- never shortened, as no operation lowers a time to live
+ * lifetime_remember --- see table_int.h
+ *
+ * No operation shortens a lease, so the end is never moved to an earlier time.
  */
 void
 lifetime_remember(uint64 number, int64 lease_ms)
@@ -98,8 +100,7 @@ lifetime_owner_number(const char *owner)
 /*
  * lifetime_shared_number --- see table_int.h
  *
- * Should two keys have the same, the row of one may count for as long as that of the
- * other.
+ * If two keys have the same hash, the row of one may count for as long as the other's.
  */
 uint64
 lifetime_shared_number(const char *name, int len)
@@ -121,7 +122,7 @@ lifetime_forget_ended(void)
 }
 
 /*
- * own_left_ms --- how long a row of this instance still counts
+ * own_left_ms --- for how many more milliseconds a row of this instance counts
  */
 static int64
 own_left_ms(uint64 number, int64 lease_ms)
@@ -141,7 +142,7 @@ own_left_ms(uint64 number, int64 lease_ms)
 }
 
 /*
- * wall_left_ms --- how long a row of no instance still counts
+ * wall_left_ms --- for how many more milliseconds a row without an instance counts
  */
 static int64
 wall_left_ms(TimestampTz until, int64 lease_ms)

@@ -3,13 +3,13 @@
  * requests.c
  *	  Requests to the table worker in shared memory; see requests.h.
  *
- * An array of requests, one for each process that can have one and the last
- * for the watchdog, and a pool of operations in which each has its part.  The
- * state of a request is an atomic that says whose the rest of it is.
+ * There is an array of requests, one for each backend process and the last one for
+ * the watchdog, and a pool of operations in which each request has its part.  The
+ * state of a request is an atomic that says which process may change the rest of it.
  *
- * The watchdog's request stands last and the worker goes through them in order.
- * So if the watchdog gives back what an abandoned request may have taken, and
- * both are found in one go, they are still carried out in the right order.
+ * The worker goes through the requests in order, and the watchdog's is the last.  So if the
+ * watchdog releases what an abandoned request may have taken, and the worker finds both in one
+ * round, it carries out the abandoned request first.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,19 +25,19 @@
 
 #include "store/table/requests.h"
 
-/* worker: nobody */
+/* The value of "worker" if there is none. */
 #define NO_WORKER			0
 
-/* The index of the watchdog's request; those before are for proc numbers. */
+/* The index of the watchdog's request; lower ones are proc numbers. */
 #define WATCHDOG_REQUEST	MaxBackends
 
 typedef struct Requests
 {
 	pg_atomic_uint32 worker;	/* its proc number + 1, or NO_WORKER */
-	pg_atomic_uint32 wanted;	/* something was submitted: the worker must
-								 * not go to sleep, or has been woken */
+	pg_atomic_uint32 wanted;	/* 1: a request was submitted, and the worker
+								 * has been woken or must not go to sleep */
 	pg_atomic_uint32 epoch;
-	pg_atomic_uint32 connecting;	/* the worker, to its database */
+	pg_atomic_uint32 connecting;	/* 1: the worker is connecting to its database */
 	TableTickets tickets;
 	int			nrequests;
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
@@ -46,7 +46,7 @@ typedef struct Requests
 static Requests *requests = NULL;
 static TableOp *pool = NULL;
 
-/* The worker's: what it has taken. */
+/* In the worker: the requests that it took last. */
 static TableRequest **taken = NULL;
 
 /* ----------
@@ -54,7 +54,7 @@ static TableRequest **taken = NULL;
  * ----------
  */
 
-/* What a fault is to the user. */
+/* How a fault is reported to the user. */
 typedef struct FaultMeaning
 {
 	int			sqlstate;
@@ -144,7 +144,7 @@ requests_shmem_size(void)
 }
 
 /*
- * requests_shmem_init --- attach, and initialize when nobody has
+ * requests_shmem_init --- attach to the requests; the first process initializes them
  *
  * Called with AddinShmemInitLock held.
  */
@@ -188,7 +188,7 @@ request_state(TableRequest *request)
 {
 	RequestState state = pg_atomic_read_u32(&request->state);
 
-	/* What belongs to a state was written before it. */
+	/* The rest of the request was written before its state: read it after that. */
 	pg_read_barrier();
 	return state;
 }
@@ -209,7 +209,7 @@ request_change_state(TableRequest *request, RequestState from, RequestState to)
 /*
  * request_open --- the request of this process
  *
- * Whoever had it before may have left something in it.
+ * The process that had it before may have ended without freeing it.
  */
 TableRequest *
 request_open(bool watchdog)
@@ -223,7 +223,7 @@ request_open(bool watchdog)
 }
 
 /*
- * request_put_op --- an operation as the worker gets it
+ * request_put_op --- copy an operation, with the texts that it points to, into the request
  */
 void
 request_put_op(TableRequest *request, int i, const StoreOp *op)
@@ -244,11 +244,10 @@ request_put_op(TableRequest *request, int i, const StoreOp *op)
 }
 
 /*
- * request_get_answer --- the results of an operation, but the outcome, which is
- * returned
+ * request_get_answer --- copy the results of an operation, and return its outcome
  *
- * The table knows of no type but its own, tells nobody of a release, and
- * nothing is on its way to it for long: it sets no not_after.
+ * The caller sets op->outcome.  The worker sets neither the type, as a table has rows only, nor
+ * not_after, as no create can arrive late.
  */
 StoreOutcome
 request_get_answer(TableRequest *request, int i, StoreOp *op)
@@ -268,7 +267,7 @@ wake_worker(void)
 {
 	uint32		worker;
 
-	/* Once is enough until it has looked. */
+	/* One wake-up is enough until the worker has looked. */
 	if (pg_atomic_exchange_u32(&requests->wanted, 1) != 0)
 		return;
 	worker = pg_atomic_read_u32(&requests->worker);
@@ -321,10 +320,10 @@ requests_epoch(void)
  */
 
 /*
- * requests_worker_enter --- a worker is there
+ * requests_worker_enter --- this process is the worker from now on
  *
- * What the last one had taken may have been committed or not: nobody can say,
- * and it is not carried out again.
+ * The last worker may or may not have committed the requests that it had taken.  So they are
+ * answered as unknown, and are not carried out again.
  */
 void
 requests_worker_enter(void)
@@ -349,8 +348,7 @@ requests_worker_enter(void)
 }
 
 /*
- * requests_worker_leave --- the table worker ends: from now on nobody serves
- * requests
+ * requests_worker_leave --- the worker ends: from now on there is none
  */
 void
 requests_worker_leave(void)
@@ -359,8 +357,7 @@ requests_worker_leave(void)
 }
 
 /*
- * requests_new_epoch --- a worker has started, or has opened the tables for the
- * first time
+ * requests_new_epoch --- note that a worker has started or has found the tables
  */
 void
 requests_new_epoch(void)
@@ -421,12 +418,12 @@ request_answer(TableRequest *request)
 	if (!request_change_state(request, REQUEST_TAKEN, REQUEST_DONE))
 		(void) request_change_state(request, REQUEST_ABANDONED, REQUEST_FREE);
 
-	/* Even if it was abandoned: its process may want to ask anew. */
+	/* Even if it was abandoned: its process may be waiting to submit another one. */
 	SetLatch(&GetPGProcByNumber(client)->procLatch);
 }
 
 /*
- * requests_tickets --- the tickets of counts that the worker has carried out
+ * requests_tickets --- the counts that the worker has carried out
  */
 TableTickets *
 requests_tickets(void)

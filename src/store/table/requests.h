@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.h
- *	  What sessions and the watchdog ask of the table worker, and its answers.
+ *	  Requests of sessions and the watchdog to the table worker, and its answers.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -20,18 +20,18 @@
 #include "store/store.h"
 
 /*
- * Why the table worker could not do what was asked.  Plain data: it is written by the
- * worker and read by who asked, through shared memory.
+ * Why the table worker could not carry out an operation.  Plain data in shared memory: the
+ * worker writes it, and the process that submitted the request reads it.
  */
 typedef enum TableFault
 {
 	TABLE_FAULT_NONE,
 	TABLE_NO_DATABASE,
 	TABLE_NO_EXTENSION,
-	TABLE_WRONG_FORM,			/* the tables or the encoding */
-	TABLE_OLD_EXTENSION,		/* a table is not there yet */
-	TABLE_BLOCKED,				/* by somebody's open transaction */
-	TABLE_ERROR					/* an error of PostgreSQL's own */
+	TABLE_WRONG_FORM,			/* of the tables, or the wrong encoding */
+	TABLE_OLD_EXTENSION,		/* a version without the table in question */
+	TABLE_BLOCKED,				/* by an open transaction */
+	TABLE_ERROR					/* any other error that PostgreSQL has raised */
 } TableFault;
 
 typedef struct TableTrouble
@@ -42,21 +42,21 @@ typedef struct TableTrouble
 } TableTrouble;
 
 /*
- * The SQLSTATE follows from the fault; that of TABLE_ERROR is an internal error
- * unless the caller knows better.
+ * Set the fault, its SQLSTATE and its detail.  With TABLE_ERROR the SQLSTATE is that of an
+ * internal error, unless the caller sets another one afterwards.
  */
 extern void table_trouble_set(TableTrouble *trouble, TableFault fault,
 							  const char *format,...) pg_attribute_printf(3, 4);
 
-/* What to do about it: static text, or NULL. */
+/* The hint that goes with a fault: static text, or NULL. */
 extern const char *table_trouble_hint(TableFault fault);
 
 /* ----------
- * requests.c: What sessions and the watchdog ask of the table worker, and its answers.
+ * requests.c: Requests of sessions and the watchdog to the table worker, and its answers.
  *
- * One request a process, in shared memory: plain data, no pointers.  The
- * process fills it and submits it, the worker takes it, carries it out and
- * answers it.  Who may do what is decided by the state alone:
+ * Each process has one request in shared memory: plain data, no pointers.  The
+ * process fills it and submits it; the worker takes it, carries it out and
+ * answers it.  The state alone decides which process may do what:
  *
  * 	 FREE --submit--> SUBMITTED --take--> TAKEN --answer--> DONE --free--> FREE
  * 						  |                 |
@@ -65,16 +65,16 @@ extern const char *table_trouble_hint(TableFault fault);
  * 						  v                                     |
  * 						 FREE <-----------answer----------------+
  *
- * A request that was withdrawn before it was taken surely never runs.  The
- * worker runs requests one batch after the other, so whatever is submitted
+ * A request that is withdrawn before the worker takes it never runs.  The worker
+ * carries out one batch of requests after the other, so a request that is submitted
  * after an abandoned one is carried out after it.
  *
- * Nothing in here waits or raises, and nothing allocates but a worker that
- * starts.
+ * Nothing in here waits or raises an error, and only a starting worker allocates
+ * memory.
  * ----------
  */
 
-/* Operations in one request; larger batches go in pieces. */
+/* The operations that fit into one request; larger batches are submitted in pieces. */
 #define REQUEST_ROOM			4
 #define REQUEST_ROOM_WATCHDOG	256
 
@@ -87,7 +87,7 @@ typedef enum RequestState
 	REQUEST_ABANDONED
 } RequestState;
 
-/* An operation on its way to the worker and back: what it points to stands beside it. */
+/* An operation in shared memory, with the texts that it points to elsewhere. */
 typedef struct TableOp
 {
 	StoreOp		op;				/* its pointers are NULL */
@@ -99,17 +99,17 @@ typedef struct TableOp
 typedef struct TableRequest
 {
 	pg_atomic_uint32 state;		/* RequestState */
-	int			client;			/* proc number, to be woken */
-	int			first_op;		/* its operations in the pool */
+	int			client;			/* proc number of the process to wake */
+	int			first_op;		/* index of its first operation in the pool */
 	int			room;
 	int			nops;
 
-	TableTrouble trouble;		/* the last that one of its operations met */
+	TableTrouble trouble;		/* of the last operation that had any */
 } TableRequest;
 
 /*
- * Requests that have been counted, and by which transactions; see table_counts.c,
- * whose they are.
+ * The requests that have changed a count, and the transactions that did it; used by
+ * table_counts.c alone.
  */
 #define TABLE_TICKETS		8192
 
@@ -129,9 +129,9 @@ typedef struct TableTickets
 extern Size requests_shmem_size(void);
 extern void requests_shmem_init(void);
 
-/* ---- for the process that asks ---- */
+/* ---- for the process that submits a request ---- */
 
-/* The request of this process, free or still abandoned. */
+/* The request of this process: free, or still abandoned. */
 extern TableRequest *request_open(bool watchdog);
 extern RequestState request_state(TableRequest *request);
 
@@ -140,26 +140,26 @@ extern void request_put_op(TableRequest *request, int i, const StoreOp *op);
 extern void request_submit(TableRequest *request);
 
 /*
- * Do not want it any more.  True: it never ran.  False: it may have (or, if
- * its state is REQUEST_DONE now, it has).
+ * Withdraw the request.  True: it never ran.  False: it may have run, and if its state is
+ * REQUEST_DONE now, it has.
  */
 extern bool request_withdraw(TableRequest *request);
 
-/* What became of operation i of a request that is DONE; the outcome. */
+/* Copy the results of operation i of a request that is DONE, and return its outcome. */
 extern StoreOutcome request_get_answer(TableRequest *request, int i, StoreOp *op);
 
-/* The answers have been read. */
+/* Called when the answers have been read. */
 extern void request_free(TableRequest *request);
 
 /* Is there a worker that takes requests? */
 extern bool requests_have_worker(void);
 
-/* Changes when the worker starts or finds the tables (again). */
+/* A number that changes when a worker starts, and when it finds the tables (again). */
 extern uint32 requests_epoch(void);
 
 /* ---- for the worker ---- */
 
-/* So many operations there can be in all requests together. */
+/* The most operations that all requests together can have. */
 extern int	requests_max_ops(void);
 
 extern void requests_worker_enter(void);
@@ -167,27 +167,27 @@ extern void requests_worker_leave(void);
 extern void requests_new_epoch(void);
 
 /*
- * Note that the worker connects to its database, or no longer does.  Returns
- * what was noted before: true at the start of a worker says that the last one
- * ended over it.
+ * Note whether the worker is connecting to its database.  Returns what was noted before: true
+ * at the start of a worker says that the last one ended while it was connecting.
  */
 extern bool requests_set_connecting(bool connecting);
 
-/* Has anything been submitted since this was asked last? */
+/* Has a request been submitted since the last call? */
 extern bool requests_wanted(void);
 
-/* Take all that was submitted; an array that stays the worker's own. */
+/* Take all requests that were submitted.  The array is valid until the next call. */
 extern TableRequest **requests_take(int *n);
 
 extern TableTickets *requests_tickets(void);
 
 /*
- * Operation i of a request that was taken, whose texts stay in the request; what came of it.
+ * Read operation i of a request that was taken, whose texts stay in the request; store its
+ * results.
  */
 extern void request_take_op(TableRequest *request, int i, StoreOp *op);
 extern void request_put_results(TableRequest *request, int i, const StoreOp *op);
 
-/* All its operations have outcomes: wake whoever asked. */
+/* Called when all its operations have outcomes: wakes the process that submitted it. */
 extern void request_answer(TableRequest *request);
 
 #endif							/* LR_REQUESTS_H */

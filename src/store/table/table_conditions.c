@@ -3,14 +3,14 @@
  * table_conditions.c
  *	  Waits for conditions of locks, in the memory of the table worker.
  *
- * They are of this server only, and there is one worker, so a list will do.  As in Redis
- * each has a time until which it counts, and a notification is kept until it was acted on,
- * or goes to the next.  A worker that is started anew knows nobody: who asks looks for
- * himself then.
+ * All waits are of this server, and there is one worker, so a list is enough.  As in Redis each
+ * wait counts until a certain time, and a notification stays with its wait until the session
+ * has acted on it, or passes to the next wait.  A restarted worker knows no waits: it treats
+ * each session that asks as notified, and the session checks its condition.
  *
- * All of this is done when the transaction of the operation has been committed, since one
- * that fails is run again: else a notification would be told twice, or stay with somebody
- * who was refused.
+ * All of this is done after the transaction of the operation has been committed.  A transaction
+ * that fails is run again: otherwise a notification could be given twice, or stay with a
+ * session whose operation was refused.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -70,7 +70,7 @@ wait_is_for(const ConditionWait *w, const StoreOp *op)
 }
 
 /*
- * wait_tell_one --- the first who counts is told; false: there is none
+ * wait_tell_one --- notify the first wait that counts; false: there is none
  */
 static bool
 wait_tell_one(const StoreOp *op)
@@ -95,7 +95,7 @@ wait_tell_one(const StoreOp *op)
 }
 
 /*
- * wait_pass_on_dead --- what those were told who do not count any more is the next one's
+ * wait_pass_on_dead --- pass the notifications of waits that no longer count to the next waits
  */
 static void
 wait_pass_on_dead(const StoreOp *op)
@@ -126,7 +126,7 @@ condition_is_not_yet(StoreOp *op)
 }
 
 /*
- * condition_queue --- the lock was given back: now its session waits
+ * condition_queue --- begin to wait: the session's lock has been released
  */
 static void
 condition_queue(StoreOp *op)
@@ -139,7 +139,7 @@ condition_queue(StoreOp *op)
 									   MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
 		if (w == NULL)
 		{
-			/* Nobody knows it: the next time that it asks it is as if it were told. */
+			/* Without a wait it counts as notified the next time that it asks. */
 			condition_is_not_yet(op);
 			return;
 		}
@@ -154,8 +154,10 @@ condition_queue(StoreOp *op)
 }
 
 /*
- * condition_ask --- was it told?  Who is not known any more has to look for himself; with
- * no time to wait it leaves, unless it was
+ * condition_ask --- has the wait been notified?
+ *
+ * A wait that is not in the list counts as notified.  With no time to wait, a wait that has not
+ * been notified ends.
  */
 static void
 condition_ask(StoreOp *op)

@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * table_counts.c
- *	  Numbers that somebody has set: how many permits there are, semaphores and latches.
+ *	  Numbers that are set from SQL: how many permits there are, semaphores and latches.
  *
- * One row in redis_lock_values for each key and kind.  They belong to no server.  Each
+ * redis_lock_values has one row for each key and kind, which belongs to no instance.  Each
  * operation of semaphores and latches does what the script of its kind does in Redis.
  *
- * Whether a request that the worker has taken was carried out is the status of its
- * transaction, and who asks again does so soon: the watchdog, as what a session leaves
- * behind.  So the last requests are kept, each with its transaction, in shared memory:
- * the worker may end between its commit and the question.
+ * If a session does not read the answer to a request, the watchdog soon asks the worker to undo
+ * it.  Whether the request was carried out is then the status of its transaction.  So
+ * the last requests are kept in shared memory, each with its transaction: the worker may end
+ * between its commit and that question.
  *
  *	 session: takes two permits, is cancelled
  *									worker: commits that, and ends
- *	 watchdog: undo
- *									the next worker: it was committed; two permits back
+ *	 watchdog: asks to undo it
+ *									next worker: it was committed; returns two permits
  *
- * A question that comes when thousands of others have been counted since finds nothing,
- * as if the request had not run.
+ * Only the last TABLE_TICKETS requests are kept.  An older one is treated as if it had not
+ * run.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -35,12 +35,12 @@
 #include "store/table/table_int.h"
 
 /* ----------
- * Tickets: which requests have been counted, for when nobody has read the answer
+ * Tickets: which requests have changed a count, in case nobody reads the answer
  * ----------
  */
 
 /*
- * ticket_add --- the present transaction does what that owner has asked for
+ * ticket_add --- note that the current transaction carries out the request of this owner
  */
 static void
 ticket_add(uint64 owner)
@@ -62,9 +62,10 @@ ticket_is_done(TransactionId xid)
 }
 
 /*
- * ticket_find --- of one that was carried out, and not undone
+ * ticket_find --- the ticket of a request that was carried out and not undone, or NULL
  *
- * There may be several of one owner: the transactions of all but one have failed.
+ * An owner has several tickets if the request was tried again after its transaction failed.
+ * At most one of these transactions has been committed.
  */
 static TableTicket *
 ticket_find(uint64 owner)
@@ -109,7 +110,7 @@ value_write(LockTables *tables, StoreOp *op, int64 number)
 }
 
 /*
- * value_delete --- the one that was looked for last, and is there
+ * value_delete --- delete the number that was found last; it must be there
  */
 static bool
 value_delete(LockTables *tables, StoreOp *op)
@@ -119,8 +120,9 @@ value_delete(LockTables *tables, StoreOp *op)
 }
 
 /*
- * count_find --- the number of the operation's kind, which is the answer; NULL: the outcome
- * is set
+ * count_find --- find the number of the operation's kind, and answer with it
+ *
+ * NULL: another transaction blocks it, and the outcome is set.
  */
 static Entry *
 count_find(LockTables *tables, StoreOp *op)
@@ -135,7 +137,9 @@ count_find(LockTables *tables, StoreOp *op)
 }
 
 /*
- * count_add --- so many more or less, if that is a number; false: the outcome is set
+ * count_add --- add to the number that was found last
+ *
+ * False: it would overflow, or another transaction blocks it; the outcome is set.
  */
 static bool
 count_add(LockTables *tables, StoreOp *op, int64 amount)
@@ -162,9 +166,9 @@ count_value(LockTables *tables, StoreOp *op)
 }
 
 /*
- * count_define --- set, create, add to, drain or delete it
+ * count_define --- set, create, add to, drain or delete the number
  *
- * What is set counts for as long as it says, whatever was there.
+ * A number that is set gets a new lifetime, whatever the old one's was.
  */
 void
 count_define(LockTables *tables, StoreOp *op)
@@ -206,7 +210,7 @@ count_define(LockTables *tables, StoreOp *op)
  */
 
 /*
- * semaphore_create --- take so many permits of a semaphore, or find it busy
+ * semaphore_create --- take permits from a semaphore, or find it busy
  */
 void
 semaphore_create(LockTables *tables, StoreOp *op)
@@ -224,7 +228,7 @@ semaphore_create(LockTables *tables, StoreOp *op)
 /*
  * semaphore_release --- undo a create whose answer nobody has read
  *
- * A semaphore that has gone meanwhile is not made anew.
+ * If the semaphore has been deleted or has expired meanwhile, it is not created again.
  */
 void
 semaphore_release(LockTables *tables, StoreOp *op)
@@ -241,7 +245,7 @@ semaphore_release(LockTables *tables, StoreOp *op)
 }
 
 /*
- * semaphore_count --- return permits, once for each ticket
+ * semaphore_count --- return permits, once for each request
  */
 void
 semaphore_count(LockTables *tables, StoreOp *op)
@@ -257,7 +261,7 @@ semaphore_count(LockTables *tables, StoreOp *op)
  */
 
 /*
- * latch_create --- is it open?
+ * latch_create --- wait for a latch: busy while its number is above 0
  */
 void
 latch_create(LockTables *tables, StoreOp *op)
@@ -269,8 +273,10 @@ latch_create(LockTables *tables, StoreOp *op)
 }
 
 /*
- * latch_count --- noted also if there is no latch: one that is set before it is asked
- * again is another one
+ * latch_count --- count a latch down, once for each request, and delete it at 0
+ *
+ * The request gets a ticket even if there is no latch.  Otherwise, sent again, it would count
+ * down a new latch that was set meanwhile.
  */
 void
 latch_count(LockTables *tables, StoreOp *op)

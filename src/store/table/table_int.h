@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * table_int.h
- *	  The table worker's own: the tables, their rows, and what operations do to them.
+ *	  Internals of the table worker: the tables, their rows, and the operations on them.
  *
- * For its files alone, inside a transaction.
+ * Only the files of the worker use it, inside a transaction.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -28,21 +28,20 @@
 
 /* ----------
  * keyed_table.c: A table with a unique key of text columns, read and written without waiting
- * for anybody's transaction.
+ * for other transactions.
  *
- * The table worker serves all sessions, so it must not stand in a queue
- * because somebody inserted the row of one key and went to lunch.  SQL has no
- * statement that inserts, or else says at once that another transaction is
- * about to; the table access functions have all that is needed.
+ * The table worker serves all sessions, so it must not wait until somebody else commits the
+ * insert of one key.  SQL has no statement that either inserts a row or reports at once that an
+ * open transaction has inserted it.  The table access functions can do that.
  *
- * Used inside a transaction, with an active snapshot.  Rows are seen as they
- * are at this moment, not as of a snapshot.
+ * Used inside a transaction, with an active snapshot.  Rows are read as they are now, not as of
+ * that snapshot.
  * ----------
  */
 
 #define KEYED_MAX_COLUMNS	16
 
-/* Columns of a key: the first ones of the table. */
+/* The most columns in a key, which are the first ones of the table. */
 #define KEYED_MAX_KEYS		3
 
 typedef struct KeyedTable
@@ -51,58 +50,57 @@ typedef struct KeyedTable
 	ResultRelInfo *indexes;
 	EState	   *estate;
 	int			nkeys;
-	IndexScanDesc scan;			/* of the key's index, with: */
-	IndexScanDesc group_scan;	/* by the first of several columns */
-	SnapshotData dirty;
+	IndexScanDesc scan;			/* of the key's index, by the whole key */
+	IndexScanDesc group_scan;	/* by its first column only; NULL: it has one */
+	SnapshotData dirty;			/* of both scans */
 	Oid			collation[KEYED_MAX_KEYS];
-	TupleTableSlot *row;		/* what was found */
-	TupleTableSlot *changed;	/* what is to be written */
+	TupleTableSlot *row;		/* the row that was found last */
+	TupleTableSlot *changed;	/* the row to write */
 } KeyedTable;
 
 typedef enum KeyedFound
 {
 	KEYED_NOTHING,
 	KEYED_ROW,
-	KEYED_BLOCKED				/* somebody's open transaction inserts it */
+	KEYED_BLOCKED				/* an open transaction has inserted it */
 } KeyedFound;
 
 /*
- * The relation is open and locked; its first columns are the key.  False: it has
- * no unique index on just these.
+ * Use a relation that is open and locked, and whose first columns are the key.  False: it has
+ * no unique index on exactly these.
  */
 extern bool keyed_begin(KeyedTable *table, Relation rel, int nkeys);
 extern void keyed_end(KeyedTable *table);
 
-/* By all columns of the key. */
+/* Find the row with these values in all columns of the key. */
 extern KeyedFound keyed_find(KeyedTable *table, const Datum *keys);
 
 /*
- * One after the other all rows with that first column; those that somebody is just
- * inserting are passed over.  What is found may be deleted.
+ * Find all rows with this value in the first column, one after the other.  Rows that open
+ * transactions have inserted are skipped.  The caller may delete the row found last.
  */
 extern void keyed_begin_group(KeyedTable *table, Datum key);
 extern bool keyed_next_of_group(KeyedTable *table);
 
-/* Raises if somebody inserts the same key in this very moment. */
+/* Raises an error if another transaction inserts the same key at this moment. */
 extern void keyed_insert(KeyedTable *table, const Datum *values,
 						 const bool *nulls);
 
 /*
- * Change or delete the row that was found.  False: somebody's transaction is
- * at it, or has just changed it.
+ * Change or delete the row that was found.  False: another transaction is changing it, or has
+ * changed it since.
  */
 extern bool keyed_update(KeyedTable *table, int ncolumns, const int *columns,
 						 const Datum *values, const bool *nulls);
 extern bool keyed_delete(KeyedTable *table);
 
 /* ----------
- * tables.c: The tables of table mode: finding them, checking them, opening them.
+ * tables.c: The tables of table mode: finding, checking and opening them.
  *
- * redis_lock_rows has a row for each key that somebody has, redis_lock_shares one
- * for each of several who have a key together, redis_lock_counters the last fencing
- * token of each key, and redis_lock_values the number of permits and the like.  They are
- * made by the script of the extension, but they belong to somebody who may change them,
- * so their form is checked whenever they are opened.
+ * redis_lock_rows has a row for each locked key, redis_lock_shares one for each reader and each
+ * permit, redis_lock_counters the last fencing token of each key, and redis_lock_values the
+ * numbers of permits, semaphores and latches.  The script of the extension creates them, but
+ * their owner can change them.  So their form is checked whenever they are opened.
  * ----------
  */
 
@@ -110,12 +108,13 @@ typedef enum TableId
 {
 	IN_ROWS,
 	IN_COUNTERS,
-	IN_SHARES,					/* from here on: opened for those who need it, and */
-	IN_VALUES,					/* not there in version 1.0 */
+	IN_SHARES,					/* from here on: opened only by operations that
+								 * need them, */
+	IN_VALUES,					/* and not there in version 1.0 */
 	IN_COUNT
 } TableId;
 
-/* What a column says. */
+/* What a column contains. */
 typedef enum Field
 {
 	FIELD_KEY,
@@ -125,11 +124,12 @@ typedef enum Field
 	FIELD_NUMBER,
 	FIELD_LEASE,
 	FIELD_UNTIL,
-	FIELD_FENCE,				/* a number; from here on it may be null */
+	FIELD_FENCE,				/* a number; from here on null is allowed */
 	FIELD_END,					/* until when the row counts; null: for ever */
 	FIELD_INSTANCE,
-	FIELD_SINCE,				/* is not read, */
-	FIELD_COMMENT				/* nor this */
+	FIELD_SINCE,				/* from here on: not read, and set only in a new
+								 * entry */
+	FIELD_COMMENT
 } Field;
 
 typedef struct TableFields
@@ -142,7 +142,7 @@ typedef struct TableFields
 
 extern const TableFields table_fields[IN_COUNT];
 
-/* Whose a row is; see lifetime.c. */
+/* The instance that a row belongs to; see lifetime.c. */
 typedef enum EntryOf
 {
 	OF_NOBODY,
@@ -150,120 +150,121 @@ typedef enum EntryOf
 	OF_OTHERS
 } EntryOf;
 
-/* A row as it is in C.  Of another table than its own a field says nothing. */
+/* A row in C.  Fields that its table has no column for mean nothing. */
 typedef struct Entry
 {
-	bool		there;			/* in the table */
-	bool		anew;			/* what is written is another one */
+	bool		there;			/* the table has a row of the key */
+	bool		anew;			/* a new entry is to overwrite that row */
 	KindId		kind;
 	char		owner[LR_OWNER_MAX];
 	EntryOf		of;
 	int			holds;
-	int64		number;			/* that was set, or a fencing token; 0: none */
+	int64		number;			/* a fencing token (0: none), or the number that
+								 * was set */
 	int64		lease_ms;
 	TimestampTz until;
-	uint64		remembered;		/* by which lifetime.c knows it; 0: it does not */
-	int64		left_ms;		/* for so long it still counts; 0: no more, or it is not
-								 * there */
+	uint64		remembered;		/* its number in lifetime.c; 0: none */
+	int64		left_ms;		/* for how long it still counts; 0: it does not, or
+								 * is not there */
 } Entry;
 
-/* Open in this transaction. */
+/* The tables that are open in this transaction. */
 typedef struct LockTables
 {
 	KeyedTable	table[IN_COUNT];
 	bool		is_open[IN_COUNT];
 	Entry		entry[IN_COUNT];	/* the row that was found last */
-	bool		must_flush;		/* something was done that has to survive a
-								 * crash */
-	bool		wrote;			/* the present operation has written something */
-	TableTrouble trouble;		/* why it could not be carried out */
+	bool		must_flush;		/* the transaction wrote something that has to
+								 * survive a crash */
+	bool		wrote;			/* the current operation has written something */
+	TableTrouble trouble;		/* why that could not be carried out */
 } LockTables;
 
 /*
- * Open them, and act as their owner from here on.  NULL: they cannot be used,
- * *trouble says why, and the transaction has to be aborted.
+ * Open the tables, and act as their owner until tables_close().  NULL: they cannot be used,
+ * *trouble says why, and the caller must abort the transaction.
  */
 extern LockTables *tables_open(TableTrouble *trouble);
 extern void tables_close(LockTables *tables);
 
 /*
- * Open one that few operations need, too.  False: it cannot be used, tables->trouble says
- * why; all else can be done.
+ * Open a further table, if it is not open yet.  False: it cannot be used, and tables->trouble
+ * says why; operations that do not need it can still be carried out.
  */
 extern bool tables_have(LockTables *tables, TableId in);
 
 /* ----------
  * entries.c: Rows of the tables, read and written as entries.
  *
- * The tables are ours, but they have an owner, who can write anything into them.  A row
- * that is not as ours are is treated as none: it is deleted where it is met, and by the
- * sweep.  So nobody needs to doubt an entry.
+ * Only lockredis is to write into the tables, but their owner can write anything.  A row that
+ * lockredis cannot have written is treated as absent: it is deleted when an operation or the
+ * sweep reads it.  So the code that uses an entry needs no further checks.
  * ----------
  */
 
 /* Appended to the owner of a key that stays locked after its release. */
 #define KEPT_SUFFIX			"/kept"
 
-/* The owner of the row that readers of a key share. */
+/* The owner of the row that the readers of a key share. */
 #define SHARED_OWNER		"readers"
 
-/* Before the SHA-256 of a token, or of the id of a permit. */
+/* Prefixes of the SHA-256 of a token, and of the id of a permit. */
 #define TOKEN_OWNER			"token:"
 #define PERMIT_OWNER		"permit:"
 
-/* The outcome of an operation that was not carried out, for this reason. */
+/* Set the outcome: the operation was not carried out, because of this trouble. */
 extern void entry_refuse(StoreOp *op, const TableTrouble *trouble);
 
-/* ... as it is not to be had, for so long. */
+/* Set the outcome: the lock is not available for so many milliseconds. */
 extern void entry_busy(StoreOp *op, int64 ttl_ms);
 
 /*
- * May a table be looked into?  If it cannot be used nobody has anything there; if somebody
- * has locked it that is not known, and the outcome is set.
+ * Open a table only to look into it.  False: it cannot be used, so nobody has anything in it;
+ * or, if the outcome is STORE_BLOCKED, another session has locked it, and nothing is known.
  */
 extern bool entry_may_look(LockTables *tables, TableId in, StoreOp *op);
 
 /*
- * The entry with the operation's key, and that kind and owner if the table tells those
- * apart.  NULL: somebody's open transaction is about to insert it; the outcome is set.
+ * Find the entry with the operation's key, and with this kind and owner if the table's key has
+ * them.  NULL: another transaction is inserting or changing it; the outcome is set.
  */
 extern Entry *entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind,
 						 const char *owner);
 
-/* One after the other all of a kind with the operation's key; NULL: that was the last. */
+/* Find all entries of a kind with the operation's key, one after the other; NULL: no more. */
 extern void entry_begin_group(LockTables *tables, TableId in, const StoreOp *op);
 extern Entry *entry_next(LockTables *tables, TableId in, KindId kind);
 
-/* A new one instead of what was found; to "keep" it whatever becomes of this server. */
+/* Make it a new entry of this owner.  "keep": it outlives this server. */
 extern void entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep);
 
-/* A lease from now on, if it is longer than what is left: then it has to be written. */
+/* Start the lease anew, but never shorten it.  True: the entry has changed, and must be put. */
 extern bool entry_lengthen(Entry *e, int64 lease_ms);
 
 /*
- * Write what was found last, as it is now, or delete it; the outcome is set.  False:
- * somebody's transaction is at it.  If the operation has written something before, that
- * raises, so that all of it is undone.
+ * Write the entry that was found last, as it is now, or delete it; the outcome is set.  False:
+ * another transaction is changing it.  If the operation has written something before, that is
+ * an error instead, which undoes all of the operation.
  */
 extern bool entry_put(LockTables *tables, TableId in, StoreOp *op);
 extern bool entry_delete(LockTables *tables, TableId in, StoreOp *op);
 
-/* Delete the rows that are not as ours are, and those that do not count any more. */
+/* Delete the rows that lockredis did not write, and those that no longer count. */
 extern void entry_sweep(LockTables *tables, TableId in);
 
-/* The row of the key; is it that owner's, or of a token? */
+/* Find the row of the key.  Does this owner have it?  Does a token? */
 extern Entry *row_find(LockTables *tables, StoreOp *op);
 extern bool row_is_of(const Entry *row, uint64 owner);
 extern bool row_is_token(const Entry *row);
 
-/* Who has it is told, and if that is the outcome, for how long. */
+/* Describe its owner.  Set the outcome: that owner has the key, and for how long. */
 extern void row_tell_owner(const Entry *row, char *out);
 extern void row_is_taken(const Entry *row, StoreOp *op);
 
-/* On the wall clock, which is for what outlives the server, and for those who look. */
+/* A time on the wall clock: of entries that outlive the server, and for display. */
 extern TimestampTz entry_time_after(int64 ms);
 
-/* Is it the row that readers of this server share? */
+/* Is it the row that the readers of this server share? */
 static inline bool
 entry_is_shared(const Entry *e)
 {
@@ -273,50 +274,49 @@ entry_is_shared(const Entry *e)
 /* ----------
  * lifetime.c: Until when an entry counts.
  *
- * That is decided by its instance:
+ * That depends on its instance:
  *
- * - ours: taken by a session of this server.  It counts on lr_now()'s clock,
- * 	 which never jumps, for one lease from the moment it was last written.  The
- * 	 table worker remembers that moment; a row it does not remember (it may have
- * 	 been started anew) counts for one lease from when it is first seen.
- * - null: it is to outlive the server: a key that stays locked (hold_at_least), a
- * 	 token lock, a permit that is had by its id.  It counts until expires_at, on the
- * 	 wall clock, and no longer than its lease.
- * - another one: of an instance that has ended, and its locks with it.
+ * - this one: a session of this server took the lock.  The row counts on lr_now()'s clock,
+ * 	 which never jumps, for one lease from when it was last written.  The table worker
+ * 	 remembers that time.  If it does not, as after a restart, the row counts for one lease
+ * 	 from when the worker first sees it.
+ * - null: the entry outlives the server: a key that stays locked (hold_at_least), a token
+ * 	 lock, a permit taken by id.  It counts until expires_at, on the wall clock, and no longer
+ * 	 than its lease.
+ * - another one: that instance has ended, and its locks with it.  The row does not count.
  *
- * A row that does not count any more may be overwritten by the next owner, and
- * is deleted by the sweep.
+ * The next owner may overwrite a row that no longer counts, and the sweep deletes it.
  * ----------
  */
 
-/* Once, in the worker. */
+/* Called once, when the worker starts. */
 extern void lifetime_start(void);
 
-/* The instance of rows that are ours, as their column has it; is it that? */
+/* This instance as a value of the column.  Is another value the same? */
 extern Datum lifetime_instance(void);
 extern bool lifetime_is_own_instance(Datum value);
 
-/* The row with this number, its owner's, was written now, and counts for a lease. */
+/* The row with this number was written now, and counts for one lease.  Or forget it. */
 extern void lifetime_remember(uint64 number, int64 lease_ms);
 extern void lifetime_forget(uint64 number);
 
-/* The number in an owner of this instance; 0: there is none. */
+/* The number of an owner's row; 0: the owner is not of this instance. */
 extern uint64 lifetime_owner_number(const char *owner);
 
 /*
- * The number of the row that readers of a key share: it counts for as long as the lease
+ * The number of the row that the readers of a key share.  It counts for as long as the lease
  * of any of them.
  */
 extern uint64 lifetime_shared_number(const char *name, int len);
 
-/* Forget what is remembered of rows that do not count any more. */
+/* Forget the rows that no longer count. */
 extern void lifetime_forget_ended(void);
 
-/* How long an entry still counts, in milliseconds: 0 = not any more. */
+/* For how many more milliseconds an entry counts; 0: it no longer does. */
 extern int64 lifetime_left_ms(const Entry *e);
 
 /* ----------
- * table_shares.c: Locks that several have together: the row that they share, and theirs.
+ * table_shares.c: Read locks: the row that the readers of a key share, and their own rows.
  * ----------
  */
 
@@ -325,33 +325,33 @@ extern void read_create(LockTables *tables, StoreOp *op);
 extern void read_renew(LockTables *tables, StoreOp *op);
 extern void read_release(LockTables *tables, StoreOp *op);
 
-/* All shares of the key go. */
+/* Delete all readers' shares of the key. */
 extern void shares_drop(LockTables *tables, StoreOp *op);
 
 /*
- * Who has the row and shares of its key, as a text that is another one when others have;
- * empty: there are no shares.
+ * A text that changes whenever the owners of the row and of the key's shares do; empty: there
+ * are no shares.
  */
 extern void shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size);
 
 /*
- * The row belongs to a writer who gives it back: if its session reads too, it is that of a
- * reader from now on, and the outcome is set.  False: nobody reads.
+ * Called when a writer releases the row.  If its session also reads, the row is a reader's
+ * from now on, and the outcome is set.  False: nobody reads.
  */
 extern bool shares_keep(LockTables *tables, StoreOp *op);
 
 /* ----------
- * table_counts.c: Numbers that somebody has set: how many permits there are, semaphores
- * and latches.
+ * table_counts.c: Numbers that are set from SQL: how many permits there are, semaphores and
+ * latches.
  * ----------
  */
 
-/* The number of the key and that kind, 0 if there is none; NULL: the outcome is set. */
+/* Find the number of the key and this kind: 0 if there is none.  NULL: the outcome is set. */
 extern Entry *value_find(LockTables *tables, StoreOp *op, KindId kind);
 
 /*
- * Write the number that was looked for last.  What expires does so "lease_ms" after a new
- * one was made, 0 = never; one that is changed keeps its end.  False: the outcome is set.
+ * Write the number that was found last.  A new one expires after op->lease_ms, or never if that
+ * is 0; one that counts keeps its end.  False: the outcome is set.
  */
 extern bool value_write(LockTables *tables, StoreOp *op, int64 number);
 
@@ -364,7 +364,7 @@ extern void count_define(LockTables *tables, StoreOp *op);
 extern void count_value(LockTables *tables, StoreOp *op);
 
 /* ----------
- * table_permits.c: Permits: how many there are, and who has one.
+ * table_permits.c: Permits: how many there are, and which sessions and ids have one.
  * ----------
  */
 
@@ -375,9 +375,9 @@ extern void permit_define(LockTables *tables, StoreOp *op);
 extern void permit_value(LockTables *tables, StoreOp *op);
 
 /*
- * Of a key that has no row: who has permits of it; take them away if they are still
- * those who were told.  The outcome is set only if somebody has one, or if that is not
- * known.
+ * For a key without a row: tell who has permits of it; delete these permits, if they are still
+ * those that were told.  Results are set only if there are permits, or if another session has
+ * locked the tables.
  */
 extern void permits_inspect(LockTables *tables, StoreOp *op);
 extern void permits_force(LockTables *tables, StoreOp *op);
@@ -388,9 +388,9 @@ extern void permits_force(LockTables *tables, StoreOp *op);
  */
 
 /*
- * What is left to do of an operation of the kind, once the lock is as it has to be: given
- * back by the wait that begins, or there, of him who notifies.  Sets the outcome, and
- * raises nothing.
+ * The part of an operation that is in memory, run once the transaction has committed what it
+ * needs: a beginning wait has released its lock, or the session that notifies has its lock.
+ * Sets the outcome, and raises no error.
  */
 extern void condition_carry_out(StoreOp *op);
 
@@ -400,18 +400,18 @@ extern void condition_carry_out(StoreOp *op);
  */
 
 /*
- * Carry one operation out; its outcome is set.  If tables->trouble is set too, that is
- * why it could not be done.
+ * Carry out one operation, and set its outcome.  If it could not be carried out,
+ * tables->trouble says why.
  */
 extern void rows_execute(LockTables *tables, StoreOp *op);
 
 /*
- * The transaction in which it was carried out has been committed: what is not in a table,
- * but in memory, is done now, once.
+ * Called when the operation's transaction has been committed: do the part of it that is in
+ * memory.
  */
 extern void rows_committed(StoreOp *op);
 
-/* Delete rows that do not count any more. */
+/* Delete rows that no longer count. */
 extern void rows_sweep(LockTables *tables);
 
 #endif							/* LR_TABLE_INT_H */

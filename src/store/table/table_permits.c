@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * table_permits.c
- *	  Permits: how many there are, and who has one.
+ *	  Permits: how many there are, and which sessions and ids have one.
  *
- * How many there are of a key is in redis_lock_values, and each that is had is a row in
- * redis_lock_shares; there is none in redis_lock_rows, since nobody is kept from
- * anything but permits.
+ * redis_lock_values says how many permits a key has, and redis_lock_shares has a row for each
+ * one that is taken.  redis_lock_rows has none, since permits do not conflict with other locks
+ * of the key.
  *
- * A permit of a session belongs to this instance and ends with it.  One that is had by
- * its id outlives the server: it has no instance, and as its owner a digest of the id,
- * so that who may read the table cannot give it back.
+ * A session's permit belongs to this instance and ends with it.  A permit taken by id outlives
+ * the server: it has no instance.  Its owner is a digest of the id, so that a user who can read
+ * the table cannot release it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,12 +26,12 @@
 #include "instance.h"
 #include "store/table/table_int.h"
 
-/* What is had of a key. */
+/* The permits of a key that are taken. */
 typedef struct PermitsHad
 {
 	int64		n;
-	int64		first_ms;		/* after which one of them comes back */
-	uint64		sum;			/* is another one when others have them */
+	int64		first_ms;		/* after which the first of them expires */
+	uint64		sum;			/* changes when their owners do */
 } PermitsHad;
 
 /* ----------
@@ -60,8 +60,10 @@ owner_of_id(const StoreOp *op, char *out)
 }
 
 /*
- * find_permit --- that of a session, or the one that was to be had by its id; NULL: the
- * outcome is set
+ * find_permit --- the permit that the operation's session or id has; NULL: the outcome is set
+ *
+ * A session that took a permit by id may release it until it has returned the id to its
+ * caller.
  */
 static Entry *
 find_permit(LockTables *tables, StoreOp *op)
@@ -100,7 +102,7 @@ insert_permit(LockTables *tables, StoreOp *op)
 }
 
 /*
- * count_permits --- those of the key that count; the others go
+ * count_permits --- count the permits of the key that are taken, and delete expired ones
  */
 static PermitsHad
 count_permits(LockTables *tables, const StoreOp *op)
@@ -148,7 +150,7 @@ permit_create(LockTables *tables, StoreOp *op)
 }
 
 /*
- * find_counting --- a permit that still counts; NULL: the outcome is set
+ * find_counting --- the operation's permit, if it still counts; NULL: the outcome is set
  */
 static Entry *
 find_counting(LockTables *tables, StoreOp *op)
@@ -164,7 +166,7 @@ find_counting(LockTables *tables, StoreOp *op)
 }
 
 /*
- * permit_renew --- lengthen its lease; 0: leave it
+ * permit_renew --- lengthen its lease, or with a lease of 0 only look whether it counts
  */
 void
 permit_renew(LockTables *tables, StoreOp *op)
@@ -188,9 +190,9 @@ permit_release(LockTables *tables, StoreOp *op)
 }
 
 /*
- * permit_define --- change how many there are, of which some are had
+ * permit_define --- change how many permits there are
  *
- * To drain them is to leave those that are had.
+ * Draining leaves only those that are taken.
  */
 void
 permit_define(LockTables *tables, StoreOp *op)
@@ -247,14 +249,14 @@ permit_value(LockTables *tables, StoreOp *op)
 }
 
 /* ----------
- * Whoever has them
+ * The owners of a key's permits
  * ----------
  */
 
 /*
- * tell_permits --- how many are had, if any; they are told as those in Redis are
+ * tell_permits --- describe the permits that are taken, in the words of the Redis store
  *
- * If somebody has locked what says so it is not known, and the outcome is set.
+ * False: there are none; or another session has locked the tables, and the outcome is set.
  */
 static bool
 tell_permits(LockTables *tables, StoreOp *op, char *holder, char *digest, Size size,

@@ -3,14 +3,14 @@
  * table_rows.c
  *	  What each operation does to the rows of the tables.
  *
- * An operation finds the entry of its key, sees whether it counts (lifetime.c) and
- * whose it is, and writes it without waiting for anybody's transaction
- * (entries.c).  What a kind of lock means by an operation is in one table
- * at the end.
+ * An operation finds the entry of its key, checks whether it counts (lifetime.c) and
+ * who owns it, and writes it without waiting for other transactions
+ * (entries.c).  The table at the end says which function carries out each operation of each
+ * kind of lock.
  *
- * With synchronous_commit off a crash may undo what was committed last.  That
- * does not matter to locks that die with the server, but a token must not come
- * twice, and a key that is to stay locked must: such transactions are flushed.
+ * With synchronous_commit off a crash may undo the last commits.  That does not matter for
+ * locks that end with the server.  But no fencing token may be given out twice, and a key that
+ * is to stay locked has to: such commits are flushed.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -29,7 +29,7 @@
 typedef void (*RowOperation) (LockTables *tables, StoreOp *op);
 
 /*
- * find_of --- the row of a lock that the owner is believed to have; NULL: the outcome is set
+ * find_of --- the row of the key, if this owner has it; NULL: the outcome is set
  */
 static Entry *
 find_of(LockTables *tables, StoreOp *op, uint64 owner)
@@ -50,10 +50,11 @@ find_of(LockTables *tables, StoreOp *op, uint64 owner)
  */
 
 /*
- * take_token --- count the key's counter up, to above "floor", by one token and as many
- * as the operation wants more; else the outcome is set
+ * take_token --- take the key's next fencing token, above "floor", and as many more as the
+ * operation reserves; false: the outcome is set
  *
- * A token that was counted, and that nobody gets, is no harm: nothing has to be undone.
+ * A token that nobody gets does no harm.  So the operation counts as not having written
+ * anything: if it is blocked later, the counter keeps its new value.
  */
 static bool
 take_token(LockTables *tables, StoreOp *op, int64 floor)
@@ -86,9 +87,9 @@ take_token(LockTables *tables, StoreOp *op, int64 floor)
  */
 
 /*
- * create_row --- if there is no row of the key that still counts
+ * create_row --- take the key, if it has no row that still counts
  *
- * One that does not is overwritten, and all of it.
+ * A row that no longer counts is overwritten.
  */
 static void
 create_row(LockTables *tables, StoreOp *op, const char *owner, bool keep)
@@ -110,7 +111,9 @@ create_row(LockTables *tables, StoreOp *op, const char *owner, bool keep)
 }
 
 /*
- * exclusive_create --- shares that are left belong to readers of before
+ * exclusive_create --- take the key for one owner
+ *
+ * Any remaining shares are those of readers whose row no longer counts.
  */
 static void
 exclusive_create(LockTables *tables, StoreOp *op)
@@ -127,8 +130,9 @@ exclusive_create(LockTables *tables, StoreOp *op)
 }
 
 /*
- * exclusive_renew --- also by its session, which may want it kept even if this server
- * crashes
+ * exclusive_renew --- lengthen the lease, for the watchdog or the session
+ *
+ * With keep_ms the key is to stay locked even if this server crashes.
  */
 static void
 exclusive_renew(LockTables *tables, StoreOp *op)
@@ -147,9 +151,9 @@ exclusive_renew(LockTables *tables, StoreOp *op)
 }
 
 /*
- * keep_locked --- released, but the key stays locked for a time
+ * keep_locked --- release the row, but keep the key locked for a time
  *
- * Under another name: a renewal that is late must not lengthen it.
+ * The owner is changed, so that a late renewal does not lengthen that time.
  */
 static void
 keep_locked(LockTables *tables, StoreOp *op, Entry *row)
@@ -164,8 +168,9 @@ keep_locked(LockTables *tables, StoreOp *op, Entry *row)
 }
 
 /*
- * forget_released --- whatever is not there any more is forgotten too, but not what is
- * blocked: it still counts
+ * forget_released --- forget the lifetime of a row that the owner no longer has
+ *
+ * If the operation was blocked, the row still counts.
  */
 static void
 forget_released(const StoreOp *op, uint64 owner)
@@ -175,8 +180,9 @@ forget_released(const StoreOp *op, uint64 owner)
 }
 
 /*
- * exclusive_release --- delete the row, or have it kept; that of a writer stays if its
- * session reads too
+ * exclusive_release --- delete the row, or keep the key locked
+ *
+ * If the session of a writer also reads, the row becomes a reader's.
  */
 static void
 exclusive_release(LockTables *tables, StoreOp *op)
@@ -202,11 +208,10 @@ exclusive_mint(LockTables *tables, StoreOp *op)
 }
 
 /*
- * told_digest --- of all who have the row, if they are several or may be, or of its token;
- * else empty
+ * told_digest --- a digest of the row's owners, if it has shares or is a token's; else empty
  *
- * redis_force_unlock takes away what has the same one then.  False: somebody has locked
- * the table that says who they are, and the outcome is set.
+ * redis_force_unlock deletes the row only if the digest is still the same.  False: another
+ * session has locked the table of shares, and the outcome is set.
  */
 static bool
 told_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size size)
@@ -220,7 +225,7 @@ told_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size s
 }
 
 /*
- * any_force --- delete the row if its owner is still the one that was told
+ * any_force --- delete the row if it still has the owner that the caller was told
  */
 static void
 any_force(LockTables *tables, StoreOp *op)
@@ -247,7 +252,9 @@ any_force(LockTables *tables, StoreOp *op)
 }
 
 /*
- * any_inspect --- what there is; a row that is about to be inserted is not there yet
+ * any_inspect --- describe the lock or the permits of the key
+ *
+ * A row that an open transaction has inserted is not there yet.
  */
 static void
 any_inspect(LockTables *tables, StoreOp *op)
@@ -275,8 +282,7 @@ any_inspect(LockTables *tables, StoreOp *op)
 /* ----------
  * Operations of the token lock
  *
- * Its row belongs to no instance: it counts until its lease ends, whatever becomes of
- * this server.
+ * Its row has no instance: it counts until its lease ends, even if this server ends before.
  * ----------
  */
 
@@ -290,7 +296,7 @@ token_create(LockTables *tables, StoreOp *op)
 }
 
 /*
- * token_find --- the row of the key, if the token has it; else the outcome is set
+ * token_find --- the row of the key, if this token has it; NULL: the outcome is set
  */
 static Entry *
 token_find(LockTables *tables, StoreOp *op)
@@ -309,7 +315,7 @@ token_find(LockTables *tables, StoreOp *op)
 }
 
 /*
- * token_set --- lengthen its lease, or only look
+ * token_set --- lengthen its lease, or with a lease of 0 only look whether it counts
  */
 static void
 token_set(LockTables *tables, StoreOp *op)
@@ -331,12 +337,16 @@ token_release(LockTables *tables, StoreOp *op)
 }
 
 /* ----------
- * Conditions: the row is that of the lock, who waits is in memory, see rows_committed()
+ * Operations of conditions
+ *
+ * The row is that of the lock.  The waits are in memory; see rows_committed().
  * ----------
  */
 
 /*
- * await_create --- the first one gives the lock back, and waits if it was there
+ * await_create --- begin to wait, or try again
+ *
+ * The first attempt releases the lock, and is refused if the session does not have it.
  */
 static void
 await_create(LockTables *tables, StoreOp *op)
@@ -357,7 +367,7 @@ await_notify(LockTables *tables, StoreOp *op)
 }
 
 /*
- * await_nothing --- of the row: it is all in memory
+ * await_nothing --- the operation is in memory only
  */
 static void
 await_nothing(LockTables *tables, StoreOp *op)
@@ -366,7 +376,7 @@ await_nothing(LockTables *tables, StoreOp *op)
 }
 
 /* ----------
- * What each kind of lock means by an operation
+ * The operations of each kind of lock
  * ----------
  */
 
@@ -434,8 +444,7 @@ StaticAssertDecl(lengthof(lock_operations) == KIND_COUNT,
 /*
  * rows_execute --- see table_int.h
  *
- * It may be carried out more than once: again when the transaction of the first time has
- * failed.
+ * If the transaction fails, the operation is carried out again in another one.
  */
 void
 rows_execute(LockTables *tables, StoreOp *op)
@@ -448,7 +457,7 @@ rows_execute(LockTables *tables, StoreOp *op)
 	tables->wrote = false;
 	if (op->kind >= STORE_CALLS)
 	{
-		/* To have got here is the answer. */
+		/* It asks only whether the store answers. */
 		op->outcome = STORE_OK;
 		if (op->kind == STORE_TIME)
 			op->store_ms = lr_now() / LR_US_PER_MS;

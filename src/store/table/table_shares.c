@@ -1,22 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * table_shares.c
- *	  Locks that several have together: the row that they share, and theirs.
+ *	  Read locks: the row that the readers of a key share, and their own rows.
  *
- * Whoever has a key has its row in redis_lock_rows, which keeps all others from it.
- * Readers share one: its owner is "readers", its hold_count
- * their number, and it counts for as long as the longest of their leases.  Each of
- * them has a row in redis_lock_shares beside it, by which it is known whose lock is
- * still there.  A session that has the write lock may read too: then there is its
- * share, and the row is the writer's.
+ * A locked key has one row in redis_lock_rows, which excludes all other owners.  The readers of
+ * a key share that row: its owner is "readers", its hold_count is their number, and it
+ * counts for as long as the longest of their leases.  Each reader also has a row in
+ * redis_lock_shares, which says that it still has its lock.  If a session has the write
+ * lock and also reads, it has a share, and the row is the writer's.
  *
- * A share counts only together with the row.  That may have gone, and somebody else have
- * taken the key: who makes the row anew takes away all shares that are left, so a
- * reader of before finds that its lock is gone.
+ * A share counts only while the row does.  When the row expires, another owner can take the
+ * key.  Whoever creates the row again deletes the remaining shares, so the
+ * former readers find that they have lost their locks.
  *
- * Both tables are written in one transaction.  What can be in the way is looked for
- * before anything is written; if somebody is at the second row after all, an error
- * undoes the first.
+ * Both tables are written in one transaction.  An operation looks for both rows before it
+ * writes one.  If another transaction is changing the second row nevertheless, an error undoes
+ * the change of the first.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -38,7 +37,7 @@
  */
 
 /*
- * next_reader --- permits, which keep nobody from the key, are none
+ * next_reader --- the next share of a reader; permits are skipped
  */
 static const Entry *
 next_reader(LockTables *tables)
@@ -94,9 +93,9 @@ shared_number(const StoreOp *op)
 }
 
 /*
- * make_shared --- the row of the key is that of so many readers
+ * make_shared --- make the key's row that of so many readers
  *
- * False: somebody's transaction is at it.
+ * False: another transaction is changing the row; the outcome is set.
  */
 static bool
 make_shared(LockTables *tables, StoreOp *op, int readers, int64 lease_ms)
@@ -112,11 +111,10 @@ make_shared(LockTables *tables, StoreOp *op, int readers, int64 lease_ms)
 }
 
 /*
- * change_readers --- one more or less, with a lease that may be longer; false: somebody's
- * transaction is at the row
+ * change_readers --- add to the number of readers, and lengthen the lease if theirs is longer
  *
- * If the row is that of the writer in the session that reads, it is to count as long as
- * that reads, as in Redis: whoever has the key next drops the shares.
+ * If the row belongs to the reading session's own write lock, only its lease is lengthened, as
+ * in Redis.  False: another transaction is changing the row; the outcome is set.
  */
 static bool
 change_readers(LockTables *tables, StoreOp *op, int by)
@@ -143,7 +141,7 @@ shares_keep(LockTables *tables, StoreOp *op)
 	for (; (share = next_reader(tables)) != NULL; readers++)
 		lease_ms = Max(lease_ms, share->lease_ms);
 
-	/* It counts for the longest lease from when it is looked at next, as after a restart. */
+	/* It counts for the longest lease from when it is read next, as after a restart. */
 	if (readers > 0)
 		(void) make_shared(tables, op, readers, lease_ms);
 	return readers > 0;
@@ -155,7 +153,7 @@ shares_keep(LockTables *tables, StoreOp *op)
  */
 
 /*
- * insert_share --- of who has become a reader
+ * insert_share --- insert the new reader's share
  */
 static void
 insert_share(LockTables *tables, StoreOp *op)
@@ -171,8 +169,8 @@ insert_share(LockTables *tables, StoreOp *op)
 }
 
 /*
- * read_create --- with other readers, under the session's own write lock, or as the
- * first
+ * read_create --- take a read lock: beside other readers, under the session's own write lock,
+ * or as the first
  */
 void
 read_create(LockTables *tables, StoreOp *op)
@@ -203,11 +201,11 @@ read_create(LockTables *tables, StoreOp *op)
 }
 
 /*
- * find_both --- the row of the key and this reader's share of it; NULL: the outcome is set
+ * find_both --- the row of the key, and this reader's share of it; NULL: the outcome is set
  *
- * If the key is somebody else's, or nobody's, a share that is left goes.  A row of this
- * server that readers do not share is that of the writer in the same session: another one
- * could not get the key meanwhile.
+ * If this server has no row of the key, a remaining share is deleted.  If it has one that
+ * readers do not share, that belongs to the writer in the same session: no other owner can take
+ * the key before the reader's lease has ended.
  */
 static const Entry *
 find_both(LockTables *tables, StoreOp *op)
@@ -230,7 +228,7 @@ find_both(LockTables *tables, StoreOp *op)
 }
 
 /*
- * read_renew --- lengthen what readers share, and the own part
+ * read_renew --- lengthen the lease of the shared row, and that of the reader's share
  */
 void
 read_renew(LockTables *tables, StoreOp *op)
@@ -247,7 +245,7 @@ read_renew(LockTables *tables, StoreOp *op)
 }
 
 /*
- * read_release --- one less, or nobody
+ * read_release --- delete the share, and with the last one the row
  */
 void
 read_release(LockTables *tables, StoreOp *op)

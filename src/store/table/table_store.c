@@ -3,22 +3,21 @@
  * table_store.c
  *	  Locks in a table of this server: the store interface of store.h.
  *
- * A batch is handed to the table worker in pieces, through this process's
- * request in shared memory; the worker answers each when its transaction has
- * been committed.  One wake-up there, one back.
+ * A batch is submitted to the table worker in pieces, through this process's
+ * request in shared memory.  The worker answers each piece when its transaction has
+ * been committed.  Each piece costs one wake-up of the worker, and one of this process.
  *
- * What may have been carried out, and was not answered, ends as unknown; the
- * hold becomes an orphan then, as with any other store.  But there is no moment
- * up to which a create may still run, as there is with a network: a request
- * that has been withdrawn is never taken, and what is asked after one that had
- * been taken is carried out after it.  So not_after stays 0.
+ * An operation that may have been carried out, but was not answered, ends as unknown, and its
+ * hold becomes an orphan, as with any other store.  But a create cannot run late, as it
+ * can with a network: the worker never takes a request that was withdrawn, and carries out one
+ * that it has taken before any that is submitted later.  So not_after stays 0.
  *
- * There is no listener: a release by a session of this server wakes its local
- * waiters without the store.
+ * There is no listener: a session that releases a lock wakes the waiters of this server
+ * without the store.
  *
- * What another transaction blocks was not carried out, so whoever can wait asks for it
- * again, in rounds: the rest of the batch is not held up.  At the end of a transaction or
- * a session, and by the watchdog, it is asked once.
+ * An operation that another transaction blocks was not carried out.  A process that can wait
+ * submits it again, in rounds, so the rest of the batch is not delayed.  The watchdog, and a
+ * session at the end of a transaction or its own end, submit it only once.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -40,11 +39,11 @@
 #include "store/table/requests.h"
 #include "wait_events.h"
 
-/* Where the latch may not be used: look for the answer so often (us). */
+/* How often to look for the answer where the latch may not be used (us). */
 #define POLL_MIN			50L
 #define POLL_MAX			1000L
 
-/* What is blocked: so long until the next round, at first and later (us). */
+/* How long to wait between rounds for blocked operations, at first and later (us). */
 #define ROUND_MIN			(10 * LR_US_PER_MS)
 #define ROUND_MAX			(100 * LR_US_PER_MS)
 
@@ -54,15 +53,16 @@ typedef struct TableHandle
 {
 	StoreBatch	batch;
 	TableRequest *request;
-	bool		patient;		/* watchdog: asks a silent worker too */
-	bool		repeats;		/* asks again for what is blocked */
-	int			asked;			/* so many operations are with the worker: */
-	int		   *asked_ops;
-	int64		asked_at;		/* since then */
-	int			next;			/* of this round the first that was not asked */
-	int64		pause;			/* before the next round, */
-	int64		next_round;		/* which begins then; 0: this one has not ended */
-	long		poll;			/* present interval of STORE_POLL */
+	bool		patient;		/* the watchdog's: submits even to a silent worker */
+	bool		repeats;		/* submits blocked operations again */
+	int			asked;			/* number of operations submitted to the worker, */
+	int		   *asked_ops;		/* their indexes in the batch, */
+	int64		asked_at;		/* and when they were submitted */
+	int			next;			/* the first operation not yet submitted in this
+								 * round */
+	int64		pause;			/* before the next round */
+	int64		next_round;		/* when that begins; 0: this one has not ended */
+	long		poll;			/* current interval of STORE_POLL */
 } TableHandle;
 
 /* ----------
@@ -82,9 +82,9 @@ table_set_error(TableHandle *h, int sqlstate, const char *detail,
 }
 
 /*
- * table_fail --- nothing more will be asked or read: end the batch
+ * table_fail --- end the batch without submitting or reading anything more
  *
- * "unsent" is the outcome of what has not been carried out.
+ * "unsent" is the outcome of operations that have not been carried out.
  */
 static void
 table_fail(TableHandle *h, StoreOutcome unsent, int sqlstate, const char *detail)
@@ -96,9 +96,9 @@ table_fail(TableHandle *h, StoreOutcome unsent, int sqlstate, const char *detail
 }
 
 /*
- * read_answers --- the request is done: take what it says
+ * read_answers --- read the answers of a request that is done
  *
- * What was blocked has not run: it is as if it had not been asked.
+ * A blocked operation has not run, so it counts as not submitted.
  */
 static void
 read_answers(TableHandle *h)
@@ -154,10 +154,10 @@ take_back(TableHandle *h, const char *detail)
  */
 
 /*
- * begin_round --- all of the batch was asked, and what is left is blocked: is it time to
- * ask for that again?
+ * begin_round --- is it time to submit the blocked operations again?
  *
- * If there would be no time for the answer it remains blocked.
+ * All others of the batch have been answered.  If the time would not suffice for an answer, the
+ * batch ends with these operations blocked.
  */
 static bool
 begin_round(TableHandle *h)
@@ -183,7 +183,7 @@ begin_round(TableHandle *h)
 }
 
 /*
- * put_op --- that operation into the request, unless it has its outcome
+ * put_op --- add an operation to the request, unless it has its outcome
  */
 static void
 put_op(TableHandle *h, int i)
@@ -198,8 +198,7 @@ put_op(TableHandle *h, int i)
 }
 
 /*
- * submit_next --- hand the next piece over, unless an abandoned one is still
- * with the worker
+ * submit_next --- submit the next piece, unless the worker still has an abandoned one
  */
 static void
 submit_next(TableHandle *h)
@@ -237,10 +236,10 @@ table_proceed(TableHandle *h)
 }
 
 /*
- * table_check_time --- has the worker had its time?
+ * table_check_time --- end the batch if its time is over
  *
- * If it had all of command_timeout, nobody else needs to wait as long: they
- * leave it to the watchdog.
+ * If the worker has not answered for all of command_timeout, other sessions need not wait for
+ * it as well: until it answers again only the watchdog submits requests.
  */
 static void
 table_check_time(TableHandle *h)
@@ -260,8 +259,9 @@ table_check_time(TableHandle *h)
 }
 
 /*
- * table_wait_latch --- the worker sets it when it has answered, even an
- * abandoned one
+ * table_wait_latch --- wait for our latch
+ *
+ * The worker sets it when it has answered our request, even an abandoned one.
  */
 static void
 table_wait_latch(TableHandle *h)
@@ -276,10 +276,10 @@ table_wait_latch(TableHandle *h)
 }
 
 /*
- * table_wait_poll --- without the latch
+ * table_wait_poll --- wait for a moment without the latch
  *
- * At the end of a session or transaction nobody waits for a worker that is
- * not there: the watchdog gives back what is left when it is.
+ * At the end of a session or transaction this does not wait for a missing worker: the
+ * watchdog releases the locks when there is one again.
  */
 static void
 table_wait_poll(TableHandle *h)
@@ -298,8 +298,8 @@ table_wait_poll(TableHandle *h)
 /*
  * table_step --- see store.h
  *
- * Asking again, when the piece before is done or an abandoned request has been
- * answered, is part of it.
+ * A step also submits the next piece, once the one before or an abandoned request has been
+ * answered.
  */
 static bool
 table_step(StoreHandle *handle, StoreStep how)
@@ -337,7 +337,7 @@ table_open_handle(const char *role)
 {
 	TableHandle *h = MemoryContextAllocZero(TopMemoryContext, sizeof(TableHandle));
 
-	/* What may raise on first use must not do so later. */
+	/* The first use of a wait event may raise an error, which must not happen later. */
 	(void) LR_WAIT_REPLY;
 
 	h->patient = strcmp(role, "watchdog") == 0;
@@ -348,7 +348,7 @@ table_open_handle(const char *role)
 }
 
 /*
- * table_forget_batch --- drop a batch that a longjmp has left
+ * table_forget_batch --- drop a batch that an error has interrupted
  */
 static void
 table_forget_batch(TableHandle *h)
@@ -370,7 +370,7 @@ table_abandon(StoreHandle *handle)
 }
 
 /*
- * table_start --- begin a batch, unless it is known to be in vain
+ * table_start --- begin a batch, unless it is certain to fail
  */
 static void
 table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)

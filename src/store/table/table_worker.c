@@ -1,22 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * table_worker.c
- *	  The background worker that keeps the table of table mode.
+ *	  The background worker that reads and writes the tables of table mode.
  *
- * It is connected to lockredis.database and carries out what all processes of
- * this server submit, in transactions of its own: so a row is visible when its
- * session is told, whatever becomes of the session's transaction.  What was
- * submitted while a transaction ran goes into the next one together, which is
- * how many requests share a commit under load.
+ * The worker is connected to lockredis.database and carries out the requests of all processes
+ * of this server, in transactions of its own.  So a row is committed before its
+ * session gets the answer, whatever the outcome of the session's transaction.  Requests that
+ * are submitted while a transaction runs share the next one, and its commit.
  *
- * If a transaction fails its operations are tried once more, each in one of its
- * own, so that one that cannot be done spoils no other.
+ * If a transaction fails, each of its operations is tried again in a transaction
+ * of its own.  So an operation that cannot be carried out does not affect the others.
  *
- * A database that does not exist is fatal to a process that connects to it.
- * Then the next worker connects to none and looks for it, and says meanwhile
- * what is wrong.
+ * A process that connects to a database that does not exist ends with a fatal error.
+ * The next worker then connects to no database.  It waits for the database to appear, and
+ * answers requests with the reason meanwhile.
  *
- * It starts when recovery has ended: on a standby there is none.
+ * The worker starts when recovery has ended, so a standby has none.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -51,44 +50,44 @@
 #include "wait_events.h"
 #include "watchdog/watchdog.h"
 
-/* How often rows that nobody has any more are deleted. */
+/* How often rows that no longer count are deleted. */
 #define SWEEP_INTERVAL		(10 * LR_US_PER_S)
 
 /* How often an absent database is looked for. */
 #define LOOK_INTERVAL_MS	1000L
 
-/* When a database is tried again that could not be connected to. */
+/* When to try again to connect to a database that exists. */
 #define RETRY_INTERVAL		(10 * LR_US_PER_S)
 
-/* When asked to end: serve the sessions that end too, but not for ever. */
+/* For how long a worker that is to end still serves the sessions that end, too. */
 #define END_LIMIT			(3 * LR_US_PER_S)
 
-/* Nothing is waited for; should something be after all, for so long at most. */
+/* The worker waits for no lock on purpose; this limits any wait that happens nevertheless. */
 #define LOCK_TIMEOUT		"200ms"
 
 /* One operation of one request. */
 typedef struct Job
 {
 	TableRequest *request;
-	int			index;			/* in that */
+	int			index;			/* of the operation in the request */
 	StoreOp		op;
 } Job;
 
 typedef enum RunResult
 {
 	RUN_DONE,
-	RUN_NO_TABLES,				/* they cannot be used */
-	RUN_FAILED					/* an error */
+	RUN_NO_TABLES,				/* the tables cannot be used */
+	RUN_FAILED					/* an error was raised */
 } RunResult;
 
-/* Room for all that can be submitted at once. */
+/* Room for all operations that can be submitted at once. */
 static Job *jobs = NULL;
 
-/* Waiting for a standby in a commit: only die() ends that. */
+/* Committing, perhaps waiting for a standby: only die() ends that wait. */
 static volatile sig_atomic_t committing = false;
 
 /*
- * table_worker_register --- where the table is used
+ * table_worker_register --- register the worker, if this server uses the table
  */
 void
 table_worker_register(void)
@@ -107,7 +106,7 @@ worker_leave(int code, Datum arg)
 }
 
 /*
- * worker_enter --- from here on requests come to this worker
+ * worker_enter --- begin to receive requests
  */
 static void
 worker_enter(void)
@@ -133,7 +132,7 @@ handle_terminate(SIGNAL_ARGS)
  */
 
 /*
- * refuse_job --- it was not carried out, for this reason
+ * refuse_job --- answer that the operation was not carried out, and why
  */
 static void
 refuse_job(Job *job, const TableTrouble *trouble)
@@ -143,10 +142,10 @@ refuse_job(Job *job, const TableTrouble *trouble)
 }
 
 /*
- * trouble_of_error --- what an error in a transaction is to who asked
+ * trouble_of_error --- what to answer when a transaction has failed with this error
  *
- * A row that somebody wrote in that very moment is others being in the way and no error
- * of ours.
+ * If another transaction was writing the row at that moment, the operation was blocked: the
+ * worker did not fail.
  */
 static void
 trouble_of_error(const ErrorData *error, TableTrouble *trouble)
@@ -176,7 +175,7 @@ execute_job(LockTables *tables, Job *job)
 }
 
 /*
- * commit_tables --- what was done to them, with all that it takes to be kept
+ * commit_tables --- commit the transaction, and flush it if it has to survive a crash
  */
 static void
 commit_tables(LockTables *tables)
@@ -191,9 +190,9 @@ commit_tables(LockTables *tables)
 }
 
 /*
- * run_transaction --- all of these operations, or none
+ * run_transaction --- carry out these operations in one transaction
  *
- * No operations: the sweep.
+ * With no operations it does the sweep.
  */
 static RunResult
 run_transaction(Job *job, int njobs, TableTrouble *trouble)
@@ -244,9 +243,9 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 	MemoryContextSwitchTo(context);
 
 	/*
-	 * A transaction that had to wait (for a lock, a standby, a page) did so by
-	 * our latch, and has taken what others meant to wake us for: look once more
-	 * before sleeping.
+	 * If the transaction has waited (for a lock, a standby, a page), it has reset
+	 * our latch, which a new request may have set: look for requests once more before
+	 * sleeping.
 	 */
 	SetLatch(MyLatch);
 	return result;
@@ -265,10 +264,10 @@ run_one_by_one(int njobs)
 }
 
 /*
- * run_jobs --- together, or else one by one
+ * run_jobs --- carry out the operations together, or one by one if that fails
  *
- * Tables that are not there are looked for once more: they may have been made
- * anew.
+ * If the tables are not as they should be, they are looked up once more: they may have been
+ * created again.
  */
 static void
 run_jobs(int njobs)
@@ -293,7 +292,7 @@ run_jobs(int njobs)
  */
 
 /*
- * collect_jobs --- the operations of all these requests, in their order
+ * collect_jobs --- copy the operations of all these requests to "jobs", in their order
  */
 static int
 collect_jobs(TableRequest **requests, int nrequests)
@@ -313,7 +312,9 @@ collect_jobs(TableRequest **requests, int nrequests)
 }
 
 /*
- * serve_requests --- answer what was submitted; "trouble" if there are no tables
+ * serve_requests --- carry out all submitted requests and answer them
+ *
+ * If "trouble" is given, all are refused with it.
  */
 static void
 serve_requests(const TableTrouble *trouble)
@@ -338,11 +339,10 @@ serve_requests(const TableTrouble *trouble)
 }
 
 /*
- * settle_transactions --- what a default of the server or the database must
- * not decide for us
+ * settle_transactions --- override defaults of the server and the database
  *
- * The time limits as autovacuum does it: one of them would end the worker when it takes
- * long, as behind an index of the tables' owner.
+ * Time limits are switched off, as in autovacuum.  They would end a worker whose transaction
+ * takes long, for example because the owner of the tables has added a slow index.
  */
 static void
 settle_transactions(void)
@@ -391,7 +391,7 @@ worker_sleep(long timeout)
  */
 
 /*
- * obstacle_of_database --- why nobody can connect to it; NULL: everybody can, it seems
+ * obstacle_of_database --- why no process can connect to the database; NULL: no reason is known
  */
 static const char *
 obstacle_of_database(HeapTuple tuple)
@@ -407,10 +407,11 @@ obstacle_of_database(HeapTuple tuple)
 }
 
 /*
- * database_is_usable --- can it be connected to?  *trouble says why not, or that it
- * could not although it seems so
+ * database_is_usable --- does the catalog say that a process can connect to the database?
  *
- * Read as a process does that is about to connect: without a database the
+ * *trouble says why not; or, if it can, that connecting has failed nevertheless.
+ *
+ * The catalog is read as a connecting process reads it: without a database the
  * indexes of the shared catalogs may not be usable yet.
  */
 static bool
@@ -439,10 +440,10 @@ database_is_usable(TableTrouble *trouble)
 }
 
 /*
- * look_for_database --- until it is there; the next worker connects to it
+ * look_for_database --- wait until the database can be used, then let the next worker connect
  *
- * If it was there all the time, the worker before us failed for a reason that is not
- * seen here, and the next one is likely to fail, too: then that waits.
+ * If it could be used from the start, the last worker failed to connect for another reason, and
+ * the next one is likely to fail, too.  Then wait for RETRY_INTERVAL.
  */
 static void
 look_for_database(void)
@@ -472,7 +473,7 @@ look_for_database(void)
  */
 
 /*
- * worker_round --- serve, sweep when it is time, and sleep
+ * worker_round --- serve requests, sweep when it is time, and sleep
  */
 static void
 worker_round(bool ending)
@@ -501,7 +502,7 @@ worker_round(bool ending)
 }
 
 /*
- * show_database --- have redis_lock_status say where the tables are
+ * show_database --- let redis_lock_status show which database has the tables
  */
 static void
 show_database(void)
@@ -513,10 +514,9 @@ show_database(void)
 }
 
 /*
- * lockredis_table_worker_main --- the table worker's life
+ * lockredis_table_worker_main --- the entry point of the table worker
  *
- * If the one before ended while it connected, the database is probably not
- * there.
+ * If the last worker ended while it was connecting, the database probably does not exist.
  */
 void
 lockredis_table_worker_main(Datum arg)

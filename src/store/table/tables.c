@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * tables.c
- *	  The tables of table mode: finding them, checking them, opening them; see
+ *	  The tables of table mode: finding, checking and opening them; see
  *	  table_int.h.
  *
- * The code runs as the owner of the tables, who could have put a function into
- * an index of theirs.
+ * The worker acts as the owner of the tables, who may have created an index on an expression
+ * that calls a function.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -61,7 +61,7 @@ static const Oid field_types[] = {
 	[FIELD_SINCE] = TIMESTAMPTZOID,[FIELD_COMMENT] = TEXTOID
 };
 
-/* What was found last; looked up anew when they are gone. */
+/* The tables that were found last; looked up again once one has gone. */
 static Oid	oids[IN_COUNT];
 static bool tables_known = false;
 
@@ -71,7 +71,7 @@ static Oid	save_user;
 static int	save_context;
 
 /*
- * has_good_encoding --- are the keys in this database what they are in Redis?
+ * has_good_encoding --- are keys in this database encoded as they are in Redis?
  */
 static bool
 has_good_encoding(TableTrouble *trouble)
@@ -85,7 +85,7 @@ has_good_encoding(TableTrouble *trouble)
 }
 
 /*
- * extension_schema --- where our extension is in this database, or InvalidOid
+ * extension_schema --- the schema of our extension in this database, or InvalidOid
  */
 static Oid
 extension_schema(void)
@@ -140,7 +140,7 @@ find_tables(TableTrouble *trouble)
 }
 
 /*
- * lock_indexes --- all of the table; false: somebody has locked one
+ * lock_indexes --- lock all indexes of the table; false: another session has locked one
  */
 static bool
 lock_indexes(Relation rel)
@@ -156,9 +156,10 @@ lock_indexes(Relation rel)
 }
 
 /*
- * open_relation --- NULL: it is gone, or somebody has locked it
+ * open_relation --- open and lock a table; NULL: it has been dropped, or another session has
+ * locked it
  *
- * Nothing is waited for: who asks tries again.
+ * This does not wait: the session tries its operation again.
  */
 static Relation
 open_relation(Oid relid, TableTrouble *trouble)
@@ -177,7 +178,7 @@ open_relation(Oid relid, TableTrouble *trouble)
 		return NULL;
 	}
 
-	/* Dropped, and perhaps made again: look for it anew. */
+	/* Dropped, and perhaps created again: look it up next time. */
 	tables_known = false;
 	table_trouble_set(trouble, TABLE_WRONG_FORM,
 					  "The tables of the extension have been dropped.");
@@ -185,7 +186,9 @@ open_relation(Oid relid, TableTrouble *trouble)
 }
 
 /*
- * has_form --- are its first columns those that the script made?
+ * has_form --- does the table have the columns that the script created?
+ *
+ * It may have further ones behind these.
  */
 static bool
 has_form(Relation rel, const TableFields *fields)
@@ -202,10 +205,10 @@ has_form(Relation rel, const TableFields *fields)
 }
 
 /*
- * open_table --- open one of the tables if it is as it should be
+ * open_table --- open one of the tables, if its name, owner and columns are right
  *
- * All is done as the owner of the rows, who must own the others too: else code of one
- * of them would run as the other.
+ * The worker acts as the owner of redis_lock_rows, who must own the other tables too.
+ * Otherwise the code in an index of one owner would run as the other.
  */
 static bool
 open_table(TableId in, TableTrouble *trouble)
@@ -218,7 +221,7 @@ open_table(TableId in, TableTrouble *trouble)
 	if (rel == NULL)
 		return false;
 
-	/* The next worker looks for it by its name. */
+	/* The next transaction looks it up by its name. */
 	if (strcmp(RelationGetRelationName(rel), fields->name) != 0)
 	{
 		tables_known = false;
@@ -239,8 +242,7 @@ open_table(TableId in, TableTrouble *trouble)
 /*
  * tables_open --- see table_int.h
  *
- * Whatever waits for the tables to be usable, as the watchdog does, sees the new
- * epoch.
+ * When the tables have been found, a new epoch tells the watchdog that they can be used again.
  */
 LockTables *
 tables_open(TableTrouble *trouble)
