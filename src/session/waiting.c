@@ -4,15 +4,15 @@
  *	  One acquire, from the request to the lock.
  *
  * The session queues for the key in the lock table.  While it is the head and
- * no session of this server has the key it asks the store.  A foreign holder
- * is waited for as Redisson does: have the key's channel subscribed, ask once
- * more, then sleep until the release is told or the holder's lease ends.
+ * no session of this server has the key, it asks the store.  If another client has
+ * the key, the session waits as Redisson does: it has the key's channel subscribed,
+ * asks once more, then sleeps until it is notified or the holder's lease ends.
  *
- * An acquire can end at any moment by an error, and FATAL does not even pass
- * PG_CATCH, so what has to be cleaned up stands in one static structure, which
- * wait_abandon() brings to an end wherever it was.  Three things must not be
- * left: a place in the queue, a hold record, and a lock in the store whose
- * reply nobody read.
+ * An acquire can end at any moment by an error, and a FATAL error does not even pass
+ * PG_CATCH.  So everything to clean up is in one static structure, and
+ * wait_abandon() ends the acquire in any state.  Three things must not
+ * remain: a place in the queue, a hold record, and a lock in the store whose
+ * reply nobody has read.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -42,32 +42,34 @@
 #include "store/stores.h"
 #include "wait_events.h"
 
-/* Token locks of other clients tell nobody: look again after up to 50, then 500 ms. */
+/*
+ * How often to poll a token lock of another client, whose release sends no message: after up
+ * to 50 ms first, and after up to 500 ms later.
+ */
 #define POLL_MIN			(50 * LR_US_PER_MS)
 #define POLL_MAX			(500 * LR_US_PER_MS)
 
-/* Until the subscription stands, and for a holder whose lease never ends. */
+/* How often to poll without a subscription, and a holder whose lease never ends. */
 #define POLL_UNTOLD			LR_US_PER_S
 #define POLL_ENDLESS		(30 * LR_US_PER_S)
 
-/* A store that never tells of a release. */
+/* How often to poll a store that never sends messages. */
 #define POLL_TABLE			(500 * LR_US_PER_MS)
 
-/* A store that failed, unless there is news of it; a master that will have a
- * successor soon. */
+/* How often to ask a store that failed, and a master that may have a successor soon. */
 #define POLL_STORE			LR_US_PER_S
 #define POLL_MASTER			(100 * LR_US_PER_MS)
 
-/* What is told of a key that may be had elsewhere for ever (ms). */
+/* The time to live that is reported for a key that may be held elsewhere for ever (ms). */
 #define HOLD_OFF_TTL_MAX	(24 * 60 * 60 * INT64CONST(1000))
 
-/* How long a create that wants renewal waits for a watchdog. */
+/* How long to wait for a watchdog before a create whose lease it has to renew. */
 #define WATCHDOG_PATIENCE	(5 * LR_US_PER_S)
 #define WATCHDOG_POLL_MS	50
 
 /*
- * Who has got a lock in its turn that another session here has lost and does not know
- * keeps it so long, and looks so often.
+ * The store may give a session the lock in its turn while another session here does not know
+ * yet that it has lost it.  How long to wait until it does, and how often to check.
  */
 #define CONFLICT_PATIENCE	LR_US_PER_S
 #define CONFLICT_POLL_MS	10
@@ -76,42 +78,45 @@
 typedef struct Acquire
 {
 	bool		active;
-	bool		asking;			/* op is with the store */
-	bool		handed;			/* hold is held, but not yet told to anybody */
-	bool		again;			/* ask once more, even if the time is over */
+	bool		asking;			/* op has been sent to the store */
+	bool		handed;			/* hold is held, but not returned to the caller
+								 * yet */
+	bool		again;			/* ask once more, even after the time limit */
 	bool		slept;
-	int64		began;			/* when the first of its sleeps began */
-	StoreOutcome failure;		/* of the last request, if a waiting call outlives
-								 * it; else STORE_PENDING */
+	int64		began;			/* when its first sleep began */
+	StoreOutcome failure;		/* of the last request, if the call waits on
+								 * nevertheless; else STORE_PENDING */
 	int			refusals;
-	int64		failed_since;	/* each request has failed since then, one after the
-								 * other; 0 = none */
+	int64		failed_since;	/* all requests since then have failed; 0 = the
+								 * last has not */
 	bool		unreplicated;	/* too few replicas have confirmed it */
-	uint32		epoch;			/* current_epoch() then, */
+	uint32		epoch;			/* current_epoch() when the store was asked last, */
 	uint32		news;			/* and topology_news() */
 	LrIndex		hold;
 	const LrName *name;
 	HeldKey		key;			/* the same, with its kind */
 	const AcquireRequest *request;
-	int64		judged_at;		/* of a store that excludes this server only: before it
-								 * was seen that nobody elsewhere can have the key */
+	int64		judged_at;		/* with a store that excludes this server only: a time
+								 * before the check that nobody elsewhere can have
+								 * the key */
 	int64		asked_at;		/* head: when the store was asked last */
 	int64		retry_at;		/* and when to ask again unless woken */
-	int64		poll;			/* present interval for token locks */
-	StoreId		turn;			/* of which store it is our turn to be asked */
+	int64		poll;			/* current interval for token locks */
+	StoreId		turn;			/* the store that it is our turn to ask */
 
-	/* Kinds that are announced, if the store was asked and has answered so far: */
-	uint64		owner;			/* who is, with whom it is asked again; else 0 */
-	StoreId		owner_store;	/* and where */
+	/* For announced kinds, while the store has answered all requests: */
+	uint64		owner;			/* the announced owner, to be used again; else 0 */
+	StoreId		owner_store;	/* where it is announced */
 	uint32		owner_topology;
-	int64		since_ms;		/* by the store's clock: when it was asked first */
+	int64		since_ms;		/* the store's time when it was asked first */
 
-	/* Kinds that are passing: */
-	bool		gave_back;		/* the first create has gone out */
-	bool		giving_back;	/* and its outcome has not been dealt with */
-	bool		last;			/* the time is over: asks, and leaves */
-	StoreOp		op;				/* from here on nothing is zeroed by each acquire */
-	WaitBlocker blocker;		/* as far as is known, for wait_context() */
+	/* For passing kinds: */
+	bool		gave_back;		/* the first create has been sent */
+	bool		giving_back;	/* and its outcome has not been handled yet */
+	bool		last;			/* past the time limit: the last request, which also
+								 * ends the wait in the store */
+	StoreOp		op;				/* wait_for_lock() does not clear what follows */
+	WaitBlocker blocker;		/* the holder as last known, for wait_context() */
 } Acquire;
 
 static Acquire acq;
@@ -122,7 +127,7 @@ static Acquire acq;
  */
 
 /*
- * wait_require_watchdog --- a lock that is to be renewed needs somebody who does it
+ * wait_require_watchdog --- raise an error if there is no watchdog to renew the lock
  */
 void
 wait_require_watchdog(const LockTerms *terms)
@@ -151,11 +156,11 @@ wait_require_watchdog(const LockTerms *terms)
 }
 
 /*
- * wait_is_left_behind --- does lockredis.url mean another place to the watchdog?
+ * wait_is_left_behind --- has the watchdog moved to another lockredis.url?
  *
- * A session reads changed settings between statements only, so one that waits,
- * or takes locks in a long DO or CALL, would go on where nobody renews or
- * listens any more.
+ * A session reads changed settings between statements only.  A session that waits, or
+ * takes locks in a long DO or CALL, would go on at the old URL, where the watchdog
+ * no longer renews locks or receives messages.
  */
 static bool
 wait_is_left_behind(void)
@@ -183,9 +188,9 @@ wait_require_place(void)
 }
 
 /*
- * wait_announcement --- for how long is the store to say that we wait?
+ * wait_announcement --- for how long the store is to announce that we wait (ms); 0: not at all
  *
- * Where all who ask it are of this server their queue says that, but of a condition.
+ * If only this server uses the store, its own queue suffices, except for a condition.
  */
 static int64
 wait_announcement(StoreId store)
@@ -196,8 +201,7 @@ wait_announcement(StoreId store)
 }
 
 /*
- * wait_note_announced --- the store knows now that we wait, and has surely not given us
- * the lock
+ * wait_note_announced --- note that the store has announced us and has not given us the lock
  */
 static void
 wait_note_announced(void)
@@ -208,7 +212,7 @@ wait_note_announced(void)
 		acq.since_ms = op->store_ms;
 	if (op->wait_ms == 0)
 	{
-		/* It has left by that. */
+		/* That request has ended the wait in the store. */
 		if (acq.last)
 			acq.owner = 0;
 		return;
@@ -219,7 +223,7 @@ wait_note_announced(void)
 }
 
 /*
- * wait_start_anew --- what the store has had of us is the watchdog's
+ * wait_start_anew --- forget the announced owner: the watchdog will remove it from the store
  */
 static void
 wait_start_anew(void)
@@ -229,10 +233,10 @@ wait_start_anew(void)
 }
 
 /*
- * wait_owner --- each create has one of its own, so that one that is late can be told
- * from the next
+ * wait_owner --- the owner number of the next create
  *
- * Who is announced keeps his: all before was answered.
+ * Each create has a new one, so that a late create is not taken for the next.  An announced
+ * wait keeps its number: all its requests so far have been answered.
  */
 static uint64
 wait_owner(StoreId store, int64 until)
@@ -249,7 +253,7 @@ wait_owner(StoreId store, int64 until)
 }
 
 /*
- * wait_report_gone --- the lock that was to be given back had been lost before
+ * wait_report_gone --- report that the lock to be released had already been lost
  */
 static void
 wait_report_gone(void)
@@ -261,7 +265,7 @@ wait_report_gone(void)
 }
 
 /*
- * wait_begin_giving_back --- the first create takes the lock of this session along
+ * wait_begin_giving_back --- let the first create also release the session's lock
  */
 static void
 wait_begin_giving_back(StoreOp *op)
@@ -283,8 +287,9 @@ wait_begin_giving_back(StoreOp *op)
 }
 
 /*
- * wait_end_giving_back --- is it gone?  If that is not known it is lost all the same, and
- * the watchdog's
+ * wait_end_giving_back --- note what the create has done to the session's lock
+ *
+ * If the outcome is unknown the session has lost the lock, and the watchdog releases it.
  */
 static void
 wait_end_giving_back(void)
@@ -325,7 +330,7 @@ wait_send_create(StoreId store)
 	op->token = acq.request->token;
 	op->token_len = acq.request->token_len;
 
-	/* If that raises, wait_abandon() sees to it. */
+	/* If this raises an error, wait_abandon() cleans up. */
 	if (lr_kind(acq.key.kind)->passing)
 		wait_begin_giving_back(op);
 	acq.asking = true;
@@ -339,9 +344,9 @@ wait_send_create(StoreId store)
 }
 
 /*
- * wait_must_hold_off --- may somebody elsewhere still have the key?
+ * wait_must_hold_off --- may another server still have the key?
  *
- * Then it is as if he did.
+ * Then the outcome is set as if it had.
  */
 static bool
 wait_must_hold_off(StoreId store)
@@ -363,11 +368,12 @@ wait_must_hold_off(StoreId store)
 }
 
 /*
- * wait_ask_store --- one attempt to create the lock; false: another store is in use
- * by now, and whose turn it is there has to be seen first
+ * wait_ask_store --- try once to create the lock
  *
- * Refused as too late (our idea of the store's clock was wrong): the reply
- * brought the right time, so once more, with a new owner.
+ * False: another store is in use by now, and the session has to wait for its turn there.
+ *
+ * If the create is refused as too late, our estimate of the store's clock was wrong.  The reply
+ * has corrected it, so the create is sent once more, with a new owner.
  */
 static bool
 wait_ask_store(void)
@@ -391,11 +397,11 @@ wait_ask_store(void)
 }
 
 /*
- * wait_release --- give back what the store gave us
+ * wait_release --- release what the store has just given us
  *
- * Should it fail, wait_abandon hands the owner to the watchdog, so pretend that
- * nothing was taken only after it has worked.  A former master's word says nothing of
- * what the present one has.
+ * If that fails, wait_abandon() leaves the owner to the watchdog, so forget the owner only
+ * after success.  The answer of a former master does not count: it does not say what the
+ * current master has.
  */
 static StoreOutcome
 wait_release(void)
@@ -424,11 +430,10 @@ wait_release(void)
 static bool wait_outlive_failure(void);
 
 /*
- * wait_give_back --- another session here still has it, or the store has given up
- * to give locks at all, or has given it as a master that it is not any more
+ * wait_give_back --- release a lock that lt_grant() has refused, and plan the next attempt
  *
- * See lt_grant.  If it cannot be given back, it has run all the same: what may be
- * there is not to be waited for.
+ * If it cannot be released, the watchdog does that.  It need not wait for a late create: the
+ * create has run.
  */
 static void
 wait_give_back(int64 retry_at)
@@ -449,10 +454,10 @@ wait_give_back(int64 retry_at)
 }
 
 /*
- * wait_refuse_unreplicated --- too few replicas have it
+ * wait_refuse_unreplicated --- release a lock that too few replicas have, and report that
  *
- * It may be lost with its master, so we do not have it; nor is it asked for again,
- * or the key would be locked and free by turns for as long as replicas are away.
+ * Such a lock may be lost with its master, so we do not take it.  Nor do we ask again:
+ * otherwise the key would be locked and released repeatedly while replicas are missing.
  */
 static void
 wait_refuse_unreplicated(void)
@@ -475,11 +480,11 @@ wait_report_too_late(const LockTerms *terms)
 }
 
 /*
- * wait_grant --- the lock is ours, unless a session of this server still has it
+ * wait_grant --- make the lock ours, unless another session of this server still has it
  *
- * One that waited in the order of the store would lose its place if it gave the lock
- * back for that, and the next one after it.  So it stays until the watchdog, which asks
- * at once, has found that the other one has lost it.
+ * With a kind that waits in the store's order, a session that released the lock because of such
+ * a conflict would lose its place, and so would the next one.  So it waits until the watchdog,
+ * which asks the store at once, has found that the other session has lost the lock.
  */
 static GrantResult
 wait_grant(void)
@@ -508,18 +513,18 @@ wait_grant(void)
 }
 
 /*
- * wait_take_granted --- the store said yes; true if the lock is ours
+ * wait_take_granted --- the store has given us the lock; true: it is ours
  */
 static bool
 wait_take_granted(LrIndex *hold)
 {
 	const AcquireRequest *r = acq.request;
 
-	/* A cancel that has come with the answer would take it along: nobody has a record. */
+	/* No hold will have it: cancel now, while wait_abandon() can still release the lock. */
 	if (lr_kind(acq.key.kind)->ownerless)
 		CHECK_FOR_INTERRUPTS();
 
-	/* The watchdog could not give it back there. */
+	/* The watchdog could not release it at the old URL. */
 	if (wait_is_left_behind())
 	{
 		wait_give_back(0);
@@ -566,9 +571,9 @@ wait_take_granted(LrIndex *hold)
 }
 
 /*
- * wait_poll_token --- when to look again at a token lock of another client
+ * wait_poll_token --- when to poll a token lock of another client again
  *
- * Half of the time by chance, so that those who have begun together part.
+ * Half of the interval is random, so that sessions that began together do not stay in step.
  */
 static int64
 wait_poll_token(int64 now, int64 ttl)
@@ -581,10 +586,10 @@ wait_poll_token(int64 now, int64 ttl)
 }
 
 /*
- * wait_plan_retry --- somebody else has the key: when to ask again
+ * wait_plan_retry --- decide when to ask again for a key that another owner has
  *
- * Unless woken: by a message if the subscription stood before we asked, by its
- * confirmation if it did not.
+ * The session may be woken earlier: by a message if the channel was subscribed to before it
+ * asked, otherwise by the confirmation of the subscription.
  */
 static void
 wait_plan_retry(bool subscribed)
@@ -595,7 +600,7 @@ wait_plan_retry(bool subscribed)
 
 	if (acq.op.value == STORE_VALUE_TOKEN)
 	{
-		/* Ours tell, too. */
+		/* A token lock that lockredis releases sends a message, too. */
 		if (lr_store_can(acq.op.store, STORE_HAS_PUSH) && !subscribed)
 			(void) lt_want_subscription(acq.hold);
 		acq.retry_at = wait_poll_token(now, ttl);
@@ -606,11 +611,11 @@ wait_plan_retry(bool subscribed)
 	else if (!subscribed && !lt_want_subscription(acq.hold))
 		ttl = Min(ttl, POLL_UNTOLD);
 
-	/* Nobody can subscribe where the lock is, or is to be soon. */
+	/* The channel cannot be subscribed to on the node that has, or will have, the key. */
 	if (acq.op.asking || cluster_is_half_moved(acq.name->data, acq.name->len))
 		ttl = Min(ttl, POLL_UNTOLD);
 
-	/* An announcement, or a place, is renewed by asking again. */
+	/* Asking again renews an announcement or a place in the store's queue. */
 	if (acq.owner != 0)
 		ttl = Min(ttl, lr_wait_lease * LR_US_PER_MS / 3);
 	acq.retry_at = now + Min(ttl, Max(POLL_ENDLESS, lr_lease * LR_US_PER_MS));
@@ -622,9 +627,9 @@ wait_plan_retry(bool subscribed)
  */
 
 /*
- * wait_owner_found --- by which owner somebody else holds the key, as the store said
+ * wait_owner_found --- the owner of the key, as the store has named it
  *
- * The text of a token lock is a secret, and no store says it.
+ * The text of a token lock is a secret, which no store tells.
  */
 static const char *
 wait_owner_found(void)
@@ -633,7 +638,7 @@ wait_owner_found(void)
 }
 
 /*
- * wait_note_busy --- for those who look at redis_locks, and for an error of this wait
+ * wait_note_busy --- note the owner for redis_locks, and for an error that ends this wait
  */
 static void
 wait_note_busy(void)
@@ -644,9 +649,9 @@ wait_note_busy(void)
 }
 
 /*
- * wait_note_blocker --- the wait is about to end without the lock: who holds it now?
+ * wait_note_blocker --- note the current holder, as the wait may end without the lock
  *
- * Not earlier: nobody has to pay for it who gets the lock.
+ * Called only then, so that a session that gets the lock does not pay for it.
  */
 static void
 wait_note_blocker(void)
@@ -655,9 +660,9 @@ wait_note_blocker(void)
 }
 
 /*
- * wait_context_blocker --- the end of the line, which begins with a comma
+ * wait_context_blocker --- the part of the CONTEXT that names the holder
  *
- * What a store that keeps an order names may be the next one, who holds nothing yet.
+ * A store that keeps an order may name the next owner, which does not hold the key yet.
  */
 static const char *
 wait_context_blocker(void)
@@ -681,10 +686,10 @@ wait_context_blocker(void)
 /*
  * wait_context --- the CONTEXT of an error that ends a wait
  *
- * What it says was noted before: it takes no lock, reads no catalog and asks no store.
- * Memory comes from ErrorContext, as for the line itself.  What fails with its first
- * request has not waited, unless an interrupt ended that.  Lines for the log alone, which
- * name the wait themselves, have no error code.
+ * It uses only what was noted before: it takes no lock, reads no catalog and asks no store.
+ * Memory comes from ErrorContext, as for the line itself.  An acquire whose first request
+ * fails has not waited, unless an interrupt ended that request.  Messages that go to the log
+ * only name the wait themselves; they have no error code.
  */
 static void
 wait_context(void *arg)
@@ -722,7 +727,7 @@ wait_raise_timeout(void)
 }
 
 /*
- * wait_is_for_lock --- or for a condition, which counts by itself?
+ * wait_is_for_lock --- is this a wait for a lock?  Waits for conditions are counted separately.
  */
 static bool
 wait_is_for_lock(void)
@@ -731,7 +736,7 @@ wait_is_for_lock(void)
 }
 
 /*
- * wait_sleep --- until then, or until somebody has news for us
+ * wait_sleep --- sleep until that time, or until the latch is set
  */
 static void
 wait_sleep(int64 until)
@@ -756,7 +761,7 @@ wait_sleep(int64 until)
 }
 
 /*
- * wait_store_failed --- as such, not for this request or this process only
+ * wait_store_failed --- has the store itself failed, and not only this request or process?
  */
 static bool
 wait_store_failed(StoreOutcome outcome)
@@ -770,9 +775,9 @@ wait_store_failed(StoreOutcome outcome)
 }
 
 /*
- * wait_failure_is_shared --- would it fail the others in the queue too?
+ * wait_failure_is_shared --- would the other sessions in the queue fail, too?
  *
- * Not that a right is missing, perhaps to what only we have asked for.
+ * Not if the store has denied a command that perhaps only we need.
  */
 static bool
 wait_failure_is_shared(void)
@@ -782,10 +787,10 @@ wait_failure_is_shared(void)
 }
 
 /*
- * wait_may_change --- will the store serve us after a while?
+ * wait_may_change --- will a store serve us after a while?
  *
- * In fallback mode one store or the other will.  One that refuses us and does
- * answer the watchdog will go on to do so.
+ * In fallback mode one of the two stores will, unless Redis refuses us a second time although
+ * it answers the watchdog: then it will go on to refuse us.
  */
 static bool
 wait_may_change(void)
@@ -799,8 +804,9 @@ wait_may_change(void)
 }
 
 /*
- * wait_forget_failures --- who has not asked for as long as a request may take, since
- * another session had the key meanwhile, begins anew
+ * wait_forget_failures --- forget former failures if the last request is long ago
+ *
+ * Another session of this server has had the key since then.
  */
 static void
 wait_forget_failures(void)
@@ -812,7 +818,7 @@ wait_forget_failures(void)
 /*
  * wait_may_fail_over --- may another node be the master soon?
  *
- * For as long as a request may take, in all.
+ * Not once the failures have lasted for as long as a request may take.
  */
 static bool
 wait_may_fail_over(StoreOutcome outcome)
@@ -827,10 +833,11 @@ wait_may_fail_over(StoreOutcome outcome)
 }
 
 /*
- * wait_outlive_failure --- wait on although the store has failed, if this is a
- * failure that a waiting call outlives; false: it is not
+ * wait_outlive_failure --- prepare to wait on after a failure of the store; false: the acquire
+ * has to fail
  *
- * What the request may have taken is left to the watchdog, under its own record.
+ * If the request may have taken the lock, the watchdog releases it: an orphan record of its
+ * own has the owner.
  */
 static bool
 wait_outlive_failure(void)
@@ -856,16 +863,15 @@ wait_outlive_failure(void)
 }
 
 /*
- * wait_mint_for_handed --- a fencing token for a lock that came without one
+ * wait_mint_for_handed --- get a fencing token for a lock that was handed to us without one
  *
- * It takes so many "more" for those to whom the lock may be handed after us.
+ * It reserves "more" tokens for sessions to which the lock may be handed after us.
  *
- * False: the store says that the lock is gone.  For want of replicas it fails those
- * behind us, too, or each of them would find that out for itself.  While another node
- * may be the master soon it is asked again, as any call that waits: one that was handed
- * the lock just then is no worse off than one that asked for it.  Not behind "limit", nor
- * until the lease ends, which nobody can renew now: nobody was told that we have it, so it
- * is not to be lost by us.
+ * False: the store says that the lock is gone.  If too few replicas confirm, wait_abandon()
+ * also fails the sessions behind us, as each of them would fail on its own.  While another node
+ * may become the master soon we ask again, like a call that waits for the lock.  We stop at
+ * "limit", and shortly before the lease ends, which cannot be renewed meanwhile: the lock has
+ * not been returned to our caller, so it must not be reported as lost.
  */
 static bool
 wait_mint_for_handed(StoreOp *op, int64 more, int64 limit)
@@ -901,7 +907,7 @@ wait_mint_for_handed(StoreOp *op, int64 more, int64 limit)
 }
 
 /*
- * wait_take_token --- the next token in reserve, or a new one; false: as above
+ * wait_take_token --- take the next reserved token, or a new one; false: the lock is gone
  */
 static bool
 wait_take_token(StoreOp *mint, int64 limit)
@@ -916,10 +922,10 @@ wait_take_token(StoreOp *mint, int64 limit)
 }
 
 /*
- * wait_take_handed --- a session of this server has passed the lock on to us
+ * wait_take_handed --- take a lock that another session of this server has handed to us
  *
- * False: it turned out to be gone before anybody was told that we have it, so
- * this is no loss, and we wait on as the first.
+ * False: the store says that the lock is gone.  It has not been returned to our caller, so
+ * this is no loss, and we wait on as the first in the queue.
  */
 static bool
 wait_take_handed(LrIndex *hold, int64 limit)
@@ -942,7 +948,7 @@ wait_take_handed(LrIndex *hold, int64 limit)
 }
 
 /*
- * wait_ask_as_head --- our turn; true if the lock is ours
+ * wait_ask_as_head --- ask the store in our turn; true: the lock is ours
  */
 static bool
 wait_ask_as_head(bool subscribed, LrIndex *hold)
@@ -989,7 +995,7 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 }
 
 /*
- * wait_end_at_limit --- the time is over: false, or an error
+ * wait_end_at_limit --- raise an error at the time limit, unless the acquire returns false
  */
 static void
 wait_end_at_limit(bool limit_raises)
@@ -1001,7 +1007,7 @@ wait_end_at_limit(bool limit_raises)
 		wait_raise_timeout();
 	}
 
-	/* That somebody else has the lock is not known. */
+	/* "False" would say that another owner has the lock, which is not known. */
 	if (acq.failure != STORE_PENDING)
 		ask_report_failure(ERROR, acq.failure);
 }
@@ -1009,8 +1015,8 @@ wait_end_at_limit(bool limit_raises)
 /*
  * wait_limit --- until when to wait for a holder
  *
- * Both lock_timeout and the caller's limit bound it; the shorter one decides
- * between an error and false.  Who waits for what is no lock has no lock_timeout.
+ * Both lock_timeout and the caller's limit apply; the shorter one decides
+ * between an error and false.  A condition is not a lock, so lock_timeout does not apply to it.
  */
 static int64
 wait_limit(bool *raises)
@@ -1027,10 +1033,10 @@ wait_limit(bool *raises)
 }
 
 /*
- * wait_until_had --- queue, ask, sleep, until the lock is had or the time is over
+ * wait_until_had --- queue, ask and sleep until we have the lock or reach the time limit
  *
- * A request in flight is not bounded by the limit, but by the store's budget; nor is a
- * release that is (TURN_SENT), which is answered soon.
+ * The limit does not end a request that has been sent, which has the store's time limit.  Nor
+ * does it end the wait for a release that has been sent (TURN_SENT) and is answered soon.
  */
 static bool
 wait_until_had(LrIndex *hold)
@@ -1048,7 +1054,7 @@ wait_until_had(LrIndex *hold)
 		wait_require_place();
 		request_require_store(acq.key.kind, current_store());
 
-		/* Nobody tells of a release now, whatever was told to be awaited. */
+		/* Without a watchdog nobody receives messages: poll, even with a subscription. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
 		if (acq.epoch != current_epoch() || acq.news != topology_news())
@@ -1074,7 +1080,7 @@ wait_until_had(LrIndex *hold)
 					 errdetail("The lock of the session of this server that was first in the queue for the key could not be replicated.")));
 
 		if (turn == TURN_SENT)
-			asked = false;		/* it was before that answer */
+			asked = false;		/* we asked before that release */
 		if ((asked || turn == TURN_WAIT) && lr_now() >= limit)
 		{
 			if (!lr_kind(acq.key.kind)->passing || acq.last)
@@ -1083,7 +1089,7 @@ wait_until_had(LrIndex *hold)
 				return false;
 			}
 
-			/* It may have been told in this moment, and has to leave. */
+			/* It may have been notified just now, and has to end its wait in the store. */
 			acq.last = true;
 			acq.retry_at = 0;
 			asked = false;
@@ -1106,7 +1112,7 @@ wait_until_had(LrIndex *hold)
 }
 
 /*
- * wait_count_time --- the acquire has ended: for how long did it wait?
+ * wait_count_time --- add the time that the acquire has waited to the statistics
  */
 static void
 wait_count_time(void)
@@ -1119,7 +1125,7 @@ wait_count_time(void)
 /*
  * wait_for_lock --- see session_int.h
  *
- * Here and in wait_abandon() begins and ends all that must not be left behind.
+ * Everything that wait_abandon() cleans up begins here.
  */
 bool
 wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
@@ -1199,9 +1205,9 @@ wait_may_be_taken(void)
 /*
  * wait_abandon --- see session_int.h
  *
- * Whoever is behind us in the queue is failed, too, if the store has failed us as
- * it would fail him: so a whole queue takes no longer than its head.  Not by a try
- * at a failover, which those who wait outlive.
+ * If the store has failed us, and would fail the sessions behind us in the queue, too, they
+ * fail with us.  So a whole queue takes no longer than its head.  A try does not fail them
+ * during a failover, as calls that wait outlive that.
  */
 void
 wait_abandon(void)
@@ -1222,7 +1228,7 @@ wait_abandon(void)
 	}
 	if (acq.asking)
 	{
-		/* Left in the middle of a request by an interrupt. */
+		/* An interrupt has ended a request before its reply. */
 		ask_abandon();
 		acq.asking = false;
 	}
