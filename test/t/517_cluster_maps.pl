@@ -21,7 +21,11 @@ sub answer
 		my @fields = (server => 'redis', version => '7.0.15', mode => 'cluster', role => 'master');
 		return '*' . @fields . "\r\n" . join '', map { bulk($_) } @fields;
 	}
-	return bulk($now->{map}) if $command eq 'CLUSTER' && $what eq 'NODES';
+	if ($command eq 'CLUSTER' && $what eq 'NODES')
+	{
+		$now->{answered}{map}++;
+		return bulk($now->{map});
+	}
 	return bulk($now->{id}) if $command eq 'CLUSTER';
 	return '*2' . "\r\n" . bulk(time) . bulk(0) if $command eq 'TIME';
 	return bulk('') if $command eq 'INFO';
@@ -29,7 +33,7 @@ sub answer
 }
 sub bulk { my ($text) = @_; return '$' . length($text) . "\r\n$text\r\n"; }
 
-my @fakes = map { LockRedis::FakeNode->new(node => { answer => \&answer }) } 1 .. 3;
+my ($other, @fakes) = map { LockRedis::FakeNode->new(node => { answer => \&answer }) } 1 .. 4;
 my @ids = map { $_ x 40 } 'a' .. 'c';
 my $id = 0;
 my $node = LockRedis::Node->create('main', start => 0,
@@ -50,6 +54,17 @@ sub say_of
 	my ($number, $map) = @_;
 
 	return $fakes[$number]->behave('node', map => $map, id => $ids[$number]);
+}
+
+# The map of the one with this number, which says "myself" of itself.
+sub map_of
+{
+	my ($myself, @lines) = @_;
+
+	return join '', map {
+		my %of = %{ $lines[$_] };
+		line($_, %of, flags => ($_ == $myself ? 'myself,' : '') . ($of{flags} // 'master'));
+	} 0 .. $#lines;
 }
 
 # What is told of all of them; each says "myself" of itself.
@@ -91,7 +106,8 @@ all_say(@large);
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION lockredis');
 wait_for_log(qr/the cluster has 64 masters, which have 16384 slots/);
-is($node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'master'}), 64, 'they are shown');
+my $masters = q{SELECT count(*) FROM redis_lock_status WHERE role = 'master'};
+is($node->value($masters), 64, 'they are shown');
 cmp_ok($node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'replica'}), '>=', 64,
 	'and replicas');
 
@@ -128,18 +144,38 @@ is_no_map('more than a megabyte', q{larger than|not in Redis's protocol}, { slot
 	all_say(@lines);
 	$node->start;
 	$node->log_since_here;
-	poll_until('three masters', sub {
-		$node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'master'}) == 3 });
+	poll_until('three masters', sub { $node->value($masters) == 3 });
 	$lines[0]{epoch} = 9_000_000;
-	say_of(0, join '', map { line($_, %{ $lines[$_] }, flags => $_ ? 'master' : 'myself,master') } 0 .. 2);
+	say_of(0, map_of(0, @lines));
 	poll_until('that to have been heard', sub { $fakes[0]->answered('CLUSTER') >= 3 });
 	$fakes[0]->stop;
 
-	# By a number that is higher than that had been
-	all_say({ epoch => 1, flags => 'master,fail' },
-		{ epoch => 4, slots => '0-9999' }, { slots => $thirds[2] });
+	# Only the second one says that it is lower.  How long others have to learn of a new number
+	# is over when that is heard once more.
+	say_of(1, map_of(1, { epoch => 1, flags => 'master,fail' }, @lines[ 1, 2 ]));
+	say_of(2, map_of(2, @lines));
+	pause(11);
+	say_of(1, map_of(1, { epoch => 1, flags => 'master,fail' }, @lines[ 1, 2 ]));
+	poll_until('that to have been heard', sub { $fakes[1]->answered('map') >= 3 });
+	$fakes[1]->stop;
+
+	# Another node takes its place, and says nothing yet.
+	my %other = (id => 'd' x 40, at => $other->address, epoch => 10, slots => $thirds[1]);
+	my %was_second = (flags => 'slave', of => $other{id});
+	say_of(2, map_of(2, $lines[0], \%was_second, $lines[2], \%other));
+	wait_for_log(qr/the cluster has 3 masters now, 5000 slots moved/);
+
+	# The third one says that it is lower: one of three masters.
+	my @last = ({ epoch => 1, flags => 'master,fail' }, \%was_second,
+		{ epoch => 12, slots => "$thirds[0] $thirds[2]" }, \%other);
+	say_of(2, map_of(2, @last));
+	poll_until('that to have been heard', sub { $fakes[2]->answered('map') >= 5 });
+	is($node->value($masters), 3, 'what a former master said does not count');
+
+	# Most of them.
+	$other->behave('node', id => $other{id}, map => map_of(3, @last));
 	wait_for_log(qr/the cluster has 2 masters now, 5000 slots moved/);
 }
 $node->stop;
-$_->stop foreach @fakes;
+$_->stop foreach @fakes, $other;
 done_testing();

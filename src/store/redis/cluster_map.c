@@ -85,6 +85,18 @@ map_note_number(int row, int64 number)
 }
 
 /*
+ * map_forget_numbers --- forget the number of a node that loses its row, and what it has
+ * said about those of others
+ */
+static void
+map_forget_numbers(int row)
+{
+	memset(&map.number[row], 0, sizeof(Number));
+	for (int i = 0; i < NODE_MASTERS; i++)
+		map.number[i].lower &= ~(UINT64CONST(1) << row);
+}
+
+/*
  * map_recall_numbers --- from the map that an earlier watchdog may have left
  */
 static void
@@ -471,7 +483,7 @@ cluster_map_apply(ClusterClaims *a)
 		if (present[i].used && !present[i].stays)
 		{
 			cluster_remove_node(i);
-			memset(&map.number[i], 0, sizeof(Number));
+			map_forget_numbers(i);
 		}
 	for (int i = 0; i < a->n; i++)
 	{
