@@ -238,6 +238,35 @@ start_servers();
 }
 
 #
+# The reply to the PING of a silent connection is an error, and a subscription is requested
+# behind it.  That error is none of the subscription.
+#
+{
+	$far->set('lockredis.command_timeout' => '60s');
+	my ($one, $two) = map { $far->session } 1 .. 2;
+	my $ping = $proxy->rule(match => "\r\nPING\r\n", action => 'hold');
+	my $behind = $proxy->rule(match => $redis->channel('behind'), action => 'delay');
+
+	$redis->foreign_lock($_) foreach 'silent', 'behind';
+	$one->start("SELECT redis_lock('silent')");
+	$proxy->wait_for_rule($ping);
+	$far->log_since_here;
+	$two->start("SELECT redis_lock('behind')");
+	$proxy->wait_for_rule($behind);
+	$redis->cmd('ACL', 'SETUSER', 'default', '-ping');
+	$proxy->let_go;
+	$redis->wait_for_subscribers('behind', 1);
+	$redis->foreign_unlock('behind');
+	is($two->wait($soon)->error, undef, 'a PING is refused: a subscription behind it is not');
+	ok(!$far->logged(qr/refused a subscription|no release messages/), 'nor taken for refused');
+	$redis->cmd('ACL', 'SETUSER', 'default', '+ping');
+	$redis->foreign_unlock('silent');
+	is($one->wait($soon)->error, undef, 'nor is one before it');
+	$far->set('lockredis.command_timeout' => '3s');
+	$_->quit foreach $one, $two;
+}
+
+#
 # A release between the first try and the subscription: the proxy keeps back
 # the SUBSCRIBE, the key is given back, nobody is told; the try that follows
 # the confirmation finds it free.

@@ -88,6 +88,8 @@ struct NodeListener
 	HTAB	   *channels;
 	int			nwanted;
 	bool		dirty;			/* some channel needs a request */
+	bool		pinged;			/* a PING is unanswered; it is older than all
+								 * unanswered requests */
 	dlist_head	unanswered;		/* channels, in the order of their requests */
 	bool		connected;		/* has been READY since the last loss */
 	bool		loss_logged;	/* since it was last READY */
@@ -256,6 +258,7 @@ listener_lost(NodeListener *l)
 	dlist_init(&l->unanswered);
 	l->dirty = true;
 	l->connected = false;
+	l->pinged = false;
 	l->answer_until = 0;
 	l->refused_until = 0;
 	l->refused_delay = REFUSED_MIN;
@@ -378,6 +381,7 @@ listener_ping_if_idle(NodeListener *l, int64 now)
 		return;
 	resp_put_array(&l->conn.out, 1);
 	resp_put_text(&l->conn.out, "PING");
+	l->pinged = true;
 	listener_expect_answer(l);
 }
 
@@ -437,6 +441,26 @@ listener_tell_refused(NodeListener *l, const Channel *ch)
 		if (ch->users[i].wanted)
 			l->callback(STORE_LISTEN_REFUSED, ch->topic, ch->owner, ch->users[i].name,
 						ch->users[i].len);
+}
+
+/*
+ * listener_take_pong --- is it the reply to PING?
+ *
+ * It is an error if Redis cannot save its data, or if the user lacks the right; that
+ * says nothing of subscriptions.  While there are some, PONG comes in an array.
+ */
+static bool
+listener_take_pong(NodeListener *l, const RedisValue *v)
+{
+	bool		is_its = l->pinged &&
+		(v->type == REDIS_REPLY_ERROR ||
+	 (v->type == REDIS_REPLY_STATUS && strcmp(v->str, "PONG") == 0) ||
+	 (v->type == REDIS_REPLY_ARRAY && v->elements == 2 &&
+	  v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "pong") == 0));
+
+	if (is_its)
+		l->pinged = false;
+	return is_its;
 }
 
 /*
@@ -512,20 +536,16 @@ listener_take_push(NodeListener *l)
 	ChannelKey	key;
 	Channel    *ch;
 
+	if (listener_take_pong(l, v))
+		return true;
 	if (v->type == REDIS_REPLY_ERROR)
 	{
 		listener_take_refusal(l);
 		return true;
 	}
-	/* The reply to PING is different while there are subscriptions. */
-	if (v->type == REDIS_REPLY_STATUS)
-		return strcmp(v->str, "PONG") == 0;
-	if (v->type != REDIS_REPLY_ARRAY || v->elements < 2 ||
-		v[1].type != REDIS_REPLY_STRING || v[2].type != REDIS_REPLY_STRING)
-		return false;
-	if (v->elements == 2)
-		return strcmp(v[1].str, "pong") == 0;
-	if (v->elements != 3 || v[2].len > LR_DERIVED_MAX)
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != 3 ||
+		v[1].type != REDIS_REPLY_STRING || v[2].type != REDIS_REPLY_STRING ||
+		v[2].len > LR_DERIVED_MAX)
 		return false;
 
 	memset(&key, 0, sizeof(key));
@@ -581,7 +601,7 @@ listener_take_pushes(NodeListener *l)
 			return false;
 	} while (redis_conn_reads_on(got, &nreads));
 
-	if (!dlist_is_empty(&l->unanswered))
+	if (l->pinged || !dlist_is_empty(&l->unanswered))
 		listener_expect_answer(l);
 	return true;
 }
