@@ -95,5 +95,24 @@ foreach my $how ([ 'reset', 'request' ], [ 'flush' ])
 	run($one, 'SELECT redis_unlock_all()');
 	all_is_free();
 }
+
+# The answer to the release of two makes no sense: it is that to the next request, since the
+# release was swallowed.  More rounds are for a watchdog that does not run for a second.
+my ($round, $said) = (0, '');
+while ($said ne 't' && $round++ < 3)
+{
+	warm_up();
+	my $swallowed = $proxy->rule(match => 'lost', skip => 2, action => 'drop');
+	run($one, "BEGIN; SELECT redis_xact_lock('lost'), redis_xact_lock('lost too'); COMMIT");
+	$proxy->wait_for_rule($swallowed);
+	$one->query_fails("SELECT redis_try_lock('other')", '58030', qr/makes no sense/,
+		'an answer that makes no sense');
+	$said = $one->value("SELECT redis_try_lock('lost too')");
+	$proxy->clear;
+	run($one, 'SELECT redis_unlock_all()');
+	all_is_free();
+}
+is($said, 't', 'the session takes what it gave back');
+
 $one->quit;
 done_testing();

@@ -107,20 +107,31 @@ left_lose(NodeBatch *b)
 	b->left_n = 0;
 }
 
+/*
+ * left_take --- see node_batch.h
+ *
+ * After a reply that is not valid the connection is closed; what it did not answer is
+ * lost with that.
+ */
 bool
 left_take(NodeBatch *b, const RedisValue *v)
 {
 	int			n = b->left[0].nops;
+	int			taken = 0;
 	StoreOp		like = {.kind = STORE_RELEASE,.lock_kind = b->left[0].kind};
 	bool		single = redis_op_group(&like) == 1 ||
 		(n == 1 && v->type == REDIS_REPLY_INTEGER);
 	bool		good = single || v->type == REDIS_REPLY_ERROR ||
 		(v->type == REDIS_REPLY_ARRAY && v->elements == n);
 
-	for (int i = 0; good && i < n; i++)
-		good = left_take_one(b, &b->left[i],
-							 single || v->type == REDIS_REPLY_ERROR ? v : &v[1 + i]);
-	b->left_n -= n;
-	memmove(b->left, b->left + n, sizeof(LeftRelease) * b->left_n);
+	while (good && taken < n)
+	{
+		good = left_take_one(b, &b->left[taken],
+							 single || v->type == REDIS_REPLY_ERROR ? v : &v[1 + taken]);
+		if (good)
+			taken++;
+	}
+	b->left_n -= taken;
+	memmove(b->left, b->left + taken, sizeof(LeftRelease) * b->left_n);
 	return good;
 }
