@@ -34,13 +34,16 @@ func selfTest(e *Environment, v *Verdict, small bool, tell func(string)) {
 			continue
 		}
 		v.controls++
-		seen := ""
+		seen, broken := "", ""
 		for try := 0; seen == "" && try < controlTries; try++ {
 			v.tries++
 			for _, f := range c.run(e, v) {
 				if f.Check == c.check {
 					seen = f.Text
 					break
+				}
+				if f.Check == "rig" {
+					broken = ": " + f.Text
 				}
 			}
 			if e != nil {
@@ -49,7 +52,7 @@ func selfTest(e *Environment, v *Verdict, small bool, tell func(string)) {
 		}
 		if seen == "" {
 			v.found = append(v.found, Finding{"self-test",
-				c.name + ": not found by the check of " + c.check})
+				c.name + ": not found by the check of " + c.check + broken})
 			tell("control MISSED: " + c.name)
 			continue
 		}
