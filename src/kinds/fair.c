@@ -43,7 +43,7 @@ const LockKind fair_kind = {
 			.script = LUA_FAIR_CREATE,
 			.keys = {NAME_LOCK, NAME_LOCK_CHANNEL, NAME_QUEUE, NAME_PATIENCE, NAME_PLACES},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT},
+			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT, ARG_HERE},
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},

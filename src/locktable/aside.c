@@ -37,7 +37,10 @@ lt_begin_aside(LrIndex hold)
 	lt_lose_if_expired(hold, &wakes);
 	held = lt_holds[hold].state == HOLD_HELD;
 	if (held)
+	{
 		lt_holds[hold].state = HOLD_RELEASING;
+		lt_line_up(lt_key_of(hold), &wakes);
+	}
 	lt_unlock(lock, &wakes);
 	return held;
 }

@@ -246,6 +246,7 @@ check_places(LrIndex k)
 	const LrKey *key = &lt_keys[k];
 	LrIndex		prev = LR_NONE;
 	int			n = 0;
+	int			lined = 0;
 
 	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_wait_of(s)->next)
 	{
@@ -264,11 +265,21 @@ check_places(LrIndex k)
 			return lt_check_says("session %d is told of no place of %.*s", s, NAME(key));
 		if (w->told_as != 0 && lt_find_place(key, w->told_as) != s)
 			return lt_check_says("session %d is not found by its place of %.*s", s, NAME(key));
+		if (w->placeless && (w->kept.owner != 0 || w->told_as != 0 || w->trying))
+			return lt_check_says("session %d has no place of %.*s, and keeps or asks for one", s,
+								 NAME(key));
+		if (w->placeless && !w->in_line && !lt_has_placed(key))
+			return lt_check_says("session %d has no place of %.*s, nor will it be passed on", s,
+								 NAME(key));
+		lined += w->in_line;
 		prev = s;
 	}
 	if (key->place_tail != prev)
 		return lt_check_says("the places of %.*s end with session %d, not %d", NAME(key), prev,
 							 key->place_tail);
+	if (key->nlined != lined)
+		return lt_check_says("%d sessions are in line for %.*s, which knows of %d", lined,
+							 NAME(key), key->nlined);
 	return NULL;
 }
 

@@ -21,7 +21,8 @@
  * Others must get their turn: after lockredis.max_handoffs in a row the lock
  * is really released, and if somebody elsewhere waits for it the next head here
  * holds back for a moment.  Nor does it pass by sessions that wait in the order of the
- * store: that would be no order.
+ * store: of those it goes to the first that has come before all who wait elsewhere
+ * (places.c).
  *
  * A session that needs a fencing token also takes tokens for those to whom the lock may be
  * handed after it: the reserve of the hold.  It ends with the hold, with a move to another
@@ -59,6 +60,8 @@ handover_lease_ms(const LrHold *h)
 {
 	int64		lease_ms = 0;
 
+	if (h->state == HOLD_HANDED)
+		return h->handed_lease_ms;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 	{
 		if (h->scope[i].count == 0)
@@ -83,32 +86,82 @@ handover_enough_left(int64 lease_ms, int64 left)
  * handover_fits --- can this lock serve the next session as it is?
  *
  * What the store knows of it, its kind and a renewed lease, must be what the next session
- * wants; and as many replicas have confirmed it as that asks for.  A session that is
- * announced has to ask the store itself: no other one withdraws that.
+ * wants; and as many replicas have confirmed it as that asks for.
  */
 static bool
-handover_fits(KindId kind, int64 lease_ms, int min_replicas, int64 left,
-			  const LrWait *w)
+handover_fits(LrIndex hold, int64 now, const LrWait *w)
 {
-	return w->terms.kind == kind &&
+	const LrHold *h = &lt_holds[hold];
+	int64		lease_ms = handover_lease_ms(h);
+
+	return w->terms.kind == h->kind &&
 		w->terms.renewed && w->terms.lease_ms == lease_ms &&
-		w->terms.min_replicas == min_replicas &&
-		w->terms.keep_until == 0 && !w->trying && w->kept.owner == 0 &&
-		handover_enough_left(lease_ms, left);
+		w->terms.min_replicas == lt_min_replicas(h) &&
+		w->terms.keep_until == 0 && h->keep_until <= now &&
+		handover_enough_left(lease_ms, lt_deadline(hold) - now);
 }
 
 /*
- * handover_to_head --- the hold goes to the first of the queue
+ * lt_fitting_hold --- the lock that a session here has of the key, if it can serve one that
+ * waits as it is; else LR_NONE
+ */
+LrIndex
+lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
+			handover_fits(i, now, w))
+			return i;
+	return LR_NONE;
+}
+
+/*
+ * handover_next --- to whom it may go; LR_NONE: to nobody
+ *
+ * In the order of the store: to the first, if it has come before all who wait elsewhere.
+ * It cannot be handed a lock while it asks.  If it asks for the first time, its call
+ * overlaps those of all others, and the next one goes first; else the store has to give
+ * the lock, and knows the order.
+ */
+static LrIndex
+handover_next(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+	const LrKey *key = &lt_keys[h->key];
+
+	if (key->nordered == 0)
+		return lr_kind(h->kind)->handed_over ? key->queue_head : LR_NONE;
+	if (lr_max_handoffs == 0 || lr_kind(h->kind)->passing)
+		return LR_NONE;
+	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
+	{
+		const LrWait *w = lt_wait_of(i);
+
+		if (w->terms.kind != h->kind)
+			continue;
+		if (w->came_at > key->clear_at || (w->trying && w->stands))
+			return LR_NONE;
+		if (!w->trying)
+			return i;
+	}
+	return LR_NONE;
+}
+
+/*
+ * handover_to --- the hold goes to a session that waits
  */
 static void
-handover_to_head(LrIndex hold, int64 lease_ms, int min_replicas, WakeList *wakes)
+handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
-	LrIndex		session = key->queue_head;
 	LrWait	   *w = lt_wait_of(session);
+	int64		lease_ms = handover_lease_ms(h);
+	int			min_replicas = lt_min_replicas(h);
 
-	if (lt_queue_remove(key, session))
+	if (w->state == WAIT_PLACED)
+		lt_place_remove(key, session, wakes);
+	else if (lt_queue_remove(key, session))
 		lt_nudge_beside(key, h->kind, wakes);
 	key->nhanded++;
 	key->handoffs++;
@@ -169,27 +222,26 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
+	LrIndex		next = handover_next(hold);
 	int64		now;
-	int64		left;
-	int64		lease_ms;
-	int			min_replicas;
 
-	if (key->queue_head == LR_NONE || key->nordered > 0 ||
-		handover_had_turns(h, key) ||
-		!lr_watchdog_running() || !lr_kind(h->kind)->handed_over)
+	if (next == LR_NONE || lt_wait_of(next)->trying ||
+		(lt_wait_of(next)->state == WAIT_QUEUED && handover_had_turns(h, key)) ||
+		!lr_watchdog_running())
 		return false;
 	now = lr_now();
-	if (!handover_is_alone(hold, now))
+	if (!handover_is_alone(hold, now) || lt_is_at_any_old_place(h) ||
+		lt_is_of_old_master(h, h->store) || !handover_fits(hold, now, lt_wait_of(next)))
 		return false;
-	left = lt_deadline(hold) - now;
-	lease_ms = h->state == HOLD_HANDED ? h->handed_lease_ms : handover_lease_ms(h);
-	min_replicas = lt_min_replicas(h);
-	if (h->keep_until > now || lt_is_at_any_old_place(h) ||
-		lt_is_of_old_master(h, h->store) ||
-		!handover_fits(h->kind, lease_ms, min_replicas, left,
-					   lt_wait_of(key->queue_head)))
+
+	/*
+	 * A session that is announced has to ask the store itself: no other one withdraws
+	 * that.  A place is the watchdog's.
+	 */
+	if (lt_wait_of(next)->kept.owner != 0 &&
+		(lt_wait_of(next)->state == WAIT_QUEUED || !lt_disown(next, wakes)))
 		return false;
-	handover_to_head(hold, lease_ms, min_replicas, wakes);
+	handover_to(next, hold, wakes);
 	return true;
 }
 
@@ -338,11 +390,11 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	else
 		lt_unlink_hold(*hold);
 	lt_init_waiting_hold(*hold, key, hash, &w->terms);
-	w->state = WAIT_QUEUED;
 	w->hold = *hold;
+	lt_wait_on(LrMyProcNumber, true);
 	w->woken_at = lr_now();
-	lt_queue_insert(&lt_keys[key], LrMyProcNumber, LR_NONE);
 	lt_disown_next(LrMyProcNumber, &wakes);
+	lt_nudge_placeless(&lt_keys[key], &wakes);
 	lt_check_change(lock);
 	LWLockRelease(lock);
 	if (reserved)

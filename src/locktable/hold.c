@@ -322,7 +322,10 @@ lt_begin_release(LrIndex hold, HoldView *view)
 	else if (lt_hand_over(hold, &wakes))
 		start = RELEASE_HANDED_OVER;
 	else
+	{
 		h->state = HOLD_RELEASING;
+		lt_line_up(lt_key_of(hold), &wakes);
+	}
 	view->awaited = start == RELEASE_IN_STORE &&
 		(lt_key_of(hold)->queue_head != LR_NONE ||
 		 lt_key_of(hold)->place_head != LR_NONE || lt_key_of(hold)->notified_elsewhere);

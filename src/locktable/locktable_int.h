@@ -74,7 +74,10 @@ typedef struct LrKey
 	LrIndex		place_head;		/* sessions that wait in no queue of ours, see
 								 * places.c; linked likewise */
 	LrIndex		place_tail;
-	int			nordered;		/* so many of them wait for a lock in that order */
+	int			nordered;		/* so many of them wait for a lock in that order, */
+	int			nlined;			/* and so many are in line */
+	int64		clear_at;		/* who has come here by then has come before all who
+								 * wait elsewhere; see places.c; 0 = not known */
 	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
 	int			nhanded;		/* likewise in WAIT_HANDED */
 	int			handoffs;		/* in a row, since the store gave the lock */
@@ -199,8 +202,11 @@ typedef struct LrWait
 	SubscriptionState told;		/* will it be, */
 	int64		told_at;		/* and has it been?  lr_now() time; 0 = no, or it has
 								 * asked since */
-	bool		in_line;		/* placed: only now, of old, so it asks after the one
-								 * before it; */
+	int64		came_at;		/* placed: lr_now() when it came; */
+	bool		stands;			/* has it been answered since? */
+	bool		placeless;		/* and has it no place in the store? */
+	bool		in_line;		/* only now, of old, so it asks after the one before
+								 * it; */
 	int64		first_at;		/* that one has: lr_now() time; 0 = not yet */
 	bool		in_front;		/* may ask it */
 	LrIndex		prev;			/* session before in the queue, or among those that
@@ -459,13 +465,18 @@ extern bool lt_queue_remove(LrKey *key, LrIndex session);
 extern bool lt_leave_queue(LrIndex session, WakeList *wakes);
 extern void lt_queue_scarce(LrKey *key);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
-extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* places.c; partition lock held. */
-extern void lt_place_insert(LrKey *key, LrIndex session);
+extern void lt_place_insert(LrKey *key, LrIndex session, LrIndex prev);
 extern void lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes);
+extern bool lt_has_placeless(const LrKey *key);
+extern void lt_join_line(LrKey *key, LrIndex session);
+extern void lt_line_up(LrKey *key, WakeList *wakes);
+extern bool lt_has_placed(const LrKey *key);
+extern void lt_nudge_placeless(LrKey *key, WakeList *wakes);
 extern void lt_leave_line(LrIndex session, WakeList *wakes);
-extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again);
+extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
+							 WakeList *wakes);
 extern void lt_tell_as(LrIndex session, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
@@ -473,6 +484,8 @@ extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 /* order.c; partition lock held. */
 extern bool lt_is_placed_by(KindId kind, StoreId store);
 extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
+extern void lt_wait_on(LrIndex session, bool first);
+extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
@@ -484,6 +497,7 @@ extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
 
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
+extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);

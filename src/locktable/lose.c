@@ -303,6 +303,8 @@ lt_disown_next(LrIndex session, WakeList *wakes)
 {
 	LrIndex		next = lt_wait_of(session)->next;
 
+	if (lt_wait_of(session)->state == WAIT_PLACED)
+		return;
 	if (next != LR_NONE && lt_wait_of(next)->kept.owner != 0)
 		(void) lt_disown(next, wakes);
 }
@@ -336,6 +338,7 @@ lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
 		lose_forget_or_orphan(hold, where, wakes);
 	else
 		lt_make_orphan(hold, wakes);
+	lt_nudge_placeless(key, wakes);
 }
 
 void

@@ -91,9 +91,12 @@ order_from_queue(LrKey *key, StoreId store)
 		}
 		(void) lt_queue_remove(key, session);
 		w->state = WAIT_PLACED;
-		lt_place_insert(key, session);
-		w->in_line = !lr_kind(w->terms.kind)->passing;
-		if (w->prev == LR_NONE || !lt_wait_of(w->prev)->in_line)
+		lt_place_insert(key, session, key->place_tail);
+		if (lr_kind(w->terms.kind)->passing)
+			continue;
+		w->stands = true;
+		lt_join_line(key, session);
+		if (key->nlined == 1)
 			w->first_at = lr_now();
 	}
 	key->queue_kinds = kinds;
@@ -132,4 +135,39 @@ lt_keep_order(LrKey *key, WakeList *wakes)
 		order_to_queue(key);
 	lt_nudge_front(key, wakes);
 	return store;
+}
+
+/*
+ * lt_wait_on --- a session that was handed the lock waits again, as the first or after the
+ * first; in the order of the store as the first, who has no place there, or the last
+ */
+void
+lt_wait_on(LrIndex session, bool first)
+{
+	LrWait	   *w = lt_wait_of(session);
+	LrKey	   *key = &lt_keys[w->key];
+
+	w->woken_at = 0;
+	if (!lt_is_placed_by(w->terms.kind, current_store()))
+	{
+		w->state = WAIT_QUEUED;
+		lt_queue_insert(key, session, first ? LR_NONE : key->queue_head);
+		return;
+	}
+	w->state = WAIT_PLACED;
+	lt_place_insert(key, session, first ? LR_NONE : key->place_tail);
+	w->stands = w->placeless = first;
+	if (!first)
+		w->came_at = w->woken_at = lr_now();
+}
+
+void
+lt_back_to_queue(LrIndex session, bool first)
+{
+	LrWait	   *w = lt_wait_of(session);
+
+	Assert(w->state == WAIT_HANDED);
+	w->handed = LR_NONE;
+	lt_keys[w->key].nhanded--;
+	lt_wait_on(session, first);
 }

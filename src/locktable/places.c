@@ -12,6 +12,16 @@
  *
  * In line are those who have to come to the store one after the other; see order.c.
  *
+ * While a session here has the lock, and nobody elsewhere waits for it, who comes gets no
+ * place: it has asked, and those who come elsewhere from then on are behind it, and behind
+ * all who had come here when it asked (LrKey.clear_at).  That stays true, whoever has the
+ * lock later.  The lock is handed to them, in the order of the list (handover.c).  If it is
+ * not, those who have no place are in line: each asks after the one before it.
+ *
+ *	 A has the lock.  B, C ask: nobody elsewhere waits.  X comes elsewhere, and has a place
+ *	 D asks: X waits; D has a place behind it
+ *	 A releases: B has it, then C, then X, then D
+ *
  * One is granted the lock that the store gives it even while another session of this
  * server is still reading the answer to its release: what the store said counts, and
  * that one has done with it.
@@ -102,27 +112,31 @@ lt_find_place(const LrKey *key, uint64 owner)
  */
 
 /*
- * lt_place_insert --- as the last; who comes behind a line is its end, if he comes for
- * a lock
+ * lt_place_insert --- behind "prev", or as the first (LR_NONE); who comes while there is a
+ * line is in it, if he comes for a lock
  */
 void
-lt_place_insert(LrKey *key, LrIndex session)
+lt_place_insert(LrKey *key, LrIndex session, LrIndex prev)
 {
 	LrWait	   *w = lt_wait_of(session);
+	LrIndex    *link = prev == LR_NONE ? &key->place_head : &lt_wait_of(prev)->next;
 
-	w->in_line = key->place_tail != LR_NONE && lt_wait_of(key->place_tail)->in_line &&
-		!lr_kind(w->terms.kind)->passing;
+	w->in_line = false;
+	w->placeless = false;
 	w->first_at = 0;
 	w->in_front = false;
-	w->prev = key->place_tail;
-	w->next = LR_NONE;
-	if (key->place_tail != LR_NONE)
-		lt_wait_of(key->place_tail)->next = session;
+	w->prev = prev;
+	w->next = *link;
+	*link = session;
+	if (w->next != LR_NONE)
+		lt_wait_of(w->next)->prev = session;
 	else
-		key->place_head = session;
-	key->place_tail = session;
-	if (!lr_kind(w->terms.kind)->passing)
-		key->nordered++;
+		key->place_tail = session;
+	if (lr_kind(w->terms.kind)->passing)
+		return;
+	key->nordered++;
+	if (key->nlined > 0)
+		lt_join_line(key, session);
 }
 
 void
@@ -142,14 +156,96 @@ lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes)
 	if (!lr_kind(w->terms.kind)->passing)
 		key->nordered--;
 	w->prev = w->next = LR_NONE;
+	w->placeless = false;
 	lt_tell_as(session, 0);
 	w->told_at = 0;
+}
+
+bool
+lt_has_placeless(const LrKey *key)
+{
+	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
+		if (lt_wait_of(i)->placeless)
+			return true;
+	return false;
 }
 
 /* ----------
  * The line
  * ----------
  */
+
+void
+lt_join_line(LrKey *key, LrIndex session)
+{
+	LrWait	   *w = lt_wait_of(session);
+
+	if (w->in_line)
+		return;
+	w->in_line = true;
+	w->first_at = 0;
+	key->nlined++;
+}
+
+/*
+ * line_begin --- the first one from there on goes ahead
+ */
+static void
+line_begin(LrIndex session, WakeList *wakes)
+{
+	while (session != LR_NONE && !lt_wait_of(session)->in_line)
+		session = lt_wait_of(session)->next;
+	if (session == LR_NONE)
+		return;
+	if (lt_wait_of(session)->first_at == 0)
+		lt_wait_of(session)->first_at = lr_now();
+	wakes->next_in_line = session;
+}
+
+/*
+ * lt_line_up --- those who have no place in the store have to ask for one, as what a
+ * session here has of the key is about to go, or gone
+ *
+ * Who has come after them, and has not asked yet, asks after them.
+ */
+void
+lt_line_up(LrKey *key, WakeList *wakes)
+{
+	bool		behind = false;
+
+	if (key->nordered == 0)
+		return;
+	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
+	{
+		const LrWait *w = lt_wait_of(i);
+
+		behind |= w->placeless;
+		if (behind && (w->placeless || (!w->stands && !w->trying)) &&
+			!lr_kind(w->terms.kind)->passing)
+			lt_join_line(key, i);
+	}
+	line_begin(key->place_head, wakes);
+}
+
+/*
+ * lt_has_placed --- does a session here have what they wait for?
+ */
+bool
+lt_has_placed(const LrKey *key)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
+			lr_kind(lt_holds[i].kind)->placed)
+			return true;
+	return false;
+}
+
+void
+lt_nudge_placeless(LrKey *key, WakeList *wakes)
+{
+	if (!lt_has_placed(key))
+		lt_line_up(key, wakes);
+}
 
 /*
  * lt_leave_line --- it has its place in the store, or gives up: now the next one
@@ -158,38 +254,38 @@ void
 lt_leave_line(LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
-	LrWait	   *next;
 
 	if (!w->in_line)
 		return;
 	w->in_line = false;
-	if (w->first_at == 0 || w->next == LR_NONE)
-		return;
-	next = lt_wait_of(w->next);
-	if (!next->in_line)
-		return;
-	next->first_at = lr_now();
-	wakes->next_in_line = w->next;
+	lt_keys[w->key].nlined--;
+	if (w->first_at != 0)
+		line_begin(w->next, wakes);
 }
 
 /*
  * lt_line_lets_ask --- may it take its place now?  If not, when to look again
+ *
+ * Each of those before it is waited for, also if all of them are stopped.
  */
 bool
-lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again)
+lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
-	const LrWait *before;
 
 	if (!w->in_line)
 		return true;
-	before = w->prev == LR_NONE ? NULL : lt_wait_of(w->prev);
-	if (before != NULL && before->in_line &&
-		(before->first_at == 0 || now < before->first_at + LINE_PATIENCE))
+	for (LrIndex i = lt_keys[w->key].place_head; i != session; i = lt_wait_of(i)->next)
 	{
-		*look_again = before->first_at == 0 ? now + LINE_PATIENCE :
-			before->first_at + LINE_PATIENCE;
-		return false;
+		const LrWait *before = lt_wait_of(i);
+
+		if (!before->in_line)
+			continue;
+		if (before->first_at == 0)
+			line_begin(i, wakes);
+		*look_again = before->first_at + LINE_PATIENCE;
+		if (now < *look_again)
+			return false;
 	}
 	if (w->first_at == 0)
 		w->first_at = now;

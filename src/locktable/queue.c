@@ -236,6 +236,8 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 {
 	if ((queue_front_excludes(key) & KIND_BIT(kind)) != 0)
 		lt_nudge_front(key, wakes);
+	if (lr_kind(kind)->placed)
+		lt_nudge_placeless(key, wakes);
 }
 
 /*
@@ -282,23 +284,6 @@ lt_leave_queue(LrIndex self, WakeList *wakes)
 	w->woken_at = 0;
 	w->looks_at = 0;
 	return others;
-}
-
-/*
- * lt_back_to_queue --- the session waits on, as the first or after the first
- */
-void
-lt_back_to_queue(LrIndex session, bool first)
-{
-	LrWait	   *w = lt_wait_of(session);
-	LrKey	   *key = &lt_keys[w->key];
-
-	Assert(w->state == WAIT_HANDED);
-	w->state = WAIT_QUEUED;
-	w->handed = LR_NONE;
-	w->woken_at = 0;
-	key->nhanded--;
-	lt_queue_insert(key, session, first ? LR_NONE : key->queue_head);
 }
 
 /*

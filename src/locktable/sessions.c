@@ -167,7 +167,7 @@ lt_wake(const WakeList *wakes)
 	for (int i = 0; i < wakes->nsessions; i++)
 		if (wake_room[i] != LrMyProcNumber)
 			lt_wake_session(wake_room[i]);
-	if (wakes->next_in_line != LR_NONE)
+	if (wakes->next_in_line != LR_NONE && wakes->next_in_line != LrMyProcNumber)
 		lt_wake_session(wakes->next_in_line);
 	if (wakes->watchdog)
 		lr_wake_watchdog();

@@ -127,6 +127,7 @@ turn_judge(LrKey *key, KindId kind, bool only_if_free, bool first, int64 now,
 	}
 	if (only_if_free &&
 		((!first && !lt_would_be_in_front(key, kind)) ||
+		 (lr_kind(kind)->placed && lt_has_placeless(key)) ||
 		 lt_conflicting_hold(key, LrMyProcNumber, kind, now, wakes) != LR_NONE))
 		return ENQUEUE_BUSY;
 	return ENQUEUED;
@@ -183,8 +184,10 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->asleep = false;
 		w->blocker[0] = '\0';
 		w->since = GetCurrentTimestamp();
+		w->came_at = lr_now();
+		w->stands = false;
 		if (placed)
-			lt_place_insert(&lt_keys[key], self);
+			lt_place_insert(&lt_keys[key], self, lt_keys[key].place_tail);
 		else
 			lt_queue_insert(&lt_keys[key], self,
 							first ? LR_NONE : lt_keys[key].queue_tail);
@@ -322,6 +325,24 @@ lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
 }
 
 /*
+ * turn_owner_here --- by which owner a session here has the lock, and can pass it on to this
+ * one; 0: by none
+ *
+ * After so many in a row the store is to know of those who come.
+ */
+static uint64
+turn_owner_here(const LrKey *key, const LrWait *w, StoreId store)
+{
+	LrIndex		hold;
+
+	if (w->state != WAIT_PLACED || lr_kind(w->terms.kind)->passing ||
+		key->handoffs >= lr_max_handoffs || !lr_watchdog_running())
+		return 0;
+	hold = lt_fitting_hold(key, w, lr_now());
+	return hold != LR_NONE && lt_holds[hold].store == store ? lt_holds[hold].owner : 0;
+}
+
+/*
  * lt_ask_as --- see wait.h
  *
  * What the session may leave in the store stands here before it asks, for whoever has
@@ -329,7 +350,8 @@ lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
  * nothing is on its way when that is done.
  */
 uint64
-lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew)
+lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
+		  uint64 *here)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_lock_hold(hold);
@@ -343,8 +365,29 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew)
 	w->kept.place = lr_place;
 	w->kept.disowned = 0;
 	w->asks_until = until;
+	*here = turn_owner_here(&lt_keys[w->key], w, store);
 	LWLockRelease(lock);
 	return owner;
+}
+
+void
+lt_note_clear(LrIndex hold, int64 asked_at, bool unplaced)
+{
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+	LrKey	   *key = lt_key_of(hold);
+
+	key->clear_at = Max(key->clear_at, asked_at);
+	if (unplaced)
+	{
+		lt_tell_as(LrMyProcNumber, 0);
+		w->kept.owner = 0;
+		w->placeless = w->stands = w->state == WAIT_PLACED;
+		w->trying = false;
+		lt_nudge_placeless(key, &wakes);
+	}
+	lt_unlock(lock, &wakes);
 }
 
 bool
@@ -475,12 +518,29 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
  * turn_placed --- the store says whose turn it is: ask whenever there may be news
  */
 static TurnResult
-turn_placed(LrWait *w, int64 now, int64 retry_at, int64 *look_again)
+turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
+			WakeList *wakes)
 {
-	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again))
-		return TURN_WAIT;
-	if (w->woken_at != 0 || now >= retry_at)
+	if (w->placeless)
 	{
+		LrIndex		here = w->came_at <= key->clear_at ?
+			lt_fitting_hold(key, w, now) : LR_NONE;
+
+		/* A session here will pass the lock on to it. */
+		if (here != LR_NONE)
+		{
+			lt_leave_line(LrMyProcNumber, wakes);
+			w->woken_at = 0;
+			*look_again = lt_deadline(here);
+			return TURN_WAIT;
+		}
+		lt_line_up(key, wakes);
+	}
+	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again, wakes))
+		return TURN_WAIT;
+	if (w->placeless || w->woken_at != 0 || now >= retry_at)
+	{
+		w->placeless = false;
 		w->woken_at = 0;
 		w->told_at = 0;
 		return TURN_TRY;
@@ -532,7 +592,8 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 	}
 	else if (w->in_front || w->state == WAIT_PLACED)
 	{
-		turn = w->state == WAIT_PLACED ? turn_placed(w, now, retry_at, look_again) :
+		turn = w->state == WAIT_PLACED ?
+			turn_placed(key, w, now, retry_at, look_again, &wakes) :
 			turn_in_front(key, w, now, retry_at, look_again, &wakes);
 		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
 	}
@@ -579,9 +640,13 @@ lt_found_busy(LrIndex hold, bool waits, const char *owner)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (waits)
+	{
 		strlcpy(w->blocker, owner, LR_OWNER_MAX);
+		w->stands = true;
+	}
 	lt_judge_pause(key, false);
-	lt_leave_line(LrMyProcNumber, &wakes);
+	if (!w->placeless)
+		lt_leave_line(LrMyProcNumber, &wakes);
 	if (scarce && !key->scarce && w->state == WAIT_QUEUED)
 		lt_queue_scarce(key);
 	lt_unlock(lock, &wakes);

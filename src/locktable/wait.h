@@ -97,9 +97,18 @@ extern void lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner,
  * The result is the same number, or a new one if there was none, or if the watchdog has
  * withdrawn the announcement since; *anew is set then, as the wait begins again.  The
  * session must send its request before "until".
+ *
+ * *here is the owner number of a lock of the key that can be handed to this session; 0:
+ * there is none.
  */
 extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
-						bool *anew);
+						bool *anew, uint64 *here);
+
+/*
+ * Of a kind that is placed: when the store was asked then, nobody elsewhere waited for the
+ * lock.  "unplaced": nor did this session get a place, as one here has the lock.
+ */
+extern void lt_note_clear(LrIndex hold, int64 asked_at, bool unplaced);
 
 /*
  * Leave a request without a reply behind, but keep the place in the queue, with

@@ -217,7 +217,9 @@ wait_note_announced(void)
 			acq.owner = 0;
 		return;
 	}
-	acq.owner = op->owner;
+	if (op->clear)
+		lt_note_clear(acq.hold, op->sent_at, op->unplaced);
+	acq.owner = op->unplaced ? 0 : op->owner;
 	acq.owner_store = op->store;
 	acq.owner_topology = op->topology;
 }
@@ -239,14 +241,14 @@ wait_start_anew(void)
  * wait keeps its number: all its requests so far have been answered.
  */
 static uint64
-wait_owner(StoreId store, int64 until)
+wait_owner(StoreId store, int64 until, uint64 *here)
 {
 	uint64		owner;
 	bool		anew;
 
 	if (wait_announcement(store) == 0)
 		return lr_new_owner();
-	owner = lt_ask_as(acq.hold, store, acq.owner, until, &anew);
+	owner = lt_ask_as(acq.hold, store, acq.owner, until, &anew, here);
 	if (anew)
 		wait_start_anew();
 	return owner;
@@ -317,7 +319,7 @@ wait_send_create(StoreId store)
 	int64		until = lr_now() + lr_call_budget();
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
-	op->owner = wait_owner(store, until);
+	op->owner = wait_owner(store, until, &op->here);
 	op->wait_ms = acq.last && acq.gave_back ? 0 : wait_announcement(store);
 	op->since_ms = acq.since_ms;
 	op->beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
@@ -543,6 +545,8 @@ wait_take_granted(LrIndex *hold)
 					lt_note_without(acq.hold, acq.op.owner, acq.op.without);
 				if (acq.op.nodes != 0)
 					lt_note_nodes(acq.hold, acq.op.owner, acq.op.nodes);
+				if (acq.op.clear)
+					lt_note_clear(acq.hold, acq.op.sent_at, false);
 			}
 			*hold = acq.hold;
 			acq.active = false;
@@ -606,7 +610,9 @@ wait_plan_retry(bool subscribed)
 		acq.retry_at = wait_poll_token(now, ttl);
 		return;
 	}
-	if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
+	if (acq.op.unplaced)
+		 /* it is woken here */ ;
+	else if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
 	else if (!subscribed && !lt_want_subscription(acq.hold))
 		ttl = Min(ttl, POLL_UNTOLD);

@@ -91,6 +91,9 @@ typedef struct StoreOp
 								 * now */
 	uint64		beside;			/* create: owner of this session's lock of the key of
 								 * another kind; 0 = none */
+	uint64		here;			/* create of a kind that is placed: owner by which a
+								 * session here holds the key, and can pass it on; 0 =
+								 * none */
 	uint64		gives_back;		/* create of a wait for a condition: owner of the lock
 								 * that it releases; 0 = released before */
 	bool		acted;			/* release of a notification: its session acted on it, so
@@ -132,6 +135,9 @@ typedef struct StoreOp
 								 * have it, by all requests so far; release: those that
 								 * may still have it, and will not be asked again.  Else 0 */
 	int64		fence;			/* create (fenced), mint: the first token; else 0 */
+	bool		clear;			/* create of a kind that is placed: nobody elsewhere
+								 * waited; busy: and "here" has it, */
+	bool		unplaced;		/* so that none has been made a place */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force, notify: how many were notified */
 	bool		resent;			/* sent more than once: an earlier one may have run, or

@@ -15,7 +15,7 @@ use LockRedis::Wait qw(limit);
 use POSIX ();
 
 LockRedis::Redisson->need;
-start_servers();
+start_servers('lockredis.max_handoffs' => 32);
 
 my $java = LockRedis::Redisson->new;
 my $soon = limit(60);
@@ -51,6 +51,40 @@ sub of_redisson
 	order_kept('ours first', @all[ grep { $_ % 2 == 0 } 0 .. $#all ],
 		@all[ grep { $_ % 2 == 1 } 0 .. $#all ]);
 	$_->quit foreach @sessions;
+	poll_until('nothing to be left', sub { !grep { !/latch/ } $redis->all_keys });
+}
+
+#
+# A lock that passes inside a server: those of it who came before the first thread are before
+# all threads, the others stand between them.
+#
+{
+	my @ours = map { patient_session($near) } 1 .. 8;
+	my @theirs = map { of_redisson() } 1 .. 8;
+	my @order;
+
+	$ours[0]->query("SELECT redis_fair_lock('inside')");
+	wait_here($_, 'inside') foreach @ours[ 1 .. 3 ];
+	foreach my $n (0 .. 7)
+	{
+		my $before = queue('inside');
+
+		$theirs[$n]->{begin}->('inside');
+		poll_until('its place', sub { queue('inside') > $before });
+		wait_fairly($ours[ $n + 1 ], 'inside') if $n >= 3 && $n < 7;
+	}
+	@order = (
+		(map { of_ours($_) } @ours[ 1 .. 3 ]),
+		@theirs[ 0 .. 2 ],
+		(map { ($theirs[$_], of_ours($ours[ $_ + 1 ])) } 3 .. 6), $theirs[7]);
+	$ours[0]->query_is("SELECT redis_unlock('inside')", 't');
+	while (my $next = shift @order)
+	{
+		poll_until('the next', sub { $next->{is_done}->() }, 60);
+		ok(!(grep { $_->{is_done}->() } @order), 'it has the lock, and nobody behind it');
+		$next->{unlock}->('inside');
+	}
+	$_->quit foreach @ours;
 	poll_until('nothing to be left', sub { !grep { !/latch/ } $redis->all_keys });
 }
 

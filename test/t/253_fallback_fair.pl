@@ -15,7 +15,10 @@ use LockRedis::Wait qw(limit);
 # Leases that no stop of the machine uses up, and places that end by nothing but what is to
 # be tested.
 my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback('main',
-	settings => { 'lockredis.lease' => '60s', 'lockredis.wait_lease' => '1h' });
+	settings => {
+		'lockredis.lease' => '60s',
+		'lockredis.wait_lease' => '1h',
+		'lockredis.max_handoffs' => 0 });
 my @sessions = map { $node->session } 1 .. 7;
 my ($holder, @waiting) = @sessions;
 my $soon = limit(60);

@@ -185,7 +185,9 @@ all_ok('acl.md: read-write locks', paste($redis, $read_write));
 is_refused("SELECT redis_try_fair_lock('jobs:5')", 'some keys: no fair locks');
 all_ok('acl.md: fair locks', paste($redis, $fair));
 {
-	my ($session, $waiter) = ($node->session, $node->session);
+	# With another lease it is not passed on, so who waits has a place.
+	my $session = $node->session(settings => { 'lockredis.lease' => '20s' });
+	my $waiter = $node->session;
 	my $queue = sub { $redis->cmd('LLEN', 'redisson_lock_queue:{jobs:5}') };
 
 	$session->query_is("SELECT redis_fair_lock('jobs:5')", '', 'some keys: a fair lock');

@@ -204,6 +204,7 @@ sub word
 	return any(0, 1) if $what eq 'flag';
 	return any(qw(init set add drain delete what)) if $what eq 'change';
 	return any('', $o) if $what eq 'giver';
+	return any('', @owners) if $what eq 'here';
 	return any($o, digest_of($k)) if $what eq 'holder';
 	return $what;
 }
@@ -229,7 +230,7 @@ my %script = (
 	'write release' => [ '[lock rwchannel writers]', 'publish [owner begin]' ],
 	'write renew' => [ '[lock]', '[owner maybe] [1]?' ],
 	'write mint' => [ 'lock counter', 'owner floor n' ],
-	'fair create' => [ 'lock channel queue scores places', 'publish 1 lease owner late maybe' ],
+	'fair create' => [ 'lock channel queue scores places', 'publish 1 lease owner late maybe here' ],
 	'fair release' => [ '[lock channel queue scores places]', 'publish 1 [owner maybe]' ],
 	'token create' => [ 'lock', 'lease token late' ],
 	'token set' => [ 'lock', 'digest maybe 1?' ],

@@ -2,13 +2,17 @@
 --
 -- KEYS  lock, channel, queue, until when each in it counts, places of lockredis
 -- ARGV  publish command, message, lease in ms, owner, latest time in ms at which this
---       may run, for how long a place in the queue counts (ms; 0: none is wanted)
--- reply {0, 0, '', now}      taken
+--       may run, for how long a place in the queue counts (ms; 0: none is wanted), owner
+--       by whom the server that asks holds the lock, and can pass it on ('': none)
+-- reply {0, 0, text, now}    taken; text: 'clear' if nobody of another server waits, or ''
 --       {1, ttl, owner, now} that owner holds it; or nobody does, and that owner is the
 --                            next, who counts for so long
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no lock
 --       {4, ttl, '', now}    a token lock (a string with a TTL)
+--       {7, ttl, owner, now} the server that asks holds it, nobody of another one waits,
+--                            and the owner that asks has a place
+--       {8, ttl, owner, now} the same, but it has no place, and got none
 --
 -- ttl is -1 without one.  An owner that asks again keeps its place.  A place of lockredis
 -- counts by its time in our own key, wherever it stands; a place of Redisson by its score,
@@ -57,6 +61,25 @@ if redis.call('EXISTS', lock, queue, places) > 0 then
   first, ends = sweep()
   ttl = redis.call('PTTL', lock)
 end
+
+-- Does nobody of another server wait?  It looks at so many, if it is allowed to.
+local function clear()
+  local mine = string.match(owner, '^.*:')
+  if not first then
+    return true
+  end
+  local members = redis.pcall('LRANGE', queue, '0', '1000')
+  if members.err then
+    return false
+  end
+  for _, member in ipairs(members) do
+    if string.sub(member, 1, #mine) ~= mine then
+      return false
+    end
+  end
+  return #members <= 1000
+end
+
 if ttl == -2 and (not first or first == owner) then
   redis.call('HSET', lock, owner, '1')
   -- A lock without a TTL must not stay behind, whatever the user may not do.
@@ -72,7 +95,7 @@ if ttl == -2 and (not first or first == owner) then
     redis.pcall('ZREM', scores, owner)
     redis.pcall('ZREM', places, owner)
   end
-  return {0, 0, '', now}
+  return {0, 0, clear() and 'clear' or '', now}
 end
 
 -- Look at little, however large the value is.
@@ -98,6 +121,11 @@ else
 end
 
 if wait > 0 then
+  local here = code == 1 and ARGV[7] ~= '' and holder == ARGV[7] and clear()
+  if here and not redis.call('LPOS', queue, owner) then
+    return {8, ttl, holder, now}
+  end
+  code = here and 7 or code
   local has = redis.call('ZSCORE', scores, owner)
   if not has then
     -- Redisson may have removed it: then our own key must not count it, either.

@@ -180,6 +180,15 @@ op_put_change(RespOut *out, StoreChange change)
 	resp_put_text(out, words[change]);
 }
 
+static void
+op_put_owner_or_none(RespOut *out, uint64 owner)
+{
+	if (owner != 0)
+		op_put_owner(out, owner);
+	else
+		resp_put_bulk(out, "", 0);
+}
+
 /*
  * op_put_arg --- put one argument, taken from a field of the operation
  */
@@ -253,10 +262,10 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			resp_put_bulk(out, op_digest(op, digest), 2 * STORE_ID_LEN);
 			break;
 		case ARG_GIVES_BACK:
-			if (op->gives_back != 0)
-				op_put_owner(out, op->gives_back);
-			else
-				resp_put_bulk(out, "", 0);
+			op_put_owner_or_none(out, op->gives_back);
+			break;
+		case ARG_HERE:
+			op_put_owner_or_none(out, op->here);
 			break;
 		case ARG_ACTED:
 			resp_put_int(out, op->acted ? 1 : 0);
@@ -490,7 +499,9 @@ typedef enum CreateReply
 	CREATE_LATE = 2,			/* then 0 and the clock */
 	CREATE_WRONG_TYPE = 3,		/* then TTL and type */
 	CREATE_TOKEN = 4,			/* then TTL and value: a lock of another program */
-	CREATE_MISSING = 6			/* nobody has said how many there are */
+	CREATE_MISSING = 6,			/* nobody has said how many there are */
+	CREATE_CLEAR = 7,			/* busy, and nobody elsewhere waits; */
+	CREATE_UNPLACED = 8			/* so that no place was made */
 } CreateReply;
 
 /*
@@ -540,15 +551,15 @@ op_take_obstacle(StoreOp *op, const RedisValue *v)
 		return STORE_WRONG_TYPE;
 	}
 	op_copy_holder(op, &v[3]);
-	op->value = v[1].integer == CREATE_BUSY ? STORE_VALUE_LOCK :
-		STORE_VALUE_TOKEN;
+	op->value = v[1].integer == CREATE_TOKEN ? STORE_VALUE_TOKEN :
+		STORE_VALUE_LOCK;
 	return STORE_BUSY;
 }
 
 /*
  * op_take_queued --- the reply to a create that always has the clock
  *
- * {code, number, text, clock}
+ * {code, number, text, clock}.  If it was taken, and nobody elsewhere waits, there is a text.
  */
 static StoreOutcome
 op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
@@ -561,7 +572,13 @@ op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
 	{
 		case CREATE_DONE:
 		case CREATE_LATE:
+			op->clear = v[3].len > 0;
 			return op_take_fence(op, v);
+		case CREATE_CLEAR:
+		case CREATE_UNPLACED:
+			op->clear = true;
+			op->unplaced = v[1].integer == CREATE_UNPLACED;
+			return op_take_obstacle(op, v);
 		case CREATE_BUSY:
 		case CREATE_WRONG_TYPE:
 		case CREATE_TOKEN:

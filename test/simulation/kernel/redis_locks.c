@@ -569,6 +569,8 @@ locks_after(const ScriptCall *call)
 			lock_made(call, after);
 		else if (after->kind == VIEW_PLACE || after->kind == VIEW_WAITING)
 			check_place(call, i);
+		if (before == NULL && after->kind == VIEW_PLACE)
+			mark_made(call->node, after->owner)->stands_since = sim_now();
 	}
 	for (int i = 0; i < call->before->n; i++)
 	{
@@ -580,6 +582,8 @@ locks_after(const ScriptCall *call)
 			token_gone(call, had);
 		else if (had->kind < VIEW_TOKEN)
 			lock_gone(call, had);
+		else if (had->kind == VIEW_PLACE)
+			mark_made(call->node, had->owner)->stands_since = 0;
 	}
 	if (script_does(call, "release") && !script_is(call, "condition") &&
 		!script_is(call, "permit") && !script_is(call, "semaphore"))
@@ -744,6 +748,41 @@ redis_is_next(const char *key, const char *owner)
 		return false;
 	view_all(redis_db(node), redis_clock_ms(node), see_first, &first);
 	return strcmp(first.owner, owner) == 0;
+}
+
+typedef struct Oldest
+{
+	Word		key;
+	int			node;
+	const char *instance;
+	int64_t		since;
+} Oldest;
+
+static void
+see_oldest(const View *v, void *arg)
+{
+	Oldest	   *oldest = arg;
+	char		owner[REDIS_OWNER];
+	const Mark *m;
+
+	if (v->kind != VIEW_PLACE || v->ends_ms <= redis_clock_ms(oldest->node) ||
+		!word_equals(v->key, oldest->key))
+		return;
+	had_owner(v, owner);
+	m = mark_find(oldest->node, owner);
+	if (strncmp(owner, oldest->instance, strlen(oldest->instance)) != 0 && m != NULL &&
+		m->stands_since != 0 && (oldest->since == 0 || m->stands_since < oldest->since))
+		oldest->since = m->stands_since;
+}
+
+int64_t
+redis_others_stand_since(const char *key, const char *instance)
+{
+	int			node = redis_place_of(key);
+	Oldest		oldest = {.key = word_of(key),.node = node,.instance = instance};
+
+	view_all(redis_db(node), redis_clock_ms(node), see_oldest, &oldest);
+	return oldest.since;
 }
 
 /* By silence, beside what the watchdog waits for. */

@@ -16,7 +16,7 @@
 
 #include "redis_marks.h"
 
-#define MAX_MARKS		4096
+#define MAX_MARKS		8192
 #define BUCKETS			256
 #define MAX_ROBBED		512
 #define MAX_RELEASED	64

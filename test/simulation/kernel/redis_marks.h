@@ -28,6 +28,7 @@ typedef struct Mark
 	bool		promised;		/* counts only with a replica */
 	bool		told;			/* that it is its turn, since it asked */
 	int			pid;			/* who waits for a condition */
+	int64_t		stands_since;	/* a place in a queue; 0 = not known */
 	int64_t		sent_at;		/* when the create of a token was */
 	struct Mark *next;
 } Mark;

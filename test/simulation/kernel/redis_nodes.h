@@ -196,6 +196,9 @@ extern bool redis_keeps_from(const char *key, bool shared);
 /* Has nobody the key at the present node, and was that place told that it is its turn? */
 extern bool redis_is_next(const char *key, const char *owner);
 
+/* Since when the first of those of other servers has waited for a fair lock; 0 = nobody. */
+extern int64_t redis_others_stand_since(const char *key, const char *instance);
+
 /* Was something of that owner taken away that it did not give back? */
 extern bool redis_was_robbed(const char *owner);
 extern bool redis_was_robbed_at(int node, const char *owner);

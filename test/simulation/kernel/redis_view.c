@@ -22,6 +22,7 @@
 
 #define PLACES			"lockredis_places:"
 #define QUEUE			"redisson_lock_queue:"
+#define PATIENCE		"redisson_lock_timeout:"
 #define WRITERS			"lockredis_writers:"
 #define TICKETS			"lockredis_tickets:"
 #define WAITING			"lockredis_condition_waiting:"
@@ -262,16 +263,27 @@ see_members(const DbKey *key, ViewKind kind, size_t skip, int64_t after_ms, View
  * ----------
  */
 
-/* In the order of a list; until when each of them counts is said by a sorted set. */
+static const DbItem *
+item_of(const DbKey *set, Word member)
+{
+	return set == NULL || set->type != DB_ZSET ? NULL : db_item(set, member);
+}
+
+/*
+ * In the order of a list; until when each of them counts is said by a sorted set, or by another
+ * one, if that has lost it (its clock was ahead, and is back).
+ */
 static void
-see_queue(const DbKey *list, const DbKey *ends, ViewKind kind, ViewSeen seen, void *arg)
+see_queue(const DbKey *list, const DbKey *ends, const DbKey *other, ViewKind kind,
+		  ViewSeen seen, void *arg)
 {
 	for (int i = 0; i < list->n; i++)
 	{
-		const DbItem *item = ends == NULL || ends->type != DB_ZSET ? NULL :
-			db_item(ends, list->item[i].name);
+		const DbItem *item = item_of(ends, list->item[i].name);
 		View		v = {kind, view_base(list->name), list->name, list->item[i].name, 0};
 
+		if (item == NULL)
+			item = item_of(other, list->item[i].name);
 		v.ends_ms = item == NULL ? 0 : (int64_t) item->score;
 		seen(&v, arg);
 	}
@@ -304,9 +316,10 @@ see(const Db *db, int64_t now_ms, const DbKey *key, ViewSeen seen, void *arg)
 			see_members(key, VIEW_PERMIT, 0, -1, seen, arg);
 	}
 	else if (key->type == DB_LIST && word_begins(name, QUEUE))
-		see_queue(key, beside(db, now_ms, name, QUEUE, PLACES), VIEW_PLACE, seen, arg);
+		see_queue(key, beside(db, now_ms, name, QUEUE, PLACES),
+				  beside(db, now_ms, name, QUEUE, PATIENCE), VIEW_PLACE, seen, arg);
 	else if (key->type == DB_LIST && word_begins(name, WAITING))
-		see_queue(key, beside(db, now_ms, name, WAITING, ALIVE), VIEW_WAITING, seen, arg);
+		see_queue(key, beside(db, now_ms, name, WAITING, ALIVE), NULL, VIEW_WAITING, seen, arg);
 	else if (key->type == DB_ZSET && word_begins(name, WRITERS))
 		see_members(key, VIEW_WRITER, ARRIVAL_LEN, now_ms, seen, arg);
 	else if (key->type == DB_ZSET && word_begins(name, TOLD))

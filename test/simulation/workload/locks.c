@@ -153,7 +153,9 @@ extend(void)
 
 	sim_trace("  %s, kind %d, %s", key, kind, lease.isnull ? "renewed" : "lease given");
 	set_name(&name, key);
-	done = kind != KIND_REENTRANT ? session_extend(&name, kind, lr_lease, true) :
+	/* A fair lock with a lease of its own is not passed on as it is. */
+	done = kind == KIND_FAIR && !lease.isnull ? session_extend(&name, kind, 2 * lr_lease, false) :
+		kind != KIND_REENTRANT ? session_extend(&name, kind, lr_lease, true) :
 		DatumGetBool(SQL_CALL(lockredis_extend, NULL, sql_text(key), lease));
 	sim_trace("-> %s", done ? "true" : "false");
 }

@@ -19,6 +19,7 @@
  */
 #include "workload.h"
 
+#include "../../../src/instance.h"
 #include "../../../src/keyname.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/settings.h"
@@ -59,12 +60,14 @@ typedef struct Turn
 {
 	uint64		generation;
 	bool		trying;
+	bool		handed;
 	int64		looks_at;
 	int64		asked_at;		/* when the last of his requests began */
 	int64		kept_at;		/* when somebody here last kept him from asking, */
 	int64		left_at;		/* or had left something in the store */
 	int64		free_since;
 	int64		due_since;		/* the same, and he was to be woken */
+	int64		placeless_since;	/* he has no place in Redis, and is not woken */
 	int64		untold_since;	/* he sleeps, and nobody tells him */
 } Turn;
 
@@ -109,6 +112,49 @@ is_kept(const LrWait *w)
 	return is_any(w, false) || lt_keys[w->key].paused_until > sim_now();
 }
 
+/*
+ * A fair lock is handed over: nobody of another server had waited for it when he came.
+ */
+static void
+check_handed(int s)
+{
+	const LrWait *w = &lt_sessions[s].wait;
+	const LrKey *key = &lt_keys[w->key];
+	int64		since;
+
+	if (!lr_kind(w->terms.kind)->placed)
+		return;
+	since = redis_others_stand_since(key->name, lr_instance_uuid());
+	if (since != 0 && since < w->came_at)
+		sim_fail("fair order", "%s is handed to session %d, which came %.3f ms after one elsewhere",
+				 key->name, s, (w->came_at - since) / 1000.0);
+}
+
+/*
+ * The first question of a session: if no session here has the lock, nobody before it was
+ * answered and has no place; unless that one has not run for so long.
+ */
+static void
+check_first_question(int s)
+{
+	const LrWait *w = &lt_sessions[s].wait;
+
+	if (w->state != WAIT_PLACED || w->stands || lr_kind(w->terms.kind)->passing)
+		return;
+	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
+			lr_kind(lt_holds[i].kind)->placed)
+			return;
+	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
+	{
+		const LrWait *b = &lt_sessions[i].wait;
+
+		if (b->placeless && (b->first_at == 0 || sim_now() < b->first_at + SIM_S))
+			sim_fail("fair order", "session %d asks for %s before session %d, which has no place and was before it",
+					 s, lt_keys[w->key].name, i);
+	}
+}
+
 /* Between any two steps: nobody has the lock of its partition. */
 void
 note_turn(int s)
@@ -119,8 +165,14 @@ note_turn(int s)
 	if (t->generation != w->generation)
 		memset(t, 0, sizeof(Turn));
 	t->generation = w->generation;
+	if (w->state == WAIT_HANDED && !t->handed)
+		check_handed(s);
+	t->handed = w->state == WAIT_HANDED;
 	if (w->trying && (!t->trying || t->looks_at != w->looks_at))
+	{
 		t->asked_at = sim_now();
+		check_first_question(s);
+	}
 	t->trying = w->trying;
 	t->looks_at = w->looks_at;
 	if (w->state != WAIT_QUEUED || !w->in_front || is_kept(w))
@@ -254,6 +306,33 @@ check_untold(int s, bool good)
 				 s, lt_keys[w->key].name, (w->looks_at - sim_now()) / (double) SIM_S);
 }
 
+/*
+ * The first of those who have no place in Redis: if no session here has the lock, he is to
+ * ask for one.
+ */
+static bool
+is_forgotten(const LrWait *w)
+{
+	if (w->state != WAIT_PLACED || !w->placeless || is_any(w, false))
+		return false;
+	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
+		if (lt_sessions[i].wait.placeless || lt_sessions[i].wait.in_line)
+			return false;
+	return true;
+}
+
+static void
+check_placeless(int s, bool good)
+{
+	Turn	   *t = &turns[s];
+
+	note_since(good && is_forgotten(&lt_sessions[s].wait), &t->placeless_since);
+	if (t->placeless_since != 0 &&
+		sim_now() - Max(t->placeless_since, sim_quiet_since()) > WAKE_MAX)
+		sim_fail("sleeps for ever", "session %d waits for %s without a place, and has not been woken",
+				 s, lt_keys[lt_sessions[s].wait.key].name);
+}
+
 /* All processes are in waits of their own. */
 void
 check_sleepers(void)
@@ -282,5 +361,6 @@ check_sleepers(void)
 					 s, lt_keys[w->key].name, (sim_now() - t->free_since) / (double) SIM_S,
 					 t->due_since != 0 ? ", and has not been woken" : "");
 		check_untold(s, good && !sim_config.slow);
+		check_placeless(s, good);
 	}
 }

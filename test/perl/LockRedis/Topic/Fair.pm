@@ -10,9 +10,11 @@ LockRedis::Topic::Fair - what the tests of fair locks begin with
 
 =over
 
-=item start_servers()
+=item start_servers([%settings])
 
-Two servers with one Redis: C<$near> behind C<$proxy>, C<$far>, C<$redis>.
+Two servers with one Redis: C<$near> behind C<$proxy>, C<$far>, C<$redis>.  Each session that
+waits has a place in the store, also beside those of its server, unless the settings say
+otherwise.
 
 =item patient_session($node)
 
@@ -27,6 +29,11 @@ The owners that stand in the queue, the first one first.
 
 It waits for the fair lock, what is told to its place arrives, and it has asked once more,
 as it does when it is subscribed; returns its place.
+
+=item wait_here($session, $key)
+
+It waits for the fair lock that a session of C<$near> has, and was answered that nobody
+elsewhere does: it has no place.
 
 =item freeze_asleep($session)
 
@@ -64,16 +71,19 @@ use Exporter 'import';
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
-our @EXPORT = qw($near $far $proxy $redis start_servers patient_session queue wait_fairly
+our @EXPORT = qw($near $far $proxy $redis start_servers patient_session queue wait_fairly wait_here
   freeze_asleep gets_it each_in_turn of_ours order_kept);
 our ($near, $far, $proxy, $redis);
 
 sub start_servers
 {
+	my %settings = ('lockredis.max_handoffs' => 0, @_);
+
 	$redis = LockRedis::Redis->new;
 	$proxy = LockRedis::Proxy->new($redis);
-	$near = LockRedis::Node->create('near', url => $proxy->url, redis => $redis);
-	$far = LockRedis::Node->create('far', redis => $redis);
+	$near = LockRedis::Node->create('near', url => $proxy->url, redis => $redis,
+		settings => \%settings);
+	$far = LockRedis::Node->create('far', redis => $redis, settings => \%settings);
 	$_->wait_for_up foreach $near, $far;
 	return;
 }
@@ -106,6 +116,16 @@ sub wait_fairly
 		sub { $redis->subscribers("redisson_lock__channel:{$key}:$place") });
 	poll_until('it to ask once more', sub { $redis->script_calls >= $calls + 2 });
 	return $place;
+}
+
+sub wait_here
+{
+	my ($session, $key) = @_;
+	my $waits = $near->lock_stat('waits');
+
+	$session->start("SELECT redis_fair_lock('$key')");
+	poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
+	return;
 }
 
 sub freeze_asleep

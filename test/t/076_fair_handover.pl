@@ -1,0 +1,202 @@
+# Copyright (c) 2026, lockredis contributors
+
+# A fair lock passes from session to session of a server while nobody elsewhere waits:
+# who waits has no place in Redis, and nothing is asked between two of them.  Who comes
+# elsewhere is behind those who were there, and before those who come later.  Races, each
+# forced with a proxy that holds one reply, or a session that is stopped: an answer that
+# comes when the lock is no longer had, a lock that is lost, a session that does not run.
+# Proves G1, G18.
+
+use strict;
+use warnings FATAL => 'all';
+
+use LockRedis::Test;
+use LockRedis::Topic::Fair;
+use LockRedis::Wait qw(limit);
+
+start_servers('lockredis.max_handoffs' => 32);
+my ($one, $two, $three, $four, $five) = map { patient_session($near) } 1 .. 5;
+my $x = patient_session($far);
+my $soon = limit(60);
+
+# They get it one after the other, and nobody before.
+sub in_order
+{
+	my ($key, $name, @sessions) = @_;
+
+	while (my $session = shift @sessions)
+	{
+		is($session->wait($soon)->error, undef, "$name: the next");
+		ok($_->is_running, "$name: who comes later waits") foreach @sessions;
+		$session->query_is("SELECT redis_unlock('$key')", 't', "$name: and back");
+	}
+	poll_until("$name: nothing to be left",
+		sub { !$redis->cmd('EXISTS', $key) && !queue($key) });
+	return;
+}
+
+#
+# Nobody elsewhere: one question each, nothing between, nothing is left.
+#
+$one->query("SELECT redis_fair_lock('plain')");
+my $owner = $redis->owner_of('plain');
+my $calls = $redis->script_calls;
+wait_here($_, 'plain') foreach $two, $three, $four;
+is($redis->script_calls - $calls, 3, 'each asks once');
+is(scalar queue('plain'), 0, 'and has no place');
+is_deeply($redis->cmd('PUBSUB', 'CHANNELS', '*{plain}*'), [], 'nor a channel');
+$two->cancel;
+$two->wait($soon)->fails('57014', qr/cancel/, 'one gives up');
+$one->query_is("SELECT redis_unlock('plain')", 't');
+is($three->wait($soon)->error, undef, 'the next one has it');
+is($redis->owner_of('plain'), $owner, 'which is the same lock');
+is($redis->script_calls - $calls, 3, 'without a word to Redis');
+$three->query_is("SELECT redis_unlock('plain')", 't');
+in_order('plain', 'nobody elsewhere', $four);
+
+#
+# X comes elsewhere: B and C were before it, D comes after it.
+#
+$one->query("SELECT redis_fair_lock('foreign')");
+wait_here($_, 'foreign') foreach $two, $three;
+my $place = wait_fairly($x, 'foreign');
+wait_fairly($four, 'foreign');
+is((queue('foreign'))[0], $place, 'who came elsewhere has the first place');
+$one->query_is("SELECT redis_unlock('foreign')", 't');
+in_order('foreign', 'who came elsewhere', $two, $three, $x, $four);
+
+#
+# X has it, B, C, D have places; nobody elsewhere waits any more when B has it.
+#
+$x->query("SELECT redis_fair_lock('clear')");
+wait_fairly($_, 'clear') foreach $two, $three, $four;
+$x->query_is("SELECT redis_unlock('clear')", 't');
+is($two->wait($soon)->error, undef, 'the first place');
+$owner = $redis->owner_of('clear');
+$two->query_is("SELECT redis_unlock('clear')", 't');
+is($three->wait($soon)->error, undef, 'the second one');
+is($redis->owner_of('clear'), $owner, 'is handed it');
+poll_until('its place to be given up', sub { queue('clear') == 1 });
+$three->query_is("SELECT redis_unlock('clear')", 't');
+in_order('clear', 'places', $four);
+
+#
+# After max_handoffs in a row who comes has a place; who is there gets it before.
+#
+$near->set('lockredis.max_handoffs' => 1);
+$one->query("SELECT redis_fair_lock('turns')");
+wait_here($_, 'turns') foreach $two, $three;
+$owner = $redis->owner_of('turns');
+$one->query_is("SELECT redis_unlock('turns')", 't');
+is($two->wait($soon)->error, undef, 'handed over once');
+wait_fairly($four, 'turns');
+$two->query_is("SELECT redis_unlock('turns')", 't');
+is($three->wait($soon)->error, undef, 'and twice, as it was there');
+is($redis->owner_of('turns'), $owner, 'the same lock');
+$three->query_is("SELECT redis_unlock('turns')", 't');
+is($four->wait($soon)->error, undef, 'then Redis gives it');
+isnt($redis->owner_of('turns'), $owner, 'another lock');
+$four->query_is("SELECT redis_unlock('turns')", 't');
+$near->set('lockredis.max_handoffs' => 32);
+
+#
+# It ends without being handed over: B, C, D ask one after the other, in their order.
+#
+foreach my $how ('force', 'lease', 'terminate')
+{
+	my $holder = patient_session($near);
+
+	$holder->query("SELECT redis_fair_lock('$how')");
+	wait_here($_, $how) foreach $two, $three, $four;
+	$near->value("SELECT redis_force_unlock('force')") if $how eq 'force';
+	$holder->query("SELECT redis_extend('lease', '30s')") if $how eq 'lease';
+	$holder->query_is("SELECT redis_unlock('lease')", 't') if $how eq 'lease';
+	$holder->terminate if $how eq 'terminate';
+	in_order($how, $how, $two, $three, $four);
+	$holder->query("SELECT redis_unlock_all()") if $how eq 'force';
+	$holder->quit unless $how eq 'terminate';
+}
+
+#
+# C does not run: D has it after a second, and C comes after that.
+#
+$one->query("SELECT redis_fair_lock('stopped')");
+wait_here($_, 'stopped') foreach $three, $four;
+freeze_asleep($three);
+$one->query_is("SELECT redis_unlock('stopped')", 't');
+is($four->wait($soon)->error, undef, 'the next one');
+$three->thaw;
+$four->query_is("SELECT redis_unlock('stopped')", 't');
+in_order('stopped', 'stopped', $three);
+
+#
+# The answer comes when the lock is no longer had: B asks again.
+#
+#	A has it	B asks: nobody elsewhere waits; the answer is held
+#	A releases, as nobody has been answered
+#				B reads the answer
+#
+$one->query("SELECT redis_fair_lock('late')");
+$calls = $redis->script_calls;
+$proxy->rule(on => 'reply', match => $redis->owner_of('late'), action => 'hold');
+$two->start("SELECT redis_fair_lock('late')");
+poll_until('the question', sub { $redis->script_calls > $calls });
+poll_until('the answer to be held', sub { $proxy->stats->{held} > 0 });
+$one->query_is("SELECT redis_unlock('late')", 't');
+is($redis->cmd('EXISTS', 'late'), 0, 'released');
+$proxy->let_go;
+in_order('late', 'a late answer', $two);
+
+# So it is if somebody elsewhere has it by then.
+$one->query("SELECT redis_fair_lock('later')");
+$proxy->rule(on => 'reply', match => $redis->owner_of('later'), action => 'hold');
+$two->start("SELECT redis_fair_lock('later')");
+poll_until('the answer to be held', sub { $proxy->stats->{held} > 0 });
+$one->query_is("SELECT redis_unlock('later')", 't');
+$x->query("SELECT redis_fair_lock('later')");
+$proxy->let_go;
+poll_until('its place', sub { queue('later') == 1 });
+$x->query_is("SELECT redis_unlock('later')", 't');
+in_order('later', 'a later answer', $two);
+
+#
+# A is stopped in its release, as it were, or that is slow: B, who has no place, takes one, and
+# is before C and E, who have none either and are stopped, and before D, who comes just then.
+#
+#	A has it	B, C, E wait, without a place
+#	A releases: its lease is another one by now, so B is not handed it
+#				B asks, and has a place; C and E do not run, for a second each
+#				D comes: in line behind E
+#	the release runs: B has it, then D, then C, then E
+#
+$near->set('lockredis.command_timeout' => '5min');
+$one->query("SELECT redis_fair_lock('line')");
+$owner = $redis->owner_of('line');
+wait_here($_, 'line') foreach $two, $three, $five;
+freeze_asleep($_) foreach $three, $five;
+$one->query("SELECT redis_extend('line', '30s')");
+$proxy->rule(match => $owner, action => 'hold');
+$one->start("SELECT redis_unlock('line')");
+poll_until('the release to be held', sub { $proxy->stats->{held} > 0 });
+poll_until('the first to have a place', sub { queue('line') == 1 });
+wait_fairly($four, 'line');
+$proxy->let_go;
+is($one->wait($soon)->value, 't', 'released');
+in_order('line', 'line', $two, $four);
+foreach my $stopped ($three, $five)
+{
+	$stopped->thaw;
+	in_order('line', 'line', $stopped);
+}
+$near->set('lockredis.command_timeout' => '3s');
+
+# A try does not go before those who wait.
+$one->query("SELECT redis_fair_lock('try')");
+wait_here($two, 'try');
+$three->query_is("SELECT redis_try_fair_lock('try')", 'f', 'a try');
+$one->query_is("SELECT redis_unlock('try')", 't');
+in_order('try', 'a try', $two);
+
+$_->quit foreach $one, $two, $three, $four, $five, $x;
+nothing_left([ $near, $far ], $redis);
+done_testing();
