@@ -363,25 +363,32 @@ sub readers
 	return;
 }
 
-# ---- a fenced lock that all want ----
+# ---- a lock that all want, beside the plain one ----
 
-# Beside the plain one, at three distances from Redis
 sub fenced
 {
 	my ($self) = @_;
+
+	$self->_beside_plain('fenced', rate => 0.8, scripts => 0.2);
+	return;
+}
+
+# At three distances from Redis
+sub _beside_plain
+{
+	my ($self, $kind, %must) = @_;
 	my $run = $self->{run};
 	my $port = $run->{redis}->port;
+	my $lock = "${kind}_lock";
 	my %sessions = map {
 		$_ => $self->_sessions({ name => $_, take => "redis_$_(%s)", give_back => 'redis_unlock(%s)' })
-	} 'lock', 'fenced_lock';
+	} 'lock', $lock;
 
 	foreach my $way ([ 0, $port ], [ 1, $run->{proxy_port} ], [ 10, $run->start_proxy($port, 5000) ])
 	{
 		my ($ms, $at) = @$way;
 		my %sum = (commands => 0, steps => 0, lost_updates => 0);
-
-		$run->move_servers($at);
-		my $seen = $self->_rounds(map {
+		my @turns = map {
 			my $name = $_;
 
 			[ $name => sub {
@@ -391,16 +398,33 @@ sub fenced
 				$sum{$_} += $name eq 'lock' ? 0 : $done->{$_} foreach keys %sum;
 				return $done;
 			} ]
-		} sort keys %sessions);
-		my $ratio = _ratio($seen, 'fenced_lock', 'lock');
+		} sort keys %sessions;
+
+		push @turns, [ Redisson => sub {
+				return $self->_slice($run->size('slice'), $self->{redisson},
+					prefix => "redisson:$kind", mode => 'hot', clients => 16,
+					kind => $kind, port => $at);
+			} ]
+		  if $must{redisson} && $self->{redisson};
+		$run->move_servers($at);
+		my $seen = $self->_rounds(@turns);
+		my $ratio = _ratio($seen, $lock, 'lock');
 		my $scripts = $sum{commands} / ($sum{steps} || 1);
 
-		$run->say('%-12s 16 sessions, %d ms away: %.0f pairs/s, of the plain lock %.0f; %.3f scripts a pair',
-			'fenced', $ms, map({ _rate($seen, $_) } 'fenced_lock', 'lock'), $scripts);
-		$self->_bar($sum{steps} > 0 && $scripts <= 0.2 && $ratio >= 0.8 && $sum{lost_updates} == 0,
-			'a fenced lock that 16 want, %d ms away: %.2f times the rate of a plain one (must 0.8),'
-			  . ' %.3f scripts a pair (must 0.2), %d lost updates',
-			$ms, $ratio, $scripts, $sum{lost_updates});
+		$run->say('%-12s 16 sessions, %d ms away: %s; %.3f scripts a pair',
+			$kind, $ms, join(', ', map { sprintf '%s %.0f pairs/s', $_->[0], _rate($seen, $_->[0]) } @turns),
+			$scripts);
+		$self->_bar(
+			$sum{steps} > 0 && $scripts <= $must{scripts} && $ratio >= $must{rate}
+			  && $sum{lost_updates} == 0,
+			'a %s lock that 16 want, %d ms away: %.2f times the rate of a plain one (must %.1f),'
+			  . ' %.3f scripts a pair (must %.1f), %d lost updates',
+			$kind, $ms, $ratio, $must{rate}, $scripts, $must{scripts}, $sum{lost_updates});
+		next unless exists $seen->[0]{Redisson};
+		my $times = _ratio($seen, $lock, 'Redisson');
+		$self->_bar($times >= $must{redisson},
+			'a %s lock that 16 want, %d ms away: %.1f times the rate of Redisson\'s (must %d)',
+			$kind, $ms, $times, $must{redisson});
 	}
 	$run->move_servers($port);
 	return;
@@ -409,6 +433,15 @@ sub fenced
 # ---- a fair lock that all want ----
 
 sub fair
+{
+	my ($self) = @_;
+
+	$self->_beside_plain('fair', rate => 0.5, scripts => 2, redisson => 3);
+	$self->_among_servers;
+	return;
+}
+
+sub _among_servers
 {
 	my ($self) = @_;
 	my $run = $self->{run};
