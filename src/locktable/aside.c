@@ -39,7 +39,7 @@ lt_begin_aside(LrIndex hold)
 	if (held)
 	{
 		lt_holds[hold].state = HOLD_RELEASING;
-		lt_line_up(lt_key_of(hold), &wakes);
+		lt_nudge_placeless(lt_key_of(hold), &wakes);
 	}
 	lt_unlock(lock, &wakes);
 	return held;

@@ -120,8 +120,9 @@ lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
  *
  * In the order of the store: to the first, if it has come before all who wait elsewhere.
  * It cannot be handed a lock while it asks.  If it asks for the first time, its call
- * overlaps those of all others, and the next one goes first; else the store has to give
- * the lock, and knows the order.
+ * overlaps those of all others, and the next one goes first; so it does if it was handed
+ * the lock before and has not run since.  Else the store has to give the lock, and knows
+ * the order.
  */
 static LrIndex
 handover_next(LrIndex hold)
@@ -139,10 +140,9 @@ handover_next(LrIndex hold)
 
 		if (w->terms.kind != h->kind)
 			continue;
-		if (w->came_at > key->clear_at || (w->trying && w->stands))
-			return LR_NONE;
-		if (!w->trying)
-			return i;
+		if (!w->stands && (w->trying || w->woken_at != 0))
+			continue;
+		return w->trying || w->came_at > key->clear_at ? LR_NONE : i;
 	}
 	return LR_NONE;
 }

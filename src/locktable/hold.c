@@ -324,7 +324,7 @@ lt_begin_release(LrIndex hold, HoldView *view)
 	else
 	{
 		h->state = HOLD_RELEASING;
-		lt_line_up(lt_key_of(hold), &wakes);
+		lt_nudge_placeless(lt_key_of(hold), &wakes);
 	}
 	view->awaited = start == RELEASE_IN_STORE &&
 		(lt_key_of(hold)->queue_head != LR_NONE ||

@@ -477,6 +477,8 @@ extern void lt_nudge_placeless(LrKey *key, WakeList *wakes);
 extern void lt_leave_line(LrIndex session, WakeList *wakes);
 extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
 							 WakeList *wakes);
+extern bool lt_holds_up_line(const LrWait *w, int64 now);
+extern void lt_count_off(LrIndex session, WakeList *wakes);
 extern void lt_tell_as(LrIndex session, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 extern LrIndex lt_find_place(const LrKey *key, uint64 owner);

@@ -16,7 +16,9 @@
  * place: it has asked, and those who come elsewhere from then on are behind it, and behind
  * all who had come here when it asked (LrKey.clear_at).  That stays true, whoever has the
  * lock later.  The lock is handed to them, in the order of the list (handover.c).  If it is
- * not, those who have no place are in line: each asks after the one before it.
+ * not, those who have no place are in line: each asks after the one before it.  The first
+ * asks when the release begins, not when it has run, so that it is told of the end of the
+ * release, whoever sends that, and is before those who come meanwhile.
  *
  *	 A has the lock.  B, C ask: nobody elsewhere waits.  X comes elsewhere, and has a place
  *	 D asks: X waits; D has a place behind it
@@ -235,7 +237,7 @@ lt_has_placed(const LrKey *key)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
-			lr_kind(lt_holds[i].kind)->placed)
+			lr_kind(lt_holds[i].kind)->placed && !lr_kind(lt_holds[i].kind)->passing)
 			return true;
 	return false;
 }
@@ -290,6 +292,21 @@ lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again, WakeList *wakes)
 	if (w->first_at == 0)
 		w->first_at = now;
 	return true;
+}
+
+bool
+lt_holds_up_line(const LrWait *w, int64 now)
+{
+	return w->in_line && w->first_at != 0 && now - w->first_at >= LINE_PATIENCE;
+}
+
+/*
+ * lt_count_off --- it has had its time, and the next one may sleep for longer than that
+ */
+void
+lt_count_off(LrIndex session, WakeList *wakes)
+{
+	line_begin(lt_wait_of(session)->next, wakes);
 }
 
 /* ----------

@@ -422,7 +422,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
  * They leave the queue at once, so that one that does not run cannot stand in
  * the way of those who come later; each frees its hold when it runs.  If it did not
  * for want of replicas, those who ask for fewer stay, and may be in front by that.
- * Nobody waits behind one that is placed, and those find out for themselves.
+ * Of those that are placed, only who is in line waits for another one.
  */
 void
 lt_fail_waiters(LrIndex hold, int min_replicas)
@@ -431,20 +431,24 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key;
 	LrIndex		session;
+	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
 	bool		others = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = &lt_keys[lt_holds[hold].key];
-	session = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED ? LR_NONE :
-		key->queue_head;
+	session = placed ? key->place_head : key->queue_head;
 	while (session != LR_NONE)
 	{
 		LrWait	   *w = lt_wait_of(session);
 		LrIndex		next = w->next;
 
-		if (session != LrMyProcNumber && w->terms.min_replicas >= min_replicas)
+		if (session != LrMyProcNumber && w->terms.min_replicas >= min_replicas &&
+			(!placed || (w->in_line && !w->trying)))
 		{
-			others |= lt_queue_remove(key, session);
+			if (placed)
+				lt_place_remove(key, session, &wakes);
+			else
+				others |= lt_queue_remove(key, session);
 			key->nfailed++;
 			w->state = WAIT_FAILED;
 			w->unreplicated = min_replicas > 0;

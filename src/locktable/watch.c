@@ -170,7 +170,8 @@ lt_pass_over_sleepers(void)
 		bool		ignoring;
 
 		/* A look without the lock, to leave the many others alone. */
-		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now))
+		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now) &&
+			!lt_holds_up_line(w, now))
 			continue;
 
 		lock = lt_partition(hash);
@@ -178,6 +179,8 @@ lt_pass_over_sleepers(void)
 		ignoring = w->hash == hash && watch_is_ignoring(w, now);
 		if (w->hash == hash && watch_has_left(w, now) && !lt_disown(i, &wakes))
 			ignoring = false;	/* others would wait for it all the same */
+		if (w->hash == hash && lt_holds_up_line(w, now))
+			lt_count_off(i, &wakes);
 		if (!ignoring)
 			 /* it has run meanwhile, or is looked at again */ ;
 		else if (w->state == WAIT_HANDED)

@@ -4,7 +4,8 @@
 # who waits has no place in Redis, and nothing is asked between two of them.  Who comes
 # elsewhere is behind those who were there, and before those who come later.  Races, each
 # forced with a proxy that holds one reply, or a session that is stopped: an answer that
-# comes when the lock is no longer had, a lock that is lost, a session that does not run.
+# comes when the lock is no longer had, a lock that is lost, a session that does not run, a
+# Redis that does not answer.
 # Proves G1, G18.
 
 use strict;
@@ -18,6 +19,9 @@ start_servers('lockredis.max_handoffs' => 32);
 my ($one, $two, $three, $four, $five) = map { patient_session($near) } 1 .. 5;
 my $x = patient_session($far);
 my $soon = limit(60);
+
+# None of them looks by itself in that time.
+$_->query("SET deadlock_timeout = '1h'") foreach $one, $two, $three, $four, $five, $x;
 
 # They get it one after the other, and nobody before.
 sub in_order
@@ -125,8 +129,9 @@ wait_here($_, 'stopped') foreach $three, $four;
 freeze_asleep($three);
 $one->query_is("SELECT redis_unlock('stopped')", 't');
 is($four->wait($soon)->error, undef, 'the next one');
-$three->thaw;
 $four->query_is("SELECT redis_unlock('stopped')", 't');
+is($redis->cmd('EXISTS', 'stopped'), 0, 'and it is not handed to C again');
+$three->thaw;
 in_order('stopped', 'stopped', $three);
 
 #
@@ -189,6 +194,53 @@ foreach my $stopped ($three, $five)
 	in_order('line', 'line', $stopped);
 }
 $near->set('lockredis.command_timeout' => '3s');
+
+#
+# B has no place and is stopped when the lock is not passed on: C goes ahead after a second.
+#
+$one->query("SELECT redis_fair_lock('counted')");
+wait_here($_, 'counted') foreach $two, $three;
+freeze_asleep($two);
+$one->query_is("SELECT redis_extend('counted', '30min'), redis_unlock('counted')", 't|t');
+is($three->wait($soon)->error, undef, 'behind one that is stopped');
+$three->query_is("SELECT redis_unlock('counted')", 't');
+$two->thaw;
+in_order('counted', 'counted', $two);
+
+#
+# Redis does not answer the first of the line: those behind it fail with it.
+#
+$one->query("SELECT redis_fair_lock('silent')");
+wait_here($_, 'silent') foreach $two, $three, $four;
+freeze_asleep($_) foreach $three, $four;
+$one->query("SELECT redis_extend('silent', '30min')");
+$proxy->rule(match => 'silent', action => 'hold', times => 0);
+$one->start("SELECT redis_unlock('silent')");
+$two->wait($soon)->fails('58030', qr/did not answer/, 'the first');
+$proxy->let_go;
+$one->wait($soon);
+foreach my $behind ($three, $four)
+{
+	$behind->thaw;
+	$behind->wait($soon)->fails('58030', qr/could not reach.*first in the queue/s, 'and behind it');
+}
+poll_until('nothing to be left', sub { !$redis->cmd('EXISTS', 'silent') && !queue('silent') });
+
+#
+# W is told of a condition of the lock, which is not the lock: it is taken away from A, and
+# those who wait for it hear of that.
+#
+$two->query("SELECT redis_fair_lock('told')");
+$two->start("SELECT redis_condition_wait('told')");
+poll_until('its wait', sub { @{ $redis->cmd('KEYS', 'lockredis_condition_waiting:{told}*') } });
+$one->query("SELECT redis_fair_lock('told')");
+wait_here($three, 'told');
+my $waits = $near->lock_stat('waits');
+$one->query_is("SELECT redis_condition_notify('told')", 1);
+poll_until('it to wait for the lock', sub { $near->lock_stat('waits') > $waits });
+$near->value("SELECT redis_force_unlock('told')");
+in_order('told', 'told', $three, $two);
+$one->query('SELECT redis_unlock_all()');
 
 # A try does not go before those who wait.
 $one->query("SELECT redis_fair_lock('try')");

@@ -123,6 +123,8 @@ end
 if wait > 0 then
   local here = code == 1 and ARGV[7] ~= '' and holder == ARGV[7] and clear()
   if here and not redis.call('LPOS', queue, owner) then
+    -- Redisson may have thrown it out.
+    redis.call('ZREM', places, owner)
     return {8, ttl, holder, now}
   end
   code = here and 7 or code
