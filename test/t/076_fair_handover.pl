@@ -165,6 +165,27 @@ $x->query_is("SELECT redis_unlock('later')", 't');
 in_order('later', 'a later answer', $two);
 
 #
+# Nobody elsewhere waits when B asks, but when it reads that: D is not before X.
+#
+#	A has it	B asks: nobody elsewhere waits; the answer is held
+#				X comes elsewhere, then D here
+#				B reads the answer
+#	A releases: B has it, then X, then D
+#
+$near->set('lockredis.command_timeout' => '5min');
+$one->query("SELECT redis_fair_lock('between')");
+$proxy->rule(on => 'reply', match => $redis->owner_of('between'), action => 'hold');
+$two->start("SELECT redis_fair_lock('between')");
+poll_until('the answer to be held', sub { $proxy->stats->{held} > 0 });
+wait_fairly($x, 'between');
+wait_fairly($four, 'between');
+my $waits = $near->lock_stat('waits');
+$proxy->let_go;
+poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
+$one->query_is("SELECT redis_unlock('between')", 't');
+in_order('between', 'an answer from before', $two, $x, $four);
+
+#
 # A is stopped in its release, as it were, or that is slow: B, who has no place, takes one, and
 # is before C and E, who have none either and are stopped, and before D, who comes just then.
 #
@@ -174,7 +195,6 @@ in_order('later', 'a later answer', $two);
 #				D comes: in line behind E
 #	the release runs: B has it, then D, then C, then E
 #
-$near->set('lockredis.command_timeout' => '5min');
 $one->query("SELECT redis_fair_lock('line')");
 $owner = $redis->owner_of('line');
 wait_here($_, 'line') foreach $two, $three, $five;
@@ -235,7 +255,7 @@ $two->start("SELECT redis_condition_wait('told')");
 poll_until('its wait', sub { @{ $redis->cmd('KEYS', 'lockredis_condition_waiting:{told}*') } });
 $one->query("SELECT redis_fair_lock('told')");
 wait_here($three, 'told');
-my $waits = $near->lock_stat('waits');
+$waits = $near->lock_stat('waits');
 $one->query_is("SELECT redis_condition_notify('told')", 1);
 poll_until('it to wait for the lock', sub { $near->lock_stat('waits') > $waits });
 $near->value("SELECT redis_force_unlock('told')");
