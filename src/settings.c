@@ -559,7 +559,7 @@ define_server_settings(void)
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockredis.fallback_after",
-							"How long Redis does not answer before the table keeps the locks.",
+							"How long Redis must have been silent before new locks are taken in the table.",
 							"In mode fallback; below two thirds of lockredis.lease.",
 							&lr_fallback_after,
 							10000, 500, 24 * 60 * 60 * 1000,

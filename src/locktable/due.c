@@ -3,12 +3,12 @@
  * due.c
  *	  The lock table: what the watchdog has to do for holds that are due.
  *
- * In fallback mode each of the two stores has due times of its own, so that one
- * that is away holds up nothing in the other.  What is due in the store that a lock
- * is not in: to move it there, if new locks go there; or else to take away what it
- * has left there, if that store excludes this server only.  What it has left where
- * others see it stays until it runs out: that store is away, and if it comes back it
- * is good to have.
+ * In fallback mode a hold has a due time for each of the two stores, so that a store
+ * that does not answer delays nothing in the other one.  A hold that is due in the store
+ * that its lock is not in is moved there if new locks are taken there.  Else its owner
+ * may still be in that store from before a move.  In a store that excludes this server
+ * only it is released; in one that others see it stays until its lease ends, since that
+ * store is away, and the lock is useful there if the store comes back.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,14 +27,14 @@
 #include "locktable/rows.h"
 #include "locktable/watch.h"
 
-/* What has no lease to lose comes after renewals that have less time left. */
+/* A release is as urgent as the renewal of a lease that ends within that time. */
 #define GIVE_BACK_WITHIN	(10 * LR_US_PER_S)
 
 /* See due_urgency(). */
 #define URGENCY_CLASSES		256
 
 /*
- * due_is_to_repair --- some of several masters may not have it
+ * due_is_to_repair --- may some of several masters not have it?
  */
 static bool
 due_is_to_repair(const LrHold *h)
@@ -43,10 +43,11 @@ due_is_to_repair(const LrHold *h)
 }
 
 /*
- * due_decide_here --- of a lock that is held in this store
+ * due_decide_here --- what to do for a lock that is held in this store
  *
- * It is renewed, or asked about because lockredis.url has changed, or because others
- * may have shortened its lease, or some of several masters do not have it.
+ * It is renewed; or the store is asked whether it still has the lock, because
+ * lockredis.url has changed, others may have shortened the lease, or some of several
+ * masters may not have it.
  */
 static DueAction
 due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
@@ -66,10 +67,10 @@ due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 }
 
 /*
- * due_decide_elsewhere --- of a lock that is held in the other store
+ * due_decide_elsewhere --- what to do for a lock that is held in the other store
  *
- * That something of it may be here is noted before it is sent, so that it is
- * given back whatever becomes of the hold, of the reply and of this process.
+ * Before a move is sent, it is noted that this store may have the lock, so that the lock
+ * is released here whatever becomes of the hold, of the reply and of this process.
  */
 static DueAction
 due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
@@ -92,8 +93,10 @@ due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 }
 
 /*
- * due_is_handed_here --- on its way to its next session, which sets the due times
- * when it runs, but does not know of a look that was forced before
+ * due_is_handed_here --- was it handed to a session that has not seen it yet?
+ *
+ * That session sets the due times when it runs, but does not know that the hold was
+ * made due at once before.
  */
 static bool
 due_is_handed_here(LrIndex hold, StoreId store, int64 now)
@@ -105,8 +108,8 @@ due_is_handed_here(LrIndex hold, StoreId store, int64 now)
 /*
  * due_decide --- what is to be done for a hold that is due; partition lock held
  *
- * Its next due time is set first: the end of its lease, so that an expiry is
- * seen on time whatever becomes of the renewal, or "again".
+ * The next due time is set first: the end of the lease, so that its expiry is noticed
+ * in time whatever becomes of the renewal; or "again".
  */
 static DueAction
 due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
@@ -134,19 +137,19 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		return lt_decide_owed(hold, store, now) ? DUE_COUNT : DUE_DROP;
 	}
 
-	/* It is passing on or being released: that sets the next due time, if any. */
+	/* It is being handed over or released, and that sets the next due time, if any. */
 	lt_set_never_due(hold, store);
 	return DUE_NOTHING;
 }
 
 /*
- * due_is_due --- or, of a renewal, nearly so?
+ * due_is_due --- is it due, or is its renewal nearly due?
  *
- * Only when that is due at its ordinary time: one that was put off would be collected,
- * and put off, again and again, and what is less urgent would not get its turn.  Nor
- * when it is looked at because others may shorten its lease: what is early for that is
- * more than the time between two looks may be; or because some masters do not have it.
- * Without the partition lock it is a guess.
+ * Only a renewal at its regular time is sent early.  One that was postponed would be
+ * collected and postponed again and again, and what is less urgent would never be sent.
+ * A look at a lease that others may shorten is not early either, as "early" may be more
+ * than the time between two looks; nor one because some masters may not have the lock.
+ * Without the partition lock the answer is a guess.
  */
 static bool
 due_is_due(LrIndex hold, StoreId store, int64 now)
@@ -167,10 +170,10 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 }
 
 /*
- * due_fill_item --- what is to be done, and what it takes; partition lock held
+ * due_fill_item --- copy what the request needs; partition lock held
  *
- * A move asks for all that the hold believes to have: a lease that was given,
- * what is left of one, and the time for which the key has to stay locked.
+ * A move asks for all that the hold has: the lease that was asked for, or what is left
+ * of one that is longer, and the time for which the key has to stay locked.
  */
 static void
 due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *item)
@@ -196,8 +199,9 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	if (item->action == DUE_RENEW && item->lease_ms == 0)
 	{
 		/*
-		 * To ask changes nothing; at the very end it must not either.  What others may
-		 * have shortened, or some do not have, is asked for up to its end.
+		 * The question must not lengthen the lease, so it asks for a millisecond.  Where
+		 * others may have shortened the lease, or some masters may not have the lock, it
+		 * asks for what is left.
 		 */
 		item->lease_ms = h->watch_at != 0 || due_is_to_repair(h) ?
 			lr_later((lt_deadline(hold) - now) / LR_US_PER_MS, 0) : 1;
@@ -251,19 +255,19 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 	lt_check_change(lock);
 	LWLockRelease(lock);
 
-	/* The caller is the watchdog itself, and awake. */
+	/* Nobody needs to be woken: the caller is the watchdog, which is awake. */
 	wakes.watchdog = false;
 	lt_wake(&wakes);
 	return item->action != DUE_NOTHING;
 }
 
 /*
- * due_urgency --- of what is due: how soon a lease ends without it; 0 is the first
+ * due_urgency --- the class of urgency, by how soon the lease ends; 0 is sent first
  *
- * Four classes an octave, so that two of the same class differ by less than a
- * quarter of what is left.  What is given back grows urgent too, or it would
- * never go out where renewals alone are too many.  This only tells what comes
- * first, so a look at the state without the lock will do.
+ * There are four classes an octave, so two leases of the same class differ by less than
+ * a quarter of what is left of them.  Releases become more urgent with time, or they
+ * would never be sent where there are too many renewals.  This decides only about the
+ * order, so the state is read without the partition lock.
  */
 static int
 due_urgency(LrIndex hold, StoreId store, int64 now)
@@ -281,16 +285,16 @@ due_urgency(LrIndex hold, StoreId store, int64 now)
 	return (top - 1) * 4 + (int) ((left >> (top - 2)) & 3);
 }
 
-/* What goes into a batch. */
+/* Which holds go into a batch. */
 typedef struct DueChoice
 {
-	int64		horizon;		/* what is due later does not */
-	int			last_class;		/* of urgency; what is less urgent does not */
-	int			room;			/* for so many of that class */
+	int64		horizon;		/* none that is due later */
+	int			last_class;		/* none of a less urgent class */
+	int			room;			/* how many of that class */
 } DueChoice;
 
 /*
- * due_count_classes --- how many are due, of each class of urgency; returns the sum
+ * due_count_classes --- count what is due in each class of urgency; returns the sum
  */
 static int
 due_count_classes(StoreId store, int64 now, int64 horizon, int *counts)
@@ -315,8 +319,7 @@ due_count_classes(StoreId store, int64 now, int64 horizon, int *counts)
 }
 
 /*
- * due_choose --- all that is due; or the most urgent, if that is more than a batch can
- * take
+ * due_choose --- choose all that is due, or the most urgent if a batch cannot take all
  */
 static void
 due_choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
@@ -372,7 +375,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 		int			last = Min(first + DUE_BLOCK, lt_table->max_locks);
 		int64		bound = LR_NEVER;
 
-		/* The rest is left for the next batch, as it is. */
+		/* The rest stays due, for the next batch. */
 		if (connected && n == max)
 		{
 			*more = *more || lt_next_due(store) <= now;
@@ -386,7 +389,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 		{
 			int64		due = lt_read_due(i, store);
 
-			/* Whoever gives it an owner sets its due time after that. */
+			/* Without an owner: whoever sets the owner sets the due time afterwards. */
 			if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
 				continue;
 			if (due <= now && !connected)
@@ -398,7 +401,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 					n++;
 				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
 				{
-					/* Read once: Min() would take a later value than it judged. */
+					/* Read once: Min() evaluates its argument twice, and the value may change. */
 					due = lt_read_due(i, store);
 					bound = Min(bound, due);
 				}

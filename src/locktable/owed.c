@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * owed.c
- *	  The lock table: what a session has the store count.
+ *	  The lock table: amounts that the store has to count for a session.
  *
- * Permits that are given back to a semaphore, and a latch that is counted down: the
- * store does that once, however often it is asked, as long as it remembers the ticket.
- * So what was not answered is asked for again, by the watchdog, until it is.
+ * Permits are returned to a semaphore, and a latch is counted down.  The store does so
+ * once, however often it is asked, as long as it remembers the ticket.  So the watchdog
+ * repeats a request until it is answered.
  *
  * The store forgets tickets after an hour.  A request that may have run must not be
- * repeated after that, so what is not answered by then is dropped; what was surely never
- * sent can wait for as long as it takes, unless the store refuses it.
+ * repeated after that, so it is dropped if it has not been answered by then.  A request
+ * that was certainly never sent waits for as long as it takes, unless the store refuses it.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -28,7 +28,7 @@
 #include "locktable/watch.h"
 #include "settings.h"
 
-/* For so long after the first request that may have run is it repeated. */
+/* How long a request is repeated after the first one that may have run. */
 #define OWED_REPEATED		(59 * 60 * LR_US_PER_S)
 
 bool
@@ -90,7 +90,7 @@ lt_owe_more(LrIndex hold, int64 amount)
 	lt_unlock(lock, &wakes);
 }
 
-/* Only its session writes it. */
+/* No lock: only its session writes the amount. */
 int64
 lt_owed_amount(LrIndex hold)
 {
@@ -130,11 +130,10 @@ lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at)
  */
 
 /*
- * lt_decide_owed --- of one that is due: is the store to count it?  False: it cannot any
- * more; partition lock held
+ * lt_decide_owed --- may the store still be asked to count it?  partition lock held
  *
- * It is noted before it is sent that it may have run from now on, and where: it is asked
- * for in no other place after that.
+ * Before the request is sent, it is noted that it may have run from now on, and where:
+ * no other place is asked after that.
  */
 bool
 lt_decide_owed(LrIndex hold, StoreId store, int64 now)
@@ -167,8 +166,8 @@ lt_not_counted(const DueItem *item)
 /*
  * lt_was_sent_once --- was this the only request to count it?
  *
- * Then no request needs its ticket any more.  When a slot moves, the watchdog asks the
- * next node before the last one has answered:
+ * If it was, the store may forget its ticket.  When a slot moves, the watchdog asks the
+ * new node before the former one has answered:
  *
  *	 node 1 is asked, and hangs		the slot moves: node 2 is asked, late
  *	 node 1 sends on to node 2, which counts

@@ -19,10 +19,11 @@ typedef enum DueAction
 {
 	DUE_NOTHING,
 	DUE_RENEW,
-	DUE_GIVE_BACK,				/* an orphan, or what a loss or a move left */
-	DUE_MOVE,					/* held, and belongs into this store now */
-	DUE_COUNT,					/* an orphan that is to be counted */
-	DUE_DROP					/* one that cannot be any more, or only at the place
+	DUE_GIVE_BACK,				/* an orphan, or our owner that the store may still
+								 * have after a loss or a move */
+	DUE_MOVE,					/* held, and new locks are taken in this store now */
+	DUE_COUNT,					/* an orphan that the store has to count */
+	DUE_DROP					/* an orphan that the store can no longer have, unless
 								 * where lockredis.url pointed before */
 } DueAction;
 
@@ -35,17 +36,17 @@ typedef struct DueItem
 	uint8		id[STORE_ID_LEN];
 	uint64		moves;
 	int64		amount;			/* give back, count */
-	uint32		nodes;			/* renew: that may have it; give back: of what most have
-								 * given back, those that may have it still, */
+	uint32		nodes;			/* renew: the nodes that may have it; give back: when
+								 * most have released it, those that may still have it, */
 	int64		ends_at;		/* until then; else 0 */
-	bool		at_old_place;	/* give back: something may be there, too */
+	bool		at_old_place;	/* give back: where lockredis.url pointed before, too */
 	int64		lease_ms;
-	int			min_replicas;	/* renew, move: that have to confirm it */
+	int			min_replicas;	/* renew, move: how many have to confirm it */
 	int64		not_after;
-	int64		repair_at;		/* renew: of its hold, when it was collected */
-	int64		keep_ms;		/* the key has to stay locked so long */
-	bool		refused;		/* when it was asked for last */
-	bool		alone;			/* not together with others in a request */
+	int64		repair_at;		/* renew: repair_at of its hold when this was collected */
+	int64		keep_ms;		/* how long the key has to stay locked */
+	bool		refused;		/* the store refused the last request for it */
+	bool		alone;			/* to be sent in a request of its own */
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } DueItem;
@@ -61,56 +62,59 @@ extern int	lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 /* When the next item will be due there. */
 extern int64 lt_next_due(StoreId store);
 
-/* All becomes due now (the store came back, or takes new locks again). */
+/* All holds become due now: the store is back, or new locks are taken in it again. */
 extern void lt_renew_all_now(StoreId store);
 
-/* Of a store of several nodes: what that one has; what others have had before. */
+/*
+ * Likewise, in a store of several nodes, the holds at this node; and those whose node
+ * has changed.
+ */
 extern void lt_renew_part_now(StoreId store, int part);
 extern void lt_renew_moved_now(StoreId store);
 
-/* One of several masters is back: renew what it may not have. */
+/* One of several masters is back: the holds that it may not have become due. */
 extern void lt_repair_now(StoreId store);
 
-/* May anything still be where lockredis.url pointed before?  Walks over all. */
+/* May any hold still be where lockredis.url pointed before?  Looks at all of them. */
 extern bool lt_has_old_place(void);
 
-/* Rows in use, those of waiting sessions too: 0 = there is nothing to do. */
+/* Rows in use, with those of waiting sessions; 0 = there is nothing to do. */
 extern int	lt_row_count(void);
 
 /* ---- results of what was collected from a store ---- */
 
-/* "watch_ms": StoreOp.watch_ms.  False: the answer counts for nothing. */
+/* "watch_ms": StoreOp.watch_ms.  False: the lease is not longer for it. */
 extern bool lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 
-/* The store refused it, for what it asked; or has not done so this time. */
+/* The store has refused the request as such; lt_not_refused: this time it has not. */
 typedef struct Refusal
 {
-	bool		first;			/* in a row: worth saying */
-	bool		over;			/* orphan or lost: what there was has run out */
+	bool		first;			/* the first one in a row, which is to be reported */
+	bool		over;			/* of an orphan or a lost hold, whose lease has ended */
 	int64		again;			/* when to try again */
 } Refusal;
 
 extern Refusal lt_refused(const DueItem *item, bool alone);
 extern void lt_not_refused(const DueItem *item);
 
-/* A request to count it surely has not run, and never will. */
+/* A request to count it certainly has not run, and will not run. */
 extern void lt_not_counted(const DueItem *item);
 
-/* It was counted.  Can no other request for it arrive yet? */
+/* It was counted.  Is it certain that no other request for it can still run? */
 extern bool lt_was_sent_once(const DueItem *item);
 
-/* No create of it can run later than that, by the store's clock. */
+/* No create of it can run later than "not_after", by the store's clock. */
 extern void lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after);
 
-/* Of what most nodes have given back these may have it still: again then. */
+/* Most nodes have released it, and these may still have it: they are due at "at". */
 extern void lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at);
 
 /*
- * The store has the lock, until "deadline"; or it has not, or it is not known.
- * "not_after": the store's clock (ms) up to which the create may still run, 0 =
- * it cannot.
+ * The store has the lock, until "deadline" (lt_moved); or it does not have it, or may
+ * have it (lt_not_moved).  "not_after": the store's clock (ms) up to which the create may
+ * still run; 0 = it cannot.
  */
 extern void lt_moved(const DueItem *item, StoreId store, int64 deadline,
 					 int64 not_after);
@@ -123,7 +127,7 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 
 /* ---- subscriptions ---- */
 
-/* The owner: of topics that have a channel for each; else 0. */
+/* "owner": of topics that have a channel for each owner; else 0. */
 typedef void (*WantedCallback) (LrTopic topic, uint64 owner, const char *name,
 								int name_len);
 
@@ -133,15 +137,15 @@ extern void lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *n
 									  int name_len);
 extern void lt_reset_subscriptions(void);
 
-/* False while somebody awaits the key. */
+/* False: it goes on, as somebody awaits the key. */
 extern bool lt_end_subscription(LrTopic topic, uint64 owner, const char *name,
 								int name_len);
 
 /* ---- waiters ---- */
 
 /*
- * A release was told: wake one local waiter of the key, or the one whose place that
- * owner is.
+ * A release was announced: wake one waiter of this server, or the one whose place in the
+ * store's queue has that owner.
  */
 extern void lt_wake_waiter(uint64 owner, const char *name, int name_len);
 
@@ -156,8 +160,8 @@ extern void lt_watchdog_enter(void);
 extern void lt_watchdog_leave(void);
 
 /*
- * The watchdog says until when it sleeps; false when it must not.  "stores"
- * (STORE_BITs): those whose due times matter.
+ * The watchdog announces until when it will sleep; false: it must not, as something is
+ * due before.  "stores" (STORE_BITs): the stores whose due times count.
  */
 extern bool lt_watchdog_sleeps_until(int64 until, uint32 stores);
 extern void lt_watchdog_is_awake(void);
