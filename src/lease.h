@@ -33,6 +33,13 @@ lr_lease_deadline(int64 sent_at, int64 lease_ms)
 	return sent_at + (lease_ms - 1) * LR_US_PER_MS;
 }
 
+/* The shortest lease, asked for from now on, that ends no earlier than what is left. */
+static inline int64
+lr_lease_to_keep(int64 left)
+{
+	return left > 0 ? lr_ms_up(left) + 1 : 0;
+}
+
 /* A commit requires that more than a tenth of the lease is left, or more than this. */
 #define LR_MARGIN_MAX		LR_US_PER_S
 

@@ -212,11 +212,8 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
 		item->keep_ms = 0;		/* only its last release keeps the key locked */
 	if (item->action == DUE_MOVE)
-	{
-		int64		left = lt_deadline(hold) - now;
-
-		item->lease_ms = Max(item->lease_ms, lr_ms_up(left));
-	}
+		item->lease_ms = lr_later(item->lease_ms,
+								  lr_lease_to_keep(lt_deadline(hold) - now));
 	item->refused = h->refusals > 0;
 	item->alone = h->alone;
 	item->name_len = key->name_len;

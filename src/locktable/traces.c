@@ -18,6 +18,7 @@
  */
 #include "lockredis.h"
 
+#include "lease.h"
 #include "locktable/locktable_int.h"
 #include "settings.h"
 #include "store/stores.h"
@@ -70,7 +71,7 @@ lt_promised_ms(LrIndex hold)
 	if (!lt_is_of_old_master(h, h->store))
 		return 0;
 	until = lr_later(lt_deadline(hold), h->keep_until);
-	return lr_later(lr_ms_up(until - lr_now()), 0);
+	return lr_lease_to_keep(until - lr_now());
 }
 
 /*

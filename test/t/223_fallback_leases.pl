@@ -64,8 +64,20 @@ foreach my $lease (qw(9s 30s 5min))
 	$renewed{$lease}->query_is("SELECT redis_is_held('renewed $lease')",
 		't', "back, $lease");
 }
-$_->quit foreach values %renewed, $given;
+$_->query('SELECT redis_unlock_all()') foreach values %renewed, $given;
 nothing_left($node, $redis, name => 'leases: nothing is left');
+
+# What is left of a lease is asked for so that the answer is good enough the first time.
+$given->query("SELECT redis_lock('once', '5min')");
+$node->cut_off($proxy);
+poll_until('the lock to be in the table', sub { $table->cmd('EXISTS', 'once') eq '1' });
+my $calls = $redis->script_calls;
+$node->reconnect($proxy);
+poll_until('it to be in Redis alone',
+	sub { $redis->cmd('EXISTS', 'once') && $table->cmd('EXISTS', 'once') eq '0' });
+cmp_ok($redis->script_calls - $calls, '<=', 4, 'leases: one that is given is moved once');
+$_->quit foreach values %renewed, $given;
+nothing_left($node, $redis, name => 'leases: nothing is left of it');
 
 #
 # A request that nobody has given up yet when the table takes over: its command
