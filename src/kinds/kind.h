@@ -167,7 +167,8 @@ typedef struct LockKind
 	uint32		beside;
 
 	/*
-	 * May a session of this server pass it to the next one, without the store?
+	 * May a session of this server pass it to the next one in the queue of this server,
+	 * without the store?  A kind that is "placed" is passed on in the order of the store.
 	 */
 	bool		handed_over;
 

@@ -268,7 +268,7 @@ check_places(LrIndex k)
 		if (w->placeless && (w->kept.owner != 0 || w->told_as != 0 || w->trying))
 			return lt_check_says("session %d has no place of %.*s, and keeps or asks for one", s,
 								 NAME(key));
-		if (w->placeless && !w->in_line && !lt_has_placed(key))
+		if (w->placeless && !w->in_line && !lt_has_ordered_hold(key))
 			return lt_check_says("session %d has no place of %.*s, nor will it be passed on", s,
 								 NAME(key));
 		lined += w->in_line;

@@ -472,7 +472,7 @@ extern void lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes);
 extern bool lt_has_placeless(const LrKey *key);
 extern void lt_join_line(LrKey *key, LrIndex session);
 extern void lt_line_up(LrKey *key, WakeList *wakes);
-extern bool lt_has_placed(const LrKey *key);
+extern bool lt_has_ordered_hold(const LrKey *key);
 extern void lt_nudge_placeless(LrKey *key, WakeList *wakes);
 extern void lt_leave_line(LrIndex session, WakeList *wakes);
 extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,

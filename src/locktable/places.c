@@ -163,11 +163,14 @@ lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes)
 	w->told_at = 0;
 }
 
+/*
+ * lt_has_placeless --- does a session without a place in the store wait, and does it run?
+ */
 bool
 lt_has_placeless(const LrKey *key)
 {
 	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
-		if (lt_wait_of(i)->placeless)
+		if (lt_wait_of(i)->placeless && !lt_holds_up_line(lt_wait_of(i), lr_now()))
 			return true;
 	return false;
 }
@@ -230,10 +233,10 @@ lt_line_up(LrKey *key, WakeList *wakes)
 }
 
 /*
- * lt_has_placed --- does a session here have what they wait for?
+ * lt_has_ordered_hold --- may a session here pass the lock on in the order of the store?
  */
 bool
-lt_has_placed(const LrKey *key)
+lt_has_ordered_hold(const LrKey *key)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
@@ -245,7 +248,7 @@ lt_has_placed(const LrKey *key)
 void
 lt_nudge_placeless(LrKey *key, WakeList *wakes)
 {
-	if (!lt_has_placed(key))
+	if (!lt_has_ordered_hold(key))
 		lt_line_up(key, wakes);
 }
 
@@ -302,10 +305,13 @@ lt_holds_up_line(const LrWait *w, int64 now)
 
 /*
  * lt_count_off --- it has had its time, and the next one may sleep for longer than that
+ *
+ * It is woken as well, since who had to do that may have been stopped before.
  */
 void
 lt_count_off(LrIndex session, WakeList *wakes)
 {
+	lt_add_to_wake(wakes, session);
 	line_begin(lt_wait_of(session)->next, wakes);
 }
 

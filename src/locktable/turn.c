@@ -325,6 +325,27 @@ lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
 }
 
 /*
+ * turn_all_fit --- can those before a session be passed the lock, too?
+ *
+ * If not, the lock is released in the store when it is their turn, and who is behind them
+ * needs a place there.  One without a place was judged when it asked.
+ */
+static bool
+turn_all_fit(const LrKey *key, const LrWait *w, int64 now)
+{
+	for (LrIndex i = w->prev; i != LR_NONE; i = lt_wait_of(i)->prev)
+	{
+		const LrWait *before = lt_wait_of(i);
+
+		if (before->placeless)
+			return true;
+		if (!lr_kind(before->terms.kind)->passing && lt_fitting_hold(key, before, now) == LR_NONE)
+			return false;
+	}
+	return true;
+}
+
+/*
  * turn_owner_here --- by which owner a session here has the lock, and can pass it on to this
  * one; 0: by none
  *
@@ -333,13 +354,17 @@ lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
 static uint64
 turn_owner_here(const LrKey *key, const LrWait *w, StoreId store)
 {
+	int64		now;
 	LrIndex		hold;
 
 	if (w->state != WAIT_PLACED || lr_kind(w->terms.kind)->passing ||
 		key->handoffs >= lr_max_handoffs || !lr_watchdog_running())
 		return 0;
-	hold = lt_fitting_hold(key, w, lr_now());
-	return hold != LR_NONE && lt_holds[hold].store == store ? lt_holds[hold].owner : 0;
+	now = lr_now();
+	hold = lt_fitting_hold(key, w, now);
+	if (hold == LR_NONE || lt_holds[hold].store != store || !turn_all_fit(key, w, now))
+		return 0;
+	return lt_holds[hold].owner;
 }
 
 /*

@@ -30,7 +30,8 @@ typedef enum EnqueueResult
 
 /*
  * Reserve a hold and a place in the queue of the key.  With only_if_free, do that only
- * if no session of this server has the key or is ahead in its queue.
+ * if no session of this server has the key, is ahead in its queue, or waits for it without
+ * the place in the store that its kind has.
  */
 extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
 								bool only_if_free, LrIndex *hold, KindId *other);

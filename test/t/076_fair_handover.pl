@@ -165,6 +165,15 @@ $x->query_is("SELECT redis_unlock('later')", 't');
 in_order('later', 'a later answer', $two);
 
 #
+# C wants another lease, so it cannot be passed the lock, and B behind it needs a place.
+#
+$one->query("SELECT redis_fair_lock('terms')");
+wait_fairly($three, 'terms', "SELECT redis_fair_lock('terms', '30min')");
+wait_fairly($_, 'terms') foreach $two, $x;
+$one->query_is("SELECT redis_unlock('terms')", 't');
+in_order('terms', 'another lease', $three, $two, $x);
+
+#
 # Nobody elsewhere waits when B asks, but when it reads that: D is not before X.
 #
 #	A has it	B asks: nobody elsewhere waits; the answer is held
@@ -262,12 +271,18 @@ $near->value("SELECT redis_force_unlock('told')");
 in_order('told', 'told', $three, $two);
 $one->query('SELECT redis_unlock_all()');
 
-# A try does not go before those who wait.
+# A try does not go before those who wait, but before one that does not run.
 $one->query("SELECT redis_fair_lock('try')");
 wait_here($two, 'try');
 $three->query_is("SELECT redis_try_fair_lock('try')", 'f', 'a try');
-$one->query_is("SELECT redis_unlock('try')", 't');
+freeze_asleep($two);
+$near->value("SELECT redis_force_unlock('try')");
+poll_until('a try before one that is stopped',
+	sub { $three->value("SELECT redis_try_fair_lock('try')") eq 't' });
+$three->query_is("SELECT redis_unlock('try')", 't');
+$two->thaw;
 in_order('try', 'a try', $two);
+$one->query('SELECT redis_unlock_all()');
 
 $_->quit foreach $one, $two, $three, $four, $five, $x;
 nothing_left([ $near, $far ], $redis);
